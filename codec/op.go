@@ -1,0 +1,106 @@
+package codec
+
+// Op says what a [Command] is: a command of the protocol, which is below
+// [NumCommands], or an event of the decoder, which is above it.
+type Op uint8
+
+// The commands of the protocol. Behind each stand the fields of [Command] that
+// it fills besides Op and Tally; the others hold nothing of meaning.
+const (
+	OpPut                Op = iota // Pri, Delay, TTR, Size, Body, Terminated: a put and all of its body
+	OpPeek                         // ID
+	OpPeekReady                    //
+	OpPeekDelayed                  //
+	OpPeekBuried                   //
+	OpReserve                      //
+	OpReserveWithTimeout           // Timeout
+	OpReserveJob                   // ID
+	OpDelete                       // ID
+	OpRelease                      // ID, Pri, Delay
+	OpBury                         // ID, Pri
+	OpKick                         // Bound
+	OpKickJob                      // ID
+	OpTouch                        // ID
+	OpStats                        //
+	OpStatsJob                     // ID
+	OpStatsTube                    // Tube
+	OpUse                          // Tube
+	OpWatch                        // Tube
+	OpIgnore                       // Tube
+	OpListTubes                    //
+	OpListTubeUsed                 //
+	OpListTubesWatched             //
+	OpPauseTube                    // Tube, Delay
+	OpQuit                         //
+
+	// NumCommands is the number of commands, for arrays with one element for
+	// each. It is no Op itself.
+	NumCommands
+)
+
+// The events of the decoder.
+const (
+	// OpPutBegin is the line of a put whose body is not wholly in hand. It
+	// fills Pri, Delay, TTR and Size. OpPutChunk and OpPutEnd follow.
+	OpPutBegin Op = NumCommands + 1 + iota
+	// OpPutChunk is a piece of that body, in Body. It is never empty.
+	OpPutChunk
+	// OpPutEnd is the end of that body. It fills Terminated.
+	OpPutEnd
+	// OpPutTooBig is the line of a put whose body exceeds the limit. It fills
+	// Pri, Delay, TTR and Size. The decoder drops the body and the two bytes
+	// behind it, then comes OpPutTooBigEnd. Nothing is to be answered yet.
+	OpPutTooBig
+	// OpPutTooBigEnd says that all of that body was dropped: the answer
+	// JOB_TOO_BIG is due.
+	OpPutTooBigEnd
+	// OpBadFormat is a malformed line: the answer BAD_FORMAT is due.
+	OpBadFormat
+	// OpUnknown is a line that begins with no known word: the answer
+	// UNKNOWN_COMMAND is due.
+	OpUnknown
+)
+
+var opNames = [...]string{
+	OpPut:                "put",
+	OpPeek:               "peek",
+	OpPeekReady:          "peek-ready",
+	OpPeekDelayed:        "peek-delayed",
+	OpPeekBuried:         "peek-buried",
+	OpReserve:            "reserve",
+	OpReserveWithTimeout: "reserve-with-timeout",
+	OpReserveJob:         "reserve-job",
+	OpDelete:             "delete",
+	OpRelease:            "release",
+	OpBury:               "bury",
+	OpKick:               "kick",
+	OpKickJob:            "kick-job",
+	OpTouch:              "touch",
+	OpStats:              "stats",
+	OpStatsJob:           "stats-job",
+	OpStatsTube:          "stats-tube",
+	OpUse:                "use",
+	OpWatch:              "watch",
+	OpIgnore:             "ignore",
+	OpListTubes:          "list-tubes",
+	OpListTubeUsed:       "list-tube-used",
+	OpListTubesWatched:   "list-tubes-watched",
+	OpPauseTube:          "pause-tube",
+	OpQuit:               "quit",
+	OpPutBegin:           "(put begin)",
+	OpPutChunk:           "(put chunk)",
+	OpPutEnd:             "(put end)",
+	OpPutTooBig:          "(put too big)",
+	OpPutTooBigEnd:       "(put too big end)",
+	OpBadFormat:          "(bad format)",
+	OpUnknown:            "(unknown)",
+}
+
+// String returns the protocol's word for a command, such as "peek-ready", and a
+// description in parentheses for an event of the decoder.
+func (op Op) String() string {
+	if int(op) < len(opNames) && opNames[op] != "" {
+		return opNames[op]
+	}
+	return "(no op)"
+}

@@ -1,0 +1,197 @@
+package codec
+
+// parse reads the command at the start of s, which may go on behind the line or
+// end within it. It returns the index at which the line must end and sets cmd to
+// what it is if it does end there. With noMatch, cmd is what the line is
+// wherever it ends.
+//
+// The words are prefixes, and the first that fits in beanstalkd's order decides.
+// The order only matters among words with a common beginning, so the first byte
+// may choose among them.
+func parse(s []byte, cmd *Command) int {
+	if len(s) == 0 {
+		cmd.set(OpUnknown)
+		return noMatch
+	}
+	switch s[0] {
+	case 'p':
+		switch {
+		case has(s, "put "):
+			return parsePut(s, cmd)
+		case has(s, "peek "):
+			return parseID(OpPeek, s, len("peek "), cmd)
+		case has(s, "peek-ready"):
+			cmd.set(OpPeekReady)
+			return len("peek-ready")
+		case has(s, "peek-delayed"):
+			cmd.set(OpPeekDelayed)
+			return len("peek-delayed")
+		case has(s, "peek-buried"):
+			cmd.set(OpPeekBuried)
+			return len("peek-buried")
+		case has(s, "pause-tube"):
+			return parsePause(s, cmd)
+		}
+	case 'r':
+		switch {
+		case has(s, "reserve"):
+			return parseReserve(s, cmd)
+		case has(s, "release "):
+			return parseRelease(s, cmd)
+		}
+	case 'd':
+		if has(s, "delete ") {
+			return parseID(OpDelete, s, len("delete "), cmd)
+		}
+	case 'u':
+		if has(s, "use ") {
+			return parseName(OpUse, s, len("use "), cmd)
+		}
+	case 'w':
+		if has(s, "watch ") {
+			return parseName(OpWatch, s, len("watch "), cmd)
+		}
+	case 'i':
+		if has(s, "ignore ") {
+			return parseName(OpIgnore, s, len("ignore "), cmd)
+		}
+	case 'b':
+		if has(s, "bury ") {
+			return parseBury(s, cmd)
+		}
+	case 't':
+		if has(s, "touch ") {
+			return parseID(OpTouch, s, len("touch "), cmd)
+		}
+	case 'k':
+		switch {
+		case has(s, "kick "):
+			return parseKick(s, cmd)
+		case has(s, "kick-job "):
+			return parseID(OpKickJob, s, len("kick-job "), cmd)
+		}
+	case 's':
+		switch {
+		case has(s, "stats-job "):
+			return parseID(OpStatsJob, s, len("stats-job "), cmd)
+		case has(s, "stats-tube "):
+			return parseName(OpStatsTube, s, len("stats-tube "), cmd)
+		case has(s, "stats"):
+			cmd.set(OpStats)
+			return len("stats")
+		}
+	case 'l':
+		switch {
+		case has(s, "list-tubes-watched"):
+			cmd.set(OpListTubesWatched)
+			return len("list-tubes-watched")
+		case has(s, "list-tube-used"):
+			cmd.set(OpListTubeUsed)
+			return len("list-tube-used")
+		case has(s, "list-tubes"):
+			cmd.set(OpListTubes)
+			return len("list-tubes")
+		}
+	case 'q':
+		if has(s, "quit") {
+			cmd.set(OpQuit)
+			return len("quit")
+		}
+	}
+	cmd.set(OpUnknown)
+	return noMatch
+}
+
+func parseID(op Op, s []byte, i int, cmd *Command) int {
+	cmd.ID, i = number64(s, i)
+	return settle(op, i, cmd)
+}
+
+func parseName(op Op, s []byte, i int, cmd *Command) int {
+	end := nameRun(s, i)
+	cmd.Tube = s[i:end]
+	if !validName(cmd.Tube) {
+		end = noMatch
+	}
+	return settle(op, end, cmd)
+}
+
+func parsePut(s []byte, cmd *Command) int {
+	i := len("put ")
+	if cmd.Pri, i = number32(s, i); i >= 0 {
+		if cmd.Delay, i = number32(s, i); i >= 0 {
+			if cmd.TTR, i = number32(s, i); i >= 0 {
+				cmd.Size, i = number32(s, i)
+			}
+		}
+	}
+	return settle(OpPut, i, cmd)
+}
+
+func parseReserve(s []byte, cmd *Command) int {
+	switch {
+	case has(s, "reserve-with-timeout "):
+		var i int
+		cmd.Timeout, i = number32(s, len("reserve-with-timeout "))
+		if cmd.Timeout > MaxTimeout {
+			i = noMatch
+		}
+		return settle(OpReserveWithTimeout, i, cmd)
+	case has(s, "reserve-job "):
+		return parseID(OpReserveJob, s, len("reserve-job "), cmd)
+	default:
+		cmd.set(OpReserve)
+		return len("reserve")
+	}
+}
+
+func parseRelease(s []byte, cmd *Command) int {
+	i := len("release ")
+	if cmd.ID, i = number64(s, i); i >= 0 {
+		if cmd.Pri, i = number32(s, i); i >= 0 {
+			cmd.Delay, i = number32(s, i)
+		}
+	}
+	return settle(OpRelease, i, cmd)
+}
+
+func parseBury(s []byte, cmd *Command) int {
+	i := len("bury ")
+	if cmd.ID, i = number64(s, i); i >= 0 {
+		cmd.Pri, i = number32(s, i)
+	}
+	return settle(OpBury, i, cmd)
+}
+
+func parseKick(s []byte, cmd *Command) int {
+	v, i := strtoul(s, len("kick "))
+	cmd.Bound = uint32(v) // cut, as beanstalkd does
+	return settle(OpKick, i, cmd)
+}
+
+func parsePause(s []byte, cmd *Command) int {
+	i := len("pause-tube")
+	for i < len(s) && s[i] == ' ' {
+		i++
+	}
+	end := nameRun(s, i)
+	cmd.Tube = s[i:end]
+	cmd.Delay, i = number32(s, end)
+	settle(OpPauseTube, i, cmd)
+	if !validName(cmd.Tube) {
+		// Tally keeps OpPauseTube if a delay followed: the name is checked
+		// after the command was counted.
+		cmd.Op = OpBadFormat
+	}
+	return i
+}
+
+// settle makes cmd a command whose arguments end at i, or a malformed line if
+// they did not fit.
+func settle(op Op, i int, cmd *Command) int {
+	if i < 0 {
+		op = OpBadFormat
+	}
+	cmd.set(op)
+	return i
+}

@@ -1,0 +1,89 @@
+package codec
+
+import "strconv"
+
+// The replies that say the same every time.
+const (
+	ReplyBuried         = "BURIED\r\n" // to a bury, or a release that failed
+	ReplyDeadlineSoon   = "DEADLINE_SOON\r\n"
+	ReplyDeleted        = "DELETED\r\n"
+	ReplyDraining       = "DRAINING\r\n"
+	ReplyExpectedCRLF   = "EXPECTED_CRLF\r\n"
+	ReplyJobTooBig      = "JOB_TOO_BIG\r\n"
+	ReplyKicked         = "KICKED\r\n" // to a kick-job
+	ReplyNotFound       = "NOT_FOUND\r\n"
+	ReplyNotIgnored     = "NOT_IGNORED\r\n"
+	ReplyPaused         = "PAUSED\r\n"
+	ReplyReleased       = "RELEASED\r\n"
+	ReplyTimedOut       = "TIMED_OUT\r\n"
+	ReplyTouched        = "TOUCHED\r\n"
+	ReplyBadFormat      = "BAD_FORMAT\r\n"
+	ReplyUnknownCommand = "UNKNOWN_COMMAND\r\n"
+	ReplyOutOfMemory    = "OUT_OF_MEMORY\r\n"
+	ReplyInternalError  = "INTERNAL_ERROR\r\n"
+)
+
+// AppendInserted appends the reply to a put that made the job id.
+func AppendInserted(b []byte, id uint64) []byte {
+	return appendNumber(append(b, "INSERTED "...), id)
+}
+
+// AppendBuriedID appends the reply to a put that made the job id but could not
+// queue it.
+func AppendBuriedID(b []byte, id uint64) []byte {
+	return appendNumber(append(b, "BURIED "...), id)
+}
+
+// AppendKicked appends the reply to a kick that moved n jobs. A kick-job is
+// answered with ReplyKicked.
+func AppendKicked(b []byte, n uint64) []byte {
+	return appendNumber(append(b, "KICKED "...), n)
+}
+
+// AppendWatching appends the reply to a watch or ignore of a client that then
+// watches n tubes.
+func AppendWatching(b []byte, n uint64) []byte {
+	return appendNumber(append(b, "WATCHING "...), n)
+}
+
+// AppendUsing appends the reply that names the used tube.
+func AppendUsing[Name string | []byte](b []byte, tube Name) []byte {
+	b = append(b, "USING "...)
+	b = append(b, tube...)
+	return append(b, crlf...)
+}
+
+// AppendReserved appends the reply that hands out the job id.
+func AppendReserved(b []byte, id uint64, body []byte) []byte {
+	return appendJob(append(b, "RESERVED "...), id, body)
+}
+
+// AppendFound appends the reply that shows the job id.
+func AppendFound(b []byte, id uint64, body []byte) []byte {
+	return appendJob(append(b, "FOUND "...), id, body)
+}
+
+// AppendOK appends the reply that carries statistics or a list.
+func AppendOK(b, data []byte) []byte {
+	b = AppendOKHeader(b, len(data))
+	b = append(b, data...)
+	return append(b, crlf...)
+}
+
+// AppendOKHeader appends the line that comes before size bytes of statistics or
+// of a list. The data and a CR LF are to follow.
+func AppendOKHeader(b []byte, size int) []byte {
+	return appendNumber(append(b, "OK "...), uint64(size))
+}
+
+func appendJob(b []byte, id uint64, body []byte) []byte {
+	b = strconv.AppendUint(b, id, 10)
+	b = append(b, ' ')
+	b = appendNumber(b, uint64(len(body)))
+	b = append(b, body...)
+	return append(b, crlf...)
+}
+
+func appendNumber(b []byte, n uint64) []byte {
+	return append(strconv.AppendUint(b, n, 10), crlf...)
+}

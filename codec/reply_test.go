@@ -1,0 +1,53 @@
+package codec
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
+	for _, c := range []struct {
+		got  []byte
+		want string
+	}{
+		{AppendInserted(nil, 1), "INSERTED 1\r\n"},
+		{AppendInserted(nil, math.MaxUint64), "INSERTED 18446744073709551615\r\n"},
+		{AppendBuriedID(nil, 7), "BURIED 7\r\n"},
+		{AppendKicked(nil, 0), "KICKED 0\r\n"},
+		{AppendWatching(nil, 2), "WATCHING 2\r\n"},
+		{AppendUsing(nil, "default"), "USING default\r\n"},
+		{AppendUsing(nil, []byte("a")), "USING a\r\n"},
+		{AppendReserved(nil, 3, []byte("a\r\nb")), "RESERVED 3 4\r\na\r\nb\r\n"},
+		{AppendReserved(nil, 3, nil), "RESERVED 3 0\r\n\r\n"},
+		{AppendFound(nil, 3, []byte("ab")), "FOUND 3 2\r\nab\r\n"},
+		{AppendOK(nil, []byte("---\n- default\n")), "OK 14\r\n---\n- default\n\r\n"},
+		{AppendOKHeader(nil, 14), "OK 14\r\n"},
+		{AppendInserted([]byte(ReplyDeleted), 1), "DELETED\r\nINSERTED 1\r\n"},
+	} {
+		if string(c.got) != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestRepliesAllocateNothing(t *testing.T) {
+	b := make([]byte, 0, 1024)
+	body := []byte(strings.Repeat("x", 100))
+	tube := "default"
+	allocs := testing.AllocsPerRun(10, func() {
+		b = AppendInserted(b[:0], math.MaxUint64)
+		b = AppendBuriedID(b, math.MaxUint64)
+		b = AppendKicked(b, math.MaxUint64)
+		b = AppendWatching(b, math.MaxUint64)
+		b = AppendUsing(b, tube)
+		b = AppendUsing(b, body[:3])
+		b = AppendReserved(b, math.MaxUint64, body)
+		b = AppendFound(b, math.MaxUint64, body)
+		b = AppendOK(b, body)
+		b = append(b, ReplyDeleted...)
+	})
+	if allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
