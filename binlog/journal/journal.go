@@ -1,0 +1,91 @@
+// Package journal is what the queue and its log say to each other: plain values
+// and errors, without any I/O, so that the queue can be built and tested without
+// a log.
+package journal
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Pos is a place in the log: the number of bytes that precede it since the
+// directory's first day. It grows over restarts and compaction.
+type Pos uint64
+
+// State is a job's state as the log knows it. There is none for a reserved job:
+// a reservation does not outlive the server, so its job is ready.
+type State uint8
+
+// The states. Their values are on disk.
+const (
+	Ready   State = 1
+	Buried  State = 3
+	Delayed State = 4
+)
+
+func (s State) String() string {
+	switch s {
+	case Ready:
+		return "ready"
+	case Buried:
+		return "buried"
+	case Delayed:
+		return "delayed"
+	}
+	return fmt.Sprintf("state %d", uint8(s))
+}
+
+func (s State) valid() bool { return s == Ready || s == Buried || s == Delayed }
+
+// MaxTube is the longest name of a tube in bytes.
+const MaxTube = 200
+
+// Record is a job's state in plain values.
+type Record struct {
+	ID        uint64
+	State     State
+	Pri       uint32
+	Delay     uint32 // seconds, as last given by put or release
+	TTR       uint32 // seconds
+	Created   int64  // wall clock, nanoseconds since 1970
+	Due       int64  // wall clock, of a delayed job
+	BuryOrder uint64 // of a buried job: of two in a tube, the one buried later has the greater
+	Reserves  uint32
+	Timeouts  uint32
+	Releases  uint32
+	Buries    uint32
+	Kicks     uint32
+	Tube      string
+	Body      []byte
+}
+
+// Ticket tells where a job's full record went.
+type Ticket struct {
+	Pos     Pos    // the job is on record once Committed has reached this
+	Segment uint32 // to be kept with the job, for Delete and Move
+}
+
+// Size is the size in bytes of a job's full record.
+func Size(tube string, body int) int64 { return int64(len(tube) + body + fullOverhead) }
+
+// fullOverhead is what a full record takes beside tube and body.
+const fullOverhead = 96
+
+// Errors that a caller decides by.
+var (
+	// ErrNoSpace tells that the disk has no room for the record. Nothing was
+	// appended and nothing changed; the same call succeeds once there is space
+	// again. Deleting a job never returns it.
+	ErrNoSpace = errors.New("no disk space for the log")
+
+	// ErrBusy tells that too much waits for a disk that is slower than the
+	// clients. Nothing was appended. Deleting never returns it.
+	ErrBusy = errors.New("the log's disk is too slow: too much is waiting to be written")
+
+	// ErrFailed tells that a write or a sync failed. It is for good: what is on
+	// disk is no longer known, and nothing is committed any more.
+	ErrFailed = errors.New("the log has failed")
+
+	// ErrClosed tells that the log was closed.
+	ErrClosed = errors.New("the log is closed")
+)

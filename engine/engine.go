@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trellis/engine/internal/arena"
+)
+
+// Config is what an engine needs to know and to reach.
+type Config struct {
+	// MaxJobSize is the largest body in bytes that a put may announce. The
+	// engine shows it in statistics; the decoder enforces it.
+	MaxJobSize uint32
+	// Shards is the number of shards, a power of two of at most 16. 0 means 16.
+	// More shards let more loops work at once.
+	Shards int
+	// Alarm asks for a call of Advance for the shard at or soon after at. It
+	// replaces an earlier request for the same shard. It is called from any
+	// goroutine, with the shard's lock held: it must neither block nor call the
+	// engine.
+	Alarm func(shard int, at Time)
+	// Limits bound what clients can make the engine hold.
+	Limits Limits
+	// Journal makes changes durable. Nil keeps them in memory only.
+	Journal Journal
+	// Start is the time of the wall clock at Time 0.
+	Start time.Time
+	// Info is shown by the command stats.
+	Info Info
+}
+
+// Info describes the server's process and its machine.
+type Info struct {
+	PID      int
+	Version  string
+	ID       string // 16 hexadecimal digits that differ from one start to the next
+	Hostname string
+	OS       string // the system's version, as uname gives it
+	Platform string // the machine, as uname gives it
+	// Usage returns the processor time that the process has used. Any goroutine
+	// may call it.
+	Usage func() (user, system time.Duration)
+}
+
+const defaultShards = maxShards
+
+// Engine is a whole queue server without its connections. Make one with [New].
+type Engine struct {
+	cfg          Config
+	start        int64 // wall clock at Time 0, nanoseconds since 1970
+	seed         maphash.Seed
+	shards       []*shard
+	defaultShard *shard // of the tube that always exists
+	ids          idIndex
+	lastID       atomic.Uint64
+	registry     registry
+	draining     atomic.Bool
+	usage        usage
+
+	loopsMu sync.Mutex
+	loops   []*Loop // guarded by loopsMu
+}
+
+// New makes an engine at time 0.
+func New(cfg Config) *Engine {
+	n := cfg.Shards
+	if n == 0 {
+		n = defaultShards
+	}
+	if n < 0 || n > maxShards || n&(n-1) != 0 {
+		panic(fmt.Sprintf("engine: %d shards: want a power of two of at most %d", n, maxShards))
+	}
+	e := &Engine{cfg: cfg, start: unixNano(cfg.Start), seed: maphash.MakeSeed()}
+	for i := range n {
+		sh := &shard{
+			engine:   e,
+			number:   i,
+			byName:   make(map[string]*tube),
+			jobs:     arena.NewSlab[job](),
+			tallies:  arena.NewSlab[tally](),
+			holdings: make([]*holding, 1),
+			due:      MaxTime,
+			armed:    MaxTime,
+		}
+		sh.tidier.shard = sh
+		sh.tidier.timer.owner = &sh.tidier
+		e.shards = append(e.shards, sh)
+	}
+	e.defaultShard = e.shardFor([]byte(defaultTube))
+	e.defaultShard.tube([]byte(defaultTube), 0)
+	return e
+}
+
+// Advance does what is due in a shard. Any goroutine may call it.
+func (e *Engine) Advance(number int, now Time) {
+	var c caller
+	sh := e.shards[number]
+	sh.mu.Lock()
+	sh.armed = MaxTime
+	sh.mu.Unlock()
+	sh.lock(&c, now)
+	sh.alarm()
+	sh.unlock(&c)
+}
+
+// NextDeadline is when Advance has something to do for a shard, MaxTime for
+// never. Any goroutine may call it.
+func (e *Engine) NextDeadline(number int) Time {
+	sh := e.shards[number]
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.due
+}
+
+// NumShards is the number of shards, which are numbered from 0.
+func (e *Engine) NumShards() int { return len(e.shards) }
+
+// Drain turns drain mode on or off: while it is on, puts are refused. Any
+// goroutine may call it.
+func (e *Engine) Drain(on bool) { e.draining.Store(on) }

@@ -1,0 +1,170 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// A place is a job's shard, in the high bits, and its ref there. The zero place
+// is none.
+type place uint32
+
+const (
+	maxShards = 16
+	refBits   = 28 // 268 million jobs in a shard
+	maxJobRef = 1<<refBits - 1
+)
+
+func placeOf(shard int, r ref) place { return place(shard)<<refBits | place(r) }
+
+func (p place) shard() int { return int(p >> refBits) }
+func (p place) ref() ref   { return ref(p) & maxJobRef }
+
+// idIndex finds a job's place by its id, without a lock.
+//
+// Ids are handed out in order, so the index is a tree of arrays with a leaf for
+// every 4,096 ids. An entry is written under the lock of the job's shard;
+// whoever read one without that lock reads it again under it. A leaf goes away
+// when each of its ids has been retired, which happens to every id exactly
+// once: when its job is deleted, or when it turns out never to become a job.
+type idIndex struct {
+	root atomic.Pointer[idNode]
+	mu   sync.Mutex // held to add and remove nodes
+}
+
+const (
+	leafBits = 12
+	nodeBits = 13
+	topShift = 64 - nodeBits // 64 is 12 bits in a leaf and 13 in each of 4 nodes
+)
+
+// idNode points to nodes, or in the lowest level to leaves.
+type idNode struct {
+	nodes  *[1 << nodeBits]atomic.Pointer[idNode]
+	leaves *[1 << nodeBits]atomic.Pointer[idLeaf]
+}
+
+type idLeaf struct {
+	places [1 << leafBits]atomic.Uint32
+	left   atomic.Int32 // ids not yet retired
+}
+
+func newIDNode(shift int) *idNode {
+	if shift == leafBits {
+		return &idNode{leaves: new([1 << nodeBits]atomic.Pointer[idLeaf])}
+	}
+	return &idNode{nodes: new([1 << nodeBits]atomic.Pointer[idNode])}
+}
+
+func nodeSlot(id uint64, shift int) uint64 { return id >> shift & (1<<nodeBits - 1) }
+
+// get returns the place of a job, zero if there is none.
+func (x *idIndex) get(id uint64) place {
+	leaf := x.leaf(id)
+	if leaf == nil {
+		return 0
+	}
+	return place(leaf.places[id&(1<<leafBits-1)].Load())
+}
+
+func (x *idIndex) leaf(id uint64) *idLeaf {
+	n := x.root.Load()
+	for shift := topShift; n != nil; shift -= nodeBits {
+		if shift == leafBits {
+			return n.leaves[nodeSlot(id, shift)].Load()
+		}
+		n = n.nodes[nodeSlot(id, shift)].Load()
+	}
+	return nil
+}
+
+// put sets the place of an id that has been handed out and not been retired.
+func (x *idIndex) put(id uint64, p place) {
+	leaf := x.leaf(id)
+	if leaf == nil {
+		leaf = x.addLeaf(id)
+	}
+	leaf.places[id&(1<<leafBits-1)].Store(uint32(p))
+}
+
+func (x *idIndex) addLeaf(id uint64) *idLeaf {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.root.Load() == nil {
+		x.root.Store(newIDNode(topShift))
+	}
+	n := x.root.Load()
+	for shift := topShift; shift > leafBits; shift -= nodeBits {
+		slot := &n.nodes[nodeSlot(id, shift)]
+		if slot.Load() == nil {
+			slot.Store(newIDNode(shift - nodeBits))
+		}
+		n = slot.Load()
+	}
+	slot := &n.leaves[nodeSlot(id, leafBits)]
+	if slot.Load() == nil {
+		leaf := new(idLeaf)
+		leaf.left.Store(1 << leafBits)
+		if id < 1<<leafBits {
+			leaf.left.Add(-1) // id 0 is never handed out
+		}
+		slot.Store(leaf)
+	}
+	return slot.Load()
+}
+
+// retire says that an id which had been handed out is done with.
+func (x *idIndex) retire(id uint64) {
+	leaf := x.leaf(id)
+	if leaf == nil {
+		leaf = x.addLeaf(id)
+	}
+	leaf.places[id&(1<<leafBits-1)].Store(0)
+	if leaf.left.Add(-1) > 0 {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := x.root.Load()
+	for shift := topShift; shift > leafBits; shift -= nodeBits {
+		n = n.nodes[nodeSlot(id, shift)].Load()
+	}
+	n.leaves[nodeSlot(id, leafBits)].Store(nil)
+}
+
+// restored says that of the ids below next only those with a place are in use.
+// Nobody else may use the index meanwhile.
+func (x *idIndex) restored(next uint64) {
+	if x.leaf(next) == nil {
+		x.addLeaf(next)
+	}
+	if root := x.root.Load(); root != nil {
+		x.recount(root, topShift, 0, next)
+	}
+}
+
+// recount sets what is left of each leaf under a node whose first id is base.
+func (x *idIndex) recount(n *idNode, shift int, base, next uint64) {
+	for i := range 1 << nodeBits {
+		first := base | uint64(i)<<shift
+		if shift > leafBits {
+			if kid := n.nodes[i].Load(); kid != nil {
+				x.recount(kid, shift-nodeBits, first, next)
+			}
+			continue
+		}
+		leaf := n.leaves[i].Load()
+		if leaf == nil {
+			continue
+		}
+		left := int32(0)
+		for k := range leaf.places {
+			if leaf.places[k].Load() != 0 || first+uint64(k) >= next {
+				left++
+			}
+		}
+		if leaf.left.Store(left); left == 0 {
+			n.leaves[i].Store(nil)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package engine
+
+import "trellis/engine/internal/arena"
+
+// ref names a job record, or another block, within its shard. Zero names none.
+type ref = arena.Ref
+
+// A job's state, with the values that the log and the exporter use for it.
+type state uint8
+
+const (
+	ready state = iota + 1
+	reserved
+	buried
+	delayed
+	numStates
+)
+
+func (s state) String() string {
+	return [numStates]string{ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed"}[s]
+}
+
+// job is a job's record: 64 bytes, a cache line, without pointers. The lock of
+// its shard guards it, and it never leaves that shard.
+type job struct {
+	id      uint64
+	created Time
+	// at is, of a ready job, since when it is ready; of a delayed one, when it
+	// becomes ready; of a reserved one, when its time to run ends; of a buried
+	// one, its place in the order of burying.
+	at   Time
+	pri  uint32
+	ttr  uint32 // seconds, at least 1
+	size uint32 // bytes of its body, without CRLF
+	body ref
+	tube uint32 // index in shard.tubes
+	// prev and next link the job in its tube's list when it is buried, or ready
+	// and not in the heap. In a heap, prev is its place there. When it is
+	// reserved, next is the index of its holding in shard.holdings.
+	prev, next uint32
+	tally      ref    // 0 while all that it would hold is 0
+	segment    uint32 // of the journal, in which its last full record stands
+	state      state
+	heaped     bool // it is ready and stands in its tube's heap, not in a run
+}
+
+// tally holds what many jobs in a queue do not have.
+type tally struct {
+	delay                                       uint32 // seconds, as last given by put or release
+	reserves, timeouts, releases, buries, kicks uint32
+	turn                                        uint32 // its holder's reservations before this one: the order in which a close gives back
+	_                                           uint32
+}
+
+// tallyOf returns j's counters and makes them if there are none.
+func (sh *shard) tallyOf(j *job) (*tally, error) {
+	if j.tally == 0 {
+		r, err := sh.tallies.Alloc()
+		if err != nil {
+			return nil, err
+		}
+		j.tally = r
+		*sh.tallies.At(r) = tally{}
+	}
+	return sh.tallies.At(j.tally), nil
+}

@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// held locks the shard of a job and returns the job if this session has
+// reserved it. Otherwise it appends NOT_FOUND, holds no lock, and sh is nil.
+func (s *Session) held(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
+	c := &s.loop.caller
+	sh, r, j = s.loop.engine.lockJob(c, id, now)
+	if sh != nil && !sh.heldBy(s, j) {
+		sh.unlock(c)
+		sh = nil
+	}
+	if sh == nil {
+		out.reply(codec.ReplyNotFound)
+	}
+	return sh, r, j
+}
+
+func (s *Session) delete(now Time, id uint64, out *Output) {
+	c := &s.loop.caller
+	sh, r, j := s.loop.engine.lockJob(c, id, now)
+	if sh == nil {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	if j.state == reserved && !sh.heldBy(s, j) {
+		sh.unlock(c)
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	if err := sh.recordDelete(j, out); err != nil {
+		sh.unlock(c)
+		out.refuse(err)
+		return
+	}
+	sh.tubes[j.tube].deletes++
+	sh.takeOut(j)
+	sh.erase(r, j)
+	sh.unlock(c)
+	out.reply(codec.ReplyDeleted)
+}
+
+func (s *Session) release(now Time, cmd *codec.Command, out *Output) {
+	sh, r, j := s.held(now, cmd.ID, out)
+	if sh == nil {
+		return
+	}
+	defer sh.unlock(&s.loop.caller)
+	due := now + seconds(cmd.Delay)
+	if sh.journaled() {
+		r := sh.describe(j)
+		r.Pri, r.Delay = cmd.Pri, cmd.Delay
+		r.Releases++
+		if cmd.Delay > 0 {
+			r.State, r.Due = journal.Delayed, sh.engine.wall(due)
+		}
+		if err := sh.recordUpdate(r, out); err != nil {
+			out.refuse(err)
+			return
+		}
+	}
+	sh.takeOut(j)
+	n := sh.tallies.At(j.tally)
+	n.releases++
+	j.pri, n.delay = cmd.Pri, cmd.Delay
+	if cmd.Delay > 0 {
+		sh.makeDelayed(r, j, due)
+	} else {
+		sh.makeReady(r, j, now)
+	}
+	out.reply(codec.ReplyReleased)
+}
+
+func (s *Session) bury(now Time, cmd *codec.Command, out *Output) {
+	sh, r, j := s.held(now, cmd.ID, out)
+	if sh == nil {
+		return
+	}
+	defer sh.unlock(&s.loop.caller)
+	if sh.journaled() {
+		r := sh.describe(j)
+		r.State, r.Pri, r.BuryOrder = journal.Buried, cmd.Pri, sh.journal.buries+1
+		r.Buries++
+		if err := sh.recordUpdate(r, out); err != nil {
+			out.refuse(err)
+			return
+		}
+	}
+	sh.takeOut(j)
+	sh.tallies.At(j.tally).buries++
+	j.pri = cmd.Pri
+	sh.journal.buries++
+	j.at = Time(sh.journal.buries)
+	sh.tubes[j.tube].buried.append(sh, r, j)
+	out.reply(codec.ReplyBuried)
+}
+
+func (s *Session) touch(now Time, id uint64, out *Output) {
+	sh, r, j := s.held(now, id, out)
+	if sh == nil {
+		return
+	}
+	sh.touch(r, j, now)
+	sh.unlock(&s.loop.caller)
+	out.reply(codec.ReplyTouched)
+}
+
+// kickSlice is how many jobs a kick moves before it lets others have the shard.
+const kickSlice = 512
+
+// kick moves up to bound buried jobs of the used tube to its ready queue, or,
+// if none is buried, delayed ones. Jobs that are buried or delayed after it began do not
+// make it longer.
+func (s *Session) kick(now Time, bound uint32, out *Output) {
+	c := &s.loop.caller
+	t := s.used
+	sh := t.shard
+	kicked := 0
+	sh.lock(c, now)
+	of := delayed
+	most := len(t.delayed)
+	if t.buried.count > 0 {
+		of, most = buried, t.buried.count
+	}
+	most = int(min(int64(bound), int64(most)))
+	for kicked < most {
+		r := t.buried.head
+		if of == delayed {
+			r = 0
+			if len(t.delayed) > 0 {
+				r = t.delayed[0].ref
+			}
+		}
+		if r == 0 {
+			break
+		}
+		if err := sh.kick(r, sh.job(r), now, out); err != nil {
+			if kicked == 0 {
+				sh.unlock(c)
+				out.refuse(err)
+				return
+			}
+			break
+		}
+		kicked++
+		if kicked%kickSlice == 0 {
+			sh.unlock(c)
+			sh.lock(c, now)
+		}
+	}
+	sh.unlock(c)
+	out.Buf = codec.AppendKicked(out.Buf, uint64(kicked))
+}
+
+// kick makes a buried or delayed job ready.
+func (sh *shard) kick(r ref, j *job, now Time, out *Output) error {
+	n, err := sh.tallyOf(j)
+	if err != nil {
+		return err
+	}
+	if sh.journaled() {
+		r := sh.describe(j)
+		r.State, r.Due, r.BuryOrder = journal.Ready, 0, 0
+		r.Kicks++
+		if err := sh.recordUpdate(r, out); err != nil {
+			return err
+		}
+	}
+	n.kicks++
+	sh.takeOut(j)
+	sh.makeReady(r, j, now)
+	return nil
+}
+
+func (s *Session) kickJob(now Time, id uint64, out *Output) {
+	c := &s.loop.caller
+	sh, r, j := s.loop.engine.lockJob(c, id, now)
+	if sh == nil {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	defer sh.unlock(c)
+	if j.state != buried && j.state != delayed {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	if err := sh.kick(r, j, now, out); err != nil {
+		out.refuse(err)
+		return
+	}
+	out.reply(codec.ReplyKicked)
+}
+
+func (s *Session) peek(now Time, id uint64, out *Output) {
+	c := &s.loop.caller
+	sh, _, j := s.loop.engine.lockJob(c, id, now)
+	if sh == nil {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	out.Buf = codec.AppendFound(out.Buf, id, sh.body(j))
+	sh.unlock(c)
+}
+
+// peekFirst shows the first job of the used tube in one of its queues.
+func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
+	c := &s.loop.caller
+	t := s.used
+	sh := t.shard
+	sh.lock(c, now)
+	defer sh.unlock(c)
+	var r ref
+	switch {
+	case op == codec.OpPeekReady && t.ready.count > 0:
+		r, _ = t.ready.first(sh)
+	case op == codec.OpPeekDelayed && len(t.delayed) > 0:
+		r = t.delayed[0].ref
+	case op == codec.OpPeekBuried:
+		r = t.buried.head
+	}
+	if r == 0 {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	j := sh.job(r)
+	out.Buf = codec.AppendFound(out.Buf, j.id, sh.body(j))
+}

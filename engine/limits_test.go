@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// ask sends commands and returns all that comes back.
+func (c *simConn) ask(t *testing.T, format string, args ...any) string {
+	t.Helper()
+	if err := c.Send(fmt.Appendf(nil, format, args...)); err != nil {
+		t.Fatal(err)
+	}
+	b := string(c.out.Buf)
+	c.out.Buf = nil
+	return b
+}
+
+func (c *simConn) expect(t *testing.T, want, format string, args ...any) {
+	t.Helper()
+	if got := c.ask(t, format, args...); got != want {
+		t.Fatalf("%.60q was answered %q, want %q", fmt.Sprintf(format, args...), got, want)
+	}
+}
+
+func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *testing.T) {
+	const n = 10
+	body := strings.Repeat("x", 1000)
+	s := newLimitedSim(65535, 1, Limits{Memory: n * (jobMemory + 1024)})
+	c := s.open()
+	put := fmt.Sprintf("put 0 0 9 %d\r\n%s\r\n", len(body), body)
+	for id := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", id+1), "%s", put)
+	}
+	before := c.ask(t, "stats-tube default\r\n")
+	for cut := range len(put) {
+		c.expect(t, "", "%s", put[:cut])
+		c.expect(t, "OUT_OF_MEMORY\r\n", "%s", put[cut:])
+	}
+	c.expect(t, before, "stats-tube default\r\n")
+	c.expect(t, fmt.Sprintf("RESERVED 1 1000\r\n%s\r\nRELEASED\r\nDELETED\r\n", body), "reserve\r\nrelease 1 0 0\r\ndelete 1\r\n")
+	// A refused put uses up no id, and what was refunded is there again.
+	c.expect(t, "INSERTED 11\r\nOUT_OF_MEMORY\r\n", "%s%s", put, put)
+	for id := 2; id <= n+1; id++ {
+		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+	}
+	// Puts that fail for other reasons and clients that go in the middle of one
+	// keep nothing.
+	for i := range 5 * n {
+		c.expect(t, "EXPECTED_CRLF\r\n", "put 0 0 9 %d\r\n%s..", len(body), body)
+		d := s.open()
+		d.expect(t, "", "%s", put[:100+i])
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.engine.usage.memory.Load(); got != 0 {
+		t.Fatalf("%d bytes are counted for no job", got)
+	}
+	if got := s.engine.Snapshot(s.now).RefusedMemory; got != uint64(len(put)+1) {
+		t.Fatalf("%d refusals are counted, want %d", got, len(put)+1)
+	}
+}
+
+func TestTubesBeyondTheLimitAreRefusedUntilOneHasGone(t *testing.T) {
+	s := newLimitedSim(65535, 1, Limits{Tubes: 3})
+	c := s.open()
+	c.expect(t, "USING a\r\nWATCHING 2\r\n", "use a\r\nwatch b\r\n")
+	c.expect(t, "OUT_OF_MEMORY\r\nOUT_OF_MEMORY\r\n", "use c\r\nwatch c\r\n")
+	c.expect(t, "USING a\r\nWATCHING 3\r\nUSING b\r\nWATCHING 2\r\n", "list-tube-used\r\nwatch a\r\nuse b\r\nignore a\r\n")
+	c.expect(t, "USING c\r\n", "use c\r\n")
+	if got := s.engine.Snapshot(s.now).RefusedTubes; got != 2 {
+		t.Fatalf("%d refusals are counted, want 2", got)
+	}
+}
+
+func TestAWatchListDoesNotGrowBeyondItsLimit(t *testing.T) {
+	s := newLimitedSim(65535, 1, Limits{Watched: 2})
+	c := s.open()
+	c.expect(t, "WATCHING 2\r\nOUT_OF_MEMORY\r\nWATCHING 2\r\n", "watch a\r\nwatch b\r\nwatch a\r\n")
+	c.expect(t, "WATCHING 1\r\nWATCHING 2\r\n", "ignore a\r\nwatch b\r\n")
+	if got := s.engine.Snapshot(s.now); got.RefusedWatching != 1 || got.Tubes != 2 {
+		t.Fatalf("%d refusals and %d tubes, want 1 and 2", got.RefusedWatching, got.Tubes)
+	}
+}

@@ -1,0 +1,703 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The model is what the documents say, written down in the plainest way: all
+// jobs in one map, all tubes and clients in slices, every queue found by looking
+// at all of them. What it does with a command it answers in text.
+//
+// The documents leave open in which order tubes and reservations are dealt with
+// whose time comes in the same nanosecond; tick is told.
+type model struct {
+	now      Time
+	maxJob   int
+	lastID   uint64
+	draining bool
+	info     Info
+
+	jobs    map[uint64]*modelJob
+	tubes   []*modelTube // in the order of list-tubes
+	clients []*modelClient
+	step    int // counts what has to be remembered in order
+
+	commands        map[string]int
+	puts, timeouts  int
+	connectionsEver int
+}
+
+type modelTube struct {
+	name                  string
+	pausedUntil           Time
+	pause                 int
+	puts, deletes, pauses int
+}
+
+type modelJob struct {
+	id              uint64
+	tube            *modelTube
+	state           string
+	pri, delay, ttr uint32
+	body            string
+	created         Time
+	due             Time // of a delayed or reserved job
+	holder          *modelClient
+	since           int // the step in which it was buried or reserved
+
+	reserves, timeouts, releases, buries, kicks int
+}
+
+type modelClient struct {
+	used    *modelTube
+	watched []*modelTube
+
+	producer, worker, halfClosed bool
+
+	waiting     bool
+	since       int // the step in which its wait began
+	until, soon Time
+	verdict     string // ended its wait
+	claimed     bool   // a job ended its wait, which its loop does not know yet
+	given       uint64 // that job
+	gone        bool   // closed while claimed
+
+	incoming *modelPut
+	out      string // what it was answered and has not been compared
+}
+
+// modelPut is a put whose body is on its way.
+type modelPut struct {
+	id              uint64
+	pri, delay, ttr uint32
+	body            string
+	size            int
+}
+
+func newModel(maxJob int, lastID uint64, info Info) *model {
+	return &model{
+		maxJob: maxJob, lastID: lastID, info: info,
+		jobs: map[uint64]*modelJob{}, tubes: []*modelTube{{name: "default"}}, commands: map[string]int{},
+	}
+}
+
+func (m *model) next() int { m.step++; return m.step }
+
+func (m *model) find(name string) *modelTube {
+	for _, t := range m.tubes {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+func (m *model) make(name string) *modelTube {
+	t := m.find(name)
+	if t == nil {
+		t = &modelTube{name: name}
+		m.tubes = append(m.tubes, t)
+	}
+	return t
+}
+
+// drop ends a tube that nobody needs: the last takes its place.
+func (m *model) drop(t *modelTube) {
+	if t.name == "default" {
+		return
+	}
+	for _, c := range m.clients {
+		if c.used == t || slices.Contains(c.watched, t) {
+			return
+		}
+	}
+	for _, j := range m.jobs {
+		if j.tube == t {
+			return
+		}
+	}
+	i := slices.Index(m.tubes, t)
+	last := len(m.tubes) - 1
+	m.tubes[i] = m.tubes[last]
+	m.tubes = m.tubes[:last]
+}
+
+// in returns the jobs of a tube that are in a state, by an order.
+func (m *model) in(t *modelTube, state string, order func(a, b *modelJob) int) []*modelJob {
+	return m.all(func(j *modelJob) bool { return j.tube == t && j.state == state }, order)
+}
+
+func (m *model) all(want func(*modelJob) bool, order func(a, b *modelJob) int) (list []*modelJob) {
+	for _, j := range m.jobs {
+		if want(j) {
+			list = append(list, j)
+		}
+	}
+	slices.SortFunc(list, order)
+	return list
+}
+
+func byPriority(a, b *modelJob) int {
+	return cmp.Or(cmp.Compare(a.pri, b.pri), cmp.Compare(a.id, b.id))
+}
+
+func byDue(a, b *modelJob) int  { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) }
+func byStep(a, b *modelJob) int { return cmp.Compare(a.since, b.since) }
+
+func (m *model) paused(t *modelTube) bool { return t.pausedUntil > m.now }
+
+func (m *model) makeReady(j *modelJob) {
+	j.state, j.holder, j.due = "ready", nil, 0
+	m.dispatch(j.tube)
+}
+
+func (m *model) makeDelayed(j *modelJob, delay uint32) {
+	j.state, j.holder, j.due = "delayed", nil, m.now+seconds(delay)
+}
+
+// dispatch serves the clients that wait for a tube, first come, first served.
+func (m *model) dispatch(t *modelTube) {
+	for !m.paused(t) {
+		jobs := m.in(t, "ready", byPriority)
+		waiting := m.waitingFor(t)
+		if len(jobs) == 0 || len(waiting) == 0 {
+			return
+		}
+		c := waiting[0]
+		m.give(jobs[0], c)
+		c.waiting, c.claimed, c.given = false, true, jobs[0].id
+	}
+}
+
+func (m *model) waitingFor(t *modelTube) (list []*modelClient) {
+	for _, c := range m.clients {
+		if c.waiting && slices.Contains(c.watched, t) {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b *modelClient) int { return cmp.Compare(a.since, b.since) })
+	return list
+}
+
+func (m *model) give(j *modelJob, c *modelClient) {
+	j.state, j.holder, j.since, j.due = "reserved", c, m.next(), m.now+seconds(j.ttr)
+	j.reserves++
+}
+
+func (m *model) open() *modelClient {
+	t := m.find("default")
+	c := &modelClient{used: t, watched: []*modelTube{t}}
+	m.clients = append(m.clients, c)
+	m.connectionsEver++
+	return c
+}
+
+func (m *model) close(c *modelClient) {
+	if c.claimed {
+		c.gone = true
+		return
+	}
+	c.waiting = false
+	for _, j := range m.heldBy(c) {
+		m.makeReady(j)
+	}
+	m.clients = slices.DeleteFunc(m.clients, func(o *modelClient) bool { return o == c })
+	for len(c.watched) > 0 {
+		t := c.watched[0]
+		last := len(c.watched) - 1
+		c.watched[0] = c.watched[last]
+		c.watched = c.watched[:last]
+		if c.used != t {
+			m.drop(t)
+		}
+	}
+	m.drop(c.used)
+}
+
+func (m *model) heldBy(c *modelClient) []*modelJob {
+	return m.all(func(j *modelJob) bool { return j.holder == c }, byStep)
+}
+
+// delivered says that a claimed client's loop has learned of it.
+func (m *model) delivered(c *modelClient) {
+	c.claimed = false
+	if c.gone {
+		m.close(c)
+	}
+}
+
+// resume ends the wait of a client that was woken, or begins it anew when the
+// job that ended it is no longer its own.
+func (m *model) resume(c *modelClient) {
+	if c.verdict != "" {
+		c.out += c.verdict
+		c.verdict = ""
+		return
+	}
+	j := m.jobs[c.given]
+	if j != nil && j.holder == c {
+		c.out += reservedReply(j)
+		return
+	}
+	c.out += m.seek(c, c.until)
+}
+
+func (m *model) halfClose(c *modelClient) {
+	c.halfClosed = true
+	if c.waiting {
+		c.waiting = false
+		c.out += "TIMED_OUT\r\n"
+	}
+}
+
+// soonest is the next time at which something happens by itself.
+func (m *model) soonest() Time {
+	at := MaxTime
+	for _, j := range m.jobs {
+		if j.due != 0 {
+			at = min(at, j.due)
+		}
+	}
+	for _, t := range m.tubes {
+		if t.pausedUntil > m.now {
+			at = min(at, t.pausedUntil)
+		}
+	}
+	for _, c := range m.clients {
+		if c.waiting {
+			at = min(at, c.until, c.soon)
+		}
+	}
+	return at
+}
+
+// A dueThing is what may have something to do when time passes: a tube, or a
+// client as far as it holds jobs of a shard.
+type dueThing struct {
+	tube   string
+	holder *modelClient
+	shard  int
+}
+
+// tick does what is due now, in the order of things, and reports what is due and
+// not among them.
+func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int) error {
+	m.now = now
+	due := func(j *modelJob) bool { return j.due != 0 && j.due <= now }
+	for _, x := range things {
+		if x.holder != nil {
+			for _, j := range m.all(func(j *modelJob) bool {
+				return due(j) && j.holder == x.holder && shardOf(j.tube.name) == x.shard
+			}, byDue) {
+				m.expire(j)
+			}
+			continue
+		}
+		t := m.find(x.tube)
+		if t == nil {
+			continue
+		}
+		for _, j := range m.all(func(j *modelJob) bool { return due(j) && j.state == "delayed" && j.tube == t }, byDue) {
+			m.makeReady(j)
+		}
+		m.endPause(t)
+	}
+	if late := m.all(due, byDue); len(late) > 0 {
+		return fmt.Errorf("at %d: job %d is due at %d and nothing is done for it", now, late[0].id, late[0].due)
+	}
+	for _, t := range m.tubes {
+		if t.pausedUntil != 0 && !m.paused(t) {
+			return fmt.Errorf("at %d: the pause of %s should have ended at %d", now, t.name, t.pausedUntil)
+		}
+	}
+	for _, c := range m.clients {
+		if c.waiting && min(c.until, c.soon) <= now {
+			c.waiting = false
+			c.verdict = "TIMED_OUT\r\n"
+			if c.soon <= now {
+				c.verdict = "DEADLINE_SOON\r\n"
+			}
+		}
+	}
+	return nil
+}
+
+func (m *model) expire(j *modelJob) {
+	j.timeouts++
+	m.timeouts++
+	m.makeReady(j)
+}
+
+func (m *model) endPause(t *modelTube) {
+	if t.pausedUntil != 0 && !m.paused(t) {
+		t.pausedUntil, t.pause = 0, 0
+		m.dispatch(t)
+	}
+}
+
+// jump lets time pass while nobody waits, so that no order matters.
+func (m *model) jump(to Time) {
+	m.now = to
+	for _, j := range m.jobs {
+		switch {
+		case j.due == 0 || j.due > to:
+		case j.state == "delayed":
+			m.makeReady(j)
+		default:
+			m.expire(j)
+		}
+	}
+	for _, t := range m.tubes {
+		m.endPause(t)
+	}
+}
+
+// putBegin takes the line of a put, putEnd the rest.
+func (m *model) putBegin(c *modelClient, p modelPut) {
+	m.commands["put"]++
+	c.incoming = &p
+	if p.size <= m.maxJob {
+		c.producer = true
+		m.lastID++
+		p.id = m.lastID
+	}
+}
+
+func (m *model) putEnd(c *modelClient, terminated bool) string {
+	p := c.incoming
+	c.incoming = nil
+	switch {
+	case p.size > m.maxJob:
+		return "JOB_TOO_BIG\r\n"
+	case !terminated:
+		return "EXPECTED_CRLF\r\n"
+	case m.draining:
+		return "DRAINING\r\n"
+	}
+	j := &modelJob{
+		id: p.id, tube: c.used, pri: p.pri, delay: p.delay, ttr: max(p.ttr, 1), body: p.body, created: m.now,
+	}
+	m.jobs[j.id] = j
+	m.puts++
+	j.tube.puts++
+	if p.delay > 0 {
+		m.makeDelayed(j, p.delay)
+	} else {
+		m.makeReady(j)
+	}
+	return fmt.Sprintf("INSERTED %d\r\n", j.id)
+}
+
+// reserve answers "" when the client has to wait.
+func (m *model) reserve(c *modelClient, until Time) string {
+	c.worker = true
+	return m.seek(c, until)
+}
+
+func (m *model) seek(c *modelClient, until Time) string {
+	soon := m.margin(c)
+	some := m.all(func(j *modelJob) bool { return j.state == "ready" && slices.Contains(c.watched, j.tube) }, byPriority)
+	if m.now >= soon && len(some) == 0 {
+		return "DEADLINE_SOON\r\n"
+	}
+	some = slices.DeleteFunc(some, func(j *modelJob) bool { return m.paused(j.tube) })
+	switch {
+	case len(some) > 0:
+		m.give(some[0], c)
+		return reservedReply(some[0])
+	case m.now >= soon:
+		return "DEADLINE_SOON\r\n"
+	case until <= m.now || c.halfClosed:
+		return "TIMED_OUT\r\n"
+	}
+	c.waiting, c.since, c.until, c.soon = true, m.next(), until, soon
+	return ""
+}
+
+// margin is when the first of the client's jobs is about to be taken from it.
+func (m *model) margin(c *modelClient) Time {
+	soon := MaxTime
+	for _, j := range m.heldBy(c) {
+		soon = min(soon, j.due-second)
+	}
+	return soon
+}
+
+func reservedReply(j *modelJob) string {
+	return fmt.Sprintf("RESERVED %d %d\r\n%s\r\n", j.id, len(j.body), j.body)
+}
+
+func foundReply(j *modelJob) string {
+	return fmt.Sprintf("FOUND %d %d\r\n%s\r\n", j.id, len(j.body), j.body)
+}
+
+const notFound = "NOT_FOUND\r\n"
+
+func (m *model) reserveJob(c *modelClient, id uint64) string {
+	j := m.jobs[id]
+	if j == nil || j.state == "reserved" {
+		return notFound
+	}
+	c.worker = true
+	m.give(j, c)
+	return reservedReply(j)
+}
+
+func (m *model) delete(c *modelClient, id uint64) string {
+	j := m.jobs[id]
+	if j == nil || j.state == "reserved" && j.holder != c {
+		return notFound
+	}
+	delete(m.jobs, id)
+	j.tube.deletes++
+	m.drop(j.tube)
+	return "DELETED\r\n"
+}
+
+func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
+	j := m.jobs[id]
+	if j == nil || j.holder != c {
+		return notFound
+	}
+	j.releases++
+	j.pri, j.delay = pri, delay
+	if delay > 0 {
+		m.makeDelayed(j, delay)
+	} else {
+		m.makeReady(j)
+	}
+	return "RELEASED\r\n"
+}
+
+func (m *model) bury(c *modelClient, id uint64, pri uint32) string {
+	j := m.jobs[id]
+	if j == nil || j.holder != c {
+		return notFound
+	}
+	j.buries++
+	j.pri = pri
+	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
+	return "BURIED\r\n"
+}
+
+func (m *model) touch(c *modelClient, id uint64) string {
+	j := m.jobs[id]
+	if j == nil || j.holder != c {
+		return notFound
+	}
+	j.due = m.now + seconds(j.ttr)
+	return "TOUCHED\r\n"
+}
+
+func (m *model) kick(c *modelClient, bound int) string {
+	list := m.in(c.used, "buried", byStep)
+	if len(list) == 0 {
+		list = m.in(c.used, "delayed", byDue)
+	}
+	list = list[:min(bound, len(list))]
+	for _, j := range list {
+		j.kicks++
+		m.makeReady(j)
+	}
+	return fmt.Sprintf("KICKED %d\r\n", len(list))
+}
+
+func (m *model) kickJob(id uint64) string {
+	j := m.jobs[id]
+	if j == nil || j.state != "buried" && j.state != "delayed" {
+		return notFound
+	}
+	j.kicks++
+	m.makeReady(j)
+	return "KICKED\r\n"
+}
+
+func (m *model) peek(id uint64) string {
+	if j := m.jobs[id]; j != nil {
+		return foundReply(j)
+	}
+	return notFound
+}
+
+func (m *model) peekFirst(c *modelClient, state string) string {
+	order := map[string]func(a, b *modelJob) int{"ready": byPriority, "delayed": byDue, "buried": byStep}[state]
+	if list := m.in(c.used, state, order); len(list) > 0 {
+		return foundReply(list[0])
+	}
+	return notFound
+}
+
+func (m *model) use(c *modelClient, name string) string {
+	old := c.used
+	c.used = m.make(name)
+	m.drop(old)
+	return "USING " + name + "\r\n"
+}
+
+func (m *model) watch(c *modelClient, name string) string {
+	if t := m.make(name); !slices.Contains(c.watched, t) {
+		c.watched = append(c.watched, t)
+	}
+	return fmt.Sprintf("WATCHING %d\r\n", len(c.watched))
+}
+
+func (m *model) ignore(c *modelClient, name string) string {
+	t := m.find(name)
+	if i := slices.Index(c.watched, t); i >= 0 {
+		last := len(c.watched) - 1
+		if last == 0 {
+			return "NOT_IGNORED\r\n"
+		}
+		c.watched[i] = c.watched[last]
+		c.watched = c.watched[:last]
+		m.drop(t)
+	}
+	return fmt.Sprintf("WATCHING %d\r\n", len(c.watched))
+}
+
+func (m *model) pauseTube(name string, delay uint32) string {
+	t := m.find(name)
+	if t == nil {
+		return notFound
+	}
+	t.pauses++
+	t.pause, t.pausedUntil = int(delay), m.now+seconds(delay)
+	if delay == 0 {
+		t.pausedUntil = 0
+		m.dispatch(t)
+	}
+	return "PAUSED\r\n"
+}
+
+func (m *model) listTubes() string { return listReply(m.tubes) }
+
+func (m *model) listTubesWatched(c *modelClient) string { return listReply(c.watched) }
+
+func listReply(tubes []*modelTube) string {
+	data := "---\n"
+	for _, t := range tubes {
+		data += "- " + t.name + "\n"
+	}
+	return okReply(data)
+}
+
+func okReply(data string) string { return fmt.Sprintf("OK %d\r\n%s\r\n", len(data), data) }
+
+func (m *model) countJobs(want func(*modelJob) bool) (n int) {
+	for _, j := range m.jobs {
+		if want(j) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) countClients(want func(*modelClient) bool) (n int) {
+	for _, c := range m.clients {
+		if want(c) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) stats() string {
+	y := "---\n"
+	line := func(key string, v any) { y += fmt.Sprintf("%s: %v\n", key, v) }
+	line("current-jobs-urgent", m.countJobs(func(j *modelJob) bool { return j.state == "ready" && j.pri < 1024 }))
+	for _, state := range []string{"ready", "reserved", "delayed", "buried"} {
+		line("current-jobs-"+state, m.countJobs(func(j *modelJob) bool { return j.state == state }))
+	}
+	for _, word := range strings.Fields("put peek peek-ready peek-delayed peek-buried reserve " +
+		"reserve-with-timeout delete release use watch ignore bury kick touch stats stats-job stats-tube " +
+		"list-tubes list-tube-used list-tubes-watched pause-tube") {
+		line("cmd-"+word, m.commands[word])
+	}
+	line("job-timeouts", m.timeouts)
+	line("total-jobs", m.puts)
+	line("max-job-size", m.maxJob)
+	line("current-tubes", len(m.tubes))
+	line("current-connections", m.countClients(func(c *modelClient) bool { return !c.gone }))
+	line("current-producers", m.countClients(func(c *modelClient) bool { return !c.gone && c.producer }))
+	line("current-workers", m.countClients(func(c *modelClient) bool { return !c.gone && c.worker }))
+	line("current-waiting", m.countClients(func(c *modelClient) bool { return c.waiting }))
+	line("total-connections", m.connectionsEver)
+	line("pid", m.info.PID)
+	line("version", quote(m.info.Version))
+	user, system := m.info.Usage()
+	line("rusage-utime", fmt.Sprintf("%d.%06d", user/time.Second, user%time.Second/time.Microsecond))
+	line("rusage-stime", fmt.Sprintf("%d.%06d", system/time.Second, system%time.Second/time.Microsecond))
+	line("uptime", int64(m.now/second))
+	line("binlog-oldest-index", 0)
+	line("binlog-current-index", 0)
+	line("binlog-records-migrated", 0)
+	line("binlog-records-written", 0)
+	line("binlog-max-size", 10485760)
+	line("draining", m.draining)
+	line("id", m.info.ID)
+	line("hostname", quote(m.info.Hostname))
+	line("os", quote(m.info.OS))
+	line("platform", quote(m.info.Platform))
+	return okReply(y)
+}
+
+func quote(s string) string { return `"` + s + `"` }
+
+// statsTube shows a number of waiting clients that it is given: while a client
+// is claimed, the engine may or may not still count it in other tubes.
+func (m *model) statsTube(name string, waiting int) string {
+	t := m.find(name)
+	if t == nil {
+		return notFound
+	}
+	y := "---\n"
+	line := func(key string, v any) { y += fmt.Sprintf("%s: %v\n", key, v) }
+	line("name", quote(name))
+	line("current-jobs-urgent", m.countJobs(func(j *modelJob) bool {
+		return j.tube == t && j.state == "ready" && j.pri < 1024
+	}))
+	for _, state := range []string{"ready", "reserved", "delayed", "buried"} {
+		line("current-jobs-"+state, len(m.in(t, state, byPriority)))
+	}
+	line("total-jobs", t.puts)
+	line("current-using", m.countClients(func(c *modelClient) bool { return c.used == t }))
+	line("current-watching", m.countClients(func(c *modelClient) bool { return slices.Contains(c.watched, t) }))
+	line("current-waiting", waiting)
+	line("cmd-delete", t.deletes)
+	line("cmd-pause-tube", t.pauses)
+	line("pause", t.pause)
+	line("pause-time-left", int64(max(0, t.pausedUntil-m.now)/second))
+	return okReply(y)
+}
+
+func (m *model) statsJob(id uint64) string {
+	j := m.jobs[id]
+	if j == nil {
+		return notFound
+	}
+	y := "---\n"
+	line := func(key string, v any) { y += fmt.Sprintf("%s: %v\n", key, v) }
+	line("id", id)
+	line("tube", quote(j.tube.name))
+	line("state", j.state)
+	line("pri", j.pri)
+	line("age", int64((m.now-j.created)/second))
+	line("delay", j.delay)
+	line("ttr", j.ttr)
+	left := Time(0)
+	if j.due != 0 {
+		left = j.due - m.now
+	}
+	line("time-left", int64(left/second))
+	line("file", 0)
+	line("reserves", j.reserves)
+	line("timeouts", j.timeouts)
+	line("releases", j.releases)
+	line("buries", j.buries)
+	line("kicks", j.kicks)
+	return okReply(y)
+}

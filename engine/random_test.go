@@ -1,0 +1,444 @@
+package engine
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Whatever clients do, in whatever order things happen, they are answered as the
+// documents say, and what the engine keeps fits together after every step.
+//
+// More: go test -run Random -timeout 0 ./engine -rapid.checks=100000. A failure leaves a file
+// under testdata/rapid, which -rapid.failfile replays.
+func TestRandomCommandsAreAnsweredAsByTheModel(t *testing.T) {
+	rapidFlag(t, "rapid.checks", 1500)
+	rapidFlag(t, "rapid.steps", 80)
+	rapid.Check(t, func(t *rapid.T) {
+		r := newRig(t, drawPlan(t))
+		t.Cleanup(r.discard)
+		r.open(0, 0)
+		t.Repeat(r.actions())
+		r.audit()
+		r.empty()
+	})
+}
+
+// rapidFlag sets a flag of rapid for one test, unless the command line does.
+func rapidFlag(t *testing.T, name string, n int) {
+	if name == "rapid.checks" && (raceEnabled || testing.Short()) {
+		n /= 10
+	}
+	f := flag.Lookup(name)
+	if old := f.Value.String(); old == f.DefValue {
+		if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Value.Set(old) })
+	}
+}
+
+func drawPlan(t *rapid.T) rigPlan {
+	p := rigPlan{
+		patience: rapid.IntRange(atOnce, deliversLater).Draw(t, "patience"),
+		loops:    rapid.IntRange(1, 4).Draw(t, "loops"),
+		shards:   1 << rapid.IntRange(0, 2).Draw(t, "shards"),
+		maxJob:   70_000,
+	}
+	for range rapid.IntRange(1, 5).Draw(t, "tubes") {
+		p.places = append(p.places, rapid.IntRange(0, p.shards-1).Draw(t, "shard"))
+	}
+	p.lastID = rapid.SampledFrom([]uint64{0, 0, 0, 1<<leafBits - 3, 1<<(leafBits+nodeBits) - 3, math.MaxUint64 - 10_000}).Draw(t, "last id")
+	p.ballast = rapid.IntRange(0, 9).Draw(t, "ballast") == 9
+	return p
+}
+
+// pick draws one of a list by its index, which shrinks to the first. It gives up
+// the action when there is none.
+func pick[T any](t *rapid.T, label string, list []T) T {
+	if len(list) == 0 {
+		t.Skip("no " + label)
+	}
+	return list[rapid.IntRange(0, len(list)-1).Draw(t, label)]
+}
+
+func among[T any](t *rapid.T, label string, list ...T) T { return pick(t, label, list) }
+
+func (r *rig) those(want func(*rigConn) bool) (list []*rigConn) {
+	for _, c := range r.conns {
+		if !c.closed && want(c) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// idle draws a connection that can execute a command.
+func (r *rig) idle(t *rapid.T) *rigConn {
+	list := r.those(func(c *rigConn) bool { return !c.waiting && c.rest == nil })
+	if len(list) == 0 && len(r.conns) < maxConns {
+		return r.open(0, 0)
+	}
+	return pick(t, "conn", list)
+}
+
+const maxConns = 8
+
+func (r *rig) tubeName(t *rapid.T) string { return pick(t, "tube", r.names) }
+
+// jobID draws the id of a job, preferably one that there is.
+func (r *rig) jobID(t *rapid.T) uint64 {
+	m := r.model
+	ids := []uint64{}
+	for id := range m.jobs {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return pick(t, "job", append(ids, 0, m.lastID, m.lastID+1, r.firstID, math.MaxUint64))
+}
+
+// heldID draws the id of a job, preferably one that the connection has reserved.
+func (r *rig) heldID(t *rapid.T, c *rigConn) uint64 {
+	held := r.model.heldBy(c.client)
+	if len(held) == 0 || rapid.IntRange(0, 7).Draw(t, "any") == 7 {
+		return r.jobID(t)
+	}
+	return pick(t, "held", held).id
+}
+
+// More than a ready queue has runs.
+func priority(t *rapid.T) uint32 {
+	return among[uint32](t, "pri", 0, 1, 2, 3, 4, 5, 6, 7, 8, 1023, 1024, 1<<31, math.MaxUint32)
+}
+
+func delay(t *rapid.T) uint32 {
+	return among[uint32](t, "delay", 0, 0, 0, 1, 2, 3, 10, math.MaxUint32)
+}
+
+func (r *rig) actions() map[string]func(*rapid.T) {
+	m := r.model
+	return map[string]func(*rapid.T){
+		"": func(t *rapid.T) { r.check() },
+
+		"put": func(t *rapid.T) { r.putAny(t) },
+		"put many": func(t *rapid.T) {
+			c := r.idle(t)
+			for range rapid.IntRange(2, 15).Draw(t, "jobs") {
+				r.put(t, c, modelPut{pri: priority(t), ttr: among[uint32](t, "ttr", 1, 2, 3, 100), size: 1})
+			}
+		},
+		"more of a put": func(t *rapid.T) {
+			c := pick(t, "conn", r.those(func(c *rigConn) bool { return c.rest != nil }))
+			r.more(c, rapid.IntRange(1, len(c.rest)).Draw(t, "bytes"))
+		},
+
+		"reserve": func(t *rapid.T) {
+			c := r.idle(t)
+			r.do(c, "reserve", func() string { return m.reserve(c.client, MaxTime) })
+		},
+		"reserve until it waits": func(t *rapid.T) {
+			c := r.idle(t)
+			for !c.waiting && !c.halfShut && r.now < m.margin(c.client) {
+				r.do(c, "reserve", func() string { return m.reserve(c.client, MaxTime) })
+			}
+		},
+		"reserve-with-timeout": func(t *rapid.T) {
+			c := r.idle(t)
+			n := among[uint32](t, "timeout", 0, 0, 1, 2, 3, 1<<31-1)
+			r.do(c, fmt.Sprint("reserve-with-timeout ", n), func() string {
+				return m.reserve(c.client, r.now+seconds(n))
+			})
+		},
+		"reserve-job": func(t *rapid.T) {
+			c, id := r.idle(t), r.jobID(t)
+			r.do(c, fmt.Sprint("reserve-job ", id), func() string { return m.reserveJob(c.client, id) })
+		},
+
+		"delete": func(t *rapid.T) {
+			c := r.idle(t)
+			id := r.heldID(t, c)
+			r.do(c, fmt.Sprint("delete ", id), func() string { return m.delete(c.client, id) })
+		},
+		"release": func(t *rapid.T) {
+			c := r.idle(t)
+			id, pri, delay := r.heldID(t, c), priority(t), delay(t)
+			r.do(c, fmt.Sprint("release ", id, " ", pri, " ", delay), func() string {
+				return m.release(c.client, id, pri, delay)
+			})
+		},
+		"bury": func(t *rapid.T) {
+			c := r.idle(t)
+			id, pri := r.heldID(t, c), priority(t)
+			r.do(c, fmt.Sprint("bury ", id, " ", pri), func() string { return m.bury(c.client, id, pri) })
+		},
+		"touch": func(t *rapid.T) {
+			c := r.idle(t)
+			id := r.heldID(t, c)
+			r.do(c, fmt.Sprint("touch ", id), func() string { return m.touch(c.client, id) })
+		},
+
+		"kick": func(t *rapid.T) {
+			c := r.idle(t)
+			n := among[uint32](t, "bound", 0, 1, 2, 3, math.MaxUint32)
+			r.do(c, fmt.Sprint("kick ", n), func() string { return m.kick(c.client, int(n)) })
+		},
+		"kick-job": func(t *rapid.T) {
+			c, id := r.idle(t), r.jobID(t)
+			r.do(c, fmt.Sprint("kick-job ", id), func() string { return m.kickJob(id) })
+		},
+
+		"peek": func(t *rapid.T) {
+			c, id := r.idle(t), r.jobID(t)
+			r.do(c, fmt.Sprint("peek ", id), func() string { return m.peek(id) })
+		},
+		"peek at the first": func(t *rapid.T) {
+			c, state := r.idle(t), among(t, "state", "ready", "delayed", "buried")
+			r.do(c, "peek-"+state, func() string { return m.peekFirst(c.client, state) })
+		},
+
+		"use": func(t *rapid.T) {
+			c, name := r.idle(t), r.tubeName(t)
+			r.do(c, "use "+name, func() string { return m.use(c.client, name) })
+		},
+		"watch": func(t *rapid.T) {
+			c, name := r.idle(t), r.tubeName(t)
+			r.do(c, "watch "+name, func() string { return m.watch(c.client, name) })
+		},
+		"ignore": func(t *rapid.T) {
+			c, name := r.idle(t), r.tubeName(t)
+			r.do(c, "ignore "+name, func() string { return m.ignore(c.client, name) })
+		},
+		"pause-tube": func(t *rapid.T) {
+			c, name := r.idle(t), r.tubeName(t)
+			delay := delay(t)
+			r.do(c, fmt.Sprint("pause-tube ", name, " ", delay), func() string { return m.pauseTube(name, delay) })
+		},
+
+		"list": func(t *rapid.T) {
+			c := r.idle(t)
+			switch among(t, "list", "tubes", "used", "watched") {
+			case "tubes":
+				r.do(c, "list-tubes", m.listTubes)
+			case "used":
+				r.do(c, "list-tube-used", func() string { return "USING " + c.client.used.name + "\r\n" })
+			default:
+				r.do(c, "list-tubes-watched", func() string { return m.listTubesWatched(c.client) })
+			}
+		},
+		"stats": func(t *rapid.T) {
+			c := r.idle(t)
+			switch among(t, "stats", "all", "tube", "job") {
+			case "all":
+				r.do(c, "stats", m.stats)
+			case "tube":
+				r.statsTube(c, r.tubeName(t))
+			default:
+				id := r.jobID(t)
+				r.do(c, fmt.Sprint("stats-job ", id), func() string { return m.statsJob(id) })
+			}
+		},
+		"nonsense": func(t *rapid.T) {
+			c := r.idle(t)
+			line := among(t, "line", "nonsense", "peek x", "put 0 0 1 1 x", "pause-tube -a 1")
+			r.do(c, line, func() string {
+				if line == "peek x" {
+					m.commands["peek"]-- // badly formed, not counted
+				}
+				if line == "nonsense" {
+					return "UNKNOWN_COMMAND\r\n"
+				}
+				return "BAD_FORMAT\r\n"
+			})
+		},
+
+		"connect": func(t *rapid.T) {
+			if len(r.conns) >= maxConns {
+				t.Skip("enough connections")
+			}
+			turn := among[uint32](t, "turn", 0, 0, math.MaxUint32-1)
+			r.open(rapid.IntRange(0, len(r.loops)-1).Draw(t, "loop"), turn)
+		},
+		"close": func(t *rapid.T) {
+			c := pick(t, "conn", r.those(func(c *rigConn) bool { return true }))
+			if !c.waiting && c.rest == nil && rapid.Bool().Draw(t, "quits") {
+				if outcome := c.feed([]byte("quit\r\n")); outcome != Quit {
+					t.Fatalf("outcome of quit: %d", outcome)
+				}
+			}
+			t.Logf("conn %d closes", c.number)
+			r.close(c)
+		},
+		"half-close": func(t *rapid.T) {
+			c := pick(t, "conn", r.those(func(c *rigConn) bool { return c.waiting || !c.halfShut }))
+			t.Logf("conn %d half-closes", c.number)
+			r.halfClose(c)
+		},
+
+		"deliver": func(t *rapid.T) {
+			var l []*rigLoop
+			for _, x := range r.loops {
+				if x.rung || x.owed {
+					l = append(l, x)
+				}
+			}
+			r.deliver(pick(t, "loop", l))
+		},
+		"resume": func(t *rapid.T) {
+			c := pick(t, "conn", r.those(func(c *rigConn) bool { return c.woken }))
+			t.Logf("conn %d resumes", c.number)
+			r.resume(c)
+		},
+
+		"time passes":  func(t *rapid.T) { r.pass(t) },
+		"time is full": func(t *rapid.T) { r.meet(t) },
+		"rarely": func(t *rapid.T) {
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 8:
+				m.draining = !m.draining
+				t.Logf("draining: %v", m.draining)
+				r.engine.Drain(m.draining)
+			case 9:
+				r.shed()
+			}
+		},
+	}
+}
+
+// putAny draws a put of every kind.
+func (r *rig) putAny(t *rapid.T) {
+	c := r.idle(t)
+	p := modelPut{pri: priority(t), delay: delay(t), ttr: among[uint32](t, "ttr", 100, 0, 1, 2, 3, math.MaxUint32)}
+	p.size = among(t, "size", 1, 0, 2, 8, ballastBody, ballastBody, 300)
+	if rapid.IntRange(0, 29).Draw(t, "large") == 29 {
+		p.size = among(t, "size", 65_536, 69_999, 70_000, 70_001)
+	}
+	c.bad = rapid.IntRange(0, 15).Draw(t, "bad") == 15
+	r.put(t, c, p)
+}
+
+// put sends a put, or at least its line.
+func (r *rig) put(t *rapid.T, c *rigConn, p modelPut) {
+	r.bodies++
+	p.body = strings.Repeat(fmt.Sprintf("%d\r\n", r.bodies), p.size/3+1)[:p.size]
+	line := fmt.Sprintf("put %d %d %d %d\r\n", p.pri, p.delay, p.ttr, p.size)
+	t.Logf("conn %d > %s", c.number, line)
+	c.rest = []byte(line + p.body + map[bool]string{false: "\r\n", true: "\r\r"}[c.bad])
+	n := len(c.rest)
+	if p.size != 1 && rapid.IntRange(0, 3).Draw(t, "whole") == 3 {
+		n = rapid.IntRange(len(line), len(c.rest)).Draw(t, "bytes")
+	}
+	r.model.putBegin(c.client, p)
+	r.more(c, n)
+}
+
+// more sends n bytes of a put.
+func (r *rig) more(c *rigConn, n int) {
+	r.expect(c, c.feed(c.rest[:n]))
+	if c.rest = c.rest[n:]; len(c.rest) == 0 {
+		c.client.out += r.model.putEnd(c.client, !c.bad)
+		c.rest, c.bad = nil, false
+	}
+	r.ran(c.loop)
+}
+
+// statsTube allows for claimed sessions that still stand in other queues.
+func (r *rig) statsTube(c *rigConn, name string) {
+	r.do(c, "stats-tube "+name, func() string {
+		t := r.model.find(name)
+		if t == nil {
+			return notFound
+		}
+		least := len(r.model.waitingFor(t))
+		most := least + r.model.countClients(func(c *modelClient) bool {
+			return c.claimed && slices.Contains(c.watched, t)
+		})
+		for n := least; n < most; n++ {
+			if want := r.model.statsTube(name, n); strings.HasSuffix(string(c.out.Buf), want) {
+				return want
+			}
+		}
+		return r.model.statsTube(name, most)
+	})
+}
+
+// pass lets some time pass.
+func (r *rig) pass(t *rapid.T) {
+	d := among(t, "time", second, 0, 1, 2*second, 3*second, second/2, 1<<tickBits, 100*second, -1)
+	if d < 0 {
+		d = Time(rapid.Int64Range(0, int64(5*second)).Draw(t, "nanoseconds"))
+	}
+	r.passUntil(t, r.now+d)
+}
+
+// meet lets time pass until about the next thing that will happen by itself.
+func (r *rig) meet(t *rapid.T) {
+	at := r.model.soonest()
+	// Two waits of 2^32 seconds are more than Time can hold.
+	if at == MaxTime || at-r.now > 1000*second && r.now > second<<28 {
+		t.Skip("nothing will happen")
+	}
+	r.passUntil(t, max(r.now, at+among[Time](t, "off", 0, -1, 1, -1<<tickBits)))
+}
+
+func (r *rig) passUntil(t *rapid.T, to Time) {
+	nobodyWaits := !slices.ContainsFunc(r.model.clients, func(c *modelClient) bool { return c.waiting })
+	if nobodyWaits && rapid.IntRange(0, 3).Draw(t, "late") == 3 {
+		t.Logf("%d: nobody looks at the clock", to)
+		r.jump(to)
+		return
+	}
+	t.Logf("%d", to)
+	r.wait(to, rapid.Bool().Draw(t, "loops first"))
+}
+
+// audit compares all that clients can see.
+func (r *rig) audit() {
+	m := r.model
+	c := r.open(0, 0)
+	r.do(c, "list-tubes", m.listTubes)
+	r.do(c, "stats", m.stats)
+	for _, name := range r.names {
+		r.statsTube(c, name)
+		r.do(c, "use "+name, func() string { return m.use(c.client, name) })
+		for _, state := range []string{"ready", "delayed", "buried"} {
+			r.do(c, "peek-"+state, func() string { return m.peekFirst(c.client, state) })
+		}
+	}
+	for id := range m.jobs {
+		r.do(c, fmt.Sprint("stats-job ", id), func() string { return m.statsJob(id) })
+		r.do(c, fmt.Sprint("peek ", id), func() string { return m.peek(id) })
+	}
+	r.check()
+}
+
+// empty closes all connections and deletes all jobs: nothing must be left.
+func (r *rig) empty() {
+	m := r.model
+	r.patience = resumesLater
+	r.settle()
+	for len(r.conns) > 0 {
+		r.close(r.conns[0])
+		r.check()
+	}
+	c := r.open(0, 0)
+	for id := range m.jobs {
+		r.do(c, fmt.Sprint("delete ", id), func() string { return m.delete(c.client, id) })
+	}
+	r.check()
+	r.close(c)
+	r.shed()
+	r.check()
+	for _, err := range checkEmpty(r.engine) {
+		r.t.Error(err)
+	}
+	r.wait(r.now+10*second, false)
+	if n := r.engine.mapped(); n != 0 {
+		r.t.Errorf("%d bytes are mapped for no job", n)
+	}
+}

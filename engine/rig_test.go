@@ -1,0 +1,568 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trellis/codec"
+)
+
+// A rig drives an engine and the model side by side under a clock of its own,
+// with as many loops as it likes, all on one goroutine. Unlike a sim it can leave
+// things lying: mailboxes that are not looked into, sessions that were woken and
+// are not resumed, alarms that are not met. So it takes the engine to every
+// order of events that goroutines could.
+type rig struct {
+	t      *rapid.T
+	engine *Engine
+	model  *model
+	now    Time
+	names  []string // of tubes
+
+	loops  []*rigLoop
+	alarms []Time // what each shard has asked for; MaxTime when that has come
+	conns  []*rigConn
+	opened int
+
+	patience int  // see the constants
+	late     bool // alarms that are due have not been met
+
+	things  []dueThing // whose timers fired
+	wakes   []*rigConn // who was woken
+	firstID uint64
+	bodies  int // counts, so that no two are the same
+	ballast map[*shard]ballast
+}
+
+const (
+	atOnce        = iota // mail is delivered and sessions are resumed at once
+	resumesLater         // sessions are resumed by an action
+	deliversLater        // so is mail delivered
+)
+
+type rigLoop struct {
+	*Loop
+	rung  bool
+	owed  bool // it has called the engine since it delivered last
+	alarm Time
+}
+
+func (l *rigLoop) Ring()         { l.rung = true }
+func (l *rigLoop) Alarm(at Time) { l.alarm = at }
+
+type rigConn struct {
+	rig     *rig
+	number  int
+	loop    *rigLoop
+	session Session
+	client  *modelClient
+	decoder codec.Decoder
+	out     Output
+
+	rest     []byte // of a put, not yet sent
+	bad      bool   // and its body is not terminated
+	waiting  bool   // nothing can be executed
+	woken    bool   // and it is to be resumed
+	outcome  Outcome
+	closed   bool // but its session is in a mailbox
+	halfShut bool
+}
+
+var testInfo = Info{
+	PID: 1, Version: "1.13+trellis.test", ID: "0123456789abcdef",
+	Hostname: "host", OS: "#1 os", Platform: "x86_64",
+	Usage: func() (u, s time.Duration) { return 1234567 * time.Microsecond, 7 * time.Microsecond },
+}
+
+// rigPlan is how a rig is made.
+type rigPlan struct {
+	loops, shards, patience int
+	places                  []int // the shard of each tube, the default first
+	maxJob                  uint32
+	lastID                  uint64
+	ballast                 bool
+}
+
+func newRig(t *rapid.T, p rigPlan) *rig {
+	r := &rig{t: t, patience: p.patience, firstID: p.lastID, ballast: map[*shard]ballast{}}
+	cfg := Config{
+		MaxJobSize: p.maxJob, Shards: p.shards, Info: testInfo,
+		Alarm: func(i int, at Time) { r.alarms[i] = at },
+	}
+	// Which tube is in which shard is random; here it must not be.
+	for r.engine == nil || r.engine.defaultShard.number != p.places[0] {
+		r.alarms = slices.Repeat([]Time{MaxTime}, p.shards)
+		r.engine = New(cfg)
+	}
+	r.names = []string{defaultTube}
+	for i, shard := range p.places[1:] {
+		for n := 0; ; n++ {
+			name := fmt.Sprintf("%c%d", 'a'+i, n)
+			if r.shardOf(name) == shard {
+				r.names = append(r.names, name)
+				break
+			}
+		}
+	}
+	for range p.loops {
+		l := &rigLoop{alarm: MaxTime}
+		l.Loop = r.engine.NewLoop(l)
+		r.loops = append(r.loops, l)
+	}
+	r.engine.lastID.Store(p.lastID)
+	r.model = newModel(int(p.maxJob), p.lastID, testInfo)
+	if p.ballast {
+		r.load()
+	}
+	return r
+}
+
+func (r *rig) shardOf(tube string) int { return r.engine.shardFor([]byte(tube)).number }
+
+// load fills the first chunks of every pool, so that what comes lies behind them.
+func (r *rig) load() {
+	const chunk = 256 << 10
+	for _, sh := range r.engine.shards {
+		var b ballast
+		for range chunk / 64 {
+			x, err := sh.jobs.Alloc()
+			r.must(err)
+			b.jobs = append(b.jobs, x)
+		}
+		for range chunk / 32 {
+			x, err := sh.tallies.Alloc()
+			r.must(err)
+			b.tallies = append(b.tallies, x)
+		}
+		for range chunk / 128 {
+			x, err := sh.bodies.Alloc(ballastBody)
+			r.must(err)
+			b.bodies = append(b.bodies, x)
+		}
+		r.ballast[sh] = b
+	}
+}
+
+// shed throws the ballast off: the tidier will move what is left.
+func (r *rig) shed() {
+	for sh, b := range r.ballast {
+		var c caller
+		sh.lock(&c, r.now)
+		for _, x := range b.jobs {
+			sh.jobs.Free(x)
+		}
+		for _, x := range b.tallies {
+			sh.tallies.Free(x)
+		}
+		for _, x := range b.bodies {
+			sh.bodies.Free(x, ballastBody)
+		}
+		sh.tidier.wanted()
+		sh.unlock(&c)
+	}
+	clear(r.ballast)
+}
+
+func (r *rig) must(err error) {
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) open(loop int, turn uint32) *rigConn {
+	r.opened++
+	c := &rigConn{rig: r, number: r.opened, loop: r.loops[loop]}
+	c.decoder.MaxJobSize = r.engine.cfg.MaxJobSize
+	c.loop.Open(&c.session, c, r.now)
+	c.session.turn = turn
+	c.loop.owed = true
+	c.client = r.model.open()
+	r.conns = append(r.conns, c)
+	r.settle()
+	return c
+}
+
+// Wake implements Owner.
+func (c *rigConn) Wake(now Time) {
+	if !c.waiting || c.woken || c.closed {
+		c.rig.t.Fatalf("conn %d is woken: waiting %v, woken %v, closed %v", c.number, c.waiting, c.woken, c.closed)
+	}
+	c.woken = true
+	c.rig.wakes = append(c.rig.wakes, c)
+	if c.rig.patience == atOnce {
+		c.outcome = c.session.Resume(now, &c.out)
+	}
+}
+
+// feed gives bytes to a connection as if they had been read.
+func (c *rigConn) feed(p []byte) Outcome {
+	var cmd codec.Command
+	last := Done
+	for {
+		n, ok := c.decoder.Next(p, &cmd)
+		p = p[n:]
+		if !ok {
+			return last
+		}
+		last = c.session.Execute(c.rig.now, &cmd, &c.out)
+	}
+}
+
+// do sends one command; want is the model's answer.
+func (r *rig) do(c *rigConn, command string, want func() string) {
+	word, _, _ := strings.Cut(command, " ")
+	r.model.commands[word]++
+	r.t.Logf("conn %d > %s", c.number, command)
+	outcome := c.feed([]byte(command + "\r\n"))
+	c.client.out += want()
+	c.waiting = c.client.waiting
+	r.expect(c, outcome)
+	r.ran(c.loop)
+}
+
+// expect checks an outcome against what the model says.
+func (r *rig) expect(c *rigConn, got Outcome) {
+	want := Done
+	if c.client.waiting || c.client.claimed {
+		want = Wait
+	}
+	if got != want {
+		r.t.Fatalf("conn %d: outcome %d, want %d", c.number, got, want)
+	}
+}
+
+// ran says that a loop has called the engine.
+func (r *rig) ran(l *rigLoop) {
+	l.owed = true
+	r.settle()
+}
+
+func (r *rig) settle() {
+	for again := r.patience < deliversLater; again; {
+		again = false
+		for _, l := range r.loops {
+			if l.rung || l.owed {
+				again = true
+				r.deliver(l)
+			}
+		}
+	}
+}
+
+func (r *rig) deliver(l *rigLoop) {
+	l.rung, l.owed = false, false
+	mail := slices.Clone(l.mail.list)
+	l.Deliver(r.now)
+	for _, s := range mail {
+		if c := r.connOf(s); c.closed {
+			r.model.delivered(c.client)
+			r.forget(c)
+		}
+	}
+	for _, c := range r.wakes {
+		if !c.client.claimed {
+			r.t.Fatalf("conn %d is woken and has got nothing", c.number)
+		}
+		r.model.delivered(c.client)
+		r.resumed(c)
+	}
+	r.wakes = nil
+	r.settle()
+}
+
+// resumed catches up with a connection that has resumed in Wake.
+func (r *rig) resumed(c *rigConn) {
+	if r.patience == atOnce {
+		c.woken = false
+		r.model.resume(c.client)
+		c.waiting = c.client.waiting
+		r.expect(c, c.outcome)
+	}
+}
+
+func (r *rig) resume(c *rigConn) {
+	c.woken = false
+	outcome := c.session.Resume(r.now, &c.out)
+	r.model.resume(c.client)
+	c.waiting = c.client.waiting
+	r.expect(c, outcome)
+	r.ran(c.loop)
+}
+
+func (r *rig) connOf(s *Session) *rigConn {
+	for _, c := range r.conns {
+		if &c.session == s {
+			return c
+		}
+	}
+	r.t.Fatalf("a session is not known")
+	return nil
+}
+
+func (r *rig) forget(c *rigConn) {
+	r.conns = slices.DeleteFunc(r.conns, func(o *rigConn) bool { return o == c })
+}
+
+func (r *rig) halfClose(c *rigConn) {
+	c.halfShut = true
+	waited := c.client.waiting
+	outcome := c.session.HalfClose(r.now, &c.out)
+	r.model.halfClose(c.client)
+	if waited {
+		c.waiting = false
+	}
+	r.expect(c, outcome)
+	r.ran(c.loop)
+}
+
+func (r *rig) close(c *rigConn) {
+	c.session.Close(r.now)
+	c.session.Close(r.now)
+	c.decoder.Release()
+	r.model.close(c.client)
+	r.compareOutput(c)
+	if c.client.gone {
+		c.closed = true
+	} else {
+		r.forget(c)
+	}
+	r.ran(c.loop)
+}
+
+// spy tells the rig when a timer fires.
+type spy struct {
+	rig   *rig
+	owner expirer
+}
+
+func (s spy) expire(now Time) {
+	switch x := s.owner.(type) {
+	case *tube:
+		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
+	case *holding:
+		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.connOf(x.session).client, shard: x.shard.number})
+	}
+	s.owner.expire(now)
+}
+
+func (r *rig) spyOnAll() {
+	on := func(t *timer) {
+		if _, already := t.owner.(spy); !already {
+			t.owner = spy{r, t.owner}
+		}
+	}
+	for _, sh := range r.engine.shards {
+		for _, t := range sh.byName {
+			on(&t.timer)
+		}
+		for _, h := range sh.holdings {
+			if h != nil {
+				on(&h.timer)
+			}
+		}
+	}
+}
+
+// wait lets time pass and meets all alarms, each when it is due.
+func (r *rig) wait(to Time, loopsFirst bool) {
+	for {
+		at := slices.Min(r.alarms)
+		for _, l := range r.loops {
+			at = min(at, l.alarm)
+		}
+		if at > to {
+			break
+		}
+		r.now = max(r.now, at)
+		if next := r.model.soonest(); next < r.now {
+			r.t.Fatalf("woken at %d, needed at %d", r.now, next)
+		}
+		r.meetAlarms(loopsFirst)
+	}
+	r.now, r.model.now = to, to
+	r.late = false
+	if next := r.model.soonest(); next <= to {
+		r.t.Fatalf("not woken until %d, needed at %d", to, next)
+	}
+}
+
+func (r *rig) meetAlarms(loopsFirst bool) {
+	r.things = nil
+	r.spyOnAll()
+	shards := func() {
+		for i := range r.alarms {
+			if r.alarms[i] <= r.now {
+				r.alarms[i] = MaxTime
+				r.engine.Advance(i, r.now)
+			}
+		}
+	}
+	if !loopsFirst {
+		shards()
+	}
+	for _, l := range r.loops {
+		if l.alarm <= r.now {
+			l.alarm = MaxTime
+			l.Expire(r.now)
+			l.owed = true
+		}
+	}
+	shards()
+	r.must(r.model.tick(r.now, r.things, r.shardOf))
+	for _, c := range r.wakes {
+		if c.client.verdict == "" {
+			r.t.Fatalf("the wait of conn %d has run out at %d, should at %d", c.number, r.now, min(c.client.until, c.client.soon))
+		}
+		r.resumed(c)
+	}
+	r.wakes = nil
+	r.settle()
+}
+
+// jump lets time pass without meeting any alarm. Nobody must be waiting.
+func (r *rig) jump(to Time) {
+	r.now, r.late = to, true
+	r.model.jump(to)
+}
+
+// check compares all that the model knows with all that the engine shows.
+func (r *rig) check() {
+	sessions := make([]*Session, 0, len(r.conns))
+	for _, c := range r.conns {
+		r.compareOutput(c)
+		if c.client.verdict != "" && !c.woken {
+			r.t.Fatalf("the wait of conn %d has run out and nobody said so", c.number)
+		}
+		sessions = append(sessions, &c.session)
+	}
+	c := census{engine: r.engine, sessions: sessions, firstID: r.firstID, ballast: r.ballast}
+	for _, err := range c.run() {
+		r.t.Error(err)
+	}
+	for i, sh := range r.engine.shards {
+		if r.alarms[i] > sh.due {
+			r.t.Errorf("shard %d is due at %d, its alarm is for %d", i, sh.due, r.alarms[i])
+		}
+	}
+	for i, l := range r.loops {
+		if l.alarm > l.NextDeadline() {
+			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.NextDeadline(), l.alarm)
+		}
+		if l.hasMail.Load() && !l.rung && !l.owed {
+			r.t.Errorf("loop %d has mail and nobody said so", i)
+		}
+	}
+	if !r.late {
+		r.compareState()
+	}
+}
+
+func (r *rig) compareOutput(c *rigConn) {
+	if got, want := string(c.out.Buf), c.client.out; got != want {
+		r.t.Fatalf("conn %d < %.400q\nwant     %.400q", c.number, got, want)
+	}
+	if len(c.out.Buf) > 0 {
+		r.t.Logf("conn %d < %.100q", c.number, c.out.Buf)
+	}
+	c.out.Buf, c.client.out = c.out.Buf[:0], ""
+}
+
+// compareState finds differences before a command shows them.
+func (r *rig) compareState() {
+	live := 0
+	for _, sh := range r.engine.shards {
+		live += sh.jobs.Live() - len(r.ballast[sh].jobs)
+		for _, t := range sh.byName {
+			r.compareTube(t)
+		}
+	}
+	if live != len(r.model.jobs) || r.engine.lastID.Load() != r.model.lastID {
+		r.t.Fatalf("%d jobs, last id %d; want %d, %d", live, r.engine.lastID.Load(), len(r.model.jobs), r.model.lastID)
+	}
+	for _, c := range r.conns {
+		r.compareTurns(c)
+	}
+	for id, want := range r.model.jobs {
+		p := r.engine.ids.get(id)
+		if p == 0 {
+			r.t.Fatalf("there is no job %d", id)
+		}
+		sh := r.engine.shards[p.shard()]
+		j := sh.job(p.ref())
+		if j.state.String() != want.state || sh.tubes[j.tube].name != want.tube.name || j.pri != want.pri {
+			r.t.Fatalf("job %d is %v in %s with priority %d, want %s in %s with %d", id,
+				j.state, sh.tubes[j.tube].name, j.pri, want.state, want.tube.name, want.pri)
+		}
+		if want.due != 0 && j.at != want.due {
+			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.at, want.due)
+		}
+		if want.holder != nil && r.connOf(sh.holdings[j.next].session).client != want.holder {
+			r.t.Fatalf("job %d is held by another connection", id)
+		}
+		if !bytes.Equal(sh.body(j), []byte(want.body)) {
+			r.t.Fatalf("the body of job %d is %.100q, want %.100q", id, sh.body(j), want.body)
+		}
+	}
+}
+
+// compareTurns checks that a close would give the jobs of a session back in the
+// order in which it reserved them.
+func (r *rig) compareTurns(c *rigConn) {
+	older := ^uint32(0)
+	for i, j := range r.model.heldBy(c.client) {
+		p := r.engine.ids.get(j.id)
+		sh := r.engine.shards[p.shard()]
+		age := c.session.turn - sh.tallies.At(sh.job(p.ref()).tally).turn
+		if i > 0 && age >= older {
+			r.t.Fatalf("conn %d reserved job %d too early", c.number, j.id)
+		}
+		older = age
+	}
+}
+
+func (r *rig) compareTube(t *tube) {
+	mt := r.model.find(t.name)
+	if mt == nil {
+		r.t.Fatalf("there is a tube %s", t.name)
+	}
+	var got []*modelClient
+	for w := t.firstWaiting; w != nil; w = w.next {
+		if w.session.claim.Load() == claimWaiting {
+			got = append(got, r.connOf(w.session).client)
+		}
+	}
+	if want := r.model.waitingFor(mt); !slices.Equal(got, want) {
+		r.t.Fatalf("%d sessions wait for %s, want %d, or in another order", len(got), t.name, len(want))
+	}
+	if jobs := r.model.in(mt, "ready", byPriority); len(jobs) > 0 {
+		if _, j := t.ready.first(t.shard); j.id != jobs[0].id {
+			r.t.Fatalf("the first ready job of %s is %d, want %d", t.name, j.id, jobs[0].id)
+		}
+	}
+}
+
+// discard gives the engine's memory back after a failure.
+func (r *rig) discard() {
+	defer func() { _ = recover() }()
+	r.shed()
+	for _, sh := range r.engine.shards {
+		sh.jobs.Walk(^ref(0), int(^uint(0)>>1), func(x ref) {
+			j := sh.job(x)
+			sh.bodies.Free(j.body, j.size)
+			if j.tally != 0 {
+				sh.tallies.Free(j.tally)
+			}
+			sh.jobs.Free(x)
+		})
+		for range 2 {
+			sh.jobs.Plan()
+			sh.tallies.Plan()
+			sh.bodies.Plan()
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"sync"
+
+	"trellis/engine/histogram"
+	"trellis/engine/internal/arena"
+)
+
+// A shard holds some of the tubes with all their jobs, reservations and timers,
+// under one lock. Everything in it is guarded by that lock.
+//
+// Locks are taken in this order: shards by number, the registry or a loop's
+// mailbox last.
+type shard struct {
+	engine *Engine
+	number int
+
+	mu sync.Mutex
+	by *caller // who holds mu
+
+	byName    map[string]*tube
+	tubes     []*tube // nil where free
+	freeTubes []uint32
+
+	jobs    arena.Slab[job]
+	tallies arena.Slab[tally]
+	bodies  arena.Bodies
+
+	holdings     []*holding // nil where free; entry 0 stays free
+	freeHoldings []uint32
+
+	wheel wheel
+	now   Time // when the lock was last taken; never goes back
+	due   Time // when the wheel wants to be advanced; later than now, except while it is
+	armed Time // the earliest time for which Config.Alarm was called and that has not come
+
+	counts  shardCounts
+	tidier  tidier
+	journal journalShard
+
+	_ [64]byte // keeps the next shard's lock off this one's cache lines
+}
+
+// shardCounts sums over the shard's tubes what the command stats shows.
+type shardCounts struct {
+	in             [numStates]int // jobs by state
+	urgent         int            // of the ready ones
+	puts, timeouts uint64
+	waits          histogram.Histogram // how long jobs were ready before they were reserved
+}
+
+// A caller is a goroutine inside the engine: a loop's, or one that advances a
+// shard. It knows which locks it holds and which loops it has to ring once it
+// has let go of them.
+type caller struct {
+	loop  *Loop // whose goroutine it is; nil for none
+	locks int
+	bells []*Loop
+}
+
+// lock takes the shard for c and does what is due in it, so that what c sees
+// does not depend on how late a timer is.
+func (sh *shard) lock(c *caller, now Time) {
+	sh.mu.Lock()
+	c.locks++
+	sh.by, sh.now = c, max(sh.now, now)
+	if sh.due <= sh.now {
+		sh.run(sh.now)
+	}
+}
+
+// unlock releases the shard and, with the last of c's locks, rings.
+func (sh *shard) unlock(c *caller) {
+	sh.by = nil
+	sh.mu.Unlock()
+	c.locks--
+	if c.locks == 0 && len(c.bells) > 0 {
+		c.ring()
+	}
+}
+
+func (c *caller) ring() {
+	for i, l := range c.bells {
+		c.bells[i] = nil
+		l.bell.Ring()
+	}
+	c.bells = c.bells[:0]
+}
+
+// run fires what is due.
+func (sh *shard) run(now Time) {
+	sh.wheel.advance(now)
+	sh.due = sh.wheel.due()
+}
+
+// arm sets t to fire at or before at; a timer that fires sooner stays as it is.
+func (sh *shard) arm(t *timer, at Time) {
+	if t.set() {
+		if t.at <= at {
+			return
+		}
+		sh.wheel.cancel(t)
+	}
+	if sh.now < sh.due {
+		sh.wheel.skip(sh.now)
+	}
+	sh.wheel.schedule(t, at)
+	if at < sh.due {
+		sh.due = at
+		sh.alarm()
+	}
+}
+
+// alarm asks for an Advance by the time that the shard has something due.
+func (sh *shard) alarm() {
+	if sh.due < sh.armed {
+		sh.armed = sh.due
+		sh.engine.cfg.Alarm(sh.number, sh.due)
+	}
+}
+
+func (sh *shard) job(r ref) *job { return sh.jobs.At(r) }
+
+// find returns a job by its id. The shard must be the one that the index names.
+func (sh *shard) find(id uint64) (ref, *job) {
+	p := sh.engine.ids.get(id)
+	if p == 0 {
+		return 0, nil
+	}
+	return p.ref(), sh.job(p.ref())
+}
+
+// lockJob takes the lock of the shard in which a job lives and returns the job.
+// Without such a job it takes no lock and sh is nil.
+func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *job) {
+	p := e.ids.get(id)
+	if p == 0 {
+		return nil, 0, nil
+	}
+	sh = e.shards[p.shard()]
+	sh.lock(c, now)
+	if r, j = sh.find(id); j == nil {
+		sh.unlock(c)
+		return nil, 0, nil
+	}
+	return sh, r, j
+}
+
+// makeReady puts a job that stands in no queue into its tube's ready queue and
+// hands it on when somebody waits for it.
+func (sh *shard) makeReady(r ref, j *job, now Time) {
+	t := sh.tubes[j.tube]
+	j.at = sh.now
+	t.ready.push(sh, r, j)
+	sh.dispatch(t, now)
+}
+
+// makeDelayed puts a job that stands in no queue among its tube's delayed ones.
+func (sh *shard) makeDelayed(r ref, j *job, due Time) {
+	t := sh.tubes[j.tube]
+	j.state, j.at = delayed, due
+	sh.counts.in[delayed]++
+	t.delayed.push(sh, heapEntry{key: uint64(due), id: j.id, ref: r})
+	sh.arm(&t.timer, Time(t.delayed[0].key))
+}
+
+// takeOut removes a job from whatever queue its state has put it in. It is for
+// the caller to give it a new state, or to erase it.
+func (sh *shard) takeOut(j *job) {
+	t := sh.tubes[j.tube]
+	switch j.state {
+	case ready:
+		t.ready.remove(sh, j)
+	case delayed:
+		t.delayed.remove(sh, int(j.prev))
+	case buried:
+		t.buried.remove(sh, j)
+	case reserved:
+		h := sh.holdings[j.next]
+		h.jobs.remove(sh, int(j.prev))
+		t.reserved--
+	}
+	if j.state != ready {
+		sh.counts.in[j.state]--
+	}
+}
+
+// erase ends a job that has been taken out of its queue.
+func (sh *shard) erase(r ref, j *job) {
+	t := sh.tubes[j.tube]
+	sh.engine.ids.retire(j.id)
+	sh.bodies.Free(j.body, j.size)
+	sh.engine.refund(j.size)
+	sh.freeJob(r, j)
+	sh.tidier.wanted()
+	sh.dropIfUnused(t)
+}
+
+func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }

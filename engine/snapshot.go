@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"time"
+
+	"trellis/codec"
+	"trellis/engine/histogram"
+)
+
+// Snapshot is what the whole server counts. Counters are since its start.
+type Snapshot struct {
+	Ready, Reserved, Delayed, Buried int
+	Urgent                           int // of the ready jobs, those with a priority under 1024
+
+	Puts     uint64 // jobs that were accepted
+	Timeouts uint64 // reservations whose time to run ended
+
+	Commands [codec.NumCommands]uint64 // those that were well formed
+
+	Waits histogram.Histogram // how long jobs were ready before they were reserved
+
+	Connections int64 // open ones
+	Producers   int64 // of them, those that have put
+	Workers     int64 // of them, those that have reserved
+	Waiting     int64 // of them, those that wait for a job
+	Opened      uint64
+
+	Tubes    int
+	Draining bool
+	Memory   int64 // bytes mapped for jobs and their bodies
+
+	// Commands that a limit made the engine refuse.
+	RefusedMemory, RefusedTubes, RefusedWatching uint64
+}
+
+// TubeSnapshot is what one tube counts, since it came into being.
+type TubeSnapshot struct {
+	Name                             string
+	Ready, Reserved, Delayed, Buried int
+	Urgent                           int
+	OldestReady                      time.Duration // how long the oldest ready job has been ready
+	Using, Watching, Waiting         int           // connections
+	Puts, Deletes, Pauses            uint64
+	Pause                            time.Duration // as last given, while it is in force
+	PauseLeft                        time.Duration
+}
+
+// Snapshot sums up what the server counts. Any goroutine may call it. It takes
+// one shard's lock at a time, each for a moment.
+func (e *Engine) Snapshot(now Time) *Snapshot {
+	var c caller
+	return e.snapshot(&c, now)
+}
+
+func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
+	s := &Snapshot{
+		Tubes: e.registry.count(), Draining: e.draining.Load(),
+		RefusedMemory:   e.usage.refusedMemory.Load(),
+		RefusedTubes:    e.usage.refusedTubes.Load(),
+		RefusedWatching: e.usage.refusedWatching.Load(),
+	}
+	for _, sh := range e.shards {
+		sh.lock(c, now)
+		n := &sh.counts
+		s.Ready += n.in[ready]
+		s.Reserved += n.in[reserved]
+		s.Delayed += n.in[delayed]
+		s.Buried += n.in[buried]
+		s.Urgent += n.urgent
+		s.Puts += n.puts
+		s.Timeouts += n.timeouts
+		s.Waits.Add(&n.waits)
+		s.Memory += sh.jobs.Mapped() + sh.tallies.Mapped() + sh.bodies.Mapped()
+		sh.unlock(c)
+	}
+	e.loopsMu.Lock()
+	defer e.loopsMu.Unlock()
+	for _, l := range e.loops {
+		n := &l.counts
+		for op := range s.Commands {
+			s.Commands[op] += n.commands[op].Load()
+		}
+		s.Connections += n.sessions.Load()
+		s.Producers += n.producers.Load()
+		s.Workers += n.workers.Load()
+		s.Waiting += n.waiting.Load()
+		s.Opened += uint64(n.opened.Load())
+	}
+	return s
+}
+
+// AppendTubes appends a snapshot of every tube of one shard to list. Any
+// goroutine may call it. It holds the shard's lock for as long as it takes to
+// copy the numbers.
+func (e *Engine) AppendTubes(list []TubeSnapshot, shard int, now Time) []TubeSnapshot {
+	var c caller
+	sh := e.shards[shard]
+	sh.lock(&c, now)
+	defer sh.unlock(&c)
+	for _, t := range sh.tubes {
+		if t != nil {
+			list = append(list, t.snapshot(now))
+		}
+	}
+	return list
+}
+
+func (t *tube) snapshot(now Time) TubeSnapshot {
+	return TubeSnapshot{
+		Name:  t.name,
+		Ready: t.ready.count, Reserved: t.reserved, Delayed: len(t.delayed), Buried: t.buried.count,
+		Urgent:      t.ready.urgent,
+		OldestReady: time.Duration(t.ready.ages.oldest(now)),
+		Using:       t.using, Watching: t.watching, Waiting: t.waiting,
+		Puts: t.puts, Deletes: t.deletes, Pauses: t.pauses,
+		Pause:     time.Duration(seconds(t.pause)),
+		PauseLeft: time.Duration(max(0, t.pausedUntil-now)),
+	}
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"strconv"
+	"time"
+
+	"trellis/codec"
+)
+
+// yaml is a dictionary of scalars as beanstalkd writes it.
+type yaml []byte
+
+func (y *yaml) key(k string) {
+	*y = append(*y, k...)
+	*y = append(*y, ": "...)
+}
+
+func (y *yaml) number(k string, n uint64) {
+	y.key(k)
+	*y = append(strconv.AppendUint(*y, n, 10), '\n')
+}
+
+func (y *yaml) signed(k string, n int64) {
+	y.key(k)
+	*y = append(strconv.AppendInt(*y, n, 10), '\n')
+}
+
+func (y *yaml) bare(k, v string) {
+	y.key(k)
+	*y = append(*y, v...)
+	*y = append(*y, '\n')
+}
+
+func (y *yaml) quoted(k, v string) {
+	y.key(k)
+	*y = append(*y, '"')
+	*y = append(*y, v...)
+	*y = append(*y, '"', '\n')
+}
+
+func (y *yaml) duration(k string, d time.Duration) {
+	y.key(k)
+	*y = strconv.AppendInt(*y, int64(d/time.Second), 10)
+	*y = append(*y, '.')
+	micro := int64(d % time.Second / time.Microsecond)
+	for unit := int64(100_000); unit > 0; unit /= 10 {
+		*y = append(*y, byte('0'+micro/unit%10))
+	}
+	*y = append(*y, '\n')
+}
+
+// statsCommands are the counters of commands in the order of stats. The
+// commands reserve-job, kick-job and quit have none.
+var statsCommands = [...]codec.Op{
+	codec.OpPut, codec.OpPeek, codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried,
+	codec.OpReserve, codec.OpReserveWithTimeout, codec.OpDelete, codec.OpRelease, codec.OpUse,
+	codec.OpWatch, codec.OpIgnore, codec.OpBury, codec.OpKick, codec.OpTouch, codec.OpStats,
+	codec.OpStatsJob, codec.OpStatsTube, codec.OpListTubes, codec.OpListTubeUsed,
+	codec.OpListTubesWatched, codec.OpPauseTube,
+}
+
+func (s *Session) stats(now Time, out *Output) {
+	l := s.loop
+	e := l.engine
+	t := e.snapshot(&l.caller, now)
+	y := yaml(append(l.scratch[:0], "---\n"...))
+	y.number("current-jobs-urgent", uint64(t.Urgent))
+	y.number("current-jobs-ready", uint64(t.Ready))
+	y.number("current-jobs-reserved", uint64(t.Reserved))
+	y.number("current-jobs-delayed", uint64(t.Delayed))
+	y.number("current-jobs-buried", uint64(t.Buried))
+	for _, op := range statsCommands {
+		y = append(y, "cmd-"...)
+		y.number(op.String(), t.Commands[op])
+	}
+	y.number("job-timeouts", t.Timeouts)
+	y.number("total-jobs", t.Puts)
+	y.number("max-job-size", uint64(e.cfg.MaxJobSize))
+	y.number("current-tubes", uint64(t.Tubes))
+	y.number("current-connections", uint64(t.Connections))
+	y.number("current-producers", uint64(t.Producers))
+	y.number("current-workers", uint64(t.Workers))
+	y.number("current-waiting", uint64(t.Waiting))
+	y.number("total-connections", t.Opened)
+	info := &e.cfg.Info
+	y.number("pid", uint64(info.PID))
+	y.quoted("version", info.Version)
+	user, system := info.Usage()
+	y.duration("rusage-utime", user)
+	y.duration("rusage-stime", system)
+	y.number("uptime", uint64(now.whole()))
+	y.number("binlog-oldest-index", 0)
+	y.number("binlog-current-index", 0)
+	y.number("binlog-records-migrated", 0)
+	y.number("binlog-records-written", 0)
+	y.number("binlog-max-size", defaultBinlogSize)
+	y.bare("draining", strconv.FormatBool(t.Draining))
+	y.bare("id", info.ID)
+	y.quoted("hostname", info.Hostname)
+	y.quoted("os", info.OS)
+	y.quoted("platform", info.Platform)
+	l.reply(out, y)
+}
+
+// defaultBinlogSize is what stats shows as the size of a binlog file of a
+// server that keeps none, as beanstalkd does.
+const defaultBinlogSize = 10 << 20
+
+func (s *Session) statsTube(now Time, name []byte, out *Output) {
+	l := s.loop
+	sh := l.engine.shardFor(name)
+	sh.lock(&l.caller, now)
+	defer sh.unlock(&l.caller)
+	t := sh.byName[string(name)]
+	if t == nil {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	y := yaml(append(l.scratch[:0], "---\n"...))
+	y.quoted("name", t.name)
+	y.number("current-jobs-urgent", uint64(t.ready.urgent))
+	y.number("current-jobs-ready", uint64(t.ready.count))
+	y.number("current-jobs-reserved", uint64(t.reserved))
+	y.number("current-jobs-delayed", uint64(len(t.delayed)))
+	y.number("current-jobs-buried", uint64(t.buried.count))
+	y.number("total-jobs", t.puts)
+	y.number("current-using", uint64(t.using))
+	y.number("current-watching", uint64(t.watching))
+	y.number("current-waiting", uint64(t.waiting))
+	y.number("cmd-delete", t.deletes)
+	y.number("cmd-pause-tube", t.pauses)
+	y.number("pause", uint64(t.pause))
+	y.number("pause-time-left", uint64(max(0, t.pausedUntil-now).whole()))
+	l.reply(out, y)
+}
+
+func (s *Session) statsJob(now Time, id uint64, out *Output) {
+	l := s.loop
+	sh, _, j := l.engine.lockJob(&l.caller, id, now)
+	if sh == nil {
+		out.reply(codec.ReplyNotFound)
+		return
+	}
+	defer sh.unlock(&l.caller)
+	var n tally
+	if j.tally != 0 {
+		n = *sh.tallies.At(j.tally)
+	}
+	var left Time
+	if j.state == reserved || j.state == delayed {
+		left = j.at - now
+	}
+	y := yaml(append(l.scratch[:0], "---\n"...))
+	y.number("id", j.id)
+	y.quoted("tube", sh.tubes[j.tube].name)
+	y.bare("state", j.state.String())
+	y.number("pri", uint64(j.pri))
+	y.number("age", uint64(max(0, now-j.created).whole()))
+	y.number("delay", uint64(n.delay))
+	y.number("ttr", uint64(j.ttr))
+	y.signed("time-left", left.whole())
+	y.number("file", 0)
+	y.number("reserves", uint64(n.reserves))
+	y.number("timeouts", uint64(n.timeouts))
+	y.number("releases", uint64(n.releases))
+	y.number("buries", uint64(n.buries))
+	y.number("kicks", uint64(n.kicks))
+	l.reply(out, y)
+}

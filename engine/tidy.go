@@ -1,0 +1,97 @@
+package engine
+
+// tidier gives memory back that a shard does not need any more. When jobs are
+// erased it looks, a while later, whether what is left lies scattered over much
+// more memory than it takes, and then moves it together, a few jobs at a time.
+// The shard's lock guards it.
+type tidier struct {
+	shard  *shard
+	timer  timer
+	cursor ref // where the walk over the job records is, 0 when there is none
+}
+
+const (
+	tidyInterval = second        // between looking and looking again
+	tidyPause    = second / 2000 // between two steps of a walk
+	tidyStep     = 256           // jobs in a step
+)
+
+// wanted makes the tidier look soon.
+func (d *tidier) wanted() {
+	if !d.timer.set() {
+		d.shard.arm(&d.timer, d.shard.now+tidyInterval)
+	}
+}
+
+func (d *tidier) expire(now Time) {
+	sh := d.shard
+	if d.cursor == 0 {
+		j, jShrunk := sh.jobs.Plan()
+		t, tShrunk := sh.tallies.Plan()
+		b, bShrunk := sh.bodies.Plan()
+		switch {
+		case j || t || b:
+			d.cursor = ^ref(0)
+		case jShrunk || tShrunk || bShrunk:
+			sh.arm(&d.timer, now+tidyInterval)
+			return
+		default:
+			return
+		}
+	}
+	d.cursor = sh.jobs.Walk(d.cursor, tidyStep, sh.tidy)
+	if d.cursor != 0 {
+		sh.arm(&d.timer, now+tidyPause)
+	} else {
+		sh.arm(&d.timer, now+tidyInterval)
+	}
+}
+
+// tidy moves a job, and what belongs to it, to where the pools want it.
+func (sh *shard) tidy(r ref) {
+	j := sh.job(r)
+	j.body = sh.bodies.Tidy(j.body, j.size)
+	if j.tally != 0 && sh.tallies.Misplaced(j.tally) {
+		j.tally = sh.tallies.Move(j.tally)
+	}
+	if sh.jobs.Misplaced(r) {
+		if to := sh.jobs.Move(r); to != r {
+			sh.moved(to, sh.job(to))
+		}
+	}
+}
+
+// moved tells all that refer to a job's record where it is now.
+func (sh *shard) moved(r ref, j *job) {
+	sh.engine.ids.put(j.id, placeOf(sh.number, r))
+	t := sh.tubes[j.tube]
+	switch {
+	case j.state == reserved:
+		sh.holdings[j.next].jobs[j.prev].ref = r
+	case j.state == delayed:
+		t.delayed[j.prev].ref = r
+	case j.heaped:
+		t.ready.heap[j.prev].ref = r
+	default:
+		if j.prev != 0 {
+			sh.job(j.prev).next = r
+		}
+		if j.next != 0 {
+			sh.job(j.next).prev = r
+		}
+		if j.prev != 0 && j.next != 0 {
+			return
+		}
+		head, tail := &t.buried.head, &t.buried.tail
+		if j.state == ready {
+			u := t.ready.run(j.pri)
+			head, tail = &u.head, &u.tail
+		}
+		if j.prev == 0 {
+			*head = r
+		}
+		if j.next == 0 {
+			*tail = r
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"trellis/codec"
+)
+
+// mapped is what all shards hold from the system.
+func (e *Engine) mapped() (n int64) {
+	for _, sh := range e.shards {
+		n += sh.jobs.Mapped() + sh.tallies.Mapped() + sh.bodies.Mapped()
+	}
+	return n
+}
+
+// Whatever states the remaining jobs are in, and however they are scattered,
+// the memory of those that left comes back and nothing of the others changes.
+func TestMemoryOfDeletedJobsComesBackAlsoWhenSomeStay(t *testing.T) {
+	s := newSim(1<<20, 1)
+	c := s.open()
+	do := func(cmd codec.Command, want string) {
+		t.Helper()
+		c.out.Buf = c.out.Buf[:0]
+		if got := c.session.Execute(s.now, &cmd, &c.out); got != Done || !bytes.HasPrefix(c.out.Buf, []byte(want)) {
+			t.Fatalf("%v %d: outcome %d, %.60q, want %s", cmd.Op, cmd.ID, got, c.out.Buf, want)
+		}
+	}
+	body := func(id uint64) []byte {
+		n := 100
+		if id%100 == 0 {
+			n = 30_000
+		}
+		return bytes.Repeat([]byte(fmt.Sprintf("%08d", id)), n/8)
+	}
+	const n = 60_000
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for id := uint64(1); id <= n; id++ {
+		b := body(id)
+		delay := uint32(0)
+		if id%5 == 0 {
+			delay = 1000
+		}
+		do(codec.Command{
+			Op: codec.OpPut, Tally: codec.OpPut, Pri: rnd.Uint32N(12), Delay: delay, TTR: 100_000,
+			Size: uint32(len(b)), Body: b, Terminated: true,
+		}, "INSERTED")
+		if id%3 == 0 {
+			do(codec.Command{Op: codec.OpReserveJob, Tally: codec.OpReserveJob, ID: id}, "RESERVED")
+			if id%2 == 0 {
+				do(codec.Command{Op: codec.OpBury, Tally: codec.OpBury, ID: id}, "BURIED")
+			}
+		}
+	}
+	full := s.engine.mapped()
+	stay := map[uint64]string{}
+	for id := uint64(1); id <= n; id++ {
+		if rnd.IntN(100) == 0 {
+			do(codec.Command{Op: codec.OpStatsJob, Tally: codec.OpStatsJob, ID: id}, "OK")
+			stay[id] = string(c.out.Buf)
+		} else {
+			do(codec.Command{Op: codec.OpDelete, Tally: codec.OpDelete, ID: id}, "DELETED")
+		}
+	}
+	began := s.now
+	s.Wait(20 * time.Second)
+	if got := s.engine.mapped(); got > full/20 {
+		t.Fatalf("%d bytes are mapped for 1 %% of the jobs, %d were for all", got, full)
+	}
+	s.now = began // so that ages and times left are the same
+	for id, want := range stay {
+		do(codec.Command{Op: codec.OpStatsJob, Tally: codec.OpStatsJob, ID: id}, want)
+		b := body(id)
+		do(codec.Command{Op: codec.OpPeek, Tally: codec.OpPeek, ID: id}, fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, len(b), b))
+	}
+	for id := range stay {
+		do(codec.Command{Op: codec.OpDelete, Tally: codec.OpDelete, ID: id}, "DELETED")
+	}
+	s.now = began + 20*second
+	s.Wait(10 * time.Second)
+	if got := s.engine.mapped(); got != 0 {
+		t.Fatalf("%d bytes are mapped for no job", got)
+	}
+}
