@@ -1,0 +1,97 @@
+// Package reactor carries the engine's sessions over TCP and Unix sockets, on
+// gnet's event loops.
+//
+// # Loops
+//
+// A [Server] accepts on net.Listeners of the caller's and gives each connection
+// to one of a few event loops, where it stays. A loop has one goroutine, and a
+// connection, its session and its buffers are touched by no other. What comes
+// from elsewhere (a job that another loop's put hands over, a time-out, a socket
+// that can be written to again) is a task that gnet runs on the loop.
+//
+// For each read, all complete commands in it are decoded and executed, their
+// replies are collected in one buffer of the loop's, and one write sends them.
+// Only then the engine is asked to wake those to whom the commands gave jobs. The
+// reactor writes to sockets itself: gnet's buffer for output has no bound, and
+// gnet knows of no wish to stop reading.
+//
+// # Invariants
+//
+//   - All of what gnet has read is taken at once, so that gnet keeps nothing.
+//   - Replies leave in the order of the commands, and none leaves behind one that
+//     failed to.
+//   - A descriptor is written to only between the time when gnet reports the
+//     connection open and the return from gnet's report of its end, or while the
+//     reactor owns it. No byte for one client can reach another who got the
+//     number later.
+//   - The loop's buffer of replies is empty whenever the engine may wake somebody.
+//   - Every session that was opened is closed exactly once.
+//
+// # Clients that do not keep up
+//
+// Replies that the system does not take lie in a buffer of the connection's.
+// While there is one, none of the client's further commands is executed and the
+// client is not read; the system then makes it stop sending. One goroutine for
+// all connections waits, with a poller of its own, until such a client takes
+// output again, and then has the connection's loop go on: with the output, with
+// commands that were read, then with reading. The loop also writes and goes on to
+// somebody else when a single batch has brought a client much output.
+//
+// Commands behind a reserve that waits are kept, up to a limit, and then reading
+// stops as well.
+//
+// What is kept for one connection is therefore bounded:
+//
+//   - commands not executed yet: less than 192 KiB, 64 KiB at which reading stops
+//     and two reads that may come before it does;
+//   - replies not taken yet: less than 256 KiB and two replies, the one that
+//     exceeds the 256 KiB and the one that ends a wait;
+//   - in the engine, a body that is arriving, at most as big as a job may be.
+//
+// The buffers come from pools, and their capacity may be up to twice of what lies
+// in them. An idle connection has none. Apart from what gnet has, it costs less
+// than 200 bytes here and some more in the engine.
+//
+// Stopping gnet from reading needs the descriptor of gnet's poller, which is
+// taken from its unexported fields and proven to be the right one when the server
+// starts. Where that fails, or with the build tag poll_opt, reading goes on, and
+// a client that has sent 4 MiB too far ahead is closed.
+//
+// Nothing limits how long a client may stay without reading, as with beanstalkd.
+// TCP's keep-alive finds those that are gone.
+//
+// # The end of a connection
+//
+// When the client says that it will send no more, everything that it has sent
+// is still executed and answered; a reserve that waits, or would, is answered
+// TIMED_OUT. gnet closes its descriptor at that point. If something is left to
+// send, the connection goes on with a copy of it, in the same bounded memory, for
+// as long as the client takes something every 5 minutes. What the client has
+// reserved returns as soon as nothing of it is left to execute. On kqueue systems
+// the end is noticed only when it is read; while a client is not read, it may
+// come late. No system tells of an end behind bytes that its buffers have not
+// room for.
+//
+// After quit nothing more is executed. When the client was sent all that it is
+// owed, it is told that no more will come, and what it may still send is thrown
+// away until it closes, at most for 10 seconds. To close at once would, if there
+// is something unread, destroy replies that are still on their way.
+//
+// A connection on which writing fails is closed at once. Nothing is executed for
+// it any more.
+//
+// # Shortages
+//
+// When accepting fails for want of descriptors or memory, it pauses: for 5 ms at
+// first, then twice as long each time up to 1 s, or until the server closes a
+// connection. Every acceptor, and the server for the ends of connections, holds
+// one descriptor in reserve, because the hand-over to gnet and the copy at the
+// end need a second one for a moment.
+//
+// # Panics
+//
+// A panic in the decoding or execution of a command is logged and costs the
+// client its connection, unless the engine held a lock at that time. Then, and
+// after a panic anywhere else on a loop, the state of the jobs may be broken: the
+// process logs why and ends with exit status 2.
+package reactor

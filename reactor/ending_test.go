@@ -1,0 +1,353 @@
+package reactor
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trellis/codec"
+)
+
+func TestHalfClosedClientIsAnsweredAndThenClosed(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 2, hooks{})
+		for input, want := range map[string]string{
+			"":                                  "",
+			"use a\r\n":                         "USING a\r\n",
+			"reserve\r\n":                       "TIMED_OUT\r\n",
+			"reserve\r\nuse b\r\nreserve\r\n":   "TIMED_OUT\r\nUSING b\r\nTIMED_OUT\r\n",
+			"use a\r\ndele":                     "USING a\r\n",
+			"use a\r\nput 0 0 1 10\r\nhalf":     "USING a\r\n",
+			"reserve-with-timeout 100\r\nuse c": "TIMED_OUT\r\n",
+			"quit\r\nuse a\r\n":                 "",
+		} {
+			c := ts.dial()
+			c.send(input)
+			c.closeWrite()
+			c.expect(want)
+			c.expectEOF()
+		}
+		c := ts.dial()
+		c.send("reserve\r\nuse a\r\nreserve\r\n")
+		ts.untilWaiting(1)
+		c.closeWrite()
+		c.expect("TIMED_OUT\r\nUSING a\r\nTIMED_OUT\r\n")
+		c.expectEOF()
+	})
+}
+
+func TestHalfClosedClientGetsAReadyJobWhichThenReturns(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	p := ts.dial()
+	p.put("x")
+	c := ts.dial()
+	c.send("reserve\r\n")
+	c.closeWrite()
+	c.expect(reserved(1, "x"))
+	c.expectEOF()
+	p.do("reserve\r\n", reserved(1, "x"))
+}
+
+// So much was sent behind a reserve that the reactor has stopped reading: the
+// end of it must be noticed all the same.
+func TestHalfCloseBehindMoreInputThanIsKept(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c := ts.dial()
+		const n = 18_000
+		go func() {
+			c.send("reserve\r\n" + strings.Repeat("use a\r\n", n))
+			c.closeWrite()
+		}()
+		c.expect("TIMED_OUT\r\n" + strings.Repeat("USING a\r\n", n))
+		c.expectEOF()
+		if in, _ := ts.peaks(); in > keepInput+2*readSize {
+			t.Errorf("%d bytes of input were kept", in)
+		}
+	})
+}
+
+// dialOn returns a client on a given loop.
+func (ts *testServer) dialOn(loop int) *client {
+	ts.t.Helper()
+	for range 100 {
+		before := ts.Stats().Loops[loop].Opened
+		c := ts.dial()
+		c.do("list-tube-used\r\n", "USING default\r\n")
+		if ts.Stats().Loops[loop].Opened > before {
+			return c
+		}
+	}
+	ts.t.Fatalf("no connection gets to loop %d", loop)
+	return nil
+}
+
+// blocker makes hooks whose loop stands still in the command "use block" until
+// released.
+func blocker() (h hooks, blocked, release chan struct{}) {
+	blocked, release = make(chan struct{}), make(chan struct{})
+	h.command = func(_ *conn, cmd *codec.Command) {
+		if cmd.Op == codec.OpUse && string(cmd.Tube) == "block" {
+			close(blocked)
+			<-release
+		}
+	}
+	return h, blocked, release
+}
+
+// The end of a waiting client's input and the job for it arrive at its loop
+// together. gnet reports the end first.
+func TestHalfCloseWhileAJobIsBeingHandedOver(t *testing.T) {
+	h, blocked, release := blocker()
+	ts := serve(t, "tcp", 2, h)
+	p, b, w := ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
+	w.send("reserve\r\nuse a\r\n")
+	ts.untilWaiting(1)
+	b.send("use block\r\n")
+	<-blocked
+	p.put("x")
+	w.closeWrite()
+	close(release)
+	w.expect(reserved(1, "x") + "USING a\r\n")
+	w.expectEOF()
+	p.do("reserve\r\n", reserved(1, "x"))
+}
+
+func TestClientVanishesWhileAJobIsBeingHandedOver(t *testing.T) {
+	for _, how := range []string{"close", "reset"} {
+		t.Run(how, func(t *testing.T) {
+			h, blocked, release := blocker()
+			ts := serve(t, "tcp", 2, h)
+			p, b, w := ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
+			w.send("reserve\r\n")
+			ts.untilWaiting(1)
+			b.send("use block\r\n")
+			<-blocked
+			p.put("x")
+			if how == "reset" {
+				w.reset()
+			} else {
+				w.Close()
+			}
+			p.send("reserve\r\n")
+			close(release)
+			p.expect(reserved(1, "x"))
+		})
+	}
+}
+
+func TestJobsReturnWhenTheirClientVanishes(t *testing.T) {
+	big := strings.Repeat("x", 200_000)
+	stages := map[string]func(ts *testServer, c *client){
+		"idle":      func(ts *testServer, c *client) {},
+		"in a line": func(ts *testServer, c *client) { c.send("dele") },
+		"in a body": func(ts *testServer, c *client) { c.send("put 0 0 60 1000\r\nhalf") },
+		"in a body that is too big": func(ts *testServer, c *client) {
+			c.send(fmt.Sprintf("put 0 0 60 %d\r\nhalf", maxJob+1))
+		},
+		"waiting": func(ts *testServer, c *client) {
+			c.send("reserve\r\n")
+			ts.untilWaiting(1)
+		},
+		"waiting, with commands behind": func(ts *testServer, c *client) {
+			c.send("reserve\r\nuse a\r\nput 0 0 60 10\r\nhalf")
+			ts.untilWaiting(1)
+		},
+		"waiting, no longer read": func(ts *testServer, c *client) {
+			c.send("reserve\r\n" + strings.Repeat("use a\r\n", 2*keepInput/7))
+			ts.until("it is paused", func() bool { return ts.sum().PendingInput >= keepInput })
+		},
+		"in a reply": func(ts *testServer, c *client) {
+			go io.WriteString(c, strings.Repeat("peek 1\r\n", 200))
+			ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		},
+	}
+	for stage, prepare := range stages {
+		for _, how := range []string{"close", "half-close", "reset", "close unix"} {
+			if stage == "in a reply" && how == "half-close" {
+				continue // that client has not vanished
+			}
+			t.Run(stage+"/"+how, func(t *testing.T) {
+				network := "tcp"
+				if how == "close unix" {
+					network = "unix"
+				}
+				ts := serve(t, network, 2, hooks{})
+				c, w := ts.dial(), ts.dial()
+				c.put(big)
+				c.do("reserve\r\n", reserved(1, big))
+				prepare(ts, c)
+				w.send("reserve-job 1\r\n")
+				w.expect("NOT_FOUND\r\n")
+				w.send("reserve\r\n")
+				switch how {
+				case "half-close":
+					c.closeWrite()
+				case "reset":
+					c.reset()
+				default:
+					c.Close()
+				}
+				w.expect(reserved(1, big))
+				ts.until("only one connection is left", func() bool { return ts.sum().Connections == 1 })
+			})
+		}
+	}
+}
+
+// Whatever the moment at which a waiting client vanishes, the job goes to
+// somebody who is there.
+func TestNoJobIsLostToClientsThatVanishWhileWaiting(t *testing.T) {
+	ts := serve(t, "tcp", 4, hooks{})
+	p, w := ts.dial(), ts.dial()
+	for i := range 300 {
+		v := ts.dial()
+		v.do("use a\r\n", "USING a\r\n")
+		v.send("reserve\r\n")
+		gone := make(chan struct{})
+		go func() {
+			defer close(gone)
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+			if i%2 == 0 {
+				v.reset()
+			} else {
+				v.Close()
+			}
+		}()
+		id := p.put("x")
+		w.do(fmt.Sprintf("reserve\r\ndelete %d\r\n", id), reserved(id, "x")+"DELETED\r\n")
+		<-gone
+	}
+}
+
+// floodReplies makes the client a debt of n replies of 10 KB each.
+func floodReplies(c *client, n int) (send, reply string) {
+	body := strings.Repeat("0123456789", 1000)
+	id := c.put(body)
+	return strings.Repeat(fmt.Sprintf("peek %d\r\n", id), n), fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, len(body), body)
+}
+
+// expectMany reads n times the same.
+func (c *client) expectMany(n int, want string) {
+	c.t.Helper()
+	got := make([]byte, len(want))
+	for i := range n {
+		if m, err := io.ReadFull(c.r, got); string(got) != want {
+			c.t.Fatalf("reply %d of %d: got %.60q (%d bytes, %v), want %.60q", i, n, got, m, err, want)
+		}
+	}
+}
+
+func TestHalfClosedSlowReaderGetsEverything(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c, other := ts.dial(), ts.dial()
+		const n = 10_500 // 105 MB; and the commands are more than one read
+		send, reply := floodReplies(c, n)
+		c.do("reserve\r\n", "RESERVED"+strings.TrimPrefix(reply, "FOUND"))
+		sent := make(chan struct{})
+		go func() {
+			defer close(sent)
+			c.send(send)
+			c.closeWrite()
+		}()
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		if network == "tcp" { // a Unix socket takes fewer commands than there are
+			<-sent
+			ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+		}
+		for range 21 {
+			// It does not read before the server can do no more for it.
+			ts.until("it is stalled again, or nothing is left", func() bool {
+				s := ts.sum()
+				return s.Stalled == 1 || s.Connections == 1
+			})
+			c.expectMany(n/21, reply)
+			other.do("use other\r\n", "USING other\r\n")
+		}
+		c.expectEOF()
+		other.send("reserve\r\n")
+		other.expect("RESERVED" + strings.TrimPrefix(reply, "FOUND"))
+		in, out := ts.peaks()
+		if in > keepInput+2*readSize || out > highWater+2*int64(len(reply)) {
+			t.Errorf("%d bytes of input and %d of output were kept", in, out)
+		}
+		ts.until("its connection is gone", func() bool { return ts.sum().Connections == 1 })
+	})
+}
+
+func TestRepliesBeforeQuitArriveFirst(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c, w := ts.dial(), ts.dial()
+		const n = 1000
+		send, reply := floodReplies(c, n)
+		c.do("reserve\r\n", "RESERVED"+strings.TrimPrefix(reply, "FOUND"))
+		// What comes behind is not executed, and does not endanger the replies.
+		go io.WriteString(c, send+"quit\r\n"+strings.Repeat("put 0 0 60 1\r\nx\r\n", 20_000))
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		c.expectMany(n, reply)
+		c.expectEOF()
+		// Its job has returned, and there is no other.
+		w.do("reserve\r\ndelete 1\r\nreserve-with-timeout 0\r\n", "RESERVED"+strings.TrimPrefix(reply, "FOUND")+"DELETED\r\nTIMED_OUT\r\n")
+		c.Close()
+		ts.until("its connection is gone", func() bool { return ts.sum().Connections == 1 })
+	})
+}
+
+func TestQuitClosesAtOnce(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c := ts.dial()
+		c.do("use a\r\nquit\r\nuse b\r\n", "USING a\r\n")
+		c.expectEOF()
+		c.Close()
+		ts.until("its connection is gone", func() bool { return ts.sum().Connections == 0 })
+	})
+}
+
+func TestClientThatHasQuitAndStaysIsClosed(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{linger: time.Millisecond})
+	c := ts.dial()
+	c.send("quit\r\n")
+	c.expectEOF()
+	ts.until("its connection is gone", func() bool { return ts.sum().Connections == 0 })
+	if n := ts.sum().Cut; n != 0 {
+		t.Errorf("cut: %d", n)
+	}
+}
+
+func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
+	for _, how := range []string{"half-close", "quit"} {
+		t.Run(how, func(t *testing.T) {
+			h := hooks{patience: 50 * time.Millisecond}
+			h.command = func(c *conn, cmd *codec.Command) {
+				if cmd.Op == codec.OpListTubeUsed { // the client wants little room
+					_ = unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
+				}
+			}
+			ts := serve(t, "unix", 1, h)
+			c, w := ts.dial(), ts.dial()
+			body := strings.Repeat("x", 100_000)
+			c.put(body)
+			c.do("reserve\r\n", reserved(1, body))
+			c.do("list-tube-used\r\n", "USING default\r\n")
+			if how == "quit" {
+				c.send("peek 1\r\npeek 1\r\nquit\r\n")
+			} else {
+				c.send("peek 1\r\npeek 1\r\n")
+				c.closeWrite()
+			}
+			w.do("reserve\r\n", reserved(1, body)) // although the output is pending
+			ts.until("its connection is gone", func() bool { return ts.sum().Connections == 1 })
+			if n := ts.sum().Cut; n != 1 {
+				t.Errorf("cut: %d", n)
+			}
+		})
+	}
+}

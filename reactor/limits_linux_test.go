@@ -1,0 +1,37 @@
+package reactor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A client that takes all it is given does not keep its loop for long.
+func TestClientThatTakesMuchYields(t *testing.T) {
+	c, _ := lone(t)
+	if err := unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20); err != nil {
+		t.Skip("a socket's buffer cannot be made so big that nobody need read from it:", err)
+	}
+	body := strings.Repeat("x", 10_000)
+	now := c.loop.server.cfg.Now()
+	c.traffic(now, fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\n", len(body), body))
+	input := []byte(strings.Repeat("peek 1\r\n", 1000)) // asks for 10 MB
+	c.traffic(now, input)
+	if n := c.loop.counts.bytesOut.Load(); n < yieldAfter || n > yieldAfter+highWater+20_000 {
+		t.Errorf("%d bytes were written at once", n)
+	}
+	if c.x == nil || !c.x.turn || c.pendingInput() == 0 {
+		t.Fatal("it has not yielded")
+	}
+	for n := 1; c.x != nil; n++ {
+		if n > 10 {
+			t.Fatal("it does not come to an end")
+		}
+		c.writable(now)
+	}
+	if n, least := c.loop.counts.bytesOut.Load(), uint64(1000*len(body)); n < least {
+		t.Errorf("%d bytes were written in all, want more than %d", n, least)
+	}
+}

@@ -1,0 +1,227 @@
+package reactor
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// networks runs a test over TCP and over a Unix socket.
+func networks(t *testing.T, f func(t *testing.T, network string)) {
+	for _, n := range []string{"tcp", "unix"} {
+		t.Run(n, func(t *testing.T) { f(t, n) })
+	}
+}
+
+func TestRepliesComeInTheOrderOfTheCommands(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 2, hooks{})
+		c := ts.dial()
+		var send, want strings.Builder
+		for i := range 5000 {
+			fmt.Fprintf(&send, "use t%d\r\nbogus\r\n", i)
+			fmt.Fprintf(&want, "USING t%d\r\nUNKNOWN_COMMAND\r\n", i)
+		}
+		go c.send(send.String())
+		c.expect(want.String())
+	})
+}
+
+func TestAnyCutOfTheInputIsServed(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	c := ts.dial()
+	body := strings.Repeat("x", 3000)
+	input := fmt.Sprintf("use a\r\nput 0 0 60 %d\r\n%s\r\nwatch a\r\nreserve\r\ndelete 1\r\n", len(body), body)
+	go func() {
+		for _, b := range []byte(input) {
+			if _, err := c.Write([]byte{b}); err != nil {
+				return
+			}
+		}
+	}()
+	c.expect("USING a\r\nINSERTED 1\r\nWATCHING 2\r\n" + reserved(1, body) + "DELETED\r\n")
+}
+
+func TestCommandsBehindAWaitingReserveAreExecutedAfterIt(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 2, hooks{})
+		w, p := ts.dial(), ts.dial()
+		w.send("reserve\r\ndelete 1\r\nreserve\r\ndelete 2\r\nuse after\r\nwat")
+		ts.untilWaiting(1)
+		p.put("one")
+		w.expect(reserved(1, "one") + "DELETED\r\n")
+		ts.untilWaiting(1)
+		w.send("ch after\r\n")
+		p.put("two")
+		w.expect(reserved(2, "two") + "DELETED\r\nUSING after\r\nWATCHING 2\r\n")
+	})
+}
+
+// A client that waits may send more than is kept for it. Nothing of it is lost,
+// and the rest stays in the system's buffers.
+func TestMuchInputBehindAWaitingReserveIsReadLater(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		w := ts.dial()
+		const n = 100_000
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.send("reserve\r\n" + strings.Repeat("use a\r\n", n))
+		}()
+		ts.until("the reactor stops reading", func() bool { return ts.sum().PendingInput >= keepInput })
+		if ts.sum().BytesIn > keepInput+3*readSize {
+			t.Errorf("%d bytes were read", ts.sum().BytesIn)
+		}
+		ts.dial().put("x")
+		w.expect(reserved(1, "x") + strings.Repeat("USING a\r\n", n))
+		<-done
+		if in, _ := ts.peaks(); in > keepInput+2*readSize {
+			t.Errorf("%d bytes of input were kept", in)
+		}
+		ts.until("nothing is kept any more", func() bool { return ts.sum().PendingInput == 0 })
+	})
+}
+
+func TestJobsAreHandedOverBetweenLoops(t *testing.T) {
+	ts := serve(t, "tcp", 4, hooks{})
+	const workers, rounds = 32, 60
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	got := map[string]int{}
+	for range workers {
+		w := ts.dial()
+		wg.Go(func() {
+			for range rounds {
+				w.send("reserve\r\n")
+				var id uint64
+				var n int
+				line := w.line()
+				if _, err := fmt.Sscanf(line, "RESERVED %d %d", &id, &n); err != nil {
+					t.Errorf("got %q, want RESERVED", line)
+					return
+				}
+				body := w.line()
+				w.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
+				mu.Lock()
+				got[body]++
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range 4 {
+		p := ts.dial()
+		wg.Go(func() {
+			for j := range workers * rounds / 4 {
+				p.put(fmt.Sprintf("%d/%d", i, j))
+			}
+		})
+	}
+	wg.Wait()
+	if len(got) != workers*rounds {
+		t.Errorf("%d different jobs came, want %d", len(got), workers*rounds)
+	}
+	for i, l := range ts.Stats().Loops {
+		if l.Opened == 0 {
+			t.Errorf("loop %d has served nobody", i)
+		}
+	}
+}
+
+// One connection's commands may wake others on the same loop, whose waiting
+// commands wake the next.
+func TestAWokenClientsCommandsWakeTheNext(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	const n = 50
+	var chain []*client
+	for i := range n {
+		c := ts.dial()
+		c.send(fmt.Sprintf("watch t%d\r\nuse t%d\r\nreserve\r\nput 0 0 60 1\r\nx\r\n", i, i+1))
+		c.expect(fmt.Sprintf("WATCHING 2\r\nUSING t%d\r\n", i+1))
+		chain = append(chain, c)
+	}
+	ts.untilWaiting(n)
+	p := ts.dial()
+	p.do("use t0\r\n", "USING t0\r\n")
+	p.put("x")
+	for i, c := range chain {
+		c.expect(reserved(uint64(i+1), "x") + fmt.Sprintf("INSERTED %d\r\n", i+2))
+	}
+}
+
+func TestReserveTimesOut(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	c := ts.dial()
+	c.do("reserve-with-timeout 1\r\nuse a\r\n", "TIMED_OUT\r\nUSING a\r\n")
+	p := ts.dial()
+	p.do("put 0 1 60 1\r\nd\r\n", "INSERTED 1\r\n")
+	c.do("reserve-with-timeout 10\r\n", reserved(1, "d"))
+}
+
+func TestBigRepliesArriveWhole(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c := ts.dial()
+		body := strings.Repeat("0123456789abcdef", maxJob/16)
+		c.put(body)
+		go c.send(strings.Repeat("peek 1\r\n", 20))
+		for range 20 {
+			c.expect(fmt.Sprintf("FOUND 1 %d\r\n%s\r\n", len(body), body))
+		}
+	})
+}
+
+func TestAllListenersAreServed(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	a, b := dial(t, ts.listen("unix")), dial(t, ts.listen("tcp"))
+	ts.dial().put("x")
+	a.do("reserve\r\n", reserved(1, "x"))
+	b.do("stats-job 2\r\n", "NOT_FOUND\r\n")
+}
+
+func TestAcceptedTCPConnectionsHaveKeepAliveAndNoDelay(t *testing.T) {
+	var got [2]int
+	ts := serve(t, "tcp", 1, hooks{})
+	lc := net.ListenConfig{KeepAlive: -1}
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.serving.Go(func() { _ = ts.Serve(l) })
+	c := dial(t, l.Addr())
+	c.do("use a\r\n", "USING a\r\n")
+	found := false
+	// The server's end is the descriptor of this process whose peer is the client.
+	for fd := 3; fd < 1024 && !found; fd++ {
+		if sa, err := unix.Getpeername(fd); err == nil {
+			if in4, ok := sa.(*unix.SockaddrInet4); ok && in4.Port == c.LocalAddr().(*net.TCPAddr).Port {
+				got[0], _ = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+				got[1], _ = unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY)
+				found = true
+			}
+		}
+	}
+	if !found || got[0] == 0 || got[1] == 0 {
+		t.Errorf("found %t, keep-alive %d, no-delay %d", found, got[0], got[1])
+	}
+}
+
+func TestReadingCanBePaused(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	for i, l := range ts.loops {
+		if !l.pause.works {
+			t.Errorf("loop %d cannot pause", i)
+		}
+	}
+}
+
+func TestAnIdleConnectionIsSmall(t *testing.T) {
+	if n := unsafe.Sizeof(conn{}); n > 192 {
+		t.Errorf("a connection's own memory is %d bytes", n)
+	}
+}

@@ -1,0 +1,232 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/panjf2000/gnet/v2"
+
+	"trellis/codec"
+	"trellis/engine"
+)
+
+// ErrClosed is returned by [Server.Serve] when the server has been shut down
+// before.
+var ErrClosed = errors.New("reactor: the server is shut down")
+
+// Config is what a server needs.
+type Config struct {
+	// Engine answers the commands. It must outlive the server.
+	Engine *engine.Engine
+	// Now is the engine's clock. It must run at the speed of the monotonic clock
+	// and be callable from any goroutine.
+	Now func() engine.Time
+	// MaxJobSize is the largest body in bytes that a put may announce.
+	MaxJobSize uint32
+	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().
+	Loops int
+	// Log gets what an operator should know; nil means slog.Default().
+	Log *slog.Logger
+}
+
+// maxLoops is how many loops gnet can have.
+const maxLoops = 255
+
+// DefaultLoops is the number of event loops of a server that is not told
+// another: one for each processor that the process may use, because a loop is
+// busy with system calls most of its time, but at most 8, because the loops
+// share the engine's shards.
+func DefaultLoops() int { return min(runtime.GOMAXPROCS(0), 8) }
+
+// Server serves connections. Make one with [New] and end it with Shutdown, which
+// every Server needs. All methods may be called from any goroutine.
+type Server struct {
+	cfg    Config
+	log    *slog.Logger
+	hooks  hooks
+	client *gnet.Client
+	watch  *watcher
+	spare  sharedSpare // for connections that outlive gnet's descriptor
+
+	loops []*loop
+	byEL  map[gnet.EventLoop]*loop // does not change after New
+
+	done      chan struct{} // closed when shutting down begins
+	shutdown  sync.Once
+	stopped   chan struct{} // closed when it is complete
+	acceptors sync.WaitGroup
+
+	mu        sync.Mutex
+	closing   bool                      // guarded by mu
+	listeners map[net.Listener]struct{} // guarded by mu
+
+	accepting acceptStats
+	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
+
+	unflushed atomic.Int64  // connections that have output, or input that an answer is due to, left
+	flushed   chan struct{} // tells Shutdown that unflushed may be zero
+
+	panics, cuts, closes limiter
+}
+
+// hooks let tests see and provoke what does not happen otherwise. Those that
+// are nil do nothing.
+type hooks struct {
+	fatal       func()                            // instead of ending the process
+	command     func(c *conn, cmd *codec.Command) // before a command is executed
+	busy        func() bool                       // tells that the engine was interrupted
+	unpaused    bool                              // reading cannot be paused
+	patience    time.Duration                     // instead of drainPatience
+	linger      time.Duration                     // instead of lingerTime
+	acceptPause time.Duration                     // instead of minAcceptPause
+}
+
+// New starts a server's event loops. It serves nobody until [Server.Serve] is
+// called.
+func New(cfg Config) (*Server, error) { return newServer(cfg, hooks{}) }
+
+func newServer(cfg Config, h hooks) (_ *Server, err error) {
+	if cfg.Engine == nil || cfg.Now == nil {
+		return nil, errors.New("reactor: Engine and Now must be set")
+	}
+	if cfg.Loops == 0 {
+		cfg.Loops = DefaultLoops()
+	}
+	if cfg.Loops < 0 || cfg.Loops > maxLoops {
+		return nil, fmt.Errorf("reactor: %d loops: want 1 to %d, or 0 for the default", cfg.Loops, maxLoops)
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if h.patience == 0 {
+		h.patience = drainPatience
+	}
+	if h.acceptPause == 0 {
+		h.acceptPause = minAcceptPause
+	}
+	if h.linger == 0 {
+		h.linger = lingerTime
+	}
+	s := &Server{
+		cfg:       cfg,
+		log:       cfg.Log,
+		hooks:     h,
+		byEL:      make(map[gnet.EventLoop]*loop),
+		done:      make(chan struct{}),
+		stopped:   make(chan struct{}),
+		listeners: make(map[net.Listener]struct{}),
+		freed:     make(chan struct{}, 1),
+		flushed:   make(chan struct{}, 1),
+	}
+	if s.watch, err = newWatcher(); err != nil {
+		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
+	}
+	s.spare.from = s.watch.poll.fd
+	s.spare.hold() // tried again whenever it is needed
+	s.client, err = gnet.NewClient(&handler{server: s},
+		gnet.WithNumEventLoop(cfg.Loops),
+		gnet.WithReadBufferCap(readSize),
+		gnet.WithLogger(gnetLog{s}),
+		// net.Listener.Accept has set the options that matter. What gnet sets
+		// itself it does after it has made its own descriptor, which it would
+		// leak when that failed.
+		gnet.WithTCPNoDelay(gnet.TCPDelay),
+	)
+	if err == nil {
+		err = s.client.Start()
+	}
+	if err != nil {
+		s.watch.close()
+		s.spare.release()
+		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
+	}
+	if err = s.findLoops(cfg.Loops); err != nil {
+		_ = s.client.Stop()
+		s.watch.close()
+		s.spare.release()
+		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
+	}
+	return s, nil
+}
+
+// Shutdown stops accepting and closes the listeners, sends what clients are
+// owed, closes all connections and stops the loops. It waits for clients that do
+// not read until ctx is done, and then drops their output; a client that waits
+// for a job is not waited for. Its error is that of ctx when output was dropped.
+// Calls after the first wait for the first to end and return nil.
+func (s *Server) Shutdown(ctx context.Context) (err error) {
+	s.shutdown.Do(func() {
+		s.mu.Lock()
+		s.closing = true
+		close(s.done)
+		for l := range s.listeners {
+			_ = l.Close()
+		}
+		s.mu.Unlock()
+		// gnet takes no more connections once its loops have ended: it would
+		// wait for them for ever.
+		s.acceptors.Wait()
+		err = s.awaitFlush(ctx)
+		s.stop()
+		close(s.stopped)
+	})
+	<-s.stopped
+	return err
+}
+
+// awaitFlush waits until no connection has output left.
+func (s *Server) awaitFlush(ctx context.Context) error {
+	for s.unflushed.Load() > 0 {
+		select {
+		case <-s.flushed:
+		case <-ctx.Done():
+			return fmt.Errorf("reactor: dropping the output of %d clients: %w", s.unflushed.Load(), ctx.Err())
+		}
+	}
+	return nil
+}
+
+// stop ends the loops.
+func (s *Server) stop() {
+	var ready sync.WaitGroup
+	for _, l := range s.loops {
+		ready.Add(1)
+		if !l.post(&stopTask{loop: l, done: ready.Done}) {
+			ready.Done()
+		}
+	}
+	ready.Wait()
+	// gnet closes a loop's descriptors before it begins to refuse tasks for it;
+	// a task that came then would write to a descriptor that may be somebody
+	// else's by now.
+	for _, l := range s.loops {
+		l.shut()
+	}
+	if err := s.client.Stop(); err != nil {
+		s.log.Error("stopping the event loops", "error", err)
+	}
+	for _, l := range s.loops {
+		l.waits.Stop()
+		l.sweep.Stop()
+	}
+	s.watch.close()
+	s.spare.release()
+}
+
+// die ends the process because its state may be broken.
+func (s *Server) die(why string, attrs ...any) {
+	s.log.Error("fatal: "+why+"; the process ends, because going on might lose or corrupt jobs", attrs...)
+	if s.hooks.fatal != nil {
+		s.hooks.fatal()
+		return
+	}
+	os.Exit(2)
+}

@@ -1,0 +1,323 @@
+package reactor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"trellis/engine"
+)
+
+// patience is how long a test waits for something that must happen.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	if limit := os.Getenv(childEnv); limit != "" {
+		if err := serveShort(limit); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	// A pool that gnet has at package level has its goroutines by now.
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
+
+// testServer is a server with an engine and a listener.
+type testServer struct {
+	*Server
+	t      testing.TB
+	engine *engine.Engine
+	addr   net.Addr
+	log    *logBuffer
+
+	serving sync.WaitGroup
+}
+
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newEngine returns an engine and its clock. The engine's timers run until the
+// test ends.
+func newEngine(t testing.TB) (*engine.Engine, func() engine.Time) {
+	start := time.Now()
+	now := func() engine.Time { return engine.Time(time.Since(start)) }
+	var e *engine.Engine
+	var mu sync.Mutex
+	stopped := false
+	timers := map[int]*time.Timer{}
+	e = engine.New(engine.Config{
+		MaxJobSize: maxJob,
+		Alarm: func(shard int, at engine.Time) {
+			if at == engine.MaxTime {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if old := timers[shard]; old != nil {
+				old.Stop()
+			}
+			if !stopped {
+				timers[shard] = time.AfterFunc(time.Duration(at-now()), func() { e.Advance(shard, now()) })
+			}
+		},
+		Info: engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
+	})
+	t.Cleanup(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = true
+		for _, tm := range timers {
+			tm.Stop()
+		}
+	})
+	return e, now
+}
+
+const maxJob = 1 << 20
+
+// serve starts a server on network, "tcp" or "unix", and ends it with the test.
+func serve(t testing.TB, network string, loops int, h hooks) *testServer {
+	t.Helper()
+	e, now := newEngine(t)
+	ts := &testServer{t: t, engine: e, log: new(logBuffer)}
+	s, err := newServer(Config{
+		Engine: e, Now: now, MaxJobSize: maxJob, Loops: loops,
+		Log: slog.New(slog.NewTextHandler(ts.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	}, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.Server = s
+	ts.addr = ts.listen(network)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = s.Shutdown(ctx)
+		ts.serving.Wait()
+		for i, l := range s.Stats().Loops {
+			if l.Connections != 0 || l.Ending != 0 || l.Stalled != 0 || l.PendingInput != 0 || l.PendingOutput != 0 {
+				t.Errorf("loop %d after Shutdown: %+v", i, l)
+			}
+		}
+		if n := s.unflushed.Load(); n != 0 {
+			t.Errorf("unflushed after Shutdown: %d", n)
+		}
+		if t.Failed() {
+			t.Logf("the server's log:\n%s", ts.log)
+		}
+	})
+	return ts
+}
+
+// listen makes the server serve one more listener.
+func (ts *testServer) listen(network string) net.Addr {
+	ts.t.Helper()
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		dir, err := os.MkdirTemp("", "reactor")
+		if err != nil {
+			ts.t.Fatal(err)
+		}
+		ts.t.Cleanup(func() { os.RemoveAll(dir) })
+		at = filepath.Join(dir, "s")
+	}
+	l, err := net.Listen(network, at)
+	if err != nil {
+		ts.t.Fatal(err)
+	}
+	ts.serving.Go(func() {
+		if err := ts.Serve(l); err != nil && !errors.Is(err, ErrClosed) {
+			ts.t.Errorf("Serve: %v", err)
+		}
+	})
+	return l.Addr()
+}
+
+// sum adds up the loops' figures.
+func (ts *testServer) sum() LoopStats {
+	var sum LoopStats
+	for _, l := range ts.Stats().Loops {
+		sum.Connections += l.Connections
+		sum.Ending += l.Ending
+		sum.Stalled += l.Stalled
+		sum.PendingInput += l.PendingInput
+		sum.PendingOutput += l.PendingOutput
+		sum.Opened += l.Opened
+		sum.BytesIn += l.BytesIn
+		sum.BytesOut += l.BytesOut
+		sum.Stalls += l.Stalls
+		sum.OverLimit += l.OverLimit
+		sum.Cut += l.Cut
+		sum.Panics += l.Panics
+	}
+	return sum
+}
+
+// peaks are the most that was ever kept for one connection.
+func (ts *testServer) peaks() (in, out int64) {
+	for _, l := range ts.loops {
+		in = max(in, l.counts.peakInput.Load())
+		out = max(out, l.counts.peakOutput.Load())
+	}
+	return in, out
+}
+
+// until waits for a condition.
+func (ts *testServer) until(what string, cond func() bool) {
+	ts.t.Helper()
+	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			ts.t.Fatalf("waited in vain until %s: %+v", what, ts.Stats())
+		}
+	}
+}
+
+// untilWaiting waits until n clients wait for jobs.
+func (ts *testServer) untilWaiting(n int) {
+	ts.t.Helper()
+	c := ts.dial()
+	defer c.Close()
+	want := fmt.Sprintf("\ncurrent-waiting: %d\n", n)
+	ts.until(strings.TrimSpace(want), func() bool {
+		c.send("stats\r\n")
+		return strings.Contains(c.data(), want)
+	})
+}
+
+// client is one connection to the server.
+type client struct {
+	net.Conn
+	t testing.TB
+	r *bufio.Reader
+}
+
+func (ts *testServer) dial() *client {
+	ts.t.Helper()
+	return dial(ts.t, ts.addr)
+}
+
+func dial(t testing.TB, addr net.Addr) *client {
+	t.Helper()
+	nc, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newClient(t, nc)
+}
+
+func newClient(t testing.TB, nc net.Conn) *client {
+	_ = nc.SetDeadline(time.Now().Add(patience))
+	t.Cleanup(func() { nc.Close() })
+	return &client{Conn: nc, t: t, r: bufio.NewReader(nc)}
+}
+
+func (c *client) send(s string) {
+	c.t.Helper()
+	if _, err := io.WriteString(c, s); err != nil {
+		c.t.Fatalf("sending %.40q: %v", s, err)
+	}
+}
+
+// expect reads exactly want.
+func (c *client) expect(want string) {
+	c.t.Helper()
+	got := make([]byte, len(want))
+	n, err := io.ReadFull(c.r, got)
+	if string(got[:n]) != want {
+		c.t.Fatalf("got %.200q (%v), want %.200q", got[:n], err, want)
+	}
+}
+
+func (c *client) do(cmd, want string) {
+	c.t.Helper()
+	c.send(cmd)
+	c.expect(want)
+}
+
+func (c *client) line() string {
+	c.t.Helper()
+	s, err := c.r.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("reading a line: %v after %q", err, s)
+	}
+	return strings.TrimSuffix(s, "\r\n")
+}
+
+// data reads an OK reply and returns its body.
+func (c *client) data() string {
+	c.t.Helper()
+	line := c.line()
+	var n int
+	if _, err := fmt.Sscanf(line, "OK %d", &n); err != nil {
+		c.t.Fatalf("got %q, want OK <bytes>", line)
+	}
+	b := make([]byte, n+2)
+	if _, err := io.ReadFull(c.r, b); err != nil {
+		c.t.Fatal(err)
+	}
+	return string(b)
+}
+
+// expectEOF makes sure that the server sends nothing more and says so.
+func (c *client) expectEOF() {
+	c.t.Helper()
+	if b, err := io.ReadAll(c.r); len(b) > 0 || err != nil {
+		c.t.Fatalf("got %.200q (%v), want the end", b, err)
+	}
+}
+
+func (c *client) closeWrite() {
+	c.t.Helper()
+	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// reset closes a TCP connection so that the server sees an error and no end.
+func (c *client) reset() {
+	_ = c.Conn.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}
+
+// put puts a job and returns its id.
+func (c *client) put(body string) (id uint64) {
+	c.t.Helper()
+	c.send(fmt.Sprintf("put 0 0 120 %d\r\n%s\r\n", len(body), body))
+	line := c.line()
+	if _, err := fmt.Sscanf(line, "INSERTED %d", &id); err != nil {
+		c.t.Fatalf("got %q, want INSERTED", line)
+	}
+	return id
+}
+
+func reserved(id uint64, body string) string {
+	return fmt.Sprintf("RESERVED %d %d\r\n%s\r\n", id, len(body), body)
+}

@@ -1,0 +1,134 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+)
+
+// shutDown begins a Shutdown and returns its result's channel.
+func (ts *testServer) shutDown(ctx context.Context) <-chan error {
+	done := make(chan error, 1)
+	ts.serving.Go(func() { done <- ts.Shutdown(ctx) })
+	return done
+}
+
+func TestShutdownSendsWhatIsPending(t *testing.T) {
+	for _, halfClose := range []bool{false, true} {
+		ts := serve(t, "tcp", 2, hooks{})
+		c := ts.dial()
+		const n = 3000
+		send, reply := floodReplies(c, n)
+		c.send(send)
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		if halfClose {
+			c.closeWrite()
+			ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+		}
+		done := ts.shutDown(t.Context())
+		c.expectMany(n, reply)
+		c.expectEOF()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestShutdownGivesUpOnClientsThatDoNotRead(t *testing.T) {
+	for _, halfClose := range []bool{false, true} {
+		ts := serve(t, "tcp", 2, hooks{})
+		c := ts.dial()
+		send, _ := floodReplies(c, 3000)
+		c.send(send)
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		if halfClose {
+			c.closeWrite()
+			ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := ts.shutDown(ctx)
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+		if n := ts.sum().Connections; n != 0 {
+			t.Errorf("%d connections are left", n)
+		}
+	}
+}
+
+func TestShutdownAnswersWhatWasSent(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 2, hooks{})
+		var cs []*client
+		for range 20 {
+			c := ts.dial()
+			c.do("use a\r\n", "USING a\r\n")
+			cs = append(cs, c)
+		}
+		for _, c := range cs {
+			c.send("use b\r\nuse c\r\n")
+		}
+		if err := <-ts.shutDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, c := range cs {
+			c.expect("USING b\r\nUSING c\r\n")
+			c.expectEOF()
+		}
+	})
+}
+
+func TestShutdownDoesNotWaitForWaitingClients(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	a, b := ts.dial(), ts.dial()
+	a.send("reserve\r\nuse a\r\n")
+	b.send("reserve-with-timeout 1000\r\n")
+	ts.untilWaiting(2)
+	if err := <-ts.shutDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	a.expectEOF()
+	b.expectEOF()
+}
+
+func TestShutdownEndsServe(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	if err := <-ts.shutDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ts.shutDown(t.Context()); err != nil {
+		t.Errorf("the second time: %v", err)
+	}
+	if c, err := net.Dial(ts.addr.Network(), ts.addr.String()); err == nil {
+		c.Close()
+		t.Error("the listener is still open")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ts.Serve(l); !errors.Is(err, ErrClosed) {
+		t.Errorf("Serve after Shutdown: got %v, want ErrClosed", err)
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("the listener was not closed")
+	}
+}
+
+// Bells and timers may ring at any time while the loops end.
+func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
+	for range 20 {
+		ts := serve(t, "tcp", 4, hooks{})
+		for range 8 {
+			w := ts.dial()
+			w.send("use a\r\nwatch a\r\nreserve-with-timeout 1\r\nput 0 0 60 1\r\nx\r\nreserve-with-timeout 1\r\nput 0 0 60 1\r\nx\r\n")
+		}
+		p := ts.dial()
+		p.send("use a\r\nput 0 0 60 1\r\nx\r\n")
+		if err := <-ts.shutDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package reactor
+
+import "sync/atomic"
+
+// LoopStats is what one event loop has done and holds.
+type LoopStats struct {
+	Connections   int64 // open now, those included that are being ended
+	Ending        int64 // being ended now: the client has quit or sent its last, and is still being answered
+	Stalled       int64 // not executed further now until the client takes output
+	PendingInput  int64 // bytes that were read and wait to be executed
+	PendingOutput int64 // bytes of replies that clients have not taken yet
+
+	Opened    uint64 // connections that were given to the loop
+	BytesIn   uint64
+	BytesOut  uint64
+	Stalls    uint64 // times that a connection became stalled
+	OverLimit uint64 // clients closed because they sent more than may be kept for them
+	Cut       uint64 // clients closed because they took no output while their connection was being ended
+	Panics    uint64 // clients closed because executing a command of theirs panicked
+}
+
+// Stats is a server's state at about one moment.
+type Stats struct {
+	Loops []LoopStats
+
+	Accepted       uint64 // connections that were given to a loop
+	AcceptFailures uint64 // attempts to accept that failed, mostly for want of descriptors
+	AcceptPauses   uint64 // times that accepting paused for that
+	AcceptPaused   int64  // listeners on which accepting is paused now
+	Refused        uint64 // connections that were accepted and closed at once
+}
+
+// Stats returns the server's counters. Any goroutine may call it; it disturbs
+// nothing.
+func (s *Server) Stats() Stats {
+	a := &s.accepting
+	st := Stats{
+		Loops:          make([]LoopStats, len(s.loops)),
+		Accepted:       a.accepted.Load(),
+		AcceptFailures: a.failures.Load(),
+		AcceptPauses:   a.pauses.Load(),
+		AcceptPaused:   a.paused.Load(),
+		Refused:        a.refused.Load(),
+	}
+	for i, l := range s.loops {
+		c := &l.counts
+		st.Loops[i] = LoopStats{
+			Connections:   c.connections.Load(),
+			Ending:        c.ending.Load(),
+			Stalled:       c.stalled.Load(),
+			PendingInput:  c.pendingInput.Load(),
+			PendingOutput: c.pendingOutput.Load(),
+			Opened:        c.opened.Load(),
+			BytesIn:       c.bytesIn.Load(),
+			BytesOut:      c.bytesOut.Load(),
+			Stalls:        c.stalls.Load(),
+			OverLimit:     c.overLimit.Load(),
+			Cut:           c.cut.Load(),
+			Panics:        c.panics.Load(),
+		}
+	}
+	return st
+}
+
+// counts are a loop's own: it alone writes them, anybody may read them.
+type counts struct {
+	connections, ending, stalled   atomic.Int64
+	pendingInput, pendingOutput    atomic.Int64
+	opened, bytesIn, bytesOut      atomic.Uint64
+	stalls, overLimit, cut, panics atomic.Uint64
+	peakInput, peakOutput          atomic.Int64 // of one connection
+}
