@@ -8,6 +8,7 @@ import (
 	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine"
 )
@@ -62,16 +63,19 @@ type conn struct {
 
 // backlog is what a connection has that cannot keep up.
 type backlog struct {
-	in     *bytebufferpool.ByteBuffer // input that waits to be executed, from inAt on, or nil
-	inAt   int
-	out    *bytebufferpool.ByteBuffer // output that waits to be written, from outAt on, or nil
-	outAt  int
-	cut    engine.Time // in loop.ending: when the connection is given up
-	timed  bool        // in loop.ending
-	armed  bool        // the watcher will ring
-	turn   bool        // others have their turn: executing goes on when the watcher rings
-	unread bool        // the peer has sent its last, but not all of it was read
-	own    bool        // fd is a copy that gnet knows nothing of
+	in      *bytebufferpool.ByteBuffer // input that waits to be executed, from inAt on, or nil
+	inAt    int
+	out     *bytebufferpool.ByteBuffer // output that waits to be written, from outAt on, or nil
+	outAt   int
+	pos     journal.Pos // of held output: what it waits for
+	replies int         // of held output: how many there are
+	cut     engine.Time // in loop.ending: when the connection is given up
+	held    bool        // the output waits for a commit, and the connection is in loop.commits.held
+	timed   bool        // in loop.ending
+	armed   bool        // the watcher will ring
+	turn    bool        // others have their turn: executing goes on when the watcher rings
+	unread  bool        // the peer has sent its last, but not all of it was read
+	own     bool        // fd is a copy that gnet knows nothing of
 }
 
 // open is the beginning of a connection.
@@ -129,6 +133,7 @@ func (c *conn) Wake(now engine.Time) {
 	if outcome == engine.Wait {
 		return
 	}
+	l.replies++
 	c.waiting = false
 	c.advance(now)
 	c.settle(now)
@@ -162,8 +167,12 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 		if hook := l.server.hooks.command; hook != nil {
 			hook(c, &l.cmd)
 		}
+		before := len(l.out.Buf)
 		outcome := c.session.Execute(now, &l.cmd, &l.out)
 		l.executing = nil
+		if len(l.out.Buf) > before {
+			l.replies++
+		}
 		switch outcome {
 		case engine.Wait:
 			c.waiting = true
@@ -284,8 +293,8 @@ func (c *conn) settle(now engine.Time) {
 	if x == nil {
 		return
 	}
-	c.setStuck(x.out != nil || x.turn)
-	c.setUnflushed(c.stuck || x.own)
+	c.setStuck(x.out != nil && !x.held || x.turn)
+	c.setUnflushed(c.stuck || x.held || x.own)
 	if err := c.supervise(); err != nil {
 		if err == errTooMuchInput {
 			c.loop.counts.overLimit.Add(1)
@@ -297,7 +306,7 @@ func (c *conn) settle(now engine.Time) {
 		c.end(now)
 		return
 	}
-	if !c.stuck && x.in == nil && !x.timed {
+	if !c.stuck && !x.held && x.in == nil && !x.timed {
 		c.x = nil
 	}
 }

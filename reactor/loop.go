@@ -25,8 +25,11 @@ type loop struct {
 	// The replies of the batch of commands that is being executed, or of the
 	// wait that is being ended. It is empty whenever another connection may be
 	// dealt with: at the calls of engine's Deliver and Expire.
-	out engine.Output
-	cmd codec.Command
+	out     engine.Output
+	replies int // in out
+	cmd     codec.Command
+
+	commits committing
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   *conn // whose input gnet has reported; gnet closes it when told so on return
@@ -236,7 +239,7 @@ func (l *loop) recovered() {
 	case c == nil:
 		s.die("a panic outside of any command", "panic", r, "stack", stack)
 	}
-	l.out.Buf = nil
+	l.out.Buf, l.out.Pos, l.replies = nil, 0, 0
 	if c == nil {
 		return
 	}

@@ -16,7 +16,8 @@ const keepReplies = 1 << 20
 // pending.
 func (c *conn) flush() bool {
 	l := c.loop
-	b := l.out.Buf
+	b, pos, replies := l.out.Buf, l.out.Pos, l.replies
+	l.out.Pos, l.replies = 0, 0
 	if len(b) == 0 {
 		return !c.pendingOutput() && !c.broken
 	}
@@ -27,8 +28,12 @@ func (c *conn) flush() bool {
 	if c.broken {
 		return false
 	}
-	if c.pendingOutput() {
+	if wait := l.mustWait(pos); wait || c.pendingOutput() {
+		c.backlog()
 		c.addOutput(b)
+		if wait || c.x.held {
+			c.hold(pos, replies)
+		}
 		return false
 	}
 	n, ok := c.write(b)
@@ -63,6 +68,9 @@ func (c *conn) countOutput(n int) {
 // writePending writes pending output. It reports whether none is left.
 func (c *conn) writePending(now engine.Time) bool {
 	x := c.x
+	if x.held {
+		return false
+	}
 	n, ok := c.write(x.out.B[x.outAt:])
 	if !ok {
 		return false

@@ -29,6 +29,9 @@ type Config struct {
 	// Now is the engine's clock. It must run at the speed of the monotonic clock
 	// and be callable from any goroutine.
 	Now func() engine.Time
+	// Journal is what the engine records changes in; nil if in nothing. Whoever
+	// commits it must call Server.Committed afterwards.
+	Journal Committer
 	// MaxJobSize is the largest body in bytes that a put may announce.
 	MaxJobSize uint32
 	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().

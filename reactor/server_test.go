@@ -67,6 +67,10 @@ func (l *logBuffer) String() string {
 // newEngine returns an engine and its clock. The engine's timers run until the
 // test ends.
 func newEngine(t testing.TB) (*engine.Engine, func() engine.Time) {
+	return newJournaledEngine(t, nil)
+}
+
+func newJournaledEngine(t testing.TB, journal engine.Journal) (*engine.Engine, func() engine.Time) {
 	start := time.Now()
 	now := func() engine.Time { return engine.Time(time.Since(start)) }
 	var e *engine.Engine
@@ -75,6 +79,7 @@ func newEngine(t testing.TB) (*engine.Engine, func() engine.Time) {
 	timers := map[int]*time.Timer{}
 	e = engine.New(engine.Config{
 		MaxJobSize: maxJob,
+		Journal:    journal,
 		Alarm: func(shard int, at engine.Time) {
 			if at == engine.MaxTime {
 				return
@@ -106,10 +111,21 @@ const maxJob = 1 << 20
 // serve starts a server on network, "tcp" or "unix", and ends it with the test.
 func serve(t testing.TB, network string, loops int, h hooks) *testServer {
 	t.Helper()
-	e, now := newEngine(t)
+	return serveJournaled(t, network, loops, h, nil)
+}
+
+// serveJournaled is serve with a journal, if it is not nil.
+func serveJournaled(t testing.TB, network string, loops int, h hooks, j *fakeJournal) *testServer {
+	t.Helper()
+	var journal engine.Journal
+	var committer Committer
+	if j != nil {
+		journal, committer = j, j
+	}
+	e, now := newJournaledEngine(t, journal)
 	ts := &testServer{t: t, engine: e, log: new(logBuffer)}
 	s, err := newServer(Config{
-		Engine: e, Now: now, MaxJobSize: maxJob, Loops: loops,
+		Engine: e, Now: now, MaxJobSize: maxJob, Loops: loops, Journal: committer,
 		Log: slog.New(slog.NewTextHandler(ts.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}, h)
 	if err != nil {
