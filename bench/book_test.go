@@ -1,0 +1,129 @@
+package bench
+
+import "testing"
+
+func newTestBook() *book {
+	return newBook(new(violations), newBodies(fixedSize(20), 1), true)
+}
+
+// body is the body of job seq of a test book.
+func (k *book) body(seq uint64) []byte { return k.bodies.append(nil, seq, k.bodies.size(seq)) }
+
+func TestBookTakesAnyOrderOfWhatConnectionsReport(t *testing.T) {
+	k := newTestBook()
+	// The usual order.
+	k.inserted(1, 10, 7, 100)
+	if tag, took := k.reserved(1, k.body(10), 150); tag != 7 || took != 50 {
+		t.Errorf("got tag %d, %d ns", tag, took)
+	}
+	k.deleted(1)
+	// Another connection gets the job before the put is known to be answered.
+	if _, took := k.reserved(2, k.body(11), 150); took >= 0 {
+		t.Errorf("a time of %d ns, and the put is not known", took)
+	}
+	k.deleted(2)
+	if took := k.inserted(2, 11, 0, 100); took != 50 {
+		t.Errorf("got %d ns", took)
+	}
+	// Released and buried jobs come again, and count once.
+	k.inserted(3, 12, 0, 100)
+	for i := range 3 {
+		if _, took := k.reserved(3, k.body(12), 200); (took >= 0) != (i == 0) {
+			t.Errorf("time %d: got %d ns", i, took)
+		}
+		k.letGo(3)
+	}
+	k.reserved(3, k.body(12), 300)
+	k.deleted(3)
+	k.close(false)
+	if r := k.report(); r != nil {
+		t.Errorf("violations: %v", r)
+	}
+}
+
+func TestBookForgetsPagesWhoseJobsAreGone(t *testing.T) {
+	k := newTestBook()
+	const jobs = 100 * pageSize * bookStripes
+	for id := uint64(0); id < jobs; id++ {
+		k.inserted(id, id, 0, 0)
+		k.reserved(id, k.body(id), 1)
+		k.deleted(id)
+	}
+	open := 0
+	for i := range k.stripes {
+		for _, p := range k.stripes[i].pages {
+			if p != closedPage {
+				open++
+			}
+		}
+		if n := len(k.stripes[i].free); n > 1 {
+			t.Errorf("stripe %d used %d pages", i, n)
+		}
+	}
+	if open > 0 {
+		t.Errorf("%d pages are kept", open)
+	}
+	// They are remembered all the same.
+	k.reserved(3, k.body(3), 1)
+	k.deleted(pageSize + 1)
+	k.inserted(2*pageSize, 1, 0, 0)
+	if r := k.report(); len(r) != 1 || r[0].Kind != ViolationDuplicate || r[0].Count != 3 {
+		t.Errorf("got %v", r)
+	}
+}
+
+func TestBookListsWhatIsLeft(t *testing.T) {
+	k := newTestBook()
+	for id := range uint64(1000) {
+		k.inserted(id, id, 0, 0)
+		if id%10 != 0 {
+			k.deleted(id)
+		}
+	}
+	n := 0
+	k.ids(func(id uint64) {
+		if n++; id%10 != 0 {
+			t.Errorf("job %d is not left", id)
+		}
+	})
+	if n != 100 {
+		t.Errorf("%d jobs, want 100", n)
+	}
+	k.close(true)
+	if r := k.report(); r != nil {
+		t.Errorf("violations: %v", r)
+	}
+	k.close(false)
+	if r := k.report(); len(r) != 1 || r[0].Kind != ViolationLost || r[0].Count != 100 || len(r[0].Examples) != violationExamples {
+		t.Errorf("got %v", r)
+	}
+}
+
+func TestBodiesAreRecognised(t *testing.T) {
+	for _, text := range []string{"0", "1", "7", "8", "9", "100", "0-300", "exp:50", "3*1,500*1"} {
+		z := mustSizes(t, text)
+		b, other := newBodies(z, 1), newBodies(z, 2)
+		for seq := range uint64(2000) {
+			p := b.append(nil, seq, b.size(seq))
+			got, ok := b.check(p)
+			if !ok || len(p) >= headerSize && got != seq || len(p) < headerSize && got != noSeq {
+				t.Fatalf("%s: body %d of %d bytes: got %d, %v", text, seq, len(p), got, ok)
+			}
+			if len(p) == 0 {
+				continue
+			}
+			if len(p) > 2*headerSize { // with fewer, chance may have it
+				if _, ok := other.check(p); ok {
+					t.Errorf("%s: body %d of one run is taken for another's", text, seq)
+				}
+			}
+			for _, at := range []int{0, len(p) / 2, len(p) - 1} {
+				p[at] ^= 0x80
+				if got, ok := b.check(p); ok && got == seq {
+					t.Errorf("%s: body %d is accepted with byte %d changed", text, seq, at)
+				}
+				p[at] ^= 0x80
+			}
+		}
+	}
+}

@@ -1,0 +1,263 @@
+package bench
+
+// run drives the connections until the scenario ends.
+func (w *worker) run(t times) error {
+	now := w.now()
+	w.lastReply = now
+	w.nextDue = float64(now)
+	w.budget = -1
+	for i := range w.conns {
+		c := &w.conns[i]
+		switch c.role {
+		case roleUnits:
+			for range w.lanesPerConn {
+				w.pushLane(c)
+			}
+		case roleConsumer:
+			w.drv.join(w, c, now)
+		case roleWaiting:
+			w.sendReserve(c, now, now, 0)
+		}
+		w.flush(c)
+	}
+	for {
+		now = w.now()
+		w.turn(now, t)
+		settled := w.settled()
+		if settled && (!w.consumes || w.backlog() == 0) {
+			break
+		}
+		if w.abort.Load() {
+			return errAborted
+		}
+		if w.violations.total.Load() > violationLimit {
+			return errViolations
+		}
+		if !settled && w.active == 0 {
+			w.lastReply = now // nothing is owed
+		} else if now-w.lastReply > w.cfg.patience() {
+			w.reportMissing()
+			break
+		}
+		w.dispatch(now)
+		wait := w.sleep(now, t)
+		n := w.poll.wait(wait)
+		w.handle(n)
+		if n == 0 && wait == 0 && w.recording {
+			w.spun += w.now() - now
+		}
+		w.publish()
+	}
+	if w.recording {
+		w.endRecording(w.lastReply)
+	}
+	w.publish()
+	return nil
+}
+
+// turn changes the phase of the run when its time has come.
+func (w *worker) turn(now int64, t times) {
+	if !w.recording && w.endedAt == 0 && now >= t.record {
+		w.recording = true
+		w.rec.reset(now)
+		w.commands, w.units = 0, 0
+		w.startedAt, w.busy, w.starved = now, -threadCPU(), -threadStarved()
+		w.nextLog = now + int64(logInterval)
+		if w.id == 0 {
+			w.sample(&w.atStart)
+		}
+		w.budget = w.share
+	}
+	if w.recording && now >= t.stop {
+		w.endRecording(now)
+		if w.id == 0 {
+			w.sample(&w.atEnd)
+		}
+	}
+	if w.recording && w.cfg.Log && now >= w.nextLog {
+		w.rec.cut(w.nextLog)
+		w.nextLog += int64(logInterval)
+	}
+	w.stopping = now >= t.stop || w.budget == 0 || w.broken.Load()
+}
+
+func (w *worker) endRecording(now int64) {
+	w.recording = false
+	w.endedAt = now
+	w.busy += threadCPU()
+	w.starved += threadStarved()
+	w.rec.flush()
+	if w.cfg.Log {
+		w.rec.cut(now)
+	}
+}
+
+// settled tells whether all units have ended, on all workers when a job may come from one to another.
+func (w *worker) settled() bool {
+	if !w.stopping || w.active > 0 {
+		return false
+	}
+	w.publish()
+	w.tally.settled.Store(true)
+	if !w.consumes {
+		return true
+	}
+	for i := range w.tallies {
+		if t := &w.tallies[i]; !t.settled.Load() || t.active.Load() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// reportMissing gives up, and makes a violation of every connection whose replies did not come.
+func (w *worker) reportMissing() {
+	for i := range w.conns {
+		c := &w.conns[i]
+		if c.role != roleUnits || c.head == c.tail {
+			continue
+		}
+		w.violate(ViolationMissing, "connection %d: no reply to %s for %v", i, metricNames[w.slot(c, c.head).metric], w.cfg.Patience)
+	}
+	if w.consumes && w.backlog() > 0 {
+		w.violate(ViolationMissing, "%d jobs were put and did not come back", w.backlog())
+	}
+	w.active = 0 // or other workers would wait for it
+}
+
+func (w *worker) publish() {
+	t := w.tally
+	t.commands.Store(w.commands)
+	t.units.Store(w.units)
+	t.puts.Store(w.puts)
+	t.gone.Store(w.gone)
+	t.active.Store(w.active)
+}
+
+// spinBelow is the time before the next unit of an open loop during which a worker does not sleep, in nanoseconds. To be
+// woken takes many microseconds, on a virtual machine most of all, and they would count as the server's.
+const spinBelow = 200e3
+
+// sleep returns how long to wait for events, in nanoseconds.
+func (w *worker) sleep(now int64, t times) int64 {
+	const longest = 50e6 // also the delay with which an interruption is noticed
+	d := int64(longest)
+	if !w.recording {
+		d = min(d, max(t.record-now, 0))
+	} else {
+		d = min(d, max(t.stop-now, 0))
+	}
+	if w.stopping {
+		return 1e6 // what it waits for may happen on another worker
+	}
+	if w.laneHead != w.laneTail {
+		if w.interval > 0 {
+			d = min(d, max(int64(w.nextDue)-now, 0))
+			if d < spinBelow && spareProcessors() {
+				return 0
+			}
+		}
+		if w.cfg.Backlog > 0 && len(w.tallies) > 1 {
+			d = min(d, 200e3)
+		}
+	}
+	return d
+}
+
+// pushLane notes that c can begin a unit.
+func (w *worker) pushLane(c *conn) {
+	w.lanes[w.laneTail&uint32(len(w.lanes)-1)] = c.index
+	w.laneTail++
+}
+
+// dispatch begins the units that are due.
+func (w *worker) dispatch(now int64) {
+	var c *conn
+	for w.laneHead != w.laneTail && !w.stopping && w.mayBegin(now) {
+		next := &w.conns[w.lanes[w.laneHead&uint32(len(w.lanes)-1)]]
+		w.laneHead++
+		if next.state != stateReady {
+			continue
+		}
+		if c != nil && c != next {
+			w.flush(c)
+		}
+		c = next
+		w.begin(c, now)
+	}
+	if c != nil {
+		w.flush(c)
+	}
+}
+
+func (w *worker) mayBegin(now int64) bool {
+	if w.budget == 0 || w.interval > 0 && float64(now) < w.nextDue {
+		return false
+	}
+	return w.cfg.Backlog == 0 || w.backlog() < int64(w.cfg.Backlog)
+}
+
+// backlog returns the number of jobs in the server, counting the puts that are under way.
+func (w *worker) backlog() int64 {
+	n := w.puts - w.gone
+	if len(w.tallies) > 1 {
+		for i := range w.tallies {
+			if i != w.id {
+				n += w.tallies[i].puts.Load() - w.tallies[i].gone.Load()
+			}
+		}
+	}
+	return n
+}
+
+// begin begins a unit on c.
+func (w *worker) begin(c *conn, now int64) {
+	if w.interval > 0 {
+		now = int64(w.nextDue)
+		w.nextDue += w.interval
+	}
+	if w.budget > 0 {
+		w.budget--
+	}
+	w.active++
+	c.units++
+	w.drv.begin(w, c, now)
+}
+
+// end ends the unit of c that began at start, and begins the next one where that is due.
+func (w *worker) end(c *conn, start, now int64) {
+	w.active--
+	c.units--
+	if w.recording {
+		w.units++
+		w.rec.add(metricUnit, now-start)
+	}
+	if w.stopping {
+		return
+	}
+	if w.interval == 0 && w.mayBegin(now) {
+		w.begin(c, now)
+		return
+	}
+	w.pushLane(c)
+}
+
+// handle serves n events of the poller.
+func (w *worker) handle(n int) {
+	for i := range n {
+		key, readable, writable := w.poll.event(i)
+		c := &w.conns[key]
+		if c.state == stateConnecting {
+			if writable {
+				w.connected(c)
+			}
+			continue
+		}
+		if writable && c.writing {
+			w.flush(c)
+		}
+		if readable && c.state != stateClosed {
+			w.read(c)
+		}
+	}
+}

@@ -1,0 +1,305 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A shared is what the workers of a run have in common. Its plain fields do not change while workers run, but for
+// atStart and atEnd, which are worker 0's.
+type shared struct {
+	cfg      *Config
+	addr     *Address
+	drv      driver
+	consumes bool
+	violations
+	book    *book
+	bodies  *bodies
+	meter   *meter
+	tallies []tally
+	base    time.Time
+	prefix  string // of the names of tubes
+	tubes   []string
+	abort   atomic.Bool // give up at once
+	broken  atomic.Bool // begin nothing more
+	dialled atomic.Int64
+	spread  int // how many connections are open at once
+	seed    uint64
+	// lanesPerConn is how many units a connection has under way at once.
+	lanesPerConn int
+	atStart      usage
+	atEnd        usage
+}
+
+// now returns the time on the run's clock in nanoseconds.
+func (s *shared) now() int64 { return int64(time.Since(s.base)) }
+
+func (s *shared) tube(i int) string { return s.tubes[i%len(s.tubes)] }
+
+// emptyTube is one that never gets a job.
+func (s *shared) emptyTube() string { return s.prefix + "-empty" }
+
+func (s *shared) sample(to *usage) {
+	u, err := s.meter.read()
+	if err != nil {
+		s.violations.add(ViolationClosed, "%v", err)
+		return
+	}
+	*to = u
+}
+
+// tubePrefix is how the names of a run's tubes begin. It differs between runs, also of other processes and on other
+// machines.
+func tubePrefix() string { return fmt.Sprintf("bench-%d-%x", os.Getpid(), rand.Uint64()) }
+
+// Run measures. It returns a result also when the server broke the protocol; Result.Err tells that. An error means
+// that nothing could be measured. ctx ends it early, and then the jobs are
+// taken out all the same.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	// A worker that waits occupies one of Go's processors; the rest of this program needs some, too.
+	if need := cfg.Threads + 2; runtime.GOMAXPROCS(0) < need {
+		runtime.GOMAXPROCS(need)
+	}
+	res := &Result{Config: cfg}
+	for i := range cfg.Runs {
+		one, err := runOnce(ctx, &cfg, i)
+		if one != nil {
+			res.Runs = append(res.Runs, *one)
+		}
+		if err != nil {
+			return res, err
+		}
+	}
+	res.summarise()
+	return res, nil
+}
+
+// runOnce is one run from connecting to cleaning up.
+func runOnce(ctx context.Context, cfg *Config, number int) (*RunResult, error) {
+	ctl, err := dialControl(&cfg.Addr)
+	if err != nil {
+		return nil, err
+	}
+	defer ctl.Close()
+	sc := findScenario(cfg.Scenario)
+	seed := cfg.Seed + uint64(number)
+	s := &shared{
+		cfg: cfg, addr: &cfg.Addr, drv: sc.driver, consumes: sc.consumers, seed: seed, lanesPerConn: cfg.Depth,
+		bodies: newBodies(cfg.Size, seed), tallies: make([]tally, cfg.Threads),
+		base: time.Now(), prefix: tubePrefix(),
+	}
+	if sc.single {
+		s.lanesPerConn = 1
+	}
+	s.book = newBook(&s.violations, s.bodies, cfg.Threads > 1)
+	for i := range cfg.Tubes {
+		s.tubes = append(s.tubes, fmt.Sprintf("%s-%d", s.prefix, i))
+	}
+	if s.meter, err = openMeter(&cfg.Addr, ctl); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { s.abort.Store(true) })
+	defer stop()
+	workers, err := s.hire()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, w := range workers {
+			w.dismiss()
+		}
+	}()
+
+	r := &RunResult{}
+	phase := s.progress(number + 1)
+	defer phase("")
+	phase("connecting")
+	memory := s.meter.memory()
+	if err := s.furtherTubes(ctl); err != nil {
+		return nil, err
+	}
+	giveUp := func(err error) (*RunResult, error) {
+		if errors.Is(err, errAborted) {
+			phase("cleaning up")
+			for _, w := range workers {
+				w.dismiss()
+			}
+			s.abort.Store(false)
+			_ = s.cleanUp(ctl) // what cannot be taken out stays; the run failed for another reason
+		}
+		return s.failed(r, err)
+	}
+	if err := together(workers, (*worker).connect); err != nil {
+		return giveUp(err)
+	}
+	connected := s.meter.memory()
+	if cfg.Held == 0 {
+		r.memoryPerConn(memory, connected, cfg.Conns+cfg.Idle+cfg.Waiting)
+	}
+
+	phase("running")
+	t := times{record: s.now() + int64(cfg.Warmup), stop: math.MaxInt64}
+	if cfg.Count == 0 {
+		t.stop = t.record + int64(cfg.Duration)
+	}
+	if err := together(workers, func(w *worker) error { return w.run(t) }); err != nil {
+		return giveUp(err)
+	}
+	if s.atEnd == (usage{}) {
+		s.sample(&s.atEnd)
+	}
+	r.collect(s, workers)
+	r.memoryPerJob(connected, s.meter.memory(), r.left)
+
+	phase("cleaning up")
+	if cfg.Idle > 0 {
+		if err := together(workers, (*worker).rollCall); err != nil {
+			return giveUp(err)
+		}
+	}
+	for _, w := range workers {
+		w.dismiss()
+	}
+	if err := s.cleanUp(ctl); err != nil {
+		return s.failed(r, err)
+	}
+	s.book.close(cfg.Keep)
+	r.Violations = s.violations.report()
+	return r, nil
+}
+
+// failed ends a run that could not go on. Violations are a result; anything else is an error.
+func (s *shared) failed(r *RunResult, err error) (*RunResult, error) {
+	r.Violations = s.violations.report()
+	if len(r.Violations) > 0 && !errors.Is(err, errAborted) {
+		return r, nil
+	}
+	return nil, err
+}
+
+// hire makes the workers and spreads the connections over them.
+func (s *shared) hire() ([]*worker, error) {
+	cfg := s.cfg
+	units, consumers := cfg.Conns, 0
+	if s.consumes {
+		units = cfg.Producers
+		consumers = cfg.Conns - units
+	}
+	workers := make([]*worker, cfg.Threads)
+	for i := range workers {
+		workers[i] = newWorker(s, i)
+	}
+	n := 0
+	add := func(role role, count int) {
+		for i := range count {
+			w := workers[n%len(workers)]
+			w.conns = append(w.conns, conn{role: role, number: uint32(i)})
+			n++
+		}
+	}
+	add(roleUnits, units)
+	add(roleConsumer, consumers)
+	add(roleIdle, cfg.Idle)
+	add(roleWaiting, cfg.Waiting)
+	s.spread = n
+	if cfg.Scenario == "churn" {
+		s.spread = churnSources * portsPerSource
+	}
+	if err := raiseFileLimit(n + 64); err != nil {
+		return nil, err
+	}
+	given := int64(0)
+	for _, w := range workers {
+		own := 0
+		for j := range w.conns {
+			if w.conns[j].role == roleUnits {
+				own++
+			}
+		}
+		if cfg.Rate > 0 && own > 0 {
+			w.interval = 1e9 / cfg.Rate * float64(units) / float64(own)
+		}
+		w.share = -1
+		if cfg.Count > 0 {
+			// In proportion to the connections; the first worker, which has one whenever there is any, gets the rest.
+			w.share = cfg.Count * int64(own) / int64(units)
+			given += w.share
+		}
+		if err := w.prepare(); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Count > 0 {
+		workers[0].share += cfg.Count - given
+	}
+	return workers, nil
+}
+
+// together runs f for all workers at once, each on its thread, and returns the first error.
+func together(workers []*worker, f func(*worker) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(workers))
+	for i, w := range workers {
+		wg.Go(func() {
+			if errs[i] = w.onThread(func() error { return f(w) }); errs[i] != nil {
+				w.abort.Store(true)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil && !errors.Is(err, errAborted) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// progress starts to report what the workers do. The function that it returns names the next phase; "" ends it.
+func (s *shared) progress(run int) func(phase string) {
+	if s.cfg.Progress == nil {
+		return func(string) {}
+	}
+	phases := make(chan string)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(250 * time.Millisecond)
+		defer tick.Stop()
+		p, began := Progress{Run: run}, time.Now()
+		for {
+			select {
+			case p.Phase = <-phases:
+				if p.Phase == "" {
+					return
+				}
+				began = time.Now()
+				continue
+			case <-tick.C:
+			}
+			p.Elapsed, p.Commands, p.Units, p.Errors = time.Since(began), 0, 0, s.violations.total.Load()
+			for i := range s.tallies {
+				p.Commands += s.tallies[i].commands.Load()
+				p.Units += s.tallies[i].units.Load()
+			}
+			s.cfg.Progress(p)
+		}
+	}()
+	return func(phase string) {
+		phases <- phase
+		if phase == "" {
+			<-ended
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// quick is a small load that ends by a count.
+func quick(addr Address, scenario string) Config {
+	return Config{Addr: addr, Scenario: scenario, Conns: 8, Count: 200, Seed: 7, Patience: 5 * time.Second}
+}
+
+func mustRun(t *testing.T, cfg Config) *Result {
+	t.Helper()
+	res, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func mustSizes(t *testing.T, s string) Sizes {
+	t.Helper()
+	z, err := ParseSizes(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z
+}
+
+const testMix = `
+# a little of everything
+40 put pri=0-1000 delay=0
+40 reserve
+30 delete
+4 release pri=5 delay=0-1
+2 bury
+1 kick bound=10
+2 touch
+1 peek-ready
+1 peek-buried
+1 peek-delayed
+1 stats
+1 stats-job
+1 stats-tube
+1 list-tubes
+`
+
+// scenarioCases covers every scenario, and every option that changes what is sent.
+func scenarioCases(t *testing.T, addr Address) map[string]Config {
+	cases := make(map[string]Config)
+	for _, sc := range scenarios {
+		cfg := quick(addr, sc.name)
+		cases[sc.name] = cfg
+	}
+	with := func(name, scenario string, change func(*Config)) {
+		cfg := quick(addr, scenario)
+		change(&cfg)
+		cases[name] = cfg
+	}
+	with("idle", "idle", func(c *Config) { c.Duration = 50 * time.Millisecond })
+	with("mix", "mix", func(c *Config) {
+		var err error
+		if c.Mix, err = ParseMix(strings.NewReader(testMix)); err != nil {
+			t.Fatal(err)
+		}
+		c.Depth = 4
+	})
+	with("reserve-timeout", "reserve-timeout", func(c *Config) { c.Count, c.Timeout = 16, time.Second })
+	with("reserve-timeout of nothing", "reserve-timeout", func(c *Config) { c.Timeout = 0 })
+	with("priorities", "priorities", func(c *Config) { c.Count, c.Conns, c.Depth = 8, 2, 4 })
+	with("large", "large", func(c *Config) { c.Depth = 3 })
+	with("cycle pipelined", "cycle", func(c *Config) { c.Depth = 32 })
+	with("bury-kick pipelined", "bury-kick", func(c *Config) { c.Depth = 5 })
+	with("many-tubes pipelined", "many-tubes", func(c *Config) { c.Depth, c.Tubes = 5, 30 })
+	with("several threads", "cycle", func(c *Config) { c.Threads = 3 })
+	with("several threads, jobs go between them", "produce-consume", func(c *Config) { c.Threads, c.Depth = 3, 4 })
+	with("open loop", "cycle", func(c *Config) { c.Rate = 5000 })
+	with("open loop with workers", "produce-consume", func(c *Config) { c.Rate = 5000 })
+	with("for a time", "cycle", func(c *Config) {
+		c.Count, c.Duration, c.Warmup = 0, 50*time.Millisecond, 20*time.Millisecond
+	})
+	with("held, waiting and idle", "cycle", func(c *Config) { c.Held, c.Waiting, c.Idle, c.FurtherTubes = 40, 5, 5, 5 })
+	with("empty bodies", "cycle", func(c *Config) { c.Size = mustSizes(t, "0") })
+	with("bodies of all sizes", "produce-consume", func(c *Config) { c.Size, c.Depth = mustSizes(t, "0-3000"), 4 })
+	with("bodies left in the server", "put", func(c *Config) { c.Size, c.Depth = mustSizes(t, "exp:300"), 4 })
+	return cases
+}
+
+func TestEveryScenarioRunsCleanAgainstACorrectServer(t *testing.T) {
+	s := newFakeServer(t, "tcp", fakeFaults{})
+	t.Run("all", func(t *testing.T) {
+		for name, cfg := range scenarioCases(t, s.addr) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				checkClean(t, cfg)
+			})
+		}
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.jobs) > 0 {
+		t.Errorf("%d jobs are left in the server", len(s.jobs))
+	}
+}
+
+func TestEveryKindOfAddressIsReached(t *testing.T) {
+	for _, network := range []string{"unix", "tcp6"} {
+		t.Run(network, func(t *testing.T) {
+			if l, err := net.Listen("tcp6", "[::1]:0"); err == nil {
+				l.Close()
+			} else if network == "tcp6" {
+				t.Skipf("this machine has no IPv6: %v", err)
+			}
+			checkClean(t, quick(newFakeServer(t, network, fakeFaults{}).addr, "produce-consume"))
+		})
+	}
+}
+
+// checkClean runs cfg and looks at the result.
+func checkClean(t *testing.T, cfg Config) {
+	res := mustRun(t, cfg)
+	if err := res.Err(); err != nil {
+		t.Fatal(err)
+	}
+	run := res.Runs[0]
+	if cfg.Scenario == "idle" {
+		return
+	}
+	if cfg.Count > 0 && run.Units != float64(cfg.Count) {
+		t.Errorf("%v units, want %d", run.Units, cfg.Count)
+	}
+	if run.Units == 0 || run.Commands < run.Units || run.Metric(UnitMetric) == nil {
+		t.Errorf("figures are missing: %+v", run)
+	}
+}
+
+func TestBooksCatchEveryFault(t *testing.T) {
+	cycle := []string{"put", "cycle", "produce-consume", "mix"}
+	for _, c := range []struct {
+		name      string
+		faults    fakeFaults
+		want      Violation
+		scenarios []string
+	}{
+		{"a lost job", fakeFaults{lose: 50}, ViolationLost, cycle},
+		{"a job under two ids", fakeFaults{copyJob: 50}, ViolationDuplicate, cycle},
+		{"a job handed out twice", fakeFaults{handTwice: 50}, ViolationDuplicate, cycle},
+		{"a deleted job that comes again", fakeFaults{undelete: 50}, ViolationDuplicate, cycle},
+		{"an id given twice", fakeFaults{sameID: 50}, ViolationDuplicate, cycle},
+		{"a corrupted body", fakeFaults{corrupt: 50}, ViolationCorrupt, cycle},
+		{"a truncated body", fakeFaults{truncate: 50}, ViolationCorrupt, cycle},
+		{"a body that belongs to another job", fakeFaults{swap: 5}, ViolationCorrupt, []string{"put", "produce-consume"}},
+		{"a delete that is refused", fakeFaults{refuse: 50}, ViolationReply, cycle},
+		{"a line that is not of the protocol", fakeFaults{garbage: 50}, ViolationReply, cycle},
+		{"a reply too many", fakeFaults{extra: 150}, ViolationReply, []string{"cycle"}},
+		{"a connection that is closed", fakeFaults{drop: 40}, ViolationClosed, cycle},
+		{"a reply that does not come", fakeFaults{mute: 150}, ViolationMissing, []string{"put", "cycle"}},
+		{"an error reply", fakeFaults{busyReject: true}, ViolationReply, []string{"put", "cycle"}},
+		{"a delay that ends early", fakeFaults{early: true}, ViolationEarly, []string{"delayed", "reserve-timeout"}},
+		{"jobs out of order", fakeFaults{anyOrder: true}, ViolationOrder, []string{"priorities"}},
+	} {
+		for _, scenario := range c.scenarios {
+			t.Run(c.name+"/"+scenario, func(t *testing.T) {
+				t.Parallel()
+				s := newFakeServer(t, "tcp", c.faults)
+				cfg := scenarioCases(t, s.addr)[scenario]
+				cfg.Patience = patienceOfFaults
+				if scenario == "delayed" {
+					cfg.Count = 20
+				}
+				res := mustRun(t, cfg)
+				err := res.Err()
+				if !errors.Is(err, ErrBroken) {
+					t.Fatalf("the fault was not noticed: %v", err)
+				}
+				for _, v := range res.Runs[0].Violations {
+					if v.Kind == c.want && v.Count > 0 && len(v.Examples) > 0 {
+						return
+					}
+				}
+				t.Errorf("want a violation %q, got %v", c.want, err)
+			})
+		}
+	}
+}
+
+func TestRunsAreSummarised(t *testing.T) {
+	s := newFakeServer(t, "tcp", fakeFaults{})
+	cfg := quick(s.addr, "cycle")
+	cfg.Runs = 3
+	res := mustRun(t, cfg)
+	if len(res.Runs) != 3 {
+		t.Fatalf("%d runs, want 3", len(res.Runs))
+	}
+	if res.Median.Units != 200 || res.Least.CommandRate > res.Median.CommandRate || res.Median.CommandRate > res.Most.CommandRate {
+		t.Errorf("not a summary: %+v %+v %+v", res.Least, res.Median, res.Most)
+	}
+}
+
+func TestTheSameSeedMakesTheSameBodies(t *testing.T) {
+	bodiesOf := func(seed uint64) string {
+		s := newFakeServer(t, "tcp", fakeFaults{})
+		cfg := quick(s.addr, "put")
+		cfg.Seed, cfg.Keep, cfg.Conns, cfg.Size = seed, true, 1, mustSizes(t, "10-200")
+		if err := mustRun(t, cfg).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for id := range s.nextID {
+			fmt.Fprintln(&all, s.jobs[id+1].body)
+		}
+		return all.String()
+	}
+	first, again := bodiesOf(3), bodiesOf(3)
+	if first != again {
+		t.Error("one seed made two loads")
+	}
+	if first == bodiesOf(4) {
+		t.Error("two seeds made one load")
+	}
+}
+
+func TestOpenLoopCountsFromWhenAUnitWasDue(t *testing.T) {
+	s := newFakeServer(t, "tcp", fakeFaults{})
+	cfg := quick(s.addr, "cycle")
+	cfg.Conns, cfg.Count, cfg.Rate = 1, 300, 1e7 // far more than the server can do
+	run := mustRun(t, cfg).Runs[0]
+	unit, reserve := run.Metric(UnitMetric), run.Metric("reserve")
+	// The last unit was due almost at the start, so that it took nearly all the time; its commands did not.
+	if float64(unit.Max) < 0.8*run.Seconds*1e9 || reserve.P50 > unit.P50 {
+		t.Errorf("a stall is hidden: %v s in all, units %+v, reserves %+v", run.Seconds, unit, reserve)
+	}
+}
+
+func TestAnInterruptedRunEnds(t *testing.T) {
+	s := newFakeServer(t, "tcp", fakeFaults{})
+	cfg := quick(s.addr, "cycle")
+	cfg.Count, cfg.Duration = 0, time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	cfg.Progress = func(p Progress) {
+		if p.Commands > 0 {
+			cancel()
+		}
+	}
+	if _, err := Run(ctx, cfg); !errors.Is(err, errAborted) {
+		t.Errorf("got %v", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.jobs) > 0 {
+		t.Errorf("%d jobs are left in the server", len(s.jobs))
+	}
+}
+
+func TestAServerThatIsNotThereIsAnError(t *testing.T) {
+	addr, err := ParseAddress("unix:" + t.TempDir() + "/nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), quick(addr, "cycle")); err == nil {
+		t.Error("no error")
+	}
+}
+
+// patienceOfFaults is how long a run waits for what a faulty server does not send.
+const patienceOfFaults = 300 * time.Millisecond

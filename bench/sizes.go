@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+)
+
+// MaxBody is the largest body that the generator makes, in bytes.
+const MaxBody = 64 << 20
+
+// Sizes is a distribution of body sizes in bytes. Make one with ParseSizes; the zero value is always 0 bytes.
+type Sizes struct {
+	text    string
+	lo, hi  int
+	mean    float64
+	weights []weighted
+}
+
+type weighted struct {
+	size   int
+	weight float64
+}
+
+// ParseSizes understands "100" (always 100 bytes), "10-1000" (uniform), "exp:500" (exponential with that mean, cut at
+// twenty times it) and "100*90,1000*9,60000*1" (sizes with weights).
+func ParseSizes(s string) (Sizes, error) {
+	z := Sizes{text: s}
+	number := func(t string) (int, error) {
+		n, err := strconv.Atoi(strings.TrimSpace(t))
+		if err != nil || n < 0 || n > MaxBody {
+			return 0, fmt.Errorf("body size %q: want a number of bytes up to %d", s, MaxBody)
+		}
+		return n, nil
+	}
+	var err error
+	switch {
+	case strings.HasPrefix(s, "exp:"):
+		n, err := number(s[len("exp:"):])
+		if err != nil {
+			return z, err
+		}
+		z.mean = float64(n)
+		z.hi = min(20*n, MaxBody)
+		return z, nil
+	case strings.Contains(s, "*"):
+		for part := range strings.SplitSeq(s, ",") {
+			size, weight, _ := strings.Cut(part, "*")
+			n, err := number(size)
+			if err != nil {
+				return z, err
+			}
+			w, err := strconv.ParseFloat(strings.TrimSpace(weight), 64)
+			if err != nil || w <= 0 {
+				return z, fmt.Errorf("body size %q: weight %q is not a positive number", s, weight)
+			}
+			z.weights = append(z.weights, weighted{n, w})
+		}
+		return z, nil
+	case strings.Contains(s, "-"):
+		lo, hi, _ := strings.Cut(s, "-")
+		if z.lo, err = number(lo); err != nil {
+			return z, err
+		}
+		if z.hi, err = number(hi); err != nil {
+			return z, err
+		}
+		if z.hi < z.lo {
+			return z, fmt.Errorf("body size %q: the range is empty", s)
+		}
+		return z, nil
+	}
+	z.lo, err = number(s)
+	z.hi = z.lo
+	return z, err
+}
+
+func fixedSize(n int) Sizes { return Sizes{text: strconv.Itoa(n), lo: n, hi: n} }
+
+// String returns the text that the distribution was parsed from.
+func (z Sizes) String() string { return z.text }
+
+// draw returns n sizes, or one when all are alike.
+func (z Sizes) draw(rng *rand.Rand, n int) []int {
+	if len(z.weights) == 0 && z.mean == 0 && z.lo == z.hi {
+		return []int{z.lo}
+	}
+	sizes := make([]int, n)
+	total := 0.0
+	for _, w := range z.weights {
+		total += w.weight
+	}
+	for i := range sizes {
+		switch {
+		case z.mean > 0:
+			sizes[i] = min(int(math.Round(rng.ExpFloat64()*z.mean)), z.hi)
+		case total > 0:
+			at := rng.Float64() * total
+			for _, w := range z.weights {
+				sizes[i] = w.size
+				if at -= w.weight; at < 0 {
+					break
+				}
+			}
+		default:
+			sizes[i] = z.lo + rng.IntN(z.hi-z.lo+1)
+		}
+	}
+	return sizes
+}
+
+// MarshalText returns what String does.
+func (z Sizes) MarshalText() ([]byte, error) { return []byte(z.text), nil }
+
+// UnmarshalText is ParseSizes.
+func (z *Sizes) UnmarshalText(text []byte) (err error) {
+	*z, err = ParseSizes(string(text))
+	return err
+}

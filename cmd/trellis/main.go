@@ -1,0 +1,36 @@
+// Command trellis is the operator's tool: `trellis bench` measures any server that speaks the beanstalkd protocol, and
+// checks that it keeps its promises.
+//
+// The exit status is 0 when all went well and 1 otherwise, also when a server that was measured lost, duplicated or
+// corrupted a job or answered with an error.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "trellis:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "trellis",
+		Short:         "Measure and check servers that speak the beanstalkd protocol",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(benchCommand())
+	return root
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// mainEnv makes this test program the command.
+const mainEnv = "TRELLIS_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(mainEnv) != "" {
+		main()
+		return
+	}
+	m.Run()
+}
+
+// trellis runs the command, and returns what it says and its exit status.
+func trellis(t *testing.T, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// fullServer answers every put with OUT_OF_MEMORY. It returns its address.
+func fullServer(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				in := bufio.NewReader(c)
+				for {
+					line, err := in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					answer := "WATCHING 1"
+					switch f := strings.Fields(line); f[0] {
+					case "put":
+						size := 0
+						fmt.Sscan(f[4], &size)
+						io.CopyN(io.Discard, in, int64(size)+2)
+						answer = "OUT_OF_MEMORY"
+					case "use":
+						answer = "USING " + f[1]
+					case "stats":
+						answer = "OK 4\r\n---\n"
+					case "reserve-with-timeout":
+						answer = "TIMED_OUT"
+					}
+					fmt.Fprintf(c, "%s\r\n", answer)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestAServerThatFailsMakesTheExitStatusOne(t *testing.T) {
+	out, errs, status := trellis(t, "bench", "run", "-a", fullServer(t), "-n", "20", "-c", "2", "--patience", "1s", "cycle")
+	if status != 1 || !strings.Contains(out, "VIOLATION") || !strings.Contains(errs, "OUT_OF_MEMORY") {
+		t.Errorf("status %d\n%s\n%s", status, out, errs)
+	}
+}
+
+func TestMistakesAreExplained(t *testing.T) {
+	for want, args := range map[string]string{
+		"not known":        "bench run fly",
+		"accepts 1 arg":    "bench run",
+		"unknown flag":     "bench run --fly cycle",
+		"body size":        "bench run --size x cycle",
+		"no such file":     "bench run --mix /nonexistent mix",
+		"want either":      "bench compare",
+		"recovery needs":   "bench compare recovery",
+		"matrix \"x\"":     "bench compare --matrix x",
+		"where {port}":     "bench compare --server beanstalkd cycle",
+		"connection refus": "bench run -a 127.0.0.1:1 cycle",
+	} {
+		if out, errs, status := trellis(t, strings.Fields(args)...); status != 1 || !strings.Contains(errs, want) {
+			t.Errorf("trellis %s: status %d, want %q\n%s%s", args, status, want, out, errs)
+		}
+	}
+}
+
+func TestHelpNamesEveryScenario(t *testing.T) {
+	out, _, status := trellis(t, "bench", "run", "--help")
+	for _, name := range []string{
+		"put", "cycle", "produce-consume", "fan-in", "many-tubes", "watch-many", "delayed", "priorities",
+		"waiting", "bury-kick", "reserve-timeout", "churn", "idle", "large", "mix",
+	} {
+		if !strings.Contains(out, "\n  "+name+" ") || status != 0 {
+			t.Errorf("%s is missing, status %d", name, status)
+		}
+	}
+}
+
+// peer is the command of beanstalkd. Without it, the test is skipped, or fails when TRELLIS_NEED_PEERS is 1.
+func peer(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("beanstalkd")
+	if err != nil {
+		if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
+			t.Fatalf("TRELLIS_NEED_PEERS is set, and beanstalkd is not installed: %v", err)
+		}
+		t.Skipf("beanstalkd is not installed: %v", err)
+	}
+	return path + " -l {host} -p {port}"
+}
+
+func TestCompareWritesItsTable(t *testing.T) {
+	server := peer(t)
+	md := filepath.Join(t.TempDir(), "README.md")
+	out, errs, status := trellis(t, "bench", "compare", "--server", "a="+server, "--server", "b="+server, "--rounds", "1",
+		"--markdown", md, "-n", "300", "-c", "3", "cycle")
+	text, err := os.ReadFile(md)
+	if status != 0 || err != nil || !strings.Contains(string(text), "| cycle | commands |") || !strings.Contains(out, "ratio") {
+		t.Errorf("status %d, %v\n%s%s\n%s", status, err, out, errs, text)
+	}
+}
+
+func TestRunWritesEveryFormat(t *testing.T) {
+	dir := t.TempDir()
+	port := freePort(t)
+	words := strings.Fields(strings.NewReplacer("{host}", "127.0.0.1", "{port}", port).Replace(peer(t)))
+	server := exec.Command(words[0], words[1:]...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	}()
+	waitFor(t, "127.0.0.1:"+port)
+	file := func(name string) string { return filepath.Join(dir, name) }
+	out, errs, status := trellis(t, "bench", "run", "-a", "127.0.0.1:"+port, "-n", "500", "-c", "5", "--runs", "2",
+		"--json", file("j"), "--csv", file("c"), "--hdr-log", file("h"), "produce-consume")
+	if status != 0 || !strings.Contains(out, "put to reserved") {
+		t.Fatalf("status %d\n%s%s", status, out, errs)
+	}
+	for name, want := range map[string]string{"j": `"commands_per_second"`, "c": "scenario,run,metric", "h": "[Histogram log format version"} {
+		if text, err := os.ReadFile(file(name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, %q", name, err, text)
+		}
+	}
+	if out, _, status = trellis(t, "bench", "run", "-a", "127.0.0.1:"+port, "-n", "10", "--json", "-", "put"); status != 0 || out[0] != '{' {
+		t.Errorf("status %d\n%s", status, out)
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func waitFor(t *testing.T, addr string) {
+	t.Helper()
+	for t.Context().Err() == nil {
+		if c, err := net.Dial("tcp", addr); err == nil {
+			c.Close()
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
