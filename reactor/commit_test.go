@@ -34,6 +34,8 @@ func (j *fakeJournal) Delete(uint64, uint32, int64) (journal.Pos, error) { retur
 
 func (j *fakeJournal) Committed() journal.Pos { return journal.Pos(j.done.Load()) }
 
+func (j *fakeJournal) Counters() (c journal.Counters) { return c }
+
 func (j *fakeJournal) Flush() {
 	j.flushes.Add(1)
 	if j.atOnce.Load() {

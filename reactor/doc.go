@@ -24,8 +24,17 @@
 //     connection open and the return from gnet's report of its end, or while the
 //     reactor owns it. No byte for one client can reach another who got the
 //     number later.
+//   - No reply leaves before the place in the journal that it depends on is
+//     committed, and none overtakes one that waits for that.
 //   - The loop's buffer of replies is empty whenever the engine may wake somebody.
 //   - Every session that was opened is closed exactly once.
+//
+// # Commits
+//
+// With a journal, the replies of a batch that changed something wait until the
+// journal is committed as far as they depend on it; the client's next commands
+// wait with them, and other clients do not. At the end of a round of reads the
+// loop asks once for a commit, which serves all that came in that round.
 //
 // # Clients that do not keep up
 //

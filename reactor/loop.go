@@ -199,15 +199,21 @@ func (t *sweepTask) Run(context.Context) error {
 	return nil
 }
 
-// stopTask prepares a loop for its end.
-type stopTask struct {
+// onceTask runs something on a loop.
+type onceTask struct {
 	loop *loop
+	run  func(*loop)
 	done func()
 }
 
-func (t *stopTask) Run(context.Context) error {
+func (t *onceTask) Run(context.Context) error {
 	defer t.done()
-	l := t.loop
+	t.run(t.loop)
+	return nil
+}
+
+// prepareToStop makes a loop ready for its end.
+func (l *loop) prepareToStop() {
 	now := l.server.cfg.Now()
 	l.stopping = true
 	// gnet knows nothing of those that it has closed.
@@ -217,7 +223,6 @@ func (t *stopTask) Run(context.Context) error {
 		}
 	}
 	l.deliver(now)
-	return nil
 }
 
 // recovered is deferred around everything that gnet, a timer or another

@@ -177,6 +177,8 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
 		s.acceptors.Wait()
+		// What a loop is just executing shows in unflushed only afterwards.
+		s.onLoops(func(*loop) {})
 		err = s.awaitFlush(ctx)
 		s.stop()
 		close(s.stopped)
@@ -197,16 +199,21 @@ func (s *Server) awaitFlush(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the loops.
-func (s *Server) stop() {
-	var ready sync.WaitGroup
+// onLoops runs f on each loop's goroutine and returns when all have.
+func (s *Server) onLoops(f func(*loop)) {
+	var ran sync.WaitGroup
 	for _, l := range s.loops {
-		ready.Add(1)
-		if !l.post(&stopTask{loop: l, done: ready.Done}) {
-			ready.Done()
+		ran.Add(1)
+		if !l.post(&onceTask{loop: l, run: f, done: ran.Done}) {
+			ran.Done()
 		}
 	}
-	ready.Wait()
+	ran.Wait()
+}
+
+// stop ends the loops.
+func (s *Server) stop() {
+	s.onLoops((*loop).prepareToStop)
 	// gnet closes a loop's descriptors before it begins to refuse tasks for it;
 	// a task that came then would write to a descriptor that may be somebody
 	// else's by now.
