@@ -27,6 +27,9 @@ type Config struct {
 	Limits Limits
 	// Journal makes changes durable. Nil keeps them in memory only.
 	Journal Journal
+	// SegmentSize is the size in bytes of the journal's segments that stats
+	// shows, also of a server without one. 0 means beanstalkd's default.
+	SegmentSize int64
 	// Start is the time of the wall clock at Time 0.
 	Start time.Time
 	// Info is shown by the command stats.
@@ -73,6 +76,9 @@ func New(cfg Config) *Engine {
 	}
 	if n < 0 || n > maxShards || n&(n-1) != 0 {
 		panic(fmt.Sprintf("engine: %d shards: want a power of two of at most %d", n, maxShards))
+	}
+	if cfg.SegmentSize == 0 {
+		cfg.SegmentSize = 10 << 20
 	}
 	e := &Engine{cfg: cfg, start: unixNano(cfg.Start), seed: maphash.MakeSeed()}
 	for i := range n {

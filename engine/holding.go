@@ -46,13 +46,10 @@ func (h *holding) drop() {
 	sh.freeHoldings = append(sh.freeHoldings, h.index)
 }
 
-// reserve gives a job that stands in no queue to a session. The caller owns
-// the session.
-func (sh *shard) reserve(s *Session, r ref, j *job, now Time) error {
-	n, err := sh.tallyOf(j)
-	if err != nil {
-		return err
-	}
+// reserve gives a job that stands in no queue, and for which tallyOf has found
+// memory, to a session. The caller owns the session.
+func (sh *shard) reserve(s *Session, r ref, j *job, now Time) {
+	n := sh.tallies.At(j.tally)
 	h := sh.holdingOf(s)
 	if j.state == ready {
 		sh.counts.waits.Observe(time.Duration(now-j.at), 1)
@@ -66,7 +63,6 @@ func (sh *shard) reserve(s *Session, r ref, j *job, now Time) error {
 	sh.tubes[j.tube].reserved++
 	sh.counts.in[reserved]++
 	sh.arm(&h.timer, Time(h.jobs[0].key))
-	return nil
 }
 
 // heldBy tells whether the session has reserved j.

@@ -26,7 +26,8 @@ func (p place) ref() ref   { return ref(p) & maxJobRef }
 // every 4,096 ids. An entry is written under the lock of the job's shard;
 // whoever read one without that lock reads it again under it. A leaf goes away
 // when each of its ids has been retired, which happens to every id exactly
-// once: when its job is deleted, or when it turns out never to become a job.
+// once: when its job is deleted, or when it turns out never to become a job. A
+// node goes away when each of its slots has had its time.
 type idIndex struct {
 	root atomic.Pointer[idNode]
 	mu   sync.Mutex // held to add and remove nodes
@@ -42,6 +43,7 @@ const (
 type idNode struct {
 	nodes  *[1 << nodeBits]atomic.Pointer[idNode]
 	leaves *[1 << nodeBits]atomic.Pointer[idLeaf]
+	left   int // slots with ids that are not yet retired; guarded by idIndex.mu
 }
 
 type idLeaf struct {
@@ -51,9 +53,9 @@ type idLeaf struct {
 
 func newIDNode(shift int) *idNode {
 	if shift == leafBits {
-		return &idNode{leaves: new([1 << nodeBits]atomic.Pointer[idLeaf])}
+		return &idNode{leaves: new([1 << nodeBits]atomic.Pointer[idLeaf]), left: 1 << nodeBits}
 	}
-	return &idNode{nodes: new([1 << nodeBits]atomic.Pointer[idNode])}
+	return &idNode{nodes: new([1 << nodeBits]atomic.Pointer[idNode]), left: 1 << nodeBits}
 }
 
 func nodeSlot(id uint64, shift int) uint64 { return id >> shift & (1<<nodeBits - 1) }
@@ -125,11 +127,23 @@ func (x *idIndex) retire(id uint64) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	n := x.root.Load()
-	for shift := topShift; shift > leafBits; shift -= nodeBits {
-		n = n.nodes[nodeSlot(id, shift)].Load()
+	x.root.Load().prune(id, topShift)
+}
+
+// prune takes the leaf of id off, and every node under n that it was the last
+// one of. It tells whether n itself is such a node.
+func (n *idNode) prune(id uint64, shift int) bool {
+	slot := nodeSlot(id, shift)
+	if shift == leafBits {
+		n.leaves[slot].Store(nil)
+	} else {
+		if !n.nodes[slot].Load().prune(id, shift-nodeBits) {
+			return false
+		}
+		n.nodes[slot].Store(nil)
 	}
-	n.leaves[nodeSlot(id, leafBits)].Store(nil)
+	n.left--
+	return n.left == 0
 }
 
 // restored says that of the ids below next only those with a place are in use.
@@ -139,32 +153,43 @@ func (x *idIndex) restored(next uint64) {
 		x.addLeaf(next)
 	}
 	if root := x.root.Load(); root != nil {
-		x.recount(root, topShift, 0, next)
+		root.recount(topShift, 0, next)
 	}
 }
 
-// recount sets what is left of each leaf under a node whose first id is base.
-func (x *idIndex) recount(n *idNode, shift int, base, next uint64) {
+// recount sets what is left of each leaf and node under a node whose first id is
+// base, takes off those of which nothing is, and tells whether that is so of n.
+func (n *idNode) recount(shift int, base, next uint64) bool {
+	n.left = 0
 	for i := range 1 << nodeBits {
 		first := base | uint64(i)<<shift
-		if shift > leafBits {
-			if kid := n.nodes[i].Load(); kid != nil {
-				x.recount(kid, shift-nodeBits, first, next)
+		last := first | (1<<shift - 1)
+		switch {
+		case shift == leafBits && n.leaves[i].Load() != nil:
+			if n.leaves[i].Load().recount(first, next) {
+				n.leaves[i].Store(nil)
+				continue
 			}
+		case shift > leafBits && n.nodes[i].Load() != nil:
+			if n.nodes[i].Load().recount(shift-nodeBits, first, next) {
+				n.nodes[i].Store(nil)
+				continue
+			}
+		case last < next:
 			continue
 		}
-		leaf := n.leaves[i].Load()
-		if leaf == nil {
-			continue
-		}
-		left := int32(0)
-		for k := range leaf.places {
-			if leaf.places[k].Load() != 0 || first+uint64(k) >= next {
-				left++
-			}
-		}
-		if leaf.left.Store(left); left == 0 {
-			n.leaves[i].Store(nil)
+		n.left++
+	}
+	return n.left == 0
+}
+
+func (l *idLeaf) recount(base, next uint64) bool {
+	left := int32(0)
+	for k := range l.places {
+		if l.places[k].Load() != 0 || base+uint64(k) >= next {
+			left++
 		}
 	}
+	l.left.Store(left)
+	return left == 0
 }

@@ -49,7 +49,6 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) {
 	if sh == nil {
 		return
 	}
-	defer sh.unlock(&s.loop.caller)
 	due := now + seconds(cmd.Delay)
 	if sh.journaled() {
 		r := sh.describe(j)
@@ -60,6 +59,7 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) {
 		}
 		if err := sh.recordUpdate(r, out); err != nil {
 			out.refuse(err)
+			sh.unlock(&s.loop.caller)
 			return
 		}
 	}
@@ -73,6 +73,7 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) {
 		sh.makeReady(r, j, now)
 	}
 	out.reply(codec.ReplyReleased)
+	sh.unlock(&s.loop.caller)
 }
 
 func (s *Session) bury(now Time, cmd *codec.Command, out *Output) {
@@ -80,13 +81,13 @@ func (s *Session) bury(now Time, cmd *codec.Command, out *Output) {
 	if sh == nil {
 		return
 	}
-	defer sh.unlock(&s.loop.caller)
 	if sh.journaled() {
 		r := sh.describe(j)
 		r.State, r.Pri, r.BuryOrder = journal.Buried, cmd.Pri, sh.journal.buries+1
 		r.Buries++
 		if err := sh.recordUpdate(r, out); err != nil {
 			out.refuse(err)
+			sh.unlock(&s.loop.caller)
 			return
 		}
 	}
@@ -97,6 +98,7 @@ func (s *Session) bury(now Time, cmd *codec.Command, out *Output) {
 	j.at = Time(sh.journal.buries)
 	sh.tubes[j.tube].buried.append(sh, r, j)
 	out.reply(codec.ReplyBuried)
+	sh.unlock(&s.loop.caller)
 }
 
 func (s *Session) touch(now Time, id uint64, out *Output) {
@@ -183,16 +185,18 @@ func (s *Session) kickJob(now Time, id uint64, out *Output) {
 		out.reply(codec.ReplyNotFound)
 		return
 	}
-	defer sh.unlock(c)
 	if j.state != buried && j.state != delayed {
 		out.reply(codec.ReplyNotFound)
+		sh.unlock(c)
 		return
 	}
 	if err := sh.kick(r, j, now, out); err != nil {
 		out.refuse(err)
+		sh.unlock(c)
 		return
 	}
 	out.reply(codec.ReplyKicked)
+	sh.unlock(c)
 }
 
 func (s *Session) peek(now Time, id uint64, out *Output) {

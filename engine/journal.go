@@ -25,6 +25,8 @@ type Journal interface {
 	Move(r *journal.Record, from uint32) (journal.Ticket, error)
 	// Committed is the place up to which the record is safe.
 	Committed() journal.Pos
+	// Counters are for the command stats.
+	Counters() journal.Counters
 }
 
 // A reply that depends on a place in the journal must not be sent before the

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"trellis/binlog/journal"
 )
 
 // The model is what the documents say, written down in the plainest way: all
@@ -20,6 +22,7 @@ type model struct {
 	lastID   uint64
 	draining bool
 	info     Info
+	file     *file // nil without a journal
 
 	jobs    map[uint64]*modelJob
 	tubes   []*modelTube // in the order of list-tubes
@@ -48,6 +51,7 @@ type modelJob struct {
 	due             Time // of a delayed or reserved job
 	holder          *modelClient
 	since           int // the step in which it was buried or reserved
+	saved           modelRecord
 
 	reserves, timeouts, releases, buries, kicks int
 }
@@ -78,9 +82,9 @@ type modelPut struct {
 	size            int
 }
 
-func newModel(maxJob int, lastID uint64, info Info) *model {
+func newModel(maxJob int, lastID uint64, info Info, f *file) *model {
 	return &model{
-		maxJob: maxJob, lastID: lastID, info: info,
+		maxJob: maxJob, lastID: lastID, info: info, file: f,
 		jobs: map[uint64]*modelJob{}, tubes: []*modelTube{{name: "default"}}, commands: map[string]int{},
 	}
 }
@@ -155,8 +159,15 @@ func (m *model) makeReady(j *modelJob) {
 	m.dispatch(j.tube)
 }
 
-func (m *model) makeDelayed(j *modelJob, delay uint32) {
-	j.state, j.holder, j.due = "delayed", nil, m.now+seconds(delay)
+// queue makes a job ready or delayed, as its delay says, and puts that on record.
+func (m *model) queue(j *modelJob) {
+	if j.delay == 0 {
+		m.save(j, "ready", 0)
+		m.makeReady(j)
+		return
+	}
+	j.state, j.holder, j.due = "delayed", nil, m.now+seconds(j.delay)
+	m.save(j, "delayed", j.due)
 }
 
 // dispatch serves the clients that wait for a tube, first come, first served.
@@ -377,6 +388,8 @@ func (m *model) putEnd(c *modelClient, terminated bool) string {
 		return "EXPECTED_CRLF\r\n"
 	case m.draining:
 		return "DRAINING\r\n"
+	case m.file.refusal() != "":
+		return m.file.refusal()
 	}
 	j := &modelJob{
 		id: p.id, tube: c.used, pri: p.pri, delay: p.delay, ttr: max(p.ttr, 1), body: p.body, created: m.now,
@@ -384,11 +397,7 @@ func (m *model) putEnd(c *modelClient, terminated bool) string {
 	m.jobs[j.id] = j
 	m.puts++
 	j.tube.puts++
-	if p.delay > 0 {
-		m.makeDelayed(j, p.delay)
-	} else {
-		m.makeReady(j)
-	}
+	m.queue(j)
 	return fmt.Sprintf("INSERTED %d\r\n", j.id)
 }
 
@@ -452,6 +461,9 @@ func (m *model) delete(c *modelClient, id uint64) string {
 	if j == nil || j.state == "reserved" && j.holder != c {
 		return notFound
 	}
+	if m.file.failed() {
+		return m.file.refusal()
+	}
 	delete(m.jobs, id)
 	j.tube.deletes++
 	m.drop(j.tube)
@@ -463,13 +475,12 @@ func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
 	if j == nil || j.holder != c {
 		return notFound
 	}
+	if m.file.refusal() != "" {
+		return m.file.refusal()
+	}
 	j.releases++
 	j.pri, j.delay = pri, delay
-	if delay > 0 {
-		m.makeDelayed(j, delay)
-	} else {
-		m.makeReady(j)
-	}
+	m.queue(j)
 	return "RELEASED\r\n"
 }
 
@@ -478,8 +489,12 @@ func (m *model) bury(c *modelClient, id uint64, pri uint32) string {
 	if j == nil || j.holder != c {
 		return notFound
 	}
+	if m.file.refusal() != "" {
+		return m.file.refusal()
+	}
 	j.buries++
 	j.pri = pri
+	m.save(j, "buried", 0)
 	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
 	return "BURIED\r\n"
 }
@@ -499,8 +514,12 @@ func (m *model) kick(c *modelClient, bound int) string {
 		list = m.in(c.used, "delayed", byDue)
 	}
 	list = list[:min(bound, len(list))]
+	if len(list) > 0 && m.file.refusal() != "" {
+		return m.file.refusal()
+	}
 	for _, j := range list {
 		j.kicks++
+		m.save(j, "ready", 0)
 		m.makeReady(j)
 	}
 	return fmt.Sprintf("KICKED %d\r\n", len(list))
@@ -511,7 +530,11 @@ func (m *model) kickJob(id uint64) string {
 	if j == nil || j.state != "buried" && j.state != "delayed" {
 		return notFound
 	}
+	if m.file.refusal() != "" {
+		return m.file.refusal()
+	}
 	j.kicks++
+	m.save(j, "ready", 0)
 	m.makeReady(j)
 	return "KICKED\r\n"
 }
@@ -632,10 +655,14 @@ func (m *model) stats() string {
 	line("rusage-utime", fmt.Sprintf("%d.%06d", user/time.Second, user%time.Second/time.Microsecond))
 	line("rusage-stime", fmt.Sprintf("%d.%06d", system/time.Second, system%time.Second/time.Microsecond))
 	line("uptime", int64(m.now/second))
-	line("binlog-oldest-index", 0)
-	line("binlog-current-index", 0)
-	line("binlog-records-migrated", 0)
-	line("binlog-records-written", 0)
+	var counters journal.Counters
+	if m.file != nil {
+		counters = m.file.counters
+	}
+	line("binlog-oldest-index", counters.Oldest)
+	line("binlog-current-index", counters.Current)
+	line("binlog-records-migrated", counters.Migrated)
+	line("binlog-records-written", counters.Written)
 	line("binlog-max-size", 10485760)
 	line("draining", m.draining)
 	line("id", m.info.ID)
@@ -693,7 +720,7 @@ func (m *model) statsJob(id uint64) string {
 		left = j.due - m.now
 	}
 	line("time-left", int64(left/second))
-	line("file", 0)
+	line("file", m.file.segment(id))
 	line("reserves", j.reserves)
 	line("timeouts", j.timeouts)
 	line("releases", j.releases)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -21,11 +22,20 @@ func TestRandomCommandsAreAnsweredAsByTheModel(t *testing.T) {
 	rapidFlag(t, "rapid.checks", 1500)
 	rapidFlag(t, "rapid.steps", 80)
 	rapid.Check(t, func(t *rapid.T) {
-		r := newRig(t, drawPlan(t))
-		t.Cleanup(r.discard)
+		var f *file
+		if rapid.Bool().Draw(t, "journal") {
+			f = newFile(t)
+		}
+		r := newRig(t, drawPlan(t), f, time.Unix(1e9, 0))
 		r.open(0, 0)
 		t.Repeat(r.actions())
 		r.audit()
+		if f != nil {
+			r = r.restart(among(t, "pause", second, 0, 100*second))
+			r.check()
+			r.audit()
+			r.file.err = nil
+		}
 		r.empty()
 	})
 }
@@ -295,6 +305,8 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			r.resume(c)
 		},
 
+		"journal":      r.journalAction,
+		"migrate":      r.migrate,
 		"time passes":  func(t *rapid.T) { r.pass(t) },
 		"time is full": func(t *rapid.T) { r.meet(t) },
 		"rarely": func(t *rapid.T) {
@@ -339,7 +351,7 @@ func (r *rig) put(t *rapid.T, c *rigConn, p modelPut) {
 
 // more sends n bytes of a put.
 func (r *rig) more(c *rigConn, n int) {
-	r.expect(c, c.feed(c.rest[:n]))
+	r.expect(c, r.feed(c, c.rest[:n]))
 	if c.rest = c.rest[n:]; len(c.rest) == 0 {
 		c.client.out += r.model.putEnd(c.client, !c.bad)
 		c.rest, c.bad = nil, false
@@ -420,6 +432,9 @@ func (r *rig) audit() {
 // empty closes all connections and deletes all jobs: nothing must be left.
 func (r *rig) empty() {
 	m := r.model
+	if r.file != nil {
+		r.file.err = nil
+	}
 	r.patience = resumesLater
 	r.settle()
 	for len(r.conns) > 0 {

@@ -26,13 +26,12 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	}
 	if first != nil {
 		sh := from.shard
-		from.ready.remove(sh, first)
-		since := first.at
-		if err := sh.reserve(s, r, first, now); err != nil {
-			from.ready.push(sh, r, first)
+		if _, err := sh.tallyOf(first); err != nil {
 			out.reply(codec.ReplyOutOfMemory)
 		} else {
-			out.dependOn(sh.unsettled(since))
+			out.dependOn(sh.unsettled(first.at))
+			from.ready.remove(sh, first)
+			sh.reserve(s, r, first, now)
 			out.appendReserved(sh, first)
 		}
 		s.unlockAll(set)
@@ -65,24 +64,26 @@ func (s *Session) reserveJob(now Time, id uint64, out *Output) {
 		out.reply(codec.ReplyNotFound)
 		return
 	}
-	defer sh.unlock(c)
 	if j.state == reserved {
 		out.reply(codec.ReplyNotFound)
+		sh.unlock(c)
 		return
 	}
 	if _, err := sh.tallyOf(j); err != nil {
 		out.reply(codec.ReplyOutOfMemory)
+		sh.unlock(c)
 		return
 	}
 	s.becomeWorker()
+	since := sh.now // a delayed or buried job does not know since when it is so
 	if j.state == ready {
-		out.dependOn(sh.unsettled(j.at))
+		since = j.at
 	}
+	out.dependOn(sh.unsettled(since))
 	sh.takeOut(j)
-	if err := sh.reserve(s, r, j, now); err != nil {
-		panic("engine: reserving a job that has its counters failed: " + err.Error())
-	}
+	sh.reserve(s, r, j, now)
 	out.appendReserved(sh, j)
+	sh.unlock(c)
 }
 
 func (s *Session) becomeWorker() {

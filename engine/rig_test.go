@@ -19,8 +19,11 @@ import (
 // order of events that goroutines could.
 type rig struct {
 	t      *rapid.T
+	plan   rigPlan
+	start  time.Time // at Time 0
 	engine *Engine
 	model  *model
+	file   *file // nil without a journal
 	now    Time
 	names  []string // of tubes
 
@@ -88,11 +91,19 @@ type rigPlan struct {
 	ballast                 bool
 }
 
-func newRig(t *rapid.T, p rigPlan) *rig {
-	r := &rig{t: t, patience: p.patience, firstID: p.lastID, ballast: map[*shard]ballast{}}
+// newRig makes a rig with an engine that has the given journal, if it is not nil.
+func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
+	r := &rig{
+		t: t, plan: p, start: start, file: f,
+		patience: p.patience, firstID: p.lastID, ballast: map[*shard]ballast{},
+	}
+	t.Cleanup(r.discard)
 	cfg := Config{
-		MaxJobSize: p.maxJob, Shards: p.shards, Info: testInfo,
+		MaxJobSize: p.maxJob, Shards: p.shards, Info: testInfo, Start: start, SegmentSize: 10 << 20,
 		Alarm: func(i int, at Time) { r.alarms[i] = at },
+	}
+	if f != nil {
+		cfg.Journal = f
 	}
 	// Which tube is in which shard is random; here it must not be.
 	for r.engine == nil || r.engine.defaultShard.number != p.places[0] {
@@ -115,7 +126,7 @@ func newRig(t *rapid.T, p rigPlan) *rig {
 		r.loops = append(r.loops, l)
 	}
 	r.engine.lastID.Store(p.lastID)
-	r.model = newModel(int(p.maxJob), p.lastID, testInfo)
+	r.model = newModel(int(p.maxJob), p.lastID, testInfo, f)
 	if p.ballast {
 		r.load()
 	}
@@ -199,6 +210,20 @@ func (c *rigConn) Wake(now Time) {
 	}
 }
 
+// feed gives bytes to a connection. What they change must be committed before
+// the replies are sent.
+func (r *rig) feed(c *rigConn, p []byte) Outcome {
+	if r.file == nil {
+		return c.feed(p)
+	}
+	before := r.file.pos
+	outcome := c.feed(p)
+	if r.file.pos != before && c.out.Pos < r.file.pos {
+		r.t.Fatalf("conn %d changed what is on record up to %d, and its replies may be sent at %d", c.number, r.file.pos, c.out.Pos)
+	}
+	return outcome
+}
+
 // feed gives bytes to a connection as if they had been read.
 func (c *rigConn) feed(p []byte) Outcome {
 	var cmd codec.Command
@@ -218,7 +243,7 @@ func (r *rig) do(c *rigConn, command string, want func() string) {
 	word, _, _ := strings.Cut(command, " ")
 	r.model.commands[word]++
 	r.t.Logf("conn %d > %s", c.number, command)
-	outcome := c.feed([]byte(command + "\r\n"))
+	outcome := r.feed(c, []byte(command+"\r\n"))
 	c.client.out += want()
 	c.waiting = c.client.waiting
 	r.expect(c, outcome)
@@ -460,6 +485,7 @@ func (r *rig) check() {
 	if !r.late {
 		r.compareState()
 	}
+	r.compareJournal()
 }
 
 func (r *rig) compareOutput(c *rigConn) {
@@ -469,7 +495,8 @@ func (r *rig) compareOutput(c *rigConn) {
 	if len(c.out.Buf) > 0 {
 		r.t.Logf("conn %d < %.100q", c.number, c.out.Buf)
 	}
-	c.out.Buf, c.client.out = c.out.Buf[:0], ""
+	r.comparePos(c)
+	c.out.Buf, c.out.Pos, c.client.out = c.out.Buf[:0], 0, ""
 }
 
 // compareState finds differences before a command shows them.
@@ -549,6 +576,10 @@ func (r *rig) compareTube(t *tube) {
 // discard gives the engine's memory back after a failure.
 func (r *rig) discard() {
 	defer func() { _ = recover() }()
+	for _, sh := range r.engine.shards {
+		sh.mu.TryLock() // a panic may have left it locked
+		sh.mu.Unlock()
+	}
 	r.shed()
 	for _, sh := range r.engine.shards {
 		sh.jobs.Walk(^ref(0), int(^uint(0)>>1), func(x ref) {

@@ -155,6 +155,21 @@ func (s *Session) Close(now Time) {
 	s.leave(now)
 }
 
+// Reserves tells whether the session has reserved a job. It takes the lock of
+// each shard in which it ever has.
+func (s *Session) Reserves(now Time) bool {
+	c := &s.loop.caller
+	for _, h := range s.holdings {
+		h.shard.lock(c, now)
+		n := len(h.jobs)
+		h.shard.unlock(c)
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // leave undoes all that other sessions can see of this one.
 func (s *Session) leave(now Time) {
 	c := &s.loop.caller

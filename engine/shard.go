@@ -70,7 +70,9 @@ func (sh *shard) lock(c *caller, now Time) {
 	}
 }
 
-// unlock releases the shard and, with the last of c's locks, rings.
+// unlock releases the shard and, with the last of c's locks, rings. It is not to
+// be deferred where the shard is being changed: a panic has to leave the lock
+// held, for [Loop.Busy] to tell.
 func (sh *shard) unlock(c *caller) {
 	sh.by = nil
 	sh.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -89,11 +90,15 @@ func (s *Session) stats(now Time, out *Output) {
 	y.duration("rusage-utime", user)
 	y.duration("rusage-stime", system)
 	y.number("uptime", uint64(now.whole()))
-	y.number("binlog-oldest-index", 0)
-	y.number("binlog-current-index", 0)
-	y.number("binlog-records-migrated", 0)
-	y.number("binlog-records-written", 0)
-	y.number("binlog-max-size", defaultBinlogSize)
+	var log journal.Counters
+	if e.cfg.Journal != nil {
+		log = e.cfg.Journal.Counters()
+	}
+	y.number("binlog-oldest-index", uint64(log.Oldest))
+	y.number("binlog-current-index", uint64(log.Current))
+	y.number("binlog-records-migrated", log.Migrated)
+	y.number("binlog-records-written", log.Written)
+	y.signed("binlog-max-size", e.cfg.SegmentSize)
 	y.bare("draining", strconv.FormatBool(t.Draining))
 	y.bare("id", info.ID)
 	y.quoted("hostname", info.Hostname)
@@ -101,10 +106,6 @@ func (s *Session) stats(now Time, out *Output) {
 	y.quoted("platform", info.Platform)
 	l.reply(out, y)
 }
-
-// defaultBinlogSize is what stats shows as the size of a binlog file of a
-// server that keeps none, as beanstalkd does.
-const defaultBinlogSize = 10 << 20
 
 func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	l := s.loop
@@ -159,7 +160,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	y.number("delay", uint64(n.delay))
 	y.number("ttr", uint64(j.ttr))
 	y.signed("time-left", left.whole())
-	y.number("file", 0)
+	y.number("file", uint64(j.segment))
 	y.number("reserves", uint64(n.reserves))
 	y.number("timeouts", uint64(n.timeouts))
 	y.number("releases", uint64(n.releases))

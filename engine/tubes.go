@@ -37,16 +37,17 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	e := s.loop.engine
 	sh := e.shardFor(name)
 	sh.lock(c, now)
-	defer sh.unlock(c)
 	if t := sh.byName[string(name)]; t == nil || s.watchIndex(t) < 0 {
 		if limit := e.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
 			e.usage.refusedWatching.Add(1)
 			out.reply(codec.ReplyOutOfMemory)
+			sh.unlock(c)
 			return
 		}
 		t := sh.tube(name, e.cfg.Limits.Tubes)
 		if t == nil {
 			out.reply(codec.ReplyOutOfMemory)
+			sh.unlock(c)
 			return
 		}
 		t.watching++
@@ -54,6 +55,7 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 		s.watches |= 1 << sh.number
 	}
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+	sh.unlock(c)
 }
 
 // ignore takes a tube off the watch list. The last entry takes its place.
@@ -95,10 +97,10 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 	c := &s.loop.caller
 	sh := s.loop.engine.shardFor(name)
 	sh.lock(c, now)
-	defer sh.unlock(c)
 	t := sh.byName[string(name)]
 	if t == nil {
 		out.reply(codec.ReplyNotFound)
+		sh.unlock(c)
 		return
 	}
 	t.pauses++
@@ -110,6 +112,7 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 		sh.arm(&t.timer, t.pausedUntil)
 	}
 	out.reply(codec.ReplyPaused)
+	sh.unlock(c)
 }
 
 func (s *Session) listTubes(out *Output) {

@@ -68,17 +68,16 @@ func (sh *shard) dispatch(t *tube, now Time) {
 		}
 		s.loop.counts.waiting.Add(-1)
 		r, j := t.ready.first(sh)
-		t.ready.remove(sh, j)
-		pos := sh.unsettled(j.at)
-		if err := sh.reserve(s, r, j, now); err != nil {
+		if _, err := sh.tallyOf(j); err != nil {
 			// No memory for its counters: the job stays, and the session is
 			// woken without one and tries again.
-			t.ready.push(sh, r, j)
 			s.wait.shard, s.wait.id = sh, 0
 			s.loop.post(s, sh.by)
 			return
 		}
-		s.wait.shard, s.wait.id, s.wait.pos = sh, j.id, pos
+		s.wait.shard, s.wait.id, s.wait.pos = sh, j.id, sh.unsettled(j.at)
+		t.ready.remove(sh, j)
+		sh.reserve(s, r, j, now)
 		s.loop.post(s, sh.by)
 	}
 }

@@ -35,8 +35,6 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-func (s State) valid() bool { return s == Ready || s == Buried || s == Delayed }
-
 // MaxTube is the longest name of a tube in bytes.
 const MaxTube = 200
 
@@ -65,11 +63,21 @@ type Ticket struct {
 	Segment uint32 // to be kept with the job, for Delete and Move
 }
 
-// Size is the size in bytes of a job's full record.
-func Size(tube string, body int) int64 { return int64(len(tube) + body + fullOverhead) }
+// Counters are what the command stats shows of a log.
+type Counters struct {
+	Oldest, Current   uint32 // segments
+	Migrated, Written uint64 // records; what was migrated was also written
+}
 
-// fullOverhead is what a full record takes beside tube and body.
-const fullOverhead = 96
+// Size is the length in bytes of the full record of a job with that tube and a
+// body of that many bytes: what Delete wants to know.
+func Size(tube string, body int) int64 {
+	return (FullFixed + int64(len(tube)) + int64(body) + 7) &^ 7
+}
+
+// FullFixed is what a full record takes beside tube and body, but for up to
+// seven bytes behind them.
+const FullFixed = 72
 
 // Errors that a caller decides by.
 var (

@@ -1,0 +1,117 @@
+package engine
+
+import (
+	"testing"
+
+	"trellis/codec"
+)
+
+// The commands that a busy server executes all the time allocate nothing once
+// the engine has reached its size. (A new leaf of the index of ids and a new chunk
+// of memory come once in thousands of jobs and count as nothing.)
+func TestHotCommandsDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	const runs = 2000
+	for _, x := range []struct {
+		name string
+		from state // of the jobs with which it begins
+		op   func(c *client, id uint64)
+	}{
+		{"put", 0, func(c *client, _ uint64) { c.put(0, 0) }},
+		{"put with delay", 0, func(c *client, _ uint64) { c.put(0, 10) }},
+		{"put of many priorities", 0, func(c *client, _ uint64) { c.put(uint32(c.loop.now)%99, 0) }},
+		{"reserve", ready, func(c *client, _ uint64) { c.reserve() }},
+		{"reserve-job", ready, (*client).reserveJob},
+		{"delete of a ready job", ready, (*client).delete},
+		{"delete of a reserved job", reserved, (*client).delete},
+		{"delete of a buried job", buried, (*client).delete},
+		{"delete of a delayed job", delayed, (*client).delete},
+		{"release", reserved, func(c *client, id uint64) { c.release(id, 0, 0) }},
+		{"release with delay", reserved, func(c *client, id uint64) { c.release(id, 0, 10) }},
+		{"release with another priority", reserved, func(c *client, id uint64) { c.release(id, uint32(id)%99, 0) }},
+		{"touch", reserved, (*client).touch},
+		{"bury", reserved, (*client).bury},
+		{"kick-job of a buried job", buried, (*client).kickJob},
+		{"kick-job of a delayed job", delayed, (*client).kickJob},
+		{"kick", buried, func(c *client, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
+		{"peek", ready, func(c *client, id uint64) { c.must(&codec.Command{Op: codec.OpPeek, ID: id}, "FOUND") }},
+		{"cycle", 0, func(c *client, _ uint64) { c.cycle(0) }},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			p := newPlant(t, 1)
+			t.Cleanup(p.clear)
+			c := p.client(0)
+			var allocs float64
+			for range 2 { // first grow, then measure
+				var ids []uint64
+				for range runs + 1 {
+					if x.from == 0 {
+						ids = append(ids, 0)
+						continue
+					}
+					delay := uint32(0)
+					if x.from == delayed {
+						delay = 1e6
+					}
+					id := c.put(0, delay)
+					ids = append(ids, id)
+					if x.from == reserved || x.from == buried {
+						c.reserveJob(id)
+					}
+					if x.from == buried {
+						c.bury(id)
+					}
+				}
+				i := 0
+				allocs = testing.AllocsPerRun(runs, func() {
+					x.op(c, ids[i])
+					i++
+				})
+				p.clear()
+			}
+			if allocs != 0 {
+				t.Errorf("%v allocations", allocs)
+			}
+		})
+	}
+}
+
+func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	p := newPlant(t, 1)
+	c, producer, keeper := p.client(0), p.client(0), p.client(0)
+	keeper.must(&codec.Command{Op: codec.OpUse, Tube: []byte("a")}, "USING")
+	do := func(cmd codec.Command) func() { return func() { c.do(&cmd) } }
+	useA, useDefault := do(codec.Command{Op: codec.OpUse, Tube: []byte("a")}), do(codec.Command{Op: codec.OpUse, Tube: []byte(defaultTube)})
+	watch, ignore := do(codec.Command{Op: codec.OpWatch, Tube: []byte("a")}), do(codec.Command{Op: codec.OpIgnore, Tube: []byte("a")})
+	timeout := codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1}
+	for name, op := range map[string]func(){
+		"use":              func() { useA(); useDefault() },
+		"watch and ignore": func() { watch(); ignore() },
+		"list-tube-used":   do(codec.Command{Op: codec.OpListTubeUsed}),
+		"a wait that runs out": func() {
+			if c.do(&timeout) != Wait {
+				t.Fatalf("%q", c.out.Buf)
+			}
+			c.loop.now += second
+			c.loop.Expire(c.loop.now)
+		},
+		"a wait that a put ends": func() {
+			if c.do(&timeout) != Wait {
+				t.Fatalf("%q", c.out.Buf)
+			}
+			producer.put(0, 0)
+			c.loop.Deliver(c.loop.now)
+			c.delete(c.replyID())
+		},
+	} {
+		op()
+		if allocs := testing.AllocsPerRun(1000, op); allocs != 0 {
+			t.Errorf("%s: %v allocations", name, allocs)
+		}
+	}
+}

@@ -1,0 +1,436 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"testing"
+
+	"trellis/codec"
+)
+
+// A plant is an engine under load: its clock goes on by a microsecond with every
+// command, and its alarms are never met, since every command does what is due.
+type plant struct {
+	tb     testing.TB
+	engine *Engine
+	loops  []*plantLoop
+}
+
+type plantLoop struct {
+	*Loop
+	now Time
+}
+
+func (l *plantLoop) Ring()      {}
+func (l *plantLoop) Alarm(Time) {}
+
+// A client is a connection that takes commands as the decoder gives them.
+type client struct {
+	tb      testing.TB
+	loop    *plantLoop
+	session Session
+	out     Output
+}
+
+func newPlant(tb testing.TB, loops int) *plant {
+	p := &plant{tb: tb, engine: New(Config{MaxJobSize: 1 << 16, Alarm: func(int, Time) {}, Info: testInfo})}
+	for range loops {
+		l := new(plantLoop)
+		l.Loop = p.engine.NewLoop(l)
+		p.loops = append(p.loops, l)
+	}
+	return p
+}
+
+func (p *plant) client(loop int) *client {
+	c := &client{tb: p.tb, loop: p.loops[loop]}
+	c.loop.Open(&c.session, c, c.loop.now)
+	return c
+}
+
+// clear deletes all jobs and gives their memory back.
+func (p *plant) clear() {
+	for id := range p.engine.lastID.Load() {
+		if at := p.engine.ids.get(id + 1); at != 0 {
+			sh := p.engine.shards[at.shard()]
+			sh.takeOut(sh.job(at.ref()))
+			sh.erase(at.ref(), sh.job(at.ref()))
+		}
+	}
+	for _, sh := range p.engine.shards {
+		for range 2 {
+			sh.jobs.Plan()
+			sh.tallies.Plan()
+			sh.bodies.Plan()
+		}
+	}
+}
+
+// Wake implements Owner.
+func (c *client) Wake(now Time) {
+	if c.session.Resume(now, &c.out) != Done {
+		c.tb.Fatal("woken for nothing")
+	}
+}
+
+func (c *client) do(cmd *codec.Command) Outcome {
+	c.loop.now += 1000
+	c.out.Buf = c.out.Buf[:0]
+	cmd.Tally = cmd.Op
+	return c.session.Execute(c.loop.now, cmd, &c.out)
+}
+
+// must does a command that is to be answered in a certain way.
+func (c *client) must(cmd *codec.Command, want string) {
+	if c.do(cmd); !bytes.HasPrefix(c.out.Buf, []byte(want)) {
+		c.tb.Fatalf("%v %d: %q, want %s", cmd.Op, cmd.ID, c.out.Buf, want)
+	}
+}
+
+var smallBody = bytes.Repeat([]byte("x"), 100)
+
+func (c *client) put(pri, delay uint32) uint64 {
+	c.must(&codec.Command{
+		Op: codec.OpPut, Pri: pri, Delay: delay, TTR: 1e9,
+		Size: uint32(len(smallBody)), Body: smallBody, Terminated: true,
+	}, "INSERTED")
+	return c.session.loop.engine.lastID.Load()
+}
+
+func (c *client) reserve() uint64 {
+	c.must(&codec.Command{Op: codec.OpReserve}, "RESERVED")
+	return c.replyID()
+}
+
+// replyID reads the id in RESERVED.
+func (c *client) replyID() (id uint64) {
+	for _, d := range c.out.Buf[len("RESERVED "):] {
+		if d < '0' {
+			break
+		}
+		id = id*10 + uint64(d-'0')
+	}
+	return id
+}
+
+func (c *client) reserveJob(id uint64) {
+	c.must(&codec.Command{Op: codec.OpReserveJob, ID: id}, "RESERVED")
+}
+func (c *client) delete(id uint64) { c.must(&codec.Command{Op: codec.OpDelete, ID: id}, "DELETED") }
+func (c *client) release(id uint64, pri, delay uint32) {
+	c.must(&codec.Command{Op: codec.OpRelease, ID: id, Pri: pri, Delay: delay}, "RELEASED")
+}
+func (c *client) touch(id uint64)   { c.must(&codec.Command{Op: codec.OpTouch, ID: id}, "TOUCHED") }
+func (c *client) bury(id uint64)    { c.must(&codec.Command{Op: codec.OpBury, ID: id}, "BURIED") }
+func (c *client) kickJob(id uint64) { c.must(&codec.Command{Op: codec.OpKickJob, ID: id}, "KICKED") }
+
+func (c *client) cycle(pri uint32) {
+	c.put(pri, 0)
+	c.delete(c.reserve())
+}
+
+const benchRound = 10_000
+
+// inRounds measures op, which uses up what prepare has made for benchRound of
+// them.
+func inRounds(b *testing.B, prepare, finish func(), op func(i int)) {
+	b.Helper()
+	b.ReportAllocs()
+	i := benchRound
+	for b.Loop() {
+		if i == benchRound {
+			b.StopTimer()
+			finish()
+			prepare()
+			i = 0
+			b.StartTimer()
+		}
+		op(i)
+		i++
+	}
+}
+
+func BenchmarkPut(b *testing.B) {
+	c := newPlant(b, 1).client(0)
+	var ids []uint64
+	deleteAll := func() {
+		for _, id := range ids {
+			c.delete(id)
+		}
+		ids = ids[:0]
+	}
+	inRounds(b, func() {}, deleteAll, func(int) { ids = append(ids, c.put(0, 0)) })
+}
+
+// BenchmarkOnReserved measures what can be done with a reserved job, one of
+// benchRound that the session holds.
+func BenchmarkOnReserved(b *testing.B) {
+	for _, x := range []struct {
+		name string
+		op   func(c *client, id uint64)
+		undo func(c *client, id uint64)
+	}{
+		{"delete", (*client).delete, nil},
+		{"release", func(c *client, id uint64) { c.release(id, 0, 0) }, (*client).delete},
+		{"release with delay", func(c *client, id uint64) { c.release(id, 0, uint32(id%1000)+1) }, (*client).delete},
+		{"touch", (*client).touch, (*client).delete},
+		{"bury", (*client).bury, (*client).delete},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			c := newPlant(b, 1).client(0)
+			var ids []uint64
+			prepare := func() {
+				for range benchRound {
+					ids = append(ids, c.put(0, 0))
+					c.reserveJob(ids[len(ids)-1])
+				}
+			}
+			finish := func() {
+				for _, id := range ids {
+					if x.undo != nil {
+						x.undo(c, id)
+					}
+				}
+				ids = ids[:0]
+			}
+			inRounds(b, prepare, finish, func(i int) { x.op(c, ids[i]) })
+		})
+	}
+}
+
+// BenchmarkOnQueued measures what can be done with jobs in a queue.
+func BenchmarkOnQueued(b *testing.B) {
+	for _, x := range []struct {
+		name string
+		bury bool
+		op   func(c *client, id uint64)
+	}{
+		{"reserve", false, func(c *client, _ uint64) { c.reserve() }},
+		{"reserve-job", false, (*client).reserveJob},
+		{"kick", true, func(c *client, _ uint64) { c.must(&codec.Command{Op: codec.OpKick, Bound: 1}, "KICKED 1") }},
+		{"kick-job", true, (*client).kickJob},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			c := newPlant(b, 1).client(0)
+			var ids []uint64
+			prepare := func() {
+				for range benchRound {
+					ids = append(ids, c.put(0, 0))
+				}
+				for _, id := range ids {
+					if x.bury {
+						c.reserveJob(id)
+						c.bury(id)
+					}
+				}
+			}
+			finish := func() {
+				for _, id := range ids {
+					c.delete(id)
+				}
+				ids = ids[:0]
+			}
+			inRounds(b, prepare, finish, func(i int) { x.op(c, ids[i]) })
+		})
+	}
+}
+
+func BenchmarkUse(b *testing.B) {
+	p := newPlant(b, 1)
+	c, keeper := p.client(0), p.client(0)
+	cmds := []*codec.Command{{Op: codec.OpUse, Tube: []byte("a")}, {Op: codec.OpUse, Tube: []byte("b")}}
+	for _, cmd := range cmds {
+		keeper.must(&codec.Command{Op: codec.OpWatch, Tube: cmd.Tube}, "WATCHING")
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		c.do(cmds[i&1])
+	}
+}
+
+func BenchmarkWatchAndIgnore(b *testing.B) {
+	p := newPlant(b, 1)
+	c, keeper := p.client(0), p.client(0)
+	keeper.must(&codec.Command{Op: codec.OpUse, Tube: []byte("a")}, "USING")
+	watch := &codec.Command{Op: codec.OpWatch, Tube: []byte("a")}
+	ignore := &codec.Command{Op: codec.OpIgnore, Tube: []byte("a")}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.do(watch)
+		c.do(ignore)
+	}
+}
+
+func BenchmarkCycle(b *testing.B) {
+	const many = 1_000_000
+	for _, x := range []struct {
+		name        string
+		jobs, tubes int
+		pri         func() uint32
+	}{
+		{"empty tube", 0, 0, func() uint32 { return 0 }},
+		{"1e6 ready of one priority", many, 0, func() uint32 { return 0 }},
+		{"1e6 ready of 100 priorities", many, 0, func() uint32 { return rand.Uint32N(100) }},
+		{"1e6 ready of random priorities", many, 0, rand.Uint32},
+		{"10000 further tubes", 0, 10_000, func() uint32 { return 0 }},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			p := newPlant(b, 1)
+			c := p.client(0)
+			for i := range x.tubes {
+				other := p.client(0)
+				other.must(&codec.Command{Op: codec.OpUse, Tube: []byte(fmt.Sprint("tube", i))}, "USING")
+				other.put(0, 0)
+			}
+			for range x.jobs {
+				c.put(x.pri(), 0)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				c.cycle(x.pri())
+			}
+			b.StopTimer()
+			p.clear()
+		})
+	}
+}
+
+func BenchmarkPutAmongDelayed(b *testing.B) {
+	p := newPlant(b, 1)
+	c := p.client(0)
+	for range 1_000_000 {
+		c.put(0, 1e6+rand.Uint32N(1e8))
+	}
+	var ids []uint64
+	inRounds(b, func() {}, func() {
+		for _, id := range ids {
+			c.delete(id)
+		}
+		ids = ids[:0]
+	}, func(int) { ids = append(ids, c.put(0, 1e6+rand.Uint32N(1e8))) })
+	b.StopTimer()
+	p.clear()
+}
+
+// BenchmarkHandOver measures a put for a session that waits, until it has the job,
+// deletes it and waits again.
+func BenchmarkHandOver(b *testing.B) {
+	for _, x := range []struct {
+		name          string
+		loops, worker int
+		waiting       int // others, in other tubes
+	}{
+		{"same loop", 1, 0, 0},
+		{"another loop", 2, 1, 0},
+		{"10000 waiting elsewhere", 1, 0, 10_000},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			p := newPlant(b, x.loops)
+			for i := range x.waiting {
+				other := p.client(0)
+				other.must(&codec.Command{Op: codec.OpWatch, Tube: []byte(fmt.Sprint("tube", i))}, "WATCHING")
+				other.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, "WATCHING")
+				other.do(&codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1e9})
+			}
+			producer, worker := p.client(0), p.client(x.worker)
+			reserve := &codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1e9}
+			b.ReportAllocs()
+			for b.Loop() {
+				if worker.do(reserve) != Wait {
+					b.Fatalf("%q", worker.out.Buf)
+				}
+				producer.put(0, 0)
+				worker.loop.Deliver(producer.loop.now)
+				worker.delete(worker.replyID())
+			}
+		})
+	}
+}
+
+func BenchmarkParallelCycle(b *testing.B) {
+	for _, name := range []string{"one tube", "a tube each"} {
+		b.Run(name, func(b *testing.B) {
+			p := newPlant(b, 64)
+			var next atomic.Int64
+			b.ReportAllocs()
+			b.RunParallel(func(pb *testing.PB) {
+				n := int(next.Add(1)) - 1
+				c := p.client(n)
+				if name != "one tube" {
+					tube := []byte(fmt.Sprint("tube", n))
+					c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
+					c.do(&codec.Command{Op: codec.OpWatch, Tube: tube})
+					c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
+				}
+				for pb.Next() {
+					c.cycle(0)
+				}
+			})
+		})
+	}
+}
+
+// BenchmarkDeleteAmongReservations deletes one of 50,000 jobs that the session
+// holds, and reserves another.
+func BenchmarkDeleteAmongReservations(b *testing.B) {
+	c := newPlant(b, 1).client(0)
+	var held []uint64
+	for range 50_000 {
+		c.put(0, 0)
+		held = append(held, c.reserve())
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		i := rand.IntN(len(held))
+		c.delete(held[i])
+		c.put(0, 0)
+		held[i] = c.reserve()
+	}
+}
+
+// BenchmarkPipelinedCycle is what a loop does with 32 commands to a read: puts of
+// 100 bytes, reserves, deletes, from bytes to bytes. It measures one of each.
+func BenchmarkPipelinedCycle(b *testing.B) {
+	const batch = 32
+	c := newPlant(b, 1).client(0)
+	var decoder codec.Decoder
+	decoder.MaxJobSize = 1 << 16
+	feed := func(p []byte) {
+		var cmd codec.Command
+		c.out.Buf = c.out.Buf[:0]
+		c.loop.now += 10_000
+		for {
+			n, ok := decoder.Next(p, &cmd)
+			if !ok {
+				break
+			}
+			p = p[n:]
+			c.session.Execute(c.loop.now, &cmd, &c.out)
+		}
+		c.loop.Deliver(c.loop.now)
+	}
+	puts := bytes.Repeat(fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\n", len(smallBody), smallBody), batch)
+	reserves := bytes.Repeat([]byte("reserve\r\n"), batch)
+	var deletes []byte
+	id := uint64(0)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if i%batch != 0 {
+			continue
+		}
+		feed(puts)
+		feed(reserves)
+		deletes = deletes[:0]
+		for range batch {
+			id++
+			deletes = append(strconv.AppendUint(append(deletes, "delete "...), id, 10), "\r\n"...)
+		}
+		feed(deletes)
+		if len(c.out.Buf) != batch*len(codec.ReplyDeleted) {
+			b.Fatalf("%q", c.out.Buf)
+		}
+	}
+}

@@ -1,0 +1,333 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trellis/binlog/journal"
+)
+
+// A file is a journal in memory, which commits and fails as it is told.
+type file struct {
+	t         *rapid.T
+	pos       journal.Pos
+	committed journal.Pos
+	err       error
+	jobs      map[uint64]*filed
+	counters  journal.Counters
+}
+
+// filed is what the journal has of one job.
+type filed struct {
+	full    journal.Record // as it was put or moved
+	record  journal.Record
+	pos     journal.Pos // of its last change
+	segment uint32
+}
+
+func newFile(t *rapid.T) *file {
+	return &file{t: t, jobs: map[uint64]*filed{}, counters: journal.Counters{Oldest: 1, Current: 1}}
+}
+
+func (f *file) next() journal.Pos {
+	f.pos += 10
+	f.counters.Written++
+	f.counters.Current = uint32(f.pos)/200 + 1
+	return f.pos
+}
+
+func copied(r *journal.Record) journal.Record {
+	c := *r
+	c.Body = bytes.Clone(r.Body)
+	return c
+}
+
+// Put implements Journal.
+func (f *file) Put(r *journal.Record) (journal.Ticket, error) {
+	if f.err != nil {
+		return journal.Ticket{}, f.err
+	}
+	if f.jobs[r.ID] != nil {
+		f.t.Errorf("job %d is recorded twice", r.ID)
+	}
+	x := &filed{full: copied(r), record: copied(r), pos: f.next(), segment: f.counters.Current}
+	f.jobs[r.ID] = x
+	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+}
+
+// Update implements Journal.
+func (f *file) Update(r *journal.Record) (journal.Pos, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	x := f.jobs[r.ID]
+	if x == nil {
+		f.t.Errorf("job %d changes and is not on record", r.ID)
+		return f.next(), nil
+	}
+	x.record, x.pos = copied(r), f.next()
+	return x.pos, nil
+}
+
+// Delete implements Journal.
+func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+	if errors.Is(f.err, journal.ErrFailed) {
+		return 0, f.err
+	}
+	x := f.jobs[id]
+	if x == nil || x.segment != segment || size != journal.Size(x.full.Tube, len(x.full.Body)) {
+		f.t.Errorf("deleting job %d in segment %d, %d bytes: %+v", id, segment, size, x)
+	}
+	delete(f.jobs, id)
+	return f.next(), nil
+}
+
+// Move implements Journal.
+func (f *file) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
+	if f.err != nil {
+		return journal.Ticket{}, f.err
+	}
+	x := f.jobs[r.ID]
+	if x == nil || x.segment != from {
+		f.t.Errorf("moving job %d from segment %d: %+v", r.ID, from, x)
+		return journal.Ticket{}, errors.New("not there")
+	}
+	x.full, x.record = copied(r), copied(r)
+	f.counters.Migrated++
+	x.segment = uint32(f.next())/200 + 1
+	return journal.Ticket{Pos: f.pos, Segment: x.segment}, nil
+}
+
+// Committed implements Journal.
+func (f *file) Committed() journal.Pos { return f.committed }
+
+// Counters implements Journal.
+func (f *file) Counters() journal.Counters { return f.counters }
+
+// refusal is how a command is answered whose change cannot be recorded.
+func (f *file) refusal() string {
+	switch {
+	case f == nil || f.err == nil:
+		return ""
+	case errors.Is(f.err, journal.ErrFailed):
+		return "INTERNAL_ERROR\r\n"
+	}
+	return "OUT_OF_MEMORY\r\n"
+}
+
+func (f *file) failed() bool { return f != nil && errors.Is(f.err, journal.ErrFailed) }
+
+// segment is where a job's full record stands, 0 without a journal.
+func (f *file) segment(id uint64) uint32 {
+	if f == nil {
+		return 0
+	}
+	return f.jobs[id].segment
+}
+
+// modelRecord is what would be left of a job after a restart.
+type modelRecord struct {
+	state           string
+	pri, delay      uint32
+	due             Time
+	since           int // the step in which it was buried
+	reserves, kicks int
+	timeouts        int
+	releases        int
+	buries          int
+}
+
+// save notes what is on record of a job that comes into a state.
+func (m *model) save(j *modelJob, state string, due Time) {
+	j.saved = modelRecord{
+		state: state, pri: j.pri, delay: j.delay, due: due, since: m.step + 1,
+		reserves: j.reserves, kicks: j.kicks, timeouts: j.timeouts, releases: j.releases, buries: j.buries,
+	}
+}
+
+// compareJournal checks that the journal has what a restart needs.
+func (r *rig) compareJournal() {
+	if r.file == nil {
+		return
+	}
+	if len(r.file.jobs) != len(r.model.jobs) {
+		r.t.Fatalf("%d jobs are on record, want %d", len(r.file.jobs), len(r.model.jobs))
+	}
+	buried := map[*modelTube][]*modelJob{}
+	for id, j := range r.model.jobs {
+		x := r.file.jobs[id]
+		if x == nil {
+			r.t.Fatalf("job %d is not on record", id)
+		}
+		s := j.saved
+		want := journal.Record{
+			ID: id, State: map[string]journal.State{
+				"ready": journal.Ready, "delayed": journal.Delayed, "buried": journal.Buried,
+			}[s.state],
+			Pri: s.pri, Delay: s.delay, TTR: j.ttr, Created: r.wall(j.created),
+			Reserves: uint32(s.reserves), Timeouts: uint32(s.timeouts), Releases: uint32(s.releases),
+			Buries: uint32(s.buries), Kicks: uint32(s.kicks),
+			Tube: j.tube.name, Body: []byte(j.body),
+		}
+		if s.state == "delayed" {
+			want.Due = r.wall(s.due)
+		}
+		if s.state == "buried" {
+			buried[j.tube] = append(buried[j.tube], j)
+			want.BuryOrder = x.record.BuryOrder
+		}
+		if got, want := describe(&x.record), describe(&want); got != want {
+			r.t.Fatalf("on record is %s\nwant %s", got, want)
+		}
+	}
+	for _, list := range buried {
+		slices.SortFunc(list, func(a, b *modelJob) int { return cmp.Compare(a.saved.since, b.saved.since) })
+		for i := range list[1:] {
+			a, b := r.file.jobs[list[i].id].record.BuryOrder, r.file.jobs[list[i+1].id].record.BuryOrder
+			if a >= b {
+				r.t.Fatalf("jobs %d and %d are buried in this order, on record as %d and %d", list[i].id, list[i+1].id, a, b)
+			}
+		}
+	}
+}
+
+func describe(r *journal.Record) string { return fmt.Sprintf("%+v", *r) }
+
+func (r *rig) wall(t Time) int64 { return r.start.UnixNano() + int64(t) }
+
+// comparePos checks that a connection's replies depend on what they tell of:
+// the client must not know of a job that a restart would undo.
+func (r *rig) comparePos(c *rigConn) {
+	if r.file == nil {
+		return
+	}
+	for out := string(c.out.Buf); out != ""; {
+		line, rest, _ := strings.Cut(out, "\r\n")
+		var id uint64
+		var size int
+		if n, _ := fmt.Sscanf(line, "RESERVED %d %d", &id, &size); n == 2 {
+			if x := r.file.jobs[id]; x != nil && x.pos > r.file.committed && c.out.Pos < x.pos {
+				r.t.Fatalf("conn %d got job %d, recorded at %d, in a reply that may be sent at %d", c.number, id, x.pos, c.out.Pos)
+			}
+			rest = rest[size+2:]
+		} else if n, _ := fmt.Sscanf(line, "FOUND %d %d", &id, &size); n == 2 {
+			rest = rest[size+2:]
+		} else if n, _ := fmt.Sscanf(line, "OK %d", &size); n == 1 {
+			rest = rest[size+2:]
+		}
+		out = rest
+	}
+}
+
+func (r *rig) journalAction(t *rapid.T) {
+	if r.file == nil {
+		t.Skip("no journal")
+	}
+	f := r.file
+	switch rapid.IntRange(0, 7).Draw(t, "journal") {
+	case 0, 1:
+		f.committed = f.pos
+	case 2:
+		f.committed += journal.Pos(rapid.Uint64Range(0, uint64(f.pos-f.committed)).Draw(t, "commits"))
+	case 3:
+		f.err = journal.ErrNoSpace
+		t.Log("the disk is full")
+	case 4:
+		f.err = journal.ErrBusy
+		t.Log("the disk is slow")
+	case 5:
+		if rapid.Bool().Draw(t, "fails") {
+			f.err = fmt.Errorf("writing: %w", journal.ErrFailed)
+			t.Log("the disk fails")
+		}
+	default:
+		f.err = nil
+	}
+}
+
+// migrate makes the engine record a job anew.
+func (r *rig) migrate(t *rapid.T) {
+	if r.file == nil {
+		t.Skip("no journal")
+	}
+	id := r.jobID(t)
+	segment := uint32(1)
+	if x := r.file.jobs[id]; x != nil && rapid.IntRange(0, 3).Draw(t, "wrong") != 3 {
+		segment = x.segment
+	}
+	before := r.file.pos
+	err := r.engine.Migrate(id, segment)
+	if !errors.Is(err, r.file.err) && err != nil {
+		t.Fatalf("migrating job %d: %v", id, err)
+	}
+	if r.file.pos == before {
+		return
+	}
+	j := r.model.jobs[id]
+	t.Logf("job %d is recorded anew", id)
+	since := j.saved.since
+	switch j.state {
+	case "reserved":
+		r.model.save(j, "ready", 0)
+	case "delayed":
+		r.model.save(j, "delayed", j.due)
+	default:
+		r.model.save(j, j.state, 0)
+	}
+	j.saved.since = since
+}
+
+// restart makes an engine and a model of what is on record.
+func (r *rig) restart(after Time) *rig {
+	f := newFile(r.t)
+	f.pos, f.committed, f.counters = r.file.pos, r.file.pos, r.file.counters
+	for id, x := range r.file.jobs {
+		f.jobs[id] = &filed{full: copied(&x.record), record: copied(&x.record), pos: x.pos, segment: x.segment}
+	}
+	plan := r.plan
+	plan.ballast = false
+	n := newRig(r.t, plan, f, r.start.Add(time.Duration(r.now+after)))
+	m := n.model
+	m.lastID = r.model.lastID
+	restorer := n.engine.Restore()
+	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
+		x := r.file.jobs[id]
+		// As it stands in a log: the full record, then its last state.
+		if _, err := restorer.Full(&x.full, x.segment+7); err != nil {
+			r.t.Fatal(err)
+		}
+		if replaced, err := restorer.Full(&x.full, x.segment); err != nil || replaced != x.segment+7 {
+			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
+		}
+		if err := restorer.Update(&x.record); err != nil {
+			r.t.Fatal(err)
+		}
+		old := r.model.jobs[id]
+		s := old.saved
+		j := &modelJob{
+			id: id, tube: m.make(old.tube.name), ttr: old.ttr, body: old.body,
+			created: old.created - r.now - after,
+			state:   s.state, pri: s.pri, delay: s.delay, since: s.since,
+			reserves: s.reserves, timeouts: s.timeouts, releases: s.releases, buries: s.buries, kicks: s.kicks,
+		}
+		if s.state == "delayed" {
+			if j.due = s.due - r.now - after; j.due <= 0 {
+				j.state, j.due = "ready", 0
+			}
+		}
+		j.saved = s
+		j.saved.due = s.due - r.now - after
+		m.jobs[id] = j
+		m.step = max(m.step, j.since)
+	}
+	restorer.Done(m.lastID+1, 0)
+	return n
+}
