@@ -1,0 +1,43 @@
+package binlog
+
+// batch is what was appended since a writer last took it.
+type batch struct {
+	chunks  []chunk
+	records int
+	bytes   int64
+}
+
+// chunk is bytes that go to one place with one write.
+type chunk struct {
+	seg *segment
+	off int64
+	buf []byte
+}
+
+// chunkSize is the memory of a chunk, unless a record is larger. Many small ones
+// need not be copied to grow.
+const chunkSize = 256 << 10
+
+// maxIdle is how many chunks' memory is kept.
+const maxIdle = 32
+
+// grow returns n bytes that will be written to the end of what seg has, and what
+// is left of the idle memory.
+func (b *batch) grow(seg *segment, n int64, idle [][]byte) ([]byte, [][]byte) {
+	b.bytes += n
+	if k := len(b.chunks); k > 0 {
+		c := &b.chunks[k-1]
+		if m := int64(len(c.buf)); c.seg == seg && m+n <= int64(cap(c.buf)) {
+			c.buf = c.buf[:m+n]
+			return c.buf[m : m+n : m+n], idle
+		}
+	}
+	var buf []byte
+	if k := len(idle); k > 0 && n <= chunkSize {
+		buf, idle = idle[k-1], idle[:k-1]
+	} else {
+		buf = make([]byte, max(n, chunkSize))
+	}
+	b.chunks = append(b.chunks, chunk{seg: seg, off: seg.used, buf: buf[:n]})
+	return buf[:n:n], idle
+}

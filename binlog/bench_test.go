@@ -1,0 +1,167 @@
+package binlog
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"trellis/binlog/journal"
+)
+
+func benchLog(b *testing.B, interval time.Duration) *owner {
+	o := newOwner()
+	if err := o.open(b.TempDir(), Options{SyncInterval: interval, SegmentSize: 64 << 20}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { o.log.Close() })
+	return o
+}
+
+// One put and one delete, committed once for every 64 of them.
+func BenchmarkPutDelete(b *testing.B) {
+	o := benchLog(b, NeverSync)
+	r := testRecord(1, 100)
+	size := journal.Size(r.Tube, len(r.Body))
+	b.ReportAllocs()
+	for i := range b.N {
+		r.ID = uint64(i + 1)
+		t, err := o.log.Put(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := o.log.Delete(r.ID, t.Segment, size); err != nil {
+			b.Fatal(err)
+		}
+		if i%64 == 63 {
+			o.log.Flush()
+		}
+	}
+}
+
+func BenchmarkPutDeleteParallel(b *testing.B) {
+	o := benchLog(b, NeverSync)
+	var id atomic.Uint64
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		r := testRecord(1, 100)
+		size := journal.Size(r.Tube, len(r.Body))
+		for i := 0; pb.Next(); i++ {
+			r.ID = id.Add(1)
+			t, err := o.log.Put(r)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := o.log.Delete(r.ID, t.Segment, size); err != nil {
+				b.Fatal(err)
+			}
+			if i%64 == 63 {
+				o.log.Flush()
+			}
+		}
+	})
+}
+
+func BenchmarkCommitWritten(b *testing.B) {
+	o := benchLog(b, 50*time.Millisecond)
+	r := testRecord(1, 100)
+	size := journal.Size(r.Tube, len(r.Body))
+	b.ReportAllocs()
+	for i := range b.N {
+		r.ID = uint64(i + 1)
+		t, err := o.log.Put(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		p, _ := o.log.Delete(r.ID, t.Segment, size)
+		o.log.Flush()
+		for o.log.Committed() < p {
+		}
+	}
+}
+
+func BenchmarkCommitSynced(b *testing.B) {
+	done := make(chan Pos, 1)
+	o := newOwner()
+	if err := o.open(b.TempDir(), Options{OnCommit: func(p Pos) {
+		select {
+		case done <- p:
+		default:
+		}
+	}}); err != nil {
+		b.Fatal(err)
+	}
+	defer o.log.Close()
+	r := testRecord(1, 100)
+	b.ReportAllocs()
+	for i := range b.N {
+		r.ID = uint64(i + 1)
+		t, err := o.log.Put(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		o.log.Flush()
+		for o.log.Committed() < t.Pos {
+			<-done
+		}
+	}
+}
+
+type countRestorer struct{ jobs int }
+
+func (c *countRestorer) Full(*Record, uint32) (uint32, error) { c.jobs++; return 0, nil }
+func (c *countRestorer) Update(*Record) error                 { return nil }
+
+// A million jobs of 100 bytes: the time is for all of them.
+func BenchmarkReplayMillion(b *testing.B) {
+	dir := b.TempDir()
+	l, err := Open(dir, Options{SyncInterval: NeverSync})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Replay(&countRestorer{}); err != nil {
+		b.Fatal(err)
+	}
+	const jobs = 1_000_000
+	r := testRecord(1, 100)
+	for i := range jobs {
+		r.ID = uint64(i + 1)
+		if _, err := l.Put(r); err != nil {
+			b.Fatal(err)
+		}
+		if i%256 == 0 {
+			l.Flush()
+		}
+	}
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	before := cpuTime()
+	for b.Loop() {
+		l, err := Open(dir, Options{SyncInterval: NeverSync})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var c countRestorer
+		if err := l.Replay(&c); err != nil {
+			b.Fatal(err)
+		}
+		if c.jobs != jobs {
+			b.Fatal(c.jobs)
+		}
+		if err := l.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(cpuTime()-before)/float64(b.N)/1e6, "cpu-ms/op")
+}
+
+// cpuTime is what the process has used of the processors.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,170 @@
+package binlog
+
+import (
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"trellis/binlog/vfs/faultfs"
+)
+
+// client is an owner whose commands wait for their commit, some at a time, as
+// those of connections do.
+type client struct {
+	t *testing.T
+	*owner
+	fs     *faultfs.FS
+	nextID uint64
+	since  int
+	seg    int64
+	worst  int64 // how far the directory was above its bound
+	rng    *rand.Rand
+
+	committed chan struct{}
+}
+
+func newClient(t *testing.T, opts Options) *client {
+	c := &client{t: t, owner: newOwner(), fs: faultfs.New(testDir), rng: rand.New(rand.NewPCG(1, 2)), seg: opts.SegmentSize, committed: make(chan struct{}, 1)}
+	opts.FS = c.fs
+	opts.OnCommit = func(Pos) { wake(c.committed) }
+	if err := c.open(testDir, opts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.log.Close() })
+	return c
+}
+
+func (c *client) done(pos Pos, err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if c.since++; c.since%32 == 0 {
+		c.log.Flush()
+		for runtime.Gosched(); c.log.Committed() < pos; {
+			<-c.committed
+		}
+		s := c.log.Stats()
+		c.worst = max(c.worst, c.fs.Used()-2*s.LiveBytes-2*c.seg)
+	}
+}
+
+func (c *client) newJob(body int) uint64 {
+	c.nextID++
+	c.done(c.put(testRecord(c.nextID, body)))
+	return c.nextID
+}
+
+func (c *client) change(id uint64, s State) {
+	r := c.jobs[id].Record
+	r.State, r.Due, r.BuryOrder = s, 0, 0
+	switch s {
+	case Delayed:
+		r.Due = 5
+	case Buried:
+		c.nextID++
+		r.BuryOrder = c.nextID
+	}
+	c.done(c.update(&r))
+}
+
+func (c *client) end(id uint64) { c.done(c.delete(id)) }
+
+func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
+	const steps = 10_000
+	workloads := map[string]func(*client){
+		"an old job is kept while others pass": func(c *client) {
+			c.newJob(1000)
+			for range steps {
+				c.end(c.newJob(100))
+			}
+		},
+		"a job is released with delay for ever": func(c *client) {
+			id := c.newJob(100)
+			for range 2 * steps {
+				c.change(id, Delayed)
+			}
+		},
+		"buries and kicks in a loop": func(c *client) {
+			for range 50 {
+				c.newJob(10)
+			}
+			for i := range 2 * steps {
+				c.change(uint64(i%50+1), []State{Buried, Ready}[i/50%2])
+			}
+		},
+		"a long queue, first in first out": func(c *client) {
+			for range 3000 {
+				c.newJob(100)
+			}
+			for i := range steps {
+				c.newJob(100)
+				c.end(uint64(i + 1))
+			}
+		},
+		"jobs of a long queue end in any order": func(c *client) {
+			ids := []uint64{}
+			for range 3000 {
+				ids = append(ids, c.newJob(100))
+			}
+			for range steps {
+				i := c.rng.IntN(len(ids))
+				c.end(ids[i])
+				ids[i] = c.newJob(c.rng.IntN(200))
+			}
+		},
+		"a long queue is emptied in any order": func(c *client) {
+			for range 8000 {
+				c.newJob(100)
+			}
+			ids := slices.Collect(maps.Keys(c.jobs))
+			for _, id := range ids {
+				c.end(id)
+			}
+		},
+		"all jobs of a long queue are released again and again": func(c *client) {
+			for range 2000 {
+				c.newJob(0)
+			}
+			for i := range steps {
+				c.change(uint64(i%2000+1), Delayed)
+			}
+		},
+		"bodies of every size": func(c *client) {
+			ids := []uint64{}
+			for range steps / 4 {
+				size := c.rng.IntN(1 << c.rng.IntN(15))
+				ids = append(ids, c.newJob(size))
+				if len(ids) > 100 {
+					i := c.rng.IntN(len(ids))
+					c.end(ids[i])
+					ids[i] = ids[len(ids)-1]
+					ids = ids[:len(ids)-1]
+				}
+			}
+		},
+	}
+	for name, work := range workloads {
+		t.Run(name, func(t *testing.T) {
+			for _, interval := range []time.Duration{0, time.Millisecond, NeverSync} {
+				c := newClient(t, Options{SyncInterval: interval, SegmentSize: 64 << 10})
+				began := time.Now()
+				work(c)
+				s := c.log.Stats()
+				t.Logf("%v: %v, worst %d, %d moved of %d written, segments %d", interval, time.Since(began), c.worst, s.Migrated, s.Written(), s.SegmentsRemoved)
+				// The clients of this test have no network between them and the
+				// log, and fill a segment in less time than a goroutine may wait
+				// for its turn: so that two segments more are forgiven.
+				if c.worst > 2*c.seg {
+					t.Errorf("the directory was %d bytes too large", c.worst)
+				}
+				if s.Migrated > 2*s.Written() {
+					t.Errorf("%d jobs were moved for %d records", s.Migrated, s.Written())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,303 @@
+package binlog
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"time"
+
+	"trellis/binlog/vfs"
+)
+
+// flight is the batch that is being written. The log's wmu guards it.
+type flight struct {
+	batch
+	next int   // the chunk that is being written
+	done int64 // bytes of it that are written
+	end  Pos
+}
+
+// Flush commits what was appended, or sees to it that it soon will be. A loop
+// calls it once after the commands of a batch, holding no lock that the owner
+// needs in OnCommit. If the log does not wait for syncs and nobody else writes
+// just now, it writes at once: then Committed has moved when it returns.
+func (l *Log) Flush() {
+	if !l.pending.Load() {
+		return
+	}
+	if l.opts.SyncInterval == 0 || l.syncing.Load() || l.blocked.Load() || l.slow.Load() {
+		// The write might have to wait for the disk.
+		wake(l.wakeCommitter)
+		return
+	}
+	// Who fails to get the lock leaves its records to the holder, who looks
+	// again after it has let go.
+	for range 4 {
+		if !l.wmu.TryLock() {
+			return
+		}
+		l.write()
+		l.wmu.Unlock()
+		if !l.pending.Load() {
+			return
+		}
+	}
+	wake(l.wakeCommitter)
+}
+
+// commit writes all that was appended, and syncs it if that is what committed
+// means.
+func (l *Log) commit() {
+	l.wmu.Lock()
+	l.write()
+	l.unlockWriter()
+	if l.opts.SyncInterval == 0 && !l.failed.Load() && !l.blocked.Load() {
+		l.sync()
+	}
+}
+
+// unlockWriter lets go of wmu. A Flush that has met it relied on its holder.
+func (l *Log) unlockWriter() {
+	l.wmu.Unlock()
+	if l.pending.Load() {
+		wake(l.wakeCommitter)
+	}
+}
+
+// runCommitter is the committer's goroutine.
+func (l *Log) runCommitter() {
+	defer l.workers.Done()
+	retry := time.NewTimer(farAway)
+	defer retry.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-retry.C:
+		case <-l.wakeCommitter:
+			l.giveWay()
+		}
+		l.commit()
+		switch {
+		case l.failed.Load():
+			return
+		case l.blocked.Load():
+			retry.Reset(50 * time.Millisecond)
+		}
+	}
+}
+
+// maxGiveWay is the longest that a commit waits for compaction.
+const maxGiveWay = 4 * time.Millisecond
+
+// giveWay lets compaction catch up.
+func (l *Log) giveWay() {
+	if !l.slow.Load() {
+		return
+	}
+	timeout := time.NewTimer(maxGiveWay)
+	defer timeout.Stop()
+	for l.slow.Load() {
+		select {
+		case <-l.stop:
+			return
+		case <-timeout.C:
+			return
+		case <-l.caughtUp:
+		}
+	}
+}
+
+// write takes the batch and writes it. With wmu held.
+func (l *Log) write() {
+	f := &l.flight
+	if l.failed.Load() || len(f.chunks) == 0 && !l.take() {
+		return
+	}
+	began := time.Now()
+	for f.next < len(f.chunks) {
+		c := &f.chunks[f.next]
+		n, err := c.seg.file.WriteAt(c.buf[f.done:], c.off+f.done)
+		f.done += int64(n)
+		switch {
+		case f.done == int64(len(c.buf)):
+			if k := len(l.dirty); k == 0 || l.dirty[k-1] != c.seg {
+				l.dirty = append(l.dirty, c.seg)
+			}
+			f.next++
+			f.done = 0
+		case n > 0 && (err == nil || errors.Is(err, io.ErrShortWrite)), errors.Is(err, syscall.EINTR):
+			// The rest follows.
+		case vfs.IsNoSpace(err):
+			// Space was allocated, but not all file systems keep that promise. The
+			// records wait for space, as do those who wait for them.
+			if !l.blocked.Swap(true) {
+				l.log.Error("no space to write what was accepted: waiting for it", "file", c.seg.name, "error", err)
+				wake(l.wakeCommitter)
+			}
+			return
+		default:
+			if err == nil {
+				err = io.ErrShortWrite
+			}
+			l.fail(err)
+			return
+		}
+	}
+	if l.blocked.Swap(false) {
+		l.log.Info("there is space again")
+	}
+	l.landed(time.Since(began))
+}
+
+// take makes the batch the one in flight, with a mark if there is something new
+// to tell about syncs.
+func (l *Log) take() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.batch.chunks) == 0 || l.err != nil {
+		return false
+	}
+	if synced := Pos(l.synced.Load()); synced > l.marked {
+		if seg := l.current(); seg.used+smallSize <= seg.limit() && l.fits(smallSize, l.room.floor()) {
+			l.marked = synced
+			b, seg := l.append(smallSize)
+			encodeSmall(b, seg.start, kindMark, uint64(synced))
+			l.batch.records--
+		}
+	}
+	f := &l.flight
+	f.batch, l.batch = l.batch, batch{chunks: f.chunks[:0]}
+	f.next, f.done, f.end = 0, 0, l.tail
+	l.pending.Store(false)
+	return true
+}
+
+// landed tells that the batch in flight was written. With wmu held.
+func (l *Log) landed(took time.Duration) {
+	f := &l.flight
+	if l.failed.Load() {
+		return
+	}
+	l.written.Store(uint64(f.end))
+	l.mu.Lock()
+	l.unwritten -= f.bytes
+	l.count.commits++
+	l.count.commitRecords += uint64(f.records)
+	l.count.commitBytes += uint64(f.bytes)
+	l.count.largestCommit = max(l.count.largestCommit, f.records)
+	l.count.writeTime += took
+	for i := range f.chunks {
+		if buf := f.chunks[i].buf; cap(buf) == chunkSize && len(l.idle) < maxIdle {
+			l.idle = append(l.idle, buf[:0])
+		}
+		f.chunks[i] = chunk{}
+	}
+	trim := l.opts.SyncInterval < 0 && len(l.sealed) > 0
+	compact := l.compactable()
+	l.mu.Unlock()
+	if compact {
+		wake(l.wakeCompactor)
+	}
+	if trim {
+		wake(l.wakeKeeper)
+	}
+	f.chunks = f.chunks[:0]
+	if l.opts.Observer != nil {
+		l.opts.Observer.Committed(f.records, f.bytes, took)
+	}
+	switch {
+	case l.opts.SyncInterval > 0:
+		wake(l.wakeSyncer)
+		l.publish(f.end)
+	case l.opts.SyncInterval < 0:
+		l.dirty = l.dirty[:0]
+		l.publish(f.end)
+	}
+}
+
+func (l *Log) publish(p Pos) {
+	if l.opts.OnCommit != nil {
+		l.opts.OnCommit(p)
+	}
+}
+
+// sync makes durable all that was written before the call. A log that never syncs
+// does not call it.
+func (l *Log) sync() {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.wmu.Lock()
+	dirty, end := l.dirty, Pos(l.written.Load())
+	l.dirty, l.cleaned = l.cleaned[:0], dirty
+	l.unlockWriter()
+	if len(dirty) == 0 {
+		return
+	}
+	began := time.Now()
+	l.syncing.Store(true)
+	for _, seg := range dirty {
+		if err := seg.file.Sync(); err != nil {
+			l.fail(err)
+			return
+		}
+	}
+	l.syncing.Store(false)
+	took := time.Since(began)
+	l.synced.Store(uint64(end))
+	l.mu.Lock()
+	l.count.syncs++
+	l.count.syncTime += took
+	l.count.lastSync = took
+	trim := len(l.sealed) > 0
+	l.mu.Unlock()
+	if trim {
+		wake(l.wakeKeeper)
+	}
+	if l.opts.Observer != nil {
+		l.opts.Observer.Synced(took)
+	}
+	if l.opts.SyncInterval == 0 {
+		l.publish(end)
+	}
+}
+
+// runSyncer is the goroutine that syncs when committed does not mean synced. It
+// sleeps while there is nothing to sync.
+func (l *Log) runSyncer() {
+	defer l.workers.Done()
+	timer := time.NewTimer(farAway)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.stop:
+			return
+		case <-l.wakeSyncer:
+			// The first write since the last sync. What it wrote is to be on disk
+			// in time, so that the sync starts earlier by what it may take.
+			l.mu.Lock()
+			early := min(2*l.count.lastSync, l.opts.SyncInterval/2)
+			l.mu.Unlock()
+			timer.Reset(l.opts.SyncInterval - early)
+			select {
+			case <-l.stop:
+				return
+			case <-timer.C:
+			}
+		}
+		l.sync()
+		if l.failed.Load() {
+			return
+		}
+	}
+}
+
+// settle commits all that was appended before the call and makes it durable, in
+// so far as the log syncs at all. It reports false if that failed.
+func (l *Log) settle() bool {
+	l.commit()
+	if l.opts.SyncInterval > 0 && !l.failed.Load() {
+		l.sync()
+	}
+	return !l.failed.Load() && !l.blocked.Load()
+}

@@ -1,0 +1,243 @@
+package binlog
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// Compaction removes segments from the old end only. Whatever a job's records
+// are, its delete record comes after them, so that none of them can outlive it;
+// and of a live job nothing is needed but its latest full record and what
+// follows that. A segment that has no job's latest full record may go as soon
+// as it is the oldest.
+//
+// When the directory is nearly twice as large as the live records, half of what
+// it holds is garbage, and going once through all of it moves at most one byte
+// for each byte that it frees. So for every workload no more is written for
+// compaction than by the clients.
+
+const (
+	// sliceRecords is how many records are looked at before other goroutines get
+	// their turn.
+	sliceRecords = 64
+
+	// slicePause is waited after each slice, unless the directory is too large.
+	slicePause = 200 * time.Microsecond
+
+	// retryCompaction is how long compaction that failed waits.
+	retryCompaction = time.Second
+)
+
+func (l *Log) runCompactor() {
+	defer l.compactor.Done()
+	retry := time.NewTimer(farAway)
+	defer retry.Stop()
+	var sc scanner
+	for {
+		select {
+		case <-l.stopping:
+			return
+		case <-retry.C:
+		case <-l.wakeCompactor:
+		}
+		err := l.compact(&sc)
+		l.mu.Lock()
+		l.stalled = err != nil
+		l.pace()
+		l.mu.Unlock()
+		if err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrFailed) {
+			if !errors.Is(err, ErrNoSpace) && !errors.Is(err, ErrBusy) {
+				l.log.Error("compaction of the log", "error", err)
+			}
+			retry.Reset(retryCompaction)
+		}
+	}
+}
+
+// compact frees the oldest segments until the directory is small enough.
+func (l *Log) compact(sc *scanner) error {
+	if len(l.gone) > 0 {
+		if err := l.remove(); err != nil {
+			return err
+		}
+	}
+	for {
+		seg := l.victim()
+		if seg == nil {
+			return nil
+		}
+		if err := l.evacuate(seg, sc); err != nil {
+			return err
+		}
+		if err := l.drop(); err != nil {
+			return err
+		}
+	}
+}
+
+// victim is the oldest segment if it is to be freed now.
+func (l *Log) victim() *segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if seg := l.segs[0]; l.err == nil && !l.closing && l.compactable() && seg.end() <= Pos(l.written.Load()) {
+		return seg
+	}
+	return nil
+}
+
+// compactable tells whether the oldest segment is to be freed. With mu held.
+func (l *Log) compactable() bool {
+	seg := l.segs[0]
+	switch {
+	case !seg.sealed:
+		return false
+	case seg.jobs == 0:
+		return true
+	case seg.stuck || l.opts.Migrate == nil:
+		return false
+	}
+	return l.slow.Load() || l.room.excess(l.opts.SegmentSize, seg.live) > 0
+}
+
+// evacuate has the owner move all jobs out of a segment.
+func (l *Log) evacuate(seg *segment, sc *scanner) error {
+	if l.left(seg) == 0 {
+		return nil
+	}
+	file, err := l.fs.OpenRead(seg.name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	sc.reset(file, &seg.header, seg.used)
+	var damage error
+	for seen := 1; ; seen++ {
+		if seen%sliceRecords == 0 {
+			if l.left(seg) == 0 {
+				return nil
+			}
+			if err := l.breathe(); err != nil {
+				return err
+			}
+		}
+		at := sc.off
+		b, err := sc.next()
+		if errors.Is(err, errUnwritten) {
+			break
+		}
+		if err != nil {
+			// The jobs are in the owner's memory still, but there is no way to
+			// tell which ones they are.
+			sc.off = at
+			damage = &DamageError{File: seg.name, Offset: at, What: err.Error()}
+			if !sc.resync() {
+				break
+			}
+			continue
+		}
+		if kindOf(b) != kindFull {
+			continue
+		}
+		if err := l.opts.Migrate(valueOf(b), seg.index); err != nil {
+			return fmt.Errorf("move job %d: %w", valueOf(b), err)
+		}
+	}
+	if n := l.left(seg); n > 0 {
+		l.mu.Lock()
+		seg.stuck = true
+		l.mu.Unlock()
+		if damage == nil {
+			damage = errors.New("the owner does not know them")
+		}
+		return fmt.Errorf("%s cannot be freed: %d jobs in it were not found: %w", seg.name, n, damage)
+	}
+	return nil
+}
+
+// breathe lets others run.
+func (l *Log) breathe() error {
+	l.Flush()
+	if l.slow.Load() {
+		runtime.Gosched()
+	} else {
+		time.Sleep(slicePause)
+	}
+	select {
+	case <-l.stopping:
+		return ErrClosed
+	default:
+		return nil
+	}
+}
+
+func (l *Log) left(seg *segment) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return seg.jobs
+}
+
+// drop removes the oldest segments that have no jobs. That they go is a record
+// of its own, which is durable, as all moved jobs are, before the first file
+// goes: whatever a crash leaves of the files is known to be garbage.
+func (l *Log) drop() error {
+	l.mu.Lock()
+	n := 0
+	for n < len(l.segs)-1 && l.segs[n].jobs == 0 && l.segs[n].sealed && l.segs[n].end() <= Pos(l.written.Load()) {
+		n++
+	}
+	if n == 0 {
+		l.mu.Unlock()
+		return nil
+	}
+	if err := l.ready(smallSize, l.room.reserved()); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	for _, s := range l.segs[:n] {
+		l.room.used -= s.used
+	}
+	l.gone = append(l.gone, l.segs[:n]...)
+	l.segs = l.segs[n:]
+	b, seg := l.append(smallSize)
+	encodeSmall(b, seg.start, kindDrop, uint64(l.segs[0].index))
+	l.mu.Unlock()
+	return l.remove()
+}
+
+// remove removes the files of dropped segments.
+func (l *Log) remove() error {
+	if !l.settle() {
+		return ErrFailed
+	}
+	l.trim() // closes those that the keeper has not come to yet
+	var err error
+	kept := l.gone[:0]
+	removed := int64(0)
+	for _, s := range l.gone {
+		if e := l.fs.Remove(s.name); e != nil {
+			err = errors.Join(err, e)
+			kept = append(kept, s)
+			continue
+		}
+		removed += s.size
+	}
+	n := len(l.gone) - len(kept)
+	clear(l.gone[len(kept):])
+	l.gone = kept
+	if l.opts.SyncInterval >= 0 {
+		err = errors.Join(err, l.fs.SyncDir(l.dir))
+	}
+	l.mu.Lock()
+	l.room.disk -= removed
+	l.room.removed = true
+	l.count.dropped += uint64(n)
+	l.pace()
+	l.mu.Unlock()
+	wake(l.wakeKeeper)
+	if err != nil {
+		return fmt.Errorf("remove segments: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package binlog
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"trellis/binlog/vfs/faultfs"
+)
+
+// aLog is a log of several segments with records of all kinds that has ended in
+// good order, and the jobs in it.
+func aLog(t testing.TB, opts Options) (files, map[uint64]Record) {
+	h := newHistory(t, 3, opts)
+	if err := h.start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 400 {
+		h.step()
+		h.await()
+	}
+	jobs := h.snapshot()
+	if err := h.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := readFiles(t, h.fs, testDir)
+	if n := len(m.segments()); n < 3 {
+		t.Fatalf("only %d segments", n)
+	}
+	return m, jobs
+}
+
+func openFiles(t testing.TB, m files, opts Options) (*owner, *faultfs.FS, error) {
+	o := newOwner()
+	fs := m.fs(t)
+	opts.FS = fs
+	if opts.SegmentSize == 0 {
+		opts.SegmentSize = MinSegmentSize
+	}
+	return o, fs, o.open(testDir, opts)
+}
+
+// within tells whether all jobs of got are in want, unchanged or in an earlier
+// state.
+func within(t testing.TB, got, want map[uint64]Record) {
+	t.Helper()
+	for id, g := range got {
+		if w, ok := want[id]; ok && (g.Tube != w.Tube || g.Created != w.Created || string(g.Body) != string(w.Body)) {
+			t.Errorf("job %d is %+v, was %+v", id, plain(g), plain(w))
+		}
+	}
+}
+
+func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
+	m, jobs := aLog(t, Options{})
+	step := 37
+	if testing.Short() {
+		step = 371
+	}
+	names := m.segments()
+	for i, name := range names {
+		for at := 0; at < len(m[name]); at += step {
+			if i == len(names)-1 && allZeros(m[name][at:]) {
+				break // behind the log's end
+			}
+			bad := m.clone()
+			bad[name][at] ^= 1 << (at % 8)
+			before := bad.clone()
+
+			o, fs, err := openFiles(t, bad, Options{})
+			var damage *DamageError
+			switch {
+			case err == nil:
+				// Only the stop record can go without anybody knowing of it.
+				if c := o.log.Recovery().Cut; c == nil || c.Sound > 0 || diff(o.snapshot(), jobs) != "" {
+					t.Fatalf("%s, byte %d: not noticed, cut %+v", name, at, c)
+				}
+				o.log.Close()
+				continue
+			case !errors.As(err, &damage):
+				t.Fatalf("%s, byte %d: %v", name, at, err)
+			case filepath.Base(damage.File) != name || damage.Offset > int64(at) || damage.Offset < int64(at)-3*MinSegmentSize:
+				t.Fatalf("%s, byte %d: %v", name, at, damage)
+			}
+			for name, b := range readFiles(t, fs, testDir) {
+				if string(b) != string(before[name]) {
+					t.Fatalf("%s was changed, although Open has refused", name)
+				}
+			}
+
+			o, fs, err = openFiles(t, bad, Options{SkipDamaged: true})
+			if err != nil {
+				t.Fatalf("%s, byte %d: salvage: %v", name, at, err)
+			}
+			s := o.log.Recovery().Salvaged
+			if s == nil || s.Skipped == 0 && at >= headerSize || len(o.jobs) < len(jobs)-1 {
+				t.Fatalf("%s, byte %d: %d of %d jobs salvaged, %+v", name, at, len(o.jobs), len(jobs), s)
+			}
+			within(t, o.snapshot(), jobs)
+			if got := readFiles(t, fs, s.Aside); string(got[name]) != string(before[name]) {
+				t.Fatalf("%s was not kept", name)
+			}
+			if err := o.log.Close(); err != nil {
+				t.Fatal(err)
+			}
+			// Now the log is a sound one.
+			again := newOwner()
+			if err := again.open(testDir, Options{FS: fs.Killed()}); err != nil {
+				t.Fatalf("%s, byte %d: after salvage: %v", name, at, err)
+			}
+			if d := diff(again.snapshot(), o.snapshot()); d != "" {
+				t.Fatal(d)
+			}
+			again.log.Close()
+		}
+	}
+}
+
+func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
+	m, _ := aLog(t, Options{})
+	other, _ := aLog(t, Options{})
+	names := m.segments()
+	first, middle, last := names[0], names[len(names)/2], names[len(names)-1]
+	for what, change := range map[string]func(files) string{
+		"the oldest is missing":   func(m files) string { delete(m, first); return first },
+		"one is missing":          func(m files) string { delete(m, middle); return middle },
+		"one is cut":              func(m files) string { m[middle] = m[middle][:len(m[middle])/2]; return middle },
+		"one is empty":            func(m files) string { m[middle] = nil; return middle },
+		"one is zero":             func(m files) string { clear(m[middle]); return middle },
+		"a place is zero":         func(m files) string { clear(m[middle][headerSize : headerSize+64]); return middle },
+		"one has another's place": func(m files) string { m[middle] = m[last]; return middle },
+		"one is of another log":   func(m files) string { m[middle] = other[middle]; return "" },
+	} {
+		t.Run(what, func(t *testing.T) {
+			bad := m.clone()
+			name := change(bad)
+			_, _, err := openFiles(t, bad, Options{})
+			var damage *DamageError
+			if !errors.As(err, &damage) || name != "" && filepath.Base(damage.File) != name {
+				t.Fatalf("open: %v", err)
+			}
+			o, _, err := openFiles(t, bad, Options{SkipDamaged: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.log.Close()
+		})
+	}
+}
+
+func TestWithoutSyncsOnlyTheLastSegmentCanBeTorn(t *testing.T) {
+	m, jobs := aLog(t, Options{SyncInterval: NeverSync})
+	names := m.segments()
+	bad := m.clone()
+	bad[names[1]][len(bad[names[1]])/2] ^= 1
+	if _, _, err := openFiles(t, bad, Options{}); !errors.As(err, new(*DamageError)) {
+		t.Errorf("damage in an older segment: %v", err)
+	}
+	bad = m.clone()
+	last := bad[names[len(names)-1]]
+	last[headerSize+8] ^= 1
+	o, _, err := openFiles(t, bad, Options{})
+	if err != nil || o.log.Recovery().Cut == nil {
+		t.Fatalf("damage in the last segment: %v", err)
+	}
+	within(t, o.snapshot(), jobs)
+	o.log.Close()
+}
+
+func TestTheErrorOfADamagedLogTellsWhatToLookAt(t *testing.T) {
+	m, _ := aLog(t, Options{})
+	name := m.segments()[1]
+	m[name][len(m[name])/2] ^= 4
+	_, _, err := openFiles(t, m, Options{})
+	if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "offset ") || !strings.Contains(err.Error(), "sound records follow") {
+		t.Errorf("open: %v", err)
+	}
+}
+
+func TestAnUnknownVersionIsNotSalvaged(t *testing.T) {
+	m, _ := aLog(t, Options{})
+	for _, name := range m.segments() {
+		var h header
+		if what := h.decode(m[name]); what != "" {
+			t.Fatal(what)
+		}
+		le.PutUint32(m[name][8:], 2)
+		le.PutUint32(m[name][76:], headerSum(m[name]))
+	}
+	if _, _, err := openFiles(t, m, Options{SkipDamaged: true}); err == nil || !strings.Contains(err.Error(), "version") {
+		t.Errorf("open: %v", err)
+	}
+}
+
+func TestALockedDirectoryIsRefusedWithItsHolder(t *testing.T) {
+	dir := t.TempDir()
+	o := newOwner()
+	if err := o.open(dir, Options{SyncInterval: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if _, err := Open(dir, Options{}); !errors.Is(err, ErrLocked) || !strings.Contains(err.Error(), "process") {
+		t.Errorf("second open: %v", err)
+	}
+	if _, err := Open(filepath.Join(dir, "nowhere"), Options{}); err == nil {
+		t.Error("a directory that does not exist was opened")
+	}
+}

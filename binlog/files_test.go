@@ -1,0 +1,83 @@
+package binlog
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"trellis/binlog/vfs"
+	"trellis/binlog/vfs/faultfs"
+)
+
+// files are the contents of a directory's files.
+type files map[string][]byte
+
+func readFiles(t testing.TB, fs vfs.FS, dir string) files {
+	t.Helper()
+	es, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := files{}
+	for _, e := range es {
+		if e.Dir {
+			continue
+		}
+		f, err := fs.OpenRead(filepath.Join(dir, e.Name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, e.Size)
+		if n, err := f.ReadAt(b, 0); n < len(b) {
+			t.Fatal(err)
+		}
+		m[e.Name] = b
+		f.Close()
+	}
+	return m
+}
+
+// fs is a file system with these files, all durable.
+func (m files) fs(t testing.TB) *faultfs.FS {
+	t.Helper()
+	fs := faultfs.New(testDir)
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		f, err := fs.Create(filepath.Join(testDir, name), int64(len(m[name])))
+		if err == nil {
+			_, err = f.WriteAt(m[name], 0)
+		}
+		if err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fs.SyncDir(testDir); err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+func (m files) clone() files {
+	c := files{}
+	for name, b := range m {
+		c[name] = slices.Clone(b)
+	}
+	return c
+}
+
+// segments are the names of the segments that were written to, in their order.
+func (m files) segments() (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if segmentIndex(name) != 0 && !allZeros(m[name]) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func allZeros(b []byte) bool {
+	return !slices.ContainsFunc(b, func(c byte) bool { return c != 0 })
+}

@@ -1,0 +1,296 @@
+package binlog
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"trellis/binlog/vfs/faultfs"
+)
+
+// eventually waits for a condition that the log's goroutines bring about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("waited in vain: " + what)
+		}
+	}
+}
+
+func TestAFullDiskRefusesJobsButNeverDeletes(t *testing.T) {
+	for name, interval := range levels {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, Options{SyncInterval: interval, SegmentSize: 16 << 10})
+			c.fs.SetCapacity(200 << 10)
+			for {
+				c.nextID++
+				pos, err := c.put(testRecord(c.nextID, 100+int(c.nextID%50)))
+				if errors.Is(err, ErrNoSpace) {
+					break
+				}
+				c.done(pos, err)
+			}
+			jobs := c.snapshot()
+			if len(jobs) < 500 || !c.log.Stats().Full {
+				t.Fatalf("only %d jobs, full: %v", len(jobs), c.log.Stats().Full)
+			}
+			r := c.jobs[5].Record
+			r.State = Buried
+			if _, err := c.update(&r); !errors.Is(err, ErrNoSpace) && err != nil {
+				t.Fatal(err)
+			}
+			// Nothing that was refused has left a trace.
+			fs := c.fs
+			c.log.Flush()
+			for id := range jobs {
+				if id%2 == 0 && id != 5 {
+					c.end(id)
+				}
+			}
+			for id := range jobs {
+				if id%2 == 1 && id != 5 {
+					c.end(id)
+				}
+			}
+			// Without a restart, and without help, there is room again.
+			eventually(t, "puts to be accepted", func() bool {
+				c.nextID++
+				_, err := c.put(testRecord(c.nextID, 100))
+				if err != nil && !errors.Is(err, ErrNoSpace) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			want := c.snapshot()
+			if err := c.log.Close(); err != nil {
+				t.Fatal(err)
+			}
+			o := newOwner()
+			if err := o.open(testDir, Options{FS: fs.Killed(), SegmentSize: 16 << 10}); err != nil {
+				t.Fatal(err)
+			}
+			defer o.log.Close()
+			if d := diff(o.snapshot(), want); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestServiceReturnsWhenTheDiskGetsRoom(t *testing.T) {
+	c := newClient(t, Options{SegmentSize: 16 << 10})
+	c.fs.SetCapacity(100 << 10)
+	full := func() error {
+		for {
+			c.nextID++
+			if pos, err := c.put(testRecord(c.nextID, 100)); err != nil {
+				return err
+			} else {
+				c.done(pos, nil)
+			}
+		}
+	}
+	if err := full(); !errors.Is(err, ErrNoSpace) {
+		t.Fatal(err)
+	}
+	before := len(c.jobs)
+	c.fs.SetCapacity(300 << 10)
+	eventually(t, "puts to be accepted", func() bool {
+		if err := full(); !errors.Is(err, ErrNoSpace) {
+			t.Fatal(err)
+		}
+		return len(c.jobs) > 2*before
+	})
+}
+
+// A server that was killed on a full disk can be started on it, and its consumers
+// can go on.
+func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
+	c := newClient(t, Options{SegmentSize: 16 << 10})
+	c.fs.SetCapacity(100 << 10)
+	for {
+		c.nextID++
+		pos, err := c.put(testRecord(c.nextID, 100))
+		if errors.Is(err, ErrNoSpace) {
+			break
+		}
+		c.done(pos, err)
+	}
+	c.log.Flush()
+	eventually(t, "the commit", func() bool { return c.log.Stats().PendingBytes == 0 && c.log.Stats().UnsyncedBytes == 0 })
+	want := c.snapshot()
+	fs := c.fs.Killed()
+	fs.SetCapacity(fs.Used())
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: fs, SegmentSize: 16 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if d := diff(o.snapshot(), want); d != "" {
+		t.Fatal(d)
+	}
+	for id := range want {
+		if _, err := o.delete(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADiskThatBreaksItsPromiseOfSpaceHoldsCommitsBack(t *testing.T) {
+	for _, interval := range []time.Duration{0, time.Millisecond} {
+		c := newClient(t, Options{SyncInterval: interval})
+		c.newJob(10)
+		c.fs.Hook(func(call faultfs.Call) faultfs.Fault {
+			if call.Op == "write" {
+				return faultfs.Fault{Err: syscall.ENOSPC, Short: 24}
+			}
+			return faultfs.Fault{}
+		})
+		pos, err := c.put(testRecord(100, 1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.log.Flush()
+		eventually(t, "the log to notice", func() bool { return c.log.Stats().Full })
+		if _, err := c.put(testRecord(101, 10)); !errors.Is(err, ErrNoSpace) {
+			t.Fatalf("put while the disk is full: %v", err)
+		}
+		if c.log.Committed() >= pos {
+			t.Fatal("committed without being written")
+		}
+		c.fs.Hook(nil)
+		eventually(t, "the commit", func() bool { return c.log.Committed() >= pos && !c.log.Stats().Full })
+		want := c.snapshot()
+		c.log.Close()
+		o := newOwner()
+		if err := o.open(testDir, Options{FS: c.fs.Killed()}); err != nil {
+			t.Fatal(err)
+		}
+		if d := diff(o.snapshot(), want); d != "" {
+			t.Error(d)
+		}
+		o.log.Close()
+	}
+}
+
+func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
+	for _, op := range []string{"write", "sync"} {
+		for _, interval := range []time.Duration{0, time.Millisecond} {
+			failures := make(chan error, 10)
+			o := newOwner()
+			fs := faultfs.New(testDir)
+			if err := o.open(testDir, Options{FS: fs, SyncInterval: interval, OnFail: func(err error) { failures <- err }}); err != nil {
+				t.Fatal(err)
+			}
+			pos, err := o.put(testRecord(1, 10))
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.log.Flush()
+			eventually(t, "the first commit", func() bool { return o.log.Stats().UnsyncedBytes == 0 && o.log.Committed() >= pos })
+			acknowledged := o.snapshot()
+
+			boom := errors.New("boom")
+			fs.Hook(func(c faultfs.Call) faultfs.Fault {
+				if c.Op == op {
+					return faultfs.Fault{Err: boom}
+				}
+				return faultfs.Fault{}
+			})
+			if pos, err = o.put(testRecord(2, 10)); err != nil {
+				t.Fatal(err)
+			}
+			o.log.Flush()
+			if err := <-failures; !errors.Is(err, boom) {
+				t.Fatalf("OnFail was told %v", err)
+			}
+			fs.Hook(nil)
+			frozen := o.log.Committed()
+			if interval == 0 && frozen >= pos {
+				t.Errorf("%s, %v: what has failed was committed", op, interval)
+			}
+			if _, err := o.put(testRecord(3, 10)); !errors.Is(err, ErrFailed) {
+				t.Errorf("put: %v", err)
+			}
+			if _, err := o.delete(1); !errors.Is(err, ErrFailed) {
+				t.Errorf("delete: %v", err)
+			}
+			o.log.Flush()
+			if err := o.log.Close(); !errors.Is(err, ErrFailed) || !errors.Is(err, boom) {
+				t.Errorf("close: %v", err)
+			}
+			if o.log.Committed() != frozen || len(failures) != 0 {
+				t.Errorf("%s, %v: there was a commit, or OnFail was called again", op, interval)
+			}
+			again := newOwner()
+			if err := again.open(testDir, Options{FS: fs.Killed()}); err != nil {
+				t.Fatal(err)
+			}
+			for id := range acknowledged {
+				if again.jobs[id] == nil {
+					t.Errorf("%s, %v: job %d is lost", op, interval, id)
+				}
+			}
+			again.log.Close()
+		}
+	}
+}
+
+func TestAShortWriteIsRepaired(t *testing.T) {
+	c := newClient(t, Options{SyncInterval: time.Millisecond})
+	short := 0
+	c.fs.Hook(func(call faultfs.Call) faultfs.Fault {
+		if call.Op == "write" && call.N%2 == 0 {
+			short++
+			return faultfs.Fault{Err: syscall.EINTR, Short: 7}
+		}
+		return faultfs.Fault{}
+	})
+	for range 200 {
+		c.newJob(50)
+	}
+	want := c.snapshot()
+	if err := c.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if short == 0 {
+		t.Fatal("no write was short")
+	}
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: c.fs.Killed()}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if d := diff(o.snapshot(), want); d != "" {
+		t.Error(d)
+	}
+}
+
+// The limit holds for jobs; their deletes are always taken.
+func TestASlowDiskBoundsWhatWaitsInMemory(t *testing.T) {
+	fs := faultfs.New(testDir)
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: fs, MaxPending: 10_000, SyncInterval: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	var err error
+	id := uint64(0)
+	for err == nil {
+		id++
+		_, err = o.put(testRecord(id, 100))
+	}
+	if !errors.Is(err, ErrBusy) || id < 50 || id > 60 {
+		t.Fatalf("put %d: %v", id, err)
+	}
+	if _, err := o.delete(1); err != nil {
+		t.Fatal(err)
+	}
+	o.log.Flush()
+	eventually(t, "the commit", func() bool { return o.log.Stats().PendingBytes == 0 })
+	if _, err := o.put(testRecord(id, 100)); err != nil {
+		t.Fatal(err)
+	}
+}

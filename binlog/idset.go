@@ -1,0 +1,39 @@
+package binlog
+
+// idSet is a set of ids. Ids that are near each other share a word's bits, so
+// that the ids of a busy queue cost a fraction of a byte each.
+type idSet struct {
+	words map[uint64]*[8]uint64 // by id / 512
+	last  uint64                // the key of hot
+	hot   *[8]uint64
+}
+
+func (s *idSet) add(id uint64) {
+	key := id >> 9
+	if s.hot == nil || s.last != key {
+		w := s.words[key]
+		if w == nil {
+			if s.words == nil {
+				s.words = map[uint64]*[8]uint64{}
+			}
+			w = new([8]uint64)
+			s.words[key] = w
+		}
+		s.last, s.hot = key, w
+	}
+	s.hot[id>>6&7] |= 1 << (id & 63)
+}
+
+func (s *idSet) has(id uint64) bool {
+	if len(s.words) == 0 {
+		return false
+	}
+	key := id >> 9
+	if s.hot == nil || s.last != key {
+		s.last, s.hot = key, s.words[key]
+		if s.hot == nil {
+			return false
+		}
+	}
+	return s.hot[id>>6&7]&(1<<(id&63)) != 0
+}

@@ -1,0 +1,87 @@
+package binlog
+
+import (
+	"log/slog"
+	"time"
+
+	"trellis/binlog/vfs"
+)
+
+// NeverSync as Options.SyncInterval leaves it to the kernel when data reaches
+// the disk.
+const NeverSync time.Duration = -1
+
+// Limits and defaults of Options.
+const (
+	DefaultSegmentSize = 10 << 20
+	MinSegmentSize     = 4 << 10
+	MaxSegmentSize     = 1 << 30
+	DefaultMaxPending  = 256 << 20
+)
+
+// Options configure a Log. The functions are called without any lock of the log
+// held, and must not block.
+type Options struct {
+	// SegmentSize is the size in bytes of a segment's file, rounded up to 4096
+	// and kept between MinSegmentSize and MaxSegmentSize. Zero means
+	// DefaultSegmentSize. A record that is larger gets a larger file.
+	SegmentSize int64
+
+	// SyncInterval says what committed means. Zero: synced to the disk.
+	// Positive: handed to the kernel, and synced at most that much later.
+	// NeverSync: handed to the kernel.
+	SyncInterval time.Duration
+
+	// MaxPending bounds the memory of what is appended and not yet written: Put,
+	// Update and Move return ErrBusy beyond it. Deletes, 16 bytes each, are
+	// always taken. Zero means DefaultMaxPending.
+	MaxPending int64
+
+	// OnCommit is called after every commit with the new value of Committed, on
+	// the goroutine that made it: the log's own or one that is in Flush. Two
+	// calls may overlap.
+	OnCommit func(Pos)
+
+	// OnFail is called once, when a write or a sync has failed. The process
+	// should say so and end.
+	OnFail func(error)
+
+	// Migrate is called by the log's compaction for a job whose full record may
+	// still be needed in the given segment. If the owner's job of that id has its
+	// latest full record there, the owner calls Move for it, under the same lock
+	// as every other change of that job, and returns what Move returned.
+	// Otherwise it does nothing. Without Migrate there is no compaction.
+	Migrate func(id uint64, segment uint32) error
+
+	// SkipDamaged makes Open accept a log with damage: what is sound is taken
+	// over into new segments, and all the old files are kept in a sub-directory.
+	SkipDamaged bool
+
+	// Progress is called about once a second while Open and Replay read, and once
+	// at the end of each.
+	Progress func(Progress)
+
+	// Observer is told of every commit. Nil means nobody.
+	Observer Observer
+
+	// Log takes what an operator should know. Nil means nobody.
+	Log *slog.Logger
+
+	// FS is the file system. Nil means the operating system's.
+	FS vfs.FS
+}
+
+// Progress tells how far the reading of a log has come.
+type Progress struct {
+	Phase   string // "check", "import", "salvage" or "replay"
+	Done    int64  // bytes
+	Total   int64  // bytes
+	Records int64
+}
+
+// Observer is told what commits cost. Its methods are called on the committing
+// goroutine, must not block and should not allocate.
+type Observer interface {
+	Committed(records int, bytes int64, write time.Duration)
+	Synced(d time.Duration)
+}

@@ -1,0 +1,181 @@
+package binlog
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+
+	"trellis/binlog/journal"
+)
+
+// owner plays the engine: a map of jobs under one lock.
+type owner struct {
+	mu   sync.Mutex
+	log  *Log
+	jobs map[uint64]*ownedJob
+
+	// orphans counts updates of ids that were not told before.
+	orphans int
+}
+
+type ownedJob struct {
+	Record
+	segment uint32
+}
+
+func newOwner() *owner { return &owner{jobs: map[uint64]*ownedJob{}} }
+
+func (o *owner) Full(r *Record, segment uint32) (uint32, error) {
+	j := o.jobs[r.ID]
+	was := uint32(0)
+	if j != nil {
+		was = j.segment
+	}
+	j = &ownedJob{Record: *r, segment: segment}
+	j.Body = bytes.Clone(r.Body)
+	o.jobs[r.ID] = j
+	return was, nil
+}
+
+func (o *owner) Update(r *Record) error {
+	j := o.jobs[r.ID]
+	if j == nil {
+		o.orphans++
+		return nil
+	}
+	j.apply(r)
+	return nil
+}
+
+func (j *ownedJob) apply(r *Record) {
+	tube, body, ttr, created := j.Tube, j.Body, j.TTR, j.Created
+	j.Record = *r
+	j.Tube, j.Body, j.TTR, j.Created = tube, body, ttr, created
+}
+
+func (o *owner) migrate(id uint64, segment uint32) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	j := o.jobs[id]
+	if j == nil || j.segment != segment {
+		return nil
+	}
+	t, err := o.log.Move(&j.Record, segment)
+	if err != nil {
+		return err
+	}
+	j.segment = t.Segment
+	return nil
+}
+
+func (o *owner) put(r *Record) (Pos, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t, err := o.log.Put(r)
+	if err != nil {
+		return 0, err
+	}
+	o.jobs[r.ID] = &ownedJob{Record: *r, segment: t.Segment}
+	return t.Pos, nil
+}
+
+func (o *owner) update(r *Record) (Pos, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p, err := o.log.Update(r)
+	if err != nil {
+		return 0, err
+	}
+	o.jobs[r.ID].apply(r)
+	return p, nil
+}
+
+func (o *owner) delete(id uint64) (Pos, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	j := o.jobs[id]
+	p, err := o.log.Delete(id, j.segment, journal.Size(j.Tube, len(j.Body)))
+	if err != nil {
+		return 0, err
+	}
+	delete(o.jobs, id)
+	return p, nil
+}
+
+// open opens a log for o and replays it.
+func (o *owner) open(dir string, opts Options) error {
+	opts.Migrate = o.migrate
+	l, err := Open(dir, opts)
+	if err != nil {
+		return err
+	}
+	o.log = l
+	if err := l.Replay(o); err != nil {
+		l.Close()
+		return err
+	}
+	return nil
+}
+
+// snapshot is the owner's jobs as plain values.
+func (o *owner) snapshot() map[uint64]Record {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	m := map[uint64]Record{}
+	for id, j := range o.jobs {
+		m[id] = j.Record
+	}
+	return m
+}
+
+func sameRecord(a, b *Record) bool {
+	x, y := *a, *b
+	x.Body, y.Body = nil, nil
+	return fmt.Sprint(x) == fmt.Sprint(y) && bytes.Equal(a.Body, b.Body)
+}
+
+// diff tells in what two sets of jobs differ, or "".
+func diff(got, want map[uint64]Record) string {
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		w := want[id]
+		g, ok := got[id]
+		if !ok {
+			return fmt.Sprintf("job %d is lost: %+v", id, plain(w))
+		}
+		if !sameRecord(&g, &w) {
+			return fmt.Sprintf("job %d is\n%+v, want\n%+v", id, plain(g), plain(w))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[id]; !ok {
+			return fmt.Sprintf("job %d is back: %+v", id, plain(got[id]))
+		}
+	}
+	return ""
+}
+
+// plain is a record that is short to print.
+func plain(r Record) Record {
+	r.Body = bytes.Clone(r.Body[:min(len(r.Body), 8)])
+	return r
+}
+
+func testRecord(id uint64, body int) *Record {
+	return &Record{
+		ID: id, State: Ready, Pri: uint32(id % 7), TTR: 60, Created: 1_700_000_000_000_000_000 + int64(id),
+		Tube: "default", Body: bytes.Repeat([]byte{byte('a' + id%26)}, body),
+	}
+}
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}

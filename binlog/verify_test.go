@@ -1,0 +1,113 @@
+package binlog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestVerifyTellsWhatADirectoryHolds(t *testing.T) {
+	m, _ := aLog(t, Options{})
+	names := m.segments()
+	report := func(m files) (string, error) {
+		var b strings.Builder
+		err := verify(&b, m.fs(t), testDir)
+		return b.String(), err
+	}
+	got, err := report(m)
+	if err != nil || !strings.Contains(got, "good order") || strings.Count(got, names[0]+": sealed") != 1 ||
+		strings.Count(got, names[len(names)-1]+": open") != 1 || !regexp.MustCompile(`\d+ sound records, last id \d+`).MatchString(got) {
+		t.Errorf("sound: %v\n%s", err, got)
+	}
+	bad := m.clone()
+	bad[names[0]][len(bad[names[0]])/2] ^= 1
+	if got, err := report(bad); !errors.As(err, new(*DamageError)) || !strings.Contains(got, "DAMAGED: "+testDir+"/"+names[0]+": offset ") {
+		t.Errorf("damaged: %v\n%s", err, got)
+	}
+	torn := m.clone()
+	last := torn[names[len(names)-1]]
+	at := len(last)
+	for last[at-1] == 0 {
+		at--
+	}
+	last[at-1] ^= 1
+	if got, err := report(torn); err != nil || !strings.Contains(got, "torn") {
+		t.Errorf("torn: %v\n%s", err, got)
+	}
+	if got, err := report(files{}); err != nil || got != "no log\n" {
+		t.Errorf("empty: %v\n%s", err, got)
+	}
+	l := newTheirLog()
+	l.file(1)
+	l.full(7, 1, 0, "abc")
+	if got, err := report(l.files); err != nil || !strings.Contains(got, "1 files, 1 tubes, 1 ready, 0 delayed and 0 buried jobs with 3 bytes, last id 7") {
+		t.Errorf("beanstalkd's: %v\n%s", err, got)
+	}
+}
+
+func TestDumpWritesEveryRecord(t *testing.T) {
+	dir := t.TempDir()
+	o := newOwner()
+	if err := o.open(dir, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	r := testRecord(1, 3)
+	if _, err := o.put(r); err != nil {
+		t.Fatal(err)
+	}
+	u := *r
+	u.State, u.BuryOrder, u.Buries = Buried, 9, 1
+	if _, err := o.update(&u); err != nil {
+		t.Fatal(err)
+	}
+	u.State, u.BuryOrder, u.Due = Delayed, 0, time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano()
+	if _, err := o.update(&u); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.delete(1); err != nil {
+		t.Fatal(err)
+	}
+	// While the server runs.
+	o.log.commit()
+	var b strings.Builder
+	if err := Verify(&b, dir); err != nil || !strings.Contains(b.String(), "is running") {
+		t.Errorf("verify: %v\n%s", err, &b)
+	}
+	if err := o.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	if err := Dump(&b, dir, true); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		` header base=0 `, ` start at=20`,
+		` full id=1 ready pri=1 delay=0 reserves=0 timeouts=0 releases=0 buries=0 kicks=0 tube=default ttr=60 created=2023-11-14T22:13:20.000000001Z bytes=3 body="bbb"`,
+		` update id=1 buried pri=1 delay=0 order=9 reserves=0 timeouts=0 releases=0 buries=1 kicks=0`,
+		` update id=1 delayed pri=1 delay=0 due=2026-01-02T03:04:05.000000006Z `,
+		` delete id=1`, ` mark synced=`, ` stop synced=`,
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &b)
+		}
+	}
+	name := filepath.Join(dir, segmentName(1))
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[headerSize+startSize+20] ^= 1
+	if err := os.WriteFile(name, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.Reset()
+	bad := fmt.Sprintf("%s %d BAD a full record whose first part has a wrong checksum: 88 bytes\n", segmentName(1), headerSize+startSize)
+	if err := Dump(&b, dir, false); err != nil || !strings.Contains(b.String(), bad) || strings.Contains(b.String(), "body=") {
+		t.Errorf("damaged: %v, want %q in\n%s", err, bad, &b)
+	}
+}

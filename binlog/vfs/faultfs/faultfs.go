@@ -1,0 +1,619 @@
+package faultfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"trellis/binlog/vfs"
+)
+
+// ErrOff is what every call returns after the power has gone or the process was
+// killed.
+var ErrOff = errors.New("the machine is off")
+
+// Call is a call that a Hook may interfere with.
+type Call struct {
+	N    int    // counts from 1
+	Op   string // create, open, read, write, sync, allocate, truncate, remove, rename, mkdir, syncdir, list or lock
+	Name string
+}
+
+// Fault is what a Hook does to a call. The zero Fault does nothing.
+type Fault struct {
+	Err   error // returned by the call, which has no effect
+	Short int   // of a write with Err: the bytes that it writes nevertheless
+	Off   bool  // the power goes during the call
+}
+
+// FS is a file system. Its zero value is not ready for use; see New.
+type FS struct {
+	mu       sync.Mutex
+	dirs     map[string]*directory
+	locks    map[string]bool
+	calls    int
+	hook     func(Call) Fault
+	off      bool
+	capacity int64 // bytes, for all files; 0 means without end
+	boot     uint64
+}
+
+type directory struct {
+	entries map[string]any // *inode or *directory
+	durable map[string]any
+	changes []change // since the last sync
+}
+
+type change struct {
+	add    string // with node
+	remove string
+	node   any
+	both   *both // of a move from one directory to another
+}
+
+// both are the changes of two directories that a power cut keeps or loses
+// together.
+type both struct{ durable bool }
+
+type inode struct {
+	data    []byte
+	durable []byte
+	writes  []write // since the last sync
+}
+
+type write struct {
+	off  int64
+	data []byte
+}
+
+// New returns a file system with one directory.
+func New(dir string) *FS {
+	d := &directory{entries: map[string]any{}, durable: map[string]any{}}
+	return &FS{dirs: map[string]*directory{dir: d}, locks: map[string]bool{}, boot: 1}
+}
+
+// Hook has every call ask first. Nil ends that.
+func (f *FS) Hook(hook func(Call) Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hook = hook
+}
+
+// SetCapacity sets how many bytes all files may have. Zero means any number.
+func (f *FS) SetCapacity(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.capacity = n
+}
+
+// Used is the number of bytes that all files have.
+func (f *FS) Used() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.used()
+}
+
+func (f *FS) used() (n int64) {
+	for _, d := range f.dirs {
+		for _, e := range d.entries {
+			if i, ok := e.(*inode); ok {
+				n += int64(len(i.data))
+			}
+		}
+	}
+	return n
+}
+
+// Calls is the number of calls so far.
+func (f *FS) Calls() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+// Off switches the machine off: all further calls fail.
+func (f *FS) Off() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off = true
+}
+
+// Killed returns the file system as the next process of the same machine finds
+// it: nothing that was written is lost. The old one is off.
+func (f *FS) Killed() *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off = true
+	return &FS{dirs: f.dirs, locks: map[string]bool{}, capacity: f.capacity, boot: f.boot}
+}
+
+// PowerCut returns the file system as the machine may find it when it is started
+// again. The old one is off, and is not changed otherwise: each call draws anew.
+func (f *FS) PowerCut(rng *rand.Rand) *FS {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.off = true
+	g := &FS{dirs: map[string]*directory{}, locks: map[string]bool{}, capacity: f.capacity, boot: f.boot + 1}
+	r := &restart{g, rng, map[*inode]*inode{}, map[*both]bool{}}
+	for _, name := range f.roots() {
+		r.directory(name, f.dirs[name])
+	}
+	return g
+}
+
+// roots are the directories that are in no other.
+func (f *FS) roots() []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(f.dirs)) {
+		if f.dirs[filepath.Dir(name)] == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// restart is what a power cut leaves, as it is drawn.
+type restart struct {
+	fs    *FS
+	rng   *rand.Rand
+	files map[*inode]*inode
+	moves map[*both]bool
+}
+
+func (r *restart) kept(c change) bool {
+	if c.both == nil {
+		return r.rng.IntN(2) == 0
+	}
+	if _, ok := r.moves[c.both]; !ok {
+		r.moves[c.both] = c.both.durable || r.rng.IntN(2) == 0
+	}
+	return r.moves[c.both]
+}
+
+func (r *restart) directory(name string, d *directory) *directory {
+	entries := maps.Clone(d.durable)
+	for _, c := range d.changes {
+		if !r.kept(c) {
+			continue
+		}
+		if c.remove != "" {
+			delete(entries, c.remove)
+		}
+		if c.add != "" {
+			entries[c.add] = c.node
+		}
+	}
+	nd := &directory{entries: map[string]any{}}
+	for _, n := range slices.Sorted(maps.Keys(entries)) {
+		switch e := entries[n].(type) {
+		case *inode:
+			if r.files[e] == nil {
+				r.files[e] = e.restart(r.rng)
+			}
+			nd.entries[n] = r.files[e]
+		case *directory:
+			nd.entries[n] = r.directory(filepath.Join(name, n), e)
+		}
+	}
+	nd.durable = maps.Clone(nd.entries)
+	r.fs.dirs[name] = nd
+	return nd
+}
+
+const sector = 512
+
+func (i *inode) restart(rng *rand.Rand) *inode {
+	size := len(i.durable)
+	if rng.IntN(2) == 0 {
+		size = len(i.data)
+	}
+	data := make([]byte, max(len(i.durable), len(i.data)))
+	copy(data, i.durable)
+	versions := map[int64][][]byte{}
+	for _, w := range i.writes {
+		for off := w.off; off < w.off+int64(len(w.data)); {
+			at := off / sector * sector
+			end := min(at+sector, w.off+int64(len(w.data)))
+			vs := versions[at]
+			if vs == nil {
+				v := make([]byte, sector)
+				if at < int64(len(data)) {
+					copy(v, data[at:])
+				}
+				vs = [][]byte{v}
+			}
+			v := slices.Clone(vs[len(vs)-1])
+			copy(v[off-at:], w.data[off-w.off:end-w.off])
+			versions[at] = append(vs, v)
+			off = end
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(versions)) {
+		vs := versions[at]
+		v := slices.Clone(vs[rng.IntN(len(vs))])
+		if rng.IntN(4) == 0 {
+			torn := rng.IntN(sector)
+			copy(v[torn:], vs[rng.IntN(len(vs))][torn:])
+		}
+		if at < int64(len(data)) {
+			copy(data[at:], v)
+		}
+	}
+	data = data[:size]
+	return &inode{data: data, durable: slices.Clone(data)}
+}
+
+// enter begins a call. With mu held.
+func (f *FS) enter(op, name string) (Fault, error) {
+	if f.off {
+		return Fault{}, ErrOff
+	}
+	f.calls++
+	if f.hook == nil {
+		return Fault{}, nil
+	}
+	x := f.hook(Call{f.calls, op, name})
+	if x.Off {
+		f.off = true
+	} else if x.Err != nil {
+		x.Err = fmt.Errorf("%s %s: %w", op, name, x.Err)
+	}
+	return x, x.Err
+}
+
+// leave ends a call that was done.
+func (x Fault) leave() error {
+	if x.Off {
+		return ErrOff
+	}
+	return nil
+}
+
+func (f *FS) lookup(name string) (*directory, string, any, error) {
+	d := f.dirs[filepath.Dir(name)]
+	if d == nil {
+		return nil, "", nil, &fs.PathError{Op: "look up", Path: name, Err: fs.ErrNotExist}
+	}
+	base := filepath.Base(name)
+	return d, base, d.entries[base], nil
+}
+
+func (d *directory) add(name string, node any) {
+	d.entries[name] = node
+	d.changes = append(d.changes, change{add: name, node: node})
+}
+
+// List implements vfs.FS.
+func (f *FS) List(dir string) ([]vfs.Entry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("list", dir)
+	if err != nil {
+		return nil, err
+	}
+	d := f.dirs[dir]
+	if d == nil {
+		return nil, &fs.PathError{Op: "list", Path: dir, Err: fs.ErrNotExist}
+	}
+	var es []vfs.Entry
+	for _, name := range slices.Sorted(maps.Keys(d.entries)) {
+		e := vfs.Entry{Name: name}
+		switch n := d.entries[name].(type) {
+		case *inode:
+			e.Size = int64(len(n.data))
+		case *directory:
+			e.Dir = true
+		}
+		es = append(es, e)
+	}
+	return es, x.leave()
+}
+
+// Create implements vfs.FS.
+func (f *FS) Create(name string, size int64) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("create", name)
+	if err != nil {
+		return nil, err
+	}
+	d, base, node, err := f.lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if node != nil {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
+	}
+	if f.full(size) {
+		return nil, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC}
+	}
+	i := &inode{data: make([]byte, size)}
+	d.add(base, i)
+	return &file{f, i, name}, x.leave()
+}
+
+func (f *FS) full(more int64) bool {
+	return f.capacity > 0 && more > 0 && f.used()+more > f.capacity
+}
+
+// Open implements vfs.FS.
+func (f *FS) Open(name string) (vfs.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("open", name)
+	if err != nil {
+		return nil, err
+	}
+	_, _, node, err := f.lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	i, ok := node.(*inode)
+	if !ok {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return &file{f, i, name}, x.leave()
+}
+
+// OpenRead implements vfs.FS.
+func (f *FS) OpenRead(name string) (vfs.File, error) { return f.Open(name) }
+
+// Remove implements vfs.FS.
+func (f *FS) Remove(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("remove", name)
+	if err != nil {
+		return err
+	}
+	d, base, node, err := f.lookup(name)
+	if err != nil {
+		return err
+	}
+	if node == nil {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	if sub, ok := node.(*directory); ok {
+		if len(sub.entries) > 0 {
+			return &fs.PathError{Op: "remove", Path: name, Err: syscall.ENOTEMPTY}
+		}
+		delete(f.dirs, name)
+	}
+	delete(d.entries, base)
+	d.changes = append(d.changes, change{remove: base})
+	return x.leave()
+}
+
+// Rename implements vfs.FS.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("rename", from)
+	if err != nil {
+		return err
+	}
+	d, base, node, err := f.lookup(from)
+	if err != nil {
+		return err
+	}
+	d2, base2, _, err := f.lookup(to)
+	if err != nil {
+		return err
+	}
+	if node == nil {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	if sub, ok := node.(*directory); ok {
+		delete(f.dirs, from)
+		f.dirs[to] = sub
+	}
+	delete(d.entries, base)
+	d2.entries[base2] = node
+	if d == d2 {
+		d.changes = append(d.changes, change{remove: base, add: base2, node: node})
+	} else {
+		b := &both{}
+		d2.changes = append(d2.changes, change{add: base2, node: node, both: b})
+		d.changes = append(d.changes, change{remove: base, both: b})
+	}
+	return x.leave()
+}
+
+// Mkdir implements vfs.FS.
+func (f *FS) Mkdir(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("mkdir", name)
+	if err != nil {
+		return err
+	}
+	d, base, node, err := f.lookup(name)
+	if err != nil {
+		return err
+	}
+	if node != nil {
+		return &fs.PathError{Op: "mkdir", Path: name, Err: fs.ErrExist}
+	}
+	sub := &directory{entries: map[string]any{}, durable: map[string]any{}}
+	f.dirs[name] = sub
+	d.add(base, sub)
+	return x.leave()
+}
+
+// SyncDir implements vfs.FS.
+func (f *FS) SyncDir(dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter("syncdir", dir)
+	if err != nil {
+		return err
+	}
+	if x.Off {
+		return ErrOff
+	}
+	d := f.dirs[dir]
+	if d == nil {
+		return &fs.PathError{Op: "sync", Path: dir, Err: fs.ErrNotExist}
+	}
+	d.durable = maps.Clone(d.entries)
+	for _, c := range d.changes {
+		if c.both != nil {
+			c.both.durable = true
+		}
+	}
+	d.changes = nil
+	return nil
+}
+
+// Lock implements vfs.FS.
+func (f *FS) Lock(name string) (io.Closer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, err := f.enter("lock", name); err != nil {
+		return nil, err
+	}
+	d, base, node, err := f.lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if f.locks[name] {
+		return nil, &vfs.LockedError{Name: name, PID: 1}
+	}
+	if node == nil {
+		d.add(base, &inode{})
+	}
+	f.locks[name] = true
+	return unlocker{f, name}, nil
+}
+
+type unlocker struct {
+	fs   *FS
+	name string
+}
+
+func (u unlocker) Close() error {
+	u.fs.mu.Lock()
+	defer u.fs.mu.Unlock()
+	delete(u.fs.locks, u.name)
+	return nil
+}
+
+// Boot implements vfs.FS.
+func (f *FS) Boot() uint64 { return f.boot }
+
+type file struct {
+	fs   *FS
+	node *inode
+	name string
+}
+
+func (f *file) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	x, err := f.fs.enter("read", f.name)
+	if err != nil {
+		return 0, err
+	}
+	if off >= int64(len(f.node.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, x.leave()
+}
+
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	x, err := f.fs.enter("write", f.name)
+	if err != nil {
+		f.write(p[:min(x.Short, len(p))], off)
+		return min(x.Short, len(p)), err
+	}
+	if f.fs.full(off + int64(len(p)) - int64(len(f.node.data))) {
+		return 0, &fs.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC}
+	}
+	f.write(p, off)
+	if x.Off {
+		return 0, ErrOff
+	}
+	return len(p), nil
+}
+
+func (f *file) write(p []byte, off int64) {
+	if len(p) == 0 {
+		return
+	}
+	if end := off + int64(len(p)); end > int64(len(f.node.data)) {
+		f.node.data = append(f.node.data, make([]byte, end-int64(len(f.node.data)))...)
+	}
+	copy(f.node.data[off:], p)
+	f.node.writes = append(f.node.writes, write{off, slices.Clone(p)})
+}
+
+func (f *file) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	x, err := f.fs.enter("sync", f.name)
+	if err != nil {
+		return err
+	}
+	if x.Off {
+		return ErrOff
+	}
+	f.node.durable = slices.Clone(f.node.data)
+	f.node.writes = nil
+	return nil
+}
+
+func (f *file) Allocate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	x, err := f.fs.enter("allocate", f.name)
+	if err != nil {
+		return err
+	}
+	more := size - int64(len(f.node.data))
+	if f.fs.full(more) {
+		return &fs.PathError{Op: "allocate", Path: f.name, Err: syscall.ENOSPC}
+	}
+	if more > 0 {
+		f.node.data = append(f.node.data, make([]byte, more)...)
+	}
+	return x.leave()
+}
+
+func (f *file) Truncate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	x, err := f.fs.enter("truncate", f.name)
+	if err != nil {
+		return err
+	}
+	if size < int64(len(f.node.data)) {
+		f.node.data = f.node.data[:size:size]
+	} else {
+		f.node.data = append(f.node.data, make([]byte, size-int64(len(f.node.data)))...)
+	}
+	return x.leave()
+}
+
+func (f *file) Size() (int64, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if f.fs.off {
+		return 0, ErrOff
+	}
+	return int64(len(f.node.data)), nil
+}
+
+func (f *file) Close() error { return nil }

@@ -1,0 +1,82 @@
+// Package vfs is what the log needs of a file system, small enough that a test
+// can stand in for it, with the operating system's as the real one.
+//
+// Names are paths. Nothing that was done to a file or a directory is on disk
+// before Sync of that file, or SyncDir of that directory, has returned nil; a
+// failed Sync leaves unknown what is.
+package vfs
+
+import (
+	"io"
+	"strconv"
+)
+
+// FS is a file system. All methods may be called from any goroutine.
+type FS interface {
+	// List returns a directory's entries, sorted by name.
+	List(dir string) ([]Entry, error)
+
+	// Create makes a file that does not exist yet, with that many bytes of disk
+	// allocated to it that read as zero. If it fails there is no such file.
+	Create(name string, size int64) (File, error)
+
+	// Open opens an existing file for reading and writing.
+	Open(name string) (File, error)
+
+	// OpenRead opens an existing file for reading.
+	OpenRead(name string) (File, error)
+
+	Remove(name string) error
+	Rename(from, to string) error
+	Mkdir(name string) error
+
+	// SyncDir makes the directory's entries durable.
+	SyncDir(dir string) error
+
+	// Lock locks a file against all other processes and all other calls of this
+	// one, and creates it if need be. It never waits: a *LockedError tells who
+	// holds it. Closing unlocks; the file stays.
+	Lock(name string) (io.Closer, error)
+
+	// Boot tells one start of the machine from another. Zero means unknown.
+	Boot() uint64
+}
+
+// Entry is an entry of a directory.
+type Entry struct {
+	Name string
+	Size int64 // bytes, of a regular file
+	Dir  bool
+}
+
+// File is an open file. WriteAt may be called from one goroutine at a time, all
+// else from any.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+
+	// Sync makes the file's data durable, with as much of its metadata as
+	// reading the data needs.
+	Sync() error
+
+	// Allocate grows the file to size, the new bytes allocated and zero. If it
+	// fails the file has its old size.
+	Allocate(size int64) error
+
+	Truncate(size int64) error
+	Size() (int64, error)
+}
+
+// LockedError tells that a lock is held.
+type LockedError struct {
+	Name string
+	PID  int // of the holder; 0 if the system does not tell
+}
+
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return e.Name + " is locked by another process"
+	}
+	return e.Name + " is locked by process " + strconv.Itoa(e.PID)
+}
