@@ -1,0 +1,113 @@
+# make run     build the server and start it on its defaults, 0.0.0.0:11300
+# make build   bin/trellisd and bin/trellis
+# make test    everything that must hold; installs what it compares with
+# make bench   what a command costs, and the server side by side with beanstalkd
+# make fmt     format the sources
+# make clean   remove what make has made
+#
+# ARGS are further arguments of the server: make run ARGS='-p 11301'
+
+GO          ?= go
+GOFUMPT      = mvdan.cc/gofumpt@v0.12.0
+STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+DIRS    = $(wildcard bench binlog cmd codec engine reactor)
+SOURCES = go.mod go.sum $(shell find $(DIRS) -type f ! -path '*/testdata/*')
+
+# Packages in which goroutines meet.
+RACY = $(addprefix ./,$(addsuffix /...,$(filter-out codec,$(DIRS))))
+
+TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
+FUZZTIME = 5s
+BENCH    = --matrix standard
+
+# The commit is known only in a clone.
+COMMIT  = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+DATE    = $(shell git log -1 --format=%cs 2>/dev/null)
+LDFLAGS = $(if $(COMMIT),-X main.commit=$(COMMIT) -X main.date=$(DATE)) $(if $(VERSION),-X main.version=$(VERSION))
+
+# Peers live here and not in the system, where installing beanstalkd would start it.
+CACHE     = $(CURDIR)/.cache
+FIVEBEANS = $(CACHE)/fivebeans
+export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin
+
+.PHONY: run build test bench fmt clean peers check cross unit race fuzz
+.NOTPARALLEL:
+
+run: bin/trellisd
+	./bin/trellisd -V $(ARGS)
+
+build: bin/trellisd bin/trellis
+
+bin/%: $(SOURCES)
+	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+test: peers build check cross unit race fuzz
+
+check:
+	$(GO) vet ./...
+	@unformatted=$$($(GO) run $(GOFUMPT) -l $(DIRS)) && \
+	if [ -n "$$unformatted" ]; then echo "not formatted, see make fmt:" $$unformatted; exit 1; fi
+	$(GO) run $(STATICCHECK) ./...
+
+cross:
+	@for t in $(TARGETS); do \
+		echo "building for $$t"; \
+		CGO_ENABLED=0 GOOS=$${t%/*} GOARCH=$${t#*/} $(GO) build ./... || exit 1; \
+	done
+
+unit race fuzz: export TRELLIS_NEED_PEERS = 1
+unit race fuzz: export TRELLIS_FIVEBEANS = $(FIVEBEANS)
+
+unit:
+	$(GO) test -count=1 ./...
+
+race:
+	CGO_ENABLED=1 $(GO) test -count=1 -race $(RACY)
+
+fuzz:
+	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(DIRS) | sed 's|/[^/]*:func | |' | \
+	while read -r dir name; do \
+		echo "$(GO) test -fuzz $$name ./$$dir"; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$dir || exit 1; \
+	done
+
+# What is missing comes from Debian's packages. beanstalkd is only unpacked.
+peers:
+	@missing=; \
+	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
+	command -v npm >/dev/null || missing="$$missing npm"; \
+	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null; then \
+		echo "make test needs beanstalkd 1.12, Node, npm and a C compiler: install them"; exit 1; \
+	fi; \
+	if [ "$$(id -u)" = 0 ]; then \
+		apt-get update && \
+		if [ -n "$$missing" ]; then \
+			DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $$missing; \
+		fi || exit 1; \
+	elif [ -n "$$missing" ]; then \
+		echo "make test needs root, or first: apt-get install$$missing"; exit 1; \
+	fi; \
+	if ! command -v beanstalkd >/dev/null; then \
+		mkdir -p $(CACHE)/beanstalkd && cd $(CACHE)/beanstalkd && \
+		apt-get -o APT::Sandbox::User=root download beanstalkd && dpkg-deb -x beanstalkd_*.deb . && beanstalkd -v; \
+	fi
+	@$(MAKE) --no-print-directory $(FIVEBEANS)/installed
+
+$(FIVEBEANS)/installed: $(addprefix cmd/trellisd/testdata/fivebeans/,package.json package-lock.json)
+	mkdir -p $(@D)
+	cp $^ $(@D)
+	cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund
+	touch $@
+
+bench: peers build
+	$(GO) test -run '^$$' -bench . -benchmem $(addprefix ./,$(addsuffix /...,$(DIRS)))
+	./bin/trellis bench compare $(BENCH)
+
+fmt:
+	$(GO) run $(GOFUMPT) -w $(DIRS)
+
+clean:
+	rm -rf bin .cache

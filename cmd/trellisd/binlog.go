@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// durable is the server's log on disk, between the engine, which records in it,
+// and the reactor, which holds replies back until it is committed.
+type durable struct {
+	*binlog.Log
+	engine atomic.Pointer[engine.Engine]
+	server atomic.Pointer[reactor.Server]
+	failed chan error // gets one error when the log has failed for good
+}
+
+// openBinlog locks the directory and checks what is in it. Without one it
+// returns nil.
+func openBinlog(opt *options.Options, log *slog.Logger) (*durable, error) {
+	if opt.Binlog == "" {
+		return nil, nil
+	}
+	d := &durable{failed: make(chan error, 1)}
+	l, err := binlog.Open(opt.Binlog, binlog.Options{
+		SegmentSize:  opt.SegmentSize,
+		SyncInterval: opt.SyncInterval,
+		SkipDamaged:  opt.SkipDamaged,
+		OnCommit: func(binlog.Pos) {
+			if s := d.server.Load(); s != nil {
+				s.Committed()
+			}
+		},
+		OnFail: func(err error) { d.failed <- err },
+		Migrate: func(id uint64, segment uint32) error {
+			return d.engine.Load().Migrate(id, segment)
+		},
+		Progress: func(p binlog.Progress) {
+			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)
+		},
+		Log: log,
+	})
+	var damage *binlog.DamageError
+	switch {
+	case errors.As(err, &damage):
+		return nil, fmt.Errorf("%w; look with: trellis binlog verify %s; "+
+			"to start with what is sound, and keep the files aside, add --skip-damaged", err, opt.Binlog)
+	case errors.Is(err, binlog.ErrNoSpace):
+		return nil, err
+	case err != nil:
+		return nil, exitWith(exitBinlog, err)
+	}
+	d.Log = l
+	return d, nil
+}
+
+// restore fills the engine with what is on record.
+func (d *durable) restore(eng *engine.Engine, now func() engine.Time, log *slog.Logger) error {
+	began := time.Now()
+	d.engine.Store(eng)
+	into := eng.Restore()
+	if err := d.Replay(into); err != nil {
+		return fmt.Errorf("replaying the binlog: %w", err)
+	}
+	into.Done(d.NextID(), now())
+	r := d.Recovery()
+	log.Info("binlog replayed", "jobs", r.Jobs, "records", r.Records, "bytes", r.Bytes, "took", time.Since(began))
+	return nil
+}
+
+// end commits and syncs what is left.
+func (d *durable) end(log *slog.Logger) {
+	if err := d.Close(); err != nil {
+		log.Error("closing the binlog", "error", err)
+	}
+}

@@ -1,0 +1,181 @@
+#!/bin/bash
+# Tries a package as somebody would who sees it for the first time: on a root of
+# its own it is installed, used, upgraded, removed and purged; once with systemd
+# running there, and once without, where the server is started by hand with a
+# socket passed to it.
+#
+#   try.sh OLD.deb NEW.deb CACHE
+#
+# CACHE keeps a bare Debian from one run to the next. It needs root, debootstrap
+# and systemd-nspawn (packages debootstrap and systemd-container).
+set -euo pipefail
+old=$1 new=$2 cache=$3 suite=${SUITE:-bookworm}
+export LC_ALL=C
+
+step() { echo "--- $*"; }
+fail() { echo "FAILED: $*" >&2; exit 1; }
+
+for tool in debootstrap systemd-nspawn nsenter perl; do
+    command -v $tool >/dev/null || fail "$tool is missing: apt-get install debootstrap systemd-container util-linux perl"
+done
+[ "$(id -u)" = 0 ] || fail "this needs root"
+
+bare=$cache/$suite.tar
+if [ ! -f "$bare" ]; then
+    step "making a bare Debian in $cache"
+    mkdir -p "$cache"
+    rm -rf "$cache/$suite"
+    debootstrap --variant=minbase --include=systemd,adduser "$suite" "$cache/$suite" >"$cache/debootstrap.log"
+    tar -C "$cache/$suite" -cf "$bare.part" .
+    rm -rf "$cache/$suite"
+    mv "$bare.part" "$bare"
+fi
+
+work=$(mktemp -d)
+leader= hand=
+cleanup() {
+    [ -z "$leader" ] || kill "$leader" 2>/dev/null || true
+    [ -z "$hand" ] || kill "$hand" 2>/dev/null || true
+    wait
+    rm -rf --one-file-system "$work"
+}
+trap cleanup EXIT
+
+# fresh NAME: a root directory as Debian leaves it
+fresh() {
+    root=$work/$1
+    mkdir "$root"
+    tar -C "$root" -xf "$bare"
+    cp "$old" "$root/tmp/old.deb"
+    cp "$new" "$root/tmp/new.deb"
+    files >"$work/before"
+}
+
+# files lists what a package could leave behind.
+files() {
+    find "$root" -xdev \( -path "$root/var/lib/dpkg" -o -path "$root/var/log" -o -path "$root/var/cache" -o -path "$root/run" \
+        -o -path "$root/tmp" -o -path "$root/var/tmp" -o -path "$root/var/lib/systemd" -o -path "$root/etc/machine-id" \
+        -o -path "$root/proc" -o -path "$root/sys" -o -path "$root/dev" \
+        -o -name '*-' -o -path "$root/etc/.pwd.lock" -o -path "$root/etc/.updated" -o -path "$root/var/.updated" \) -prune -o -print |
+        sort
+}
+
+# inside COMMAND...: run it inside
+inside_systemd() { nsenter -t "$leader" -a -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+inside_chroot() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+
+# says TEXT COMMAND...: the command's output holds the text
+says() {
+    local text=$1 out
+    shift
+    out=$("$@" 2>&1) || true
+    [[ $out == *"$text"* ]] || fail "$*: said: $out; wanted: $text"
+}
+
+# talk PORT LINES: what the server on this port answers to lines
+talk() { inside bash -c "exec 3<>/dev/tcp/127.0.0.1/$1 && printf '$2' >&3 && cat <&3"; }
+
+purged() {
+    files >"$work/after"
+    diff "$work/before" "$work/after" || fail "purging has left something behind, or taken it along"
+    ! inside getent passwd trellis || fail "the user is still there"
+}
+
+# The service keeps jobs if it can.
+keeps=no
+! dpkg-deb --fsys-tarfile "$new" | tar -xO ./etc/default/trellisd | grep -q '^TRELLISD_OPTS=.* -b ' || keeps=yes
+
+step "with systemd: install"
+fresh systemd
+inside() { inside_systemd "$@"; }
+systemd-nspawn --quiet -D "$root" --private-network --register=no --keep-unit --boot --console=pipe </dev/null >"$work/console" 2>&1 &
+nspawn=$!
+for _ in $(seq 300); do
+    leader=$(pgrep -P "$nspawn" || true)
+    [ -n "$leader" ] && inside systemctl is-system-running 2>/dev/null | grep -qE 'running|degraded' && break
+    sleep 0.1
+done
+[ -n "$leader" ] || fail "no container: $(cat "$work/console")"
+inside dpkg -i /tmp/old.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
+says active inside systemctl is-active trellisd.service
+says enabled inside systemctl is-enabled trellisd.service
+says disabled inside systemctl is-enabled trellisd.socket
+says ok inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/11380 && printf "GET /readyz HTTP/1.0\r\n\r\n" >&3 && cat <&3'
+says "trellis " inside stat -c '%U ' /proc/"$(inside systemctl show -P MainPID trellisd)"/status
+inside trellis ping
+says "INSERTED 1" talk 11300 'put 5 0 60 5\r\nhello\r\nquit\r\n'
+says beanstalkd_jobs_total inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/11380 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3'
+says 750 inside stat -c %a /var/lib/trellis
+
+step "with systemd: upgrade"
+inside sh -c 'echo "# mine" >>/etc/default/trellisd'
+before=$(inside systemctl show -P MainPID trellisd)
+inside dpkg -i /tmp/new.deb >"$work/log" 2>&1 || fail "upgrading: $(cat "$work/log")"
+says active inside systemctl is-active trellisd.service
+[ "$(inside systemctl show -P MainPID trellisd)" != "$before" ] || fail "the old server still runs"
+says "# mine" inside cat /etc/default/trellisd
+if [ $keeps = yes ]; then
+    says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
+fi
+
+step "with systemd: socket activation"
+inside systemctl stop trellisd.service
+inside systemctl enable --now trellisd.socket 2>/dev/null
+says inactive inside systemctl is-active trellisd.service
+inside trellis ping
+says active inside systemctl is-active trellisd.service
+inside systemctl restart trellisd.service
+inside trellis ping
+
+step "with systemd: remove and purge"
+inside dpkg -r trellis >"$work/log" 2>&1 || fail "removing: $(cat "$work/log")"
+! inside systemctl is-active --quiet trellisd.service || fail "the service still runs"
+inside test -f /etc/default/trellisd || fail "removing has taken the configuration along"
+inside test -d /var/lib/trellis || fail "removing has taken the jobs along"
+inside dpkg -i /tmp/new.deb >"$work/log" 2>&1 || fail "installing again: $(cat "$work/log")"
+inside trellis ping
+if [ $keeps = yes ]; then
+    says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
+fi
+inside dpkg -P trellis >"$work/log" 2>&1 || fail "purging: $(cat "$work/log")"
+purged
+kill "$leader"
+wait "$nspawn" 2>/dev/null || true
+leader=
+
+step "without systemd: install, and start by hand with a socket"
+fresh plain
+inside() { inside_chroot "$@"; }
+inside dpkg -i /tmp/new.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
+port=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:0")->sockport')
+data=
+[ $keeps = no ] || data="-b /var/lib/trellis"
+# shellcheck disable=SC2086
+perl -MIO::Socket::INET -MPOSIX -e '
+    my ($port, $root, @command) = @ARGV;
+    my $s = IO::Socket::INET->new(Listen => 128, LocalAddr => "127.0.0.1:$port", ReuseAddr => 1) or die $!;
+    $^F = 3;
+    POSIX::dup2(fileno($s), 3) unless fileno($s) == 3;
+    $ENV{LISTEN_FDS} = 1;
+    $ENV{LISTEN_PID} = $$;
+    exec "chroot", "--userspec=trellis:trellis", $root, @command;
+' "$port" "$root" /usr/bin/trellisd $data -V 2>"$work/log" &
+hand=$!
+for _ in $(seq 100); do
+    inside trellis ping -a "127.0.0.1:$port" 2>/dev/null && break
+    sleep 0.1
+done
+inside trellis ping -a "127.0.0.1:$port" || fail "no answer: $(cat "$work/log")"
+says "INSERTED 1" talk "$port" 'put 5 0 60 5\r\nhello\r\nquit\r\n'
+kill "$hand"
+wait "$hand" || fail "stopping: exit status $?: $(cat "$work/log")"
+hand=
+
+step "without systemd: manual pages, remove and purge"
+inside sh -c 'test -s /usr/share/man/man8/trellisd.8.gz && test -s /usr/share/man/man1/trellis.1.gz' ||
+    fail "no manual pages"
+says "complete" inside cat /usr/share/bash-completion/completions/trellis
+inside dpkg -r trellis >"$work/log" 2>&1 || fail "removing: $(cat "$work/log")"
+inside dpkg -P trellis >"$work/log" 2>&1 || fail "purging: $(cat "$work/log")"
+purged
+echo "all went well"

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// needPeer skips the test because something is missing that other projects make,
+// or fails it where the environment promises that nothing is missing.
+func needPeer(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format+" (make test installs it)", args...)
+}
+
+// suiteResult is what mocha's JSON reporter writes.
+type suiteResult struct {
+	Passes, Failures, Pending []suiteTest
+}
+
+type suiteTest struct {
+	FullTitle string
+	Err       struct{ Message string }
+}
+
+func titles(tests []suiteTest) (all []string) {
+	for _, t := range tests {
+		all = append(all, t.FullTitle)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// The suite of the Node client has 55 tests. One of them is switched off, and one
+// fails whatever the server: it expects another type of error number than Node
+// has.
+//
+// A third one looks at the server's version before it kicks a job, with a reader
+// of semantic versions that knows none with two numbers before a "+". It fails on
+// development builds of beanstalkd, which are called 1.13+6+g25085c5 and the
+// like, and on ours, before it has sent anything. Kicking itself is tested with
+// the Go client and by the corpus.
+const (
+	versionTest  = "FiveBeansClient job consumer: #kick_job() kicks a specific job id"
+	versionError = "Invalid Version: "
+)
+
+// runFivebeans runs the client's suite against a server on 127.0.0.1.
+func runFivebeans(node, dir, port string) (*suiteResult, error) {
+	preload, err := filepath.Abs("testdata/fivebeans/port.js")
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(node, "--no-deprecation", "--require", preload, filepath.Join(dir, "node_modules/mocha/bin/_mocha"),
+		"--timeout", "8000", "--reporter", "json", "test/")
+	cmd.Dir = filepath.Join(dir, "node_modules/fivebeans")
+	cmd.Env = append(os.Environ(), "TRELLIS_PORT="+port)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError // the number of failures
+	if err != nil && !errors.As(err, &exit) {
+		return nil, err
+	}
+	var result suiteResult
+	return &result, json.Unmarshal(out, &result)
+}
+
+// beanstalkdPort starts a beanstalkd on a free port of 127.0.0.1.
+func beanstalkdPort(t *testing.T, path string) string {
+	t.Helper()
+	cmd := exec.Command(path, "-l", "127.0.0.1", "-p", "0", "-V")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	for in := bufio.NewScanner(stdout); in.Scan(); {
+		// bind 3 127.0.0.1:40873
+		if words := strings.Fields(in.Text()); len(words) == 3 && words[0] == "bind" {
+			go io.Copy(io.Discard, stdout)
+			return portOf(t, words[2])
+		}
+	}
+	t.Fatal("beanstalkd printed no port")
+	return ""
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func TestFivebeansPassesWhereItPassesWithBeanstalkd(t *testing.T) {
+	t.Parallel()
+	beanstalkd, err := exec.LookPath("beanstalkd")
+	if err != nil {
+		needPeer(t, "beanstalkd is not installed: %v", err)
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		needPeer(t, "Node is not installed: %v", err)
+	}
+	dir := os.Getenv("TRELLIS_FIVEBEANS")
+	if dir == "" {
+		needPeer(t, "the npm package fivebeans is not installed: TRELLIS_FIVEBEANS names no folder")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "node_modules/fivebeans")); err != nil {
+		needPeer(t, "the npm package fivebeans is not installed: %v", err)
+	}
+
+	type outcome struct {
+		result *suiteResult
+		err    error
+	}
+	run := func(port string) chan outcome {
+		ch := make(chan outcome, 1)
+		go func() {
+			result, err := runFivebeans(node, dir, port)
+			ch <- outcome{result, err}
+		}()
+		return ch
+	}
+	reference := run(beanstalkdPort(t, beanstalkd))
+	ours := run(portOf(t, start(t).addrs[0].String()))
+	want, got := <-reference, <-ours
+	if err := errors.Join(want.err, got.err); err != nil {
+		t.Fatal(err)
+	}
+	if len(want.result.Passes) != 53 || len(want.result.Failures) != 1 {
+		t.Errorf("with beanstalkd %d tests pass and fail: %q", len(want.result.Passes), titles(want.result.Failures))
+	}
+	for i, failed := range got.result.Failures {
+		if failed.FullTitle == versionTest && strings.HasPrefix(failed.Err.Message, versionError) {
+			got.result.Failures = slices.Delete(got.result.Failures, i, i+1)
+			got.result.Passes = append(got.result.Passes, failed)
+			break
+		}
+	}
+	for _, list := range []struct {
+		name      string
+		got, want []suiteTest
+	}{
+		{"pass", got.result.Passes, want.result.Passes},
+		{"fail", got.result.Failures, want.result.Failures},
+		{"are pending", got.result.Pending, want.result.Pending},
+	} {
+		if got, want := titles(list.got), titles(list.want); !slices.Equal(got, want) {
+			t.Errorf("with trellisd these %s:\n%s\nwith beanstalkd these:\n%s", list.name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}

@@ -1,0 +1,93 @@
+package listen
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+)
+
+// Inherited returns the sockets that systemd passed to this process, all of them
+// and in its order; none if this process was not activated. It takes the
+// activation's variables out of the environment, so a second call finds none.
+// An environment that is wrong, and a descriptor that is no listening stream
+// socket of TCP or UNIX, are errors.
+//
+// The options of inherited sockets are left as they are; they are the unit
+// file's affair. What is accepted from them is no-delay all the same.
+func Inherited() ([]net.Listener, error) {
+	if active, err := activated(); !active || err != nil {
+		return nil, err
+	}
+	var opened []net.Listener
+	for i, f := range activation.Files(true) {
+		l, err := fromFile(f)
+		if err != nil {
+			return nil, fmt.Errorf("inherited fd %d is not a TCP or UNIX listening socket (%w); see ListenStream= in the socket unit", firstFD+i, err)
+		}
+		opened = append(opened, l)
+	}
+	return opened, nil
+}
+
+// firstFD is the first descriptor that is passed, SD_LISTEN_FDS_START in systemd.
+const firstFD = 3
+
+// activated checks the environment as sd_listen_fds(3) does. The Go library
+// takes every mistake in it for no activation at all, and the server would
+// then open sockets that nobody asked for.
+func activated() (bool, error) {
+	pid, ok := os.LookupEnv("LISTEN_PID")
+	if !ok {
+		return false, nil
+	}
+	switch n, err := strconv.ParseInt(pid, 10, 32); {
+	case err != nil || n <= 0:
+		return false, badEnvironment("LISTEN_PID", pid)
+	case int(n) != os.Getpid():
+		return false, nil // meant for another process, such as our parent
+	}
+	fds, ok := os.LookupEnv("LISTEN_FDS")
+	if !ok {
+		return false, nil
+	}
+	if n, err := strconv.ParseInt(fds, 10, 16); err != nil || n <= 0 {
+		return false, badEnvironment("LISTEN_FDS", fds)
+	}
+	return true, nil
+}
+
+func badEnvironment(name, value string) error {
+	return fmt.Errorf("bad socket activation: %s=%s; unset it, or let systemd set it", name, value)
+}
+
+func fromFile(f *os.File) (net.Listener, error) {
+	fd := int(f.Fd())
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	if err != nil {
+		return nil, err
+	}
+	if kind != unix.SOCK_STREAM {
+		return nil, fmt.Errorf("socket type %d", kind)
+	}
+	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return nil, err
+	}
+	if listening == 0 {
+		return nil, fmt.Errorf("not listening")
+	}
+	l, err := net.FileListener(f)
+	if err != nil {
+		return nil, bare(err)
+	}
+	switch l.Addr().(type) {
+	case *net.TCPAddr, *net.UnixAddr:
+	default:
+		return nil, fmt.Errorf("address family %s", l.Addr().Network())
+	}
+	return l, f.Close()
+}

@@ -1,0 +1,102 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"syscall"
+	"time"
+)
+
+// lookupTimeout bounds the search for a host's addresses. Go's own resolver may
+// try for minutes while name servers are out of reach.
+const lookupTimeout = 10 * time.Second
+
+// openTCP listens on the first of the host's addresses that this machine has.
+func openTCP(ctx context.Context, a address) (net.Listener, error) {
+	port, err := portNumber(a.port)
+	if err != nil {
+		return nil, err
+	}
+	ips, err := lookup(ctx, a.host)
+	if err != nil {
+		return nil, err
+	}
+	var first error
+	for _, ip := range ips {
+		l, err := listenTCP(ctx, netip.AddrPortFrom(ip, port))
+		if err == nil {
+			return l, nil
+		}
+		if first == nil {
+			first = err
+		}
+		// A port that is taken on one address is no reason to be found on another:
+		// that would leave some clients at the wrong server.
+		if !errors.Is(err, syscall.EADDRNOTAVAIL) && !errors.Is(err, syscall.EAFNOSUPPORT) {
+			return nil, err
+		}
+	}
+	return nil, first
+}
+
+func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	var unknown *net.DNSError
+	if errors.As(err, &unknown) {
+		return nil, fmt.Errorf("host %q: %s; check the name, or give an IP address", host, unknown.Err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("looking up host %q: %w", host, err)
+	}
+	return ips, nil
+}
+
+func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
+	// Idle connections number in the tens of thousands here. They are kept alive
+	// at the system's intervals and not at Go's, which are a few seconds.
+	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
+		Enable:   true,
+		Idle:     -1,
+		Interval: -1,
+		Count:    -1,
+	}}
+	// Clients speak plain TCP; a multipath socket would only be a layer between.
+	lc.SetMultipathTCP(false)
+
+	network := "tcp" // for "::", which then takes IPv4 too
+	switch ip := at.Addr().Unmap(); {
+	case ip.Is4():
+		network = "tcp4" // "0.0.0.0" under "tcp" would take IPv6 too
+		at = netip.AddrPortFrom(ip, at.Port())
+	case !ip.IsUnspecified():
+		network = "tcp6"
+	}
+	l, err := lc.Listen(ctx, network, at.String())
+	if err != nil {
+		return nil, bare(err)
+	}
+	return l, nil
+}
+
+// bare takes from an error of net what we say ourselves: the operation and the
+// address. What is left is the system's own text.
+func bare(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		err = op.Err
+	}
+	var call *os.SyscallError
+	if errors.As(err, &call) {
+		err = call.Err
+	}
+	return err
+}

@@ -1,0 +1,113 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trellis/binlog"
+)
+
+var (
+	binlogSegments = gauge("beanstalkd_binlog_segments",
+		"Segments of the binlog that hold records.")
+	binlogOldest = gauge("beanstalkd_binlog_oldest_segment",
+		"Number of the oldest of them.")
+	binlogCurrent = gauge("beanstalkd_binlog_current_segment",
+		"Number of the segment that is written to.")
+	binlogJobs = gauge("beanstalkd_binlog_jobs",
+		"Jobs that the binlog holds.")
+	binlogDisk = gauge("beanstalkd_binlog_disk_bytes",
+		"Size of the binlog's files, those included that are kept ready.")
+	binlogLive = gauge("beanstalkd_binlog_live_bytes",
+		"Bytes of the records that jobs still need.")
+	binlogDead = gauge("beanstalkd_binlog_dead_bytes",
+		"Bytes of records that nothing needs any more and that compaction has not removed yet.")
+	binlogFree = gauge("beanstalkd_binlog_free_bytes",
+		"Bytes that are allocated on the disk and not used yet.")
+	binlogPending = gauge("beanstalkd_binlog_pending_bytes",
+		"Bytes of records that are not written yet.")
+	binlogUnsynced = gauge("beanstalkd_binlog_unsynced_bytes",
+		"Bytes that are written and not yet synced to the disk.")
+	binlogWritten = counter("beanstalkd_binlog_records_written_total",
+		"Records that commands have written.")
+	binlogMigrated = counter("beanstalkd_binlog_records_migrated_total",
+		"Records that compaction has moved.")
+	binlogCreated = counter("beanstalkd_binlog_segments_created_total",
+		"Segments that were begun.")
+	binlogRemoved = counter("beanstalkd_binlog_segments_removed_total",
+		"Segments that were removed.")
+	binlogWaits = counter("beanstalkd_binlog_append_waits_total",
+		"Records that had to wait for a segment.")
+	binlogSpaceErrors = counter("beanstalkd_binlog_space_errors_total",
+		"Attempts to get disk space that failed.")
+	binlogFull = gauge("beanstalkd_binlog_full",
+		"1 while new jobs are refused for want of disk space, 0 otherwise.")
+	binlogFailed = gauge("beanstalkd_binlog_failed",
+		"1 if a write or sync has failed, so that nothing is committed any more, 0 otherwise.")
+)
+
+func collectBinlog(ch chan<- prometheus.Metric, s *binlog.Stats) {
+	ch <- binlogSegments.with(float64(s.Segments))
+	ch <- binlogOldest.with(float64(s.OldestSegment))
+	ch <- binlogCurrent.with(float64(s.CurrentSegment))
+	ch <- binlogJobs.with(float64(s.Jobs))
+	ch <- binlogDisk.with(float64(s.DiskBytes))
+	ch <- binlogLive.with(float64(s.LiveBytes))
+	ch <- binlogDead.with(float64(s.UsedBytes - s.LiveBytes))
+	ch <- binlogFree.with(float64(s.FreeBytes))
+	ch <- binlogPending.with(float64(s.PendingBytes))
+	ch <- binlogUnsynced.with(float64(s.UnsyncedBytes))
+	ch <- binlogWritten.with(float64(s.Written()))
+	ch <- binlogMigrated.with(float64(s.Migrated))
+	ch <- binlogCreated.with(float64(s.SegmentsCreated))
+	ch <- binlogRemoved.with(float64(s.SegmentsRemoved))
+	ch <- binlogWaits.with(float64(s.AppendWaits))
+	ch <- binlogSpaceErrors.with(float64(s.SpaceErrors))
+	ch <- binlogFull.with(oneIf(s.Full))
+	ch <- binlogFailed.with(oneIf(s.Failed))
+}
+
+// Commits counts what commits cost. It is the binlog's [binlog.Observer]. Any
+// goroutine may call its methods.
+type Commits struct {
+	records, bytes, write, sync prometheus.Histogram
+}
+
+// NewCommits makes Commits without any.
+func NewCommits() *Commits {
+	// Sizes and durations have the schema of our own histograms.
+	const growth = 1.19
+	distribution := func(name, help string, buckets []float64) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth,
+		})
+	}
+	durations := prometheus.ExponentialBuckets(1.0/(1<<16), 2, 20)
+	return &Commits{
+		records: distribution("beanstalkd_binlog_commit_records",
+			"Records of a commit.", prometheus.ExponentialBuckets(1, 2, 14)),
+		bytes: distribution("beanstalkd_binlog_commit_bytes",
+			"Bytes of a commit.", prometheus.ExponentialBuckets(64, 4, 12)),
+		write: distribution("beanstalkd_binlog_write_seconds",
+			"How long a commit took to be written.", durations),
+		sync: distribution("beanstalkd_binlog_sync_seconds",
+			"How long a sync to the disk took.", durations),
+	}
+}
+
+// Committed implements [binlog.Observer].
+func (c *Commits) Committed(records int, bytes int64, write time.Duration) {
+	c.records.Observe(float64(records))
+	c.bytes.Observe(float64(bytes))
+	c.write.Observe(write.Seconds())
+}
+
+// Synced implements [binlog.Observer].
+func (c *Commits) Synced(d time.Duration) { c.sync.Observe(d.Seconds()) }
+
+var _ binlog.Observer = (*Commits)(nil)
+
+func (c *Commits) register(r prometheus.Registerer) {
+	r.MustRegister(c.records, c.bytes, c.write, c.sync)
+}

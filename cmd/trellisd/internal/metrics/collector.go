@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"trellis/binlog"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// Sources are what is shown. The functions are called by any goroutine, also by
+// several at a time.
+type Sources struct {
+	Engine *engine.Engine
+	Now    func() engine.Time // the engine's time
+	// Reactor tells what the connections do, nil before there can be any. Until
+	// then the engine is left alone, because it may be being filled.
+	Reactor func() *reactor.Stats
+	// Binlog tells what the binlog does, nil before it is open. It is nil itself
+	// if there is no binlog.
+	Binlog func() *binlog.Stats
+	// Commits are those of the binlog, nil if there is none.
+	Commits *Commits
+
+	MaxJobSize  uint32 // bytes
+	SegmentSize int64  // bytes, of the binlog; shown by a legacy name only
+	Build       Build
+	// Usage is the processor time that the process has used.
+	Usage func() (user, system time.Duration)
+}
+
+// Build says which program this is.
+type Build struct {
+	Version  string
+	Revision string // of the sources; empty if unknown
+	Date     string // of the revision; empty if unknown
+}
+
+// Options say how much is shown.
+type Options struct {
+	Tubes  int  // the most tubes that are shown one by one, at least 1
+	Legacy bool // show the names of messagebird/beanstalkd_exporter too
+}
+
+// New makes a registry that has all metrics of the server.
+func New(src Sources, opt Options) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	register(r, src, opt)
+	return r
+}
+
+func register(r prometheus.Registerer, src Sources, opt Options) {
+	r.MustRegister(
+		&collector{src, opt, memoryLimit()},
+		buildInfo(src.Build),
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	if src.Commits != nil {
+		src.Commits.register(r)
+	}
+}
+
+func buildInfo(b Build) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "beanstalkd_build_info",
+		Help: "1, with the server's version, the revision and date of its sources and the compiler's version.",
+		ConstLabels: prometheus.Labels{
+			"version": b.Version, "revision": b.Revision, "date": b.Date, "goversion": runtime.Version(),
+		},
+	}, func() float64 { return 1 })
+}
+
+type collector struct {
+	src Sources
+	opt Options
+
+	memoryLimit int64 // bytes; 0 if unknown
+}
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range described {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	var log *binlog.Stats
+	if c.src.Binlog != nil {
+		if log = c.src.Binlog(); log != nil {
+			collectBinlog(ch, log)
+		}
+	}
+	serving := c.src.Reactor()
+	if serving == nil {
+		return
+	}
+	collectReactor(ch, serving)
+	now := c.src.Now()
+	s := c.src.Engine.Snapshot(now)
+	c.collectServer(ch, s)
+	shown, rest := largest(c.tubes(s.Tubes, now), c.opt.Tubes)
+	for i := range shown {
+		collectTube(ch, &shown[i])
+	}
+	collectOthers(ch, rest)
+	if c.opt.Legacy {
+		c.collectLegacy(ch, now, s, shown, log)
+	}
+}

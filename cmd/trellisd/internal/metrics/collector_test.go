@@ -1,0 +1,141 @@
+package metrics
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"trellis/binlog"
+	"trellis/reactor"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// busy has clients do a bit of everything.
+func busy(r *rig) {
+	producer, worker := r.dial(), r.dial()
+	producer.put("mail", "5", "0")           // 1
+	producer.put("mail", "2000", "0")        // 2
+	producer.put("mail", "7", "30")          // 3
+	producer.put("mail", "2000", "3600")     // 4
+	producer.put("thumbs/large", "900", "0") // 5
+	r.now += 90e9
+	worker.do("watch mail\r\nwatch thumbs/large\r\nreserve\r\nreserve\r\nreserve-job 5\r\n") // 1, 3, 5
+	worker.do("bury 1 7\r\ndelete 5\r\n")
+	worker.do("pause-tube mail 100\r\n")
+	r.now += 10e9
+	worker.do("ignore mail\r\nignore thumbs/large\r\nreserve\r\n")
+}
+
+func TestWhatTheServerDoesIsShown(t *testing.T) {
+	r := newRig(t)
+	busy(r)
+	checkGolden(t, "testdata/server.txt", gather(t, pedantic(r.wholeSources(), Options{Tubes: allTubes})))
+}
+
+// TestNamesAndTypesAreAsPrometheusWantsThem also says that no metric collides
+// with another: the registry is a pedantic one.
+func TestNamesAndTypesAreAsPrometheusWantsThem(t *testing.T) {
+	r := newRig(t)
+	busy(r)
+	problems, err := testutil.GatherAndLint(pedantic(r.wholeSources(), Options{Tubes: allTubes}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "beanstalkd_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
+	r := newRig(t)
+	src := r.wholeSources()
+	src.Reactor = func() *reactor.Stats { return nil }
+	src.Binlog = func() *binlog.Stats { return nil }
+	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes})) {
+		switch name := f.GetName(); {
+		case name == "beanstalkd_build_info", strings.HasPrefix(name, "beanstalkd_binlog_"): // of the commits
+		default:
+			t.Errorf("%s is shown", name)
+		}
+	}
+}
+
+func TestSeveralScrapesAtATimeAreIndependent(t *testing.T) {
+	r := newRig(t)
+	busy(r)
+	registry := pedantic(r.wholeSources(), Options{Tubes: 1, Legacy: true})
+	want := len(gather(t, registry))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			families, err := registry.Gather()
+			if err != nil || len(families) < want {
+				t.Errorf("%d families, want %d: %v", len(families), want, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func gather(t testing.TB, g prometheus.Gatherer) (ours []*dto.MetricFamily) {
+	t.Helper()
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if name := f.GetName(); !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") {
+			ours = append(ours, f)
+		}
+	}
+	return ours
+}
+
+func checkGolden(t *testing.T, file string, families []*dto.MetricFamily) {
+	t.Helper()
+	var b bytes.Buffer
+	for _, f := range families {
+		switch f.GetName() {
+		case "beanstalkd_memory_limit_bytes": // not everywhere
+			continue
+		case "beanstalkd_job_memory_bytes": // the engine's affair
+			f.Metric[0].Gauge.Value = new(float64)
+		case "beanstalkd_build_info":
+			for i, l := range f.Metric[0].Label {
+				if l.GetName() == "goversion" {
+					f.Metric[0].Label[i] = label("goversion", "go1.0")
+				}
+			}
+		}
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, b.Bytes(), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, expected := strings.Split(b.String(), "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(got), len(expected)) {
+		if i >= len(got) || i >= len(expected) || got[i] != expected[i] {
+			t.Fatalf("differs from line %d of %s on:\n%s\nafter a wanted change, run the test with -update",
+				i+1, file, strings.Join(got[min(i, len(got)):min(i+5, len(got))], "\n"))
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package metrics
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trellis/binlog"
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// rig is an engine with clients, under a clock that stands still unless told.
+type rig struct {
+	t      testing.TB
+	now    engine.Time
+	engine *engine.Engine
+	loop   *engine.Loop
+}
+
+func newRig(t testing.TB) *rig {
+	r := &rig{t: t, now: engine.Time(time.Hour)}
+	r.engine = engine.New(engine.Config{
+		MaxJobSize: 65535,
+		Alarm:      func(int, engine.Time) {},
+		Info:       engine.Info{Usage: r.usage},
+	})
+	r.loop = r.engine.NewLoop(silentBell{})
+	return r
+}
+
+func (r *rig) usage() (user, system time.Duration) {
+	return 1500 * time.Millisecond, 250 * time.Millisecond
+}
+
+// silentBell needs no ringing: everything is on one goroutine, and Deliver is
+// called after every command.
+type silentBell struct{}
+
+func (silentBell) Ring()             {}
+func (silentBell) Alarm(engine.Time) {}
+
+func (r *rig) sources() Sources {
+	return Sources{
+		Engine:      r.engine,
+		Now:         func() engine.Time { return r.now },
+		Reactor:     func() *reactor.Stats { return &reactor.Stats{} },
+		MaxJobSize:  65535,
+		SegmentSize: 10 << 20,
+		Build:       Build{Version: "1.2.3", Revision: "0123456789ab", Date: "2024-02-29"},
+		Usage:       r.usage,
+	}
+}
+
+// wholeSources has something to tell about every part of the server.
+func (r *rig) wholeSources() Sources {
+	src := r.sources()
+	src.Reactor = func() *reactor.Stats {
+		return &reactor.Stats{
+			Loops:    []reactor.LoopStats{{Connections: 3, BytesIn: 10, OverLimit: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2}},
+			Accepted: 7, Refused: 1,
+		}
+	}
+	src.Binlog = func() *binlog.Stats {
+		return &binlog.Stats{
+			Segments: 2, OldestSegment: 4, CurrentSegment: 5, UsedBytes: 1000, LiveBytes: 300,
+			Puts: 10, Updates: 5, Deletes: 3, Migrated: 2,
+		}
+	}
+	src.Commits = NewCommits()
+	src.Commits.Committed(3, 400, time.Millisecond)
+	src.Commits.Synced(2 * time.Millisecond)
+	return src
+}
+
+// allTubes is a limit that no test reaches.
+const allTubes = 100_000
+
+// pedantic makes a registry that objects to whatever is not quite as it should be.
+func pedantic(src Sources, opt Options) *prometheus.Registry {
+	r := prometheus.NewPedanticRegistry()
+	register(r, src, opt)
+	return r
+}
+
+// client is a connection.
+type client struct {
+	rig     *rig
+	session engine.Session
+	decoder codec.Decoder
+}
+
+func (r *rig) dial() *client {
+	c := &client{rig: r, decoder: codec.Decoder{MaxJobSize: 65535}}
+	r.loop.Open(&c.session, c, r.now)
+	return c
+}
+
+// Wake implements engine.Owner.
+func (c *client) Wake(engine.Time) {}
+
+// do executes commands and returns their replies.
+func (c *client) do(lines string) string {
+	c.rig.t.Helper()
+	var out engine.Output
+	var cmd codec.Command
+	for p := []byte(lines); len(p) > 0; {
+		n, ok := c.decoder.Next(p, &cmd)
+		p = p[n:]
+		if ok {
+			c.session.Execute(c.rig.now, &cmd, &out)
+			c.rig.loop.Deliver(c.rig.now)
+		}
+	}
+	return string(out.Buf)
+}
+
+// put puts a job of two bytes into a tube.
+func (c *client) put(tube, pri, delay string) {
+	c.do("use " + tube + "\r\nput " + pri + " " + delay + " 60 2\r\nhi\r\n")
+}

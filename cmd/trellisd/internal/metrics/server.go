@@ -1,0 +1,88 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"trellis/codec"
+	"trellis/engine"
+)
+
+var (
+	currentJobs = gauge("beanstalkd_current_jobs",
+		"Jobs by state. Ready ones include the urgent.", "state")
+	currentJobsUrgent = gauge("beanstalkd_current_jobs_urgent",
+		"Ready jobs with a priority under 1024.")
+	jobs = counter("beanstalkd_jobs_total",
+		"Jobs that were put.")
+	jobTimeouts = counter("beanstalkd_job_timeouts_total",
+		"Reservations whose time to run ended before the worker was done.")
+	jobWait = newDurations("beanstalkd_job_wait_seconds",
+		"How long jobs were ready before they were reserved.", -14, 17)
+	jobMemory = gauge("beanstalkd_job_memory_bytes",
+		"Memory that is mapped for jobs and their bodies.")
+	memoryLimitBytes = gauge("beanstalkd_memory_limit_bytes",
+		"Memory that the process can use: the machine's, or less if a control group allows less.")
+	maxJobSize = gauge("beanstalkd_max_job_size_bytes",
+		"The largest body that is accepted.")
+
+	commands = counter("beanstalkd_commands_total",
+		"Commands that were well formed.", "command")
+
+	currentConnections = gauge("beanstalkd_current_connections",
+		"Open connections.")
+	currentProducers = gauge("beanstalkd_current_producers",
+		"Open connections that have put a job.")
+	currentWorkers = gauge("beanstalkd_current_workers",
+		"Open connections that have reserved a job or waited for one.")
+	currentWaiting = gauge("beanstalkd_current_waiting",
+		"Open connections that wait for a job.")
+	connections = counter("beanstalkd_connections_total",
+		"Connections that were opened.")
+
+	currentTubes = gauge("beanstalkd_current_tubes",
+		"Tubes that exist.")
+	draining = gauge("beanstalkd_draining",
+		"1 while new jobs are refused because of drain mode, 0 otherwise.")
+)
+
+// The label state, shared by all metrics that have it.
+var (
+	stateReady    = label("state", "ready")
+	stateReserved = label("state", "reserved")
+	stateDelayed  = label("state", "delayed")
+	stateBuried   = label("state", "buried")
+)
+
+var commandLabels = func() (l [codec.NumCommands]*dto.LabelPair) {
+	for op := range l {
+		l[op] = label("command", codec.Op(op).String())
+	}
+	return l
+}()
+
+func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapshot) {
+	ch <- currentJobs.with(float64(s.Ready), stateReady)
+	ch <- currentJobs.with(float64(s.Reserved), stateReserved)
+	ch <- currentJobs.with(float64(s.Delayed), stateDelayed)
+	ch <- currentJobs.with(float64(s.Buried), stateBuried)
+	ch <- currentJobsUrgent.with(float64(s.Urgent))
+	ch <- jobs.with(float64(s.Puts))
+	ch <- jobTimeouts.with(float64(s.Timeouts))
+	ch <- jobWait.with(&s.Waits)
+	ch <- jobMemory.with(float64(s.Memory))
+	if c.memoryLimit > 0 {
+		ch <- memoryLimitBytes.with(float64(c.memoryLimit))
+	}
+	ch <- maxJobSize.with(float64(c.src.MaxJobSize))
+	for op, n := range s.Commands {
+		ch <- commands.with(float64(n), commandLabels[op])
+	}
+	ch <- currentConnections.with(float64(s.Connections))
+	ch <- currentProducers.with(float64(s.Producers))
+	ch <- currentWorkers.with(float64(s.Workers))
+	ch <- currentWaiting.with(float64(s.Waiting))
+	ch <- connections.with(float64(s.Opened))
+	ch <- currentTubes.with(float64(s.Tubes))
+	ch <- draining.with(oneIf(s.Draining))
+}

@@ -1,0 +1,342 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+const (
+	// DefaultPort is the port that beanstalkd clients try first.
+	DefaultPort = "11300"
+
+	// DefaultMaxJobSize is the largest body, in bytes, that a put may carry unless
+	// -z says otherwise.
+	DefaultMaxJobSize = 65535
+
+	// MaxJobSizeLimit is the largest value of -z, in bytes. Greater values are
+	// lowered to it with a notice.
+	MaxJobSizeLimit = 1 << 30
+
+	// MaxLoops is the largest value of --loops.
+	MaxLoops = 255
+
+	// DefaultSyncInterval is how long what was acknowledged may stay unsynced.
+	DefaultSyncInterval = 50 * time.Millisecond
+
+	// MaxSyncInterval is the largest value of -f. Greater ones are lowered to it.
+	MaxSyncInterval = time.Hour
+
+	// MaxSegmentSize is the largest value of -s in bytes. Greater ones are lowered
+	// to it with a notice.
+	MaxSegmentSize = 1 << 30
+)
+
+// Action is what the command line asks for.
+type Action uint8
+
+// The actions. The zero value is the usual one.
+const (
+	Serve        Action = iota // run the server
+	PrintVersion               // -v: print the version and exit
+	PrintUsage                 // -h: print the summary of the flags and exit
+	PrintManual                // --help: print the whole description and exit
+)
+
+// The values of --log-format.
+const (
+	LogText = "text"
+	LogJSON = "json"
+)
+
+// Options is a command line that has been read.
+type Options struct {
+	Action Action
+
+	Listen     []string // every -l, in order; empty: the default address
+	Port       string   // number or service name
+	PortGiven  bool     // -p was there
+	User       string   // empty: stay who we are
+	MaxJobSize uint32   // bytes, at most MaxJobSizeLimit; 0 allows empty bodies only
+	Loops      int      // event loops; 0: the reactor's default
+	LogFormat  string   // LogText or LogJSON
+	LogLevel   slog.Level
+
+	Binlog       string        // directory; empty: jobs are in memory only
+	SyncInterval time.Duration // 0: a sync before every reply that needs one; negative: never
+	SegmentSize  int64         // bytes, as given; 0: the binlog's default
+	SkipDamaged  bool          // start with what is sound of a damaged binlog
+
+	// Notices are lines for the user that do not keep the server from starting:
+	// obsolete flags, values that were lowered.
+	Notices []string
+}
+
+// UsageError is a mistake in the command line. Its text says what is wrong and
+// what to do about it, in one line.
+type UsageError struct{ text string }
+
+func (e *UsageError) Error() string { return e.text }
+
+func usagef(format string, args ...any) *UsageError {
+	return &UsageError{text: fmt.Sprintf(format, args...)}
+}
+
+// errDone is returned by flags that end the reading of the command line.
+var errDone = errors.New("nothing more to read")
+
+// Parse reads args, the command line without the program's name. The error is a
+// *UsageError. Also when there is one, the Options hold what was read before it.
+func Parse(args []string) (*Options, error) {
+	opt := &Options{
+		Port:       DefaultPort,
+		MaxJobSize: DefaultMaxJobSize,
+		LogFormat:  LogText,
+		LogLevel:   slog.LevelWarn,
+
+		SyncInterval: DefaultSyncInterval,
+	}
+	verbosity, levelGiven := 0, false
+
+	fs := pflag.NewFlagSet("trellisd", pflag.ContinueOnError)
+	fs.SetInterspersed(false) // a stray argument is the first mistake, whatever stands behind it
+	fs.Usage = func() {}
+
+	value := func(long, short string, set func(string) error) {
+		fs.VarP(setter(set), long, short, "")
+	}
+	word := func(long, short string, set func() error) {
+		fs.VarPF(setter(func(v string) error {
+			if v != given {
+				return usagef("flag takes no value: --%s; leave out %q", long, "="+v)
+			}
+			return set()
+		}), long, short, "").NoOptDefVal = given
+	}
+	end := func(a Action) func() error {
+		return func() error {
+			opt.Action = a
+			return errDone
+		}
+	}
+
+	value("listen", "l", func(v string) error {
+		if v == "" {
+			return usagef("empty address for -l; give a host, an IP address or unix:PATH")
+		}
+		opt.Listen = append(opt.Listen, v)
+		return nil
+	})
+	value("port", "p", func(v string) error {
+		if err := checkPort(v); err != nil {
+			return err
+		}
+		opt.Port, opt.PortGiven = v, true
+		return nil
+	})
+	value("user", "u", func(v string) error {
+		opt.User = v
+		if v == "" {
+			return usagef("empty user for -u; give a name or a user id")
+		}
+		return nil
+	})
+	value("max-job-size", "z", func(v string) error {
+		n, err := parseSize(v)
+		if err != nil {
+			return err
+		}
+		if n > MaxJobSizeLimit {
+			n = MaxJobSizeLimit
+			opt.notice("maximum job size was set to %d", n)
+		}
+		opt.MaxJobSize = uint32(n)
+		return nil
+	})
+	value("loops", "", func(v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > MaxLoops {
+			return usagef("invalid number of loops: %s; give a number from 1 to %d", v, MaxLoops)
+		}
+		opt.Loops = n
+		return nil
+	})
+	value("log-format", "", func(v string) error {
+		if v != LogText && v != LogJSON {
+			return usagef("unknown log format: %s; give %s or %s", v, LogText, LogJSON)
+		}
+		opt.LogFormat = v
+		return nil
+	})
+	value("log-level", "", func(v string) error {
+		level, ok := logLevels[v]
+		if !ok {
+			return usagef("unknown log level: %s; give debug, info, warn or error", v)
+		}
+		opt.LogLevel, levelGiven = level, true
+		return nil
+	})
+	word("verbose", "V", func() error { verbosity++; return nil })
+	word("version", "v", end(PrintVersion))
+	word("help", "", end(PrintManual))
+
+	// The long names of the next three exist only because the flag package wants
+	// one for every letter.
+	word("usage", "h", end(PrintUsage))
+	word("obsolete-c", "c", opt.obsolete("c"))
+	word("obsolete-n", "n", opt.obsolete("n"))
+
+	value("binlog", "b", func(v string) error {
+		if v == "" {
+			return usagef("empty directory for -b; give the path of one that exists")
+		}
+		opt.Binlog = v
+		return nil
+	})
+	value("sync-interval", "f", func(v string) error {
+		ms, err := parseSize(v)
+		if err != nil {
+			return err
+		}
+		opt.SyncInterval = time.Duration(min(ms, uint64(MaxSyncInterval/time.Millisecond))) * time.Millisecond
+		return nil
+	})
+	word("no-sync", "F", func() error { opt.SyncInterval = -1; return nil })
+	value("segment-size", "s", func(v string) error {
+		n, err := parseSize(v)
+		if err != nil {
+			return err
+		}
+		opt.SegmentSize = int64(min(n, MaxSegmentSize))
+		if n > MaxSegmentSize {
+			opt.notice("binlog segment size was set to %d", opt.SegmentSize)
+		}
+		return nil
+	})
+	word("skip-damaged", "", func() error { opt.SkipDamaged = true; return nil })
+
+	err := fs.Parse(args)
+	if err == nil && fs.NArg() > 0 {
+		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", fs.Arg(0))
+	}
+	if !levelGiven {
+		opt.LogLevel = levelOf(verbosity)
+	}
+	if err != nil && !errors.Is(err, errDone) {
+		return opt, usageError(err)
+	}
+	return opt, nil
+}
+
+var logLevels = map[string]slog.Level{
+	"debug": slog.LevelDebug,
+	"info":  slog.LevelInfo,
+	"warn":  slog.LevelWarn,
+	"error": slog.LevelError,
+}
+
+func levelOf(verbosity int) slog.Level {
+	switch verbosity {
+	case 0:
+		return slog.LevelWarn
+	case 1:
+		return slog.LevelInfo
+	default:
+		return slog.LevelDebug
+	}
+}
+
+func (opt *Options) notice(format string, args ...any) {
+	opt.Notices = append(opt.Notices, fmt.Sprintf(format, args...))
+}
+
+func (opt *Options) obsolete(letter string) func() error {
+	return func() error {
+		opt.notice("-%s flag was removed. binlog is always compacted.", letter)
+		return nil
+	}
+}
+
+// given is what a flag without a value is set to when it occurs.
+const given = "\x00given"
+
+// setter makes a function a flag's value.
+type setter func(string) error
+
+func (f setter) Set(v string) error { return f(v) }
+func (f setter) String() string     { return "" }
+func (f setter) Type() string       { return "" }
+
+// usageError turns what the flag package returns into our own words, which are
+// beanstalkd's where it has some.
+func usageError(err error) *UsageError {
+	var (
+		mine    *UsageError
+		unknown *pflag.NotExistError
+		missing *pflag.ValueRequiredError
+		syntax  *pflag.InvalidSyntaxError
+	)
+	switch {
+	case errors.As(err, &mine):
+		return mine
+	case errors.As(err, &unknown):
+		return usagef("unknown flag: %s; see trellisd -h", dashed(unknown.GetSpecifiedName()))
+	case errors.As(err, &missing):
+		return usagef("flag requires an argument: %s; see trellisd -h", dashed(missing.GetSpecifiedName()))
+	case errors.As(err, &syntax):
+		return usagef("unknown flag: %s; see trellisd -h", syntax.GetSpecifiedFlag())
+	default:
+		return usagef("%v; see trellisd -h", err)
+	}
+}
+
+func dashed(name string) string {
+	if len(name) == 1 {
+		return "-" + name
+	}
+	return "--" + name
+}
+
+// checkPort accepts a port number and anything that may be a service's name;
+// names are looked up when the port is opened.
+func checkPort(v string) error {
+	switch n, err := strconv.ParseUint(v, 10, 64); {
+	case v == "":
+		return usagef("empty port for -p; give a number from 0 to 65535 or a service name")
+	case errors.Is(err, strconv.ErrRange) || err == nil && n > 65535:
+		return usagef("invalid port: %s; give a number from 0 to 65535 or a service name", v)
+	default:
+		return nil
+	}
+}
+
+// parseSize reads a decimal number as beanstalkd does: leading blanks and a sign
+// are allowed, anything behind the digits is not. What does not fit, and what is
+// negative, comes out as the greatest number.
+func parseSize(v string) (uint64, error) {
+	const most = 1<<64 - 1
+	digits := strings.TrimLeft(v, " \t\n\v\f\r")
+	negative := strings.HasPrefix(digits, "-")
+	if negative || strings.HasPrefix(digits, "+") {
+		digits = digits[1:]
+	}
+	for _, c := range []byte(digits) {
+		if c < '0' || c > '9' {
+			digits = ""
+			break
+		}
+	}
+	if digits == "" {
+		return 0, usagef("invalid size: %s; give a number of bytes, in decimal and without a unit", v)
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || negative && n > 0 {
+		return most, nil
+	}
+	return n, nil
+}

@@ -1,0 +1,227 @@
+package options
+
+import (
+	"errors"
+	"log/slog"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// defaults returns what an empty command line gives, changed by change.
+func defaults(change func(*Options)) *Options {
+	opt := &Options{
+		Port:       "11300",
+		MaxJobSize: 65535,
+		LogFormat:  LogText,
+		LogLevel:   slog.LevelWarn,
+
+		SyncInterval: DefaultSyncInterval,
+	}
+	if change != nil {
+		change(opt)
+	}
+	return opt
+}
+
+func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
+	port := func(p string) func(*Options) {
+		return func(o *Options) { o.Port, o.PortGiven = p, true }
+	}
+	size := func(n uint32) func(*Options) {
+		return func(o *Options) { o.MaxJobSize = n }
+	}
+	clamped := func(o *Options) {
+		o.MaxJobSize = 1073741824
+		o.Notices = []string{"maximum job size was set to 1073741824"}
+	}
+	level := func(l slog.Level) func(*Options) {
+		return func(o *Options) { o.LogLevel = l }
+	}
+	action := func(a Action) func(*Options) {
+		return func(o *Options) { o.Action = a }
+	}
+	tests := []struct {
+		args   string // separated by |
+		change func(*Options)
+	}{
+		{"", nil},
+		{"--", nil},
+
+		{"-p11301", port("11301")},
+		{"-p|11301", port("11301")},
+		{"--port|11301", port("11301")},
+		{"--port=11301", port("11301")},
+		{"-p|http-alt", port("http-alt")},
+		{"-p0", port("0")},
+		{"-p|65535", port("65535")},
+		{"-p1|-p2", port("2")},
+
+		{"-l127.0.0.1", func(o *Options) { o.Listen = []string{"127.0.0.1"} }},
+		{"-l|::1|--listen|unix:/a,b|--listen=localhost:99", func(o *Options) {
+			o.Listen = []string{"::1", "unix:/a,b", "localhost:99"}
+		}},
+		{"-l|-x", func(o *Options) { o.Listen = []string{"-x"} }},
+
+		{"-uroot", func(o *Options) { o.User = "root" }},
+		{"--user|nobody", func(o *Options) { o.User = "nobody" }},
+
+		{"-z10", size(10)},
+		{"-z|0", size(0)},
+		{"-z| \t+7", size(7)},
+		{"-z007", size(7)},
+		{"-z-0", size(0)},
+		{"--max-job-size=1073741824", size(1 << 30)},
+		{"-z1073741825", clamped},
+		{"-z|-1", clamped},
+		{"-z99999999999999999999999999", clamped},
+
+		{"--loops|3", func(o *Options) { o.Loops = 3 }},
+		{"--log-format=json", func(o *Options) { o.LogFormat = LogJSON }},
+
+		{"-b/var/lib/x", func(o *Options) { o.Binlog = "/var/lib/x" }},
+		{"--binlog=/tmp", func(o *Options) { o.Binlog = "/tmp" }},
+		{"-f0", func(o *Options) { o.SyncInterval = 0 }},
+		{"-f1234", func(o *Options) { o.SyncInterval = 1234 * time.Millisecond }},
+		{"-f99999999999999999999999", func(o *Options) { o.SyncInterval = MaxSyncInterval }},
+		{"-F", func(o *Options) { o.SyncInterval = -1 }},
+		{"-f5|-F", func(o *Options) { o.SyncInterval = -1 }},
+		{"-VVFf10", func(o *Options) {
+			o.SyncInterval = 10 * time.Millisecond
+			o.LogLevel = slog.LevelDebug
+		}},
+		{"-s4096", func(o *Options) { o.SegmentSize = 4096 }},
+		{"-s|-1", func(o *Options) {
+			o.SegmentSize = MaxSegmentSize
+			o.Notices = []string{"binlog segment size was set to 1073741824"}
+		}},
+		{"--skip-damaged", func(o *Options) { o.SkipDamaged = true }},
+
+		{"-V", level(slog.LevelInfo)},
+		{"-VV", level(slog.LevelDebug)},
+		{"-VVV", level(slog.LevelDebug)},
+		{"--verbose|-V", level(slog.LevelDebug)},
+		{"--log-level=debug", level(slog.LevelDebug)},
+		{"--log-level|error|-V", level(slog.LevelError)},
+		{"--log-level|info", level(slog.LevelInfo)},
+		{"-VVp11301", func(o *Options) {
+			port("11301")(o)
+			o.LogLevel = slog.LevelDebug
+		}},
+
+		{"-v", action(PrintVersion)},
+		{"--version", action(PrintVersion)},
+		{"-h", action(PrintUsage)},
+		{"--help", action(PrintManual)},
+		{"-Vv", func(o *Options) {
+			o.Action = PrintVersion
+			o.LogLevel = slog.LevelInfo
+		}},
+		{"-v|--nosuch|arg", action(PrintVersion)},
+		{"-h|-v", action(PrintUsage)},
+
+		{"-c", func(o *Options) { o.Notices = []string{"-c flag was removed. binlog is always compacted."} }},
+		{"-nv", func(o *Options) {
+			o.Action = PrintVersion
+			o.Notices = []string{"-n flag was removed. binlog is always compacted."}
+		}},
+	}
+	for _, tt := range tests {
+		var args []string
+		if tt.args != "" {
+			args = strings.Split(tt.args, "|")
+		}
+		got, err := Parse(args)
+		if err != nil {
+			t.Errorf("%s: %v", tt.args, err)
+			continue
+		}
+		if want := defaults(tt.change); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n got %+v\nwant %+v", tt.args, got, want)
+		}
+	}
+}
+
+func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
+	tests := []struct{ args, want string }{
+		{"-q", "unknown flag: -q; see trellisd -h"},
+		{"-Vq", "unknown flag: -q; see trellisd -h"},
+		{"--nosuch", "unknown flag: --nosuch; see trellisd -h"},
+		{"--nosuch=1", "unknown flag: --nosuch; see trellisd -h"},
+		{"---", "unknown flag: ---; see trellisd -h"},
+		{"foo", "unknown argument: foo; trellisd takes flags only, see trellisd -h"},
+		{"foo|-v", "unknown argument: foo; trellisd takes flags only, see trellisd -h"},
+		{"-", "unknown argument: -; trellisd takes flags only, see trellisd -h"},
+		{"--|-v", "unknown argument: -v; trellisd takes flags only, see trellisd -h"},
+		{"-q|-v", "unknown flag: -q; see trellisd -h"},
+
+		{"-p", "flag requires an argument: -p; see trellisd -h"},
+		{"-Vz", "flag requires an argument: -z; see trellisd -h"},
+		{"--listen", "flag requires an argument: --listen; see trellisd -h"},
+
+		{"-z|10k", "invalid size: 10k; give a number of bytes, in decimal and without a unit"},
+		{"-zz", "invalid size: z; give a number of bytes, in decimal and without a unit"},
+		{"-z1.5", "invalid size: 1.5; give a number of bytes, in decimal and without a unit"},
+		{"-z0x10", "invalid size: 0x10; give a number of bytes, in decimal and without a unit"},
+		{"-z1 ", "invalid size: 1 ; give a number of bytes, in decimal and without a unit"},
+		{"-z|--1", "invalid size: --1; give a number of bytes, in decimal and without a unit"},
+		{"-z|", "invalid size: ; give a number of bytes, in decimal and without a unit"},
+
+		{"-p65536", "invalid port: 65536; give a number from 0 to 65535 or a service name"},
+		{"-p99999999999999999999999", "invalid port: 99999999999999999999999; give a number from 0 to 65535 or a service name"},
+		{"-p|", "empty port for -p; give a number from 0 to 65535 or a service name"},
+		{"-l|", "empty address for -l; give a host, an IP address or unix:PATH"},
+		{"-u|", "empty user for -u; give a name or a user id"},
+		{"--loops=0", "invalid number of loops: 0; give a number from 1 to 255"},
+		{"--loops=x", "invalid number of loops: x; give a number from 1 to 255"},
+		{"--loops=256", "invalid number of loops: 256; give a number from 1 to 255"},
+		{"--log-format=xml", "unknown log format: xml; give text or json"},
+		{"--log-level=loud", "unknown log level: loud; give debug, info, warn or error"},
+		{"--version=3", `flag takes no value: --version; leave out "=3"`},
+
+		{"-f1.5", "invalid size: 1.5; give a number of bytes, in decimal and without a unit"},
+		{"-s10M", "invalid size: 10M; give a number of bytes, in decimal and without a unit"},
+		{"-b|", "empty directory for -b; give the path of one that exists"},
+		{"-b", "flag requires an argument: -b; see trellisd -h"},
+	}
+	for _, tt := range tests {
+		_, err := Parse(strings.Split(tt.args, "|"))
+		var usage *UsageError
+		if !errors.As(err, &usage) {
+			t.Errorf("%s: got %v, want a usage error", tt.args, err)
+			continue
+		}
+		if got := err.Error(); got != tt.want {
+			t.Errorf("%s:\n got %s\nwant %s", tt.args, got, tt.want)
+		}
+	}
+}
+
+func TestWhatWasReadBeforeAMistakeIsKept(t *testing.T) {
+	opt, err := Parse([]string{"-c", "--log-format=json", "-q"})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if len(opt.Notices) != 1 || opt.LogFormat != LogJSON {
+		t.Errorf("got %+v", opt)
+	}
+}
+
+func TestHelpDescribesEveryFlag(t *testing.T) {
+	for _, text := range []struct{ name, text string }{{"usage", Usage}, {"manual", Manual}} {
+		for _, flag := range []string{
+			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
+			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "-f", "-F", "-s", "-c", "-n",
+		} {
+			if !strings.Contains(text.text, flag) {
+				t.Errorf("%s: nothing about %s", text.name, flag)
+			}
+		}
+		for i, line := range strings.Split(text.text, "\n") {
+			if len(line) > 96 || strings.TrimRight(line, " ") != line {
+				t.Errorf("%s, line %d: too long, or blanks at its end: %q", text.name, i+1, line)
+			}
+		}
+	}
+}

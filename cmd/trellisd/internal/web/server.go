@@ -1,0 +1,113 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// parallelScrapes is how many scrapes may be under way. It is enough for a
+	// pair of Prometheus servers and somebody who looks by hand.
+	parallelScrapes = 3
+
+	// scrapeTimeout is Prometheus's own default: nobody waits longer.
+	scrapeTimeout = 10 * time.Second
+
+	readTimeout  = 5 * time.Second
+	writeTimeout = 2 * scrapeTimeout // profiles take what was asked for besides
+	idleTimeout  = 2 * time.Minute
+	maxHeader    = 16 << 10
+)
+
+// Config is what a Server shows.
+type Config struct {
+	Metrics *prometheus.Registry
+	Ready   *Readiness
+	Pprof   bool
+	Log     *slog.Logger
+}
+
+// Server is an HTTP server. Make one with New.
+type Server struct {
+	http http.Server
+}
+
+// New makes a server. It adds to the registry what scrapes cost.
+func New(cfg Config) *Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metrics(cfg.Metrics, cfg.Log))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := cfg.Ready.Err(); err != nil {
+			answer(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		answer(w, http.StatusOK, "ok")
+	})
+	index := "/metrics\n/healthz\n/readyz"
+	if cfg.Pprof {
+		index += "\n/debug/pprof/"
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, index)
+	})
+	return &Server{http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: readTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+	}}
+}
+
+func metrics(r *prometheus.Registry, log *slog.Logger) http.Handler {
+	return promhttp.InstrumentMetricHandler(r, promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		Registry:            r,
+		MaxRequestsInFlight: parallelScrapes,
+		Timeout:             scrapeTimeout,
+		EnableOpenMetrics:   true,
+	}))
+}
+
+func answer(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// Serve answers requests on l until Shutdown.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown ends the service. Requests that are under way have until ctx is done.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if err := s.http.Shutdown(ctx); err != nil {
+		return errors.Join(err, s.http.Close())
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+
+	"trellis/cmd/trellisd/internal/listen"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/privilege"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the process from its command line to its exit code.
+func run(args []string, stdout, stderr io.Writer) int {
+	opt, err := options.Parse(args)
+	for _, notice := range opt.Notices {
+		say(stderr, opt, slog.LevelWarn, notice)
+	}
+	if err == nil {
+		switch opt.Action {
+		case options.PrintVersion:
+			fmt.Fprintln(stdout, versionLine())
+		case options.PrintUsage:
+			io.WriteString(stderr, options.Usage)
+		case options.PrintManual:
+			io.WriteString(stdout, options.Manual)
+		case options.Serve:
+			err = serve(opt, newLogger(stderr, opt))
+		}
+	} else {
+		err = exitWith(exitUsage, err)
+	}
+	if err != nil {
+		say(stderr, opt, slog.LevelError, err.Error())
+	}
+	return exitCode(err)
+}
+
+// serve runs the server until it is told to stop. A nil error means that it was,
+// and that it stopped in order.
+func serve(opt *options.Options, log *slog.Logger) error {
+	signals := catchSignals()
+	defer signals.release()
+	log.Info("starting", "pid", os.Getpid(), "version", version)
+
+	listeners, err := openListeners(opt, log)
+	if err != nil {
+		return exitWith(exitListen, err)
+	}
+	defer closeListeners(listeners, log)
+
+	info, err := newInfo()
+	if err != nil {
+		return err
+	}
+	if err := changeUser(opt.User, log); err != nil {
+		return err
+	}
+
+	// The binlog is locked and replayed as the new user, with the sockets open and
+	// before anybody is served.
+	bl, err := openBinlog(opt, log)
+	if err != nil {
+		return err
+	}
+	start, now := newClock()
+	alarms := &alarms{now: now}
+	ec := engine.Config{
+		MaxJobSize:  opt.MaxJobSize,
+		Alarm:       alarms.set,
+		SegmentSize: opt.SegmentSize,
+		Start:       start,
+		Info:        info,
+	}
+	loops := opt.Loops
+	if loops == 0 {
+		loops = reactor.DefaultLoops()
+	}
+	spareProc(loops)
+	rc := reactor.Config{
+		Now:        now,
+		Loops:      loops,
+		Log:        log,
+		MaxJobSize: opt.MaxJobSize,
+	}
+	var logFailed chan error
+	if bl != nil {
+		defer bl.end(log)
+		ec.Journal, rc.Journal, logFailed = bl, bl, bl.failed
+	}
+	eng := engine.New(ec)
+	alarms.start(eng)
+	defer alarms.stop()
+	if bl != nil {
+		if err := bl.restore(eng, now, log); err != nil {
+			return err
+		}
+	}
+	rc.Engine = eng
+	srv, err := reactor.New(rc)
+	if err != nil {
+		return fmt.Errorf("starting the event loops: %w", err)
+	}
+	if bl != nil {
+		bl.server.Store(srv)
+	}
+	return supervise(eng, srv, listeners, logFailed, signals, log)
+}
+
+// openListeners opens what the command line names, unless systemd has opened
+// sockets for us.
+func openListeners(opt *options.Options, log *slog.Logger) ([]net.Listener, error) {
+	listeners, err := listen.Inherited()
+	if err != nil {
+		return nil, err
+	}
+	if listeners == nil {
+		listeners, err = listen.Open(context.Background(), opt.Listen, opt.Port, log)
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		for _, addr := range opt.Listen {
+			log.Warn("inherited listen fd; ignoring option: -l " + addr)
+		}
+		if opt.PortGiven {
+			log.Warn("inherited listen fd; ignoring option: -p " + opt.Port)
+		}
+	}
+	for _, l := range listeners {
+		log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String())
+	}
+	return listeners, nil
+}
+
+// closeListeners closes what the reactor has not closed, and so removes the
+// files of UNIX sockets also when the start failed.
+func closeListeners(listeners []net.Listener, log *slog.Logger) {
+	for _, l := range listeners {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			log.Warn("closing a listening socket", "addr", l.Addr().String(), "error", err)
+		}
+	}
+}
+
+func changeUser(name string, log *slog.Logger) error {
+	if name == "" {
+		return nil
+	}
+	err := privilege.Become(name)
+	switch {
+	case errors.Is(err, privilege.ErrUnknownUser):
+		return exitWith(exitUnknownUser, err)
+	case errors.Is(err, privilege.ErrLookup):
+		return exitWith(exitUserLookup, err)
+	case err != nil:
+		return exitWith(exitChangeUser, err)
+	}
+	log.Info("changed user", "user", name, "uid", os.Getuid(), "gid", os.Getgid())
+	return nil
+}

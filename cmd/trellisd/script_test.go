@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"trellis/engine/script"
+)
+
+func TestTheServerBehavesAsTheCorpusSays(t *testing.T) {
+	stalls := watchStalls(t)
+	for _, loops := range []string{"1", "3"} {
+		t.Run(loops+" loops", func(t *testing.T) {
+			if raceEnabled && loops == "1" {
+				t.Skip("a server with one loop has no races worth the time")
+			}
+			t.Parallel()
+			target := &script.Socket{Launch: func(options ...string) (*script.Process, error) {
+				return launchForScript(t, append(options, "--loops="+loops)...)
+			}}
+			for _, c := range script.Corpus() {
+				if !c.Applies("trellis") {
+					continue
+				}
+				t.Run(c.Name, func(t *testing.T) {
+					t.Parallel()
+					switch err := stalls.play(c, target); {
+					case errors.Is(err, errors.ErrUnsupported):
+						t.Skip("played to a step for which a real server has no means: ", err)
+					case err != nil:
+						t.Error(err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// launchForScript starts a server that lives as long as a case. It may be called
+// on any goroutine.
+func launchForScript(t *testing.T, options ...string) (*script.Process, error) {
+	args := append([]string{"-l127.0.0.1", "-p0", "-V", "--log-format=json"}, options...)
+	p, err := spawn(exec.Command(binary, args...))
+	if err != nil {
+		return nil, err
+	}
+	s, err := awaitReady(p)
+	if err != nil {
+		p.kill()
+		return nil, err
+	}
+	return &script.Process{
+		Network: s.addrs[0].Network(),
+		Addr:    s.addrs[0].String(),
+		Drain: func(on bool) error {
+			if !on {
+				return fmt.Errorf("drain mode off: %w", errors.ErrUnsupported)
+			}
+			if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+				return err
+			}
+			return p.await("drain mode")
+		},
+		Stop: func() {
+			p.kill()
+			if log := strings.Join(p.log(), "\n"); strings.Contains(log, "DATA RACE") {
+				t.Error(log)
+			}
+		},
+	}, nil
+}
+
+// stalls notices when this machine does not run what is ready to run. A script
+// assumes that a server acts within some milliseconds; what it sees while
+// nobody gets a processor says nothing about the server.
+type stalls struct {
+	mu   sync.Mutex
+	last time.Time // guarded by mu; when the last stall ended
+}
+
+const (
+	pulse     = 2 * time.Millisecond
+	longPulse = 10 * time.Millisecond // below what scripts allow for
+	replays   = 10
+)
+
+func watchStalls(t *testing.T) *stalls {
+	s := new(stalls)
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	go func() {
+		before := time.Now()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(pulse):
+			}
+			now := time.Now()
+			if now.Sub(before) > longPulse {
+				s.mu.Lock()
+				s.last = now
+				s.mu.Unlock()
+			}
+			before = now
+		}
+	}()
+	return s
+}
+
+func (s *stalls) since(t time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last.After(t)
+}
+
+// play plays a case. It plays a case that failed while the machine stalled
+// again: only a failure without a stall is the server's.
+func (s *stalls) play(c script.Case, target script.Target) (err error) {
+	for range replays {
+		began := time.Now()
+		if err = script.Play(c, target, "trellis"); err == nil || !s.since(began) {
+			break
+		}
+	}
+	return err
+}

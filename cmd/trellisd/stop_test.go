@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestSignalsThatStopTheServer(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := start(t)
+			idle, waiting := s.dial(0), s.dial(0)
+			waiting.send("use x", "reserve")
+			waiting.want("USING x")
+			s.signal(sig)
+			idle.wantEOF()
+			waiting.wantEOF()
+			if code := s.wait(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			if conn, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String()); err == nil {
+				conn.Close()
+				t.Error("still accepts connections")
+			}
+		})
+	}
+}
+
+func TestWhatWasAskedBeforeTheStopIsAnswered(t *testing.T) {
+	t.Parallel()
+	const jobs, size = 100, 1 << 20
+	s := start(t, "-z", strconv.Itoa(size))
+	c := s.dial(0)
+	body := strings.Repeat("x", size)
+	c.send("put 0 0 60 "+strconv.Itoa(size), body)
+	c.want("INSERTED 1")
+
+	// Far more than the sockets' buffers hold: most of it is still in the server
+	// when the signal comes. The first bytes tell that the commands have arrived.
+	c.send(strings.TrimSuffix(strings.Repeat("peek 1\r\n", jobs), "\r\n"))
+	if _, err := c.in.Peek(1); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGTERM)
+	s.waitText(`"stopping"`)
+
+	want := []byte("FOUND 1 " + strconv.Itoa(size) + "\r\n" + body + "\r\n")
+	got := make([]byte, len(want))
+	answered := 0
+	for ; answered < jobs; answered++ {
+		if _, err := io.ReadFull(c.in, got); err != nil {
+			break
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("reply %d is damaged", answered)
+		}
+	}
+	if answered != jobs {
+		t.Errorf("%d of %d commands were answered", answered, jobs)
+	}
+	c.wantEOF()
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := start(t, "-z1048576")
+			c := s.dial(0)
+			// Replies that nobody reads keep the server from ending in order.
+			c.send("put 0 0 60 1048576", strings.Repeat("x", 1<<20))
+			c.want("INSERTED 1")
+			c.send(strings.TrimSuffix(strings.Repeat("peek 1\r\n", 100), "\r\n"))
+			if _, err := c.in.Peek(1); err != nil {
+				t.Fatal(err)
+			}
+			s.signal(syscall.SIGTERM)
+			s.waitText(`"stopping"`)
+			s.signal(sig)
+			if code := s.wait(); code != 128+int(sig) {
+				t.Errorf("exit code %d", code)
+			}
+			s.waitText("stopping at once")
+		})
+	}
+}
+
+func TestUSR1RefusesJobsForEver(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	c := s.dial(0)
+	c.send("put 0 0 60 1", "a")
+	c.want("INSERTED 1")
+	for range 2 { // there is no way back
+		s.signal(syscall.SIGUSR1)
+		s.waitText("drain mode")
+		c.send("put 0 0 60 1", "b", "put 0 0 60 1", "abc")
+		c.want("DRAINING", "EXPECTED_CRLF", "UNKNOWN_COMMAND")
+		if got := stats(c)["draining"]; got != "true" {
+			t.Errorf("draining: %s", got)
+		}
+	}
+	c.send("reserve", "delete 1")
+	c.want("RESERVED 1 1", "a", "DELETED")
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestNohupIsRespected(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", `trap '' HUP INT; exec "$0" "$@"`, binary, "-l127.0.0.1", "-p0", "-V", "--log-format=json")
+	s := ready(launchCommand(t, cmd), 1)
+	s.signal(syscall.SIGHUP)
+	s.signal(syscall.SIGINT)
+	s.signal(syscall.SIGUSR1) // handled later than the others would have been
+	s.waitText("drain mode")
+	c := s.dial(0)
+	c.send("use x")
+	c.want("USING x")
+}
+
+func TestTheServerOutlivesTheReaderOfItsLog(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	path := filepath.Join(socketDir(t), "s")
+	cmd := exec.Command(binary, "-VV", "-l", "unix:"+path)
+	cmd.Stderr = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	for got := ""; !strings.Contains(got, "msg=ready"); {
+		b := make([]byte, 1000)
+		n, err := r.Read(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += string(b[:n])
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	for range 3 { // each connection is logged
+		c := dial(t, address{"unix", path})
+		c.send("use x", "quit")
+		c.want("USING x")
+		c.wantEOF()
+	}
+}

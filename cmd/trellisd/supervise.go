@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// stopTimeout is how long clients may take to read their last replies after the
+// server was told to stop. It is below what service managers and container
+// runtimes wait before they kill.
+const stopTimeout = 5 * time.Second
+
+// supervise serves the listeners until a signal says stop, or one of them or the
+// log fails.
+func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener, logFailed <-chan error, sigs *signals, log *slog.Logger) error {
+	failed := make(chan error, len(listeners))
+	for _, l := range listeners {
+		go func() {
+			if err := srv.Serve(l); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	log.Info("ready")
+	notify(daemon.SdNotifyReady, log)
+
+	for {
+		select {
+		case <-sigs.drain:
+			eng.Drain(true)
+			log.Info("drain mode: refusing new jobs")
+		case sig := <-sigs.stop:
+			log.Info("stopping", "signal", sig.String())
+			return stop(srv, sigs, log)
+		case err := <-failed:
+			return errors.Join(err, stop(srv, sigs, log))
+		case err := <-logFailed:
+			// The kernel does not tell what of the log is on disk. What waited
+			// for it is refused; what was acknowledged before is there.
+			srv.CommitFailed()
+			return errors.Join(
+				fmt.Errorf("the binlog has failed: %w; see to the disk and start again", err),
+				stop(srv, sigs, log))
+		}
+	}
+}
+
+// stop ends the service in order, or at once when another signal comes.
+func stop(srv *reactor.Server, sigs *signals, log *slog.Logger) error {
+	notify(daemon.SdNotifyStopping, log)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- srv.Shutdown(ctx) }()
+	select {
+	case err := <-done:
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			log.Warn("some clients did not read their last replies in time", "timeout", stopTimeout)
+		case err != nil:
+			return fmt.Errorf("stopping: %w", err)
+		}
+		log.Info("stopped")
+		return nil
+	case sig := <-sigs.stop:
+		return stoppedTwice(signalNumber(sig))
+	}
+}
+
+func signalNumber(sig os.Signal) int {
+	if n, ok := sig.(syscall.Signal); ok {
+		return int(n)
+	}
+	return 0
+}
+
+// notify tells systemd, if it has started us, how far we are.
+func notify(state string, log *slog.Logger) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("notifying systemd", "state", state, "error", err)
+	}
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestAUnixPathOnWhichAServerAnswersIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(socketDir(t), "s")
+	s := start(t, "-lunix:"+path)
+	second := launch(t, "-lunix:"+path)
+	if code := second.wait(); code != exitListen {
+		t.Errorf("exit code %d", code)
+	}
+	want := "trellisd: cannot listen on unix:" + path + ": another server is listening there; stop it or choose another path"
+	if got := strings.Join(second.log(), "\n"); got != want {
+		t.Errorf("got %q; want %q", got, want)
+	}
+	c := s.dial(0)
+	c.send("use x")
+	c.want("USING x")
+}
+
+func TestAStaleUnixSocketIsReplacedWithAMessage(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(socketDir(t), "s")
+	first := start(t, "-lunix:"+path)
+	first.signal(syscall.SIGKILL)
+	first.wait()
+	if _, err := os.Lstat(path); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "-lunix:"+path)
+	s.waitText("removing existing local socket to replace it")
+	c := s.dial(0)
+	c.send("use x")
+	c.want("USING x")
+}
+
+func TestOtherFilesAtAUnixPathAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := socketDir(t)
+	file, dangling, datagram := filepath.Join(dir, "f"), filepath.Join(dir, "l"), filepath.Join(dir, "d")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nosuch", dangling); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: datagram, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, path := range []string{file, dangling, datagram, dir} {
+		p := launch(t, "-lunix:"+path)
+		if code := p.wait(); code != exitListen {
+			t.Errorf("%s: exit code %d", path, code)
+		}
+		if _, err := os.Lstat(path); err != nil {
+			t.Error(err)
+		}
+	}
+	if b, err := os.ReadFile(file); string(b) != "precious" {
+		t.Errorf("the file has changed: %q, %v", b, err)
+	}
+}
+
+func TestTheModeOfAUnixSocketFollowsTheUmask(t *testing.T) {
+	t.Parallel()
+	for umask, want := range map[string]fs.FileMode{"000": 0o777, "022": 0o755, "077": 0o700} {
+		path := filepath.Join(socketDir(t), "s")
+		cmd := exec.Command("sh", "-c", "umask "+umask+` && exec "$0" "$@"`, binary, "-V", "--log-format=json", "-lunix:"+path)
+		ready(launchCommand(t, cmd), 1)
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := info.Mode(); got != fs.ModeSocket|want {
+			t.Errorf("umask %s: mode %v; want %v", umask, got, want)
+		}
+	}
+}
+
+func TestAUnixSocketIsRemovedAtTheEndUnlessItIsAnothers(t *testing.T) {
+	t.Parallel()
+	dir := socketDir(t)
+	own, replaced := filepath.Join(dir, "own"), filepath.Join(dir, "replaced")
+	s := start(t, "-lunix:"+own, "-lunix:"+replaced)
+	if err := os.Remove(replaced); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("unix", replaced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Lstat(own); err == nil {
+		t.Error("its own file is still there")
+	}
+	if _, err := os.Lstat(replaced); err != nil {
+		t.Errorf("the other server's file is gone: %v", err)
+	}
+}
+
+func TestAUnixSocketIsRemovedWhenTheStartFails(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(socketDir(t), "s")
+	for _, fail := range []string{"-unosuchuser", "-l192.0.2.1"} {
+		p := launch(t, "-lunix:"+path, fail)
+		if p.wait() == 0 {
+			t.Errorf("%s: started", fail)
+		}
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s: the file is still there", fail)
+		}
+	}
+}
+
+func TestAUnixPathIsTakenLiterally(t *testing.T) {
+	t.Parallel()
+	dir := socketDir(t)
+	cmd := exec.Command(binary, "-V", "--log-format=json", "-lunix:@s")
+	cmd.Dir = dir
+	ready(launchCommand(t, cmd), 1)
+	if _, err := os.Lstat(filepath.Join(dir, "@s")); err != nil {
+		t.Error(err)
+	}
+}
