@@ -1,6 +1,10 @@
-# make run     build the server and start it on its defaults, 0.0.0.0:11300
+# make run     build the server and start it on its defaults, 0.0.0.0:11300, with metrics on 127.0.0.1:11380
 # make build   bin/trellisd and bin/trellis
 # make test    everything that must hold; installs what it compares with
+# make crash   a server with a binlog is killed CRASH_KILLS times
+# make soak    everything at once for SOAK (10m), and then nothing may be left
+# make scale   measure with very many jobs, connections, tubes: rows of a table
+# make vuln    look for known vulnerabilities in what is used; needs the network
 # make bench   what a command costs, and the server side by side with beanstalkd
 # make fmt     format the sources
 # make clean   remove what make has made
@@ -10,6 +14,7 @@
 GO          ?= go
 GOFUMPT      = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK  = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 
 DIRS    = $(wildcard bench binlog cmd codec engine reactor)
 SOURCES = go.mod go.sum $(shell find $(DIRS) -type f ! -path '*/testdata/*')
@@ -19,7 +24,10 @@ RACY = $(addprefix ./,$(addsuffix /...,$(filter-out codec,$(DIRS))))
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
 FUZZTIME = 5s
-BENCH    = --matrix standard
+CRASH_KILLS ?= 300
+SOAK       ?= 10m
+SCALE      ?= .
+BENCH    = --matrix standard --markdown README.md
 
 # The commit is known only in a clone.
 COMMIT  = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -31,11 +39,11 @@ CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin
 
-.PHONY: run build test bench fmt clean peers check cross unit race fuzz
+.PHONY: run build test crash soak scale vuln bench fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
 
 run: bin/trellisd
-	./bin/trellisd -V $(ARGS)
+	./bin/trellisd -V --http 127.0.0.1:11380 $(ARGS)
 
 build: bin/trellisd bin/trellis
 
@@ -72,15 +80,29 @@ fuzz:
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$dir || exit 1; \
 	done
 
+crash:
+	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -count=1 -timeout 0 -v -run KilledServer ./cmd/trellisd
+
+soak:
+	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/trellisd
+
+# SCALE=kick measures one thing only: see cmd/trellisd/scale_test.go.
+scale:
+	TRELLIS_SCALE=1 $(GO) test -count=1 -timeout 0 -v -run '^TestScale$$/$(SCALE)' ./cmd/trellisd
+
+vuln:
+	$(GO) run $(GOVULNCHECK) ./...
+
 # What is missing comes from Debian's packages. beanstalkd is only unpacked.
 peers:
 	@missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
+	command -v groff >/dev/null || missing="$$missing groff-base"; \
 	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Node, npm and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Node, npm, groff and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \

@@ -83,7 +83,7 @@ func scenarioCases(t *testing.T, addr Address) map[string]Config {
 	with("open loop", "cycle", func(c *Config) { c.Rate = 5000 })
 	with("open loop with workers", "produce-consume", func(c *Config) { c.Rate = 5000 })
 	with("for a time", "cycle", func(c *Config) {
-		c.Count, c.Duration, c.Warmup = 0, 50*time.Millisecond, 20*time.Millisecond
+		c.Count, c.Duration, c.Warmup = 0, time.Second, 20*time.Millisecond
 	})
 	with("held, waiting and idle", "cycle", func(c *Config) { c.Held, c.Waiting, c.Idle, c.FurtherTubes = 40, 5, 5, 5 })
 	with("empty bodies", "cycle", func(c *Config) { c.Size = mustSizes(t, "0") })

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"errors"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -49,11 +50,17 @@ func BenchmarkPutDeleteParallel(b *testing.B) {
 		for i := 0; pb.Next(); i++ {
 			r.ID = id.Add(1)
 			t, err := o.log.Put(r)
+			for errors.Is(err, ErrBusy) {
+				time.Sleep(time.Millisecond)
+				t, err = o.log.Put(r)
+			}
 			if err != nil {
-				b.Fatal(err)
+				b.Error(err)
+				return
 			}
 			if _, err := o.log.Delete(r.ID, t.Segment, size); err != nil {
-				b.Fatal(err)
+				b.Error(err)
+				return
 			}
 			if i%64 == 63 {
 				o.log.Flush()

@@ -74,7 +74,10 @@ func (c *client) change(id uint64, s State) {
 func (c *client) end(id uint64) { c.done(c.delete(id)) }
 
 func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
-	const steps = 10_000
+	steps := 10_000
+	if testing.Short() {
+		steps = 2000
+	}
 	workloads := map[string]func(*client){
 		"an old job is kept while others pass": func(c *client) {
 			c.newJob(1000)

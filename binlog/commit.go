@@ -30,15 +30,18 @@ func (l *Log) Flush() {
 		wake(l.wakeCommitter)
 		return
 	}
-	// Who fails to get the lock leaves its records to the holder, who looks
-	// again after it has let go.
 	for range 4 {
 		if !l.wmu.TryLock() {
-			return
+			// The holder takes these records along: it looks at wanted after it has
+			// let go, or we get the lock now.
+			l.wanted.Store(true)
+			if !l.wmu.TryLock() {
+				return
+			}
 		}
 		l.write()
 		l.wmu.Unlock()
-		if !l.pending.Load() {
+		if !l.wanted.Load() {
 			return
 		}
 	}
@@ -56,10 +59,10 @@ func (l *Log) commit() {
 	}
 }
 
-// unlockWriter lets go of wmu. A Flush that has met it relied on its holder.
+// unlockWriter lets go of wmu, with a thought for who could not get it.
 func (l *Log) unlockWriter() {
 	l.wmu.Unlock()
-	if l.pending.Load() {
+	if l.wanted.Load() {
 		wake(l.wakeCommitter)
 	}
 }
@@ -108,11 +111,23 @@ func (l *Log) giveWay() {
 	}
 }
 
-// write takes the batch and writes it. With wmu held.
+// write writes all that was appended before the call. With wmu held.
 func (l *Log) write() {
+	l.wanted.Store(false)
+	if len(l.flight.chunks) > 0 && !l.writeFlight() {
+		return // there is no space still
+	}
+	if l.take() {
+		l.writeFlight()
+	}
+}
+
+// writeFlight writes what is left of the batch in flight. It reports false
+// if that cannot be.
+func (l *Log) writeFlight() bool {
 	f := &l.flight
-	if l.failed.Load() || len(f.chunks) == 0 && !l.take() {
-		return
+	if l.failed.Load() {
+		return false
 	}
 	began := time.Now()
 	for f.next < len(f.chunks) {
@@ -135,19 +150,20 @@ func (l *Log) write() {
 				l.log.Error("no space to write what was accepted: waiting for it", "file", c.seg.name, "error", err)
 				wake(l.wakeCommitter)
 			}
-			return
+			return false
 		default:
 			if err == nil {
 				err = io.ErrShortWrite
 			}
 			l.fail(err)
-			return
+			return false
 		}
 	}
 	if l.blocked.Swap(false) {
 		l.log.Info("there is space again")
 	}
 	l.landed(time.Since(began))
+	return true
 }
 
 // take makes the batch the one in flight, with a mark if there is something new
@@ -227,6 +243,11 @@ func (l *Log) publish(p Pos) {
 func (l *Log) sync() {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
+	if l.failed.Load() {
+		// The sync before this one has failed, and took with it the knowledge of
+		// which segments are dirty.
+		return
+	}
 	l.wmu.Lock()
 	dirty, end := l.dirty, Pos(l.written.Load())
 	l.dirty, l.cleaned = l.cleaned[:0], dirty
@@ -236,13 +257,12 @@ func (l *Log) sync() {
 	}
 	began := time.Now()
 	l.syncing.Store(true)
-	for _, seg := range dirty {
-		if err := seg.file.Sync(); err != nil {
-			l.fail(err)
-			return
-		}
-	}
+	err := l.syncSegments(dirty)
 	l.syncing.Store(false)
+	if err != nil {
+		l.fail(err)
+		return
+	}
 	took := time.Since(began)
 	l.synced.Store(uint64(end))
 	l.mu.Lock()
@@ -260,6 +280,26 @@ func (l *Log) sync() {
 	if l.opts.SyncInterval == 0 {
 		l.publish(end)
 	}
+}
+
+func (l *Log) syncSegments(segs []*segment) error {
+	named := true
+	for _, seg := range segs {
+		if err := seg.file.Sync(); err != nil {
+			return err
+		}
+		named = named && seg.named.Load()
+	}
+	if named {
+		return nil
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	for _, seg := range segs {
+		seg.named.Store(true)
+	}
+	return nil
 }
 
 // runSyncer is the goroutine that syncs when committed does not mean synced. It

@@ -55,9 +55,9 @@ func within(t testing.TB, got, want map[uint64]Record) {
 
 func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
 	m, jobs := aLog(t, Options{})
-	step := 37
+	step := 53
 	if testing.Short() {
-		step = 371
+		step = 1511
 	}
 	names := m.segments()
 	for i, name := range names {

@@ -112,9 +112,9 @@
 // starts where the one before it ends. Records follow each other from byte 80 on,
 // each a multiple of eight bytes long:
 //
-//	 0  4  CRC of the seed, the index (4 bytes each), and the record from byte 4 to its end
-//	 4  4  its length in units of eight bytes, and from bit 28 on its kind
-//	 8  8  id, or another number
+//	0  4  CRC of the seed, the index (4 bytes each), and the record from byte 4 to its end
+//	4  4  its length in units of eight bytes, and from bit 28 on its kind
+//	8  8  id, or another number
 //
 // The seed in the CRC is known to the server only: no client can make bytes that
 // pass for a record.
@@ -169,6 +169,7 @@
 // knows of nothing that is on disk for certain, so that in it only the last
 // segment can be torn.
 //
-// A bit that flips in the last batch before a crash, which no later record
-// vouches for, is taken for a torn end.
+// Two things go unnoticed: a bit that flips in the last batch before a crash,
+// which no later record vouches for, is taken for a torn end; and if somebody
+// removes the newest segments, nothing is left that tells of them.
 package binlog

@@ -80,7 +80,7 @@ func (f *found) each(jobs []*foundJob, fn func(*Record) error) (err error) {
 func gather(fs vfs.FS, files []segmentFile, seed uint32, m *meter) (*found, *Salvage, error) {
 	f := &found{fs: fs, jobs: map[uint64]*foundJob{}}
 	s := &Salvage{}
-	deleted := map[uint64]bool{}
+	var deleted idSet
 	orphans := map[uint64]bool{}
 	var (
 		sc    scanner
@@ -118,7 +118,7 @@ func gather(fs vfs.FS, files []segmentFile, seed uint32, m *meter) (*found, *Sal
 			switch kindOf(b) {
 			case kindFull:
 				f.lastID = max(f.lastID, id)
-				if deleted[id] {
+				if deleted.has(id) {
 					continue
 				}
 				delete(orphans, id)
@@ -132,7 +132,7 @@ func gather(fs vfs.FS, files []segmentFile, seed uint32, m *meter) (*found, *Sal
 				f.lastID = max(f.lastID, id)
 				j := f.jobs[id]
 				if j == nil {
-					if !deleted[id] {
+					if !deleted.has(id) {
 						orphans[id] = true
 					}
 					continue
@@ -142,7 +142,7 @@ func gather(fs vfs.FS, files []segmentFile, seed uint32, m *meter) (*found, *Sal
 				j.Tube, j.TTR, j.Created = was.Tube, was.TTR, was.Created
 			case kindDelete:
 				f.lastID = max(f.lastID, id)
-				deleted[id] = true
+				deleted.add(id)
 				delete(f.jobs, id)
 				delete(orphans, id)
 			case kindStart:

@@ -31,6 +31,7 @@ func (l *Log) runKeeper() {
 		if wait := l.keepRoom(again); wait > 0 {
 			retry.Reset(wait)
 		}
+		l.nameSpares()
 	}
 }
 
@@ -110,9 +111,6 @@ func (l *Log) allocate(n int64) error {
 		seg := l.spares[0]
 		l.mu.Unlock()
 		err := seg.file.Allocate(size)
-		if err == nil && l.opts.SyncInterval >= 0 {
-			err = seg.file.Sync()
-		}
 		l.mu.Lock()
 		if err != nil {
 			return err
@@ -144,8 +142,8 @@ func (l *Log) allocate(n int64) error {
 	return nil
 }
 
-// create makes a segment's file. The file and its name are durable when it
-// returns, so that later syncs need not care.
+// create makes a segment's file, which is durable no sooner than the first sync
+// of the segment.
 func (l *Log) create(index uint32, size int64) (*segment, error) {
 	seg := &segment{name: filepath.Join(l.dir, segmentName(index)), size: size}
 	seg.index = index
@@ -161,13 +159,27 @@ func (l *Log) create(index uint32, size int64) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.opts.SyncInterval >= 0 {
-		if err := errors.Join(file.Sync(), l.fs.SyncDir(l.dir)); err != nil {
-			return nil, errors.Join(err, file.Close(), l.fs.Remove(seg.name))
-		}
-	}
 	seg.file = file
 	return seg, nil
+}
+
+// nameSpares makes the names of new segments durable before a commit has to wait
+// for that. If it fails, the sync of the commit will fail as well and tell.
+func (l *Log) nameSpares() {
+	l.mu.Lock()
+	var fresh []*segment
+	for _, seg := range l.spares {
+		if !seg.named.Load() {
+			fresh = append(fresh, seg)
+		}
+	}
+	l.mu.Unlock()
+	if len(fresh) == 0 || l.opts.SyncInterval < 0 || l.fs.SyncDir(l.dir) != nil {
+		return
+	}
+	for _, seg := range fresh {
+		seg.named.Store(true)
+	}
 }
 
 // discard removes a spare segment.

@@ -48,7 +48,6 @@ type Log struct {
 	count     counters
 	stalled   bool      // compaction has failed, and waits before it tries again
 	unwritten int64     // bytes that were appended and are not written
-	busy      bool      // compaction is at work
 	spaceFree sync.Cond // the keeper has tried to get space
 
 	// wmu is held by who writes. It is taken before mu.
@@ -66,6 +65,7 @@ type Log struct {
 	written  atomic.Uint64 // Pos: handed to the kernel
 	synced   atomic.Uint64 // Pos: on disk
 	pending  atomic.Bool   // the batch is not empty
+	wanted   atomic.Bool   // a Flush met the lock of who writes
 	syncing  atomic.Bool   // a sync is under way
 	blocked  atomic.Bool   // a write found no space and is to be tried again
 	slow     atomic.Bool   // the directory is too large: commits give way to compaction

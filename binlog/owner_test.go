@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"testing"
 
 	"trellis/binlog/journal"
 )
@@ -167,15 +166,5 @@ func testRecord(id uint64, body int) *Record {
 	return &Record{
 		ID: id, State: Ready, Pri: uint32(id % 7), TTR: 60, Created: 1_700_000_000_000_000_000 + int64(id),
 		Tube: "default", Body: bytes.Repeat([]byte{byte('a' + id%26)}, body),
-	}
-}
-
-func must[T any](t testing.TB) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }

@@ -263,6 +263,9 @@ func (l *Log) begins() error {
 		if err := l.fs.SyncDir(l.dir); err != nil {
 			return err
 		}
+		for _, seg := range slices.Concat(l.segs, l.spares) {
+			seg.named.Store(true)
+		}
 	}
 	if n := len(l.segs); n == 0 || l.current().sealed {
 		if err := l.beginFirst(); err != nil {
@@ -341,11 +344,6 @@ func (l *Log) adopt(f segmentFile) error {
 		size = max(size, l.opts.SegmentSize)
 	} else if !vfs.IsNoSpace(err) || size < MinSegmentSize {
 		return errors.Join(file.Close(), l.fs.Remove(f.name))
-	}
-	if l.opts.SyncInterval >= 0 {
-		if err := file.Sync(); err != nil {
-			return errors.Join(err, file.Close())
-		}
 	}
 	seg := &segment{name: f.name, size: size, file: file, start: checksumStart(l.seed, f.index)}
 	seg.index = f.index

@@ -31,7 +31,7 @@ type room struct {
 }
 
 func (r *room) init(segmentSize int64) {
-	r.margin, r.ahead = segmentSize/8, segmentSize/8
+	r.margin, r.ahead = segmentSize/8, segmentSize/4
 }
 
 func (r *room) reserved() int64 { return r.jobs * deleteRoom }

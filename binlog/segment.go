@@ -3,6 +3,7 @@ package binlog
 import (
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"trellis/binlog/vfs"
 )
@@ -20,6 +21,10 @@ type segment struct {
 	jobs   int64 // that have their latest full record here
 	live   int64 // bytes of those records
 	stuck  bool  // compaction has failed to free it
+
+	// named tells that the file's name is durable. A sync of a segment includes
+	// that of its name.
+	named atomic.Bool
 
 	// file is open from the segment's creation, or Replay, until it is sealed
 	// and durable. The writer and the syncer use it before, the keeper closes it

@@ -80,7 +80,11 @@ func (c *client) do(cmd *codec.Command) Outcome {
 	c.loop.now += 1000
 	c.out.Buf = c.out.Buf[:0]
 	cmd.Tally = cmd.Op
-	return c.session.Execute(c.loop.now, cmd, &c.out)
+	outcome := c.session.Execute(c.loop.now, cmd, &c.out)
+	for outcome == Yield {
+		outcome = c.session.Resume(c.loop.now, &c.out)
+	}
+	return outcome
 }
 
 // must does a command that is to be answered in a certain way.

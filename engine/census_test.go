@@ -294,10 +294,15 @@ func liveBodies(b *arena.Bodies) int {
 	n := v.FieldByName("large").Len() - v.FieldByName("unused").Len()
 	classes := v.FieldByName("classes")
 	for i := range classes.Len() {
-		n += int(classes.Index(i).FieldByName("live").Int())
+		n += int(classes.Index(i).FieldByIndex(liveOfPool).Int())
 	}
 	return n
 }
+
+var liveOfPool = func() []int {
+	f, _ := reflect.TypeFor[arena.Pool]().FieldByName("live")
+	return f.Index
+}()
 
 // visit notes that a job was found in a queue.
 func (c *census) visit(sh *shard, r ref, want state, in string) *job {

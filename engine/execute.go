@@ -37,7 +37,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpTouch:
 		s.touch(now, cmd.ID, out)
 	case codec.OpKick:
-		s.kick(now, cmd.Bound, out)
+		return s.kick(now, cmd.Bound, out)
 	case codec.OpKickJob:
 		s.kickJob(now, cmd.ID, out)
 	case codec.OpPeek:

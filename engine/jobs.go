@@ -5,7 +5,7 @@ import (
 	"trellis/codec"
 )
 
-// held locks the shard of a job and returns the job if this session has
+// held locks the shard of a job and returns the job if the session has
 // reserved it. Otherwise it appends NOT_FOUND, holds no lock, and sh is nil.
 func (s *Session) held(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
 	c := &s.loop.caller
@@ -111,27 +111,47 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 	out.reply(codec.ReplyTouched)
 }
 
-// kickSlice is how many jobs a kick moves before it lets others have the shard.
-const kickSlice = 512
+const (
+	// kickSlice is how many jobs a kick moves before it lets others have the shard.
+	kickSlice = 512
+	// kickTurn is how many it moves before it lets others have the loop.
+	kickTurn = 8 * kickSlice
+)
+
+// kicking is what a kick of many jobs has still to do.
+type kicking struct {
+	of     state
+	kicked int
+	most   int
+	pos    journal.Pos // in the journal that the reply depends on
+}
 
 // kick moves up to bound buried jobs of the used tube to its ready queue, or,
 // if none is buried, delayed ones. Jobs that are buried or delayed after it began do not
 // make it longer.
-func (s *Session) kick(now Time, bound uint32, out *Output) {
+func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
+	t := s.used
+	t.shard.lock(&s.loop.caller, now)
+	k := kicking{of: delayed, most: len(t.delayed)}
+	if t.buried.count > 0 {
+		k.of, k.most = buried, t.buried.count
+	}
+	t.shard.unlock(&s.loop.caller)
+	k.most = int(min(int64(bound), int64(k.most)))
+	return s.goOnKicking(now, k, out)
+}
+
+// goOnKicking does a turn of a kick. Until the last one it returns Yield, and
+// keeps in the session what is left.
+func (s *Session) goOnKicking(now Time, k kicking, out *Output) Outcome {
 	c := &s.loop.caller
 	t := s.used
 	sh := t.shard
-	kicked := 0
+	turn := k.kicked + kickTurn
 	sh.lock(c, now)
-	of := delayed
-	most := len(t.delayed)
-	if t.buried.count > 0 {
-		of, most = buried, t.buried.count
-	}
-	most = int(min(int64(bound), int64(most)))
-	for kicked < most {
+	for k.kicked < k.most {
 		r := t.buried.head
-		if of == delayed {
+		if k.of == delayed {
 			r = 0
 			if len(t.delayed) > 0 {
 				r = t.delayed[0].ref
@@ -141,21 +161,30 @@ func (s *Session) kick(now Time, bound uint32, out *Output) {
 			break
 		}
 		if err := sh.kick(r, sh.job(r), now, out); err != nil {
-			if kicked == 0 {
+			if k.kicked == 0 {
 				sh.unlock(c)
 				out.refuse(err)
-				return
+				return Done
 			}
 			break
 		}
-		kicked++
-		if kicked%kickSlice == 0 {
+		k.kicked++
+		if k.kicked == turn && k.kicked < k.most {
+			sh.unlock(c)
+			k.pos = max(k.pos, out.Pos)
+			w := s.waiter()
+			w.kick = k
+			return Yield
+		}
+		if k.kicked%kickSlice == 0 {
 			sh.unlock(c)
 			sh.lock(c, now)
 		}
 	}
 	sh.unlock(c)
-	out.Buf = codec.AppendKicked(out.Buf, uint64(kicked))
+	out.dependOn(k.pos)
+	out.Buf = codec.AppendKicked(out.Buf, uint64(k.kicked))
+	return Done
 }
 
 // kick makes a buried or delayed job ready.

@@ -12,7 +12,7 @@ import (
 // of the job's shard, so that a job's changes are on record in the order in
 // which they happened. No method may wait for a disk or call the engine. An
 // error means that nothing was recorded; the engine then changes nothing
-// either. A A binlog.Log is one.
+// either. A binlog.Log is one.
 type Journal interface {
 	// Put records a new job.
 	Put(r *journal.Record) (journal.Ticket, error)

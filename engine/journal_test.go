@@ -184,8 +184,8 @@ func (r *rig) compareJournal() {
 			buried[j.tube] = append(buried[j.tube], j)
 			want.BuryOrder = x.record.BuryOrder
 		}
-		if got, want := describe(&x.record), describe(&want); got != want {
-			r.t.Fatalf("on record is %s\nwant %s", got, want)
+		if !same(&x.record, &want) {
+			r.t.Fatalf("on record is %+v\nwant %+v", x.record, want)
 		}
 	}
 	for _, list := range buried {
@@ -199,7 +199,12 @@ func (r *rig) compareJournal() {
 	}
 }
 
-func describe(r *journal.Record) string { return fmt.Sprintf("%+v", *r) }
+func same(a, b *journal.Record) bool {
+	return a.ID == b.ID && a.State == b.State && a.Pri == b.Pri && a.Delay == b.Delay && a.TTR == b.TTR &&
+		a.Created == b.Created && a.Due == b.Due && a.BuryOrder == b.BuryOrder &&
+		a.Reserves == b.Reserves && a.Timeouts == b.Timeouts && a.Releases == b.Releases &&
+		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Tube == b.Tube && bytes.Equal(a.Body, b.Body)
+}
 
 func (r *rig) wall(t Time) int64 { return r.start.UnixNano() + int64(t) }
 
@@ -255,8 +260,8 @@ func (r *rig) journalAction(t *rapid.T) {
 
 // migrate makes the engine record a job anew.
 func (r *rig) migrate(t *rapid.T) {
-	if r.file == nil {
-		t.Skip("no journal")
+	if r.file == nil || r.late {
+		t.Skip("no journal, or the engine does not know how late it is")
 	}
 	id := r.jobID(t)
 	segment := uint32(1)

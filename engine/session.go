@@ -25,6 +25,10 @@ const (
 	// Wait: the session waits for a job. Nothing may be executed for it until
 	// its owner was woken and Resume returned Done.
 	Wait
+	// Yield: the command takes so long that others should have a turn. Nothing
+	// may be executed for the session until Resume, called when they had one, has
+	// returned Done.
+	Yield
 	// Quit: the connection is to be closed after what stands in the Output was sent.
 	Quit
 )
@@ -51,7 +55,7 @@ type Session struct {
 	used     *tube
 	watched  []watch    // never empty while open; does not change while the session waits
 	holdings []*holding // one a shard, made with the first reservation there
-	wait     *wait      // made with the first wait
+	wait     *wait      // made with the first wait, or long command
 	incoming *incoming  // the put whose body is arriving, or nil
 
 	claim   atomic.Uint32
@@ -90,7 +94,8 @@ type watch struct {
 	queued     bool
 }
 
-// wait is what a waiting session needs beyond the others.
+// wait is what a waiting session needs beyond the others, and one in the middle of
+// a long command.
 type wait struct {
 	session *Session
 	timer   timer // in the loop's wheel
@@ -102,6 +107,8 @@ type wait struct {
 	pos   journal.Pos // in the journal that the reply depends on
 	// How the wait ended, when not by a job.
 	verdict verdict
+
+	kick kicking // what is left of a kick that has yielded
 }
 
 type verdict uint8

@@ -162,7 +162,11 @@ func (c *simConn) work() {
 		}
 		in := c.in
 		c.in = c.in[n:]
-		switch c.session.Execute(c.sim.now, &cmd, &c.out) {
+		outcome := c.session.Execute(c.sim.now, &cmd, &c.out)
+		for outcome == Yield {
+			outcome = c.session.Resume(c.sim.now, &c.out)
+		}
+		switch outcome {
 		case Wait:
 			c.waiting = true
 		case Quit:

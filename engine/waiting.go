@@ -5,12 +5,7 @@ package engine
 
 // startWaiting queues the session. The locks of all watched shards are held.
 func (s *Session) startWaiting(until, soon, now Time) {
-	w := s.wait
-	if w == nil {
-		w = &wait{session: s}
-		w.timer.owner = w
-		s.wait = w
-	}
+	w := s.waiter()
 	w.until, w.soon, w.verdict = until, soon, noVerdict
 	for i := range s.watched {
 		s.watched[i].enqueue()
@@ -20,6 +15,15 @@ func (s *Session) startWaiting(until, soon, now Time) {
 	if at := min(until, soon); at != MaxTime {
 		s.loop.schedule(&w.timer, at, now)
 	}
+}
+
+// waiter returns s.wait, which it makes if need be.
+func (s *Session) waiter() *wait {
+	if s.wait == nil {
+		s.wait = &wait{session: s}
+		s.wait.timer.owner = s.wait
+	}
+	return s.wait
 }
 
 func (w *watch) enqueue() {
@@ -136,10 +140,15 @@ func (w *wait) expire(now Time) {
 	s.owner.Wake(now)
 }
 
-// Resume continues a session whose owner was woken. It returns Done with the
-// reply appended, or Wait when the job that woke it has gone again.
+// Resume continues a session whose owner was woken, or that has yielded. It returns
+// Done with the reply appended, Wait when the job that woke it has gone again, or
+// Yield.
 func (s *Session) Resume(now Time, out *Output) Outcome {
 	w := s.wait
+	if k := w.kick; k.most > 0 {
+		w.kick = kicking{}
+		return s.goOnKicking(now, k, out)
+	}
 	if v := w.verdict; v != noVerdict {
 		w.verdict = noVerdict
 		out.Buf = appendVerdict(out.Buf, v)

@@ -22,6 +22,7 @@ type acceptStats struct {
 	accepted atomic.Uint64 // connections that were given to a loop
 	failures atomic.Uint64 // attempts that failed for want of descriptors or memory
 	refused  atomic.Uint64 // connections that were accepted and closed again
+	over     atomic.Uint64 // of those, the ones for which there was no room under the limit
 	pauses   atomic.Uint64
 	paused   atomic.Int64 // acceptors that are paused now
 }
@@ -107,6 +108,10 @@ func (a *acceptor) accept() error {
 		return err
 	}
 	a.spare.release()
+	if !a.server.takePlace() {
+		a.refuse(nc)
+		return nil
+	}
 	err = a.server.admit(nc)
 	if err == nil {
 		a.server.accepting.accepted.Add(1)
@@ -176,9 +181,15 @@ func (s *Server) descriptorFreed() {
 	}
 }
 
-// admit gives a connection to a loop. In any case nc is closed or not ours any
-// more when it returns.
+// admit gives a connection, which has a place, to a loop. In any case nc is closed
+// or not ours any more when it returns.
 func (s *Server) admit(nc net.Conn) error {
+	c := new(conn)
+	defer func() {
+		if c.loop == nil { // otherwise its end gives the place back
+			s.open.Add(-1)
+		}
+	}()
 	if nc.RemoteAddr() == nil || nc.LocalAddr() == nil {
 		_ = nc.Close()
 		return errors.New("it has no address, as one that was aborted")
@@ -199,7 +210,6 @@ func (s *Server) admit(nc net.Conn) error {
 		_ = nc.Close()
 		return fmt.Errorf("a %T is neither TCP nor Unix", nc)
 	}
-	c := new(conn)
 	if _, err := s.client.EnrollContext(nc, c); err != nil {
 		return fmt.Errorf("giving a connection to a loop: %w", err)
 	}

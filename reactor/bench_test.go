@@ -26,6 +26,7 @@ func lone(t testing.TB) (c *conn, client int) {
 	l.closed = true // gnet does not know it
 	c = &conn{loop: l, fd: int32(fds[0])}
 	c.decoder.MaxJobSize = maxJob
+	ts.open.Add(1)
 	l.engine.Open(&c.session, c, ts.cfg.Now())
 	t.Cleanup(func() { c.end(ts.cfg.Now()) })
 	return c, fds[1]

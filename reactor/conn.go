@@ -46,6 +46,7 @@ type conn struct {
 	loop    *loop     // set by open
 	gc      gnet.Conn // nil when gnet has closed, or is about to close, the connection
 	x       *backlog  // nil while nothing is pending
+	idle    *idler    // nil where connections may be idle for ever
 	fd      int32     // valid until end
 
 	waiting   bool // the session waits: nothing is executed until Wake
@@ -74,6 +75,7 @@ type backlog struct {
 	timed   bool        // in loop.ending
 	armed   bool        // the watcher will ring
 	turn    bool        // others have their turn: executing goes on when the watcher rings
+	yielded bool        // in the middle of a command: it goes on with Resume
 	unread  bool        // the peer has sent its last, but not all of it was read
 	own     bool        // fd is a copy that gnet knows nothing of
 }
@@ -83,11 +85,13 @@ func (c *conn) open(l *loop, gc gnet.Conn) {
 	defer l.recovered()
 	c.loop, c.gc, c.fd = l, gc, int32(gc.Fd())
 	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
+	now := l.server.cfg.Now()
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.executing = c
-	l.engine.Open(&c.session, c, l.server.cfg.Now())
+	l.engine.Open(&c.session, c, now)
 	l.executing = nil
+	l.idle.add(c, now)
 }
 
 // action is what gnet is told when it has given c something to do.
@@ -103,6 +107,7 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	l := c.loop
 	defer l.recovered()
 	l.counts.bytesIn.Add(uint64(len(p)))
+	c.touched(now)
 	switch {
 	case c.over:
 		return
@@ -135,6 +140,7 @@ func (c *conn) Wake(now engine.Time) {
 	}
 	l.replies++
 	c.waiting = false
+	c.touched(now)
 	c.advance(now)
 	c.settle(now)
 }
@@ -180,6 +186,10 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 				c.decoder.Next(nil, &l.cmd) // gives back its memory
 			}
 			return p
+		case engine.Yield:
+			x := c.backlog()
+			x.turn, x.yielded = true, true
+			return p
 		case engine.Quit:
 			c.over = true
 			return nil
@@ -206,13 +216,35 @@ func (c *conn) advance(now engine.Time) {
 			return
 		}
 	}
-	if !c.waiting && !c.over {
+	if c.x != nil && c.x.yielded && !c.over {
+		c.goOn(now)
+	}
+	if c.canExecute() {
 		c.executePending(now)
 	}
 	c.flush()
 	if c.canReadOn() {
 		c.readOn(now)
 	}
+}
+
+// goOn goes on with a command that has yielded.
+func (c *conn) goOn(now engine.Time) {
+	l := c.loop
+	l.executing = c
+	outcome := c.session.Resume(now, &l.out)
+	l.executing = nil
+	if outcome == engine.Yield {
+		c.x.turn = true
+		return
+	}
+	c.x.yielded = false
+	l.replies++
+}
+
+// canExecute tells whether the next command can be executed.
+func (c *conn) canExecute() bool {
+	return !c.waiting && !c.over && (c.x == nil || !c.x.yielded)
 }
 
 // executePending executes the commands that wait.
@@ -296,8 +328,11 @@ func (c *conn) settle(now engine.Time) {
 	c.setStuck(x.out != nil && !x.held || x.turn)
 	c.setUnflushed(c.stuck || x.held || x.own)
 	if err := c.supervise(); err != nil {
-		if err == errTooMuchInput {
+		switch err {
+		case errTooMuchInput:
 			c.loop.counts.overLimit.Add(1)
+		case errTooMuchOutput:
+			c.loop.counts.overOutput.Add(1)
 		}
 		if n, ok := c.loop.server.closes.allow(); ok {
 			c.loop.server.log.Warn("a client's connection is closed", "error", err, "unreported", n)
@@ -306,22 +341,28 @@ func (c *conn) settle(now engine.Time) {
 		c.end(now)
 		return
 	}
-	if !c.stuck && !x.held && x.in == nil && !x.timed {
+	if !c.stuck && !x.held && x.in == nil && !x.timed && !x.yielded {
 		c.x = nil
 	}
 }
 
 // exhausted tells that all that the client has sent was executed.
 func (c *conn) exhausted() bool {
-	return !c.waiting && c.pendingInput() == 0 && (c.x == nil || !c.x.unread)
+	return !c.waiting && c.pendingInput() == 0 && (c.x == nil || !c.x.unread && !c.x.yielded)
 }
 
-var errTooMuchInput = errors.New("it sends further ahead of its replies than may be kept")
+var (
+	errTooMuchInput  = errors.New("it sends further ahead of its replies than may be kept")
+	errTooMuchOutput = errors.New("it is owed more replies than may be kept")
+)
 
 // supervise has the watcher tell when a client that is stuck can go on, and has
 // gnet read the client or not.
 func (c *conn) supervise() error {
 	l, x := c.loop, c.x
+	if x.out != nil && int64(len(x.out.B)-x.outAt) > l.server.cfg.MaxOutput {
+		return errTooMuchOutput
+	}
 	if c.stuck && !x.armed {
 		if err := l.server.watch.arm(c); err != nil {
 			return fmt.Errorf("waiting until it takes output: %w", err)
@@ -409,6 +450,10 @@ func (c *conn) end(now engine.Time) {
 	l := c.loop
 	counts := &l.counts
 	counts.connections.Add(-1)
+	l.server.open.Add(-1)
+	if c.idle != nil {
+		l.idle.remove(c.idle)
+	}
 	c.setStuck(false)
 	c.setUnflushed(false)
 	if c.watched {

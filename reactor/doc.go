@@ -44,7 +44,8 @@
 // all connections waits, with a poller of its own, until such a client takes
 // output again, and then has the connection's loop go on: with the output, with
 // commands that were read, then with reading. The loop also writes and goes on to
-// somebody else when a single batch has brought a client much output.
+// somebody else when a single batch has brought a client much output, or when the
+// engine says that a command takes long.
 //
 // Commands behind a reserve that waits are kept, up to a limit, and then reading
 // stops as well.
@@ -66,8 +67,18 @@
 // starts. Where that fails, or with the build tag poll_opt, reading goes on, and
 // a client that has sent 4 MiB too far ahead is closed.
 //
-// Nothing limits how long a client may stay without reading, as with beanstalkd.
-// TCP's keep-alive finds those that are gone.
+// Past Config.MaxOutput a client is closed. Because executing stops long before,
+// only a single reply that is bigger can get there, such as a list of very many
+// tubes.
+//
+// # Clients that do nothing
+//
+// As with beanstalkd, a client may stay without sending or reading for as long as
+// it likes, and TCP's keep-alive finds those that are gone; unless
+// Config.IdleTimeout is set. Then the server closes clients that have neither sent
+// a byte nor taken one for that long, and do not wait for a job, nor hold one, at its
+// end. A command of which only a part has come keeps nobody, nor do replies that
+// are not taken.
 //
 // # The end of a connection
 //
@@ -90,6 +101,11 @@
 // it any more.
 //
 // # Shortages
+//
+// There may be Config.MaxConnections connections, those included that are being
+// ended. One more is accepted, answered OUT_OF_MEMORY, which in the protocol means
+// that trying again later may help, and closed; to leave it in the listener's
+// queue instead would let it hang without a word.
 //
 // When accepting fails for want of descriptors or memory, it pauses: for 5 ms at
 // first, then twice as long each time up to 1 s, or until the server closes a

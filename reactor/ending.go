@@ -95,7 +95,7 @@ func (c *conn) detach(now engine.Time) {
 // will not.
 func (c *conn) canReadOn() bool {
 	x := c.x
-	return x != nil && x.unread && x.in == nil && x.out == nil && !x.turn && !c.waiting && !c.over && !c.broken
+	return x != nil && x.unread && x.in == nil && x.out == nil && !x.turn && !x.yielded && !c.waiting && !c.over && !c.broken
 }
 
 // readOn reads once from the connection and executes what it gets.

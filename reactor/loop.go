@@ -41,6 +41,7 @@ type loop struct {
 	sweepAt engine.Time // for when sweep is set; MaxTime if it is not
 
 	waits *time.Timer // for the earliest time-out of a waiting session
+	idle  idlers
 
 	gate   sync.RWMutex
 	closed bool // no more tasks are posted; guarded by gate
@@ -60,6 +61,7 @@ func newLoop(s *Server, el gnet.EventLoop) *loop {
 	l.waits.Stop()
 	l.sweep = time.AfterFunc(time.Hour, func() { l.post((*sweepTask)(l)) })
 	l.sweep.Stop()
+	l.idle.init(l, s.cfg.IdleTimeout)
 	return l
 }
 

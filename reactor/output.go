@@ -78,6 +78,9 @@ func (c *conn) writePending(now engine.Time) bool {
 	if n > 0 && x.timed {
 		x.cut = now + engine.Time(c.loop.server.hooks.patience)
 	}
+	if n > 0 {
+		c.touched(now)
+	}
 	x.outAt += n
 	c.loop.counts.pendingOutput.Add(int64(-n))
 	if x.outAt < len(x.out.B) {

@@ -36,6 +36,20 @@ type Config struct {
 	MaxJobSize uint32
 	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().
 	Loops int
+	// MaxConnections is how many connections there may be at a time. One more is
+	// answered OUT_OF_MEMORY, the protocol's word for "try again later", and
+	// closed. 0 means DefaultMaxConnections().
+	MaxConnections int
+	// IdleTimeout is how long a client may neither send nor take anything before
+	// its connection is closed, unless it then waits for a job or has reserved one.
+	// A command or body of which a part is missing does not keep a connection
+	// open. 0 means for ever.
+	IdleTimeout time.Duration
+	// MaxOutput is how many bytes of replies may be pending for one client before
+	// its connection is closed. Replies that are not taken stop the execution of
+	// commands long before; what exceeds this is a single huge reply. 0 means
+	// DefaultMaxOutput, or two of the largest bodies if that is more.
+	MaxOutput int64
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -74,10 +88,11 @@ type Server struct {
 	accepting acceptStats
 	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
 
+	open      atomic.Int64  // connections that there are, or are about to be
 	unflushed atomic.Int64  // connections that have output, or input that an answer is due to, left
 	flushed   chan struct{} // tells Shutdown that unflushed may be zero
 
-	panics, cuts, closes limiter
+	panics, cuts, closes, idles, refusals limiter
 }
 
 // hooks let tests see and provoke what does not happen otherwise. Those that
@@ -105,6 +120,15 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	if cfg.Loops < 0 || cfg.Loops > maxLoops {
 		return nil, fmt.Errorf("reactor: %d loops: want 1 to %d, or 0 for the default", cfg.Loops, maxLoops)
+	}
+	if cfg.MaxConnections == 0 {
+		cfg.MaxConnections = DefaultMaxConnections()
+	}
+	if cfg.MaxOutput == 0 {
+		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+highWater)
+	}
+	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.MaxOutput < 0 {
+		return nil, errors.New("reactor: a limit is negative")
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
@@ -226,6 +250,7 @@ func (s *Server) stop() {
 	for _, l := range s.loops {
 		l.waits.Stop()
 		l.sweep.Stop()
+		l.idle.timer.Stop()
 	}
 	s.watch.close()
 	s.spare.release()

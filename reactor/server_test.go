@@ -117,6 +117,12 @@ func serve(t testing.TB, network string, loops int, h hooks) *testServer {
 // serveJournaled is serve with a journal, if it is not nil.
 func serveJournaled(t testing.TB, network string, loops int, h hooks, j *fakeJournal) *testServer {
 	t.Helper()
+	return serveConfig(t, network, h, j, func(c *Config) { c.Loops = loops })
+}
+
+// serveConfig serves with a configuration that change has changed.
+func serveConfig(t testing.TB, network string, h hooks, j *fakeJournal, change func(*Config)) *testServer {
+	t.Helper()
 	var journal engine.Journal
 	var committer Committer
 	if j != nil {
@@ -124,10 +130,12 @@ func serveJournaled(t testing.TB, network string, loops int, h hooks, j *fakeJou
 	}
 	e, now := newJournaledEngine(t, journal)
 	ts := &testServer{t: t, engine: e, log: new(logBuffer)}
-	s, err := newServer(Config{
-		Engine: e, Now: now, MaxJobSize: maxJob, Loops: loops, Journal: committer,
+	cfg := Config{
+		Engine: e, Now: now, MaxJobSize: maxJob, Loops: 1, Journal: committer,
 		Log: slog.New(slog.NewTextHandler(ts.log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	}, h)
+	}
+	change(&cfg)
+	s, err := newServer(cfg, h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,6 +153,9 @@ func serveJournaled(t testing.TB, network string, loops int, h hooks, j *fakeJou
 		}
 		if n := s.unflushed.Load(); n != 0 {
 			t.Errorf("unflushed after Shutdown: %d", n)
+		}
+		if n := s.open.Load(); n != 0 {
+			t.Errorf("places taken after Shutdown: %d", n)
 		}
 		if t.Failed() {
 			t.Logf("the server's log:\n%s", ts.log)
@@ -191,6 +202,8 @@ func (ts *testServer) sum() LoopStats {
 		sum.BytesOut += l.BytesOut
 		sum.Stalls += l.Stalls
 		sum.OverLimit += l.OverLimit
+		sum.OverOutput += l.OverOutput
+		sum.Idle += l.Idle
 		sum.Cut += l.Cut
 		sum.Panics += l.Panics
 	}

@@ -45,7 +45,7 @@ func serveShort(limit string) error {
 		return err
 	}
 	s, err := newServer(Config{
-		Engine: e, Now: now, MaxJobSize: maxJob, Loops: 2,
+		Engine: e, Now: now, MaxJobSize: maxJob, Loops: 2, MaxConnections: 1 << 20, // descriptors end sooner
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}, h)
 	if err != nil {

@@ -10,13 +10,15 @@ type LoopStats struct {
 	PendingInput  int64 // bytes that were read and wait to be executed
 	PendingOutput int64 // bytes of replies that clients have not taken yet
 
-	Opened    uint64 // connections that were given to the loop
-	BytesIn   uint64
-	BytesOut  uint64
-	Stalls    uint64 // times that a connection became stalled
-	OverLimit uint64 // clients closed because they sent more than may be kept for them
-	Cut       uint64 // clients closed because they took no output while their connection was being ended
-	Panics    uint64 // clients closed because executing a command of theirs panicked
+	Opened     uint64 // connections that were given to the loop
+	BytesIn    uint64
+	BytesOut   uint64
+	Stalls     uint64 // times that a connection became stalled
+	OverLimit  uint64 // clients closed because they sent more than may be kept for them
+	OverOutput uint64 // clients closed because they were owed more replies than may be kept for them
+	Idle       uint64 // clients closed because they were idle for too long
+	Cut        uint64 // clients closed because they took no output while their connection was being ended
+	Panics     uint64 // clients closed because executing a command of theirs panicked
 }
 
 // Stats is a server's state at about one moment.
@@ -28,6 +30,8 @@ type Stats struct {
 	AcceptPauses   uint64 // times that accepting paused for that
 	AcceptPaused   int64  // listeners on which accepting is paused now
 	Refused        uint64 // connections that were accepted and closed at once
+	RefusedOver    uint64 // of those, the ones that were more than the limit allows
+	MaxConnections int    // that limit
 }
 
 // Stats returns the server's counters. Any goroutine may call it; it disturbs
@@ -41,6 +45,8 @@ func (s *Server) Stats() Stats {
 		AcceptPauses:   a.pauses.Load(),
 		AcceptPaused:   a.paused.Load(),
 		Refused:        a.refused.Load(),
+		RefusedOver:    a.over.Load(),
+		MaxConnections: s.cfg.MaxConnections,
 	}
 	for i, l := range s.loops {
 		c := &l.counts
@@ -55,6 +61,8 @@ func (s *Server) Stats() Stats {
 			BytesOut:      c.bytesOut.Load(),
 			Stalls:        c.stalls.Load(),
 			OverLimit:     c.overLimit.Load(),
+			OverOutput:    c.overOutput.Load(),
+			Idle:          c.idle.Load(),
 			Cut:           c.cut.Load(),
 			Panics:        c.panics.Load(),
 		}
@@ -68,5 +76,6 @@ type counts struct {
 	pendingInput, pendingOutput    atomic.Int64
 	opened, bytesIn, bytesOut      atomic.Uint64
 	stalls, overLimit, cut, panics atomic.Uint64
+	overOutput, idle               atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }

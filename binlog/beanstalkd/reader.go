@@ -198,14 +198,14 @@ func (r *Reader) unwritten(e *Entry, name uint64, job []byte) error {
 // rest tells whether nothing but zeros follows.
 func (r *Reader) rest() (bool, error) {
 	for {
-		b, err := r.r.Peek(1)
+		_, err := r.r.Peek(1)
 		if err == io.EOF {
 			return true, nil
 		}
 		if err != nil {
 			return false, &FormatError{r.off, "it cannot be read", err}
 		}
-		b, _ = r.r.Peek(r.r.Buffered())
+		b, _ := r.r.Peek(r.r.Buffered())
 		if !allZero(b) {
 			return false, nil
 		}

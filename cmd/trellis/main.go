@@ -1,18 +1,21 @@
 // Command trellis is the operator's tool: `trellis bench` measures any server that speaks the beanstalkd protocol, and
-// checks that it keeps its promises.
+// checks that it keeps its promises; `trellis binlog` checks and reads what a server has on disk.
 //
-// The exit status is 0 when all went well and 1 otherwise, also when a server that was measured lost, duplicated or
-// corrupted a job or answered with an error.
+// The exit status is 0 when all went well, 2 when a binlog is damaged, and 1 otherwise, also when a server that was
+// measured lost, duplicated or corrupted a job or answered with an error.
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"trellis/binlog"
 )
 
 func main() {
@@ -20,17 +23,24 @@ func main() {
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	if err := newCommand().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "trellis:", err)
-		os.Exit(1)
+		os.Exit(exitStatus(err))
 	}
+}
+
+func exitStatus(err error) int {
+	if damage := (*binlog.DamageError)(nil); errors.As(err, &damage) {
+		return 2
+	}
+	return 1
 }
 
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "trellis",
-		Short:         "Measure and check servers that speak the beanstalkd protocol",
+		Short:         "Measure and check servers that speak the beanstalkd protocol, and what they have on disk",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(benchCommand())
+	root.AddCommand(benchCommand(), binlogCommand())
 	return root
 }

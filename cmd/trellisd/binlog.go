@@ -24,29 +24,16 @@ type durable struct {
 
 // openBinlog locks the directory and checks what is in it. Without one it
 // returns nil.
-func openBinlog(opt *options.Options, log *slog.Logger) (*durable, error) {
+func openBinlog(opt *options.Options, mon *monitor, log *slog.Logger) (*durable, error) {
 	if opt.Binlog == "" {
 		return nil, nil
 	}
 	d := &durable{failed: make(chan error, 1)}
-	l, err := binlog.Open(opt.Binlog, binlog.Options{
-		SegmentSize:  opt.SegmentSize,
-		SyncInterval: opt.SyncInterval,
-		SkipDamaged:  opt.SkipDamaged,
-		OnCommit: func(binlog.Pos) {
-			if s := d.server.Load(); s != nil {
-				s.Committed()
-			}
-		},
-		OnFail: func(err error) { d.failed <- err },
-		Migrate: func(id uint64, segment uint32) error {
-			return d.engine.Load().Migrate(id, segment)
-		},
-		Progress: func(p binlog.Progress) {
-			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)
-		},
-		Log: log,
-	})
+	o := d.options(opt, log)
+	if mon.commits != nil {
+		o.Observer = mon.commits
+	}
+	l, err := binlog.Open(opt.Binlog, o)
 	var damage *binlog.DamageError
 	switch {
 	case errors.As(err, &damage):
@@ -58,7 +45,32 @@ func openBinlog(opt *options.Options, log *slog.Logger) (*durable, error) {
 		return nil, exitWith(exitBinlog, err)
 	}
 	d.Log = l
+	mon.binlog.Store(l)
 	return d, nil
+}
+
+// options are the log's, with d between it and the rest of the server.
+func (d *durable) options(opt *options.Options, log *slog.Logger) binlog.Options {
+	return binlog.Options{
+		SegmentSize:  opt.SegmentSize,
+		SyncInterval: opt.SyncInterval,
+		SkipDamaged:  opt.SkipDamaged,
+		OnCommit: func(binlog.Pos) {
+			if s := d.server.Load(); s != nil {
+				s.Committed()
+			}
+		},
+		OnFail: func(err error) {
+			d.failed <- fmt.Errorf("the binlog in %s has failed: %w; see to the disk and start again", opt.Binlog, err)
+		},
+		Migrate: func(id uint64, segment uint32) error {
+			return d.engine.Load().Migrate(id, segment)
+		},
+		Progress: func(p binlog.Progress) {
+			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)
+		},
+		Log: log,
+	}
 }
 
 // restore fills the engine with what is on record.
@@ -77,7 +89,7 @@ func (d *durable) restore(eng *engine.Engine, now func() engine.Time, log *slog.
 
 // end commits and syncs what is left.
 func (d *durable) end(log *slog.Logger) {
-	if err := d.Close(); err != nil {
+	if err := d.Close(); err != nil && !errors.Is(err, binlog.ErrFailed) { // that was told when it happened
 		log.Error("closing the binlog", "error", err)
 	}
 }

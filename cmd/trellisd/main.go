@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"trellis/cmd/trellisd/internal/listen"
+	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/cmd/trellisd/internal/privilege"
 	"trellis/engine"
@@ -59,6 +60,11 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	}
 	defer closeListeners(listeners, log)
 
+	mon, err := openMonitor(opt, log)
+	if err != nil {
+		return exitWith(exitListen, err)
+	}
+	defer mon.close(log)
 	info, err := newInfo()
 	if err != nil {
 		return err
@@ -69,15 +75,18 @@ func serve(opt *options.Options, log *slog.Logger) error {
 
 	// The binlog is locked and replayed as the new user, with the sockets open and
 	// before anybody is served.
-	bl, err := openBinlog(opt, log)
+	mon.serve(opt, log)
+	bl, err := openBinlog(opt, mon, log)
 	if err != nil {
 		return err
 	}
+	limitHeap(opt.MaxMemory)
 	start, now := newClock()
 	alarms := &alarms{now: now}
 	ec := engine.Config{
 		MaxJobSize:  opt.MaxJobSize,
 		Alarm:       alarms.set,
+		Limits:      limits(opt),
 		SegmentSize: opt.SegmentSize,
 		Start:       start,
 		Info:        info,
@@ -92,6 +101,10 @@ func serve(opt *options.Options, log *slog.Logger) error {
 		Loops:      loops,
 		Log:        log,
 		MaxJobSize: opt.MaxJobSize,
+
+		MaxConnections: opt.MaxConnections,
+		IdleTimeout:    opt.IdleTimeout,
+		MaxOutput:      opt.MaxOutput,
 	}
 	var logFailed chan error
 	if bl != nil {
@@ -114,7 +127,12 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	if bl != nil {
 		bl.server.Store(srv)
 	}
-	return supervise(eng, srv, listeners, logFailed, signals, log)
+	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})
+	return supervise(eng, srv, listeners, logFailed, &mon.ready, signals, log)
+}
+
+func limits(opt *options.Options) engine.Limits {
+	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched}
 }
 
 // openListeners opens what the command line names, unless systemd has opened

@@ -310,3 +310,29 @@ func (c *client) wantEOF() {
 		c.t.Fatalf("got %q, %v; want the end", b, err)
 	}
 }
+
+// line reads a line.
+func (c *client) line() string {
+	c.t.Helper()
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("got %q, %v; want a line", line, err)
+	}
+	return strings.TrimSuffix(line, "\r\n")
+}
+
+// data sends a command that is answered with data, and returns them.
+func (c *client) data(command string) string {
+	c.t.Helper()
+	c.send(command)
+	line := c.line()
+	var size int
+	if _, err := fmt.Sscanf(line, "OK %d", &size); err != nil {
+		c.t.Fatalf("%s: got %q", command, line)
+	}
+	b := make([]byte, size+2)
+	if _, err := io.ReadFull(c.in, b); err != nil {
+		c.t.Fatal(err)
+	}
+	return string(b[:size])
+}

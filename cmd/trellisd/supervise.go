@@ -12,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"trellis/cmd/trellisd/internal/web"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -23,7 +24,7 @@ const stopTimeout = 5 * time.Second
 
 // supervise serves the listeners until a signal says stop, or one of them or the
 // log fails.
-func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener, logFailed <-chan error, sigs *signals, log *slog.Logger) error {
+func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		go func() {
@@ -33,25 +34,27 @@ func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener
 		}()
 	}
 	log.Info("ready")
+	ready.Ready()
 	notify(daemon.SdNotifyReady, log)
 
 	for {
 		select {
 		case <-sigs.drain:
 			eng.Drain(true)
+			ready.NotReady("draining")
 			log.Info("drain mode: refusing new jobs")
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
+			ready.NotReady("stopping")
 			return stop(srv, sigs, log)
 		case err := <-failed:
 			return errors.Join(err, stop(srv, sigs, log))
 		case err := <-logFailed:
 			// The kernel does not tell what of the log is on disk. What waited
 			// for it is refused; what was acknowledged before is there.
+			ready.NotReady("the binlog has failed")
 			srv.CommitFailed()
-			return errors.Join(
-				fmt.Errorf("the binlog has failed: %w; see to the disk and start again", err),
-				stop(srv, sigs, log))
+			return errors.Join(err, stop(srv, sigs, log))
 		}
 	}
 }

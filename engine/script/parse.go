@@ -20,6 +20,16 @@ type Case struct {
 // Applies tells whether the case is meant for a target with these tags.
 func (c Case) Applies(tags ...string) bool { return c.marks.hold(tags) }
 
+// Input returns all bytes that the case's clients send, in the order of the steps:
+// something for fuzzing to begin with.
+func (c Case) Input() []byte {
+	var all []byte
+	for i := range c.steps {
+		all = append(all, c.steps[i].send...)
+	}
+	return all
+}
+
 type verb uint8
 
 const (

@@ -24,18 +24,19 @@ bare=$cache/$suite.tar
 if [ ! -f "$bare" ]; then
     step "making a bare Debian in $cache"
     mkdir -p "$cache"
-    rm -rf "$cache/$suite"
-    debootstrap --variant=minbase --include=systemd,adduser "$suite" "$cache/$suite" >"$cache/debootstrap.log"
-    tar -C "$cache/$suite" -cf "$bare.part" .
-    rm -rf "$cache/$suite"
+    rm -rf "$bare.d"
+    debootstrap --variant=minbase --include=systemd,adduser "$suite" "$bare.d" >"$cache/debootstrap.log"
+    tar -C "$bare.d" -cf "$bare.part" .
+    rm -rf "$bare.d"
     mv "$bare.part" "$bare"
 fi
 
 work=$(mktemp -d)
-leader= hand=
+leader='' # the first process of the container, if there is one
+hand=''   # the server that was started by hand
 cleanup() {
-    [ -z "$leader" ] || kill "$leader" 2>/dev/null || true
-    [ -z "$hand" ] || kill "$hand" 2>/dev/null || true
+    [ -z "$leader" ] || kill -KILL "$leader" 2>/dev/null || true
+    [ -z "$hand" ] || kill -KILL "$hand" 2>/dev/null || true
     wait
     rm -rf --one-file-system "$work"
 }
@@ -46,8 +47,9 @@ fresh() {
     root=$work/$1
     mkdir "$root"
     tar -C "$root" -xf "$bare"
-    cp "$old" "$root/tmp/old.deb"
-    cp "$new" "$root/tmp/new.deb"
+    mkdir "$root/packages"
+    cp "$old" "$root/packages/old.deb"
+    cp "$new" "$root/packages/new.deb"
     files >"$work/before"
 }
 
@@ -61,8 +63,14 @@ files() {
 }
 
 # inside COMMAND...: run it inside
-inside_systemd() { nsenter -t "$leader" -a -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
-inside_chroot() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
+inside() {
+    set -- env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
+    if [ -n "$leader" ]; then
+        nsenter -t "$leader" -a -- "$@"
+    else
+        chroot "$root" "$@"
+    fi
+}
 
 # says TEXT COMMAND...: the command's output holds the text
 says() {
@@ -87,7 +95,6 @@ keeps=no
 
 step "with systemd: install"
 fresh systemd
-inside() { inside_systemd "$@"; }
 systemd-nspawn --quiet -D "$root" --private-network --register=no --keep-unit --boot --console=pipe </dev/null >"$work/console" 2>&1 &
 nspawn=$!
 for _ in $(seq 300); do
@@ -96,7 +103,7 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 [ -n "$leader" ] || fail "no container: $(cat "$work/console")"
-inside dpkg -i /tmp/old.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
+inside dpkg -i /packages/old.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
 says active inside systemctl is-active trellisd.service
 says enabled inside systemctl is-enabled trellisd.service
 says disabled inside systemctl is-enabled trellisd.socket
@@ -110,7 +117,7 @@ says 750 inside stat -c %a /var/lib/trellis
 step "with systemd: upgrade"
 inside sh -c 'echo "# mine" >>/etc/default/trellisd'
 before=$(inside systemctl show -P MainPID trellisd)
-inside dpkg -i /tmp/new.deb >"$work/log" 2>&1 || fail "upgrading: $(cat "$work/log")"
+inside dpkg -i /packages/new.deb >"$work/log" 2>&1 || fail "upgrading: $(cat "$work/log")"
 says active inside systemctl is-active trellisd.service
 [ "$(inside systemctl show -P MainPID trellisd)" != "$before" ] || fail "the old server still runs"
 says "# mine" inside cat /etc/default/trellisd
@@ -132,29 +139,28 @@ inside dpkg -r trellis >"$work/log" 2>&1 || fail "removing: $(cat "$work/log")"
 ! inside systemctl is-active --quiet trellisd.service || fail "the service still runs"
 inside test -f /etc/default/trellisd || fail "removing has taken the configuration along"
 inside test -d /var/lib/trellis || fail "removing has taken the jobs along"
-inside dpkg -i /tmp/new.deb >"$work/log" 2>&1 || fail "installing again: $(cat "$work/log")"
+inside dpkg -i /packages/new.deb >"$work/log" 2>&1 || fail "installing again: $(cat "$work/log")"
 inside trellis ping
 if [ $keeps = yes ]; then
     says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
 fi
 inside dpkg -P trellis >"$work/log" 2>&1 || fail "purging: $(cat "$work/log")"
 purged
-kill "$leader"
+kill -KILL "$leader"
 wait "$nspawn" 2>/dev/null || true
-leader=
+leader=''
 
 step "without systemd: install, and start by hand with a socket"
 fresh plain
-inside() { inside_chroot "$@"; }
-inside dpkg -i /tmp/new.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
+inside dpkg -i /packages/new.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
 port=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:0")->sockport')
 data=
 [ $keeps = no ] || data="-b /var/lib/trellis"
 # shellcheck disable=SC2086
 perl -MIO::Socket::INET -MPOSIX -e '
     my ($port, $root, @command) = @ARGV;
+    $^F = 9; # what is opened from now on stays open
     my $s = IO::Socket::INET->new(Listen => 128, LocalAddr => "127.0.0.1:$port", ReuseAddr => 1) or die $!;
-    $^F = 3;
     POSIX::dup2(fileno($s), 3) unless fileno($s) == 3;
     $ENV{LISTEN_FDS} = 1;
     $ENV{LISTEN_PID} = $$;
@@ -169,7 +175,7 @@ inside trellis ping -a "127.0.0.1:$port" || fail "no answer: $(cat "$work/log")"
 says "INSERTED 1" talk "$port" 'put 5 0 60 5\r\nhello\r\nquit\r\n'
 kill "$hand"
 wait "$hand" || fail "stopping: exit status $?: $(cat "$work/log")"
-hand=
+hand=''
 
 step "without systemd: manual pages, remove and purge"
 inside sh -c 'test -s /usr/share/man/man8/trellisd.8.gz && test -s /usr/share/man/man1/trellis.1.gz' ||

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,15 +23,27 @@ func Inherited() ([]net.Listener, error) {
 	if active, err := activated(); !active || err != nil {
 		return nil, err
 	}
+	files := activation.Files(true)
+	// All are checked before the first is opened: opening makes descriptors, and
+	// the number of one that was announced but not passed would then be ours.
+	for i, f := range files {
+		if err := check(f); err != nil {
+			return nil, notListening(i, err)
+		}
+	}
 	var opened []net.Listener
-	for i, f := range activation.Files(true) {
+	for i, f := range files {
 		l, err := fromFile(f)
 		if err != nil {
-			return nil, fmt.Errorf("inherited fd %d is not a TCP or UNIX listening socket (%w); see ListenStream= in the socket unit", firstFD+i, err)
+			return nil, notListening(i, err)
 		}
 		opened = append(opened, l)
 	}
 	return opened, nil
+}
+
+func notListening(i int, err error) error {
+	return fmt.Errorf("inherited fd %d is not a TCP or UNIX listening socket (%w); see ListenStream= in the socket unit", firstFD+i, err)
 }
 
 // firstFD is the first descriptor that is passed, SD_LISTEN_FDS_START in systemd.
@@ -64,22 +77,27 @@ func badEnvironment(name, value string) error {
 	return fmt.Errorf("bad socket activation: %s=%s; unset it, or let systemd set it", name, value)
 }
 
-func fromFile(f *os.File) (net.Listener, error) {
+// check makes sure that f is a stream socket that listens.
+func check(f *os.File) error {
 	fd := int(f.Fd())
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if kind != unix.SOCK_STREAM {
-		return nil, fmt.Errorf("socket type %d", kind)
+		return fmt.Errorf("socket type %d", kind)
 	}
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if listening == 0 {
-		return nil, fmt.Errorf("not listening")
+		return errors.New("not listening")
 	}
+	return nil
+}
+
+func fromFile(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, bare(err)

@@ -15,22 +15,33 @@ import (
 // Sources are what is shown. The functions are called by any goroutine, also by
 // several at a time.
 type Sources struct {
-	Engine *engine.Engine
-	Now    func() engine.Time // the engine's time
-	// Reactor tells what the connections do, nil before there can be any. Until
-	// then the engine is left alone, because it may be being filled.
-	Reactor func() *reactor.Stats
+	// Serving is what serves clients. It is nil before that, when the engine may
+	// be being filled and nobody may look at it.
+	Serving func() *Serving
 	// Binlog tells what the binlog does, nil before it is open. It is nil itself
 	// if there is no binlog.
 	Binlog func() *binlog.Stats
 	// Commits are those of the binlog, nil if there is none.
 	Commits *Commits
 
+	Limits      engine.Limits
 	MaxJobSize  uint32 // bytes
 	SegmentSize int64  // bytes, of the binlog; shown by a legacy name only
 	Build       Build
 	// Usage is the processor time that the process has used.
 	Usage func() (user, system time.Duration)
+}
+
+// Serving is a server that serves.
+type Serving struct {
+	Engine  *engine.Engine
+	Now     func() engine.Time // the engine's time
+	Reactor Reactor
+}
+
+// Reactor is what a [reactor.Server] tells.
+type Reactor interface {
+	Stats() reactor.Stats
 }
 
 // Build says which program this is.
@@ -97,15 +108,16 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			collectBinlog(ch, log)
 		}
 	}
-	serving := c.src.Reactor()
+	serving := c.src.Serving()
 	if serving == nil {
 		return
 	}
-	collectReactor(ch, serving)
-	now := c.src.Now()
-	s := c.src.Engine.Snapshot(now)
+	st := serving.Reactor.Stats()
+	collectReactor(ch, &st)
+	now := serving.Now()
+	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)
-	shown, rest := largest(c.tubes(s.Tubes, now), c.opt.Tubes)
+	shown, rest := largest(tubes(serving.Engine, s.Tubes, now), c.opt.Tubes)
 	for i := range shown {
 		collectTube(ch, &shown[i])
 	}

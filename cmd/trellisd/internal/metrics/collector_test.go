@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"trellis/binlog"
-	"trellis/reactor"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -60,7 +59,7 @@ func TestNamesAndTypesAreAsPrometheusWantsThem(t *testing.T) {
 func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
 	r := newRig(t)
 	src := r.wholeSources()
-	src.Reactor = func() *reactor.Stats { return nil }
+	src.Serving = func() *Serving { return nil }
 	src.Binlog = func() *binlog.Stats { return nil }
 	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes})) {
 		switch name := f.GetName(); {
@@ -107,7 +106,7 @@ func checkGolden(t *testing.T, file string, families []*dto.MetricFamily) {
 	var b bytes.Buffer
 	for _, f := range families {
 		switch f.GetName() {
-		case "beanstalkd_memory_limit_bytes": // not everywhere
+		case "beanstalkd_process_memory_limit_bytes": // not everywhere
 			continue
 		case "beanstalkd_job_memory_bytes": // the engine's affair
 			f.Metric[0].Gauge.Value = new(float64)

@@ -28,8 +28,11 @@ var (
 
 	accepted = counter("beanstalkd_accepted_connections_total",
 		"Connections that were accepted and given to an event loop.")
+	maxConnections = gauge("beanstalkd_max_connections",
+		"How many connections there may be.")
 	refused = counter("beanstalkd_refused_connections_total",
-		"Connections that were accepted and closed at once.")
+		"Connections that were accepted and closed at once: limit, there were as many as there may be; "+
+			"error, giving it to an event loop failed.", "reason")
 	acceptFailures = counter("beanstalkd_accept_failures_total",
 		"Attempts to accept a connection that failed, mostly for want of descriptors.")
 	acceptPauses = counter("beanstalkd_accept_pauses_total",
@@ -38,18 +41,25 @@ var (
 		"Listening sockets on which accepting is paused.")
 	closedClients = counter("beanstalkd_closed_clients_total",
 		"Clients that the server closed: input_limit, more commands were sent than may wait; "+
-			"output_timeout, no replies were taken for too long at the connection's end; panic, executing a command failed.",
+			"output_limit, they were owed more replies than may wait; idle, nothing happened for too long; "+
+			"output_timeout, no replies were taken for too long at the connection's end; "+
+			"panic, executing a command failed.",
 		"reason")
 )
 
 var (
-	reasonInput  = label("reason", "input_limit")
-	reasonOutput = label("reason", "output_timeout")
-	reasonPanic  = label("reason", "panic")
+	reasonInput   = label("reason", "input_limit")
+	reasonOutput  = label("reason", "output_limit")
+	reasonIdle    = label("reason", "idle")
+	reasonTimeout = label("reason", "output_timeout")
+	reasonPanic   = label("reason", "panic")
+
+	reasonLimit = label("reason", "limit")
+	reasonError = label("reason", "error")
 )
 
 func collectReactor(ch chan<- prometheus.Metric, s *reactor.Stats) {
-	var input, output, panics uint64
+	var input, output, idle, timeout, panics uint64
 	for i := range s.Loops {
 		l, loop := &s.Loops[i], label("loop", strconv.Itoa(i))
 		ch <- loopConnections.with(float64(l.Connections), loop)
@@ -61,15 +71,21 @@ func collectReactor(ch chan<- prometheus.Metric, s *reactor.Stats) {
 		ch <- loopPendingInput.with(float64(l.PendingInput), loop)
 		ch <- loopPendingOutput.with(float64(l.PendingOutput), loop)
 		input += l.OverLimit
-		output += l.Cut
+		output += l.OverOutput
+		idle += l.Idle
+		timeout += l.Cut
 		panics += l.Panics
 	}
 	ch <- accepted.with(float64(s.Accepted))
-	ch <- refused.with(float64(s.Refused))
+	ch <- maxConnections.with(float64(s.MaxConnections))
+	ch <- refused.with(float64(s.RefusedOver), reasonLimit)
+	ch <- refused.with(float64(s.Refused-s.RefusedOver), reasonError)
 	ch <- acceptFailures.with(float64(s.AcceptFailures))
 	ch <- acceptPauses.with(float64(s.AcceptPauses))
 	ch <- acceptPaused.with(float64(s.AcceptPaused))
 	ch <- closedClients.with(float64(input), reasonInput)
 	ch <- closedClients.with(float64(output), reasonOutput)
+	ch <- closedClients.with(float64(idle), reasonIdle)
+	ch <- closedClients.with(float64(timeout), reasonTimeout)
 	ch <- closedClients.with(float64(panics), reasonPanic)
 }

@@ -44,9 +44,7 @@ func (silentBell) Alarm(engine.Time) {}
 
 func (r *rig) sources() Sources {
 	return Sources{
-		Engine:      r.engine,
-		Now:         func() engine.Time { return r.now },
-		Reactor:     func() *reactor.Stats { return &reactor.Stats{} },
+		Serving:     func() *Serving { return r.serving(&fakeReactor{}) },
 		MaxJobSize:  65535,
 		SegmentSize: 10 << 20,
 		Build:       Build{Version: "1.2.3", Revision: "0123456789ab", Date: "2024-02-29"},
@@ -54,15 +52,26 @@ func (r *rig) sources() Sources {
 	}
 }
 
+func (r *rig) serving(re Reactor) *Serving {
+	return &Serving{Engine: r.engine, Now: func() engine.Time { return r.now }, Reactor: re}
+}
+
+type fakeReactor struct {
+	stats reactor.Stats
+}
+
+func (r *fakeReactor) Stats() reactor.Stats { return r.stats }
+
 // wholeSources has something to tell about every part of the server.
 func (r *rig) wholeSources() Sources {
 	src := r.sources()
-	src.Reactor = func() *reactor.Stats {
-		return &reactor.Stats{
+	src.Serving = func() *Serving {
+		return r.serving(&fakeReactor{stats: reactor.Stats{
 			Loops:    []reactor.LoopStats{{Connections: 3, BytesIn: 10, OverLimit: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2}},
-			Accepted: 7, Refused: 1,
-		}
+			Accepted: 7, Refused: 3, RefusedOver: 2, MaxConnections: 1000,
+		}})
 	}
+	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000}
 	src.Binlog = func() *binlog.Stats {
 		return &binlog.Stats{
 			Segments: 2, OldestSegment: 4, CurrentSegment: 5, UsedBytes: 1000, LiveBytes: 300,

@@ -21,8 +21,10 @@ var (
 		"How long jobs were ready before they were reserved.", -14, 17)
 	jobMemory = gauge("beanstalkd_job_memory_bytes",
 		"Memory that is mapped for jobs and their bodies.")
-	memoryLimitBytes = gauge("beanstalkd_memory_limit_bytes",
-		"Memory that the process can use: the machine's, or less if a control group allows less.")
+	jobMemoryLimit = gauge("beanstalkd_job_memory_limit_bytes",
+		"How much of it may be in use before puts are refused. Not shown if there is no limit.")
+	processMemoryLimit = gauge("beanstalkd_process_memory_limit_bytes",
+		"Memory that the process can have: the machine's, or less if a control group allows less.")
 	maxJobSize = gauge("beanstalkd_max_job_size_bytes",
 		"The largest body that is accepted.")
 
@@ -42,6 +44,11 @@ var (
 
 	currentTubes = gauge("beanstalkd_current_tubes",
 		"Tubes that exist.")
+	maxTubes = gauge("beanstalkd_max_tubes",
+		"How many tubes there may be. Not shown if there is no limit.")
+	refusedCommands = counter("beanstalkd_refused_commands_total",
+		"Commands that were answered OUT_OF_MEMORY because of a limit: on the memory of jobs, on tubes, "+
+			"or on the tubes that one client watches.", "limit")
 	draining = gauge("beanstalkd_draining",
 		"1 while new jobs are refused because of drain mode, 0 otherwise.")
 )
@@ -52,6 +59,12 @@ var (
 	stateReserved = label("state", "reserved")
 	stateDelayed  = label("state", "delayed")
 	stateBuried   = label("state", "buried")
+)
+
+var (
+	limitMemory  = label("limit", "memory")
+	limitTubes   = label("limit", "tubes")
+	limitWatched = label("limit", "watched")
 )
 
 var commandLabels = func() (l [codec.NumCommands]*dto.LabelPair) {
@@ -71,8 +84,11 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 	ch <- jobTimeouts.with(float64(s.Timeouts))
 	ch <- jobWait.with(&s.Waits)
 	ch <- jobMemory.with(float64(s.Memory))
+	if n := c.src.Limits.Memory; n > 0 {
+		ch <- jobMemoryLimit.with(float64(n))
+	}
 	if c.memoryLimit > 0 {
-		ch <- memoryLimitBytes.with(float64(c.memoryLimit))
+		ch <- processMemoryLimit.with(float64(c.memoryLimit))
 	}
 	ch <- maxJobSize.with(float64(c.src.MaxJobSize))
 	for op, n := range s.Commands {
@@ -84,5 +100,11 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 	ch <- currentWaiting.with(float64(s.Waiting))
 	ch <- connections.with(float64(s.Opened))
 	ch <- currentTubes.with(float64(s.Tubes))
+	if n := c.src.Limits.Tubes; n > 0 {
+		ch <- maxTubes.with(float64(n))
+	}
+	ch <- refusedCommands.with(float64(s.RefusedMemory), limitMemory)
+	ch <- refusedCommands.with(float64(s.RefusedTubes), limitTubes)
+	ch <- refusedCommands.with(float64(s.RefusedWatching), limitWatched)
 	ch <- draining.with(oneIf(s.Draining))
 }

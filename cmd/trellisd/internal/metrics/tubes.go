@@ -53,8 +53,7 @@ var (
 
 // tubes takes a snapshot of all tubes, one shard after the other. There were
 // about n of them.
-func (c *collector) tubes(n int, now engine.Time) []engine.TubeSnapshot {
-	e := c.src.Engine
+func tubes(e *engine.Engine, n int, now engine.Time) []engine.TubeSnapshot {
 	// With room for all, no shard waits until the list has grown.
 	list := make([]engine.TubeSnapshot, 0, n+n/4+16)
 	for shard := range e.NumShards() {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +25,10 @@ const (
 	// lowered to it with a notice.
 	MaxJobSizeLimit = 1 << 30
 
+	// DefaultMetricsTubes is how many tubes have metrics of their own unless
+	// --metrics-tubes says otherwise.
+	DefaultMetricsTubes = 1000
+
 	// MaxLoops is the largest value of --loops.
 	MaxLoops = 255
 
@@ -31,6 +37,26 @@ const (
 
 	// MaxSyncInterval is the largest value of -f. Greater ones are lowered to it.
 	MaxSyncInterval = time.Hour
+
+	// DefaultMaxTubes is how many tubes there may be unless --max-tubes says
+	// otherwise.
+	DefaultMaxTubes = 1_000_000
+
+	// DefaultMaxWatched is how many tubes a client may watch unless --max-watched
+	// says otherwise.
+	DefaultMaxWatched = 20_000
+
+	// MinMaxMemory is the smallest value of --max-memory in bytes. Memory for jobs
+	// is taken in pieces of megabytes.
+	MinMaxMemory = 1 << 20
+
+	// MinMaxOutput is the smallest value of --max-output in bytes: below it, there
+	// would be no room for back-pressure.
+	MinMaxOutput = 1 << 20
+
+	// MaxIdleTimeout is the largest value of --idle-timeout. Greater ones are
+	// lowered to it.
+	MaxIdleTimeout = 100 * 365 * 24 * time.Hour
 
 	// MaxSegmentSize is the largest value of -s in bytes. Greater ones are lowered
 	// to it with a notice.
@@ -72,6 +98,18 @@ type Options struct {
 	SegmentSize  int64         // bytes, as given; 0: the binlog's default
 	SkipDamaged  bool          // start with what is sound of a damaged binlog
 
+	HTTP          string // HOST:PORT; empty: no HTTP
+	Pprof         bool   // serve profiles there
+	MetricsTubes  int    // the most tubes whose metrics are shown one by one
+	MetricsLegacy bool   // show the names of an older exporter too
+
+	MaxMemory      int64         // bytes that jobs may take; 0: no limit
+	MaxConnections int           // 0: the reactor's default
+	IdleTimeout    time.Duration // 0: clients may be idle for ever
+	MaxOutput      int64         // bytes of replies that a client may be owed; 0: the reactor's default
+	MaxTubes       int           // tubes that there may be; 0: no limit
+	MaxWatched     int           // tubes that one client may watch; 0: no limit
+
 	// Notices are lines for the user that do not keep the server from starting:
 	// obsolete flags, values that were lowered.
 	Notices []string
@@ -100,6 +138,10 @@ func Parse(args []string) (*Options, error) {
 		LogLevel:   slog.LevelWarn,
 
 		SyncInterval: DefaultSyncInterval,
+		MetricsTubes: DefaultMetricsTubes,
+
+		MaxTubes:   DefaultMaxTubes,
+		MaxWatched: DefaultMaxWatched,
 	}
 	verbosity, levelGiven := 0, false
 
@@ -191,6 +233,23 @@ func Parse(args []string) (*Options, error) {
 	word("obsolete-c", "c", opt.obsolete("c"))
 	word("obsolete-n", "n", opt.obsolete("n"))
 
+	value("http", "", func(v string) error {
+		if _, _, err := net.SplitHostPort(v); err != nil {
+			return usagef("invalid address for --http: %s; give HOST:PORT or :PORT", v)
+		}
+		opt.HTTP = v
+		return nil
+	})
+	word("pprof", "", func() error { opt.Pprof = true; return nil })
+	value("metrics-tubes", "", func(v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			return usagef("invalid number of tubes: %s; give a number from 1 on", v)
+		}
+		opt.MetricsTubes = n
+		return nil
+	})
+	word("metrics-legacy", "", func() error { opt.MetricsLegacy = true; return nil })
 	value("binlog", "b", func(v string) error {
 		if v == "" {
 			return usagef("empty directory for -b; give the path of one that exists")
@@ -219,6 +278,35 @@ func Parse(args []string) (*Options, error) {
 		return nil
 	})
 	word("skip-damaged", "", func() error { opt.SkipDamaged = true; return nil })
+
+	value("max-memory", "", func(v string) (err error) {
+		opt.MaxMemory, err = parseBound("max-memory", v, MinMaxMemory, math.MaxInt64)
+		return err
+	})
+	value("max-connections", "", func(v string) error {
+		n, err := parseBound("max-connections", v, 1, math.MaxInt32)
+		opt.MaxConnections = int(n)
+		return err
+	})
+	value("idle-timeout", "", func(v string) error {
+		n, err := parseBound("idle-timeout", v, 0, int64(MaxIdleTimeout/time.Second))
+		opt.IdleTimeout = time.Duration(n) * time.Second
+		return err
+	})
+	value("max-output", "", func(v string) (err error) {
+		opt.MaxOutput, err = parseBound("max-output", v, MinMaxOutput, math.MaxInt64)
+		return err
+	})
+	value("max-tubes", "", func(v string) error {
+		n, err := parseBound("max-tubes", v, 0, math.MaxInt32)
+		opt.MaxTubes = int(n)
+		return err
+	})
+	value("max-watched", "", func(v string) error {
+		n, err := parseBound("max-watched", v, 0, math.MaxInt32)
+		opt.MaxWatched = int(n)
+		return err
+	})
 
 	err := fs.Parse(args)
 	if err == nil && fs.NArg() > 0 {
@@ -339,4 +427,17 @@ func parseSize(v string) (uint64, error) {
 		return most, nil
 	}
 	return n, nil
+}
+
+// parseBound reads the value of a flag that is a bound. A number over most is
+// lowered to it.
+func parseBound(flag, v string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) && n > 0:
+		return most, nil
+	case err != nil || n < least:
+		return 0, usagef("invalid value for --%s: %s; give a number of at least %d, without a unit", flag, v, least)
+	}
+	return min(n, most), nil
 }

@@ -18,6 +18,10 @@ func defaults(change func(*Options)) *Options {
 		LogLevel:   slog.LevelWarn,
 
 		SyncInterval: DefaultSyncInterval,
+		MetricsTubes: 1000,
+
+		MaxTubes:   1_000_000,
+		MaxWatched: 20_000,
 	}
 	if change != nil {
 		change(opt)
@@ -96,7 +100,21 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 			o.SegmentSize = MaxSegmentSize
 			o.Notices = []string{"binlog segment size was set to 1073741824"}
 		}},
+		{"--http=127.0.0.1:11380", func(o *Options) { o.HTTP = "127.0.0.1:11380" }},
+		{"--pprof|--metrics-legacy|--metrics-tubes=7", func(o *Options) {
+			o.Pprof, o.MetricsLegacy, o.MetricsTubes = true, true, 7
+		}},
 		{"--skip-damaged", func(o *Options) { o.SkipDamaged = true }},
+
+		{"--max-memory=1048576", func(o *Options) { o.MaxMemory = 1 << 20 }},
+		{"--max-memory|99999999999999999999", func(o *Options) { o.MaxMemory = 1<<63 - 1 }},
+		{"--max-connections=7", func(o *Options) { o.MaxConnections = 7 }},
+		{"--idle-timeout=90", func(o *Options) { o.IdleTimeout = 90 * time.Second }},
+		{"--idle-timeout=5|--idle-timeout=0", nil},
+		{"--idle-timeout=99999999999999999999", func(o *Options) { o.IdleTimeout = MaxIdleTimeout }},
+		{"--max-output=2000000", func(o *Options) { o.MaxOutput = 2_000_000 }},
+		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
+		{"--max-tubes=0|--max-watched=0", func(o *Options) { o.MaxTubes, o.MaxWatched = 0, 0 }},
 
 		{"-V", level(slog.LevelInfo)},
 		{"-VV", level(slog.LevelDebug)},
@@ -180,6 +198,16 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--log-level=loud", "unknown log level: loud; give debug, info, warn or error"},
 		{"--version=3", `flag takes no value: --version; leave out "=3"`},
 
+		{"--max-memory=1000", "invalid value for --max-memory: 1000; give a number of at least 1048576, without a unit"},
+		{"--max-memory=1G", "invalid value for --max-memory: 1G; give a number of at least 1048576, without a unit"},
+		{"--max-connections=0", "invalid value for --max-connections: 0; give a number of at least 1, without a unit"},
+		{"--max-connections=-99999999999999999999", "invalid value for --max-connections: -99999999999999999999; give a number of at least 1, without a unit"},
+		{"--idle-timeout=-1", "invalid value for --idle-timeout: -1; give a number of at least 0, without a unit"},
+		{"--idle-timeout=10s", "invalid value for --idle-timeout: 10s; give a number of at least 0, without a unit"},
+		{"--max-output=0", "invalid value for --max-output: 0; give a number of at least 1048576, without a unit"},
+		{"--max-tubes=", "invalid value for --max-tubes: ; give a number of at least 0, without a unit"},
+		{"--max-watched=x", "invalid value for --max-watched: x; give a number of at least 0, without a unit"},
+
 		{"-f1.5", "invalid size: 1.5; give a number of bytes, in decimal and without a unit"},
 		{"-s10M", "invalid size: 10M; give a number of bytes, in decimal and without a unit"},
 		{"-b|", "empty directory for -b; give the path of one that exists"},
@@ -213,6 +241,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 		for _, flag := range []string{
 			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
 			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "-f", "-F", "-s", "-c", "-n",
+			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched",
 		} {
 			if !strings.Contains(text.text, flag) {
 				t.Errorf("%s: nothing about %s", text.name, flag)

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"trellis/binlog"
+)
+
+func binlogCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "binlog",
+		Short: "Check a server's binlog, show what is in it, write it for beanstalkd",
+		Long: `Check a server's binlog, show what is in it, or write it for beanstalkd.
+
+DIR is what the server is given with -b. The log in it is never changed.`,
+		Args: cobra.NoArgs, // so that a mistyped command is an error
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(verifyCommand(), dumpCommand(), exportCommand())
+	return cmd
+}
+
+func verifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Read all of a binlog and tell whether a server would start on it",
+		Long: `Read all of a binlog, check every record, and tell whether a server would start on it. A server may be
+running meanwhile. DIR may also hold the log of a beanstalkd, which a server would import.
+
+The exit status is 0 if a server would start, 2 if the log is damaged, and 1 if it could not be checked.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := buffered(cmd.OutOrStdout(), func(w io.Writer) error { return binlog.Verify(w, args[0]) })
+			if damage := (*binlog.DamageError)(nil); errors.As(err, &damage) {
+				return fmt.Errorf("%w; to see what is around it: trellis binlog dump %s; "+
+					"to start with what is sound, and keep the files aside: trellisd --skip-damaged", err, args[0])
+			}
+			return err
+		},
+	}
+}
+
+func dumpCommand() *cobra.Command {
+	var bodies bool
+	cmd := &cobra.Command{
+		Use:   "dump DIR",
+		Short: "Write every record of a binlog as a line of text",
+		Long: `Write every record of a binlog as a line of text, in the order of the log: file, offset, kind and fields.
+A place that holds no record where one should be is a line with BAD. A server may be running meanwhile.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return buffered(cmd.OutOrStdout(), func(w io.Writer) error { return binlog.Dump(w, args[0], bodies) })
+		},
+	}
+	cmd.Flags().BoolVar(&bodies, "bodies", false, "write the jobs' bodies too, quoted")
+	return cmd
+}
+
+func exportCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "export DIR TO",
+		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
+		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
+no such log yet. The server must have been stopped.`,
+		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
+  beanstalkd -b /var/lib/beanstalkd`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x, err := binlog.Export(args[0], args[1])
+			switch {
+			case errors.Is(err, binlog.ErrLocked):
+				return fmt.Errorf("%w; stop it first", err)
+			case errors.Is(err, fs.ErrNotExist):
+				return fmt.Errorf("%w; both directories must exist", err)
+			case err != nil:
+				return err
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "%d jobs in %d files, last id %d\n", x.Jobs, x.Files, x.LastID)
+			if x.MaxJobSize > beanstalkdMaxJobSize {
+				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)
+			}
+			return nil
+		},
+	}
+}
+
+// beanstalkdMaxJobSize is the largest job of a beanstalkd without -z.
+const beanstalkdMaxJobSize = 65535
+
+// buffered has write fill w in large pieces.
+func buffered(w io.Writer, write func(io.Writer) error) error {
+	b := bufio.NewWriterSize(w, 64<<10)
+	return errors.Join(write(b), b.Flush())
+}

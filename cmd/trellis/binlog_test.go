@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trellis/binlog"
+)
+
+// nothing is a Restorer for a log without jobs.
+type nothing struct{}
+
+func (nothing) Full(*binlog.Record, uint32) (uint32, error) { return 0, nil }
+func (nothing) Update(*binlog.Record) error                 { return nil }
+
+// openLog makes a log with some jobs in it.
+func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {
+	t.Helper()
+	l, err := binlog.Open(dir, binlog.Options{SegmentSize: 4096})
+	if err == nil {
+		err = l.Replay(nothing{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	for id := range jobs {
+		r := binlog.Record{ID: uint64(id + 1), State: binlog.Ready, Pri: 7, TTR: 60, Tube: "mail", Body: []byte(body)}
+		if _, err := l.Put(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// writeLog makes a log and closes it.
+func writeLog(t *testing.T, jobs int, body string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := openLog(t, dir, jobs, body).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func wantTrellis(t *testing.T, wantStatus int, want string, args ...string) (stdout string) {
+	t.Helper()
+	out, errs, status := trellis(t, args...)
+	if status != wantStatus || !strings.Contains(out+errs, want) || (errs != "") != (wantStatus != 0) {
+		t.Errorf("trellis %s: status %d, want %d and %q\n%s%s", strings.Join(args, " "), status, wantStatus, want, out, errs)
+	}
+	return out
+}
+
+func TestASoundBinlogIsVerifiedAndDumped(t *testing.T) {
+	dir := writeLog(t, 3, "hello\x00")
+	wantTrellis(t, 0, "the last server ended in good order", "binlog", "verify", dir)
+	out := wantTrellis(t, 0, "id=3 ready pri=7", "binlog", "dump", dir)
+	if strings.Contains(out, "hello") || strings.Contains(out, "BAD") || strings.Count(out, " tube=mail ttr=60 ") != 3 {
+		t.Errorf("%s", out)
+	}
+	wantTrellis(t, 0, `body="hello\x00"`, "binlog", "dump", "--bodies", dir)
+}
+
+func TestADamagedBinlogMakesTheExitStatusTwo(t *testing.T) {
+	dir := writeLog(t, 200, strings.Repeat("x", 100)) // over several segments
+	files, err := filepath.Glob(filepath.Join(dir, "trellis.*"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	f, err := os.OpenFile(files[1], os.O_WRONLY, 0)
+	if err == nil {
+		_, err = f.WriteAt([]byte("damage"), 1000)
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Base(files[1])
+	out := wantTrellis(t, 2, "trellis binlog dump "+dir, "binlog", "verify", dir)
+	if !strings.Contains(out, name+": offset ") {
+		t.Errorf("which file it is, and where, is not told:\n%s", out)
+	}
+	if out := wantTrellis(t, 0, " BAD ", "binlog", "dump", dir); strings.Count(out, " full id=") != 199 {
+		t.Errorf("one record is damaged, and of 200 there are %d", strings.Count(out, " full id="))
+	}
+	wantTrellis(t, 2, name+": offset ", "binlog", "export", dir, t.TempDir())
+}
+
+func TestABinlogInUseCanBeReadAndNotExported(t *testing.T) {
+	dir := t.TempDir()
+	openLog(t, dir, 1, "x")
+	wantTrellis(t, 0, "a server is running or was killed", "binlog", "verify", dir)
+	wantTrellis(t, 0, " header ", "binlog", "dump", dir)
+	wantTrellis(t, 1, fmt.Sprintf("is locked by process %d; stop it first", os.Getpid()), "binlog", "export", dir, t.TempDir())
+}
+
+func TestAnExportedBinlogIsOneOfBeanstalkds(t *testing.T) {
+	to := t.TempDir()
+	wantTrellis(t, 0, "3 jobs in 1 files, last id 3\nbeanstalkd must be started with -z 70002 or more",
+		"binlog", "export", writeLog(t, 3, strings.Repeat("x", 70000)), to)
+	wantTrellis(t, 0, "3 ready, 0 delayed and 0 buried jobs with 210000 bytes", "binlog", "verify", to)
+	wantTrellis(t, 1, "has a log of beanstalkd's already: binlog.1", "binlog", "export", writeLog(t, 1, ""), to)
+}
+
+func TestWhatIsNoBinlogIsSaidToBeNone(t *testing.T) {
+	empty := t.TempDir()
+	missing := filepath.Join(empty, "missing")
+	wantTrellis(t, 0, "no log", "binlog", "verify", empty)
+	for want, args := range map[string][]string{
+		"missing: no such file":          {"verify", missing},
+		"missing: no such file ":         {"dump", missing},
+		"there is no log":                {"dump", empty},
+		"both directories must exist":    {"export", empty, missing},
+		empty + ": there is no log":      {"export", empty, t.TempDir()},
+		"accepts 1 arg(s), received 0":   {"verify"},
+		"accepts 2 arg(s), received 1":   {"export", empty},
+		"unknown flag: --body":           {"dump", "--body", empty},
+		"unknown command \"repair\" for": {"repair"},
+	} {
+		wantTrellis(t, 1, strings.TrimSpace(want), append([]string{"binlog"}, args...)...)
+	}
+}

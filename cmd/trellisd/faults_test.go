@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"trellis/binlog"
+	"trellis/binlog/vfs/faultfs"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/web"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// wired is a server in this process, on a file system that can be made to fail.
+type wired struct {
+	t     *testing.T
+	addr  net.Addr
+	sigs  *signals
+	ended chan error
+}
+
+const faultyDir = "/faulty"
+
+// wireUp starts a server as serve does.
+func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	d := &durable{failed: make(chan error, 1)}
+	opts := d.options(&options.Options{Binlog: faultyDir, SyncInterval: sync, SegmentSize: 16 << 10}, log)
+	opts.FS = fs
+	l, err := binlog.Open(faultyDir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Log = l
+	start, now := newClock()
+	alarms := &alarms{now: now}
+	eng := engine.New(engine.Config{MaxJobSize: 1000, Alarm: alarms.set, Start: start, Journal: d})
+	alarms.start(eng)
+	if err := d.restore(eng, now, log); err != nil {
+		t.Fatal(err)
+	}
+	srv, err := reactor.New(reactor.Config{Engine: eng, Now: now, Loops: 2, Log: log, MaxJobSize: 1000, Journal: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.server.Store(srv)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wired{t: t, addr: listener.Addr(), sigs: catchSignals(), ended: make(chan error, 1)}
+	go func() {
+		err := supervise(eng, srv, []net.Listener{listener}, d.failed, new(web.Readiness), w.sigs, log)
+		d.end(log)
+		alarms.stop()
+		w.sigs.release()
+		w.ended <- err
+	}()
+	return w
+}
+
+func (w *wired) dial() *client { return dial(w.t, w.addr) }
+
+// wait returns how the server ended.
+func (w *wired) wait() error {
+	w.t.Helper()
+	select {
+	case err := <-w.ended:
+		return err
+	case <-time.After(patience):
+		w.t.Fatal("the server does not end")
+		return nil
+	}
+}
+
+func (w *wired) stop() {
+	w.t.Helper()
+	w.sigs.stop <- syscall.SIGTERM
+	if err := w.wait(); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// Whatever call of the file system fails, what waits for it is refused, nothing is
+// acknowledged any more, the process ends and says why, and what was acknowledged
+// before is there after the restart.
+func TestAFailingDiskRefusesWhatWaitsForItAndEndsTheServer(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		call string
+		sync time.Duration
+	}{
+		{"write", 0},
+		{"sync", 0},
+		{"write", 50 * time.Millisecond},
+		{"write", binlog.NeverSync},
+	} {
+		t.Run(fmt.Sprintf("%s, interval %d", tt.call, tt.sync), func(t *testing.T) {
+			t.Parallel()
+			fs := faultfs.New(faultyDir)
+			w := wireUp(t, fs, tt.sync)
+			a := w.dial()
+			a.send("put 1 0 60 5", "first", "put 1 0 60 6", "second", "reserve", "bury 1 7", "put 1 0 60 1", "x", "delete 3")
+			a.want("INSERTED 1", "INSERTED 2", "RESERVED 1 5", "first", "BURIED", "INSERTED 3", "DELETED")
+
+			fs.Hook(func(c faultfs.Call) faultfs.Fault {
+				if c.Op == tt.call {
+					return faultfs.Fault{Err: fmt.Errorf("%s %s: %w", c.Op, c.Name, syscall.EIO)}
+				}
+				return faultfs.Fault{}
+			})
+			a.send("put 1 0 60 1", "y", "put 1 0 60 1", "y")
+			a.want("INTERNAL_ERROR", "INTERNAL_ERROR")
+			a.wantEOF()
+			err := w.wait()
+			if err == nil || exitCode(err) == exitOK || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "the binlog in "+faultyDir+" has failed: ") {
+				t.Errorf("the server ended with %v", err)
+			}
+
+			w = wireUp(t, fs.Killed(), tt.sync)
+			c := w.dial()
+			c.send("peek-buried", "peek-ready", "peek 3", "stats-job 1")
+			c.want("FOUND 1 5", "first", "FOUND 2 6", "second", "NOT_FOUND")
+			got := readStats(c)
+			if got["pri"] != "7" || got["buries"] != "1" || got["reserves"] != "1" {
+				t.Errorf("job 1: %v", got)
+			}
+			w.stop()
+		})
+	}
+}
+
+// readStats reads a dictionary that was asked for.
+func readStats(c *client) map[string]string {
+	c.t.Helper()
+	r, err := (&wire{in: c.in, out: bufio.NewWriter(c.conn)}).read()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return parseStats(r.body)
+}

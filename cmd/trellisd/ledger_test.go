@@ -1,0 +1,267 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A ledger is what one client knows of its jobs, by the number that is in each
+// body. Nobody else touches its tubes, and nothing in them is due during a test,
+// so that it can tell what every command does.
+type ledger struct {
+	client  int
+	jobs    map[int]entry
+	burials int
+}
+
+// An entry is one job in a ledger.
+type entry struct {
+	id              uint64 // 0 until it is known
+	tube, size      int
+	pri, delay, ttr uint32
+	state           string
+	kept            string // the state on record: a reservation is not recorded
+	burial          int    // the order of burials, if kept is buried
+	born, due       span
+
+	reserves, keptReserves  uint32 // now, and on record
+	releases, buries, kicks uint32
+}
+
+// span is when something happened: between the sending of a command and the
+// arrival of its reply.
+type span struct{ from, to time.Time }
+
+// deed is a command of a ledger's client.
+type deed struct {
+	line       string // what is sent; a put's body follows it
+	word       string
+	job        int    // its number
+	id         uint64 // of the job
+	tube, size int
+	pri, delay uint32
+	ttr        uint32
+	bound      int
+	sent       time.Time
+}
+
+func (l *ledger) clone() *ledger {
+	c := *l
+	c.jobs = maps.Clone(l.jobs)
+	return &c
+}
+
+func (l *ledger) tubeName(tube int) string { return fmt.Sprintf("client-%d-%d", l.client, tube) }
+
+// bodyOf is the body of a client's job: its number, and what no number looks like.
+func bodyOf(client, number, size int) string {
+	b := fmt.Sprintf("%d %d ", client, number)
+	if len(b) < size {
+		b += strings.Repeat(fmt.Sprintf("%x\r\n\x00", number), size/4+1)[:size-len(b)]
+	}
+	return b
+}
+
+// buried are the numbers of a tube's buried jobs in the order of their burial.
+func (l *ledger) buried(tube int) []int {
+	var list []int
+	for n, e := range l.jobs {
+		if e.tube == tube && e.state == "buried" {
+			list = append(list, n)
+		}
+	}
+	slices.SortFunc(list, func(a, b int) int { return l.jobs[a].burial - l.jobs[b].burial })
+	return list
+}
+
+// do notes what a command does to the jobs.
+func (l *ledger) do(d *deed, at span) {
+	e := l.jobs[d.job]
+	later := span{at.from.Add(time.Duration(d.delay) * time.Second), at.to.Add(time.Duration(d.delay) * time.Second)}
+	queue := func() {
+		e.state, e.due = "ready", span{}
+		if d.delay > 0 {
+			e.state, e.due = "delayed", later
+		}
+		e.kept, e.keptReserves = e.state, e.reserves
+	}
+	switch d.word {
+	case "put":
+		e = entry{tube: d.tube, size: d.size, pri: d.pri, delay: d.delay, ttr: d.ttr, born: at, id: d.id}
+		queue()
+	case "reserve-job":
+		e.state = "reserved"
+		e.reserves++
+	case "release":
+		e.pri, e.delay = d.pri, d.delay
+		e.releases++
+		queue()
+	case "bury":
+		l.burials++
+		e.pri, e.state, e.kept, e.burial = d.pri, "buried", "buried", l.burials
+		e.buries++
+		e.keptReserves = e.reserves
+	case "kick-job":
+		e = kicked(e)
+	case "kick":
+		for _, n := range l.buried(d.tube)[:d.bound] {
+			l.jobs[n] = kicked(l.jobs[n])
+		}
+		return
+	case "delete":
+		delete(l.jobs, d.job)
+		return
+	default:
+		return
+	}
+	l.jobs[d.job] = e
+}
+
+func kicked(e entry) entry {
+	e.state, e.kept, e.keptReserves = "ready", "ready", e.reserves
+	e.kicks++
+	return e
+}
+
+// check compares a command's reply with the one that is due before its effect.
+func (l *ledger) check(d *deed, r reply) error {
+	e := l.jobs[d.job]
+	want, body := "", ""
+	switch d.word {
+	case "use":
+		want = "USING " + l.tubeName(d.tube)
+	case "put":
+		want = fmt.Sprintf("INSERTED %d", d.id)
+	case "reserve-job":
+		body = bodyOf(l.client, d.job, e.size)
+		want = fmt.Sprintf("RESERVED %d %d", d.id, len(body))
+	case "release", "touch", "delete":
+		want = map[string]string{"release": "RELEASED", "touch": "TOUCHED", "delete": "DELETED"}[d.word]
+	case "bury":
+		want = "BURIED"
+	case "kick-job":
+		want = "KICKED"
+	case "kick":
+		want = fmt.Sprintf("KICKED %d", d.bound)
+	case "peek-buried":
+		want = "NOT_FOUND"
+		if list := l.buried(d.tube); len(list) > 0 {
+			body = bodyOf(l.client, list[0], l.jobs[list[0]].size)
+			want = fmt.Sprintf("FOUND %d %d", l.jobs[list[0]].id, len(body))
+		}
+	case "stats-job":
+		got := parseStats(r.body)
+		if diff := l.differ(e, got, e.state, e.reserves, e.reserves); diff != "" {
+			return fmt.Errorf("stats-job of job %d (number %d): %s", d.id, d.job, diff)
+		}
+		return nil
+	}
+	if r.line != want || r.body != body {
+		return fmt.Errorf("the reply to %q is %q, body %.40q; want %q, body %.40q", d.line, r.line, r.body, want, body)
+	}
+	return nil
+}
+
+// differ tells in what a job's stats are not as they must be.
+func (l *ledger) differ(e entry, got map[string]string, state string, reserves, maxReserves uint32) string {
+	var diff []string
+	want := func(key, value string) {
+		if got[key] != value {
+			diff = append(diff, fmt.Sprintf("%s is %s, want %s", key, got[key], value))
+		}
+	}
+	number := func(key string, n uint32) { want(key, strconv.FormatUint(uint64(n), 10)) }
+	want("tube", strconv.Quote(l.tubeName(e.tube)))
+	want("state", state)
+	number("pri", e.pri)
+	number("delay", e.delay)
+	number("ttr", e.ttr)
+	number("releases", e.releases)
+	number("buries", e.buries)
+	number("kicks", e.kicks)
+	number("timeouts", 0)
+	if n, err := strconv.ParseUint(got["reserves"], 10, 32); err != nil || uint32(n) < reserves || uint32(n) > maxReserves {
+		diff = append(diff, fmt.Sprintf("reserves is %s, want %d to %d", got["reserves"], reserves, maxReserves))
+	}
+	return strings.Join(diff, ", ")
+}
+
+// A found job is one that a server has after a restart.
+type found struct {
+	id    uint64
+	stats map[string]string
+	body  string
+	at    span // when it was looked at
+}
+
+// compare tells in what the jobs that a server has after a restart are not those
+// of the ledger.
+func (l *ledger) compare(jobs map[int]found) (diff []string) {
+	for n, f := range jobs {
+		if _, ok := l.jobs[n]; !ok {
+			diff = append(diff, fmt.Sprintf("job %d (number %d) is there", f.id, n))
+		}
+	}
+	for n, e := range l.jobs {
+		f, ok := jobs[n]
+		if !ok {
+			diff = append(diff, fmt.Sprintf("job %d (number %d, %s) is lost", e.id, n, e.state))
+			continue
+		}
+		state := e.kept
+		if e.state == "reserved" && f.stats["state"] == "ready" {
+			state = "ready" // recorded anew by the log itself, while it was reserved
+		}
+		d := l.differ(e, f.stats, state, e.keptReserves, e.reserves)
+		if e.id != 0 && e.id != f.id {
+			d += fmt.Sprintf(", the id is %d", f.id)
+		}
+		if f.body != bodyOf(l.client, n, e.size) {
+			d += fmt.Sprintf(", the body is %.40q", f.body)
+		}
+		if state == "delayed" {
+			d += wrongTime("time-left", f.stats["time-left"], f.at.from.Sub(e.due.to), f.at.to.Sub(e.due.from), -1)
+		}
+		d += wrongTime("age", f.stats["age"], f.at.from.Sub(e.born.to), f.at.to.Sub(e.born.from), 1)
+		if d != "" {
+			diff = append(diff, fmt.Sprintf("job %d (number %d): %s", f.id, n, d))
+		}
+	}
+	return diff
+}
+
+// wrongTime checks a number of whole seconds, which may be rounded in any way.
+func wrongTime(key, got string, least, most time.Duration, sign time.Duration) string {
+	n, err := strconv.Atoi(got)
+	s := time.Duration(n) * time.Second * sign
+	if err != nil || s < least-2*time.Second || s > most+2*time.Second {
+		return fmt.Sprintf(", %s is %s, want %v to %v", key, got, sign*least, sign*most)
+	}
+	return ""
+}
+
+// adopt notes what a restart has made of the jobs.
+func (l *ledger) adopt(jobs map[int]found) {
+	for n, f := range jobs {
+		e := l.jobs[n]
+		e.id, e.state = f.id, f.stats["state"]
+		reserves, _ := strconv.ParseUint(f.stats["reserves"], 10, 32)
+		e.kept, e.reserves, e.keptReserves = e.state, uint32(reserves), uint32(reserves)
+		l.jobs[n] = e
+	}
+}
+
+// parseStats reads the dictionary of a reply.
+func parseStats(body string) map[string]string {
+	dict := map[string]string{}
+	for line := range strings.Lines(body) {
+		if key, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); ok {
+			dict[key] = value
+		}
+	}
+	return dict
+}

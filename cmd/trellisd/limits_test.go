@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestAFloodOfTheLargestBodiesStopsAtMaxMemory(t *testing.T) {
+	t.Parallel()
+	const limit, size = 64 << 20, 1 << 20
+	s := start(t, "-z", strconv.Itoa(size), "--max-memory", strconv.Itoa(limit))
+	a := s.addrs[0]
+	watcher := s.dial(0)
+	before := resident(t, s.cmd.Process.Pid)
+	body := strings.Repeat("b", size)
+	var mu sync.Mutex
+	var ids []string
+	refused := 0
+	var wg sync.WaitGroup
+	for range 8 {
+		c := dial(t, a)
+		wg.Go(func() {
+			for range 40 {
+				if _, err := fmt.Fprintf(c.conn, "put 0 0 600 %d\r\n%s\r\n", size, body); err != nil {
+					t.Error(err)
+					return
+				}
+				line, err := c.in.ReadString('\n')
+				mu.Lock()
+				if id, ok := strings.CutPrefix(line, "INSERTED "); ok {
+					ids = append(ids, strings.TrimSpace(id))
+				} else if refused++; line != "OUT_OF_MEMORY\r\n" {
+					t.Errorf("got %q, %v", line, err)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(ids) * size; n > limit || n < limit*3/4 {
+		t.Errorf("%d bytes were accepted, the limit is %d", n, limit)
+	}
+	if grown := resident(t, s.cmd.Process.Pid) - before; grown > 2*limit && !raceEnabled {
+		t.Errorf("the server has grown by %d MB", grown>>20)
+	}
+	// All else goes on, and room that is made is used.
+	if got := stats(watcher)["current-jobs-ready"]; got != strconv.Itoa(len(ids)) {
+		t.Errorf("%s jobs, want %d", got, len(ids))
+	}
+	for _, id := range ids[:3] {
+		watcher.send("delete " + id)
+		watcher.want("DELETED")
+	}
+	watcher.send(fmt.Sprintf("put 0 0 600 %d\r\n%s", size, body))
+	if line := watcher.line(); !strings.HasPrefix(line, "INSERTED") {
+		t.Errorf("got %q after jobs were deleted", line)
+	}
+}
+
+func TestTheHeapIsLimitedWithTheMemoryForJobs(t *testing.T) {
+	limit := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(limit)
+	for _, tt := range []struct {
+		env       string
+		max, want int64
+	}{
+		{"", 0, limit},
+		{"", 1 << 30, 1<<29 + heapHeadroom},
+		{"", math.MaxInt64, math.MaxInt64/2 + heapHeadroom},
+		{"1GiB", 1 << 30, limit},
+	} {
+		t.Setenv("GOMEMLIMIT", tt.env)
+		debug.SetMemoryLimit(limit)
+		limitHeap(tt.max)
+		if got := debug.SetMemoryLimit(-1); got != tt.want {
+			t.Errorf("GOMEMLIMIT %q, max-memory %d: %d, want %d", tt.env, tt.max, got, tt.want)
+		}
+	}
+}
+
+func TestConnectionsBeyondMaxConnectionsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--max-connections=2", "-lunix:"+filepath.Join(socketDir(t), "s"), "-l127.0.0.1")
+	first, second := s.dial(0), s.dial(1)
+	for range 3 {
+		for i := range s.addrs {
+			c := s.dial(i)
+			c.want("OUT_OF_MEMORY")
+			c.wantEOF()
+		}
+	}
+	for _, c := range []*client{first, second} {
+		c.send("use x")
+		c.want("USING x")
+	}
+	s.waitText("a connection is refused")
+}
+
+func TestIdleClientsAreClosedAfterIdleTimeout(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--idle-timeout=1")
+	began := time.Now()
+	idle, waiting := s.dial(0), s.dial(0)
+	waiting.send("reserve-with-timeout 3")
+	idle.wantEOF()
+	if d := time.Since(began); d < time.Second-100*time.Millisecond {
+		t.Errorf("closed after %v", d)
+	}
+	waiting.want("TIMED_OUT")
+	s.waitText("an idle connection is closed")
+}
+
+func TestAReplyBeyondMaxOutputEndsItsConnection(t *testing.T) {
+	t.Parallel()
+	// More than the system's buffers take, or the reply would never be pending.
+	const size = 32 << 20
+	s := start(t, "-z", strconv.Itoa(size), "--max-output=1048576")
+	other := s.dial(0)
+	other.send(fmt.Sprintf("put 0 0 60 %d\r\n%s", size, strings.Repeat("x", size)))
+	other.want("INSERTED 1")
+	c := s.dial(0)
+	c.send("peek 1")
+	s.waitText("it is owed more replies than may be kept")
+	other.send("use x")
+	other.want("USING x")
+}
+
+func TestAFloodOfTubesStopsAtMaxTubes(t *testing.T) {
+	t.Parallel()
+	const limit = 1000
+	s := start(t, "--max-tubes", strconv.Itoa(limit))
+	var clients []*client
+	made := 1 // default
+	for i := range 4 {
+		c := s.dial(0)
+		clients = append(clients, c)
+		for j := range 400 {
+			c.send(fmt.Sprintf("watch flood-%d-%d", i, j))
+		}
+		for range 400 {
+			switch line := c.line(); {
+			case strings.HasPrefix(line, "WATCHING "):
+				made++
+			case line != "OUT_OF_MEMORY":
+				t.Fatalf("got %q", line)
+			}
+		}
+	}
+	c := s.dial(0)
+	if got := stats(c)["current-tubes"]; made != limit || got != strconv.Itoa(limit) {
+		t.Errorf("%d tubes were made, there are %s", made, got)
+	}
+	c.send("use another", "use flood-0-0", "put 0 0 60 1", "x")
+	c.want("OUT_OF_MEMORY", "USING flood-0-0", "INSERTED 1")
+	_ = clients[1].conn.Close() // its tubes go
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		c.send("use another")
+		if c.line() == "USING another" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("there is no room although tubes have gone")
+		}
+	}
+}
+
+func TestAWatchListStopsAtMaxWatched(t *testing.T) {
+	t.Parallel()
+	c := start(t, "--max-watched=3").dial(0)
+	c.send("watch a", "watch b", "watch c", "watch a", "ignore a", "watch c")
+	c.want("WATCHING 2", "WATCHING 3", "OUT_OF_MEMORY", "WATCHING 3", "WATCHING 2", "WATCHING 3")
+}
+
+func TestTheBinlogsFilesAreTheServersAlone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.Command("sh", "-c", `umask 000 && exec "$0" "$@"`, binary, "-V", "--log-format=json", "-p0", "-l127.0.0.1", "-b", dir)
+	c := ready(launchCommand(t, cmd), 1).dial(0)
+	c.send("put 0 0 60 1", "x")
+	c.want("INSERTED 1")
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		files++
+		info, err := d.Info()
+		if err == nil && info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: mode %v", path, info.Mode())
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		t.Errorf("%d files, %v", files, err)
+	}
+}
+
+func TestNoBodyAndNoTubeNameIsLogged(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2"
+	s := start(t, "-VV", "-z100", "-b", t.TempDir(), "--max-connections=2")
+	c := s.dial(0)
+	c.send("use tube-"+secret, "put 0 0 60 7", secret, "reserve-with-timeout 0", secret,
+		"put 0 0 60 1", secret, "put 0 0 60 1000", strings.Repeat(secret, 143)[:1000], "peek-ready")
+	c.want("USING tube-"+secret, "INSERTED 1", "TIMED_OUT", "UNKNOWN_COMMAND", "EXPECTED_CRLF")
+	_ = c.conn.(*net.TCPConn).SetLinger(0)
+	_ = c.conn.Close()
+	for range 3 {
+		_, _ = fmt.Fprint(s.dial(0).conn, secret)
+	}
+	s.waitText("a connection is refused")
+	s.signal(os.Interrupt)
+	s.wait()
+	if log := strings.Join(s.log(), "\n"); strings.Contains(log, secret) {
+		t.Errorf("it logs what clients send:\n%s", log)
+	}
+	if bytes.Contains(s.stdout.Bytes(), []byte(secret)) {
+		t.Error("it prints what clients send")
+	}
+}

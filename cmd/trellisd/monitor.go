@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/metrics"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/web"
+)
+
+// monitorTimeout is how long scrapes that are under way may take when the server
+// has stopped.
+const monitorTimeout = time.Second
+
+// monitor shows the outside what the server does. Without --http it shows
+// nobody, and its methods are as good.
+type monitor struct {
+	listener net.Listener // nil without --http
+	web      *web.Server
+	done     chan struct{} // closed when web serves no more
+	ready    web.Readiness
+	commits  *metrics.Commits
+	binlog   atomic.Pointer[binlog.Log]      // nil until it is open
+	serving  atomic.Pointer[metrics.Serving] // nil until clients are served
+}
+
+// openMonitor opens the HTTP side's socket. It serves nothing yet.
+func openMonitor(opt *options.Options, log *slog.Logger) (*monitor, error) {
+	m := new(monitor)
+	if opt.HTTP == "" {
+		return m, nil
+	}
+	l, err := net.Listen("tcp", opt.HTTP)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "; stop the process that has it, or choose another port"
+		}
+		return nil, fmt.Errorf("--http: cannot %w%s", err, hint)
+	}
+	log.Info("listening for HTTP", "addr", l.Addr().String())
+	m.listener = l
+	return m, nil
+}
+
+// serve begins to answer HTTP requests.
+func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
+	if m.listener == nil {
+		return
+	}
+	src := metrics.Sources{
+		Serving:     m.serving.Load,
+		Limits:      limits(opt),
+		MaxJobSize:  opt.MaxJobSize,
+		SegmentSize: opt.SegmentSize,
+		Build:       metrics.Build{Version: version, Revision: commit, Date: date},
+		Usage:       usage,
+	}
+	if opt.Binlog != "" {
+		m.commits = metrics.NewCommits()
+		src.Commits, src.Binlog = m.commits, m.binlogStats
+	}
+	m.web = web.New(web.Config{
+		Metrics: metrics.New(src, metrics.Options{Tubes: opt.MetricsTubes, Legacy: opt.MetricsLegacy}),
+		Ready:   &m.ready,
+		Pprof:   opt.Pprof,
+		Log:     log,
+	})
+	m.done = make(chan struct{})
+	go func() {
+		defer close(m.done)
+		if err := m.web.Serve(m.listener); err != nil {
+			log.Error("serving HTTP", "error", err)
+		}
+	}()
+}
+
+func (m *monitor) binlogStats() *binlog.Stats {
+	l := m.binlog.Load()
+	if l == nil {
+		return nil
+	}
+	s := l.Stats()
+	return &s
+}
+
+// close ends the HTTP side.
+func (m *monitor) close(log *slog.Logger) {
+	switch {
+	case m.listener == nil:
+	case m.web == nil:
+		_ = m.listener.Close()
+	default:
+		ctx, cancel := context.WithTimeout(context.Background(), monitorTimeout)
+		defer cancel()
+		if err := m.web.Shutdown(ctx); err != nil {
+			log.Warn("ending HTTP requests", "error", err)
+		}
+		<-m.done
+	}
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"trellis/bench"
+)
+
+// TestScale measures how the server does with very many of everything, and writes
+// rows of a Markdown table. It takes minutes and up to 6 GB, and says little on a
+// machine that has other things to do; make scale runs it.
+func TestScale(t *testing.T) {
+	if os.Getenv("TRELLIS_SCALE") == "" {
+		t.Skip("TRELLIS_SCALE is not set")
+	}
+	for _, m := range []struct {
+		name string
+		run  func(t *testing.T)
+	}{
+		{"jobs", scaleJobs},
+		{"connections", scaleConnections},
+		{"tubes", scaleTubes},
+		{"watched", scaleWatched},
+		{"due", scaleDue},
+		{"kick", scaleKick},
+		{"memory", scaleMemory},
+	} {
+		t.Run(m.name, m.run)
+	}
+}
+
+// row writes a row of the table.
+func row(t *testing.T, format string, args ...any) {
+	fmt.Printf("| %s | %s |\n", t.Name(), fmt.Sprintf(format, args...))
+}
+
+// startTraced starts a server whose garbage collector tells what it does.
+func startTraced(t *testing.T, args ...string) *server {
+	t.Helper()
+	cmd := exec.Command(binary, append([]string{"-p0", "-l127.0.0.1", "-V", "--log-format=json"}, args...)...)
+	cmd.Env = append(os.Environ(), "GODEBUG=gctrace=1")
+	return ready(launchCommand(t, cmd), 1)
+}
+
+// The clock of a gctrace line: stopped, concurrent, stopped.
+var gcClock = regexp.MustCompile(`^gc .*: ([0-9.]+)\+[0-9.]+\+([0-9.]+) ms clock`)
+
+// longestPause is the longest time for which the garbage collector has stopped
+// the program, and how often it ran.
+func longestPause(s *server) (pause time.Duration, cycles int) {
+	for _, line := range s.log() {
+		m := gcClock.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		cycles++
+		for _, part := range m[1:] {
+			ms, _ := strconv.ParseFloat(part, 64)
+			pause = max(pause, time.Duration(ms*1e6))
+		}
+	}
+	return pause, cycles
+}
+
+// load runs a load and returns its figures.
+func load(t *testing.T, s *server, cfg bench.Config) *bench.RunResult {
+	t.Helper()
+	var err error
+	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Patience, cfg.Seed = time.Minute, 1
+	r, err := bench.Run(context.Background(), cfg)
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &r.Runs[0]
+}
+
+const settle = 5 * time.Second // of load that is measured
+
+func cycle(t *testing.T, s *server, conns, waiting int) *bench.RunResult {
+	t.Helper()
+	return load(t, s, bench.Config{
+		Scenario: "cycle", Conns: conns, Waiting: waiting, Duration: settle, Warmup: time.Second, Threads: 1,
+	})
+}
+
+func scaleJobs(t *testing.T) {
+	const n = 10_000_000
+	s := startTraced(t)
+	empty := cycle(t, s, 50, 0)
+	began := time.Now()
+	before := resident(t, s.cmd.Process.Pid)
+	r := load(t, s, bench.Config{Scenario: "put", Conns: 50, Depth: 32, Count: n, Keep: true})
+	row(t, "10,000,000 jobs of 100 bytes: %.0f bytes a job, %.0f puts/s, p99.9 %v (50 connections, 32 in flight; %v)",
+		float64(resident(t, s.cmd.Process.Pid)-before)/n, r.UnitRate, time.Duration(r.UnitP999), time.Since(began).Round(time.Second))
+	full := cycle(t, s, 50, 0)
+	pause, cycles := longestPause(s)
+	row(t, "cycles beside them: %.0f/s, p50 %v, p99 %v, p99.9 %v; empty server: %.0f/s, p50 %v, p99 %v, p99.9 %v; longest pause of %d collections %v",
+		full.UnitRate, time.Duration(full.UnitP50), time.Duration(full.UnitP99), time.Duration(full.UnitP999),
+		empty.UnitRate, time.Duration(empty.UnitP50), time.Duration(empty.UnitP99), time.Duration(empty.UnitP999), cycles, pause)
+}
+
+func scaleConnections(t *testing.T) {
+	few := cycle(t, startTraced(t), 50, 0)
+	row(t, "50 connections: %.0f cycles/s, %.1f µs of CPU a command, p99 %v", few.UnitRate, few.CPUPerCommand/1e3, time.Duration(few.UnitP99))
+	for _, n := range []int{5000, 10_000, 19_000} {
+		s := startTraced(t)
+		idle := load(t, s, bench.Config{Scenario: "idle", Conns: n, Duration: settle, Warmup: time.Second})
+		row(t, "%d idle: %.0f bytes each, %.4f cores", n, idle.BytesPerConn, idle.ServerBusy)
+		s = startTraced(t)
+		before := resident(t, s.cmd.Process.Pid)
+		active := cycle(t, s, n, 0)
+		pause, _ := longestPause(s)
+		row(t, "%d active: %.0f bytes each, %.0f cycles/s (%.2f of 50 connections), %.1f µs of CPU a command, p99 %v, longest pause %v",
+			n, float64(resident(t, s.cmd.Process.Pid)-before)/float64(n), active.UnitRate, active.UnitRate/few.UnitRate,
+			active.CPUPerCommand/1e3, time.Duration(active.UnitP99), pause)
+		s = startTraced(t)
+		waiting := cycle(t, s, 50, n-50)
+		row(t, "%d waiting and 50 active: %.0f bytes each, %.0f cycles/s (%.2f), %.1f µs of CPU a command",
+			n-50, waiting.BytesPerConn, waiting.UnitRate, waiting.UnitRate/few.UnitRate, waiting.CPUPerCommand/1e3)
+	}
+}
+
+func scaleTubes(t *testing.T) {
+	const n = 100_000
+	s := startTraced(t)
+	a := s.addrs[0]
+	few := cycle(t, s, 50, 0)
+	before := resident(t, s.cmd.Process.Pid)
+	pump(t, a, 2*n, "", func(b []byte, i int) []byte {
+		if i%2 == 0 {
+			return fmt.Appendf(b, "use tube-%d\r\n", i)
+		}
+		return append(b, "put 0 0 60 1\r\nx\r\n"...)
+	})
+	grown := resident(t, s.cmd.Process.Pid) - before
+	p := probe(t, a, 1, "use a", "use default")
+	c := dial(t, a)
+	took := map[string]time.Duration{}
+	for range 5 {
+		for _, cmd := range []string{"stats", "list-tubes"} {
+			began := time.Now()
+			c.data(cmd)
+			took[cmd] = max(took[cmd], time.Since(began))
+		}
+	}
+	_, _, p99, most := p.end()
+	many := cycle(t, s, 50, 0)
+	row(t, "%d tubes with a job each: %.0f bytes each; stats takes %v, list-tubes %v (others meanwhile: p99 %v, longest %v); cycles %.0f/s (%.2f of an empty server)",
+		n, float64(grown)/n, took["stats"], took["list-tubes"], p99, most, many.UnitRate, many.UnitRate/few.UnitRate)
+}
+
+func scaleWatched(t *testing.T) {
+	const n = 10_000
+	s := startTraced(t)
+	a := s.addrs[0]
+	few := cycle(t, s, 50, 0)
+	before := resident(t, s.cmd.Process.Pid)
+	c := dial(t, a)
+	began := time.Now()
+	for i := range n {
+		c.send(fmt.Sprint("watch w", i))
+	}
+	for i := range n {
+		c.want(fmt.Sprint("WATCHING ", i+2))
+	}
+	watching := time.Since(began)
+	grown := resident(t, s.cmd.Process.Pid) - before
+	p := probe(t, a, 1, "use w1", "use default")
+	producer := dial(t, a)
+	var waits, served []time.Duration
+	for id := 100; id < 200; id++ {
+		producer.send(fmt.Sprint("use w", rand.IntN(n)), "put 0 0 60 1", "x")
+		producer.line()
+		job := strings.Fields(producer.line())[1]
+		began := time.Now()
+		c.send("reserve")
+		c.want("RESERVED "+job+" 1", "x")
+		served = append(served, time.Since(began))
+		c.send("delete " + job)
+		c.want("DELETED")
+		began = time.Now()
+		c.send("reserve-with-timeout 0")
+		c.want("TIMED_OUT")
+		waits = append(waits, time.Since(began))
+	}
+	_, _, p99, most := p.end()
+	slices.Sort(served)
+	slices.Sort(waits)
+	// One that waits for good, in 10,000 queues, while others work.
+	c.send("reserve")
+	beside := cycle(t, s, 50, 0)
+	row(t, "a watch list of %d tubes: made in %v, %d bytes a tube; reserve of a job: median %v, longest %v; in vain: median %v; others meanwhile: p99 %v, longest %v; cycles beside one that waits: %.2f of an empty server",
+		n, watching, grown/n, served[50], served[99], waits[50], p99, most, beside.UnitRate/few.UnitRate)
+}
+
+func scaleDue(t *testing.T) {
+	const n = 1_000_000
+	s := startTraced(t)
+	a := s.addrs[0]
+	c := dial(t, a)
+	if err := c.conn.SetDeadline(time.Now().Add(10 * patience)); err != nil {
+		t.Fatal(err)
+	}
+	c.send("use due")
+	c.want("USING due")
+	const delay = 12
+	began := time.Now()
+	pump(t, a, n, "INSERTED", putting(10, strconv.Itoa(delay)))
+	put := time.Since(began)
+	if put > delay*time.Second {
+		t.Skip("putting takes longer than the delay: ", put)
+	}
+	// The rest waits in other tubes, so that every shard has some.
+	sameShard := probe(t, a, 1, "use default", "use x")
+	others := []*prober{}
+	for i := range 4 {
+		others = append(others, probe(t, a, 1, fmt.Sprint("use probe-", i), "pause-tube default 0"))
+	}
+	for stats(c)["current-jobs-ready"] != strconv.Itoa(n) {
+		if time.Since(began) > delay*time.Second+put+patience {
+			t.Fatal("they are not ready: ", stats(c)["current-jobs-ready"])
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	late := time.Since(began) - delay*time.Second - put
+	_, _, p99, most := sameShard.end()
+	for _, p := range others {
+		_, _, q, m := p.end()
+		p99, most = max(p99, q), max(most, m)
+	}
+	row(t, "%d delayed jobs of one tube, put in %v and so due within that: all ready %v after the last was due; others from then on: p99 %v, longest %v",
+		n, put, late, p99, most)
+}
+
+func scaleKick(t *testing.T) {
+	const n = 1_000_000
+	s := startTraced(t)
+	a := s.addrs[0]
+	pump(t, a, n, "INSERTED", putting(10, "4000000"))
+	probes := []*prober{probe(t, a, 2, "peek-delayed"), probe(t, a, 1, "use a", "use b"), probe(t, a, 1, "use c", "pause-tube default 0")}
+	time.Sleep(200 * time.Millisecond) // of the usual
+	c := dial(t, a)
+	began := time.Now()
+	c.send("kick 4294967295")
+	c.want(fmt.Sprint("KICKED ", n))
+	took := time.Since(began)
+	var p99, most time.Duration
+	for _, p := range probes[1:] {
+		_, _, q, m := p.end()
+		p99, most = max(p99, q), max(most, m)
+	}
+	close(probes[0].stop) // its reply is of one line when nothing is delayed any more
+	probes[0].conn.Close()
+	probes[0].done.Wait()
+	same := slices.Max(probes[0].took)
+	row(t, "kick of %d delayed jobs: %v; others meanwhile: p99 %v, longest %v; longest on the same tube %v", n, took, p99, most, same)
+}
+
+func scaleMemory(t *testing.T) {
+	for _, tt := range []struct{ jobs, size int }{{1_000_000, 100}, {10_000, 60_000}} {
+		for _, stay := range []int{0, 100} { // every hundredth stays
+			s := startTraced(t)
+			a := s.addrs[0]
+			c := dial(t, a)
+			c.send("use default")
+			c.want("USING default")
+			before := resident(t, s.cmd.Process.Pid)
+			pump(t, a, tt.jobs, "INSERTED", putting(tt.size, "0"))
+			full := resident(t, s.cmd.Process.Pid)
+			left := 0
+			pump(t, a, tt.jobs, "", func(b []byte, i int) []byte {
+				if stay > 0 && i%stay == 0 {
+					left++
+					return append(b, "use default\r\n"...)
+				}
+				return deleting(1, 1)(b, i)
+			})
+			want := before + int64(left)*int64(tt.size+64) + 25<<20
+			began := time.Now()
+			now := resident(t, s.cmd.Process.Pid)
+			for now > want && time.Since(began) < 40*time.Second {
+				time.Sleep(250 * time.Millisecond)
+				now = resident(t, s.cmd.Process.Pid)
+			}
+			took := time.Since(began)
+			time.Sleep(10 * time.Second)
+			row(t, "%d jobs of %d bytes put and deleted but for %d: %d MB before, %d MB full; within 25 MB of that and the rest after %v: %t; %d MB 10 s later",
+				tt.jobs, tt.size, left, before>>20, full>>20, took.Round(100*time.Millisecond), now <= want, resident(t, s.cmd.Process.Pid)>>20)
+		}
+	}
+}

@@ -1,0 +1,501 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"trellis/bench"
+)
+
+// soakTime is the environment variable that says how long TestSoak goes on.
+const soakTime = "SOAK"
+
+// TestSoak lets everything loose on servers that are expected to live: all
+// scenarios of the load generator, which keeps books of every job, and beside them
+// clients that vanish, stall, stop in the middle of a command or close one side.
+// Other servers are put under memory pressure, drained, and killed with a binlog.
+// At the end nothing may be left: no job, tube, connection, descriptor or goroutine,
+// and no memory worth mentioning.
+func TestSoak(t *testing.T) {
+	d := 10 * time.Second
+	if v := os.Getenv(soakTime); v != "" {
+		var err error
+		if d, err = time.ParseDuration(v); err != nil {
+			t.Fatalf("%s: %v", soakTime, err)
+		}
+	} else if testing.Short() {
+		t.Skip("it takes 10 seconds")
+	}
+	t.Parallel()
+	until := time.Now().Add(d)
+	for _, part := range []struct {
+		name string
+		run  func(t *testing.T, until time.Time)
+	}{
+		{"mixed", soakMixed},
+		{"memory", soakMemory},
+		{"drain", soakDrain},
+		{"kills", soakKills},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			t.Parallel()
+			part.run(t, until)
+		})
+	}
+}
+
+// soakMixed is one server for the whole time, under loads and abuse.
+func soakMixed(t *testing.T, until time.Time) {
+	s := start(t, "--max-connections=4000")
+	// What a server has that has worked a little. Stacks are printed at the end
+	// of a process only, so another one tells its goroutines.
+	warmUp(t, s)
+	fds, memory := descriptors(t, s), resident(t, s.cmd.Process.Pid)
+
+	ctx, cancel := context.WithDeadline(t.Context(), until)
+	defer cancel()
+	var all sync.WaitGroup
+	a := newAbuse(s)
+	for i := range 6 {
+		all.Go(func() { a.run(ctx, i) })
+	}
+	loads := 0
+	for ctx.Err() == nil {
+		soakLoad(t, s, loads)
+		loads++
+	}
+	all.Wait()
+	if err := a.failed.Load(); err != nil {
+		t.Error(*err)
+	}
+	a.clear(t)
+
+	c := s.dial(0)
+	_ = c.conn.SetDeadline(time.Now().Add(10 * patience))
+	await(t, "all clients are gone", func() bool { return stats(c)["current-connections"] == "1" })
+	got := stats(c)
+	for _, key := range []string{
+		"current-jobs-ready", "current-jobs-reserved", "current-jobs-delayed", "current-jobs-buried", "current-jobs-urgent",
+		"current-waiting", "current-producers", "current-workers",
+	} {
+		if got[key] != "0" {
+			t.Errorf("%s: %s", key, got[key])
+		}
+	}
+	if got["current-tubes"] != "1" {
+		t.Errorf("%s tubes are left: %s", got["current-tubes"], c.data("list-tubes"))
+	}
+	if n := descriptors(t, s); n > fds+2 {
+		t.Errorf("%d descriptors, %d at first", n, fds)
+	}
+	const most = 48 << 20
+	rss := resident(t, s.cmd.Process.Pid)
+	if !raceEnabled { // whose shadow memory is not given back
+		await(t, "the memory is given back", func() bool { rss = resident(t, s.cmd.Process.Pid); return rss < memory+most })
+	}
+	t.Logf("%d loads, %d abusive clients, %s connections, %s jobs; memory %d MB, %d MB at first; descriptors %d, %d",
+		loads, a.clients.Load(), got["total-connections"], got["total-jobs"], rss>>20, memory>>20, descriptors(t, s), fds)
+
+	_ = c.conn.Close()
+	fresh := start(t)
+	warmUp(t, fresh)
+	if n, usual := goroutines(t, s), goroutines(t, fresh); n > usual+5 {
+		t.Errorf("%d goroutines, %d in a fresh server", n, usual)
+	}
+}
+
+func warmUp(t *testing.T, s *server) {
+	t.Helper()
+	for range 20 {
+		c := s.dial(0)
+		c.send("put 0 0 60 1", "x", "reserve")
+		id := strings.TrimPrefix(c.line(), "INSERTED ")
+		c.want("RESERVED "+id+" 1", "x")
+		c.send("delete "+id, "quit")
+		c.want("DELETED")
+		c.wantEOF()
+		_ = c.conn.Close()
+	}
+	c := s.dial(0)
+	await(t, "the first clients are gone", func() bool { return stats(c)["current-connections"] == "1" })
+	_ = c.conn.Close()
+}
+
+// soakLoad runs the next of the load generator's scenarios for a moment.
+func soakLoad(t *testing.T, s *server, n int) {
+	t.Helper()
+	names := bench.Scenarios()
+	cfg := bench.Config{
+		Scenario: names[n%len(names)][0], Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
+		Duration: 700 * time.Millisecond, Warmup: time.Millisecond, Delay: time.Second, Timeout: time.Second,
+		Seed: rand.Uint64(), Patience: time.Minute,
+	}
+	switch cfg.Scenario {
+	case "mix":
+		return // what it leaves is by design not the generator's
+	case "watch-many":
+		cfg.Tubes = 100
+	case "large":
+		cfg.Conns = min(cfg.Conns, 50)
+	case "put":
+		cfg.Duration /= 4
+	}
+	var err error
+	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
+		t.Fatal(err)
+	}
+	r, err := bench.Run(t.Context(), cfg)
+	if err == nil {
+		err = r.Err()
+	}
+	if err != nil {
+		t.Fatalf("scenario %s, %d connections, depth %d: %v", cfg.Scenario, cfg.Conns, cfg.Depth, err)
+	}
+}
+
+// abuse is clients that behave badly. They use tubes of their own.
+type abuse struct {
+	s       *server
+	big     string // a body
+	clients atomic.Int64
+	failed  atomic.Pointer[error]
+}
+
+func newAbuse(s *server) *abuse { return &abuse{s: s, big: strings.Repeat("b", 60_000)} }
+
+const abuseTubes = 4
+
+func (a *abuse) run(ctx context.Context, worker int) {
+	r := rand.New(rand.NewPCG(uint64(worker), 1))
+	for ctx.Err() == nil {
+		a.clients.Add(1)
+		if err := a.once(r); err != nil {
+			err = fmt.Errorf("abusive client %d: %w", a.clients.Load(), err)
+			a.failed.Store(&err)
+			return
+		}
+	}
+}
+
+// once is the life of a client.
+func (a *abuse) once(r *rand.Rand) error {
+	addr := a.s.addrs[0]
+	nc, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		return err
+	}
+	conn := nc.(*net.TCPConn)
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(patience))
+	tube := fmt.Sprint("abuse-", r.IntN(abuseTubes))
+	put := fmt.Sprintf("put %d %d 1 %d\r\n%s\r\n", r.IntN(3), r.IntN(2), len(a.big), a.big)
+	small := "put 0 0 1 5\r\nsmall\r\n"
+	own := fmt.Sprintf("use %s\r\nwatch %s\r\nignore default\r\n", tube, tube)
+	send := func(s string) { _, _ = io.WriteString(conn, s) }
+	switch r.IntN(9) {
+	case 0: // stops in the middle of a body, and vanishes
+		send(own + put[:r.IntN(len(put))])
+		a.vanish(conn, r)
+	case 1: // takes nothing of what it asks for
+		send(own + put + strings.Repeat("peek-ready\r\nstats\r\n", 300))
+		time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+		a.vanish(conn, r)
+	case 2: // asks for much, says that it is done, and takes it slowly
+		send(own + put + strings.Repeat("stats\r\n", 200))
+		_ = conn.CloseWrite()
+		if got := readSlowly(conn); strings.Count(got, "OK ") != 200 || !strings.HasSuffix(got, "\r\n") {
+			return fmt.Errorf("got %d of 200 replies: %.100q", strings.Count(got, "OK "), got)
+		}
+	case 3: // waits, and vanishes
+		send(own + "reserve\r\n")
+		time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+		a.vanish(conn, r)
+	case 4: // waits, and says that it is done: it is answered
+		send(own + "reserve-with-timeout 100\r\n")
+		_ = conn.CloseWrite()
+		got := readSlowly(conn)
+		if !strings.Contains(got, "TIMED_OUT\r\n") && !strings.Contains(got, "RESERVED ") {
+			return fmt.Errorf("a half-closed client that waits got %.200q", got)
+		}
+	case 5: // keeps jobs until their time is over
+		send(own + strings.Repeat(small, 20) + strings.Repeat("reserve-with-timeout 0\r\n", 20))
+		time.Sleep(time.Duration(r.IntN(30)) * time.Millisecond)
+		a.vanish(conn, r)
+	case 6: // sends nonsense byte by byte
+		for _, b := range []byte("xx\x00\r\nput -1\r\nuse \xff\r\nreserve-with-timeout\r\n") {
+			send(string(b))
+		}
+		_ = conn.CloseWrite()
+		if got := readSlowly(conn); strings.Count(got, "\r\n") != 4 {
+			return fmt.Errorf("four wrong commands were answered %q", got)
+		}
+	case 7: // many tubes
+		var b strings.Builder
+		for range 150 {
+			fmt.Fprintf(&b, "watch abuse-more-%d\r\n", r.IntN(100_000))
+		}
+		send(b.String() + "list-tubes\r\nquit\r\n")
+		if got := readSlowly(conn); !strings.Contains(got, "OK ") {
+			return fmt.Errorf("list-tubes was answered %.100q", got)
+		}
+	case 8: // burying, kicking, pausing
+		send(own + strings.Repeat(small, 50))
+		for range 50 {
+			send("reserve-with-timeout 0\r\n")
+		}
+		send("kick 1000\r\npause-tube " + tube + " 0\r\nquit\r\n")
+		if got := readSlowly(conn); !strings.Contains(got, "PAUSED\r\n") {
+			return fmt.Errorf("got %.100q at the end", got[max(0, len(got)-100):])
+		}
+	}
+	return nil
+}
+
+// vanish closes a connection in one of the ways that programs and machines do.
+func (a *abuse) vanish(conn *net.TCPConn, r *rand.Rand) {
+	if r.IntN(2) == 0 {
+		_ = conn.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+func readSlowly(conn net.Conn) string {
+	var got []byte
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := conn.Read(buf)
+		got = append(got, buf[:n]...)
+		if err != nil {
+			return string(got)
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
+// clear takes out what the clients have left.
+func (a *abuse) clear(t *testing.T) {
+	t.Helper()
+	c := a.s.dial(0)
+	_ = c.conn.SetDeadline(time.Now().Add(10 * time.Minute))
+	for i := range abuseTubes {
+		tube := fmt.Sprint("abuse-", i)
+		c.send("watch "+tube, "use "+tube)
+		c.want(fmt.Sprint("WATCHING ", i+2), "USING "+tube)
+		c.send("kick 4000000")
+		if line := c.line(); !strings.HasPrefix(line, "KICKED ") {
+			t.Fatalf("got %q", line)
+		}
+	}
+	// Delays and times to run are of one second.
+	for {
+		c.send("reserve-with-timeout 3")
+		switch line := c.line(); {
+		case strings.HasPrefix(line, "RESERVED "):
+			c.line()
+			c.send("delete " + strings.Fields(line)[1])
+			c.want("DELETED")
+		case line == "TIMED_OUT":
+			_ = c.conn.Close()
+			return
+		default:
+			t.Fatalf("got %q", line)
+		}
+	}
+}
+
+// soakMemory puts as fast as it can into a server that has little memory.
+func soakMemory(t *testing.T, until time.Time) {
+	const limit = 32 << 20
+	s := start(t, "-z200000", "--max-memory", strconv.Itoa(limit))
+	warmUp(t, s)
+	memory := resident(t, s.cmd.Process.Pid)
+	body := strings.Repeat("m", 200_000)
+	var put, refused, deleted atomic.Int64
+	var putters, workers sync.WaitGroup
+	// The workers begin when the memory has been full.
+	full, done := make(chan struct{}), make(chan struct{})
+	filled := sync.OnceFunc(func() { close(full) })
+	for i := range 4 {
+		c := s.dial(0)
+		_ = c.conn.SetDeadline(until.Add(time.Minute))
+		putters.Go(func() {
+			defer filled()
+			r := rand.New(rand.NewPCG(uint64(i), 2))
+			for time.Now().Before(until) || refused.Load() == 0 {
+				n := r.IntN(len(body))
+				if _, err := fmt.Fprintf(c.conn, "put 0 0 60 %d\r\n%s\r\n", n, body[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				switch line, err := c.in.ReadString('\n'); {
+				case strings.HasPrefix(line, "INSERTED "):
+					put.Add(1)
+				case line == "OUT_OF_MEMORY\r\n":
+					refused.Add(1)
+					filled()
+				default:
+					t.Errorf("put: got %q, %v", line, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 2 {
+		c := s.dial(0)
+		_ = c.conn.SetDeadline(until.Add(time.Minute))
+		workers.Go(func() {
+			<-full
+			r := rand.New(rand.NewPCG(uint64(i), 3))
+			for {
+				c.send("reserve-with-timeout 0")
+				line := c.line()
+				if line == "TIMED_OUT" {
+					select {
+					case <-done:
+						return
+					default:
+						time.Sleep(time.Millisecond)
+						continue
+					}
+				}
+				var id, size int
+				if _, err := fmt.Sscanf(line, "RESERVED %d %d", &id, &size); err != nil {
+					t.Errorf("reserve: got %q", line)
+					return
+				}
+				if got := c.line(); got != body[:size] {
+					t.Errorf("job %d has a body of %d bytes, want %d", id, len(got), size)
+				}
+				c.send(fmt.Sprint("delete ", id))
+				c.want("DELETED")
+				deleted.Add(1)
+				if r.IntN(50) == 0 { // so that the memory fills up
+					time.Sleep(20 * time.Millisecond)
+				}
+			}
+		})
+	}
+	putters.Wait()
+	close(done)
+	workers.Wait()
+	if put.Load() != deleted.Load() || refused.Load() == 0 {
+		t.Errorf("%d put, %d deleted, %d refused", put.Load(), deleted.Load(), refused.Load())
+	}
+	rss := resident(t, s.cmd.Process.Pid)
+	if !raceEnabled {
+		await(t, "the memory is given back", func() bool { rss = resident(t, s.cmd.Process.Pid); return rss < memory+25<<20 })
+	}
+	t.Logf("%d put and deleted, %d refused; memory %d MB, %d MB at first", put.Load(), refused.Load(), rss>>20, memory>>20)
+}
+
+// soakDrain drains servers under load, one after the other: drain mode is for good.
+func soakDrain(t *testing.T, until time.Time) {
+	rounds, jobs := 0, int64(0)
+	for ; rounds == 0 || time.Now().Before(until); rounds++ {
+		s := start(t)
+		var put, deleted atomic.Int64
+		var all sync.WaitGroup
+		for range 3 {
+			c := s.dial(0)
+			all.Go(func() {
+				for {
+					c.send("put 0 0 60 5", "drain")
+					switch line := c.line(); {
+					case strings.HasPrefix(line, "INSERTED "):
+						put.Add(1)
+					case line == "DRAINING":
+						return
+					default:
+						t.Errorf("put: got %q", line)
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+		s.signal(syscall.SIGUSR1)
+		all.Wait()
+		c := s.dial(0)
+		for line := ""; line != "TIMED_OUT"; {
+			c.send("reserve-with-timeout 0")
+			if line = c.line(); strings.HasPrefix(line, "RESERVED ") {
+				c.want("drain")
+				c.send("delete " + strings.Fields(line)[1])
+				c.want("DELETED")
+				deleted.Add(1)
+			}
+		}
+		if got := stats(c); got["draining"] != "true" || got["current-jobs-ready"] != "0" || put.Load() != deleted.Load() {
+			t.Errorf("draining %s, %d put, %d deleted, %s left", got["draining"], put.Load(), deleted.Load(), got["current-jobs-ready"])
+		}
+		s.signal(syscall.SIGTERM)
+		if code := s.wait(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		jobs += put.Load()
+		if t.Failed() {
+			return
+		}
+	}
+	t.Logf("%d servers drained, %d jobs", rounds, jobs)
+}
+
+// soakKills kills servers that have a binlog.
+func soakKills(t *testing.T, until time.Time) {
+	c := newCrash(t)
+	kills := 0
+	for ; kills == 0 || time.Now().Before(until); kills++ {
+		c.round(crashModes[kills%len(crashModes)])
+	}
+	t.Logf("%d kills, %d commands acknowledged, %d not, of which %d had been done", kills, c.acked, c.unacked, c.done)
+}
+
+// await waits for a condition.
+func await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * patience); !cond(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("waited in vain until %s", what)
+			return
+		}
+	}
+}
+
+// descriptors is how many files and sockets a server has open, 0 where that cannot
+// be found out.
+func descriptors(t *testing.T, s *server) int {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0
+	}
+	all, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid), "fd"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// goroutines ends a server and returns how many goroutines it had.
+func goroutines(t *testing.T, s *server) int {
+	t.Helper()
+	s.signal(syscall.SIGQUIT)
+	s.wait()
+	return len(slices.DeleteFunc(slices.Clone(s.log()), func(l string) bool {
+		return !strings.HasPrefix(l, "goroutine ") || strings.HasPrefix(l, "goroutine 0 ") || strings.Contains(l, "GC worker")
+	}))
+}

@@ -1,0 +1,239 @@
+package reactor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trellis/engine"
+)
+
+// serveLimited is serve with limits.
+func serveLimited(t testing.TB, network string, limit func(*Config)) *testServer {
+	t.Helper()
+	return serveConfig(t, network, hooks{}, nil, limit)
+}
+
+func TestAConnectionTooManyIsRefusedInWords(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serveLimited(t, network, func(c *Config) { c.MaxConnections = 3; c.Loops = 2 })
+		var served []*client
+		for i := range 3 {
+			c := ts.dial()
+			c.do(fmt.Sprintf("use t%d\r\n", i), fmt.Sprintf("USING t%d\r\n", i))
+			served = append(served, c)
+		}
+		for range 10 {
+			c := ts.dial()
+			c.expect("OUT_OF_MEMORY\r\n")
+			c.expectEOF()
+			c.Close()
+		}
+		st := ts.Stats()
+		if st.RefusedOver != 10 || st.Refused != 10 || st.Accepted != 3 || st.MaxConnections != 3 {
+			t.Errorf("%+v", st)
+		}
+		if n := strings.Count(ts.log.String(), "a connection is refused"); n != 1 {
+			t.Errorf("it was logged %d times", n)
+		}
+		for _, c := range served { // who did not notice
+			c.do("watch more\r\n", "WATCHING 2\r\n")
+		}
+		for range 5 { // each that leaves makes room for one
+			served[0].Close()
+			ts.until("it has gone", func() bool { return ts.sum().Connections == 2 })
+			c := ts.dial()
+			c.do("use next\r\n", "USING next\r\n")
+			served[0] = c
+		}
+	})
+}
+
+func TestTheLimitOnConnectionsIsExactOverSeveralListeners(t *testing.T) {
+	ts := serveLimited(t, "tcp", func(c *Config) { c.MaxConnections = 20; c.Loops = 2 })
+	addrs := []func() *client{ts.dial}
+	for range 3 {
+		addr := ts.listen("tcp")
+		addrs = append(addrs, func() *client { return dial(t, addr) })
+	}
+	const attempts = 100
+	answers := make(chan string, attempts)
+	for i := range attempts {
+		c := addrs[i%len(addrs)]()
+		go func() {
+			_, _ = c.Write([]byte("use a\r\n"))
+			line, _ := c.r.ReadString('\n')
+			answers <- line
+		}()
+	}
+	got := map[string]int{}
+	for range attempts {
+		got[<-answers]++
+	}
+	if got["USING a\r\n"] != 20 {
+		t.Errorf("%d were served; answers: %v", got["USING a\r\n"], got)
+	}
+}
+
+func TestTheDefaultLimitOnConnectionsLeavesDescriptors(t *testing.T) {
+	n := DefaultMaxConnections()
+	var ts *testServer
+	if ts = serve(t, "unix", 1, hooks{}); ts.Stats().MaxConnections != n || n < 1 {
+		t.Errorf("limit %d, default %d", ts.Stats().MaxConnections, n)
+	}
+}
+
+const idleTimeout = 80 * time.Millisecond
+
+func TestIdleClientsAreClosed(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serveLimited(t, network, func(c *Config) { c.IdleTimeout = idleTimeout })
+		for name, send := range map[string]string{
+			"silent":           "",
+			"after a command":  "use a\r\n",
+			"half a command":   "use a",
+			"half a body":      "put 0 0 60 100\r\nxxx",
+			"half a large one": "put 0 0 60 200000\r\nxxx",
+		} {
+			began := time.Now()
+			c := ts.dial()
+			c.send(send)
+			if strings.HasSuffix(send, "\r\n") {
+				c.expect("USING a\r\n")
+			}
+			c.expectEOF()
+			if d := time.Since(began); d < idleTimeout {
+				t.Errorf("%s: closed after %v", name, d)
+			}
+		}
+		ts.until("all are gone", func() bool { s := ts.sum(); return s.Connections == 0 && s.Idle == 5 })
+		if m := ts.engine.Snapshot(ts.cfg.Now()); m.Connections != 0 || m.Tubes != 1 {
+			t.Errorf("%+v", m)
+		}
+	})
+}
+
+func TestClientsThatWaitOrHoldAJobAreNotIdle(t *testing.T) {
+	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = idleTimeout })
+	waiting, holding := ts.dial(), ts.dial()
+	waiting.do("watch w\r\n", "WATCHING 2\r\n")
+	waiting.do("ignore default\r\n", "WATCHING 1\r\n")
+	waiting.send("reserve\r\n")
+	holding.put("x")
+	holding.do("reserve\r\n", reserved(1, "x"))
+	// Others that come later and do nothing are closed in the meantime.
+	for range 4 {
+		ts.dial().expectEOF()
+	}
+	p := ts.dial()
+	p.do("use w\r\nput 0 0 1 1\r\ny\r\n", "USING w\r\nINSERTED 2\r\n")
+	waiting.expect(reserved(2, "y"))
+	// The one loses its job to its time to run, the other to itself.
+	holding.do("delete 1\r\n", "DELETED\r\n")
+	holding.expectEOF()
+	waiting.expectEOF()
+	p.expectEOF()
+	ts.until("all are gone", func() bool { return ts.sum().Connections == 0 })
+	if s := ts.sum(); s.Idle != 7 {
+		t.Errorf("%d were closed for idleness, want 7", s.Idle)
+	}
+}
+
+func TestAClientThatIsOwedRepliesAndTakesNoneIsIdle(t *testing.T) {
+	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = idleTimeout })
+	c := ts.dial()
+	send, _ := floodReplies(c, 4000)
+	c.send(send)
+	ts.until("it was closed", func() bool { s := ts.sum(); return s.Connections == 0 && s.Idle == 1 })
+}
+
+// A busy client is looked at once in a timeout, however much it sends.
+func TestBusyClientsAreNotClosed(t *testing.T) {
+	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = 2 * time.Second })
+	c := ts.dial()
+	for range 50 {
+		ts.idleLook(0)
+		c.do("use a\r\n", "USING a\r\n")
+	}
+	if s := ts.sum(); s.Idle != 0 {
+		t.Errorf("%d were closed", s.Idle)
+	}
+}
+
+// idleLook makes a loop look for idle clients now.
+func (ts *testServer) idleLook(n int) {
+	l := ts.loops[n]
+	done := make(chan struct{})
+	l.post(&onceTask{loop: l, run: func(l *loop) { _ = (*idleTask)(l).Run(ts.t.Context()) }, done: func() { close(done) }})
+	<-done
+}
+
+func TestIdleRingUnderASimulatedClock(t *testing.T) {
+	c, _ := lone(t)
+	l := c.loop
+	const timeout = 800 * time.Second
+	l.idle = idlers{}
+	l.idle.init(l, timeout)
+	now := engine.Time(12345 * time.Second)
+	l.server.cfg.Now = func() engine.Time { return now }
+	l.idle.add(c, now)
+	for range 100 { // something every tenth of a timeout
+		now += engine.Time(timeout / 10)
+		c.touched(now)
+		_ = (*idleTask)(l).Run(t.Context())
+		if c.ended || l.idle.count != 1 {
+			t.Fatal("a busy client was closed, or lost")
+		}
+	}
+	last := now
+	for !c.ended {
+		now += engine.Time(time.Second)
+		if now >= engine.Time(l.idle.seen+1)*l.idle.width { // the timer
+			_ = (*idleTask)(l).Run(t.Context())
+		}
+		if now-last > engine.Time(timeout*5/4) {
+			t.Fatal("an idle client is not closed")
+		}
+	}
+	if now-last < engine.Time(timeout) {
+		t.Errorf("closed after %v", time.Duration(now-last))
+	}
+	if l.idle.count != 0 || l.idle.armed {
+		t.Errorf("%d are still to be looked at", l.idle.count)
+	}
+}
+
+func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
+	const size = 400_000
+	for limit, closed := range map[int64]bool{size + 100_000: false, size - 100_000: true} {
+		c, _ := lone(t)
+		if err := unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096); err != nil {
+			t.Fatal(err)
+		}
+		s := c.loop.server
+		s.cfg.MaxOutput = limit
+		c.traffic(s.cfg.Now(), fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\npeek 1\r\n", size, strings.Repeat("x", size)))
+		n := &c.loop.counts
+		if over, pending := n.overOutput.Load() == 1, n.pendingOutput.Load() > 0; c.ended != closed || over != closed || pending == closed {
+			t.Errorf("limit %d: closed %t, counted %t, output pending %t", limit, c.ended, over, pending)
+		}
+	}
+}
+
+// Back-pressure comes first: with the usual limits a client that reads nothing
+// is not closed but no longer read.
+func TestBackPressureComesBeforeTheLimitOnOutput(t *testing.T) {
+	ts := serveLimited(t, "tcp", func(c *Config) { c.MaxOutput = 4 << 20 })
+	c := ts.dial()
+	const n = 4000
+	send, reply := floodReplies(c, n)
+	c.send(send)
+	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+	c.expectMany(n, reply)
+	if s := ts.sum(); s.OverOutput != 0 {
+		t.Error("it was closed")
+	}
+}

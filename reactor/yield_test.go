@@ -1,0 +1,63 @@
+package reactor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// manyDelayed puts n delayed jobs.
+func manyDelayed(c *client, n int) {
+	c.t.Helper()
+	const batch = 1000
+	for range n / batch {
+		c.send(strings.Repeat("put 0 1000 60 1\r\nx\r\n", batch))
+		for range batch {
+			if line := c.line(); !strings.HasPrefix(line, "INSERTED") {
+				c.t.Fatalf("got %q", line)
+			}
+		}
+	}
+}
+
+func TestCommandsBehindAKickThatYieldsAreExecutedAfterIt(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		const n = 30_000
+		ts := serve(t, network, 1, hooks{})
+		c, other := ts.dial(), ts.dial()
+		manyDelayed(c, n)
+		c.send("use before\r\nuse default\r\nkick 100000\r\nuse after\r\n")
+		c.send("list-tube-used\r\n") // perhaps in a read of its own
+		other.do("use other\r\n", "USING other\r\n")
+		c.expect(fmt.Sprintf("USING before\r\nUSING default\r\nKICKED %d\r\nUSING after\r\nUSING after\r\n", n))
+		ts.until("nothing is pending", func() bool { s := ts.sum(); return s.PendingInput+s.PendingOutput+s.Stalled == 0 })
+		c.do("use default\r\npeek-delayed\r\n", "USING default\r\nNOT_FOUND\r\n")
+	})
+}
+
+func TestAHalfClosedClientsKickIsFinished(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		const n = 30_000
+		ts := serve(t, network, 1, hooks{})
+		p, c := ts.dial(), ts.dial()
+		manyDelayed(p, n)
+		c.send("kick 100000\r\nuse after\r\nreserve\r\nreserve-with-timeout 9\r\n")
+		c.closeWrite()
+		c.expect(fmt.Sprintf("KICKED %d\r\nUSING after\r\n", n) + reserved(1, "x") + reserved(2, "x"))
+		c.expectEOF()
+		p.do("peek-delayed\r\n", "NOT_FOUND\r\n")
+	})
+}
+
+func TestAClientThatVanishesInAKickIsForgotten(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	p := ts.dial()
+	manyDelayed(p, 60_000)
+	for range 3 {
+		c := ts.dial()
+		c.send("kick 20000\r\n")
+		c.reset()
+	}
+	ts.until("they are gone", func() bool { return ts.sum().Connections == 1 })
+	p.do("use a\r\n", "USING a\r\n")
+}
