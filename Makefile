@@ -5,6 +5,9 @@
 # make soak    everything at once for SOAK (10m), and then nothing may be left
 # make scale   measure with very many jobs, connections, tubes: rows of a table
 # make vuln    look for known vulnerabilities in what is used; needs the network
+# make deb     a Debian package for ARCH, in bin/release
+# make release archives for all systems and packages, in bin/release
+# make try     build a package twice, install, use, upgrade and purge it; needs root on Debian
 # make bench   what a command costs, and the server side by side with beanstalkd
 # make fmt     format the sources
 # make clean   remove what make has made
@@ -15,6 +18,9 @@ GO          ?= go
 GOFUMPT      = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK  = golang.org/x/vuln/cmd/govulncheck@v1.1.4
+# Later ones take modules from a place that not every proxy reaches.
+NFPM         = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
+DOCKERLINTER = dockerlinter@1.2.2
 
 DIRS    = $(wildcard bench binlog cmd codec engine reactor)
 SOURCES = go.mod go.sum $(shell find $(DIRS) -type f ! -path '*/testdata/*')
@@ -34,12 +40,19 @@ COMMIT  = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 DATE    = $(shell git log -1 --format=%cs 2>/dev/null)
 LDFLAGS = $(if $(COMMIT),-X main.commit=$(COMMIT) -X main.date=$(DATE)) $(if $(VERSION),-X main.version=$(VERSION))
 
-# Peers live here and not in the system, where installing beanstalkd would start it.
+# What is given away says when its sources were committed, not when it was built.
+RELEASE = cmd/trellisd/deploy/release.sh
+ARCH   ?= $(shell $(GO) env GOARCH)
+release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null) \
+	SOURCE_DATE_EPOCH=$(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),315532800) \
+	VERSION=$(or $(VERSION),$(shell sed -n 's/^\tversion = "\(.*\)"$$/\1/p' cmd/trellisd/version.go))
+
+# Peers live here and not in the system, where installing them would start them.
 CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
-export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin
+export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin
 
-.PHONY: run build test crash soak scale vuln bench fmt clean peers check cross unit race fuzz
+.PHONY: run build test crash soak scale vuln deb release try bench fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
 
 run: bin/trellisd
@@ -100,9 +113,9 @@ peers:
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
-	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null; then exit 0; fi; \
+	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Node, npm, groff and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, groff and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \
@@ -114,7 +127,11 @@ peers:
 	fi; \
 	if ! command -v beanstalkd >/dev/null; then \
 		mkdir -p $(CACHE)/beanstalkd && cd $(CACHE)/beanstalkd && \
-		apt-get -o APT::Sandbox::User=root download beanstalkd && dpkg-deb -x beanstalkd_*.deb . && beanstalkd -v; \
+		apt-get -o APT::Sandbox::User=root download beanstalkd && dpkg-deb -x beanstalkd_*.deb . && beanstalkd -v || exit 1; \
+	fi; \
+	if ! command -v prometheus >/dev/null; then \
+		mkdir -p $(CACHE)/prometheus && cd $(CACHE)/prometheus && \
+		apt-get -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && promtool --version; \
 	fi
 	@$(MAKE) --no-print-directory $(FIVEBEANS)/installed
 
@@ -123,6 +140,36 @@ $(FIVEBEANS)/installed: $(addprefix cmd/trellisd/testdata/fivebeans/,package.jso
 	cp $^ $(@D)
 	cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund
 	touch $@
+
+deb:
+	$(release_env) $(RELEASE) bin/release deb $(ARCH)
+
+release:
+	rm -rf bin/release
+	$(release_env) $(RELEASE) bin/release archive $(TARGETS)
+	$(release_env) $(RELEASE) bin/release deb amd64 arm64
+	cd bin/release && sha256sum trellis* >SHA256SUMS && cat SHA256SUMS
+
+# The second copy of the sources lies elsewhere and is younger, which must not
+# show in what is made of it.
+try:
+	rm -rf bin/try
+	$(release_env) VERSION=0.0.1 $(RELEASE) bin/try deb $(ARCH)
+	$(release_env) VERSION=0.0.2 $(RELEASE) bin/try deb $(ARCH)
+	$(release_env) VERSION=0.0.2 $(RELEASE) bin/try archive linux/$(ARCH)
+	mkdir bin/try/again
+	cp -R go.mod go.sum README.md $(DIRS) bin/try/again
+	cd bin/try/again && $(release_env) VERSION=0.0.2 $(RELEASE) out deb $(ARCH) && \
+		$(release_env) VERSION=0.0.2 $(RELEASE) out archive linux/$(ARCH)
+	cmp bin/try/trellis_0.0.2_$(ARCH).deb bin/try/again/out/trellis_0.0.2_$(ARCH).deb
+	cmp bin/try/trellis-0.0.2-linux-$(ARCH).tar.gz bin/try/again/out/trellis-0.0.2-linux-$(ARCH).tar.gz
+	rm -rf bin/try/again
+	apt-get update
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap systemd-container shellcheck
+	shellcheck $(addprefix cmd/trellisd/deploy/,release.sh $(addprefix debian/,try.sh postinst prerm postrm))
+	npm install --prefix $(CACHE)/dockerlinter --ignore-scripts --no-audit --no-fund $(DOCKERLINTER)
+	$(CACHE)/dockerlinter/node_modules/.bin/dockerlinter --error -f cmd/trellisd/deploy/Dockerfile
+	cmd/trellisd/deploy/debian/try.sh bin/try/trellis_0.0.1_$(ARCH).deb bin/try/trellis_0.0.2_$(ARCH).deb $(CACHE)/debian
 
 bench: peers build
 	$(GO) test -run '^$$' -bench . -benchmem $(addprefix ./,$(addsuffix /...,$(DIRS)))

@@ -227,7 +227,10 @@ func (l *Log) remove() error {
 	clear(l.gone[len(kept):])
 	l.gone = kept
 	if l.opts.SyncInterval >= 0 {
-		err = errors.Join(err, l.fs.SyncDir(l.dir))
+		if e := l.fs.SyncDir(l.dir); e != nil {
+			l.fail(e) // new segments' names may be lost
+			return ErrFailed
+		}
 	}
 	l.mu.Lock()
 	l.room.disk -= removed

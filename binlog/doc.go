@@ -167,7 +167,10 @@
 // crash has left of writes that were not synced: the log ends there, and what
 // follows is overwritten or removed, and reported. A log that is never synced
 // knows of nothing that is on disk for certain, so that in it only the last
-// segment can be torn.
+// segment can be torn, and a loss of power may leave it damaged.
+//
+// What no record calls durable is written once more before a new run begins: if a
+// sync has failed before, the system may believe it to be on disk.
 //
 // Two things go unnoticed: a bit that flips in the last batch before a crash,
 // which no later record vouches for, is taken for a torn end; and if somebody

@@ -2,10 +2,13 @@ package binlog
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -235,6 +238,92 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 			}
 			again.log.Close()
 		}
+	}
+}
+
+// heldFS stops in a sync until it is told what to return.
+type heldFS struct {
+	vfs.FS
+	hold   atomic.Bool
+	inside chan struct{}
+	result chan error
+}
+
+type heldFile struct {
+	vfs.File
+	fs *heldFS
+}
+
+func (h *heldFS) Create(name string, size int64) (vfs.File, error) {
+	f, err := h.FS.Create(name, size)
+	return &heldFile{f, h}, err
+}
+
+func (f *heldFile) Sync() error {
+	if !f.fs.hold.CompareAndSwap(true, false) {
+		return f.File.Sync()
+	}
+	f.fs.inside <- struct{}{}
+	return <-f.fs.result
+}
+
+// What the kernel has lost in a failed sync, no later sync brings back.
+func TestNoSyncIsBelievedAfterOneHasFailed(t *testing.T) {
+	fs := &heldFS{FS: faultfs.New(testDir), inside: make(chan struct{}), result: make(chan error)}
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: fs}); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	fs.hold.Store(true)
+	first, err := o.put(testRecord(1, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(o.log.commit)
+	<-fs.inside
+	second, err := o.put(testRecord(2, 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wg.Go(o.log.commit)
+	eventually(t, "the second write", func() bool { return Pos(o.log.written.Load()) >= second })
+	fs.result <- errors.New("boom")
+	wg.Wait()
+	if o.log.Committed() >= first {
+		t.Error("a commit was told of what a sync has failed for")
+	}
+	if err := o.log.Close(); !errors.Is(err, ErrFailed) {
+		t.Error(err)
+	}
+}
+
+// One sync serves all that was appended while the one before was under way.
+func TestASyncServesAllThatWaitForIt(t *testing.T) {
+	fs := &heldFS{FS: faultfs.New(testDir), inside: make(chan struct{}), result: make(chan error)}
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: fs}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	fs.hold.Store(true)
+	var last Pos
+	for id := range uint64(100) {
+		pos, err := o.put(testRecord(id+1, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.log.Flush() // never waits
+		if id == 0 {
+			<-fs.inside
+		}
+		last = pos
+	}
+	before := o.log.Stats().Syncs
+	fs.result <- nil
+	eventually(t, "the commit", func() bool { return o.log.Committed() >= last })
+	if got := o.log.Stats().Syncs - before; got != 2 {
+		t.Errorf("%d syncs, want 2", got)
 	}
 }
 

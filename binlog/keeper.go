@@ -164,7 +164,7 @@ func (l *Log) create(index uint32, size int64) (*segment, error) {
 }
 
 // nameSpares makes the names of new segments durable before a commit has to wait
-// for that. If it fails, the sync of the commit will fail as well and tell.
+// for that.
 func (l *Log) nameSpares() {
 	l.mu.Lock()
 	var fresh []*segment
@@ -174,7 +174,11 @@ func (l *Log) nameSpares() {
 		}
 	}
 	l.mu.Unlock()
-	if len(fresh) == 0 || l.opts.SyncInterval < 0 || l.fs.SyncDir(l.dir) != nil {
+	if len(fresh) == 0 || l.opts.SyncInterval < 0 {
+		return
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		l.fail(err) // as for the sync of a file
 		return
 	}
 	for _, seg := range fresh {

@@ -318,7 +318,7 @@ func (l *Log) settleOld(seg *segment) error {
 		return err
 	}
 	if l.opts.SyncInterval >= 0 {
-		err = file.Sync()
+		err = errors.Join(l.rewrite(file, seg), file.Sync())
 	}
 	if !seg.sealed {
 		seg.file = file
@@ -331,6 +331,30 @@ func (l *Log) settleOld(seg *segment) error {
 		}
 	}
 	return errors.Join(err, file.Close())
+}
+
+// rewrite writes again what a run before may have failed to sync. The system may
+// believe it to be on disk, and would not sync it a second time.
+func (l *Log) rewrite(file vfs.File, seg *segment) error {
+	if l.survey.clean || l.survey.run.interval < 0 || seg.end() <= l.survey.synced {
+		return nil
+	}
+	off := int64(0)
+	if l.survey.synced > seg.base {
+		off = int64(l.survey.synced - seg.base)
+	}
+	buf := make([]byte, min(1<<20, seg.used-off))
+	for off < seg.used {
+		b := buf[:min(int64(len(buf)), seg.used-off)]
+		if n, err := file.ReadAt(b, off); n < len(b) {
+			return err
+		}
+		if _, err := file.WriteAt(b, off); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return nil
 }
 
 // adopt takes over a spare segment of an earlier run.

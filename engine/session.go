@@ -99,6 +99,7 @@ type watch struct {
 type wait struct {
 	session *Session
 	timer   timer // in the loop's wheel
+	since   Time  // when the wait began
 	until   Time  // when the client's time-out ends
 	soon    Time  // when the safety margin of one of its jobs begins
 	// The job that was handed over: written by the claimer.

@@ -6,7 +6,7 @@ package engine
 // startWaiting queues the session. The locks of all watched shards are held.
 func (s *Session) startWaiting(until, soon, now Time) {
 	w := s.waiter()
-	w.until, w.soon, w.verdict = until, soon, noVerdict
+	w.since, w.until, w.soon, w.verdict = now, until, soon, noVerdict
 	for i := range s.watched {
 		s.watched[i].enqueue()
 	}
@@ -16,6 +16,9 @@ func (s *Session) startWaiting(until, soon, now Time) {
 		s.loop.schedule(&w.timer, at, now)
 	}
 }
+
+// WaitingSince is when the session's last wait has begun.
+func (s *Session) WaitingSince() Time { return s.wait.since }
 
 // waiter returns s.wait, which it makes if need be.
 func (s *Session) waiter() *wait {

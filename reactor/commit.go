@@ -69,6 +69,7 @@ func (c *conn) hold(pos journal.Pos, replies int) {
 	x := c.backlog()
 	x.pos = max(x.pos, pos)
 	x.replies += replies
+	x.tally.take(&c.loop.tally)
 	if x.held {
 		return
 	}
@@ -106,8 +107,10 @@ func (t *commitTask) Run(context.Context) error {
 		case committed < c.x.pos:
 			k.held = append(k.held, c)
 		default:
-			c.x.held, c.x.pos, c.x.replies = false, 0, 0
+			t := c.x.tally
+			c.x.held, c.x.pos, c.x.replies, c.x.tally = false, 0, 0, tally{}
 			c.committed(now)
+			l.latency.answered(&t, l.server.cfg.Now())
 		}
 	}
 	k.spare = list[:0]

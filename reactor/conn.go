@@ -60,6 +60,8 @@ type conn struct {
 	stuck     bool // it goes on when the client takes output
 	unflushed bool // counted in Server.unflushed
 	ended     bool // nothing more is done
+
+	command codec.Op // that waits or has yielded
 }
 
 // backlog is what a connection has that cannot keep up.
@@ -70,6 +72,8 @@ type backlog struct {
 	outAt   int
 	pos     journal.Pos // of held output: what it waits for
 	replies int         // of held output: how many there are
+	tally   tally       // of held output: the commands that it answers
+	since   engine.Time // of the command that has yielded: when it began
 	cut     engine.Time // in loop.ending: when the connection is given up
 	held    bool        // the output waits for a commit, and the connection is in loop.commits.held
 	timed   bool        // in loop.ending
@@ -140,6 +144,7 @@ func (c *conn) Wake(now engine.Time) {
 	}
 	l.replies++
 	c.waiting = false
+	l.latency.waited(c.command, now-c.session.WaitingSince())
 	c.touched(now)
 	c.advance(now)
 	c.settle(now)
@@ -161,6 +166,7 @@ func (c *conn) writable(now engine.Time) {
 // many, some have been written.
 func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 	l := c.loop
+	l.tally.begin(now)
 	written := 0
 	for {
 		l.executing = c
@@ -178,17 +184,18 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 		l.executing = nil
 		if len(l.out.Buf) > before {
 			l.replies++
+			l.tally.add(l.cmd.Op)
 		}
 		switch outcome {
 		case engine.Wait:
-			c.waiting = true
+			c.waiting, c.command = true, l.cmd.Op
 			if len(p) == 0 {
 				c.decoder.Next(nil, &l.cmd) // gives back its memory
 			}
 			return p
 		case engine.Yield:
 			x := c.backlog()
-			x.turn, x.yielded = true, true
+			x.turn, x.yielded, x.since, c.command = true, true, now, l.cmd.Op
 			return p
 		case engine.Quit:
 			c.over = true
@@ -240,6 +247,8 @@ func (c *conn) goOn(now engine.Time) {
 	}
 	c.x.yielded = false
 	l.replies++
+	l.tally.begin(c.x.since)
+	l.tally.add(c.command)
 }
 
 // canExecute tells whether the next command can be executed.

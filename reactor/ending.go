@@ -61,8 +61,9 @@ func (c *conn) halfClosed(now engine.Time) {
 	l.executing = c
 	outcome := c.session.HalfClose(now, &l.out)
 	l.executing = nil
-	if outcome == engine.Done {
+	if outcome == engine.Done && c.waiting {
 		c.waiting = false
+		l.latency.waited(c.command, now-c.session.WaitingSince())
 	}
 	c.advance(now)
 }

@@ -16,17 +16,19 @@ import (
 // Bell for the sessions on it. What is not marked otherwise belongs to the
 // loop's goroutine.
 type loop struct {
-	server *Server
-	el     gnet.EventLoop
-	engine *engine.Loop
-	pause  pauser // does not change
-	counts counts
+	server  *Server
+	el      gnet.EventLoop
+	engine  *engine.Loop
+	pause   pauser // does not change
+	counts  counts
+	latency latency
 
 	// The replies of the batch of commands that is being executed, or of the
 	// wait that is being ended. It is empty whenever another connection may be
 	// dealt with: at the calls of engine's Deliver and Expire.
 	out     engine.Output
-	replies int // in out
+	replies int   // in out
+	tally   tally // of the commands that they answer
 	cmd     codec.Command
 
 	commits committing
@@ -246,7 +248,7 @@ func (l *loop) recovered() {
 	case c == nil:
 		s.die("a panic outside of any command", "panic", r, "stack", stack)
 	}
-	l.out.Buf, l.out.Pos, l.replies = nil, 0, 0
+	l.out.Buf, l.out.Pos, l.replies, l.tally = nil, 0, 0, tally{}
 	if c == nil {
 		return
 	}

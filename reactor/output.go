@@ -26,6 +26,7 @@ func (c *conn) flush() bool {
 		l.out.Buf = nil
 	}
 	if c.broken {
+		l.tally = tally{}
 		return false
 	}
 	if wait := l.mustWait(pos); wait || c.pendingOutput() {
@@ -33,10 +34,13 @@ func (c *conn) flush() bool {
 		c.addOutput(b)
 		if wait || c.x.held {
 			c.hold(pos, replies)
+		} else {
+			l.latency.answered(&l.tally, l.server.cfg.Now())
 		}
 		return false
 	}
 	n, ok := c.write(b)
+	l.latency.answered(&l.tally, l.server.cfg.Now())
 	if !ok {
 		return false
 	}

@@ -1,5 +1,6 @@
 // Command trellis is the operator's tool: `trellis bench` measures any server that speaks the beanstalkd protocol, and
-// checks that it keeps its promises; `trellis binlog` checks and reads what a server has on disk.
+// checks that it keeps its promises; `trellis binlog` checks and reads what a server has on disk; `trellis ping` asks
+// whether one answers.
 //
 // The exit status is 0 when all went well, 2 when a binlog is damaged, and 1 otherwise, also when a server that was
 // measured lost, duplicated or corrupted a job or answered with an error.
@@ -41,6 +42,10 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(benchCommand(), binlogCommand())
+	root.AddCommand(benchCommand(), binlogCommand(), pingCommand())
+	root.AddCommand(buildCommands...)
 	return root
 }
+
+// buildCommands are those that only the build has use for.
+var buildCommands []*cobra.Command

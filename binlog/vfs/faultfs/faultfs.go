@@ -66,6 +66,7 @@ type inode struct {
 	data    []byte
 	durable []byte
 	writes  []write // since the last sync
+	lost    []write // before a sync that failed: the system believes them written
 }
 
 type write struct {
@@ -558,20 +559,49 @@ func (f *file) write(p []byte, off int64) {
 	}
 	copy(f.node.data[off:], p)
 	f.node.writes = append(f.node.writes, write{off, slices.Clone(p)})
+	f.node.found(off, off+int64(len(p)))
+}
+
+// found takes bytes that are written again out of what is lost.
+func (i *inode) found(from, to int64) {
+	var lost []write
+	for _, w := range i.lost {
+		end := w.off + int64(len(w.data))
+		if w.off < from {
+			lost = append(lost, write{w.off, w.data[:min(from, end)-w.off]})
+		}
+		if end > to {
+			at := max(to, w.off)
+			lost = append(lost, write{at, w.data[at-w.off:]})
+		}
+	}
+	i.lost = lost
 }
 
 func (f *file) Sync() error {
 	f.fs.mu.Lock()
 	defer f.fs.mu.Unlock()
 	x, err := f.fs.enter("sync", f.name)
+	n := f.node
+	if errors.Is(err, ErrOff) {
+		return err
+	}
 	if err != nil {
+		n.lost = append(n.lost, n.writes...)
+		n.writes = nil
 		return err
 	}
 	if x.Off {
 		return ErrOff
 	}
-	f.node.durable = slices.Clone(f.node.data)
-	f.node.writes = nil
+	was := n.durable
+	n.durable = slices.Clone(n.data)
+	for _, w := range n.lost {
+		part := n.durable[min(int(w.off), len(n.durable)):min(int(w.off)+len(w.data), len(n.durable))]
+		clear(part)
+		copy(part, was[min(int(w.off), len(was)):])
+	}
+	n.writes = nil
 	return nil
 }
 

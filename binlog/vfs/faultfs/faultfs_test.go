@@ -113,3 +113,41 @@ func TestAHookFailsCalls(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 }
+
+func TestWhatASyncHasFailedForIsNotSyncedLaterUnlessItIsWrittenAgain(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		f := New("d")
+		file, _ := f.Create("d/a", 1000)
+		write := func(s string, off int64) {
+			t.Helper()
+			if _, err := file.WriteAt([]byte(s), off); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(file.Sync(), f.SyncDir("d")); err != nil {
+			t.Fatal(err)
+		}
+		f.Hook(func(c Call) Fault {
+			if c.Op == "sync" {
+				return Fault{Err: syscall.EIO}
+			}
+			return Fault{}
+		})
+		write("lost", 0)
+		if err := file.Sync(); !errors.Is(err, syscall.EIO) {
+			t.Fatalf("sync: %v", err)
+		}
+		f.Hook(nil)
+		write("kept", 600)
+		if again {
+			write("lost", 0)
+		}
+		if err := file.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		got := read(t, f.PowerCut(rand.New(rand.NewPCG(1, 1))), "d/a")
+		if (string(got[:4]) == "lost") != again || string(got[600:604]) != "kept" {
+			t.Errorf("written again: %v; got %q and %q", again, got[:4], got[600:604])
+		}
+	}
+}

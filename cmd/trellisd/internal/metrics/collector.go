@@ -42,6 +42,7 @@ type Serving struct {
 // Reactor is what a [reactor.Server] tells.
 type Reactor interface {
 	Stats() reactor.Stats
+	Latency() *reactor.Latency
 }
 
 // Build says which program this is.
@@ -114,6 +115,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	st := serving.Reactor.Stats()
 	collectReactor(ch, &st)
+	collectLatency(ch, serving.Reactor.Latency())
 	now := serving.Now()
 	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)

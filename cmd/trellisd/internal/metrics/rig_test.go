@@ -57,19 +57,24 @@ func (r *rig) serving(re Reactor) *Serving {
 }
 
 type fakeReactor struct {
-	stats reactor.Stats
+	stats   reactor.Stats
+	latency reactor.Latency
 }
 
-func (r *fakeReactor) Stats() reactor.Stats { return r.stats }
+func (r *fakeReactor) Stats() reactor.Stats      { return r.stats }
+func (r *fakeReactor) Latency() *reactor.Latency { return &r.latency }
 
 // wholeSources has something to tell about every part of the server.
 func (r *rig) wholeSources() Sources {
 	src := r.sources()
 	src.Serving = func() *Serving {
-		return r.serving(&fakeReactor{stats: reactor.Stats{
+		f := &fakeReactor{stats: reactor.Stats{
 			Loops:    []reactor.LoopStats{{Connections: 3, BytesIn: 10, OverLimit: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2}},
 			Accepted: 7, Refused: 3, RefusedOver: 2, MaxConnections: 1000,
-		}})
+		}}
+		f.latency.Answered[codec.OpPut].Observe(30*time.Microsecond, 5)
+		f.latency.Waited[codec.OpReserve].Observe(7*time.Second, 1)
+		return r.serving(f)
 	}
 	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000}
 	src.Binlog = func() *binlog.Stats {

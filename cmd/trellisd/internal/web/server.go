@@ -81,7 +81,7 @@ func New(cfg Config) *Server {
 
 func metrics(r *prometheus.Registry, log *slog.Logger) http.Handler {
 	return promhttp.InstrumentMetricHandler(r, promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		Registry:            r,
 		MaxRequestsInFlight: parallelScrapes,
 		Timeout:             scrapeTimeout,

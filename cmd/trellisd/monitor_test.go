@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// monitored starts trellisd with its HTTP side on a free port, and returns that
+// side's URL.
+func monitored(t testing.TB, args ...string) (s *server, url string) {
+	t.Helper()
+	s = start(t, append([]string{"--http=127.0.0.1:0"}, args...)...)
+	for _, line := range s.log() {
+		var record struct{ Msg, Addr string }
+		if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "listening for HTTP" {
+			return s, "http://" + record.Addr
+		}
+	}
+	t.Fatal("the server does not say where its HTTP side listens")
+	return nil, ""
+}
+
+func httpGet(t testing.TB, url string) (status int, body string) {
+	t.Helper()
+	c := http.Client{Timeout: patience}
+	defer c.CloseIdleConnections()
+	res, err := c.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(b)
+}
+
+func TestReadinessFollowsDrainModeAndHealthDoesNot(t *testing.T) {
+	t.Parallel()
+	s, url := monitored(t)
+	if status, body := httpGet(t, url+"/readyz"); status != http.StatusOK {
+		t.Errorf("ready: %d %s", status, body)
+	}
+	s.signal(syscall.SIGUSR1)
+	s.waitText("drain mode")
+	if status, body := httpGet(t, url+"/readyz"); status != http.StatusServiceUnavailable || body != "draining\n" {
+		t.Errorf("draining: %d %s", status, body)
+	}
+	if status, body := httpGet(t, url+"/healthz"); status != http.StatusOK {
+		t.Errorf("alive: %d %s", status, body)
+	}
+	if _, body := httpGet(t, url+"/metrics"); !strings.Contains(body, "\nbeanstalkd_draining 1\n") {
+		t.Errorf("the metrics do not say that it drains")
+	}
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestAScrapeIsNoCommandAndNoConnection(t *testing.T) {
+	t.Parallel()
+	s, url := monitored(t)
+	c := s.dial(0)
+	c.send("put 1 0 60 1", "x")
+	c.want("INSERTED 1")
+	stats := func() (kept []string) {
+		c.send("stats")
+		line, err := c.in.ReadString('\n')
+		for err == nil && line != "\r\n" {
+			if !strings.HasPrefix(line, "OK ") && !strings.HasPrefix(line, "rusage-") && !strings.HasPrefix(line, "uptime") &&
+				!strings.HasPrefix(line, "cmd-stats:") {
+				kept = append(kept, line)
+			}
+			line, err = c.in.ReadString('\n')
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kept
+	}
+	before := stats()
+	for range 3 {
+		if status, body := httpGet(t, url+"/metrics"); status != http.StatusOK {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	if after := stats(); strings.Join(after, "") != strings.Join(before, "") {
+		t.Errorf("before:\n%safter:\n%s", strings.Join(before, ""), strings.Join(after, ""))
+	}
+}
+
+func TestMetricsFlagsBoundTubesAndAddOldNames(t *testing.T) {
+	t.Parallel()
+	s, url := monitored(t, "--metrics-tubes=2", "--metrics-legacy")
+	c := s.dial(0)
+	c.send("use big", "put 1 0 60 1", "x", "put 1 0 60 1", "x", "use small", "put 1 0 60 1", "x")
+	c.want("USING big", "INSERTED 1", "INSERTED 2", "USING small", "INSERTED 3")
+	_, body := httpGet(t, url+"/metrics")
+	for _, want := range []string{
+		`beanstalkd_tube_current_jobs{state="ready",tube="big"} 2`,
+		`beanstalkd_tube_current_jobs{state="ready",tube="default"} 0`,
+		`beanstalkd_tubes_folded 1`,
+		`beanstalkd_other_tubes_current_jobs{state="ready"} 1`,
+		`current_jobs_ready 3`,
+		`tube_current_jobs_ready{tube="big"} 2`,
+	} {
+		if !strings.Contains(body, "\n"+want+"\n") {
+			t.Errorf("not shown: %s", want)
+		}
+	}
+	if strings.Contains(body, "small") {
+		t.Errorf("a third tube is shown")
+	}
+}
+
+func TestProfilesNeedTheirFlag(t *testing.T) {
+	t.Parallel()
+	_, url := monitored(t)
+	if status, _ := httpGet(t, url+"/debug/pprof/"); status != http.StatusNotFound {
+		t.Errorf("without --pprof: %d", status)
+	}
+	_, url = monitored(t, "--pprof")
+	if status, _ := httpGet(t, url+"/debug/pprof/goroutine?debug=1"); status != http.StatusOK {
+		t.Errorf("with --pprof: %d", status)
+	}
+}
+
+func TestASlowScrapeDoesNotHoldUpTheStop(t *testing.T) {
+	t.Parallel()
+	s, url := monitored(t)
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(url, "http://"), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /metrics HTTP/1.1\r\n"); err != nil { // and no more
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != 0 {
+		t.Errorf("exit code %d after %v", code, time.Since(begun))
+	}
+}

@@ -1,0 +1,119 @@
+package reactor
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+	"time"
+
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/engine/histogram"
+)
+
+// Latency is how long commands took from when they had been read until their
+// replies were written, or kept because the client does not take them. What
+// cannot be executed when it is read, because a command before it waits or others
+// have their turn, is counted from when it can.
+type Latency struct {
+	// Answered are the commands that were answered without waiting for a job.
+	Answered [codec.NumCommands]histogram.Histogram
+	// Waited are those that did wait, until they had one or their time was over.
+	Waited [codec.NumCommands]histogram.Histogram
+}
+
+// Latency sums up how long commands took. Any goroutine may call it. A loop waits
+// for it as long as it takes to copy that loop's numbers.
+func (s *Server) Latency() *Latency {
+	sum := new(Latency)
+	for _, l := range s.loops {
+		l.latency.addTo(sum)
+	}
+	return sum
+}
+
+// latency is what a loop's commands took.
+type latency struct {
+	mu   sync.Mutex
+	seen Latency // guarded by mu
+}
+
+func (y *latency) addTo(sum *Latency) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for op := range codec.NumCommands {
+		sum.Answered[op].Add(&y.seen.Answered[op])
+		sum.Waited[op].Add(&y.seen.Waited[op])
+	}
+}
+
+// answered counts the commands of a tally, whose replies have just been written,
+// and empties it.
+func (y *latency) answered(t *tally, now engine.Time) {
+	if t.commands == 0 {
+		return
+	}
+	d := time.Duration(now - t.began)
+	y.mu.Lock()
+	for set := t.commands &^ (1 << noCommand); set != 0; set &= set - 1 {
+		op := bits.TrailingZeros32(set)
+		y.seen.Answered[op].Observe(d, uint64(t.counts[op]))
+		t.counts[op] = 0
+	}
+	y.mu.Unlock()
+	t.commands = 0
+}
+
+// waited counts a command that has waited.
+func (y *latency) waited(op codec.Op, d engine.Time) {
+	y.mu.Lock()
+	y.seen.Waited[op].Observe(time.Duration(d), 1)
+	y.mu.Unlock()
+}
+
+// tally is commands whose replies leave together, so that they take the same
+// time. Counting one costs next to nothing; the rest is done once for all.
+//
+// A reply has at least 8 bytes, and when there are 256 KiB of them they leave. So
+// the counts do not overflow.
+type tally struct {
+	began    engine.Time                   // when the first command was read
+	commands uint32                        // the set of them, a bit for each
+	counts   [codec.NumCommands + 1]uint16 // of those in the set
+}
+
+// noCommand stands for answers to what was no command.
+const noCommand = codec.NumCommands
+
+// counted tells as what an event of the decoder counts.
+var counted = func() (c [256]codec.Op) {
+	for op := range c {
+		c[op] = min(codec.Op(op), noCommand)
+	}
+	c[codec.OpPutEnd] = codec.OpPut
+	c[codec.OpPutTooBigEnd] = codec.OpPut
+	return c
+}()
+
+// begin tells when the commands were read that are added next.
+func (t *tally) begin(now engine.Time) {
+	if t.commands == 0 {
+		t.began = now
+	}
+}
+
+func (t *tally) add(op codec.Op) {
+	op = counted[op]
+	t.commands |= 1 << op
+	t.counts[op]++
+}
+
+// take adds the commands of another tally, which it empties.
+func (t *tally) take(o *tally) {
+	t.begin(o.began)
+	t.commands |= o.commands
+	for op, n := range o.counts {
+		t.counts[op] += min(n, math.MaxUint16-t.counts[op])
+	}
+	*o = tally{}
+}
