@@ -90,7 +90,10 @@ func (l *Log) runCommitter() {
 	}
 }
 
-// maxGiveWay is the longest that a commit waits for compaction.
+// maxGiveWay is the longest that a commit waits for compaction, and that an append
+// waits for it when the next segment would make the directory too large. An append
+// may hold what compaction needs, as the owner's lock, so that it cannot wait
+// until compaction is done.
 const maxGiveWay = 4 * time.Millisecond
 
 // giveWay lets compaction catch up.
@@ -211,6 +214,7 @@ func (l *Log) landed(took time.Duration) {
 	}
 	trim := l.opts.SyncInterval < 0 && len(l.sealed) > 0
 	compact := l.compactable()
+	l.pace()
 	l.mu.Unlock()
 	if compact {
 		wake(l.wakeCompactor)

@@ -191,7 +191,7 @@ func (l *Log) drop() error {
 		l.mu.Unlock()
 		return nil
 	}
-	if err := l.ready(smallSize, l.room.reserved()); err != nil {
+	if err := l.ready(smallSize, l.room.reserved(), false); err != nil {
 		l.mu.Unlock()
 		return err
 	}

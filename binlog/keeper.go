@@ -57,7 +57,7 @@ func (l *Log) keepRoom(again bool) time.Duration {
 		if r.full != nil && !again {
 			return 0
 		}
-		if l.slow.Load() {
+		if l.slow.Load() && !r.hasty {
 			// Compaction will free a segment first, and then wake us.
 			if w.n == 0 {
 				return 0
@@ -69,7 +69,7 @@ func (l *Log) keepRoom(again bool) time.Duration {
 				return wait
 			}
 		}
-		r.patience = time.Time{}
+		r.patience, r.hasty = time.Time{}, false
 		if err := l.allocate(w.n); err != nil {
 			if r.full == nil {
 				l.log.Warn("no further segment can be allocated: new jobs are refused until one can", "error", err)

@@ -165,9 +165,9 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 	defer l.mu.Unlock()
 	var err error
 	if from == 0 {
-		err = l.ready(n, l.room.floor()+deleteRoom)
+		err = l.ready(n, l.room.floor()+deleteRoom, true)
 	} else {
-		err = l.ready(n, l.room.reserved())
+		err = l.ready(n, l.room.reserved(), false)
 	}
 	if err != nil {
 		return Ticket{}, err
@@ -196,7 +196,7 @@ func (l *Log) Update(r *Record) (Pos, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(updateSize, l.room.floor()); err != nil {
+	if err := l.ready(updateSize, l.room.floor(), true); err != nil {
 		return 0, err
 	}
 	b, seg := l.append(updateSize)
@@ -210,7 +210,7 @@ func (l *Log) Update(r *Record) (Pos, error) {
 func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(smallSize, 0); err != nil {
+	if err := l.ready(smallSize, 0, true); err != nil {
 		return 0, err
 	}
 	b, seg := l.append(smallSize)
@@ -259,17 +259,21 @@ func (l *Log) pace() {
 	}
 }
 
-// freeable tells whether compaction can free the oldest segment. With mu held.
+// freeable tells whether compaction can free the oldest segment. One that is not
+// written cannot go, and who gives way to compaction does not write. With mu
+// held.
 func (l *Log) freeable() bool {
 	seg := l.segs[0]
-	return seg.sealed && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.opts.Migrate != nil && l.room.full == nil)
+	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.opts.Migrate != nil && l.room.full == nil)
 }
 
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
 
 // ready waits until n bytes can be appended and keep bytes stay free behind
-// them. Without keep the append is one that must not fail. With mu held.
-func (l *Log) ready(n, keep int64) error {
+// them. Without keep the append is one that must not fail. Patient callers wait
+// for compaction too, if the directory would become too large: compaction itself
+// cannot. With mu held.
+func (l *Log) ready(n, keep int64, patient bool) error {
 	for {
 		switch {
 		case l.err != nil:
@@ -288,6 +292,7 @@ func (l *Log) ready(n, keep int64) error {
 		// The keeper allocates ahead of need, so this is rare, and short: it
 		// waits for one file to be allocated.
 		l.room.want(n, keep)
+		l.room.hasty = l.room.hasty || !patient
 		wake(l.wakeKeeper)
 		l.count.waits++
 		l.room.waiters++

@@ -26,6 +26,7 @@ type room struct {
 	wanted   struct{ n, keep int64 } // what callers wait for; n is 0 if none does
 	waiters  int                     // callers that wait, or have not yet taken what they waited for
 	patience time.Time               // until when waiters wait for compaction; zero if they do not
+	hasty    bool                    // compaction is one of the waiters
 	full     error                   // why the last file could not be allocated
 	removed  bool                    // a file was removed since
 }
