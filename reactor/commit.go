@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"trellis/binlog/journal"
@@ -29,6 +30,41 @@ type committing struct {
 	waits   atomic.Bool // held is not empty
 	posted  atomic.Bool // a commitTask is on its way
 	failing atomic.Bool // nothing will be committed any more
+
+	// The commands that held output answers, one tally for each round, and whether
+	// the next round has begun.
+	tallies   []heldTally
+	roundOver bool
+}
+
+// heldTally is the commands of one round.
+type heldTally struct {
+	pos   journal.Pos // what their replies wait for
+	tally tally
+}
+
+// addTally takes the commands of a connection that is held.
+func (k *committing) addTally(pos journal.Pos, t *tally) {
+	if len(k.tallies) == 0 || k.roundOver {
+		k.tallies = append(k.tallies, heldTally{})
+		k.roundOver = false
+	}
+	last := &k.tallies[len(k.tallies)-1]
+	last.pos = max(last.pos, pos)
+	last.tally.take(t)
+}
+
+// countCommitted counts the commands whose replies have been sent.
+func (l *loop) countCommitted(committed journal.Pos, failed bool) {
+	k := &l.commits
+	n, now := 0, l.server.cfg.Now()
+	for n < len(k.tallies) && (failed || k.tallies[n].pos <= committed) {
+		if !failed {
+			l.latency.answered(&k.tallies[n].tally, now)
+		}
+		n++
+	}
+	k.tallies = slices.Delete(k.tallies, 0, n)
 }
 
 // Committed tells the loops that the journal has been committed further. Any
@@ -69,12 +105,12 @@ func (c *conn) hold(pos journal.Pos, replies int) {
 	x := c.backlog()
 	x.pos = max(x.pos, pos)
 	x.replies += replies
-	x.tally.take(&c.loop.tally)
+	k := &c.loop.commits
+	k.addTally(pos, &c.loop.tally)
 	if x.held {
 		return
 	}
 	x.held = true
-	k := &c.loop.commits
 	k.held = append(k.held, c)
 	k.waits.Store(true)
 	c.loop.postCommit()
@@ -96,7 +132,7 @@ func (t *commitTask) Run(context.Context) error {
 	committed, failed := log.Committed(), k.failing.Load()
 	now := l.server.cfg.Now()
 	list := k.held
-	k.held = k.spare[:0]
+	k.held, k.roundOver = k.spare[:0], true
 	for i, c := range list {
 		list[i] = nil
 		switch {
@@ -107,13 +143,12 @@ func (t *commitTask) Run(context.Context) error {
 		case committed < c.x.pos:
 			k.held = append(k.held, c)
 		default:
-			t := c.x.tally
-			c.x.held, c.x.pos, c.x.replies, c.x.tally = false, 0, 0, tally{}
+			c.x.held, c.x.pos, c.x.replies = false, 0, 0
 			c.committed(now)
-			l.latency.answered(&t, l.server.cfg.Now())
 		}
 	}
 	k.spare = list[:0]
+	l.countCommitted(committed, failed)
 	k.waits.Store(len(k.held) > 0)
 	// Who commits looks at waits after it has moved on the place.
 	if len(k.held) > 0 && (log.Committed() != committed || k.failing.Load() != failed) {

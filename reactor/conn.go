@@ -72,7 +72,6 @@ type backlog struct {
 	outAt   int
 	pos     journal.Pos // of held output: what it waits for
 	replies int         // of held output: how many there are
-	tally   tally       // of held output: the commands that it answers
 	since   engine.Time // of the command that has yielded: when it began
 	cut     engine.Time // in loop.ending: when the connection is given up
 	held    bool        // the output waits for a commit, and the connection is in loop.commits.held

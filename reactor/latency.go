@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"math"
 	"math/bits"
 	"sync"
 	"time"
@@ -74,12 +73,12 @@ func (y *latency) waited(op codec.Op, d engine.Time) {
 // tally is commands whose replies leave together, so that they take the same
 // time. Counting one costs next to nothing; the rest is done once for all.
 //
-// A reply has at least 8 bytes, and when there are 256 KiB of them they leave. So
-// the counts do not overflow.
+// With a journal, that is the commands of a round: their time begins with the
+// first of them, when the others had arrived too.
 type tally struct {
 	began    engine.Time                   // when the first command was read
 	commands uint32                        // the set of them, a bit for each
-	counts   [codec.NumCommands + 1]uint16 // of those in the set
+	counts   [codec.NumCommands + 1]uint32 // of those in the set
 }
 
 // noCommand stands for answers to what was no command.
@@ -112,8 +111,10 @@ func (t *tally) add(op codec.Op) {
 func (t *tally) take(o *tally) {
 	t.begin(o.began)
 	t.commands |= o.commands
-	for op, n := range o.counts {
-		t.counts[op] += min(n, math.MaxUint16-t.counts[op])
+	for set := o.commands; set != 0; set &= set - 1 {
+		op := bits.TrailingZeros32(set)
+		t.counts[op] += o.counts[op]
+		o.counts[op] = 0
 	}
-	*o = tally{}
+	o.commands = 0
 }
