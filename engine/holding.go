@@ -83,6 +83,10 @@ func (sh *shard) touch(r ref, j *job, now Time) {
 func (h *holding) expire(now Time) {
 	sh := h.shard
 	for len(h.jobs) > 0 && h.jobs[0].key <= uint64(now) {
+		if !sh.mayMove() {
+			sh.arm(&h.timer, now+1)
+			return
+		}
 		r := h.jobs[0].ref
 		j := sh.job(r)
 		sh.takeOut(j)

@@ -34,6 +34,7 @@ type shard struct {
 	now   Time // when the lock was last taken; never goes back
 	due   Time // when the wheel wants to be advanced; later than now, except while it is
 	armed Time // the earliest time for which Config.Alarm was called and that has not come
+	moves int  // how many more jobs may become ready by time while the lock is held
 
 	counts  shardCounts
 	tidier  tidier
@@ -60,7 +61,7 @@ type caller struct {
 }
 
 // lock takes the shard for c and does what is due in it, so that what c sees
-// does not depend on how late a timer is.
+// does not depend on how late a timer is, unless very much is due at once.
 func (sh *shard) lock(c *caller, now Time) {
 	sh.mu.Lock()
 	c.locks++
@@ -90,10 +91,22 @@ func (c *caller) ring() {
 	c.bells = c.bells[:0]
 }
 
-// run fires what is due.
+// maxMoves is how many jobs at most become ready by time before others get the
+// lock. That takes less than half a millisecond.
+const maxMoves = 2048
+
+// run fires what is due. When too many jobs are due at once, the rest of them is
+// due a nanosecond later: then whoever next takes the lock goes on.
 func (sh *shard) run(now Time) {
+	sh.moves = maxMoves
 	sh.wheel.advance(now)
 	sh.due = sh.wheel.due()
+}
+
+// mayMove tells whether one more job may become ready by time.
+func (sh *shard) mayMove() bool {
+	sh.moves--
+	return sh.moves >= 0
 }
 
 // arm sets t to fire at or before at; a timer that fires sooner stays as it is.

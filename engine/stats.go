@@ -149,7 +149,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	}
 	var left Time
 	if j.state == reserved || j.state == delayed {
-		left = j.at - now
+		left = max(0, j.at-now)
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.number("id", j.id)
@@ -159,7 +159,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	y.number("age", uint64(max(0, now-j.created).whole()))
 	y.number("delay", uint64(n.delay))
 	y.number("ttr", uint64(j.ttr))
-	y.signed("time-left", left.whole())
+	y.number("time-left", uint64(left.whole()))
 	y.number("file", uint64(j.segment))
 	y.number("reserves", uint64(n.reserves))
 	y.number("timeouts", uint64(n.timeouts))

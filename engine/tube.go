@@ -80,6 +80,10 @@ func (t *tube) jobs() int {
 func (t *tube) expire(now Time) {
 	sh := t.shard
 	for len(t.delayed) > 0 && t.delayed[0].key <= uint64(now) {
+		if !sh.mayMove() {
+			sh.arm(&t.timer, now+1)
+			return
+		}
 		r := t.delayed[0].ref
 		j := sh.job(r)
 		sh.takeOut(j)
