@@ -30,7 +30,8 @@
 //   - A job stays in its tube, and so in its shard, for ever.
 //   - Sessions are served first come, first served, in each tube.
 //   - No deadline is met early. A command sees everything that was due before
-//     it in the shards that it touches, however late the timers are.
+//     it in the shards that it touches, however late the timers are; unless
+//     thousands of jobs are due at once, for these become ready in turns.
 //   - A tube that no session uses or watches and that has no job does not exist.
 //   - Everything costs O(1) or O(log n) in the one queue that it touches, except
 //     that reserve, and waiting, cost O(watched tubes), and listing costs what it lists.

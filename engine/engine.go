@@ -105,21 +105,10 @@ func New(cfg Config) *Engine {
 func (e *Engine) Advance(number int, now Time) {
 	var c caller
 	sh := e.shards[number]
-	sh.mu.Lock()
-	sh.armed = MaxTime
-	sh.mu.Unlock()
 	sh.lock(&c, now)
+	sh.armed = MaxTime
 	sh.alarm()
 	sh.unlock(&c)
-}
-
-// NextDeadline is when Advance has something to do for a shard, MaxTime for
-// never. Any goroutine may call it.
-func (e *Engine) NextDeadline(number int) Time {
-	sh := e.shards[number]
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.due
 }
 
 // NumShards is the number of shards, which are numbered from 0.

@@ -80,12 +80,11 @@ func (sh *shard) touch(r ref, j *job, now Time) {
 }
 
 // expire makes the jobs ready again whose time to run has ended.
-func (h *holding) expire(now Time) {
+func (h *holding) expire(now Time) bool {
 	sh := h.shard
 	for len(h.jobs) > 0 && h.jobs[0].key <= uint64(now) {
 		if !sh.mayMove() {
-			sh.arm(&h.timer, now+1)
-			return
+			return false
 		}
 		r := h.jobs[0].ref
 		j := sh.job(r)
@@ -97,6 +96,7 @@ func (h *holding) expire(now Time) {
 	if len(h.jobs) > 0 {
 		sh.arm(&h.timer, Time(h.jobs[0].key))
 	}
+	return true
 }
 
 // giveBack makes all that the session has reserved ready again, in the order in

@@ -235,6 +235,7 @@ func (s *Session) peek(now Time, id uint64, out *Output) {
 		out.reply(codec.ReplyNotFound)
 		return
 	}
+	out.dependOn(sh.unsettled(sh.now))
 	out.Buf = codec.AppendFound(out.Buf, id, sh.body(j))
 	sh.unlock(c)
 }
@@ -260,5 +261,6 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 		return
 	}
 	j := sh.job(r)
+	out.dependOn(sh.unsettled(sh.now))
 	out.Buf = codec.AppendFound(out.Buf, j.id, sh.body(j))
 }

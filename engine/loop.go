@@ -36,8 +36,9 @@ type Loop struct {
 		list []*Session // claimed sessions, in the order of their claims
 		rung bool       // the loop has been asked to Deliver, or will without being asked
 	}
-	hasMail   atomic.Bool // mail.list is not empty
-	delivered []*Session  // the spare slice for mail.list
+	hasMail atomic.Bool // mail.list is not empty
+	taken   []*Session  // out of mail.list, not yet woken from next on
+	next    int
 
 	freeIncoming []*incoming
 	scratch      []byte // for data whose length comes first
@@ -81,25 +82,41 @@ func (l *Loop) post(s *Session, c *caller) {
 	}
 }
 
+// maxWakes is how many sessions at most are woken before others have their turn.
+const maxWakes = 256
+
 // Deliver wakes the owners of the sessions that were given a job. The loop's
-// owner calls it when the bell has rung and after every batch of commands,
-// because what the batch itself handed over does not ring. It costs next to
-// nothing when there is no mail.
+// owner calls it when the bell has rung, and after it has called any other method
+// of the loop or of its sessions, because what that handed over does not ring. It
+// costs next to nothing when there is no mail. When there is very much, it rings
+// for the rest.
 func (l *Loop) Deliver(now Time) {
-	for l.hasMail.Load() {
-		l.mail.mu.Lock()
-		list := l.mail.list
-		l.mail.list = l.delivered[:0]
-		l.delivered = nil
-		l.mail.rung = false
-		l.hasMail.Store(false)
-		l.mail.mu.Unlock()
-		for i, s := range list {
-			list[i] = nil
-			s.handed(now)
+	for range maxWakes {
+		if l.next == len(l.taken) && !l.takeMail() {
+			return
 		}
-		l.delivered = list[:0]
+		s := l.taken[l.next]
+		l.taken[l.next] = nil
+		l.next++
+		s.handed(now)
 	}
+	if l.next < len(l.taken) || l.hasMail.Load() {
+		l.bell.Ring()
+	}
+}
+
+// takeMail replaces what was taken, which is all woken, by what has come since.
+func (l *Loop) takeMail() bool {
+	if !l.hasMail.Load() {
+		return false
+	}
+	l.mail.mu.Lock()
+	l.taken, l.mail.list = l.mail.list, l.taken[:0]
+	l.next = 0
+	l.mail.rung = false
+	l.hasMail.Store(false)
+	l.mail.mu.Unlock()
+	return true
 }
 
 // Expire ends the waits that have run out and wakes their owners.
@@ -109,9 +126,6 @@ func (l *Loop) Expire(now Time) {
 	l.due = l.wheel.due()
 	l.alarm()
 }
-
-// NextDeadline is when Expire has something to do, MaxTime for never.
-func (l *Loop) NextDeadline() Time { return l.due }
 
 func (l *Loop) schedule(t *timer, at, now Time) {
 	if now < l.due {

@@ -365,14 +365,14 @@ type spy struct {
 	owner expirer
 }
 
-func (s spy) expire(now Time) {
+func (s spy) expire(now Time) bool {
 	switch x := s.owner.(type) {
 	case *tube:
 		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
 	case *holding:
 		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.connOf(x.session).client, shard: x.shard.number})
 	}
-	s.owner.expire(now)
+	return s.owner.expire(now)
 }
 
 func (r *rig) spyOnAll() {
@@ -475,8 +475,8 @@ func (r *rig) check() {
 		}
 	}
 	for i, l := range r.loops {
-		if l.alarm > l.NextDeadline() {
-			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.NextDeadline(), l.alarm)
+		if l.alarm > l.due {
+			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.due, l.alarm)
 		}
 		if l.hasMail.Load() && !l.rung && !l.owed {
 			r.t.Errorf("loop %d has mail and nobody said so", i)

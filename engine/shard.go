@@ -32,9 +32,9 @@ type shard struct {
 
 	wheel wheel
 	now   Time // when the lock was last taken; never goes back
-	due   Time // when the wheel wants to be advanced; later than now, except while it is
+	due   Time // when the wheel wants to be advanced; later than now, except while it is advanced
 	armed Time // the earliest time for which Config.Alarm was called and that has not come
-	moves int  // how many more jobs may become ready by time while the lock is held
+	moves int  // how many more jobs may become ready by time, or be handed over, while the lock is held
 
 	counts  shardCounts
 	tidier  tidier
@@ -65,7 +65,7 @@ type caller struct {
 func (sh *shard) lock(c *caller, now Time) {
 	sh.mu.Lock()
 	c.locks++
-	sh.by, sh.now = c, max(sh.now, now)
+	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now {
 		sh.run(sh.now)
 	}
@@ -91,19 +91,22 @@ func (c *caller) ring() {
 	c.bells = c.bells[:0]
 }
 
-// maxMoves is how many jobs at most become ready by time before others get the
-// lock. That takes less than half a millisecond.
+// maxMoves is how many jobs at most become ready by time, or are handed to waiting
+// sessions, before others get the lock. 0.1 to 0.2 microseconds are usual for one
+// that becomes ready.
 const maxMoves = 2048
 
-// run fires what is due. When too many jobs are due at once, the rest of them is
-// due a nanosecond later: then whoever next takes the lock goes on.
+// run fires what is due. When that is too much at once, the rest is due a
+// nanosecond later: then whoever next takes the lock goes on.
 func (sh *shard) run(now Time) {
-	sh.moves = maxMoves
-	sh.wheel.advance(now)
-	sh.due = sh.wheel.due()
+	if sh.wheel.advance(now) {
+		sh.due = sh.wheel.due()
+	} else {
+		sh.due = now + 1
+	}
 }
 
-// mayMove tells whether one more job may become ready by time.
+// mayMove tells whether one more job may become ready by time, or be handed over.
 func (sh *shard) mayMove() bool {
 	sh.moves--
 	return sh.moves >= 0

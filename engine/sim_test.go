@@ -83,10 +83,10 @@ func (s *sim) Settle() {
 func (s *sim) nextDeadline() Time {
 	at := MaxTime
 	for i := range s.engine.NumShards() {
-		at = min(at, s.engine.NextDeadline(i))
+		at = min(at, s.engine.shards[i].due)
 	}
 	for _, l := range s.loops {
-		at = min(at, l.NextDeadline())
+		at = min(at, l.due)
 	}
 	return at
 }
@@ -100,13 +100,13 @@ func (s *sim) Wait(d time.Duration) {
 		}
 		s.now = max(s.now, at)
 		for i := range s.engine.NumShards() {
-			if s.engine.NextDeadline(i) <= s.now {
+			if s.engine.shards[i].due <= s.now {
 				s.engine.Advance(i, s.now)
 			}
 		}
 		s.Settle()
 		for _, l := range s.loops {
-			if l.NextDeadline() <= s.now {
+			if l.due <= s.now {
 				l.Expire(s.now)
 				l.Deliver(s.now)
 			}

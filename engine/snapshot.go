@@ -91,16 +91,21 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 
 // AppendTubes appends a snapshot of every tube of one shard to list. Any
 // goroutine may call it. It holds the shard's lock for as long as it takes to
-// copy the numbers.
+// copy the numbers of some hundred tubes, and lets others have it in between.
 func (e *Engine) AppendTubes(list []TubeSnapshot, shard int, now Time) []TubeSnapshot {
+	const turn = 512
 	var c caller
 	sh := e.shards[shard]
-	sh.lock(&c, now)
-	defer sh.unlock(&c)
-	for _, t := range sh.tubes {
-		if t != nil {
-			list = append(list, t.snapshot(now))
+	for at, more := 0, true; more; at += turn {
+		sh.lock(&c, now)
+		// Tubes keep their places.
+		for i := at; i < min(at+turn, len(sh.tubes)); i++ {
+			if t := sh.tubes[i]; t != nil {
+				list = append(list, t.snapshot(now))
+			}
 		}
+		more = at+turn < len(sh.tubes)
+		sh.unlock(&c)
 	}
 	return list
 }

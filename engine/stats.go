@@ -143,6 +143,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 		return
 	}
 	defer sh.unlock(&l.caller)
+	out.dependOn(sh.unsettled(sh.now))
 	var n tally
 	if j.tally != 0 {
 		n = *sh.tallies.At(j.tally)

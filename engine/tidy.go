@@ -23,7 +23,7 @@ func (d *tidier) wanted() {
 	}
 }
 
-func (d *tidier) expire(now Time) {
+func (d *tidier) expire(now Time) bool {
 	sh := d.shard
 	if d.cursor == 0 {
 		j, jShrunk := sh.jobs.Plan()
@@ -34,9 +34,9 @@ func (d *tidier) expire(now Time) {
 			d.cursor = ^ref(0)
 		case jShrunk || tShrunk || bShrunk:
 			sh.arm(&d.timer, now+tidyInterval)
-			return
+			return true
 		default:
-			return
+			return true
 		}
 	}
 	d.cursor = sh.jobs.Walk(d.cursor, tidyStep, sh.tidy)
@@ -45,6 +45,7 @@ func (d *tidier) expire(now Time) {
 	} else {
 		sh.arm(&d.timer, now+tidyInterval)
 	}
+	return true
 }
 
 // tidy moves a job, and what belongs to it, to where the pools want it.

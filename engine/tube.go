@@ -77,12 +77,11 @@ func (t *tube) jobs() int {
 
 // expire moves what is due from the delayed jobs to the ready ones, and ends
 // the pause when its time has come.
-func (t *tube) expire(now Time) {
+func (t *tube) expire(now Time) bool {
 	sh := t.shard
 	for len(t.delayed) > 0 && t.delayed[0].key <= uint64(now) {
 		if !sh.mayMove() {
-			sh.arm(&t.timer, now+1)
-			return
+			return false
 		}
 		r := t.delayed[0].ref
 		j := sh.job(r)
@@ -91,10 +90,10 @@ func (t *tube) expire(now Time) {
 	}
 	if t.pausedUntil != 0 && !t.paused(now) {
 		t.pausedUntil, t.pause = 0, 0
-		sh.dispatch(t, now)
 	}
+	sh.dispatch(t, now)
 	t.arm()
-	sh.dropIfUnused(t)
+	return true
 }
 
 // arm sets the tube's timer to its next event, unless it fires before that

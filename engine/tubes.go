@@ -33,35 +33,36 @@ func (s *Session) use(now Time, name []byte, out *Output) {
 }
 
 func (s *Session) watch(now Time, name []byte, out *Output) {
+	if s.watchIndex(name) >= 0 {
+		out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+		return
+	}
 	c := &s.loop.caller
 	e := s.loop.engine
+	if limit := e.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
+		e.usage.refusedWatching.Add(1)
+		out.reply(codec.ReplyOutOfMemory)
+		return
+	}
 	sh := e.shardFor(name)
 	sh.lock(c, now)
-	if t := sh.byName[string(name)]; t == nil || s.watchIndex(t) < 0 {
-		if limit := e.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
-			e.usage.refusedWatching.Add(1)
-			out.reply(codec.ReplyOutOfMemory)
-			sh.unlock(c)
-			return
-		}
-		t := sh.tube(name, e.cfg.Limits.Tubes)
-		if t == nil {
-			out.reply(codec.ReplyOutOfMemory)
-			sh.unlock(c)
-			return
-		}
-		t.watching++
-		s.watched = append(s.watched, watch{session: s, tube: t})
-		s.watches |= 1 << sh.number
+	t := sh.tube(name, e.cfg.Limits.Tubes)
+	if t == nil {
+		out.reply(codec.ReplyOutOfMemory)
+		sh.unlock(c)
+		return
 	}
-	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+	t.watching++
 	sh.unlock(c)
+	s.watched = append(s.watched, watch{session: s, tube: t})
+	s.watches |= 1 << sh.number
+	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
 // ignore takes a tube off the watch list. The last entry takes its place.
 func (s *Session) ignore(now Time, name []byte, out *Output) {
 	c := &s.loop.caller
-	i := slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
+	i := s.watchIndex(name)
 	if i >= 0 && len(s.watched) == 1 {
 		out.reply(codec.ReplyNotIgnored)
 		return
@@ -84,13 +85,9 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
-func (s *Session) watchIndex(t *tube) int {
-	for i := range s.watched {
-		if s.watched[i].tube == t {
-			return i
-		}
-	}
-	return -1
+// watchIndex is where a tube stands in the watch list, -1 if it does not.
+func (s *Session) watchIndex(name []byte) int {
+	return slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
 }
 
 func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
@@ -117,12 +114,13 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 
 func (s *Session) listTubes(out *Output) {
 	g := &s.loop.engine.registry
-	data := append(s.loop.scratch[:0], "---\n"...)
 	g.mu.Lock()
-	for _, t := range g.tubes {
+	tubes := slices.Clone(g.tubes)
+	g.mu.Unlock()
+	data := append(s.loop.scratch[:0], "---\n"...)
+	for _, t := range tubes {
 		data = appendItem(data, t.name)
 	}
-	g.mu.Unlock()
 	s.loop.reply(out, data)
 }
 

@@ -63,3 +63,60 @@ func TestVeryManyJobsThatAreDueAtOnceAllBecomeReadyWithoutCommands(t *testing.T)
 		})
 	}
 }
+
+func TestTheEndOfAPauseWithVeryManyWaitingLetsOthersHaveTheirTurn(t *testing.T) {
+	const n = maxMoves + maxMoves/2
+	for name, resume := range map[string]func(s *sim, c *simConn){
+		"by itself":    func(s *sim, _ *simConn) { s.now = s.nextDeadline() },
+		"by a command": func(_ *sim, c *simConn) { c.expect(t, "PAUSED\r\n", "pause-tube default 0\r\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(100, 1)
+			c := s.open()
+			c.expect(t, "PAUSED\r\n", "pause-tube default 60\r\n")
+			var workers []*simConn
+			for i := range n {
+				c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 0 9 0\r\n\r\n")
+				w := s.open()
+				w.expect(t, "", "reserve\r\n")
+				workers = append(workers, w)
+			}
+			resume(s, c)
+			for turn := 1; turn <= 2; turn++ {
+				c.expect(t, "NOT_FOUND\r\n", "peek-buried\r\n")
+				if got, want := s.engine.Snapshot(s.now).Reserved, min(n, turn*maxMoves); got != want {
+					t.Fatalf("%d jobs are reserved after %d turns, want %d", got, turn, want)
+				}
+				s.now++
+			}
+			s.Settle()
+			for i, w := range workers {
+				if got, want := string(w.out.Buf), fmt.Sprintf("RESERVED %d 0\r\n\r\n", i+1); got != want {
+					t.Fatalf("worker %d got %q, want %q", i, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A tube with few jobs does not wait until one with very many is done.
+func TestATubeHasItsTurnBesideOneWithVeryManyJobs(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	sh := s.engine.defaultShard
+	other := "a"
+	for s.engine.shardFor([]byte(other)) != sh {
+		other += "a"
+	}
+	for i := range 10 * maxMoves {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 1 9 0\r\n\r\n")
+	}
+	c.expect(t, "USING "+other+"\r\n", "use %s\r\n", other)
+	c.expect(t, fmt.Sprintf("INSERTED %d\r\n", 10*maxMoves+1), "put 0 1 9 0\r\n\r\n")
+	s.now = s.nextDeadline()
+	for range 2 {
+		c.ask(t, "peek-ready\r\n")
+		s.now++
+	}
+	c.expect(t, fmt.Sprintf("FOUND %d 0\r\n\r\n", 10*maxMoves+1), "peek-ready\r\n")
+}

@@ -63,9 +63,14 @@ func (w *watch) dequeue() {
 }
 
 // dispatch hands ready jobs of t to sessions that wait for them, the one that
-// has waited longest first.
+// has waited longest first. What it does not come to, the tube's timer makes it
+// go on with.
 func (sh *shard) dispatch(t *tube, now Time) {
 	for t.ready.count > 0 && t.firstWaiting != nil && !t.paused(now) {
+		if !sh.mayMove() {
+			sh.arm(&t.timer, sh.now+1)
+			return
+		}
 		w := t.firstWaiting
 		w.dequeue()
 		s := w.session
@@ -129,18 +134,19 @@ func (s *Session) handed(now Time) {
 
 // expire ends the wait at its time-out. What is due in the watched tubes comes
 // first: a job that becomes ready at the same moment is delivered.
-func (w *wait) expire(now Time) {
+func (w *wait) expire(now Time) bool {
 	s := w.session
 	s.lockAll(s.watches, now)
 	s.unlockAll(s.watches)
 	if !s.stopWaiting(now) {
-		return
+		return true
 	}
 	w.verdict = timedOut
 	if w.soon <= now {
 		w.verdict = deadlineSoon
 	}
 	s.owner.Wake(now)
+	return true
 }
 
 // Resume continues a session whose owner was woken, or that has yielded. It returns

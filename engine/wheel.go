@@ -34,8 +34,10 @@ type timer struct {
 }
 
 // An expirer does what is due when its timer fires. The timer is no longer set
-// by then and may be set anew.
-type expirer interface{ expire(now Time) }
+// by then and may be set anew. It returns false when it has more to do and others
+// should have their turn: then nothing more fires, and this timer comes last when
+// the wheel is advanced again.
+type expirer interface{ expire(now Time) (done bool) }
 
 func (t *timer) set() bool { return t.place != 0 }
 
@@ -117,7 +119,7 @@ func (w *wheel) nextSlot() (level int, tick int64) {
 	return -1, 0
 }
 
-// skip moves the present on to a time before which nothing is due. A wheel
+// skip moves the present on to a time, but not past what is due before. A wheel
 // whose present lags behind works as well, but wakes its owner needlessly.
 // Timers whose slot the present passes move down: left where they are, they
 // would be found only after all younger ones below them.
@@ -125,8 +127,12 @@ func (w *wheel) skip(now Time) {
 	to := int64(now) >> tickBits
 	for {
 		level, tick := w.nextSlot()
-		if level <= 0 || tick > to {
+		switch {
+		case level < 0 || tick > to:
 			w.now = max(w.now, to)
+			return
+		case level == 0:
+			w.now = max(w.now, tick)
 			return
 		}
 		w.moveDown(level, tick)
@@ -145,28 +151,32 @@ func (w *wheel) moveDown(level int, tick int64) {
 }
 
 // advance fires everything that is due at now, by ticks and within a tick in
-// the order of setting.
-func (w *wheel) advance(now Time) {
+// the order of setting. It returns false if an expirer has interrupted it.
+func (w *wheel) advance(now Time) (all bool) {
 	to := int64(now) >> tickBits
 	for {
 		level, tick := w.nextSlot()
 		if level < 0 || tick > to {
 			w.now = max(w.now, to)
-			return
+			return true
 		}
 		if level > 0 {
 			w.moveDown(level, tick)
 			continue
 		}
 		w.now = tick
-		if !w.fire(&w.slots[0][tick&(wheelSlots-1)], now) {
-			return // what is left in the present tick comes later in it
+		head := &w.slots[0][tick&(wheelSlots-1)]
+		if !w.fire(head, now) {
+			return false
+		}
+		if *head != nil {
+			return true // what is left in the present tick comes later in it
 		}
 	}
 }
 
 // fire fires what is due in a slot of the lowest level, and what becomes due
-// there while it does. It tells whether the slot is empty then.
+// there while it does. It returns false if an expirer has interrupted it.
 func (w *wheel) fire(head **timer, now Time) bool {
 	for fired := true; fired; {
 		fired = false
@@ -177,13 +187,18 @@ func (w *wheel) fire(head **timer, now Time) bool {
 		for ; n > 0 && *head != nil; n-- {
 			t := *head
 			w.cancel(t)
-			if t.at <= now {
-				fired = true
-				t.owner.expire(now)
-			} else {
+			if t.at > now {
 				w.insert(t)
+				continue
+			}
+			fired = true
+			if !t.owner.expire(now) {
+				if !t.set() {
+					w.insert(t)
+				}
+				return false
 			}
 		}
 	}
-	return *head == nil
+	return true
 }

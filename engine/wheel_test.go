@@ -12,11 +12,12 @@ type firing struct {
 	again func(f *firing, now Time)
 }
 
-func (f *firing) expire(now Time) {
+func (f *firing) expire(now Time) bool {
 	f.fired = append(f.fired, now)
 	if f.again != nil {
 		f.again(f, now)
 	}
+	return true
 }
 
 func newFiring() *firing {

@@ -84,11 +84,10 @@ type backlog struct {
 }
 
 // open is the beginning of a connection.
-func (c *conn) open(l *loop, gc gnet.Conn) {
+func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	defer l.recovered()
 	c.loop, c.gc, c.fd = l, gc, int32(gc.Fd())
 	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
-	now := l.server.cfg.Now()
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.executing = c

@@ -17,7 +17,9 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	}
 	l := h.server.byEL[gc.EventLoop()]
 	l.serving = c
-	c.open(l, gc)
+	now := h.server.cfg.Now()
+	c.open(l, gc, now)
+	l.deliver(now)
 	l.serving = nil
 	return nil, c.action()
 }

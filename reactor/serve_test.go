@@ -5,10 +5,14 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/engine"
 )
 
 // networks runs a test over TCP and over a Unix socket.
@@ -224,4 +228,24 @@ func TestAnIdleConnectionIsSmall(t *testing.T) {
 	if n := unsafe.Sizeof(conn{}); n > 192 {
 		t.Errorf("a connection's own memory is %d bytes", n)
 	}
+}
+
+func TestAJobThatComesDueWhenASilentClientConnectsIsDelivered(t *testing.T) {
+	var ahead atomic.Int64
+	e := engine.New(engine.Config{
+		MaxJobSize: maxJob,
+		Alarm:      func(int, engine.Time) {}, // is late
+		Info:       engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
+	})
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) {
+		now := c.Now
+		c.Engine, c.Now = e, func() engine.Time { return now() + engine.Time(ahead.Load()) }
+	})
+	worker, producer := ts.dial(), ts.dial()
+	worker.send("reserve\r\n")
+	producer.do("put 0 60 60 1\r\nx\r\n", "INSERTED 1\r\n")
+	ts.until("the worker waits", func() bool { return e.Snapshot(0).Waiting == 1 })
+	ahead.Store(int64(time.Minute))
+	ts.dial()
+	worker.expect(reserved(1, "x"))
 }
