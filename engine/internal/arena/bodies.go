@@ -10,11 +10,12 @@ type Bodies struct {
 	classes [numClasses]Pool
 	large   []([]byte) // mappings of bodies over the largest class
 	unused  []Ref      // free entries of large
-	mapped  int64      // bytes of large
+	mapped  int64      // bytes of large that bodies take, in whole pages
 }
 
 // Size classes: every 8 bytes up to 128, then eight steps in every doubling,
-// so at most an eighth of a block is lost.
+// so at most an eighth of a block is lost. Mappings of larger bodies have such sizes
+// too, so that they can be used again; what they do not use costs no memory.
 const (
 	fineStep  = 8
 	fineTop   = 128
@@ -25,7 +26,7 @@ const (
 	numClasses = numFine + doublings*8
 )
 
-// class returns the class of a body of n bytes, n at most largest.
+// class returns the class of a body of n bytes.
 func class(n uint32) int {
 	if n <= fineTop {
 		return int(max(n, 1)-1) / fineStep
@@ -71,11 +72,11 @@ func (s *Bodies) Alloc(n uint32) (Ref, error) {
 }
 
 func (s *Bodies) allocLarge(n uint32) (Ref, error) {
-	mem, err := mapMemory(pageRound(int(n)))
+	mem, err := mapMemory(classSize(class(n)))
 	if err != nil {
 		return 0, err
 	}
-	s.mapped += int64(len(mem))
+	s.mapped += Footprint(n)
 	if k := len(s.unused); k > 0 {
 		r := s.unused[k-1]
 		s.unused = s.unused[:k-1]
@@ -91,7 +92,7 @@ func (s *Bodies) Free(r Ref, n uint32) {
 	switch {
 	case n == 0:
 	case n > largest:
-		s.mapped -= int64(len(s.large[r-1]))
+		s.mapped -= Footprint(n)
 		unmapMemory(s.large[r-1])
 		s.large[r-1] = nil
 		s.unused = append(s.unused, r)
