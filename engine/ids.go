@@ -23,7 +23,7 @@ func (p place) ref() ref   { return ref(p) & maxJobRef }
 // idIndex finds a job's place by its id, without a lock.
 //
 // Ids are handed out in order, so the index is a tree of arrays with a leaf for
-// every 4,096 ids. An entry is written under the lock of the job's shard;
+// every 256 ids: a job that outlives all others keeps a kilobyte. An entry is written under the lock of the job's shard;
 // whoever read one without that lock reads it again under it. A leaf goes away
 // when each of its ids has been retired, which happens to every id exactly
 // once: when its job is deleted, or when it turns out never to become a job. A
@@ -34,9 +34,9 @@ type idIndex struct {
 }
 
 const (
-	leafBits = 12
-	nodeBits = 13
-	topShift = 64 - nodeBits // 64 is 12 bits in a leaf and 13 in each of 4 nodes
+	leafBits = 8
+	nodeBits = 14
+	topShift = 64 - nodeBits // 64 is 8 bits in a leaf and 14 in each of 4 nodes
 )
 
 // idNode points to nodes, or in the lowest level to leaves.
