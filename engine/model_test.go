@@ -452,7 +452,11 @@ func (m *model) reserveJob(c *modelClient, id uint64) string {
 		return notFound
 	}
 	c.worker = true
+	freed := j.state != "ready"
 	m.give(j, c)
+	if freed && (m.file == nil || m.file.err == nil) {
+		m.save(j, "ready", 0)
+	}
 	return reservedReply(j)
 }
 

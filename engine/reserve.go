@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -80,6 +81,14 @@ func (s *Session) reserveJob(now Time, id uint64, out *Output) {
 		since = j.at
 	}
 	out.dependOn(sh.unsettled(since))
+	if j.state != ready && sh.journaled() {
+		// After a restart it is ready, as every reserved job is. If there is no
+		// room to record that, it is where it was.
+		rec := sh.describe(j)
+		rec.State, rec.Due, rec.BuryOrder = journal.Ready, 0, 0
+		rec.Reserves++
+		_ = sh.recordUpdate(rec, out)
+	}
 	sh.takeOut(j)
 	sh.reserve(s, r, j, now)
 	out.appendReserved(sh, j)

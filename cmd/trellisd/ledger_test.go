@@ -94,8 +94,11 @@ func (l *ledger) do(d *deed, at span) {
 		e = entry{tube: d.tube, size: d.size, pri: d.pri, delay: d.delay, ttr: d.ttr, born: at, id: d.id}
 		queue()
 	case "reserve-job":
-		e.state = "reserved"
 		e.reserves++
+		if e.state != "ready" {
+			e.kept, e.keptReserves = "ready", e.reserves
+		}
+		e.state = "reserved"
 	case "release":
 		e.pri, e.delay = d.pri, d.delay
 		e.releases++
