@@ -30,7 +30,7 @@ type Config struct {
 	// SegmentSize is the size in bytes of the journal's segments that stats
 	// shows, also of a server without one. 0 means beanstalkd's default.
 	SegmentSize int64
-	// Start is the time of the wall clock at Time 0.
+	// Start is the time of the wall clock at Time 0. [Engine.ClockSet] changes it.
 	Start time.Time
 	// Info is shown by the command stats.
 	Info Info
@@ -54,7 +54,7 @@ const defaultShards = maxShards
 // Engine is a whole queue server without its connections. Make one with [New].
 type Engine struct {
 	cfg          Config
-	start        int64 // wall clock at Time 0, nanoseconds since 1970
+	start        atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
 	seed         maphash.Seed
 	shards       []*shard
 	defaultShard *shard // of the tube that always exists
@@ -80,7 +80,8 @@ func New(cfg Config) *Engine {
 	if cfg.SegmentSize == 0 {
 		cfg.SegmentSize = 10 << 20
 	}
-	e := &Engine{cfg: cfg, start: unixNano(cfg.Start), seed: maphash.MakeSeed()}
+	e := &Engine{cfg: cfg, seed: maphash.MakeSeed()}
+	e.ClockSet(cfg.Start)
 	for i := range n {
 		sh := &shard{
 			engine:   e,
@@ -113,6 +114,16 @@ func (e *Engine) Advance(number int, now Time) {
 
 // NumShards is the number of shards, which are numbered from 0.
 func (e *Engine) NumShards() int { return len(e.shards) }
+
+// ClockSet says that somebody has set the wall clock, so that Time 0 was at start
+// by it. No deadline moves, and no job's age; what is recorded in the journal goes
+// by the new time. Any goroutine may call it.
+func (e *Engine) ClockSet(start time.Time) {
+	if start.IsZero() {
+		start = time.Unix(0, 0)
+	}
+	e.start.Store(start.UnixNano())
+}
 
 // Drain turns drain mode on or off: while it is on, puts are refused. Any
 // goroutine may call it.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"time"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
@@ -169,15 +168,8 @@ func (e *Engine) Migrate(id uint64, segment uint32) error {
 }
 
 // wall is the time of the wall clock at t, in nanoseconds since 1970, as the
-// clock went when the server started.
-func (e *Engine) wall(t Time) int64 { return e.start + int64(t) }
+// clock goes now.
+func (e *Engine) wall(t Time) int64 { return e.start.Load() + int64(t) }
 
 // sinceStart is the reverse of wall.
-func (e *Engine) sinceStart(wall int64) Time { return Time(wall - e.start) }
-
-func unixNano(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixNano()
-}
+func (e *Engine) sinceStart(wall int64) Time { return Time(wall - e.start.Load()) }

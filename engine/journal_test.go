@@ -224,6 +224,9 @@ func (r *rig) comparePos(c *rigConn) {
 			}
 			rest = rest[size+2:]
 		} else if n, _ := fmt.Sscanf(line, "FOUND %d %d", &id, &size); n == 2 {
+			if x := r.file.jobs[id]; x != nil && x.pos > r.file.committed && c.out.Pos < x.pos {
+				r.t.Fatalf("conn %d was shown job %d, recorded at %d, in a reply that may be sent at %d", c.number, id, x.pos, c.out.Pos)
+			}
 			rest = rest[size+2:]
 		} else if n, _ := fmt.Sscanf(line, "OK %d", &size); n == 1 {
 			rest = rest[size+2:]

@@ -102,7 +102,8 @@ func (sh *shard) restoreState(j *job, r *journal.Record) error {
 	return nil
 }
 
-// Done queues all jobs. nextID is the first id that was never used.
+// Done queues all jobs. nextID is the first id that was never used. No delay is
+// longer than when it began, even if the wall clock has been set back.
 func (rs *Restorer) Done(nextID uint64, now Time) {
 	e := rs.engine
 	e.lastID.Store(max(nextID, 1) - 1)
@@ -119,7 +120,11 @@ func (sh *shard) queueRestored(now Time) {
 	sh.jobs.Walk(^ref(0), sh.jobs.Live(), func(r ref) {
 		switch j := sh.job(r); {
 		case j.state == delayed && j.at > now:
-			sh.makeDelayed(r, j, j.at)
+			due := j.at
+			if j.tally != 0 {
+				due = min(due, now+seconds(sh.tallies.At(j.tally).delay))
+			}
+			sh.makeDelayed(r, j, due)
 		case j.state == buried:
 			toBury = append(toBury, r)
 		default:

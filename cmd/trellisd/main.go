@@ -114,6 +114,7 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	eng := engine.New(ec)
 	alarms.start(eng)
 	defer alarms.stop()
+	defer watchWallClock(eng, start, now, log)()
 	if bl != nil {
 		if err := bl.restore(eng, now, log); err != nil {
 			return err
