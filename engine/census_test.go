@@ -79,10 +79,10 @@ func (c *census) session(s *Session) {
 		if w.session != s {
 			c.failf("a watch of %s names another session", w.tube.name)
 		}
-		if w.queued && s.claim.Load() == claimFree {
+		if w.queued() && s.claim.Load() == claimFree {
 			c.failf("a session that does not wait stands in the queue of %s", w.tube.name)
 		}
-		if !w.queued && s.claim.Load() == claimWaiting {
+		if !w.queued() && s.claim.Load() == claimWaiting {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
@@ -382,7 +382,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	var last *watch
 	for w := t.firstWaiting; w != nil; w = w.next {
 		waiting++
-		if w.tube != t || !w.queued || w.prev != last {
+		if w.tube != t || !w.queued() || w.prev != last {
 			c.failf("the sessions that wait for %s are linked wrongly", t.name)
 		}
 		switch w.session.claim.Load() {

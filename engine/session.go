@@ -91,7 +91,6 @@ type watch struct {
 	session    *Session
 	tube       *tube
 	next, prev *watch
-	queued     bool
 }
 
 // wait is what a waiting session needs beyond the others, and one in the middle of

@@ -31,7 +31,6 @@ func (s *Session) waiter() *wait {
 
 func (w *watch) enqueue() {
 	t := w.tube
-	w.queued = true
 	w.next, w.prev = nil, t.lastWaiting
 	if t.lastWaiting != nil {
 		t.lastWaiting.next = w
@@ -42,12 +41,14 @@ func (w *watch) enqueue() {
 	t.waiting++
 }
 
+// queued tells whether the session stands in the tube's queue.
+func (w *watch) queued() bool { return w.prev != nil || w.tube.firstWaiting == w }
+
 func (w *watch) dequeue() {
-	if !w.queued {
+	if !w.queued() {
 		return
 	}
 	t := w.tube
-	w.queued = false
 	if w.prev != nil {
 		w.prev.next = w.next
 	} else {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
@@ -99,9 +100,9 @@ func (l *loop) mustWait(pos journal.Pos) bool {
 	return pos != 0 && l.server.cfg.Journal.Committed() < pos
 }
 
-// hold keeps c's output back until the journal is committed up to pos. replies
-// is how many replies have come to it.
-func (c *conn) hold(pos journal.Pos, replies int) {
+// hold keeps c's output from firm on back until the journal is committed up to
+// pos. replies is how many replies have come to it.
+func (c *conn) hold(firm int, pos journal.Pos, replies int) {
 	x := c.backlog()
 	x.pos = max(x.pos, pos)
 	x.replies += replies
@@ -110,10 +111,32 @@ func (c *conn) hold(pos journal.Pos, replies int) {
 	if x.held {
 		return
 	}
-	x.held = true
+	x.held, x.firm = true, firm
 	k.held = append(k.held, c)
 	k.waits.Store(true)
 	c.loop.postCommit()
+}
+
+// sendHeld commits what c's output waits for and goes on, or gives up. It is for the
+// end of the loop, when no task is run any more.
+func (c *conn) sendHeld(now engine.Time) {
+	const interval = 50 * time.Microsecond // a sync takes longer
+	l := c.loop
+	for c.x != nil && c.x.held {
+		l.server.cfg.Journal.Flush()
+		for l.mustWait(c.x.pos) {
+			if l.commits.failing.Load() {
+				return
+			}
+			select {
+			case <-l.server.giveUp:
+				return
+			case <-time.After(interval):
+			}
+		}
+		c.x.held, c.x.pos, c.x.replies = false, 0, 0
+		c.advance(now)
+	}
 }
 
 // commitTask commits what the connections of the last round wait for, and sends
@@ -168,9 +191,12 @@ func (c *conn) committed(now engine.Time) {
 // refuseHeld answers what waited for a commit that will never be.
 func (c *conn) refuseHeld(now engine.Time) {
 	defer c.loop.recovered()
-	replies := c.x.replies
-	c.broken = c.x.outAt > 0 // in the middle of a reply
-	c.dropOutput()
+	x := c.x
+	replies := x.replies
+	c.loop.counts.pendingOutput.Add(int64(x.firm - len(x.out.B)))
+	if x.out.B = x.out.B[:x.firm]; x.outAt == x.firm {
+		c.dropOutput()
+	}
 	c.over = true
 	for range replies {
 		c.loop.out.Buf = append(c.loop.out.Buf, codec.ReplyInternalError...)

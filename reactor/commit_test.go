@@ -171,3 +171,26 @@ func (c *client) pending() string {
 	p, _ := c.r.Peek(c.r.Buffered())
 	return string(p)
 }
+
+// A client has taken a part of a reply, and waits for a job, when the log fails.
+func TestAFailedCommitDoesNotCutIntoAReplyThatIsUnderWay(t *testing.T) {
+	j := new(fakeJournal)
+	ts := serveJournaled(t, "unix", 1, hooks{}, j)
+	c, p := ts.dial(), ts.dial()
+	const n = highWater - 1000 // more than a socket takes, less than is written before the batch's end
+	body := strings.Repeat("x", n)
+	p.send("use big\r\nput 0 0 9 " + fmt.Sprint(n) + "\r\n" + body + "\r\n")
+	j.untilRecorded(ts, 1)
+	j.commit(ts, 1)
+	p.expect("USING big\r\nINSERTED 1\r\n")
+	c.send("peek 1\r\nreserve\r\n")
+	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+	p.send("use default\r\nput 0 0 9 1\r\na\r\n")
+	j.untilRecorded(ts, 2)
+	ts.until("the job is given to it", func() bool { return ts.engine.Snapshot(0).Reserved == 1 })
+	p.send("list-tube-used\r\n")
+	ts.CommitFailed()
+	p.expect("INTERNAL_ERROR\r\nINTERNAL_ERROR\r\n")
+	c.expect(fmt.Sprintf("FOUND 1 %d\r\n%s\r\nINTERNAL_ERROR\r\n", n, body))
+	c.expectEOF()
+}

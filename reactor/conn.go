@@ -3,6 +3,7 @@ package reactor
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/panjf2000/gnet/v2"
 	"github.com/valyala/bytebufferpool"
@@ -36,6 +37,13 @@ const (
 	// yieldAfter is how many bytes one client may be written before others have
 	// their turn.
 	yieldAfter = 1 << 20
+
+	// turnTime is how long one client's commands may take before others have their
+	// turn. The clock is looked at after every turnCommands of them, if there are
+	// turnBytes or more.
+	turnTime     = engine.Time(2 * time.Millisecond)
+	turnCommands = 32
+	turnBytes    = 1 << 10
 )
 
 // conn is one client's connection. It belongs to its loop's goroutine. There is
@@ -72,6 +80,7 @@ type backlog struct {
 	outAt   int
 	pos     journal.Pos // of held output: what it waits for
 	replies int         // of held output: how many there are
+	firm    int         // of held output: where it begins in out
 	since   engine.Time // of the command that has yielded: when it began
 	cut     engine.Time // in loop.ending: when the connection is given up
 	held    bool        // the output waits for a commit, and the connection is in loop.commits.held
@@ -122,7 +131,7 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 			c.keep(rest)
 		}
 	}
-	if c.x != nil || c.over || c.broken {
+	if c.x != nil || c.over || c.broken || l.draining {
 		c.settle(now)
 	}
 }
@@ -165,8 +174,11 @@ func (c *conn) writable(now engine.Time) {
 func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 	l := c.loop
 	l.tally.begin(now)
-	written := 0
-	for {
+	written, until := 0, engine.MaxTime
+	if len(p) >= turnBytes {
+		until = l.server.cfg.Now() + turnTime
+	}
+	for executed := 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
 		if !ok {
@@ -207,6 +219,10 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 				c.backlog().turn = true
 				return p
 			}
+		}
+		if executed%turnCommands == 0 && until != engine.MaxTime && len(p) > 0 && l.server.cfg.Now() >= until {
+			c.backlog().turn = true
+			return p
 		}
 	}
 }
@@ -329,6 +345,9 @@ func (c *conn) settle(now engine.Time) {
 		c.linger(now)
 	}
 	x := c.x
+	if x == nil && c.loop.draining {
+		x = c.backlog()
+	}
 	if x == nil {
 		return
 	}
@@ -386,7 +405,7 @@ func (c *conn) supervise() error {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	pause := !c.over && (c.stuck || c.pendingInput() >= keepInput)
+	pause := !c.over && (c.stuck || c.pendingInput() >= keepInput || l.draining)
 	if pause == c.paused {
 		return nil
 	}

@@ -34,7 +34,7 @@ func (c *conn) closing(now engine.Time, err error) {
 	switch {
 	case eof && !c.over && !c.broken:
 		c.halfClosed(now)
-	case err == nil && l.stopping && !c.over:
+	case err == nil && l.stopping:
 		c.lastRead(now)
 	case !eof:
 		c.broken = true
@@ -63,6 +63,7 @@ func (c *conn) halfClosed(now engine.Time) {
 	l.executing = nil
 	if outcome == engine.Done && c.waiting {
 		c.waiting = false
+		l.replies++
 		l.latency.waited(c.command, now-c.session.WaitingSince())
 	}
 	c.advance(now)
@@ -129,7 +130,8 @@ func (c *conn) readOn(now engine.Time) {
 
 // lastRead answers what the client has sent before the server ends.
 func (c *conn) lastRead(now engine.Time) {
-	if c.waiting || c.x != nil {
+	c.sendHeld(now)
+	if c.waiting || c.over || c.broken || c.pendingOutput() || c.pendingInput() > 0 || c.x != nil && c.x.yielded {
 		return
 	}
 	b := largeBuffers.Get()
@@ -141,9 +143,11 @@ func (c *conn) lastRead(now engine.Time) {
 	if n <= 0 || err != nil {
 		return
 	}
-	c.loop.counts.bytesIn.Add(uint64(n))
+	l := c.loop
+	l.counts.bytesIn.Add(uint64(n))
 	c.execute(now, b.B[:n])
 	c.flush()
+	c.sendHeld(now)
 }
 
 // linger tells a client that has quit, and was sent everything, that no more
@@ -176,6 +180,7 @@ func (c *conn) giveUp(now engine.Time) {
 // abandon ends a connection because its loop ends.
 func (c *conn) abandon(now engine.Time) {
 	defer c.loop.recovered()
+	c.sendHeld(now)
 	c.end(now)
 }
 

@@ -18,6 +18,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	l := h.server.byEL[gc.EventLoop()]
 	l.serving = c
 	now := h.server.cfg.Now()
+	h.server.addresses.forget(gc)
 	c.open(l, gc, now)
 	l.deliver(now)
 	l.serving = nil

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"trellis/codec"
 )
 
 // A client that sends without end and reads nothing costs bounded memory, and
@@ -129,4 +131,17 @@ func TestSmallPendingInputTakesASmallBuffer(t *testing.T) {
 		t.Fatalf("%d bytes", len(b.B))
 	}
 	release(b)
+}
+
+func TestGnetKeepsNoAddressesOfAConnection(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		kept := make(chan string, 1)
+		ts := serve(t, network, 1, hooks{command: func(c *conn, _ *codec.Command) {
+			kept <- fmt.Sprint(c.gc.LocalAddr(), c.gc.RemoteAddr(), len(c.loop.server.addresses.fields))
+		}})
+		ts.dial().do("list-tube-used\r\n", "USING default\r\n")
+		if got, want := <-kept, "<nil> <nil> 3"; got != want {
+			t.Errorf("addresses and fields: %s, want %s", got, want)
+		}
+	})
 }

@@ -35,6 +35,7 @@ type loop struct {
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   *conn // whose input gnet has reported; gnet closes it when told so on return
+	draining  bool  // who is read is not read again: what has come is to be answered, and no more
 	stopping  bool  // connections that end now are not waited for
 
 	// Connections that are being ended, which have deadlines.

@@ -30,10 +30,13 @@ func (c *conn) flush() bool {
 		return false
 	}
 	if wait := l.mustWait(pos); wait || c.pendingOutput() {
-		c.backlog()
+		firm := 0
+		if c.backlog().out != nil {
+			firm = len(c.x.out.B)
+		}
 		c.addOutput(b)
 		if wait || c.x.held {
-			c.hold(pos, replies)
+			c.hold(firm, pos, replies)
 		} else {
 			l.latency.answered(&l.tally, l.server.cfg.Now())
 		}

@@ -88,9 +88,11 @@ type Server struct {
 	accepting acceptStats
 	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
 
-	open      atomic.Int64  // connections that there are, or are about to be
-	unflushed atomic.Int64  // connections that have output, or input that an answer is due to, left
-	flushed   chan struct{} // tells Shutdown that unflushed may be zero
+	addresses addresses
+	open      atomic.Int64    // connections that there are, or are about to be
+	unflushed atomic.Int64    // connections that have output, or input that an answer is due to, left
+	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
+	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
 	panics, cuts, closes, idles, refusals limiter
 }
@@ -201,9 +203,11 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
 		s.acceptors.Wait()
-		// What a loop is just executing shows in unflushed only afterwards.
-		s.onLoops(func(*loop) {})
+		// Clients that do not pause would be owed something for ever. What a loop
+		// is just executing shows in unflushed only afterwards.
+		s.onLoops(func(l *loop) { l.draining = true })
 		err = s.awaitFlush(ctx)
+		s.giveUp = ctx.Done()
 		s.stop()
 		close(s.stopped)
 	})

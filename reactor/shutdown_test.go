@@ -3,8 +3,13 @@ package reactor
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // shutDown begins a Shutdown and returns its result's channel.
@@ -130,5 +135,53 @@ func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
 		if err := <-ts.shutDown(t.Context()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Producers that do not pause, and a journal that always has something to commit.
+func TestShutdownAnswersEveryCommandThatIsOnRecord(t *testing.T) {
+	j := new(fakeJournal)
+	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
+	end := make(chan struct{})
+	var commits, producers sync.WaitGroup
+	commits.Go(func() {
+		for {
+			select {
+			case <-end:
+				return
+			case <-time.After(100 * time.Microsecond):
+				j.commit(ts, j.recorded.Load())
+			}
+		}
+	})
+	const put, inserted = "put 0 0 9 1\r\nx\r\n", "INSERTED "
+	var answered atomic.Uint64
+	for range 20 {
+		c := ts.dial()
+		producers.Go(func() {
+			for {
+				if _, err := io.WriteString(c, put); err != nil {
+					return
+				}
+				s, err := c.r.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if !strings.HasPrefix(s, inserted) {
+					t.Errorf("got %q", s)
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	ts.until("they are at work", func() bool { return answered.Load() > 1000 })
+	if err := <-ts.shutDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	producers.Wait()
+	close(end)
+	commits.Wait()
+	if got, want := answered.Load(), j.recorded.Load(); got != want {
+		t.Errorf("%d puts were answered, %d are on record", got, want)
 	}
 }
