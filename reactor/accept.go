@@ -1,12 +1,17 @@
 package reactor
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/panjf2000/gnet/v2"
 )
 
 // How long an acceptor waits before it tries again when the system is out of
@@ -27,6 +32,10 @@ type acceptStats struct {
 	paused   atomic.Int64 // acceptors that are paused now
 }
 
+// maxAdmitting is how many connections of one listener may be on their way to a
+// loop, which takes them between two rounds of events: a busy one seldom.
+const maxAdmitting = 16
+
 // acceptor accepts on one listener.
 type acceptor struct {
 	server   *Server
@@ -34,9 +43,11 @@ type acceptor struct {
 	// gnet makes a descriptor of its own for a connection before ours is
 	// closed. The spare keeps room for it, so that running out of descriptors
 	// shows before a client was accepted and not after.
-	spare  spare
-	logs   limiter
-	logged bool // that accepting has paused
+	spare     spare
+	admitting chan struct{} // an element for each connection that is on its way
+	shortages chan error    // why one that was on its way did not get to a loop
+	logs      limiter
+	logged    bool // that accepting has paused
 }
 
 // Serve accepts connections on l, which must be a TCP or Unix stream listener,
@@ -57,8 +68,14 @@ func (s *Server) Serve(l net.Listener) error {
 	s.listeners[l] = struct{}{}
 	s.acceptors.Add(1)
 	s.mu.Unlock()
-	a := &acceptor{server: s, listener: l, spare: spare{from: s.watch.poll.fd}}
+	a := &acceptor{
+		server: s, listener: l, spare: spare{from: s.watch.poll.fd},
+		admitting: make(chan struct{}, maxAdmitting), shortages: make(chan error, 1),
+	}
 	defer func() {
+		for range maxAdmitting { // until none is on its way
+			a.admitting <- struct{}{}
+		}
 		a.spare.release()
 		s.mu.Lock()
 		delete(s.listeners, l)
@@ -97,9 +114,15 @@ func (a *acceptor) run() error {
 	}
 }
 
-// accept accepts one connection and gives it to a loop. It returns errors that
-// concern the listener or the system, and none that concern the connection only.
+// accept accepts one connection and gives it to a loop, or sends it on its way. It
+// returns errors that concern the listener or the system, and none that concern the
+// connection only.
 func (a *acceptor) accept() error {
+	select {
+	case err := <-a.shortages:
+		return err
+	default:
+	}
 	if !a.spare.hold() {
 		return syscall.EMFILE
 	}
@@ -107,12 +130,33 @@ func (a *acceptor) accept() error {
 	if err != nil {
 		return err
 	}
-	a.spare.release()
 	if !a.server.takePlace() {
+		a.spare.release()
 		a.refuse(nc)
 		return nil
 	}
-	err = a.server.admit(nc)
+	a.admitting <- struct{}{}
+	l := a.server.leastLoop()
+	if a.server.hasDescriptors() {
+		go func() {
+			if err := a.admit(nc, l); err != nil {
+				select {
+				case a.shortages <- err:
+				default:
+				}
+			}
+		}()
+		return nil
+	}
+	a.spare.release()
+	return a.admit(nc, l)
+}
+
+// admit gives a connection to a loop. It returns an error only if that tells of a
+// shortage.
+func (a *acceptor) admit(nc net.Conn, l *loop) error {
+	defer func() { <-a.admitting }()
+	err := a.server.admit(nc, l)
 	if err == nil {
 		a.server.accepting.accepted.Add(1)
 		return nil
@@ -181,13 +225,14 @@ func (s *Server) descriptorFreed() {
 	}
 }
 
-// admit gives a connection, which has a place, to a loop. In any case nc is closed
-// or not ours any more when it returns.
-func (s *Server) admit(nc net.Conn) error {
+// admit gives a connection, which has a place, to a loop, which counts it. In any
+// case nc is closed or not ours any more when it returns.
+func (s *Server) admit(nc net.Conn, l *loop) error {
 	c := new(conn)
 	defer func() {
 		if c.loop == nil { // otherwise its end gives the place back
 			s.open.Add(-1)
+			l.members.Add(-1)
 		}
 	}()
 	if nc.RemoteAddr() == nil || nc.LocalAddr() == nil {
@@ -210,14 +255,28 @@ func (s *Server) admit(nc net.Conn) error {
 		_ = nc.Close()
 		return fmt.Errorf("a %T is neither TCP nor Unix", nc)
 	}
-	if _, err := s.client.EnrollContext(nc, c); err != nil {
+	enrolled, err := l.el.Enroll(gnet.NewContext(context.Background(), c), nc)
+	if err == nil {
+		err = (<-enrolled).Err
+	} else {
+		_ = nc.Close()
+	}
+	if err == nil && c.loop == nil {
+		err = syscall.ENOMEM // gnet reports no error when its poller has refused the descriptor
+	}
+	if err != nil {
 		return fmt.Errorf("giving a connection to a loop: %w", err)
 	}
-	// gnet reports no error when its poller has refused the descriptor.
-	if c.loop == nil {
-		return fmt.Errorf("giving a connection to a loop: %w", syscall.ENOMEM)
-	}
 	return nil
+}
+
+// leastLoop is the loop with the fewest connections, and counts one more for it.
+func (s *Server) leastLoop() *loop {
+	least := slices.MinFunc(s.loops, func(a, b *loop) int {
+		return cmp.Compare(a.members.Load(), b.members.Load())
+	})
+	least.members.Add(1)
+	return least
 }
 
 func clearZone(a net.Addr) {

@@ -330,6 +330,7 @@ func (c *conn) end(now engine.Time) {
 	counts := &l.counts
 	counts.connections.Add(-1)
 	l.server.open.Add(-1)
+	l.members.Add(-1)
 	if c.idle != nil {
 		l.idle.remove(c.idle)
 	}

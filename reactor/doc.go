@@ -116,7 +116,8 @@
 // first, then twice as long each time up to 1 s, or until the server closes a
 // connection. Every acceptor, and the server for the ends of connections, holds
 // one descriptor in reserve, because the hand-over to gnet and the copy at the
-// end need a second one for a moment.
+// end need a second one for a moment. While descriptors abound, several connections
+// may be on their way to a loop at once.
 //
 // # Panics
 //

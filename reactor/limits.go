@@ -25,12 +25,22 @@ const reservedDescriptors = 128
 // another: what the process's limit on descriptors leaves after a reserve of
 // 128, or of a quarter where that is less.
 func DefaultMaxConnections() int {
+	n := descriptorLimit()
+	return int(max(1, n-min(reservedDescriptors, n/4)))
+}
+
+func descriptorLimit() int64 {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return math.MaxInt32
 	}
-	n := int64(min(uint64(l.Cur), math.MaxInt32))
-	return int(max(1, n-min(reservedDescriptors, n/4)))
+	return int64(min(uint64(l.Cur), math.MaxInt32))
+}
+
+// hasDescriptors tells whether there are enough for several connections to be on
+// their way to a loop, each of which may take two.
+func (s *Server) hasDescriptors() bool {
+	return s.open.Load()+2*maxAdmitting < s.descriptors-reservedDescriptors
 }
 
 // takePlace counts a connection that is about to be, unless there are too many.

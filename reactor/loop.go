@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
@@ -22,6 +23,7 @@ type loop struct {
 	pause   pauser // does not change
 	counts  counts
 	latency latency
+	members atomic.Int64 // connections that it has, or is about to have; written by anybody
 
 	// The replies of the batch of commands that is being executed, or of the
 	// wait that is being ended. It is empty whenever another connection may be

@@ -88,11 +88,12 @@ type Server struct {
 	accepting acceptStats
 	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
 
-	addresses addresses
-	open      atomic.Int64    // connections that there are, or are about to be
-	unflushed atomic.Int64    // connections that have output, or input that an answer is due to, left
-	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
-	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
+	addresses   addresses
+	descriptors int64           // how many the process may have
+	open        atomic.Int64    // connections that there are, or are about to be
+	unflushed   atomic.Int64    // connections that have output, or input that an answer is due to, left
+	flushed     chan struct{}   // tells Shutdown that unflushed may be zero
+	giveUp      <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
 	panics, cuts, closes, idles, refusals limiter
 }
@@ -145,15 +146,16 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		h.linger = lingerTime
 	}
 	s := &Server{
-		cfg:       cfg,
-		log:       cfg.Log,
-		hooks:     h,
-		byEL:      make(map[gnet.EventLoop]*loop),
-		done:      make(chan struct{}),
-		stopped:   make(chan struct{}),
-		listeners: make(map[net.Listener]struct{}),
-		freed:     make(chan struct{}, 1),
-		flushed:   make(chan struct{}, 1),
+		cfg:         cfg,
+		log:         cfg.Log,
+		hooks:       h,
+		descriptors: descriptorLimit(),
+		byEL:        make(map[gnet.EventLoop]*loop),
+		done:        make(chan struct{}),
+		stopped:     make(chan struct{}),
+		listeners:   make(map[net.Listener]struct{}),
+		freed:       make(chan struct{}, 1),
+		flushed:     make(chan struct{}, 1),
 	}
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)

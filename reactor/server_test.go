@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// A pool that gnet has at package level has its goroutines by now.
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+	// gnet has a pool of goroutines at package level, which go when they have been
+	// idle for long.
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.IgnoreAnyFunction("github.com/panjf2000/ants/v2.(*goWorker).run.func1"))
 }
 
 // testServer is a server with an engine and a listener.
