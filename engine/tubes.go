@@ -33,18 +33,22 @@ func (s *Session) use(now Time, name []byte, out *Output) {
 }
 
 func (s *Session) watch(now Time, name []byte, out *Output) {
-	if s.watchIndex(name) >= 0 {
+	c := &s.loop.caller
+	e := s.loop.engine
+	sh := e.shardFor(name)
+	sh.lock(c, now)
+	old := sh.byName[string(name)]
+	sh.unlock(c)
+	// A tube that it watches stays. A long list is not searched under the lock.
+	if old != nil && s.watchIndex(old) >= 0 {
 		out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 		return
 	}
-	c := &s.loop.caller
-	e := s.loop.engine
 	if limit := e.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
 		e.usage.refusedWatching.Add(1)
 		out.reply(codec.ReplyOutOfMemory)
 		return
 	}
-	sh := e.shardFor(name)
 	sh.lock(c, now)
 	t := sh.tube(name, e.cfg.Limits.Tubes)
 	if t == nil {
@@ -62,7 +66,7 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 // ignore takes a tube off the watch list. The last entry takes its place.
 func (s *Session) ignore(now Time, name []byte, out *Output) {
 	c := &s.loop.caller
-	i := s.watchIndex(name)
+	i := slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
 	if i >= 0 && len(s.watched) == 1 {
 		out.reply(codec.ReplyNotIgnored)
 		return
@@ -86,8 +90,13 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 }
 
 // watchIndex is where a tube stands in the watch list, -1 if it does not.
-func (s *Session) watchIndex(name []byte) int {
-	return slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
+func (s *Session) watchIndex(t *tube) int {
+	for i := range s.watched {
+		if s.watched[i].tube == t {
+			return i
+		}
+	}
+	return -1
 }
 
 func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
