@@ -73,12 +73,6 @@ func (a Address) String() string {
 // MarshalText returns what String does.
 func (a Address) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText is ParseAddress.
-func (a *Address) UnmarshalText(text []byte) (err error) {
-	*a, err = ParseAddress(string(text))
-	return err
-}
-
 // portsPerSource is how many connections leave from one source address: well below the 28,000 ephemeral ports that
 // Linux hands out by default, so that connections of the recent past do not stand in the way.
 const portsPerSource = 20000

@@ -12,8 +12,6 @@ const (
 	// patternSteps is the number of different fillings behind the header. They are windows of one block that stays
 	// in the first-level cache.
 	patternSteps = 4096
-	// sizeTable is the number of sizes drawn from a distribution; jobs take them by a hash of their number.
-	sizeTable = 1024
 	// noSeq is the number of a job whose body is too short to carry one.
 	noSeq = ^uint64(0)
 )
@@ -21,32 +19,33 @@ const (
 // bodies makes the bodies of a run and recognises them. Everything about a body follows from the job's number and the
 // seed, so that nothing about it must be kept. Immutable after newBodies.
 type bodies struct {
-	sizes   []int
+	sizes   Sizes
+	fixed   int // the size of all bodies, negative when they differ
 	pattern []byte
 	key     uint64 // hides the numbers of one run from another
 }
 
 func newBodies(s Sizes, seed uint64) *bodies {
 	rng := rand.New(rand.NewPCG(seed, 0x7265_6c6c_6973))
-	b := &bodies{sizes: s.draw(rng, sizeTable), key: rng.Uint64() >> 1}
-	largest := 0
-	for _, n := range b.sizes {
-		largest = max(largest, n)
-	}
-	b.pattern = make([]byte, patternSteps+largest)
+	b := &bodies{sizes: s, fixed: s.fixed(), key: rng.Uint64() >> 1}
+	b.pattern = make([]byte, patternSteps+s.most())
 	for i := range b.pattern {
 		b.pattern[i] = byte(rng.Uint32())
 	}
 	return b
 }
 
+// mix spreads numbers over 64 bits. Successive ones go there in steps of the golden ratio, so that any stretch of them
+// is spread evenly.
 func mix(seq uint64) uint64 { return (seq + 1) * 0x9e3779b97f4a7c15 }
 
+// size returns the size of the body of job seq. As mix is even, a size with the weight 1 in 10,000 comes once in about
+// 10,000 jobs, and not by luck.
 func (b *bodies) size(seq uint64) int {
-	if len(b.sizes) == 1 {
-		return b.sizes[0]
+	if b.fixed >= 0 {
+		return b.fixed
 	}
-	return b.sizes[mix(seq)>>32%uint64(len(b.sizes))]
+	return b.sizes.at(mix(seq) + b.key<<1)
 }
 
 func (b *bodies) window(seq uint64, size int) []byte {

@@ -111,14 +111,16 @@ var closedPage = new(page)
 type stripe struct {
 	mu     sync.Mutex // taken only when several workers share the book
 	pages  map[uint64]*page
+	closed map[uint64]uint64 // a bit for each page of the stripe whose jobs are all deleted, 64 to an entry
 	lastNo uint64
 	last   *page
 	free   []*page
 }
 
 // A book records every job of a run by the id that the server gave it: put once, handed out to one at a time, deleted
-// once. Pages whose jobs are all gone are used again, so that its memory follows the jobs in the server and not the
-// length of the run.
+// once. A page whose jobs are all gone is used again and leaves a bit behind, so that the book's memory follows the jobs in
+// the server and hardly the length of the run. A page in which another client's jobs have ids is kept (8 KB), because a
+// put that is not answered yet may have one of them.
 type book struct {
 	*violations
 	bodies  *bodies
@@ -129,7 +131,7 @@ type book struct {
 func newBook(v *violations, b *bodies, shared bool) *book {
 	k := &book{violations: v, bodies: b, shared: shared}
 	for i := range k.stripes {
-		k.stripes[i].pages = make(map[uint64]*page)
+		k.stripes[i].pages, k.stripes[i].closed = make(map[uint64]*page), make(map[uint64]uint64)
 	}
 	return k
 }
@@ -155,6 +157,9 @@ func (s *stripe) page(id uint64) *page {
 	}
 	p := s.pages[no]
 	if p == nil {
+		if entry, bit := closedBit(no); s.closed[entry]&bit != 0 {
+			return closedPage
+		}
 		if n := len(s.free); n > 0 {
 			p, s.free = s.free[n-1], s.free[:n-1]
 			*p = page{}
@@ -170,10 +175,19 @@ func (s *stripe) page(id uint64) *page {
 // finish counts an entry of p as done.
 func (s *stripe) finish(id uint64, p *page) {
 	if p.done++; p.done == pageSize {
-		s.pages[id/pageSize] = closedPage
+		no := id / pageSize
+		entry, bit := closedBit(no)
+		s.closed[entry] |= bit
+		delete(s.pages, no)
 		s.last = nil
 		s.free = append(s.free, p)
 	}
+}
+
+// closedBit returns where a stripe notes that a page is closed.
+func closedBit(no uint64) (entry, bit uint64) {
+	nth := no / bookStripes
+	return nth / 64, 1 << (nth % 64)
 }
 
 // inserted records the acknowledgement of a put that was sent (or due) at the given time. When the job was reserved
@@ -266,9 +280,6 @@ func (k *book) deleted(id uint64) {
 func (k *book) close(keep bool) {
 	for i := range k.stripes {
 		for no, p := range k.stripes[i].pages {
-			if p == closedPage {
-				continue
-			}
 			for j := range p.entries {
 				e := &p.entries[j]
 				id := no*pageSize + uint64(j)
@@ -287,9 +298,6 @@ func (k *book) close(keep bool) {
 func (k *book) ids(f func(id uint64)) {
 	for i := range k.stripes {
 		for no, p := range k.stripes[i].pages {
-			if p == closedPage {
-				continue
-			}
 			for j := range p.entries {
 				if p.entries[j].state&(jobInserted|jobDeleted) == jobInserted {
 					f(no*pageSize + uint64(j))

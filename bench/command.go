@@ -2,8 +2,9 @@ package bench
 
 import "strconv"
 
-// jobTTR is the time to run of all jobs in seconds: no reservation shall end by itself.
-const jobTTR = 3600
+// longestTime is the longest time that the protocol knows, in seconds. All jobs have it as their time to run: no
+// reservation shall end by itself.
+const longestTime uint32 = 1<<32 - 1
 
 // push notes a command that has been appended to w.out.
 func (w *worker) push(c *conn, s slot) {
@@ -28,7 +29,7 @@ func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 		b = append(b, "put "...)
 		b = append(strconv.AppendUint(b, uint64(pri), 10), ' ')
 		b = append(strconv.AppendUint(b, uint64(delay), 10), ' ')
-		b = append(strconv.AppendUint(b, jobTTR, 10), ' ')
+		b = append(strconv.AppendUint(b, uint64(longestTime), 10), ' ')
 		b = append(strconv.AppendUint(b, uint64(size), 10), '\r', '\n')
 	}
 	b = w.bodies.append(b, seq, size)
@@ -70,26 +71,26 @@ func (w *worker) sendTube(c *conn, m metric, command, tube string) {
 // settle books what a reply says, and reports whether it is one that the command may get.
 func (w *worker) settle(s *slot, r *reply, now int64) bool {
 	if r.kind != expected[s.metric] {
-		if s.step == mayFindNothing && r.kind == allowed[s.metric] {
+		if s.step == mayFindNothing && r.kind == allowed[s.metric] && r.kind != replyGarbage {
 			return true
 		}
 		w.violate(ViolationReply, "%s was answered %q", metricNames[s.metric], r.line)
 		return false
 	}
-	took := int64(-1)
+	put, took := s.sent, int64(-1)
 	switch s.metric {
 	case metricPut:
-		took = w.book.inserted(r.id, s.arg, s.tag, s.sent)
+		took = w.book.inserted(r.id, s.arg, s.tag, put)
 		w.tag = s.tag
 	case metricReserve:
 		w.tag, took = w.book.reserved(r.id, r.body, now)
-		w.took = took
+		w.took, put = took, now-took
 	case metricDelete:
 		w.gone++
 		w.book.deleted(s.arg)
 	}
-	if took >= 0 && w.tag == 0 && w.recording {
-		w.rec.add(metricHandover, took)
+	if took >= 0 && w.tag == 0 {
+		w.record(metricHandover, put, took)
 	}
 	return true
 }

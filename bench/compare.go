@@ -19,7 +19,8 @@ type Comparison struct {
 	Rounds int
 	// ServerCPUs and LoadCPUs are the processors of the servers and of the generator. Empty: any.
 	ServerCPUs, LoadCPUs []int
-	// Dir is where logs of the servers are kept while they are measured.
+	// Dir is where logs of the servers are kept while they are measured. Empty: the system's directory for temporary
+	// files or, when that is in memory, the working directory.
 	Dir string
 	// Log, when set, is told what is being measured.
 	Log func(format string, args ...any)
@@ -29,49 +30,11 @@ type Comparison struct {
 type Row struct {
 	name    string
 	figures []figure
-	// measure takes one value for each figure. It starts the servers that it needs.
+	// measure takes one value for each figure, or none when the server broke on the way. It starts the servers that it
+	// needs. A value that cannot be told is zero.
 	measure func(ctx context.Context, s *session) ([]float64, error)
 	// needCPUs is the number of processors without which the row means nothing.
 	needCPUs int
-}
-
-// A figure is one value of a row.
-type figure struct {
-	name    string
-	unit    unit
-	atLeast target
-	aim     target
-}
-
-// A target is what a figure should reach.
-type target struct {
-	kind  targetKind
-	limit float64
-}
-
-type targetKind uint8
-
-const (
-	noTarget   targetKind = iota
-	ratioBelow            // not above this multiple of the first server's
-	ratioAbove            // not below this multiple of the first server's
-	valueBelow            // not above this, whatever the first server does
-	valueAbove            // not below this
-)
-
-// met reports whether a value, which is ratio times the first server's, reaches the target.
-func (t target) met(value, ratio float64) bool {
-	switch t.kind {
-	case ratioBelow:
-		return ratio <= t.limit
-	case ratioAbove:
-		return ratio >= t.limit
-	case valueBelow:
-		return value <= t.limit
-	case valueAbove:
-		return value >= t.limit
-	}
-	return true
 }
 
 // A session is one server in one round of one row.
@@ -95,7 +58,12 @@ const (
 	NoteStarved Note = "starved"
 	// NoteBroken says that the server broke the protocol.
 	NoteBroken Note = "broken"
+	// NoteBehind says that the server did not keep up with the rate of an open loop.
+	NoteBehind Note = "behind"
 )
+
+// inMemory is the type of a file system that says nothing about disks.
+const inMemory = "tmpfs"
 
 // start starts the session's server afresh.
 func (s *session) start(ctx context.Context, args string, cpus []int) error {
@@ -103,12 +71,26 @@ func (s *session) start(ctx context.Context, args string, cpus []int) error {
 	dir := ""
 	if strings.Contains(s.server.Command+args, "{dir}") {
 		var err error
-		if dir, err = os.MkdirTemp(s.Dir, "trellis-bench-"); err != nil {
+		if dir, err = s.makeDir(); err != nil {
 			return err
 		}
 		s.dirs = append(s.dirs, dir)
 	}
 	return s.restart(ctx, args, dir, cpus)
+}
+
+// makeDir makes a directory for a server's log.
+func (s *session) makeDir() (string, error) {
+	under := s.Dir
+	if under == "" {
+		if under = os.TempDir(); fileSystem(under) == inMemory {
+			under = "."
+		}
+	}
+	if s.table != nil {
+		s.table.LogsOn = fileSystem(under)
+	}
+	return os.MkdirTemp(under, "trellis-bench-")
 }
 
 // restart starts it on a directory that it may have used before.
@@ -142,21 +124,31 @@ func (s *session) run(ctx context.Context, cfg Config) (*RunResult, error) {
 		return nil, err
 	}
 	if err := res.Err(); err != nil {
-		s.notes[NoteBroken] = true
-		s.table.Broken = append(s.table.Broken, fmt.Sprintf("%s: %v", s.server.Name, err))
+		s.broke(err)
 	}
 	r := &res.Runs[0]
 	if r.GeneratorBusy >= generatorFull {
 		s.notes[NoteFull] = true
 	}
-	if r.GeneratorStarved > starvedMuch || r.ServerStarved > starvedMuch {
+	if r.OthersBusy > othersMuch {
 		s.notes[NoteStarved] = true
+	}
+	if r.UnitRate < keptUp*cfg.Rate {
+		s.notes[NoteBehind] = true
 	}
 	return r, nil
 }
 
+// broke notes that the server broke its promises.
+func (s *session) broke(err error) {
+	s.notes[NoteBroken] = true
+	s.table.Broken = append(s.table.Broken, fmt.Sprintf("%s: %v", s.server.Name, err))
+}
+
 // Comparisons is what a Comparison found out.
 type Comparisons struct {
+	// Machine is what Machine returned.
+	Machine  string          `json:"machine"`
 	Servers  []string        `json:"servers"`
 	Versions []string        `json:"versions"`
 	Commands []string        `json:"commands"`
@@ -164,6 +156,8 @@ type Comparisons struct {
 	Rows     []ComparisonRow `json:"rows"`
 	// Broken says in words how servers broke the protocol.
 	Broken []string `json:"broken,omitempty"`
+	// LogsOn is the type of the file system that the servers' logs were on, empty when they kept none.
+	LogsOn string `json:"logs_on,omitempty"`
 	// Took is how long all took.
 	Took time.Duration `json:"took_ns"`
 }
@@ -174,17 +168,23 @@ type ComparisonRow struct {
 	Figure string `json:"figure"`
 	Unit   string `json:"unit"`
 	Cells  []Cell `json:"cells"` // one for each server
+	// AtLeast and Aim say whether the last server reaches its targets.
+	AtLeast *Verdict `json:"at_least,omitempty"`
+	Aim     *Verdict `json:"aim,omitempty"`
+	// Skipped says why nothing was measured.
+	Skipped string `json:"skipped,omitempty"`
 
-	figure  figure
-	skipped string
+	figure figure
 }
 
 // A Cell holds the figure of one server.
 type Cell struct {
-	Values []float64 `json:"values"` // one for each round; none when the server cannot do this
+	// Values holds one value for each round, zero where it could not be told. It is empty when the server cannot do
+	// what was asked of it.
+	Values []float64 `json:"values"`
 	Median float64   `json:"median"`
 	// Ratio is the median of the ratios to the first server's value in the same round, RatioLeast and RatioMost
-	// their extremes.
+	// their extremes. They are zero when a value is missing.
 	Ratio      float64 `json:"ratio"`
 	RatioLeast float64 `json:"ratio_least"`
 	RatioMost  float64 `json:"ratio_most"`
@@ -194,11 +194,17 @@ type Cell struct {
 
 // Run makes all measurements, and binds this process to LoadCPUs for good. With an error, it returns what was measured before.
 func (c *Comparison) Run(ctx context.Context, rows []Row) (*Comparisons, error) {
+	if c.Rounds < 1 {
+		return nil, fmt.Errorf("%d rounds measure nothing", c.Rounds)
+	}
 	if err := bindProcess(c.LoadCPUs); err != nil {
 		return nil, err
 	}
+	if err := raiseFileLimit(0); err != nil {
+		return nil, err
+	}
 	began := time.Now()
-	t := &Comparisons{Rounds: c.Rounds}
+	t := &Comparisons{Machine: Machine(), Rounds: c.Rounds}
 	for _, s := range c.Servers {
 		version, err := c.version(ctx, s)
 		if err != nil {
@@ -232,23 +238,40 @@ func (c *Comparison) version(ctx context.Context, server Server) (string, error)
 	return stats["version"], err
 }
 
-// row makes one measurement in all rounds on all servers.
+// row makes one measurement in all rounds on all servers. With an error, what was measured before is kept.
 func (c *Comparison) row(ctx context.Context, t *Comparisons, row *Row) error {
 	results := make([]ComparisonRow, len(row.figures))
 	for i, f := range row.figures {
 		results[i] = ComparisonRow{Name: row.name, Figure: f.name, Unit: f.unit.name, figure: f, Cells: make([]Cell, len(c.Servers))}
 	}
+	var err error
 	if have := len(c.ServerCPUs) + len(c.LoadCPUs); have < row.needCPUs {
 		for i := range results {
-			results[i].skipped = fmt.Sprintf("needs %d processors", row.needCPUs)
+			results[i].Skipped = fmt.Sprintf("needs %d processors", row.needCPUs)
 		}
-		t.Rows = append(t.Rows, results...)
-		return nil
+	} else {
+		err = c.rounds(ctx, t, row, results)
 	}
+	for i := range results {
+		results[i].finish()
+	}
+	t.Rows = append(t.Rows, results...)
+	return err
+}
+
+// rounds measures a row in all rounds, and adds the values to results, which has an element for each figure.
+func (c *Comparison) rounds(ctx context.Context, t *Comparisons, row *Row, results []ComparisonRow) error {
 	notes := make([]map[Note]bool, len(c.Servers))
 	for i := range notes {
 		notes[i] = make(map[Note]bool)
 	}
+	defer func() {
+		for i := range results {
+			for j := range notes {
+				results[i].Cells[j].Notes = slices.Sorted(maps.Keys(notes[j]))
+			}
+		}
+	}()
 	for round := range c.Rounds {
 		for i := range c.Servers {
 			if round%2 == 1 {
@@ -258,25 +281,18 @@ func (c *Comparison) row(ctx context.Context, t *Comparisons, row *Row) error {
 			values, err := row.measure(ctx, s)
 			s.close()
 			if errors.Is(err, errNoStart) {
-				c.log("%s, %s: %v", row.name, c.Servers[i].Name, err)
+				c.log("%s, %s: %v", row.name, s.server.Name, err)
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", c.Servers[i].Name, err)
+				return fmt.Errorf("%s: %w", s.server.Name, err)
 			}
 			for j, v := range values {
 				results[j].Cells[i].Values = append(results[j].Cells[i].Values, v)
 			}
-			c.log("%s, round %d of %d, %s: %s", row.name, round+1, c.Rounds, c.Servers[i].Name, describe(row.figures, values))
+			c.log("%s, round %d of %d, %s: %s", row.name, round+1, c.Rounds, s.server.Name, describe(row.figures, values))
 		}
 	}
-	for i := range results {
-		results[i].finish()
-		for j := range notes {
-			results[i].Cells[j].Notes = slices.Sorted(maps.Keys(notes[j]))
-		}
-	}
-	t.Rows = append(t.Rows, results...)
 	return nil
 }
 
@@ -287,6 +303,9 @@ func (c *Comparison) log(format string, args ...any) {
 }
 
 func describe(figures []figure, values []float64) string {
+	if values == nil {
+		return "broken"
+	}
 	var all []string
 	for i, f := range figures {
 		all = append(all, f.name+" "+f.unit.format(values[i]))
@@ -294,13 +313,13 @@ func describe(figures []figure, values []float64) string {
 	return strings.Join(all, ", ")
 }
 
-// finish computes medians and ratios.
+// finish computes medians, ratios and verdicts.
 func (r *ComparisonRow) finish() {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		c.Median = median(slices.Sorted(slices.Values(c.Values)))
 		first := r.Cells[0].Values
-		if len(c.Values) == 0 || len(c.Values) != len(first) || slices.Contains(first, 0) {
+		if len(c.Values) == 0 || len(c.Values) != len(first) || slices.Contains(first, 0) || slices.Contains(c.Values, 0) {
 			continue
 		}
 		ratios := make([]float64, len(first))
@@ -310,6 +329,9 @@ func (r *ComparisonRow) finish() {
 		slices.Sort(ratios)
 		c.Ratio, c.RatioLeast, c.RatioMost = median(ratios), ratios[0], ratios[len(ratios)-1]
 	}
+	last := &r.Cells[len(r.Cells)-1]
+	r.AtLeast = r.figure.judge(r.figure.atLeast, last.Median, last.Ratio)
+	r.Aim = r.figure.judge(r.figure.aim, last.Median, last.Ratio)
 }
 
 // find returns the median of a figure of the first server, 0 when it has not been measured.

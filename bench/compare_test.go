@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -48,6 +49,25 @@ func TestLocalServersAreMeasuredByTheKernel(t *testing.T) {
 	}
 }
 
+func TestConnectionsAreWeighedWhileTheyAreOpen(t *testing.T) {
+	p, err := beanstalkd(t, "").start(t.Context(), "", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	for scenario, waiting := range map[string]int{"waiting": 0, "cycle": enoughConns} {
+		cfg := small(scenario, 50)
+		cfg.Addr, cfg.Waiting = p.addr, waiting
+		if waiting == 0 {
+			cfg.Conns = enoughConns
+		}
+		run := mustRun(t, cfg).Runs[0]
+		if run.ServerLocal && (run.BytesPerConn == 0 || run.BytesPerConn > 1e5) {
+			t.Errorf("%s: %v bytes a connection", scenario, run.BytesPerConn)
+		}
+	}
+}
+
 func TestComparisonMeasuresAllServersInAllRounds(t *testing.T) {
 	c := &Comparison{Servers: []Server{fakeCommand(t, "a", ""), fakeCommand(t, "b", "")}, Rounds: 2, Dir: t.TempDir()}
 	res, err := c.Run(t.Context(), []Row{
@@ -63,7 +83,7 @@ func TestComparisonMeasuresAllServersInAllRounds(t *testing.T) {
 	}
 	for _, r := range res.Rows {
 		for _, cell := range r.Cells {
-			if r.skipped == "" && len(cell.Values) != 2 {
+			if r.Skipped == "" && len(cell.Values) != 2 {
 				t.Errorf("%s, %s: %d values, want 2", r.Name, r.Figure, len(cell.Values))
 			}
 		}
@@ -72,7 +92,7 @@ func TestComparisonMeasuresAllServersInAllRounds(t *testing.T) {
 	if err := res.WriteMarkdown(&md, "the command"); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"`the command`", "| cycle | commands |", "needs 1048576 processors", "1000000000.000: yes", "version fake"} {
+	for _, want := range []string{"`the command`", "| cycle | commands |", "needs 1048576 processors", "≤ 1000000000.000: yes", "version fake"} {
 		if !strings.Contains(md.String(), want) {
 			t.Errorf("%q is not in\n%s", want, md.String())
 		}
@@ -80,8 +100,14 @@ func TestComparisonMeasuresAllServersInAllRounds(t *testing.T) {
 	if err := res.WriteTable(&md); err != nil {
 		t.Error(err)
 	}
+	md.Reset()
 	if err := res.WriteJSON(&md); err != nil {
 		t.Error(err)
+	}
+	for _, want := range []string{`"machine": "`, `"target": "≤ 1000000000.000",`, `"met": true`, `"skipped": "needs`} {
+		if !strings.Contains(md.String(), want) {
+			t.Errorf("%q is not in\n%s", want, md.String())
+		}
 	}
 	if left, _ := os.ReadDir(c.Dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -119,6 +145,64 @@ func TestComparisonGoesOnWithoutAServerThatLacksAnOption(t *testing.T) {
 	}
 }
 
+func TestAComparisonOfNoRoundsIsRefused(t *testing.T) {
+	c := &Comparison{Servers: []Server{fakeCommand(t, "a", "")}}
+	if _, err := c.Run(t.Context(), []Row{LoadRow(small("cycle", 10))}); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestComparisonKeepsWhatWasMeasuredBeforeAFailure(t *testing.T) {
+	c := &Comparison{Servers: []Server{fakeCommand(t, "a", "")}, Rounds: 1}
+	res, err := c.Run(t.Context(), []Row{LoadRow(small("cycle", 10)), RecoveryRow("recovery", "", small("put", 10))})
+	if err == nil || !strings.Contains(err.Error(), "{dir}") {
+		t.Errorf("got %v", err)
+	}
+	if res == nil || len(res.Rows) == 0 || len(res.Rows[0].Cells[0].Values) != 1 {
+		t.Errorf("got %+v", res)
+	}
+}
+
+func TestComparisonNotesARateThatIsNotReached(t *testing.T) {
+	c := &Comparison{Servers: []Server{fakeCommand(t, "a", "")}, Rounds: 1}
+	cfg := small("cycle", 50)
+	cfg.Rate = 1e9
+	res, err := c.Run(t.Context(), []Row{LoadRow(cfg)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := res.Rows[0].Cells[0].Notes; !slices.Contains(n, NoteBehind) {
+		t.Errorf("got %v", n)
+	}
+}
+
+func TestRowsShowWhatTheirScenarioIsAbout(t *testing.T) {
+	for scenario, want := range map[string][]string{
+		"cycle":           {"commands", "p99.9 of a unit"},
+		"produce-consume": {"p99 of a unit", "p50 from put to reserved"},
+		"waiting":         {"p99 from put to reserved", "memory a connection"},
+		"reserve-timeout": {"p99 of how late"},
+		"idle":            {"memory a connection", "server CPU"},
+	} {
+		cfg := small(scenario, 0)
+		if slices.Contains(want, "memory a connection") {
+			cfg.Conns = enoughConns
+		}
+		var names []string
+		for _, f := range LoadRow(cfg).figures {
+			names = append(names, f.name)
+		}
+		for _, w := range want {
+			if !slices.Contains(names, w) {
+				t.Errorf("%s: %q is not among %q", scenario, w, names)
+			}
+		}
+		if scenario == "idle" && len(names) != len(want) {
+			t.Errorf("idle: got %q", names)
+		}
+	}
+}
+
 func TestRecoveryFindsTheJobsOfBeanstalkd(t *testing.T) {
 	c := &Comparison{Servers: []Server{beanstalkd(t, "-b {dir}")}, Rounds: 1, Dir: t.TempDir()}
 	res, err := c.Run(t.Context(), []Row{RecoveryRow("recovery", "", small("put", 500))})
@@ -131,16 +215,35 @@ func TestRecoveryFindsTheJobsOfBeanstalkd(t *testing.T) {
 	if res.find("recovery", "disk") == 0 || res.find("recovery", "time until stats are answered") == 0 {
 		t.Errorf("figures are missing: %+v", res.Rows)
 	}
+	if res.LogsOn != fileSystem(c.Dir) {
+		t.Errorf("logs on %q, want %q", res.LogsOn, fileSystem(c.Dir))
+	}
 }
 
 func TestRecoveryMissesJobsThatWereAcknowledged(t *testing.T) {
 	c := &Comparison{Servers: []Server{fakeCommand(t, "forgetful", "{dir}")}, Rounds: 1, Dir: t.TempDir()}
-	res, err := c.Run(t.Context(), []Row{RecoveryRow("recovery", "", small("put", 10))})
+	cfg := small("put", 10)
+	cfg.Patience = patienceOfFaults
+	res, err := c.Run(t.Context(), []Row{RecoveryRow("recovery", "", cfg)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := res.Err(); !errors.Is(err, ErrBroken) {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAServerThatRefusesItsOwnLogIsBroken(t *testing.T) {
+	c := &Comparison{Servers: []Server{fakeCommand(t, "proud", "")}, Rounds: 1, Dir: t.TempDir()}
+	res, err := c.Run(t.Context(), []Row{RecoveryRow("recovery", "once {dir}", small("put", 10)), LoadRow(small("cycle", 10))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := res.Err(); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "I do not know this log") {
+		t.Errorf("got %v", err)
+	}
+	if lines := res.lines(); !strings.HasPrefix(lines[1][2], "fails") || res.find("cycle", "commands") == 0 {
+		t.Errorf("got %q", lines)
 	}
 }
 
@@ -168,23 +271,37 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 }
 
 func TestTargets(t *testing.T) {
+	f := figure{unit: bytesEach}
 	for _, c := range []struct {
 		target       target
 		value, ratio float64
-		want         bool
+		want         string
 	}{
-		{target{ratioBelow, 0.8}, 100, 0.8, true},
-		{target{ratioBelow, 0.8}, 0, 0.81, false},
-		{target{ratioAbove, 12}, 0, 12.1, true},
-		{target{ratioAbove, 12}, 100, 11, false},
-		{target{valueBelow, 220}, 219, 9, true},
-		{target{valueBelow, 220}, 221, 0, false},
-		{target{valueAbove, 1.5}, 1.6, 0, true},
-		{target{valueAbove, 1.5}, 1.4, 2, false},
-		{target{}, 1, 1, true},
+		{target{ratioBelow, 0.8}, 100, 0.8, "ratio ≤ 0.80: yes"},
+		{target{ratioBelow, 0.8}, 0, 0.81, "ratio ≤ 0.80: no"},
+		{target{ratioBelow, 0.8}, 100, 0, "ratio ≤ 0.80"},
+		{target{ratioAbove, 12}, 0, 12.1, "ratio ≥ 12.0: yes"},
+		{target{ratioAbove, 12}, 100, 11, "ratio ≥ 12.0: no"},
+		{target{valueBelow, 220}, 219, 9, "≤ 220 B: yes"},
+		{target{valueBelow, 220}, 221, 0, "≤ 220 B: no"},
+		{target{valueBelow, 220}, 0, 1, "≤ 220 B"},
+		{target{valueAbove, 2}, 3, 0, "≥ 2 B: yes"},
+		{target{valueAbove, 2}, 1, 2, "≥ 2 B: no"},
+		{target{}, 1, 1, ""},
 	} {
-		if got := c.target.met(c.value, c.ratio); got != c.want {
-			t.Errorf("%+v: value %v, ratio %v: got %v", c.target, c.value, c.ratio, got)
+		if got := f.judge(c.target, c.value, c.ratio).String(); got != c.want {
+			t.Errorf("%+v: value %v, ratio %v: got %q, want %q", c.target, c.value, c.ratio, got, c.want)
+		}
+	}
+}
+
+func TestARatioNeedsAllValues(t *testing.T) {
+	f := figure{atLeast: target{ratioBelow, 1}}
+	for _, second := range [][]float64{nil, {1}, {1, 0}} {
+		r := ComparisonRow{figure: f, Cells: []Cell{{Values: []float64{2, 2}}, {Values: second}}}
+		r.finish()
+		if r.Cells[1].Ratio != 0 || r.AtLeast.Met != nil {
+			t.Errorf("%v: got %+v", second, r)
 		}
 	}
 }

@@ -35,7 +35,7 @@ type conn struct {
 	want      int      // the least length of carry that can be a whole reply
 	carry     []byte   // the beginning of a reply
 	pending   []byte   // what the kernel would not take
-	began     int64    // when connecting began
+	began     int64    // when connecting began; 0: it does not
 	held      []uint64 // ids of jobs that it holds, beyond those of its units
 	drv       driverState
 }

@@ -37,9 +37,12 @@ func (w *worker) connect() error {
 	return nil
 }
 
-// open begins a connection.
+// open begins a connection. It returns unix.EAGAIN when a unix socket has no room in its backlog, and may then be called
+// again.
 func (w *worker) open(c *conn) error {
-	c.began = w.now()
+	if c.began == 0 {
+		c.began = w.now()
+	}
 	fd, inProgress, err := dial(w.addr, int(w.dialled.Add(1)-1)%w.spread)
 	if err != nil {
 		return err
@@ -70,10 +73,8 @@ func (w *worker) connected(c *conn) {
 	}
 	now := w.now()
 	w.lastReply = now
-	if w.recording {
-		w.rec.add(metricConnect, now-c.began)
-	}
-	c.state = stateSetup
+	w.record(metricConnect, c.began, now-c.began)
+	c.began, c.state = 0, stateSetup
 	w.prepareConn(c, now)
 	w.flush(c)
 }
@@ -152,8 +153,22 @@ func (w *worker) fail(c *conn, format string, args ...any) {
 func (w *worker) reconnect(c *conn, start int64) {
 	w.close(c)
 	c.drv.start = start
-	if err := w.open(c); err != nil {
-		w.fail(c, "connecting again: %v", err)
+	w.refused = append(w.refused, c.index)
+	w.reopen()
+}
+
+// reopen opens what is to be connected again, as far as the server has room.
+func (w *worker) reopen() {
+	for len(w.refused) > 0 {
+		c := &w.conns[w.refused[0]]
+		err := w.open(c)
+		if errors.Is(err, unix.EAGAIN) {
+			return
+		}
+		w.refused = w.refused[1:]
+		if err != nil {
+			w.fail(c, "connecting again: %v", err)
+		}
 	}
 }
 

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// controlTimeout bounds every exchange on a control connection. Slow as it is, a server that creates thousands of
+// controlTimeout bounds an exchange on a control connection. Slow as it is, a server that creates thousands of
 // tubes needs some time for it.
 const controlTimeout = 60 * time.Second
 
@@ -19,8 +20,10 @@ const controlTimeout = 60 * time.Second
 // One goroutine at a time may use it.
 type control struct {
 	net.Conn
-	in  *bufio.Reader
-	out []byte
+	in      *bufio.Reader
+	out     []byte
+	timeout time.Duration // of every exchange
+	watched []string
 }
 
 func dialControl(a *Address) (*control, error) {
@@ -28,12 +31,12 @@ func dialControl(a *Address) (*control, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a, err)
 	}
-	return &control{Conn: c, in: bufio.NewReaderSize(c, 64<<10)}, nil
+	return &control{Conn: c, in: bufio.NewReaderSize(c, 64<<10), timeout: controlTimeout, watched: []string{"default"}}, nil
 }
 
 // send writes the commands that have been appended to c.out.
 func (c *control) send() error {
-	if err := c.SetDeadline(time.Now().Add(controlTimeout)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err
 	}
 	_, err := c.Write(c.out)
@@ -79,7 +82,8 @@ func (c *control) ask(command string, want replyKind) (*reply, error) {
 	return r, nil
 }
 
-// pipeline sends n commands, a batch at a time, each appended by add, and calls got with every reply.
+// pipeline sends n commands, a batch at a time, each appended by add, and calls got with every reply. After an error of
+// got's it ends with the batch, so that no reply is left over.
 func (c *control) pipeline(n int, add func(b []byte, i int) []byte, got func(i int, r *reply) error) error {
 	const batch = 128
 	var r reply
@@ -92,16 +96,42 @@ func (c *control) pipeline(n int, add func(b []byte, i int) []byte, got func(i i
 		if err := c.send(); err != nil {
 			return err
 		}
+		var failed error
 		for i := from; i < to; i++ {
 			if err := c.receive(&r); err != nil {
 				return err
 			}
-			if err := got(i, &r); err != nil {
-				return err
+			if err := got(i, &r); failed == nil {
+				failed = err
 			}
+		}
+		if failed != nil {
+			return failed
 		}
 	}
 	return nil
+}
+
+// watchOnly watches these tubes and no others. There must be one, and none of those that it watches already, unless they
+// are the same.
+func (c *control) watchOnly(tubes []string) error {
+	if slices.Equal(tubes, c.watched) {
+		return nil
+	}
+	n := len(tubes)
+	err := c.pipeline(n+len(c.watched), func(b []byte, i int) []byte {
+		if i < n {
+			return fmt.Appendf(b, "watch %s\r\n", tubes[i])
+		}
+		return fmt.Appendf(b, "ignore %s\r\n", c.watched[i-n])
+	}, func(_ int, r *reply) error {
+		if r.kind != replyWatching {
+			return fmt.Errorf("watch or ignore: the server answered %q", r.line)
+		}
+		return nil
+	})
+	c.watched = tubes
+	return err
 }
 
 // stats returns the dictionary that the command answers with, "stats" or "stats-tube x".

@@ -84,9 +84,7 @@ func (timeoutDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok b
 	if late < 0 {
 		w.violate(ViolationEarly, "a reserve with a timeout of %v timed out %v early", w.cfg.Timeout, -duration(late))
 	}
-	if w.recording {
-		w.rec.add(metricLate, late)
-	}
+	w.record(metricLate, s.start, late)
 	w.end(c, s.start, now)
 }
 

@@ -150,7 +150,8 @@ func (d mixDriver) begin(w *worker, c *conn, at int64) {
 	case step.job && len(c.held) == 0, step.m == metricReserve && len(c.held) < mostHeld:
 		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)
 	case step.m == metricPut && w.backlog() < mostMixed:
-		w.sendPut(c, at, at, pick(mixPri), pick(mixDelay), 0)
+		delay := pick(mixDelay)
+		w.sendPut(c, at, at, pick(mixPri), delay, delay) // tagged, so that the delay does not count as the server's
 	case step.m == metricKick:
 		w.sendNumber(c, metricKick, "kick ", uint64(pick(mixBound)), at, at, 0)
 	case step.job && (step.m == metricTouch || step.m == metricStats):

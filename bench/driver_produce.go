@@ -4,8 +4,9 @@ import "time"
 
 // produceDriver has some connections put and the others reserve and delete. A unit is a put.
 //
-// A worker has one reserve in flight, and sends the delete of a job together with the next reserve: a delete behind a
-// reserve that waits would not be executed.
+// A worker has one reserve in flight, whatever the depth, and sends the delete of a job together with the next reserve. A
+// delete behind a reserve that waits would not be executed: with several in flight, jobs would stay in the server until
+// as many others had come.
 type produceDriver struct {
 	rotate   bool // producers use one tube after the other
 	watchAll bool // workers watch all tubes
@@ -58,7 +59,7 @@ func (d produceDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok
 	default:
 		if ok {
 			if d.delayed {
-				d.checkDelay(w, r.id)
+				d.checkDelay(w, r.id, now)
 			}
 			w.sendDelete(c, r.id, now, now, 0)
 		}
@@ -67,7 +68,7 @@ func (d produceDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok
 }
 
 // checkDelay looks at when the job that was just reserved came.
-func (d produceDriver) checkDelay(w *worker, id uint64) {
+func (d produceDriver) checkDelay(w *worker, id uint64, now int64) {
 	if w.took < 0 {
 		w.violate(ViolationEarly, "job %d came before its put was answered, in spite of its delay", id)
 		return
@@ -76,9 +77,7 @@ func (d produceDriver) checkDelay(w *worker, id uint64) {
 	if late < 0 {
 		w.violate(ViolationEarly, "job %d with a delay of %d s came %v early", id, w.tag, -duration(late))
 	}
-	if w.recording {
-		w.rec.add(metricLate, late)
-	}
+	w.record(metricLate, now-w.took, late)
 }
 
 func duration(ns int64) time.Duration { return time.Duration(ns) }

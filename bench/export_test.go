@@ -22,14 +22,19 @@ func TestResultsAreWritten(t *testing.T) {
 	}
 
 	b.Reset()
-	var back Result
+	var back struct {
+		Runs []struct {
+			Metrics []MetricResult
+		}
+		Median Summary
+	}
 	if err := res.WriteJSON(&b); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if len(back.Runs) != 2 || back.Runs[0].Metric("put").Count != 200 || back.Median.Units != 200 {
+	if len(back.Runs) != 2 || back.Runs[0].Metrics[0].Name != "put" || back.Runs[0].Metrics[0].Count != 200 || back.Median.Units != 200 {
 		t.Errorf("got %+v", back)
 	}
 

@@ -25,28 +25,29 @@ type fakeServer struct {
 	nextID uint64
 	closed bool
 	count  int // of the commands that faults count
+	most   int // tubes that a connection has watched at once
 
 	faults fakeFaults
 }
 
 // fakeFaults are the faults of a fakeServer. A number n makes every n-th command go wrong.
 type fakeFaults struct {
-	lose       int  // put: acknowledged and forgotten
-	copyJob    int  // put: the job is there twice, under two ids
-	handTwice  int  // reserve: the job stays ready
-	undelete   int  // delete: acknowledged, the job is ready again
-	corrupt    int  // reserve: one byte of the body is another
-	truncate   int  // reserve: the body lacks its last byte
-	swap       int  // reserve: the body is another job's
-	sameID     int  // put: the id of the job before
-	refuse     int  // delete: NOT_FOUND
-	garbage    int  // put: a line that is not of the protocol
-	extra      int  // delete: a second reply
-	drop       int  // put: the connection is closed
-	mute       int  // put: no reply
-	early      bool // delays and timeouts end at once
-	anyOrder   bool // priorities are ignored
-	busyReject bool // every put is answered OUT_OF_MEMORY
+	lose      int  // put: acknowledged and forgotten
+	copyJob   int  // put: the job is there twice, under two ids
+	handTwice int  // reserve: the job stays ready
+	undelete  int  // delete: acknowledged, the job is ready again
+	corrupt   int  // reserve: one byte of the body is another
+	truncate  int  // reserve: the body lacks its last byte
+	swap      int  // reserve: the body is another job's
+	sameID    int  // put: the id of the job before
+	refuse    int  // delete: NOT_FOUND
+	garbage   int  // put: a line that is not of the protocol
+	extra     int  // delete: a second reply
+	drop      int  // put: the connection is closed
+	mute      int  // put: no reply
+	early     bool // delays and timeouts end at once
+	anyOrder  bool // priorities are ignored
+	reject    int  // put: OUT_OF_MEMORY
 }
 
 type fakeJob struct {
@@ -237,9 +238,14 @@ func (c *fakeConn) command(f []string) bool {
 	case "watch":
 		if !slices.Contains(c.watched, f[1]) {
 			c.watched = append(c.watched, f[1])
+			s.most = max(s.most, len(c.watched))
 		}
 		c.say("WATCHING %d", len(c.watched))
 	case "ignore":
+		if len(c.watched) == 1 {
+			c.say("NOT_IGNORED")
+			return true
+		}
 		c.watched = slices.DeleteFunc(c.watched, func(t string) bool { return t == f[1] })
 		c.say("WATCHING %d", len(c.watched))
 	case "stats", "stats-tube", "stats-job", "list-tubes":
@@ -271,7 +277,7 @@ func (c *fakeConn) put(pri, delay uint64, size int) bool {
 		return false
 	}
 	switch {
-	case faults.busyReject:
+	case s.nth(faults.reject):
 		c.say("OUT_OF_MEMORY")
 		return true
 	case s.nth(faults.drop):

@@ -1,7 +1,14 @@
 package bench
 
+import "time"
+
+// longestTail is how long after the end of the window the units of an open loop may begin that were due in it, in
+// nanoseconds. What could not begin even then counts with the time that it has waited.
+const longestTail = int64(10 * time.Second)
+
 // run drives the connections until the scenario ends.
-func (w *worker) run(t times) error {
+func (w *worker) run(window times) (err error) {
+	w.window = window
 	now := w.now()
 	w.lastReply = now
 	w.nextDue = float64(now)
@@ -22,16 +29,18 @@ func (w *worker) run(t times) error {
 	}
 	for {
 		now = w.now()
-		w.turn(now, t)
+		w.turn(now)
 		settled := w.settled()
 		if settled && (!w.consumes || w.backlog() == 0) {
 			break
 		}
 		if w.abort.Load() {
-			return errAborted
+			err = errAborted
+			break
 		}
 		if w.violations.total.Load() > violationLimit {
-			return errViolations
+			err = errViolations
+			break
 		}
 		if !settled && w.active == 0 {
 			w.lastReply = now // nothing is owed
@@ -40,36 +49,52 @@ func (w *worker) run(t times) error {
 			break
 		}
 		w.dispatch(now)
-		wait := w.sleep(now, t)
-		n := w.poll.wait(wait)
-		w.handle(n)
-		if n == 0 && wait == 0 && w.recording {
-			w.spun += w.now() - now
+		w.reopen()
+		if wait := w.sleep(now); wait > 0 {
+			w.handle(w.poll.wait(wait))
+		} else {
+			w.handleAtOnce()
 		}
 		w.publish()
 	}
+	if w.counting {
+		w.endCounting(max(w.lastReply, w.startedAt))
+	}
 	if w.recording {
-		w.endRecording(w.lastReply)
+		w.recording = false
+		w.rec.flush()
+		if w.cfg.Log {
+			w.rec.cut(w.now())
+		}
 	}
 	w.publish()
-	return nil
+	return err
+}
+
+// handleAtOnce looks for events without waiting for them, and notes how long that took when there were none.
+func (w *worker) handleAtOnce() {
+	from := w.now()
+	if n := w.poll.wait(0); n > 0 {
+		w.handle(n)
+	} else if w.counting {
+		w.spun += w.now() - from
+	}
 }
 
 // turn changes the phase of the run when its time has come.
-func (w *worker) turn(now int64, t times) {
-	if !w.recording && w.endedAt == 0 && now >= t.record {
-		w.recording = true
+func (w *worker) turn(now int64) {
+	if !w.recording && w.endedAt == 0 && now >= w.window.record {
+		w.recording, w.counting = true, true
 		w.rec.reset(now)
-		w.commands, w.units = 0, 0
-		w.startedAt, w.busy, w.starved = now, -threadCPU(), -threadStarved()
+		w.startedAt, w.busy = now, -threadCPU()
 		w.nextLog = now + int64(logInterval)
 		if w.id == 0 {
 			w.sample(&w.atStart)
 		}
 		w.budget = w.share
 	}
-	if w.recording && now >= t.stop {
-		w.endRecording(now)
+	if w.counting && now >= w.window.stop {
+		w.endCounting(now)
 		if w.id == 0 {
 			w.sample(&w.atEnd)
 		}
@@ -78,17 +103,36 @@ func (w *worker) turn(now int64, t times) {
 		w.rec.cut(w.nextLog)
 		w.nextLog += int64(logInterval)
 	}
-	w.stopping = now >= t.stop || w.budget == 0 || w.broken.Load()
+	if w.dueInWindow() && now-longestTail >= w.window.stop {
+		w.giveUpDue(now)
+	}
+	w.stopping = now >= w.window.stop && !w.dueInWindow() || w.budget == 0 || w.broken.Load()
 }
 
-func (w *worker) endRecording(now int64) {
-	w.recording = false
+func (w *worker) endCounting(now int64) {
+	w.counting = false
 	w.endedAt = now
 	w.busy += threadCPU()
-	w.starved += threadStarved()
-	w.rec.flush()
-	if w.cfg.Log {
-		w.rec.cut(now)
+}
+
+// dueInWindow tells whether the next unit of an open loop is still one of the window's.
+func (w *worker) dueInWindow() bool { return w.interval > 0 && int64(w.nextDue) < w.window.stop }
+
+// giveUpDue counts the units that were due and have not begun, with the time that they have waited so far.
+func (w *worker) giveUpDue(now int64) {
+	for ; w.dueInWindow(); w.nextDue += w.interval {
+		w.record(metricUnit, int64(w.nextDue), now-int64(w.nextDue))
+		w.unbegun++
+	}
+}
+
+// record notes that something has ended that was begun, or due, at the time at, and how long it took.
+func (w *worker) record(m metric, at, took int64) {
+	if w.counting {
+		w.ended[m]++
+	}
+	if w.recording && at >= w.window.record && at < w.window.stop {
+		w.rec.add(m, took)
 	}
 }
 
@@ -119,6 +163,9 @@ func (w *worker) reportMissing() {
 		}
 		w.violate(ViolationMissing, "connection %d: no reply to %s for %v", i, metricNames[w.slot(c, c.head).metric], w.cfg.Patience)
 	}
+	for _, i := range w.refused {
+		w.violate(ViolationClosed, "connection %d: no room in the server's backlog for %v", i, w.cfg.Patience)
+	}
 	if w.consumes && w.backlog() > 0 {
 		w.violate(ViolationMissing, "%d jobs were put and did not come back", w.backlog())
 	}
@@ -128,7 +175,7 @@ func (w *worker) reportMissing() {
 func (w *worker) publish() {
 	t := w.tally
 	t.commands.Store(w.commands)
-	t.units.Store(w.units)
+	t.units.Store(w.ended[metricUnit])
 	t.puts.Store(w.puts)
 	t.gone.Store(w.gone)
 	t.active.Store(w.active)
@@ -139,16 +186,17 @@ func (w *worker) publish() {
 const spinBelow = 200e3
 
 // sleep returns how long to wait for events, in nanoseconds.
-func (w *worker) sleep(now int64, t times) int64 {
-	const longest = 50e6 // also the delay with which an interruption is noticed
-	d := int64(longest)
-	if !w.recording {
-		d = min(d, max(t.record-now, 0))
-	} else {
-		d = min(d, max(t.stop-now, 0))
+func (w *worker) sleep(now int64) int64 {
+	const atMost = 50e6 // also the delay with which an interruption is noticed
+	d := int64(atMost)
+	switch {
+	case !w.recording:
+		d = min(d, max(w.window.record-now, 0))
+	case w.counting:
+		d = min(d, max(w.window.stop-now, 0))
 	}
-	if w.stopping {
-		return 1e6 // what it waits for may happen on another worker
+	if w.stopping || len(w.refused) > 0 {
+		return min(d, 1e6) // what it waits for may happen on another worker, or tells of itself in no other way
 	}
 	if w.laneHead != w.laneTail {
 		if w.interval > 0 {
@@ -191,7 +239,7 @@ func (w *worker) dispatch(now int64) {
 }
 
 func (w *worker) mayBegin(now int64) bool {
-	if w.budget == 0 || w.interval > 0 && float64(now) < w.nextDue {
+	if w.budget == 0 || w.interval > 0 && (float64(now) < w.nextDue || !w.dueInWindow()) {
 		return false
 	}
 	return w.cfg.Backlog == 0 || w.backlog() < int64(w.cfg.Backlog)
@@ -228,10 +276,7 @@ func (w *worker) begin(c *conn, now int64) {
 func (w *worker) end(c *conn, start, now int64) {
 	w.active--
 	c.units--
-	if w.recording {
-		w.units++
-		w.rec.add(metricUnit, now-start)
-	}
+	w.record(metricUnit, start, now-start)
 	if w.stopping {
 		return
 	}

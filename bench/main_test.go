@@ -5,17 +5,23 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
 )
 
 // fakeEnv makes this test program a fake server: its first argument is a port, "lossy" as the second makes it lose jobs,
-// and "broken" end at once.
+// "broken" end at once, and "once" end at once when it is started a second time on the directory that follows.
 const fakeEnv = "TRELLIS_BENCH_TEST_FAKE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(fakeEnv) != "" {
+	switch os.Getenv(fakeEnv) {
+	case "":
+	case "limit":
+		tellLimit()
+		return
+	default:
 		serveFake(os.Args[1:])
 		return
 	}
@@ -24,7 +30,24 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
+// tellLimit writes how many files a child of this program may have open.
+func tellLimit() {
+	err := raiseFileLimit(0)
+	if err == nil {
+		cmd := exec.Command("sh", "-c", "ulimit -Sn")
+		cmd.Stdout = os.Stdout
+		err = cmd.Run()
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+}
+
 func serveFake(args []string) {
+	if len(args) > 2 && args[1] == "once" && os.Mkdir(filepath.Join(args[2], "log"), 0o700) != nil {
+		fmt.Fprintln(os.Stderr, "I do not know this log")
+		os.Exit(1)
+	}
 	if len(args) > 1 && args[1] == "broken" {
 		fmt.Fprintln(os.Stderr, "I do not know that option")
 		os.Exit(5)

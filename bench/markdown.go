@@ -56,11 +56,15 @@ func (t *Comparisons) lines() [][]string {
 		last = r.Name
 		line := []string{name, r.Figure}
 		for i, c := range r.Cells {
-			text := r.skipped
+			text := r.Skipped
 			switch {
 			case text != "":
+			case len(c.Values) == 0 && slices.Contains(c.Notes, NoteBroken):
+				text = "fails"
 			case len(c.Values) == 0:
 				text = "cannot"
+			case c.Median == 0 && !r.figure.zero:
+				text = "unknown"
 			default:
 				text = r.figure.unit.format(c.Median)
 			}
@@ -76,31 +80,9 @@ func (t *Comparisons) lines() [][]string {
 				line = append(line, fmt.Sprintf("%s (%s, %s)", ratio(c.Ratio), ratio(c.RatioLeast), ratio(c.RatioMost)))
 			}
 		}
-		lines = append(lines, append(line, r.verdict(r.figure.atLeast), r.verdict(r.figure.aim)))
+		lines = append(lines, append(line, r.AtLeast.String(), r.Aim.String()))
 	}
 	return lines
-}
-
-// verdict says what the target is, and whether the last server reaches it.
-func (r *ComparisonRow) verdict(t target) string {
-	if t.kind == noTarget {
-		return ""
-	}
-	last := r.Cells[len(r.Cells)-1]
-	text := ""
-	switch t.kind {
-	case ratioBelow, ratioAbove:
-		text = ratio(t.limit)
-	default:
-		text = r.figure.unit.format(t.limit)
-	}
-	switch {
-	case r.skipped != "" || len(last.Values) == 0:
-		return text
-	case t.met(last.Median, last.Ratio):
-		return text + ": yes"
-	}
-	return text + ": no"
 }
 
 func ratio(f float64) string {
@@ -114,7 +96,8 @@ func ratio(f float64) string {
 var noteMarks = map[Note]struct{ mark, text string }{
 	NoteFull:    {"¹", "The generator's core was full: the server could do more."},
 	NoteStarved: {"²", "Something else took processors away during a run."},
-	NoteBroken:  {"³", "The server broke the protocol; the command says how."},
+	NoteBroken:  {"³", "The server broke its promises; the command says how."},
+	NoteBehind:  {"⁴", "The server did not keep up with the rate."},
 }
 
 func (t *Comparisons) footnotes() []string {
@@ -134,9 +117,12 @@ func (t *Comparisons) footnotes() []string {
 func (t *Comparisons) WriteMarkdown(out io.Writer, command string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Measured with `%s` on %s, in %v, %d rounds: medians, and for ratios the median, least and greatest of the rounds.\n\n",
-		command, Machine(), t.Took.Round(time.Second), t.Rounds)
+		command, t.Machine, t.Took.Round(time.Second), t.Rounds)
 	for i, s := range t.Servers {
 		fmt.Fprintf(&b, "- %s: version %s, `%s`\n", s, t.Versions[i], t.Commands[i])
+	}
+	if t.LogsOn != "" {
+		fmt.Fprintf(&b, "- logs on a file system of type %s\n", t.LogsOn)
 	}
 	b.WriteByte('\n')
 	for i, line := range t.lines() {

@@ -12,22 +12,10 @@ type value func(*RunResult) float64
 
 func commandRate(r *RunResult) float64   { return r.CommandRate }
 func cpuPerCommand(r *RunResult) float64 { return r.CPUPerCommand }
+func serverBusy(r *RunResult) float64    { return r.ServerBusy }
 func runSeconds(r *RunResult) float64    { return r.Seconds }
 func bytesPerConn(r *RunResult) float64  { return r.BytesPerConn }
 func bytesPerJob(r *RunResult) float64   { return r.BytesPerJob }
-func unitP50(r *RunResult) float64       { return r.UnitP50 }
-func unitP99(r *RunResult) float64       { return r.UnitP99 }
-func unitP999(r *RunResult) float64      { return r.UnitP999 }
-
-// p50 is the median time of a command.
-func p50(command string) value {
-	return func(r *RunResult) float64 {
-		if m := r.Metric(command); m != nil {
-			return float64(m.P50)
-		}
-		return 0
-	}
-}
 
 // A measured is a figure with where it comes from.
 type measured struct {
@@ -36,9 +24,24 @@ type measured struct {
 }
 
 var (
-	rateFigure = measured{figure{name: "commands", unit: perSecond}, commandRate}
-	cpuFigure  = measured{figure{name: "server CPU a command", unit: nanoseconds}, cpuPerCommand}
+	rateFigure   = measured{figure{name: "commands", unit: perSecond}, commandRate}
+	cpuFigure    = measured{figure{name: "server CPU a command", unit: nanoseconds}, cpuPerCommand}
+	memoryFigure = measured{figure{name: "memory a connection", unit: kilobytes}, bytesPerConn}
 )
+
+func p50(m *MetricResult) int64  { return m.P50 }
+func p99(m *MetricResult) int64  { return m.P99 }
+func p999(m *MetricResult) int64 { return m.P999 }
+
+// latency is a figure of the durations of a metric.
+func latency(name, metric string, of func(*MetricResult) int64) measured {
+	return measured{figure{name: name, unit: nanoseconds}, func(r *RunResult) float64 {
+		if m := r.Metric(metric); m != nil {
+			return float64(of(m))
+		}
+		return 0
+	}}
+}
 
 // with returns the figure with targets.
 func (m measured) with(atLeast, aim target) measured {
@@ -77,35 +80,51 @@ func (s *session) prepare(ctx context.Context, args string, cfg *Config) error {
 	return s.start(ctx, args, s.ServerCPUs)
 }
 
-// timesRow is a row of two loads on one server; its figure is that of the second as a multiple of the first's.
-func timesRow(name string, first, second Config, m measured, goal target) Row {
+// timesRow is a row of two loads on one server; its figure is that of one load as a multiple of the other's. The load
+// without is put on before and after the one with it, so that it is no colder, and what drifts cancels; the one with it
+// lasts as long as both.
+func timesRow(name string, without, with Config, m measured, goal target) Row {
+	with.Duration = 2 * without.Duration
 	return Row{
 		name:    name,
 		figures: []figure{{name: m.name + ", with / without", unit: timesItself, atLeast: goal, aim: goal}},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
-			if err := s.prepare(ctx, "", &second); err != nil {
+			if err := s.prepare(ctx, "", &with); err != nil {
 				return nil, err
 			}
-			one, err := s.run(ctx, first)
-			if err != nil {
-				return nil, err
+			var values [3]float64
+			for i, cfg := range []Config{without, with, without} {
+				r, err := s.run(ctx, cfg)
+				if err != nil {
+					return nil, err
+				}
+				values[i] = m.value(r)
 			}
-			two, err := s.run(ctx, second)
-			if err != nil {
-				return nil, err
+			if values[0] == 0 || values[2] == 0 {
+				return []float64{0}, nil
 			}
-			return []float64{m.value(two) / m.value(one)}, nil
+			return []float64{2 * values[1] / (values[0] + values[2])}, nil
 		},
 	}
 }
 
-// LoadRow is a row of one load, with the figures that most people want.
+// LoadRow is a row of one load, with the figures that say what its scenario is about.
 func LoadRow(cfg Config) Row {
+	if cfg.Scenario == "idle" {
+		return loadRow(cfg.Scenario, "", cfg, memoryFigure, measured{figure{name: "server CPU", unit: cores, zero: true}, serverBusy})
+	}
 	figures := []measured{
 		rateFigure, cpuFigure,
-		{figure{name: "p50 of a unit", unit: nanoseconds}, unitP50},
-		{figure{name: "p99 of a unit", unit: nanoseconds}, unitP99},
-		{figure{name: "p99.9 of a unit", unit: nanoseconds}, unitP999},
+		latency("p50 of a unit", UnitMetric, p50), latency("p99 of a unit", UnitMetric, p99), latency("p99.9 of a unit", UnitMetric, p999),
+	}
+	switch sc := findScenario(cfg.Scenario); {
+	case cfg.Scenario == "delayed" || cfg.Scenario == "reserve-timeout":
+		figures = append(figures, latency("p50 of how late", LateMetric, p50), latency("p99 of how late", LateMetric, p99))
+	case sc != nil && sc.consumers:
+		figures = append(figures, latency("p50 from put to reserved", HandoverMetric, p50), latency("p99 from put to reserved", HandoverMetric, p99))
+	}
+	if cfg.Conns+cfg.Idle+cfg.Waiting >= enoughConns && cfg.Held == 0 {
+		figures = append(figures, memoryFigure)
 	}
 	return loadRow(cfg.Scenario, "", cfg, figures...)
 }
@@ -138,7 +157,7 @@ func StandardMatrix() []Row {
 		loadRow("cycle, 1,000 connections", "", matrixLoad("cycle", conns(1000)),
 			cpuFigure.with(target{ratioBelow, 0.87}, target{ratioBelow, 0.72}), rateFigure),
 		loadRow("cycle, 1 connection", "", matrixLoad("cycle", conns(1)),
-			measured{figure{name: "p50 of a put", unit: nanoseconds}, p50("put")}.with(target{ratioBelow, 1.1}, target{ratioBelow, 1.0})),
+			latency("p50 of a cycle", UnitMetric, p50).with(target{ratioBelow, 1.1}, target{ratioBelow, 1.0})),
 		loadRow("cycle, 50 connections, 32 pipelined", "", matrixLoad("cycle", pipelined),
 			rateFigure.with(target{ratioAbove, 12}, target{ratioAbove, 20}), cpuFigure),
 		twoLoopsRow(matrixLoad("cycle", pipelined)),
@@ -151,71 +170,108 @@ func StandardMatrix() []Row {
 			matrixLoad("cycle", func(c *Config) { c.Idle = 10000 }), cpuFigure, target{valueBelow, 1.03}),
 		timesRow("cycle, 1 connection that holds 50,000 reservations", matrixLoad("cycle", conns(1)),
 			matrixLoad("cycle", func(c *Config) { c.Conns, c.Held = 1, 50000 }),
-			measured{figure{name: "p50 of a delete", unit: nanoseconds}, p50("delete")}, target{valueBelow, 1.1}),
+			latency("p50 of a delete", "delete", p50), target{valueBelow, 1.1}),
 		loadRow("put of 1,000,000 jobs, 50 connections, 32 pipelined", "",
 			matrixLoad("put", func(c *Config) { c.Depth, c.Count, c.Warmup, c.Keep = 32, 1000000, 0, true }),
 			seconds.with(target{ratioBelow, 1.0 / 10}, target{ratioBelow, 1.0 / 20}),
 			measured{figure{name: "memory a job", unit: bytesEach}, bytesPerJob}.with(target{valueBelow, 220}, target{valueBelow, 160})),
-		openLoopRow(matrixLoad("cycle", func(c *Config) { c.Duration = 5 * time.Second })),
+		openLoopRow(matrixLoad("cycle", func(c *Config) { c.Duration = 8 * time.Second })),
 		loadRow("10,000 idle connections", "",
 			matrixLoad("idle", func(c *Config) { c.Conns, c.Duration, c.Warmup = 10000, 100*time.Millisecond, 0 }),
-			measured{figure{name: "memory a connection", unit: kilobytes}, bytesPerConn}.with(target{valueBelow, 0.9 * 1024}, target{valueBelow, 0.6 * 1024})),
+			memoryFigure.with(target{valueBelow, 0.9 * 1024}, target{valueBelow, 0.6 * 1024})),
 	}
-	rows = append(rows, logRows("-b {dir} -f 0", "synced before every reply")...)
-	rows = append(rows, logRows("-b {dir}", "default syncing")...)
-	return append(rows, recoveryRow("-b {dir}", "default syncing"))
+	rows = append(rows, syncedRows()...)
+	rows = append(rows, defaultRows()...)
+	return append(rows, recoveryRow("-b {dir}", defaultSyncing))
 }
 
 // DurabilityMatrix returns the measurements of the binlog: in each mode of syncing, what puts and cycles cost, and what
 // it takes to come back after a crash.
 func DurabilityMatrix() []Row {
-	var rows []Row
-	for _, mode := range []struct{ args, name string }{
-		{"", "none"},
-		{"-b {dir} -F", "never synced"},
-		{"-b {dir}", "default syncing"},
-		{"-b {dir} -f 0", "synced before every reply"},
-	} {
-		rows = append(rows, logRows(mode.args, mode.name)...)
-		if mode.args != "" {
-			rows = append(rows, recoveryRow(mode.args, mode.name))
-		}
+	rows := []Row{
+		logRow("", "none", "put", 50, 1, rateFigure),
+		logRow("", "none", "put", 1000, 1, rateFigure),
+		logRow("", "none", "cycle", 50, 32, rateFigure),
+		logRow("-b {dir} -F", "never synced", "put", 50, 1, rateFigure),
+		logRow("-b {dir} -F", "never synced", "put", 1000, 1, rateFigure),
+		logRow("-b {dir} -F", "never synced", "cycle", 50, 32, rateFigure),
+		recoveryRow("-b {dir} -F", "never synced"),
 	}
-	return rows
+	rows = append(rows, defaultRows()...)
+	rows = append(rows, logRow("-b {dir}", defaultSyncing, "put", 1000, 1, rateFigure), recoveryRow("-b {dir}", defaultSyncing))
+	rows = append(rows, syncedRows()...)
+	return append(rows, recoveryRow("-b {dir} -f 0", alwaysSynced))
 }
 
-// logRows are the rows of a server that was started with args, which say how it logs.
-func logRows(args, mode string) []Row {
-	name := func(load string) string { return "binlog, " + mode + ": " + load }
-	keep := func(c *Config) { c.Keep = true }
-	return []Row{
-		loadRow(name("put, 50 connections"), args, matrixLoad("put", keep), rateFigure),
-		loadRow(name("put, 1,000 connections"), args, matrixLoad("put", func(c *Config) { c.Conns, c.Keep = 1000, true }), rateFigure),
-		loadRow(name("cycle, 50 connections, 32 pipelined"), args, matrixLoad("cycle", func(c *Config) { c.Depth = 32 }), rateFigure),
+// How much of what was acknowledged a power cut may take.
+const (
+	defaultSyncing = "default syncing"
+	alwaysSynced   = "synced before every reply"
+)
+
+// syncedRows are the rows of servers that acknowledge what is on the disk.
+func syncedRows() []Row {
+	row := func(scenario string, conns, depth int, m measured) Row {
+		return logRow("-b {dir} -f 0", alwaysSynced, scenario, conns, depth, m)
 	}
+	return []Row{
+		row("put", 1, 1, latency("p50 of a put", "put", p50).with(target{ratioBelow, 1.1}, target{})),
+		row("put", 50, 1, rateFigure.with(target{ratioAbove, 5}, target{})),
+		row("put", 1000, 1, rateFigure.with(target{ratioAbove, 12}, target{})),
+		row("cycle", 50, 32, rateFigure.with(target{ratioAbove, 50}, target{})),
+	}
+}
+
+// defaultRows are the rows of servers that acknowledge what the kernel has.
+func defaultRows() []Row {
+	row := func(scenario string, depth int, atLeast float64) Row {
+		return logRow("-b {dir}", defaultSyncing, scenario, 50, depth, rateFigure.with(target{ratioAbove, atLeast}, target{}))
+	}
+	return []Row{row("put", 1, 1), row("put", 32, 8), row("cycle", 32, 8)}
+}
+
+// logRow is a row of a server that was started with args, which say how it logs.
+func logRow(args, mode, scenario string, conns, depth int, m measured) Row {
+	name := fmt.Sprintf("binlog, %s: %s, %s connections", mode, scenario, thousands(float64(conns)))
+	if conns == 1 {
+		name = strings.TrimSuffix(name, "s")
+	}
+	if depth > 1 {
+		name += fmt.Sprintf(", %d pipelined", depth)
+	}
+	cfg := matrixLoad(scenario, func(c *Config) { c.Conns, c.Depth, c.Keep = conns, depth, scenario == "put" })
+	return loadRow(name, args, cfg, m)
 }
 
 // recoveryRow kills a server with a million jobs and starts it again.
 func recoveryRow(args, mode string) Row {
 	cfg := matrixLoad("put", func(c *Config) { c.Depth, c.Count, c.Warmup = 32, 1000000, 0 })
-	if strings.Contains(args, "-f 0") {
-		cfg.Count = 100000 // the puts would take minutes
+	cpu := target{valueBelow, 0.5}
+	if args == "-b {dir} -f 0" {
+		cfg.Count, cpu = 100000, target{} // the puts would take minutes
 	}
-	return RecoveryRow(fmt.Sprintf("binlog, %s: recovery of %s jobs after a kill", mode, thousands(float64(cfg.Count))), args, cfg)
+	r := RecoveryRow(fmt.Sprintf("binlog, %s: recovery of %s jobs after a kill", mode, thousands(float64(cfg.Count))), args, cfg)
+	r.figures[1].atLeast, r.figures[2].atLeast = cpu, target{valueBelow, 1.2}
+	return r
 }
 
 // RecoveryRow is a row that loads a server with the jobs of cfg, which must be puts that end by a count, kills it and
 // starts it again on the same directory. args, with {dir} in them, make the server keep a log.
 func RecoveryRow(name, args string, cfg Config) Row {
 	return Row{
-		name:    name,
-		figures: []figure{{name: "time until stats are answered", unit: inSeconds}, {name: "disk", unit: megabytes}},
+		name: name,
+		figures: []figure{
+			{name: "time until stats are answered", unit: inSeconds},
+			{name: "server CPU until then", unit: inSeconds},
+			{name: "peak memory until then, as a multiple of that before", unit: timesItself},
+			{name: "disk", unit: megabytes},
+		},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			r, err := s.recovery(ctx, args, cfg)
-			if err != nil {
+			if r == nil {
 				return nil, err
 			}
-			return []float64{r.Took.Seconds(), float64(r.Disk)}, nil
+			return []float64{r.Took.Seconds(), r.CPU.Seconds(), r.Peak, float64(r.Disk)}, err
 		},
 	}
 }
@@ -251,10 +307,11 @@ func twoLoopsRow(cfg Config) Row {
 // openLoopRow puts on half of the load that the first server can bear, at a fixed rate.
 func openLoopRow(cfg Config) Row {
 	const name = "cycle, 50 connections, open loop at half of the first server's limit"
-	f := figure{name: "p99.9 of a unit", unit: nanoseconds, atLeast: target{ratioBelow, 1}, aim: target{ratioBelow, 0.5}}
+	most := latency("p99.9 of a unit", UnitMetric, p999).with(target{ratioBelow, 1}, target{ratioBelow, 0.5})
+	middle := latency("p50 of a unit", UnitMetric, p50)
 	return Row{
 		name:    name,
-		figures: []figure{f, {name: "p50 of a unit", unit: nanoseconds}},
+		figures: []figure{most.figure, middle.figure},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			limit := s.table.find(closedLoopRow, rateFigure.name)
 			if limit == 0 {
@@ -269,7 +326,7 @@ func openLoopRow(cfg Config) Row {
 			if err != nil {
 				return nil, err
 			}
-			return []float64{run.UnitP999, run.UnitP50}, nil
+			return []float64{most.value(run), middle.value(run)}, nil
 		},
 	}
 }

@@ -2,32 +2,47 @@ package bench
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 )
 
-// A usage is what a process has used at a moment, in nanoseconds.
+// A usage is what had been used by a moment, in nanoseconds.
 type usage struct {
-	total     int64
-	user, sys int64 // coarser than total, and good for their proportion only
-	starved   int64 // how long its threads have waited for a processor; 0 when not known
+	at         int64 // the moment, on the run's clock; 0: nothing was read
+	total      int64 // by the server
+	user, sys  int64 // of it; coarser than total, and good for their proportion only
+	generator  int64 // by this process
+	processors []processorTime
 }
 
 // A meter reads what the server has used: from the kernel when it runs on this machine, and otherwise from its `stats`.
 type meter struct {
-	pid int // 0: not on this machine
+	pid int // 0: not on this machine, or not known
 	ctl *control
+	// What the kernel and the server said of the process when the meter was opened.
+	local, said int64
+	// The processors that each side may use; none: they are on another machine.
+	serverCPUs, generatorCPUs []int
 }
 
-// openMeter finds out where the server runs. The connection is for the meter's use only.
-func openMeter(a *Address, ctl *control) (*meter, error) {
-	m := &meter{ctl: ctl}
+// openMeter finds out where the server runs. The connection is for the meter's use only. cpus are the generator's
+// processors, all that it may use when there are none.
+func openMeter(a *Address, ctl *control, cpus []int) (*meter, error) {
+	m := &meter{ctl: ctl, generatorCPUs: cpus}
+	if len(cpus) == 0 {
+		m.generatorCPUs = affinity(0)
+	}
 	stats, err := ctl.stats("stats")
 	if err != nil {
 		return nil, err
 	}
+	if !a.loopback {
+		return m, nil
+	}
+	m.serverCPUs = m.generatorCPUs
 	pid, err := strconv.Atoi(stats["pid"])
-	if err != nil || !a.loopback {
+	if err != nil {
 		return m, nil
 	}
 	// The number may belong to another process, when the server lives in a container or behind a tunnel. Both tell
@@ -36,29 +51,63 @@ func openMeter(a *Address, ctl *control) (*meter, error) {
 	if err != nil {
 		return m, nil
 	}
-	said := seconds(stats["rusage-utime"]) + seconds(stats["rusage-stime"])
-	if diff := local.total - said; diff > -int64(time.Second/20) && diff < int64(time.Second/20)+local.total/20 {
-		m.pid = pid
+	m.local, m.said = local.total, statedCPU(stats)
+	if sameCPU(m.local, m.said) {
+		m.pid, m.serverCPUs = pid, affinity(pid)
 	}
 	return m, nil
 }
 
-// read returns what the server has used.
-func (m *meter) read() (usage, error) {
-	if m.pid != 0 {
-		u, err := processCPU(m.pid)
-		if err != nil {
-			return u, fmt.Errorf("reading the server's CPU time: %w", err)
-		}
-		u.starved = processStarved(m.pid)
-		return u, nil
+// confirm looks again whether the process that was read is the server, now that the server has worked: one that had just
+// started is easily taken for another that does nothing. It reports whether what was read is the server's.
+func (m *meter) confirm() bool {
+	if m.pid == 0 {
+		return true
 	}
 	stats, err := m.ctl.stats("stats")
 	if err != nil {
-		return usage{}, err
+		return false
 	}
-	user, sys := seconds(stats["rusage-utime"]), seconds(stats["rusage-stime"])
-	return usage{total: user + sys, user: user, sys: sys}, nil
+	local, err := processCPU(m.pid)
+	if err != nil || !sameCPU(local.total-m.local, statedCPU(stats)-m.said) {
+		m.pid = 0
+		return false
+	}
+	return true
+}
+
+// statedCPU returns the CPU time that the server says it has used.
+func statedCPU(stats map[string]string) int64 {
+	return seconds(stats["rusage-utime"]) + seconds(stats["rusage-stime"])
+}
+
+// sameCPU tells whether two CPU times that were read one after the other may be one process's.
+func sameCPU(a, b int64) bool {
+	diff := a - b
+	return max(diff, -diff) < int64(time.Second/20)+a/20
+}
+
+// read returns what has been used.
+func (m *meter) read() (usage, error) {
+	var u usage
+	if m.pid != 0 {
+		var err error
+		if u, err = processCPU(m.pid); err != nil {
+			return u, fmt.Errorf("reading the server's CPU time: %w", err)
+		}
+	} else {
+		stats, err := m.ctl.stats("stats")
+		if err != nil {
+			return u, err
+		}
+		u.user, u.sys = seconds(stats["rusage-utime"]), seconds(stats["rusage-stime"])
+		u.total = u.user + u.sys
+	}
+	own, err := processCPU(os.Getpid())
+	if err == nil {
+		u.generator, u.processors = own.total, processorTimes()
+	}
+	return u, nil
 }
 
 // memory returns the server's resident memory in bytes, 0 when it is not known.

@@ -47,5 +47,6 @@ var expected = [numMetrics]replyKind{
 	metricStats: replyOK, metricUse: replyUsing, metricWatch: replyWatching,
 }
 
-// allowed is another reply that a command may get when its step says that it may find nothing.
+// allowed is another reply that a command may get when its step says that it may find nothing; where there is none,
+// it is replyGarbage.
 var allowed = [numMetrics]replyKind{metricReserve: replyTimedOut, metricPeek: replyNotFound}

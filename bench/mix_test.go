@@ -20,24 +20,3 @@ func TestParseMix(t *testing.T) {
 		}
 	}
 }
-
-func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
-	good := quick(newFakeServer(t, "tcp", fakeFaults{}).addr, "cycle")
-	for name, change := range map[string]func(*Config){
-		"no such scenario":            func(c *Config) { c.Scenario = "fly" },
-		"no address":                  func(c *Config) { c.Addr = Address{} },
-		"a negative rate":             func(c *Config) { c.Rate = -1 },
-		"a mix without a file":        func(c *Config) { c.Scenario = "mix" },
-		"half a second":               func(c *Config) { c.Scenario, c.Timeout = "reserve-timeout", 500e6 },
-		"too many in flight":          func(c *Config) { c.Conns, c.Depth = 1<<13, 1<<13 },
-		"workers that hold jobs":      func(c *Config) { c.Scenario, c.Held = "produce-consume", 1 },
-		"a negative number of tubes":  func(c *Config) { c.FurtherTubes = -1 },
-		"a negative count of the run": func(c *Config) { c.Count = -1 },
-	} {
-		cfg := good
-		change(&cfg)
-		if err := cfg.complete(); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}

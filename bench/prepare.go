@@ -21,7 +21,7 @@ func (s *shared) furtherTubes(ctl *control) error {
 		}
 		seq := noSeq - 1 - uint64(i) // out of the way of the workers' jobs
 		size := s.bodies.size(seq)
-		b = fmt.Appendf(b, "put 0 %d %d %d\r\n", 10*jobTTR, jobTTR, size)
+		b = fmt.Appendf(b, "put 0 %d %d %d\r\n", longestTime, longestTime, size)
 		return append(s.bodies.append(b, seq, size), '\r', '\n')
 	}, func(i int, r *reply) error {
 		if i%2 == 0 {
@@ -48,17 +48,24 @@ func (s *shared) furtherTubes(ctl *control) error {
 // cleanUpPatience is how long the server may take to give back the jobs of closed connections.
 const cleanUpPatience = 3 * time.Second
 
+// watchedAtOnce is how many tubes one connection watches for the cleaning, twice that while it changes over. Servers may
+// bound it, and a reserve may cost more with each.
+const watchedAtOnce = 1000
+
 // cleanUp takes all jobs of the run out of the server, and books what comes.
 func (s *shared) cleanUp(ctl *control) error {
 	if s.cfg.Keep {
 		return nil
 	}
-	if err := s.watchAll(ctl); err != nil {
-		return err
-	}
 	for deadline := time.Now().Add(min(cleanUpPatience, s.cfg.Patience)); ; time.Sleep(10 * time.Millisecond) {
-		if err := s.drain(ctl); err != nil {
-			return fmt.Errorf("taking the remaining jobs out: %w", err)
+		for tubes := range slices.Chunk(s.tubes, watchedAtOnce) {
+			err := ctl.watchOnly(tubes)
+			if err == nil {
+				err = s.drain(ctl)
+			}
+			if err != nil {
+				return fmt.Errorf("taking the remaining jobs out: %w", err)
+			}
 		}
 		left, err := s.deleteRest(ctl)
 		if err != nil {
@@ -87,22 +94,6 @@ func (s *shared) deleteRest(ctl *control) (left int, err error) {
 		return nil
 	})
 	return left, err
-}
-
-// watchAll makes ctl watch the tubes of the run and no other.
-func (s *shared) watchAll(ctl *control) error {
-	err := ctl.pipeline(len(s.tubes), func(b []byte, i int) []byte {
-		return append(append(append(b, "watch "...), s.tubes[i]...), '\r', '\n')
-	}, func(_ int, r *reply) error {
-		if r.kind != replyWatching {
-			return fmt.Errorf("watch: the server answered %q", r.line)
-		}
-		return nil
-	})
-	if err == nil {
-		_, err = ctl.ask("ignore default", replyWatching)
-	}
-	return err
 }
 
 // drain reserves and deletes what is ready in the tubes of the run.
@@ -158,17 +149,18 @@ func (w *worker) dismiss() {
 	}
 }
 
-// raiseFileLimit makes sure that this process may have n files open.
+// raiseFileLimit makes sure that this process, and servers that it starts from then on, may have n files open. The limit is
+// set also when it suffices: Go has raised it at the start of this process, and hands the lower one down to others until
+// it has been set.
 func raiseFileLimit(n int) error {
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return fmt.Errorf("reading the limit of open files: %w", err)
 	}
-	if uint64(lim.Cur) >= uint64(n) {
-		return nil
-	}
 	have := lim.Max
-	setRlimit(&lim, uint64(n))
+	if uint64(lim.Cur) < uint64(n) {
+		setRlimit(&lim, uint64(n))
+	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return fmt.Errorf("%d connections need %d open files, the limit is %d (ulimit -n): %w", n-64, n, have, err)
 	}

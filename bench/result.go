@@ -27,7 +27,10 @@ type RunResult struct {
 	Summary
 	ServerLocal bool           `json:"server_local"`
 	Metrics     []MetricResult `json:"metrics"`
-	Violations  []Report       `json:"violations,omitempty"`
+	// Unbegun is the number of units of an open loop that were due and could not begin in time. They count with the time
+	// that they had waited when they were given up.
+	Unbegun    int64    `json:"units_unbegun,omitempty"`
+	Violations []Report `json:"violations,omitempty"`
 
 	left      int64 // jobs that were in the server at the end
 	intervals []interval
@@ -47,19 +50,22 @@ type Summary struct {
 	ServerBusy     float64 `json:"server_cores_busy"`
 	// GeneratorBusy is how much of its core the fullest thread of the generator used, from 0 to 1.
 	GeneratorBusy float64 `json:"generator_busy"`
-	// ServerStarved and GeneratorStarved are how much of the time their threads were kept from running because
-	// something else had the processor; the server's is a sum over its threads.
-	ServerStarved    float64 `json:"server_starved"`
-	GeneratorStarved float64 `json:"generator_starved"`
+	// OthersBusy is how much of the processors of the server, or of the generator, other processes or a hypervisor
+	// had, whichever is more; from 0 to 1. It is a lower bound.
+	OthersBusy float64 `json:"others_busy"`
 	// UnitP50, UnitP99 and UnitP999 are percentiles of the time of a unit in nanoseconds.
-	UnitP50      float64 `json:"unit_p50"`
-	UnitP99      float64 `json:"unit_p99"`
-	UnitP999     float64 `json:"unit_p999"`
+	UnitP50  float64 `json:"unit_p50"`
+	UnitP99  float64 `json:"unit_p99"`
+	UnitP999 float64 `json:"unit_p999"`
+	// BytesPerConn is the growth of the server's resident memory from before the connections are made until the end of
+	// the load, while all are open; where the load leaves jobs, until the connections are ready. BytesPerJob is what it
+	// grows by from then on, for each of these jobs.
 	BytesPerConn float64 `json:"bytes_per_connection,omitempty"`
 	BytesPerJob  float64 `json:"bytes_per_job,omitempty"`
 }
 
-// A MetricResult describes the durations of a metric in nanoseconds.
+// A MetricResult describes the durations of a metric in nanoseconds: of Count that were begun or due in the recorded time,
+// also of those that ended after it. Rate is of what ended in it.
 type MetricResult struct {
 	Name  string  `json:"name"`
 	Count int64   `json:"count"`
@@ -75,24 +81,30 @@ type MetricResult struct {
 // generatorFull is how busy a thread of the generator may be before the figures say more about it than about the server.
 const generatorFull = 0.95
 
-// starvedMuch is how starved a side may be before the machine is called busy.
-const starvedMuch = 0.05
+// othersMuch is how much others may have of the processors before the machine is called busy.
+const othersMuch = 0.05
 
-// collect takes the figures from the workers, which have ended.
+// collect takes the figures from the workers, which have ended. There are none when one ended before it recorded.
 func (r *RunResult) collect(s *shared, workers []*worker) {
+	if slices.ContainsFunc(workers, func(w *worker) bool { return w.startedAt == 0 }) {
+		return
+	}
 	var rec recorder
+	var ended [numMetrics]int64
 	start, end := int64(math.MaxInt64), int64(0)
 	for _, w := range workers {
 		r.Commands += float64(w.commands)
-		r.Units += float64(w.units)
+		r.Unbegun += w.unbegun
 		start, end = min(start, w.startedAt), max(end, w.endedAt)
 		if took := w.endedAt - w.startedAt; took > 0 {
 			r.GeneratorBusy = max(r.GeneratorBusy, float64(w.busy-w.spun)/float64(took))
-			r.GeneratorStarved = max(r.GeneratorStarved, float64(w.starved)/float64(took))
 		}
-		r.left += w.puts - w.gone
+		for m, n := range w.ended {
+			ended[m] += n
+		}
 		rec.merge(&w.rec)
 	}
+	r.Units = float64(ended[metricUnit])
 	r.Start = s.base.Add(time.Duration(start))
 	r.Seconds = max(float64(end-start), 1) / 1e9
 	r.CommandRate, r.UnitRate = r.Commands/r.Seconds, r.Units/r.Seconds
@@ -104,7 +116,7 @@ func (r *RunResult) collect(s *shared, workers []*worker) {
 		r.SysPerCommand = r.CPUPerCommand - r.UserPerCommand
 	}
 	r.ServerBusy = used / 1e9 / r.Seconds
-	r.ServerStarved = float64(s.atEnd.starved-s.atStart.starved) / 1e9 / r.Seconds
+	r.OthersBusy = s.meter.others(&s.atStart, &s.atEnd)
 	r.ServerLocal = s.meter.pid != 0
 	r.intervals, r.base = rec.intervals, s.base
 	for m, h := range rec.hists {
@@ -113,7 +125,7 @@ func (r *RunResult) collect(s *shared, workers []*worker) {
 		}
 		q := h.ValueAtPercentilesSlice([]float64{50, 90, 99, 99.9})
 		r.Metrics = append(r.Metrics, MetricResult{
-			Name: metricNames[m], Count: h.TotalCount(), Rate: float64(h.TotalCount()) / r.Seconds,
+			Name: metricNames[m], Count: h.TotalCount(), Rate: float64(ended[m]) / r.Seconds,
 			Mean: h.Mean(), P50: q[0], P90: q[1], P99: q[2], P999: q[3], Max: h.Max(),
 		})
 	}
@@ -129,13 +141,13 @@ const (
 )
 
 func (r *RunResult) memoryPerConn(before, after int64, conns int) {
-	if before > 0 && conns >= enoughConns {
+	if before > 0 && after > 0 && conns >= enoughConns {
 		r.BytesPerConn = float64(after-before) / float64(conns)
 	}
 }
 
 func (r *RunResult) memoryPerJob(before, after, jobs int64) {
-	if before > 0 && jobs >= enoughJobs {
+	if before > 0 && after > 0 && jobs >= enoughJobs {
 		r.BytesPerJob = float64(after-before) / float64(jobs)
 	}
 }
@@ -189,8 +201,7 @@ var summaryFields = []func(*Summary) *float64{
 	func(s *Summary) *float64 { return &s.CPUPerCommand },
 	func(s *Summary) *float64 { return &s.ServerBusy },
 	func(s *Summary) *float64 { return &s.GeneratorBusy },
-	func(s *Summary) *float64 { return &s.ServerStarved },
-	func(s *Summary) *float64 { return &s.GeneratorStarved },
+	func(s *Summary) *float64 { return &s.OthersBusy },
 	func(s *Summary) *float64 { return &s.UnitP50 },
 	func(s *Summary) *float64 { return &s.UnitP99 },
 	func(s *Summary) *float64 { return &s.UnitP999 },

@@ -53,6 +53,7 @@ func (s *shared) sample(to *usage) {
 		s.violations.add(ViolationClosed, "%v", err)
 		return
 	}
+	u.at = s.now()
 	*to = u
 }
 
@@ -60,9 +61,9 @@ func (s *shared) sample(to *usage) {
 // machines.
 func tubePrefix() string { return fmt.Sprintf("bench-%d-%x", os.Getpid(), rand.Uint64()) }
 
-// Run measures. It returns a result also when the server broke the protocol; Result.Err tells that. An error means
-// that nothing could be measured. ctx ends it early, and then the jobs are
-// taken out all the same.
+// Run measures. It returns a result also when the server broke the protocol; Result.Err tells that. With an error, the
+// result holds what was measured before, and is nil when that is nothing. ctx ends it early, and then the jobs are taken
+// out all the same.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -78,6 +79,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 			res.Runs = append(res.Runs, *one)
 		}
 		if err != nil {
+			if len(res.Runs) == 0 {
+				return nil, err
+			}
+			res.summarise()
 			return res, err
 		}
 	}
@@ -85,13 +90,13 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	return res, nil
 }
 
-// runOnce is one run from connecting to cleaning up.
+// runOnce is one run from connecting to cleaning up. With an error, it returns what was measured before, or nil.
 func runOnce(ctx context.Context, cfg *Config, number int) (*RunResult, error) {
 	ctl, err := dialControl(&cfg.Addr)
 	if err != nil {
 		return nil, err
 	}
-	defer ctl.Close()
+	defer func() { ctl.Close() }()
 	sc := findScenario(cfg.Scenario)
 	seed := cfg.Seed + uint64(number)
 	s := &shared{
@@ -106,7 +111,7 @@ func runOnce(ctx context.Context, cfg *Config, number int) (*RunResult, error) {
 	for i := range cfg.Tubes {
 		s.tubes = append(s.tubes, fmt.Sprintf("%s-%d", s.prefix, i))
 	}
-	if s.meter, err = openMeter(&cfg.Addr, ctl); err != nil {
+	if s.meter, err = openMeter(&cfg.Addr, ctl, cfg.CPUs); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.abort.Store(true) })
@@ -125,42 +130,53 @@ func runOnce(ctx context.Context, cfg *Config, number int) (*RunResult, error) {
 	phase := s.progress(number + 1)
 	defer phase("")
 	phase("connecting")
-	memory := s.meter.memory()
-	if err := s.furtherTubes(ctl); err != nil {
-		return nil, err
-	}
 	giveUp := func(err error) (*RunResult, error) {
-		if errors.Is(err, errAborted) {
-			phase("cleaning up")
-			for _, w := range workers {
-				w.dismiss()
-			}
-			s.abort.Store(false)
-			_ = s.cleanUp(ctl) // what cannot be taken out stays; the run failed for another reason
+		r.Violations = s.violations.report() // jobs that come back from connections that broke shall not add to it
+		phase("cleaning up")
+		for _, w := range workers {
+			w.dismiss()
 		}
+		s.abort.Store(false)
+		ctl.timeout = cfg.Patience
+		_ = s.cleanUp(ctl) // what cannot be taken out stays; the run failed for another reason
 		return s.failed(r, err)
 	}
+	if err := s.furtherTubes(ctl); err != nil {
+		return giveUp(err)
+	}
+	before := s.meter.memory()
 	if err := together(workers, (*worker).connect); err != nil {
 		return giveUp(err)
 	}
-	connected := s.meter.memory()
-	if cfg.Held == 0 {
-		r.memoryPerConn(memory, connected, cfg.Conns+cfg.Idle+cfg.Waiting)
-	}
+	connected, held := s.meter.memory(), inServer(workers)
 
-	phase("running")
-	t := times{record: s.now() + int64(cfg.Warmup), stop: math.MaxInt64}
+	phase("warming up")
+	window := times{record: s.now() + int64(cfg.Warmup), stop: math.MaxInt64}
 	if cfg.Count == 0 {
-		t.stop = t.record + int64(cfg.Duration)
+		window.stop = window.record + int64(cfg.Duration)
 	}
-	if err := together(workers, func(w *worker) error { return w.run(t) }); err != nil {
-		return giveUp(err)
+	err = together(workers, func(w *worker) error { return w.run(window) })
+	if err != nil {
+		ctl.timeout = cfg.Patience
 	}
-	if s.atEnd == (usage{}) {
+	if s.atStart.at > 0 && s.atEnd.at == 0 {
 		s.sample(&s.atEnd)
 	}
+	loaded := s.meter.memory()
+	if s.atStart.at == 0 || s.atEnd.at == 0 || !s.meter.confirm() {
+		s.atStart, s.atEnd, loaded = usage{}, usage{}, 0
+	}
 	r.collect(s, workers)
-	r.memoryPerJob(connected, s.meter.memory(), r.left)
+	if err != nil {
+		return giveUp(err)
+	}
+	if r.left = inServer(workers) - held; r.left > 0 {
+		r.memoryPerJob(connected, loaded, r.left)
+		loaded = min(connected, loaded)
+	}
+	if cfg.Held == 0 {
+		r.memoryPerConn(before, loaded, cfg.Conns+cfg.Idle+cfg.Waiting)
+	}
 
 	phase("cleaning up")
 	if cfg.Idle > 0 {
@@ -171,8 +187,19 @@ func runOnce(ctx context.Context, cfg *Config, number int) (*RunResult, error) {
 	for _, w := range workers {
 		w.dismiss()
 	}
+	if cfg.afterLoad != nil {
+		ctl.Close()
+		next, err := cfg.afterLoad()
+		if err != nil {
+			return r, err
+		}
+		ctl = next
+	}
 	if err := s.cleanUp(ctl); err != nil {
 		return s.failed(r, err)
+	}
+	if s.abort.Load() {
+		return giveUp(errAborted)
 	}
 	s.book.close(cfg.Keep)
 	r.Violations = s.violations.report()
@@ -181,11 +208,25 @@ func runOnce(ctx context.Context, cfg *Config, number int) (*RunResult, error) {
 
 // failed ends a run that could not go on. Violations are a result; anything else is an error.
 func (s *shared) failed(r *RunResult, err error) (*RunResult, error) {
-	r.Violations = s.violations.report()
-	if len(r.Violations) > 0 && !errors.Is(err, errAborted) {
-		return r, nil
+	if len(r.Violations) == 0 {
+		r.Violations = s.violations.report()
 	}
-	return nil, err
+	switch {
+	case len(r.Violations) > 0 && !errors.Is(err, errAborted):
+		return r, nil
+	case r.Seconds == 0:
+		return nil, err
+	}
+	return r, err
+}
+
+// inServer returns the number of jobs that the workers have put and not deleted.
+func inServer(workers []*worker) int64 {
+	n := int64(0)
+	for _, w := range workers {
+		n += w.puts - w.gone
+	}
+	return n
 }
 
 // hire makes the workers and spreads the connections over them.
@@ -287,6 +328,9 @@ func (s *shared) progress(run int) func(phase string) {
 				began = time.Now()
 				continue
 			case <-tick.C:
+			}
+			if p.Phase == "warming up" && time.Since(began) >= s.cfg.Warmup {
+				p.Phase, began = "running", began.Add(s.cfg.Warmup)
 			}
 			p.Elapsed, p.Commands, p.Units, p.Errors = time.Since(began), 0, 0, s.violations.total.Load()
 			for i := range s.tallies {

@@ -63,7 +63,7 @@ func scenarioCases(t *testing.T, addr Address) map[string]Config {
 		change(&cfg)
 		cases[name] = cfg
 	}
-	with("idle", "idle", func(c *Config) { c.Duration = 50 * time.Millisecond })
+	with("idle", "idle", func(c *Config) { c.Count, c.Duration = 0, 50*time.Millisecond })
 	with("mix", "mix", func(c *Config) {
 		var err error
 		if c.Mix, err = ParseMix(strings.NewReader(testMix)); err != nil {
@@ -150,7 +150,7 @@ func TestBooksCatchEveryFault(t *testing.T) {
 	}{
 		{"a lost job", fakeFaults{lose: 50}, ViolationLost, cycle},
 		{"a job under two ids", fakeFaults{copyJob: 50}, ViolationDuplicate, cycle},
-		{"a job handed out twice", fakeFaults{handTwice: 50}, ViolationDuplicate, cycle},
+		{"a job handed out twice", fakeFaults{handTwice: 5}, ViolationDuplicate, cycle},
 		{"a deleted job that comes again", fakeFaults{undelete: 50}, ViolationDuplicate, cycle},
 		{"an id given twice", fakeFaults{sameID: 50}, ViolationDuplicate, cycle},
 		{"a corrupted body", fakeFaults{corrupt: 50}, ViolationCorrupt, cycle},
@@ -161,7 +161,7 @@ func TestBooksCatchEveryFault(t *testing.T) {
 		{"a reply too many", fakeFaults{extra: 150}, ViolationReply, []string{"cycle"}},
 		{"a connection that is closed", fakeFaults{drop: 40}, ViolationClosed, cycle},
 		{"a reply that does not come", fakeFaults{mute: 150}, ViolationMissing, []string{"put", "cycle"}},
-		{"an error reply", fakeFaults{busyReject: true}, ViolationReply, []string{"put", "cycle"}},
+		{"an error reply", fakeFaults{reject: 1}, ViolationReply, []string{"put", "cycle"}},
 		{"a delay that ends early", fakeFaults{early: true}, ViolationEarly, []string{"delayed", "reserve-timeout"}},
 		{"jobs out of order", fakeFaults{anyOrder: true}, ViolationOrder, []string{"priorities"}},
 	} {
@@ -238,6 +238,85 @@ func TestOpenLoopCountsFromWhenAUnitWasDue(t *testing.T) {
 	}
 }
 
+func TestOpenLoopRecordsEveryUnitThatWasDue(t *testing.T) {
+	s := newFakeServer(t, "tcp", fakeFaults{})
+	cfg := quick(s.addr, "cycle")
+	cfg.Conns, cfg.Count, cfg.Rate = 1, 0, 20000 // far more than one connection can do
+	cfg.Warmup, cfg.Duration = 10*time.Millisecond, 100*time.Millisecond
+	run := mustRun(t, cfg).Runs[0]
+	if n := run.Metric(UnitMetric).Count; n < 1999 || n > 2001 {
+		t.Errorf("%d units were recorded, 2000 were due", n)
+	}
+}
+
+func TestOpenLoopGivesUpWhatCannotBeginInTime(t *testing.T) {
+	cfg := Config{Scenario: "cycle"}
+	s := &shared{cfg: &cfg, tallies: make([]tally, 1), base: time.Now()}
+	w := newWorker(s, 0)
+	w.window, w.recording, w.budget = times{record: 1000, stop: 2000}, true, -1
+	w.nextDue, w.interval = 905, 10
+	w.turn(2000 + longestTail - 1)
+	if w.stopping || w.unbegun > 0 {
+		t.Errorf("stopping: %v, %d units given up before the time", w.stopping, w.unbegun)
+	}
+	w.turn(2000 + longestTail)
+	w.rec.flush()
+	if h := w.rec.hists[metricUnit]; !w.stopping || h == nil || h.TotalCount() != 100 || w.mayBegin(2000+longestTail) {
+		t.Errorf("stopping: %v, recorded %v, want the 100 units from 1000 to 2000", w.stopping, h)
+	}
+}
+
+func TestAFailedRunTakesItsJobsOut(t *testing.T) {
+	s := newFakeServer(t, "tcp", fakeFaults{reject: 7})
+	cfg := quick(s.addr, "cycle")
+	cfg.FurtherTubes = 10
+	if res, err := Run(t.Context(), cfg); err == nil {
+		t.Errorf("no error: %+v", res)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.jobs) > 0 {
+		t.Errorf("%d jobs are left in the server", len(s.jobs))
+	}
+}
+
+func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
+	f := newFakeServer(t, "tcp", fakeFaults{})
+	ctl, err := dialControl(&f.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctl.Close()
+	s := &shared{cfg: &Config{Patience: time.Second}, bodies: newBodies(fixedSize(10), 1), base: time.Now()}
+	s.book = newBook(&s.violations, s.bodies, false)
+	for i := range 2*watchedAtOnce + 500 {
+		s.tubes = append(s.tubes, fmt.Sprint("tube-", i))
+	}
+	for seq, tube := range []int{0, watchedAtOnce, len(s.tubes) - 1} {
+		body := s.bodies.append(nil, uint64(seq), 10)
+		if _, err := ctl.ask("use "+s.tubes[tube], replyUsing); err != nil {
+			t.Fatal(err)
+		}
+		r, err := ctl.ask(fmt.Sprintf("put 0 0 10 10\r\n%s", body), replyInserted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.book.inserted(r.id, uint64(seq), 0, 0)
+	}
+	for range 2 { // the second time it begins with the tubes of the end
+		if err := s.cleanUp(ctl); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.book.close(false)
+	if v := s.report(); v != nil || len(f.jobs) > 0 {
+		t.Errorf("%d jobs are left, violations %v", len(f.jobs), v)
+	}
+	if f.most > 2*watchedAtOnce {
+		t.Errorf("%d tubes were watched at once", f.most)
+	}
+}
+
 func TestAnInterruptedRunEnds(t *testing.T) {
 	s := newFakeServer(t, "tcp", fakeFaults{})
 	cfg := quick(s.addr, "cycle")
@@ -248,8 +327,12 @@ func TestAnInterruptedRunEnds(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := Run(ctx, cfg); !errors.Is(err, errAborted) {
+	res, err := Run(ctx, cfg)
+	if !errors.Is(err, errAborted) {
 		t.Errorf("got %v", err)
+	}
+	if res == nil || res.Runs[0].Commands == 0 || res.Median.CommandRate == 0 {
+		t.Errorf("what was measured before is gone: %+v", res)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,7 @@ var scenarios = []*scenario{
 		name: "delayed", about: "jobs with a delay; how late they come when it is over",
 		driver: produceDriver{delayed: true}, consumers: true, shape: func(c *Config) {
 			c.Delay = or(c.Delay, time.Second)
-			c.Backlog = or(c.Backlog, 10000)
+			c.boundBacklog(10000)
 			c.Patience += c.Delay
 			halfProduce(c)
 		},
@@ -68,7 +68,7 @@ var scenarios = []*scenario{
 		name: "waiting", about: "many workers wait, few jobs come; the time from put to RESERVED",
 		driver: produceDriver{}, consumers: true, shape: func(c *Config) {
 			c.Producers = or(c.Producers, 1)
-			c.Backlog = or(c.Backlog, c.Producers*max(c.Depth, 1))
+			c.boundBacklog(c.Producers * c.Depth)
 			halfProduce(c)
 		},
 	},
@@ -78,18 +78,15 @@ var scenarios = []*scenario{
 	},
 	{
 		name: "reserve-timeout", about: "reserves that time out; how late they do",
-		driver: timeoutDriver{}, shape: func(c *Config) {
-			c.Depth = 1
-			c.Patience += c.Timeout
-		},
+		driver: timeoutDriver{}, shape: func(c *Config) { c.Patience += c.Timeout },
 	},
 	{
 		name: "churn", about: "connect, put, reserve, delete and close",
-		driver: churnDriver{}, shape: func(c *Config) { c.Depth, c.Held = 1, 0 },
+		driver: churnDriver{},
 	},
 	{
 		name: "idle", about: "connections that do nothing; what they cost",
-		driver: cycleDriver{}, shape: func(c *Config) { c.Idle, c.Conns, c.Count = c.Idle+c.Conns, 0, 0 },
+		driver: cycleDriver{}, shape: func(c *Config) { c.Idle, c.Conns = c.Idle+c.Conns, 0 },
 	},
 	{
 		name: "large", about: "as cycle, with bodies of 65,000 bytes",
@@ -101,7 +98,7 @@ var scenarios = []*scenario{
 	},
 	{
 		name: "mix", about: "commands at random by the weights of a file",
-		driver: mixDriver{}, shape: func(c *Config) { c.Backlog = 0 },
+		driver: mixDriver{},
 	},
 }
 
@@ -130,13 +127,18 @@ func or[T int | time.Duration](v, standard T) T {
 	return v
 }
 
-// halfProduce makes half of the connections producers, when nothing else was said, and bounds the backlog of a closed
-// loop, whose producers would leave the workers far behind.
+// halfProduce makes half of the connections producers, when nothing else was said.
 func halfProduce(c *Config) {
 	c.Conns = max(c.Conns, 2)
-	c.Producers = min(or(c.Producers, c.Conns/2), c.Conns-1)
+	c.Producers = or(c.Producers, c.Conns/2)
+	c.boundBacklog(1000)
+}
+
+// boundBacklog bounds the backlog of a closed loop, when nothing else was said: its producers would leave the workers far
+// behind.
+func (c *Config) boundBacklog(jobs int) {
 	if c.Rate == 0 {
-		c.Backlog = or(c.Backlog, 1000)
+		c.Backlog = or(c.Backlog, jobs)
 	}
 }
 

@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -20,8 +19,8 @@ type Sizes struct {
 }
 
 type weighted struct {
-	size   int
-	weight float64
+	size  int
+	until float64 // the sum of the weights up to this one
 }
 
 // ParseSizes understands "100" (always 100 bytes), "10-1000" (uniform), "exp:500" (exponential with that mean, cut at
@@ -46,6 +45,7 @@ func ParseSizes(s string) (Sizes, error) {
 		z.hi = min(20*n, MaxBody)
 		return z, nil
 	case strings.Contains(s, "*"):
+		total := 0.0
 		for part := range strings.SplitSeq(s, ",") {
 			size, weight, _ := strings.Cut(part, "*")
 			n, err := number(size)
@@ -56,7 +56,8 @@ func ParseSizes(s string) (Sizes, error) {
 			if err != nil || w <= 0 {
 				return z, fmt.Errorf("body size %q: weight %q is not a positive number", s, weight)
 			}
-			z.weights = append(z.weights, weighted{n, w})
+			total += w
+			z.weights = append(z.weights, weighted{n, total})
 		}
 		return z, nil
 	case strings.Contains(s, "-"):
@@ -82,40 +83,40 @@ func fixedSize(n int) Sizes { return Sizes{text: strconv.Itoa(n), lo: n, hi: n} 
 // String returns the text that the distribution was parsed from.
 func (z Sizes) String() string { return z.text }
 
-// draw returns n sizes, or one when all are alike.
-func (z Sizes) draw(rng *rand.Rand, n int) []int {
-	if len(z.weights) == 0 && z.mean == 0 && z.lo == z.hi {
-		return []int{z.lo}
+// fixed returns the size when all are alike, and otherwise a negative number.
+func (z *Sizes) fixed() int {
+	if len(z.weights) > 0 || z.mean > 0 || z.lo != z.hi {
+		return -1
 	}
-	sizes := make([]int, n)
-	total := 0.0
+	return z.lo
+}
+
+// most returns the largest size.
+func (z *Sizes) most() int {
+	most := z.hi
 	for _, w := range z.weights {
-		total += w.weight
+		most = max(most, w.size)
 	}
-	for i := range sizes {
-		switch {
-		case z.mean > 0:
-			sizes[i] = min(int(math.Round(rng.ExpFloat64()*z.mean)), z.hi)
-		case total > 0:
-			at := rng.Float64() * total
-			for _, w := range z.weights {
-				sizes[i] = w.size
-				if at -= w.weight; at < 0 {
-					break
-				}
+	return most
+}
+
+// at returns the size at u of 2^64 on the way from the least to the greatest part of the distribution.
+func (z *Sizes) at(u uint64) int {
+	part := float64(u>>11) / (1 << 53)
+	switch n := len(z.weights); {
+	case z.mean > 0:
+		return min(int(math.Round(-z.mean*math.Log1p(-part))), z.hi)
+	case n > 0:
+		part *= z.weights[n-1].until
+		for _, w := range z.weights[:n-1] {
+			if part < w.until {
+				return w.size
 			}
-		default:
-			sizes[i] = z.lo + rng.IntN(z.hi-z.lo+1)
 		}
+		return z.weights[n-1].size
 	}
-	return sizes
+	return z.lo + int(part*float64(z.hi-z.lo+1))
 }
 
 // MarshalText returns what String does.
 func (z Sizes) MarshalText() ([]byte, error) { return []byte(z.text), nil }
-
-// UnmarshalText is ParseSizes.
-func (z *Sizes) UnmarshalText(text []byte) (err error) {
-	*z, err = ParseSizes(string(text))
-	return err
-}

@@ -1,9 +1,6 @@
 package bench
 
-import (
-	"math/rand/v2"
-	"testing"
-)
+import "testing"
 
 func TestSizesFollowTheirDistribution(t *testing.T) {
 	for _, c := range []struct {
@@ -12,28 +9,47 @@ func TestSizesFollowTheirDistribution(t *testing.T) {
 		mean        [2]float64
 	}{
 		{"100", 100, 100, [2]float64{100, 100}},
-		{"10-20", 10, 20, [2]float64{14, 16}},
-		{"exp:1000", 0, 20000, [2]float64{900, 1100}},
-		{"1*90,1001*10", 1, 1001, [2]float64{70, 130}},
+		{"10-20", 10, 20, [2]float64{14.9, 15.1}},
+		{"exp:1000", 0, 20000, [2]float64{990, 1010}},
+		{"1*90,1001*10", 1, 1001, [2]float64{100, 102}},
 	} {
 		z := mustSizes(t, c.text)
 		if z.String() != c.text {
 			t.Errorf("%q is written as %q", c.text, z)
 		}
 		sum := 0
-		sizes := z.draw(rand.New(rand.NewPCG(1, 2)), 10000)
-		for _, n := range sizes {
+		const jobs = 10000
+		b := newBodies(z, 1)
+		for seq := range uint64(jobs) {
+			n := b.size(seq)
 			if sum += n; n < c.least || n > c.most {
 				t.Errorf("%s: %d bytes", c.text, n)
 			}
 		}
-		if mean := float64(sum) / float64(len(sizes)); mean < c.mean[0] || mean > c.mean[1] {
+		if mean := float64(sum) / jobs; mean < c.mean[0] || mean > c.mean[1] {
 			t.Errorf("%s: a mean of %v bytes", c.text, mean)
 		}
 	}
 	for _, text := range []string{"", "x", "-1", "5-", "20-10", "exp:", "exp:x", "1*0", "1*x", "99999999999", "1*1,x"} {
 		if _, err := ParseSizes(text); err == nil {
 			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+func TestARareSizeComesAsOftenAsItsWeightSays(t *testing.T) {
+	for seed := range uint64(20) {
+		b := newBodies(mustSizes(t, "100*9999,60000*1"), seed)
+		for from := uint64(0); from < 1e6; from += 1e5 {
+			n := 0
+			for seq := range uint64(1e5) {
+				if b.size(from+seq) == 60000 {
+					n++
+				}
+			}
+			if n < 8 || n > 12 {
+				t.Errorf("seed %d: %d of 100,000 jobs from %d, want 10", seed, n, from)
+			}
 		}
 	}
 }

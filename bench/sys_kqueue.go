@@ -99,8 +99,6 @@ func settleThread() {}
 // threadCPU is not known here, and so neither is how full the generator's core is.
 func threadCPU() int64 { return 0 }
 
-func threadStarved() int64 { return 0 }
-
 func pinThread(cpus []int) error {
 	if len(cpus) > 0 {
 		return errors.New("binding to processors is not possible on this system")

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -105,22 +104,6 @@ func threadCPU() int64 {
 		return 0
 	}
 	return ts.Nano()
-}
-
-// threadStarved returns how long the calling thread has waited for a processor, in nanoseconds.
-func threadStarved() int64 { return starved("/proc/thread-self/schedstat") }
-
-// starved reads the second field of a schedstat file.
-func starved(path string) int64 {
-	stat, err := os.ReadFile(path)
-	if err != nil {
-		return 0
-	}
-	if fields := strings.Fields(string(stat)); len(fields) > 1 {
-		n, _ := strconv.ParseInt(fields[1], 10, 64)
-		return n
-	}
-	return 0
 }
 
 // pinThread binds the calling thread to some processors, when any are named.

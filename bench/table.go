@@ -44,20 +44,30 @@ func (r *RunResult) writeTable(out io.Writer, cfg *Config) error {
 	if cfg.Rate > 0 && r.UnitRate < keptUp*cfg.Rate {
 		fmt.Fprintf(out, "NOT REACHED: %s units/s were due\n", thousands(cfg.Rate))
 	}
+	if r.Unbegun > 0 {
+		fmt.Fprintf(out, "GIVEN UP: %s units that were due had not begun %v later; they count with the time waited so far\n",
+			thousands(float64(r.Unbegun)), time.Duration(longestTail))
+	}
 	where := "/proc"
 	if !r.ServerLocal {
 		where = "stats"
 	}
-	fmt.Fprintf(out, "server CPU: %.3f us/command (user %.3f, sys %.3f; from %s), %.0f %% of a core\n",
-		r.CPUPerCommand/1e3, r.UserPerCommand/1e3, r.SysPerCommand/1e3, where, r.ServerBusy*100)
-	fmt.Fprintf(out, "generator: %.0f %% of a core", r.GeneratorBusy*100)
-	if r.GeneratorBusy >= generatorFull {
-		fmt.Fprint(out, " - FULL: the rate is the generator's limit, not the server's")
+	if r.ServerLocal || r.ServerBusy > 0 {
+		fmt.Fprintf(out, "server CPU: %.3f us/command (user %.3f, sys %.3f; from %s), %.0f %% of a core\n",
+			r.CPUPerCommand/1e3, r.UserPerCommand/1e3, r.SysPerCommand/1e3, where, r.ServerBusy*100)
+	} else {
+		fmt.Fprintln(out, "server CPU: unknown")
 	}
-	fmt.Fprintln(out)
-	if r.ServerStarved > starvedMuch || r.GeneratorStarved > starvedMuch {
-		fmt.Fprintf(out, "BUSY MACHINE: the server was kept from running for %.0f %% of the time, the generator for %.0f %%\n",
-			r.ServerStarved*100, r.GeneratorStarved*100)
+	switch {
+	case r.GeneratorBusy <= 0:
+		fmt.Fprintln(out, "generator: unknown")
+	case r.GeneratorBusy >= generatorFull:
+		fmt.Fprintf(out, "generator: %.0f %% of a core - FULL: the rate is the generator's limit, not the server's\n", r.GeneratorBusy*100)
+	default:
+		fmt.Fprintf(out, "generator: %.0f %% of a core\n", r.GeneratorBusy*100)
+	}
+	if r.OthersBusy > othersMuch {
+		fmt.Fprintf(out, "BUSY MACHINE: others had at least %.0f %% of the processors of the server or of the generator\n", r.OthersBusy*100)
 	}
 	if r.BytesPerConn > 0 {
 		fmt.Fprintf(out, "server memory: %.2f KB a connection\n", r.BytesPerConn/1024)

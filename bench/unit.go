@@ -17,6 +17,7 @@ var (
 	kilobytes   = unit{" KB", 1024, 2}
 	megabytes   = unit{" MB", 1 << 20, 0}
 	timesItself = unit{"", 1, 3}
+	cores       = unit{" cores", 1, 4}
 )
 
 func (u unit) format(v float64) string {

@@ -52,10 +52,10 @@ func (w *worker) take(c *conn, now int64) {
 	s := *w.slot(c, c.head)
 	c.head++
 	ok := w.settle(&s, &w.rep, now)
-	if w.recording {
+	if w.counting {
 		w.commands++
-		w.rec.add(s.metric, now-s.sent)
 	}
+	w.record(s.metric, s.start, now-s.sent)
 	if c.state == stateSetup {
 		if s.metric == metricReserve && ok {
 			c.held = append(c.held, w.rep.id)

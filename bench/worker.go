@@ -20,10 +20,11 @@ type tally struct {
 	_        [64]byte
 }
 
-// times are the moments of a run on its clock, in nanoseconds.
+// times are the moments of a run on its clock, in nanoseconds. What begins or is due in [record, stop) is recorded, also
+// when it ends later.
 type times struct {
-	record int64 // when recording begins
-	stop   int64 // when no more units begin; ended by a count instead when it is far away
+	record int64
+	stop   int64 // far away when a count ends the run
 }
 
 // A worker drives a share of the connections on a thread of its own. All its fields are that thread's, but for what it
@@ -62,16 +63,20 @@ type worker struct {
 	nextDue  float64 // open loop: when the next unit is due
 	interval float64 // open loop: nanoseconds between units; 0: closed loop
 
-	recording bool
+	refused []uint32 // connections that a unix socket had no room for, to be opened again
+
+	window    times
+	recording bool // durations are recorded
+	counting  bool // what ends is counted; ends at the end of the window, and recording when all has settled
 	rec       recorder
-	commands  int64 // answered while recording
-	units     int64 // ended while recording
-	startedAt int64 // when recording began
-	endedAt   int64 // when it ended
-	busy      int64 // CPU time of this thread meanwhile
-	spun      int64 // how much of that went into waiting for the next unit
-	starved   int64 // how long this thread was kept from running meanwhile
-	nextLog   int64 // when the next interval of the log ends
+	commands  int64             // answered while counting
+	ended     [numMetrics]int64 // how many of each ended while counting
+	unbegun   int64             // units that were due in the window and were given up
+	startedAt int64             // when counting began
+	endedAt   int64             // when it ended
+	busy      int64             // CPU time of this thread meanwhile
+	spun      int64             // how much of that went into waiting for the next unit
+	nextLog   int64             // when the next interval of the log ends
 }
 
 var (
@@ -96,8 +101,8 @@ func (w *worker) prepare() error {
 	w.mask = uint32(ring - 1)
 	w.slots = make([]slot, ring*len(w.conns))
 	w.lanes = make([]uint32, powerOfTwo(w.cfg.Depth*len(w.conns)))
-	if len(w.bodies.sizes) == 1 {
-		w.putLine = fmt.Appendf(nil, "put 0 0 %d %d\r\n", jobTTR, w.bodies.sizes[0])
+	if size := w.bodies.fixed; size >= 0 {
+		w.putLine = fmt.Appendf(nil, "put 0 0 %d %d\r\n", longestTime, size)
 	}
 	for i := range w.conns {
 		w.conns[i].index = uint32(i)

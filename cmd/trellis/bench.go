@@ -29,16 +29,19 @@ corrupted job, and any error reply, is reported and makes the exit status 1.`,
 
 // loadFlags are the flags that describe a load.
 type loadFlags struct {
-	cfg  bench.Config
-	size string
-	mix  string
+	cfg   bench.Config
+	size  string
+	mix   string
+	flags *pflag.FlagSet // these alone
 }
 
-func (l *loadFlags) register(f *pflag.FlagSet) {
+func (l *loadFlags) register(cmd *cobra.Command) {
+	f := pflag.NewFlagSet("load", pflag.ContinueOnError)
+	f.SortFlags = false
 	f.StringVar(&l.size, "size", "", "body size in bytes: 100 (default), 10-1000, exp:500 or 100*90,60000*10 (sizes with weights)")
 	f.IntVarP(&l.cfg.Conns, "conns", "c", 50, "connections")
 	f.IntVar(&l.cfg.Producers, "producers", 0, "how many of the connections put, where others reserve (default by scenario)")
-	f.IntVarP(&l.cfg.Depth, "depth", "d", 1, "commands in flight on each connection")
+	f.IntVarP(&l.cfg.Depth, "depth", "d", 1, "commands in flight on each connection (one reserve where others put)")
 	f.IntVar(&l.cfg.Threads, "threads", 1, "threads of the generator")
 	f.IntVar(&l.cfg.Tubes, "tubes", 0, "tubes that the jobs are spread over (default by scenario)")
 	f.Float64Var(&l.cfg.Rate, "rate", 0, "units begun in a second (open loop, latency from when each was due); 0: one when another ends (closed loop)")
@@ -46,7 +49,7 @@ func (l *loadFlags) register(f *pflag.FlagSet) {
 	f.Int64VarP(&l.cfg.Count, "count", "n", 0, "end a run after so many units instead")
 	f.DurationVar(&l.cfg.Warmup, "warmup", time.Second, "load before that, unrecorded; with --count none unless given")
 	f.Uint64Var(&l.cfg.Seed, "seed", 1, "seed of all that is random")
-	f.IntVar(&l.cfg.Backlog, "backlog", 0, "closed loop: put no more while so many jobs are in the server (default by scenario)")
+	f.IntVar(&l.cfg.Backlog, "backlog", 0, "closed loop with jobs taken out: put no more while so many are in the server (default by scenario)")
 	f.IntVar(&l.cfg.Idle, "idle", 0, "further connections that do nothing")
 	f.IntVar(&l.cfg.Waiting, "waiting", 0, "further connections that wait for a job in vain")
 	f.IntVar(&l.cfg.Held, "held", 0, "jobs that each connection holds reserved all the time")
@@ -55,10 +58,25 @@ func (l *loadFlags) register(f *pflag.FlagSet) {
 	f.DurationVar(&l.cfg.Timeout, "timeout", time.Second, "scenario reserve-timeout: the timeout, in whole seconds")
 	f.StringVar(&l.mix, "mix", "", "scenario mix: the file with weights and commands")
 	f.DurationVar(&l.cfg.Patience, "patience", 10*time.Second, "give up when no reply has come for so long")
+	l.flags = f
+	cmd.Flags().AddFlagSet(f)
+	cmd.MarkFlagsMutuallyExclusive("duration", "count")
+}
+
+// given returns the name of a flag that was given, and "" when none was.
+func (l *loadFlags) given() string {
+	name := ""
+	l.flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed {
+			name = f.Name
+		}
+	})
+	return name
 }
 
 // config completes the configuration with what the flags say in words.
-func (l *loadFlags) config(f *pflag.FlagSet, scenario string) (cfg bench.Config, err error) {
+func (l *loadFlags) config(scenario string) (cfg bench.Config, err error) {
+	f := l.flags
 	cfg = l.cfg
 	cfg.Scenario = scenario
 	if l.size != "" {
@@ -78,6 +96,9 @@ func (l *loadFlags) config(f *pflag.FlagSet, scenario string) (cfg bench.Config,
 	}
 	if cfg.Count > 0 && !f.Changed("warmup") {
 		cfg.Warmup = 0
+	}
+	if scenario != "reserve-timeout" && !f.Changed("timeout") {
+		cfg.Timeout = 0
 	}
 	return cfg, nil
 }
@@ -105,7 +126,7 @@ func runCommand() *cobra.Command {
   trellis bench run --rate 20000 --hdr-log latency.hlog produce-consume`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load.config(cmd.Flags(), args[0])
+			cfg, err := load.config(args[0])
 			if err != nil {
 				return err
 			}
@@ -117,7 +138,7 @@ func runCommand() *cobra.Command {
 			cfg.Progress = line.show
 			res, err := bench.Run(cmd.Context(), cfg)
 			line.clear()
-			if err != nil {
+			if res == nil {
 				return err
 			}
 			table := io.Discard
@@ -125,6 +146,7 @@ func runCommand() *cobra.Command {
 				table = cmd.OutOrStdout()
 			}
 			return errors.Join(
+				err,
 				res.WriteTable(table),
 				writeTo(cmd.OutOrStdout(), jsonTo, res.WriteJSON),
 				writeTo(cmd.OutOrStdout(), csvTo, res.WriteCSV),
@@ -136,7 +158,7 @@ func runCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
-	load.register(f)
+	load.register(cmd)
 	f.IntVar(&load.cfg.Runs, "runs", 1, "repetitions, each with new connections and the next seed")
 	f.IntSliceVar(&load.cfg.CPUs, "cpus", nil, "processors that the generator is bound to")
 	f.StringVar(&jsonTo, "json", "", "write all figures as JSON to this file; - for standard output, instead of the table")

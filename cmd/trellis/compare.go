@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,24 +46,28 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 			if len(args) == 0 && matrix == "" || len(args) > 0 && matrix != "" {
 				return errors.New("want either a scenario or --matrix")
 			}
-			rows, err := chooseRows(cmd, &load, matrix, args)
+			rows, err := chooseRows(&load, matrix, args)
 			if err != nil {
 				return err
 			}
 			if c.Servers, err = chooseServers(servers); err != nil {
 				return err
 			}
-			chooseCPUs(&c)
+			if err := chooseCPUs(&c, runtime.NumCPU()); err != nil {
+				return err
+			}
 			c.Log = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
 			t, err := c.Run(cmd.Context(), rows)
 			if t == nil {
 				return err
 			}
+			if err == nil {
+				err = updateMarkdown(markdown, t)
+			}
 			return errors.Join(
 				err,
 				t.WriteTable(cmd.OutOrStdout()),
 				writeTo(cmd.OutOrStdout(), jsonTo, t.WriteJSON),
-				updateMarkdown(markdown, t),
 				t.Err(),
 			)
 		},
@@ -71,17 +76,20 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 	f.SortFlags = false
 	f.StringArrayVar(&servers, "server", nil, "a server, NAME=COMMAND; the first is the one that others are compared with (repeatable)")
 	f.IntVar(&c.Rounds, "rounds", 3, "how often each server is measured")
-	f.IntSliceVar(&c.ServerCPUs, "server-cpus", nil, "processors of the servers (default the first)")
+	f.IntSliceVar(&c.ServerCPUs, "server-cpus", nil, "processors of the servers (default the first that the generator does not use)")
 	f.IntSliceVar(&c.LoadCPUs, "load-cpus", nil, "processors of the generator (default all others)")
-	f.StringVar(&c.Dir, "dir", "", "where directories of servers are made (default the system's for temporary files)")
+	f.StringVar(&c.Dir, "dir", "", "where directories of servers are made (default the system's for temporary files, or the working directory when that is in memory)")
 	f.StringVar(&matrix, "matrix", "", "a set of measurements: standard or durability")
 	f.StringVar(&markdown, "markdown", "", "write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->")
 	f.StringVar(&jsonTo, "json", "", "write all values as JSON to this file; - for standard output")
-	load.register(f)
+	load.register(cmd)
 	return cmd
 }
 
-func chooseRows(cmd *cobra.Command, load *loadFlags, matrix string, args []string) ([]bench.Row, error) {
+func chooseRows(load *loadFlags, matrix string, args []string) ([]bench.Row, error) {
+	if name := load.given(); matrix != "" && name != "" {
+		return nil, fmt.Errorf("--%s has no effect: a matrix has loads of its own", name)
+	}
 	switch {
 	case matrix == "standard":
 		return bench.StandardMatrix(), nil
@@ -90,7 +98,7 @@ func chooseRows(cmd *cobra.Command, load *loadFlags, matrix string, args []strin
 	case matrix != "":
 		return nil, fmt.Errorf("matrix %q is not known", matrix)
 	case args[0] == "recovery":
-		cfg, err := load.config(cmd.Flags(), "put")
+		cfg, err := load.config("put")
 		if err != nil {
 			return nil, err
 		}
@@ -99,7 +107,7 @@ func chooseRows(cmd *cobra.Command, load *loadFlags, matrix string, args []strin
 		}
 		return []bench.Row{bench.RecoveryRow("recovery", "", cfg)}, nil
 	}
-	cfg, err := load.config(cmd.Flags(), args[0])
+	cfg, err := load.config(args[0])
 	if err != nil {
 		return nil, err
 	}
@@ -127,35 +135,68 @@ func chooseServers(given []string) ([]bench.Server, error) {
 	return servers, nil
 }
 
-// findTrellisd looks for the server beside this program, and then in the path.
+// findTrellisd looks for the server beside this program, and then in the path. What it returns is shown with the figures:
+// it says no more of this machine than it must.
 func findTrellisd() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), "trellisd")
-		if _, err := os.Stat(beside); err == nil {
-			return beside, nil
+	const name = "trellisd"
+	inPath, pathErr := exec.LookPath(name)
+	self, err := os.Executable()
+	if err == nil {
+		beside := filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(beside); err == nil && beside != inPath {
+			return fromHere(beside)
 		}
 	}
-	path, err := exec.LookPath("trellisd")
-	if err != nil {
-		return "", fmt.Errorf("trellisd is neither beside this program nor in the path; say --server: %w", err)
+	if pathErr != nil {
+		return "", fmt.Errorf("trellisd is neither beside this program nor in the path; say --server: %w", pathErr)
 	}
-	return path, nil
+	return name, nil
 }
 
-// chooseCPUs gives the servers the first processor and the generator the others, unless something else was said or there
-// is only one.
-func chooseCPUs(c *bench.Comparison) {
-	if runtime.GOOS != "linux" || runtime.NumCPU() < 2 {
-		return
+// fromHere returns the path of a program as one from the working directory.
+func fromHere(path string) (string, error) {
+	here, err := os.Getwd()
+	if err == nil {
+		path, err = filepath.Rel(here, path)
 	}
-	if len(c.ServerCPUs) == 0 {
-		c.ServerCPUs = []int{0}
+	if !strings.Contains(path, "/") {
+		path = "./" + path // otherwise it would be looked for in the path
 	}
-	if len(c.LoadCPUs) == 0 {
-		for i := 1; i < runtime.NumCPU(); i++ {
-			c.LoadCPUs = append(c.LoadCPUs, i)
+	return path, err
+}
+
+// chooseCPUs gives the servers the first of n processors and the generator the others, unless something else was said or
+// there is only one. The two must not share any.
+func chooseCPUs(c *bench.Comparison, n int) error {
+	if given := len(c.ServerCPUs) + len(c.LoadCPUs); given > 0 || runtime.GOOS == "linux" && n > 1 {
+		if len(c.ServerCPUs) == 0 {
+			c.ServerCPUs = others(n, c.LoadCPUs)
+			c.ServerCPUs = c.ServerCPUs[:min(1, len(c.ServerCPUs))]
+		}
+		if len(c.LoadCPUs) == 0 {
+			c.LoadCPUs = others(n, c.ServerCPUs)
+		}
+		if len(c.ServerCPUs) == 0 || len(c.LoadCPUs) == 0 {
+			return fmt.Errorf("%d processors are not enough for the servers and the generator", n)
 		}
 	}
+	for _, cpu := range c.ServerCPUs {
+		if slices.Contains(c.LoadCPUs, cpu) {
+			return fmt.Errorf("processor %d cannot be both the servers' and the generator's", cpu)
+		}
+	}
+	return nil
+}
+
+// others returns the first n processors but for the taken ones.
+func others(n int, taken []int) []int {
+	var free []int
+	for i := range n {
+		if !slices.Contains(taken, i) {
+			free = append(free, i)
+		}
+	}
+	return free
 }
 
 func updateMarkdown(file string, t *bench.Comparisons) error {

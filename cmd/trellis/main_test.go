@@ -97,16 +97,23 @@ func TestAServerThatFailsMakesTheExitStatusOne(t *testing.T) {
 
 func TestMistakesAreExplained(t *testing.T) {
 	for want, args := range map[string]string{
-		"not known":        "bench run fly",
-		"accepts 1 arg":    "bench run",
-		"unknown flag":     "bench run --fly cycle",
-		"body size":        "bench run --size x cycle",
-		"no such file":     "bench run --mix /nonexistent mix",
-		"want either":      "bench compare",
-		"recovery needs":   "bench compare recovery",
-		"matrix \"x\"":     "bench compare --matrix x",
-		"where {port}":     "bench compare --server beanstalkd cycle",
-		"connection refus": "bench run -a 127.0.0.1:1 cycle",
+		"not known":                  "bench run fly",
+		"accepts 1 arg":              "bench run",
+		"unknown flag":               "bench run --fly cycle",
+		"body size":                  "bench run --size x cycle",
+		"no such file":               "bench run --mix /nonexistent mix",
+		"want either":                "bench compare",
+		"recovery needs":             "bench compare recovery",
+		"matrix \"x\"":               "bench compare --matrix x",
+		"where {port}":               "bench compare --server beanstalkd cycle",
+		"connection refus":           "bench run -a 127.0.0.1:1 cycle",
+		"of the others can be":       "bench run -n 5 -t 1s cycle",
+		"no use for producers":       "bench run --producers 3 cycle",
+		"no use for a timeout":       "bench run --timeout 2s cycle",
+		"no use for a backlog":       "bench run --backlog 5 -n 10 put",
+		"--conns has no effect":      "bench compare --matrix standard -c 3",
+		"0 rounds":                   "bench compare --rounds 0 --server=x{port} cycle",
+		"processor 0 cannot be both": "bench compare --server-cpus 0 --load-cpus 0 --server=x{port} cycle",
 	} {
 		if out, errs, status := trellis(t, strings.Fields(args)...); status != 1 || !strings.Contains(errs, want) {
 			t.Errorf("trellis %s: status %d, want %q\n%s%s", args, status, want, out, errs)
@@ -147,6 +154,17 @@ func TestCompareWritesItsTable(t *testing.T) {
 	text, err := os.ReadFile(md)
 	if status != 0 || err != nil || !strings.Contains(string(text), "| cycle | commands |") || !strings.Contains(out, "ratio") {
 		t.Errorf("status %d, %v\n%s%s\n%s", status, err, out, errs, text)
+	}
+}
+
+func TestAnUnfinishedComparisonLeavesTheTableOfTheLastOne(t *testing.T) {
+	md := filepath.Join(t.TempDir(), "README.md")
+	_, errs, status := trellis(t, "bench", "compare", "--server", "a="+peer(t), "--rounds", "1", "--markdown", md, "-n", "10", "recovery")
+	if status != 1 || !strings.Contains(errs, "{dir}") {
+		t.Errorf("status %d\n%s", status, errs)
+	}
+	if text, err := os.ReadFile(md); err == nil {
+		t.Errorf("written: %s", text)
 	}
 }
 
