@@ -26,8 +26,8 @@ const (
 type acceptStats struct {
 	accepted atomic.Uint64 // connections that were given to a loop
 	failures atomic.Uint64 // attempts that failed for want of descriptors or memory
-	refused  atomic.Uint64 // connections that were accepted and closed again
-	over     atomic.Uint64 // of those, the ones for which there was no room under the limit
+	refused  atomic.Uint64 // connections that were accepted and closed again because something failed
+	over     atomic.Uint64 // the same, because there was no room under the limit
 	pauses   atomic.Uint64
 	paused   atomic.Int64 // acceptors that are paused now
 }

@@ -33,7 +33,7 @@ func TestAConnectionTooManyIsRefusedInWords(t *testing.T) {
 			c.Close()
 		}
 		st := ts.Stats()
-		if st.RefusedOver != 10 || st.Refused != 10 || st.Accepted != 3 || st.MaxConnections != 3 {
+		if st.RefusedOver != 10 || st.Refused != 0 || st.Accepted != 3 || st.MaxConnections != 3 {
 			t.Errorf("%+v", st)
 		}
 		if n := strings.Count(ts.log.String(), "a connection is refused"); n != 1 {

@@ -76,7 +76,7 @@ func (c *conn) detach(now engine.Time) {
 	s := c.loop.server
 	fd, err := s.spare.duplicate(int(c.fd))
 	if err != nil {
-		c.loop.counts.cut.Add(1)
+		c.loop.counts.lacking.Add(1)
 		if n, ok := s.cuts.allow(); ok {
 			s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies", "error", err, "unreported", n)
 		}

@@ -54,9 +54,7 @@ func (s *Server) takePlace() bool {
 
 // refuse answers a connection that is one too many, and closes it.
 func (a *acceptor) refuse(nc net.Conn) {
-	st := &a.server.accepting
-	st.refused.Add(1)
-	st.over.Add(1)
+	a.server.accepting.over.Add(1)
 	if n, ok := a.server.refusals.allow(); ok {
 		a.server.log.Warn("a connection is refused, there are too many",
 			"listener", a.listener.Addr(), "limit", a.server.cfg.MaxConnections, "unreported", n)

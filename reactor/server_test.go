@@ -206,6 +206,7 @@ func (ts *testServer) sum() LoopStats {
 		sum.OverOutput += l.OverOutput
 		sum.Idle += l.Idle
 		sum.Cut += l.Cut
+		sum.Lacking += l.Lacking
 		sum.Panics += l.Panics
 	}
 	return sum

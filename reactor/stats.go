@@ -18,6 +18,7 @@ type LoopStats struct {
 	OverOutput uint64 // clients closed because they were owed more replies than may be kept for them
 	Idle       uint64 // clients closed because they were idle for too long
 	Cut        uint64 // clients closed because they took no output while their connection was being ended
+	Lacking    uint64 // clients closed because no descriptor was left to go on answering after they sent their last
 	Panics     uint64 // clients closed because executing a command of theirs panicked
 }
 
@@ -29,8 +30,8 @@ type Stats struct {
 	AcceptFailures uint64 // attempts to accept that failed, mostly for want of descriptors
 	AcceptPauses   uint64 // times that accepting paused for that
 	AcceptPaused   int64  // listeners on which accepting is paused now
-	Refused        uint64 // connections that were accepted and closed at once
-	RefusedOver    uint64 // of those, the ones that were more than the limit allows
+	Refused        uint64 // connections that were accepted and closed at once because something failed
+	RefusedOver    uint64 // the same, because there were more than the limit allows
 	MaxConnections int    // that limit
 }
 
@@ -64,6 +65,7 @@ func (s *Server) Stats() Stats {
 			OverOutput:    c.overOutput.Load(),
 			Idle:          c.idle.Load(),
 			Cut:           c.cut.Load(),
+			Lacking:       c.lacking.Load(),
 			Panics:        c.panics.Load(),
 		}
 	}
@@ -76,6 +78,6 @@ type counts struct {
 	pendingInput, pendingOutput    atomic.Int64
 	opened, bytesIn, bytesOut      atomic.Uint64
 	stalls, overLimit, cut, panics atomic.Uint64
-	overOutput, idle               atomic.Uint64
+	overOutput, idle, lacking      atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }
