@@ -52,7 +52,7 @@ CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin
 
-.PHONY: run build test crash soak scale vuln deb release try bench fmt clean peers check cross unit race fuzz
+.PHONY: always run build test crash soak scale vuln deb release try bench fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
 
 run: bin/trellisd
@@ -60,8 +60,13 @@ run: bin/trellisd
 
 build: bin/trellisd bin/trellis
 
-bin/%: $(SOURCES)
+bin/%: $(SOURCES) bin/.ldflags
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+
+# The commit may change without the sources.
+bin/.ldflags: always
+	@mkdir -p $(@D)
+	@echo '$(LDFLAGS)' | cmp -s - $@ || echo '$(LDFLAGS)' >$@
 
 test: peers build check cross unit race fuzz
 
@@ -87,8 +92,9 @@ race:
 	CGO_ENABLED=1 $(GO) test -count=1 -race $(RACY)
 
 fuzz:
-	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(DIRS) | sed 's|/[^/]*:func | |' | \
-	while read -r dir name; do \
+	@targets=$$(grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' $(DIRS) | sed 's|/[^/]*:func | |'); \
+	if [ -z "$$targets" ]; then echo "there is nothing to fuzz"; exit 1; fi; \
+	echo "$$targets" | while read -r dir name; do \
 		echo "$(GO) test -fuzz $$name ./$$dir"; \
 		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$dir || exit 1; \
 	done
@@ -168,7 +174,8 @@ try:
 	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap systemd-container shellcheck
 	shellcheck $(addprefix cmd/trellisd/deploy/,release.sh $(addprefix debian/,try.sh postinst prerm postrm))
 	npm install --prefix $(CACHE)/dockerlinter --ignore-scripts --no-audit --no-fund $(DOCKERLINTER)
-	$(CACHE)/dockerlinter/node_modules/.bin/dockerlinter --error -f cmd/trellisd/deploy/Dockerfile
+	@found=$$($(CACHE)/dockerlinter/node_modules/.bin/dockerlinter --error -f cmd/trellisd/deploy/Dockerfile) && [ -z "$$found" ] || \
+	{ echo "$$found"; exit 1; }
 	cmd/trellisd/deploy/debian/try.sh bin/try/trellis_0.0.1_$(ARCH).deb bin/try/trellis_0.0.2_$(ARCH).deb $(CACHE)/debian
 
 bench: peers build

@@ -13,11 +13,11 @@ import (
 
 // Clients that send byte by byte cost each other nothing but time, and none
 // gets another's reply.
-func TestHundredsOfClientsThatSendByteByByte(t *testing.T) {
+func TestThousandsOfClientsThatSendByteByByte(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a := s.addrs[0]
-	const n = 300
+	const n = 2000
 	var wg sync.WaitGroup
 	for i := range n {
 		conn, err := net.Dial(a.Network(), a.String())
@@ -66,11 +66,11 @@ func TestHundredsOfClientsThatSendByteByByte(t *testing.T) {
 
 // Silent connections, and ones that stop in the middle of a command, cost nobody
 // else anything, and are gone when they are closed.
-func TestHundredsOfSilentConnections(t *testing.T) {
+func TestThousandsOfSilentConnections(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	a := s.addrs[0]
-	const n = 500
+	const n = 2000
 	c := s.dial(0)
 	before := cpu(t, c)
 	var silent []net.Conn

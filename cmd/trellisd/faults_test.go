@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -59,11 +60,12 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 	}
 	w := &wired{t: t, addr: listener.Addr(), sigs: catchSignals(), ended: make(chan error, 1)}
 	go func() {
-		err := supervise(eng, srv, []net.Listener{listener}, d.failed, new(web.Readiness), w.sigs, log)
-		d.end(log)
-		alarms.stop()
-		w.sigs.release()
-		w.ended <- err
+		defer w.sigs.release()
+		w.ended <- w.sigs.during(func() error {
+			defer alarms.stop()
+			defer d.end(log)
+			return supervise(eng, srv, []net.Listener{listener}, d.failed, new(web.Readiness), w.sigs, log)
+		}, log)
 	}()
 	return w
 }
@@ -84,7 +86,7 @@ func (w *wired) wait() error {
 
 func (w *wired) stop() {
 	w.t.Helper()
-	w.sigs.stop <- syscall.SIGTERM
+	w.sigs.caught <- syscall.SIGTERM
 	if err := w.wait(); err != nil {
 		w.t.Error(err)
 	}
@@ -136,6 +138,33 @@ func TestAFailingDiskRefusesWhatWaitsForItAndEndsTheServer(t *testing.T) {
 			}
 			w.stop()
 		})
+	}
+}
+
+// A disk that hangs keeps nobody from ending the server.
+func TestASecondSignalDoesNotWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	fs := faultfs.New(faultyDir)
+	w := wireUp(t, fs, 0)
+	c := w.dial()
+	c.send("use x")
+	c.want("USING x")
+	hangs, repaired := make(chan struct{}), make(chan struct{})
+	defer close(repaired)
+	hung := sync.OnceFunc(func() { close(hangs) })
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "sync" {
+			hung()
+			<-repaired
+		}
+		return faultfs.Fault{}
+	})
+	c.send("put 1 0 60 1", "x")
+	<-hangs
+	w.sigs.caught <- syscall.SIGTERM
+	w.sigs.caught <- syscall.SIGTERM
+	if err := w.wait(); exitCode(err) != exitBySignal+int(syscall.SIGTERM) || !errors.Is(err, errStoppedTwice) {
+		t.Errorf("the server ended with %v", err)
 	}
 }
 

@@ -4,20 +4,45 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/reactor"
 )
 
-// heapHeadroom is the part of the Go heap, in bytes, that does not grow with
-// the number of jobs: connections, tubes and buffers.
-const heapHeadroom = 256 << 20
+// What there may be on the Go heap that is no job's, in bytes.
+const (
+	heapOfConnection = 3 << 9
+	heapOfTube       = 1 << 10
+	heapOfServer     = 256 << 20 // buffers, and lists of what there is
+)
+
+// collectSoon has the garbage collector run when the heap is half as large again as
+// what lives, unless the operator has said otherwise. No command makes garbage; what
+// there is comes from accepting connections, and would take as much memory as they
+// do.
+func collectSoon() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+}
 
 // limitHeap makes the garbage collector work harder when the heap comes near to
-// what it may be beside maxMemory bytes of jobs, unless the operator has said how
-// much that is. Jobs and bodies themselves are not on that heap. What queues of
-// jobs take of it is a quarter of what the smallest jobs take, at most, and twice
-// that while a queue grows.
-func limitHeap(maxMemory int64) {
-	if maxMemory == 0 || os.Getenv("GOMEMLIMIT") != "" {
+// what it may be beside the memory of jobs, unless the operator has said how much
+// that is. Jobs and bodies themselves are not on that heap. What queues of jobs
+// take of it is a quarter of what the smallest jobs take, at most, and twice that
+// while a queue grows. A lower limit than what connections and tubes take would
+// keep the collector running all the time.
+func limitHeap(opt *options.Options) {
+	if opt.MaxMemory == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	debug.SetMemoryLimit(min(maxMemory/2, math.MaxInt64-heapHeadroom) + heapHeadroom)
+	connections, tubes := opt.MaxConnections, opt.MaxTubes
+	if connections == 0 {
+		connections = reactor.DefaultMaxConnections()
+	}
+	if tubes == 0 {
+		tubes = options.DefaultMaxTubes
+	}
+	others := heapOfServer + heapOfConnection*int64(connections) + heapOfTube*int64(tubes)
+	debug.SetMemoryLimit(min(opt.MaxMemory/2, math.MaxInt64-others) + others)
 }

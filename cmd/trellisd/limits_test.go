@@ -15,6 +15,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/reactor"
 )
 
 func TestAFloodOfTheLargestBodiesStopsAtMaxMemory(t *testing.T) {
@@ -72,21 +75,29 @@ func TestAFloodOfTheLargestBodiesStopsAtMaxMemory(t *testing.T) {
 func TestTheHeapIsLimitedWithTheMemoryForJobs(t *testing.T) {
 	limit := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(limit)
+	const others = heapOfServer + 400_000*heapOfConnection + 5000*heapOfTube
 	for _, tt := range []struct {
 		env       string
 		max, want int64
 	}{
 		{"", 0, limit},
-		{"", 1 << 30, 1<<29 + heapHeadroom},
-		{"", math.MaxInt64, math.MaxInt64/2 + heapHeadroom},
+		{"", 1 << 30, 1<<29 + others},
+		{"", math.MaxInt64, math.MaxInt64/2 + others},
 		{"1GiB", 1 << 30, limit},
 	} {
 		t.Setenv("GOMEMLIMIT", tt.env)
 		debug.SetMemoryLimit(limit)
-		limitHeap(tt.max)
+		limitHeap(&options.Options{MaxMemory: tt.max, MaxConnections: 400_000, MaxTubes: 5000})
 		if got := debug.SetMemoryLimit(-1); got != tt.want {
 			t.Errorf("GOMEMLIMIT %q, max-memory %d: %d, want %d", tt.env, tt.max, got, tt.want)
 		}
+	}
+	// Without bounds it is what the process can have, or what the defaults allow.
+	t.Setenv("GOMEMLIMIT", "")
+	limitHeap(&options.Options{MaxMemory: 64 << 20})
+	least := int64(32<<20 + heapOfServer + reactor.DefaultMaxConnections()*heapOfConnection + options.DefaultMaxTubes*heapOfTube)
+	if got := debug.SetMemoryLimit(-1); got != least {
+		t.Errorf("without bounds: %d, want %d", got, least)
 	}
 }
 

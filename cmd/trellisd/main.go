@@ -48,10 +48,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // serve runs the server until it is told to stop. A nil error means that it was,
-// and that it stopped in order.
+// and that it stopped in order or had served nobody yet.
 func serve(opt *options.Options, log *slog.Logger) error {
-	signals := catchSignals()
-	defer signals.release()
+	// A signal during the start ends in order too.
+	sigs := catchSignals()
+	defer sigs.release()
 	log.Info("starting", "pid", os.Getpid(), "version", version)
 
 	listeners, err := openListeners(opt, log)
@@ -59,7 +60,11 @@ func serve(opt *options.Options, log *slog.Logger) error {
 		return exitWith(exitListen, err)
 	}
 	defer closeListeners(listeners, log)
+	return sigs.during(func() error { return serveOn(listeners, opt, sigs, log) }, log)
+}
 
+// serveOn runs the server on open sockets.
+func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log *slog.Logger) error {
 	mon, err := openMonitor(opt, log)
 	if err != nil {
 		return exitWith(exitListen, err)
@@ -69,7 +74,7 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := changeUser(opt.User, log); err != nil {
+	if err := changeUser(opt.User, listeners, log); err != nil {
 		return err
 	}
 
@@ -80,7 +85,8 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	limitHeap(opt.MaxMemory)
+	collectSoon()
+	limitHeap(opt)
 	start, now := newClock()
 	alarms := &alarms{now: now}
 	ec := engine.Config{
@@ -129,7 +135,7 @@ func serve(opt *options.Options, log *slog.Logger) error {
 		bl.server.Store(srv)
 	}
 	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})
-	return supervise(eng, srv, listeners, logFailed, &mon.ready, signals, log)
+	return supervise(eng, srv, listeners, logFailed, &mon.ready, sigs, log)
 }
 
 func limits(opt *options.Options) engine.Limits {
@@ -172,17 +178,26 @@ func closeListeners(listeners []net.Listener, log *slog.Logger) {
 	}
 }
 
-func changeUser(name string, log *slog.Logger) error {
+// changeUser becomes the user of that name, if there is a name. Sockets with files
+// become that user's too: to root's, nobody but root could connect.
+func changeUser(name string, listeners []net.Listener, log *slog.Logger) error {
 	if name == "" {
 		return nil
 	}
-	err := privilege.Become(name)
+	user, err := privilege.Lookup(name)
 	switch {
 	case errors.Is(err, privilege.ErrUnknownUser):
 		return exitWith(exitUnknownUser, err)
-	case errors.Is(err, privilege.ErrLookup):
-		return exitWith(exitUserLookup, err)
 	case err != nil:
+		return exitWith(exitUserLookup, err)
+	}
+	if os.Geteuid() == 0 {
+		err = listen.Chown(listeners, user.UID, user.GID)
+	}
+	if err == nil {
+		err = user.Become()
+	}
+	if err != nil {
 		return exitWith(exitChangeUser, err)
 	}
 	log.Info("changed user", "user", name, "uid", os.Getuid(), "gid", os.Getgid())

@@ -97,7 +97,12 @@ func resident(t testing.TB, pid int) int64 {
 	return 0
 }
 
-// prober measures how long one client's commands take, one after the other.
+// probeInterval is the time from one command of a prober to its next.
+const probeInterval = time.Millisecond
+
+// prober measures how long one client's commands take. They are due at regular
+// times; one that has to wait for the answers to those before it takes that long
+// in addition, so that a server which stands still is not asked less for it.
 type prober struct {
 	t    testing.TB
 	conn net.Conn
@@ -108,8 +113,9 @@ type prober struct {
 	err  error
 }
 
-// probe begins to send commands, each of which has a reply of so many lines.
-func probe(t testing.TB, a net.Addr, lines int, commands ...string) *prober {
+// probe begins to send commands. Each must be answered with one line, or with a
+// job whose body has one.
+func probe(t testing.TB, a net.Addr, commands ...string) *prober {
 	t.Helper()
 	conn, err := net.Dial(a.Network(), a.String())
 	if err != nil {
@@ -118,26 +124,34 @@ func probe(t testing.TB, a net.Addr, lines int, commands ...string) *prober {
 	p := &prober{t: t, conn: conn, stop: make(chan struct{})}
 	p.done.Go(func() {
 		in := bufio.NewReader(conn)
-		for i := 0; ; i++ {
-			select {
-			case <-p.stop:
-				return
-			default:
-			}
-			began := time.Now()
-			if _, p.err = io.WriteString(conn, commands[i%len(commands)]+"\r\n"); p.err != nil {
-				return
-			}
-			for range lines {
-				if _, p.err = in.ReadString('\n'); p.err != nil {
+		due := time.Now()
+		for i := 0; p.err == nil; i++ {
+			began := due
+			if wait := time.Until(due); wait > 0 {
+				select {
+				case <-p.stop: // with nothing left that was due before
 					return
+				case <-time.After(wait):
 				}
+				began = time.Now() // the prober itself may be late
 			}
+			p.err = ask(conn, in, commands[i%len(commands)])
 			p.took = append(p.took, time.Since(began))
-			time.Sleep(200 * time.Microsecond)
+			due = due.Add(probeInterval)
 		}
 	})
 	return p
+}
+
+func ask(conn net.Conn, in *bufio.Reader, command string) error {
+	if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+		return err
+	}
+	line, err := in.ReadString('\n')
+	if err == nil && strings.HasPrefix(line, "FOUND ") {
+		_, err = in.ReadString('\n')
+	}
+	return err
 }
 
 // end stops it and returns percentiles of what it has measured.

@@ -1,30 +1,34 @@
 package main
 
 import (
+	"log/slog"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 )
 
 // signals are those that the server answers to.
 type signals struct {
-	stop  chan os.Signal // SIGTERM, SIGINT, SIGHUP: end in order
-	drain chan os.Signal // SIGUSR1: drain mode
+	stop    chan os.Signal // the first to stop in order, once clients are served
+	drain   chan os.Signal // SIGUSR1: drain mode
+	caught  chan os.Signal // SIGTERM, SIGINT, SIGHUP, as they come
+	serving atomic.Bool
 }
 
-// catchSignals takes the signals over. It is called before anything is opened,
-// so that a signal during the start ends in order too.
+// catchSignals takes the signals over.
 func catchSignals() *signals {
 	s := &signals{
-		stop:  make(chan os.Signal, 2),
-		drain: make(chan os.Signal, 1),
+		stop:   make(chan os.Signal, 1),
+		drain:  make(chan os.Signal, 1),
+		caught: make(chan os.Signal, 2),
 	}
-	signal.Notify(s.stop, syscall.SIGTERM)
+	signal.Notify(s.caught, syscall.SIGTERM)
 	// A closed terminal and ^C leave alone what was started so that they do: by
 	// nohup, or in the background of a script.
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if !signal.Ignored(sig) {
-			signal.Notify(s.stop, sig)
+			signal.Notify(s.caught, sig)
 		}
 	}
 	signal.Notify(s.drain, syscall.SIGUSR1)
@@ -34,6 +38,31 @@ func catchSignals() *signals {
 }
 
 func (s *signals) release() {
-	signal.Stop(s.stop)
+	signal.Stop(s.caught)
 	signal.Stop(s.drain)
+}
+
+// during runs a server, which sets s.serving and then heeds s.stop, and returns
+// its error. It does not wait for the server's end when a signal comes before
+// clients are served, who so have been told nothing that could be lost, or when
+// the second one comes: whatever the server is about may take long, as reading a
+// log, or for ever, as writing to a disk that hangs.
+func (s *signals) during(server func() error, log *slog.Logger) error {
+	ended := make(chan error, 1)
+	go func() { ended <- server() }()
+	for stopping := false; ; stopping = true {
+		select {
+		case err := <-ended:
+			return err
+		case sig := <-s.caught:
+			switch {
+			case !s.serving.Load():
+				log.Info("stopping before clients are served", "signal", sig.String())
+				return nil
+			case stopping:
+				return stoppedTwice(sig)
+			}
+			s.stop <- sig
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -61,11 +60,10 @@ func TestSoak(t *testing.T) {
 
 // soakMixed is one server for the whole time, under loads and abuse.
 func soakMixed(t *testing.T, until time.Time) {
-	s := start(t, "--max-connections=4000")
-	// What a server has that has worked a little. Stacks are printed at the end
-	// of a process only, so another one tells its goroutines.
+	s, url := monitored(t, "--max-connections=4000", "--pprof")
+	// What a server has that has worked a little.
 	warmUp(t, s)
-	fds, memory := descriptors(t, s), resident(t, s.cmd.Process.Pid)
+	running, fds, memory := goroutines(t, url), descriptors(t, s), resident(t, s.cmd.Process.Pid)
 
 	ctx, cancel := context.WithDeadline(t.Context(), until)
 	defer cancel()
@@ -97,6 +95,11 @@ func soakMixed(t *testing.T, until time.Time) {
 			t.Errorf("%s: %s", key, got[key])
 		}
 	}
+	// No job is left, and only delete takes one away.
+	count := func(key string) int { n, _ := strconv.Atoi(got[key]); return n }
+	if jobs := count("total-jobs"); jobs == 0 || count("cmd-put") < jobs || count("cmd-delete") < jobs {
+		t.Errorf("%d jobs were put with %s commands and deleted with %s", jobs, got["cmd-put"], got["cmd-delete"])
+	}
 	if got["current-tubes"] != "1" {
 		t.Errorf("%s tubes are left: %s", got["current-tubes"], c.data("list-tubes"))
 	}
@@ -110,18 +113,21 @@ func soakMixed(t *testing.T, until time.Time) {
 	}
 	t.Logf("%d loads, %d abusive clients, %s connections, %s jobs; memory %d MB, %d MB at first; descriptors %d, %d",
 		loads, a.clients.Load(), got["total-connections"], got["total-jobs"], rss>>20, memory>>20, descriptors(t, s), fds)
-
-	_ = c.conn.Close()
-	fresh := start(t)
-	warmUp(t, fresh)
-	if n, usual := goroutines(t, s), goroutines(t, fresh); n > usual+5 {
-		t.Errorf("%d goroutines, %d in a fresh server", n, usual)
+	// Some are kept for a while after their work.
+	await(t, "goroutines end", func() bool { return goroutines(t, url) <= running+5 })
+	if t.Failed() {
+		_, stacks := httpGet(t, url+"/debug/pprof/goroutine?debug=1")
+		t.Logf("%d goroutines at first, and now:\n%s", running, stacks)
 	}
 }
 
+// warmUps is how many clients of warmUp put, reserve and delete a job. There is one
+// more, which does nothing.
+const warmUps = 20
+
 func warmUp(t *testing.T, s *server) {
 	t.Helper()
-	for range 20 {
+	for range warmUps {
 		c := s.dial(0)
 		c.send("put 0 0 60 1", "x", "reserve")
 		id := strings.TrimPrefix(c.line(), "INSERTED ")
@@ -136,18 +142,44 @@ func warmUp(t *testing.T, s *server) {
 	_ = c.conn.Close()
 }
 
+// soakMix is the load of the scenario mix.
+const soakMix = `
+40 put pri=0-2000 delay=0-1
+40 reserve
+25 delete
+ 8 release pri=0-2000 delay=0-1
+ 5 bury
+ 5 touch
+ 2 kick bound=1-10
+ 1 peek-ready
+ 1 peek-delayed
+ 1 peek-buried
+ 1 stats-job
+ 1 stats-tube
+ 1 stats
+ 1 list-tubes
+`
+
 // soakLoad runs the next of the load generator's scenarios for a moment.
 func soakLoad(t *testing.T, s *server, n int) {
 	t.Helper()
 	names := bench.Scenarios()
 	cfg := bench.Config{
 		Scenario: names[n%len(names)][0], Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
-		Duration: 700 * time.Millisecond, Warmup: time.Millisecond, Delay: time.Second, Timeout: time.Second,
+		Duration: 700 * time.Millisecond, Warmup: time.Millisecond,
 		Seed: rand.Uint64(), Patience: time.Minute,
 	}
+	cfg.Threads = min(cfg.Conns, 1+rand.IntN(3))
+	var err error
 	switch cfg.Scenario {
 	case "mix":
-		return // what it leaves is by design not the generator's
+		if cfg.Mix, err = bench.ParseMix(strings.NewReader(soakMix)); err != nil {
+			t.Fatal(err)
+		}
+	case "reserve-timeout":
+		cfg.Depth, cfg.Timeout = 1, time.Second
+	case "churn", "idle":
+		cfg.Depth = 1
 	case "watch-many":
 		cfg.Tubes = 100
 	case "large":
@@ -155,7 +187,6 @@ func soakLoad(t *testing.T, s *server, n int) {
 	case "put":
 		cfg.Duration /= 4
 	}
-	var err error
 	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +195,7 @@ func soakLoad(t *testing.T, s *server, n int) {
 		err = r.Err()
 	}
 	if err != nil {
-		t.Fatalf("scenario %s, %d connections, depth %d: %v", cfg.Scenario, cfg.Conns, cfg.Depth, err)
+		t.Fatalf("scenario %s, %d connections, depth %d, %d threads: %v", cfg.Scenario, cfg.Conns, cfg.Depth, cfg.Threads, err)
 	}
 }
 
@@ -325,7 +356,7 @@ func soakMemory(t *testing.T, until time.Time) {
 	warmUp(t, s)
 	memory := resident(t, s.cmd.Process.Pid)
 	body := strings.Repeat("m", 200_000)
-	var put, refused, deleted atomic.Int64
+	var put, refused, deleted, inVain atomic.Int64
 	var putters, workers sync.WaitGroup
 	// The workers begin when the memory has been full.
 	full, done := make(chan struct{}), make(chan struct{})
@@ -365,6 +396,7 @@ func soakMemory(t *testing.T, until time.Time) {
 				c.send("reserve-with-timeout 0")
 				line := c.line()
 				if line == "TIMED_OUT" {
+					inVain.Add(1)
 					select {
 					case <-done:
 						return
@@ -396,6 +428,11 @@ func soakMemory(t *testing.T, until time.Time) {
 	if put.Load() != deleted.Load() || refused.Load() == 0 {
 		t.Errorf("%d put, %d deleted, %d refused", put.Load(), deleted.Load(), refused.Load())
 	}
+	wantCounts(s.dial(0), map[string]int{
+		"total-jobs": warmUps + int(put.Load()), "cmd-put": warmUps + int(put.Load()+refused.Load()),
+		"cmd-reserve": warmUps, "cmd-reserve-with-timeout": int(deleted.Load() + inVain.Load()), "job-timeouts": 0,
+		"cmd-delete": warmUps + int(deleted.Load()), "current-jobs-ready": 0, "total-connections": warmUps + 8,
+	})
 	rss := resident(t, s.cmd.Process.Pid)
 	if !raceEnabled {
 		await(t, "the memory is given back", func() bool { rss = resident(t, s.cmd.Process.Pid); return rss < memory+25<<20 })
@@ -405,12 +442,13 @@ func soakMemory(t *testing.T, until time.Time) {
 
 // soakDrain drains servers under load, one after the other: drain mode is for good.
 func soakDrain(t *testing.T, until time.Time) {
+	const putters = 3
 	rounds, jobs := 0, int64(0)
 	for ; rounds == 0 || time.Now().Before(until); rounds++ {
 		s := start(t)
 		var put, deleted atomic.Int64
 		var all sync.WaitGroup
-		for range 3 {
+		for range putters {
 			c := s.dial(0)
 			all.Go(func() {
 				for {
@@ -440,9 +478,13 @@ func soakDrain(t *testing.T, until time.Time) {
 				deleted.Add(1)
 			}
 		}
-		if got := stats(c); got["draining"] != "true" || got["current-jobs-ready"] != "0" || put.Load() != deleted.Load() {
-			t.Errorf("draining %s, %d put, %d deleted, %s left", got["draining"], put.Load(), deleted.Load(), got["current-jobs-ready"])
+		if got := stats(c)["draining"]; got != "true" || put.Load() != deleted.Load() {
+			t.Errorf("draining %s, %d put, %d deleted", got, put.Load(), deleted.Load())
 		}
+		wantCounts(c, map[string]int{
+			"total-jobs": int(put.Load()), "cmd-put": int(put.Load()) + putters, "cmd-delete": int(deleted.Load()),
+			"cmd-reserve-with-timeout": int(deleted.Load()) + 1, "current-jobs-ready": 0, "total-connections": putters + 1,
+		})
 		s.signal(syscall.SIGTERM)
 		if code := s.wait(); code != 0 {
 			t.Errorf("exit code %d", code)
@@ -490,12 +532,13 @@ func descriptors(t *testing.T, s *server) int {
 	return len(all)
 }
 
-// goroutines ends a server and returns how many goroutines it had.
-func goroutines(t *testing.T, s *server) int {
+// goroutines is how many a server has, which serves its metrics at url.
+func goroutines(t *testing.T, url string) (n int) {
 	t.Helper()
-	s.signal(syscall.SIGQUIT)
-	s.wait()
-	return len(slices.DeleteFunc(slices.Clone(s.log()), func(l string) bool {
-		return !strings.HasPrefix(l, "goroutine ") || strings.HasPrefix(l, "goroutine 0 ") || strings.Contains(l, "GC worker")
-	}))
+	_, body := httpGet(t, url+"/metrics")
+	_, rest, _ := strings.Cut(body, "\ngo_goroutines ")
+	if _, err := fmt.Sscan(rest, &n); err != nil {
+		t.Fatalf("go_goroutines: %v", err)
+	}
+	return n
 }

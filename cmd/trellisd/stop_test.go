@@ -103,6 +103,27 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	}
 }
 
+func TestASignalBeforeClientsAreServedEndsTheServerAtOnce(t *testing.T) {
+	t.Parallel()
+	// The server waits for ever for somebody to write to what seems to be its log.
+	dir, path := t.TempDir(), filepath.Join(socketDir(t), "s")
+	if err := syscall.Mkfifo(filepath.Join(dir, "trellis.0000000001"), 0o600); err != nil {
+		t.Skip("no pipe can be made here: ", err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		p := launch(t, "-V", "--log-format=json", "-lunix:"+path, "-b", dir)
+		p.waitText(`"listening"`)
+		p.signal(sig)
+		if code := p.wait(); code != 0 {
+			t.Errorf("%v: exit code %d", sig, code)
+		}
+		p.waitText("stopping before clients are served")
+		if _, err := os.Lstat(path); err == nil {
+			t.Error("the socket's file is still there")
+		}
+	}
+}
+
 func TestUSR1RefusesJobsForEver(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -25,6 +23,7 @@ const stopTimeout = 5 * time.Second
 // supervise serves the listeners until a signal says stop, or one of them or the
 // log fails.
 func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
+	sigs.serving.Store(true)
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
 		go func() {
@@ -46,46 +45,35 @@ func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
 			ready.NotReady("stopping")
-			return stop(srv, sigs, log)
+			return stop(srv, log)
 		case err := <-failed:
-			return errors.Join(err, stop(srv, sigs, log))
+			log.Info("stopping", "error", err)
+			return errors.Join(err, stop(srv, log))
 		case err := <-logFailed:
 			// The kernel does not tell what of the log is on disk. What waited
 			// for it is refused; what was acknowledged before is there.
+			log.Info("stopping", "error", err)
 			ready.NotReady("the binlog has failed")
 			srv.CommitFailed()
-			return errors.Join(err, stop(srv, sigs, log))
+			return errors.Join(err, stop(srv, log))
 		}
 	}
 }
 
-// stop ends the service in order, or at once when another signal comes.
-func stop(srv *reactor.Server, sigs *signals, log *slog.Logger) error {
+// stop ends the service in order.
+func stop(srv *reactor.Server, log *slog.Logger) error {
 	notify(daemon.SdNotifyStopping, log)
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- srv.Shutdown(ctx) }()
-	select {
-	case err := <-done:
-		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			log.Warn("some clients did not read their last replies in time", "timeout", stopTimeout)
-		case err != nil:
-			return fmt.Errorf("stopping: %w", err)
-		}
-		log.Info("stopped")
-		return nil
-	case sig := <-sigs.stop:
-		return stoppedTwice(signalNumber(sig))
+	err := srv.Shutdown(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		log.Warn("some clients did not read their last replies in time", "timeout", stopTimeout)
+	case err != nil:
+		return fmt.Errorf("stopping: %w", err)
 	}
-}
-
-func signalNumber(sig os.Signal) int {
-	if n, ok := sig.(syscall.Signal); ok {
-		return int(n)
-	}
-	return 0
+	log.Info("stopped")
+	return nil
 }
 
 // notify tells systemd, if it has started us, how far we are.

@@ -138,3 +138,20 @@ func TestAUnixPathIsTakenLiterally(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAUnixSocketBelongsToTheUserThatTheServerBecomes(t *testing.T) {
+	t.Parallel()
+	uid, gid := lookupNobody(t)
+	path := filepath.Join(socketDir(t), "s")
+	s := start(t, "-u", "nobody", "-lunix:"+path)
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat := info.Sys().(*syscall.Stat_t); stat.Uid != uid || stat.Gid != gid {
+		t.Errorf("it belongs to user %d and group %d, want %d and %d", stat.Uid, stat.Gid, uid, gid)
+	}
+	c := s.dial(0)
+	c.send("use x")
+	c.want("USING x")
+}

@@ -80,6 +80,9 @@ says() {
     [[ $out == *"$text"* ]] || fail "$*: said: $out; wanted: $text"
 }
 
+# running: the service serves
+running() { inside systemctl is-active --quiet trellisd.service || fail "the service is $(inside systemctl is-active trellisd.service)"; }
+
 # talk PORT LINES: what the server on this port answers to lines
 talk() { inside bash -c "exec 3<>/dev/tcp/127.0.0.1/$1 && printf '$2' >&3 && cat <&3"; }
 
@@ -88,10 +91,6 @@ purged() {
     diff "$work/before" "$work/after" || fail "purging has left something behind, or taken it along"
     ! inside getent passwd trellis || fail "the user is still there"
 }
-
-# The service keeps jobs if it can.
-keeps=no
-! dpkg-deb --fsys-tarfile "$new" | tar -xO ./etc/default/trellisd | grep -q '^TRELLISD_OPTS=.* -b ' || keeps=yes
 
 step "with systemd: install"
 fresh systemd
@@ -104,7 +103,7 @@ for _ in $(seq 300); do
 done
 [ -n "$leader" ] || fail "no container: $(cat "$work/console")"
 inside dpkg -i /packages/old.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
-says active inside systemctl is-active trellisd.service
+running
 says enabled inside systemctl is-enabled trellisd.service
 says disabled inside systemctl is-enabled trellisd.socket
 says ok inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/11380 && printf "GET /readyz HTTP/1.0\r\n\r\n" >&3 && cat <&3'
@@ -118,19 +117,17 @@ step "with systemd: upgrade"
 inside sh -c 'echo "# mine" >>/etc/default/trellisd'
 before=$(inside systemctl show -P MainPID trellisd)
 inside dpkg -i /packages/new.deb >"$work/log" 2>&1 || fail "upgrading: $(cat "$work/log")"
-says active inside systemctl is-active trellisd.service
+running
 [ "$(inside systemctl show -P MainPID trellisd)" != "$before" ] || fail "the old server still runs"
 says "# mine" inside cat /etc/default/trellisd
-if [ $keeps = yes ]; then
-    says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
-fi
+says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
 
 step "with systemd: socket activation"
 inside systemctl stop trellisd.service
 inside systemctl enable --now trellisd.socket 2>/dev/null
 says inactive inside systemctl is-active trellisd.service
 inside trellis ping
-says active inside systemctl is-active trellisd.service
+running
 inside systemctl restart trellisd.service
 inside trellis ping
 
@@ -141,9 +138,7 @@ inside test -f /etc/default/trellisd || fail "removing has taken the configurati
 inside test -d /var/lib/trellis || fail "removing has taken the jobs along"
 inside dpkg -i /packages/new.deb >"$work/log" 2>&1 || fail "installing again: $(cat "$work/log")"
 inside trellis ping
-if [ $keeps = yes ]; then
-    says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
-fi
+says "FOUND 1 5" talk 11300 'peek 1\r\nquit\r\n'
 inside dpkg -P trellis >"$work/log" 2>&1 || fail "purging: $(cat "$work/log")"
 purged
 kill -KILL "$leader"
@@ -154,9 +149,6 @@ step "without systemd: install, and start by hand with a socket"
 fresh plain
 inside dpkg -i /packages/new.deb >"$work/log" 2>&1 || fail "installing: $(cat "$work/log")"
 port=$(perl -MIO::Socket::INET -e 'print IO::Socket::INET->new(Listen => 1, LocalAddr => "127.0.0.1:0")->sockport')
-data=
-[ $keeps = no ] || data="-b /var/lib/trellis"
-# shellcheck disable=SC2086
 perl -MIO::Socket::INET -MPOSIX -e '
     my ($port, $root, @command) = @ARGV;
     $^F = 9; # what is opened from now on stays open
@@ -165,7 +157,7 @@ perl -MIO::Socket::INET -MPOSIX -e '
     $ENV{LISTEN_FDS} = 1;
     $ENV{LISTEN_PID} = $$;
     exec "chroot", "--userspec=trellis:trellis", $root, @command;
-' "$port" "$root" /usr/bin/trellisd $data -V 2>"$work/log" &
+' "$port" "$root" /usr/bin/trellisd -b /var/lib/trellis -V 2>"$work/log" &
 hand=$!
 for _ in $(seq 100); do
     inside trellis ping -a "127.0.0.1:$port" 2>/dev/null && break

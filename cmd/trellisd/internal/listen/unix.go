@@ -92,21 +92,46 @@ func makeWay(path string, log *slog.Logger) error {
 	return nil
 }
 
+// Chown gives the files of the UNIX sockets that Open has made to a user and a
+// group. It leaves TCP and inherited sockets alone, and paths at which there is
+// another file by now.
+func Chown(ls []net.Listener, uid, gid int) error {
+	for _, l := range ls {
+		ul, ok := l.(*unixListener)
+		if !ok {
+			continue
+		}
+		own, err := ul.inPlace()
+		if own {
+			err = os.Lchown(ul.path, uid, gid)
+		}
+		if err != nil {
+			return fmt.Errorf("giving unix:%s to user %d: %w", ul.path, uid, cause(err))
+		}
+	}
+	return nil
+}
+
+// inPlace tells if the file at the path is the socket's. An open socket keeps its
+// inode from being used again, so what is the same inode is the same file.
+func (l *unixListener) inPlace() (bool, error) {
+	now, err := os.Lstat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(now, l.file), err
+}
+
 // Close removes the socket's file, unless another file has taken its place, and
 // stops listening. What matters to the caller is that it stopped: the error may
 // also be that the directory no longer lets this process remove the file.
 func (l *unixListener) Close() error {
 	l.once.Do(func() {
-		// The file goes first: an open socket keeps its inode from being used
-		// again, so what is the same inode is the same file.
-		now, err := os.Lstat(l.path)
-		if err == nil && os.SameFile(now, l.file) {
+		own, err := l.inPlace()
+		if own {
 			err = os.Remove(l.path)
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			l.err = err
-		}
-		l.err = errors.Join(l.err, l.UnixListener.Close())
+		l.err = errors.Join(err, l.UnixListener.Close())
 	})
 	return l.err
 }

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -67,7 +68,7 @@ func New(src Sources, opt Options) *prometheus.Registry {
 
 func register(r prometheus.Registerer, src Sources, opt Options) {
 	r.MustRegister(
-		&collector{src, opt, memoryLimit()},
+		&collector{src: src, opt: opt, memoryLimit: memoryLimit()},
 		buildInfo(src.Build),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -92,6 +93,9 @@ type collector struct {
 	opt Options
 
 	memoryLimit int64 // bytes; 0 if unknown
+
+	mu    sync.Mutex
+	shown map[string]struct{} // guarded by mu; names of the tubes that were shown last
 }
 
 // Describe implements [prometheus.Collector].
@@ -119,9 +123,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	now := serving.Now()
 	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)
-	shown, rest := largest(tubes(serving.Engine, s.Tubes, now), c.opt.Tubes)
+	shown, rest := c.tubes(serving, s.Tubes)
 	for i := range shown {
-		collectTube(ch, &shown[i])
+		collectTube(ch, &shown[i].TubeSnapshot)
 	}
 	collectOthers(ch, rest)
 	if c.opt.Legacy {

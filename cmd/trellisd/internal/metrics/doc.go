@@ -2,7 +2,7 @@
 //
 // [New] makes a registry with one collector of the package's own beside those of
 // the Go runtime, the process and the commits of the binlog. The collector keeps
-// nothing: every scrape takes one snapshot of the engine, shard by shard, and of
+// no numbers: every scrape takes one snapshot of the engine, shard by shard, and of
 // the counters that the reactor and the binlog keep anyway. So no command pays
 // for being counted twice, a scrape is no command and moves no counter of the
 // protocol, and a tube that has gone is gone from the next scrape.
@@ -15,8 +15,9 @@
 //
 // # Bounds
 //
-// The tubes with the most jobs are shown one by one, up to a limit; what the rest
-// hold is summed up under beanstalkd_other_tubes_. Of the rest no counters are
+// The tubes with the most jobs are shown one by one, up to a limit, and of equals
+// those that were shown last time; what the rest hold is summed up under
+// beanstalkd_other_tubes_. Of the rest no counters are
 // shown: tubes move in and out of it, so that their sum would be no counter. The
 // durations of a command are shown from its first use on.
 //

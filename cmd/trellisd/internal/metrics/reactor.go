@@ -11,6 +11,8 @@ import (
 var (
 	loopConnections = gauge("beanstalkd_loop_connections",
 		"Open connections of an event loop, those included that are being ended.", "loop")
+	loopEnding = gauge("beanstalkd_loop_ending_connections",
+		"Connections of an event loop that are being ended: the client has quit or sent its last, and is still being answered.", "loop")
 	loopOpened = counter("beanstalkd_loop_connections_total",
 		"Connections that were given to an event loop.", "loop")
 	loopReceived = counter("beanstalkd_loop_received_bytes_total",
@@ -43,6 +45,7 @@ var (
 		"Clients that the server closed: input_limit, more commands were sent than may wait; "+
 			"output_limit, they were owed more replies than may wait; idle, nothing happened for too long; "+
 			"output_timeout, no replies were taken for too long at the connection's end; "+
+			"no_descriptor, none was left to go on answering after the client had sent its last; "+
 			"panic, executing a command failed.",
 		"reason")
 )
@@ -52,6 +55,7 @@ var (
 	reasonOutput  = label("reason", "output_limit")
 	reasonIdle    = label("reason", "idle")
 	reasonTimeout = label("reason", "output_timeout")
+	reasonLacking = label("reason", "no_descriptor")
 	reasonPanic   = label("reason", "panic")
 
 	reasonLimit = label("reason", "limit")
@@ -59,10 +63,11 @@ var (
 )
 
 func collectReactor(ch chan<- prometheus.Metric, s *reactor.Stats) {
-	var input, output, idle, timeout, panics uint64
+	var input, output, idle, timeout, lacking, panics uint64
 	for i := range s.Loops {
 		l, loop := &s.Loops[i], label("loop", strconv.Itoa(i))
 		ch <- loopConnections.with(float64(l.Connections), loop)
+		ch <- loopEnding.with(float64(l.Ending), loop)
 		ch <- loopOpened.with(float64(l.Opened), loop)
 		ch <- loopReceived.with(float64(l.BytesIn), loop)
 		ch <- loopSent.with(float64(l.BytesOut), loop)
@@ -74,12 +79,13 @@ func collectReactor(ch chan<- prometheus.Metric, s *reactor.Stats) {
 		output += l.OverOutput
 		idle += l.Idle
 		timeout += l.Cut
+		lacking += l.Lacking
 		panics += l.Panics
 	}
 	ch <- accepted.with(float64(s.Accepted))
 	ch <- maxConnections.with(float64(s.MaxConnections))
 	ch <- refused.with(float64(s.RefusedOver), reasonLimit)
-	ch <- refused.with(float64(s.Refused-s.RefusedOver), reasonError)
+	ch <- refused.with(float64(s.Refused), reasonError)
 	ch <- acceptFailures.with(float64(s.AcceptFailures))
 	ch <- acceptPauses.with(float64(s.AcceptPauses))
 	ch <- acceptPaused.with(float64(s.AcceptPaused))
@@ -87,5 +93,6 @@ func collectReactor(ch chan<- prometheus.Metric, s *reactor.Stats) {
 	ch <- closedClients.with(float64(output), reasonOutput)
 	ch <- closedClients.with(float64(idle), reasonIdle)
 	ch <- closedClients.with(float64(timeout), reasonTimeout)
+	ch <- closedClients.with(float64(lacking), reasonLacking)
 	ch <- closedClients.with(float64(panics), reasonPanic)
 }

@@ -69,8 +69,8 @@ func (r *rig) wholeSources() Sources {
 	src := r.sources()
 	src.Serving = func() *Serving {
 		f := &fakeReactor{stats: reactor.Stats{
-			Loops:    []reactor.LoopStats{{Connections: 3, BytesIn: 10, OverLimit: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2}},
-			Accepted: 7, Refused: 3, RefusedOver: 2, MaxConnections: 1000,
+			Loops:    []reactor.LoopStats{{Connections: 3, Ending: 1, BytesIn: 10, OverLimit: 1, Lacking: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2}},
+			Accepted: 7, Refused: 1, RefusedOver: 2, MaxConnections: 1000,
 		}}
 		f.latency.Answered[codec.OpPut].Observe(30*time.Microsecond, 5)
 		f.latency.Waited[codec.OpReserve].Observe(7*time.Second, 1)

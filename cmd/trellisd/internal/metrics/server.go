@@ -32,7 +32,7 @@ var (
 		"Commands that were well formed.", "command")
 
 	currentConnections = gauge("beanstalkd_current_connections",
-		"Open connections.")
+		"Open connections of clients that have not quit.")
 	currentProducers = gauge("beanstalkd_current_producers",
 		"Open connections that have put a job.")
 	currentWorkers = gauge("beanstalkd_current_workers",

@@ -1,10 +1,6 @@
 package metrics
 
 import (
-	"cmp"
-	"slices"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -51,39 +47,26 @@ var (
 		"Tubes that are paused and not shown.")
 )
 
-// tubes takes a snapshot of all tubes, one shard after the other. There were
-// about n of them.
-func tubes(e *engine.Engine, n int, now engine.Time) []engine.TubeSnapshot {
+// tubes looks at all tubes, one shard after the other. There were about n of them.
+// One scrape does so at a time: a million tubes then take the memory of one
+// shard's.
+func (c *collector) tubes(s *Serving, n int) (shown []candidate, rest *otherTubes) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := s.Now()
+	sel := selection{limit: c.opt.Tubes, before: c.shown}
 	// With room for all, no shard waits until the list has grown.
+	n /= s.Engine.NumShards()
 	list := make([]engine.TubeSnapshot, 0, n+n/4+16)
-	for shard := range e.NumShards() {
-		list = e.AppendTubes(list, shard, now)
-	}
-	return list
-}
-
-// defaultTube always exists and is always shown.
-const defaultTube = "default"
-
-// largest moves the n tubes that are to be shown to the front: the default tube,
-// then those with the most jobs, and of equals the first by name.
-func largest(tubes []engine.TubeSnapshot, n int) (shown, rest []engine.TubeSnapshot) {
-	if len(tubes) <= n {
-		return tubes, nil
-	}
-	slices.SortFunc(tubes, func(a, b engine.TubeSnapshot) int {
-		if a.Name == defaultTube || b.Name == defaultTube {
-			return cmp.Compare(oneIf(b.Name == defaultTube), oneIf(a.Name == defaultTube))
+	for shard := range s.Engine.NumShards() {
+		list = s.Engine.AppendTubes(list[:0], shard, now)
+		for i := range list {
+			sel.add(&list[i])
 		}
-		if c := cmp.Compare(held(&b), held(&a)); c != 0 {
-			return c
-		}
-		return cmp.Compare(a.Name, b.Name)
-	})
-	return tubes[:n], tubes[n:]
+	}
+	c.shown = sel.end()
+	return sel.shown, &sel.rest
 }
-
-func held(t *engine.TubeSnapshot) int { return t.Ready + t.Reserved + t.Delayed + t.Buried }
 
 func collectTube(ch chan<- prometheus.Metric, t *engine.TubeSnapshot) {
 	name := label("tube", t.Name)
@@ -103,33 +86,16 @@ func collectTube(ch chan<- prometheus.Metric, t *engine.TubeSnapshot) {
 	ch <- tubePauseLeft.with(t.PauseLeft.Seconds(), alone...)
 }
 
-func collectOthers(ch chan<- prometheus.Metric, rest []engine.TubeSnapshot) {
-	var sum engine.TubeSnapshot
-	oldest, paused := time.Duration(0), 0
-	for i := range rest {
-		t := &rest[i]
-		sum.Ready += t.Ready
-		sum.Reserved += t.Reserved
-		sum.Delayed += t.Delayed
-		sum.Buried += t.Buried
-		sum.Urgent += t.Urgent
-		sum.Using += t.Using
-		sum.Watching += t.Watching
-		sum.Waiting += t.Waiting
-		oldest = max(oldest, t.OldestReady)
-		if t.PauseLeft > 0 {
-			paused++
-		}
-	}
-	ch <- tubesFolded.with(float64(len(rest)))
-	ch <- otherJobs.with(float64(sum.Ready), stateReady)
-	ch <- otherJobs.with(float64(sum.Reserved), stateReserved)
-	ch <- otherJobs.with(float64(sum.Delayed), stateDelayed)
-	ch <- otherJobs.with(float64(sum.Buried), stateBuried)
-	ch <- otherJobsUrgent.with(float64(sum.Urgent))
-	ch <- otherOldestReady.with(oldest.Seconds())
-	ch <- otherUsing.with(float64(sum.Using))
-	ch <- otherWatching.with(float64(sum.Watching))
-	ch <- otherWaiting.with(float64(sum.Waiting))
-	ch <- otherPaused.with(float64(paused))
+func collectOthers(ch chan<- prometheus.Metric, rest *otherTubes) {
+	ch <- tubesFolded.with(float64(rest.tubes))
+	ch <- otherJobs.with(float64(rest.sum.Ready), stateReady)
+	ch <- otherJobs.with(float64(rest.sum.Reserved), stateReserved)
+	ch <- otherJobs.with(float64(rest.sum.Delayed), stateDelayed)
+	ch <- otherJobs.with(float64(rest.sum.Buried), stateBuried)
+	ch <- otherJobsUrgent.with(float64(rest.sum.Urgent))
+	ch <- otherOldestReady.with(rest.oldest.Seconds())
+	ch <- otherUsing.with(float64(rest.sum.Using))
+	ch <- otherWatching.with(float64(rest.sum.Watching))
+	ch <- otherWaiting.with(float64(rest.sum.Waiting))
+	ch <- otherPaused.with(float64(rest.paused))
 }

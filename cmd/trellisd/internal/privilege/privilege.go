@@ -11,39 +11,83 @@ import (
 	"syscall"
 )
 
-// Reasons for which Become fails before it has changed anything.
-var (
-	ErrUnknownUser = errors.New("no such user")
-	ErrLookup      = errors.New("user lookup failed")
-)
+// ErrUnknownUser is what Lookup returns if there is no such user, and not if it
+// could not find out.
+var ErrUnknownUser = errors.New("no such user")
 
-// Become makes the whole process, all its threads, run as the user of that name
-// or, if there is none, of that number: with its primary group and its
-// supplementary groups, and without a way back. A process that runs as that user
-// already, and not as root, is left as it is.
-//
-// If it fails with another error than ErrUnknownUser and ErrLookup, the process
-// may have changed in part and should end.
-func Become(name string) error {
-	id, err := lookup(name)
-	if err != nil {
-		return err
+// User is whom a process can become.
+type User struct {
+	UID, GID int // GID is the primary group
+
+	name   string // as it was looked up
+	groups []int  // with GID
+}
+
+// Lookup finds the user of that name or, if there is none, of that number.
+func Lookup(name string) (*User, error) {
+	entry, err := user.Lookup(name)
+	var unknown user.UnknownUserError
+	if errors.As(err, &unknown) {
+		if _, notNumber := strconv.ParseUint(name, 10, 32); notNumber == nil {
+			entry, err = user.LookupId(name)
+		}
 	}
-	if id.uid != 0 && id.current() {
+	var unknownID user.UnknownUserIdError
+	switch {
+	case errors.As(err, &unknown), errors.As(err, &unknownID):
+		return nil, fmt.Errorf("%w: %q; see /etc/passwd for those that exist", ErrUnknownUser, name)
+	case err != nil:
+		return nil, fmt.Errorf("user lookup failed: %q: %w", name, err)
+	}
+
+	u := &User{name: name}
+	if u.UID, err = strconv.Atoi(entry.Uid); err != nil {
+		return nil, fmt.Errorf("user lookup failed: user id of %q: %w", name, err)
+	}
+	if u.GID, err = strconv.Atoi(entry.Gid); err != nil {
+		return nil, fmt.Errorf("user lookup failed: group id of %q: %w", name, err)
+	}
+	gids, err := entry.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("user lookup failed: groups of %q: %w", name, err)
+	}
+	u.groups = []int{u.GID}
+	for _, s := range gids {
+		gid, err := strconv.Atoi(s)
+		if err != nil {
+			return nil, fmt.Errorf("user lookup failed: groups of %q: %w", name, err)
+		}
+		if gid != u.GID {
+			u.groups = append(u.groups, gid)
+		}
+	}
+	if limit := maxGroups(); len(u.groups) > limit {
+		u.groups = u.groups[:limit]
+	}
+	return u, nil
+}
+
+// Become makes the whole process, all its threads, run as the user: with its
+// primary group and its supplementary groups, and without a way back. A process
+// that runs as that user already, and not as root, is left as it is.
+//
+// If it fails, the process may have changed in part and should end.
+func (u *User) Become() error {
+	if u.UID != 0 && u.current() {
 		return nil
 	}
 
 	// The user comes last: after it there is no right to change groups any more.
-	if err := syscall.Setgroups(id.groups); err != nil {
-		return fmt.Errorf("setting the groups of user %q: %w%s", name, err, advice(err))
+	if err := syscall.Setgroups(u.groups); err != nil {
+		return fmt.Errorf("setting the groups of user %q: %w%s", u.name, err, advice(err))
 	}
-	if err := syscall.Setgid(id.gid); err != nil {
-		return fmt.Errorf("setting the group of user %q: %w%s", name, err, advice(err))
+	if err := syscall.Setgid(u.GID); err != nil {
+		return fmt.Errorf("setting the group of user %q: %w%s", u.name, err, advice(err))
 	}
-	if err := syscall.Setuid(id.uid); err != nil {
-		return fmt.Errorf("becoming user %q: %w%s", name, err, advice(err))
+	if err := syscall.Setuid(u.UID); err != nil {
+		return fmt.Errorf("becoming user %q: %w%s", u.name, err, advice(err))
 	}
-	return id.check(name)
+	return u.check()
 }
 
 func advice(err error) string {
@@ -51,55 +95,6 @@ func advice(err error) string {
 		return "; start as root, or leave -u out"
 	}
 	return ""
-}
-
-// identity is what a process is to the system.
-type identity struct {
-	uid, gid int
-	groups   []int // with gid
-}
-
-func lookup(name string) (identity, error) {
-	u, err := user.Lookup(name)
-	var unknown user.UnknownUserError
-	if errors.As(err, &unknown) {
-		if _, notNumber := strconv.ParseUint(name, 10, 32); notNumber == nil {
-			u, err = user.LookupId(name)
-		}
-	}
-	var unknownID user.UnknownUserIdError
-	switch {
-	case errors.As(err, &unknown), errors.As(err, &unknownID):
-		return identity{}, fmt.Errorf("%w: %q; see /etc/passwd for those that exist", ErrUnknownUser, name)
-	case err != nil:
-		return identity{}, fmt.Errorf("%w: %q: %w", ErrLookup, name, err)
-	}
-
-	var id identity
-	if id.uid, err = strconv.Atoi(u.Uid); err != nil {
-		return identity{}, fmt.Errorf("%w: user id of %q: %w", ErrLookup, name, err)
-	}
-	if id.gid, err = strconv.Atoi(u.Gid); err != nil {
-		return identity{}, fmt.Errorf("%w: group id of %q: %w", ErrLookup, name, err)
-	}
-	gids, err := u.GroupIds()
-	if err != nil {
-		return identity{}, fmt.Errorf("%w: groups of %q: %w", ErrLookup, name, err)
-	}
-	id.groups = []int{id.gid}
-	for _, s := range gids {
-		gid, err := strconv.Atoi(s)
-		if err != nil {
-			return identity{}, fmt.Errorf("%w: groups of %q: %w", ErrLookup, name, err)
-		}
-		if gid != id.gid {
-			id.groups = append(id.groups, gid)
-		}
-	}
-	if limit := maxGroups(); len(id.groups) > limit {
-		id.groups = id.groups[:limit]
-	}
-	return id, nil
 }
 
 // maxGroups is how many supplementary groups the system lets a process have.
@@ -114,27 +109,27 @@ func maxGroups() int {
 	}
 }
 
-func (id identity) current() bool {
-	return os.Getuid() == id.uid && os.Geteuid() == id.uid &&
-		os.Getgid() == id.gid && os.Getegid() == id.gid
+func (u *User) current() bool {
+	return os.Getuid() == u.UID && os.Geteuid() == u.UID &&
+		os.Getgid() == u.GID && os.Getegid() == u.GID
 }
 
 // check makes sure that the change was whole and for good.
-func (id identity) check(name string) error {
-	if !id.current() {
-		return fmt.Errorf("becoming user %q: still uid %d/%d, gid %d/%d", name, os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid())
+func (u *User) check() error {
+	if !u.current() {
+		return fmt.Errorf("becoming user %q: still uid %d/%d, gid %d/%d", u.name, os.Getuid(), os.Geteuid(), os.Getgid(), os.Getegid())
 	}
 	groups, err := os.Getgroups()
 	if err != nil {
-		return fmt.Errorf("becoming user %q: reading back the groups: %w", name, err)
+		return fmt.Errorf("becoming user %q: reading back the groups: %w", u.name, err)
 	}
 	for _, gid := range groups {
-		if !slices.Contains(id.groups, gid) {
-			return fmt.Errorf("becoming user %q: still in group %d", name, gid)
+		if !slices.Contains(u.groups, gid) {
+			return fmt.Errorf("becoming user %q: still in group %d", u.name, gid)
 		}
 	}
-	if id.uid != 0 && syscall.Setuid(0) == nil {
-		return fmt.Errorf("becoming user %q: could become root again", name)
+	if u.UID != 0 && syscall.Setuid(0) == nil {
+		return fmt.Errorf("becoming user %q: could become root again", u.name)
 	}
 	return nil
 }

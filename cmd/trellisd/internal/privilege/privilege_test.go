@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// becomeEnv makes the test binary call Become with the variable's value and say
+// becomeEnv makes the test binary become the user that the variable names and say
 // who it is then, instead of running tests: the change cannot be undone.
 const becomeEnv = "TRELLIS_TEST_BECOME"
 
@@ -22,7 +22,11 @@ func TestMain(m *testing.M) {
 }
 
 func becomeAndReport(name string) {
-	if err := Become(name); err != nil {
+	u, err := Lookup(name)
+	if err == nil {
+		err = u.Become()
+	}
+	if err != nil {
 		os.Stdout.WriteString(err.Error())
 		os.Exit(1)
 	}
@@ -85,7 +89,7 @@ func TestRootBecomesAUserByNameAndByNumber(t *testing.T) {
 
 func TestUnknownUsersAreToldApartFromFailures(t *testing.T) {
 	for _, name := range []string{"no-such-user", "4294967294", "-1", ""} {
-		if err := Become(name); !errors.Is(err, ErrUnknownUser) {
+		if _, err := Lookup(name); !errors.Is(err, ErrUnknownUser) {
 			t.Errorf("%q: %v, want %v", name, err, ErrUnknownUser)
 		}
 	}

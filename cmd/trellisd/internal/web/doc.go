@@ -8,5 +8,5 @@
 //
 // It has no authentication and belongs on a loopback address or behind something
 // that has. What clients may cost is bounded: time-outs for every step, few
-// scrapes at a time, small headers.
+// connections and scrapes at a time, small headers.
 package web

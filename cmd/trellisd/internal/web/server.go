@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,10 @@ const (
 
 	// scrapeTimeout is Prometheus's own default: nobody waits longer.
 	scrapeTimeout = 10 * time.Second
+
+	// maxConnections is how many connections there may be; one more is closed. The
+	// descriptors that they take are few of those that are left for it.
+	maxConnections = 32
 
 	readTimeout  = 5 * time.Second
 	writeTimeout = 2 * scrapeTimeout // profiles take what was asked for besides
@@ -39,6 +44,7 @@ type Config struct {
 // Server is an HTTP server. Make one with New.
 type Server struct {
 	http http.Server
+	open atomic.Int64 // connections
 }
 
 // New makes a server. It adds to the registry what scrapes cost.
@@ -68,15 +74,30 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, index)
 	})
-	return &Server{http.Server{
+	s := new(Server)
+	s.http = http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
+		ConnState:         s.count,
 		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
-	}}
+	}
+	return s
+}
+
+// count closes a connection that is one too many.
+func (s *Server) count(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.open.Add(1) > maxConnections {
+			_ = c.Close()
+		}
+	case http.StateClosed: // comes to those that are closed here as well
+		s.open.Add(-1)
+	}
 }
 
 func metrics(r *prometheus.Registry, log *slog.Logger) http.Handler {

@@ -3,12 +3,14 @@ package web
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -148,6 +150,43 @@ func TestScrapesBeyondTheBoundAreRefusedAtOnce(t *testing.T) {
 	for range parallelScrapes {
 		if status := <-done; status != http.StatusOK {
 			t.Errorf("a scrape within the bound: %d", status)
+		}
+	}
+}
+
+func TestConnectionsBeyondTheBoundAreClosed(t *testing.T) {
+	url := start(t, Config{})
+	// once makes a request on a connection of its own, which it leaves open.
+	once := func() (*http.Transport, error) {
+		tr := new(http.Transport)
+		t.Cleanup(tr.CloseIdleConnections)
+		res, err := (&http.Client{Transport: tr}).Get(url + "/healthz")
+		if err != nil {
+			return tr, err
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		return tr, errors.Join(err, res.Body.Close())
+	}
+	var last *http.Transport
+	for i := range maxConnections {
+		var err error
+		if last, err = once(); err != nil {
+			t.Fatalf("connection %d: %v", i+1, err)
+		}
+	}
+	for range 3 {
+		if _, err := once(); err == nil {
+			t.Error("one more was answered")
+		}
+	}
+	last.CloseIdleConnections()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		_, err := once()
+		if err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there is no room although a connection was closed: %v", err)
 		}
 	}
 }

@@ -1,0 +1,5 @@
+package listen
+
+import "golang.org/x/sys/unix"
+
+const tcpKeepIdle = unix.TCP_KEEPALIVE

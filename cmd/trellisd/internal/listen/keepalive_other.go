@@ -1,0 +1,7 @@
+//go:build !darwin
+
+package listen
+
+import "golang.org/x/sys/unix"
+
+const tcpKeepIdle = unix.TCP_KEEPIDLE
