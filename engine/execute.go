@@ -53,7 +53,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpPauseTube:
 		s.pauseTube(now, cmd.Tube, cmd.Delay, out)
 	case codec.OpListTubes:
-		s.listTubes(out)
+		return s.listTubes(out)
 	case codec.OpListTubeUsed:
 		out.Buf = codec.AppendUsing(out.Buf, s.used.name)
 	case codec.OpListTubesWatched:

@@ -108,7 +108,8 @@ type wait struct {
 	// How the wait ended, when not by a job.
 	verdict verdict
 
-	kick kicking // what is left of a kick that has yielded
+	kick    kicking  // what is left of a kick that has yielded
+	listing *listing // what there is of a list that has yielded
 }
 
 type verdict uint8

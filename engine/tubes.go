@@ -121,16 +121,38 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 	sh.unlock(c)
 }
 
-func (s *Session) listTubes(out *Output) {
+// listTurn is how many tubes are listed before others have the loop.
+const listTurn = 4096
+
+// listing is a list of tubes that is being made.
+type listing struct {
+	left []*tube
+	data []byte
+}
+
+// listTubes lists the tubes that there are when it begins.
+func (s *Session) listTubes(out *Output) Outcome {
 	g := &s.loop.engine.registry
 	g.mu.Lock()
 	tubes := slices.Clone(g.tubes)
 	g.mu.Unlock()
-	data := append(s.loop.scratch[:0], "---\n"...)
-	for _, t := range tubes {
-		data = appendItem(data, t.name)
+	return s.goOnListing(listing{tubes, append(s.loop.scratch[:0], "---\n"...)}, out)
+}
+
+// goOnListing lists some tubes. Until it has listed all it returns Yield, and keeps
+// in the session what is left.
+func (s *Session) goOnListing(li listing, out *Output) Outcome {
+	n := min(listTurn, len(li.left))
+	for _, t := range li.left[:n] {
+		li.data = appendItem(li.data, t.name)
 	}
-	s.loop.reply(out, data)
+	if li.left = li.left[n:]; len(li.left) > 0 {
+		s.loop.scratch = nil // it belongs to the list now
+		s.waiter().listing = &li
+		return Yield
+	}
+	s.loop.reply(out, li.data)
+	return Done
 }
 
 func (s *Session) listTubesWatched(out *Output) {

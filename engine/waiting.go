@@ -159,6 +159,10 @@ func (s *Session) Resume(now Time, out *Output) Outcome {
 		w.kick = kicking{}
 		return s.goOnKicking(now, k, out)
 	}
+	if li := w.listing; li != nil {
+		w.listing = nil
+		return s.goOnListing(*li, out)
+	}
 	if v := w.verdict; v != noVerdict {
 		w.verdict = noVerdict
 		out.Buf = appendVerdict(out.Buf, v)

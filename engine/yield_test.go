@@ -42,3 +42,28 @@ func TestAKickOfManyJobsYieldsToTheOthersOfItsLoop(t *testing.T) {
 		t.Errorf("%d are delayed after half a kick", got.Delayed)
 	}
 }
+
+func TestAListOfManyTubesYieldsToTheOthersOfItsLoop(t *testing.T) {
+	const n = 2*listTurn + listTurn/2
+	s := newLimitedSim(65535, 1, Limits{})
+	lister, other := s.open(), s.open()
+	want := "---\n- default\n"
+	for i := range n {
+		lister.expect(t, fmt.Sprintf("USING t%d\r\nINSERTED %d\r\n", i, i+1), "use t%d\r\nput 0 0 9 0\r\n\r\n", i)
+		want += fmt.Sprintf("- t%d\n", i)
+	}
+	var out Output
+	outcome := lister.session.Execute(s.now, &codec.Command{Op: codec.OpListTubes, Tally: codec.OpListTubes}, &out)
+	turns := 0
+	for ; outcome == Yield; outcome = lister.session.Resume(s.now, &out) {
+		turns++
+		if len(out.Buf) != 0 {
+			t.Fatalf("it has answered %.40q and yields", out.Buf)
+		}
+		// Others change what is being listed, and make lists of their own.
+		other.expect(t, "DELETED\r\nOK 14\r\n---\n- default\n\r\n", "delete %d\r\nlist-tubes-watched\r\n", turns)
+	}
+	if want := fmt.Sprintf("OK %d\r\n%s\r\n", len(want), want); outcome != Done || turns != 2 || string(out.Buf) != want {
+		t.Errorf("outcome %d after %d turns, %d bytes, want %d", outcome, turns, len(out.Buf), len(want))
+	}
+}
