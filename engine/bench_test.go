@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime/metrics"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"testing"
+	"time"
 
 	"trellis/codec"
 )
@@ -22,6 +24,7 @@ type plant struct {
 type plantLoop struct {
 	*Loop
 	now Time
+	_   [128]byte // loops share no cache line
 }
 
 func (l *plantLoop) Ring()      {}
@@ -33,6 +36,7 @@ type client struct {
 	loop    *plantLoop
 	session Session
 	out     Output
+	_       [128]byte
 }
 
 func newPlant(tb testing.TB, loops int) *plant {
@@ -354,27 +358,52 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
+// BenchmarkParallelCycle is put, reserve and delete on as many goroutines, each with
+// a loop, and tells how long they waited for locks.
 func BenchmarkParallelCycle(b *testing.B) {
-	for _, name := range []string{"one tube", "a tube each"} {
-		b.Run(name, func(b *testing.B) {
-			p := newPlant(b, 64)
-			var next atomic.Int64
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				n := int(next.Add(1)) - 1
-				c := p.client(n)
-				if name != "one tube" {
-					tube := []byte(fmt.Sprint("tube", n))
-					c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
-					c.do(&codec.Command{Op: codec.OpWatch, Tube: tube})
-					c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
+	for _, tubes := range []string{"one tube", "a tube each"} {
+		for _, goroutines := range []int{1, 2, 8} {
+			b.Run(fmt.Sprintf("%s/goroutines=%d", tubes, goroutines), func(b *testing.B) {
+				p := newPlant(b, goroutines)
+				var clients []*client
+				for n := range goroutines {
+					c := p.client(n)
+					if tubes != "one tube" {
+						tube := []byte(fmt.Sprint("tube", n))
+						c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
+						c.do(&codec.Command{Op: codec.OpWatch, Tube: tube})
+						c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
+					}
+					clients = append(clients, c)
 				}
-				for pb.Next() {
-					c.cycle(0)
+				var running sync.WaitGroup
+				b.ReportAllocs()
+				waited := lockWait()
+				b.ResetTimer()
+				for n, c := range clients {
+					cycles := b.N / goroutines
+					if n < b.N%goroutines {
+						cycles++
+					}
+					running.Go(func() {
+						for range cycles {
+							c.cycle(0)
+						}
+					})
 				}
+				running.Wait()
+				b.StopTimer()
+				b.ReportMetric(float64(lockWait()-waited)/float64(b.N), "lock-wait-ns/op")
 			})
-		})
+		}
 	}
+}
+
+// lockWait is how long all goroutines have waited for mutexes.
+func lockWait() time.Duration {
+	s := []metrics.Sample{{Name: "/sync/mutex/wait/total:seconds"}}
+	metrics.Read(s)
+	return time.Duration(s[0].Value.Float64() * 1e9)
 }
 
 // BenchmarkDeleteAmongReservations deletes one of 50,000 jobs that the session

@@ -59,7 +59,9 @@ type Engine struct {
 	shards       []*shard
 	defaultShard *shard // of the tube that always exists
 	ids          idIndex
-	lastID       atomic.Uint64
+	_            [64]byte
+	lastID       atomic.Uint64 // shares no cache line with what every command reads
+	_            [64]byte
 	registry     registry
 	draining     atomic.Bool
 	usage        usage

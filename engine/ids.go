@@ -26,8 +26,9 @@ func (p place) ref() ref   { return ref(p) & maxJobRef }
 // every 256 ids: a job that outlives all others keeps a kilobyte. An entry is written under the lock of the job's shard;
 // whoever read one without that lock reads it again under it. A leaf goes away
 // when each of its ids has been retired, which happens to every id exactly
-// once: when its job is deleted, or when it turns out never to become a job. A
-// node goes away when each of its slots has had its time.
+// once: when its job is deleted, or when it turns out never to become a job. Each
+// shard may keep one leaf longer, whose last ids it has not yet counted. A node goes
+// away when each of its slots has had its time.
 type idIndex struct {
 	root atomic.Pointer[idNode]
 	mu   sync.Mutex // held to add and remove nodes
@@ -58,6 +59,10 @@ func newIDNode(shift int) *idNode {
 	return &idNode{nodes: new([1 << nodeBits]atomic.Pointer[idNode]), left: 1 << nodeBits}
 }
 
+// leafSlot spreads ids that follow each other over the cache lines of a leaf: they
+// are often put by different loops at the same time.
+func leafSlot(id uint64) uint64 { return id&15<<4 | id>>4&15 }
+
 func nodeSlot(id uint64, shift int) uint64 { return id >> shift & (1<<nodeBits - 1) }
 
 // get returns the place of a job, zero if there is none.
@@ -66,7 +71,7 @@ func (x *idIndex) get(id uint64) place {
 	if leaf == nil {
 		return 0
 	}
-	return place(leaf.places[id&(1<<leafBits-1)].Load())
+	return place(leaf.places[leafSlot(id)].Load())
 }
 
 func (x *idIndex) leaf(id uint64) *idLeaf {
@@ -86,7 +91,7 @@ func (x *idIndex) put(id uint64, p place) {
 	if leaf == nil {
 		leaf = x.addLeaf(id)
 	}
-	leaf.places[id&(1<<leafBits-1)].Store(uint32(p))
+	leaf.places[leafSlot(id)].Store(uint32(p))
 }
 
 func (x *idIndex) addLeaf(id uint64) *idLeaf {
@@ -121,13 +126,45 @@ func (x *idIndex) retire(id uint64) {
 	if leaf == nil {
 		leaf = x.addLeaf(id)
 	}
-	leaf.places[id&(1<<leafBits-1)].Store(0)
-	if leaf.left.Add(-1) > 0 {
+	leaf.places[leafSlot(id)].Store(0)
+	x.count(leaf, id, 1)
+}
+
+// count counts n ids of a leaf, of which id is one, as retired.
+func (x *idIndex) count(leaf *idLeaf, id uint64, n int32) {
+	if leaf.left.Add(-n) > 0 {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.root.Load().prune(id, topShift)
+}
+
+// A retirement is ids of one leaf that are done with, but not counted yet: counting
+// each of them when it is would keep the processors passing the count around. Its
+// owner's lock guards it.
+type retirement struct {
+	leaf *idLeaf
+	id   uint64 // one of them
+	n    int32
+}
+
+// retire says that an id which has a place is done with.
+func (r *retirement) retire(x *idIndex, id uint64) {
+	leaf := x.leaf(id)
+	leaf.places[leafSlot(id)].Store(0)
+	if leaf != r.leaf {
+		r.flush(x)
+		r.leaf, r.id = leaf, id
+	}
+	r.n++
+}
+
+func (r *retirement) flush(x *idIndex) {
+	if r.leaf != nil {
+		x.count(r.leaf, r.id, r.n)
+	}
+	*r = retirement{}
 }
 
 // prune takes the leaf of id off, and every node under n that it was the last
@@ -185,8 +222,8 @@ func (n *idNode) recount(shift int, base, next uint64) bool {
 
 func (l *idLeaf) recount(base, next uint64) bool {
 	left := int32(0)
-	for k := range l.places {
-		if l.places[k].Load() != 0 || base+uint64(k) >= next {
+	for k := range uint64(1 << leafBits) {
+		if l.places[leafSlot(k)].Load() != 0 || base+k >= next {
 			left++
 		}
 	}

@@ -36,6 +36,7 @@ type shard struct {
 	armed Time // the earliest time for which Config.Alarm was called and that has not come
 	moves int  // how many more jobs may become ready by time, or be handed over, while the lock is held
 
+	retired retirement // ids of jobs that were erased
 	counts  shardCounts
 	tidier  tidier
 	journal journalShard
@@ -207,7 +208,7 @@ func (sh *shard) takeOut(j *job) {
 // erase ends a job that has been taken out of its queue.
 func (sh *shard) erase(r ref, j *job) {
 	t := sh.tubes[j.tube]
-	sh.engine.ids.retire(j.id)
+	sh.retired.retire(&sh.engine.ids, j.id)
 	sh.bodies.Free(j.body, j.size)
 	sh.engine.refund(j.size)
 	sh.freeJob(r, j)
