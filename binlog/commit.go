@@ -212,15 +212,12 @@ func (l *Log) landed(took time.Duration) {
 		}
 		f.chunks[i] = chunk{}
 	}
-	trim := l.opts.SyncInterval < 0 && len(l.sealed) > 0
+	sealed := len(l.sealed)
 	compact := l.compactable()
 	l.pace()
 	l.mu.Unlock()
 	if compact {
 		wake(l.wakeCompactor)
-	}
-	if trim {
-		wake(l.wakeKeeper)
 	}
 	f.chunks = f.chunks[:0]
 	if l.opts.Observer != nil {
@@ -229,8 +226,14 @@ func (l *Log) landed(took time.Duration) {
 	switch {
 	case l.opts.SyncInterval > 0:
 		wake(l.wakeSyncer)
+		if sealed > maxSealed {
+			wake(l.hurrySyncer)
+		}
 		l.publish(f.end)
 	case l.opts.SyncInterval < 0:
+		if sealed > 0 {
+			wake(l.wakeTrimmer)
+		}
 		l.dirty = l.dirty[:0]
 		l.publish(f.end)
 	}
@@ -276,7 +279,7 @@ func (l *Log) sync() {
 	trim := len(l.sealed) > 0
 	l.mu.Unlock()
 	if trim {
-		wake(l.wakeKeeper)
+		wake(l.wakeTrimmer)
 	}
 	if l.opts.Observer != nil {
 		l.opts.Observer.Synced(took)
@@ -297,7 +300,7 @@ func (l *Log) syncSegments(segs []*segment) error {
 	if named {
 		return nil
 	}
-	if err := l.fs.SyncDir(l.dir); err != nil {
+	if err := l.entries.Sync(); err != nil {
 		return err
 	}
 	for _, seg := range segs {
@@ -305,6 +308,10 @@ func (l *Log) syncSegments(segs []*segment) error {
 	}
 	return nil
 }
+
+// maxSealed is how many full segments wait for the time of the next sync: each is
+// an open file until then.
+const maxSealed = 16
 
 // runSyncer is the goroutine that syncs when committed does not mean synced. It
 // sleeps while there is nothing to sync.
@@ -327,6 +334,7 @@ func (l *Log) runSyncer() {
 			case <-l.stop:
 				return
 			case <-timer.C:
+			case <-l.hurrySyncer:
 			}
 		}
 		l.sync()

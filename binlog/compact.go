@@ -113,8 +113,9 @@ func (l *Log) evacuate(seg *segment, sc *scanner) error {
 	defer file.Close()
 	sc.reset(file, &seg.header, seg.used)
 	var damage error
-	for seen := 1; ; seen++ {
-		if seen%sliceRecords == 0 {
+	seen := 0
+	for b, gap := range sc.records() {
+		if seen++; seen%sliceRecords == 0 {
 			if l.left(seg) == 0 {
 				return nil
 			}
@@ -122,19 +123,10 @@ func (l *Log) evacuate(seg *segment, sc *scanner) error {
 				return err
 			}
 		}
-		at := sc.off
-		b, err := sc.next()
-		if errors.Is(err, errUnwritten) {
-			break
-		}
-		if err != nil {
+		if gap != nil {
 			// The jobs are in the owner's memory still, but there is no way to
 			// tell which ones they are.
-			sc.off = at
-			damage = &DamageError{File: seg.name, Offset: at, What: err.Error()}
-			if !sc.resync() {
-				break
-			}
+			damage = &DamageError{File: seg.name, Offset: gap.at, What: gap.err.Error()}
 			continue
 		}
 		if kindOf(b) != kindFull {
@@ -144,16 +136,19 @@ func (l *Log) evacuate(seg *segment, sc *scanner) error {
 			return fmt.Errorf("move job %d: %w", valueOf(b), err)
 		}
 	}
-	if n := l.left(seg); n > 0 {
+	n := l.left(seg)
+	switch {
+	case n == 0:
+		return nil
+	case damage == nil:
+		// The owner may have been about to put them where Migrate looks for them.
+		damage = errors.New("the owner does not know them yet")
+	default:
 		l.mu.Lock()
 		seg.stuck = true
 		l.mu.Unlock()
-		if damage == nil {
-			damage = errors.New("the owner does not know them")
-		}
-		return fmt.Errorf("%s cannot be freed: %d jobs in it were not found: %w", seg.name, n, damage)
 	}
-	return nil
+	return fmt.Errorf("%s cannot be freed: %d jobs in it were not found: %w", seg.name, n, damage)
 }
 
 // breathe lets others run.
@@ -209,9 +204,12 @@ func (l *Log) drop() error {
 // remove removes the files of dropped segments.
 func (l *Log) remove() error {
 	if !l.settle() {
-		return ErrFailed
+		if l.failed.Load() {
+			return ErrFailed
+		}
+		return ErrNoSpace // a write waits for it
 	}
-	l.trim() // closes those that the keeper has not come to yet
+	l.trim() // closes those that the trimmer has not come to yet
 	var err error
 	kept := l.gone[:0]
 	removed := int64(0)
@@ -227,7 +225,7 @@ func (l *Log) remove() error {
 	clear(l.gone[len(kept):])
 	l.gone = kept
 	if l.opts.SyncInterval >= 0 {
-		if e := l.fs.SyncDir(l.dir); e != nil {
+		if e := l.entries.Sync(); e != nil {
 			l.fail(e) // new segments' names may be lost
 			return ErrFailed
 		}

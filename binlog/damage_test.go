@@ -151,6 +151,172 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 	}
 }
 
+// replaceDelete makes the last delete record of a segment one of another kind.
+func (m files) replaceDelete(t *testing.T, name string, k kind, value uint64) {
+	t.Helper()
+	b := m[name]
+	var h header
+	if what := h.decode(b); what != "" {
+		t.Fatal(what)
+	}
+	sc := newScanner(bytes.NewReader(b), &h, int64(len(b)))
+	var last []byte
+	for {
+		at := sc.off
+		rec, err := sc.next()
+		if err != nil {
+			break
+		}
+		if kindOf(rec) == kindDelete {
+			last = b[at:sc.off]
+		}
+	}
+	if last == nil {
+		t.Fatal("there is no delete record")
+	}
+	encodeSmall(last, sc.start, k, value)
+}
+
+// A segment can only say of older ones that they are not needed. What says more is
+// not believed, for the files would be removed.
+func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
+	for level, interval := range levels {
+		m, _ := aLog(t, Options{SyncInterval: interval})
+		names := m.segments()
+		last := names[len(names)-1]
+		index := uint64(segmentIndex(last))
+		torn := func(m files) {
+			m[last][len(bytes.TrimRight(m[last], "\x00"))-1] ^= 1
+		}
+		for what, change := range map[string]func(files){
+			"a drop of itself":              func(m files) { m.replaceDelete(t, last, kindDrop, index+1) },
+			"a drop of an index of 33 bits": func(m files) { m.replaceDelete(t, last, kindDrop, 1<<32+index) },
+			"a drop before a torn end": func(m files) {
+				m.replaceDelete(t, last, kindDrop, index+1)
+				torn(m)
+			},
+			"a header": func(m files) {
+				le.PutUint32(m[last][20:], uint32(index)+1)
+				le.PutUint32(m[last][76:], headerSum(m[last]))
+			},
+		} {
+			t.Run(level+", "+what, func(t *testing.T) {
+				bad := m.clone()
+				change(bad)
+				_, fs, err := openFiles(t, bad.clone(), Options{})
+				var damage *DamageError
+				if !errors.As(err, &damage) || filepath.Base(damage.File) != last {
+					t.Fatalf("open: %v", err)
+				}
+				for name, b := range readFiles(t, fs, testDir) {
+					if name != "lock" && string(b) != string(bad[name]) {
+						t.Errorf("%s was changed, although Open has refused", name)
+					}
+				}
+				o, _, err := openFiles(t, bad, Options{SkipDamaged: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.log.Close()
+			})
+		}
+	}
+}
+
+// A power cut may take the names of files that were not synced, and leave those of
+// later ones.
+func TestAFileThatIsMissingFromWhatWasNotSyncedIsATornEnd(t *testing.T) {
+	c := newClient(t, Options{SyncInterval: time.Hour, SegmentSize: MinSegmentSize})
+	for range 300 {
+		c.newJob(100)
+	}
+	c.log.Flush()
+	eventually(t, "the commit", func() bool { return c.log.Stats().PendingBytes == 0 })
+	want := c.snapshot()
+	m := readFiles(t, c.fs.Killed(), testDir)
+	names := m.segments()
+	for what, change := range map[string]func(files){
+		"a file is missing":               func(files) {},
+		"the one behind it is torn":       func(m files) { m[names[4]][headerSize-1] ^= 1 },
+		"the one behind it is missing":    func(m files) { delete(m, names[4]) },
+		"the one before it has lost some": func(m files) { clear(m[names[2]][2000:]) },
+		"a drop was not synced either": func(m files) {
+			b := m[names[4]]
+			le.PutUint32(b[20:], segmentIndex(names[3]))
+			le.PutUint32(b[76:], headerSum(b))
+		},
+	} {
+		bad := m.clone()
+		delete(bad, names[3])
+		change(bad)
+		o, fs, err := openFiles(t, bad, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		if cut := o.log.Recovery().Cut; cut == nil || len(o.jobs) < 40 || len(o.jobs) > 100 {
+			t.Errorf("%s: %d jobs, cut %+v", what, len(o.jobs), cut)
+		}
+		for id := range uint64(len(o.jobs)) {
+			if o.jobs[id+1] == nil {
+				t.Errorf("%s: job %d is lost before the last one", what, id+1)
+			}
+		}
+		within(t, o.snapshot(), want)
+		if err := o.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		again := newOwner()
+		if err := again.open(testDir, Options{FS: fs.Killed()}); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if d := diff(again.snapshot(), o.snapshot()); d != "" {
+			t.Errorf("%s: %s", what, d)
+		}
+		again.log.Close()
+	}
+}
+
+// What compaction has dropped stays so, also if its file could not be removed.
+func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
+	c := newClient(t, Options{SegmentSize: MinSegmentSize})
+	for range 100 {
+		c.newJob(100)
+	}
+	c.log.Flush()
+	eventually(t, "the commit", func() bool { return c.log.Stats().PendingBytes == 0 && c.log.Stats().UnsyncedBytes == 0 })
+	first := segmentName(1)
+	stale := readFiles(t, c.fs, testDir)[first]
+	for id := range uint64(100) {
+		c.end(id + 1)
+	}
+	for range 300 {
+		c.end(c.newJob(100))
+	}
+	c.newJob(100)
+	eventually(t, "compaction", func() bool { return c.log.Stats().OldestSegment > 4 })
+	if err := c.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := readFiles(t, c.fs.Killed(), testDir)
+	m[first] = stale
+	names := m.segments()
+	m[names[len(names)-1]][headerSize] ^= 1
+	o, fs, err := openFiles(t, m, Options{SkipDamaged: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	for id := range o.snapshot() {
+		if id <= 100 {
+			t.Errorf("job %d is back", id)
+		}
+	}
+	if kept := readFiles(t, fs, o.log.Recovery().Salvaged.Aside); string(kept[first]) != string(stale) {
+		t.Error("the stale file was not kept")
+	}
+}
+
 func TestWithoutSyncsOnlyTheLastSegmentCanBeTorn(t *testing.T) {
 	m, jobs := aLog(t, Options{SyncInterval: NeverSync})
 	names := m.segments()

@@ -41,12 +41,14 @@
 //
 // An id that a client was told is not used again in the life of a directory
 // (with NeverSync: unless power is lost). After a power cut that may have taken
-// the last records, about a million ids are left out for that.
+// the last records, and after a salvage, ids are left out for that: ten million,
+// and another million for each second of SyncInterval.
 //
 // Deletes need no disk space that was not reserved when the job was put. On a
 // full disk Put and Update fail with ErrNoSpace, and succeed again once there is
-// space. On file systems that copy on write (btrfs, zfs) reserved space may turn
-// out to be missing; commits then wait for space, and nothing is lost.
+// space. A log that was closed or killed on a full disk can be opened on it. On
+// file systems that copy on write (btrfs, zfs) reserved space may turn out to be
+// missing; commits then wait for space, and nothing is lost.
 //
 // A failed write or sync ends the log: Options.OnFail is called once, Committed
 // does not move any more, all appends return ErrFailed.
@@ -60,11 +62,17 @@
 //
 // An append copies the record to a buffer under a short lock, and does not
 // allocate. It waits in one case only: when clients fill segments faster than
-// files can be allocated, for one allocation, or up to 4 ms when the directory
-// has reached its greatest size. One write, and one sync where that is asked
-// for, serve all that was appended while the one before was under way. Memory
-// for what waits to be written is bounded by Options.MaxPending plus a record,
-// and 16 bytes for each delete.
+// files can be allocated, until one is, or up to 4 ms when the directory has
+// reached its greatest size. It does not wait for writes and syncs; a record that
+// is larger than a segment may wait for a truncation too. One write, and one sync
+// where that is asked for, serve all that was appended while the one before was
+// under way. Memory for what waits to be written is bounded by Options.MaxPending
+// plus a record, and 16 bytes for each delete.
+//
+// The files that are open are the directory and its lock, the spare segments and
+// the current one, the full ones that are not durable yet, and one that
+// compaction reads. When more than sixteen full ones wait for a sync, it comes
+// before its time.
 //
 // The directory stays below twice the live bytes, that is the size of the full
 // records of all jobs, and two segments. When compaction cannot keep up with the
@@ -165,7 +173,8 @@
 // can be read behind it (a header, a mark, a start or stop record, found by
 // trying every eighth byte) says that it was on disk. Otherwise it is what a
 // crash has left of writes that were not synced: the log ends there, and what
-// follows is overwritten or removed, and reported. A log that is never synced
+// follows is overwritten or removed, and reported. A checksum that is right over
+// what cannot be true is damage too. A log that is never synced
 // knows of nothing that is on disk for certain, so that in it only the last
 // segment can be torn, and a loss of power may leave it damaged.
 //

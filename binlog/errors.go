@@ -3,6 +3,8 @@ package binlog
 import (
 	"errors"
 	"fmt"
+
+	"trellis/binlog/vfs"
 )
 
 // Errors that a caller decides by. All others end what was being done.
@@ -19,6 +21,14 @@ var (
 	// of beanstalkd, and so does not tell which of them is the newer.
 	ErrMixed = errors.New("the directory holds two logs")
 )
+
+// spaceError marks an error of the system that means that the disk is full.
+func spaceError(err error) error {
+	if vfs.IsNoSpace(err) {
+		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	return err
+}
 
 // DamageError tells of bytes that were on disk for certain and cannot be read
 // as they were written. Open returns it, having changed nothing.

@@ -45,10 +45,8 @@ func export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range es {
-		if _, ok := beanstalkd.FileNumber(e.Name); ok {
-			return nil, fmt.Errorf("%s has a log of beanstalkd's already: %s", to, e.Name)
-		}
+	if numbers, _, _ := foreignFiles(es); len(numbers) > 0 {
+		return nil, fmt.Errorf("%s has a log of beanstalkd's already: %s", to, beanstalkd.FileName(numbers[0]))
 	}
 	s, err := inspect(fs, dir, nil)
 	if err != nil {
@@ -76,13 +74,13 @@ func export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
 		err = x.lastID()
 	}
 	if err == nil {
-		err = x.end()
+		err = x.finish()
 	}
 	if err == nil {
-		err = fs.SyncDir(to)
+		err = vfs.SyncDir(fs, to)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("export to %s: %w", to, err), x.abandon())
+		return nil, errors.Join(fmt.Errorf("export to %s: %w", to, err), x.remove())
 	}
 	x.report.MaxJobSize = x.report.MaxBody + 2
 	return x.report, nil
@@ -103,9 +101,7 @@ type exporter struct {
 	report *Exported
 	maxID  uint64
 
-	file vfs.File
-	buf  []byte
-	off  int64
+	fileWriter
 }
 
 func (x *exporter) add(r *Record) error {
@@ -124,24 +120,20 @@ func (x *exporter) add(r *Record) error {
 }
 
 func (x *exporter) full(j *beanstalkd.Job, tube string, body []byte) error {
-	if x.file != nil && x.off+int64(len(x.buf))+beanstalkd.FullSize(tube, len(body)) > exportFile {
-		if err := x.end(); err != nil {
+	if x.file != nil && x.size()+beanstalkd.FullSize(tube, len(body)) > exportFile {
+		if err := x.finish(); err != nil {
 			return err
 		}
 	}
 	if x.file == nil {
-		x.report.Files++
-		file, err := x.fs.Create(filepath.Join(x.dir, beanstalkd.FileName(x.report.Files)), 0)
-		if err != nil {
+		if err := x.create(x.fs, filepath.Join(x.dir, beanstalkd.FileName(x.report.Files+1))); err != nil {
 			return err
 		}
-		x.file, x.off, x.buf = file, 0, beanstalkd.AppendVersion(x.buf[:0])
+		x.report.Files++
+		x.buf = beanstalkd.AppendVersion(x.buf)
 	}
 	x.buf = beanstalkd.AppendFull(x.buf, j, tube, body)
-	if len(x.buf) >= buildBuffer {
-		return x.flush()
-	}
-	return nil
+	return x.spill()
 }
 
 // lastID writes a job that has the greatest id and is deleted at once, or else
@@ -159,34 +151,9 @@ func (x *exporter) lastID() error {
 	return nil
 }
 
-func (x *exporter) flush() error {
-	n, err := x.file.WriteAt(x.buf, x.off)
-	if err != nil {
-		return err
-	}
-	x.off += int64(n)
-	x.buf = x.buf[:0]
-	return nil
-}
-
-func (x *exporter) end() error {
-	if x.file == nil {
-		return nil
-	}
-	err := x.flush()
-	if err == nil {
-		err = x.file.Sync()
-	}
-	err = errors.Join(err, x.file.Close())
-	x.file = nil
-	return err
-}
-
-// abandon removes what was written.
-func (x *exporter) abandon() (err error) {
-	if x.file != nil {
-		err = x.file.Close()
-	}
+// remove removes what was written.
+func (x *exporter) remove() error {
+	err := x.abandon()
 	for n := range x.report.Files {
 		err = errors.Join(err, x.fs.Remove(filepath.Join(x.dir, beanstalkd.FileName(n+1))))
 	}

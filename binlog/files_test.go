@@ -54,7 +54,7 @@ func (m files) fs(t testing.TB) *faultfs.FS {
 			t.Fatal(err)
 		}
 	}
-	if err := fs.SyncDir(testDir); err != nil {
+	if err := vfs.SyncDir(fs, testDir); err != nil {
 		t.Fatal(err)
 	}
 	return fs

@@ -93,7 +93,11 @@ func (h *header) encode(b []byte) {
 
 func headerSum(b []byte) uint32 { return crc32.Checksum(b[:76], castagnoli) }
 
-const unknownVersion = "a version of the format that this program does not know"
+// What decode says of headers that no crash has made.
+const (
+	unknownVersion = "a version of the format that this program does not know"
+	futureOldest   = "the header says that the segment itself is not needed"
+)
 
 // decode reports what is wrong with a header, or "".
 func (h *header) decode(b []byte) string {
@@ -106,6 +110,8 @@ func (h *header) decode(b []byte) string {
 		return "the header's checksum is wrong"
 	case le.Uint32(b[8:]) != formatVersion:
 		return unknownVersion
+	case le.Uint32(b[20:]) > le.Uint32(b[16:]):
+		return futureOldest
 	}
 	*h = header{
 		seed:     le.Uint32(b[12:]),
@@ -297,7 +303,12 @@ func check(b []byte, s sum) string {
 	if sumOf(s.crc, b[s.at:]) != le.Uint32(b) {
 		return "a " + kindOf(b).String() + " record with a wrong checksum"
 	}
-	// What follows never fails on what this package has written.
+	return ""
+}
+
+// impossible judges what a record of a right checksum says, in the segment of
+// that index. It finds nothing wrong in what this package has written.
+func impossible(b []byte, index uint32) string {
 	switch kindOf(b) {
 	case kindFull:
 		n := int(b[69])
@@ -312,6 +323,10 @@ func check(b []byte, s sum) string {
 	case kindUpdate:
 		if !validState(State(b[52])) || b[53]|b[54]|b[55] != 0 || le.Uint64(b[8:]) == 0 {
 			return "an update record with impossible fields"
+		}
+	case kindDrop:
+		if valueOf(b) > uint64(index) {
+			return "a drop record that says that its own segment is not needed"
 		}
 	}
 	return ""

@@ -98,22 +98,12 @@ func gather(fs vfs.FS, files []segmentFile, seed uint32, m *meter) (*found, *Sal
 		}
 		f.lastID = max(f.lastID, h.lastID)
 		sc.reset(file, &h, sf.size)
-		for {
-			at := sc.off
-			b, err := sc.next()
-			if err != nil {
-				zero := errors.Is(err, errUnwritten) && sc.zeros()
-				sc.off = at
-				if zero || !sc.resync() {
-					if !zero {
-						s.Skipped += sf.size - at
-					}
-					break
-				}
-				s.Skipped += sc.off - at
+		for b, gap := range sc.records() {
+			if gap != nil {
+				s.Skipped += gap.n
 				continue
 			}
-			m.add(sc.off - at)
+			m.add(int64(len(b)))
 			id := valueOf(b)
 			switch kindOf(b) {
 			case kindFull:
@@ -125,7 +115,7 @@ func gather(fs vfs.FS, files []segmentFile, seed uint32, m *meter) (*found, *Sal
 				j := &foundJob{file: int32(i)}
 				decodeFull(b, &j.Record, &tubes)
 				j.size = int32(len(j.Body))
-				j.body = at + fullFixed + int64(len(j.Tube))
+				j.body = sc.off - int64(len(b)) + fullFixed + int64(len(j.Tube))
 				j.Body = nil
 				f.jobs[id] = j
 			case kindUpdate:
@@ -195,6 +185,7 @@ type foreign struct {
 	skip    bool
 	tubes   names
 	records uint64
+	torn    *DamageError // the end of a file, which must be the last one that has records
 
 	// buriers has the last burial that a record tells of for each job: its number,
 	// and the job's count of burials then. A full record that compaction has
@@ -232,12 +223,16 @@ func (g *foreign) read(i int32, name string) (err error) {
 	var (
 		torn *beanstalkd.TornError
 		bad  *beanstalkd.FormatError
+		lost *DamageError
 	)
 	switch {
 	case err == io.EOF:
 		return nil
 	case errors.As(err, &torn):
 		g.report.note("%s: the end is torn: %v", name, torn)
+		if g.torn == nil {
+			g.torn = &DamageError{File: name, Offset: torn.Offset, What: torn.What + ", and later files were written: deletes may be lost"}
+		}
 		return nil
 	case errors.As(err, &bad) && g.skip:
 		g.report.note("%s: damaged, the rest of %d bytes is left out: %v", name, size-bad.Offset, bad)
@@ -245,11 +240,16 @@ func (g *foreign) read(i int32, name string) (err error) {
 		return nil
 	case errors.As(err, &bad):
 		return &DamageError{File: name, Offset: bad.Offset, What: bad.What, Err: bad.Err}
+	case errors.As(err, &lost):
+		return err
 	}
 	return fmt.Errorf("%s: after offset %d: %w", name, last, err)
 }
 
 func (g *foreign) take(file int32, e *beanstalkd.Entry) error {
+	if g.torn != nil && !g.skip {
+		return g.torn
+	}
 	g.records++
 	g.lastID = max(g.lastID, e.ID)
 	j := g.jobs[e.ID]

@@ -108,8 +108,37 @@ func TestServiceReturnsWhenTheDiskGetsRoom(t *testing.T) {
 	})
 }
 
+// A job for which only a further segment has room is taken as soon as there can
+// be one, although smaller jobs never met the full disk.
+func TestALargeJobIsTakenOnceTheDiskHasRoom(t *testing.T) {
+	c := newClient(t, Options{SegmentSize: 16 << 10})
+	c.newJob(10)
+	c.fs.SetCapacity(c.fs.Used())
+	large := testRecord(2, 20<<10)
+	if _, err := c.put(large); !errors.Is(err, ErrNoSpace) || !c.log.Stats().Full {
+		t.Fatalf("put on a full disk: %v", err)
+	}
+	c.fs.SetCapacity(0)
+	eventually(t, "the disk to count as free", func() bool { return !c.log.Stats().Full })
+	eventually(t, "the large job to be accepted", func() bool {
+		_, err := c.put(large)
+		if err != nil && !errors.Is(err, ErrNoSpace) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// noSpace has all calls fail that want more of the disk.
+func noSpace(c faultfs.Call) faultfs.Fault {
+	if c.Op == "create" || c.Op == "allocate" {
+		return faultfs.Fault{Err: syscall.ENOSPC}
+	}
+	return faultfs.Fault{}
+}
+
 // A server that was killed on a full disk can be started on it, and its consumers
-// can go on.
+// can go on, also when commits and compaction have used what is kept for them.
 func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 	c := newClient(t, Options{SegmentSize: 16 << 10})
 	c.fs.SetCapacity(100 << 10)
@@ -121,11 +150,27 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 		}
 		c.done(pos, err)
 	}
+	c.fs.Hook(noSpace)
+	for id := uint64(1); ; id++ {
+		c.mu.Lock()
+		segment := c.jobs[id].segment
+		c.mu.Unlock()
+		if err := c.migrate(id, segment); errors.Is(err, ErrNoSpace) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.log.Flush()
 	eventually(t, "the commit", func() bool { return c.log.Stats().PendingBytes == 0 && c.log.Stats().UnsyncedBytes == 0 })
+	c.log.mu.Lock()
+	if c.log.fits(startSize, c.log.room.floor()) {
+		t.Error("there is room left above what is kept")
+	}
+	c.log.mu.Unlock()
 	want := c.snapshot()
 	fs := c.fs.Killed()
-	fs.SetCapacity(fs.Used())
+	fs.Hook(noSpace)
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs, SegmentSize: 16 << 10}); err != nil {
 		t.Fatal(err)
@@ -138,6 +183,55 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 		if _, err := o.delete(id); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// The numbers of segments follow each other, whatever is left of the spare files
+// of a run that was killed.
+func TestSpareFilesOnAFullDiskLeaveNoGap(t *testing.T) {
+	m, want := aLog(t, Options{})
+	names := m.segments()
+	next := segmentIndex(names[len(names)-1]) + 1
+	m[segmentName(next)] = nil
+	m[segmentName(next+1)] = make([]byte, MinSegmentSize)
+	m[segmentName(next+2)] = make([]byte, MinSegmentSize)
+	fs := m.fs(t)
+	fs.SetCapacity(fs.Used())
+	o := newOwner()
+	opts := Options{FS: fs, SegmentSize: MinSegmentSize}
+	if err := o.open(testDir, opts); err != nil {
+		t.Fatal(err)
+	}
+	fs.SetCapacity(0)
+	id := o.log.NextID()
+	for first := id; id < first+100; id++ {
+		r := testRecord(id, 100)
+		if _, err := o.put(r); err != nil && !errors.Is(err, ErrNoSpace) {
+			t.Fatal(err)
+		} else if err == nil {
+			want[id] = *r
+		}
+		o.log.Flush()
+	}
+	for id := range want {
+		if id%2 == 0 {
+			delete(want, id)
+			if _, err := o.delete(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := o.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := newOwner()
+	opts.FS = fs.Killed()
+	if err := again.open(testDir, opts); err != nil {
+		t.Fatal(err)
+	}
+	defer again.log.Close()
+	if d := diff(again.snapshot(), want); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -241,12 +335,27 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 	}
 }
 
-// heldFS stops in a sync until it is told what to return.
+// heldFS stops in one call of an operation until it is told what to return.
 type heldFS struct {
 	vfs.FS
+	op     string
 	hold   atomic.Bool
 	inside chan struct{}
 	result chan error
+}
+
+func newHeldFS(op string) *heldFS {
+	return &heldFS{FS: faultfs.New(testDir), op: op, inside: make(chan struct{}), result: make(chan error)}
+}
+
+func (h *heldFS) call(op string, f func() error) error {
+	if op == h.op && h.hold.CompareAndSwap(true, false) {
+		h.inside <- struct{}{}
+		if err := <-h.result; err != nil {
+			return err
+		}
+	}
+	return f()
 }
 
 type heldFile struct {
@@ -259,17 +368,31 @@ func (h *heldFS) Create(name string, size int64) (vfs.File, error) {
 	return &heldFile{f, h}, err
 }
 
-func (f *heldFile) Sync() error {
-	if !f.fs.hold.CompareAndSwap(true, false) {
-		return f.File.Sync()
-	}
-	f.fs.inside <- struct{}{}
-	return <-f.fs.result
+type heldDir struct {
+	vfs.Dir
+	fs *heldFS
+}
+
+func (h *heldFS) OpenDir(name string) (vfs.Dir, error) {
+	d, err := h.FS.OpenDir(name)
+	return &heldDir{d, h}, err
+}
+
+func (d *heldDir) Sync() error { return d.fs.call("syncdir", d.Dir.Sync) }
+
+func (f *heldFile) Sync() error { return f.fs.call("sync", f.File.Sync) }
+
+func (f *heldFile) Truncate(size int64) error {
+	return f.fs.call("truncate", func() error { return f.File.Truncate(size) })
+}
+
+func (f *heldFile) Allocate(size int64) error {
+	return f.fs.call("allocate", func() error { return f.File.Allocate(size) })
 }
 
 // What the kernel has lost in a failed sync, no later sync brings back.
 func TestNoSyncIsBelievedAfterOneHasFailed(t *testing.T) {
-	fs := &heldFS{FS: faultfs.New(testDir), inside: make(chan struct{}), result: make(chan error)}
+	fs := newHeldFS("sync")
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs}); err != nil {
 		t.Fatal(err)
@@ -300,7 +423,7 @@ func TestNoSyncIsBelievedAfterOneHasFailed(t *testing.T) {
 
 // One sync serves all that was appended while the one before was under way.
 func TestASyncServesAllThatWaitForIt(t *testing.T) {
-	fs := &heldFS{FS: faultfs.New(testDir), inside: make(chan struct{}), result: make(chan error)}
+	fs := newHeldFS("sync")
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs}); err != nil {
 		t.Fatal(err)

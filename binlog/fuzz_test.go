@@ -46,7 +46,7 @@ func FuzzRecords(f *testing.F) {
 			b = bytes.Clone(b)
 			sealAll(b, start)
 		}
-		sc := scanner{f: bytes.NewReader(b), start: start, size: int64(len(b))}
+		sc := scanner{f: bytes.NewReader(b), index: 1 << 31, start: start, size: int64(len(b))}
 		var tubes names
 		for {
 			at := sc.off

@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// The keeper allocates segments before they are needed, so that appends never
-// wait for the disk to find room, gives back what is not needed any more, and
-// trims segments that are full.
+// The keeper allocates segments before they are needed, so that appends need not
+// wait for the disk to find room, and gives back what is not needed any more.
 
 // retryFull is how often a full disk is asked again.
 const retryFull = 200 * time.Millisecond
@@ -18,6 +17,7 @@ func (l *Log) runKeeper() {
 	defer l.workers.Done()
 	retry := time.NewTimer(farAway)
 	defer retry.Stop()
+	told := false // the operator knows that the disk is full
 	for {
 		again := false // the disk was full, but it is time to ask again
 		select {
@@ -27,18 +27,26 @@ func (l *Log) runKeeper() {
 			again = true
 		case <-l.wakeKeeper:
 		}
-		l.trim()
-		if wait := l.keepRoom(again); wait > 0 {
+		wait, grown, err := l.keepRoom(again)
+		if wait > 0 {
 			retry.Reset(wait)
 		}
-		l.nameSpares()
+		switch {
+		case err != nil && !told:
+			l.log.Warn("no further segment can be allocated: new jobs are refused until one can", "error", err)
+			told = true
+		case err == nil && grown && told:
+			l.log.Info("segments can be allocated again")
+			told = false
+		}
 	}
 }
 
 // keepRoom allocates until there is enough room, or gives some back. It returns
-// how long it is to be called again after, or 0. When the disk is full it
-// allocates no more until then, or until a segment was removed.
-func (l *Log) keepRoom(again bool) time.Duration {
+// how long it is to be called again after, or 0, whether it has allocated, and
+// why it could do so no further. When the disk is full it allocates no more until
+// that time, or until a segment was removed.
+func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := &l.room
@@ -52,38 +60,35 @@ func (l *Log) keepRoom(again bool) time.Duration {
 			continue
 		}
 		if w.n == 0 && !r.short() {
+			if again {
+				r.full = nil // the next that finds no room asks the disk
+			}
 			break
 		}
 		if r.full != nil && !again {
-			return 0
+			return 0, grown, nil
 		}
 		if l.slow.Load() && !r.hasty {
-			// Compaction will free a segment first, and then wake us.
+			// Compaction will free a segment first, and then wake us, unless it fails.
 			if w.n == 0 {
-				return 0
+				return retryFull, grown, nil
 			}
 			if r.patience.IsZero() {
 				r.patience = time.Now().Add(maxGiveWay)
 			}
 			if wait := time.Until(r.patience); wait > 0 {
-				return wait
+				return wait, grown, nil
 			}
 		}
 		r.patience, r.hasty = time.Time{}, false
 		if err := l.allocate(w.n); err != nil {
-			if r.full == nil {
-				l.log.Warn("no further segment can be allocated: new jobs are refused until one can", "error", err)
-			}
 			r.full = err
 			l.count.spaceErrors++
 			r.wanted.n, r.wanted.keep = 0, 0
 			l.spaceFree.Broadcast()
-			return retryFull
+			return retryFull, grown, err
 		}
-		if r.full != nil {
-			l.log.Info("segments can be allocated again")
-			r.full = nil
-		}
+		r.full, grown = nil, true
 	}
 	for len(l.spares) > 0 && r.waiters == 0 {
 		n := len(l.spares)
@@ -100,7 +105,7 @@ func (l *Log) keepRoom(again bool) time.Duration {
 		l.discard(seg)
 		l.mu.Lock()
 	}
-	return 0
+	return 0, grown, nil
 }
 
 // allocate makes a spare segment, or a larger one of the first spare if that is
@@ -110,12 +115,19 @@ func (l *Log) allocate(n int64) error {
 	if len(l.spares) > 0 && n > capacity(l.spares[0].size) {
 		seg := l.spares[0]
 		l.mu.Unlock()
-		err := seg.file.Allocate(size)
+		// It may be used up meanwhile, but not be trimmed.
+		l.trimMu.Lock()
+		defer l.trimMu.Unlock()
+		var err error
+		file := seg.file
+		if file != nil {
+			err = file.Allocate(size)
+		}
 		l.mu.Lock()
-		if err != nil {
+		if err != nil || file == nil {
 			return err
 		}
-		if !seg.sealed { // or else it was used up meanwhile, and will be trimmed
+		if !seg.sealed {
 			l.room.free += size - seg.size
 		}
 		l.room.disk += size - seg.size
@@ -139,6 +151,7 @@ func (l *Log) allocate(n int64) error {
 	l.room.disk += size
 	l.count.created++
 	l.pace()
+	wake(l.wakeTrimmer)
 	return nil
 }
 
@@ -163,63 +176,9 @@ func (l *Log) create(index uint32, size int64) (*segment, error) {
 	return seg, nil
 }
 
-// nameSpares makes the names of new segments durable before a commit has to wait
-// for that.
-func (l *Log) nameSpares() {
-	l.mu.Lock()
-	var fresh []*segment
-	for _, seg := range l.spares {
-		if !seg.named.Load() {
-			fresh = append(fresh, seg)
-		}
-	}
-	l.mu.Unlock()
-	if len(fresh) == 0 || l.opts.SyncInterval < 0 {
-		return
-	}
-	if err := l.fs.SyncDir(l.dir); err != nil {
-		l.fail(err) // as for the sync of a file
-		return
-	}
-	for _, seg := range fresh {
-		seg.named.Store(true)
-	}
-}
-
 // discard removes a spare segment.
 func (l *Log) discard(seg *segment) {
 	if err := errors.Join(seg.file.Close(), l.fs.Remove(seg.name)); err != nil {
 		l.log.Warn("a spare segment cannot be removed", "error", err)
-	}
-}
-
-// trim closes the segments that are sealed and durable, and gives back what they
-// did not use.
-func (l *Log) trim() {
-	l.trimMu.Lock()
-	defer l.trimMu.Unlock()
-	for {
-		l.mu.Lock()
-		if len(l.sealed) == 0 || l.sealed[0].end() > l.durablePos() {
-			l.mu.Unlock()
-			return
-		}
-		seg := l.sealed[0]
-		l.sealed = l.sealed[1:]
-		file := seg.file
-		seg.file = nil
-		l.mu.Unlock()
-
-		err := file.Truncate(seg.used)
-		if err := errors.Join(err, file.Close()); err != nil {
-			l.log.Warn("a full segment cannot be trimmed", "file", seg.name, "error", err)
-		}
-		if err == nil {
-			l.mu.Lock()
-			l.room.disk -= seg.size - seg.used
-			seg.size = seg.used
-			l.pace()
-			l.mu.Unlock()
-		}
 	}
 }

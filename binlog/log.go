@@ -27,8 +27,13 @@ type Log struct {
 	seed uint32
 	boot uint64 // of the machine
 
+	// entries is the directory itself. It stays open, so that a sync of it does not
+	// fail for want of a descriptor.
+	entries vfs.Dir
+
 	recovery Recovery
 	survey   *survey // until Replay
+	begun    bool    // the start record of this run is appended
 
 	// mu guards what appends change. It is the innermost lock: holding it,
 	// nothing is called that takes time or another lock.
@@ -36,7 +41,7 @@ type Log struct {
 	segs      []*segment // the oldest first; the last one takes the appends
 	spares    []*segment // allocated, to follow in this order
 	nextIndex uint32     // of the next file; only the keeper changes it
-	sealed    []*segment // still open; the keeper closes and trims them
+	sealed    []*segment // still open, until they are durable and trimmed
 	tail      Pos        // behind everything appended
 	batch     batch      // appended and not yet taken by a writer
 	idle      [][]byte   // memory for chunks
@@ -72,7 +77,7 @@ type Log struct {
 	failed   atomic.Bool   // err is set
 	failOnce sync.Once
 
-	wakeCommitter, wakeSyncer, wakeKeeper, wakeCompactor, caughtUp chan struct{}
+	wakeCommitter, wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp chan struct{}
 
 	stopping, stop     chan struct{} // for the compactor; for the other goroutines
 	compactor, workers sync.WaitGroup
@@ -102,8 +107,12 @@ func Open(dir string, opts Options) (*Log, error) {
 		return nil, err
 	}
 	l.lock = lock
-	if err := l.recover(); err != nil {
+	l.entries, err = l.fs.OpenDir(dir)
+	if err != nil {
 		return nil, errors.Join(err, lock.Close())
+	}
+	if err := l.recover(); err != nil {
+		return nil, errors.Join(err, l.entries.Close(), lock.Close())
 	}
 	return l, nil
 }
@@ -126,7 +135,9 @@ func newLog(dir string, opts Options) *Log {
 		o.MaxPending = DefaultMaxPending
 	}
 	l.spaceFree.L = &l.mu
-	for _, c := range []*chan struct{}{&l.wakeCommitter, &l.wakeSyncer, &l.wakeKeeper, &l.wakeCompactor, &l.caughtUp} {
+	for _, c := range []*chan struct{}{
+		&l.wakeCommitter, &l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp,
+	} {
 		*c = make(chan struct{}, 1)
 	}
 	l.stop, l.stopping = make(chan struct{}), make(chan struct{})
@@ -167,7 +178,7 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 	if from == 0 {
 		err = l.ready(n, l.room.floor()+deleteRoom, true)
 	} else {
-		err = l.ready(n, l.room.reserved(), false)
+		err = l.ready(n, l.room.reserved()+l.room.margin/2, false)
 	}
 	if err != nil {
 		return Ticket{}, err
@@ -417,7 +428,7 @@ func (l *Log) Close() error {
 	l.workers.Wait()
 
 	var err error
-	if len(l.segs) > 0 {
+	if l.begun {
 		err = l.finish()
 	}
 	for _, s := range l.segs {
@@ -428,7 +439,7 @@ func (l *Log) Close() error {
 	for _, s := range l.spares {
 		err = errors.Join(err, s.file.Close())
 	}
-	return errors.Join(err, l.lock.Close())
+	return errors.Join(err, l.entries.Close(), l.lock.Close())
 }
 
 // finish writes what is left, and that it is the end.

@@ -19,8 +19,10 @@ const (
 	DefaultMaxPending  = 256 << 20
 )
 
-// Options configure a Log. The functions are called without any lock of the log
-// held, and must not block.
+// Options configure a Log. OnCommit, OnFail and Observer are called on the
+// goroutine that has written or synced, which holds the log's locks for that
+// still: they must not block, and must not call Close, which waits for those
+// locks. Migrate and Progress are called without any lock of the log.
 type Options struct {
 	// SegmentSize is the size in bytes of a segment's file, rounded up to 4096
 	// and kept between MinSegmentSize and MaxSegmentSize. Zero means

@@ -34,9 +34,12 @@ type Cut struct {
 	Sound  int64  // records behind it that could be read, and are gone
 }
 
-// idGap is how many ids are left out after a crash that may have taken the
-// records of the last ones. It is more than are used between two syncs.
-const idGap = 1 << 20
+// idGap is how many ids are left out when the records of the last ones may be
+// lost: a million for each second between two syncs, of which one may take
+// seconds itself.
+func idGap(syncInterval int64) uint64 {
+	return uint64(10+max(syncInterval, 0)/int64(time.Second)) << 20
+}
 
 // recover gets the directory into a state from which Replay can read and go on.
 func (l *Log) recover() error {
@@ -71,7 +74,7 @@ func (l *Log) recover() error {
 	r.NextID = s.lastID + 1
 	if !r.Clean && s.run.interval != 0 && (l.boot == 0 || l.boot != s.run.boot) {
 		// The machine was restarted: ids that were told to clients may be lost.
-		r.NextID += idGap
+		r.NextID += idGap(s.run.interval)
 	}
 	r.Took = time.Since(began)
 	return nil
@@ -160,6 +163,8 @@ func (l *Log) Replay(to Restorer) error {
 	go l.runCommitter()
 	l.workers.Add(1)
 	go l.runKeeper()
+	l.workers.Add(1)
+	go l.runTrimmer()
 	if l.opts.SyncInterval > 0 {
 		l.workers.Add(1)
 		go l.runSyncer()
@@ -253,14 +258,12 @@ func (l *Log) begins() error {
 			return err
 		}
 	}
-	for _, f := range s.spare {
-		if err := l.adopt(f); err != nil {
-			return err
-		}
+	if err := l.adopt(s.spare); err != nil {
+		return err
 	}
 	if l.opts.SyncInterval >= 0 {
 		// The run that made these files may have been killed before it did this.
-		if err := l.fs.SyncDir(l.dir); err != nil {
+		if err := l.entries.Sync(); err != nil {
 			return err
 		}
 		for _, seg := range slices.Concat(l.segs, l.spares) {
@@ -289,9 +292,13 @@ func (l *Log) begins() error {
 	}
 	l.mu.Lock()
 	for !l.fits(startSize, l.room.floor()) {
-		if err := l.allocate(startSize); err != nil {
+		err := l.allocate(startSize)
+		if vfs.IsNoSpace(err) && l.fits(startSize, l.room.reserved()) {
+			break // jobs can end, which gives space back
+		}
+		if err != nil {
 			l.mu.Unlock()
-			return fmt.Errorf("reserve %d bytes so that every job's delete can be recorded: %w: %w", l.room.reserved(), ErrNoSpace, err)
+			return fmt.Errorf("reserve %d bytes so that every job's delete can be recorded: %w", l.room.reserved(), spaceError(err))
 		}
 	}
 	r := startRecord{
@@ -300,6 +307,7 @@ func (l *Log) begins() error {
 	}
 	b, seg := l.append(startSize)
 	r.encode(b, seg.start)
+	l.begun = true
 	l.mu.Unlock()
 	if !l.settle() {
 		return errors.Join(errors.New("the log cannot be written"), l.err)
@@ -357,24 +365,31 @@ func (l *Log) rewrite(file vfs.File, seg *segment) error {
 	return nil
 }
 
-// adopt takes over a spare segment of an earlier run.
-func (l *Log) adopt(f segmentFile) error {
-	file, err := l.fs.Open(f.name)
-	if err != nil {
-		return err
+// adopt takes over the spare segments of an earlier run. From the first one that
+// is of no use on, they are removed: their numbers must follow each other.
+func (l *Log) adopt(spare []segmentFile) error {
+	for i, f := range spare {
+		file, err := l.fs.Open(f.name)
+		if err != nil {
+			return err
+		}
+		size := f.size
+		if err := file.Allocate(l.opts.SegmentSize); err == nil {
+			size = max(size, l.opts.SegmentSize)
+		} else if !vfs.IsNoSpace(err) || size < MinSegmentSize {
+			err := file.Close()
+			for _, f := range spare[i:] {
+				err = errors.Join(err, l.fs.Remove(f.name))
+			}
+			return err
+		}
+		seg := &segment{name: f.name, size: size, file: file, start: checksumStart(l.seed, f.index)}
+		seg.index = f.index
+		l.spares = append(l.spares, seg)
+		l.nextIndex = f.index + 1
+		l.room.free += capacity(size)
+		l.room.disk += size
 	}
-	size := f.size
-	if err := file.Allocate(l.opts.SegmentSize); err == nil {
-		size = max(size, l.opts.SegmentSize)
-	} else if !vfs.IsNoSpace(err) || size < MinSegmentSize {
-		return errors.Join(file.Close(), l.fs.Remove(f.name))
-	}
-	seg := &segment{name: f.name, size: size, file: file, start: checksumStart(l.seed, f.index)}
-	seg.index = f.index
-	l.spares = append(l.spares, seg)
-	l.nextIndex = f.index + 1
-	l.room.free += capacity(size)
-	l.room.disk += size
 	return nil
 }
 
@@ -384,10 +399,7 @@ func (l *Log) beginFirst() error {
 	defer l.mu.Unlock()
 	if len(l.spares) == 0 {
 		if err := l.allocate(0); err != nil {
-			if vfs.IsNoSpace(err) {
-				err = fmt.Errorf("%w: %w", ErrNoSpace, err)
-			}
-			return fmt.Errorf("first segment: %w", err)
+			return fmt.Errorf("first segment: %w", spaceError(err))
 		}
 	}
 	seg := l.spares[0]

@@ -18,9 +18,11 @@ type room struct {
 	live int64 // of the jobs' latest full records
 	jobs int64
 
-	// margin is kept free beyond reserved for compaction and the log's own
-	// records, and ahead is how much more the keeper allocates before it is
-	// needed. Both are parts of a segment.
+	// margin is kept free beyond reserved, one half for what compaction moves, the
+	// other for the log's own records: compaction that has used up its half can
+	// still drop the segment that it has emptied, and a server can start. Ahead is
+	// how much more the keeper allocates before it is needed. Both are parts of a
+	// segment.
 	margin, ahead int64
 
 	wanted   struct{ n, keep int64 } // what callers wait for; n is 0 if none does

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"iter"
 )
 
 // scanner reads a segment's records one after the other.
 type scanner struct {
 	f     io.ReaderAt
-	start uint32 // checksumStart of the segment
+	index uint32 // of the segment
+	start uint32 // its checksumStart
 	size  int64  // of the file
 	off   int64  // in the file: of the record that next will read
 
@@ -22,7 +24,7 @@ type scanner struct {
 const scanWindow = 256 << 10
 
 func newScanner(f io.ReaderAt, h *header, size int64) *scanner {
-	return &scanner{f: f, start: checksumStart(h.seed, h.index), size: size, off: headerSize}
+	return &scanner{f: f, index: h.index, start: checksumStart(h.seed, h.index), size: size, off: headerSize}
 }
 
 // reset turns to another segment and keeps the memory.
@@ -41,8 +43,9 @@ var errUnwritten = errors.New("nothing is written here")
 
 // errBad tells of a place that holds something else than a sound record.
 type errBad struct {
-	what string
-	err  error // of the system, if it could not be read
+	what    string
+	err     error // of the system, if it could not be read
+	written bool  // the checksum is right: no crash has made it
 }
 
 func (e *errBad) Error() string { return e.what }
@@ -71,6 +74,9 @@ func (s *scanner) next() ([]byte, error) {
 	b = b[:n:n]
 	if what := check(b, sum); what != "" {
 		return nil, &errBad{what: what}
+	}
+	if what := impossible(b, s.index); what != "" {
+		return nil, &errBad{what: what, written: true}
 	}
 	s.off += n
 	return b, nil
@@ -124,6 +130,40 @@ func (s *scanner) resync() bool {
 		}
 	}
 	return false
+}
+
+// gap is a place that holds no sound record.
+type gap struct {
+	at, n int64 // where in the file, and how long
+	err   error // what next has said of it
+}
+
+// records goes through the rest of the segment: it tells each sound record, valid
+// until the next one, and each gap. The zeros at the end are none.
+func (s *scanner) records() iter.Seq2[[]byte, *gap] {
+	return func(yield func([]byte, *gap) bool) {
+		for {
+			at := s.off
+			b, err := s.next()
+			if err == nil {
+				if !yield(b, nil) {
+					return
+				}
+				continue
+			}
+			if errors.Is(err, errUnwritten) && s.zeros() {
+				return
+			}
+			s.off = at
+			more := s.resync()
+			if !more {
+				s.off = s.size
+			}
+			if !yield(nil, &gap{at, s.off - at, err}) || !more {
+				return
+			}
+		}
+	}
 }
 
 var zeroBlock [4096]byte

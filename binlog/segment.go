@@ -20,14 +20,14 @@ type segment struct {
 	sealed bool  // its end record is appended: nothing follows
 	jobs   int64 // that have their latest full record here
 	live   int64 // bytes of those records
-	stuck  bool  // compaction has failed to free it
+	stuck  bool  // damaged, so that compaction cannot free it
 
 	// named tells that the file's name is durable. A sync of a segment includes
 	// that of its name.
 	named atomic.Bool
 
 	// file is open from the segment's creation, or Replay, until it is sealed
-	// and durable. The writer and the syncer use it before, the keeper closes it
+	// and durable. The writer and the syncer use it before, who trims closes it
 	// then.
 	file vfs.File
 }

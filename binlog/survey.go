@@ -27,6 +27,9 @@ type survey struct {
 	synced  Pos // the greatest place that a record calls durable
 	records int64
 
+	oldest uint32 // the oldest segment that is needed, as segs say
+	named  uint32 // the same as all say that can be read, the cut's other side too
+
 	run   startRecord // the last one in segs
 	clean bool        // segs ends with a stop record
 
@@ -35,13 +38,14 @@ type survey struct {
 
 // cut is the place where a crash has torn the log.
 type cut struct {
-	file   segmentFile
-	offset int64
-	pos    Pos
-	what   string
-	err    error
-	sound  int64 // records behind the place that can be read
-	later  bool  // some of them are in later files
+	file    segmentFile
+	offset  int64
+	pos     Pos
+	what    string
+	err     error // of the system, if the place could not be read
+	written bool  // what is there was written so: no crash has torn it
+	sound   int64 // records behind the place that can be read
+	later   bool  // some of them are in later files
 }
 
 type segmentFile struct {
@@ -53,12 +57,6 @@ type segmentFile struct {
 	wrong  string // what is wrong with the header
 	zero   bool   // nothing but zeros
 	begun  bool   // but for its start
-}
-
-// drop is what a header or a drop record says at a place in the log.
-type drop struct {
-	pos    Pos
-	oldest uint32
 }
 
 // meter calls Options.Progress.
@@ -170,12 +168,9 @@ func (s *survey) readHeader(f *segmentFile) error {
 	return nil
 }
 
-// walk reads the files from the oldest one that has all its successors.
+// walk reads the files from the oldest one that has all its successors, or from
+// further back if those before a gap are needed too.
 func (s *survey) walk(m *meter) error {
-	first := len(s.files) - 1
-	for first > 0 && s.files[first-1].index+1 == s.files[first].index {
-		first--
-	}
 	for _, f := range s.files {
 		if f.wrong == "" {
 			if s.seed != 0 && s.seed != f.header.seed {
@@ -184,24 +179,30 @@ func (s *survey) walk(m *meter) error {
 			s.seed = f.header.seed
 		}
 	}
-	var drops []drop
 	var sc scanner
-	for i := first; i < len(s.files); i++ {
-		d, err := s.read(&s.files[i], &sc, m)
-		if err != nil {
-			return err
+	for first := len(s.files) - 1; ; first-- {
+		for first > 0 && s.files[first-1].index+1 == s.files[first].index {
+			first--
 		}
-		drops = append(drops, d...)
+		*s = survey{fs: s.fs, dir: s.dir, files: s.files, spare: s.spare, stale: s.stale, seed: s.seed}
+		m.Done = 0
+		for i := first; i < len(s.files); i++ {
+			if err := s.read(&s.files[i], &sc, m); err != nil {
+				return err
+			}
+		}
+		if first == 0 || s.oldest >= s.files[first].index {
+			m.tell(true)
+			return s.judge(first)
+		}
 	}
-	m.tell(true)
-	return s.judge(first, drops)
 }
 
 // read reads one file and adds what it finds.
-func (s *survey) read(f *segmentFile, sc *scanner, m *meter) (drops []drop, err error) {
+func (s *survey) read(f *segmentFile, sc *scanner, m *meter) error {
 	file, err := s.fs.OpenRead(f.name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer file.Close()
 
@@ -216,8 +217,11 @@ func (s *survey) read(f *segmentFile, sc *scanner, m *meter) (drops []drop, err 
 	if s.cut == nil {
 		n := len(s.segs)
 		switch {
+		case n > 0 && f.index != s.segs[n-1].index+1:
+			missing := s.segs[n-1].index + 1
+			s.cut = &cut{file: segmentFile{index: missing, name: filepath.Join(s.dir, segmentName(missing))}, pos: s.segs[n-1].end(), what: "the file is missing"}
 		case f.wrong != "":
-			s.cut = &cut{file: *f, pos: h.base, what: f.wrong}
+			s.cut = &cut{file: *f, pos: h.base, what: f.wrong, written: f.wrong == futureOldest}
 		case n > 0 && !s.segs[n-1].sealed:
 			// The file before has lost its end.
 			last := s.segs[n-1]
@@ -233,57 +237,57 @@ func (s *survey) read(f *segmentFile, sc *scanner, m *meter) (drops []drop, err 
 	}
 	if f.wrong == "" {
 		s.synced = max(s.synced, h.synced)
-		drops = append(drops, drop{h.base, h.oldest})
+		s.drop(h.oldest)
 	}
 	sc.reset(file, &h, f.size)
 	done := int64(0)
-	for ended := false; !ended; {
-		at := sc.off
-		b, err := sc.next()
-		if err == nil {
-			m.add(sc.off - done)
-			done = sc.off
-			pos := h.base + Pos(at)
-			switch k := kindOf(b); k {
-			case kindMark, kindStop:
-				s.synced = max(s.synced, Pos(valueOf(b)))
-			case kindStart:
-				var r startRecord
-				r.decode(b)
-				s.synced = max(s.synced, r.synced)
-			case kindDrop:
-				drops = append(drops, drop{pos, uint32(valueOf(b))})
-			case kindEnd:
-				ended = true
-			}
+	for b, gap := range sc.records() {
+		if gap != nil {
 			if s.cut == nil {
-				s.records++
-				s.note(b)
-				seg.used, seg.sealed = sc.off, ended
-			} else {
-				s.cut.sound++
-				s.cut.later = s.cut.later || f.index != s.cut.file.index
+				c := &cut{file: *f, offset: gap.at, pos: h.base + Pos(gap.at), what: gap.err.Error()}
+				var bad *errBad
+				if errors.As(gap.err, &bad) {
+					c.err, c.written = bad.err, bad.written
+				}
+				s.cut = c
 			}
 			continue
 		}
-		if errors.Is(err, errUnwritten) && sc.zeros() {
-			break
+		m.add(sc.off - done)
+		done = sc.off
+		k := kindOf(b)
+		switch k {
+		case kindMark, kindStop:
+			s.synced = max(s.synced, Pos(valueOf(b)))
+		case kindStart:
+			var r startRecord
+			r.decode(b)
+			s.synced = max(s.synced, r.synced)
+		case kindDrop:
+			s.drop(uint32(valueOf(b)))
 		}
-		sc.off = at
 		if s.cut == nil {
-			c := &cut{file: *f, offset: at, pos: h.base + Pos(at), what: err.Error()}
-			var bad *errBad
-			if errors.As(err, &bad) {
-				c.err = bad.err
-			}
-			s.cut = c
+			s.records++
+			s.note(b)
+			seg.used, seg.sealed = sc.off, k == kindEnd
+		} else {
+			s.cut.sound++
+			s.cut.later = s.cut.later || f.index != s.cut.file.index
 		}
-		if !sc.resync() {
+		if k == kindEnd {
 			break
 		}
 	}
 	m.Done += f.size - done
-	return drops, nil
+	return nil
+}
+
+// drop takes what a header or a drop record says.
+func (s *survey) drop(oldest uint32) {
+	s.named = max(s.named, oldest)
+	if s.cut == nil {
+		s.oldest = max(s.oldest, oldest)
+	}
 }
 
 // note takes what a record before the cut says.
@@ -306,32 +310,26 @@ func (s *survey) note(b []byte) {
 }
 
 // judge decides whether the log is sound, torn or damaged.
-func (s *survey) judge(first int, drops []drop) error {
-	oldest := uint32(0)
-	for _, d := range drops {
-		if s.cut == nil || d.pos < s.cut.pos {
-			oldest = max(oldest, d.oldest)
-		}
-	}
+func (s *survey) judge(first int) error {
 	if c := s.cut; c != nil {
 		if what := s.damaged(c); what != "" {
 			return &DamageError{File: c.file.name, Offset: c.offset, What: what, Sound: c.sound, Err: c.err}
 		}
 	}
-	if m := s.files[first].index; oldest < m {
+	if m := s.files[first].index; s.oldest < m {
 		return &DamageError{
 			File: filepath.Join(s.dir, segmentName(m-1)),
-			What: fmt.Sprintf("the file is missing: the log starts with segment %d, but %d was not removed by compaction yet", m, max(oldest, 1)),
+			What: fmt.Sprintf("the file is missing: the log starts with segment %d, but %d was not removed by compaction yet", m, max(s.oldest, 1)),
 		}
 	}
 	for i, f := range s.files {
-		if i < first || f.index < oldest {
+		if i < first || f.index < s.oldest {
 			s.stale = append(s.stale, f)
 		}
 	}
-	needed := max(oldest, s.files[first].index)
+	needed := max(s.oldest, s.files[first].index)
 	s.files = slices.DeleteFunc(s.files, func(f segmentFile) bool { return f.index < needed })
-	for len(s.segs) > 0 && s.segs[0].index < oldest {
+	for len(s.segs) > 0 && s.segs[0].index < s.oldest {
 		s.segs = s.segs[1:]
 	}
 	return nil
@@ -341,7 +339,7 @@ func (s *survey) judge(first int, drops []drop) error {
 // leaves.
 func (s *survey) damaged(c *cut) string {
 	switch {
-	case c.err != nil:
+	case c.err != nil, c.written:
 		return c.what
 	case s.synced > c.pos:
 		return c.what + "; it was on disk for certain"

@@ -59,13 +59,7 @@ func (l *Log) takeOver() error {
 	if err != nil {
 		return err
 	}
-	var (
-		ours    bool
-		numbers []int
-		total   int64
-	)
 	for _, e := range es {
-		n, theirs := beanstalkd.FileNumber(e.Name)
 		switch {
 		case e.Dir && e.Name == doneDir:
 			if err := l.moveIn(); err != nil {
@@ -76,22 +70,16 @@ func (l *Log) takeOver() error {
 			if err := l.removeDir(filepath.Join(l.dir, buildDir)); err != nil {
 				return err
 			}
-		case e.Dir:
-		case segmentIndex(e.Name) != 0:
-			ours = true
-		case theirs:
-			numbers = append(numbers, n)
-			total += e.Size
 		}
 	}
+	numbers, total, mixed := foreignFiles(es)
 	if len(numbers) == 0 {
 		return nil
 	}
-	if ours {
+	if mixed {
 		return fmt.Errorf("%w: %s and %s: move away the files of the one that is not to be used",
 			ErrMixed, prefix+"*", "binlog.*")
 	}
-	slices.Sort(numbers)
 	m := &meter{Progress: Progress{Phase: "import", Total: total}, call: l.opts.Progress}
 	f, report, err := gatherForeign(l.fs, l.dir, numbers, l.opts.SkipDamaged, m)
 	if err != nil {
@@ -115,6 +103,23 @@ func (l *Log) takeOver() error {
 	return nil
 }
 
+// foreignFiles are the numbers of beanstalkd's files and how many bytes they have.
+// Mixed tells that there are segments too.
+func foreignFiles(es []vfs.Entry) (numbers []int, size int64, mixed bool) {
+	for _, e := range es {
+		if e.Dir {
+			continue
+		}
+		if n, ok := beanstalkd.FileNumber(e.Name); ok {
+			numbers = append(numbers, n)
+			size += e.Size
+		}
+		mixed = mixed || segmentIndex(e.Name) != 0
+	}
+	slices.Sort(numbers)
+	return numbers, size, mixed
+}
+
 // salvage replaces a damaged log by what is sound in it.
 func (l *Log) salvage(s *survey) error {
 	seed := s.seed
@@ -136,11 +141,22 @@ func (l *Log) salvage(s *survey) error {
 		old = append(old, filepath.Base(f.name))
 		b.index = f.index + 1
 	}
+	// What is not needed any more is removed in its order, but may fail to be: then
+	// the deletes of a file's jobs have gone with a later one.
+	files := s.files
+	for i := len(files) - 1; i > 0; i-- {
+		if next := files[i-1].index + 1; next < files[i].index && next < s.named {
+			files = files[i:]
+			break
+		}
+	}
 	m := &meter{Progress: Progress{Phase: "salvage", Total: s.bytes()}, call: l.opts.Progress}
-	f, report, err := gather(l.fs, s.files, seed, m)
+	f, report, err := gather(l.fs, files, seed, m)
 	if err != nil {
 		return err
 	}
+	// The records of the last ids may be among those that are damaged.
+	f.lastID += idGap(s.run.interval)
 	report.Aside, err = l.replaceBy(f, "damaged", old, b)
 	if err != nil {
 		return err
@@ -158,24 +174,21 @@ func (l *Log) replaceBy(f *found, aside string, old []string, b *builder) (strin
 	if err := l.fs.Mkdir(build); err != nil {
 		return "", err
 	}
-	b.fs, b.dir, b.size, b.lastID, b.boot = l.fs, build, l.opts.SegmentSize, f.lastID, l.boot
+	b.fs, b.dir, b.limit, b.lastID, b.boot = l.fs, build, l.opts.SegmentSize, f.lastID, l.boot
 	err := f.each(f.sorted(), b.add)
 	if err == nil {
-		err = b.finish()
+		err = b.last()
 	}
 	if err == nil {
 		aside, err = l.plan(build, aside, old)
 	}
 	if err != nil {
-		if vfs.IsNoSpace(err) {
-			err = fmt.Errorf("%w: %w", ErrNoSpace, err)
-		}
-		return "", errors.Join(err, b.abandon(), l.removeDir(build))
+		return "", errors.Join(spaceError(err), b.abandon(), l.removeDir(build))
 	}
 	if err := l.fs.Rename(build, filepath.Join(l.dir, doneDir)); err != nil {
 		return "", err
 	}
-	if err := l.fs.SyncDir(l.dir); err != nil {
+	if err := vfs.SyncDir(l.fs, l.dir); err != nil {
 		return "", err
 	}
 	return filepath.Join(l.dir, aside), l.moveIn()
@@ -203,7 +216,7 @@ func (l *Log) plan(build, aside string, old []string) (string, error) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", err
 	}
-	return name, l.fs.SyncDir(build)
+	return name, vfs.SyncDir(l.fs, build)
 }
 
 // moveIn does what the plan says. All of it may have been done before.
@@ -226,7 +239,7 @@ func (l *Log) moveIn() error {
 		if err := l.fs.Mkdir(aside); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if err := l.fs.SyncDir(l.dir); err != nil {
+		if err := vfs.SyncDir(l.fs, l.dir); err != nil {
 			return err
 		}
 		for _, name := range lines[1:] {
@@ -235,7 +248,7 @@ func (l *Log) moveIn() error {
 				return err
 			}
 		}
-		if err := errors.Join(l.fs.SyncDir(aside), l.fs.SyncDir(l.dir)); err != nil {
+		if err := errors.Join(vfs.SyncDir(l.fs, aside), vfs.SyncDir(l.fs, l.dir)); err != nil {
 			return err
 		}
 		for _, e := range es {
@@ -245,7 +258,7 @@ func (l *Log) moveIn() error {
 				}
 			}
 		}
-		if err := errors.Join(l.fs.SyncDir(l.dir), l.fs.SyncDir(done)); err != nil {
+		if err := errors.Join(vfs.SyncDir(l.fs, l.dir), vfs.SyncDir(l.fs, done)); err != nil {
 			return err
 		}
 	}
@@ -277,14 +290,14 @@ func (l *Log) removeDir(dir string) error {
 			return err
 		}
 	}
-	return errors.Join(l.fs.Remove(dir), l.fs.SyncDir(l.dir))
+	return errors.Join(l.fs.Remove(dir), vfs.SyncDir(l.fs, l.dir))
 }
 
 // builder writes segments one after the other, sealed and durable.
 type builder struct {
 	fs     vfs.FS
 	dir    string
-	size   int64
+	limit  int64 // of a segment's size, unless a record is larger
 	seed   uint32
 	index  uint32 // of the next segment
 	base   Pos    // of the next segment
@@ -292,20 +305,16 @@ type builder struct {
 	boot   uint64
 	first  uint32
 
-	file  vfs.File
+	fileWriter
 	start uint32
-	buf   []byte // not yet written
-	off   int64  // where buf goes
 }
-
-const buildBuffer = 1 << 20
 
 func (b *builder) add(r *Record) error {
 	n := align(fullFixed + int64(len(r.Tube)) + int64(len(r.Body)))
 	if n > maxWords*8 {
 		return fmt.Errorf("job %d: a body of %d bytes: %w", r.ID, len(r.Body), ErrInvalid)
 	}
-	if b.file != nil && b.off+int64(len(b.buf))+n > b.size-smallSize {
+	if b.file != nil && b.size()+n > b.limit-smallSize {
 		if err := b.end(); err != nil {
 			return err
 		}
@@ -315,61 +324,37 @@ func (b *builder) add(r *Record) error {
 			return err
 		}
 	}
-	at := len(b.buf)
-	b.buf = slices.Grow(b.buf, int(n))[:at+int(n)]
-	encodeFull(b.buf[at:], b.start, r)
-	if len(b.buf) >= buildBuffer {
-		return b.flush()
-	}
-	return nil
+	encodeFull(b.extend(int(n)), b.start, r)
+	return b.spill()
 }
 
 func (b *builder) begin() error {
 	if b.first == 0 {
 		b.first = b.index
 	}
-	file, err := b.fs.Create(filepath.Join(b.dir, segmentName(b.index)), 0)
-	if err != nil {
+	if err := b.create(b.fs, filepath.Join(b.dir, segmentName(b.index))); err != nil {
 		return err
 	}
-	b.file, b.start, b.off = file, checksumStart(b.seed, b.index), 0
+	b.start = checksumStart(b.seed, b.index)
 	h := header{
 		seed: b.seed, index: b.index, oldest: b.first, base: b.base, synced: b.base,
 		lastID: b.lastID, created: time.Now().UnixNano(), boot: b.boot,
 	}
-	b.buf = slices.Grow(b.buf[:0], headerSize)[:headerSize]
-	h.encode(b.buf)
-	return nil
-}
-
-func (b *builder) flush() error {
-	n, err := b.file.WriteAt(b.buf, b.off)
-	if err != nil {
-		return err
-	}
-	b.off += int64(n)
-	b.buf = b.buf[:0]
+	h.encode(b.extend(headerSize))
 	return nil
 }
 
 // end seals the segment.
 func (b *builder) end() error {
-	at := len(b.buf)
-	b.buf = slices.Grow(b.buf, smallSize)[:at+smallSize]
-	encodeSmall(b.buf[at:], b.start, kindEnd, b.lastID)
-	if err := b.flush(); err != nil {
-		return err
-	}
-	err := errors.Join(b.file.Sync(), b.file.Close())
-	b.file = nil
+	encodeSmall(b.extend(smallSize), b.start, kindEnd, b.lastID)
 	b.index++
-	b.base += Pos(b.off)
-	return err
+	b.base += Pos(b.size())
+	return b.finish()
 }
 
-// finish seals the last segment. There is at least one: it tells the ids that
-// were used.
-func (b *builder) finish() error {
+// last seals the last segment. There is at least one: it tells the ids that were
+// used.
+func (b *builder) last() error {
 	if b.file == nil {
 		if b.first != 0 {
 			return nil
@@ -379,11 +364,4 @@ func (b *builder) finish() error {
 		}
 	}
 	return b.end()
-}
-
-func (b *builder) abandon() error {
-	if b.file == nil {
-		return nil
-	}
-	return b.file.Close()
 }

@@ -4,23 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"trellis/binlog/beanstalkd"
 	"trellis/binlog/vfs"
 )
 
 // Verify reads all of the log in a directory, changes nothing, and writes what it
 // has found, for people to read. It returns a *DamageError if a server would not
-// start on it. It may be used while a server runs.
+// start on it. It may be used while a server runs: what looks wrong is read
+// again.
 func Verify(w io.Writer, dir string) error { return verify(w, vfs.OS{}, dir) }
 
 func verify(w io.Writer, fs vfs.FS, dir string) error {
 	var lines printer
 	lines.w = w
-	if numbers := foreignFiles(fs, dir); len(numbers) > 0 {
+	es, err := fs.List(dir)
+	if err != nil {
+		return err
+	}
+	if numbers, _, mixed := foreignFiles(es); len(numbers) > 0 && !mixed {
 		_, r, err := gatherForeign(fs, dir, numbers, false, &meter{})
 		if err != nil {
 			return err
@@ -33,7 +37,7 @@ func verify(w io.Writer, fs vfs.FS, dir string) error {
 		}
 		return lines.err
 	}
-	s, err := inspect(fs, dir, nil)
+	s, err := inspectLive(fs, dir)
 	if s == nil {
 		return err
 	}
@@ -75,25 +79,24 @@ func verify(w io.Writer, fs vfs.FS, dir string) error {
 	return lines.err
 }
 
-// foreignFiles are the numbers of beanstalkd's files, if there are no segments.
-func foreignFiles(fs vfs.FS, dir string) (numbers []int) {
-	es, err := fs.List(dir)
-	if err != nil {
-		return nil
+// inspectLive is inspect for a directory that a server may be changing. It writes
+// what was read as zeros a moment ago, and removes what was listed: so that only
+// what is wrong twice is wrong.
+func inspectLive(fs vfs.FS, dir string) (s *survey, err error) {
+	wrong := ""
+	for range 10 {
+		s, err = inspect(fs, dir, nil)
+		was := wrong
+		if damage := (*DamageError)(nil); errors.As(err, &damage) {
+			wrong = fmt.Sprint(damage.File, damage.Offset)
+		} else if err != nil {
+			wrong = err.Error()
+		}
+		if err == nil || wrong == was {
+			return s, err
+		}
 	}
-	for _, e := range es {
-		if e.Dir {
-			continue
-		}
-		if segmentIndex(e.Name) != 0 {
-			return nil
-		}
-		if n, ok := beanstalkd.FileNumber(e.Name); ok {
-			numbers = append(numbers, n)
-		}
-	}
-	slices.Sort(numbers)
-	return numbers
+	return nil, fmt.Errorf("log directory %s: it changes faster than it can be read: %v", dir, err)
 }
 
 type printer struct {
@@ -127,7 +130,11 @@ func dump(w io.Writer, fs vfs.FS, dir string, bodies bool) error {
 	}
 	d := &dumper{printer: printer{w: w}, bodies: bodies}
 	for _, f := range s.files {
-		if err := d.segment(fs, f, s.seed); err != nil {
+		err := d.segment(fs, f, s.seed)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // compaction has removed it since
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -158,24 +165,14 @@ func (d *dumper) segment(fs vfs.FS, f segmentFile, seed uint32) (err error) {
 	}
 	sc := &d.sc
 	sc.reset(file, &h, f.size)
-	for d.err == nil {
-		at := sc.off
-		b, err := sc.next()
-		if err == nil {
-			d.print("%s %d %s ", name, at, kindOf(b))
+	for b, gap := range sc.records() {
+		if gap != nil {
+			d.print("%s %d BAD %v: %d bytes\n", name, gap.at, gap.err, gap.n)
+		} else {
+			d.print("%s %d %s ", name, sc.off-int64(len(b)), kindOf(b))
 			d.record(b)
-			continue
 		}
-		if errors.Is(err, errUnwritten) && sc.zeros() {
-			break
-		}
-		sc.off = at
-		found := sc.resync()
-		if !found {
-			sc.off = f.size
-		}
-		d.print("%s %d BAD %v: %d bytes\n", name, at, err, sc.off-at)
-		if !found {
+		if d.err != nil {
 			break
 		}
 	}

@@ -3,12 +3,15 @@ package binlog
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"trellis/binlog/vfs"
 )
 
 func TestVerifyTellsWhatADirectoryHolds(t *testing.T) {
@@ -48,6 +51,74 @@ func TestVerifyTellsWhatADirectoryHolds(t *testing.T) {
 	if got, err := report(l.files); err != nil || !strings.Contains(got, "1 files, 1 tubes, 1 ready, 0 delayed and 0 buried jobs with 3 bytes, last id 7") {
 		t.Errorf("beanstalkd's: %v\n%s", err, got)
 	}
+}
+
+// busyFS is changed each time that its directory is listed, as a server changes it.
+type busyFS struct {
+	vfs.FS
+	list func(n int) vfs.FS
+	n    int
+}
+
+func (b *busyFS) List(dir string) ([]vfs.Entry, error) {
+	b.n++
+	b.FS = b.list(b.n)
+	return b.FS.List(dir)
+}
+
+// A server that is running writes what is read, and removes what was listed.
+func TestVerifyBelievesInDamageThatStays(t *testing.T) {
+	m, _ := aLog(t, Options{})
+	names := m.segments()
+	sound := m.fs(t)
+	var bad []vfs.FS
+	for i := range 3 {
+		c := m.clone()
+		c[names[0]][(i+1)*len(c[names[0]])/4] ^= 1
+		bad = append(bad, c.fs(t))
+	}
+	verify := func(list func(n int) vfs.FS) (string, error) {
+		var b strings.Builder
+		err := verify(&b, &busyFS{list: list}, testDir)
+		return b.String(), err
+	}
+	for what, list := range map[string]func(n int) vfs.FS{
+		"damage that was read once": func(n int) vfs.FS {
+			if n < 4 {
+				return bad[n%3]
+			}
+			return sound
+		},
+		"a file that was removed": func(n int) vfs.FS {
+			if n < 3 {
+				return removedFS{sound, names[n-1]}
+			}
+			return sound
+		},
+	} {
+		if got, err := verify(list); err != nil || strings.Contains(got, "DAMAGED") {
+			t.Errorf("%s: %v\n%s", what, err, got)
+		}
+	}
+	if got, err := verify(func(int) vfs.FS { return bad[1] }); !errors.As(err, new(*DamageError)) || !strings.Contains(got, "DAMAGED") {
+		t.Errorf("damage: %v\n%s", err, got)
+	}
+	if got, err := verify(func(n int) vfs.FS { return bad[n%3] }); err == nil || errors.As(err, new(*DamageError)) || strings.Contains(got, "DAMAGED") {
+		t.Errorf("damage that moves: %v\n%s", err, got)
+	}
+}
+
+// removedFS has lost a file since it was listed.
+type removedFS struct {
+	vfs.FS
+	name string
+}
+
+func (r removedFS) OpenRead(name string) (vfs.File, error) {
+	if filepath.Base(name) == r.name {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return r.FS.OpenRead(name)
 }
 
 func TestDumpWritesEveryRecord(t *testing.T) {

@@ -57,6 +57,10 @@ var le = binary.LittleEndian
 // of seconds.
 const maxSeconds = math.MaxUint32 * int64(1e9)
 
+// maxID is the greatest id that is believed. Nobody gets that far by counting, and
+// who goes on from it is to have ids left.
+const maxID = 1<<62 - 1
+
 // decodeJob reports what is wrong with a record, or "".
 func decodeJob(b []byte, version int, j *Job) string {
 	scale := uint64(1)
@@ -86,6 +90,8 @@ func decodeJob(b []byte, version int, j *Job) string {
 		State:    State(b[76]),
 	}
 	switch {
+	case j.ID > maxID:
+		return "a job with an impossible id"
 	case j.State >= numStates:
 		return "a job in an unknown state"
 	case j.BodySize < 2:

@@ -73,12 +73,12 @@ func (OS) Mkdir(name string) error         { return os.Mkdir(name, 0o700) }
 func (OS) Boot() uint64                    { return boot() }
 func (f osFile) Truncate(size int64) error { return f.File.Truncate(size) }
 
-func (OS) SyncDir(dir string) error {
-	f, err := os.Open(dir)
+func (OS) OpenDir(name string) (Dir, error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return f, nil
 }
 
 func (f osFile) Size() (int64, error) {

@@ -43,7 +43,7 @@ func TestAllocatedBytesAreZeroAndCountAsTheFiles(t *testing.T) {
 	if err := f.Truncate(100); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Sync(), OS{}.SyncDir(dir)); err != nil {
+	if err := errors.Join(f.Sync(), SyncDir(OS{}, dir)); err != nil {
 		t.Fatal(err)
 	}
 	if err := (OS{}).Mkdir(filepath.Join(dir, "sub")); err != nil {

@@ -2,11 +2,11 @@
 // can stand in for it, with the operating system's as the real one.
 //
 // Names are paths. Nothing that was done to a file or a directory is on disk
-// before Sync of that file, or SyncDir of that directory, has returned nil; a
-// failed Sync leaves unknown what is.
+// before its Sync has returned nil; a failed Sync leaves unknown what is.
 package vfs
 
 import (
+	"errors"
 	"io"
 	"strconv"
 )
@@ -30,8 +30,8 @@ type FS interface {
 	Rename(from, to string) error
 	Mkdir(name string) error
 
-	// SyncDir makes the directory's entries durable.
-	SyncDir(dir string) error
+	// OpenDir opens a directory, so that its entries can be made durable.
+	OpenDir(name string) (Dir, error)
 
 	// Lock locks a file against all other processes and all other calls of this
 	// one, and creates it if need be. It never waits: a *LockedError tells who
@@ -66,6 +66,23 @@ type File interface {
 
 	Truncate(size int64) error
 	Size() (int64, error)
+}
+
+// Dir is an open directory. Its syncs need no further descriptor.
+type Dir interface {
+	io.Closer
+
+	// Sync makes the directory's entries durable.
+	Sync() error
+}
+
+// SyncDir makes a directory's entries durable.
+func SyncDir(fs FS, name string) error {
+	dir, err := fs.OpenDir(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // LockedError tells that a lock is held.

@@ -22,7 +22,7 @@ var ErrOff = errors.New("the machine is off")
 // Call is a call that a Hook may interfere with.
 type Call struct {
 	N    int    // counts from 1
-	Op   string // create, open, read, write, sync, allocate, truncate, remove, rename, mkdir, syncdir, list or lock
+	Op   string // create, open, read, write, sync, allocate, truncate, remove, rename, mkdir, opendir, syncdir, list or lock
 	Name string
 }
 
@@ -448,21 +448,39 @@ func (f *FS) Mkdir(name string) error {
 	return x.leave()
 }
 
-// SyncDir implements vfs.FS.
-func (f *FS) SyncDir(dir string) error {
+// OpenDir implements vfs.FS.
+func (f *FS) OpenDir(name string) (vfs.Dir, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	x, err := f.enter("syncdir", dir)
+	x, err := f.enter("opendir", name)
+	if err != nil {
+		return nil, err
+	}
+	if f.dirs[name] == nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return openDir{f, f.dirs[name], name}, x.leave()
+}
+
+type openDir struct {
+	fs   *FS
+	dir  *directory
+	name string
+}
+
+func (o openDir) Close() error { return nil }
+
+func (o openDir) Sync() error {
+	o.fs.mu.Lock()
+	defer o.fs.mu.Unlock()
+	x, err := o.fs.enter("syncdir", o.name)
 	if err != nil {
 		return err
 	}
 	if x.Off {
 		return ErrOff
 	}
-	d := f.dirs[dir]
-	if d == nil {
-		return &fs.PathError{Op: "sync", Path: dir, Err: fs.ErrNotExist}
-	}
+	d := o.dir
 	d.durable = maps.Clone(d.entries)
 	for _, c := range d.changes {
 		if c.both != nil {

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+
+	"trellis/binlog/vfs"
 )
 
 func read(t *testing.T, f *FS, name string) []byte {
@@ -35,7 +37,7 @@ func TestAPowerCutKeepsWhatWasSyncedAndMayLoseTheRest(t *testing.T) {
 	synced := bytes.Repeat([]byte{1}, 600)
 	for _, err := range []error{
 		func() error { _, err := file.WriteAt(synced, 0); return err }(),
-		file.Sync(), f.SyncDir("d"),
+		file.Sync(), vfs.SyncDir(f, "d"),
 		func() error { _, err := file.WriteAt(bytes.Repeat([]byte{2}, 1200), 600); return err }(),
 	} {
 		if err != nil {
@@ -124,7 +126,7 @@ func TestWhatASyncHasFailedForIsNotSyncedLaterUnlessItIsWrittenAgain(t *testing.
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(file.Sync(), f.SyncDir("d")); err != nil {
+		if err := errors.Join(file.Sync(), vfs.SyncDir(f, "d")); err != nil {
 			t.Fatal(err)
 		}
 		f.Hook(func(c Call) Fault {

@@ -1,0 +1,95 @@
+package binlog
+
+import (
+	"errors"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"trellis/binlog/vfs/faultfs"
+)
+
+// openWith opens a log whose compaction asks migrate.
+func (o *owner) openWith(t *testing.T, opts Options, migrate func(id uint64, segment uint32) error) {
+	t.Helper()
+	opts.Migrate = migrate
+	l, err := Open(testDir, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.log = l
+	t.Cleanup(func() { l.Close() })
+	if err := l.Replay(o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pass has many jobs come and go.
+func (o *owner) pass(t *testing.T, first, last uint64) {
+	t.Helper()
+	for id := first; id <= last; id++ {
+		if _, err := o.put(testRecord(id, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.delete(id); err != nil {
+			t.Fatal(err)
+		}
+		o.log.Flush()
+	}
+}
+
+// An owner records a job before others can find it.
+func TestAJobThatCompactionHasMissedIsMovedLater(t *testing.T) {
+	o := newOwner()
+	var missed atomic.Bool
+	o.openWith(t, Options{FS: faultfs.New(testDir), SegmentSize: MinSegmentSize}, func(id uint64, segment uint32) error {
+		if missed.CompareAndSwap(false, true) {
+			return nil
+		}
+		return o.migrate(id, segment)
+	})
+	if _, err := o.put(testRecord(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(t, 2, 300)
+	eventually(t, "compaction", func() bool { return missed.Load() && o.log.Stats().OldestSegment > 1 })
+}
+
+func TestCompactionThatMetAFullDiskGoesOnWhenThereIsSpace(t *testing.T) {
+	o := newOwner()
+	fs := faultfs.New(testDir)
+	asked, moved := make(chan struct{}), make(chan struct{})
+	first := true
+	o.openWith(t, Options{FS: fs, SegmentSize: MinSegmentSize}, func(id uint64, segment uint32) error {
+		if first {
+			first = false
+			close(asked)
+			<-moved
+		}
+		return o.migrate(id, segment)
+	})
+	if _, err := o.put(testRecord(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	o.pass(t, 2, 300)
+	<-asked
+	eventually(t, "all to be on disk", func() bool { s := o.log.Stats(); return s.PendingBytes == 0 && s.UnsyncedBytes == 0 })
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "write" {
+			return faultfs.Fault{Err: syscall.ENOSPC}
+		}
+		return faultfs.Fault{}
+	})
+	close(moved)
+	eventually(t, "the full disk to be met", func() bool { return o.log.Stats().Full })
+	eventually(t, "compaction to give up", func() bool {
+		o.log.mu.Lock()
+		defer o.log.mu.Unlock()
+		return o.log.stalled
+	})
+	fs.Hook(nil)
+	eventually(t, "compaction", func() bool { return o.log.Stats().SegmentsRemoved > 0 })
+	if _, err := o.put(testRecord(301, 10)); err != nil && !errors.Is(err, ErrNoSpace) {
+		t.Fatal(err)
+	}
+}
