@@ -66,13 +66,14 @@ func (s *Session) insert(sh *shard, now Time, in *incoming, out *Output) {
 	if in.delay > 0 {
 		due = now + seconds(in.delay)
 	}
+	// Before the journal has it: what it has, Migrate must find.
+	sh.engine.ids.put(in.id, placeOf(sh.number, r))
 	if err := sh.recordPut(j, due, out); err != nil {
 		sh.freeJob(r, j)
 		s.discard(sh, in)
 		out.refuse(err)
 		return
 	}
-	sh.engine.ids.put(in.id, placeOf(sh.number, r))
 	s.used.puts++
 	sh.counts.puts++
 	if due != 0 {

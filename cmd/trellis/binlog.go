@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -15,14 +16,14 @@ import (
 func binlogCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "binlog",
-		Short: "Check a server's binlog, show what is in it, write it for beanstalkd",
-		Long: `Check a server's binlog, show what is in it, or write it for beanstalkd.
+		Short: "Check a server's binlog, show what is in it, take it over from beanstalkd or back",
+		Long: `Check a server's binlog, show what is in it, take over one of beanstalkd's, or write it for beanstalkd.
 
-DIR is what the server is given with -b. The log in it is never changed.`,
+DIR is what the server is given with -b. Only import changes what is in it.`,
 		Args: cobra.NoArgs, // so that a mistyped command is an error
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(verifyCommand(), dumpCommand(), exportCommand())
+	cmd.AddCommand(verifyCommand(), dumpCommand(), importCommand(), exportCommand())
 	return cmd
 }
 
@@ -31,7 +32,7 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify DIR",
 		Short: "Read all of a binlog and tell whether a server would start on it",
 		Long: `Read all of a binlog, check every record, and tell whether a server would start on it. A server may be
-running meanwhile. DIR may also hold the log of a beanstalkd, which a server would import.
+running meanwhile: what looks wrong is read again. DIR may also hold the log of a beanstalkd, which a server would import.
 
 The exit status is 0 if a server would start, 2 if the log is damaged, and 1 if it could not be checked.`,
 		Args: cobra.ExactArgs(1),
@@ -59,6 +60,40 @@ A place that holds no record where one should be is a line with BAD. A server ma
 		},
 	}
 	cmd.Flags().BoolVar(&bodies, "bodies", false, "write the jobs' bodies too, quoted")
+	return cmd
+}
+
+func importCommand() *cobra.Command {
+	var skip bool
+	cmd := &cobra.Command{
+		Use:   "import DIR",
+		Short: "Take over the log of a beanstalkd, as a server does when it starts",
+		Long: `Take over the log of a beanstalkd, as a server does when it is started with -b DIR. Beanstalkd's files are kept in a
+sub-directory. Beanstalkd must have been stopped. The new files belong to whoever runs this, and can be read by nobody else:
+run it as the user that the server will be.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			trouble := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			l, err := binlog.Open(args[0], binlog.Options{SkipDamaged: skip, Log: trouble})
+			switch {
+			case errors.Is(err, binlog.ErrLocked):
+				return fmt.Errorf("%w; stop it first", err)
+			case err != nil:
+				return err
+			}
+			i := l.Recovery().Imported
+			if err := l.Close(); err != nil {
+				return err
+			}
+			if i == nil {
+				return fmt.Errorf("%s has no log of beanstalkd's", args[0])
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d ready, %d delayed and %d buried jobs with %d bytes in %d tubes, last id %d; beanstalkd's files are in %s now\n",
+				i.Ready, i.Delayed, i.Buried, i.Bytes, i.Tubes, i.LastID, i.Aside)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&skip, "skip-damaged", false, "leave out what is damaged")
 	return cmd
 }
 

@@ -106,6 +106,18 @@ func TestAnExportedBinlogIsOneOfBeanstalkds(t *testing.T) {
 	wantTrellis(t, 1, "has a log of beanstalkd's already: binlog.1", "binlog", "export", writeLog(t, 1, ""), to)
 }
 
+func TestALogOfBeanstalkdsIsImported(t *testing.T) {
+	theirs := t.TempDir()
+	wantTrellis(t, 0, "3 jobs in 1 files", "binlog", "export", writeLog(t, 3, "hello"), theirs)
+	wantTrellis(t, 0, "3 ready, 0 delayed and 0 buried jobs with 15 bytes in 1 tubes, last id 3", "binlog", "import", theirs)
+	wantTrellis(t, 0, `body="hello"`, "binlog", "dump", "--bodies", theirs)
+	wantTrellis(t, 0, "sound records, last id 3", "binlog", "verify", theirs)
+	wantTrellis(t, 1, "has no log of beanstalkd's", "binlog", "import", theirs)
+	inUse := t.TempDir()
+	openLog(t, inUse, 1, "x")
+	wantTrellis(t, 1, "stop it first", "binlog", "import", inUse)
+}
+
 func TestWhatIsNoBinlogIsSaidToBeNone(t *testing.T) {
 	empty := t.TempDir()
 	missing := filepath.Join(empty, "missing")
