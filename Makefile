@@ -8,7 +8,8 @@
 # make deb     a Debian package for ARCH, in bin/release
 # make release archives for all systems and packages, in bin/release
 # make try     build a package twice, install, use, upgrade and purge it; needs root on Debian
-# make bench   what a command costs, and the server side by side with beanstalkd
+# make bench   the server side by side with beanstalkd, into README.md
+# make micro   what the parts cost, without sockets
 # make fmt     format the sources
 # make clean   remove what make has made
 #
@@ -52,7 +53,7 @@ CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin
 
-.PHONY: always run build test crash soak scale vuln deb release try bench fmt clean peers check cross unit race fuzz
+.PHONY: always run build test crash soak scale vuln deb release try bench micro fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
 
 run: bin/trellisd
@@ -179,8 +180,10 @@ try:
 	cmd/trellisd/deploy/debian/try.sh bin/try/trellis_0.0.1_$(ARCH).deb bin/try/trellis_0.0.2_$(ARCH).deb $(CACHE)/debian
 
 bench: peers build
-	$(GO) test -run '^$$' -bench . -benchmem $(addprefix ./,$(addsuffix /...,$(DIRS)))
 	./bin/trellis bench compare $(BENCH)
+
+micro:
+	$(GO) test -run '^$$' -bench . -benchmem $(addprefix ./,$(addsuffix /...,$(DIRS)))
 
 fmt:
 	$(GO) run $(GOFUMPT) -w $(DIRS)

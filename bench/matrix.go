@@ -224,10 +224,14 @@ func syncedRows() []Row {
 
 // defaultRows are the rows of servers that acknowledge what the kernel has.
 func defaultRows() []Row {
-	row := func(scenario string, depth int, atLeast float64) Row {
-		return logRow("-b {dir}", defaultSyncing, scenario, 50, depth, rateFigure.with(target{ratioAbove, atLeast}, target{}))
+	row := func(scenario string, depth int, m measured) Row {
+		return logRow("-b {dir}", defaultSyncing, scenario, 50, depth, m)
 	}
-	return []Row{row("put", 1, 1), row("put", 32, 8), row("cycle", 32, 8)}
+	return []Row{
+		row("put", 1, rateFigure.with(target{ratioAbove, 1}, target{})),
+		row("put", 32, rateFigure),
+		row("cycle", 32, rateFigure.with(target{ratioAbove, 8}, target{})),
+	}
 }
 
 // logRow is a row of a server that was started with args, which say how it logs.
