@@ -86,12 +86,6 @@ func (d *Decoder) Release() {
 	*d = Decoder{MaxJobSize: d.MaxJobSize}
 }
 
-// AtStart reports whether the next byte begins a new command line: no line and
-// no body has begun and not ended.
-func (d *Decoder) AtStart() bool {
-	return d.state == stateLine && d.held == 0
-}
-
 // cut takes the beginning of a line that does not end in p, or is too long.
 func (d *Decoder) cut(p []byte, cmd *Command) (int, bool) {
 	if len(p) >= MaxLine {

@@ -73,6 +73,10 @@ func answers(events []event) (list []string) {
 	return list
 }
 
+// atStart reports whether the next byte begins a new command line: no line and no
+// body has begun and not ended.
+func (d *Decoder) atStart() bool { return d.state == stateLine && d.held == 0 }
+
 func TestDecoderAnswersEdgeCasesLikeBeanstalkd(t *testing.T) {
 	cases := edgeCases(t)
 	if len(cases) != 386 {
@@ -221,7 +225,7 @@ func TestDecoderCountsOffBodiesOfFourGigabytes(t *testing.T) {
 		case limit > 0 && (cmd.Op != OpPutEnd || cmd.Terminated || body != size):
 			t.Errorf("limit %d ends with %v, %v, %d bytes", limit, cmd.Op, cmd.Terminated, body)
 		}
-		if !d.AtStart() {
+		if !d.atStart() {
 			t.Errorf("limit %d: not at the start", limit)
 		}
 	}
@@ -284,11 +288,11 @@ func TestReleaseForgetsWhatHasBegun(t *testing.T) {
 	} {
 		d := Decoder{MaxJobSize: 5}
 		decode(t, &d, nil, begun)
-		if d.AtStart() != (begun == "") {
-			t.Errorf("%q: AtStart is %v", begun, d.AtStart())
+		if d.atStart() != (begun == "") {
+			t.Errorf("%q: atStart is %v", begun, d.atStart())
 		}
 		d.Release()
-		if !d.AtStart() || d != (Decoder{MaxJobSize: 5}) {
+		if !d.atStart() || d != (Decoder{MaxJobSize: 5}) {
 			t.Errorf("%q: Release leaves %+v", begun, d)
 		}
 	}

@@ -287,8 +287,8 @@ func check(t *testing.T, input string, maxJobSize uint32, cuts []int) {
 		t.Helper()
 		d := Decoder{MaxJobSize: maxJobSize}
 		checkStart := func(at int) {
-			if d.AtStart() != atStart[at] {
-				t.Fatalf("%q cut into %q: AtStart is %v after %d bytes", input, pieces, d.AtStart(), at)
+			if d.atStart() != atStart[at] {
+				t.Fatalf("%q cut into %q: atStart is %v after %d bytes", input, pieces, d.atStart(), at)
 			}
 			if d.held == 0 && d.line != nil {
 				t.Fatalf("%q cut into %q: a buffer is kept after %d bytes", input, pieces, at)
@@ -300,7 +300,7 @@ func check(t *testing.T, input string, maxJobSize uint32, cuts []int) {
 		}
 		checkStart(len(input))
 		d.Release()
-		if d != (Decoder{MaxJobSize: maxJobSize}) || !d.AtStart() {
+		if d != (Decoder{MaxJobSize: maxJobSize}) || !d.atStart() {
 			t.Fatalf("%q cut into %q: Release leaves %+v", input, pieces, d)
 		}
 	}

@@ -4,7 +4,7 @@ import "strconv"
 
 // The replies that say the same every time.
 const (
-	ReplyBuried         = "BURIED\r\n" // to a bury, or a release that failed
+	ReplyBuried         = "BURIED\r\n"
 	ReplyDeadlineSoon   = "DEADLINE_SOON\r\n"
 	ReplyDeleted        = "DELETED\r\n"
 	ReplyDraining       = "DRAINING\r\n"
@@ -26,12 +26,6 @@ const (
 // AppendInserted appends the reply to a put that made the job id.
 func AppendInserted(b []byte, id uint64) []byte {
 	return appendNumber(append(b, "INSERTED "...), id)
-}
-
-// AppendBuriedID appends the reply to a put that made the job id but could not
-// queue it.
-func AppendBuriedID(b []byte, id uint64) []byte {
-	return appendNumber(append(b, "BURIED "...), id)
 }
 
 // AppendKicked appends the reply to a kick that moved n jobs. A kick-job is
@@ -65,15 +59,9 @@ func AppendFound(b []byte, id uint64, body []byte) []byte {
 
 // AppendOK appends the reply that carries statistics or a list.
 func AppendOK(b, data []byte) []byte {
-	b = AppendOKHeader(b, len(data))
+	b = appendNumber(append(b, "OK "...), uint64(len(data)))
 	b = append(b, data...)
 	return append(b, crlf...)
-}
-
-// AppendOKHeader appends the line that comes before size bytes of statistics or
-// of a list. The data and a CR LF are to follow.
-func AppendOKHeader(b []byte, size int) []byte {
-	return appendNumber(append(b, "OK "...), uint64(size))
 }
 
 func appendJob(b []byte, id uint64, body []byte) []byte {

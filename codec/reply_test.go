@@ -13,7 +13,6 @@ func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
 	}{
 		{AppendInserted(nil, 1), "INSERTED 1\r\n"},
 		{AppendInserted(nil, math.MaxUint64), "INSERTED 18446744073709551615\r\n"},
-		{AppendBuriedID(nil, 7), "BURIED 7\r\n"},
 		{AppendKicked(nil, 0), "KICKED 0\r\n"},
 		{AppendWatching(nil, 2), "WATCHING 2\r\n"},
 		{AppendUsing(nil, "default"), "USING default\r\n"},
@@ -22,7 +21,6 @@ func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
 		{AppendReserved(nil, 3, nil), "RESERVED 3 0\r\n\r\n"},
 		{AppendFound(nil, 3, []byte("ab")), "FOUND 3 2\r\nab\r\n"},
 		{AppendOK(nil, []byte("---\n- default\n")), "OK 14\r\n---\n- default\n\r\n"},
-		{AppendOKHeader(nil, 14), "OK 14\r\n"},
 		{AppendInserted([]byte(ReplyDeleted), 1), "DELETED\r\nINSERTED 1\r\n"},
 	} {
 		if string(c.got) != c.want {
@@ -37,7 +35,6 @@ func TestRepliesAllocateNothing(t *testing.T) {
 	tube := "default"
 	allocs := testing.AllocsPerRun(10, func() {
 		b = AppendInserted(b[:0], math.MaxUint64)
-		b = AppendBuriedID(b, math.MaxUint64)
 		b = AppendKicked(b, math.MaxUint64)
 		b = AppendWatching(b, math.MaxUint64)
 		b = AppendUsing(b, tube)
