@@ -23,12 +23,12 @@ func (p place) ref() ref   { return ref(p) & maxJobRef }
 // idIndex finds a job's place by its id, without a lock.
 //
 // Ids are handed out in order, so the index is a tree of arrays with a leaf for
-// every 256 ids: a job that outlives all others keeps a kilobyte. An entry is written under the lock of the job's shard;
-// whoever read one without that lock reads it again under it. A leaf goes away
-// when each of its ids has been retired, which happens to every id exactly
-// once: when its job is deleted, or when it turns out never to become a job. Each
-// shard may keep one leaf longer, whose last ids it has not yet counted. A node goes
-// away when each of its slots has had its time.
+// every 256 ids: a job that outlives all others keeps a kilobyte. An entry is
+// written under the lock of the job's shard; whoever read one without that lock
+// reads it again under it. A leaf goes away when each of its ids has been retired,
+// which happens to every id exactly once: when its job is deleted, or when it turns
+// out never to become a job. Each shard may keep one leaf longer, whose last ids it
+// has not yet counted. A node goes away when each of its slots has had its time.
 type idIndex struct {
 	root atomic.Pointer[idNode]
 	mu   sync.Mutex // held to add and remove nodes

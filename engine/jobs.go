@@ -194,8 +194,7 @@ func (sh *shard) kick(r ref, j *job, now Time, out *Output) error {
 		return err
 	}
 	if sh.journaled() {
-		r := sh.describe(j)
-		r.State, r.Due, r.BuryOrder = journal.Ready, 0, 0
+		r := sh.describeReady(j)
 		r.Kicks++
 		if err := sh.recordUpdate(r, out); err != nil {
 			return err

@@ -98,6 +98,14 @@ func (sh *shard) describe(j *job) *journal.Record {
 	return r
 }
 
+// describeReady is describe for a job that is about to leave the delayed or buried
+// ones.
+func (sh *shard) describeReady(j *job) *journal.Record {
+	r := sh.describe(j)
+	r.State, r.Due, r.BuryOrder = journal.Ready, 0, 0
+	return r
+}
+
 // recordPut records a job that is complete but stands in no queue yet. due is 0
 // unless it is to be delayed.
 func (sh *shard) recordPut(j *job, due Time, out *Output) error {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -84,8 +83,7 @@ func (s *Session) reserveJob(now Time, id uint64, out *Output) {
 	if j.state != ready && sh.journaled() {
 		// After a restart it is ready, as every reserved job is. If there is no
 		// room to record that, it is where it was.
-		rec := sh.describe(j)
-		rec.State, rec.Due, rec.BuryOrder = journal.Ready, 0, 0
+		rec := sh.describeReady(j)
 		rec.Reserves++
 		_ = sh.recordUpdate(rec, out)
 	}
