@@ -47,29 +47,35 @@ func AppendUsing[Name string | []byte](b []byte, tube Name) []byte {
 	return append(b, crlf...)
 }
 
-// AppendReserved appends the reply that hands out the job id.
-func AppendReserved(b []byte, id uint64, body []byte) []byte {
-	return appendJob(append(b, "RESERVED "...), id, body)
+// AppendReservedLine appends the first line of the reply that hands out the job id.
+// Its body of size bytes and CR LF follow.
+func AppendReservedLine(b []byte, id uint64, size int) []byte {
+	return appendJobLine(append(b, "RESERVED "...), id, size)
 }
 
-// AppendFound appends the reply that shows the job id.
-func AppendFound(b []byte, id uint64, body []byte) []byte {
-	return appendJob(append(b, "FOUND "...), id, body)
+// AppendFoundLine appends the first line of the reply that shows the job id. Its
+// body of size bytes and CR LF follow.
+func AppendFoundLine(b []byte, id uint64, size int) []byte {
+	return appendJobLine(append(b, "FOUND "...), id, size)
+}
+
+// AppendOKLine appends the first line of the reply that carries statistics or a
+// list. Its data of size bytes and CR LF follow.
+func AppendOKLine(b []byte, size int) []byte {
+	return appendNumber(append(b, "OK "...), uint64(size))
 }
 
 // AppendOK appends the reply that carries statistics or a list.
 func AppendOK(b, data []byte) []byte {
-	b = appendNumber(append(b, "OK "...), uint64(len(data)))
+	b = AppendOKLine(b, len(data))
 	b = append(b, data...)
 	return append(b, crlf...)
 }
 
-func appendJob(b []byte, id uint64, body []byte) []byte {
+func appendJobLine(b []byte, id uint64, size int) []byte {
 	b = strconv.AppendUint(b, id, 10)
 	b = append(b, ' ')
-	b = appendNumber(b, uint64(len(body)))
-	b = append(b, body...)
-	return append(b, crlf...)
+	return appendNumber(b, uint64(size))
 }
 
 func appendNumber(b []byte, n uint64) []byte {

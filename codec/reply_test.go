@@ -17,9 +17,10 @@ func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
 		{AppendWatching(nil, 2), "WATCHING 2\r\n"},
 		{AppendUsing(nil, "default"), "USING default\r\n"},
 		{AppendUsing(nil, []byte("a")), "USING a\r\n"},
-		{AppendReserved(nil, 3, []byte("a\r\nb")), "RESERVED 3 4\r\na\r\nb\r\n"},
-		{AppendReserved(nil, 3, nil), "RESERVED 3 0\r\n\r\n"},
-		{AppendFound(nil, 3, []byte("ab")), "FOUND 3 2\r\nab\r\n"},
+		{AppendReservedLine(nil, 3, 4), "RESERVED 3 4\r\n"},
+		{AppendReservedLine(nil, 3, 0), "RESERVED 3 0\r\n"},
+		{AppendFoundLine(nil, 3, 2), "FOUND 3 2\r\n"},
+		{AppendOKLine(nil, 7), "OK 7\r\n"},
 		{AppendOK(nil, []byte("---\n- default\n")), "OK 14\r\n---\n- default\n\r\n"},
 		{AppendInserted([]byte(ReplyDeleted), 1), "DELETED\r\nINSERTED 1\r\n"},
 	} {
@@ -39,8 +40,8 @@ func TestRepliesAllocateNothing(t *testing.T) {
 		b = AppendWatching(b, math.MaxUint64)
 		b = AppendUsing(b, tube)
 		b = AppendUsing(b, body[:3])
-		b = AppendReserved(b, math.MaxUint64, body)
-		b = AppendFound(b, math.MaxUint64, body)
+		b = AppendReservedLine(b, math.MaxUint64, len(body))
+		b = AppendFoundLine(b, math.MaxUint64, len(body))
 		b = AppendOK(b, body)
 		b = append(b, ReplyDeleted...)
 	})

@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"errors"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// Output is where the replies to a session's commands go.
+type Output struct {
+	// Buf is appended to. The owner empties it and may use its memory again.
+	Buf []byte
+	// Pos is the position in the journal that the replies depend on: they must not
+	// be sent before the journal is committed up to there. It only grows; the
+	// owner sets it back to 0.
+	Pos journal.Pos
+	// Bodies are large bodies that belong into the replies and were not copied
+	// to Buf, in the order of their places. The owner releases and removes them.
+	Bodies []Body
+}
+
+func (o *Output) reply(r string) { o.Buf = append(o.Buf, r...) }
+
+// dependOn keeps the replies from being sent before the journal is committed up to pos.
+func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
+
+// refuse appends the reply to a command whose change could not be recorded and
+// therefore was not made.
+func (o *Output) refuse(err error) {
+	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed) {
+		o.reply(codec.ReplyInternalError)
+		return
+	}
+	o.reply(codec.ReplyOutOfMemory)
+}
+
+// pinnedSize is the size in bytes from which on a body is sent from where it lies:
+// below it, copying costs less than a second piece of a write.
+const pinnedSize = 32 << 10
+
+// A Body is a job's body that is part of a reply. It stays in memory as it was until
+// Release, even if its job is deleted.
+type Body struct {
+	At    int    // it belongs before Buf[At] of its Output
+	Bytes []byte // not to be written to
+	shard *shard
+	key   bodyKey
+}
+
+// Release gives the body back. It is called once, on the goroutine of the session's
+// loop.
+func (b *Body) Release() {
+	sh := b.shard
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	p := sh.pins[b.key]
+	if p.count--; p.count > 0 {
+		return
+	}
+	delete(sh.pins, b.key)
+	if p.orphan {
+		sh.bodies.Free(b.key.body, b.key.size)
+	}
+}
+
+// bodyKey names a body within its shard.
+type bodyKey struct {
+	body ref
+	size uint32
+}
+
+// A pin keeps a body where it is for as long as replies refer to it. The shard's
+// lock guards it.
+type pin struct {
+	count  int  // Bodies that are not released
+	orphan bool // the job is gone: the last Release frees the body
+}
+
+func (o *Output) appendReserved(sh *shard, j *job) {
+	o.Buf = codec.AppendReservedLine(o.Buf, j.id, int(j.size))
+	o.appendBody(sh, j)
+}
+
+func (o *Output) appendFound(sh *shard, j *job) {
+	o.Buf = codec.AppendFoundLine(o.Buf, j.id, int(j.size))
+	o.appendBody(sh, j)
+}
+
+// appendBody appends a body, or a reference to it if it is large.
+func (o *Output) appendBody(sh *shard, j *job) {
+	if j.size < pinnedSize {
+		o.Buf = append(o.Buf, sh.body(j)...)
+	} else {
+		o.Bodies = append(o.Bodies, sh.pin(j, len(o.Buf)))
+	}
+	o.Buf = append(o.Buf, "\r\n"...)
+}
+
+// pin makes a reference to a job's body.
+func (sh *shard) pin(j *job, at int) Body {
+	key := bodyKey{j.body, j.size}
+	p := sh.pins[key]
+	if p == nil {
+		if sh.pins == nil {
+			sh.pins = make(map[bodyKey]*pin)
+		}
+		p = new(pin)
+		sh.pins[key] = p
+	}
+	p.count++
+	return Body{At: at, Bytes: sh.body(j), shard: sh, key: key}
+}
+
+// pinned tells whether a body must stay where it is.
+func (sh *shard) pinned(body ref, size uint32) bool {
+	return size >= pinnedSize && sh.pins[bodyKey{body, size}] != nil
+}
+
+// freeBody frees a body, or leaves that to those who still refer to it.
+func (sh *shard) freeBody(body ref, size uint32) {
+	if size >= pinnedSize {
+		if p := sh.pins[bodyKey{body, size}]; p != nil {
+			p.orphan = true
+			return
+		}
+	}
+	sh.bodies.Free(body, size)
+}
