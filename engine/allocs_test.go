@@ -98,14 +98,14 @@ func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
 				t.Fatalf("%q", c.out.Buf)
 			}
 			c.loop.now += second
-			c.loop.Expire(c.loop.now)
+			c.loop.pull(c.loop.now)
 		},
 		"a wait that a put ends": func() {
 			if c.do(&timeout) != Wait {
 				t.Fatalf("%q", c.out.Buf)
 			}
 			producer.put(0, 0)
-			c.loop.Deliver(c.loop.now)
+			c.loop.pull(c.loop.now)
 			c.delete(c.replyID())
 		},
 	} {

@@ -40,7 +40,7 @@ type client struct {
 }
 
 func newPlant(tb testing.TB, loops int) *plant {
-	p := &plant{tb: tb, engine: New(Config{MaxJobSize: 1 << 16, Alarm: func(int, Time) {}, Info: testInfo})}
+	p := &plant{tb: tb, engine: New(Config{MaxJobSize: 1 << 16, Info: testInfo})}
 	for range loops {
 		l := new(plantLoop)
 		l.Loop = p.engine.NewLoop(l)
@@ -67,16 +67,9 @@ func (p *plant) clear() {
 	for _, sh := range p.engine.shards {
 		for range 2 {
 			sh.jobs.Plan()
-			sh.tallies.Plan()
+			sh.counters.Plan()
 			sh.bodies.Plan()
 		}
-	}
-}
-
-// Wake implements Owner.
-func (c *client) Wake(now Time) {
-	if c.session.Resume(now, &c.out) != Done {
-		c.tb.Fatal("woken for nothing")
 	}
 }
 
@@ -84,11 +77,16 @@ func (c *client) do(cmd *codec.Command) Outcome {
 	c.loop.now += 1000
 	c.out.Buf = c.out.Buf[:0]
 	cmd.Tally = cmd.Op
-	outcome := c.session.Execute(c.loop.now, cmd, &c.out)
-	for outcome == Yield {
-		outcome = c.session.Resume(c.loop.now, &c.out)
+	return c.session.Execute(c.loop.now, cmd, &c.out)
+}
+
+// pull begins a round and resumes who can go on.
+func (l *plantLoop) pull(now Time) {
+	l.Refill()
+	for o := l.Next(now); o != nil; o = l.Next(now) {
+		c := o.(*client)
+		c.session.Resume(now, &c.out)
 	}
-	return outcome
 }
 
 // must does a command that is to be answered in a certain way.
@@ -351,7 +349,7 @@ func BenchmarkHandOver(b *testing.B) {
 					b.Fatalf("%q", worker.out.Buf)
 				}
 				producer.put(0, 0)
-				worker.loop.Deliver(producer.loop.now)
+				worker.loop.pull(producer.loop.now)
 				worker.delete(worker.replyID())
 			}
 		})
@@ -443,7 +441,7 @@ func BenchmarkPipelinedCycle(b *testing.B) {
 			p = p[n:]
 			c.session.Execute(c.loop.now, &cmd, &c.out)
 		}
-		c.loop.Deliver(c.loop.now)
+		c.loop.pull(c.loop.now)
 	}
 	puts := bytes.Repeat(fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\n", len(smallBody), smallBody), batch)
 	reserves := bytes.Repeat([]byte("reserve\r\n"), batch)

@@ -41,11 +41,12 @@ func TestALoopIsBusyAfterAPanicInTheMiddleOfAChange(t *testing.T) {
 			// What a bug might leave: everything that a change needs is missing.
 			for _, sh := range s.engine.shards {
 				sh.jobs = arena.Slab[job]{}
+				sh.loop, sh.armed = new(Loop), MaxTime // it has no bell
+				sh.loop.alarm.Store(int64(MaxTime))
 				if cmd.Op != codec.OpPauseTube {
 					sh.byName = nil
 				}
 			}
-			s.engine.cfg.Alarm = nil
 			defer func() {
 				if recover() == nil {
 					t.Fatal("no panic")

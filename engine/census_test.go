@@ -16,13 +16,13 @@ type census struct {
 	ballast  map[*shard]ballast
 	errs     []error
 
-	jobs    map[place]uint64   // what the index of ids knows
-	visited map[place]string   // the queue in which a job was found
-	tallies map[ref]uint64     // of the present shard
-	timers  map[*timer]string  // of the present shard or loop: those that should be set
-	using   map[*tube]int      // sessions
-	watched map[*tube]int      // sessions
-	mailed  map[*Session]*Loop // sessions in a mailbox
+	jobs     map[place]uint64   // what the index of ids knows
+	visited  map[place]string   // the queue in which a job was found
+	counters map[ref]uint64     // of the present shard
+	timers   map[*timer]string  // of the present shard or loop: those that should be set
+	using    map[*tube]int      // sessions
+	watched  map[*tube]int      // sessions
+	mailed   map[*Session]*Loop // sessions in a mailbox, or taken out of it and not looked at
 }
 
 // jobCounts are those of a shard's counts that can be counted again.
@@ -32,7 +32,7 @@ type jobCounts struct {
 }
 
 // ballast is what a test has taken of a shard's memory without a job.
-type ballast struct{ jobs, tallies, bodies []ref }
+type ballast struct{ jobs, counters, bodies []ref }
 
 const ballastBody = 100 // bytes
 
@@ -108,6 +108,14 @@ func (c *census) loop(l *Loop) {
 		c.mailed[s] = l
 		if s.loop != l || s.claim.Load() != claimTaken {
 			c.failf("a session in the mailbox has claim %d", s.claim.Load())
+		}
+	}
+	for _, s := range l.queue.list[l.queue.head:] {
+		if s.loop != l {
+			c.failf("a session is in the queue of another loop")
+		}
+		if s.claim.Load() == claimTaken {
+			c.mailed[s] = l
 		}
 	}
 	if l.hasMail.Load() != (len(l.mail.list) > 0) || len(l.mail.list) > 0 && !l.mail.rung {
@@ -219,7 +227,7 @@ func (c *census) shard(sh *shard) {
 	if sh.by != nil {
 		c.failf("shard %d is held by a caller", sh.number)
 	}
-	c.timers, c.tallies = map[*timer]string{}, map[ref]uint64{}
+	c.timers, c.counters = map[*timer]string{}, map[ref]uint64{}
 	var want jobCounts
 	before := len(c.visited)
 
@@ -261,7 +269,7 @@ func (c *census) shard(sh *shard) {
 	if sh.armed > sh.due {
 		c.failf("shard %d is due at %d and asked for %d", sh.number, sh.due, sh.armed)
 	}
-	if got := (jobCounts{sh.counts.in, sh.counts.urgent}); got != want {
+	if got := (jobCounts{sh.tally.in, sh.tally.urgent}); got != want {
 		c.failf("shard %d counts %+v, has %+v", sh.number, got, want)
 	}
 
@@ -276,12 +284,20 @@ func (c *census) shard(sh *shard) {
 			bodies++
 		}
 	}
+	for key, p := range sh.pins {
+		if p.count <= 0 {
+			c.failf("shard %d keeps a pin that nobody needs", sh.number)
+		}
+		if p.orphan && key.size > 0 {
+			bodies++
+		}
+	}
 	b := c.ballast[sh]
 	if n := len(c.visited) - before + len(b.jobs); n != sh.jobs.Live() {
 		c.failf("shard %d: %d job records, %d jobs", sh.number, sh.jobs.Live(), n)
 	}
-	if n := len(c.tallies) + len(b.tallies); n != sh.tallies.Live() {
-		c.failf("shard %d: %d tallies, %d are used", sh.number, sh.tallies.Live(), n)
+	if n := len(c.counters) + len(b.counters); n != sh.counters.Live() {
+		c.failf("shard %d: %d tallies, %d are used", sh.number, sh.counters.Live(), n)
 	}
 	if n := bodies + len(b.bodies); n != liveBodies(&sh.bodies) {
 		c.failf("shard %d: %d bodies, %d are used", sh.number, liveBodies(&sh.bodies), n)
@@ -318,11 +334,11 @@ func (c *census) visit(sh *shard, r ref, want state, in string) *job {
 	if j.state != want {
 		c.failf("job %d in %s is %v", j.id, in, j.state)
 	}
-	if j.tally != 0 {
-		if other := c.tallies[j.tally]; other != 0 {
+	if j.counters != 0 {
+		if other := c.counters[j.counters]; other != 0 {
 			c.failf("jobs %d and %d share a tally", other, j.id)
 		}
-		c.tallies[j.tally] = j.id
+		c.counters[j.counters] = j.id
 	}
 	return j
 }
@@ -474,7 +490,7 @@ func (c *census) holding(h *holding, want *jobCounts) {
 		if e.key != uint64(j.at) || j.next != h.index || !sh.heldBy(h.session, j) {
 			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.id, j.at, j.next, e.key, h.index)
 		}
-		if j.tally == 0 {
+		if j.counters == 0 {
 			c.failf("reserved job %d has no counters", j.id)
 		}
 		want.in[reserved]++
@@ -504,13 +520,15 @@ func (c *census) registry() {
 			}
 		}
 	}
-	for i, t := range c.engine.registry.tubes {
+	bytes := 0
+	for i, t := range c.engine.registry.list() {
+		bytes += len(t.name)
 		if t.listed != i || t.shard.byName[t.name] != t {
 			c.failf("the list of tubes has %s at %d, which knows %d", t.name, i, t.listed)
 		}
 	}
-	if n := c.engine.registry.count(); n != total {
-		c.failf("%d tubes are listed, there are %d", n, total)
+	if g := &c.engine.registry; g.size() != total || g.bytes != bytes {
+		c.failf("%d tubes with names of %d bytes are listed, there are %d with %d", g.size(), g.bytes, total, bytes)
 	}
 	for t := range c.using {
 		if t.shard.byName[t.name] != t {
@@ -524,6 +542,14 @@ func (c *census) registry() {
 	}
 }
 
+// list is the whole list.
+func (g *registry) list() (tubes []*tube) {
+	for i := range g.count {
+		tubes = append(tubes, g.pages[i/pageTubes].tubes[i%pageTubes])
+	}
+	return tubes
+}
+
 // checkEmpty reports what an engine without sessions and jobs still has.
 func checkEmpty(e *Engine) (errs []error) {
 	c := &census{engine: e, firstID: e.lastID.Load()}
@@ -533,7 +559,7 @@ func checkEmpty(e *Engine) (errs []error) {
 			errs = append(errs, fmt.Errorf("shard %d is not empty", sh.number))
 		}
 	}
-	if n := e.registry.count(); n != 1 {
+	if n := e.registry.size(); n != 1 {
 		errs = append(errs, fmt.Errorf("there are %d tubes", n))
 	}
 	for _, l := range e.loops {

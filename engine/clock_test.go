@@ -50,13 +50,13 @@ func TestSettingTheWallClockMovesNoDeadline(t *testing.T) {
 // A machine without a clock of its own starts in 1970.
 func TestNoDelayIsLongerAfterARestartThanWhenItBegan(t *testing.T) {
 	s := newSim(100, 1)
-	rs := s.engine.Restore()
+	rs := s.engine.Follow(s.now)
 	due := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	r := journal.Record{ID: 1, State: journal.Delayed, TTR: 9, Delay: 60, Due: due.UnixNano(), Tube: "default"}
 	if _, err := rs.Full(&r, 1); err != nil {
 		t.Fatal(err)
 	}
-	rs.Done(2, s.now)
+	rs.Serve(2, s.now)
 	c := s.open()
 	s.Wait(59 * time.Second)
 	c.expect(t, "NOT_FOUND\r\n", "peek-ready\r\n")

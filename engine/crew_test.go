@@ -20,14 +20,10 @@ type crew struct {
 	t      *testing.T
 	engine *Engine
 	start  time.Time
-	alarms []*time.Timer // one a shard
 	loops  []*crewLoop
 	opened atomic.Int64
 	sent   [codec.NumCommands]atomic.Uint64
 	ended  sync.WaitGroup
-
-	advancing sync.RWMutex // held to read by alarms that have come
-	over      bool         // guarded by advancing
 }
 
 const haste = 1000
@@ -42,23 +38,10 @@ type crewLoop struct {
 
 func newCrew(t *testing.T, loops, shards int) *crew {
 	c := &crew{t: t, start: time.Now()}
-	for i := range shards {
-		timer := time.AfterFunc(time.Hour, func() {
-			c.advancing.RLock()
-			defer c.advancing.RUnlock()
-			if !c.over {
-				c.engine.Advance(i, c.now())
-			}
-		})
-		timer.Stop()
-		c.alarms = append(c.alarms, timer)
-	}
-	c.engine = New(Config{
-		MaxJobSize: 1 << 16, Shards: shards, Info: testInfo,
-		Alarm: func(i int, at Time) { c.alarms[i].Reset(c.real(at)) },
-	})
+	c.engine = New(Config{MaxJobSize: 1 << 16, Shards: shards, Info: testInfo})
 	for range loops {
-		l := &crewLoop{crew: c, calls: make(chan func(Time), 64), bell: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+		l := &crewLoop{crew: c, calls: make(chan func(Time), 64), bell: make(chan struct{}, 1)}
+		l.timer = time.AfterFunc(time.Hour, l.Ring)
 		l.Loop = c.engine.NewLoop(l)
 		c.loops = append(c.loops, l)
 		c.ended.Go(l.run)
@@ -99,10 +82,15 @@ func (l *crewLoop) run() {
 				}
 			}
 		case <-l.bell:
-		case <-l.timer.C:
-			l.Expire(l.crew.now())
 		}
-		l.Deliver(l.crew.now())
+		l.Refill()
+		for {
+			o := l.Next(l.crew.now())
+			if o == nil {
+				break
+			}
+			o.(*hand).resume(l.crew.now())
+		}
 	}
 }
 
@@ -123,9 +111,9 @@ func (c *crew) stop() {
 		close(l.calls)
 	}
 	c.ended.Wait()
-	c.advancing.Lock()
-	defer c.advancing.Unlock()
-	c.over = true
+	for _, l := range c.loops {
+		l.timer.Stop()
+	}
 	for _, err := range checkEmpty(c.engine) {
 		c.t.Error(err)
 	}
@@ -167,8 +155,7 @@ func (h *hand) call(f func(now Time)) {
 	<-done
 }
 
-// Wake implements Owner.
-func (h *hand) Wake(now Time) {
+func (h *hand) resume(now Time) {
 	if !h.waiting || h.closed {
 		h.loop.crew.t.Errorf("woken: waiting %v, closed %v", h.waiting, h.closed)
 		return
@@ -246,14 +233,14 @@ func (h *hand) put(pri, delay, ttr uint32, body string) uint64 {
 
 // reserve returns the id and the body of a job, or 0 and the reply.
 func (h *hand) reserve() (uint64, string) {
-	return reservation(h.do(codec.Command{Op: codec.OpReserve}))
+	return reservedIn(h.do(codec.Command{Op: codec.OpReserve}))
 }
 
 func (h *hand) reserveFor(timeout uint32) (uint64, string) {
-	return reservation(h.do(codec.Command{Op: codec.OpReserveWithTimeout, Timeout: timeout}))
+	return reservedIn(h.do(codec.Command{Op: codec.OpReserveWithTimeout, Timeout: timeout}))
 }
 
-func reservation(reply string) (id uint64, rest string) {
+func reservedIn(reply string) (id uint64, rest string) {
 	if line, body, _ := strings.Cut(reply, "\r\n"); strings.HasPrefix(line, "RESERVED ") {
 		if _, err := fmt.Sscanf(line, "RESERVED %d", &id); err == nil {
 			return id, strings.TrimSuffix(body, "\r\n")

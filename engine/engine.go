@@ -18,11 +18,6 @@ type Config struct {
 	// Shards is the number of shards, a power of two of at most 16. 0 means 16.
 	// More shards let more loops work at once.
 	Shards int
-	// Alarm asks for a call of Advance for the shard at or soon after at. It
-	// replaces an earlier request for the same shard. It is called from any
-	// goroutine, with the shard's lock held: it must neither block nor call the
-	// engine.
-	Alarm func(shard int, at Time)
 	// Limits bound what clients can make the engine hold.
 	Limits Limits
 	// Journal makes changes durable. Nil keeps them in memory only.
@@ -90,7 +85,7 @@ func New(cfg Config) *Engine {
 			number:   i,
 			byName:   make(map[string]*tube),
 			jobs:     arena.NewSlab[job](),
-			tallies:  arena.NewSlab[tally](),
+			counters: arena.NewSlab[counters](),
 			holdings: make([]*holding, 1),
 			due:      MaxTime,
 			armed:    MaxTime,
@@ -102,16 +97,6 @@ func New(cfg Config) *Engine {
 	e.defaultShard = e.shardFor([]byte(defaultTube))
 	e.defaultShard.tube([]byte(defaultTube), 0)
 	return e
-}
-
-// Advance does what is due in a shard. Any goroutine may call it.
-func (e *Engine) Advance(number int, now Time) {
-	var c caller
-	sh := e.shards[number]
-	sh.lock(&c, now)
-	sh.armed = MaxTime
-	sh.alarm()
-	sh.unlock(&c)
 }
 
 // NumShards is the number of shards, which are numbered from 0.

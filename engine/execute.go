@@ -1,24 +1,23 @@
 package engine
 
 import (
+	"errors"
+
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
-// Execute executes one command of the session's client and appends the reply to
-// out. The session must not be waiting.
-func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
-	if cmd.Tally < codec.NumCommands {
-		s.loop.counts.commands[cmd.Tally].Add(1)
-	}
+// execute executes a command, which may be one that is tried again.
+func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	switch cmd.Op {
 	case codec.OpPut:
-		s.put(now, cmd, out)
+		return s.put(now, cmd, out)
 	case codec.OpPutBegin:
 		s.putBegin(now, cmd)
 	case codec.OpPutChunk:
 		s.putChunk(cmd.Body)
 	case codec.OpPutEnd:
-		s.putEnd(now, cmd.Terminated, out)
+		return s.putEnd(now, cmd.Terminated, out)
 	case codec.OpPutTooBig:
 	case codec.OpPutTooBigEnd:
 		out.reply(codec.ReplyJobTooBig)
@@ -27,19 +26,19 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpReserveWithTimeout:
 		return s.reserve(now, now+seconds(cmd.Timeout), out)
 	case codec.OpReserveJob:
-		s.reserveJob(now, cmd.ID, out)
+		return s.reserveJob(now, cmd, out)
 	case codec.OpDelete:
-		s.delete(now, cmd.ID, out)
+		return s.delete(now, cmd, out)
 	case codec.OpRelease:
-		s.release(now, cmd, out)
+		return s.release(now, cmd, out)
 	case codec.OpBury:
-		s.bury(now, cmd, out)
+		return s.bury(now, cmd, out)
 	case codec.OpTouch:
 		s.touch(now, cmd.ID, out)
 	case codec.OpKick:
 		return s.kick(now, cmd.Bound, out)
 	case codec.OpKickJob:
-		s.kickJob(now, cmd.ID, out)
+		return s.kickJob(now, cmd, out)
 	case codec.OpPeek:
 		s.peek(now, cmd.ID, out)
 	case codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
@@ -53,11 +52,11 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpPauseTube:
 		s.pauseTube(now, cmd.Tube, cmd.Delay, out)
 	case codec.OpListTubes:
-		return s.listTubes(out)
+		return s.listTubes(now, out)
 	case codec.OpListTubeUsed:
 		out.Buf = codec.AppendUsing(out.Buf, s.used.name)
 	case codec.OpListTubesWatched:
-		s.listTubesWatched(out)
+		return s.listTubesWatched(now, out)
 	case codec.OpStats:
 		s.stats(now, out)
 	case codec.OpStatsJob:
@@ -74,15 +73,37 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	return Done
 }
 
-func (o *Output) reply(r string) { o.Buf = append(o.Buf, r...) }
-
-func (o *Output) appendReserved(sh *shard, j *job) {
-	o.Buf = codec.AppendReserved(o.Buf, j.id, sh.body(j))
+// changed ends a command that was to change one job and holds the lock of its shard:
+// it appends the reply, or why the change was not made, or has the command executed
+// again when the journal has room.
+func (s *Session) changed(sh *shard, err error, cmd *codec.Command, out *Output, reply string) Outcome {
+	sh.unlock(&s.loop.caller)
+	switch {
+	case err == nil:
+		out.reply(reply)
+	case errors.Is(err, journal.ErrRoom):
+		again := retry(*cmd)
+		again.Tube, again.Body = nil, nil
+		return s.awaitRoom(&again)
+	default:
+		out.refuse(err)
+	}
+	return Done
 }
 
-func appendVerdict(b []byte, v verdict) []byte {
-	if v == deadlineSoon {
-		return append(b, codec.ReplyDeadlineSoon...)
+// lockReserved locks the shard of a job and returns the job if the session has
+// reserved it. Otherwise it appends NOT_FOUND, holds no lock, and sh is nil.
+func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
+	c := &s.loop.caller
+	sh, r, j = s.loop.engine.lockJob(c, id, now)
+	if sh == nil {
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return nil, 0, nil
 	}
-	return append(b, codec.ReplyTimedOut...)
+	if !sh.heldBy(s, j) {
+		sh.unlock(c)
+		s.notFound(sh, out, codec.ReplyNotFound)
+		return nil, 0, nil
+	}
+	return sh, r, j
 }

@@ -1,10 +1,5 @@
 package engine
 
-import (
-	"slices"
-	"time"
-)
-
 // holding is what one session has reserved in one shard. The shard's lock
 // guards it. It lives until the session closes.
 type holding struct {
@@ -46,23 +41,21 @@ func (h *holding) drop() {
 	sh.freeHoldings = append(sh.freeHoldings, h.index)
 }
 
-// reserve gives a job that stands in no queue, and for which tallyOf has found
-// memory, to a session. The caller owns the session.
-func (sh *shard) reserve(s *Session, r ref, j *job, now Time) {
-	n := sh.tallies.At(j.tally)
+// hold puts a job that stands in no queue among those that a session has reserved.
+// The caller owns the session.
+func (sh *shard) hold(s *Session, r ref, j *job, until Time) {
 	h := sh.holdingOf(s)
-	if j.state == ready {
-		sh.counts.waits.Observe(time.Duration(now-j.at), 1)
-	}
-	n.reserves++
-	n.turn = s.turn
-	s.turn++
-	j.state, j.at = reserved, now+seconds(j.ttr)
+	j.state, j.at = reserved, until
 	j.next = h.index
-	h.jobs.push(sh, heapEntry{key: uint64(j.at), id: j.id, ref: r})
 	sh.tubes[j.tube].reserved++
-	sh.counts.in[reserved]++
-	sh.arm(&h.timer, Time(h.jobs[0].key))
+	sh.tally.in[reserved]++
+	h.add(r, j)
+}
+
+// add puts a reserved job to its place by deadline.
+func (h *holding) add(r ref, j *job) {
+	h.jobs.push(h.shard, heapEntry{key: uint64(j.at), id: j.id, ref: r})
+	h.shard.arm(&h.timer, Time(h.jobs[0].key))
 }
 
 // heldBy tells whether the session has reserved j.
@@ -70,17 +63,8 @@ func (sh *shard) heldBy(s *Session, j *job) bool {
 	return j.state == reserved && sh.holdings[j.next].session == s
 }
 
-// touch starts the time to run of a reserved job anew.
-func (sh *shard) touch(r ref, j *job, now Time) {
-	h := sh.holdings[j.next]
-	h.jobs.remove(sh, int(j.prev))
-	j.at = now + seconds(j.ttr)
-	h.jobs.push(sh, heapEntry{key: uint64(j.at), id: j.id, ref: r})
-	sh.arm(&h.timer, Time(h.jobs[0].key))
-}
-
 // expire makes the jobs ready again whose time to run has ended.
-func (h *holding) expire(now Time) bool {
+func (h *holding) expire(now Time) (done bool) {
 	sh := h.shard
 	for len(h.jobs) > 0 && h.jobs[0].key <= uint64(now) {
 		if !sh.mayMove() {
@@ -88,48 +72,14 @@ func (h *holding) expire(now Time) bool {
 		}
 		r := h.jobs[0].ref
 		j := sh.job(r)
-		sh.takeOut(j)
-		sh.tallies.At(j.tally).timeouts++
-		sh.counts.timeouts++
-		sh.makeReady(r, j, now)
+		ch := sh.present(j)
+		ch.to = ready
+		ch.counters.timeouts++
+		sh.tally.timeouts++
+		sh.apply(r, j, &ch)
 	}
 	if len(h.jobs) > 0 {
 		sh.arm(&h.timer, Time(h.jobs[0].key))
 	}
 	return true
-}
-
-// giveBack makes all that the session has reserved ready again, in the order in
-// which it was reserved.
-func (s *Session) giveBack(now Time) {
-	c := &s.loop.caller
-	type held struct {
-		sh   *shard
-		id   uint64
-		turn uint32
-	}
-	var all []held
-	for _, h := range s.holdings {
-		sh := h.shard
-		sh.lock(c, now)
-		for _, e := range h.jobs {
-			all = append(all, held{sh, e.id, sh.tallies.At(sh.job(e.ref).tally).turn - s.turn})
-		}
-		sh.unlock(c)
-	}
-	slices.SortFunc(all, func(a, b held) int { return int(int64(a.turn) - int64(b.turn)) })
-	for _, h := range all {
-		h.sh.lock(c, now)
-		if r, j := h.sh.find(h.id); j != nil && h.sh.heldBy(s, j) {
-			h.sh.takeOut(j)
-			h.sh.makeReady(r, j, now)
-		}
-		h.sh.unlock(c)
-	}
-	for _, h := range s.holdings {
-		h.shard.lock(c, now)
-		h.drop()
-		h.shard.unlock(c)
-	}
-	s.holdings, s.holds = nil, 0
 }

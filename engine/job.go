@@ -9,7 +9,8 @@ type ref = arena.Ref
 type state uint8
 
 const (
-	ready state = iota + 1
+	unqueued state = iota // a job that is being put
+	ready
 	reserved
 	buried
 	delayed
@@ -17,7 +18,7 @@ const (
 )
 
 func (s state) String() string {
-	return [numStates]string{ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed"}[s]
+	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed"}[s]
 }
 
 // job is a job's record: 64 bytes, a cache line, without pointers. The lock of
@@ -38,29 +39,16 @@ type job struct {
 	// and not in the heap. In a heap, prev is its place there. When it is
 	// reserved, next is the index of its holding in shard.holdings.
 	prev, next uint32
-	tally      ref    // 0 while all that it would hold is 0
+	counters   ref    // 0 while all that it would hold is 0
 	segment    uint32 // of the journal, in which its last full record stands
 	state      state
 	heaped     bool // it is ready and stands in its tube's heap, not in a run
 }
 
-// tally holds what many jobs in a queue do not have.
-type tally struct {
+// counters holds what many jobs in a queue do not have.
+type counters struct {
 	delay                                       uint32 // seconds, as last given by put or release
 	reserves, timeouts, releases, buries, kicks uint32
-	turn                                        uint32 // its holder's reservations before this one: the order in which a close gives back
+	order                                       uint32 // reservations that its holder had made before this one
 	_                                           uint32
-}
-
-// tallyOf returns j's counters and makes them if there are none.
-func (sh *shard) tallyOf(j *job) (*tally, error) {
-	if j.tally == 0 {
-		r, err := sh.tallies.Alloc()
-		if err != nil {
-			return nil, err
-		}
-		j.tally = r
-		*sh.tallies.At(r) = tally{}
-	}
-	return sh.tallies.At(j.tally), nil
 }

@@ -1,54 +1,46 @@
 package engine
 
 import (
-	"errors"
+	"sync/atomic"
 
 	"trellis/binlog/journal"
-	"trellis/codec"
 )
 
 // Journal makes changes outlive the process. The engine calls it under the lock
 // of the job's shard, so that a job's changes are on record in the order in
-// which they happened. No method may wait for a disk or call the engine. An
-// error means that nothing was recorded; the engine then changes nothing
-// either. A binlog.Log is one.
+// which they happened; only a job that nobody can know of yet may be put without
+// that lock. No method waits, for a disk or for anything else, or calls the
+// engine. An error means that nothing was recorded; the engine then changes
+// nothing either. After [journal.ErrRoom] somebody calls [Engine.Room] when trying
+// again makes sense. A binlog.Log is one.
 type Journal interface {
 	// Put records a new job.
 	Put(r *journal.Record) (journal.Ticket, error)
 	// Update records a job's changed state. It ignores what never changes.
 	Update(r *journal.Record) (journal.Pos, error)
-	// Delete records a job's end. It needs no room and fails only for good.
+	// Delete records a job's end. A full disk is no reason for it to fail.
 	Delete(id uint64, segment uint32, size int64) (journal.Pos, error)
 	// Move records all of a job again, so that the older record in segment from
 	// is no longer needed.
 	Move(r *journal.Record, from uint32) (journal.Ticket, error)
-	// Committed is the place up to which the record is safe.
+	// Committed is the position up to which the record is safe.
 	Committed() journal.Pos
 	// Counters are for the command stats.
 	Counters() journal.Counters
 }
 
-// A reply that depends on a place in the journal must not be sent before the
-// journal is committed up to there.
-func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
-
-// refuse appends the reply to a command whose change could not be recorded and
-// therefore was not made.
-func (o *Output) refuse(err error) {
-	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed) {
-		o.reply(codec.ReplyInternalError)
-		return
-	}
-	o.reply(codec.ReplyOutOfMemory)
-}
-
-// journalShard is what a shard knows of its records. The shard's lock guards it.
+// journalShard is what a shard knows of its records. The shard's lock guards all of
+// it but vanished.
 type journalShard struct {
-	record  journal.Record // to be filled for one call
-	latest  mark           // the last record of the shard
-	pending mark           // an earlier latest: once it is committed, settled is its time
-	settled Time           // what was recorded before this is committed
-	buries  uint64         // the order of burying
+	record    journal.Record // to be filled for one call
+	latest    mark           // the last record of the shard
+	pending   mark           // an earlier latest: once it is committed, so is what came before its time
+	committed Time           // what was recorded before this is committed
+
+	// vanished is the position behind the shard's last record of a job's end or
+	// change: what a reply says is not there may depend on it. Written under the
+	// shard's lock, read by anybody.
+	vanished atomic.Uint64
 }
 
 type mark struct {
@@ -56,87 +48,84 @@ type mark struct {
 	at  Time
 }
 
-func (sh *shard) recorded(pos journal.Pos) { sh.journal.latest = mark{pos, sh.now} }
+func (sh *shard) journaled() bool { return sh.engine.cfg.Journal != nil }
 
-// unsettled is the place in the journal that a job depends on which became ready
+// recorded notes that the shard has something on record up to pos.
+func (sh *shard) recorded(pos journal.Pos) {
+	sh.journal.latest = mark{max(sh.journal.latest.pos, pos), sh.now}
+}
+
+// uncommitted is the position in the journal that a job depends on which became ready
 // at since: 0 when its record is committed for certain. A job is seldom handed
 // out before that, and then waits for no more than the commit that is under way.
-func (sh *shard) unsettled(since Time) journal.Pos {
+func (sh *shard) uncommitted(since Time) journal.Pos {
 	log, s := sh.engine.cfg.Journal, &sh.journal
-	if log == nil || since < s.settled {
+	if log == nil || since < s.committed {
 		return 0
 	}
 	if log.Committed() >= s.pending.pos {
-		s.settled, s.pending = s.pending.at, s.latest
-		if since < s.settled {
+		s.committed, s.pending = s.pending.at, s.latest
+		if since < s.committed {
 			return 0
 		}
 	}
 	return s.latest.pos
 }
 
-// describe fills the shard's record with a job's present state. A reserved job
-// is ready to the journal.
-func (sh *shard) describe(j *job) *journal.Record {
-	var n tally
-	if j.tally != 0 {
-		n = *sh.tallies.At(j.tally)
+// vanished is the position that a reply depends on which says that something is not
+// in the shard. Any goroutine may call it.
+func (sh *shard) vanished() journal.Pos { return journal.Pos(sh.journal.vanished.Load()) }
+
+// notFound appends a reply that says that a job or tube is not there, or not as it
+// would have to be. A nil shard stands for all.
+func (s *Session) notFound(sh *shard, out *Output, reply string) {
+	if e := s.loop.engine; e.cfg.Journal != nil {
+		if sh != nil {
+			out.dependOn(sh.vanished())
+		} else {
+			for _, sh := range e.shards {
+				out.dependOn(sh.vanished())
+			}
+		}
 	}
-	r := &sh.journal.record
-	*r = journal.Record{
-		ID: j.id, State: journal.Ready,
-		Pri: j.pri, Delay: n.delay, TTR: j.ttr, Created: sh.engine.wall(j.created),
-		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
-		Tube: sh.tubes[j.tube].name, Body: sh.body(j),
-	}
-	switch j.state {
-	case delayed:
-		r.State, r.Due = journal.Delayed, sh.engine.wall(j.at)
-	case buried:
-		r.State, r.BuryOrder = journal.Buried, uint64(j.at)
-	}
-	return r
+	out.reply(reply)
 }
 
-// describeReady is describe for a job that is about to leave the delayed or buried
-// ones.
-func (sh *shard) describeReady(j *job) *journal.Record {
-	r := sh.describe(j)
-	r.State, r.Due, r.BuryOrder = journal.Ready, 0, 0
-	return r
-}
-
-// recordPut records a job that is complete but stands in no queue yet. due is 0
-// unless it is to be delayed.
-func (sh *shard) recordPut(j *job, due Time, out *Output) error {
-	if !sh.journaled() {
+// record records a change of a job that has not been made yet: the first one puts the
+// job on record.
+func (sh *shard) record(j *job, ch *change, out *Output) error {
+	log := sh.engine.cfg.Journal
+	switch {
+	case log == nil:
+		return nil
+	case j.state == unqueued:
+		ticket, err := log.Put(sh.describe(j, ch))
+		if err != nil {
+			return err
+		}
+		sh.recordedPut(j, ticket, out)
 		return nil
 	}
-	r := sh.describe(j)
-	if due != 0 {
-		r.State, r.Due = journal.Delayed, sh.engine.wall(due)
-	}
-	ticket, err := sh.engine.cfg.Journal.Put(r)
+	pos, err := log.Update(sh.describe(j, ch))
 	if err != nil {
 		return err
 	}
-	j.segment = ticket.Segment
-	sh.recorded(ticket.Pos)
-	out.dependOn(ticket.Pos)
+	sh.recordedEnd(pos, out)
 	return nil
 }
 
-func (sh *shard) journaled() bool { return sh.engine.cfg.Journal != nil }
+// recordedPut notes that a job's first record was written.
+func (sh *shard) recordedPut(j *job, t journal.Ticket, out *Output) {
+	j.segment = t.Segment
+	sh.recorded(t.Pos)
+	out.dependOn(t.Pos)
+}
 
-// recordUpdate records a state that describe and its caller made up.
-func (sh *shard) recordUpdate(r *journal.Record, out *Output) error {
-	pos, err := sh.engine.cfg.Journal.Update(r)
-	if err != nil {
-		return err
-	}
+// recordedEnd notes a record by which a job, or its state, has come to an end.
+func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
 	sh.recorded(pos)
+	sh.journal.vanished.Store(uint64(pos))
 	out.dependOn(pos)
-	return nil
 }
 
 func (sh *shard) recordDelete(j *job, out *Output) error {
@@ -147,13 +136,13 @@ func (sh *shard) recordDelete(j *job, out *Output) error {
 	if err != nil {
 		return err
 	}
-	sh.recorded(pos)
-	out.dependOn(pos)
+	sh.recordedEnd(pos, out)
 	return nil
 }
 
 // Migrate records all of a job again if its last full record stands in the given
-// segment of the journal. Any goroutine may call it.
+// segment of the journal. It returns what [Journal.Move] does. Any goroutine may
+// call it.
 func (e *Engine) Migrate(id uint64, segment uint32) error {
 	p := e.ids.get(id)
 	if p == 0 {
@@ -166,7 +155,8 @@ func (e *Engine) Migrate(id uint64, segment uint32) error {
 	if j == nil || j.segment != segment {
 		return nil
 	}
-	ticket, err := e.cfg.Journal.Move(sh.describe(j), segment)
+	ch := sh.present(j)
+	ticket, err := e.cfg.Journal.Move(sh.describe(j, &ch), segment)
 	if err != nil {
 		return err
 	}

@@ -305,17 +305,17 @@ func (r *rig) restart(after Time) *rig {
 	n := newRig(r.t, plan, f, r.start.Add(time.Duration(r.now+after)))
 	m := n.model
 	m.lastID = r.model.lastID
-	restorer := n.engine.Restore()
+	follower := n.engine.Follow(0)
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := r.file.jobs[id]
 		// As it stands in a log: the full record, then its last state.
-		if _, err := restorer.Full(&x.full, x.segment+7); err != nil {
+		if _, err := follower.Full(&x.full, x.segment+7); err != nil {
 			r.t.Fatal(err)
 		}
-		if replaced, err := restorer.Full(&x.full, x.segment); err != nil || replaced != x.segment+7 {
+		if replaced, err := follower.Full(&x.full, x.segment); err != nil || replaced != x.segment+7 {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
-		if err := restorer.Update(&x.record); err != nil {
+		if err := follower.Update(&x.record); err != nil {
 			r.t.Fatal(err)
 		}
 		old := r.model.jobs[id]
@@ -336,6 +336,6 @@ func (r *rig) restart(after Time) *rig {
 		m.jobs[id] = j
 		m.step = max(m.step, j.since)
 	}
-	restorer.Done(m.lastID+1, 0)
+	follower.Serve(m.lastID+1, 0)
 	return n
 }

@@ -29,7 +29,7 @@ type usage struct {
 
 // jobMemory is what a job takes beside its body: its record, its counters, and
 // its entry in the index.
-const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(tally{}) + unsafe.Sizeof(place(0)))
+const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(counters{}) + unsafe.Sizeof(place(0)))
 
 // charge counts a job with a body of size bytes, unless it would be too much.
 func (e *Engine) charge(size uint32) bool {

@@ -5,43 +5,59 @@ import (
 	"sync/atomic"
 
 	"trellis/codec"
+	"trellis/engine/internal/arena"
 )
 
-// Bell lets the engine reach a loop's goroutine.
+// Bell lets the engine reach a loop. Any goroutine may call it. It must neither
+// block nor call the engine.
 type Bell interface {
-	// Ring asks for a call of Deliver on the loop's goroutine, soon. It is
-	// called from any goroutine, never under a lock of the engine, and seldom
-	// again before Deliver has run. It must not block.
+	// Ring asks for calls of Loop.Next on the loop's goroutine, once it has polled
+	// for input again.
 	Ring()
-	// Alarm asks for a call of Expire on the loop's goroutine at or soon after
-	// at. It replaces an earlier request and is called on the loop's goroutine.
+	// Alarm asks for them at or soon after at, and not before. It replaces the
+	// request before it. It is not called twice at a time, but with locks of the
+	// engine held.
 	Alarm(at Time)
 }
 
-// Loop is the engine's side of one event loop: the sessions that the loop
-// serves, their time-outs, and the mailbox through which other goroutines tell
-// it that one of them got a job. All methods are for the loop's goroutine,
-// except where they say otherwise. Make one with [Engine.NewLoop].
+// Loop is the engine's side of one event loop: the sessions that the loop serves,
+// their time-outs, the deadlines of some shards, and the mailbox through which other
+// goroutines tell it that one of its sessions got a job. All methods are for the
+// loop's goroutine, except where they say otherwise. Make one with [Engine.NewLoop].
 type Loop struct {
 	engine *Engine
 	bell   Bell
 	caller caller
+	budget int // steps that are left of this round
 
-	wheel wheel // of waiting sessions' time-outs
-	due   Time
-	armed Time // what Bell.Alarm was last asked for, MaxTime when it has come
+	// queue has the sessions that can go on, or have something left to do, first
+	// come, first served.
+	queue sessionQueue
+
+	// alarm is the time for which Bell.Alarm was called last, MaxTime when that has
+	// come. Anybody may read it.
+	alarm   atomic.Int64
+	alarmMu sync.Mutex // held to write alarm; taken last
+	shards  []*shard   // whose deadlines are met here; guarded by Engine.loopsMu
+	next    int        // the shard to begin with when deadlines are met
+	wheel   wheel      // of waiting sessions' time-outs
+	due     Time       // when wheel wants to be advanced
 
 	mail struct {
 		mu   sync.Mutex
 		list []*Session // claimed sessions, in the order of their claims
-		rung bool       // the loop has been asked to Deliver, or will without being asked
+		rung bool       // the loop has been asked to look, or will without being asked
 	}
 	hasMail atomic.Bool // mail.list is not empty
-	taken   []*Session  // out of mail.list, not yet woken from next on
-	next    int
+	taken   []*Session  // the spare slice for mail.list
+
+	// Sessions whose command found no room in the journal.
+	starved  []*Session
+	starving atomic.Bool // there may be some: Engine.Room rings. Only the loop writes it
+	fed      atomic.Bool // Engine.Room was called since they starved
 
 	freeIncoming []*incoming
-	scratch      []byte // for data whose length comes first
+	scratch      []byte // for statistics, whose length comes first
 
 	counts loopCounts
 }
@@ -53,13 +69,37 @@ type loopCounts struct {
 	opened, sessions, producers, workers, waiting atomic.Int64
 }
 
-// NewLoop adds an event loop to the engine. Any goroutine may call it.
+// A round is what a loop does between two polls for input. Its budget is counted in
+// steps of about a quarter of a microsecond, so that a round is over after about a
+// millisecond, and that it is can be tested without a clock.
+const (
+	roundSteps = 4096
+
+	wakeSteps   = 16 // to wake a session: its reply is a write of its own
+	expireSteps = 4  // to end a session's wait
+	lockSteps   = 1  // to take a lock and look
+)
+
+// NewLoop adds an event loop to the engine, which divides the shards' deadlines among
+// its loops anew. Any goroutine may call it.
 func (e *Engine) NewLoop(bell Bell) *Loop {
-	l := &Loop{engine: e, bell: bell, due: MaxTime, armed: MaxTime}
+	l := &Loop{engine: e, bell: bell, due: MaxTime, budget: roundSteps}
+	l.alarm.Store(int64(MaxTime))
 	l.caller.loop = l
 	e.loopsMu.Lock()
+	defer e.loopsMu.Unlock()
 	e.loops = append(e.loops, l)
-	e.loopsMu.Unlock()
+	for _, l := range e.loops {
+		l.shards = nil
+	}
+	for i, sh := range e.shards {
+		l := e.loops[i%len(e.loops)]
+		l.shards = append(l.shards, sh)
+		sh.mu.Lock()
+		sh.loop, sh.armed = l, MaxTime
+		sh.alarm()
+		sh.mu.Unlock()
+	}
 	return l
 }
 
@@ -67,6 +107,63 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 // engine. When it is found so after a panic, the engine's state may be broken
 // and the process must not go on.
 func (l *Loop) Busy() bool { return l.caller.locks > 0 }
+
+// Refill begins a round: the loop has polled for input since the last one.
+func (l *Loop) Refill() { l.budget = roundSteps }
+
+// Spend takes steps off the round's budget and tells whether any are left. A single
+// command of a client's is executed without; what takes long waits for the next
+// round.
+func (l *Loop) Spend(steps int) bool {
+	l.budget -= steps
+	return l.budget > 0
+}
+
+// Next returns the owner of a session that can go on: its Resume is to be called
+// once, now or when the client has taken its output. Nil means that none can, or that
+// the budget is spent; then Next has rung the bell.
+//
+// All that the engine does for the loop besides executing commands happens here:
+// hand-overs, time-outs, deadlines of shards, closes, turns of long commands. The loop
+// calls Next until it returns nil when the bell has rung or an alarm has come, and
+// after it has called any other method of the loop or of its sessions, because what
+// they hand over to the loop's own sessions does not ring.
+func (l *Loop) Next(now Time) (owner any) {
+	for l.budget > 0 {
+		if Time(l.alarm.Load()) <= now {
+			l.meet(now)
+		}
+		if l.hasMail.Load() {
+			l.takeMail()
+		}
+		if l.fed.Load() {
+			l.feed()
+		}
+		if l.queue.empty() {
+			break
+		}
+		if s := l.queue.pop(); s.goOn(now) {
+			l.budget -= wakeSteps
+			return s.owner
+		}
+	}
+	if l.pending(now) {
+		l.bell.Ring()
+	}
+	return nil
+}
+
+// pending tells whether there is something left to do that needs no alarm. It gives
+// memory back that nobody has a use for.
+func (l *Loop) pending(now Time) bool {
+	if l.budget > 0 {
+		return arena.Discarded() && !arena.GiveBack(giveBackBytes)
+	}
+	return !l.queue.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
+}
+
+// giveBackBytes is how much memory is given back to the system between two polls.
+const giveBackBytes = 4 << 20
 
 // post tells the loop of a session that c has just claimed.
 func (l *Loop) post(s *Session, c *caller) {
@@ -76,55 +173,73 @@ func (l *Loop) post(s *Session, c *caller) {
 	l.mail.rung = true
 	l.hasMail.Store(true)
 	l.mail.mu.Unlock()
-	// The caller's own loop delivers when it is done with its commands.
+	// The caller's own loop calls Next when it is done with its commands.
 	if ring && c.loop != l {
 		c.bells = append(c.bells, l)
 	}
 }
 
-// maxWakes is how many sessions at most are woken before others have their turn.
-const maxWakes = 256
-
-// Deliver wakes the owners of the sessions that were given a job. The loop's
-// owner calls it when the bell has rung, and after it has called any other method
-// of the loop or of its sessions, because what that handed over does not ring. It
-// costs next to nothing when there is no mail. When there is very much, it rings
-// for the rest.
-func (l *Loop) Deliver(now Time) {
-	for range maxWakes {
-		if l.next == len(l.taken) && !l.takeMail() {
-			return
-		}
-		s := l.taken[l.next]
-		l.taken[l.next] = nil
-		l.next++
-		s.handed(now)
-	}
-	if l.next < len(l.taken) || l.hasMail.Load() {
-		l.bell.Ring()
-	}
-}
-
-// takeMail replaces what was taken, which is all woken, by what has come since.
-func (l *Loop) takeMail() bool {
-	if !l.hasMail.Load() {
-		return false
-	}
+// takeMail queues the sessions that were given a job.
+func (l *Loop) takeMail() {
 	l.mail.mu.Lock()
 	l.taken, l.mail.list = l.mail.list, l.taken[:0]
-	l.next = 0
 	l.mail.rung = false
 	l.hasMail.Store(false)
 	l.mail.mu.Unlock()
-	return true
+	for i, s := range l.taken {
+		l.taken[i] = nil
+		l.queue.push(s)
+	}
+	if cap(l.taken) > maxQueueCap {
+		l.taken = nil
+	}
 }
 
-// Expire ends the waits that have run out and wakes their owners.
-func (l *Loop) Expire(now Time) {
-	l.armed = MaxTime
-	l.wheel.advance(now)
+// request asks for calls of Next at or soon after at, unless they were asked for
+// earlier. Any goroutine may call it, with a shard's lock held.
+func (l *Loop) request(at Time) {
+	if int64(at) >= l.alarm.Load() {
+		return
+	}
+	l.alarmMu.Lock()
+	defer l.alarmMu.Unlock()
+	if int64(at) < l.alarm.Load() {
+		l.alarm.Store(int64(at))
+		l.bell.Alarm(at)
+	}
+}
+
+// alarmCame notes that the time of the alarm has come.
+func (l *Loop) alarmCame() {
+	l.alarmMu.Lock()
+	l.alarm.Store(int64(MaxTime))
+	l.alarmMu.Unlock()
+}
+
+// meet does what is due in the loop's shards, and ends the waits that have run out.
+// What the budget does not suffice for is due at once again.
+func (l *Loop) meet(now Time) {
+	l.alarmCame()
+	for range l.shards {
+		if l.budget <= 0 {
+			break
+		}
+		sh := l.shards[l.next%len(l.shards)]
+		l.next++
+		sh.lock(&l.caller, now)
+		l.budget -= lockSteps + maxMoves - sh.moves
+		sh.armed = MaxTime
+		sh.alarm()
+		sh.unlock(&l.caller)
+	}
+	if l.budget > 0 {
+		l.wheel.advance(now)
+	}
 	l.due = l.wheel.due()
-	l.alarm()
+	l.request(l.due)
+	if l.budget <= 0 {
+		l.request(now)
+	}
 }
 
 func (l *Loop) schedule(t *timer, at, now Time) {
@@ -134,13 +249,63 @@ func (l *Loop) schedule(t *timer, at, now Time) {
 	l.wheel.schedule(t, at)
 	if at < l.due {
 		l.due = at
-		l.alarm()
+		l.request(at)
 	}
 }
 
-func (l *Loop) alarm() {
-	if l.due < l.armed {
-		l.armed = l.due
-		l.bell.Alarm(l.due)
+// Room says that a journal that has had no room may have some, or knows that the disk
+// is full. Any goroutine may call it.
+func (e *Engine) Room() {
+	e.loopsMu.Lock()
+	defer e.loopsMu.Unlock()
+	for _, l := range e.loops {
+		if l.starving.Load() {
+			l.fed.Store(true)
+			l.bell.Ring()
+		}
 	}
+}
+
+// feed lets the sessions try again that found no room in the journal.
+func (l *Loop) feed() {
+	l.fed.Store(false)
+	for i, s := range l.starved {
+		l.starved[i] = nil
+		l.queue.push(s)
+	}
+	l.starved = l.starved[:0]
+}
+
+// sessionQueue is a queue of sessions. Its loop's goroutine owns it.
+type sessionQueue struct {
+	list []*Session
+	head int
+}
+
+// maxQueueCap is the capacity that an empty queue keeps.
+const maxQueueCap = 1024
+
+func (q *sessionQueue) empty() bool { return q.head == len(q.list) }
+
+func (q *sessionQueue) push(s *Session) {
+	if n := len(q.list); n == cap(q.list) && q.head > n/2 {
+		rest := copy(q.list, q.list[q.head:])
+		clear(q.list[rest:])
+		q.list, q.head = q.list[:rest], 0
+	}
+	q.list = append(q.list, s)
+}
+
+func (q *sessionQueue) pop() *Session {
+	s := q.list[q.head]
+	q.list[q.head] = nil
+	q.head++
+	switch {
+	case q.head < len(q.list):
+	case cap(q.list) > maxQueueCap:
+		q.list, q.head = nil, 0
+	default:
+		q.list, q.head = q.list[:0], 0
+	}
+	return s
 }

@@ -25,7 +25,7 @@ func TestAJobStaysReadyWhenThereIsNoMemoryToReserveIt(t *testing.T) {
 		census()
 	}
 	sh := s.engine.defaultShard
-	sh.tallies = arena.Slab[tally]{} // it can allocate nothing
+	sh.counters = arena.Slab[counters]{} // it can allocate nothing
 	say(c, "INSERTED 1\r\n", "put 0 0 9 1", "a")
 	s.Wait(1e9)
 	say(c, "INSERTED 2\r\n", "put 0 0 9 1", "b")
@@ -38,7 +38,7 @@ func TestAJobStaysReadyWhenThereIsNoMemoryToReserveIt(t *testing.T) {
 	say(waiting, "", "reserve")
 	say(c, "INSERTED 3\r\n", "put 0 0 9 1", "c")
 	say(waiting, "OUT_OF_MEMORY\r\n")
-	sh.tallies = arena.NewSlab[tally]()
+	sh.counters = arena.NewSlab[counters]()
 	say(waiting, "RESERVED 3 1\r\nc\r\n", "reserve")
 }
 
@@ -53,7 +53,7 @@ func TestAPutWithoutMemoryLeavesNothing(t *testing.T) {
 			if put == "put 0 0 9 3" {
 				sh.jobs = arena.Slab[job]{}
 			} else {
-				sh.tallies = arena.Slab[tally]{}
+				sh.counters = arena.Slab[counters]{}
 			}
 			for range 3 {
 				reply := ""
@@ -70,7 +70,7 @@ func TestAPutWithoutMemoryLeavesNothing(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			sh.jobs, sh.tallies = arena.NewSlab[job](), arena.NewSlab[tally]()
+			sh.jobs, sh.counters = arena.NewSlab[job](), arena.NewSlab[counters]()
 			if reply := c.say(put, "abc", "peek 4"); reply != "INSERTED 4\r\nFOUND 4 3\r\nabc\r\n" {
 				t.Errorf("%q", reply)
 			}

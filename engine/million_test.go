@@ -50,7 +50,7 @@ func BenchmarkMillionSessions(b *testing.B) {
 					b.Fatalf("%q", worker.out.Buf)
 				}
 				producer.put(0, 0)
-				worker.loop.Deliver(producer.loop.now)
+				worker.loop.pull(producer.loop.now)
 				worker.delete(worker.replyID())
 			}
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/sessions, "B/session")

@@ -13,7 +13,7 @@ import (
 
 // newShard is the only shard of an engine of its own.
 func newShard() *shard {
-	return New(Config{Shards: 1, Alarm: func(int, Time) {}, Info: testInfo}).shards[0]
+	return New(Config{Shards: 1, Info: testInfo}).shards[0]
 }
 
 // newRecord takes a record for a job that stands in no queue.
@@ -79,7 +79,7 @@ func TestReadyQueueIsLikeASortedSlice(t *testing.T) {
 						urgent++
 					}
 				}
-				if q.count != len(want) || q.urgent != urgent || sh.counts.in[ready] != len(want) || sh.counts.urgent != urgent {
+				if q.count != len(want) || q.urgent != urgent || sh.tally.in[ready] != len(want) || sh.tally.urgent != urgent {
 					t.Fatalf("%d jobs, %d urgent; want %d, %d", q.count, q.urgent, len(want), urgent)
 				}
 				if len(want) > 0 {
@@ -171,7 +171,7 @@ func TestHeapGivesItsEntriesInOrderAndItsMemoryBack(t *testing.T) {
 // The list of tubes is in the order of their creation, but the last takes the
 // place of one that goes.
 func TestRegistryMovesTheLastTubeIntoAGap(t *testing.T) {
-	e := New(Config{Shards: 4, Alarm: func(int, Time) {}, Info: testInfo})
+	e := New(Config{Shards: 4, Info: testInfo})
 	var list []*tube
 	for _, sh := range e.shards {
 		for _, t := range sh.byName {
@@ -193,7 +193,7 @@ func TestRegistryMovesTheLastTubeIntoAGap(t *testing.T) {
 			name := []byte(fmt.Sprint("tube", n))
 			list = append(list, e.shardFor(name).tube(name, 0))
 		}
-		if !slices.Equal(e.registry.tubes, list) {
+		if !slices.Equal(e.registry.list(), list) {
 			t.Fatalf("after %d steps the list is wrong", n)
 		}
 	}

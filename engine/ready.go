@@ -28,10 +28,10 @@ const (
 
 func (q *readyQueue) push(sh *shard, r ref, j *job) {
 	q.count++
-	sh.counts.in[ready]++
+	sh.tally.in[ready]++
 	if j.pri < urgentBelow {
 		q.urgent++
-		sh.counts.urgent++
+		sh.tally.urgent++
 	}
 	j.state = ready
 	q.ages.add(j.at)
@@ -67,10 +67,10 @@ func (q *readyQueue) pushHeap(sh *shard, r ref, j *job) {
 func (q *readyQueue) remove(sh *shard, j *job) {
 	q.count--
 	q.ages.remove(j.at)
-	sh.counts.in[ready]--
+	sh.tally.in[ready]--
 	if j.pri < urgentBelow {
 		q.urgent--
-		sh.counts.urgent--
+		sh.tally.urgent--
 	}
 	if j.heaped {
 		q.heap.remove(sh, int(j.prev))

@@ -28,7 +28,6 @@ type rig struct {
 	names  []string // of tubes
 
 	loops  []*rigLoop
-	alarms []Time // what each shard has asked for; MaxTime when that has come
 	conns  []*rigConn
 	opened int
 
@@ -36,7 +35,6 @@ type rig struct {
 	late     bool // alarms that are due have not been met
 
 	things  []dueThing // whose timers fired
-	wakes   []*rigConn // who was woken
 	firstID uint64
 	bodies  int // counts, so that no two are the same
 	ballast map[*shard]ballast
@@ -51,8 +49,8 @@ const (
 type rigLoop struct {
 	*Loop
 	rung  bool
-	owed  bool // it has called the engine since it delivered last
-	alarm Time
+	owed  bool // it has called the engine since it called Next last
+	alarm Time // what it was asked for; MaxTime when that has come
 }
 
 func (l *rigLoop) Ring()         { l.rung = true }
@@ -71,8 +69,7 @@ type rigConn struct {
 	bad      bool   // and its body is not terminated
 	waiting  bool   // nothing can be executed
 	woken    bool   // and it is to be resumed
-	outcome  Outcome
-	closed   bool // but its session is in a mailbox
+	closed   bool   // but its session has not left
 	halfShut bool
 }
 
@@ -100,14 +97,12 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 	t.Cleanup(r.discard)
 	cfg := Config{
 		MaxJobSize: p.maxJob, Shards: p.shards, Info: testInfo, Start: start, SegmentSize: 10 << 20,
-		Alarm: func(i int, at Time) { r.alarms[i] = at },
 	}
 	if f != nil {
 		cfg.Journal = f
 	}
 	// Which tube is in which shard is random; here it must not be.
 	for r.engine == nil || r.engine.defaultShard.number != p.places[0] {
-		r.alarms = slices.Repeat([]Time{MaxTime}, p.shards)
 		r.engine = New(cfg)
 	}
 	r.names = []string{defaultTube}
@@ -146,9 +141,9 @@ func (r *rig) load() {
 			b.jobs = append(b.jobs, x)
 		}
 		for range chunk / 32 {
-			x, err := sh.tallies.Alloc()
+			x, err := sh.counters.Alloc()
 			r.must(err)
-			b.tallies = append(b.tallies, x)
+			b.counters = append(b.counters, x)
 		}
 		for range chunk / 128 {
 			x, err := sh.bodies.Alloc(ballastBody)
@@ -167,8 +162,8 @@ func (r *rig) shed() {
 		for _, x := range b.jobs {
 			sh.jobs.Free(x)
 		}
-		for _, x := range b.tallies {
-			sh.tallies.Free(x)
+		for _, x := range b.counters {
+			sh.counters.Free(x)
 		}
 		for _, x := range b.bodies {
 			sh.bodies.Free(x, ballastBody)
@@ -190,24 +185,12 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	c := &rigConn{rig: r, number: r.opened, loop: r.loops[loop]}
 	c.decoder.MaxJobSize = r.engine.cfg.MaxJobSize
 	c.loop.Open(&c.session, c, r.now)
-	c.session.turn = turn
+	c.session.reservations = turn
 	c.loop.owed = true
 	c.client = r.model.open()
 	r.conns = append(r.conns, c)
 	r.settle()
 	return c
-}
-
-// Wake implements Owner.
-func (c *rigConn) Wake(now Time) {
-	if !c.waiting || c.woken || c.closed {
-		c.rig.t.Fatalf("conn %d is woken: waiting %v, woken %v, closed %v", c.number, c.waiting, c.woken, c.closed)
-	}
-	c.woken = true
-	c.rig.wakes = append(c.rig.wakes, c)
-	if c.rig.patience == atOnce {
-		c.outcome = c.session.Resume(now, &c.out)
-	}
 }
 
 // feed gives bytes to a connection. What they change must be committed before
@@ -279,34 +262,41 @@ func (r *rig) settle() {
 	}
 }
 
+// deliver pulls all that waits for a loop.
 func (r *rig) deliver(l *rigLoop) {
 	l.rung, l.owed = false, false
-	mail := slices.Clone(l.mail.list)
-	l.Deliver(r.now)
-	for _, s := range mail {
-		if c := r.connOf(s); c.closed {
-			r.model.delivered(c.client)
-			r.forget(c)
+	for {
+		l.Refill()
+		before := slices.Concat(l.queue.list[l.queue.head:], l.mail.list)
+		owner := l.Next(r.now)
+		for _, s := range before {
+			if c := r.connOf(s); c != nil && c.closed && s.used == nil {
+				r.model.delivered(c.client)
+				r.forget(c)
+			}
 		}
-	}
-	for _, c := range r.wakes {
-		if !c.client.claimed {
-			r.t.Fatalf("conn %d is woken and has got nothing", c.number)
+		if owner == nil {
+			break
 		}
-		r.model.delivered(c.client)
-		r.resumed(c)
+		r.wake(owner.(*rigConn))
 	}
-	r.wakes = nil
 	r.settle()
 }
 
-// resumed catches up with a connection that has resumed in Wake.
-func (r *rig) resumed(c *rigConn) {
+// wake is told that a connection can go on.
+func (r *rig) wake(c *rigConn) {
+	if !c.waiting || c.woken || c.closed {
+		r.t.Fatalf("conn %d is woken: waiting %v, woken %v, closed %v", c.number, c.waiting, c.woken, c.closed)
+	}
+	if !c.client.claimed && c.client.verdict == "" {
+		r.t.Fatalf("conn %d is woken and has got nothing", c.number)
+	}
+	if c.client.claimed {
+		r.model.delivered(c.client)
+	}
+	c.woken = true
 	if r.patience == atOnce {
-		c.woken = false
-		r.model.resume(c.client)
-		c.waiting = c.client.waiting
-		r.expect(c, c.outcome)
+		r.resume(c)
 	}
 }
 
@@ -316,7 +306,7 @@ func (r *rig) resume(c *rigConn) {
 	r.model.resume(c.client)
 	c.waiting = c.client.waiting
 	r.expect(c, outcome)
-	r.ran(c.loop)
+	c.loop.owed = true
 }
 
 func (r *rig) connOf(s *Session) *rigConn {
@@ -325,7 +315,6 @@ func (r *rig) connOf(s *Session) *rigConn {
 			return c
 		}
 	}
-	r.t.Fatalf("a session is not known")
 	return nil
 }
 
@@ -341,7 +330,9 @@ func (r *rig) halfClose(c *rigConn) {
 	if waited {
 		c.waiting = false
 	}
-	r.expect(c, outcome)
+	if want := map[bool]Outcome{false: Done, true: Wait}[c.waiting]; outcome != want {
+		r.t.Fatalf("conn %d: outcome %d, want %d", c.number, outcome, want)
+	}
 	r.ran(c.loop)
 }
 
@@ -396,7 +387,7 @@ func (r *rig) spyOnAll() {
 // wait lets time pass and meets all alarms, each when it is due.
 func (r *rig) wait(to Time, loopsFirst bool) {
 	for {
-		at := slices.Min(r.alarms)
+		at := MaxTime
 		for _, l := range r.loops {
 			at = min(at, l.alarm)
 		}
@@ -416,36 +407,35 @@ func (r *rig) wait(to Time, loopsFirst bool) {
 	}
 }
 
+// meetAlarms has the loops do what is due, and nothing else: who can go on stays in
+// the queues.
 func (r *rig) meetAlarms(loopsFirst bool) {
 	r.things = nil
 	r.spyOnAll()
-	shards := func() {
-		for i := range r.alarms {
-			if r.alarms[i] <= r.now {
-				r.alarms[i] = MaxTime
-				r.engine.Advance(i, r.now)
-			}
+	if loopsFirst {
+		// Another loop's command may have come first to a shard.
+		for _, sh := range slices.Backward(r.engine.shards) {
+			var c caller
+			sh.lock(&c, r.now)
+			sh.unlock(&c)
 		}
-	}
-	if !loopsFirst {
-		shards()
 	}
 	for _, l := range r.loops {
 		if l.alarm <= r.now {
 			l.alarm = MaxTime
-			l.Expire(r.now)
+			l.Refill()
+			l.meet(r.now)
 			l.owed = true
 		}
 	}
-	shards()
 	r.must(r.model.tick(r.now, r.things, r.shardOf))
-	for _, c := range r.wakes {
-		if c.client.verdict == "" {
-			r.t.Fatalf("the wait of conn %d has run out at %d, should at %d", c.number, r.now, min(c.client.until, c.client.soon))
+	for _, l := range r.loops {
+		for _, s := range l.queue.list[l.queue.head:] {
+			if c := r.connOf(s); c != nil && !c.closed && c.client.verdict == "" && !c.client.claimed {
+				r.t.Fatalf("the wait of conn %d has run out at %d, should at %d", c.number, r.now, min(c.client.until, c.client.soon))
+			}
 		}
-		r.resumed(c)
 	}
-	r.wakes = nil
 	r.settle()
 }
 
@@ -460,7 +450,7 @@ func (r *rig) check() {
 	sessions := make([]*Session, 0, len(r.conns))
 	for _, c := range r.conns {
 		r.compareOutput(c)
-		if c.client.verdict != "" && !c.woken {
+		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.queue.list, &c.session) {
 			r.t.Fatalf("the wait of conn %d has run out and nobody said so", c.number)
 		}
 		sessions = append(sessions, &c.session)
@@ -470,16 +460,16 @@ func (r *rig) check() {
 		r.t.Error(err)
 	}
 	for i, sh := range r.engine.shards {
-		if r.alarms[i] > sh.due {
-			r.t.Errorf("shard %d is due at %d, its alarm is for %d", i, sh.due, r.alarms[i])
+		if l := r.loops[i%len(r.loops)]; l.alarm > sh.due {
+			r.t.Errorf("shard %d is due at %d, the alarm of its loop is for %d", i, sh.due, l.alarm)
 		}
 	}
 	for i, l := range r.loops {
 		if l.alarm > l.due {
 			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.due, l.alarm)
 		}
-		if l.hasMail.Load() && !l.rung && !l.owed {
-			r.t.Errorf("loop %d has mail and nobody said so", i)
+		if (l.hasMail.Load() || !l.queue.empty()) && !l.rung && !l.owed {
+			r.t.Errorf("loop %d has something to do and nobody said so", i)
 		}
 	}
 	if !r.late {
@@ -489,6 +479,7 @@ func (r *rig) check() {
 }
 
 func (r *rig) compareOutput(c *rigConn) {
+	c.out.flatten()
 	if got, want := string(c.out.Buf), c.client.out; got != want {
 		r.t.Fatalf("conn %d < %.400q\nwant     %.400q", c.number, got, want)
 	}
@@ -544,7 +535,7 @@ func (r *rig) compareTurns(c *rigConn) {
 	for i, j := range r.model.heldBy(c.client) {
 		p := r.engine.ids.get(j.id)
 		sh := r.engine.shards[p.shard()]
-		age := c.session.turn - sh.tallies.At(sh.job(p.ref()).tally).turn
+		age := c.session.reservations - sh.counters.At(sh.job(p.ref()).counters).order
 		if i > 0 && age >= older {
 			r.t.Fatalf("conn %d reserved job %d too early", c.number, j.id)
 		}
@@ -585,14 +576,14 @@ func (r *rig) discard() {
 		sh.jobs.Walk(^ref(0), int(^uint(0)>>1), func(x ref) {
 			j := sh.job(x)
 			sh.bodies.Free(j.body, j.size)
-			if j.tally != 0 {
-				sh.tallies.Free(j.tally)
+			if j.counters != 0 {
+				sh.counters.Free(j.counters)
 			}
 			sh.jobs.Free(x)
 		})
 		for range 2 {
 			sh.jobs.Plan()
-			sh.tallies.Plan()
+			sh.counters.Plan()
 			sh.bodies.Plan()
 		}
 	}

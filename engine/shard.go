@@ -23,37 +23,41 @@ type shard struct {
 	tubes     []*tube // nil where free
 	freeTubes []uint32
 
-	jobs    arena.Slab[job]
-	tallies arena.Slab[tally]
-	bodies  arena.Bodies
+	jobs     arena.Slab[job]
+	counters arena.Slab[counters]
+	bodies   arena.Bodies
+	pins     map[bodyKey]*pin // bodies that replies refer to
 
 	holdings     []*holding // nil where free; entry 0 stays free
 	freeHoldings []uint32
 
-	wheel wheel
-	now   Time // when the lock was last taken; never goes back
-	due   Time // when the wheel wants to be advanced; later than now, except while it is advanced
-	armed Time // the earliest time for which Config.Alarm was called and that has not come
-	moves int  // how many more jobs may become ready by time, or be handed over, while the lock is held
+	loop    *Loop // that meets the shard's deadlines; nil while there is none
+	wheel   wheel
+	now     Time // when the lock was last taken; never goes back
+	due     Time // when the wheel wants to be advanced; later than now, except while it is advanced
+	armed   Time // the earliest time that the loop was asked for and that has not come
+	moves   int  // how many more jobs may become ready by time, or be handed over, while the lock is held
+	standby bool // nothing becomes ready by time
 
 	retired retirement // ids of jobs that were erased
-	counts  shardCounts
+	buries  uint64     // the greatest place in the order of burying
+	tally   shardTally
 	tidier  tidier
 	journal journalShard
 
 	_ [64]byte // keeps the next shard's lock off this one's cache lines
 }
 
-// shardCounts sums over the shard's tubes what the command stats shows.
-type shardCounts struct {
+// shardTally sums over the shard's tubes what the command stats shows.
+type shardTally struct {
 	in             [numStates]int // jobs by state
 	urgent         int            // of the ready ones
 	puts, timeouts uint64
-	waits          histogram.Histogram // how long jobs were ready before they were reserved
+	ready          histogram.Histogram // how long jobs were ready before they were reserved
 }
 
-// A caller is a goroutine inside the engine: a loop's, or one that advances a
-// shard. It knows which locks it holds and which loops it has to ring once it
+// A caller is a goroutine inside the engine: a loop's, or one that looks at the
+// shards. It knows which locks it holds and which loops it has to ring once it
 // has let go of them.
 type caller struct {
 	loop  *Loop // whose goroutine it is; nil for none
@@ -67,7 +71,7 @@ func (sh *shard) lock(c *caller, now Time) {
 	sh.mu.Lock()
 	c.locks++
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
-	if sh.due <= sh.now {
+	if sh.due <= sh.now && !sh.standby {
 		sh.run(sh.now)
 	}
 }
@@ -95,7 +99,7 @@ func (c *caller) ring() {
 // maxMoves is how many jobs at most become ready by time, or are handed to waiting
 // sessions, before others get the lock. 0.1 to 0.2 microseconds are usual for one
 // that becomes ready.
-const maxMoves = 2048
+const maxMoves = 1024
 
 // run fires what is due. When that is too much at once, the rest is due a
 // nanosecond later: then whoever next takes the lock goes on.
@@ -131,11 +135,11 @@ func (sh *shard) arm(t *timer, at Time) {
 	}
 }
 
-// alarm asks for an Advance by the time that the shard has something due.
+// alarm asks the shard's loop to take the lock when something is due.
 func (sh *shard) alarm() {
-	if sh.due < sh.armed {
+	if sh.due < sh.armed && sh.loop != nil && !sh.standby {
 		sh.armed = sh.due
-		sh.engine.cfg.Alarm(sh.number, sh.due)
+		sh.loop.request(sh.due)
 	}
 }
 
@@ -164,56 +168,6 @@ func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *j
 		return nil, 0, nil
 	}
 	return sh, r, j
-}
-
-// makeReady puts a job that stands in no queue into its tube's ready queue and
-// hands it on when somebody waits for it.
-func (sh *shard) makeReady(r ref, j *job, now Time) {
-	t := sh.tubes[j.tube]
-	j.at = sh.now
-	t.ready.push(sh, r, j)
-	sh.dispatch(t, now)
-}
-
-// makeDelayed puts a job that stands in no queue among its tube's delayed ones.
-func (sh *shard) makeDelayed(r ref, j *job, due Time) {
-	t := sh.tubes[j.tube]
-	j.state, j.at = delayed, due
-	sh.counts.in[delayed]++
-	t.delayed.push(sh, heapEntry{key: uint64(due), id: j.id, ref: r})
-	sh.arm(&t.timer, Time(t.delayed[0].key))
-}
-
-// takeOut removes a job from whatever queue its state has put it in. It is for
-// the caller to give it a new state, or to erase it.
-func (sh *shard) takeOut(j *job) {
-	t := sh.tubes[j.tube]
-	switch j.state {
-	case ready:
-		t.ready.remove(sh, j)
-	case delayed:
-		t.delayed.remove(sh, int(j.prev))
-	case buried:
-		t.buried.remove(sh, j)
-	case reserved:
-		h := sh.holdings[j.next]
-		h.jobs.remove(sh, int(j.prev))
-		t.reserved--
-	}
-	if j.state != ready {
-		sh.counts.in[j.state]--
-	}
-}
-
-// erase ends a job that has been taken out of its queue.
-func (sh *shard) erase(r ref, j *job) {
-	t := sh.tubes[j.tube]
-	sh.retired.retire(&sh.engine.ids, j.id)
-	sh.bodies.Free(j.body, j.size)
-	sh.engine.refund(j.size)
-	sh.freeJob(r, j)
-	sh.tidier.wanted()
-	sh.dropIfUnused(t)
 }
 
 func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }

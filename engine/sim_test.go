@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,6 +47,18 @@ type simLoop struct {
 func (l *simLoop) Ring()         { l.rung = true }
 func (l *simLoop) Alarm(at Time) { l.alarm = at }
 
+// run is a round of the loop: it pulls all that waits for it.
+func (l *simLoop) run(now Time) {
+	l.rung = false
+	if l.alarm <= now {
+		l.alarm = MaxTime
+	}
+	l.Refill()
+	for o := l.Next(now); o != nil; o = l.Next(now) {
+		o.(*simConn).resume()
+	}
+}
+
 func newSim(maxJob uint32, loops int) *sim { return newLimitedSim(maxJob, loops, Limits{}) }
 
 func newLimitedSim(maxJob uint32, loops int, limits Limits) *sim {
@@ -53,7 +66,6 @@ func newLimitedSim(maxJob uint32, loops int, limits Limits) *sim {
 	s.engine = New(Config{
 		MaxJobSize: maxJob,
 		Limits:     limits,
-		Alarm:      func(int, Time) {},
 		Info: Info{
 			PID: 1, Version: "1.13+trellis.test", ID: "0123456789abcdef",
 			Hostname: "host", OS: "#1 os", Platform: "x86_64",
@@ -73,20 +85,18 @@ func (s *sim) Settle() {
 		again = false
 		for _, l := range s.loops {
 			if l.rung {
-				l.rung, again = false, true
-				l.Deliver(s.now)
+				again = true
+				l.run(s.now)
 			}
 		}
 	}
 }
 
-func (s *sim) nextDeadline() Time {
+// alarm is the time for which the loops have asked.
+func (s *sim) alarm() Time {
 	at := MaxTime
-	for i := range s.engine.NumShards() {
-		at = min(at, s.engine.shards[i].due)
-	}
 	for _, l := range s.loops {
-		at = min(at, l.due)
+		at = min(at, l.alarm)
 	}
 	return at
 }
@@ -94,21 +104,14 @@ func (s *sim) nextDeadline() Time {
 func (s *sim) Wait(d time.Duration) {
 	to := s.now + Time(d)
 	for {
-		at := s.nextDeadline()
+		at := s.alarm()
 		if at > to {
 			break
 		}
 		s.now = max(s.now, at)
-		for i := range s.engine.NumShards() {
-			if s.engine.shards[i].due <= s.now {
-				s.engine.Advance(i, s.now)
-			}
-		}
-		s.Settle()
 		for _, l := range s.loops {
-			if l.due <= s.now {
-				l.Expire(s.now)
-				l.Deliver(s.now)
+			if l.alarm <= s.now {
+				l.run(s.now)
 			}
 		}
 		s.Settle()
@@ -135,21 +138,38 @@ type simConn struct {
 	loop    *simLoop
 	session Session
 	decoder codec.Decoder
+	cmd     codec.Command
 	in      []byte // not yet executed
 	out     Output // not yet received
 	waiting bool
+	held    bool // it does not resume
 	eof     bool // the client will send no more
 	ended   bool
 	woken   int
 }
 
-func (c *simConn) Wake(now Time) {
+func (c *simConn) resume() {
+	if c.held {
+		return
+	}
 	c.woken++
-	if c.session.Resume(now, &c.out) == Wait {
+	outcome := c.session.Resume(c.sim.now, &c.out)
+	c.out.flatten()
+	if outcome == Wait {
 		return
 	}
 	c.waiting = false
 	c.work()
+}
+
+// flatten copies large bodies to where they belong, and releases them.
+func (o *Output) flatten() {
+	for i := len(o.Bodies) - 1; i >= 0; i-- {
+		b := &o.Bodies[i]
+		o.Buf = slices.Insert(o.Buf, b.At, b.Bytes...)
+		b.Release()
+	}
+	o.Bodies = nil
 }
 
 func (c *simConn) work() {
@@ -163,9 +183,7 @@ func (c *simConn) work() {
 		in := c.in
 		c.in = c.in[n:]
 		outcome := c.session.Execute(c.sim.now, &cmd, &c.out)
-		for outcome == Yield {
-			outcome = c.session.Resume(c.sim.now, &c.out)
-		}
+		c.out.flatten()
 		switch outcome {
 		case Wait:
 			c.waiting = true
@@ -177,7 +195,7 @@ func (c *simConn) work() {
 	if c.eof && !c.waiting && !c.ended {
 		c.end()
 	}
-	c.loop.Deliver(c.sim.now)
+	c.loop.Ring()
 	c.sim.Settle()
 }
 
@@ -231,7 +249,7 @@ func (c *simConn) HalfClose() error {
 func (c *simConn) Close() error {
 	if !c.ended {
 		c.end()
-		c.loop.Deliver(c.sim.now)
+		c.loop.Ring()
 		c.sim.Settle()
 	}
 	return nil

@@ -17,7 +17,7 @@ type Snapshot struct {
 
 	Commands [codec.NumCommands]uint64 // those that were well formed
 
-	Waits histogram.Histogram // how long jobs were ready before they were reserved
+	ReadyTimes histogram.Histogram // how long jobs were ready before they were reserved
 
 	Connections int64 // open ones
 	Producers   int64 // of them, those that have put
@@ -54,14 +54,14 @@ func (e *Engine) Snapshot(now Time) *Snapshot {
 
 func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 	s := &Snapshot{
-		Tubes: e.registry.count(), Draining: e.draining.Load(),
+		Tubes: e.registry.size(), Draining: e.draining.Load(),
 		RefusedMemory:   e.usage.refusedMemory.Load(),
 		RefusedTubes:    e.usage.refusedTubes.Load(),
 		RefusedWatching: e.usage.refusedWatching.Load(),
 	}
 	for _, sh := range e.shards {
 		sh.lock(c, now)
-		n := &sh.counts
+		n := &sh.tally
 		s.Ready += n.in[ready]
 		s.Reserved += n.in[reserved]
 		s.Delayed += n.in[delayed]
@@ -69,8 +69,8 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 		s.Urgent += n.urgent
 		s.Puts += n.puts
 		s.Timeouts += n.timeouts
-		s.Waits.Add(&n.waits)
-		s.Memory += sh.jobs.Mapped() + sh.tallies.Mapped() + sh.bodies.Mapped()
+		s.ReadyTimes.Add(&n.ready)
+		s.Memory += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
 		sh.unlock(c)
 	}
 	e.loopsMu.Lock()

@@ -23,11 +23,11 @@ func (d *tidier) wanted() {
 	}
 }
 
-func (d *tidier) expire(now Time) bool {
+func (d *tidier) expire(now Time) (done bool) {
 	sh := d.shard
 	if d.cursor == 0 {
 		j, jShrunk := sh.jobs.Plan()
-		t, tShrunk := sh.tallies.Plan()
+		t, tShrunk := sh.counters.Plan()
 		b, bShrunk := sh.bodies.Plan()
 		switch {
 		case j || t || b:
@@ -51,9 +51,11 @@ func (d *tidier) expire(now Time) bool {
 // tidy moves a job, and what belongs to it, to where the pools want it.
 func (sh *shard) tidy(r ref) {
 	j := sh.job(r)
-	j.body = sh.bodies.Tidy(j.body, j.size)
-	if j.tally != 0 && sh.tallies.Misplaced(j.tally) {
-		j.tally = sh.tallies.Move(j.tally)
+	if !sh.pinned(j.body, j.size) {
+		j.body = sh.bodies.Tidy(j.body, j.size)
+	}
+	if j.counters != 0 && sh.counters.Misplaced(j.counters) {
+		j.counters = sh.counters.Move(j.counters)
 	}
 	if sh.jobs.Misplaced(r) {
 		if to := sh.jobs.Move(r); to != r {

@@ -13,7 +13,7 @@ import (
 // mapped is what all shards hold from the system.
 func (e *Engine) mapped() (n int64) {
 	for _, sh := range e.shards {
-		n += sh.jobs.Mapped() + sh.tallies.Mapped() + sh.bodies.Mapped()
+		n += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
 	}
 	return n
 }

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"hash/maphash"
-	"sync"
-)
+import "hash/maphash"
 
 // defaultTube always exists.
 const defaultTube = "default"
@@ -35,23 +32,33 @@ type tube struct {
 	listed int // its place in the registry. Guarded by the registry's lock
 }
 
-// list is a tube's buried jobs, first buried first.
+// list is a tube's buried jobs, in the order of burying.
 type list struct {
 	head, tail ref
 	count      int
 }
 
-func (l *list) append(sh *shard, r ref, j *job) {
+func (l *list) insert(sh *shard, r ref, j *job) {
 	j.state = buried
 	l.count++
-	sh.counts.in[buried]++
-	j.prev, j.next = l.tail, 0
-	if l.tail != 0 {
-		sh.job(l.tail).next = r
+	sh.tally.in[buried]++
+	after := l.tail
+	for after != 0 && sh.job(after).at > j.at {
+		after = sh.job(after).prev
+	}
+	j.prev = after
+	if after != 0 {
+		j.next = sh.job(after).next
+		sh.job(after).next = r
 	} else {
+		j.next = l.head
 		l.head = r
 	}
-	l.tail = r
+	if j.next != 0 {
+		sh.job(j.next).prev = r
+	} else {
+		l.tail = r
+	}
 }
 
 func (l *list) remove(sh *shard, j *job) {
@@ -77,21 +84,19 @@ func (t *tube) jobs() int {
 
 // expire moves what is due from the delayed jobs to the ready ones, and ends
 // the pause when its time has come.
-func (t *tube) expire(now Time) bool {
+func (t *tube) expire(now Time) (done bool) {
 	sh := t.shard
 	for len(t.delayed) > 0 && t.delayed[0].key <= uint64(now) {
 		if !sh.mayMove() {
 			return false
 		}
 		r := t.delayed[0].ref
-		j := sh.job(r)
-		sh.takeOut(j)
-		sh.makeReady(r, j, now)
+		sh.makeReady(r, sh.job(r))
 	}
 	if t.pausedUntil != 0 && !t.paused(now) {
 		t.pausedUntil, t.pause = 0, 0
 	}
-	sh.dispatch(t, now)
+	sh.dispatch(t)
 	t.arm()
 	return true
 }
@@ -110,41 +115,6 @@ func (t *tube) arm() {
 	if at != MaxTime {
 		t.shard.arm(&t.timer, at)
 	}
-}
-
-// registry lists the tubes of all shards in the order that list-tubes shows:
-// by creation, but the last takes the place of one that disappears.
-type registry struct {
-	mu    sync.Mutex // taken last, under a shard's lock
-	tubes []*tube
-}
-
-// add lists a tube, unless there are limit tubes already. A limit of 0 is none.
-func (g *registry) add(t *tube, limit int) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if limit != 0 && len(g.tubes) >= limit {
-		return false
-	}
-	t.listed = len(g.tubes)
-	g.tubes = append(g.tubes, t)
-	return true
-}
-
-func (g *registry) remove(t *tube) {
-	g.mu.Lock()
-	last := len(g.tubes) - 1
-	g.tubes[t.listed] = g.tubes[last]
-	g.tubes[t.listed].listed = t.listed
-	g.tubes[last] = nil
-	g.tubes = g.tubes[:last]
-	g.mu.Unlock()
-}
-
-func (g *registry) count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.tubes)
 }
 
 // shardFor is the shard in which a tube of that name lives.

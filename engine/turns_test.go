@@ -29,7 +29,7 @@ func TestVeryManyJobsThatAreDueAtOnceLetOthersHaveTheirTurn(t *testing.T) {
 			s := newSim(100, 1)
 			other := s.open()
 			prepare(t, s, n)
-			s.now = s.nextDeadline()
+			s.now = s.alarm()
 			for turn := 1; turn <= 3; turn++ {
 				// A batch of commands has one time, and so one turn.
 				for range 3 {
@@ -57,7 +57,7 @@ func TestVeryManyJobsThatAreDueAtOnceAllBecomeReadyWithoutCommands(t *testing.T)
 			if got := s.engine.Snapshot(s.now).Ready; got != n {
 				t.Fatalf("%d of %d jobs are ready", got, n)
 			}
-			if at := s.nextDeadline(); at != MaxTime {
+			if at := s.alarm(); at != MaxTime {
 				t.Fatalf("something is due at %d", at)
 			}
 		})
@@ -67,7 +67,7 @@ func TestVeryManyJobsThatAreDueAtOnceAllBecomeReadyWithoutCommands(t *testing.T)
 func TestTheEndOfAPauseWithVeryManyWaitingLetsOthersHaveTheirTurn(t *testing.T) {
 	const n = maxMoves + maxMoves/2
 	for name, resume := range map[string]func(s *sim, c *simConn){
-		"by itself":    func(s *sim, _ *simConn) { s.now = s.nextDeadline() },
+		"by itself":    func(s *sim, _ *simConn) { s.now = s.alarm() },
 		"by a command": func(_ *sim, c *simConn) { c.expect(t, "PAUSED\r\n", "pause-tube default 0\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestATubeHasItsTurnBesideOneWithVeryManyJobs(t *testing.T) {
 	}
 	c.expect(t, "USING "+other+"\r\n", "use %s\r\n", other)
 	c.expect(t, fmt.Sprintf("INSERTED %d\r\n", 10*maxMoves+1), "put 0 1 9 0\r\n\r\n")
-	s.now = s.nextDeadline()
+	s.now = s.alarm()
 	for range 2 {
 		c.ask(t, "peek-ready\r\n")
 		s.now++

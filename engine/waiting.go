@@ -1,7 +1,29 @@
 package engine
 
+import "trellis/codec"
+
 // A session that finds no job waits: it stands in the queue of every tube that
 // it watches, and whoever makes a job ready in one of them claims it.
+
+// watch is a session's interest in one tube. While the session waits, it stands
+// in the tube's queue of waiting sessions; the shard's lock guards that.
+type watch struct {
+	session    *Session
+	tube       *tube
+	next, prev *watch
+}
+
+type verdict uint8
+
+const (
+	noVerdict verdict = iota
+	timedOut
+	deadlineSoon
+)
+
+// safetyMargin is the last part of a job's time to run, during which its holder
+// is not made to wait for another job.
+const safetyMargin = second
 
 // startWaiting queues the session. The locks of all watched shards are held.
 func (s *Session) startWaiting(until, soon, now Time) {
@@ -17,17 +39,8 @@ func (s *Session) startWaiting(until, soon, now Time) {
 	}
 }
 
-// WaitingSince is when the session's last wait has begun.
+// WaitingSince is when the session's last wait for a job has begun.
 func (s *Session) WaitingSince() Time { return s.wait.since }
-
-// waiter returns s.wait, which it makes if need be.
-func (s *Session) waiter() *wait {
-	if s.wait == nil {
-		s.wait = &wait{session: s}
-		s.wait.timer.owner = s.wait
-	}
-	return s.wait
-}
 
 func (w *watch) enqueue() {
 	t := w.tube
@@ -66,8 +79,8 @@ func (w *watch) dequeue() {
 // dispatch hands ready jobs of t to sessions that wait for them, the one that
 // has waited longest first. What it does not come to, the tube's timer makes it
 // go on with.
-func (sh *shard) dispatch(t *tube, now Time) {
-	for t.ready.count > 0 && t.firstWaiting != nil && !t.paused(now) {
+func (sh *shard) dispatch(t *tube) {
+	for t.ready.count > 0 && t.firstWaiting != nil && !t.paused(sh.now) {
 		if !sh.mayMove() {
 			sh.arm(&t.timer, sh.now+1)
 			return
@@ -81,22 +94,22 @@ func (sh *shard) dispatch(t *tube, now Time) {
 		}
 		s.loop.counts.waiting.Add(-1)
 		r, j := t.ready.first(sh)
-		if _, err := sh.tallyOf(j); err != nil {
+		pos := sh.uncommitted(j.at)
+		if err := sh.reserve(s, r, j); err != nil {
 			// No memory for its counters: the job stays, and the session is
 			// woken without one and tries again.
 			s.wait.shard, s.wait.id = sh, 0
 			s.loop.post(s, sh.by)
 			return
 		}
-		s.wait.shard, s.wait.id, s.wait.pos = sh, j.id, sh.unsettled(j.at)
-		t.ready.remove(sh, j)
-		sh.reserve(s, r, j, now)
+		s.wait.shard, s.wait.id, s.wait.pos = sh, j.id, pos
 		s.loop.post(s, sh.by)
 	}
 }
 
-// stopWaiting ends the session's wait, unless somebody has claimed it to hand a
-// job over: then it reports false, and the session turns up in the mailbox.
+// stopWaiting ends the session's wait for a job. It reports false if there is none, or
+// if somebody has claimed the session to hand a job over: then it turns up in the
+// mailbox.
 func (s *Session) stopWaiting(now Time) bool {
 	if !s.claim.CompareAndSwap(claimWaiting, claimTaken) {
 		return false
@@ -116,7 +129,11 @@ func (s *Session) dequeueAll(now Time) {
 		s.watched[i].dequeue()
 	}
 	s.unlockAll(s.watches)
+	s.loop.budget -= len(s.watched) / watchesPerStep
 }
+
+// watchesPerStep is how many tubes of a watch list can be looked at in a step.
+const watchesPerStep = 4
 
 // handed finds the session in the mailbox: it was claimed for a job.
 func (s *Session) handed(now Time) {
@@ -126,17 +143,16 @@ func (s *Session) handed(now Time) {
 		s.loop.wheel.cancel(&s.wait.timer) // its only entry was taken by the claimer
 	}
 	s.claim.Store(claimFree)
-	if s.flags&isOpen == 0 {
-		s.leave(now)
-		return
-	}
-	s.owner.Wake(now)
 }
 
 // expire ends the wait at its time-out. What is due in the watched tubes comes
 // first: a job that becomes ready at the same moment is delivered.
-func (w *wait) expire(now Time) bool {
+func (w *wait) expire(now Time) (done bool) {
 	s := w.session
+	if s.loop.budget <= 0 {
+		return false
+	}
+	s.loop.budget -= expireSteps
 	s.lockAll(s.watches, now)
 	s.unlockAll(s.watches)
 	if !s.stopWaiting(now) {
@@ -146,26 +162,17 @@ func (w *wait) expire(now Time) bool {
 	if w.soon <= now {
 		w.verdict = deadlineSoon
 	}
-	s.owner.Wake(now)
+	s.loop.queue.push(s)
 	return true
 }
 
-// Resume continues a session whose owner was woken, or that has yielded. It returns
-// Done with the reply appended, Wait when the job that woke it has gone again, or
-// Yield.
-func (s *Session) Resume(now Time, out *Output) Outcome {
+// endWait answers a reserve whose wait has ended, or has it wait again when the job
+// that ended it has gone.
+func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
-	if k := w.kick; k.most > 0 {
-		w.kick = kicking{}
-		return s.goOnKicking(now, k, out)
-	}
-	if li := w.listing; li != nil {
-		w.listing = nil
-		return s.goOnListing(*li, out)
-	}
 	if v := w.verdict; v != noVerdict {
 		w.verdict = noVerdict
-		out.Buf = appendVerdict(out.Buf, v)
+		s.timedOut(out, v)
 		return Done
 	}
 	if w.shard != nil {
@@ -182,4 +189,20 @@ func (s *Session) Resume(now Time, out *Output) Outcome {
 	}
 	// Its time to run ended before this loop came to say so.
 	return s.reserve(now, w.until, out)
+}
+
+// timedOut appends the reply to a reserve that has found no job in the watched tubes.
+func (s *Session) timedOut(out *Output, v verdict) {
+	if e := s.loop.engine; e.cfg.Journal != nil {
+		for set, i := s.watches, 0; set != 0; set, i = set>>1, i+1 {
+			if set&1 != 0 {
+				out.dependOn(e.shards[i].vanished())
+			}
+		}
+	}
+	if v == deadlineSoon {
+		out.reply(codec.ReplyDeadlineSoon)
+		return
+	}
+	out.reply(codec.ReplyTimedOut)
 }

@@ -65,13 +65,11 @@ type backlog struct {
 	pos     journal.Pos // of held output: what it waits for
 	replies int         // of held output: how many there are
 	firm    int         // of held output: where it begins in out
-	since   engine.Time // of the command that has yielded: when it began
 	cut     engine.Time // in loop.ending: when the connection is given up
 	held    bool        // the output waits for a commit, and the connection is in loop.commits.held
 	timed   bool        // in loop.ending
 	armed   bool        // the watcher will ring
 	turn    bool        // others have their turn: executing goes on when the watcher rings
-	yielded bool        // in the middle of a command: it goes on with Resume
 	unread  bool        // the peer has sent its last, but not all of it was read
 	own     bool        // fd is a copy that gnet knows nothing of
 }
@@ -131,6 +129,7 @@ func (c *conn) Wake(now engine.Time) {
 	outcome := c.session.Resume(now, &l.out)
 	l.executing = nil
 	if outcome == engine.Wait {
+		c.flush()
 		return
 	}
 	l.replies++
@@ -220,14 +219,14 @@ func (c *conn) settle(now engine.Time) {
 		c.end(now)
 		return
 	}
-	if !c.stuck && !x.held && x.in == nil && !x.timed && !x.yielded {
+	if !c.stuck && !x.held && x.in == nil && !x.timed {
 		c.x = nil
 	}
 }
 
 // exhausted tells that all that the client has sent was executed.
 func (c *conn) exhausted() bool {
-	return !c.waiting && c.pendingInput() == 0 && (c.x == nil || !c.x.unread && !c.x.yielded)
+	return !c.waiting && c.pendingInput() == 0 && (c.x == nil || !c.x.unread)
 }
 
 var (

@@ -97,7 +97,7 @@ func (c *conn) detach(now engine.Time) {
 // will not.
 func (c *conn) canReadOn() bool {
 	x := c.x
-	return x != nil && x.unread && x.in == nil && x.out == nil && !x.turn && !x.yielded && !c.waiting && !c.over && !c.broken
+	return x != nil && x.unread && x.in == nil && x.out == nil && !x.turn && !c.waiting && !c.over && !c.broken
 }
 
 // readOn reads once from the connection and executes what it gets.
@@ -131,7 +131,7 @@ func (c *conn) readOn(now engine.Time) {
 // lastRead answers what the client has sent before the server ends.
 func (c *conn) lastRead(now engine.Time) {
 	c.sendHeld(now)
-	if c.waiting || c.over || c.broken || c.pendingOutput() || c.pendingInput() > 0 || c.x != nil && c.x.yielded {
+	if c.waiting || c.over || c.broken || c.pendingOutput() || c.pendingInput() > 0 {
 		return
 	}
 	b := largeBuffers.Get()

@@ -58,10 +58,6 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 				c.decoder.Next(nil, &l.cmd) // gives back its memory
 			}
 			return p
-		case engine.Yield:
-			x := c.backlog()
-			x.turn, x.yielded, x.since, c.command = true, true, now, l.cmd.Op
-			return p
 		case engine.Quit:
 			c.over = true
 			return nil
@@ -92,9 +88,6 @@ func (c *conn) advance(now engine.Time) {
 			return
 		}
 	}
-	if c.x != nil && c.x.yielded && !c.over {
-		c.goOn(now)
-	}
 	if c.canExecute() {
 		c.executePending(now)
 	}
@@ -104,25 +97,9 @@ func (c *conn) advance(now engine.Time) {
 	}
 }
 
-// goOn goes on with a command that has yielded.
-func (c *conn) goOn(now engine.Time) {
-	l := c.loop
-	l.executing = c
-	outcome := c.session.Resume(now, &l.out)
-	l.executing = nil
-	if outcome == engine.Yield {
-		c.x.turn = true
-		return
-	}
-	c.x.yielded = false
-	l.replies++
-	l.tally.begin(c.x.since)
-	l.tally.add(c.command)
-}
-
 // canExecute tells whether the next command can be executed.
 func (c *conn) canExecute() bool {
-	return !c.waiting && !c.over && (c.x == nil || !c.x.yielded)
+	return !c.waiting && !c.over
 }
 
 // executePending executes the commands that wait.

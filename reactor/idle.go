@@ -140,7 +140,7 @@ func (c *conn) checkIdle(now engine.Time) {
 	switch {
 	case c.ended || c.over || c.x != nil && c.x.timed:
 		return // it is being ended, which has a time limit of its own
-	case c.waiting, c.x != nil && (c.x.held || c.x.yielded), c.session.Reserves(now):
+	case c.waiting, c.x != nil && c.x.held, c.session.Reserves(now):
 		d.insert(c.idle, now+d.timeout)
 		return
 	case c.idle.active+d.timeout > now:

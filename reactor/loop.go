@@ -61,12 +61,12 @@ type loop struct {
 
 func newLoop(s *Server, el gnet.EventLoop) *loop {
 	l := &loop{server: s, el: el, ending: make(map[*conn]struct{}), sweepAt: engine.MaxTime}
-	l.engine = s.cfg.Engine.NewLoop(l)
-	l.waits = time.AfterFunc(time.Hour, func() { l.post((*expireTask)(l)) })
+	l.waits = time.AfterFunc(time.Hour, l.Ring)
 	l.waits.Stop()
 	l.sweep = time.AfterFunc(time.Hour, func() { l.post((*sweepTask)(l)) })
 	l.sweep.Stop()
 	l.idle.init(l, s.cfg.IdleTimeout)
+	l.engine = s.cfg.Engine.NewLoop(l) // it may ring at once
 	return l
 }
 
@@ -74,7 +74,6 @@ func newLoop(s *Server, el gnet.EventLoop) *loop {
 // another name, so that posting it allocates nothing of ours.
 type (
 	deliverTask loop
-	expireTask  loop
 	ringTask    loop
 	sweepTask   loop
 )
@@ -91,19 +90,6 @@ func (t *deliverTask) Run(context.Context) error {
 // Alarm implements engine.Bell.
 func (l *loop) Alarm(at engine.Time) {
 	l.waits.Reset(max(0, time.Duration(at-l.server.cfg.Now())))
-}
-
-func (t *expireTask) Run(context.Context) error {
-	l := (*loop)(t)
-	now := l.server.cfg.Now()
-	l.expire(now)
-	l.deliver(now)
-	return nil
-}
-
-func (l *loop) expire(now engine.Time) {
-	defer l.recovered()
-	l.engine.Expire(now)
 }
 
 // post makes the loop's goroutine run a task soon. Any goroutine may call it. It
@@ -165,7 +151,10 @@ func (t *ringTask) Run(context.Context) error {
 // sessions does not ring.
 func (l *loop) deliver(now engine.Time) {
 	defer l.recovered()
-	l.engine.Deliver(now)
+	l.engine.Refill()
+	for o := l.engine.Next(now); o != nil; o = l.engine.Next(now) {
+		o.(*conn).Wake(now)
+	}
 }
 
 // addEnding gives a connection that is being ended until cut.

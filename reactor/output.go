@@ -1,6 +1,8 @@
 package reactor
 
 import (
+	"slices"
+
 	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
@@ -16,6 +18,7 @@ const keepReplies = 1 << 20
 // pending.
 func (c *conn) flush() bool {
 	l := c.loop
+	l.copyBodies()
 	b, pos, replies := l.out.Buf, l.out.Pos, l.replies
 	l.out.Pos, l.replies = 0, 0
 	if len(b) == 0 {
@@ -58,6 +61,17 @@ func (c *conn) flush() bool {
 		c.addOutput(b)
 	}
 	return false
+}
+
+// copyBodies puts large bodies to where they belong among the replies.
+func (l *loop) copyBodies() {
+	for i := len(l.out.Bodies) - 1; i >= 0; i-- {
+		b := &l.out.Bodies[i]
+		l.out.Buf = slices.Insert(l.out.Buf, b.At, b.Bytes...)
+		b.Release()
+		*b = engine.Body{}
+	}
+	l.out.Bodies = l.out.Bodies[:0]
 }
 
 // addOutput adds to the pending output.

@@ -234,7 +234,6 @@ func TestAJobThatComesDueWhenASilentClientConnectsIsDelivered(t *testing.T) {
 	var ahead atomic.Int64
 	e := engine.New(engine.Config{
 		MaxJobSize: maxJob,
-		Alarm:      func(int, engine.Time) {}, // is late
 		Info:       engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
 	})
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) {

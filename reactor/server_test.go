@@ -75,34 +75,10 @@ func newJournaledEngine(t testing.TB, journal engine.Journal) (*engine.Engine, f
 	start := time.Now()
 	now := func() engine.Time { return engine.Time(time.Since(start)) }
 	var e *engine.Engine
-	var mu sync.Mutex
-	stopped := false
-	timers := map[int]*time.Timer{}
 	e = engine.New(engine.Config{
 		MaxJobSize: maxJob,
 		Journal:    journal,
-		Alarm: func(shard int, at engine.Time) {
-			if at == engine.MaxTime {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if old := timers[shard]; old != nil {
-				old.Stop()
-			}
-			if !stopped {
-				timers[shard] = time.AfterFunc(time.Duration(at-now()), func() { e.Advance(shard, now()) })
-			}
-		},
-		Info: engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
-	})
-	t.Cleanup(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		stopped = true
-		for _, tm := range timers {
-			tm.Stop()
-		}
+		Info:       engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
 	})
 	return e, now
 }

@@ -86,6 +86,11 @@ var (
 	// again. Deleting a job never returns it.
 	ErrNoSpace = errors.New("no disk space for the log")
 
+	// ErrRoom tells that the log has no room at this moment, but soon will have, or
+	// will know that the disk is full. Nothing was appended. Whoever owns the log is
+	// told when to try again.
+	ErrRoom = errors.New("the log has no room at this moment")
+
 	// ErrBusy tells that too much waits for a disk that is slower than the
 	// clients. Nothing was appended. Deleting never returns it.
 	ErrBusy = errors.New("the log's disk is too slow: too much is waiting to be written")

@@ -77,11 +77,11 @@ func (d *durable) options(opt *options.Options, log *slog.Logger) binlog.Options
 func (d *durable) restore(eng *engine.Engine, now func() engine.Time, log *slog.Logger) error {
 	began := time.Now()
 	d.engine.Store(eng)
-	into := eng.Restore()
+	into := eng.Follow(now())
 	if err := d.Replay(into); err != nil {
 		return fmt.Errorf("replaying the binlog: %w", err)
 	}
-	into.Done(d.NextID(), now())
+	into.Serve(d.NextID(), now())
 	r := d.Recovery()
 	log.Info("binlog replayed", "jobs", r.Jobs, "records", r.Records, "bytes", r.Bytes, "took", time.Since(began))
 	return nil

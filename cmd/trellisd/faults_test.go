@@ -43,9 +43,7 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 	}
 	d.Log = l
 	start, now := newClock()
-	alarms := &alarms{now: now}
-	eng := engine.New(engine.Config{MaxJobSize: 1000, Alarm: alarms.set, Start: start, Journal: d})
-	alarms.start(eng)
+	eng := engine.New(engine.Config{MaxJobSize: 1000, Start: start, Journal: d})
 	if err := d.restore(eng, now, log); err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +60,6 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 	go func() {
 		defer w.sigs.release()
 		w.ended <- w.sigs.during(func() error {
-			defer alarms.stop()
 			defer d.end(log)
 			return supervise(eng, srv, []net.Listener{listener}, d.failed, new(web.Readiness), w.sigs, log)
 		}, log)

@@ -88,10 +88,8 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 	collectSoon()
 	limitHeap(opt)
 	start, now := newClock()
-	alarms := &alarms{now: now}
 	ec := engine.Config{
 		MaxJobSize:  opt.MaxJobSize,
-		Alarm:       alarms.set,
 		Limits:      limits(opt),
 		SegmentSize: opt.SegmentSize,
 		Start:       start,
@@ -118,8 +116,6 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 		ec.Journal, rc.Journal, logFailed = bl, bl, bl.failed
 	}
 	eng := engine.New(ec)
-	alarms.start(eng)
-	defer alarms.stop()
 	defer watchWallClock(eng, start, now, log)()
 	if bl != nil {
 		if err := bl.restore(eng, now, log); err != nil {

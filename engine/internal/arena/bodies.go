@@ -93,7 +93,7 @@ func (s *Bodies) Free(r Ref, n uint32) {
 	case n == 0:
 	case n > largest:
 		s.mapped -= Footprint(n)
-		unmapMemory(s.large[r-1])
+		discard(s.large[r-1])
 		s.large[r-1] = nil
 		s.unused = append(s.unused, r)
 	default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,24 +13,37 @@ const pageSize = 4096
 
 func pageRound(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
 
-// idle are mappings whose pages were given back, by size. To unmap them would
+// unused are mappings that nobody has a use for, by size. To unmap them would
 // make holes, and a process may have so many of those only (vm.max_map_count):
-// beyond that not even the collector gets memory. Addresses without pages cost
-// next to nothing.
-var idle struct {
-	mu     sync.Mutex
-	bySize map[int][][]byte
+// beyond that not even the collector gets memory. So on Linux their pages are given
+// back and their addresses kept, which cost next to nothing.
+//
+// To give pages back takes the system long. It is therefore not done by who frees a
+// block, who holds a lock, but by GiveBack.
+var unused struct {
+	mu        sync.Mutex
+	discarded map[int][]mapping // that have pages
+	bytes     atomic.Int64      // of pages in discarded; written with mu held
+	bare      map[int][]mapping // that have none
+}
+
+// A mapping is memory from the system.
+type mapping struct {
+	mem   []byte
+	pages int // bytes from the first on that may have pages
 }
 
 // mapMemory maps n bytes of any content. Pages cost memory once they are written.
 // Sizes should be few. Any goroutine may call it.
 func mapMemory(n int) ([]byte, error) {
-	idle.mu.Lock()
-	defer idle.mu.Unlock()
-	if list := idle.bySize[n]; len(list) > 0 {
-		mem := list[len(list)-1]
-		idle.bySize[n] = list[:len(list)-1]
-		return mem, nil
+	unused.mu.Lock()
+	defer unused.mu.Unlock()
+	if m, ok := pop(unused.discarded, n); ok {
+		unused.bytes.Add(int64(-m.pages))
+		return m.mem, nil
+	}
+	if m, ok := pop(unused.bare, n); ok {
+		return m.mem, nil
 	}
 	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
@@ -38,22 +52,85 @@ func mapMemory(n int) ([]byte, error) {
 	return mem, nil
 }
 
-// unmapMemory gives memory back. Any goroutine may call it.
-func unmapMemory(mem []byte) {
+// pop takes a mapping of n bytes out of a set.
+func pop(set map[int][]mapping, n int) (m mapping, ok bool) {
+	list := set[n]
+	if len(list) == 0 {
+		return mapping{}, false
+	}
+	last := len(list) - 1
+	m, list[last] = list[last], mapping{}
+	if last == 0 {
+		delete(set, n)
+	} else {
+		set[n] = list[:last]
+	}
+	return m, true
+}
+
+// discard leaves a mapping to GiveBack. Any goroutine may call it.
+func discard(mem []byte) { keepDiscarded(mapping{mem, len(mem)}) }
+
+func keepDiscarded(m mapping) {
+	unused.mu.Lock()
+	defer unused.mu.Unlock()
+	if unused.discarded == nil {
+		unused.discarded, unused.bare = make(map[int][]mapping), make(map[int][]mapping)
+	}
+	unused.discarded[len(m.mem)] = append(unused.discarded[len(m.mem)], m)
+	unused.bytes.Add(int64(m.pages))
+}
+
+// Discarded tells whether there is something for GiveBack to do. Any goroutine may
+// call it.
+func Discarded() bool { return unused.bytes.Load() > 0 }
+
+// GiveBack gives the memory of blocks that were freed back to the system, at least one
+// page and at most most bytes of it, a multiple of the size of a page. It reports
+// whether that was all. Any goroutine may call it; it holds no lock while the system
+// works.
+func GiveBack(most int) (all bool) {
+	for most > 0 {
+		m, ok := popDiscarded()
+		if !ok {
+			return true
+		}
+		n := min(most, m.pages)
+		most -= n
+		m.giveBack(n)
+	}
+	return !Discarded()
+}
+
+// popDiscarded takes one of the mappings that have pages.
+func popDiscarded() (m mapping, ok bool) {
+	unused.mu.Lock()
+	defer unused.mu.Unlock()
+	for n := range unused.discarded {
+		m, ok = pop(unused.discarded, n)
+		unused.bytes.Add(int64(-m.pages))
+		break
+	}
+	return m, ok
+}
+
+// giveBack gives the last n bytes of a mapping's pages back.
+func (m mapping) giveBack(n int) {
 	if runtime.GOOS != "linux" {
 		// Elsewhere the advice may be followed later, or not at all.
-		if err := unix.Munmap(mem); err != nil {
-			panic(fmt.Sprintf("arena: unmapping %d bytes: %v", len(mem), err))
+		if err := unix.Munmap(m.mem); err != nil {
+			panic(fmt.Sprintf("arena: unmapping %d bytes: %v", len(m.mem), err))
 		}
 		return
 	}
-	if err := unix.Madvise(mem, unix.MADV_DONTNEED); err != nil {
-		panic(fmt.Sprintf("arena: giving back %d bytes: %v", len(mem), err))
+	if err := unix.Madvise(m.mem[m.pages-n:m.pages], unix.MADV_DONTNEED); err != nil {
+		panic(fmt.Sprintf("arena: giving back %d bytes: %v", n, err))
 	}
-	idle.mu.Lock()
-	defer idle.mu.Unlock()
-	if idle.bySize == nil {
-		idle.bySize = make(map[int][][]byte)
+	if m.pages -= n; m.pages > 0 {
+		keepDiscarded(m)
+		return
 	}
-	idle.bySize[len(mem)] = append(idle.bySize[len(mem)], mem)
+	unused.mu.Lock()
+	defer unused.mu.Unlock()
+	unused.bare[len(m.mem)] = append(unused.bare[len(m.mem)], m)
 }

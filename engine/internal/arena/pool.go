@@ -142,7 +142,7 @@ func (p *Pool) Free(r Ref) {
 
 func (p *Pool) drop(i int) {
 	n := len(p.chunks[i].mem)
-	unmapMemory(p.chunks[i].mem)
+	discard(p.chunks[i].mem)
 	p.chunks[i], p.bases[i] = chunk{}, nil
 	p.mapped -= int64(n)
 	p.empty--

@@ -24,7 +24,6 @@ func newRig(t testing.TB) *rig {
 	r := &rig{t: t, now: engine.Time(time.Hour)}
 	r.engine = engine.New(engine.Config{
 		MaxJobSize: 65535,
-		Alarm:      func(int, engine.Time) {},
 		Info:       engine.Info{Usage: r.usage},
 	})
 	r.loop = r.engine.NewLoop(silentBell{})
@@ -35,7 +34,7 @@ func (r *rig) usage() (user, system time.Duration) {
 	return 1500 * time.Millisecond, 250 * time.Millisecond
 }
 
-// silentBell needs no ringing: everything is on one goroutine, and Deliver is
+// silentBell needs no ringing: everything is on one goroutine, and Next is
 // called after every command.
 type silentBell struct{}
 
@@ -112,9 +111,6 @@ func (r *rig) dial() *client {
 	return c
 }
 
-// Wake implements engine.Owner.
-func (c *client) Wake(engine.Time) {}
-
 // do executes commands and returns their replies.
 func (c *client) do(lines string) string {
 	c.rig.t.Helper()
@@ -125,7 +121,9 @@ func (c *client) do(lines string) string {
 		p = p[n:]
 		if ok {
 			c.session.Execute(c.rig.now, &cmd, &out)
-			c.rig.loop.Deliver(c.rig.now)
+			c.rig.loop.Refill()
+			for c.rig.loop.Next(c.rig.now) != nil {
+			}
 		}
 	}
 	return string(out.Buf)

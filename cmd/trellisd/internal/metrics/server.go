@@ -82,7 +82,7 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 	ch <- currentJobsUrgent.with(float64(s.Urgent))
 	ch <- jobs.with(float64(s.Puts))
 	ch <- jobTimeouts.with(float64(s.Timeouts))
-	ch <- jobWait.with(&s.Waits)
+	ch <- jobWait.with(&s.ReadyTimes)
 	ch <- jobMemory.with(float64(s.Memory))
 	if n := c.src.Limits.Memory; n > 0 {
 		ch <- jobMemoryLimit.with(float64(n))

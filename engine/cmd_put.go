@@ -3,23 +3,24 @@ package engine
 import (
 	"errors"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
-var errTooManyJobs = errors.New("the shard has no more names for jobs")
-
-// incoming is a put whose body is still arriving. It belongs to the session's
-// loop. Its body lies in the shard's memory already and is written there as it
-// arrives, without the shard's lock: no other part of the engine knows of it.
+// incoming is a put whose body is still arriving, or whose record waits for room in
+// the journal. It belongs to the session's loop. Its body lies in the shard's memory
+// already and is written there as it arrives, without the shard's lock: no other part of
+// the engine knows of it.
 type incoming struct {
 	id                    uint64 // 0 when there was no memory: the body is dropped
 	pri, delay, ttr, size uint32
 	body                  ref
-	room                  []byte // what is still to be filled of the body
+	room                  []byte         // what is still to be filled of the body
+	ticket                journal.Ticket // of a large body that is on record already
 }
 
 // put accepts a job whose whole body is in hand.
-func (s *Session) put(now Time, cmd *codec.Command, out *Output) {
+func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	e := s.loop.engine
 	s.becomeProducer()
 	if !cmd.Terminated || e.draining.Load() {
@@ -29,11 +30,11 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) {
 		} else {
 			out.reply(codec.ReplyDraining)
 		}
-		return
+		return Done
 	}
 	if !e.charge(cmd.Size) {
 		out.reply(codec.ReplyOutOfMemory)
-		return
+		return Done
 	}
 	c := &s.loop.caller
 	sh := s.used.shard
@@ -43,79 +44,73 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) {
 		sh.unlock(c)
 		e.refund(cmd.Size)
 		out.reply(codec.ReplyOutOfMemory)
-		return
+		return Done
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
-	id := e.lastID.Add(1)
-	s.insert(sh, now, &incoming{id: id, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body}, out)
+	in := incoming{
+		id: e.lastID.Add(1), pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body,
+	}
+	err = s.insert(sh, &in, out)
 	sh.unlock(c)
+	if errors.Is(err, journal.ErrRoom) {
+		s.keepIncoming(in)
+	}
+	return s.inserted(err, in.id, out)
 }
 
 // insert makes a job of a put whose body lies in the shard, records it and
-// queues it. If that cannot be, it takes everything back.
-func (s *Session) insert(sh *shard, now Time, in *incoming, out *Output) {
-	r, err := sh.newJob(s.used, in)
+// queues it. If that cannot be, it frees all that the put took, unless the journal
+// will soon have room.
+func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
+	t := s.used
+	r, j, err := sh.newJob(t, in.id, in.ttr, in.body, in.size)
 	if err != nil {
 		s.discard(sh, in)
-		out.reply(codec.ReplyOutOfMemory)
-		return
+		return err
 	}
-	j := sh.job(r)
-	j.created = now
-	var due Time
+	ch := change{to: ready, pri: in.pri}
 	if in.delay > 0 {
-		due = now + seconds(in.delay)
+		ch.to, ch.at = delayed, sh.now+seconds(in.delay)
+		ch.counters.delay = in.delay
 	}
 	// Before the journal has it: what it has, Migrate must find.
 	sh.engine.ids.put(in.id, placeOf(sh.number, r))
-	if err := sh.recordPut(j, due, out); err != nil {
+	if err := sh.change(r, j, &ch, out); err != nil {
 		sh.freeJob(r, j)
-		s.discard(sh, in)
-		out.refuse(err)
-		return
-	}
-	s.used.puts++
-	sh.counts.puts++
-	if due != 0 {
-		sh.makeDelayed(r, j, due)
-	} else {
-		sh.makeReady(r, j, now)
-	}
-	out.Buf = codec.AppendInserted(out.Buf, in.id)
-}
-
-// newJob makes the record of a job that stands nowhere yet.
-func (sh *shard) newJob(t *tube, in *incoming) (ref, error) {
-	r, err := sh.jobs.Alloc()
-	if err != nil {
-		return 0, err
-	}
-	j := sh.job(r)
-	*j = job{
-		id: in.id, pri: in.pri, ttr: max(in.ttr, 1),
-		size: in.size, body: in.body, tube: t.index,
-	}
-	if r > maxJobRef {
-		sh.freeJob(r, j)
-		return 0, errTooManyJobs
-	}
-	if in.delay > 0 {
-		n, err := sh.tallyOf(j)
-		if err != nil {
-			sh.freeJob(r, j)
-			return 0, err
+		sh.engine.ids.put(in.id, 0)
+		if !errors.Is(err, journal.ErrRoom) {
+			s.discard(sh, in)
 		}
-		n.delay = in.delay
+		return err
 	}
-	return r, nil
+	t.puts++
+	sh.tally.puts++
+	return nil
 }
 
-// freeJob frees a job's record and counters, but not its body.
-func (sh *shard) freeJob(r ref, j *job) {
-	if j.tally != 0 {
-		sh.tallies.Free(j.tally)
+// inserted ends a put.
+func (s *Session) inserted(err error, id uint64, out *Output) Outcome {
+	switch {
+	case err == nil:
+		out.Buf = codec.AppendInserted(out.Buf, id)
+	case errors.Is(err, journal.ErrRoom):
+		return s.awaitRoom(putting{})
+	default:
+		out.refuse(err)
 	}
-	sh.jobs.Free(r)
+	s.forgetIncoming()
+	return Done
+}
+
+// putting is a put whose record waits for room in the journal.
+type putting struct{}
+
+func (putting) turn(s *Session, now Time, out *Output) Outcome {
+	sh, in := s.used.shard, s.incoming
+	sh.lock(&s.loop.caller, now)
+	err := s.insert(sh, in, out)
+	sh.unlock(&s.loop.caller)
+	return s.inserted(err, in.id, out)
 }
 
 // discard frees what a put took whose job will not be.
@@ -131,13 +126,8 @@ func (s *Session) discard(sh *shard, in *incoming) {
 func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	s.becomeProducer()
 	l := s.loop
-	in := new(incoming)
-	if n := len(l.freeIncoming); n > 0 {
-		in = l.freeIncoming[n-1]
-		l.freeIncoming = l.freeIncoming[:n-1]
-	}
-	*in = incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size}
-	s.incoming = in
+	s.keepIncoming(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
+	in := s.incoming
 	if !l.engine.charge(cmd.Size) {
 		return
 	}
@@ -162,24 +152,21 @@ func (s *Session) putChunk(p []byte) {
 	}
 }
 
-func (s *Session) putEnd(now Time, terminated bool, out *Output) {
-	l, in := s.loop, s.incoming
+func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 	switch {
-	case in.id == 0:
+	case s.incoming.id == 0:
 		out.reply(codec.ReplyOutOfMemory)
 	case !terminated:
 		out.reply(codec.ReplyExpectedCRLF)
 		s.dropIncoming(now)
-	case l.engine.draining.Load():
+	case s.loop.engine.draining.Load():
 		out.reply(codec.ReplyDraining)
 		s.dropIncoming(now)
 	default:
-		sh := s.used.shard
-		sh.lock(&l.caller, now)
-		s.insert(sh, now, in, out)
-		sh.unlock(&l.caller)
+		return putting{}.turn(s, now, out)
 	}
 	s.forgetIncoming()
+	return Done
 }
 
 // dropIncoming ends a put whose job will not be.
@@ -197,7 +184,19 @@ func (s *Session) dropIncoming(now Time) {
 	s.forgetIncoming()
 }
 
-// forgetIncoming keeps the record of a put that has ended for the next one.
+// keepIncoming remembers a put that is not finished.
+func (s *Session) keepIncoming(in incoming) {
+	l := s.loop
+	if n := len(l.freeIncoming); n > 0 {
+		s.incoming = l.freeIncoming[n-1]
+		l.freeIncoming = l.freeIncoming[:n-1]
+	} else {
+		s.incoming = new(incoming)
+	}
+	*s.incoming = in
+}
+
+// forgetIncoming keeps the memory of a put that has ended for the next one.
 func (s *Session) forgetIncoming() {
 	if in := s.incoming; in != nil {
 		*in = incoming{}

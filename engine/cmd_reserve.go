@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"errors"
+
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -8,10 +11,18 @@ import (
 // given time for one.
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
+	s.loop.budget -= len(s.watched) / watchesPerStep
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
 	set := s.watches | s.holds
 	s.lockAll(set, now)
+	outcome := s.reserveFirst(now, until, out)
+	s.unlockAll(set)
+	return outcome
+}
+
+// reserveFirst does it with all locks held.
+func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	var first *job
 	var r ref
 	var from *tube
@@ -26,15 +37,13 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	}
 	if first != nil {
 		sh := from.shard
-		if _, err := sh.tallyOf(first); err != nil {
+		pos := sh.uncommitted(first.at)
+		if err := sh.reserve(s, r, first); err != nil {
 			out.reply(codec.ReplyOutOfMemory)
-		} else {
-			out.dependOn(sh.unsettled(first.at))
-			from.ready.remove(sh, first)
-			sh.reserve(s, r, first, now)
-			out.appendReserved(sh, first)
+			return Done
 		}
-		s.unlockAll(set)
+		out.dependOn(pos)
+		out.appendReserved(sh, first)
 		return Done
 	}
 	soon := MaxTime
@@ -45,52 +54,56 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	}
 	switch {
 	case soon <= now:
-		out.reply(codec.ReplyDeadlineSoon)
+		s.timedOut(out, deadlineSoon)
 	case until <= now || s.flags&halfClosed != 0:
-		out.reply(codec.ReplyTimedOut)
+		s.timedOut(out, timedOut)
 	default:
 		s.startWaiting(until, soon, now)
-		s.unlockAll(set)
 		return Wait
 	}
-	s.unlockAll(set)
 	return Done
 }
 
-func (s *Session) reserveJob(now Time, id uint64, out *Output) {
+func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
 	c := &s.loop.caller
-	sh, r, j := s.loop.engine.lockJob(c, id, now)
+	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
-		out.reply(codec.ReplyNotFound)
-		return
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return Done
 	}
 	if j.state == reserved {
-		out.reply(codec.ReplyNotFound)
 		sh.unlock(c)
-		return
+		s.notFound(sh, out, codec.ReplyNotFound)
+		return Done
 	}
-	if _, err := sh.tallyOf(j); err != nil {
-		out.reply(codec.ReplyOutOfMemory)
-		sh.unlock(c)
-		return
-	}
-	s.becomeWorker()
 	since := sh.now // a delayed or buried job does not know since when it is so
 	if j.state == ready {
 		since = j.at
 	}
-	out.dependOn(sh.unsettled(since))
-	if j.state != ready && sh.journaled() {
-		// After a restart it is ready, as every reserved job is. If there is no
-		// room to record that, it is where it was.
-		rec := sh.describeReady(j)
-		rec.Reserves++
-		_ = sh.recordUpdate(rec, out)
+	out.dependOn(sh.uncommitted(since))
+	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) {
+		return s.changed(sh, err, cmd, out, "")
 	}
-	sh.takeOut(j)
-	sh.reserve(s, r, j, now)
+	s.becomeWorker()
+	if err := sh.reserve(s, r, j); err != nil {
+		return s.changed(sh, err, cmd, out, "")
+	}
 	out.appendReserved(sh, j)
 	sh.unlock(c)
+	return Done
+}
+
+// recordTaken records that a delayed or buried job is about to be reserved: after a
+// restart it is ready, as every reserved job is. Where there is no disk space to record
+// that, it will be where it was.
+func (sh *shard) recordTaken(j *job, out *Output) error {
+	if j.state == ready {
+		return nil
+	}
+	ch := sh.present(j)
+	ch.to = ready
+	ch.counters.reserves++
+	return sh.record(j, &ch, out)
 }
 
 func (s *Session) becomeWorker() {

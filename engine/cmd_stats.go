@@ -50,6 +50,13 @@ func (y *yaml) duration(k string, d time.Duration) {
 	*y = append(*y, '\n')
 }
 
+// reply appends statistics that were gathered in the loop's scratch memory, and keeps
+// that memory for the next time.
+func (l *Loop) reply(out *Output, data []byte) {
+	out.Buf = codec.AppendOK(out.Buf, data)
+	l.scratch = data[:0]
+}
+
 // statsCommands are the counters of commands in the order of stats. The
 // commands reserve-job, kick-job and quit have none.
 var statsCommands = [...]codec.Op{
@@ -143,10 +150,10 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 		return
 	}
 	defer sh.unlock(&l.caller)
-	out.dependOn(sh.unsettled(sh.now))
-	var n tally
-	if j.tally != 0 {
-		n = *sh.tallies.At(j.tally)
+	out.dependOn(sh.uncommitted(sh.now))
+	var n counters
+	if j.counters != 0 {
+		n = *sh.counters.At(j.counters)
 	}
 	var left Time
 	if j.state == reserved || j.state == delayed {

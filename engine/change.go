@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"trellis/binlog/journal"
+)
+
+// A change is what a command, a deadline or the journal makes of a job: its state
+// and all that goes with it, as they are afterwards. Whatever happens to a job but
+// its end and a touch is a change, made in one place: [shard.apply].
+type change struct {
+	to state
+	// at is, of a job that becomes delayed, when it will be ready; of a buried
+	// one, its place in the order of burying; of a reserved one, when its time
+	// to run ends.
+	at       Time
+	pri      uint32
+	counters counters
+	holder   *Session // of a job that becomes reserved
+}
+
+// present is the change that leaves a job as it is.
+func (sh *shard) present(j *job) change {
+	ch := change{to: j.state, at: j.at, pri: j.pri}
+	if j.counters != 0 {
+		ch.counters = *sh.counters.At(j.counters)
+	}
+	return ch
+}
+
+// change records a change of a job and makes it. If it cannot be recorded, or there
+// is no memory for what it counts, nothing changes.
+func (sh *shard) change(r ref, j *job, ch *change, out *Output) error {
+	if err := sh.provide(j, ch); err != nil {
+		return err
+	}
+	if err := sh.record(j, ch, out); err != nil {
+		return err
+	}
+	sh.apply(r, j, ch)
+	return nil
+}
+
+// provide gives a job the memory that a change of it needs.
+func (sh *shard) provide(j *job, ch *change) error {
+	if j.counters != 0 || ch.counters == (counters{}) {
+		return nil
+	}
+	r, err := sh.counters.Alloc()
+	if err != nil {
+		return err
+	}
+	*sh.counters.At(r) = counters{}
+	j.counters = r
+	return nil
+}
+
+// apply makes a change for which provide has found memory: it takes the job out of
+// the queue of its old state, and puts it into that of the new one. A job that becomes
+// ready is handed on when somebody waits for it.
+func (sh *shard) apply(r ref, j *job, ch *change) {
+	t := sh.tubes[j.tube]
+	sh.takeOut(j)
+	j.pri = ch.pri
+	if j.counters != 0 {
+		*sh.counters.At(j.counters) = ch.counters
+	}
+	switch ch.to {
+	case ready:
+		j.at = sh.now
+		t.ready.push(sh, r, j)
+		sh.dispatch(t)
+	case delayed:
+		j.state, j.at = delayed, ch.at
+		sh.tally.in[delayed]++
+		t.delayed.push(sh, heapEntry{key: uint64(j.at), id: j.id, ref: r})
+		sh.arm(&t.timer, Time(t.delayed[0].key))
+	case buried:
+		j.at = ch.at
+		sh.buries = max(sh.buries, uint64(ch.at))
+		t.buried.insert(sh, r, j)
+	case reserved:
+		sh.hold(ch.holder, r, j, ch.at)
+	}
+}
+
+// takeOut removes a job from the queue of its state. It is for the caller to give it
+// a new state, or to erase it.
+func (sh *shard) takeOut(j *job) {
+	t := sh.tubes[j.tube]
+	switch j.state {
+	case ready:
+		t.ready.remove(sh, j)
+		return
+	case delayed:
+		t.delayed.remove(sh, int(j.prev))
+	case buried:
+		t.buried.remove(sh, j)
+	case reserved:
+		h := sh.holdings[j.next]
+		h.jobs.remove(sh, int(j.prev))
+		t.reserved--
+	default:
+		return // it is new
+	}
+	sh.tally.in[j.state]--
+}
+
+// makeReady makes a job ready because its delay, its time to run or its holder's
+// connection has ended. That is not on record: after a restart it is so anyway.
+func (sh *shard) makeReady(r ref, j *job) {
+	ch := sh.present(j)
+	ch.to = ready
+	sh.apply(r, j, &ch)
+}
+
+// reserve gives a ready, delayed or buried job to a session, whose loop is the
+// caller's or that the caller has claimed. It fails when there is no memory.
+func (sh *shard) reserve(s *Session, r ref, j *job) error {
+	ch := sh.present(j)
+	ch.to, ch.holder = reserved, s
+	ch.at = sh.now + seconds(j.ttr)
+	ch.counters.reserves++
+	ch.counters.order = s.reservations
+	if err := sh.provide(j, &ch); err != nil {
+		return err
+	}
+	if j.state == ready {
+		sh.tally.ready.Observe(time.Duration(sh.now-j.at), 1)
+	}
+	s.reservations++
+	sh.apply(r, j, &ch)
+	return nil
+}
+
+// delete records the end of a job and erases it.
+func (sh *shard) delete(r ref, j *job, out *Output) error {
+	if err := sh.recordDelete(j, out); err != nil {
+		return err
+	}
+	sh.tubes[j.tube].deletes++
+	sh.takeOut(j)
+	sh.erase(r, j)
+	return nil
+}
+
+// erase ends a job that stands in no queue.
+func (sh *shard) erase(r ref, j *job) {
+	sh.retired.retire(&sh.engine.ids, j.id)
+	sh.eraseRecord(r, j)
+}
+
+// eraseRecord frees all that a job has which stands in no queue, but its id.
+func (sh *shard) eraseRecord(r ref, j *job) {
+	t := sh.tubes[j.tube]
+	sh.freeBody(j.body, j.size)
+	sh.engine.refund(j.size)
+	sh.freeJob(r, j)
+	sh.tidier.wanted()
+	sh.dropIfUnused(t)
+}
+
+// newJob makes the record of a job that stands nowhere yet.
+func (sh *shard) newJob(t *tube, id uint64, ttr uint32, body ref, size uint32) (ref, *job, error) {
+	r, err := sh.jobs.Alloc()
+	if err != nil {
+		return 0, nil, err
+	}
+	j := sh.job(r)
+	*j = job{id: id, created: sh.now, ttr: max(ttr, 1), size: size, body: body, tube: t.index}
+	if r > maxJobRef {
+		sh.jobs.Free(r)
+		return 0, nil, errTooManyJobs
+	}
+	return r, j, nil
+}
+
+// freeJob frees a job's record and counters, but not its body.
+func (sh *shard) freeJob(r ref, j *job) {
+	if j.counters != 0 {
+		sh.counters.Free(j.counters)
+	}
+	sh.jobs.Free(r)
+}
+
+var errTooManyJobs = errors.New("the shard has no more names for jobs")
+
+// changeOf is the change that a record tells of.
+func (e *Engine) changeOf(r *journal.Record) change {
+	ch := change{to: ready, pri: r.Pri, counters: counters{
+		delay: r.Delay, reserves: r.Reserves, timeouts: r.Timeouts,
+		releases: r.Releases, buries: r.Buries, kicks: r.Kicks,
+	}}
+	switch r.State {
+	case journal.Delayed:
+		ch.to, ch.at = delayed, e.sinceStart(r.Due)
+	case journal.Buried:
+		ch.to, ch.at = buried, Time(r.BuryOrder)
+	}
+	return ch
+}
+
+// describe fills the shard's record with what a job is after a change. A reserved
+// job is ready to the journal.
+func (sh *shard) describe(j *job, ch *change) *journal.Record {
+	n := &ch.counters
+	r := &sh.journal.record
+	*r = journal.Record{
+		ID: j.id, State: journal.Ready,
+		Pri: ch.pri, Delay: n.delay, TTR: j.ttr, Created: sh.engine.wall(j.created),
+		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
+		Tube: sh.tubes[j.tube].name, Body: sh.body(j),
+	}
+	switch ch.to {
+	case delayed:
+		r.State, r.Due = journal.Delayed, sh.engine.wall(ch.at)
+	case buried:
+		r.State, r.BuryOrder = journal.Buried, uint64(ch.at)
+	}
+	return r
+}

@@ -1,0 +1,19 @@
+package engine
+
+import "trellis/codec"
+
+func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
+	c := &s.loop.caller
+	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	if sh == nil {
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return Done
+	}
+	if j.state == reserved && !sh.heldBy(s, j) {
+		sh.unlock(c)
+		s.notFound(sh, out, codec.ReplyNotFound)
+		return Done
+	}
+	err := sh.delete(r, j, out)
+	return s.changed(sh, err, cmd, out, codec.ReplyDeleted)
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"errors"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// kickSlice is how many jobs a kick moves before it lets others have the shard.
+const kickSlice = 256
+
+// kicking is a kick of jobs of one tube.
+type kicking struct {
+	from   state
+	kicked int
+	most   int
+	pos    journal.Pos // in the journal that the reply depends on
+}
+
+// kick moves up to bound buried jobs of the used tube to its ready queue, or,
+// if none is buried, delayed ones. Jobs that are buried or delayed after it began do not
+// make it longer.
+func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
+	t := s.used
+	t.shard.lock(&s.loop.caller, now)
+	k := kicking{from: delayed, most: len(t.delayed)}
+	if t.buried.count > 0 {
+		k.from, k.most = buried, t.buried.count
+	}
+	t.shard.unlock(&s.loop.caller)
+	k.most = int(min(int64(bound), int64(k.most)))
+	return k.turn(s, now, out)
+}
+
+// turn kicks as many jobs as the round's budget allows.
+func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
+	l, t := s.loop, s.used
+	sh := t.shard
+	for k.kicked < k.most {
+		sh.lock(&l.caller, now)
+		n, err := k.slice(sh, t, out)
+		sh.unlock(&l.caller)
+		k.kicked += n
+		k.pos = max(k.pos, out.Pos)
+		switch {
+		case errors.Is(err, journal.ErrRoom):
+			return s.awaitRoom(k)
+		case err != nil && k.kicked == 0:
+			out.refuse(err)
+			return Done
+		case err != nil || n == 0:
+			k.most = k.kicked // the others have gone, or stay where they are
+		}
+		if !l.Spend(n+lockSteps) && k.kicked < k.most {
+			return s.yield(k)
+		}
+	}
+	out.dependOn(k.pos)
+	if k.kicked == 0 {
+		out.dependOn(sh.vanished())
+	}
+	out.Buf = codec.AppendKicked(out.Buf, uint64(k.kicked))
+	return Done
+}
+
+// slice kicks some jobs under the shard's lock.
+func (k kicking) slice(sh *shard, t *tube, out *Output) (n int, err error) {
+	for n < min(kickSlice, k.most-k.kicked) {
+		r := t.buried.head
+		if k.from == delayed {
+			r = 0
+			if len(t.delayed) > 0 {
+				r = t.delayed[0].ref
+			}
+		}
+		if r == 0 {
+			break
+		}
+		if err := sh.kick(r, sh.job(r), out); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// kick makes a buried or delayed job ready.
+func (sh *shard) kick(r ref, j *job, out *Output) error {
+	ch := sh.present(j)
+	ch.to = ready
+	ch.counters.kicks++
+	return sh.change(r, j, &ch, out)
+}
+
+func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
+	c := &s.loop.caller
+	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	if sh == nil {
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return Done
+	}
+	if j.state != buried && j.state != delayed {
+		sh.unlock(c)
+		s.notFound(sh, out, codec.ReplyNotFound)
+		return Done
+	}
+	err := sh.kick(r, j, out)
+	return s.changed(sh, err, cmd, out, codec.ReplyKicked)
+}

@@ -1,0 +1,39 @@
+package engine
+
+import "trellis/codec"
+
+func (s *Session) peek(now Time, id uint64, out *Output) {
+	c := &s.loop.caller
+	sh, _, j := s.loop.engine.lockJob(c, id, now)
+	if sh == nil {
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return
+	}
+	out.dependOn(sh.uncommitted(sh.now))
+	out.appendFound(sh, j)
+	sh.unlock(c)
+}
+
+// peekFirst shows the first job of the used tube in one of its queues.
+func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
+	c := &s.loop.caller
+	t := s.used
+	sh := t.shard
+	sh.lock(c, now)
+	defer sh.unlock(c)
+	var r ref
+	switch {
+	case op == codec.OpPeekReady && t.ready.count > 0:
+		r, _ = t.ready.first(sh)
+	case op == codec.OpPeekDelayed && len(t.delayed) > 0:
+		r = t.delayed[0].ref
+	case op == codec.OpPeekBuried:
+		r = t.buried.head
+	}
+	if r == 0 {
+		s.notFound(sh, out, codec.ReplyNotFound)
+		return
+	}
+	out.dependOn(sh.uncommitted(sh.now))
+	out.appendFound(sh, sh.job(r))
+}

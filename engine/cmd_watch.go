@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"slices"
+
+	"trellis/codec"
+)
+
+func (s *Session) watch(now Time, name []byte, out *Output) {
+	c := &s.loop.caller
+	e := s.loop.engine
+	sh := e.shardFor(name)
+	sh.lock(c, now)
+	old := sh.byName[string(name)]
+	sh.unlock(c)
+	// A tube that it watches stays. A long list is not searched under the lock.
+	if old != nil && s.watchIndex(old) >= 0 {
+		out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+		return
+	}
+	if limit := e.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
+		e.usage.refusedWatching.Add(1)
+		out.reply(codec.ReplyOutOfMemory)
+		return
+	}
+	sh.lock(c, now)
+	t := sh.tube(name, e.cfg.Limits.Tubes)
+	if t == nil {
+		out.reply(codec.ReplyOutOfMemory)
+		sh.unlock(c)
+		return
+	}
+	t.watching++
+	sh.unlock(c)
+	s.watched = append(s.watched, watch{session: s, tube: t})
+	s.watches |= 1 << sh.number
+	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+}
+
+// ignore takes a tube off the watch list. The last entry takes its place.
+func (s *Session) ignore(now Time, name []byte, out *Output) {
+	c := &s.loop.caller
+	i := slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
+	if i >= 0 && len(s.watched) == 1 {
+		out.reply(codec.ReplyNotIgnored)
+		return
+	}
+	if i >= 0 {
+		t := s.watched[i].tube
+		last := len(s.watched) - 1
+		s.watched[i] = s.watched[last]
+		s.watched[last] = watch{}
+		s.watched = s.watched[:last]
+		s.watches = 0
+		for i := range s.watched {
+			s.watches |= 1 << s.watched[i].tube.shard.number
+		}
+		t.shard.lock(c, now)
+		t.watching--
+		t.shard.dropIfUnused(t)
+		t.shard.unlock(c)
+	}
+	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+}
+
+// watchIndex is where a tube stands in the watch list, -1 if it does not.
+func (s *Session) watchIndex(t *tube) int {
+	for i := range s.watched {
+		if s.watched[i].tube == t {
+			return i
+		}
+	}
+	return -1
+}

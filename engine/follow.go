@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
+)
+
+// Follower feeds an engine with what a journal tells: the one that was left by the
+// process before, or that of another server which this one stands in for. Until
+// [Follower.Serve] the engine has no sessions, and nothing in it becomes ready by
+// time. Each record replaces what was there, so that records may come twice, and a
+// full record may come long after the updates that it contains. A Follower is for one
+// goroutine.
+type Follower struct {
+	engine *Engine
+	caller caller
+	now    Time
+}
+
+// Always is the time for [Engine.Follow] of a standby, which does not know when it will
+// serve.
+const Always Time = math.MinInt64
+
+// Follow begins to feed the engine. Delays that have ended by now are over, and none is
+// longer from now on than when it began, although somebody may have set the wall clock.
+// At Always the records' own times count.
+func (e *Engine) Follow(now Time) *Follower {
+	for _, sh := range e.shards {
+		sh.mu.Lock()
+		sh.standby = true
+		sh.now = max(sh.now, now)
+		sh.mu.Unlock()
+	}
+	return &Follower{engine: e, now: now}
+}
+
+// Full takes the whole state of a job, which replaces an earlier one. It returns
+// the segment in which that stood, 0 if there was none.
+func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err error) {
+	e := f.engine
+	sh := e.shardFor([]byte(r.Tube))
+	if old, ref, j := f.lockJob(r.ID); old != nil {
+		replaced = j.segment
+		if old == sh && old.tubes[j.tube].name == r.Tube && j.ttr == max(r.TTR, 1) &&
+			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
+			j.segment = segment
+			err = f.apply(old, ref, j, r)
+			old.unlock(&f.caller)
+			return replaced, err
+		}
+		old.takeOut(j)
+		e.ids.put(r.ID, 0)
+		old.eraseRecord(ref, j)
+		old.unlock(&f.caller)
+	}
+	if e.cfg.Limits.Memory != 0 {
+		e.usage.memory.Add(jobMemory + arena.Footprint(uint32(len(r.Body))))
+	}
+	sh.lock(&f.caller, f.now)
+	defer sh.unlock(&f.caller)
+	if err := f.insert(sh, r, segment); err != nil {
+		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
+	}
+	return replaced, nil
+}
+
+// insert makes a job of a full record.
+func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
+	body, err := sh.bodies.Alloc(uint32(len(r.Body)))
+	if err != nil {
+		return err
+	}
+	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
+	ref, j, err := sh.newJob(sh.tube([]byte(r.Tube), 0), r.ID, r.TTR, body, uint32(len(r.Body)))
+	if err != nil {
+		sh.bodies.Free(body, uint32(len(r.Body)))
+		return err
+	}
+	j.created, j.segment = f.engine.sinceStart(r.Created), segment
+	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
+	return f.apply(sh, ref, j, r)
+}
+
+// Update takes a later state of a job. One that is not known is ignored.
+func (f *Follower) Update(r *journal.Record) error {
+	sh, ref, j := f.lockJob(r.ID)
+	if sh == nil {
+		return nil
+	}
+	defer sh.unlock(&f.caller)
+	return f.apply(sh, ref, j, r)
+}
+
+// Delete takes the end of a job. It returns the segment in which its full record
+// stood, 0 if the job is not known.
+func (f *Follower) Delete(id uint64) (segment uint32) {
+	sh, ref, j := f.lockJob(id)
+	if sh == nil {
+		return 0
+	}
+	defer sh.unlock(&f.caller)
+	segment = j.segment
+	sh.takeOut(j)
+	sh.erase(ref, j)
+	return segment
+}
+
+// Serve ends the feeding: sessions may be opened from now on. nextID is the first id
+// that was never used. What has become due meanwhile becomes ready in turns.
+func (f *Follower) Serve(nextID uint64, now Time) {
+	e := f.engine
+	e.lastID.Store(max(nextID, 1) - 1)
+	e.ids.restored(max(nextID, 1))
+	for _, sh := range e.shards {
+		sh.mu.Lock()
+		sh.standby = false
+		sh.now = max(sh.now, now)
+		sh.alarm()
+		sh.mu.Unlock()
+	}
+}
+
+// lockJob locks the shard of a job and returns the job; sh is nil if there is none.
+func (f *Follower) lockJob(id uint64) (sh *shard, r ref, j *job) {
+	return f.engine.lockJob(&f.caller, id, f.now)
+}
+
+// apply brings a job to the state that a record tells of.
+func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
+	ch := f.engine.changeOf(r)
+	if ch.to == delayed && f.now != Always {
+		ch.at = min(ch.at, f.now+seconds(r.Delay))
+		if ch.at <= f.now {
+			ch.to = ready
+		}
+	}
+	if err := sh.provide(j, &ch); err != nil {
+		return fmt.Errorf("job %d: %w", r.ID, err)
+	}
+	sh.apply(ref, j, &ch)
+	return nil
+}

@@ -1,0 +1,181 @@
+package engine
+
+import pile "container/heap"
+
+// Close ends the session: what it has reserved becomes ready, and its tubes lose it.
+// When that is much, Next goes on with it. Next does not return the session's owner
+// any more.
+func (s *Session) Close(now Time) {
+	if s.flags&isOpen == 0 {
+		return
+	}
+	s.flags &^= isOpen
+	l := s.loop
+	l.counts.sessions.Add(-1)
+	if s.flags&isProducer != 0 {
+		l.counts.producers.Add(-1)
+	}
+	if s.flags&isWorker != 0 {
+		l.counts.workers.Add(-1)
+	}
+	if s.claim.Load() != claimFree && !s.stopWaiting(now) {
+		return // a job is on its way: Next finishes what is left
+	}
+	s.leave(now)
+}
+
+// leave undoes all that others can see of a closed session, as far as the round's
+// budget goes; Next goes on with the rest.
+func (s *Session) leave(now Time) {
+	if s.used == nil {
+		return
+	}
+	s.dropIncoming(now)
+	if !s.giveBack(now) || !s.unwatchAll(now) {
+		s.loop.queue.push(s)
+		return
+	}
+	c := &s.loop.caller
+	sh := s.used.shard
+	sh.lock(c, now)
+	s.used.using--
+	sh.dropIfUnused(s.used)
+	sh.unlock(c)
+	s.used, s.wait = nil, nil
+}
+
+// unwatchAll ends the session's interest in its tubes, one after the other.
+func (s *Session) unwatchAll(now Time) (done bool) {
+	l := s.loop
+	// Each step takes the first tube and moves the last one to its place, which
+	// shows in the order of list-tubes.
+	for len(s.watched) > 0 {
+		last := len(s.watched) - 1
+		t := s.watched[0].tube
+		s.watched[0] = s.watched[last]
+		s.watched[last] = watch{}
+		s.watched = s.watched[:last]
+		t.shard.lock(&l.caller, now)
+		t.watching--
+		t.shard.dropIfUnused(t)
+		t.shard.unlock(&l.caller)
+		if !l.Spend(lockSteps) {
+			return false
+		}
+	}
+	s.watched = nil
+	return true
+}
+
+// leaving is the reservations of a closed session. They are given back in the order
+// in which they were made, over all shards, which a heap finds a few at a time.
+type leaving struct {
+	gathered int // holdings whose jobs are all in jobs
+	next     int // the next job of the holding after those
+	jobs     reservations
+}
+
+type reservation struct {
+	id    uint64
+	age   uint32 // reservations that the session made since
+	shard *shard
+}
+
+// reservations is a heap of them, the oldest first.
+type reservations []reservation
+
+func (r reservations) Len() int           { return len(r) }
+func (r reservations) Less(i, j int) bool { return r[i].age > r[j].age }
+func (r reservations) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
+func (r reservations) Push(any)           { panic("engine: reservations are added without boxing") }
+func (r reservations) Pop() any           { panic("engine: reservations are removed without boxing") }
+
+func (r *reservations) add(x reservation) {
+	*r = append(*r, x)
+	pile.Fix(r, len(*r)-1)
+}
+
+func (r *reservations) removeOldest() {
+	last := len(*r) - 1
+	(*r)[0] = (*r)[last]
+	(*r)[last] = reservation{}
+	*r = (*r)[:last]
+	if last > 0 {
+		pile.Fix(r, 0)
+	}
+}
+
+// giveBackSlice is how many reservations are looked at under one lock.
+const giveBackSlice = 128
+
+// giveBack makes what the session has reserved ready again, in the order in
+// which it was reserved, as far as the round's budget goes.
+func (s *Session) giveBack(now Time) (done bool) {
+	if len(s.holdings) == 0 {
+		return true
+	}
+	if w := s.waiter(); w.leaving == nil {
+		w.leaving = new(leaving)
+	}
+	return s.gather(now) && s.returnAll(now) && s.dropHoldings(now)
+}
+
+// gather learns what the session has reserved.
+func (s *Session) gather(now Time) (done bool) {
+	l, v := s.loop, s.wait.leaving
+	for v.gathered < len(s.holdings) {
+		h := s.holdings[v.gathered]
+		h.shard.lock(&l.caller, now)
+		// From now on nothing else changes what is held: the times to run do not end.
+		h.shard.wheel.cancel(&h.timer)
+		if v.jobs == nil {
+			v.jobs = make(reservations, 0, len(h.jobs))
+		}
+		end := min(v.next+giveBackSlice, len(h.jobs))
+		for _, e := range h.jobs[v.next:end] {
+			order := h.shard.counters.At(h.shard.job(e.ref).counters).order
+			v.jobs.add(reservation{e.id, s.reservations - order, h.shard})
+		}
+		steps := end - v.next + lockSteps
+		if v.next = end; end == len(h.jobs) {
+			v.gathered, v.next = v.gathered+1, 0
+		}
+		h.shard.unlock(&l.caller)
+		if !l.Spend(steps) {
+			return v.gathered == len(s.holdings)
+		}
+	}
+	return true
+}
+
+// returnAll makes the jobs ready.
+func (s *Session) returnAll(now Time) (done bool) {
+	l, v := s.loop, s.wait.leaving
+	for len(v.jobs) > 0 {
+		sh := v.jobs[0].shard
+		n := 0
+		sh.lock(&l.caller, now)
+		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == sh; n++ {
+			if r, j := sh.find(v.jobs[0].id); j != nil && sh.heldBy(s, j) {
+				sh.makeReady(r, j)
+			}
+			v.jobs.removeOldest()
+		}
+		sh.unlock(&l.caller)
+		if !l.Spend(2*n + lockSteps) {
+			return len(v.jobs) == 0
+		}
+	}
+	return true
+}
+
+func (s *Session) dropHoldings(now Time) (done bool) {
+	c := &s.loop.caller
+	for _, h := range s.holdings {
+		h.shard.lock(c, now)
+		h.drop()
+		h.shard.unlock(c)
+	}
+	s.holdings, s.holds = nil, 0
+	return true
+}

@@ -1,0 +1,321 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// A slowLoop is what the loop of a server does, one round at a time: it does not poll
+// again before it is told to.
+type slowLoop struct {
+	t     *testing.T
+	sim   *sim
+	loop  *simLoop
+	most  int // steps that a round has taken
+	woken int
+}
+
+func slow(t *testing.T, s *sim) *slowLoop { return &slowLoop{t: t, sim: s, loop: s.loops[0]} }
+
+// round pulls all that may happen until the loop polls again, and tells whether the
+// bell has asked for another one.
+func (l *slowLoop) round() (again bool) {
+	l.loop.rung = false
+	if l.loop.alarm <= l.sim.now {
+		l.loop.alarm = MaxTime
+	}
+	l.loop.Refill()
+	for o := l.loop.Next(l.sim.now); o != nil; o = l.loop.Next(l.sim.now) {
+		c := o.(*simConn)
+		if c.session.Resume(l.sim.now, &c.out) != Wait {
+			c.waiting = false
+		}
+		c.out.flatten()
+		l.woken++
+	}
+	l.most = max(l.most, roundSteps-l.loop.budget)
+	return l.loop.rung || l.loop.alarm <= l.sim.now+1
+}
+
+// rounds goes on until there is nothing left to do at this time, and returns how many
+// rounds that took.
+func (l *slowLoop) rounds() (n int) {
+	for again := true; again; n++ {
+		again = l.round()
+		l.sim.now++ // what is due goes on a nanosecond later
+		if n > 1e6 {
+			l.t.Fatal("the loop does not come to an end")
+		}
+	}
+	return n
+}
+
+// start executes a command without the rounds that a sim would have.
+func (c *simConn) start(t *testing.T, format string, args ...any) Outcome {
+	t.Helper()
+	line := fmt.Sprintf(format+"\r\n", args...)
+	n, ok := c.decoder.Next([]byte(line), &c.cmd)
+	if !ok || n != len(line) {
+		t.Fatalf("%q is no command", line)
+	}
+	outcome := c.session.Execute(c.sim.now, &c.cmd, &c.out)
+	c.waiting = outcome == Wait
+	return outcome
+}
+
+func (c *simConn) took() string {
+	out := string(c.out.Buf)
+	c.out.Buf = nil
+	return out
+}
+
+// putMany puts n jobs with ids from first on.
+func (c *simConn) putMany(t *testing.T, first, n int, format string) {
+	t.Helper()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", first+i), "%s", format)
+	}
+}
+
+// Whatever clients do, no round of a loop takes much more than its budget, and all of
+// it is done in the end.
+func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
+	const n = 3*roundSteps + 10
+	for name, c := range map[string]func(t *testing.T, s *sim, l *slowLoop) (check func()){
+		"a pause ends for which many wait": func(t *testing.T, s *sim, l *slowLoop) func() {
+			c := s.open()
+			c.expect(t, "PAUSED\r\n", "pause-tube default 1\r\n")
+			c.putMany(t, 1, n, "put 0 0 9 0\r\n\r\n")
+			var workers []*simConn
+			for range n {
+				workers = append(workers, s.open())
+				workers[len(workers)-1].expect(t, "", "reserve\r\n")
+			}
+			s.now += second
+			return func() {
+				for i, w := range workers {
+					if got, want := w.took(), fmt.Sprintf("RESERVED %d 0\r\n\r\n", i+1); got != want {
+						t.Fatalf("worker %d got %q, want %q", i, got, want)
+					}
+				}
+			}
+		},
+		"many waits end in one moment": func(t *testing.T, s *sim, l *slowLoop) func() {
+			var workers []*simConn
+			for range n {
+				workers = append(workers, s.open())
+				workers[len(workers)-1].expect(t, "", "reserve-with-timeout 1\r\n")
+			}
+			s.now += second
+			return func() {
+				for _, w := range workers {
+					if got := w.took(); got != "TIMED_OUT\r\n" {
+						t.Fatalf("a worker got %q", got)
+					}
+				}
+			}
+		},
+		"many delays end in one moment": func(t *testing.T, s *sim, l *slowLoop) func() {
+			s.open().putMany(t, 1, n, "put 0 1 9 0\r\n\r\n")
+			s.now += second
+			return func() {
+				if got := s.engine.Snapshot(s.now).Ready; got != n {
+					t.Fatalf("%d of %d jobs are ready", got, n)
+				}
+			}
+		},
+		"a client with many reservations closes": func(t *testing.T, s *sim, l *slowLoop) func() {
+			c := s.open()
+			for i := range n {
+				c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\n")
+			}
+			l.loop.Refill()
+			c.session.Close(s.now)
+			if got := s.engine.Snapshot(s.now).Reserved; got == 0 {
+				t.Fatal("all is given back at once")
+			}
+			return func() {
+				if got := s.engine.Snapshot(s.now); got.Ready != n || got.Reserved != 0 {
+					t.Fatalf("%d of %d jobs are ready", got.Ready, n)
+				}
+			}
+		},
+		"many buried jobs are kicked": func(t *testing.T, s *sim, l *slowLoop) func() {
+			c := s.open()
+			for i := range n {
+				c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\nBURIED\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\nbury %d 0\r\n", i+1)
+			}
+			l.loop.Refill()
+			if c.start(t, "kick 1000000") != Wait {
+				t.Fatal("all is kicked at once")
+			}
+			return func() {
+				if got, want := c.took(), fmt.Sprintf("KICKED %d\r\n", n); got != want {
+					t.Fatalf("%q, want %q", got, want)
+				}
+			}
+		},
+		"many clients kick": func(t *testing.T, s *sim, l *slowLoop) func() {
+			const each = 4 * kickSlice
+			producer := s.open()
+			producer.putMany(t, 1, 16*each, "put 0 9 9 0\r\n\r\n")
+			var kickers []*simConn
+			for range 16 {
+				c := s.open()
+				l.loop.Refill()
+				l.loop.budget = 1
+				if c.start(t, "kick %d", each) != Wait {
+					t.Fatal("a kick does not mind that the round is over")
+				}
+				kickers = append(kickers, c)
+			}
+			return func() {
+				for _, c := range kickers {
+					if got, want := c.took(), fmt.Sprintf("KICKED %d\r\n", each); got != want {
+						t.Fatalf("%q, want %q", got, want)
+					}
+				}
+			}
+		},
+		"a long list of tubes": func(t *testing.T, s *sim, l *slowLoop) func() {
+			c := s.open()
+			want := "---\n- default\n"
+			for i := range n {
+				c.expect(t, fmt.Sprintf("USING t%d\r\nINSERTED %d\r\n", i, i+1), "use t%d\r\nput 0 0 9 0\r\n\r\n", i)
+				want += fmt.Sprintf("- t%d\n", i)
+			}
+			l.loop.Refill()
+			if c.start(t, "list-tubes") != Wait {
+				t.Fatal("the list comes at once")
+			}
+			return func() {
+				if got, want := c.took(), fmt.Sprintf("OK %d\r\n%s\r\n", len(want), want); got != want {
+					t.Fatalf("%d bytes, want %d", len(got), len(want))
+				}
+			}
+		},
+		"a client with a long watch list closes": func(t *testing.T, s *sim, l *slowLoop) func() {
+			c := s.open()
+			for i := range n {
+				c.expect(t, fmt.Sprintf("WATCHING %d\r\n", i+2), "watch t%d\r\n", i)
+			}
+			l.loop.Refill()
+			c.session.Close(s.now)
+			return func() {
+				if got := s.engine.Snapshot(s.now); got.Tubes != 1 {
+					t.Fatalf("%d tubes are left", got.Tubes)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(100, 1)
+			l := slow(t, s)
+			check := c(t, s, l)
+			rounds := l.rounds()
+			check()
+			// The last step that is begun within the budget may be a long one.
+			if most := roundSteps + maxMoves + wakeSteps; l.most > most || rounds < 2 {
+				t.Errorf("%d rounds of up to %d steps, want several of at most %d", rounds, l.most, most)
+			}
+		})
+	}
+}
+
+// A list that is being sent is that of the moment when it was asked for, whatever
+// becomes of the tubes.
+func TestAListOfTubesThatIsBeingSentDoesNotChange(t *testing.T) {
+	const n = 5 * pageTubes
+	s := newSim(100, 1)
+	lister, other := s.open(), s.open()
+	want := "---\n- default\n"
+	name := func(i int) string { return fmt.Sprintf("t%d%s", i, strings.Repeat("x", 190)) }
+	for i := range n {
+		other.expect(t, fmt.Sprintf("WATCHING %d\r\n", i+2), "watch %s\r\n", name(i))
+		want += "- " + name(i) + "\n"
+	}
+	if lister.start(t, "list-tubes") != Wait {
+		t.Fatal("the list comes at once")
+	}
+	lister.held = true // its client takes nothing
+	for i := range n {
+		if i%3 == 0 {
+			other.ask(t, "ignore %s\r\nwatch new%d\r\n", name(i), i)
+		}
+		if i%100 == 0 {
+			other.ask(t, "list-tubes\r\n")
+		}
+	}
+	parts := 1
+	for outcome := Wait; outcome == Wait; parts++ {
+		if part := len(lister.out.Buf); part > parts*(listPart+300) {
+			t.Fatalf("%d parts have %d bytes", parts, part)
+		}
+		s.loops[0].Refill()
+		outcome = lister.session.Resume(s.now, &lister.out)
+	}
+	if got, want := lister.took(), fmt.Sprintf("OK %d\r\n%s\r\n", len(want), want); got != want {
+		t.Errorf("the list has changed while it was sent")
+	}
+	if parts < 3 {
+		t.Errorf("it came in %d parts", parts)
+	}
+}
+
+// What a closed client held becomes ready in the order in which it had reserved it,
+// whatever the tubes, and however many rounds that takes.
+func TestReservationsOfAClosedClientComeBackInTheirOrder(t *testing.T) {
+	const n = roundSteps
+	s := newSim(100, 1)
+	c := s.open()
+	var want []string
+	for i := range n {
+		c.expect(t, fmt.Sprintf("USING t%d\r\nINSERTED %d\r\n", i%7, i+1), "use t%d\r\nput 0 0 %d 0\r\n\r\n", i%7, n-i+1000)
+	}
+	for i := range 7 {
+		c.ask(t, "watch t%d\r\n", i)
+	}
+	for i := range n {
+		id := (i*5)%n + 1
+		c.expect(t, fmt.Sprintf("RESERVED %d 0\r\n\r\n", id), "reserve-job %d\r\n", id)
+		want = append(want, fmt.Sprintf("RESERVED %d 0\r\n\r\n", id))
+	}
+	// Workers that wait get them as they come.
+	var workers []*simConn
+	for range n {
+		w := s.open()
+		for i := range 7 {
+			w.ask(t, "watch t%d\r\n", i)
+		}
+		w.expect(t, "", "reserve\r\n")
+		workers = append(workers, w)
+	}
+	l := slow(t, s)
+	l.loop.Refill()
+	c.session.Close(s.now)
+	if rounds := l.rounds(); rounds < 3 {
+		t.Errorf("it took %d rounds", rounds)
+	}
+	for i, w := range workers {
+		if got := w.took(); got != want[i] {
+			t.Fatalf("worker %d got %q, want %q", i, got, want[i])
+		}
+	}
+}
+
+func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
+	const n = 2 * roundSteps
+	s := newSim(100, 1)
+	producer, kicker := s.open(), s.open()
+	producer.putMany(t, 1, n, "put 0 100 9 0\r\n\r\n")
+	if kicker.start(t, "kick 1000000") != Wait {
+		t.Fatal("all is kicked at once")
+	}
+	kicked := s.engine.Snapshot(s.now).Ready
+	kicker.session.Close(s.now)
+	slow(t, s).rounds()
+	if got := s.engine.Snapshot(s.now); got.Delayed != n-kicked || kicked == 0 {
+		t.Errorf("%d are delayed after %d were kicked, want %d", got.Delayed, kicked, n-kicked)
+	}
+}
