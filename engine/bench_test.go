@@ -32,11 +32,12 @@ func (l *plantLoop) Alarm(Time) {}
 
 // A client is a connection that takes commands as the decoder gives them.
 type client struct {
-	tb      testing.TB
-	loop    *plantLoop
-	session Session
-	out     Output
-	_       [128]byte
+	tb       testing.TB
+	loop     *plantLoop
+	session  Session
+	out      Output
+	reserved []uint64
+	_        [128]byte
 }
 
 func newPlant(tb testing.TB, loops int) *plant {
@@ -98,12 +99,18 @@ func (c *client) must(cmd *codec.Command, want string) {
 
 var smallBody = bytes.Repeat([]byte("x"), 100)
 
-func (c *client) put(pri, delay uint32) uint64 {
+func (c *client) putNext(pri, delay uint32) {
 	c.must(&codec.Command{
 		Op: codec.OpPut, Pri: pri, Delay: delay, TTR: 1e9,
 		Size: uint32(len(smallBody)), Body: smallBody, Terminated: true,
-	}, "INSERTED")
-	return c.session.loop.engine.lastID.Load()
+	}, "INSERTED ")
+}
+
+// put puts a job, in a batch of its own, and returns its id.
+func (c *client) put(pri, delay uint32) uint64 {
+	c.putNext(pri, delay)
+	c.loop.ids.giveBack()
+	return c.replyID()
 }
 
 func (c *client) reserve() uint64 {
@@ -111,7 +118,7 @@ func (c *client) reserve() uint64 {
 	return c.replyID()
 }
 
-// replyID reads the id in RESERVED.
+// replyID reads the id in RESERVED or INSERTED.
 func (c *client) replyID() (id uint64) {
 	for _, d := range c.out.Buf[len("RESERVED "):] {
 		if d < '0' {
@@ -356,36 +363,52 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// BenchmarkParallelCycle is put, reserve and delete on as many goroutines, each with
-// a loop, and tells how long they waited for locks.
+// BenchmarkParallelCycle is put, reserve and delete on several goroutines, each with
+// a loop, and tells how long they waited for locks. A batch is what the reactor does
+// after one read: commands of one kind, then Next. The ceiling is what the machine
+// can do: engines that share nothing.
 func BenchmarkParallelCycle(b *testing.B) {
-	for _, tubes := range []string{"one tube", "a tube each"} {
-		for _, goroutines := range []int{1, 2, 8} {
-			b.Run(fmt.Sprintf("%s/goroutines=%d", tubes, goroutines), func(b *testing.B) {
-				p := newPlant(b, goroutines)
+	for _, batch := range []int{1, 32} {
+		for _, x := range []struct {
+			name    string
+			loops   int
+			engines int
+			shards  int // in which their tubes lie
+		}{
+			{"alone", 1, 1, 1},
+			{"2 shards/goroutines=2", 2, 1, 2},
+			{"2 engines/goroutines=2", 2, 2, 1},
+			{"one tube/goroutines=2", 2, 1, 0},
+			{"8 shards/goroutines=8", 8, 1, 8},
+			{"one tube/goroutines=8", 8, 1, 0},
+		} {
+			b.Run(fmt.Sprintf("batch=%d/%s", batch, x.name), func(b *testing.B) {
 				var clients []*client
-				for n := range goroutines {
-					c := p.client(n)
-					if tubes != "one tube" {
-						tube := []byte(fmt.Sprint("tube", n))
-						c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
-						c.do(&codec.Command{Op: codec.OpWatch, Tube: tube})
-						c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
+				for range x.engines {
+					p := newPlant(b, x.loops/x.engines)
+					for n := range p.loops {
+						c := p.client(n)
+						if x.shards > 0 {
+							tube := p.tubeIn(n % x.shards)
+							c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
+							c.do(&codec.Command{Op: codec.OpWatch, Tube: tube})
+							c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
+						}
+						clients = append(clients, c)
 					}
-					clients = append(clients, c)
 				}
 				var running sync.WaitGroup
 				b.ReportAllocs()
 				waited := lockWait()
 				b.ResetTimer()
 				for n, c := range clients {
-					cycles := b.N / goroutines
-					if n < b.N%goroutines {
+					cycles := b.N / len(clients)
+					if n < b.N%len(clients) {
 						cycles++
 					}
 					running.Go(func() {
-						for range cycles {
-							c.cycle(0)
+						for ; cycles > 0; cycles -= batch {
+							c.cycles(min(batch, cycles))
 						}
 					})
 				}
@@ -395,6 +418,34 @@ func BenchmarkParallelCycle(b *testing.B) {
 			})
 		}
 	}
+}
+
+// tubeIn returns the name of a tube in a shard.
+func (p *plant) tubeIn(shard int) []byte {
+	for i := 0; ; i++ {
+		name := fmt.Append(nil, "tube", i)
+		if p.engine.shardFor(name).number == shard {
+			return name
+		}
+	}
+}
+
+// cycles puts n jobs in one batch, reserves them in another and deletes them in a
+// third.
+func (c *client) cycles(n int) {
+	for range n {
+		c.putNext(0, 0)
+	}
+	c.loop.pull(c.loop.now)
+	c.reserved = c.reserved[:0]
+	for range n {
+		c.reserved = append(c.reserved, c.reserve())
+	}
+	c.loop.pull(c.loop.now)
+	for _, id := range c.reserved {
+		c.delete(id)
+	}
+	c.loop.pull(c.loop.now)
 }
 
 // lockWait is how long all goroutines have waited for mutexes.

@@ -148,15 +148,10 @@ func (sh *shard) delete(r ref, j *job, out *Output) error {
 
 // erase ends a job that stands in no queue.
 func (sh *shard) erase(r ref, j *job) {
-	sh.retired.retire(&sh.engine.ids, j.id)
-	sh.eraseRecord(r, j)
-}
-
-// eraseRecord frees all that a job has which stands in no queue, but its id.
-func (sh *shard) eraseRecord(r ref, j *job) {
 	t := sh.tubes[j.tube]
+	sh.retired.retire(&sh.engine.ids, j.id)
 	sh.freeBody(j.body, j.size)
-	sh.engine.refund(j.size)
+	sh.engine.refund(sh.by, j.size)
 	sh.freeJob(r, j)
 	sh.tidier.wanted()
 	sh.dropIfUnused(t)

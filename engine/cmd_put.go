@@ -24,7 +24,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	e := s.loop.engine
 	s.becomeProducer()
 	if !cmd.Terminated || e.draining.Load() {
-		e.ids.retire(e.lastID.Add(1))
+		e.ids.retire(s.loop.ids.take(0))
 		if !cmd.Terminated {
 			out.reply(codec.ReplyExpectedCRLF)
 		} else {
@@ -32,7 +32,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		}
 		return Done
 	}
-	if !e.charge(cmd.Size) {
+	if !s.loop.charge(cmd.Size) {
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -42,13 +42,14 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		e.refund(cmd.Size)
+		e.refund(c, cmd.Size)
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
+	sh.lastID = s.loop.ids.take(sh.lastID)
 	in := incoming{
-		id: e.lastID.Add(1), pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body,
+		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body,
 	}
 	err = s.insert(sh, &in, out)
 	sh.unlock(c)
@@ -116,7 +117,7 @@ func (putting) turn(s *Session, now Time, out *Output) Outcome {
 // discard frees what a put took whose job will not be.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
-	sh.engine.refund(in.size)
+	sh.engine.refund(sh.by, in.size)
 	sh.engine.ids.retire(in.id)
 	sh.tidier.wanted()
 }
@@ -128,7 +129,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	l := s.loop
 	s.keepIncoming(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
 	in := s.incoming
-	if !l.engine.charge(cmd.Size) {
+	if !l.charge(cmd.Size) {
 		return
 	}
 	sh := s.used.shard
@@ -139,10 +140,10 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	}
 	sh.unlock(&l.caller)
 	if err != nil {
-		l.engine.refund(cmd.Size)
+		l.engine.refund(&l.caller, cmd.Size)
 		return
 	}
-	in.id = l.engine.lastID.Add(1)
+	in.id = l.ids.take(0)
 }
 
 func (s *Session) putChunk(p []byte) {

@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"trellis/binlog/journal"
-	"trellis/engine/internal/arena"
 )
 
 // Follower feeds an engine with what a journal tells: the one that was left by the
@@ -29,6 +28,7 @@ const Always Time = math.MinInt64
 // longer from now on than when it began, although somebody may have set the wall clock.
 // At Always the records' own times count.
 func (e *Engine) Follow(now Time) *Follower {
+	e.ids.beginRestore()
 	for _, sh := range e.shards {
 		sh.mu.Lock()
 		sh.standby = true
@@ -53,12 +53,11 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err
 			return replaced, err
 		}
 		old.takeOut(j)
-		e.ids.put(r.ID, 0)
-		old.eraseRecord(ref, j)
+		old.erase(ref, j)
 		old.unlock(&f.caller)
 	}
 	if e.cfg.Limits.Memory != 0 {
-		e.usage.memory.Add(jobMemory + arena.Footprint(uint32(len(r.Body))))
+		e.usage.memory.Add(footprint(uint32(len(r.Body))))
 	}
 	sh.lock(&f.caller, f.now)
 	defer sh.unlock(&f.caller)
@@ -114,7 +113,7 @@ func (f *Follower) Delete(id uint64) (segment uint32) {
 func (f *Follower) Serve(nextID uint64, now Time) {
 	e := f.engine
 	e.lastID.Store(max(nextID, 1) - 1)
-	e.ids.restored(max(nextID, 1))
+	e.ids.endRestore(max(nextID, 1))
 	for _, sh := range e.shards {
 		sh.mu.Lock()
 		sh.standby = false

@@ -20,107 +20,181 @@ func placeOf(shard int, r ref) place { return place(shard)<<refBits | place(r) }
 func (p place) shard() int { return int(p >> refBits) }
 func (p place) ref() ref   { return ref(p) & maxJobRef }
 
-// idIndex finds a job's place by its id, without a lock.
+// idIndex finds a job's place by its id. Readers take no lock.
 //
-// Ids are handed out in order, so the index is a tree of arrays with a leaf for
-// every 256 ids: a job that outlives all others keeps a kilobyte. An entry is
-// written under the lock of the job's shard; whoever read one without that lock
-// reads it again under it. A leaf goes away when each of its ids has been retired,
-// which happens to every id exactly once: when its job is deleted, or when it turns
-// out never to become a job. Each shard may keep one leaf longer, whose last ids it
-// has not yet counted. A node goes away when each of its slots has had its time.
+// It is a radix tree: a leaf holds the places of 256 ids, a node has 16,384
+// children. The root covers the ids seen so far and no more: a node up to id
+// 4,194,303, a second level up to 68 billion.
+//
+// An entry is written under the lock of its job's shard. Whoever reads one without
+// that lock reads it again under the lock.
+//
+// A leaf is pruned when all of its ids are retired. Every id that was handed out is
+// retired exactly once: when its job is deleted, or when it is clear that it will
+// never be a job's. A node is pruned when all of its children have been.
+//
+// While an engine is being restored, between beginRestore and endRestore, no id is
+// handed out, and ids may come and go in any order, the same one repeatedly. Then a
+// leaf is pruned when none of its ids has a place.
 type idIndex struct {
-	root atomic.Pointer[idNode]
-	mu   sync.Mutex // held to add and remove nodes
+	root      atomic.Pointer[idNode]
+	restoring bool // changes only while nobody else uses the index
+
+	_  [64]byte   // the lock shares no cache line with what every look-up reads
+	mu sync.Mutex // held to add and to prune leaves and nodes
+	_  [64]byte
 }
 
 const (
 	leafBits = 8
 	nodeBits = 14
-	topShift = 64 - nodeBits // 64 is 8 bits in a leaf and 14 in each of 4 nodes
+	topShift = 64 - nodeBits // 8 bits select the entry in a leaf, 14 the child in each of 4 nodes
 )
 
-// idNode points to nodes, or in the lowest level to leaves.
+// idNode is an inner node. Its children are leaves in the lowest level and nodes in
+// those above it.
 type idNode struct {
-	nodes  *[1 << nodeBits]atomic.Pointer[idNode]
+	shift  int // a child covers 1<<shift ids
 	leaves *[1 << nodeBits]atomic.Pointer[idLeaf]
-	left   int // slots with ids that are not yet retired; guarded by idIndex.mu
+	nodes  *[1 << nodeBits]atomic.Pointer[idNode]
+	left   int // children that are not pruned, or, while restoring, that exist; guarded by idIndex.mu
 }
 
+// idLeaf keeps its entries in the order of the ids: the 16 ids of a block share a
+// cache line, and only the loop that took the block writes there.
 type idLeaf struct {
 	places [1 << leafBits]atomic.Uint32
-	left   atomic.Int32 // ids not yet retired
+	left   atomic.Int32 // ids that are not retired, or, while restoring, that have a place
 }
 
-func newIDNode(shift int) *idNode {
+func (x *idIndex) newNode(shift int) *idNode {
+	n := &idNode{shift: shift}
 	if shift == leafBits {
-		return &idNode{leaves: new([1 << nodeBits]atomic.Pointer[idLeaf]), left: 1 << nodeBits}
+		n.leaves = new([1 << nodeBits]atomic.Pointer[idLeaf])
+	} else {
+		n.nodes = new([1 << nodeBits]atomic.Pointer[idNode])
 	}
-	return &idNode{nodes: new([1 << nodeBits]atomic.Pointer[idNode]), left: 1 << nodeBits}
+	if !x.restoring {
+		n.left = 1 << nodeBits
+	}
+	return n
 }
 
-// leafSlot spreads ids that follow each other over the cache lines of a leaf: they
-// are often put by different loops at the same time.
-func leafSlot(id uint64) uint64 { return id&15<<4 | id>>4&15 }
+func leafSlot(id uint64) uint64 { return id & (1<<leafBits - 1) }
 
-func nodeSlot(id uint64, shift int) uint64 { return id >> shift & (1<<nodeBits - 1) }
+func (n *idNode) slot(id uint64) uint64 { return id >> (n.shift & 63) & (1<<nodeBits - 1) }
+
+// covers tells whether the ids below n, a root, include id.
+func (n *idNode) covers(id uint64) bool { return id>>(n.shift&63)>>nodeBits == 0 }
+
+// entry returns where the place of an id is kept, or nil if the id has no leaf. It
+// stays valid when the leaf is pruned: then it holds no place.
+func (x *idIndex) entry(id uint64) *atomic.Uint32 {
+	leaf := x.leaf(id)
+	if leaf == nil {
+		return nil
+	}
+	return &leaf.places[leafSlot(id)]
+}
 
 // get returns the place of a job, zero if there is none.
 func (x *idIndex) get(id uint64) place {
-	leaf := x.leaf(id)
-	if leaf == nil {
+	e := x.entry(id)
+	if e == nil {
 		return 0
 	}
-	return place(leaf.places[leafSlot(id)].Load())
+	return place(e.Load())
 }
 
 func (x *idIndex) leaf(id uint64) *idLeaf {
 	n := x.root.Load()
-	for shift := topShift; n != nil; shift -= nodeBits {
-		if shift == leafBits {
-			return n.leaves[nodeSlot(id, shift)].Load()
-		}
-		n = n.nodes[nodeSlot(id, shift)].Load()
+	if n == nil || !n.covers(id) {
+		return nil
 	}
-	return nil
+	for n.leaves == nil {
+		if n = n.nodes[n.slot(id)].Load(); n == nil {
+			return nil
+		}
+	}
+	return n.leaves[n.slot(id)].Load()
 }
 
-// put sets the place of an id that has been handed out and not been retired.
+// put sets the place of an id that has been handed out and is not retired.
 func (x *idIndex) put(id uint64, p place) {
 	leaf := x.leaf(id)
 	if leaf == nil {
 		leaf = x.addLeaf(id)
 	}
-	leaf.places[leafSlot(id)].Store(uint32(p))
+	entry := &leaf.places[leafSlot(id)]
+	if x.restoring && entry.Load() == 0 {
+		leaf.left.Add(1)
+	}
+	entry.Store(uint32(p))
 }
 
 func (x *idIndex) addLeaf(id uint64) *idLeaf {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.root.Load() == nil {
-		x.root.Store(newIDNode(topShift))
-	}
-	n := x.root.Load()
-	for shift := topShift; shift > leafBits; shift -= nodeBits {
-		slot := &n.nodes[nodeSlot(id, shift)]
+	n := x.grow(id)
+	for n.leaves == nil {
+		slot := &n.nodes[n.slot(id)]
 		if slot.Load() == nil {
-			slot.Store(newIDNode(shift - nodeBits))
+			if x.restoring {
+				n.left++
+			}
+			slot.Store(x.newNode(n.shift - nodeBits))
 		}
 		n = slot.Load()
 	}
-	slot := &n.leaves[nodeSlot(id, leafBits)]
+	slot := &n.leaves[n.slot(id)]
 	if slot.Load() == nil {
 		leaf := new(idLeaf)
-		leaf.left.Store(1 << leafBits)
-		if id < 1<<leafBits {
-			leaf.left.Add(-1) // id 0 is never handed out
+		switch {
+		case x.restoring:
+			n.left++
+		case id < 1<<leafBits:
+			leaf.left.Store(1<<leafBits - 1) // id 0 is never handed out
+		default:
+			leaf.left.Store(1 << leafBits)
 		}
 		slot.Store(leaf)
 	}
 	return slot.Load()
 }
 
-// retire says that an id which had been handed out is done with.
+// grow returns the root, after it has made one that covers id. The caller holds mu.
+func (x *idIndex) grow(id uint64) *idNode {
+	root := x.root.Load()
+	if root != nil && root.covers(id) {
+		return root
+	}
+	if root == nil {
+		shift := leafBits
+		for id>>shift>>nodeBits != 0 {
+			shift += nodeBits
+		}
+		root = x.newNode(shift)
+	}
+	for !root.covers(id) {
+		above := x.newNode(root.shift + nodeBits)
+		switch {
+		case root.left == 0:
+			if !x.restoring {
+				above.left-- // all ids under the old root are retired
+			}
+		default:
+			above.nodes[0].Store(root)
+			if x.restoring {
+				above.left++
+			}
+		}
+		root = above
+	}
+	x.root.Store(root)
+	return root
+}
+
+// retire ends an id that was handed out. It may have a place or not.
 func (x *idIndex) retire(id uint64) {
 	leaf := x.leaf(id)
 	if leaf == nil {
@@ -130,6 +204,22 @@ func (x *idIndex) retire(id uint64) {
 	x.count(leaf, id, 1)
 }
 
+// retireUnused ends the ids from first to last, which never had a place.
+func (x *idIndex) retireUnused(first, last uint64) {
+	for {
+		end := min(last, first|(1<<leafBits-1))
+		leaf := x.leaf(first)
+		if leaf == nil {
+			leaf = x.addLeaf(first)
+		}
+		x.count(leaf, first, int32(end-first+1))
+		if end == last {
+			return
+		}
+		first = end + 1
+	}
+}
+
 // count counts n ids of a leaf, of which id is one, as retired.
 func (x *idIndex) count(leaf *idLeaf, id uint64, n int32) {
 	if leaf.left.Add(-n) > 0 {
@@ -137,26 +227,26 @@ func (x *idIndex) count(leaf *idLeaf, id uint64, n int32) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.root.Load().prune(id, topShift)
+	x.root.Load().prune(id)
 }
 
-// A retirement is ids of one leaf that are done with, but not counted yet: counting
-// each of them when it is would keep the processors passing the count around. Its
-// owner's lock guards it.
+// A retirement holds ids of one leaf that have no place any more and are still to
+// be counted as retired. Its owner's lock guards it. One count for many ids keeps the
+// processors from passing the leaf's counter around. As long as there is one to be
+// counted, the leaf is not pruned.
 type retirement struct {
 	leaf *idLeaf
 	id   uint64 // one of them
 	n    int32
 }
 
-// retire says that an id which has a place is done with.
+// retire ends an id that has a place.
 func (r *retirement) retire(x *idIndex, id uint64) {
-	leaf := x.leaf(id)
-	leaf.places[leafSlot(id)].Store(0)
-	if leaf != r.leaf {
+	if r.leaf == nil || (id^r.id)>>leafBits != 0 {
 		r.flush(x)
-		r.leaf, r.id = leaf, id
+		r.leaf, r.id = x.leaf(id), id
 	}
+	r.leaf.places[leafSlot(id)].Store(0)
 	r.n++
 }
 
@@ -167,14 +257,14 @@ func (r *retirement) flush(x *idIndex) {
 	*r = retirement{}
 }
 
-// prune takes the leaf of id off, and every node under n that it was the last
-// one of. It tells whether n itself is such a node.
-func (n *idNode) prune(id uint64, shift int) bool {
-	slot := nodeSlot(id, shift)
-	if shift == leafBits {
+// prune removes the leaf of id, and every node under n that has lost its last child
+// by that. It reports whether n has lost its last.
+func (n *idNode) prune(id uint64) bool {
+	slot := n.slot(id)
+	if n.leaves != nil {
 		n.leaves[slot].Store(nil)
 	} else {
-		if !n.nodes[slot].Load().prune(id, shift-nodeBits) {
+		if !n.nodes[slot].Load().prune(id) {
 			return false
 		}
 		n.nodes[slot].Store(nil)
@@ -183,50 +273,26 @@ func (n *idNode) prune(id uint64, shift int) bool {
 	return n.left == 0
 }
 
-// restored says that of the ids below next only those with a place are in use.
-// Nobody else may use the index meanwhile.
-func (x *idIndex) restored(next uint64) {
-	if x.leaf(next) == nil {
-		x.addLeaf(next)
-	}
-	if root := x.root.Load(); root != nil {
-		root.recount(topShift, 0, next)
-	}
-}
+// beginRestore lets ids have places that were never handed out. The index must be
+// empty, and one goroutine alone may change it until endRestore.
+func (x *idIndex) beginRestore() { x.restoring = true }
 
-// recount sets what is left of each leaf and node under a node whose first id is
-// base, takes off those of which nothing is, and tells whether that is so of n.
-func (n *idNode) recount(shift int, base, next uint64) bool {
-	n.left = 0
-	for i := range 1 << nodeBits {
-		first := base | uint64(i)<<shift
-		last := first | (1<<shift - 1)
-		switch {
-		case shift == leafBits && n.leaves[i].Load() != nil:
-			if n.leaves[i].Load().recount(first, next) {
-				n.leaves[i].Store(nil)
-				continue
-			}
-		case shift > leafBits && n.nodes[i].Load() != nil:
-			if n.nodes[i].Load().recount(shift-nodeBits, first, next) {
-				n.nodes[i].Store(nil)
-				continue
-			}
-		case last < next:
-			continue
-		}
-		n.left++
+// endRestore says that next is the first id to be handed out: the ids below it that
+// have no place are retired. No id from next on may have a place. It takes time for
+// one leaf and the nodes above it, however many ids there are.
+func (x *idIndex) endRestore(next uint64) {
+	leaf := x.leaf(next)
+	if leaf == nil {
+		leaf = x.addLeaf(next)
 	}
-	return n.left == 0
-}
-
-func (l *idLeaf) recount(base, next uint64) bool {
-	left := int32(0)
-	for k := range uint64(1 << leafBits) {
-		if l.places[leafSlot(k)].Load() != 0 || base+k >= next {
-			left++
+	x.restoring = false
+	leaf.left.Add(1<<leafBits - int32(leafSlot(next)))
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for n := x.root.Load(); ; n = n.nodes[n.slot(next)].Load() {
+		n.left += 1<<nodeBits - 1 - int(n.slot(next)) // children that are to come
+		if n.leaves != nil {
+			return
 		}
 	}
-	l.left.Store(left)
-	return left == 0
 }

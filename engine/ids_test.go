@@ -73,16 +73,15 @@ func TestANodeGoesAwayWithTheLastOfItsLeaves(t *testing.T) {
 		x.leaf(id).left.Store(1) // as if the others had been retired
 		x.retire(id)
 	}
-	const perNode = 1 << nodeBits
 	for n := range uint64(perNode - 1) {
 		retireLeaf(n)
 	}
 	x.put(perNode*perLeaf+5, 7) // the first of the next node
-	if leaves, nodes := x.leaves(); leaves != 1 || nodes != 4 {
+	if leaves, nodes := x.leaves(); leaves != 1 || nodes != 2 {
 		t.Fatalf("before: %d leaves, %d nodes", leaves, nodes)
 	}
 	retireLeaf(perNode - 1)
-	if leaves, nodes := x.leaves(); leaves != 1 || nodes != 3 {
+	if leaves, nodes := x.leaves(); leaves != 1 || nodes != 1 {
 		t.Fatalf("after: %d leaves, %d nodes", leaves, nodes)
 	}
 	if p := x.get(perNode*perLeaf + 5); p != 7 {
@@ -174,28 +173,42 @@ func TestIDsAreFoundWhileOthersComeAndGo(t *testing.T) {
 	}
 }
 
-// After a restart the index is as if it had never stopped.
+// After a restart the index is as if it had never stopped, whatever came and went
+// while it was restored.
 func TestARestoredIndexForgetsLeavesAsOneThatNeverStopped(t *testing.T) {
 	rapidFlag(t, "rapid.checks", 100)
 	rapid.Check(t, func(t *rapid.T) {
-		base := rapid.SampledFrom([]uint64{0, 3, perLeaf - 2, 3 * perLeaf}).Draw(t, "base")
-		live := map[uint64]bool{}
-		for range rapid.IntRange(0, 5).Draw(t, "jobs") {
-			live[base+rapid.Uint64Range(1, 3*perLeaf).Draw(t, "id")] = true
+		base := rapid.SampledFrom([]uint64{0, 3, perLeaf - 2, 3 * perLeaf, perNode*perLeaf - 5, 1<<36 - 3}).Draw(t, "base")
+		live := map[uint64]place{}
+		var x idIndex
+		x.beginRestore()
+		var shards [2]retirement
+		for range rapid.IntRange(0, 30).Draw(t, "records") {
+			id := base + rapid.Uint64Range(1, 3*perLeaf).Draw(t, "id")
+			if live[id] != 0 && rapid.Bool().Draw(t, "delete") {
+				shards[id%2].retire(&x, id)
+				delete(live, id)
+				continue
+			}
+			live[id] = place(rapid.Uint32Range(1, 1000).Draw(t, "place"))
+			x.put(id, live[id])
 		}
 		next := base + 1
-		var x idIndex
 		for id := range live {
-			x.put(id, place(id))
 			next = max(next, id+1)
 		}
 		next += rapid.Uint64Range(0, 2*perLeaf).Draw(t, "unused")
-		x.restored(next)
-		for id := range live {
-			if x.get(id) != place(id) {
-				t.Fatalf("id %d is lost", id)
+		if rapid.Bool().Draw(t, "counted before the end") {
+			shards[0].flush(&x)
+		}
+		x.endRestore(next)
+		for id := base; id < next+perLeaf; id++ {
+			if x.get(id) != live[id] {
+				t.Fatalf("id %d has place %d, want %d", id, x.get(id), live[id])
 			}
-			x.retire(id)
+		}
+		for id := range live {
+			shards[id%2].retire(&x, id)
 		}
 		end := (next/perLeaf + 2) * perLeaf
 		for id := next; id < end; id++ {
@@ -204,15 +217,142 @@ func TestARestoredIndexForgetsLeavesAsOneThatNeverStopped(t *testing.T) {
 			}
 			x.retire(id)
 		}
+		shards[0].flush(&x)
+		shards[1].flush(&x)
+		x.checkPruned(t, end)
+	})
+}
+
+// checkPruned checks that nothing is left of the ids below end, the first of a leaf,
+// and that all others are still to come.
+func (x *idIndex) checkPruned(t *rapid.T, end uint64) {
+	if leaves, _ := x.leaves(); leaves != 0 {
+		t.Fatalf("%d leaves are left", leaves)
+	}
+	n := x.root.Load()
+	if !n.covers(end) {
+		if n.left != 0 {
+			t.Fatalf("the root has %d children left, want none", n.left)
+		}
+		return
+	}
+	for {
+		if want := 1<<nodeBits - int(n.slot(end)); n.left != want {
+			t.Fatalf("a node with children of %d bits has %d left, want %d", n.shift, n.left, want)
+		}
+		if n.leaves != nil {
+			return
+		}
+		if n = n.nodes[n.slot(end)].Load(); n == nil {
+			return
+		}
+	}
+}
+
+const perNode = 1 << nodeBits
+
+// The index agrees with a map, whatever happens to its ids in whatever order, and is
+// empty in the end.
+func TestTheIndexAgreesWithAMap(t *testing.T) {
+	rapidFlag(t, "rapid.checks", 100)
+	rapid.Check(t, func(t *rapid.T) {
+		var x idIndex
+		first := rapid.SampledFrom([]uint64{1, perLeaf, perNode*perLeaf - perLeaf, 1<<36 - perLeaf, math.MaxUint64 - 4*perLeaf + 1}).Draw(t, "first")
+		const n = 4*perLeaf - 1
+		var inUse []uint64 // handed out and not retired
+		want := map[uint64]place{}
+		var shards [3]retirement
+		shardOf := func(id uint64) *retirement { return &shards[id%3] }
+		next := first
+		for next < first+n || len(inUse) > 0 {
+			handOut := len(inUse) == 0 || next < first+n && rapid.IntRange(0, 9).Draw(t, "step") < 6
+			if handOut {
+				count := min(rapid.Uint64Range(1, 100).Draw(t, "count"), first+n-next)
+				switch rapid.IntRange(0, 2).Draw(t, "use") {
+				case 0:
+					x.retireUnused(next, next+count-1)
+				case 1:
+					for id := next; id != next+count; id++ {
+						want[id] = place(id%1000 + 1)
+						x.put(id, want[id])
+						inUse = append(inUse, id)
+					}
+				default: // never a job's
+					for id := next; id != next+count; id++ {
+						inUse = append(inUse, id)
+					}
+				}
+				next += count
+				continue
+			}
+			for range min(len(inUse), rapid.IntRange(1, 200).Draw(t, "retired")) {
+				i := rapid.IntRange(0, len(inUse)-1).Draw(t, "which")
+				id := inUse[i]
+				inUse[i] = inUse[len(inUse)-1]
+				inUse = inUse[:len(inUse)-1]
+				if want[id] != 0 && id%2 == 0 {
+					shardOf(id).retire(&x, id)
+				} else {
+					x.retire(id)
+				}
+				delete(want, id)
+			}
+			for id := first; id != next; id++ {
+				if x.get(id) != want[id] {
+					t.Fatalf("id %d has place %d, want %d", id, x.get(id), want[id])
+				}
+			}
+		}
+		for i := range shards {
+			shards[i].flush(&x)
+		}
+		// The first leaf's other ids, and the last one's.
+		for id := first &^ (perLeaf - 1); id != first; id++ {
+			if id != 0 {
+				x.retire(id)
+			}
+		}
+		for id := next; leafSlot(id) != 0; id++ {
+			x.retire(id)
+		}
 		if leaves, _ := x.leaves(); leaves != 0 {
 			t.Fatalf("%d leaves are left", leaves)
 		}
-		n := x.root.Load()
-		for shift := topShift; shift > leafBits; shift -= nodeBits {
-			n = n.nodes[0].Load()
-		}
-		if want := 1<<nodeBits - int(end/perLeaf); n.left != want {
-			t.Fatalf("a node has %d slots to come, want %d", n.left, want)
-		}
 	})
+}
+
+// While an engine is restored, leaves without a job go away, so that one that follows
+// another for long takes no more memory than its jobs do.
+func TestAnIndexThatIsRestoredForLongKeepsOnlyLeavesWithJobs(t *testing.T) {
+	var x idIndex
+	x.beginRestore()
+	var shard retirement
+	const jobs = 100
+	for id := uint64(1); id < 100*perLeaf; id++ {
+		x.put(id, 1)
+		if id > jobs {
+			shard.retire(&x, id-jobs)
+		}
+	}
+	shard.flush(&x)
+	if leaves, _ := x.leaves(); leaves > 2 {
+		t.Fatalf("%d leaves for %d jobs", leaves, jobs)
+	}
+}
+
+// BenchmarkEndRestore measures how long an engine with ten million jobs takes, once it
+// is to hand out ids itself, to make its index ready.
+func BenchmarkEndRestore(b *testing.B) {
+	const jobs = 10_000_000
+	var x idIndex
+	x.beginRestore()
+	for id := uint64(1); id <= jobs; id++ {
+		x.put(id, 1)
+	}
+	next := uint64(jobs + 1)
+	for b.Loop() {
+		x.restoring = true
+		x.endRestore(next)
+		next += perLeaf
+	}
 }

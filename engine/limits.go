@@ -3,8 +3,6 @@ package engine
 import (
 	"sync/atomic"
 	"unsafe"
-
-	"trellis/engine/internal/arena"
 )
 
 // Limits bound what clients can make the engine hold. Zero means no limit.
@@ -23,32 +21,13 @@ type Limits struct {
 
 // usage is what is held of what Limits bound, and how often that was too much.
 type usage struct {
-	memory                                       atomic.Int64 // bytes of jobs; counted only while they are limited
+	_      [64]byte
+	memory atomic.Int64 // bytes of jobs and of the loops' credits; counted only while they are limited
+	_      [64]byte
+
 	refusedMemory, refusedTubes, refusedWatching atomic.Uint64
 }
 
 // jobMemory is what a job takes beside its body: its record, its counters, and
 // its entry in the index.
 const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(counters{}) + unsafe.Sizeof(place(0)))
-
-// charge counts a job with a body of size bytes, unless it would be too much.
-func (e *Engine) charge(size uint32) bool {
-	limit := e.cfg.Limits.Memory
-	if limit == 0 {
-		return true
-	}
-	n := jobMemory + arena.Footprint(size)
-	if e.usage.memory.Add(n) > limit {
-		e.usage.memory.Add(-n)
-		e.usage.refusedMemory.Add(1)
-		return false
-	}
-	return true
-}
-
-// refund counts a job off.
-func (e *Engine) refund(size uint32) {
-	if e.cfg.Limits.Memory != 0 {
-		e.usage.memory.Add(-jobMemory - arena.Footprint(size))
-	}
-}

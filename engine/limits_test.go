@@ -55,7 +55,7 @@ func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *te
 			t.Fatal(err)
 		}
 	}
-	if got := s.engine.usage.memory.Load(); got != 0 {
+	if got := s.engine.memoryUsed(); got != 0 {
 		t.Fatalf("%d bytes are counted for no job", got)
 	}
 	if got := s.engine.Snapshot(s.now).RefusedMemory; got != uint64(len(put)+1) {
@@ -82,5 +82,54 @@ func TestAWatchListDoesNotGrowBeyondItsLimit(t *testing.T) {
 	c.expect(t, "WATCHING 1\r\nWATCHING 2\r\n", "ignore a\r\nwatch b\r\n")
 	if got := s.engine.Snapshot(s.now); got.RefusedWatching != 1 || got.Tubes != 2 {
 		t.Fatalf("%d refusals and %d tubes, want 1 and 2", got.RefusedWatching, got.Tubes)
+	}
+}
+
+// memoryUsed is what all jobs are counted for, while no loop is at work.
+func (e *Engine) memoryUsed() int64 {
+	n := e.usage.memory.Load()
+	for _, l := range e.loops {
+		n -= l.credit.bytes.Load()
+	}
+	return n
+}
+
+// The loops share one limit, however much credit each of them has: it is used up before
+// a put is refused, and never exceeded.
+func TestLoopsShareTheMemoryLimit(t *testing.T) {
+	const n = 10_000
+	body := strings.Repeat("x", 1000)
+	s := newLimitedSim(65535, 3, Limits{Memory: n * (jobMemory + 1024)})
+	put := fmt.Sprintf("put 0 0 9 %d\r\n%s\r\n", len(body), body)
+	var clients []*simConn
+	for range 3 {
+		clients = append(clients, s.open())
+	}
+	if clients[0].loop == clients[1].loop {
+		t.Fatal("the clients are on one loop")
+	}
+	for range 2 {
+		first := s.engine.lastID.Load() + 1
+		for i := range uint64(n) {
+			clients[i%3].expect(t, fmt.Sprintf("INSERTED %d\r\n", first+i), "%s", put)
+			if used := s.engine.memoryUsed(); used != int64(i+1)*(jobMemory+1024) {
+				t.Fatalf("%d bytes are counted for %d jobs", used, i+1)
+			}
+			if counted := s.engine.usage.memory.Load(); counted > s.engine.cfg.Limits.Memory {
+				t.Fatalf("%d bytes are counted", counted)
+			}
+		}
+		for _, c := range clients {
+			c.expect(t, "OUT_OF_MEMORY\r\n", "%s", put)
+		}
+		// Another loop has the credit of the job that goes.
+		clients[0].expect(t, "DELETED\r\n", "delete %d\r\n", first)
+		clients[1].expect(t, fmt.Sprintf("INSERTED %d\r\nOUT_OF_MEMORY\r\n", first+n), "%s%s", put, put)
+		for i := range uint64(n) {
+			clients[i%2].expect(t, "DELETED\r\n", "delete %d\r\n", first+1+i)
+		}
+		if used := s.engine.memoryUsed(); used != 0 {
+			t.Fatalf("%d bytes are counted for no job", used)
+		}
 	}
 }

@@ -56,6 +56,8 @@ type Loop struct {
 	starving atomic.Bool // there may be some: Engine.Room rings. Only the loop writes it
 	fed      atomic.Bool // Engine.Room was called since they starved
 
+	ids          idBlock
+	credit       credit
 	freeIncoming []*incoming
 	scratch      []byte // for statistics, whose length comes first
 
@@ -86,6 +88,7 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 	l := &Loop{engine: e, bell: bell, due: MaxTime, budget: roundSteps}
 	l.alarm.Store(int64(MaxTime))
 	l.caller.loop = l
+	l.ids.engine = e
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
 	e.loops = append(e.loops, l)
@@ -129,6 +132,7 @@ func (l *Loop) Spend(steps int) bool {
 // after it has called any other method of the loop or of its sessions, because what
 // they hand over to the loop's own sessions does not ring.
 func (l *Loop) Next(now Time) (owner any) {
+	l.ids.giveBack()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now {
 			l.meet(now)

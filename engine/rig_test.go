@@ -244,8 +244,10 @@ func (r *rig) expect(c *rigConn, got Outcome) {
 	}
 }
 
-// ran says that a loop has called the engine.
+// ran says that a loop has called the engine, and that its batch of commands has
+// ended.
 func (r *rig) ran(l *rigLoop) {
+	l.ids.giveBack()
 	l.owed = true
 	r.settle()
 }

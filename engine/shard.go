@@ -39,6 +39,7 @@ type shard struct {
 	moves   int  // how many more jobs may become ready by time, or be handed over, while the lock is held
 	standby bool // nothing becomes ready by time
 
+	lastID  uint64     // the greatest id of a put whose body was in hand
 	retired retirement // ids of jobs that were erased
 	buries  uint64     // the greatest place in the order of burying
 	tally   shardTally
@@ -157,17 +158,24 @@ func (sh *shard) find(id uint64) (ref, *job) {
 // lockJob takes the lock of the shard in which a job lives and returns the job.
 // Without such a job it takes no lock and sh is nil.
 func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *job) {
-	p := e.ids.get(id)
-	if p == 0 {
+	entry := e.ids.entry(id)
+	if entry == nil {
 		return nil, 0, nil
 	}
-	sh = e.shards[p.shard()]
-	sh.lock(c, now)
-	if r, j = sh.find(id); j == nil {
+	for {
+		p := place(entry.Load())
+		if p == 0 {
+			return nil, 0, nil
+		}
+		sh = e.shards[p.shard()]
+		sh.lock(c, now)
+		// It may be gone by now, or have moved.
+		p = place(entry.Load())
+		if p != 0 && p.shard() == sh.number {
+			return sh, p.ref(), sh.job(p.ref())
+		}
 		sh.unlock(c)
-		return nil, 0, nil
 	}
-	return sh, r, j
 }
 
 func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }

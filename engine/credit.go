@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"sync/atomic"
+
+	"trellis/engine/internal/arena"
+)
+
+// credit is memory that a loop may give to jobs. Its bytes are counted in
+// usage.memory already, so that loops do not contend for that counter with every put
+// and every delete.
+//
+// The jobs of all loops never take more than Limits.Memory. A put is refused only when
+// the credits of all loops together do not suffice. (Two loops that run out at the same
+// moment may both be refused where one of them would have fitted.)
+//
+// Only its loop adds to a credit. Any goroutine may take all of it.
+type credit struct {
+	_     [64]byte
+	bytes atomic.Int64 // never negative
+	_     [64]byte
+}
+
+// creditPortion is how many bytes a loop takes from the limit at a time. It keeps at
+// most twice as many.
+const creditPortion = 64 << 10
+
+// footprint is the memory that a job with a body of size bytes is counted for.
+func footprint(size uint32) int64 { return jobMemory + arena.Footprint(size) }
+
+// charge counts a job with a body of size bytes, unless it would be too much. Only
+// the loop's goroutine may call it.
+func (l *Loop) charge(size uint32) bool {
+	e := l.engine
+	limit := e.cfg.Limits.Memory
+	if limit == 0 {
+		return true
+	}
+	n := footprint(size)
+	if l.credit.spend(n) {
+		return true
+	}
+	if e.usage.take(n+creditPortion, limit) {
+		l.credit.bytes.Add(creditPortion)
+		return true
+	}
+	if e.usage.take(n, limit) {
+		return true
+	}
+	e.callIn()
+	if e.usage.take(n, limit) {
+		return true
+	}
+	e.usage.refusedMemory.Add(1)
+	return false
+}
+
+// spend takes n bytes out of a credit, if it has them.
+func (c *credit) spend(n int64) bool {
+	for {
+		have := c.bytes.Load()
+		if have < n {
+			return false
+		}
+		if c.bytes.CompareAndSwap(have, have-n) {
+			return true
+		}
+	}
+}
+
+// take counts n bytes if they fit below the limit.
+func (u *usage) take(n, limit int64) bool {
+	for {
+		used := u.memory.Load()
+		if used > limit-n {
+			return false
+		}
+		if u.memory.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+// callIn takes the credits of all loops back.
+func (e *Engine) callIn() {
+	e.loopsMu.Lock()
+	defer e.loopsMu.Unlock()
+	for _, l := range e.loops {
+		e.usage.memory.Add(-l.credit.bytes.Swap(0))
+	}
+}
+
+// refund counts off a job with a body of size bytes. c is the goroutine that calls it.
+func (e *Engine) refund(c *caller, size uint32) {
+	if e.cfg.Limits.Memory == 0 {
+		return
+	}
+	n := footprint(size)
+	if c.loop == nil {
+		e.usage.memory.Add(-n)
+		return
+	}
+	credit := &c.loop.credit
+	if have := credit.bytes.Add(n); have > 2*creditPortion && credit.bytes.CompareAndSwap(have, creditPortion) {
+		e.usage.memory.Add(creditPortion - have)
+	}
+}
