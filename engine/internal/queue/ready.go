@@ -1,0 +1,138 @@
+package queue
+
+import "slices"
+
+// Ready holds a tube's ready jobs in the order (priority, id). The least number
+// is the most urgent priority.
+//
+// Jobs come mostly in the order of their ids and with few different
+// priorities, so Ready keeps a run for each of a few priorities, ascending by
+// id, which costs nothing but the links that a record has anyway. A job that fits
+// at neither end of its priority's run, or finds all runs taken, goes to a heap.
+//
+// The zero Ready is empty. Its owner's lock guards it.
+type Ready struct {
+	runs   []priorityRun // never empty ones; at most maxRuns; the most urgent is the last
+	heap   Heap          // by priority
+	ages   Ages
+	count  int
+	urgent int // of count, those with a priority under UrgentBelow
+}
+
+type priorityRun struct {
+	pri uint32
+	run
+}
+
+const maxRuns = 8
+
+// UrgentBelow is the first priority that statistics do not call urgent.
+const UrgentBelow = 1024
+
+// Len is the number of jobs.
+func (q *Ready) Len() int { return q.count }
+
+// Urgent is the number of jobs with a priority under UrgentBelow.
+func (q *Ready) Urgent() int { return q.urgent }
+
+// Oldest is how many nanoseconds the job has been ready that became ready first,
+// 0 if there is none. See [Ages] for how exact it is.
+func (q *Ready) Oldest(now int64) int64 { return q.ages.Oldest(now) }
+
+// Push adds the record r, whose links are l, with a priority. l.At is since when it
+// is ready, and must not be less than that of a record pushed before.
+func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) {
+	q.count++
+	if pri < UrgentBelow {
+		q.urgent++
+	}
+	q.ages.Add(l.At)
+	i, found := q.find(pri)
+	if !found {
+		if len(q.runs) == maxRuns {
+			q.pushHeap(t, pri, r, l)
+			return
+		}
+		l.Prev, l.Next = 0, 0
+		q.runs = slices.Insert(q.runs, i, priorityRun{pri, run{r, r}})
+		return
+	}
+	switch u := &q.runs[i].run; {
+	case t.at(u.tail).ID < l.ID:
+		u.append(t, r, l)
+	case l.ID < t.at(u.head).ID:
+		u.prepend(t, r, l)
+	default:
+		q.pushHeap(t, pri, r, l)
+	}
+}
+
+func (q *Ready) pushHeap(t Table, pri uint32, r Ref, l *Links) {
+	l.Next = inHeap
+	q.heap.Push(t, uint64(pri), r, l)
+}
+
+// Remove takes out the record whose links are l and which was pushed with pri.
+func (q *Ready) Remove(t Table, pri uint32, l *Links) {
+	q.count--
+	if pri < UrgentBelow {
+		q.urgent--
+	}
+	q.ages.Remove(l.At)
+	if l.Next == inHeap {
+		q.heap.Remove(t, l)
+		return
+	}
+	if !link(t, l, l.Prev, l.Next) {
+		return
+	}
+	i, _ := q.find(pri)
+	if l.Prev == 0 && l.Next == 0 {
+		q.runs = slices.Delete(q.runs, i, i+1)
+		return
+	}
+	q.runs[i].setEnds(l, l.Next, l.Prev)
+}
+
+// Moved tells the queue that the record with the links l, which was pushed with
+// pri, is now named r.
+func (q *Ready) Moved(t Table, pri uint32, r Ref, l *Links) {
+	if l.Next == inHeap {
+		q.heap.Moved(r, l)
+		return
+	}
+	if link(t, l, r, r) {
+		i, _ := q.find(pri)
+		q.runs[i].setEnds(l, r, r)
+	}
+}
+
+// find returns the place of a priority's run, or the place where it would go.
+func (q *Ready) find(pri uint32) (i int, found bool) {
+	i = len(q.runs)
+	for i > 0 && q.runs[i-1].pri < pri {
+		i--
+	}
+	if i > 0 && q.runs[i-1].pri == pri {
+		return i - 1, true
+	}
+	return i, false
+}
+
+// First returns the record that is to be reserved first, 0 if there is none.
+func (q *Ready) First(t Table) Ref {
+	if len(q.runs) == 0 {
+		if q.heap.Len() == 0 {
+			return 0
+		}
+		return q.heap.small[0].Ref
+	}
+	u := &q.runs[len(q.runs)-1]
+	if q.heap.Len() > 0 {
+		top := &q.heap.small[0]
+		if top.Key < uint64(u.pri) || top.Key == uint64(u.pri) && top.ID < t.at(u.head).ID {
+			return top.Ref
+		}
+	}
+	return u.head
+}
