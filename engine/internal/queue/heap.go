@@ -196,16 +196,27 @@ func (b *blocks) up(t Table, i int, e Entry) {
 
 // down is the function down for entries in blocks.
 func (b *blocks) down(t Table, i int, e Entry) (moved bool) {
-	place := b.at(i)
+	list, place := b.list, b.at(i)
 	for {
 		first := i*heapArity + 1
 		if first >= b.n {
 			break
 		}
-		least, below := first, b.at(first)
-		for c := first + 1; c < min(first+heapArity, b.n); c++ {
-			if x := b.at(c); x.before(below) {
-				least, below = c, x
+		least := first
+		block, at := list[first>>blockBits], first&(blockLen-1)
+		below := &block[at]
+		if at <= blockLen-heapArity && first+heapArity <= b.n {
+			children := block[at : at+heapArity]
+			for c := 1; c < heapArity; c++ {
+				if x := &children[c]; x.before(below) {
+					least, below = first+c, x
+				}
+			}
+		} else {
+			for c := first + 1; c < min(first+heapArity, b.n); c++ {
+				if x := b.at(c); x.before(below) {
+					least, below = c, x
+				}
 			}
 		}
 		if !below.before(&e) {

@@ -38,7 +38,8 @@ func (q *Ordered) Remove(t Table, l *Links) {
 		q.heap.Remove(t, l)
 		return
 	}
-	link(t, l, l.Prev, l.Next)
+	t.setNext(l.Prev, l.Next)
+	t.setPrev(l.Next, l.Prev)
 	q.run.setEnds(l, l.Next, l.Prev)
 }
 
@@ -48,15 +49,21 @@ func (q *Ordered) Moved(t Table, r Ref, l *Links) {
 		q.heap.Moved(r, l)
 		return
 	}
-	link(t, l, r, r)
+	t.setNext(l.Prev, r)
+	t.setPrev(l.Next, r)
 	q.run.setEnds(l, r, r)
 }
 
 // First returns the least record, 0 if there is none.
 func (q *Ordered) First(t Table) Ref {
-	if q.heap.Len() == 0 {
+	if len(q.heap.small) == 0 {
 		return q.run.head
 	}
+	return q.firstOfBoth(t)
+}
+
+// firstOfBoth is First when there are records in the heap.
+func (q *Ordered) firstOfBoth(t Table) Ref {
 	top := q.heap.small[0].Ref
 	if q.run.head != 0 && t.at(q.run.head).before(t.at(top)) {
 		return q.run.head

@@ -1,7 +1,5 @@
 package queue
 
-import "slices"
-
 // Ready holds a tube's ready jobs in the order (priority, id). The least number
 // is the most urgent priority.
 //
@@ -54,7 +52,7 @@ func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) {
 			return
 		}
 		l.Prev, l.Next = 0, 0
-		q.runs = slices.Insert(q.runs, i, priorityRun{pri, run{r, r}})
+		q.insert(i, priorityRun{pri, run{r, r}})
 		return
 	}
 	switch u := &q.runs[i].run; {
@@ -83,15 +81,30 @@ func (q *Ready) Remove(t Table, pri uint32, l *Links) {
 		q.heap.Remove(t, l)
 		return
 	}
-	if !link(t, l, l.Prev, l.Next) {
+	t.setNext(l.Prev, l.Next)
+	t.setPrev(l.Next, l.Prev)
+	if l.inside() {
 		return
 	}
 	i, _ := q.find(pri)
-	if l.Prev == 0 && l.Next == 0 {
-		q.runs = slices.Delete(q.runs, i, i+1)
+	if l.Prev != l.Next {
+		q.runs[i].setEnds(l, l.Next, l.Prev)
 		return
 	}
-	q.runs[i].setEnds(l, l.Next, l.Prev)
+	last := len(q.runs) - 1 // the run has no other
+	for ; i < last; i++ {
+		q.runs[i] = q.runs[i+1]
+	}
+	q.runs = q.runs[:last]
+}
+
+// insert makes room for a run at place i. There are few, too few for a copy by
+// the runtime to pay.
+func (q *Ready) insert(i int, u priorityRun) {
+	q.runs = append(q.runs, u)
+	for k := len(q.runs) - 1; k > i; k-- {
+		q.runs[k], q.runs[k-1] = q.runs[k-1], u
+	}
 }
 
 // Moved tells the queue that the record with the links l, which was pushed with
@@ -101,7 +114,9 @@ func (q *Ready) Moved(t Table, pri uint32, r Ref, l *Links) {
 		q.heap.Moved(r, l)
 		return
 	}
-	if link(t, l, r, r) {
+	t.setNext(l.Prev, r)
+	t.setPrev(l.Next, r)
+	if !l.inside() {
 		i, _ := q.find(pri)
 		q.runs[i].setEnds(l, r, r)
 	}
@@ -121,18 +136,24 @@ func (q *Ready) find(pri uint32) (i int, found bool) {
 
 // First returns the record that is to be reserved first, 0 if there is none.
 func (q *Ready) First(t Table) Ref {
+	if n := len(q.runs); n > 0 && len(q.heap.small) == 0 {
+		return q.runs[n-1].head
+	}
+	return q.firstOfBoth(t)
+}
+
+// firstOfBoth is First when there may be records in the heap.
+func (q *Ready) firstOfBoth(t Table) Ref {
+	if q.heap.Len() == 0 {
+		return 0
+	}
+	top := &q.heap.small[0]
 	if len(q.runs) == 0 {
-		if q.heap.Len() == 0 {
-			return 0
-		}
-		return q.heap.small[0].Ref
+		return top.Ref
 	}
 	u := &q.runs[len(q.runs)-1]
-	if q.heap.Len() > 0 {
-		top := &q.heap.small[0]
-		if top.Key < uint64(u.pri) || top.Key == uint64(u.pri) && top.ID < t.at(u.head).ID {
-			return top.Ref
-		}
+	if pri := uint64(u.pri); top.Key < pri || top.Key == pri && top.ID < t.at(u.head).ID {
+		return top.Ref
 	}
 	return u.head
 }

@@ -8,9 +8,8 @@ type run struct{ head, tail Ref }
 // append adds a record behind the last.
 func (u *run) append(t Table, r Ref, l *Links) {
 	l.Prev, l.Next = u.tail, 0
-	if u.tail != 0 {
-		t.at(u.tail).Next = r
-	} else {
+	t.setNext(u.tail, r)
+	if u.tail == 0 {
 		u.head = r
 	}
 	u.tail = r
@@ -23,19 +22,23 @@ func (u *run) prepend(t Table, r Ref, l *Links) {
 	u.head = r
 }
 
-// link writes before and after into the neighbours of a record: its own name
-// twice when the record has moved, those of each other when it goes. It reports
-// whether the record is the first or the last of its run, so that the run must
-// be told, too.
-func link(t Table, l *Links, before, after Ref) (end bool) {
-	if l.Prev != 0 {
-		t.at(l.Prev).Next = after
+// setNext makes next the neighbour behind r, which may be 0.
+func (t Table) setNext(r, next Ref) {
+	if r != 0 {
+		t.at(r).Next = next
 	}
-	if l.Next != 0 {
-		t.at(l.Next).Prev = before
-	}
-	return l.Prev == 0 || l.Next == 0
 }
+
+// setPrev makes prev the neighbour before r, which may be 0.
+func (t Table) setPrev(r, prev Ref) {
+	if r != 0 {
+		t.at(r).Prev = prev
+	}
+}
+
+// inside reports whether a record of a run has neighbours on both sides, so that
+// its run need not know that it goes or moves.
+func (l *Links) inside() bool { return l.Prev != 0 && l.Next != 0 }
 
 // setEnds makes head the run's first record if l is it, and tail the last.
 func (u *run) setEnds(l *Links, head, tail Ref) {
