@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/queue"
 )
 
 // A census walks everything that an engine holds while nothing happens in it,
@@ -16,13 +17,13 @@ type census struct {
 	ballast  map[*shard]ballast
 	errs     []error
 
-	jobs     map[place]uint64   // what the index of ids knows
-	visited  map[place]string   // the queue in which a job was found
-	counters map[ref]uint64     // of the present shard
-	timers   map[*timer]string  // of the present shard or loop: those that should be set
-	using    map[*tube]int      // sessions
-	watched  map[*tube]int      // sessions
-	mailed   map[*Session]*Loop // sessions in a mailbox, or taken out of it and not looked at
+	jobs     map[place]uint64        // what the index of ids knows
+	visited  map[place]string        // the queue in which a job was found
+	counters map[ref]uint64          // of the present shard
+	timers   map[*queue.Timer]string // of the present shard or loop: those that should be set
+	using    map[*tube]int           // sessions
+	watched  map[*tube]int           // sessions
+	mailed   map[*Session]*Loop      // sessions in a mailbox, or taken out of it and not looked at
 }
 
 // jobCounts are those of a shard's counts that can be counted again.
@@ -100,7 +101,7 @@ func (c *census) session(s *Session) {
 func (c *census) loop(l *Loop) {
 	c.caller(&l.caller)
 	waiting, open, producers, workers := 0, 0, 0, 0
-	c.timers = map[*timer]string{}
+	c.timers = map[*queue.Timer]string{}
 	for _, s := range l.mail.list {
 		if c.mailed[s] != nil {
 			c.failf("a session is in a mailbox twice")
@@ -110,7 +111,7 @@ func (c *census) loop(l *Loop) {
 			c.failf("a session in the mailbox has claim %d", s.claim.Load())
 		}
 	}
-	for _, s := range l.queue.list[l.queue.head:] {
+	for _, s := range l.turns.list[l.turns.head:] {
 		if s.loop != l {
 			c.failf("a session is in the queue of another loop")
 		}
@@ -138,18 +139,18 @@ func (c *census) loop(l *Loop) {
 			at := min(s.wait.until, s.wait.soon)
 			if at != MaxTime {
 				c.covered(&s.wait.timer, at, "a waiting session")
-			} else if s.wait.timer.set() {
+			} else if s.wait.timer.Scheduled() {
 				c.failf("a session that waits for ever has a timer")
 			}
 		case claimTaken:
 			if c.mailed[s] == nil {
 				c.failf("a claimed session is in no mailbox")
 			}
-			if s.wait.timer.set() {
+			if s.wait.timer.Scheduled() {
 				c.timers[&s.wait.timer] = "a claimed session"
 			}
 		default:
-			if s.wait != nil && s.wait.timer.set() {
+			if s.wait != nil && s.wait.timer.Scheduled() {
 				c.failf("a session that does not wait has a timer")
 			}
 		}
@@ -171,43 +172,26 @@ func (c *census) caller(by *caller) {
 }
 
 // covered checks that a timer fires no later than it is needed.
-func (c *census) covered(t *timer, at Time, of string) {
-	if !t.set() || t.at > at {
-		c.failf("the timer of %s is set (%v) to %d, needed at %d", of, t.set(), t.at, at)
+func (c *census) covered(t *queue.Timer, at Time, of string) {
+	if !t.Scheduled() || Time(t.At()) > at {
+		c.failf("the timer of %s is set (%v) to %d, needed at %d", of, t.Scheduled(), t.At(), at)
 	}
 	c.timers[t] = of
 }
 
-// wheel checks that exactly the timers in c.timers stand in w, each where it
-// will be found in time, and that its owner wakes in time.
-func (c *census) wheel(w *wheel, due Time, of string) {
+// wheel checks that exactly the timers in c.timers stand in w, and that its owner wakes
+// in time.
+func (c *census) wheel(w *queue.Wheel, due Time, of string) {
+	if err := w.Check(); err != nil {
+		c.failf("%s: %w", of, err)
+	}
 	found := 0
 	soonest := MaxTime
-	for level := range w.slots {
-		for slot, first := range w.slots[level] {
-			if w.filled[level]>>slot&1 != 0 != (first != nil) {
-				c.failf("%s: slot %d.%d is marked wrongly", of, level, slot)
-			}
-			var last *timer
-			for t := first; t != nil; t = t.next {
-				found++
-				soonest = min(soonest, t.at)
-				if c.timers[t] == "" {
-					c.failf("%s: slot %d.%d has a timer that should not be set", of, level, slot)
-				}
-				if t != first && t.prev != last || int(t.place) != level*wheelSlots+slot+1 {
-					c.failf("%s: slot %d.%d is linked wrongly", of, level, slot)
-				}
-				tick, shift := max(int64(t.at)>>tickBits, w.now), level*slotBits
-				if int(tick>>shift&(wheelSlots-1)) != slot || (tick^w.now)>>shift>>slotBits != 0 ||
-					level > 0 && tick>>shift == w.now>>shift {
-					c.failf("%s: a timer for tick %d stands in slot %d.%d at tick %d", of, tick, level, slot, w.now)
-				}
-				last = t
-			}
-			if first != nil && first.prev != last {
-				c.failf("%s: slot %d.%d does not know its last", of, level, slot)
-			}
+	for t := range w.All() {
+		found++
+		soonest = min(soonest, Time(t.At()))
+		if c.timers[t] == "" {
+			c.failf("%s has a timer that should not be set", of)
 		}
 	}
 	if found != len(c.timers) {
@@ -227,7 +211,7 @@ func (c *census) shard(sh *shard) {
 	if sh.by != nil {
 		c.failf("shard %d is held by a caller", sh.number)
 	}
-	c.timers, c.counters = map[*timer]string{}, map[ref]uint64{}
+	c.timers, c.counters = map[*queue.Timer]string{}, map[ref]uint64{}
 	var want jobCounts
 	before := len(c.visited)
 
@@ -262,7 +246,7 @@ func (c *census) shard(sh *shard) {
 		c.failf("shard %d has %d free holdings and knows %d", sh.number, free, len(sh.freeHoldings))
 	}
 
-	if sh.tidier.timer.set() {
+	if sh.tidier.timer.Scheduled() {
 		c.timers[&sh.tidier.timer] = "the tidier"
 	}
 	c.wheel(&sh.wheel, sh.due, fmt.Sprintf("shard %d", sh.number))
@@ -324,63 +308,64 @@ var liveOfPool = func() []int {
 func (c *census) visit(sh *shard, r ref, want state, in string) *job {
 	p := placeOf(sh.number, r)
 	j := sh.job(r)
-	if id := c.jobs[p]; id == 0 || id != j.id {
-		c.failf("%s has job %d at the place of %d", in, j.id, id)
+	if id := c.jobs[p]; id == 0 || id != j.ID {
+		c.failf("%s has job %d at the place of %d", in, j.ID, id)
 	}
 	if c.visited[p] != "" {
-		c.failf("job %d is in %s and in %s", j.id, c.visited[p], in)
+		c.failf("job %d is in %s and in %s", j.ID, c.visited[p], in)
 	}
 	c.visited[p] = in
 	if j.state != want {
-		c.failf("job %d in %s is %v", j.id, in, j.state)
+		c.failf("job %d in %s is %v", j.ID, in, j.state)
 	}
 	if j.counters != 0 {
 		if other := c.counters[j.counters]; other != 0 {
-			c.failf("jobs %d and %d share a tally", other, j.id)
+			c.failf("jobs %d and %d share their counters", other, j.ID)
 		}
-		c.counters[j.counters] = j.id
+		c.counters[j.counters] = j.ID
 	}
 	return j
 }
 
-// heap checks the order of a heap, and that its jobs know their places in it.
-func (c *census) heap(sh *shard, h heap, in string) {
-	for i, e := range h {
-		j := sh.job(e.ref)
-		if j.id != e.id || int(j.prev) != i {
-			c.failf("%s: entry %d is job %d, which is job %d at %d", in, i, e.id, j.id, j.prev)
-		}
-		if i > 0 && e.before(h[(i-1)/heapArity]) {
-			c.failf("%s: entry %d is before its parent", in, i)
-		}
+// check reports what a queue says of itself.
+func (c *census) check(err error, of string) {
+	if err != nil {
+		c.failf("%s: %w", of, err)
 	}
 }
 
 func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
-	c.readyJobs(sh, t, want)
+	q, in := &t.ready, "ready jobs of "+t.name
+	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }), in)
+	for r := range q.All(sh.table) {
+		c.inTube(c.visit(sh, r, ready, in), t)
+	}
+	want.in[ready] += q.Len()
+	want.urgent += q.Urgent()
 
-	c.heap(sh, t.delayed, "delayed jobs of "+t.name)
+	in = "delayed jobs of " + t.name
+	c.check(t.delayed.Check(sh.table), in)
 	next := MaxTime
-	for _, e := range t.delayed {
-		j := c.visit(sh, e.ref, delayed, "delayed jobs of "+t.name)
-		if e.key != uint64(j.at) || j.tube != t.index {
-			c.failf("job %d is delayed until %d in tube %d, queued for %d in %d", j.id, j.at, j.tube, e.key, t.index)
+	for i := range t.delayed.Len() {
+		e := t.delayed.At(i)
+		j := c.visit(sh, e.Ref, delayed, in)
+		c.inTube(j, t)
+		if e.Key != uint64(j.At) {
+			c.failf("job %d is delayed until %d, queued for %d", j.ID, j.At, e.Key)
 		}
-		next = min(next, j.at)
+		next = min(next, j.at())
 		want.in[delayed]++
 	}
 
-	count, prev := 0, ref(0)
-	for r := t.buried.head; r != 0; count++ {
-		j := c.visit(sh, r, buried, "buried jobs of "+t.name)
-		if j.prev != prev || j.tube != t.index {
-			c.failf("buried job %d of %s is linked wrongly", j.id, t.name)
+	in = "buried jobs of " + t.name
+	c.check(t.buried.Check(sh.table), in)
+	for r := range t.buried.All(sh.table) {
+		j := c.visit(sh, r, buried, in)
+		c.inTube(j, t)
+		if uint64(j.At) > sh.buries {
+			c.failf("job %d was buried as the %dth of %d", j.ID, j.At, sh.buries)
 		}
-		prev, r = r, j.next
 		want.in[buried]++
-	}
-	if count != t.buried.count || t.buried.tail != prev {
-		c.failf("%s counts %d buried jobs, has %d", t.name, t.buried.count, count)
 	}
 
 	if t.pausedUntil != 0 {
@@ -390,7 +375,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	}
 	if next != MaxTime {
 		c.covered(&t.timer, next, "tube "+t.name)
-	} else if t.timer.set() {
+	} else if t.timer.Scheduled() {
 		c.timers[&t.timer] = "tube " + t.name
 	}
 
@@ -412,8 +397,8 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	if waiting != t.waiting || t.lastWaiting != last {
 		c.failf("%s counts %d waiting sessions, has %d", t.name, t.waiting, waiting)
 	}
-	if claimable > 0 && t.ready.count > 0 && t.pausedUntil == 0 {
-		c.failf("%s has %d ready jobs and %d sessions that wait", t.name, t.ready.count, claimable)
+	if claimable > 0 && t.ready.Len() > 0 && t.pausedUntil == 0 {
+		c.failf("%s has %d ready jobs and %d sessions that wait", t.name, t.ready.Len(), claimable)
 	}
 	if t.using != c.using[t] || t.watching != c.watched[t] {
 		c.failf("%s counts %d using and %d watching, has %d and %d", t.name, t.using, t.watching, c.using[t], c.watched[t])
@@ -423,81 +408,29 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	}
 }
 
-func (c *census) readyJobs(sh *shard, t *tube, want *jobCounts) {
-	q := &t.ready
-	in := "ready jobs of " + t.name
-	count, urgent := 0, 0
-	marks := make([]int, len(q.ages.marks))
-	see := func(r ref) *job {
-		j := c.visit(sh, r, ready, in)
-		mark := len(marks) - 1
-		for mark >= 0 && q.ages.marks[mark].since > j.at {
-			mark--
-		}
-		if mark >= 0 {
-			marks[mark]++
-		}
-		if j.tube != t.index {
-			c.failf("job %d of tube %d is in tube %d", j.id, j.tube, t.index)
-		}
-		count++
-		if j.pri < urgentBelow {
-			urgent++
-		}
-		return j
+func (c *census) inTube(j *job, t *tube) {
+	if j.tube != t.index {
+		c.failf("job %d of tube %d is in tube %d", j.ID, j.tube, t.index)
 	}
-	c.heap(sh, q.heap, in)
-	for _, e := range q.heap {
-		if j := see(e.ref); !j.heaped || e.key != uint64(j.pri) {
-			c.failf("job %d of priority %d is in the heap with %d, %v", j.id, j.pri, e.key, j.heaped)
-		}
-	}
-	runs := map[uint32]bool{}
-	for _, u := range q.runs {
-		if runs[u.pri] || u.head == 0 {
-			c.failf("%s has two runs of priority %d, or an empty one", t.name, u.pri)
-		}
-		runs[u.pri] = true
-		prev, id := ref(0), uint64(0)
-		for r := u.head; r != 0; {
-			j := see(r)
-			if j.heaped || j.prev != prev || j.id <= id || j.pri != u.pri {
-				c.failf("job %d of priority %d is wrong in the run of %d", j.id, j.pri, u.pri)
-			}
-			prev, id, r = r, j.id, j.next
-		}
-		if prev != u.tail {
-			c.failf("the run of %d in %s does not know its last", u.pri, t.name)
-		}
-	}
-	if count != q.count || urgent != q.urgent || len(q.runs) > maxRuns {
-		c.failf("%s counts %d ready jobs, %d urgent; has %d, %d in %d runs", t.name, q.count, q.urgent, count, urgent, len(q.runs))
-	}
-	for i, m := range q.ages.marks {
-		if m.jobs != marks[i] || i > 0 && m.since <= q.ages.marks[i-1].since || i == 0 && m.jobs == 0 {
-			c.failf("%s has %d jobs ready since %d, counts %d", t.name, marks[i], m.since, m.jobs)
-		}
-	}
-	want.in[ready] += count
-	want.urgent += urgent
 }
 
 func (c *census) holding(h *holding, want *jobCounts) {
 	sh := h.shard
-	c.heap(sh, h.jobs, "a holding")
-	for _, e := range h.jobs {
-		j := c.visit(sh, e.ref, reserved, "a holding")
-		if e.key != uint64(j.at) || j.next != h.index || !sh.heldBy(h.session, j) {
-			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.id, j.at, j.next, e.key, h.index)
+	c.check(h.jobs.Check(sh.table), "a holding")
+	for i := range h.jobs.Len() {
+		e := h.jobs.At(i)
+		j := c.visit(sh, e.Ref, reserved, "a holding")
+		if e.Key != uint64(j.At) || j.Next != h.index || !sh.heldBy(h.session, j) {
+			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
 		}
 		if j.counters == 0 {
-			c.failf("reserved job %d has no counters", j.id)
+			c.failf("reserved job %d has no counters", j.ID)
 		}
 		want.in[reserved]++
 	}
-	if len(h.jobs) > 0 {
-		c.covered(&h.timer, Time(h.jobs[0].key), "a holding")
-	} else if h.timer.set() {
+	if at := h.deadline(); at != MaxTime {
+		c.covered(&h.timer, at, "a holding")
+	} else if h.timer.Scheduled() {
 		c.timers[&h.timer] = "a holding"
 	}
 }
@@ -509,8 +442,8 @@ func (c *census) registry() {
 		held := map[uint32]int{}
 		for _, h := range sh.holdings {
 			if h != nil {
-				for _, e := range h.jobs {
-					held[sh.job(e.ref).tube]++
+				for r := range h.jobs.All() {
+					held[sh.job(r).tube]++
 				}
 			}
 		}
@@ -563,7 +496,7 @@ func checkEmpty(e *Engine) (errs []error) {
 		errs = append(errs, fmt.Errorf("there are %d tubes", n))
 	}
 	for _, l := range e.loops {
-		if _, tick := l.wheel.nextSlot(); tick != 0 {
+		if l.wheel.Due() != queue.Never {
 			errs = append(errs, fmt.Errorf("a loop still has timers"))
 		}
 	}

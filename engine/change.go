@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/queue"
 )
 
 // A change is what a command, a deadline or the journal makes of a job: its state
@@ -23,7 +24,7 @@ type change struct {
 
 // present is the change that leaves a job as it is.
 func (sh *shard) present(j *job) change {
-	ch := change{to: j.state, at: j.at, pri: j.pri}
+	ch := change{to: j.state, at: j.at(), pri: j.pri}
 	if j.counters != 0 {
 		ch.counters = *sh.counters.At(j.counters)
 	}
@@ -61,28 +62,32 @@ func (sh *shard) provide(j *job, ch *change) error {
 // the queue of its old state, and puts it into that of the new one. A job that becomes
 // ready is handed on when somebody waits for it.
 func (sh *shard) apply(r ref, j *job, ch *change) {
-	t := sh.tubes[j.tube]
 	sh.takeOut(j)
-	j.pri = ch.pri
 	if j.counters != 0 {
 		*sh.counters.At(j.counters) = ch.counters
 	}
+	t := sh.tubes[j.tube]
+	j.pri, j.state, j.At = ch.pri, ch.to, int64(ch.at)
+	sh.tally.in[ch.to]++
 	switch ch.to {
 	case ready:
-		j.at = sh.now
-		t.ready.push(sh, r, j)
+		j.At = int64(sh.now)
+		if j.pri < queue.UrgentBelow {
+			sh.tally.urgent++
+		}
+		t.ready.Push(sh.table, j.pri, r, &j.Links)
 		sh.dispatch(t)
 	case delayed:
-		j.state, j.at = delayed, ch.at
-		sh.tally.in[delayed]++
-		t.delayed.push(sh, heapEntry{key: uint64(j.at), id: j.id, ref: r})
-		sh.arm(&t.timer, Time(t.delayed[0].key))
+		t.delayed.Push(sh.table, uint64(j.At), r, &j.Links)
+		sh.arm(&t.timer, t.firstDelay())
 	case buried:
-		j.at = ch.at
 		sh.buries = max(sh.buries, uint64(ch.at))
-		t.buried.insert(sh, r, j)
+		t.buried.Push(sh.table, r, &j.Links)
 	case reserved:
-		sh.hold(ch.holder, r, j, ch.at)
+		h := sh.holdingOf(ch.holder)
+		j.Next = h.index
+		t.reserved++
+		h.add(r, j)
 	}
 }
 
@@ -92,15 +97,16 @@ func (sh *shard) takeOut(j *job) {
 	t := sh.tubes[j.tube]
 	switch j.state {
 	case ready:
-		t.ready.remove(sh, j)
-		return
+		t.ready.Remove(sh.table, j.pri, &j.Links)
+		if j.pri < queue.UrgentBelow {
+			sh.tally.urgent--
+		}
 	case delayed:
-		t.delayed.remove(sh, int(j.prev))
+		t.delayed.Remove(sh.table, &j.Links)
 	case buried:
-		t.buried.remove(sh, j)
+		t.buried.Remove(sh.table, &j.Links)
 	case reserved:
-		h := sh.holdings[j.next]
-		h.jobs.remove(sh, int(j.prev))
+		sh.holdings[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
 	default:
 		return // it is new
@@ -128,7 +134,7 @@ func (sh *shard) reserve(s *Session, r ref, j *job) error {
 		return err
 	}
 	if j.state == ready {
-		sh.tally.ready.Observe(time.Duration(sh.now-j.at), 1)
+		sh.tally.ready.Observe(time.Duration(sh.now-j.at()), 1)
 	}
 	s.reservations++
 	sh.apply(r, j, &ch)
@@ -149,7 +155,7 @@ func (sh *shard) delete(r ref, j *job, out *Output) error {
 // erase ends a job that stands in no queue.
 func (sh *shard) erase(r ref, j *job) {
 	t := sh.tubes[j.tube]
-	sh.retired.retire(&sh.engine.ids, j.id)
+	sh.retired.retire(&sh.engine.ids, j.ID)
 	sh.freeBody(j.body, j.size)
 	sh.engine.refund(sh.by, j.size)
 	sh.freeJob(r, j)
@@ -164,7 +170,9 @@ func (sh *shard) newJob(t *tube, id uint64, ttr uint32, body ref, size uint32) (
 		return 0, nil, err
 	}
 	j := sh.job(r)
-	*j = job{id: id, created: sh.now, ttr: max(ttr, 1), size: size, body: body, tube: t.index}
+	*j = job{
+		Links: queue.Links{ID: id}, created: sh.now, ttr: max(ttr, 1), size: size, body: body, tube: t.index,
+	}
 	if r > maxJobRef {
 		sh.jobs.Free(r)
 		return 0, nil, errTooManyJobs
@@ -203,7 +211,7 @@ func (sh *shard) describe(j *job, ch *change) *journal.Record {
 	n := &ch.counters
 	r := &sh.journal.record
 	*r = journal.Record{
-		ID: j.id, State: journal.Ready,
+		ID: j.ID, State: journal.Ready,
 		Pri: ch.pri, Delay: n.delay, TTR: j.ttr, Created: sh.engine.wall(j.created),
 		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
 		Tube: sh.tubes[j.tube].name, Body: sh.body(j),

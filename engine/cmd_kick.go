@@ -24,9 +24,9 @@ type kicking struct {
 func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 	t := s.used
 	t.shard.lock(&s.loop.caller, now)
-	k := kicking{from: delayed, most: len(t.delayed)}
-	if t.buried.count > 0 {
-		k.from, k.most = buried, t.buried.count
+	k := kicking{from: delayed, most: t.delayed.Len()}
+	if t.buried.Len() > 0 {
+		k.from, k.most = buried, t.buried.Len()
 	}
 	t.shard.unlock(&s.loop.caller)
 	k.most = int(min(int64(bound), int64(k.most)))
@@ -67,11 +67,11 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 // slice kicks some jobs under the shard's lock.
 func (k kicking) slice(sh *shard, t *tube, out *Output) (n int, err error) {
 	for n < min(kickSlice, k.most-k.kicked) {
-		r := t.buried.head
+		r := t.buried.First(sh.table)
 		if k.from == delayed {
 			r = 0
-			if len(t.delayed) > 0 {
-				r = t.delayed[0].ref
+			if t.delayed.Len() > 0 {
+				r = t.delayed.First().Ref
 			}
 		}
 		if r == 0 {

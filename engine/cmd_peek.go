@@ -23,12 +23,12 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	defer sh.unlock(c)
 	var r ref
 	switch {
-	case op == codec.OpPeekReady && t.ready.count > 0:
-		r, _ = t.ready.first(sh)
-	case op == codec.OpPeekDelayed && len(t.delayed) > 0:
-		r = t.delayed[0].ref
+	case op == codec.OpPeekReady && t.ready.Len() > 0:
+		r = t.ready.First(sh.table)
+	case op == codec.OpPeekDelayed && t.delayed.Len() > 0:
+		r = t.delayed.First().Ref
 	case op == codec.OpPeekBuried:
-		r = t.buried.head
+		r = t.buried.First(sh.table)
 	}
 	if r == 0 {
 		s.notFound(sh, out, codec.ReplyNotFound)

@@ -15,8 +15,7 @@ type incoming struct {
 	id                    uint64 // 0 when there was no memory: the body is dropped
 	pri, delay, ttr, size uint32
 	body                  ref
-	room                  []byte         // what is still to be filled of the body
-	ticket                journal.Ticket // of a large body that is on record already
+	room                  []byte // what is still to be filled of the body
 }
 
 // put accepts a job whose whole body is in hand.

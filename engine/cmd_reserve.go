@@ -28,16 +28,17 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	var from *tube
 	for i := range s.watched {
 		t := s.watched[i].tube
-		if t.ready.count == 0 || t.paused(now) {
+		if t.ready.Len() == 0 || t.paused(now) {
 			continue
 		}
-		if tr, tj := t.ready.first(t.shard); first == nil || tj.sooner(first) {
+		tr := t.ready.First(t.shard.table)
+		if tj := t.shard.job(tr); first == nil || tj.sooner(first) {
 			from, r, first = t, tr, tj
 		}
 	}
 	if first != nil {
 		sh := from.shard
-		pos := sh.uncommitted(first.at)
+		pos := sh.uncommitted(first.at())
 		if err := sh.reserve(s, r, first); err != nil {
 			out.reply(codec.ReplyOutOfMemory)
 			return Done
@@ -48,8 +49,8 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	}
 	soon := MaxTime
 	for _, h := range s.holdings {
-		if len(h.jobs) > 0 {
-			soon = min(soon, Time(h.jobs[0].key)-safetyMargin)
+		if at := h.deadline(); at != MaxTime {
+			soon = min(soon, at-safetyMargin)
 		}
 	}
 	switch {
@@ -78,7 +79,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	}
 	since := sh.now // a delayed or buried job does not know since when it is so
 	if j.state == ready {
-		since = j.at
+		since = j.at()
 	}
 	out.dependOn(sh.uncommitted(since))
 	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) {

@@ -126,11 +126,11 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.quoted("name", t.name)
-	y.number("current-jobs-urgent", uint64(t.ready.urgent))
-	y.number("current-jobs-ready", uint64(t.ready.count))
+	y.number("current-jobs-urgent", uint64(t.ready.Urgent()))
+	y.number("current-jobs-ready", uint64(t.ready.Len()))
 	y.number("current-jobs-reserved", uint64(t.reserved))
-	y.number("current-jobs-delayed", uint64(len(t.delayed)))
-	y.number("current-jobs-buried", uint64(t.buried.count))
+	y.number("current-jobs-delayed", uint64(t.delayed.Len()))
+	y.number("current-jobs-buried", uint64(t.buried.Len()))
 	y.number("total-jobs", t.puts)
 	y.number("current-using", uint64(t.using))
 	y.number("current-watching", uint64(t.watching))
@@ -157,10 +157,10 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	}
 	var left Time
 	if j.state == reserved || j.state == delayed {
-		left = max(0, j.at-now)
+		left = max(0, j.at()-now)
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
-	y.number("id", j.id)
+	y.number("id", j.ID)
 	y.quoted("tube", sh.tubes[j.tube].name)
 	y.bare("state", j.state.String())
 	y.number("pri", uint64(j.pri))

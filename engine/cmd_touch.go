@@ -9,9 +9,9 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 	if sh == nil {
 		return
 	}
-	h := sh.holdings[j.next]
-	h.jobs.remove(sh, int(j.prev))
-	j.at = now + seconds(j.ttr)
+	h := sh.holdings[j.Next]
+	h.jobs.Remove(sh.table, &j.Links)
+	j.At = int64(now + seconds(j.ttr))
 	h.add(r, j)
 	sh.unlock(&s.loop.caller)
 	out.reply(codec.ReplyTouched)

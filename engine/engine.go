@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/queue"
 )
 
 // Config is what an engine needs to know and to reach.
@@ -91,7 +92,8 @@ func New(cfg Config) *Engine {
 			armed:    MaxTime,
 		}
 		sh.tidier.shard = sh
-		sh.tidier.timer.owner = &sh.tidier
+		sh.tidier.timer.Owner = &sh.tidier
+		sh.table = queue.TableOf(&sh.jobs.Pool)
 		e.shards = append(e.shards, sh)
 	}
 	e.defaultShard = e.shardFor([]byte(defaultTube))

@@ -1,13 +1,15 @@
 package engine
 
+import "trellis/engine/internal/queue"
+
 // holding is what one session has reserved in one shard. The shard's lock
 // guards it. It lives until the session closes.
 type holding struct {
 	session *Session
 	shard   *shard
-	index   uint32 // in shard.holdings
-	jobs    heap   // by deadline
-	timer   timer  // fires no later than the first deadline
+	index   uint32      // in shard.holdings
+	jobs    queue.Heap  // by deadline
+	timer   queue.Timer // fires no later than the first deadline
 }
 
 // holdingOf returns the session's holding in sh, and makes it if there is none.
@@ -19,7 +21,7 @@ func (sh *shard) holdingOf(s *Session) *holding {
 		}
 	}
 	h := &holding{session: s, shard: sh}
-	h.timer.owner = h
+	h.timer.Owner = h
 	if n := len(sh.freeHoldings); n > 0 {
 		h.index = sh.freeHoldings[n-1]
 		sh.freeHoldings = sh.freeHoldings[:n-1]
@@ -36,41 +38,38 @@ func (sh *shard) holdingOf(s *Session) *holding {
 // drop ends a holding that is empty.
 func (h *holding) drop() {
 	sh := h.shard
-	sh.wheel.cancel(&h.timer)
+	sh.wheel.Cancel(&h.timer)
 	sh.holdings[h.index] = nil
 	sh.freeHoldings = append(sh.freeHoldings, h.index)
 }
 
-// hold puts a job that stands in no queue among those that a session has reserved.
-// The caller owns the session.
-func (sh *shard) hold(s *Session, r ref, j *job, until Time) {
-	h := sh.holdingOf(s)
-	j.state, j.at = reserved, until
-	j.next = h.index
-	sh.tubes[j.tube].reserved++
-	sh.tally.in[reserved]++
-	h.add(r, j)
-}
-
 // add puts a reserved job to its place by deadline.
 func (h *holding) add(r ref, j *job) {
-	h.jobs.push(h.shard, heapEntry{key: uint64(j.at), id: j.id, ref: r})
-	h.shard.arm(&h.timer, Time(h.jobs[0].key))
+	h.jobs.Push(h.shard.table, uint64(j.At), r, &j.Links)
+	h.shard.arm(&h.timer, h.deadline())
+}
+
+// deadline is the first at which a time to run ends, MaxTime if there is none.
+func (h *holding) deadline() Time {
+	if h.jobs.Len() == 0 {
+		return MaxTime
+	}
+	return Time(h.jobs.First().Key)
 }
 
 // heldBy tells whether the session has reserved j.
 func (sh *shard) heldBy(s *Session, j *job) bool {
-	return j.state == reserved && sh.holdings[j.next].session == s
+	return j.state == reserved && sh.holdings[j.Next].session == s
 }
 
-// expire makes the jobs ready again whose time to run has ended.
-func (h *holding) expire(now Time) (done bool) {
+// Expire makes the jobs ready again whose time to run has ended.
+func (h *holding) Expire(now int64) (done bool) {
 	sh := h.shard
-	for len(h.jobs) > 0 && h.jobs[0].key <= uint64(now) {
+	for h.deadline() <= Time(now) {
 		if !sh.mayMove() {
 			return false
 		}
-		r := h.jobs[0].ref
+		r := h.jobs.First().Ref
 		j := sh.job(r)
 		ch := sh.present(j)
 		ch.to = ready
@@ -78,8 +77,6 @@ func (h *holding) expire(now Time) (done bool) {
 		sh.tally.timeouts++
 		sh.apply(r, j, &ch)
 	}
-	if len(h.jobs) > 0 {
-		sh.arm(&h.timer, Time(h.jobs[0].key))
-	}
+	sh.arm(&h.timer, h.deadline())
 	return true
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/engine/internal/arena"
+import (
+	"trellis/engine/internal/arena"
+	"trellis/engine/internal/queue"
+)
 
 // ref names a job record, or another block, within its shard. Zero names none.
 type ref = arena.Ref
@@ -24,25 +27,28 @@ func (s state) String() string {
 // job is a job's record: 64 bytes, a cache line, without pointers. The lock of
 // its shard guards it, and it never leaves that shard.
 type job struct {
-	id      uint64
-	created Time
-	// at is, of a ready job, since when it is ready; of a delayed one, when it
-	// becomes ready; of a reserved one, when its time to run ends; of a buried
-	// one, its place in the order of burying.
-	at   Time
-	pri  uint32
-	ttr  uint32 // seconds, at least 1
-	size uint32 // bytes of its body, without CRLF
-	body ref
-	tube uint32 // index in shard.tubes
-	// prev and next link the job in its tube's list when it is buried, or ready
-	// and not in the heap. In a heap, prev is its place there. When it is
-	// reserved, next is the index of its holding in shard.holdings.
-	prev, next uint32
-	counters   ref    // 0 while all that it would hold is 0
-	segment    uint32 // of the journal, in which its last full record stands
-	state      state
-	heaped     bool // it is ready and stands in its tube's heap, not in a run
+	// Links belong to the queue that the job stands in. At is, of a ready job, since
+	// when it is ready; of a delayed one, when it becomes ready; of a reserved one,
+	// when its time to run ends; of a buried one, its place in the order of burying.
+	// Next is, of a reserved job, the index of its holding in shard.holdings.
+	queue.Links
+	created  Time
+	pri      uint32
+	ttr      uint32 // seconds, at least 1
+	size     uint32 // bytes of its body, without CRLF
+	body     ref
+	tube     uint32 // index in shard.tubes
+	counters ref    // 0 while all that it would hold is 0
+	segment  uint32 // of the journal, in which its last full record stands
+	state    state
+}
+
+// at is Links.At as a time.
+func (j *job) at() Time { return Time(j.At) }
+
+// sooner tells whether j goes before k among ready jobs.
+func (j *job) sooner(k *job) bool {
+	return j.pri < k.pri || j.pri == k.pri && j.ID < k.ID
 }
 
 // counters holds what many jobs in a queue do not have.

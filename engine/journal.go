@@ -132,7 +132,7 @@ func (sh *shard) recordDelete(j *job, out *Output) error {
 	if !sh.journaled() {
 		return nil
 	}
-	pos, err := sh.engine.cfg.Journal.Delete(j.id, j.segment, journal.Size(sh.tubes[j.tube].name, int(j.size)))
+	pos, err := sh.engine.cfg.Journal.Delete(j.ID, j.segment, journal.Size(sh.tubes[j.tube].name, int(j.size)))
 	if err != nil {
 		return err
 	}

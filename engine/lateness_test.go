@@ -6,21 +6,8 @@ import (
 	"trellis/codec"
 )
 
-// A deadline that was set long ago is met in time although others were set since,
-// which stand in lower levels of the wheel.
-func TestAnOldDeadlineIsNotLateBehindYoungerOnes(t *testing.T) {
-	var w wheel
-	old, young := newFiring(), newFiring()
-	w.schedule(&old.timer, 30*second)
-	w.skip(20 * second) // nothing is due before
-	w.schedule(&young.timer, 31*second)
-	w.advance(30 * second)
-	if len(old.fired) != 1 {
-		t.Fatalf("a timer for %d has not fired at %d", 30*second, 30*second)
-	}
-}
-
-// The same, as a client sees it.
+// A delay that began long ago ends in time although others began since, which stand in
+// lower levels of the wheel.
 func TestADelayEndsInTimeBehindYoungerDelays(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()

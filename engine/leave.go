@@ -1,6 +1,6 @@
 package engine
 
-import pile "container/heap"
+import "container/heap"
 
 // Close ends the session: what it has reserved becomes ready, and its tubes lose it.
 // When that is much, Next goes on with it. Next does not return the session's owner
@@ -32,7 +32,7 @@ func (s *Session) leave(now Time) {
 	}
 	s.dropIncoming(now)
 	if !s.giveBack(now) || !s.unwatchAll(now) {
-		s.loop.queue.push(s)
+		s.loop.turns.push(s)
 		return
 	}
 	c := &s.loop.caller
@@ -92,7 +92,7 @@ func (r reservations) Pop() any           { panic("engine: reservations are remo
 
 func (r *reservations) add(x reservation) {
 	*r = append(*r, x)
-	pile.Fix(r, len(*r)-1)
+	heap.Fix(r, len(*r)-1)
 }
 
 func (r *reservations) removeOldest() {
@@ -101,7 +101,7 @@ func (r *reservations) removeOldest() {
 	(*r)[last] = reservation{}
 	*r = (*r)[:last]
 	if last > 0 {
-		pile.Fix(r, 0)
+		heap.Fix(r, 0)
 	}
 }
 
@@ -127,17 +127,18 @@ func (s *Session) gather(now Time) (done bool) {
 		h := s.holdings[v.gathered]
 		h.shard.lock(&l.caller, now)
 		// From now on nothing else changes what is held: the times to run do not end.
-		h.shard.wheel.cancel(&h.timer)
+		h.shard.wheel.Cancel(&h.timer)
 		if v.jobs == nil {
-			v.jobs = make(reservations, 0, len(h.jobs))
+			v.jobs = make(reservations, 0, h.jobs.Len())
 		}
-		end := min(v.next+giveBackSlice, len(h.jobs))
-		for _, e := range h.jobs[v.next:end] {
-			order := h.shard.counters.At(h.shard.job(e.ref).counters).order
-			v.jobs.add(reservation{e.id, s.reservations - order, h.shard})
+		end := min(v.next+giveBackSlice, h.jobs.Len())
+		for i := v.next; i < end; i++ {
+			e := h.jobs.At(i)
+			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
+			v.jobs.add(reservation{e.ID, s.reservations - order, h.shard})
 		}
 		steps := end - v.next + lockSteps
-		if v.next = end; end == len(h.jobs) {
+		if v.next = end; end == h.jobs.Len() {
 			v.gathered, v.next = v.gathered+1, 0
 		}
 		h.shard.unlock(&l.caller)

@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/queue"
 )
 
 // Bell lets the engine reach a loop. Any goroutine may call it. It must neither
@@ -30,18 +31,18 @@ type Loop struct {
 	caller caller
 	budget int // steps that are left of this round
 
-	// queue has the sessions that can go on, or have something left to do, first
+	// turns has the sessions that can go on, or have something left to do, first
 	// come, first served.
-	queue sessionQueue
+	turns sessionQueue
 
 	// alarm is the time for which Bell.Alarm was called last, MaxTime when that has
 	// come. Anybody may read it.
 	alarm   atomic.Int64
-	alarmMu sync.Mutex // held to write alarm; taken last
-	shards  []*shard   // whose deadlines are met here; guarded by Engine.loopsMu
-	next    int        // the shard to begin with when deadlines are met
-	wheel   wheel      // of waiting sessions' time-outs
-	due     Time       // when wheel wants to be advanced
+	alarmMu sync.Mutex  // held to write alarm; taken last
+	shards  []*shard    // whose deadlines are met here; guarded by Engine.loopsMu
+	next    int         // the shard to begin with when deadlines are met
+	wheel   queue.Wheel // of waiting sessions' time-outs
+	due     Time        // when wheel wants to be advanced
 
 	mail struct {
 		mu   sync.Mutex
@@ -143,10 +144,10 @@ func (l *Loop) Next(now Time) (owner any) {
 		if l.fed.Load() {
 			l.feed()
 		}
-		if l.queue.empty() {
+		if l.turns.empty() {
 			break
 		}
-		if s := l.queue.pop(); s.goOn(now) {
+		if s := l.turns.pop(); s.goOn(now) {
 			l.budget -= wakeSteps
 			return s.owner
 		}
@@ -163,7 +164,7 @@ func (l *Loop) pending(now Time) bool {
 	if l.budget > 0 {
 		return arena.Discarded() && !arena.GiveBack(giveBackBytes)
 	}
-	return !l.queue.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
+	return !l.turns.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
 }
 
 // giveBackBytes is how much memory is given back to the system between two polls.
@@ -192,7 +193,7 @@ func (l *Loop) takeMail() {
 	l.mail.mu.Unlock()
 	for i, s := range l.taken {
 		l.taken[i] = nil
-		l.queue.push(s)
+		l.turns.push(s)
 	}
 	if cap(l.taken) > maxQueueCap {
 		l.taken = nil
@@ -237,20 +238,20 @@ func (l *Loop) meet(now Time) {
 		sh.unlock(&l.caller)
 	}
 	if l.budget > 0 {
-		l.wheel.advance(now)
+		l.wheel.Advance(int64(now), &l.budget)
 	}
-	l.due = l.wheel.due()
+	l.due = Time(l.wheel.Due())
 	l.request(l.due)
 	if l.budget <= 0 {
 		l.request(now)
 	}
 }
 
-func (l *Loop) schedule(t *timer, at, now Time) {
+func (l *Loop) schedule(t *queue.Timer, at, now Time) {
 	if now < l.due {
-		l.wheel.skip(now)
+		l.wheel.Skip(int64(now))
 	}
-	l.wheel.schedule(t, at)
+	l.wheel.Schedule(t, int64(at))
 	if at < l.due {
 		l.due = at
 		l.request(at)
@@ -275,7 +276,7 @@ func (l *Loop) feed() {
 	l.fed.Store(false)
 	for i, s := range l.starved {
 		l.starved[i] = nil
-		l.queue.push(s)
+		l.turns.push(s)
 	}
 	l.starved = l.starved[:0]
 }

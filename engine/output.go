@@ -78,12 +78,12 @@ type pin struct {
 }
 
 func (o *Output) appendReserved(sh *shard, j *job) {
-	o.Buf = codec.AppendReservedLine(o.Buf, j.id, int(j.size))
+	o.Buf = codec.AppendReservedLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
 }
 
 func (o *Output) appendFound(sh *shard, j *job) {
-	o.Buf = codec.AppendFoundLine(o.Buf, j.id, int(j.size))
+	o.Buf = codec.AppendFoundLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
 }
 

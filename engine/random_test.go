@@ -377,9 +377,12 @@ func (r *rig) statsTube(c *rigConn, name string) {
 	})
 }
 
+// tick is the precision in nanoseconds with which the wheel sorts its timers.
+const tick = 1 << 16
+
 // pass lets some time pass.
 func (r *rig) pass(t *rapid.T) {
-	d := among(t, "time", second, 0, 1, 2*second, 3*second, second/2, 1<<tickBits, 100*second, -1)
+	d := among(t, "time", second, 0, 1, 2*second, 3*second, second/2, tick, 100*second, -1)
 	if d < 0 {
 		d = Time(rapid.Int64Range(0, int64(5*second)).Draw(t, "nanoseconds"))
 	}
@@ -393,7 +396,7 @@ func (r *rig) meet(t *rapid.T) {
 	if at == MaxTime || at-r.now > 1000*second && r.now > second<<28 {
 		t.Skip("nothing will happen")
 	}
-	r.passUntil(t, max(r.now, at+among[Time](t, "off", 0, -1, 1, -1<<tickBits)))
+	r.passUntil(t, max(r.now, at+among[Time](t, "off", 0, -1, 1, -tick)))
 }
 
 func (r *rig) passUntil(t *rapid.T, to Time) {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/codec"
+	"trellis/engine/internal/queue"
 )
 
 // A rig drives an engine and the model side by side under a clock of its own,
@@ -269,7 +270,7 @@ func (r *rig) deliver(l *rigLoop) {
 	l.rung, l.owed = false, false
 	for {
 		l.Refill()
-		before := slices.Concat(l.queue.list[l.queue.head:], l.mail.list)
+		before := slices.Concat(l.turns.list[l.turns.head:], l.mail.list)
 		owner := l.Next(r.now)
 		for _, s := range before {
 			if c := r.connOf(s); c != nil && c.closed && s.used == nil {
@@ -355,23 +356,23 @@ func (r *rig) close(c *rigConn) {
 // spy tells the rig when a timer fires.
 type spy struct {
 	rig   *rig
-	owner expirer
+	owner queue.Expirer
 }
 
-func (s spy) expire(now Time) bool {
+func (s spy) Expire(now int64) bool {
 	switch x := s.owner.(type) {
 	case *tube:
 		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
 	case *holding:
 		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.connOf(x.session).client, shard: x.shard.number})
 	}
-	return s.owner.expire(now)
+	return s.owner.Expire(now)
 }
 
 func (r *rig) spyOnAll() {
-	on := func(t *timer) {
-		if _, already := t.owner.(spy); !already {
-			t.owner = spy{r, t.owner}
+	on := func(t *queue.Timer) {
+		if _, already := t.Owner.(spy); !already {
+			t.Owner = spy{r, t.Owner}
 		}
 	}
 	for _, sh := range r.engine.shards {
@@ -432,7 +433,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 	}
 	r.must(r.model.tick(r.now, r.things, r.shardOf))
 	for _, l := range r.loops {
-		for _, s := range l.queue.list[l.queue.head:] {
+		for _, s := range l.turns.list[l.turns.head:] {
 			if c := r.connOf(s); c != nil && !c.closed && c.client.verdict == "" && !c.client.claimed {
 				r.t.Fatalf("the wait of conn %d has run out at %d, should at %d", c.number, r.now, min(c.client.until, c.client.soon))
 			}
@@ -452,7 +453,7 @@ func (r *rig) check() {
 	sessions := make([]*Session, 0, len(r.conns))
 	for _, c := range r.conns {
 		r.compareOutput(c)
-		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.queue.list, &c.session) {
+		if c.client.verdict != "" && !c.woken && !slices.Contains(c.loop.turns.list, &c.session) {
 			r.t.Fatalf("the wait of conn %d has run out and nobody said so", c.number)
 		}
 		sessions = append(sessions, &c.session)
@@ -470,7 +471,7 @@ func (r *rig) check() {
 		if l.alarm > l.due {
 			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.due, l.alarm)
 		}
-		if (l.hasMail.Load() || !l.queue.empty()) && !l.rung && !l.owed {
+		if (l.hasMail.Load() || !l.turns.empty()) && !l.rung && !l.owed {
 			r.t.Errorf("loop %d has something to do and nobody said so", i)
 		}
 	}
@@ -518,10 +519,10 @@ func (r *rig) compareState() {
 			r.t.Fatalf("job %d is %v in %s with priority %d, want %s in %s with %d", id,
 				j.state, sh.tubes[j.tube].name, j.pri, want.state, want.tube.name, want.pri)
 		}
-		if want.due != 0 && j.at != want.due {
-			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.at, want.due)
+		if want.due != 0 && j.at() != want.due {
+			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.At, want.due)
 		}
-		if want.holder != nil && r.connOf(sh.holdings[j.next].session).client != want.holder {
+		if want.holder != nil && r.connOf(sh.holdings[j.Next].session).client != want.holder {
 			r.t.Fatalf("job %d is held by another connection", id)
 		}
 		if !bytes.Equal(sh.body(j), []byte(want.body)) {
@@ -560,8 +561,8 @@ func (r *rig) compareTube(t *tube) {
 		r.t.Fatalf("%d sessions wait for %s, want %d, or in another order", len(got), t.name, len(want))
 	}
 	if jobs := r.model.in(mt, "ready", byPriority); len(jobs) > 0 {
-		if _, j := t.ready.first(t.shard); j.id != jobs[0].id {
-			r.t.Fatalf("the first ready job of %s is %d, want %d", t.name, j.id, jobs[0].id)
+		if j := t.shard.job(t.ready.First(t.shard.table)); j.ID != jobs[0].id {
+			r.t.Fatalf("the first ready job of %s is %d, want %d", t.name, j.ID, jobs[0].id)
 		}
 	}
 }

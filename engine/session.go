@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/queue"
 )
 
 // Outcome says how a session goes on.
@@ -153,7 +154,7 @@ func (s *Session) Reserves(now Time) bool {
 	c := &s.loop.caller
 	for _, h := range s.holdings {
 		h.shard.lock(c, now)
-		n := len(h.jobs)
+		n := h.jobs.Len()
 		h.shard.unlock(c)
 		if n > 0 {
 			return true
@@ -178,12 +179,12 @@ func (s *Session) unlockAll(set shardSet) {
 // wait is what a session needs whose command, or close, is not finished.
 type wait struct {
 	session *Session
-	leaving *leaving // what a closed session has still to give back
-	task    task     // what Resume goes on with; nil while the session waits for a job
-	timer   timer    // of a session that waits for a job, in the loop's wheel
-	since   Time     // when the wait for a job began
-	until   Time     // when the client's time-out ends
-	soon    Time     // when the safety margin of one of its jobs begins
+	leaving *leaving    // what a closed session has still to give back
+	task    task        // what Resume goes on with; nil while the session waits for a job
+	timer   queue.Timer // of a session that waits for a job, in the loop's wheel
+	since   Time        // when the wait for a job began
+	until   Time        // when the client's time-out ends
+	soon    Time        // when the safety margin of one of its jobs begins
 	// The job that was handed over: written by the claimer.
 	shard *shard
 	id    uint64
@@ -202,7 +203,7 @@ type task interface {
 func (s *Session) waiter() *wait {
 	if s.wait == nil {
 		s.wait = &wait{session: s}
-		s.wait.timer.owner = s.wait
+		s.wait.timer.Owner = s.wait
 	}
 	return s.wait
 }
@@ -210,7 +211,7 @@ func (s *Session) waiter() *wait {
 // yield has the session go on with a task when others had their turn.
 func (s *Session) yield(t task) Outcome {
 	s.waiter().task = t
-	s.loop.queue.push(s)
+	s.loop.turns.push(s)
 	return Wait
 }
 
@@ -224,7 +225,7 @@ func (s *Session) awaitRoom(t task) Outcome {
 	}
 	// Room may have been called before it could see that somebody starves: try once more.
 	l.starving.Store(true)
-	l.queue.push(s)
+	l.turns.push(s)
 	return Wait
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/queue"
 )
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,
@@ -25,6 +26,7 @@ type shard struct {
 
 	jobs     arena.Slab[job]
 	counters arena.Slab[counters]
+	table    queue.Table // of jobs
 	bodies   arena.Bodies
 	pins     map[bodyKey]*pin // bodies that replies refer to
 
@@ -32,7 +34,7 @@ type shard struct {
 	freeHoldings []uint32
 
 	loop    *Loop // that meets the shard's deadlines; nil while there is none
-	wheel   wheel
+	wheel   queue.Wheel
 	now     Time // when the lock was last taken; never goes back
 	due     Time // when the wheel wants to be advanced; later than now, except while it is advanced
 	armed   Time // the earliest time that the loop was asked for and that has not come
@@ -105,8 +107,9 @@ const maxMoves = 1024
 // run fires what is due. When that is too much at once, the rest is due a
 // nanosecond later: then whoever next takes the lock goes on.
 func (sh *shard) run(now Time) {
-	if sh.wheel.advance(now) {
-		sh.due = sh.wheel.due()
+	timers := maxMoves
+	if sh.wheel.Advance(int64(now), &timers) {
+		sh.due = Time(sh.wheel.Due())
 	} else {
 		sh.due = now + 1
 	}
@@ -119,17 +122,21 @@ func (sh *shard) mayMove() bool {
 }
 
 // arm sets t to fire at or before at; a timer that fires sooner stays as it is.
-func (sh *shard) arm(t *timer, at Time) {
-	if t.set() {
-		if t.at <= at {
+// MaxTime needs no timer.
+func (sh *shard) arm(t *queue.Timer, at Time) {
+	if at == MaxTime {
+		return
+	}
+	if t.Scheduled() {
+		if Time(t.At()) <= at {
 			return
 		}
-		sh.wheel.cancel(t)
+		sh.wheel.Cancel(t)
 	}
 	if sh.now < sh.due {
-		sh.wheel.skip(sh.now)
+		sh.wheel.Skip(int64(sh.now))
 	}
-	sh.wheel.schedule(t, at)
+	sh.wheel.Schedule(t, int64(at))
 	if at < sh.due {
 		sh.due = at
 		sh.alarm()

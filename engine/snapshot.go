@@ -113,9 +113,9 @@ func (e *Engine) AppendTubes(list []TubeSnapshot, shard int, now Time) []TubeSna
 func (t *tube) snapshot(now Time) TubeSnapshot {
 	return TubeSnapshot{
 		Name:  t.name,
-		Ready: t.ready.count, Reserved: t.reserved, Delayed: len(t.delayed), Buried: t.buried.count,
-		Urgent:      t.ready.urgent,
-		OldestReady: time.Duration(t.ready.ages.oldest(now)),
+		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.delayed.Len(), Buried: t.buried.Len(),
+		Urgent:      t.ready.Urgent(),
+		OldestReady: time.Duration(t.ready.Oldest(int64(now))),
 		Using:       t.using, Watching: t.watching, Waiting: t.waiting,
 		Puts: t.puts, Deletes: t.deletes, Pauses: t.pauses,
 		Pause:     time.Duration(seconds(t.pause)),

@@ -1,12 +1,14 @@
 package engine
 
+import "trellis/engine/internal/queue"
+
 // tidier gives memory back that a shard does not need any more. When jobs are
 // erased it looks, a while later, whether what is left lies scattered over much
 // more memory than it takes, and then moves it together, a few jobs at a time.
 // The shard's lock guards it.
 type tidier struct {
 	shard  *shard
-	timer  timer
+	timer  queue.Timer
 	cursor ref // where the walk over the job records is, 0 when there is none
 }
 
@@ -18,12 +20,12 @@ const (
 
 // wanted makes the tidier look soon.
 func (d *tidier) wanted() {
-	if !d.timer.set() {
+	if !d.timer.Scheduled() {
 		d.shard.arm(&d.timer, d.shard.now+tidyInterval)
 	}
 }
 
-func (d *tidier) expire(now Time) (done bool) {
+func (d *tidier) Expire(now int64) (done bool) {
 	sh := d.shard
 	if d.cursor == 0 {
 		j, jShrunk := sh.jobs.Plan()
@@ -33,7 +35,7 @@ func (d *tidier) expire(now Time) (done bool) {
 		case j || t || b:
 			d.cursor = ^ref(0)
 		case jShrunk || tShrunk || bShrunk:
-			sh.arm(&d.timer, now+tidyInterval)
+			sh.arm(&d.timer, Time(now)+tidyInterval)
 			return true
 		default:
 			return true
@@ -41,9 +43,9 @@ func (d *tidier) expire(now Time) (done bool) {
 	}
 	d.cursor = sh.jobs.Walk(d.cursor, tidyStep, sh.tidy)
 	if d.cursor != 0 {
-		sh.arm(&d.timer, now+tidyPause)
+		sh.arm(&d.timer, Time(now)+tidyPause)
 	} else {
-		sh.arm(&d.timer, now+tidyInterval)
+		sh.arm(&d.timer, Time(now)+tidyInterval)
 	}
 	return true
 }
@@ -66,35 +68,16 @@ func (sh *shard) tidy(r ref) {
 
 // moved tells all that refer to a job's record where it is now.
 func (sh *shard) moved(r ref, j *job) {
-	sh.engine.ids.put(j.id, placeOf(sh.number, r))
+	sh.engine.ids.put(j.ID, placeOf(sh.number, r))
 	t := sh.tubes[j.tube]
-	switch {
-	case j.state == reserved:
-		sh.holdings[j.next].jobs[j.prev].ref = r
-	case j.state == delayed:
-		t.delayed[j.prev].ref = r
-	case j.heaped:
-		t.ready.heap[j.prev].ref = r
-	default:
-		if j.prev != 0 {
-			sh.job(j.prev).next = r
-		}
-		if j.next != 0 {
-			sh.job(j.next).prev = r
-		}
-		if j.prev != 0 && j.next != 0 {
-			return
-		}
-		head, tail := &t.buried.head, &t.buried.tail
-		if j.state == ready {
-			u := t.ready.run(j.pri)
-			head, tail = &u.head, &u.tail
-		}
-		if j.prev == 0 {
-			*head = r
-		}
-		if j.next == 0 {
-			*tail = r
-		}
+	switch j.state {
+	case ready:
+		t.ready.Moved(sh.table, j.pri, r, &j.Links)
+	case delayed:
+		t.delayed.Moved(r, &j.Links)
+	case buried:
+		t.buried.Moved(sh.table, r, &j.Links)
+	case reserved:
+		sh.holdings[j.Next].jobs.Moved(r, &j.Links)
 	}
 }

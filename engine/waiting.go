@@ -80,7 +80,7 @@ func (w *watch) dequeue() {
 // has waited longest first. What it does not come to, the tube's timer makes it
 // go on with.
 func (sh *shard) dispatch(t *tube) {
-	for t.ready.count > 0 && t.firstWaiting != nil && !t.paused(sh.now) {
+	for t.ready.Len() > 0 && t.firstWaiting != nil && !t.paused(sh.now) {
 		if !sh.mayMove() {
 			sh.arm(&t.timer, sh.now+1)
 			return
@@ -93,8 +93,9 @@ func (sh *shard) dispatch(t *tube) {
 			continue
 		}
 		s.loop.counts.waiting.Add(-1)
-		r, j := t.ready.first(sh)
-		pos := sh.uncommitted(j.at)
+		r := t.ready.First(sh.table)
+		j := sh.job(r)
+		pos := sh.uncommitted(j.at())
 		if err := sh.reserve(s, r, j); err != nil {
 			// No memory for its counters: the job stays, and the session is
 			// woken without one and tries again.
@@ -102,7 +103,7 @@ func (sh *shard) dispatch(t *tube) {
 			s.loop.post(s, sh.by)
 			return
 		}
-		s.wait.shard, s.wait.id, s.wait.pos = sh, j.id, pos
+		s.wait.shard, s.wait.id, s.wait.pos = sh, j.ID, pos
 		s.loop.post(s, sh.by)
 	}
 }
@@ -123,7 +124,7 @@ func (s *Session) stopWaiting(now Time) bool {
 // dequeueAll takes a session whose claim was taken out of all queues that it
 // still stands in.
 func (s *Session) dequeueAll(now Time) {
-	s.loop.wheel.cancel(&s.wait.timer)
+	s.loop.wheel.Cancel(&s.wait.timer)
 	s.lockAll(s.watches, now)
 	for i := range s.watched {
 		s.watched[i].dequeue()
@@ -140,18 +141,15 @@ func (s *Session) handed(now Time) {
 	if len(s.watched) > 1 {
 		s.dequeueAll(now)
 	} else {
-		s.loop.wheel.cancel(&s.wait.timer) // its only entry was taken by the claimer
+		s.loop.wheel.Cancel(&s.wait.timer) // its only entry was taken by the claimer
 	}
 	s.claim.Store(claimFree)
 }
 
-// expire ends the wait at its time-out. What is due in the watched tubes comes
+// Expire ends the wait at its time-out. What is due in the watched tubes comes
 // first: a job that becomes ready at the same moment is delivered.
-func (w *wait) expire(now Time) (done bool) {
-	s := w.session
-	if s.loop.budget <= 0 {
-		return false
-	}
+func (w *wait) Expire(at int64) (done bool) {
+	s, now := w.session, Time(at)
 	s.loop.budget -= expireSteps
 	s.lockAll(s.watches, now)
 	s.unlockAll(s.watches)
@@ -162,7 +160,7 @@ func (w *wait) expire(now Time) (done bool) {
 	if w.soon <= now {
 		w.verdict = deadlineSoon
 	}
-	s.loop.queue.push(s)
+	s.loop.turns.push(s)
 	return true
 }
 
