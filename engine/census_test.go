@@ -350,7 +350,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		e := t.delayed.At(i)
 		j := c.visit(sh, e.Ref, delayed, in)
 		c.inTube(j, t)
-		if e.Key != uint64(j.At) {
+		if timeOf(e.Key) != j.at() {
 			c.failf("job %d is delayed until %d, queued for %d", j.ID, j.At, e.Key)
 		}
 		next = min(next, j.at())
@@ -420,7 +420,7 @@ func (c *census) holding(h *holding, want *jobCounts) {
 	for i := range h.jobs.Len() {
 		e := h.jobs.At(i)
 		j := c.visit(sh, e.Ref, reserved, "a holding")
-		if e.Key != uint64(j.At) || j.Next != h.index || !sh.heldBy(h.session, j) {
+		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.heldBy(h.session, j) {
 			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
 		}
 		if j.counters == 0 {

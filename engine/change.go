@@ -78,7 +78,7 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		t.ready.Push(sh.table, j.pri, r, &j.Links)
 		sh.dispatch(t)
 	case delayed:
-		t.delayed.Push(sh.table, uint64(j.At), r, &j.Links)
+		t.delayed.Push(sh.table, ch.at.key(), r, &j.Links)
 		sh.arm(&t.timer, t.firstDelay())
 	case buried:
 		sh.buries = max(sh.buries, uint64(ch.at))

@@ -121,7 +121,7 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	defer sh.unlock(&l.caller)
 	t := sh.byName[string(name)]
 	if t == nil {
-		out.reply(codec.ReplyNotFound)
+		s.notFound(sh, out, codec.ReplyNotFound)
 		return
 	}
 	y := yaml(append(l.scratch[:0], "---\n"...))
@@ -146,7 +146,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
 	sh, _, j := l.engine.lockJob(&l.caller, id, now)
 	if sh == nil {
-		out.reply(codec.ReplyNotFound)
+		s.notFound(nil, out, codec.ReplyNotFound)
 		return
 	}
 	defer sh.unlock(&l.caller)

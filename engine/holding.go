@@ -45,7 +45,7 @@ func (h *holding) drop() {
 
 // add puts a reserved job to its place by deadline.
 func (h *holding) add(r ref, j *job) {
-	h.jobs.Push(h.shard.table, uint64(j.At), r, &j.Links)
+	h.jobs.Push(h.shard.table, j.at().key(), r, &j.Links)
 	h.shard.arm(&h.timer, h.deadline())
 }
 
@@ -54,7 +54,7 @@ func (h *holding) deadline() Time {
 	if h.jobs.Len() == 0 {
 		return MaxTime
 	}
-	return Time(h.jobs.First().Key)
+	return timeOf(h.jobs.First().Key)
 }
 
 // heldBy tells whether the session has reserved j.

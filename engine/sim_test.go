@@ -35,7 +35,7 @@ type sim struct {
 	engine *Engine
 	now    Time
 	loops  []*simLoop
-	opened int
+	conns  []*simConn // all that were ever opened
 }
 
 type simLoop struct {
@@ -125,8 +125,8 @@ func (s *sim) Stop()               {}
 func (s *sim) Open() (script.Conn, error) { return s.open(), nil }
 
 func (s *sim) open() *simConn {
-	c := &simConn{sim: s, loop: s.loops[s.opened%len(s.loops)]}
-	s.opened++
+	c := &simConn{sim: s, loop: s.loops[len(s.conns)%len(s.loops)]}
+	s.conns = append(s.conns, c)
 	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
 	c.loop.Open(&c.session, c, s.now)
 	return c

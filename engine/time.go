@@ -13,6 +13,13 @@ const MaxTime Time = math.MaxInt64
 
 const second Time = 1e9
 
+// key is t as the key of a heap. Times before the start of the server, which a
+// follower meets, come before all others.
+func (t Time) key() uint64 { return uint64(t) ^ 1<<63 }
+
+// timeOf is the reverse of key.
+func timeOf(key uint64) Time { return Time(key ^ 1<<63) }
+
 // seconds is the length of n seconds. No 32-bit number of them overflows.
 func seconds(n uint32) Time { return Time(n) * second }
 

@@ -49,7 +49,7 @@ func (t *tube) firstDelay() Time {
 	if t.delayed.Len() == 0 {
 		return MaxTime
 	}
-	return Time(t.delayed.First().Key)
+	return timeOf(t.delayed.First().Key)
 }
 
 // Expire moves what is due from the delayed jobs to the ready ones, and ends

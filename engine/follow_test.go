@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"trellis/binlog/journal"
+)
+
+// A tape is a journal that remembers all that it was told, in order.
+type tape struct {
+	*file
+	entries []entry
+}
+
+// An entry is a record of a tape.
+type entry struct {
+	kind    byte // p for a put or a move, u for an update, d for a delete
+	record  journal.Record
+	segment uint32
+}
+
+func (t *tape) add(kind byte, r *journal.Record, segment uint32) {
+	t.entries = append(t.entries, entry{kind, copied(r), segment})
+}
+
+func (t *tape) Put(r *journal.Record) (journal.Ticket, error) {
+	ticket, err := t.file.Put(r)
+	t.add('p', r, ticket.Segment)
+	return ticket, err
+}
+
+func (t *tape) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
+	ticket, err := t.file.Move(r, from)
+	t.add('p', r, ticket.Segment)
+	return ticket, err
+}
+
+func (t *tape) Update(r *journal.Record) (journal.Pos, error) {
+	pos, err := t.file.Update(r)
+	x := copied(r)
+	x.Tube, x.TTR, x.Created, x.Body = "", 0, 0, nil // an update does not have them
+	t.add('u', &x, 0)
+	return pos, err
+}
+
+func (t *tape) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+	pos, err := t.file.Delete(id, segment, size)
+	t.add('d', &journal.Record{ID: id}, segment)
+	return pos, err
+}
+
+// feed gives entries to a follower.
+func (f *Follower) feed(t *rapid.T, entries []entry) {
+	for i := range entries {
+		x := &entries[i]
+		var err error
+		switch x.kind {
+		case 'p':
+			_, err = f.Full(&x.record, x.segment)
+		case 'u':
+			err = f.Update(&x.record)
+		default:
+			f.Delete(x.record.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// dump is all that a restart keeps, tube by tube and in the order of the queues.
+func (e *Engine) dump() string {
+	var b strings.Builder
+	tubes := map[string]*tube{}
+	for _, sh := range e.shards {
+		for name, t := range sh.byName {
+			if t.jobs() > 0 {
+				tubes[name] = t
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(tubes)) {
+		t := tubes[name]
+		sh := t.shard
+		var jobs []*job
+		for _, all := range []func(func(ref) bool){t.ready.All(sh.table), t.delayed.All(), t.buried.All(sh.table)} {
+			for r := range all {
+				jobs = append(jobs, sh.job(r))
+			}
+		}
+		slices.SortFunc(jobs, func(a, b *job) int {
+			order := cmp.Compare(a.state, b.state)
+			if a.state == ready && order == 0 {
+				order = cmp.Compare(a.pri, b.pri)
+			}
+			if a.state == buried && order == 0 {
+				order = cmp.Compare(a.At, b.At)
+			}
+			return cmp.Or(order, cmp.Compare(a.ID, b.ID))
+		})
+		for _, j := range jobs {
+			var n counters
+			if j.counters != 0 {
+				n = *sh.counters.At(j.counters)
+			}
+			n.order = 0
+			due := int64(0)
+			if j.state == delayed {
+				due = e.wall(j.at())
+			}
+			fmt.Fprintf(&b, "%s: %v job %d pri %d ttr %d created %d due %d %+v body %q\n",
+				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.body(j))
+		}
+	}
+	return b.String()
+}
+
+// A standby reads what a leader records, is cut off, reads some of it again, and in
+// the end holds what the leader holds.
+func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
+	rapidFlag(t, "rapid.checks", 300)
+	rapidFlag(t, "rapid.steps", 60)
+	rapid.Check(t, func(t *rapid.T) {
+		leader := newSim(1000, 1)
+		record := &tape{file: newFile(t)}
+		leader.engine.cfg.Journal = record
+		leader.engine.ClockSet(time.Unix(1e9, 0))
+		var clients []*simConn
+		for range 3 {
+			clients = append(clients, leader.open())
+		}
+
+		standby := New(Config{Shards: 4, Info: testInfo, Start: time.Unix(1e9+5, 0)})
+		follower := standby.Follow(Always)
+		fed := 0
+		say := func(t *rapid.T, format string, args ...any) {
+			pick(t, "client", clients).say(strings.Split(fmt.Sprintf(format, args...), "\n")...)
+		}
+		id := func(t *rapid.T) uint64 {
+			return rapid.Uint64Range(1, leader.engine.lastID.Load()+1).Draw(t, "id")
+		}
+		pri := func(t *rapid.T) uint32 { return rapid.Uint32Range(0, 20).Draw(t, "pri") }
+		delay := func(t *rapid.T) uint32 { return among[uint32](t, "delay", 0, 0, 1, 50) }
+		t.Repeat(map[string]func(*rapid.T){
+			"use": func(t *rapid.T) { say(t, "use %s", among(t, "tube", "default", "a", "b", "c", "d")) },
+			"put": func(t *rapid.T) {
+				for range rapid.IntRange(1, 5).Draw(t, "jobs") {
+					body := strings.Repeat("x", rapid.IntRange(0, 20).Draw(t, "size"))
+					say(t, "put %d %d %d %d\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), body)
+				}
+			},
+			"reserve":     func(t *rapid.T) { say(t, "watch a\nwatch b\nreserve-with-timeout 0") },
+			"reserve-job": func(t *rapid.T) { say(t, "reserve-job %d", id(t)) },
+			"release":     func(t *rapid.T) { say(t, "release %d %d %d", id(t), pri(t), delay(t)) },
+			"bury":        func(t *rapid.T) { say(t, "bury %d %d", id(t), pri(t)) },
+			"kick":        func(t *rapid.T) { say(t, "kick %d", rapid.IntRange(1, 3).Draw(t, "jobs")) },
+			"kick-job":    func(t *rapid.T) { say(t, "kick-job %d", id(t)) },
+			"delete":      func(t *rapid.T) { say(t, "delete %d", id(t)) },
+			"move": func(t *rapid.T) {
+				if x := record.jobs[id(t)]; x != nil {
+					if err := leader.engine.Migrate(x.record.ID, x.segment); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+			"pass": func(t *rapid.T) { leader.Wait(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond) },
+			"follow": func(t *rapid.T) {
+				end := rapid.IntRange(fed, len(record.entries)).Draw(t, "end")
+				follower.feed(t, record.entries[fed:end])
+				fed = end
+			},
+			"follow again": func(t *rapid.T) {
+				follower.feed(t, record.entries[rapid.IntRange(0, fed).Draw(t, "from"):fed])
+			},
+		})
+		// What is not on record becomes so: reservations end, and all is moved.
+		for _, c := range clients {
+			_ = c.Close()
+		}
+		for _, id := range slices.Sorted(maps.Keys(record.jobs)) {
+			if err := leader.engine.Migrate(id, record.jobs[id].segment); err != nil {
+				t.Fatal(err)
+			}
+		}
+		follower.feed(t, record.entries[fed:])
+		if got, want := standby.dump(), leader.engine.dump(); got != want {
+			t.Fatalf("the standby has\n%s\nthe leader\n%s", got, want)
+		}
+		for id, x := range record.jobs {
+			if p := standby.ids.get(id); p == 0 || standby.shards[p.shard()].job(p.ref()).segment != x.segment {
+				t.Fatalf("the standby does not know where job %d is on record", id)
+			}
+		}
+		follower.Serve(leader.engine.lastID.Load()+1, 0)
+		if err := serves(standby, leader.engine.lastID.Load()+1); err != nil {
+			t.Error(err)
+		}
+		for _, err := range (&census{engine: standby}).run() {
+			t.Error(err)
+		}
+		standby.discardAll()
+	})
+}
+
+// serves puts a job, which must get the id next.
+func serves(e *Engine, next uint64) error {
+	s := &sim{engine: e}
+	l := &simLoop{alarm: MaxTime}
+	l.Loop = e.NewLoop(l)
+	s.loops = append(s.loops, l)
+	c := s.open()
+	got := c.say("use new", "put 0 0 9 0", "", fmt.Sprint("delete ", next))
+	if want := fmt.Sprintf("USING new\r\nINSERTED %d\r\nDELETED\r\n", next); got != want {
+		return fmt.Errorf("a put after it began to serve: %q, want %q", got, want)
+	}
+	return c.Close()
+}
+
+// discardAll gives the memory of all jobs back.
+func (e *Engine) discardAll() {
+	(&rig{engine: e}).discard()
+}
+
+// A standby does not know how long it will stand by, nor whether its clock is right:
+// delays end when it begins to serve, and not before.
+func TestNothingBecomesReadyInAStandbyBeforeItServes(t *testing.T) {
+	s := newSim(100, 1)
+	f := s.engine.Follow(Always)
+	for i, due := range []int64{-1e9, 0, 1, 1e9, 2e9} {
+		r := journal.Record{ID: uint64(i + 1), State: journal.Delayed, TTR: 9, Delay: 5, Due: s.engine.wall(0) + due, Tube: "default"}
+		if _, err := f.Full(&r, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Wait(1500 * time.Millisecond)
+	if n := s.engine.Snapshot(s.now); n.Ready != 0 || n.Delayed != 5 {
+		t.Fatalf("%d are ready and %d delayed in a standby", n.Ready, n.Delayed)
+	}
+	f.Serve(6, s.now)
+	s.Wait(0)
+	if n := s.engine.Snapshot(s.now); n.Ready != 4 || n.Delayed != 1 {
+		t.Errorf("%d are ready and %d delayed when it serves, want 4 and 1", n.Ready, n.Delayed)
+	}
+	s.Wait(500 * time.Millisecond)
+	if n := s.engine.Snapshot(s.now); n.Ready != 5 {
+		t.Errorf("%d are ready in the end", n.Ready)
+	}
+}
+
+// A full record replaces all of a job, also its tube and its body.
+func TestAFullRecordReplacesTheTubeAndTheBody(t *testing.T) {
+	s := newSim(100, 1)
+	f := s.engine.Follow(0)
+	other := "b"
+	for s.engine.shardFor([]byte(other)) == s.engine.shardFor([]byte("a")) {
+		other += "b"
+	}
+	for i, r := range []journal.Record{
+		{State: journal.Ready, Pri: 3, TTR: 5, Tube: "a", Body: []byte("one"), Reserves: 2},
+		{State: journal.Buried, BuryOrder: 7, Pri: 4, TTR: 6, Tube: other, Body: []byte("three")},
+		{State: journal.Delayed, Due: 9e9, Delay: 9, Pri: 5, TTR: 7, Tube: other, Body: []byte("others")},
+	} {
+		r.ID = 1
+		replaced, err := f.Full(&r, uint32(i+1))
+		if err != nil || replaced != uint32(i) {
+			t.Fatalf("record %d replaces segment %d, %v", i, replaced, err)
+		}
+		p := s.engine.ids.get(1)
+		sh := s.engine.shards[p.shard()]
+		j := sh.job(p.ref())
+		ch := sh.present(j)
+		got := sh.describe(j, &ch)
+		if got.State != r.State || got.Tube != r.Tube || !bytes.Equal(got.Body, r.Body) || got.Pri != r.Pri ||
+			got.TTR != r.TTR || got.Due != r.Due || got.BuryOrder != r.BuryOrder || got.Reserves != r.Reserves {
+			t.Fatalf("the job is %+v, want %+v", got, r)
+		}
+	}
+	f.Serve(2, 0)
+	c := s.open()
+	c.expect(t, "NOT_FOUND\r\nDELETED\r\nNOT_FOUND\r\n", "stats-tube a\r\ndelete 1\r\nstats-tube %s\r\n", other)
+	for _, err := range (&census{engine: s.engine, sessions: []*Session{&c.session}}).run() {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"trellis/binlog/journal"
+)
+
+// A cramped journal has no room until it is told to.
+type cramped struct {
+	*file
+	room     bool
+	refusals int
+	refuse   func() // called whenever it refuses
+}
+
+func (c *cramped) check() error {
+	if c.room || c.err != nil {
+		return nil
+	}
+	c.refusals++
+	if c.refuse != nil {
+		c.refuse()
+	}
+	return fmt.Errorf("now: %w", journal.ErrRoom)
+}
+
+func (c *cramped) Put(r *journal.Record) (journal.Ticket, error) {
+	if err := c.check(); err != nil {
+		return journal.Ticket{}, err
+	}
+	return c.file.Put(r)
+}
+
+func (c *cramped) Update(r *journal.Record) (journal.Pos, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	return c.file.Update(r)
+}
+
+func (c *cramped) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	return c.file.Delete(id, segment, size)
+}
+
+// sessions are those of the sim that are open.
+func (s *sim) sessions() (list []*Session) {
+	for _, c := range s.conns {
+		if !c.ended {
+			list = append(list, &c.session)
+		}
+	}
+	return list
+}
+
+// newCramped is a sim with such a journal, which has room at first, and with job 1
+// ready, 2 reserved by the client, 3 buried and 4 delayed.
+func newCramped(t *testing.T) (*sim, *cramped, *simConn) {
+	s := newSim(200_000, 1)
+	f := &cramped{file: newFile(nil), room: true}
+	s.engine.cfg.Journal = f
+	c := s.open()
+	c.say(
+		"put 1 0 9 1", "a", "put 0 0 9 1", "b", "put 0 0 9 1", "c", "put 0 9 9 1", "d",
+		"reserve-job 2", "reserve-job 3", "bury 3 0",
+	)
+	f.room = false
+	return s, f, c
+}
+
+var cramping = map[string]struct{ command, reply string }{
+	"put":                   {"put 0 0 9 1\r\nx\r\n", "INSERTED 5\r\n"},
+	"put of a delayed job":  {"put 0 1 9 1\r\nx\r\n", "INSERTED 5\r\n"},
+	"put of a large body":   {"put 0 0 9 100000\r\n" + strings.Repeat("x", 100000) + "\r\n", "INSERTED 5\r\n"},
+	"delete of a ready job": {"delete 1\r\n", "DELETED\r\n"},
+	"delete of one's own":   {"delete 2\r\n", "DELETED\r\n"},
+	"release":               {"release 2 5 0\r\n", "RELEASED\r\n"},
+	"release with delay":    {"release 2 5 5\r\n", "RELEASED\r\n"},
+	"bury":                  {"bury 2 5\r\n", "BURIED\r\n"},
+	"kick":                  {"kick 10\r\n", "KICKED 1\r\n"},
+	"kick-job of a buried":  {"kick-job 3\r\n", "KICKED\r\n"},
+	"kick-job of a delayed": {"kick-job 4\r\n", "KICKED\r\n"},
+	"reserve-job":           {"reserve-job 4\r\n", "RESERVED 4 1\r\nd\r\n"},
+}
+
+func TestACommandThatFindsNoRoomInTheJournalIsExecutedWhenThereIsSome(t *testing.T) {
+	for name, x := range cramping {
+		t.Run(name, func(t *testing.T) {
+			s, f, c := newCramped(t)
+			before := s.engine.dump()
+			c.expect(t, "", "%s", x.command)
+			if !c.waiting || f.refusals == 0 {
+				t.Fatalf("waiting %v after %d refusals", c.waiting, f.refusals)
+			}
+			if after := s.engine.dump(); after != before {
+				t.Errorf("it has changed\n%sto\n%s", before, after)
+			}
+			// Others go on meanwhile.
+			s.open().expect(t, "FOUND 1 1\r\na\r\n", "peek 1\r\n")
+			refusals := f.refusals
+			s.engine.Room() // for nothing
+			s.Settle()
+			if f.refusals == refusals || !c.waiting {
+				t.Fatalf("it was tried %d times more, waiting %v", f.refusals-refusals, c.waiting)
+			}
+			f.room = true
+			s.engine.Room()
+			s.Settle()
+			if got := c.took(); got != x.reply {
+				t.Fatalf("answered %.40q, want %.40q", got, x.reply)
+			}
+			c.expect(t, "USING default\r\n", "list-tube-used\r\n")
+			for _, err := range (&census{engine: s.engine, sessions: s.sessions()}).run() {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestAFullDiskAnswersThoseWhoWaitForRoomInTheJournal(t *testing.T) {
+	for name, x := range cramping {
+		t.Run(name, func(t *testing.T) {
+			s, f, c := newCramped(t)
+			c.expect(t, "", "%s", x.command)
+			f.err = journal.ErrNoSpace
+			s.engine.Room()
+			s.Settle()
+			want := "OUT_OF_MEMORY\r\n"
+			if strings.HasPrefix(x.command, "delete") || strings.HasPrefix(x.command, "reserve") {
+				want = x.reply // they need no space, or do without
+			}
+			if got := c.took(); got != want {
+				t.Fatalf("answered %.40q, want %.40q", got, want)
+			}
+		})
+	}
+}
+
+func TestAClientThatClosesWhileItWaitsForRoomInTheJournalChangesNothing(t *testing.T) {
+	for name, x := range cramping {
+		t.Run(name, func(t *testing.T) {
+			s, f, c := newCramped(t)
+			c.expect(t, "", "%s", x.command)
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f.room = true
+			s.engine.Room()
+			s.Settle()
+			if n := s.engine.Snapshot(s.now); n.Ready != 2 || n.Buried != 1 || n.Delayed != 1 || n.Reserved != 0 || len(f.jobs) != 4 {
+				t.Errorf("%+v", n)
+			}
+			for _, err := range (&census{engine: s.engine}).run() {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Room may come while the command is being refused.
+func TestRoomThatComesWhileACommandIsRefusedIsNotMissed(t *testing.T) {
+	for name, x := range cramping {
+		t.Run(name, func(t *testing.T) {
+			s, f, c := newCramped(t)
+			f.refuse = func() {
+				f.room = true
+				s.engine.Room()
+			}
+			c.expect(t, x.reply, "%s", x.command)
+		})
+	}
+}
+
+// What a reply says is not there may be gone by a record that is not committed.
+func TestARefusalDependsOnTheRecordThatCausedIt(t *testing.T) {
+	for name, x := range map[string]struct{ change, command, reply string }{
+		"delete after a delete":          {"delete 1", "delete 1", "NOT_FOUND\r\n"},
+		"peek after a delete":            {"delete 1", "peek 1", "NOT_FOUND\r\n"},
+		"peek-ready after a delete":      {"delete 1", "peek-ready", "NOT_FOUND\r\n"},
+		"stats-job after a delete":       {"delete 1", "stats-job 1", "NOT_FOUND\r\n"},
+		"reserve-job after a delete":     {"delete 1", "reserve-job 1", "NOT_FOUND\r\n"},
+		"reserve after a delete":         {"delete 1", "reserve-with-timeout 0", "TIMED_OUT\r\n"},
+		"kick-job after a kick":          {"kick-job 3", "kick-job 3", "NOT_FOUND\r\n"},
+		"kick after a kick":              {"kick 9\r\nkick 9", "kick 9", "KICKED 0\r\n"},
+		"peek-buried after a kick":       {"kick-job 3", "peek-buried", "NOT_FOUND\r\n"},
+		"bury after a delete":            {"delete 2", "bury 2 0", "NOT_FOUND\r\n"},
+		"release after a delete":         {"delete 2", "release 2 0 0", "NOT_FOUND\r\n"},
+		"touch after a delete":           {"delete 2", "touch 2", "NOT_FOUND\r\n"},
+		"stats-tube after the last left": {"delete 5", "stats-tube t", "NOT_FOUND\r\n"},
+		"pause-tube after the last left": {"delete 5", "pause-tube t 9", "NOT_FOUND\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f, c := newCramped(t)
+			f.room = true
+			c.say("use t", "put 0 0 9 0", "", "use default")
+			f.committed = f.pos
+			c.say(strings.Split(x.change, "\r\n")...)
+			c.out.Pos = 0
+			other := s.open()
+			if other.expect(t, x.reply, "%s\r\n", x.command); other.out.Pos != f.pos {
+				t.Errorf("the reply may be sent at %d, what it tells is recorded at %d", other.out.Pos, f.pos)
+			}
+		})
+	}
+}
+
+// A body that is being sent stays as it is.
+func TestALargeBodyOutlivesItsJobUntilItIsReleased(t *testing.T) {
+	for _, size := range []int{pinnedSize, 64 << 10, 64<<10 + 1, 150_000} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			s := newSim(200_000, 1)
+			c := s.open()
+			body := strings.Repeat("body", size/4+1)[:size]
+			c.expect(t, "INSERTED 1\r\n", "put 0 0 9 %d\r\n%s\r\n", size, body)
+			var out [3]Output
+			for i, line := range []string{"peek 1\r\n", "peek 1\r\n", "reserve\r\n"} {
+				n, _ := c.decoder.Next([]byte(line), &c.cmd)
+				if n != len(line) || c.session.Execute(s.now, &c.cmd, &out[i]) != Done || len(out[i].Bodies) != 1 {
+					t.Fatalf("%q: %q and %d bodies", line, out[i].Buf, len(out[i].Bodies))
+				}
+			}
+			out[0].flatten()
+			c.expect(t, "DELETED\r\n", "delete 1\r\n")
+			for id := range 20 {
+				c.expect(t, fmt.Sprintf("INSERTED %d\r\n", id+2), "put 0 0 9 %d\r\n%s\r\n", size, strings.Repeat("x", size))
+			}
+			for i, want := range []string{"FOUND", "FOUND", "RESERVED"} {
+				out[i].flatten()
+				if got, want := string(out[i].Buf), fmt.Sprintf("%s 1 %d\r\n%s\r\n", want, size, body); got != want {
+					t.Errorf("reply %d is %.40q with %d bytes, want %.40q with %d", i, got, len(got), want, len(want))
+				}
+			}
+			for _, err := range (&census{engine: s.engine, sessions: []*Session{&c.session}}).run() {
+				t.Error(err)
+			}
+			if sh := s.engine.defaultShard; len(sh.pins) != 0 {
+				t.Errorf("%d pins are left", len(sh.pins))
+			}
+		})
+	}
+}
