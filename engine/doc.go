@@ -5,6 +5,31 @@
 // scripts can drive it under a clock of its own, drive the whole server over a
 // socket, and drive a real beanstalkd.
 //
+// # Use
+//
+// A server makes one engine, feeds it what its journal holds, and gives each of its
+// event loops a [Loop]:
+//
+//	e := engine.New(engine.Config{Journal: log, ...})
+//	f := e.Follow(now)                  // f.Full, f.Update, f.Delete: what is on record
+//	f.Serve(log.NextID(), now)
+//	l := e.NewLoop(bell)                // on each loop's goroutine from here on
+//	l.Open(&session, conn, now)         // for each connection
+//	switch session.Execute(now, &cmd, &out) {
+//	case engine.Done:                   // the next command
+//	case engine.Wait:                   // none before Next has returned conn and Resume returned Done
+//	case engine.Quit:                   // send what is in out, then close
+//	}
+//	l.Refill()                          // after each poll
+//	for o := l.Next(now); o != nil; o = l.Next(now) {
+//		... o.(*conn).session.Resume(now, &out) ...
+//	}
+//	session.Close(now)
+//
+// Next is called until it returns nil after every batch of commands, when the bell has
+// rung, and when an alarm has come. Replies wait until the journal is committed up to
+// Output.Pos.
+//
 // # Structure
 //
 // Tubes live in shards. A shard has one lock, and under it everything that
@@ -14,20 +39,27 @@
 // moment and picks exactly the job that the protocol says.
 //
 // A client is a [Session], which belongs to one [Loop]: only that loop's
-// goroutine calls its methods. A session that waits stands in the queue of each
-// tube that it watches. Whoever makes a job ready there claims the session by one
+// goroutine calls its methods. A session that waits for a job stands in the queue of
+// each tube that it watches. Whoever makes a job ready there claims the session by one
 // atomic step, reserves the job for it, and puts it into its loop's mailbox.
-// The loop writes the reply. Time-outs and closes take the same step, so a
-// session never gets two jobs, and no job goes to one that has left.
+// Time-outs and closes take the same step, so a session never gets two jobs, and no
+// job goes to one that has left.
+//
+// Each command has a file, cmd_NAME.go. All of them change jobs by one function,
+// which takes a description of what the job will be, records it in the journal, makes it and
+// queues the job: see change.go. Deadlines, recovery and standbys use the same.
 //
 // Job records lie in slabs outside the collected heap, refer to each other by
-// 32-bit index and hold no pointers. Bodies lie in size classes.
-// Every queue is a list or a heap; every deadline is in a timing wheel.
+// 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
+// queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
 //
 // # Invariants
 //
-//   - Ids are 1, 2, 3, ... over the whole server, and none is used twice.
-//   - A job stays in its tube, and so in its shard, for ever.
+//   - Ids are 1, 2, 3, ... over the whole server, and none is used twice. A put that is
+//     sent after another was answered has the greater id. Where several loops put at the
+//     same time, some ids may be left out.
+//   - A job stays in its tube, and so in its shard, for ever. (In a standby a record may
+//     replace the tube.)
 //   - Sessions are served first come, first served, in each tube.
 //   - No deadline is met early. A command sees everything that was due before
 //     it in the shards that it touches, however late the timers are; unless
@@ -35,6 +67,14 @@
 //   - A tube that no session uses or watches and that has no job does not exist.
 //   - Everything costs O(1) or O(log n) in the one queue that it touches, except
 //     that reserve, and waiting, cost O(watched tubes), and listing costs what it lists.
+//   - Nobody waits long for somebody else. What takes long (kick, lists, hand-overs and
+//     time-outs of many sessions, the close of a client with many reservations) is done
+//     in slices: under a shard's lock some hundred jobs, in one round of a loop as much as its
+//     budget of steps allows. Under a lock nothing waits for a disk, and no memory is given
+//     back to the system.
+//   - What a reply tells, also that something is not there, is on record up to
+//     Output.Pos. A command that finds no room in the journal has changed nothing
+//     and is executed again when there is some.
 //
 // # Limits
 //

@@ -21,7 +21,7 @@ func defaults(change func(*Options)) *Options {
 		MetricsTubes: 1000,
 
 		MaxTubes:   1_000_000,
-		MaxWatched: 20_000,
+		MaxWatched: 2000,
 	}
 	if change != nil {
 		change(opt)
