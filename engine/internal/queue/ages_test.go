@@ -78,3 +78,35 @@ func TestOldestAgeOfJobsThatAreReadySince(t *testing.T) {
 		})
 	}
 }
+
+// A job that stays for very long makes the spans longer, not more.
+func TestAgesOfAJobThatStaysAreMerged(t *testing.T) {
+	var a Ages
+	var since []int64
+	a.Add(0)
+	now := int64(0)
+	for range 10 * ageMarks {
+		now += max(ageSpan, now/(ageMarks/2)) + 1
+		a.Add(now)
+		since = append(since, now)
+		if len(a.marks) > ageMarks {
+			t.Fatalf("%d marks", len(a.marks))
+		}
+		if now > 1<<60 {
+			break
+		}
+	}
+	if got := a.Oldest(now); got != now {
+		t.Fatalf("the oldest is %d, want %d", got, now)
+	}
+	a.Remove(0)
+	for _, at := range since {
+		if got := a.Oldest(now); got < now-at || got > now-at+now/(ageMarks/4) {
+			t.Fatalf("the oldest is %d, want %d", got, now-at)
+		}
+		a.Remove(at)
+	}
+	if len(a.marks) != 0 {
+		t.Fatal("marks without jobs")
+	}
+}

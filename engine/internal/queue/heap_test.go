@@ -72,7 +72,7 @@ func (m *heapModel) drain() {
 }
 
 func TestHeapIsLikeASortedSlice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, 30, 30, func(t *rapid.T) {
 		m := &heapModel{records: newRecords(t)}
 		keys := rapid.SampledFrom([]uint64{1, 3, 1000, math.MaxUint64}).Draw(t, "keys")
 		rnd := rand.New(rand.NewPCG(1, rapid.Uint64().Draw(t, "seed")))

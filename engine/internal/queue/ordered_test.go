@@ -65,7 +65,7 @@ func (m *orderedModel) drain() {
 }
 
 func TestOrderedIsLikeASortedSlice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, 500, 100, func(t *rapid.T) {
 		m := &orderedModel{records: newRecords(t)}
 		keys := rapid.SampledFrom([]int64{1, 5, 1e9}).Draw(t, "keys")
 		t.Repeat(map[string]func(*rapid.T){

@@ -86,7 +86,7 @@ func (m *readyModel) drain() {
 // Whatever is pushed and removed in whatever order, the first is the one with
 // the smallest priority and, among those, the smallest id.
 func TestReadyIsLikeASortedSlice(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, 500, 100, func(t *rapid.T) {
 		m := &readyModel{records: newRecords(t)}
 		priorities := rapid.SampledFrom([]int{1, 2, maxRuns, maxRuns + 1, 100}).Draw(t, "priorities")
 		pri := func() uint32 {

@@ -1,7 +1,10 @@
 package queue
 
 import (
+	"flag"
 	"math"
+	"strconv"
+	"testing"
 
 	"pgregory.net/rapid"
 
@@ -65,4 +68,19 @@ func oneOf(t *rapid.T, n int) int {
 		t.Skip("none")
 	}
 	return rapid.IntRange(0, n-1).Draw(t, "index")
+}
+
+// check checks a property more often than rapid does by itself, and with more
+// steps, unless the command line says how often.
+func check(t *testing.T, checks, steps int, property func(*rapid.T)) {
+	for name, n := range map[string]int{"rapid.checks": checks, "rapid.steps": steps} {
+		f := flag.Lookup(name)
+		if old := f.Value.String(); old == f.DefValue {
+			if err := f.Value.Set(strconv.Itoa(n)); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = f.Value.Set(old) })
+		}
+	}
+	rapid.Check(t, property)
 }

@@ -34,11 +34,12 @@ type Wheel struct {
 	// that they stay behind those scheduled before.
 	moving int
 
-	// passing says that a pass over the lowest level's present slot has begun:
-	// soonest then covers only what it has come past. kept is the last timer that it has
-	// left where it was, nil if it has left none.
-	passing bool
-	kept    *Timer
+	// pass is the present tick plus 1 while a pass over its slot in the lowest
+	// level is under way: soonest then covers only what it has come past. kept is
+	// the timer that it has left where it was and goes on behind, nil if it goes on
+	// from the first.
+	pass int64
+	kept *Timer
 }
 
 const (
@@ -120,10 +121,7 @@ func (w *Wheel) Cancel(t *Timer) {
 	head := &w.slots[level][slot]
 	first := *head
 	if t == w.kept {
-		w.kept = nil
-		if t != first {
-			w.kept = t.prev
-		}
+		w.kept = nil // the pass begins anew
 	}
 	switch {
 	case first != t && t.next != nil:
@@ -136,21 +134,8 @@ func (w *Wheel) Cancel(t *Timer) {
 	default:
 		*head = nil
 		w.filled[level] &^= 1 << slot
-		if int64(slot) == w.now>>(level*slotBits)&(wheelSlots-1) {
-			w.emptied(level)
-		}
 	}
 	t.next, t.prev, t.place = nil, nil, 0
-}
-
-// emptied ends what was under way in the present slot of a level.
-func (w *Wheel) emptied(level int) {
-	if level == w.moving {
-		w.moving = 0
-	}
-	if level == 0 {
-		w.passing = false
-	}
 }
 
 // Due is a time by which Advance has something to do: a timer to fire, some to
@@ -162,7 +147,7 @@ func (w *Wheel) Due() int64 {
 	switch {
 	case level < 0:
 		return Never
-	case level == 0 && !w.passing:
+	case level == 0 && w.pass != tick+1:
 		return w.soonest[tick&(wheelSlots-1)]
 	}
 	return tick << tickBits
@@ -172,7 +157,10 @@ func (w *Wheel) Due() int64 {
 // The slot that is being moved down is before all others.
 func (w *Wheel) nextSlot() (level int, tick int64) {
 	if w.moving != 0 {
-		return w.moving, w.now
+		if w.slots[w.moving][w.now>>(w.moving*slotBits)&(wheelSlots-1)] != nil {
+			return w.moving, w.now
+		}
+		w.moving = 0 // it has moved down, or was cancelled
 	}
 	for level, f := range w.filled {
 		if f != 0 {
@@ -259,18 +247,18 @@ func (w *Wheel) Advance(now int64, budget *int) (all bool) {
 // A pass goes along the slot from the first timer to the last and leaves those in
 // place that are not due. Another one follows if some of them are due by then.
 func (w *Wheel) fire(now int64, budget *int) (done bool) {
-	slot := w.now & (wheelSlots - 1)
+	slot, pass := w.now&(wheelSlots-1), w.now+1
 	head := &w.slots[0][slot]
-	for *head != nil && (w.passing || w.soonest[slot] <= now) {
-		if !w.passing {
-			w.passing, w.soonest[slot] = true, Never
+	for *head != nil && (w.pass == pass || w.soonest[slot] <= now) {
+		if w.pass != pass {
+			w.pass, w.soonest[slot] = pass, Never
 		}
 		t := *head
 		if w.kept != nil {
 			t = w.kept.next
 		}
 		if t == nil {
-			w.passing, w.kept = false, nil
+			w.pass, w.kept = 0, nil
 			continue
 		}
 		if *budget <= 0 {
@@ -287,10 +275,10 @@ func (w *Wheel) fire(now int64, budget *int) (done bool) {
 			if !t.Scheduled() {
 				w.insert(t, 0)
 			}
-			// The next pass begins with the first timer again, even if now is the same.
-			w.passing, w.kept, w.soonest[slot] = false, nil, min(w.soonest[slot], now)
+			w.kept = nil // t comes last, behind all that become due
 			return false
 		}
 	}
+	w.pass = 0
 	return true
 }

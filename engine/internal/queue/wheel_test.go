@@ -134,7 +134,7 @@ func (m *wheelModel) advance(budget int) (all bool) {
 func (m *wheelModel) pass(n int64) {
 	m.now += n
 	// What an interrupted call has passed by may be due by now.
-	m.steady = m.steady && !m.wheel.passing
+	m.steady = m.steady && m.wheel.pass == 0
 }
 
 // Each timer fires at the first step at or after its deadline, once, by ticks and
@@ -142,7 +142,7 @@ func (m *wheelModel) pass(n int64) {
 // interrupted around it.
 func TestWheelIsLikeASortedList(t *testing.T) {
 	spans := []int64{0, 1, 1 << 10, 1 << 16, 1 << 20, second, 100 * second, 1 << 45, 1 << 61}
-	rapid.Check(t, func(t *rapid.T) {
+	check(t, 1000, 80, func(t *rapid.T) {
 		m := &wheelModel{T: t, steady: true}
 		span := func(n int) int64 {
 			return rapid.Int64Range(0, rapid.SampledFrom(spans[:n]).Draw(t, "span")).Draw(t, "time")
@@ -290,7 +290,7 @@ func TestAnExpirerWithMoreToDoComesLast(t *testing.T) {
 
 // However many timers share a slot, a call does no more than its budget allows.
 func TestAdvanceKeepsToItsBudget(t *testing.T) {
-	const n, budget = 5000, 100
+	const n, budget = 1000, 50
 	for name, at := range map[string]func(i int) int64{
 		"one moment":                     func(int) int64 { return 100 * second },
 		"one tick":                       func(i int) int64 { return 100*second>>tickBits<<tickBits + int64(i) },
@@ -404,5 +404,76 @@ func TestTimersKeepTheirOrderWhileTheirSlotMovesDown(t *testing.T) {
 	}
 	if !slices.IsSorted(order) || len(order) != n {
 		t.Fatalf("fired %v", order)
+	}
+}
+
+func TestAWheelIsEmptyWhenItsTimersAreCancelledInTheMiddleOfWork(t *testing.T) {
+	for name, interrupt := range map[string]func(w *Wheel, budget *int){
+		"while their slot moves down": func(w *Wheel, budget *int) { w.Advance(w.Due(), budget) },
+		"while their slot is looked through": func(w *Wheel, budget *int) {
+			for w.Due() < second {
+				w.Advance(w.Due(), unbounded())
+			}
+			w.Advance(second+50, budget)
+		},
+		"after some were left that are not due": func(w *Wheel, budget *int) {
+			for w.Due() < second {
+				w.Advance(w.Due(), unbounded())
+			}
+			w.Advance(second, budget)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w Wheel
+			timers := make([]firing, 100)
+			for i := range timers {
+				timers[i].timer.Owner = &timers[i]
+				w.Schedule(&timers[i].timer, second+int64(i))
+			}
+			budget := 30
+			if interrupt(&w, &budget); budget != 0 {
+				t.Fatal("the wheel was not interrupted")
+			}
+			for i := range timers {
+				w.Cancel(&timers[i].timer)
+				w.Cancel(&timers[i].timer)
+			}
+			if due := w.Due(); due != Never {
+				t.Fatalf("due at %d", due)
+			}
+			late := newFiring()
+			w.Schedule(&late.timer, 2*second)
+			if due := w.Due(); due > 2*second {
+				t.Fatalf("due at %d", due)
+			}
+			for w.Due() != Never {
+				w.Advance(w.Due(), unbounded())
+			}
+			if !slices.Equal(late.fired, []int64{2 * second}) {
+				t.Fatalf("fired at %v", late.fired)
+			}
+		})
+	}
+}
+
+func TestATimerOfThePresentTickIsDueToTheNanosecond(t *testing.T) {
+	var w Wheel
+	first, second := newFiring(), newFiring()
+	w.Schedule(&first.timer, 10)
+	if due := w.Due(); due != 10 {
+		t.Errorf("due at %d, want 10", due)
+	}
+	w.Advance(10, unbounded())
+	w.Schedule(&second.timer, 30)
+	if due := w.Due(); due != 30 {
+		t.Errorf("due at %d, want 30", due)
+	}
+	w.Schedule(&first.timer, 20)
+	if due := w.Due(); due != 20 {
+		t.Errorf("due at %d, want 20", due)
+	}
+	w.Advance(20, unbounded())
+	if due := w.Due(); due != 30 {
+		t.Errorf("due at %d, want 30", due)
 	}
 }
