@@ -373,19 +373,22 @@ func BenchmarkParallelCycle(b *testing.B) {
 			name    string
 			loops   int
 			engines int
-			shards  int // in which their tubes lie
+			shards  int   // in which their tubes lie; 0 for one tube
+			memory  int64 // the limit, never reached
 		}{
-			{"alone", 1, 1, 1},
-			{"2 shards/goroutines=2", 2, 1, 2},
-			{"2 engines/goroutines=2", 2, 2, 1},
-			{"one tube/goroutines=2", 2, 1, 0},
-			{"8 shards/goroutines=8", 8, 1, 8},
-			{"one tube/goroutines=8", 8, 1, 0},
+			{name: "alone", loops: 1, engines: 1, shards: 1},
+			{name: "2 shards/goroutines=2", loops: 2, engines: 1, shards: 2},
+			{name: "2 shards and a limit/goroutines=2", loops: 2, engines: 1, shards: 2, memory: 1 << 40},
+			{name: "2 engines/goroutines=2", loops: 2, engines: 2, shards: 1},
+			{name: "one tube/goroutines=2", loops: 2, engines: 1},
+			{name: "8 shards/goroutines=8", loops: 8, engines: 1, shards: 8},
+			{name: "one tube/goroutines=8", loops: 8, engines: 1},
 		} {
 			b.Run(fmt.Sprintf("batch=%d/%s", batch, x.name), func(b *testing.B) {
 				var clients []*client
 				for range x.engines {
 					p := newPlant(b, x.loops/x.engines)
+					p.engine.cfg.Limits.Memory = x.memory
 					for n := range p.loops {
 						c := p.client(n)
 						if x.shards > 0 {

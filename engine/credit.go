@@ -10,19 +10,19 @@ import (
 // usage.memory already, so that loops do not contend for that counter with every put
 // and every delete.
 //
-// The jobs of all loops never take more than Limits.Memory. A put is refused only when
-// the credits of all loops together do not suffice. (Two loops that run out at the same
-// moment may both be refused where one of them would have fitted.)
+// Jobs and credits together never exceed Limits.Memory. Before a put is refused, the
+// credits of all loops are called in. It may be refused all the same while other loops
+// take portions in that very moment: then up to creditPortion bytes a loop are free.
 //
-// Only its loop adds to a credit. Any goroutine may take all of it.
+// Only its loop's goroutine adds to a credit. Any goroutine may call it in.
 type credit struct {
 	_     [64]byte
 	bytes atomic.Int64 // never negative
 	_     [64]byte
 }
 
-// creditPortion is how many bytes a loop takes from the limit at a time. It keeps at
-// most twice as many.
+// creditPortion is how many bytes a loop takes from the limit at a time. It keeps no more
+// than twice as many.
 const creditPortion = 64 << 10
 
 // footprint is the memory that a job with a body of size bytes is counted for.
@@ -90,7 +90,7 @@ func (e *Engine) callIn() {
 	}
 }
 
-// refund counts off a job with a body of size bytes. c is the goroutine that calls it.
+// refund counts a job with a body of size bytes off. c is the goroutine that calls it.
 func (e *Engine) refund(c *caller, size uint32) {
 	if e.cfg.Limits.Memory == 0 {
 		return

@@ -176,7 +176,7 @@ func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *j
 		}
 		sh = e.shards[p.shard()]
 		sh.lock(c, now)
-		// It may be gone by now, or have moved.
+		// The job may be gone by now, or its record may have moved.
 		p = place(entry.Load())
 		if p != 0 && p.shard() == sh.number {
 			return sh, p.ref(), sh.job(p.ref())
