@@ -27,8 +27,12 @@ func aLog(t testing.TB, opts Options) (files, map[uint64]Record) {
 		t.Fatal(err)
 	}
 	m := readFiles(t, h.fs, testDir)
-	if n := len(m.segments()); n < 3 {
-		t.Fatalf("only %d segments", n)
+	names := m.segments()
+	if len(names) < 3 {
+		t.Fatalf("only %d segments", len(names))
+	}
+	for _, name := range names[:len(names)-1] {
+		m[name] = m[name][:m.end(t, name)] // some may have been closed before they were trimmed
 	}
 	return m, jobs
 }
@@ -61,11 +65,8 @@ func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
 		step = 1511
 	}
 	names := m.segments()
-	for i, name := range names {
-		for at := 0; at < len(m[name]); at += step {
-			if i == len(names)-1 && allZeros(m[name][at:]) {
-				break // behind the log's end
-			}
+	for _, name := range names {
+		for at := 0; at < m.end(t, name); at += step {
 			bad := m.clone()
 			bad[name][at] ^= 1 << (at % 8)
 			before := bad.clone()
@@ -151,30 +152,18 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 	}
 }
 
-// replaceDelete makes the last delete record of a segment one of another kind.
-func (m files) replaceDelete(t *testing.T, name string, k kind, value uint64) {
+// replaceStop replaces the stop record, which is the log's last one, by one of
+// another kind.
+func (m files) replaceStop(t *testing.T, k kind, value uint64) {
 	t.Helper()
-	b := m[name]
+	names := m.segments()
+	name := names[len(names)-1]
 	var h header
-	if what := h.decode(b); what != "" {
+	if what := h.decode(m[name]); what != "" {
 		t.Fatal(what)
 	}
-	sc := newScanner(bytes.NewReader(b), &h, int64(len(b)))
-	var last []byte
-	for {
-		at := sc.off
-		rec, err := sc.next()
-		if err != nil {
-			break
-		}
-		if kindOf(rec) == kindDelete {
-			last = b[at:sc.off]
-		}
-	}
-	if last == nil {
-		t.Fatal("there is no delete record")
-	}
-	encodeSmall(last, sc.start, k, value)
+	end := m.end(t, name)
+	encodeSmall(m[name][end-smallSize:end], checksumStart(h.seed, h.index), k, value)
 }
 
 // A segment can only say of older ones that they are not needed. What says more is
@@ -185,24 +174,22 @@ func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
 		names := m.segments()
 		last := names[len(names)-1]
 		index := uint64(segmentIndex(last))
-		torn := func(m files) {
-			m[last][len(bytes.TrimRight(m[last], "\x00"))-1] ^= 1
-		}
-		for what, change := range map[string]func(files){
-			"a drop of itself":              func(m files) { m.replaceDelete(t, last, kindDrop, index+1) },
-			"a drop of an index of 33 bits": func(m files) { m.replaceDelete(t, last, kindDrop, 1<<32+index) },
-			"a drop before a torn end": func(m files) {
-				m.replaceDelete(t, last, kindDrop, index+1)
-				torn(m)
+		for what, change := range map[string]func(*testing.T, files){
+			"a drop of itself":              func(t *testing.T, m files) { m.replaceStop(t, kindDrop, index+1) },
+			"a drop of an index of 33 bits": func(t *testing.T, m files) { m.replaceStop(t, kindDrop, 1<<32+index) },
+			"a drop before a torn end": func(t *testing.T, m files) {
+				end := m.end(t, last)
+				m.replaceStop(t, kindDrop, index+1)
+				m[last][end] = 1 // there is always room for an end record
 			},
-			"a header": func(m files) {
+			"a header": func(_ *testing.T, m files) {
 				le.PutUint32(m[last][20:], uint32(index)+1)
 				le.PutUint32(m[last][76:], headerSum(m[last]))
 			},
 		} {
 			t.Run(level+", "+what, func(t *testing.T) {
 				bad := m.clone()
-				change(bad)
+				change(t, bad)
 				_, fs, err := openFiles(t, bad.clone(), Options{})
 				var damage *DamageError
 				if !errors.As(err, &damage) || filepath.Base(damage.File) != last {
@@ -301,7 +288,7 @@ func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
 	m := readFiles(t, c.fs.Killed(), testDir)
 	m[first] = stale
 	names := m.segments()
-	m[names[len(names)-1]][headerSize] ^= 1
+	m[names[1]][headerSize] ^= 1 // the oldest that is needed has a record that later ones vouch for
 	o, fs, err := openFiles(t, m, Options{SkipDamaged: true})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"bytes"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -66,6 +67,25 @@ func (m files) clone() files {
 		c[name] = slices.Clone(b)
 	}
 	return c
+}
+
+// end is the offset behind the last record of a segment.
+func (m files) end(t testing.TB, name string) int {
+	t.Helper()
+	var h header
+	if what := h.decode(m[name]); what != "" {
+		t.Fatalf("%s: %s", name, what)
+	}
+	sc := newScanner(bytes.NewReader(m[name]), &h, int64(len(m[name])))
+	for {
+		b, err := sc.next()
+		if err != nil {
+			t.Fatalf("%s ends without an end or a stop record: %v", name, err)
+		}
+		if k := kindOf(b); k == kindEnd || k == kindStop && allZeros(m[name][sc.off:]) {
+			return int(sc.off)
+		}
+	}
 }
 
 // segments are the names of the segments that were written to, in their order.

@@ -14,6 +14,12 @@ import (
 func TestNoIDIsUsedAgainThatAPowerCutMayHaveTaken(t *testing.T) {
 	for _, interval := range []time.Duration{50 * time.Millisecond, time.Minute, time.Hour} {
 		c := newClient(t, Options{SyncInterval: interval})
+		c.fs.Hook(func(call faultfs.Call) faultfs.Fault { // however long the test takes
+			if call.Op == "sync" {
+				return faultfs.Fault{Err: errors.New("not before the power cut")}
+			}
+			return faultfs.Fault{}
+		})
 		last := uint64(max(interval.Seconds(), 1) * 1e6)
 		c.done(c.put(testRecord(last, 10)))
 		c.log.Flush()
