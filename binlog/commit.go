@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
 
@@ -178,10 +179,10 @@ func (l *Log) take() bool {
 		return false
 	}
 	if synced := Pos(l.synced.Load()); synced > l.marked {
-		if seg := l.current(); seg.used+smallSize <= seg.limit() && l.fits(smallSize, l.room.floor()) {
+		if seg := l.current(); seg.used+record.SmallSize <= seg.limit() && l.fits(record.SmallSize, l.room.floor()) {
 			l.marked = synced
-			b, seg := l.append(smallSize)
-			encodeSmall(b, seg.start, kindMark, uint64(synced))
+			b, seg := l.append(record.SmallSize)
+			record.EncodeSmall(b, seg.salt, record.Mark, uint64(synced))
 			l.batch.records--
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"trellis/binlog/record"
 )
 
 // Compaction removes segments from the old end only. Whatever a job's records
@@ -34,7 +36,7 @@ func (l *Log) runCompactor() {
 	defer l.compactor.Done()
 	retry := time.NewTimer(farAway)
 	defer retry.Stop()
-	var sc scanner
+	var sc record.Scanner
 	for {
 		select {
 		case <-l.stopping:
@@ -57,7 +59,7 @@ func (l *Log) runCompactor() {
 }
 
 // compact frees the oldest segments until the directory is small enough.
-func (l *Log) compact(sc *scanner) error {
+func (l *Log) compact(sc *record.Scanner) error {
 	if len(l.gone) > 0 {
 		if err := l.remove(); err != nil {
 			return err
@@ -102,7 +104,7 @@ func (l *Log) compactable() bool {
 }
 
 // evacuate has the owner move all jobs out of a segment.
-func (l *Log) evacuate(seg *segment, sc *scanner) error {
+func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	if l.left(seg) == 0 {
 		return nil
 	}
@@ -111,10 +113,10 @@ func (l *Log) evacuate(seg *segment, sc *scanner) error {
 		return err
 	}
 	defer file.Close()
-	sc.reset(file, &seg.header, seg.used)
+	sc.Reset(file, &seg.Header, seg.used)
 	var damage error
 	seen := 0
-	for b, gap := range sc.records() {
+	for b, gap := range sc.Records() {
 		if seen++; seen%sliceRecords == 0 {
 			if l.left(seg) == 0 {
 				return nil
@@ -126,14 +128,14 @@ func (l *Log) evacuate(seg *segment, sc *scanner) error {
 		if gap != nil {
 			// The jobs are in the owner's memory still, but there is no way to
 			// tell which ones they are.
-			damage = &DamageError{File: seg.name, Offset: gap.at, What: gap.err.Error()}
+			damage = &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error()}
 			continue
 		}
-		if kindOf(b) != kindFull {
+		if record.KindOf(b) != record.Full {
 			continue
 		}
-		if err := l.opts.Migrate(valueOf(b), seg.index); err != nil {
-			return fmt.Errorf("move job %d: %w", valueOf(b), err)
+		if err := l.opts.Migrate(record.Number(b), seg.Index); err != nil {
+			return fmt.Errorf("move job %d: %w", record.Number(b), err)
 		}
 	}
 	n := l.left(seg)
@@ -186,7 +188,7 @@ func (l *Log) drop() error {
 		l.mu.Unlock()
 		return nil
 	}
-	if err := l.ready(smallSize, l.room.reserved(), false); err != nil {
+	if err := l.ready(record.SmallSize, l.room.reserved(), false); err != nil {
 		l.mu.Unlock()
 		return err
 	}
@@ -195,8 +197,8 @@ func (l *Log) drop() error {
 	}
 	l.gone = append(l.gone, l.segs[:n]...)
 	l.segs = l.segs[n:]
-	b, seg := l.append(smallSize)
-	encodeSmall(b, seg.start, kindDrop, uint64(l.segs[0].index))
+	b, seg := l.append(record.SmallSize)
+	record.EncodeSmall(b, seg.salt, record.Drop, uint64(l.segs[0].Index))
 	l.mu.Unlock()
 	return l.remove()
 }

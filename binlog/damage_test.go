@@ -3,11 +3,13 @@ package binlog
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"trellis/binlog/record"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -97,7 +99,7 @@ func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
 				t.Fatalf("%s, byte %d: salvage: %v", name, at, err)
 			}
 			s := o.log.Recovery().Salvaged
-			if s == nil || s.Skipped == 0 && at >= headerSize || len(o.jobs) < len(jobs)-1 {
+			if s == nil || s.Skipped == 0 && at >= record.HeaderSize || len(o.jobs) < len(jobs)-1 {
 				t.Fatalf("%s, byte %d: %d of %d jobs salvaged, %+v", name, at, len(o.jobs), len(jobs), s)
 			}
 			within(t, o.snapshot(), jobs)
@@ -131,7 +133,7 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 		"one is cut":              func(m files) string { m[middle] = m[middle][:len(m[middle])/2]; return middle },
 		"one is empty":            func(m files) string { m[middle] = nil; return middle },
 		"one is zero":             func(m files) string { clear(m[middle]); return middle },
-		"a place is zero":         func(m files) string { clear(m[middle][headerSize : headerSize+64]); return middle },
+		"a place is zero":         func(m files) string { clear(m[middle][record.HeaderSize : record.HeaderSize+64]); return middle },
 		"one has another's place": func(m files) string { m[middle] = m[last]; return middle },
 		"one is of another log":   func(m files) string { m[middle] = other[middle]; return "" },
 	} {
@@ -154,16 +156,27 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 
 // replaceStop replaces the stop record, which is the log's last one, by one of
 // another kind.
-func (m files) replaceStop(t *testing.T, k kind, value uint64) {
+func (m files) replaceStop(t *testing.T, k record.Kind, value uint64) {
 	t.Helper()
 	names := m.segments()
 	name := names[len(names)-1]
-	var h header
-	if what := h.decode(m[name]); what != "" {
+	var h record.Header
+	if what := h.Decode(m[name]); what != nil {
 		t.Fatal(what)
 	}
 	end := m.end(t, name)
-	encodeSmall(m[name][end-smallSize:end], checksumStart(h.seed, h.index), k, value)
+	record.EncodeSmall(m[name][end-record.SmallSize:end], h.Salt(), k, value)
+}
+
+// changeHeader gives a segment a sound header that says something else.
+func (m files) changeHeader(t *testing.T, name string, change func(*record.Header)) {
+	t.Helper()
+	var h record.Header
+	if err := h.Decode(m[name]); err != nil {
+		t.Fatal(err)
+	}
+	change(&h)
+	h.Encode(m[name])
 }
 
 // A segment can only say of older ones that they are not needed. What says more is
@@ -173,18 +186,17 @@ func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
 		m, _ := aLog(t, Options{SyncInterval: interval})
 		names := m.segments()
 		last := names[len(names)-1]
-		index := uint64(segmentIndex(last))
+		index := uint64(record.FileIndex(last))
 		for what, change := range map[string]func(*testing.T, files){
-			"a drop of itself":              func(t *testing.T, m files) { m.replaceStop(t, kindDrop, index+1) },
-			"a drop of an index of 33 bits": func(t *testing.T, m files) { m.replaceStop(t, kindDrop, 1<<32+index) },
+			"a drop of itself":              func(t *testing.T, m files) { m.replaceStop(t, record.Drop, index+1) },
+			"a drop of an index of 33 bits": func(t *testing.T, m files) { m.replaceStop(t, record.Drop, 1<<32+index) },
 			"a drop before a torn end": func(t *testing.T, m files) {
 				end := m.end(t, last)
-				m.replaceStop(t, kindDrop, index+1)
+				m.replaceStop(t, record.Drop, index+1)
 				m[last][end] = 1 // there is always room for an end record
 			},
-			"a header": func(_ *testing.T, m files) {
-				le.PutUint32(m[last][20:], uint32(index)+1)
-				le.PutUint32(m[last][76:], headerSum(m[last]))
+			"a header": func(t *testing.T, m files) {
+				m.changeHeader(t, last, func(h *record.Header) { h.Oldest = uint32(index) + 1 })
 			},
 		} {
 			t.Run(level+", "+what, func(t *testing.T) {
@@ -224,13 +236,11 @@ func TestAFileThatIsMissingFromWhatWasNotSyncedIsATornEnd(t *testing.T) {
 	names := m.segments()
 	for what, change := range map[string]func(files){
 		"a file is missing":               func(files) {},
-		"the one behind it is torn":       func(m files) { m[names[4]][headerSize-1] ^= 1 },
+		"the one behind it is torn":       func(m files) { m[names[4]][record.HeaderSize-1] ^= 1 },
 		"the one behind it is missing":    func(m files) { delete(m, names[4]) },
 		"the one before it has lost some": func(m files) { clear(m[names[2]][2000:]) },
 		"a drop was not synced either": func(m files) {
-			b := m[names[4]]
-			le.PutUint32(b[20:], segmentIndex(names[3]))
-			le.PutUint32(b[76:], headerSum(b))
+			m.changeHeader(t, names[4], func(h *record.Header) { h.Oldest = record.FileIndex(names[3]) })
 		},
 	} {
 		bad := m.clone()
@@ -272,7 +282,7 @@ func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
 	}
 	c.log.Flush()
 	eventually(t, "the commit", func() bool { return c.log.Stats().PendingBytes == 0 && c.log.Stats().UnsyncedBytes == 0 })
-	first := segmentName(1)
+	first := record.FileName(1)
 	stale := readFiles(t, c.fs, testDir)[first]
 	for id := range uint64(100) {
 		c.end(id + 1)
@@ -288,7 +298,7 @@ func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
 	m := readFiles(t, c.fs.Killed(), testDir)
 	m[first] = stale
 	names := m.segments()
-	m[names[1]][headerSize] ^= 1 // the oldest that is needed has a record that later ones vouch for
+	m[names[1]][record.HeaderSize] ^= 1 // the oldest that is needed has a record that later ones vouch for
 	o, fs, err := openFiles(t, m, Options{SkipDamaged: true})
 	if err != nil {
 		t.Fatal(err)
@@ -336,12 +346,8 @@ func TestTheErrorOfADamagedLogTellsWhatToLookAt(t *testing.T) {
 func TestAnUnknownVersionIsNotSalvaged(t *testing.T) {
 	m, _ := aLog(t, Options{})
 	for _, name := range m.segments() {
-		var h header
-		if what := h.decode(m[name]); what != "" {
-			t.Fatal(what)
-		}
 		le.PutUint32(m[name][8:], 2)
-		le.PutUint32(m[name][76:], headerSum(m[name]))
+		le.PutUint32(m[name][76:], crc32.Checksum(m[name][:76], crc32.MakeTable(crc32.Castagnoli)))
 	}
 	if _, _, err := openFiles(t, m, Options{SkipDamaged: true}); err == nil || !strings.Contains(err.Error(), "version") {
 		t.Errorf("open: %v", err)

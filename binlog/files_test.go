@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -72,18 +73,19 @@ func (m files) clone() files {
 // end is the offset behind the last record of a segment.
 func (m files) end(t testing.TB, name string) int {
 	t.Helper()
-	var h header
-	if what := h.decode(m[name]); what != "" {
+	var h record.Header
+	if what := h.Decode(m[name]); what != nil {
 		t.Fatalf("%s: %s", name, what)
 	}
-	sc := newScanner(bytes.NewReader(m[name]), &h, int64(len(m[name])))
+	var sc record.Scanner
+	sc.Reset(bytes.NewReader(m[name]), &h, int64(len(m[name])))
 	for {
-		b, err := sc.next()
+		b, err := sc.Next()
 		if err != nil {
 			t.Fatalf("%s ends without an end or a stop record: %v", name, err)
 		}
-		if k := kindOf(b); k == kindEnd || k == kindStop && allZeros(m[name][sc.off:]) {
-			return int(sc.off)
+		if k := record.KindOf(b); k == record.End || k == record.Stop && allZeros(m[name][sc.Offset():]) {
+			return int(sc.Offset())
 		}
 	}
 }
@@ -91,7 +93,7 @@ func (m files) end(t testing.TB, name string) int {
 // segments are the names of the segments that were written to, in their order.
 func (m files) segments() (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		if segmentIndex(name) != 0 && !allZeros(m[name]) {
+		if record.FileIndex(name) != 0 && !allZeros(m[name]) {
 			names = append(names, name)
 		}
 	}

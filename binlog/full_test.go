@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -164,7 +165,7 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 	c.log.Flush()
 	eventually(t, "the commit", func() bool { return c.log.Stats().PendingBytes == 0 && c.log.Stats().UnsyncedBytes == 0 })
 	c.log.mu.Lock()
-	if c.log.fits(startSize, c.log.room.floor()) {
+	if c.log.fits(record.StartSize, c.log.room.floor()) {
 		t.Error("there is room left above what is kept")
 	}
 	c.log.mu.Unlock()
@@ -191,10 +192,10 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 func TestSpareFilesOnAFullDiskLeaveNoGap(t *testing.T) {
 	m, want := aLog(t, Options{})
 	names := m.segments()
-	next := segmentIndex(names[len(names)-1]) + 1
-	m[segmentName(next)] = nil
-	m[segmentName(next+1)] = make([]byte, MinSegmentSize)
-	m[segmentName(next+2)] = make([]byte, MinSegmentSize)
+	next := record.FileIndex(names[len(names)-1]) + 1
+	m[record.FileName(next)] = nil
+	m[record.FileName(next+1)] = make([]byte, MinSegmentSize)
+	m[record.FileName(next+2)] = make([]byte, MinSegmentSize)
 	fs := m.fs(t)
 	fs.SetCapacity(fs.Used())
 	o := newOwner()

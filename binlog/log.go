@@ -6,12 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"trellis/binlog/journal"
+	"trellis/binlog/inspect"
+	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
 
@@ -32,8 +32,8 @@ type Log struct {
 	entries vfs.Dir
 
 	recovery Recovery
-	survey   *survey // until Replay
-	begun    bool    // the start record of this run is appended
+	found    *inspect.Survey // by Open; until Replay has returned
+	begun    bool            // the start record of this run is appended
 
 	// mu guards what appends change. It is the innermost lock: holding it,
 	// nothing is called that takes time or another lock.
@@ -102,7 +102,7 @@ type Restorer interface {
 // what to do.
 func Open(dir string, opts Options) (*Log, error) {
 	l := newLog(dir, opts)
-	lock, err := lockDir(l.fs, dir)
+	lock, err := vfs.LockDir(l.fs, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -142,234 +142,6 @@ func newLog(dir string, opts Options) *Log {
 	}
 	l.stop, l.stopping = make(chan struct{}), make(chan struct{})
 	return l
-}
-
-func lockDir(fs vfs.FS, dir string) (io.Closer, error) {
-	lock, err := fs.Lock(filepath.Join(dir, "lock"))
-	if locked := (*vfs.LockedError)(nil); errors.As(err, &locked) {
-		return nil, fmt.Errorf("log directory %s: %w: %w", dir, ErrLocked, err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("log directory %s: %w", dir, err)
-	}
-	return lock, nil
-}
-
-// Put appends a new job. It fails with ErrNoSpace, ErrBusy, ErrInvalid,
-// ErrFailed or ErrClosed, and then has changed nothing.
-func (l *Log) Put(r *Record) (Ticket, error) {
-	return l.full(r, 0)
-}
-
-// Move appends a job's full record again, so that the one in segment from is no
-// longer needed. Only Options.Migrate calls it. It fails as Put does.
-func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
-	return l.full(r, from)
-}
-
-func (l *Log) full(r *Record, from uint32) (Ticket, error) {
-	n := journal.Size(r.Tube, len(r.Body))
-	if len(r.Tube) == 0 || len(r.Tube) > journal.MaxTube || n > maxWords*8 || !validState(r.State) || r.ID == 0 {
-		return Ticket{}, ErrInvalid
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var err error
-	if from == 0 {
-		err = l.ready(n, l.room.floor()+deleteRoom, true)
-	} else {
-		err = l.ready(n, l.room.reserved()+l.room.margin/2, false)
-	}
-	if err != nil {
-		return Ticket{}, err
-	}
-	b, seg := l.append(n)
-	encodeFull(b, seg.start, r)
-	seg.jobs++
-	seg.live += n
-	if from == 0 {
-		l.room.jobs++
-		l.room.live += n
-		l.lastID = max(l.lastID, r.ID)
-		l.count.puts++
-	} else {
-		l.unlink(from, n)
-		l.count.moves++
-	}
-	return Ticket{Pos: l.tail, Segment: seg.index}, nil
-}
-
-// Update appends a job's changed state: all fields of r but Tube, TTR, Created
-// and Body, which never change. It fails as Put does.
-func (l *Log) Update(r *Record) (Pos, error) {
-	if !validState(r.State) || r.ID == 0 {
-		return 0, ErrInvalid
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.ready(updateSize, l.room.floor(), true); err != nil {
-		return 0, err
-	}
-	b, seg := l.append(updateSize)
-	encodeUpdate(b, seg.start, r)
-	l.count.updates++
-	return l.tail, nil
-}
-
-// Delete appends a job's end. Segment is where its full record is, and size that
-// record's journal.Size. It fails with ErrFailed and ErrClosed only.
-func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.ready(smallSize, 0, true); err != nil {
-		return 0, err
-	}
-	b, seg := l.append(smallSize)
-	encodeSmall(b, seg.start, kindDelete, id)
-	l.room.jobs--
-	l.room.live -= size
-	l.unlink(segment, size)
-	l.count.deletes++
-	return l.tail, nil
-}
-
-// unlink takes a job's full record off its segment's account.
-func (l *Log) unlink(segment uint32, size int64) {
-	i := int(int64(segment) - int64(l.segs[0].index))
-	if i < 0 || i >= len(l.segs) {
-		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d", segment, l.segs[0].index, l.current().index))
-	}
-	s := l.segs[i]
-	s.jobs--
-	s.live -= size
-	if s.jobs < 0 || s.live < 0 {
-		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", segment))
-	}
-	if l.compactable() {
-		wake(l.wakeCompactor)
-	}
-	l.pace()
-}
-
-// pace decides whether commits give way to compaction: the directory is nearly
-// as large as it may be, or will be with the next segment, and there is something
-// to free. With mu held.
-func (l *Log) pace() {
-	size := l.opts.SegmentSize
-	over := l.room.over(size) + size/8
-	if over <= 0 && l.room.short() {
-		over += size
-	}
-	if slow := over > 0 && l.freeable(); slow != l.slow.Load() {
-		l.slow.Store(slow)
-		if slow {
-			wake(l.wakeCompactor)
-		} else {
-			wake(l.caughtUp)
-		}
-	}
-}
-
-// freeable tells whether compaction can free the oldest segment. One that is not
-// written cannot go, and who gives way to compaction does not write. With mu
-// held.
-func (l *Log) freeable() bool {
-	seg := l.segs[0]
-	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.opts.Migrate != nil && l.room.full == nil)
-}
-
-func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
-
-// ready waits until n bytes can be appended and keep bytes stay free behind
-// them. Without keep the append is one that must not fail. Patient callers wait
-// for compaction too, if the directory would become too large: compaction itself
-// cannot. With mu held.
-func (l *Log) ready(n, keep int64, patient bool) error {
-	for {
-		switch {
-		case l.err != nil:
-			return ErrFailed
-		case l.closing:
-			return ErrClosed
-		case keep > 0 && l.blocked.Load():
-			return ErrNoSpace
-		case keep > 0 && l.unwritten >= l.opts.MaxPending:
-			return ErrBusy
-		case l.fits(n, keep):
-			return nil
-		case l.room.full != nil:
-			return ErrNoSpace
-		}
-		// The keeper allocates ahead of need, so this is rare, and short: it
-		// waits for one file to be allocated.
-		l.room.want(n, keep)
-		l.room.hasty = l.room.hasty || !patient
-		wake(l.wakeKeeper)
-		l.count.waits++
-		l.room.waiters++
-		l.spaceFree.Wait()
-		l.room.waiters--
-	}
-}
-
-// append returns n bytes at the log's end, to be filled before mu is released,
-// and the segment that they are in. There must be room.
-func (l *Log) append(n int64) ([]byte, *segment) {
-	seg := l.current()
-	if seg.used+n > seg.limit() {
-		l.rotate()
-		seg = l.current()
-	}
-	l.room.free -= n
-	b := l.grow(seg, n)
-	l.batch.records++
-	if l.room.short() {
-		wake(l.wakeKeeper)
-		l.pace()
-	}
-	return b, seg
-}
-
-func (l *Log) grow(seg *segment, n int64) []byte {
-	b, idle := l.batch.grow(seg, n, l.idle)
-	l.idle = idle
-	seg.used += n
-	l.tail += Pos(n)
-	l.room.used += n
-	l.unwritten += n
-	l.pending.Store(true)
-	return b
-}
-
-// rotate ends the current segment and goes on in the first spare one.
-func (l *Log) rotate() {
-	seg := l.current()
-	l.room.free -= seg.limit() - seg.used
-	encodeSmall(l.grow(seg, smallSize), seg.start, kindEnd, l.lastID)
-	seg.sealed = true
-	l.sealed = append(l.sealed, seg)
-
-	next := l.spares[0]
-	l.spares = l.spares[1:]
-	l.begin(next)
-	wake(l.wakeCompactor)
-	wake(l.wakeKeeper)
-}
-
-// begin makes an empty segment the current one.
-func (l *Log) begin(seg *segment) {
-	oldest := seg.index
-	if len(l.segs) > 0 {
-		oldest = l.segs[0].index
-	}
-	seg.header = header{
-		seed: l.seed, index: seg.index, oldest: oldest,
-		base: l.tail, synced: Pos(l.synced.Load()),
-		lastID: l.lastID, created: time.Now().UnixNano(),
-		boot: l.boot, interval: int64(l.opts.SyncInterval),
-	}
-	l.segs = append(l.segs, seg)
-	seg.encode(l.grow(seg, headerSize))
 }
 
 // NextID is the smallest id that was certainly never used. Valid after Replay.
@@ -446,10 +218,10 @@ func (l *Log) Close() error {
 func (l *Log) finish() error {
 	if l.settle() {
 		l.mu.Lock()
-		if l.fits(smallSize, l.room.reserved()) {
-			b, seg := l.append(smallSize)
+		if l.fits(record.SmallSize, l.room.reserved()) {
+			b, seg := l.append(record.SmallSize)
 			l.marked = Pos(l.synced.Load())
-			encodeSmall(b, seg.start, kindStop, uint64(l.marked))
+			record.EncodeSmall(b, seg.salt, record.Stop, uint64(l.marked))
 		}
 		l.mu.Unlock()
 		if l.settle() {

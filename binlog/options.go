@@ -73,14 +73,6 @@ type Options struct {
 	FS vfs.FS
 }
 
-// Progress tells how far the reading of a log has come.
-type Progress struct {
-	Phase   string // "check", "import", "salvage" or "replay"
-	Done    int64  // bytes
-	Total   int64  // bytes
-	Records int64
-}
-
 // Observer is told what commits cost. Its methods are called on the committing
 // goroutine, must not block and should not allocate.
 type Observer interface {

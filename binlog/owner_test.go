@@ -2,6 +2,7 @@ package binlog
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,16 @@ import (
 
 	"trellis/binlog/journal"
 )
+
+type State = journal.State
+
+const (
+	Ready   = journal.Ready
+	Buried  = journal.Buried
+	Delayed = journal.Delayed
+)
+
+var le = binary.LittleEndian
 
 // owner plays the engine: a map of jobs under one lock.
 type owner struct {

@@ -20,7 +20,9 @@ import (
 	"testing"
 	"time"
 
-	"trellis/binlog/beanstalkd"
+	"trellis/binlog/convert"
+	"trellis/binlog/convert/beanstalkd"
+	"trellis/binlog/vfs"
 )
 
 // peer is a real beanstalkd with a log in dir.
@@ -328,7 +330,7 @@ func TestBeanstalkdReadsWhatIsExported(t *testing.T) {
 	if err := o.log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	x, err := Export(dir, to)
+	x, err := convert.Export(vfs.OS{}, dir, to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,11 +357,11 @@ func TestBeanstalkdReadsWhatIsExported(t *testing.T) {
 	}
 	p.want("INSERTED 61", "put 0 0 1 1\r\nx")
 
-	if _, err := Export(dir, to); !errors.Is(err, ErrLocked) {
+	if _, err := convert.Export(vfs.OS{}, dir, to); !errors.Is(err, ErrLocked) {
 		t.Errorf("export into a directory in use: %v", err)
 	}
 	p.kill()
-	if _, err := Export(dir, to); err == nil || !strings.Contains(err.Error(), "already") {
+	if _, err := convert.Export(vfs.OS{}, dir, to); err == nil || !strings.Contains(err.Error(), "already") {
 		t.Errorf("export over another log: %v", err)
 	}
 

@@ -72,40 +72,6 @@ func TestRandomHistoriesSurviveRandomCrashes(t *testing.T) {
 	})
 }
 
-// Records come out as they went in.
-func TestRecordsOfAnyContentAreKept(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		r := Record{
-			ID: rapid.Uint64Min(1).Draw(rt, "id"), State: rapid.SampledFrom([]State{Ready, Buried, Delayed}).Draw(rt, "state"),
-			Pri: rapid.Uint32().Draw(rt, "pri"), Delay: rapid.Uint32().Draw(rt, "delay"), TTR: rapid.Uint32().Draw(rt, "ttr"),
-			Created: rapid.Int64().Draw(rt, "created"), Reserves: rapid.Uint32().Draw(rt, "reserves"),
-			Timeouts: rapid.Uint32().Draw(rt, "timeouts"), Releases: rapid.Uint32().Draw(rt, "releases"),
-			Buries: rapid.Uint32().Draw(rt, "buries"), Kicks: rapid.Uint32().Draw(rt, "kicks"),
-			Tube: rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "tube"),
-			Body: rapid.SliceOf(rapid.Byte()).Draw(rt, "body"),
-		}
-		setWhen(&r, rapid.Uint64().Draw(rt, "when"))
-		b := make([]byte, journal.Size(r.Tube, len(r.Body)))
-		encodeFull(b, 7, &r)
-		n, sum, what := plausible(b, int64(len(b)), 7)
-		if what == "" {
-			what = check(b, sum) + impossible(b, 1)
-		}
-		var got Record
-		decodeFull(b, &got, &names{})
-		if what != "" || n != int64(len(b)) || !sameRecord(&got, &r) {
-			rt.Fatalf("%s: got %+v, want %+v", what, got, r)
-		}
-		u := make([]byte, updateSize)
-		encodeUpdate(u, 7, &r)
-		decodeUpdate(u, &got)
-		got.Tube, got.Body, got.TTR, got.Created = r.Tube, r.Body, r.TTR, r.Created
-		if !sameRecord(&got, &r) {
-			rt.Fatalf("update: got %+v, want %+v", got, r)
-		}
-	})
-}
-
 // Many goroutines, compaction and the operating system's files.
 func TestManyGoroutinesAppendAtOnce(t *testing.T) {
 	for name, interval := range levels {

@@ -3,11 +3,15 @@ package binlog
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"trellis/binlog/convert"
+	"trellis/binlog/inspect"
+	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
 
@@ -21,17 +25,9 @@ type Recovery struct {
 	NextID   uint64
 	Took     time.Duration
 
-	Cut      *Cut    // the torn end of the log that was cut off
-	Imported *Import // what came over from beanstalkd's log
-	Salvaged *Salvage
-}
-
-// Cut tells of a torn end: what a crash left of writes that were not synced yet.
-type Cut struct {
-	File   string
-	Offset int64
-	What   string // what was there instead of a record
-	Sound  int64  // records behind it that could be read, and are gone
+	Cut      *Cut              // the torn end of the log that was cut off
+	Imported *convert.Imported // what came over from beanstalkd's log
+	Salvaged *convert.Salvaged // what came over from a damaged log
 }
 
 // idGap is how many ids are left out when the records of the last ones may be
@@ -44,64 +40,89 @@ func idGap(syncInterval int64) uint64 {
 // recover gets the directory into a state from which Replay can read and go on.
 func (l *Log) recover() error {
 	began := time.Now()
-	if err := l.takeOver(); err != nil {
-		return fmt.Errorf("log directory %s: %w", l.dir, err)
-	}
-	s, err := inspect(l.fs, l.dir, l.opts.Progress)
-	if damage := (*DamageError)(nil); errors.As(err, &damage) && l.opts.SkipDamaged && s != nil {
-		l.log.Warn("the log is damaged: taking over what is sound", "error", err)
-		if err := l.salvage(s); err != nil {
-			return fmt.Errorf("log directory %s: salvage: %w", l.dir, err)
-		}
-		s, err = inspect(l.fs, l.dir, l.opts.Progress)
+	s, err := l.survey()
+	if err == nil {
+		err = l.repair(s)
 	}
 	if err != nil {
-		return fmt.Errorf("log directory %s: %w", l.dir, err)
+		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
-	if err := l.repair(s); err != nil {
-		return fmt.Errorf("log directory %s: %w", l.dir, err)
-	}
-	l.seed = s.seed
+	l.seed = s.Seed
 	if l.seed == 0 {
 		l.seed = rand.Uint32() | 1
 	}
-	l.survey = s
+	l.found = s
 	r := &l.recovery
-	r.Segments, r.Records, r.Clean = len(s.segs), s.records, s.clean || len(s.segs) == 0
-	for _, seg := range s.segs {
-		r.Bytes += seg.used
+	r.Segments, r.Records, r.Clean = len(s.Segments), s.Records, s.Clean || len(s.Segments) == 0
+	for _, seg := range s.Segments {
+		r.Bytes += seg.Used
 	}
-	r.NextID = s.lastID + 1
-	if !r.Clean && s.run.interval != 0 && (l.boot == 0 || l.boot != s.run.boot) {
+	r.NextID = s.LastID + 1
+	if !r.Clean && s.Run.Interval != 0 && (l.boot == 0 || l.boot != s.Run.Boot) {
 		// The machine was restarted: ids that were told to clients may be lost.
-		r.NextID += idGap(s.run.interval)
+		r.NextID += idGap(s.Run.Interval)
 	}
 	r.Took = time.Since(began)
 	return nil
 }
 
+// survey finds out what the directory holds, once what can be taken over into
+// segments was.
+func (l *Log) survey() (*inspect.Survey, error) {
+	t := convert.Takeover{
+		FS: l.fs, Dir: l.dir, SegmentSize: l.opts.SegmentSize,
+		SkipDamaged: l.opts.SkipDamaged, Progress: l.opts.Progress,
+	}
+	imported, err := t.Import()
+	if err != nil {
+		return nil, err
+	}
+	if i := imported; i != nil {
+		l.recovery.Imported = i
+		for _, n := range i.Notes {
+			l.log.Warn("import of beanstalkd's log: " + n)
+		}
+		l.log.Info("beanstalkd's log was imported",
+			"files", i.Files, "kept-in", i.Aside, "tubes", i.Tubes, "ready", i.Ready,
+			"delayed", i.Delayed, "buried", i.Buried, "body-bytes", i.Bytes, "last-id", i.LastID)
+	}
+	s, err := inspect.Directory(l.fs, l.dir, l.opts.Progress)
+	if damage := (*DamageError)(nil); !errors.As(err, &damage) || !l.opts.SkipDamaged || s == nil {
+		return s, err
+	}
+	l.log.Warn("the log is damaged: taking over what is sound", "error", err)
+	salvaged, err := t.Salvage(s, idGap(s.Run.Interval))
+	if err != nil {
+		return nil, fmt.Errorf("salvage: %w", err)
+	}
+	l.recovery.Salvaged = salvaged
+	l.log.Warn("a damaged log was salvaged", slog.Group("log",
+		"jobs", salvaged.Jobs, "lost-for-certain", salvaged.Lost, "skipped-bytes", salvaged.Skipped, "old-files-in", salvaged.Aside))
+	return inspect.Directory(l.fs, l.dir, l.opts.Progress)
+}
+
 // repair changes the files to what the survey made of them. Each step leaves a
 // directory in which a further survey comes to the same result.
-func (l *Log) repair(s *survey) error {
-	for _, f := range s.stale {
-		if err := l.fs.Remove(f.name); err != nil {
+func (l *Log) repair(s *inspect.Survey) error {
+	for _, f := range s.Stale {
+		if err := l.fs.Remove(f.Name); err != nil {
 			return err
 		}
 	}
-	if c := s.cut; c != nil {
-		l.recovery.Cut = &Cut{File: c.file.name, Offset: c.offset, What: c.what, Sound: c.sound}
+	if c := s.Cut; c != nil {
+		l.recovery.Cut = c
 		l.log.Warn("the end of the log is torn and was cut off",
-			"file", c.file.name, "offset", c.offset, "found", c.what, "sound-records-behind", c.sound)
-		keep := s.segs[len(s.segs)-1].index
-		for _, f := range slices.Backward(s.files) {
-			if f.index <= keep {
+			"file", c.File, "offset", c.Offset, "found", c.What, "sound-records-behind", c.Sound)
+		keep := s.Segments[len(s.Segments)-1].Index
+		for _, f := range slices.Backward(s.Files) {
+			if f.Index <= keep {
 				break
 			}
-			if err := l.fs.Remove(f.name); err != nil {
+			if err := l.fs.Remove(f.Name); err != nil {
 				return err
 			}
 		}
-		if c.file.index == keep {
+		if c.Index == keep {
 			if err := l.blank(c); err != nil {
 				return err
 			}
@@ -109,17 +130,17 @@ func (l *Log) repair(s *survey) error {
 	}
 	// What is left of the spares follows the last segment.
 	next := uint32(1)
-	if n := len(s.segs); n > 0 {
-		next = s.segs[n-1].index + 1
+	if n := len(s.Segments); n > 0 {
+		next = s.Segments[n-1].Index + 1
 	}
-	for i := range s.spare {
-		f := &s.spare[i]
-		if f.index != next {
-			name := filepath.Join(l.dir, segmentName(next))
-			if err := l.fs.Rename(f.name, name); err != nil {
+	for i := range s.Spare {
+		f := &s.Spare[i]
+		if f.Index != next {
+			name := filepath.Join(l.dir, record.FileName(next))
+			if err := l.fs.Rename(f.Name, name); err != nil {
 				return err
 			}
-			f.name, f.index = name, next
+			f.Name, f.Index = name, next
 		}
 		next++
 	}
@@ -128,15 +149,15 @@ func (l *Log) repair(s *survey) error {
 
 // blank overwrites the torn end of a segment with zeros: it must not be read
 // again when records are written up to it.
-func (l *Log) blank(c *cut) (err error) {
-	f, err := l.fs.Open(c.file.name)
+func (l *Log) blank(c *Cut) (err error) {
+	f, err := l.fs.Open(c.File)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	zeros := make([]byte, min(1<<20, c.file.size-c.offset))
-	for off := c.offset; off < c.file.size; off += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), c.file.size-off)], off); err != nil {
+	zeros := make([]byte, min(1<<20, c.Size-c.Offset))
+	for off := c.Offset; off < c.Size; off += int64(len(zeros)) {
+		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), c.Size-off)], off); err != nil {
 			return err
 		}
 	}
@@ -154,11 +175,11 @@ func (l *Log) Replay(to Restorer) error {
 		return fmt.Errorf("log directory %s: replay: %w", l.dir, err)
 	}
 	if err := l.begins(); err != nil {
-		return fmt.Errorf("log directory %s: %w", l.dir, err)
+		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
 	l.recovery.Jobs = l.room.jobs
 	l.recovery.Took += time.Since(began)
-	l.survey = nil
+	l.found = nil
 	l.workers.Add(1)
 	go l.runCommitter()
 	l.workers.Add(1)
@@ -176,81 +197,90 @@ func (l *Log) Replay(to Restorer) error {
 	return nil
 }
 
+// replay tells the owner the jobs and counts them, segment by segment.
 func (l *Log) replay(to Restorer) error {
-	s := l.survey
-	m := &meter{Progress: Progress{Phase: "replay", Total: l.recovery.Bytes}, call: l.opts.Progress}
-	var (
-		sc    scanner
-		tubes names
-		rec   Record
-	)
-	for _, seg := range s.segs {
-		file, err := l.fs.OpenRead(seg.name)
-		if err != nil {
-			return err
-		}
-		sc.reset(file, &seg.header, seg.used)
-		for err == nil {
-			at := sc.off
-			var b []byte
-			b, err = sc.next()
-			if err != nil {
-				if errors.Is(err, errUnwritten) && at == seg.used {
-					err = nil
-				} else {
-					err = &DamageError{File: seg.name, Offset: at, What: err.Error() + "; it was sound a moment ago"}
-				}
-				break
-			}
-			m.add(sc.off - at)
-			switch kindOf(b) {
-			case kindFull:
-				if s.deleted.has(valueOf(b)) {
-					continue
-				}
-				decodeFull(b, &rec, &tubes)
-				var was uint32
-				if was, err = to.Full(&rec, seg.index); err != nil {
-					break
-				}
-				n := int64(len(b))
-				seg.jobs++
-				seg.live += n
-				l.room.jobs++
-				l.room.live += n
-				if was != 0 {
-					old := s.segs[was-s.segs[0].index]
-					old.jobs--
-					old.live -= n
-					l.room.jobs--
-					l.room.live -= n
-				}
-			case kindUpdate:
-				if s.deleted.has(valueOf(b)) {
-					continue
-				}
-				decodeUpdate(b, &rec)
-				err = to.Update(&rec)
-			}
-		}
-		if err = errors.Join(err, file.Close()); err != nil {
+	r := &replay{Log: l, to: to, meter: inspect.NewMeter("replay", l.recovery.Bytes, l.opts.Progress)}
+	for i := range l.found.Segments {
+		l.segs = append(l.segs, newSegment(&l.found.Segments[i]))
+	}
+	for _, seg := range l.segs {
+		if err := r.segment(seg); err != nil {
 			return err
 		}
 	}
-	m.tell(true)
+	r.meter.End()
+	return nil
+}
+
+// replay is the state of Log.replay.
+type replay struct {
+	*Log
+	to    Restorer
+	meter *inspect.Meter
+	sc    record.Scanner
+	names record.Names
+	rec   Record
+}
+
+func (r *replay) segment(seg *segment) (err error) {
+	file, err := r.fs.OpenRead(seg.name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	r.sc.Reset(file, &seg.Header, seg.used)
+	for {
+		at := r.sc.Offset()
+		b, err := r.sc.Next()
+		switch {
+		case errors.Is(err, record.ErrUnwritten) && at == seg.used:
+			return nil
+		case err != nil:
+			return &DamageError{File: seg.name, Offset: at, What: err.Error() + "; it was sound a moment ago"}
+		}
+		r.meter.Add(int64(len(b)))
+		if err := r.record(seg, b); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *replay) record(seg *segment, b []byte) error {
+	switch k := record.KindOf(b); {
+	case k != record.Full && k != record.Update, r.found.Deleted.Has(record.Number(b)):
+		return nil
+	case k == record.Update:
+		record.DecodeUpdate(b, &r.rec)
+		return r.to.Update(&r.rec)
+	}
+	record.DecodeFull(b, &r.rec, &r.names)
+	was, err := r.to.Full(&r.rec, seg.Index)
+	if err != nil {
+		return err
+	}
+	n := int64(len(b))
+	seg.jobs++
+	seg.live += n
+	if was != 0 {
+		old := r.segs[was-r.segs[0].Index]
+		old.jobs--
+		old.live -= n
+	} else {
+		r.room.jobs++
+		r.room.live += n
+	}
 	return nil
 }
 
 // begins gets the log ready for appends and records that a new run begins.
 func (l *Log) begins() error {
-	s := l.survey
+	s := l.found
 	l.room.init(l.opts.SegmentSize)
 	l.lastID = l.recovery.NextID - 1
-	l.marked = s.synced
+	l.marked = s.Synced
 	l.nextIndex = 1
-	for _, seg := range s.segs {
-		l.segs = append(l.segs, seg)
-		l.nextIndex = seg.index + 1
+	for _, seg := range l.segs {
+		l.nextIndex = seg.Index + 1
 		l.tail = seg.end()
 		l.room.used += seg.used
 		l.room.disk += seg.size
@@ -258,7 +288,7 @@ func (l *Log) begins() error {
 			return err
 		}
 	}
-	if err := l.adopt(s.spare); err != nil {
+	if err := l.adopt(s.Spare); err != nil {
 		return err
 	}
 	if l.opts.SyncInterval >= 0 {
@@ -277,7 +307,7 @@ func (l *Log) begins() error {
 	} else {
 		seg := l.current()
 		if seg.limit() < seg.used { // somebody has cut the file
-			size := (seg.used + smallSize + 4095) &^ 4095
+			size := (seg.used + record.SmallSize + 4095) &^ 4095
 			if err := seg.file.Allocate(size); err != nil {
 				return err
 			}
@@ -291,22 +321,22 @@ func (l *Log) begins() error {
 		l.synced.Store(l.written.Load())
 	}
 	l.mu.Lock()
-	for !l.fits(startSize, l.room.floor()) {
-		err := l.allocate(startSize)
-		if vfs.IsNoSpace(err) && l.fits(startSize, l.room.reserved()) {
+	for !l.fits(record.StartSize, l.room.floor()) {
+		err := l.allocate(record.StartSize)
+		if vfs.IsNoSpace(err) && l.fits(record.StartSize, l.room.reserved()) {
 			break // jobs can end, which gives space back
 		}
 		if err != nil {
 			l.mu.Unlock()
-			return fmt.Errorf("reserve %d bytes so that every job's delete can be recorded: %w", l.room.reserved(), spaceError(err))
+			return fmt.Errorf("reserve %d bytes so that every job's delete can be recorded: %w", l.room.reserved(), err)
 		}
 	}
-	r := startRecord{
-		at: time.Now().UnixNano(), boot: l.boot, nextID: l.recovery.NextID,
-		synced: Pos(l.synced.Load()), interval: int64(l.opts.SyncInterval),
+	r := record.Run{
+		At: time.Now().UnixNano(), Boot: l.boot, NextID: l.recovery.NextID,
+		Synced: Pos(l.synced.Load()), Interval: int64(l.opts.SyncInterval),
 	}
-	b, seg := l.append(startSize)
-	r.encode(b, seg.start)
+	b, seg := l.append(record.StartSize)
+	r.Encode(b, seg.salt)
 	l.begun = true
 	l.mu.Unlock()
 	if !l.settle() {
@@ -318,7 +348,7 @@ func (l *Log) begins() error {
 // settleOld makes what an earlier run wrote durable, so that all before this run
 // is, and opens the segment if it takes appends.
 func (l *Log) settleOld(seg *segment) error {
-	if seg.sealed && seg.size == seg.used && seg.end() <= l.survey.synced {
+	if seg.sealed && seg.size == seg.used && seg.end() <= l.found.Synced {
 		return nil
 	}
 	file, err := l.fs.Open(seg.name)
@@ -344,12 +374,12 @@ func (l *Log) settleOld(seg *segment) error {
 // rewrite writes again what a run before may have failed to sync. The system may
 // believe it to be on disk, and would not sync it a second time.
 func (l *Log) rewrite(file vfs.File, seg *segment) error {
-	if l.survey.clean || l.survey.run.interval < 0 || seg.end() <= l.survey.synced {
+	if l.found.Clean || l.found.Run.Interval < 0 || seg.end() <= l.found.Synced {
 		return nil
 	}
 	off := int64(0)
-	if l.survey.synced > seg.base {
-		off = int64(l.survey.synced - seg.base)
+	if l.found.Synced > seg.Base {
+		off = int64(l.found.Synced - seg.Base)
 	}
 	buf := make([]byte, min(1<<20, seg.used-off))
 	for off < seg.used {
@@ -367,28 +397,24 @@ func (l *Log) rewrite(file vfs.File, seg *segment) error {
 
 // adopt takes over the spare segments of an earlier run. From the first one that
 // is of no use on, they are removed: their numbers must follow each other.
-func (l *Log) adopt(spare []segmentFile) error {
+func (l *Log) adopt(spare []inspect.File) error {
 	for i, f := range spare {
-		file, err := l.fs.Open(f.name)
+		file, err := l.fs.Open(f.Name)
 		if err != nil {
 			return err
 		}
-		size := f.size
+		size := f.Size
 		if err := file.Allocate(l.opts.SegmentSize); err == nil {
 			size = max(size, l.opts.SegmentSize)
 		} else if !vfs.IsNoSpace(err) || size < MinSegmentSize {
 			err := file.Close()
 			for _, f := range spare[i:] {
-				err = errors.Join(err, l.fs.Remove(f.name))
+				err = errors.Join(err, l.fs.Remove(f.Name))
 			}
 			return err
 		}
-		seg := &segment{name: f.name, size: size, file: file, start: checksumStart(l.seed, f.index)}
-		seg.index = f.index
-		l.spares = append(l.spares, seg)
-		l.nextIndex = f.index + 1
-		l.room.free += capacity(size)
-		l.room.disk += size
+		l.addSpare(&segment{Header: record.Header{Index: f.Index}, name: f.Name, size: size, file: file})
+		l.nextIndex = f.Index + 1
 	}
 	return nil
 }
@@ -399,7 +425,7 @@ func (l *Log) beginFirst() error {
 	defer l.mu.Unlock()
 	if len(l.spares) == 0 {
 		if err := l.allocate(0); err != nil {
-			return fmt.Errorf("first segment: %w", spaceError(err))
+			return fmt.Errorf("first segment: %w", err)
 		}
 	}
 	seg := l.spares[0]

@@ -73,7 +73,7 @@ func (l *Log) Stats() Stats {
 		Full: r.full != nil || l.blocked.Load(), Failed: l.err != nil,
 	}
 	if len(l.segs) > 0 {
-		s.OldestSegment, s.CurrentSegment = l.segs[0].index, l.current().index
+		s.OldestSegment, s.CurrentSegment = l.segs[0].Index, l.current().Index
 	}
 	if written, synced := l.written.Load(), l.synced.Load(); l.opts.SyncInterval >= 0 && written > synced {
 		s.UnsyncedBytes = int64(written - synced)

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"trellis/binlog/beanstalkd"
+	"trellis/binlog/convert"
+	"trellis/binlog/convert/beanstalkd"
+	"trellis/binlog/record"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -254,7 +256,7 @@ func TestACrashAtAnyCallOfAnImportOrASalvageLosesNothing(t *testing.T) {
 					}
 					o.log.Close()
 					for name, b := range m {
-						if segmentIndex(name) == 0 && beanstalkdFile(name) == 0 || allZeros(b) {
+						if record.FileIndex(name) == 0 && beanstalkdFile(name) == 0 || allZeros(b) {
 							continue
 						}
 						dir := filepath.Join(testDir, map[string]string{"import": "beanstalkd", "salvage": "damaged"}[what])
@@ -297,4 +299,19 @@ func TestOpenAndCloseImport(t *testing.T) {
 func beanstalkdFile(name string) int {
 	n, _ := beanstalkd.FileNumber(name)
 	return n
+}
+
+func TestVerifyTellsWhatTheirLogHolds(t *testing.T) {
+	l := newTheirLog()
+	l.file(1)
+	l.full(7, 1, 0, "abc")
+	var b strings.Builder
+	theirs, err := convert.Verify(&b, l.files.fs(t), testDir)
+	if got := b.String(); !theirs || err != nil || !strings.Contains(got, "1 files, 1 tubes, 1 ready, 0 delayed and 0 buried jobs with 3 bytes, last id 7") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	m, _ := aLog(t, Options{})
+	if theirs, err := convert.Verify(&b, m.fs(t), testDir); theirs || err != nil {
+		t.Errorf("a log of ours is taken for one of theirs, or %v", err)
+	}
 }

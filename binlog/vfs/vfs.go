@@ -7,7 +7,9 @@ package vfs
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 )
 
@@ -96,4 +98,21 @@ func (e *LockedError) Error() string {
 		return e.Name + " is locked by another process"
 	}
 	return e.Name + " is locked by process " + strconv.Itoa(e.PID)
+}
+
+// ErrLocked tells that another process, or another part of this one, has a
+// directory.
+var ErrLocked = errors.New("the directory is in use")
+
+// LockDir locks a directory by the file "lock" in it, until what it returns is
+// closed. It never waits: an error that wraps ErrLocked names the holder.
+func LockDir(fs FS, name string) (io.Closer, error) {
+	lock, err := fs.Lock(filepath.Join(name, "lock"))
+	if locked := (*LockedError)(nil); errors.As(err, &locked) {
+		return nil, fmt.Errorf("log directory %s: %w: %w", name, ErrLocked, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("log directory %s: %w", name, err)
+	}
+	return lock, nil
 }

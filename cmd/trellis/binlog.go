@@ -11,6 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/binlog"
+	"trellis/binlog/convert"
+	"trellis/binlog/inspect"
+	"trellis/binlog/vfs"
 )
 
 func binlogCommand() *cobra.Command {
@@ -37,7 +40,12 @@ running meanwhile: what looks wrong is read again. DIR may also hold the log of 
 The exit status is 0 if a server would start, 2 if the log is damaged, and 1 if it could not be checked.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := buffered(cmd.OutOrStdout(), func(w io.Writer) error { return binlog.Verify(w, args[0]) })
+			err := buffered(cmd.OutOrStdout(), func(w io.Writer) error {
+				if theirs, err := convert.Verify(w, vfs.OS{}, args[0]); theirs || err != nil {
+					return err
+				}
+				return inspect.Verify(w, vfs.OS{}, args[0])
+			})
 			if damage := (*binlog.DamageError)(nil); errors.As(err, &damage) {
 				return fmt.Errorf("%w; to see what is around it: trellis binlog dump %s; "+
 					"to start with what is sound, and keep the files aside: trellisd --skip-damaged", err, args[0])
@@ -56,7 +64,7 @@ func dumpCommand() *cobra.Command {
 A place that holds no record where one should be is a line with BAD. A server may be running meanwhile.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return buffered(cmd.OutOrStdout(), func(w io.Writer) error { return binlog.Dump(w, args[0], bodies) })
+			return buffered(cmd.OutOrStdout(), func(w io.Writer) error { return inspect.Dump(w, vfs.OS{}, args[0], bodies) })
 		},
 	}
 	cmd.Flags().BoolVar(&bodies, "bodies", false, "write the jobs' bodies too, quoted")
@@ -107,7 +115,7 @@ no such log yet. The server must have been stopped.`,
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x, err := binlog.Export(args[0], args[1])
+			x, err := convert.Export(vfs.OS{}, args[0], args[1])
 			switch {
 			case errors.Is(err, binlog.ErrLocked):
 				return fmt.Errorf("%w; stop it first", err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"trellis/binlog"
+	"trellis/binlog/journal"
 )
 
 // nothing is a Restorer for a log without jobs.
@@ -28,7 +29,7 @@ func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {
 	}
 	t.Cleanup(func() { l.Close() })
 	for id := range jobs {
-		r := binlog.Record{ID: uint64(id + 1), State: binlog.Ready, Pri: 7, TTR: 60, Tube: "mail", Body: []byte(body)}
+		r := binlog.Record{ID: uint64(id + 1), State: journal.Ready, Pri: 7, TTR: 60, Tube: "mail", Body: []byte(body)}
 		if _, err := l.Put(&r); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"trellis/binlog"
+	"trellis/binlog/convert"
+	"trellis/binlog/vfs"
 )
 
 // startBeanstalkd starts a beanstalkd with a log and returns a connection to it,
@@ -195,7 +196,7 @@ func TestWhatBeanstalkdHasIsTakenOverAndGivenBack(t *testing.T) {
 	s.signal(syscall.SIGKILL) // before anything has changed
 	s.wait()
 	back := t.TempDir()
-	if _, err := binlog.Export(dir, back); err != nil {
+	if _, err := convert.Export(vfs.OS{}, dir, back); err != nil {
 		t.Fatal(err)
 	}
 

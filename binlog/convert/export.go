@@ -1,4 +1,4 @@
-package binlog
+package convert
 
 import (
 	"cmp"
@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 
-	"trellis/binlog/beanstalkd"
+	"trellis/binlog/convert/beanstalkd"
+	"trellis/binlog/inspect"
+	"trellis/binlog/journal"
 	"trellis/binlog/vfs"
 )
 
@@ -30,12 +32,11 @@ const exportFile = 10 << 20
 // Export writes the jobs of the log in a directory that no server uses as a log
 // of beanstalkd's, version 7, into another directory. That must exist and have no
 // such log. Beanstalkd counts each burial of a buried job once more whenever it
-// reads its log; the counts are written as they are.
-func Export(dir, to string) (*Exported, error) { return export(vfs.OS{}, dir, to) }
-
-func export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
+// reads its log; the counts are written as they are. An error that wraps
+// vfs.ErrLocked tells that a server has one of the directories.
+func Export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
 	for _, d := range []string{dir, to} {
-		lock, err := lockDir(fs, d)
+		lock, err := vfs.LockDir(fs, d)
 		if err != nil {
 			return nil, err
 		}
@@ -45,31 +46,20 @@ func export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if numbers, _, _ := foreignFiles(es); len(numbers) > 0 {
-		return nil, fmt.Errorf("%s has a log of beanstalkd's already: %s", to, beanstalkd.FileName(numbers[0]))
+	if theirs := filesOf(es); len(theirs.numbers) > 0 {
+		return nil, fmt.Errorf("%s has a log of beanstalkd's already: %s", to, beanstalkd.FileName(theirs.numbers[0]))
 	}
-	s, err := inspect(fs, dir, nil)
+	js, err := soundJobs(fs, dir)
 	if err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", dir, err)
 	}
-	if len(s.segs) == 0 {
-		return nil, fmt.Errorf("log directory %s: there is no log", dir)
-	}
-	f, rest, err := gather(fs, s.sound(), s.seed, &meter{})
-	if err == nil && rest.Skipped > 0 {
-		err = errors.New("what was sound a moment ago cannot be read now")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("log directory %s: %w", dir, err)
-	}
-	f.lastID = max(f.lastID, s.lastID)
-	x := &exporter{fs: fs, dir: to, report: &Exported{LastID: f.lastID}}
+	x := &exporter{fs: fs, dir: to, report: &Exported{LastID: js.lastID}}
 	// Beanstalkd takes the order of burials from that of the records.
-	jobs := f.sorted()
-	buried := slices.DeleteFunc(slices.Clone(jobs), func(j *foundJob) bool { return j.State != Buried })
-	slices.SortFunc(buried, func(a, b *foundJob) int { return cmp.Compare(a.BuryOrder, b.BuryOrder) })
-	jobs = slices.DeleteFunc(jobs, func(j *foundJob) bool { return j.State == Buried })
-	err = f.each(append(jobs, buried...), x.add)
+	order := js.sorted()
+	buried := slices.DeleteFunc(slices.Clone(order), func(j *job) bool { return j.State != journal.Buried })
+	slices.SortFunc(buried, func(a, b *job) int { return cmp.Compare(a.BuryOrder, b.BuryOrder) })
+	order = slices.DeleteFunc(order, func(j *job) bool { return j.State == journal.Buried })
+	err = js.each(append(order, buried...), x.add)
 	if err == nil {
 		err = x.lastID()
 	}
@@ -86,31 +76,47 @@ func export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
 	return x.report, nil
 }
 
-// sound are the segments as far as they are sound.
-func (s *survey) sound() []segmentFile {
-	var fs []segmentFile
-	for _, seg := range s.segs {
-		fs = append(fs, segmentFile{index: seg.index, name: seg.name, size: seg.used, header: seg.header})
+// soundJobs are the jobs of a log that is sound or torn.
+func soundJobs(fs vfs.FS, dir string) (*jobs, error) {
+	s, err := inspect.Directory(fs, dir, nil)
+	if err != nil {
+		return nil, err
 	}
-	return fs
+	if len(s.Segments) == 0 {
+		return nil, errors.New("there is no log")
+	}
+	var files []inspect.File
+	for _, seg := range s.Segments {
+		files = append(files, inspect.File{Index: seg.Index, Name: seg.Name, Size: seg.Used, Header: seg.Header})
+	}
+	js, skipped, _, err := readSegments(fs, files, s.Seed, inspect.NewMeter("", 0, nil))
+	if err != nil {
+		return nil, err
+	}
+	if skipped > 0 {
+		return nil, errors.New("what was sound a moment ago cannot be read now")
+	}
+	js.lastID = max(js.lastID, s.LastID)
+	return js, nil
 }
 
+// exporter writes files of beanstalkd's.
 type exporter struct {
 	fs     vfs.FS
 	dir    string
 	report *Exported
-	maxID  uint64
+	maxID  uint64 // of the jobs so far
 
 	fileWriter
 }
 
-func (x *exporter) add(r *Record) error {
+func (x *exporter) add(r *journal.Record) error {
 	j := beanstalkd.Job{
 		ID: r.ID, Pri: r.Pri, Delay: int64(r.Delay) * 1e9, TTR: int64(max(r.TTR, 1)) * 1e9,
 		Created: r.Created, State: beanstalkd.State(r.State),
 		Reserves: r.Reserves, Timeouts: r.Timeouts, Releases: r.Releases, Buries: r.Buries, Kicks: r.Kicks,
 	}
-	if r.State == Delayed {
+	if r.State == journal.Delayed {
 		j.Deadline = r.Due
 	}
 	x.report.Jobs++

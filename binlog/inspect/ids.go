@@ -1,14 +1,16 @@
-package binlog
+package inspect
 
-// idSet is a set of ids. Ids that are near each other share a word's bits, so
-// that the ids of a busy queue cost a fraction of a byte each.
-type idSet struct {
+// IDSet is a set of ids. Ids that are near each other share a word's bits, so
+// that the ids of a busy queue cost a fraction of a byte each. The zero IDSet is
+// empty.
+type IDSet struct {
 	words map[uint64]*[8]uint64 // by id / 512
 	last  uint64                // the key of hot
 	hot   *[8]uint64
 }
 
-func (s *idSet) add(id uint64) {
+// Add adds an id.
+func (s *IDSet) Add(id uint64) {
 	key := id >> 9
 	if s.hot == nil || s.last != key {
 		w := s.words[key]
@@ -24,7 +26,8 @@ func (s *idSet) add(id uint64) {
 	s.hot[id>>6&7] |= 1 << (id & 63)
 }
 
-func (s *idSet) has(id uint64) bool {
+// Has tells whether an id was added.
+func (s *IDSet) Has(id uint64) bool {
 	if len(s.words) == 0 {
 		return false
 	}

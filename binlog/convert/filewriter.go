@@ -1,4 +1,4 @@
-package binlog
+package convert
 
 import (
 	"errors"

@@ -1,0 +1,227 @@
+package binlog
+
+import (
+	"fmt"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+)
+
+// Put appends a new job. It fails with ErrNoSpace, ErrBusy, ErrInvalid,
+// ErrFailed or ErrClosed, and then has changed nothing.
+func (l *Log) Put(r *Record) (Ticket, error) {
+	return l.full(r, 0)
+}
+
+// Move appends a job's full record again, so that the one in segment from is no
+// longer needed. Only Options.Migrate calls it. It fails as Put does.
+func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
+	return l.full(r, from)
+}
+
+func (l *Log) full(r *Record, from uint32) (Ticket, error) {
+	if !record.Valid(r) {
+		return Ticket{}, ErrInvalid
+	}
+	n := journal.Size(r.Tube, len(r.Body))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if from == 0 {
+		err = l.ready(n, l.room.floor()+deleteRoom, true)
+	} else {
+		err = l.ready(n, l.room.reserved()+l.room.margin/2, false)
+	}
+	if err != nil {
+		return Ticket{}, err
+	}
+	b, seg := l.append(n)
+	record.EncodeFull(b, seg.salt, r)
+	seg.jobs++
+	seg.live += n
+	if from == 0 {
+		l.room.jobs++
+		l.room.live += n
+		l.lastID = max(l.lastID, r.ID)
+		l.count.puts++
+	} else {
+		l.unlink(from, n)
+		l.count.moves++
+	}
+	return Ticket{Pos: l.tail, Segment: seg.Index}, nil
+}
+
+// Update appends a job's changed state: all fields of r but Tube, TTR, Created
+// and Body, which never change. It fails as Put does.
+func (l *Log) Update(r *Record) (Pos, error) {
+	if !record.ValidState(r) {
+		return 0, ErrInvalid
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.ready(record.UpdateSize, l.room.floor(), true); err != nil {
+		return 0, err
+	}
+	b, seg := l.append(record.UpdateSize)
+	record.EncodeUpdate(b, seg.salt, r)
+	l.count.updates++
+	return l.tail, nil
+}
+
+// Delete appends a job's end. Segment is where its full record is, and size that
+// record's journal.Size. It fails with ErrFailed and ErrClosed only.
+func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.ready(record.SmallSize, 0, true); err != nil {
+		return 0, err
+	}
+	b, seg := l.append(record.SmallSize)
+	record.EncodeSmall(b, seg.salt, record.Delete, id)
+	l.room.jobs--
+	l.room.live -= size
+	l.unlink(segment, size)
+	l.count.deletes++
+	return l.tail, nil
+}
+
+// unlink takes a job's full record off its segment's account.
+func (l *Log) unlink(segment uint32, size int64) {
+	i := int(int64(segment) - int64(l.segs[0].Index))
+	if i < 0 || i >= len(l.segs) {
+		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d", segment, l.segs[0].Index, l.current().Index))
+	}
+	s := l.segs[i]
+	s.jobs--
+	s.live -= size
+	if s.jobs < 0 || s.live < 0 {
+		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", segment))
+	}
+	if l.compactable() {
+		wake(l.wakeCompactor)
+	}
+	l.pace()
+}
+
+// pace decides whether commits give way to compaction: the directory is nearly
+// as large as it may be, or will be with the next segment, and there is something
+// to free. With mu held.
+func (l *Log) pace() {
+	size := l.opts.SegmentSize
+	over := l.room.over(size) + size/8
+	if over <= 0 && l.room.short() {
+		over += size
+	}
+	if slow := over > 0 && l.freeable(); slow != l.slow.Load() {
+		l.slow.Store(slow)
+		if slow {
+			wake(l.wakeCompactor)
+		} else {
+			wake(l.caughtUp)
+		}
+	}
+}
+
+// freeable tells whether compaction can free the oldest segment. One that is not
+// written cannot go, and who gives way to compaction does not write. With mu
+// held.
+func (l *Log) freeable() bool {
+	seg := l.segs[0]
+	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.opts.Migrate != nil && l.room.full == nil)
+}
+
+func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
+
+// ready waits until n bytes can be appended and keep bytes stay free behind
+// them. Without keep the append is one that must not fail. Patient callers wait
+// for compaction too, if the directory would become too large: compaction itself
+// cannot. With mu held.
+func (l *Log) ready(n, keep int64, patient bool) error {
+	for {
+		switch {
+		case l.err != nil:
+			return ErrFailed
+		case l.closing:
+			return ErrClosed
+		case keep > 0 && l.blocked.Load():
+			return ErrNoSpace
+		case keep > 0 && l.unwritten >= l.opts.MaxPending:
+			return ErrBusy
+		case l.fits(n, keep):
+			return nil
+		case l.room.full != nil:
+			return ErrNoSpace
+		}
+		// The keeper allocates ahead of need, so this is rare, and short: it
+		// waits for one file to be allocated.
+		l.room.want(n, keep)
+		l.room.hasty = l.room.hasty || !patient
+		wake(l.wakeKeeper)
+		l.count.waits++
+		l.room.waiters++
+		l.spaceFree.Wait()
+		l.room.waiters--
+	}
+}
+
+// append returns n bytes at the log's end, to be filled before mu is released,
+// and the segment that they are in. There must be room.
+func (l *Log) append(n int64) ([]byte, *segment) {
+	seg := l.current()
+	if seg.used+n > seg.limit() {
+		l.rotate()
+		seg = l.current()
+	}
+	l.room.free -= n
+	b := l.grow(seg, n)
+	l.batch.records++
+	if l.room.short() {
+		wake(l.wakeKeeper)
+		l.pace()
+	}
+	return b, seg
+}
+
+func (l *Log) grow(seg *segment, n int64) []byte {
+	b, idle := l.batch.grow(seg, n, l.idle)
+	l.idle = idle
+	seg.used += n
+	l.tail += Pos(n)
+	l.room.used += n
+	l.unwritten += n
+	l.pending.Store(true)
+	return b
+}
+
+// rotate ends the current segment and goes on in the first spare one.
+func (l *Log) rotate() {
+	seg := l.current()
+	l.room.free -= seg.limit() - seg.used
+	record.EncodeSmall(l.grow(seg, record.SmallSize), seg.salt, record.End, l.lastID)
+	seg.sealed = true
+	l.sealed = append(l.sealed, seg)
+
+	next := l.spares[0]
+	l.spares = l.spares[1:]
+	l.begin(next)
+	wake(l.wakeCompactor)
+	wake(l.wakeKeeper)
+}
+
+// begin makes an empty segment the current one.
+func (l *Log) begin(seg *segment) {
+	oldest := seg.Index
+	if len(l.segs) > 0 {
+		oldest = l.segs[0].Index
+	}
+	seg.Header = record.Header{
+		Seed: l.seed, Index: seg.Index, Oldest: oldest,
+		Base: l.tail, Synced: Pos(l.synced.Load()),
+		LastID: l.lastID, Created: time.Now().UnixNano(),
+		Boot: l.boot, Interval: int64(l.opts.SyncInterval),
+	}
+	seg.salt = seg.Salt()
+	l.segs = append(l.segs, seg)
+	seg.Encode(l.grow(seg, record.HeaderSize))
+}

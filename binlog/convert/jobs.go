@@ -1,0 +1,153 @@
+package convert
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"trellis/binlog/inspect"
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/vfs"
+)
+
+// jobs are what the files of a log come to, when it is not replayed but turned
+// into another one: each job's last state, and where its body is.
+type jobs struct {
+	fs     vfs.FS
+	files  []string // paths
+	byID   map[uint64]*job
+	lastID uint64 // the greatest id that the files tell of
+}
+
+type job struct {
+	journal.Record        // without the body
+	file           int32  // index in files
+	size           int32  // of the body, bytes
+	body           int64  // where it starts in the file
+	burial         uint64 // the number of the record that told of the last burial; of beanstalkd's jobs
+}
+
+// sorted returns the jobs as their bodies lie in the files.
+func (js *jobs) sorted() []*job {
+	return slices.SortedFunc(maps.Values(js.byID), func(a, b *job) int {
+		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.body, b.body))
+	})
+}
+
+// each calls fn with all of each job, in the given order. The record is valid
+// during the call.
+func (js *jobs) each(order []*job, fn func(*journal.Record) error) (err error) {
+	open := int32(-1)
+	var file vfs.File
+	defer func() {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	var body []byte
+	for _, j := range order {
+		if j.file != open {
+			if file != nil {
+				if err := file.Close(); err != nil {
+					return err
+				}
+			}
+			if file, err = js.fs.OpenRead(js.files[j.file]); err != nil {
+				return err
+			}
+			open = j.file
+		}
+		if cap(body) < int(j.size) {
+			body = make([]byte, j.size)
+		}
+		body = body[:j.size]
+		if n, err := file.ReadAt(body, j.body); n < len(body) {
+			return fmt.Errorf("%s: body of job %d: %w", js.files[j.file], j.ID, err)
+		}
+		r := j.Record
+		r.Body = body
+		if err := fn(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSegments reads the sound records of segments, and skips what is not sound.
+// Skipped are the bytes of that; lost are jobs of which an update is left but no
+// full record.
+func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter) (js *jobs, skipped, lost int64, err error) {
+	js = &jobs{fs: fs, byID: map[uint64]*job{}}
+	var (
+		deleted inspect.IDSet
+		orphans = map[uint64]bool{}
+		sc      record.Scanner
+		names   record.Names
+	)
+	for i, f := range files {
+		js.files = append(js.files, f.Name)
+		file, err := fs.OpenRead(f.Name)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		h := f.Header
+		if f.Wrong != nil {
+			h = record.Header{Seed: seed, Index: f.Index}
+		}
+		js.lastID = max(js.lastID, h.LastID)
+		sc.Reset(file, &h, f.Size)
+		for b, gap := range sc.Records() {
+			if gap != nil {
+				skipped += gap.Size
+				continue
+			}
+			m.Add(int64(len(b)))
+			id := record.Number(b)
+			switch record.KindOf(b) {
+			case record.Full:
+				js.lastID = max(js.lastID, id)
+				if deleted.Has(id) {
+					continue
+				}
+				delete(orphans, id)
+				j := &job{file: int32(i)}
+				record.DecodeFull(b, &j.Record, &names)
+				j.size = int32(len(j.Body))
+				j.body = sc.Offset() - int64(len(b)) + int64(record.BodyOffset(b))
+				j.Body = nil
+				js.byID[id] = j
+			case record.Update:
+				js.lastID = max(js.lastID, id)
+				j := js.byID[id]
+				if j == nil {
+					if !deleted.Has(id) {
+						orphans[id] = true
+					}
+					continue
+				}
+				was := j.Record
+				record.DecodeUpdate(b, &j.Record)
+				j.Tube, j.TTR, j.Created = was.Tube, was.TTR, was.Created
+			case record.Delete:
+				js.lastID = max(js.lastID, id)
+				deleted.Add(id)
+				delete(js.byID, id)
+				delete(orphans, id)
+			case record.Start:
+				var r record.Run
+				r.Decode(b)
+				js.lastID = max(js.lastID, max(r.NextID, 1)-1)
+			case record.End:
+				js.lastID = max(js.lastID, id)
+			}
+		}
+		if err := file.Close(); err != nil {
+			return nil, 0, 0, err
+		}
+	}
+	m.End()
+	return js, skipped, int64(len(orphans)), nil
+}

@@ -1,0 +1,33 @@
+// Package inspect reads the log in a directory and changes nothing: what is there,
+// whether it is sound, torn or damaged, and what it says, for a server that starts
+// and for people who look.
+//
+// # Use
+//
+//	survey, err := inspect.Directory(fs, dir, nil) // what Open works on
+//	err := inspect.Verify(os.Stdout, vfs.OS{}, dir)
+//	err := inspect.Dump(os.Stdout, vfs.OS{}, dir, false)
+//
+// # Torn or damaged
+//
+// The segments are read from the oldest that is needed, each up to its end
+// record, the last one up to where only zeros follow. A place that holds no sound
+// record, or where a segment or its end is missing, is damage if anything that
+// can be read behind it (a header, a mark, a start or stop record, found by
+// trying every eighth byte) says that the place was on disk. Otherwise it is what
+// a crash has left of writes that were not synced: the log ends there. A right
+// checksum over what cannot be true is damage too. A log that is never synced
+// knows of nothing that is on disk for certain, so that in it only the last
+// segment can be torn, and a loss of power may leave it damaged.
+//
+// Two things go unnoticed. A bit that flips in the last batch before a crash,
+// which no later record vouches for, is taken for a torn end. And if somebody
+// removes the newest segments, nothing is left that tells of them.
+//
+// # Limits
+//
+// A survey has memory for the ids that were deleted, a fraction of a byte each,
+// and none for jobs. It takes one pass over all files. Verify and Dump may be used
+// while a server runs; Directory may not, without the directory's lock, since it
+// would take what is being written for a torn end.
+package inspect

@@ -1,0 +1,123 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/vfs"
+)
+
+// Dump writes every record of the log in a directory as a line of text, in the
+// order of the log, and every place that holds none. With bodies it writes all of
+// them, quoted. It may be used while a server runs.
+func Dump(w io.Writer, fs vfs.FS, dir string, bodies bool) error {
+	s := &Survey{fs: fs, dir: dir}
+	if err := s.find(); err != nil {
+		return err
+	}
+	if len(s.Files) == 0 {
+		return fmt.Errorf("log directory %s: there is no log", dir)
+	}
+	for _, f := range s.Files {
+		if f.Wrong == nil {
+			s.Seed = f.Header.Seed
+		}
+	}
+	d := &dumper{printer: printer{w: w}, bodies: bodies}
+	for _, f := range s.Files {
+		err := d.segment(fs, f, s.Seed)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // compaction has removed it since
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return d.err
+}
+
+type dumper struct {
+	printer
+	bodies bool
+	sc     record.Scanner
+	names  record.Names
+}
+
+func (d *dumper) segment(fs vfs.FS, f File, seed uint32) (err error) {
+	file, err := fs.OpenRead(f.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	name := filepath.Base(f.Name)
+	h := f.Header
+	if f.Wrong == nil {
+		d.print("%s 0 header base=%d synced=%d oldest=%d last-id=%d created=%s boot=%016x interval=%d\n", name,
+			h.Base, h.Synced, h.Oldest, h.LastID, stamp(h.Created), h.Boot, h.Interval)
+	} else {
+		d.print("%s 0 BAD %v\n", name, f.Wrong)
+		h = record.Header{Seed: seed, Index: f.Index}
+	}
+	d.sc.Reset(file, &h, f.Size)
+	for b, gap := range d.sc.Records() {
+		if gap != nil {
+			d.print("%s %d BAD %v: %d bytes\n", name, gap.Offset, gap.Err, gap.Size)
+		} else {
+			d.print("%s %d %s ", name, d.sc.Offset()-int64(len(b)), record.KindOf(b))
+			d.record(b)
+		}
+		if d.err != nil {
+			break
+		}
+	}
+	return nil
+}
+
+func (d *dumper) record(b []byte) {
+	var r journal.Record
+	switch record.KindOf(b) {
+	case record.Full:
+		record.DecodeFull(b, &r, &d.names)
+		d.state(&r)
+		d.print(" tube=%s ttr=%d created=%s bytes=%d", r.Tube, r.TTR, stamp(r.Created), len(r.Body))
+		if d.bodies {
+			d.print(" body=%q", r.Body)
+		}
+		d.print("\n")
+	case record.Update:
+		record.DecodeUpdate(b, &r)
+		d.state(&r)
+		d.print("\n")
+	case record.Delete:
+		d.print("id=%d\n", record.Number(b))
+	case record.Mark, record.Stop:
+		d.print("synced=%d\n", record.Number(b))
+	case record.Drop:
+		d.print("oldest=%d\n", record.Number(b))
+	case record.End:
+		d.print("last-id=%d\n", record.Number(b))
+	case record.Start:
+		var s record.Run
+		s.Decode(b)
+		d.print("at=%s boot=%016x next-id=%d synced=%d interval=%d\n", stamp(s.At), s.Boot, s.NextID, s.Synced, s.Interval)
+	}
+}
+
+func (d *dumper) state(r *journal.Record) {
+	d.print("id=%d %s pri=%d delay=%d", r.ID, r.State, r.Pri, r.Delay)
+	switch r.State {
+	case journal.Delayed:
+		d.print(" due=%s", stamp(r.Due))
+	case journal.Buried:
+		d.print(" order=%d", r.BuryOrder)
+	}
+	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d", r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks)
+}
+
+func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

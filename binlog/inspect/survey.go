@@ -1,0 +1,367 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/vfs"
+)
+
+// Survey is what a first reading of all segments finds out, before anything is
+// changed or told to anybody.
+type Survey struct {
+	Files []File // that are needed, by index
+	Spare []File // that were allocated and never written to; they follow Files
+	Stale []File // that a crash kept from being removed
+
+	Segments []Segment   // what is to be replayed: contiguous, up to the cut
+	Deleted  IDSet       // ids that have a delete record in Segments
+	Seed     uint32      // the directory's; 0 if no header could be read
+	LastID   uint64      // the greatest that Segments tell of
+	Synced   journal.Pos // the greatest position that a record calls durable
+	Records  int64       // in Segments
+	Named    uint32      // the oldest segment that is needed, as all that can be read say
+	Run      record.Run  // the last one in Segments
+	Clean    bool        // Segments end with a stop record
+	Cut      *Cut        // not nil: the log does not end where its files do
+
+	fs     vfs.FS
+	dir    string
+	oldest uint32 // as Named, but as Segments say
+}
+
+// File is a segment's file.
+type File struct {
+	Index  uint32
+	Name   string // path
+	Size   int64  // bytes
+	Header record.Header
+	Wrong  error // what is wrong with the header
+
+	zero  bool // nothing but zeros
+	begun bool // but for its start
+}
+
+// Segment is a segment that is sound up to Used.
+type Segment struct {
+	record.Header
+	Name   string // path
+	Size   int64  // of the file, bytes
+	Used   int64  // bytes from the file's start on
+	Sealed bool   // it has an end record, and so a successor
+}
+
+// End is the position behind the segment's last record.
+func (s *Segment) End() journal.Pos { return s.Base + journal.Pos(s.Used) }
+
+// Cut is the place where a crash has torn the log.
+type Cut struct {
+	File   string // path
+	Index  uint32 // of the file
+	Size   int64  // of the file, bytes
+	Offset int64  // in the file
+	What   string // what is there instead of a record
+	Sound  int64  // records behind it that can be read, and are lost
+
+	pos        journal.Pos
+	err        error // of the system, if the place could not be read
+	impossible bool  // what is there was written so: no crash has torn it
+	later      bool  // some of the sound records are in later files
+}
+
+func cutAt(f *File, offset int64, pos journal.Pos, what string) *Cut {
+	return &Cut{File: f.Name, Index: f.Index, Size: f.Size, Offset: offset, pos: pos, What: what}
+}
+
+// Directory reads all segments of a directory. Tell, which may be nil, is told of
+// the progress. A *record.DamageError comes with a Survey that a salvage can use.
+func Directory(fs vfs.FS, dir string, tell func(Progress)) (*Survey, error) {
+	s := &Survey{fs: fs, dir: dir}
+	if err := s.find(); err != nil {
+		return nil, err
+	}
+	if len(s.Files) == 0 {
+		return s, nil
+	}
+	return s, s.walk(NewMeter("check", s.Bytes(), tell))
+}
+
+// Bytes is the size of all Files.
+func (s *Survey) Bytes() (n int64) {
+	for _, f := range s.Files {
+		n += f.Size
+	}
+	return n
+}
+
+// find lists the segments and reads their headers.
+func (s *Survey) find() error {
+	es, err := s.fs.List(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range es {
+		if i := record.FileIndex(e.Name); i != 0 && !e.Dir {
+			s.Files = append(s.Files, File{Index: i, Name: filepath.Join(s.dir, e.Name), Size: e.Size})
+		}
+	}
+	slices.SortFunc(s.Files, func(a, b File) int { return int(int64(a.Index) - int64(b.Index)) })
+	for i := range s.Files {
+		f := &s.Files[i]
+		if err := s.readHeader(f); err != nil {
+			return err
+		}
+		if errors.Is(f.Wrong, record.ErrVersion) {
+			return fmt.Errorf("%s: %w", f.Name, f.Wrong)
+		}
+	}
+	// Files at the end that are zero were allocated and not used yet.
+	for n := len(s.Files); n > 0 && s.Files[n-1].Wrong != nil && s.Files[n-1].zero; n-- {
+		if f := s.Files[n-1]; f.begun {
+			s.Stale = append(s.Stale, f)
+		} else {
+			s.Spare = append(s.Spare, f)
+		}
+		s.Files = s.Files[:n-1]
+	}
+	slices.Reverse(s.Spare)
+	return nil
+}
+
+func (s *Survey) readHeader(f *File) error {
+	file, err := s.fs.OpenRead(f.Name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	b := make([]byte, record.HeaderSize)
+	n, err := file.ReadAt(b, 0)
+	if f.Wrong = f.Header.Decode(b[:n]); f.Wrong == nil {
+		if f.Header.Index != f.Index {
+			f.Wrong = fmt.Errorf("the header is that of segment %d", f.Header.Index)
+		}
+		return nil
+	}
+	if n < len(b) && f.Size >= record.HeaderSize {
+		f.Wrong = fmt.Errorf("the header cannot be read: %w", err)
+		return nil
+	}
+	// A first segment whose creation was cut short has nothing behind its first
+	// sector: the sync that makes it count covers more.
+	if f.zero = record.Zeros(file, 0, f.Size); !f.zero && f.Index == 1 && len(s.Files) == 1 {
+		f.begun = record.Zeros(file, min(512, f.Size), f.Size)
+		f.zero = f.begun
+	}
+	return nil
+}
+
+// walk reads the files from the oldest one that has all its successors, or from
+// further back if those before a gap are needed too.
+func (s *Survey) walk(m *Meter) error {
+	for _, f := range s.Files {
+		if f.Wrong == nil {
+			if s.Seed != 0 && s.Seed != f.Header.Seed {
+				return &record.DamageError{File: f.Name, What: "this segment belongs to another directory"}
+			}
+			s.Seed = f.Header.Seed
+		}
+	}
+	var sc record.Scanner
+	for first := len(s.Files) - 1; ; first-- {
+		for first > 0 && s.Files[first-1].Index+1 == s.Files[first].Index {
+			first--
+		}
+		*s = Survey{fs: s.fs, dir: s.dir, Files: s.Files, Spare: s.Spare, Stale: s.Stale, Seed: s.Seed}
+		m.Done = 0
+		for i := first; i < len(s.Files); i++ {
+			if err := s.read(&s.Files[i], &sc, m); err != nil {
+				return err
+			}
+		}
+		if first == 0 || s.oldest >= s.Files[first].Index {
+			m.End()
+			return s.judge(first)
+		}
+	}
+}
+
+// read reads one file and adds what it finds.
+func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
+	file, err := s.fs.OpenRead(f.Name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+
+	h := f.Header
+	if f.Wrong != nil {
+		h = record.Header{Seed: s.Seed, Index: f.Index}
+		if n := len(s.Segments); n > 0 {
+			h.Base = s.Segments[n-1].End()
+		}
+	}
+	if s.Cut == nil {
+		s.Cut = s.cutBefore(f, &h)
+	}
+	var seg *Segment // nil behind the cut
+	if s.Cut == nil {
+		s.Segments = append(s.Segments, Segment{Header: h, Name: f.Name, Size: f.Size, Used: record.HeaderSize})
+		seg = &s.Segments[len(s.Segments)-1]
+		s.LastID = max(s.LastID, h.LastID)
+		s.Run.Boot, s.Run.Interval = h.Boot, h.Interval
+	}
+	if f.Wrong == nil {
+		s.Synced = max(s.Synced, h.Synced)
+		s.drop(h.Oldest)
+	}
+	sc.Reset(file, &h, f.Size)
+	done := int64(0)
+	for b, gap := range sc.Records() {
+		if gap != nil {
+			if s.Cut == nil {
+				s.Cut = cutAt(f, gap.Offset, h.Base+journal.Pos(gap.Offset), gap.Err.Error())
+				var bad *record.BadError
+				if errors.As(gap.Err, &bad) {
+					s.Cut.err, s.Cut.impossible = bad.Err, bad.Impossible
+				}
+			}
+			continue
+		}
+		m.Add(sc.Offset() - done)
+		done = sc.Offset()
+		k := record.KindOf(b)
+		s.vouch(k, b)
+		if s.Cut == nil {
+			s.Records++
+			s.note(k, b)
+			seg.Used, seg.Sealed = sc.Offset(), k == record.End
+		} else {
+			s.Cut.Sound++
+			s.Cut.later = s.Cut.later || f.Index != s.Cut.Index
+		}
+		if k == record.End {
+			break
+		}
+	}
+	m.Done += f.Size - done
+	return nil
+}
+
+// cutBefore tells why the log cannot go on in f, whose header is h, or nil.
+func (s *Survey) cutBefore(f *File, h *record.Header) *Cut {
+	if f.Wrong != nil && len(s.Segments) == 0 {
+		return s.badHeader(f, h)
+	}
+	if len(s.Segments) == 0 {
+		return nil
+	}
+	last := &s.Segments[len(s.Segments)-1]
+	switch {
+	case f.Index != last.Index+1:
+		missing := File{Index: last.Index + 1, Name: filepath.Join(s.dir, record.FileName(last.Index+1))}
+		return cutAt(&missing, 0, last.End(), "the file is missing")
+	case f.Wrong != nil:
+		return s.badHeader(f, h)
+	case !last.Sealed:
+		before := File{Index: last.Index, Name: last.Name, Size: last.Size}
+		return cutAt(&before, last.Used, last.End(), "the segment has no end record, but there is a later segment")
+	case last.End() != h.Base:
+		return cutAt(f, 0, min(h.Base, last.End()), fmt.Sprintf("the segment starts at %d, but the one before ends at %d", h.Base, last.End()))
+	}
+	return nil
+}
+
+func (s *Survey) badHeader(f *File, h *record.Header) *Cut {
+	c := cutAt(f, 0, h.Base, f.Wrong.Error())
+	c.impossible = errors.Is(f.Wrong, record.ErrDisowned)
+	return c
+}
+
+// drop takes what a header or a drop record says.
+func (s *Survey) drop(oldest uint32) {
+	s.Named = max(s.Named, oldest)
+	if s.Cut == nil {
+		s.oldest = max(s.oldest, oldest)
+	}
+}
+
+// vouch takes what any record, also one behind the cut, says of what was durable
+// and what is not needed.
+func (s *Survey) vouch(k record.Kind, b []byte) {
+	switch k {
+	case record.Mark, record.Stop:
+		s.Synced = max(s.Synced, journal.Pos(record.Number(b)))
+	case record.Start:
+		var r record.Run
+		r.Decode(b)
+		s.Synced = max(s.Synced, r.Synced)
+	case record.Drop:
+		s.drop(uint32(record.Number(b)))
+	}
+}
+
+// note takes what a record before the cut says.
+func (s *Survey) note(k record.Kind, b []byte) {
+	s.Clean = k == record.Stop || s.Clean && k == record.End
+	switch k {
+	case record.Full:
+		s.LastID = max(s.LastID, record.Number(b))
+	case record.Delete:
+		id := record.Number(b)
+		s.LastID = max(s.LastID, id)
+		s.Deleted.Add(id)
+	case record.Start:
+		s.Run.Decode(b)
+		s.LastID = max(s.LastID, max(s.Run.NextID, 1)-1)
+	case record.End:
+		s.LastID = max(s.LastID, record.Number(b))
+	}
+}
+
+// judge decides whether the log is sound, torn or damaged.
+func (s *Survey) judge(first int) error {
+	if c := s.Cut; c != nil {
+		if what := s.damaged(c); what != "" {
+			return &record.DamageError{File: c.File, Offset: c.Offset, What: what, Sound: c.Sound, Err: c.err}
+		}
+	}
+	if m := s.Files[first].Index; s.oldest < m {
+		return &record.DamageError{
+			File: filepath.Join(s.dir, record.FileName(m-1)),
+			What: fmt.Sprintf("the file is missing: the log starts with segment %d, but %d was not removed by compaction yet", m, max(s.oldest, 1)),
+		}
+	}
+	for i, f := range s.Files {
+		if i < first || f.Index < s.oldest {
+			s.Stale = append(s.Stale, f)
+		}
+	}
+	needed := max(s.oldest, s.Files[first].Index)
+	s.Files = slices.DeleteFunc(s.Files, func(f File) bool { return f.Index < needed })
+	for len(s.Segments) > 0 && s.Segments[0].Index < s.oldest {
+		s.Segments = s.Segments[1:]
+	}
+	return nil
+}
+
+// damaged tells a place where synced data is lost from the torn end that a crash
+// leaves.
+func (s *Survey) damaged(c *Cut) string {
+	switch {
+	case c.err != nil, c.impossible:
+		return c.What
+	case s.Synced > c.pos:
+		return c.What + "; it was on disk for certain"
+	case len(s.Segments) == 0:
+		return c.What
+	case s.Run.Interval < 0 && c.later:
+		// Without syncs nothing is certain, so that all of the log would count as
+		// its torn end.
+		return c.What + "; later segments are sound"
+	}
+	return ""
+}

@@ -1,0 +1,93 @@
+// Package record is the format of the log: how the records of jobs and of the
+// log itself are written, checked and read, and how a segment is read from its
+// start to its end. It works on bytes and an io.ReaderAt, knows of no Log, and
+// keeps no state but a Scanner's.
+//
+// # Use
+//
+// To write, take a slice of the record's exact length ([journal.Size],
+// [UpdateSize], [StartSize] or [SmallSize]) and encode into it with the salt of
+// the segment. To read, [Scanner.Reset] a scanner to a segment and take records
+// from [Scanner.Records], which finds its way behind damage, or from
+// [Scanner.Next], which does not. A record that a scanner has returned is sound:
+// its checksums are right and its fields are possible, so that the decoders
+// cannot fail on it.
+//
+// # The format, version 1
+//
+// All integers are little-endian. CRC is CRC-32C (Castagnoli, reflected, initial
+// value and final xor ffffffff).
+//
+// A segment is a file named "trellis." and its index in ten decimal digits. It
+// starts with a header of 80 bytes:
+//
+//	 0  8  "TRELLIS\n"
+//	 8  4  version of the format, 1
+//	12  4  seed, the same in all segments of a directory
+//	16  4  index of the segment, as in its name
+//	20  4  index of the oldest segment that was needed when this one was begun
+//	24  8  position of the header's first byte
+//	32  8  position before which everything was on disk then
+//	40  8  no id greater than this was used before the segment
+//	48  8  when it was begun, nanoseconds since 1970
+//	56  8  number of the machine's start, 0 if unknown
+//	64  8  sync interval of the run, nanoseconds; 0 each commit, -1 never
+//	72  4  zero
+//	76  4  CRC of the 76 bytes before
+//
+// A position counts bytes over the life of the directory: a segment starts where
+// the one before it ends. Records follow each other from byte 80 on, each a
+// multiple of eight bytes long, up to an end record or to where only zeros
+// follow:
+//
+//	0  4  CRC of the seed, the index (4 bytes each), and the record from byte 4 to its end
+//	4  4  its length in units of eight bytes, and from bit 28 on its kind
+//	8  8  id, or another number
+//
+// The seed and the index in the CRC are the record's salt. Only the server knows
+// the seed, so that no client can make a body that passes for a record.
+//
+// Kind 1, full: all of a job.
+//
+//	 8  8  id
+//	16  8  created, nanoseconds since 1970
+//	24  8  delayed: due, nanoseconds since 1970; buried: order of burial; ready: 0
+//	32  4  priority
+//	36  4  delay, seconds
+//	40  4  time to run, seconds
+//	44  4  length of the body
+//	48 20  reserves, timeouts, releases, buries, kicks, 4 bytes each
+//	68  1  state: 1 ready, 3 buried, 4 delayed
+//	69  1  length of the tube's name
+//	70  2  the low 16 bits of the CRC of seed, index, and bytes 4 to 69
+//	72     the tube's name, the body, zeros up to a multiple of eight
+//
+// Kind 2, update: a later state of a job, 56 bytes.
+//
+//	 8  8  id
+//	16  8  as bytes 24 to 31 of a full record
+//	24  4  priority
+//	28  4  delay, seconds
+//	32 20  reserves, timeouts, releases, buries, kicks
+//	52  1  state, and three zeros
+//
+// The others have 16 bytes, except for start:
+//
+//	3 delete  the job of this id is gone, wherever else there are records of it
+//	4 mark    everything before this position was on disk when the mark was written
+//	5 drop    segments before this index are not needed, if they are still there
+//	6 start   a server has started, 48 bytes: 8 time, 16 start of the machine, 24 the
+//	          next id, 32 a position as in a mark, 40 sync interval
+//	7 stop    it has ended in good order; the number is as in a mark
+//	8 end     of the segment; the number is the greatest id that was used so far
+//
+// A job is alive if there is a full record of its id in a segment that is needed,
+// and no delete record. Its state is that of the last full or update record;
+// updates before the first full record belong to a full record that is gone.
+//
+// # Limits
+//
+// A record has at most [MaxSize] bytes, a tube's name [journal.MaxTube], and a
+// directory 4,294,967,295 segments in its life. A checksum of 32 bits lets one in
+// four billion random changes pass.
+package record

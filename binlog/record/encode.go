@@ -1,0 +1,181 @@
+package record
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+
+	"trellis/binlog/journal"
+)
+
+// Kind is what a record says. Its values are on disk, in the top four bits of a
+// record's second word. Zero is left to bytes that were never written.
+type Kind uint8
+
+// The kinds of records. The package's comment says what each holds.
+const (
+	Full Kind = 1 + iota
+	Update
+	Delete
+	Mark
+	Drop
+	Start
+	Stop
+	End
+	kinds
+)
+
+func (k Kind) String() string {
+	if k == 0 || k >= kinds {
+		return "unknown"
+	}
+	return [...]string{"", "full", "update", "delete", "mark", "drop", "start", "stop", "end"}[k]
+}
+
+// Lengths of records in bytes. That of a full record is journal.Size.
+const (
+	SmallSize  = 16 // of delete, mark, drop, stop and end
+	UpdateSize = 56
+	StartSize  = 48
+	MaxSize    = maxWords * 8
+)
+
+const (
+	fullFixed = journal.FullFixed
+
+	// headAt is where a full record keeps a checksum of what precedes, so that a
+	// reader need not believe a length to find out that it is wrong.
+	headAt = 70
+
+	wordBits = 28
+	maxWords = 1<<wordBits - 1
+)
+
+var (
+	le         = binary.LittleEndian
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// Salt is the state in which the checksums of a segment's records start.
+type Salt uint32
+
+// NewSalt is the salt of the segment of that index, in a directory of that seed.
+func NewSalt(seed, index uint32) Salt {
+	var b [8]byte
+	le.PutUint32(b[:], seed)
+	le.PutUint32(b[4:], index)
+	return Salt(sum(0, b[:]))
+}
+
+func sum(start uint32, b []byte) uint32 { return crc32.Update(start, castagnoli, b) }
+
+func putHead(b []byte, k Kind) {
+	le.PutUint32(b[4:], uint32(k)<<wordBits|uint32(len(b)/8))
+}
+
+func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
+
+// Valid tells whether r can be a full record: its id is not zero, its state is
+// one of the log's, its tube has 1 to journal.MaxTube bytes, and its body is not
+// too long.
+func Valid(r *journal.Record) bool {
+	return ValidState(r) && len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube &&
+		journal.Size(r.Tube, len(r.Body)) <= MaxSize
+}
+
+// ValidState tells whether r can be an update record.
+func ValidState(r *journal.Record) bool { return r.ID != 0 && validState(r.State) }
+
+func validState(s journal.State) bool {
+	return s == journal.Ready || s == journal.Buried || s == journal.Delayed
+}
+
+// EncodeFull fills b, which has journal.Size bytes, with all of a valid job.
+func EncodeFull(b []byte, salt Salt, r *journal.Record) {
+	putHead(b, Full)
+	le.PutUint64(b[8:], r.ID)
+	le.PutUint64(b[16:], uint64(r.Created))
+	le.PutUint64(b[24:], when(r))
+	le.PutUint32(b[32:], r.Pri)
+	le.PutUint32(b[36:], r.Delay)
+	le.PutUint32(b[40:], r.TTR)
+	le.PutUint32(b[44:], uint32(len(r.Body)))
+	le.PutUint32(b[48:], r.Reserves)
+	le.PutUint32(b[52:], r.Timeouts)
+	le.PutUint32(b[56:], r.Releases)
+	le.PutUint32(b[60:], r.Buries)
+	le.PutUint32(b[64:], r.Kicks)
+	b[68] = byte(r.State)
+	b[69] = byte(len(r.Tube))
+	head := sum(uint32(salt), b[4:headAt])
+	le.PutUint16(b[headAt:], uint16(head))
+	n := fullFixed + copy(b[fullFixed:], r.Tube)
+	n += copy(b[n:], r.Body)
+	clear(b[n:])
+	le.PutUint32(b, sum(head, b[headAt:]))
+}
+
+// EncodeUpdate fills b, which has UpdateSize bytes, with a job's changed state.
+func EncodeUpdate(b []byte, salt Salt, r *journal.Record) {
+	putHead(b, Update)
+	le.PutUint64(b[8:], r.ID)
+	le.PutUint64(b[16:], when(r))
+	le.PutUint32(b[24:], r.Pri)
+	le.PutUint32(b[28:], r.Delay)
+	le.PutUint32(b[32:], r.Reserves)
+	le.PutUint32(b[36:], r.Timeouts)
+	le.PutUint32(b[40:], r.Releases)
+	le.PutUint32(b[44:], r.Buries)
+	le.PutUint32(b[48:], r.Kicks)
+	le.PutUint32(b[52:], uint32(r.State))
+	seal(b, salt)
+}
+
+// EncodeSmall fills b, which has SmallSize bytes, with a record that says one
+// number: an id, a position, or the index of a segment.
+func EncodeSmall(b []byte, salt Salt, k Kind, number uint64) {
+	putHead(b, k)
+	le.PutUint64(b[8:], number)
+	seal(b, salt)
+}
+
+// Run is what a start record says: a server has begun to append.
+type Run struct {
+	At       int64       // wall clock, nanoseconds since 1970
+	Boot     uint64      // number of the machine's start; 0 is unknown
+	NextID   uint64      // smaller ids may have been used
+	Synced   journal.Pos // all before it is certain to be on disk
+	Interval int64       // between two syncs, nanoseconds; 0 each commit, -1 never
+}
+
+// Encode fills b, which has StartSize bytes.
+func (r *Run) Encode(b []byte, salt Salt) {
+	putHead(b, Start)
+	le.PutUint64(b[8:], uint64(r.At))
+	le.PutUint64(b[16:], r.Boot)
+	le.PutUint64(b[24:], r.NextID)
+	le.PutUint64(b[32:], uint64(r.Synced))
+	le.PutUint64(b[40:], uint64(r.Interval))
+	seal(b, salt)
+}
+
+// when is the field that a delayed job uses for its due time and a buried one for
+// its order.
+func when(r *journal.Record) uint64 {
+	switch r.State {
+	case journal.Delayed:
+		return uint64(r.Due)
+	case journal.Buried:
+		return r.BuryOrder
+	}
+	return 0
+}
+
+func setWhen(r *journal.Record, v uint64) {
+	r.Due, r.BuryOrder = 0, 0
+	switch r.State {
+	case journal.Delayed:
+		r.Due = int64(v)
+	case journal.Buried:
+		r.BuryOrder = v
+	}
+}

@@ -1,0 +1,119 @@
+package record
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"trellis/binlog/journal"
+)
+
+const (
+	// FilePrefix starts the name of every segment's file.
+	FilePrefix = "trellis."
+	digits     = 10
+)
+
+// FileName is the name of the file of the segment with that index.
+func FileName(index uint32) string {
+	n := strconv.FormatUint(uint64(index), 10)
+	return FilePrefix + strings.Repeat("0", digits-len(n)) + n
+}
+
+// FileIndex is the index in a file's name, or 0 if it is not a segment's.
+func FileIndex(name string) uint32 {
+	s, ok := strings.CutPrefix(name, FilePrefix)
+	if !ok || len(s) != digits {
+		return 0
+	}
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
+const (
+	magic         = "TRELLIS\n"
+	formatVersion = 1
+
+	// HeaderSize is the length in bytes of a segment's header.
+	HeaderSize = 80
+)
+
+// Header starts every segment.
+type Header struct {
+	Seed    uint32      // the directory's
+	Index   uint32      // of the segment, from 1 on
+	Oldest  uint32      // the oldest segment that was needed when this one was begun
+	Base    journal.Pos // of the header
+	Synced  journal.Pos // all before it is certain to be on disk
+	LastID  uint64      // no larger id was used before this segment
+	Created int64       // wall clock, nanoseconds since 1970
+
+	// Boot and Interval are as in the start record of the run that has begun the
+	// segment, because that record may have gone with an older segment.
+	Boot     uint64
+	Interval int64
+}
+
+// Encode fills the first HeaderSize bytes of b.
+func (h *Header) Encode(b []byte) {
+	clear(b[:HeaderSize])
+	copy(b, magic)
+	le.PutUint32(b[8:], formatVersion)
+	le.PutUint32(b[12:], h.Seed)
+	le.PutUint32(b[16:], h.Index)
+	le.PutUint32(b[20:], h.Oldest)
+	le.PutUint64(b[24:], uint64(h.Base))
+	le.PutUint64(b[32:], uint64(h.Synced))
+	le.PutUint64(b[40:], h.LastID)
+	le.PutUint64(b[48:], uint64(h.Created))
+	le.PutUint64(b[56:], h.Boot)
+	le.PutUint64(b[64:], uint64(h.Interval))
+	le.PutUint32(b[76:], headerSum(b))
+}
+
+func headerSum(b []byte) uint32 { return sum(0, b[:76]) }
+
+// Errors of Header.Decode about headers that no crash has made.
+var (
+	// ErrVersion tells of a segment that a later program has written.
+	ErrVersion = errors.New("a version of the format that this program does not know")
+
+	// ErrDisowned tells of a segment whose header says that the segment is not
+	// needed.
+	ErrDisowned = errors.New("the header says that the segment itself is not needed")
+)
+
+// Decode reads the header at the start of b, or tells what is wrong with it and
+// leaves h as it was.
+func (h *Header) Decode(b []byte) error {
+	switch {
+	case len(b) < HeaderSize:
+		return errors.New("the file is too short for a segment's header")
+	case string(b[:8]) != magic:
+		return errors.New("not the header of a segment")
+	case headerSum(b) != le.Uint32(b[76:]):
+		return errors.New("the header's checksum is wrong")
+	case le.Uint32(b[8:]) != formatVersion:
+		return ErrVersion
+	case le.Uint32(b[20:]) > le.Uint32(b[16:]):
+		return ErrDisowned
+	}
+	*h = Header{
+		Seed:     le.Uint32(b[12:]),
+		Index:    le.Uint32(b[16:]),
+		Oldest:   le.Uint32(b[20:]),
+		Base:     journal.Pos(le.Uint64(b[24:])),
+		Synced:   journal.Pos(le.Uint64(b[32:])),
+		LastID:   le.Uint64(b[40:]),
+		Created:  int64(le.Uint64(b[48:])),
+		Boot:     le.Uint64(b[56:]),
+		Interval: int64(le.Uint64(b[64:])),
+	}
+	return nil
+}
+
+// Salt is where the checksums of a segment's records start.
+func (h *Header) Salt() Salt { return NewSalt(h.Seed, h.Index) }
