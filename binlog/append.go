@@ -8,8 +8,9 @@ import (
 	"trellis/binlog/record"
 )
 
-// Put appends a new job. It fails with ErrNoSpace, ErrBusy, ErrInvalid,
-// ErrFailed or ErrClosed, and then has changed nothing.
+// Put appends a new job. It fails with ErrRoom, ErrNoSpace, ErrBusy, ErrInvalid,
+// ErrFailed or ErrClosed, and then has changed nothing. After ErrRoom
+// Options.OnRoom is called.
 func (l *Log) Put(r *Record) (Ticket, error) {
 	return l.full(r, 0)
 }
@@ -29,9 +30,9 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 	defer l.mu.Unlock()
 	var err error
 	if from == 0 {
-		err = l.ready(n, l.room.floor()+deleteRoom, true)
+		err = l.admit(n, l.room.floor()+deleteRoom, false)
 	} else {
-		err = l.ready(n, l.room.reserved()+l.room.margin/2, false)
+		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
 	}
 	if err != nil {
 		return Ticket{}, err
@@ -60,7 +61,7 @@ func (l *Log) Update(r *Record) (Pos, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(record.UpdateSize, l.room.floor(), true); err != nil {
+	if err := l.admit(record.UpdateSize, l.room.floor(), false); err != nil {
 		return 0, err
 	}
 	b, seg := l.append(record.UpdateSize)
@@ -74,7 +75,7 @@ func (l *Log) Update(r *Record) (Pos, error) {
 func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.ready(record.SmallSize, 0, true); err != nil {
+	if err := l.admit(record.SmallSize, 0, false); err != nil {
 		return 0, err
 	}
 	b, seg := l.append(record.SmallSize)
@@ -133,36 +134,31 @@ func (l *Log) freeable() bool {
 
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
 
-// ready waits until n bytes can be appended and keep bytes stay free behind
-// them. Without keep the append is one that must not fail. Patient callers wait
-// for compaction too, if the directory would become too large: compaction itself
-// cannot. With mu held.
-func (l *Log) ready(n, keep int64, patient bool) error {
-	for {
-		switch {
-		case l.err != nil:
-			return ErrFailed
-		case l.closing:
-			return ErrClosed
-		case keep > 0 && l.blocked.Load():
-			return ErrNoSpace
-		case keep > 0 && l.unwritten >= l.opts.MaxPending:
-			return ErrBusy
-		case l.fits(n, keep):
-			return nil
-		case l.room.full != nil:
-			return ErrNoSpace
-		}
-		// The keeper allocates ahead of need, so this is rare, and short: it
-		// waits for one file to be allocated.
-		l.room.want(n, keep)
-		l.room.hasty = l.room.hasty || !patient
-		wake(l.wakeKeeper)
-		l.count.waits++
-		l.room.waiters++
-		l.spaceFree.Wait()
-		l.room.waiters--
+// admit decides whether n bytes can be appended now with keep bytes left free
+// behind them. If there is no room, it has the keeper make some, and tell. Without
+// keep the append is one that must not fail. An urgent one is compaction's own,
+// which cannot wait for compaction when the directory would become too large. With
+// mu held.
+func (l *Log) admit(n, keep int64, urgent bool) error {
+	switch {
+	case l.err != nil:
+		return ErrFailed
+	case l.closing:
+		return ErrClosed
+	case keep > 0 && l.blocked.Load():
+		return ErrNoSpace
+	case keep > 0 && l.unwritten >= l.opts.MaxPending:
+		return ErrBusy
+	case l.fits(n, keep):
+		return nil
+	case l.room.full != nil:
+		return ErrNoSpace
 	}
+	// The keeper allocates ahead of need, so that this is rare.
+	l.room.wanted.add(want{n, keep, urgent})
+	l.count.refused++
+	wake(l.wakeKeeper)
+	return ErrRoom
 }
 
 // append returns n bytes at the log's end, to be filled before mu is released,
@@ -174,6 +170,9 @@ func (l *Log) append(n int64) ([]byte, *segment) {
 		seg = l.current()
 	}
 	l.room.free -= n
+	if g := l.room.granted.n; g > 0 && n >= g {
+		l.room.granted = want{}
+	}
 	b := l.grow(seg, n)
 	l.batch.records++
 	if l.room.short() {

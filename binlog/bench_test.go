@@ -19,6 +19,23 @@ func benchLog(b *testing.B, interval time.Duration) *owner {
 	return o
 }
 
+// append is put without the owner's books. It waits for room, and for a disk that
+// is too slow.
+func (o *owner) append(r *Record) (t Ticket, err error) {
+	for {
+		n := o.room.count()
+		t, err = o.log.Put(r)
+		switch {
+		case errors.Is(err, ErrRoom):
+			o.room.after(n)
+		case errors.Is(err, ErrBusy):
+			time.Sleep(time.Millisecond)
+		default:
+			return t, err
+		}
+	}
+}
+
 // One put and one delete, committed once for every 64 of them.
 func BenchmarkPutDelete(b *testing.B) {
 	o := benchLog(b, NeverSync)
@@ -27,7 +44,7 @@ func BenchmarkPutDelete(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		r.ID = uint64(i + 1)
-		t, err := o.log.Put(r)
+		t, err := o.append(r)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -49,11 +66,7 @@ func BenchmarkPutDeleteParallel(b *testing.B) {
 		size := journal.Size(r.Tube, len(r.Body))
 		for i := 0; pb.Next(); i++ {
 			r.ID = id.Add(1)
-			t, err := o.log.Put(r)
-			for errors.Is(err, ErrBusy) {
-				time.Sleep(time.Millisecond)
-				t, err = o.log.Put(r)
-			}
+			t, err := o.append(r)
 			if err != nil {
 				b.Error(err)
 				return
@@ -76,7 +89,7 @@ func BenchmarkCommitWritten(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		r.ID = uint64(i + 1)
-		t, err := o.log.Put(r)
+		t, err := o.append(r)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -103,7 +116,7 @@ func BenchmarkCommitSynced(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		r.ID = uint64(i + 1)
-		t, err := o.log.Put(r)
+		t, err := o.append(r)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -122,25 +135,22 @@ func (c *countRestorer) Update(*Record) error                 { return nil }
 // A million jobs of 100 bytes: the time is for all of them.
 func BenchmarkReplayMillion(b *testing.B) {
 	dir := b.TempDir()
-	l, err := Open(dir, Options{SyncInterval: NeverSync})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := l.Replay(&countRestorer{}); err != nil {
+	o := newOwner()
+	if err := o.open(dir, Options{SyncInterval: NeverSync}); err != nil {
 		b.Fatal(err)
 	}
 	const jobs = 1_000_000
 	r := testRecord(1, 100)
 	for i := range jobs {
 		r.ID = uint64(i + 1)
-		if _, err := l.Put(r); err != nil {
+		if _, err := o.append(r); err != nil {
 			b.Fatal(err)
 		}
 		if i%256 == 0 {
-			l.Flush()
+			o.log.Flush()
 		}
 	}
-	if err := l.Close(); err != nil {
+	if err := o.log.Close(); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

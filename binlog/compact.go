@@ -134,7 +134,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		if record.KindOf(b) != record.Full {
 			continue
 		}
-		if err := l.opts.Migrate(record.Number(b), seg.Index); err != nil {
+		if err := l.migrate(record.Number(b), seg.Index); err != nil {
 			return fmt.Errorf("move job %d: %w", record.Number(b), err)
 		}
 	}
@@ -151,6 +151,29 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		l.mu.Unlock()
 	}
 	return fmt.Errorf("%s cannot be freed: %d jobs in it were not found: %w", seg.name, n, damage)
+}
+
+// migrate has the owner move a job, as soon as there is room for it.
+func (l *Log) migrate(id uint64, segment uint32) error {
+	for {
+		err := l.opts.Migrate(id, segment)
+		if !errors.Is(err, ErrRoom) {
+			return err
+		}
+		if err := l.awaitRoom(); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRoom waits until it makes sense to append again after ErrRoom.
+func (l *Log) awaitRoom() error {
+	select {
+	case <-l.stopping:
+		return ErrClosed
+	case <-l.roomTold:
+		return nil
+	}
 }
 
 // breathe lets others run.
@@ -179,17 +202,35 @@ func (l *Log) left(seg *segment) int64 {
 // of its own, which is durable, as all moved jobs are, before the first file
 // goes: whatever a crash leaves of the files is known to be garbage.
 func (l *Log) drop() error {
+	for {
+		err := l.recordDrop()
+		switch {
+		case err == nil && len(l.gone) == 0:
+			return nil
+		case err == nil:
+			return l.remove()
+		case !errors.Is(err, ErrRoom):
+			return err
+		}
+		if err := l.awaitRoom(); err != nil {
+			return err
+		}
+	}
+}
+
+// recordDrop takes the oldest segments that have no jobs out of the log, to be
+// removed.
+func (l *Log) recordDrop() error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	n := 0
 	for n < len(l.segs)-1 && l.segs[n].jobs == 0 && l.segs[n].sealed && l.segs[n].end() <= Pos(l.written.Load()) {
 		n++
 	}
 	if n == 0 {
-		l.mu.Unlock()
 		return nil
 	}
-	if err := l.ready(record.SmallSize, l.room.reserved(), false); err != nil {
-		l.mu.Unlock()
+	if err := l.admit(record.SmallSize, l.room.reserved(), true); err != nil {
 		return err
 	}
 	for _, s := range l.segs[:n] {
@@ -199,8 +240,7 @@ func (l *Log) drop() error {
 	l.segs = l.segs[n:]
 	b, seg := l.append(record.SmallSize)
 	record.EncodeSmall(b, seg.salt, record.Drop, uint64(l.segs[0].Index))
-	l.mu.Unlock()
-	return l.remove()
+	return nil
 }
 
 // remove removes the files of dropped segments.

@@ -12,7 +12,7 @@ import (
 // openWith opens a log whose compaction asks migrate.
 func (o *owner) openWith(t *testing.T, opts Options, migrate func(id uint64, segment uint32) error) {
 	t.Helper()
-	opts.Migrate = migrate
+	opts.Migrate, opts.OnRoom = migrate, o.room.onRoom
 	l, err := Open(testDir, opts)
 	if err != nil {
 		t.Fatal(err)

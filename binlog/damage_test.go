@@ -14,9 +14,10 @@ import (
 )
 
 // aLog is a log of several segments with records of all kinds that has ended in
-// good order, and the jobs in it.
+// good order, and the jobs in it. For the same options it has the same records.
 func aLog(t testing.TB, opts Options) (files, map[uint64]Record) {
 	h := newHistory(t, 3, opts)
+	h.still = true
 	if err := h.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func aLog(t testing.TB, opts Options) (files, map[uint64]Record) {
 		t.Fatalf("only %d segments", len(names))
 	}
 	for _, name := range names[:len(names)-1] {
-		m[name] = m[name][:m.end(t, name)] // some may have been closed before they were trimmed
+		m[name] = m[name][:m.end(t, name)] // the last may have been closed before it was trimmed
 	}
 	return m, jobs
 }

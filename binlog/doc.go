@@ -10,6 +10,7 @@
 //	err = l.Replay(restorer)           // the jobs, then the log takes appends
 //	next := l.NextID()
 //	t, err := l.Put(record)            // or Update, Delete: under the owner's lock of that job
+//	                                   // ErrRoom: do it again when OnRoom was called
 //	l.Flush()                          // once after a batch of commands, without that lock
 //	... l.Committed() >= t.Pos ...     // only then may the reply leave
 //	err = l.Close()
@@ -60,11 +61,12 @@
 //
 // # Cost
 //
-// An append copies the record to a buffer under a short lock, and does not
-// allocate. It waits in one case only: when clients fill segments faster than
-// files can be allocated, until one is, or up to 4 ms when the directory has
-// reached its greatest size. It does not wait for writes and syncs; a record that
-// is larger than a segment may wait for a truncation too. One write, and one sync
+// An append never waits. It copies the record to a buffer under a short lock, and
+// does not allocate. When clients fill segments faster than files can be allocated,
+// Put and Update are refused with ErrRoom until one is, or for up to 4 ms when the
+// directory has reached its greatest size and compaction is about to free a
+// segment. Options.OnRoom then tells when to try again. Room that was made for an
+// append stays until that append or another one takes it. One write, and one sync
 // where that is asked for, serve all that was appended while the one before was
 // under way. Memory for what waits to be written is bounded by Options.MaxPending
 // plus a record, and 16 bytes for each delete.

@@ -27,6 +27,7 @@ type (
 // Errors of appends.
 var (
 	ErrNoSpace = journal.ErrNoSpace
+	ErrRoom    = journal.ErrRoom
 	ErrBusy    = journal.ErrBusy
 	ErrFailed  = journal.ErrFailed
 	ErrClosed  = journal.ErrClosed

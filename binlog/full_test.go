@@ -156,7 +156,7 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 		c.mu.Lock()
 		segment := c.jobs[id].segment
 		c.mu.Unlock()
-		if err := c.migrate(id, segment); errors.Is(err, ErrNoSpace) {
+		if err := c.inRoom(func() error { return c.migrate(id, segment) }); errors.Is(err, ErrNoSpace) {
 			break
 		} else if err != nil {
 			t.Fatal(err)
@@ -368,7 +368,11 @@ type heldFile struct {
 }
 
 func (h *heldFS) Create(name string, size int64) (vfs.File, error) {
-	f, err := h.FS.Create(name, size)
+	var f vfs.File
+	err := h.call("create", func() (err error) {
+		f, err = h.FS.Create(name, size)
+		return err
+	})
 	return &heldFile{f, h}, err
 }
 

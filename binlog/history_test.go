@@ -23,6 +23,7 @@ type history struct {
 	opts Options
 
 	*owner
+	still     bool // the log has no goroutines
 	failed    chan struct{}
 	committed chan struct{}
 
@@ -61,7 +62,11 @@ func (h *history) start() error {
 	h.committed = committed
 	h.opts.OnCommit = func(Pos) { wake(committed) }
 	h.opts.OnFail = func(error) { close(failed) }
-	if err := h.owner.open(testDir, h.opts); err != nil {
+	open := h.owner.open
+	if h.still {
+		open = h.owner.openStill
+	}
+	if err := open(testDir, h.opts); err != nil {
 		return err
 	}
 	h.ops = nil
@@ -167,6 +172,9 @@ func (h *history) stepUpdate(id uint64) error {
 
 // await waits until all commands are committed, or the log has failed.
 func (h *history) await() {
+	if h.still {
+		h.work()
+	}
 	if len(h.ops) == 0 {
 		return
 	}

@@ -51,9 +51,8 @@ type Log struct {
 	closing   bool  // no appends any more
 	err       error // why nothing is committed any more
 	count     counters
-	stalled   bool      // compaction has failed, and waits before it tries again
-	unwritten int64     // bytes that were appended and are not written
-	spaceFree sync.Cond // the keeper has tried to get space
+	stalled   bool  // compaction has failed, and waits before it tries again
+	unwritten int64 // bytes that were appended and are not written
 
 	// wmu is held by who writes. It is taken before mu.
 	wmu    sync.Mutex
@@ -77,7 +76,7 @@ type Log struct {
 	failed   atomic.Bool   // err is set
 	failOnce sync.Once
 
-	wakeCommitter, wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp chan struct{}
+	wakeCommitter, wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{}
 
 	stopping, stop     chan struct{} // for the compactor; for the other goroutines
 	compactor, workers sync.WaitGroup
@@ -134,9 +133,8 @@ func newLog(dir string, opts Options) *Log {
 	if o.MaxPending == 0 {
 		o.MaxPending = DefaultMaxPending
 	}
-	l.spaceFree.L = &l.mu
 	for _, c := range []*chan struct{}{
-		&l.wakeCommitter, &l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp,
+		&l.wakeCommitter, &l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,
 	} {
 		*c = make(chan struct{}, 1)
 	}
@@ -173,8 +171,8 @@ func (l *Log) fail(err error) {
 		l.mu.Lock()
 		l.err = err
 		l.failed.Store(true)
-		l.spaceFree.Broadcast()
 		l.mu.Unlock()
+		wake(l.wakeKeeper)
 		l.log.Error("the log has failed: nothing is acknowledged any more", "error", err)
 		if l.opts.OnFail != nil {
 			l.opts.OnFail(err)
@@ -192,8 +190,8 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.closing = true
-	l.spaceFree.Broadcast()
 	l.mu.Unlock()
+	wake(l.wakeKeeper)
 	close(l.stopping)
 	l.compactor.Wait()
 	close(l.stop)

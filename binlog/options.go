@@ -20,9 +20,10 @@ const (
 )
 
 // Options configure a Log. OnCommit, OnFail and Observer are called on the
-// goroutine that has written or synced, which holds the log's locks for that
-// still: they must not block, and must not call Close, which waits for those
-// locks. Migrate and Progress are called without any lock of the log.
+// goroutine that has written or synced, which still holds the log's locks for
+// that: they must not block, and must not call Close, which waits for those
+// locks. OnRoom, Migrate and Progress are called without any lock of the log;
+// OnRoom must not block and must not call Close either.
 type Options struct {
 	// SegmentSize is the size in bytes of a segment's file, rounded up to 4096
 	// and kept between MinSegmentSize and MaxSegmentSize. Zero means
@@ -44,6 +45,11 @@ type Options struct {
 	// calls may overlap.
 	OnCommit func(Pos)
 
+	// OnRoom is called after an append was refused with ErrRoom, once for all that
+	// were, when it makes sense to try again: there is room, or the append will say
+	// why there is none. It is called on a goroutine of the log's.
+	OnRoom func()
+
 	// OnFail is called once, when a write or a sync has failed. The process
 	// should say so and end.
 	OnFail func(error)
@@ -52,7 +58,8 @@ type Options struct {
 	// still be needed in the given segment. If the owner's job of that id has its
 	// latest full record there, the owner calls Move for it, under the same lock
 	// as every other change of that job, and returns what Move returned.
-	// Otherwise it does nothing. Without Migrate there is no compaction.
+	// Otherwise it does nothing. After ErrRoom, compaction waits without any lock
+	// and calls Migrate again. Without Migrate there is no compaction.
 	Migrate func(id uint64, segment uint32) error
 
 	// SkipDamaged makes Open accept a log with damage: what is sound is taken

@@ -3,12 +3,14 @@ package binlog
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/record"
 )
 
 type State = journal.State
@@ -29,6 +31,55 @@ type owner struct {
 
 	// orphans counts updates of ids that were not told before.
 	orphans int
+
+	room rooms
+	work func() // does what the goroutines of a log do that has none
+}
+
+// rooms counts the calls of OnRoom.
+type rooms struct {
+	mu    sync.Mutex
+	cond  sync.Cond
+	calls int
+}
+
+func (r *rooms) onRoom() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls++
+	r.cond.Broadcast()
+}
+
+func (r *rooms) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.calls
+}
+
+// after waits until OnRoom was called more than n times.
+func (r *rooms) after(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.calls <= n {
+		r.cond.Wait()
+	}
+}
+
+// inRoom does an append, and does it again for as long as there is no room, each
+// time when OnRoom was called since the append before.
+func (o *owner) inRoom(do func() error) error {
+	for {
+		n := o.room.count()
+		err := do()
+		switch {
+		case !errors.Is(err, ErrRoom):
+			return err
+		case o.work != nil:
+			o.work()
+		default:
+			o.room.after(n)
+		}
+	}
 }
 
 type ownedJob struct {
@@ -36,7 +87,11 @@ type ownedJob struct {
 	segment uint32
 }
 
-func newOwner() *owner { return &owner{jobs: map[uint64]*ownedJob{}} }
+func newOwner() *owner {
+	o := &owner{jobs: map[uint64]*ownedJob{}}
+	o.room.cond.L = &o.room.mu
+	return o
+}
 
 func (o *owner) Full(r *Record, segment uint32) (uint32, error) {
 	j := o.jobs[r.ID]
@@ -81,28 +136,34 @@ func (o *owner) migrate(id uint64, segment uint32) error {
 	return nil
 }
 
-func (o *owner) put(r *Record) (Pos, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	t, err := o.log.Put(r)
-	if err != nil {
-		return 0, err
-	}
-	o.jobs[r.ID] = &ownedJob{Record: *r, segment: t.Segment}
-	return t.Pos, nil
+func (o *owner) put(r *Record) (p Pos, err error) {
+	err = o.inRoom(func() error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		t, err := o.log.Put(r)
+		if err == nil {
+			o.jobs[r.ID] = &ownedJob{Record: *r, segment: t.Segment}
+		}
+		p = t.Pos
+		return err
+	})
+	return p, err
 }
 
-func (o *owner) update(r *Record) (Pos, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	p, err := o.log.Update(r)
-	if err != nil {
-		return 0, err
-	}
-	o.jobs[r.ID].apply(r)
-	return p, nil
+func (o *owner) update(r *Record) (p Pos, err error) {
+	err = o.inRoom(func() error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		p, err = o.log.Update(r)
+		if err == nil {
+			o.jobs[r.ID].apply(r)
+		}
+		return err
+	})
+	return p, err
 }
 
+// delete never needs to be done again: its room is reserved.
 func (o *owner) delete(id uint64) (Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -117,7 +178,7 @@ func (o *owner) delete(id uint64) (Pos, error) {
 
 // open opens a log for o and replays it.
 func (o *owner) open(dir string, opts Options) error {
-	opts.Migrate = o.migrate
+	opts.Migrate, opts.OnRoom = o.migrate, o.room.onRoom
 	l, err := Open(dir, opts)
 	if err != nil {
 		return err
@@ -126,6 +187,41 @@ func (o *owner) open(dir string, opts Options) error {
 	if err := l.Replay(o); err != nil {
 		l.Close()
 		return err
+	}
+	return nil
+}
+
+// openStill opens a log that has no goroutines, so that what it writes depends on
+// nothing but what is done to it. Its owner works for it.
+func (o *owner) openStill(dir string, opts Options) error {
+	opts.Migrate = func(id uint64, segment uint32) error {
+		for {
+			err := o.migrate(id, segment)
+			o.log.keepRoom(false) // compaction needs room for its own records too
+			if !errors.Is(err, ErrRoom) {
+				return err
+			}
+		}
+	}
+	l, err := Open(dir, opts)
+	if err != nil {
+		return err
+	}
+	o.log = l
+	if err := errors.Join(l.replay(o), l.begins()); err != nil {
+		l.Close()
+		return err
+	}
+	var sc record.Scanner
+	o.work = func() {
+		l.settle()
+		l.nameSpares()
+		l.trim()
+		l.keepRoom(false)
+		if err := l.compact(&sc); err != nil {
+			panic(err)
+		}
+		l.keepRoom(false)
 	}
 	return nil
 }

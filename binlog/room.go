@@ -32,12 +32,21 @@ type room struct {
 	// segment.
 	margin, ahead int64
 
-	wanted   struct{ n, keep int64 } // what callers wait for; n is 0 if none does
-	waiters  int                     // callers that wait, or have not yet taken what they waited for
-	patience time.Time               // until when waiters wait for compaction; zero if they do not
-	hasty    bool                    // compaction is one of the waiters
-	full     error                   // why the last file could not be allocated
-	removed  bool                    // a file was removed since
+	wanted   want      // by appends that were refused, and not told yet to try again
+	granted  want      // what they were told to try again for: it is kept for them
+	patience time.Time // until when those that want room wait for compaction; zero if they do not
+	full     error     // why the last file could not be allocated
+	removed  bool      // a file was removed since
+}
+
+// want is room that an append was refused. Of several it is the greatest.
+type want struct {
+	n, keep int64 // bytes to append, and to be left over; n is 0 if nothing is wanted
+	urgent  bool  // by compaction, which cannot wait for itself
+}
+
+func (w *want) add(o want) {
+	w.n, w.keep, w.urgent = max(w.n, o.n), max(w.keep, o.keep), w.urgent || o.urgent
 }
 
 func (r *room) init(segmentSize int64) {
@@ -49,11 +58,6 @@ func (r *room) floor() int64    { return r.reserved() + r.margin }
 
 // short tells whether it is time to allocate.
 func (r *room) short() bool { return r.free < r.floor()+r.ahead }
-
-func (r *room) want(n, keep int64) {
-	r.wanted.n = max(r.wanted.n, n)
-	r.wanted.keep = max(r.wanted.keep, keep)
-}
 
 // excess is how far the directory is above the size at which compaction starts,
 // half a segment before the size that it must not exceed: twice the live bytes
@@ -86,8 +90,10 @@ func (l *Log) fits(n, keep int64) bool {
 	return free-n >= keep+8*int64(len(l.spares)+1)
 }
 
-// The keeper allocates segments before they are needed, so that appends need not
-// wait for the disk to find room, and gives back what is not needed any more.
+// The keeper allocates segments before they are needed, so that appends seldom
+// meet a log without room, and gives back what is not needed any more. An append
+// that needs more is refused, and remembered in room.wanted until the keeper has
+// told that it makes sense to try again.
 
 // retryFull is how often a full disk is asked again.
 const retryFull = 200 * time.Millisecond
@@ -101,6 +107,11 @@ func (l *Log) runKeeper() {
 		again := false // the disk was full, but it is time to ask again
 		select {
 		case <-l.stop:
+			l.mu.Lock()
+			if l.room.wanted.n > 0 {
+				l.tellRoom()
+			}
+			l.mu.Unlock()
 			return
 		case <-retry.C:
 			again = true
@@ -133,9 +144,13 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 	r.removed = false
 	for {
 		w := r.wanted
+		if w.n > 0 && (l.err != nil || l.closing) {
+			l.tellRoom()
+			continue
+		}
 		if w.n > 0 && l.fits(w.n, w.keep) {
-			r.wanted.n, r.wanted.keep = 0, 0
-			l.spaceFree.Broadcast()
+			r.granted.add(w)
+			l.tellRoom()
 			continue
 		}
 		if w.n == 0 && !r.short() {
@@ -147,7 +162,7 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 		if r.full != nil && !again {
 			return 0, grown, nil
 		}
-		if l.slow.Load() && !r.hasty {
+		if l.slow.Load() && !w.urgent {
 			// Compaction will free a segment first, and then wake us, unless it fails.
 			if w.n == 0 {
 				return retryFull, grown, nil
@@ -159,21 +174,47 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 				return wait, grown, nil
 			}
 		}
-		r.patience, r.hasty = time.Time{}, false
+		r.patience = time.Time{}
 		if err := l.allocate(w.n); err != nil {
 			r.full = err
 			l.count.spaceErrors++
-			r.wanted.n, r.wanted.keep = 0, 0
-			l.spaceFree.Broadcast()
+			if r.wanted.n > 0 {
+				l.tellRoom()
+			}
 			return retryFull, grown, err
 		}
 		r.full, grown = nil, true
 	}
-	for len(l.spares) > 0 && r.waiters == 0 {
+	l.giveBack()
+	return 0, grown, nil
+}
+
+// tellRoom tells those that were refused that it makes sense to try again. With
+// mu held, which it releases meanwhile.
+func (l *Log) tellRoom() {
+	l.room.wanted = want{}
+	l.mu.Unlock()
+	defer l.mu.Lock()
+	wake(l.roomTold)
+	if l.opts.OnRoom != nil {
+		l.opts.OnRoom()
+	}
+}
+
+// giveBack removes the last spare segments while there is more room than is
+// needed soon. What was granted and not taken yet stays, unless others have used
+// it up. With mu held, which it releases while it works.
+func (l *Log) giveBack() {
+	r := &l.room
+	for len(l.spares) > 0 {
+		if g := r.granted; g.n > 0 && l.fits(g.n, g.keep) {
+			return
+		}
+		r.granted = want{}
 		n := len(l.spares)
 		seg := l.spares[n-1]
 		if r.free-capacity(seg.size) < r.floor()+2*r.ahead {
-			break
+			return
 		}
 		l.spares = l.spares[:n-1]
 		l.nextIndex--
@@ -184,7 +225,6 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 		l.discard(seg)
 		l.mu.Lock()
 	}
-	return 0, grown, nil
 }
 
 // allocate makes a spare segment, or a larger one of the first spare if that is

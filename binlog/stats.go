@@ -19,7 +19,7 @@ type counters struct {
 
 	created, dropped uint64 // segments
 	spaceErrors      uint64 // attempts to allocate that failed
-	waits            uint64 // appends that waited for a segment
+	refused          uint64 // appends that were refused with ErrRoom
 }
 
 // Stats are a Log's counters since Open, and its gauges.
@@ -46,7 +46,7 @@ type Stats struct {
 	SyncTime, LastSync                  time.Duration
 
 	SegmentsCreated, SegmentsRemoved uint64
-	AppendWaits                      uint64 // appends that waited for a segment
+	AppendWaits                      uint64 // appends that were refused with ErrRoom
 	SpaceErrors                      uint64 // attempts to get disk space that failed
 	Full                             bool   // new jobs are refused for want of disk space
 	Failed                           bool   // nothing is committed any more
@@ -69,7 +69,7 @@ func (l *Log) Stats() Stats {
 		LargestCommit: c.largestCommit, WriteTime: c.writeTime,
 		Syncs: c.syncs, SyncTime: c.syncTime, LastSync: c.lastSync,
 		SegmentsCreated: c.created, SegmentsRemoved: c.dropped,
-		AppendWaits: c.waits, SpaceErrors: c.spaceErrors,
+		AppendWaits: c.refused, SpaceErrors: c.spaceErrors,
 		Full: r.full != nil || l.blocked.Load(), Failed: l.err != nil,
 	}
 	if len(l.segs) > 0 {

@@ -86,9 +86,9 @@ var (
 	// again. Deleting a job never returns it.
 	ErrNoSpace = errors.New("no disk space for the log")
 
-	// ErrRoom tells that the log has no room at this moment, but soon will have, or
-	// will know that the disk is full. Nothing was appended. Whoever owns the log is
-	// told when to try again.
+	// ErrRoom tells that the log has no room for the record at this moment, but
+	// will soon have some, or will know that the disk is full. Nothing was
+	// appended. The log tells when to try again.
 	ErrRoom = errors.New("the log has no room at this moment")
 
 	// ErrBusy tells that too much waits for a disk that is slower than the

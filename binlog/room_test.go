@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -188,8 +189,10 @@ func TestASpareSegmentMayBeUsedUpWhileItGrows(t *testing.T) {
 	fs.hold.Store(true)
 	result := make(chan error)
 	go func() {
-		_, err := o.log.Put(testRecord(jobs+1, 2*MinSegmentSize))
-		result <- err
+		result <- o.inRoom(func() error {
+			_, err := o.log.Put(testRecord(jobs+1, 2*MinSegmentSize))
+			return err
+		})
 	}()
 	<-fs.inside
 	growing := o.log.Stats().CurrentSegment + 1
@@ -217,4 +220,176 @@ func TestASpareSegmentMayBeUsedUpWhileItGrows(t *testing.T) {
 		}
 		return disk == o.log.room.disk && disk == fs.FS.(*faultfs.FS).Used()
 	})
+}
+
+// refused opens a log whose keeper stands still in the file system, and does puts
+// until one is refused with ErrRoom. It returns the id of that, and how often
+// OnRoom had been called by then.
+func refused(t *testing.T, opts Options) (o *owner, fs *heldFS, id uint64, told int) {
+	t.Helper()
+	fs = newHeldFS("create")
+	o = newOwner()
+	opts.FS, opts.SegmentSize = fs, MinSegmentSize
+	if err := o.open(testDir, opts); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the keeper to have enough", func() bool {
+		o.log.mu.Lock()
+		defer o.log.mu.Unlock()
+		return !o.log.room.short()
+	})
+	fs.hold.Store(true)
+	told = o.room.count()
+	for id = 1; ; id++ {
+		if _, err := o.log.Put(testRecord(id, 100)); errors.Is(err, ErrRoom) {
+			<-fs.inside
+			return o, fs, id, told
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An append that was refused with ErrRoom can rely on OnRoom.
+func TestARefusedAppendIsToldToTryAgain(t *testing.T) {
+	boom := errors.New("boom")
+	for what, c := range map[string]struct {
+		meanwhile func(o *owner)
+		created   error // by the keeper's call of the file system
+		want      error
+	}{
+		"when a segment was allocated": {},
+		"when the disk is full":        {created: syscall.ENOSPC, want: ErrNoSpace},
+		"when the log has failed":      {meanwhile: func(o *owner) { o.log.fail(boom) }, want: ErrFailed},
+		"when both have happened":      {meanwhile: func(o *owner) { o.log.fail(boom) }, created: syscall.ENOSPC, want: ErrFailed},
+	} {
+		t.Run(what, func(t *testing.T) {
+			o, fs, id, told := refused(t, Options{})
+			defer o.log.Close()
+			if c.meanwhile != nil {
+				c.meanwhile(o)
+			}
+			if c.created != nil {
+				fs.FS.(*faultfs.FS).Hook(noSpace)
+			}
+			fs.result <- c.created
+			o.room.after(told)
+			if _, err := o.put(testRecord(id, 100)); !errors.Is(err, c.want) {
+				t.Errorf("the put that was refused: %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestARefusedAppendIsToldOfTheLogsEnd(t *testing.T) {
+	o, fs, id, told := refused(t, Options{})
+	closed := make(chan error)
+	go func() { closed <- o.log.Close() }()
+	eventually(t, "the log to close", func() bool {
+		o.log.mu.Lock()
+		defer o.log.mu.Unlock()
+		return o.log.closing
+	})
+	fs.result <- nil
+	o.room.after(told)
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if _, err := o.log.Put(testRecord(id, 100)); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// No call of OnRoom gets lost between appenders, the keeper, compaction, and a
+// disk that is full now and then: each appender waits for no more than one such
+// call before it tries again.
+func TestManyAppendersWaitForRoomAndGetIt(t *testing.T) {
+	const appenders, jobs = 8, 300
+	o := newOwner()
+	fs := faultfs.New(testDir)
+	if err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize, SyncInterval: NeverSync, MaxPending: 1 << 30}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	var wg sync.WaitGroup
+	for a := range uint64(appenders) {
+		wg.Go(func() {
+			for i := range uint64(jobs) {
+				id := a*jobs + i + 1
+				r := testRecord(id, int(id%5*id%5*700)+100)
+				for {
+					_, err := o.put(r)
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, ErrNoSpace) {
+						t.Error(err)
+						return
+					}
+					fs.SetCapacity(0)
+					runtime.Gosched()
+				}
+				o.log.Flush()
+				if i%2 == 0 {
+					if _, err := o.delete(id); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if id%100 == 99 && a == 0 {
+					fs.SetCapacity(fs.Used())
+				}
+			}
+		})
+	}
+	wg.Wait()
+	fs.SetCapacity(0)
+	if n := len(o.snapshot()); n != appenders*jobs/2 {
+		t.Errorf("%d jobs are left, want %d", n, appenders*jobs/2)
+	}
+	if s := o.log.Stats(); s.AppendWaits == 0 {
+		t.Errorf("no append was refused with ErrRoom: %+v", s)
+	}
+}
+
+// What was granted is there when the one who wanted it comes, however often the
+// keeper looks for what can be given back, and others may use it.
+func TestRoomThatWasGrantedIsKept(t *testing.T) {
+	o := newOwner()
+	if err := o.openStill(testDir, Options{FS: faultfs.New(testDir), SegmentSize: MinSegmentSize}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	l, large := o.log, testRecord(1, 5*MinSegmentSize)
+	grant := func() {
+		t.Helper()
+		if _, err := l.Put(large); !errors.Is(err, ErrRoom) {
+			t.Fatal(err)
+		}
+		for range 3 {
+			l.keepRoom(true)
+		}
+	}
+	grant()
+	if _, err := l.Put(large); err != nil {
+		t.Errorf("the put that was refused: %v", err)
+	}
+	large.ID = 2
+	grant()
+	for id := uint64(3); l.room.granted.n > 0; id++ {
+		if id > 100 {
+			t.Fatal("room is kept that others have used up")
+		}
+		if _, err := o.put(testRecord(id, MinSegmentSize/2)); err != nil {
+			t.Fatal(err)
+		}
+		l.keepRoom(false)
+	}
+	if free, most := l.room.free, l.room.floor()+2*l.room.ahead+capacity(MinSegmentSize); free > most {
+		t.Errorf("%d bytes are free, and no more than %d are needed", free, most)
+	}
+	grant()
+	if _, err := l.Put(large); err != nil {
+		t.Errorf("the put that was refused a second time: %v", err)
+	}
 }
