@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,7 +21,8 @@ func (nothing) Update(*binlog.Record) error                 { return nil }
 // openLog makes a log with some jobs in it.
 func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {
 	t.Helper()
-	l, err := binlog.Open(dir, binlog.Options{SegmentSize: 4096})
+	room := make(chan struct{}, 1)
+	l, err := binlog.Open(dir, binlog.Options{SegmentSize: 4096, OnRoom: func() { room <- struct{}{} }})
 	if err == nil {
 		err = l.Replay(nothing{})
 	}
@@ -30,7 +32,12 @@ func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {
 	t.Cleanup(func() { l.Close() })
 	for id := range jobs {
 		r := binlog.Record{ID: uint64(id + 1), State: journal.Ready, Pri: 7, TTR: 60, Tube: "mail", Body: []byte(body)}
-		if _, err := l.Put(&r); err != nil {
+		_, err := l.Put(&r)
+		for errors.Is(err, binlog.ErrRoom) {
+			<-room
+			_, err = l.Put(&r)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -121,7 +121,7 @@ func TestStatsAndListTubesInALoopWithManyTubes(t *testing.T) {
 	if raceEnabled {
 		tubes = 10_000
 	}
-	s := start(t)
+	s := start(t, "--max-watched=0")
 	a := s.addrs[0]
 	holders := make([]net.Conn, 10)
 	for i := range holders {

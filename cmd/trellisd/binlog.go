@@ -63,6 +63,7 @@ func (d *durable) options(opt *options.Options, log *slog.Logger) binlog.Options
 		OnFail: func(err error) {
 			d.failed <- fmt.Errorf("the binlog in %s has failed: %w; see to the disk and start again", opt.Binlog, err)
 		},
+		OnRoom: func() { d.engine.Load().Room() },
 		Migrate: func(id uint64, segment uint32) error {
 			return d.engine.Load().Migrate(id, segment)
 		},
