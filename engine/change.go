@@ -163,21 +163,18 @@ func (sh *shard) erase(r ref, j *job) {
 	sh.dropIfUnused(t)
 }
 
-// newJob makes the record of a job that stands nowhere yet.
-func (sh *shard) newJob(t *tube, id uint64, ttr uint32, body ref, size uint32) (ref, *job, error) {
+// newJob makes the record of a job that stands nowhere yet, as a copy of j.
+func (sh *shard) newJob(j job) (ref, *job, error) {
 	r, err := sh.jobs.Alloc()
 	if err != nil {
 		return 0, nil, err
-	}
-	j := sh.job(r)
-	*j = job{
-		Links: queue.Links{ID: id}, created: sh.now, ttr: max(ttr, 1), size: size, body: body, tube: t.index,
 	}
 	if r > maxJobRef {
 		sh.jobs.Free(r)
 		return 0, nil, errTooManyJobs
 	}
-	return r, j, nil
+	*sh.job(r) = j
+	return r, sh.job(r), nil
 }
 
 // freeJob frees a job's record and counters, but not its body.
@@ -205,20 +202,26 @@ func (e *Engine) changeOf(r *journal.Record) change {
 	return ch
 }
 
-// describe fills the shard's record with what a job is after a change. A reserved
-// job is ready to the journal.
+// describe fills the shard's record with what a job is after a change.
 func (sh *shard) describe(j *job, ch *change) *journal.Record {
-	n := &ch.counters
 	r := &sh.journal.record
-	*r = journal.Record{
+	*r = sh.engine.recordOf(j, ch, sh.tubes[j.tube].name, sh.body(j))
+	return r
+}
+
+// recordOf is what the journal is told of a job after a change. A reserved job is
+// ready to the journal.
+func (e *Engine) recordOf(j *job, ch *change, tube string, body []byte) journal.Record {
+	n := &ch.counters
+	r := journal.Record{
 		ID: j.ID, State: journal.Ready,
-		Pri: ch.pri, Delay: n.delay, TTR: j.ttr, Created: sh.engine.wall(j.created),
+		Pri: ch.pri, Delay: n.delay, TTR: j.ttr, Created: e.wall(j.created),
 		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
-		Tube: sh.tubes[j.tube].name, Body: sh.body(j),
+		Tube: tube, Body: body,
 	}
 	switch ch.to {
 	case delayed:
-		r.State, r.Due = journal.Delayed, sh.engine.wall(ch.at)
+		r.State, r.Due = journal.Delayed, e.wall(ch.at)
 	case buried:
 		r.State, r.BuryOrder = journal.Buried, uint64(ch.at)
 	}

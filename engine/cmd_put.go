@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/queue"
 )
 
 // incoming is a put whose body is still arriving, or whose record waits for room in
@@ -15,7 +16,27 @@ type incoming struct {
 	id                    uint64 // 0 when there was no memory: the body is dropped
 	pri, delay, ttr, size uint32
 	body                  ref
-	room                  []byte // what is still to be filled of the body
+	bytes                 []byte         // the body, of one that did not arrive whole
+	missing               []byte         // what is still to be filled of bytes
+	since                 Time           // when it was complete
+	ticket                journal.Ticket // of a large body, which is on record before it is a job
+}
+
+// job is the record of the job that it becomes, which stands nowhere yet.
+func (in *incoming) job() job {
+	return job{
+		Links: queue.Links{ID: in.id}, created: in.since, ttr: max(in.ttr, 1), size: in.size, body: in.body,
+	}
+}
+
+// change is what becomes of that job.
+func (in *incoming) change() change {
+	ch := change{to: ready, pri: in.pri}
+	if in.delay > 0 {
+		ch.to, ch.at = delayed, in.since+seconds(in.delay)
+		ch.counters.delay = in.delay
+	}
+	return ch
 }
 
 // put accepts a job whose whole body is in hand.
@@ -48,7 +69,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = s.loop.ids.take(sh.lastID)
 	in := incoming{
-		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body,
+		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body, since: now,
 	}
 	err = s.insert(sh, &in, out)
 	sh.unlock(c)
@@ -58,34 +79,50 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	return s.inserted(err, in.id, out)
 }
 
-// insert makes a job of a put whose body lies in the shard, records it and
-// queues it. If that cannot be, it frees all that the put took, unless the journal
-// will soon have room.
+// insert makes a job of a put whose body lies in the shard, records it if it is not on
+// record, and queues it. If that cannot be, it frees all that the put took, unless the
+// journal will soon have room.
 func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	t := s.used
-	r, j, err := sh.newJob(t, in.id, in.ttr, in.body, in.size)
+	record := in.job()
+	record.tube = t.index
+	r, j, err := sh.newJob(record)
 	if err != nil {
-		s.discard(sh, in)
-		return err
-	}
-	ch := change{to: ready, pri: in.pri}
-	if in.delay > 0 {
-		ch.to, ch.at = delayed, sh.now+seconds(in.delay)
-		ch.counters.delay = in.delay
+		return s.abort(sh, in, err)
 	}
 	// Before the journal has it: what it has, Migrate must find.
 	sh.engine.ids.put(in.id, placeOf(sh.number, r))
-	if err := sh.change(r, j, &ch, out); err != nil {
+	ch := in.change()
+	if in.ticket.Segment == 0 {
+		err = sh.change(r, j, &ch, out)
+	} else if err = sh.provide(j, &ch); err == nil {
+		sh.recordedPut(j, in.ticket, out)
+		sh.apply(r, j, &ch)
+	}
+	if err != nil {
 		sh.freeJob(r, j)
 		sh.engine.ids.put(in.id, 0)
-		if !errors.Is(err, journal.ErrRoom) {
-			s.discard(sh, in)
-		}
-		return err
+		return s.abort(sh, in, err)
 	}
 	t.puts++
 	sh.tally.puts++
 	return nil
+}
+
+// abort frees what a put took whose job cannot be, and returns why, unless that is
+// that the journal has no room at this moment.
+func (s *Session) abort(sh *shard, in *incoming, why error) error {
+	if errors.Is(why, journal.ErrRoom) {
+		return why
+	}
+	if in.ticket.Segment != 0 {
+		size := journal.Size(s.used.name, int(in.size))
+		if _, err := sh.engine.cfg.Journal.Delete(in.id, in.ticket.Segment, size); errors.Is(err, journal.ErrRoom) {
+			return err
+		}
+	}
+	s.discard(sh, in)
+	return why
 }
 
 // inserted ends a put.
@@ -107,10 +144,30 @@ type putting struct{}
 
 func (putting) turn(s *Session, now Time, out *Output) Outcome {
 	sh, in := s.used.shard, s.incoming
+	recorded := s.recordLarge(in)
 	sh.lock(&s.loop.caller, now)
-	err := s.insert(sh, in, out)
+	var err error
+	if recorded != nil {
+		err = s.abort(sh, in, recorded)
+	} else {
+		err = s.insert(sh, in, out)
+	}
 	sh.unlock(&s.loop.caller)
 	return s.inserted(err, in.id, out)
+}
+
+// recordLarge records a put of a large body before it becomes a job, because the
+// journal copies the body, and nobody is to wait for that at the shard's lock. Nobody
+// else can know of the job yet.
+func (s *Session) recordLarge(in *incoming) (err error) {
+	e := s.loop.engine
+	if e.cfg.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 {
+		return nil
+	}
+	j, ch := in.job(), in.change()
+	r := e.recordOf(&j, &ch, s.used.name, in.bytes)
+	in.ticket, err = e.cfg.Journal.Put(&r)
+	return err
 }
 
 // discard frees what a put took whose job will not be.
@@ -135,7 +192,8 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	sh.lock(&l.caller, now)
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err == nil {
-		in.body, in.room = body, sh.bodies.Bytes(body, cmd.Size)
+		in.body, in.bytes = body, sh.bodies.Bytes(body, cmd.Size)
+		in.missing = in.bytes
 	}
 	sh.unlock(&l.caller)
 	if err != nil {
@@ -148,7 +206,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 func (s *Session) putChunk(p []byte) {
 	in := s.incoming
 	if in.id != 0 {
-		in.room = in.room[copy(in.room, p):]
+		in.missing = in.missing[copy(in.missing, p):]
 	}
 }
 
@@ -163,6 +221,7 @@ func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 		out.reply(codec.ReplyDraining)
 		s.dropIncoming(now)
 	default:
+		s.incoming.since = now
 		return putting{}.turn(s, now, out)
 	}
 	s.forgetIncoming()

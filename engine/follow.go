@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/queue"
 )
 
 // Follower feeds an engine with what a journal tells: the one that was left by the
@@ -74,12 +75,14 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 		return err
 	}
 	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
-	ref, j, err := sh.newJob(sh.tube([]byte(r.Tube), 0), r.ID, r.TTR, body, uint32(len(r.Body)))
+	ref, j, err := sh.newJob(job{
+		Links: queue.Links{ID: r.ID}, created: f.engine.sinceStart(r.Created), ttr: max(r.TTR, 1),
+		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), 0).index, segment: segment,
+	})
 	if err != nil {
 		sh.bodies.Free(body, uint32(len(r.Body)))
 		return err
 	}
-	j.created, j.segment = f.engine.sinceStart(r.Created), segment
 	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
 	return f.apply(sh, ref, j, r)
 }
