@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
-	"time"
+	"strings"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -70,29 +69,17 @@ func (r *Result) WriteLog(out io.Writer) error {
 	if err == nil {
 		err = w.OutputLegend()
 	}
-	for i := range r.Runs {
-		run := &r.Runs[i]
-		slices.SortStableFunc(run.intervals, func(a, b interval) int { return int(a.start/int64(logInterval) - b.start/int64(logInterval)) })
-		for _, v := range run.intervals {
+	for _, run := range r.Runs {
+		for _, v := range run.Intervals {
 			if err != nil {
 				return err
 			}
-			v.hist.SetTag(tag(v.metric))
-			v.hist.SetStartTimeMs(run.base.Add(time.Duration(v.start)).UnixMilli())
-			v.hist.SetEndTimeMs(run.base.Add(time.Duration(v.end)).UnixMilli())
-			err = w.OutputIntervalPackedHistogram(v.hist)
+			// Tags must not have spaces.
+			v.Durations.SetTag(strings.ReplaceAll(v.Metric, " ", "-"))
+			v.Durations.SetStartTimeMs(v.Start.UnixMilli())
+			v.Durations.SetEndTimeMs(v.End.UnixMilli())
+			err = w.OutputIntervalPackedHistogram(v.Durations)
 		}
 	}
 	return err
-}
-
-// tag returns the name of a metric without the spaces that the format of logs does not allow.
-func tag(m metric) string {
-	b := []byte(metricNames[m])
-	for i, c := range b {
-		if c == ' ' {
-			b[i] = '-'
-		}
-	}
-	return string(b)
 }

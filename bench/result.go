@@ -1,15 +1,17 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"trellis/bench/internal/quantity"
 )
 
-// A Result is what Run found out.
+// A Result is what load.Run found out.
 type Result struct {
 	// Config is the configuration with all defaults.
 	Config Config      `json:"config"`
@@ -25,16 +27,24 @@ type Result struct {
 type RunResult struct {
 	Start time.Time `json:"start"`
 	Summary
+	// ServerLocal tells that the server's CPU time and memory come from the kernel, because it runs on this machine.
 	ServerLocal bool           `json:"server_local"`
 	Metrics     []MetricResult `json:"metrics"`
 	// Unbegun is the number of units of an open loop that were due and could not begin in time. They count with the time
 	// that they had waited when they were given up.
 	Unbegun    int64    `json:"units_unbegun,omitempty"`
 	Violations []Report `json:"violations,omitempty"`
+	// JobsLeft is the number of jobs that the load left in the server, before they were taken out.
+	JobsLeft int64 `json:"-"`
+	// Intervals are what was recorded in each second, in the order of the seconds, when Config.Log was set.
+	Intervals []Interval `json:"-"`
+}
 
-	left      int64 // jobs that were in the server at the end
-	intervals []interval
-	base      time.Time // of the intervals' times
+// An Interval holds the durations of one metric that were recorded in one piece of the time.
+type Interval struct {
+	Metric     string
+	Start, End time.Time
+	Durations  *hdr.PackedHistogram // nanoseconds
 }
 
 // A Summary holds the figures of a run that are compared between runs.
@@ -78,78 +88,48 @@ type MetricResult struct {
 	Max   int64   `json:"max"`
 }
 
-// generatorFull is how busy a thread of the generator may be before the figures say more about it than about the server.
-const generatorFull = 0.95
-
-// othersMuch is how much others may have of the processors before the machine is called busy.
-const othersMuch = 0.05
-
-// collect takes the figures from the workers, which have ended. There are none when one ended before it recorded.
-func (r *RunResult) collect(s *shared, workers []*worker) {
-	if slices.ContainsFunc(workers, func(w *worker) bool { return w.startedAt == 0 }) {
-		return
-	}
-	var rec recorder
-	var ended [numMetrics]int64
-	start, end := int64(math.MaxInt64), int64(0)
-	for _, w := range workers {
-		r.Commands += float64(w.commands)
-		r.Unbegun += w.unbegun
-		start, end = min(start, w.startedAt), max(end, w.endedAt)
-		if took := w.endedAt - w.startedAt; took > 0 {
-			r.GeneratorBusy = max(r.GeneratorBusy, float64(w.busy-w.spun)/float64(took))
-		}
-		for m, n := range w.ended {
-			ended[m] += n
-		}
-		rec.merge(&w.rec)
-	}
-	r.Units = float64(ended[metricUnit])
-	r.Start = s.base.Add(time.Duration(start))
-	r.Seconds = max(float64(end-start), 1) / 1e9
-	r.CommandRate, r.UnitRate = r.Commands/r.Seconds, r.Units/r.Seconds
-	used := float64(s.atEnd.total - s.atStart.total)
-	if r.Commands > 0 {
-		user, sys := float64(s.atEnd.user-s.atStart.user), float64(s.atEnd.sys-s.atStart.sys)
-		r.CPUPerCommand = used / r.Commands
-		r.UserPerCommand = r.CPUPerCommand * user / max(user+sys, 1)
-		r.SysPerCommand = r.CPUPerCommand - r.UserPerCommand
-	}
-	r.ServerBusy = used / 1e9 / r.Seconds
-	r.OthersBusy = s.meter.others(&s.atStart, &s.atEnd)
-	r.ServerLocal = s.meter.pid != 0
-	r.intervals, r.base = rec.intervals, s.base
-	for m, h := range rec.hists {
-		if h == nil || h.TotalCount() == 0 {
-			continue
-		}
-		q := h.ValueAtPercentilesSlice([]float64{50, 90, 99, 99.9})
-		r.Metrics = append(r.Metrics, MetricResult{
-			Name: metricNames[m], Count: h.TotalCount(), Rate: float64(ended[m]) / r.Seconds,
-			Mean: h.Mean(), P50: q[0], P90: q[1], P99: q[2], P999: q[3], Max: h.Max(),
-		})
-	}
-	if u := r.Metric(UnitMetric); u != nil {
-		r.UnitP50, r.UnitP99, r.UnitP999 = float64(u.P50), float64(u.P99), float64(u.P999)
-	}
-}
-
-// Below these numbers, the pages that come and go for other reasons are more than what is measured.
+// Names of metrics that are not commands. Other metrics have the name of a command, or "connect".
 const (
-	enoughConns = 1000
-	enoughJobs  = 20000
+	// HandoverMetric is the time from put to RESERVED.
+	HandoverMetric = "put to reserved"
+	// LateMetric is how much later than its delay or its timeout said something happened.
+	LateMetric = "late by"
+	// UnitMetric is the time of a unit of the scenario, in an open loop from the moment when it was due.
+	UnitMetric = "whole unit"
 )
 
-func (r *RunResult) memoryPerConn(before, after int64, conns int) {
-	if before > 0 && after > 0 && conns >= enoughConns {
-		r.BytesPerConn = float64(after-before) / float64(conns)
-	}
-}
+// Memory is measured from these numbers on. Below them, pages that the server takes and gives back for other reasons
+// outweigh it.
+const (
+	MemoryConns = 1000
+	MemoryJobs  = 20000
+)
 
-func (r *RunResult) memoryPerJob(before, after, jobs int64) {
-	if before > 0 && after > 0 && jobs >= enoughJobs {
-		r.BytesPerJob = float64(after-before) / float64(jobs)
-	}
+const (
+	// generatorFull is how much of its core a thread of the generator may use before the figures say more about the
+	// generator than about the server.
+	generatorFull = 0.95
+	// othersMuch is how much of the processors others may use before the machine is called busy.
+	othersMuch = 0.05
+	// keptUp is the part of the units due in an open loop that must end in time for the rate to be called reached.
+	keptUp = 0.98
+)
+
+// GeneratorFull reports whether the generator's core was full: the rate is then the generator's limit, not the server's.
+func (r *RunResult) GeneratorFull() bool { return r.GeneratorBusy >= generatorFull }
+
+// MachineBusy reports whether other processes or a hypervisor had much of the processors of the server or of the
+// generator.
+func (r *RunResult) MachineBusy() bool { return r.OthersBusy > othersMuch }
+
+// Behind reports whether the server did not keep up with the rate of an open loop, in units a second.
+func (r *RunResult) Behind(rate float64) bool { return r.UnitRate < keptUp*rate }
+
+// NewResult returns the result of runs of cfg, with the medians, the least and the greatest of their figures.
+func NewResult(cfg Config, runs []RunResult) *Result {
+	r := &Result{Config: cfg, Runs: runs}
+	r.summarise()
+	return r
 }
 
 // Metric returns the figures of a metric by its name, nil when the run has none.
@@ -160,9 +140,6 @@ func (r *RunResult) Metric(name string) *MetricResult {
 	}
 	return &r.Metrics[i]
 }
-
-// ErrBroken is returned by Result.Err when the server broke its promises.
-var ErrBroken = errors.New("the server broke the protocol")
 
 // Err returns an error that wraps ErrBroken when a run saw a violation.
 func (r *Result) Err() error {
@@ -186,7 +163,7 @@ func (r *Result) summarise() {
 			all[i] = *f(&r.Runs[i].Summary)
 		}
 		slices.Sort(all)
-		*f(&r.Least), *f(&r.Median), *f(&r.Most) = all[0], median(all), all[len(all)-1]
+		*f(&r.Least), *f(&r.Median), *f(&r.Most) = all[0], quantity.Median(all), all[len(all)-1]
 	}
 }
 
@@ -207,13 +184,4 @@ var summaryFields = []func(*Summary) *float64{
 	func(s *Summary) *float64 { return &s.UnitP999 },
 	func(s *Summary) *float64 { return &s.BytesPerConn },
 	func(s *Summary) *float64 { return &s.BytesPerJob },
-}
-
-// median returns the middle of sorted numbers.
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	if n == 0 {
-		return 0
-	}
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

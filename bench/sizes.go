@@ -78,21 +78,25 @@ func ParseSizes(s string) (Sizes, error) {
 	return z, err
 }
 
-func fixedSize(n int) Sizes { return Sizes{text: strconv.Itoa(n), lo: n, hi: n} }
+// FixedSize returns the distribution in which every body has n bytes, at most MaxBody.
+func FixedSize(n int) Sizes { return Sizes{text: strconv.Itoa(n), lo: n, hi: n} }
+
+// IsZero reports whether the distribution is the zero value, that is, was not set.
+func (z Sizes) IsZero() bool { return z.text == "" }
 
 // String returns the text that the distribution was parsed from.
 func (z Sizes) String() string { return z.text }
 
-// fixed returns the size when all are alike, and otherwise a negative number.
-func (z *Sizes) fixed() int {
+// Fixed returns the size of all bodies, or a negative number when they differ.
+func (z *Sizes) Fixed() int {
 	if len(z.weights) > 0 || z.mean > 0 || z.lo != z.hi {
 		return -1
 	}
 	return z.lo
 }
 
-// most returns the largest size.
-func (z *Sizes) most() int {
+// Most returns the largest size.
+func (z *Sizes) Most() int {
 	most := z.hi
 	for _, w := range z.weights {
 		most = max(most, w.size)
@@ -100,8 +104,9 @@ func (z *Sizes) most() int {
 	return most
 }
 
-// at returns the size at u of 2^64 on the way from the least to the greatest part of the distribution.
-func (z *Sizes) at(u uint64) int {
+// At returns the size at the quantile u/2^64 of the distribution: evenly spread values of u give sizes as often as the
+// distribution has them.
+func (z *Sizes) At(u uint64) int {
 	part := float64(u>>11) / (1 << 53)
 	switch n := len(z.weights); {
 	case z.mean > 0:

@@ -2,32 +2,23 @@ package bench
 
 import "testing"
 
-func TestSizesFollowTheirDistribution(t *testing.T) {
+func TestParseSizes(t *testing.T) {
 	for _, c := range []struct {
 		text        string
-		least, most int
-		mean        [2]float64
+		fixed, most int
+		median      int
 	}{
-		{"100", 100, 100, [2]float64{100, 100}},
-		{"10-20", 10, 20, [2]float64{14.9, 15.1}},
-		{"exp:1000", 0, 20000, [2]float64{990, 1010}},
-		{"1*90,1001*10", 1, 1001, [2]float64{100, 102}},
+		{"100", 100, 100, 100},
+		{"10-20", -1, 20, 15},
+		{"exp:1000", -1, 20000, 693},
+		{"1*90,1001*10", -1, 1001, 1},
 	} {
-		z := mustSizes(t, c.text)
-		if z.String() != c.text {
-			t.Errorf("%q is written as %q", c.text, z)
+		z, err := ParseSizes(c.text)
+		if err != nil {
+			t.Fatal(err)
 		}
-		sum := 0
-		const jobs = 10000
-		b := newBodies(z, 1)
-		for seq := range uint64(jobs) {
-			n := b.size(seq)
-			if sum += n; n < c.least || n > c.most {
-				t.Errorf("%s: %d bytes", c.text, n)
-			}
-		}
-		if mean := float64(sum) / jobs; mean < c.mean[0] || mean > c.mean[1] {
-			t.Errorf("%s: a mean of %v bytes", c.text, mean)
+		if z.String() != c.text || z.Fixed() != c.fixed || z.Most() != c.most || z.At(1<<63) != c.median {
+			t.Errorf("%q: got %q, %d always, %d at most, median %d", c.text, z, z.Fixed(), z.Most(), z.At(1<<63))
 		}
 	}
 	for _, text := range []string{"", "x", "-1", "5-", "20-10", "exp:", "exp:x", "1*0", "1*x", "99999999999", "1*1,x"} {
@@ -37,19 +28,11 @@ func TestSizesFollowTheirDistribution(t *testing.T) {
 	}
 }
 
-func TestARareSizeComesAsOftenAsItsWeightSays(t *testing.T) {
-	for seed := range uint64(20) {
-		b := newBodies(mustSizes(t, "100*9999,60000*1"), seed)
-		for from := uint64(0); from < 1e6; from += 1e5 {
-			n := 0
-			for seq := range uint64(1e5) {
-				if b.size(from+seq) == 60000 {
-					n++
-				}
-			}
-			if n < 8 || n > 12 {
-				t.Errorf("seed %d: %d of 100,000 jobs from %d, want 10", seed, n, from)
-			}
-		}
+func TestOnlySizesThatWereNotSetAreZero(t *testing.T) {
+	if z := (Sizes{}); !z.IsZero() {
+		t.Error("the zero value is not zero")
+	}
+	if z := FixedSize(0); z.IsZero() || z.String() != "0" || z.Fixed() != 0 {
+		t.Errorf("bodies of 0 bytes: got %+v", z)
 	}
 }

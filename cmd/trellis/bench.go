@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"trellis/bench"
+	"trellis/bench/load"
 )
 
 func benchCommand() *cobra.Command {
@@ -107,14 +108,14 @@ func (l *loadFlags) config(scenario string) (cfg bench.Config, err error) {
 func scenarioList() string {
 	var b strings.Builder
 	b.WriteString("Scenarios:\n")
-	for _, s := range bench.Scenarios() {
-		fmt.Fprintf(&b, "  %-16s %s\n", s[0], s[1])
+	for _, s := range load.Scenarios() {
+		fmt.Fprintf(&b, "  %-16s %s\n", s.Name, s.About)
 	}
 	return b.String()
 }
 
 func runCommand() *cobra.Command {
-	var load loadFlags
+	var flags loadFlags
 	var addr, jsonTo, csvTo, logTo string
 	cmd := &cobra.Command{
 		Use:   "run [flags] SCENARIO",
@@ -126,7 +127,7 @@ func runCommand() *cobra.Command {
   trellis bench run --rate 20000 --hdr-log latency.hlog produce-consume`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := load.config(args[0])
+			cfg, err := flags.config(args[0])
 			if err != nil {
 				return err
 			}
@@ -136,7 +137,7 @@ func runCommand() *cobra.Command {
 			cfg.Log = logTo != ""
 			line := newProgressLine(os.Stderr)
 			cfg.Progress = line.show
-			res, err := bench.Run(cmd.Context(), cfg)
+			res, err := load.Run(cmd.Context(), cfg)
 			line.clear()
 			if res == nil {
 				return err
@@ -158,9 +159,9 @@ func runCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
-	load.register(cmd)
-	f.IntVar(&load.cfg.Runs, "runs", 1, "repetitions, each with new connections and the next seed")
-	f.IntSliceVar(&load.cfg.CPUs, "cpus", nil, "processors that the generator is bound to")
+	flags.register(cmd)
+	f.IntVar(&flags.cfg.Runs, "runs", 1, "repetitions, each with new connections and the next seed")
+	f.IntSliceVar(&flags.cfg.CPUs, "cpus", nil, "processors that the generator is bound to")
 	f.StringVar(&jsonTo, "json", "", "write all figures as JSON to this file; - for standard output, instead of the table")
 	f.StringVar(&csvTo, "csv", "", "the same as CSV")
 	f.StringVar(&logTo, "hdr-log", "", "write a HdrHistogram log with a line for every second and command")

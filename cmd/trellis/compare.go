@@ -11,14 +11,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"trellis/bench/compare"
 
-	"trellis/bench"
+	"github.com/spf13/cobra"
 )
 
 func compareCommand() *cobra.Command {
-	var load loadFlags
-	var c bench.Comparison
+	var flags loadFlags
+	var c compare.Comparison
 	var servers []string
 	var matrix, markdown, jsonTo string
 	cmd := &cobra.Command{
@@ -46,7 +46,7 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 			if len(args) == 0 && matrix == "" || len(args) > 0 && matrix != "" {
 				return errors.New("want either a scenario or --matrix")
 			}
-			rows, err := chooseRows(&load, matrix, args)
+			measurements, err := chooseMeasurements(&flags, matrix, args)
 			if err != nil {
 				return err
 			}
@@ -57,7 +57,7 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 				return err
 			}
 			c.Log = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), format+"\n", args...) }
-			t, err := c.Run(cmd.Context(), rows)
+			t, err := c.Run(cmd.Context(), measurements)
 			if t == nil {
 				return err
 			}
@@ -82,40 +82,40 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 	f.StringVar(&matrix, "matrix", "", "a set of measurements: standard or durability")
 	f.StringVar(&markdown, "markdown", "", "write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->")
 	f.StringVar(&jsonTo, "json", "", "write all values as JSON to this file; - for standard output")
-	load.register(cmd)
+	flags.register(cmd)
 	return cmd
 }
 
-func chooseRows(load *loadFlags, matrix string, args []string) ([]bench.Row, error) {
-	if name := load.given(); matrix != "" && name != "" {
+func chooseMeasurements(flags *loadFlags, matrix string, args []string) ([]compare.Measurement, error) {
+	if name := flags.given(); matrix != "" && name != "" {
 		return nil, fmt.Errorf("--%s has no effect: a matrix has loads of its own", name)
 	}
 	switch {
 	case matrix == "standard":
-		return bench.StandardMatrix(), nil
+		return compare.StandardMatrix(), nil
 	case matrix == "durability":
-		return bench.DurabilityMatrix(), nil
+		return compare.DurabilityMatrix(), nil
 	case matrix != "":
 		return nil, fmt.Errorf("matrix %q is not known", matrix)
 	case args[0] == "recovery":
-		cfg, err := load.config("put")
+		cfg, err := flags.config("put")
 		if err != nil {
 			return nil, err
 		}
 		if cfg.Count == 0 {
 			return nil, errors.New("recovery needs --count, the number of jobs")
 		}
-		return []bench.Row{bench.RecoveryRow("recovery", "", cfg)}, nil
+		return []compare.Measurement{compare.Recovery("recovery", "", cfg)}, nil
 	}
-	cfg, err := load.config(args[0])
+	cfg, err := flags.config(args[0])
 	if err != nil {
 		return nil, err
 	}
-	return []bench.Row{bench.LoadRow(cfg)}, nil
+	return []compare.Measurement{compare.Load(cfg)}, nil
 }
 
 // chooseServers parses the given servers, or finds the usual ones.
-func chooseServers(given []string) ([]bench.Server, error) {
+func chooseServers(given []string) ([]compare.Server, error) {
 	if len(given) == 0 {
 		trellisd, err := findTrellisd()
 		if err != nil {
@@ -124,9 +124,9 @@ func chooseServers(given []string) ([]bench.Server, error) {
 		const where = " -l {host} -p {port}"
 		given = []string{"beanstalkd=beanstalkd" + where, "trellisd=" + trellisd + where}
 	}
-	var servers []bench.Server
+	var servers []compare.Server
 	for _, g := range given {
-		s, err := bench.ParseServer(g)
+		s, err := compare.ParseServer(g)
 		if err != nil {
 			return nil, err
 		}
@@ -167,7 +167,7 @@ func fromHere(path string) (string, error) {
 
 // chooseCPUs gives the servers the first of n processors and the generator the others, unless something else was said or
 // there is only one. The two must not share any.
-func chooseCPUs(c *bench.Comparison, n int) error {
+func chooseCPUs(c *compare.Comparison, n int) error {
 	if given := len(c.ServerCPUs) + len(c.LoadCPUs); given > 0 || runtime.GOOS == "linux" && n > 1 {
 		if len(c.ServerCPUs) == 0 {
 			c.ServerCPUs = others(n, c.LoadCPUs)
@@ -199,11 +199,11 @@ func others(n int, taken []int) []int {
 	return free
 }
 
-func updateMarkdown(file string, t *bench.Comparisons) error {
+func updateMarkdown(file string, t *compare.Table) error {
 	if file == "" {
 		return nil
 	}
 	var b bytes.Buffer
 	command := "trellis " + strings.Join(os.Args[1:], " ")
-	return errors.Join(t.WriteMarkdown(&b, command), bench.UpdateMarkdown(file, b.Bytes()))
+	return errors.Join(t.WriteMarkdown(&b, command), compare.UpdateMarkdown(file, b.Bytes()))
 }

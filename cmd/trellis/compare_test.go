@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"trellis/bench"
+	"trellis/bench/compare"
 )
 
 func TestServersAndGeneratorShareNoProcessor(t *testing.T) {
@@ -31,7 +31,7 @@ func TestServersAndGeneratorShareNoProcessor(t *testing.T) {
 		{n: 2, askedLoad: []int{0, 1}, wrong: true},
 		{n: 1, askedServer: []int{0}, wrong: true},
 	} {
-		got := bench.Comparison{ServerCPUs: c.askedServer, LoadCPUs: c.askedLoad}
+		got := compare.Comparison{ServerCPUs: c.askedServer, LoadCPUs: c.askedLoad}
 		err := chooseCPUs(&got, c.n)
 		if (err != nil) != c.wrong {
 			t.Errorf("%+v: got %v", c, err)

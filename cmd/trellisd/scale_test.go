@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trellis/bench"
+	"trellis/bench/load"
 )
 
 // TestScale measures how the server does with very many of everything, and writes
@@ -91,15 +92,15 @@ func longestPause(s *server) (pause time.Duration, cycles int) {
 	return pause, cycles
 }
 
-// load runs a load and returns its figures.
-func load(t *testing.T, s *server, cfg bench.Config) *bench.RunResult {
+// underLoad puts a load on the server and returns its figures.
+func underLoad(t *testing.T, s *server, cfg bench.Config) *bench.RunResult {
 	t.Helper()
 	var err error
 	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
 		t.Fatal(err)
 	}
 	cfg.Patience, cfg.Seed = time.Minute, 1
-	r, err := bench.Run(context.Background(), cfg)
+	r, err := load.Run(context.Background(), cfg)
 	if err == nil {
 		err = r.Err()
 	}
@@ -109,12 +110,12 @@ func load(t *testing.T, s *server, cfg bench.Config) *bench.RunResult {
 	return &r.Runs[0]
 }
 
-const settle = 5 * time.Second // of load that is measured
+const measured = 5 * time.Second // of load that is measured
 
 func cycle(t *testing.T, s *server, conns, waiting int) *bench.RunResult {
 	t.Helper()
-	return load(t, s, bench.Config{
-		Scenario: "cycle", Conns: conns, Waiting: waiting, Duration: settle, Warmup: time.Second, Threads: 1,
+	return underLoad(t, s, bench.Config{
+		Scenario: "cycle", Conns: conns, Waiting: waiting, Duration: measured, Warmup: time.Second, Threads: 1,
 	})
 }
 
@@ -124,7 +125,7 @@ func scaleJobs(t *testing.T) {
 	empty := cycle(t, s, 50, 0)
 	began := time.Now()
 	before := resident(t, s.cmd.Process.Pid)
-	r := load(t, s, bench.Config{Scenario: "put", Conns: 50, Depth: 32, Count: n, Keep: true})
+	r := underLoad(t, s, bench.Config{Scenario: "put", Conns: 50, Depth: 32, Count: n, Keep: true})
 	row(t, "10,000,000 jobs of 100 bytes: %.0f bytes a job, %.0f puts/s, p99.9 %v (50 connections, 32 in flight; %v)",
 		float64(resident(t, s.cmd.Process.Pid)-before)/n, r.UnitRate, time.Duration(r.UnitP999), time.Since(began).Round(time.Second))
 	full := cycle(t, s, 50, 0)
@@ -140,7 +141,7 @@ func scaleConnections(t *testing.T) {
 	row(t, "50 connections: %.0f cycles/s, %.1f µs of CPU a command, p99 %v", few.UnitRate, few.CPUPerCommand/1e3, time.Duration(few.UnitP99))
 	for _, n := range []int{5000, 10_000, 19_000} {
 		s := startTraced(t)
-		idle := load(t, s, bench.Config{Scenario: "idle", Conns: n, Duration: settle, Warmup: time.Second})
+		idle := underLoad(t, s, bench.Config{Scenario: "idle", Conns: n, Duration: measured, Warmup: time.Second})
 		row(t, "%d idle: %.0f bytes each, %.4f cores", n, idle.BytesPerConn, idle.ServerBusy)
 		s = startTraced(t)
 		active := cycle(t, s, n, 0)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"trellis/bench"
+	"trellis/bench/load"
 )
 
 // soakTime is the environment variable that says how long TestSoak goes on.
@@ -163,9 +164,9 @@ const soakMix = `
 // soakLoad runs the next of the load generator's scenarios for a moment.
 func soakLoad(t *testing.T, s *server, n int) {
 	t.Helper()
-	names := bench.Scenarios()
+	scenarios := load.Scenarios()
 	cfg := bench.Config{
-		Scenario: names[n%len(names)][0], Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
+		Scenario: scenarios[n%len(scenarios)].Name, Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
 		Duration: 700 * time.Millisecond, Warmup: time.Millisecond,
 		Seed: rand.Uint64(), Patience: time.Minute,
 	}
@@ -190,7 +191,7 @@ func soakLoad(t *testing.T, s *server, n int) {
 	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
 		t.Fatal(err)
 	}
-	r, err := bench.Run(t.Context(), cfg)
+	r, err := load.Run(t.Context(), cfg)
 	if err == nil {
 		err = r.Err()
 	}

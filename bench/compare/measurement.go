@@ -1,0 +1,223 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+
+	"trellis/bench"
+	"trellis/bench/internal/host"
+	"trellis/bench/internal/quantity"
+	"trellis/bench/load"
+)
+
+// A Measurement is a load, or a sequence of loads, with the figures that are taken from it. Make one with Load or Recovery,
+// or many with StandardMatrix or DurabilityMatrix.
+type Measurement struct {
+	name    string
+	figures []figure
+	// measure starts the servers that it needs, and returns one value for each figure, zero where it cannot be told. It
+	// returns none when the server broke on the way.
+	measure func(ctx context.Context, s *session) ([]float64, error)
+	// needCPUs is the number of processors without which it means nothing.
+	needCPUs int
+}
+
+// A value takes a figure out of a run.
+type value func(*bench.RunResult) float64
+
+func commandRate(r *bench.RunResult) float64   { return r.CommandRate }
+func cpuPerCommand(r *bench.RunResult) float64 { return r.CPUPerCommand }
+func serverBusy(r *bench.RunResult) float64    { return r.ServerBusy }
+func runSeconds(r *bench.RunResult) float64    { return r.Seconds }
+func bytesPerConn(r *bench.RunResult) float64  { return r.BytesPerConn }
+func bytesPerJob(r *bench.RunResult) float64   { return r.BytesPerJob }
+
+// A measured is a figure with where it comes from.
+type measured struct {
+	figure
+	value value
+}
+
+var (
+	rateFigure   = measured{figure{name: "commands", unit: quantity.PerSecond}, commandRate}
+	cpuFigure    = measured{figure{name: "server CPU a command", unit: quantity.Nanoseconds}, cpuPerCommand}
+	memoryFigure = measured{figure{name: "memory a connection", unit: quantity.Kilobytes}, bytesPerConn}
+)
+
+func p50(m *bench.MetricResult) int64  { return m.P50 }
+func p99(m *bench.MetricResult) int64  { return m.P99 }
+func p999(m *bench.MetricResult) int64 { return m.P999 }
+
+// latency is a figure of the durations of a metric.
+func latency(name, metric string, of func(*bench.MetricResult) int64) measured {
+	return measured{figure{name: name, unit: quantity.Nanoseconds}, func(r *bench.RunResult) float64 {
+		if m := r.Metric(metric); m != nil {
+			return float64(of(m))
+		}
+		return 0
+	}}
+}
+
+// with returns the figure with targets.
+func (m measured) with(atLeast, aim target) measured {
+	m.atLeast, m.aim = atLeast, aim
+	return m
+}
+
+// loadOn is one load on a fresh server that is started with the further arguments args.
+func loadOn(name, args string, cfg bench.Config, figures ...measured) Measurement {
+	m := Measurement{name: name}
+	for _, f := range figures {
+		m.figures = append(m.figures, f.figure)
+	}
+	m.measure = func(ctx context.Context, s *session) ([]float64, error) {
+		if err := s.prepare(ctx, args, &cfg); err != nil {
+			return nil, err
+		}
+		run, err := s.run(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		var values []float64
+		for _, f := range figures {
+			values = append(values, f.value(run))
+		}
+		return values, nil
+	}
+	return m
+}
+
+// prepare starts the server with room for the connections of cfg.
+func (s *session) prepare(ctx context.Context, args string, cfg *bench.Config) error {
+	if err := host.RaiseFileLimit(cfg.Conns + cfg.Idle + cfg.Waiting + 100); err != nil {
+		return err
+	}
+	return s.start(ctx, args, s.ServerCPUs)
+}
+
+// withAndWithout is two loads on one server. Its figure is that of the load "with" as a multiple of that of the load
+// "without". The load "without" runs before and after the other, so that the server is as warm for both and a drift
+// cancels out; the load "with" lasts as long as both together.
+func withAndWithout(name string, without, with bench.Config, m measured, goal target) Measurement {
+	with.Duration = 2 * without.Duration
+	return Measurement{
+		name:    name,
+		figures: []figure{{name: m.name + ", with / without", unit: quantity.Multiple, atLeast: goal, aim: goal}},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			if err := s.prepare(ctx, "", &with); err != nil {
+				return nil, err
+			}
+			var values [3]float64
+			for i, cfg := range []bench.Config{without, with, without} {
+				r, err := s.run(ctx, cfg)
+				if err != nil {
+					return nil, err
+				}
+				values[i] = m.value(r)
+			}
+			if values[0] == 0 || values[2] == 0 {
+				return []float64{0}, nil
+			}
+			return []float64{2 * values[1] / (values[0] + values[2])}, nil
+		},
+	}
+}
+
+// Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr, Runs and
+// CPUs are the comparison's.
+func Load(cfg bench.Config) Measurement {
+	if cfg.Scenario == "idle" {
+		return loadOn(cfg.Scenario, "", cfg, memoryFigure, measured{figure{name: "server CPU", unit: quantity.Cores, zero: true}, serverBusy})
+	}
+	figures := []measured{
+		rateFigure, cpuFigure,
+		latency("p50 of a unit", bench.UnitMetric, p50), latency("p99 of a unit", bench.UnitMetric, p99), latency("p99.9 of a unit", bench.UnitMetric, p999),
+	}
+	switch sc := load.FindScenario(cfg.Scenario); {
+	case cfg.Scenario == "delayed" || cfg.Scenario == "reserve-timeout":
+		figures = append(figures, latency("p50 of how late", bench.LateMetric, p50), latency("p99 of how late", bench.LateMetric, p99))
+	case sc != nil && sc.Consumers:
+		figures = append(figures, latency("p50 from put to reserved", bench.HandoverMetric, p50), latency("p99 from put to reserved", bench.HandoverMetric, p99))
+	}
+	if cfg.Conns+cfg.Idle+cfg.Waiting >= bench.MemoryConns && cfg.Held == 0 {
+		figures = append(figures, memoryFigure)
+	}
+	return loadOn(cfg.Scenario, "", cfg, figures...)
+}
+
+// Recovery loads a server with the jobs of cfg, which must be puts that end by a count, kills the server, and starts it
+// again on the same directory. args are further arguments of the server; they or its command must have {dir} in them and
+// make the server keep a log there.
+func Recovery(name, args string, cfg bench.Config) Measurement {
+	return Measurement{
+		name: name,
+		figures: []figure{
+			{name: "time until stats are answered", unit: quantity.Seconds},
+			{name: "server CPU until then", unit: quantity.Seconds},
+			{name: "peak memory until then, as a multiple of that before", unit: quantity.Multiple},
+			{name: "disk", unit: quantity.Megabytes},
+		},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			r, err := s.recovery(ctx, args, cfg)
+			if r == nil {
+				return nil, err
+			}
+			return []float64{r.took.Seconds(), r.cpu.Seconds(), r.peak, float64(r.disk)}, err
+		},
+	}
+}
+
+// twoProcessors compares a server on two processors with itself on one.
+func twoProcessors(cfg bench.Config) Measurement {
+	goal := target{valueAbove, 1.5}
+	return Measurement{
+		name:     "cycle, 50 connections, 32 pipelined, two processors for the server",
+		figures:  []figure{{name: "commands, with two / with one", unit: quantity.Multiple, atLeast: goal, aim: goal}},
+		needCPUs: 3,
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			var rates [2]float64
+			for i := range rates {
+				if err := s.start(ctx, "", s.allCPUs()[:i+1]); err != nil {
+					return nil, err
+				}
+				on := *s
+				loaded := *s.Comparison
+				loaded.LoadCPUs = s.allCPUs()[2:]
+				on.Comparison = &loaded
+				run, err := on.run(ctx, cfg)
+				if err != nil {
+					return nil, err
+				}
+				rates[i] = run.CommandRate
+			}
+			return []float64{rates[1] / rates[0]}, nil
+		},
+	}
+}
+
+// openLoop is half of the load that the first server can bear, at a fixed rate.
+func openLoop(cfg bench.Config) Measurement {
+	const name = "cycle, 50 connections, open loop at half of the first server's limit"
+	most := latency("p99.9 of a unit", bench.UnitMetric, p999).with(target{ratioBelow, 1}, target{ratioBelow, 0.5})
+	middle := latency("p50 of a unit", bench.UnitMetric, p50)
+	return Measurement{
+		name:    name,
+		figures: []figure{most.figure, middle.figure},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			limit := s.table.find(closedLoop, rateFigure.name)
+			if limit == 0 {
+				return nil, fmt.Errorf("the row %q must be measured before", closedLoop)
+			}
+			cfg := cfg
+			cfg.Rate = limit / 3 / 2 // a unit is three commands
+			if err := s.prepare(ctx, "", &cfg); err != nil {
+				return nil, err
+			}
+			run, err := s.run(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return []float64{most.value(run), middle.value(run)}, nil
+		},
+	}
+}

@@ -1,0 +1,76 @@
+package compare
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+
+	"trellis/bench"
+)
+
+func TestMeasurementsShowWhatTheirScenarioIsAbout(t *testing.T) {
+	for scenario, want := range map[string][]string{
+		"cycle":           {"commands", "p99.9 of a unit"},
+		"produce-consume": {"p99 of a unit", "p50 from put to reserved"},
+		"waiting":         {"p99 from put to reserved", "memory a connection"},
+		"reserve-timeout": {"p99 of how late"},
+		"idle":            {"memory a connection", "server CPU"},
+	} {
+		cfg := small(scenario, 0)
+		if slices.Contains(want, "memory a connection") {
+			cfg.Conns = bench.MemoryConns
+		}
+		var names []string
+		for _, f := range Load(cfg).figures {
+			names = append(names, f.name)
+		}
+		for _, w := range want {
+			if !slices.Contains(names, w) {
+				t.Errorf("%s: %q is not among %q", scenario, w, names)
+			}
+		}
+		if scenario == "idle" && len(names) != len(want) {
+			t.Errorf("idle: got %q", names)
+		}
+	}
+}
+
+func TestMatricesNameEveryFigureOnce(t *testing.T) {
+	for _, rows := range [][]Measurement{StandardMatrix(), DurabilityMatrix()} {
+		seen := make(map[string]bool)
+		for _, r := range rows {
+			for _, f := range r.figures {
+				if name := r.name + ": " + f.name; seen[name] {
+					t.Errorf("%q is there twice", name)
+				} else {
+					seen[name] = true
+				}
+			}
+		}
+	}
+}
+
+func TestMeasurementsWithSeveralLoads(t *testing.T) {
+	c := &Comparison{}
+	if runtime.GOOS == "linux" {
+		c.ServerCPUs, c.LoadCPUs = []int{0}, []int{0, 0}
+	}
+	table := &Table{Rows: []Row{{Name: closedLoop, Figure: rateFigure.name, Cells: []Cell{{Median: 6000}}}}}
+	rows := map[string]Measurement{"open loop": openLoop(small("cycle", 50))}
+	if len(c.ServerCPUs) > 0 {
+		rows["two loops"] = twoProcessors(small("cycle", 50))
+	}
+	for name, row := range rows {
+		s := &session{Comparison: c, server: fakeCommand(t, "a", ""), table: table, notes: make(map[Note]bool)}
+		values, err := row.measure(t.Context(), s)
+		s.close()
+		if err != nil || len(values) != len(row.figures) || values[0] <= 0 {
+			t.Errorf("%s: got %v, %v", name, values, err)
+		}
+	}
+	table.Rows = nil
+	s := &session{Comparison: c, server: fakeCommand(t, "a", ""), table: table}
+	if _, err := openLoop(small("cycle", 50)).measure(t.Context(), s); err == nil {
+		t.Error("the open loop has a rate without the closed loop's")
+	}
+}

@@ -1,0 +1,86 @@
+package load
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"trellis/bench"
+)
+
+// collect fills r with the figures of the workers, which have ended. There are none when one ended before it recorded.
+func (s *shared) collect(r *bench.RunResult, workers []*worker) {
+	if slices.ContainsFunc(workers, func(w *worker) bool { return w.startedAt == 0 }) {
+		return
+	}
+	var rec recorder
+	var ended [numMetrics]int64
+	start, end := int64(math.MaxInt64), int64(0)
+	for _, w := range workers {
+		r.Commands += float64(w.commands)
+		r.Unbegun += w.unbegun
+		start, end = min(start, w.startedAt), max(end, w.endedAt)
+		if took := w.endedAt - w.startedAt; took > 0 {
+			r.GeneratorBusy = max(r.GeneratorBusy, float64(w.busy-w.spun)/float64(took))
+		}
+		for m, n := range w.ended {
+			ended[m] += n
+		}
+		rec.merge(&w.rec)
+	}
+	r.Units = float64(ended[metricUnit])
+	r.Start = s.base.Add(time.Duration(start))
+	r.Seconds = max(float64(end-start), 1) / 1e9
+	r.CommandRate, r.UnitRate = r.Commands/r.Seconds, r.Units/r.Seconds
+	used := float64(s.atEnd.server.Total - s.atStart.server.Total)
+	if r.Commands > 0 {
+		user, sys := float64(s.atEnd.server.User-s.atStart.server.User), float64(s.atEnd.server.Sys-s.atStart.server.Sys)
+		r.CPUPerCommand = used / r.Commands
+		r.UserPerCommand = r.CPUPerCommand * user / max(user+sys, 1)
+		r.SysPerCommand = r.CPUPerCommand - r.UserPerCommand
+	}
+	r.ServerBusy = used / 1e9 / r.Seconds
+	r.OthersBusy = s.meter.others(&s.atStart, &s.atEnd)
+	r.ServerLocal = s.meter.pid != 0
+	r.Intervals = s.intervals(&rec)
+	for m, h := range rec.hists {
+		if h == nil || h.TotalCount() == 0 {
+			continue
+		}
+		q := h.ValueAtPercentilesSlice([]float64{50, 90, 99, 99.9})
+		r.Metrics = append(r.Metrics, bench.MetricResult{
+			Name: metricNames[m], Count: h.TotalCount(), Rate: float64(ended[m]) / r.Seconds,
+			Mean: h.Mean(), P50: q[0], P90: q[1], P99: q[2], P999: q[3], Max: h.Max(),
+		})
+	}
+	if u := r.Metric(bench.UnitMetric); u != nil {
+		r.UnitP50, r.UnitP99, r.UnitP999 = float64(u.P50), float64(u.P99), float64(u.P999)
+	}
+}
+
+// intervals returns what the recorder holds of each second, in the order of the seconds.
+func (s *shared) intervals(rec *recorder) []bench.Interval {
+	slices.SortStableFunc(rec.intervals, func(a, b interval) int { return int(a.start/int64(logInterval) - b.start/int64(logInterval)) })
+	all := make([]bench.Interval, len(rec.intervals))
+	for i, v := range rec.intervals {
+		all[i] = bench.Interval{
+			Metric: metricNames[v.metric], Durations: v.hist,
+			Start: s.base.Add(time.Duration(v.start)), End: s.base.Add(time.Duration(v.end)),
+		}
+	}
+	return all
+}
+
+// memoryPerConn takes the server's memory before and after connections were made; zero is not known.
+func memoryPerConn(r *bench.RunResult, before, after int64, conns int) {
+	if before > 0 && after > 0 && conns >= bench.MemoryConns {
+		r.BytesPerConn = float64(after-before) / float64(conns)
+	}
+}
+
+// memoryPerJob takes the server's memory before and after jobs were put; zero is not known.
+func memoryPerJob(r *bench.RunResult, before, after, jobs int64) {
+	if before > 0 && after > 0 && jobs >= bench.MemoryJobs {
+		r.BytesPerJob = float64(after-before) / float64(jobs)
+	}
+}

@@ -1,0 +1,172 @@
+package load
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trellis/bench"
+)
+
+// controlTimeout bounds an exchange on a control connection. Slow as it is, a server that creates thousands of
+// tubes needs some time for it.
+const controlTimeout = 60 * time.Second
+
+// A control is a blocking connection for what is not measured: preparing, asking for statistics, cleaning up.
+// One goroutine at a time may use it.
+type control struct {
+	net.Conn
+	in      *bufio.Reader
+	out     []byte
+	timeout time.Duration // of every exchange
+	watched []string
+}
+
+func dialControl(a *bench.Address) (*control, error) {
+	c, err := net.DialTimeout(a.Network, a.Name, 10*time.Second)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", a, err)
+	}
+	return &control{Conn: c, in: bufio.NewReaderSize(c, 64<<10), timeout: controlTimeout, watched: []string{"default"}}, nil
+}
+
+// Stats connects to a server and returns what it answers to `stats`.
+func Stats(a *bench.Address) (map[string]string, error) {
+	c, err := dialControl(a)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.stats("stats")
+}
+
+// send writes the commands that have been appended to c.out.
+func (c *control) send() error {
+	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
+		return err
+	}
+	_, err := c.Write(c.out)
+	c.out = c.out[:0]
+	return err
+}
+
+// receive reads one reply. Its slices hold until the next receive.
+func (c *control) receive(r *reply) error {
+	line, err := c.in.Peek(1)
+	for want := 1; err == nil; {
+		n := 0
+		if n, want = parseReply(line, r); n > 0 {
+			if r.kind == replyGarbage {
+				return fmt.Errorf("not a reply of the protocol: %q", r.line)
+			}
+			_, err = c.in.Discard(n)
+			return err
+		}
+		if line, err = c.in.Peek(max(want, c.in.Buffered())); errors.Is(err, bufio.ErrBufferFull) {
+			bigger := bufio.NewReaderSize(io.MultiReader(strings.NewReader(string(line)), c.Conn), 2*want)
+			c.in = bigger
+			line, err = c.in.Peek(want)
+		}
+	}
+	return fmt.Errorf("reading a reply: %w", err)
+}
+
+// ask sends one command and reads its reply, which must be of that kind.
+func (c *control) ask(command string, want replyKind) (*reply, error) {
+	c.out = append(append(c.out[:0], command...), '\r', '\n')
+	r := new(reply)
+	err := c.send()
+	if err == nil {
+		err = c.receive(r)
+	}
+	if err == nil && r.kind != want {
+		err = fmt.Errorf("the server answered %s", r.line)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", command, err)
+	}
+	return r, nil
+}
+
+// pipeline sends n commands, a batch at a time, each appended by add, and calls got with every reply. After an error of
+// got's it ends with the batch, so that no reply is left over.
+func (c *control) pipeline(n int, add func(b []byte, i int) []byte, got func(i int, r *reply) error) error {
+	const batch = 128
+	var r reply
+	for from := 0; from < n; from += batch {
+		to := min(from+batch, n)
+		c.out = c.out[:0]
+		for i := from; i < to; i++ {
+			c.out = add(c.out, i)
+		}
+		if err := c.send(); err != nil {
+			return err
+		}
+		var failed error
+		for i := from; i < to; i++ {
+			if err := c.receive(&r); err != nil {
+				return err
+			}
+			if err := got(i, &r); failed == nil {
+				failed = err
+			}
+		}
+		if failed != nil {
+			return failed
+		}
+	}
+	return nil
+}
+
+// watchOnly watches these tubes and no others. There must be one, and none of those that it watches already, unless they
+// are the same.
+func (c *control) watchOnly(tubes []string) error {
+	if slices.Equal(tubes, c.watched) {
+		return nil
+	}
+	n := len(tubes)
+	err := c.pipeline(n+len(c.watched), func(b []byte, i int) []byte {
+		if i < n {
+			return fmt.Appendf(b, "watch %s\r\n", tubes[i])
+		}
+		return fmt.Appendf(b, "ignore %s\r\n", c.watched[i-n])
+	}, func(_ int, r *reply) error {
+		if r.kind != replyWatching {
+			return fmt.Errorf("watch or ignore: the server answered %q", r.line)
+		}
+		return nil
+	})
+	c.watched = tubes
+	return err
+}
+
+// stats returns the dictionary that the command answers with, "stats" or "stats-tube x".
+func (c *control) stats(command string) (map[string]string, error) {
+	r, err := c.ask(command, replyOK)
+	if err != nil {
+		return nil, err
+	}
+	return parseStats(r.body), nil
+}
+
+func parseStats(yaml []byte) map[string]string {
+	m := make(map[string]string)
+	for line := range strings.Lines(string(yaml)) {
+		if key, value, ok := strings.Cut(line, ": "); ok {
+			m[key] = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return m
+}
+
+// seconds reads a number of seconds such as "12.000340" as nanoseconds.
+func seconds(s string) int64 {
+	f, _ := strconv.ParseFloat(s, 64)
+	return int64(f * 1e9)
+}

@@ -1,0 +1,125 @@
+package load
+
+import (
+	"strconv"
+
+	"trellis/bench"
+)
+
+// A mixTable is a bench.Mix, prepared for choosing steps by their weights.
+type mixTable struct {
+	steps []mixStep
+	total uint32 // the sum of all weights
+}
+
+type mixStep struct {
+	bench.MixStep
+	until    uint32 // the sum of the weights up to and including this step
+	metric   metric
+	needsJob bool // it takes a job that the connection has reserved
+}
+
+// mixMetrics are the metrics of the commands of a mix.
+var mixMetrics = map[string]metric{
+	"put": metricPut, "reserve": metricReserve, "delete": metricDelete, "release": metricRelease, "bury": metricBury,
+	"touch": metricTouch, "stats-job": metricStats, "kick": metricKick, "peek-ready": metricPeek, "peek-delayed": metricPeek,
+	"peek-buried": metricPeek, "stats": metricStats, "stats-tube": metricStats, "list-tubes": metricStats,
+}
+
+func newMixTable(m bench.Mix) *mixTable {
+	t := new(mixTable)
+	for _, s := range m.Steps {
+		t.total += s.Weight
+		step := mixStep{MixStep: s, until: t.total, metric: mixMetrics[s.Command]}
+		switch s.Command {
+		case "delete", "release", "bury", "touch", "stats-job":
+			step.needsJob = true
+		}
+		t.steps = append(t.steps, step)
+	}
+	return t
+}
+
+const (
+	// mostHeld is how many jobs a connection of a mix holds at most.
+	mostHeld = 1000
+	// mostMixed is how many jobs a mix leaves in the server at most; then a put becomes a delete.
+	mostMixed = 100000
+)
+
+// mixDriver sends commands at random. A unit is a command.
+type mixDriver struct{ noConsumers }
+
+// mayFindNothing, as a step, allows the other reply of a command.
+const mayFindNothing uint8 = 0xff
+
+func (mixDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
+
+// choose returns a step at random, by the weights.
+func (w *worker) choose() *mixStep {
+	at := w.rng.Uint32N(w.mix.total)
+	i := 0
+	for w.mix.steps[i].until <= at {
+		i++
+	}
+	return &w.mix.steps[i]
+}
+
+// pick returns a number of the range at random.
+func (w *worker) pick(r bench.Range) uint32 {
+	return r.Least + uint32(w.rng.Uint64N(uint64(r.Most-r.Least)+1))
+}
+
+func (d mixDriver) begin(w *worker, c *conn, at int64) {
+	step := w.choose()
+	switch {
+	case step.needsJob && len(c.held) == 0, step.metric == metricReserve && len(c.held) < mostHeld:
+		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)
+	case step.metric == metricPut && w.backlog() < mostMixed:
+		delay := w.pick(step.Delay)
+		w.sendPut(c, at, at, w.pick(step.Priority), delay, delay) // tagged, so that the delay does not count as the server's
+	case step.metric == metricKick:
+		w.sendNumber(c, metricKick, "kick ", uint64(w.pick(step.Bound)), at, at, 0)
+	case step.needsJob && (step.metric == metricTouch || step.metric == metricStats):
+		w.sendNumber(c, step.metric, step.Command+" ", c.held[len(c.held)-1], at, at, 0)
+	case step.needsJob || step.metric == metricPut || step.metric == metricReserve:
+		d.giveAway(w, c, step, at)
+	case step.Command == "stats-tube":
+		w.out = append(append(append(w.out, "stats-tube "...), w.tube(int(c.number))...), '\r', '\n')
+		w.push(c, slot{sent: at, start: at, metric: metricStats})
+	default:
+		w.out = append(append(w.out, step.Command...), '\r', '\n')
+		w.push(c, slot{sent: at, start: at, metric: step.metric, step: mayFindNothing})
+	}
+}
+
+// giveAway releases, buries or deletes a job that c holds. A put too many and a reserve too many become a delete; without
+// a job to delete, they become a reserve.
+func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
+	if len(c.held) == 0 {
+		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)
+		return
+	}
+	id := c.held[len(c.held)-1]
+	c.held = c.held[:len(c.held)-1]
+	switch step.metric {
+	case metricRelease:
+		w.book.letGo(id)
+		w.out = append(w.out, "release "...)
+		w.out = append(strconv.AppendUint(w.out, id, 10), ' ')
+		w.out = append(strconv.AppendUint(w.out, uint64(w.pick(step.Priority)), 10), ' ')
+		w.out = append(strconv.AppendUint(w.out, uint64(w.pick(step.Delay)), 10), '\r', '\n')
+		w.push(c, slot{sent: at, start: at, arg: id, metric: metricRelease})
+	case metricBury:
+		w.sendBury(c, id, at, at)
+	default:
+		w.sendDelete(c, id, at, at, 0)
+	}
+}
+
+func (mixDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool) {
+	if ok && r.kind == replyReserved {
+		c.held = append(c.held, r.id)
+	}
+	w.end(c, s.start, now)
+}

@@ -1,0 +1,121 @@
+package load
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"trellis/bench"
+	"trellis/bench/internal/host"
+)
+
+// A usage is what had been used by a moment, in nanoseconds.
+type usage struct {
+	at         int64        // the moment, on the run's clock; 0: nothing was read
+	server     host.CPUTime // by the server
+	generator  int64        // by this process
+	processors []host.ProcessorTime
+}
+
+// A meter reads what the server has used: from the kernel when it runs on this machine, and otherwise from its `stats`.
+type meter struct {
+	pid int // 0: not on this machine, or not known
+	ctl *control
+	// What the kernel and the server said of the process when the meter was opened.
+	local, said int64
+	// The processors that each side may use; none: they are on another machine.
+	serverCPUs, generatorCPUs []int
+}
+
+// openMeter finds out where the server runs. The connection is for the meter's use only. cpus are the generator's
+// processors, all that it may use when there are none.
+func openMeter(a *bench.Address, ctl *control, cpus []int) (*meter, error) {
+	m := &meter{ctl: ctl, generatorCPUs: cpus}
+	if len(cpus) == 0 {
+		m.generatorCPUs = host.Affinity(0)
+	}
+	stats, err := ctl.stats("stats")
+	if err != nil {
+		return nil, err
+	}
+	if !a.Loopback() {
+		return m, nil
+	}
+	m.serverCPUs = m.generatorCPUs
+	pid, err := strconv.Atoi(stats["pid"])
+	if err != nil {
+		return m, nil
+	}
+	// The number may belong to another process, when the server lives in a container or behind a tunnel. Both tell
+	// the same CPU time when it is one process.
+	local, err := host.CPU(pid)
+	if err != nil {
+		return m, nil
+	}
+	m.local, m.said = local.Total, statedCPU(stats)
+	if sameCPU(m.local, m.said) {
+		m.pid, m.serverCPUs = pid, host.Affinity(pid)
+	}
+	return m, nil
+}
+
+// confirm looks again whether the process that was read is the server, now that the server has worked: one that had just
+// started is easily taken for another that does nothing. It reports whether what was read is the server's.
+func (m *meter) confirm() bool {
+	if m.pid == 0 {
+		return true
+	}
+	stats, err := m.ctl.stats("stats")
+	if err != nil {
+		return false
+	}
+	local, err := host.CPU(m.pid)
+	if err != nil || !sameCPU(local.Total-m.local, statedCPU(stats)-m.said) {
+		m.pid = 0
+		return false
+	}
+	return true
+}
+
+// statedCPU returns the CPU time that the server says it has used.
+func statedCPU(stats map[string]string) int64 {
+	return seconds(stats["rusage-utime"]) + seconds(stats["rusage-stime"])
+}
+
+// sameCPU tells whether two CPU times that were read one after the other may be one process's.
+func sameCPU(a, b int64) bool {
+	diff := a - b
+	return max(diff, -diff) < int64(time.Second/20)+a/20
+}
+
+// read returns what has been used.
+func (m *meter) read() (usage, error) {
+	var u usage
+	if m.pid != 0 {
+		var err error
+		if u.server, err = host.CPU(m.pid); err != nil {
+			return u, fmt.Errorf("reading the server's CPU time: %w", err)
+		}
+	} else {
+		stats, err := m.ctl.stats("stats")
+		if err != nil {
+			return u, err
+		}
+		u.server.User, u.server.Sys = seconds(stats["rusage-utime"]), seconds(stats["rusage-stime"])
+		u.server.Total = u.server.User + u.server.Sys
+	}
+	own, err := host.CPU(os.Getpid())
+	if err == nil {
+		u.generator, u.processors = own.Total, host.Processors()
+	}
+	return u, nil
+}
+
+// memory returns the server's resident memory in bytes, 0 when it is not known.
+func (m *meter) memory() int64 {
+	if m.pid == 0 {
+		return 0
+	}
+	return host.Memory(m.pid)
+}

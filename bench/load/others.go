@@ -1,0 +1,40 @@
+package load
+
+import (
+	"slices"
+	"time"
+)
+
+// othersShortest is the time below which nothing is said of others, because the kernel counts in steps of 10 ms.
+const othersShortest = int64(time.Second / 2)
+
+// others returns which part of the processors of the server, or of those of the generator, somebody else had between two
+// readings, whichever is more; from 0 to 1. It is a lower bound: interrupts count as our own.
+func (m *meter) others(from, to *usage) float64 {
+	server, generator := to.server.Total-from.server.Total, to.generator-from.generator
+	if slices.ContainsFunc(m.serverCPUs, func(c int) bool { return slices.Contains(m.generatorCPUs, c) }) {
+		all := slices.Concat(m.serverCPUs, m.generatorCPUs)
+		slices.Sort(all)
+		return othersOn(slices.Compact(all), from, to, server+generator)
+	}
+	return max(othersOn(m.serverCPUs, from, to, server), othersOn(m.generatorCPUs, from, to, generator))
+}
+
+// othersOn is others for some processors, of whose time we have used so much.
+func othersOn(cpus []int, from, to *usage, used int64) float64 {
+	elapsed := to.at - from.at
+	if elapsed < othersShortest || len(cpus) == 0 {
+		return 0
+	}
+	occupied, stolen := int64(0), int64(0)
+	for _, c := range cpus {
+		if c >= min(len(from.processors), len(to.processors)) {
+			return 0
+		}
+		a, b := &from.processors[c], &to.processors[c]
+		occupied += elapsed - (b.Idle - a.Idle) - (b.Interrupts - a.Interrupts)
+		stolen += b.Stolen - a.Stolen
+	}
+	// What is stolen may be counted as ours, too.
+	return float64(max(occupied-used, stolen, 0)) / float64(elapsed*int64(len(cpus)))
+}

@@ -1,0 +1,35 @@
+package load
+
+import (
+	"testing"
+	"time"
+
+	"trellis/bench/internal/host"
+)
+
+func TestOthersAreThoseWhoAreNeitherServerNorGenerator(t *testing.T) {
+	const s = int64(time.Second)
+	for _, c := range []struct {
+		name              string
+		server, generator []int
+		to                usage
+		want              float64
+	}{
+		{"all is ours", []int{0}, []int{1}, usage{at: s, server: host.CPUTime{Total: s}, generator: s, processors: make([]host.ProcessorTime, 2)}, 0},
+		{"the server's processor", []int{0}, []int{1}, usage{at: s, server: host.CPUTime{Total: s / 2}, generator: s, processors: make([]host.ProcessorTime, 2)}, 0.5},
+		{"the generator's", []int{0}, []int{1}, usage{at: s, server: host.CPUTime{Total: s}, generator: s * 3 / 4, processors: make([]host.ProcessorTime, 2)}, 0.25},
+		{"one for both", []int{0}, []int{0}, usage{at: s, server: host.CPUTime{Total: s / 2}, generator: s / 4, processors: make([]host.ProcessorTime, 1)}, 0.25},
+		{"idle time", []int{0}, []int{1}, usage{at: s, generator: s, processors: []host.ProcessorTime{{Idle: s}, {}}}, 0},
+		{"interrupts", []int{0}, []int{1}, usage{at: s, server: host.CPUTime{Total: s / 2}, generator: s, processors: []host.ProcessorTime{{Interrupts: s / 2}, {}}}, 0},
+		{"a hypervisor that counts as ours", []int{0}, []int{1}, usage{at: s, server: host.CPUTime{Total: s}, generator: s, processors: []host.ProcessorTime{{Stolen: s / 10}, {}}}, 0.1},
+		{"a server elsewhere", nil, []int{1}, usage{at: s, server: host.CPUTime{Total: 5 * s}, generator: s / 2, processors: []host.ProcessorTime{{}, {Idle: s / 2}}}, 0},
+		{"too short to tell", []int{0}, []int{1}, usage{at: s / 100, processors: make([]host.ProcessorTime, 2)}, 0},
+		{"nothing is known", []int{0}, []int{1}, usage{at: s}, 0},
+	} {
+		m := &meter{serverCPUs: c.server, generatorCPUs: c.generator}
+		from := usage{processors: make([]host.ProcessorTime, len(c.to.processors))}
+		if got := m.others(&from, &c.to); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}

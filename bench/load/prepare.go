@@ -1,0 +1,150 @@
+package load
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"trellis/bench"
+)
+
+// furtherTubes makes tubes with one delayed job each, which is never due.
+func (s *shared) furtherTubes(ctl *control) error {
+	n := s.cfg.FurtherTubes
+	if n == 0 {
+		return nil
+	}
+	err := ctl.pipeline(2*n, func(b []byte, i int) []byte {
+		if i%2 == 0 {
+			return fmt.Appendf(b, "use %s-further-%d\r\n", s.prefix, i/2)
+		}
+		seq := noSeq - 1 - uint64(i) // out of the way of the workers' jobs
+		size := s.bodies.size(seq)
+		b = fmt.Appendf(b, "put 0 %d %d %d\r\n", longestTime, longestTime, size)
+		return append(s.bodies.append(b, seq, size), '\r', '\n')
+	}, func(i int, r *reply) error {
+		if i%2 == 0 {
+			if r.kind != replyUsing {
+				return fmt.Errorf("use: the server answered %q", r.line)
+			}
+			return nil
+		}
+		if r.kind != replyInserted {
+			return fmt.Errorf("put: the server answered %q", r.line)
+		}
+		s.book.inserted(r.id, noSeq-1-uint64(i), 0, 0)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("making further tubes: %w", err)
+	}
+	if _, err := ctl.ask("use default", replyUsing); err != nil {
+		return err
+	}
+	return nil
+}
+
+// cleanUpPatience is how long the server may take to give back the jobs of closed connections.
+const cleanUpPatience = 3 * time.Second
+
+// watchedAtOnce is how many tubes one connection watches for the cleaning, twice that while it changes over. Servers may
+// bound it, and a reserve may cost more with each.
+const watchedAtOnce = 1000
+
+// cleanUp takes all jobs of the run out of the server, and books what comes.
+func (s *shared) cleanUp(ctl *control) error {
+	if s.cfg.Keep {
+		return nil
+	}
+	for deadline := time.Now().Add(min(cleanUpPatience, s.cfg.Patience)); ; time.Sleep(10 * time.Millisecond) {
+		for tubes := range slices.Chunk(s.tubes, watchedAtOnce) {
+			err := ctl.watchOnly(tubes)
+			if err == nil {
+				err = s.drain(ctl)
+			}
+			if err != nil {
+				return fmt.Errorf("taking the remaining jobs out: %w", err)
+			}
+		}
+		left, err := s.deleteRest(ctl)
+		if err != nil {
+			return fmt.Errorf("deleting the remaining jobs: %w", err)
+		}
+		if left == 0 || s.abort.Load() || time.Now().After(deadline) {
+			return nil
+		}
+	}
+}
+
+// deleteRest deletes, by their ids, the jobs that cannot be reserved: they are delayed or buried. It returns how many
+// could not be deleted.
+func (s *shared) deleteRest(ctl *control) (left int, err error) {
+	var ids []uint64
+	s.book.ids(func(id uint64) { ids = append(ids, id) })
+	slices.Sort(ids)
+	err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
+		return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
+	}, func(i int, r *reply) error {
+		if r.kind != replyDeleted {
+			left++
+			return nil
+		}
+		s.book.deleted(ids[i])
+		return nil
+	})
+	return left, err
+}
+
+// drain reserves and deletes what is ready in the tubes of the run.
+func (s *shared) drain(ctl *control) error {
+	var err error
+	for err == nil && !s.abort.Load() {
+		var ids []uint64
+		err = ctl.pipeline(128, func(b []byte, _ int) []byte {
+			return append(b, "reserve-with-timeout 0\r\n"...)
+		}, func(_ int, r *reply) error {
+			switch r.kind {
+			case replyReserved:
+				s.book.reserved(r.id, r.body, s.now())
+				ids = append(ids, r.id)
+			case replyTimedOut:
+			default:
+				return fmt.Errorf("reserve: the server answered %q", r.line)
+			}
+			return nil
+		})
+		if err != nil || len(ids) == 0 {
+			break
+		}
+		err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
+			return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
+		}, func(i int, r *reply) error {
+			if r.kind != replyDeleted {
+				s.violations.add(bench.ViolationReply, "delete %d was answered %q", ids[i], r.line)
+				return nil
+			}
+			s.book.deleted(ids[i])
+			return nil
+		})
+	}
+	return err
+}
+
+// closeAll closes what a worker has open. It may be called again.
+func (w *worker) closeAll() {
+	for i := range w.conns {
+		c := &w.conns[i]
+		for _, id := range c.held {
+			w.book.letGo(id)
+		}
+		c.held = nil
+		if c.fd >= 0 {
+			w.close(c)
+		}
+	}
+	if !w.closed {
+		w.closed = true
+		w.poll.close()
+	}
+}

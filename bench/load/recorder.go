@@ -1,0 +1,105 @@
+package load
+
+import (
+	"time"
+
+	hdr "github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// The histograms hold nanoseconds up to ten minutes with three significant digits.
+const longestLatency = 600e9
+
+func newHistogram() *hdr.Histogram { return hdr.New(1, longestLatency, 3) }
+
+// A recorder collects durations for one worker.
+type recorder struct {
+	hists [numMetrics]*hdr.Histogram
+	// Replies that come in one read to commands that left in one write have the same duration; they are counted
+	// here first.
+	metric metric
+	value  int64
+	n      int64
+	// With a log, hists hold only what came after the last cut, and the rest is in totals and intervals.
+	totals    [numMetrics]*hdr.Histogram
+	intervals []interval
+	cutAt     int64
+}
+
+// logInterval is the length of the intervals of a log.
+const logInterval = time.Second
+
+// An interval holds what was recorded in one piece of the time, for the log.
+type interval struct {
+	start, end int64 // on the run's clock
+	metric     metric
+	hist       *hdr.PackedHistogram
+}
+
+// add records a duration of v nanoseconds.
+func (r *recorder) add(m metric, v int64) {
+	if m == r.metric && v == r.value {
+		r.n++
+		return
+	}
+	r.flush()
+	r.metric, r.value, r.n = m, v, 1
+}
+
+func (r *recorder) flush() {
+	if r.n == 0 {
+		return
+	}
+	h := r.hists[r.metric]
+	if h == nil {
+		h = newHistogram()
+		r.hists[r.metric] = h
+	}
+	_ = h.RecordValues(min(max(r.value, 0), longestLatency), r.n) // cannot fail within these bounds
+	r.n = 0
+}
+
+// reset forgets all durations. now begins the first interval.
+func (r *recorder) reset(now int64) {
+	r.n, r.cutAt = 0, now
+	for _, h := range r.hists {
+		if h != nil {
+			h.Reset()
+		}
+	}
+}
+
+// cut ends an interval at the time now.
+func (r *recorder) cut(now int64) {
+	r.flush()
+	for m, h := range r.hists {
+		if h == nil || h.TotalCount() == 0 {
+			continue
+		}
+		p := hdr.NewPacked(1, longestLatency, 3)
+		p.MergeFrom(h)
+		r.intervals = append(r.intervals, interval{r.cutAt, now, metric(m), p})
+		if r.totals[m] == nil {
+			r.totals[m] = newHistogram()
+		}
+		r.totals[m].Merge(h)
+		h.Reset()
+	}
+	r.cutAt = now
+}
+
+// merge adds all that o holds to r.
+func (r *recorder) merge(o *recorder) {
+	o.flush()
+	for m := range o.hists {
+		for _, h := range []*hdr.Histogram{o.hists[m], o.totals[m]} {
+			switch {
+			case h == nil:
+			case r.hists[m] == nil:
+				r.hists[m] = h
+			default:
+				r.hists[m].Merge(h)
+			}
+		}
+	}
+	r.intervals = append(r.intervals, o.intervals...)
+}
