@@ -15,7 +15,8 @@ import (
 
 // A Comparison measures several servers in turn.
 type Comparison struct {
-	// Servers are compared with the first of them.
+	// Servers are measured in this order. The last is compared with each of the others; targets that are ratios compare
+	// it with the first.
 	Servers []Server
 	// Rounds is how often each measurement is made on each server. The order changes with every round.
 	Rounds int

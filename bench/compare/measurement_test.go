@@ -35,21 +35,6 @@ func TestMeasurementsShowWhatTheirScenarioIsAbout(t *testing.T) {
 	}
 }
 
-func TestMatricesNameEveryFigureOnce(t *testing.T) {
-	for _, rows := range [][]Measurement{StandardMatrix(), DurabilityMatrix()} {
-		seen := make(map[string]bool)
-		for _, r := range rows {
-			for _, f := range r.figures {
-				if name := r.name + ": " + f.name; seen[name] {
-					t.Errorf("%q is there twice", name)
-				} else {
-					seen[name] = true
-				}
-			}
-		}
-	}
-}
-
 func TestMeasurementsWithSeveralLoads(t *testing.T) {
 	c := &Comparison{}
 	if runtime.GOOS == "linux" {

@@ -67,27 +67,46 @@ type Cell struct {
 	Ratio      float64 `json:"ratio"`
 	RatioLeast float64 `json:"ratio_least"`
 	RatioMost  float64 `json:"ratio_most"`
+	// Last is the ratio of the last server's value to this one's, nil for the last server itself and when a value is
+	// missing.
+	Last *Ratio `json:"ratio_of_last,omitempty"`
 	// Notes are marks that qualify the figure.
 	Notes []Note `json:"notes,omitempty"`
 }
 
+// A Ratio holds the median and the extremes of ratios that were taken within the rounds.
+type Ratio struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+// ratioOf divides the values of one server by those of another, round by round. It returns nil when a value is missing.
+func ratioOf(values, other []float64) *Ratio {
+	if len(values) == 0 || len(values) != len(other) || slices.Contains(values, 0) || slices.Contains(other, 0) {
+		return nil
+	}
+	ratios := make([]float64, len(values))
+	for i, v := range values {
+		ratios[i] = v / other[i]
+	}
+	slices.Sort(ratios)
+	return &Ratio{quantity.Median(ratios), ratios[0], ratios[len(ratios)-1]}
+}
+
 // finish computes medians, ratios and verdicts.
 func (r *Row) finish() {
+	last := &r.Cells[len(r.Cells)-1]
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		c.Median = quantity.Median(slices.Sorted(slices.Values(c.Values)))
-		first := r.Cells[0].Values
-		if len(c.Values) == 0 || len(c.Values) != len(first) || slices.Contains(first, 0) || slices.Contains(c.Values, 0) {
-			continue
+		if to := ratioOf(c.Values, r.Cells[0].Values); to != nil {
+			c.Ratio, c.RatioLeast, c.RatioMost = to.Median, to.Least, to.Most
 		}
-		ratios := make([]float64, len(first))
-		for j, v := range c.Values {
-			ratios[j] = v / first[j]
+		if c != last {
+			c.Last = ratioOf(last.Values, c.Values)
 		}
-		slices.Sort(ratios)
-		c.Ratio, c.RatioLeast, c.RatioMost = quantity.Median(ratios), ratios[0], ratios[len(ratios)-1]
 	}
-	last := &r.Cells[len(r.Cells)-1]
 	r.AtLeast = r.figure.judge(r.figure.atLeast, last.Median, last.Ratio)
 	r.Aim = r.figure.judge(r.figure.aim, last.Median, last.Ratio)
 }

@@ -10,6 +10,22 @@ func TestRatiosAreTakenWithinARound(t *testing.T) {
 	}
 }
 
+func TestTheLastServerIsComparedWithEachOther(t *testing.T) {
+	r := Row{figure: figure{atLeast: target{ratioBelow, 1}}, Cells: []Cell{
+		{Values: []float64{10, 20, 40}}, {Values: []float64{5, 20, 10}}, {Values: []float64{1, 0, 1}}, {Values: []float64{10, 10, 10}},
+	}}
+	r.finish()
+	want := []*Ratio{{0.5, 0.25, 1}, {1, 0.5, 2}, nil, nil}
+	for i, w := range want {
+		if got := r.Cells[i].Last; (got == nil) != (w == nil) || got != nil && *got != *w {
+			t.Errorf("server %d: got %+v, want %+v", i, got, w)
+		}
+	}
+	if r.AtLeast.Met == nil || !*r.AtLeast.Met {
+		t.Errorf("the target holds for the ratio to the first server: got %v", r.AtLeast)
+	}
+}
+
 func TestARatioNeedsAllValues(t *testing.T) {
 	f := figure{atLeast: target{ratioBelow, 1}}
 	for _, second := range [][]float64{nil, {1}, {1, 0}} {

@@ -82,9 +82,25 @@ func (o *output) String() string {
 	return strings.TrimSpace(o.buf.String())
 }
 
+// errPortTaken is returned for a server that ended while another program had its port.
+var errPortTaken = errors.New("another program took the port")
+
+// startAttempts is how many ports a server is started on while other programs take them.
+const startAttempts = 5
+
 // start runs the server on the given processors, with more arguments, and returns when it accepts connections. dir
 // stands for {dir}.
-func (s Server) start(ctx context.Context, args, dir string, cpus []int) (*process, error) {
+func (s Server) start(ctx context.Context, args, dir string, cpus []int) (p *process, err error) {
+	for range startAttempts {
+		if p, err = s.startOnce(ctx, args, dir, cpus); !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	return p, err
+}
+
+// startOnce is start on a port that was free a moment ago.
+func (s Server) startOnce(ctx context.Context, args, dir string, cpus []int) (*process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
@@ -114,7 +130,13 @@ func (s Server) start(ctx context.Context, args, dir string, cpus []int) (*proce
 		}
 		select {
 		case <-p.ended:
-			return nil, fmt.Errorf("%w: %s: %s", errNoStart, p.cmd.ProcessState, p.output.String())
+			err := errNoStart
+			if l, taken := net.Listen("tcp", p.addr.Name); taken != nil {
+				err = fmt.Errorf("%w: %w", errNoStart, errPortTaken)
+			} else {
+				l.Close()
+			}
+			return nil, fmt.Errorf("%w: %s: %s", err, p.cmd.ProcessState, p.output.String())
 		case <-ctx.Done():
 			p.stop()
 			return nil, ctx.Err()

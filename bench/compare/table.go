@@ -40,13 +40,16 @@ func (t *Table) WriteTable(out io.Writer) error {
 	return nil
 }
 
-// lines returns the cells of the table, the first line being its head.
+// lines returns the cells of the table, the first line being its head: the values of all servers, then the ratios of the
+// last server to each of the others.
 func (t *Table) lines() [][]string {
-	head := []string{"measurement", "figure"}
-	for i, s := range t.Servers {
-		head = append(head, s)
-		if i > 0 {
+	head := append([]string{"measurement", "figure"}, t.Servers...)
+	others := len(t.Servers) - 1
+	for _, name := range t.Servers[:others] {
+		if others == 1 {
 			head = append(head, "ratio (from, to)")
+		} else {
+			head = append(head, t.Servers[others]+" / "+name+" (from, to)")
 		}
 	}
 	lines := [][]string{append(head, "at least", "aim")}
@@ -58,34 +61,39 @@ func (t *Table) lines() [][]string {
 		}
 		last = r.Name
 		line := []string{name, r.Figure}
-		for i, c := range r.Cells {
-			text := r.Skipped
-			switch {
-			case text != "":
-			case len(c.Values) == 0 && slices.Contains(c.Notes, NoteBroken):
-				text = "fails"
-			case len(c.Values) == 0:
-				text = "cannot"
-			case c.Median == 0 && !r.figure.zero:
-				text = "unknown"
-			default:
-				text = r.figure.unit.Format(c.Median)
-			}
-			for _, n := range c.Notes {
-				text += noteMarks[n].mark
+		for i := range r.Cells {
+			line = append(line, r.value(&r.Cells[i]))
+		}
+		for _, c := range r.Cells[:others] {
+			text := ""
+			if c.Last != nil {
+				text = fmt.Sprintf("%s (%s, %s)", quantity.Ratio(c.Last.Median), quantity.Ratio(c.Last.Least), quantity.Ratio(c.Last.Most))
 			}
 			line = append(line, text)
-			switch {
-			case i == 0:
-			case c.Ratio == 0:
-				line = append(line, "")
-			default:
-				line = append(line, fmt.Sprintf("%s (%s, %s)", quantity.Ratio(c.Ratio), quantity.Ratio(c.RatioLeast), quantity.Ratio(c.RatioMost)))
-			}
 		}
 		lines = append(lines, append(line, r.AtLeast.String(), r.Aim.String()))
 	}
 	return lines
+}
+
+// value writes the figure of one server with the marks of its notes.
+func (r *Row) value(c *Cell) string {
+	text := r.Skipped
+	switch {
+	case text != "":
+	case len(c.Values) == 0 && slices.Contains(c.Notes, NoteBroken):
+		text = "fails"
+	case len(c.Values) == 0:
+		text = "cannot"
+	case c.Median == 0 && !r.figure.zero:
+		text = "unknown"
+	default:
+		text = r.figure.unit.Format(c.Median)
+	}
+	for _, n := range c.Notes {
+		text += noteMarks[n].mark
+	}
+	return text
 }
 
 // noteMarks are how notes are shown in a table, and below it.

@@ -27,11 +27,13 @@ func compareCommand() *cobra.Command {
 		Long: `Start servers, and measure them in turn under the same load.
 
 Servers run on one processor and the generator on others. Each round measures every server
-once, each time freshly started, so that what drifts hits all of them. The table has medians, and the
-median, least and greatest ratio to the first server within a round.
+once, each time freshly started, so that what drifts affects all of them. The table has medians, and
+the median, least and greatest ratio of the last server to each other one within a round. Targets
+hold for the last server; their ratios are those to the first.
 
-A server is given as NAME=COMMAND, in which {host}, {port} and {dir} stand for where it
-shall listen and an empty directory. By default, beanstalkd is compared with trellisd.
+A server is given as NAME=COMMAND, in which {host}, {port} and {dir} stand for where it shall listen
+and for an empty directory. By default, beanstalkd is compared with trellisd; with --server, every
+server is named, in the order of the table.
 
 "recovery" puts jobs into a server, kills it, and measures how long it takes to come back; its
 command must have {dir} in it. --matrix standard is the README's table, --matrix durability
@@ -40,6 +42,8 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 ` + scenarioList(),
 		Example: `  trellis bench compare cycle -c 1000 -t 5s
   trellis bench compare --matrix standard --markdown README.md
+  trellis bench compare --matrix standard --server 'beanstalkd=beanstalkd -l {host} -p {port}' \
+    --server 'fork=/opt/fork/beanstalkd -l {host} -p {port}' --server 'trellisd=bin/trellisd -l {host} -p {port}'
   trellis bench compare recovery -n 1000000 --dir /var/tmp --server 'a=beanstalkd -l {host} -p {port} -b {dir}'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -74,7 +78,7 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVar(&servers, "server", nil, "a server, NAME=COMMAND; the first is the one that others are compared with (repeatable)")
+	f.StringArrayVar(&servers, "server", nil, "a server, NAME=COMMAND (repeatable); the last is compared with each of the others")
 	f.IntVar(&c.Rounds, "rounds", 3, "how often each server is measured")
 	f.IntSliceVar(&c.ServerCPUs, "server-cpus", nil, "processors of the servers (default the first that the generator does not use)")
 	f.IntSliceVar(&c.LoadCPUs, "load-cpus", nil, "processors of the generator (default all others)")
