@@ -319,6 +319,18 @@ func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
 	}
 }
 
+func TestCleaningSendsNothingBehindAReserveThatTimesOut(t *testing.T) {
+	s := faulty.Start(t, "tcp", faulty.Faults{Forgetful: true})
+	for _, scenario := range []string{"put", "cycle", "bury-kick", "mix"} {
+		cfg := scenarioCases(t, s.Addr)[scenario]
+		cfg.Depth, cfg.Tubes = 1, 3 // with more, the load itself sends commands behind such a reserve
+		t.Run(scenario, func(t *testing.T) { checkClean(t, cfg) })
+	}
+	if left := s.Jobs(); len(left) > 0 {
+		t.Errorf("%d jobs are left in the server", len(left))
+	}
+}
+
 func TestAnInterruptedRunEnds(t *testing.T) {
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	cfg := quick(s.Addr, "cycle")

@@ -50,6 +50,7 @@ type Faults struct {
 	Early     bool // delays and timeouts end at once
 	AnyOrder  bool // priorities are ignored
 	Reject    int  // put: OUT_OF_MEMORY
+	Forgetful bool // reserve: after TIMED_OUT, what the client had sent behind it is lost
 }
 
 type job struct {
@@ -279,7 +280,7 @@ func (c *conn) command(f []string) bool {
 	case "stats", "stats-tube", "stats-job", "list-tubes":
 		ready := 0
 		for _, j := range s.jobs {
-			if j.state == "ready" {
+			if j.state == "ready" && (f[0] != "stats-tube" || j.tube == f[1]) {
 				ready++
 			}
 		}
@@ -402,6 +403,9 @@ func (c *conn) reserve(until time.Time) {
 		}
 		if s.closed || !time.Now().Before(until) {
 			c.say("TIMED_OUT")
+			if faults.Forgetful {
+				_, _ = c.in.Discard(c.in.Buffered())
+			}
 			return
 		}
 		c.out.Flush()

@@ -61,7 +61,7 @@ func (s *shared) cleanUp(ctl *control) error {
 		for tubes := range slices.Chunk(s.tubes, watchedAtOnce) {
 			err := ctl.watchOnly(tubes)
 			if err == nil {
-				err = s.drain(ctl)
+				err = s.drain(ctl, tubes)
 			}
 			if err != nil {
 				return fmt.Errorf("taking the remaining jobs out: %w", err)
@@ -96,39 +96,78 @@ func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	return left, err
 }
 
-// drain reserves and deletes what is ready in the tubes of the run.
-func (s *shared) drain(ctl *control) error {
-	var err error
-	for err == nil && !s.abort.Load() {
-		var ids []uint64
-		err = ctl.pipeline(128, func(b []byte, _ int) []byte {
-			return append(b, "reserve-with-timeout 0\r\n"...)
-		}, func(_ int, r *reply) error {
-			switch r.kind {
-			case replyReserved:
-				s.book.reserved(r.id, r.body, s.now())
-				ids = append(ids, r.id)
-			case replyTimedOut:
-			default:
-				return fmt.Errorf("reserve: the server answered %q", r.line)
+// drain reserves and deletes what is ready in the tubes, which ctl watches. It sends no command behind a reserve that may
+// time out: there are servers that lose such a command.
+func (s *shared) drain(ctl *control, tubes []string) error {
+	const batch = 128
+	for !s.abort.Load() {
+		ready, err := countReady(ctl, tubes)
+		if err != nil {
+			return err
+		}
+		found := 0
+		for left := max(ready, 1); left > 0; left -= batch { // 1: a job that the server does not count
+			n, err := s.takeOut(ctl, min(left, batch))
+			if err != nil {
+				return err
 			}
-			return nil
-		})
-		if err != nil || len(ids) == 0 {
+			found += n
+		}
+		if found == 0 {
 			break
 		}
-		err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
-			return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
-		}, func(i int, r *reply) error {
-			if r.kind != replyDeleted {
-				s.violations.add(bench.ViolationReply, "delete %d was answered %q", ids[i], r.line)
-				return nil
-			}
-			s.book.deleted(ids[i])
-			return nil
-		})
 	}
-	return err
+	return nil
+}
+
+// countReady returns the number of ready jobs in the tubes, at least.
+func countReady(ctl *control, tubes []string) (ready int, err error) {
+	err = ctl.pipeline(len(tubes), func(b []byte, i int) []byte {
+		return fmt.Appendf(b, "stats-tube %s\r\n", tubes[i])
+	}, func(i int, r *reply) error {
+		switch r.kind {
+		case replyOK:
+			n, _ := strconv.Atoi(parseStats(r.body)["current-jobs-ready"])
+			ready += n
+		case replyNotFound:
+		default:
+			return fmt.Errorf("stats-tube %s: the server answered %q", tubes[i], r.line)
+		}
+		return nil
+	})
+	return ready, err
+}
+
+// takeOut reserves n jobs, deletes those that it gets, and returns their number.
+func (s *shared) takeOut(ctl *control, n int) (int, error) {
+	var ids []uint64
+	err := ctl.pipeline(n, func(b []byte, _ int) []byte {
+		return append(b, "reserve-with-timeout 0\r\n"...)
+	}, func(_ int, r *reply) error {
+		switch r.kind {
+		case replyReserved:
+			s.book.reserved(r.id, r.body, s.now())
+			ids = append(ids, r.id)
+		case replyTimedOut:
+		default:
+			return fmt.Errorf("reserve: the server answered %q", r.line)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
+		return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
+	}, func(i int, r *reply) error {
+		if r.kind != replyDeleted {
+			s.violations.add(bench.ViolationReply, "delete %d was answered %q", ids[i], r.line)
+			return nil
+		}
+		s.book.deleted(ids[i])
+		return nil
+	})
+	return len(ids), err
 }
 
 // closeAll closes what a worker has open. It may be called again.
