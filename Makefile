@@ -106,7 +106,7 @@ crash:
 soak:
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/trellisd
 
-# SCALE=kick measures one thing only: see cmd/trellisd/scale_test.go.
+# SCALE=waits measures one subject only, SCALE=waits/pause one part of it: see cmd/trellisd/scale_test.go.
 scale:
 	TRELLIS_SCALE=1 $(GO) test -count=1 -timeout 0 -v -run '^TestScale$$/$(SCALE)' ./cmd/trellisd
 

@@ -1,0 +1,619 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() { scales = append(scales, scale{"waits", scaleWaits}) }
+
+// waitTrials is how often each wait is measured, on a server of its own each time.
+const waitTrials = 5
+
+// A waitCase is something that one client does and others wait for.
+type waitCase struct {
+	name, what string
+	args       []string // of the server
+	// prepare brings the server into its state, and returns what is done while the probes run. That returns when the
+	// server has done it, and is followed by check.
+	prepare func(w *waits) (do func())
+	// check fails the test unless all jobs are where they should be.
+	check func(w *waits)
+}
+
+// waits is one trial: a server, and its clients but for the probes.
+type waits struct {
+	*testing.T
+	s *server
+	a net.Addr
+	c *client // asks for statistics, and may do what the others wait for
+	// conns are closed at the end of the trial.
+	conns []net.Conn
+	// memory is what the server's memory grew by at most, for each client that asked; 0 when the case is not about it.
+	memory int64
+	// watched is the length of a watch list; 0 when the case is not about it.
+	watched int
+}
+
+// scaleWaits measures the longest time that a client waits for the answer to a command that costs nothing, while another
+// client gives the server as much to do as it can. With one loop, the server has a processor of its own, and the clients
+// have another one. With two loops nothing is bound to a processor, and there is a probe on each loop.
+func scaleWaits(t *testing.T) {
+	const workers = 8000
+	for _, c := range []waitCase{
+		{name: "quiet", what: "nothing happens for 0.5 s", prepare: func(*waits) func() {
+			return func() { time.Sleep(500 * time.Millisecond) }
+		}},
+		{name: "pause", what: "a pause ends for which 8,000 workers wait, with 8,000 jobs", prepare: func(w *waits) func() {
+			w.c.send("pause-tube default 4000000")
+			w.c.want("PAUSED")
+			pump(w, w.a, workers, "INSERTED", putting(10, "0"))
+			crowd := w.crowd(workers, "reserve")
+			return func() {
+				w.c.send("pause-tube default 1")
+				w.c.want("PAUSED")
+				crowd.await("RESERVED", 2)
+			}
+		}, check: func(w *waits) {
+			wantCounts(w.c, map[string]int{"current-jobs-reserved": workers, "current-jobs-ready": 0, "current-waiting": 0})
+		}},
+		{name: "list", what: "16 clients ask for list-tubes with 100,000 tubes of 200 bytes", prepare: prepareLists, check: func(w *waits) {
+			wantCounts(w.c, map[string]int{"current-jobs-ready": listTubes, "current-tubes": listTubes + 1})
+		}},
+		{name: "kick", what: "two clients kick 300,000 buried jobs each", prepare: func(w *waits) func() {
+			const n = 300_000
+			w.buried("one", 1, n)
+			w.buried("two", n+1, n)
+			clients := []*client{w.dial("use one", "USING one"), w.dial("use two", "USING two")}
+			return func() {
+				for _, c := range clients {
+					c.send("kick 4294967295")
+				}
+				for _, c := range clients {
+					c.want(fmt.Sprint("KICKED ", n))
+				}
+			}
+		}, check: func(w *waits) {
+			wantCounts(w.c, map[string]int{"current-jobs-ready": 600_000, "current-jobs-buried": 0})
+		}},
+		{name: "timeout", what: "8,000 reserve-with-timeout end in the same moment", prepare: func(w *waits) func() {
+			crowd := w.crowd(workers, "reserve-with-timeout 5")
+			// A server that stands still while they come to their end has all of them to end when it goes on.
+			w.s.signal(syscall.SIGSTOP)
+			time.Sleep(5 * time.Second)
+			return func() {
+				w.s.signal(syscall.SIGCONT)
+				crowd.await("TIMED_OUT", 1)
+			}
+		}, check: func(w *waits) { wantCounts(w.c, map[string]int{"current-waiting": 0}) }},
+		{name: "kicks", what: "74 kicks of 4,000 jobs in one write", prepare: func(w *waits) func() {
+			w.buried("one", 1, 74*4000)
+			c := w.dial("use one", "USING one")
+			return func() {
+				c.send(slices.Repeat([]string{"kick 4000"}, 74)...)
+				c.want(slices.Repeat([]string{"KICKED 4000"}, 74)...)
+			}
+		}, check: func(w *waits) {
+			wantCounts(w.c, map[string]int{"current-jobs-ready": 74 * 4000, "current-jobs-buried": 0})
+		}},
+		{name: "watched", what: "a client loops reserve-with-timeout 0, 40 in a write, with as long a watch list as it may have", prepare: prepareWatching},
+		{
+			name: "watched-20000", what: "a client loops reserve-with-timeout 0, 40 in a write, with 20,000 watched tubes",
+			args: []string{"--max-watched=0"}, prepare: prepareWatching,
+		},
+		{name: "close", what: "a client with 1,000,000 reservations closes", prepare: func(w *waits) func() {
+			const n = 1_000_000
+			conn := w.connect()
+			pumpConn(w, conn, n, "INSERTED", putting(1, "0"))
+			pumpConn(w, conn, 2*n, "", func(b []byte, i int) []byte {
+				if i%2 == 0 { // a reply has two lines
+					b = append(b, "reserve\r\n"...)
+				}
+				return b
+			})
+			wantCounts(w.c, map[string]int{"current-jobs-reserved": n})
+			return func() {
+				conn.Close()
+				await(w.T, "all jobs are ready", func() bool { return stats(w.c)["current-jobs-ready"] == strconv.Itoa(n) })
+			}
+		}, check: func(w *waits) {
+			wantCounts(w.c, map[string]int{"current-jobs-ready": 1_000_000, "current-jobs-reserved": 0})
+			for id := 1; id <= 1000; id++ { // in their old order
+				w.c.send("reserve")
+				w.c.want(fmt.Sprintf("RESERVED %d 1", id), "j")
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, loops := range []int{1, 2} {
+				c.measure(t, loops)
+			}
+		})
+	}
+}
+
+// measure writes a row.
+func (c *waitCase) measure(t *testing.T, loops int) {
+	longest, work := make([][]time.Duration, loops), make([][]time.Duration, loops) // for each loop, of each trial
+	var memory []int64
+	n, watched := 0, 0
+	for range waitTrials {
+		probes, w := c.trial(t, loops)
+		for i, p := range probes {
+			longest[i], work[i] = append(longest[i], p.longest), append(work[i], p.work)
+			n += p.n
+		}
+		watched = w.watched
+		if w.memory > 0 {
+			memory = append(memory, w.memory)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	var told []string
+	for i := range loops {
+		text := fmt.Sprintf("longest wait %s ms, most CPU of the server during a wait %s ms", spread(longest[i]), spread(work[i]))
+		if loops > 1 {
+			text = fmt.Sprintf("probe %d: %s", i+1, text)
+		}
+		told = append(told, text)
+	}
+	if len(memory) > 0 {
+		slices.Sort(memory)
+		told = append(told, fmt.Sprintf("memory for each client %d / %d / %d KiB", memory[0]>>10, memory[len(memory)/2]>>10, memory[len(memory)-1]>>10))
+	}
+	if watched > 0 {
+		told = append(told, fmt.Sprintf("%d tubes watched", watched))
+	}
+	row(t, "%s, --loops %d: %s (least, median, greatest of %d trials; %d commands of the probes)",
+		c.what, loops, strings.Join(told, "; "), waitTrials, n)
+}
+
+// spread is the least, the median and the greatest of some times in milliseconds.
+func spread(all []time.Duration) string {
+	slices.Sort(all)
+	ms := func(i int) float64 { return float64(all[i]) / 1e6 }
+	return fmt.Sprintf("%.2f / %.2f / %.2f", ms(0), ms(len(all)/2), ms(len(all)-1))
+}
+
+// trial measures once. It returns a probe for each loop.
+func (c *waitCase) trial(t *testing.T, loops int) ([]*fineProbe, *waits) {
+	t.Helper()
+	args := append([]string{"--loops=" + strconv.Itoa(loops)}, c.args...)
+	cmd := exec.Command(binary, append([]string{"-p0", "-l127.0.0.1", "-V", "--log-format=json"}, args...)...)
+	var p *process
+	onProcessor(t, pinning(loops, serverProcessor), func() { p = launchCommand(t, cmd) })
+	if t.Failed() {
+		t.FailNow()
+	}
+	defer bindTest(t, pinning(loops, clientProcessor))()
+	s := ready(p, 1)
+	defer s.kill()
+
+	// The server gives a connection to the loop that has the fewest. The first ones are the probes', one on each loop.
+	var probes []*fineProbe
+	for range loops {
+		probes = append(probes, newFineProbe(t, s))
+	}
+	w := &waits{T: t, s: s, a: s.addrs[0]}
+	defer w.close()
+	w.c = w.dial("use default", "USING default")
+	do := c.prepare(w)
+	if t.Failed() {
+		t.FailNow()
+	}
+
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	for _, p := range probes {
+		running.Go(func() { p.run(&stop) })
+	}
+	do()
+	time.Sleep(50 * time.Millisecond) // of what it leaves behind
+	stop.Store(true)
+	running.Wait()
+	for _, p := range probes {
+		if p.close(); p.err != nil {
+			t.Fatalf("probe: %v", p.err)
+		}
+	}
+	if c.check != nil {
+		c.check(w)
+	}
+	return probes, w
+}
+
+// connect returns a connection that is closed at the end of the trial.
+func (w *waits) connect() net.Conn {
+	w.Helper()
+	conn, err := net.Dial(w.a.Network(), w.a.String())
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.conns = append(w.conns, conn)
+	return conn
+}
+
+func (w *waits) close() {
+	for _, conn := range w.conns {
+		conn.Close()
+	}
+}
+
+// dial returns a client that has had one command answered.
+func (w *waits) dial(command, reply string) *client {
+	w.Helper()
+	c := &client{w.T, w.connect(), nil}
+	c.in = bufio.NewReader(c.conn)
+	if err := c.conn.SetDeadline(time.Now().Add(10 * patience)); err != nil {
+		w.Fatal(err)
+	}
+	c.send(command)
+	c.want(reply)
+	return c
+}
+
+// pumpConn is pump on a connection of the caller's.
+func pumpConn(w *waits, conn net.Conn, count int, reply string, command func(b []byte, i int) []byte) {
+	w.Helper()
+	if err := pumpOver(conn, count, reply, command); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// buried fills a tube with n buried jobs, of which the first gets the id first.
+func (w *waits) buried(tube string, first, n int) {
+	w.Helper()
+	conn := w.connect()
+	defer conn.Close()
+	pumpConn(w, conn, 3, "", func(b []byte, i int) []byte {
+		return append(b, []string{"use " + tube + "\r\n", "watch " + tube + "\r\n", "ignore default\r\n"}[i]...)
+	})
+	pumpConn(w, conn, 4*n, "", func(b []byte, i int) []byte {
+		switch i % 4 {
+		case 0:
+			b = append(b, "put 0 0 600 1\r\nx\r\n"...)
+		case 1: // a reply of two lines
+			b = append(b, "reserve\r\n"...)
+		case 3:
+			b = append(strconv.AppendInt(append(b, "bury "...), int64(first+i/4), 10), " 0\r\n"...)
+		}
+		return b
+	})
+	stat := w.c.data("stats-tube " + tube)
+	if want := fmt.Sprintf("\ncurrent-jobs-buried: %d\n", n); !strings.Contains(stat, want) {
+		w.Fatalf("stats-tube %s: got %q, want %q", tube, stat, want)
+	}
+}
+
+// A crowd is many clients that wait for the answer to a command.
+type crowd struct {
+	w     *waits
+	conns []net.Conn
+}
+
+// crowd connects n clients and returns when all of them wait.
+func (w *waits) crowd(n int, command string) *crowd {
+	w.Helper()
+	c := &crowd{w: w}
+	for range n {
+		c.conns = append(c.conns, w.connect())
+	}
+	for _, conn := range c.conns {
+		if _, err := io.WriteString(conn, command+"\r\n"); err != nil {
+			w.Fatal(err)
+		}
+	}
+	await(w.T, "all workers wait", func() bool { return stats(w.c)["current-waiting"] == strconv.Itoa(n) })
+	return c
+}
+
+// await reads an answer of so many lines on every connection.
+func (c *crowd) await(begin string, lines int) {
+	c.w.Helper()
+	var wg sync.WaitGroup
+	for _, conn := range c.conns {
+		wg.Go(func() {
+			_ = conn.SetReadDeadline(time.Now().Add(2 * patience))
+			var b []byte
+			for bytes.Count(b, []byte("\n")) < lines {
+				b = slices.Grow(b, 64)
+				n, err := conn.Read(b[len(b):cap(b)])
+				if b = b[:len(b)+n]; err != nil {
+					c.w.Errorf("got %q, %v", b, err)
+					return
+				}
+			}
+			if !bytes.HasPrefix(b, []byte(begin)) {
+				c.w.Errorf("got %q, want %s", b, begin)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+const (
+	listTubes   = 100_000
+	listClients = 16
+)
+
+// prepareLists makes tubes with long names. The clients that ask do not read for a moment, so that what the server keeps
+// for them is seen.
+func prepareLists(w *waits) func() {
+	name := func(i int) string { return fmt.Sprintf("%0200d", i) }
+	pump(w, w.a, 2*listTubes, "", func(b []byte, i int) []byte {
+		if i%2 == 0 {
+			return fmt.Appendf(b, "use %s\r\n", name(i/2))
+		}
+		return append(b, "put 0 0 600 1\r\nx\r\n"...)
+	})
+	var clients []*client
+	for range listClients {
+		clients = append(clients, w.dial("use default", "USING default"))
+	}
+	pid := w.s.cmd.Process.Pid
+	before := resident(w, pid)
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil { // forget the peak
+		w.Logf("the server's peak of memory is that since its start: %v", err)
+	}
+	return func() {
+		for _, c := range clients {
+			c.send("list-tubes")
+		}
+		time.Sleep(300 * time.Millisecond)
+		var wg sync.WaitGroup
+		for _, c := range clients {
+			wg.Go(func() {
+				size := 0
+				if line, err := c.in.ReadString('\n'); err != nil {
+					w.Errorf("list-tubes: %q, %v", line, err)
+					return
+				} else if _, err := fmt.Sscanf(line, "OK %d", &size); err != nil {
+					w.Errorf("list-tubes: %q, %v", line, err)
+					return
+				}
+				counts := new(lineCounter)
+				if _, err := io.CopyN(counts, c.in, int64(size)+2); err != nil {
+					w.Errorf("list-tubes: %v", err)
+				}
+				if want := listTubes + 3; counts.n != want { // "---", default, and the end
+					w.Errorf("list-tubes has %d lines, want %d", counts.n, want)
+				}
+			})
+		}
+		wg.Wait()
+		w.memory = max(1, (peakMemory(w, pid)-before)/listClients)
+	}
+}
+
+// A lineCounter counts the lines that are written to it.
+type lineCounter struct{ n int }
+
+func (l *lineCounter) Write(p []byte) (int, error) {
+	l.n += bytes.Count(p, []byte("\n"))
+	return len(p), nil
+}
+
+// peakMemory is the most resident memory that a process has had.
+func peakMemory(w *waits, pid int) int64 {
+	w.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		w.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	kb := int64(0)
+	if _, err := fmt.Sscan(rest, &kb); err != nil {
+		w.Fatalf("VmHWM: %v", err)
+	}
+	return kb << 10
+}
+
+// prepareWatching has a client watch 20,000 tubes or, when the server refuses one of them, as many as it may.
+func prepareWatching(w *waits) func() {
+	const most = 20_000
+	c := w.dial("use default", "USING default")
+	watched := 1
+	for watched < most {
+		batch := min(1000, most-watched)
+		lines := make([]string, batch)
+		for i := range lines {
+			lines[i] = fmt.Sprint("watch w", watched+i)
+		}
+		c.send(lines...)
+		accepted := 0
+		for range batch {
+			if strings.HasPrefix(c.line(), "WATCHING ") {
+				accepted++
+			}
+		}
+		if watched += accepted; accepted < batch {
+			break
+		}
+	}
+	w.watched = watched
+	const batch = 40 // less than a kilobyte
+	return func() {
+		n := 0
+		for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); n++ {
+			c.send(slices.Repeat([]string{"reserve-with-timeout 0"}, batch)...)
+			c.want(slices.Repeat([]string{"TIMED_OUT"}, batch)...)
+		}
+		if n == 0 {
+			w.Error("no reserve has ended")
+		}
+	}
+}
+
+// fineProbeInterval is the time from one command of a fineProbe to its next.
+const fineProbeInterval = 200 * time.Microsecond
+
+// A fineProbe measures how long `peek 0` takes, on a thread of its own that the clients of the same process delay as
+// little as can be.
+type fineProbe struct {
+	fd   int
+	conn net.Conn
+	pid  int // of the server
+
+	n       int
+	longest time.Duration
+	work    time.Duration // the most CPU time that the server used while a command waited; on a busy machine it says more
+	err     error
+}
+
+func newFineProbe(t *testing.T, s *server) *fineProbe {
+	t.Helper()
+	conn, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	f, err := conn.(*net.TCPConn).File() // a descriptor that blocks
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	p := &fineProbe{fd: int(f.Fd()), conn: conn, pid: s.cmd.Process.Pid}
+	if err := unix.SetNonblock(p.fd, false); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(2 * patience / time.Second)}); err != nil {
+		t.Fatal(err)
+	}
+	if p.ask(); p.err != nil { // so that the server has given it to a loop
+		t.Fatal(p.err)
+	}
+	return p
+}
+
+// ask sends one command and waits for the answer.
+func (p *fineProbe) ask() {
+	const reply = "NOT_FOUND\r\n"
+	var b [len(reply)]byte
+	if _, p.err = unix.Write(p.fd, []byte("peek 0\r\n")); p.err != nil {
+		return
+	}
+	n, err := unix.Read(p.fd, b[:])
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(p.fd, b[:])
+	}
+	if p.err = err; err == nil && string(b[:n]) != reply {
+		p.err = fmt.Errorf("peek 0 was answered %q", b[:n])
+	}
+}
+
+// run measures until it is told to stop.
+func (p *fineProbe) run(stop *atomic.Bool) {
+	runtime.LockOSThread() // never unlocked: the thread ends with its settings
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -19)
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	for p.err == nil && !stop.Load() {
+		began, used := time.Now(), p.serverCPU()
+		p.ask()
+		took := time.Since(began)
+		p.n++
+		p.longest, p.work = max(p.longest, took), max(p.work, p.serverCPU()-used)
+		if left := fineProbeInterval - took; left > 0 {
+			ts := unix.NsecToTimespec(int64(left))
+			_ = unix.Nanosleep(&ts, nil)
+		}
+	}
+}
+
+// serverCPU is the CPU time that the server has used.
+func (p *fineProbe) serverCPU() time.Duration {
+	var ts unix.Timespec
+	// The clock of a process is numbered by its inverted id; see clock_getcpuclockid(3).
+	if err := unix.ClockGettime(int32(^p.pid<<3|2), &ts); err != nil && p.err == nil {
+		p.err = fmt.Errorf("reading the server's CPU time: %w", err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+func (p *fineProbe) close() { p.conn.Close() }
+
+// The processors of a server with one loop and of its clients.
+const (
+	serverProcessor = 0
+	clientProcessor = 1
+)
+
+// pinning returns the processor to bind to, or a negative number when there is no need or no second processor.
+func pinning(loops, cpu int) int {
+	if loops > 1 || runtime.NumCPU() < 2 {
+		return -1
+	}
+	return cpu
+}
+
+// onProcessor runs f on a thread that is bound to a processor, which a process that f starts inherits.
+func onProcessor(t *testing.T, cpu int, f func()) {
+	t.Helper()
+	if cpu < 0 {
+		f()
+		return
+	}
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with its binding
+		var set unix.CPUSet
+		set.Set(cpu)
+		if err = unix.SchedSetaffinity(0, &set); err == nil {
+			f()
+		}
+	}()
+	if <-done; err != nil {
+		t.Fatalf("binding the server to processor %d: %v", cpu, err)
+	}
+}
+
+// bindTest binds all threads of this process to a processor. The function that it returns frees them.
+func bindTest(t *testing.T, cpu int) (free func()) {
+	t.Helper()
+	if cpu < 0 {
+		return func() {}
+	}
+	var before, set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	set.Set(cpu)
+	bind := func(set *unix.CPUSet) {
+		tasks, err := filepath.Glob("/proc/self/task/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, task := range tasks {
+			tid, err := strconv.Atoi(filepath.Base(task))
+			if err == nil {
+				err = unix.SchedSetaffinity(tid, set)
+			}
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				t.Fatalf("binding the clients: %v", err)
+			}
+		}
+	}
+	bind(&set)
+	return func() { bind(&before) }
+}
