@@ -72,4 +72,4 @@ func beanstalkd(t *testing.T, args string) Server {
 }
 
 // patienceOfFaults is how long a load waits for what a faulty server does not send.
-const patienceOfFaults = 300 * time.Millisecond
+const patienceOfFaults = 2 * time.Second

@@ -37,7 +37,8 @@ func TestATableHasARatioToEachServerButTheLast(t *testing.T) {
 		{[]string{"a"}, "figure | a | at least", "f | 1/s |  | "},
 		{[]string{"a", "b"}, "figure | a | b | ratio (from, to) | at least", "f | 1/s | 2/s | 2.00 (2.00, 2.00) |  | "},
 		{
-			[]string{"a", "b", "c"}, "figure | a | b | c | c / a (from, to) | c / b (from, to) | at least",
+			[]string{"a", "b", "c"},
+			"figure | a | b | c | c / a (from, to) | c / b (from, to) | at least",
 			"f | 1/s | 2/s | 3/s | 3.00 (3.00, 3.00) | 1.50 (1.50, 1.50) |  | ",
 		},
 	} {

@@ -45,19 +45,17 @@ func (s *shared) furtherTubes(ctl *control) error {
 	return nil
 }
 
-// cleanUpPatience is how long the server may take to give back the jobs of closed connections.
-const cleanUpPatience = 3 * time.Second
-
-// watchedAtOnce is how many tubes one connection watches for the cleaning, twice that while it changes over. Servers may
-// bound it, and a reserve may cost more with each.
+// watchedAtOnce is how many tubes the connection that cleans up watches, and twice that while it goes from some to others.
+// Servers may bound it, and a reserve may cost more with each.
 const watchedAtOnce = 1000
 
-// cleanUp takes all jobs of the run out of the server, and books what comes.
+// cleanUp takes all jobs of the run out of the server, and books what comes. It waits for the jobs of closed connections,
+// which the server may take a moment to give back.
 func (s *shared) cleanUp(ctl *control) error {
 	if s.cfg.Keep {
 		return nil
 	}
-	for deadline := time.Now().Add(min(cleanUpPatience, s.cfg.Patience)); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(s.cfg.Patience); ; time.Sleep(10 * time.Millisecond) {
 		for tubes := range slices.Chunk(s.tubes, watchedAtOnce) {
 			err := ctl.watchOnly(tubes)
 			if err == nil {

@@ -170,8 +170,8 @@ func TestAnUnfinishedComparisonLeavesTheTableOfTheLastOne(t *testing.T) {
 
 func TestRunWritesEveryFormat(t *testing.T) {
 	dir := t.TempDir()
-	port := freePort(t)
-	words := strings.Fields(strings.NewReplacer("{host}", "127.0.0.1", "{port}", port).Replace(peer(t)))
+	socket := filepath.Join(dir, "socket") // nobody else can take it, as another program could a port
+	words := strings.Fields(strings.NewReplacer("{host}", "unix:"+socket, "{port}", "0").Replace(peer(t)))
 	server := exec.Command(words[0], words[1:]...)
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
@@ -180,9 +180,9 @@ func TestRunWritesEveryFormat(t *testing.T) {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	}()
-	waitFor(t, "127.0.0.1:"+port)
+	waitFor(t, socket)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	out, errs, status := trellis(t, "bench", "run", "-a", "127.0.0.1:"+port, "-n", "500", "-c", "5", "--runs", "2",
+	out, errs, status := trellis(t, "bench", "run", "-a", socket, "-n", "500", "-c", "5", "--runs", "2",
 		"--json", file("j"), "--csv", file("c"), "--hdr-log", file("h"), "produce-consume")
 	if status != 0 || !strings.Contains(out, "put to reserved") {
 		t.Fatalf("status %d\n%s%s", status, out, errs)
@@ -192,29 +192,16 @@ func TestRunWritesEveryFormat(t *testing.T) {
 			t.Errorf("%s: %v, %q", name, err, text)
 		}
 	}
-	if out, _, status = trellis(t, "bench", "run", "-a", "127.0.0.1:"+port, "-n", "10", "--json", "-", "put"); status != 0 || out[0] != '{' {
+	if out, _, status = trellis(t, "bench", "run", "-a", socket, "-n", "10", "--json", "-", "put"); status != 0 || out[0] != '{' {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
-}
-
-func waitFor(t *testing.T, addr string) {
+// waitFor waits until a server listens on a unix socket.
+func waitFor(t *testing.T, socket string) {
 	t.Helper()
 	for t.Context().Err() == nil {
-		if c, err := net.Dial("tcp", addr); err == nil {
+		if c, err := net.Dial("unix", socket); err == nil {
 			c.Close()
 			return
 		}
