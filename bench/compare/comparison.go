@@ -29,7 +29,8 @@ type Comparison struct {
 	Log func(format string, args ...any)
 }
 
-// Run makes all measurements, and binds this process to LoadCPUs for good. With an error, it returns what was measured before.
+// Run makes all measurements. It binds this process to LoadCPUs and leaves it bound. With an error, it returns what was
+// measured before.
 func (c *Comparison) Run(ctx context.Context, all []Measurement) (*Table, error) {
 	if c.Rounds < 1 {
 		return nil, fmt.Errorf("%d rounds measure nothing", c.Rounds)

@@ -8,7 +8,7 @@ type figure struct {
 	unit    quantity.Unit
 	atLeast target
 	aim     target
-	// zero tells that zero is a value of the figure, and does not mean that it cannot be told.
+	// zero tells that the figure may be zero. Of other figures, zero means that the value is not known.
 	zero bool
 }
 
@@ -36,8 +36,8 @@ type Verdict struct {
 	Met *bool `json:"met,omitempty"`
 }
 
-// judge compares a value, which is ratio times the first server's, with the target. Either is zero when it is not known.
-// There is no verdict without a target.
+// judge compares a value, or its ratio to the first server's, with the target. A value or a ratio of zero is not known.
+// Without a target, the verdict is nil.
 func (f *figure) judge(t target, value, times float64) *Verdict {
 	var v Verdict
 	known, met := times, false

@@ -21,7 +21,7 @@ type recovered struct {
 	disk int64         // bytes of the server's directory before the start
 }
 
-// errNotBack is returned for a server that does not start any more after a kill.
+// errNotBack is returned for a server that does not start again after a kill.
 var errNotBack = errors.New("the server does not come back after a kill")
 
 // recovery puts jobs into a server with a log, kills it without warning, and starts it again. Then all jobs are taken out,

@@ -37,7 +37,7 @@ type Table struct {
 	Broken []string `json:"broken,omitempty"`
 	// LogsOn is the type of the file system that the servers' logs were on, empty when they kept none.
 	LogsOn string `json:"logs_on,omitempty"`
-	// Took is how long all took.
+	// Took is how long the comparison took.
 	Took time.Duration `json:"took_ns"`
 }
 

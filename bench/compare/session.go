@@ -12,7 +12,7 @@ import (
 	"trellis/bench/load"
 )
 
-// A session is one server in one round of one row.
+// A session is one server in one round of one measurement.
 type session struct {
 	*Comparison
 	server Server

@@ -48,9 +48,9 @@ type stripe struct {
 }
 
 // A book records every job of a run by the id that the server gave it: put once, handed out to one at a time, deleted
-// once. A page whose jobs are all gone is used again and leaves a bit behind, so that the book's memory follows the jobs in
-// the server and hardly the length of the run. A page in which another client's jobs have ids is kept (8 KB), because a
-// put that is not answered yet may have one of them.
+// once. When all jobs of a page are deleted, the page is used again and one bit of it is kept, so that the book's memory
+// depends on the jobs in the server and hardly on the length of the run. A page in which some ids belong to another
+// client's jobs is kept (8 KB), because a put that is not answered yet may have one of these ids.
 type book struct {
 	*violations
 	bodies  *bodies
@@ -120,8 +120,8 @@ func closedBit(no uint64) (entry, bit uint64) {
 	return nth / 64, 1 << (nth % 64)
 }
 
-// inserted records the acknowledgement of a put that was sent (or due) at the given time. When the job was reserved
-// already, on another connection, it returns the time from put to then, and otherwise a negative number.
+// inserted records the acknowledgement of a put that was sent, or due, at the given time. When another connection has
+// reserved the job already, it returns the time from the put to that, and otherwise a negative number.
 func (k *book) inserted(id, seq uint64, tag uint32, sent int64) int64 {
 	s := k.lock(id)
 	defer k.unlock(s)
@@ -146,9 +146,9 @@ func (k *book) inserted(id, seq uint64, tag uint32, sent int64) int64 {
 	return took
 }
 
-// reserved records that a connection of ours got the job. It returns the job's tag (when its put has been
-// acknowledged), and the time from put to now when this is the first time and that is known, and otherwise a
-// negative number.
+// reserved records that a connection of the run got the job. It returns the job's tag, 0 until its put is acknowledged,
+// and the time from put to now. That is negative unless the job is reserved for the first time and its put is
+// acknowledged.
 func (k *book) reserved(id uint64, body []byte, now int64) (tag uint32, took int64) {
 	seq, intact := k.bodies.check(body)
 	s := k.lock(id)

@@ -9,7 +9,7 @@ import (
 	"trellis/bench"
 )
 
-// furtherTubes makes tubes with one delayed job each, which is never due.
+// furtherTubes makes the further tubes of the configuration, each with a job whose delay does not end.
 func (s *shared) furtherTubes(ctl *control) error {
 	n := s.cfg.FurtherTubes
 	if n == 0 {

@@ -6,8 +6,8 @@ import (
 	"trellis/bench"
 )
 
-// longestTime is the longest time that the protocol knows, in seconds. All jobs have it as their time to run: no
-// reservation shall end by itself.
+// longestTime is the longest time of the protocol, in seconds. All jobs have it as their TTR, so that no reservation ends
+// by itself.
 const longestTime uint32 = 1<<32 - 1
 
 // push notes a command that has been appended to w.out.
@@ -19,8 +19,8 @@ func (w *worker) push(c *conn, s slot) {
 	c.tail++
 }
 
-// sendPut puts a new job. sent is when the put was due, start when its unit was; the book keeps the tag for who
-// reserves the job.
+// sendPut puts a new job. sent is when the put was due, start when its unit was. Whoever reserves the job gets the tag
+// from the book.
 func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 	seq := w.seq
 	w.seq += uint64(len(w.counters))

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connectsAtOnce bounds the connections of a worker that are not ready yet: no listener's backlog shall overflow.
+// connectsAtOnce bounds the connections of a worker that are being made, so that no listener's backlog overflows.
 const connectsAtOnce = 100
 
 // connect opens all connections and sets them up.
@@ -30,7 +30,7 @@ func (w *worker) connect() error {
 			return errAborted
 		}
 		if w.violations.total.Load() > 0 {
-			return errViolations
+			return bench.ErrBroken
 		}
 		if w.now()-w.lastReply > int64(w.cfg.Patience) {
 			return fmt.Errorf("%d of %d connections were ready when the server ceased to answer", w.ready, len(w.conns))
@@ -118,7 +118,7 @@ func (w *worker) setup(c *conn, k int) bool {
 	if w.drv.setup(w, c, k) {
 		return true
 	}
-	// What the connection holds on to: a job put, and reserved by itself or by another that does the same.
+	// The jobs that the connection holds: it puts as many as it reserves. Another connection may reserve those that it put.
 	if c.nextHeld >= 2*w.cfg.Held {
 		return false
 	}
@@ -142,7 +142,7 @@ func (w *worker) close(c *conn) {
 	w.out = w.out[:0]
 }
 
-// fail ends a connection that broke. The run ends soon: what it measures is not what was asked for.
+// fail closes a connection that broke, and has the run end: its figures would not be those of the configuration.
 func (w *worker) fail(c *conn, format string, args ...any) {
 	w.violate(bench.ViolationClosed, "connection %d: "+format, append([]any{c.index}, args...)...)
 	w.close(c)
@@ -194,7 +194,7 @@ func (w *worker) rollCall() error {
 		}
 		if w.violations.total.Load() > violationLimit || w.now()-w.lastReply > int64(w.cfg.Patience) {
 			w.violate(bench.ViolationMissing, "%d of %d idle connections do not answer", idle-w.ready, idle)
-			return errViolations
+			return bench.ErrBroken
 		}
 	}
 	return nil

@@ -14,8 +14,8 @@ import (
 	"trellis/bench"
 )
 
-// controlTimeout bounds an exchange on a control connection. Slow as it is, a server that creates thousands of
-// tubes needs some time for it.
+// controlTimeout bounds an exchange on a control connection. It is long, because some servers are slow to create thousands
+// of tubes.
 const controlTimeout = 60 * time.Second
 
 // A control is a blocking connection for what is not measured: preparing, asking for statistics, cleaning up.
@@ -94,8 +94,8 @@ func (c *control) ask(command string, want replyKind) (*reply, error) {
 	return r, nil
 }
 
-// pipeline sends n commands, a batch at a time, each appended by add, and calls got with every reply. After an error of
-// got's it ends with the batch, so that no reply is left over.
+// pipeline sends n commands in batches, each appended by add, and calls got with every reply. After an error of got it
+// reads the rest of the batch and ends.
 func (c *control) pipeline(n int, add func(b []byte, i int) []byte, got func(i int, r *reply) error) error {
 	const batch = 128
 	var r reply
@@ -124,8 +124,8 @@ func (c *control) pipeline(n int, add func(b []byte, i int) []byte, got func(i i
 	return nil
 }
 
-// watchOnly watches these tubes and no others. There must be one, and none of those that it watches already, unless they
-// are the same.
+// watchOnly watches these tubes and no others. There must be at least one, and either all or none of them may be watched
+// already.
 func (c *control) watchOnly(tubes []string) error {
 	if slices.Equal(tubes, c.watched) {
 		return nil

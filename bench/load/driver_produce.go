@@ -8,9 +8,9 @@ import (
 
 // produceDriver has some connections put and the others reserve and delete. A unit is a put.
 //
-// A worker has one reserve in flight, whatever the depth, and sends the delete of a job onAll with the next reserve. A
-// delete behind a reserve that waits would not be executed: with several in flight, jobs would stay in the server until
-// as many others had come.
+// A consumer has one reserve in flight whatever the depth, and sends the delete of a job together with the next reserve.
+// With several reserves in flight, a delete would stand behind one that waits, and the server would execute it only after
+// further jobs had come.
 type produceDriver struct {
 	rotate   bool // producers use one tube after the other
 	watchAll bool // workers watch all tubes
@@ -44,7 +44,7 @@ func (d produceDriver) join(w *worker, c *conn, now int64) { w.sendReserve(c, no
 
 func (d produceDriver) begin(w *worker, c *conn, at int64) {
 	if d.rotate {
-		// From a place of its own, or all producers would go round in step.
+		// Each producer begins with another tube, or all of them would use the same one at a time.
 		c.drv.sent++
 		w.sendTube(c, metricUse, "use ", w.tube(int(c.number)*len(w.tubes)/w.cfg.Producers+int(c.drv.sent)))
 	}

@@ -41,7 +41,7 @@ func (w *worker) run(window times) (err error) {
 			break
 		}
 		if w.violations.total.Load() > violationLimit {
-			err = errViolations
+			err = bench.ErrBroken
 			break
 		}
 		if !finished && w.active == 0 {
@@ -73,7 +73,7 @@ func (w *worker) run(window times) (err error) {
 	return err
 }
 
-// handleAtOnce looks for events without waiting for them, and notes how long that took when there were none.
+// handleAtOnce serves the events that are there already. When there are none, the time that it took counts as spinning.
 func (w *worker) handleAtOnce() {
 	from := w.now()
 	if n := w.poll.wait(0); n > 0 {
@@ -83,7 +83,7 @@ func (w *worker) handleAtOnce() {
 	}
 }
 
-// advance changes the phase of the run when its time has come.
+// advance begins recording, ends counting and stops the load when the time for each has come.
 func (w *worker) advance(now int64) {
 	if !w.recording && w.endedAt == 0 && now >= w.window.record {
 		w.recording, w.counting = true, true
@@ -120,7 +120,7 @@ func (w *worker) endCounting(now int64) {
 // dueInWindow tells whether the next unit of an open loop is still one of the window's.
 func (w *worker) dueInWindow() bool { return w.interval > 0 && int64(w.nextDue) < w.window.stop }
 
-// giveUpDue counts the units that were due and have not begun, with the time that they have waited so far.
+// giveUpDue gives up the units that were due and have not begun. They are recorded with the time that they have waited.
 func (w *worker) giveUpDue(now int64) {
 	for ; w.dueInWindow(); w.nextDue += w.interval {
 		w.record(metricUnit, int64(w.nextDue), now-int64(w.nextDue))
@@ -128,7 +128,7 @@ func (w *worker) giveUpDue(now int64) {
 	}
 }
 
-// record notes that something has ended that was begun, or due, at the time at, and how long it took.
+// record notes a duration of something that began, or was due, at the time at, and has just ended.
 func (w *worker) record(m metric, at, took int64) {
 	if w.counting {
 		w.ended[m]++
@@ -138,7 +138,8 @@ func (w *worker) record(m metric, at, took int64) {
 	}
 }
 
-// finished tells whether all units have ended, on all workers when a job may come from one to another.
+// finished reports whether all units have ended; those of all workers, when jobs go from one worker's connections to
+// another's.
 func (w *worker) finished() bool {
 	if !w.stopping || w.active > 0 {
 		return false
@@ -156,7 +157,7 @@ func (w *worker) finished() bool {
 	return true
 }
 
-// reportMissing gives up, and makes a violation of every connection whose replies did not come.
+// reportMissing gives up, and reports every connection whose replies did not come as a violation.
 func (w *worker) reportMissing() {
 	for i := range w.conns {
 		c := &w.conns[i]

@@ -10,7 +10,7 @@ import (
 	"trellis/bench/internal/host"
 )
 
-// A usage is what had been used by a moment, in nanoseconds.
+// A usage is the CPU time that had been used at a moment, in nanoseconds.
 type usage struct {
 	at         int64        // the moment, on the run's clock; 0: nothing was read
 	server     host.CPUTime // by the server
@@ -22,7 +22,7 @@ type usage struct {
 type meter struct {
 	pid int // 0: not on this machine, or not known
 	ctl *control
-	// What the kernel and the server said of the process when the meter was opened.
+	// The process's CPU time when the meter was opened, by the kernel and by the server's stats.
 	local, said int64
 	// The processors that each side may use; none: they are on another machine.
 	serverCPUs, generatorCPUs []int
@@ -47,8 +47,8 @@ func openMeter(a *bench.Address, ctl *control, cpus []int) (*meter, error) {
 	if err != nil {
 		return m, nil
 	}
-	// The number may belong to another process, when the server lives in a container or behind a tunnel. Both tell
-	// the same CPU time when it is one process.
+	// When the server is in a container or behind a tunnel, its process id may be another process's here. The CPU times
+	// tell: both are the same when it is one process.
 	local, err := host.CPU(pid)
 	if err != nil {
 		return m, nil
@@ -60,8 +60,8 @@ func openMeter(a *bench.Address, ctl *control, cpus []int) (*meter, error) {
 	return m, nil
 }
 
-// confirm looks again whether the process that was read is the server, now that the server has worked: one that had just
-// started is easily taken for another that does nothing. It reports whether what was read is the server's.
+// confirm compares the CPU times of the kernel and of the server again after the load, and reports whether they are one
+// process's. When the meter was opened, a server that had just started could not be told from another idle process.
 func (m *meter) confirm() bool {
 	if m.pid == 0 {
 		return true
@@ -83,7 +83,7 @@ func statedCPU(stats map[string]string) int64 {
 	return seconds(stats["rusage-utime"]) + seconds(stats["rusage-stime"])
 }
 
-// sameCPU tells whether two CPU times that were read one after the other may be one process's.
+// sameCPU reports whether two CPU times that were read one after the other may be one process's.
 func sameCPU(a, b int64) bool {
 	diff := a - b
 	return max(diff, -diff) < int64(time.Second/20)+a/20

@@ -2,7 +2,7 @@ package load
 
 import "trellis/bench"
 
-// A metric is something whose duration is measured: a command, or a part of a job's way.
+// A metric is something whose duration is measured: a command, or a part of a unit.
 type metric uint8
 
 const (

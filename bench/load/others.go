@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// othersShortest is the time below which nothing is said of others, because the kernel counts in steps of 10 ms.
+// othersShortest is the shortest time between readings for which others says anything: the kernel counts in steps of
+// 10 ms.
 const othersShortest = int64(time.Second / 2)
 
-// others returns which part of the processors of the server, or of those of the generator, somebody else had between two
-// readings, whichever is more; from 0 to 1. It is a lower bound: interrupts count as our own.
+// others returns the part of processor time that other processes or a hypervisor had between two readings, from 0 to 1:
+// on the server's processors or on the generator's, whichever is more. It is a lower bound, because interrupts count as
+// the server's or the generator's.
 func (m *meter) others(from, to *usage) float64 {
 	server, generator := to.server.Total-from.server.Total, to.generator-from.generator
 	if slices.ContainsFunc(m.serverCPUs, func(c int) bool { return slices.Contains(m.generatorCPUs, c) }) {
@@ -20,7 +22,7 @@ func (m *meter) others(from, to *usage) float64 {
 	return max(othersOn(m.serverCPUs, from, to, server), othersOn(m.generatorCPUs, from, to, generator))
 }
 
-// othersOn is others for some processors, of whose time we have used so much.
+// othersOn is others for some processors, of whose time the server and the generator used so much.
 func othersOn(cpus []int, from, to *usage, used int64) float64 {
 	elapsed := to.at - from.at
 	if elapsed < othersShortest || len(cpus) == 0 {
@@ -35,6 +37,6 @@ func othersOn(cpus []int, from, to *usage, used int64) float64 {
 		occupied += elapsed - (b.Idle - a.Idle) - (b.Interrupts - a.Interrupts)
 		stolen += b.Stolen - a.Stolen
 	}
-	// What is stolen may be counted as ours, too.
+	// The kernel may count stolen time as used time, too.
 	return float64(max(occupied-used, stolen, 0)) / float64(elapsed*int64(len(cpus)))
 }

@@ -14,8 +14,7 @@ func newHistogram() *hdr.Histogram { return hdr.New(1, longestLatency, 3) }
 // A recorder collects durations for one worker.
 type recorder struct {
 	hists [numMetrics]*hdr.Histogram
-	// Replies that come in one read to commands that left in one write have the same duration; they are counted
-	// here first.
+	// n durations of value, not in hists yet: replies of one read to commands of one write have the same duration.
 	metric metric
 	value  int64
 	n      int64

@@ -5,69 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
-	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"trellis/bench"
-	"trellis/bench/internal/host"
 )
 
-// A shared is what the workers of a run have in common. Its plain fields do not change while workers run, but for
-// atStart and atEnd, which are worker 0's.
-type shared struct {
-	cfg      *bench.Config
-	addr     *bench.Address
-	drv      driver
-	consumes bool
-	violations
-	book     *book
-	bodies   *bodies
-	mix      *mixTable
-	meter    *meter
-	counters []counters
-	base     time.Time
-	prefix   string // of the names of tubes
-	tubes    []string
-	abort    atomic.Bool // give up at once
-	broken   atomic.Bool // begin nothing more
-	dialled  atomic.Int64
-	spread   int // how many connections are open at once
-	seed     uint64
-	// unitsPerConn is how many units a connection has under way at once.
-	unitsPerConn int
-	atStart      usage
-	atEnd        usage
-}
-
-// now returns the time on the run's clock in nanoseconds.
-func (s *shared) now() int64 { return int64(time.Since(s.base)) }
-
-func (s *shared) tube(i int) string { return s.tubes[i%len(s.tubes)] }
-
-// emptyTube is one that never gets a job.
-func (s *shared) emptyTube() string { return s.prefix + "-empty" }
-
-func (s *shared) sample(to *usage) {
-	u, err := s.meter.read()
-	if err != nil {
-		s.violations.add(bench.ViolationClosed, "%v", err)
-		return
-	}
-	u.at = s.now()
-	*to = u
-}
-
-// tubePrefix is how the names of a run's tubes begin. It differs between runs, also of other processes and on other
-// machines.
-func tubePrefix() string { return fmt.Sprintf("bench-%d-%x", os.Getpid(), rand.Uint64()) }
-
-// Run measures. It returns a result also when the server broke the protocol; Result.Err tells that. With an error, the
-// result holds what was measured before, and is nil when that is nothing. ctx ends it early, and then the jobs are taken
-// out all the same.
+// Run puts the load of cfg on a server, measures, and takes the jobs out again. A server that breaks the protocol is a
+// result, whose Err says so. With an error, the result holds what was measured before it, or is nil. When ctx ends, the
+// load ends early, and its jobs are taken out all the same. Run may raise GOMAXPROCS and the limit of open files.
 func Run(ctx context.Context, cfg bench.Config) (*bench.Result, error) {
 	sc, err := complete(&cfg)
 	if err != nil {
@@ -233,123 +179,4 @@ func inServer(workers []*worker) int64 {
 		n += w.puts - w.gone
 	}
 	return n
-}
-
-// newWorkers makes the workers and spreads the connections over them.
-func (s *shared) newWorkers() ([]*worker, error) {
-	cfg := s.cfg
-	units, consumers := cfg.Conns, 0
-	if s.consumes {
-		units = cfg.Producers
-		consumers = cfg.Conns - units
-	}
-	workers := make([]*worker, cfg.Threads)
-	for i := range workers {
-		workers[i] = newWorker(s, i)
-	}
-	n := 0
-	add := func(role role, count int) {
-		for i := range count {
-			w := workers[n%len(workers)]
-			w.conns = append(w.conns, conn{role: role, number: uint32(i)})
-			n++
-		}
-	}
-	add(roleUnits, units)
-	add(roleConsumer, consumers)
-	add(roleIdle, cfg.Idle)
-	add(roleWaiting, cfg.Waiting)
-	s.spread = n
-	if cfg.Scenario == "churn" {
-		s.spread = churnSources * portsPerSource
-	}
-	if err := host.RaiseFileLimit(n + 64); err != nil {
-		return nil, err
-	}
-	given := int64(0)
-	for _, w := range workers {
-		own := 0
-		for j := range w.conns {
-			if w.conns[j].role == roleUnits {
-				own++
-			}
-		}
-		if cfg.Rate > 0 && own > 0 {
-			w.interval = 1e9 / cfg.Rate * float64(units) / float64(own)
-		}
-		w.share = -1
-		if cfg.Count > 0 {
-			// In proportion to the connections; the first worker, which has one whenever there is any, gets the rest.
-			w.share = cfg.Count * int64(own) / int64(units)
-			given += w.share
-		}
-		if err := w.prepare(); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Count > 0 {
-		workers[0].share += cfg.Count - given
-	}
-	return workers, nil
-}
-
-// onAll runs f for all workers at once, each on its thread, and returns the first error.
-func onAll(workers []*worker, f func(*worker) error) error {
-	var wg sync.WaitGroup
-	errs := make([]error, len(workers))
-	for i, w := range workers {
-		wg.Go(func() {
-			if errs[i] = w.onThread(func() error { return f(w) }); errs[i] != nil {
-				w.abort.Store(true)
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, errAborted) {
-			return err
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// progress starts to report what the workers do. The function that it returns names the next phase; "" ends it.
-func (s *shared) progress(run int) func(phase string) {
-	if s.cfg.Progress == nil {
-		return func(string) {}
-	}
-	phases := make(chan string)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(250 * time.Millisecond)
-		defer tick.Stop()
-		p, began := bench.Progress{Run: run}, time.Now()
-		for {
-			select {
-			case p.Phase = <-phases:
-				if p.Phase == "" {
-					return
-				}
-				began = time.Now()
-				continue
-			case <-tick.C:
-			}
-			if p.Phase == "warming up" && time.Since(began) >= s.cfg.Warmup {
-				p.Phase, began = "running", began.Add(s.cfg.Warmup)
-			}
-			p.Elapsed, p.Commands, p.Units, p.Errors = time.Since(began), 0, 0, s.violations.total.Load()
-			for i := range s.counters {
-				p.Commands += s.counters[i].commands.Load()
-				p.Units += s.counters[i].units.Load()
-			}
-			s.cfg.Progress(p)
-		}
-	}()
-	return func(phase string) {
-		phases <- phase
-		if phase == "" {
-			<-ended
-		}
-	}
 }

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The calls below go to the kernel without telling Go's scheduler. They either do not block, or do so for a bounded
-// time on a thread that belongs to one worker, and the scheduler's help (handing the processor to another thread
-// after 20 microseconds) would cost more than the call and disturb what is measured.
+// sysRead, sysWrite and the poller's wait enter the kernel without telling Go's scheduler. They do not block, or only for
+// a bounded time on a thread that belongs to one worker. The scheduler would hand the processor to another thread after
+// 20 microseconds, which costs more than the call and disturbs what is measured.
 
 func sysRead(fd int32, p []byte) (int, unix.Errno) {
 	n, _, e := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
@@ -72,7 +72,7 @@ func (p *poller) wait(ns int64) int {
 		p.coarse = e == unix.ENOSYS
 	}
 	if e == unix.ENOSYS {
-		// Rounded down: below a millisecond the caller spins, which costs a core but no precision.
+		// Rounded down: for less than a millisecond the caller spins, which costs CPU time and keeps the precision.
 		n, _, e = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.buf[0])),
 			uintptr(len(p.buf)), uintptr(max(ns, 0)/1e6), 0, 0)
 	}

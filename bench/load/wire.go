@@ -6,7 +6,7 @@ import (
 	"trellis/bench"
 )
 
-// read takes what has come on c, and answers with what follows from it in one write.
+// read handles the replies that have come on c, and sends the commands that follow from them in one write.
 func (w *worker) read(c *conn) {
 	n, e := sysRead(c.fd, w.in)
 	now := w.now()
@@ -45,7 +45,7 @@ func (w *worker) read(c *conn) {
 	w.flush(c)
 }
 
-// take goes on with the command whose reply is in w.rep.
+// take books the reply in w.rep, which answers the oldest command in flight on c, and has the driver go on.
 func (w *worker) take(c *conn, now int64) {
 	if c.head == c.tail {
 		w.violate(bench.ViolationReply, "connection %d: %q came unasked", c.index, w.rep.line)

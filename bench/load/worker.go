@@ -12,7 +12,7 @@ import (
 	"trellis/bench/internal/host"
 )
 
-// A counters is what a worker lets others see while it runs.
+// counters are what a worker shows the other goroutines while it runs.
 type counters struct {
 	commands atomic.Int64
 	units    atomic.Int64
@@ -30,8 +30,8 @@ type times struct {
 	stop   int64 // far away when a count ends the run
 }
 
-// A worker drives a share of the connections on a thread of its own. All its fields are that thread's, but for what it
-// has from shared.
+// A worker drives a share of the connections on a thread of its own. Its fields belong to that thread; those of shared,
+// to all workers.
 type worker struct {
 	*shared
 	id     int
@@ -70,7 +70,7 @@ type worker struct {
 
 	window    times
 	recording bool // durations are recorded
-	counting  bool // what ends is counted; ends at the end of the window, and recording when all has finished
+	counting  bool // what ends is counted, until the end of the window; recording goes on until all units have ended
 	rec       recorder
 	commands  int64             // answered while counting
 	ended     [numMetrics]int64 // how many of each ended while counting
@@ -82,10 +82,8 @@ type worker struct {
 	nextLog   int64             // when the next interval of the log ends
 }
 
-var (
-	errAborted    = errors.New("interrupted")
-	errViolations = errors.New("the server broke the protocol")
-)
+// errAborted is returned when the context of a run ends.
+var errAborted = errors.New("interrupted")
 
 func newWorker(s *shared, id int) *worker {
 	return &worker{
@@ -114,10 +112,10 @@ func (w *worker) prepare() error {
 	return w.poll.open()
 }
 
-// powerOfTwo returns the least one that is not below n.
+// powerOfTwo returns the least power of two that is not below n.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
-// onThread runs f on a thread that nothing else uses.
+// onThread runs f on a thread of its own, bound to the processors of the configuration.
 func (w *worker) onThread(f func() error) error {
 	runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its settings with it
 	tuneThread()

@@ -33,7 +33,7 @@ type loadFlags struct {
 	cfg   bench.Config
 	size  string
 	mix   string
-	flags *pflag.FlagSet // these alone
+	flags *pflag.FlagSet // those of the load, without the other flags of the command
 }
 
 func (l *loadFlags) register(cmd *cobra.Command) {
