@@ -59,7 +59,7 @@ func row(t *testing.T, format string, args ...any) {
 	fmt.Printf("| %s | %s |\n", t.Name(), fmt.Sprintf(format, args...))
 }
 
-// wantCounts compares what stats tells.
+// wantCounts compares figures of stats.
 func wantCounts(c *client, want map[string]int) {
 	c.t.Helper()
 	got := stats(c)
@@ -70,7 +70,7 @@ func wantCounts(c *client, want map[string]int) {
 	}
 }
 
-// startTraced starts a server whose garbage collector tells what it does.
+// startTraced starts a server whose garbage collector logs every cycle.
 func startTraced(t *testing.T, args ...string) *server {
 	t.Helper()
 	cmd := exec.Command(binary, append([]string{"-p0", "-l127.0.0.1", "-V", "--log-format=json"}, args...)...)
@@ -78,11 +78,12 @@ func startTraced(t *testing.T, args ...string) *server {
 	return ready(launchCommand(t, cmd), 1)
 }
 
-// The clock of a gctrace line: stopped, concurrent, stopped.
+// gcClock matches the times of a gctrace line and captures those in which the
+// program stands still. Between them is the time of the concurrent mark.
 var gcClock = regexp.MustCompile(`^gc .*: ([0-9.]+)\+[0-9.]+\+([0-9.]+) ms clock`)
 
-// longestPause is the longest time for which the garbage collector has stopped
-// the program, and how often it ran.
+// longestPause returns the longest time for which the garbage collector has
+// stopped a server, and the number of its cycles.
 func longestPause(s *server) (pause time.Duration, cycles int) {
 	for _, line := range s.log() {
 		m := gcClock.FindStringSubmatch(line)
@@ -194,7 +195,7 @@ func scaleTubes(t *testing.T) {
 
 func scaleWatched(t *testing.T) {
 	const n = 10_000
-	s := startTraced(t)
+	s := startTraced(t, "--max-watched=0")
 	a := s.addrs[0]
 	few := cycle(t, s, 50, 0)
 	before := resident(t, s.cmd.Process.Pid)
@@ -229,7 +230,7 @@ func scaleWatched(t *testing.T) {
 	_, _, p99, most := p.end()
 	slices.Sort(served)
 	slices.Sort(waits)
-	// One that waits for good, in 10,000 queues, while others work.
+	// One worker waits in 10,000 queues while others work.
 	c.send("reserve")
 	beside := cycle(t, s, 50, 0)
 	row(t, "a watch list of %d tubes: made in %v, %d bytes a tube; reserve of a job: median %v, longest %v; in vain: median %v; others meanwhile: p99 %v, longest %v; cycles beside one that waits: %.2f of an empty server",
@@ -253,7 +254,7 @@ func scaleDue(t *testing.T) {
 	if put > delay*time.Second {
 		t.Skip("putting takes longer than the delay: ", put)
 	}
-	// The rest waits in other tubes, so that every shard has some.
+	// The other probes use other tubes, which lie in several shards.
 	sameShard := probe(t, a, "use default", "use x")
 	others := []*prober{}
 	for i := range 4 {
@@ -281,7 +282,7 @@ func scaleKick(t *testing.T) {
 	a := s.addrs[0]
 	pump(t, a, n, "INSERTED", putting(10, "4000000"))
 	probes := []*prober{probe(t, a, "peek-delayed"), probe(t, a, "use a", "use b"), probe(t, a, "use c", "pause-tube default 0")}
-	time.Sleep(200 * time.Millisecond) // of the usual
+	time.Sleep(200 * time.Millisecond) // how long they wait while nothing happens
 	c := dial(t, a)
 	began := time.Now()
 	c.send("kick 4294967295")
@@ -297,8 +298,8 @@ func scaleKick(t *testing.T) {
 	row(t, "kick of %d delayed jobs: %v; others meanwhile: p99 %v, longest %v; longest on the same tube %v", n, took, p99, most, same)
 }
 
-// What the memory of deleted jobs is given back in, and how many bytes of it need
-// not be.
+// giveBack is the time within which the memory of deleted jobs is given back, but
+// for giveBackAllBut bytes.
 const (
 	giveBack       = 30 * time.Second
 	giveBackAllBut = 25 << 20

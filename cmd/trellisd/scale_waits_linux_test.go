@@ -32,10 +32,10 @@ const waitTrials = 5
 type waitCase struct {
 	name, what string
 	args       []string // of the server
-	// prepare brings the server into its state, and returns what is done while the probes run. That returns when the
-	// server has done it, and is followed by check.
+	// prepare brings the server into its state. It returns what is done while the probes run; that ends when the server has
+	// done its work.
 	prepare func(w *waits) (do func())
-	// check fails the test unless all jobs are where they should be.
+	// check, when set, fails the test unless all jobs are where they should be afterwards.
 	check func(w *waits)
 }
 
@@ -55,7 +55,8 @@ type waits struct {
 
 // scaleWaits measures the longest time that a client waits for the answer to a command that costs nothing, while another
 // client gives the server as much to do as it can. With one loop, the server has a processor of its own, and the clients
-// have another one. With two loops nothing is bound to a processor, and there is a probe on each loop.
+// have another one. With two loops nothing is bound to a processor, and there is a probe on each loop; w.c is on the loop
+// of probe 1. It reports times and asserts only counts.
 func scaleWaits(t *testing.T) {
 	const workers = 8000
 	for _, c := range []waitCase{
