@@ -27,7 +27,6 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 	}
 	n := journal.Size(r.Tube, len(r.Body))
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	var err error
 	if from == 0 {
 		err = l.admit(n, l.room.floor()+deleteRoom, false)
@@ -35,10 +34,10 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
 	}
 	if err != nil {
+		l.mu.Unlock()
 		return Ticket{}, err
 	}
 	b, seg := l.append(n)
-	record.EncodeFull(b, seg.salt, r)
 	seg.jobs++
 	seg.live += n
 	if from == 0 {
@@ -50,8 +49,23 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 		l.unlink(from, n)
 		l.count.moves++
 	}
-	return Ticket{Pos: l.tail, Segment: seg.Index}, nil
+	t, salt := Ticket{Pos: l.tail, Segment: seg.Index}, seg.salt
+	if n < encodeOutside {
+		record.EncodeFull(b, salt, r)
+		l.mu.Unlock()
+		return t, nil
+	}
+	encoders := l.batch.encoders
+	encoders.Add(1)
+	l.mu.Unlock()
+	record.EncodeFull(b, salt, r)
+	encoders.Done()
+	return t, nil
 }
+
+// encodeOutside is the length in bytes from which on a record is encoded without
+// mu. For a smaller one that gains nothing: to count the encoders costs as much.
+const encodeOutside = 8 << 10
 
 // Update appends a job's changed state: all fields of r but Tube, TTR, Created
 // and Body, which never change. It fails as Put does.
@@ -161,8 +175,9 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 	return ErrRoom
 }
 
-// append returns n bytes at the log's end, to be filled before mu is released,
-// and the segment that they are in. There must be room.
+// append returns n bytes at the log's end and the segment that they are in. They
+// are to be filled before mu is released, or by one of the batch's encoders. There
+// must be room.
 func (l *Log) append(n int64) ([]byte, *segment) {
 	seg := l.current()
 	if seg.used+n > seg.limit() {

@@ -1,10 +1,18 @@
 package binlog
 
+import "sync"
+
 // batch is what was appended since a writer last took it.
 type batch struct {
 	chunks  []chunk
 	records int
 	bytes   int64
+
+	// encoders are the appends that still fill their part of a chunk. They are
+	// added with the log's mu held, so that there are no more once the batch was
+	// taken; the writer waits for them. An encoder may hold a lock of the owner's,
+	// but takes none, and waits for nothing.
+	encoders *sync.WaitGroup
 }
 
 // chunk is bytes that go to one place with one write.

@@ -2,12 +2,17 @@ package binlog
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/vfs"
+	"trellis/binlog/vfs/faultfs"
 )
 
 func benchLog(b *testing.B, interval time.Duration) *owner {
@@ -80,6 +85,66 @@ func BenchmarkPutDeleteParallel(b *testing.B) {
 			}
 		}
 	})
+}
+
+// discardFS loses what is written to its files, so that a benchmark sees what
+// appends and commits cost without the disk.
+type discardFS struct{ vfs.FS }
+
+func (d discardFS) Create(name string, _ int64) (vfs.File, error) {
+	f, err := d.FS.Create(name, 0)
+	return discardFile{f}, err
+}
+
+type discardFile struct{ vfs.File }
+
+func (discardFile) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
+func (discardFile) Allocate(int64) error                   { return nil }
+func (discardFile) Truncate(int64) error                   { return nil }
+
+// Puts and deletes of one or two goroutines, as loops do them: sixteen at a time,
+// which then wait for their commit. There is no disk.
+func BenchmarkAppend(b *testing.B) {
+	for _, size := range []int{100, 1000, 4000, 64_000} {
+		for _, goroutines := range []int{1, 2} {
+			b.Run(fmt.Sprintf("body=%d/goroutines=%d", size, goroutines), func(b *testing.B) {
+				o := newOwner()
+				if err := o.open(testDir, Options{SyncInterval: NeverSync, FS: discardFS{faultfs.New(testDir)}, SegmentSize: 64 << 20}); err != nil {
+					b.Fatal(err)
+				}
+				defer o.log.Close()
+				b.SetBytes(journal.Size("default", size))
+				b.ReportAllocs()
+				var wg sync.WaitGroup
+				for g := range goroutines {
+					wg.Go(func() {
+						r := testRecord(1, size)
+						n := journal.Size(r.Tube, size)
+						for i := g; i < b.N; i += goroutines {
+							r.ID = uint64(i + 1)
+							t, err := o.append(r)
+							if err != nil {
+								b.Error(err)
+								return
+							}
+							pos, err := o.log.Delete(r.ID, t.Segment, n)
+							if err != nil {
+								b.Error(err)
+								return
+							}
+							if i/goroutines%16 != 15 {
+								continue
+							}
+							for o.log.Flush(); o.log.Committed() < pos; {
+								runtime.Gosched()
+							}
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
 }
 
 func BenchmarkCommitWritten(b *testing.B) {

@@ -122,6 +122,7 @@ func (l *Log) write() {
 		return // there is no space still
 	}
 	if l.take() {
+		l.flight.encoders.Wait()
 		l.writeFlight()
 	}
 }
@@ -187,7 +188,7 @@ func (l *Log) take() bool {
 		}
 	}
 	f := &l.flight
-	f.batch, l.batch = l.batch, batch{chunks: f.chunks[:0]}
+	f.batch, l.batch = l.batch, batch{chunks: f.chunks[:0], encoders: f.encoders}
 	f.next, f.done, f.end = 0, 0, l.tail
 	l.pending.Store(false)
 	return true
@@ -196,11 +197,12 @@ func (l *Log) take() bool {
 // landed tells that the batch in flight was written. With wmu held.
 func (l *Log) landed(took time.Duration) {
 	f := &l.flight
-	if l.failed.Load() {
+	l.mu.Lock()
+	if l.err != nil { // of a sync, meanwhile: what is committed does not move any more
+		l.mu.Unlock()
 		return
 	}
 	l.written.Store(uint64(f.end))
-	l.mu.Lock()
 	l.unwritten -= f.bytes
 	l.count.commits++
 	l.count.commitRecords += uint64(f.records)
@@ -272,8 +274,12 @@ func (l *Log) sync() {
 		return
 	}
 	took := time.Since(began)
-	l.synced.Store(uint64(end))
 	l.mu.Lock()
+	if l.err != nil { // of a write, meanwhile
+		l.mu.Unlock()
+		return
+	}
+	l.synced.Store(uint64(end))
 	l.count.syncs++
 	l.count.syncTime += took
 	l.count.lastSync = took

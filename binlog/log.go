@@ -122,6 +122,7 @@ func newLog(dir string, opts Options) *Log {
 		l.fs = vfs.OS{}
 	}
 	l.boot = l.fs.Boot()
+	l.batch.encoders, l.flight.encoders = new(sync.WaitGroup), new(sync.WaitGroup)
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)
 	}

@@ -88,7 +88,7 @@ func TestManyGoroutinesAppendAtOnce(t *testing.T) {
 				wg.Go(func() {
 					for i := range uint64(steps) {
 						id := w*steps + i + 1
-						if _, err := o.put(testRecord(id, int(id%300))); err != nil {
+						if _, err := o.put(testRecord(id, int(id%300+id%10/9*2*encodeOutside))); err != nil {
 							t.Error(err)
 							return
 						}

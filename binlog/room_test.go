@@ -316,7 +316,7 @@ func TestManyAppendersWaitForRoomAndGetIt(t *testing.T) {
 		wg.Go(func() {
 			for i := range uint64(jobs) {
 				id := a*jobs + i + 1
-				r := testRecord(id, int(id%5*id%5*700)+100)
+				r := testRecord(id, int(id%5)*3000+100)
 				for {
 					_, err := o.put(r)
 					if err == nil {
