@@ -138,9 +138,8 @@ func (l *Log) pace() {
 	}
 }
 
-// freeable tells whether compaction can free the oldest segment. One that is not
-// written cannot go, and who gives way to compaction does not write. With mu
-// held.
+// freeable tells whether compaction can free the oldest segment. It cannot free one
+// that is not written yet, and commits must not wait for that. With mu held.
 func (l *Log) freeable() bool {
 	seg := l.segs[0]
 	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.opts.Migrate != nil && l.room.full == nil)

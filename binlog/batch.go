@@ -2,7 +2,7 @@ package binlog
 
 import "sync"
 
-// batch is what was appended since a writer last took it.
+// batch is what was appended since the last batch was taken for writing.
 type batch struct {
 	chunks  []chunk
 	records int
@@ -15,22 +15,22 @@ type batch struct {
 	encoders *sync.WaitGroup
 }
 
-// chunk is bytes that go to one place with one write.
+// chunk is bytes of one segment that are written with one call.
 type chunk struct {
 	seg *segment
 	off int64
 	buf []byte
 }
 
-// chunkSize is the memory of a chunk, unless a record is larger. Many small ones
-// need not be copied to grow.
+// chunkSize is the size of a chunk's buffer in bytes, unless a record is larger.
+// A batch grows by chunks, so that nothing is copied when it does.
 const chunkSize = 256 << 10
 
-// maxIdle is how many chunks' memory is kept.
+// maxIdle is how many buffers are kept for further chunks.
 const maxIdle = 32
 
-// grow returns n bytes that will be written to the end of what seg has, and what
-// is left of the idle memory.
+// grow returns n bytes of the batch that will be written to seg behind all that it
+// has, and the idle buffers that are left.
 func (b *batch) grow(seg *segment, n int64, idle [][]byte) ([]byte, [][]byte) {
 	b.bytes += n
 	if k := len(b.chunks); k > 0 {

@@ -33,8 +33,8 @@ func (l *Log) Flush() {
 	}
 	for range 4 {
 		if !l.wmu.TryLock() {
-			// The holder takes these records along: it looks at wanted after it has
-			// let go, or we get the lock now.
+			// The holder writes these records too, because it looks at wanted after it
+			// has released the lock; or it has released it already.
 			l.wanted.Store(true)
 			if !l.wmu.TryLock() {
 				return
@@ -60,7 +60,8 @@ func (l *Log) commit() {
 	}
 }
 
-// unlockWriter lets go of wmu, with a thought for who could not get it.
+// unlockWriter releases wmu and has the committer write for a Flush that did not get
+// it.
 func (l *Log) unlockWriter() {
 	l.wmu.Unlock()
 	if l.wanted.Load() {
@@ -91,10 +92,9 @@ func (l *Log) runCommitter() {
 	}
 }
 
-// maxGiveWay is the longest that a commit waits for compaction, and that an append
-// waits for it when the next segment would make the directory too large. An append
-// may hold what compaction needs, as the owner's lock, so that it cannot wait
-// until compaction is done.
+// maxGiveWay is the longest that a commit waits for compaction, and that room is
+// withheld from appends when the next segment would make the directory too large.
+// It has an end because compaction may be unable to free anything.
 const maxGiveWay = 4 * time.Millisecond
 
 // giveWay lets compaction catch up.
@@ -150,7 +150,7 @@ func (l *Log) writeFlight() bool {
 			// The rest follows.
 		case vfs.IsNoSpace(err):
 			// Space was allocated, but not all file systems keep that promise. The
-			// records wait for space, as do those who wait for them.
+			// batch, and all replies that depend on it, wait for space.
 			if !l.blocked.Swap(true) {
 				l.log.Error("no space to write what was accepted: waiting for it", "file", c.seg.name, "error", err)
 				wake(l.wakeCommitter)
@@ -171,8 +171,8 @@ func (l *Log) writeFlight() bool {
 	return true
 }
 
-// take makes the batch the one in flight, with a mark if there is something new
-// to tell about syncs.
+// take makes the batch the one in flight. If there was a sync since the last mark,
+// a mark record ends the batch.
 func (l *Log) take() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -254,8 +254,8 @@ func (l *Log) sync() {
 	l.syncMu.Lock()
 	defer l.syncMu.Unlock()
 	if l.failed.Load() {
-		// The sync before this one has failed, and took with it the knowledge of
-		// which segments are dirty.
+		// The sync before this one has failed, and it is no longer known which
+		// segments are dirty.
 		return
 	}
 	l.wmu.Lock()
@@ -331,8 +331,8 @@ func (l *Log) runSyncer() {
 		case <-l.stop:
 			return
 		case <-l.wakeSyncer:
-			// The first write since the last sync. What it wrote is to be on disk
-			// in time, so that the sync starts earlier by what it may take.
+			// The first write since the last sync. It is to be on disk in time, so
+			// the sync starts earlier by as long as it may take.
 			l.mu.Lock()
 			early := min(2*l.count.lastSync, l.opts.SyncInterval/2)
 			l.mu.Unlock()

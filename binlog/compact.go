@@ -143,7 +143,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	case n == 0:
 		return nil
 	case damage == nil:
-		// The owner may have been about to put them where Migrate looks for them.
+		// They may have been recorded a moment ago, and Migrate not find them yet.
 		damage = errors.New("the owner does not know them yet")
 	default:
 		l.mu.Lock()
@@ -176,7 +176,7 @@ func (l *Log) awaitRoom() error {
 	}
 }
 
-// breathe lets others run.
+// breathe commits what was moved and lets other goroutines run.
 func (l *Log) breathe() error {
 	l.Flush()
 	if l.slow.Load() {

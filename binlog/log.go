@@ -35,50 +35,51 @@ type Log struct {
 	found    *inspect.Survey // by Open; until Replay has returned
 	begun    bool            // the start record of this run is appended
 
-	// mu guards what appends change. It is the innermost lock: holding it,
-	// nothing is called that takes time or another lock.
+	// mu guards what appends change. It is the innermost lock: while it is held,
+	// no other lock is taken and nothing is called that takes time.
 	mu        sync.Mutex
 	segs      []*segment // the oldest first; the last one takes the appends
 	spares    []*segment // allocated, to follow in this order
 	nextIndex uint32     // of the next file; only the keeper changes it
-	sealed    []*segment // still open, until they are durable and trimmed
-	tail      Pos        // behind everything appended
-	batch     batch      // appended and not yet taken by a writer
-	idle      [][]byte   // memory for chunks
+	sealed    []*segment // full, and open until they are durable and trimmed
+	tail      Pos        // the end of what was appended
+	batch     batch      // appended and not yet taken for writing
+	idle      [][]byte   // buffers for chunks
 	room      room
 	lastID    uint64
-	marked    Pos   // what the last mark says
-	closing   bool  // no appends any more
-	err       error // why nothing is committed any more
+	marked    Pos   // the position in the last mark record
+	closing   bool  // Close was called: appends are refused
+	err       error // why the log has failed; nil if it has not
 	count     counters
 	stalled   bool  // compaction has failed, and waits before it tries again
 	unwritten int64 // bytes that were appended and are not written
 
-	// wmu is held by who writes. It is taken before mu.
+	// wmu is held while a batch is taken and written. It is taken before mu, and
+	// guards what follows.
 	wmu    sync.Mutex
 	flight flight
 	dirty  []*segment // written to since the last sync was begun
 
-	// syncMu is held during a sync. It is taken before wmu.
+	// syncMu is held during a sync, and guards cleaned. It is taken before wmu.
 	syncMu  sync.Mutex
-	cleaned []*segment // the last sync's, for its memory
+	cleaned []*segment // what dirty was before the last sync, kept for its memory
 
-	trimMu sync.Mutex // held by who closes and trims segments. Taken before mu
-	gone   []*segment // dropped, with files that are still there. The compactor's
+	trimMu sync.Mutex // held while full segments are trimmed and closed; taken before mu
+	gone   []*segment // dropped segments whose files are still there; the compactor's own
 
 	written  atomic.Uint64 // Pos: handed to the kernel
 	synced   atomic.Uint64 // Pos: on disk
 	pending  atomic.Bool   // the batch is not empty
-	wanted   atomic.Bool   // a Flush met the lock of who writes
+	wanted   atomic.Bool   // a Flush did not get wmu, and relies on its holder
 	syncing  atomic.Bool   // a sync is under way
 	blocked  atomic.Bool   // a write found no space and is to be tried again
 	slow     atomic.Bool   // the directory is too large: commits give way to compaction
 	failed   atomic.Bool   // err is set
 	failOnce sync.Once
 
-	wakeCommitter, wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{}
+	wakeCommitter, wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{} // of capacity 1
 
-	stopping, stop     chan struct{} // for the compactor; for the other goroutines
+	stopping, stop     chan struct{} // closed to end the compactor, and then the other goroutines
 	compactor, workers sync.WaitGroup
 }
 
@@ -166,7 +167,7 @@ func (l *Log) durablePos() Pos {
 	return Pos(l.synced.Load())
 }
 
-// fail ends the log's life as a log.
+// fail ends all appends and commits for good.
 func (l *Log) fail(err error) {
 	l.failOnce.Do(func() {
 		l.mu.Lock()
@@ -213,7 +214,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.entries.Close(), l.lock.Close())
 }
 
-// finish writes what is left, and that it is the end.
+// finish writes what is left, and a stop record.
 func (l *Log) finish() error {
 	if l.settle() {
 		l.mu.Lock()
@@ -241,4 +242,5 @@ func wake(c chan struct{}) {
 	}
 }
 
+// farAway is the time to which a timer is set that is not to fire.
 const farAway = time.Duration(math.MaxInt64)

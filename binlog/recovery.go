@@ -345,8 +345,8 @@ func (l *Log) begins() error {
 	return nil
 }
 
-// settleOld makes what an earlier run wrote durable, so that all before this run
-// is, and opens the segment if it takes appends.
+// settleOld makes durable what an earlier run has written to a segment, and opens
+// the segment if it takes appends.
 func (l *Log) settleOld(seg *segment) error {
 	if seg.sealed && seg.size == seg.used && seg.end() <= l.found.Synced {
 		return nil
@@ -371,8 +371,8 @@ func (l *Log) settleOld(seg *segment) error {
 	return errors.Join(err, file.Close())
 }
 
-// rewrite writes again what a run before may have failed to sync. The system may
-// believe it to be on disk, and would not sync it a second time.
+// rewrite writes again what an earlier run may have failed to sync. The system may
+// believe that it is on disk, and would not write it at the next sync.
 func (l *Log) rewrite(file vfs.File, seg *segment) error {
 	if l.found.Clean || l.found.Run.Interval < 0 || seg.end() <= l.found.Synced {
 		return nil

@@ -16,8 +16,8 @@ const deleteRoom = record.SmallSize
 // room is the account of the directory's space, in bytes. The log's mu guards
 // it.
 //
-// The rule that it keeps: free - reserved() never goes below zero by a put or an
-// update, and a delete takes as much of the one as of the other.
+// Its invariant is that free is at least reserved(). Puts and updates are refused
+// before they break it; a delete takes as much of free as of reserved.
 type room struct {
 	free int64 // allocated for records and not used, in the current segment and the spares
 	used int64 // appended to all segments
@@ -25,11 +25,11 @@ type room struct {
 	live int64 // of the jobs' latest full records
 	jobs int64
 
-	// margin is kept free beyond reserved, one half for what compaction moves, the
-	// other for the log's own records: compaction that has used up its half can
-	// still drop the segment that it has emptied, and a server can start. Ahead is
-	// how much more the keeper allocates before it is needed. Both are parts of a
-	// segment.
+	// margin is kept free beyond reserved. Compaction may use one half to move jobs.
+	// The other is for the log's own records, so that compaction can drop the
+	// segment that it has emptied, and a server can start, on a full disk. Ahead is
+	// how much more the keeper allocates before it is needed. Both are fractions of
+	// a segment.
 	margin, ahead int64
 
 	wanted   want      // by appends that were refused, and not told yet to try again
@@ -234,7 +234,7 @@ func (l *Log) allocate(n int64) error {
 	if len(l.spares) > 0 && n > capacity(l.spares[0].size) {
 		seg := l.spares[0]
 		l.mu.Unlock()
-		// It may be used up meanwhile, but not be trimmed.
+		// Appends may fill it meanwhile, but with trimMu held it is not closed.
 		l.trimMu.Lock()
 		defer l.trimMu.Unlock()
 		var err error

@@ -8,8 +8,8 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// segment is one file of the log. The log's mu guards what changes, but for the
-// file, which belongs to whom the comment says.
+// segment is one file of the log. The log's mu guards the fields that change,
+// except file.
 type segment struct {
 	record.Header
 	salt record.Salt
@@ -26,9 +26,9 @@ type segment struct {
 	// that of its name.
 	named atomic.Bool
 
-	// file is open from the segment's creation, or Replay, until it is sealed
-	// and durable. The writer and the syncer use it before, who trims closes it
-	// then.
+	// file is open from the segment's creation, or Replay, until the segment is
+	// sealed and durable. Until then writes and syncs use it; then it is trimmed
+	// and closed under trimMu, and nil.
 	file vfs.File
 }
 

@@ -2,10 +2,9 @@ package binlog
 
 import "errors"
 
-// The trimmer does with segments what takes time and nobody waits for: it makes
-// the names of new ones durable, and gives back what full ones did not use. An
-// append that needs a segment waits for the keeper, so that it is not the
-// keeper's work.
+// The trimmer makes the names of new segments durable, and gives back what full
+// ones did not use. Both take time. It has a goroutine of its own because appends
+// depend on the keeper's.
 
 func (l *Log) runTrimmer() {
 	defer l.workers.Done()
