@@ -22,8 +22,7 @@ func lone(t testing.TB) (c *conn, client int) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	l := newLoop(ts.Server, nil)
-	l.closed = true // gnet does not know it
+	l := newLoop(ts.Server, nil, &bell{shut: true}) // gnet does not know it
 	c = &conn{loop: l, fd: int32(fds[0])}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
@@ -58,8 +57,9 @@ func BenchmarkTraffic(b *testing.B) {
 						}
 					}
 					t := now()
+					c.loop.reported(c)
 					c.traffic(t, in)
-					c.loop.deliver(t)
+					c.loop.serve(t)
 					if n, err := unix.Read(client, buf); err != nil || n == 0 || buf[n-1] != '\n' {
 						b.Fatal(n, err)
 					}

@@ -155,7 +155,14 @@ func TestBusyClientsAreNotClosed(t *testing.T) {
 	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = 2 * time.Second })
 	c := ts.dial()
 	for range 50 {
-		ts.idleLook(0)
+		looked := make(chan struct{})
+		ts.loops[0].call(func(l *loop) {
+			for _, d := range l.deadlines {
+				d.conn.checkDeadline(ts.cfg.Now())
+			}
+			close(looked)
+		})
+		<-looked
 		c.do("use a\r\n", "USING a\r\n")
 	}
 	if s := ts.sum(); s.Idle != 0 {
@@ -163,46 +170,45 @@ func TestBusyClientsAreNotClosed(t *testing.T) {
 	}
 }
 
-// idleLook makes a loop look for idle clients now.
-func (ts *testServer) idleLook(n int) {
-	l := ts.loops[n]
-	done := make(chan struct{})
-	l.post(&onceTask{loop: l, run: func(l *loop) { _ = (*idleTask)(l).Run(ts.t.Context()) }, done: func() { close(done) }})
-	<-done
-}
-
-func TestIdleRingUnderASimulatedClock(t *testing.T) {
+func TestIdlenessUnderASimulatedClock(t *testing.T) {
 	c, _ := lone(t)
 	l := c.loop
 	const timeout = 800 * time.Second
-	l.idle = idlers{}
-	l.idle.init(l, timeout)
 	now := engine.Time(12345 * time.Second)
 	l.server.cfg.Now = func() engine.Time { return now }
-	l.idle.add(c, now)
+	l.server.cfg.IdleTimeout = timeout
+	c.watchIdleness(now)
+	looks := 0
+	pass := func(d time.Duration) {
+		now += engine.Time(d)
+		if f := l.deadlines.first(); f != nil && f.at <= now {
+			looks++
+		}
+		l.newRound()
+		l.serve(now)
+	}
 	for range 100 { // something every tenth of a timeout
-		now += engine.Time(timeout / 10)
 		c.touched(now)
-		_ = (*idleTask)(l).Run(t.Context())
-		if c.ended || l.idle.count != 1 {
+		pass(timeout / 10)
+		if c.phase == ended || len(l.deadlines) != 1 {
 			t.Fatal("a busy client was closed, or lost")
 		}
 	}
-	last := now
-	for !c.ended {
-		now += engine.Time(time.Second)
-		if now >= engine.Time(l.idle.seen+1)*l.idle.width { // the timer
-			_ = (*idleTask)(l).Run(t.Context())
-		}
-		if now-last > engine.Time(timeout*5/4) {
+	if looks > 11 {
+		t.Errorf("it was looked at %d times in 10 timeouts", looks)
+	}
+	last := now - engine.Time(timeout/10)
+	for c.phase != ended {
+		if now-last > engine.Time(timeout) {
 			t.Fatal("an idle client is not closed")
 		}
+		pass(time.Second)
 	}
 	if now-last < engine.Time(timeout) {
 		t.Errorf("closed after %v", time.Duration(now-last))
 	}
-	if l.idle.count != 0 || l.idle.armed {
-		t.Errorf("%d are still to be looked at", l.idle.count)
+	if len(l.deadlines) != 0 {
+		t.Errorf("%d are still to be looked at", len(l.deadlines))
 	}
 }
 
@@ -217,8 +223,8 @@ func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
 		s.cfg.MaxOutput = limit
 		c.traffic(s.cfg.Now(), fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\npeek 1\r\n", size, strings.Repeat("x", size)))
 		n := &c.loop.counts
-		if over, pending := n.overOutput.Load() == 1, n.pendingOutput.Load() > 0; c.ended != closed || over != closed || pending == closed {
-			t.Errorf("limit %d: closed %t, counted %t, output pending %t", limit, c.ended, over, pending)
+		if over, pending := n.overOutput.Load() == 1, n.pendingOutput.Load() > 0; (c.phase == ended) != closed || over != closed || pending == closed {
+			t.Errorf("limit %d: closed %t, counted %t, output pending %t", limit, c.phase == ended, over, pending)
 		}
 	}
 }

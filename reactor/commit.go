@@ -1,13 +1,11 @@
 package reactor
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"trellis/binlog/journal"
-	"trellis/codec"
 	"trellis/engine"
 )
 
@@ -21,51 +19,30 @@ type Committer interface {
 	Flush()
 }
 
-// committing is what a loop has to do with the journal. All connections that
-// gnet serves in one round are held until its end, so that one commit serves
-// them all; nobody is held for longer than the commit takes, and a connection
-// whose commands changed nothing is not held at all.
-type committing struct {
-	held    []*conn     // whose output waits for a commit
-	spare   []*conn     // for the next held
-	waits   atomic.Bool // held is not empty
-	posted  atomic.Bool // a commitTask is on its way
+// commits is what a loop has to do with the journal. The first connection in a
+// round whose replies have to wait rings the bell; when the loop hears it, after
+// the next poll, one Flush serves all that have come since. Nobody waits for longer
+// than that and the commit take, and a connection whose commands changed nothing
+// does not wait at all. (That gnet is done with a poll's events shows only in the
+// next poll, so that there is no way to save the bell.)
+type commits struct {
+	// conns have output that waits for a commit, from next on. They are served in
+	// this order, which is that of their places in the journal, or nearly so: who
+	// waits for less than the one before is served with it.
+	conns     []*conn
+	next      int
+	committed journal.Pos // the place that Flush has been found to have reached
+
+	waits   atomic.Bool // conns is not empty; Server.Committed looks at it
 	failing atomic.Bool // nothing will be committed any more
 
-	// The commands that held output answers, one tally for each round, and whether
-	// the next round has begun.
-	tallies   []heldTally
-	roundOver bool
+	batches []uncommittedBatch // the commands that the output answers, a batch for each round
 }
 
-// heldTally is the commands of one round.
-type heldTally struct {
-	pos   journal.Pos // what their replies wait for
-	tally tally
-}
-
-// addTally takes the commands of a connection that is held.
-func (k *committing) addTally(pos journal.Pos, t *tally) {
-	if len(k.tallies) == 0 || k.roundOver {
-		k.tallies = append(k.tallies, heldTally{})
-		k.roundOver = false
-	}
-	last := &k.tallies[len(k.tallies)-1]
-	last.pos = max(last.pos, pos)
-	last.tally.take(t)
-}
-
-// countCommitted counts the commands whose replies have been sent.
-func (l *loop) countCommitted(committed journal.Pos, failed bool) {
-	k := &l.commits
-	n, now := 0, l.server.cfg.Now()
-	for n < len(k.tallies) && (failed || k.tallies[n].pos <= committed) {
-		if !failed {
-			l.latency.answered(&k.tallies[n].tally, now)
-		}
-		n++
-	}
-	k.tallies = slices.Delete(k.tallies, 0, n)
+type uncommittedBatch struct {
+	round uint32
+	pos   journal.Pos // what the replies wait for
+	batch batch
 }
 
 // Committed tells the loops that the journal has been committed further. Any
@@ -73,24 +50,19 @@ func (l *loop) countCommitted(committed journal.Pos, failed bool) {
 func (s *Server) Committed() {
 	for _, l := range s.loops {
 		if l.commits.waits.Load() {
-			l.postCommit()
+			l.bell.ring()
 		}
 	}
 }
 
 // CommitFailed tells the loops that the journal will not be committed any
-// further. Commands that wait for it, and those that come to do so, are answered
-// INTERNAL_ERROR, and their connections are closed. Any goroutine may call it.
+// further. Replies that wait for it, and those that come to do so, are dropped, and
+// their connections end without a word: nobody knows whether what they tell will
+// have happened when the log is read again. Any goroutine may call it.
 func (s *Server) CommitFailed() {
 	for _, l := range s.loops {
 		l.commits.failing.Store(true)
-		l.postCommit()
-	}
-}
-
-func (l *loop) postCommit() {
-	if !l.commits.posted.Swap(true) {
-		l.post((*commitTask)(l))
+		l.bell.ring()
 	}
 }
 
@@ -100,31 +72,122 @@ func (l *loop) mustWait(pos journal.Pos) bool {
 	return pos != 0 && l.server.cfg.Journal.Committed() < pos
 }
 
-// hold keeps c's output from firm on back until the journal is committed up to
-// pos. replies is how many replies have come to it.
-func (c *conn) hold(firm int, pos journal.Pos, replies int) {
-	x := c.backlog()
-	x.pos = max(x.pos, pos)
-	x.replies += replies
-	k := &c.loop.commits
-	k.addTally(pos, &c.loop.tally)
-	if x.held {
+// hold keeps c's output behind the first firm bytes back until the journal is
+// committed up to pos.
+func (c *conn) hold(firm int, pos journal.Pos) {
+	l := c.loop
+	k := &l.commits
+	k.addBatch(l.round, pos, &l.batch)
+	listed := c.x.out.uncommitted()
+	c.x.out.hold(firm, pos)
+	if listed {
 		return
 	}
-	x.held, x.firm = true, firm
-	k.held = append(k.held, c)
-	k.waits.Store(true)
-	c.loop.postCommit()
+	if k.next == len(k.conns) {
+		k.conns, k.next = k.conns[:0], 0
+		k.waits.Store(true)
+	}
+	k.conns = append(k.conns, c)
+	l.bell.ring()
 }
 
-// sendHeld commits what c's output waits for and goes on, or gives up. It is for the
-// end of the loop, when no task is run any more.
-func (c *conn) sendHeld(now engine.Time) {
+// addBatch takes the commands of a connection whose replies wait.
+func (k *commits) addBatch(round uint32, pos journal.Pos, b *batch) {
+	if n := len(k.batches); n == 0 || k.batches[n-1].round != round {
+		k.batches = append(k.batches, uncommittedBatch{round: round})
+	}
+	last := &k.batches[len(k.batches)-1]
+	last.pos = max(last.pos, pos)
+	last.batch.take(b)
+}
+
+// commit commits what connections wait for, as far as that is possible at once.
+func (l *loop) commit() {
+	k := &l.commits
+	if k.next == len(k.conns) {
+		return
+	}
+	l.server.cfg.Journal.Flush()
+	k.committed = l.server.cfg.Journal.Committed()
+	if k.next > len(k.conns)/2 {
+		n := copy(k.conns, k.conns[k.next:])
+		clear(k.conns[n:])
+		k.conns, k.next = k.conns[:n], 0
+	}
+}
+
+// hasCommitted tells whether the output of the connection that has waited longest
+// need not wait any more.
+func (l *loop) hasCommitted() bool {
+	k := &l.commits
+	if k.next == len(k.conns) {
+		return false
+	}
+	x := k.conns[k.next].x
+	return x == nil || x.out.pos <= k.committed || k.failing.Load()
+}
+
+// nextCommitted takes the connection whose output need not wait any more from the
+// list, or returns nil.
+func (l *loop) nextCommitted() *conn {
+	k := &l.commits
+	if !l.hasCommitted() {
+		return nil
+	}
+	c := k.conns[k.next]
+	k.conns[k.next] = nil
+	k.next++
+	if k.next == len(k.conns) {
+		k.waits.Store(false)
+	}
+	if !l.hasCommitted() {
+		l.countCommitted()
+	}
+	return c
+}
+
+// countCommitted counts the commands whose replies have been sent.
+func (l *loop) countCommitted() {
+	k := &l.commits
+	n, now, failing := 0, l.server.cfg.Now(), k.failing.Load()
+	for n < len(k.batches) && (failing || k.batches[n].pos <= k.committed) {
+		if !failing {
+			l.latency.answered(&k.batches[n].batch, now)
+		}
+		n++
+	}
+	k.batches = slices.Delete(k.batches, 0, n)
+}
+
+// committed goes on after what c's output tells was committed, or has turned out
+// never to be.
+func (c *conn) committed(now engine.Time) {
+	l := c.loop
+	defer l.recovered()
+	l.engine.Spend(connSteps)
+	if c.x == nil || !c.x.out.uncommitted() {
+		return // it has ended
+	}
+	if c.x.out.pos <= l.commits.committed {
+		c.x.out.committed()
+		c.advance(now)
+	} else {
+		c.x.out.dropUncommitted(&l.counts)
+		if c.phase < draining {
+			c.enter(draining)
+		}
+	}
+	c.conclude(now)
+}
+
+// sendUncommitted commits what c's output waits for and goes on, or gives up. It is
+// for the end of the loop, when there is no other round.
+func (c *conn) sendUncommitted(now engine.Time) {
 	const interval = 50 * time.Microsecond // a sync takes longer
 	l := c.loop
-	for c.x != nil && c.x.held {
+	for c.x != nil && c.x.out.uncommitted() {
 		l.server.cfg.Journal.Flush()
-		for l.mustWait(c.x.pos) {
+		for l.mustWait(c.x.out.pos) {
 			if l.commits.failing.Load() {
 				return
 			}
@@ -134,73 +197,7 @@ func (c *conn) sendHeld(now engine.Time) {
 			case <-time.After(interval):
 			}
 		}
-		c.x.held, c.x.pos, c.x.replies = false, 0, 0
+		c.x.out.committed()
 		c.advance(now)
 	}
-}
-
-// commitTask commits what the connections of the last round wait for, and sends
-// them what may be sent.
-type commitTask loop
-
-func (t *commitTask) Run(context.Context) error {
-	l := (*loop)(t)
-	k := &l.commits
-	k.posted.Store(false)
-	if len(k.held) == 0 {
-		return nil
-	}
-	log := l.server.cfg.Journal
-	log.Flush()
-	committed, failed := log.Committed(), k.failing.Load()
-	now := l.server.cfg.Now()
-	list := k.held
-	k.held, k.roundOver = k.spare[:0], true
-	for i, c := range list {
-		list[i] = nil
-		switch {
-		case c.ended || c.x == nil || !c.x.held:
-		case failed:
-			c.x.held = false
-			c.refuseHeld(now)
-		case committed < c.x.pos:
-			k.held = append(k.held, c)
-		default:
-			c.x.held, c.x.pos, c.x.replies = false, 0, 0
-			c.committed(now)
-		}
-	}
-	k.spare = list[:0]
-	l.countCommitted(committed, failed)
-	k.waits.Store(len(k.held) > 0)
-	// Who commits looks at waits after it has moved on the place.
-	if len(k.held) > 0 && (log.Committed() != committed || k.failing.Load() != failed) {
-		l.postCommit()
-	}
-	l.deliver(now)
-	return nil
-}
-
-// committed goes on after what c's output tells has been committed.
-func (c *conn) committed(now engine.Time) {
-	defer c.loop.recovered()
-	c.advance(now)
-	c.settle(now)
-}
-
-// refuseHeld answers what waited for a commit that will never be.
-func (c *conn) refuseHeld(now engine.Time) {
-	defer c.loop.recovered()
-	x := c.x
-	replies := x.replies
-	c.loop.counts.pendingOutput.Add(int64(x.firm - len(x.out.B)))
-	if x.out.B = x.out.B[:x.firm]; x.outAt == x.firm {
-		c.dropOutput()
-	}
-	c.over = true
-	for range replies {
-		c.loop.out.Buf = append(c.loop.out.Buf, codec.ReplyInternalError...)
-	}
-	c.flush()
-	c.settle(now)
 }

@@ -5,73 +5,43 @@ import (
 	"fmt"
 
 	"github.com/panjf2000/gnet/v2"
-	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
-	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine"
-)
-
-const (
-	// readSize is how much one read brings at most; gnet has one buffer of that
-	// size for each loop.
-	readSize = 64 << 10
-
-	// keepInput is how much input may wait behind a command that waits. When
-	// there is more, the client is not read any more. Because what a read has
-	// brought cannot be refused, and gnet may have been told of input before it
-	// is told to pause, up to two reads more are kept.
-	keepInput = 64 << 10
-
-	// inputCap is how much input may wait where reading cannot be paused, or
-	// where gnet reads on to the end of the input all the same, as it does with
-	// kqueue. A client that sends more is closed.
-	inputCap = 4 << 20
 )
 
 // conn is one client's connection. It belongs to its loop's goroutine. There is
 // one for each client, most of them idle, so that what is rare lies in backlog.
 type conn struct {
-	session engine.Session
-	decoder codec.Decoder
-	loop    *loop     // set by open
-	gc      gnet.Conn // nil when gnet has closed, or is about to close, the connection
-	x       *backlog  // nil while nothing is pending
-	idle    *idler    // nil where connections may be idle for ever
-	fd      int32     // valid until end
+	session  engine.Session
+	decoder  codec.Decoder
+	loop     *loop     // set by open
+	gc       gnet.Conn // nil when gnet has closed, or is about to close, the connection
+	x        *backlog  // nil while nothing is pending
+	deadline *deadline // nil where connections may be idle for ever, until it is being ended
+	round    uint32    // in which gnet last reported it
+	fd       int32     // valid until end
 
-	waiting   bool // the session waits: nothing is executed until Wake
-	paused    bool // gnet does not read
-	eof       bool // the peer will send no more
-	over      bool // nothing more is executed
+	phase   phase
+	intake  intake
+	command codec.Op // that the session waits in
+
 	closed    bool // the session is closed
-	broken    bool // nothing more is written: writing failed or makes no sense
-	lingering bool // all is written and the peer knows that no more will come
 	watched   bool // the watcher knows fd
-	stuck     bool // it goes on when the client takes output
+	stalled   bool // it goes on when the client takes output
 	unflushed bool // counted in Server.unflushed
-	ended     bool // nothing more is done
-
-	command codec.Op // that waits or has yielded
 }
 
 // backlog is what a connection has that cannot keep up.
 type backlog struct {
-	in      *bytebufferpool.ByteBuffer // input that waits to be executed, from inAt on, or nil
-	inAt    int
-	out     *bytebufferpool.ByteBuffer // output that waits to be written, from outAt on, or nil
-	outAt   int
-	pos     journal.Pos // of held output: what it waits for
-	replies int         // of held output: how many there are
-	firm    int         // of held output: where it begins in out
-	cut     engine.Time // in loop.ending: when the connection is given up
-	held    bool        // the output waits for a commit, and the connection is in loop.commits.held
-	timed   bool        // in loop.ending
-	armed   bool        // the watcher will ring
-	turn    bool        // others have their turn: executing goes on when the watcher rings
-	unread  bool        // the peer has sent its last, but not all of it was read
-	own     bool        // fd is a copy that gnet knows nothing of
+	in     inputQueue
+	out    outputQueue
+	next   *conn       // in loop.run
+	since  engine.Time // of a command that takes long: when it began
+	queued bool        // in loop.run
+	woken  bool        // the session can go on, as soon as the client has taken its output
+	armed  bool        // the watcher will tell
 }
 
 // open is the beginning of a connection.
@@ -84,12 +54,12 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	l.executing = c
 	l.engine.Open(&c.session, c, now)
 	l.executing = nil
-	l.idle.add(c, now)
+	c.watchIdleness(now)
 }
 
 // action is what gnet is told when it has given c something to do.
 func (c *conn) action() gnet.Action {
-	if c.ended {
+	if c.phase == ended {
 		return gnet.Close
 	}
 	return gnet.None
@@ -102,53 +72,53 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	l.counts.bytesIn.Add(uint64(len(p)))
 	c.touched(now)
 	switch {
-	case c.over:
+	case c.phase >= draining:
 		return
-	case c.waiting || c.x != nil:
-		c.keep(p)
+	case c.phase == waiting || c.x != nil:
+		c.backlog().in.add(p, &l.counts)
 	default:
 		rest := c.execute(now, p)
 		c.flush()
-		if len(rest) > 0 && !c.broken {
-			c.keep(rest)
+		if len(rest) > 0 && c.phase < broken {
+			c.backlog().in.add(rest, &l.counts)
 		}
 	}
-	if c.x != nil || c.over || c.broken || l.draining {
-		c.settle(now)
+	if c.x != nil || c.phase >= draining || l.draining {
+		c.conclude(now)
 	}
 }
 
-// Wake implements engine.Owner.
-func (c *conn) Wake(now engine.Time) {
-	l := c.loop
-	defer l.recovered()
-	if c.over {
-		return
-	}
-	l.executing = c
-	outcome := c.session.Resume(now, &l.out)
-	l.executing = nil
-	if outcome == engine.Wait {
-		c.flush()
-		return
-	}
-	l.replies++
-	c.waiting = false
-	l.latency.waited(c.command, now-c.session.WaitingSince())
-	c.touched(now)
-	c.advance(now)
-	c.settle(now)
-}
-
-// writable goes on after the watcher has rung, perhaps without cause.
-func (c *conn) writable(now engine.Time) {
+// resume goes on with a session that need not wait any more.
+func (c *conn) resume(now engine.Time) {
 	defer c.loop.recovered()
-	if c.ended || c.x == nil {
-		return
+	if c.phase != waiting {
+		return // it is being ended
 	}
-	c.x.armed, c.x.turn = false, false
-	c.advance(now)
-	c.settle(now)
+	if c.pendingOutput() {
+		c.x.woken = true
+	} else {
+		c.endWait(now)
+		c.advance(now)
+	}
+	c.conclude(now)
+}
+
+// goOn goes on with a connection out of the run queue.
+func (c *conn) goOn(now engine.Time) {
+	defer c.loop.recovered()
+	c.loop.engine.Spend(connSteps)
+	if c.phase < broken {
+		c.advance(now)
+		c.conclude(now)
+	}
+}
+
+// takesOutput goes on after the watcher has told, perhaps without cause.
+func (c *conn) takesOutput(now engine.Time) {
+	if c.phase < broken && c.x != nil {
+		c.x.armed = false
+		c.goOn(now)
+	}
 }
 
 // backlog returns c.x, which it makes if need be.
@@ -159,36 +129,36 @@ func (c *conn) backlog() *backlog {
 	return c.x
 }
 
-func (c *conn) pendingOutput() bool { return c.x != nil && c.x.out != nil }
+func (c *conn) pendingOutput() bool { return c.x != nil && !c.x.out.empty() }
 
 // pendingInput is the number of bytes that wait to be executed.
 func (c *conn) pendingInput() int {
-	if c.x == nil || c.x.in == nil {
+	if c.x == nil {
 		return 0
 	}
-	return len(c.x.in.B) - c.x.inAt
+	return c.x.in.len()
 }
 
-// settle draws the conclusions after something was done for the connection: who
+// conclude draws the conclusions after something was done for the connection: who
 // is watched, who is read, and whether it has come to its end.
-func (c *conn) settle(now engine.Time) {
-	if c.ended {
+func (c *conn) conclude(now engine.Time) {
+	if c.phase == ended {
 		return
 	}
-	if c.eof && c.exhausted() {
-		c.over = true
+	if c.exhausted() {
+		c.enter(draining)
 	}
-	if c.over {
+	if c.phase >= draining {
 		c.closeSession(now)
 	}
 	switch {
-	case c.broken:
+	case c.phase == broken:
 		c.end(now)
 		return
-	case !c.over || c.lingering:
+	case c.phase != draining:
 	case c.pendingOutput():
-		if !c.x.timed {
-			c.loop.addEnding(c, now+engine.Time(c.loop.server.hooks.patience))
+		if !c.ending() {
+			c.beginEnding(now)
 		}
 	case c.gc == nil:
 		c.end(now)
@@ -203,8 +173,11 @@ func (c *conn) settle(now engine.Time) {
 	if x == nil {
 		return
 	}
-	c.setStuck(x.out != nil && !x.held || x.turn)
-	c.setUnflushed(c.stuck || x.held || x.own)
+	c.setStalled(x.out.sendable())
+	if c.canGoOn() {
+		c.loop.run.push(c)
+	}
+	c.setUnflushed(c.stalled || x.queued || x.out.uncommitted() || c.takesLong() || c.intake == detached)
 	if err := c.supervise(); err != nil {
 		switch err {
 		case errTooMuchInput:
@@ -215,18 +188,35 @@ func (c *conn) settle(now engine.Time) {
 		if n, ok := c.loop.server.closes.allow(); ok {
 			c.loop.server.log.Warn("a client's connection is closed", "error", err, "unreported", n)
 		}
-		c.broken = true
+		c.fail()
 		c.end(now)
 		return
 	}
-	if !c.stuck && !x.held && x.in == nil && !x.timed {
+	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() {
 		c.x = nil
 	}
 }
 
-// exhausted tells that all that the client has sent was executed.
+// canGoOn tells whether there is something to do for the connection that depends
+// on nobody else.
+func (c *conn) canGoOn() bool {
+	x := c.x
+	if !x.out.empty() {
+		return false
+	}
+	return c.phase == waiting && x.woken || c.phase == serving && (!x.in.empty() || x.in.rest)
+}
+
+// takesLong tells whether the session waits in a command that ends without the
+// help of other clients.
+func (c *conn) takesLong() bool {
+	return c.phase == waiting && c.command != codec.OpReserve && c.command != codec.OpReserveWithTimeout
+}
+
+// exhausted tells that all that the client has sent was executed, and that no more
+// will come.
 func (c *conn) exhausted() bool {
-	return !c.waiting && c.pendingInput() == 0 && (c.x == nil || !c.x.unread)
+	return c.intake >= finished && c.phase == serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
 }
 
 var (
@@ -234,14 +224,14 @@ var (
 	errTooMuchOutput = errors.New("it is owed more replies than may be kept")
 )
 
-// supervise has the watcher tell when a client that is stuck can go on, and has
+// supervise has the watcher tell when a client that has stalled takes output again, and has
 // gnet read the client or not.
 func (c *conn) supervise() error {
 	l, x := c.loop, c.x
-	if x.out != nil && int64(len(x.out.B)-x.outAt) > l.server.cfg.MaxOutput {
+	if int64(x.out.len()) > l.server.cfg.MaxOutput {
 		return errTooMuchOutput
 	}
-	if c.stuck && !x.armed {
+	if c.stalled && !x.armed {
 		if err := l.server.watch.arm(c); err != nil {
 			return fmt.Errorf("waiting until it takes output: %w", err)
 		}
@@ -250,25 +240,24 @@ func (c *conn) supervise() error {
 	if c.gc == nil {
 		return nil
 	}
-	if c.pendingInput() >= inputCap {
+	if x.in.overflowed() {
 		return errTooMuchInput
 	}
 	if !l.pause.works {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	pause := !c.over && (c.stuck || c.pendingInput() >= keepInput || l.draining)
-	if pause == c.paused {
-		return nil
+	want, change := reading, l.pause.resume
+	if c.phase < draining && (c.stalled || x.in.full() || l.draining) {
+		want, change = paused, l.pause.pause
 	}
-	change := l.pause.resume
-	if pause {
-		change = l.pause.pause
+	if want == c.intake {
+		return nil
 	}
 	if err := change(int(c.fd)); err != nil {
 		return fmt.Errorf("pausing or resuming to read from it: %w", err)
 	}
-	c.paused = pause
+	c.intake = want
 	return nil
 }
 
@@ -277,7 +266,7 @@ func (c *conn) closeSession(now engine.Time) {
 	if c.closed {
 		return
 	}
-	c.closed, c.over, c.waiting = true, true, false
+	c.closed = true
 	l := c.loop
 	l.executing = c
 	c.session.Close(now)
@@ -285,13 +274,13 @@ func (c *conn) closeSession(now engine.Time) {
 	c.decoder.Release()
 }
 
-// setStuck notes whether the client has to take output before it can go on.
-func (c *conn) setStuck(stuck bool) {
-	if stuck == c.stuck {
+// setStalled notes whether the client has to take output before it can go on.
+func (c *conn) setStalled(stalled bool) {
+	if stalled == c.stalled {
 		return
 	}
-	c.stuck = stuck
-	if !stuck {
+	c.stalled = stalled
+	if !stalled {
 		c.loop.counts.stalled.Add(-1)
 		return
 	}
@@ -320,46 +309,43 @@ func (c *conn) setUnflushed(u bool) {
 
 // end is the end of a connection. Nothing is done for it afterwards.
 func (c *conn) end(now engine.Time) {
-	if c.ended {
+	if c.phase == ended {
 		return
 	}
-	c.ended = true
+	c.enter(ended)
 	c.closeSession(now)
 	l := c.loop
 	counts := &l.counts
 	counts.connections.Add(-1)
 	l.server.open.Add(-1)
 	l.members.Add(-1)
-	if c.idle != nil {
-		l.idle.remove(c.idle)
+	if d := c.deadline; d != nil {
+		l.deadlines.remove(d)
+		if d.ending {
+			counts.ending.Add(-1)
+		}
+		c.deadline = nil
 	}
-	c.setStuck(false)
+	c.setStalled(false)
 	c.setUnflushed(false)
 	if c.watched {
 		l.server.watch.forget(int(c.fd))
 	}
 	if x := c.x; x != nil {
-		if x.timed {
-			delete(l.ending, c)
-			counts.ending.Add(-1)
+		x.in.drop(counts)
+		x.out.drop(counts)
+		if !x.queued { // otherwise the queue needs it
+			c.x = nil
 		}
-		if x.in != nil {
-			counts.pendingInput.Add(-int64(c.pendingInput()))
-			release(x.in)
-		}
-		if x.out != nil {
-			c.dropOutput()
-		}
-		if x.own {
-			_ = unix.Close(int(c.fd))
-			l.server.descriptorFreed()
-		}
-		c.x = nil
+	}
+	if c.intake == detached {
+		_ = unix.Close(int(c.fd))
+		l.server.descriptorFreed()
 	}
 	// gnet closes the connection that it is just dealing with by itself. It
 	// must not be told directly to close others, because it may have events at
 	// hand for them.
-	if c.gc != nil && l.serving != c {
+	if c.gc != nil && l.dealing != c {
 		_ = c.gc.Close()
 	}
 }

@@ -23,26 +23,24 @@ const (
 // closing is called when gnet is about to close the connection.
 func (c *conn) closing(now engine.Time, err error) {
 	l := c.loop
-	if l == nil {
-		return
-	}
 	defer l.recovered()
-	if c.ended {
+	l.engine.Spend(connSteps)
+	if c.phase == ended {
 		return
 	}
 	eof := errors.Is(err, io.EOF)
 	switch {
-	case eof && !c.over && !c.broken:
+	case eof && c.phase < draining:
 		c.halfClosed(now)
 	case err == nil && l.stopping:
 		c.lastRead(now)
 	case !eof:
-		c.broken = true
+		c.fail()
 	}
-	if c.eof && c.exhausted() {
-		c.over = true
+	if c.exhausted() {
+		c.enter(draining)
 	}
-	if c.broken || l.stopping || c.over && !c.pendingOutput() {
+	if c.phase >= broken || l.stopping || c.phase >= draining && !c.pendingOutput() {
 		c.end(now)
 		return
 	}
@@ -52,19 +50,17 @@ func (c *conn) closing(now engine.Time, err error) {
 // halfClosed answers a client that will send no more. It may have closed its
 // connection altogether; that shows only when it is written to.
 func (c *conn) halfClosed(now engine.Time) {
-	c.eof = true
-	if c.paused {
+	if c.intake == paused {
 		// gnet has noticed the end without reading what comes before it.
-		c.backlog().unread = true
+		c.backlog().in.rest = true
 	}
+	c.intake = finished
 	l := c.loop
 	l.executing = c
 	outcome := c.session.HalfClose(now, &l.out)
 	l.executing = nil
-	if outcome == engine.Done && c.waiting {
-		c.waiting = false
-		l.replies++
-		l.latency.waited(c.command, now-c.session.WaitingSince())
+	if outcome == engine.Done && c.phase == waiting {
+		c.waited(now)
 	}
 	c.advance(now)
 }
@@ -72,7 +68,7 @@ func (c *conn) halfClosed(now engine.Time) {
 // detach keeps the connection alive beyond gnet's descriptor, until the client
 // has got everything.
 func (c *conn) detach(now engine.Time) {
-	x := c.backlog()
+	c.backlog()
 	s := c.loop.server
 	fd, err := s.spare.duplicate(int(c.fd))
 	if err != nil {
@@ -88,16 +84,9 @@ func (c *conn) detach(now engine.Time) {
 		s.watch.forget(int(c.fd))
 	}
 	c.fd = int32(fd)
-	c.watched, x.armed, x.own = false, false, true
-	c.loop.addEnding(c, now+engine.Time(s.hooks.patience))
-	c.settle(now)
-}
-
-// canReadOn tells that the client's last input is to be read here, because gnet
-// will not.
-func (c *conn) canReadOn() bool {
-	x := c.x
-	return x != nil && x.unread && x.in == nil && x.out == nil && !x.turn && !c.waiting && !c.over && !c.broken
+	c.intake, c.watched, c.x.armed = detached, false, false
+	c.beginEnding(now)
+	c.conclude(now)
 }
 
 // readOn reads once from the connection and executes what it gets.
@@ -112,26 +101,23 @@ func (c *conn) readOn(now engine.Time) {
 		// All of the client's input has arrived, so that there is nothing to
 		// wait for.
 		release(b)
-		x.unread = false
-		c.broken = c.broken || err != nil && err != unix.EAGAIN
+		x.in.rest = false
+		if err != nil && err != unix.EAGAIN {
+			c.fail()
+		}
 		return
 	}
 	b.B = b.B[:n]
-	x.in, x.inAt = b, 0
-	counts := &c.loop.counts
-	counts.bytesIn.Add(uint64(n))
-	counts.pendingInput.Add(int64(n))
-	counts.peakInput.Store(max(counts.peakInput.Load(), int64(n)))
+	c.loop.counts.bytesIn.Add(uint64(n))
+	x.in.adopt(b, &c.loop.counts)
 	c.executePending(now)
-	if c.flush() && !c.over {
-		x.turn = true
-	}
+	c.flush()
 }
 
 // lastRead answers what the client has sent before the server ends.
 func (c *conn) lastRead(now engine.Time) {
-	c.sendHeld(now)
-	if c.waiting || c.over || c.broken || c.pendingOutput() || c.pendingInput() > 0 {
+	c.sendUncommitted(now)
+	if c.phase != serving || c.pendingOutput() || c.pendingInput() > 0 {
 		return
 	}
 	b := largeBuffers.Get()
@@ -145,9 +131,15 @@ func (c *conn) lastRead(now engine.Time) {
 	}
 	l := c.loop
 	l.counts.bytesIn.Add(uint64(n))
-	c.execute(now, b.B[:n])
-	c.flush()
-	c.sendHeld(now)
+	for rest := b.B[:n]; len(rest) > 0 && c.phase == serving; {
+		l.newRound() // nobody else waits for a turn
+		rest = c.execute(now, rest)
+		c.flush()
+		c.sendUncommitted(now)
+		if c.pendingOutput() {
+			return
+		}
+	}
 }
 
 // linger tells a client that has quit, and was sent everything, that no more
@@ -155,32 +147,19 @@ func (c *conn) lastRead(now engine.Time) {
 // client had sent something behind the quit, the system would throw away what is
 // still on its way to the client.
 func (c *conn) linger(now engine.Time) {
-	c.lingering = true
+	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
-		c.broken = true // the peer is gone
+		c.fail() // the peer is gone
 		c.end(now)
 		return
 	}
-	c.backlog()
-	c.loop.addEnding(c, now+engine.Time(c.loop.server.hooks.linger))
-}
-
-// giveUp ends a connection whose time is over.
-func (c *conn) giveUp(now engine.Time) {
-	defer c.loop.recovered()
-	if !c.lingering {
-		c.loop.counts.cut.Add(1)
-		if n, ok := c.loop.server.cuts.allow(); ok {
-			c.loop.server.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
-		}
-	}
-	c.end(now)
+	c.beginEnding(now)
 }
 
 // abandon ends a connection because its loop ends.
 func (c *conn) abandon(now engine.Time) {
 	defer c.loop.recovered()
-	c.sendHeld(now)
+	c.sendUncommitted(now)
 	c.end(now)
 }
 

@@ -1,38 +1,13 @@
 package reactor
 
-import (
-	"time"
-
-	"trellis/engine"
-)
-
-const (
-	// highWater is how many bytes of replies are collected before they are
-	// written although there are more commands to execute.
-	highWater = 256 << 10
-
-	// yieldAfter is how many bytes one client may be written before others have
-	// their turn.
-	yieldAfter = 1 << 20
-
-	// turnTime is how long one client's commands may take before others have their
-	// turn. The clock is looked at after every turnCommands of them, if there are
-	// turnBytes or more.
-	turnTime     = engine.Time(2 * time.Millisecond)
-	turnCommands = 32
-	turnBytes    = 1 << 10
-)
+import "trellis/engine"
 
 // execute executes the commands in p and returns what it could not execute yet.
 // Their replies are in loop.out, behind what was there before; if they were too
 // many, some have been written.
 func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 	l := c.loop
-	l.tally.begin(now)
-	written, until := 0, engine.MaxTime
-	if len(p) >= turnBytes {
-		until = l.server.cfg.Now() + turnTime
-	}
+	l.batch.begin(now)
 	for executed := 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
@@ -47,40 +22,59 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 		before := len(l.out.Buf)
 		outcome := c.session.Execute(now, &l.cmd, &l.out)
 		l.executing = nil
-		if len(l.out.Buf) > before {
-			l.replies++
-			l.tally.add(l.cmd.Op)
-		}
-		switch outcome {
-		case engine.Wait:
-			c.waiting, c.command = true, l.cmd.Op
+		if outcome == engine.Wait {
+			c.enter(waiting)
+			c.command = l.cmd.Op
+			if c.takesLong() {
+				c.backlog().since = now
+			}
 			if len(p) == 0 {
 				c.decoder.Next(nil, &l.cmd) // gives back its memory
 			}
 			return p
-		case engine.Quit:
-			c.over = true
+		}
+		if len(l.out.Buf) > before {
+			l.batch.add(l.cmd.Op)
+		}
+		if outcome == engine.Quit {
+			c.enter(draining)
 			return nil
 		}
-		if n := len(l.out.Buf); n >= highWater {
-			if !c.flush() {
-				return p
-			}
-			if written += n; written >= yieldAfter {
-				c.backlog().turn = true
-				return p
-			}
+		if l.replyBytes() >= highWater && (!c.flush() || !l.engine.Spend(0)) {
+			return p
 		}
-		if executed%turnCommands == 0 && until != engine.MaxTime && len(p) > 0 && l.server.cfg.Now() >= until {
-			c.backlog().turn = true
+		if executed >= overrun && len(p) > 0 && !l.engine.Spend(0) {
 			return p
 		}
 	}
 }
 
-// advance does all that can be done now for a connection that has something
-// pending. What stands in loop.out is the client's and comes behind what is
-// pending.
+// endWait goes on with a command that the session waits in.
+func (c *conn) endWait(now engine.Time) {
+	l := c.loop
+	l.executing = c
+	outcome := c.session.Resume(now, &l.out)
+	l.executing = nil
+	if outcome == engine.Done {
+		c.touched(now)
+		c.waited(now)
+	}
+}
+
+// waited notes that the command that the session waited in was answered.
+func (c *conn) waited(now engine.Time) {
+	l := c.loop
+	if c.takesLong() {
+		l.batch.begin(c.x.since)
+		l.batch.add(c.command)
+	} else {
+		l.latency.waited(c.command, now-c.session.WaitingSince())
+	}
+	c.enter(serving)
+}
+
+// advance does what can be done now for a connection. What stands in loop.out is
+// the client's and comes behind what is pending.
 func (c *conn) advance(now engine.Time) {
 	if c.pendingOutput() {
 		c.flush()
@@ -88,45 +82,22 @@ func (c *conn) advance(now engine.Time) {
 			return
 		}
 	}
-	if c.canExecute() {
-		c.executePending(now)
+	if c.x != nil && c.x.woken && c.phase == waiting {
+		c.x.woken = false
+		c.endWait(now)
 	}
-	c.flush()
-	if c.canReadOn() {
+	c.executePending(now)
+	if c.flush() && c.phase == serving && c.x != nil && c.x.in.rest && c.x.in.empty() {
 		c.readOn(now)
 	}
 }
 
-// canExecute tells whether the next command can be executed.
-func (c *conn) canExecute() bool {
-	return !c.waiting && !c.over
-}
-
-// executePending executes the commands that wait.
+// executePending executes the commands that wait, if they can be.
 func (c *conn) executePending(now engine.Time) {
 	x := c.x
-	if x == nil || x.in == nil {
+	if x == nil || x.in.empty() || c.phase != serving {
 		return
 	}
-	p := x.in.B[x.inAt:]
-	rest := c.execute(now, p)
-	c.loop.counts.pendingInput.Add(int64(len(rest) - len(p)))
-	x.inAt = len(x.in.B) - len(rest)
-	if len(rest) == 0 {
-		release(x.in)
-		x.in, x.inAt = nil, 0
-	}
-}
-
-// keep stores input that cannot be executed yet.
-func (c *conn) keep(p []byte) {
-	x := c.backlog()
-	if x.inAt > 0 {
-		x.in.B = x.in.B[:copy(x.in.B, x.in.B[x.inAt:])]
-		x.inAt = 0
-	}
-	x.in = appendPooled(x.in, p)
-	counts := &c.loop.counts
-	counts.pendingInput.Add(int64(len(p)))
-	counts.peakInput.Store(max(counts.peakInput.Load(), int64(len(x.in.B))))
+	rest := c.execute(now, x.in.bytes())
+	x.in.keepLast(len(rest), &c.loop.counts)
 }

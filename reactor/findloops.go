@@ -9,29 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scout is the context of a connection that only shows where it has got to.
-type scout struct{ closed chan struct{} }
-
-// findLoops learns gnet's n event loops. gnet shows a loop only through a
-// connection on it and gives a new connection to the loop that has fewest, so
-// that n connections made in turn lie on n loops.
+// findLoops learns gnet's n event loops, and gives each a bell. gnet shows a loop
+// only through a connection on it and gives a new connection to the loop that has
+// fewest, so that n connections made in turn lie on n loops.
 func (s *Server) findLoops(n int) error {
 	for i := range n {
-		here, sc, gc, err := s.sendScout()
+		b, gc, err := s.hangBell()
 		if err != nil {
 			return err
 		}
-		// Closing our end ends the connection; Shutdown or the next start need
-		// not know about it.
-		defer func() {
-			_ = unix.Close(here)
-			<-sc.closed
-		}()
 		el := gc.EventLoop()
 		if s.byEL[el] != nil {
+			_ = unix.Close(b.fd)
 			return fmt.Errorf("loop %d of %d cannot be reached: gnet has not spread %d connections evenly", i, n, n)
 		}
-		l := newLoop(s, el)
+		l := newLoop(s, el, b)
 		l.pause = newPauser(el, gc.Fd())
 		if s.hooks.unpaused {
 			l.pause = pauser{}
@@ -45,23 +37,27 @@ func (s *Server) findLoops(n int) error {
 	return nil
 }
 
-func (s *Server) sendScout() (here int, sc *scout, gc gnet.Conn, err error) {
+// hangBell makes a connection for a bell, on one of the loops.
+func (s *Server) hangBell() (b *bell, gc gnet.Conn, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
-		return 0, nil, nil, err
+		return nil, nil, err
 	}
 	unix.CloseOnExec(fds[0])
 	unix.CloseOnExec(fds[1])
-	there := os.NewFile(uintptr(fds[1]), "scout")
+	there := os.NewFile(uintptr(fds[1]), "bell")
 	nc, err := net.FileConn(there)
 	_ = there.Close()
 	if err == nil {
-		sc = &scout{closed: make(chan struct{})}
-		gc, err = s.client.EnrollContext(nc, sc)
+		b = &bell{fd: fds[0]}
+		gc, err = s.client.EnrollContext(nc, b)
+	}
+	if err == nil {
+		err = unix.SetNonblock(b.fd, true)
 	}
 	if err != nil {
 		_ = unix.Close(fds[0])
-		return 0, nil, nil, err
+		return nil, nil, err
 	}
-	return fds[0], sc, gc, nil
+	return b, gc, nil
 }

@@ -16,42 +16,43 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		return nil, gnet.None
 	}
 	l := h.server.byEL[gc.EventLoop()]
-	l.serving = c
+	l.dealing = c
 	now := h.server.cfg.Now()
 	h.server.addresses.forget(gc)
 	c.open(l, gc, now)
-	l.deliver(now)
-	l.serving = nil
+	l.serve(now)
+	l.dealing = nil
 	return nil, c.action()
 }
 
 func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	// Whatever is left here gnet copies to a buffer, and from then on every read.
 	p, _ := gc.Next(-1)
-	c, ok := gc.Context().(*conn)
-	if !ok {
-		return gnet.None
+	switch c := gc.Context().(type) {
+	case *bell:
+		c.heard()
+		c.loop.polled()
+	case *conn:
+		l := c.loop
+		now := h.server.cfg.Now()
+		l.dealing = c
+		l.reported(c)
+		c.traffic(now, p)
+		l.serve(now)
+		l.dealing = nil
+		return c.action()
 	}
-	l := c.loop
-	now := h.server.cfg.Now()
-	l.serving = c
-	c.traffic(now, p)
-	l.deliver(now)
-	l.serving = nil
-	return c.action()
+	return gnet.None
 }
 
 // OnClose comes also for connections that the server closes itself. gnet closes
 // the descriptor as soon as it returns.
 func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
-	switch c := gc.Context().(type) {
-	case *scout:
-		close(c.closed)
-	case *conn:
+	if c, ok := gc.Context().(*conn); ok && c.loop != nil {
 		now := h.server.cfg.Now()
 		c.gc = nil
 		c.closing(now, err)
-		c.loop.deliver(now)
+		c.loop.serve(now)
 		h.server.descriptorFreed()
 	}
 	return gnet.None

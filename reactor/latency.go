@@ -46,21 +46,21 @@ func (y *latency) addTo(sum *Latency) {
 	}
 }
 
-// answered counts the commands of a tally, whose replies have just been written,
+// answered counts the commands of a batch, whose replies have just been written,
 // and empties it.
-func (y *latency) answered(t *tally, now engine.Time) {
-	if t.commands == 0 {
+func (y *latency) answered(b *batch, now engine.Time) {
+	if b.commands == 0 {
 		return
 	}
-	d := time.Duration(now - t.began)
+	d := time.Duration(now - b.began)
 	y.mu.Lock()
-	for set := t.commands &^ (1 << noCommand); set != 0; set &= set - 1 {
+	for set := b.commands &^ (1 << noCommand); set != 0; set &= set - 1 {
 		op := bits.TrailingZeros32(set)
-		y.seen.Answered[op].Observe(d, uint64(t.counts[op]))
-		t.counts[op] = 0
+		y.seen.Answered[op].Observe(d, uint64(b.counts[op]))
+		b.counts[op] = 0
 	}
 	y.mu.Unlock()
-	t.commands = 0
+	b.commands = 0
 }
 
 // waited counts a command that has waited.
@@ -70,12 +70,12 @@ func (y *latency) waited(op codec.Op, d engine.Time) {
 	y.mu.Unlock()
 }
 
-// tally is commands whose replies leave together, so that they take the same
+// batch is commands whose replies leave together, so that they take the same
 // time. Counting one costs next to nothing; the rest is done once for all.
 //
 // With a journal, that is the commands of a round: their time begins with the
 // first of them, when the others had arrived too.
-type tally struct {
+type batch struct {
 	began    engine.Time                   // when the first command was read
 	commands uint32                        // the set of them, a bit for each
 	counts   [codec.NumCommands + 1]uint32 // of those in the set
@@ -95,25 +95,25 @@ var counted = func() (c [256]codec.Op) {
 }()
 
 // begin tells when the commands were read that are added next.
-func (t *tally) begin(now engine.Time) {
-	if t.commands == 0 {
-		t.began = now
+func (b *batch) begin(now engine.Time) {
+	if b.commands == 0 {
+		b.began = now
 	}
 }
 
-func (t *tally) add(op codec.Op) {
+func (b *batch) add(op codec.Op) {
 	op = counted[op]
-	t.commands |= 1 << op
-	t.counts[op]++
+	b.commands |= 1 << op
+	b.counts[op]++
 }
 
-// take adds the commands of another tally, which it empties.
-func (t *tally) take(o *tally) {
-	t.begin(o.began)
-	t.commands |= o.commands
+// take adds the commands of another batch, which it empties.
+func (b *batch) take(o *batch) {
+	b.begin(o.began)
+	b.commands |= o.commands
 	for set := o.commands; set != 0; set &= set - 1 {
 		op := bits.TrailingZeros32(set)
-		t.counts[op] += o.counts[op]
+		b.counts[op] += o.counts[op]
 		o.counts[op] = 0
 	}
 	o.commands = 0

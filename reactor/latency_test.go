@@ -90,7 +90,7 @@ func TestAKickThatYieldsIsTimedAsAWhole(t *testing.T) {
 
 func TestATallyBeginsWithItsFirstCommand(t *testing.T) {
 	var y latency
-	var t1, t2 tally
+	var t1, t2 batch
 	t1.begin(10)
 	t1.add(codec.OpUnknown)
 	y.answered(&t1, 11)
@@ -121,7 +121,7 @@ func BenchmarkTimingABatch(b *testing.B) {
 	for _, size := range []int{1, 32} {
 		b.Run([]string{1: "1 command", 32: "32 commands"}[size], func(b *testing.B) {
 			var y latency
-			var t tally
+			var t batch
 			start := time.Now()
 			ops := [...]codec.Op{codec.OpPut, codec.OpReserve, codec.OpDelete}
 			for b.Loop() {

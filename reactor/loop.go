@@ -1,11 +1,9 @@
 package reactor
 
 import (
-	"context"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/panjf2000/gnet/v2"
 
@@ -21,210 +19,116 @@ type loop struct {
 	el      gnet.EventLoop
 	engine  *engine.Loop
 	pause   pauser // does not change
+	bell    *bell  // does not change
+	alarm   *alarm // does not change
 	counts  counts
 	latency latency
 	members atomic.Int64 // connections that it has, or is about to have; written by anybody
 
-	// The replies of the batch of commands that is being executed, or of the
-	// wait that is being ended. It is empty whenever another connection may be
-	// dealt with: at the calls of engine's Deliver and Expire.
-	out     engine.Output
-	replies int   // in out
-	tally   tally // of the commands that they answer
-	cmd     codec.Command
+	// The replies of the commands that are being executed, or of the wait that is
+	// being ended. It is empty whenever another connection may be dealt with, so
+	// when serve is called.
+	out    engine.Output
+	pieces [][]byte // of a reply, for a write
+	batch  batch    // of the commands that are answered
+	cmd    codec.Command
 
-	commits committing
+	// What serve does.
+	round     uint32   // the number of the round; see reported
+	run       runQueue // connections that can go on
+	writable  []*conn  // whose clients take output again, from nextWrite on
+	nextWrite int
+	commits   commits
+	deadlines deadlines
+	nextLook  engine.Time // when the alarm was asked to go off for a deadline
 
 	executing *conn // whose command the engine or the decoder is dealing with
-	serving   *conn // whose input gnet has reported; gnet closes it when told so on return
+	dealing   *conn // which gnet has reported something of; gnet closes it when told so on return
 	draining  bool  // who is read is not read again: what has come is to be answered, and no more
 	stopping  bool  // connections that end now are not waited for
 
-	// Connections that are being ended, which have deadlines.
-	ending  map[*conn]struct{}
-	sweep   *time.Timer // for the earliest deadline in ending
-	sweepAt engine.Time // for when sweep is set; MaxTime if it is not
-
-	waits *time.Timer // for the earliest time-out of a waiting session
-	idle  idlers
-
-	gate   sync.RWMutex
-	closed bool // no more tasks are posted; guarded by gate
-
-	rings struct {
-		mu     sync.Mutex
-		posted bool    // a ringTask is on its way; guarded by mu
-		conns  []*conn // whose descriptors can be written to; guarded by mu
-	}
-	rung []*conn // the spare slice for rings.conns
+	mail mail
 }
 
-func newLoop(s *Server, el gnet.EventLoop) *loop {
-	l := &loop{server: s, el: el, ending: make(map[*conn]struct{}), sweepAt: engine.MaxTime}
-	l.waits = time.AfterFunc(time.Hour, l.Ring)
-	l.waits.Stop()
-	l.sweep = time.AfterFunc(time.Hour, func() { l.post((*sweepTask)(l)) })
-	l.sweep.Stop()
-	l.idle.init(l, s.cfg.IdleTimeout)
-	l.engine = s.cfg.Engine.NewLoop(l) // it may ring at once
+// mail is what other goroutines leave for a loop before they ring its bell.
+type mail struct {
+	mu       sync.Mutex
+	writable []*conn       // whose clients take output again; guarded by mu
+	calls    []func(*loop) // guarded by mu
+}
+
+func newLoop(s *Server, el gnet.EventLoop, b *bell) *loop {
+	l := &loop{server: s, el: el, bell: b, round: 1, nextLook: engine.MaxTime}
+	b.loop = l
+	l.alarm = newAlarm(b.ring, s.cfg.Now)
+	l.engine = s.cfg.Engine.NewLoop(l) // it may ask for an alarm at once
 	return l
 }
 
-// What other goroutines make a loop do. Each task is the loop itself under
-// another name, so that posting it allocates nothing of ours.
-type (
-	deliverTask loop
-	ringTask    loop
-	sweepTask   loop
-)
-
 // Ring implements engine.Bell. Any goroutine may call it.
-func (l *loop) Ring() { l.post((*deliverTask)(l)) }
+func (l *loop) Ring() { l.bell.ring() }
 
-func (t *deliverTask) Run(context.Context) error {
-	l := (*loop)(t)
-	l.deliver(l.server.cfg.Now())
-	return nil
+// Alarm implements engine.Bell. Any goroutine may call it.
+func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
+
+// leaveWritable tells the loop that c's client takes output again, perhaps
+// without cause. Any goroutine may call it.
+func (l *loop) leaveWritable(c *conn) {
+	l.mail.mu.Lock()
+	l.mail.writable = append(l.mail.writable, c)
+	l.mail.mu.Unlock()
+	l.bell.ring()
 }
 
-// Alarm implements engine.Bell.
-func (l *loop) Alarm(at engine.Time) {
-	l.waits.Reset(max(0, time.Duration(at-l.server.cfg.Now())))
+// call has the loop call f soon. Any goroutine may call it. It reports false when
+// the loop has ended.
+func (l *loop) call(f func(*loop)) bool {
+	l.mail.mu.Lock()
+	l.mail.calls = append(l.mail.calls, f)
+	l.mail.mu.Unlock()
+	return l.bell.ring()
 }
 
-// post makes the loop's goroutine run a task soon. Any goroutine may call it. It
-// reports false when the loop has ended.
-func (l *loop) post(task gnet.Runnable) bool {
-	l.gate.RLock()
-	defer l.gate.RUnlock()
-	if l.closed {
-		return false
+// takeMail takes what others have left.
+func (l *loop) takeMail() {
+	m := &l.mail
+	m.mu.Lock()
+	calls := m.calls
+	m.calls = nil
+	if l.nextWrite == len(l.writable) {
+		l.writable, m.writable = m.writable, l.writable[:0]
+		l.nextWrite = 0
+	} else {
+		l.writable = append(l.writable, m.writable...)
+		clear(m.writable)
+		m.writable = m.writable[:0]
 	}
-	if err := l.el.Execute(context.Background(), task); err != nil {
-		// Its queue has no bound: only waking the loop can have failed, which
-		// leaves sessions asleep for ever.
-		l.server.die("an event loop cannot be woken", "error", err)
-		return false
+	m.mu.Unlock()
+	for _, f := range calls {
+		f(l)
 	}
-	return true
-}
-
-// shut makes post do nothing from now on. Any goroutine may call it.
-func (l *loop) shut() {
-	l.gate.Lock()
-	l.closed = true
-	l.gate.Unlock()
-}
-
-// ringFor tells the loop that c's descriptor can be written to. Any goroutine
-// may call it.
-func (l *loop) ringFor(c *conn) {
-	l.rings.mu.Lock()
-	l.rings.conns = append(l.rings.conns, c)
-	post := !l.rings.posted
-	l.rings.posted = true
-	l.rings.mu.Unlock()
-	if post {
-		l.post((*ringTask)(l))
-	}
-}
-
-func (t *ringTask) Run(context.Context) error {
-	l := (*loop)(t)
-	l.rings.mu.Lock()
-	conns := l.rings.conns
-	l.rings.conns = l.rung[:0]
-	l.rings.posted = false
-	l.rings.mu.Unlock()
-	now := l.server.cfg.Now()
-	for i, c := range conns {
-		conns[i] = nil
-		c.writable(now)
-	}
-	l.rung = conns[:0]
-	l.deliver(now)
-	return nil
-}
-
-// deliver wakes the connections whose sessions got a job. It ends everything that
-// makes the engine work, because what a loop's own commands hand over to its own
-// sessions does not ring.
-func (l *loop) deliver(now engine.Time) {
-	defer l.recovered()
-	l.engine.Refill()
-	for o := l.engine.Next(now); o != nil; o = l.engine.Next(now) {
-		o.(*conn).Wake(now)
-	}
-}
-
-// addEnding gives a connection that is being ended until cut.
-func (l *loop) addEnding(c *conn, cut engine.Time) {
-	c.x.cut = cut
-	if !c.x.timed {
-		c.x.timed = true
-		l.ending[c] = struct{}{}
-		l.counts.ending.Add(1)
-	}
-	l.sweepBy(cut)
-}
-
-func (l *loop) sweepBy(at engine.Time) {
-	if at < l.sweepAt {
-		l.sweepAt = at
-		l.sweep.Reset(max(0, time.Duration(at-l.server.cfg.Now())))
-	}
-}
-
-// Run ends the connections whose time is over.
-func (t *sweepTask) Run(context.Context) error {
-	l := (*loop)(t)
-	now := l.server.cfg.Now()
-	l.sweepAt = engine.MaxTime
-	next := engine.MaxTime
-	for c := range l.ending {
-		if c.x.cut <= now {
-			c.giveUp(now)
-		} else {
-			next = min(next, c.x.cut)
-		}
-	}
-	if next != engine.MaxTime {
-		l.sweepBy(next)
-	}
-	l.deliver(now)
-	return nil
-}
-
-// onceTask runs something on a loop.
-type onceTask struct {
-	loop *loop
-	run  func(*loop)
-	done func()
-}
-
-func (t *onceTask) Run(context.Context) error {
-	defer t.done()
-	t.run(t.loop)
-	return nil
 }
 
 // prepareToStop makes a loop ready for its end.
 func (l *loop) prepareToStop() {
 	now := l.server.cfg.Now()
 	l.stopping = true
-	// gnet knows nothing of those that it has closed.
-	for c := range l.ending {
-		if c.gc == nil {
-			c.abandon(now)
+	// gnet knows nothing of those that it has closed. All of them have deadlines.
+	var left []*conn
+	for _, d := range l.deadlines {
+		if d.conn.gc == nil {
+			left = append(left, d.conn)
 		}
 	}
-	l.deliver(now)
+	for _, c := range left {
+		c.abandon(now)
+	}
 }
 
-// recovered is deferred around everything that gnet, a timer or another
-// connection makes the loop do. A panic inside a command costs the client that
-// sent it, unless the engine was interrupted with a lock held: then, and if the
-// panic came from elsewhere, nobody knows what is broken, and the process ends.
+// recovered is deferred around everything that the loop does for a connection,
+// and around the rest. A panic inside a command costs the client that sent it,
+// unless the engine was interrupted with a lock held: then, and if the panic came
+// from elsewhere, nobody knows what is broken, and the process ends.
 func (l *loop) recovered() {
 	r := recover()
 	if r == nil {
@@ -240,7 +144,10 @@ func (l *loop) recovered() {
 	case c == nil:
 		s.die("a panic outside of any command", "panic", r, "stack", stack)
 	}
-	l.out.Buf, l.out.Pos, l.replies, l.tally = nil, 0, 0, tally{}
+	l.batch = batch{}
+	if !busy { // otherwise a body's lock may be held
+		l.dropReplies()
+	}
 	if c == nil {
 		return
 	}
@@ -255,6 +162,6 @@ func (l *loop) recovered() {
 			s.die("a panic while closing a connection after a panic", "panic", r, "stack", string(debug.Stack()))
 		}
 	}()
-	c.broken = true
+	c.fail()
 	c.end(s.cfg.Now())
 }

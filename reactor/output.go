@@ -4,136 +4,190 @@ import (
 	"slices"
 
 	"github.com/valyala/bytebufferpool"
-	"golang.org/x/sys/unix"
 
+	"trellis/binlog/journal"
 	"trellis/engine"
 )
 
-// keepReplies is the largest capacity in bytes that a loop's buffer of replies
-// keeps from one batch to the next.
-const keepReplies = 1 << 20
+// highWater is how many bytes of replies are collected before they are written
+// although there are more commands to execute.
+const highWater = 256 << 10
 
-// flush writes the replies in loop.out, and empties it in any case: what the
-// client does not take becomes its pending output. It reports whether nothing is
-// pending.
-func (c *conn) flush() bool {
-	l := c.loop
-	l.copyBodies()
-	b, pos, replies := l.out.Buf, l.out.Pos, l.replies
-	l.out.Pos, l.replies = 0, 0
-	if len(b) == 0 {
-		return !c.pendingOutput() && !c.broken
+// outputQueue is the replies that a client has not taken yet, in order. Behind a
+// reply that waits for a commit everything waits. Large bodies are not copied: they
+// stay pinned in the engine until they have been written. Its zero value is empty
+// and has no buffer.
+type outputQueue struct {
+	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
+	at  int                        // where in buf the first byte lies that was not taken
+
+	bodies []engine.Body // their places are places in buf
+	begun  int           // how many bytes of the first body were taken
+	pinned int           // bytes of bodies that were not taken
+
+	// While pos is not 0, what lies behind the first firm bytes of buf waits until
+	// the journal is committed up to pos.
+	firm int
+	pos  journal.Pos
+}
+
+func (q *outputQueue) empty() bool { return q.buf == nil }
+
+// len is the number of bytes that have not been taken.
+func (q *outputQueue) len() int {
+	if q.buf == nil {
+		return 0
 	}
-	l.out.Buf = b[:0]
-	if cap(b) > keepReplies {
-		l.out.Buf = nil
+	return len(q.buf.B) - q.at + q.pinned
+}
+
+// uncommitted tells whether a part of the queue waits for a commit.
+func (q *outputQueue) uncommitted() bool { return q.pos != 0 }
+
+// end is up to where in buf the queue may be sent.
+func (q *outputQueue) end() int {
+	if q.pos != 0 {
+		return q.firm
 	}
-	if c.broken {
-		l.tally = tally{}
-		return false
-	}
-	if wait := l.mustWait(pos); wait || c.pendingOutput() {
-		firm := 0
-		if c.backlog().out != nil {
-			firm = len(c.x.out.B)
+	return len(q.buf.B)
+}
+
+// sendable tells whether something may be sent now.
+func (q *outputQueue) sendable() bool { return q.buf != nil && q.at < q.end() }
+
+// pieces appends what may be sent now to dst. It is valid until the queue changes.
+func (q *outputQueue) pieces(dst [][]byte) [][]byte {
+	return appendPieces(dst, q.buf.B[:q.end()], q.at, q.bodies, q.begun)
+}
+
+// maxPieces is how many pieces one write takes, on every system.
+const maxPieces = 1024
+
+// appendPieces appends what b and bodies hold, from b[at:] on and without the first
+// begun bytes of the first body, to dst: as much as one write takes.
+func appendPieces(dst [][]byte, b []byte, at int, bodies []engine.Body, begun int) [][]byte {
+	for i := range bodies {
+		body := &bodies[i]
+		if body.At >= len(b) {
+			break
 		}
-		c.addOutput(b)
-		if wait || c.x.held {
-			c.hold(firm, pos, replies)
-		} else {
-			l.latency.answered(&l.tally, l.server.cfg.Now())
+		if len(dst)+3 > maxPieces {
+			return dst
 		}
-		return false
+		if body.At > at {
+			dst = append(dst, b[at:body.At])
+			at = body.At
+		}
+		dst = append(dst, body.Bytes[begun:])
+		begun = 0
 	}
-	n, ok := c.write(b)
-	l.latency.answered(&l.tally, l.server.cfg.Now())
-	if !ok {
-		return false
-	}
-	if n == len(b) {
-		return true
-	}
-	x := c.backlog()
-	if b = b[n:]; l.out.Buf == nil {
-		x.out = &bytebufferpool.ByteBuffer{B: b} // nobody else has it
-		c.countOutput(len(b))
-	} else {
-		c.addOutput(b)
-	}
-	return false
+	return append(dst, b[at:]) // never empty: the end of a line follows a body
 }
 
-// copyBodies puts large bodies to where they belong among the replies.
-func (l *loop) copyBodies() {
-	for i := len(l.out.Bodies) - 1; i >= 0; i-- {
-		b := &l.out.Bodies[i]
-		l.out.Buf = slices.Insert(l.out.Buf, b.At, b.Bytes...)
-		b.Release()
-		*b = engine.Body{}
+// add puts b, which is copied, and bodies, whose places are places in b, at the end.
+func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
+	before, base := q.len(), 0
+	if q.buf != nil {
+		base = len(q.buf.B)
 	}
-	l.out.Bodies = l.out.Bodies[:0]
+	q.buf = appendPooled(q.buf, b)
+	for _, body := range bodies {
+		body.At += base
+		q.bodies = append(q.bodies, body)
+		q.pinned += len(body.Bytes)
+	}
+	n.addOutput(q.len()-before, q.len())
 }
 
-// addOutput adds to the pending output.
-func (c *conn) addOutput(b []byte) {
-	c.x.out = appendPooled(c.x.out, b)
-	c.countOutput(len(b))
+// adopt makes b, which nobody else has, the contents of an empty queue.
+func (q *outputQueue) adopt(b []byte, n *counts) {
+	q.buf = &bytebufferpool.ByteBuffer{B: b}
+	n.addOutput(len(b), len(b))
 }
 
-func (c *conn) countOutput(n int) {
-	counts := &c.loop.counts
-	counts.pendingOutput.Add(int64(n))
-	counts.peakOutput.Store(max(counts.peakOutput.Load(), int64(len(c.x.out.B)-c.x.outAt)))
+// hold makes what lies behind the first firm bytes of buf wait for a commit up to
+// pos, with what already waits.
+func (q *outputQueue) hold(firm int, pos journal.Pos) {
+	if q.pos == 0 {
+		q.firm = firm
+	}
+	q.pos = max(q.pos, pos)
 }
 
-// writePending writes pending output. It reports whether none is left.
-func (c *conn) writePending(now engine.Time) bool {
-	x := c.x
-	if x.held {
-		return false
-	}
-	n, ok := c.write(x.out.B[x.outAt:])
-	if !ok {
-		return false
-	}
-	if n > 0 && x.timed {
-		x.cut = now + engine.Time(c.loop.server.hooks.patience)
-	}
-	if n > 0 {
-		c.touched(now)
-	}
-	x.outAt += n
-	c.loop.counts.pendingOutput.Add(int64(-n))
-	if x.outAt < len(x.out.B) {
-		return false
-	}
-	c.dropOutput()
-	return true
-}
+// committed lets everything be written.
+func (q *outputQueue) committed() { q.pos = 0 }
 
-// dropOutput forgets the pending output.
-func (c *conn) dropOutput() {
-	x := c.x
-	c.loop.counts.pendingOutput.Add(int64(x.outAt - len(x.out.B)))
-	release(x.out)
-	x.out, x.outAt = nil, 0
-}
-
-// write writes what the client takes at once. When the connection turns out to
-// be broken, it reports false, and nothing is written any more.
-func (c *conn) write(b []byte) (n int, ok bool) {
-	for {
-		n, err := unix.Write(int(c.fd), b)
-		switch err {
-		case nil:
-			c.loop.counts.bytesOut.Add(uint64(n))
-			return n, true
-		case unix.EINTR:
-		case unix.EAGAIN:
-			return 0, true
-		default:
-			c.broken = true
-			return 0, false
+// sent drops the first k bytes, which were written.
+func (q *outputQueue) sent(k int, n *counts) {
+	n.pendingOutput.Add(int64(-k))
+	for k > 0 {
+		if len(q.bodies) == 0 || q.bodies[0].At > q.at {
+			end := len(q.buf.B)
+			if len(q.bodies) > 0 {
+				end = q.bodies[0].At
+			}
+			m := min(k, end-q.at)
+			q.at += m
+			k -= m
+			continue
+		}
+		body := &q.bodies[0]
+		m := min(k, len(body.Bytes)-q.begun)
+		q.begun += m
+		q.pinned -= m
+		k -= m
+		if q.begun == len(body.Bytes) {
+			body.Release()
+			q.bodies = slices.Delete(q.bodies, 0, 1)
+			q.begun = 0
 		}
 	}
+	if q.at == len(q.buf.B) {
+		q.free()
+	}
+}
+
+// dropUncommitted drops what waits for a commit.
+func (q *outputQueue) dropUncommitted(n *counts) {
+	before := q.len()
+	for i := len(q.bodies) - 1; i >= 0 && q.bodies[i].At >= q.firm; i-- {
+		q.pinned -= len(q.bodies[i].Bytes)
+		q.bodies[i].Release()
+		q.bodies = slices.Delete(q.bodies, i, i+1)
+	}
+	q.buf.B = q.buf.B[:q.firm]
+	q.pos = 0
+	n.pendingOutput.Add(int64(q.len() - before))
+	if q.at == q.firm {
+		q.free()
+	}
+}
+
+// drop empties the queue.
+func (q *outputQueue) drop(n *counts) {
+	if q.buf != nil {
+		n.pendingOutput.Add(int64(-q.len()))
+		q.free()
+	}
+}
+
+func (q *outputQueue) free() {
+	releaseBodies(q.bodies)
+	release(q.buf)
+	*q = outputQueue{}
+}
+
+// releaseBodies gives bodies back and forgets them.
+func releaseBodies(bodies []engine.Body) {
+	for i := range bodies {
+		bodies[i].Release()
+	}
+	clear(bodies)
+}
+
+// addOutput counts replies that are not taken, of a connection that now has total
+// bytes of them.
+func (n *counts) addOutput(added, total int) {
+	n.pendingOutput.Add(int64(added))
+	n.peakOutput.Store(max(n.peakOutput.Load(), int64(total)))
 }

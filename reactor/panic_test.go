@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,17 +81,10 @@ func TestPanicInsideTheEngineEndsTheProcess(t *testing.T) {
 	}
 }
 
-type panicTask struct{ loop *loop }
-
-func (p panicTask) Run(context.Context) error {
-	defer p.loop.recovered()
-	panic("provoked")
-}
-
 func TestPanicOutsideOfCommandsEndsTheProcess(t *testing.T) {
 	var fatal atomic.Int32
 	ts := serve(t, "tcp", 1, hooks{fatal: func() { fatal.Add(1) }})
-	ts.loops[0].post(panicTask{ts.loops[0]})
+	ts.loops[0].call(func(*loop) { panic("provoked") })
 	ts.until("the process would have ended", func() bool { return fatal.Load() == 1 })
 	if log := ts.log.String(); !strings.Contains(log, "fatal: a panic outside of any command") {
 		t.Errorf("the log does not say why: %s", log)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
 
 	"trellis/codec"
 	"trellis/engine"
@@ -103,6 +104,7 @@ type Server struct {
 type hooks struct {
 	fatal       func()                            // instead of ending the process
 	command     func(c *conn, cmd *codec.Command) // before a command is executed
+	round       func(*loop)                       // at the end of a round
 	busy        func() bool                       // tells that the engine was interrupted
 	unpaused    bool                              // reading cannot be paused
 	patience    time.Duration                     // instead of drainPatience
@@ -181,6 +183,9 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	if err = s.findLoops(cfg.Loops); err != nil {
 		_ = s.client.Stop()
+		for _, l := range s.loops {
+			_ = unix.Close(l.bell.fd)
+		}
 		s.watch.close()
 		s.spare.release()
 		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
@@ -234,7 +239,11 @@ func (s *Server) onLoops(f func(*loop)) {
 	var ran sync.WaitGroup
 	for _, l := range s.loops {
 		ran.Add(1)
-		if !l.post(&onceTask{loop: l, run: f, done: ran.Done}) {
+		call := func(l *loop) {
+			defer ran.Done()
+			f(l)
+		}
+		if !l.call(call) {
 			ran.Done()
 		}
 	}
@@ -244,19 +253,15 @@ func (s *Server) onLoops(f func(*loop)) {
 // stop ends the loops.
 func (s *Server) stop() {
 	s.onLoops((*loop).prepareToStop)
-	// gnet closes a loop's descriptors before it begins to refuse tasks for it;
-	// a task that came then would write to a descriptor that may be somebody
-	// else's by now.
 	for _, l := range s.loops {
-		l.shut()
+		l.bell.silence()
 	}
 	if err := s.client.Stop(); err != nil {
 		s.log.Error("stopping the event loops", "error", err)
 	}
 	for _, l := range s.loops {
-		l.waits.Stop()
-		l.sweep.Stop()
-		l.idle.timer.Stop()
+		l.alarm.stop()
+		_ = unix.Close(l.bell.fd)
 	}
 	s.watch.close()
 	s.spare.release()

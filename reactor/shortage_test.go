@@ -229,10 +229,10 @@ func TestOutOfDescriptors(t *testing.T) {
 		s.until("another is served", func(st Stats) bool { return st.Accepted > before })
 		waiting[i].do("use next\r\n", "USING next\r\n")
 	}
-	for _, c := range all[:30] {
+	for _, c := range all[:34] {
 		c.Close()
 	}
-	for _, c := range all[30:] {
+	for _, c := range all[34:] {
 		c.do("use last\r\n", "USING last\r\n")
 	}
 	s.until("accepting goes on", func(st Stats) bool { return st.AcceptPaused == 0 })

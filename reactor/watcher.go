@@ -71,7 +71,7 @@ func (w *watcher) run() {
 			// Another connection may have got the number since; to ring it
 			// without cause does no harm.
 			if c != nil {
-				c.loop.ringFor(c)
+				c.loop.leaveWritable(c)
 			}
 		}
 	}

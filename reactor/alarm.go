@@ -1,0 +1,105 @@
+package reactor
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trellis/engine"
+)
+
+// alarm is a loop's only timer. It rings the loop's bell at the earliest of the
+// times that it was asked for: one by the engine, and one for the loop's own
+// deadlines. A request replaces the one before of the same kind.
+type alarm struct {
+	ring func() bool
+	now  func() engine.Time
+
+	wentOff atomic.Bool // since came was called
+
+	mu    sync.Mutex
+	timer *time.Timer            // nil before the first request; guarded by mu
+	asked [numAlarms]engine.Time // MaxTime if for nothing; guarded by mu
+	set   engine.Time            // when the timer goes off, MaxTime if it does not; guarded by mu
+	off   bool                   // no more requests are taken; guarded by mu
+}
+
+const (
+	engineAlarm = iota
+	deadlineAlarm
+	numAlarms
+)
+
+func newAlarm(ring func() bool, now func() engine.Time) *alarm {
+	a := &alarm{ring: ring, now: now, set: engine.MaxTime}
+	for i := range a.asked {
+		a.asked[i] = engine.MaxTime
+	}
+	return a
+}
+
+// ask has the bell rung at or soon after at. Any goroutine may call it.
+func (a *alarm) ask(kind int, at engine.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked[kind] = at
+	a.reset()
+}
+
+// came forgets the requests whose time has come, and tells whether one for a
+// deadline was among them. The loop calls it when the bell has rung.
+func (a *alarm) came(now engine.Time) (deadline bool) {
+	if !a.wentOff.Load() {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.wentOff.Store(false)
+	for kind, at := range a.asked {
+		if at <= now {
+			a.asked[kind] = engine.MaxTime
+			deadline = deadline || kind == deadlineAlarm
+		}
+	}
+	a.reset()
+	return deadline
+}
+
+// reset sets the timer for the earliest request. a.mu is held.
+func (a *alarm) reset() {
+	at := engine.MaxTime
+	for _, t := range a.asked {
+		at = min(at, t)
+	}
+	if at == a.set || a.off {
+		return
+	}
+	if a.set = at; at == engine.MaxTime {
+		a.timer.Stop()
+		return
+	}
+	in := max(0, time.Duration(at-a.now()))
+	if a.timer == nil {
+		a.timer = time.AfterFunc(in, a.goOff)
+		return
+	}
+	a.timer.Reset(in)
+}
+
+func (a *alarm) goOff() {
+	a.mu.Lock()
+	a.set = engine.MaxTime
+	a.wentOff.Store(true)
+	a.mu.Unlock()
+	a.ring()
+}
+
+// stop keeps the alarm from going off any more.
+func (a *alarm) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.off = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}

@@ -1,0 +1,168 @@
+package reactor
+
+import (
+	"time"
+
+	"trellis/engine"
+)
+
+// deadline is when a connection ends unless its client does something: when it has
+// been idle for too long, or when it is being ended and takes nothing. A connection
+// has at most one.
+type deadline struct {
+	conn   *conn
+	at     engine.Time // when the loop looks at it: not after it ends, but perhaps before
+	active engine.Time // when the client last sent or took something
+	index  int         // in deadlines, or -1
+	ending bool        // the connection is being ended, and counted so
+}
+
+// deadlines are those of a loop's connections, a heap by the time at which they
+// are to be looked at. That a client does something is only noted; when the loop
+// then looks, it puts the deadline off. So a busy connection costs one look in
+// each timeout. It belongs to the loop's goroutine.
+type deadlines []*deadline
+
+// first is the one to be looked at next, or nil.
+func (h deadlines) first() *deadline {
+	if len(h) == 0 {
+		return nil
+	}
+	return h[0]
+}
+
+// set puts d in its place for at.
+func (h *deadlines) set(d *deadline, at engine.Time) {
+	d.at = at
+	if d.index < 0 {
+		d.index = len(*h)
+		*h = append(*h, d)
+	}
+	h.down(h.up(d.index))
+}
+
+func (h *deadlines) remove(d *deadline) {
+	i, last := d.index, len(*h)-1
+	if i < 0 {
+		return
+	}
+	h.swap(i, last)
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	d.index = -1
+	if i < last {
+		h.down(h.up(i))
+	}
+}
+
+func (h deadlines) swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h deadlines) up(i int) int {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if h[parent].at <= h[i].at {
+			break
+		}
+		h.swap(i, parent)
+		i = parent
+	}
+	return i
+}
+
+func (h deadlines) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if h[child].at < h[least].at {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		h.swap(i, least)
+		i = least
+	}
+}
+
+// touched notes that the client does something.
+func (c *conn) touched(now engine.Time) {
+	if c.deadline != nil {
+		c.deadline.active = now
+	}
+}
+
+// watchIdleness closes the connection when it is idle for too long, if that is
+// wanted.
+func (c *conn) watchIdleness(now engine.Time) {
+	timeout := c.loop.server.cfg.IdleTimeout
+	if timeout == 0 {
+		return
+	}
+	c.deadline = &deadline{conn: c, active: now, index: -1}
+	c.loop.deadlines.set(c.deadline, now+engine.Time(timeout))
+}
+
+// beginEnding closes the connection when its client takes nothing for too long.
+func (c *conn) beginEnding(now engine.Time) {
+	if c.deadline == nil {
+		c.deadline = &deadline{conn: c, index: -1}
+	}
+	d := c.deadline
+	d.active = now
+	if !d.ending {
+		d.ending = true
+		c.loop.counts.ending.Add(1)
+	}
+	c.loop.deadlines.set(d, c.endsAt(now))
+}
+
+// ending tells whether the connection is being ended.
+func (c *conn) ending() bool { return c.deadline != nil && c.deadline.ending }
+
+// endsAt is when the connection ends if its client does nothing more.
+func (c *conn) endsAt(now engine.Time) engine.Time {
+	s := c.loop.server
+	d := c.deadline
+	switch {
+	case c.phase == lingering:
+		return d.active + engine.Time(s.hooks.linger)
+	case d.ending:
+		return d.active + engine.Time(s.hooks.patience)
+	case c.phase == waiting, c.x != nil && c.x.out.uncommitted(), c.session.Reserves(now):
+		// It waits for what is not the client's to do, or holds a job.
+		return now + engine.Time(s.cfg.IdleTimeout)
+	}
+	return d.active + engine.Time(s.cfg.IdleTimeout)
+}
+
+// checkDeadline ends a connection whose deadline has come, or puts it off.
+func (c *conn) checkDeadline(now engine.Time) {
+	l := c.loop
+	defer l.recovered()
+	l.engine.Spend(lookSteps)
+	d := c.deadline
+	if at := c.endsAt(now); at > now {
+		l.deadlines.set(d, at)
+		return
+	}
+	s := l.server
+	switch {
+	case c.phase == lingering: // it need not have known better
+	case d.ending:
+		l.counts.cut.Add(1)
+		if n, ok := s.cuts.allow(); ok {
+			s.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
+		}
+	default:
+		l.counts.idle.Add(1)
+		if n, ok := s.idles.allow(); ok {
+			s.log.Info("an idle connection is closed", "timeout", time.Duration(s.cfg.IdleTimeout), "unreported", n)
+		}
+	}
+	c.fail()
+	c.end(now)
+}

@@ -1,0 +1,91 @@
+package reactor
+
+import "github.com/valyala/bytebufferpool"
+
+const (
+	// readSize is how much one read brings at most; gnet has one buffer of that
+	// size for each loop.
+	readSize = 64 << 10
+
+	// keepInput is how much input may wait to be executed. When there is more, the
+	// client is not read any more. Because what a read has brought cannot be refused,
+	// and gnet may have been told of input before it is told to pause, up to two
+	// reads more are kept.
+	keepInput = 64 << 10
+
+	// inputCap is how much input may wait where reading cannot be paused, or
+	// where gnet reads on to the end of the input all the same, as it does with
+	// kqueue. A client that sends more is closed.
+	inputCap = 4 << 20
+)
+
+// inputQueue is what was read from a client and cannot be executed yet. It takes
+// whatever was read, because that cannot be given back; full and overflowed tell
+// when to stop reading. Its zero value is empty and has no buffer.
+type inputQueue struct {
+	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
+	at  int                        // where in buf the next command begins
+	// rest tells that gnet was not let read all that the client has sent before it
+	// reported the end: the loop reads the rest itself.
+	rest bool
+}
+
+func (q *inputQueue) empty() bool { return q.buf == nil }
+
+// len is the number of bytes that wait.
+func (q *inputQueue) len() int {
+	if q.buf == nil {
+		return 0
+	}
+	return len(q.buf.B) - q.at
+}
+
+// bytes are what waits. They are valid until the queue changes.
+func (q *inputQueue) bytes() []byte { return q.buf.B[q.at:] }
+
+// full tells that the client is not to be read for now.
+func (q *inputQueue) full() bool { return q.len() >= keepInput }
+
+// overflowed tells that the client has sent more than may be kept.
+func (q *inputQueue) overflowed() bool { return q.len() >= inputCap }
+
+// add copies p to the end.
+func (q *inputQueue) add(p []byte, n *counts) {
+	if q.at > 0 {
+		q.buf.B = q.buf.B[:copy(q.buf.B, q.buf.B[q.at:])]
+		q.at = 0
+	}
+	q.buf = appendPooled(q.buf, p)
+	n.addInput(len(p), len(q.buf.B))
+}
+
+// adopt makes a buffer, which is not empty, the contents of an empty queue.
+func (q *inputQueue) adopt(b *bytebufferpool.ByteBuffer, n *counts) {
+	q.buf, q.at = b, 0
+	n.addInput(len(b.B), len(b.B))
+}
+
+// keepLast drops all but the last k bytes.
+func (q *inputQueue) keepLast(k int, n *counts) {
+	n.pendingInput.Add(int64(k - q.len()))
+	q.at = len(q.buf.B) - k
+	if k == 0 {
+		release(q.buf)
+		q.buf, q.at = nil, 0
+	}
+}
+
+// drop empties the queue.
+func (q *inputQueue) drop(n *counts) {
+	if q.buf != nil {
+		q.keepLast(0, n)
+	}
+	q.rest = false
+}
+
+// addInput counts input that has to wait, of a connection that now has total
+// bytes of it.
+func (n *counts) addInput(added, total int) {
+	n.pendingInput.Add(int64(added))
+	n.peakInput.Store(max(n.peakInput.Load(), int64(total)))
+}

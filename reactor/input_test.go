@@ -1,0 +1,53 @@
+package reactor
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/valyala/bytebufferpool"
+)
+
+func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
+	var q inputQueue
+	var n counts
+	r := rand.New(rand.NewPCG(1, 2))
+	var want []byte
+	next, peak := byte(0), 0
+	for range 2000 {
+		if len(want) == 0 || r.IntN(3) > 0 {
+			p := make([]byte, 1+r.IntN(3000))
+			for i := range p {
+				p[i] = next
+				next++
+			}
+			if q.empty() && r.IntN(4) == 0 {
+				q.adopt(&bytebufferpool.ByteBuffer{B: bytes.Clone(p)}, &n)
+			} else {
+				q.add(p, &n)
+			}
+			want = append(want, p...)
+		} else {
+			want = want[r.IntN(len(want)+1):]
+			q.keepLast(len(want), &n)
+		}
+		peak = max(peak, len(want))
+		if q.len() != len(want) || q.empty() != (len(want) == 0) || n.pendingInput.Load() != int64(len(want)) {
+			t.Fatalf("%d bytes wait, counted %d, empty %t; want %d", q.len(), n.pendingInput.Load(), q.empty(), len(want))
+		}
+		if len(want) > 0 && !bytes.Equal(q.bytes(), want) {
+			t.Fatal("other bytes wait than were added")
+		}
+		if q.full() != (len(want) >= keepInput) || q.overflowed() != (len(want) >= inputCap) {
+			t.Fatalf("%d bytes: full %t, overflowed %t", len(want), q.full(), q.overflowed())
+		}
+	}
+	if got := n.peakInput.Load(); got != int64(peak) {
+		t.Errorf("the peak is %d, want %d", got, peak)
+	}
+	q.rest = true
+	q.drop(&n)
+	if !q.empty() || q.rest || n.pendingInput.Load() != 0 {
+		t.Error("something is left after drop")
+	}
+}

@@ -1,0 +1,58 @@
+package reactor
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
+	var q outputQueue
+	var n counts
+	check := func(sendable string, length int) {
+		t.Helper()
+		got := ""
+		if q.sendable() {
+			got = string(bytes.Join(q.pieces(nil), nil))
+		}
+		if got != sendable || q.len() != length || n.pendingOutput.Load() != int64(length) || q.empty() != (length == 0) {
+			t.Fatalf("%q may be sent of %d bytes, %d are counted; want %q of %d", got, q.len(), n.pendingOutput.Load(), sendable, length)
+		}
+	}
+	check("", 0)
+	q.add([]byte("firm1 firm2 "), nil, &n)
+	q.sent(6, &n)
+	check("firm2 ", 6)
+	q.add([]byte("held"), nil, &n)
+	q.hold(12, 10)
+	check("firm2 ", 10)
+	q.add([]byte(" behind"), nil, &n)
+	q.hold(16, 20) // what waits already goes on waiting
+	check("firm2 ", 17)
+	q.sent(2, &n)
+	check("rm2 ", 15)
+	if !q.uncommitted() || q.pos != 20 {
+		t.Fatalf("it waits for %d", q.pos)
+	}
+	q.committed()
+	check("rm2 held behind", 15)
+	q.sent(15, &n)
+	check("", 0)
+
+	q.add([]byte("all is held"), nil, &n)
+	q.hold(0, 30)
+	check("", 11)
+	q.dropUncommitted(&n)
+	check("", 0)
+
+	q.adopt([]byte("firm"), &n)
+	q.add([]byte("held"), nil, &n)
+	q.hold(4, 40)
+	q.sent(1, &n)
+	q.dropUncommitted(&n)
+	check("irm", 3)
+	q.drop(&n)
+	check("", 0)
+	if q.uncommitted() || n.peakOutput.Load() != 17 {
+		t.Errorf("uncommitted %t, peak %d", q.uncommitted(), n.peakOutput.Load())
+	}
+}

@@ -1,0 +1,47 @@
+package reactor
+
+import "fmt"
+
+// phase is how far a connection has come in its life. It only moves forward,
+// except between serving and waiting; enter is the only place where it changes,
+// and doc.go draws it.
+type phase uint8
+
+const (
+	serving   phase = iota // commands are executed as they come
+	waiting                // the session waits: commands that come are kept
+	draining               // nothing more is executed; the client is still sent what it is owed
+	lingering              // all is sent and the client was told so; it is to close the connection
+	broken                 // nothing more is read or written; conclude ends the connection
+	ended                  // nothing is left of it
+)
+
+var phaseNames = [...]string{"serving", "waiting", "draining", "lingering", "broken", "ended"}
+
+func (p phase) String() string { return phaseNames[p] }
+
+// enter moves the connection to another phase.
+func (c *conn) enter(p phase) {
+	if p <= c.phase && !(p == serving && c.phase == waiting) {
+		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
+	}
+	c.phase = p
+}
+
+// fail notes that nothing more can be read from or written to the connection, or
+// is wanted to be.
+func (c *conn) fail() {
+	if c.phase < broken {
+		c.enter(broken)
+	}
+}
+
+// intake is who reads what the client sends.
+type intake uint8
+
+const (
+	reading  intake = iota // gnet reads
+	paused                 // gnet was told not to read for now
+	finished               // the client has sent its last, and gnet is about to close its descriptor
+	detached               // gnet has closed its descriptor; ours is a copy, and we read what gnet has left
+)

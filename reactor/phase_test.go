@@ -1,0 +1,24 @@
+package reactor
+
+import "testing"
+
+func TestAConnectionsPhaseMovesForwardOnly(t *testing.T) {
+	for from := serving; from <= ended; from++ {
+		for to := serving; to <= ended; to++ {
+			want := to > from || from == waiting && to == serving
+			got := func() (moved bool) {
+				defer func() { moved = recover() == nil }()
+				c := conn{phase: from}
+				c.enter(to)
+				return c.phase == to
+			}()
+			if got != want {
+				t.Errorf("%v to %v: allowed %t, want %t", from, to, got, want)
+			}
+		}
+		c := conn{phase: from}
+		if c.fail(); c.phase != max(from, broken) {
+			t.Errorf("a connection that is %v fails and is %v", from, c.phase)
+		}
+	}
+}

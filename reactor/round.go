@@ -1,0 +1,124 @@
+package reactor
+
+import "trellis/engine"
+
+// What the loop does between two polls is counted in steps of about a quarter of a
+// microsecond. The engine keeps the account: Refill begins a round with a budget
+// of steps, Spend takes some off.
+const (
+	// connSteps is what it takes to deal with a connection, system calls included,
+	// beside the commands that it has executed.
+	connSteps = 16
+	// lookSteps is what it takes to look at a connection's deadline.
+	lookSteps = 2
+	// overrun is how many commands a connection may have executed once the budget
+	// is spent, so that a client that sends a few at a time never waits for its
+	// turn.
+	overrun = 32
+)
+
+// bytesSteps is what it takes to copy n bytes.
+func bytesSteps(n int) int { return n >> 10 }
+
+// reported notes that gnet has reported c. A poll reports a connection at most
+// once: when one comes for the second time in a round, there has been a poll, and a
+// new round begins. (Where gnet reads a connection to its end at once, as it does on
+// kqueue systems, rounds are shorter.)
+func (l *loop) reported(c *conn) {
+	if c.round == l.round {
+		l.newRound()
+	}
+	c.round = l.round
+	l.engine.Spend(connSteps)
+}
+
+func (l *loop) newRound() {
+	if hook := l.server.hooks.round; hook != nil {
+		hook(l)
+	}
+	l.round++
+	l.engine.Refill()
+}
+
+// polled is called when the bell has rung, which only a poll can tell.
+func (l *loop) polled() {
+	defer l.recovered()
+	l.newRound()
+	l.takeMail()
+	now := l.server.cfg.Now()
+	if l.alarm.came(now) {
+		l.nextLook = engine.MaxTime
+	}
+	l.commit()
+	l.serve(now)
+}
+
+// serve does what is to be done besides reading, a bit of each kind in turn, until
+// nothing is left or the budget of the round is spent. In the latter case the bell
+// rings, so that it goes on after the next poll. It ends everything that gnet makes
+// the loop do: what a loop's commands hand over to its own sessions, they get here,
+// without another way through the system.
+func (l *loop) serve(now engine.Time) {
+	defer l.recovered()
+	for {
+		o := l.engine.Next(now)
+		if o != nil {
+			o.(*conn).resume(now)
+		}
+		if !l.engine.Spend(0) {
+			break
+		}
+		if !l.step(now) && o == nil {
+			l.askForDeadline()
+			return
+		}
+	}
+	// The engine rings for itself, if it has something left.
+	for o := l.engine.Next(now); o != nil; o = l.engine.Next(now) {
+		o.(*conn).resume(now)
+	}
+	if l.left(now) {
+		l.bell.ring()
+	}
+	l.askForDeadline()
+}
+
+// step does one thing of each kind that is the reactor's own. It reports false
+// when there was none.
+func (l *loop) step(now engine.Time) (any bool) {
+	if !l.run.empty() {
+		l.run.pop().goOn(now)
+		any = true
+	}
+	if l.nextWrite < len(l.writable) {
+		c := l.writable[l.nextWrite]
+		l.writable[l.nextWrite] = nil
+		l.nextWrite++
+		c.takesOutput(now)
+		any = true
+	}
+	if c := l.nextCommitted(); c != nil {
+		c.committed(now)
+		any = true
+	}
+	if d := l.deadlines.first(); d != nil && d.at <= now {
+		d.conn.checkDeadline(now)
+		any = true
+	}
+	return any
+}
+
+// left tells whether step would do something.
+func (l *loop) left(now engine.Time) bool {
+	d := l.deadlines.first()
+	return !l.run.empty() || l.nextWrite < len(l.writable) || l.hasCommitted() || d != nil && d.at <= now
+}
+
+// askForDeadline sets the alarm for the first deadline.
+func (l *loop) askForDeadline() {
+	d := l.deadlines.first()
+	if d != nil && d.at < l.nextLook {
+		l.nextLook = d.at
+		l.alarm.ask(deadlineAlarm, d.at)
+	}
+}

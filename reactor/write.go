@@ -1,0 +1,154 @@
+package reactor
+
+import (
+	gio "github.com/panjf2000/gnet/v2/pkg/io"
+	"golang.org/x/sys/unix"
+
+	"trellis/engine"
+)
+
+// keepReplies is the largest capacity in bytes that a loop's buffer of replies
+// keeps from one batch to the next.
+const keepReplies = 1 << 20
+
+// replyBytes is the size of the replies in l.out.
+func (l *loop) replyBytes() int {
+	n := len(l.out.Buf)
+	for i := range l.out.Bodies {
+		n += len(l.out.Bodies[i].Bytes)
+	}
+	return n
+}
+
+// dropReplies empties l.out.
+func (l *loop) dropReplies() {
+	releaseBodies(l.out.Bodies)
+	l.out.Bodies = l.out.Bodies[:0]
+	l.out.Pos = 0
+	if cap(l.out.Buf) > keepReplies {
+		l.out.Buf = nil
+	}
+	l.out.Buf = l.out.Buf[:0]
+}
+
+// flush writes the replies in loop.out, and empties it in any case: what the
+// client does not take becomes its pending output. It reports whether nothing is
+// pending.
+func (c *conn) flush() bool {
+	l := c.loop
+	out := &l.out
+	if len(out.Buf) == 0 {
+		return !c.pendingOutput() && c.phase < broken
+	}
+	if c.phase >= broken {
+		l.batch = batch{}
+		l.dropReplies()
+		return false
+	}
+	if wait := l.mustWait(out.Pos); wait || c.pendingOutput() {
+		x := c.backlog()
+		firm := 0
+		if x.out.buf != nil {
+			firm = len(x.out.buf.B)
+		}
+		pos := out.Pos
+		c.retain(0)
+		if wait || x.out.uncommitted() {
+			c.hold(firm, pos)
+		} else {
+			l.latency.answered(&l.batch, l.server.cfg.Now())
+		}
+		return false
+	}
+	total := l.replyBytes()
+	var n int
+	var ok bool
+	if len(out.Bodies) == 0 {
+		n, ok = c.write(out.Buf)
+	} else {
+		l.pieces = appendPieces(l.pieces[:0], out.Buf, 0, out.Bodies, 0)
+		n, ok = c.writev(l.pieces)
+	}
+	l.latency.answered(&l.batch, l.server.cfg.Now())
+	if ok && n < total {
+		c.retain(n)
+		return false
+	}
+	l.dropReplies()
+	return ok
+}
+
+// retain makes the replies in loop.out, of which the first n bytes were
+// written, pending output.
+func (c *conn) retain(n int) {
+	l := c.loop
+	x := c.backlog()
+	if b := l.out.Buf; len(l.out.Bodies) > 0 {
+		x.out.add(b, l.out.Bodies, &l.counts)
+		x.out.sent(n, &l.counts)
+		clear(l.out.Bodies) // they are x.out's now
+		l.out.Bodies = l.out.Bodies[:0]
+	} else if cap(b) > keepReplies && x.out.empty() {
+		x.out.adopt(b[n:], &l.counts)
+		l.out.Buf = nil
+	} else {
+		x.out.add(b[n:], nil, &l.counts)
+	}
+	l.dropReplies()
+}
+
+// writePending writes pending output. It reports whether none is left.
+func (c *conn) writePending(now engine.Time) bool {
+	l, q := c.loop, &c.x.out
+	if !q.sendable() {
+		return false // all of it waits for a commit
+	}
+	l.pieces = q.pieces(l.pieces[:0])
+	n, ok := c.writev(l.pieces)
+	if !ok {
+		return false
+	}
+	if n > 0 {
+		c.touched(now)
+		q.sent(n, &l.counts)
+	}
+	return q.empty()
+}
+
+// writev writes what the client takes at once of several pieces.
+func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
+	if len(pieces) == 1 {
+		return c.write(pieces[0])
+	}
+	for {
+		n, err := gio.Writev(int(c.fd), pieces)
+		if err != unix.EINTR {
+			return c.wrote(n, err)
+		}
+	}
+}
+
+// write writes what the client takes at once. When the connection turns out to
+// be broken, it reports false, and nothing is written any more.
+func (c *conn) write(b []byte) (n int, ok bool) {
+	for {
+		n, err := unix.Write(int(c.fd), b)
+		if err != unix.EINTR {
+			return c.wrote(n, err)
+		}
+	}
+}
+
+// wrote takes the result of a write.
+func (c *conn) wrote(n int, err error) (int, bool) {
+	switch err {
+	case nil:
+		c.loop.counts.bytesOut.Add(uint64(n))
+		c.loop.engine.Spend(bytesSteps(n))
+		return n, true
+	case unix.EAGAIN:
+		return 0, true
+	}
+	c.fail()
+	return 0, false
+}
