@@ -12,8 +12,11 @@ import (
 
 // lone returns a connection on a loop that only the caller drives, and the
 // client's end of it.
-func lone(t testing.TB) (c *conn, client int) {
-	ts := serve(t, "unix", 1, hooks{})
+func lone(t testing.TB) (c *conn, client int) { return loneJournaled(t, nil) }
+
+// loneJournaled is lone with a journal, if it is not nil.
+func loneJournaled(t testing.TB, j *fakeJournal) (c *conn, client int) {
+	ts := serveJournaled(t, "unix", 1, hooks{}, j)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +95,33 @@ func BenchmarkRoundTrip(b *testing.B) {
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pipelined), "ns/command")
 			})
+		}
+	}
+}
+
+// BenchmarkCommittedBatch is a batch whose replies wait for a commit at the end of the
+// round.
+func BenchmarkCommittedBatch(b *testing.B) {
+	j := new(fakeJournal)
+	j.atOnce.Store(true)
+	c, client := loneJournaled(b, j)
+	l := c.loop
+	now := l.server.cfg.Now
+	buf := make([]byte, 64<<10)
+	var in []byte
+	id := int64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		id++
+		in = strconv.AppendInt(append(in[:0], "put 0 0 60 10\r\n0123456789\r\ndelete "...), id, 10)
+		in = append(in, "\r\n"...)
+		t := now()
+		l.reported(c)
+		c.traffic(t, in)
+		l.serve(t)
+		l.polled()
+		if n, err := unix.Read(client, buf); err != nil || n == 0 || buf[n-1] != '\n' {
+			b.Fatal(n, err)
 		}
 	}
 }

@@ -123,10 +123,28 @@ func (c *conn) takesOutput(now engine.Time) {
 
 // backlog returns c.x, which it makes if need be.
 func (c *conn) backlog() *backlog {
-	if c.x == nil {
+	l := c.loop
+	if n := len(l.backlogs); c.x == nil && n > 0 {
+		c.x = l.backlogs[n-1]
+		l.backlogs = l.backlogs[:n-1]
+	} else if c.x == nil {
 		c.x = new(backlog)
 	}
 	return c.x
+}
+
+// maxBacklogs is how many unused backlogs a loop keeps, so that replies which wait
+// for a commit allocate nothing.
+const maxBacklogs = 256
+
+// dropBacklog forgets c.x, which has nothing any more.
+func (c *conn) dropBacklog() {
+	l := c.loop
+	if len(l.backlogs) < maxBacklogs {
+		*c.x = backlog{}
+		l.backlogs = append(l.backlogs, c.x)
+	}
+	c.x = nil
 }
 
 func (c *conn) pendingOutput() bool { return c.x != nil && !c.x.out.empty() }
@@ -193,7 +211,7 @@ func (c *conn) conclude(now engine.Time) {
 		return
 	}
 	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() {
-		c.x = nil
+		c.dropBacklog()
 	}
 }
 
@@ -335,7 +353,7 @@ func (c *conn) end(now engine.Time) {
 		x.in.drop(counts)
 		x.out.drop(counts)
 		if !x.queued { // otherwise the queue needs it
-			c.x = nil
+			c.dropBacklog()
 		}
 	}
 	if c.intake == detached {

@@ -39,6 +39,7 @@ type loop struct {
 	writable  []*conn  // whose clients take output again, from nextWrite on
 	nextWrite int
 	commits   commits
+	backlogs  []*backlog // unused
 	deadlines deadlines
 	nextLook  engine.Time // when the alarm was asked to go off for a deadline
 
