@@ -1,17 +1,15 @@
 package reactor
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
+	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
 )
 
 // How long an acceptor waits before it tries again when the system is out of
@@ -22,7 +20,11 @@ const (
 	maxAcceptPause = time.Second
 )
 
-// acceptStats are written by any acceptor.
+// maxAccepted is how many connections an acceptor accepts at most before its loop
+// looks after other connections.
+const maxAccepted = 16
+
+// acceptStats are written by any acceptor and any loop.
 type acceptStats struct {
 	accepted atomic.Uint64 // connections that were given to a loop
 	failures atomic.Uint64 // attempts that failed for want of descriptors or memory
@@ -32,32 +34,41 @@ type acceptStats struct {
 	paused   atomic.Int64 // acceptors that are paused now
 }
 
-// maxAdmitting is how many connections of one listener may be on their way to a
-// loop, which takes them between two rounds of events: a busy one seldom.
-const maxAdmitting = 16
-
-// acceptor accepts on one listener.
+// acceptor accepts on one listener. It does so on the goroutine of one loop, and
+// gives the connections to all loops. The goroutine that has called Serve decides
+// what happens when accepting fails.
 type acceptor struct {
 	server   *Server
 	listener net.Listener
-	// gnet makes a descriptor of its own for a connection before ours is
-	// closed. The spare keeps room for it, so that running out of descriptors
-	// shows before a client was accepted and not after.
-	spare     spare
-	admitting chan struct{} // an element for each connection that is on its way
-	shortages chan error    // why one that was on its way did not get to a loop
-	logs      limiter
-	logged    bool // that accepting has paused
+	raw      rawListener // keeps the listener's descriptor valid while it is used
+	loop     *loop
+
+	shortages chan error // why a connection that was accepted did not get to its loop
+
+	// Of the goroutine of Serve.
+	logs   limiter
+	logged bool // that accepting has paused
+
+	// Of the loop's goroutine.
+	options  []option // of TCP: what is to be set on each connection
+	gate     gate
+	attempts int // how many connections to try to accept in one round
 }
 
-// Serve accepts connections on l, which must be a TCP or Unix stream listener,
-// until Shutdown, which closes l; it then returns nil. It may be called for
+// rawListener is what an acceptor needs of a [syscall.RawConn].
+type rawListener interface {
+	Control(f func(fd uintptr)) error
+}
+
+// Serve accepts connections on l, which must be a TCP or Unix stream listener that
+// the system knows by a descriptor, until Shutdown, and then closes l and returns
+// nil. l belongs to the server: its socket may go on under another descriptor, and
+// nobody else may accept on l or close it. Serve may be called for
 // several listeners at once. When descriptors or memory run out it waits for
 // better times; any other failure to accept ends it with an error.
 //
 // Connections have TCP_NODELAY and SO_KEEPALIVE set. Keep-alive's timings are
-// the listener's (see [net.ListenConfig]), or the system's if the listener does
-// not turn keep-alive on.
+// those of l's socket; what [net.ListenConfig] says of them is not followed.
 func (s *Server) Serve(l net.Listener) error {
 	s.mu.Lock()
 	if s.closing {
@@ -65,43 +76,97 @@ func (s *Server) Serve(l net.Listener) error {
 		_ = l.Close()
 		return ErrClosed
 	}
-	s.listeners[l] = struct{}{}
+	on := s.loops[s.listeners%len(s.loops)]
+	s.listeners++
 	s.acceptors.Add(1)
 	s.mu.Unlock()
-	a := &acceptor{
-		server: s, listener: l, spare: spare{from: s.watch.poll.fd},
-		admitting: make(chan struct{}, maxAdmitting), shortages: make(chan error, 1),
+	defer s.acceptors.Done()
+	defer l.Close()
+	a := &acceptor{server: s, listener: l, loop: on, attempts: 1, shortages: make(chan error, 1)}
+	err := a.prepare()
+	if err == nil {
+		err = a.leaveGoPoller()
 	}
-	defer func() {
-		for range maxAdmitting { // until none is on its way
-			a.admitting <- struct{}{}
-		}
-		a.spare.release()
-		s.mu.Lock()
-		delete(s.listeners, l)
-		s.mu.Unlock()
-		s.acceptors.Done()
-	}()
+	if err != nil {
+		return fmt.Errorf("reactor: preparing to accept on %s: %w", l.Addr(), err)
+	}
+	if own, ok := a.raw.(ownDescriptor); ok {
+		defer unix.Close(int(own))
+	}
 	return a.run()
 }
 
+// leaveGoPoller takes a TCP listener out of Go's poller, which otherwise wakes a
+// thread for everybody who connects although no goroutine waits for it: the socket
+// goes on under a descriptor of the acceptor's, and package net's is closed. A Unix
+// listener stays where it is, because its Close removes the socket's file.
+func (a *acceptor) leaveGoPoller() error {
+	l, ok := a.listener.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	var fd int
+	var err error
+	if closed := a.raw.Control(func(old uintptr) { fd, err = duplicate(int(old)) }); closed != nil {
+		return closed
+	}
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	a.raw = ownDescriptor(fd)
+	return l.Close()
+}
+
+// ownDescriptor is a descriptor that is valid as long as its acceptor runs.
+type ownDescriptor int
+
+func (d ownDescriptor) Control(f func(fd uintptr)) error {
+	f(uintptr(d))
+	return nil
+}
+
+// prepare finds the listener's descriptor and sets options.
+func (a *acceptor) prepare() error {
+	sc, ok := a.listener.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("a %T has no descriptor", a.listener)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return err
+	}
+	a.raw = raw
+	switch network := a.listener.Addr().Network(); network {
+	case "unix":
+		return nil
+	case "tcp":
+		if e := a.raw.Control(func(fd uintptr) { a.options, err = prepareTCP(int(fd)) }); e != nil {
+			return e
+		}
+		return os.NewSyscallError("setsockopt", err)
+	default:
+		return fmt.Errorf("%s is neither TCP nor a Unix stream", network)
+	}
+}
+
+// run returns when accepting has failed for good, or the server is shut down.
 func (a *acceptor) run() error {
 	s := a.server
 	first := s.hooks.acceptPause
 	pause := first
 	for {
-		err := a.accept()
-		select {
-		case <-s.done:
-			return nil
-		default:
-		}
+		err := a.round()
 		if err == nil {
 			if pause != first {
 				pause = first
 				a.resumed()
 			}
-			continue
+			err = a.await()
+		}
+		select {
+		case <-s.done:
+			return nil
+		default:
 		}
 		if !isShortage(err) {
 			return fmt.Errorf("accepting on %s: %w", a.listener.Addr(), err)
@@ -114,59 +179,81 @@ func (a *acceptor) run() error {
 	}
 }
 
-// accept accepts one connection and gives it to a loop, or sends it on its way. It
-// returns errors that concern the listener or the system, and none that concern the
-// connection only.
-func (a *acceptor) accept() error {
-	select {
-	case err := <-a.shortages:
-		return err
-	default:
+// await has the loop accept whenever somebody connects. It returns when that has
+// failed, with the reason, or when the server is shut down.
+func (a *acceptor) await() error {
+	if a.server.hooks.ungated || !a.loop.canGate() {
+		return a.awaitByPoll()
 	}
-	if !a.spare.hold() {
-		return syscall.EMFILE
-	}
-	nc, err := a.listener.Accept()
+	failed := make(chan error, 1)
+	var err error
+	a.onLoop(func() { err = a.openGate(failed) })
 	if err != nil {
 		return err
 	}
-	if !a.server.takePlace() {
-		a.spare.release()
-		a.refuse(nc)
+	defer a.onLoop(a.closeGate)
+	select {
+	case err = <-failed:
+		return err
+	case <-a.server.done:
 		return nil
 	}
-	a.admitting <- struct{}{}
-	l := a.server.leastLoop()
-	if a.server.hasDescriptors() {
-		go func() {
-			if err := a.admit(nc, l); err != nil {
-				select {
-				case a.shortages <- err:
-				default:
-				}
-			}
-		}()
-		return nil
-	}
-	a.spare.release()
-	return a.admit(nc, l)
 }
 
-// admit gives a connection to a loop. It returns an error only if that tells of a
-// shortage.
-func (a *acceptor) admit(nc net.Conn, l *loop) error {
-	defer func() { <-a.admitting }()
-	err := a.server.admit(nc, l)
-	if err == nil {
-		a.server.accepting.accepted.Add(1)
-		return nil
+// awaitByPoll is await where gnet's poller cannot be made to watch a listener. It
+// keeps a thread, which waits and then wakes the loop.
+func (a *acceptor) awaitByPoll() error {
+	var pipe [2]int
+	if err := unix.Pipe(pipe[:]); err != nil {
+		return os.NewSyscallError("pipe", err)
 	}
-	a.server.accepting.refused.Add(1)
-	if isShortage(err) {
-		return err
+	unix.CloseOnExec(pipe[0])
+	unix.CloseOnExec(pipe[1])
+	returned, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-a.server.done:
+		case <-returned:
+		}
+		_ = unix.Close(pipe[1]) // which ends Poll
+	}()
+	var err error
+	closed := a.raw.Control(func(listener uintptr) {
+		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(pipe[0]), Events: unix.POLLIN}}
+		for err == nil && fds[1].Revents == 0 {
+			if _, e := unix.Poll(fds, -1); e != nil && e != unix.EINTR {
+				err = os.NewSyscallError("poll", e)
+			} else if fds[0].Revents != 0 {
+				err = a.round()
+			}
+		}
+	})
+	close(returned)
+	<-ended
+	_ = unix.Close(pipe[0])
+	if closed != nil {
+		return closed
 	}
-	a.server.log.Debug("connection refused", "listener", a.listener.Addr(), "error", err)
-	return nil
+	return err
+}
+
+// round has the loop accept those who are waiting now, up to maxAccepted. It
+// returns errors that concern the listener or the system, and none that concern one
+// connection only.
+func (a *acceptor) round() error {
+	err := net.ErrClosed // if the loop has ended
+	a.onLoop(func() { _, err = a.accept(maxAccepted) })
+	return err
+}
+
+// onLoop runs f on the loop's goroutine, and returns when it has run, or never
+// will.
+func (a *acceptor) onLoop(f func()) {
+	done := make(chan struct{})
+	if a.loop.call(func(*loop) { defer close(done); f() }) {
+		<-done
+	}
 }
 
 // failed notes that accepting has failed for want of something.
@@ -222,66 +309,6 @@ func (s *Server) descriptorFreed() {
 		case s.freed <- struct{}{}:
 		default:
 		}
-	}
-}
-
-// admit gives a connection, which has a place, to a loop, which counts it. In any
-// case nc is closed or not ours any more when it returns.
-func (s *Server) admit(nc net.Conn, l *loop) error {
-	c := new(conn)
-	defer func() {
-		if c.loop == nil { // otherwise its end gives the place back
-			s.open.Add(-1)
-			l.members.Add(-1)
-		}
-	}()
-	if nc.RemoteAddr() == nil || nc.LocalAddr() == nil {
-		_ = nc.Close()
-		return errors.New("it has no address, as one that was aborted")
-	}
-	switch tc := nc.(type) {
-	case *net.TCPConn:
-		// net has set TCP_NODELAY, and keep-alive unless its listener says no.
-		if err := tc.SetKeepAlive(true); err != nil {
-			_ = nc.Close()
-			return fmt.Errorf("setting keep-alive: %w", err)
-		}
-		// gnet looks up the interface of a scoped address, which may fail, and
-		// gives the memory of the name, which belongs to package net, to a pool.
-		clearZone(tc.LocalAddr())
-		clearZone(tc.RemoteAddr())
-	case *net.UnixConn:
-	default:
-		_ = nc.Close()
-		return fmt.Errorf("a %T is neither TCP nor Unix", nc)
-	}
-	enrolled, err := l.el.Enroll(gnet.NewContext(context.Background(), c), nc)
-	if err == nil {
-		err = (<-enrolled).Err
-	} else {
-		_ = nc.Close()
-	}
-	if err == nil && c.loop == nil {
-		err = syscall.ENOMEM // gnet reports no error when its poller has refused the descriptor
-	}
-	if err != nil {
-		return fmt.Errorf("giving a connection to a loop: %w", err)
-	}
-	return nil
-}
-
-// leastLoop is the loop with the fewest connections, and counts one more for it.
-func (s *Server) leastLoop() *loop {
-	least := slices.MinFunc(s.loops, func(a, b *loop) int {
-		return cmp.Compare(a.members.Load(), b.members.Load())
-	})
-	least.members.Add(1)
-	return least
-}
-
-func clearZone(a net.Addr) {
-	if ta, ok := a.(*net.TCPAddr); ok {
-		ta.Zone = ""
 	}
 }
 

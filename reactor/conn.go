@@ -42,6 +42,7 @@ type backlog struct {
 	queued bool        // in loop.run
 	woken  bool        // the session can go on, as soon as the client has taken its output
 	armed  bool        // the watcher will tell
+	behind bool        // the client has sent something behind its quit
 }
 
 // open is the beginning of a connection.
@@ -178,7 +179,7 @@ func (c *conn) conclude(now engine.Time) {
 		if !c.ending() {
 			c.beginEnding(now)
 		}
-	case c.gc == nil:
+	case c.gc == nil || (c.x == nil || !c.x.behind) && !unread(int(c.fd)):
 		c.end(now)
 		return
 	default:

@@ -15,6 +15,23 @@
 // reactor writes to sockets itself: gnet's buffer for output has no bound, and
 // gnet knows of no wish to stop reading.
 //
+// # Accepting
+//
+// A connection costs as few system calls as can be, because many clients connect
+// for a handful of commands: on Linux accept4, epoll_ctl, the reads and writes of
+// its commands, epoll_ctl and close. One loop accepts for each listener, on its own
+// goroutine, and gives every connection to the loop that has fewest, itself
+// included. Package adopt, in which it stands what of gnet is relied on, registers
+// the bare descriptor with gnet. Go's poller is not asked.
+//
+// The loop learns from its own poller that somebody has connected: see
+// gate_epoll.go for how, as gnet has no means for that. Where that does not work, on
+// kqueue systems, with the build tag poll_opt, and where gnet's poller is not found
+// (see below), a thread for each listener waits in poll(2) and rings the loop.
+//
+// TCP_NODELAY and SO_KEEPALIVE are set on the listener where connections inherit
+// them, and on connections that were there before.
+//
 // # Invariants
 //
 //   - All of what gnet has read is taken at once, so that gnet keeps nothing.
@@ -60,8 +77,7 @@
 //
 // The buffers come from pools, and their capacity may be up to twice of what lies
 // in them. An idle connection has none. It costs less than 200 bytes here, some
-// more in the engine, and about 300 in gnet, whose copies of its addresses are
-// emptied.
+// more in the engine, and about 300 in gnet.
 //
 // Stopping gnet from reading needs the descriptor of gnet's poller, which is
 // taken from its unexported fields and proven to be the right one when the server
@@ -98,9 +114,13 @@
 // a journal, when it is committed.
 //
 // After quit nothing more is executed. When the client was sent all that it is
-// owed, it is told that no more will come, and what it may still send is thrown
-// away until it closes, at most for 10 seconds. To close at once would, if there
-// is something unread, destroy replies that are still on their way.
+// owed, the connection is closed at once, if the quit was the last that has come
+// from the client. Otherwise the client is told that no more will come, and
+// what it sends is thrown away until it closes, at most for 10 seconds: when a
+// system closes a TCP connection with something unread, it destroys replies that
+// are still on their way. The same happens to a client whose next bytes arrive
+// after the connection was closed. beanstalkd does not do better, and a client
+// that quits has no reason to send more. On kqueue systems nothing is closed at once.
 //
 // A connection on which writing fails is closed at once. Nothing is executed for
 // it any more.
@@ -114,10 +134,9 @@
 //
 // When accepting fails for want of descriptors or memory, it pauses: for 5 ms at
 // first, then twice as long each time up to 1 s, or until the server closes a
-// connection. Every acceptor, and the server for the ends of connections, holds
-// one descriptor in reserve, because the hand-over to gnet and the copy at the
-// end need a second one for a moment. While descriptors abound, several connections
-// may be on their way to a loop at once.
+// connection. A client that was not accepted waits in the listener's queue. The
+// server holds one descriptor in reserve for the ends of connections, because a
+// copy is needed there.
 //
 // # Panics
 //

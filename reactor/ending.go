@@ -142,8 +142,8 @@ func (c *conn) lastRead(now engine.Time) {
 	}
 }
 
-// linger tells a client that has quit, and was sent everything, that no more
-// will come, and leaves it to the client to close. If the server closed, and the
+// linger tells a client that has quit, was sent everything, and has sent more
+// behind the quit, that no more will come, and leaves it to the client to close. If the server closed, and the
 // client had sent something behind the quit, the system would throw away what is
 // still on its way to the client.
 func (c *conn) linger(now engine.Time) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -311,10 +312,27 @@ func TestQuitClosesAtOnce(t *testing.T) {
 	})
 }
 
+// A client that sends nothing behind its quit is not waited for, where the system
+// tells that nothing is unread.
+func TestClientThatHasQuitIsNotWaitedFor(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{linger: time.Hour})
+		c := ts.dial()
+		c.do("use a\r\n", "USING a\r\n")
+		if runtime.GOOS != "linux" {
+			t.Skip("the server does not ask this system whether something is unread")
+		}
+		c.send("use b\r\nquit\r\n")
+		ts.until("its connection is gone", func() bool { return ts.sum().Connections == 0 })
+		c.expect("USING b\r\n")
+		c.expectEOF()
+	})
+}
+
 func TestClientThatHasQuitAndStaysIsClosed(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{linger: time.Millisecond})
 	c := ts.dial()
-	c.send("quit\r\n")
+	c.send("quit\r\nuse a\r\n")
 	c.expectEOF()
 	ts.until("its connection is gone", func() bool { return ts.sum().Connections == 0 })
 	if n := ts.sum().Cut; n != 0 {

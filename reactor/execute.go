@@ -38,6 +38,9 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 		}
 		if outcome == engine.Quit {
 			c.enter(draining)
+			if len(p) > 0 {
+				c.backlog().behind = true
+			}
 			return nil
 		}
 		if l.replyBytes() >= highWater && (!c.flush() || !l.engine.Spend(0)) {

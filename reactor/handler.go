@@ -11,14 +11,22 @@ type handler struct {
 }
 
 func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
-	c, ok := gc.Context().(*conn)
-	if !ok {
+	var c *conn
+	switch context := gc.Context().(type) {
+	case *conn:
+		c = context
+	case *scout:
+		context.opened = true
+		return nil, gnet.None
+	case *acceptor:
+		context.opened(gc)
+		return nil, gnet.None
+	default:
 		return nil, gnet.None
 	}
 	l := h.server.byEL[gc.EventLoop()]
 	l.dealing = c
 	now := h.server.cfg.Now()
-	h.server.addresses.forget(gc)
 	c.open(l, gc, now)
 	l.serve(now)
 	l.dealing = nil
@@ -32,6 +40,8 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	case *bell:
 		c.heard()
 		c.loop.polled()
+	case *acceptor:
+		c.arrived()
 	case *conn:
 		l := c.loop
 		now := h.server.cfg.Now()
@@ -48,7 +58,13 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 // OnClose comes also for connections that the server closes itself. gnet closes
 // the descriptor as soon as it returns.
 func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
-	if c, ok := gc.Context().(*conn); ok && c.loop != nil {
+	switch c := gc.Context().(type) {
+	case *scout:
+		close(c.closed)
+	case *conn:
+		if c.loop == nil {
+			break
+		}
 		now := h.server.cfg.Now()
 		c.gc = nil
 		c.closing(now, err)

@@ -2,9 +2,6 @@ package reactor
 
 import (
 	"math"
-	"net"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,12 +34,6 @@ func descriptorLimit() int64 {
 	return int64(min(uint64(l.Cur), math.MaxInt32))
 }
 
-// hasDescriptors tells whether there are enough for several connections to be on
-// their way to a loop, each of which may take two.
-func (s *Server) hasDescriptors() bool {
-	return s.open.Load()+2*maxAdmitting < s.descriptors-reservedDescriptors
-}
-
 // takePlace counts a connection that is about to be, unless there are too many.
 func (s *Server) takePlace() bool {
 	if s.open.Add(1) > int64(s.cfg.MaxConnections) {
@@ -53,41 +44,20 @@ func (s *Server) takePlace() bool {
 }
 
 // refuse answers a connection that is one too many, and closes it.
-func (a *acceptor) refuse(nc net.Conn) {
+func (a *acceptor) refuse(fd int) {
 	a.server.accepting.over.Add(1)
 	if n, ok := a.server.refusals.allow(); ok {
 		a.server.log.Warn("a connection is refused, there are too many",
 			"listener", a.listener.Addr(), "limit", a.server.cfg.MaxConnections, "unreported", n)
 	}
-	// A new connection has room for the answer, so that nothing here blocks.
-	_ = nc.SetDeadline(time.Now().Add(time.Second))
-	_, _ = nc.Write(refusal)
-	if c, ok := nc.(interface{ CloseWrite() error }); ok {
-		_ = c.CloseWrite()
-	}
-	discardArrived(nc)
-	_ = nc.Close()
-}
-
-// discardArrived reads what has arrived. If the system found it unread when the
-// connection is closed, it would tell the peer so, who might then not see what
-// was sent to it.
-func discardArrived(nc net.Conn) {
-	sc, ok := nc.(interface {
-		SyscallConn() (syscall.RawConn, error)
-	})
-	if !ok {
-		return
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = raw.Read(func(fd uintptr) bool {
-		var b [4 << 10]byte
-		_, _ = readFD(int(fd), b[:])
-		return true
-	})
+	// A new connection has room for the answer.
+	_, _ = unix.Write(fd, refusal)
+	_ = unix.Shutdown(fd, unix.SHUT_WR)
+	// If the system found something unread when the connection is closed, it would
+	// tell the peer so, who might then not see what was sent to it.
+	var arrived [4 << 10]byte
+	_, _ = readFD(fd, arrived[:])
+	_ = unix.Close(fd)
 }
 
 var refusal = []byte(codec.ReplyOutOfMemory)

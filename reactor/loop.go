@@ -9,6 +9,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/adopt"
 )
 
 // loop is the reactor's side of one of gnet's event loops. It is the engine's
@@ -18,9 +19,10 @@ type loop struct {
 	server  *Server
 	el      gnet.EventLoop
 	engine  *engine.Loop
-	pause   pauser // does not change
-	bell    *bell  // does not change
-	alarm   *alarm // does not change
+	pause   pauser     // does not change
+	adopt   adopt.Loop // does not change
+	bell    *bell      // does not change
+	alarm   *alarm     // does not change
 	counts  counts
 	latency latency
 	members atomic.Int64 // connections that it has, or is about to have; written by anybody
@@ -55,6 +57,7 @@ type loop struct {
 type mail struct {
 	mu       sync.Mutex
 	writable []*conn       // whose clients take output again; guarded by mu
+	arrivals []arrival     // connections that were accepted elsewhere; guarded by mu
 	calls    []func(*loop) // guarded by mu
 }
 
@@ -94,8 +97,8 @@ func (l *loop) call(f func(*loop)) bool {
 func (l *loop) takeMail() {
 	m := &l.mail
 	m.mu.Lock()
-	calls := m.calls
-	m.calls = nil
+	calls, arrivals := m.calls, m.arrivals
+	m.calls, m.arrivals = nil, nil
 	if l.nextWrite == len(l.writable) {
 		l.writable, m.writable = m.writable, l.writable[:0]
 		l.nextWrite = 0
@@ -105,6 +108,9 @@ func (l *loop) takeMail() {
 		m.writable = m.writable[:0]
 	}
 	m.mu.Unlock()
+	for _, n := range arrivals {
+		l.admitArrival(n)
+	}
 	for _, f := range calls {
 		f(l)
 	}

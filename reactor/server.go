@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"runtime"
 	"sync"
@@ -72,7 +71,7 @@ type Server struct {
 	hooks  hooks
 	client *gnet.Client
 	watch  *watcher
-	spare  sharedSpare // for connections that outlive gnet's descriptor
+	spare  spare // for connections that outlive gnet's descriptor
 
 	loops []*loop
 	byEL  map[gnet.EventLoop]*loop // does not change after New
@@ -83,18 +82,16 @@ type Server struct {
 	acceptors sync.WaitGroup
 
 	mu        sync.Mutex
-	closing   bool                      // guarded by mu
-	listeners map[net.Listener]struct{} // guarded by mu
+	closing   bool // guarded by mu
+	listeners int  // how many are or were served; guarded by mu
 
 	accepting acceptStats
 	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
 
-	addresses   addresses
-	descriptors int64           // how many the process may have
-	open        atomic.Int64    // connections that there are, or are about to be
-	unflushed   atomic.Int64    // connections that have output, or input that an answer is due to, left
-	flushed     chan struct{}   // tells Shutdown that unflushed may be zero
-	giveUp      <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
+	open      atomic.Int64    // connections that there are, or are about to be
+	unflushed atomic.Int64    // connections that have output, or input that an answer is due to, left
+	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
+	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
 	panics, cuts, closes, idles, refusals limiter
 }
@@ -110,6 +107,8 @@ type hooks struct {
 	patience    time.Duration                     // instead of drainPatience
 	linger      time.Duration                     // instead of lingerTime
 	acceptPause time.Duration                     // instead of minAcceptPause
+	accept      func() error                      // before a connection is accepted: its error is that of accepting
+	ungated     bool                              // gnet's poller cannot watch listeners
 }
 
 // New starts a server's event loops. It serves nobody until [Server.Serve] is
@@ -148,16 +147,14 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		h.linger = lingerTime
 	}
 	s := &Server{
-		cfg:         cfg,
-		log:         cfg.Log,
-		hooks:       h,
-		descriptors: descriptorLimit(),
-		byEL:        make(map[gnet.EventLoop]*loop),
-		done:        make(chan struct{}),
-		stopped:     make(chan struct{}),
-		listeners:   make(map[net.Listener]struct{}),
-		freed:       make(chan struct{}, 1),
-		flushed:     make(chan struct{}, 1),
+		cfg:     cfg,
+		log:     cfg.Log,
+		hooks:   h,
+		byEL:    make(map[gnet.EventLoop]*loop),
+		done:    make(chan struct{}),
+		stopped: make(chan struct{}),
+		freed:   make(chan struct{}, 1),
+		flushed: make(chan struct{}, 1),
 	}
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
@@ -168,10 +165,6 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		gnet.WithNumEventLoop(cfg.Loops),
 		gnet.WithReadBufferCap(readSize),
 		gnet.WithLogger(gnetLog{s}),
-		// net.Listener.Accept has set the options that matter. What gnet sets
-		// itself it does after it has made its own descriptor, which it would
-		// leak when that failed.
-		gnet.WithTCPNoDelay(gnet.TCPDelay),
 	)
 	if err == nil {
 		err = s.client.Start()
@@ -203,9 +196,6 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.mu.Lock()
 		s.closing = true
 		close(s.done)
-		for l := range s.listeners {
-			_ = l.Close()
-		}
 		s.mu.Unlock()
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.

@@ -249,40 +249,30 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 }
 
-// shortListener fails as if the process were out of descriptors while it is short.
-type shortListener struct {
-	net.Listener
-	short atomic.Bool
-}
-
-func (l *shortListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err == nil && l.short.Load() {
-		c.Close()
-		return nil, unix.EMFILE
-	}
-	return c, err
-}
-
 func TestAcceptingGoesOnAsSoonAsAConnectionIsClosed(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{acceptPause: time.Hour})
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &shortListener{Listener: inner}
-	ts.serving.Go(func() { _ = ts.Serve(l) })
-	for range 3 {
-		c := dial(t, l.Addr())
-		c.do("use a\r\n", "USING a\r\n")
-		l.short.Store(true)
-		dial(t, l.Addr()).expectEOF()
-		ts.until("accepting has paused", func() bool { return ts.Stats().AcceptPaused == 1 })
-		l.short.Store(false)
-		next := dial(t, l.Addr())
-		c.Close()
-		next.do("use b\r\n", "USING b\r\n")
-	}
+	acceptors(t, func(t *testing.T, ungated bool) {
+		var short atomic.Bool
+		ts := serve(t, "tcp", 1, hooks{acceptPause: time.Hour, ungated: ungated, accept: func() error {
+			if short.Load() {
+				return unix.EMFILE
+			}
+			return nil
+		}})
+		c := ts.dial()
+		for i := range uint64(3) {
+			c.do("use a\r\n", "USING a\r\n")
+			short.Store(true)
+			next := ts.dial()
+			ts.until("accepting has paused", func() bool { return ts.Stats().AcceptPaused == 1 })
+			if st := ts.Stats(); st.AcceptFailures != i+1 || st.AcceptPauses != i+1 || st.Accepted != i+1 {
+				t.Errorf("%+v", st)
+			}
+			short.Store(false)
+			c.Close()
+			next.do("use b\r\n", "USING b\r\n")
+			c = next
+		}
+	})
 }
 
 func TestBrokenEngineEndsTheProcess(t *testing.T) {

@@ -6,49 +6,54 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spare is a descriptor that is held so that there is one to be had when it
-// matters. Its zero value with from set holds none.
+// spare is a descriptor that is held so that there is one to be had when a
+// connection outlives gnet's descriptor. All loops use it.
 type spare struct {
 	from int // an open descriptor; the spare is a copy of it
-	fd   int // 0 for none
+
+	mu sync.Mutex
+	fd int // 0 for none; guarded by mu
 }
 
-// hold makes sure that the spare is held, and tells if it is.
-func (p *spare) hold() bool {
+// hold makes sure that the spare is held, if that is possible.
+func (p *spare) hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holdLocked()
+}
+
+func (p *spare) holdLocked() {
 	if p.fd == 0 {
-		fd, err := duplicate(p.from)
-		if err != nil {
-			return false
+		if fd, err := duplicate(p.from); err == nil {
+			p.fd = fd
 		}
-		p.fd = fd
 	}
-	return true
 }
 
 func (p *spare) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.releaseLocked()
+}
+
+func (p *spare) releaseLocked() {
 	if p.fd != 0 {
 		_ = unix.Close(p.fd)
 		p.fd = 0
 	}
 }
 
-// sharedSpare is a spare that all loops may use.
-type sharedSpare struct {
-	mu sync.Mutex
-	spare
-}
-
 // duplicate returns a copy of fd, at the cost of the spare when no other
 // descriptor is left.
-func (p *sharedSpare) duplicate(fd int) (int, error) {
+func (p *spare) duplicate(fd int) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, err := duplicate(fd)
 	if err != nil && p.fd != 0 {
-		p.release()
+		p.releaseLocked()
 		return duplicate(fd)
 	}
-	p.hold()
+	p.holdLocked()
 	return n, err
 }
 

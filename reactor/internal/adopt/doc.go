@@ -16,8 +16,8 @@
 //
 // # What is relied on
 //
-// Two functions of gnet v2.10.0 that are not exported are called, by
-// go:linkname. They are those that Enroll calls in the end:
+// Two functions of gnet v2.10.0 that are not exported are called, by means of the
+// compiler's linkname directive. They are those that Enroll calls in the end:
 //
 //	func newStreamConn(proto string, fd int, el *eventloop, sa unix.Sockaddr, localAddr, remoteAddr net.Addr) *conn
 //	func (el *eventloop) register0(c *conn) error

@@ -18,8 +18,7 @@ import (
 // socket of TCP or UNIX, are errors.
 //
 // The options of inherited sockets are left as they are; they are the unit
-// file's affair. What is accepted from them has the same timings of keep-alive,
-// and no delay in any case.
+// file's affair.
 func Inherited() ([]net.Listener, error) {
 	if active, err := activated(); !active || err != nil {
 		return nil, err
@@ -103,14 +102,8 @@ func fromFile(f *os.File) (net.Listener, error) {
 	if err != nil {
 		return nil, bare(err)
 	}
-	switch tl := l.(type) {
-	case *net.TCPListener:
-		config, err := keepAliveOf(tl)
-		if err != nil {
-			return nil, err
-		}
-		l = &inheritedTCP{tl, config}
-	case *net.UnixListener:
+	switch l.(type) {
+	case *net.TCPListener, *net.UnixListener:
 	default:
 		return nil, fmt.Errorf("address family %s", l.Addr().Network())
 	}

@@ -61,14 +61,9 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 }
 
 func listenTCP(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
-	// Idle connections number in the tens of thousands here. They are kept alive
-	// at the system's intervals and not at Go's, which are a few seconds.
-	lc := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
-		Enable:   true,
-		Idle:     -1,
-		Interval: -1,
-		Count:    -1,
-	}}
+	// Connections take over the socket's timings of keep-alive, which are the
+	// system's: tens of thousands may be idle.
+	var lc net.ListenConfig
 	// Clients speak plain TCP; a multipath socket would only be a layer between.
 	lc.SetMultipathTCP(false)
 

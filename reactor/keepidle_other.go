@@ -1,7 +1,7 @@
 //go:build !darwin
 
-package listen
+package reactor
 
 import "golang.org/x/sys/unix"
 
-const tcpKeepIdle = unix.TCP_KEEPIDLE
+const keepIdle = unix.TCP_KEEPIDLE

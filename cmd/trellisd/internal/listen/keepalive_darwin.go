@@ -1,5 +1,0 @@
-package listen
-
-import "golang.org/x/sys/unix"
-
-const tcpKeepIdle = unix.TCP_KEEPALIVE

@@ -1,0 +1,52 @@
+//go:build darwin || freebsd
+
+package reactor
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// optionsInherited tells that a connection begins with the options of its listener.
+// Here that differs between systems and options.
+const optionsInherited = false
+
+// prepareTCP returns the options that every connection is to have. Keep-
+// alive's timings are the listener's.
+func prepareTCP(listener int) ([]option, error) {
+	options := []option{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+	}
+	for _, name := range []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT} {
+		value, err := unix.GetsockoptInt(listener, unix.IPPROTO_TCP, name)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, option{unix.IPPROTO_TCP, name, value})
+	}
+	return options, nil
+}
+
+// acceptFD accepts a connection without waiting.
+func acceptFD(listener int) (int, error) {
+	// No other program may be started before the descriptor is marked.
+	syscall.ForkLock.RLock()
+	fd, _, err := unix.Accept(listener)
+	if err == nil {
+		unix.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// unread tells if a socket has, or may have, input that was not read.
+func unread(int) bool { return true }

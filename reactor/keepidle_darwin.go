@@ -1,0 +1,5 @@
+package reactor
+
+import "golang.org/x/sys/unix"
+
+const keepIdle = unix.TCP_KEEPALIVE
