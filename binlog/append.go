@@ -203,7 +203,7 @@ func (l *Log) grow(seg *segment, n int64) []byte {
 	l.tail += Pos(n)
 	l.room.used += n
 	l.unwritten += n
-	l.pending.Store(true)
+	l.pending.Add(n)
 	return b
 }
 

@@ -41,7 +41,7 @@ func TestNoRecordIsWrittenBeforeItIsEncoded(t *testing.T) {
 		defer close(flushed)
 		l.Flush()
 	}()
-	eventually(t, "the writer to take the batch", func() bool { return !l.pending.Load() })
+	eventually(t, "the writer to take the batch", func() bool { return l.pending.Load() == 0 })
 	if _, err := o.put(testRecord(2, 2*encodeOutside)); err != nil {
 		t.Fatal(err)
 	}
@@ -63,4 +63,29 @@ func TestNoRecordIsWrittenBeforeItIsEncoded(t *testing.T) {
 	if d := diff(again.snapshot(), o.snapshot()); d != "" {
 		t.Error(d)
 	}
+}
+
+// A loop that flushes is not held up by the write of a large job, nor by another
+// loop that still encodes one.
+func TestFlushLeavesALargeWriteToTheCommitter(t *testing.T) {
+	o := newOwner()
+	fs := faultfs.New(testDir)
+	if err := o.open(testDir, Options{FS: fs, SyncInterval: NeverSync}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	pos, err := o.put(testRecord(1, 2*flushSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan struct{})
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "write" {
+			<-written
+		}
+		return faultfs.Fault{}
+	})
+	o.log.Flush() // returns while the write stands still
+	close(written)
+	eventually(t, "the commit", func() bool { return o.log.Committed() >= pos })
 }

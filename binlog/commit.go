@@ -20,18 +20,17 @@ type flight struct {
 
 // Flush commits what was appended, or sees to it that it soon will be. A loop
 // calls it once after the commands of a batch, holding no lock that the owner
-// needs in OnCommit. If the log does not wait for syncs and nobody else writes
-// just now, it writes at once: then Committed has moved when it returns.
+// needs in OnCommit. If the log does not wait for syncs, nobody else writes just
+// now, and there is not much to write, it writes at once: then Committed has moved
+// when it returns.
 func (l *Log) Flush() {
-	if !l.pending.Load() {
-		return
-	}
-	if l.opts.SyncInterval == 0 || l.syncing.Load() || l.blocked.Load() || l.slow.Load() {
-		// The write might have to wait for the disk.
-		wake(l.wakeCommitter)
+	if l.pending.Load() == 0 {
 		return
 	}
 	for range 4 {
+		if l.slowWrite() {
+			break
+		}
 		if !l.wmu.TryLock() {
 			// The holder writes these records too, because it looks at wanted after it
 			// has released the lock; or it has released it already.
@@ -47,6 +46,17 @@ func (l *Log) Flush() {
 		}
 	}
 	wake(l.wakeCommitter)
+}
+
+// flushSize is the most bytes that Flush writes itself. More takes a millisecond or
+// so, as does the encoding of a record that large.
+const flushSize = 1 << 20
+
+// slowWrite tells whether a write would take long, or might have to wait for the
+// disk.
+func (l *Log) slowWrite() bool {
+	return l.opts.SyncInterval == 0 || l.pending.Load() > flushSize ||
+		l.syncing.Load() || l.blocked.Load() || l.slow.Load()
 }
 
 // commit writes all that was appended, and syncs it if that is what committed
@@ -190,7 +200,7 @@ func (l *Log) take() bool {
 	f := &l.flight
 	f.batch, l.batch = l.batch, batch{chunks: f.chunks[:0], encoders: f.encoders}
 	f.next, f.done, f.end = 0, 0, l.tail
-	l.pending.Store(false)
+	l.pending.Store(0)
 	return true
 }
 

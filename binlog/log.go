@@ -69,7 +69,7 @@ type Log struct {
 
 	written  atomic.Uint64 // Pos: handed to the kernel
 	synced   atomic.Uint64 // Pos: on disk
-	pending  atomic.Bool   // the batch is not empty
+	pending  atomic.Int64  // bytes in the batch
 	wanted   atomic.Bool   // a Flush did not get wmu, and relies on its holder
 	syncing  atomic.Bool   // a sync is under way
 	blocked  atomic.Bool   // a write found no space and is to be tried again

@@ -1,7 +1,7 @@
 // Package beanstalkd reads and writes the files of beanstalkd's own log, the
 // binlog.N in the directory of its option -b: version 7, which all releases since
 // 1.5 write, and version 5, which they still read. It has no knowledge of a
-// server; package binlog imports and exports with it.
+// server; package convert imports and exports with it.
 //
 // The files are the C program's memory: integers of the machine's byte order in
 // the layout of its compiler, without lengths or checksums. This package knows
