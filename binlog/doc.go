@@ -1,6 +1,18 @@
 // Package binlog keeps a queue's jobs on disk: a log of segments in a directory,
-// with group commit, recovery, compaction, and the way from and to beanstalkd's
-// own log. It knows nothing of connections, tubes' queues or scheduling.
+// with group commit, recovery and compaction. It knows nothing of connections,
+// tubes' queues or scheduling.
+//
+// # Packages
+//
+//	binlog          the Log: open, append, commit, recover, compact
+//	  journal       the words that a queue and its log share
+//	  record        the format of segments and records, which its comment specifies
+//	  inspect       what a directory holds: survey, verify, dump; torn and damaged
+//	  convert       beanstalkd's own log in and out; salvage of a damaged log
+//	  vfs           the file system as a log needs it, and one that fails on demand
+//
+// Imports run downwards: binlog uses all others; convert uses inspect, and both
+// use record.
 //
 // # Use
 //
@@ -10,7 +22,6 @@
 //	err = l.Replay(restorer)           // the jobs, then the log takes appends
 //	next := l.NextID()
 //	t, err := l.Put(record)            // or Update, Delete: under the owner's lock of that job
-//	                                   // ErrRoom: do it again when OnRoom was called
 //	l.Flush()                          // once after a batch of commands, without that lock
 //	... l.Committed() >= t.Pos ...     // only then may the reply leave
 //	err = l.Close()
@@ -20,7 +31,9 @@
 //   - Records of one job are appended in the order of its states, so under a lock
 //     that covers both the change and the append. Several jobs' locks may be held
 //     by several goroutines.
-//   - What an append refuses with an error does not happen.
+//   - What an append refuses with an error does not happen. After ErrRoom the owner
+//     releases its locks, and tries again when OnRoom was called.
+//   - A record and its body do not change before the append has returned.
 //   - An id is put once, is above zero, and ids come from NextID on.
 //   - For each job it keeps the segment from the last Ticket or Restorer.Full, and
 //     gives it to Delete and Move.
@@ -61,8 +74,8 @@
 //
 // # Cost
 //
-// An append never waits. It copies the record to a buffer under a short lock, and
-// does not allocate. When clients fill segments faster than files can be allocated,
+// An append never waits. It takes a place in a buffer under a short lock, and fills
+// it, outside that lock if the record is large. It does not allocate. When clients fill segments faster than files can be allocated,
 // Put and Update are refused with ErrRoom until one is, or for up to 4 ms when the
 // directory has reached its greatest size and compaction is about to free a
 // segment. Options.OnRoom then tells when to try again. Room that was made for an
@@ -94,9 +107,6 @@
 //	damaged/              the files of a log that was salvaged
 //	takeover.tmp/         an import or a salvage that is not complete
 //	takeover.done/        one that counts, whose files Open moves to their places
-//
-// The format of segments is specified in package record, what is torn and what is
-// damaged in package inspect, imports and salvages in package convert.
 //
 // # Recovery
 //
