@@ -1,11 +1,11 @@
 // Trellisd is a work-queue server that speaks beanstalkd's protocol.
 //
 // This package puts the server together: it reads the command line, opens the
-// sockets, gives up root's rights, wires the engine's alarms to timers and its
-// commands to the reactor, and answers signals. It starts in beanstalkd's order:
-// the command line, the sockets, the engine, the user, the service. So a port in
-// use is reported before an unknown user, and an unprivileged user can be served
-// from a privileged port.
+// sockets, gives up root's rights, replays the log into the engine, has the reactor
+// serve clients, and answers signals. It starts in beanstalkd's order: the command
+// line, the sockets, the user, the log, the service. So a port in use is reported
+// before an unknown user, and an unprivileged user can be served from a privileged
+// port.
 //
 // Run trellisd --help for the command line, the signals and the exit codes.
 package main

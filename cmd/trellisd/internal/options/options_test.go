@@ -240,7 +240,9 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 	for _, text := range []struct{ name, text string }{{"usage", Usage}, {"manual", Manual}} {
 		for _, flag := range []string{
 			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
-			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "-f", "-F", "-s", "-c", "-n",
+			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
+			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
+			"--http", "--pprof", "--metrics-tubes", "--metrics-legacy",
 			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched",
 		} {
 			if !strings.Contains(text.text, flag) {
