@@ -92,7 +92,7 @@ func (w *wired) stop() {
 // Whatever call of the file system fails, what waits for it is refused, nothing is
 // acknowledged any more, the process ends and says why, and what was acknowledged
 // before is there after the restart.
-func TestAFailingDiskRefusesWhatWaitsForItAndEndsTheServer(t *testing.T) {
+func TestAFailingDiskLeavesUnansweredWhatWaitsForItAndEndsTheServer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		call string
@@ -118,8 +118,7 @@ func TestAFailingDiskRefusesWhatWaitsForItAndEndsTheServer(t *testing.T) {
 				return faultfs.Fault{}
 			})
 			a.send("put 1 0 60 1", "y", "put 1 0 60 1", "y")
-			a.want("INTERNAL_ERROR", "INTERNAL_ERROR")
-			a.wantEOF()
+			a.wantEOF() // what became of them is unknown
 			err := w.wait()
 			if err == nil || exitCode(err) == exitOK || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "the binlog in "+faultyDir+" has failed: ") {
 				t.Errorf("the server ended with %v", err)
