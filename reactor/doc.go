@@ -5,15 +5,74 @@
 //
 // A [Server] accepts on net.Listeners of the caller's and gives each connection
 // to one of a few event loops, where it stays. A loop has one goroutine, and a
-// connection, its session and its buffers are touched by no other. What comes
-// from elsewhere (a job that another loop's put hands over, a time-out, a socket
-// that can be written to again) is a task that gnet runs on the loop.
+// connection, its session and its buffers are touched by no other. What others
+// have for a loop (a job that another loop's put hands over, a commit, a socket
+// that takes output again) they leave in a mailbox, and then ring the loop's bell.
 //
 // For each read, all complete commands in it are decoded and executed, their
 // replies are collected in one buffer of the loop's, and one write sends them.
-// Only then the engine is asked to wake those to whom the commands gave jobs. The
-// reactor writes to sockets itself: gnet's buffer for output has no bound, and
-// gnet knows of no wish to stop reading.
+// Large bodies are not copied: the write takes them from where they lie in the
+// engine, which keeps them there until they are sent. The reactor writes to sockets
+// itself, because gnet's buffer for output has no bound and gnet knows of no wish
+// to stop reading.
+//
+// # Rounds
+//
+// gnet polls, reports each connection that has input once, and polls again. What a
+// loop does between two polls is a round, and everybody else waits for its end. So
+// a round has a budget of steps of about a quarter of a microsecond, which the
+// engine keeps (engine.Loop.Refill and Spend): about a millisecond in all.
+//
+// All that is not reading is done in the same place, serve, which takes a bit of
+// each kind in turn until nothing is left or the budget is spent:
+//
+//   - sessions that can go on (engine.Loop.Next): they got a job, their time is
+//     over, or others have had their turn beside a command that takes long;
+//   - connections that can go on: the run queue, first come, first served;
+//   - connections whose clients take output again;
+//   - connections whose replies have been committed;
+//   - deadlines.
+//
+// serve ends everything that gnet makes the loop do. What a command hands over to
+// another client of the same loop thus reaches that client without another way
+// through the system. If something is left, serve rings the bell and goes on after
+// the next poll.
+//
+// A read executes its commands even if the budget is spent, but then at most 32 of
+// them; the rest joins the run queue. So a client that sends a few commands at a
+// time waits for nobody but those whose input has come in the same poll.
+//
+// The bell is a connection of the loop's to the server itself. Only a poll finds
+// what is written to it, so that hearing it begins a round; another sign is that a
+// connection is reported a second time. (A task for gnet's queue would be no sign:
+// gnet runs that queue until it is empty, and then polls.) A loop with nothing to
+// do sleeps in its poll. It has one timer, for the engine and for the deadlines of
+// connections.
+//
+// # The life of a connection
+//
+// A connection has one of these phases, and moves only along the arrows:
+//
+//	serving <---> waiting          a command is not finished: a reserve without a job,
+//	   |             |             a long list, a put without room in the log
+//	   +------+------+
+//	          | quit; the client's last command is answered; the journal has failed
+//	          v
+//	      draining                 the session is closed; what is owed is sent
+//	          | all is sent
+//	          v
+//	      lingering                the client knows, and is to close
+//
+//	any --> broken --> ended       nothing more is read or written
+//	draining --> ended             the client has sent its last before
+//
+// Beside that, its intake says who reads what the client sends: gnet (reading),
+// nobody for now (paused), or, after the client has sent its last (finished), the
+// loop itself, from a copy of the descriptor that gnet closes (detached). A
+// connection that is detached may serve, wait or drain.
+//
+// It has two queues, which are empty while the client keeps up: input that was read
+// and cannot be executed yet, and output that the client has not taken yet.
 //
 // # Accepting
 //
@@ -37,42 +96,44 @@
 //   - All of what gnet has read is taken at once, so that gnet keeps nothing.
 //   - Replies leave in the order of the commands, and none leaves behind one that
 //     failed to.
+//   - Nothing is executed for a client that has output pending.
 //   - A descriptor is written to only between the time when gnet reports the
 //     connection open and the return from gnet's report of its end, or while the
 //     reactor owns it. No byte for one client can reach another who got the
 //     number later.
 //   - No reply leaves before the place in the journal that it depends on is
 //     committed, and none overtakes one that waits for that.
-//   - The loop's buffer of replies is empty whenever the engine may wake somebody.
-//   - Every session that was opened is closed exactly once.
+//   - The loop's buffer of replies is empty when serve begins and after each thing
+//     that it does.
+//   - Every session that was opened is closed exactly once, and every body that was
+//     pinned is released exactly once.
 //
 // # Commits
 //
-// With a journal, the replies of a batch that changed something wait until the
-// journal is committed as far as they depend on it; the client's next commands
-// wait with them, and other clients do not. At the end of a round of reads the
-// loop asks once for a commit, which serves all that came in that round.
+// With a journal, replies that depend on a change wait until the journal is
+// committed that far; the client's next commands wait with them, and other clients
+// do not. The first connection of a round that has to wait rings the bell, and one
+// Flush then serves all that have come since.
+//
+// When the journal fails, replies that wait for it are dropped, and their
+// connections end without a word: whether what the replies tell has happened, only
+// a restart will show. What was sent in part before is completed.
 //
 // # Clients that do not keep up
 //
-// Replies that the system does not take lie in a buffer of the connection's.
-// While there is one, none of the client's further commands is executed and the
-// client is not read; the system then makes it stop sending. One goroutine for
-// all connections waits, with a poller of its own, until such a client takes
-// output again, and then has the connection's loop go on: with the output, with
-// commands that were read, then with reading. The loop also writes and goes on to
-// somebody else when a single batch has brought a client much output or has taken
-// two milliseconds, or when the engine says that a command takes long.
-//
-// Commands behind a reserve that waits are kept, up to a limit, and then reading
-// stops as well.
+// While a client has output pending, none of its further commands is executed and
+// it is not read; the system then makes it stop sending. One goroutine for all
+// connections waits, with a poller of its own, until such a client takes output
+// again, and tells the connection's loop. A long reply that the engine gives in
+// parts goes on when the part before has been taken. Commands behind one that waits
+// are kept, up to a limit, and then reading stops as well.
 //
 // What is kept for one connection is therefore bounded:
 //
 //   - commands not executed yet: less than 192 KiB, 64 KiB at which reading stops
 //     and two reads that may come before it does;
-//   - replies not taken yet: less than 256 KiB and two replies, the one that
-//     exceeds the 256 KiB and the one that ends a wait;
+//   - replies not taken yet: less than 256 KiB and the one reply that exceeds them,
+//     large bodies included, which are pinned in the engine and not copied;
 //   - in the engine, a body that is arriving, at most as big as a job may be.
 //
 // The buffers come from pools, and their capacity may be up to twice of what lies
@@ -85,8 +146,7 @@
 // a client that has sent 4 MiB too far ahead is closed.
 //
 // Past Config.MaxOutput a client is closed. Because executing stops long before,
-// only a single reply that is bigger can get there, such as a list of very many
-// tubes.
+// only a single reply that is bigger can get there.
 //
 // # Clients that do nothing
 //

@@ -132,7 +132,7 @@ func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
 // be broken, it reports false, and nothing is written any more.
 func (c *conn) write(b []byte) (n int, ok bool) {
 	for {
-		n, err := unix.Write(int(c.fd), b)
+		n, err := writeFD(int(c.fd), b)
 		if err != unix.EINTR {
 			return c.wrote(n, err)
 		}

@@ -1,0 +1,24 @@
+package reactor
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A socket of ours never blocks, so that the runtime need not know of a write: to
+// tell it would cost a fifth of a short one. A long one copies for a while, and then
+// others may want the processor.
+const shortWrite = 64 << 10
+
+// writeFD writes what fd takes at once. b is not empty.
+func writeFD(fd int, b []byte) (n int, err error) {
+	if len(b) > shortWrite {
+		return unix.Write(fd, b)
+	}
+	r, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(r), nil
+}
