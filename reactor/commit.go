@@ -33,7 +33,7 @@ type commits struct {
 	next      int
 	committed journal.Pos // the place that Flush has been found to have reached
 
-	waits   atomic.Bool // conns is not empty; Server.Committed looks at it
+	pending atomic.Bool // conns is not empty; Server.Committed looks at it
 	failing atomic.Bool // nothing will be committed any more
 
 	batches []uncommittedBatch // the commands that the output answers, a batch for each round
@@ -49,7 +49,7 @@ type uncommittedBatch struct {
 // goroutine may call it.
 func (s *Server) Committed() {
 	for _, l := range s.loops {
-		if l.commits.waits.Load() {
+		if l.commits.pending.Load() {
 			l.bell.ring()
 		}
 	}
@@ -72,20 +72,20 @@ func (l *loop) mustWait(pos journal.Pos) bool {
 	return pos != 0 && l.server.cfg.Journal.Committed() < pos
 }
 
-// hold keeps c's output behind the first firm bytes back until the journal is
+// awaitCommit keeps c's output behind the first firm bytes back until the journal is
 // committed up to pos.
-func (c *conn) hold(firm int, pos journal.Pos) {
+func (c *conn) awaitCommit(firm int, pos journal.Pos) {
 	l := c.loop
 	k := &l.commits
 	k.addBatch(l.round, pos, &l.batch)
 	listed := c.x.out.uncommitted()
-	c.x.out.hold(firm, pos)
+	c.x.out.awaitCommit(firm, pos)
 	if listed {
 		return
 	}
 	if k.next == len(k.conns) {
 		k.conns, k.next = k.conns[:0], 0
-		k.waits.Store(true)
+		k.pending.Store(true)
 	}
 	k.conns = append(k.conns, c)
 	l.bell.ring()
@@ -138,7 +138,7 @@ func (l *loop) nextCommitted() *conn {
 	k.conns[k.next] = nil
 	k.next++
 	if k.next == len(k.conns) {
-		k.waits.Store(false)
+		k.pending.Store(false)
 	}
 	if !l.hasCommitted() {
 		l.countCommitted()

@@ -27,10 +27,10 @@ type conn struct {
 	intake  intake
 	command codec.Op // that the session waits in
 
-	closed    bool // the session is closed
-	watched   bool // the watcher knows fd
-	stalled   bool // it goes on when the client takes output
-	unflushed bool // counted in Server.unflushed
+	closed     bool // the session is closed
+	registered bool // the watcher knows fd
+	stalled    bool // it goes on when the client takes output
+	unflushed  bool // counted in Server.unflushed
 }
 
 // backlog is what a connection has that cannot keep up.
@@ -71,10 +71,11 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	l := c.loop
 	defer l.recovered()
 	l.counts.bytesIn.Add(uint64(len(p)))
+	if c.phase >= draining {
+		return
+	}
 	c.touched(now)
 	switch {
-	case c.phase >= draining:
-		return
 	case c.phase == waiting || c.x != nil:
 		c.backlog().in.add(p, &l.counts)
 	default:
@@ -158,8 +159,9 @@ func (c *conn) pendingInput() int {
 	return c.x.in.len()
 }
 
-// conclude draws the conclusions after something was done for the connection: who
-// is watched, who is read, and whether it has come to its end.
+// conclude follows everything that is done for the connection. It decides whether the
+// connection has come to its end, whether it stands in the run queue, and whether the
+// client is read.
 func (c *conn) conclude(now engine.Time) {
 	if c.phase == ended {
 		return
@@ -183,7 +185,9 @@ func (c *conn) conclude(now engine.Time) {
 		c.end(now)
 		return
 	default:
-		c.linger(now)
+		if c.linger(now); c.phase == ended {
+			return
+		}
 	}
 	x := c.x
 	if x == nil && c.loop.draining {
@@ -243,8 +247,8 @@ var (
 	errTooMuchOutput = errors.New("it is owed more replies than may be kept")
 )
 
-// supervise has the watcher tell when a client that has stalled takes output again, and has
-// gnet read the client or not.
+// supervise has the watcher tell when a client that has stalled takes output again,
+// and has gnet read the client or not.
 func (c *conn) supervise() error {
 	l, x := c.loop, c.x
 	if int64(x.out.len()) > l.server.cfg.MaxOutput {
@@ -254,7 +258,7 @@ func (c *conn) supervise() error {
 		if err := l.server.watch.arm(c); err != nil {
 			return fmt.Errorf("waiting until it takes output: %w", err)
 		}
-		c.watched, x.armed = true, true
+		c.registered, x.armed = true, true
 	}
 	if c.gc == nil {
 		return nil
@@ -347,7 +351,7 @@ func (c *conn) end(now engine.Time) {
 	}
 	c.setStalled(false)
 	c.setUnflushed(false)
-	if c.watched {
+	if c.registered {
 		l.server.watch.forget(int(c.fd))
 	}
 	if x := c.x; x != nil {

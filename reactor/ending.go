@@ -80,11 +80,11 @@ func (c *conn) detach(now engine.Time) {
 		return
 	}
 	// The watcher knows the connection by its old descriptor.
-	if c.watched {
+	if c.registered {
 		s.watch.forget(int(c.fd))
 	}
 	c.fd = int32(fd)
-	c.intake, c.watched, c.x.armed = detached, false, false
+	c.intake, c.registered, c.x.armed = detached, false, false
 	c.beginEnding(now)
 	c.conclude(now)
 }

@@ -341,7 +341,7 @@ func TestClientThatHasQuitAndStaysIsClosed(t *testing.T) {
 }
 
 func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
-	for _, how := range []string{"half-close", "quit"} {
+	for _, how := range []string{"half-close", "quit", "quit and go on"} {
 		t.Run(how, func(t *testing.T) {
 			h := hooks{patience: 50 * time.Millisecond}
 			h.command = func(c *conn, cmd *codec.Command) {
@@ -355,9 +355,20 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 			c.put(body)
 			c.do("reserve\r\n", reserved(1, body))
 			c.do("list-tube-used\r\n", "USING default\r\n")
-			if how == "quit" {
+			switch how {
+			case "quit":
 				c.send("peek 1\r\npeek 1\r\nquit\r\n")
-			} else {
+			case "quit and go on":
+				c.send("peek 1\r\npeek 1\r\nquit\r\n")
+				go func() {
+					for {
+						if _, err := io.WriteString(c, "use a\r\n"); err != nil {
+							return
+						}
+						time.Sleep(time.Millisecond)
+					}
+				}()
+			default:
 				c.send("peek 1\r\npeek 1\r\n")
 				c.closeWrite()
 			}

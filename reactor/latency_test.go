@@ -88,7 +88,7 @@ func TestAKickThatYieldsIsTimedAsAWhole(t *testing.T) {
 	ts.untilCounted(codec.OpKick, 1, 0)
 }
 
-func TestATallyBeginsWithItsFirstCommand(t *testing.T) {
+func TestABatchBeginsWithItsFirstCommand(t *testing.T) {
 	var y latency
 	var t1, t2 batch
 	t1.begin(10)

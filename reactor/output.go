@@ -105,9 +105,9 @@ func (q *outputQueue) adopt(b []byte, n *counts) {
 	n.addOutput(len(b), len(b))
 }
 
-// hold makes what lies behind the first firm bytes of buf wait for a commit up to
+// awaitCommit makes what lies behind the first firm bytes of buf wait for a commit up to
 // pos, with what already waits.
-func (q *outputQueue) hold(firm int, pos journal.Pos) {
+func (q *outputQueue) awaitCommit(firm int, pos journal.Pos) {
 	if q.pos == 0 {
 		q.firm = firm
 	}

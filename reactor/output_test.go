@@ -23,10 +23,10 @@ func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	q.sent(6, &n)
 	check("firm2 ", 6)
 	q.add([]byte("held"), nil, &n)
-	q.hold(12, 10)
+	q.awaitCommit(12, 10)
 	check("firm2 ", 10)
 	q.add([]byte(" behind"), nil, &n)
-	q.hold(16, 20) // what waits already goes on waiting
+	q.awaitCommit(16, 20) // what waits already goes on waiting
 	check("firm2 ", 17)
 	q.sent(2, &n)
 	check("rm2 ", 15)
@@ -39,14 +39,14 @@ func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	check("", 0)
 
 	q.add([]byte("all is held"), nil, &n)
-	q.hold(0, 30)
+	q.awaitCommit(0, 30)
 	check("", 11)
 	q.dropUncommitted(&n)
 	check("", 0)
 
 	q.adopt([]byte("firm"), &n)
 	q.add([]byte("held"), nil, &n)
-	q.hold(4, 40)
+	q.awaitCommit(4, 40)
 	q.sent(1, &n)
 	q.dropUncommitted(&n)
 	check("irm", 3)

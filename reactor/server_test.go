@@ -74,8 +74,7 @@ func newEngine(t testing.TB) (*engine.Engine, func() engine.Time) {
 func newJournaledEngine(t testing.TB, journal engine.Journal) (*engine.Engine, func() engine.Time) {
 	start := time.Now()
 	now := func() engine.Time { return engine.Time(time.Since(start)) }
-	var e *engine.Engine
-	e = engine.New(engine.Config{
+	e := engine.New(engine.Config{
 		MaxJobSize: maxJob,
 		Journal:    journal,
 		Info:       engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},

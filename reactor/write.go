@@ -54,7 +54,7 @@ func (c *conn) flush() bool {
 		pos := out.Pos
 		c.retain(0)
 		if wait || x.out.uncommitted() {
-			c.hold(firm, pos)
+			c.awaitCommit(firm, pos)
 		} else {
 			l.latency.answered(&l.batch, l.server.cfg.Now())
 		}
