@@ -88,9 +88,7 @@ func (a *acceptor) leastLoop() *loop {
 
 // arrive gives a connection to the loop. Any goroutine may call it.
 func (l *loop) arrive(n arrival) {
-	l.mail.mu.Lock()
-	l.mail.arrivals = append(l.mail.arrivals, n)
-	l.mail.mu.Unlock()
+	l.arrivals.leave(n)
 	l.bell.ring()
 }
 

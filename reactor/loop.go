@@ -2,7 +2,6 @@ package reactor
 
 import (
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 
 	"github.com/panjf2000/gnet/v2"
@@ -38,8 +37,6 @@ type loop struct {
 	// What serve does.
 	round     uint32   // the number of the round; see reported
 	run       runQueue // connections that can go on
-	writable  []*conn  // whose clients take output again, from nextWrite on
-	nextWrite int
 	commits   commits
 	backlogs  []*backlog // unused
 	deadlines deadlines
@@ -50,15 +47,9 @@ type loop struct {
 	draining  bool  // who is read is not read again: what has come is to be answered, and no more
 	stopping  bool  // connections that end now are not waited for
 
-	mail mail
-}
-
-// mail is what other goroutines leave for a loop before they ring its bell.
-type mail struct {
-	mu       sync.Mutex
-	writable []*conn       // whose clients take output again; guarded by mu
-	arrivals []arrival     // connections that were accepted elsewhere; guarded by mu
-	calls    []func(*loop) // guarded by mu
+	writable mailbox[*conn]       // whose clients take output again, perhaps
+	arrivals mailbox[arrival]     // connections that were accepted on another loop
+	calls    mailbox[func(*loop)] // see call
 }
 
 func newLoop(s *Server, el gnet.EventLoop, b *bell) *loop {
@@ -78,41 +69,25 @@ func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
 // leaveWritable tells the loop that c's client takes output again, perhaps
 // without cause. Any goroutine may call it.
 func (l *loop) leaveWritable(c *conn) {
-	l.mail.mu.Lock()
-	l.mail.writable = append(l.mail.writable, c)
-	l.mail.mu.Unlock()
+	l.writable.leave(c)
 	l.bell.ring()
 }
 
 // call has the loop call f soon. Any goroutine may call it. It reports false when
 // the loop has ended.
 func (l *loop) call(f func(*loop)) bool {
-	l.mail.mu.Lock()
-	l.mail.calls = append(l.mail.calls, f)
-	l.mail.mu.Unlock()
+	l.calls.leave(f)
 	return l.bell.ring()
 }
 
-// takeMail takes what others have left.
+// takeMail takes what others have left, and makes the calls.
 func (l *loop) takeMail() {
-	m := &l.mail
-	m.mu.Lock()
-	calls, arrivals := m.calls, m.arrivals
-	m.calls, m.arrivals = nil, nil
-	if l.nextWrite == len(l.writable) {
-		l.writable, m.writable = m.writable, l.writable[:0]
-		l.nextWrite = 0
-	} else {
-		l.writable = append(l.writable, m.writable...)
-		clear(m.writable)
-		m.writable = m.writable[:0]
+	l.writable.take()
+	for l.arrivals.take(); !l.arrivals.empty(); {
+		l.admitArrival(l.arrivals.pop())
 	}
-	m.mu.Unlock()
-	for _, n := range arrivals {
-		l.admitArrival(n)
-	}
-	for _, f := range calls {
-		f(l)
+	for l.calls.take(); !l.calls.empty(); {
+		l.calls.pop()(l)
 	}
 }
 

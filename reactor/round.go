@@ -90,11 +90,8 @@ func (l *loop) step(now engine.Time) (any bool) {
 		l.run.pop().goOn(now)
 		any = true
 	}
-	if l.nextWrite < len(l.writable) {
-		c := l.writable[l.nextWrite]
-		l.writable[l.nextWrite] = nil
-		l.nextWrite++
-		c.takesOutput(now)
+	if !l.writable.empty() {
+		l.writable.pop().takesOutput(now)
 		any = true
 	}
 	if c := l.nextCommitted(); c != nil {
@@ -111,7 +108,7 @@ func (l *loop) step(now engine.Time) (any bool) {
 // left tells whether step would do something.
 func (l *loop) left(now engine.Time) bool {
 	d := l.deadlines.first()
-	return !l.run.empty() || l.nextWrite < len(l.writable) || l.hasCommitted() || d != nil && d.at <= now
+	return !l.run.empty() || !l.writable.empty() || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.
