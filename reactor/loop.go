@@ -116,6 +116,7 @@ func (l *loop) recovered() {
 	if r == nil {
 		return
 	}
+	l.bell.ring() // whoever comes behind is served after the next poll
 	s := l.server
 	c := l.executing
 	stack := string(debug.Stack())
