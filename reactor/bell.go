@@ -25,6 +25,8 @@ type bell struct {
 	shut bool // fd is not written to any more; guarded by gate
 }
 
+var ringByte = [1]byte{1}
+
 // ring asks for a call of loop.polled. It reports false when the loop has ended.
 // Any goroutine may call it; it does not block.
 func (b *bell) ring() bool {
@@ -37,7 +39,7 @@ func (b *bell) ring() bool {
 		return false
 	}
 	for {
-		_, err := unix.Write(b.fd, []byte{1})
+		_, err := writeFD(b.fd, ringByte[:])
 		switch err {
 		case nil, unix.EAGAIN: // full: then there is something to read
 			return true
