@@ -10,13 +10,13 @@ import (
 
 // Put appends a new job. It fails with ErrRoom, ErrNoSpace, ErrBusy, ErrInvalid,
 // ErrFailed or ErrClosed, and then has changed nothing. After ErrRoom
-// Options.OnRoom is called.
+// Hooks.OnRoom is called.
 func (l *Log) Put(r *Record) (Ticket, error) {
 	return l.full(r, 0)
 }
 
 // Move appends a job's full record again, so that the one in segment from is no
-// longer needed. Only Options.Migrate calls it. It fails as Put does.
+// longer needed. Only Hooks.Migrate calls it. It fails as Put does.
 func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
 	return l.full(r, from)
 }
@@ -142,7 +142,7 @@ func (l *Log) pace() {
 // that is not written yet, and commits must not wait for that. With mu held.
 func (l *Log) freeable() bool {
 	seg := l.segs[0]
-	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.opts.Migrate != nil && l.room.full == nil)
+	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil)
 }
 
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }

@@ -168,12 +168,13 @@ func BenchmarkCommitWritten(b *testing.B) {
 func BenchmarkCommitSynced(b *testing.B) {
 	done := make(chan Pos, 1)
 	o := newOwner()
-	if err := o.open(b.TempDir(), Options{OnCommit: func(p Pos) {
+	o.hooks.OnCommit = func(p Pos) {
 		select {
 		case done <- p:
 		default:
 		}
-	}}); err != nil {
+	}
+	if err := o.open(b.TempDir(), Options{}); err != nil {
 		b.Fatal(err)
 	}
 	defer o.log.Close()

@@ -31,7 +31,7 @@ func newClient(t *testing.T, opts Options) *client { return newClientOf(t, opts,
 func newClientOf(t *testing.T, opts Options, open func(*owner, string, Options) error) *client {
 	c := &client{t: t, owner: newOwner(), fs: faultfs.New(testDir), rng: rand.New(rand.NewPCG(1, 2)), seg: opts.SegmentSize, committed: make(chan struct{}, 1)}
 	opts.FS = c.fs
-	opts.OnCommit = func(Pos) { wake(c.committed) }
+	c.hooks.OnCommit = func(Pos) { wake(c.committed) }
 	if err := open(c.owner, testDir, opts); err != nil {
 		t.Fatal(err)
 	}

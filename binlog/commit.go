@@ -253,8 +253,8 @@ func (l *Log) landed(took time.Duration) {
 }
 
 func (l *Log) publish(p Pos) {
-	if l.opts.OnCommit != nil {
-		l.opts.OnCommit(p)
+	if l.hooks.OnCommit != nil {
+		l.hooks.OnCommit(p)
 	}
 }
 

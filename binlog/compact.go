@@ -97,7 +97,7 @@ func (l *Log) compactable() bool {
 		return false
 	case seg.jobs == 0:
 		return true
-	case seg.stuck || l.opts.Migrate == nil:
+	case seg.stuck || l.hooks.Migrate == nil:
 		return false
 	}
 	return l.slow.Load() || l.room.excess(l.opts.SegmentSize, seg.live) > 0
@@ -156,7 +156,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 // migrate has the owner move a job, as soon as there is room for it.
 func (l *Log) migrate(id uint64, segment uint32) error {
 	for {
-		err := l.opts.Migrate(id, segment)
+		err := l.hooks.Migrate(id, segment)
 		if !errors.Is(err, ErrRoom) {
 			return err
 		}

@@ -12,14 +12,17 @@ import (
 // openWith opens a log whose compaction asks migrate.
 func (o *owner) openWith(t *testing.T, opts Options, migrate func(id uint64, segment uint32) error) {
 	t.Helper()
-	opts.Migrate, opts.OnRoom = migrate, o.room.onRoom
 	l, err := Open(testDir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.log = l
 	t.Cleanup(func() { l.Close() })
-	if err := l.Replay(o); err != nil {
+	err = l.Replay(o)
+	if err == nil {
+		err = l.Start(Hooks{Migrate: migrate, OnRoom: o.room.onRoom})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

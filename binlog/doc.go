@@ -19,7 +19,8 @@
 // The owner of the jobs (the queue) uses a Log so:
 //
 //	l, err := binlog.Open(dir, opts)   // lock, import, check, cut a torn end
-//	err = l.Replay(restorer)           // the jobs, then the log takes appends
+//	err = l.Replay(restorer)           // the jobs
+//	err = l.Start(hooks)               // the log takes appends
 //	next := l.NextID()
 //	t, err := l.Put(record)            // or Update, Delete: under the owner's lock of that job
 //	l.Flush()                          // once after a batch of commands, without that lock
@@ -37,7 +38,7 @@
 //   - An id is put once, is above zero, and ids come from NextID on.
 //   - For each job it keeps the segment from the last Ticket or Restorer.Full, and
 //     gives it to Delete and Move.
-//   - Options.Migrate calls Move under the job's lock, with the job's state as of
+//   - Hooks.Migrate calls Move under the job's lock, with the job's state as of
 //     then. A reserved job is recorded as ready.
 //   - After Replay it sorts buried jobs by BuryOrder, since compaction changes the
 //     order of full records, and gives later burials greater numbers.
@@ -64,7 +65,7 @@
 // file systems that copy on write (btrfs, zfs) reserved space may turn out to be
 // missing; commits then wait for space, and nothing is lost.
 //
-// A failed write or sync ends the log: Options.OnFail is called once, Committed
+// A failed write or sync ends the log: Hooks.OnFail is called once, Committed
 // does not move any more, all appends return ErrFailed.
 //
 // Damage, that is anything that cannot be read although it was on disk for
@@ -78,7 +79,7 @@
 // it, outside that lock if the record is large. It does not allocate. When clients fill segments faster than files can be allocated,
 // Put and Update are refused with ErrRoom until one is, or for up to 4 ms when the
 // directory has reached its greatest size and compaction is about to free a
-// segment. Options.OnRoom then tells when to try again. Room that was made for an
+// segment. Hooks.OnRoom then tells when to try again. Room that was made for an
 // append stays until that append or another one takes it. One write, and one sync
 // where that is asked for, serve all that was appended while the one before was
 // under way. Memory for what waits to be written is bounded by Options.MaxPending

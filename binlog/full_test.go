@@ -281,8 +281,9 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 		for _, interval := range []time.Duration{0, time.Millisecond} {
 			failures := make(chan error, 10)
 			o := newOwner()
+			o.hooks.OnFail = func(err error) { failures <- err }
 			fs := faultfs.New(testDir)
-			if err := o.open(testDir, Options{FS: fs, SyncInterval: interval, OnFail: func(err error) { failures <- err }}); err != nil {
+			if err := o.open(testDir, Options{FS: fs, SyncInterval: interval}); err != nil {
 				t.Fatal(err)
 			}
 			pos, err := o.put(testRecord(1, 10))

@@ -60,8 +60,8 @@ func (h *history) start() error {
 	h.opts.FS = h.fs
 	committed := make(chan struct{}, 1)
 	h.committed = committed
-	h.opts.OnCommit = func(Pos) { wake(committed) }
-	h.opts.OnFail = func(error) { close(failed) }
+	h.owner.hooks.OnCommit = func(Pos) { wake(committed) }
+	h.owner.hooks.OnFail = func(error) { close(failed) }
 	open := h.owner.open
 	if h.still {
 		open = h.owner.openStill

@@ -17,22 +17,23 @@ import (
 
 // Log is a directory's log, open for appending. See the package's comment for
 // the order of calls. Put, Update, Delete, Move and Flush may be called from any
-// goroutine, once Replay has returned.
+// goroutine, once Start has returned.
 type Log struct {
-	dir  string
-	opts Options
-	fs   vfs.FS
-	log  *slog.Logger
-	lock io.Closer
-	seed uint32
-	boot uint64 // of the machine
+	dir   string
+	opts  Options
+	hooks Hooks // set by Start
+	fs    vfs.FS
+	log   *slog.Logger
+	lock  io.Closer
+	seed  uint32
+	boot  uint64 // of the machine
 
 	// entries is the directory itself. It stays open, so that a sync of it does not
 	// fail for want of a descriptor.
 	entries vfs.Dir
 
 	recovery Recovery
-	found    *inspect.Survey // by Open; until Replay has returned
+	found    *inspect.Survey // by Open; until Start
 	begun    bool            // the start record of this run is appended
 
 	// mu guards what appends change. It is the innermost lock: while it is held,
@@ -176,8 +177,8 @@ func (l *Log) fail(err error) {
 		l.mu.Unlock()
 		wake(l.wakeKeeper)
 		l.log.Error("the log has failed: nothing is acknowledged any more", "error", err)
-		if l.opts.OnFail != nil {
-			l.opts.OnFail(err)
+		if l.hooks.OnFail != nil {
+			l.hooks.OnFail(err)
 		}
 	})
 }

@@ -19,11 +19,8 @@ const (
 	DefaultMaxPending  = 256 << 20
 )
 
-// Options configure a Log. OnCommit, OnFail and Observer are called on the
-// goroutine that has written or synced, which still holds the log's locks for
-// that: they must not block, and must not call Close, which waits for those
-// locks. OnRoom, Migrate and Progress are called without any lock of the log;
-// OnRoom must not block and must not call Close either.
+// Options configure a Log. Observer is called on the goroutine that has written or
+// synced, with the log's locks held; see [Hooks].
 type Options struct {
 	// SegmentSize is the size in bytes of a segment's file, rounded up to 4096
 	// and kept between MinSegmentSize and MaxSegmentSize. Zero means
@@ -39,28 +36,6 @@ type Options struct {
 	// Update and Move return ErrBusy beyond it. Deletes, 16 bytes each, are
 	// always taken. Zero means DefaultMaxPending.
 	MaxPending int64
-
-	// OnCommit is called after every commit with the new value of Committed, on
-	// the goroutine that made it: the log's own or one that is in Flush. Two
-	// calls may overlap.
-	OnCommit func(Pos)
-
-	// OnRoom is called after an append was refused with ErrRoom, once for all that
-	// were, when it makes sense to try again: there is room, or the append will say
-	// why there is none. It is called on a goroutine of the log's.
-	OnRoom func()
-
-	// OnFail is called once, when a write or a sync has failed. The process
-	// should say so and end.
-	OnFail func(error)
-
-	// Migrate is called by the log's compaction for a job whose full record may
-	// still be needed in the given segment. If the owner's job of that id has its
-	// latest full record there, the owner calls Move for it, under the same lock
-	// as every other change of that job, and returns what Move returned.
-	// Otherwise it does nothing. After ErrRoom, compaction waits without any lock
-	// and calls Migrate again. Without Migrate there is no compaction.
-	Migrate func(id uint64, segment uint32) error
 
 	// SkipDamaged makes Open accept a log with damage: what is sound is taken
 	// over into new segments, and all the old files are kept in a sub-directory.
@@ -85,4 +60,33 @@ type Options struct {
 type Observer interface {
 	Committed(records int, bytes int64, write time.Duration)
 	Synced(d time.Duration)
+}
+
+// Hooks are what a running log calls. Those that are nil do nothing. OnCommit and
+// OnFail are called on the goroutine that has written or synced, which still holds
+// the log's locks for that: they must not block, and must not call Close, which
+// waits for those locks. OnRoom and Migrate are called without any lock of the log;
+// OnRoom must not block and must not call Close either.
+type Hooks struct {
+	// OnCommit is called after every commit with the new value of Committed, on
+	// the goroutine that made it: the log's own or one that is in Flush. Two
+	// calls may overlap.
+	OnCommit func(Pos)
+
+	// OnRoom is called after an append was refused with ErrRoom, once for all that
+	// were, when it makes sense to try again: there is room, or the append will say
+	// why there is none. It is called on a goroutine of the log's.
+	OnRoom func()
+
+	// OnFail is called once, when a write or a sync has failed. The process
+	// should say so and end.
+	OnFail func(error)
+
+	// Migrate is called by the log's compaction for a job whose full record may
+	// still be needed in the given segment. If the owner's job of that id has its
+	// latest full record there, the owner calls Move for it, under the same lock
+	// as every other change of that job, and returns what Move returned.
+	// Otherwise it does nothing. After ErrRoom, compaction waits without any lock
+	// and calls Migrate again. Without Migrate there is no compaction.
+	Migrate func(id uint64, segment uint32) error
 }

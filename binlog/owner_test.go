@@ -25,9 +25,10 @@ var le = binary.LittleEndian
 
 // owner plays the engine: a map of jobs under one lock.
 type owner struct {
-	mu   sync.Mutex
-	log  *Log
-	jobs map[uint64]*ownedJob
+	hooks Hooks // of the log, beside those of the owner
+	mu    sync.Mutex
+	log   *Log
+	jobs  map[uint64]*ownedJob
 
 	// orphans counts updates of ids that were not told before.
 	orphans int
@@ -178,23 +179,26 @@ func (o *owner) delete(id uint64) (Pos, error) {
 
 // open opens a log for o and replays it.
 func (o *owner) open(dir string, opts Options) error {
-	opts.Migrate, opts.OnRoom = o.migrate, o.room.onRoom
+	o.hooks.Migrate, o.hooks.OnRoom = o.migrate, o.room.onRoom
 	l, err := Open(dir, opts)
 	if err != nil {
 		return err
 	}
 	o.log = l
-	if err := l.Replay(o); err != nil {
-		l.Close()
-		return err
+	err = l.Replay(o)
+	if err == nil {
+		err = l.Start(o.hooks)
 	}
-	return nil
+	if err != nil {
+		l.Close()
+	}
+	return err
 }
 
 // openStill opens a log that has no goroutines, so that what it writes depends on
 // nothing but what is done to it. Its owner works for it.
 func (o *owner) openStill(dir string, opts Options) error {
-	opts.Migrate = func(id uint64, segment uint32) error {
+	o.hooks.Migrate = func(id uint64, segment uint32) error {
 		for {
 			err := o.migrate(id, segment)
 			o.log.keepRoom(false) // compaction needs room for its own records too
@@ -207,7 +211,7 @@ func (o *owner) openStill(dir string, opts Options) error {
 	if err != nil {
 		return err
 	}
-	o.log = l
+	o.log, l.hooks = l, o.hooks
 	if err := errors.Join(l.replay(o), l.begins()); err != nil {
 		l.Close()
 		return err

@@ -167,18 +167,25 @@ func (l *Log) blank(c *Cut) (err error) {
 	return f.Sync()
 }
 
-// Replay tells the owner every job that is alive, and then opens the log for
-// appends. It must be called once, before anything else.
+// Replay tells the owner every job that is alive. It must be called once, before
+// Start.
 func (l *Log) Replay(to Restorer) error {
 	began := time.Now()
 	if err := l.replay(to); err != nil {
 		return fmt.Errorf("log directory %s: replay: %w", l.dir, err)
 	}
+	l.recovery.Jobs = l.room.jobs
+	l.recovery.Took += time.Since(began)
+	return nil
+}
+
+// Start begins a run: the log takes appends, commits them, and calls the hooks. It
+// must be called once, after Replay.
+func (l *Log) Start(hooks Hooks) error {
+	l.hooks = hooks
 	if err := l.begins(); err != nil {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
-	l.recovery.Jobs = l.room.jobs
-	l.recovery.Took += time.Since(began)
 	l.found = nil
 	l.workers.Add(1)
 	go l.runCommitter()

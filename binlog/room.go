@@ -196,8 +196,8 @@ func (l *Log) tellRoom() {
 	l.mu.Unlock()
 	defer l.mu.Lock()
 	wake(l.roomTold)
-	if l.opts.OnRoom != nil {
-		l.opts.OnRoom()
+	if l.hooks.OnRoom != nil {
+		l.hooks.OnRoom()
 	}
 }
 

@@ -22,9 +22,12 @@ func (nothing) Update(*binlog.Record) error                 { return nil }
 func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {
 	t.Helper()
 	room := make(chan struct{}, 1)
-	l, err := binlog.Open(dir, binlog.Options{SegmentSize: 4096, OnRoom: func() { room <- struct{}{} }})
+	l, err := binlog.Open(dir, binlog.Options{SegmentSize: 4096})
 	if err == nil {
 		err = l.Replay(nothing{})
+	}
+	if err == nil {
+		err = l.Start(binlog.Hooks{OnRoom: func() { room <- struct{}{} }})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"trellis/binlog"
@@ -17,8 +16,7 @@ import (
 // and the reactor, which holds replies back until it is committed.
 type durable struct {
 	*binlog.Log
-	engine atomic.Pointer[engine.Engine]
-	server atomic.Pointer[reactor.Server]
+	dir    string
 	failed chan error // gets one error when the log has failed for good
 }
 
@@ -28,8 +26,7 @@ func openBinlog(opt *options.Options, mon *monitor, log *slog.Logger) (*durable,
 	if opt.Binlog == "" {
 		return nil, nil
 	}
-	d := &durable{failed: make(chan error, 1)}
-	o := d.options(opt, log)
+	o := logOptions(opt, log)
 	if mon.commits != nil {
 		o.Observer = mon.commits
 	}
@@ -44,29 +41,20 @@ func openBinlog(opt *options.Options, mon *monitor, log *slog.Logger) (*durable,
 	case err != nil:
 		return nil, exitWith(exitBinlog, err)
 	}
-	d.Log = l
 	mon.binlog.Store(l)
-	return d, nil
+	return newDurable(l, opt.Binlog), nil
 }
 
-// options are the log's, with d between it and the rest of the server.
-func (d *durable) options(opt *options.Options, log *slog.Logger) binlog.Options {
+func newDurable(l *binlog.Log, dir string) *durable {
+	return &durable{Log: l, dir: dir, failed: make(chan error, 1)}
+}
+
+// logOptions are the log's options as the command line has them.
+func logOptions(opt *options.Options, log *slog.Logger) binlog.Options {
 	return binlog.Options{
 		SegmentSize:  opt.SegmentSize,
 		SyncInterval: opt.SyncInterval,
 		SkipDamaged:  opt.SkipDamaged,
-		OnCommit: func(binlog.Pos) {
-			if s := d.server.Load(); s != nil {
-				s.Committed()
-			}
-		},
-		OnFail: func(err error) {
-			d.failed <- fmt.Errorf("the binlog in %s has failed: %w; see to the disk and start again", opt.Binlog, err)
-		},
-		OnRoom: func() { d.engine.Load().Room() },
-		Migrate: func(id uint64, segment uint32) error {
-			return d.engine.Load().Migrate(id, segment)
-		},
 		Progress: func(p binlog.Progress) {
 			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)
 		},
@@ -74,10 +62,25 @@ func (d *durable) options(opt *options.Options, log *slog.Logger) binlog.Options
 	}
 }
 
+// start begins to record what the engine does, and tells the server of commits.
+func (d *durable) start(eng *engine.Engine, srv *reactor.Server) error {
+	err := d.Start(binlog.Hooks{
+		OnCommit: func(binlog.Pos) { srv.Committed() },
+		OnRoom:   eng.Room,
+		OnFail: func(err error) {
+			d.failed <- fmt.Errorf("the binlog in %s has failed: %w; see to the disk and start again", d.dir, err)
+		},
+		Migrate: eng.Migrate,
+	})
+	if err != nil {
+		return fmt.Errorf("beginning to write the binlog: %w", err)
+	}
+	return nil
+}
+
 // restore fills the engine with what is on record.
 func (d *durable) restore(eng *engine.Engine, now func() engine.Time, log *slog.Logger) error {
 	began := time.Now()
-	d.engine.Store(eng)
 	into := eng.Follow(now())
 	if err := d.Replay(into); err != nil {
 		return fmt.Errorf("replaying the binlog: %w", err)

@@ -34,14 +34,13 @@ const faultyDir = "/faulty"
 func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	d := &durable{failed: make(chan error, 1)}
-	opts := d.options(&options.Options{Binlog: faultyDir, SyncInterval: sync, SegmentSize: 16 << 10}, log)
+	opts := logOptions(&options.Options{Binlog: faultyDir, SyncInterval: sync, SegmentSize: 16 << 10}, log)
 	opts.FS = fs
 	l, err := binlog.Open(faultyDir, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Log = l
+	d := newDurable(l, faultyDir)
 	start, now := newClock()
 	eng := engine.New(engine.Config{MaxJobSize: 1000, Start: start, Journal: d})
 	if err := d.restore(eng, now, log); err != nil {
@@ -51,7 +50,9 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.server.Store(srv)
+	if err := d.start(eng, srv); err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

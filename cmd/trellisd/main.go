@@ -128,7 +128,9 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 		return fmt.Errorf("starting the event loops: %w", err)
 	}
 	if bl != nil {
-		bl.server.Store(srv)
+		if err := bl.start(eng, srv); err != nil {
+			return errors.Join(err, stop(srv, log))
+		}
 	}
 	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})
 	return supervise(eng, srv, listeners, logFailed, &mon.ready, sigs, log)
