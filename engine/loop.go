@@ -123,6 +123,10 @@ func (l *Loop) Spend(steps int) bool {
 	return l.budget > 0
 }
 
+// Left is how many steps are left of the round's budget. It is negative when more were
+// spent than there were.
+func (l *Loop) Left() int { return l.budget }
+
 // Next returns the owner of a session that can go on: its Resume is to be called
 // once, now or when the client has taken its output. Nil means that none can, or that
 // the budget is spent; then Next has rung the bell.

@@ -39,7 +39,7 @@
 // the next poll.
 //
 // A read executes its commands even if the budget is spent, but then at most 32 of
-// them; the rest joins the run queue. So a client that sends a few commands at a
+// them, and fewer if they are dear; the rest joins the run queue. So a client that sends a few commands at a
 // time waits for nobody but those whose input has come in the same poll.
 //
 // The bell is a connection of the loop's to the server itself. Only a poll finds

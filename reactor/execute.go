@@ -8,6 +8,7 @@ import "trellis/engine"
 func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 	l := c.loop
 	l.batch.begin(now)
+	had := l.engine.Left()
 	for executed := 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
@@ -43,10 +44,10 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 			}
 			return nil
 		}
-		if l.replyBytes() >= highWater && (!c.flush() || !l.engine.Spend(0)) {
+		if l.replyBytes() >= highWater && (!c.flush() || l.engine.Left() <= 0) {
 			return p
 		}
-		if executed >= overrun && len(p) > 0 && !l.engine.Spend(0) {
+		if left := l.engine.Left(); left <= 0 && (executed >= overrun || had-left >= overrunSteps) && len(p) > 0 {
 			return p
 		}
 	}

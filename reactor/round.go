@@ -13,8 +13,9 @@ const (
 	lookSteps = 2
 	// overrun is how many commands a connection may have executed once the budget
 	// is spent, so that a client that sends a few at a time never waits for its
-	// turn.
-	overrun = 32
+	// turn, and overrunSteps how many steps they may take.
+	overrun      = 32
+	overrunSteps = 256
 )
 
 // bytesSteps is what it takes to copy n bytes.
@@ -65,7 +66,7 @@ func (l *loop) serve(now engine.Time) {
 		if o != nil {
 			o.(*conn).resume(now)
 		}
-		if !l.engine.Spend(0) {
+		if l.engine.Left() <= 0 {
 			break
 		}
 		if !l.step(now) && o == nil {

@@ -27,24 +27,8 @@ type meter struct {
 func (m *meter) hooks() hooks {
 	return hooks{round: func(l *loop) {
 		m.rounds.Add(1)
-		m.most.Store(max(m.most.Load(), int64(roundSteps-budget(l))))
+		m.most.Store(max(m.most.Load(), int64(roundSteps-l.engine.Left())))
 	}}
-}
-
-// budget is what is left of the round's budget, or by how much it was exceeded.
-func budget(l *loop) int {
-	least, most := -1<<20, roundSteps+1 // as much is left, so much is not
-	for most-least > 1 {
-		mid := (least + most) / 2
-		left := l.engine.Spend(mid - 1) // at least mid
-		l.engine.Spend(1 - mid)
-		if left {
-			least = mid
-		} else {
-			most = mid
-		}
-	}
-	return least
 }
 
 // check runs f, which makes the server do at least so many steps, and makes sure that
@@ -227,6 +211,25 @@ func TestManyCommandsOfOneReadAreSpreadOverRounds(t *testing.T) {
 	m.check(ts, n, func() {
 		go io.WriteString(c, strings.Repeat("use a\r\n", n))
 		c.expect(strings.Repeat("USING a\r\n", n))
+	})
+}
+
+// A reserve looks at every tube that the client watches.
+func TestDearCommandsOfOneReadAreSpreadOverRounds(t *testing.T) {
+	const tubes, n = 4000, 32
+	var m meter
+	ts := serve(t, "unix", 1, m.hooks())
+	c := ts.dial()
+	var b strings.Builder
+	for i := range tubes {
+		fmt.Fprintf(&b, "watch %d\r\n", i)
+	}
+	go io.WriteString(c, b.String())
+	for i := range tubes {
+		c.expect(fmt.Sprintf("WATCHING %d\r\n", i+2))
+	}
+	m.check(ts, n*tubes/8, func() {
+		c.do(strings.Repeat("reserve-with-timeout 0\r\n", n), strings.Repeat("TIMED_OUT\r\n", n))
 	})
 }
 
