@@ -12,11 +12,14 @@ import (
 
 // lone returns a connection on a loop that only the caller drives, and the
 // client's end of it.
-func lone(t testing.TB) (c *conn, client int) { return loneJournaled(t, nil) }
+func lone(t testing.TB) (c *conn, client int) {
+	return loneConfig(t, nil, func(*Config) {})
+}
 
-// loneJournaled is lone with a journal, if it is not nil.
-func loneJournaled(t testing.TB, j *fakeJournal) (c *conn, client int) {
-	ts := serveJournaled(t, "unix", 1, hooks{}, j)
+// loneConfig is lone with a journal, if it is not nil, and with a configuration that
+// change has changed.
+func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, client int) {
+	ts := serveConfig(t, "unix", hooks{}, j, change)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +107,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 func BenchmarkCommittedBatch(b *testing.B) {
 	j := new(fakeJournal)
 	j.atOnce.Store(true)
-	c, client := loneJournaled(b, j)
+	c, client := loneConfig(b, j, func(*Config) {})
 	l := c.loop
 	now := l.server.cfg.Now
 	buf := make([]byte, 64<<10)

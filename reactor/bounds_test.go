@@ -3,6 +3,7 @@ package reactor
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,16 +172,19 @@ func TestBusyClientsAreNotClosed(t *testing.T) {
 }
 
 func TestIdlenessUnderASimulatedClock(t *testing.T) {
-	c, _ := lone(t)
-	l := c.loop
 	const timeout = 800 * time.Second
-	now := engine.Time(12345 * time.Second)
-	l.server.cfg.Now = func() engine.Time { return now }
-	l.server.cfg.IdleTimeout = timeout
+	var clock atomic.Int64
+	clock.Store(int64(12345 * time.Second))
+	c, _ := loneConfig(t, nil, func(c *Config) {
+		c.IdleTimeout = timeout
+		c.Now = func() engine.Time { return engine.Time(clock.Load()) }
+	})
+	l := c.loop
+	now := engine.Time(clock.Load())
 	c.watchIdleness(now)
 	looks := 0
 	pass := func(d time.Duration) {
-		now += engine.Time(d)
+		now = engine.Time(clock.Add(int64(d)))
 		if f := l.deadlines.first(); f != nil && f.at <= now {
 			looks++
 		}
@@ -215,12 +219,11 @@ func TestIdlenessUnderASimulatedClock(t *testing.T) {
 func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
 	const size = 400_000
 	for limit, closed := range map[int64]bool{size + 100_000: false, size - 100_000: true} {
-		c, _ := lone(t)
+		c, _ := loneConfig(t, nil, func(c *Config) { c.MaxOutput = limit })
 		if err := unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096); err != nil {
 			t.Fatal(err)
 		}
 		s := c.loop.server
-		s.cfg.MaxOutput = limit
 		c.traffic(s.cfg.Now(), fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\npeek 1\r\n", size, strings.Repeat("x", size)))
 		n := &c.loop.counts
 		if over, pending := n.overOutput.Load() == 1, n.pendingOutput.Load() > 0; (c.phase == ended) != closed || over != closed || pending == closed {

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"trellis/engine"
 )
 
 // A client that takes all it is given does not keep its loop for long.
@@ -18,7 +16,6 @@ func TestClientThatTakesMuchYields(t *testing.T) {
 	}
 	body := strings.Repeat("x", 10_000)
 	now := c.loop.server.cfg.Now()
-	c.loop.server.cfg.Now = func() engine.Time { return now } // it takes no time
 	c.traffic(now, fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\n", len(body), body))
 	input := []byte(strings.Repeat("peek 1\r\n", 1000)) // asks for 10 MB
 	c.traffic(now, input)
