@@ -251,7 +251,10 @@ func (a *acceptor) round() error {
 // will.
 func (a *acceptor) onLoop(f func()) {
 	done := make(chan struct{})
-	if a.loop.call(func(*loop) { defer close(done); f() }) {
+	if a.loop.call(func(*loop) {
+		defer close(done)
+		f()
+	}) {
 		<-done
 	}
 }

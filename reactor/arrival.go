@@ -92,13 +92,22 @@ func (l *loop) arrive(n arrival) {
 	l.bell.ring()
 }
 
-// admitArrival takes in a connection that was accepted on another loop.
-func (l *loop) admitArrival(n arrival) {
+// admitNext takes in the connection that arrived first.
+func (l *loop) admitNext() {
+	l.engine.Spend(connSteps)
+	n := l.arrivals.pop()
 	if err := l.admit(n); err != nil {
 		select {
 		case n.by.shortages <- err:
 		default:
 		}
+	}
+}
+
+// admitAll takes in all connections that have arrived.
+func (l *loop) admitAll() {
+	for l.arrivals.take(); !l.arrivals.empty(); {
+		l.admitNext()
 	}
 }
 

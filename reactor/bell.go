@@ -7,25 +7,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell makes a loop serve its run queue after its next poll. It is a connection
-// of the loop's from the server to itself: a byte that is written at one end is
-// input at the other, and nothing but a poll can find it there. (A task for gnet's
-// own queue would not do: gnet runs that queue until it is empty, so that a task
-// which is posted while it runs comes before the next poll.) A ring costs one
-// short write and one short read, and no allocation.
+// bell makes a loop serve its run queue after its next poll. It is a descriptor that
+// gnet takes for a connection: what is written to it is input, and nothing but a poll
+// can find it there. (A task for gnet's own queue would not do: gnet runs that queue
+// until it is empty, so that a task which is posted while it runs comes before the
+// next poll.) A ring costs one short write and one short read, and no allocation.
 //
 // It is also the context of that connection.
 type bell struct {
-	loop *loop // set before anybody rings
-	fd   int   // the end that is written to
+	loop    *loop // set before anybody rings
+	fd      int   // where it is rung; closed with the server unless it is heardAt
+	heardAt int   // the descriptor that gnet reads, and closes
+	opened  bool  // gnet has it; of the loop's goroutine
 
-	rung atomic.Bool // a byte is on its way, or the loop has not seen it yet
+	rung atomic.Bool // it was rung, and the loop has not heard it yet
 
 	gate sync.RWMutex
 	shut bool // fd is not written to any more; guarded by gate
 }
 
-var ringByte = [1]byte{1}
+// ringing is what is written: to an eventfd, a number in any byte order.
+var ringing = [8]byte{0: 1, 7: 1}
 
 // ring asks for a call of loop.polled. It reports false when the loop has ended.
 // Any goroutine may call it; it does not block.
@@ -39,7 +41,7 @@ func (b *bell) ring() bool {
 		return false
 	}
 	for {
-		_, err := writeFD(b.fd, ringByte[:])
+		_, err := writeFD(b.fd, ringing[:])
 		switch err {
 		case nil, unix.EAGAIN: // full: then there is something to read
 			return true
@@ -61,4 +63,11 @@ func (b *bell) silence() {
 	b.gate.Lock()
 	b.shut = true
 	b.gate.Unlock()
+}
+
+// close frees what gnet does not. The bell must be silent.
+func (b *bell) close() {
+	if b.fd != b.heardAt {
+		_ = unix.Close(b.fd)
+	}
 }

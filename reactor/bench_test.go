@@ -28,7 +28,12 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	l := newLoop(ts.Server, nil, &bell{shut: true}) // gnet does not know it
+	l, err := newLoop(ts.Server, nil) // gnet does not know it
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.bell.silence()
+	t.Cleanup(func() { unix.Close(l.bell.fd) })
 	c = &conn{loop: l, fd: int32(fds[0])}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)

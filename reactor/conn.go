@@ -35,14 +35,14 @@ type conn struct {
 
 // backlog is what a connection has that cannot keep up.
 type backlog struct {
-	in     inputQueue
-	out    outputQueue
-	next   *conn       // in loop.run
-	since  engine.Time // of a command that takes long: when it began
-	queued bool        // in loop.run
-	woken  bool        // the session can go on, as soon as the client has taken its output
-	armed  bool        // the watcher will tell
-	behind bool        // the client has sent something behind its quit
+	in         inputQueue
+	out        outputQueue
+	next       *conn       // in loop.run
+	since      engine.Time // of a command that takes long: when it began
+	queued     bool        // in loop.run
+	woken      bool        // the session can go on, as soon as the client has taken its output
+	armed      bool        // the watcher will tell
+	behindQuit bool        // the client has sent something behind its quit
 }
 
 // open is the beginning of a connection.
@@ -181,7 +181,7 @@ func (c *conn) conclude(now engine.Time) {
 		if !c.ending() {
 			c.beginEnding(now)
 		}
-	case c.gc == nil || (c.x == nil || !c.x.behind) && !unread(int(c.fd)):
+	case c.gc == nil || (c.x == nil || !c.x.behindQuit) && !unread(int(c.fd)):
 		c.end(now)
 		return
 	default:

@@ -40,7 +40,7 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 		if outcome == engine.Quit {
 			c.enter(draining)
 			if len(p) > 0 {
-				c.backlog().behind = true
+				c.backlog().behindQuit = true
 			}
 			return nil
 		}

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,30 +13,33 @@ import (
 	"trellis/reactor/internal/adopt"
 )
 
-// scout is the context of a connection that shows whether a loop adopts
-// descriptors.
-type scout struct {
-	opened bool          // of the loop's goroutine
-	closed chan struct{} // closed when gnet has closed the connection
-}
+// scout is the context of a connection that only shows where it has got to.
+type scout struct{ closed chan struct{} }
 
-// findLoops learns gnet's n event loops, and gives each a bell. gnet shows a loop
-// only through a connection on it and gives a new connection to the loop that has
-// fewest, so that n connections made in turn lie on n loops.
+// findLoops learns gnet's n event loops. gnet shows a loop only through a
+// connection on it and gives a new connection to the loop that has fewest, so
+// that n connections made in turn lie on n loops.
 func (s *Server) findLoops(n int) error {
 	for i := range n {
-		b, gc, err := s.hangBell()
+		here, sc, gc, err := s.sendScout()
 		if err != nil {
 			return err
 		}
+		// Closing our end ends the connection; Shutdown or the next start need
+		// not know about it.
+		defer func() {
+			_ = unix.Close(here)
+			<-sc.closed
+		}()
 		el := gc.EventLoop()
 		if s.byEL[el] != nil {
-			_ = unix.Close(b.fd)
 			return fmt.Errorf("loop %d of %d cannot be reached: gnet has not spread %d connections evenly", i, n, n)
 		}
-		l := newLoop(s, el, b)
-		if err := l.tryAdopting(gc); err != nil {
-			_ = unix.Close(b.fd)
+		l, err := newLoop(s, el)
+		if err != nil {
+			return err
+		}
+		if err := l.hangBell(gc); err != nil {
 			return err
 		}
 		l.pause = newPauser(el, gc.Fd())
@@ -51,52 +55,52 @@ func (s *Server) findLoops(n int) error {
 	return nil
 }
 
-// hangBell makes a connection for a bell, on one of the loops.
-func (s *Server) hangBell() (b *bell, gc gnet.Conn, err error) {
+func (s *Server) sendScout() (here int, sc *scout, gc gnet.Conn, err error) {
 	fds, err := socketpair()
 	if err != nil {
-		return nil, nil, err
+		return 0, nil, nil, err
 	}
-	there := os.NewFile(uintptr(fds[1]), "bell")
+	there := os.NewFile(uintptr(fds[1]), "scout")
 	nc, err := net.FileConn(there)
 	_ = there.Close()
 	if err == nil {
-		b = &bell{fd: fds[0]}
-		gc, err = s.client.EnrollContext(nc, b)
-	}
-	if err == nil {
-		err = unix.SetNonblock(b.fd, true)
+		sc = &scout{closed: make(chan struct{})}
+		gc, err = s.client.EnrollContext(nc, sc)
 	}
 	if err != nil {
 		_ = unix.Close(fds[0])
-		return nil, nil, err
+		return 0, nil, nil, err
 	}
-	return b, gc, nil
+	return fds[0], sc, gc, nil
 }
 
-// tryAdopting finds out whether the loop adopts descriptors. gc lies on it.
-func (l *loop) tryAdopting(gc gnet.Conn) (err error) {
+// hangBell gives the loop's bell to gnet. gc lies on the loop. It fails if descriptors
+// cannot be given to gnet.
+func (l *loop) hangBell(gc gnet.Conn) (err error) {
 	if l.adopt, err = adopt.Of(gc); err != nil {
 		return err
 	}
-	fds, err := socketpair()
-	if err != nil {
+	hung := make(chan error, 1)
+	if err := l.el.Execute(context.Background(), hanging{l, hung}); err != nil {
 		return err
 	}
-	sc := &scout{closed: make(chan struct{})}
-	done := make(chan struct{})
-	l.call(func(l *loop) {
-		defer close(done)
-		if err = l.adopt.Adopt(fds[1], sc); err == nil && !sc.opened {
-			err = errors.New("gnet has not opened a connection that it has adopted")
-		}
-	})
-	<-done
-	_ = unix.Close(fds[0])
-	if err == nil {
-		<-sc.closed
+	return <-hung
+}
+
+// hanging is hangBell's part on the loop's goroutine.
+type hanging struct {
+	loop *loop
+	hung chan<- error
+}
+
+func (h hanging) Run(context.Context) error {
+	b := h.loop.bell
+	err := h.loop.adopt.Adopt(b.heardAt, b)
+	if err == nil && !b.opened {
+		err = errors.New("gnet has not opened a connection that it has adopted")
 	}
-	return err
+	h.hung <- err
+	return nil
 }
 
 // socketpair returns two connected sockets; the second does not block.

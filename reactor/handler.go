@@ -15,7 +15,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	switch context := gc.Context().(type) {
 	case *conn:
 		c = context
-	case *scout:
+	case *bell:
 		context.opened = true
 		return nil, gnet.None
 	case *acceptor:
@@ -25,11 +25,12 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		return nil, gnet.None
 	}
 	l := h.server.byEL[gc.EventLoop()]
+	before := l.dealing // a loop may adopt a connection while it deals with another
 	l.dealing = c
 	now := h.server.cfg.Now()
 	c.open(l, gc, now)
 	l.serve(now)
-	l.dealing = nil
+	l.dealing = before
 	return nil, c.action()
 }
 
@@ -62,9 +63,6 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	case *scout:
 		close(c.closed)
 	case *conn:
-		if c.loop == nil {
-			break
-		}
 		now := h.server.cfg.Now()
 		c.gc = nil
 		c.closing(now, err)

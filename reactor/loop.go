@@ -19,9 +19,9 @@ type loop struct {
 	el      gnet.EventLoop
 	engine  *engine.Loop
 	pause   pauser     // does not change
-	adopt   adopt.Loop // does not change
 	bell    *bell      // does not change
 	alarm   *alarm     // does not change
+	adopt   adopt.Loop // does not change
 	counts  counts
 	latency latency
 	members atomic.Int64 // connections that it has, or is about to have; written by anybody
@@ -43,21 +43,26 @@ type loop struct {
 	nextLook  engine.Time // when the alarm was asked to go off for a deadline
 
 	executing *conn // whose command the engine or the decoder is dealing with
+	serving   bool  // inside serve
 	dealing   *conn // which gnet has reported something of; gnet closes it when told so on return
 	draining  bool  // who is read is not read again: what has come is to be answered, and no more
 	stopping  bool  // connections that end now are not waited for
 
 	writable mailbox[*conn]       // whose clients take output again, perhaps
-	arrivals mailbox[arrival]     // connections that were accepted on another loop
 	calls    mailbox[func(*loop)] // see call
+	arrivals mailbox[arrival]     // connections that were accepted on another loop
 }
 
-func newLoop(s *Server, el gnet.EventLoop, b *bell) *loop {
+func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
+	b, err := newBell()
+	if err != nil {
+		return nil, err
+	}
 	l := &loop{server: s, el: el, bell: b, round: 1, nextLook: engine.MaxTime}
 	b.loop = l
 	l.alarm = newAlarm(b.ring, s.cfg.Now)
 	l.engine = s.cfg.Engine.NewLoop(l) // it may ask for an alarm at once
-	return l
+	return l, nil
 }
 
 // Ring implements engine.Bell. Any goroutine may call it.
@@ -83,9 +88,7 @@ func (l *loop) call(f func(*loop)) bool {
 // takeMail takes what others have left, and makes the calls.
 func (l *loop) takeMail() {
 	l.writable.take()
-	for l.arrivals.take(); !l.arrivals.empty(); {
-		l.admitArrival(l.arrivals.pop())
-	}
+	l.arrivals.take()
 	for l.calls.take(); !l.calls.empty(); {
 		l.calls.pop()(l)
 	}

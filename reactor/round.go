@@ -60,6 +60,11 @@ func (l *loop) polled() {
 // the loop do: what a loop's commands hand over to its own sessions, they get here,
 // without another way through the system.
 func (l *loop) serve(now engine.Time) {
+	if l.serving {
+		return // for a connection that it has just taken in: it goes on anyway
+	}
+	l.serving = true
+	defer func() { l.serving = false }()
 	defer l.recovered()
 	for {
 		o := l.engine.Next(now)
@@ -91,6 +96,10 @@ func (l *loop) step(now engine.Time) (any bool) {
 		l.run.pop().goOn(now)
 		any = true
 	}
+	if !l.arrivals.empty() {
+		l.admitNext()
+		any = true
+	}
 	if !l.writable.empty() {
 		l.writable.pop().takesOutput(now)
 		any = true
@@ -109,7 +118,7 @@ func (l *loop) step(now engine.Time) (any bool) {
 // left tells whether step would do something.
 func (l *loop) left(now engine.Time) bool {
 	d := l.deadlines.first()
-	return !l.run.empty() || !l.writable.empty() || l.hasCommitted() || d != nil && d.at <= now
+	return !l.run.empty() || !l.writable.empty() || !l.arrivals.empty() || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

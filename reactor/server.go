@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/panjf2000/gnet/v2"
-	"golang.org/x/sys/unix"
 
 	"trellis/codec"
 	"trellis/engine"
@@ -177,7 +176,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if err = s.findLoops(cfg.Loops); err != nil {
 		_ = s.client.Stop()
 		for _, l := range s.loops {
-			_ = unix.Close(l.bell.fd)
+			l.bell.close()
 		}
 		s.watch.close()
 		s.spare.release()
@@ -202,7 +201,10 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.acceptors.Wait()
 		// Clients that do not pause would be owed something for ever. What a loop
 		// is just executing shows in unflushed only afterwards.
-		s.onLoops(func(l *loop) { l.draining = true })
+		s.onLoops(func(l *loop) {
+			l.admitAll()
+			l.draining = true
+		})
 		err = s.awaitFlush(ctx)
 		s.giveUp = ctx.Done()
 		s.stop()
@@ -251,7 +253,7 @@ func (s *Server) stop() {
 	}
 	for _, l := range s.loops {
 		l.alarm.stop()
-		_ = unix.Close(l.bell.fd)
+		l.bell.close()
 	}
 	s.watch.close()
 	s.spare.release()
