@@ -253,7 +253,7 @@ func (c *census) shard(sh *shard) {
 	if sh.armed > sh.due {
 		c.failf("shard %d is due at %d and asked for %d", sh.number, sh.due, sh.armed)
 	}
-	if got := (jobCounts{sh.tally.in, sh.tally.urgent}); got != want {
+	if got := (jobCounts{sh.totals.in, sh.totals.urgent}); got != want {
 		c.failf("shard %d counts %+v, has %+v", sh.number, got, want)
 	}
 

@@ -68,12 +68,12 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 	}
 	t := sh.tubes[j.tube]
 	j.pri, j.state, j.At = ch.pri, ch.to, int64(ch.at)
-	sh.tally.in[ch.to]++
+	sh.totals.in[ch.to]++
 	switch ch.to {
 	case ready:
 		j.At = int64(sh.now)
 		if j.pri < queue.UrgentBelow {
-			sh.tally.urgent++
+			sh.totals.urgent++
 		}
 		t.ready.Push(sh.table, j.pri, r, &j.Links)
 		sh.dispatch(t)
@@ -99,7 +99,7 @@ func (sh *shard) takeOut(j *job) {
 	case ready:
 		t.ready.Remove(sh.table, j.pri, &j.Links)
 		if j.pri < queue.UrgentBelow {
-			sh.tally.urgent--
+			sh.totals.urgent--
 		}
 	case delayed:
 		t.delayed.Remove(sh.table, &j.Links)
@@ -111,7 +111,7 @@ func (sh *shard) takeOut(j *job) {
 	default:
 		return // it is new
 	}
-	sh.tally.in[j.state]--
+	sh.totals.in[j.state]--
 }
 
 // makeReady makes a job ready because its delay, its time to run or its holder's
@@ -134,7 +134,7 @@ func (sh *shard) reserve(s *Session, r ref, j *job) error {
 		return err
 	}
 	if j.state == ready {
-		sh.tally.ready.Observe(time.Duration(sh.now-j.at()), 1)
+		sh.totals.ready.Observe(time.Duration(sh.now-j.at()), 1)
 	}
 	s.reservations++
 	sh.apply(r, j, &ch)

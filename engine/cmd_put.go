@@ -105,7 +105,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 		return s.abort(sh, in, err)
 	}
 	t.puts++
-	sh.tally.puts++
+	sh.totals.puts++
 	return nil
 }
 

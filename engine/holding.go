@@ -74,7 +74,7 @@ func (h *holding) Expire(now int64) (done bool) {
 		ch := sh.present(j)
 		ch.to = ready
 		ch.counters.timeouts++
-		sh.tally.timeouts++
+		sh.totals.timeouts++
 		sh.apply(r, j, &ch)
 	}
 	sh.arm(&h.timer, h.deadline())

@@ -44,15 +44,15 @@ type shard struct {
 	lastID  uint64     // the greatest id of a put whose body was in hand
 	retired retirement // ids of jobs that were erased
 	buries  uint64     // the greatest place in the order of burying
-	tally   shardTally
+	totals  shardTotals
 	tidier  tidier
 	journal journalShard
 
 	_ [64]byte // keeps the next shard's lock off this one's cache lines
 }
 
-// shardTally sums over the shard's tubes what the command stats shows.
-type shardTally struct {
+// shardTotals sums over the shard's tubes what the command stats shows.
+type shardTotals struct {
 	in             [numStates]int // jobs by state
 	urgent         int            // of the ready ones
 	puts, timeouts uint64

@@ -61,7 +61,7 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 	}
 	for _, sh := range e.shards {
 		sh.lock(c, now)
-		n := &sh.tally
+		n := &sh.totals
 		s.Ready += n.in[ready]
 		s.Reserved += n.in[reserved]
 		s.Delayed += n.in[delayed]

@@ -46,7 +46,7 @@ type acceptor struct {
 	shortages chan error // why a connection that was accepted did not get to its loop
 
 	// Of the goroutine of Serve.
-	logs   limiter
+	logs   throttle
 	logged bool // that accepting has paused
 
 	// Of the loop's goroutine.

@@ -266,13 +266,13 @@ func (c *conn) supervise() error {
 	if x.in.overflowed() {
 		return errTooMuchInput
 	}
-	if !l.pause.works {
+	if !l.poller.Works() {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	want, change := reading, l.pause.resume
+	want, change := reading, l.poller.Resume
 	if c.phase < draining && (c.stalled || x.in.full() || l.draining) {
-		want, change = paused, l.pause.pause
+		want, change = paused, l.poller.Pause
 	}
 	if want == c.intake {
 		return nil

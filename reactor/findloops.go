@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/reactor/internal/adopt"
+	"trellis/reactor/internal/gnetpoll"
 )
 
 // scout is the context of a connection that only shows where it has got to.
@@ -42,11 +43,11 @@ func (s *Server) findLoops(n int) error {
 		if err := l.hangBell(gc); err != nil {
 			return err
 		}
-		l.pause = newPauser(el, gc.Fd())
+		l.poller = gnetpoll.Of(el, gc.Fd())
 		if s.hooks.unpaused {
-			l.pause = pauser{}
+			l.poller = gnetpoll.Poller{}
 		}
-		if i == 0 && !l.pause.works {
+		if i == 0 && !l.poller.Works() {
 			s.log.Warn("reading from a client cannot be paused here; clients that send too far ahead are closed", "limit", inputCap)
 		}
 		s.loops = append(s.loops, l)

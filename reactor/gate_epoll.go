@@ -25,7 +25,7 @@ type gate struct {
 }
 
 // canGate tells whether gates work on the loop: gnet's poller has to be known.
-func (l *loop) canGate() bool { return l.pause.works }
+func (l *loop) canGate() bool { return l.poller.Works() }
 
 // openGate has the loop accept from now on. When that fails, the reason is sent
 // to failed, and nothing more is accepted.
@@ -46,10 +46,10 @@ func (a *acceptor) openGate(failed chan<- error) error {
 	if err := a.loop.adopt.Adopt(fd, a); err != nil {
 		return fmt.Errorf("registering an eventfd: %w", err)
 	}
-	err = a.loop.pause.modify(fd, 0) // it is for the listener to make gnet read it
+	err = a.loop.poller.Silence(fd) // it is for the listener to make gnet read it
 	if err == nil {
 		err = a.control(func(listener int) error {
-			return unix.EpollCtl(a.loop.pause.poller, unix.EPOLL_CTL_ADD, listener, &unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN})
+			return a.loop.poller.Report(listener, fd)
 		})
 	}
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *acceptor) closeGate() {
 	// This matters even if the listener is about to be closed: while another
 	// process has it too, an epoll instance goes on reporting it.
 	_ = a.control(func(listener int) error {
-		return unix.EpollCtl(a.loop.pause.poller, unix.EPOLL_CTL_DEL, listener, nil)
+		return a.loop.poller.Unreport(listener)
 	})
 	_ = a.gate.gc.Close()
 	a.gate = gate{}

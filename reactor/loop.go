@@ -9,6 +9,7 @@ import (
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/internal/adopt"
+	"trellis/reactor/internal/gnetpoll"
 )
 
 // loop is the reactor's side of one of gnet's event loops. It is the engine's
@@ -18,10 +19,10 @@ type loop struct {
 	server  *Server
 	el      gnet.EventLoop
 	engine  *engine.Loop
-	pause   pauser     // does not change
-	bell    *bell      // does not change
-	alarm   *alarm     // does not change
-	adopt   adopt.Loop // does not change
+	poller  gnetpoll.Poller // does not change
+	bell    *bell           // does not change
+	alarm   *alarm          // does not change
+	adopt   adopt.Loop      // does not change
 	counts  counts
 	latency latency
 	members atomic.Int64 // connections that it has, or is about to have; written by anybody

@@ -218,7 +218,7 @@ func TestAcceptedTCPConnectionsHaveKeepAliveAndNoDelay(t *testing.T) {
 func TestReadingCanBePaused(t *testing.T) {
 	ts := serve(t, "tcp", 2, hooks{})
 	for i, l := range ts.loops {
-		if !l.pause.works {
+		if !l.poller.Works() {
 			t.Errorf("loop %d cannot pause", i)
 		}
 	}

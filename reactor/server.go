@@ -92,7 +92,7 @@ type Server struct {
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
-	panics, cuts, closes, idles, refusals limiter
+	panics, cuts, closes, idles, refusals throttle
 }
 
 // hooks let tests see and provoke what does not happen otherwise. Those that
@@ -158,7 +158,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}
-	s.spare.from = s.watch.poll.fd
+	s.spare.from = s.watch.poll.FD()
 	s.spare.hold() // tried again whenever it is needed
 	s.client, err = gnet.NewClient(&handler{server: s},
 		gnet.WithNumEventLoop(cfg.Loops),

@@ -1,15 +1,16 @@
 package reactor
 
 import (
-	"errors"
 	"sync"
+
+	"trellis/reactor/internal/writable"
 )
 
 // watcher waits for clients to take more output, which gnet cannot: it tells
 // only of input. It has one goroutine for all connections, which does nothing
 // but ring their loops.
 type watcher struct {
-	poll *poll
+	poll *writable.Poll
 	done chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex
@@ -17,10 +18,8 @@ type watcher struct {
 	conns  map[int]*conn // by descriptor; guarded by mu
 }
 
-var errPollClosed = errors.New("the poller was told to end")
-
 func newWatcher() (*watcher, error) {
-	p, err := openPoll()
+	p, err := writable.Open()
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +35,10 @@ func (w *watcher) arm(c *conn) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return errPollClosed
+		return writable.ErrClosed
 	}
 	_, known := w.conns[int(c.fd)]
-	if err := w.poll.arm(int(c.fd), known); err != nil {
+	if err := w.poll.Arm(int(c.fd), known); err != nil {
 		return err
 	}
 	w.conns[int(c.fd)] = c
@@ -52,7 +51,7 @@ func (w *watcher) forget(fd int) {
 	defer w.mu.Unlock()
 	if _, known := w.conns[fd]; known && !w.closed {
 		delete(w.conns, fd)
-		w.poll.forget(fd)
+		w.poll.Forget(fd)
 	}
 }
 
@@ -61,7 +60,7 @@ func (w *watcher) run() {
 	var fds []int
 	for {
 		var err error
-		if fds, err = w.poll.wait(fds[:0]); err != nil {
+		if fds, err = w.poll.Wait(fds[:0]); err != nil {
 			return
 		}
 		for _, fd := range fds {
@@ -81,7 +80,7 @@ func (w *watcher) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	w.poll.wake()
+	w.poll.Wake()
 	<-w.done
-	w.poll.close()
+	w.poll.Close()
 }
