@@ -38,7 +38,7 @@ var (
 	binlogRemoved = counter("beanstalkd_binlog_segments_removed_total",
 		"Segments that were removed.")
 	binlogWaits = counter("beanstalkd_binlog_append_waits_total",
-		"Records that had to wait for a segment.")
+		"Attempts to record something that found no room and were put off until there was some.")
 	binlogSpaceErrors = counter("beanstalkd_binlog_space_errors_total",
 		"Attempts to get disk space that failed.")
 	binlogFull = gauge("beanstalkd_binlog_full",
