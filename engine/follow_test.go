@@ -291,3 +291,33 @@ func TestAFullRecordReplacesTheTubeAndTheBody(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkPromotion is what passes between the moment when a standby with ten million
+// jobs is told to serve and its first reply, and tells what a record costs before.
+func BenchmarkPromotion(b *testing.B) {
+	const jobs = 10_000_000
+	for range b.N {
+		b.StopTimer()
+		e := New(Config{Info: testInfo})
+		f := e.Follow(Always)
+		began := time.Now()
+		body := make([]byte, 100)
+		for id := range uint64(jobs) {
+			r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: body}
+			if id%10 == 0 {
+				r.State, r.Due = journal.Delayed, 1 // overdue
+			}
+			if _, err := f.Full(&r, 1); err != nil {
+				b.Fatal(err)
+			}
+		}
+		b.ReportMetric(float64(time.Since(began))/jobs, "ns/record")
+		b.StartTimer()
+		f.Serve(jobs+1, second)
+		if err := serves(e, jobs+1); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		e.discardAll()
+	}
+}
