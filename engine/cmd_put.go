@@ -16,7 +16,7 @@ type incoming struct {
 	id                    uint64 // 0 when there was no memory: the body is dropped
 	pri, delay, ttr, size uint32
 	body                  ref
-	bytes                 []byte         // the body, of one that did not arrive whole
+	bytes                 []byte         // the body; nil as long as a put whose body is in hand has not had to wait
 	missing               []byte         // what is still to be filled of bytes
 	since                 Time           // when it was complete
 	ticket                journal.Ticket // of a large body, which is on record before it is a job
@@ -72,10 +72,11 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body, since: now,
 	}
 	err = s.insert(sh, &in, out)
-	sh.unlock(c)
 	if errors.Is(err, journal.ErrRoom) {
+		in.bytes = sh.bodies.Bytes(body, cmd.Size)
 		s.keepIncoming(in)
 	}
+	sh.unlock(c)
 	return s.inserted(err, in.id, out)
 }
 

@@ -244,3 +244,32 @@ func TestALargeBodyOutlivesItsJobUntilItIsReleased(t *testing.T) {
 		})
 	}
 }
+
+// What is recorded of a put that had to wait for room is what the client has sent.
+func TestAPutThatHasWaitedForRoomIsRecordedWithItsBody(t *testing.T) {
+	for _, size := range []int{0, 1, pinnedSize - 1, pinnedSize, 100_000} {
+		for _, inParts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d bytes, in parts %v", size, inParts), func(t *testing.T) {
+				s, f, c := newCramped(t)
+				body := strings.Repeat("body", size/4+1)[:size]
+				if inParts {
+					c.expect(t, "", "put 0 0 9 %d\r\n", size)
+					c.expect(t, "", "%s\r\n", body)
+				} else {
+					c.expect(t, "", "put 0 0 9 %d\r\n%s\r\n", size, body)
+				}
+				s.engine.Room() // for nothing
+				s.Settle()
+				f.room = true
+				s.engine.Room()
+				s.Settle()
+				if got := c.took(); got != "INSERTED 5\r\n" {
+					t.Fatalf("answered %q", got)
+				}
+				if x := f.jobs[5]; x == nil || string(x.full.Body) != body {
+					t.Fatalf("recorded with a body of %d bytes", len(x.full.Body))
+				}
+			})
+		}
+	}
+}
