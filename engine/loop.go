@@ -39,7 +39,7 @@ type Loop struct {
 	// come. Anybody may read it.
 	alarm   atomic.Int64
 	alarmMu sync.Mutex  // held to write alarm; taken last
-	shards  []*shard    // whose deadlines are met here; guarded by Engine.loopsMu
+	shards  []*shard    // whose deadlines are met here; guarded by Engine.loopsMu, and replaced as a whole
 	next    int         // the shard to begin with when deadlines are met
 	wheel   queue.Wheel // of waiting sessions' time-outs
 	due     Time        // when wheel wants to be advanced
@@ -229,11 +229,14 @@ func (l *Loop) alarmCame() {
 // What the budget does not suffice for is due at once again.
 func (l *Loop) meet(now Time) {
 	l.alarmCame()
-	for range l.shards {
+	l.engine.loopsMu.Lock()
+	shards := l.shards // another loop may be made meanwhile
+	l.engine.loopsMu.Unlock()
+	for range shards {
 		if l.budget <= 0 {
 			break
 		}
-		sh := l.shards[l.next%len(l.shards)]
+		sh := shards[l.next%len(shards)]
 		l.next++
 		sh.lock(&l.caller, now)
 		l.budget -= lockSteps + maxMoves - sh.moves

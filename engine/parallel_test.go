@@ -416,3 +416,26 @@ func buriedJob(h *hand, id uint64, bury bool) uint64 {
 	}
 	return id
 }
+
+// A loop meets deadlines, of jobs that were restored, while others are still being made.
+func TestLoopsAreMadeWhileOthersRun(t *testing.T) {
+	for range 50 {
+		s := newSim(100, 1)
+		first, now := s.loops[0], Time(0)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for range 200 {
+				now++
+				first.request(now)
+				first.Refill()
+				for first.Next(now) != nil {
+				}
+			}
+		}()
+		for range 20 {
+			s.engine.NewLoop(&simLoop{})
+		}
+		<-done
+	}
+}
