@@ -13,6 +13,7 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	sh.lock(c, now)
 	old := sh.byName[string(name)]
 	sh.unlock(c)
+	s.loop.budget -= len(s.watched) / watchesPerStep
 	// A tube that it watches stays. A long list is not searched under the lock.
 	if old != nil && s.watchIndex(old) >= 0 {
 		out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
@@ -40,6 +41,7 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 // ignore takes a tube off the watch list. The last entry takes its place.
 func (s *Session) ignore(now Time, name []byte, out *Output) {
 	c := &s.loop.caller
+	s.loop.budget -= len(s.watched) / watchesPerStep
 	i := slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
 	if i >= 0 && len(s.watched) == 1 {
 		out.reply(codec.ReplyNotIgnored)

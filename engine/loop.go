@@ -31,6 +31,10 @@ type Loop struct {
 	caller caller
 	budget int // steps that are left of this round
 
+	// What there was too much of for this round, so that it waits for the next one.
+	behind   bool // of deadlines: sessions that can go on come first
+	gaveBack bool // of memory to be given back
+
 	// turns has the sessions that can go on, or have something left to do, first
 	// come, first served.
 	turns sessionQueue
@@ -113,7 +117,7 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 func (l *Loop) Busy() bool { return l.caller.locks > 0 }
 
 // Refill begins a round: the loop has polled for input since the last one.
-func (l *Loop) Refill() { l.budget = roundSteps }
+func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundSteps, false, false }
 
 // Spend takes steps off the round's budget and tells whether any are left. A single
 // command of a client's is executed without; what takes long waits for the next
@@ -139,7 +143,7 @@ func (l *Loop) Left() int { return l.budget }
 func (l *Loop) Next(now Time) (owner any) {
 	l.ids.giveBack()
 	for l.budget > 0 {
-		if Time(l.alarm.Load()) <= now {
+		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
 			l.meet(now)
 		}
 		if l.hasMail.Load() {
@@ -149,6 +153,9 @@ func (l *Loop) Next(now Time) (owner any) {
 			l.feed()
 		}
 		if l.turns.empty() {
+			if l.behind && Time(l.alarm.Load()) <= now {
+				continue
+			}
 			break
 		}
 		if s := l.turns.pop(); s.goOn(now) {
@@ -165,8 +172,9 @@ func (l *Loop) Next(now Time) (owner any) {
 // pending tells whether there is something left to do that needs no alarm. It gives
 // memory back that nobody has a use for.
 func (l *Loop) pending(now Time) bool {
-	if l.budget > 0 {
-		return arena.Discarded() && !arena.GiveBack(giveBackBytes)
+	if l.budget > 0 && !l.gaveBack && arena.Discarded() {
+		l.gaveBack = true
+		arena.GiveBack(giveBackBytes)
 	}
 	return !l.turns.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
 }
@@ -225,9 +233,12 @@ func (l *Loop) alarmCame() {
 	l.alarmMu.Unlock()
 }
 
-// meet does what is due in the loop's shards, and ends the waits that have run out.
-// What the budget does not suffice for is due at once again.
+// meet does what is due in the loop's shards, and ends the waits that have run out, with
+// half of what is left of the budget. What that does not suffice for is due at once
+// again.
 func (l *Loop) meet(now Time) {
+	kept := l.budget / 2
+	l.budget -= kept
 	l.alarmCame()
 	l.engine.loopsMu.Lock()
 	shards := l.shards // another loop may be made meanwhile
@@ -239,7 +250,7 @@ func (l *Loop) meet(now Time) {
 		sh := shards[l.next%len(shards)]
 		l.next++
 		sh.lock(&l.caller, now)
-		l.budget -= lockSteps + maxMoves - sh.moves
+		l.budget -= lockSteps
 		sh.armed = MaxTime
 		sh.alarm()
 		sh.unlock(&l.caller)
@@ -250,8 +261,10 @@ func (l *Loop) meet(now Time) {
 	l.due = Time(l.wheel.Due())
 	l.request(l.due)
 	if l.budget <= 0 {
+		l.behind = true
 		l.request(now)
 	}
+	l.budget += kept
 }
 
 func (l *Loop) schedule(t *queue.Timer, at, now Time) {

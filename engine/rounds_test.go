@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"trellis/engine/internal/arena"
 )
 
 // A slowLoop is what the loop of a server does, one round at a time: it does not poll
@@ -317,5 +319,117 @@ func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
 	slow(t, s).rounds()
 	if got := s.engine.Snapshot(s.now); got.Delayed != n-kicked || kicked == 0 {
 		t.Errorf("%d are delayed after %d were kicked, want %d", got.Delayed, kicked, n-kicked)
+	}
+}
+
+// dueInAllShards makes n delayed jobs in each shard that are due in the same moment, which
+// comes, and returns a tube of each.
+func dueInAllShards(t *testing.T, s *sim, n int) (tubes []string) {
+	c := s.open()
+	found := map[*shard]bool{}
+	for i := 0; len(tubes) < len(s.engine.shards); i++ {
+		name := fmt.Sprintf("t%d", i)
+		sh := s.engine.shardFor([]byte(name))
+		if found[sh] {
+			continue
+		}
+		found[sh] = true
+		tubes = append(tubes, name)
+		c.expect(t, "USING "+name+"\r\n", "use %s\r\n", name)
+		for range n {
+			c.ask(t, "put 0 1 9 0\r\n\r\n")
+		}
+	}
+	s.now += second
+	return tubes
+}
+
+// Sessions that can go on do not wait until all that is due has been dealt with.
+func TestDeadlinesLeaveAPartOfEveryRoundToSessionsThatCanGoOn(t *testing.T) {
+	s := newSim(100, 1)
+	lister := s.open()
+	dueInAllShards(t, s, 2*maxMoves)
+	l := slow(t, s)
+	l.loop.budget = 1
+	if lister.start(t, "list-tubes") != Wait {
+		t.Fatal("a list does not mind that the round is over")
+	}
+	again := l.round()
+	if got := lister.took(); !strings.HasSuffix(got, "\r\n") || lister.waiting {
+		t.Errorf("after a round the list is %q", got)
+	}
+	if !again {
+		t.Error("nothing is due any more by then")
+	}
+	l.rounds()
+	if got := s.engine.Snapshot(s.now); got.Delayed != 0 {
+		t.Errorf("%d jobs are still delayed", got.Delayed)
+	}
+}
+
+// What is due in shards is counted to the command that comes upon it, and when the
+// round is over it leaves the bulk to the next one.
+func TestWhatACommandFindsDueIsTakenOffTheBudget(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	tubes := dueInAllShards(t, s, 2*maxMoves)
+	for _, name := range tubes {
+		c.session.watch(s.now-1, []byte(name), &c.out) // not due yet
+	}
+	c.took()
+	s.loops[0].Refill()
+	if c.start(t, "reserve-with-timeout 0") != Done || !strings.HasPrefix(c.took(), "RESERVED") {
+		t.Fatal("no job is ready")
+	}
+	moved := s.engine.Snapshot(s.now-1).Ready + 1
+	if spent := roundSteps - s.loops[0].Left(); spent < moved || spent > roundSteps+maxMoves+len(tubes)*spentMoves+wakeSteps {
+		t.Errorf("%d jobs became ready in a command that took %d steps", moved, spent)
+	}
+}
+
+func TestToSearchALongWatchListIsTakenOffTheBudget(t *testing.T) {
+	const n = 1000
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("WATCHING %d\r\n", i+2), "watch t%d\r\n", i)
+	}
+	for _, line := range []string{"watch t999", "watch new", "ignore unknown", "ignore t998", "reserve-with-timeout 0"} {
+		s.loops[0].Refill()
+		if c.start(t, "%s", line) != Done {
+			t.Fatal(line)
+		}
+		if spent := roundSteps - s.loops[0].Left(); spent < n/watchesPerStep {
+			t.Errorf("%s took %d steps", line, spent)
+		}
+	}
+}
+
+func TestMemoryIsGivenBackOnceInARound(t *testing.T) {
+	for arena.Discarded() {
+		arena.GiveBack(1 << 30)
+	}
+	s := newSim(1<<20, 1)
+	c := s.open()
+	const n = 3 * giveBackBytes >> 20
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 0 9 %d\r\n%s\r\n", 1<<20, strings.Repeat("x", 1<<20))
+	}
+	for i := range n {
+		if c.start(t, "delete %d", i+1) != Done {
+			t.Fatal("no delete")
+		}
+	}
+	l := s.loops[0]
+	l.Refill()
+	for range n { // once for each connection that a poll has reported
+		l.rung = false
+		l.Next(s.now)
+	}
+	if !arena.Discarded() || !l.rung {
+		t.Errorf("all is given back between two polls")
+	}
+	if rounds := slow(t, s).rounds(); rounds != 2 || arena.Discarded() {
+		t.Errorf("the rest took %d rounds", rounds)
 	}
 }

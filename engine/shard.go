@@ -75,7 +75,7 @@ func (sh *shard) lock(c *caller, now Time) {
 	c.locks++
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now && !sh.standby {
-		sh.run(sh.now)
+		sh.meet(c.loop)
 	}
 }
 
@@ -104,14 +104,25 @@ func (c *caller) ring() {
 // that becomes ready.
 const maxMoves = 1024
 
-// run fires what is due. When that is too much at once, the rest is due a
-// nanosecond later: then whoever next takes the lock goes on.
-func (sh *shard) run(now Time) {
-	timers := maxMoves
-	if sh.wheel.Advance(int64(now), &timers) {
+// spentMoves is maxMoves for a loop whose budget is spent. It is more than is due at
+// once as a rule.
+const spentMoves = 32
+
+// meet fires what is due, at the expense of the loop that has the lock, if it is one.
+// When that is too much at once, the rest is due a nanosecond later: then whoever next
+// takes the lock goes on.
+func (sh *shard) meet(l *Loop) {
+	if l != nil && l.budget <= 0 {
+		sh.moves = spentMoves
+	}
+	most := sh.moves
+	if timers := most; sh.wheel.Advance(int64(sh.now), &timers) {
 		sh.due = Time(sh.wheel.Due())
 	} else {
-		sh.due = now + 1
+		sh.due = sh.now + 1
+	}
+	if l != nil {
+		l.budget -= most - sh.moves
 	}
 }
 
