@@ -67,8 +67,13 @@ var statsCommands = [...]codec.Op{
 	codec.OpListTubesWatched, codec.OpPauseTube,
 }
 
+// statsSteps is what it takes to look at all shards and to ask the system for the
+// processor time.
+const statsSteps = 32
+
 func (s *Session) stats(now Time, out *Output) {
 	l := s.loop
+	l.budget -= statsSteps
 	e := l.engine
 	t := e.snapshot(&l.caller, now)
 	y := yaml(append(l.scratch[:0], "---\n"...))

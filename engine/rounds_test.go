@@ -405,6 +405,15 @@ func TestToSearchALongWatchListIsTakenOffTheBudget(t *testing.T) {
 	}
 }
 
+func TestStatsAreTakenOffTheBudgetForWhatTheyTake(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	s.loops[0].Refill()
+	if c.start(t, "stats") != Done || s.loops[0].Left() > roundSteps-statsSteps {
+		t.Errorf("stats took %d steps", roundSteps-s.loops[0].Left())
+	}
+}
+
 func TestMemoryIsGivenBackOnceInARound(t *testing.T) {
 	for arena.Discarded() {
 		arena.GiveBack(1 << 30)

@@ -10,12 +10,15 @@ type tidier struct {
 	shard  *shard
 	timer  queue.Timer
 	cursor ref // where the walk over the job records is, 0 when there is none
+	copied int // bytes of bodies that this step has moved
 }
 
 const (
 	tidyInterval = second        // between looking and looking again
 	tidyPause    = second / 2000 // between two steps of a walk
 	tidyStep     = 256           // jobs in a step
+	tidyBytes    = 128 << 10     // of bodies, after which a step moves at most tidyLook more
+	tidyLook     = 8             // jobs between two looks at that
 )
 
 // wanted makes the tidier look soon.
@@ -41,7 +44,10 @@ func (d *tidier) Expire(now int64) (done bool) {
 			return true
 		}
 	}
-	d.cursor = sh.jobs.Walk(d.cursor, tidyStep, sh.tidy)
+	d.copied = 0
+	for n := 0; n < tidyStep && d.copied < tidyBytes && d.cursor != 0; n += tidyLook {
+		d.cursor = sh.jobs.Walk(d.cursor, tidyLook, sh.tidy)
+	}
 	if d.cursor != 0 {
 		sh.arm(&d.timer, Time(now)+tidyPause)
 	} else {
@@ -54,7 +60,10 @@ func (d *tidier) Expire(now int64) (done bool) {
 func (sh *shard) tidy(r ref) {
 	j := sh.job(r)
 	if !sh.pinned(j.body, j.size) {
-		j.body = sh.bodies.Tidy(j.body, j.size)
+		if to := sh.bodies.Tidy(j.body, j.size); to != j.body {
+			j.body = to
+			sh.tidier.copied += int(j.size)
+		}
 	}
 	if j.counters != 0 && sh.counters.Misplaced(j.counters) {
 		j.counters = sh.counters.Move(j.counters)

@@ -86,3 +86,48 @@ func TestMemoryOfDeletedJobsComesBackAlsoWhenSomeStay(t *testing.T) {
 		t.Fatalf("%d bytes are mapped for no job", got)
 	}
 }
+
+// Large bodies are moved a few at a time: nobody waits at the shard's lock for more.
+func TestAStepOfTidyingCopiesFewLargeBodies(t *testing.T) {
+	const n, size = 400, 60_000
+	s := newSim(1<<20, 1)
+	c := s.open()
+	body := bytes.Repeat([]byte{'x'}, size)
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 0 9 %d\r\n%s\r\n", size, body)
+	}
+	full := s.engine.mapped()
+	for id := 1; id <= n; id++ {
+		if id%10 != 0 {
+			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+		}
+	}
+	sh := s.engine.defaultShard
+	places := func() (p []ref) {
+		for id := uint64(10); id <= n; id += 10 {
+			_, j := sh.find(id)
+			p = append(p, j.body)
+		}
+		return p
+	}
+	total := 0
+	for before := places(); s.alarm() != MaxTime; {
+		s.now = s.alarm()
+		s.loops[0].run(s.now)
+		after := places()
+		moved := 0
+		for i := range after {
+			if after[i] != before[i] {
+				moved++
+			}
+		}
+		if moved*size > tidyBytes+tidyLook*size {
+			t.Errorf("a step has moved %d bodies", moved)
+		}
+		total += moved
+		before = after
+	}
+	if got := s.engine.mapped(); total < n/20 || got > full/5 {
+		t.Errorf("%d bodies were moved, %d of %d bytes are still mapped", total, got, full)
+	}
+}

@@ -71,7 +71,7 @@ func (p *Pool) Walk(below Ref, n int, f func(Ref)) Ref {
 			continue
 		}
 		first := Ref(i)<<p.shift + 1
-		for b := int(1<<p.shift) - 1; b >= 0; b-- {
+		for b := min(1<<p.shift, int(below-first)) - 1; b >= 0; b-- {
 			c := &p.chunks[i]
 			if c.mem == nil {
 				break // f freed its last block
@@ -81,7 +81,7 @@ func (p *Pool) Walk(below Ref, n int, f func(Ref)) Ref {
 				continue
 			}
 			r := first + Ref(b)
-			if r >= below || c.taken[b>>6]>>(b&63)&1 == 0 {
+			if c.taken[b>>6]>>(b&63)&1 == 0 {
 				continue
 			}
 			if n == 0 {
