@@ -37,12 +37,13 @@ func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 	l, t := s.loop, s.used
 	sh := t.shard
+	var changes Output // out depends on them no sooner than it has the reply
 	for k.kicked < k.most {
 		sh.lock(&l.caller, now)
-		n, err := k.slice(sh, t, out)
+		n, err := k.slice(sh, t, &changes)
 		sh.unlock(&l.caller)
 		k.kicked += n
-		k.pos = max(k.pos, out.Pos)
+		k.pos = max(k.pos, changes.Pos)
 		switch {
 		case errors.Is(err, journal.ErrRoom):
 			return s.awaitRoom(k)

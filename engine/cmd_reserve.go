@@ -81,7 +81,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	if j.state == ready {
 		since = j.at()
 	}
-	out.dependOn(sh.uncommitted(since))
+	pos := sh.uncommitted(since)
 	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) {
 		return s.changed(sh, err, cmd, out, "")
 	}
@@ -89,6 +89,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	if err := sh.reserve(s, r, j); err != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
+	out.dependOn(pos)
 	out.appendReserved(sh, j)
 	sh.unlock(c)
 	return Done

@@ -93,9 +93,13 @@ func TestACommandThatFindsNoRoomInTheJournalIsExecutedWhenThereIsSome(t *testing
 		t.Run(name, func(t *testing.T) {
 			s, f, c := newCramped(t)
 			before := s.engine.dump()
+			c.out.Pos = 0
 			c.expect(t, "", "%s", x.command)
 			if !c.waiting || f.refusals == 0 {
 				t.Fatalf("waiting %v after %d refusals", c.waiting, f.refusals)
+			}
+			if c.out.Pos != 0 {
+				t.Errorf("a reply that is not there depends on %d", c.out.Pos)
 			}
 			if after := s.engine.dump(); after != before {
 				t.Errorf("it has changed\n%sto\n%s", before, after)
@@ -173,6 +177,35 @@ func TestRoomThatComesWhileACommandIsRefusedIsNotMissed(t *testing.T) {
 			}
 			c.expect(t, x.reply, "%s", x.command)
 		})
+	}
+}
+
+// A kick that goes on later does not keep replies of others back until its records
+// are committed; its own is.
+func TestAKickOverSeveralTurnsDependsOnItsRecordsWhenItIsAnswered(t *testing.T) {
+	s := newSim(100, 1)
+	f := newFile(nil)
+	s.engine.cfg.Journal = f
+	c := s.open()
+	c.putMany(t, 1, 3*kickSlice, "put 0 9 9 0\r\n\r\n")
+	c.out.Pos = 0
+	l := slow(t, s)
+	l.loop.budget = 1
+	if c.start(t, "kick 1000000") != Wait {
+		t.Fatal("a kick does not mind that the round is over")
+	}
+	if c.out.Pos != 0 {
+		t.Errorf("a reply that is not there depends on %d", c.out.Pos)
+	}
+	last := f.pos
+	l.loop.budget = kickSlice / 2
+	l.loop.Next(s.now)
+	if c.session.Resume(s.now, &c.out) != Wait || c.out.Pos != 0 || f.pos == last {
+		t.Errorf("a reply that is not there depends on %d", c.out.Pos)
+	}
+	l.rounds()
+	if got := c.took(); got != fmt.Sprintf("KICKED %d\r\n", 3*kickSlice) || c.out.Pos != f.pos {
+		t.Errorf("%q may be sent at %d, the last record is at %d", got, c.out.Pos, f.pos)
 	}
 }
 
