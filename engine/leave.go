@@ -75,10 +75,11 @@ type leaving struct {
 	jobs     reservations
 }
 
+// reservation has no pointers, so that the collector need not look at a million.
 type reservation struct {
 	id    uint64
 	age   uint32 // reservations that the session made since
-	shard *shard
+	shard uint32 // its number
 }
 
 // reservations is a heap of them, the oldest first.
@@ -115,9 +116,24 @@ func (s *Session) giveBack(now Time) (done bool) {
 		return true
 	}
 	if w := s.waiter(); w.leaving == nil {
-		w.leaving = new(leaving)
+		w.leaving = s.countReservations(now)
 	}
 	return s.gather(now) && s.returnAll(now) && s.dropHoldings(now)
+}
+
+// countReservations makes room for all that the session has reserved, with no lock
+// held, and so that it need not be copied while it grows.
+func (s *Session) countReservations(now Time) *leaving {
+	c := &s.loop.caller
+	n := 0
+	for _, h := range s.holdings {
+		h.shard.lock(c, now)
+		// From now on nothing else changes what is held: the times to run do not end.
+		h.shard.wheel.Cancel(&h.timer)
+		n += h.jobs.Len()
+		h.shard.unlock(c)
+	}
+	return &leaving{jobs: make(reservations, 0, n)}
 }
 
 // gather learns what the session has reserved.
@@ -126,16 +142,11 @@ func (s *Session) gather(now Time) (done bool) {
 	for v.gathered < len(s.holdings) {
 		h := s.holdings[v.gathered]
 		h.shard.lock(&l.caller, now)
-		// From now on nothing else changes what is held: the times to run do not end.
-		h.shard.wheel.Cancel(&h.timer)
-		if v.jobs == nil {
-			v.jobs = make(reservations, 0, h.jobs.Len())
-		}
 		end := min(v.next+giveBackSlice, h.jobs.Len())
 		for i := v.next; i < end; i++ {
 			e := h.jobs.At(i)
 			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
-			v.jobs.add(reservation{e.ID, s.reservations - order, h.shard})
+			v.jobs.add(reservation{e.ID, s.reservations - order, uint32(h.shard.number)})
 		}
 		steps := end - v.next + lockSteps
 		if v.next = end; end == h.jobs.Len() {
@@ -153,10 +164,11 @@ func (s *Session) gather(now Time) (done bool) {
 func (s *Session) returnAll(now Time) (done bool) {
 	l, v := s.loop, s.wait.leaving
 	for len(v.jobs) > 0 {
-		sh := v.jobs[0].shard
+		number := v.jobs[0].shard
+		sh := l.engine.shards[number]
 		n := 0
 		sh.lock(&l.caller, now)
-		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == sh; n++ {
+		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
 			if r, j := sh.find(v.jobs[0].id); j != nil && sh.heldBy(s, j) {
 				sh.makeReady(r, j)
 			}

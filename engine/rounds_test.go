@@ -306,6 +306,28 @@ func TestReservationsOfAClosedClientComeBackInTheirOrder(t *testing.T) {
 	}
 }
 
+// What is gathered of a closed client's reservations is not copied while it grows.
+func TestRoomForAllReservationsOfAClosedClientIsMadeAtOnce(t *testing.T) {
+	const n = 2 * giveBackSlice
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range 16 * n {
+		c.expect(t, fmt.Sprintf("USING t%d\r\nINSERTED %d\r\nRESERVED %d 0\r\n\r\n", i%16, i+1, i+1),
+			"use t%d\r\nput 0 0 9 0\r\n\r\nreserve-job %d\r\n", i%16, i+1)
+	}
+	l := slow(t, s)
+	l.loop.budget = 1
+	c.session.Close(s.now)
+	v := c.session.wait.leaving
+	if len(v.jobs) == 0 || len(v.jobs) >= 16*n || cap(v.jobs) < 16*n {
+		t.Errorf("there is room for %d reservations, %d are there", cap(v.jobs), len(v.jobs))
+	}
+	l.rounds()
+	if got := s.engine.Snapshot(s.now); got.Ready != 16*n || got.Reserved != 0 {
+		t.Errorf("%d jobs are ready and %d reserved", got.Ready, got.Reserved)
+	}
+}
+
 func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
 	const n = 2 * roundSteps
 	s := newSim(100, 1)
