@@ -138,3 +138,24 @@ func BenchmarkBodyAllocFree(b *testing.B) {
 		s.Free(r, 100)
 	}
 }
+
+// A system's pages may be larger than what is given back at a time.
+func TestMemoryIsGivenBackInWholePages(t *testing.T) {
+	for !GiveBack(1 << 30) { // what other tests have left
+	}
+	var s Bodies
+	const n = 1 << 20
+	r, err := s.Alloc(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(s.Bytes(r, n))
+	s.Free(r, n)
+	calls := 1
+	for !GiveBack(pageSize/2 + 1) {
+		calls++
+	}
+	if calls > n/pageSize+1 {
+		t.Errorf("%d calls for %d pages", calls, n/pageSize)
+	}
+}

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const pageSize = 4096
+// pageSize is the system's, which is not 4096 on every machine.
+var pageSize = unix.Getpagesize()
 
 func pageRound(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
 
@@ -86,8 +87,8 @@ func keepDiscarded(m mapping) {
 func Discarded() bool { return unused.bytes.Load() > 0 }
 
 // GiveBack gives the memory of blocks that were freed back to the system, at least one
-// page and at most most bytes of it, a multiple of the size of a page. It reports
-// whether that was all. Any goroutine may call it; it holds no lock while the system
+// page and at most most bytes of it, rounded up to whole pages. It reports whether that
+// was all. Any goroutine may call it; it holds no lock while the system
 // works.
 func GiveBack(most int) (all bool) {
 	for most > 0 {
@@ -114,7 +115,8 @@ func popDiscarded() (m mapping, ok bool) {
 	return m, ok
 }
 
-// giveBack gives the last n bytes of a mapping's pages back.
+// giveBack gives the last n bytes of a mapping's pages back, and what else is in the
+// first page of those.
 func (m mapping) giveBack(n int) {
 	if runtime.GOOS != "linux" {
 		// Elsewhere the advice may be followed later, or not at all.
@@ -123,10 +125,11 @@ func (m mapping) giveBack(n int) {
 		}
 		return
 	}
-	if err := unix.Madvise(m.mem[m.pages-n:m.pages], unix.MADV_DONTNEED); err != nil {
-		panic(fmt.Sprintf("arena: giving back %d bytes: %v", n, err))
+	from := (m.pages - n) &^ (pageSize - 1)
+	if err := unix.Madvise(m.mem[from:m.pages], unix.MADV_DONTNEED); err != nil {
+		panic(fmt.Sprintf("arena: giving back %d bytes: %v", m.pages-from, err))
 	}
-	if m.pages -= n; m.pages > 0 {
+	if m.pages = from; m.pages > 0 {
 		keepDiscarded(m)
 		return
 	}
