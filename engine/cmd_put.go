@@ -110,20 +110,27 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	return nil
 }
 
-// abort frees what a put took whose job cannot be, and returns why, unless that is
-// that the journal has no room at this moment.
+// abort ends a put whose job cannot be. It frees what the put took, and returns why. If
+// the reason is that the journal has no room at this moment, it frees nothing: the put is
+// tried again.
 func (s *Session) abort(sh *shard, in *incoming, why error) error {
 	if errors.Is(why, journal.ErrRoom) {
 		return why
 	}
-	if in.ticket.Segment != 0 {
-		size := journal.Size(s.used.name, int(in.size))
-		if _, err := sh.engine.cfg.Journal.Delete(in.id, in.ticket.Segment, size); errors.Is(err, journal.ErrRoom) {
-			return err
-		}
+	if err := s.unrecord(sh, in); errors.Is(err, journal.ErrRoom) {
+		return err
 	}
 	s.discard(sh, in)
 	return why
+}
+
+// unrecord records that a put that is on record has no job.
+func (s *Session) unrecord(sh *shard, in *incoming) error {
+	if in.ticket.Segment == 0 {
+		return nil
+	}
+	_, err := sh.engine.cfg.Journal.Delete(in.id, in.ticket.Segment, journal.Size(s.used.name, int(in.size)))
+	return err
 }
 
 // inserted ends a put.
@@ -238,6 +245,8 @@ func (s *Session) dropIncoming(now Time) {
 	if in.id != 0 {
 		sh := s.used.shard
 		sh.lock(&s.loop.caller, now)
+		// If that fails, a restart brings the job: nobody was told that there is none.
+		_ = s.unrecord(sh, in)
 		s.discard(sh, in)
 		sh.unlock(&s.loop.caller)
 	}

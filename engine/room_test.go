@@ -166,6 +166,23 @@ func TestAClientThatClosesWhileItWaitsForRoomInTheJournalChangesNothing(t *testi
 	}
 }
 
+// A large body is on record before it is a job. If its client goes before that, the
+// record must not bring a job back.
+func TestALargePutThatIsOnRecordAndBecomesNoJobIsDeletedThere(t *testing.T) {
+	_, f, c := newCramped(t)
+	c.expect(t, "", "put 0 0 9 100000\r\n%s\r\n", strings.Repeat("x", 100000))
+	f.room = true
+	if err := c.session.recordLarge(c.session.incoming); err != nil || f.jobs[5] == nil {
+		t.Fatalf("not recorded: %v", err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if f.jobs[5] != nil {
+		t.Error("it is on record still")
+	}
+}
+
 // Room may come while the command is being refused.
 func TestRoomThatComesWhileACommandIsRefusedIsNotMissed(t *testing.T) {
 	for name, x := range cramping {
