@@ -4,6 +4,7 @@ package reactor
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -81,6 +82,23 @@ func (a *acceptor) arrived() {
 	case a.attempts < maxAccepted:
 		a.attempts++
 	}
+}
+
+// closed is called when gnet closes its connection for the eventfd. Unless that was
+// asked for by closeGate, gnet has done so because the listener reports an error, as
+// it does when another process that has it too shuts it down. Accepting then tells
+// which error. The listener must leave the poller, which would report it for ever.
+func (a *acceptor) closed(gc gnet.Conn) {
+	if a.gate.gc != gc {
+		return
+	}
+	failed := a.gate.failed
+	a.closeGate()
+	_, err := a.accept(1)
+	if err == nil {
+		err = errors.New("the poller has reported an error")
+	}
+	failed <- err
 }
 
 // closeGate ends what openGate has begun.

@@ -17,4 +17,5 @@ func (l *loop) canGate() bool { return false }
 func (a *acceptor) openGate(chan<- error) error { return errors.ErrUnsupported }
 func (a *acceptor) opened(gnet.Conn)            {}
 func (a *acceptor) arrived()                    {}
+func (a *acceptor) closed(gnet.Conn)            {}
 func (a *acceptor) closeGate()                  {}

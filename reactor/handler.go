@@ -62,6 +62,8 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	switch c := gc.Context().(type) {
 	case *scout:
 		close(c.closed)
+	case *acceptor:
+		c.closed(gc)
 	case *conn:
 		now := h.server.cfg.Now()
 		c.gc = nil
