@@ -39,8 +39,9 @@
 // the next poll.
 //
 // A read executes its commands even if the budget is spent, but then at most 32 of
-// them, and fewer if they are dear; the rest joins the run queue. So a client that sends a few commands at a
-// time waits for nobody but those whose input has come in the same poll.
+// them, and fewer if they are dear; the rest joins the run queue. So a client that
+// sends a few commands at a time waits for nobody but those whose input has come in
+// the same poll.
 //
 // The bell is a connection of the loop's to the server itself. Only a poll finds
 // what is written to it, so that hearing it begins a round; another sign is that a
@@ -59,12 +60,12 @@
 //	          | quit; the client's last command is answered; the journal has failed
 //	          v
 //	      draining                 the session is closed; what is owed is sent
-//	          | all is sent
+//	          | all is sent, and the client has sent more behind its last command
 //	          v
-//	      lingering                the client knows, and is to close
+//	      lingering                the client was told that no more comes, and is to close
 //
 //	any --> broken --> ended       nothing more is read or written
-//	draining --> ended             the client has sent its last before
+//	draining --> ended             all is sent, and nothing is there that was not read
 //
 // Beside that, its intake says who reads what the client sends: gnet (reading),
 // nobody for now (paused), or, after the client has sent its last (finished), the
@@ -80,8 +81,8 @@
 // for a handful of commands: on Linux accept4, epoll_ctl, the reads and writes of
 // its commands, epoll_ctl and close. One loop accepts for each listener, on its own
 // goroutine, and gives every connection to the loop that has fewest, itself
-// included. Package adopt, in which it stands what of gnet is relied on, registers
-// the bare descriptor with gnet. Go's poller is not asked.
+// included. Package adopt registers the bare descriptor with gnet, and says what of
+// gnet it relies on. Go's poller is not asked.
 //
 // The loop learns from its own poller that somebody has connected: see
 // gate_epoll.go for how, as gnet has no means for that. Where that does not work, on

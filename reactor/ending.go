@@ -142,10 +142,10 @@ func (c *conn) lastRead(now engine.Time) {
 	}
 }
 
-// linger tells a client that has quit, was sent everything, and has sent more
-// behind the quit, that no more will come, and leaves it to the client to close. If the server closed, and the
-// client had sent something behind the quit, the system would throw away what is
-// still on its way to the client.
+// linger tells a client that it was sent everything, and leaves it to the client to
+// close. It is for clients that have sent more behind their last command: if the
+// server closed with that unread, the system would throw away replies that are still
+// on their way.
 func (c *conn) linger(now engine.Time) {
 	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {

@@ -11,7 +11,7 @@ const (
 	serving   phase = iota // commands are executed as they come
 	waiting                // the session waits: commands that come are kept
 	draining               // nothing more is executed; the client is still sent what it is owed
-	lingering              // all is sent and the client was told so; it is to close the connection
+	lingering              // all is sent; the client has sent too much, was told that no more comes, and is to close
 	broken                 // nothing more is read or written; conclude ends the connection
 	ended                  // nothing is left of it
 )

@@ -50,8 +50,9 @@ func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener
 			log.Info("stopping", "error", err)
 			return errors.Join(err, stop(srv, log))
 		case err := <-logFailed:
-			// The kernel does not tell what of the log is on disk. What waited
-			// for it is refused; what was acknowledged before is there.
+			// The kernel does not tell what of the log is on disk. Replies
+			// that wait for it are dropped, and their connections end; what was
+			// acknowledged before is there.
 			log.Info("stopping", "error", err)
 			ready.NotReady("the binlog has failed")
 			srv.CommitFailed()
