@@ -104,7 +104,13 @@ func TestTheHeapIsLimitedWithTheMemoryForJobs(t *testing.T) {
 func TestConnectionsBeyondMaxConnectionsAreRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--max-connections=2", "-lunix:"+filepath.Join(socketDir(t), "s"), "-l127.0.0.1")
+	// Listeners are accepted on in no order among them: these two have their places
+	// when they are served.
 	first, second := s.dial(0), s.dial(1)
+	for _, c := range []*client{first, second} {
+		c.send("use x")
+		c.want("USING x")
+	}
 	for range 3 {
 		for i := range s.addrs {
 			c := s.dial(i)
