@@ -1,0 +1,39 @@
+// Package entry is the format of what a raft entry says to the replicas of a queue: a
+// header and records of the binlog (package record). One entry is one group commit: the
+// records of one operation are never in two entries.
+//
+// # Use
+//
+// To write, take a buffer that starts with [HeaderSize] bytes, append records to it that
+// are encoded with [Salt], and Seal it. To read, [Reader.Reset] a reader to the data of
+// an entry and take the records from [Reader.Next].
+//
+// A reader believes nothing: it checks lengths, checksums and fields before it returns
+// a header or a record, and takes memory for one window only. A node that meets an entry
+// that it cannot read has to end its process: to leave it out would let replicas
+// diverge.
+//
+// # The format, version 1
+//
+// All integers are little-endian.
+//
+//	 0  4  CRC-32C of the data from byte 4 to its end
+//	 4  1  version of the format, 1
+//	 5  1  kind: 1 records, 2 begin
+//	 6  2  zero
+//	 8  8  reign: the term in which the entry was proposed
+//	16  8  sequence: of this reign, 1, 2, 3, ...
+//	24  8  stamp: cluster time in nanoseconds since 1970
+//	32  8  the highest id that was used up to this entry
+//	40  8  decided: all ids below this one are those of jobs that were put up to this entry,
+//	       or never become jobs
+//	48     records
+//
+// Records are those of kinds full, update and delete of package record, one behind the
+// other up to the end of the data, with the salt of segment 0 of seed 0: there is no
+// place in an entry where a client's bytes could be taken for a record. A begin has no
+// records. The data has at most [MaxSize] bytes.
+//
+// The checksum is there although logs and connections have theirs, because it covers
+// the way between them too.
+package entry

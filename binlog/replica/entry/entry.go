@@ -1,0 +1,200 @@
+package entry
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"trellis/binlog/record"
+)
+
+// Kind is what an entry says. Its values are on disk and on the wire.
+type Kind uint8
+
+// The kinds of entries.
+const (
+	// Records is a group commit: the changes of jobs since the entry before.
+	Records Kind = 1 + iota
+
+	// Begin tells that a leader has taken office. What follows it in the same reign is
+	// this leader's.
+	Begin
+)
+
+func (k Kind) String() string {
+	switch k {
+	case Records:
+		return "records"
+	case Begin:
+		return "begin"
+	}
+	return fmt.Sprintf("kind %d", uint8(k))
+}
+
+const (
+	// HeaderSize is the length in bytes of a header.
+	HeaderSize = 48
+
+	// MaxSize is the greatest length in bytes of an entry's data: a batch of 2 MiB and
+	// one operation more, with a body of 16 MiB, and as much again for what operations
+	// may become.
+	MaxSize = 36 << 20
+
+	version = 1
+)
+
+// Salt is where the checksums of an entry's records start.
+var Salt = record.NewSalt(0, 0)
+
+var (
+	le         = binary.LittleEndian
+	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+)
+
+// Errors of reading.
+var (
+	// ErrUnknown tells of an entry that a later program has written. It is apart from
+	// ErrMalformed because the cure is another one: a newer program on this node.
+	ErrUnknown = errors.New("an entry of a version or kind that this program does not know")
+
+	// ErrMalformed tells of data that no program has written as an entry.
+	ErrMalformed = errors.New("malformed entry")
+)
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+}
+
+// Header starts every entry.
+type Header struct {
+	Kind     Kind
+	Reign    uint64 // the term in which the entry was proposed, above zero
+	Sequence uint64 // counts the entries of a reign from 1 on
+	Stamp    int64  // cluster time, nanoseconds since 1970
+	LastID   uint64 // no greater id was used up to this entry
+	Decided  uint64 // no id below this one is going to become a job; at most LastID + 1
+}
+
+// wrong tells what is impossible about a header, or "".
+func (h *Header) wrong(records int) string {
+	switch {
+	case h.Reign == 0 || h.Sequence == 0:
+		return "no reign or no sequence"
+	case h.Decided > h.LastID && h.Decided-h.LastID > 1:
+		return fmt.Sprintf("ids below %d are decided, but the last is %d", h.Decided, h.LastID)
+	case h.Kind == Begin && records > 0:
+		return "a begin with records"
+	case records%8 != 0 || records > MaxSize-HeaderSize:
+		return fmt.Sprintf("%d bytes of records", records)
+	}
+	return ""
+}
+
+// Seal makes b, which has HeaderSize bytes and then records, the data of an entry. It
+// panics if the header is impossible or b is longer than MaxSize: the caller's batches
+// are bounded.
+func (h *Header) Seal(b []byte) {
+	if wrong := h.wrong(len(b) - HeaderSize); wrong != "" || h.Kind != Records && h.Kind != Begin {
+		panic(fmt.Sprintf("an entry of %v that cannot be: %s", h.Kind, wrong))
+	}
+	b[4], b[5], b[6], b[7] = version, byte(h.Kind), 0, 0
+	le.PutUint64(b[8:], h.Reign)
+	le.PutUint64(b[16:], h.Sequence)
+	le.PutUint64(b[24:], uint64(h.Stamp))
+	le.PutUint64(b[32:], h.LastID)
+	le.PutUint64(b[40:], h.Decided)
+	le.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
+}
+
+// Decode reads the header of an entry, once the whole data is known to be as it was
+// sealed. Its errors wrap ErrUnknown or ErrMalformed. It does not look into the
+// records.
+func (h *Header) Decode(b []byte) error {
+	switch {
+	case len(b) < HeaderSize || len(b) > MaxSize:
+		return malformed("%d bytes", len(b))
+	case crc32.Checksum(b[4:], castagnoli) != le.Uint32(b):
+		return malformed("wrong checksum")
+	case b[4] != version:
+		return fmt.Errorf("%w: version %d", ErrUnknown, b[4])
+	case Kind(b[5]) != Records && Kind(b[5]) != Begin:
+		return fmt.Errorf("%w: %v", ErrUnknown, Kind(b[5]))
+	case b[6]|b[7] != 0:
+		return malformed("impossible fields")
+	}
+	d := Header{
+		Kind:     Kind(b[5]),
+		Reign:    le.Uint64(b[8:]),
+		Sequence: le.Uint64(b[16:]),
+		Stamp:    int64(le.Uint64(b[24:])),
+		LastID:   le.Uint64(b[32:]),
+		Decided:  le.Uint64(b[40:]),
+	}
+	if wrong := d.wrong(len(b) - HeaderSize); wrong != "" {
+		return malformed("%s", wrong)
+	}
+	*h = d
+	return nil
+}
+
+// Reader reads an entry's records. The zero Reader is to be Reset. It serves one
+// goroutine, and keeps its memory from one entry to the next.
+type Reader struct {
+	header  Header
+	scanner record.Scanner
+	data    shifted
+	size    int64 // of the data, as the scanner counts
+}
+
+// shifted is an entry's data where a scanner expects a segment: its records begin
+// behind a segment's header.
+type shifted struct{ records []byte }
+
+func (s *shifted) ReadAt(p []byte, off int64) (int, error) {
+	off -= record.HeaderSize
+	if off < 0 || off >= int64(len(s.records)) {
+		return 0, io.EOF
+	}
+	n := copy(p, s.records[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Reset turns to the data of an entry, which nobody changes while it is read, and
+// returns its header. Its errors are those of Header.Decode.
+func (r *Reader) Reset(b []byte) (Header, error) {
+	r.data.records, r.size = nil, 0
+	if err := r.header.Decode(b); err != nil {
+		r.scanner.Reset(&r.data, &record.Header{}, 0)
+		return Header{}, err
+	}
+	r.data.records = b[HeaderSize:]
+	r.size = record.HeaderSize + int64(len(r.data.records))
+	r.scanner.Reset(&r.data, &record.Header{}, r.size)
+	return r.header, nil
+}
+
+// Next returns the next record, sound, and valid until the next call, or io.EOF behind
+// the last one. Other errors wrap ErrMalformed: the entry's writer was broken, for the
+// checksum is right.
+func (r *Reader) Next() ([]byte, error) {
+	if r.scanner.Offset() >= r.size {
+		return nil, io.EOF
+	}
+	at := r.scanner.Offset() - record.HeaderSize + HeaderSize
+	b, err := r.scanner.Next()
+	if err != nil {
+		return nil, malformed("offset %d: %w", at, err)
+	}
+	switch k := record.KindOf(b); {
+	case k != record.Full && k != record.Update && k != record.Delete:
+		return nil, malformed("offset %d: a %v record", at, k)
+	case record.Number(b) == 0 || record.Number(b) > r.header.LastID:
+		return nil, malformed("offset %d: a %v record of id %d, but the last id is %d", at, k, record.Number(b), r.header.LastID)
+	}
+	return b, nil
+}

@@ -1,0 +1,268 @@
+package entry
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"io"
+	"strings"
+	"testing"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+)
+
+func sample(id uint64, body int) *journal.Record {
+	return &journal.Record{
+		ID: id, State: journal.Delayed, Pri: 7, Delay: 3, TTR: 60, Created: 1e18, Due: 2e18,
+		Reserves: 1, Tube: "orders", Body: bytes.Repeat([]byte{'x'}, body),
+	}
+}
+
+func appendFull(b []byte, r *journal.Record) []byte {
+	n := len(b)
+	b = append(b, make([]byte, journal.Size(r.Tube, len(r.Body)))...)
+	record.EncodeFull(b[n:], Salt, r)
+	return b
+}
+
+func appendUpdate(b []byte, r *journal.Record) []byte {
+	n := len(b)
+	b = append(b, make([]byte, record.UpdateSize)...)
+	record.EncodeUpdate(b[n:], Salt, r)
+	return b
+}
+
+func appendSmall(b []byte, k record.Kind, number uint64) []byte {
+	n := len(b)
+	b = append(b, make([]byte, record.SmallSize)...)
+	record.EncodeSmall(b[n:], Salt, k, number)
+	return b
+}
+
+var header = Header{Kind: Records, Reign: 3, Sequence: 9, Stamp: 1_700_000_000_123_456_789, LastID: 12, Decided: 11}
+
+// anEntry has one record of each kind.
+func anEntry() []byte {
+	b := make([]byte, HeaderSize)
+	b = appendFull(b, sample(12, 100))
+	b = appendUpdate(b, sample(4, 0))
+	b = appendSmall(b, record.Delete, 11)
+	h := header
+	h.Seal(b)
+	return b
+}
+
+func reseal(b []byte) []byte {
+	le.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
+	return b
+}
+
+func TestAnEntryIsReadAsItWasSealed(t *testing.T) {
+	var r Reader
+	for range 2 {
+		h, err := r.Reset(anEntry())
+		if err != nil || h != header {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		var kinds []string
+		for {
+			b, err := r.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds = append(kinds, record.KindOf(b).String())
+			if record.KindOf(b) == record.Full {
+				var got journal.Record
+				record.DecodeFull(b, &got, &record.Names{})
+				if want := sample(12, 100); got.Tube != want.Tube || !bytes.Equal(got.Body, want.Body) || got.Due != want.Due {
+					t.Errorf("got %+v", got)
+				}
+			}
+		}
+		if s := strings.Join(kinds, " "); s != "full update delete" {
+			t.Errorf("records: %s", s)
+		}
+	}
+}
+
+// The bytes of version 1 do not change.
+func TestTheFormatIsAsWritten(t *testing.T) {
+	b := make([]byte, HeaderSize)
+	h := Header{Kind: Begin, Reign: 0x0102, Sequence: 3, Stamp: 4, LastID: 5, Decided: 6}
+	h.Seal(b)
+	const want = "01020000" + "0201000000000000" + "0300000000000000" + "0400000000000000" + "0500000000000000" + "0600000000000000"
+	if got := hex.EncodeToString(b[4:]); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestEveryBitOfAnEntryIsChecked(t *testing.T) {
+	good := anEntry()
+	var r Reader
+	for at := range good {
+		b := bytes.Clone(good)
+		b[at] ^= 1 << (at % 8)
+		if _, err := r.Reset(b); !errors.Is(err, ErrMalformed) {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+		if _, err := r.Next(); err != io.EOF {
+			t.Fatalf("a record of an entry that was refused: %v", err)
+		}
+	}
+	for n := range good {
+		if _, err := r.Reset(good[:n]); !errors.Is(err, ErrMalformed) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+}
+
+func TestEntriesThatCannotBeAreRefused(t *testing.T) {
+	var r Reader
+	for what, c := range map[string]struct {
+		change func(b []byte) []byte
+		want   error
+	}{
+		"a later version":        {func(b []byte) []byte { b[4] = 2; return b }, ErrUnknown},
+		"an unknown kind":        {func(b []byte) []byte { b[5] = 3; return b }, ErrUnknown},
+		"no kind":                {func(b []byte) []byte { b[5] = 0; return b }, ErrUnknown},
+		"reserved bytes":         {func(b []byte) []byte { b[6] = 1; return b }, ErrMalformed},
+		"no reign":               {func(b []byte) []byte { clear(b[8:16]); return b }, ErrMalformed},
+		"no sequence":            {func(b []byte) []byte { clear(b[16:24]); return b }, ErrMalformed},
+		"decided ids to come":    {func(b []byte) []byte { b[40] = 14; return b }, ErrMalformed},
+		"decided, no id at all":  {func(b []byte) []byte { b[32] = 0; b[40] = 2; return b }, ErrMalformed},
+		"a begin with records":   {func(b []byte) []byte { b[5] = 2; return b }, ErrMalformed},
+		"an odd length":          {func(b []byte) []byte { return append(b, 0) }, ErrMalformed},
+		"more than the greatest": {func(b []byte) []byte { return append(b, make([]byte, MaxSize)...) }, ErrMalformed},
+	} {
+		if _, err := r.Reset(reseal(c.change(anEntry()))); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestRecordsThatCannotBeAreRefused(t *testing.T) {
+	var r Reader
+	for what, records := range map[string]func(b []byte) []byte{
+		"a mark":               func(b []byte) []byte { return appendSmall(b, record.Mark, 1) },
+		"an end":               func(b []byte) []byte { return appendSmall(b, record.End, 1) },
+		"a later id":           func(b []byte) []byte { return appendSmall(b, record.Delete, 13) },
+		"no id":                func(b []byte) []byte { return appendSmall(b, record.Delete, 0) },
+		"zeros":                func(b []byte) []byte { return append(b, make([]byte, 64)...) },
+		"half a record":        func(b []byte) []byte { return appendFull(b, sample(3, 100))[:HeaderSize+80] },
+		"eight bytes":          func(b []byte) []byte { return append(b, make([]byte, 8)...) },
+		"a record of a binlog": func(b []byte) []byte { b = appendUpdate(b, sample(3, 0)); b[HeaderSize] ^= 1; return b },
+	} {
+		b := records(make([]byte, HeaderSize))
+		h := header
+		h.Seal(b)
+		if _, err := r.Reset(b); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if _, err := r.Next(); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestSealPanicsForWhatCannotBeRead(t *testing.T) {
+	for what, h := range map[string]Header{
+		"no kind":  {Reign: 1, Sequence: 1},
+		"no reign": {Kind: Begin, Sequence: 1},
+		"decided":  {Kind: Records, Reign: 1, Sequence: 1, LastID: 3, Decided: 5},
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: sealed", what)
+				}
+			}()
+			h.Seal(make([]byte, HeaderSize))
+		}()
+	}
+}
+
+// FuzzEntry feeds bytes to the reader, as they are and with checksums that are made
+// right. What it accepts is what the writer writes.
+func FuzzEntry(f *testing.F) {
+	f.Add(anEntry(), false)
+	f.Add(anEntry(), true)
+	f.Add(make([]byte, HeaderSize), true)
+	f.Fuzz(func(t *testing.T, b []byte, forge bool) {
+		if forge && len(b) >= HeaderSize {
+			b = reseal(bytes.Clone(b))
+		}
+		var r Reader
+		h, err := r.Reset(b)
+		if err != nil {
+			if !errors.Is(err, ErrMalformed) && !errors.Is(err, ErrUnknown) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again := bytes.Clone(b)
+		h.Seal(again)
+		if !bytes.Equal(again, b) {
+			t.Fatalf("accepted %x, which is written %x", b[:HeaderSize], again[:HeaderSize])
+		}
+		n := HeaderSize
+		for {
+			rec, err := r.Next()
+			if err == io.EOF {
+				if n != len(b) {
+					t.Fatalf("%d bytes of %d were read", n, len(b))
+				}
+				return
+			}
+			if err != nil {
+				if !errors.Is(err, ErrMalformed) {
+					t.Fatal(err)
+				}
+				return
+			}
+			if !bytes.Equal(rec, b[n:n+len(rec)]) {
+				t.Fatalf("the record at %d is not what is there", n)
+			}
+			n += len(rec)
+		}
+	})
+}
+
+// A batch of 16 KiB, as a loaded server makes them.
+func BenchmarkRead(b *testing.B) {
+	data := make([]byte, HeaderSize)
+	for i := range uint64(80) {
+		data = appendFull(data, sample(i+1, 120))
+	}
+	h := Header{Kind: Records, Reign: 1, Sequence: 1, LastID: 80, Decided: 1}
+	h.Seal(data)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	var r Reader
+	for b.Loop() {
+		if _, err := r.Reset(data); err != nil {
+			b.Fatal(err)
+		}
+		for {
+			if _, err := r.Next(); err == io.EOF {
+				break
+			} else if err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkSeal(b *testing.B) {
+	data := make([]byte, 16<<10)
+	h := Header{Kind: Records, Reign: 1, Sequence: 1}
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		h.Seal(data)
+	}
+}
