@@ -28,8 +28,9 @@
 //   - Options.New is set only until the node's identity is durable.
 //   - What Options.Snapshot, Trim and Install name is durable: the snapshot, its
 //     directory and the pointer to it were synced, in this order, before the call.
-//   - Trim names an entry that the node has applied, and comes behind the Append of
-//     that entry.
+//   - Trim names an entry that raft knows to be applied, because its MsgStorageApplyResp
+//     was stepped, and comes behind the Append of that entry. Raft panics if it finds
+//     entries gone that it believes not to be applied.
 //   - Updates come in raft's order. After ErrNoSpace the same ones come again, and
 //     their responses stay back for as long.
 //   - After ErrFailed, ErrInvalid and any *DamageError the process ends.
@@ -160,6 +161,10 @@
 // a further sync of the writer, and its file is made before. Memory: Options.CacheSize,
 // the largest frame, 8 bytes for each entry in the log, and while Open runs a segment.
 // Open reads the whole log. Every segment keeps a file open.
+//
+// It is assumed that a disk that loses power while it writes a sector leaves there, byte
+// for byte, what was before or what was to be: a frame may share a sector with the one
+// before.
 //
 // What cannot be noticed: damage to the last frame when no mark followed, which looks
 // like a torn write (the owner marks when idle, and Open and Close do); damage to a

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -161,6 +162,7 @@ type node struct {
 	done     model   // what was acknowledged
 	maybe    []model // what an operation that did not return may have left
 	snapshot EntryID // the durable pointer
+	again    bool    // its installation found no space, and is to be repeated
 }
 
 func newNode(seed uint64, opts Options) *node {
@@ -180,7 +182,7 @@ func (n *node) start(first bool) error {
 	if err != nil {
 		return err
 	}
-	n.log = l
+	n.log, n.again = l, false
 	var all []error
 	for _, m := range append([]model{n.done}, n.maybe...) {
 		m = m.clone()
@@ -228,7 +230,9 @@ func (n *node) trim(id EntryID) error {
 
 func (n *node) install(id EntryID) error {
 	n.snapshot = id
-	return n.do(func() error { return n.log.Install(id) }, func(m *model) { m.begin(id, true) })
+	err := n.do(func() error { return n.log.Install(id) }, func(m *model) { m.begin(id, true) })
+	n.again = errors.Is(err, ErrNoSpace)
+	return err
 }
 
 // randomUpdate is one that raft could want after the state of the model, which it
@@ -278,6 +282,9 @@ func (n *node) randomUpdate(m *model) Update {
 
 // step does something. Its error, if any, is ErrFailed or ErrNoSpace.
 func (n *node) step() error {
+	if n.again {
+		return n.install(n.snapshot)
+	}
 	switch r := n.rng; r.IntN(12) {
 	case 0:
 		return n.do(n.log.Mark, func(*model) {})
@@ -305,6 +312,19 @@ func (n *node) step() error {
 		us = append(us, n.randomUpdate(&m))
 	}
 	return n.append(us...)
+}
+
+// counted returns a number that counts calls of one kind, which the log's goroutine
+// does not make.
+func (n *node) counted(op string) *atomic.Int64 {
+	count := new(atomic.Int64)
+	n.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == op {
+			count.Add(1)
+		}
+		return faultfs.Fault{}
+	})
+	return count
 }
 
 // crash ends the process or the machine, and what is left of it.

@@ -117,15 +117,18 @@ func (l *Log) begun() (segs, rest []*segment, err error) {
 func (l *Log) make() error {
 	s, err := l.create(1, l.opts.SegmentSize)
 	if err != nil {
-		return fmt.Errorf("make the first segment: %w", err)
+		return l.refuse("make the first segment", err)
 	}
 	l.segments = []*segment{s}
 	l.state = state{}.begin(idOfSnapshot(l.opts.Snapshot), false)
 	l.seed = rand.Uint64()
 	l.salt = newSalt(l.seed)
 	s.header = header{index: 1, seed: l.seed, state: l.state}
-	if err := errors.Join(s.begin(), s.file.Sync()); err != nil {
-		return fmt.Errorf("begin the first segment: %w", err)
+	if err := s.begin(); err != nil {
+		return l.refuse("begin the first segment", err)
+	}
+	if err := s.file.Sync(); err != nil {
+		return l.fail("sync", err)
 	}
 	l.current, l.end = s, s.end()
 	l.table.low = l.state.base.Index + 1
@@ -163,7 +166,7 @@ func (r *reader) read(s, next *segment) error {
 		}
 	}
 	if int64(cap(r.buf)) < limit {
-		r.buf = make([]byte, limit)
+		r.buf = make([]byte, max(limit, l.opts.SegmentSize))
 	}
 	b := r.buf[:limit]
 	r.buf = b
@@ -333,9 +336,12 @@ func (r *reader) settle() error {
 		b = b[:s.used-r.last]
 	}
 	if _, err := s.file.WriteAt(b, r.last); err != nil {
-		return fmt.Errorf("write the end of %s again: %w", s.name, err)
+		return r.log.refuse("write the end of "+s.name+" again", err)
 	}
-	return errors.Join(s.file.Sync(), vfs.SyncDir(r.log.fs, r.log.dir))
+	if err := errors.Join(s.file.Sync(), vfs.SyncDir(r.log.fs, r.log.dir)); err != nil {
+		return r.log.fail("sync", err)
+	}
+	return nil
 }
 
 // beginAtSnapshot has the log begin no later than behind the snapshot: see Install.
