@@ -325,7 +325,7 @@ func TestALogThatIsCutAtEveryByteHoldsWholeWritesOnly(t *testing.T) {
 	}
 }
 
-// rewrite gives a log a further frame with right checksums.
+// forge gives a log a further frame with right checksums, and tells where.
 func (m image) forge(t *testing.T, chained bool, items func(b []byte, salt uint32, content *uint32) []byte, count uint32) (file string, off int64) {
 	t.Helper()
 	names := m.segments()
@@ -570,5 +570,25 @@ func TestTheErrorOfADamagedLogTellsWhereToLook(t *testing.T) {
 	_, _, err := m.open(t, n.snapshot)
 	if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), fmt.Sprintf("offset %d", off)) {
 		t.Errorf("open: %v", err)
+	}
+}
+
+func TestASegmentOfALaterProgramIsNotTakenForDamage(t *testing.T) {
+	m, n := aLog(t)
+	names := m.segments()
+	b := m[names[len(names)-1]]
+	le.PutUint32(b[8:], formatVersion+1)
+	le.PutUint32(b[100:], sum(0, b[:100]))
+	for _, onlyHeader := range []bool{false, true} {
+		if onlyHeader {
+			clear(b[headerSize:])
+		}
+		_, fs, err := m.open(t, n.snapshot)
+		if !errors.Is(err, ErrVersion) || errors.As(err, new(*DamageError)) || !strings.Contains(err.Error(), names[len(names)-1]) {
+			t.Errorf("open: %v", err)
+		}
+		if !bytes.Equal(imageOf(t, fs)[names[len(names)-1]], b) {
+			t.Error("the segment was changed")
+		}
 	}
 }

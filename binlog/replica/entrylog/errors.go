@@ -24,6 +24,10 @@ var (
 	// disk and makes a new log under its old name could vote twice in one term.
 	ErrNoLog = errors.New("there is no entry log")
 
+	// ErrVersion tells of a segment that a later program has written. It is apart from
+	// damage because the node needs a newer program and no new name.
+	ErrVersion = errors.New("a version of the entry log that this program does not know")
+
 	// ErrLocked tells that another process has the directory.
 	ErrLocked = vfs.ErrLocked
 )

@@ -84,7 +84,9 @@ func (h *header) encode(b []byte) {
 	le.PutUint32(b[100:], sum(0, b[:100]))
 }
 
-// decode tells what is wrong with the header at the start of b, or "".
+const laterVersion = "a version of the format that this program does not know"
+
+// decode reads the header at the start of b, or tells what is wrong with it.
 func (h *header) decode(b []byte) (wrong string) {
 	switch {
 	case len(b) < headerSize:
@@ -94,7 +96,7 @@ func (h *header) decode(b []byte) (wrong string) {
 	case sum(0, b[:100]) != le.Uint32(b[100:]):
 		return "the header's checksum is wrong"
 	case le.Uint32(b[8:]) != formatVersion:
-		return "a version of the format that this program does not know"
+		return laterVersion
 	case le.Uint64(b[92:]) != 0:
 		return "a header with impossible fields"
 	}
@@ -115,7 +117,7 @@ func (h *header) decode(b []byte) (wrong string) {
 	return ""
 }
 
-// salt is where the checksums of frames and items start.
+// newSalt is where the checksums of frames and items start in a log of that seed.
 func newSalt(seed uint64) uint32 {
 	var b [8]byte
 	le.PutUint64(b[:], seed)

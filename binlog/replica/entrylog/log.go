@@ -101,8 +101,8 @@ type Log struct {
 
 // Open opens the entry log in a directory that exists, checks every byte of it, and
 // makes sure that all that it will say is on disk. Errors wrap a *DamageError, with
-// which the node must not go on, ErrNoLog, ErrLocked, ErrNoSpace, ErrFailed, or one of
-// the system. Only the last three are worth another try.
+// which the node must not go on, ErrNoLog, ErrVersion, ErrLocked, ErrNoSpace, ErrFailed,
+// or one of the system. Only the last four are worth another try.
 func Open(dir string, opts Options) (*Log, error) {
 	if opts.FS == nil {
 		opts.FS = vfs.OS{}

@@ -95,6 +95,8 @@ func (l *Log) begun() (segs, rest []*segment, err error) {
 		}
 		index := s.index
 		switch wrong := s.decode(b[:n]); {
+		case wrong == laterVersion:
+			return nil, nil, fmt.Errorf("%s: %w", s.name, ErrVersion)
 		case wrong != "" && !record.Zeros(s.file, headerSize, s.size):
 			return nil, nil, &DamageError{File: s.name, What: wrong + ", and something follows"}
 		case wrong != "":
