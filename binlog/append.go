@@ -85,7 +85,8 @@ func (l *Log) Update(r *Record) (Pos, error) {
 }
 
 // Delete appends a job's end. Segment is where its full record is, and size that
-// record's journal.Size. It fails with ErrFailed and ErrClosed only.
+// record's journal.Size. Its room was reserved when the job was put, so that it fails
+// with ErrFailed and ErrClosed, and at most for a moment with ErrRoom.
 func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -58,7 +58,7 @@ type Loop struct {
 
 	// Sessions whose command found no room in the journal.
 	starved  []*Session
-	starving atomic.Bool // there may be some: Engine.Room rings. Only the loop writes it
+	starving atomic.Bool // there were some once, so that Engine.Room rings. Only the loop writes it
 	fed      atomic.Bool // Engine.Room was called since they starved
 
 	ids          idBlock

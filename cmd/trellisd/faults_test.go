@@ -165,6 +165,42 @@ func TestASecondSignalDoesNotWaitForTheDisk(t *testing.T) {
 	}
 }
 
+// A disk that fails while the server stops is not mistaken for a client that does not
+// read.
+func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
+	t.Parallel()
+	fs := faultfs.New(faultyDir)
+	w := wireUp(t, fs, 0)
+	c := w.dial()
+	c.send("use x")
+	c.want("USING x")
+	hangs, fails := make(chan struct{}), make(chan struct{})
+	hung := sync.OnceFunc(func() { close(hangs) })
+	fs.Hook(func(call faultfs.Call) faultfs.Fault {
+		if call.Op == "sync" {
+			hung()
+			<-fails
+			return faultfs.Fault{Err: syscall.EIO}
+		}
+		return faultfs.Fault{}
+	})
+	c.send("put 1 0 60 1", "x")
+	<-hangs
+	w.sigs.caught <- syscall.SIGTERM
+	for { // until it stops
+		conn, err := net.Dial(w.addr.Network(), w.addr.String())
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+	}
+	close(fails)
+	c.wantEOF()
+	if err := w.wait(); exitCode(err) == exitOK || !errors.Is(err, syscall.EIO) {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
 // readStats reads a dictionary that was asked for.
 func readStats(c *client) map[string]string {
 	c.t.Helper()

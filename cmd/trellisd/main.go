@@ -129,7 +129,7 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 	}
 	if bl != nil {
 		if err := bl.start(eng, srv); err != nil {
-			return errors.Join(err, stop(srv, log))
+			return errors.Join(err, stop(srv, nil, log))
 		}
 	}
 	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})

@@ -45,10 +45,10 @@ func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
 			ready.NotReady("stopping")
-			return stop(srv, log)
+			return stop(srv, logFailed, log)
 		case err := <-failed:
 			log.Info("stopping", "error", err)
-			return errors.Join(err, stop(srv, log))
+			return errors.Join(err, stop(srv, logFailed, log))
 		case err := <-logFailed:
 			// The kernel does not tell what of the log is on disk. Replies
 			// that wait for it are dropped, and their connections end; what was
@@ -56,25 +56,34 @@ func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener
 			log.Info("stopping", "error", err)
 			ready.NotReady("the binlog has failed")
 			srv.CommitFailed()
-			return errors.Join(err, stop(srv, log))
+			return errors.Join(err, stop(srv, nil, log))
 		}
 	}
 }
 
-// stop ends the service in order.
-func stop(srv *reactor.Server, log *slog.Logger) error {
+// stop ends the service in order. The log may still fail meanwhile: then nobody waits
+// for replies that will never be sent.
+func stop(srv *reactor.Server, logFailed <-chan error, log *slog.Logger) error {
 	notify(daemon.SdNotifyStopping, log)
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	err := srv.Shutdown(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Shutdown(ctx) }()
+	var err, failed error
+	select {
+	case err = <-ended:
+	case failed = <-logFailed:
+		srv.CommitFailed()
+		err = <-ended
+	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		log.Warn("some clients did not read their last replies in time", "timeout", stopTimeout)
 	case err != nil:
-		return fmt.Errorf("stopping: %w", err)
+		return errors.Join(failed, fmt.Errorf("stopping: %w", err))
 	}
 	log.Info("stopped")
-	return nil
+	return failed
 }
 
 // notify tells systemd, if it has started us, how far we are.
