@@ -118,7 +118,11 @@ func (s *Session) giveBack(now Time) (done bool) {
 	if w := s.waiter(); w.leaving == nil {
 		w.leaving = s.countReservations(now)
 	}
-	return s.gather(now) && s.returnAll(now) && s.dropHoldings(now)
+	if !s.gather(now) || !s.returnAll(now) {
+		return false
+	}
+	s.dropHoldings(now)
+	return true
 }
 
 // countReservations makes room for all that the session has reserved, with no lock
@@ -182,7 +186,8 @@ func (s *Session) returnAll(now Time) (done bool) {
 	return true
 }
 
-func (s *Session) dropHoldings(now Time) (done bool) {
+// dropHoldings ends the holdings, which are empty.
+func (s *Session) dropHoldings(now Time) {
 	c := &s.loop.caller
 	for _, h := range s.holdings {
 		h.shard.lock(c, now)
@@ -190,5 +195,4 @@ func (s *Session) dropHoldings(now Time) (done bool) {
 		h.shard.unlock(c)
 	}
 	s.holdings, s.holds = nil, 0
-	return true
 }

@@ -91,28 +91,28 @@ func (l *loop) serve(now engine.Time) {
 
 // step does one thing of each kind that is the reactor's own. It reports false
 // when there was none.
-func (l *loop) step(now engine.Time) (any bool) {
+func (l *loop) step(now engine.Time) (did bool) {
 	if !l.run.empty() {
 		l.run.pop().goOn(now)
-		any = true
+		did = true
 	}
 	if !l.arrivals.empty() {
 		l.admitNext()
-		any = true
+		did = true
 	}
 	if !l.writable.empty() {
 		l.writable.pop().takesOutput(now)
-		any = true
+		did = true
 	}
 	if c := l.nextCommitted(); c != nil {
 		c.committed(now)
-		any = true
+		did = true
 	}
 	if d := l.deadlines.first(); d != nil && d.at <= now {
 		d.conn.checkDeadline(now)
-		any = true
+		did = true
 	}
-	return any
+	return did
 }
 
 // left tells whether step would do something.
