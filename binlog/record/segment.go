@@ -2,36 +2,19 @@ package record
 
 import (
 	"errors"
-	"strconv"
-	"strings"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/vfs"
 )
 
-const (
-	// FilePrefix starts the name of every segment's file.
-	FilePrefix = "trellis."
-	digits     = 10
-)
+// FilePrefix starts the name of every segment's file.
+const FilePrefix = "trellis."
 
 // FileName is the name of the file of the segment with that index.
-func FileName(index uint32) string {
-	n := strconv.FormatUint(uint64(index), 10)
-	return FilePrefix + strings.Repeat("0", digits-len(n)) + n
-}
+func FileName(index uint32) string { return vfs.Series(FilePrefix).Name(index) }
 
 // FileIndex is the index in a file's name, or 0 if it is not a segment's.
-func FileIndex(name string) uint32 {
-	s, ok := strings.CutPrefix(name, FilePrefix)
-	if !ok || len(s) != digits {
-		return 0
-	}
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil {
-		return 0
-	}
-	return uint32(n)
-}
+func FileIndex(name string) uint32 { return vfs.Series(FilePrefix).Number(name) }
 
 const (
 	magic         = "TRELLIS\n"

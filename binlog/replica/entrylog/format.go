@@ -3,15 +3,14 @@ package entrylog
 import (
 	"encoding/binary"
 	"hash/crc32"
-	"strconv"
-	"strings"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/vfs"
 )
 
 const (
 	filePrefix = "entries."
-	fileDigits = 10
 
 	magic         = "TRELENT\n"
 	formatVersion = 1
@@ -38,23 +37,10 @@ var (
 
 func sum(start uint32, b []byte) uint32 { return crc32.Update(start, castagnoli, b) }
 
-func fileName(index uint32) string {
-	n := strconv.FormatUint(uint64(index), 10)
-	return filePrefix + strings.Repeat("0", fileDigits-len(n)) + n
-}
+func fileName(index uint32) string { return vfs.Series(filePrefix).Name(index) }
 
 // fileIndex is the index in a file's name, or 0 if it is not a segment's.
-func fileIndex(name string) uint32 {
-	s, ok := strings.CutPrefix(name, filePrefix)
-	if !ok || len(s) != fileDigits {
-		return 0
-	}
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil {
-		return 0
-	}
-	return uint32(n)
-}
+func fileIndex(name string) uint32 { return vfs.Series(filePrefix).Number(name) }
 
 // header starts a segment. It repeats what the log says before the segment, so
 // that older segments can go.
