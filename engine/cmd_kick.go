@@ -61,6 +61,7 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 	if k.kicked == 0 {
 		out.dependOn(sh.vanished())
 	}
+	out.observes()
 	out.Buf = codec.AppendKicked(out.Buf, uint64(k.kicked))
 	return Done
 }

@@ -53,6 +53,7 @@ func (y *yaml) duration(k string, d time.Duration) {
 // reply appends statistics that were gathered in the loop's scratch memory, and keeps
 // that memory for the next time.
 func (l *Loop) reply(out *Output, data []byte) {
+	out.observes()
 	out.Buf = codec.AppendOK(out.Buf, data)
 	l.scratch = data[:0]
 }
@@ -101,7 +102,7 @@ func (s *Session) stats(now Time, out *Output) {
 	user, system := info.Usage()
 	y.duration("rusage-utime", user)
 	y.duration("rusage-stime", system)
-	y.number("uptime", uint64(now.whole()))
+	y.number("uptime", uint64(info.uptime(now).whole()))
 	var log journal.Counters
 	if e.cfg.Journal != nil {
 		log = e.cfg.Journal.Counters()

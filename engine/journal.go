@@ -88,6 +88,7 @@ func (s *Session) notFound(sh *shard, out *Output, reply string) {
 			}
 		}
 	}
+	out.observes()
 	out.reply(reply)
 }
 
@@ -118,14 +119,14 @@ func (sh *shard) record(j *job, ch *change, out *Output) error {
 func (sh *shard) recordedPut(j *job, t journal.Ticket, out *Output) {
 	j.segment = t.Segment
 	sh.recorded(t.Pos)
-	out.dependOn(t.Pos)
+	out.proves(t.Pos)
 }
 
 // recordedEnd notes a record by which a job, or its state, has come to an end.
 func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
 	sh.recorded(pos)
 	sh.journal.vanished.Store(uint64(pos))
-	out.dependOn(pos)
+	out.proves(pos)
 }
 
 func (sh *shard) recordDelete(j *job, out *Output) error {

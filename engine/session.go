@@ -218,15 +218,19 @@ func (s *Session) yield(t task) Outcome {
 // awaitRoom has the session go on with a task when the journal may have room for it.
 func (s *Session) awaitRoom(t task) Outcome {
 	s.waiter().task = t
-	l := s.loop
+	s.loop.starve(s)
+	return Wait
+}
+
+// starve has a session try again when the journal may have room.
+func (l *Loop) starve(s *Session) {
 	if l.starving.Load() {
 		l.starved = append(l.starved, s)
-		return Wait
+		return
 	}
 	// Room may have been called before it could see that somebody starves: try once more.
 	l.starving.Store(true)
 	l.turns.push(s)
-	return Wait
 }
 
 // retry is a command that has changed nothing yet and is executed again. It has

@@ -198,6 +198,7 @@ func (s *Session) timedOut(out *Output, v verdict) {
 			}
 		}
 	}
+	out.observes()
 	if v == deadlineSoon {
 		out.reply(codec.ReplyDeadlineSoon)
 		return

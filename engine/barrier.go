@@ -1,0 +1,41 @@
+package engine
+
+import "trellis/binlog/journal"
+
+// Barrier is what a [Journal] has besides whose commits another server may put an end
+// to, because it has taken over. There the position of a record proves that the record
+// is safe, but a reply that tells of a state may come from a server that does not know
+// yet that it was replaced: the state may be another one by now.
+type Barrier interface {
+	// Barrier returns a position that is committed only if this server was not
+	// replaced when Barrier was called, and only when all that was recorded before is
+	// committed. Like the methods of Journal it does not wait.
+	Barrier() journal.Pos
+}
+
+// observes notes that the replies tell of a state that all clients share.
+func (o *Output) observes() { o.observed = true }
+
+// proves notes a record of a command's own. It stands behind everything that the replies
+// tell of, so that its commit is proof of that too.
+func (o *Output) proves(pos journal.Pos) {
+	o.dependOn(pos)
+	o.observed = false
+}
+
+// Barrier completes out.Pos. It is called once for the replies in out, before they are
+// sent or kept, and makes them depend on the journal's barrier if they tell of a state
+// that clients share and no record behind that state proves it already. Without a
+// [Barrier] it does nothing.
+func (l *Loop) Barrier(out *Output) {
+	if b := l.engine.barrier; b != nil && out.observed {
+		out.dependOn(b.Barrier())
+	}
+	out.observed = false
+}
+
+// recordIn makes changes go into a journal, nil for none.
+func (e *Engine) recordIn(j Journal) {
+	e.cfg.Journal = j
+	e.barrier, _ = j.(Barrier)
+}
