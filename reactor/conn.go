@@ -71,12 +71,12 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	l := c.loop
 	defer l.recovered()
 	l.counts.bytesIn.Add(uint64(len(p)))
-	if c.phase >= draining {
+	if c.phase >= draining || l.server.aborting.Load() {
 		return
 	}
 	c.touched(now)
 	switch {
-	case c.phase == waiting || c.x != nil:
+	case c.phase == waiting || c.x != nil || l.held:
 		c.backlog().in.add(p, &l.counts)
 	default:
 		rest := c.execute(now, p)
@@ -290,11 +290,14 @@ func (c *conn) closeSession(now engine.Time) {
 		return
 	}
 	c.closed = true
+	c.decoder.Release()
 	l := c.loop
+	if l.server.aborting.Load() {
+		return // nothing changes the engine any more
+	}
 	l.executing = c
 	c.session.Close(now)
 	l.executing = nil
-	c.decoder.Release()
 }
 
 // setStalled notes whether the client has to take output before it can go on.
@@ -360,6 +363,9 @@ func (c *conn) end(now engine.Time) {
 		if !x.queued { // otherwise the queue needs it
 			c.dropBacklog()
 		}
+	}
+	if l.server.aborting.Load() {
+		c.resetOnClose()
 	}
 	if c.intake == detached {
 		_ = unix.Close(int(c.fd))

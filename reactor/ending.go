@@ -28,6 +28,11 @@ func (c *conn) closing(now engine.Time, err error) {
 	if c.phase == ended {
 		return
 	}
+	if l.server.aborting.Load() {
+		c.fail()
+		c.end(now)
+		return
+	}
 	eof := errors.Is(err, io.EOF)
 	switch {
 	case eof && c.phase < draining:

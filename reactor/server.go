@@ -75,7 +75,11 @@ type Server struct {
 	loops []*loop
 	byEL  map[gnet.EventLoop]*loop // does not change after New
 
-	done      chan struct{} // closed when shutting down begins
+	aborting  atomic.Bool   // nothing is executed or sent any more
+	aborted   chan struct{} // closed when aborting begins
+	abort     sync.Once
+	holds     sync.WaitGroup // calls of Hold; Add only with mu held and closing false
+	done      chan struct{}  // closed when shutting down begins
 	shutdown  sync.Once
 	stopped   chan struct{} // closed when it is complete
 	acceptors sync.WaitGroup
@@ -150,6 +154,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		log:     cfg.Log,
 		hooks:   h,
 		byEL:    make(map[gnet.EventLoop]*loop),
+		aborted: make(chan struct{}),
 		done:    make(chan struct{}),
 		stopped: make(chan struct{}),
 		freed:   make(chan struct{}, 1),
@@ -185,7 +190,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	return s, nil
 }
 
-// Shutdown stops accepting and closes the listeners, sends what clients are
+// Shutdown ends a Hold, stops accepting and closes the listeners, sends what clients are
 // owed, closes all connections and stops the loops. It waits for clients that do
 // not read until ctx is done, and then drops their output; a client that waits
 // for a job is not waited for. Its error is that of ctx when output was dropped.
@@ -199,11 +204,12 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
 		s.acceptors.Wait()
+		s.holds.Wait()
 		// Clients that do not pause would be owed something for ever. What a loop
 		// is just executing shows in unflushed only afterwards.
 		s.onLoops(func(l *loop) {
 			l.admitAll()
-			l.draining = true
+			l.held, l.draining = false, true
 		})
 		err = s.awaitFlush(ctx)
 		s.giveUp = ctx.Done()
@@ -219,6 +225,8 @@ func (s *Server) awaitFlush(ctx context.Context) error {
 	for s.unflushed.Load() > 0 {
 		select {
 		case <-s.flushed:
+		case <-s.aborted:
+			return errAborted
 		case <-ctx.Done():
 			return fmt.Errorf("reactor: dropping the output of %d clients: %w", s.unflushed.Load(), ctx.Err())
 		}
