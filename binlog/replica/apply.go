@@ -36,6 +36,7 @@ type applier struct {
 	grown   int64 // bytes of entries behind the current snapshot
 	walk    *walk // the snapshot that is being taken; nil if there is none
 	still   bool  // no snapshot may be taken
+	wanted  bool  // a snapshot is to be taken however short the log is
 }
 
 func newApplier(n *Node) *applier {
@@ -99,6 +100,7 @@ func (a *applier) run() {
 func (a *applier) end() {
 	a.voidSnapshot()
 	if a.office != nil {
+		a.office.end()
 		a.node.opts.Queue.Retire(a.office)
 	}
 }
@@ -358,7 +360,7 @@ func (a *applier) confChange(e *raftpb.Entry) error {
 		return fmt.Errorf("a change of the members: %w", err)
 	}
 	done := make(chan *raftpb.ConfState, 1)
-	a.node.inbox.call(func() { done <- a.node.consensus.rn.ApplyConfChange(cc) })
+	a.node.inbox.call(func() { done <- a.node.consensus.applyConfChange(cc) })
 	select {
 	case <-a.node.stopped:
 		return ErrClosed

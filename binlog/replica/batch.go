@@ -189,6 +189,9 @@ func (o *Office) finish() {
 	o.units = o.units[:left]
 	o.sent -= n
 	o.committed.Store(uint64(pos))
+	if len(o.units) == 0 {
+		o.settled()
+	}
 	room := o.refused && o.bytes <= maxUncommitted/2
 	o.refused = o.refused && !room
 	o.mu.Unlock()

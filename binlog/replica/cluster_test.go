@@ -50,7 +50,8 @@ type peer struct {
 	queue *model
 	stop  context.CancelFunc
 	ended chan struct{}
-	err   error // of Run
+	err   error  // of Run
+	last  uint64 // index of the last entry when Run ended
 }
 
 const clusterDir = "/n"
@@ -167,6 +168,7 @@ func (c *cluster) start(p *peer) error {
 		p.mu.Lock()
 		p.err = err
 		p.node = nil
+		p.last = n.Status().Last
 		p.mu.Unlock()
 		close(ended)
 	}()
@@ -459,3 +461,10 @@ func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
 }
 
 func (t *port) SetPeers([]member.Member) {}
+
+// lastIndex is that of a node's last entry, of a machine that is down too.
+func (p *peer) lastIndex() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}

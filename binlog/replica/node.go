@@ -30,6 +30,8 @@ type Node struct {
 	writer    *writer
 	applier   *applier
 
+	changing sync.Mutex // held while the members or the leader are changed
+
 	current atomic.Pointer[Meta] // the snapshot that the pointer names
 	office  atomic.Pointer[Office]
 	status  atomic.Pointer[raftStatus]

@@ -46,6 +46,7 @@ type Office struct {
 	low      bool   // no majority has room on its disks
 	refused  bool   // somebody has got ErrRoom
 	spare    [][]byte
+	idle     []chan struct{} // closed when there are no units, or the office is over
 }
 
 // Hooks are what an office calls. Those that are nil do nothing. They must not block.
@@ -173,5 +174,6 @@ func (o *Office) end() journal.Pos {
 	defer o.mu.Unlock()
 	o.over.Store(true)
 	o.units, o.sent, o.spare = nil, 0, nil
+	o.settled()
 	return o.last
 }

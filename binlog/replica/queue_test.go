@@ -419,3 +419,16 @@ func (w *shelfWriter) Finish(m Meta) (Meta, error) {
 }
 
 func (w *shelfWriter) Abort() {}
+
+// count is how often the pointer was set, and loadCount how often a snapshot was loaded.
+func (s *shelf) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
+func (s *shelf) loadCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loads
+}

@@ -25,12 +25,15 @@ type consensus struct {
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
 
-	floor    uint64    // what was committed at the start; the node does not campaign before it is applied
-	feeding  int       // standbys that are being made; the node does not campaign meanwhile
-	handed   uint64    // index of the last entry that the applier was given
-	lag      int64     // bytes of entries that are stored, or soon will be, and not applied
-	trim     uint64    // the log may begin behind that entry, once no follower needs more
-	arriving *arriving // a snapshot that has come from the leader; nil if there is none
+	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
+	feeding  int               // standbys that are being made; the node does not campaign meanwhile
+	handed   uint64            // index of the last entry that the applier was given
+	lag      int64             // bytes of entries that are stored, or soon will be, and not applied
+	trim     uint64            // the log may begin behind that entry, once no follower needs more
+	transfer *transfer         // nil if there is none
+	conf     *raftpb.ConfState // as last applied
+	changed  uint64            // index of the last entry that changes the members
+	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
 }
@@ -40,7 +43,7 @@ func newConsensus(n *Node, meta Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -203,6 +206,12 @@ func (c *consensus) handle(rd raft.Ready) {
 				c.feeding++
 				c.handed = m.GetSnapshot().GetMetadata().GetIndex()
 				c.arriving.taken = true
+				c.conf = m.GetSnapshot().GetMetadata().GetConfState()
+			}
+			for _, e := range m.GetEntries() {
+				if e.GetType() != raftpb.EntryNormal {
+					c.changed = e.GetIndex()
+				}
 			}
 			c.lag += payload(m)
 			c.node.writer.append(m)

@@ -17,6 +17,7 @@ func (c *consensus) observe() {
 	if c.office != nil && (!leads || st.GetTerm() != c.office.reign) {
 		c.lose()
 	}
+	c.watchTransfer(st)
 	if c.office == nil && leads {
 		c.take(st.GetTerm())
 	}
@@ -62,8 +63,8 @@ func (c *consensus) propose(data []byte) {
 func (c *consensus) pump() {
 	for c.office != nil && c.office.serving.Load() {
 		st := c.rn.BasicStatus()
-		if st.RaftState != raft.StateLeader || st.GetTerm() != c.office.reign {
-			return // observe comes next
+		if st.RaftState != raft.StateLeader || st.GetTerm() != c.office.reign || st.LeadTransferee != 0 {
+			return // observe comes next; raft takes nothing during a transfer
 		}
 		data, round := c.office.next()
 		switch {

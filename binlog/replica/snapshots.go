@@ -40,9 +40,11 @@ func (a *applier) considerSnapshot() {
 		a.endWalk()
 		return
 	}
-	if a.still || a.grown <= max(a.node.opts.SnapshotBytes, a.node.current.Load().Bytes) || a.standby == nil && a.office == nil {
+	long := a.grown > max(a.node.opts.SnapshotBytes, a.node.current.Load().Bytes)
+	if a.still || !long && !a.wanted || a.standby == nil && a.office == nil {
 		return
 	}
+	a.wanted = false
 	a.walk = &walk{
 		applier: a, office: a.office, from: a.at.Index, grown: a.grown,
 		cancel: make(chan struct{}), done: make(chan struct{}), end: make(chan extent, 1),
@@ -86,7 +88,7 @@ func (w *walk) run() {
 	}
 	w.applier.post(func() error {
 		if w.applier.walk == w {
-			w.applier.walk = nil
+			w.applier.walk, w.applier.wanted = nil, false
 			w.applier.grown -= x.grown // after an error only what comes now counts
 		}
 		return nil
@@ -247,8 +249,18 @@ func (c *consensus) retain() {
 	}
 }
 
-// offer answers raft's wish for a snapshot to send.
-func (n *Node) offer() (*raftpb.Snapshot, error) { return n.current.Load().encode() }
+// offer answers raft's wish for a snapshot to send, on the raft goroutine.
+func (n *Node) offer() (*raftpb.Snapshot, error) {
+	if n.consensus.snapshotLacks() {
+		n.applier.post(func() error {
+			n.applier.wanted = true
+			n.applier.considerSnapshot()
+			return nil
+		})
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return n.current.Load().encode()
+}
 
 // sendSnapshot sends the snapshot that raft wants sent.
 func (n *Node) sendSnapshot(m *raftpb.Message) {
