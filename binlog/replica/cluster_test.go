@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -216,8 +217,10 @@ func (p *peer) end() (error, bool) {
 // eventually waits for a condition.
 func (c *cluster) eventually(what string, ok func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(waitTime); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
+			b := make([]byte, 1<<20)
+			c.t.Logf("%s", b[:runtime.Stack(b, true)])
 			c.t.Fatalf("waited in vain: %s", what)
 		}
 	}
@@ -468,3 +471,6 @@ func (p *peer) lastIndex() uint64 {
 	defer p.mu.Unlock()
 	return p.last
 }
+
+// waitTime is how long a test waits for what has to happen: a very long time.
+const waitTime = 8*time.Second

@@ -114,6 +114,7 @@ func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64
 		Context:    context,
 	}
 	proposed := false
+	var asked uint64 // tick of the first look
 	return n.poll(ctx, func(c *consensus) (bool, error) {
 		cs := n.applier.seen().ConfState
 		switch {
@@ -124,7 +125,13 @@ func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64
 		case proposed:
 			return false, errors.New("the change was refused")
 		}
-		if err := c.liveMajority(cs, kind, id); err != nil {
+		if asked == 0 {
+			asked = c.tick + 1 // what was sent before may have been heard later
+		}
+		if err := c.liveMajority(cs, kind, id, asked); err != nil {
+			if c.tick < asked+electionTicks {
+				err = nil
+			}
 			return false, err
 		}
 		proposed = true
@@ -182,8 +189,9 @@ func (c *consensus) quietMembers() bool {
 }
 
 // liveMajority refuses a change after which most of those who vote would not answer:
-// nothing could be committed any more, not even a change back.
-func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeType, id uint64) error {
+// nothing could be committed any more, not even a change back. Only what was heard behind
+// the tick `asked` counts.
+func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeType, id, asked uint64) error {
 	voters := slices.Clone(cs.GetVoters())
 	switch kind {
 	case raftpb.ConfChangeAddNode:
@@ -193,7 +201,7 @@ func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeTyp
 	}
 	live := 0
 	for _, v := range voters {
-		if c.alive(v) {
+		if v == uint64(c.node.opts.Self) || c.heard[v] > asked {
 			live++
 		}
 	}

@@ -42,7 +42,7 @@ func (n *Node) handOver(ctx context.Context, to member.ID) error {
 	if err != nil {
 		return err
 	}
-	if err := n.ask(func(c *consensus) error { to, err = c.successor(to); return err }); err != nil {
+	if to, err = n.successor(ctx, to); err != nil {
 		return err
 	}
 	n.opts.Queue.Hold(true)
@@ -90,24 +90,34 @@ func (n *Node) ask(f func(c *consensus) error) error {
 }
 
 // successor returns who may take over: the member that is wanted, or the one that has
-// the most.
-func (c *consensus) successor(to member.ID) (member.ID, error) {
+// the most. It has an election's time to be heard.
+func (n *Node) successor(ctx context.Context, to member.ID) (best member.ID, err error) {
+	var asked uint64
+	err = n.poll(ctx, func(c *consensus) (bool, error) {
+		if asked == 0 {
+			asked = c.tick
+		}
+		if best = c.best(to); best == 0 && c.tick > asked+electionTicks {
+			return false, errors.New("there is no such member that votes and answers")
+		}
+		return best != 0, nil
+	})
+	return best, err
+}
+
+// best returns the member that votes, answers and has the most, of all or of one; 0 if
+// there is none.
+func (c *consensus) best(of member.ID) (best member.ID) {
 	st := c.rn.Status()
-	if st.RaftState != raft.StateLeader {
-		return 0, ErrNotLeader
-	}
-	var best uint64
-	for id := range st.Config.Voters.IDs() {
+	for v := range st.Config.Voters.IDs() {
+		id := member.ID(v)
 		switch {
-		case id == uint64(c.node.opts.Self) || to != 0 && id != uint64(to) || !c.alive(id):
-		case best == 0 || st.Progress[id].Match > st.Progress[best].Match:
+		case id == c.node.opts.Self || of != 0 && id != of || !c.alive(v):
+		case best == 0 || st.Progress[v].Match > st.Progress[uint64(best)].Match:
 			best = id
 		}
 	}
-	if best == 0 {
-		return 0, errors.New("there is no such member that votes and answers")
-	}
-	return member.ID(best), nil
+	return best
 }
 
 func (c *consensus) beginTransfer(t *transfer, to uint64) error {
