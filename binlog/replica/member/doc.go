@@ -1,0 +1,2 @@
+// Package member says who a node of a cluster is.
+package member
