@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -16,8 +15,6 @@ import (
 
 	"trellis/binlog/vfs/faultfs"
 )
-
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // town is a set of nodes that reach each other by calls within the process.
 type town struct {
