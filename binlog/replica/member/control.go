@@ -41,7 +41,14 @@ func parseAnswer(b []byte) (Answer, error) {
 	if len(a.Nodes) > MaxMembers {
 		return Answer{}, errors.New("its answer is not one of a node: too many members")
 	}
-	if err := errors.Join(checkNodes([]Node{a.Node}), checkNodes(a.Nodes), a.Identity.check()); err != nil {
+	err := a.Node.check()
+	if err == nil {
+		err = checkNodes(a.Nodes)
+	}
+	if err == nil {
+		err = a.Identity.check()
+	}
+	if err != nil {
 		return Answer{}, fmt.Errorf("its answer is not one of a node: %w", err)
 	}
 	return a, nil

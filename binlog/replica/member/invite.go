@@ -19,7 +19,10 @@ var ErrTaken = errors.New("taken")
 // next Invite gives it another id: it has heard nothing from the raft group under the
 // first one, because a group sends to members only.
 func Invite(ctx context.Context, call Call, now Cluster, node Node) (Member, error) {
-	if err := errors.Join(checkNodes([]Node{node}), now.check()); err != nil {
+	if err := node.check(); err != nil {
+		return Member{}, err
+	}
+	if err := now.check(); err != nil {
 		return Member{}, err
 	}
 	for _, m := range now.Members {

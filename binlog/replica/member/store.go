@@ -41,7 +41,10 @@ type Store struct {
 // Open writes the mark again before it returns: a sync of it may have failed in a
 // process before, and what the system has in memory need not be on disk.
 func Open(fsys vfs.FS, dir string, self Node, nodes []Node) (*Store, error) {
-	if err := errors.Join(checkNodes([]Node{self}), checkNodes(nodes)); err != nil {
+	if err := self.check(); err != nil {
+		return nil, err
+	}
+	if err := checkNodes(nodes); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
