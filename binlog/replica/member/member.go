@@ -112,6 +112,13 @@ type Node struct {
 	Addr string `json:"addr"` // host:port of the peers' port; see CheckAddr
 }
 
+func (n Node) check() error {
+	if err := CheckName(n.Name); err != nil {
+		return err
+	}
+	return CheckAddr(n.Addr)
+}
+
 func (n Node) String() string { return n.Name + "=" + n.Addr }
 
 // Member is a node that belongs to a cluster.
@@ -220,7 +227,8 @@ func ParseNode(s string) (Node, error) {
 	if !ok {
 		return Node{}, fmt.Errorf("%.300q is not name=host:port", s)
 	}
-	return Node{name, addr}, errors.Join(CheckName(name), CheckAddr(addr))
+	n := Node{name, addr}
+	return n, n.check()
 }
 
 // ParseNodes reads n1=host:port,n2=host:port,..., as --cluster has it. No name and no
@@ -241,7 +249,7 @@ func ParseNodes(s string) ([]Node, error) {
 
 func checkNodes(ns []Node) error {
 	for i, n := range ns {
-		if err := errors.Join(CheckName(n.Name), CheckAddr(n.Addr)); err != nil {
+		if err := n.check(); err != nil {
 			return err
 		}
 		for _, o := range ns[:i] {
