@@ -1,0 +1,396 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/replica/entry"
+)
+
+// applier is the goroutine that applies entries that are committed: to the standby, or,
+// in office, by telling the office of its batches' commits. It makes the queue a standby
+// or a server.
+type applier struct {
+	node *Node
+	wake chan struct{}
+
+	mu     sync.Mutex
+	queue  []func() error // to be done in order
+	shared Meta           // at, as of the last message
+
+	// The goroutine's.
+	at      Meta    // as of the last entry that was applied
+	standby Standby // nil while there was no stamp, and in office
+	office  *Office // that the queue serves in; nil for a standby
+	reader  entry.Reader
+	names   record.Names
+	rec     journal.Record
+	grown   int64 // bytes of entries behind the current snapshot
+	walk    *walk // the snapshot that is being taken; nil if there is none
+	still   bool  // no snapshot may be taken
+	wanted  bool  // a snapshot is to be taken however short the log is
+}
+
+func newApplier(n *Node) *applier {
+	a := &applier{node: n, wake: make(chan struct{}, 1)}
+	a.queue = []func() error{a.install}
+	return a
+}
+
+// post adds something to do. It never blocks.
+func (a *applier) post(f func() error) {
+	a.mu.Lock()
+	a.queue = append(a.queue, f)
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// seen is what was applied, as of the last message.
+func (a *applier) seen() Meta {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.shared
+}
+
+func (a *applier) share() {
+	a.mu.Lock()
+	a.shared = a.at
+	a.mu.Unlock()
+}
+
+func (a *applier) run() {
+	defer a.end()
+	for {
+		a.mu.Lock()
+		queue := a.queue
+		a.queue = nil
+		a.mu.Unlock()
+		for _, f := range queue {
+			if a.node.ended() {
+				return
+			}
+			if err := f(); err != nil {
+				a.node.fail(err)
+				return
+			}
+		}
+		if len(queue) > 0 {
+			continue
+		}
+		select {
+		case <-a.node.stopped:
+			return
+		case <-a.wake:
+		}
+	}
+}
+
+// end leaves a queue that nobody is served by.
+func (a *applier) end() {
+	a.voidSnapshot()
+	if a.office != nil {
+		a.office.end()
+		a.node.opts.Queue.Retire(a.office)
+	}
+}
+
+// install has a new standby begin with the current snapshot.
+func (a *applier) install() error {
+	a.voidSnapshot()
+	if err := a.load(); err != nil {
+		return err
+	}
+	a.still = false
+	a.share()
+	members := a.at.Members
+	a.node.inbox.call(func() {
+		a.node.transport.SetPeers(members)
+		a.node.consensus.fed()
+	})
+	return nil
+}
+
+// load makes a standby of the current snapshot.
+func (a *applier) load() error {
+	meta := *a.node.current.Load()
+	a.standby, a.grown = nil, 0
+	if meta.Stamp != 0 {
+		if err := a.begin(meta.Stamp); err != nil {
+			return err
+		}
+		if err := a.node.opts.Snapshots.Load(meta, a.standby); err != nil {
+			return fmt.Errorf("load the snapshot of entry %d: %w", meta.Index, err)
+		}
+		a.standby.Strict()
+		a.standby.Decided(meta.Decided)
+	}
+	a.at = meta
+	return nil
+}
+
+func (a *applier) begin(start int64) (err error) {
+	a.standby, err = a.node.opts.Queue.Standby(start)
+	return err
+}
+
+// retire takes the loss of an office. If the queue has served in it, it has executed
+// what may never be committed, and has to be made anew.
+func (a *applier) retire(o *Office) error {
+	defer a.node.inbox.call(a.node.consensus.fed)
+	if a.office != o {
+		return nil
+	}
+	a.voidSnapshot()
+	a.node.opts.Queue.Retire(o)
+	a.office = nil
+	was := a.at
+	if err := a.load(); err != nil {
+		return err
+	}
+	if err := a.replay(was.Index); err != nil {
+		return err
+	}
+	a.at.ConfState, a.at.Members = was.ConfState, was.Members
+	a.share()
+	return nil
+}
+
+// replayBytes is how much of the log is read at a time.
+const replayBytes = 4 << 20
+
+// replay applies entries once more, to a new standby. The members are not changed
+// again.
+func (a *applier) replay(last uint64) error {
+	return a.node.eachEntry(a.at.Index, last, func(e *raftpb.Entry) error {
+		if e.GetType() != raftpb.EntryNormal {
+			a.at.Index, a.at.Term = e.GetIndex(), e.GetTerm()
+			return nil
+		}
+		return a.entry(e)
+	})
+}
+
+// eachEntry reads committed entries behind index from up to last from the log.
+func (n *Node) eachEntry(from, last uint64, f func(*raftpb.Entry) error) error {
+	for from < last {
+		if n.ended() {
+			return ErrClosed
+		}
+		es, err := n.log.Entries(from+1, last+1, replayBytes)
+		if err != nil {
+			return fmt.Errorf("read entries from %d on: %w", from+1, err)
+		}
+		for _, e := range es {
+			if err := f(e); err != nil {
+				return err
+			}
+			from = e.GetIndex()
+		}
+	}
+	return nil
+}
+
+// apply takes a MsgStorageApply.
+func (a *applier) apply(m *raftpb.Message) {
+	a.post(func() error {
+		for _, e := range m.GetEntries() {
+			if err := a.entry(e); err != nil {
+				return err
+			}
+		}
+		a.share()
+		a.node.inbox.respond(m.GetResponses()...)
+		a.considerSnapshot()
+		return nil
+	})
+}
+
+// entry applies an entry.
+func (a *applier) entry(e *raftpb.Entry) (err error) {
+	switch e.GetType() {
+	case raftpb.EntryNormal:
+		if len(e.GetData()) > 0 { // else raft's own
+			err = a.normal(e)
+		}
+	case raftpb.EntryConfChangeV2:
+		err = a.confChange(e)
+	default:
+		err = fmt.Errorf("%w: %v", entry.ErrUnknown, e.GetType())
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %w", idOf(e), err)
+	}
+	a.at.Index, a.at.Term = e.GetIndex(), e.GetTerm()
+	a.grown += int64(len(e.GetData())) + entryOverhead
+	return nil
+}
+
+// entryOverhead is what an entry takes on disk beside its data.
+const entryOverhead = 64
+
+// normal applies an entry of ours.
+func (a *applier) normal(e *raftpb.Entry) error {
+	h, err := a.reader.Reset(e.GetData())
+	if err != nil {
+		return err
+	}
+	if h.Reign != e.GetTerm() {
+		if a.office != nil && h.Reign == a.office.reign {
+			return diverged("a batch of %v is ignored", a.office)
+		}
+		return nil
+	}
+	if err := a.follows(&h); err != nil {
+		return err
+	}
+	if a.office != nil {
+		if h.Reign != a.office.reign {
+			return diverged("an entry of reign %d while this node is in %v", h.Reign, a.office)
+		}
+		a.advance(&h)
+		return a.office.complete(h.Sequence)
+	}
+	if a.standby == nil {
+		if err := a.begin(h.Stamp); err != nil {
+			return err
+		}
+		a.standby.Strict()
+	}
+	if err := a.records(); err != nil {
+		return err
+	}
+	if h.Decided > a.at.Decided {
+		a.standby.Decided(h.Decided)
+	}
+	a.advance(&h)
+	if h.Kind == entry.Begin {
+		return a.serve(h.Reign)
+	}
+	return nil
+}
+
+// follows checks that an entry comes in its place: behind the one before of its reign.
+func (a *applier) follows(h *entry.Header) error {
+	switch {
+	case h.Reign == a.at.Reign && h.Sequence == a.at.Sequence+1 && h.Kind != entry.Begin:
+	case h.Reign > a.at.Reign && h.Sequence == 1 && h.Kind == entry.Begin:
+	default:
+		return diverged("a %v, number %d of reign %d, behind number %d of reign %d", h.Kind, h.Sequence, h.Reign, a.at.Sequence, a.at.Reign)
+	}
+	return nil
+}
+
+// advance takes what a header says.
+func (a *applier) advance(h *entry.Header) {
+	a.at.Reign, a.at.Sequence = h.Reign, h.Sequence
+	a.at.Stamp = max(a.at.Stamp, h.Stamp)
+	a.at.Highest = max(a.at.Highest, h.LastID)
+	a.at.Decided = max(a.at.Decided, h.Decided)
+	a.node.clock.observe(h.Stamp)
+}
+
+// records applies the records of the reader's entry to the standby.
+func (a *applier) records() error {
+	for {
+		b, err := a.reader.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		a.at.Highest = max(a.at.Highest, record.Number(b))
+		if err := a.record(b); err != nil {
+			return diverged("%v", err)
+		}
+	}
+}
+
+func (a *applier) record(b []byte) error {
+	switch record.KindOf(b) {
+	case record.Full:
+		record.DecodeFull(b, &a.rec, &a.names)
+		_, err := a.standby.Full(&a.rec, segment)
+		return err
+	case record.Update:
+		record.DecodeUpdate(b, &a.rec)
+		return a.standby.Update(&a.rec)
+	}
+	if id := record.Number(b); a.standby.Delete(id) == 0 {
+		return fmt.Errorf("the end of job %d, which is not there", id)
+	}
+	return nil
+}
+
+// serve lets the queue serve, if the entry that was applied begins this node's office.
+func (a *applier) serve(reign uint64) error {
+	o := a.node.office.Load()
+	if o == nil || o.reign != reign || o.over.Load() {
+		return nil
+	}
+	a.voidSnapshot()
+	o.base = a.node.clock.lead(a.at.Stamp)
+	o.nextID = a.at.Highest + 1
+	o.highest = a.at.Highest
+	if err := a.node.opts.Queue.Serve(o); err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	a.office, a.standby = o, nil
+	o.serving.Store(true)
+	a.node.inbox.ring()
+	a.node.opts.Log.Info("this node leads", "term", reign)
+	return nil
+}
+
+// confChange applies a change of the members. Raft is told on its own goroutine.
+func (a *applier) confChange(e *raftpb.Entry) error {
+	cc := &raftpb.ConfChangeV2{}
+	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		return fmt.Errorf("a change of the members: %w", err)
+	}
+	done := make(chan *raftpb.ConfState, 1)
+	a.node.inbox.call(func() { done <- a.node.consensus.applyConfChange(cc) })
+	select {
+	case <-a.node.stopped:
+		return ErrClosed
+	case a.at.ConfState = <-done:
+	}
+	members, err := changeMembers(slices.Clone(a.at.Members), a.at.ConfState, cc)
+	if err != nil {
+		return err
+	}
+	a.at.Members = members
+	a.node.inbox.call(func() { a.node.transport.SetPeers(members) })
+	return a.removed()
+}
+
+// removed ends a node that is a member no more.
+func (a *applier) removed() error {
+	if isMember(a.at.ConfState, uint64(a.node.opts.Self)) {
+		return nil
+	}
+	return ErrRemoved
+}
+
+// ended tells whether the node ends.
+func (n *Node) ended() bool {
+	select {
+	case <-n.stopped:
+		return true
+	default:
+		return false
+	}
+}
+
+var errVoid = errors.New("the snapshot is void")

@@ -1,0 +1,218 @@
+package replica
+
+import (
+	"fmt"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/replica/entry"
+)
+
+// unit is a batch of records, or a read round. The office's mutex guards it.
+type unit struct {
+	pos      journal.Pos
+	buf      []byte // of a batch: room for the header, and records
+	sequence uint64 // of a batch that is on its way
+	begun    uint64 // tick when it was first seen waiting; 0 is not yet
+	done     bool
+}
+
+func (u *unit) round() bool { return u.buf == nil }
+
+// add adds a unit.
+func (o *Office) add(buf []byte) *unit {
+	o.last++
+	u := &unit{pos: o.last, buf: buf}
+	o.units = append(o.units, u)
+	return u
+}
+
+// room returns n bytes in the open batch, which o.last is then the position of.
+func (o *Office) room(n int, always bool) ([]byte, error) {
+	switch {
+	case o.over.Load():
+		return nil, journal.ErrFailed
+	case o.low && !always:
+		return nil, journal.ErrNoSpace
+	case o.bytes+int64(n) > maxUncommitted && o.bytes > 0 && !always:
+		o.refused = true
+		return nil, journal.ErrRoom
+	}
+	u := o.open(n)
+	at := len(u.buf)
+	u.buf = append(u.buf, make([]byte, n)...)
+	o.bytes += int64(n)
+	o.written++
+	if len(u.buf) >= maxBatch {
+		o.wake()
+	}
+	return u.buf[at:], nil
+}
+
+// open returns the batch that the next record of n bytes belongs into.
+func (o *Office) open(n int) *unit {
+	if len(o.units) > o.sent {
+		u := o.units[len(o.units)-1]
+		if !u.round() && len(u.buf)+n <= maxBatch {
+			return u
+		}
+	}
+	return o.add(o.buffer())
+}
+
+// buffer returns a buffer with room for a header.
+func (o *Office) buffer() []byte {
+	if n := len(o.spare); n > 0 {
+		b := o.spare[n-1]
+		o.spare = o.spare[:n-1]
+		return b
+	}
+	return make([]byte, entry.HeaderSize, 16<<10)
+}
+
+// recycle keeps a buffer for later, unless it is of an unusual size.
+func (o *Office) recycle(b []byte) {
+	if cap(b) <= 2*maxBatch && len(o.spare) < maxInFlight {
+		o.spare = append(o.spare, b[:entry.HeaderSize])
+	}
+}
+
+// stamp adds an empty batch, so that followers learn the time, if nothing else waits.
+func (o *Office) stamp() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.units) == 0 {
+		o.add(o.buffer())
+	}
+}
+
+// next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
+// The raft goroutine alone calls it, and sends what it got.
+func (o *Office) next() (data []byte, round journal.Pos) {
+	// What is decided now is in batches that this call may seal, or in earlier ones.
+	var decided uint64
+	if o.hooks.Decided != nil {
+		decided = o.hooks.Decided()
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var batches, rounds int
+	var bytes int64
+	for _, u := range o.units[:o.sent] {
+		if u.round() {
+			rounds++
+		} else {
+			batches++
+			bytes += int64(len(u.buf))
+		}
+	}
+	for i, u := range o.units[o.sent:] {
+		if u.round() {
+			continue
+		}
+		if batches > 0 && (batches == maxInFlight || bytes+int64(len(u.buf)) > maxFlightBytes) {
+			return nil, 0
+		}
+		// The commit of the batch proves the rounds before it.
+		o.sent += i + 1
+		return o.seal(u, decided), 0
+	}
+	if o.sent == len(o.units) || rounds >= maxInFlight {
+		return nil, 0
+	}
+	o.sent = len(o.units)
+	return nil, o.last
+}
+
+// seal makes a batch an entry's data.
+func (o *Office) seal(u *unit, decided uint64) []byte {
+	o.sequence++
+	u.sequence = o.sequence
+	o.highest = max(o.highest, max(decided, 1)-1) // what is decided was used
+	h := entry.Header{
+		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
+		Stamp: o.Now(), LastID: o.highest, Decided: decided,
+	}
+	h.Seal(u.buf)
+	return u.buf
+}
+
+// begin is the data of the office's first entry.
+func (o *Office) begin(stamp int64, highest uint64) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.sequence++
+	b := make([]byte, entry.HeaderSize)
+	h := entry.Header{Kind: entry.Begin, Reign: o.reign, Sequence: o.sequence, Stamp: stamp, LastID: highest}
+	h.Seal(b)
+	return b
+}
+
+// complete takes the commit of a batch. The applier calls it.
+func (o *Office) complete(sequence uint64) error {
+	o.mu.Lock()
+	if o.over.Load() {
+		o.mu.Unlock()
+		return nil
+	}
+	n := 0
+	for n < o.sent && (o.units[n].round() || o.units[n].done) {
+		n++
+	}
+	if n == o.sent || o.units[n].sequence != sequence {
+		o.mu.Unlock()
+		return fmt.Errorf("%w: batch %d of %v is committed, but another one is next", ErrDiverged, sequence, o)
+	}
+	o.units[n].done = true
+	for _, u := range o.units[:n] {
+		u.done = true
+	}
+	o.finish()
+	return nil
+}
+
+// finish takes ended units out of the queue and tells of it. It is called with the mutex
+// locked, and unlocks it.
+func (o *Office) finish() {
+	n := 0
+	pos := journal.Pos(o.committed.Load())
+	for n < o.sent && o.units[n].done {
+		u := o.units[n]
+		pos = u.pos
+		if !u.round() {
+			o.bytes -= int64(len(u.buf) - entry.HeaderSize)
+			o.recycle(u.buf)
+		}
+		n++
+	}
+	left := copy(o.units, o.units[n:])
+	clear(o.units[left:])
+	o.units = o.units[:left]
+	o.sent -= n
+	o.committed.Store(uint64(pos))
+	if len(o.units) == 0 {
+		o.settled()
+	}
+	room := o.refused && o.bytes <= maxUncommitted/2
+	o.refused = o.refused && !room
+	o.mu.Unlock()
+	if n > 0 && o.hooks.OnCommit != nil {
+		o.hooks.OnCommit(pos)
+	}
+	if room && o.hooks.OnRoom != nil {
+		o.hooks.OnRoom()
+	}
+}
+
+// oldest returns since which tick the oldest unit waits, now if there is none.
+func (o *Office) oldest(now uint64) uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.units) == 0 {
+		return now
+	}
+	u := o.units[0]
+	if u.begun == 0 {
+		u.begun = now
+	}
+	return u.begun
+}

@@ -1,0 +1,60 @@
+package replica
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// Clock is what a node knows of time. Any goroutine may call it.
+type Clock interface {
+	// Mono runs evenly and is never set: nanoseconds since some moment.
+	Mono() int64
+	// Wall is nanoseconds since 1970, as far as this machine knows.
+	Wall() int64
+}
+
+type systemClock struct{ start time.Time }
+
+func (c systemClock) Mono() int64 { return int64(time.Since(c.start)) }
+func (c systemClock) Wall() int64 { return time.Now().UnixNano() }
+
+// clusterClock is what a node knows of cluster time: what a leader's clock shows, which
+// goes on from leader to leader and never back.
+//
+// Each entry that is applied carries the leader's time when it was sealed. Cluster time
+// is later than that by at least the time since then, and so is the greatest of these
+// sums over all entries. The clocks of machines are used to measure time that passes,
+// and nothing else: two that differ by an hour do no harm.
+type clusterClock struct {
+	clock Clock
+	base  atomic.Int64 // cluster time at Mono 0; the greatest that an entry has shown
+	heard atomic.Bool  // a leader has sent something since the start
+}
+
+func newClusterClock(c Clock) *clusterClock {
+	k := &clusterClock{clock: c}
+	k.base.Store(math.MinInt64)
+	return k
+}
+
+// observe takes a stamp.
+func (k *clusterClock) observe(stamp int64) {
+	base := stamp - k.clock.Mono()
+	for old := k.base.Load(); base > old; old = k.base.Load() {
+		if k.base.CompareAndSwap(old, base) {
+			return
+		}
+	}
+}
+
+// lead returns cluster time at Mono 0 for a node that takes office. One that has not
+// heard a leader since its start, because all were down or it is alone, has nothing but
+// the wall clock to tell how long that was. last is the last stamp.
+func (k *clusterClock) lead(last int64) (base int64) {
+	base = max(k.base.Load(), last-k.clock.Mono())
+	if !k.heard.Load() {
+		base = max(base, k.clock.Wall()-k.clock.Mono())
+	}
+	return base
+}

@@ -1,0 +1,476 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"trellis/binlog/replica/member"
+	"trellis/binlog/vfs/faultfs"
+)
+
+// cluster is some nodes in one process, with a network, disks and clocks that the test
+// has in its hands. All nodes tick together, and no tick comes before all have done what
+// the last one made them do: on a busy machine time goes slower for all of them.
+type cluster struct {
+	t     *testing.T
+	nodes []*peer
+	net   *network
+	rng   *rand.Rand
+	halt  chan struct{}
+	group sync.WaitGroup
+}
+
+// peer is a machine: what is left of a node when its process ends, and the process.
+type peer struct {
+	id     member.ID
+	name   string
+	fs     *faultfs.FS
+	shelf  *shelf
+	clock  *testClock
+	begun  bool // the node has run before
+	bytes  int64
+	ticks  chan time.Time
+	frozen atomic.Bool // gets no ticks
+
+	mu    sync.Mutex
+	node  *Node // nil while the machine is down
+	queue *model
+	stop  context.CancelFunc
+	ended chan struct{}
+	err   error  // of Run
+	last  uint64 // index of the last entry when Run ended
+}
+
+const clusterDir = "/n"
+
+// testClock is a machine's clock. It runs with the ticks and may jump.
+type testClock struct {
+	mono atomic.Int64
+	wall atomic.Int64 // what is added to mono
+}
+
+func (c *testClock) Mono() int64 { return c.mono.Load() }
+func (c *testClock) Wall() int64 { return c.wall.Load() + c.mono.Load() }
+
+const startOfTime = 1_700_000_000_000_000_000
+
+// newCluster makes a cluster of n voters, none of which runs.
+func newCluster(t *testing.T, n int, seed uint64) *cluster {
+	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 1)), halt: make(chan struct{})}
+	c.net = &network{cluster: c, rng: rand.New(rand.NewPCG(seed, 2)), cut: map[link]bool{}}
+	meta := Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
+	for i := range n {
+		m := member.Member{ID: member.ID(i + 1), Incarnation: 1, Name: fmt.Sprintf("n%d", i+1), Addr: "127.0.0.1:1"}
+		meta.ConfState.Voters = append(meta.ConfState.Voters, uint64(m.ID))
+		meta.Members = append(meta.Members, m)
+	}
+	raftpb.EnsureConfState(meta.ConfState)
+	for _, m := range meta.Members {
+		c.addPeer(m, meta)
+	}
+	c.group.Go(c.drive)
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c *cluster) addPeer(m member.Member, meta Meta) *peer {
+	p := &peer{id: m.ID, name: m.Name, fs: faultfs.New(clusterDir), shelf: newShelf(meta), clock: &testClock{}, ticks: make(chan time.Time)}
+	p.clock.wall.Store(startOfTime)
+	c.net.mu.Lock()
+	c.nodes = append(c.nodes, p)
+	c.net.mu.Unlock()
+	return p
+}
+
+func (c *cluster) close() {
+	close(c.halt)
+	c.group.Wait()
+	for _, p := range c.nodes {
+		p.kill()
+	}
+	c.net.wait.Wait()
+	if c.t.Failed() {
+		c.t.Log(c.net.logged())
+	}
+}
+
+// drive makes time pass.
+func (c *cluster) drive() {
+	for {
+		select {
+		case <-c.halt:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		for _, p := range c.net.peers() {
+			p.clock.mono.Add(int64(Tick))
+			if !p.frozen.Load() {
+				p.tick()
+			}
+		}
+		c.net.pass()
+	}
+}
+
+// tick has a node tick, and do all that it has to do.
+func (p *peer) tick() {
+	p.mu.Lock()
+	n := p.node
+	p.mu.Unlock()
+	if n == nil {
+		return
+	}
+	select {
+	case p.ticks <- time.Time{}:
+	case <-n.stopped:
+		return
+	}
+	done := make(chan struct{})
+	n.inbox.call(func() { close(done) })
+	select {
+	case <-done:
+	case <-n.stopped:
+	}
+}
+
+// start starts a node on its machine.
+func (c *cluster) start(p *peer) error {
+	queue := newModel()
+	n, err := Open(Options{
+		Dir: clusterDir, New: !p.begun, Self: p.id, Snapshots: p.shelf, Queue: queue, Clock: p.clock, FS: p.fs,
+		SnapshotBytes: p.bytes, segmentSize: 64 << 10, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
+	})
+	if err != nil {
+		return err
+	}
+	p.begun = true
+	n.ticks = p.ticks
+	ctx, cancel := context.WithCancel(context.Background())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ended := make(chan struct{})
+	p.node, p.queue, p.stop, p.ended, p.err = n, queue, cancel, ended, nil
+	go func() {
+		err := n.Run(ctx, &port{c.net, p})
+		p.mu.Lock()
+		p.err = err
+		p.node = nil
+		p.last = n.Status().Last
+		p.mu.Unlock()
+		close(ended)
+	}()
+	return nil
+}
+
+func (c *cluster) startAll() *cluster {
+	c.t.Helper()
+	for _, p := range c.nodes {
+		if err := c.start(p); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// kill ends the process on a machine.
+func (p *peer) kill() {
+	p.mu.Lock()
+	stop, ended := p.stop, p.ended
+	p.mu.Unlock()
+	if stop == nil {
+		return
+	}
+	p.fs.Off()
+	stop()
+	<-ended
+	p.fs = p.fs.Killed()
+}
+
+// running is the node on a machine, nil if it is down.
+func (p *peer) running() *Node {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.node
+}
+
+// end is what Run has returned, once it has.
+func (p *peer) end() (error, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err, p.node == nil
+}
+
+// eventually waits for a condition.
+func (c *cluster) eventually(what string, ok func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(waitTime); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b := make([]byte, 1<<20)
+			c.t.Logf("%s", b[:runtime.Stack(b, true)])
+			c.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// leader waits until one of the nodes serves, and returns it.
+func (c *cluster) leader(among ...*peer) (l *peer) {
+	c.t.Helper()
+	if len(among) == 0 {
+		among = c.nodes
+	}
+	c.eventually("a leader", func() bool {
+		for _, p := range among {
+			if p.running() != nil && p.queue.serves() {
+				l = p
+				return true
+			}
+		}
+		return false
+	})
+	return l
+}
+
+// others are all peers but one.
+func (c *cluster) others(p *peer) []*peer {
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(o *peer) bool { return o == p })
+}
+
+// must executes a command where somebody serves, again if it was refused, until it is
+// acknowledged. A command whose outcome is unknown is executed again too.
+func (c *cluster) must(do func(q *model) error) {
+	c.t.Helper()
+	c.eventually("a command is acknowledged", func() bool {
+		for _, p := range c.nodes {
+			if p.running() != nil && p.queue.serves() && do(p.queue) == nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// settled waits until all running nodes have the same jobs, and returns the digest.
+func (c *cluster) settled() (d Digest) {
+	c.t.Helper()
+	c.must(func(q *model) error { _, _, err := q.peek(1); return err })
+	c.eventually("all nodes hold the same", func() bool {
+		var applied []uint64
+		for _, p := range c.nodes {
+			n := p.running()
+			if n == nil {
+				continue
+			}
+			s := n.Status()
+			if s.Applied != s.Last {
+				return false
+			}
+			applied = append(applied, s.Applied)
+		}
+		return len(slices.Compact(applied)) == 1
+	})
+	first := true
+	for _, p := range c.nodes {
+		if p.running() == nil {
+			continue
+		}
+		if g := p.queue.Digest(); first {
+			d, first = g, false
+		} else if g != d {
+			c.t.Errorf("%s holds %v, another node %v", p.name, g, d)
+		}
+	}
+	return d
+}
+
+type link struct{ from, to member.ID }
+
+// network brings messages from node to node, or not.
+type network struct {
+	cluster *cluster
+	wait    sync.WaitGroup
+
+	mu     sync.Mutex
+	rng    *rand.Rand
+	cut    map[link]bool
+	drop   float64 // probabilities
+	double float64
+	delay  int // ticks, at most
+	tick   int
+	later  []delayed
+	filter func(m *raftpb.Message) bool // false drops
+	text   bytes.Buffer
+}
+
+type delayed struct {
+	at int
+	m  *raftpb.Message
+}
+
+type prefixed struct {
+	net  *network
+	name string
+}
+
+func (w *prefixed) Write(b []byte) (int, error) {
+	w.net.mu.Lock()
+	defer w.net.mu.Unlock()
+	w.net.text.WriteString(w.name + " ")
+	return w.net.text.Write(b)
+}
+
+func (w *network) logged() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+func (w *network) peers() []*peer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.cluster.nodes)
+}
+
+func (w *network) find(id uint64) *peer {
+	for _, p := range w.peers() {
+		if uint64(p.id) == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// isolate cuts a node off, or connects it again.
+func (w *network) isolate(p *peer, off bool) {
+	for _, o := range w.peers() {
+		w.mu.Lock()
+		w.cut[link{p.id, o.id}], w.cut[link{o.id, p.id}] = off, off
+		w.mu.Unlock()
+	}
+}
+
+// set changes the network.
+func (w *network) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+// pass delivers what was delayed until now.
+func (w *network) pass() {
+	w.mu.Lock()
+	w.tick++
+	var due []*raftpb.Message
+	w.later = slices.DeleteFunc(w.later, func(d delayed) bool {
+		if d.at <= w.tick {
+			due = append(due, d.m)
+		}
+		return d.at <= w.tick
+	})
+	w.mu.Unlock()
+	for _, m := range due {
+		w.deliver(m)
+	}
+}
+
+// lost tells whether a message does not get through, at this moment.
+func (w *network) lost(m *raftpb.Message) bool {
+	return w.cut[link{member.ID(m.GetFrom()), member.ID(m.GetTo())}] || w.rng.Float64() < w.drop || w.filter != nil && !w.filter(m)
+}
+
+func (w *network) deliver(m *raftpb.Message) {
+	w.mu.Lock()
+	lost := w.cut[link{member.ID(m.GetFrom()), member.ID(m.GetTo())}]
+	w.mu.Unlock()
+	if p := w.find(m.GetTo()); p != nil && !lost && !p.frozen.Load() {
+		if n := p.running(); n != nil {
+			n.Message(m)
+		}
+	}
+}
+
+// port is a node's side of the network: a Transport.
+type port struct {
+	net  *network
+	peer *peer
+}
+
+func (t *port) Send(m *raftpb.Message) {
+	w := t.net
+	if t.peer.frozen.Load() {
+		return
+	}
+	m = proto.Clone(m).(*raftpb.Message)
+	w.mu.Lock()
+	lost := w.lost(m)
+	copies := 1
+	if w.rng.Float64() < w.double {
+		copies = 2
+	}
+	now := 0
+	for range copies {
+		if d := w.rng.IntN(w.delay + 1); d > 0 {
+			w.later = append(w.later, delayed{w.tick + d, m})
+		} else {
+			now++
+		}
+	}
+	w.mu.Unlock()
+	if lost {
+		if n := t.peer.running(); n != nil {
+			n.Unreachable(m.GetTo())
+		}
+		return
+	}
+	for range now {
+		w.deliver(m)
+	}
+}
+
+func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
+	w := t.net
+	w.wait.Go(func() {
+		w.mu.Lock()
+		lost := w.lost(m)
+		w.mu.Unlock()
+		var b bytes.Buffer
+		err := open(&b)
+		p := w.find(m.GetTo())
+		if err == nil && (lost || p == nil || p.running() == nil || p.frozen.Load()) {
+			err = errors.New("unreachable")
+		}
+		if err == nil {
+			if n := p.running(); n != nil {
+				err = n.Snapshot(proto.Clone(m).(*raftpb.Message), &b)
+			}
+		}
+		if n := t.peer.running(); n != nil {
+			n.SnapshotSent(m.GetTo(), err == nil)
+		}
+	})
+}
+
+func (t *port) SetPeers([]member.Member) {}
+
+// lastIndex is that of a node's last entry, of a machine that is down too.
+func (p *peer) lastIndex() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last
+}
+
+// waitTime is how long a test waits for what has to happen: a very long time.
+const waitTime = 8*time.Second

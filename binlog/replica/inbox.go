@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxInbox bounds the bytes of peers' messages that wait for the raft goroutine. What
+// comes beyond is dropped, as a network drops it.
+const maxInbox = 64 << 20
+
+// inbox is what waits for the raft goroutine. Any goroutine may add to it; it never
+// blocks.
+type inbox struct {
+	wake chan struct{} // holds one token when something waits
+
+	mu    sync.Mutex
+	peers []*raftpb.Message // may be dropped
+	size  int64             // bytes of peers
+	local []*raftpb.Message // of writer and applier; in order, and none is ever dropped
+	calls []func()          // to be run by the raft goroutine, in order
+}
+
+func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
+
+// ring has the raft goroutine look.
+func (b *inbox) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// peer adds a message of another node, or reports that there is no room.
+func (b *inbox) peer(m *raftpb.Message) bool {
+	size := int64(proto.Size(m))
+	b.mu.Lock()
+	ok := b.size+size <= maxInbox || len(b.peers) == 0
+	if ok {
+		b.peers = append(b.peers, m)
+		b.size += size
+	}
+	b.mu.Unlock()
+	b.ring()
+	return ok
+}
+
+// respond adds responses of writer or applier.
+func (b *inbox) respond(ms ...*raftpb.Message) {
+	b.mu.Lock()
+	b.local = append(b.local, ms...)
+	b.mu.Unlock()
+	b.ring()
+}
+
+// call has the raft goroutine run f. Calls run after the responses that came before.
+func (b *inbox) call(f func()) {
+	b.mu.Lock()
+	b.calls = append(b.calls, f)
+	b.mu.Unlock()
+	b.ring()
+}
+
+// take empties the inbox.
+func (b *inbox) take() (local, peers []*raftpb.Message, calls []func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	local, peers, calls = b.local, b.peers, b.calls
+	b.local, b.peers, b.calls, b.size = nil, nil, nil, 0
+	return local, peers, calls
+}

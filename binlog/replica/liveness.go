@@ -1,0 +1,65 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+)
+
+// retreat is the time for which a node that has given up office does not campaign: the
+// reason may well be there still, and another node is better. It doubles each time.
+type retreat struct {
+	until uint64 // tick
+	next  uint64 // ticks
+}
+
+func (r *retreat) begin(now uint64) {
+	r.next = min(max(r.next*2, backoffTicks), maxBackoff)
+	r.until = now + r.next
+}
+
+// checkPatience gives up an office in which nothing moves: heartbeats, which need no
+// disk, would keep such a leader for ever.
+func (c *consensus) checkPatience() {
+	o := c.office
+	switch {
+	case o == nil:
+	case !o.serving.Load():
+		if c.tick-o.began > patienceTicks {
+			c.giveUp("its first entry was not committed and applied in time")
+		}
+	case c.tick-o.oldest(c.tick) > patienceTicks:
+		c.giveUp("nothing is committed")
+	case c.tick-o.began > maxBackoff:
+		c.retreat = retreat{} // all is well
+	}
+}
+
+// A store may take that many ticks, and one more for each hangBytes.
+const (
+	hangTicks = 600
+	hangBytes = 256 << 10
+)
+
+// checkStore ends a node whose disk does not answer: nobody can say any more what is on
+// it, and a vote that waits for it helps nobody.
+func (c *consensus) checkStore() {
+	began, bytes := c.node.writer.storing()
+	if began == 0 {
+		c.writing = 0
+		return
+	}
+	if c.writing != began {
+		c.writing, c.writingSince = began, c.tick
+	}
+	if took := c.tick - c.writingSince; took > hangTicks+uint64(bytes/hangBytes) {
+		c.node.fail(fmt.Errorf("%w: a write of %d bytes to %s has taken %v; look at the disk", ErrHung, bytes, c.node.opts.Dir, time.Duration(took)*Tick))
+	}
+}
+
+// passTime lets the followers of an idle leader know what time it is.
+func (c *consensus) passTime() {
+	o := c.office
+	if o != nil && o.serving.Load() && c.tick-c.proposed >= stampTicks && !c.alone() && c.rn.BasicStatus().LeadTransferee == 0 {
+		o.stamp()
+	}
+}

@@ -1,0 +1,238 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/member"
+)
+
+// The members change by entries of raft's, one change at a time, by joint consensus: an
+// entry for a configuration that is the old and the new one at once, and one, which
+// raft proposes by itself, for the new one alone. The context of a change that adds a
+// member is that member.
+
+// isMember tells whether an id is one of a configuration's, also of one that is being
+// left.
+func isMember(cs *raftpb.ConfState, id uint64) bool {
+	return slices.Contains(cs.GetVoters(), id) || slices.Contains(cs.GetLearners(), id) ||
+		slices.Contains(cs.GetVotersOutgoing(), id) || slices.Contains(cs.GetLearnersNext(), id)
+}
+
+func isVoter(cs *raftpb.ConfState, id uint64) bool { return slices.Contains(cs.GetVoters(), id) }
+
+// isJoint tells whether a configuration is about to be left.
+func isJoint(cs *raftpb.ConfState) bool { return len(cs.GetVotersOutgoing()) > 0 }
+
+// changeMembers returns the members after a change, which brings the one that it adds.
+func changeMembers(ms []member.Member, cs *raftpb.ConfState, cc *raftpb.ConfChangeV2) ([]member.Member, error) {
+	if len(cc.GetContext()) > 0 {
+		var m member.Member
+		if err := json.Unmarshal(cc.GetContext(), &m); err != nil {
+			return nil, fmt.Errorf("a change of the members: %w", err)
+		}
+		ms = slices.DeleteFunc(ms, func(o member.Member) bool { return o.ID == m.ID })
+		ms = append(ms, m)
+	}
+	return slices.DeleteFunc(ms, func(m member.Member) bool { return !isMember(cs, uint64(m.ID)) }), nil
+}
+
+// Add makes a node a member that votes. The node is there, knows that it belongs to the
+// cluster, and answers. It learns first, so that nobody waits for it while it catches up.
+// Add returns when the change is applied here; a call that has ended with an error may
+// be repeated, and goes on where the one before has ended. Errors wrap ErrNotLeader, the
+// context's, or tell why the node cannot be added.
+func (n *Node) Add(ctx context.Context, m member.Member) error {
+	if !n.changing.TryLock() {
+		return errBusy
+	}
+	defer n.changing.Unlock()
+	for _, o := range n.applier.seen().Members {
+		switch {
+		case o.ID == m.ID && o == m:
+		case o.ID == m.ID || o.Name == m.Name || o.Addr == m.Addr:
+			return fmt.Errorf("add %v: %v is a member already", m, o)
+		}
+	}
+	context, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	id := uint64(m.ID)
+	if !isMember(n.applier.seen().ConfState, id) {
+		err = n.change(ctx, raftpb.ConfChangeAddLearnerNode, id, context, func(cs *raftpb.ConfState) bool { return isMember(cs, id) })
+	}
+	if err == nil {
+		err = n.caughtUp(ctx, id)
+	}
+	if err == nil {
+		err = n.change(ctx, raftpb.ConfChangeAddNode, id, nil, func(cs *raftpb.ConfState) bool { return isVoter(cs, id) })
+	}
+	if err != nil {
+		return fmt.Errorf("add %v: %w", m, err)
+	}
+	return nil
+}
+
+// Remove makes a node that is a member none. If it is this one, the office goes to
+// another member first, and the error wraps ErrNotLeader: that member is to be asked.
+// Other errors are those of Add.
+func (n *Node) Remove(ctx context.Context, id member.ID) error {
+	if !n.changing.TryLock() {
+		return errBusy
+	}
+	defer n.changing.Unlock()
+	if _, err := n.leading(); err != nil {
+		return err
+	}
+	if id == n.opts.Self {
+		if err := n.handOver(ctx, 0); err != nil {
+			return fmt.Errorf("remove the leader: %w", err)
+		}
+		return fmt.Errorf("%w any more; ask the one that does", ErrNotLeader)
+	}
+	err := n.change(ctx, raftpb.ConfChangeRemoveNode, uint64(id), nil, func(cs *raftpb.ConfState) bool { return !isMember(cs, uint64(id)) })
+	if err != nil {
+		return fmt.Errorf("remove %v: %w", id, err)
+	}
+	return nil
+}
+
+// change has the members changed, and waits until that is applied. There is nothing to
+// do if it is already.
+func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64, context []byte, ok func(*raftpb.ConfState) bool) error {
+	cc := &raftpb.ConfChangeV2{
+		Transition: raftpb.ConfChangeTransitionJointImplicit.Enum(),
+		Changes:    []*raftpb.ConfChangeSingle{{Type: kind.Enum(), NodeId: &id}},
+		Context:    context,
+	}
+	proposed := false
+	var asked uint64 // tick of the first look
+	return n.poll(ctx, func(c *consensus) (bool, error) {
+		cs := n.applier.seen().ConfState
+		switch {
+		case isJoint(cs) || !c.quietMembers():
+			return false, nil
+		case ok(cs):
+			return true, nil
+		case proposed:
+			return false, errors.New("the change was refused")
+		}
+		if asked == 0 {
+			asked = c.tick + 1 // what was sent before may have been heard later
+		}
+		if err := c.liveMajority(cs, kind, id, asked); err != nil {
+			if c.tick < asked+electionTicks {
+				err = nil
+			}
+			return false, err
+		}
+		proposed = true
+		return false, c.rn.ProposeConfChange(cc)
+	})
+}
+
+// pollTime is between two looks at what is waited for.
+const pollTime = 5 * time.Millisecond
+
+// poll has the raft goroutine of a node that serves look, again and again, until it
+// tells that what is waited for is there.
+func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) error {
+	for {
+		done := false
+		err := n.ask(func(c *consensus) (err error) {
+			if _, err := n.leading(); err != nil {
+				return err
+			}
+			done, err = look(c)
+			return err
+		})
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.stopped:
+			return ErrClosed
+		case <-time.After(pollTime):
+		}
+	}
+}
+
+// caughtUp waits until a member has nearly all that the leader has.
+func (n *Node) caughtUp(ctx context.Context, id uint64) error {
+	return n.poll(ctx, func(c *consensus) (bool, error) {
+		st := c.rn.Status()
+		pr, ok := st.Progress[id]
+		if !ok {
+			return false, errors.New("it was removed meanwhile")
+		}
+		return pr.Match+near >= st.GetCommit() && pr.Match > 0 && c.alive(id), nil
+	})
+}
+
+// near is how many entries a member may lack that is to vote.
+const near = 64
+
+// quietMembers tells whether no change of the members is under way: raft would ignore
+// another one.
+func (c *consensus) quietMembers() bool {
+	return c.rn.BasicStatus().Applied >= c.changed && len(c.rn.Status().Config.Voters[1]) == 0
+}
+
+// liveMajority refuses a change after which most of those who vote would not answer:
+// nothing could be committed any more, not even a change back. Only what was heard behind
+// the tick `asked` counts.
+func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeType, id, asked uint64) error {
+	voters := slices.Clone(cs.GetVoters())
+	switch kind {
+	case raftpb.ConfChangeAddNode:
+		voters = append(voters, id)
+	case raftpb.ConfChangeRemoveNode:
+		voters = slices.DeleteFunc(voters, func(v uint64) bool { return v == id })
+	}
+	live := 0
+	for _, v := range voters {
+		if v == uint64(c.node.opts.Self) || c.heard[v] > asked {
+			live++
+		}
+	}
+	if live <= len(voters)/2 {
+		return fmt.Errorf("only %d of the %d members that would vote answer", live, len(voters))
+	}
+	return nil
+}
+
+// applyConfChange changes the members, for the applier, which waits. A leader tells a
+// member that has become none, which hears nothing from now on, of the last commit.
+func (c *consensus) applyConfChange(cc *raftpb.ConfChangeV2) *raftpb.ConfState {
+	before := c.rn.Status()
+	c.conf = c.rn.ApplyConfChange(cc)
+	if before.RaftState != raft.StateLeader {
+		return c.conf
+	}
+	for id, pr := range before.Progress {
+		if isMember(c.conf, id) {
+			continue
+		}
+		to, self, commit := id, uint64(c.node.opts.Self), min(pr.Match, before.GetCommit())
+		c.node.transport.Send(&raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), To: &to, From: &self, Term: before.Term, Commit: &commit})
+	}
+	return c.conf
+}
+
+// snapshotLacks tells whether the current snapshot was taken before somebody became a
+// member: raft takes no snapshot in which it is none.
+func (c *consensus) snapshotLacks() bool {
+	old := c.node.current.Load().ConfState
+	missing := func(id uint64) bool { return !isMember(old, id) }
+	return slices.ContainsFunc(c.conf.GetVoters(), missing) || slices.ContainsFunc(c.conf.GetLearners(), missing)
+}

@@ -1,0 +1,128 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/member"
+)
+
+// within is a context for what has to happen.
+func within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// grow adds a machine with a node that belongs to the cluster and has nothing.
+func (c *cluster) grow() (*peer, member.Member) {
+	c.t.Helper()
+	id := member.ID(len(c.nodes) + 1)
+	m := member.Member{ID: id, Incarnation: 1, Name: "n" + id.String(), Addr: "127.0.0.1:" + id.String()}
+	p := c.addPeer(m, Meta{ConfState: raftpb.EnsureConfState(nil)})
+	if err := c.start(p); err != nil {
+		c.t.Fatal(err)
+	}
+	return p, m
+}
+
+// lead executes something on the node that serves, again while the office changes.
+func (c *cluster) lead(what string, do func(n *Node) error) {
+	c.t.Helper()
+	var last error
+	c.eventually(what, func() bool {
+		n := c.leader().running()
+		if n == nil {
+			return false
+		}
+		last = do(n)
+		if last != nil && !errors.Is(last, ErrNotLeader) && !errors.Is(last, ErrClosed) {
+			c.t.Fatalf("%s: %v", what, last)
+		}
+		return last == nil
+	})
+}
+
+func TestAClusterOfOneGrowsToThreeAndShrinksAgain(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	ctx := within(t)
+	for range 50 {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+	}
+	for range 2 {
+		_, m := c.grow()
+		c.lead("add", func(n *Node) error { return n.Add(ctx, m) })
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+	}
+	before := c.settled()
+	for _, p := range c.nodes {
+		s := p.running().Status()
+		if len(s.Members) != 3 || !s.Members[0].Voter || !s.Members[1].Voter || !s.Members[2].Voter {
+			t.Errorf("%s: %+v", p.name, s.Members)
+		}
+	}
+	first := c.nodes[0]
+	c.lead("remove", func(n *Node) error { return n.Remove(ctx, first.id) })
+	c.eventually("the node that was removed ends", func() bool {
+		err, ended := first.end()
+		return ended && errors.Is(err, ErrRemoved)
+	})
+	c.net.set(func() { c.nodes = c.nodes[1:] })
+	if after := c.settled(); after != before {
+		t.Errorf("%v after, %v before", after, before)
+	}
+}
+
+func TestAChangeWithoutALiveMajorityIsRefused(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	ctx := within(t)
+	l := c.leader()
+	down, up := c.others(l)[0], c.others(l)[1]
+	down.kill()
+	if err := l.running().Remove(ctx, up.id); err == nil || errors.Is(err, ErrNotLeader) {
+		t.Errorf("one of two members that are left does not answer: %v", err)
+	}
+	c.lead("remove", func(n *Node) error { return n.Remove(ctx, down.id) })
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+}
+
+func TestATransferLosesNothingAndLeavesNoOutcomeUnknown(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	ctx := within(t)
+	for range 5 {
+		l := c.leader()
+		c.must(func(q *model) error { _, err := q.put(nil); return err })
+		to := c.others(l)[0]
+		if err := l.running().Transfer(ctx, to.id); err != nil {
+			t.Fatal(err)
+		}
+		c.leader(to)
+	}
+	if d := c.settled(); d.Jobs != 5 {
+		t.Errorf("%d jobs", d.Jobs)
+	}
+}
+
+func TestALeaderGoesOnAfterATransferThatFails(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	l := c.leader()
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	to := c.others(l)[0]
+	c.net.set(func() {
+		c.net.filter = func(m *raftpb.Message) bool { return m.GetType() != raftpb.MsgTimeoutNow }
+	})
+	before := l.running().Status()
+	if err := l.running().Transfer(within(t), to.id); !errors.Is(err, errTransfer) {
+		t.Fatalf("%v", err)
+	}
+	if after := l.running().Status(); !after.Serves || after.Term != before.Term {
+		t.Errorf("%+v before the transfer, %+v after it", before, after)
+	}
+	if _, err := l.queue.put(nil); err != nil {
+		t.Errorf("the queue does not go on: %v", err)
+	}
+}

@@ -1,0 +1,160 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/vfs"
+)
+
+// Node is a member of a cluster: a replica of the queue, and a part of the vote on who
+// leads. Methods may be called from any goroutine.
+type Node struct {
+	opts      Options
+	log       *entrylog.Log
+	clock     *clusterClock
+	inbox     *inbox
+	transport Transport // set by Run
+
+	consensus *consensus
+	writer    *writer
+	applier   *applier
+
+	changing sync.Mutex // held while the members or the leader are changed
+
+	current atomic.Pointer[Meta] // the snapshot that the pointer names
+	office  atomic.Pointer[Office]
+	status  atomic.Pointer[raftStatus]
+
+	ticks <-chan time.Time // set before Run, by tests
+
+	stopped  chan struct{} // closed at the end, after err was set
+	stopOnce sync.Once
+	err      error
+}
+
+// entriesDir is the directory of the entry log in a node's.
+const entriesDir = "entries"
+
+// Open opens a node's entry log and current snapshot. Errors are those of entrylog.Open
+// and of the snapshots. Run or Close follows.
+func Open(opts Options) (*Node, error) {
+	if opts.Clock == nil {
+		opts.Clock = systemClock{time.Now()}
+	}
+	if opts.FS == nil {
+		opts.FS = vfs.OS{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	if opts.SnapshotBytes == 0 {
+		opts.SnapshotBytes = DefaultSnapshotBytes
+	}
+	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
+	meta, err := opts.Snapshots.Current()
+	if err != nil {
+		return nil, fmt.Errorf("the current snapshot: %w", err)
+	}
+	n.current.Store(&meta)
+	if err := n.openLog(meta); err != nil {
+		return nil, err
+	}
+	n.writer = newWriter(n)
+	n.applier = newApplier(n)
+	if n.consensus, err = newConsensus(n, meta); err != nil {
+		return nil, errors.Join(err, n.log.Close())
+	}
+	return n, nil
+}
+
+func (n *Node) openLog(meta Meta) error {
+	dir := filepath.Join(n.opts.Dir, entriesDir)
+	if n.opts.New {
+		if err := n.opts.FS.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := vfs.SyncDir(n.opts.FS, n.opts.Dir); err != nil {
+			return err
+		}
+	}
+	log, err := entrylog.Open(dir, entrylog.Options{
+		New: n.opts.New, Snapshot: meta.raft(), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
+	})
+	n.log = log
+	return err
+}
+
+// Close releases the log of a node that was opened and not run.
+func (n *Node) Close() error {
+	n.stop(ErrClosed)
+	return n.log.Close()
+}
+
+// Run takes part in the cluster until the context ends, and then returns nil, or until
+// the node cannot go on. When it returns the queue was retired, and the directory is
+// free, unless the error is ErrHung.
+func (n *Node) Run(ctx context.Context, t Transport) error {
+	n.transport = t
+	t.SetPeers(n.current.Load().Members)
+	if n.ticks == nil {
+		ticker := time.NewTicker(Tick)
+		defer ticker.Stop()
+		n.ticks = ticker.C
+	}
+	var writer, others sync.WaitGroup
+	writer.Go(n.writer.run)
+	others.Go(n.applier.run)
+	others.Go(n.consensus.run)
+	select {
+	case <-ctx.Done():
+		n.stop(nil)
+	case <-n.stopped:
+	}
+	others.Wait()
+	if errors.Is(n.err, ErrHung) {
+		return n.err
+	}
+	writer.Wait()
+	return errors.Join(n.err, n.log.Close())
+}
+
+// stop ends the node. The first error counts; nil is none.
+func (n *Node) stop(err error) {
+	n.stopOnce.Do(func() {
+		n.err = err
+		close(n.stopped)
+	})
+}
+
+// fail ends the node because it cannot go on.
+func (n *Node) fail(err error) {
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	n.opts.Log.Error("the node ends", "error", err)
+	n.stop(err)
+}
+
+// Message takes a message of another member. It never blocks, and drops the message
+// when too many wait.
+func (n *Node) Message(m *raftpb.Message) {
+	if fromPeers(m) {
+		n.inbox.peer(m)
+	}
+}
+
+// Unreachable tells that messages to a member may be lost.
+func (n *Node) Unreachable(id uint64) {
+	n.inbox.call(func() { n.consensus.rn.ReportUnreachable(id) })
+}

@@ -1,0 +1,73 @@
+package replica
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestOneNodeServesAndFindsItsJobsAgain(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	l := c.leader()
+	var ids []uint64
+	for i := range 100 {
+		id, err := l.queue.put(fmt.Appendf(nil, "body %d", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	for _, id := range ids[:50] {
+		if err := l.queue.delete(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := c.settled()
+	l.kill()
+	if err := c.start(l); err != nil {
+		t.Fatal(err)
+	}
+	c.leader()
+	if after := c.settled(); after != before || after.Jobs != 50 {
+		t.Errorf("%v after a restart, %v before", after, before)
+	}
+	id, err := l.queue.put(nil)
+	if err != nil || id != ids[99]+1 {
+		t.Errorf("job %d, %v, follows job %d", id, err, ids[99])
+	}
+}
+
+func TestThreeNodesGoOnWithoutTheLeader(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	for round := range 5 {
+		l := c.leader()
+		for i := range 20 {
+			c.must(func(q *model) error {
+				_, err := q.put(fmt.Appendf(nil, "body %d of round %d", i, round))
+				return err
+			})
+		}
+		l.kill()
+		c.leader(c.others(l)...)
+		c.must(func(q *model) error { return q.delete(uint64(1 + round)) })
+		if err := c.start(l); err != nil {
+			t.Fatal(err)
+		}
+		c.settled()
+	}
+}
+
+func TestALeaderThatIsCutOffComesBackAsAStandby(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	l := c.leader()
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	c.net.isolate(l, true)
+	if _, err := l.queue.put([]byte("never")); err == nil {
+		t.Error("a leader without followers has acknowledged a put")
+	}
+	c.leader(c.others(l)...)
+	c.must(func(q *model) error { _, err := q.put([]byte("another")); return err })
+	c.net.isolate(l, false)
+	if d := c.settled(); d.Jobs < 2 {
+		t.Errorf("%d jobs", d.Jobs)
+	}
+}

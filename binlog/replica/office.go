@@ -1,0 +1,179 @@
+package replica
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/replica/entry"
+)
+
+// Office is one reign of this node: the time from one election that it has won to the
+// loss of that office. It is the journal of the queue for that time: an engine.Journal
+// and a reactor.Committer. Its methods may be called from any goroutine, with any lock
+// of the queue held, and never block, but for a mutex that nobody holds for long.
+//
+// A position is the number of a unit. Units are batches of records, each of which
+// becomes one entry, and read rounds. They form one queue: Committed is the number of
+// the last unit before which, itself included, all have ended well. Numbers go on from
+// office to office.
+type Office struct {
+	reign uint64 // the term of raft; every entry of this office says so
+	clock Clock
+	wake  func() // has the raft goroutine look
+	began uint64 // tick of the election
+
+	// serving is set when what follows it is, which does not change later.
+	serving atomic.Bool
+	base    int64  // cluster time at Clock's zero
+	nextID  uint64 // the first id that no entry up to begin has used
+	hooks   Hooks
+
+	committed atomic.Uint64
+	over      atomic.Bool // written under mu
+
+	mu       sync.Mutex
+	units    []*unit // that have not ended, oldest first
+	sent     int     // units before this one are on their way
+	last     journal.Pos
+	sequence uint64 // of the last entry that was proposed
+	bytes    int64  // of records in units
+	highest  uint64 // id in records
+	written  uint64 // records
+	low      bool   // no majority has room on its disks
+	refused  bool   // somebody has got ErrRoom
+	spare    [][]byte
+	idle     []chan struct{} // closed when there are no units, or the office is over
+}
+
+// Hooks are what an office calls. Those that are nil do nothing. They must not block.
+type Hooks struct {
+	// OnCommit is called when Committed has grown, with its new value. Two calls may
+	// overlap.
+	OnCommit func(journal.Pos)
+
+	// OnRoom is called once for all that got ErrRoom, when there is room.
+	OnRoom func()
+
+	// Decided returns an id below which every id is that of a job that was put into the
+	// journal before the call, or never becomes a job.
+	Decided func() uint64
+}
+
+func newOffice(reign uint64, after journal.Pos, n *Node) *Office {
+	o := &Office{reign: reign, clock: n.opts.Clock, wake: n.inbox.ring, last: after}
+	o.committed.Store(uint64(after))
+	return o
+}
+
+// Reign is the office's number: greater than that of any office of the cluster before.
+func (o *Office) Reign() uint64 { return o.reign }
+
+// NextID is the first id that was never used.
+func (o *Office) NextID() uint64 { return o.nextID }
+
+// Now is cluster time, in nanoseconds since 1970. It never goes back, not from office
+// to office either.
+func (o *Office) Now() int64 { return o.base + o.clock.Mono() }
+
+// Attach sets the hooks. Queue.Serve calls it before the first record.
+func (o *Office) Attach(h Hooks) { o.hooks = h }
+
+// Put puts a new job on record. Errors are journal.ErrRoom, journal.ErrNoSpace if the
+// disks of a majority are nearly full, and journal.ErrFailed if the office is lost: then
+// nothing was recorded.
+func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, err := o.room(int(journal.Size(r.Tube, len(r.Body))), false)
+	if err != nil {
+		return journal.Ticket{}, err
+	}
+	record.EncodeFull(b, entry.Salt, r)
+	o.highest = max(o.highest, r.ID)
+	return journal.Ticket{Pos: o.last, Segment: segment}, nil
+}
+
+// Move records all of a job again. Errors are those of Put.
+func (o *Office) Move(r *journal.Record, _ uint32) (journal.Ticket, error) { return o.Put(r) }
+
+// Update records a job's changed state. Errors are those of Put.
+func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, err := o.room(record.UpdateSize, false)
+	if err != nil {
+		return 0, err
+	}
+	record.EncodeUpdate(b, entry.Salt, r)
+	return o.last, nil
+}
+
+// Delete records a job's end. There is always room for it; the error is
+// journal.ErrFailed.
+func (o *Office) Delete(id uint64, _ uint32, _ int64) (journal.Pos, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, err := o.room(record.SmallSize, true)
+	if err != nil {
+		return 0, err
+	}
+	record.EncodeSmall(b, entry.Salt, record.Delete, id)
+	return o.last, nil
+}
+
+// Committed is the position up to which all is safe.
+func (o *Office) Committed() journal.Pos { return journal.Pos(o.committed.Load()) }
+
+// Flush has what was appended, and the round that Barrier has asked for, sent soon. A
+// loop calls it once after the commands of a batch.
+func (o *Office) Flush() {
+	if journal.Pos(o.committed.Load()) < o.position() {
+		o.wake()
+	}
+}
+
+func (o *Office) position() journal.Pos {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// Barrier returns a position such that Committed proves, once it has reached it, that
+// the node led after the call, and that all that was appended before is committed. A
+// reply depends on it that tells what the queue's state is.
+func (o *Office) Barrier() journal.Pos {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over.Load() {
+		return math.MaxUint64
+	}
+	if o.sent == len(o.units) {
+		o.add(nil)
+	}
+	return o.last
+}
+
+// Counters are for the command stats.
+func (o *Office) Counters() journal.Counters {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return journal.Counters{Written: o.written}
+}
+
+// String names the office in messages.
+func (o *Office) String() string { return fmt.Sprintf("the office of term %d", o.reign) }
+
+// end ends the office: nothing is appended or committed any more. It returns the last
+// position. The raft goroutine calls it.
+func (o *Office) end() journal.Pos {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over.Store(true)
+	o.units, o.sent, o.spare = nil, 0, nil
+	o.settled()
+	return o.last
+}

@@ -1,0 +1,110 @@
+package replica
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/member"
+	"trellis/binlog/vfs"
+)
+
+// Options configure a Node.
+type Options struct {
+	// Dir is the node's directory. It belongs to this process alone, which has seen to
+	// that, and it has the mark of package member.
+	Dir string
+
+	// New makes an entry log if there is none. It is set until the node has once been a
+	// member for certain, and never again: see entrylog.ErrNoLog.
+	New bool
+
+	// Self is this node's id, as the mark says.
+	Self member.ID
+
+	// Snapshots are those of Dir. There is a current one, if only the initial one with
+	// which all founders begin.
+	Snapshots Snapshots
+
+	// SnapshotBytes is how many bytes of entries have to be behind the last snapshot
+	// before the next one is taken. It is taken for the length of the last snapshot if
+	// that is longer. Zero means DefaultSnapshotBytes.
+	SnapshotBytes int64
+
+	// Queue is what is replicated.
+	Queue Queue
+
+	// Clock is the machine's. Nil means the system's.
+	Clock Clock
+
+	// FS is the file system of the entry log. Nil means the operating system's.
+	FS vfs.FS
+
+	// Log takes what an operator wants to read. Nil means nothing.
+	Log *slog.Logger
+
+	segmentSize int64 // of the entry log; zero is its default
+}
+
+// DefaultSnapshotBytes is 1 GiB.
+const DefaultSnapshotBytes = 1 << 30
+
+// Times of a node, in ticks.
+const (
+	// Tick is how long a tick of raft is.
+	Tick = 50 * time.Millisecond
+
+	electionTicks  = 10  // a follower that hears no leader for that long, or up to twice as long, campaigns
+	heartbeatTicks = 1   // between two heartbeats of a leader
+	patienceTicks  = 40  // a leader that cannot commit for that long gives up office
+	stampTicks     = 200 // an idle leader lets the followers know the time that often
+	backoffTicks   = 40  // after giving up office; doubled each time
+	maxBackoff     = 1200
+)
+
+// Bounds of memory.
+const (
+	maxBatch       = 512 << 10 // bytes of a batch, but for one record
+	maxInFlight    = 4         // batches, and read rounds
+	maxFlightBytes = 2 << 20   // of batches on their way, but for one
+	maxUncommitted = 64 << 20  // bytes of records that are not committed
+	maxMessage     = 1 << 20   // bytes of entries in a message, but for one entry
+	maxSent        = 16 << 20  // bytes of entries on their way to a follower, but for one
+	maxApplying    = 16 << 20  // bytes of entries that the applier has, but for one
+	maxLag         = 64 << 20  // bytes of entries that a follower holds and has not applied
+)
+
+// Transport brings messages to the other members. It never blocks, and may lose, delay
+// and repeat messages, but not change them. package wire has one. All methods may be
+// called from any goroutine.
+type Transport interface {
+	// Send sends a message to the member m.To. Nobody changes m any more.
+	Send(m *raftpb.Message)
+	// SendSnapshot sends what open writes, and then m. Handler.SnapshotSent tells the
+	// end.
+	SendSnapshot(m *raftpb.Message, open func(w io.Writer) error)
+	// SetPeers tells who belongs to the cluster, this node included.
+	SetPeers([]member.Member)
+}
+
+// Errors by which callers decide.
+var (
+	// ErrNotLeader tells that a request went to a node that does not lead.
+	ErrNotLeader = errors.New("this node does not lead the cluster")
+
+	// ErrClosed tells that the node has ended.
+	ErrClosed = errors.New("the node has ended")
+
+	// ErrRemoved tells that the node was removed from the cluster. It is the end of Run.
+	ErrRemoved = errors.New("this node was removed from the cluster; it cannot come back under its name with this directory")
+
+	// ErrHung tells that the disk does not answer. It is the end of Run.
+	ErrHung = errors.New("the disk does not answer")
+
+	// ErrDiverged tells that entries say what cannot be on this node. It is the end of
+	// Run: a node that goes on could only diverge further.
+	ErrDiverged = errors.New("the entries contradict what this node has")
+)

@@ -1,0 +1,61 @@
+package replica
+
+import "trellis/binlog/journal"
+
+// Standby is an empty queue that is fed with what is committed. An engine.Follower is
+// one. The applier alone calls it.
+type Standby interface {
+	// Full takes all of a job. It returns the segment that was given with the job
+	// before, 0 if the id is not known.
+	Full(r *journal.Record, segment uint32) (uint32, error)
+	// Update takes a job's later state.
+	Update(r *journal.Record) error
+	// Delete takes a job's end. It returns the job's segment, 0 if the id is not known.
+	Delete(id uint64) uint32
+	// Strict ends the loading of a snapshot: from now on a full record of a known id and
+	// a change of an unknown one are errors.
+	Strict()
+	// Decided tells that no id below id is going to become a job if it is none now.
+	Decided(id uint64)
+}
+
+// Queue is what a node replicates: its jobs, and those who execute commands on them.
+// All methods but Hold, Walk and Digest are called by one goroutine, the applier; none
+// is called after Run has returned. An error ends the node.
+type Queue interface {
+	// Standby begins an empty queue. start is the cluster time of its beginning. The
+	// queue before is given up, and its memory is free, when this returns.
+	Standby(start int64) (Standby, error)
+
+	// Serve tells that the node leads and that the standby has all that is committed:
+	// commands may be executed, with o as their journal, until Retire.
+	Serve(o *Office) error
+
+	// Retire tells that the office is lost. When it returns nothing executes, and no
+	// reply leaves any more: the connections were reset without a word.
+	Retire(o *Office)
+
+	// Hold stops executing, for a transfer, and returns when nothing executes any more;
+	// or goes on. What was executed may still be committed and replied to. It may be
+	// called at any time, also without an office; Retire ends a hold.
+	Hold(on bool)
+
+	// Walk visits jobs in the order of their ids, from the id `from` on, and at most n of
+	// them. It returns the id to go on with, 0 at the end. Each record is consistent in
+	// itself, and valid during the call of f only. Any goroutine may call it while the
+	// queue serves or is fed, and it ends with an error if the queue is given up.
+	Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error)
+
+	// Digest is of all jobs as they are on record. Any goroutine may call it.
+	Digest() Digest
+}
+
+// Digest is equal for equal jobs, and different for different ones but by chance.
+type Digest struct {
+	Jobs uint64 // their number
+	Sum  uint64
+}
+
+// segment is what jobs of a cluster have for a segment: none but the zero, so that a
+// Standby's results tell known ids from unknown ones.
+const segment = 1

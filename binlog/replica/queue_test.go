@@ -1,0 +1,434 @@
+package replica
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"trellis/binlog/journal"
+)
+
+// model is a Queue in its simplest form: a map of jobs. What it executes is checked
+// against what its Standby is fed with, and it is as strict as a standby has to be.
+type model struct {
+	mu       sync.Mutex
+	changed  *sync.Cond
+	jobs     map[uint64]journal.Record
+	feeding  bool
+	strict   bool
+	office   *Office
+	held     bool
+	nextID   uint64
+	offices  int
+	standbys int
+	start    int64
+	decided  uint64 // as the standby was told
+	served   []served
+}
+
+// served is what the queue was told when it began to serve.
+type served struct {
+	reign, nextID uint64
+	now           int64
+}
+
+func newModel() *model {
+	q := &model{}
+	q.changed = sync.NewCond(&q.mu)
+	return q
+}
+
+func (q *model) Standby(start int64) (Standby, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.office != nil {
+		return nil, errors.New("a standby while the queue serves")
+	}
+	q.jobs, q.feeding, q.strict, q.start = map[uint64]journal.Record{}, true, false, start
+	q.standbys++
+	q.decided = 0
+	return modelStandby{q}, nil
+}
+
+func (q *model) Serve(o *Office) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.office != nil || !q.feeding {
+		return errors.New("two offices at a time")
+	}
+	o.Attach(Hooks{
+		OnCommit: func(journal.Pos) { q.wake() },
+		OnRoom:   q.wake,
+		Decided: func() uint64 {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.nextID
+		},
+	})
+	if q.start > o.Now() {
+		return errors.New("cluster time went back")
+	}
+	q.office, q.feeding, q.held, q.nextID = o, false, false, o.NextID()
+	q.offices++
+	q.served = append(q.served, served{o.Reign(), o.NextID(), o.Now()})
+	q.changed.Broadcast()
+	return nil
+}
+
+func (q *model) wake() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed.Broadcast()
+}
+
+func (q *model) Retire(o *Office) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.office != o {
+		panic("an office is retired that the queue does not have")
+	}
+	q.office, q.held = nil, false
+	q.changed.Broadcast()
+}
+
+func (q *model) Hold(on bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.held = on && q.office != nil
+	q.changed.Broadcast()
+}
+
+func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64, error) {
+	q.mu.Lock()
+	ids := slices.Sorted(maps.Keys(q.jobs))
+	q.mu.Unlock()
+	i, _ := slices.BinarySearch(ids, from)
+	ids = ids[i:]
+	for i, id := range ids {
+		if i == n {
+			return id, nil
+		}
+		q.mu.Lock()
+		r, ok := q.jobs[id]
+		q.mu.Unlock()
+		if ok {
+			if err := f(&r); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return 0, nil
+}
+
+func (q *model) Digest() Digest {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	h := fnv.New64a()
+	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
+		fmt.Fprintf(h, "%+v\n", q.jobs[id])
+	}
+	return Digest{uint64(len(q.jobs)), h.Sum64()}
+}
+
+type modelStandby struct{ q *model }
+
+func (s modelStandby) Full(r *journal.Record, seg uint32) (uint32, error) {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	_, known := s.q.jobs[r.ID]
+	if known && s.q.strict {
+		return seg, fmt.Errorf("a put of job %d, which is there", r.ID)
+	}
+	if r.ID < s.q.decided && s.q.strict {
+		return 0, fmt.Errorf("a put of job %d, but all below %d are decided", r.ID, s.q.decided)
+	}
+	c := *r
+	c.Body = slices.Clone(r.Body)
+	s.q.jobs[r.ID] = c
+	if known {
+		return seg, nil
+	}
+	return 0, nil
+}
+
+func (s modelStandby) Update(r *journal.Record) error {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	old, known := s.q.jobs[r.ID]
+	if !known {
+		if s.q.strict {
+			return fmt.Errorf("a change of job %d, which is not there", r.ID)
+		}
+		return nil
+	}
+	s.q.jobs[r.ID] = updated(old, r)
+	return nil
+}
+
+func updated(old journal.Record, r *journal.Record) journal.Record {
+	n := *r
+	n.Tube, n.TTR, n.Created, n.Body = old.Tube, old.TTR, old.Created, old.Body
+	return n
+}
+
+func (s modelStandby) Delete(id uint64) uint32 {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	if _, known := s.q.jobs[id]; !known {
+		return 0
+	}
+	delete(s.q.jobs, id)
+	return segment
+}
+
+func (s modelStandby) Strict() {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.q.strict = true
+}
+
+func (s modelStandby) Decided(id uint64) {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.q.decided = id
+}
+
+// errReset is what a client sees when its connection is reset: nobody knows whether its
+// command was executed.
+var errReset = errors.New("connection reset")
+
+// errRefused is what a client sees where nobody serves, or when nothing was done.
+var errRefused = errors.New("refused")
+
+// execute runs a command as a server does: at once, with a reply when what it depends on
+// is committed. do returns that position.
+func (q *model) execute(do func(o *Office) (journal.Pos, error)) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	o := q.office
+	if o == nil || q.held {
+		return errRefused
+	}
+	pos, err := do(o)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errRefused, err)
+	}
+	o.Flush()
+	for o.Committed() < pos {
+		if q.office != o {
+			return errReset
+		}
+		q.changed.Wait()
+	}
+	if q.office != o {
+		return errReset
+	}
+	return nil
+}
+
+func (q *model) put(body []byte) (id uint64, err error) {
+	err = q.execute(func(o *Office) (journal.Pos, error) {
+		r := journal.Record{ID: q.nextID, State: journal.Ready, TTR: 60, Tube: "default", Created: o.Now(), Body: body}
+		t, err := o.Put(&r)
+		if err != nil {
+			return 0, err
+		}
+		id = r.ID
+		q.nextID++
+		q.jobs[id] = r
+		return t.Pos, nil
+	})
+	return id, err
+}
+
+// bury sets a job's number of buries, so that it tells which change was the last.
+func (q *model) bury(id uint64, buries uint32) error {
+	return q.execute(func(o *Office) (journal.Pos, error) {
+		r, ok := q.jobs[id]
+		if !ok {
+			return 0, fmt.Errorf("job %d is not there", id)
+		}
+		r.Buries = buries
+		pos, err := o.Update(&r)
+		if err == nil {
+			q.jobs[id] = r
+		}
+		return pos, err
+	})
+}
+
+func (q *model) delete(id uint64) error {
+	return q.execute(func(o *Office) (journal.Pos, error) {
+		if _, ok := q.jobs[id]; !ok {
+			return o.Barrier(), nil
+		}
+		pos, err := o.Delete(id, segment, 0)
+		if err == nil {
+			delete(q.jobs, id)
+		}
+		return pos, err
+	})
+}
+
+// peek returns a job as it is.
+func (q *model) peek(id uint64) (r journal.Record, found bool, err error) {
+	err = q.execute(func(o *Office) (journal.Pos, error) {
+		r, found = q.jobs[id]
+		return o.Barrier(), nil
+	})
+	return r, found, err
+}
+
+func (q *model) serves() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.office != nil && !q.held
+}
+
+func (q *model) count() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.jobs)
+}
+
+// shelf keeps snapshots in memory, as a disk does that never fails.
+type shelf struct {
+	mu      sync.Mutex
+	current Meta
+	kept    map[uint64][]journal.Record
+	taken   int
+	loads   int
+}
+
+func newShelf(initial Meta) *shelf {
+	return &shelf{current: initial, kept: map[uint64][]journal.Record{initial.Index: nil}}
+}
+
+func (s *shelf) Current() (Meta, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, nil
+}
+
+func (s *shelf) jobs(m Meta) ([]journal.Record, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	jobs, ok := s.kept[m.Index]
+	if !ok {
+		return nil, fmt.Errorf("no snapshot of entry %d", m.Index)
+	}
+	return jobs, nil
+}
+
+func (s *shelf) Load(m Meta, to Standby) error {
+	jobs, err := s.jobs(m)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		if _, err := to.Full(&jobs[i], segment); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.loads++
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *shelf) SetCurrent(m Meta) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.Index <= s.current.Index {
+		return fmt.Errorf("the pointer goes back from entry %d to %d", s.current.Index, m.Index)
+	}
+	if s.kept[m.Index] == nil && m.Jobs > 0 {
+		return fmt.Errorf("no snapshot of entry %d", m.Index)
+	}
+	delete(s.kept, s.current.Index)
+	s.current = m
+	s.taken++
+	return nil
+}
+
+func (s *shelf) Send(m Meta, w io.Writer) error {
+	jobs, err := s.jobs(m)
+	if err != nil {
+		return err
+	}
+	return gob.NewEncoder(w).Encode(jobs)
+}
+
+func (s *shelf) Receive(m Meta, r io.Reader) error {
+	var jobs []journal.Record
+	if err := gob.NewDecoder(r).Decode(&jobs); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[m.Index] = jobs
+	return nil
+}
+
+func (s *shelf) Create() (SnapshotWriter, error) {
+	return &shelfWriter{shelf: s, jobs: map[uint64]journal.Record{}}, nil
+}
+
+type shelfWriter struct {
+	shelf *shelf
+	jobs  map[uint64]journal.Record
+}
+
+func (w *shelfWriter) Full(r *journal.Record) error {
+	c := *r
+	c.Body = bytes.Clone(r.Body)
+	w.jobs[r.ID] = c
+	return nil
+}
+
+func (w *shelfWriter) Update(r *journal.Record) error {
+	if old, ok := w.jobs[r.ID]; ok {
+		w.jobs[r.ID] = updated(old, r)
+	}
+	return nil
+}
+
+func (w *shelfWriter) Delete(id uint64) error {
+	delete(w.jobs, id)
+	return nil
+}
+
+func (w *shelfWriter) Finish(m Meta) (Meta, error) {
+	jobs := slices.Collect(maps.Values(w.jobs))
+	slices.SortFunc(jobs, func(a, b journal.Record) int { return cmp.Compare(a.ID, b.ID) })
+	m.Jobs, m.Bytes = uint64(len(jobs)), 0
+	for _, r := range jobs {
+		m.Bytes += journal.Size(r.Tube, len(r.Body))
+	}
+	w.shelf.mu.Lock()
+	defer w.shelf.mu.Unlock()
+	w.shelf.kept[m.Index] = jobs
+	return m, nil
+}
+
+func (w *shelfWriter) Abort() {}
+
+// count is how often the pointer was set, and loadCount how often a snapshot was loaded.
+func (s *shelf) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken
+}
+
+func (s *shelf) loadCount() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.loads
+}

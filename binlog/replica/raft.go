@@ -1,0 +1,244 @@
+package replica
+
+import (
+	"fmt"
+	"math"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/replica/entrylog"
+)
+
+// consensus is the raft goroutine and what it owns. It waits for nothing but its inbox
+// and the clock.
+type consensus struct {
+	node *Node
+	rn   *raft.RawNode
+
+	office *Office     // of the term that this node leads in; nil if it does not lead
+	last   journal.Pos // where the last office ended
+
+	tick     uint64
+	heard    map[uint64]uint64 // tick of the last message of a member
+	proposed uint64            // tick of the last proposal
+	retreat  retreat
+
+	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
+	feeding  int               // standbys that are being made; the node does not campaign meanwhile
+	handed   uint64            // index of the last entry that the applier was given
+	lag      int64             // bytes of entries that are stored, or soon will be, and not applied
+	trim     uint64            // the log may begin behind that entry, once no follower needs more
+	transfer *transfer         // nil if there is none
+	conf     *raftpb.ConfState // as last applied
+	changed  uint64            // index of the last entry that changes the members
+	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
+
+	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
+}
+
+func newConsensus(n *Node, meta Meta) (*consensus, error) {
+	hard, _, err := n.log.InitialState()
+	if err != nil {
+		return nil, err
+	}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c.rn, err = raft.NewRawNode(&raft.Config{
+		ID:                        uint64(n.opts.Self),
+		ElectionTick:              electionTicks,
+		HeartbeatTick:             heartbeatTicks,
+		Storage:                   n.log,
+		Applied:                   meta.Index,
+		AsyncStorageWrites:        true,
+		MaxSizePerMsg:             maxMessage,
+		MaxCommittedSizePerReady:  maxApplying,
+		MaxUncommittedEntriesSize: math.MaxUint64, // the office has a limit of its own
+		MaxInflightMsgs:           256,
+		MaxInflightBytes:          maxSent,
+		CheckQuorum:               true,
+		PreVote:                   true,
+		ReadOnlyOption:            raft.ReadOnlySafe,
+		Logger:                    raftLogger{n.opts.Log},
+		DisableProposalForwarding: true,
+		StepDownOnRemoval:         true,
+	})
+	return c, err
+}
+
+func (c *consensus) run() {
+	n := c.node
+	for {
+		select {
+		case <-n.stopped:
+			return
+		case <-n.inbox.wake:
+		case <-n.ticks:
+			c.onTick()
+		}
+		c.takeInbox()
+		for {
+			c.observe()
+			c.pump()
+			if !c.rn.HasReady() {
+				break
+			}
+			c.handle(c.rn.Ready())
+		}
+		c.settleSnapshot()
+	}
+}
+
+// takeInbox does what others want.
+func (c *consensus) takeInbox() {
+	local, peers, calls := c.node.inbox.take()
+	for _, m := range local {
+		c.stepLocal(m)
+	}
+	for _, m := range peers {
+		c.stepPeer(m)
+	}
+	for _, f := range calls {
+		f()
+	}
+	c.stepSnapshot()
+}
+
+// stepLocal takes a response of writer or applier.
+func (c *consensus) stepLocal(m *raftpb.Message) {
+	if err := c.rn.Step(m); err != nil {
+		c.node.opts.Log.Debug("raft refused a response", "type", m.GetType(), "error", err)
+	}
+	switch m.GetType() {
+	case raftpb.MsgStorageAppendResp:
+		if m.GetSnapshot() != nil {
+			c.endSnapshot(nil)
+		}
+	case raftpb.MsgStorageApplyResp:
+		c.lag = max(0, c.lag-payload(m))
+		if last, err := c.node.log.LastIndex(); err == nil && c.rn.BasicStatus().Applied >= last {
+			c.lag = 0
+		}
+	}
+}
+
+func payload(m *raftpb.Message) (n int64) {
+	for _, e := range m.GetEntries() {
+		n += int64(len(e.GetData()))
+	}
+	return n
+}
+
+// fromPeers tells whether other members may send such a message. A proposal would come
+// without a term to tie it to; what tells of this node's own disk or network is said by
+// this node only.
+func fromPeers(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow,
+		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp:
+		return true
+	}
+	return false
+}
+
+// stepPeer takes a message of another member.
+func (c *consensus) stepPeer(m *raftpb.Message) {
+	if m.GetTo() != uint64(c.node.opts.Self) {
+		return
+	}
+	c.heard[m.GetFrom()] = c.tick
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgHeartbeat:
+		c.node.clock.heard.Store(true)
+		if len(m.GetEntries()) > 0 && c.lag > maxLag {
+			return // the leader sends it again
+		}
+	case raftpb.MsgTimeoutNow:
+		if c.quiet() {
+			return
+		}
+	}
+	if err := c.rn.Step(m); err != nil {
+		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
+	}
+}
+
+// quiet tells whether the node votes, but must not campaign.
+func (c *consensus) quiet() bool {
+	return c.feeding > 0 || c.retreat.until > c.tick || c.rn.BasicStatus().Applied < c.floor
+}
+
+func (c *consensus) onTick() {
+	c.tick++
+	st := c.rn.BasicStatus()
+	leads := st.RaftState == raft.StateLeader
+	switch quiet := c.quiet(); {
+	case quiet && !leads:
+		// Time passes for the votes that this node gives, and it does not campaign.
+		c.rn.TickQuiesced()
+	case st.RaftState == raft.StateFollower && c.alone():
+		if err := c.rn.Campaign(); err != nil {
+			c.node.opts.Log.Debug("raft refused to campaign", "error", err)
+		}
+	default:
+		c.rn.Tick()
+	}
+	c.checkPatience()
+	c.checkStore()
+	c.passTime()
+	c.retain()
+	c.publish()
+}
+
+// alone tells whether no other node has a vote.
+func (c *consensus) alone() bool {
+	ids := c.rn.Status().Config.Voters.IDs()
+	_, votes := ids[uint64(c.node.opts.Self)]
+	return votes && len(ids) == 1
+}
+
+// handle does what raft wants. Nothing here waits.
+func (c *consensus) handle(rd raft.Ready) {
+	for _, m := range rd.Messages {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			if m.GetSnapshot() != nil {
+				c.feeding++
+				c.handed = m.GetSnapshot().GetMetadata().GetIndex()
+				c.arriving.taken = true
+				c.conf = m.GetSnapshot().GetMetadata().GetConfState()
+			}
+			for _, e := range m.GetEntries() {
+				if e.GetType() != raftpb.EntryNormal {
+					c.changed = e.GetIndex()
+				}
+			}
+			c.lag += payload(m)
+			c.node.writer.append(m)
+		case raft.LocalApplyThread:
+			c.handed = m.GetEntries()[len(m.GetEntries())-1].GetIndex()
+			c.node.applier.apply(m)
+		default:
+			c.send(m)
+		}
+	}
+	for _, rs := range rd.ReadStates {
+		c.confirm(rs)
+	}
+}
+
+func (c *consensus) send(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgSnap {
+		c.node.sendSnapshot(m)
+		return
+	}
+	c.node.transport.Send(m)
+}
+
+func idOf(e *raftpb.Entry) entrylog.EntryID {
+	return entrylog.EntryID{Index: e.GetIndex(), Term: e.GetTerm()}
+}
+
+func diverged(format string, args ...any) error {
+	return fmt.Errorf("%w: %s; remove this node from the cluster and add it under a new name", ErrDiverged, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,224 @@
+package snapshot
+
+import (
+	"errors"
+	"fmt"
+	iofs "io/fs"
+	"path/filepath"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/vfs"
+)
+
+// Standby takes the jobs of a snapshot, in the order in which they were written. All of
+// it is done with r and its body when a method returns.
+type Standby interface {
+	// Full takes the whole state of a job, which replaces what was told of it before.
+	Full(r *journal.Record, segment uint32) (replaced uint32, err error)
+
+	// Update takes a later state of a job: all fields but Tube, TTR, Created and Body. An
+	// id that is not known is to be ignored: the job's end follows, or is part of what the
+	// snapshot was made of.
+	Update(r *journal.Record) error
+
+	// Delete takes the end of a job, which may not be known.
+	Delete(id uint64) (segment uint32)
+}
+
+// Load feeds a standby, which is empty, with the snapshot in that directory. All that is
+// told is checked before; that the rest is sound too is known only when Load returns nil.
+// After an error the standby is void: it has some of the jobs. A *DamageError names the
+// file and the offset. It is for any goroutine, as long as the snapshot is not removed.
+func Load(fs vfs.FS, path string, to Standby) error {
+	if err := load(fs, path, to); err != nil {
+		return fmt.Errorf("load snapshot %s: %w", path, err)
+	}
+	return nil
+}
+
+func load(fs vfs.FS, path string, to Standby) error {
+	m, err := readMeta(fs, path)
+	if err != nil {
+		return err
+	}
+	r := reader{fs: fs, path: path, meta: &m, to: to}
+	for range m.segments {
+		if err := r.next(); err != nil {
+			return err
+		}
+	}
+	return r.end()
+}
+
+// reader reads the segments of a snapshot, one after the other, each once.
+type reader struct {
+	fs   vfs.FS
+	path string
+	meta *Meta
+	to   Standby // nil to check only
+
+	segments int // that were read
+	seed     uint32
+	base     journal.Pos // of the next segment
+	lastID   uint64      // that the last segment's end told
+	records  uint64
+	fulls    uint64
+
+	data    summed
+	scanner record.Scanner
+	names   record.Names
+	rec     journal.Record
+}
+
+// summed computes the checksum of a file that is read from its start to its end.
+type summed struct {
+	file vfs.File
+	sum  uint32
+	next int64 // bytes that were read
+}
+
+func (s *summed) ReadAt(p []byte, off int64) (int, error) {
+	n, err := s.file.ReadAt(p, off)
+	if off == s.next {
+		s.sum = sum(s.sum, p[:n])
+		s.next += int64(n)
+	}
+	return n, err
+}
+
+// next reads the next segment.
+func (r *reader) next() (err error) {
+	name := filepath.Join(r.path, record.FileName(uint32(r.segments)+1))
+	want := r.meta.segments[r.segments]
+	file, err := r.fs.OpenRead(name)
+	if errors.Is(err, iofs.ErrNotExist) {
+		return &DamageError{File: name, What: "the file is missing"}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	size, err := file.Size()
+	if err != nil {
+		return err
+	}
+	if size != want.size {
+		return &DamageError{File: name, Offset: min(size, want.size), What: fmt.Sprintf("the file has %d bytes, not %d", size, want.size)}
+	}
+	r.data = summed{file: file}
+	r.segments++
+	return r.segment(name, want)
+}
+
+// segment reads the segment in r.data.
+func (r *reader) segment(name string, want segment) error {
+	var first [record.HeaderSize]byte
+	if n, err := r.data.ReadAt(first[:], 0); n < len(first) {
+		return &DamageError{File: name, What: "the header cannot be read", Err: err}
+	}
+	var h record.Header
+	if err := h.Decode(first[:]); err != nil {
+		return &DamageError{File: name, What: err.Error()}
+	}
+	if r.segments == 1 {
+		r.seed = h.Seed
+	}
+	if h.Index != uint32(r.segments) || h.Oldest != 1 || h.Seed != r.seed || h.Base != r.base || h.Synced != r.base || h.LastID != r.lastID || h.Interval != 0 {
+		return &DamageError{File: name, What: "the header is that of another segment"}
+	}
+	r.base += journal.Pos(want.size)
+	r.scanner.Reset(&r.data, &h, want.size)
+	for {
+		at := r.scanner.Offset()
+		b, err := r.scanner.Next()
+		if err != nil {
+			return damageOf(name, at, err)
+		}
+		end, wrong, err := r.record(b, want.size-at)
+		if wrong != "" {
+			return &DamageError{File: name, Offset: at, What: wrong}
+		}
+		if err != nil {
+			return err
+		}
+		if end {
+			break
+		}
+	}
+	if r.data.next != want.size || r.data.sum != want.sum {
+		return &DamageError{File: name, What: "the file has not the checksum that the description says"}
+	}
+	return nil
+}
+
+func damageOf(name string, at int64, err error) error {
+	d := &DamageError{File: name, Offset: at, What: err.Error()}
+	var bad *record.BadError
+	if errors.As(err, &bad) {
+		d.Err = bad.Err
+	}
+	return d
+}
+
+// record takes a sound record, with which left bytes of the file are left. It tells
+// whether the record is the segment's last, what is wrong with it in this place, and what
+// the standby says.
+func (r *reader) record(b []byte, left int64) (end bool, wrong string, err error) {
+	last := r.segments == len(r.meta.segments)
+	id := record.Number(b)
+	switch k := record.KindOf(b); k {
+	case record.Full, record.Update, record.Delete:
+		if id == 0 || id > r.meta.Highest {
+			return false, fmt.Sprintf("a %v record of job %d, but the highest id is %d", k, id, r.meta.Highest), nil
+		}
+		r.records++
+		return false, "", r.tell(k, b)
+	case record.Stop:
+		if !last || left != closing {
+			return false, "a stop record that is not the last but one", nil
+		}
+		return false, "", nil
+	case record.End:
+		if left != record.SmallSize || id < r.lastID || id > r.meta.Highest || last && id != r.meta.Highest {
+			return false, "an end record that is not the segment's", nil
+		}
+		r.lastID = id
+		return true, "", nil
+	default:
+		return false, fmt.Sprintf("a %v record in a snapshot", k), nil
+	}
+}
+
+// tell tells the standby what a record says.
+func (r *reader) tell(k record.Kind, b []byte) error {
+	if k == record.Full {
+		r.fulls++
+	}
+	if r.to == nil {
+		return nil
+	}
+	var err error
+	switch k {
+	case record.Full:
+		record.DecodeFull(b, &r.rec, &r.names)
+		_, err = r.to.Full(&r.rec, uint32(r.segments))
+	case record.Update:
+		record.DecodeUpdate(b, &r.rec)
+		err = r.to.Update(&r.rec)
+	default:
+		r.to.Delete(record.Number(b))
+	}
+	return err
+}
+
+// end compares all segments with the description.
+func (r *reader) end() error {
+	if r.records != r.meta.Records || r.fulls != r.meta.Fulls {
+		return &DamageError{
+			File: filepath.Join(r.path, metaName),
+			What: fmt.Sprintf("it says %d records, %d of them full, but there are %d and %d", r.meta.Records, r.meta.Fulls, r.records, r.fulls),
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package snapshot
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/vfs"
+)
+
+const (
+	root = "d"
+	dir  = "d/snapshots"
+)
+
+// queue is a standby that is a map.
+type queue map[uint64]job
+
+type job struct {
+	journal.Record
+	segment uint32
+}
+
+func (q queue) Full(r *journal.Record, segment uint32) (uint32, error) {
+	was := q[r.ID].segment
+	j := job{*r, segment}
+	j.Body, j.Tube = bytes.Clone(r.Body), strings.Clone(r.Tube)
+	q[r.ID] = j
+	return was, nil
+}
+
+func (q queue) Update(r *journal.Record) error {
+	j, ok := q[r.ID]
+	if !ok {
+		return nil
+	}
+	old := j.Record
+	j.Record = *r
+	j.Tube, j.Body, j.TTR, j.Created = old.Tube, old.Body, old.TTR, old.Created
+	q[r.ID] = j
+	return nil
+}
+
+func (q queue) Delete(id uint64) uint32 {
+	was := q[id].segment
+	delete(q, id)
+	return was
+}
+
+// diff tells how q differs from want, but for the segments.
+func (q queue) diff(want queue) error {
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		got, ok := q[id]
+		if !ok {
+			return fmt.Errorf("job %d is not there", id)
+		}
+		if a, b := text(&got.Record), text(ptr(want[id].Record)); a != b {
+			return fmt.Errorf("job %d is %s, not %s", id, a, b)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(q)) {
+		if _, ok := want[id]; !ok {
+			return fmt.Errorf("job %d should not be there", id)
+		}
+	}
+	return nil
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func text(r *journal.Record) string {
+	x := *r
+	x.Body = nil
+	return fmt.Sprintf("%+v with %d bytes of sum %x", x, len(r.Body), sum(0, r.Body))
+}
+
+// recordOf is a job with an id and fields that depend on n.
+func recordOf(id uint64, n int, body int) journal.Record {
+	r := journal.Record{
+		ID: id, State: journal.Ready, Pri: uint32(n), Delay: 3, TTR: 60, Created: 1e18 + int64(id),
+		Reserves: uint32(n), Tube: []string{"default", "orders", "mail"}[n%3], Body: bytes.Repeat([]byte{byte('a' + n%26)}, body),
+	}
+	switch n % 4 {
+	case 1:
+		r.State, r.BuryOrder = journal.Buried, uint64(n)
+	case 2:
+		r.State, r.Due = journal.Delayed, 2e18+int64(n)
+	}
+	return r
+}
+
+// change is a record of an entry.
+type change struct {
+	full   *journal.Record
+	update *journal.Record
+	delete uint64
+}
+
+func (c change) tell(to interface {
+	Full(r *journal.Record) error
+	Update(r *journal.Record) error
+	Delete(id uint64) error
+},
+) error {
+	switch {
+	case c.full != nil:
+		return to.Full(c.full)
+	case c.update != nil:
+		return to.Update(c.update)
+	}
+	return to.Delete(c.delete)
+}
+
+// node is a queue that changes while a snapshot of it is taken.
+type node struct {
+	rng    *rand.Rand
+	jobs   queue
+	lastID uint64
+	n      int
+}
+
+func newNode(seed uint64) *node {
+	return &node{rng: rand.New(rand.NewPCG(seed, 1)), jobs: queue{}}
+}
+
+// change does something to a job.
+func (n *node) change() change {
+	n.n++
+	ids := slices.Sorted(maps.Keys(n.jobs))
+	if len(ids) == 0 || n.rng.IntN(3) == 0 {
+		n.lastID += 1 + uint64(n.rng.IntN(2))
+		r := recordOf(n.lastID, n.n, n.rng.IntN(300))
+		n.jobs.Full(&r, 0)
+		return change{full: &r}
+	}
+	id := ids[n.rng.IntN(len(ids))]
+	switch n.rng.IntN(4) {
+	case 0:
+		n.jobs.Delete(id)
+		return change{delete: id}
+	case 1: // a full record of a known job: another tube, another body
+		r := recordOf(id, n.n, n.rng.IntN(300))
+		n.jobs.Full(&r, 0)
+		return change{full: &r}
+	default:
+		r := recordOf(id, n.n, 0)
+		r.Tube, r.Body, r.TTR, r.Created = "", nil, 0, 0
+		n.jobs.Update(&r)
+		return change{update: &r}
+	}
+}
+
+// write takes a snapshot while the queue goes on to change: each job is written as it is
+// when the walk comes to it, and what was changed since the walk began follows.
+func (n *node) write(w *Writer) error {
+	var entries []change
+	for last := uint64(0); ; {
+		for range n.rng.IntN(3) {
+			entries = append(entries, n.change())
+		}
+		next := n.lastID + 1
+		for id := range n.jobs {
+			if id > last {
+				next = min(next, id)
+			}
+		}
+		j, ok := n.jobs[next]
+		if !ok || len(entries) > 500 {
+			break
+		}
+		last = next
+		if err := w.Full(&j.Record); err != nil {
+			return err
+		}
+	}
+	for _, c := range entries {
+		if err := c.tell(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// take takes a whole snapshot with small segments, of that index.
+func (n *node) take(fs vfs.FS, index uint64) (Meta, string, error) {
+	w, err := Create(fs, dir)
+	if err != nil {
+		return Meta{}, "", err
+	}
+	w.limit = 4 << 10
+	if err := n.write(w); err != nil {
+		return Meta{}, "", cmp.Or(w.Abort(), err)
+	}
+	return w.Finish(n.meta(index))
+}
+
+func (n *node) meta(index uint64) Meta {
+	m := metaOf(index)
+	m.Highest, m.Decided = n.lastID, n.lastID/2
+	return m
+}
+
+// metaOf is what a snapshot of three members says.
+func metaOf(index uint64) Meta {
+	return Meta{
+		Index: index, Term: 3, ConfState: &raftpb.ConfState{Voters: []uint64{11, 12, 13}, Learners: []uint64{14}},
+		Members: []member.Member{
+			{ID: 11, Incarnation: 21, Name: "n1", Addr: "127.0.0.1:11390"},
+			{ID: 12, Incarnation: 22, Name: "n2", Addr: "127.0.0.1:11391"},
+		},
+		Reign: 2, Sequence: 7, Stamp: 1_700_000_000_123_456_789, Version: 1,
+	}
+}
+
+// loaded is what the current snapshot holds; nil if there is none.
+func loaded(fs vfs.FS) (Meta, queue, error) {
+	m, path, err := Current(fs, dir)
+	if err != nil {
+		return m, nil, err
+	}
+	q := queue{}
+	return m, q, Load(fs, path, q)
+}
+
+// names are the names in the directory of snapshots.
+func names(fs vfs.FS) string {
+	es, _ := fs.List(dir)
+	var ns []string
+	for _, e := range es {
+		ns = append(ns, e.Name)
+	}
+	return strings.Join(ns, " ")
+}
+
+// fill does many changes.
+func (n *node) fill(changes int) *node {
+	for range changes {
+		n.change()
+	}
+	return n
+}

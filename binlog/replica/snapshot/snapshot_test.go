@@ -1,0 +1,402 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	iofs "io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+
+	"trellis/binlog"
+	"trellis/binlog/inspect"
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/replica/entry"
+	"trellis/binlog/vfs"
+	"trellis/binlog/vfs/faultfs"
+)
+
+func sameMeta(a, b *Meta) bool { return bytes.Equal(a.encode(), b.encode()) }
+
+// Whatever happens while a snapshot is taken: it loads as the jobs were at its end, from
+// the writer's disk, from a receiver's, and as a log of one server.
+func TestASnapshotLoadsAsTheJobsWereAtItsEnd(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		n := newNode(rapid.Uint64().Draw(rt, "seed"))
+		for range rapid.IntRange(0, 200).Draw(rt, "before") {
+			n.change()
+		}
+		fs := faultfs.New(root)
+		m, path, err := n.take(fs, 9)
+		if err == nil {
+			err = SetCurrent(fs, dir, &m)
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		got, q, err := loaded(fs)
+		if err != nil || !sameMeta(&got, &m) {
+			rt.Fatalf("%+v, %v, want %+v", got, err, m)
+		}
+		if err := q.diff(n.jobs); err != nil {
+			rt.Fatal(err)
+		}
+
+		var stream bytes.Buffer
+		if err := Send(fs, path, &stream); err != nil {
+			rt.Fatal(err)
+		}
+		stream.WriteString("more")
+		to := faultfs.New(root)
+		got, path, err = Receive(to, dir, 9, 3, &stream)
+		if err != nil || !sameMeta(&got, &m) {
+			rt.Fatalf("received %+v, %v, want %+v", got, err, m)
+		}
+		if stream.String() != "more" {
+			rt.Fatalf("%q is left of the stream", stream.String())
+		}
+		q = queue{}
+		if err := Load(to, path, q); err != nil {
+			rt.Fatal(err)
+		}
+		if err := q.diff(n.jobs); err != nil {
+			rt.Fatal(err)
+		}
+		if err := asLog(to, path, n); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// asLog opens a copy of a snapshot as a log of one server.
+func asLog(fs vfs.FS, path string, n *node) (err error) {
+	if err := copyDir(fs, path, "d/copy"); err != nil {
+		return err
+	}
+	if err := inspect.Verify(io.Discard, fs, "d/copy"); err != nil {
+		return err
+	}
+	l, err := binlog.Open("d/copy", binlog.Options{FS: fs})
+	if err != nil {
+		return err
+	}
+	q := queue{}
+	if err := l.Replay(q); err != nil {
+		return err
+	}
+	if err := q.diff(n.jobs); err != nil {
+		return err
+	}
+	if r := l.Recovery(); !r.Clean || r.Cut != nil || r.NextID != n.lastID+1 || r.Jobs != int64(len(n.jobs)) {
+		return errors.New("not recovered as a clean log")
+	}
+	return errors.Join(l.Start(binlog.Hooks{}), l.Close())
+}
+
+// copyDir copies a snapshot's segments.
+func copyDir(fs vfs.FS, from, to string) error {
+	es, err := fs.List(from)
+	if err != nil {
+		return err
+	}
+	if err := fs.Mkdir(to); err != nil {
+		return err
+	}
+	for _, e := range es {
+		if record.FileIndex(e.Name) == 0 {
+			continue
+		}
+		b, err := readFile(fs, filepath.Join(from, e.Name), maxFile)
+		if err == nil {
+			err = writeFile(fs, filepath.Join(to, e.Name), b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// aSnapshot is a current one of several segments.
+func aSnapshot(t testing.TB) (*faultfs.FS, *node, string) {
+	t.Helper()
+	n := newNode(5)
+	for range 300 {
+		n.change()
+	}
+	fs := faultfs.New(root)
+	m, path, err := n.take(fs, 9)
+	if err == nil {
+		err = SetCurrent(fs, dir, &m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.segments) < 3 {
+		t.Fatalf("%d segments are too few", len(m.segments))
+	}
+	return fs, n, path
+}
+
+// A copy that was damaged on its way is not taken for a log that ends there.
+func TestNothingOfACopyIsTakenForTorn(t *testing.T) {
+	fs, n, path := aSnapshot(t)
+	es, err := fs.List(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := es[len(es)-1]
+	for off := int64(record.HeaderSize); off < last.Size-closing; off += 8 {
+		if err := copyDir(fs, path, "d/copy"); err != nil {
+			t.Fatal(err)
+		}
+		flip(t, fs, filepath.Join("d/copy", last.Name), off+off/8%8)
+		var damage *DamageError
+		if _, err := binlog.Open("d/copy", binlog.Options{FS: fs}); !errors.As(err, &damage) || damage.Offset > off {
+			t.Fatalf("a wrong byte near %d: %v", off, err)
+		}
+		if err := errors.Join(removeLock(fs), removeAll(fs, "d/copy")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := asLog(fs, path, n); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func removeLock(fs vfs.FS) error { return fs.Remove("d/copy/lock") }
+
+func flip(t testing.TB, fs vfs.FS, name string, off int64) {
+	t.Helper()
+	f, err := fs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b [1]byte
+	if _, err := f.ReadAt(b[:], off); err != nil {
+		t.Fatal(err)
+	}
+	b[0] ^= 1 << (off % 8)
+	if _, err := f.WriteAt(b[:], off); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestALargeRecordHasASegmentOfItsOwn(t *testing.T) {
+	fs := faultfs.New(root)
+	w, err := Create(fs, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := queue{}
+	for id := uint64(1); id <= 3; id++ {
+		r := recordOf(id, int(id), 16<<20)
+		want.Full(&r, 0)
+		if err := w.Full(&r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := recordOf(4, 1, entry.MaxSize)
+	if err := w.Full(&r); !errors.Is(err, record.ErrInvalid) {
+		t.Fatalf("a body of %d bytes: %v", len(r.Body), err)
+	}
+	if cap(w.buf) > 20<<20 {
+		t.Errorf("%d bytes of memory", cap(w.buf))
+	}
+	m := metaOf(2)
+	m.Highest = 3
+	m, path, err := w.Finish(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(m.segments) != 3 || m.Fulls != 3 || m.Records != 3 {
+		t.Errorf("%+v", m)
+	}
+	got := queue{}
+	if err := errors.Join(Load(fs, path, got), got.diff(want)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheFirstSnapshotHasNoJobsAndIsWrittenAgainOnlyByAFounding(t *testing.T) {
+	fs := faultfs.New(root)
+	if _, _, err := Current(fs, dir); !errors.Is(err, ErrNone) {
+		t.Fatalf("before: %v", err)
+	}
+	// What a founding has left that did not come to its pointer.
+	if _, _, err := newNode(1).take(fs, 1); err != nil {
+		t.Fatal(err)
+	}
+	want := metaOf(1)
+	want.ConfState.AutoLeave = proto.Bool(true)
+	if err := WriteInitial(fs, dir, want); err != nil {
+		t.Fatal(err)
+	}
+	m, q, err := loaded(fs)
+	if err != nil || len(q) != 0 || m.Entry() != want.Entry() || !proto.Equal(m.ConfState, want.ConfState) || m.Records != 0 || len(m.Members) != 2 || m.Members[1] != want.Members[1] {
+		t.Fatalf("%+v, %v, %v", m, q, err)
+	}
+	want.ConfState.Voters = []uint64{99} // the founding is tried again
+	if err := WriteInitial(fs, dir, want); err != nil {
+		t.Fatal(err)
+	}
+	if m, _, err := loaded(fs); err != nil || !proto.Equal(m.ConfState, want.ConfState) {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if s := names(fs); s != "1-3 current" {
+		t.Errorf("there is %s", s)
+	}
+	m, _, err = newNode(1).take(fs, 5)
+	if err := errors.Join(err, SetCurrent(fs, dir, &m)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteInitial(fs, dir, want); !errors.Is(err, iofs.ErrExist) {
+		t.Errorf("when there are jobs: %v", err)
+	}
+}
+
+func TestThePointerDoesNotGoBack(t *testing.T) {
+	fs, n, path := aSnapshot(t)
+	older, olderPath, err := n.take(fs, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SetCurrent(fs, dir, &older); !errors.Is(err, ErrOlder) {
+		t.Fatalf("an older one: %v", err)
+	}
+	newer, newerPath, err := n.take(fs, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Prune(fs, dir, olderPath); err != nil {
+		t.Fatal(err)
+	}
+	if s := names(fs); s != "10-3 8-3 9-3 current" {
+		t.Fatalf("one is read, one is current, one is newer: there is %s", s)
+	}
+	if err := errors.Join(SetCurrent(fs, dir, &newer), SetCurrent(fs, dir, &newer)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(Prune(fs, dir, path), Prune(fs, dir, path)); err != nil {
+		t.Fatal(err)
+	}
+	if s := names(fs); s != "10-3 9-3 current" {
+		t.Fatalf("one is read, one is current: there is %s", s)
+	}
+	if _, got, err := Current(fs, dir); err != nil || got != newerPath {
+		t.Fatalf("%s, %v", got, err)
+	}
+	if s := names(fs); s != "10-3 current" {
+		t.Fatalf("after a start there is %s", s)
+	}
+}
+
+// A snapshot of an entry of which there is one already, and perhaps read, leaves that.
+func TestASecondSnapshotOfAnEntryLeavesTheFirst(t *testing.T) {
+	fs, n, path := aSnapshot(t)
+	was, _, err := Current(fs, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(fs, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, again, err := w.Finish(n.meta(9))
+	if err != nil || again != path || !sameMeta(&m, &was) {
+		t.Fatalf("%s, %+v, %v", again, m, err)
+	}
+	if s := names(fs); s != "9-3 current" {
+		t.Errorf("there is %s", s)
+	}
+}
+
+func TestAnAbortedSnapshotLeavesNothing(t *testing.T) {
+	fs := faultfs.New(root)
+	w, err := Create(fs, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.limit = 4 << 10
+	n := newNode(1)
+	for range 200 {
+		n.change()
+	}
+	if err := errors.Join(n.write(w), w.Abort(), w.Abort()); err != nil {
+		t.Fatal(err)
+	}
+	if s := names(fs); s != "" {
+		t.Errorf("there is %s", s)
+	}
+	r := recordOf(1, 1, 1)
+	if _, _, err := w.Finish(metaOf(1)); !errors.Is(err, ErrEnded) {
+		t.Errorf("finish: %v", err)
+	}
+	if err := w.Full(&r); !errors.Is(err, ErrEnded) {
+		t.Errorf("full: %v", err)
+	}
+}
+
+func TestWhatASnapshotCannotHoldIsRefused(t *testing.T) {
+	fs := faultfs.New(root)
+	for what, do := range map[string]func(w *Writer) error{
+		"a job without a tube":       func(w *Writer) error { return w.Full(&journal.Record{ID: 1, State: journal.Ready}) },
+		"an update without a state":  func(w *Writer) error { return w.Update(&journal.Record{ID: 1}) },
+		"a delete without an id":     func(w *Writer) error { return w.Delete(0) },
+		"a job above the highest id": func(w *Writer) error { return finish(w, func(m *Meta) { m.Highest = 4 }, 5) },
+		"no entry":                   func(w *Writer) error { return finish(w, func(m *Meta) { m.Index = 0 }) },
+		"no voters":                  func(w *Writer) error { return finish(w, func(m *Meta) { m.ConfState = nil }) },
+		"a member twice":             func(w *Writer) error { return finish(w, func(m *Meta) { m.Members[1].ID = 11 }) },
+		"a member's name":            func(w *Writer) error { return finish(w, func(m *Meta) { m.Members[1].Name = "a b" }) },
+		"ids that are decided":       func(w *Writer) error { return finish(w, func(m *Meta) { m.Decided = 2 }) },
+		"a reign of a later term":    func(w *Writer) error { return finish(w, func(m *Meta) { m.Reign = 4 }) },
+		"many members":               func(w *Writer) error { return finish(w, func(m *Meta) { m.ConfState.Voters = make([]uint64, 1000) }) },
+	} {
+		w, err := Create(fs, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := do(w); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+	if s := names(fs); s != "" {
+		t.Errorf("there is %s", s)
+	}
+}
+
+func finish(w *Writer, change func(*Meta), ids ...uint64) error {
+	for _, id := range ids {
+		r := recordOf(id, 1, 1)
+		if err := w.Full(&r); err != nil {
+			return nil
+		}
+	}
+	m := metaOf(1)
+	change(&m)
+	_, _, err := w.Finish(m)
+	return err
+}
+
+// A standby that cannot take a job ends the loading, and is not said to be loaded.
+func TestAStandbysErrorEndsTheLoading(t *testing.T) {
+	fs, _, path := aSnapshot(t)
+	err := Load(fs, path, full{})
+	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), path) {
+		t.Fatalf("%v", err)
+	}
+}
+
+var errFull = errors.New("no memory")
+
+type full struct{ queue }
+
+func (full) Full(*journal.Record, uint32) (uint32, error) { return 0, errFull }

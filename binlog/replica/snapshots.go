@@ -1,0 +1,374 @@
+package replica
+
+import (
+	"fmt"
+	"io"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/entrylog"
+)
+
+// walk is a snapshot that is being taken, on a goroutine of its own. The queue changes
+// meanwhile, so the snapshot is put right by the entries that were applied since.
+type walk struct {
+	applier *applier
+	office  *Office // in which the queue serves; nil for a standby
+	from    uint64  // all up to this entry is in the queue since before the walk
+	grown   int64   // applier.grown then
+	cancel  chan struct{}
+	done    chan struct{} // closed when the goroutine has ended
+
+	want journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
+	end  chan extent // where the snapshot ends
+}
+
+// extent is where a snapshot ends.
+type extent struct {
+	meta  Meta
+	grown int64 // bytes of entries up to there
+}
+
+// considerSnapshot takes a snapshot if the log has become long, and looks after one that
+// is being taken.
+func (a *applier) considerSnapshot() {
+	if a.walk != nil {
+		a.endWalk()
+		return
+	}
+	long := a.grown > max(a.node.opts.SnapshotBytes, a.node.current.Load().Bytes)
+	if a.still || !long && !a.wanted || a.standby == nil && a.office == nil {
+		return
+	}
+	a.wanted = false
+	a.walk = &walk{
+		applier: a, office: a.office, from: a.at.Index, grown: a.grown,
+		cancel: make(chan struct{}), done: make(chan struct{}), end: make(chan extent, 1),
+	}
+	go a.walk.run()
+}
+
+// voidSnapshot gives up the snapshot that is being taken: the queue is not what it was.
+func (a *applier) voidSnapshot() {
+	if a.walk != nil {
+		close(a.walk.cancel)
+		<-a.walk.done
+		a.walk = nil
+	}
+}
+
+// endWalk tells the walk where its snapshot ends, once all that it has seen is
+// committed.
+func (a *applier) endWalk() {
+	w := a.walk
+	if w.want == 0 || w.office != nil && w.office.Committed() < w.want {
+		return
+	}
+	w.want = 0
+	w.end <- extent{a.at, a.grown}
+}
+
+func (w *walk) run() {
+	defer close(w.done)
+	n := w.applier.node
+	x, meta, err := w.write()
+	switch {
+	case err == errVoid:
+		return
+	case err != nil:
+		n.opts.Log.Warn("no snapshot could be taken", "error", err)
+	default:
+		n.current.Store(&meta)
+		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "jobs", meta.Jobs, "bytes", meta.Bytes)
+		n.inbox.call(func() { n.consensus.trim = meta.Index })
+	}
+	w.applier.post(func() error {
+		if w.applier.walk == w {
+			w.applier.walk, w.applier.wanted = nil, false
+			w.applier.grown -= x.grown // after an error only what comes now counts
+		}
+		return nil
+	})
+}
+
+// write takes the snapshot, up to its being current.
+func (w *walk) write() (x extent, meta Meta, err error) {
+	n := w.applier.node
+	x.grown = w.grown
+	sw, err := n.opts.Snapshots.Create()
+	if err != nil {
+		return x, meta, err
+	}
+	finished := false
+	defer func() {
+		if !finished {
+			sw.Abort()
+		}
+	}()
+	if err := w.jobs(sw); err != nil {
+		return x, meta, err
+	}
+	if x, err = w.extent(); err != nil {
+		return x, meta, err
+	}
+	if err := w.redo(sw, x.meta.Index); err != nil {
+		return x, meta, err
+	}
+	if meta, err = sw.Finish(x.meta); err != nil {
+		return x, meta, err
+	}
+	finished = true
+	if w.void() {
+		return x, meta, errVoid
+	}
+	return x, meta, n.opts.Snapshots.SetCurrent(meta)
+}
+
+func (w *walk) void() bool {
+	select {
+	case <-w.cancel:
+		return true
+	default:
+		return false
+	}
+}
+
+// jobsAtATime is how many jobs are visited before others have a turn.
+const jobsAtATime = 256
+
+// jobs writes all jobs.
+func (w *walk) jobs(sw SnapshotWriter) error {
+	for id := uint64(1); id != 0; {
+		if w.void() {
+			return errVoid
+		}
+		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, sw.Full)
+		if err != nil {
+			return err
+		}
+		id = next
+	}
+	return nil
+}
+
+// extent waits until all that the walk has seen is committed and applied.
+func (w *walk) extent() (extent, error) {
+	want := journal.Pos(1)
+	if w.office != nil {
+		want = max(1, w.office.position())
+		w.office.wake()
+	}
+	a := w.applier
+	a.post(func() error {
+		if a.walk == w {
+			w.want = want
+			a.endWalk()
+		}
+		return nil
+	})
+	select {
+	case x := <-w.end:
+		return x, nil
+	case <-w.cancel:
+		return extent{}, errVoid
+	}
+}
+
+// redo writes the records of the entries since the walk began.
+func (w *walk) redo(sw SnapshotWriter, last uint64) error {
+	var reader entry.Reader
+	var names record.Names
+	return w.applier.node.eachEntry(w.from, last, func(e *raftpb.Entry) error {
+		if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+			return nil
+		}
+		if w.void() {
+			return errVoid
+		}
+		h, err := reader.Reset(e.GetData())
+		if err != nil || h.Reign != e.GetTerm() {
+			return err
+		}
+		for {
+			b, err := reader.Next()
+			if err == io.EOF {
+				return nil
+			}
+			if err == nil {
+				err = redoRecord(sw, b, &names)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
+
+func redoRecord(sw SnapshotWriter, b []byte, names *record.Names) error {
+	var r journal.Record
+	switch record.KindOf(b) {
+	case record.Full:
+		record.DecodeFull(b, &r, names)
+		return sw.Full(&r)
+	case record.Update:
+		record.DecodeUpdate(b, &r)
+		return sw.Update(&r)
+	}
+	return sw.Delete(record.Number(b))
+}
+
+// retain has the log begin behind the current snapshot, but for what a follower that is
+// there still lacks: it would need a snapshot otherwise. That ends when the log is three
+// times as long as it has to be.
+func (c *consensus) retain() {
+	if c.trim == 0 || c.tick%4 != 0 {
+		return
+	}
+	first, err := c.node.log.FirstIndex()
+	if err != nil || first > c.trim {
+		c.trim = 0
+		return
+	}
+	index := c.trim
+	if c.node.log.Size() < 3*max(c.node.opts.SnapshotBytes, c.node.current.Load().Bytes) {
+		for id, pr := range c.rn.Status().Progress {
+			if id != uint64(c.node.opts.Self) && c.tick-c.heard[id] < 2*electionTicks {
+				index = min(index, max(pr.Match, pr.PendingSnapshot))
+			}
+		}
+	}
+	if index < first {
+		return
+	}
+	if term, err := c.node.log.Term(index); err == nil {
+		c.node.writer.trimTo(entrylog.EntryID{Index: index, Term: term})
+	}
+}
+
+// offer answers raft's wish for a snapshot to send, on the raft goroutine.
+func (n *Node) offer() (*raftpb.Snapshot, error) {
+	if n.consensus.snapshotLacks() {
+		n.applier.post(func() error {
+			n.applier.wanted = true
+			n.applier.considerSnapshot()
+			return nil
+		})
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return n.current.Load().encode()
+}
+
+// sendSnapshot sends the snapshot that raft wants sent.
+func (n *Node) sendSnapshot(m *raftpb.Message) {
+	n.transport.SendSnapshot(m, func(w io.Writer) error {
+		meta, err := decodeMeta(m.GetSnapshot())
+		if err != nil {
+			return err
+		}
+		return n.opts.Snapshots.Send(meta, w)
+	})
+}
+
+// SnapshotSent tells the end of a snapshot's transfer, good or bad.
+func (n *Node) SnapshotSent(id uint64, ok bool) {
+	status := raft.SnapshotFinish
+	if !ok {
+		status = raft.SnapshotFailure
+	}
+	n.inbox.call(func() { n.consensus.rn.ReportSnapshot(id, status) })
+}
+
+// arriving is a snapshot that has come from the leader. The raft goroutine's.
+type arriving struct {
+	message *raftpb.Message
+	done    chan error
+	ready   bool // no snapshot is being taken here
+	stepped bool // raft has seen it
+	taken   bool // raft wants it installed
+}
+
+// Snapshot takes a snapshot that a leader sends: the message, and what Snapshots.Send has
+// written. It returns when the snapshot is installed, or is not needed.
+func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
+	meta, err := decodeMeta(m.GetSnapshot())
+	if err != nil {
+		return err
+	}
+	if meta.Index <= n.applier.seen().Index {
+		return nil
+	}
+	if err := n.opts.Snapshots.Receive(meta, r); err != nil {
+		return fmt.Errorf("a snapshot of entry %d: %w", meta.Index, err)
+	}
+	s := &arriving{message: m, done: make(chan error, 1)}
+	n.inbox.call(func() { n.consensus.arrive(s) })
+	select {
+	case err := <-s.done:
+		return err
+	case <-n.stopped:
+		return ErrClosed
+	}
+}
+
+// arrive takes a snapshot that has come. It waits until nothing is being applied, so
+// that an entry before it cannot change the members after it, and until this node takes
+// no snapshot of its own.
+func (c *consensus) arrive(s *arriving) {
+	if c.arriving != nil && c.arriving.stepped {
+		s.done <- fmt.Errorf("another snapshot is being installed")
+		return
+	}
+	if c.arriving != nil {
+		c.endSnapshot(fmt.Errorf("another snapshot has come"))
+	}
+	c.arriving = s
+	a := c.node.applier
+	a.post(func() error {
+		a.voidSnapshot()
+		a.still = true
+		c.node.inbox.call(func() { s.ready = true })
+		return nil
+	})
+}
+
+// stepSnapshot has raft see a snapshot that has come.
+func (c *consensus) stepSnapshot() {
+	s := c.arriving
+	if s == nil || !s.ready || s.stepped || c.feeding > 0 || c.rn.BasicStatus().Applied < c.handed {
+		return
+	}
+	s.stepped = true
+	c.node.clock.heard.Store(true)
+	c.heard[s.message.GetFrom()] = c.tick
+	if err := c.rn.Step(s.message); err != nil {
+		c.endSnapshot(err)
+	}
+}
+
+// settleSnapshot ends a snapshot that raft does not want.
+func (c *consensus) settleSnapshot() {
+	if s := c.arriving; s != nil && s.stepped && !s.taken {
+		c.endSnapshot(nil)
+	}
+}
+
+// endSnapshot ends what has come from the leader.
+func (c *consensus) endSnapshot(err error) {
+	s := c.arriving
+	if s == nil {
+		return
+	}
+	c.arriving = nil
+	s.done <- err
+	if !s.taken {
+		a := c.node.applier
+		a.post(func() error {
+			a.still = false
+			return nil
+		})
+	}
+}

@@ -1,0 +1,65 @@
+package replica
+
+import (
+	"testing"
+)
+
+// puts puts jobs until the leader has taken another snapshot.
+func (c *cluster) untilSnapshot(l *peer) {
+	c.t.Helper()
+	taken := l.shelf.count()
+	c.eventually("a snapshot", func() bool {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+		return l.shelf.count() > taken
+	})
+}
+
+func TestAFollowerThatWasAwayForLongCatchesUpBySnapshot(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	for _, p := range c.nodes {
+		p.bytes = 10_000
+	}
+	c.startAll()
+	l := c.leader()
+	away := c.others(l)[0]
+	away.kill()
+	last := away.lastIndex()
+	for range 3 {
+		c.untilSnapshot(l)
+	}
+	c.eventually("the leader's log begins behind what the follower has", func() bool {
+		n := l.running()
+		first, err := n.log.FirstIndex()
+		return err == nil && first > last+1
+	})
+	loads := away.shelf.loadCount()
+	if err := c.start(away); err != nil {
+		t.Fatal(err)
+	}
+	c.settled()
+	if got := away.shelf.loadCount(); got < loads+1 {
+		t.Error("the follower has not loaded the leader's snapshot")
+	}
+}
+
+// A snapshot is of a running queue: what was executed and not committed when its jobs
+// were written is in it only with the entries that follow.
+func TestASnapshotThatIsTakenDuringWritesIsTheQueueAtItsEntry(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	for _, p := range c.nodes {
+		p.bytes = 5000
+	}
+	c.startAll()
+	for range 10 {
+		l := c.leader()
+		c.untilSnapshot(l)
+		c.must(func(q *model) error { return q.delete(uint64(1 + c.rng.IntN(50))) })
+		for _, p := range c.nodes {
+			p.kill()
+			if err := c.start(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.settled()
+	}
+}

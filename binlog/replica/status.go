@@ -1,0 +1,89 @@
+package replica
+
+import (
+	"go.etcd.io/raft/v3"
+
+	"trellis/binlog/replica/member"
+)
+
+// Status is what a node knows of itself and the cluster.
+type Status struct {
+	Self    member.ID
+	Leader  member.ID // 0 if none is known
+	Leads   bool      // this node has been elected
+	Serves  bool      // the queue serves
+	Term    uint64
+	Commit  uint64 // index of the last entry that is committed, as far as the node knows
+	Applied uint64 // index of the last entry that was applied
+	Last    uint64 // index of the last entry
+	Members []MemberStatus
+
+	Stamp         int64  // cluster time of the last entry, nanoseconds since 1970
+	Snapshot      uint64 // index of the current snapshot's last entry
+	SnapshotBytes int64
+	LogBytes      int64
+}
+
+// MemberStatus is what a node knows of a member.
+type MemberStatus struct {
+	member.Member
+	Voter bool
+	// Alive and Match are known to the leader only: whether the member was heard within
+	// an election's time, and up to which entry it has what the leader has.
+	Alive bool
+	Match uint64
+}
+
+// raftStatus is what the raft goroutine tells of itself, once a tick and at each change of
+// role.
+type raftStatus struct {
+	role         raft.StateType
+	term, commit uint64
+	lead         uint64
+	match        map[uint64]uint64
+	alive        map[uint64]bool
+}
+
+func (c *consensus) publish() {
+	st := c.rn.Status()
+	p := &raftStatus{role: st.RaftState, term: st.GetTerm(), commit: st.GetCommit(), lead: st.Lead}
+	if len(st.Progress) > 0 {
+		p.match, p.alive = map[uint64]uint64{}, map[uint64]bool{}
+	}
+	for id, pr := range st.Progress {
+		p.match[id] = pr.Match
+		p.alive[id] = c.alive(id)
+	}
+	c.node.status.Store(p)
+}
+
+// alive tells whether a member was heard within an election's time.
+func (c *consensus) alive(id uint64) bool {
+	at, ok := c.heard[id]
+	return id == uint64(c.node.opts.Self) || ok && c.tick-at <= electionTicks
+}
+
+// Status tells how the node is. It is at most a tick old.
+func (n *Node) Status() Status {
+	at := n.applier.seen()
+	snapshot := n.current.Load()
+	last, _ := n.log.LastIndex()
+	s := Status{
+		Self: n.opts.Self, Applied: at.Index, Last: last, Stamp: at.Stamp,
+		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, LogBytes: n.log.Size(),
+	}
+	p := n.status.Load()
+	if p == nil {
+		p = &raftStatus{}
+	}
+	s.Leader, s.Term, s.Commit = member.ID(p.lead), p.term, p.commit
+	if o := n.office.Load(); o != nil && !o.over.Load() {
+		s.Leads, s.Serves, s.Term, s.Leader = true, o.serving.Load(), o.reign, n.opts.Self
+	}
+	for _, m := range at.Members {
+		s.Members = append(s.Members, MemberStatus{
+			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],
+		})
+	}
+	return s
+}

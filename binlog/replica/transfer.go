@@ -1,0 +1,182 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+
+	"trellis/binlog/replica/member"
+)
+
+// errTransfer tells that a transfer has ended without another leader.
+var errTransfer = errors.New("the other member has not taken over; this node goes on")
+
+// transfer is a handing over of the office. The raft goroutine's.
+type transfer struct {
+	office *Office
+	done   chan error // holds the end
+}
+
+// Transfer hands the office over to another member that votes, or to the one that has
+// the most if `to` is 0. The queue stops executing, all that it has executed is
+// committed, and only then the other member is told. If it does not take over within
+// an election's time, this node goes on as if nothing had happened. Errors wrap
+// ErrNotLeader or tell why nothing was handed over.
+func (n *Node) Transfer(ctx context.Context, to member.ID) error {
+	if !n.changing.TryLock() {
+		return errBusy
+	}
+	defer n.changing.Unlock()
+	return n.handOver(ctx, to)
+}
+
+// errBusy tells of two requests at a time.
+var errBusy = errors.New("the members or the leader are being changed already")
+
+// handOver transfers the office. With changing held.
+func (n *Node) handOver(ctx context.Context, to member.ID) error {
+	o, err := n.leading()
+	if err != nil {
+		return err
+	}
+	if to, err = n.successor(ctx, to); err != nil {
+		return err
+	}
+	n.opts.Queue.Hold(true)
+	if err := n.handOverHeld(ctx, o, to); err != nil {
+		n.opts.Queue.Hold(false)
+		return fmt.Errorf("transfer to %v: %w", to, err)
+	}
+	return nil
+}
+
+func (n *Node) handOverHeld(ctx context.Context, o *Office, to member.ID) error {
+	if err := o.settle(ctx); err != nil {
+		return err
+	}
+	t := &transfer{o, make(chan error, 1)}
+	if err := n.ask(func(c *consensus) error { return c.beginTransfer(t, uint64(to)) }); err != nil {
+		return err
+	}
+	select {
+	case err := <-t.done:
+		return err
+	case <-n.stopped:
+		return ErrClosed
+	}
+}
+
+// leading returns the office that the queue serves in.
+func (n *Node) leading() (*Office, error) {
+	if o := n.office.Load(); o != nil && o.serving.Load() && !o.over.Load() {
+		return o, nil
+	}
+	return nil, ErrNotLeader
+}
+
+// ask has the raft goroutine run f, and returns its result.
+func (n *Node) ask(f func(c *consensus) error) error {
+	done := make(chan error, 1)
+	n.inbox.call(func() { done <- f(n.consensus) })
+	select {
+	case err := <-done:
+		return err
+	case <-n.stopped:
+		return ErrClosed
+	}
+}
+
+// successor returns who may take over: the member that is wanted, or the one that has
+// the most. It has an election's time to be heard.
+func (n *Node) successor(ctx context.Context, to member.ID) (best member.ID, err error) {
+	var asked uint64
+	err = n.poll(ctx, func(c *consensus) (bool, error) {
+		if asked == 0 {
+			asked = c.tick
+		}
+		if best = c.best(to); best == 0 && c.tick > asked+electionTicks {
+			return false, errors.New("there is no such member that votes and answers")
+		}
+		return best != 0, nil
+	})
+	return best, err
+}
+
+// best returns the member that votes, answers and has the most, of all or of one; 0 if
+// there is none.
+func (c *consensus) best(of member.ID) (best member.ID) {
+	st := c.rn.Status()
+	for v := range st.Config.Voters.IDs() {
+		id := member.ID(v)
+		switch {
+		case id == c.node.opts.Self || of != 0 && id != of || !c.alive(v):
+		case best == 0 || st.Progress[v].Match > st.Progress[uint64(best)].Match:
+			best = id
+		}
+	}
+	return best
+}
+
+func (c *consensus) beginTransfer(t *transfer, to uint64) error {
+	if c.office != t.office {
+		return ErrNotLeader
+	}
+	c.transfer = t
+	c.rn.TransferLeader(to)
+	return nil
+}
+
+// watchTransfer ends a transfer that has succeeded or that raft has given up.
+func (c *consensus) watchTransfer(st raft.BasicStatus) {
+	t := c.transfer
+	switch {
+	case t == nil:
+	case c.office != t.office:
+		c.transfer = nil
+		t.done <- nil
+	case st.LeadTransferee == 0:
+		c.transfer = nil
+		t.done <- errTransfer
+	}
+}
+
+// settle waits until all that was appended is committed.
+func (o *Office) settle(ctx context.Context) error {
+	o.mu.Lock()
+	if o.over.Load() {
+		o.mu.Unlock()
+		return ErrNotLeader
+	}
+	idle := make(chan struct{})
+	if len(o.units) == 0 {
+		close(idle)
+	} else {
+		o.idle = append(o.idle, idle)
+	}
+	o.mu.Unlock()
+	o.wake()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		o.mu.Lock()
+		o.idle = slices.DeleteFunc(o.idle, func(c chan struct{}) bool { return c == idle })
+		o.mu.Unlock()
+		return fmt.Errorf("what was executed is not committed: %w", ctx.Err())
+	}
+	if o.over.Load() {
+		return ErrNotLeader
+	}
+	return nil
+}
+
+// settled tells those who wait that nothing is uncommitted, or never will be. With the
+// mutex held.
+func (o *Office) settled() {
+	for _, c := range o.idle {
+		close(c)
+	}
+	o.idle = nil
+}

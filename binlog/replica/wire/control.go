@@ -1,0 +1,125 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/member"
+)
+
+// ClientConfig is how Call reaches a node. The zero ClientConfig is TCP without TLS, for
+// nodes on loopback.
+type ClientConfig struct {
+	TLS  *tls.Config
+	Dial func(ctx context.Context, addr string) (net.Conn, error) // nil means TCP
+}
+
+func (c *ClientConfig) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if c.Dial != nil {
+		return c.Dial(ctx, addr)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", addr)
+}
+
+func (t *Transport) client() *ClientConfig { return &ClientConfig{TLS: t.cfg.TLS, Dial: t.cfg.Dial} }
+
+// RemoteError is an error that the asked node's handler has returned.
+type RemoteError struct{ Text string }
+
+func (e *RemoteError) Error() string { return e.Text }
+
+// Call sends a control request to the node at an address, and waits for the response as
+// long as the context allows. Request and response have at most MaxControl bytes.
+func Call(ctx context.Context, cfg ClientConfig, addr string, req []byte) ([]byte, error) {
+	if len(req) > MaxControl {
+		return nil, fmt.Errorf("a control request of %d bytes, at most %d are possible", len(req), MaxControl)
+	}
+	c, err := open(ctx, &cfg, usual.greet, addr, hello{version: version, purpose: purposeControl})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = c.Close() }()
+	defer until(ctx, c)()
+	tc := &timedConn{c, usual.stall, usual.stall} // pulses come while the node works
+	resp, err := call(tc, req)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return resp, err
+}
+
+func call(c net.Conn, req []byte) ([]byte, error) {
+	if err := newFrameWriter(c).frame(kindRequest, req); err != nil {
+		return nil, err
+	}
+	r := newFrameReader(c, 4<<10, kindResponse, kindError, kindPulse)
+	for {
+		switch k, payload, err := r.next(); {
+		case err != nil:
+			return nil, fmt.Errorf("the connection ended: %w", err)
+		case k == kindError:
+			return nil, &RemoteError{printable(payload)}
+		case k == kindResponse:
+			return append([]byte(nil), payload...), nil
+		}
+	}
+}
+
+// serveControl answers one request.
+func (t *Transport) serveControl(c net.Conn) error {
+	tm := &t.timing
+	tc := &timedConn{c, tm.stall, tm.stall}
+	w := newFrameWriter(tc)
+	r := newFrameReader(tc, 4<<10, kindRequest)
+	_, req, err := r.next()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer cancel()
+	// There is no limit to how long a request takes but that somebody waits for it.
+	_ = c.SetReadDeadline(time.Time{})
+	pulses := t.pulse(ctx, tc)
+	gone := make(chan struct{})
+	go func() { // notices that the asking side has gone
+		defer close(gone)
+		_, _ = c.Read(make([]byte, 1))
+		cancel()
+	}()
+	resp, err := t.cfg.Handler.Control(ctx, req)
+	if err == nil && len(resp) > MaxControl {
+		err = fmt.Errorf("a response of %d bytes, at most %d are possible", len(resp), MaxControl)
+	}
+	cancel()
+	<-pulses
+	if err != nil {
+		err = w.frame(kindError, []byte(cut(err.Error())))
+	} else {
+		err = w.frame(kindResponse, resp)
+	}
+	_ = c.Close()
+	<-gone
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.New("nobody takes the response to a control request")
+	}
+	return nil // that who has asked has gone needs no word
+}
+
+// cut shortens a text to what a frame may have.
+func cut(text string) string { return text[:min(len(text), maxText)] }
+
+// checkWay tells whether a message goes from the member at the other end to this node.
+func checkWay(m *raftpb.Message, self, from member.ID) error {
+	if member.ID(m.GetFrom()) != from || member.ID(m.GetTo()) != self {
+		return malformed("a message from %016x to %016x, on a connection from %s to %s", m.GetFrom(), m.GetTo(), from, self)
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+// Package wire carries what nodes of a cluster say to each other: raft's messages,
+// snapshots, and control requests. It knows nothing of what entries and snapshots hold.
+//
+// # Use
+//
+//	t, err := wire.New(wire.Config{...})       // takes connections; control requests are served
+//	... package member settles who the node is, through Handler.Control and Call ...
+//	t.Identify(cluster, self)
+//	t.SetPeers(members)                        // connects; again whenever the members change
+//	t.Send(m)                                  // what raft wants sent
+//	t.SendSnapshot(m, write)                   // a MsgSnap with its files
+//	err = t.Close()
+//
+// A tool asks nodes with [Call]. Package wiretest has a network for tests that cuts,
+// blocks, delays, repeats and loses, and certificates.
+//
+// # What holds
+//
+//   - Send, SetPeers, SendSnapshot and Identify never wait for a peer. What cannot be
+//     sent is dropped, and Handler.Unreachable tells it, once for many messages. Raft
+//     expects no more of a network than this.
+//   - A connection serves one purpose. Each member has two lanes to each other one,
+//     connections that the sending side makes: one for appends (MsgApp), one for all other
+//     messages, so that no vote and no heartbeat waits behind entries. Messages of a lane
+//     arrive in their order. All appends use the one lane, also those without entries: raft
+//     takes one that overtakes another for a gap, and slows down.
+//   - Nothing reaches the handler that did not come from the member that it names: the
+//     handshake compares the cluster's id, and id and incarnation of both sides, with what
+//     each side knows; From and To of each message have to fit the connection; only kinds
+//     that a follower or leader sends are taken. What does not fit ends the connection. With
+//     TLS the other side holds a certificate of the cluster's authorities; which of the
+//     members it is, its certificate does not say, so that all who hold one are trusted alike.
+//   - A member that connects anew has given up its connection before: the newer one wins.
+//   - Either side notices when the other one is gone: a lost connection at once, as both
+//     sides read; a silent one after 3 s without a byte. The sending side writes a pulse
+//     every 500 ms; the other one answers what arrives with a pulse.
+//   - Memory is taken as bytes arrive and not as a peer announces. Connections that have
+//     not finished the handshake are at most 64: then the oldest makes room, because one
+//     that has something to say says it within milliseconds. Each of them has 2 s.
+//   - Every snapshot that is sent comes to an end that the handler is told of: each part
+//     has 15 s to go, and the receiver a minute and a second for each 4 MiB to finish.
+//   - What is refused is one line in the log of each side that can know of it, at most
+//     once a minute.
+//
+// # Which messages cross
+//
+// On lanes: MsgApp, MsgAppResp, MsgVote, MsgVoteResp, MsgPreVote, MsgPreVoteResp,
+// MsgHeartbeat, MsgHeartbeatResp and MsgTimeoutNow. MsgSnap only at the beginning of a
+// snapshot stream. MsgProp, MsgReadIndex, MsgReadIndexResp and MsgTransferLeader do not:
+// a follower that forwards them would have another node's leader answer for its own reign.
+// Send drops them, and a connection that brings one is ended.
+//
+// # The handshake
+//
+// All integers are little-endian. CRC is CRC-32C. The side that has dialled begins, over
+// TLS if there is any, with a hello of 68 bytes:
+//
+//	 0  8  "TRELPEER"
+//	 8  2  version of the protocol, 1
+//	10  1  purpose: 1 appends, 2 other messages, 3 a snapshot, 4 a control request
+//	11  5  zero
+//	16 16  cluster's id
+//	32  8  raft's id of the side that has dialled, 40 8 its incarnation
+//	48  8  raft's id of the member that it wants, 56 8 its incarnation
+//	64  4  CRC of the 64 bytes before
+//
+// From byte 16 on all is zero in a control request, for which nobody needs to be a member.
+// The other side answers, and has closed the connection unless the status is 0:
+//
+//	 0  8  "TRELPEER"
+//	 8  2  version of the protocol that it speaks, 1
+//	10  1  status: 0 welcome, 1 refused, 2 refused because it knows no such member
+//	11  1  length of the reason
+//	12     the reason, a text
+//	    4  CRC of all bytes before
+//
+// Later versions keep both layouts up to the version, and that of the answer.
+//
+// # Frames
+//
+// All that follows is frames, in both directions:
+//
+//	0  4  length of the payload
+//	4  1  kind
+//	5  3  zero
+//	8     payload
+//	   4  CRC of all bytes before
+//
+// The kinds, and the greatest length of their payload:
+//
+//	1 message   40 MiB   a raft message: on a lane, and the first frame of a snapshot stream
+//	2 pulse     0        the sender lives
+//	3 chunk     64 KiB   the next bytes of a snapshot stream
+//	4 end       0        the snapshot stream is whole
+//	5 done      512      by the receiver of a snapshot: taken if empty, or the reason why not
+//	6 request   1 MiB    a control request, by the side that has dialled
+//	7 response  1 MiB    its response
+//	8 error     512      a text instead of a response
+//
+// A message is a head of 72 bytes, and then context, snapshot and entries, nothing else:
+//
+//	 0  1  raft's type of the message
+//	 1  1  1 if it rejects, otherwise 0
+//	 2  2  zero
+//	 4  4  number of entries, of a MsgApp
+//	 8  8  to, 16 from, 24 term (above 0), 32 log term, 40 index, 48 commit, 56 reject hint, each 8
+//	64  4  length of the context, at most 1 KiB
+//	68  4  length of the snapshot, at most 1 MiB; only of a MsgSnap: a raftpb.Snapshot as protobuf has it
+//
+// An entry is a head of 24 bytes and its data. Indexes continue that of the message, and
+// terms do not fall and are at most the message's:
+//
+//	 0  8  index
+//	 8  8  term
+//	16  4  length of the data
+//	20  1  raft's type of the entry
+//	21  3  zero
+//
+// This is not protobuf's encoding, because that one lets a few bytes stand for many
+// objects, takes several allocations for each, and would be harder to hold to its limits.
+//
+// # Cost and limits
+//
+// A message is encoded into the connection's buffer of 64 KiB by the lane's goroutine; data
+// that are larger go to the system from where they are. A message that comes in takes an
+// allocation, one with an entry two. A lane holds at most 16 MiB or 4,096 messages, or
+// a single larger one. At a time 16 control requests and 4 snapshot streams are served, of
+// which one is taken. Names of hosts are looked up at each attempt to connect.
+//
+// Without TLS all addresses have to be on loopback (ErrPlain), where anybody on the machine
+// may be a member.
+package wire

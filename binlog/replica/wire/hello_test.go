@@ -1,0 +1,126 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"hash/crc32"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"trellis/binlog/replica/member"
+)
+
+var sampleHello = hello{
+	version: version, purpose: purposeRest, cluster: member.ClusterID{1, 15: 2},
+	from: station{0x1111, 0x2222}, to: station{0x3333, 0x4444},
+}
+
+func (h hello) equal(o hello) bool {
+	return h.version == o.version && h.purpose == o.purpose && h.cluster == o.cluster && h.from == o.from && h.to == o.to
+}
+
+func TestHelloIsReadAsItWasWritten(t *testing.T) {
+	for p := purposeAppends; p <= purposeControl; p++ {
+		h := sampleHello
+		h.purpose = p
+		got, err := readHello(bytes.NewReader(h.encode()))
+		if err != nil || !got.equal(h) {
+			t.Errorf("%+v, %v; want %+v", got, err, h)
+		}
+	}
+}
+
+func TestDamagedHelloIsRefused(t *testing.T) {
+	whole := sampleHello.encode()
+	for i := range whole {
+		if _, err := readHello(bytes.NewReader(whole[:i])); err == nil || (i > 0 && err == io.EOF && i >= len(magic)) {
+			t.Errorf("cut at %d: %v", i, err)
+		}
+		b := slices.Clone(whole)
+		b[i] ^= 4
+		if _, err := readHello(bytes.NewReader(b)); !errors.Is(err, errHello) {
+			t.Errorf("changed at %d: %v", i, err)
+		}
+	}
+	h := sampleHello
+	for _, p := range []purpose{0, purposeControl + 1} {
+		h.purpose = p
+		if _, err := readHello(bytes.NewReader(h.encode())); !errors.Is(err, errHello) {
+			t.Errorf("%s: %v", p, err)
+		}
+	}
+}
+
+func TestAHelloOfALaterVersionIsKnownAsOne(t *testing.T) {
+	h := sampleHello
+	h.version, h.purpose = 2, 77
+	got, err := readHello(bytes.NewReader(h.encode()))
+	if err != nil || got.version != 2 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+func TestAnswerToAHello(t *testing.T) {
+	for _, c := range []struct {
+		s      status
+		reason string
+		want   string
+	}{
+		{welcome, "", ""},
+		{refused, "why", "why"},
+		{notMember, "", ""},
+		{refused, "two\nlines\x00 \x1b[31m", "two?lines? ?[31m"},
+		{refused, strings.Repeat("x", 1000), strings.Repeat("x", maxReason)},
+	} {
+		b := encodeReply(c.s, c.reason)
+		err := readReply(bytes.NewReader(b))
+		r := (*refusal)(nil)
+		if (c.s == welcome) != (err == nil) || (err != nil && (!errors.As(err, &r) || r.status != c.s || r.reason != c.want)) {
+			t.Errorf("%d %.20q: %v", c.s, c.reason, err)
+		}
+		for i := range b {
+			if readReply(bytes.NewReader(b[:i])) == nil {
+				t.Errorf("cut at %d: a welcome", i)
+			}
+			d := slices.Clone(b)
+			d[i] ^= 1
+			if err := readReply(bytes.NewReader(d)); err == nil || errors.As(err, &r) {
+				t.Errorf("changed at %d: %v", i, err)
+			}
+		}
+	}
+	b := encodeReply(welcome, "")
+	b[8] = 2
+	b = le.AppendUint32(b[:replyHead], crcOf(b[:replyHead]))
+	if err := readReply(bytes.NewReader(b)); !errors.Is(err, errHello) {
+		t.Errorf("a welcome in another version: %v", err)
+	}
+}
+
+func FuzzHello(f *testing.F) {
+	f.Add(sampleHello.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, err := readHello(bytes.NewReader(b))
+		if err == nil && h.version == version && !bytes.HasPrefix(b, h.encode()) {
+			t.Fatalf("%x was read as %+v", b, h)
+		}
+	})
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add(encodeReply(welcome, ""))
+	f.Add(encodeReply(refused, "why"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		err := readReply(bytes.NewReader(b))
+		if err == nil && b[10] != 0 {
+			t.Fatalf("%x is a welcome", b)
+		}
+		if r := (*refusal)(nil); errors.As(err, &r) && strings.ContainsAny(r.reason, "\n\r\x00\x1b") {
+			t.Fatalf("%q would go to the log", r.reason)
+		}
+	})
+}
+
+func crcOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

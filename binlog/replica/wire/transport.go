@@ -1,0 +1,288 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/member"
+)
+
+// errClosed ends what a transport does when it is closed.
+var errClosed = errors.New("the transport is closed")
+
+// Transport carries messages between this node and the other members.
+type Transport struct {
+	cfg    Config
+	log    *limitedLog
+	timing timing
+
+	ctx    context.Context // ends at Close
+	cancel context.CancelFunc
+	all    sync.WaitGroup // of all goroutines
+
+	// members is who this node and the others are. SetPeers and Identify replace it.
+	members atomic.Pointer[members]
+
+	lost reporter // members that messages were lost to
+
+	// A token for each connection of the purpose that is served.
+	controls, snapshots chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	greeting []net.Conn              // that have not said who they are, oldest first
+	inbound  map[inboundKey]net.Conn // of lanes
+	streams  map[member.ID]*outStream
+	taking   *inStream // the snapshot that comes in
+}
+
+// members is never changed once it is published.
+type members struct {
+	cluster member.ClusterID
+	self    member.Member
+	peers   map[member.ID]*peer
+}
+
+type peer struct {
+	member.Member
+	lanes  [lanes]*lane
+	cancel context.CancelFunc
+	ctx    context.Context // ends when it is a member no more, or with another address
+}
+
+type inboundKey struct {
+	from    member.ID
+	purpose purpose
+}
+
+// New starts a transport: it takes connections at once.
+func New(cfg Config) (*Transport, error) { return start(cfg, usual) }
+
+func start(cfg Config, tm timing) (*Transport, error) {
+	if cfg.TLS == nil {
+		if err := CheckPlain(cfg.Listener.Addr().String()); err != nil {
+			return nil, err
+		}
+	}
+	t := &Transport{
+		cfg: cfg, timing: tm, log: &limitedLog{log: cfg.Log},
+		controls: make(chan struct{}, maxControl), snapshots: make(chan struct{}, maxStreams),
+		inbound: map[inboundKey]net.Conn{},
+		streams: map[member.ID]*outStream{},
+		lost:    reporter{wake: make(chan struct{}, 1)},
+	}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.members.Store(&members{cluster: cfg.Cluster, self: cfg.Self})
+	t.all.Go(t.accept)
+	t.all.Go(func() { t.lost.run(t.ctx, cfg.Handler.Unreachable) })
+	return t, nil
+}
+
+// Identify says who the node is, once it belongs to a cluster.
+func (t *Transport) Identify(cluster member.ClusterID, self member.Member) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.members.Store(&members{cluster: cluster, self: self, peers: t.members.Load().peers})
+}
+
+// SetPeers says who the members are; this node may be one of them. Connections to those
+// that are new are made from now on, and those to and from others end.
+func (t *Transport) SetPeers(ms []member.Member) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return
+	}
+	old := t.members.Load()
+	next := &members{cluster: old.cluster, self: old.self, peers: map[member.ID]*peer{}}
+	for _, m := range ms {
+		if p := old.peers[m.ID]; p != nil && p.Member == m {
+			next.peers[m.ID] = p
+		} else if m.ID != old.self.ID {
+			next.peers[m.ID] = t.connect(m)
+		}
+	}
+	for id, p := range old.peers {
+		if next.peers[id] == p {
+			continue
+		}
+		p.cancel()
+		for purpose := purposeAppends; purpose <= purposeRest; purpose++ {
+			if c := t.inbound[inboundKey{id, purpose}]; c != nil {
+				_ = c.Close()
+			}
+		}
+		if t.taking != nil && t.taking.from == id {
+			_ = t.taking.conn.Close()
+		}
+	}
+	t.members.Store(next)
+}
+
+// connect starts the lanes to a member. The caller holds t.mu.
+func (t *Transport) connect(m member.Member) *peer {
+	p := &peer{Member: m}
+	p.ctx, p.cancel = context.WithCancel(t.ctx)
+	for i := range p.lanes {
+		l := &lane{t: t, peer: p, purpose: purposeAppends + purpose(i), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+		p.lanes[i] = l
+		t.all.Go(l.run)
+	}
+	return p
+}
+
+// Send sends a message to its member, or drops it. It never blocks. The message and its
+// entries must not be changed any more. Messages of kinds that do not cross (see doc.go)
+// are dropped without a word, and a MsgSnap is for SendSnapshot.
+func (t *Transport) Send(m *raftpb.Message) {
+	if !crosses(m.GetType()) {
+		return
+	}
+	id := member.ID(m.GetTo())
+	p := t.members.Load().peers[id]
+	if p == nil {
+		t.lost.report(id)
+		return
+	}
+	l := p.lanes[purposeRest-1]
+	if m.GetType() == raftpb.MsgApp {
+		l = p.lanes[purposeAppends-1]
+	}
+	if !l.put(m) {
+		t.lost.report(id)
+	}
+}
+
+// Connected tells whether both lanes to a member have a connection.
+func (t *Transport) Connected(id member.ID) bool {
+	p := t.members.Load().peers[id]
+	if p == nil {
+		return false
+	}
+	for _, l := range p.lanes {
+		if !l.connected() {
+			return false
+		}
+	}
+	return true
+}
+
+// Close ends all connections, and returns when no goroutine of the transport is left.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	closed := t.closed
+	t.closed = true
+	t.cancel()
+	t.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := t.cfg.Listener.Close()
+	t.all.Wait()
+	return err
+}
+
+// until closes a connection when a context ends, until stop is called.
+func until(ctx context.Context, c net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = c.Close() })
+}
+
+// reporter tells of members that messages were lost to, on a goroutine of its own and
+// once for many messages: who sends must not wait, and may be the one who is told.
+type reporter struct {
+	wake chan struct{}
+
+	mu  sync.Mutex
+	ids map[member.ID]bool
+}
+
+func (r *reporter) report(id member.ID) {
+	r.mu.Lock()
+	if r.ids == nil {
+		r.ids = map[member.ID]bool{}
+	}
+	r.ids[id] = true
+	r.mu.Unlock()
+	poke(r.wake)
+}
+
+func (r *reporter) run(ctx context.Context, tell func(member.ID)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		r.mu.Lock()
+		ids := r.ids
+		r.ids = nil
+		r.mu.Unlock()
+		for id := range ids {
+			tell(id)
+		}
+	}
+}
+
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// limitedLog writes each line once a minute at most, because what is refused comes again
+// at once, and no more than a number of different lines.
+type limitedLog struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	said map[string]time.Time
+}
+
+const maxSaid = 256
+
+// warn logs why something was refused or was lost; peer is a name or an address without
+// a port, so that attempts of the same peer are the same line.
+func (l *limitedLog) warn(msg, peer string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := line(err)
+	key := msg + "\x00" + peer + "\x00" + text
+	now := time.Now()
+	if at, ok := l.said[key]; ok && now.Sub(at) < time.Minute {
+		return
+	}
+	if len(l.said) >= maxSaid {
+		for k, at := range l.said {
+			if now.Sub(at) >= time.Minute {
+				delete(l.said, k)
+			}
+		}
+		if len(l.said) >= maxSaid {
+			return
+		}
+	}
+	if l.said == nil {
+		l.said = map[string]time.Time{}
+	}
+	l.said[key] = now
+	l.log.Warn(msg, "peer", peer, "error", text)
+}
+
+// line is an error in one line, without the addresses of a connection: their ports would
+// make each time another line.
+func line(err error) string {
+	text := err.Error()
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		text = strings.Replace(text, op.Error(), op.Op+": "+op.Err.Error(), 1)
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
+}

@@ -1,0 +1,221 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/entrylog"
+)
+
+// writer is the goroutine that writes: entries, votes, and the places of snapshots. It
+// does all that waits in one store, and lets the responses go, in order, when that is on
+// disk.
+type writer struct {
+	node *Node
+	wake chan struct{}
+
+	mu    sync.Mutex
+	queue []*raftpb.Message // MsgStorageAppend, in order
+	trim  entrylog.EntryID  // the log may begin behind it; zero is none
+	bytes atomic.Int64      // of the store that is under way
+	store atomic.Uint64     // its number; 0 if there is none
+
+	// The goroutine's.
+	stores uint64
+	held   *entrylog.Update // a commit index that nobody waits for
+}
+
+// Times of the writer.
+const (
+	idleTime = 100 * time.Millisecond // before a mark
+	fullTime = 100 * time.Millisecond // before another try when the disk is full
+)
+
+func newWriter(n *Node) *writer { return &writer{node: n, wake: make(chan struct{}, 1)} }
+
+func (w *writer) ring() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// append takes a MsgStorageAppend. It never blocks.
+func (w *writer) append(m *raftpb.Message) {
+	w.mu.Lock()
+	w.queue = append(w.queue, m)
+	w.mu.Unlock()
+	w.ring()
+}
+
+// trimTo has the log begin behind an entry that is applied, and that the current
+// snapshot includes.
+func (w *writer) trimTo(id entrylog.EntryID) {
+	w.mu.Lock()
+	w.trim = id
+	w.mu.Unlock()
+	w.ring()
+}
+
+func (w *writer) take() ([]*raftpb.Message, entrylog.EntryID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	queue, trim := w.queue, w.trim
+	w.queue, w.trim = nil, entrylog.EntryID{}
+	return queue, trim
+}
+
+// storing tells which store is under way, 0 if none, and how many bytes it has.
+func (w *writer) storing() (number uint64, bytes int64) { return w.store.Load(), w.bytes.Load() }
+
+func (w *writer) run() {
+	idle := time.NewTimer(idleTime)
+	defer idle.Stop()
+	for {
+		var err error
+		select {
+		case <-w.node.stopped:
+			return
+		case <-w.wake:
+			err = w.work()
+			idle.Reset(idleTime)
+		case <-idle.C:
+			err = w.rest()
+		}
+		if err != nil {
+			w.node.fail(fmt.Errorf("the entry log in %s: %w", w.node.opts.Dir, err))
+			return
+		}
+	}
+}
+
+// work does all that waits.
+func (w *writer) work() error {
+	queue, trim := w.take()
+	for len(queue) > 0 {
+		n := 1 // a snapshot's message begins a part
+		for n < len(queue) && queue[n].GetSnapshot() == nil {
+			n++
+		}
+		if err := w.save(queue[:n]); err != nil {
+			return err
+		}
+		queue = queue[n:]
+	}
+	if trim.Index > 0 {
+		return w.patiently(0, func() error { return w.node.log.Trim(trim) })
+	}
+	return nil
+}
+
+// save stores messages, of which the first one may have a snapshot, and lets their
+// responses go.
+func (w *writer) save(ms []*raftpb.Message) error {
+	if s := ms[0].GetSnapshot(); s != nil {
+		if err := w.install(s); err != nil {
+			return err
+		}
+	}
+	var updates []entrylog.Update
+	var bytes int64
+	answers := false
+	if w.held != nil {
+		updates = append(updates, *w.held)
+	}
+	for _, m := range ms {
+		answers = answers || len(m.GetResponses()) > 0
+		for _, e := range m.GetEntries() {
+			bytes += int64(len(e.GetData()))
+		}
+		u := entrylog.Update{Entries: m.GetEntries()}
+		if m.Term != nil {
+			u.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+		}
+		updates = append(updates, u)
+	}
+	if !answers {
+		w.held = &updates[len(updates)-1]
+		return nil
+	}
+	w.held = nil
+	if err := w.patiently(bytes, func() error { return w.node.log.Append(updates...) }); err != nil {
+		return err
+	}
+	w.answer(ms)
+	return nil
+}
+
+// answer lets the responses of messages go that were stored.
+func (w *writer) answer(ms []*raftpb.Message) {
+	self := uint64(w.node.opts.Self)
+	var own []*raftpb.Message
+	for _, m := range ms {
+		for _, r := range m.GetResponses() {
+			if r.GetTo() == self {
+				own = append(own, r)
+			} else {
+				w.node.transport.Send(r)
+			}
+		}
+	}
+	w.node.inbox.respond(own...)
+}
+
+// patiently stores. While the disk is full it tries again: that is the one failure with
+// which nothing was written.
+func (w *writer) patiently(bytes int64, store func() error) error {
+	w.bytes.Store(bytes)
+	for {
+		w.stores++
+		w.store.Store(w.stores)
+		err := store()
+		w.store.Store(0)
+		if !errors.Is(err, entrylog.ErrNoSpace) {
+			return err
+		}
+		w.node.opts.Log.Warn("the disk is full: this node waits for space", "dir", w.node.opts.Dir)
+		select {
+		case <-w.node.stopped:
+			return ErrClosed
+		case <-time.After(fullTime):
+		}
+	}
+}
+
+// rest writes, when nothing has come for a moment, what nobody waits for.
+func (w *writer) rest() error {
+	if w.held != nil {
+		u := *w.held
+		w.held = nil
+		if err := w.patiently(0, func() error { return w.node.log.Append(u) }); err != nil {
+			return err
+		}
+	}
+	if err := w.node.log.Mark(); !errors.Is(err, entrylog.ErrNoSpace) {
+		return err
+	}
+	return nil // what it would have said stays unsaid
+}
+
+// install makes a snapshot current that has come from the leader and is durable, has the
+// log begin behind it, and then has the applier load it.
+func (w *writer) install(s *raftpb.Snapshot) error {
+	meta, err := decodeMeta(s)
+	if err != nil {
+		return err
+	}
+	if err := w.node.opts.Snapshots.SetCurrent(meta); err != nil {
+		return err
+	}
+	w.node.current.Store(&meta)
+	if err := w.patiently(0, func() error { return w.node.log.Install(entrylog.EntryID{Index: meta.Index, Term: meta.Term}) }); err != nil {
+		return err
+	}
+	w.node.applier.post(w.node.applier.install)
+	return nil
+}
