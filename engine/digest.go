@@ -3,7 +3,6 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"hash"
 
 	"trellis/binlog/journal"
@@ -12,11 +11,9 @@ import (
 // Digest is a short value that is equal for engines that have the same jobs on record, and
 // for others only by an accident that nobody meets.
 type Digest struct {
-	Jobs uint64
-	Sum  [2]uint64 // of the first 16 bytes of SHA-256 of each job, as little-endian numbers
+	Jobs uint64 // their number
+	Sum  uint64 // of the first 8 bytes of SHA-256 of each, as little-endian numbers
 }
-
-func (d Digest) String() string { return fmt.Sprintf("%d jobs %016x%016x", d.Jobs, d.Sum[1], d.Sum[0]) }
 
 // Digest sums up all jobs, as far as they are on record: in whatever order and whatever
 // shards, a reserved job as a ready one, and without the counts of reservations and
@@ -30,7 +27,7 @@ func (d Digest) String() string { return fmt.Sprintf("%d jobs %016x%016x", d.Job
 func (e *Engine) Digest(due Time) (Digest, error) {
 	const turn = 1024
 	s := digester{engine: e, due: due, hash: sha256.New()}
-	for from := uint64(0); ; {
+	for from := uint64(1); ; {
 		next, err := e.Walk(from, turn, s.add)
 		if err != nil || next == 0 {
 			return s.digest, err
@@ -70,7 +67,6 @@ func (s *digester) add(r *journal.Record) error {
 	s.hash.Write(r.Body)
 	sum := s.hash.Sum(s.sum[:0])
 	s.digest.Jobs++
-	s.digest.Sum[0] += le.Uint64(sum)
-	s.digest.Sum[1] += le.Uint64(sum[8:])
+	s.digest.Sum += le.Uint64(sum)
 	return nil
 }

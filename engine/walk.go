@@ -12,7 +12,7 @@ var ErrDiscarded = errors.New("engine: the engine was discarded")
 
 // Walk calls f for jobs by their ids, from id from on, with what the journal would be
 // told of each at that moment: a reserved job is ready. It visits at most n jobs, and
-// returns the id to go on from, 0 when it has come to the end. Begin with 0. An error of
+// returns the id to go on from, 0 when it has come to the end. Begin with 1. An error of
 // f's ends it and is returned. The record and its body are valid during the call of f,
 // which holds no lock.
 //
@@ -20,14 +20,14 @@ var ErrDiscarded = errors.New("engine: the engine was discarded")
 // holds one shard's lock at a time, for as long as it takes to copy a record and at
 // most 32 KiB. What a walk of many calls has seen was there at one moment or another:
 //
-//   - What was on record before the call with from 0 is seen, unless a later record
+//   - What was on record before the call with from 1 is seen, unless a later record
 //     changed it or deleted the job.
 //   - So the jobs that were visited, and then the records that were made from before
 //     the walk until after it, make an engine that equals this one.
 func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
 	e.life.RLock()
 	defer e.life.RUnlock()
-	if from == 0 && !e.catchUp() || e.discarded.Load() {
+	if from <= 1 && !e.catchUp() || e.discarded.Load() {
 		return 0, ErrDiscarded
 	}
 	w := walk{engine: e, f: f}
