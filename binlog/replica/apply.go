@@ -13,6 +13,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/snapshot"
 )
 
 // applier is the goroutine that applies entries that are committed: to the standby, or,
@@ -24,12 +25,12 @@ type applier struct {
 
 	mu     sync.Mutex
 	queue  []func() error // to be done in order
-	shared Meta           // at, as of the last message
+	shared snapshot.Meta  // at, as of the last message
 
 	// The goroutine's.
-	at      Meta    // as of the last entry that was applied
-	standby Standby // nil while there was no stamp, and in office
-	office  *Office // that the queue serves in; nil for a standby
+	at      snapshot.Meta // as of the last entry that was applied
+	standby Standby       // nil while there was no stamp, and in office
+	office  *Office       // that the queue serves in; nil for a standby
 	reader  entry.Reader
 	names   record.Names
 	rec     journal.Record
@@ -57,7 +58,7 @@ func (a *applier) post(f func() error) {
 }
 
 // seen is what was applied, as of the last message.
-func (a *applier) seen() Meta {
+func (a *applier) seen() snapshot.Meta {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.shared
@@ -123,14 +124,15 @@ func (a *applier) install() error {
 
 // load makes a standby of the current snapshot.
 func (a *applier) load() error {
-	meta := *a.node.current.Load()
+	meta, path := a.node.store.hold()
+	defer a.node.store.release(path)
 	a.standby, a.grown = nil, 0
 	if meta.Stamp != 0 {
 		if err := a.begin(meta.Stamp); err != nil {
 			return err
 		}
-		if err := a.node.opts.Snapshots.Load(meta, a.standby); err != nil {
-			return fmt.Errorf("load the snapshot of entry %d: %w", meta.Index, err)
+		if err := snapshot.Load(a.node.opts.FS, path, a.standby); err != nil {
+			return err
 		}
 		a.standby.Strict()
 		a.standby.Decided(meta.Decided)

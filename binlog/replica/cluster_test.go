@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -19,6 +20,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -39,7 +42,6 @@ type peer struct {
 	id     member.ID
 	name   string
 	fs     *faultfs.FS
-	shelf  *shelf
 	clock  *testClock
 	begun  bool // the node has run before
 	bytes  int64
@@ -72,9 +74,9 @@ const startOfTime = 1_700_000_000_000_000_000
 func newCluster(t *testing.T, n int, seed uint64) *cluster {
 	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 1)), halt: make(chan struct{})}
 	c.net = &network{cluster: c, rng: rand.New(rand.NewPCG(seed, 2)), cut: map[link]bool{}}
-	meta := Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
+	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range n {
-		m := member.Member{ID: member.ID(i + 1), Incarnation: 1, Name: fmt.Sprintf("n%d", i+1), Addr: "127.0.0.1:1"}
+		m := member.Member{ID: member.ID(i + 1), Incarnation: 1, Name: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("127.0.0.1:%d", i+1)}
 		meta.ConfState.Voters = append(meta.ConfState.Voters, uint64(m.ID))
 		meta.Members = append(meta.Members, m)
 	}
@@ -87,9 +89,15 @@ func newCluster(t *testing.T, n int, seed uint64) *cluster {
 	return c
 }
 
-func (c *cluster) addPeer(m member.Member, meta Meta) *peer {
-	p := &peer{id: m.ID, name: m.Name, fs: faultfs.New(clusterDir), shelf: newShelf(meta), clock: &testClock{}, ticks: make(chan time.Time)}
+func (c *cluster) addPeer(m member.Member, meta snapshot.Meta) *peer {
+	p := &peer{id: m.ID, name: m.Name, fs: faultfs.New(clusterDir), clock: &testClock{}, ticks: make(chan time.Time)}
 	p.clock.wall.Store(startOfTime)
+	if meta.Index > 0 {
+		dir := filepath.Join(clusterDir, snapshotsDir)
+		if err := errors.Join(p.fs.Mkdir(dir), vfs.SyncDir(p.fs, clusterDir), snapshot.WriteInitial(p.fs, dir, meta)); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 	c.net.mu.Lock()
 	c.nodes = append(c.nodes, p)
 	c.net.mu.Unlock()
@@ -151,7 +159,7 @@ func (p *peer) tick() {
 func (c *cluster) start(p *peer) error {
 	queue := newModel()
 	n, err := Open(Options{
-		Dir: clusterDir, New: !p.begun, Self: p.id, Snapshots: p.shelf, Queue: queue, Clock: p.clock, FS: p.fs,
+		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: queue, Clock: p.clock, FS: p.fs,
 		SnapshotBytes: p.bytes, segmentSize: 64 << 10, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
@@ -431,7 +439,7 @@ func (t *port) Send(m *raftpb.Message) {
 	w.mu.Unlock()
 	if lost {
 		if n := t.peer.running(); n != nil {
-			n.Unreachable(m.GetTo())
+			n.Unreachable(member.ID(m.GetTo()))
 		}
 		return
 	}
@@ -453,12 +461,13 @@ func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
 			err = errors.New("unreachable")
 		}
 		if err == nil {
+			err = errors.New("unreachable")
 			if n := p.running(); n != nil {
 				err = n.Snapshot(proto.Clone(m).(*raftpb.Message), &b)
 			}
 		}
 		if n := t.peer.running(); n != nil {
-			n.SnapshotSent(m.GetTo(), err == nil)
+			n.SnapshotSent(member.ID(m.GetTo()), err == nil)
 		}
 	})
 }
@@ -473,4 +482,4 @@ func (p *peer) lastIndex() uint64 {
 }
 
 // waitTime is how long a test waits for what has to happen: a very long time.
-const waitTime = 8*time.Second
+const waitTime = 8 * time.Second

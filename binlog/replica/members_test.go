@@ -3,12 +3,14 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
 )
 
 // within is a context for what has to happen.
@@ -22,8 +24,8 @@ func within(t *testing.T) context.Context {
 func (c *cluster) grow() (*peer, member.Member) {
 	c.t.Helper()
 	id := member.ID(len(c.nodes) + 1)
-	m := member.Member{ID: id, Incarnation: 1, Name: "n" + id.String(), Addr: "127.0.0.1:" + id.String()}
-	p := c.addPeer(m, Meta{ConfState: raftpb.EnsureConfState(nil)})
+	m := member.Member{ID: id, Incarnation: 1, Name: fmt.Sprintf("n%d", id), Addr: fmt.Sprintf("127.0.0.1:%d", id)}
+	p := c.addPeer(m, snapshot.Meta{})
 	if err := c.start(p); err != nil {
 		c.t.Fatal(err)
 	}

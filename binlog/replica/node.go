@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
 	"trellis/binlog/vfs"
 )
 
@@ -22,6 +23,7 @@ import (
 type Node struct {
 	opts      Options
 	log       *entrylog.Log
+	store     *store
 	clock     *clusterClock
 	inbox     *inbox
 	transport Transport // set by Run
@@ -32,9 +34,8 @@ type Node struct {
 
 	changing sync.Mutex // held while the members or the leader are changed
 
-	current atomic.Pointer[Meta] // the snapshot that the pointer names
-	office  atomic.Pointer[Office]
-	status  atomic.Pointer[raftStatus]
+	office atomic.Pointer[Office]
+	status atomic.Pointer[raftStatus]
 
 	ticks <-chan time.Time // set before Run, by tests
 
@@ -43,8 +44,11 @@ type Node struct {
 	err      error
 }
 
-// entriesDir is the directory of the entry log in a node's.
-const entriesDir = "entries"
+// Directories in a node's.
+const (
+	entriesDir   = "entries"
+	snapshotsDir = "snapshots"
+)
 
 // Open opens a node's entry log and current snapshot. Errors are those of entrylog.Open
 // and of the snapshots. Run or Close follows.
@@ -62,12 +66,12 @@ func Open(opts Options) (*Node, error) {
 		opts.SnapshotBytes = DefaultSnapshotBytes
 	}
 	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
-	meta, err := opts.Snapshots.Current()
-	if err != nil {
-		return nil, fmt.Errorf("the current snapshot: %w", err)
+	var err error
+	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
+		return nil, err
 	}
-	n.current.Store(&meta)
-	if err := n.openLog(meta); err != nil {
+	meta := n.store.current()
+	if err := n.openLog(&meta); err != nil {
 		return nil, err
 	}
 	n.writer = newWriter(n)
@@ -78,7 +82,7 @@ func Open(opts Options) (*Node, error) {
 	return n, nil
 }
 
-func (n *Node) openLog(meta Meta) error {
+func (n *Node) openLog(meta *snapshot.Meta) error {
 	dir := filepath.Join(n.opts.Dir, entriesDir)
 	if n.opts.New {
 		if err := n.opts.FS.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -89,7 +93,7 @@ func (n *Node) openLog(meta Meta) error {
 		}
 	}
 	log, err := entrylog.Open(dir, entrylog.Options{
-		New: n.opts.New, Snapshot: meta.raft(), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
+		New: n.opts.New, Snapshot: metadata(meta), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
 	})
 	n.log = log
 	return err
@@ -106,7 +110,7 @@ func (n *Node) Close() error {
 // free, unless the error is ErrHung.
 func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.transport = t
-	t.SetPeers(n.current.Load().Members)
+	t.SetPeers(n.store.current().Members)
 	if n.ticks == nil {
 		ticker := time.NewTicker(Tick)
 		defer ticker.Stop()
@@ -155,6 +159,6 @@ func (n *Node) Message(m *raftpb.Message) {
 }
 
 // Unreachable tells that messages to a member may be lost.
-func (n *Node) Unreachable(id uint64) {
-	n.inbox.call(func() { n.consensus.rn.ReportUnreachable(id) })
+func (n *Node) Unreachable(id member.ID) {
+	n.inbox.call(func() { n.consensus.rn.ReportUnreachable(uint64(id)) })
 }

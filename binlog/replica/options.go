@@ -15,7 +15,8 @@ import (
 // Options configure a Node.
 type Options struct {
 	// Dir is the node's directory. It belongs to this process alone, which has seen to
-	// that, and it has the mark of package member.
+	// that, and it has the mark of package member. A founder has written the initial
+	// snapshot into Dir/snapshots; a node that joins has none.
 	Dir string
 
 	// New makes an entry log if there is none. It is set until the node has once been a
@@ -25,13 +26,8 @@ type Options struct {
 	// Self is this node's id, as the mark says.
 	Self member.ID
 
-	// Snapshots are those of Dir. There is a current one, if only the initial one with
-	// which all founders begin.
-	Snapshots Snapshots
-
 	// SnapshotBytes is how many bytes of entries have to be behind the last snapshot
-	// before the next one is taken. It is taken for the length of the last snapshot if
-	// that is longer. Zero means DefaultSnapshotBytes.
+	// before the next one is taken; or as many as that snapshot has, if these are more. Zero means DefaultSnapshotBytes.
 	SnapshotBytes int64
 
 	// Queue is what is replicated.
@@ -40,7 +36,7 @@ type Options struct {
 	// Clock is the machine's. Nil means the system's.
 	Clock Clock
 
-	// FS is the file system of the entry log. Nil means the operating system's.
+	// FS is the file system. Nil means the operating system's.
 	FS vfs.FS
 
 	// Log takes what an operator wants to read. Nil means nothing.

@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/replica/snapshot"
 )
 
 // consensus is the raft goroutine and what it owns. It waits for nothing but its inbox
@@ -24,6 +25,7 @@ type consensus struct {
 	heard    map[uint64]uint64 // tick of the last message of a member
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
+	refused  refusals
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
 	feeding  int               // standbys that are being made; the node does not campaign meanwhile
@@ -38,12 +40,12 @@ type consensus struct {
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
 }
 
-func newConsensus(n *Node, meta Meta) (*consensus, error) {
+func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	hard, _, err := n.log.InitialState()
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, refused: refusals{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -202,8 +204,10 @@ func (c *consensus) handle(rd raft.Ready) {
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
+			var received *received
 			if m.GetSnapshot() != nil {
 				c.feeding++
+				received = c.arriving.received
 				c.handed = m.GetSnapshot().GetMetadata().GetIndex()
 				c.arriving.taken = true
 				c.conf = m.GetSnapshot().GetMetadata().GetConfState()
@@ -214,7 +218,7 @@ func (c *consensus) handle(rd raft.Ready) {
 				}
 			}
 			c.lag += payload(m)
-			c.node.writer.append(m)
+			c.node.writer.append(m, received)
 		case raft.LocalApplyThread:
 			c.handed = m.GetEntries()[len(m.GetEntries())-1].GetIndex()
 			c.node.applier.apply(m)

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,6 +12,8 @@ import (
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
 )
 
 // walk is a snapshot that is being taken, on a goroutine of its own. The queue changes
@@ -29,7 +32,7 @@ type walk struct {
 
 // extent is where a snapshot ends.
 type extent struct {
-	meta  Meta
+	meta  snapshot.Meta
 	grown int64 // bytes of entries up to there
 }
 
@@ -40,7 +43,7 @@ func (a *applier) considerSnapshot() {
 		a.endWalk()
 		return
 	}
-	long := a.grown > max(a.node.opts.SnapshotBytes, a.node.current.Load().Bytes)
+	long := a.grown > max(a.node.opts.SnapshotBytes, a.node.store.current().Bytes)
 	if a.still || !long && !a.wanted || a.standby == nil && a.office == nil {
 		return
 	}
@@ -82,8 +85,7 @@ func (w *walk) run() {
 	case err != nil:
 		n.opts.Log.Warn("no snapshot could be taken", "error", err)
 	default:
-		n.current.Store(&meta)
-		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "jobs", meta.Jobs, "bytes", meta.Bytes)
+		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "records", meta.Records, "bytes", meta.Bytes)
 		n.inbox.call(func() { n.consensus.trim = meta.Index })
 	}
 	w.applier.post(func() error {
@@ -96,17 +98,16 @@ func (w *walk) run() {
 }
 
 // write takes the snapshot, up to its being current.
-func (w *walk) write() (x extent, meta Meta, err error) {
+func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	n := w.applier.node
 	x.grown = w.grown
-	sw, err := n.opts.Snapshots.Create()
+	sw, err := snapshot.Create(n.opts.FS, n.store.dir)
 	if err != nil {
 		return x, meta, err
 	}
-	finished := false
 	defer func() {
-		if !finished {
-			sw.Abort()
+		if e := sw.Abort(); err != errVoid {
+			err = errors.Join(err, e)
 		}
 	}()
 	if err := w.jobs(sw); err != nil {
@@ -118,14 +119,14 @@ func (w *walk) write() (x extent, meta Meta, err error) {
 	if err := w.redo(sw, x.meta.Index); err != nil {
 		return x, meta, err
 	}
-	if meta, err = sw.Finish(x.meta); err != nil {
+	meta, path, err := sw.Finish(x.meta)
+	if err != nil {
 		return x, meta, err
 	}
-	finished = true
 	if w.void() {
 		return x, meta, errVoid
 	}
-	return x, meta, n.opts.Snapshots.SetCurrent(meta)
+	return x, meta, n.store.setCurrent(meta, path)
 }
 
 func (w *walk) void() bool {
@@ -141,7 +142,7 @@ func (w *walk) void() bool {
 const jobsAtATime = 256
 
 // jobs writes all jobs.
-func (w *walk) jobs(sw SnapshotWriter) error {
+func (w *walk) jobs(sw *snapshot.Writer) error {
 	for id := uint64(1); id != 0; {
 		if w.void() {
 			return errVoid
@@ -179,7 +180,7 @@ func (w *walk) extent() (extent, error) {
 }
 
 // redo writes the records of the entries since the walk began.
-func (w *walk) redo(sw SnapshotWriter, last uint64) error {
+func (w *walk) redo(sw *snapshot.Writer, last uint64) error {
 	var reader entry.Reader
 	var names record.Names
 	return w.applier.node.eachEntry(w.from, last, func(e *raftpb.Entry) error {
@@ -208,7 +209,7 @@ func (w *walk) redo(sw SnapshotWriter, last uint64) error {
 	})
 }
 
-func redoRecord(sw SnapshotWriter, b []byte, names *record.Names) error {
+func redoRecord(sw *snapshot.Writer, b []byte, names *record.Names) error {
 	var r journal.Record
 	switch record.KindOf(b) {
 	case record.Full:
@@ -234,7 +235,7 @@ func (c *consensus) retain() {
 		return
 	}
 	index := c.trim
-	if c.node.log.Size() < 3*max(c.node.opts.SnapshotBytes, c.node.current.Load().Bytes) {
+	if c.node.log.Size() < 3*max(c.node.opts.SnapshotBytes, c.node.store.current().Bytes) {
 		for id, pr := range c.rn.Status().Progress {
 			if id != uint64(c.node.opts.Self) && c.tick-c.heard[id] < 2*electionTicks {
 				index = min(index, max(pr.Match, pr.PendingSnapshot))
@@ -259,52 +260,52 @@ func (n *Node) offer() (*raftpb.Snapshot, error) {
 		})
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
-	return n.current.Load().encode()
+	meta := n.store.current()
+	return raftSnapshot(&meta), nil
 }
 
 // sendSnapshot sends the snapshot that raft wants sent.
 func (n *Node) sendSnapshot(m *raftpb.Message) {
 	n.transport.SendSnapshot(m, func(w io.Writer) error {
-		meta, err := decodeMeta(m.GetSnapshot())
-		if err != nil {
-			return err
-		}
-		return n.opts.Snapshots.Send(meta, w)
+		return n.store.send(m.GetSnapshot().GetMetadata(), w)
 	})
 }
 
 // SnapshotSent tells the end of a snapshot's transfer, good or bad.
-func (n *Node) SnapshotSent(id uint64, ok bool) {
+func (n *Node) SnapshotSent(id member.ID, ok bool) {
 	status := raft.SnapshotFinish
 	if !ok {
 		status = raft.SnapshotFailure
 	}
-	n.inbox.call(func() { n.consensus.rn.ReportSnapshot(id, status) })
+	n.inbox.call(func() { n.consensus.rn.ReportSnapshot(uint64(id), status) })
+}
+
+// received is a snapshot that is complete.
+type received struct {
+	meta snapshot.Meta
+	path string
 }
 
 // arriving is a snapshot that has come from the leader. The raft goroutine's.
 type arriving struct {
-	message *raftpb.Message
-	done    chan error
-	ready   bool // no snapshot is being taken here
-	stepped bool // raft has seen it
-	taken   bool // raft wants it installed
+	message  *raftpb.Message
+	received *received
+	done     chan error
+	ready    bool // no snapshot is being taken here
+	stepped  bool // raft has seen it
+	taken    bool // raft wants it installed
 }
 
-// Snapshot takes a snapshot that a leader sends: the message, and what Snapshots.Send has
-// written. It returns when the snapshot is installed, or is not needed.
+// Snapshot takes a snapshot that a leader sends: the message, and the stream of
+// package snapshot. It returns when the snapshot is installed, or is not needed.
 func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
-	meta, err := decodeMeta(m.GetSnapshot())
+	of := m.GetSnapshot().GetMetadata()
+	meta, path, err := snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
 	if err != nil {
 		return err
 	}
-	if meta.Index <= n.applier.seen().Index {
-		return nil
-	}
-	if err := n.opts.Snapshots.Receive(meta, r); err != nil {
-		return fmt.Errorf("a snapshot of entry %d: %w", meta.Index, err)
-	}
-	s := &arriving{message: m, done: make(chan error, 1)}
+	m.Snapshot = raftSnapshot(&meta) // the members, too, are those of the files
+	s := &arriving{message: m, received: &received{meta, path}, done: make(chan error, 1)}
 	n.inbox.call(func() { n.consensus.arrive(s) })
 	select {
 	case err := <-s.done:

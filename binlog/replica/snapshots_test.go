@@ -7,10 +7,10 @@ import (
 // puts puts jobs until the leader has taken another snapshot.
 func (c *cluster) untilSnapshot(l *peer) {
 	c.t.Helper()
-	taken := l.shelf.count()
+	taken := l.running().Status().Snapshot
 	c.eventually("a snapshot", func() bool {
 		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
-		return l.shelf.count() > taken
+		return l.running().Status().Snapshot > taken
 	})
 }
 
@@ -32,13 +32,12 @@ func TestAFollowerThatWasAwayForLongCatchesUpBySnapshot(t *testing.T) {
 		first, err := n.log.FirstIndex()
 		return err == nil && first > last+1
 	})
-	loads := away.shelf.loadCount()
 	if err := c.start(away); err != nil {
 		t.Fatal(err)
 	}
 	c.settled()
-	if got := away.shelf.loadCount(); got < loads+1 {
-		t.Error("the follower has not loaded the leader's snapshot")
+	if s := away.running().Status(); s.Snapshot <= last {
+		t.Errorf("the follower that ended with entry %d has not got the leader's snapshot: %+v", last, s)
 	}
 }
 

@@ -66,7 +66,7 @@ func (c *consensus) alive(id uint64) bool {
 // Status tells how the node is. It is at most a tick old.
 func (n *Node) Status() Status {
 	at := n.applier.seen()
-	snapshot := n.current.Load()
+	snapshot := n.store.current()
 	last, _ := n.log.LastIndex()
 	s := Status{
 		Self: n.opts.Self, Applied: at.Index, Last: last, Stamp: at.Stamp,

@@ -20,10 +20,10 @@ type writer struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	queue []*raftpb.Message // MsgStorageAppend, in order
-	trim  entrylog.EntryID  // the log may begin behind it; zero is none
-	bytes atomic.Int64      // of the store that is under way
-	store atomic.Uint64     // its number; 0 if there is none
+	queue []job            // in order
+	trim  entrylog.EntryID // the log may begin behind it; zero is none
+	bytes atomic.Int64     // of the store that is under way
+	store atomic.Uint64    // its number; 0 if there is none
 
 	// The goroutine's.
 	stores uint64
@@ -45,10 +45,16 @@ func (w *writer) ring() {
 	}
 }
 
+// job is a MsgStorageAppend.
+type job struct {
+	*raftpb.Message
+	received *received // the message's snapshot; nil if it has none
+}
+
 // append takes a MsgStorageAppend. It never blocks.
-func (w *writer) append(m *raftpb.Message) {
+func (w *writer) append(m *raftpb.Message, s *received) {
 	w.mu.Lock()
-	w.queue = append(w.queue, m)
+	w.queue = append(w.queue, job{m, s})
 	w.mu.Unlock()
 	w.ring()
 }
@@ -62,7 +68,7 @@ func (w *writer) trimTo(id entrylog.EntryID) {
 	w.ring()
 }
 
-func (w *writer) take() ([]*raftpb.Message, entrylog.EntryID) {
+func (w *writer) take() ([]job, entrylog.EntryID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	queue, trim := w.queue, w.trim
@@ -99,7 +105,7 @@ func (w *writer) work() error {
 	queue, trim := w.take()
 	for len(queue) > 0 {
 		n := 1 // a snapshot's message begins a part
-		for n < len(queue) && queue[n].GetSnapshot() == nil {
+		for n < len(queue) && queue[n].received == nil {
 			n++
 		}
 		if err := w.save(queue[:n]); err != nil {
@@ -115,8 +121,8 @@ func (w *writer) work() error {
 
 // save stores messages, of which the first one may have a snapshot, and lets their
 // responses go.
-func (w *writer) save(ms []*raftpb.Message) error {
-	if s := ms[0].GetSnapshot(); s != nil {
+func (w *writer) save(ms []job) error {
+	if s := ms[0].received; s != nil {
 		if err := w.install(s); err != nil {
 			return err
 		}
@@ -151,7 +157,7 @@ func (w *writer) save(ms []*raftpb.Message) error {
 }
 
 // answer lets the responses of messages go that were stored.
-func (w *writer) answer(ms []*raftpb.Message) {
+func (w *writer) answer(ms []job) {
 	self := uint64(w.node.opts.Self)
 	var own []*raftpb.Message
 	for _, m := range ms {
@@ -204,16 +210,11 @@ func (w *writer) rest() error {
 
 // install makes a snapshot current that has come from the leader and is durable, has the
 // log begin behind it, and then has the applier load it.
-func (w *writer) install(s *raftpb.Snapshot) error {
-	meta, err := decodeMeta(s)
-	if err != nil {
+func (w *writer) install(s *received) error {
+	if err := w.patiently(0, func() error { return w.node.store.setCurrent(s.meta, s.path) }); err != nil {
 		return err
 	}
-	if err := w.node.opts.Snapshots.SetCurrent(meta); err != nil {
-		return err
-	}
-	w.node.current.Store(&meta)
-	if err := w.patiently(0, func() error { return w.node.log.Install(entrylog.EntryID{Index: meta.Index, Term: meta.Term}) }); err != nil {
+	if err := w.patiently(0, func() error { return w.node.log.Install(s.meta.Entry()) }); err != nil {
 		return err
 	}
 	w.node.applier.post(w.node.applier.install)

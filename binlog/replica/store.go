@@ -1,0 +1,101 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/vfs"
+)
+
+// store is the snapshots of a node's directory. Methods may be called from any goroutine.
+type store struct {
+	fs  vfs.FS
+	dir string
+
+	turn sync.Mutex // held while the pointer is changed
+
+	mu      sync.Mutex
+	meta    snapshot.Meta // the current one; Index 0 if there is none
+	path    string
+	reading map[string]int // how many read what is in a directory
+}
+
+// openStore finds the current snapshot. A node that is about to join has none.
+func openStore(fsys vfs.FS, dir string) (*store, error) {
+	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	s := &store{fs: fsys, dir: dir, reading: map[string]int{}}
+	var err error
+	if s.meta, s.path, err = snapshot.Current(fsys, dir); err != nil && !errors.Is(err, snapshot.ErrNone) {
+		return nil, err
+	}
+	s.meta.ConfState = raftpb.EnsureConfState(s.meta.ConfState)
+	return s, nil
+}
+
+// current is the snapshot that the pointer names.
+func (s *store) current() snapshot.Meta {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meta
+}
+
+// hold returns the current snapshot and its directory, which stays until release.
+func (s *store) hold() (snapshot.Meta, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reading[s.path]++
+	return s.meta, s.path
+}
+
+func (s *store) release(path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading[path]--; s.reading[path] == 0 {
+		delete(s.reading, path)
+	}
+}
+
+// setCurrent has the pointer name a snapshot that is complete, and removes older ones
+// that nobody reads.
+func (s *store) setCurrent(m snapshot.Meta, path string) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	if err := snapshot.SetCurrent(s.fs, s.dir, &m); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.meta, s.path = m, path
+	keep := []string{path}
+	for p := range s.reading {
+		keep = append(keep, p)
+	}
+	s.mu.Unlock()
+	// The snapshot counts, whatever becomes of the old ones.
+	_ = snapshot.Prune(s.fs, s.dir, keep...)
+	return nil
+}
+
+// send writes the snapshot of an entry, if it is the current one.
+func (s *store) send(m *raftpb.SnapshotMetadata, w io.Writer) error {
+	meta, path := s.hold()
+	defer s.release(path)
+	if meta.Index != m.GetIndex() {
+		return fmt.Errorf("the snapshot of entry %d is gone; that of entry %d comes next", m.GetIndex(), meta.Index)
+	}
+	return snapshot.Send(s.fs, path, w)
+}
+
+// raftSnapshot is a snapshot as raft has it. What it says of itself comes with its files.
+func raftSnapshot(m *snapshot.Meta) *raftpb.Snapshot { return &raftpb.Snapshot{Metadata: metadata(m)} }
+
+func metadata(m *snapshot.Meta) *raftpb.SnapshotMetadata {
+	return &raftpb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: m.ConfState}
+}
