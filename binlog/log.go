@@ -99,10 +99,13 @@ type Restorer interface {
 
 // Open locks the directory, which must exist, checks all of its log and gets it
 // ready for Replay. A log of beanstalkd's is imported first. Errors that wrap
-// ErrLocked, ErrMixed or ErrNoSpace, or are a *DamageError, tell the operator
-// what to do.
+// ErrLocked, ErrMixed, ErrCluster or ErrNoSpace, or are a *DamageError, tell the
+// operator what to do.
 func Open(dir string, opts Options) (*Log, error) {
 	l := newLog(dir, opts)
+	if err := refuseCluster(l.fs, dir); err != nil {
+		return nil, err
+	}
 	lock, err := vfs.LockDir(l.fs, dir)
 	if err != nil {
 		return nil, err
