@@ -244,6 +244,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
 			"--http", "--pprof", "--metrics-tubes", "--metrics-legacy",
 			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched",
+			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca",
 		} {
 			if !strings.Contains(text.text, flag) {
 				t.Errorf("%s: nothing about %s", text.name, flag)
