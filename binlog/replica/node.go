@@ -127,6 +127,10 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	}
 	others.Wait()
 	if errors.Is(n.err, ErrHung) {
+		go func() { // if the disk answers again
+			writer.Wait()
+			_ = n.log.Close()
+		}()
 		return n.err
 	}
 	writer.Wait()
