@@ -522,3 +522,48 @@ func TestIdsThatWereDrawnAreNotUsedByTheNextLeader(t *testing.T) {
 		t.Errorf("the next office begins with job %d, %v", again.NextID(), err)
 	}
 }
+
+// beat has the node beat once. The members in low say that their disks are nearly full.
+func (h *hand) beat(low map[uint64]bool) {
+	h.t.Helper()
+	h.consensus.onTick()
+	h.run()
+	for _, m := range h.sent {
+		r := answerTo(m)
+		if full := low[r.GetFrom()]; full && m.GetType() == raftpb.MsgHeartbeat {
+			r.Reject = &full
+		}
+		h.Message(r)
+	}
+	h.sent = nil
+	h.run()
+	h.consensus.checkSpace()
+}
+
+func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	low := map[uint64]bool{}
+	try := func() error {
+		_, err := o.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
+		return err
+	}
+	low[2] = true
+	h.beat(low)
+	if err := try(); err != nil {
+		t.Errorf("one of three: %v", err)
+	}
+	h.space.low.Store(true)
+	h.beat(low)
+	if err := try(); !errors.Is(err, journal.ErrNoSpace) {
+		t.Errorf("two of three: %v", err)
+	}
+	if _, err := o.Delete(1, segment, 0); err != nil {
+		t.Errorf("a delete: %v", err)
+	}
+	h.space.low.Store(false)
+	h.beat(low)
+	if err := try(); err != nil {
+		t.Errorf("one of three again: %v", err)
+	}
+}
