@@ -35,6 +35,9 @@ type cluster struct {
 	rng   *rand.Rand
 	halt  chan struct{}
 	group sync.WaitGroup
+
+	served    sync.Mutex
+	servedAll []served // all offices; served guards it
 }
 
 // peer is a machine: what is left of a node when its process ends, and the process.
@@ -158,9 +161,14 @@ func (p *peer) tick() {
 // start starts a node on its machine.
 func (c *cluster) start(p *peer) error {
 	queue := newModel()
+	queue.onServe = func(s served) {
+		c.served.Lock()
+		defer c.served.Unlock()
+		c.servedAll = append(c.servedAll, s)
+	}
 	n, err := Open(Options{
 		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: queue, Clock: p.clock, FS: p.fs,
-		SnapshotBytes: p.bytes, segmentSize: 64 << 10, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
+		SnapshotBytes: p.bytes, segmentSize: 16 << 10, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
 		return err
@@ -482,4 +490,4 @@ func (p *peer) lastIndex() uint64 {
 }
 
 // waitTime is how long a test waits for what has to happen: a very long time.
-const waitTime = 8 * time.Second
+const waitTime = 3 * time.Minute

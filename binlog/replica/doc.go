@@ -1,3 +1,194 @@
-// Package replica makes several servers one: a queue's changes are replicated by raft
-// (go.etcd.io/raft/v3), and the member that leads serves.
+// Package replica makes several servers one. Each of them is a [Node]: a member of a raft
+// group (go.etcd.io/raft/v3) that keeps a copy of the queue. One leads and executes
+// commands; the others follow, and take over when it is gone. Nothing that the leader has
+// acknowledged is lost as long as most members keep what they have on disk.
+//
+// The package knows nothing of commands, connections or timers: what it replicates is a
+// [Queue], which its owner makes of an engine and a server.
+//
+// # Use
+//
+//	n, err := replica.Open(options)      // reads Dir/entries and Dir/snapshots
+//	t, err := wire.New(wire.Config{Handler: of n, ...})
+//	err = n.Run(ctx, t)                  // until ctx ends, or the node cannot go on
+//
+// Before Open the owner has locked Dir and settled who this node is (package member). A
+// founder has written the initial snapshot (snapshot.WriteInitial): index 1, term 1, all
+// founders as voters, no jobs. A node that joins has no snapshot.
+//
+// # Words
+//
+// An entry is a place in raft's log; it has an index and a term. A reign is the time in
+// which one node leads in one term; its number is the term. An [Office] is a reign as the
+// leader sees it. A batch is what becomes one entry (package entry): the records of some
+// changes. A standby is the queue of a node that does not lead, fed with entries. Cluster
+// time is what the leader's clock shows, in nanoseconds since 1970.
+//
+// # The goroutines of a node
+//
+//   - raft (consensus, inbox): owns raft's state. It takes messages of peers, responses of
+//     the two others, ticks and calls from the inbox, has raft step them, and hands on
+//     what raft wants done. It starts and ends offices and seals batches. It waits for no
+//     disk and no peer, but reads old entries for a follower that lacks them.
+//   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
+//     their responses go, in order: votes and acknowledgements to peers, the rest to raft.
+//   - applier: takes raft's MsgStorageApply, in order, and whatever else has to happen
+//     between two entries. It owns the standby, and is the only one that makes, feeds,
+//     serves and retires the queue.
+//   - walk: takes a snapshot. There is at most one.
+//
+// The queue calls an Office from any goroutine; the transport calls a Node from any.
+// Nobody waits for the raft goroutine but the applier, for a change of the members, and
+// callers of Transfer, Add and Remove. The raft goroutine waits for nobody, so nothing
+// can wait in a circle.
+//
+// # The way of a change
+//
+//  1. The queue executes a command and appends its record to the open batch, under the
+//     lock that orders the job's changes. The reply depends on the batch's position.
+//  2. The raft goroutine seals the batch when the window has room (4 batches, 2 MiB), and
+//     proposes it, once. While batches are on their way the open one grows.
+//  3. Raft sends the entry to the followers while the writer stores it.
+//  4. When most members have it on disk, it is committed; when this node has too, the
+//     applier gets it, and the office's Committed moves. The reply leaves.
+//  5. Followers learn that it is committed and apply its records to their standbys.
+//
+// # Why nothing is lost and nodes do not diverge
+//
+// Raft gives: all nodes get the same entries in the same order, an entry that was
+// committed stays, and there is at most one leader in a term. It assumes that votes and
+// acknowledged entries are on disk (package entrylog, and the order of the writer's
+// responses) and that a member's id is never used with another's log (package member).
+// The rest is ours:
+//
+//  1. The standby of every node is a function of the entries alone: records are applied
+//     in order; what depends on a clock, or on a client, happens at the leader, and
+//     becomes a record. An entry is applied if and only if its reign is its term. The
+//     test uses nothing but the entry, so that all nodes agree on it.
+//  2. The leader's queue is ahead of the entries: it has executed what is not committed.
+//     It is the same function of the entries plus its own batches in their order, because
+//     it began as a standby to which everything up to the entry that begins its reign was
+//     applied (Queue.Serve comes then, and not before), and because from there on all
+//     entries that are applied are its own: those of other reigns have other terms, and
+//     the applier hears that the office is lost before it gets one of these.
+//  3. A batch is proposed while raft leads in the term of the reign; the raft goroutine
+//     looks in the same step in which it proposes. So the entry has the reign's term. It
+//     is proposed once: if raft refuses it, or it is not committed in 2 s, the reign ends.
+//     Batches of a reign are numbered, and a node that applies another number than the
+//     next one ends (ErrDiverged), as does a leader whose own batch is ignored.
+//  4. When the office is lost, nobody knows which of the last batches will be committed.
+//     So the queue is thrown away, whatever state it is in, and made anew from snapshot
+//     and log. Connections are reset without a word: the outcome of what was not yet
+//     acknowledged is unknown, and said to be.
+//  5. Raft's own view of who leads can change twice between two looks. So the office is
+//     compared by term, not by role.
+//  6. The ids of a reign begin behind the highest that any entry up to its beginning
+//     names. Entries name ids that were drawn, not only those of jobs (Hooks.Decided), so
+//     that no id that a client may have seen comes back.
+//
+// # Why no reply is false
+//
+// A reply leaves when Office.Committed has reached the position that it depends on. With a
+// change that is the batch. What only reads depends on Office.Barrier, taken after the
+// command was executed. Units, which are batches and read rounds, have positions in the
+// order in which they were begun, and Committed reaches a unit when it and all before it
+// have ended well:
+//
+//   - A batch that was not yet sent when Barrier was called. Say that another node had
+//     been elected before the call, and had committed something that the reply should
+//     have shown. Its log had at its election all that it would ever have of this reign.
+//     The batch was proposed later, so it is in no log of a later leader, and is never
+//     committed. The other way round: its commit proves that there was no such node.
+//   - A round that was not yet begun: raft's ReadIndex asks most members whether they
+//     still follow this leader (ReadOnlySafe; no lease and no clock). The answer counts if
+//     this node leads in the reign's term when it handles it: a deposed node's question
+//     would be forwarded to the new leader, whose answer says nothing. It counts when all
+//     batches before it are committed: the read may have seen them.
+//
+// Several questions share a round that was not begun, and a batch that follows a round
+// that was not begun proves it. An office that is over never moves Committed again;
+// positions go on from office to office and never come twice in a process.
+//
+// # Offices
+//
+// Raft wins an election; the raft goroutine sees it (take) and proposes `begin`. The
+// applier applies everything up to `begin`, has the queue serve, and the office's pump
+// starts. Raft shows another term or role; the raft goroutine ends the office (lose), and
+// the applier retires the queue and makes a standby. Meanwhile the node votes, but does
+// not campaign; nor does it after a start, until it has applied what it knew to be
+// committed.
+//
+// A leader that cannot do its work gives up: `begin` not applied within 2 s, or a batch
+// or a round that has not ended within 2 s; heartbeats alone, which need no disk, would
+// keep it in office. It raises its own term, which any node may do at any time as a
+// candidate does, and is then a follower like others. It does not campaign for 2 s, and
+// twice as long each further time, up to a minute.
+//
+// A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
+// all that it has executed is committed, and only then raft tells the other member to
+// campaign. So no reply is lost. If that fails within an election's time, the queue goes
+// on in the same office.
+//
+// # Cluster time
+//
+// Each entry has the leader's time. A node takes for the time the greatest, over all
+// entries, of the entry's time and what has passed here since it was applied; a new
+// leader goes on from there, so that time never goes back, and clocks are used to measure
+// what passes, never to tell what time it is. The one exception is a node that has heard
+// no leader since its start: there was an outage of unknown length, and it takes its wall
+// clock if that is later. An idle leader sends an empty batch every 10 s, so that a node
+// that starts knows the time before it may have to lead.
+//
+// # Snapshots
+//
+// A node takes one when the entries behind the last one are longer than 1 GiB and than
+// that one. The queue goes on meanwhile (walk): N is the last entry that was applied when
+// the walk begins; the walk writes each job as it is when it comes to it; E is all that
+// was appended when it ends; M is the last entry applied once E is committed. The records
+// of the entries in (N, M] follow. They replace whatever of them the walk has met, and
+// what it has met is no later than M, so the result is the queue as of M. Header, term and
+// members are as of M. The snapshot is void if the queue changes its role or is replaced.
+//
+// Then, in this order, each durable before the next: the files, their directory, the
+// pointer; then the log may begin behind M (retain). What followers that are there still
+// lack stays for a while, up to three times the usual length. So the directory needs at
+// most: the old snapshot, the new one, and the log; each about as long as the live jobs.
+//
+// A follower that lacks what the log does not have is sent the current snapshot. It
+// receives it into files, waits until the applier has nothing to do, so that no older
+// entry changes the members after it, and has raft step the message; the writer sets the
+// pointer and empties the log; the applier makes a new standby. A snapshot that was taken
+// before a member was added is of no use to it: a new one is taken then.
+//
+// # Members
+//
+// Changes are raft's, by joint consensus, one at a time. A new member learns, catches up,
+// and then votes. A change is refused unless most of those who would vote have answered
+// since it was asked for. A member that was removed ends: by the entry, by the leader's
+// last heartbeat, which carries the commit of that entry, or because most members refuse
+// it for a while.
+//
+// # Messages between members
+//
+// They are raft's: MsgApp and its response, MsgHeartbeat and its response (also for read
+// rounds), MsgPreVote, MsgVote and their responses, MsgTimeoutNow (a transfer), MsgSnap
+// (with files). All others are dropped; above all MsgProp, because a proposal that comes
+// from elsewhere is tied to no term, and MsgReadIndex. A response to a heartbeat has
+// Reject set, which raft does not look at there, when the sender's disk is nearly full.
+//
+// # What ends a node
+//
+// Run returns an error when it cannot go on: a disk that has failed or does not answer,
+// damage, an entry that it cannot read or that contradicts what it has, a standby that
+// refuses a record, or its removal. It does not try again: to go on would be to guess. A
+// full disk is no failure; the writer waits for space, and a leader that waits for 2 s
+// gives up its office.
+//
+// # Limits
+//
+// Memory: 64 MiB of records that are not committed (then journal.ErrRoom); the entry
+// log's cache of 64 MiB; 16 MiB of entries on their way to each follower; 64 MiB of
+// messages that wait; 16 MiB of entries that are being applied. A follower takes no more
+// entries while it has not applied 64 MiB of what it has stored. A batch has 512 KiB, or
+// one record.
 package replica

@@ -24,6 +24,7 @@ type Node struct {
 	opts      Options
 	log       *entrylog.Log
 	store     *store
+	space     *space
 	clock     *clusterClock
 	inbox     *inbox
 	transport Transport // set by Run
@@ -74,6 +75,7 @@ func Open(opts Options) (*Node, error) {
 	if err := n.openLog(&meta); err != nil {
 		return nil, err
 	}
+	n.space = &space{node: n}
 	n.writer = newWriter(n)
 	n.applier = newApplier(n)
 	if n.consensus, err = newConsensus(n, meta); err != nil {
@@ -118,6 +120,7 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	}
 	var writer, others sync.WaitGroup
 	writer.Go(n.writer.run)
+	others.Go(n.space.run)
 	others.Go(n.applier.run)
 	others.Go(n.consensus.run)
 	select {
@@ -127,6 +130,10 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	}
 	others.Wait()
 	if errors.Is(n.err, ErrHung) {
+		go func() { // if the disk answers again
+			writer.Wait()
+			_ = n.log.Close()
+		}()
 		return n.err
 	}
 	writer.Wait()

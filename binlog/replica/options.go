@@ -39,6 +39,10 @@ type Options struct {
 	// FS is the file system. Nil means the operating system's.
 	FS vfs.FS
 
+	// Free tells how many bytes are free on the disk of Dir. It may take its time. Nil
+	// means that nobody knows, and that the disk is never nearly full.
+	Free func() (int64, error)
+
 	// Log takes what an operator wants to read. Nil means nothing.
 	Log *slog.Logger
 

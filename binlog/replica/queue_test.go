@@ -25,8 +25,8 @@ type model struct {
 	offices  int
 	standbys int
 	start    int64
-	decided  uint64 // as the standby was told
-	served   []served
+	decided  uint64       // as the standby was told
+	onServe  func(served) // may be nil
 }
 
 // served is what the queue was told when it began to serve.
@@ -73,7 +73,9 @@ func (q *model) Serve(o *Office) error {
 	}
 	q.office, q.feeding, q.held, q.nextID = o, false, false, o.NextID()
 	q.offices++
-	q.served = append(q.served, served{o.Reign(), o.NextID(), o.Now()})
+	if q.onServe != nil {
+		q.onServe(served{o.Reign(), o.NextID(), o.Now()})
+	}
 	q.changed.Broadcast()
 	return nil
 }

@@ -26,6 +26,7 @@ type consensus struct {
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
 	refused  refusals
+	full     map[uint64]bool // members whose disks are nearly full
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
 	feeding  int               // standbys that are being made; the node does not campaign meanwhile
@@ -45,7 +46,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, refused: refusals{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, refused: refusals{}, full: map[uint64]bool{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -159,6 +160,8 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 		if c.quiet() {
 			return
 		}
+	case raftpb.MsgHeartbeatResp:
+		c.full[m.GetFrom()] = m.GetReject()
 	}
 	if err := c.rn.Step(m); err != nil {
 		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
@@ -188,6 +191,7 @@ func (c *consensus) onTick() {
 	c.checkPatience()
 	c.checkStore()
 	c.passTime()
+	c.checkSpace()
 	c.retain()
 	c.publish()
 }
@@ -235,6 +239,10 @@ func (c *consensus) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
 		c.node.sendSnapshot(m)
 		return
+	}
+	if m.GetType() == raftpb.MsgHeartbeatResp && c.node.space.low.Load() {
+		low := true
+		m.Reject = &low // a field that raft does not look at in such a message
 	}
 	c.node.transport.Send(m)
 }

@@ -93,3 +93,14 @@ func (c *consensus) giveUp(why string) {
 	}
 	c.observe()
 }
+
+// Resign gives up the office, if this node has one, because the queue cannot do its work:
+// a loop of the server, or a shard of the engine, does not answer. Another node is
+// elected, if there is one.
+func (n *Node) Resign(why string) {
+	n.inbox.call(func() {
+		if n.consensus.office != nil {
+			n.consensus.giveUp(why)
+		}
+	})
+}

@@ -49,7 +49,7 @@ func TestASnapshotThatIsTakenDuringWritesIsTheQueueAtItsEntry(t *testing.T) {
 		p.bytes = 5000
 	}
 	c.startAll()
-	for range 10 {
+	for range 4 {
 		l := c.leader()
 		c.untilSnapshot(l)
 		c.must(func(q *model) error { return q.delete(uint64(1 + c.rng.IntN(50))) })

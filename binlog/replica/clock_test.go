@@ -1,0 +1,79 @@
+package replica
+
+import (
+	"testing"
+	"time"
+)
+
+func TestClusterTimeIsTheGreatestThatEntriesHaveShown(t *testing.T) {
+	machine := &testClock{}
+	k := newClusterClock(machine)
+	k.heard.Store(true)
+	machine.wall.Store(int64(100 * time.Hour))
+	at := func(mono, stamp int64) {
+		machine.mono.Store(mono)
+		k.observe(stamp)
+	}
+	at(1000, 5000)
+	at(1500, 5600) // came faster
+	at(2000, 5700) // came slower
+	if now := k.lead(5700) + machine.Mono(); now != 6100 {
+		t.Errorf("%d, want 6100: 5600 and the 500 since", now)
+	}
+	machine.mono.Store(10_000)
+	if now := k.lead(5700) + machine.Mono(); now != 14_100 {
+		t.Errorf("%d, want 14100", now)
+	}
+}
+
+func TestANodeThatHasHeardALeaderNeverLooksAtTheWallClock(t *testing.T) {
+	for _, heard := range []bool{true, false} {
+		machine := &testClock{}
+		machine.wall.Store(startOfTime + int64(time.Hour))
+		k := newClusterClock(machine)
+		k.heard.Store(heard)
+		k.observe(startOfTime)
+		want := int64(startOfTime)
+		if !heard {
+			want += int64(time.Hour)
+		}
+		if now := k.lead(startOfTime) + machine.Mono(); now != want {
+			t.Errorf("heard %v: %d, want %d", heard, now, want)
+		}
+		machine.wall.Store(startOfTime - int64(time.Hour))
+		if now := k.lead(startOfTime) + machine.Mono(); now != startOfTime {
+			t.Errorf("heard %v: a wall clock that is late turns time back to %d", heard, now)
+		}
+	}
+}
+
+// A standby whose clock is an hour ahead must not fire delays an hour early, and one
+// that is an hour late must not fire them late.
+func TestWrongClocksDoNotMoveClusterTime(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	for i, p := range c.nodes {
+		p.clock.wall.Store(startOfTime + int64(i-1)*int64(time.Hour))
+		p.clock.mono.Store(int64(i) * int64(77*time.Minute))
+	}
+	c.startAll()
+	for range 6 {
+		l := c.leader()
+		c.must(func(q *model) error { _, err := q.put(nil); return err })
+		l.kill()
+		c.leader(c.others(l)...)
+		if err := c.start(l); err != nil {
+			t.Fatal(err)
+		}
+		c.settled()
+	}
+	c.checkTime()
+	c.served.Lock()
+	defer c.served.Unlock()
+	first, last := c.servedAll[0], c.servedAll[len(c.servedAll)-1]
+	c.net.mu.Lock()
+	passed := int64(c.net.tick) * int64(Tick)
+	c.net.mu.Unlock()
+	if last.now-first.now > passed {
+		t.Errorf("cluster time went from %v to %v in %v", first.now, last.now, time.Duration(passed))
+	}
+}

@@ -1,0 +1,111 @@
+package replica
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/vfs/faultfs"
+)
+
+// entriesFault has an operation on the files of the entry log run fault first, or fail if
+// that is nil.
+func (p *peer) entriesFault(op string, fault func()) {
+	p.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == op && strings.Contains(c.Name, "entries.") {
+			if fault == nil {
+				return faultfs.Fault{Err: syscall.EIO}
+			}
+			fault()
+		}
+		return faultfs.Fault{}
+	})
+}
+
+func TestANodeEndsWhenItsDiskFails(t *testing.T) {
+	for _, op := range []string{"write", "sync"} {
+		for _, leads := range []bool{true, false} {
+			t.Run(op, func(t *testing.T) {
+				c := newCluster(t, 3, 1).startAll()
+				p := c.leader()
+				if !leads {
+					p = c.others(p)[0]
+				}
+				p.entriesFault(op, nil)
+				c.eventually("the node ends", func() bool {
+					c.must(func(q *model) error { _, err := q.put(nil); return err })
+					_, down := p.end()
+					return down
+				})
+				if err, _ := p.end(); !errors.Is(err, journal.ErrFailed) || !strings.Contains(err.Error(), "entries.") && op == "write" {
+					t.Errorf("%v", err)
+				}
+				p.kill()
+				if err := c.start(p); err != nil {
+					t.Fatal(err)
+				}
+				c.settled()
+			})
+		}
+	}
+}
+
+func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	l := c.leader()
+	p := c.others(l)[0]
+	p.fs.SetCapacity(p.fs.Used())
+	before := p.running().Status().Last
+	for range 100 {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 1000)); return err })
+	}
+	s := p.running().Status()
+	if s.Last >= l.running().Status().Last {
+		t.Fatalf("the disk is not full: entry %d, %d before", s.Last, before)
+	}
+	p.fs.SetCapacity(0)
+	c.settled()
+}
+
+// hang has a machine's disk answer to nothing until it is released.
+func (p *peer) hang(t *testing.T) (release func()) {
+	gate := make(chan struct{})
+	p.entriesFault("sync", func() { <-gate })
+	var once sync.Once
+	release = func() { once.Do(func() { close(gate) }) }
+	t.Cleanup(release)
+	return release
+}
+
+func TestALeaderWhoseDiskHangsGivesUpItsOffice(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	l := c.leader()
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	release := l.hang(t)
+	if _, err := l.queue.put(nil); err == nil {
+		t.Error("a put was acknowledged that is not on disk here")
+	}
+	c.leader(c.others(l)...)
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	release()
+	l.fs.Hook(nil)
+	c.settled()
+}
+
+func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	p := c.others(c.leader())[0]
+	release := p.hang(t)
+	c.eventually("the node ends", func() bool {
+		c.must(func(q *model) error { _, err := q.put(nil); return err })
+		_, down := p.end()
+		return down
+	})
+	if err, _ := p.end(); !errors.Is(err, ErrHung) {
+		t.Errorf("%v", err)
+	}
+	release()
+}

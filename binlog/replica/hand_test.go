@@ -1,0 +1,569 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"io"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/vfs"
+	"trellis/binlog/vfs/faultfs"
+)
+
+// hand is a node whose goroutines do not run: the test takes their steps, in an order of
+// its own. The node is member 1; the test answers for the others.
+type hand struct {
+	t *testing.T
+	*Node
+	queue *model
+	sent  []*raftpb.Message // that were not answered yet
+}
+
+func newHand(t *testing.T, voters int) *hand {
+	t.Helper()
+	fs := faultfs.New(clusterDir)
+	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: raftpb.EnsureConfState(nil)}
+	for i := range voters {
+		id := member.ID(i + 1)
+		meta.ConfState.Voters = append(meta.ConfState.Voters, uint64(id))
+		meta.Members = append(meta.Members, member.Member{ID: id, Name: "n" + string(rune('1'+i)), Addr: "127.0.0.1:1" + string(rune('1'+i))})
+	}
+	dir := filepath.Join(clusterDir, snapshotsDir)
+	if err := errors.Join(fs.Mkdir(dir), vfs.SyncDir(fs, clusterDir), snapshot.WriteInitial(fs, dir, meta)); err != nil {
+		t.Fatal(err)
+	}
+	h := &hand{t: t, queue: newModel()}
+	n, err := Open(Options{Dir: clusterDir, New: true, Self: 1, Queue: h.queue, Clock: &testClock{}, FS: fs, segmentSize: 64 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Node = n
+	n.transport = h
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	h.run()
+	return h
+}
+
+// Send implements Transport.
+func (h *hand) Send(m *raftpb.Message) { h.sent = append(h.sent, m) }
+
+// SendSnapshot implements Transport.
+func (h *hand) SendSnapshot(m *raftpb.Message, _ func(io.Writer) error) { h.Send(m) }
+
+// SetPeers implements Transport.
+func (h *hand) SetPeers([]member.Member) {}
+
+// run has all goroutines do what there is to do.
+func (h *hand) run() {
+	h.t.Helper()
+	for range 20 {
+		h.consensus.takeInbox()
+		h.consensus.observe()
+		h.consensus.pump()
+		for h.consensus.rn.HasReady() {
+			h.consensus.handle(h.consensus.rn.Ready())
+		}
+		h.save()
+		h.apply()
+	}
+}
+
+// save is a turn of the writer's.
+func (h *hand) save() {
+	h.t.Helper()
+	if err := h.writer.work(); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// apply is a turn of the applier's.
+func (h *hand) apply() {
+	h.t.Helper()
+	queue := h.applier.queue
+	h.applier.queue = nil
+	for _, f := range queue {
+		if err := f(); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+}
+
+// answer has the others do as they are asked, as often as there is something to answer.
+func (h *hand) answer() {
+	h.t.Helper()
+	for h.run(); len(h.sent) > 0; h.run() {
+		sent := h.sent
+		h.sent = nil
+		for _, m := range sent {
+			if r := answerTo(m); r != nil {
+				h.Message(r)
+			}
+		}
+	}
+}
+
+// answerTo is the answer of a member that agrees with everything.
+func answerTo(m *raftpb.Message) *raftpb.Message {
+	r := &raftpb.Message{From: m.To, To: m.From, Term: m.Term, Context: m.Context}
+	switch m.GetType() {
+	case raftpb.MsgPreVote:
+		r.Type = raftpb.MsgPreVoteResp.Enum()
+	case raftpb.MsgVote:
+		r.Type = raftpb.MsgVoteResp.Enum()
+	case raftpb.MsgHeartbeat:
+		r.Type = raftpb.MsgHeartbeatResp.Enum()
+	case raftpb.MsgApp:
+		last := m.GetIndex() + uint64(len(m.GetEntries()))
+		r.Type, r.Index = raftpb.MsgAppResp.Enum(), &last
+	default:
+		return nil
+	}
+	return r
+}
+
+// campaign has the node win an election; the queue serves if all answer.
+func (h *hand) campaign() {
+	h.t.Helper()
+	if err := h.consensus.rn.Campaign(); err != nil {
+		h.t.Fatal(err)
+	}
+	h.run()
+}
+
+func (h *hand) lead() *Office {
+	h.t.Helper()
+	h.campaign()
+	h.answer()
+	o, err := h.leading()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return o
+}
+
+// put appends a job, without waiting for its commit.
+func put(t *testing.T, o *Office, id uint64, body int) journal.Pos {
+	t.Helper()
+	ticket, err := o.Put(&journal.Record{ID: id, State: journal.Ready, TTR: 1, Tube: "default", Body: make([]byte, body)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ticket.Pos
+}
+
+// deposed has the node hear of a leader of the next term. The office does not know yet.
+func (h *hand) deposed() {
+	h.t.Helper()
+	term, from, to := h.consensus.rn.BasicStatus().GetTerm()+1, uint64(2), uint64(1)
+	if err := h.consensus.rn.Step(&raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: &from, To: &to, Term: &term}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestTheQueueServesNotBeforeTheEntryThatBeginsTheReignIsApplied(t *testing.T) {
+	h := newHand(t, 3)
+	h.campaign()
+	for h.office.Load() == nil { // elected: all answer, but nobody takes entries
+		sent := h.sent
+		h.sent = nil
+		for _, m := range sent {
+			if m.GetType() != raftpb.MsgApp {
+				h.Message(answerTo(m))
+			}
+		}
+		h.run()
+	}
+	if h.queue.serves() {
+		t.Fatal("the queue serves though nothing of this reign is committed")
+	}
+	for len(h.sent) == 0 {
+		h.consensus.rn.Tick()
+		h.run()
+	}
+	h.answer()
+	h.consensus.rn.Tick()
+	h.answer()
+	if !h.queue.serves() {
+		t.Error("the queue does not serve")
+	}
+}
+
+func TestAnOfficeThatWasLostAndWonAgainBetweenTwoLooksIsOver(t *testing.T) {
+	h := newHand(t, 1)
+	o := h.lead()
+	c := h.consensus
+	term := c.rn.BasicStatus().GetTerm() + 1
+	self := uint64(1)
+	if err := c.rn.Step(&raftpb.Message{Type: raftpb.MsgAppResp.Enum(), From: &self, To: &self, Term: &term}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.rn.Campaign(); err != nil {
+		t.Fatal(err)
+	}
+	for c.rn.BasicStatus().RaftState != raft.StateLeader {
+		for c.rn.HasReady() {
+			c.handle(c.rn.Ready())
+		}
+		h.save()
+		local, _, _ := h.inbox.take()
+		for _, m := range local {
+			c.stepLocal(m)
+		}
+	}
+	h.run()
+	again, err := h.leading()
+	if err != nil || again == o || again.Reign() <= term-1 || !o.over.Load() {
+		t.Fatalf("%v follows %v, %v", again, o, err)
+	}
+	if h.queue.standbys != 2 {
+		t.Errorf("the queue was made %d times, not for each office", h.queue.standbys)
+	}
+	if _, err := o.Put(&journal.Record{ID: 1}); !errors.Is(err, journal.ErrFailed) {
+		t.Errorf("the old office takes a job: %v", err)
+	}
+}
+
+func TestARoundOfADeposedLeaderDoesNotCount(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	pos := o.Barrier()
+	h.run()
+	if o.Committed() >= pos {
+		t.Fatal("a round has ended that nobody has answered")
+	}
+	h.deposed()
+	h.consensus.confirm(raft.ReadState{RequestCtx: roundContext(o.reign, pos)})
+	if o.Committed() >= pos {
+		t.Error("an answer to a deposed leader counts")
+	}
+	h.run()
+	h.consensus.confirm(raft.ReadState{RequestCtx: roundContext(o.reign, pos)})
+	if o.Committed() >= pos {
+		t.Error("a round has ended after its office")
+	}
+	if o.Barrier() != math.MaxUint64 {
+		t.Error("an office that is over promises a commit")
+	}
+}
+
+func TestARoundCountsWhenTheBatchesBeforeItAreCommitted(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	batch := put(t, o, 1, 10)
+	h.run()
+	round := o.Barrier()
+	if round <= batch {
+		t.Fatal("a batch that was sent before the question answers it")
+	}
+	h.run()
+	var appends []*raftpb.Message
+	for _, m := range h.sent {
+		if m.GetType() == raftpb.MsgApp {
+			appends = append(appends, m)
+		} else {
+			h.Message(answerTo(m))
+		}
+	}
+	h.sent = nil
+	h.run()
+	if o.Committed() >= batch {
+		t.Fatal("the round has ended before the batch")
+	}
+	for _, m := range appends {
+		h.Message(answerTo(m))
+	}
+	h.answer()
+	if o.Committed() != round {
+		t.Errorf("committed up to %d, the round is %d", o.Committed(), round)
+	}
+}
+
+func TestABatchThatIsSentLaterProvesTheRoundsBeforeIt(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	round, again := o.Barrier(), o.Barrier()
+	if round != again {
+		t.Errorf("two questions, of which none was asked yet, are rounds %d and %d", round, again)
+	}
+	batch := put(t, o, 1, 10)
+	if o.Barrier() != batch {
+		t.Error("a batch that was not sent yet does not serve as a round")
+	}
+	h.run()
+	for _, m := range h.sent {
+		if len(m.GetContext()) > 0 {
+			t.Error("a round was asked for though a batch follows")
+		}
+	}
+	h.answer()
+	if o.Committed() != batch {
+		t.Errorf("committed up to %d, the batch is %d", o.Committed(), batch)
+	}
+}
+
+func TestNoMoreThanTheWindowIsOnItsWay(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	for i := range 6 {
+		put(t, o, uint64(1+i), 100)
+		h.run()
+	}
+	if o.sent != maxInFlight || len(o.units) != maxInFlight+1 {
+		t.Errorf("%d of %d batches are on their way", o.sent, len(o.units))
+	}
+	h.answer()
+	for i := range 3 {
+		put(t, o, uint64(10+i), 1<<20)
+		h.run()
+	}
+	if o.sent != 1 {
+		t.Errorf("%d batches of 1 MiB are on their way", o.sent)
+	}
+	last := put(t, o, 13, 10)
+	h.answer()
+	if o.Committed() != last {
+		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	}
+}
+
+func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	asked := 0
+	o.hooks.OnRoom = func() { asked++ }
+	var err error
+	id := uint64(0)
+	for err == nil {
+		id++
+		_, err = o.Put(&journal.Record{ID: id, State: journal.Ready, Tube: "t", Body: make([]byte, 1<<20)})
+	}
+	if !errors.Is(err, journal.ErrRoom) || id < maxUncommitted>>20-1 {
+		t.Fatalf("put %d: %v", id, err)
+	}
+	if _, err := o.Delete(1, segment, 0); err != nil {
+		t.Errorf("a delete: %v", err)
+	}
+	h.answer()
+	if asked != 1 {
+		t.Errorf("OnRoom was called %d times", asked)
+	}
+	put(t, o, id, 10)
+}
+
+func TestARefusedProposalEndsTheReign(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.consensus.rn.TransferLeader(2) // raft takes no proposals meanwhile
+	h.consensus.propose(make([]byte, 8))
+	if st := h.consensus.rn.BasicStatus(); !o.over.Load() || st.RaftState != raft.StateFollower || st.GetTerm() != o.reign+1 {
+		t.Errorf("the office goes on, or raft stays the leader: %+v", st)
+	}
+	h.run()
+	if h.queue.serves() || h.queue.standbys != 2 {
+		t.Error("the queue was not made anew")
+	}
+}
+
+func TestANodeThatHasGivenUpItsOfficeDoesNotCampaignForAWhile(t *testing.T) {
+	h := newHand(t, 1)
+	o := h.lead()
+	h.consensus.giveUp("a test")
+	h.run()
+	for range backoffTicks - 1 {
+		h.consensus.onTick()
+		h.run()
+	}
+	if _, err := h.leading(); !errors.Is(err, ErrNotLeader) {
+		t.Fatal("it leads again at once")
+	}
+	for range 3 * electionTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	if again, err := h.leading(); err != nil || again.Reign() <= o.Reign() {
+		t.Errorf("it does not lead again: %v", err)
+	}
+}
+
+// sealed is an entry with one record, as a leader makes it.
+func sealed(h entry.Header, recs ...func(b []byte) []byte) []byte {
+	b := make([]byte, entry.HeaderSize)
+	for _, f := range recs {
+		b = f(b)
+	}
+	h.Seal(b)
+	return b
+}
+
+func fullRecord(id uint64) func([]byte) []byte {
+	return func(b []byte) []byte {
+		r := journal.Record{ID: id, State: journal.Ready, Tube: "default", Body: []byte("body")}
+		at := len(b)
+		b = append(b, make([]byte, journal.Size(r.Tube, len(r.Body)))...)
+		record.EncodeFull(b[at:], entry.Salt, &r)
+		return b
+	}
+}
+
+func deleteRecord(id uint64) func([]byte) []byte {
+	return func(b []byte) []byte {
+		at := len(b)
+		b = append(b, make([]byte, record.SmallSize)...)
+		record.EncodeSmall(b[at:], entry.Salt, record.Delete, id)
+		return b
+	}
+}
+
+func raftEntry(index, term uint64, data []byte) *raftpb.Entry {
+	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Index: &index, Term: &term, Data: data}
+}
+
+func TestAStandbyTakesEntriesOfTheReignOfTheirTermOnly(t *testing.T) {
+	h := newHand(t, 3)
+	a := h.applier
+	begin := sealed(entry.Header{Kind: entry.Begin, Reign: 4, Sequence: 1, Stamp: 7})
+	old := sealed(entry.Header{Kind: entry.Records, Reign: 4, Sequence: 2, Stamp: 8, LastID: 1}, fullRecord(1))
+	if err := a.entry(raftEntry(2, 4, begin)); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.entry(raftEntry(3, 5, old)); err != nil {
+		t.Fatal(err)
+	}
+	if h.queue.count() != 0 {
+		t.Error("a batch of an old reign was applied")
+	}
+	if err := a.entry(raftEntry(4, 4, old)); err != nil || h.queue.count() != 1 {
+		t.Errorf("a batch of its reign was not applied: %v", err)
+	}
+}
+
+func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
+	begin := entry.Header{Kind: entry.Begin, Reign: 4, Sequence: 1, Stamp: 7}
+	next := entry.Header{Kind: entry.Records, Reign: 4, Sequence: 2, Stamp: 8, LastID: 9}
+	later := next
+	later.Sequence = 3
+	unknown := sealed(next)
+	unknown[4] = 2
+	for name, c := range map[string]struct {
+		data []byte
+		want error
+	}{
+		"an unknown version":       {reseal(unknown), entry.ErrUnknown},
+		"a broken checksum":        {append(sealed(next), 0, 0, 0, 0, 0, 0, 0, 0), entry.ErrMalformed},
+		"a gap":                    {sealed(later), ErrDiverged},
+		"a second begin":           {sealed(entry.Header{Kind: entry.Begin, Reign: 4, Sequence: 2}), ErrDiverged},
+		"the same again":           {sealed(begin), ErrDiverged},
+		"the end of no job":        {sealed(next, deleteRecord(9)), ErrDiverged},
+		"a put of a job twice":     {sealed(next, fullRecord(3), fullRecord(3)), ErrDiverged},
+		"a record of no such kind": {sealed(next, markRecord), entry.ErrMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHand(t, 3)
+			if err := h.applier.entry(raftEntry(2, 4, sealed(begin))); err != nil {
+				t.Fatal(err)
+			}
+			if err := h.applier.entry(raftEntry(3, 4, c.data)); !errors.Is(err, c.want) {
+				t.Errorf("%v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// reseal makes the checksum right.
+func reseal(b []byte) []byte {
+	binary.LittleEndian.PutUint32(b, crc32.Checksum(b[4:], crc32.MakeTable(crc32.Castagnoli)))
+	return b
+}
+
+func markRecord(b []byte) []byte {
+	at := len(b)
+	b = append(b, make([]byte, record.SmallSize)...)
+	record.EncodeSmall(b[at:], entry.Salt, record.Mark, 1)
+	return b
+}
+
+func TestALeaderWhoseBatchIsIgnoredEnds(t *testing.T) {
+	h := newHand(t, 1)
+	o := h.lead()
+	data := sealed(entry.Header{Kind: entry.Records, Reign: o.reign, Sequence: 2, Stamp: 8, LastID: 1}, fullRecord(1))
+	if err := h.applier.entry(raftEntry(10, o.reign+1, data)); !errors.Is(err, ErrDiverged) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestIdsThatWereDrawnAreNotUsedByTheNextLeader(t *testing.T) {
+	h := newHand(t, 1)
+	o := h.lead()
+	h.queue.nextID += 100 // bodies that arrive, and blocks
+	put(t, o, 1, 10)
+	h.run()
+	h.consensus.giveUp("a test")
+	for range 2*backoffTicks + 3*electionTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	again, err := h.leading()
+	if err != nil || again.NextID() <= 100 {
+		t.Errorf("the next office begins with job %d, %v", again.NextID(), err)
+	}
+}
+
+// beat has the node beat once. The members in low say that their disks are nearly full.
+func (h *hand) beat(low map[uint64]bool) {
+	h.t.Helper()
+	h.consensus.onTick()
+	h.run()
+	for _, m := range h.sent {
+		r := answerTo(m)
+		if full := low[r.GetFrom()]; full && m.GetType() == raftpb.MsgHeartbeat {
+			r.Reject = &full
+		}
+		h.Message(r)
+	}
+	h.sent = nil
+	h.run()
+	h.consensus.checkSpace()
+}
+
+func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	low := map[uint64]bool{}
+	try := func() error {
+		_, err := o.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
+		return err
+	}
+	low[2] = true
+	h.beat(low)
+	if err := try(); err != nil {
+		t.Errorf("one of three: %v", err)
+	}
+	h.space.low.Store(true)
+	h.beat(low)
+	if err := try(); !errors.Is(err, journal.ErrNoSpace) {
+		t.Errorf("two of three: %v", err)
+	}
+	if _, err := o.Delete(1, segment, 0); err != nil {
+		t.Errorf("a delete: %v", err)
+	}
+	h.space.low.Store(false)
+	h.beat(low)
+	if err := try(); err != nil {
+		t.Errorf("one of three again: %v", err)
+	}
+}

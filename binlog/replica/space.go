@@ -1,0 +1,71 @@
+package replica
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// space looks whether the disk is nearly full, on a goroutine of its own, because a
+// disk may take long to say so.
+type space struct {
+	node *Node
+	low  atomic.Bool
+}
+
+const (
+	spaceTime = time.Second // between two looks
+
+	// reserve is what is left for deletes, the log's own segments and raft, when puts are
+	// refused.
+	reserve = 256 << 20
+)
+
+func (s *space) run() {
+	if s.node.opts.Free == nil {
+		return
+	}
+	for {
+		s.look()
+		select {
+		case <-s.node.stopped:
+			return
+		case <-time.After(spaceTime):
+		}
+	}
+}
+
+// look finds out whether there is room for the next snapshot, which will be about as long
+// as the last one, and for the reserve.
+func (s *space) look() {
+	free, err := s.node.opts.Free()
+	if err != nil {
+		s.node.opts.Log.Warn("nobody knows how much space is left", "dir", s.node.opts.Dir, "error", err)
+		return
+	}
+	low := free < s.node.store.current().Bytes+reserve
+	if s.low.Swap(low) != low {
+		s.node.opts.Log.Warn("space on the disk", "dir", s.node.opts.Dir, "free", free, "low", low)
+	}
+}
+
+// checkSpace has the office refuse puts while there are not enough members with space to
+// commit what follows.
+func (c *consensus) checkSpace() {
+	if c.office == nil {
+		return
+	}
+	c.full[uint64(c.node.opts.Self)] = c.node.space.low.Load()
+	voters, room := c.conf.GetVoters(), 0
+	for _, id := range voters {
+		if !c.full[id] {
+			room++
+		}
+	}
+	c.office.setLow(room <= len(voters)/2)
+}
+
+func (o *Office) setLow(low bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.low = low
+}
