@@ -217,7 +217,7 @@ func (l *Log) Close() error {
 
 // finish writes what is left, and a stop record.
 func (l *Log) finish() error {
-	if l.settle() {
+	if l.makeDurable() {
 		l.mu.Lock()
 		if l.fits(record.SmallSize, l.room.reserved()) {
 			b, seg := l.append(record.SmallSize)
@@ -225,7 +225,7 @@ func (l *Log) finish() error {
 			record.EncodeSmall(b, seg.salt, record.Stop, uint64(l.marked))
 		}
 		l.mu.Unlock()
-		if l.settle() {
+		if l.makeDurable() {
 			return nil
 		}
 	}

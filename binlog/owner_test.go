@@ -218,7 +218,7 @@ func (o *owner) openStill(dir string, opts Options) error {
 	}
 	var sc record.Scanner
 	o.work = func() {
-		l.settle()
+		l.makeDurable()
 		l.nameSpares()
 		l.trim()
 		l.keepRoom(false)

@@ -291,7 +291,7 @@ func (l *Log) begins() error {
 		l.tail = seg.end()
 		l.room.used += seg.used
 		l.room.disk += seg.size
-		if err := l.settleOld(seg); err != nil {
+		if err := l.makeOldDurable(seg); err != nil {
 			return err
 		}
 	}
@@ -346,15 +346,15 @@ func (l *Log) begins() error {
 	r.Encode(b, seg.salt)
 	l.begun = true
 	l.mu.Unlock()
-	if !l.settle() {
+	if !l.makeDurable() {
 		return errors.Join(errors.New("the log cannot be written"), l.err)
 	}
 	return nil
 }
 
-// settleOld makes durable what an earlier run has written to a segment, and opens
+// makeOldDurable makes durable what an earlier run has written to a segment, and opens
 // the segment if it takes appends.
-func (l *Log) settleOld(seg *segment) error {
+func (l *Log) makeOldDurable(seg *segment) error {
 	if seg.sealed && seg.size == seg.used && seg.end() <= l.found.Synced {
 		return nil
 	}

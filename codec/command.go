@@ -6,12 +6,12 @@ package codec
 type Command struct {
 	// Op says what this is.
 	Op Op
-	// Tally is the command whose counter in the server's statistics this adds
+	// CountAs is the command whose counter in the server's statistics this adds
 	// one to. It is Op itself for a command, OpPut for OpPutBegin and
 	// OpPutTooBig, and OpPut or OpPauseTube for those malformed lines that
 	// beanstalkd counts although it refuses them. In all other events it
 	// equals Op, which is not below NumCommands.
-	Tally Op
+	CountAs Op
 	// Terminated says that CR LF followed the body, as it must.
 	Terminated bool
 
@@ -36,5 +36,5 @@ type Command struct {
 
 // set makes cmd a plain op.
 func (cmd *Command) set(op Op) {
-	cmd.Op, cmd.Tally = op, op
+	cmd.Op, cmd.CountAs = op, op
 }

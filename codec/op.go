@@ -5,7 +5,7 @@ package codec
 type Op uint8
 
 // The commands of the protocol. Behind each stand the fields of [Command] that
-// it fills besides Op and Tally; the others hold nothing of meaning.
+// it fills besides Op and CountAs; the others hold nothing of meaning.
 const (
 	OpPut                Op = iota // Pri, Delay, TTR, Size, Body, Terminated: a put and all of its body
 	OpPeek                         // ID

@@ -89,8 +89,8 @@ func (l *Loop) Open(s *Session, o any, now Time) {
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
-	if cmd.Tally < codec.NumCommands {
-		s.loop.counts.commands[cmd.Tally].Add(1)
+	if cmd.CountAs < codec.NumCommands {
+		s.loop.counts.commands[cmd.CountAs].Add(1)
 	}
 	s.loop.budget--
 	outcome := s.execute(now, cmd, out)
