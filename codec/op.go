@@ -33,6 +33,22 @@ const (
 	OpPauseTube                    // Tube, Delay
 	OpQuit                         //
 
+	// The commands that beanstalkd does not have. A [Decoder] knows them if its
+	// Extensions says so.
+	OpCapabilities   //
+	OpFlushTube      // Tube
+	OpListJobs       // Tube, State, Bound, ID: at most Bound jobs, those behind ID
+	OpKickTube       // Tube, Bound
+	OpPeekTube       // Tube, State
+	OpMoveJob        // ID, Tube
+	OpMoveTube       // Tube, State, To, Bound
+	OpDeleteTubeJobs // Tube, State, Bound
+	OpReserveBatch   // Bound, Timeout
+	OpTouchAll       //
+	OpDrain          //
+	OpUndrain        //
+	OpDrainStatus    //
+
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
 	NumCommands
@@ -87,6 +103,19 @@ var opNames = [...]string{
 	OpListTubesWatched:   "list-tubes-watched",
 	OpPauseTube:          "pause-tube",
 	OpQuit:               "quit",
+	OpCapabilities:       "capabilities",
+	OpFlushTube:          "flush-tube",
+	OpListJobs:           "list-jobs",
+	OpKickTube:           "kick-tube",
+	OpPeekTube:           "peek-tube",
+	OpMoveJob:            "move-job",
+	OpMoveTube:           "move-tube",
+	OpDeleteTubeJobs:     "delete-tube-jobs",
+	OpReserveBatch:       "reserve-batch",
+	OpTouchAll:           "touch-all",
+	OpDrain:              "drain",
+	OpUndrain:            "undrain",
+	OpDrainStatus:        "drain status",
 	OpPutBegin:           "(put begin)",
 	OpPutChunk:           "(put chunk)",
 	OpPutEnd:             "(put end)",
