@@ -12,26 +12,44 @@ import (
 // ErrFailed or ErrClosed, and then has changed nothing. After ErrRoom
 // Hooks.OnRoom is called.
 func (l *Log) Put(r *Record) (Ticket, error) {
-	return l.full(r, 0)
+	return l.full(r, former{})
 }
 
 // Move appends a job's full record again, so that the one in segment from is no
 // longer needed. Only Hooks.Migrate calls it. It fails as Put does.
 func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
-	return l.full(r, from)
+	return l.full(r, former{from, journal.Size(r.Tube, len(r.Body)), true})
 }
 
-func (l *Log) full(r *Record, from uint32) (Ticket, error) {
+// Replace appends a job's full record again because it has another tube now, so that the
+// one in segment from, whose journal.Size was old, is no longer needed. It fails as Put
+// does.
+func (l *Log) Replace(r *Record, from uint32, old int64) (Ticket, error) {
+	return l.full(r, former{from, old, false})
+}
+
+// former is the full record that a new one of the same job makes needless: none if the
+// segment is 0.
+type former struct {
+	segment uint32
+	size    int64
+	moves   bool // the new one says the same, for compaction
+}
+
+func (l *Log) full(r *Record, f former) (Ticket, error) {
 	if !record.Valid(r) {
 		return Ticket{}, ErrInvalid
 	}
 	n := journal.Size(r.Tube, len(r.Body))
 	l.mu.Lock()
 	var err error
-	if from == 0 {
-		err = l.admit(n, l.room.floor()+deleteRoom, false)
-	} else {
+	switch {
+	case f.moves:
 		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
+	case f.segment != 0:
+		err = l.admit(n, l.room.floor(), false)
+	default:
+		err = l.admit(n, l.room.floor()+deleteRoom, false)
 	}
 	if err != nil {
 		l.mu.Unlock()
@@ -40,14 +58,19 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 	b, seg := l.append(n)
 	seg.jobs++
 	seg.live += n
-	if from == 0 {
+	switch {
+	case f.moves:
+		l.unlink(f.segment, f.size)
+		l.count.moves++
+	case f.segment != 0:
+		l.unlink(f.segment, f.size)
+		l.room.live += n - f.size
+		l.count.updates++
+	default:
 		l.room.jobs++
 		l.room.live += n
 		l.lastID = max(l.lastID, r.ID)
 		l.count.puts++
-	} else {
-		l.unlink(from, n)
-		l.count.moves++
 	}
 	t, salt := Ticket{Pos: l.tail, Segment: seg.Index}, seg.salt
 	if n < encodeOutside {

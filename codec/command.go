@@ -8,7 +8,7 @@ type Command struct {
 	Op Op
 	// CountAs is the command whose counter in the server's statistics this adds
 	// one to. It is Op itself for a command, OpPut for OpPutBegin and
-	// OpPutTooBig, and OpPut or OpPauseTube for those malformed lines that
+	// OpPutTooBig, OpDrain for OpDrainStatus, and OpPut or OpPauseTube for those malformed lines that
 	// beanstalkd counts although it refuses them. In all other events it
 	// equals Op, which is not below NumCommands.
 	CountAs Op

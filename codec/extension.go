@@ -62,6 +62,9 @@ func parseExtension(s []byte, cmd *Command) bool {
 		cmd.Op = OpBadFormat
 	}
 	cmd.set(cmd.Op)
+	if cmd.Op == OpDrainStatus {
+		cmd.CountAs = OpDrain
+	}
 	return true
 }
 

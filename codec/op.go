@@ -33,9 +33,14 @@ const (
 	OpPauseTube                    // Tube, Delay
 	OpQuit                         //
 
-	// The commands that beanstalkd does not have. A [Decoder] knows them if its
-	// Extensions says so.
-	OpCapabilities   //
+	// NumStock is the number of commands that beanstalkd has. It is no Op itself.
+	NumStock
+)
+
+// The commands that beanstalkd does not have. A [Decoder] knows them if its
+// Extensions says so.
+const (
+	OpCapabilities   = NumStock + iota
 	OpFlushTube      // Tube
 	OpListJobs       // Tube, State, Bound, ID: at most Bound jobs, those behind ID
 	OpKickTube       // Tube, Bound
@@ -47,7 +52,6 @@ const (
 	OpTouchAll       //
 	OpDrain          //
 	OpUndrain        //
-	OpDrainStatus    //
 
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
@@ -72,6 +76,8 @@ const (
 	OpPutTooBigEnd
 	// OpBadFormat is a malformed line: the answer BAD_FORMAT is due.
 	OpBadFormat
+	// OpDrainStatus is a drain that asks only. It counts as OpDrain.
+	OpDrainStatus
 	// OpUnknown is a line that begins with no known word: the answer
 	// UNKNOWN_COMMAND is due.
 	OpUnknown
@@ -115,7 +121,7 @@ var opNames = [...]string{
 	OpTouchAll:           "touch-all",
 	OpDrain:              "drain",
 	OpUndrain:            "undrain",
-	OpDrainStatus:        "drain status",
+	OpDrainStatus:        "(drain status)",
 	OpPutBegin:           "(put begin)",
 	OpPutChunk:           "(put chunk)",
 	OpPutEnd:             "(put end)",

@@ -44,6 +44,12 @@ func (t *tape) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
 	return ticket, err
 }
 
+func (t *tape) Replace(r *journal.Record, from uint32, size int64) (journal.Ticket, error) {
+	ticket, err := t.file.Replace(r, from, size)
+	t.add('p', r, ticket.Segment)
+	return ticket, err
+}
+
 func (t *tape) Update(r *journal.Record) (journal.Pos, error) {
 	pos, err := t.file.Update(r)
 	x := copied(r)

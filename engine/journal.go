@@ -23,6 +23,10 @@ type Journal interface {
 	// Move records all of a job again, so that the older record in segment from
 	// is no longer needed.
 	Move(r *journal.Record, from uint32) (journal.Ticket, error)
+	// Replace records all of a job again because it goes to another tube. It needs
+	// room as Put does. The record before it is in segment from and has that
+	// journal.Size.
+	Replace(r *journal.Record, from uint32, size int64) (journal.Ticket, error)
 	// Committed is the position up to which the record is safe.
 	Committed() journal.Pos
 	// Counters are for the command stats.

@@ -106,6 +106,20 @@ func (f *file) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
 	return journal.Ticket{Pos: f.pos, Segment: x.segment}, nil
 }
 
+// Replace implements Journal.
+func (f *file) Replace(r *journal.Record, from uint32, size int64) (journal.Ticket, error) {
+	if f.err != nil {
+		return journal.Ticket{}, f.err
+	}
+	x := f.jobs[r.ID]
+	if x == nil || x.segment != from || size != journal.Size(x.full.Tube, len(x.full.Body)) {
+		f.t.Errorf("replacing job %d in segment %d, %d bytes: %+v", r.ID, from, size, x)
+		return journal.Ticket{}, errors.New("not there")
+	}
+	x.full, x.record, x.pos, x.segment = copied(r), copied(r), f.next(), f.counters.Current
+	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+}
+
 // Committed implements Journal.
 func (f *file) Committed() journal.Pos { return f.committed }
 

@@ -33,6 +33,8 @@ type Config struct {
 	Journal Committer
 	// MaxJobSize is the largest body in bytes that a put may announce.
 	MaxJobSize uint32
+	// Extensions says that clients may use commands that beanstalkd does not have.
+	Extensions bool
 	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().
 	Loops int
 	// MaxConnections is how many connections there may be at a time. One more is
