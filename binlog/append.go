@@ -12,31 +12,24 @@ import (
 // ErrFailed or ErrClosed, and then has changed nothing. After ErrRoom
 // Hooks.OnRoom is called.
 func (l *Log) Put(r *Record) (Ticket, error) {
-	return l.full(r, former{})
+	return l.full(r, journal.Former{}, false)
 }
 
 // Move appends a job's full record again, so that the one in segment from is no
 // longer needed. Only Hooks.Migrate calls it. It fails as Put does.
 func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
-	return l.full(r, former{from, journal.Size(r.Tube, len(r.Body)), true})
+	return l.full(r, journal.Former{Segment: from, Size: journal.Size(r.Tube, len(r.Body))}, true)
 }
 
 // Replace appends a job's full record again because it has another tube now, so that the
-// one in segment from, whose journal.Size was old, is no longer needed. It fails as Put
-// does.
-func (l *Log) Replace(r *Record, from uint32, old int64) (Ticket, error) {
-	return l.full(r, former{from, old, false})
+// former one is no longer needed. It fails as Put does.
+func (l *Log) Replace(r *Record, former journal.Former) (Ticket, error) {
+	return l.full(r, former, false)
 }
 
-// former is the full record that a new one of the same job makes needless: none if the
-// segment is 0.
-type former struct {
-	segment uint32
-	size    int64
-	moves   bool // the new one says the same, for compaction
-}
-
-func (l *Log) full(r *Record, f former) (Ticket, error) {
+// full appends a full record. It moves a record of the former segment for compaction, or
+// says something new.
+func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error) {
 	if !record.Valid(r) {
 		return Ticket{}, ErrInvalid
 	}
@@ -44,9 +37,9 @@ func (l *Log) full(r *Record, f former) (Ticket, error) {
 	l.mu.Lock()
 	var err error
 	switch {
-	case f.moves:
+	case moves:
 		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
-	case f.segment != 0:
+	case former.Segment != 0:
 		err = l.admit(n, l.room.floor(), false)
 	default:
 		err = l.admit(n, l.room.floor()+deleteRoom, false)
@@ -59,12 +52,12 @@ func (l *Log) full(r *Record, f former) (Ticket, error) {
 	seg.jobs++
 	seg.live += n
 	switch {
-	case f.moves:
-		l.unlink(f.segment, f.size)
+	case moves:
+		l.unlink(former.Segment, former.Size)
 		l.count.moves++
-	case f.segment != 0:
-		l.unlink(f.segment, f.size)
-		l.room.live += n - f.size
+	case former.Segment != 0:
+		l.unlink(former.Segment, former.Size)
+		l.room.live += n - former.Size
 		l.count.updates++
 	default:
 		l.room.jobs++

@@ -268,13 +268,13 @@ func (r *replay) record(seg *segment, b []byte) error {
 	n := int64(len(b))
 	seg.jobs++
 	seg.live += n
-	if was != 0 {
-		old := r.segs[was-r.segs[0].Index]
+	r.room.live += n - was.Size
+	if was.Segment != 0 {
+		old := r.segs[was.Segment-r.segs[0].Index]
 		old.jobs--
-		old.live -= n
+		old.live -= was.Size
 	} else {
 		r.room.jobs++
-		r.room.live += n
 	}
 	return nil
 }

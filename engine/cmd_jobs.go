@@ -10,9 +10,10 @@ import (
 // listingJobs is a list-jobs: a survey, then the list in parts.
 type listingJobs struct {
 	*survey
-	now   Time // when the survey was finished; 0 before
-	pos   journal.Pos
-	begun bool // the reply
+	surveyed bool
+	now      Time // when the survey was finished
+	pos      journal.Pos
+	begun    bool // the reply
 }
 
 // listPlace remembers where the last list-jobs of a session ended, so that the next one
@@ -32,14 +33,16 @@ func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	if t == nil {
 		return Done
 	}
-	defer sh.unlock(&s.loop.caller)
-	if !known {
-		s.notFound(sh, out, codec.ReplyNotFound)
-		return Done
-	}
 	v := newSurvey(sh, t.name, of, int(cmd.Bound))
 	v.after = after
-	return s.yield(&listingJobs{survey: v})
+	if !known {
+		s.notFound(sh, out, codec.ReplyNotFound)
+	}
+	sh.unlock(&s.loop.caller)
+	if !known {
+		return Done
+	}
+	return (&listingJobs{survey: v}).turn(s, now, out)
 }
 
 // placeToGoOn finds the place of the job behind which a list is to begin.
@@ -68,14 +71,14 @@ const sortSlice = 256 // jobs that are put into order in one go
 
 func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 	l := s.loop
-	for li.now == 0 {
+	for !li.surveyed {
 		sh := li.shard
 		sh.lock(&l.caller, now)
 		if li.step(sh.byName[li.tube]) {
-			li.now, li.pos = max(sh.now, 1), sh.uncommitted(sh.now)
+			li.surveyed, li.now, li.pos = true, sh.now, sh.uncommitted(sh.now)
 		}
 		sh.unlock(&l.caller)
-		if !l.Spend(scanSteps) {
+		if !l.Spend(scanSteps) && !li.surveyed {
 			return s.yield(li)
 		}
 	}
@@ -102,12 +105,12 @@ func (li *listingJobs) write(s *Session, out *Output) Outcome {
 		s.loop.Spend(len(li.found) / 4)
 	}
 	full := len(out.Buf) + listPart
-	for len(li.found) > 0 {
-		out.Buf = li.appendItem(out.Buf, &li.found[0])
-		li.found = li.found[1:]
-		if !s.loop.Spend(1) || len(out.Buf) >= full {
+	for n := 0; len(li.found) > 0; n++ {
+		if !s.loop.Spend(1) && n > 0 || len(out.Buf) >= full {
 			return s.yield(li)
 		}
+		out.Buf = li.appendItem(out.Buf, &li.found[0])
+		li.found = li.found[1:]
 	}
 	out.Buf = append(out.Buf, "\r\n"...)
 	return Done
@@ -163,11 +166,13 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if t == nil {
 		return Done
 	}
-	defer sh.unlock(&s.loop.caller)
 	of := stateOf(cmd.State)
 	if of == reserved {
-		return s.yield(&peekingReserved{newSurvey(sh, t.name, of, 1)})
+		p := &peekingReserved{newSurvey(sh, t.name, of, 1)}
+		sh.unlock(&s.loop.caller)
+		return p.turn(s, now, out)
 	}
+	defer sh.unlock(&s.loop.caller)
 	if r := t.first(of); r != 0 {
 		out.dependOn(sh.uncommitted(sh.now))
 		out.appendFound(sh, sh.job(r))

@@ -203,6 +203,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error
 	})
 	if err != nil {
 		to.bodies.Free(body, j.size)
+		to.tidier.wanted()
 		return err
 	}
 	if err = to.provide(moved, ch); err == nil {
@@ -211,6 +212,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error
 	if err != nil {
 		to.bodies.Free(body, j.size)
 		to.freeJob(there, moved)
+		to.tidier.wanted()
 		return err
 	}
 	sh.engine.ids.put(j.ID, placeOf(to.number, there))
@@ -231,7 +233,7 @@ func (sh *shard) recordMove(j *job, t *tube, ch *change, out *Output) (segment u
 	}
 	r := &sh.journal.record
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
-	ticket, err := e.cfg.Journal.Replace(r, j.segment, journal.Size(sh.tubes[j.tube].name, int(j.size)))
+	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
 	if err != nil {
 		return 0, err
 	}

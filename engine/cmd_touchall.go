@@ -1,6 +1,10 @@
 package engine
 
-import "trellis/codec"
+import (
+	"slices"
+
+	"trellis/codec"
+)
 
 // touchingAll is a touch-all: it touches what the session has reserved when it begins,
 // shard by shard.
@@ -38,10 +42,7 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 
 // few touches all jobs of a holding that has not many.
 func (ta *touchingAll) few(h *holding) {
-	var refs [scanSlice]ref
-	n := 0
-	h.jobs.Each(func(r ref) { refs[n] = r; n++ })
-	for _, r := range refs[:n] {
+	for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
 		ta.touch(h, r, h.shard.job(r))
 	}
 	ta.holding++

@@ -1,6 +1,6 @@
 package engine
 
-import "trellis/engine/internal/queue"
+import "iter"
 
 // scanSlice is how many jobs a command over a tube's jobs looks at, or changes, before
 // it lets others have the shard.
@@ -68,14 +68,14 @@ func (t *tube) count(in state) int {
 	return 0
 }
 
-// each calls f for all jobs in a state but reserved.
-func (t *tube) each(in state, f func(queue.Ref)) {
+// all yields all jobs in a state but reserved, in no order.
+func (t *tube) all(in state) iter.Seq[ref] {
 	switch in {
 	case ready:
-		t.ready.Each(t.shard.table, f)
+		return t.ready.All(t.shard.table)
 	case delayed:
-		t.delayed.Each(f)
-	case buried:
-		t.buried.Each(t.shard.table, f)
+		return t.delayed.All()
+	default:
+		return t.buried.All(t.shard.table)
 	}
 }

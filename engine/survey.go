@@ -1,10 +1,6 @@
 package engine
 
-import (
-	"slices"
-
-	"trellis/engine/internal/queue"
-)
+import "slices"
 
 // A survey finds the first jobs of a tube in one state, in the order in which they would
 // be taken, a slice under each lock. Reserved jobs are in the order of their ids. A job
@@ -62,7 +58,9 @@ func (v *survey) step(t *tube) (done bool) {
 	if !v.begun {
 		v.begun = true
 		if v.state != reserved && t.count(v.state) <= scanSlice {
-			t.each(v.state, func(r queue.Ref) { v.see(v.shard.job(r)) })
+			for r := range t.all(v.state) {
+				v.see(v.shard.job(r))
+			}
 			return true
 		}
 	}

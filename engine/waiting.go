@@ -34,8 +34,13 @@ func (s *Session) startWaiting(until, soon, now Time) {
 	}
 	s.loop.counts.waiting.Add(1)
 	s.claim.Store(claimWaiting)
-	if at := min(until, soon); at != MaxTime {
-		s.loop.schedule(&w.timer, at, now)
+	w.schedule(now)
+}
+
+// schedule sets the timer to when the wait ends without a job, if it does.
+func (w *wait) schedule(now Time) {
+	if at := min(w.until, w.soon); at != MaxTime {
+		w.session.loop.schedule(&w.timer, at, now)
 	}
 }
 
@@ -157,7 +162,7 @@ func (w *wait) Expire(at int64) (done bool) {
 	s.unlockAll(s.watches)
 	if waits && now < w.until {
 		if w.soon = s.marginBegins(holdings, now); w.soon > now {
-			s.loop.schedule(&w.timer, min(w.until, w.soon), now)
+			w.schedule(now)
 			return true
 		}
 	}

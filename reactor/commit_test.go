@@ -28,7 +28,7 @@ func (j *fakeJournal) Move(*journal.Record, uint32) (journal.Ticket, error) {
 	return journal.Ticket{Pos: j.next(), Segment: 2}, nil
 }
 
-func (j *fakeJournal) Replace(*journal.Record, uint32, int64) (journal.Ticket, error) {
+func (j *fakeJournal) Replace(*journal.Record, journal.Former) (journal.Ticket, error) {
 	return journal.Ticket{Pos: j.next(), Segment: 3}, nil
 }
 

@@ -59,13 +59,6 @@ func (h *Heap) At(i int) Entry {
 	return h.small[i]
 }
 
-// Each calls f for all records, in no order. f must not change the heap.
-func (h *Heap) Each(f func(Ref)) {
-	for i := range h.Len() {
-		f(h.At(i).Ref)
-	}
-}
-
 // Push adds the record r, whose links are l.
 func (h *Heap) Push(t Table, key uint64, r Ref, l *Links) {
 	e := Entry{Key: key, ID: l.ID, Ref: r}

@@ -17,12 +17,6 @@ type Ordered struct {
 // Len is the number of records.
 func (q *Ordered) Len() int { return q.count }
 
-// Each calls f for all records, in no order. f must not change the queue.
-func (q *Ordered) Each(t Table, f func(Ref)) {
-	q.run.each(t, f)
-	q.heap.Each(f)
-}
-
 // Push adds the record r, whose links are l.
 func (q *Ordered) Push(t Table, r Ref, l *Links) {
 	q.count++

@@ -37,14 +37,6 @@ func (q *Ready) Urgent() int { return q.urgent }
 // 0 if there is none. See [Ages] for how exact it is.
 func (q *Ready) Oldest(now int64) int64 { return q.ages.Oldest(now) }
 
-// Each calls f for all jobs, in no order. f must not change the queue.
-func (q *Ready) Each(t Table, f func(Ref)) {
-	for i := range q.runs {
-		q.runs[i].each(t, f)
-	}
-	q.heap.Each(f)
-}
-
 // Push adds the record r, whose links are l, with a priority. l.At is since when it
 // is ready, and must not be less than that of a record pushed before.
 func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) {

@@ -22,13 +22,6 @@ func (u *run) prepend(t Table, r Ref, l *Links) {
 	u.head = r
 }
 
-// each calls f for all records.
-func (u *run) each(t Table, f func(Ref)) {
-	for r := u.head; r != 0; r = t.at(r).Next {
-		f(r)
-	}
-}
-
 // setNext makes next the neighbour behind r, which may be 0.
 func (t Table) setNext(r, next Ref) {
 	if r != 0 {
