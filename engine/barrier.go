@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/binlog/journal"
+import (
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
 
 // Barrier is what a [Journal] has besides whose commits another server may put an end
 // to, because it has taken over. There the position of a record proves that the record
@@ -13,7 +16,19 @@ type Barrier interface {
 	Barrier() journal.Pos
 }
 
-// observes notes that the replies tell of a state that all clients share.
+// ownOps are the commands whose replies tell nothing that other clients could change,
+// beside what the command has recorded. Of all others it is assumed that they do.
+var ownOps = [256]bool{
+	codec.OpPut: true, codec.OpPutBegin: true, codec.OpPutChunk: true, codec.OpPutEnd: true,
+	codec.OpPutTooBig: true, codec.OpPutTooBigEnd: true,
+	codec.OpUse: true, codec.OpWatch: true, codec.OpIgnore: true,
+	codec.OpListTubeUsed: true, codec.OpListTubesWatched: true,
+	codec.OpQuit: true, codec.OpUnknown: true, codec.OpBadFormat: true,
+}
+
+// observes notes that the replies may tell of a state that all clients share. It comes
+// before the command is executed, because a record that the command makes then proves
+// that state.
 func (o *Output) observes() { o.observed = true }
 
 // proves notes a record of a command's own. It stands behind everything that the replies

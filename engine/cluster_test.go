@@ -17,6 +17,12 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 			return err
 		}
 	}
+	move := func(id uint64) func(*Follower) error {
+		return func(f *Follower) error {
+			_, err := f.Full(&journal.Record{ID: id, State: journal.Ready, Tube: "b", Body: []byte("x")}, 1)
+			return err
+		}
+	}
 	update := func(id uint64) func(*Follower) error {
 		return func(f *Follower) error {
 			return f.Update(&journal.Record{ID: id, State: journal.Buried, BuryOrder: 1})
@@ -43,6 +49,8 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 		{"an id that is left out", steps{full(1), full(9)}, ""},
 		{"a put that is late", steps{full(9), full(1)}, ""},
 		{"a job below those decided on", steps{full(4), decided(5), update(4), remove(4)}, ""},
+		{"a job that moves to another tube", steps{full(1), decided(2), move(1), move(1)}, "job 1 comes into being, but there is one of that id"},
+		{"a job that moves, and moves back", steps{full(1), decided(2), move(1), full(1), move(1), remove(1)}, ""},
 		{"a job that is there", steps{full(1), full(1)}, "job 1 comes into being, but there is one of that id"},
 		{"a change of none", steps{update(1)}, "job 1 changes, but there is none of that id"},
 		{"a change of one that is gone", steps{full(1), remove(1), update(1)}, "job 1 changes, but there is none of that id"},

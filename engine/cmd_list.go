@@ -13,9 +13,8 @@ const (
 
 // A listing is a list that is being sent.
 type listing struct {
-	names  nameSource
-	shared bool // it is one of all tubes
-	begun  bool
+	names nameSource
+	begun bool
 }
 
 // nameSource goes through the names of a list.
@@ -28,7 +27,7 @@ type nameSource interface {
 
 // listTubes lists the tubes that there are when it begins.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
-	li := &listing{names: s.loop.engine.registry.snapshot(), shared: true}
+	li := &listing{names: s.loop.engine.registry.snapshot()}
 	return li.turn(s, now, out)
 }
 
@@ -43,9 +42,6 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 		li.begun = true
 		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.names.size())
 		out.Buf = append(out.Buf, listHead...)
-	}
-	if li.shared {
-		out.observes()
 	}
 	full := len(out.Buf) + listPart
 	for n := 0; ; n++ {

@@ -20,7 +20,6 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 	} else {
 		sh.arm(&t.timer, t.pausedUntil)
 	}
-	out.observes()
 	out.reply(codec.ReplyPaused)
 	sh.unlock(c)
 }

@@ -53,7 +53,6 @@ func (y *yaml) duration(k string, d time.Duration) {
 // reply appends statistics that were gathered in the loop's scratch memory, and keeps
 // that memory for the next time.
 func (l *Loop) reply(out *Output, data []byte) {
-	out.observes()
 	out.Buf = codec.AppendOK(out.Buf, data)
 	l.scratch = data[:0]
 }

@@ -14,6 +14,5 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 	j.At = int64(now + seconds(j.ttr))
 	h.add(r, j)
 	sh.unlock(&s.loop.caller)
-	out.observes()
 	out.reply(codec.ReplyTouched)
 }

@@ -60,17 +60,14 @@ func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.engine.sinceStar
 // it replaces that of the engine's Config.
 func (f *Follower) RecordIn(j Journal) { f.engine.recordIn(j) }
 
-// Full takes the whole state of a job, which replaces an earlier one. It returns
-// the segment in which that stood, 0 if there was none.
-func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err error) {
+// Full takes the whole state of a job, which replaces an earlier one. It returns where
+// that stood.
+func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.Former, err error) {
 	e := f.engine
 	sh := e.shardFor([]byte(r.Tube))
-	if f.strict && r.ID < f.decided {
-		return 0, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
-	}
 	if old, ref, j := f.lockJob(r.ID); old != nil {
-		replaced = j.segment
-		if f.strict {
+		replaced = old.former(j)
+		if f.strict && old.tubes[j.tube].name == r.Tube {
 			old.unlock(&f.caller)
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
@@ -84,6 +81,9 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err
 		old.takeOut(j)
 		old.erase(ref, j)
 		old.unlock(&f.caller)
+	}
+	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
+		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
 	if e.cfg.Limits.Memory != 0 {
 		e.usage.memory.Add(footprint(uint32(len(r.Body))))

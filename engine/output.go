@@ -82,13 +82,11 @@ type pin struct {
 }
 
 func (o *Output) appendReserved(sh *shard, j *job) {
-	o.observes()
 	o.Buf = codec.AppendReservedLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
 }
 
 func (o *Output) appendFound(sh *shard, j *job) {
-	o.observes()
 	o.Buf = codec.AppendFoundLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
 }

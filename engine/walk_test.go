@@ -81,9 +81,13 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 			"bury":        func(t *rapid.T) { say(t, "bury %d %d", id(t), pri(t)) },
 			"kick":        func(t *rapid.T) { say(t, "kick %d", rapid.IntRange(1, 3).Draw(t, "jobs")) },
 			"kick-job":    func(t *rapid.T) { say(t, "kick-job %d", id(t)) },
-			"delete":      func(t *rapid.T) { say(t, "delete %d", id(t)) },
-			"pass":        func(t *rapid.T) { leader.Wait(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond) },
-			"walk":        func(t *rapid.T) { walk(rapid.IntRange(1, 6).Draw(t, "jobs")) },
+			"move":        func(t *rapid.T) { say(t, "move-job %d %s", id(t), among(t, "tube", "default", "a", "b", "c", "d")) },
+			"move tube": func(t *rapid.T) {
+				say(t, "move-tube %s ready %s 3", among(t, "tube", "a", "b", "c"), among(t, "to", "d", "a"))
+			},
+			"delete": func(t *rapid.T) { say(t, "delete %d", id(t)) },
+			"pass":   func(t *rapid.T) { leader.Wait(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond) },
+			"walk":   func(t *rapid.T) { walk(rapid.IntRange(1, 6).Draw(t, "jobs")) },
 		})
 		for walk(3); next != 0; {
 			walk(3)

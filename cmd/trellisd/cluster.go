@@ -211,6 +211,7 @@ func reactorConfig(opt *options.Options, log *slog.Logger) reactor.Config {
 		Loops:      loops,
 		Log:        log,
 		MaxJobSize: opt.MaxJobSize,
+		Extensions: !opt.NoExtensions,
 
 		MaxConnections: opt.MaxConnections,
 		IdleTimeout:    opt.IdleTimeout,
