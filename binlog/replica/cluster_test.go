@@ -36,6 +36,8 @@ type cluster struct {
 	halt  chan struct{}
 	group sync.WaitGroup
 
+	patience int // of clients, in ticks; 0 is without end
+
 	served    sync.Mutex
 	servedAll []served // all offices; served guards it
 }
@@ -129,6 +131,11 @@ func (c *cluster) drive() {
 		}
 		for _, p := range c.net.peers() {
 			p.clock.mono.Add(int64(Tick))
+			p.mu.Lock()
+			if p.queue != nil {
+				p.queue.tick()
+			}
+			p.mu.Unlock()
 			if !p.frozen.Load() {
 				p.tick()
 			}
@@ -161,6 +168,7 @@ func (p *peer) tick() {
 // start starts a node on its machine.
 func (c *cluster) start(p *peer) error {
 	queue := newModel()
+	queue.patience = c.patience
 	queue.onServe = func(s served) {
 		c.served.Lock()
 		defer c.served.Unlock()
