@@ -251,7 +251,7 @@ func ended(t testing.TB, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.Copy(io.Discard, c); err != nil {
-		if e := (net.Error)(nil); errors.As(err, &e) && e.Timeout() {
+		if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
 			t.Fatal("the connection goes on")
 		}
 	}
