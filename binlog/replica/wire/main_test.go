@@ -46,6 +46,12 @@ var patient = timing{
 	retries: 50 * time.Millisecond,
 }
 
+// but returns timing with a change.
+func (tm timing) but(change func(*timing)) timing {
+	change(&tm)
+	return tm
+}
+
 // node is a Handler that keeps what it is told.
 type node struct {
 	t       testing.TB

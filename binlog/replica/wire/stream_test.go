@@ -143,22 +143,23 @@ func TestATransferThroughACutIsReported(t *testing.T) {
 
 // Neither side waits for the other without end: not for bytes, and not for the last word.
 func TestATransferThatStandsStillIsReported(t *testing.T) {
+	t.Parallel()
 	for name, direction := range map[string][2]string{"towards the receiver": {"n1", "n2"}, "towards the sender": {"n2", "n1"}} {
 		net := wiretest.NewNetwork(1)
-		took := make(chan error, 1)
-		ns := taking(t, setup{net: net}, func(m *raftpb.Message, r io.Reader) error {
-			err := discard(m, r)
-			took <- err
-			return err
-		})
-		begun := make(chan struct{})
+		begun, took := make(chan struct{}), make(chan error, 1)
+		ns := taking(t, setup{net: net, timing: patient.but(func(tm *timing) { tm.stall, tm.dead = 2*time.Second, 2*time.Second })},
+			func(m *raftpb.Message, r io.Reader) error {
+				close(begun)
+				err := discard(m, r)
+				took <- err
+				return err
+			})
 		ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
-			_, err := w.Write(make([]byte, 100))
-			close(begun)
-			for err == nil {
-				_, err = w.Write(make([]byte, 1<<20))
+			for {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return err
+				}
 			}
-			return err
 		})
 		<-begun
 		net.Block(direction[0], direction[1])
@@ -175,7 +176,8 @@ func TestATransferThatStandsStillIsReported(t *testing.T) {
 }
 
 func TestASenderThatDoesNotGoOnIsGivenUp(t *testing.T) {
-	ns := taking(t, setup{}, discard)
+	t.Parallel()
+	ns := taking(t, setup{timing: patient.but(func(tm *timing) { tm.stall = 2 * time.Second })}, discard)
 	gone := make(chan struct{})
 	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
 		_, err := w.Write([]byte("some"))
@@ -188,8 +190,9 @@ func TestASenderThatDoesNotGoOnIsGivenUp(t *testing.T) {
 }
 
 func TestAReceiverThatDoesNotFinishIsGivenUp(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
-	ns := taking(t, setup{}, func(m *raftpb.Message, r io.Reader) error {
+	ns := taking(t, setup{timing: patient.but(func(tm *timing) { tm.finish = time.Second })}, func(m *raftpb.Message, r io.Reader) error {
 		err := discard(m, r)
 		<-release // its disk hangs
 		return err
@@ -202,11 +205,11 @@ func TestAReceiverThatDoesNotFinishIsGivenUp(t *testing.T) {
 
 // A receiver that works for longer than the connection's time without a byte lives.
 func TestAReceiverThatTakesLongIsWaitedFor(t *testing.T) {
-	tm := quick
-	tm.dead, tm.finish = 200*time.Millisecond, time.Minute
+	t.Parallel()
+	tm := patient.but(func(tm *timing) { tm.dead = 3 * time.Second })
 	ns := taking(t, setup{timing: tm}, func(m *raftpb.Message, r io.Reader) error {
 		err := discard(m, r)
-		time.Sleep(3 * tm.dead)
+		time.Sleep(tm.dead + time.Second)
 		return err
 	})
 	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer) error { return nil })
@@ -420,7 +423,8 @@ func TestControlRequestsAreBounded(t *testing.T) {
 }
 
 func TestControlConnectionsThatDoNotAskAreEnded(t *testing.T) {
-	n := asked(t, quick, func(context.Context, []byte) ([]byte, error) {
+	t.Parallel()
+	n := asked(t, patient.but(func(tm *timing) { tm.stall = time.Second / 2 }), func(context.Context, []byte) ([]byte, error) {
 		t.Error("it reached the handler")
 		return nil, nil
 	})
