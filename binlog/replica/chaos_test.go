@@ -90,6 +90,7 @@ func (k *client) step(q *model) {
 		switch err := q.bury(id, j.tried); {
 		case err == nil:
 			j.acked = j.tried
+			k.peekElsewhere(q, id, j)
 		case errors.Is(err, errReset):
 		default:
 			j.tried--
@@ -125,6 +126,18 @@ func (k *client) peek(q *model, id uint64, j *entryInBooks) {
 	}
 	if string(r.Body) != j.body || r.Buries < j.acked || r.Buries > j.tried {
 		k.t.Errorf("job %d is %q with change %d; it was put as %q, and change %d was acknowledged", id, r.Body, r.Buries, j.body, j.acked)
+	}
+}
+
+// peekElsewhere looks at what another node says that serves, or believes that it does.
+func (k *client) peekElsewhere(but *model, id uint64, j *entryInBooks) {
+	for _, p := range k.c.nodes {
+		p.mu.Lock()
+		q, up := p.queue, p.node != nil
+		p.mu.Unlock()
+		if up && q != but && q.serves() {
+			k.peek(q, id, j)
+		}
 	}
 }
 
@@ -177,6 +190,7 @@ func TestJobsSurviveWhatAClusterMeets(t *testing.T) {
 
 func chaos(t *testing.T, n int, seed uint64) {
 	c := newCluster(t, n, seed)
+	c.patience = 30
 	for _, p := range c.nodes {
 		p.bytes = 20_000
 		p.clock.mono.Store(c.rng.Int64N(int64(time.Hour)))

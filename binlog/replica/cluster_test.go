@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,6 +22,7 @@ import (
 
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/replica/wire"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -36,6 +38,10 @@ type cluster struct {
 	halt  chan struct{}
 	group sync.WaitGroup
 
+	patience int           // of clients, in ticks; 0 is without end
+	period   time.Duration // of ticks, at least
+	wired    bool          // nodes talk over real connections
+
 	served    sync.Mutex
 	servedAll []served // all offices; served guards it
 }
@@ -50,6 +56,7 @@ type peer struct {
 	bytes  int64
 	ticks  chan time.Time
 	frozen atomic.Bool // gets no ticks
+	member member.Member
 
 	mu    sync.Mutex
 	node  *Node // nil while the machine is down
@@ -75,11 +82,37 @@ const startOfTime = 1_700_000_000_000_000_000
 
 // newCluster makes a cluster of n voters, none of which runs.
 func newCluster(t *testing.T, n int, seed uint64) *cluster {
-	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 1)), halt: make(chan struct{})}
+	t.Helper()
+	return makeCluster(t, n, seed, time.Millisecond, nil)
+}
+
+// newWiredCluster makes one whose nodes talk over real connections.
+func newWiredCluster(t *testing.T, n int) *cluster {
+	t.Helper()
+	var addrs []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addrs = append(addrs, l.Addr().String())
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return makeCluster(t, n, 1, 10*time.Millisecond, addrs)
+}
+
+func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs []string) *cluster {
+	t.Helper()
+	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 1)), halt: make(chan struct{}), period: period, wired: addrs != nil}
 	c.net = &network{cluster: c, rng: rand.New(rand.NewPCG(seed, 2)), cut: map[link]bool{}}
 	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range n {
 		m := member.Member{ID: member.ID(i + 1), Incarnation: 1, Name: fmt.Sprintf("n%d", i+1), Addr: fmt.Sprintf("127.0.0.1:%d", i+1)}
+		if addrs != nil {
+			m.Addr = addrs[i]
+		}
 		meta.ConfState.Voters = append(meta.ConfState.Voters, uint64(m.ID))
 		meta.Members = append(meta.Members, m)
 	}
@@ -93,7 +126,7 @@ func newCluster(t *testing.T, n int, seed uint64) *cluster {
 }
 
 func (c *cluster) addPeer(m member.Member, meta snapshot.Meta) *peer {
-	p := &peer{id: m.ID, name: m.Name, fs: faultfs.New(clusterDir), clock: &testClock{}, ticks: make(chan time.Time)}
+	p := &peer{id: m.ID, name: m.Name, member: m, fs: faultfs.New(clusterDir), clock: &testClock{}, ticks: make(chan time.Time)}
 	p.clock.wall.Store(startOfTime)
 	if meta.Index > 0 {
 		dir := filepath.Join(clusterDir, snapshotsDir)
@@ -125,10 +158,15 @@ func (c *cluster) drive() {
 		select {
 		case <-c.halt:
 			return
-		case <-time.After(time.Millisecond):
+		case <-time.After(c.period):
 		}
 		for _, p := range c.net.peers() {
 			p.clock.mono.Add(int64(Tick))
+			p.mu.Lock()
+			if p.queue != nil {
+				p.queue.tick()
+			}
+			p.mu.Unlock()
 			if !p.frozen.Load() {
 				p.tick()
 			}
@@ -161,6 +199,7 @@ func (p *peer) tick() {
 // start starts a node on its machine.
 func (c *cluster) start(p *peer) error {
 	queue := newModel()
+	queue.patience = c.patience
 	queue.onServe = func(s served) {
 		c.served.Lock()
 		defer c.served.Unlock()
@@ -175,13 +214,18 @@ func (c *cluster) start(p *peer) error {
 	}
 	p.begun = true
 	n.ticks = p.ticks
+	transport, closed, err := c.transport(p, n)
+	if err != nil {
+		return errors.Join(err, n.Close())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ended := make(chan struct{})
 	p.node, p.queue, p.stop, p.ended, p.err = n, queue, cancel, ended, nil
 	go func() {
-		err := n.Run(ctx, &port{c.net, p})
+		err := n.Run(ctx, transport)
+		closed()
 		p.mu.Lock()
 		p.err = err
 		p.node = nil
@@ -191,6 +235,27 @@ func (c *cluster) start(p *peer) error {
 	}()
 	return nil
 }
+
+// transport is a node's, and what closes it.
+func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
+	if !c.wired {
+		return &port{c.net, p}, func() {}, nil
+	}
+	l, err := net.Listen("tcp", p.member.Addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := wire.New(wire.Config{
+		Self: p.member, Cluster: member.ClusterID{1}, Listener: l, Handler: handler{n}, Log: slog.New(slog.DiscardHandler),
+	})
+	return t, func() { _ = t.Close() }, err
+}
+
+// handler is a node that answers no control requests.
+type handler struct{ *Node }
+
+// Control implements wire.Handler.
+func (handler) Control(context.Context, []byte) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func (c *cluster) startAll() *cluster {
 	c.t.Helper()

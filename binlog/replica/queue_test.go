@@ -27,6 +27,8 @@ type model struct {
 	start    int64
 	decided  uint64       // as the standby was told
 	onServe  func(served) // may be nil
+	ticks    int
+	patience int // ticks after which a client hangs up; 0 is never
 }
 
 // served is what the queue was told when it began to serve.
@@ -78,6 +80,16 @@ func (q *model) Serve(o *Office) error {
 	}
 	q.changed.Broadcast()
 	return nil
+}
+
+// tick lets time pass for clients.
+func (q *model) tick() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ticks++
+	if q.patience > 0 {
+		q.changed.Broadcast()
+	}
 }
 
 func (q *model) wake() {
@@ -219,8 +231,9 @@ func (q *model) execute(do func(o *Office) (journal.Pos, error)) error {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	o.Flush()
+	began := q.ticks
 	for o.Committed() < pos {
-		if q.office != o {
+		if q.office != o || q.patience > 0 && q.ticks-began > q.patience {
 			return errReset
 		}
 		q.changed.Wait()

@@ -205,7 +205,7 @@ func sameCluster(t *testing.T, ids map[string]Identity, n int) {
 
 func TestAClusterIsFoundedInAnyOrder(t *testing.T) {
 	for n := 1; n <= 5; n++ {
-		for seed := range uint64(20) {
+		for seed := range uint64(6) {
 			synctest.Test(t, func(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, uint64(n)))
 				w := newTown(t, n)
@@ -225,7 +225,7 @@ func TestAFoundingSurvivesACrashAtAnyPoint(t *testing.T) {
 	for victim := range 3 {
 		for at := 1; ; at++ {
 			crashed := false
-			for seed := range uint64(8) {
+			for seed := range uint64(3) {
 				synctest.Test(t, func(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed, uint64(at)))
 					w := newTown(t, 3)
@@ -249,7 +249,7 @@ func TestAFoundingSurvivesACrashAtAnyPoint(t *testing.T) {
 }
 
 func TestAllCrashAgainAndAgainWhileTheyFound(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			w := newTown(t, 3)
@@ -297,13 +297,13 @@ func (w *town) waits(n Node, why string) {
 	if !strings.Contains(log, why) {
 		w.t.Errorf("%s said\n%s, and not %q", n, log, why)
 	}
-	lines := map[string]bool{}
+	before := ""
 	for line := range strings.Lines(log) {
 		_, line, _ = strings.Cut(line, "level=")
-		if lines[line] {
-			w.t.Errorf("%s said twice: %s", n, line)
+		if line == before {
+			w.t.Errorf("%s says again: %s", n, line)
 		}
-		lines[line] = true
+		before = line
 	}
 }
 
@@ -450,7 +450,7 @@ func TestAFounderThatIsEmptiedDuringTheFoundingDoesNotGoOn(t *testing.T) {
 // directory it had then has that cluster's identity.
 func TestNoHistoryFoundsTwoClustersOrHalfOfOne(t *testing.T) {
 	foundings := 0
-	for seed := range uint64(3000) {
+	for seed := range uint64(400) {
 		h := newHistory(t, seed)
 		for range 200 {
 			h.step()
@@ -462,8 +462,8 @@ func TestNoHistoryFoundsTwoClustersOrHalfOfOne(t *testing.T) {
 			}
 		}
 	}
-	if foundings < 300 {
-		t.Errorf("only %d of 3000 histories founded a cluster", foundings)
+	if foundings < 40 {
+		t.Errorf("only %d of 400 histories founded a cluster", foundings)
 	}
 }
 

@@ -70,7 +70,7 @@ func TestANodeIsAdded(t *testing.T) {
 
 func TestAnInvitationSurvivesACrashAtAnyPoint(t *testing.T) {
 	for at, done := 1, false; !done; at++ {
-		for seed := range uint64(8) {
+		for seed := range uint64(2) {
 			synctest.Test(t, func(t *testing.T) {
 				w, c, n4 := founded(t)
 				stop, result := w.background(n4)

@@ -213,6 +213,9 @@ func (t *Transport) receive(c net.Conn, h hello) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("nothing came on the lane of %s for %v", h.purpose, t.timing.dead)
 	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the connection ended within a frame: %w", err)
+	}
 	return err
 }
 

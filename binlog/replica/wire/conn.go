@@ -133,7 +133,7 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 		return c, err
 	}
 	err := readReply(c)
-	if errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ended the connection during the handshake")
 		if cfg.TLS == nil {
 			err = fmt.Errorf("%w; does it use TLS, and this node not?", err)

@@ -46,6 +46,12 @@ var patient = timing{
 	retries: 50 * time.Millisecond,
 }
 
+// but returns timing with a change.
+func (tm timing) but(change func(*timing)) timing {
+	change(&tm)
+	return tm
+}
+
 // node is a Handler that keeps what it is told.
 type node struct {
 	t       testing.TB
@@ -251,7 +257,7 @@ func ended(t testing.TB, c net.Conn) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := io.Copy(io.Discard, c); err != nil {
-		if e := (net.Error)(nil); errors.As(err, &e) && e.Timeout() {
+		if e := net.Error(nil); errors.As(err, &e) && e.Timeout() {
 			t.Fatal("the connection goes on")
 		}
 	}

@@ -113,10 +113,10 @@ func (t *Transport) stream(ctx context.Context, h hello, to member.Member, m *ra
 		err = w.end()
 	}
 	if err != nil {
-		_ = c.Close()
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause // what the member says, or why the transfer was ended
 		}
+		_ = c.Close()
 		<-answer
 		return err
 	}

@@ -1,0 +1,39 @@
+package replica
+
+import "testing"
+
+func TestNodesOverRealConnections(t *testing.T) {
+	c := newWiredCluster(t, 3)
+	for _, p := range c.nodes {
+		p.bytes = 20_000
+	}
+	c.startAll()
+	l := c.leader()
+	c.untilSnapshot(l)
+	away := c.others(l)[0]
+	away.kill()
+	last := away.lastIndex()
+	c.untilSnapshot(c.leader())
+	c.untilSnapshot(c.leader())
+	l = c.leader()
+	c.eventually("the leader's log begins behind what the follower has", func() bool {
+		first, err := l.running().log.FirstIndex()
+		return err == nil && first > last+1
+	})
+	if err := c.start(away); err != nil {
+		t.Fatal(err)
+	}
+	c.settled()
+	l = c.leader()
+	if err := l.running().Transfer(within(t), 0); err != nil {
+		t.Fatal(err)
+	}
+	l = c.leader(c.others(l)...)
+	l.kill()
+	c.leader(c.others(l)...)
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	if err := c.start(l); err != nil {
+		t.Fatal(err)
+	}
+	c.settled()
+}
