@@ -15,6 +15,9 @@ type Standby interface {
 	// Strict ends the loading of a snapshot: from now on a full record of a known id and
 	// a change of an unknown one are errors.
 	Strict()
+	// Stamp tells when the records that follow were made, in nanoseconds since 1970. It
+	// does not go back.
+	Stamp(at int64)
 	// Decided tells that no id below id is going to become a job if it is none now.
 	Decided(id uint64)
 }

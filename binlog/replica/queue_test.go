@@ -149,6 +149,8 @@ func (q *model) Digest() Digest {
 
 type modelStandby struct{ q *model }
 
+func (s modelStandby) Stamp(int64) {}
+
 func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()

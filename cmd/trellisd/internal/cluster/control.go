@@ -25,7 +25,7 @@ type Status struct {
 	Cluster member.ClusterID `json:"cluster"`
 	Clients string           `json:"clients"` // where clients are served now, or ""
 	replica.Status
-	Digest *replica.Digest `json:"digest,omitempty"`
+	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for
 }
 
 var errUnknown = errors.New("a request that this node does not know")
@@ -41,7 +41,11 @@ func (m *Member) control(ctx context.Context, req []byte) ([]byte, error) {
 		return nil, errNotYet
 	}
 	if r.Op == "status" {
-		return json.Marshal(m.status(node, r.Digest))
+		s := m.status(node)
+		if r.Digest {
+			s.digest(m.cfg.Queue, node)
+		}
+		return json.Marshal(s)
 	}
 	st := node.Status()
 	if !st.Leads {
@@ -70,7 +74,7 @@ func (m *Member) control(ctx context.Context, req []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(m.status(node, false))
+	return json.Marshal(m.status(node))
 }
 
 // add makes a node a member.
@@ -116,16 +120,28 @@ func (m *Member) notLeader(st replica.Status) error {
 	return fmt.Errorf("%w, and no leader is known", replica.ErrNotLeader)
 }
 
-func (m *Member) status(node *replica.Node, digest bool) Status {
+func (m *Member) status(node *replica.Node) Status {
 	s := Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status()}
 	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
 		s.Clients = m.clientAddr(q.Addrs)
 	}
-	if digest {
-		d := m.cfg.Queue.Digest()
-		s.Digest = &d
-	}
 	return s
+}
+
+// digestTries is how often a digest is taken anew because an entry was applied meanwhile.
+const digestTries = 5
+
+// digest takes the digest of all jobs as of s.Applied. There is none while jobs change all
+// the time. (A leader's jobs are ahead of what is applied while something is under way.)
+func (s *Status) digest(q *Queue, node *replica.Node) {
+	for range digestTries {
+		before := node.Status().Applied
+		d := q.Digest()
+		if node.Status().Applied == before {
+			s.Applied, s.Digest = before, &d
+			return
+		}
+	}
 }
 
 // clientAddr is where clients elsewhere reach this node, as far as it can tell: the first
