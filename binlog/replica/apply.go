@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -23,9 +24,10 @@ type applier struct {
 	node *Node
 	wake chan struct{}
 
-	mu     sync.Mutex
-	queue  []func() error // to be done in order
-	shared snapshot.Meta  // at, as of the last message
+	mu      sync.Mutex
+	queue   []func() error // to be done in order
+	shared  snapshot.Meta  // at, as of the last message
+	waiting atomic.Int64   // what was posted and is not done
 
 	// The goroutine's.
 	at      snapshot.Meta // as of the last entry that was applied
@@ -42,12 +44,13 @@ type applier struct {
 
 func newApplier(n *Node) *applier {
 	a := &applier{node: n, wake: make(chan struct{}, 1)}
-	a.queue = []func() error{a.install}
+	a.post(a.install)
 	return a
 }
 
 // post adds something to do. It never blocks.
 func (a *applier) post(f func() error) {
+	a.waiting.Add(1)
 	a.mu.Lock()
 	a.queue = append(a.queue, f)
 	a.mu.Unlock()
@@ -85,6 +88,7 @@ func (a *applier) run() {
 				a.node.fail(err)
 				return
 			}
+			a.waiting.Add(-1)
 		}
 		if len(queue) > 0 {
 			continue
