@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"errors"
 	"fmt"
 
 	"trellis/binlog/convert"
@@ -46,7 +47,34 @@ var (
 	// ErrMixed tells that a directory holds both segments of this log and files
 	// of beanstalkd's, and so does not tell which of them is the newer.
 	ErrMixed = convert.ErrMixed
+
+	// ErrCluster tells that a directory belongs to a cluster's member. A log of its own
+	// there would hide from the others what it does.
+	ErrCluster = errors.New("the directory belongs to a member of a cluster")
 )
+
+// Files by which directories of a cluster are known: package replica has them.
+const (
+	memberMark   = "cluster"
+	snapshotMark = "meta"
+)
+
+// refuseCluster tells whether a directory is a member's, or a snapshot of one.
+func refuseCluster(fs vfs.FS, dir string) error {
+	list, err := fs.List(dir)
+	if err != nil {
+		return fmt.Errorf("log directory %s: %w", dir, err)
+	}
+	for _, e := range list {
+		switch e.Name {
+		case memberMark:
+			return fmt.Errorf("log directory %s: %w: start with --node and --cluster, or choose another directory", dir, ErrCluster)
+		case snapshotMark:
+			return fmt.Errorf("log directory %s: %w: it is a snapshot; copy its segments to an empty directory, and start with that", dir, ErrCluster)
+		}
+	}
+	return nil
+}
 
 // spaceError marks an error of the system that means that the disk is full.
 func spaceError(err error) error {

@@ -20,6 +20,7 @@ type incoming struct {
 	missing               []byte         // what is still to be filled of bytes
 	since                 Time           // when it was complete
 	ticket                journal.Ticket // of a large body, which is on record before it is a job
+	era                   uint32         // of that record: see Loop.ahead
 }
 
 // job is the record of the job that it becomes, which stands nowhere yet.
@@ -99,6 +100,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	} else if err = sh.provide(j, &ch); err == nil {
 		sh.recordedPut(j, in.ticket, out)
 		sh.apply(r, j, &ch)
+		s.loop.ahead[in.era].Add(-1)
 	}
 	if err != nil {
 		sh.freeJob(r, j)
@@ -130,6 +132,9 @@ func (s *Session) unrecord(sh *shard, in *incoming) error {
 		return nil
 	}
 	_, err := sh.engine.cfg.Journal.Delete(in.id, in.ticket.Segment, journal.Size(s.used.name, int(in.size)))
+	if !errors.Is(err, journal.ErrRoom) {
+		s.loop.ahead[in.era].Add(-1)
+	}
 	return err
 }
 
@@ -174,7 +179,11 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 	}
 	j, ch := in.job(), in.change()
 	r := e.recordOf(&j, &ch, s.used.name, in.bytes)
-	in.ticket, err = e.cfg.Journal.Put(&r)
+	in.era = e.era.Load() & 1
+	s.loop.ahead[in.era].Add(1)
+	if in.ticket, err = e.cfg.Journal.Put(&r); err != nil {
+		s.loop.ahead[in.era].Add(-1)
+	}
 	return err
 }
 
@@ -236,21 +245,29 @@ func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 	return Done
 }
 
-// dropIncoming ends a put whose job will not be.
-func (s *Session) dropIncoming(now Time) {
+// dropIncoming ends a put whose job will not be. It reports false when the journal has
+// no room for that at this moment.
+func (s *Session) dropIncoming(now Time) (done bool) {
 	in := s.incoming
 	if in == nil {
-		return
+		return true
 	}
 	if in.id != 0 {
 		sh := s.used.shard
 		sh.lock(&s.loop.caller, now)
-		// If that fails, a restart brings the job: nobody was told that there is none.
-		_ = s.unrecord(sh, in)
-		s.discard(sh, in)
+		// If that fails for good, a restart brings the job: nobody was told that there
+		// is none.
+		wait := errors.Is(s.unrecord(sh, in), journal.ErrRoom)
+		if !wait {
+			s.discard(sh, in)
+		}
 		sh.unlock(&s.loop.caller)
+		if wait {
+			return false
+		}
 	}
 	s.forgetIncoming()
+	return true
 }
 
 // keepIncoming remembers a put that is not finished.

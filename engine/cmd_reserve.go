@@ -47,19 +47,25 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 		out.appendReserved(sh, first)
 		return Done
 	}
+	return s.waitOr(0, now, until, out)
+}
+
+// waitOr has the session wait for a job, unless there is a reason not to, which it
+// appends. Batch is how many jobs a reserve-batch asks for, 0 for another command. All
+// locks are held.
+func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 	soon := MaxTime
 	for _, h := range s.holdings {
-		if at := h.deadline(); at != MaxTime {
-			soon = min(soon, at-safetyMargin)
-		}
+		soon = min(soon, h.marginBegins())
 	}
 	switch {
 	case soon <= now:
-		s.timedOut(out, deadlineSoon)
+		s.timedOut(out, deadlineSoon, batch)
 	case until <= now || s.flags&halfClosed != 0:
-		s.timedOut(out, timedOut)
+		s.timedOut(out, timedOut, batch)
 	default:
 		s.startWaiting(until, soon, now)
+		s.wait.batch = batch
 		return Wait
 	}
 	return Done
@@ -82,7 +88,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 		since = j.at()
 	}
 	pos := sh.uncommitted(since)
-	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) {
+	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.engine.barrier != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
 	s.becomeWorker()
@@ -97,7 +103,8 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 
 // recordTaken records that a delayed or buried job is about to be reserved: after a
 // restart it is ready, as every reserved job is. Where there is no disk space to record
-// that, it will be where it was.
+// that, it will be where it was, unless others follow the journal: they must not know
+// another state, and the command is refused.
 func (sh *shard) recordTaken(j *job, out *Output) error {
 	if j.state == ready {
 		return nil
@@ -105,6 +112,9 @@ func (sh *shard) recordTaken(j *job, out *Output) error {
 	ch := sh.present(j)
 	ch.to = ready
 	ch.counters.reserves++
+	if err := sh.provide(j, &ch); err != nil {
+		return err // and the reservation would have failed for the same reason
+	}
 	return sh.record(j, &ch, out)
 }
 

@@ -101,7 +101,7 @@ func (s *Session) stats(now Time, out *Output) {
 	user, system := info.Usage()
 	y.duration("rusage-utime", user)
 	y.duration("rusage-stime", system)
-	y.number("uptime", uint64(now.whole()))
+	y.number("uptime", uint64(info.uptime(now).whole()))
 	var log journal.Counters
 	if e.cfg.Journal != nil {
 		log = e.cfg.Journal.Counters()

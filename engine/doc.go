@@ -26,6 +26,15 @@
 //	}
 //	session.Close(now)
 //
+// A standby is fed for as long as it takes, and then serves:
+//
+//	f := e.Follow(engine.Always)        // f.Full, f.Update, f.Delete: as others record it
+//	f.Strict()                          // from here on, each record once and in order
+//	f.RecordIn(office)
+//	f.Serve(nextID, now)
+//	...
+//	e.Discard()                         // the loops have ended: all memory is given back
+//
 // Next is called until it returns nil after every batch of commands, when the bell has
 // rung, and when an alarm has come. Replies wait until the journal is committed up to
 // Output.Pos.
@@ -73,7 +82,8 @@
 //     budget of steps allows. Under a lock nothing waits for a disk, and no memory is given
 //     back to the system.
 //   - What a reply tells, also that something is not there, is on record up to
-//     Output.Pos. A command that finds no room in the journal has changed nothing
+//     Output.Pos. Where another server may take over (see [Barrier]), a commit up to there
+//     also proves that none had done so. A command that finds no room in the journal has changed nothing
 //     and is executed again when there is some.
 //
 // # Limits

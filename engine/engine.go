@@ -43,6 +43,16 @@ type Info struct {
 	// Usage returns the processor time that the process has used. Any goroutine
 	// may call it.
 	Usage func() (user, system time.Duration)
+	// Uptime returns how long the server has run. Any goroutine may call it. Nil
+	// stands for the time since Time 0.
+	Uptime func() time.Duration
+}
+
+func (i *Info) uptime(now Time) Time {
+	if i.Uptime == nil {
+		return now
+	}
+	return Time(i.Uptime())
 }
 
 const defaultShards = maxShards
@@ -61,9 +71,15 @@ type Engine struct {
 	registry     registry
 	draining     atomic.Bool
 	usage        usage
+	barrier      Barrier // the journal's, nil if it has none
 
 	loopsMu sync.Mutex
 	loops   []*Loop // guarded by loopsMu
+
+	life      sync.RWMutex  // held to discard the engine, and shared by those who walk it
+	discarded atomic.Bool   // it is, or is about to be
+	era       atomic.Uint32 // the lowest bit is that of puts that go on record now: see Walk
+	walks     sync.Mutex    // held to change era, and until those of the era before are jobs
 }
 
 // New makes an engine at time 0.
@@ -79,6 +95,7 @@ func New(cfg Config) *Engine {
 		cfg.SegmentSize = 10 << 20
 	}
 	e := &Engine{cfg: cfg, seed: maphash.MakeSeed()}
+	e.recordIn(cfg.Journal)
 	e.ClockSet(cfg.Start)
 	for i := range n {
 		sh := &shard{

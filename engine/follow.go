@@ -13,12 +13,16 @@ import (
 // process before, or that of another server which this one stands in for. Until
 // [Follower.Serve] the engine has no sessions, and nothing in it becomes ready by
 // time. Each record replaces what was there, so that records may come twice, and a
-// full record may come long after the updates that it contains. A Follower is for one
-// goroutine.
+// full record may come long after the updates that it contains, unless [Follower.Strict]
+// says that they come once and in order. A Follower is for one goroutine.
 type Follower struct {
 	engine *Engine
 	caller caller
-	now    Time
+	now    Time // delays that have ended by it are over; Always if that is not known
+	stamp  Time // when the records come into being: what they make ready is so since then
+
+	strict  bool
+	decided uint64 // no id below it may become a job any more
 }
 
 // Always is the time for [Engine.Follow] of a standby, which does not know when it will
@@ -36,16 +40,37 @@ func (e *Engine) Follow(now Time) *Follower {
 		sh.now = max(sh.now, now)
 		sh.mu.Unlock()
 	}
-	return &Follower{engine: e, now: now}
+	return &Follower{engine: e, now: now, stamp: now}
 }
 
-// Full takes the whole state of a job, which replaces an earlier one. It returns
-// the segment in which that stood, 0 if there was none.
-func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err error) {
+// Strict says that from now on every record comes once, and behind all that it builds
+// on. One that cannot be so is an error then: this engine is not what the others are that
+// follow the same journal, and what is known of it must not be relied on.
+func (f *Follower) Strict() { f.strict = true }
+
+// Decided says that the ids below id, those of jobs apart that are on record, never
+// become jobs. To a strict follower, a job that does is an error.
+func (f *Follower) Decided(id uint64) { f.decided = max(f.decided, id) }
+
+// Stamp says when the records that follow were made, by the wall clock of [Config.Start]
+// in nanoseconds since 1970. It does not go back.
+func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.engine.sinceStart(wall)) }
+
+// RecordIn says in which journal the engine records what its sessions do. Before Serve,
+// it replaces that of the engine's Config.
+func (f *Follower) RecordIn(j Journal) { f.engine.recordIn(j) }
+
+// Full takes the whole state of a job, which replaces an earlier one. It returns where
+// that stood.
+func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.Former, err error) {
 	e := f.engine
 	sh := e.shardFor([]byte(r.Tube))
 	if old, ref, j := f.lockJob(r.ID); old != nil {
-		replaced = j.segment
+		replaced = old.former(j)
+		if f.strict && old.tubes[j.tube].name == r.Tube {
+			old.unlock(&f.caller)
+			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
+		}
 		if old == sh && old.tubes[j.tube].name == r.Tube && j.ttr == max(r.TTR, 1) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.segment = segment
@@ -57,10 +82,13 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err
 		old.erase(ref, j)
 		old.unlock(&f.caller)
 	}
+	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
+		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
+	}
 	if e.cfg.Limits.Memory != 0 {
 		e.usage.memory.Add(footprint(uint32(len(r.Body))))
 	}
-	sh.lock(&f.caller, f.now)
+	sh.lock(&f.caller, f.stamp)
 	defer sh.unlock(&f.caller)
 	if err := f.insert(sh, r, segment); err != nil {
 		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
@@ -87,10 +115,15 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	return f.apply(sh, ref, j, r)
 }
 
-// Update takes a later state of a job. One that is not known is ignored.
+// Update takes a later state of a job. One that is not known is ignored, unless the
+// follower is strict.
 func (f *Follower) Update(r *journal.Record) error {
 	sh, ref, j := f.lockJob(r.ID)
-	if sh == nil {
+	switch {
+	case sh != nil:
+	case f.strict:
+		return fmt.Errorf("job %d changes, but there is none of that id", r.ID)
+	default:
 		return nil
 	}
 	defer sh.unlock(&f.caller)
@@ -98,7 +131,8 @@ func (f *Follower) Update(r *journal.Record) error {
 }
 
 // Delete takes the end of a job. It returns the segment in which its full record
-// stood, 0 if the job is not known.
+// stood, 0 if the job is not known, which to those who need a strict follower is as bad
+// as an error.
 func (f *Follower) Delete(id uint64) (segment uint32) {
 	sh, ref, j := f.lockJob(id)
 	if sh == nil {
@@ -128,7 +162,7 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 
 // lockJob locks the shard of a job and returns the job; sh is nil if there is none.
 func (f *Follower) lockJob(id uint64) (sh *shard, r ref, j *job) {
-	return f.engine.lockJob(&f.caller, id, f.now)
+	return f.engine.lockJob(&f.caller, id, f.stamp)
 }
 
 // apply brings a job to the state that a record tells of.

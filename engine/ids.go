@@ -106,6 +106,33 @@ func (x *idIndex) get(id uint64) place {
 	return place(e.Load())
 }
 
+// leafFrom returns the first leaf that has an id of at least from, and the first of its
+// ids. It returns nil if there is none.
+func (x *idIndex) leafFrom(from uint64) (leaf *idLeaf, first uint64) {
+	root := x.root.Load()
+	if root == nil || !root.covers(from) {
+		return nil, 0
+	}
+	return root.leafFrom(from, 0)
+}
+
+// leafFrom is that of the index for the ids under n, of which base is the first.
+func (n *idNode) leafFrom(from, base uint64) (leaf *idLeaf, first uint64) {
+	for slot := n.slot(from); slot < 1<<nodeBits; slot++ {
+		first = base + slot<<(n.shift&63)
+		if n.leaves != nil {
+			if leaf = n.leaves[slot].Load(); leaf != nil {
+				return leaf, first
+			}
+		} else if child := n.nodes[slot].Load(); child != nil {
+			if leaf, first = child.leafFrom(max(from, first), first); leaf != nil {
+				return leaf, first
+			}
+		}
+	}
+	return nil, 0
+}
+
 func (x *idIndex) leaf(id uint64) *idLeaf {
 	n := x.root.Load()
 	if n == nil || !n.covers(id) {

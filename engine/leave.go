@@ -30,7 +30,10 @@ func (s *Session) leave(now Time) {
 	if s.used == nil {
 		return
 	}
-	s.dropIncoming(now)
+	if !s.dropIncoming(now) {
+		s.loop.starve(s)
+		return
+	}
 	if !s.giveBack(now) || !s.unwatchAll(now) {
 		s.loop.turns.push(s)
 		return

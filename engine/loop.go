@@ -61,6 +61,10 @@ type Loop struct {
 	starving atomic.Bool // there were some once, so that Engine.Room rings. Only the loop writes it
 	fed      atomic.Bool // Engine.Room was called since they starved
 
+	// ahead counts, for each of two eras, the puts that are on record and not jobs yet:
+	// see Engine.Walk. The loop changes it, anybody may read it.
+	ahead [2]atomic.Int32
+
 	ids          idBlock
 	credit       credit
 	freeIncoming []*incoming

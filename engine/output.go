@@ -12,9 +12,12 @@ type Output struct {
 	// Buf is appended to. The owner empties it and may use its memory again.
 	Buf []byte
 	// Pos is the position in the journal that the replies depend on: they must not
-	// be sent before the journal is committed up to there. It only grows; the
-	// owner sets it back to 0.
+	// be sent before the journal is committed up to there. [Loop.Barrier] completes
+	// it. It only grows; the owner sets it back to 0.
 	Pos journal.Pos
+	// observed tells that the replies tell of a state that may be newer than Pos:
+	// see Loop.Barrier.
+	observed bool
 	// Bodies are large bodies that belong into the replies and were not copied
 	// to Buf, in the order of their places. The owner releases and removes them.
 	Bodies []Body
@@ -29,6 +32,7 @@ func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
 // therefore was not made.
 func (o *Output) refuse(err error) {
 	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed) {
+		o.observes()
 		o.reply(codec.ReplyInternalError)
 		return
 	}

@@ -89,10 +89,13 @@ func (l *Loop) Open(s *Session, o any, now Time) {
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
-	if cmd.Tally < codec.NumCommands {
-		s.loop.counts.commands[cmd.Tally].Add(1)
+	if cmd.CountAs < codec.NumCommands {
+		s.loop.counts.commands[cmd.CountAs].Add(1)
 	}
 	s.loop.budget--
+	if !ownOps[cmd.Op] {
+		out.observes()
+	}
 	outcome := s.execute(now, cmd, out)
 	if outcome == Wait {
 		s.flags |= isWaiting
@@ -103,6 +106,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 // Resume goes on with a command that was not finished, after Next has returned the
 // session's owner.
 func (s *Session) Resume(now Time, out *Output) Outcome {
+	out.observes()
 	outcome := s.resume(now, out)
 	if outcome != Wait {
 		s.flags &^= isWaiting
@@ -144,7 +148,8 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 		return Wait
 	}
 	s.flags &^= isWaiting
-	s.timedOut(out, timedOut)
+	out.observes()
+	s.timedOut(out, timedOut, s.wait.batch)
 	return Done
 }
 
@@ -191,6 +196,9 @@ type wait struct {
 	pos   journal.Pos // in the journal that the reply depends on
 	// How the wait ended, when not by a job.
 	verdict verdict
+	batch   int // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
+
+	listed *listPlace // where the last list-jobs ended; nil before one has
 }
 
 // A task is a command that is not finished in one go, because it takes long or has
@@ -218,15 +226,19 @@ func (s *Session) yield(t task) Outcome {
 // awaitRoom has the session go on with a task when the journal may have room for it.
 func (s *Session) awaitRoom(t task) Outcome {
 	s.waiter().task = t
-	l := s.loop
+	s.loop.starve(s)
+	return Wait
+}
+
+// starve has a session try again when the journal may have room.
+func (l *Loop) starve(s *Session) {
 	if l.starving.Load() {
 		l.starved = append(l.starved, s)
-		return Wait
+		return
 	}
 	// Room may have been called before it could see that somebody starves: try once more.
 	l.starving.Store(true)
 	l.turns.push(s)
-	return Wait
 }
 
 // retry is a command that has changed nothing yet and is executed again. It has

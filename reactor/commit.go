@@ -185,10 +185,10 @@ func (c *conn) committed(now engine.Time) {
 func (c *conn) sendUncommitted(now engine.Time) {
 	const interval = 50 * time.Microsecond // a sync takes longer
 	l := c.loop
-	for c.x != nil && c.x.out.uncommitted() {
+	for c.x != nil && c.x.out.uncommitted() && !l.server.aborting.Load() {
 		l.server.cfg.Journal.Flush()
 		for l.mustWait(c.x.out.pos) {
-			if l.commits.failing.Load() {
+			if l.commits.failing.Load() || l.server.aborting.Load() {
 				return
 			}
 			select {

@@ -50,6 +50,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	defer l.recovered()
 	c.loop, c.gc, c.fd = l, gc, int32(gc.Fd())
 	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
+	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.executing = c
@@ -71,12 +72,12 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	l := c.loop
 	defer l.recovered()
 	l.counts.bytesIn.Add(uint64(len(p)))
-	if c.phase >= draining {
+	if c.phase >= draining || l.server.aborting.Load() {
 		return
 	}
 	c.touched(now)
 	switch {
-	case c.phase == waiting || c.x != nil:
+	case c.phase == waiting || c.x != nil || l.held:
 		c.backlog().in.add(p, &l.counts)
 	default:
 		rest := c.execute(now, p)
@@ -233,7 +234,8 @@ func (c *conn) canGoOn() bool {
 // takesLong tells whether the session waits in a command that ends without the
 // help of other clients.
 func (c *conn) takesLong() bool {
-	return c.phase == waiting && c.command != codec.OpReserve && c.command != codec.OpReserveWithTimeout
+	return c.phase == waiting && c.command != codec.OpReserve && c.command != codec.OpReserveWithTimeout &&
+		c.command != codec.OpReserveBatch
 }
 
 // exhausted tells that all that the client has sent was executed, and that no more
@@ -290,11 +292,14 @@ func (c *conn) closeSession(now engine.Time) {
 		return
 	}
 	c.closed = true
+	c.decoder.Release()
 	l := c.loop
+	if l.server.aborting.Load() {
+		return // nothing changes the engine any more
+	}
 	l.executing = c
 	c.session.Close(now)
 	l.executing = nil
-	c.decoder.Release()
 }
 
 // setStalled notes whether the client has to take output before it can go on.
@@ -360,6 +365,9 @@ func (c *conn) end(now engine.Time) {
 		if !x.queued { // otherwise the queue needs it
 			c.dropBacklog()
 		}
+	}
+	if l.server.aborting.Load() {
+		c.resetOnClose()
 	}
 	if c.intake == detached {
 		_ = unix.Close(int(c.fd))

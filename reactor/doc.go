@@ -106,8 +106,8 @@
 //     committed, and none overtakes one that waits for that.
 //   - The loop's buffer of replies is empty when serve begins and after each thing
 //     that it does.
-//   - Every session that was opened is closed exactly once, and every body that was
-//     pinned is released exactly once.
+//   - Every session that was opened is closed exactly once, unless the server is
+//     aborted, and every body that was pinned is released exactly once.
 //
 // # Commits
 //
@@ -119,6 +119,18 @@
 // When the journal fails, replies that wait for it are dropped, and their
 // connections end without a word: whether what the replies tell has happened, only
 // a restart will show. What was sent in part before is completed.
+//
+// # One server of several
+//
+// A server that may be replaced by another one depends on more than its own journal: a
+// reply that tells of the queue's state waits for a position that proves that nobody had
+// taken over (engine.Loop.Barrier). When it is to hand over, Hold stops all execution,
+// while replies go out as they are committed. When it has been replaced, Abort resets all
+// connections: what was not sent by then may not be true.
+//
+// A process makes one Server after the other. Each has its own loops and descriptors, and
+// leaves none. Only gnet's logger is one for the process: it is that of the last Server,
+// which is why there may not be two at a time with different logs.
 //
 // # Clients that do not keep up
 //

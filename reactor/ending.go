@@ -28,6 +28,11 @@ func (c *conn) closing(now engine.Time, err error) {
 	if c.phase == ended {
 		return
 	}
+	if l.server.aborting.Load() {
+		c.fail()
+		c.end(now)
+		return
+	}
 	eof := errors.Is(err, io.EOF)
 	switch {
 	case eof && c.phase < draining:
@@ -70,7 +75,7 @@ func (c *conn) halfClosed(now engine.Time) {
 func (c *conn) detach(now engine.Time) {
 	c.backlog()
 	s := c.loop.server
-	fd, err := s.spare.duplicate(int(c.fd))
+	fd, err := s.extraFD.duplicate(int(c.fd))
 	if err != nil {
 		c.loop.counts.lacking.Add(1)
 		if n, ok := s.cuts.allow(); ok {

@@ -86,7 +86,7 @@ func (c *conn) advance(now engine.Time) {
 			return
 		}
 	}
-	if c.x != nil && c.x.woken && c.phase == waiting {
+	if c.x != nil && c.x.woken && c.phase == waiting && !c.loop.held {
 		c.x.woken = false
 		c.endWait(now)
 	}
@@ -99,7 +99,7 @@ func (c *conn) advance(now engine.Time) {
 // executePending executes the commands that wait, if they can be.
 func (c *conn) executePending(now engine.Time) {
 	x := c.x
-	if x == nil || x.in.empty() || c.phase != serving {
+	if x == nil || x.in.empty() || c.phase != serving || c.loop.held {
 		return
 	}
 	rest := c.execute(now, x.in.bytes())

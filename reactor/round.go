@@ -50,6 +50,9 @@ func (l *loop) polled() {
 	if l.alarm.came(now) {
 		l.nextLook = engine.MaxTime
 	}
+	if l.server.aborting.Load() {
+		return
+	}
 	l.commit()
 	l.serve(now)
 }
@@ -60,6 +63,9 @@ func (l *loop) polled() {
 // the loop do: what a loop's commands hand over to its own sessions, they get here,
 // without another way through the system.
 func (l *loop) serve(now engine.Time) {
+	if l.server.aborting.Load() {
+		return
+	}
 	if l.serving {
 		return // for a connection that it has just taken in: it goes on anyway
 	}
@@ -67,9 +73,9 @@ func (l *loop) serve(now engine.Time) {
 	defer func() { l.serving = false }()
 	defer l.recovered()
 	for {
-		o := l.engine.Next(now)
+		o := l.nextSession(now)
 		if o != nil {
-			o.(*conn).resume(now)
+			o.resume(now)
 		}
 		if l.engine.Left() <= 0 {
 			break
@@ -80,8 +86,8 @@ func (l *loop) serve(now engine.Time) {
 		}
 	}
 	// The engine rings for itself, if it has something left.
-	for o := l.engine.Next(now); o != nil; o = l.engine.Next(now) {
-		o.(*conn).resume(now)
+	for o := l.nextSession(now); o != nil; o = l.nextSession(now) {
+		o.resume(now)
 	}
 	if l.left(now) {
 		l.bell.ring()
@@ -89,10 +95,19 @@ func (l *loop) serve(now engine.Time) {
 	l.askForDeadline()
 }
 
+// nextSession is the connection of a session that can go on, nil if there is none.
+func (l *loop) nextSession(now engine.Time) *conn {
+	if l.held {
+		return nil
+	}
+	c, _ := l.engine.Next(now).(*conn)
+	return c
+}
+
 // step does one thing of each kind that is the reactor's own. It reports false
 // when there was none.
 func (l *loop) step(now engine.Time) (did bool) {
-	if !l.run.empty() {
+	if l.canRun() {
 		l.run.pop().goOn(now)
 		did = true
 	}
@@ -115,10 +130,13 @@ func (l *loop) step(now engine.Time) (did bool) {
 	return did
 }
 
+// canRun tells whether a connection in the run queue may go on.
+func (l *loop) canRun() bool { return !l.run.empty() && !l.held }
+
 // left tells whether step would do something.
 func (l *loop) left(now engine.Time) bool {
 	d := l.deadlines.first()
-	return !l.run.empty() || !l.writable.empty() || !l.arrivals.empty() || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || !l.writable.empty() || !l.arrivals.empty() || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

@@ -33,6 +33,8 @@ type Config struct {
 	Journal Committer
 	// MaxJobSize is the largest body in bytes that a put may announce.
 	MaxJobSize uint32
+	// Extensions says that clients may use commands that beanstalkd does not have.
+	Extensions bool
 	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().
 	Loops int
 	// MaxConnections is how many connections there may be at a time. One more is
@@ -65,17 +67,21 @@ func DefaultLoops() int { return min(runtime.GOMAXPROCS(0), 8) }
 // Server serves connections. Make one with [New] and end it with Shutdown, which
 // every Server needs. All methods may be called from any goroutine.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	hooks  hooks
-	client *gnet.Client
-	watch  *watcher
-	spare  spare // for connections that outlive gnet's descriptor
+	cfg     Config
+	log     *slog.Logger
+	hooks   hooks
+	client  *gnet.Client
+	watch   *watcher
+	extraFD extraFD // for connections that outlive gnet's descriptor
 
 	loops []*loop
 	byEL  map[gnet.EventLoop]*loop // does not change after New
 
-	done      chan struct{} // closed when shutting down begins
+	aborting  atomic.Bool   // nothing is executed or sent any more
+	aborted   chan struct{} // closed when aborting begins
+	abort     sync.Once
+	holds     sync.WaitGroup // calls of Hold; Add only with mu held and closing false
+	done      chan struct{}  // closed when shutting down begins
 	shutdown  sync.Once
 	stopped   chan struct{} // closed when it is complete
 	acceptors sync.WaitGroup
@@ -150,6 +156,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		log:     cfg.Log,
 		hooks:   h,
 		byEL:    make(map[gnet.EventLoop]*loop),
+		aborted: make(chan struct{}),
 		done:    make(chan struct{}),
 		stopped: make(chan struct{}),
 		freed:   make(chan struct{}, 1),
@@ -158,8 +165,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}
-	s.spare.from = s.watch.poll.FD()
-	s.spare.hold() // tried again whenever it is needed
+	s.extraFD.from = s.watch.poll.FD()
+	s.extraFD.hold() // tried again whenever it is needed
 	s.client, err = gnet.NewClient(&handler{server: s},
 		gnet.WithNumEventLoop(cfg.Loops),
 		gnet.WithReadBufferCap(readSize),
@@ -170,7 +177,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	if err != nil {
 		s.watch.close()
-		s.spare.release()
+		s.extraFD.release()
 		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
 	}
 	if err = s.findLoops(cfg.Loops); err != nil {
@@ -179,13 +186,13 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 			l.bell.close()
 		}
 		s.watch.close()
-		s.spare.release()
+		s.extraFD.release()
 		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
 	}
 	return s, nil
 }
 
-// Shutdown stops accepting and closes the listeners, sends what clients are
+// Shutdown ends a Hold, stops accepting and closes the listeners, sends what clients are
 // owed, closes all connections and stops the loops. It waits for clients that do
 // not read until ctx is done, and then drops their output; a client that waits
 // for a job is not waited for. Its error is that of ctx when output was dropped.
@@ -199,11 +206,12 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
 		s.acceptors.Wait()
+		s.holds.Wait()
 		// Clients that do not pause would be owed something for ever. What a loop
 		// is just executing shows in unflushed only afterwards.
 		s.onLoops(func(l *loop) {
 			l.admitAll()
-			l.draining = true
+			l.held, l.draining = false, true
 		})
 		err = s.awaitFlush(ctx)
 		s.giveUp = ctx.Done()
@@ -219,6 +227,8 @@ func (s *Server) awaitFlush(ctx context.Context) error {
 	for s.unflushed.Load() > 0 {
 		select {
 		case <-s.flushed:
+		case <-s.aborted:
+			return errAborted
 		case <-ctx.Done():
 			return fmt.Errorf("reactor: dropping the output of %d clients: %w", s.unflushed.Load(), ctx.Err())
 		}
@@ -256,7 +266,7 @@ func (s *Server) stop() {
 		l.bell.close()
 	}
 	s.watch.close()
-	s.spare.release()
+	s.extraFD.release()
 }
 
 // die ends the process because its state may be broken.

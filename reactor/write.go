@@ -45,6 +45,7 @@ func (c *conn) flush() bool {
 		l.dropReplies()
 		return false
 	}
+	l.engine.Barrier(out)
 	if wait := l.mustWait(out.Pos); wait || c.pendingOutput() {
 		x := c.backlog()
 		firm := 0

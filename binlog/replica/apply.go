@@ -273,6 +273,7 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		}
 		a.standby.Strict()
 	}
+	a.standby.Stamp(h.Stamp)
 	if err := a.records(); err != nil {
 		return err
 	}

@@ -100,6 +100,12 @@ func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 // Move records all of a job again. Errors are those of Put.
 func (o *Office) Move(r *journal.Record, _ uint32) (journal.Ticket, error) { return o.Put(r) }
 
+// Replace records all of a job again because it goes to another tube. Errors are those
+// of Put.
+func (o *Office) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, error) {
+	return o.Put(r)
+}
+
 // Update records a job's changed state. Errors are those of Put.
 func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
 	o.mu.Lock()

@@ -5,9 +5,9 @@ import "trellis/binlog/journal"
 // Standby is an empty queue that is fed with what is committed. An engine.Follower is
 // one. The applier alone calls it.
 type Standby interface {
-	// Full takes all of a job. It returns the segment that was given with the job
-	// before, 0 if the id is not known.
-	Full(r *journal.Record, segment uint32) (uint32, error)
+	// Full takes all of a job: a new one, or one that goes to another tube. It returns
+	// the record that was given with the job before, none if the id is not known.
+	Full(r *journal.Record, segment uint32) (journal.Former, error)
 	// Update takes a job's later state.
 	Update(r *journal.Record) error
 	// Delete takes a job's end. It returns the job's segment, 0 if the id is not known.
@@ -15,6 +15,9 @@ type Standby interface {
 	// Strict ends the loading of a snapshot: from now on a full record of a known id and
 	// a change of an unknown one are errors.
 	Strict()
+	// Stamp tells when the records that follow were made, in nanoseconds since 1970. It
+	// does not go back.
+	Stamp(at int64)
 	// Decided tells that no id below id is going to become a job if it is none now.
 	Decided(id uint64)
 }

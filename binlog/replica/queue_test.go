@@ -149,23 +149,25 @@ func (q *model) Digest() Digest {
 
 type modelStandby struct{ q *model }
 
-func (s modelStandby) Full(r *journal.Record, seg uint32) (uint32, error) {
+func (s modelStandby) Stamp(int64) {}
+
+func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error) {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
-	_, known := s.q.jobs[r.ID]
-	if known && s.q.strict {
-		return seg, fmt.Errorf("a put of job %d, which is there", r.ID)
+	old, known := s.q.jobs[r.ID]
+	if known && s.q.strict && old.Tube == r.Tube {
+		return journal.Former{}, fmt.Errorf("a put of job %d, which is there", r.ID)
 	}
-	if r.ID < s.q.decided && s.q.strict {
-		return 0, fmt.Errorf("a put of job %d, but all below %d are decided", r.ID, s.q.decided)
+	if r.ID < s.q.decided && s.q.strict && !known {
+		return journal.Former{}, fmt.Errorf("a put of job %d, but all below %d are decided", r.ID, s.q.decided)
 	}
 	c := *r
 	c.Body = slices.Clone(r.Body)
 	s.q.jobs[r.ID] = c
 	if known {
-		return seg, nil
+		return journal.Former{Segment: seg, Size: journal.Size(old.Tube, len(old.Body))}, nil
 	}
-	return 0, nil
+	return journal.Former{}, nil
 }
 
 func (s modelStandby) Update(r *journal.Record) error {

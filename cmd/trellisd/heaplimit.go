@@ -14,6 +14,7 @@ const (
 	heapOfConnection = 3 << 9
 	heapOfTube       = 1 << 10
 	heapOfServer     = 256 << 20 // buffers, and lists of what there is
+	heapOfMember     = 512 << 20 // entries that are cached, wait, and are on their way to others
 )
 
 // collectSoon has the garbage collector run when the heap is a quarter larger than
@@ -44,5 +45,8 @@ func limitHeap(opt *options.Options) {
 		tubes = options.DefaultMaxTubes
 	}
 	others := heapOfServer + heapOfConnection*int64(connections) + heapOfTube*int64(tubes)
+	if opt.Cluster.Member() {
+		others += heapOfMember
+	}
 	debug.SetMemoryLimit(min(opt.MaxMemory/2, math.MaxInt64-others) + others)
 }

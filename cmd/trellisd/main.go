@@ -54,6 +54,9 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	sigs := catchSignals()
 	defer sigs.release()
 	log.Info("starting", "pid", os.Getpid(), "version", version)
+	if opt.Cluster.Member() {
+		return serveMember(opt, sigs, log)
+	}
 
 	listeners, err := openListeners(opt, log)
 	if err != nil {
@@ -88,28 +91,11 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 	collectSoon()
 	limitHeap(opt)
 	start, now := newClock()
-	ec := engine.Config{
-		MaxJobSize:  opt.MaxJobSize,
-		Limits:      limits(opt),
-		SegmentSize: opt.SegmentSize,
-		Start:       start,
-		Info:        info,
-	}
-	loops := opt.Loops
-	if loops == 0 {
-		loops = reactor.DefaultLoops()
-	}
-	spareProc(loops)
-	rc := reactor.Config{
-		Now:        now,
-		Loops:      loops,
-		Log:        log,
-		MaxJobSize: opt.MaxJobSize,
-
-		MaxConnections: opt.MaxConnections,
-		IdleTimeout:    opt.IdleTimeout,
-		MaxOutput:      opt.MaxOutput,
-	}
+	ec := engineConfig(opt, info)
+	ec.Start = start
+	rc := reactorConfig(opt, log)
+	rc.Now = now
+	spareProc(rc.Loops)
 	var logFailed chan error
 	if bl != nil {
 		defer bl.end(log)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -28,6 +29,8 @@ type monitor struct {
 	done     chan struct{} // closed when web serves no more
 	ready    web.Readiness
 	commits  *metrics.Commits
+	stopping atomic.Bool                     // the reason why it is not ready stays
+	showing  sync.Mutex                      // held by show
 	binlog   atomic.Pointer[binlog.Log]      // nil until it is open
 	serving  atomic.Pointer[metrics.Serving] // nil until clients are served
 }
@@ -64,7 +67,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		Build:       metrics.Build{Version: version, Revision: commit, Date: date},
 		Usage:       usage,
 	}
-	if opt.Binlog != "" {
+	if opt.Binlog != "" && !opt.Cluster.Member() {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats
 	}

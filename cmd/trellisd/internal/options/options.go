@@ -112,6 +112,10 @@ type Options struct {
 	MaxTubes       int           // tubes that there may be; 0: no limit
 	MaxWatched     int           // tubes that one client may watch; 0: no limit
 
+	NoExtensions bool // clients may use no command that beanstalkd does not have
+
+	Cluster Cluster
+
 	// Notices are lines for the user that do not keep the server from starting:
 	// obsolete flags, values that were lowered.
 	Notices []string
@@ -146,6 +150,7 @@ func Parse(args []string) (*Options, error) {
 		MaxWatched: DefaultMaxWatched,
 	}
 	verbosity, levelGiven := 0, false
+	var flags givenFlags
 
 	fs := pflag.NewFlagSet("trellisd", pflag.ContinueOnError)
 	fs.SetInterspersed(false) // a stray argument is the first mistake, whatever stands behind it
@@ -264,15 +269,17 @@ func Parse(args []string) (*Options, error) {
 		if err != nil {
 			return err
 		}
+		flags.sync = true
 		opt.SyncInterval = time.Duration(min(ms, uint64(MaxSyncInterval/time.Millisecond))) * time.Millisecond
 		return nil
 	})
-	word("no-sync", "F", func() error { opt.SyncInterval = -1; return nil })
+	word("no-sync", "F", func() error { opt.SyncInterval, flags.sync = -1, true; return nil })
 	value("segment-size", "s", func(v string) error {
 		n, err := parseSize(v)
 		if err != nil {
 			return err
 		}
+		flags.segment = true
 		opt.SegmentSize = int64(min(n, MaxSegmentSize))
 		if n > MaxSegmentSize {
 			opt.notice("binlog segment size was set to %d", opt.SegmentSize)
@@ -280,6 +287,10 @@ func Parse(args []string) (*Options, error) {
 		return nil
 	})
 	word("skip-damaged", "", func() error { opt.SkipDamaged = true; return nil })
+
+	word("no-extensions", "", func() error { opt.NoExtensions = true; return nil })
+
+	opt.clusterFlags(value)
 
 	value("max-memory", "", func(v string) (err error) {
 		opt.MaxMemory, err = parseBound("max-memory", v, MinMaxMemory, math.MaxInt64)
@@ -316,6 +327,9 @@ func Parse(args []string) (*Options, error) {
 	}
 	if !levelGiven {
 		opt.LogLevel = levelOf(verbosity)
+	}
+	if err == nil {
+		err = opt.checkCluster(flags)
 	}
 	if err != nil && !errors.Is(err, errDone) {
 		return opt, usageError(err)

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"trellis/cmd/trellisd/internal/cluster"
+	"trellis/cmd/trellisd/internal/listen"
+	"trellis/cmd/trellisd/internal/metrics"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// handOverTimeout is how long a leader that is told to stop tries to have another member
+// lead. It takes milliseconds if there is one.
+const handOverTimeout = 3 * time.Second
+
+var errSocketActivation = errors.New("a member of a cluster opens its sockets itself, whenever it leads: " +
+	"it cannot use those that systemd has opened; disable the socket unit")
+
+// serveMember runs a member of a cluster until it is told to stop.
+func serveMember(opt *options.Options, sigs *signals, log *slog.Logger) error {
+	inherited, err := listen.Inherited()
+	if err == nil && inherited != nil {
+		closeListeners(inherited, log)
+		err = errSocketActivation
+	}
+	if err != nil {
+		return exitWith(exitListen, err)
+	}
+	peers, err := listenForPeers(opt)
+	if err != nil {
+		return exitWith(exitListen, err)
+	}
+	defer peers.Close()
+	log.Info("listening for peers", "addr", peers.Addr().String())
+	return sigs.during(func() error { return runMember(peers, opt, sigs, log) }, log)
+}
+
+func listenForPeers(opt *options.Options) (net.Listener, error) {
+	flag := "--node"
+	if opt.Cluster.Listen != "" {
+		flag = "--cluster-listen"
+	}
+	l, err := net.Listen("tcp", opt.Cluster.ListenAddr())
+	if err != nil {
+		hint := ""
+		switch {
+		case errors.Is(err, syscall.EADDRINUSE):
+			hint = "; stop the process that has it, or give another port"
+		case errors.Is(err, syscall.EADDRNOTAVAIL):
+			hint = "; this machine has no such address: give one that it has with --cluster-listen"
+		}
+		return nil, fmt.Errorf("%s: cannot %w%s", flag, err, hint)
+	}
+	return l, nil
+}
+
+// runMember runs a member with an open socket for its peers.
+func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slog.Logger) (err error) {
+	mon, err := openMonitor(opt, log)
+	if err != nil {
+		return exitWith(exitListen, err)
+	}
+	defer mon.close(log)
+	if err := changeUser(opt.User, nil, log); err != nil {
+		return err
+	}
+	queue, err := newQueue(opt, log)
+	if err != nil {
+		return err
+	}
+	mon.serve(opt, log)
+	collectSoon()
+	limitHeap(opt)
+	c := &opt.Cluster
+	m, err := cluster.Open(cluster.Config{
+		Dir: opt.Binlog, Self: c.Node, Nodes: c.Nodes, Cert: c.Cert, Key: c.Key, CA: c.CA,
+		Listener: peers, Queue: queue, Log: log,
+	})
+	if err != nil {
+		return exitWith(exitBinlog, err)
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	m.Changed(func() { mon.show(m, queue) })
+	return superviseMember(m, queue, mon, sigs, log)
+}
+
+// newQueue makes the queue of a member. It makes sure that the clients' sockets can be
+// opened, to say so at the start and not when the member is to lead.
+func newQueue(opt *options.Options, log *slog.Logger) (*cluster.Queue, error) {
+	open := func() ([]net.Listener, error) {
+		return listen.Open(context.Background(), opt.Listen, opt.Port, log)
+	}
+	listeners, err := open()
+	if err != nil {
+		return nil, exitWith(exitListen, err)
+	}
+	closeListeners(listeners, log)
+	info, err := newInfo()
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	info.Uptime = func() time.Duration { return time.Since(began) }
+	ec := engineConfig(opt, info)
+	rc := reactorConfig(opt, log)
+	spareProc(rc.Loops)
+	return cluster.NewQueue(cluster.QueueConfig{Engine: ec, Reactor: rc, Listen: open, Log: log}), nil
+}
+
+// superviseMember runs a member until a signal says stop, or it cannot go on.
+func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs *signals, log *slog.Logger) error {
+	sigs.serving.Store(true)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ran := make(chan error, 1)
+	go func() { ran <- m.Run(ctx) }()
+	// A standby is as ready as a leader to a service manager.
+	notify(daemon.SdNotifyReady, log)
+	for {
+		select {
+		case <-sigs.drain:
+			queue.Drain()
+			log.Info("drain mode: refusing new jobs, whenever this node leads")
+		case sig := <-sigs.stop:
+			log.Info("stopping", "signal", sig.String())
+			notify(daemon.SdNotifyStopping, log)
+			mon.stopping.Store(true)
+			mon.ready.NotReady("stopping")
+			leave(m, queue, log)
+			cancel()
+			err := <-ran
+			if err == nil {
+				log.Info("stopped")
+			}
+			return err
+		case err := <-ran:
+			mon.stopping.Store(true)
+			mon.ready.NotReady("the node has failed")
+			return err
+		}
+	}
+}
+
+// leave has another member lead if this one does. If there is none, clients get what they
+// are owed, as from a server alone.
+func leave(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
+	if queue.Serving() == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	defer cancel()
+	err := m.HandOver(ctx)
+	if err == nil {
+		log.Info("another member leads")
+		return
+	}
+	log.Info("no other member takes over", "reason", err)
+	ctx, cancel = context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := queue.Shutdown(ctx); err != nil {
+		log.Warn("some clients did not read their last replies in time", "error", err)
+	}
+}
+
+// show tells the outside how a member is.
+func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
+	m.showing.Lock()
+	defer m.showing.Unlock()
+	var serving *metrics.Serving
+	if q := queue.Serving(); q != nil {
+		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor}
+	}
+	m.serving.Store(serving)
+	if m.stopping.Load() {
+		return
+	}
+	if why := member.State(); why != "" {
+		m.ready.NotReady(why)
+		return
+	}
+	m.ready.Ready()
+}
+
+// engineConfig is what the command line says of engines.
+func engineConfig(opt *options.Options, info engine.Info) engine.Config {
+	return engine.Config{
+		MaxJobSize:  opt.MaxJobSize,
+		Limits:      limits(opt),
+		SegmentSize: opt.SegmentSize,
+		Info:        info,
+	}
+}
+
+// reactorConfig is what the command line says of reactors.
+func reactorConfig(opt *options.Options, log *slog.Logger) reactor.Config {
+	loops := opt.Loops
+	if loops == 0 {
+		loops = reactor.DefaultLoops()
+	}
+	return reactor.Config{
+		Loops:      loops,
+		Log:        log,
+		MaxJobSize: opt.MaxJobSize,
+		Extensions: !opt.NoExtensions,
+
+		MaxConnections: opt.MaxConnections,
+		IdleTimeout:    opt.IdleTimeout,
+		MaxOutput:      opt.MaxOutput,
+	}
+}

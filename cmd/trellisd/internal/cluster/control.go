@@ -1,0 +1,169 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
+)
+
+// request is a control request of this package.
+type request struct {
+	Op     string `json:"op"`
+	Digest bool   `json:"digest,omitempty"` // of status
+	To     string `json:"to,omitempty"`     // of transfer: a name
+	Node   string `json:"node,omitempty"`   // of add: name=host:port; of remove: a name
+}
+
+// Status is how a node sees its cluster: the response to "status".
+type Status struct {
+	Node    member.Node      `json:"node"`
+	Cluster member.ClusterID `json:"cluster"`
+	Clients string           `json:"clients"` // where clients are served now, or ""
+	replica.Status
+	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for
+}
+
+var errUnknown = errors.New("a request that this node does not know")
+
+// control answers a request that is none of package member.
+func (m *Member) control(ctx context.Context, req []byte) ([]byte, error) {
+	var r request
+	if err := json.Unmarshal(req, &r); err != nil {
+		return nil, errUnknown
+	}
+	node := m.node.Load()
+	if node == nil {
+		return nil, errNotYet
+	}
+	if r.Op == "status" {
+		s := m.status(node)
+		if r.Digest {
+			s.digest(m.cfg.Queue, node)
+		}
+		return json.Marshal(s)
+	}
+	st := node.Status()
+	if !st.Leads {
+		return nil, m.notLeader(st)
+	}
+	var err error
+	switch r.Op {
+	case "transfer":
+		var to member.ID
+		if to, err = named(st, r.To); err == nil {
+			err = node.Transfer(ctx, to)
+		}
+	case "add":
+		err = m.add(ctx, node, st, r.Node)
+	case "remove":
+		var id member.ID
+		if id, err = named(st, r.Node); err == nil && id == 0 {
+			err = errors.New("a request to remove nobody")
+		}
+		if err == nil {
+			err = node.Remove(ctx, id)
+		}
+	default:
+		err = errUnknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(m.status(node))
+}
+
+// add makes a node a member.
+func (m *Member) add(ctx context.Context, node *replica.Node, st replica.Status, name string) error {
+	n, err := member.ParseNode(name)
+	if err != nil {
+		return err
+	}
+	now := member.Cluster{ID: m.store.Identity().Cluster.ID}
+	for _, o := range st.Members {
+		now.Members = append(now.Members, o.Member)
+		if o.Node() == n && !o.Voter {
+			return node.Add(ctx, o.Member) // an attempt before has not come to its end
+		}
+	}
+	added, err := member.Invite(ctx, m.call, now, n)
+	if err != nil {
+		return err
+	}
+	return node.Add(ctx, added)
+}
+
+// named finds a member; no name is none.
+func named(st replica.Status, name string) (member.ID, error) {
+	if name == "" {
+		return 0, nil
+	}
+	for _, o := range st.Members {
+		if o.Name == name {
+			return o.ID, nil
+		}
+	}
+	return 0, fmt.Errorf("there is no member %s", name)
+}
+
+// notLeader tells whom to ask instead.
+func (m *Member) notLeader(st replica.Status) error {
+	for _, o := range st.Members {
+		if o.ID == st.Leader {
+			return fmt.Errorf("%w; %s does", replica.ErrNotLeader, o.Member)
+		}
+	}
+	return fmt.Errorf("%w, and no leader is known", replica.ErrNotLeader)
+}
+
+func (m *Member) status(node *replica.Node) Status {
+	s := Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status()}
+	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
+		s.Clients = m.clientAddr(q.Addrs)
+	}
+	return s
+}
+
+// digestTries is how often a digest is taken anew because an entry was applied meanwhile.
+const digestTries = 5
+
+// digest takes the digest of all jobs as of s.Applied. There is none while jobs change all
+// the time. (A leader's jobs are ahead of what is applied while something is under way.)
+func (s *Status) digest(q *Queue, node *replica.Node) {
+	for range digestTries {
+		before := node.Status().Applied
+		d := q.Digest()
+		if node.Status().Applied == before {
+			s.Applied, s.Digest = before, &d
+			return
+		}
+	}
+}
+
+// clientAddr is where clients elsewhere reach this node, as far as it can tell: the first
+// address of the clients' port, with the host by which the other members know this node
+// where it has none.
+func (m *Member) clientAddr(addrs []net.Addr) string {
+	if len(addrs) == 0 {
+		return ""
+	}
+	for _, a := range addrs {
+		tcp, ok := a.(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		if !tcp.IP.IsUnspecified() {
+			return tcp.String()
+		}
+		host, _, err := net.SplitHostPort(m.cfg.Self.Addr)
+		if err != nil {
+			return tcp.String()
+		}
+		return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
+	}
+	return "unix:" + addrs[0].String()
+}

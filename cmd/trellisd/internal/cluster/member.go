@@ -1,0 +1,268 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/replica/wire"
+	"trellis/binlog/vfs"
+)
+
+// Config is what a member is made of.
+type Config struct {
+	Dir   string        // exists, and is this member's alone
+	Self  member.Node   // of --node
+	Nodes []member.Node // of --cluster; nil if the directory has a mark
+
+	Cert, Key, CA string // files in PEM; empty on loopback
+
+	Listener net.Listener // for the other members; Close closes it
+	Queue    *Queue
+	Log      *slog.Logger
+}
+
+// Member is a node with its identity, its connections, and its queue. Make one with
+// Open; Run follows, and then Close. All methods may be called from any goroutine.
+type Member struct {
+	cfg       Config
+	lock      io.Closer
+	store     *member.Store
+	transport *wire.Transport
+	call      member.Call
+
+	invited atomic.Bool                  // the group has not been heard yet
+	node    atomic.Pointer[replica.Node] // nil until the member belongs to a cluster
+	failed  chan error                   // what ends the node from outside of it
+	leader  atomic.Pointer[leader]       // as it has told of itself, nil if nobody has
+	onState atomic.Pointer[func()]
+}
+
+// Open locks the directory, and begins to answer the other members. Errors name the
+// directory or the flag to blame.
+func Open(cfg Config) (*Member, error) {
+	var config *tls.Config
+	if cfg.Cert != "" {
+		var err error
+		if config, err = wire.LoadTLS(cfg.Cert, cfg.Key, cfg.CA, cfg.Log); err != nil {
+			return nil, err
+		}
+	}
+	lock, err := vfs.LockDir(vfs.OS{}, cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{cfg: cfg, lock: lock, failed: make(chan error, 1)}
+	m.call = func(ctx context.Context, addr string, req []byte) ([]byte, error) {
+		return wire.Call(ctx, wire.ClientConfig{TLS: config}, addr, req)
+	}
+	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed = m.HandOver, m.fail, m.changed
+	m.transport, err = wire.New(wire.Config{TLS: config, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return m, nil
+}
+
+// Close ends all connections with the other members and frees the directory. Run has
+// returned.
+func (m *Member) Close() error {
+	return errors.Join(m.transport.Close(), m.lock.Close())
+}
+
+// Run waits until the member belongs to a cluster, and takes part in it until ctx ends
+// or the node cannot go on. When it returns nobody is served any more.
+func (m *Member) Run(ctx context.Context) error {
+	id, err := m.store.Settle(ctx, m.call, m.cfg.Log, m.prepare)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("becoming a member of the cluster: %w", err)
+	}
+	m.invited.Store(id.State == member.Invited)
+	node, err := replica.Open(m.options(id))
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", m.cfg.Dir, err)
+	}
+	if err := m.store.Agree(members(node)); err != nil {
+		return errors.Join(err, node.Close())
+	}
+	m.cfg.Log.Info("this node is a member", "cluster", id.Cluster.ID, "node", m.cfg.Self.Name, "id", id.Self)
+	m.transport.Identify(id.Cluster.ID, id.Member())
+	m.node.Store(node)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		m.watch(ctx)
+	}()
+	ran := make(chan error, 1)
+	go func() { ran <- node.Run(ctx, m.transport) }()
+	select {
+	case err = <-ran:
+	case failed := <-m.failed:
+		cancel(failed)
+		err = errors.Join(failed, <-ran)
+	}
+	cancel(nil)
+	<-watching
+	if errors.Is(err, replica.ErrRemoved) {
+		err = errors.Join(err, m.store.Remove())
+	}
+	return err
+}
+
+// options are those of the node with an identity.
+func (m *Member) options(id member.Identity) replica.Options {
+	return replica.Options{
+		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Log: m.cfg.Log,
+	}
+}
+
+// members are those that a node has applied, none if it has nothing.
+func members(n *replica.Node) (list []member.Member) {
+	for _, m := range n.Status().Members {
+		list = append(list, m.Member)
+	}
+	return list
+}
+
+// prepare makes the entry log and the first snapshot of a node that is about to be a
+// member, in place of what an attempt before has left.
+func (m *Member) prepare(id member.Identity) error {
+	for _, name := range []string{"entries", "snapshots"} {
+		if err := os.RemoveAll(filepath.Join(m.cfg.Dir, name)); err != nil {
+			return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
+		}
+	}
+	if err := vfs.SyncDir(vfs.OS{}, m.cfg.Dir); err != nil {
+		return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
+	}
+	if id.State == member.Joined {
+		// All founders begin with the same.
+		cs := new(raftpb.ConfState)
+		for _, v := range id.Cluster.Members {
+			cs.Voters = append(cs.Voters, uint64(v.ID))
+		}
+		first := snapshot.Meta{Index: 1, Term: 1, ConfState: cs, Members: id.Cluster.Members}
+		if err := snapshot.WriteInitial(vfs.OS{}, filepath.Join(m.cfg.Dir, "snapshots"), first); err != nil {
+			return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
+		}
+	}
+	o := m.options(id)
+	o.New = true
+	node, err := replica.Open(o)
+	if err != nil {
+		return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
+	}
+	return node.Close()
+}
+
+// join notes that the group of an invited node has been heard, before raft hears it.
+func (m *Member) join() bool {
+	if !m.invited.Load() {
+		return true
+	}
+	if err := m.store.Join(); err != nil {
+		m.fail(err)
+		return false
+	}
+	m.invited.Store(false)
+	return true
+}
+
+// fail ends the member for a reason that the node does not know.
+func (m *Member) fail(err error) {
+	select {
+	case m.failed <- err:
+	default:
+	}
+}
+
+// Changed has f called when State may tell something else. f must not block.
+func (m *Member) Changed(f func()) {
+	m.onState.Store(&f)
+	f()
+}
+
+func (m *Member) changed() {
+	if f := m.onState.Load(); f != nil {
+		(*f)()
+	}
+}
+
+// HandOver has another member lead, whoever has the most. An error tells why nobody does.
+func (m *Member) HandOver(ctx context.Context) error {
+	node := m.node.Load()
+	if node == nil {
+		return replica.ErrNotLeader
+	}
+	return node.Transfer(ctx, 0)
+}
+
+// handler is what the transport calls.
+type handler struct{ m *Member }
+
+var errNotYet = errors.New("this node belongs to no cluster yet")
+
+// Message implements wire.Handler.
+func (h handler) Message(msg *raftpb.Message) {
+	if node := h.m.node.Load(); node != nil && h.m.join() {
+		node.Message(msg)
+	}
+}
+
+// Snapshot implements wire.Handler.
+func (h handler) Snapshot(msg *raftpb.Message, r io.Reader) error {
+	node := h.m.node.Load()
+	if node == nil || !h.m.join() {
+		return errNotYet
+	}
+	return node.Snapshot(msg, r)
+}
+
+// Unreachable implements wire.Handler.
+func (h handler) Unreachable(id member.ID) {
+	if node := h.m.node.Load(); node != nil {
+		node.Unreachable(id)
+	}
+}
+
+// SnapshotSent implements wire.Handler.
+func (h handler) SnapshotSent(id member.ID, ok bool) {
+	if node := h.m.node.Load(); node != nil {
+		node.SnapshotSent(id, ok)
+	}
+}
+
+// NotMember implements wire.Handler.
+func (h handler) NotMember(by member.ID) {
+	if node := h.m.node.Load(); node != nil {
+		node.NotMember(by)
+	}
+}
+
+// Control implements wire.Handler.
+func (h handler) Control(ctx context.Context, req []byte) ([]byte, error) {
+	if resp, ok, err := h.m.store.Control(req); ok {
+		return resp, err
+	}
+	return h.m.control(ctx, req)
+}

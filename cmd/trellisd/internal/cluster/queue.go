@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/replica"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// QueueConfig is what a queue needs.
+type QueueConfig struct {
+	// Engine and Reactor are how engines and reactors are made. The queue sets Journal
+	// and Start of the one, and Engine, Now and Journal of the other.
+	Engine  engine.Config
+	Reactor reactor.Config
+
+	// Listen opens the sockets for clients.
+	Listen func() ([]net.Listener, error)
+
+	// Log gets what an operator should know.
+	Log *slog.Logger
+}
+
+// Queue is a node's jobs, and the clients that it serves while it leads: a
+// replica.Queue. Make one with NewQueue.
+type Queue struct {
+	cfg QueueConfig
+
+	// handOver has another member lead. Set before the node runs.
+	handOver func(context.Context) error
+	// fail ends the node. Set before the node runs.
+	fail func(error)
+	// changed is called when Serving may tell something else. It must not block.
+	changed func()
+
+	mu       sync.Mutex
+	engine   *engine.Engine   // nil before the first standby
+	follower *engine.Follower // nil when the engine serves
+	start    int64            // cluster time at the engine's Time 0
+	service  *service         // nil while there is no office
+	draining bool
+}
+
+// NewQueue makes a queue without jobs.
+func NewQueue(cfg QueueConfig) *Queue {
+	return &Queue{cfg: cfg, changed: func() {}}
+}
+
+var errNoQueue = errors.New("this node has no jobs yet, or was about to lose them")
+
+// Standby implements replica.Queue.
+func (q *Queue) Standby(start int64) (replica.Standby, error) {
+	q.discard()
+	cfg := q.cfg.Engine
+	cfg.Start = time.Unix(0, start)
+	e := engine.New(cfg)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.engine, q.follower, q.start = e, e.Follow(engine.Always), start
+	return q.follower, nil
+}
+
+// discard gives all memory of the present engine back, if there is one.
+func (q *Queue) discard() {
+	q.mu.Lock()
+	e := q.engine
+	q.engine, q.follower = nil, nil
+	q.mu.Unlock()
+	if e != nil {
+		e.Discard()
+		// What the engine had on the collected heap is garbage now, and the next one is
+		// about to take as much.
+		debug.FreeOSMemory()
+	}
+}
+
+// Serve implements replica.Queue.
+func (q *Queue) Serve(o *replica.Office) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.engine
+	// The office's clock and this one run at the same speed, and this one takes no lock.
+	base, began := engine.Time(o.Now()-q.start), time.Now()
+	now := func() engine.Time { return base + engine.Time(time.Since(began)) }
+	q.follower.RecordIn(o)
+	q.follower.Serve(o.NextID(), now())
+	q.follower = nil
+	e.Drain(q.draining)
+	cfg := q.cfg.Reactor
+	cfg.Engine, cfg.Now, cfg.Journal = e, now, o
+	srv, err := reactor.New(cfg)
+	if err != nil {
+		return fmt.Errorf("starting the event loops: %w", err)
+	}
+	o.Attach(replica.Hooks{
+		OnCommit: func(journal.Pos) { srv.Committed() },
+		OnRoom:   e.Room,
+	})
+	s := &service{queue: q, server: srv, now: now}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	q.service = s
+	s.working.Go(s.listen)
+	return nil
+}
+
+// Retire implements replica.Queue.
+func (q *Queue) Retire(*replica.Office) {
+	q.mu.Lock()
+	s := q.service
+	q.service = nil
+	q.mu.Unlock()
+	if s == nil {
+		return
+	}
+	q.changed()
+	s.cancel()
+	s.server.Abort()
+	s.working.Wait()
+	q.discard()
+}
+
+// Hold implements replica.Queue.
+func (q *Queue) Hold(on bool) {
+	if s := q.serving(); s != nil {
+		s.server.Hold(on)
+	}
+}
+
+// Shutdown ends the service in order, while the node still leads: clients get what they
+// are owed until ctx ends. It does nothing without an office.
+func (q *Queue) Shutdown(ctx context.Context) error {
+	s := q.serving()
+	if s == nil {
+		return nil
+	}
+	s.cancel()
+	return s.server.Shutdown(ctx)
+}
+
+// Drain turns drain mode on, for good: also in offices to come.
+func (q *Queue) Drain() {
+	q.mu.Lock()
+	q.draining = true
+	if q.engine != nil {
+		q.engine.Drain(true)
+	}
+	q.mu.Unlock()
+	q.changed()
+}
+
+// Walk implements replica.Queue.
+func (q *Queue) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
+	e := q.present()
+	if e == nil {
+		return 0, errNoQueue
+	}
+	return e.Walk(from, n, f)
+}
+
+// Digest implements replica.Queue. A queue that is given up meanwhile has no jobs.
+func (q *Queue) Digest() replica.Digest {
+	e := q.present()
+	if e == nil {
+		return replica.Digest{}
+	}
+	// Clocks of members differ, so that delays must not matter.
+	d, err := e.Digest(engine.MaxTime)
+	if err != nil {
+		return replica.Digest{}
+	}
+	return replica.Digest(d)
+}
+
+func (q *Queue) present() *engine.Engine {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.engine
+}
+
+func (q *Queue) serving() *service {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.service
+}
+
+// Serving is the queue while it serves.
+type Serving struct {
+	Engine   *engine.Engine
+	Reactor  *reactor.Server
+	Now      func() engine.Time
+	Addrs    []net.Addr // that clients connect to; nil while there are none
+	Draining bool
+}
+
+// Serving tells who serves clients, nil if nobody does. Any goroutine may call it. What it
+// returns may be ended meanwhile, and can still be looked at.
+func (q *Queue) Serving() *Serving {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.service
+	if s == nil {
+		return nil
+	}
+	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Addrs: s.addrs, Draining: q.draining}
+}

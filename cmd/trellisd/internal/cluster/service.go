@@ -1,0 +1,83 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// service is what a queue has for the time of one office.
+type service struct {
+	queue   *Queue
+	server  *reactor.Server
+	now     func() engine.Time
+	ctx     context.Context // ends with the service
+	cancel  context.CancelFunc
+	working sync.WaitGroup // listen, and what accepts
+	addrs   []net.Addr     // guarded by queue.mu
+}
+
+const (
+	// listenPause is between two attempts to open the clients' sockets.
+	listenPause = 200 * time.Millisecond
+	// listenPatience is how long that is tried before the office is handed over.
+	listenPatience = 3 * time.Second
+)
+
+// listen opens the clients' sockets and has the server accept on them. It tries until it
+// can, or until the office has gone to somebody who can.
+func (s *service) listen() {
+	q := s.queue
+	for tries := 0; ; tries++ {
+		listeners, err := q.cfg.Listen()
+		if err == nil {
+			s.accept(listeners)
+			return
+		}
+		if tries == 0 {
+			q.cfg.Log.Error("clients cannot be served yet; trying again", "error", err)
+		}
+		if tries > 0 && tries%int(listenPatience/listenPause) == 0 {
+			q.cfg.Log.Error("clients cannot be served; handing over to another member", "error", err)
+			s.giveUp()
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(listenPause):
+		}
+	}
+}
+
+// giveUp has another member lead, if one can.
+func (s *service) giveUp() {
+	if err := s.queue.handOver(s.ctx); err != nil && s.ctx.Err() == nil {
+		s.queue.cfg.Log.Warn("no other member has taken over", "error", err)
+	}
+}
+
+// accept serves the listeners.
+func (s *service) accept(listeners []net.Listener) {
+	q := s.queue
+	var addrs []net.Addr
+	for _, l := range listeners {
+		addrs = append(addrs, l.Addr())
+		q.cfg.Log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String())
+		s.working.Go(func() {
+			// A server that has ended closes the listener and says so.
+			if err := s.server.Serve(l); err != nil && !errors.Is(err, reactor.ErrClosed) && s.ctx.Err() == nil {
+				q.fail(err)
+			}
+		})
+	}
+	q.mu.Lock()
+	s.addrs = addrs
+	q.mu.Unlock()
+	q.changed()
+	q.cfg.Log.Info("ready")
+}

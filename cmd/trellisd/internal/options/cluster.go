@@ -1,0 +1,114 @@
+package options
+
+import (
+	"net"
+
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire"
+)
+
+// MaxClusterJobSize is the largest value of -z of a member of a cluster, in bytes.
+// Greater ones are lowered to it with a notice.
+const MaxClusterJobSize = 16 << 20
+
+// Cluster is what a member of a cluster is told. The zero Cluster is that of a server
+// alone.
+type Cluster struct {
+	Node   member.Node   // this node; its name is empty on a server alone
+	Nodes  []member.Node // all of --cluster; nil if it was not given
+	Listen string        // HOST:PORT for the other members; empty: the node's own address
+
+	Cert, Key, CA string // files in PEM; all are empty where all members are on loopback
+}
+
+// Member tells whether the server is a member of a cluster.
+func (c *Cluster) Member() bool { return c.Node.Name != "" }
+
+// ListenAddr is the address for connections of the other members.
+func (c *Cluster) ListenAddr() string {
+	if c.Listen != "" {
+		return c.Listen
+	}
+	return c.Node.Addr
+}
+
+// givenFlags are flags that mean nothing, or something else, to a member of a cluster.
+type givenFlags struct{ sync, segment bool }
+
+// clusterFlags declares the flags of a cluster.
+func (opt *Options) clusterFlags(value func(long, short string, set func(string) error)) {
+	c := &opt.Cluster
+	value("node", "", func(v string) (err error) {
+		if c.Node, err = member.ParseNode(v); err != nil {
+			return usagef("invalid node for --node: %v; give NAME=HOST:PORT", err)
+		}
+		return nil
+	})
+	value("cluster", "", func(v string) (err error) {
+		if c.Nodes, err = member.ParseNodes(v); err != nil {
+			return usagef("invalid members for --cluster: %v; give NAME=HOST:PORT,NAME=HOST:PORT,...", err)
+		}
+		return nil
+	})
+	value("cluster-listen", "", func(v string) error {
+		if _, _, err := net.SplitHostPort(v); err != nil {
+			return usagef("invalid address for --cluster-listen: %s; give HOST:PORT or :PORT", v)
+		}
+		c.Listen = v
+		return nil
+	})
+	for _, f := range []struct {
+		flag string
+		to   *string
+	}{{"cluster-cert", &c.Cert}, {"cluster-key", &c.Key}, {"cluster-ca", &c.CA}} {
+		value(f.flag, "", func(v string) error {
+			if v == "" {
+				return usagef("empty file for --%s; give the path of a file in PEM", f.flag)
+			}
+			*f.to = v
+			return nil
+		})
+	}
+}
+
+// checkCluster checks the flags of a cluster's member as a whole.
+func (opt *Options) checkCluster(given givenFlags) error {
+	c := &opt.Cluster
+	files := 0
+	for _, f := range []string{c.Cert, c.Key, c.CA} {
+		if f != "" {
+			files++
+		}
+	}
+	switch {
+	case !c.Member() && (c.Nodes != nil || c.Listen != "" || files > 0):
+		return usagef("--cluster needs --node NAME=HOST:PORT too: which of the members this is")
+	case !c.Member():
+		return nil
+	case opt.Binlog == "":
+		return usagef("--node needs -b DIR: a member of a cluster keeps its log there")
+	case opt.SkipDamaged:
+		return usagef("--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, and add it again under a new name")
+	case files != 0 && files != 3:
+		return usagef("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three")
+	case files == 0:
+		addrs := []string{c.Node.Addr, c.ListenAddr()}
+		for _, n := range c.Nodes {
+			addrs = append(addrs, n.Addr)
+		}
+		if err := wire.CheckPlain(addrs...); err != nil {
+			return usagef("%v", err)
+		}
+	}
+	if opt.MaxJobSize > MaxClusterJobSize {
+		opt.MaxJobSize = MaxClusterJobSize
+		opt.notice("maximum job size was set to %d", opt.MaxJobSize)
+	}
+	if given.sync {
+		opt.notice("in a cluster, -f and -F are ignored: most of the members have synced what is acknowledged.")
+	}
+	if given.segment {
+		opt.notice("in a cluster, -s is ignored.")
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"trellis/binlog/journal"
+)
+
+// ErrDiscarded is returned by [Engine.Walk] when the engine was discarded meanwhile.
+var ErrDiscarded = errors.New("engine: the engine was discarded")
+
+// Walk calls f for jobs by their ids, from id from on, with what the journal would be
+// told of each at that moment: a reserved job is ready. It visits at most n jobs, and
+// returns the id to go on from, 0 when it has come to the end. Begin with 1. An error of
+// f's ends it and is returned. The record and its body are valid during the call of f,
+// which holds no lock.
+//
+// Walk may be called from any goroutine while loops run, or while a follower is fed. It
+// holds one shard's lock at a time, for as long as it takes to copy a record and at
+// most 32 KiB. What a walk of many calls has seen was there at one moment or another:
+//
+//   - What was on record before the call with from 1 is seen, unless a later record
+//     changed it or deleted the job.
+//   - So the jobs that were visited, and then the records that were made from before
+//     the walk until after it, make an engine that equals this one.
+func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if from <= 1 && !e.catchUp() || e.discarded.Load() {
+		return 0, ErrDiscarded
+	}
+	w := walk{engine: e, f: f}
+	for n > 0 {
+		leaf, first := e.ids.leafFrom(from)
+		if leaf == nil {
+			return 0, nil
+		}
+		from = max(from, first)
+		before := n
+		for ; n > 0; from++ {
+			if leaf.places[leafSlot(from)].Load() != 0 {
+				visited, err := w.visit(from)
+				if err != nil {
+					return from, err
+				}
+				if visited {
+					n--
+				}
+			}
+			if leafSlot(from) == 1<<leafBits-1 {
+				if from++; from == 0 {
+					return 0, nil
+				}
+				break
+			}
+		}
+		if n == before {
+			n-- // a leaf without jobs takes time as well
+		}
+	}
+	return from, nil
+}
+
+// A walk is what one call of Walk needs.
+type walk struct {
+	engine *Engine
+	f      func(*journal.Record) error
+	caller caller
+	record journal.Record
+	body   []byte
+}
+
+// visit shows a job, if there is one of that id.
+func (w *walk) visit(id uint64) (visited bool, err error) {
+	// Nothing becomes due by the clock of somebody who only looks.
+	sh, _, j := w.engine.lockJob(&w.caller, id, Always)
+	if sh == nil {
+		return false, nil
+	}
+	ch := sh.present(j)
+	w.record = w.engine.recordOf(j, &ch, sh.tubes[j.tube].name, nil)
+	if j.size < pinnedSize {
+		w.body = append(w.body[:0], sh.body(j)...)
+		w.record.Body = w.body
+		sh.unlock(&w.caller)
+		return true, w.f(&w.record)
+	}
+	body := sh.pin(j, 0)
+	w.record.Body = body.Bytes
+	sh.unlock(&w.caller)
+	defer body.Release()
+	return true, w.f(&w.record)
+}
+
+// catchUpPause is how long catchUp sleeps between looking and looking again.
+const catchUpPause = 100 * time.Microsecond
+
+// catchUp waits until all that is on record is a job that can be found. A put of a large
+// body is recorded a moment before (see recordLarge), or longer before if then there is
+// neither memory for the job nor room in the journal to say so.
+//
+// Those that go on record meanwhile belong to another era, and are not waited for. One
+// that has read the number of the era that ends, and is counted only when nobody looks
+// any more, is not on record yet either.
+func (e *Engine) catchUp() (done bool) {
+	e.walks.Lock()
+	defer e.walks.Unlock()
+	ended := (e.era.Add(1) - 1) & 1
+	e.loopsMu.Lock()
+	loops := e.loops[:len(e.loops):len(e.loops)]
+	e.loopsMu.Unlock()
+	for _, l := range loops {
+		for l.ahead[ended].Load() != 0 {
+			if e.discarded.Load() {
+				return false
+			}
+			time.Sleep(catchUpPause)
+		}
+	}
+	return true
+}

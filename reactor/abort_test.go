@@ -1,0 +1,373 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"trellis/codec"
+)
+
+// counting returns hooks that count the commands that are executed.
+func counting() (h hooks, executed *atomic.Int64) {
+	executed = new(atomic.Int64)
+	h.command = func(*conn, *codec.Command) { executed.Add(1) }
+	return h, executed
+}
+
+// untilRead waits until the server has read n bytes of its clients.
+func (ts *testServer) untilRead(n uint64) {
+	ts.t.Helper()
+	ts.until(fmt.Sprintf("%d bytes were read", n), func() bool { return ts.sum().BytesIn >= n })
+}
+
+func TestNothingExecutesWhileTheServerIsHeld(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		h, executed := counting()
+		ts := serve(t, network, 2, h)
+		a, b, gone := ts.dial(), ts.dial(), ts.dial()
+		a.do("watch x\r\nignore default\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+		b.do("use x\r\n", "USING x\r\n")
+		a.send("reserve\r\nlist-tube-used\r\n") // waits
+		gone.send("put 0 0 9 1\r\n")            // of which a part is missing
+		ts.untilWaiting(1)
+
+		ts.Hold(true)
+		before, read := executed.Load(), ts.sum().BytesIn
+		late := ts.dial()
+		sent := 0
+		for _, x := range []struct {
+			c    *client
+			send string
+		}{
+			{b, "put 0 0 9 1\r\nx\r\nlist-tube-used\r\n"},
+			{b, strings.Repeat("use x\r\n", 100)},
+			{gone, "g\r\nput 0 0 9 1\r\nh\r\n"},
+			{late, "use late\r\n"},
+		} {
+			x.c.send(x.send)
+			sent += len(x.send)
+		}
+		gone.closeWrite()
+		ts.untilRead(read + uint64(sent))
+		ts.Hold(true) // a loop is through with what it was doing
+		if n := executed.Load(); n != before {
+			t.Errorf("%d commands were executed", n-before)
+		}
+		if n := ts.engine.Snapshot(0); n.Ready+n.Reserved != 0 {
+			t.Errorf("there are jobs: %+v", n)
+		}
+		if p := a.pending() + b.pending() + late.pending() + gone.pending(); p != "" {
+			t.Errorf("%.100q was sent", p)
+		}
+
+		ts.Hold(false)
+		id := strings.TrimPrefix(b.line(), "INSERTED ")
+		b.expect("USING x\r\n" + strings.Repeat("USING x\r\n", 100))
+		a.expect("RESERVED " + id + " 1\r\nx\r\nUSING default\r\n")
+		late.expect("USING late\r\n")
+		for range 2 {
+			if got := gone.line(); !strings.HasPrefix(got, "INSERTED") {
+				t.Errorf("got %q", got)
+			}
+		}
+		gone.expectEOF()
+	})
+}
+
+func TestAHeldServerSendsRepliesThatAreCommitted(t *testing.T) {
+	j := new(fakeJournal)
+	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
+	c := ts.dial()
+	c.send("put 0 0 9 1\r\na\r\nput 0 0 9 1\r\nb\r\n")
+	j.untilRecorded(ts, 2)
+	ts.Hold(true)
+	c.send("list-tube-used\r\n")
+	if p := c.pending(); p != "" {
+		t.Fatalf("%q was sent before the commit", p)
+	}
+	j.commit(ts, 2)
+	c.expect("INSERTED 1\r\nINSERTED 2\r\n")
+	if p := c.pending(); p != "" {
+		t.Fatalf("%q was executed", p)
+	}
+	ts.Hold(false)
+	c.expect("USING default\r\n")
+}
+
+// What a held server keeps for a client that goes on sending is bounded.
+func TestAHeldServerStopsReading(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	c := ts.dial()
+	c.do("list-tube-used\r\n", "USING default\r\n")
+	ts.Hold(true)
+	const n = 100_000
+	go c.send(strings.Repeat("use a\r\n", n))
+	ts.until("the client's input is kept", func() bool { return ts.sum().PendingInput >= keepInput })
+	ts.Hold(false)
+	c.expect(strings.Repeat("USING a\r\n", n))
+	if in, _ := ts.peaks(); in > keepInput+2*readSize {
+		t.Errorf("%d bytes of input were kept", in)
+	}
+}
+
+// Waits do not end while the server is held, and those that fell due do afterwards.
+func TestWaitsEndBehindAHold(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	c := ts.dial()
+	c.send("reserve-with-timeout 1\r\n")
+	ts.untilWaiting(1)
+	ts.Hold(true)
+	began := time.Now()
+	for time.Since(began) < 1200*time.Millisecond {
+		if p := c.pending(); p != "" {
+			t.Fatalf("%q was sent", p)
+		}
+	}
+	ts.Hold(false)
+	c.expect("TIMED_OUT\r\n")
+}
+
+func TestAServerThatIsShutDownIsNotHeld(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	c := ts.dial()
+	c.do("list-tube-used\r\n", "USING default\r\n")
+	ts.Hold(true)
+	c.send("use a\r\n")
+	ts.until("the command has come", func() bool { return ts.sum().PendingInput > 0 })
+	if err := ts.Shutdown(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	c.expect("USING a\r\n")
+	c.expectEOF()
+	ts.Hold(true) // returns
+	ts.Hold(false)
+}
+
+// expectReset makes sure that nothing comes any more but the connection's end, and on TCP
+// that it was reset.
+func (c *client) expectReset(what string) {
+	c.t.Helper()
+	b, err := io.ReadAll(c.r)
+	if len(b) > 0 {
+		c.t.Errorf("%s: got %.100q", what, b)
+	}
+	if _, tcp := c.Conn.(*net.TCPConn); tcp && !errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded) {
+		c.t.Errorf("%s: the end came with %v", what, err)
+	}
+}
+
+func TestAbortResetsAllConnectionsWithoutAWord(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		h, executed := counting()
+		ts := serveJournaled(t, network, 2, h, j)
+		clients := map[string]*client{}
+		add := func(what, send string) *client {
+			c := ts.dial()
+			c.do("list-tube-used\r\n", "USING default\r\n")
+			c.send(send)
+			clients[what] = c
+			return c
+		}
+		add("idle", "")
+		add("waiting", "watch nothing\r\nignore default\r\nreserve\r\n").expect("WATCHING 2\r\nWATCHING 1\r\n")
+		add("with a body that is arriving", "put 0 0 9 100000\r\nxxx")
+		add("with a reply that is held", "put 0 0 9 1\r\na\r\nlist-tube-used\r\n")
+		add("with a large reply that is held", "put 0 0 9 40000\r\n"+strings.Repeat("x", 40000)+"\r\npeek 1\r\npeek 2\r\n")
+		add("half-closed with a reply that is held", "put 0 0 9 1\r\na\r\n").closeWrite()
+		j.untilRecorded(ts, 3)
+		ts.untilWaiting(1)
+		ts.until("the half-closed one is being ended", func() bool { return ts.sum().Ending == 1 })
+		ts.Hold(true)
+		add2 := ts.dial()
+		add2.send("put 0 0 9 1\r\nb\r\n")
+		clients["with a command that was not executed"] = add2
+		ts.until("it has come", func() bool { return ts.sum().PendingInput > 0 })
+
+		ts.Abort()
+		after, recorded := executed.Load(), j.recorded.Load()
+		j.commit(ts, recorded) // too late
+		for what, c := range clients {
+			c.expectReset(what)
+		}
+		if _, err := net.Dial(ts.addr.Network(), ts.addr.String()); err == nil {
+			t.Error("the server still listens")
+		}
+		if n := executed.Load(); n != after || j.recorded.Load() != recorded {
+			t.Errorf("%d commands were executed when it had been aborted", n-after)
+		}
+		ts.Abort() // returns
+		if err := ts.Serve(listenAgain(t, network)); err != ErrClosed {
+			t.Errorf("serving an aborted server: %v", err)
+		}
+		ts.engine.Discard()
+	})
+}
+
+func listenAgain(t *testing.T, network string) net.Listener {
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		at = t.TempDir() + "/s"
+	}
+	l, err := net.Listen(network, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// A client that does not take what it is owed is reset as well, and does not get the rest.
+func TestAbortDropsWhatClientsHaveNotTaken(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	c := ts.dial()
+	c.put(strings.Repeat("x", maxJob))
+	c.send(strings.Repeat("peek 1\r\n", 20))
+	ts.until("the client stalls", func() bool { return ts.sum().Stalled == 1 })
+	ts.Abort()
+	b, err := io.ReadAll(c.r)
+	if !errors.Is(err, syscall.ECONNRESET) || len(b) > 20*maxJob {
+		t.Errorf("got %d bytes and %v", len(b), err)
+	}
+	ts.engine.Discard()
+}
+
+func TestAbortEndsAShutdownThatWaits(t *testing.T) {
+	j := new(fakeJournal)
+	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
+	c := ts.dial()
+	c.send("put 0 0 9 1\r\na\r\n")
+	j.untilRecorded(ts, 1)
+	ended := make(chan error)
+	go func() { ended <- ts.Shutdown(context.Background()) }()
+	ts.until("it is being shut down", func() bool {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		return ts.closing
+	})
+	ts.Abort()
+	if err := <-ended; err == nil {
+		t.Error("Shutdown has seen nothing of it")
+	}
+	c.expectReset("with a reply that is held")
+}
+
+// Clients work as fast as they can when the server is aborted: what the engine and the
+// journal are after that, they stay.
+func TestNothingExecutesAfterAbort(t *testing.T) {
+	j := new(fakeJournal)
+	j.atOnce.Store(true)
+	h, executed := counting()
+	ts := serveJournaled(t, "tcp", 3, h, j)
+	var working sync.WaitGroup
+	for range 12 {
+		c := ts.dial()
+		working.Go(func() {
+			for {
+				if _, err := io.WriteString(c, "put 0 0 9 1\r\na\r\nreserve\r\nuse x\r\nuse default\r\n"); err != nil {
+					return
+				}
+				for range 5 {
+					if _, err := c.r.ReadString('\n'); err != nil {
+						return
+					}
+				}
+			}
+		})
+	}
+	ts.until("they are busy", func() bool { return executed.Load() > 3000 })
+	ts.Abort()
+	n, recorded := executed.Load(), j.recorded.Load()
+	working.Wait()
+	if executed.Load() != n || j.recorded.Load() != recorded {
+		t.Errorf("%d commands were executed, then %d", n, executed.Load())
+	}
+	ts.engine.Discard()
+}
+
+// A process makes and ends many servers, one after the other.
+func TestServersThatFollowEachOtherLeaveNothing(t *testing.T) {
+	descriptors := func() int {
+		list, err := os.ReadDir("/dev/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(list)
+	}
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	live := func() {
+		e, now := newEngine(t)
+		defer e.Discard()
+		s, err := New(Config{Engine: e, Now: now, MaxJobSize: maxJob, Loops: 2, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var serving sync.WaitGroup
+		l := listenAgain(t, "tcp")
+		serving.Go(func() { _ = s.Serve(l) })
+		var clients []net.Conn
+		for range 20 {
+			c, err := net.Dial("tcp", l.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			clients = append(clients, c)
+			_, _ = io.WriteString(c, "put 0 0 9 1\r\na\r\nreserve\r\nreserve\r\n")
+			_, _ = io.ReadFull(c, make([]byte, 10))
+		}
+		s.Abort()
+		serving.Wait()
+		for _, c := range clients {
+			_ = c.Close()
+		}
+	}
+	for range 3 {
+		live()
+	}
+	fds, goroutines, bytes := descriptors(), runtime.NumGoroutine(), heap()
+	const servers = 30
+	for range servers {
+		live()
+	}
+	settled := func() bool { return descriptors() <= fds && runtime.NumGoroutine() <= goroutines }
+	for end := time.Now().Add(patience); !settled() && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if !settled() {
+		t.Errorf("%d descriptors and %d goroutines, before %d and %d", descriptors(), runtime.NumGoroutine(), fds, goroutines)
+	}
+	// A server's loops alone have 128 KiB.
+	if grown := heap() - bytes; grown > servers/2*128<<10 {
+		t.Errorf("%d servers leave %d bytes", servers, grown)
+	}
+}
+
+// BenchmarkAbort is how long it takes to end a server with 1,000 clients.
+func BenchmarkAbort(b *testing.B) {
+	for range b.N {
+		b.StopTimer()
+		ts := serve(b, "tcp", 2, hooks{})
+		for range 1000 {
+			ts.dial().do("list-tube-used\r\n", "USING default\r\n")
+		}
+		b.StartTimer()
+		ts.Abort()
+	}
+}
