@@ -36,6 +36,7 @@ type applier struct {
 	reader  entry.Reader
 	names   record.Names
 	rec     journal.Record
+	fulls   int
 	grown   int64 // bytes of entries behind the current snapshot
 	walk    *walk // the snapshot that is being taken; nil if there is none
 	still   bool  // no snapshot may be taken
@@ -139,6 +140,7 @@ func (a *applier) load() error {
 			return err
 		}
 		a.standby.Strict()
+		a.standby.Stamp(meta.Stamp)
 		a.standby.Decided(meta.Decided)
 	}
 	a.at = meta
@@ -273,7 +275,7 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		}
 		a.standby.Strict()
 	}
-	a.standby.Stamp(h.Stamp)
+	a.standby.Stamp(max(a.at.Stamp, h.Stamp))
 	if err := a.records(); err != nil {
 		return err
 	}
@@ -319,14 +321,21 @@ func (a *applier) records() error {
 		}
 		a.at.Highest = max(a.at.Highest, record.Number(b))
 		if err := a.record(b); err != nil {
-			return diverged("%v", err)
+			return fmt.Errorf("the standby refuses a record: %w", err)
 		}
 	}
 }
 
+// namesTurn is after how many full records the names of tubes are forgotten: most of
+// those that were met in a long time are of tubes that are gone.
+const namesTurn = 1 << 16
+
 func (a *applier) record(b []byte) error {
 	switch record.KindOf(b) {
 	case record.Full:
+		if a.fulls++; a.fulls%namesTurn == 0 {
+			a.names = record.Names{}
+		}
 		record.DecodeFull(b, &a.rec, &a.names)
 		_, err := a.standby.Full(&a.rec, segment)
 		return err
@@ -335,7 +344,7 @@ func (a *applier) record(b []byte) error {
 		return a.standby.Update(&a.rec)
 	}
 	if id := record.Number(b); a.standby.Delete(id) == 0 {
-		return fmt.Errorf("the end of job %d, which is not there", id)
+		return diverged("the end of job %d, which is not there", id)
 	}
 	return nil
 }
