@@ -567,3 +567,76 @@ func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 		t.Errorf("one of three again: %v", err)
 	}
 }
+
+// from is a message of member 2 in a term.
+func from2(kind raftpb.MessageType, term uint64) *raftpb.Message {
+	from, to := uint64(2), uint64(1)
+	return &raftpb.Message{Type: kind.Enum(), From: &from, To: &to, Term: &term}
+}
+
+func TestAFollowerTakesNoEntriesWhileItHasTooManyToApply(t *testing.T) {
+	h := newHand(t, 3)
+	app := func(index uint64) *raftpb.Message {
+		m := from2(raftpb.MsgApp, 2)
+		term := uint64(1)
+		if index > 2 {
+			term = 2
+		}
+		prev := index - 1
+		m.Index, m.LogTerm, m.Commit = &prev, &term, &index
+		m.Entries = []*raftpb.Entry{raftEntry(index, 2, nil)}
+		return m
+	}
+	h.Message(app(2))
+	h.run()
+	h.consensus.lag = maxLag + 1
+	h.Message(app(3))
+	h.run()
+	if last := h.Status().Last; last != 2 {
+		t.Fatalf("the last entry is %d", last)
+	}
+	h.consensus.stepLocal(&raftpb.Message{
+		Type: raftpb.MsgStorageApplyResp.Enum(), From: new(raft.LocalApplyThread), To: new(uint64(1)),
+		Entries: []*raftpb.Entry{raftEntry(2, 2, nil)},
+	})
+	h.Message(app(3))
+	h.run()
+	if last := h.Status().Last; last != 3 {
+		t.Errorf("the last entry is %d", last)
+	}
+}
+
+func TestANodeWhoseQueueIsBeingMadeVotesAndDoesNotCampaign(t *testing.T) {
+	h := newHand(t, 3)
+	h.lead()
+	h.deposed()
+	h.consensus.observe() // the applier has something to do now, and does not do it
+	for h.consensus.rn.HasReady() {
+		h.consensus.handle(h.consensus.rn.Ready())
+	}
+	h.save()
+	h.sent = nil
+	for range 5 * electionTicks {
+		h.consensus.onTick()
+	}
+	term := h.consensus.rn.BasicStatus().GetTerm()
+	h.consensus.stepPeer(from2(raftpb.MsgTimeoutNow, term))
+	if h.consensus.rn.HasReady() || h.consensus.rn.BasicStatus().RaftState != raft.StateFollower {
+		t.Error("it campaigns")
+	}
+	vote := from2(raftpb.MsgVote, term+1)
+	last := h.consensus.rn.BasicStatus().GetCommit() + 10
+	vote.Index, vote.LogTerm = &last, &term
+	h.consensus.stepPeer(vote)
+	for h.consensus.rn.HasReady() {
+		h.consensus.handle(h.consensus.rn.Ready())
+	}
+	h.save()
+	granted := false
+	for _, m := range h.sent {
+		granted = granted || m.GetType() == raftpb.MsgVoteResp && !m.GetReject()
+	}
+	if !granted {
+		t.Errorf("it gives no vote: %v", h.sent)
+	}
+}
