@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,6 +79,8 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	if err != nil {
 		return err
 	}
+	var open atomic.Pointer[cluster.Member]
+	mon.cluster = func() *metrics.Cluster { return clusterStats(open.Load(), queue) }
 	mon.serve(opt, log)
 	collectSoon()
 	limitHeap(opt)
@@ -90,6 +93,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		return exitWith(exitBinlog, err)
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
+	open.Store(m)
 	m.Changed(func() { mon.show(m, queue) })
 	return superviseMember(m, queue, mon, sigs, log)
 }
@@ -170,6 +174,18 @@ func leave(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	if err := queue.Shutdown(ctx); err != nil {
 		log.Warn("some clients did not read their last replies in time", "error", err)
 	}
+}
+
+// clusterStats is what there is to tell of a member, nil before it belongs to a cluster.
+func clusterStats(m *cluster.Member, queue *cluster.Queue) *metrics.Cluster {
+	if m == nil {
+		return nil
+	}
+	s := m.Status()
+	if s == nil {
+		return nil
+	}
+	return &metrics.Cluster{Status: *s, Offices: queue.Offices()}
 }
 
 // show tells the outside how a member is.

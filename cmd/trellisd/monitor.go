@@ -33,6 +33,7 @@ type monitor struct {
 	showing  sync.Mutex                      // held by show
 	binlog   atomic.Pointer[binlog.Log]      // nil until it is open
 	serving  atomic.Pointer[metrics.Serving] // nil until clients are served
+	cluster  func() *metrics.Cluster         // set before serve; nil on a server alone
 }
 
 // openMonitor opens the HTTP side's socket. It serves nothing yet.
@@ -66,6 +67,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		SegmentSize: opt.SegmentSize,
 		Build:       metrics.Build{Version: version, Revision: commit, Date: date},
 		Usage:       usage,
+		Cluster:     m.cluster,
 	}
 	if opt.Binlog != "" && !opt.Cluster.Member() {
 		m.commits = metrics.NewCommits()

@@ -311,6 +311,9 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			p.untilIs(`max_over_time(scrape_samples_scraped[5s]) > bool 100`, 1)
 
 			for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
+				if ofCluster(q) {
+					continue // a server alone knows nothing of them
+				}
 				if strings.HasPrefix(q, "changes(process_start_time_seconds") {
 					q = strings.Replace(q, "> 0", ">= 0", 1)
 				}
@@ -343,6 +346,32 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			no(t, err)
 			p.until(`beanstalkd_tube_current_jobs{tube="gone"}`, func(v []float64) bool { return len(v) == 0 })
 		})
+	}
+}
+
+// ofCluster tells whether a query is for members of a cluster.
+func ofCluster(query string) bool { return strings.Contains(query, "beanstalkd_cluster_") }
+
+func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 3)
+	w.startAll()
+	l := w.leader()
+	p := startPrometheus(t, "http://"+l.http)
+	p.untilIs("beanstalkd_cluster_leads", 1)
+	p.untilIs("beanstalkd_cluster_voters", 3)
+	p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
+	p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
+	p.untilIs("beanstalkd_cluster_offices_total", 1)
+	queries := 0
+	for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
+		if ofCluster(q) {
+			queries++
+			p.untilData(q)
+		}
+	}
+	if queries < 4 {
+		t.Errorf("%d queries: were all of them found?", queries)
 	}
 }
 

@@ -133,6 +133,7 @@ func (m *Member) Run(ctx context.Context) error {
 func (m *Member) options(id member.Identity) replica.Options {
 	return replica.Options{
 		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Log: m.cfg.Log,
+		Free: func() (int64, error) { return free(m.cfg.Dir) },
 	}
 }
 
@@ -206,6 +207,16 @@ func (m *Member) changed() {
 	if f := m.onState.Load(); f != nil {
 		(*f)()
 	}
+}
+
+// Status is how the member sees the cluster, nil before it belongs to it.
+func (m *Member) Status() *replica.Status {
+	node := m.node.Load()
+	if node == nil {
+		return nil
+	}
+	s := node.Status()
+	return &s
 }
 
 // HandOver has another member lead, whoever has the most. An error tells why nobody does.

@@ -48,6 +48,14 @@ type Queue struct {
 	start    int64            // cluster time at the engine's Time 0
 	service  *service         // nil while there is no office
 	draining bool
+	offices  uint64 // that were served
+}
+
+// Offices is how often the queue began to serve. Any goroutine may call it.
+func (q *Queue) Offices() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.offices
 }
 
 // NewQueue makes a queue without jobs.
@@ -108,6 +116,7 @@ func (q *Queue) Serve(o *replica.Office) error {
 	s := &service{queue: q, server: srv, now: now}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	q.service = s
+	q.offices++
 	s.working.Go(s.listen)
 	return nil
 }

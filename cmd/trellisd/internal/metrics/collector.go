@@ -22,6 +22,9 @@ type Sources struct {
 	// Binlog tells what the binlog does, nil before it is open. It is nil itself
 	// if there is no binlog.
 	Binlog func() *binlog.Stats
+	// Cluster tells how the cluster is, nil before this server belongs to it. It is nil
+	// itself on a server alone.
+	Cluster func() *Cluster
 	// Commits are those of the binlog, nil if there is none.
 	Commits *Commits
 
@@ -111,6 +114,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if c.src.Binlog != nil {
 		if log = c.src.Binlog(); log != nil {
 			collectBinlog(ch, log)
+		}
+	}
+	if c.src.Cluster != nil {
+		if s := c.src.Cluster(); s != nil {
+			collectCluster(ch, s)
 		}
 	}
 	serving := c.src.Serving()

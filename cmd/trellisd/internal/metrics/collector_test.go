@@ -61,6 +61,7 @@ func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
 	src := r.wholeSources()
 	src.Serving = func() *Serving { return nil }
 	src.Binlog = func() *binlog.Stats { return nil }
+	src.Cluster = func() *Cluster { return nil }
 	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes})) {
 		switch name := f.GetName(); {
 		case name == "beanstalkd_build_info", strings.HasPrefix(name, "beanstalkd_binlog_"): // of the commits

@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"trellis/binlog"
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor"
@@ -76,6 +78,16 @@ func (r *rig) wholeSources() Sources {
 		return r.serving(f)
 	}
 	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000}
+	src.Cluster = func() *Cluster {
+		n1, n2 := member.Member{ID: 1, Name: "n1"}, member.Member{ID: 2, Name: "n2"}
+		return &Cluster{Offices: 3, Status: replica.Status{
+			Self: 1, Leader: 1, Leads: true, Serves: true, Term: 7, Commit: 99, Applied: 98, Last: 100,
+			Snapshot: 50, SnapshotBytes: 5000, LogBytes: 10000,
+			Members: []replica.MemberStatus{
+				{Member: n1, Voter: true, Alive: true, Match: 100}, {Member: n2, Voter: true, Match: 60},
+			},
+		}}
+	}
 	src.Binlog = func() *binlog.Stats {
 		return &binlog.Stats{
 			Segments: 2, OldestSegment: 4, CurrentSegment: 5, UsedBytes: 1000, LiveBytes: 300,
