@@ -105,6 +105,15 @@ func (n *Network) Isolate(name string) {
 	}
 }
 
+// Reset resets all connections that there are. New ones get through.
+func (n *Network) Reset() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for l := range n.links {
+		n.close(l)
+	}
+}
+
 // Heal ends all cuts, blocks and delays.
 func (n *Network) Heal() {
 	n.mu.Lock()
@@ -120,10 +129,8 @@ func (n *Network) Close() {
 	for _, e := range n.nodes {
 		_ = e.listener.Close()
 	}
-	for l := range n.links {
-		n.close(l)
-	}
 	n.mu.Unlock()
+	n.Reset()
 	n.work.Wait()
 }
 

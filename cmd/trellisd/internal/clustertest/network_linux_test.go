@@ -84,8 +84,16 @@ func TestANodeIsReachedUntilItIsCutOff(t *testing.T) {
 	if !echoes(dial(t, addr), "three") {
 		t.Fatal("no echo when it is healed")
 	}
+	c = dial(t, addr)
+	if !echoes(c, "four") {
+		t.Fatal("no echo")
+	}
+	n.Reset()
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Fatal("the connection was not reset")
+	}
 	n.Isolate("b")
-	if echoes(dial(t, addr), "four") {
+	if echoes(dial(t, addr), "five") {
 		t.Fatal("an isolated node is reached")
 	}
 }
