@@ -12,26 +12,37 @@ import (
 // ErrFailed or ErrClosed, and then has changed nothing. After ErrRoom
 // Hooks.OnRoom is called.
 func (l *Log) Put(r *Record) (Ticket, error) {
-	return l.full(r, 0)
+	return l.full(r, journal.Former{}, false)
 }
 
 // Move appends a job's full record again, so that the one in segment from is no
 // longer needed. Only Hooks.Migrate calls it. It fails as Put does.
 func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
-	return l.full(r, from)
+	return l.full(r, journal.Former{Segment: from, Size: journal.Size(r.Tube, len(r.Body))}, true)
 }
 
-func (l *Log) full(r *Record, from uint32) (Ticket, error) {
+// Replace appends a job's full record again because it has another tube now, so that the
+// former one is no longer needed. It fails as Put does.
+func (l *Log) Replace(r *Record, former journal.Former) (Ticket, error) {
+	return l.full(r, former, false)
+}
+
+// full appends a full record. It moves a record of the former segment for compaction, or
+// says something new.
+func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error) {
 	if !record.Valid(r) {
 		return Ticket{}, ErrInvalid
 	}
 	n := journal.Size(r.Tube, len(r.Body))
 	l.mu.Lock()
 	var err error
-	if from == 0 {
-		err = l.admit(n, l.room.floor()+deleteRoom, false)
-	} else {
+	switch {
+	case moves:
 		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
+	case former.Segment != 0:
+		err = l.admit(n, l.room.floor(), false)
+	default:
+		err = l.admit(n, l.room.floor()+deleteRoom, false)
 	}
 	if err != nil {
 		l.mu.Unlock()
@@ -40,14 +51,19 @@ func (l *Log) full(r *Record, from uint32) (Ticket, error) {
 	b, seg := l.append(n)
 	seg.jobs++
 	seg.live += n
-	if from == 0 {
+	switch {
+	case moves:
+		l.unlink(former.Segment, former.Size)
+		l.count.moves++
+	case former.Segment != 0:
+		l.unlink(former.Segment, former.Size)
+		l.room.live += n - former.Size
+		l.count.updates++
+	default:
 		l.room.jobs++
 		l.room.live += n
 		l.lastID = max(l.lastID, r.ID)
 		l.count.puts++
-	} else {
-		l.unlink(from, n)
-		l.count.moves++
 	}
 	t, salt := Ticket{Pos: l.tail, Segment: seg.Index}, seg.salt
 	if n < encodeOutside {

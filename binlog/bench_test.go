@@ -195,8 +195,11 @@ func BenchmarkCommitSynced(b *testing.B) {
 
 type countRestorer struct{ jobs int }
 
-func (c *countRestorer) Full(*Record, uint32) (uint32, error) { c.jobs++; return 0, nil }
-func (c *countRestorer) Update(*Record) error                 { return nil }
+func (c *countRestorer) Full(*Record, uint32) (f journal.Former, err error) {
+	c.jobs++
+	return f, nil
+}
+func (c *countRestorer) Update(*Record) error { return nil }
 
 // A million jobs of 100 bytes: the time is for all of them.
 func BenchmarkReplayMillion(b *testing.B) {

@@ -361,9 +361,9 @@ func (l *Log) runSyncer() {
 	}
 }
 
-// settle commits all that was appended before the call and makes it durable, in
+// makeDurable commits all that was appended before the call and makes it durable, in
 // so far as the log syncs at all. It reports false if that failed.
-func (l *Log) settle() bool {
+func (l *Log) makeDurable() bool {
 	l.commit()
 	if l.opts.SyncInterval > 0 && !l.failed.Load() {
 		l.sync()

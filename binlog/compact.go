@@ -245,7 +245,7 @@ func (l *Log) recordDrop() error {
 
 // remove removes the files of dropped segments.
 func (l *Log) remove() error {
-	if !l.settle() {
+	if !l.makeDurable() {
 		if l.failed.Load() {
 			return ErrFailed
 		}

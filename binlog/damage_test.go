@@ -51,11 +51,11 @@ func openFiles(t testing.TB, m files, opts Options) (*owner, *faultfs.FS, error)
 }
 
 // within tells whether all jobs of got are in want, unchanged or in an earlier
-// state.
+// state, which may be that before they went to another tube.
 func within(t testing.TB, got, want map[uint64]Record) {
 	t.Helper()
 	for id, g := range got {
-		if w, ok := want[id]; ok && (g.Tube != w.Tube || g.Created != w.Created || string(g.Body) != string(w.Body)) {
+		if w, ok := want[id]; ok && (g.Created != w.Created || string(g.Body) != string(w.Body)) {
 			t.Errorf("job %d is %+v, was %+v", id, plain(g), plain(w))
 		}
 	}

@@ -103,6 +103,13 @@ func (h *history) step() bool {
 		if pos, err = h.delete(id); err == nil {
 			h.did(pos, func(m map[uint64]Record) { delete(m, id) })
 		}
+	case n < 19:
+		r := h.jobs[ids[h.rng.IntN(len(ids))]].Record
+		r.Tube = []string{"default", "mail", "x", "a-longer-name-of-a-tube"}[h.rng.IntN(4)]
+		var pos Pos
+		if pos, err = h.replace(&r); err == nil {
+			h.did(pos, func(m map[uint64]Record) { m[r.ID] = r })
+		}
 	default:
 		h.log.Flush()
 		if h.rng.IntN(2) == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"trellis/binlog/inspect"
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
@@ -89,8 +90,8 @@ type Log struct {
 type Restorer interface {
 	// Full tells the whole state of a job as of this place in the log. It
 	// replaces all that was told of the id before. The owner keeps segment with
-	// the job and returns the one that it kept before, 0 if the id is new.
-	Full(r *Record, segment uint32) (replaced uint32, err error)
+	// the job and returns what it kept before, the zero Former if the id is new.
+	Full(r *Record, segment uint32) (replaced journal.Former, err error)
 
 	// Update tells a later state of a job: all fields but Tube, TTR, Created and
 	// Body. An id that the owner does not know is to be ignored.
@@ -217,7 +218,7 @@ func (l *Log) Close() error {
 
 // finish writes what is left, and a stop record.
 func (l *Log) finish() error {
-	if l.settle() {
+	if l.makeDurable() {
 		l.mu.Lock()
 		if l.fits(record.SmallSize, l.room.reserved()) {
 			b, seg := l.append(record.SmallSize)
@@ -225,7 +226,7 @@ func (l *Log) finish() error {
 			record.EncodeSmall(b, seg.salt, record.Stop, uint64(l.marked))
 		}
 		l.mu.Unlock()
-		if l.settle() {
+		if l.makeDurable() {
 			return nil
 		}
 	}

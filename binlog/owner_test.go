@@ -94,16 +94,19 @@ func newOwner() *owner {
 	return o
 }
 
-func (o *owner) Full(r *Record, segment uint32) (uint32, error) {
+func (o *owner) Full(r *Record, segment uint32) (was journal.Former, err error) {
 	j := o.jobs[r.ID]
-	was := uint32(0)
 	if j != nil {
-		was = j.segment
+		was = j.former()
 	}
 	j = &ownedJob{Record: *r, segment: segment}
 	j.Body = bytes.Clone(r.Body)
 	o.jobs[r.ID] = j
 	return was, nil
+}
+
+func (j *ownedJob) former() journal.Former {
+	return journal.Former{Segment: j.segment, Size: journal.Size(j.Tube, len(j.Body))}
 }
 
 func (o *owner) Update(r *Record) error {
@@ -164,6 +167,22 @@ func (o *owner) update(r *Record) (p Pos, err error) {
 	return p, err
 }
 
+// replace records all of a job again, as it is now.
+func (o *owner) replace(r *Record) (p Pos, err error) {
+	err = o.inRoom(func() error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		old := o.jobs[r.ID]
+		t, err := o.log.Replace(r, old.former())
+		if err == nil {
+			o.jobs[r.ID] = &ownedJob{Record: *r, segment: t.Segment}
+		}
+		p = t.Pos
+		return err
+	})
+	return p, err
+}
+
 // delete never needs to be done again: its room is reserved.
 func (o *owner) delete(id uint64) (Pos, error) {
 	o.mu.Lock()
@@ -218,7 +237,7 @@ func (o *owner) openStill(dir string, opts Options) error {
 	}
 	var sc record.Scanner
 	o.work = func() {
-		l.settle()
+		l.makeDurable()
 		l.nameSpares()
 		l.trim()
 		l.keepRoom(false)

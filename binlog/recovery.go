@@ -268,13 +268,13 @@ func (r *replay) record(seg *segment, b []byte) error {
 	n := int64(len(b))
 	seg.jobs++
 	seg.live += n
-	if was != 0 {
-		old := r.segs[was-r.segs[0].Index]
+	r.room.live += n - was.Size
+	if was.Segment != 0 {
+		old := r.segs[was.Segment-r.segs[0].Index]
 		old.jobs--
-		old.live -= n
+		old.live -= was.Size
 	} else {
 		r.room.jobs++
-		r.room.live += n
 	}
 	return nil
 }
@@ -291,7 +291,7 @@ func (l *Log) begins() error {
 		l.tail = seg.end()
 		l.room.used += seg.used
 		l.room.disk += seg.size
-		if err := l.settleOld(seg); err != nil {
+		if err := l.makeOldDurable(seg); err != nil {
 			return err
 		}
 	}
@@ -346,15 +346,15 @@ func (l *Log) begins() error {
 	r.Encode(b, seg.salt)
 	l.begun = true
 	l.mu.Unlock()
-	if !l.settle() {
+	if !l.makeDurable() {
 		return errors.Join(errors.New("the log cannot be written"), l.err)
 	}
 	return nil
 }
 
-// settleOld makes durable what an earlier run has written to a segment, and opens
+// makeOldDurable makes durable what an earlier run has written to a segment, and opens
 // the segment if it takes appends.
-func (l *Log) settleOld(seg *segment) error {
+func (l *Log) makeOldDurable(seg *segment) error {
 	if seg.sealed && seg.size == seg.used && seg.end() <= l.found.Synced {
 		return nil
 	}

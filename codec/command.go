@@ -6,12 +6,12 @@ package codec
 type Command struct {
 	// Op says what this is.
 	Op Op
-	// Tally is the command whose counter in the server's statistics this adds
+	// CountAs is the command whose counter in the server's statistics this adds
 	// one to. It is Op itself for a command, OpPut for OpPutBegin and
-	// OpPutTooBig, and OpPut or OpPauseTube for those malformed lines that
+	// OpPutTooBig, OpDrain for OpDrainStatus, and OpPut or OpPauseTube for those malformed lines that
 	// beanstalkd counts although it refuses them. In all other events it
 	// equals Op, which is not below NumCommands.
-	Tally Op
+	CountAs Op
 	// Terminated says that CR LF followed the body, as it must.
 	Terminated bool
 
@@ -19,7 +19,7 @@ type Command struct {
 	Delay   uint32 // seconds: of a put or release, or of a pause
 	TTR     uint32 // seconds to run, as sent: 0 is not yet made 1
 	Size    uint32 // bytes of the body without its CR LF
-	Bound   uint32 // of a kick
+	Bound   uint32 // how many jobs at most
 	Timeout uint32 // seconds, at most MaxTimeout
 
 	// ID is the id of a job. Zero and ids that were never given out occur.
@@ -29,12 +29,29 @@ type Command struct {
 	// decoder and is valid until the next call of a method of the decoder.
 	Tube []byte
 
+	// To is a second one, for which the same holds: where jobs are to go.
+	To []byte
+
+	// State is that of the jobs that an extension command is about.
+	State State
+
 	// Body is a put's body or a piece of it. It lies in the input and is valid
 	// for as long as the input is.
 	Body []byte
 }
 
+// State is a state of jobs.
+type State uint8
+
+// The states that a command may name.
+const (
+	Ready State = 1 + iota
+	Reserved
+	Delayed
+	Buried
+)
+
 // set makes cmd a plain op.
 func (cmd *Command) set(op Op) {
-	cmd.Op, cmd.Tally = op, op
+	cmd.Op, cmd.CountAs = op, op
 }

@@ -13,6 +13,10 @@ type Decoder struct {
 	// MaxJobSize is the size in bytes of the biggest body that is accepted.
 	MaxJobSize uint32
 
+	// Extensions says that commands are known that beanstalkd does not have. It is
+	// set before use, too.
+	Extensions bool
+
 	state state
 
 	// held is the number of bytes in line. They contain no CR LF, and are fewer
@@ -83,7 +87,7 @@ func (d *Decoder) Next(p []byte, cmd *Command) (n int, ok bool) {
 // no longer valid.
 func (d *Decoder) Release() {
 	d.free()
-	*d = Decoder{MaxJobSize: d.MaxJobSize}
+	*d = Decoder{MaxJobSize: d.MaxJobSize, Extensions: d.Extensions}
 }
 
 // cut takes the beginning of a line that does not end in p, or is too long.
@@ -164,7 +168,7 @@ func (d *Decoder) judge(s []byte, end int, cmd *Command) {
 		cmd.set(OpBadFormat)
 		return
 	}
-	if end < 0 {
+	if d.Extensions && parseExtension(s[:len(s)-len(crlf)], cmd) || end < 0 {
 		return
 	}
 	switch cmd.Op {

@@ -113,7 +113,7 @@ func TestDecoderFillsFields(t *testing.T) {
 		{"peek-buried\r\n", event{Op: OpPeekBuried}},
 		{"reserve\r\n", event{Op: OpReserve}},
 		{"reserve-with-timeout 2147483647\r\n", event{Op: OpReserveWithTimeout, Timeout: MaxTimeout}},
-		{"reserve-with-timeout 2147483648\r\n", event{Op: OpBadFormat, Tally: OpBadFormat}},
+		{"reserve-with-timeout 2147483648\r\n", event{Op: OpBadFormat, CountAs: OpBadFormat}},
 		{"reserve-with-timeout  1.9\r\n", event{Op: OpReserveWithTimeout, Timeout: 1}},
 		{"reserve-job 18446744073709551615\r\n", event{Op: OpReserveJob, ID: math.MaxUint64}},
 		{"delete 12\r\n", event{Op: OpDelete, ID: 12}},
@@ -141,8 +141,8 @@ func TestDecoderFillsFields(t *testing.T) {
 	} {
 		want := c.want
 		want.End = len(c.input)
-		if want.Tally == 0 {
-			want.Tally = want.Op
+		if want.CountAs == 0 {
+			want.CountAs = want.Op
 		}
 		d := Decoder{MaxJobSize: math.MaxUint32}
 		got := decode(t, &d, nil, c.input)
@@ -154,8 +154,8 @@ func TestDecoderFillsFields(t *testing.T) {
 
 func TestDecoderTalliesMalformedLinesThatBeanstalkdCounts(t *testing.T) {
 	for _, c := range []struct {
-		line  string
-		tally Op
+		line    string
+		countAs Op
 	}{
 		{"put 1 2 3 4 5", OpPut},
 		{"put 1 2 3 4 ", OpPut},
@@ -173,8 +173,8 @@ func TestDecoderTalliesMalformedLinesThatBeanstalkdCounts(t *testing.T) {
 		d := Decoder{MaxJobSize: 10}
 		var cmd Command
 		n, ok := d.Next([]byte(c.line+"\r\n"), &cmd)
-		if n != len(c.line)+2 || !ok || cmd.Op != OpBadFormat || cmd.Tally != c.tally {
-			t.Errorf("%q: %d %v %v, tally %v; want tally %v", c.line, n, ok, cmd.Op, cmd.Tally, c.tally)
+		if n != len(c.line)+2 || !ok || cmd.Op != OpBadFormat || cmd.CountAs != c.countAs {
+			t.Errorf("%q: %d %v %v, counted as %v; want %v", c.line, n, ok, cmd.Op, cmd.CountAs, c.countAs)
 		}
 	}
 }

@@ -5,7 +5,7 @@ package codec
 type Op uint8
 
 // The commands of the protocol. Behind each stand the fields of [Command] that
-// it fills besides Op and Tally; the others hold nothing of meaning.
+// it fills besides Op and CountAs; the others hold nothing of meaning.
 const (
 	OpPut                Op = iota // Pri, Delay, TTR, Size, Body, Terminated: a put and all of its body
 	OpPeek                         // ID
@@ -33,6 +33,26 @@ const (
 	OpPauseTube                    // Tube, Delay
 	OpQuit                         //
 
+	// NumStock is the number of commands that beanstalkd has. It is no Op itself.
+	NumStock
+)
+
+// The commands that beanstalkd does not have. A [Decoder] knows them if its
+// Extensions says so.
+const (
+	OpCapabilities   = NumStock + iota
+	OpFlushTube      // Tube
+	OpListJobs       // Tube, State, Bound, ID: at most Bound jobs, those behind ID
+	OpKickTube       // Tube, Bound
+	OpPeekTube       // Tube, State
+	OpMoveJob        // ID, Tube
+	OpMoveTube       // Tube, State, To, Bound
+	OpDeleteTubeJobs // Tube, State, Bound
+	OpReserveBatch   // Bound, Timeout
+	OpTouchAll       //
+	OpDrain          //
+	OpUndrain        //
+
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
 	NumCommands
@@ -56,6 +76,8 @@ const (
 	OpPutTooBigEnd
 	// OpBadFormat is a malformed line: the answer BAD_FORMAT is due.
 	OpBadFormat
+	// OpDrainStatus is a drain that asks only. It counts as OpDrain.
+	OpDrainStatus
 	// OpUnknown is a line that begins with no known word: the answer
 	// UNKNOWN_COMMAND is due.
 	OpUnknown
@@ -87,6 +109,19 @@ var opNames = [...]string{
 	OpListTubesWatched:   "list-tubes-watched",
 	OpPauseTube:          "pause-tube",
 	OpQuit:               "quit",
+	OpCapabilities:       "capabilities",
+	OpFlushTube:          "flush-tube",
+	OpListJobs:           "list-jobs",
+	OpKickTube:           "kick-tube",
+	OpPeekTube:           "peek-tube",
+	OpMoveJob:            "move-job",
+	OpMoveTube:           "move-tube",
+	OpDeleteTubeJobs:     "delete-tube-jobs",
+	OpReserveBatch:       "reserve-batch",
+	OpTouchAll:           "touch-all",
+	OpDrain:              "drain",
+	OpUndrain:            "undrain",
+	OpDrainStatus:        "(drain status)",
 	OpPutBegin:           "(put begin)",
 	OpPutChunk:           "(put chunk)",
 	OpPutEnd:             "(put end)",

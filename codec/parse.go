@@ -104,7 +104,7 @@ func parse(s []byte, cmd *Command) int {
 
 func parseID(op Op, s []byte, i int, cmd *Command) int {
 	cmd.ID, i = number64(s, i)
-	return settle(op, i, cmd)
+	return complete(op, i, cmd)
 }
 
 func parseName(op Op, s []byte, i int, cmd *Command) int {
@@ -113,7 +113,7 @@ func parseName(op Op, s []byte, i int, cmd *Command) int {
 	if !validName(cmd.Tube) {
 		end = noMatch
 	}
-	return settle(op, end, cmd)
+	return complete(op, end, cmd)
 }
 
 func parsePut(s []byte, cmd *Command) int {
@@ -125,7 +125,7 @@ func parsePut(s []byte, cmd *Command) int {
 			}
 		}
 	}
-	return settle(OpPut, i, cmd)
+	return complete(OpPut, i, cmd)
 }
 
 func parseReserve(s []byte, cmd *Command) int {
@@ -136,7 +136,7 @@ func parseReserve(s []byte, cmd *Command) int {
 		if cmd.Timeout > MaxTimeout {
 			i = noMatch
 		}
-		return settle(OpReserveWithTimeout, i, cmd)
+		return complete(OpReserveWithTimeout, i, cmd)
 	case has(s, "reserve-job "):
 		return parseID(OpReserveJob, s, len("reserve-job "), cmd)
 	default:
@@ -152,7 +152,7 @@ func parseRelease(s []byte, cmd *Command) int {
 			cmd.Delay, i = number32(s, i)
 		}
 	}
-	return settle(OpRelease, i, cmd)
+	return complete(OpRelease, i, cmd)
 }
 
 func parseBury(s []byte, cmd *Command) int {
@@ -160,13 +160,13 @@ func parseBury(s []byte, cmd *Command) int {
 	if cmd.ID, i = number64(s, i); i >= 0 {
 		cmd.Pri, i = number32(s, i)
 	}
-	return settle(OpBury, i, cmd)
+	return complete(OpBury, i, cmd)
 }
 
 func parseKick(s []byte, cmd *Command) int {
 	v, i := strtoul(s, len("kick "))
 	cmd.Bound = uint32(v) // cut, as beanstalkd does
-	return settle(OpKick, i, cmd)
+	return complete(OpKick, i, cmd)
 }
 
 func parsePause(s []byte, cmd *Command) int {
@@ -177,18 +177,18 @@ func parsePause(s []byte, cmd *Command) int {
 	end := nameRun(s, i)
 	cmd.Tube = s[i:end]
 	cmd.Delay, i = number32(s, end)
-	settle(OpPauseTube, i, cmd)
+	complete(OpPauseTube, i, cmd)
 	if !validName(cmd.Tube) {
-		// Tally keeps OpPauseTube if a delay followed: the name is checked
+		// CountAs keeps OpPauseTube if a delay followed: the name is checked
 		// after the command was counted.
 		cmd.Op = OpBadFormat
 	}
 	return i
 }
 
-// settle makes cmd a command whose arguments end at i, or a malformed line if
+// complete makes cmd a command whose arguments end at i, or a malformed line if
 // they did not fit.
-func settle(op Op, i int, cmd *Command) int {
+func complete(op Op, i int, cmd *Command) int {
 	if i < 0 {
 		op = OpBadFormat
 	}

@@ -12,7 +12,7 @@ import (
 // An event is what a Command says, independent of how the input was cut: a put
 // is always OpPut here.
 type event struct {
-	Op, Tally                             Op
+	Op, CountAs                           Op
 	Pri, Delay, TTR, Size, Bound, Timeout uint32
 	ID                                    uint64
 	Tube, Body                            string
@@ -42,7 +42,7 @@ func reference(input string, maxJobSize uint32) (events []event) {
 					return events
 				}
 				at += int(e.Size) + 2
-				e = event{Op: OpPutTooBigEnd, Tally: OpPutTooBigEnd}
+				e = event{Op: OpPutTooBigEnd, CountAs: OpPutTooBigEnd}
 			case whole:
 				e.Body = rest[:e.Size]
 				e.Terminated = rest[e.Size:e.Size+2] == "\r\n"
@@ -101,7 +101,7 @@ var patterns = func() (list []*regexp.Regexp) {
 }()
 
 func referenceLine(line string, maxJobSize uint32) event {
-	bad := event{Op: OpBadFormat, Tally: OpBadFormat}
+	bad := event{Op: OpBadFormat, CountAs: OpBadFormat}
 	if len(line)+2 > 224 || strings.Contains(line, "\x00") {
 		return bad
 	}
@@ -115,7 +115,7 @@ func referenceLine(line string, maxJobSize uint32) event {
 			return bad
 		}
 		args = args[1:]
-		e := event{Op: row.op, Tally: row.op}
+		e := event{Op: row.op, CountAs: row.op}
 		good := true
 		n64 := func(i int) uint64 {
 			v, _ := new(big.Int).SetString(args[i], 10)
@@ -136,7 +136,7 @@ func referenceLine(line string, maxJobSize uint32) event {
 			case e.Size > maxJobSize:
 				e.Op = OpPutTooBig
 			case args[4] != "":
-				return event{Op: OpBadFormat, Tally: OpPut}
+				return event{Op: OpBadFormat, CountAs: OpPut}
 			}
 		case OpReserveWithTimeout:
 			e.Timeout = n32(0)
@@ -157,7 +157,7 @@ func referenceLine(line string, maxJobSize uint32) event {
 		case OpPauseTube:
 			e.Tube, e.Delay = args[0], n32(1)
 			if good && (len(e.Tube) > 200 || e.Tube[0] == '-') {
-				return event{Op: OpBadFormat, Tally: OpPauseTube}
+				return event{Op: OpBadFormat, CountAs: OpPauseTube}
 			}
 		default:
 			if len(args) > 0 {
@@ -169,7 +169,7 @@ func referenceLine(line string, maxJobSize uint32) event {
 		}
 		return e
 	}
-	return event{Op: OpUnknown, Tally: OpUnknown}
+	return event{Op: OpUnknown, CountAs: OpUnknown}
 }
 
 // decode runs the pieces of a stream through d, checks what holds for every
@@ -210,15 +210,15 @@ func decode(t *testing.T, d *Decoder, boundary func(at int), pieces ...string) (
 // which is at offset at, and is followed by rest.
 func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int) []event {
 	t.Helper()
-	e := event{Op: cmd.Op, Tally: cmd.Tally, End: at}
-	wantTally := cmd.Op
+	e := event{Op: cmd.Op, CountAs: cmd.CountAs, End: at}
+	wantCountAs := cmd.Op
 	var last *event
 	if len(events) > 0 {
 		last = &events[len(events)-1]
 	}
 	switch cmd.Op {
 	case OpPut, OpPutBegin, OpPutTooBig:
-		wantTally = OpPut
+		wantCountAs = OpPut
 		e.Pri, e.Delay, e.TTR, e.Size = cmd.Pri, cmd.Delay, cmd.TTR, cmd.Size
 	case OpPeek, OpReserveJob, OpDelete, OpKickJob, OpTouch, OpStatsJob:
 		e.ID = cmd.ID
@@ -235,10 +235,10 @@ func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int)
 	case OpPauseTube:
 		e.Tube, e.Delay = string(cmd.Tube), cmd.Delay
 	case OpBadFormat:
-		wantTally = cmd.Tally // compared with the reference's
+		wantCountAs = cmd.CountAs // compared with the reference's
 	}
-	if cmd.Tally != wantTally {
-		t.Fatalf("%v has Tally %v", cmd.Op, cmd.Tally)
+	if cmd.CountAs != wantCountAs {
+		t.Fatalf("%v has CountAs %v", cmd.Op, cmd.CountAs)
 	}
 	switch cmd.Op {
 	case OpPut:

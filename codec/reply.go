@@ -21,6 +21,9 @@ const (
 	ReplyUnknownCommand = "UNKNOWN_COMMAND\r\n"
 	ReplyOutOfMemory    = "OUT_OF_MEMORY\r\n"
 	ReplyInternalError  = "INTERNAL_ERROR\r\n"
+
+	ReplyMoved       = "MOVED\r\n"        // to a move-job
+	ReplyNotDraining = "NOT_DRAINING\r\n" // to an undrain
 )
 
 // AppendInserted appends the reply to a put that made the job id.
@@ -32,6 +35,12 @@ func AppendInserted(b []byte, id uint64) []byte {
 // answered with ReplyKicked.
 func AppendKicked(b []byte, n uint64) []byte {
 	return appendNumber(append(b, "KICKED "...), n)
+}
+
+// AppendCount appends the reply to an extension command that says to how many jobs it
+// was done, after a word such as FLUSHED.
+func AppendCount(b []byte, word string, n uint64) []byte {
+	return appendNumber(append(append(b, word...), ' '), n)
 }
 
 // AppendWatching appends the reply to a watch or ignore of a client that then

@@ -77,7 +77,7 @@ func (p *plant) clear() {
 func (c *client) do(cmd *codec.Command) Outcome {
 	c.loop.now += 1000
 	c.out.Buf = c.out.Buf[:0]
-	cmd.Tally = cmd.Op
+	cmd.CountAs = cmd.Op
 	return c.session.Execute(c.loop.now, cmd, &c.out)
 }
 

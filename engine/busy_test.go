@@ -43,7 +43,7 @@ func TestALoopIsBusyAfterAPanicInTheMiddleOfAChange(t *testing.T) {
 				sh.jobs = arena.Slab[job]{}
 				sh.loop, sh.armed = new(Loop), MaxTime // it has no bell
 				sh.loop.alarm.Store(int64(MaxTime))
-				if cmd.Op != codec.OpPauseTube {
+				if cmd.Op != codec.OpPauseTube && cmd.Op != codec.OpKick {
 					sh.byName = nil
 				}
 			}

@@ -10,8 +10,11 @@ import (
 // kickSlice is how many jobs a kick moves before it lets others have the shard.
 const kickSlice = 256
 
-// kicking is a kick of jobs of one tube.
+// kicking is a kick of jobs of one tube. A tube that nobody uses may disappear
+// meanwhile, and come again.
 type kicking struct {
+	shard  *shard
+	tube   string
 	from   state
 	kicked int
 	most   int
@@ -24,23 +27,39 @@ type kicking struct {
 func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 	t := s.used
 	t.shard.lock(&s.loop.caller, now)
-	k := kicking{from: delayed, most: t.delayed.Len()}
+	k := kickOf(t, bound)
+	t.shard.unlock(&s.loop.caller)
+	return k.turn(s, now, out)
+}
+
+// kickTube is kick for the tube that the command names.
+func (s *Session) kickTube(now Time, cmd *codec.Command, out *Output) Outcome {
+	sh, t := s.lockTube(now, cmd.Tube, out)
+	if t == nil {
+		return Done
+	}
+	k := kickOf(t, cmd.Bound)
+	sh.unlock(&s.loop.caller)
+	return k.turn(s, now, out)
+}
+
+// kickOf is a kick of at most bound jobs of a tube, whose shard is locked.
+func kickOf(t *tube, bound uint32) kicking {
+	k := kicking{shard: t.shard, tube: t.name, from: delayed, most: t.delayed.Len()}
 	if t.buried.Len() > 0 {
 		k.from, k.most = buried, t.buried.Len()
 	}
-	t.shard.unlock(&s.loop.caller)
 	k.most = int(min(int64(bound), int64(k.most)))
-	return k.turn(s, now, out)
+	return k
 }
 
 // turn kicks as many jobs as the round's budget allows.
 func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
-	l, t := s.loop, s.used
-	sh := t.shard
+	l, sh := s.loop, k.shard
 	var changes Output // out depends on them no sooner than it has the reply
 	for k.kicked < k.most {
 		sh.lock(&l.caller, now)
-		n, err := k.slice(sh, t, &changes)
+		n, err := k.slice(sh, &changes)
 		sh.unlock(&l.caller)
 		k.kicked += n
 		k.pos = max(k.pos, changes.Pos)
@@ -66,7 +85,11 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 }
 
 // slice kicks some jobs under the shard's lock.
-func (k kicking) slice(sh *shard, t *tube, out *Output) (n int, err error) {
+func (k kicking) slice(sh *shard, out *Output) (n int, err error) {
+	t := sh.byName[k.tube]
+	if t == nil {
+		return 0, nil
+	}
 	for n < min(kickSlice, k.most-k.kicked) {
 		r := t.buried.First(sh.table)
 		if k.from == delayed {

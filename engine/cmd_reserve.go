@@ -47,19 +47,25 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 		out.appendReserved(sh, first)
 		return Done
 	}
+	return s.waitOr(0, now, until, out)
+}
+
+// waitOr has the session wait for a job, unless there is a reason not to, which it
+// appends. Batch is how many jobs a reserve-batch asks for, 0 for another command. All
+// locks are held.
+func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 	soon := MaxTime
 	for _, h := range s.holdings {
-		if at := h.deadline(); at != MaxTime {
-			soon = min(soon, at-safetyMargin)
-		}
+		soon = min(soon, h.marginBegins())
 	}
 	switch {
 	case soon <= now:
-		s.timedOut(out, deadlineSoon)
+		s.timedOut(out, deadlineSoon, batch)
 	case until <= now || s.flags&halfClosed != 0:
-		s.timedOut(out, timedOut)
+		s.timedOut(out, timedOut, batch)
 	default:
 		s.startWaiting(until, soon, now)
+		s.wait.batch = batch
 		return Wait
 	}
 	return Done

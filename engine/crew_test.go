@@ -174,7 +174,7 @@ func (h *hand) reply() {
 // do executes a command and returns the reply, "" if the session was closed
 // before there was one.
 func (h *hand) do(cmd codec.Command) string {
-	cmd.Tally = cmd.Op
+	cmd.CountAs = cmd.Op
 	h.loop.calls <- func(now Time) {
 		if h.closed {
 			h.replies <- ""

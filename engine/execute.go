@@ -65,6 +65,28 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		s.statsTube(now, cmd.Tube, out)
 	case codec.OpQuit:
 		return Quit
+	case codec.OpCapabilities:
+		s.capabilities(out)
+	case codec.OpFlushTube:
+		return s.flushTube(now, cmd, out)
+	case codec.OpListJobs:
+		return s.listJobs(now, cmd, out)
+	case codec.OpKickTube:
+		return s.kickTube(now, cmd, out)
+	case codec.OpPeekTube:
+		return s.peekTube(now, cmd, out)
+	case codec.OpMoveJob:
+		return s.moveJob(now, cmd, out)
+	case codec.OpMoveTube:
+		return s.moveTube(now, cmd, out)
+	case codec.OpDeleteTubeJobs:
+		return s.deleteTubeJobs(now, cmd, out)
+	case codec.OpReserveBatch:
+		return s.reserveBatch(now, cmd, out)
+	case codec.OpTouchAll:
+		return s.touchAll(now, out)
+	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
+		s.drain(cmd.Op, out)
 	case codec.OpUnknown:
 		out.reply(codec.ReplyUnknownCommand)
 	default:
@@ -89,6 +111,18 @@ func (s *Session) changed(sh *shard, err error, cmd *codec.Command, out *Output,
 		out.refuse(err)
 	}
 	return Done
+}
+
+// lockTube locks the shard of the tube of that name and returns the tube. If there is
+// none, it appends NOT_FOUND, holds no lock, and t is nil.
+func (s *Session) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
+	sh = s.loop.engine.shardFor(name)
+	sh.lock(&s.loop.caller, now)
+	if t = sh.byName[string(name)]; t == nil {
+		s.notFound(sh, out, codec.ReplyNotFound)
+		sh.unlock(&s.loop.caller)
+	}
+	return sh, t
 }
 
 // lockReserved locks the shard of a job and returns the job if the session has

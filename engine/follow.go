@@ -39,13 +39,13 @@ func (e *Engine) Follow(now Time) *Follower {
 	return &Follower{engine: e, now: now}
 }
 
-// Full takes the whole state of a job, which replaces an earlier one. It returns
-// the segment in which that stood, 0 if there was none.
-func (f *Follower) Full(r *journal.Record, segment uint32) (replaced uint32, err error) {
+// Full takes the whole state of a job, which replaces an earlier one. It returns where
+// that stood.
+func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.Former, err error) {
 	e := f.engine
 	sh := e.shardFor([]byte(r.Tube))
 	if old, ref, j := f.lockJob(r.ID); old != nil {
-		replaced = j.segment
+		replaced = old.former(j)
 		if old == sh && old.tubes[j.tube].name == r.Tube && j.ttr == max(r.TTR, 1) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.segment = segment

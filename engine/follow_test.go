@@ -44,6 +44,12 @@ func (t *tape) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
 	return ticket, err
 }
 
+func (t *tape) Replace(r *journal.Record, former journal.Former) (journal.Ticket, error) {
+	ticket, err := t.file.Replace(r, former)
+	t.add('p', r, ticket.Segment)
+	return ticket, err
+}
+
 func (t *tape) Update(r *journal.Record) (journal.Pos, error) {
 	pos, err := t.file.Update(r)
 	x := copied(r)
@@ -165,6 +171,11 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			"kick":        func(t *rapid.T) { say(t, "kick %d", rapid.IntRange(1, 3).Draw(t, "jobs")) },
 			"kick-job":    func(t *rapid.T) { say(t, "kick-job %d", id(t)) },
 			"delete":      func(t *rapid.T) { say(t, "delete %d", id(t)) },
+			"move-job":    func(t *rapid.T) { say(t, "move-job %d %s", id(t), among(t, "tube", "default", "a", "b", "e")) },
+			"move-tube": func(t *rapid.T) {
+				say(t, "move-tube %s %s %s 3", among(t, "from", "default", "a", "b"), among(t, "state", "ready", "delayed", "buried"), among(t, "to", "b", "c"))
+			},
+			"flush-tube": func(t *rapid.T) { say(t, "flush-tube %s", among(t, "tube", "default", "a", "b")) },
 			"move": func(t *rapid.T) {
 				if x := record.jobs[id(t)]; x != nil {
 					if err := leader.engine.Migrate(x.record.ID, x.segment); err != nil {
@@ -271,7 +282,7 @@ func TestAFullRecordReplacesTheTubeAndTheBody(t *testing.T) {
 	} {
 		r.ID = 1
 		replaced, err := f.Full(&r, uint32(i+1))
-		if err != nil || replaced != uint32(i) {
+		if err != nil || replaced.Segment != uint32(i) {
 			t.Fatalf("record %d replaces segment %d, %v", i, replaced, err)
 		}
 		p := s.engine.ids.get(1)

@@ -57,6 +57,15 @@ func (h *holding) deadline() Time {
 	return timeOf(h.jobs.First().Key)
 }
 
+// marginBegins is when the session begins to be told that the first of its times to run
+// is about to end, MaxTime if there is none.
+func (h *holding) marginBegins() Time {
+	if at := h.deadline(); at != MaxTime {
+		return at - safetyMargin
+	}
+	return MaxTime
+}
+
 // heldBy tells whether the session has reserved j.
 func (sh *shard) heldBy(s *Session, j *job) bool {
 	return j.state == reserved && sh.holdings[j.Next].session == s

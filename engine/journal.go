@@ -23,6 +23,9 @@ type Journal interface {
 	// Move records all of a job again, so that the older record in segment from
 	// is no longer needed.
 	Move(r *journal.Record, from uint32) (journal.Ticket, error)
+	// Replace records all of a job again because it goes to another tube. It needs
+	// room as Put does.
+	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
 	// Committed is the position up to which the record is safe.
 	Committed() journal.Pos
 	// Counters are for the command stats.
@@ -126,6 +129,11 @@ func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
 	sh.recorded(pos)
 	sh.journal.vanished.Store(uint64(pos))
 	out.dependOn(pos)
+}
+
+// former is the job's last full record.
+func (sh *shard) former(j *job) journal.Former {
+	return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size))}
 }
 
 func (sh *shard) recordDelete(j *job, out *Output) error {

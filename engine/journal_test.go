@@ -106,6 +106,20 @@ func (f *file) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
 	return journal.Ticket{Pos: f.pos, Segment: x.segment}, nil
 }
 
+// Replace implements Journal.
+func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket, error) {
+	if f.err != nil {
+		return journal.Ticket{}, f.err
+	}
+	x := f.jobs[r.ID]
+	if x == nil || x.segment != former.Segment || former.Size != journal.Size(x.full.Tube, len(x.full.Body)) {
+		f.t.Errorf("replacing job %d, which was %+v: %+v", r.ID, former, x)
+		return journal.Ticket{}, errors.New("not there")
+	}
+	x.full, x.record, x.pos, x.segment = copied(r), copied(r), f.next(), f.counters.Current
+	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+}
+
 // Committed implements Journal.
 func (f *file) Committed() journal.Pos { return f.committed }
 
@@ -312,7 +326,7 @@ func (r *rig) restart(after Time) *rig {
 		if _, err := follower.Full(&x.full, x.segment+7); err != nil {
 			r.t.Fatal(err)
 		}
-		if replaced, err := follower.Full(&x.full, x.segment); err != nil || replaced != x.segment+7 {
+		if replaced, err := follower.Full(&x.full, x.segment); err != nil || replaced.Segment != x.segment+7 {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
 		if err := follower.Update(&x.record); err != nil {

@@ -68,6 +68,7 @@ type modelClient struct {
 	verdict     string // ended its wait
 	claimed     bool   // a job ended its wait, which its loop does not know yet
 	given       uint64 // that job
+	batch       int    // jobs that the reserve-batch asks for; 0 for another command
 	gone        bool   // closed while claimed
 
 	incoming *modelPut
@@ -250,18 +251,23 @@ func (m *model) resume(c *modelClient) {
 		return
 	}
 	j := m.jobs[c.given]
-	if j != nil && j.holder == c {
+	switch {
+	case j != nil && j.holder == c && c.batch > 0:
+		c.out += batchReply(append([]*modelJob{j}, m.takeBatch(c, c.batch-1)...))
+	case j != nil && j.holder == c:
 		c.out += reservedReply(j)
-		return
+	case c.batch > 0:
+		c.out += m.seekBatch(c, c.until)
+	default:
+		c.out += m.seek(c, c.until)
 	}
-	c.out += m.seek(c, c.until)
 }
 
 func (m *model) halfClose(c *modelClient) {
 	c.halfClosed = true
 	if c.waiting {
 		c.waiting = false
-		c.out += "TIMED_OUT\r\n"
+		c.out += c.nothing()
 	}
 }
 
@@ -326,9 +332,12 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 		}
 	}
 	for _, c := range m.clients {
+		if c.waiting && c.until > now && c.soon <= now {
+			c.soon = m.margin(c) // somebody may have deleted a job of its
+		}
 		if c.waiting && min(c.until, c.soon) <= now {
 			c.waiting = false
-			c.verdict = "TIMED_OUT\r\n"
+			c.verdict = c.nothing()
 			if c.soon <= now {
 				c.verdict = "DEADLINE_SOON\r\n"
 			}
@@ -403,7 +412,7 @@ func (m *model) putEnd(c *modelClient, terminated bool) string {
 
 // reserve answers "" when the client has to wait.
 func (m *model) reserve(c *modelClient, until Time) string {
-	c.worker = true
+	c.worker, c.batch = true, 0
 	return m.seek(c, until)
 }
 
@@ -421,7 +430,7 @@ func (m *model) seek(c *modelClient, until Time) string {
 	case m.now >= soon:
 		return "DEADLINE_SOON\r\n"
 	case until <= m.now || c.halfClosed:
-		return "TIMED_OUT\r\n"
+		return c.nothing()
 	}
 	c.waiting, c.since, c.until, c.soon = true, m.next(), until, soon
 	return ""

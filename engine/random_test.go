@@ -125,6 +125,8 @@ func priority(t *rapid.T) uint32 {
 	return among[uint32](t, "pri", 0, 1, 2, 3, 4, 5, 6, 7, 8, 1023, 1024, 1<<31, math.MaxUint32)
 }
 
+func anyState(t *rapid.T) string { return among(t, "state", "ready", "reserved", "delayed", "buried") }
+
 func delay(t *rapid.T) uint32 {
 	return among[uint32](t, "delay", 0, 0, 0, 1, 2, 3, 10, math.MaxUint32)
 }
@@ -251,6 +253,60 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				r.do(c, fmt.Sprint("stats-job ", id), func() string { return m.statsJob(id) })
 			}
 		},
+		"look at a tube": func(t *rapid.T) {
+			c, name, state := r.idle(t), r.tubeName(t), anyState(t)
+			if rapid.Bool().Draw(t, "peek") {
+				r.do(c, "peek-tube "+name+" "+state, func() string { return m.peekTube(name, state) })
+				return
+			}
+			limit, after := among(t, "limit", 1, 2, 100), uint64(0)
+			if x := m.find(name); x != nil && rapid.Bool().Draw(t, "goes on") {
+				if list := m.listed(x, state); len(list) > 0 {
+					after = pick(t, "after", list).id
+				}
+			}
+			r.do(c, fmt.Sprint("list-jobs ", name, " ", state, " ", limit, " ", after), func() string {
+				return m.listJobs(name, state, limit, after)
+			})
+		},
+		"clear": func(t *rapid.T) {
+			c, name, state := r.idle(t), r.tubeName(t), anyState(t)
+			n := among[uint32](t, "bound", 1, 0, 2, 3, math.MaxUint32)
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				r.do(c, "flush-tube "+name, func() string { return m.flushTube(name) })
+			case 1, 2:
+				r.do(c, fmt.Sprint("kick-tube ", name, " ", n), func() string { return m.kickTube(name, int(n)) })
+			default:
+				r.do(c, fmt.Sprint("delete-tube-jobs ", name, " ", state, " ", n), func() string {
+					return m.deleteTubeJobs(name, state, int(n))
+				})
+			}
+		},
+		"move": func(t *rapid.T) {
+			c, to := r.idle(t), r.tubeName(t)
+			if rapid.Bool().Draw(t, "one") {
+				id := r.heldID(t, c)
+				r.do(c, fmt.Sprint("move-job ", id, " ", to), func() string { return m.moveJob(c.client, id, to) })
+				return
+			}
+			from, state := r.tubeName(t), among(t, "state", "ready", "delayed", "buried")
+			n := among[uint32](t, "bound", 1, 0, 2, 3, math.MaxUint32)
+			r.do(c, fmt.Sprint("move-tube ", from, " ", state, " ", to, " ", n), func() string {
+				return m.moveTube(from, state, to, int(n))
+			})
+		},
+		"reserve-batch": func(t *rapid.T) {
+			c, n := r.idle(t), rapid.IntRange(1, 5).Draw(t, "jobs")
+			timeout := among[uint32](t, "timeout", 0, 0, 1, 2, 3, 1<<31-1)
+			r.do(c, fmt.Sprint("reserve-batch ", n, " ", timeout), func() string {
+				return m.reserveBatch(c.client, n, timeout)
+			})
+		},
+		"touch-all": func(t *rapid.T) {
+			c := r.idle(t)
+			r.do(c, "touch-all", func() string { return m.touchAll(c.client) })
+		},
 		"nonsense": func(t *rapid.T) {
 			c := r.idle(t)
 			line := among(t, "line", "nonsense", "peek x", "put 0 0 1 1 x", "pause-tube -a 1")
@@ -309,6 +365,9 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"time is full": func(t *rapid.T) { r.meet(t) },
 		"rarely": func(t *rapid.T) {
 			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 7:
+				c, word := r.idle(t), among(t, "word", "drain", "drain on", "drain off", "drain status", "undrain")
+				r.do(c, word, func() string { return m.drain(word) })
 			case 8:
 				m.draining = !m.draining
 				t.Logf("draining: %v", m.draining)
@@ -421,7 +480,9 @@ func (r *rig) audit() {
 		r.do(c, "use "+name, func() string { return m.use(c.client, name) })
 		for _, state := range []string{"ready", "delayed", "buried"} {
 			r.do(c, "peek-"+state, func() string { return m.peekFirst(c.client, state) })
+			r.do(c, "list-jobs "+name+" "+state, func() string { return m.listJobs(name, state, 100, 0) })
 		}
+		r.do(c, "peek-tube "+name+" reserved", func() string { return m.peekTube(name, "reserved") })
 	}
 	for id := range m.jobs {
 		r.do(c, fmt.Sprint("stats-job ", id), func() string { return m.statsJob(id) })

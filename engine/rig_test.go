@@ -139,6 +139,7 @@ func (r *rig) load() {
 		for range chunk / 64 {
 			x, err := sh.jobs.Alloc()
 			r.must(err)
+			*sh.job(x) = job{} // whoever walks over all records takes it for one that is being put
 			b.jobs = append(b.jobs, x)
 		}
 		for range chunk / 32 {
@@ -185,6 +186,7 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	r.opened++
 	c := &rigConn{rig: r, number: r.opened, loop: r.loops[loop]}
 	c.decoder.MaxJobSize = r.engine.cfg.MaxJobSize
+	c.decoder.Extensions = true
 	c.loop.Open(&c.session, c, r.now)
 	c.session.reservations = turn
 	c.loop.owed = true
@@ -227,6 +229,7 @@ func (r *rig) do(c *rigConn, command string, want func() string) {
 	word, _, _ := strings.Cut(command, " ")
 	r.model.commands[word]++
 	r.t.Logf("conn %d > %s", c.number, command)
+	c.loop.Refill() // no command of this size takes more than a round
 	outcome := r.feed(c, []byte(command+"\r\n"))
 	c.client.out += want()
 	c.waiting = c.client.waiting

@@ -89,8 +89,8 @@ func (l *Loop) Open(s *Session, o any, now Time) {
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
-	if cmd.Tally < codec.NumCommands {
-		s.loop.counts.commands[cmd.Tally].Add(1)
+	if cmd.CountAs < codec.NumCommands {
+		s.loop.counts.commands[cmd.CountAs].Add(1)
 	}
 	s.loop.budget--
 	outcome := s.execute(now, cmd, out)
@@ -144,7 +144,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 		return Wait
 	}
 	s.flags &^= isWaiting
-	s.timedOut(out, timedOut)
+	s.timedOut(out, timedOut, s.wait.batch)
 	return Done
 }
 
@@ -191,6 +191,9 @@ type wait struct {
 	pos   journal.Pos // in the journal that the reply depends on
 	// How the wait ended, when not by a job.
 	verdict verdict
+	batch   int // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
+
+	listed *listPlace // where the last list-jobs ended; nil before one has
 }
 
 // A task is a command that is not finished in one go, because it takes long or has

@@ -164,10 +164,10 @@ func (sh *shard) alarm() {
 
 func (sh *shard) job(r ref) *job { return sh.jobs.At(r) }
 
-// find returns a job by its id. The shard must be the one that the index names.
+// find returns a job of the shard by its id.
 func (sh *shard) find(id uint64) (ref, *job) {
 	p := sh.engine.ids.get(id)
-	if p == 0 {
+	if p == 0 || p.shard() != sh.number {
 		return 0, nil
 	}
 	return p.ref(), sh.job(p.ref())

@@ -128,6 +128,7 @@ func (s *sim) open() *simConn {
 	c := &simConn{sim: s, loop: s.loops[len(s.conns)%len(s.loops)]}
 	s.conns = append(s.conns, c)
 	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
+	c.decoder.Extensions = true
 	c.loop.Open(&c.session, c, s.now)
 	return c
 }

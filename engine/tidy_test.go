@@ -46,13 +46,13 @@ func TestMemoryOfDeletedJobsComesBackAlsoWhenSomeStay(t *testing.T) {
 			delay = 1000
 		}
 		do(codec.Command{
-			Op: codec.OpPut, Tally: codec.OpPut, Pri: rnd.Uint32N(12), Delay: delay, TTR: 100_000,
+			Op: codec.OpPut, CountAs: codec.OpPut, Pri: rnd.Uint32N(12), Delay: delay, TTR: 100_000,
 			Size: uint32(len(b)), Body: b, Terminated: true,
 		}, "INSERTED")
 		if id%3 == 0 {
-			do(codec.Command{Op: codec.OpReserveJob, Tally: codec.OpReserveJob, ID: id}, "RESERVED")
+			do(codec.Command{Op: codec.OpReserveJob, CountAs: codec.OpReserveJob, ID: id}, "RESERVED")
 			if id%2 == 0 {
-				do(codec.Command{Op: codec.OpBury, Tally: codec.OpBury, ID: id}, "BURIED")
+				do(codec.Command{Op: codec.OpBury, CountAs: codec.OpBury, ID: id}, "BURIED")
 			}
 		}
 	}
@@ -60,10 +60,10 @@ func TestMemoryOfDeletedJobsComesBackAlsoWhenSomeStay(t *testing.T) {
 	stay := map[uint64]string{}
 	for id := uint64(1); id <= n; id++ {
 		if rnd.IntN(100) == 0 {
-			do(codec.Command{Op: codec.OpStatsJob, Tally: codec.OpStatsJob, ID: id}, "OK")
+			do(codec.Command{Op: codec.OpStatsJob, CountAs: codec.OpStatsJob, ID: id}, "OK")
 			stay[id] = string(c.out.Buf)
 		} else {
-			do(codec.Command{Op: codec.OpDelete, Tally: codec.OpDelete, ID: id}, "DELETED")
+			do(codec.Command{Op: codec.OpDelete, CountAs: codec.OpDelete, ID: id}, "DELETED")
 		}
 	}
 	began := s.now
@@ -73,12 +73,12 @@ func TestMemoryOfDeletedJobsComesBackAlsoWhenSomeStay(t *testing.T) {
 	}
 	s.now = began // so that ages and times left are the same
 	for id, want := range stay {
-		do(codec.Command{Op: codec.OpStatsJob, Tally: codec.OpStatsJob, ID: id}, want)
+		do(codec.Command{Op: codec.OpStatsJob, CountAs: codec.OpStatsJob, ID: id}, want)
 		b := body(id)
-		do(codec.Command{Op: codec.OpPeek, Tally: codec.OpPeek, ID: id}, fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, len(b), b))
+		do(codec.Command{Op: codec.OpPeek, CountAs: codec.OpPeek, ID: id}, fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, len(b), b))
 	}
 	for id := range stay {
-		do(codec.Command{Op: codec.OpDelete, Tally: codec.OpDelete, ID: id}, "DELETED")
+		do(codec.Command{Op: codec.OpDelete, CountAs: codec.OpDelete, ID: id}, "DELETED")
 	}
 	s.now = began + 20*second
 	s.Wait(10 * time.Second)

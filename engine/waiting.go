@@ -34,8 +34,13 @@ func (s *Session) startWaiting(until, soon, now Time) {
 	}
 	s.loop.counts.waiting.Add(1)
 	s.claim.Store(claimWaiting)
-	if at := min(until, soon); at != MaxTime {
-		s.loop.schedule(&w.timer, at, now)
+	w.schedule(now)
+}
+
+// schedule sets the timer to when the wait ends without a job, if it does.
+func (w *wait) schedule(now Time) {
+	if at := min(w.until, w.soon); at != MaxTime {
+		w.session.loop.schedule(&w.timer, at, now)
 	}
 }
 
@@ -152,7 +157,15 @@ func (w *wait) Expire(at int64) (done bool) {
 	s, now := w.session, Time(at)
 	s.loop.budget -= expireSteps
 	s.lockAll(s.watches, now)
+	waits := s.claim.Load() == claimWaiting
+	holdings := s.holdings // who claims the session may add one, with one of these locks
 	s.unlockAll(s.watches)
+	if waits && now < w.until {
+		if w.soon = s.marginBegins(holdings, now); w.soon > now {
+			w.schedule(now)
+			return true
+		}
+	}
 	if !s.stopWaiting(now) {
 		return true
 	}
@@ -164,13 +177,25 @@ func (w *wait) Expire(at int64) (done bool) {
 	return true
 }
 
+// marginBegins is when the safety margin of the first job in these holdings begins, which
+// may be later than when the session began to wait: somebody else may have deleted a job.
+func (s *Session) marginBegins(holdings []*holding, now Time) Time {
+	c, soon := &s.loop.caller, MaxTime
+	for _, h := range holdings {
+		h.shard.lock(c, now)
+		soon = min(soon, h.marginBegins())
+		h.shard.unlock(c)
+	}
+	return soon
+}
+
 // endWait answers a reserve whose wait has ended, or has it wait again when the job
 // that ended it has gone.
 func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
 	if v := w.verdict; v != noVerdict {
 		w.verdict = noVerdict
-		s.timedOut(out, v)
+		s.timedOut(out, v, w.batch)
 		return Done
 	}
 	if w.shard != nil {
@@ -178,6 +203,11 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		w.shard = nil
 		sh.lock(&s.loop.caller, now)
 		if _, j := sh.find(id); j != nil && sh.heldBy(s, j) {
+			if w.batch > 0 {
+				size := j.size
+				sh.unlock(&s.loop.caller)
+				return s.handedBatch(sh, id, size, w.batch, now, out)
+			}
 			out.dependOn(w.pos)
 			out.appendReserved(sh, j)
 			sh.unlock(&s.loop.caller)
@@ -185,12 +215,16 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		}
 		sh.unlock(&s.loop.caller)
 	}
-	// Its time to run ended before this loop came to say so.
+	// Its time to run ended before this loop came to say so, or somebody deleted it.
+	if w.batch > 0 {
+		return s.reserveUpTo(w.batch, now, w.until, out)
+	}
 	return s.reserve(now, w.until, out)
 }
 
-// timedOut appends the reply to a reserve that has found no job in the watched tubes.
-func (s *Session) timedOut(out *Output, v verdict) {
+// timedOut appends the reply to a reserve that has found no job in the watched tubes. Batch
+// is not 0 for a reserve-batch.
+func (s *Session) timedOut(out *Output, v verdict, batch int) {
 	if e := s.loop.engine; e.cfg.Journal != nil {
 		for set, i := s.watches, 0; set != 0; set, i = set>>1, i+1 {
 			if set&1 != 0 {
@@ -198,9 +232,12 @@ func (s *Session) timedOut(out *Output, v verdict) {
 			}
 		}
 	}
-	if v == deadlineSoon {
+	switch {
+	case v == deadlineSoon:
 		out.reply(codec.ReplyDeadlineSoon)
-		return
+	case batch > 0:
+		out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", 0)
+	default:
+		out.reply(codec.ReplyTimedOut)
 	}
-	out.reply(codec.ReplyTimedOut)
 }

@@ -28,6 +28,10 @@ func (j *fakeJournal) Move(*journal.Record, uint32) (journal.Ticket, error) {
 	return journal.Ticket{Pos: j.next(), Segment: 2}, nil
 }
 
+func (j *fakeJournal) Replace(*journal.Record, journal.Former) (journal.Ticket, error) {
+	return journal.Ticket{Pos: j.next(), Segment: 3}, nil
+}
+
 func (j *fakeJournal) Update(*journal.Record) (journal.Pos, error) { return j.next(), nil }
 
 func (j *fakeJournal) Delete(uint64, uint32, int64) (journal.Pos, error) { return j.next(), nil }

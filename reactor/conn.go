@@ -50,6 +50,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	defer l.recovered()
 	c.loop, c.gc, c.fd = l, gc, int32(gc.Fd())
 	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
+	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.executing = c
@@ -233,7 +234,8 @@ func (c *conn) canGoOn() bool {
 // takesLong tells whether the session waits in a command that ends without the
 // help of other clients.
 func (c *conn) takesLong() bool {
-	return c.phase == waiting && c.command != codec.OpReserve && c.command != codec.OpReserveWithTimeout
+	return c.phase == waiting && c.command != codec.OpReserve && c.command != codec.OpReserveWithTimeout &&
+		c.command != codec.OpReserveBatch
 }
 
 // exhausted tells that all that the client has sent was executed, and that no more

@@ -70,7 +70,7 @@ func (c *conn) halfClosed(now engine.Time) {
 func (c *conn) detach(now engine.Time) {
 	c.backlog()
 	s := c.loop.server
-	fd, err := s.spare.duplicate(int(c.fd))
+	fd, err := s.extraFD.duplicate(int(c.fd))
 	if err != nil {
 		c.loop.counts.lacking.Add(1)
 		if n, ok := s.cuts.allow(); ok {

@@ -55,7 +55,7 @@ func (y *latency) answered(b *batch, now engine.Time) {
 	d := time.Duration(now - b.began)
 	y.mu.Lock()
 	for set := b.commands &^ (1 << noCommand); set != 0; set &= set - 1 {
-		op := bits.TrailingZeros32(set)
+		op := bits.TrailingZeros64(set)
 		y.seen.Answered[op].Observe(d, uint64(b.counts[op]))
 		b.counts[op] = 0
 	}
@@ -77,7 +77,7 @@ func (y *latency) waited(op codec.Op, d engine.Time) {
 // first of them, when the others had arrived too.
 type batch struct {
 	began    engine.Time                   // when the first command was read
-	commands uint32                        // the set of them, a bit for each
+	commands uint64                        // the set of them, a bit for each
 	counts   [codec.NumCommands + 1]uint32 // of those in the set
 }
 
@@ -91,6 +91,7 @@ var counted = func() (c [256]codec.Op) {
 	}
 	c[codec.OpPutEnd] = codec.OpPut
 	c[codec.OpPutTooBigEnd] = codec.OpPut
+	c[codec.OpDrainStatus] = codec.OpDrain
 	return c
 }()
 
@@ -112,7 +113,7 @@ func (b *batch) take(o *batch) {
 	b.begin(o.began)
 	b.commands |= o.commands
 	for set := o.commands; set != 0; set &= set - 1 {
-		op := bits.TrailingZeros32(set)
+		op := bits.TrailingZeros64(set)
 		b.counts[op] += o.counts[op]
 		o.counts[op] = 0
 	}

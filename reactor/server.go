@@ -33,6 +33,8 @@ type Config struct {
 	Journal Committer
 	// MaxJobSize is the largest body in bytes that a put may announce.
 	MaxJobSize uint32
+	// Extensions says that clients may use commands that beanstalkd does not have.
+	Extensions bool
 	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().
 	Loops int
 	// MaxConnections is how many connections there may be at a time. One more is
@@ -65,12 +67,12 @@ func DefaultLoops() int { return min(runtime.GOMAXPROCS(0), 8) }
 // Server serves connections. Make one with [New] and end it with Shutdown, which
 // every Server needs. All methods may be called from any goroutine.
 type Server struct {
-	cfg    Config
-	log    *slog.Logger
-	hooks  hooks
-	client *gnet.Client
-	watch  *watcher
-	spare  spare // for connections that outlive gnet's descriptor
+	cfg     Config
+	log     *slog.Logger
+	hooks   hooks
+	client  *gnet.Client
+	watch   *watcher
+	extraFD extraFD // for connections that outlive gnet's descriptor
 
 	loops []*loop
 	byEL  map[gnet.EventLoop]*loop // does not change after New
@@ -158,8 +160,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}
-	s.spare.from = s.watch.poll.FD()
-	s.spare.hold() // tried again whenever it is needed
+	s.extraFD.from = s.watch.poll.FD()
+	s.extraFD.hold() // tried again whenever it is needed
 	s.client, err = gnet.NewClient(&handler{server: s},
 		gnet.WithNumEventLoop(cfg.Loops),
 		gnet.WithReadBufferCap(readSize),
@@ -170,7 +172,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	if err != nil {
 		s.watch.close()
-		s.spare.release()
+		s.extraFD.release()
 		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
 	}
 	if err = s.findLoops(cfg.Loops); err != nil {
@@ -179,7 +181,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 			l.bell.close()
 		}
 		s.watch.close()
-		s.spare.release()
+		s.extraFD.release()
 		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
 	}
 	return s, nil
@@ -256,7 +258,7 @@ func (s *Server) stop() {
 		l.bell.close()
 	}
 	s.watch.close()
-	s.spare.release()
+	s.extraFD.release()
 }
 
 // die ends the process because its state may be broken.

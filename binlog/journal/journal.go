@@ -63,6 +63,12 @@ type Ticket struct {
 	Segment uint32 // to be kept with the job, for Delete and Move
 }
 
+// Former is a job's full record that another one has replaced. The zero Former is none.
+type Former struct {
+	Segment uint32
+	Size    int64 // its length in bytes, as Size tells it
+}
+
 // Counters are what the command stats shows of a log.
 type Counters struct {
 	Oldest, Current   uint32 // segments

@@ -105,6 +105,7 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 		Loops:      loops,
 		Log:        log,
 		MaxJobSize: opt.MaxJobSize,
+		Extensions: !opt.NoExtensions,
 
 		MaxConnections: opt.MaxConnections,
 		IdleTimeout:    opt.IdleTimeout,

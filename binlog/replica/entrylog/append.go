@@ -70,7 +70,7 @@ func (l *Log) Append(updates ...Update) error {
 	defer l.mu.Unlock()
 	l.publish(d)
 	if len(d.placed) > 0 && d.placed[0].entry.GetIndex() < l.table.next() {
-		l.turns++
+		l.superseded++
 	}
 	for _, p := range d.placed {
 		l.table.add(idOf(p.entry), pos+uint64(p.off))
@@ -203,7 +203,7 @@ func (l *Log) beginBehind(id EntryID) error {
 		l.table.drop(id.Index + 1)
 		l.cache.drop(id.Index + 1)
 	} else {
-		l.turns++
+		l.superseded++
 		l.table.reset(id.Index + 1)
 		l.cache.cut(0)
 	}

@@ -86,15 +86,15 @@ type Log struct {
 	// mu is held for as long as memory takes, never during a call of the file system.
 	// What it guards says what is on disk: the writer changes it after the sync. The
 	// writer reads it without mu.
-	mu       sync.RWMutex
-	state    state
-	table    table
-	cache    cache
-	segments []*segment // by index, contiguous; the last one is current
-	end      uint64     // position behind the last frame
-	turns    uint64     // how often entries were superseded
-	failed   error
-	closed   bool
+	mu         sync.RWMutex
+	state      state
+	table      table
+	cache      cache
+	segments   []*segment // by index, contiguous; the last one is current
+	end        uint64     // position behind the last frame
+	superseded uint64     // how often entries were superseded
+	failed     error
+	closed     bool
 
 	keeper keeper
 }

@@ -58,7 +58,7 @@ func (l *Log) recover() error {
 		Segments: len(segs), Frames: r.frames, Entries: int64(len(l.table.pos)),
 		Bytes: int64(l.end - segs[0].pos), Cut: r.cut,
 	}
-	return r.settle()
+	return r.makeDurable()
 }
 
 func idOfSnapshot(m *raftpb.SnapshotMetadata) EntryID { return EntryID{m.GetIndex(), m.GetTerm()} }
@@ -326,11 +326,11 @@ func (r *reader) contradiction(snapshot EntryID) string {
 	return ""
 }
 
-// settle makes sure that what was read is on disk. If a sync has failed before, the
+// makeDurable makes sure that what was read is on disk. If a sync has failed before, the
 // system may believe so without cause, and would not sync it again: what was written
 // last, which nothing calls synced, is written once more. All that was written before
 // was synced before. What is torn becomes zero.
-func (r *reader) settle() error {
+func (r *reader) makeDurable() error {
 	s := r.log.current
 	b := r.buf[r.last:]
 	clear(b[s.used-r.last:])

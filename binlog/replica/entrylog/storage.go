@@ -76,13 +76,13 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 
 // run is a part of the log that is being read.
 type run struct {
-	log     *Log
-	next    uint64 // index of the next entry
-	hi      uint64
-	left    uint64 // bytes that may follow, as raft counts
-	turns   uint64 // as the log's when reading began
-	entries []*raftpb.Entry
-	pos     []uint64 // of entries to be read, and where the last one's segment ends
+	log        *Log
+	next       uint64 // index of the next entry
+	hi         uint64
+	left       uint64 // bytes that may follow, as raft counts
+	superseded uint64 // as the log's when reading began
+	entries    []*raftpb.Entry
+	pos        []uint64 // of entries to be read, and where the last one's segment ends
 }
 
 // maxWindow is how many bytes are read at a time, unless an entry has more; and
@@ -102,7 +102,7 @@ func (r *run) gather() (more bool, err error) {
 		return false, err
 	}
 	if len(r.entries) == 0 {
-		r.turns = l.turns
+		r.superseded = l.superseded
 	}
 	from := l.cache.first()
 	if r.next >= from {
@@ -135,7 +135,7 @@ func (r *run) gather() (more bool, err error) {
 	if on, gone := r.check(); !on || gone != nil {
 		return false, gone
 	}
-	if r.turns != l.turns {
+	if r.superseded != l.superseded {
 		return true, nil
 	}
 	return false, err
@@ -146,7 +146,7 @@ func (r *run) gather() (more bool, err error) {
 func (r *run) check() (on bool, err error) {
 	l := r.log
 	if len(r.entries) > 0 {
-		return !l.closed && r.turns == l.turns && r.next > l.state.base.Index, nil
+		return !l.closed && r.superseded == l.superseded && r.next > l.state.base.Index, nil
 	}
 	switch {
 	case l.closed:

@@ -37,7 +37,7 @@ var legacyServerKeys = func() (keys []legacyKey[legacyServer]) {
 		func(s *legacyServer) float64 { return float64(s.Delayed) })
 	add("current-jobs-buried", "The number of buried jobs.",
 		func(s *legacyServer) float64 { return float64(s.Buried) })
-	for op := range codec.NumCommands {
+	for op := range codec.NumStock {
 		switch op {
 		case codec.OpReserveJob, codec.OpKickJob, codec.OpQuit: // stats does not count them
 		default:

@@ -112,6 +112,8 @@ type Options struct {
 	MaxTubes       int           // tubes that there may be; 0: no limit
 	MaxWatched     int           // tubes that one client may watch; 0: no limit
 
+	NoExtensions bool // clients may use no command that beanstalkd does not have
+
 	// Notices are lines for the user that do not keep the server from starting:
 	// obsolete flags, values that were lowered.
 	Notices []string
@@ -280,6 +282,8 @@ func Parse(args []string) (*Options, error) {
 		return nil
 	})
 	word("skip-damaged", "", func() error { opt.SkipDamaged = true; return nil })
+
+	word("no-extensions", "", func() error { opt.NoExtensions = true; return nil })
 
 	value("max-memory", "", func(v string) (err error) {
 		opt.MaxMemory, err = parseBound("max-memory", v, MinMaxMemory, math.MaxInt64)

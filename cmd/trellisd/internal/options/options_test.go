@@ -112,6 +112,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--idle-timeout=90", func(o *Options) { o.IdleTimeout = 90 * time.Second }},
 		{"--idle-timeout=5|--idle-timeout=0", nil},
 		{"--idle-timeout=99999999999999999999", func(o *Options) { o.IdleTimeout = MaxIdleTimeout }},
+		{"--no-extensions", func(o *Options) { o.NoExtensions = true }},
 		{"--max-output=2000000", func(o *Options) { o.MaxOutput = 2_000_000 }},
 		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
 		{"--max-tubes=0|--max-watched=0", func(o *Options) { o.MaxTubes, o.MaxWatched = 0, 0 }},
@@ -243,7 +244,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
 			"--http", "--pprof", "--metrics-tubes", "--metrics-legacy",
-			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched",
+			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--no-extensions",
 		} {
 			if !strings.Contains(text.text, flag) {
 				t.Errorf("%s: nothing about %s", text.name, flag)

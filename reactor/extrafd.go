@@ -6,23 +6,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spare is a descriptor that is held so that there is one to be had when a
+// extraFD is a descriptor that is held so that there is one to be had when a
 // connection outlives gnet's descriptor. All loops use it.
-type spare struct {
-	from int // an open descriptor; the spare is a copy of it
+type extraFD struct {
+	from int // an open descriptor; the extra one is a copy of it
 
 	mu sync.Mutex
 	fd int // 0 for none; guarded by mu
 }
 
-// hold makes sure that the spare is held, if that is possible.
-func (p *spare) hold() {
+// hold makes sure that the extra one is held, if that is possible.
+func (p *extraFD) hold() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holdLocked()
 }
 
-func (p *spare) holdLocked() {
+func (p *extraFD) holdLocked() {
 	if p.fd == 0 {
 		if fd, err := duplicate(p.from); err == nil {
 			p.fd = fd
@@ -30,22 +30,22 @@ func (p *spare) holdLocked() {
 	}
 }
 
-func (p *spare) release() {
+func (p *extraFD) release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.releaseLocked()
 }
 
-func (p *spare) releaseLocked() {
+func (p *extraFD) releaseLocked() {
 	if p.fd != 0 {
 		_ = unix.Close(p.fd)
 		p.fd = 0
 	}
 }
 
-// duplicate returns a copy of fd, at the cost of the spare when no other
+// duplicate returns a copy of fd, at the cost of the extra one when no other
 // descriptor is left.
-func (p *spare) duplicate(fd int) (int, error) {
+func (p *extraFD) duplicate(fd int) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, err := duplicate(fd)

@@ -1,0 +1,179 @@
+package codec
+
+import "bytes"
+
+// The limits of commands that beanstalkd does not have.
+const (
+	// MaxListJobs is how many jobs a list-jobs shows at most.
+	MaxListJobs = 10_000
+	// MaxReserveBatch is how many jobs a reserve-batch asks for at most.
+	MaxReserveBatch = 1000
+
+	usualListJobs = 100
+)
+
+// extension is a command that beanstalkd does not have. The words are matched whole,
+// and every argument follows one or more spaces. Parse fills in the arguments, and may
+// change cmd.Op, which is op. It returns false for arguments that are not all there, or
+// not valid.
+type extension struct {
+	op    Op
+	parse func(a *arguments, cmd *Command) bool
+}
+
+// extensions has them by their words.
+var extensions = func() map[string]extension {
+	m := make(map[string]extension)
+	for _, e := range []extension{
+		{OpCapabilities, func(*arguments, *Command) bool { return true }},
+		{OpFlushTube, func(a *arguments, cmd *Command) bool { return a.name(&cmd.Tube) }},
+		{OpListJobs, parseListJobs},
+		{OpKickTube, func(a *arguments, cmd *Command) bool { return a.name(&cmd.Tube) && a.number32(&cmd.Bound) }},
+		{OpPeekTube, func(a *arguments, cmd *Command) bool { return a.name(&cmd.Tube) && a.state(&cmd.State) }},
+		{OpMoveJob, func(a *arguments, cmd *Command) bool { return a.number64(&cmd.ID) && a.name(&cmd.Tube) }},
+		{OpMoveTube, func(a *arguments, cmd *Command) bool {
+			// What somebody works on is not moved away.
+			return a.name(&cmd.Tube) && a.state(&cmd.State) && cmd.State != Reserved && a.name(&cmd.To) && a.number32(&cmd.Bound)
+		}},
+		{OpDeleteTubeJobs, func(a *arguments, cmd *Command) bool {
+			return a.name(&cmd.Tube) && a.state(&cmd.State) && a.number32(&cmd.Bound)
+		}},
+		{OpReserveBatch, parseReserveBatch},
+		{OpTouchAll, func(*arguments, *Command) bool { return true }},
+		{OpDrain, parseDrain},
+		{OpUndrain, func(*arguments, *Command) bool { return true }},
+	} {
+		m[e.op.String()] = e
+	}
+	return m
+}()
+
+// parseExtension makes cmd the command that the line s, without its CR LF, is, if
+// its word is that of an extension. Otherwise it leaves cmd as it is.
+func parseExtension(s []byte, cmd *Command) bool {
+	word, _, _ := bytes.Cut(s, []byte(" "))
+	e, ok := extensions[string(word)]
+	if !ok {
+		return false
+	}
+	cmd.Op, cmd.ID, cmd.Bound, cmd.Timeout = e.op, 0, 0, 0
+	a := arguments{s: s, at: len(word)}
+	if !e.parse(&a, cmd) || !a.end() {
+		cmd.Op = OpBadFormat
+	}
+	cmd.set(cmd.Op)
+	if cmd.Op == OpDrainStatus {
+		cmd.CountAs = OpDrain
+	}
+	return true
+}
+
+func parseListJobs(a *arguments, cmd *Command) bool {
+	if !a.name(&cmd.Tube) || !a.state(&cmd.State) {
+		return false
+	}
+	cmd.Bound = usualListJobs
+	if a.end() {
+		return true
+	}
+	if !a.number32(&cmd.Bound) {
+		return false
+	}
+	cmd.Bound = min(cmd.Bound, MaxListJobs)
+	return a.end() || a.number64(&cmd.ID)
+}
+
+func parseReserveBatch(a *arguments, cmd *Command) bool {
+	if !a.number32(&cmd.Bound) || cmd.Bound == 0 || cmd.Bound > MaxReserveBatch {
+		return false
+	}
+	return a.end() || a.number32(&cmd.Timeout) && cmd.Timeout <= MaxTimeout
+}
+
+// parseDrain takes the words that clients of beanstalkd-pi send: drain on, off, status.
+func parseDrain(a *arguments, cmd *Command) bool {
+	if a.end() {
+		return true
+	}
+	switch string(a.word()) {
+	case "on":
+	case "off":
+		cmd.Op = OpUndrain
+	case "status":
+		cmd.Op = OpDrainStatus
+	default:
+		return false
+	}
+	return true
+}
+
+// arguments are what is left of a line.
+type arguments struct {
+	s  []byte
+	at int
+}
+
+func (a *arguments) end() bool { return a.at == len(a.s) }
+
+// spaces skips the spaces before an argument, of which there must be one.
+func (a *arguments) spaces() bool {
+	begin := a.at
+	for a.at < len(a.s) && a.s[a.at] == ' ' {
+		a.at++
+	}
+	return a.at > begin
+}
+
+// word returns what comes before the next space, or nothing.
+func (a *arguments) word() []byte {
+	if !a.spaces() {
+		return nil
+	}
+	w := a.s[a.at:]
+	if i := bytes.IndexByte(w, ' '); i >= 0 {
+		w = w[:i]
+	}
+	a.at += len(w)
+	return w
+}
+
+func (a *arguments) name(to *[]byte) bool {
+	w := a.word()
+	if nameRun(w, 0) != len(w) || !validName(w) {
+		return false
+	}
+	*to = w
+	return true
+}
+
+func (a *arguments) number64(to *uint64) bool {
+	w := a.word()
+	v, end := digits(w, 0, 0, 0)
+	*to = v
+	return len(w) > 0 && end == len(w)
+}
+
+func (a *arguments) number32(to *uint32) bool {
+	var v uint64
+	if !a.number64(&v) || v > 1<<32-1 {
+		return false
+	}
+	*to = uint32(v)
+	return true
+}
+
+func (a *arguments) state(to *State) bool {
+	switch string(a.word()) {
+	case "ready":
+		*to = Ready
+	case "reserved":
+		*to = Reserved
+	case "delayed":
+		*to = Delayed
+	case "buried":
+		*to = Buried
+	default:
+		return false
+	}
+	return true
+}

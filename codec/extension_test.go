@@ -1,0 +1,108 @@
+package codec
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestDecoderKnowsExtensionsOnlyIfToldTo(t *testing.T) {
+	for _, c := range []struct {
+		line  string
+		with  Op
+		stock Op
+	}{
+		{"capabilities", OpCapabilities, OpUnknown},
+		{"capabilities ", OpBadFormat, OpUnknown},
+		{"capabilitiesX", OpUnknown, OpUnknown},
+		{"flush-tube t", OpFlushTube, OpUnknown},
+		{"flush-tube", OpBadFormat, OpUnknown},
+		{"flush-tube -t", OpBadFormat, OpUnknown},
+		{"list-jobs t ready", OpListJobs, OpUnknown},
+		{"list-jobs t Ready", OpBadFormat, OpUnknown},
+		{"kick-tube t 1", OpKickTube, OpUnknown},
+		{"kick-tube t 1 ", OpBadFormat, OpUnknown},
+		{"peek-tube t buried", OpPeekTube, OpUnknown},
+		{"move-job 1 t", OpMoveJob, OpUnknown},
+		{"move-tube a ready b 1", OpMoveTube, OpUnknown},
+		{"move-tube a reserved b 1", OpBadFormat, OpUnknown},
+		{"delete-tube-jobs t reserved 1", OpDeleteTubeJobs, OpUnknown},
+		{"reserve-batch 1", OpReserveBatch, OpBadFormat},
+		{"reserve-batch 1 2147483647", OpReserveBatch, OpBadFormat},
+		{"reserve-batch 1001", OpBadFormat, OpBadFormat},
+		{"reserve-batchX", OpBadFormat, OpBadFormat},
+		{"touch-all", OpTouchAll, OpUnknown},
+		{"drain", OpDrain, OpUnknown},
+		{"drain on", OpDrain, OpUnknown},
+		{"drain off", OpUndrain, OpUnknown},
+		{"drain status", OpDrainStatus, OpUnknown},
+		{"undrain", OpUndrain, OpUnknown},
+		{"undrain\x00", OpBadFormat, OpBadFormat},
+	} {
+		for _, mode := range []struct {
+			extensions bool
+			want       Op
+		}{{true, c.with}, {false, c.stock}} {
+			d := Decoder{Extensions: mode.extensions}
+			var cmd Command
+			n, ok := d.Next([]byte(c.line+"\r\n"), &cmd)
+			if !ok || n != len(c.line)+2 || cmd.Op != mode.want {
+				t.Errorf("%q with extensions %v is %v (%d, %v), want %v", c.line, mode.extensions, cmd.Op, n, ok, mode.want)
+			}
+		}
+	}
+}
+
+func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		want Command
+	}{
+		{"list-jobs t delayed", Command{Op: OpListJobs, Tube: []byte("t"), State: Delayed, Bound: 100}},
+		{"list-jobs t delayed 7", Command{Op: OpListJobs, Tube: []byte("t"), State: Delayed, Bound: 7}},
+		{"list-jobs  t  buried  99999  18446744073709551615", Command{Op: OpListJobs, Tube: []byte("t"), State: Buried, Bound: MaxListJobs, ID: 1<<64 - 1}},
+		{"move-tube a ready b 4294967295", Command{Op: OpMoveTube, Tube: []byte("a"), To: []byte("b"), State: Ready, Bound: 1<<32 - 1}},
+		{"move-job 12 b", Command{Op: OpMoveJob, ID: 12, Tube: []byte("b")}},
+		{"reserve-batch 1000 9", Command{Op: OpReserveBatch, Bound: 1000, Timeout: 9}},
+		{"reserve-batch 1000", Command{Op: OpReserveBatch, Bound: 1000}},
+	} {
+		d := Decoder{Extensions: true}
+		// What an earlier command left must not show.
+		cmd := Command{ID: 5, Bound: 6, Timeout: 7}
+		if _, ok := d.Next([]byte(c.line+"\r\n"), &cmd); !ok || cmd.Op != c.want.Op || cmd.CountAs != c.want.Op ||
+			!bytes.Equal(cmd.Tube, c.want.Tube) || !bytes.Equal(cmd.To, c.want.To) || cmd.ID != c.want.ID ||
+			cmd.Bound != c.want.Bound || cmd.Timeout != c.want.Timeout ||
+			c.want.State != 0 && cmd.State != c.want.State {
+			t.Errorf("%q is %+v, want %+v", c.line, cmd, c.want)
+		}
+	}
+}
+
+// However the input is cut, extensions come out as they do from one piece, and they
+// change nothing for lines that are not theirs.
+func FuzzExtensions(f *testing.F) {
+	for _, s := range []string{
+		"list-jobs t ready 1 2", "move-tube a ready b 1", "reserve-batch 9 9", "drain off", "put 1 2 3 4", "stats", "move-job 1 t ",
+	} {
+		f.Add([]byte(s), 3)
+	}
+	f.Fuzz(func(t *testing.T, line []byte, cut int) {
+		if bytes.Contains(line, crlf) || len(line)+2 > MaxLine || bytes.HasPrefix(line, []byte("put ")) {
+			return
+		}
+		line = append(line, crlf...)
+		cut = min(max(cut, 0), len(line))
+		whole, pieces, stock := Decoder{Extensions: true}, Decoder{Extensions: true}, Decoder{}
+		var a, b, c Command
+		whole.Next(line, &a)
+		if _, ok := pieces.Next(line[:cut], &b); !ok {
+			pieces.Next(line[cut:], &b)
+		}
+		stock.Next(line, &c)
+		if a.Op != b.Op || a.ID != b.ID && a.Op == OpListJobs || !bytes.Equal(a.Tube, b.Tube) && a.Op >= NumStock && a.Op < NumCommands {
+			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
+		}
+		if a.Op < NumStock && a.Op != c.Op {
+			t.Fatalf("%q is %v with extensions, and %v without", line, a.Op, c.Op)
+		}
+	})
+}

@@ -1,0 +1,218 @@
+package engine
+
+import (
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// maxBatchBytes bounds the bodies in the reply to a reserve-batch, but for the first.
+const maxBatchBytes = 8 << 20
+
+// reserveBatch takes up to as many ready jobs as the command asks for, as that many
+// reserves in one moment would, or waits for the first one.
+func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcome {
+	until := now
+	if cmd.Timeout > 0 {
+		until += seconds(cmd.Timeout)
+	}
+	return s.reserveUpTo(int(cmd.Bound), now, until, out)
+}
+
+func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
+	s.becomeWorker()
+	set := s.watches | s.holds
+	s.lockAll(set, now)
+	b := &batch{most: count}
+	err := b.take(s, now)
+	outcome := Done
+	switch {
+	case len(b.jobs) > 0:
+	case err != nil:
+		out.reply(codec.ReplyOutOfMemory)
+	default:
+		outcome = s.waitOr(count, now, until, out)
+	}
+	s.unlockAll(set)
+	if len(b.jobs) == 0 {
+		return outcome
+	}
+	return b.turn(s, now, out)
+}
+
+// handedBatch goes on with a reserve-batch that has waited for the job with the given id.
+func (s *Session) handedBatch(sh *shard, id uint64, size uint32, count int, now Time, out *Output) Outcome {
+	b := &batch{most: count, jobs: []batchJob{{sh, id}}, bytes: int(size)}
+	b.pos = s.wait.pos
+	s.lockAll(s.watches, now)
+	_ = b.take(s, now) // without memory there are fewer
+	s.unlockAll(s.watches)
+	return b.turn(s, now, out)
+}
+
+// A batch is the jobs that a reserve-batch has reserved. The reply says first how many
+// they are, so it is put together before any of it is sent; small bodies are copied a
+// few at a time.
+type batch struct {
+	most  int
+	jobs  []batchJob
+	bytes int // of their bodies
+	pos   journal.Pos
+
+	looked int    // jobs whose bodies were copied, or will be pinned
+	data   []byte // the lines and bodies of small jobs
+	small  int    // how many jobs are in data
+	large  []largeJob
+}
+
+type batchJob struct {
+	shard *shard
+	id    uint64
+}
+
+// A largeJob stands behind data[:at]. Its body is pinned, and sent from where it lies, when
+// the reply is whole.
+type largeJob struct {
+	batchJob
+	at   int
+	body Body
+}
+
+// take reserves jobs of the watched tubes, whose shards are locked, the most urgent
+// first.
+func (b *batch) take(s *Session, now Time) error {
+	s.loop.budget -= len(s.watched) / watchesPerStep
+	var tubes firstJobs
+	for i := range s.watched {
+		if t := s.watched[i].tube; t.ready.Len() > 0 && !t.paused(now) {
+			tubes.add(t)
+		}
+	}
+	for len(b.jobs) < b.most && len(tubes) > 0 {
+		t := tubes[0]
+		sh := t.shard
+		r := t.ready.First(sh.table)
+		j := sh.job(r)
+		if len(b.jobs) > 0 && b.bytes+int(j.size) > maxBatchBytes {
+			break
+		}
+		pos := sh.uncommitted(j.at())
+		if err := sh.reserve(s, r, j); err != nil {
+			return err
+		}
+		b.pos = max(b.pos, pos)
+		b.bytes += int(j.size)
+		b.jobs = append(b.jobs, batchJob{sh, j.ID})
+		s.loop.budget--
+		tubes.taken()
+	}
+	return nil
+}
+
+// batchSlice is how many bytes of bodies are copied before others have their turn.
+const batchSlice = 128 << 10
+
+// turn puts a part of the reply together, and sends it when it is whole. A job that has
+// gone meanwhile is left out.
+func (b *batch) turn(s *Session, now Time, out *Output) Outcome {
+	l := s.loop
+	n, copied := len(b.jobs), 0
+	for ; b.looked < n && copied < batchSlice; b.looked++ {
+		copied += b.copyJob(s, now, b.jobs[b.looked])
+	}
+	l.Spend(copied >> 10)
+	if b.looked < n {
+		return s.yield(b)
+	}
+	b.pinLarge(s, now)
+	b.reply(out)
+	return Done
+}
+
+// copyJob appends a job to the data, or leaves a place for it if its body is large.
+func (b *batch) copyJob(s *Session, now Time, x batchJob) (bytes int) {
+	sh := x.shard
+	sh.lock(&s.loop.caller, now)
+	defer sh.unlock(&s.loop.caller)
+	switch _, j := sh.find(x.id); {
+	case j == nil || !sh.heldBy(s, j):
+	case j.size >= pinnedSize:
+		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
+	default:
+		b.data = codec.AppendReservedLine(b.data, x.id, int(j.size))
+		b.data = append(b.data, sh.body(j)...)
+		b.data = append(b.data, "\r\n"...)
+		b.small++
+		return int(j.size)
+	}
+	return 0
+}
+
+// pinLarge pins the bodies of large jobs. Those that have gone meanwhile are left out.
+func (b *batch) pinLarge(s *Session, now Time) {
+	held := b.large[:0]
+	for _, x := range b.large {
+		sh := x.shard
+		sh.lock(&s.loop.caller, now)
+		if _, j := sh.find(x.id); j != nil && sh.heldBy(s, j) {
+			x.body = sh.pin(j, 0)
+			held = append(held, x)
+		}
+		sh.unlock(&s.loop.caller)
+	}
+	b.large = held
+}
+
+func (b *batch) reply(out *Output) {
+	out.dependOn(b.pos)
+	out.Buf = codec.AppendCount(out.Buf, "RESERVED_BATCH", uint64(b.small+len(b.large)))
+	sent := 0
+	for _, x := range b.large {
+		out.Buf = append(out.Buf, b.data[sent:x.at]...)
+		sent = x.at
+		out.Buf = codec.AppendReservedLine(out.Buf, x.id, len(x.body.Bytes))
+		x.body.At = len(out.Buf)
+		out.Bodies = append(out.Bodies, x.body)
+		out.Buf = append(out.Buf, "\r\n"...)
+	}
+	out.Buf = append(out.Buf, b.data[sent:]...)
+}
+
+// firstJobs is a heap of tubes by their first ready jobs, the most urgent one first.
+type firstJobs []*tube
+
+func (f firstJobs) sooner(i, k int) bool {
+	a, b := f[i], f[k]
+	return a.shard.job(a.first(ready)).sooner(b.shard.job(b.first(ready)))
+}
+
+func (f *firstJobs) add(t *tube) {
+	*f = append(*f, t)
+	for i, h := len(*f)-1, *f; i > 0 && h.sooner(i, (i-1)/2); i = (i - 1) / 2 {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+	}
+}
+
+// taken puts the first tube, whose first job was taken, to its place.
+func (f *firstJobs) taken() {
+	h := *f
+	if h[0].ready.Len() == 0 {
+		h[0] = h[len(h)-1]
+		h[len(h)-1] = nil
+		h = h[:len(h)-1]
+		*f = h
+	}
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && h.sooner(c+1, c) {
+			c++
+		}
+		if !h.sooner(c, i) {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}

@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"errors"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+	"trellis/engine/internal/queue"
+)
+
+// movingJob is a move-job.
+type movingJob struct {
+	id uint64
+	to string
+}
+
+// moveJob moves a job to another tube. A job that the session has reserved is ready there.
+func (s *Session) moveJob(now Time, cmd *codec.Command, out *Output) Outcome {
+	return movingJob{cmd.ID, string(cmd.Tube)}.turn(s, now, out)
+}
+
+func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
+	e := s.loop.engine
+	to := e.shardFor([]byte(m.to))
+	for {
+		p := e.ids.get(m.id)
+		if p == 0 {
+			s.notFound(nil, out, codec.ReplyNotFound)
+			return Done
+		}
+		from := e.shards[p.shard()]
+		set := shardSet(1<<from.number | 1<<to.number)
+		s.lockAll(set, now)
+		r, j := from.find(m.id)
+		if j == nil { // it has gone, or moved
+			s.unlockAll(set)
+			continue
+		}
+		if j.state == reserved && !from.heldBy(s, j) {
+			s.notFound(from, out, codec.ReplyNotFound)
+			s.unlockAll(set)
+			return Done
+		}
+		err := from.move(r, j, to, m.to, out)
+		s.unlockAll(set)
+		switch {
+		case err == nil:
+			out.reply(codec.ReplyMoved)
+		case errors.Is(err, journal.ErrRoom):
+			return s.awaitRoom(m)
+		default:
+			out.refuse(err)
+		}
+		return Done
+	}
+}
+
+// movingTube is a move-tube.
+type movingTube struct {
+	from, to *shard
+	source   string // tubes may disappear meanwhile, and come again
+	target   string
+	of       state
+	most     int
+	moved    int
+	pos      journal.Pos // in the journal that the reply depends on
+}
+
+// moveTube moves the first jobs of a tube in one state to another tube.
+func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
+	sh, t := s.lockTube(now, cmd.Tube, out)
+	if t == nil {
+		return Done
+	}
+	of := stateOf(cmd.State)
+	m := &movingTube{
+		from: sh, to: s.loop.engine.shardFor(cmd.To), source: t.name, target: string(cmd.To),
+		of: of, most: int(min(int64(cmd.Bound), int64(t.count(of)))),
+	}
+	if m.source == m.target {
+		m.most = 0
+	}
+	sh.unlock(&s.loop.caller)
+	return m.turn(s, now, out)
+}
+
+// moveSlice is how many bytes of bodies are copied, or a job more, before others get the
+// shards.
+const moveSlice = 64 << 10
+
+func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
+	set := shardSet(1<<m.from.number | 1<<m.to.number)
+	var changes Output // out depends on them no sooner than it has the reply
+	for m.moved < m.most {
+		s.lockAll(set, now)
+		n, bytes, err := m.slice(&changes)
+		s.unlockAll(set)
+		m.moved += n
+		m.pos = max(m.pos, changes.Pos)
+		switch {
+		case errors.Is(err, journal.ErrRoom):
+			return s.awaitRoom(m)
+		case err != nil && m.moved == 0:
+			out.refuse(err)
+			return Done
+		case err != nil || n == 0:
+			m.most = m.moved // the others have gone, or stay where they are
+		}
+		if !s.loop.Spend(2*n+bytes/1024+lockSteps) && m.moved < m.most {
+			return s.yield(m)
+		}
+	}
+	out.dependOn(m.pos)
+	if m.moved == 0 {
+		out.dependOn(m.from.vanished())
+	}
+	out.Buf = codec.AppendCount(out.Buf, "MOVED", uint64(m.moved))
+	return Done
+}
+
+// slice moves some jobs under the shards' locks.
+func (m *movingTube) slice(out *Output) (n, bytes int, err error) {
+	for n < min(scanSlice, m.most-m.moved) && bytes < moveSlice {
+		t := m.from.byName[m.source]
+		if t == nil {
+			break
+		}
+		r := t.first(m.of)
+		if r == 0 {
+			break
+		}
+		j := m.from.job(r)
+		size := int(j.size)
+		if err := m.from.move(r, j, m.to, m.target, out); err != nil {
+			return n, bytes, err
+		}
+		n++
+		bytes += size
+	}
+	return n, bytes, nil
+}
+
+var errTooManyTubes = errors.New("there are as many tubes as there may be")
+
+// move records that a job goes to another tube, and moves it. Both shards are locked. A
+// reserved job is ready afterwards, a buried one last; any other keeps its place in the
+// order. If it cannot be recorded, or there is no room, nothing changes.
+func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error {
+	old := sh.tubes[j.tube]
+	if old.name == name {
+		if j.state == reserved {
+			sh.makeReady(r, j)
+		}
+		return nil
+	}
+	t := to.tube([]byte(name), sh.engine.cfg.Limits.Tubes)
+	if t == nil {
+		return errTooManyTubes
+	}
+	ch := sh.present(j)
+	switch ch.to {
+	case reserved:
+		ch.to = ready
+	case buried:
+		ch.at = Time(to.buries + 1)
+	}
+	var err error
+	if sh == to {
+		err = sh.moveWithin(r, j, t, &ch, out)
+	} else {
+		err = sh.moveAway(r, j, t, &ch, out)
+	}
+	if err != nil {
+		to.dropIfUnused(t)
+		return err
+	}
+	sh.dropIfUnused(old)
+	return nil
+}
+
+// moveWithin moves a job to a tube of the same shard.
+func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, out *Output) error {
+	segment, err := sh.recordMove(j, t, ch, out)
+	if err != nil {
+		return err
+	}
+	sh.takeOut(j)
+	j.state, j.tube, j.segment = unqueued, t.index, segment
+	sh.apply(r, j, ch)
+	return nil
+}
+
+// moveAway moves a job to a tube of another shard.
+func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error {
+	to := t.shard
+	body, err := to.bodies.Alloc(j.size)
+	if err != nil {
+		return err
+	}
+	copy(to.bodies.Bytes(body, j.size), sh.body(j))
+	there, moved, err := to.newJob(job{
+		Links: queue.Links{ID: j.ID}, created: j.created, ttr: j.ttr, size: j.size, body: body, tube: t.index,
+	})
+	if err != nil {
+		to.bodies.Free(body, j.size)
+		to.tidier.wanted()
+		return err
+	}
+	if err = to.provide(moved, ch); err == nil {
+		moved.segment, err = sh.recordMove(j, t, ch, out)
+	}
+	if err != nil {
+		to.bodies.Free(body, j.size)
+		to.freeJob(there, moved)
+		to.tidier.wanted()
+		return err
+	}
+	sh.engine.ids.put(j.ID, placeOf(to.number, there))
+	sh.takeOut(j)
+	sh.freeBody(j.body, j.size)
+	sh.freeJob(r, j)
+	sh.tidier.wanted()
+	to.apply(there, moved, ch)
+	return nil
+}
+
+// recordMove records all of a job as it will be in the tube t. It returns the segment in
+// which the record stands.
+func (sh *shard) recordMove(j *job, t *tube, ch *change, out *Output) (segment uint32, err error) {
+	e := sh.engine
+	if e.cfg.Journal == nil {
+		return 0, nil
+	}
+	r := &sh.journal.record
+	*r = e.recordOf(j, ch, t.name, sh.body(j))
+	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
+	if err != nil {
+		return 0, err
+	}
+	sh.recordedEnd(ticket.Pos, out)
+	t.shard.recorded(ticket.Pos)
+	return ticket.Segment, nil
+}

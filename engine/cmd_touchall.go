@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"slices"
+
+	"trellis/codec"
+)
+
+// touchingAll is a touch-all: it touches what the session has reserved when it begins,
+// shard by shard.
+type touchingAll struct {
+	at      Time // when it began
+	holding int  // of the session, which is next
+	cursor  ref  // of a scan of that holding's shard; 0 if there is none
+	touched uint64
+}
+
+func (s *Session) touchAll(now Time, out *Output) Outcome {
+	return (&touchingAll{at: now}).turn(s, now, out)
+}
+
+func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
+	l := s.loop
+	for ta.holding < len(s.holdings) {
+		h := s.holdings[ta.holding]
+		sh := h.shard
+		sh.lock(&l.caller, now)
+		before := ta.touched
+		if ta.cursor == 0 && h.jobs.Len() <= scanSlice {
+			ta.few(h)
+		} else {
+			ta.scan(h)
+		}
+		sh.unlock(&l.caller)
+		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding < len(s.holdings) {
+			return s.yield(ta)
+		}
+	}
+	out.Buf = codec.AppendCount(out.Buf, "TOUCHED_ALL", ta.touched)
+	return Done
+}
+
+// few touches all jobs of a holding that has not many.
+func (ta *touchingAll) few(h *holding) {
+	for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
+		ta.touch(h, r, h.shard.job(r))
+	}
+	ta.holding++
+}
+
+// scan touches those of the holding's jobs that a slice of the shard's jobs has: in a
+// heap that changes meanwhile, they could be missed.
+func (ta *touchingAll) scan(h *holding) {
+	if ta.cursor == 0 {
+		ta.cursor = ^ref(0)
+	}
+	ta.cursor = h.shard.jobs.Walk(ta.cursor, scanSlice, func(r ref) {
+		if j := h.shard.job(r); j.state == reserved && j.Next == h.index {
+			ta.touch(h, r, j)
+		}
+	})
+	if ta.cursor == 0 {
+		ta.holding++
+	}
+}
+
+// touch starts the time to run of a job anew.
+func (ta *touchingAll) touch(h *holding, r ref, j *job) {
+	ta.touched++
+	if end := ta.at + seconds(j.ttr); end > j.at() {
+		h.jobs.Remove(h.shard.table, &j.Links)
+		j.At = int64(end)
+		h.add(r, j)
+	}
+}

@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// What a command does to all jobs of a tube is done in rounds that others share, and to
+// the end.
+func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
+	const n = 3*roundSteps + 10
+	bury := func(t *testing.T, c *simConn) {
+		for i := range n {
+			c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 1\r\nx\r\nBURIED\r\n", i+1, i+1), "put 0 0 9 1\r\nx\r\nreserve\r\nbury %d 0\r\n", i+1)
+		}
+	}
+	put := func(t *testing.T, c *simConn) { c.putMany(t, 1, n, "put 0 0 9 1\r\nx\r\n") }
+	hold := func(t *testing.T, c *simConn) {
+		put(t, c)
+		for i := range n {
+			c.expect(t, fmt.Sprintf("RESERVED %d 1\r\nx\r\n", i+1), "reserve\r\n")
+		}
+	}
+	for _, c := range []struct {
+		command, reply string
+		prepare        func(*testing.T, *simConn)
+		ready          int // jobs, afterwards
+	}{
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), put, 0},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), bury, 0},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), hold, 0},
+		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), bury, n},
+		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), put, 0},
+		{"delete-tube-jobs default ready 8000", "DELETED 8000\r\n", put, n - 8000},
+		{"delete-tube-jobs default reserved 99999", fmt.Sprintf("DELETED %d\r\n", n), hold, 0},
+		{fmt.Sprintf("delete-tube-jobs default reserved %d", n-2), fmt.Sprintf("DELETED %d\r\n", n-2), hold, 0},
+		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), put, n},
+		{"move-tube default buried other 99999", fmt.Sprintf("MOVED %d\r\n", n), bury, 0},
+		{"touch-all", fmt.Sprintf("TOUCHED_ALL %d\r\n", n), hold, 0},
+	} {
+		t.Run(strings.ReplaceAll(c.command, " ", "_"), func(t *testing.T) {
+			s := newSim(100, 1)
+			l := slow(t, s)
+			client := s.open()
+			c.prepare(t, client)
+			l.loop.Refill()
+			if client.start(t, "%s", c.command) != Wait {
+				t.Fatalf("all is done at once: %q", client.took())
+			}
+			l.rounds()
+			if l.most > roundSteps+2*scanSlice {
+				t.Errorf("a round took %d steps; its budget is %d", l.most, roundSteps)
+			}
+			if got := client.took(); got != c.reply {
+				t.Errorf("%q, want %q", got, c.reply)
+			}
+			if got := s.engine.Snapshot(s.now); got.Ready != c.ready {
+				t.Errorf("%d jobs are ready, want %d", got.Ready, c.ready)
+			}
+		})
+	}
+}
+
+// A list of the longest kind is in order and complete, page by page, while its tube goes
+// on living.
+func TestPagesOfAListShowEachJobThatStaysOnce(t *testing.T) {
+	const n = 25_000
+	for _, state := range []string{"ready", "delayed", "buried"} {
+		t.Run(state, func(t *testing.T) {
+			s := newSim(100, 1)
+			l := slow(t, s)
+			c, other := s.open(), s.open()
+			delay := map[string]int{"delayed": 1000}[state]
+			for i := range n {
+				c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put %d %d 9 0\r\n\r\n", i%7, delay+delay*(i%13))
+			}
+			if state == "buried" {
+				for range n {
+					l.loop.Refill()
+					c.start(t, "reserve")
+					id := strings.Fields(c.took())[1]
+					c.expect(t, "BURIED\r\n", "bury %s 0\r\n", id)
+				}
+			}
+			seen := map[string]int{}
+			after, gone := "0", 0
+			for pages := 0; ; pages++ {
+				l.loop.Refill()
+				if c.start(t, "list-jobs default %s 10000 %s", state, after) == Wait {
+					for again := true; again; {
+						again = l.round()
+						if gone++; gone%3 == 0 { // the head of the queue goes meanwhile
+							other.start(t, "peek-%s", state)
+							if f := strings.Fields(other.took()); f[0] == "FOUND" {
+								other.start(t, "delete %s", f[1])
+								other.took()
+								seen[f[1]] += 100
+							}
+						}
+					}
+				}
+				page := c.took()
+				ids := 0
+				for _, line := range strings.Split(page, "\n") {
+					if id, ok := strings.CutPrefix(line, "- id: "); ok {
+						seen[id]++
+						after = id
+						ids++
+					}
+				}
+				if ids == 0 {
+					break
+				}
+				if pages > 10 {
+					t.Fatal("the list does not end")
+				}
+			}
+			for i := range n {
+				if got := seen[fmt.Sprint(i+1)]; got != 1 && got < 100 {
+					t.Fatalf("job %d was shown %d times", i+1, got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package engine
+
+import "iter"
+
+// scanSlice is how many jobs a command over a tube's jobs looks at, or changes, before
+// it lets others have the shard.
+const scanSlice = 512
+
+// A scan goes over the jobs of a tube, a slice under each lock. Those that are there
+// all the while are met at least once, in no order: it walks over all jobs of the
+// shard from the last record to the first, and records move in the same direction.
+type scan struct {
+	shard  *shard
+	tube   string // it may disappear meanwhile, and come again
+	cursor ref    // jobs from here on are done
+}
+
+func scanOf(sh *shard, name string) scan { return scan{shard: sh, tube: name, cursor: ^ref(0)} }
+
+// done tells whether all jobs were met.
+func (sc *scan) done() bool { return sc.cursor == 0 }
+
+// slice calls f for the next jobs of the tube t until it returns false: then the scan
+// goes on with the same job. f may erase the job. The shard is locked.
+func (sc *scan) slice(t *tube, f func(ref, *job) bool) {
+	sh, again := sc.shard, ref(0)
+	next := sh.jobs.Walk(sc.cursor, scanSlice, func(r ref) {
+		if j := sh.job(r); again == 0 && j.tube == t.index && j.state != unqueued && !f(r, j) {
+			again = r + 1
+		}
+	})
+	if sc.cursor = next; again != 0 {
+		sc.cursor = again
+	}
+}
+
+// scanSteps is what a slice costs, besides what is done to the jobs.
+const scanSteps = scanSlice/16 + lockSteps
+
+// first is the job that is first in a state, 0 if there is none. A reserved job has no
+// place among those of its tube.
+func (t *tube) first(in state) ref {
+	switch in {
+	case ready:
+		return t.ready.First(t.shard.table)
+	case delayed:
+		if t.delayed.Len() > 0 {
+			return t.delayed.First().Ref
+		}
+	case buried:
+		return t.buried.First(t.shard.table)
+	}
+	return 0
+}
+
+// count is the number of jobs in a state.
+func (t *tube) count(in state) int {
+	switch in {
+	case ready:
+		return t.ready.Len()
+	case delayed:
+		return t.delayed.Len()
+	case buried:
+		return t.buried.Len()
+	case reserved:
+		return t.reserved
+	}
+	return 0
+}
+
+// all yields all jobs in a state but reserved, in no order.
+func (t *tube) all(in state) iter.Seq[ref] {
+	switch in {
+	case ready:
+		return t.ready.All(t.shard.table)
+	case delayed:
+		return t.delayed.All()
+	default:
+		return t.buried.All(t.shard.table)
+	}
+}

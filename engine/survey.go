@@ -1,0 +1,134 @@
+package engine
+
+import "slices"
+
+// A survey finds the first jobs of a tube in one state, in the order in which they would
+// be taken, a slice under each lock. Reserved jobs are in the order of their ids. A job
+// that keeps its state and its place while the survey is made is found, if enough
+// are asked for.
+type survey struct {
+	scan
+	state state
+	most  int
+	after orderPlace
+
+	begun bool
+	found []listed // a heap, the last in order first, until it is sorted
+	count int      // of found, those that are still a heap
+}
+
+// orderPlace is a place in the order of a tube's jobs in one state. The zero place is
+// before all.
+type orderPlace struct{ key, id uint64 }
+
+func (p orderPlace) before(q orderPlace) bool { return p.key < q.key || p.key == q.key && p.id < q.id }
+
+// listed is what a list shows of a job.
+type listed struct {
+	orderPlace
+	pri, size   uint32
+	created, at Time
+}
+
+// placeOfJob is the job's place in the order of the state that it is in.
+func (j *job) place() orderPlace {
+	p := orderPlace{id: j.ID}
+	switch j.state {
+	case ready:
+		p.key = uint64(j.pri)
+	case delayed:
+		p.key = j.at().key()
+	case buried:
+		p.key = uint64(j.At)
+	}
+	return p
+}
+
+// newSurvey begins a survey for at most `most` jobs of the tube of that name.
+func newSurvey(sh *shard, name string, of state, most int) *survey {
+	return &survey{scan: scanOf(sh, name), state: of, most: most}
+}
+
+// step looks at the next slice of the jobs of t, the tube as it is now, or nil. It
+// returns true at the end. The shard is locked.
+func (v *survey) step(t *tube) (done bool) {
+	if t == nil || v.most == 0 || t.count(v.state) == 0 {
+		return true
+	}
+	if !v.begun {
+		v.begun = true
+		if v.state != reserved && t.count(v.state) <= scanSlice {
+			for r := range t.all(v.state) {
+				v.see(v.shard.job(r))
+			}
+			return true
+		}
+	}
+	v.slice(t, func(_ ref, j *job) bool {
+		if j.state == v.state {
+			v.see(j)
+		}
+		return true
+	})
+	return v.done()
+}
+
+// see takes a job, if it is one of the first.
+func (v *survey) see(j *job) {
+	p := j.place()
+	if !v.after.before(p) {
+		return
+	}
+	e := listed{p, j.pri, j.size, j.created, j.at()}
+	switch {
+	case v.count < v.most:
+		v.found = append(v.found, e)
+		v.up(v.count)
+		v.count++
+	case p.before(v.found[0].orderPlace):
+		v.found[0] = e
+		v.down()
+	}
+}
+
+func (v *survey) up(i int) {
+	h := v.found
+	for i > 0 && h[(i-1)/2].before(h[i].orderPlace) {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+		i = (i - 1) / 2
+	}
+}
+
+func (v *survey) down() {
+	h := v.found[:v.count]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && h[c].before(h[c+1].orderPlace) {
+			c++
+		}
+		if !h[i].before(h[c].orderPlace) {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}
+
+// sort puts the next n jobs, from the last one on down, into order. It returns false
+// when all are.
+func (v *survey) sort(n int) (more bool) {
+	for ; n > 0 && v.count > 0; n-- {
+		v.count--
+		v.found[0], v.found[v.count] = v.found[v.count], v.found[0]
+		v.down()
+	}
+	if v.count > 0 {
+		return true
+	}
+	// A job whose record was moved may have been met twice.
+	v.found = slices.CompactFunc(v.found, func(a, b listed) bool { return a.id == b.id })
+	return false
+}
