@@ -64,9 +64,12 @@ func BenchmarkWriteAMillionJobs(b *testing.B) {
 // counter counts jobs: what loading costs without what it feeds.
 type counter struct{ jobs int }
 
-func (c *counter) Full(*journal.Record, uint32) (uint32, error) { c.jobs++; return 0, nil }
-func (c *counter) Update(*journal.Record) error                 { return nil }
-func (c *counter) Delete(uint64) uint32                         { return 0 }
+func (c *counter) Full(*journal.Record, uint32) (journal.Former, error) {
+	c.jobs++
+	return journal.Former{}, nil
+}
+func (c *counter) Update(*journal.Record) error { return nil }
+func (c *counter) Delete(uint64) uint32         { return 0 }
 
 func BenchmarkLoadAMillionJobs(b *testing.B) {
 	m, path := current1M(b)

@@ -15,7 +15,7 @@ import (
 // it is done with r and its body when a method returns.
 type Standby interface {
 	// Full takes the whole state of a job, which replaces what was told of it before.
-	Full(r *journal.Record, segment uint32) (replaced uint32, err error)
+	Full(r *journal.Record, segment uint32) (replaced journal.Former, err error)
 
 	// Update takes a later state of a job: all fields but Tube, TTR, Created and Body. An
 	// id that is not known is to be ignored: the job's end follows, or is part of what the

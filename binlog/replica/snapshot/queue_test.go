@@ -29,8 +29,11 @@ type job struct {
 	segment uint32
 }
 
-func (q queue) Full(r *journal.Record, segment uint32) (uint32, error) {
-	was := q[r.ID].segment
+func (q queue) Full(r *journal.Record, segment uint32) (journal.Former, error) {
+	was := journal.Former{}
+	if j, ok := q[r.ID]; ok {
+		was = journal.Former{Segment: j.segment, Size: journal.Size(j.Tube, len(j.Body))}
+	}
 	j := job{*r, segment}
 	j.Body, j.Tube = bytes.Clone(r.Body), strings.Clone(r.Tube)
 	q[r.ID] = j

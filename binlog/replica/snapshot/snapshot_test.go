@@ -399,4 +399,6 @@ var errFull = errors.New("no memory")
 
 type full struct{ queue }
 
-func (full) Full(*journal.Record, uint32) (uint32, error) { return 0, errFull }
+func (full) Full(*journal.Record, uint32) (journal.Former, error) {
+	return journal.Former{}, errFull
+}
