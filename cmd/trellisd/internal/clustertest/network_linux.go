@@ -1,12 +1,10 @@
 package clustertest
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync"
 	"time"
 )
@@ -261,9 +259,9 @@ func (n *Network) await(l *link, d direction) (delay time.Duration, ok bool) {
 // source is the name of the node that has dialled; "" if it is none of them, as a test or
 // the tool.
 func (n *Network) source(in net.Conn) (string, error) {
-	inode, err := inodeOf(in.RemoteAddr().(*net.TCPAddr).Port, in.LocalAddr().(*net.TCPAddr).Port)
+	inode, err := inodeOf(in.RemoteAddr().(*net.TCPAddr).AddrPort(), in.LocalAddr().(*net.TCPAddr).AddrPort())
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("whose connection it is: %w", err)
 	}
 	n.mu.Lock()
 	pids := map[string]int{}
@@ -279,33 +277,16 @@ func (n *Network) source(in net.Conn) (string, error) {
 	return "", nil
 }
 
-// inodeOf is the kernel's number of the socket with these ports of 127.0.0.1.
-func inodeOf(local, remote int) (string, error) {
-	f, err := os.Open("/proc/net/tcp")
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	ends := fmt.Sprintf("0100007F:%04X 0100007F:%04X", local, remote)
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		// number, local address, remote address, state, and in the tenth place the inode
-		if f := strings.Fields(lines.Text()); len(f) > 9 && f[1]+" "+f[2] == ends {
-			return f[9], nil
-		}
-	}
-	return "", errors.Join(fmt.Errorf("no connection from port %d to %d", local, remote), lines.Err())
-}
-
 // hasSocket tells whether a process has a socket open.
-func hasSocket(pid int, inode string) bool {
+func hasSocket(pid int, inode uint32) bool {
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	want := fmt.Sprintf("socket:[%d]", inode)
 	fds, err := os.ReadDir(dir)
 	if err != nil {
 		return false // it has ended
 	}
 	for _, fd := range fds {
-		if to, err := os.Readlink(dir + fd.Name()); err == nil && to == "socket:["+inode+"]" {
+		if to, err := os.Readlink(dir + fd.Name()); err == nil && to == want {
 			return true
 		}
 	}
