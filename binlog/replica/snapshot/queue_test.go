@@ -30,9 +30,9 @@ type job struct {
 }
 
 func (q queue) Full(r *journal.Record, segment uint32) (journal.Former, error) {
-	was := journal.Former{}
-	if j, ok := q[r.ID]; ok {
-		was = journal.Former{Segment: j.segment, Size: journal.Size(j.Tube, len(j.Body))}
+	var was journal.Former
+	if old, ok := q[r.ID]; ok {
+		was = journal.Former{Segment: old.segment, Size: journal.Size(old.Tube, len(old.Body))}
 	}
 	j := job{*r, segment}
 	j.Body, j.Tube = bytes.Clone(r.Body), strings.Clone(r.Tube)

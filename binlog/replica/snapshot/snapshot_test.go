@@ -399,6 +399,4 @@ var errFull = errors.New("no memory")
 
 type full struct{ queue }
 
-func (full) Full(*journal.Record, uint32) (journal.Former, error) {
-	return journal.Former{}, errFull
-}
+func (full) Full(*journal.Record, uint32) (journal.Former, error) { return journal.Former{}, errFull }
