@@ -177,17 +177,7 @@ func (h *hand) deposed() {
 
 func TestTheQueueServesNotBeforeTheEntryThatBeginsTheReignIsApplied(t *testing.T) {
 	h := newHand(t, 3)
-	h.campaign()
-	for h.office.Load() == nil { // elected: all answer, but nobody takes entries
-		sent := h.sent
-		h.sent = nil
-		for _, m := range sent {
-			if m.GetType() != raftpb.MsgApp {
-				h.Message(answerTo(m))
-			}
-		}
-		h.run()
-	}
+	h.elected()
 	if h.queue.serves() {
 		t.Fatal("the queue serves though nothing of this reign is committed")
 	}
@@ -638,5 +628,92 @@ func TestANodeWhoseQueueIsBeingMadeVotesAndDoesNotCampaign(t *testing.T) {
 	}
 	if !granted {
 		t.Errorf("it gives no vote: %v", h.sent)
+	}
+}
+
+// elected has the node win an election; nobody takes its entries.
+func (h *hand) elected() {
+	h.t.Helper()
+	h.campaign()
+	for h.office.Load() == nil {
+		sent := h.sent
+		h.sent = nil
+		for _, m := range sent {
+			if m.GetType() != raftpb.MsgApp {
+				h.Message(answerTo(m))
+			}
+		}
+		h.run()
+	}
+}
+
+func TestALeaderWhoseReignDoesNotBeginGivesUp(t *testing.T) {
+	h := newHand(t, 3)
+	h.elected()
+	o := h.office.Load()
+	for range patienceTicks + 2 {
+		h.beatOnly() // heartbeats alone do not keep it
+	}
+	if st := h.consensus.rn.BasicStatus(); !o.over.Load() || st.RaftState == raft.StateLeader {
+		t.Errorf("it stays in office: %+v", st)
+	}
+	if h.queue.standbys > 1 {
+		t.Error("a queue that has not served was made anew")
+	}
+}
+
+func TestALeaderThatCannotCommitGivesUp(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	put(t, o, 1, 10)
+	for range patienceTicks + 2 {
+		h.beatOnly()
+	}
+	if !o.over.Load() || h.consensus.retreat.until <= h.consensus.tick {
+		t.Error("it stays in office, or campaigns at once")
+	}
+}
+
+// beatOnly has the node tick, and the others answer heartbeats and nothing else.
+func (h *hand) beatOnly() {
+	h.t.Helper()
+	h.consensus.onTick()
+	h.run()
+	for _, m := range h.sent {
+		if m.GetType() == raftpb.MsgHeartbeat {
+			h.Message(answerTo(m))
+		}
+	}
+	h.sent = nil
+	h.run()
+}
+
+func TestANodeThatMostMembersRefuseForLongWasRemoved(t *testing.T) {
+	h := newHand(t, 3)
+	refuse := func(ids ...member.ID) {
+		for _, id := range ids {
+			h.NotMember(id)
+		}
+		h.run()
+	}
+	refuse(2, 3)
+	for range refusedTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	h.Message(from2(raftpb.MsgHeartbeat, 1)) // it was a misunderstanding
+	h.run()
+	refuse(3)
+	if h.ended() {
+		t.Fatal("one of three members refuses it")
+	}
+	refuse(2)
+	for range refusedTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	refuse(2, 3)
+	if !h.ended() || !errors.Is(h.err, ErrRemoved) {
+		t.Errorf("it goes on: %v", h.err)
 	}
 }
