@@ -51,7 +51,7 @@ func (b *bell) ring() bool {
 // write makes the loop's poller report the bell.
 func (b *bell) write() {
 	for {
-		_, err := writeFD(b.fd, ringing[:])
+		_, err := unix.Write(b.fd, ringing[:])
 		switch err {
 		case nil, unix.EAGAIN: // full: then there is something to read
 			return

@@ -46,7 +46,7 @@ const (
 	// yieldInterval is how long a loop runs at most without a call of the runtime's
 	// scheduler. After 10 ms the runtime's monitor would interrupt it, and look after
 	// it every 20 microseconds from then on, on the loop's own processor.
-	yieldInterval = 5 * engine.Time(time.Millisecond)
+	yieldInterval = 8 * engine.Time(time.Millisecond)
 )
 
 // prepareToPoll makes what the loop needs to poll by itself.
@@ -199,10 +199,10 @@ func (c *conn) inputEnded(err error) {
 	_ = c.loop.el.Close(gc)
 }
 
-// readShort reads what is there. p is short enough for the runtime not to be told of it:
-// see shortWrite.
+// readShort reads what a socket has. p is short enough for the runtime not to be told of
+// it: see shortWrite.
 func readShort(fd int, p []byte) (n int, err error) {
-	r, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+	r, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), 0, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}
