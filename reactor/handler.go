@@ -78,19 +78,17 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 		c.closed(gc)
 	case *conn:
 		c.loop.dismissed(gc)
-		if c.gc != nil {
-			c.gnetCloses(err)
-		}
+		h.closed(c, err)
 	}
 	return gnet.None
 }
 
-// gnetCloses is called before gnet closes the connection, for the reason err: io.EOF at
-// the end of the input, nil when the server closes it.
-func (c *conn) gnetCloses(err error) {
-	now := c.loop.server.cfg.Now()
-	c.gc = nil
-	c.closing(now, err)
+func (h *handler) closed(c *conn, err error) {
+	now := h.server.cfg.Now()
+	if c.gc != nil { // otherwise it goes on without gnet already
+		c.gc = nil
+		c.closing(now, err)
+	}
 	c.loop.serve(now)
-	c.loop.server.descriptorFreed()
+	h.server.descriptorFreed()
 }

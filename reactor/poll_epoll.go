@@ -182,8 +182,9 @@ func (c *conn) read() {
 	n, err := readShort(int(c.fd), l.polling.input)
 	switch {
 	case n > 0:
+		gc := c.gc
 		if c.arrived(l.polling.input[:n]) == gnet.Close {
-			_ = l.el.Close(c.gc)
+			_ = l.el.Close(gc)
 		}
 	case err == nil:
 		c.inputEnded(io.EOF)
@@ -192,10 +193,12 @@ func (c *conn) read() {
 	}
 }
 
-// inputEnded closes gnet's connection, as gnet does it at the end of the input.
+// inputEnded closes gnet's connection, as gnet does it at the end of the input. When gnet
+// is told to close one, it does not say why to OnClose.
 func (c *conn) inputEnded(err error) {
 	gc := c.gc
-	c.gnetCloses(err)
+	c.gc = nil
+	c.closing(c.loop.server.cfg.Now(), err)
 	_ = c.loop.el.Close(gc)
 }
 
