@@ -16,9 +16,22 @@
 // itself, because gnet's buffer for output has no bound and gnet knows of no wish
 // to stop reading.
 //
+// # Polling
+//
+// On Linux a loop polls by itself, with gnet's epoll descriptor, inside a call from
+// gnet that returns when gnet has a task for the loop, which is at the server's end. A
+// poll reports descriptors; a client's is read and its commands are executed, another
+// means an acceptor or the bell. gnet still opens and closes what the loop polls: it
+// registers a descriptor, calls OnOpen, and closes the descriptor behind OnClose.
+//
+// gnet's own polling, which is used elsewhere, polls twice before it sleeps, and yields
+// the processor in between. On a server that is not saturated that makes the runtime
+// switch threads twice for each command. It also tells the runtime of every system
+// call. A loop of ours tells it only of those in which it may sleep.
+//
 // # Rounds
 //
-// gnet polls, reports each connection that has input once, and polls again. What a
+// The poller reports each connection that has input once, and is polled again. What a
 // loop does between two polls is a round, and everybody else waits for its end. So
 // a round has a budget of steps of about a quarter of a microsecond, which the
 // engine keeps (engine.Loop.Refill and Spend): about a millisecond in all.
@@ -43,12 +56,15 @@
 // sends a few commands at a time waits for nobody but those whose input has come in
 // the same poll.
 //
-// The bell is a connection of the loop's to the server itself. Only a poll finds
-// what is written to it, so that hearing it begins a round; another sign is that a
+// A loop with nothing to do sleeps in its poll. It has one timer, for the engine and
+// for the deadlines of connections. The bell wakes it: a descriptor that the poller
+// reports when something was written to it. While a loop that polls by itself is awake,
+// nothing is written: it sees that the bell was rung when it has polled.
+//
+// Where gnet polls, gnet takes the bell for a connection. Only a poll finds what is
+// written to it, so that hearing it begins a round; another sign is that a
 // connection is reported a second time. (A task for gnet's queue would be no sign:
-// gnet runs that queue until it is empty, and then polls.) A loop with nothing to
-// do sleeps in its poll. It has one timer, for the engine and for the deadlines of
-// connections.
+// gnet runs that queue until it is empty, and then polls.)
 //
 // # The life of a connection
 //

@@ -43,8 +43,13 @@ func (l *loop) newRound() {
 
 // polled is called when the bell has rung, which only a poll can tell.
 func (l *loop) polled() {
-	defer l.recovered()
 	l.newRound()
+	l.answerBell()
+}
+
+// answerBell does what the bell was rung for.
+func (l *loop) answerBell() {
+	defer l.recovered()
 	l.takeMail()
 	now := l.server.cfg.Now()
 	if l.alarm.came(now) {
