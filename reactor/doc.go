@@ -18,16 +18,14 @@
 //
 // # Polling
 //
-// On Linux a loop polls by itself, with gnet's epoll descriptor, inside a call from
-// gnet that returns when gnet has a task for the loop, which is at the server's end. A
-// poll reports descriptors; a client's is read and its commands are executed, another
-// means an acceptor or the bell. gnet still opens and closes what the loop polls: it
-// registers a descriptor, calls OnOpen, and closes the descriptor behind OnClose.
+// On Linux a loop waits by itself, with gnet's epoll descriptor, inside a call from
+// gnet that returns when gnet has a task for the loop, which is at the server's end. What
+// is reported of a client is gnet's to deal with: it reads, calls OnTraffic, and closes
+// the descriptor behind OnClose. Other reports mean an acceptor or the bell.
 //
 // gnet's own polling, which is used elsewhere, polls twice before it sleeps, and yields
 // the processor in between. On a server that is not saturated that makes the runtime
-// switch threads twice for each command. It also tells the runtime of every system
-// call. A loop of ours tells it only of those in which it may sleep.
+// switch threads twice for each command.
 //
 // # Rounds
 //

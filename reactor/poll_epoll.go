@@ -3,11 +3,9 @@
 package reactor
 
 import (
-	"io"
 	"os"
 	"runtime"
 	"time"
-	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -15,14 +13,14 @@ import (
 	"trellis/engine"
 )
 
-// polling lets a loop poll by itself, inside a call from gnet that returns when gnet
-// has a task for the loop, which is at the server's end.
+// polling lets a loop wait for input by itself, inside a call from gnet that returns when
+// gnet has a task for the loop, which is at the server's end. What is reported of a
+// client is handed to gnet, which reads it as if it had polled.
 //
 // gnet polls twice before it sleeps, and between the two yields the processor. Because
 // there is a spare one (see cmd/trellisd), the runtime then wakes a second thread, which
 // takes over the loop: two wake-ups and two switches of threads for each command of a
-// client that sends one at a time. gnet also tells the runtime of every read and every
-// poll, even of those that cannot block.
+// client that sends one at a time.
 //
 // Whoever polls also knows when a round is over. So rings need no system call while the
 // loop is awake (see bell), and connections are closed at the end of a round, when no
@@ -30,11 +28,10 @@ import (
 type polling struct {
 	on      bool // the loop polls by itself
 	events  []unix.EpollEvent
-	found   int // how many reports the last poll has found
-	input   []byte
+	found   int         // how many reports the last poll has found
 	yielded engine.Time // when the runtime was last given the chance to run others
 
-	conns   map[int32]*conn     // gnet's connections, by descriptor
+	conns   map[int32]gnet.Conn // of clients, by descriptor
 	gates   map[int32]*acceptor // by the number with which the listener is reported
 	closing []gnet.Conn         // to be closed at the end of the round
 }
@@ -56,8 +53,7 @@ func (l *loop) prepareToPoll() {
 	}
 	l.polling = polling{
 		events: make([]unix.EpollEvent, maxReports),
-		input:  make([]byte, readSize),
-		conns:  make(map[int32]*conn),
+		conns:  make(map[int32]gnet.Conn),
 		gates:  make(map[int32]*acceptor),
 	}
 }
@@ -101,11 +97,10 @@ func (l *loop) enrolled(gc gnet.Conn) {
 	if !l.canPoll() {
 		return
 	}
-	switch c := gc.Context().(type) {
-	case *conn:
-		l.polling.conns[int32(gc.Fd())] = c
-	case *acceptor:
-		l.polling.gates[int32(gc.Fd())] = c
+	if a, ok := gc.Context().(*acceptor); ok {
+		l.polling.gates[int32(gc.Fd())] = a
+	} else {
+		l.polling.conns[int32(gc.Fd())] = gc
 	}
 }
 
@@ -149,12 +144,9 @@ func (l *loop) wait() (n int, err error) {
 func (l *loop) report(ev *unix.EpollEvent) {
 	const input = unix.EPOLLIN | unix.EPOLLPRI
 	p := &l.polling
-	if c := p.conns[ev.Fd]; c != nil {
-		if ev.Events&input != 0 {
-			c.read()
-		} else {
-			c.inputEnded(io.EOF)
-		}
+	if gc := p.conns[ev.Fd]; gc != nil {
+		// What goes wrong with a connection ends it, of which OnClose tells.
+		_ = l.adopt.Report(gc, ev.Events)
 		return
 	}
 	if a := p.gates[ev.Fd]; a != nil {
@@ -174,40 +166,4 @@ func (l *loop) report(ev *unix.EpollEvent) {
 			l.server.die("an event loop cannot be ended", "error", os.NewSyscallError("write", err))
 		}
 	}
-}
-
-// read takes what the client has sent, as gnet does it.
-func (c *conn) read() {
-	l := c.loop
-	n, err := readShort(int(c.fd), l.polling.input)
-	switch {
-	case n > 0:
-		gc := c.gc
-		if c.arrived(l.polling.input[:n]) == gnet.Close {
-			_ = l.el.Close(gc)
-		}
-	case err == nil:
-		c.inputEnded(io.EOF)
-	case err != unix.EAGAIN && err != unix.EINTR:
-		c.inputEnded(os.NewSyscallError("read", err))
-	}
-}
-
-// inputEnded closes gnet's connection, as gnet does it at the end of the input. When gnet
-// is told to close one, it does not say why to OnClose.
-func (c *conn) inputEnded(err error) {
-	gc := c.gc
-	c.gc = nil
-	c.closing(c.loop.server.cfg.Now(), err)
-	_ = c.loop.el.Close(gc)
-}
-
-// readShort reads what a socket has. p is short enough for the runtime not to be told of
-// it: see shortWrite.
-func readShort(fd int, p []byte) (n int, err error) {
-	r, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), 0, 0, 0)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(r), nil
 }
