@@ -43,12 +43,12 @@
 // sends a few commands at a time waits for nobody but those whose input has come in
 // the same poll.
 //
-// The bell is a connection of the loop's to the server itself. Only a poll finds
-// what is written to it, so that hearing it begins a round; another sign is that a
-// connection is reported a second time. (A task for gnet's queue would be no sign:
-// gnet runs that queue until it is empty, and then polls.) A loop with nothing to
-// do sleeps in its poll. It has one timer, for the engine and for the deadlines of
-// connections.
+// gnet does not tell when it polls. But a poll reports a connection at most once, so
+// that a round begins when one comes for the second time. The bell is a connection of
+// the loop's to the server itself: when it is rung in every round, each poll begins
+// one. (A task for gnet's queue would be no sign: gnet runs that queue until it is
+// empty, and then polls.) A loop with nothing to do sleeps in its poll. It has one
+// timer, for the engine and for the deadlines of connections.
 //
 // # The life of a connection
 //

@@ -47,7 +47,7 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 		l := c.loop
 		now := h.server.cfg.Now()
 		l.dealing = c
-		l.reported(c)
+		l.reported(&c.round)
 		c.traffic(now, p)
 		l.serve(now)
 		l.dealing = nil
