@@ -6,9 +6,9 @@ import "trellis/engine"
 // microsecond. The engine keeps the account: Refill begins a round with a budget
 // of steps, Spend takes some off.
 const (
-	// connSteps is what it takes to deal with a connection, system calls included,
+	// connSteps is what it takes to deal with a connection, a read or a write included,
 	// beside the commands that it has executed.
-	connSteps = 16
+	connSteps = 32
 	// lookSteps is what it takes to look at a connection's deadline.
 	lookSteps = 2
 	// overrun is how many commands a connection may have executed once the budget
