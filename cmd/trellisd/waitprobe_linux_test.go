@@ -31,7 +31,9 @@ type waitProbe struct {
 type probeWaits struct {
 	n       int
 	longest time.Duration
-	work    time.Duration // the most CPU time that the server used while a command waited; on a busy machine it says more
+	// work is the most CPU time that the server used while a command waited. On a busy machine it says more, but the
+	// system tells it of another process only to within one of its ticks, so 4 ms.
+	work time.Duration
 }
 
 const (
