@@ -41,14 +41,13 @@
 // A read executes its commands even if the budget is spent, but then at most 32 of
 // them, and fewer if they are dear; the rest joins the run queue. So a client that
 // sends a few commands at a time waits for nobody but those whose input has come in
-// the same poll. A poll reports up to 1,024 connections, so that the time between two
-// polls grows with the number of clients that have sent something, as far as that; to
-// queue the later ones of a poll makes no difference to the others, but these would be
-// overtaken again and again.
+// the same poll. A poll reports up to 1,024 connections, and the time until the next
+// one grows with the number of those that have sent something. (When the later ones of
+// a poll went to the run queue, those of the next poll overtook them, and with
+// thousands of busy clients the slowest replies took several times as long.)
 //
-// The ends of connections are not bounded either, because gnet closes those of which it
-// reads the end. When thousands of clients vanish in the same moment, each of up to
-// 1,024 in a poll takes the system about 20 µs.
+// Nor does anything bound the ends of connections in one poll, because gnet closes a
+// connection when it reads its end. Each costs the system about 20 µs.
 //
 // gnet does not tell when it polls. But a poll reports a connection at most once, so
 // that a round begins when one comes for the second time. The bell is a connection of
