@@ -19,7 +19,10 @@ type bell struct {
 	loop    *loop // set before anybody rings
 	fd      int   // where it is rung; closed with the server unless it is heardAt
 	heardAt int   // the descriptor that gnet reads, and closes
-	opened  bool  // gnet has it; of the loop's goroutine
+
+	// Of the loop's goroutine.
+	opened bool   // gnet has it
+	round  uint32 // in which gnet last reported it
 
 	rung  atomic.Bool // it was rung, and the loop has not heard it yet
 	awake atomic.Bool // the loop looks at rung before it sleeps, so that nothing need be written

@@ -60,7 +60,7 @@ func (c *conn) arrived(p []byte) gnet.Action {
 	l := c.loop
 	now := l.server.cfg.Now()
 	l.dealing = c
-	l.reported(c)
+	l.reported(&c.round)
 	c.traffic(now, p)
 	l.serve(now)
 	l.dealing = nil
