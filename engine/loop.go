@@ -86,7 +86,7 @@ type loopCounts struct {
 const (
 	roundSteps = 4096
 
-	wakeSteps   = 16 // to wake a session: its reply is a write of its own
+	wakeSteps   = 32 // to wake a session: its reply is a write of its own, of about 8 µs
 	expireSteps = 4  // to end a session's wait
 	lockSteps   = 1  // to take a lock and look
 )

@@ -373,10 +373,9 @@ func (c *conn) end(now engine.Time) {
 		_ = unix.Close(int(c.fd))
 		l.server.descriptorFreed()
 	}
-	// gnet closes the connection that it is just dealing with by itself. It
-	// must not be told directly to close others, because it may have events at
-	// hand for them.
+	// What is just being dealt with is closed afterwards. There may be reports at
+	// hand of others.
 	if c.gc != nil && l.dealing != c {
-		_ = c.gc.Close()
+		l.closeSoon(c.gc)
 	}
 }

@@ -22,6 +22,7 @@ type loop struct {
 	poller  gnetpoll.Poller // does not change
 	bell    *bell           // does not change
 	alarm   *alarm          // does not change
+	polling polling         // unless gnet polls
 	adopt   adopt.Loop      // does not change
 	counts  counts
 	latency latency

@@ -6,9 +6,9 @@ import "trellis/engine"
 // microsecond. The engine keeps the account: Refill begins a round with a budget
 // of steps, Spend takes some off.
 const (
-	// connSteps is what it takes to deal with a connection, system calls included,
+	// connSteps is what it takes to deal with a connection, a read or a write included,
 	// beside the commands that it has executed.
-	connSteps = 16
+	connSteps = 32
 	// lookSteps is what it takes to look at a connection's deadline.
 	lookSteps = 2
 	// overrun is how many commands a connection may have executed once the budget
@@ -21,15 +21,16 @@ const (
 // bytesSteps is what it takes to copy n bytes.
 func bytesSteps(n int) int { return n >> 10 }
 
-// reported notes that gnet has reported c. A poll reports a connection at most
-// once: when one comes for the second time in a round, there has been a poll, and a
-// new round begins. (Where gnet reads a connection to its end at once, as it does on
-// kqueue systems, rounds are shorter.)
-func (l *loop) reported(c *conn) {
-	if c.round == l.round {
+// reported notes that gnet has reported a connection, or the bell. last is the round
+// in which it did so before. A poll reports each at most once: what comes for the
+// second time in a round shows that there has been a poll, and a new round begins.
+// (Where gnet reads a connection to its end at once, as it does on kqueue systems,
+// rounds are shorter.)
+func (l *loop) reported(last *uint32) {
+	if *last == l.round {
 		l.newRound()
 	}
-	c.round = l.round
+	*last = l.round
 	l.engine.Spend(connSteps)
 }
 
@@ -41,10 +42,15 @@ func (l *loop) newRound() {
 	l.engine.Refill()
 }
 
-// polled is called when the bell has rung, which only a poll can tell.
+// polled is called when gnet has reported the bell, as only a poll can.
 func (l *loop) polled() {
+	l.reported(&l.bell.round)
+	l.answerBell()
+}
+
+// answerBell does what the bell was rung for.
+func (l *loop) answerBell() {
 	defer l.recovered()
-	l.newRound()
 	l.takeMail()
 	now := l.server.cfg.Now()
 	if l.alarm.came(now) {

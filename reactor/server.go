@@ -189,6 +189,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		s.extraFD.release()
 		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
 	}
+	s.onLoops((*loop).prepareToPoll)
 	return s, nil
 }
 
