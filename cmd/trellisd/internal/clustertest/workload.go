@@ -69,9 +69,13 @@ func (w *Workload) Run(ctx context.Context) error {
 	for _, tube := range w.Tubes {
 		p := &pool{}
 		w.pools[tube] = p
-		for range w.Clients {
+		for i := range w.Clients {
 			all.Go(func() {
-				if err := w.client(ctx, tube, p); err != nil {
+				c := w.Recorder.NewClient(tube, w.Addrs)
+				if i%2 == 1 {
+					c.waits = patient
+				}
+				if err := w.client(ctx, c, p); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					wrong = errors.Join(wrong, err)
@@ -83,8 +87,7 @@ func (w *Workload) Run(ctx context.Context) error {
 	return wrong
 }
 
-func (w *Workload) client(ctx context.Context, tube string, p *pool) error {
-	c := w.Recorder.NewClient(tube, w.Addrs)
+func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
 	defer c.Close()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
