@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
@@ -93,6 +94,14 @@ func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
 	for ctx.Err() == nil {
 		if c.Connect(ctx) != nil {
 			return nil // it is over
+		}
+		if c.waits == patient {
+			// So that a stopped node has commands which were sent after its successor has
+			// changed things: an old answer to those is wrong.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(rng.Int64N(int64(time.Second)))):
+			}
 		}
 		if err := w.command(c, p, rng); err != nil && !errors.Is(err, ErrLost) {
 			return err
