@@ -29,6 +29,10 @@ type Command struct {
 	// decoder and is valid until the next call of a method of the decoder.
 	Tube []byte
 
+	// Token is what an auth offers, at least one visible ASCII character. It lies where
+	// Tube does, and is valid for as long.
+	Token []byte
+
 	// Body is a put's body or a piece of it. It lies in the input and is valid
 	// for as long as the input is.
 	Body []byte

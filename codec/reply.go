@@ -21,6 +21,10 @@ const (
 	ReplyUnknownCommand = "UNKNOWN_COMMAND\r\n"
 	ReplyOutOfMemory    = "OUT_OF_MEMORY\r\n"
 	ReplyInternalError  = "INTERNAL_ERROR\r\n"
+
+	// To auth, which is no command of beanstalkd's.
+	ReplyAuthenticated = "AUTHENTICATED\r\n"
+	ReplyUnauthorized  = "UNAUTHORIZED\r\n"
 )
 
 // AppendInserted appends the reply to a put that made the job id.
