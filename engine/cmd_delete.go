@@ -4,12 +4,12 @@ import "trellis/codec"
 
 func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 	c := &s.loop.caller
-	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	sh, r, j := s.lockJob(now, cmd.ID, codec.OpDelete)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
-	if j.state == reserved && !sh.heldBy(s, j) {
+	if !sh.heldBy(s, j) && (j.state == reserved || s.onlyWorks()) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done

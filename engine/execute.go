@@ -65,8 +65,11 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		s.statsTube(now, cmd.Tube, out)
 	case codec.OpQuit:
 		return Quit
-	case codec.OpUnknown:
+	case codec.OpUnknown, codec.OpAuth:
 		out.reply(codec.ReplyUnknownCommand)
+	case codec.OpHTTP:
+		out.reply(codec.ReplyUnknownCommand)
+		return Quit
 	default:
 		out.reply(codec.ReplyBadFormat)
 	}
