@@ -58,7 +58,7 @@ func (a *audit) admitted(id *identity, p *reactor.Peer) {
 func (a *audit) refused(p *reactor.Peer, why reason) {
 	a.refusals[why].Add(1)
 	if n, ok := a.refusalLogs[why].allow(); ok {
-		a.log.Warn("client refused", append(about(p), "reason", why, "unreported", n)...)
+		a.log.Warn("client refused", append(about(p), "reason", why.String(), "unreported", n)...)
 	}
 }
 
@@ -67,7 +67,7 @@ func (a *audit) refused(p *reactor.Peer, why reason) {
 func (a *audit) denied(id *identity, op codec.Op) {
 	a.denials.Add(1)
 	if n, ok := id.denials.allow(); ok {
-		a.log.Warn("command denied", "client", id.name, "command", op, "unreported", n)
+		a.log.Warn("command denied", "client", id.name, "command", op.String(), "unreported", n)
 	}
 }
 
