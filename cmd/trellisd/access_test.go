@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"trellis/bench"
+	"trellis/bench/load"
 	"trellis/engine/script"
 )
 
@@ -263,6 +265,32 @@ func TestHTTPIsProtectedButForWhetherTheServerIsAlive(t *testing.T) {
 	} {
 		if got := get(tt.path, tt.user, tt.password); got != tt.want {
 			t.Errorf("%s as %q: %d, want %d", tt.path, tt.user, got, tt.want)
+		}
+	}
+}
+
+func TestTheLoadGeneratorAuthenticates(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--auth-file", authFile(t, tokenLine("b", "right", "all", "bench-*"), tokenLine("c", "poor", "put,work", "*")))
+	addr, err := bench.ParseAddress(s.addrs[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range []string{"cycle", "produce-consume", "churn"} {
+		cfg := bench.Config{
+			Addr: addr, Token: "right", Runs: 1,
+			Scenario: scenario, Conns: 10, Depth: 1, Threads: 1, Idle: 2, Waiting: 2, Count: 200, Seed: 1, Patience: patience,
+		}
+		res, err := load.Run(t.Context(), cfg)
+		if err == nil {
+			err = res.Err()
+		}
+		if err != nil {
+			t.Errorf("%s: %v", scenario, err)
+		}
+		cfg.Token = "wrong"
+		if _, err := load.Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "UNAUTHORIZED") || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s with a wrong token: %v", scenario, err)
 		}
 	}
 }
