@@ -27,6 +27,11 @@ const (
 	RightAll = RightPut | RightWork | RightRead | RightManage
 )
 
+// TokenTube is how a name begins that a client uses in order to authenticate, with a token
+// behind it. A tube of such a name is no client's that has a grant: a token that is sent
+// once too often must not become a name that others see.
+const TokenTube = "auth/"
+
 // Grant is what a client may do. It does not change, and many sessions may share it.
 // Make one with [NewGrant].
 type Grant struct {
@@ -62,6 +67,9 @@ func (g *Grant) tell(op codec.Op) {
 
 // permits tells whether a tube is the client's.
 func (g *Grant) permits(tube string) bool {
+	if strings.HasPrefix(tube, TokenTube) {
+		return false
+	}
 	for _, p := range g.prefixes {
 		if strings.HasPrefix(tube, p) {
 			return true

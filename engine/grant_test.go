@@ -15,7 +15,7 @@ func TestAGrantPermitsItsNamesAndWhatBeginsWithItsPrefixes(t *testing.T) {
 		tubes    string
 		yes, not []string
 	}{
-		{"*", []string{"default", "a", strings.Repeat("x", 200)}, nil},
+		{"*", []string{"default", "a", "auth", strings.Repeat("x", 200)}, []string{"auth/", "auth/token"}},
 		{"a", []string{"a"}, []string{"", "aa", "a*", "b", "default"}},
 		{"a*", []string{"a", "aa", "a/b"}, []string{"b", "ba"}},
 		{"b,a/*,z", []string{"a/", "a/x", "b", "z"}, []string{"a", "ab", "b/", "y"}},

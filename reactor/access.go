@@ -48,10 +48,6 @@ type Peer struct {
 // authPatience is how long a client may take to authenticate.
 const authPatience = 10 * time.Second
 
-// tokenTube is how the name of a tube begins that is a token: use is a command that every
-// client library has.
-const tokenTube = "auth/"
-
 // meet begins a connection of a server with access control. The engine hears of a client
 // only when it is known.
 func (c *conn) meet(now engine.Time) {
@@ -131,13 +127,14 @@ func (c *conn) greet(now engine.Time, p []byte) (rest []byte, ok bool) {
 }
 
 // firstToken returns the token in a client's first line, nil if there is none, and the
-// reply if the token is right, or to a line without one.
+// reply if the token is right, or to a line without one. It may be in a use, because that
+// is a command which every client library has.
 func firstToken(whole bool, cmd *codec.Command) (token []byte, reply string) {
 	if whole && cmd.Op == codec.OpAuth {
 		return cmd.Token, codec.ReplyAuthenticated
 	}
 	if whole && cmd.Op == codec.OpUse {
-		if token, ok := bytes.CutPrefix(cmd.Tube, []byte(tokenTube)); ok && len(token) > 0 {
+		if token, ok := bytes.CutPrefix(cmd.Tube, []byte(engine.TokenTube)); ok && len(token) > 0 {
 			return token, string(codec.AppendUsing(nil, "default"))
 		}
 	}

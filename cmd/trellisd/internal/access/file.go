@@ -188,9 +188,6 @@ func parseRights(s string) (rights engine.Rights, err error) {
 	return rights, nil
 }
 
-// tokenTubes are the names of tubes that stand for tokens.
-const tokenTubes = "auth/"
-
 func parseTubes(s string) (tubes []string, err error) {
 	for t := range strings.SplitSeq(s, ",") {
 		name, isPrefix := strings.CutSuffix(t, "*")
@@ -200,8 +197,8 @@ func parseTubes(s string) (tubes []string, err error) {
 			return nil, fmt.Errorf("no tube can match %q: a * stands at the end, and for any name that begins so", t)
 		case !codec.ValidTubeName([]byte(name)):
 			return nil, fmt.Errorf("no tube can match %q: names have 1 to %d of the bytes A-Z a-z 0-9 - + / ; . $ _ ( ) and do not begin with -", t, codec.MaxTubeName)
-		case strings.HasPrefix(name, tokenTubes):
-			return nil, fmt.Errorf("no tube can match %q: names that begin with %s are for tokens", t, tokenTubes)
+		case strings.HasPrefix(name, engine.TokenTube):
+			return nil, fmt.Errorf("no tube can match %q: names that begin with %s are for tokens", t, engine.TokenTube)
 		}
 		tubes = append(tubes, t)
 	}
