@@ -4,7 +4,7 @@ import "trellis/codec"
 
 func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 	c := &s.loop.caller
-	sh, r, j := s.lockJob(now, cmd.ID, codec.OpDelete)
+	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done

@@ -96,7 +96,7 @@ func (sh *shard) kick(r ref, j *job, out *Output) error {
 
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
 	c := &s.loop.caller
-	sh, r, j := s.lockJob(now, cmd.ID, codec.OpKickJob)
+	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done

@@ -4,7 +4,7 @@ import "trellis/codec"
 
 func (s *Session) peek(now Time, id uint64, out *Output) {
 	c := &s.loop.caller
-	sh, _, j := s.lockJob(now, id, codec.OpPeek)
+	sh, _, j := s.loop.engine.lockJob(c, id, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return

@@ -67,7 +67,7 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
 	c := &s.loop.caller
-	sh, r, j := s.lockJob(now, cmd.ID, codec.OpReserveJob)
+	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done

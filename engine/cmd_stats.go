@@ -149,7 +149,7 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 
 func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
-	sh, _, j := s.lockJob(now, id, codec.OpStatsJob)
+	sh, _, j := l.engine.lockJob(&l.caller, id, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return

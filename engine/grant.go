@@ -93,8 +93,22 @@ func (l *Loop) OpenGranted(s *Session, o any, g *Grant, now Time) {
 	s.flags |= restricted
 }
 
-// mayExecute tells whether a command of a restricted session is to be executed. It does
-// not decide about the job that a command names: see lockJob.
+// restrict looks at a command of a restricted session before it is executed. If it is not
+// to be, it answers it.
+func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome Outcome, denied bool) {
+	switch {
+	case !s.mayExecute(cmd):
+		return s.deny(cmd, out), true
+	case s.hides(now, cmd):
+		s.wait.grant.tell(cmd.Op)
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return Done, true
+	}
+	return Done, false
+}
+
+// mayExecute tells whether the client has a right to a command. It does not look at the job
+// that a command names.
 func (s *Session) mayExecute(cmd *codec.Command) bool {
 	g := s.wait.grant
 	has := func(r Rights) bool { return g.rights&r != 0 }
@@ -156,17 +170,22 @@ func commandOf(op codec.Op) codec.Op {
 	return op
 }
 
-// lockJob is [Engine.lockJob] for a command of the session, op. To it, there are no jobs
-// in tubes that are not its client's.
-func (s *Session) lockJob(now Time, id uint64, op codec.Op) (sh *shard, r ref, j *job) {
-	c := &s.loop.caller
-	sh, r, j = s.loop.engine.lockJob(c, id, now)
-	if sh == nil || s.flags&restricted == 0 || s.wait.grant.permits(sh.tubes[j.tube].name) {
-		return sh, r, j
+// hides tells whether a command names a job in a tube that is not the client's. What it says
+// holds from then on, because a job stays in its tube, and no id is used twice.
+func (s *Session) hides(now Time, cmd *codec.Command) bool {
+	switch cmd.Op {
+	case codec.OpDelete, codec.OpReserveJob, codec.OpKickJob, codec.OpPeek, codec.OpStatsJob:
+	default:
+		return false // the others find only jobs that the client has reserved
 	}
+	c := &s.loop.caller
+	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	if sh == nil {
+		return false
+	}
+	permitted := s.wait.grant.permits(sh.tubes[j.tube].name)
 	sh.unlock(c)
-	s.wait.grant.tell(op)
-	return nil, 0, nil
+	return !permitted
 }
 
 // onlyWorks tells whether the session may change no jobs but those that it has reserved.

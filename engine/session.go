@@ -96,8 +96,10 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		s.loop.counts.commands[cmd.Tally].Add(1)
 	}
 	s.loop.budget--
-	if s.flags&restricted != 0 && !s.mayExecute(cmd) {
-		return s.deny(cmd, out)
+	if s.flags&restricted != 0 {
+		if outcome, denied := s.restrict(now, cmd, out); denied {
+			return outcome
+		}
 	}
 	outcome := s.execute(now, cmd, out)
 	if outcome == Wait {
