@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,28 +166,45 @@ func TestAnythingButATokenInTheFirstLineEndsTheConnection(t *testing.T) {
 	}
 }
 
+// guardedAhead serves with a clock that can be put ahead. A loop looks at its clients when
+// it is told of something, such as a connection.
+func guardedAhead(t *testing.T, network string, d *doorkeeper, idle time.Duration) (ts *testServer, put func(time.Duration)) {
+	t.Helper()
+	var ahead atomic.Int64
+	ts = serveConfig(t, network, hooks{}, nil, func(c *Config) {
+		now := c.Now
+		c.Now = func() engine.Time { return now() + engine.Time(ahead.Load()) }
+		c.Access, c.IdleTimeout = d, idle
+	})
+	return ts, func(by time.Duration) {
+		ahead.Add(int64(by))
+		ts.dial()
+	}
+}
+
 func TestAClientThatDoesNotAuthenticateInTimeIsClosed(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		d := newDoorkeeper()
-		ts := guarded(t, network, hooks{authPatience: 50 * time.Millisecond}, d)
-		silent, known := ts.dial(), ts.dial()
+		ts, put := guardedAhead(t, network, d, 0)
+		silent, slow, known := ts.dial(), ts.dial(), ts.dial()
+		slow.send("auth ")
 		known.do("auth good\r\n", "AUTHENTICATED\r\n")
-		silent.expectEOF()
-		// That something comes does not make the time longer.
-		slow := ts.dial()
-		for err := error(nil); err == nil; time.Sleep(time.Millisecond) {
-			if slow.r.Buffered() > 0 {
-				t.Fatal("it was answered")
-			}
-			_, err = io.WriteString(slow, "\x00")
-			if len(d.refusals()) > 1 {
-				break
-			}
-		}
+		put(authPatience / 2)
+		slow.send("go") // which does not make its time longer
 		known.do("use a\r\n", "USING a\r\n")
+		if n := len(d.refusals()); n != 0 {
+			t.Errorf("%d are refused after half of the time", n)
+		}
+		put(authPatience/2 + time.Second)
+		silent.expectEOF()
+		slow.expectEOF()
+		known.do("use b\r\n", "USING b\r\n")
 		ts.until("both are told", func() bool { return len(d.refusals()) == 2 })
-		if got := d.refusals(); got[0] != RefusedSilent {
+		if got := d.refusals(); got[0] != RefusedSilent || got[1] != RefusedSilent {
 			t.Errorf("told %v", got)
+		}
+		if n := ts.sum(); n.Refused != 2 || n.Idle != 0 {
+			t.Errorf("%d are counted as refused, %d as idle", n.Refused, n.Idle)
 		}
 		if n := ts.engine.Snapshot(0).Opened; n != 1 {
 			t.Errorf("the engine has heard of %d connections", n)
@@ -311,20 +329,21 @@ func TestAPanicOfAccessControlCostsOneClient(t *testing.T) {
 }
 
 func TestAnAuthenticatedClientMayBeIdleForAsLongAsOthers(t *testing.T) {
-	ts := guarded(t, "tcp", hooks{authPatience: 20 * time.Millisecond}, newDoorkeeper())
-	c, silent := ts.dial(), ts.dial()
-	c.do("auth good\r\n", "AUTHENTICATED\r\n")
-	silent.expectEOF() // whose time has begun later
-	c.do("use a\r\n", "USING a\r\n")
-
-	ts = serveConfig(t, "tcp", hooks{}, nil, func(c *Config) {
-		c.Access, c.IdleTimeout = newDoorkeeper(), 20*time.Millisecond
-	})
-	c = ts.dial()
-	c.do("auth good\r\n", "AUTHENTICATED\r\n")
-	c.expectEOF()
-	if n := ts.sum(); n.Idle != 1 || n.Refused != 0 {
-		t.Errorf("%d are counted as idle, %d as refused", n.Idle, n.Refused)
+	for _, idle := range []time.Duration{0, time.Hour} {
+		ts, put := guardedAhead(t, "tcp", newDoorkeeper(), idle)
+		c := ts.dial()
+		c.do("auth good\r\n", "AUTHENTICATED\r\n")
+		put(59 * time.Minute)
+		c.do("use a\r\n", "USING a\r\n")
+		put(2 * time.Hour)
+		if idle == 0 {
+			c.do("use b\r\n", "USING b\r\n")
+			continue
+		}
+		c.expectEOF()
+		if n := ts.sum().Idle; n != 1 {
+			t.Errorf("%d are counted as idle", n)
+		}
 	}
 }
 

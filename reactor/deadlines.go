@@ -129,7 +129,7 @@ func (c *conn) endsAt(now engine.Time) engine.Time {
 	d := c.deadline
 	switch {
 	case c.phase == greeting:
-		return d.active + engine.Time(s.hooks.authPatience)
+		return d.active + engine.Time(authPatience)
 	case c.phase == lingering:
 		return d.active + engine.Time(s.hooks.linger)
 	case d.ending:

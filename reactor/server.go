@@ -100,17 +100,16 @@ type Server struct {
 // hooks let tests see and provoke what does not happen otherwise. Those that
 // are nil do nothing.
 type hooks struct {
-	fatal        func()                            // instead of ending the process
-	command      func(c *conn, cmd *codec.Command) // before a command is executed
-	round        func(*loop)                       // at the end of a round
-	busy         func() bool                       // tells that the engine was interrupted
-	unpaused     bool                              // reading cannot be paused
-	patience     time.Duration                     // instead of drainPatience
-	linger       time.Duration                     // instead of lingerTime
-	authPatience time.Duration                     // instead of authPatience
-	acceptPause  time.Duration                     // instead of minAcceptPause
-	accept       func() error                      // before a connection is accepted: its error is that of accepting
-	ungated      bool                              // gnet's poller cannot watch listeners
+	fatal       func()                            // instead of ending the process
+	command     func(c *conn, cmd *codec.Command) // before a command is executed
+	round       func(*loop)                       // at the end of a round
+	busy        func() bool                       // tells that the engine was interrupted
+	unpaused    bool                              // reading cannot be paused
+	patience    time.Duration                     // instead of drainPatience
+	linger      time.Duration                     // instead of lingerTime
+	acceptPause time.Duration                     // instead of minAcceptPause
+	accept      func() error                      // before a connection is accepted: its error is that of accepting
+	ungated     bool                              // gnet's poller cannot watch listeners
 }
 
 // New starts a server's event loops. It serves nobody until [Server.Serve] is
@@ -147,9 +146,6 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	if h.linger == 0 {
 		h.linger = lingerTime
-	}
-	if h.authPatience == 0 {
-		h.authPatience = authPatience
 	}
 	s := &Server{
 		cfg:     cfg,
