@@ -10,14 +10,15 @@ import (
 	"time"
 )
 
-// readmeCommands are the lines of the README's block of that name, but for comments.
-func readmeCommands(t *testing.T, name string) (lines []string) {
+// markedCommands are the lines of the block of the README that is marked with a name, but for
+// comments.
+func markedCommands(t *testing.T, name string) (lines []string) {
 	t.Helper()
 	b, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(b), "<!-- "+name+": begin -->\n```sh\n")
+	_, rest, ok := strings.Cut(string(b), "<!-- "+name+": begin -->\n```shell\n")
 	block, _, closed := strings.Cut(rest, "```\n<!-- "+name+": end -->")
 	if !ok || !closed {
 		t.Fatalf("the README has no commands %q", name)
@@ -95,7 +96,7 @@ func (r *reader) until(line string, success bool) {
 func TestTokensAreMadeUsedAndReplacedAsTheREADMESays(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
-	s := r.follow(readmeCommands(t, "tokens"))
+	s := r.follow(markedCommands(t, "tokens"))
 	ping := func(token string) string {
 		return fmt.Sprintf("trellis ping -a 127.0.0.1:11300 --token-file %s.token", token)
 	}
@@ -108,7 +109,7 @@ func TestTokensAreMadeUsedAndReplacedAsTheREADMESays(t *testing.T) {
 	c.send("use auth/"+strings.TrimSpace(string(b)), "use billing/mail", "put 0 0 60 5", "hello", "stats")
 	c.want("USING default", "USING billing/mail", "INSERTED 1", "UNKNOWN_COMMAND")
 
-	rotation := readmeCommands(t, "rotation")
+	rotation := markedCommands(t, "rotation")
 	if len(rotation) != 2 {
 		t.Fatalf("%q", rotation)
 	}
