@@ -1,11 +1,16 @@
 // What the scripts for Node have in common: see clients_test.go.
 const [port, token] = [Number(process.argv[2]), process.argv[3] || ''];
 
+// Some clients let an error of their socket go uncaught, which would end a program: it ends
+// the step that is under way.
+let fail = () => {};
+process.on('uncaughtException', (err) => fail(err));
+
 // report prints how a step went, in a line.
 async function report(step) {
   let line = 'done';
   try {
-    await step();
+    await Promise.race([step(), new Promise((_, reject) => { fail = reject; })]);
   } catch (err) {
     line = 'error ' + String((err && err.message) || err).split('\n')[0];
   }
@@ -32,5 +37,3 @@ exports.run = async (connect) => {
   }
   process.exit(0);
 };
-
-process.on('uncaughtException', (err) => console.error('uncaught: ' + err.message));
