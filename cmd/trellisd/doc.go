@@ -7,5 +7,9 @@
 // before an unknown user, and an unprivileged user can be served from a privileged
 // port.
 //
+// A member of a cluster starts in the same order, but opens the clients' sockets only to
+// see that it can: it serves clients while it leads, and package internal/cluster makes
+// an engine and a reactor anew for each time.
+//
 // Run trellisd --help for the command line, the signals and the exit codes.
 package main
