@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,6 +50,11 @@ type Config struct {
 	// commands long before; what exceeds this is a single huge reply. 0 means
 	// DefaultMaxOutput, or two of the largest bodies if that is more.
 	MaxOutput int64
+	// Identify is told who the client of a connection is that came from a listener
+	// for TLS, once, before any of its commands is executed; nil if nobody asks. It is
+	// called on the goroutine of the connection's loop. What peer points to belongs to
+	// the callee.
+	Identify func(session *engine.Session, peer *tls.ConnectionState)
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -83,9 +89,11 @@ type Server struct {
 	mu        sync.Mutex
 	closing   bool // guarded by mu
 	listeners int  // how many are or were served; guarded by mu
+	listening listenerTable
 
-	accepting acceptStats
-	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
+	handshakes handshakes
+	accepting  acceptStats
+	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
 	open      atomic.Int64    // connections that there are, or are about to be
 	unflushed atomic.Int64    // connections that have output, or input that an answer is due to, left
@@ -155,6 +163,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		freed:   make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
+	s.handshakes.init(cfg.MaxConnections)
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}
@@ -199,6 +208,7 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
 		s.acceptors.Wait()
+		s.handshakes.stop()
 		// Clients that do not pause would be owed something for ever. What a loop
 		// is just executing shows in unflushed only afterwards.
 		s.onLoops(func(l *loop) {
