@@ -1,79 +1,23 @@
 package reactor
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"errors"
-	"math/big"
 	"net"
 	"sync"
 	"time"
+
+	"trellis/reactor/tlstest"
 )
-
-// authority issues certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool // of cert alone
-}
-
-// newAuthority panics if the system has no random numbers.
-func newAuthority(name string) *authority {
-	a := &authority{pool: x509.NewCertPool()}
-	c := issue(nil, name, func(c *x509.Certificate) {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage = true, true, x509.KeyUsageCertSign
-	})
-	a.cert, a.key = c.Leaf, c.PrivateKey.(*ecdsa.PrivateKey)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-// issue makes a certificate, which signs itself if a is nil. change may be nil.
-func issue(a *authority, name string, change func(*x509.Certificate)) tls.Certificate {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	now := time.Now()
-	c := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(time.Hour),
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		DNSNames:     []string{name},
-		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
-	}
-	if change != nil {
-		change(c)
-	}
-	parent, signer := c, key
-	if a != nil {
-		parent, signer = a.cert, a.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		panic(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		panic(err)
-	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
-}
 
 // pki is what tests have that need nothing special.
 var pki = sync.OnceValue(func() (p struct {
-	ca     *authority
+	ca     *tlstest.Authority
 	server tls.Certificate
 },
 ) {
-	p.ca = newAuthority("tests")
-	p.server = issue(p.ca, "server", nil)
+	p.ca = tlstest.NewAuthority("tests")
+	p.server = p.ca.Issue(tlstest.Name, nil)
 	return p
 })
 
@@ -127,5 +71,5 @@ func (ts *testServer) serveTLS(config *tls.Config) tlsAddr {
 			ts.t.Errorf("ServeTLS: %v", err)
 		}
 	})
-	return tlsAddr{l.Addr(), &tls.Config{RootCAs: pki().ca.pool, ServerName: "server"}}
+	return tlsAddr{l.Addr(), &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name}}
 }
