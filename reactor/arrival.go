@@ -70,10 +70,7 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 		_ = unix.SetsockoptInt(fd, o.level, o.name, o.value)
 	}
 	if a.tls != nil {
-		if !a.server.handshakes.begin(a, fd) {
-			a.server.open.Add(-1)
-			a.refuse(fd)
-		}
+		a.server.handshakes.begin(a, fd)
 		return false, nil
 	}
 	if l := a.leastLoop(); l != a.loop {

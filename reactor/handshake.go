@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -74,19 +75,26 @@ type HandshakeStats struct {
 // waits too. To compute it needs one of the tokens, which are half as many as there
 // are processors, so that a flood of handshakes leaves the other half to the event
 // loops.
+//
+// Both rules for a crowd prefer the newest: the token goes to whoever began to wait for
+// it last, and the oldest handshake is given up when there are too many. So a good
+// client is done before the flood around it can make it old, however long that lasts.
+// Were it first come, first served, a client would wait behind all of the flood, and
+// if the newest were refused instead, a few silent clients would lock out all others.
 type handshakes struct {
-	tokens  chan struct{}
 	most    int
 	running sync.WaitGroup
 
 	mu      sync.Mutex
+	tokens  int            // that nobody has; guarded by mu
+	waiting []*handshake   // for a token, the last is the next to get it; guarded by mu
 	pending list.List      // of *handshake, the oldest first; guarded by mu
 	ended   HandshakeStats // guarded by mu, without Pending
 	logs    [NumHandshakeResults]throttle
 }
 
 func (hs *handshakes) init(maxConnections int) {
-	hs.tokens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	hs.tokens = max(1, runtime.GOMAXPROCS(0)/2)
 	hs.most = min(maxHandshakes, max(1, maxConnections/4))
 }
 
@@ -109,6 +117,8 @@ type handshake struct {
 	place   *list.Element // in handshakes.pending; nil when it was given up; guarded by handshakes.mu
 	socket  *os.File      // fd; nil before the goroutine runs; guarded by handshakes.mu
 	awaits  bool          // it waits for the client; guarded by handshakes.mu
+	token   bool          // it has a token; guarded by handshakes.mu
+	turn    chan struct{} // tells that it has got a token, or was given up
 	left    int           // bytes that may still be read
 	padding int           // bytes that were made up since
 }
@@ -116,50 +126,49 @@ type handshake struct {
 // errTooLong ends the handshake of a client that has sent too much.
 var errTooLong = errors.New("the handshake is too long")
 
-// begin begins the handshake of a connection that has a place. It reports false if
-// there are too many already. Then the connection is the caller's.
-//
-// When there are as many as may be, the oldest that waits for its client is given up.
-// To refuse the newest instead would let a few silent clients lock out all others. But
-// a handshake that waits for a processor is not given up: when there are only such,
-// the newest is refused, and clients that come in a crowd are served one after the
-// other.
-func (hs *handshakes) begin(a *acceptor, fd int) bool {
-	h := &handshake{by: a, fd: fd, began: time.Now(), left: maxBareInput}
+// begin begins the handshake of a connection that has a place. When there are as many
+// as may be, another is given up.
+func (hs *handshakes) begin(a *acceptor, fd int) {
+	h := &handshake{by: a, fd: fd, began: time.Now(), left: maxBareInput, turn: make(chan struct{}, 1)}
 	if a.tls.ClientAuth != tls.NoClientCert {
 		h.left = maxHandshakeInput
 	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if hs.pending.Len() >= hs.most && !hs.giveUpOldestLocked() {
-		return false
+	if hs.pending.Len() >= hs.most {
+		hs.giveUpOldestLocked()
 	}
 	h.place = hs.pending.PushBack(h)
 	hs.running.Go(h.run)
-	return true
 }
 
 // giveUpOldest gives up the handshake that began first of those that wait for their
-// clients. It reports false if there is none.
-func (hs *handshakes) giveUpOldest() bool {
+// clients, or else for a token, if there is any.
+func (hs *handshakes) giveUpOldest() {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.giveUpOldestLocked()
+	hs.giveUpOldestLocked()
 }
 
-func (hs *handshakes) giveUpOldestLocked() bool {
+func (hs *handshakes) giveUpOldestLocked() {
 	for e := hs.pending.Front(); e != nil; e = e.Next() {
 		if h := e.Value.(*handshake); h.awaits {
 			hs.giveUpLocked(h)
-			return true
+			return
 		}
 	}
-	return false
+	if e := hs.pending.Front(); e != nil {
+		hs.giveUpLocked(e.Value.(*handshake))
+	}
 }
 
 // giveUpLocked makes reading and writing fail from now on.
 func (hs *handshakes) giveUpLocked(h *handshake) {
 	h.leaveLocked()
+	if i := slices.Index(hs.waiting, h); i >= 0 {
+		hs.waiting = slices.Delete(hs.waiting, i, i+1)
+		h.turn <- struct{}{}
+	}
 	if h.socket != nil {
 		_ = h.socket.SetDeadline(time.Unix(1, 0))
 	}
@@ -192,7 +201,7 @@ func (h *handshake) run() {
 	}
 	result := h.end(err)
 	if err != nil {
-		h.explain(result)
+		h.explain(result, err)
 		_ = h.socket.Close()
 		s.open.Add(-1)
 		s.descriptorFreed()
@@ -218,10 +227,11 @@ func (h *handshake) open() error {
 
 // shake is the handshake proper.
 func (h *handshake) shake(t *tlsConn) (err error) {
-	hs := &h.by.server.handshakes
-	hs.tokens <- struct{}{}
+	if !h.take() {
+		return errGivenUp
+	}
 	defer func() {
-		<-hs.tokens
+		h.give()
 		if r := recover(); r != nil {
 			h.by.server.log.Error("a TLS handshake has panicked; its connection is closed", "panic", r, "stack", string(debug.Stack()))
 			err = errPanicked
@@ -242,32 +252,71 @@ func (h *handshake) read(p []byte) (n int, err error) {
 		clear(p)
 		return len(p), nil
 	}
-	h.idle(func() { n, err = h.socket.Read(p[:min(len(p), h.left)]) })
+	h.give()
+	n, err = h.socket.Read(p[:min(len(p), h.left)])
 	h.left -= n
+	if !h.take() {
+		return 0, errGivenUp
+	}
 	return n, err
 }
 
 // write writes for the tls.Conn.
 func (h *handshake) write(p []byte) (n int, err error) {
-	h.idle(func() { n, err = h.socket.Write(p) })
+	h.give()
+	n, err = h.socket.Write(p)
+	if !h.take() {
+		return 0, errGivenUp
+	}
 	return n, err
 }
 
-// idle runs f, which waits for the client, while others compute.
-func (h *handshake) idle(f func()) {
-	hs := &h.by.server.handshakes
-	<-hs.tokens
-	h.await(true)
-	f()
-	h.await(false)
-	hs.tokens <- struct{}{}
-}
+// errGivenUp ends a handshake that was given up.
+var errGivenUp = errors.New("the handshake was given up")
 
-func (h *handshake) await(awaits bool) {
+// take waits for a token. It reports false if the handshake was given up instead.
+func (h *handshake) take() bool {
 	hs := &h.by.server.handshakes
 	hs.mu.Lock()
-	h.awaits = awaits
+	h.awaits = false
+	if h.place == nil {
+		hs.mu.Unlock()
+		return false
+	}
+	if hs.tokens > 0 {
+		hs.tokens--
+		h.token = true
+		hs.mu.Unlock()
+		return true
+	}
+	hs.waiting = append(hs.waiting, h)
 	hs.mu.Unlock()
+	<-h.turn
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return h.token
+}
+
+// give gives the token, if h has one, to others, before the client is waited for.
+func (h *handshake) give() {
+	hs := &h.by.server.handshakes
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	h.awaits = true
+	if !h.token {
+		return
+	}
+	h.token = false
+	n := len(hs.waiting)
+	if n == 0 {
+		hs.tokens++
+		return
+	}
+	next := hs.waiting[n-1]
+	hs.waiting[n-1] = nil
+	hs.waiting = hs.waiting[:n-1]
+	next.token = true
+	next.turn <- struct{}{}
 }
 
 // release takes the connection out of Go's poller, and returns the descriptor that it
@@ -383,11 +432,18 @@ func peerName(socket *os.File) (name string) {
 	return name
 }
 
+// noTLSAlert is the alert unexpected_message, RFC 8446, section 6.
+var noTLSAlert = []byte{21, 3, 3, 0, 2, 2, 10}
+
 // explain leaves a client whose handshake has failed the time to read the alert. To
 // close at once, with something unread, would destroy it. The handshake stays among
 // those that may be given up.
-func (h *handshake) explain(result HandshakeResult) {
+func (h *handshake) explain(result HandshakeResult, why error) {
 	hs := &h.by.server.handshakes
+	var noTLS tls.RecordHeaderError
+	if errors.As(why, &noTLS) && noTLS.Conn != nil {
+		_, _ = h.socket.Write(noTLSAlert) // crypto/tls has not sent any
+	}
 	if result == HandshakeCertificate || result == HandshakeProtocol {
 		raw, err := h.socket.SyscallConn()
 		if err == nil {
