@@ -206,6 +206,7 @@ func TestACloseNotifyIsAHalfClose(t *testing.T) {
 				c.closeNotify()
 				c.expect(want)
 				c.expectEOF()
+				c.Close() // who has sent more behind a quit is waited for
 			}
 			c := ts.dial()
 			c.send("reserve\r\nuse a\r\n")

@@ -29,7 +29,7 @@ type control struct {
 }
 
 func dialControl(a *bench.Address) (*control, error) {
-	c, err := net.DialTimeout(a.Network, a.Name, 10*time.Second)
+	c, err := a.Dial(10 * time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a, err)
 	}

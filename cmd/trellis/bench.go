@@ -116,7 +116,8 @@ func scenarioList() string {
 
 func runCommand() *cobra.Command {
 	var flags loadFlags
-	var addr, jsonTo, csvTo, logTo string
+	var to target
+	var jsonTo, csvTo, logTo string
 	cmd := &cobra.Command{
 		Use:   "run [flags] SCENARIO",
 		Short: "Run one scenario against a server",
@@ -131,7 +132,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if cfg.Addr, err = bench.ParseAddress(addr); err != nil {
+			if cfg.Addr, err = to.address(); err != nil {
 				return err
 			}
 			cfg.Log = logTo != ""
@@ -158,7 +159,7 @@ func runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
+	to.register(f)
 	flags.register(cmd)
 	f.IntVar(&flags.cfg.Runs, "runs", 1, "repetitions, each with new connections and the next seed")
 	f.IntSliceVar(&flags.cfg.CPUs, "cpus", nil, "processors that the generator is bound to")
