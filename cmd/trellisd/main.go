@@ -136,7 +136,11 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 			return errors.Join(err, stop(srv, nil, log))
 		}
 	}
-	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})
+	serving := &metrics.Serving{Engine: eng, Now: now, Reactor: srv}
+	if store != nil {
+		serving.Certificates = store.Stats
+	}
+	mon.serving.Store(serving)
 	return supervise(eng, srv, sock, store, logFailed, &mon.ready, sigs, log)
 }
 

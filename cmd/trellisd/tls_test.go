@@ -125,7 +125,7 @@ func TestTheServerBehavesOverTLSAsTheCorpusSays(t *testing.T) {
 func TestClientsOfBothListenersShareJobs(t *testing.T) {
 	t.Parallel()
 	files := newCertFiles(t)
-	s := startTLS(t, append(files.flags(), "-l127.0.0.1")...)
+	s := start(t, files.flags()...)
 	plain, secure := s.dial(0), s.dialTLS(1, files.client())
 	plain.send("put 0 0 60 1", "x")
 	plain.want("INSERTED 1")
@@ -133,20 +133,10 @@ func TestClientsOfBothListenersShareJobs(t *testing.T) {
 	secure.want("RESERVED 1 1", "x", "DELETED")
 }
 
-// startTLS starts a server that listens as args say.
+// startTLS starts a server that listens for TLS only, on one socket.
 func startTLS(t *testing.T, args ...string) *server {
 	t.Helper()
-	listens := 0
-	for _, a := range args {
-		if strings.HasPrefix(a, "-l") {
-			listens++
-			args = append([]string{"-p0"}, args...)
-		}
-		if strings.HasPrefix(a, "--tls-listen") {
-			listens++
-		}
-	}
-	return ready(launch(t, append([]string{"-V", "--log-format=json"}, args...)...), listens)
+	return ready(launch(t, append([]string{"-V", "--log-format=json"}, args...)...), 1)
 }
 
 func TestAServerForTLSHasNoOtherListenerUnlessToldTo(t *testing.T) {
