@@ -39,6 +39,7 @@ type Store struct {
 	log    *slog.Logger
 	now    func() time.Time
 
+	config *tls.Config // has the keys of tickets; does not change
 	newest atomic.Pointer[generation]
 
 	mu      sync.Mutex
@@ -65,6 +66,11 @@ func load(files Files, policy Policy, log *slog.Logger, now func() time.Time) (*
 		return nil, err
 	}
 	s.use(g)
+	s.config = new(tls.Config)
+	s.complete(s.config)
+	s.config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return s.newest.Load().config, nil
+	}
 	return s, nil
 }
 
@@ -83,15 +89,9 @@ func (s *Store) use(g *generation) {
 	}
 }
 
-// Config is a configuration that takes the newest generation for each handshake.
-func (s *Store) Config() *tls.Config {
-	c := new(tls.Config)
-	s.complete(c)
-	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
-		return s.newest.Load().config, nil
-	}
-	return c
-}
+// Config is the configuration for listeners. It takes the newest generation for each
+// handshake.
+func (s *Store) Config() *tls.Config { return s.config }
 
 // aead are the suites of TLS 1.2 that have forward secrecy and authenticated
 // encryption. Those of TLS 1.3 all do.
@@ -109,7 +109,7 @@ func (s *Store) complete(c *tls.Config) {
 	c.MinVersion = s.policy.MinVersion
 	c.CipherSuites = aead
 	c.DynamicRecordSizingDisabled = true // it is for browsers, and costs records
-	c.Time = s.now
+	c.Time = func() time.Time { return s.now() }
 	switch {
 	case s.files.ClientCA == "":
 		c.ClientAuth = tls.NoClientCert
