@@ -125,9 +125,10 @@ peers:
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
+	command -v openssl >/dev/null || missing="$$missing openssl"; \
 	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, groff and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, groff, OpenSSL and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \
