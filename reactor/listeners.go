@@ -10,10 +10,10 @@ import (
 // the last number is that of several.
 type listenerID uint8
 
-const (
-	firstTLS    listenerID = 128
-	listenerIDs            = 256
-)
+const firstTLS listenerID = 128
+
+// listenerIDs is how many numbers there are.
+const listenerIDs = 256
 
 // tls tells that the listener's clients speak TLS.
 func (id listenerID) tls() bool { return id >= firstTLS }

@@ -160,6 +160,7 @@ func TestACutRecordIsNotExecuted(t *testing.T) {
 					return w.Conn.Write(p[:length])
 				}
 				c.send("put 0 0 9 1\r\nb\r\n")
+				w.write = nil
 				_ = w.Conn.(*net.TCPConn).CloseWrite()
 				b, err := io.ReadAll(c.Conn)
 				if whole {
