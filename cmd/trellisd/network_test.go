@@ -9,16 +9,17 @@ import (
 	"testing"
 )
 
-// readmeCommands are the blocks of commands in a section of the README.
-func readmeCommands(t *testing.T, section string) (blocks []string) {
+// commandBlocks are the blocks of commands in a subsection of the README.
+func commandBlocks(t *testing.T, section string) (blocks []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	no(t, err)
-	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
+	_, rest, found := strings.Cut(string(text), "\n### "+section+"\n")
 	if !found {
 		t.Fatalf("the README has no section %q", section)
 	}
 	rest, _, _ = strings.Cut(rest, "\n## ")
+	rest, _, _ = strings.Cut(rest, "\n### ")
 	for {
 		_, behind, found := strings.Cut(rest, "```sh\n")
 		if !found {
@@ -36,8 +37,8 @@ func wrapper(t *testing.T, dir, name, script string) {
 	no(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/bash\n"+script), 0o700))
 }
 
-// What the README says about networks works, block by block, in one directory.
-func TestTheCommandsForANetworkWork(t *testing.T) {
+// What the README says about TLS works, block by block, in one directory.
+func TestTheCommandsForTLSWork(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
 		needPeer(t, "%v", err)
@@ -62,7 +63,7 @@ done
 cat %s >&2
 exit 1
 `, log, log, tool, log))
-	blocks := readmeCommands(t, "On a network")
+	blocks := commandBlocks(t, "TLS")
 	if len(blocks) < 3 {
 		t.Fatalf("%d blocks of commands", len(blocks))
 	}
