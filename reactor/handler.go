@@ -15,6 +15,8 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	switch context := gc.Context().(type) {
 	case *conn:
 		c = context
+	case *tlsConn:
+		c = &context.conn
 	case *bell:
 		context.opened = true
 		return nil, gnet.None
@@ -29,6 +31,9 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	l.dealing = c
 	now := h.server.cfg.Now()
 	c.open(l, gc, now)
+	if c.listener.tls() && c.phase < broken {
+		c.tls().begin(now)
+	}
 	l.serve(now)
 	l.dealing = before
 	return nil, c.action()
@@ -52,6 +57,15 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 		l.serve(now)
 		l.dealing = nil
 		return c.action()
+	case *tlsConn:
+		l := c.loop
+		now := h.server.cfg.Now()
+		l.dealing = &c.conn
+		l.reported(&c.conn)
+		c.received(now, p)
+		l.serve(now)
+		l.dealing = nil
+		return c.action()
 	}
 	return gnet.None
 }
@@ -65,11 +79,19 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	case *acceptor:
 		c.closed(gc)
 	case *conn:
-		now := h.server.cfg.Now()
-		c.gc = nil
-		c.closing(now, err)
-		c.loop.serve(now)
-		h.server.descriptorFreed()
+		h.closed(c, err)
+	case *tlsConn:
+		h.closed(&c.conn, err)
 	}
 	return gnet.None
+}
+
+func (h *handler) closed(c *conn, err error) {
+	now := h.server.cfg.Now()
+	if c.gc != nil { // otherwise it goes on without gnet already
+		c.gc = nil
+		c.closing(now, err)
+	}
+	c.loop.serve(now)
+	h.server.descriptorFreed()
 }

@@ -21,16 +21,16 @@ var (
 	failureCommand = label("reason", "command")
 	failureTimeout = label("reason", "timeout")
 
-	resultLoaded = label("result", "loaded")
-	resultFailed = label("result", "failed")
+	reloadLoaded = label("result", "loaded")
+	reloadFailed = label("result", "failed")
 )
 
 func (c *collector) collectAccess(ch chan<- prometheus.Metric) {
 	for _, stats := range c.src.Reloads {
 		s := stats()
 		file := label("file", s.What)
-		ch <- reloads.with(float64(s.Loaded), file, resultLoaded)
-		ch <- reloads.with(float64(s.Failed), file, resultFailed)
+		ch <- reloads.with(float64(s.Loaded), file, reloadLoaded)
+		ch <- reloads.with(float64(s.Failed), file, reloadFailed)
 		ch <- reloadFailing.with(oneIf(s.Failing), file)
 	}
 	if c.src.Access == nil {
