@@ -107,7 +107,7 @@ func TestTheServerBehavesOverTLSAsTheCorpusSays(t *testing.T) {
 			t.Parallel()
 			config := files.client()
 			config.MinVersion, config.MaxVersion = version, version
-			playCorpus(t, stalls, &script.Socket{Launch: func(options ...string) (*script.Process, error) {
+			playCorpus(t, stalls, &script.Socket{Authorize: authorize(t), Launch: func(options ...string) (*script.Process, error) {
 				p, err := launchForScript(t, append(options, files.flags()...)...)
 				if err != nil {
 					return nil, err
