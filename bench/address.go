@@ -1,14 +1,19 @@
 package bench
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 )
 
-// DefaultPort is the port that beanstalkd and its clients use when none is named.
-const DefaultPort = "11300"
+// The ports that are meant when none is named.
+const (
+	DefaultPort    = "11300" // that of beanstalkd and its clients
+	DefaultTLSPort = "11400" // trellisd's for TLS
+)
 
 // An Address is where a server listens: a TCP address or a unix socket.
 type Address struct {
@@ -18,21 +23,30 @@ type Address struct {
 	Name string
 
 	tcp netip.AddrPort // the zero value for a unix socket
+	tls *tls.Config    // nil: plain text
 }
 
 // ParseAddress understands "host:port", "host", ":port", "[::1]:port" and "tcp://host:port" for TCP, and
 // "unix:/path", "unix:///path" and "/path" for unix sockets. A host name is resolved here, once.
-func ParseAddress(s string) (Address, error) {
+func ParseAddress(s string) (Address, error) { return parseAddress(s, DefaultPort, nil) }
+
+// ParseTLSAddress is ParseAddress for a server that speaks TLS. Where config names no server, the certificate must be that
+// of the host in s, or of localhost for a unix socket.
+func ParseTLSAddress(s string, config *tls.Config) (Address, error) {
+	return parseAddress(s, DefaultTLSPort, config)
+}
+
+func parseAddress(s, defaultPort string, config *tls.Config) (Address, error) {
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
-		return unixAddress(strings.TrimPrefix(path, "//")), nil
+		return unixAddress(strings.TrimPrefix(path, "//")).withTLS(config, "localhost"), nil
 	}
 	if strings.HasPrefix(s, "/") {
-		return unixAddress(s), nil
+		return unixAddress(s).withTLS(config, "localhost"), nil
 	}
 	s = strings.TrimPrefix(s, "tcp://")
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
-		host, port = strings.Trim(s, "[]"), DefaultPort
+		host, port = strings.Trim(s, "[]"), defaultPort
 	}
 	if host == "" {
 		host = "127.0.0.1"
@@ -42,7 +56,30 @@ func ParseAddress(s string) (Address, error) {
 		return Address{}, fmt.Errorf("address %q: %w", s, err)
 	}
 	ap := netip.AddrPortFrom(tcp.AddrPort().Addr().Unmap(), uint16(tcp.Port))
-	return Address{Network: "tcp", Name: ap.String(), tcp: ap}, nil
+	return Address{Network: "tcp", Name: ap.String(), tcp: ap}.withTLS(config, host), nil
+}
+
+func (a Address) withTLS(config *tls.Config, host string) Address {
+	if config != nil {
+		if config.ServerName == "" {
+			config = config.Clone()
+			config.ServerName = host
+		}
+		a.tls = config
+	}
+	return a
+}
+
+// TLS is the configuration with which the server is spoken to, nil for plain text. It must not be changed.
+func (a *Address) TLS() *tls.Config { return a.tls }
+
+// Dial connects to the server. timeout bounds connecting, and with TLS the handshake too.
+func (a *Address) Dial(timeout time.Duration) (net.Conn, error) {
+	d := &net.Dialer{Timeout: timeout}
+	if a.tls != nil {
+		return tls.DialWithDialer(d, a.Network, a.Name, a.tls)
+	}
+	return d.Dial(a.Network, a.Name)
 }
 
 func unixAddress(path string) Address { return Address{Network: "unix", Name: path} }

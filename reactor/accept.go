@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -42,6 +43,8 @@ type acceptor struct {
 	listener net.Listener
 	raw      rawListener // keeps the listener's descriptor valid while it is used
 	loop     *loop
+	id       listenerID
+	tls      *tls.Config // nil for a listener whose clients do not speak TLS
 
 	shortages chan error // why a connection that was accepted did not get to its loop
 
@@ -69,7 +72,17 @@ type rawListener interface {
 //
 // Connections have TCP_NODELAY and SO_KEEPALIVE set. Keep-alive's timings are
 // those of l's socket; what [net.ListenConfig] says of them is not followed.
-func (s *Server) Serve(l net.Listener) error {
+func (s *Server) Serve(l net.Listener) error { return s.serve(l, nil) }
+
+// ServeTLS is Serve for clients that speak TLS. A connection is given to a loop after
+// the handshake, for which it has 10 s. config must have a certificate or a
+// GetConfigForClient, and is not to be changed any more; its ClientAuth has to say
+// whether clients are asked for certificates, whatever GetConfigForClient returns.
+// It should set DynamicRecordSizingDisabled. An error of its VerifyConnection counts
+// as one of the client's certificate if it is a [tls.CertificateVerificationError].
+func (s *Server) ServeTLS(l net.Listener, config *tls.Config) error { return s.serve(l, config) }
+
+func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -78,11 +91,12 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	on := s.loops[s.listeners%len(s.loops)]
 	s.listeners++
+	id := s.listening.add(l.Addr(), config != nil)
 	s.acceptors.Add(1)
 	s.mu.Unlock()
 	defer s.acceptors.Done()
 	defer l.Close()
-	a := &acceptor{server: s, listener: l, loop: on, attempts: 1, shortages: make(chan error, 1)}
+	a := &acceptor{server: s, listener: l, loop: on, id: id, tls: config, attempts: 1, shortages: make(chan error, 1)}
 	err := a.prepare()
 	if err == nil {
 		err = a.leaveGoPoller()

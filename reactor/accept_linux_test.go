@@ -13,7 +13,7 @@ import (
 // and clients that were accepted are served on.
 func TestAListenerThatIsShutDownElsewhereEndsServe(t *testing.T) {
 	acceptors(t, func(t *testing.T, ungated bool) {
-		networks(t, func(t *testing.T, network string) {
+		plainNetworks(t, func(t *testing.T, network string) {
 			ts := serve(t, network, 1, hooks{ungated: ungated})
 			addr := "127.0.0.1:0"
 			if network == "unix" {

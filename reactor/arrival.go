@@ -9,8 +9,9 @@ import (
 
 // arrival is a connection that has a place and is counted in its loop's members.
 type arrival struct {
-	fd int
-	by *acceptor
+	fd  int
+	by  *acceptor
+	tls *tlsConn // nil for a client that does not speak TLS
 }
 
 // option is a socket's option with a whole number for its value.
@@ -60,6 +61,7 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 		return false, os.NewSyscallError("accept", err)
 	}
 	if !a.server.takePlace() {
+		a.server.handshakes.giveUpOldest() // whoever comes next may have its place
 		a.refuse(fd)
 		return false, nil
 	}
@@ -67,11 +69,15 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 		// This fails for a connection that has ended, which is noticed when it is read.
 		_ = unix.SetsockoptInt(fd, o.level, o.name, o.value)
 	}
-	if l := a.leastLoop(); l != a.loop {
-		l.arrive(arrival{fd, a})
+	if a.tls != nil {
+		a.server.handshakes.begin(a, fd)
 		return false, nil
 	}
-	return false, a.loop.admit(arrival{fd, a})
+	if l := a.leastLoop(); l != a.loop {
+		l.arrive(arrival{fd: fd, by: a})
+		return false, nil
+	}
+	return false, a.loop.admit(arrival{fd: fd, by: a})
 }
 
 // leastLoop is the loop with the fewest connections, and counts one more for it.
@@ -115,10 +121,11 @@ func (l *loop) admitAll() {
 // The descriptor is closed, and the place given back, if it fails.
 func (l *loop) admit(n arrival) error {
 	s := l.server
-	c := new(conn)
-	err := l.adopt.Adopt(n.fd, c)
+	c, context := l.newConn(n)
+	err := l.adopt.Adopt(n.fd, context)
 	if err == nil {
 		s.accepting.accepted.Add(1)
+		s.listening.counts[c.listener].accepted.Add(1)
 		return nil
 	}
 	if c.loop != nil {
@@ -132,4 +139,16 @@ func (l *loop) admit(n arrival) error {
 	}
 	s.log.Debug("connection refused", "listener", n.by.listener.Addr(), "error", err)
 	return nil
+}
+
+// newConn returns the connection that n begins, and what gnet is to know it by.
+func (l *loop) newConn(n arrival) (c *conn, context any) {
+	if n.tls != nil {
+		c, context = &n.tls.conn, n.tls
+	} else {
+		c = new(conn)
+		context = c
+	}
+	c.listener = n.by.id
+	return c, context
 }

@@ -17,23 +17,25 @@ import (
 // again. Every client uses names that nobody else uses, and so knows every byte
 // that may reach it.
 func TestNoByteReachesAnotherClient(t *testing.T) {
-	ts := serve(t, "tcp", 4, hooks{})
-	addrs := []net.Addr{ts.addr, ts.listen("unix")}
-	const clients, rounds = 16, 80
-	var wg sync.WaitGroup
-	for i := range clients {
-		wg.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(i), 1))
-			for j := range rounds {
-				churn(ts, addrs[r.IntN(2)], r, fmt.Sprintf("t%d-%d", i, j))
-			}
-		})
-	}
-	wg.Wait()
-	ts.until("all connections are gone", func() bool { return ts.sum().Connections == 0 })
-	if log := ts.log.String(); log != "" {
-		t.Errorf("the server complains:\n%s", log)
-	}
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 4, hooks{})
+		addrs := []net.Addr{ts.addr, ts.listen("unix")}
+		const clients, rounds = 16, 80
+		var wg sync.WaitGroup
+		for i := range clients {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 1))
+				for j := range rounds {
+					churn(ts, addrs[r.IntN(2)], r, fmt.Sprintf("t%d-%d", i, j))
+				}
+			})
+		}
+		wg.Wait()
+		ts.until("all connections are gone", func() bool { return ts.sum().Connections == 0 })
+		if log := ts.log.String(); log != "" {
+			t.Errorf("the server complains:\n%s", log)
+		}
+	})
 }
 
 // churn is the life of one client.

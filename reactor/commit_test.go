@@ -59,109 +59,119 @@ func (j *fakeJournal) untilRecorded(ts *testServer, n uint64) {
 }
 
 func TestRepliesWaitForTheCommitThatTheyDependOn(t *testing.T) {
-	for _, loops := range []int{1, 3} {
-		t.Run(fmt.Sprint(loops, " loops"), func(t *testing.T) {
-			j := new(fakeJournal)
-			ts := serveJournaled(t, "tcp", loops, hooks{}, j)
-			a, b, c := ts.dial(), ts.dial(), ts.dial()
-			a.send("put 0 0 9 1\r\na\r\nlist-tube-used\r\nput 0 0 9 1\r\nb\r\n")
-			j.untilRecorded(ts, 2)
-			b.send("put 0 0 9 1\r\nc\r\n")
-			j.untilRecorded(ts, 3)
-			// Who changed nothing is not held back.
-			c.do("list-tube-used\r\n", "USING default\r\n")
-			if p := a.pending() + b.pending(); p != "" {
-				t.Fatalf("%q was sent before the commit", p)
-			}
-			j.commit(ts, 1)
-			c.do("list-tube-used\r\n", "USING default\r\n")
-			if p := a.pending() + b.pending(); p != "" {
-				t.Fatalf("%q was sent before all that it depends on was committed", p)
-			}
-			j.commit(ts, 2)
-			a.expect("INSERTED 1\r\nUSING default\r\nINSERTED 2\r\n")
-			if p := b.pending(); p != "" {
-				t.Fatalf("%q was sent before the commit", p)
-			}
-			j.commit(ts, 3)
-			b.expect("INSERTED 3\r\n")
-		})
-	}
+	networks(t, func(t *testing.T, network string) {
+		for _, loops := range []int{1, 3} {
+			t.Run(fmt.Sprint(loops, " loops"), func(t *testing.T) {
+				j := new(fakeJournal)
+				ts := serveJournaled(t, network, loops, hooks{}, j)
+				a, b, c := ts.dial(), ts.dial(), ts.dial()
+				a.send("put 0 0 9 1\r\na\r\nlist-tube-used\r\nput 0 0 9 1\r\nb\r\n")
+				j.untilRecorded(ts, 2)
+				b.send("put 0 0 9 1\r\nc\r\n")
+				j.untilRecorded(ts, 3)
+				// Who changed nothing is not held back.
+				c.do("list-tube-used\r\n", "USING default\r\n")
+				if p := a.pending() + b.pending(); p != "" {
+					t.Fatalf("%q was sent before the commit", p)
+				}
+				j.commit(ts, 1)
+				c.do("list-tube-used\r\n", "USING default\r\n")
+				if p := a.pending() + b.pending(); p != "" {
+					t.Fatalf("%q was sent before all that it depends on was committed", p)
+				}
+				j.commit(ts, 2)
+				a.expect("INSERTED 1\r\nUSING default\r\nINSERTED 2\r\n")
+				if p := b.pending(); p != "" {
+					t.Fatalf("%q was sent before the commit", p)
+				}
+				j.commit(ts, 3)
+				b.expect("INSERTED 3\r\n")
+			})
+		}
+	})
 }
 
 func TestAWaitingWorkerGetsNoJobThatIsNotCommitted(t *testing.T) {
-	j := new(fakeJournal)
-	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
-	worker, producer := ts.dial(), ts.dial()
-	worker.send("reserve\r\n")
-	ts.untilWaiting(1)
-	producer.send("put 0 0 9 1\r\na\r\n")
-	j.untilRecorded(ts, 1)
-	ts.untilWaiting(0)
-	if p := worker.pending() + producer.pending(); p != "" {
-		t.Fatalf("%q was sent before the commit", p)
-	}
-	j.commit(ts, 1)
-	producer.expect("INSERTED 1\r\n")
-	worker.expect("RESERVED 1 1\r\na\r\n")
-	worker.send("delete 1\r\nlist-tube-used\r\n")
-	j.untilRecorded(ts, 2)
-	if p := worker.pending(); p != "" {
-		t.Fatalf("%q was sent before the commit", p)
-	}
-	j.commit(ts, 2)
-	worker.expect("DELETED\r\nUSING default\r\n")
+	networks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		ts := serveJournaled(t, network, 2, hooks{}, j)
+		worker, producer := ts.dial(), ts.dial()
+		worker.send("reserve\r\n")
+		ts.untilWaiting(1)
+		producer.send("put 0 0 9 1\r\na\r\n")
+		j.untilRecorded(ts, 1)
+		ts.untilWaiting(0)
+		if p := worker.pending() + producer.pending(); p != "" {
+			t.Fatalf("%q was sent before the commit", p)
+		}
+		j.commit(ts, 1)
+		producer.expect("INSERTED 1\r\n")
+		worker.expect("RESERVED 1 1\r\na\r\n")
+		worker.send("delete 1\r\nlist-tube-used\r\n")
+		j.untilRecorded(ts, 2)
+		if p := worker.pending(); p != "" {
+			t.Fatalf("%q was sent before the commit", p)
+		}
+		j.commit(ts, 2)
+		worker.expect("DELETED\r\nUSING default\r\n")
+	})
 }
 
 func TestHeldRepliesReachClientsThatHaveQuitOrHalfClosed(t *testing.T) {
-	j := new(fakeJournal)
-	ts := serveJournaled(t, "tcp", 1, hooks{}, j)
-	a, b := ts.dial(), ts.dial()
-	a.send("put 0 0 9 1\r\na\r\nquit\r\n")
-	j.untilRecorded(ts, 1)
-	b.send("put 0 0 9 1\r\nb\r\ndelete 1\r\n")
-	b.closeWrite()
-	j.untilRecorded(ts, 3)
-	ts.until("the half-closed client is being ended", func() bool { return ts.sum().Ending > 0 })
-	j.commit(ts, 3)
-	a.expect("INSERTED 1\r\n")
-	a.expectEOF()
-	b.expect("INSERTED 2\r\nDELETED\r\n")
-	b.expectEOF()
+	networks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		ts := serveJournaled(t, network, 1, hooks{}, j)
+		a, b := ts.dial(), ts.dial()
+		a.send("put 0 0 9 1\r\na\r\nquit\r\n")
+		j.untilRecorded(ts, 1)
+		b.send("put 0 0 9 1\r\nb\r\ndelete 1\r\n")
+		b.closeWrite()
+		j.untilRecorded(ts, 3)
+		ts.until("the half-closed client is being ended", func() bool { return ts.sum().Ending > 0 })
+		j.commit(ts, 3)
+		a.expect("INSERTED 1\r\n")
+		a.expectEOF()
+		b.expect("INSERTED 2\r\nDELETED\r\n")
+		b.expectEOF()
+	})
 }
 
 // While a client waits for a commit, what it sends on is kept and executed
 // afterwards, in order and within the bound.
 func TestPipelinedCommandsGoOnAfterEachCommit(t *testing.T) {
-	const n = 30_000
-	j := new(fakeJournal)
-	j.atOnce.Store(true)
-	ts := serveJournaled(t, "tcp", 1, hooks{}, j)
-	c := ts.dial()
-	go io.WriteString(c, strings.Repeat("put 0 0 9 10\r\n0123456789\r\n", n))
-	for id := range n {
-		c.expect(fmt.Sprintf("INSERTED %d\r\n", id+1))
-	}
-	if flushes := j.flushes.Load(); flushes > n/100 {
-		t.Fatalf("%d commits for %d pipelined puts", flushes, n)
-	}
-	if in, _ := ts.peaks(); in > keepInput+2*readSize {
-		t.Fatalf("%d bytes of input were kept", in)
-	}
+	networks(t, func(t *testing.T, network string) {
+		const n = 30_000
+		j := new(fakeJournal)
+		j.atOnce.Store(true)
+		ts := serveJournaled(t, network, 1, hooks{}, j)
+		c := ts.dial()
+		go io.WriteString(c, strings.Repeat("put 0 0 9 10\r\n0123456789\r\n", n))
+		for id := range n {
+			c.expect(fmt.Sprintf("INSERTED %d\r\n", id+1))
+		}
+		if flushes := j.flushes.Load(); flushes > n/100 {
+			t.Fatalf("%d commits for %d pipelined puts", flushes, n)
+		}
+		if in, _ := ts.peaks(); in > keepInput+2*readSize {
+			t.Fatalf("%d bytes of input were kept", in)
+		}
+	})
 }
 
 func TestWhenTheJournalFailsConnectionsEndWithoutAWord(t *testing.T) {
-	j := new(fakeJournal)
-	ts := serveJournaled(t, "tcp", 1, hooks{}, j)
-	a, b, c := ts.dial(), ts.dial(), ts.dial()
-	c.do("list-tube-used\r\n", "USING default\r\n")
-	a.send("put 0 0 9 1\r\na\r\ndelete 1\r\n")
-	j.untilRecorded(ts, 2)
-	ts.CommitFailed()
-	a.expectEOF()
-	b.send("put 0 0 9 1\r\na\r\n")
-	b.expectEOF()
-	c.do("list-tube-used\r\n", "USING default\r\n")
+	networks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		ts := serveJournaled(t, network, 1, hooks{}, j)
+		a, b, c := ts.dial(), ts.dial(), ts.dial()
+		c.do("list-tube-used\r\n", "USING default\r\n")
+		a.send("put 0 0 9 1\r\na\r\ndelete 1\r\n")
+		j.untilRecorded(ts, 2)
+		ts.CommitFailed()
+		a.expectEOF()
+		b.send("put 0 0 9 1\r\na\r\n")
+		b.expectEOF()
+		c.do("list-tube-used\r\n", "USING default\r\n")
+	})
 }
 
 // pending returns what has arrived and was not read yet.

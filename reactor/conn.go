@@ -31,6 +31,8 @@ type conn struct {
 	registered bool // the watcher knows fd
 	stalled    bool // it goes on when the client takes output
 	unflushed  bool // counted in Server.unflushed
+
+	listener listenerID // that it came from; does not change
 }
 
 // backlog is what a connection has that cannot keep up.
@@ -58,6 +60,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 		return
 	}
 	c.enter(serving)
+	l.server.listening.counts[c.listener].open.Add(1)
 	l.executing = c
 	l.engine.Open(&c.session, c, now)
 	l.executing = nil
@@ -66,7 +69,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 
 // action is what gnet is told when it has given c something to do.
 func (c *conn) action() gnet.Action {
-	if c.phase == ended {
+	if c.phase == ended || c.gc == nil {
 		return gnet.Close
 	}
 	return gnet.None
@@ -351,11 +354,15 @@ func (c *conn) end(now engine.Time) {
 	if c.phase == ended {
 		return
 	}
+	if c.listener.tls() {
+		c.tls().close()
+	}
 	c.enter(ended)
 	c.closeSession(now)
 	l := c.loop
 	counts := &l.counts
 	counts.connections.Add(-1)
+	l.server.listening.counts[c.listener].open.Add(-1)
 	l.server.open.Add(-1)
 	l.members.Add(-1)
 	if d := c.deadline; d != nil {

@@ -42,10 +42,16 @@ func (c *conn) closing(now engine.Time, err error) {
 	case !eof:
 		c.fail()
 	}
+	c.outlive(now)
+}
+
+// outlive goes on with a connection that gnet is about to close, if anything is left to
+// do for its client.
+func (c *conn) outlive(now engine.Time) {
 	if c.exhausted() {
 		c.enter(draining)
 	}
-	if c.phase >= broken || l.stopping || c.phase >= draining && !c.pendingOutput() {
+	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() {
 		c.end(now)
 		return
 	}
@@ -114,7 +120,16 @@ func (c *conn) readOn(now engine.Time) {
 	}
 	b.B = b.B[:n]
 	c.loop.counts.bytesIn.Add(uint64(n))
-	x.in.adopt(b, &c.loop.counts)
+	if !c.listener.tls() {
+		x.in.adopt(b, &c.loop.counts)
+	} else {
+		plain, err := c.tls().decrypt(b.B)
+		release(b)
+		x.in.rest = err == nil
+		if len(plain) > 0 {
+			x.in.add(plain, &c.loop.counts)
+		}
+	}
 	c.executePending(now)
 	c.flush()
 }
@@ -136,7 +151,11 @@ func (c *conn) lastRead(now engine.Time) {
 	}
 	l := c.loop
 	l.counts.bytesIn.Add(uint64(n))
-	for rest := b.B[:n]; len(rest) > 0 && c.phase == serving; {
+	rest := b.B[:n]
+	if c.listener.tls() {
+		rest, _ = c.tls().decrypt(rest)
+	}
+	for len(rest) > 0 && c.phase == serving {
 		l.newRound() // nobody else waits for a turn
 		rest = c.execute(now, rest)
 		c.flush()
@@ -152,6 +171,9 @@ func (c *conn) lastRead(now engine.Time) {
 // server closed with that unread, the system would throw away replies that are still
 // on their way.
 func (c *conn) linger(now engine.Time) {
+	if c.listener.tls() {
+		c.tls().sayGoodbye()
+	}
 	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
 		c.fail() // the peer is gone

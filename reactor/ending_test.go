@@ -43,15 +43,17 @@ func TestHalfClosedClientIsAnsweredAndThenClosed(t *testing.T) {
 }
 
 func TestHalfClosedClientGetsAReadyJobWhichThenReturns(t *testing.T) {
-	ts := serve(t, "tcp", 2, hooks{})
-	p := ts.dial()
-	p.put("x")
-	c := ts.dial()
-	c.send("reserve\r\n")
-	c.closeWrite()
-	c.expect(reserved(1, "x"))
-	c.expectEOF()
-	p.do("reserve\r\n", reserved(1, "x"))
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 2, hooks{})
+		p := ts.dial()
+		p.put("x")
+		c := ts.dial()
+		c.send("reserve\r\n")
+		c.closeWrite()
+		c.expect(reserved(1, "x"))
+		c.expectEOF()
+		p.do("reserve\r\n", reserved(1, "x"))
+	})
 }
 
 // So much was sent behind a reserve that the reactor has stopped reading: the
@@ -104,42 +106,46 @@ func blocker() (h hooks, blocked, release chan struct{}) {
 // The end of a waiting client's input and the job for it arrive at its loop
 // together. gnet reports the end first.
 func TestHalfCloseWhileAJobIsBeingHandedOver(t *testing.T) {
-	h, blocked, release := blocker()
-	ts := serve(t, "tcp", 2, h)
-	p, b, w := ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
-	w.send("reserve\r\nuse a\r\n")
-	ts.untilWaiting(1)
-	b.send("use block\r\n")
-	<-blocked
-	p.put("x")
-	w.closeWrite()
-	close(release)
-	w.expect(reserved(1, "x") + "USING a\r\n")
-	w.expectEOF()
-	p.do("reserve\r\n", reserved(1, "x"))
+	networks(t, func(t *testing.T, network string) {
+		h, blocked, release := blocker()
+		ts := serve(t, network, 2, h)
+		p, b, w := ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
+		w.send("reserve\r\nuse a\r\n")
+		ts.untilWaiting(1)
+		b.send("use block\r\n")
+		<-blocked
+		p.put("x")
+		w.closeWrite()
+		close(release)
+		w.expect(reserved(1, "x") + "USING a\r\n")
+		w.expectEOF()
+		p.do("reserve\r\n", reserved(1, "x"))
+	})
 }
 
 func TestClientVanishesWhileAJobIsBeingHandedOver(t *testing.T) {
-	for _, how := range []string{"close", "reset"} {
-		t.Run(how, func(t *testing.T) {
-			h, blocked, release := blocker()
-			ts := serve(t, "tcp", 2, h)
-			p, b, w := ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
-			w.send("reserve\r\n")
-			ts.untilWaiting(1)
-			b.send("use block\r\n")
-			<-blocked
-			p.put("x")
-			if how == "reset" {
-				w.reset()
-			} else {
-				w.Close()
-			}
-			p.send("reserve\r\n")
-			close(release)
-			p.expect(reserved(1, "x"))
-		})
-	}
+	tcpNetworks(t, func(t *testing.T, network string) {
+		for _, how := range []string{"close", "reset"} {
+			t.Run(how, func(t *testing.T) {
+				h, blocked, release := blocker()
+				ts := serve(t, network, 2, h)
+				p, b, w := ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
+				w.send("reserve\r\n")
+				ts.untilWaiting(1)
+				b.send("use block\r\n")
+				<-blocked
+				p.put("x")
+				if how == "reset" {
+					w.reset()
+				} else {
+					w.Close()
+				}
+				p.send("reserve\r\n")
+				close(release)
+				p.expect(reserved(1, "x"))
+			})
+		}
+	})
 }
 
 func TestJobsReturnWhenTheirClientVanishes(t *testing.T) {
@@ -204,26 +210,28 @@ func TestJobsReturnWhenTheirClientVanishes(t *testing.T) {
 // Whatever the moment at which a waiting client vanishes, the job goes to
 // somebody who is there.
 func TestNoJobIsLostToClientsThatVanishWhileWaiting(t *testing.T) {
-	ts := serve(t, "tcp", 4, hooks{})
-	p, w := ts.dial(), ts.dial()
-	for i := range 300 {
-		v := ts.dial()
-		v.do("use a\r\n", "USING a\r\n")
-		v.send("reserve\r\n")
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
-			if i%2 == 0 {
-				v.reset()
-			} else {
-				v.Close()
-			}
-		}()
-		id := p.put("x")
-		w.do(fmt.Sprintf("reserve\r\ndelete %d\r\n", id), reserved(id, "x")+"DELETED\r\n")
-		<-gone
-	}
+	tcpNetworks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 4, hooks{})
+		p, w := ts.dial(), ts.dial()
+		for i := range 300 {
+			v := ts.dial()
+			v.do("use a\r\n", "USING a\r\n")
+			v.send("reserve\r\n")
+			gone := make(chan struct{})
+			go func() {
+				defer close(gone)
+				time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+				if i%2 == 0 {
+					v.reset()
+				} else {
+					v.Close()
+				}
+			}()
+			id := p.put("x")
+			w.do(fmt.Sprintf("reserve\r\ndelete %d\r\n", id), reserved(id, "x")+"DELETED\r\n")
+			<-gone
+		}
+	})
 }
 
 // floodReplies makes the client a debt of n replies of 10 KB each.
@@ -330,14 +338,16 @@ func TestClientThatHasQuitIsNotWaitedFor(t *testing.T) {
 }
 
 func TestClientThatHasQuitAndStaysIsClosed(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{linger: time.Millisecond})
-	c := ts.dial()
-	c.send("quit\r\nuse a\r\n")
-	c.expectEOF()
-	ts.until("its connection is gone", func() bool { return ts.sum().Connections == 0 })
-	if n := ts.sum().Cut; n != 0 {
-		t.Errorf("cut: %d", n)
-	}
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{linger: time.Millisecond})
+		c := ts.dial()
+		c.send("quit\r\nuse a\r\n")
+		c.expectEOF()
+		ts.until("its connection is gone", func() bool { return ts.sum().Connections == 0 })
+		if n := ts.sum().Cut; n != 0 {
+			t.Errorf("cut: %d", n)
+		}
+	})
 }
 
 func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {

@@ -15,6 +15,8 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	switch context := gc.Context().(type) {
 	case *conn:
 		c = context
+	case *tlsConn:
+		c = &context.conn
 	case *bell:
 		context.opened = true
 		return nil, gnet.None
@@ -31,6 +33,9 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	l.dealing = c
 	now := h.server.cfg.Now()
 	c.open(l, gc, now)
+	if c.listener.tls() && c.phase < broken {
+		c.tls().begin(now)
+	}
 	l.serve(now)
 	l.dealing = before
 	return nil, c.action()
@@ -50,6 +55,8 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 		c.arrived()
 	case *conn:
 		return c.arrived(p)
+	case *tlsConn:
+		return c.conn.arrived(p)
 	}
 	return gnet.None
 }
@@ -61,7 +68,11 @@ func (c *conn) arrived(p []byte) gnet.Action {
 	now := l.server.cfg.Now()
 	l.dealing = c
 	l.reported(&c.round)
-	c.traffic(now, p)
+	if c.listener.tls() {
+		c.tls().received(now, p)
+	} else {
+		c.traffic(now, p)
+	}
 	l.serve(now)
 	l.dealing = nil
 	return c.action()
@@ -79,6 +90,9 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	case *conn:
 		c.loop.dismissed(gc)
 		h.closed(c, err)
+	case *tlsConn:
+		c.loop.dismissed(gc)
+		h.closed(&c.conn, err)
 	}
 	return gnet.None
 }

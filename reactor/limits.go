@@ -51,7 +51,11 @@ func (a *acceptor) refuse(fd int) {
 			"listener", a.listener.Addr(), "limit", a.server.cfg.MaxConnections, "unreported", n)
 	}
 	// A new connection has room for the answer.
-	_, _ = unix.Write(fd, refusal)
+	answer := refusal
+	if a.tls != nil {
+		answer = tlsRefusal
+	}
+	_, _ = unix.Write(fd, answer)
 	_ = unix.Shutdown(fd, unix.SHUT_WR)
 	// If the system found something unread when the connection is closed, it would
 	// tell the peer so, who might then not see what was sent to it.
@@ -61,3 +65,7 @@ func (a *acceptor) refuse(fd int) {
 }
 
 var refusal = []byte(codec.ReplyOutOfMemory)
+
+// tlsRefusal is the alert internal_error, RFC 8446, section 6: something like a
+// shortage of memory keeps the server from going on. Nothing can be said encrypted before the handshake.
+var tlsRefusal = []byte{21, 3, 3, 0, 2, 2, 80}

@@ -56,33 +56,37 @@ func TestClientThatNeverReadsIsBounded(t *testing.T) {
 // One batch may bring far more replies than the client takes. They are produced
 // as it takes them.
 func TestRepliesAreProducedAsTheyAreTaken(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
-	c := ts.dial()
-	const n = 4000
-	send, reply := floodReplies(c, n)
-	c.send(send)
-	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
-	c.expectMany(n, reply)
-	c.do("use a\r\n", "USING a\r\n")
-	if _, out := ts.peaks(); out > highWater+2*int64(len(reply)) {
-		t.Errorf("%d bytes of output were kept", out)
-	}
-	ts.until("nothing is pending", func() bool { s := ts.sum(); return s.PendingInput+s.PendingOutput+s.Stalled == 0 })
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c := ts.dial()
+		const n = 4000
+		send, reply := floodReplies(c, n)
+		c.send(send)
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		c.expectMany(n, reply)
+		c.do("use a\r\n", "USING a\r\n")
+		if _, out := ts.peaks(); out > highWater+2*int64(len(reply)) {
+			t.Errorf("%d bytes of output were kept", out)
+		}
+		ts.until("nothing is pending", func() bool { s := ts.sum(); return s.PendingInput+s.PendingOutput+s.Stalled == 0 })
+	})
 }
 
 // A waiting client may have stalled before; its job comes behind what it has
 // not read yet.
 func TestHandOverToAStalledClient(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
-	c, p := ts.dial(), ts.dial()
-	const n = 3000
-	send, reply := floodReplies(c, n)
-	c.send(send + "delete 1\r\nreserve\r\nuse after\r\n")
-	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
-	c.expectMany(n, reply)
-	c.expect("DELETED\r\n")
-	p.put("x")
-	c.expect(reserved(2, "x") + "USING after\r\n")
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c, p := ts.dial(), ts.dial()
+		const n = 3000
+		send, reply := floodReplies(c, n)
+		c.send(send + "delete 1\r\nreserve\r\nuse after\r\n")
+		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+		c.expectMany(n, reply)
+		c.expect("DELETED\r\n")
+		p.put("x")
+		c.expect(reserved(2, "x") + "USING after\r\n")
+	})
 }
 
 // Where reading cannot be paused, a client that sends too far ahead is closed.

@@ -33,7 +33,8 @@ type loop struct {
 	// when serve is called.
 	out    engine.Output
 	pieces [][]byte // of a reply, for a write
-	batch  batch    // of the commands that are answered
+	tls    tlsBuffers
+	batch  batch // of the commands that are answered
 	cmd    codec.Command
 
 	// What serve does.

@@ -15,8 +15,21 @@ import (
 	"trellis/engine"
 )
 
-// networks runs a test over TCP and over a Unix socket.
+// networks runs a test over TCP, over a Unix socket, and over TLS.
 func networks(t *testing.T, f func(t *testing.T, network string)) {
+	t.Run("unix", func(t *testing.T) { f(t, "unix") })
+	tcpNetworks(t, f)
+}
+
+// tcpNetworks runs a test over TCP and over TLS.
+func tcpNetworks(t *testing.T, f func(t *testing.T, network string)) {
+	for _, n := range []string{"tcp", "tls1.2", "tls1.3"} {
+		t.Run(n, func(t *testing.T) { f(t, n) })
+	}
+}
+
+// plainNetworks runs a test over TCP and over a Unix socket.
+func plainNetworks(t *testing.T, f func(t *testing.T, network string)) {
 	for _, n := range []string{"tcp", "unix"} {
 		t.Run(n, func(t *testing.T) { f(t, n) })
 	}
@@ -37,18 +50,20 @@ func TestRepliesComeInTheOrderOfTheCommands(t *testing.T) {
 }
 
 func TestAnyCutOfTheInputIsServed(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
-	c := ts.dial()
-	body := strings.Repeat("x", 3000)
-	input := fmt.Sprintf("use a\r\nput 0 0 60 %d\r\n%s\r\nwatch a\r\nreserve\r\ndelete 1\r\n", len(body), body)
-	go func() {
-		for _, b := range []byte(input) {
-			if _, err := c.Write([]byte{b}); err != nil {
-				return
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c := ts.dial()
+		body := strings.Repeat("x", 3000)
+		input := fmt.Sprintf("use a\r\nput 0 0 60 %d\r\n%s\r\nwatch a\r\nreserve\r\ndelete 1\r\n", len(body), body)
+		go func() {
+			for _, b := range []byte(input) {
+				if _, err := c.Write([]byte{b}); err != nil {
+					return
+				}
 			}
-		}
-	}()
-	c.expect("USING a\r\nINSERTED 1\r\nWATCHING 2\r\n" + reserved(1, body) + "DELETED\r\n")
+		}()
+		c.expect("USING a\r\nINSERTED 1\r\nWATCHING 2\r\n" + reserved(1, body) + "DELETED\r\n")
+	})
 }
 
 func TestCommandsBehindAWaitingReserveAreExecutedAfterIt(t *testing.T) {
@@ -140,22 +155,24 @@ func TestJobsAreHandedOverBetweenLoops(t *testing.T) {
 // One connection's commands may wake others on the same loop, whose waiting
 // commands wake the next.
 func TestAWokenClientsCommandsWakeTheNext(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
-	const n = 50
-	var chain []*client
-	for i := range n {
-		c := ts.dial()
-		c.send(fmt.Sprintf("watch t%d\r\nuse t%d\r\nreserve\r\nput 0 0 60 1\r\nx\r\n", i, i+1))
-		c.expect(fmt.Sprintf("WATCHING 2\r\nUSING t%d\r\n", i+1))
-		chain = append(chain, c)
-	}
-	ts.untilWaiting(n)
-	p := ts.dial()
-	p.do("use t0\r\n", "USING t0\r\n")
-	p.put("x")
-	for i, c := range chain {
-		c.expect(reserved(uint64(i+1), "x") + fmt.Sprintf("INSERTED %d\r\n", i+2))
-	}
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		const n = 50
+		var chain []*client
+		for i := range n {
+			c := ts.dial()
+			c.send(fmt.Sprintf("watch t%d\r\nuse t%d\r\nreserve\r\nput 0 0 60 1\r\nx\r\n", i, i+1))
+			c.expect(fmt.Sprintf("WATCHING 2\r\nUSING t%d\r\n", i+1))
+			chain = append(chain, c)
+		}
+		ts.untilWaiting(n)
+		p := ts.dial()
+		p.do("use t0\r\n", "USING t0\r\n")
+		p.put("x")
+		for i, c := range chain {
+			c.expect(reserved(uint64(i+1), "x") + fmt.Sprintf("INSERTED %d\r\n", i+2))
+		}
+	})
 }
 
 func TestReserveTimesOut(t *testing.T) {

@@ -91,9 +91,11 @@ type Server struct {
 	mu        sync.Mutex
 	closing   bool // guarded by mu
 	listeners int  // how many are or were served; guarded by mu
+	listening listenerTable
 
-	accepting acceptStats
-	freed     chan struct{} // tells a paused acceptor that a descriptor was closed
+	handshakes handshakes
+	accepting  acceptStats
+	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
 	open      atomic.Int64    // connections that there are, or are about to be
 	unflushed atomic.Int64    // connections that have output, or input that an answer is due to, left
@@ -164,6 +166,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		freed:   make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
+	s.handshakes.init(cfg.MaxConnections)
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}
@@ -210,6 +213,7 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		// wait for them for ever.
 		s.acceptors.Wait()
 		s.holds.Wait()
+		s.handshakes.stop()
 		// Clients that do not pause would be owed something for ever. What a loop
 		// is just executing shows in unflushed only afterwards.
 		s.onLoops(func(l *loop) {

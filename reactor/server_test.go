@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -144,6 +145,9 @@ func serveConfig(t testing.TB, network string, h hooks, j *fakeJournal, change f
 func (ts *testServer) listen(network string) net.Addr {
 	ts.t.Helper()
 	at := "127.0.0.1:0"
+	if strings.HasPrefix(network, "tls") {
+		return ts.listenTLS(network)
+	}
 	if network == "unix" {
 		dir, err := os.MkdirTemp("", "reactor")
 		if err != nil {
@@ -233,7 +237,13 @@ func (ts *testServer) dial() *client {
 
 func dial(t testing.TB, addr net.Addr) *client {
 	t.Helper()
-	nc, err := net.Dial(addr.Network(), addr.String())
+	var nc net.Conn
+	var err error
+	if a, ok := addr.(tlsAddr); ok {
+		nc, err = a.dial()
+	} else {
+		nc, err = net.Dial(addr.Network(), addr.String())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,17 +311,27 @@ func (c *client) expectEOF() {
 	}
 }
 
+// closeWrite ends what the client sends: over TLS by a close_notify, and then the
+// socket's end too.
 func (c *client) closeWrite() {
 	c.t.Helper()
-	if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+	err := c.Conn.(interface{ CloseWrite() error }).CloseWrite()
+	if nc, ok := c.Conn.(*tls.Conn); ok && err == nil {
+		err = nc.NetConn().(*net.TCPConn).CloseWrite()
+	}
+	if err != nil {
 		c.t.Fatal(err)
 	}
 }
 
 // reset closes a TCP connection so that the server sees an error and no end.
 func (c *client) reset() {
-	_ = c.Conn.(*net.TCPConn).SetLinger(0)
-	c.Close()
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		tcp = c.Conn.(*tls.Conn).NetConn().(*net.TCPConn)
+	}
+	_ = tcp.SetLinger(0)
+	tcp.Close()
 }
 
 // put puts a job and returns its id.

@@ -20,47 +20,51 @@ func (ts *testServer) shutDown(ctx context.Context) <-chan error {
 }
 
 func TestShutdownSendsWhatIsPending(t *testing.T) {
-	for _, halfClose := range []bool{false, true} {
-		ts := serve(t, "tcp", 2, hooks{})
-		c := ts.dial()
-		const n = 3000
-		send, reply := floodReplies(c, n)
-		c.send(send)
-		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
-		if halfClose {
-			c.closeWrite()
-			ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+	networks(t, func(t *testing.T, network string) {
+		for _, halfClose := range []bool{false, true} {
+			ts := serve(t, network, 2, hooks{})
+			c := ts.dial()
+			const n = 3000
+			send, reply := floodReplies(c, n)
+			c.send(send)
+			ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+			if halfClose {
+				c.closeWrite()
+				ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+			}
+			done := ts.shutDown(t.Context())
+			c.expectMany(n, reply)
+			c.expectEOF()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		}
-		done := ts.shutDown(t.Context())
-		c.expectMany(n, reply)
-		c.expectEOF()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	})
 }
 
 func TestShutdownGivesUpOnClientsThatDoNotRead(t *testing.T) {
-	for _, halfClose := range []bool{false, true} {
-		ts := serve(t, "tcp", 2, hooks{})
-		c := ts.dial()
-		send, _ := floodReplies(c, 3000)
-		c.send(send)
-		ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
-		if halfClose {
-			c.closeWrite()
-			ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+	networks(t, func(t *testing.T, network string) {
+		for _, halfClose := range []bool{false, true} {
+			ts := serve(t, network, 2, hooks{})
+			c := ts.dial()
+			send, _ := floodReplies(c, 3000)
+			c.send(send)
+			ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+			if halfClose {
+				c.closeWrite()
+				ts.until("its end was noticed", func() bool { return ts.sum().Ending == 1 })
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := ts.shutDown(ctx)
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want context.Canceled", err)
+			}
+			if n := ts.sum().Connections; n != 0 {
+				t.Errorf("%d connections are left", n)
+			}
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := ts.shutDown(ctx)
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v, want context.Canceled", err)
-		}
-		if n := ts.sum().Connections; n != 0 {
-			t.Errorf("%d connections are left", n)
-		}
-	}
+	})
 }
 
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
@@ -86,16 +90,18 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitForWaitingClients(t *testing.T) {
-	ts := serve(t, "tcp", 2, hooks{})
-	a, b := ts.dial(), ts.dial()
-	a.send("reserve\r\nuse a\r\n")
-	b.send("reserve-with-timeout 1000\r\n")
-	ts.untilWaiting(2)
-	if err := <-ts.shutDown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	a.expectEOF()
-	b.expectEOF()
+	networks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 2, hooks{})
+		a, b := ts.dial(), ts.dial()
+		a.send("reserve\r\nuse a\r\n")
+		b.send("reserve-with-timeout 1000\r\n")
+		ts.untilWaiting(2)
+		if err := <-ts.shutDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		a.expectEOF()
+		b.expectEOF()
+	})
 }
 
 func TestShutdownEndsServe(t *testing.T) {
@@ -124,64 +130,68 @@ func TestShutdownEndsServe(t *testing.T) {
 
 // Bells and timers may ring at any time while the loops end.
 func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
-	for range 20 {
-		ts := serve(t, "tcp", 4, hooks{})
-		for range 8 {
-			w := ts.dial()
-			w.send("use a\r\nwatch a\r\nreserve-with-timeout 1\r\nput 0 0 60 1\r\nx\r\nreserve-with-timeout 1\r\nput 0 0 60 1\r\nx\r\n")
+	networks(t, func(t *testing.T, network string) {
+		for range 20 {
+			ts := serve(t, network, 4, hooks{})
+			for range 8 {
+				w := ts.dial()
+				w.send("use a\r\nwatch a\r\nreserve-with-timeout 1\r\nput 0 0 60 1\r\nx\r\nreserve-with-timeout 1\r\nput 0 0 60 1\r\nx\r\n")
+			}
+			p := ts.dial()
+			p.send("use a\r\nput 0 0 60 1\r\nx\r\n")
+			if err := <-ts.shutDown(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
-		p := ts.dial()
-		p.send("use a\r\nput 0 0 60 1\r\nx\r\n")
-		if err := <-ts.shutDown(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
+	})
 }
 
 // Producers that do not pause, and a journal that always has something to commit.
 func TestShutdownAnswersEveryCommandThatIsOnRecord(t *testing.T) {
-	j := new(fakeJournal)
-	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
-	end := make(chan struct{})
-	var commits, producers sync.WaitGroup
-	commits.Go(func() {
-		for {
-			select {
-			case <-end:
-				return
-			case <-time.After(100 * time.Microsecond):
-				j.commit(ts, j.recorded.Load())
-			}
-		}
-	})
-	const put, inserted = "put 0 0 9 1\r\nx\r\n", "INSERTED "
-	var answered atomic.Uint64
-	for range 20 {
-		c := ts.dial()
-		producers.Go(func() {
+	networks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		ts := serveJournaled(t, network, 2, hooks{}, j)
+		end := make(chan struct{})
+		var commits, producers sync.WaitGroup
+		commits.Go(func() {
 			for {
-				if _, err := io.WriteString(c, put); err != nil {
+				select {
+				case <-end:
 					return
+				case <-time.After(100 * time.Microsecond):
+					j.commit(ts, j.recorded.Load())
 				}
-				s, err := c.r.ReadString('\n')
-				if err != nil {
-					return
-				}
-				if !strings.HasPrefix(s, inserted) {
-					t.Errorf("got %q", s)
-				}
-				answered.Add(1)
 			}
 		})
-	}
-	ts.until("they are at work", func() bool { return answered.Load() > 1000 })
-	if err := <-ts.shutDown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	producers.Wait()
-	close(end)
-	commits.Wait()
-	if got, want := answered.Load(), j.recorded.Load(); got != want {
-		t.Errorf("%d puts were answered, %d are on record", got, want)
-	}
+		const put, inserted = "put 0 0 9 1\r\nx\r\n", "INSERTED "
+		var answered atomic.Uint64
+		for range 20 {
+			c := ts.dial()
+			producers.Go(func() {
+				for {
+					if _, err := io.WriteString(c, put); err != nil {
+						return
+					}
+					s, err := c.r.ReadString('\n')
+					if err != nil {
+						return
+					}
+					if !strings.HasPrefix(s, inserted) {
+						t.Errorf("got %q", s)
+					}
+					answered.Add(1)
+				}
+			})
+		}
+		ts.until("they are at work", func() bool { return answered.Load() > 1000 })
+		if err := <-ts.shutDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		producers.Wait()
+		close(end)
+		commits.Wait()
+		if got, want := answered.Load(), j.recorded.Load(); got != want {
+			t.Errorf("%d puts were answered, %d are on record", got, want)
+		}
+	})
 }

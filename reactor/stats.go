@@ -34,6 +34,8 @@ type Stats struct {
 	Refused        uint64 // connections that were accepted and closed at once because something failed
 	RefusedOver    uint64 // the same, because there were more than the limit allows
 	MaxConnections int    // that limit
+
+	Listeners []ListenerStats // in the order in which they were served, those for TLS behind the others
 }
 
 // Stats returns the server's counters. Any goroutine may call it; it disturbs
@@ -50,6 +52,9 @@ func (s *Server) Stats() Stats {
 		RefusedOver:    a.over.Load(),
 		MaxConnections: s.cfg.MaxConnections,
 	}
+	s.mu.Lock()
+	st.Listeners = s.listening.stats()
+	s.mu.Unlock()
 	for i, l := range s.loops {
 		c := &l.counts
 		st.Loops[i] = LoopStats{

@@ -118,6 +118,9 @@ func (c *conn) writePending(now engine.Time) bool {
 
 // writev writes what the client takes at once of several pieces.
 func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
+	if c.listener.tls() {
+		return c.tls().send(pieces)
+	}
 	if len(pieces) == 1 {
 		return c.write(pieces[0])
 	}
@@ -132,6 +135,16 @@ func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
 // write writes what the client takes at once. When the connection turns out to
 // be broken, it reports false, and nothing is written any more.
 func (c *conn) write(b []byte) (n int, ok bool) {
+	if c.listener.tls() {
+		l := c.loop
+		l.pieces = append(l.pieces[:0], b)
+		return c.tls().send(l.pieces)
+	}
+	return c.writeRaw(b)
+}
+
+// writeRaw writes what the socket takes at once.
+func (c *conn) writeRaw(b []byte) (n int, ok bool) {
 	for {
 		n, err := writeFD(int(c.fd), b)
 		if err != unix.EINTR {

@@ -34,9 +34,10 @@ type conn struct {
 	nextHeld  int      // commands sent to hold jobs
 	want      int      // the least length of carry that can be a whole reply
 	carry     []byte   // the beginning of a reply
-	pending   []byte   // what the kernel would not take
+	pending   []byte   // what the kernel would not take, encrypted if it is to be
 	began     int64    // when connecting began; 0: it does not
 	held      []uint64 // ids of jobs that it holds, beyond those of its units
+	secure    *secure  // nil for plain text
 	drv       driverState
 }
 

@@ -73,6 +73,14 @@ func (w *worker) connected(c *conn) {
 			return
 		}
 	}
+	if config := w.addr.TLS(); config != nil {
+		s, err := handshake(c.fd, config, w.cfg.Patience)
+		if err != nil {
+			w.fail(c, "handshake: %v", err)
+			return
+		}
+		c.secure = s
+	}
 	now := w.now()
 	w.lastReply = now
 	w.record(metricConnect, c.began, now-c.began)
@@ -140,7 +148,7 @@ func (w *worker) close(c *conn) {
 	if c.fd >= 0 {
 		unix.Close(int(c.fd))
 	}
-	c.fd, c.state = -1, stateClosed
+	c.fd, c.state, c.secure = -1, stateClosed, nil
 	c.carry, c.pending = c.carry[:0], c.pending[:0]
 	w.out = w.out[:0]
 }

@@ -30,7 +30,7 @@ type control struct {
 
 // dialControl connects, and authenticates if there is a token.
 func dialControl(a *bench.Address, token string) (*control, error) {
-	nc, err := net.DialTimeout(a.Network, a.Name, 10*time.Second)
+	nc, err := a.Dial(10 * time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a, err)
 	}

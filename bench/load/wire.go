@@ -22,6 +22,17 @@ func (w *worker) read(c *conn) {
 	}
 	w.lastReply = now
 	p := w.in[:n]
+	if c.secure != nil {
+		var err error
+		if p, err = c.secure.decrypt(p, w.plain[:0]); err != nil {
+			w.fail(c, "reading: %v", err)
+			return
+		}
+		w.plain = p
+		if len(p) == 0 {
+			return
+		}
+	}
 	if len(c.carry) > 0 {
 		c.carry = append(c.carry, p...)
 		if len(c.carry) < c.want {
@@ -78,6 +89,9 @@ func (w *worker) slot(c *conn, at uint32) *slot {
 // flush writes what was prepared for c.
 func (w *worker) flush(c *conn) {
 	p := w.out
+	if c.secure != nil && len(p) > 0 {
+		p = c.secure.encrypt(p)
+	}
 	if len(c.pending) > 0 {
 		c.pending = append(c.pending, p...)
 		p = c.pending

@@ -44,6 +44,7 @@ type worker struct {
 	slots   []slot // of all connections, w.mask+1 for each
 	mask    uint32
 	in      []byte // what a read brings
+	plain   []byte // what was decrypted of it
 	rep     reply  // the reply that is being handled
 	tag     uint32 // of the job in that reply
 	took    int64  // that job's time from put to RESERVED, negative when not known

@@ -116,7 +116,8 @@ func scenarioList() string {
 
 func runCommand() *cobra.Command {
 	var flags loadFlags
-	var addr, jsonTo, csvTo, logTo string
+	var to target
+	var jsonTo, csvTo, logTo string
 	var token tokenFlag
 	cmd := &cobra.Command{
 		Use:   "run [flags] SCENARIO",
@@ -132,7 +133,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if cfg.Addr, err = bench.ParseAddress(addr); err != nil {
+			if cfg.Addr, err = to.address(); err != nil {
 				return err
 			}
 			if cfg.Token, err = token.read(); err != nil {
@@ -162,7 +163,7 @@ func runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
+	to.register(f)
 	token.register(f)
 	flags.register(cmd)
 	f.IntVar(&flags.cfg.Runs, "runs", 1, "repetitions, each with new connections and the next seed")

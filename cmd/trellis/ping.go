@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 )
 
 func pingCommand() *cobra.Command {
-	var addr string
+	var to target
 	var timeout time.Duration
 	var token tokenFlag
 	cmd := &cobra.Command{
@@ -26,7 +25,7 @@ func pingCommand() *cobra.Command {
 The exit status is 0 if the answer is right and comes in time, and 1 otherwise, for health checks.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			a, err := bench.ParseAddress(addr)
+			a, err := to.address()
 			if err != nil {
 				return err
 			}
@@ -34,23 +33,23 @@ The exit status is 0 if the answer is right and comes in time, and 1 otherwise, 
 			if err != nil {
 				return err
 			}
-			if err := ping(a.Network, a.Name, t, timeout); err != nil {
-				return fmt.Errorf("%s: %w", addr, err)
+			if err := ping(&a, t, timeout); err != nil {
+				return fmt.Errorf("%s: %w", to.addr, err)
 			}
 			return nil
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
+	to.register(f)
 	token.register(f)
 	f.DurationVar(&timeout, "timeout", 3*time.Second, "how long connection and answer may take")
 	return cmd
 }
 
 // ping asks which tube a new connection uses, which is always the same. It authenticates before if there is a token.
-func ping(network, addr, token string, timeout time.Duration) error {
+func ping(a *bench.Address, token string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
-	conn, err := net.DialTimeout(network, addr, timeout)
+	conn, err := a.Dial(timeout)
 	if err != nil {
 		return err
 	}

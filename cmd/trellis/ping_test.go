@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"trellis/bench"
 )
 
 // answering answers the first line of every connection, and returns the
@@ -60,7 +62,11 @@ func TestPingIsNotPatientForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := ping("tcp", l.Addr().String(), "", 10*time.Millisecond); err == nil {
+	a, err := bench.ParseAddress(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ping(&a, "", 10*time.Millisecond); err == nil {
 		t.Error("no error")
 	}
 }

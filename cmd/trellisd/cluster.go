@@ -16,6 +16,7 @@ import (
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -29,9 +30,9 @@ var errSocketActivation = errors.New("a member of a cluster opens its sockets it
 
 // serveMember runs a member of a cluster until it is told to stop.
 func serveMember(opt *options.Options, sigs *signals, log *slog.Logger) error {
-	inherited, err := listen.Inherited()
-	if err == nil && inherited != nil {
-		closeListeners(inherited, log)
+	plain, tls, err := listen.Inherited()
+	if inherited := (&sockets{plain: plain, tls: tls}); err == nil && len(inherited.all()) > 0 {
+		inherited.close(log)
 		err = errSocketActivation
 	}
 	if err != nil {
@@ -75,8 +76,12 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	if err := changeUser(opt.User, nil, log); err != nil {
 		return err
 	}
-	queue, err := newQueue(opt, log)
+	queue, end, err := newQueue(opt, mon, log)
 	if err != nil {
+		return err
+	}
+	defer end()
+	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
 	var open atomic.Pointer[cluster.Member]
@@ -99,26 +104,54 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 }
 
 // newQueue makes the queue of a member. It makes sure that the clients' sockets can be
-// opened, to say so at the start and not when the member is to lead.
-func newQueue(opt *options.Options, log *slog.Logger) (*cluster.Queue, error) {
-	open := func() ([]net.Listener, error) {
-		return listen.Open(context.Background(), opt.Listen, opt.Port, log)
-	}
-	listeners, err := open()
+// opened, and reads the files that clients are served by, to say at the start what is
+// wrong and not when the member is to lead. End ends what looks at these files.
+func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.Queue, end func(), err error) {
+	s := new(sockets)
+	err = s.open(opt, log)
+	s.close(log)
 	if err != nil {
-		return nil, exitWith(exitListen, err)
+		return nil, nil, exitWith(exitListen, err)
 	}
-	closeListeners(listeners, log)
+	store, err := loadCerts(opt, s, log)
+	if err != nil {
+		return nil, nil, exitWith(exitUsage, err)
+	}
+	acc, err := openAccess(opt, s.plain, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	mon.access = acc
 	info, err := newInfo()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	began := time.Now()
 	info.Uptime = func() time.Duration { return time.Since(began) }
 	ec := engineConfig(opt, info)
 	rc := reactorConfig(opt, log)
 	spareProc(rc.Loops)
-	return cluster.NewQueue(cluster.QueueConfig{Engine: ec, Reactor: rc, Listen: open, Log: log}), nil
+	qc := cluster.QueueConfig{Engine: ec, Log: log, Listen: func() (plain, tls []net.Listener, err error) {
+		s := new(sockets)
+		if err := s.open(opt, log); err != nil {
+			s.close(log)
+			return nil, nil, err
+		}
+		return s.plain, s.tls, nil
+	}}
+	ctx, cancel := context.WithCancel(context.Background())
+	end = cancel
+	if store != nil {
+		qc.TLS, mon.certificates = store.Config(), store.Stats
+		go store.Watch(ctx)
+	}
+	if acc != nil {
+		rc.Access, qc.Serves = acc, acc.server.Store
+		stop := reload.Watch(acc.file)
+		end = func() { cancel(); stop() }
+	}
+	qc.Reactor = rc
+	return cluster.NewQueue(qc), end, nil
 }
 
 // superviseMember runs a member until a signal says stop, or it cannot go on.
@@ -194,7 +227,7 @@ func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
 	defer m.showing.Unlock()
 	var serving *metrics.Serving
 	if q := queue.Serving(); q != nil {
-		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor}
+		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates}
 	}
 	m.serving.Store(serving)
 	if m.stopping.Load() {

@@ -62,7 +62,7 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 		defer w.sigs.release()
 		w.ended <- w.sigs.during(func() error {
 			defer d.end(log)
-			return supervise(eng, srv, []net.Listener{listener}, d.failed, new(web.Readiness), w.sigs, log)
+			return supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, d.failed, new(web.Readiness), w.sigs, log)
 		}, log)
 	}()
 	return w

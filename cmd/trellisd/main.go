@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,16 +57,16 @@ func serve(opt *options.Options, log *slog.Logger) error {
 		return serveMember(opt, sigs, log)
 	}
 
-	listeners, err := openListeners(opt, log)
+	sock, err := openSockets(opt, log)
 	if err != nil {
 		return exitWith(exitListen, err)
 	}
-	defer closeListeners(listeners, log)
-	return sigs.during(func() error { return serveOn(listeners, opt, sigs, log) }, log)
+	defer sock.close(log)
+	return sigs.during(func() error { return serveOn(sock, opt, sigs, log) }, log)
 }
 
 // serveOn runs the server on open sockets.
-func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log *slog.Logger) error {
+func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logger) error {
 	mon, err := openMonitor(opt, log)
 	if err != nil {
 		return exitWith(exitListen, err)
@@ -77,12 +76,17 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 	if err != nil {
 		return err
 	}
-	if err := changeUser(opt.User, listeners, log); err != nil {
+	if err := changeUser(opt.User, sock.all(), log); err != nil {
 		return err
+	}
+	// What the new user cannot read fails now and not at the first renewal.
+	store, err := loadCerts(opt, sock, log)
+	if err != nil {
+		return exitWith(exitUsage, err)
 	}
 
 	// Files are read as the new user, who reads them again when they have changed.
-	acc, err := openAccess(opt, listeners, log)
+	acc, err := openAccess(opt, sock.plain, log)
 	if err != nil {
 		return err
 	}
@@ -134,48 +138,16 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 	if acc != nil {
 		defer acc.watch(srv)()
 	}
-	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})
-	return supervise(eng, srv, listeners, logFailed, &mon.ready, sigs, log)
+	serving := &metrics.Serving{Engine: eng, Now: now, Reactor: srv}
+	if store != nil {
+		serving.Certificates = store.Stats
+	}
+	mon.serving.Store(serving)
+	return supervise(eng, srv, sock, store, logFailed, &mon.ready, sigs, log)
 }
 
 func limits(opt *options.Options) engine.Limits {
 	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched}
-}
-
-// openListeners opens what the command line names, unless systemd has opened
-// sockets for us.
-func openListeners(opt *options.Options, log *slog.Logger) ([]net.Listener, error) {
-	listeners, err := listen.Inherited()
-	if err != nil {
-		return nil, err
-	}
-	if listeners == nil {
-		listeners, err = listen.Open(context.Background(), opt.Listen, opt.Port, log)
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		for _, addr := range opt.Listen {
-			log.Warn("inherited listen fd; ignoring option: -l " + addr)
-		}
-		if opt.PortGiven {
-			log.Warn("inherited listen fd; ignoring option: -p " + opt.Port)
-		}
-	}
-	for _, l := range listeners {
-		log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String())
-	}
-	return listeners, nil
-}
-
-// closeListeners closes what the reactor has not closed, and so removes the
-// files of UNIX sockets also when the start failed.
-func closeListeners(listeners []net.Listener, log *slog.Logger) {
-	for _, l := range listeners {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			log.Warn("closing a listening socket", "addr", l.Addr().String(), "error", err)
-		}
-	}
 }
 
 // changeUser becomes the user of that name, if there is a name. Sockets with files

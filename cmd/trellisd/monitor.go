@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/cmd/trellisd/internal/web"
@@ -24,17 +25,18 @@ const monitorTimeout = time.Second
 // monitor shows the outside what the server does. Without --http it shows
 // nobody, and its methods are as good.
 type monitor struct {
-	listener net.Listener // nil without --http
-	web      *web.Server
-	done     chan struct{} // closed when web serves no more
-	ready    web.Readiness
-	commits  *metrics.Commits
-	stopping atomic.Bool                     // the reason why it is not ready stays
-	showing  sync.Mutex                      // held by show
-	access   *accessControl                  // nil without access control; set before serve
-	binlog   atomic.Pointer[binlog.Log]      // nil until it is open
-	serving  atomic.Pointer[metrics.Serving] // nil until clients are served
-	cluster  func() *metrics.Cluster         // set before serve; nil on a server alone
+	listener     net.Listener // nil without --http
+	web          *web.Server
+	done         chan struct{} // closed when web serves no more
+	ready        web.Readiness
+	commits      *metrics.Commits
+	stopping     atomic.Bool                     // the reason why it is not ready stays
+	showing      sync.Mutex                      // held by show
+	access       *accessControl                  // nil without access control; set before serve
+	certificates func() certs.Stats              // of a member of a cluster; nil without TLS. Set before serve
+	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
+	serving      atomic.Pointer[metrics.Serving] // nil until clients are served
+	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
 }
 
 // openMonitor opens the HTTP side's socket. It serves nothing yet.

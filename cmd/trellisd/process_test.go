@@ -208,13 +208,17 @@ type server struct {
 }
 
 // start starts trellisd with these arguments and returns when it is ready. It
-// listens on a free port of 127.0.0.1 unless there is a -l.
+// listens on a free port of 127.0.0.1 unless there is a -l; sockets for TLS come
+// behind.
 func start(t testing.TB, args ...string) *server {
 	t.Helper()
-	listens := 0
+	listens, tls := 0, 0
 	for _, a := range args {
 		if strings.HasPrefix(a, "-l") {
 			listens++
+		}
+		if strings.HasPrefix(a, "--tls-listen") {
+			tls++
 		}
 	}
 	if listens == 0 {
@@ -222,7 +226,7 @@ func start(t testing.TB, args ...string) *server {
 		listens = 1
 	}
 	args = append([]string{"-p0", "-V", "--log-format=json"}, args...)
-	return ready(launch(t, args...), listens)
+	return ready(launch(t, args...), listens+tls)
 }
 
 // ready waits for a process that logs JSON to listen on that many sockets.

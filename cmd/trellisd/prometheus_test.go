@@ -298,8 +298,9 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, url := monitored(t, "-b", t.TempDir(), "-f0", "-lunix:"+filepath.Join(socketDir(t), "s"),
-				"--auth-file", authFile(t, fmt.Sprintf("me uid:%d all *\n", os.Getuid())))
+			files := newCertFiles(t)
+			s, url := monitored(t, append(files.flags(), "-b", t.TempDir(), "-f0", "-lunix:"+filepath.Join(socketDir(t), "s"),
+				"--auth-file", authFile(t, fmt.Sprintf("me uid:%d all *\n", os.Getuid())))...)
 			p := startPrometheus(t, url, args...)
 			l := startTraffic(t, s)
 
@@ -310,6 +311,8 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			p.untilIs(`beanstalkd_tube_pause_left_seconds{tube="held"} > bool 3000`, 1)
 			p.untilIs(`beanstalkd_tube_oldest_ready_age_seconds{tube="stuck"} > bool 0.5`, 1)
 			p.untilIs(`max_over_time(scrape_samples_scraped[5s]) > bool 100`, 1)
+			s.dialTLS(1, files.client())
+			p.untilIs(`sum(beanstalkd_listener_connections{tls="true"})`, 1)
 
 			for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
 				if ofCluster(q) {
@@ -385,7 +388,7 @@ func number(t *testing.T, s string) float64 {
 
 func TestPromtoolFindsNothingToMendInTheMetrics(t *testing.T) {
 	t.Parallel()
-	s, url := monitored(t, "-b", t.TempDir())
+	s, url := monitored(t, append(newCertFiles(t).flags(), "-b", t.TempDir())...)
 	if err := startTraffic(t, s).end(); err != nil {
 		t.Fatalf("the load: %v", err)
 	}

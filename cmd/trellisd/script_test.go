@@ -21,22 +21,26 @@ func TestTheServerBehavesAsTheCorpusSays(t *testing.T) {
 				t.Skip("a server with one loop has no races worth the time")
 			}
 			t.Parallel()
-			target := &script.Socket{Launch: func(options ...string) (*script.Process, error) {
+			playCorpus(t, stalls, &script.Socket{Launch: func(options ...string) (*script.Process, error) {
 				return launchForScript(t, append(options, "--loops="+loops)...)
-			}, Authorize: authorize(t)}
-			for _, c := range script.Corpus() {
-				if !c.Applies("trellis", "access") {
-					continue
-				}
-				t.Run(c.Name, func(t *testing.T) {
-					t.Parallel()
-					switch err := stalls.play(c, target); {
-					case errors.Is(err, errors.ErrUnsupported):
-						t.Skip("played to a step for which a real server has no means: ", err)
-					case err != nil:
-						t.Error(err)
-					}
-				})
+			}, Authorize: authorize(t)})
+		})
+	}
+}
+
+// playCorpus plays all cases to servers.
+func playCorpus(t *testing.T, stalls *stalls, target *script.Socket) {
+	for _, c := range script.Corpus() {
+		if !c.Applies("trellis", "access") {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			switch err := stalls.play(c, target); {
+			case errors.Is(err, errors.ErrUnsupported):
+				t.Skip("played to a step for which a real server has no means: ", err)
+			case err != nil:
+				t.Error(err)
 			}
 		})
 	}
@@ -55,9 +59,10 @@ func launchForScript(t *testing.T, options ...string) (*script.Process, error) {
 		p.kill()
 		return nil, err
 	}
+	addr := s.addrs[len(s.addrs)-1] // those for TLS come last
 	return &script.Process{
-		Network: s.addrs[0].Network(),
-		Addr:    s.addrs[0].String(),
+		Network: addr.Network(),
+		Addr:    addr.String(),
 		Drain: func(on bool) error {
 			if !on {
 				return fmt.Errorf("drain mode off: %w", errors.ErrUnsupported)

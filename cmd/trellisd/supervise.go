@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/web"
 	"trellis/engine"
 	"trellis/reactor"
@@ -20,17 +20,30 @@ import (
 // runtimes wait before they kill.
 const stopTimeout = 5 * time.Second
 
-// supervise serves the listeners until a signal says stop, or one of them or the
+// supervise serves the sockets until a signal says stop, or one of them or the
 // log fails.
-func supervise(eng *engine.Engine, srv *reactor.Server, listeners []net.Listener, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
+func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, store *certs.Store, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
 	sigs.serving.Store(true)
-	failed := make(chan error, len(listeners))
-	for _, l := range listeners {
+	failed := make(chan error, len(sock.plain)+len(sock.tls))
+	for _, l := range sock.plain {
 		go func() {
 			if err := srv.Serve(l); err != nil {
 				failed <- err
 			}
 		}()
+	}
+	if store != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go store.Watch(ctx)
+		config := store.Config()
+		for _, l := range sock.tls {
+			go func() {
+				if err := srv.ServeTLS(l, config); err != nil {
+					failed <- err
+				}
+			}()
+		}
 	}
 	log.Info("ready")
 	ready.Ready()

@@ -12,9 +12,10 @@ import (
 
 // A Process is a server that Socket talks to.
 type Process struct {
-	Network, Addr string           // for net.Dial
-	Drain         func(bool) error // switches drain mode
-	Stop          func()           // ends the server
+	Network, Addr string                   // for net.Dial
+	Dial          func() (net.Conn, error) // instead of that, if it is not nil
+	Drain         func(bool) error         // switches drain mode
+	Stop          func()                   // ends the server
 }
 
 // Socket is a Target that reaches real servers over sockets, in real time.
@@ -121,11 +122,18 @@ func (s *socketServer) open(line, reply string) (Conn, error) {
 // listen yet. A connection made to find that out would be counted.
 func (s *socketServer) dial() (net.Conn, error) {
 	for deadline := time.Now().Add(s.limits.Patience); ; time.Sleep(time.Millisecond) {
-		nc, err := net.Dial(s.Network, s.Addr)
+		nc, err := s.connect()
 		if err == nil || !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
 			return nc, err
 		}
 	}
+}
+
+func (s *socketServer) connect() (net.Conn, error) {
+	if s.Process.Dial != nil {
+		return s.Process.Dial()
+	}
+	return net.Dial(s.Network, s.Addr)
 }
 
 func (s *socketServer) Wait(d time.Duration) { time.Sleep(d) }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,8 +24,14 @@ type QueueConfig struct {
 	Engine  engine.Config
 	Reactor reactor.Config
 
-	// Listen opens the sockets for clients.
-	Listen func() ([]net.Listener, error)
+	// Listen opens the sockets for clients: those without TLS, and those with it.
+	Listen func() (plain, tls []net.Listener, err error)
+
+	// TLS is for the latter; nil if there are none.
+	TLS *tls.Config
+
+	// Serves is told of each reactor before it serves anybody. Nil does nothing.
+	Serves func(*reactor.Server)
 
 	// Log gets what an operator should know.
 	Log *slog.Logger
@@ -108,6 +115,9 @@ func (q *Queue) Serve(o *replica.Office) error {
 	srv, err := reactor.New(cfg)
 	if err != nil {
 		return fmt.Errorf("starting the event loops: %w", err)
+	}
+	if q.cfg.Serves != nil {
+		q.cfg.Serves(srv)
 	}
 	o.Attach(replica.Hooks{
 		OnCommit: func(journal.Pos) { srv.Committed() },

@@ -34,9 +34,9 @@ const (
 func (s *service) listen() {
 	q := s.queue
 	for tries := 0; ; tries++ {
-		listeners, err := q.cfg.Listen()
+		plain, tls, err := q.cfg.Listen()
 		if err == nil {
-			s.accept(listeners)
+			s.accept(plain, tls)
 			return
 		}
 		if tries == 0 {
@@ -62,18 +62,28 @@ func (s *service) giveUp() {
 }
 
 // accept serves the listeners.
-func (s *service) accept(listeners []net.Listener) {
+func (s *service) accept(plain, tls []net.Listener) {
 	q := s.queue
 	var addrs []net.Addr
-	for _, l := range listeners {
+	serve := func(l net.Listener, secure bool, serve func() error) {
 		addrs = append(addrs, l.Addr())
-		q.cfg.Log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String())
+		log := q.cfg.Log
+		if secure {
+			log = log.With("tls", true)
+		}
+		log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String())
 		s.working.Go(func() {
 			// A server that has ended closes the listener and says so.
-			if err := s.server.Serve(l); err != nil && !errors.Is(err, reactor.ErrClosed) && s.ctx.Err() == nil {
+			if err := serve(); err != nil && !errors.Is(err, reactor.ErrClosed) && s.ctx.Err() == nil {
 				q.fail(err)
 			}
 		})
+	}
+	for _, l := range plain {
+		serve(l, false, func() error { return s.server.Serve(l) })
+	}
+	for _, l := range tls {
+		serve(l, true, func() error { return s.server.ServeTLS(l, q.cfg.TLS) })
 	}
 	q.mu.Lock()
 	s.addrs = addrs

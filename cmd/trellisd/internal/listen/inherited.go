@@ -11,35 +11,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// tlsName is the name of inherited sockets whose clients speak TLS, FileDescriptorName=
+// in the socket unit.
+const tlsName = "tls"
+
 // Inherited returns the sockets that systemd passed to this process, all of them
-// and in its order; none if this process was not activated. It takes the
+// and in its order, those named "tls" apart; none if this process was not activated. It takes the
 // activation's variables out of the environment, so a second call finds none.
 // An environment that is wrong, and a descriptor that is no listening stream
 // socket of TCP or UNIX, are errors.
 //
 // The options of inherited sockets are left as they are; they are the unit
 // file's affair.
-func Inherited() ([]net.Listener, error) {
+func Inherited() (plain, tls []net.Listener, err error) {
 	if active, err := activated(); !active || err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	files := activation.Files(true)
 	// All are checked before the first is opened: opening makes descriptors, and
 	// the number of one that was announced but not passed would then be ours.
 	for i, f := range files {
 		if err := check(f); err != nil {
-			return nil, notListening(i, err)
+			return nil, nil, notListening(i, err)
 		}
 	}
-	var opened []net.Listener
 	for i, f := range files {
+		name := f.Name()
 		l, err := fromFile(f)
 		if err != nil {
-			return nil, notListening(i, err)
+			return nil, nil, notListening(i, err)
 		}
-		opened = append(opened, l)
+		if name == tlsName {
+			tls = append(tls, l)
+		} else {
+			plain = append(plain, l)
+		}
 	}
-	return opened, nil
+	return plain, tls, nil
 }
 
 func notListening(i int, err error) error {

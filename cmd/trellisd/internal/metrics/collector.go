@@ -10,6 +10,7 @@ import (
 
 	"trellis/binlog"
 	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
@@ -49,12 +50,15 @@ type Serving struct {
 	Engine  *engine.Engine
 	Now     func() engine.Time // the engine's time
 	Reactor Reactor
+	// Certificates are those of the server, nil if it has no listener for TLS.
+	Certificates func() certs.Stats
 }
 
 // Reactor is what a [reactor.Server] tells.
 type Reactor interface {
 	Stats() reactor.Stats
 	Latency() *reactor.Latency
+	Handshakes() *reactor.HandshakeStats
 }
 
 // Build says which program this is.
@@ -136,7 +140,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectAccess(ch)
 	st := serving.Reactor.Stats()
 	collectReactor(ch, &st)
+	collectListeners(ch, st.Listeners)
 	collectLatency(ch, serving.Reactor.Latency())
+	if serving.Certificates != nil {
+		collectHandshakes(ch, serving.Reactor.Handshakes())
+		collectCertificates(ch, serving.Certificates())
+	}
 	now := serving.Now()
 	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)

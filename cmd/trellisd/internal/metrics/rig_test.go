@@ -10,6 +10,7 @@ import (
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
 	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/codec"
 	"trellis/engine"
@@ -60,12 +61,15 @@ func (r *rig) serving(re Reactor) *Serving {
 }
 
 type fakeReactor struct {
-	stats   reactor.Stats
-	latency reactor.Latency
+	stats      reactor.Stats
+	latency    reactor.Latency
+	handshakes reactor.HandshakeStats
 }
 
 func (r *fakeReactor) Stats() reactor.Stats      { return r.stats }
 func (r *fakeReactor) Latency() *reactor.Latency { return &r.latency }
+
+func (r *fakeReactor) Handshakes() *reactor.HandshakeStats { return &r.handshakes }
 
 // wholeSources has something to tell about every part of the server.
 func (r *rig) wholeSources() Sources {
@@ -74,10 +78,25 @@ func (r *rig) wholeSources() Sources {
 		f := &fakeReactor{stats: reactor.Stats{
 			Loops:    []reactor.LoopStats{{Connections: 3, Ending: 1, BytesIn: 10, OverLimit: 1, Lacking: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2}},
 			Accepted: 7, Refused: 1, RefusedOver: 2, MaxConnections: 1000,
+			Listeners: []reactor.ListenerStats{
+				{Addr: "127.0.0.1:11300", Connections: 1, Accepted: 4},
+				{Addr: "127.0.0.1:11300", Connections: 2, Accepted: 1}, // inherited
+				{Addr: "127.0.0.1:11400", TLS: true, Connections: 4, Accepted: 2},
+			},
 		}}
+		f.handshakes.Pending = 3
+		f.handshakes.Took[reactor.HandshakeOK].Observe(2*time.Millisecond, 2)
+		f.handshakes.Took[reactor.HandshakeTimeout].Observe(10*time.Second, 1)
 		f.latency.Answered[codec.OpPut].Observe(30*time.Microsecond, 5)
 		f.latency.Waited[codec.OpReserve].Observe(7*time.Second, 1)
-		return r.serving(f)
+		s := r.serving(f)
+		s.Certificates = func() certs.Stats {
+			return certs.Stats{
+				CertExpires: time.Unix(1_800_000_000, 0), ClientCAExpires: time.Unix(1_900_000_000, 0),
+				Reloads: 5, ReloadFailures: 2, Failing: true,
+			}
+		}
+		return s
 	}
 	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000}
 	src.Cluster = func() *Cluster {

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,9 @@ import (
 const (
 	// DefaultPort is the port that beanstalkd clients try first.
 	DefaultPort = "11300"
+
+	// DefaultTLSPort is the port of a --tls-listen that names none.
+	DefaultTLSPort = "11400"
 
 	// DefaultMaxJobSize is the largest body, in bytes, that a put may carry unless
 	// -z says otherwise.
@@ -86,7 +90,7 @@ const (
 type Options struct {
 	Action Action
 
-	Listen     []string // every -l, in order; empty: the default address
+	Listen     []string // every -l, in order; empty: the default address, unless TLS.Listen has any and there is no -p
 	Port       string   // number or service name
 	PortGiven  bool     // -p was there
 	User       string   // empty: stay who we are
@@ -101,6 +105,7 @@ type Options struct {
 	SkipDamaged  bool          // start with what is sound of a damaged binlog
 
 	AuthFile string // who may do what; empty: everybody everything
+	TLS      TLS
 
 	HTTP          string // HOST:PORT; empty: no HTTP
 	WebConfig     string // the file that says how HTTP is protected; empty: not at all
@@ -122,6 +127,17 @@ type Options struct {
 	// Notices are lines for the user that do not keep the server from starting:
 	// obsolete flags, values that were lowered.
 	Notices []string
+}
+
+// TLS is how clients are served that speak it.
+type TLS struct {
+	Listen     []string // every --tls-listen, in order
+	Cert, Key  string   // files
+	ClientCA   string   // file; empty: clients are not asked for certificates
+	Optional   bool     // clients without a certificate are served too
+	MinVersion uint16   // as crypto/tls numbers it
+
+	clientAuth bool // --tls-client-auth was there
 }
 
 // UsageError is a mistake in the command line. Its text says what is wrong and
@@ -151,6 +167,8 @@ func Parse(args []string) (*Options, error) {
 
 		MaxTubes:   DefaultMaxTubes,
 		MaxWatched: DefaultMaxWatched,
+
+		TLS: TLS{MinVersion: tls.VersionTLS12},
 	}
 	verbosity, levelGiven := 0, false
 	var flags givenFlags
@@ -338,6 +356,8 @@ func Parse(args []string) (*Options, error) {
 		return err
 	})
 
+	opt.TLS.flags(value)
+
 	err := fs.Parse(args)
 	if err == nil && fs.NArg() > 0 {
 		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", fs.Arg(0))
@@ -350,6 +370,9 @@ func Parse(args []string) (*Options, error) {
 	}
 	if err == nil {
 		err = opt.checkCluster(flags)
+	}
+	if err == nil {
+		err = opt.TLS.check()
 	}
 	if err != nil && !errors.Is(err, errDone) {
 		return opt, usageError(err)

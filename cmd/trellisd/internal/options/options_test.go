@@ -1,6 +1,7 @@
 package options
 
 import (
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"reflect"
@@ -22,6 +23,8 @@ func defaults(change func(*Options)) *Options {
 
 		MaxTubes:   1_000_000,
 		MaxWatched: 2000,
+
+		TLS: TLS{MinVersion: tls.VersionTLS12},
 	}
 	if change != nil {
 		change(opt)
@@ -119,6 +122,18 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
 		{"--max-tubes=0|--max-watched=0", func(o *Options) { o.MaxTubes, o.MaxWatched = 0, 0 }},
 
+		{"--tls-cert=c|--tls-key=k", func(o *Options) { o.TLS.Cert, o.TLS.Key = "c", "k" }},
+		{"--tls-listen=::1|--tls-listen|:9|--tls-cert|c|--tls-key|k", func(o *Options) {
+			o.TLS.Listen, o.TLS.Cert, o.TLS.Key = []string{"::1", ":9"}, "c", "k"
+		}},
+		{"--tls-cert=c|--tls-key=k|--tls-client-ca=a|--tls-client-auth=optional|--tls-min=1.3", func(o *Options) {
+			o.TLS = TLS{Cert: "c", Key: "k", ClientCA: "a", Optional: true, clientAuth: true, MinVersion: tls.VersionTLS13}
+		}},
+		{"--tls-client-auth=optional|--tls-client-auth=require|--tls-cert=c|--tls-key=k|--tls-client-ca=a", func(o *Options) {
+			o.TLS.Cert, o.TLS.Key, o.TLS.ClientCA, o.TLS.clientAuth = "c", "k", "a", true
+		}},
+		{"--tls-key=k|-v", func(o *Options) { o.Action, o.TLS.Key = PrintVersion, "k" }},
+
 		{"-V", level(slog.LevelInfo)},
 		{"-VV", level(slog.LevelDebug)},
 		{"-VVV", level(slog.LevelDebug)},
@@ -211,6 +226,16 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--max-tubes=", "invalid value for --max-tubes: ; give a number of at least 0, without a unit"},
 		{"--max-watched=x", "invalid value for --max-watched: x; give a number of at least 0, without a unit"},
 
+		{"--tls-listen=", "empty address for --tls-listen; give a host, an IP address or unix:PATH"},
+		{"--tls-cert=", "empty path for --tls-cert; give that of a PEM file"},
+		{"--tls-min=1.1", "unknown version for --tls-min: 1.1; give 1.2 or 1.3"},
+		{"--tls-client-auth=no", "unknown value for --tls-client-auth: no; give require or optional"},
+		{"--tls-listen=::1", "--tls-listen without a certificate; give --tls-cert and --tls-key"},
+		{"--tls-cert=c", "--tls-cert without --tls-key; give both"},
+		{"--tls-key=k", "--tls-key without --tls-cert; give both"},
+		{"--tls-client-ca=a", "--tls-client-ca without a certificate; give --tls-cert and --tls-key"},
+		{"--tls-client-auth=require|--tls-cert=c|--tls-key=k", "--tls-client-auth without --tls-client-ca; give the authorities of the clients"},
+
 		{"-f1.5", "invalid size: 1.5; give a number of bytes, in decimal and without a unit"},
 		{"-s10M", "invalid size: 10M; give a number of bytes, in decimal and without a unit"},
 		{"-b|", "empty directory for -b; give the path of one that exists"},
@@ -248,6 +273,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"--http", "--pprof", "--metrics-tubes", "--metrics-legacy",
 			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--no-extensions",
 			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca",
+			"--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
 		} {
 			if !strings.Contains(text.text, flag) {
 				t.Errorf("%s: nothing about %s", text.name, flag)

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"trellis/bench"
+)
+
+// target is the server that a command speaks to, and how. The environment gives what
+// the flags do not: TRELLIS_TLS, TRELLIS_CA, TRELLIS_CERT and TRELLIS_KEY.
+type target struct {
+	addr          string
+	tls           bool
+	ca, cert, key string // files
+
+	flags *pflag.FlagSet
+}
+
+func (t *target) register(f *pflag.FlagSet) {
+	t.flags = f
+	f.StringVarP(&t.addr, "addr", "a", "127.0.0.1", "the server: host, host:port or unix:/path; the port is 11300, or 11400 with --tls")
+	f.BoolVar(&t.tls, "tls", false, "speak TLS (TRELLIS_TLS=1)")
+	f.StringVar(&t.ca, "ca", "", "PEM file with the authorities that the server's certificate may be of (TRELLIS_CA; default: the system's)")
+	f.StringVar(&t.cert, "cert", "", "PEM file with a certificate to show to the server (TRELLIS_CERT)")
+	f.StringVar(&t.key, "key", "", "PEM file with its key (TRELLIS_KEY)")
+}
+
+// address is the server's address, with what TLS needs.
+func (t *target) address() (bench.Address, error) {
+	use, err := t.useTLS()
+	if err != nil {
+		return bench.Address{}, err
+	}
+	if !use {
+		return bench.ParseAddress(t.addr)
+	}
+	config, err := t.config()
+	if err != nil {
+		return bench.Address{}, err
+	}
+	return bench.ParseTLSAddress(t.addr, config)
+}
+
+// useTLS tells whether to speak TLS. A flag about it without TLS is a mistake: whoever
+// gives it would not want to be served in plain text.
+func (t *target) useTLS() (bool, error) {
+	use := t.tls
+	if env := os.Getenv("TRELLIS_TLS"); env != "" && !t.flags.Changed("tls") {
+		var err error
+		if use, err = strconv.ParseBool(env); err != nil {
+			return false, fmt.Errorf("TRELLIS_TLS=%s: give 1 or 0", env)
+		}
+	}
+	for _, name := range []string{"ca", "cert", "key"} {
+		if !use && t.flags.Changed(name) {
+			return false, fmt.Errorf("--%s without --tls", name)
+		}
+	}
+	return use, nil
+}
+
+func (t *target) config() (*tls.Config, error) {
+	fromEnv := func(flag, env string, value *string) {
+		if !t.flags.Changed(flag) {
+			*value = os.Getenv(env)
+		}
+	}
+	fromEnv("ca", "TRELLIS_CA", &t.ca)
+	fromEnv("cert", "TRELLIS_CERT", &t.cert)
+	fromEnv("key", "TRELLIS_KEY", &t.key)
+	config := new(tls.Config)
+	if t.ca != "" {
+		text, err := os.ReadFile(t.ca)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: there is no certificate in it", t.ca)
+		}
+	}
+	switch {
+	case t.cert == "" && t.key == "":
+		return config, nil
+	case t.cert == "" || t.key == "":
+		return nil, errors.New("a certificate and its key are needed: give both --cert and --key")
+	}
+	pair, err := tls.LoadX509KeyPair(t.cert, t.key)
+	if err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", t.cert, t.key, err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	return config, nil
+}

@@ -1,0 +1,32 @@
+// Package certs loads the server's certificate, its key and the authorities of its
+// clients from PEM files, and loads them again when the files change.
+//
+//	store, err := certs.Load(certs.Files{Cert: "server.pem", Key: "server.key"}, certs.Policy{}, log)
+//	...
+//	go store.Watch(ctx)
+//	err = srv.ServeTLS(listener, store.Config())
+//
+// # Generations
+//
+// What is loaded together is a generation: one tls.Config, which does not change. A
+// handshake takes the newest; connections that stand are left alone. The files are read
+// and compared every 10 seconds, because what replaces files may be a symbolic link
+// that now points elsewhere, which file system events do not tell. When a generation
+// cannot be loaded the one before stays, a line is logged and Stats tells; the next look
+// tries again, so that a key which is written after its certificate is no trouble.
+//
+// # Invariants
+//
+//   - A certificate is served only with the key that belongs to it, and not before or
+//     after its time when it is loaded.
+//   - A client whose certificate the newest authorities do not accept is refused, also
+//     when it resumes a session that began when they did: the certificate is verified
+//     again each time.
+//   - Tickets outlive generations: clients resume after a certificate was renewed.
+//   - TLS 1.2 is spoken with forward secrecy and authenticated encryption only.
+//
+// # Limits
+//
+// Revocation lists and OCSP are not looked at: let certificates live shortly, or take
+// their names out of whatever says what they may do. Encrypted keys are not read.
+package certs

@@ -1,0 +1,201 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// Files are the names of PEM files.
+type Files struct {
+	Cert     string // the server's certificate, and behind it those that lead to its authority
+	Key      string // its key
+	ClientCA string // certificates of the authorities of clients; empty: clients are not asked for certificates
+}
+
+// contents are what is in the files.
+type contents struct{ cert, key, clientCA []byte }
+
+func (c *contents) equal(o *contents) bool {
+	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.clientCA, o.clientCA)
+}
+
+// maxFile is the largest file in bytes that is read. The bundles of all public
+// authorities are smaller.
+const maxFile = 4 << 20
+
+func (f *Files) read() (c contents, err error) {
+	if c.cert, err = readFile(f.Cert); err != nil {
+		return c, err
+	}
+	if c.key, err = readFile(f.Key); err != nil {
+		return c, err
+	}
+	if f.ClientCA != "" {
+		c.clientCA, err = readFile(f.ClientCA)
+	}
+	return c, err
+}
+
+func readFile(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: it is no regular file", name)
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("%s: it has %d bytes, which no file of certificates has", name, info.Size())
+	default:
+		var b []byte
+		if b, err = os.ReadFile(name); err == nil {
+			return b, nil
+		}
+	}
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err
+	}
+	return nil, fmt.Errorf("%s: %w", name, err)
+}
+
+// generation is what was loaded together. It does not change.
+type generation struct {
+	contents contents
+	config   *tls.Config
+	leaf     *x509.Certificate
+	clientCA []*x509.Certificate
+}
+
+// load makes a generation of c. An error names the file, and the line if it lies in one.
+func (f *Files) load(c contents, now time.Time) (*generation, error) {
+	g := &generation{contents: c}
+	chain, err := certificates(f.Cert, c.cert)
+	if err != nil {
+		return nil, err
+	}
+	g.leaf = chain[0]
+	if err := checkTime(f.Cert, g.leaf, now); err != nil {
+		return nil, err
+	}
+	pair, err := tls.X509KeyPair(c.cert, c.key)
+	if err != nil {
+		return nil, f.pairError(c, err)
+	}
+	pair.Leaf = g.leaf
+	g.config = &tls.Config{Certificates: []tls.Certificate{pair}}
+	if f.ClientCA == "" {
+		return g, nil
+	}
+	if g.clientCA, err = certificates(f.ClientCA, c.clientCA); err != nil {
+		return nil, err
+	}
+	g.config.ClientCAs = x509.NewCertPool()
+	var first error
+	valid := 0
+	for _, ca := range g.clientCA {
+		err := checkTime(f.ClientCA, ca, now)
+		if err == nil && ca.BasicConstraintsValid && !ca.IsCA {
+			err = fmt.Errorf("%s: the certificate of %q is not that of an authority", f.ClientCA, subject(ca))
+		}
+		if err == nil {
+			valid++
+			g.config.ClientCAs.AddCert(ca)
+		} else if first == nil {
+			first = err
+		}
+	}
+	if valid == 0 {
+		return nil, first
+	}
+	return g, nil
+}
+
+// certificates are those in a file, at least one.
+func certificates(name string, text []byte) (all []*x509.Certificate, err error) {
+	for rest := text; ; {
+		block, behind := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		// Where the block begins, blanks and notes before it left aside.
+		end := len(text) - len(behind)
+		begin := bytes.LastIndex(text[:end], []byte("-----BEGIN "))
+		rest = behind
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: line %d: %w", name, line(text, begin), err)
+		}
+		all = append(all, cert)
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
+	if at := bytes.Index(text, []byte("-----BEGIN CERTIFICATE")); at >= 0 {
+		return nil, fmt.Errorf("%s: line %d: the certificate is damaged", name, line(text, at))
+	}
+	return nil, fmt.Errorf("%s: there is no certificate in it (PEM, -----BEGIN CERTIFICATE-----)", name)
+}
+
+// line is the number of the line in which the byte at lies.
+func line(text []byte, at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
+
+func checkTime(name string, c *x509.Certificate, now time.Time) error {
+	switch {
+	case now.After(c.NotAfter):
+		return fmt.Errorf("%s: the certificate of %q has expired at %s", name, subject(c), c.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("%s: the certificate of %q is not valid before %s", name, subject(c), c.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// subject is the name by which a certificate is known.
+func subject(c *x509.Certificate) string {
+	switch {
+	case len(c.DNSNames) > 0:
+		return c.DNSNames[0]
+	case c.Subject.CommonName != "":
+		return c.Subject.CommonName
+	}
+	return c.Subject.String()
+}
+
+// pairError says which file is to blame for an error of tls.X509KeyPair.
+func (f *Files) pairError(c contents, err error) error {
+	block, _ := pem.Decode(c.key)
+	for rest := c.key; ; {
+		var b *pem.Block
+		if b, rest = pem.Decode(rest); b == nil {
+			break
+		}
+		if _, err := x509.ParsePKCS8PrivateKey(b.Bytes); err == nil {
+			return f.mismatch()
+		}
+		if _, err := x509.ParseECPrivateKey(b.Bytes); err == nil {
+			return f.mismatch()
+		}
+		if _, err := x509.ParsePKCS1PrivateKey(b.Bytes); err == nil {
+			return f.mismatch()
+		}
+	}
+	switch {
+	case block == nil:
+		return fmt.Errorf("%s: there is no private key in it (PEM, -----BEGIN PRIVATE KEY-----)", f.Key)
+	case block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "":
+		return fmt.Errorf("%s: the key is encrypted; decrypt it: openssl pkey -in %s", f.Key, f.Key)
+	}
+	return fmt.Errorf("%s: %w", f.Key, err)
+}
+
+func (f *Files) mismatch() error {
+	return fmt.Errorf("%s: the key does not belong to the certificate in %s", f.Key, f.Cert)
+}

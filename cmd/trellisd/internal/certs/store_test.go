@@ -1,0 +1,345 @@
+package certs
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"trellis/reactor/tlstest"
+)
+
+// rig is a store with its files, and an authority that has issued what is in them.
+type rig struct {
+	*Store
+	t     *testing.T
+	ca    *tlstest.Authority
+	dir   string
+	files Files
+	log   *bytes.Buffer
+}
+
+func newRig(t *testing.T, mutual bool, policy Policy) *rig {
+	t.Helper()
+	r := &rig{t: t, ca: tlstest.NewAuthority("authority"), dir: t.TempDir(), log: new(bytes.Buffer)}
+	r.files.Cert, r.files.Key = tlstest.Write(t, r.dir, "server", r.ca.Issue(tlstest.Name, nil))
+	if mutual {
+		r.files.ClientCA, _ = tlstest.Write(t, r.dir, "ca", r.ca.Cert)
+	}
+	var err error
+	if r.Store, err = Load(r.files, policy, slog.New(slog.NewTextHandler(r.log, nil))); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// write replaces a file.
+func (r *rig) write(name string, text []byte) {
+	r.t.Helper()
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// reload looks at the files and tells what came of it.
+func (r *rig) reload(wantChanged bool, wantErr string) {
+	r.t.Helper()
+	changed, err := r.Reload()
+	if changed != wantChanged || (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+		r.t.Fatalf("changed %t, %v; want %t, %q", changed, err, wantChanged, wantErr)
+	}
+}
+
+// connect does a handshake, and exchanges a byte so that the client has its ticket and
+// both know the other's opinion.
+func (r *rig) connect(client *tls.Config) (server tls.ConnectionState, err error) {
+	r.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer l.Close()
+	here, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer here.Close()
+	there, err := l.Accept()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	_, _ = here.SetDeadline(deadline), there.SetDeadline(deadline)
+	refused := make(chan error, 1)
+	go func() {
+		s := tls.Server(there, r.Config())
+		err := s.Handshake()
+		if err == nil {
+			server = s.ConnectionState()
+			_, err = s.Write([]byte("x"))
+		}
+		refused <- err
+		there.Close()
+	}()
+	c := tls.Client(here, client)
+	_, err = io.ReadFull(c, make([]byte, 1))
+	c.Close()
+	if e := <-refused; e != nil {
+		err = e
+	}
+	return server, err
+}
+
+// client is a configuration with tickets and, if there is a name, a certificate.
+func (r *rig) client(name string) *tls.Config {
+	config := &tls.Config{RootCAs: r.ca.Pool, ServerName: tlstest.Name, ClientSessionCache: tls.NewLRUClientSessionCache(1)}
+	if name != "" {
+		c := r.ca.Issue(name, nil)
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+	}
+	return config
+}
+
+func TestABrokenPairLeavesTheOldOneInPlace(t *testing.T) {
+	r := newRig(t, false, Policy{})
+	old := r.newest.Load()
+	key, err := os.ReadFile(r.files.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := r.ca.Issue(tlstest.Name, nil)
+	r.write(r.files.Cert, tlstest.CertPEM(next)) // whoever replaces it comes to the key a moment later
+	for range 3 {
+		r.reload(false, r.files.Key+": the key does not belong to the certificate in "+r.files.Cert)
+	}
+	if s := r.Stats(); !s.Failing || s.ReloadFailures != 3 || s.Reloads != 0 || r.newest.Load() != old {
+		t.Errorf("%+v", s)
+	}
+	if n := strings.Count(r.log.String(), "cannot be reloaded"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, r.log)
+	}
+	if _, err := r.connect(r.client("")); err != nil {
+		t.Errorf("the old pair does not serve: %v", err)
+	}
+	r.write(r.files.Key, tlstest.KeyPEM(next))
+	r.reload(true, "")
+	r.reload(false, "")
+	if s := r.Stats(); s.Failing || s.Reloads != 1 || !s.CertExpires.Equal(next.Leaf.NotAfter) {
+		t.Errorf("%+v", s)
+	}
+	if log := r.log.String(); !strings.Contains(log, "certificates were reloaded") || !strings.Contains(log, next.Leaf.SerialNumber.Text(16)) {
+		t.Errorf("the log:\n%s", log)
+	}
+	r.write(r.files.Key, key)
+	r.reload(false, "the key does not belong")
+	r.write(r.files.Key, tlstest.KeyPEM(next)) // it was a mistake
+	r.reload(false, "")
+	if r.Stats().Failing {
+		t.Error("it still fails")
+	}
+}
+
+func TestWhatCannotBeLoadedIsToldWithFileAndLine(t *testing.T) {
+	r := newRig(t, true, Policy{})
+	good := tlstest.CertPEM(r.ca.Cert)
+	broken := bytes.Replace(good, []byte("\nMII"), []byte("\nAAA"), 1)
+	for _, tt := range []struct {
+		file string
+		text []byte
+		want string
+	}{
+		{r.files.Cert, nil, "server.pem: there is no certificate in it"},
+		{r.files.Cert, []byte("\n\n" + string(good[:100])), "server.pem: line 3: the certificate is damaged"},
+		{r.files.Cert, append(bytes.Clone(good), broken...), "server.pem: line 1" + "2: "},
+		{r.files.Cert, tlstest.CertPEM(r.ca.Issue("x", tlstest.Expired)), `server.pem: the certificate of "x" has expired at `},
+		{r.files.Cert, tlstest.CertPEM(r.ca.Issue("x", func(c *x509.Certificate) { c.NotBefore = c.NotAfter })), "is not valid before"},
+		{r.files.Key, nil, "server.key: there is no private key in it"},
+		{r.files.Key, good, "server.key: "},
+		{r.files.Key, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), "server.key: the key is encrypted"},
+		{r.files.ClientCA, []byte("x"), "ca.pem: there is no certificate in it"},
+		{r.files.ClientCA, tlstest.CertPEM(r.ca.Issue("leaf", func(c *x509.Certificate) { c.BasicConstraintsValid = true })), `ca.pem: the certificate of "leaf" is not that of an authority`},
+		{r.files.ClientCA, make([]byte, maxFile+1), "which no file of certificates has"},
+	} {
+		before, err := os.ReadFile(tt.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.write(tt.file, tt.text)
+		r.reload(false, tt.want)
+		if strings.Contains(r.trouble, "\n") {
+			t.Errorf("more than a line: %q", r.trouble)
+		}
+		r.write(tt.file, before)
+	}
+	if err := os.Remove(r.files.Key); err != nil {
+		t.Fatal(err)
+	}
+	r.reload(false, "server.key: no such file or directory")
+	if _, err := r.connect(r.client("client")); err != nil {
+		t.Error(err)
+	}
+}
+
+// Kubernetes mounts a secret as a link to a directory that is a link, and swaps that.
+func TestASwappedLinkIsNoticed(t *testing.T) {
+	r := newRig(t, false, Policy{})
+	root := t.TempDir()
+	version := func(name string) tls.Certificate {
+		dir := filepath.Join(root, name)
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c := r.ca.Issue(tlstest.Name, nil)
+		tlstest.Write(t, dir, "tls", c)
+		return c
+	}
+	link := func(name string) {
+		next := filepath.Join(root, "..next")
+		if err := errors.Join(os.Symlink(name, next), os.Rename(next, filepath.Join(root, "..data"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version("one")
+	link("one")
+	files := Files{Cert: filepath.Join(root, "..data/tls.pem"), Key: filepath.Join(root, "..data/tls.key")}
+	var err error
+	if r.Store, err = Load(files, Policy{}, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	r.reload(false, "")
+	two := version("two")
+	r.reload(false, "")
+	link("two")
+	r.reload(true, "")
+	if got := r.newest.Load().leaf.SerialNumber; got.Cmp(two.Leaf.SerialNumber) != 0 {
+		t.Errorf("serial number %v", got)
+	}
+}
+
+func TestTicketsOutliveARenewal(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		r := newRig(t, false, Policy{})
+		client := r.client("")
+		client.MaxVersion = version
+		for i := range 3 {
+			state, err := r.connect(client)
+			if err != nil || state.DidResume != (i > 0) {
+				t.Errorf("%x: connection %d: resumed %t, %v", version, i, state.DidResume, err)
+			}
+			next := r.ca.Issue(tlstest.Name, nil)
+			r.write(r.files.Cert, tlstest.CertPEM(next))
+			r.write(r.files.Key, tlstest.KeyPEM(next))
+			r.reload(true, "")
+		}
+	}
+}
+
+func TestAClientOfARemovedAuthorityCannotResume(t *testing.T) {
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		r := newRig(t, true, Policy{})
+		client := r.client("client")
+		client.MaxVersion = version
+		for i := range 2 {
+			if state, err := r.connect(client); err != nil || state.DidResume != (i > 0) {
+				t.Fatalf("%x: resumed %t, %v", version, state.DidResume, err)
+			}
+		}
+		other := tlstest.NewAuthority("other")
+		r.write(r.files.ClientCA, append(tlstest.CertPEM(other.Cert), tlstest.CertPEM(r.ca.Cert)...))
+		r.reload(true, "")
+		if _, err := r.connect(client); err != nil {
+			t.Errorf("%x: with another authority beside its own: %v", version, err)
+		}
+		r.write(r.files.ClientCA, tlstest.CertPEM(other.Cert))
+		r.reload(true, "")
+		var unverified *tls.CertificateVerificationError
+		for range 2 {
+			if _, err := r.connect(client); !errors.As(err, &unverified) {
+				t.Errorf("%x: got %v", version, err)
+			}
+		}
+	}
+}
+
+func TestAnExpiredClientCannotResume(t *testing.T) {
+	r := newRig(t, true, Policy{})
+	client := r.client("client")
+	if _, err := r.connect(client); err != nil {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(2 * time.Hour)
+	r.now = func() time.Time { return later }
+	if _, err := r.connect(client); err == nil {
+		t.Error("it was served")
+	}
+}
+
+func TestVersionsAndSuitesAreThoseOfThePolicy(t *testing.T) {
+	at := func(version uint16, suites ...uint16) func(*tls.Config) {
+		return func(c *tls.Config) { c.MinVersion, c.MaxVersion, c.CipherSuites = version, version, suites }
+	}
+	for name, tt := range map[string]struct {
+		min    uint16
+		change func(*tls.Config)
+		ok     bool
+	}{
+		"1.3":               {0, at(tls.VersionTLS13), true},
+		"1.2":               {0, at(tls.VersionTLS12), true},
+		"1.1":               {0, at(tls.VersionTLS11), false},
+		"1.0":               {0, at(tls.VersionTLS10), false},
+		"1.2 with CBC":      {0, at(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA), false},
+		"1.2 from 1.3 on":   {tls.VersionTLS13, at(tls.VersionTLS12), false},
+		"1.3 from 1.3 on":   {tls.VersionTLS13, at(tls.VersionTLS13), true},
+		"1.2 with ChaCha20": {0, at(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256), true},
+	} {
+		r := newRig(t, false, Policy{MinVersion: tt.min})
+		client := r.client("")
+		tt.change(client)
+		if _, err := r.connect(client); (err == nil) != tt.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestClientsNeedACertificateUnlessItIsOptional(t *testing.T) {
+	for _, optional := range []bool{false, true} {
+		r := newRig(t, true, Policy{Optional: optional})
+		if _, err := r.connect(r.client("client")); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.connect(r.client("")); (err == nil) != optional {
+			t.Errorf("optional %t: without one: %v", optional, err)
+		}
+		foreign := r.client("")
+		c := tlstest.NewAuthority("foreign").Issue("client", nil)
+		foreign.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+		if _, err := r.connect(foreign); err == nil {
+			t.Errorf("optional %t: a foreign one is as good as none", optional)
+		}
+	}
+}
+
+func FuzzCertificates(f *testing.F) {
+	ca := tlstest.NewAuthority("authority")
+	c := ca.Issue("x", nil)
+	f.Add(tlstest.CertPEM(c), tlstest.KeyPEM(c), tlstest.CertPEM(ca.Cert))
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte("x"))
+	f.Fuzz(func(t *testing.T, cert, key, clientCA []byte) {
+		files := Files{Cert: "C", Key: "K", ClientCA: "A"}
+		g, err := files.load(contents{cert, key, clientCA}, time.Now())
+		if err == nil && (g.leaf == nil || len(g.clientCA) == 0 || len(g.config.Certificates) != 1) {
+			t.Errorf("%+v", g)
+		}
+		if err != nil && !strings.HasPrefix(err.Error(), "C: ") && !strings.HasPrefix(err.Error(), "K: ") && !strings.HasPrefix(err.Error(), "A: ") {
+			t.Errorf("no file is named: %v", err)
+		}
+	})
+}

@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"trellis/cmd/trellisd/internal/certs"
+	"trellis/reactor"
+)
+
+var (
+	listenerConnections = gauge("beanstalkd_listener_connections",
+		"Open connections by the listening socket that they came from.", "listener", "tls")
+	listenerAccepted = counter("beanstalkd_listener_accepted_connections_total",
+		"Connections that came from a listening socket and were given to an event loop.", "listener", "tls")
+
+	handshakeDuration = newDurations("beanstalkd_tls_handshake_duration_seconds",
+		"How long TLS handshakes took, by how they ended: ok; certificate, the client's is missing or not accepted; "+
+			"protocol, no TLS or nothing of it that is accepted; refused, the client sent an alert; closed, the client went; "+
+			"timeout; crowded, given up to make room for others; stopped, the server was stopped or failed.", -14, 4, "result")
+	handshakesPending = gauge("beanstalkd_tls_pending_handshakes",
+		"TLS handshakes that are under way.")
+	certificateExpiry = gauge("beanstalkd_tls_certificate_expiry_timestamp_seconds",
+		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.", "certificate")
+	certificateReloads = counter("beanstalkd_tls_reloads_total",
+		"Times that changed certificates were loaded (ok), or could not be (failed, again at each look at the files).", "result")
+	certificateFailing = gauge("beanstalkd_tls_reload_failing",
+		"1 while the files of the certificates have changed and cannot be used, 0 otherwise.")
+)
+
+var (
+	certificateServer   = label("certificate", "server")
+	certificateClientCA = label("certificate", "client_ca")
+	resultOK            = label("result", "ok")
+	resultFailed        = label("result", "failed")
+)
+
+var handshakeLabels = func() (l [reactor.NumHandshakeResults]*dto.LabelPair) {
+	for r := range l {
+		l[r] = label("result", reactor.HandshakeResult(r).String())
+	}
+	return l
+}()
+
+// collectListeners shows the listeners. Several with one address, as there can be with
+// sockets that were inherited, are shown as one.
+func collectListeners(ch chan<- prometheus.Metric, all []reactor.ListenerStats) {
+	type key struct {
+		addr string
+		tls  bool
+	}
+	sums := make(map[key]reactor.ListenerStats, len(all))
+	for _, l := range all {
+		k := key{l.Addr, l.TLS}
+		s := sums[k]
+		s.Connections += l.Connections
+		s.Accepted += l.Accepted
+		sums[k] = s
+	}
+	for k, s := range sums {
+		addr, tls := label("listener", k.addr), label("tls", strconv.FormatBool(k.tls))
+		ch <- listenerConnections.with(float64(s.Connections), addr, tls)
+		ch <- listenerAccepted.with(float64(s.Accepted), addr, tls)
+	}
+}
+
+func collectHandshakes(ch chan<- prometheus.Metric, s *reactor.HandshakeStats) {
+	for r := range s.Took {
+		ch <- handshakeDuration.with(&s.Took[r], handshakeLabels[r])
+	}
+	ch <- handshakesPending.with(float64(s.Pending))
+}
+
+func collectCertificates(ch chan<- prometheus.Metric, s certs.Stats) {
+	ch <- certificateExpiry.with(float64(s.CertExpires.Unix()), certificateServer)
+	if !s.ClientCAExpires.IsZero() {
+		ch <- certificateExpiry.with(float64(s.ClientCAExpires.Unix()), certificateClientCA)
+	}
+	ch <- certificateReloads.with(float64(s.Reloads), resultOK)
+	ch <- certificateReloads.with(float64(s.ReloadFailures), resultFailed)
+	ch <- certificateFailing.with(oneIf(s.Failing))
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+
+	"trellis/cmd/trellisd/internal/certs"
+	"trellis/cmd/trellisd/internal/listen"
+	"trellis/cmd/trellisd/internal/options"
+)
+
+// sockets are those on which clients are served.
+type sockets struct {
+	plain []net.Listener
+	tls   []net.Listener // whose clients speak TLS
+}
+
+// openSockets opens what the command line names, unless systemd has opened sockets
+// for us.
+func openSockets(opt *options.Options, log *slog.Logger) (*sockets, error) {
+	plain, tls, err := listen.Inherited()
+	if err != nil {
+		return nil, err
+	}
+	s := &sockets{plain: plain, tls: tls}
+	if len(plain)+len(tls) > 0 {
+		s.warn(opt, log)
+	} else if err := s.open(opt, log); err != nil {
+		s.close(log)
+		return nil, err
+	}
+	for _, l := range s.plain {
+		log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String())
+	}
+	for _, l := range s.tls {
+		log.Info("listening", "network", l.Addr().Network(), "addr", l.Addr().String(), "tls", true)
+	}
+	return s, nil
+}
+
+// open opens what the command line names.
+func (s *sockets) open(opt *options.Options, log *slog.Logger) (err error) {
+	ctx := context.Background()
+	// A server that was set up for TLS only must not serve everybody beside that.
+	if len(opt.TLS.Listen) == 0 || len(opt.Listen) > 0 || opt.PortGiven {
+		if s.plain, err = listen.Open(ctx, opt.Listen, opt.Port, log); err != nil {
+			return err
+		}
+	}
+	if len(opt.TLS.Listen) == 0 {
+		return nil
+	}
+	if s.tls, err = listen.Open(ctx, opt.TLS.Listen, options.DefaultTLSPort, log); err != nil {
+		return fmt.Errorf("--tls-listen: %w", err)
+	}
+	return nil
+}
+
+// warn tells which options do not count because of inherited sockets.
+func (s *sockets) warn(opt *options.Options, log *slog.Logger) {
+	for _, addr := range opt.Listen {
+		log.Warn("inherited listen fd; ignoring option: -l " + addr)
+	}
+	if opt.PortGiven {
+		log.Warn("inherited listen fd; ignoring option: -p " + opt.Port)
+	}
+	for _, addr := range opt.TLS.Listen {
+		log.Warn("inherited listen fd; ignoring option: --tls-listen " + addr)
+	}
+}
+
+func (s *sockets) all() []net.Listener { return slices.Concat(s.plain, s.tls) }
+
+// close closes what the reactor has not closed, and so removes the files of UNIX
+// sockets also when the start failed.
+func (s *sockets) close(log *slog.Logger) {
+	for _, l := range s.all() {
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			log.Warn("closing a listening socket", "addr", l.Addr().String(), "error", err)
+		}
+	}
+}
+
+// loadCerts loads what the sockets for TLS need, nil if there are none. It is an error
+// if the command line and the sockets do not agree about TLS: clients would be served
+// without it that should not be.
+func loadCerts(opt *options.Options, s *sockets, log *slog.Logger) (*certs.Store, error) {
+	switch {
+	case opt.TLS.Cert == "" && len(s.tls) == 0:
+		return nil, nil
+	case opt.TLS.Cert == "":
+		return nil, errors.New("an inherited socket is named tls, and there is no certificate; give --tls-cert and --tls-key")
+	case len(s.tls) == 0:
+		return nil, errors.New("--tls-cert without a socket for TLS; give --tls-listen, or FileDescriptorName=tls in the socket unit")
+	}
+	files := certs.Files{Cert: opt.TLS.Cert, Key: opt.TLS.Key, ClientCA: opt.TLS.ClientCA}
+	policy := certs.Policy{Optional: opt.TLS.Optional, MinVersion: opt.TLS.MinVersion}
+	return certs.Load(files, policy, log)
+}

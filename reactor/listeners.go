@@ -1,0 +1,67 @@
+package reactor
+
+import (
+	"net"
+	"sync/atomic"
+)
+
+// listenerID is the number of the listener that a connection came from. Those of
+// listeners for TLS are firstTLS and more. If there are more listeners than numbers,
+// the last number is that of several.
+type listenerID uint8
+
+const firstTLS listenerID = 128
+
+// listenerIDs is how many numbers there are.
+const listenerIDs = 256
+
+// tls tells that the listener's clients speak TLS.
+func (id listenerID) tls() bool { return id >= firstTLS }
+
+// ListenerStats is what has come from one listener.
+type ListenerStats struct {
+	Addr        string // HOST:PORT, or unix:PATH
+	TLS         bool
+	Connections int64  // open now; those in a TLS handshake are not open yet
+	Accepted    uint64 // connections that were given to a loop
+}
+
+// listenerCounts are written by any loop.
+type listenerCounts struct {
+	open     atomic.Int64
+	accepted atomic.Uint64
+}
+
+// listenerTable is the listeners that are, or were, served.
+type listenerTable struct {
+	counts     [listenerIDs]listenerCounts
+	plain, tls []string // addresses; guarded by Server.mu
+}
+
+// add gives a listener a number. Server.mu is held.
+func (t *listenerTable) add(l net.Addr, tls bool) listenerID {
+	addr := l.String()
+	if l.Network() == "unix" {
+		addr = "unix:" + addr
+	}
+	if tls {
+		t.tls = append(t.tls, addr)
+		return listenerID(min(int(firstTLS)+len(t.tls), listenerIDs) - 1)
+	}
+	t.plain = append(t.plain, addr)
+	return listenerID(min(len(t.plain), int(firstTLS)) - 1)
+}
+
+// stats are those of all listeners. Server.mu is held.
+func (t *listenerTable) stats() []ListenerStats {
+	var all []ListenerStats
+	add := func(addrs []string, first listenerID) {
+		for i, addr := range addrs[:min(len(addrs), int(firstTLS))] {
+			n := &t.counts[int(first)+i]
+			all = append(all, ListenerStats{Addr: addr, TLS: first.tls(), Connections: n.open.Load(), Accepted: n.accepted.Load()})
+		}
+	}
+	add(t.plain, 0)
+	add(t.tls, firstTLS)
+	return all
+}

@@ -1,0 +1,283 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"io"
+	"unsafe"
+
+	"github.com/valyala/bytebufferpool"
+
+	"trellis/engine"
+)
+
+const (
+	// sealChunk is how many bytes of replies are sealed at a time. What was sealed
+	// cannot be taken back, so this is also how much of it is kept for a client that
+	// does not take it.
+	sealChunk = 64 << 10
+
+	// maxHeld is how many sealed bytes are kept for a client: a chunk, and answers to
+	// requests for new keys. A client that makes more of these is closed.
+	maxHeld = sealChunk + 16<<10
+
+	// plainSize is more than one call of decrypt can bring: what one read of a loop
+	// brings, and what the handshake has left.
+	plainSize = readSize + maxHandshakeInput + 16<<10
+
+	// cryptoCost is how much dearer a byte is to encrypt or decrypt than to copy.
+	cryptoCost = 3
+)
+
+// tlsConn is the connection of a client that speaks TLS, after the handshake. It
+// belongs to its loop's goroutine.
+type tlsConn struct {
+	conn      // the first field: see conn.tls
+	transport transport
+	tls       *tls.Conn // over transport
+
+	// Sealed bytes that the socket has not taken, from heldAt on; nil if there are
+	// none. The first inFlight bytes of the pending output are in them: they stay
+	// pending until held has left, so that the rest of the reactor need not know.
+	held     *bytebufferpool.ByteBuffer
+	heldAt   int
+	inFlight int
+
+	mute bool // the client has broken the protocol: no more can be sealed for it
+}
+
+// tls is the connection that c is a part of. c must have come from a listener for
+// TLS.
+func (c *conn) tls() *tlsConn {
+	// A tlsConn begins with its conn. A pointer in each conn would be 8 bytes more for
+	// clients that do not need it.
+	return (*tlsConn)(unsafe.Pointer(c))
+}
+
+// tlsBuffers are what a loop's connections share. They are empty, or their contents
+// of no meaning, whenever another connection may be dealt with.
+type tlsBuffers struct {
+	plain    []byte // what was decrypted; made when first needed
+	sealed   []byte // what is to be written
+	gathered []byte // pieces of replies that are sealed together
+}
+
+// begin begins to serve a connection that is open. With the end of the handshake, the
+// client's first commands may have been read.
+func (t *tlsConn) begin(now engine.Time) {
+	t.transport.out = &t.loop.tls
+	t.received(now, nil)
+}
+
+// received takes what the client has sent. p is valid only during the call.
+func (t *tlsConn) received(now engine.Time, p []byte) {
+	if t.phase >= draining {
+		t.traffic(now, p) // which throws it away
+		return
+	}
+	defer t.loop.recovered()
+	plain, err := t.decrypt(p)
+	t.loop.counts.bytesIn.Add(uint64(max(0, len(p)-len(plain)))) // traffic counts the rest
+	if t.phase == broken {
+		t.conclude(now)
+		return
+	}
+	if len(plain) > 0 {
+		t.traffic(now, plain)
+	}
+	switch {
+	case err == nil || t.phase >= draining:
+	case err == io.EOF:
+		// gnet would read on behind a close_notify: the connection goes on without it,
+		// as a plain one does after its end.
+		t.gc = nil
+		t.halfClosed(now)
+		t.outlive(now)
+	default:
+		// The client is to see the alert: it must not get lost because the connection
+		// is closed with something unread.
+		t.enter(draining)
+		t.backlog().behindQuit = true
+		t.conclude(now)
+	}
+}
+
+// decrypt returns the plain text of the records that p completes. It is valid until
+// the loop decrypts again. Beside plain text there may be an error, with which the
+// client's input ends: io.EOF after a close_notify. An alert for the client, and what
+// else crypto/tls wants to answer, has been written.
+func (t *tlsConn) decrypt(p []byte) (plain []byte, err error) {
+	l := t.loop
+	defer l.recovered() // from a panic in crypto/tls, as from one in a command
+	l.executing = &t.conn
+	if l.tls.plain == nil {
+		l.tls.plain = make([]byte, plainSize)
+	}
+	t.transport.in = p
+	n := 0
+	for err == nil {
+		var m int
+		m, err = t.tls.Read(l.tls.plain[n:])
+		n += m
+	}
+	t.transport.in = nil
+	l.executing = nil
+	l.engine.Spend(cryptoCost * bytesSteps(n))
+	if err == errNoInput {
+		err = nil
+	}
+	t.mute = t.mute || err != nil && err != io.EOF
+	if len(l.tls.sealed) > 0 {
+		t.sendSealed()
+	}
+	return l.tls.plain[:n], err
+}
+
+// sendSealed writes what crypto/tls has to say by itself.
+func (t *tlsConn) sendSealed() {
+	l := t.loop
+	if t.held == nil || t.sendHeld() {
+		if n, _ := t.writeRaw(l.tls.sealed); n < len(l.tls.sealed) {
+			t.hold(l.tls.sealed[n:])
+		}
+	} else {
+		t.hold(l.tls.sealed)
+	}
+	l.tls.sealed = l.tls.sealed[:0]
+}
+
+// hold keeps sealed bytes that the socket does not take.
+func (t *tlsConn) hold(b []byte) {
+	switch {
+	case t.phase >= broken:
+	case t.held != nil && len(t.held.B)-t.heldAt+len(b) > maxHeld:
+		t.fail()
+	default:
+		t.held = appendPooled(t.held, b)
+	}
+}
+
+// sendHeld writes what is held. It reports whether nothing is left of it.
+func (t *tlsConn) sendHeld() bool {
+	n, _ := t.writeRaw(t.held.B[t.heldAt:])
+	if n > 0 {
+		t.touched(t.loop.server.cfg.Now())
+	}
+	if t.heldAt += n; t.heldAt < len(t.held.B) {
+		return false
+	}
+	t.dropHeld()
+	return true
+}
+
+func (t *tlsConn) dropHeld() {
+	if t.held != nil {
+		release(t.held)
+		t.held, t.heldAt = nil, 0
+	}
+}
+
+// send writes what the client takes at once of pieces, which begin with the pending
+// output if there is any. n is how many of their bytes the client has taken, or the
+// system in its place. It does not count a chunk that was taken in part: that will
+// be at the beginning of the next call's pieces. When the connection turns out to be
+// broken, send reports false. It changes pieces.
+func (t *tlsConn) send(pieces [][]byte) (n int, ok bool) {
+	if t.held != nil {
+		if !t.sendHeld() {
+			return 0, t.phase < broken
+		}
+		n, t.inFlight = t.inFlight, 0
+		pieces = skip(pieces, n)
+	}
+	l := t.loop
+	for len(pieces) > 0 {
+		var chunk []byte
+		chunk, pieces = l.tls.chunk(pieces)
+		if !t.seal(chunk) {
+			n += len(chunk) // nobody could read it
+			continue
+		}
+		sealed := l.tls.sealed
+		l.tls.sealed = sealed[:0]
+		taken, ok := t.writeRaw(sealed)
+		if !ok {
+			return n, false
+		}
+		if taken < len(sealed) {
+			t.hold(sealed[taken:])
+			t.inFlight = len(chunk)
+			return n, t.phase < broken
+		}
+		n += len(chunk)
+	}
+	return n, true
+}
+
+// seal encrypts b to the loop's buffer. It reports false when that cannot be done any
+// more.
+func (t *tlsConn) seal(b []byte) bool {
+	if t.mute {
+		return false
+	}
+	l := t.loop
+	l.engine.Spend(cryptoCost * bytesSteps(len(b)))
+	if _, err := t.tls.Write(b); err != nil {
+		t.mute = true
+		l.tls.sealed = l.tls.sealed[:0]
+		return false
+	}
+	return true
+}
+
+// sayGoodbye tells the client that no more will come, if that can be written at once.
+func (t *tlsConn) sayGoodbye() {
+	l := t.loop
+	if t.mute || t.held != nil && !t.sendHeld() {
+		return
+	}
+	t.mute = true
+	if err := t.tls.CloseWrite(); err == nil {
+		_, _ = writeFD(int(t.fd), l.tls.sealed)
+	}
+	l.tls.sealed = l.tls.sealed[:0]
+}
+
+// close ends what TLS is about the connection, which ends. A client whose replies are
+// dropped is not told that there are no more: it can tell so from the missing
+// close_notify.
+func (t *tlsConn) close() {
+	if t.phase < lingering && !t.pendingOutput() {
+		t.sayGoodbye()
+	}
+	t.dropHeld()
+}
+
+// chunk takes the bytes that are sealed next from pieces, which hold some, and
+// returns the rest.
+func (b *tlsBuffers) chunk(pieces [][]byte) (chunk []byte, rest [][]byte) {
+	if first := pieces[0]; len(pieces) == 1 || len(first) >= sealChunk {
+		chunk = first[:min(len(first), sealChunk)]
+		return chunk, skip(pieces, len(chunk))
+	}
+	// Small pieces are sealed together: a record of its own for each would be dear.
+	b.gathered = b.gathered[:0]
+	for _, p := range pieces {
+		b.gathered = append(b.gathered, p[:min(len(p), sealChunk-len(b.gathered))]...)
+		if len(b.gathered) == sealChunk {
+			break
+		}
+	}
+	return b.gathered, skip(pieces, len(b.gathered))
+}
+
+// skip drops the first n bytes of pieces, and changes pieces.
+func skip(pieces [][]byte, n int) [][]byte {
+	for len(pieces) > 0 && n >= len(pieces[0]) {
+		n -= len(pieces[0])
+		pieces = pieces[1:]
+	}
+	if n > 0 {
+		pieces[0] = pieces[0][n:]
+	}
+	return pieces
+}

@@ -1,0 +1,343 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"trellis/engine"
+	"trellis/reactor/tlstest"
+)
+
+// mutualTLS is the configuration of a server that wants certificates of its clients.
+func mutualTLS() *tls.Config {
+	config := serverTLS()
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, pki().ca.Pool
+	return config
+}
+
+// as is a client's configuration with a certificate, which the client sends whatever
+// the server asks for. An empty one is none.
+func (a tlsAddr) as(c tls.Certificate) *tls.Config {
+	config := a.client.Clone()
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+	return config
+}
+
+// refused returns the error that a client gets which sends a command behind the handshake:
+// over TLS 1.3 it may not know before that it was refused.
+func refused(addr net.Addr, config *tls.Config) error {
+	c, err := tlsAddr{addr, config}.dial()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = io.WriteString(c, "use a\r\n")
+	if _, e := c.Read(make([]byte, 10)); e != nil {
+		return e
+	}
+	return err
+}
+
+// untilHandshakes waits until no handshake is under way.
+func (ts *testServer) untilHandshakes() *HandshakeStats {
+	ts.t.Helper()
+	ts.until("no handshake is under way", func() bool {
+		return ts.Handshakes().Pending == 0 && ts.open.Load() == ts.sum().Connections
+	})
+	return ts.Handshakes()
+}
+
+// count is how many handshakes have ended with a result.
+func (st *HandshakeStats) count(r HandshakeResult) (n uint64) {
+	for _, k := range st.Took[r].Buckets {
+		n += k
+	}
+	return n
+}
+
+func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
+	ts := serve(t, "tcp", 2, hooks{})
+	addr := ts.serveTLS(mutualTLS())
+	ca := pki().ca
+	huge := ca.Issue("huge", func(c *x509.Certificate) {
+		for i := range 3000 {
+			c.DNSNames = append(c.DNSNames, fmt.Sprintf("%0100d.example", i))
+		}
+	})
+	const times = 25
+	n := 0
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for name, tt := range map[string]struct {
+			cert tls.Certificate
+			want string // for TLS 1.3
+		}{
+			"missing":       {tls.Certificate{}, "certificate required"},
+			"expired":       {ca.Issue("c", tlstest.Expired), "expired certificate"},
+			"foreign":       {tlstest.NewAuthority("other").Issue("c", nil), "unknown certificate authority"},
+			"another usage": {ca.Issue("c", tlstest.Usage(x509.ExtKeyUsageServerAuth)), "bad certificate"},
+			"huge":          {huge, ""},
+		} {
+			t.Run(fmt.Sprintf("%s/%x", name, version), func(t *testing.T) {
+				config := addr.as(tt.cert)
+				config.MinVersion, config.MaxVersion = version, version
+				if version == tls.VersionTLS12 && name == "missing" {
+					tt.want = "handshake failure"
+				}
+				for range times {
+					if err := refused(addr.Addr, config); err == nil || !strings.Contains(err.Error(), "remote error: tls: "+tt.want) {
+						t.Fatalf("got %v", err)
+					}
+				}
+			})
+			n += times
+		}
+	}
+	st := ts.untilHandshakes()
+	if got := st.count(HandshakeCertificate) + st.count(HandshakeProtocol); got != uint64(n) || st.count(HandshakeOK) != 0 {
+		t.Errorf("%d were refused, want %d", got, n)
+	}
+	good := tlsAddr{addr.Addr, addr.as(ca.Issue("client", nil))}
+	dial(t, good).do("use a\r\n", "USING a\r\n")
+}
+
+// certified is access control that knows clients by their certificates.
+type certified struct {
+	*doorkeeper
+	names chan string
+}
+
+func (d certified) Identify(p *Peer) *engine.Grant {
+	if p.TLS == nil || len(p.TLS.VerifiedChains) == 0 {
+		return nil
+	}
+	d.names <- p.TLS.VerifiedChains[0][0].DNSNames[0]
+	return d.all
+}
+
+func TestAClientIsKnownByItsCertificateAlsoWhenItsSessionIsResumed(t *testing.T) {
+	d := certified{newDoorkeeper(), make(chan string, 10)}
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = d })
+	config := mutualTLS()
+	config.ClientAuth = tls.VerifyClientCertIfGiven
+	addr := ts.serveTLS(config)
+	for _, name := range []string{"one", "two", "one"} {
+		client := addr.as(pki().ca.Issue(name, nil))
+		client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		for range 3 { // resumed from the second on
+			dial(t, tlsAddr{addr.Addr, client}).do("use a\r\n", "USING a\r\n")
+			if got := <-d.names; got != name {
+				t.Errorf("got %q, want %q", got, name)
+			}
+		}
+	}
+	c := dial(t, addr)
+	c.do("auth good\r\nuse a\r\n", "AUTHENTICATED\r\nUSING a\r\n")
+	for _, first := range []string{"stats\r\n", "use auth/bad\r\n", strings.Repeat("x", 300)} {
+		c = dial(t, addr)
+		c.do(first, "UNKNOWN_COMMAND\r\n")
+		c.expectEOF()
+	}
+	c = ts.dial()
+	c.do("stats\r\n", "UNKNOWN_COMMAND\r\n")
+	c.expectEOF()
+	known := dial(t, addr)
+	known.do("auth good\r\n", "AUTHENTICATED\r\n")
+	ts.Revoke(func(g *engine.Grant) bool { return g == d.all })
+	known.expectEOF()
+	if len(d.names) != 0 {
+		t.Error("a client without a certificate was identified")
+	}
+}
+
+// Whatever occupies the handshakes, a good client is served, and nothing is left in
+// the end.
+func TestAFloodOfHandshakesLeavesRoomForAGoodClient(t *testing.T) {
+	hello := helloOf(t)
+	for name, flood := range map[string]func(c net.Conn){
+		"silent":     func(net.Conn) {},
+		"half hello": func(c net.Conn) { _, _ = c.Write(hello[:len(hello)/2]) },
+		"hello only": func(c net.Conn) { _, _ = c.Write(hello) },
+		"plain text": func(c net.Conn) { _, _ = io.WriteString(c, "stats\r\n") },
+		"byte by byte": func(c net.Conn) {
+			for i := range hello {
+				if _, err := c.Write(hello[i : i+1]); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 200 })
+			addr := ts.serveTLS(serverTLS())
+			established := dial(t, addr)
+			const n = 300
+			var conns []net.Conn
+			var writers sync.WaitGroup
+			for range n {
+				c, err := net.Dial("tcp", addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				conns = append(conns, c)
+				writers.Go(func() { flood(c) })
+			}
+			dial(t, addr).do("use a\r\n", "USING a\r\n")
+			established.do("use b\r\n", "USING b\r\n")
+			if pending := ts.Handshakes().Pending; pending > 200/4 {
+				t.Errorf("%d handshakes are under way", pending)
+			}
+			for _, c := range conns {
+				c.Close()
+			}
+			writers.Wait()
+			st := ts.untilHandshakes()
+			var ended uint64
+			for r := range NumHandshakeResults {
+				ended += st.count(r)
+			}
+			// Those that were refused, or never accepted, have begun none.
+			if over := ts.Stats().RefusedOver; ended+over > n+2 || st.count(HandshakeOK) != 2 {
+				t.Errorf("%d handshakes have ended, %d of them well; %d were refused", ended, st.count(HandshakeOK), over)
+			}
+			established.do("use c\r\n", "USING c\r\n")
+		})
+	}
+}
+
+// helloOf is what a client sends first.
+func helloOf(t *testing.T) []byte {
+	t.Helper()
+	here, there := net.Pipe()
+	go func() {
+		_ = tls.Client(here, &tls.Config{ServerName: tlstest.Name}).Handshake()
+		here.Close()
+	}()
+	defer there.Close()
+	b := make([]byte, 64<<10)
+	n, err := there.Read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b[:n]
+}
+
+func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 4 })
+	addr := ts.serveTLS(serverTLS())
+	kept := []*client{ts.dial(), ts.dial(), ts.dial()}
+	for i, c := range kept {
+		c.do(fmt.Sprintf("use t%d\r\n", i), fmt.Sprintf("USING t%d\r\n", i))
+	}
+	silent, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ts.until("it has the last place", func() bool { return ts.open.Load() == 4 })
+	ts.until("a client gets the place", func() bool {
+		c, err := net.Dial("tcp", ts.addr.String())
+		if err != nil {
+			return false
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = io.WriteString(c, "use a\r\n")
+		b, _ := io.ReadAll(io.LimitReader(c, 7))
+		return string(b) == "USING a"
+	})
+}
+
+func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
+	hello := helloOf(t)
+	ts := serve(t, "tcp", 2, hooks{})
+	addr := ts.serveTLS(serverTLS())
+	for _, part := range []int{0, 1, len(hello) / 2, len(hello)} {
+		for range 5 {
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = c.Write(hello[:part])
+		}
+	}
+	c := dial(t, addr)
+	c.do("use a\r\n", "USING a\r\n")
+	ts.until("all handshakes have begun", func() bool { return ts.Handshakes().Pending == 20 })
+	if err := <-ts.shutDown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	c.expectEOF()
+	if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != 20 {
+		t.Errorf("%d are under way, %d were stopped", st.Pending, st.count(HandshakeStopped))
+	}
+}
+
+// A client may send more in a handshake than it can need. It is cut off, and told so.
+func TestAHandshakeIsBounded(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	addr := ts.serveTLS(serverTLS())
+	config := addr.client.Clone()
+	for i := range 2000 {
+		config.NextProtos = append(config.NextProtos, fmt.Sprintf("protocol-%05d", i))
+	}
+	if err := refused(addr.Addr, config); err == nil || !strings.Contains(err.Error(), "remote error") {
+		t.Errorf("got %v", err)
+	}
+	if st := ts.untilHandshakes(); st.count(HandshakeProtocol) != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestAFailedHandshakeIsLoggedWithThePeer(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	addr := ts.serveTLS(mutualTLS())
+	nc, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := tls.Client(nc, addr.client)
+	defer c.Close()
+	_ = c.Handshake()
+	_, _ = io.Copy(io.Discard, c)
+	want := "result=certificate"
+	ts.until("it was logged", func() bool { return strings.Contains(ts.log.String(), want) })
+	if log := ts.log.String(); !strings.Contains(log, "peer="+nc.LocalAddr().String()) || !strings.Contains(log, "listener="+addr.String()) {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// FuzzHandshake sends what is no handshake, or nearly one, to a server for TLS, which
+// must forget about it and serve others.
+func FuzzHandshake(f *testing.F) {
+	f.Add([]byte("stats\r\n"))
+	f.Add([]byte{22, 3, 1, 0, 5, 1, 0, 0, 1, 3})
+	f.Add([]byte{22, 3, 1, 0x40, 0})
+	f.Add([]byte{21, 3, 3, 0, 2, 2, 80})
+	f.Add([]byte{0x80, 0x2e, 1, 0, 2})
+	f.Fuzz(func(t *testing.T, in []byte) {
+		ts := serve(t, "tcp", 1, hooks{})
+		addr := ts.serveTLS(mutualTLS())
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(patience))
+		_, _ = c.Write(in)
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+		c.Close()
+		st := ts.untilHandshakes()
+		if st.count(HandshakeOK) != 0 {
+			t.Error("the handshake has succeeded")
+		}
+		ts.dial().do("use a\r\n", "USING a\r\n")
+	})
+}
