@@ -46,7 +46,7 @@ func (c *conn) outlive(now engine.Time) {
 	if c.exhausted() {
 		c.enter(draining)
 	}
-	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() {
+	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() && c.saidGoodbye() {
 		c.end(now)
 		return
 	}
@@ -166,9 +166,6 @@ func (c *conn) lastRead(now engine.Time) {
 // server closed with that unread, the system would throw away replies that are still
 // on their way.
 func (c *conn) linger(now engine.Time) {
-	if c.listener.tls() {
-		c.tls().sayGoodbye()
-	}
 	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
 		c.fail() // the peer is gone
