@@ -285,11 +285,11 @@ func (c *conn) supervise() error {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	want, change := reading, l.poller.Resume
+	want, change := resumed, l.poller.Resume
 	if c.phase < draining && (c.stalled || x.in.full() || l.draining) {
 		want, change = paused, l.poller.Pause
 	}
-	if want == c.intake {
+	if want == c.intake || want == resumed && c.intake == reading {
 		return nil
 	}
 	if err := change(int(c.fd)); err != nil {

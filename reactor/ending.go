@@ -56,7 +56,7 @@ func (c *conn) outlive(now engine.Time) {
 // halfClosed answers a client that will send no more. It may have closed its
 // connection altogether; that shows only when it is written to.
 func (c *conn) halfClosed(now engine.Time) {
-	if c.intake == paused {
+	if c.intake == paused || c.intake == resumed && unread(int(c.fd)) {
 		// gnet has noticed the end without reading what comes before it.
 		c.backlog().in.rest = true
 	}
