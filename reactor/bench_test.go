@@ -87,7 +87,7 @@ func BenchmarkTraffic(b *testing.B) {
 
 // BenchmarkRoundTrip is one client's whole way through the server and back.
 func BenchmarkRoundTrip(b *testing.B) {
-	for _, network := range []string{"tcp", "unix"} {
+	for _, network := range []string{"tcp", "unix", "tls1.2", "tls1.3"} { // the client's part over TLS allocates too
 		for _, pipelined := range []int{1, 32} {
 			b.Run(fmt.Sprintf("%s/%d", network, pipelined), func(b *testing.B) {
 				ts := serve(b, network, 1, hooks{})

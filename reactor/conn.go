@@ -134,6 +134,9 @@ func (c *conn) goOn(now engine.Time) {
 func (c *conn) takesOutput(now engine.Time) {
 	if c.phase < broken && c.x != nil {
 		c.x.armed = false
+		if c.listener.tls() {
+			c.tls().sendHeld()
+		}
 		c.goOn(now)
 	}
 }
@@ -162,6 +165,11 @@ func (c *conn) dropBacklog() {
 		l.backlogs = append(l.backlogs, c.x)
 	}
 	c.x = nil
+}
+
+// sendable tells whether the client is owed something that could be sent now.
+func (c *conn) sendable() bool {
+	return c.x != nil && c.x.out.sendable() || c.listener.tls() && c.tls().held != nil
 }
 
 func (c *conn) pendingOutput() bool { return c.x != nil && !c.x.out.empty() }
@@ -196,6 +204,10 @@ func (c *conn) conclude(now engine.Time) {
 		if !c.ending() {
 			c.beginEnding(now)
 		}
+	case !c.saidGoodbye():
+		if !c.ending() {
+			c.beginEnding(now)
+		}
 	case c.gc == nil || (c.x == nil || !c.x.behindQuit) && !unread(int(c.fd)):
 		c.end(now)
 		return
@@ -205,13 +217,13 @@ func (c *conn) conclude(now engine.Time) {
 		}
 	}
 	x := c.x
-	if x == nil && c.loop.draining {
+	if x == nil && (c.loop.draining || c.sendable()) {
 		x = c.backlog()
 	}
 	if x == nil {
 		return
 	}
-	c.setStalled(x.out.sendable())
+	c.setStalled(c.sendable())
 	if c.canGoOn() {
 		c.loop.run.push(c)
 	}
@@ -230,7 +242,7 @@ func (c *conn) conclude(now engine.Time) {
 		c.end(now)
 		return
 	}
-	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() {
+	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() && !c.stalled {
 		c.dropBacklog()
 	}
 }
@@ -286,11 +298,11 @@ func (c *conn) supervise() error {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	want, change := reading, l.poller.Resume
+	want, change := resumed, l.poller.Resume
 	if c.phase < draining && (c.stalled || x.in.full() || l.draining) {
 		want, change = paused, l.poller.Pause
 	}
-	if want == c.intake {
+	if want == c.intake || want == resumed && c.intake == reading {
 		return nil
 	}
 	if err := change(int(c.fd)); err != nil {

@@ -141,8 +141,9 @@
 //   - crypto/tls closes a connection after 16 records in a row without data. That bounds
 //     what a client can make it compute for nothing.
 //
-// An idle connection takes about 7 KB more than a plain one, most of it in crypto/tls,
-// and up to 26 KB after a large body has come.
+// An idle connection takes about 8 KB more than a plain one, most of it in crypto/tls,
+// and up to 26 KB after a large body has come. Each read costs two small allocations,
+// both in crypto/tls.
 //
 // A crowd of handshakes leaves the loops half of the processors. There may be 1,000
 // handshakes, or a quarter of the connections if that is less; then the oldest is given

@@ -51,7 +51,7 @@ func (c *conn) outlive(now engine.Time) {
 	if c.exhausted() {
 		c.enter(draining)
 	}
-	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() {
+	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() && c.saidGoodbye() {
 		c.end(now)
 		return
 	}
@@ -61,7 +61,7 @@ func (c *conn) outlive(now engine.Time) {
 // halfClosed answers a client that will send no more. It may have closed its
 // connection altogether; that shows only when it is written to.
 func (c *conn) halfClosed(now engine.Time) {
-	if c.intake == paused {
+	if c.intake == paused || c.intake == resumed && unread(int(c.fd)) {
 		// gnet has noticed the end without reading what comes before it.
 		c.backlog().in.rest = true
 	}
@@ -171,9 +171,6 @@ func (c *conn) lastRead(now engine.Time) {
 // server closed with that unread, the system would throw away replies that are still
 // on their way.
 func (c *conn) linger(now engine.Time) {
-	if c.listener.tls() {
-		c.tls().sayGoodbye()
-	}
 	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
 		c.fail() // the peer is gone

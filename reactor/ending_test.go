@@ -246,7 +246,7 @@ func (c *client) expectMany(n int, want string) {
 	c.t.Helper()
 	got := make([]byte, len(want))
 	for i := range n {
-		if m, err := io.ReadFull(c.r, got); string(got) != want {
+		if m, err := io.ReadFull(c.r, got); err != nil || string(got) != want {
 			c.t.Fatalf("reply %d of %d: got %.60q (%d bytes, %v), want %.60q", i, n, got, m, err, want)
 		}
 	}

@@ -40,6 +40,12 @@ const (
 	// maxHandshakes is how many handshakes may be under way. Where few connections
 	// are allowed, it is a quarter of them.
 	maxHandshakes = 1000
+
+	// crowd is how many handshakes leave so much garbage that it is worth collecting,
+	// and crowdRest how long after the last of them. Clients that are idle afterwards
+	// give the runtime no cause to do so by itself.
+	crowd     = 250
+	crowdRest = time.Second
 )
 
 // HandshakeResult is how a TLS handshake has ended.
@@ -90,6 +96,8 @@ type handshakes struct {
 	waiting []*handshake   // for a token, the last is the next to get it; guarded by mu
 	pending list.List      // of *handshake, the oldest first; guarded by mu
 	ended   HandshakeStats // guarded by mu, without Pending
+	litter  int            // handshakes whose garbage may be there; guarded by mu
+	sweeper *time.Timer    // collects it; nil before the first crowd; guarded by mu
 	logs    [NumHandshakeResults]throttle
 }
 
@@ -183,6 +191,11 @@ func (hs *handshakes) stop() {
 	}
 	hs.mu.Unlock()
 	hs.running.Wait()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if hs.sweeper != nil {
+		hs.sweeper.Stop()
+	}
 }
 
 // run is the handshake's goroutine.
@@ -348,11 +361,32 @@ func (h *handshake) end(err error) HandshakeResult {
 	if err == nil {
 		h.leaveLocked()
 	}
+	hs.litterLocked()
 	hs.mu.Unlock()
 	if err != nil {
 		h.log(result, err)
 	}
 	return result
+}
+
+// litterLocked notes that a handshake has left garbage. When there is a lot, and no
+// handshakes follow for a while, the memory goes back to the system.
+func (hs *handshakes) litterLocked() {
+	if hs.litter++; hs.litter < crowd {
+		return
+	}
+	if hs.sweeper == nil {
+		hs.sweeper = time.AfterFunc(crowdRest, hs.sweep)
+	} else {
+		hs.sweeper.Reset(crowdRest)
+	}
+}
+
+func (hs *handshakes) sweep() {
+	hs.mu.Lock()
+	hs.litter = 0
+	hs.mu.Unlock()
+	debug.FreeOSMemory()
 }
 
 // leaveLocked makes room for another handshake.

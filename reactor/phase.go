@@ -42,6 +42,7 @@ type intake uint8
 
 const (
 	reading  intake = iota // gnet reads
+	resumed                // the same, but it may have an event at hand from when it was told not to
 	paused                 // gnet was told not to read for now
 	finished               // the client has sent its last, and gnet is about to close its descriptor
 	detached               // gnet has closed its descriptor; ours is a copy, and we read what gnet has left

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/valyala/bytebufferpool"
+	"golang.org/x/sys/unix"
 
 	"trellis/engine"
 )
@@ -42,6 +43,7 @@ type tlsConn struct {
 	heldAt   int
 	inFlight int
 
+	torn bool // the socket has taken a part of a record, and held begins with the rest
 	mute bool // the client has broken the protocol: no more can be sealed for it
 }
 
@@ -85,7 +87,11 @@ func (t *tlsConn) received(now engine.Time, p []byte) {
 		t.traffic(now, plain)
 	}
 	switch {
-	case err == nil || t.phase >= draining:
+	case t.phase >= draining:
+	case err == nil:
+		if t.held != nil {
+			t.conclude(now) // so that it is sent
+		}
 	case err == io.EOF:
 		// gnet would read on behind a close_notify: the connection goes on without it,
 		// as a plain one does after its end.
@@ -135,8 +141,9 @@ func (t *tlsConn) decrypt(p []byte) (plain []byte, err error) {
 // sendSealed writes what crypto/tls has to say by itself.
 func (t *tlsConn) sendSealed() {
 	l := t.loop
-	if t.held == nil || t.sendHeld() {
+	if t.sendHeld() {
 		if n, _ := t.writeRaw(l.tls.sealed); n < len(l.tls.sealed) {
+			t.torn = n > 0
 			t.hold(l.tls.sealed[n:])
 		}
 	} else {
@@ -158,8 +165,12 @@ func (t *tlsConn) hold(b []byte) {
 
 // sendHeld writes what is held. It reports whether nothing is left of it.
 func (t *tlsConn) sendHeld() bool {
+	if t.held == nil {
+		return true
+	}
 	n, _ := t.writeRaw(t.held.B[t.heldAt:])
 	if n > 0 {
+		t.torn = true
 		t.touched(t.loop.server.cfg.Now())
 	}
 	if t.heldAt += n; t.heldAt < len(t.held.B) {
@@ -172,7 +183,7 @@ func (t *tlsConn) sendHeld() bool {
 func (t *tlsConn) dropHeld() {
 	if t.held != nil {
 		release(t.held)
-		t.held, t.heldAt = nil, 0
+		t.held, t.heldAt, t.torn = nil, 0, false
 	}
 }
 
@@ -182,13 +193,11 @@ func (t *tlsConn) dropHeld() {
 // be at the beginning of the next call's pieces. When the connection turns out to be
 // broken, send reports false. It changes pieces.
 func (t *tlsConn) send(pieces [][]byte) (n int, ok bool) {
-	if t.held != nil {
-		if !t.sendHeld() {
-			return 0, t.phase < broken
-		}
-		n, t.inFlight = t.inFlight, 0
-		pieces = skip(pieces, n)
+	if !t.sendHeld() {
+		return 0, t.phase < broken
 	}
+	n, t.inFlight = t.inFlight, 0
+	pieces = skip(pieces, n)
 	l := t.loop
 	for len(pieces) > 0 {
 		var chunk []byte
@@ -204,6 +213,7 @@ func (t *tlsConn) send(pieces [][]byte) (n int, ok bool) {
 			return n, false
 		}
 		if taken < len(sealed) {
+			t.torn = taken > 0
 			t.hold(sealed[taken:])
 			t.inFlight = len(chunk)
 			return n, t.phase < broken
@@ -229,17 +239,16 @@ func (t *tlsConn) seal(b []byte) bool {
 	return true
 }
 
-// sayGoodbye tells the client that no more will come, if that can be written at once.
-func (t *tlsConn) sayGoodbye() {
-	l := t.loop
-	if t.mute || t.held != nil && !t.sendHeld() {
-		return
+// sayGoodbye tells the client that no more will come. It reports whether that has been
+// sent as a whole, or cannot be; otherwise the rest is held.
+func (t *tlsConn) sayGoodbye() bool {
+	if !t.mute {
+		t.mute = true
+		if err := t.tls.CloseWrite(); err == nil {
+			t.sendSealed()
+		}
 	}
-	t.mute = true
-	if err := t.tls.CloseWrite(); err == nil {
-		_, _ = writeFD(int(t.fd), l.tls.sealed)
-	}
-	l.tls.sealed = l.tls.sealed[:0]
+	return t.sendHeld() || t.phase >= broken
 }
 
 // close ends what TLS is about the connection, which ends. A client whose replies are
@@ -247,9 +256,28 @@ func (t *tlsConn) sayGoodbye() {
 // close_notify.
 func (t *tlsConn) close() {
 	if t.phase < lingering && !t.pendingOutput() {
-		t.sayGoodbye()
+		for !t.sayGoodbye() && t.loop.stopping && t.torn && t.awaitSocket() {
+		}
 	}
 	t.dropHeld()
+}
+
+// saidGoodbye tells whether nothing is left to say to a client that was sent all
+// replies.
+func (c *conn) saidGoodbye() bool { return !c.listener.tls() || c.tls().sayGoodbye() }
+
+// awaitSocket waits until the client takes output again. It is for the end of the loop,
+// when nobody else waits. It reports false if the server waits for nothing any more.
+func (t *tlsConn) awaitSocket() bool {
+	const interval = 10 // milliseconds
+	select {
+	case <-t.loop.server.giveUp:
+		return false
+	default:
+		fds := []unix.PollFd{{Fd: t.fd, Events: unix.POLLOUT}}
+		_, _ = unix.Poll(fds, interval)
+		return true
+	}
 }
 
 // chunk takes the bytes that are sealed next from pieces, which hold some, and

@@ -71,5 +71,5 @@ func (ts *testServer) serveTLS(config *tls.Config) tlsAddr {
 			ts.t.Errorf("ServeTLS: %v", err)
 		}
 	})
-	return tlsAddr{l.Addr(), &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name}}
+	return tlsAddr{l.Addr(), &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name, DynamicRecordSizingDisabled: true}}
 }
