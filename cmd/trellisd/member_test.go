@@ -501,6 +501,9 @@ func TestWhatAMemberRefusesToStartWith(t *testing.T) {
 	w.startAll()
 	n := w.leader()
 	running := launch(t, "-b", n.dir, "--node=n1="+n.door.addr(), "--cluster-listen=127.0.0.1:0", "-p0", "-l127.0.0.1")
+	if code := running.wait(); code != exitBinlog || !strings.Contains(strings.Join(running.log(), ""), "locked by process") {
+		t.Errorf("a directory that is in use: exit code %d, %q", code, running.log())
+	}
 	n.p.signal(syscall.SIGTERM)
 	n.p.wait()
 	plain := t.TempDir()
@@ -527,8 +530,5 @@ func TestWhatAMemberRefusesToStartWith(t *testing.T) {
 		if log := p.log(); code != x.code || len(log) != 1 || !strings.Contains(log[0], x.want) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", x.what, code, log, x.code, x.want)
 		}
-	}
-	if code := running.wait(); code != exitBinlog || !strings.Contains(strings.Join(running.log(), ""), "locked by process") {
-		t.Errorf("a directory that is in use: exit code %d, %q", code, running.log())
 	}
 }
