@@ -56,8 +56,13 @@ func (r *tap) accept() {
 		r.conns = append(r.conns, client, server)
 		r.mu.Unlock()
 		pass := func(to, from net.Conn) {
-			_, _ = io.Copy(to, from)
-			_ = to.(*net.TCPConn).CloseWrite()
+			if _, err := io.Copy(to, from); err == nil {
+				_ = to.(*net.TCPConn).CloseWrite()
+				return
+			}
+			// One of them is gone, and the other one would notice without the tap.
+			_ = to.Close()
+			_ = from.Close()
 		}
 		r.done.Go(func() { pass(server, client) })
 		r.done.Go(func() { pass(client, server) })

@@ -15,6 +15,7 @@ async function report(step) {
     line = 'error ' + String((err && err.message) || err).split('\n')[0];
   }
   console.log(line);
+  return line === 'done';
 }
 
 // run has a client made, authenticated and used; when told to, uses it again, and then
@@ -30,9 +31,11 @@ exports.run = async (connect) => {
     process.stdin.once('data', () => resolve(true));
     process.stdin.once('end', () => resolve(false));
   });
-  await report(begin);
+  const served = await report(begin);
   if (await told) {
-    await report(() => client.job('billing/x'));
+    if (served) await report(() => client.job('billing/x'));
+    // On a connection that a server has ended, node-beanstalk may wait for ever.
+    else console.log('error refused before');
     await report(begin);
   }
   process.exit(0);
