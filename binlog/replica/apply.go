@@ -362,6 +362,7 @@ func (a *applier) serve(reign uint64) error {
 	o.base = a.node.clock.lead(a.at.Stamp)
 	o.nextID = a.at.Highest + 1
 	o.highest = a.at.Highest
+	a.node.clock.heard.Store(true) // this node knows the time from now on, as those who hear it do
 	if err := a.node.opts.Queue.Serve(o); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
