@@ -23,6 +23,7 @@ type consensus struct {
 
 	tick     uint64
 	heard    map[uint64]uint64 // tick of the last message of a member
+	led      uint64            // tick of the last message of a leader
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
 	refused  refusals
@@ -153,7 +154,8 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
 		c.node.clock.heard.Store(true)
-		if len(m.GetEntries()) > 0 && c.lag > maxLag {
+		c.led = c.tick
+		if st := c.rn.BasicStatus(); len(m.GetEntries()) > 0 && c.lag > maxLag && st.Applied < st.GetCommit() {
 			return // the leader sends it again
 		}
 	case raftpb.MsgTimeoutNow:
