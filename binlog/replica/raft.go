@@ -151,6 +151,9 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 		return
 	}
 	c.heard[m.GetFrom()] = c.tick
+	if stored(m) && c.node.writer.waiting.Load() > maxStoring {
+		return // the disk is full, or hangs: whatever is asked again would pile up
+	}
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
 		c.node.clock.heard.Store(true)
@@ -168,6 +171,15 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	if err := c.rn.Step(m); err != nil {
 		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
 	}
+}
+
+// stored tells whether the answer to a message waits for the disk.
+func stored(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgVote, raftpb.MsgPreVote:
+		return true
+	}
+	return false
 }
 
 // quiet tells whether the node votes, but must not campaign.
