@@ -65,6 +65,8 @@ type Loop struct {
 	// see Engine.Walk. The loop changes it, anybody may read it.
 	ahead [2]atomic.Int32
 
+	listed map[*Session]listPlace // where their last list-jobs ended, of those that have asked for one
+
 	ids          idBlock
 	credit       credit
 	freeIncoming []*incoming

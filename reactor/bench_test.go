@@ -34,7 +34,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	}
 	l.bell.silence()
 	t.Cleanup(func() { unix.Close(l.bell.fd) })
-	c = &conn{loop: l, fd: int32(fds[0])}
+	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
 	l.engine.Open(&c.session, c, ts.cfg.Now())

@@ -72,6 +72,8 @@
 //
 // A connection has one of these phases, and moves only along the arrows:
 //
+//	greeting                       the client has to authenticate; it has no session yet
+//	   | it has sent a token
 //	serving <---> waiting          a command is not finished: a reserve without a job,
 //	   |             |             a long list, a put without room in the log
 //	   +------+------+
@@ -84,6 +86,9 @@
 //
 //	any --> broken --> ended       nothing more is read or written
 //	draining --> ended             all is sent, and nothing is there that was not read
+//
+// A connection of a server without access control begins in serving. Who sends anything
+// but a token while greeting is told so, and goes on to draining.
 //
 // Beside that, its intake says who reads what the client sends: gnet (reading),
 // nobody for now (paused), or, after the client has sent its last (finished), the
@@ -178,6 +183,19 @@
 //
 // Past Config.MaxOutput a client is closed. Because executing stops long before,
 // only a single reply that is bigger can get there.
+//
+// # Clients that must authenticate
+//
+// With Config.Access, a client is unknown until Access knows it: by its connection, or by a
+// token in its first line, in the command auth or in the name of a tube that it uses, for
+// libraries that have no such command. Until then the engine does not hear of the client.
+// It has one line, no body, and 10 seconds, however much it sends in them. Then its
+// session has the rights that Access says ([engine.Grant]), and the connection goes on as
+// any other. Revoke ends connections by their rights.
+//
+// A connection has no field for all this, so that one of a server without access control
+// costs nothing more: the deadline is that of idle connections, and each loop keeps a map
+// of the clients that are known.
 //
 // # Clients that do nothing
 //

@@ -1,6 +1,10 @@
 package reactor
 
-import "trellis/engine"
+import (
+	"slices"
+
+	"trellis/engine"
+)
 
 // What the loop does between two polls is counted in steps of about a quarter of a
 // microsecond. The engine keeps the account: Refill begins a round with a budget
@@ -125,6 +129,12 @@ func (l *loop) step(now engine.Time) (did bool) {
 		l.writable.pop().takesOutput(now)
 		did = true
 	}
+	if n := len(l.revoked); n > 0 {
+		c := l.revoked[n-1]
+		l.revoked = slices.Delete(l.revoked, n-1, n)
+		c.revoke(now)
+		did = true
+	}
 	if c := l.nextCommitted(); c != nil {
 		c.committed(now)
 		did = true
@@ -142,7 +152,7 @@ func (l *loop) canRun() bool { return !l.run.empty() && !l.held }
 // left tells whether step would do something.
 func (l *loop) left(now engine.Time) bool {
 	d := l.deadlines.first()
-	return l.canRun() || !l.writable.empty() || !l.arrivals.empty() || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || !l.writable.empty() || !l.arrivals.empty() || len(l.revoked) > 0 || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,6 +167,18 @@ func TestMembersWithCertificatesServeAndStrangersAreRefused(t *testing.T) {
 	client := dial(t, address{"tcp", s.Clients})
 	client.send("put 0 0 60 1", "x")
 	client.want("INSERTED 1")
+}
+
+func TestANodeThatWaitsForTheOthersStopsWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 3)
+	n := w.nodes[0]
+	n.start("--cluster=" + w.list)
+	n.p.waitText("belongs to no cluster yet")
+	n.p.signal(syscall.SIGTERM)
+	if code := n.p.wait(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
 }
 
 func TestAMemberRefusesInheritedSockets(t *testing.T) {

@@ -13,9 +13,11 @@ import (
 )
 
 const (
-	// patience is how long a client waits for a reply. A node that is cut off keeps
-	// replies back, and its client tries the next address.
-	patience = 3 * time.Second
+	// hasty and patient are how long clients wait for a reply before they try the next
+	// address. A node that is stopped or cut off keeps replies back: hasty clients go on at
+	// its successor, and patient ones are still there to see what it says when it is back.
+	hasty   = time.Second
+	patient = 15 * time.Second
 
 	// pause is how long a client waits when no address has served it.
 	pause = 10 * time.Millisecond
@@ -28,6 +30,7 @@ type Client struct {
 	rec   *Recorder
 	tube  string
 	addrs func() []string // client addresses of all nodes
+	waits time.Duration   // for a reply
 	turn  int             // which of them is next
 
 	conn    net.Conn // nil if there is none
@@ -42,7 +45,7 @@ type Client struct {
 // NewClient makes a client of a tube, which connects when it has something to do. addrs
 // is asked each time.
 func (r *Recorder) NewClient(tube string, addrs func() []string) *Client {
-	return &Client{rec: r, tube: tube, addrs: addrs}
+	return &Client{rec: r, tube: tube, addrs: addrs, waits: hasty}
 }
 
 // Holds are the ids that the client has reserved in this session. The slice is the
@@ -75,13 +78,13 @@ func (c *Client) Connect(ctx context.Context) error {
 // dial connects to an address and sets the tube. That is answered by a node that serves,
 // or that believes it does.
 func (c *Client) dial(ctx context.Context, addr string) error {
-	d := net.Dialer{Timeout: patience}
+	d := net.Dialer{Timeout: hasty}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
 	in := bufio.NewReader(conn)
-	err = conn.SetDeadline(time.Now().Add(patience))
+	err = conn.SetDeadline(time.Now().Add(hasty))
 	if err == nil {
 		_, err = fmt.Fprintf(conn, "use %s\r\nwatch %s\r\nignore default\r\n", c.tube, c.tube)
 	}
@@ -163,7 +166,7 @@ func (c *Client) do(o Op, text string) (Op, error) {
 		return o, ErrLost
 	}
 	o.Session, o.Tube, o.Call, o.Return = c.session, c.tube, c.rec.now(), never
-	err := c.conn.SetDeadline(time.Now().Add(patience))
+	err := c.conn.SetDeadline(time.Now().Add(c.waits))
 	if err == nil {
 		_, err = io.WriteString(c.conn, text+"\r\n")
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
@@ -69,9 +70,13 @@ func (w *Workload) Run(ctx context.Context) error {
 	for _, tube := range w.Tubes {
 		p := &pool{}
 		w.pools[tube] = p
-		for range w.Clients {
+		for i := range w.Clients {
 			all.Go(func() {
-				if err := w.client(ctx, tube, p); err != nil {
+				c := w.Recorder.NewClient(tube, w.Addrs)
+				if i%2 == 1 {
+					c.waits = patient
+				}
+				if err := w.client(ctx, c, p); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
 					wrong = errors.Join(wrong, err)
@@ -83,13 +88,20 @@ func (w *Workload) Run(ctx context.Context) error {
 	return wrong
 }
 
-func (w *Workload) client(ctx context.Context, tube string, p *pool) error {
-	c := w.Recorder.NewClient(tube, w.Addrs)
+func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
 	defer c.Close()
 	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
 		if c.Connect(ctx) != nil {
 			return nil // it is over
+		}
+		if c.waits == patient {
+			// So that a stopped node has commands which were sent after its successor has
+			// changed things: an old answer to those is wrong.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(rng.Int64N(int64(time.Second)))):
+			}
 		}
 		if err := w.command(c, p, rng); err != nil && !errors.Is(err, ErrLost) {
 			return err
