@@ -121,7 +121,7 @@ func (p *peer) hangSnapshots(t *testing.T, all bool) (hung *atomic.Bool) {
 	gate := make(chan struct{})
 	t.Cleanup(func() { close(gate) })
 	hung = new(atomic.Bool)
-	p.stuck.Store(true)
+	p.stuck.Store(all)
 	p.fs.Hook(func(c faultfs.Call) faultfs.Fault {
 		if c.Op == "sync" && (all && hung.Load() || strings.Contains(c.Name, "unfinished.")) {
 			hung.Store(true)
