@@ -94,8 +94,10 @@ func (h *hand) save() {
 // apply is a turn of the applier's.
 func (h *hand) apply() {
 	h.t.Helper()
+	h.applier.mu.Lock() // a walk may post
 	queue := h.applier.queue
 	h.applier.queue = nil
+	h.applier.mu.Unlock()
 	for _, f := range queue {
 		if err := f(); err != nil {
 			h.t.Fatal(err)

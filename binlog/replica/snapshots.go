@@ -87,6 +87,7 @@ func (w *walk) run() {
 		return // whatever came of it
 	case err != nil:
 		n.opts.Log.Warn("no snapshot could be taken", "error", err)
+		meta.Index = 0
 	default:
 		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "records", meta.Records, "bytes", meta.Bytes)
 	}
