@@ -23,6 +23,7 @@ import (
 type applier struct {
 	node *Node
 	wake chan struct{}
+	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
 	queue   []func() error // to be done in order
@@ -37,14 +38,15 @@ type applier struct {
 	names   record.Names
 	rec     journal.Record
 	fulls   int
-	grown   int64 // bytes of entries behind the current snapshot
-	walk    *walk // the snapshot that is being taken; nil if there is none
-	still   bool  // no snapshot may be taken
-	wanted  bool  // a snapshot is to be taken however short the log is
+	grown   int64      // bytes of entries behind the current snapshot
+	walk    *walk      // the snapshot that is being taken; nil if there is none
+	walking sync.Mutex // held by the goroutine of a walk, also of one that was given up
+	still   bool       // no snapshot may be taken
+	wanted  bool       // a snapshot is to be taken however short the log is
 }
 
 func newApplier(n *Node) *applier {
-	a := &applier{node: n, wake: make(chan struct{}, 1)}
+	a := &applier{node: n, wake: make(chan struct{}, 1), done: make(chan struct{})}
 	a.post(a.install)
 	return a
 }
@@ -75,6 +77,7 @@ func (a *applier) share() {
 }
 
 func (a *applier) run() {
+	defer close(a.done)
 	defer a.end()
 	for {
 		a.mu.Lock()
@@ -359,6 +362,7 @@ func (a *applier) serve(reign uint64) error {
 	o.base = a.node.clock.lead(a.at.Stamp)
 	o.nextID = a.at.Highest + 1
 	o.highest = a.at.Highest
+	a.node.clock.heard.Store(true) // this node knows the time from now on, as those who hear it do
 	if err := a.node.opts.Queue.Serve(o); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

@@ -77,3 +77,23 @@ func TestWrongClocksDoNotMoveClusterTime(t *testing.T) {
 		t.Errorf("cluster time went from %v to %v in %v", first.now, last.now, time.Duration(passed))
 	}
 }
+
+func TestANodeThatHasLedDoesNotLookAtTheWallClockAgain(t *testing.T) {
+	h := newHand(t, 1)
+	clock := h.opts.Clock.(*testClock)
+	o := h.lead()
+	before := o.Now()
+	clock.wall.Add(int64(3600e9))
+	h.consensus.giveUp("a test")
+	for range 2*backoffTicks + 3*electionTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	again, err := h.leading()
+	if err != nil || again == o {
+		t.Fatal("no second office", err)
+	}
+	if d := again.Now() - before; d != 0 {
+		t.Errorf("cluster time jumped by %d ns", d)
+	}
+}

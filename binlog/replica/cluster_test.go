@@ -3,6 +3,7 @@ package replica
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -93,16 +94,22 @@ func newWiredCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	var addrs []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs = append(addrs, l.Addr().String())
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		addrs = append(addrs, freeAddr(t))
 	}
 	return makeCluster(t, n, 1, 10*time.Millisecond, addrs)
+}
+
+// freeAddr is an address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
 }
 
 func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs []string) *cluster {
@@ -256,11 +263,42 @@ func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
 	return t, func() { _ = t.Close() }, err
 }
 
-// handler is a node that answers no control requests.
+// handler is a node whose only control request is that of a member that it does not know.
 type handler struct{ *Node }
 
+type introduction struct {
+	Index   uint64
+	Members []member.Member
+}
+
 // Control implements wire.Handler.
-func (handler) Control(context.Context, []byte) ([]byte, error) { return nil, errors.ErrUnsupported }
+func (h handler) Control(_ context.Context, req []byte) ([]byte, error) {
+	var i introduction
+	if err := json.Unmarshal(req, &i); err != nil {
+		return nil, err
+	}
+	h.Meet(i.Index, i.Members)
+	return nil, nil
+}
+
+// NotMember implements wire.Handler.
+func (h handler) NotMember(by member.ID) {
+	h.Node.NotMember(by)
+	s := h.Status()
+	i := introduction{Index: s.Applied}
+	addr := ""
+	for _, m := range s.Members {
+		i.Members = append(i.Members, m.Member)
+		if m.ID == by {
+			addr = m.Addr
+		}
+	}
+	if req, err := json.Marshal(i); err == nil && addr != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, _ = wire.Call(ctx, wire.ClientConfig{}, addr, req) // again when it refuses again
+	}
+}
 
 func (c *cluster) startAll() *cluster {
 	c.t.Helper()

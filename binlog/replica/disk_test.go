@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -112,4 +113,61 @@ func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	release()
+}
+
+// hangSnapshots has a machine's disk answer to no sync of a snapshot's files, and with all
+// to no other sync either from then on. It tells when the first one has come.
+func (p *peer) hangSnapshots(t *testing.T, all bool) (hung *atomic.Bool) {
+	gate := make(chan struct{})
+	t.Cleanup(func() { close(gate) })
+	hung = new(atomic.Bool)
+	p.stuck.Store(all)
+	p.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "sync" && (all && hung.Load() || strings.Contains(c.Name, "unfinished.")) {
+			hung.Store(true)
+			<-gate
+		}
+		return faultfs.Fault{}
+	})
+	return hung
+}
+
+func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	p := c.nodes[0]
+	p.bytes = 5000
+	c.startAll()
+	hung := p.hangSnapshots(t, true)
+	c.eventually("a snapshot hangs", func() bool {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+		return hung.Load()
+	})
+	c.eventually("the node ends", func() bool {
+		c.must(func(q *model) error { _, err := q.put(nil); return err })
+		_, down := p.end()
+		return down
+	})
+	if err, _ := p.end(); !errors.Is(err, ErrHung) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	for _, p := range c.nodes {
+		p.bytes = 5000
+	}
+	c.startAll()
+	l := c.leader()
+	hung := l.hangSnapshots(t, false)
+	c.eventually("a snapshot hangs", func() bool {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+		return hung.Load()
+	})
+	if !l.queue.serves() {
+		t.Fatal("the leader has lost its office to a slow snapshot")
+	}
+	c.net.isolate(l, true)
+	c.leader(c.others(l)...)
+	c.eventually("the queue is retired", func() bool { return !l.queue.serves() })
 }

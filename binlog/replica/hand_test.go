@@ -94,8 +94,10 @@ func (h *hand) save() {
 // apply is a turn of the applier's.
 func (h *hand) apply() {
 	h.t.Helper()
+	h.applier.mu.Lock() // a walk may post
 	queue := h.applier.queue
 	h.applier.queue = nil
+	h.applier.mu.Unlock()
 	for _, f := range queue {
 		if err := f(); err != nil {
 			h.t.Fatal(err)
@@ -574,18 +576,24 @@ func TestAFollowerTakesNoEntriesWhileItHasTooManyToApply(t *testing.T) {
 		m.Entries = []*raftpb.Entry{raftEntry(index, 2, nil)}
 		return m
 	}
+	withoutApplying := func() {
+		for range 3 {
+			h.consensus.takeInbox()
+			for h.consensus.rn.HasReady() {
+				h.consensus.handle(h.consensus.rn.Ready())
+			}
+			h.save()
+		}
+	}
 	h.Message(app(2))
-	h.run()
+	withoutApplying()
 	h.consensus.lag = maxLag + 1
 	h.Message(app(3))
-	h.run()
+	withoutApplying()
 	if last := h.Status().Last; last != 2 {
 		t.Fatalf("the last entry is %d", last)
 	}
-	h.consensus.stepLocal(&raftpb.Message{
-		Type: raftpb.MsgStorageApplyResp.Enum(), From: new(raft.LocalApplyThread), To: new(uint64(1)),
-		Entries: []*raftpb.Entry{raftEntry(2, 2, nil)},
-	})
+	h.run()
 	h.Message(app(3))
 	h.run()
 	if last := h.Status().Last; last != 3 {
@@ -712,5 +720,89 @@ func TestANodeThatMostMembersRefuseForLongWasRemoved(t *testing.T) {
 	refuse(2, 3)
 	if !h.ended() || !errors.Is(h.err, ErrRemoved) {
 		t.Errorf("it goes on: %v", h.err)
+	}
+}
+
+// A node that was just added, and that its fellows have not applied the addition of yet,
+// is no removed one while a leader talks to it.
+func TestANodeThatHearsALeaderWasNotRemoved(t *testing.T) {
+	h := newHand(t, 5)
+	for range 2 * refusedTicks {
+		h.Message(message(raftpb.MsgHeartbeat, 2, 2))
+		h.consensus.onTick()
+		for _, by := range []member.ID{3, 4, 5} {
+			h.NotMember(by)
+		}
+		h.run()
+	}
+	if h.ended() {
+		t.Fatal("a leader's follower has ended:", h.err)
+	}
+	for range 2 * refusedTicks {
+		h.consensus.onTick()
+		for _, by := range []member.ID{3, 4, 5} {
+			h.NotMember(by)
+		}
+		h.run()
+	}
+	if !errors.Is(h.err, ErrRemoved) {
+		t.Error("a node that most members refuse, and that hears nobody, goes on:", h.err)
+	}
+}
+
+// message is one to member 1.
+func message(kind raftpb.MessageType, term, from uint64, es ...*raftpb.Entry) *raftpb.Message {
+	to := uint64(1)
+	return &raftpb.Message{Type: kind.Enum(), From: &from, To: &to, Term: &term, Entries: es}
+}
+
+// A tail that was never committed is in the way of the leader's entries until the first
+// of these comes.
+func TestAFollowerTakesEntriesInPlaceOfATailHoweverLong(t *testing.T) {
+	h := newHand(t, 3)
+	one, index := uint64(1), uint64(1)
+	for range 2 + maxLag>>20 {
+		prev := index
+		index++
+		logTerm := one
+		if prev > 1 {
+			logTerm = 2
+		}
+		m := message(raftpb.MsgApp, 2, 2, raftEntry(index, 2, make([]byte, 1<<20)))
+		m.Index, m.LogTerm = &prev, &logTerm
+		h.Message(m)
+		h.run()
+	}
+	if h.consensus.lag <= maxLag {
+		t.Fatalf("%d bytes are not enough", h.consensus.lag)
+	}
+	m := message(raftpb.MsgApp, 3, 3, raftEntry(2, 3, nil))
+	m.Index, m.LogTerm = &one, &one
+	h.Message(m)
+	h.run()
+	if last, _ := h.log.LastIndex(); last != 2 {
+		t.Errorf("the log ends with entry %d", last)
+	}
+}
+
+// A leader asks again and again while nothing can be stored.
+func TestWhatWaitsForAFullDiskIsBounded(t *testing.T) {
+	h := newHand(t, 3)
+	one := uint64(1)
+	for range 3 * maxStoring {
+		m := message(raftpb.MsgApp, 2, 2, raftEntry(2, 2, make([]byte, 100)))
+		m.Index, m.LogTerm = &one, &one
+		h.Message(m)
+		h.consensus.takeInbox()
+		for h.consensus.rn.HasReady() {
+			h.consensus.handle(h.consensus.rn.Ready())
+		}
+	}
+	if n := h.writer.waiting.Load(); n > maxStoring+10 {
+		t.Errorf("%d messages wait for the disk", n)
+	}
+	h.run()
+	if last, _ := h.log.LastIndex(); last != 2 {
+		t.Errorf("the log ends with entry %d", last)
 	}
 }

@@ -246,8 +246,9 @@ type refusals map[member.ID]uint64 // tick of the first refusal since the member
 const refusedTicks = 100
 
 // NotMember tells that a member does not know this node. When most of those who vote, as
-// far as this node knows, have said so for a while, it was removed without having heard
-// of it.
+// far as this node knows, have said so for a while, and no leader has sent anything, it
+// was removed without having heard of it. A leader talks to members only; the others may
+// be slow to apply that this node has become one.
 func (n *Node) NotMember(by member.ID) {
 	n.inbox.call(func() { n.consensus.notMember(by) })
 }
@@ -265,7 +266,7 @@ func (c *consensus) notMember(by member.ID) {
 			refusing++
 		}
 	}
-	if voters := len(c.conf.GetVoters()); voters > 0 && refusing > voters/2 {
+	if voters := len(c.conf.GetVoters()); voters > 0 && refusing > voters/2 && c.tick-c.led >= refusedTicks {
 		c.node.fail(ErrRemoved)
 	}
 }

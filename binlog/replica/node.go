@@ -35,6 +35,8 @@ type Node struct {
 
 	changing sync.Mutex // held while the members or the leader are changed
 
+	disk sync.WaitGroup // goroutines that the disk may keep from ending
+
 	office atomic.Pointer[Office]
 	status atomic.Pointer[raftStatus]
 
@@ -109,7 +111,8 @@ func (n *Node) Close() error {
 
 // Run takes part in the cluster until the context ends, and then returns nil, or until
 // the node cannot go on. When it returns the queue was retired, and the directory is
-// free, unless the error is ErrHung.
+// free, unless the error is ErrHung: then the disk may hold up anything, and the process
+// has to end.
 func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.transport = t
 	t.SetPeers(n.store.current().Members)
@@ -118,9 +121,9 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		defer ticker.Stop()
 		n.ticks = ticker.C
 	}
-	var writer, others sync.WaitGroup
-	writer.Go(n.writer.run)
-	others.Go(n.space.run)
+	var others sync.WaitGroup
+	n.disk.Go(n.writer.run)
+	n.disk.Go(n.space.run)
 	others.Go(n.applier.run)
 	others.Go(n.consensus.run)
 	select {
@@ -128,17 +131,28 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		n.stop(nil)
 	case <-n.stopped:
 	}
-	others.Wait()
+	var closed error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		others.Wait() // they begin walks
+		n.disk.Wait()
+		closed = n.log.Close()
+	}()
 	if errors.Is(n.err, ErrHung) {
-		go func() { // if the disk answers again
-			writer.Wait()
-			_ = n.log.Close()
-		}()
+		// The applier, which retires the queue, may wait for the disk too.
+		select {
+		case <-n.applier.done:
+		case <-time.After(hangGrace):
+		}
 		return n.err
 	}
-	writer.Wait()
-	return errors.Join(n.err, n.log.Close())
+	<-ended
+	return errors.Join(n.err, closed)
 }
+
+// hangGrace is how long the applier has to retire the queue when the disk does not answer.
+const hangGrace = 5 * time.Second
 
 // stop ends the node. The first error counts; nil is none.
 func (n *Node) stop(err error) {

@@ -23,6 +23,7 @@ type consensus struct {
 
 	tick     uint64
 	heard    map[uint64]uint64 // tick of the last message of a member
+	led      uint64            // tick of the last message of a leader
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
 	refused  refusals
@@ -150,10 +151,14 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 		return
 	}
 	c.heard[m.GetFrom()] = c.tick
+	if stored(m) && c.node.writer.waiting.Load() > maxStoring {
+		return // the disk is full, or hangs: whatever is asked again would pile up
+	}
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
 		c.node.clock.heard.Store(true)
-		if len(m.GetEntries()) > 0 && c.lag > maxLag {
+		c.led = c.tick
+		if st := c.rn.BasicStatus(); len(m.GetEntries()) > 0 && c.lag > maxLag && st.Applied < st.GetCommit() {
 			return // the leader sends it again
 		}
 	case raftpb.MsgTimeoutNow:
@@ -166,6 +171,15 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	if err := c.rn.Step(m); err != nil {
 		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
 	}
+}
+
+// stored tells whether the answer to a message waits for the disk.
+func stored(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgVote, raftpb.MsgPreVote:
+		return true
+	}
+	return false
 }
 
 // quiet tells whether the node votes, but must not campaign.

@@ -24,7 +24,6 @@ type walk struct {
 	from    uint64  // all up to this entry is in the queue since before the walk
 	grown   int64   // applier.grown then
 	cancel  chan struct{}
-	done    chan struct{} // closed when the goroutine has ended
 
 	want journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
 	end  chan extent // where the snapshot ends
@@ -44,22 +43,27 @@ func (a *applier) considerSnapshot() {
 		return
 	}
 	long := a.grown > max(a.node.opts.SnapshotBytes, a.node.store.current().Bytes)
-	if a.still || !long && !a.wanted || a.standby == nil && a.office == nil {
+	if a.still || !long && !a.wanted || a.standby == nil && a.office == nil || !a.walking.TryLock() {
 		return
 	}
 	a.wanted = false
-	a.walk = &walk{
+	w := &walk{
 		applier: a, office: a.office, from: a.at.Index, grown: a.grown,
-		cancel: make(chan struct{}), done: make(chan struct{}), end: make(chan extent, 1),
+		cancel: make(chan struct{}), end: make(chan extent, 1),
 	}
-	go a.walk.run()
+	a.walk = w
+	a.node.disk.Go(func() {
+		defer a.walking.Unlock()
+		w.run()
+	})
 }
 
 // voidSnapshot gives up the snapshot that is being taken: the queue is not what it was.
+// It does not wait for the walk, which may be waiting for the disk while clients wait to
+// hear that the office is lost.
 func (a *applier) voidSnapshot() {
 	if a.walk != nil {
 		close(a.walk.cancel)
-		<-a.walk.done
 		a.walk = nil
 	}
 }
@@ -76,25 +80,32 @@ func (a *applier) endWalk() {
 }
 
 func (w *walk) run() {
-	defer close(w.done)
 	n := w.applier.node
 	x, meta, err := w.write()
 	switch {
-	case err == errVoid:
-		return
+	case w.void():
+		return // whatever came of it
 	case err != nil:
 		n.opts.Log.Warn("no snapshot could be taken", "error", err)
+		meta.Index = 0
 	default:
 		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "records", meta.Records, "bytes", meta.Bytes)
-		n.inbox.call(func() { n.consensus.trim = meta.Index })
 	}
-	w.applier.post(func() error {
-		if w.applier.walk == w {
-			w.applier.walk, w.applier.wanted = nil, false
-			w.applier.grown -= x.grown // after an error only what comes now counts
-		}
-		return nil
-	})
+	w.applier.post(func() error { w.applier.ended(w, x, meta.Index); return nil })
+}
+
+// ended takes the end of a walk, whose snapshot is current if index is not 0. A walk that
+// was given up a moment before may have made its snapshot current nevertheless. The log is
+// not trimmed then, because the applier may be reading the entries since the one before.
+func (a *applier) ended(w *walk, x extent, index uint64) {
+	if a.walk != w {
+		return
+	}
+	a.walk, a.wanted = nil, false
+	a.grown -= x.grown // after an error only what comes now counts
+	if index > 0 {
+		a.node.inbox.call(func() { a.node.consensus.trim = index })
+	}
 }
 
 // write takes the snapshot, up to its being current.

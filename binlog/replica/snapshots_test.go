@@ -3,8 +3,11 @@ package replica
 import (
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -116,5 +119,76 @@ func TestACrashWhileASnapshotIsInstalledLeavesANodeThatCatchesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.settled()
+	}
+}
+
+// Until the pointer to a snapshot is durable, the log has to hold what is behind the one
+// before.
+func TestTheLogKeepsWhatNoDurableSnapshotHas(t *testing.T) {
+	c := newCluster(t, 1, 1)
+	p := c.nodes[0]
+	p.bytes = 5000
+	c.startAll()
+	var failed atomic.Int32
+	p.fs.Hook(func(f faultfs.Call) faultfs.Fault {
+		if f.Op == "rename" && strings.Contains(f.Name, "current") {
+			failed.Add(1)
+			return faultfs.Fault{Err: syscall.EIO}
+		}
+		return faultfs.Fault{}
+	})
+	c.eventually("snapshots fail", func() bool {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+		return failed.Load() > 2
+	})
+	c.wait(20)
+	if first, err := p.running().log.FirstIndex(); first != 2 || err != nil {
+		t.Errorf("the log begins with entry %d, %v", first, err)
+	}
+	before := c.settled()
+	p.kill()
+	p.fs.Hook(nil)
+	if err := c.start(p); err != nil {
+		t.Fatal(err)
+	}
+	if after := c.settled(); after != before {
+		t.Errorf("%v after a restart, %v before", after, before)
+	}
+}
+
+// What a walk has seen may never be committed: its snapshot ends with an entry behind all
+// that.
+func TestASnapshotWaitsForTheCommitOfWhatItHasSeen(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	change := func(buries uint32) journal.Record {
+		return journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "default", Buries: buries}
+	}
+	put(t, o, 1, 0)
+	h.queue.jobs[1] = change(0)
+	h.answer()
+	r := change(1)
+	h.queue.jobs[1] = r
+	pos, err := o.Update(&r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.applier.wanted = true
+	h.applier.considerSnapshot()
+	w := h.applier.walk
+	for w.want == 0 && h.applier.walk == w && len(w.end) == 0 && h.store.current().Index == 1 {
+		h.apply()
+		time.Sleep(time.Millisecond)
+	}
+	if w.want == 0 || o.Committed() >= pos {
+		t.Fatalf("a snapshot ends, up to entry %d, before what it has seen is committed", h.store.current().Index)
+	}
+	h.answer()
+	for h.applier.walk == w {
+		h.apply()
+		time.Sleep(time.Millisecond)
+	}
+	if last, _ := h.log.LastIndex(); h.store.current().Index != last {
+		t.Errorf("the snapshot is of entry %d of %d", h.store.current().Index, last)
 	}
 }

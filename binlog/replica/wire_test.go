@@ -37,3 +37,27 @@ func TestNodesOverRealConnections(t *testing.T) {
 	}
 	c.settled()
 }
+
+// A node knows those who were members when it went away, and a leader that was added
+// since has to be heard all the same.
+func TestANodeThatWasAwayWhileTheLeaderWasAddedCatchesUp(t *testing.T) {
+	c := newWiredCluster(t, 3)
+	c.startAll()
+	ctx := within(t)
+	away := c.others(c.leader())[0]
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	away.kill()
+	p, m := c.grow()
+	c.lead("add", func(n *Node) error { return n.Add(ctx, m) })
+	c.lead("transfer", func(n *Node) error {
+		if n.opts.Self == p.id {
+			return nil
+		}
+		return n.Transfer(ctx, p.id)
+	})
+	c.leader(p)
+	if err := c.start(away); err != nil {
+		t.Fatal(err)
+	}
+	c.settled()
+}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,6 +78,49 @@ func TestANodeIsAddedCatchesUpAndTakesOver(t *testing.T) {
 		t.Errorf("the next id is %d, %v", next, err)
 	}
 	c.want("FOUND 1 3", "abc")
+}
+
+// A member that was away while others were added, and does not know them, catches up
+// although one of these leads and none that it knows is left.
+func TestAMemberThatWasAwayMeetsThoseWhoWereAdded(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 3)
+	w.startAll()
+	c := w.leader().dial()
+	c.send("put 0 0 60 1", "x")
+	c.want("INSERTED 1")
+	l := w.leader()
+	var away *townsman
+	for _, n := range w.nodes {
+		if n != l {
+			away = n
+		}
+	}
+	away.kill()
+	members := slices.Clone(w.nodes)
+	for _, old := range w.nodes[:3] {
+		if old == away {
+			continue
+		}
+		added := w.grow()
+		members = append(members, added)
+		list := ""
+		for _, m := range members {
+			list += "," + m.name + "=" + m.door.addr()
+		}
+		added.start("--cluster=" + list[1:])
+		w.askLeader(`{"op":"add","node":"` + added.name + "=" + added.door.addr() + `"}`)
+		w.askLeader(`{"op":"transfer","to":"` + added.name + `"}`)
+		w.eventually("the new node leads", func() bool { return w.leader() == added })
+		w.askLeader(`{"op":"remove","node":"` + old.name + `"}`)
+		old.p.wait()
+		old.p = nil
+		members = slices.DeleteFunc(members, func(m *townsman) bool { return m == old })
+	}
+	away.start()
+	if jobs := w.settled(); jobs != 1 {
+		t.Errorf("%d jobs", jobs)
+	}
 }
 
 // A member that comes back with its old command line and without its disk does not vote

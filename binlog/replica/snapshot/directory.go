@@ -16,7 +16,7 @@ const (
 	metaName    = "meta"
 	pointerName = "current"
 	pointerTemp = "current.tmp"
-	unfinished  = "unfinished." // and a number: being written, received or removed
+	unfinished  = "unfinished." // and a number: being written or received; and the name of a finished one: being removed
 )
 
 // nameOf is the name of the directory of a finished snapshot.
@@ -40,14 +40,9 @@ func begin(fs vfs.FS, dir string) (string, error) {
 	} else if !errors.Is(err, iofs.ErrExist) {
 		return "", err
 	}
-	return unusedName(dir, fs.Mkdir)
-}
-
-// unusedName has take called with names of unfinished snapshots until one is not in use.
-func unusedName(dir string, take func(name string) error) (string, error) {
 	for n := 1; ; n++ {
 		name := filepath.Join(dir, unfinished+strconv.Itoa(n))
-		if err := take(name); err == nil {
+		if err := fs.Mkdir(name); err == nil {
 			return name, nil
 		} else if !errors.Is(err, iofs.ErrExist) {
 			return "", err
@@ -103,19 +98,11 @@ func exists(fs vfs.FS, path string) (bool, error) {
 }
 
 // remove removes a finished snapshot. Its name goes first and durably: what has the name
-// of a finished one is complete.
+// of a finished one is complete. What it is called then is no name that begin may draw at
+// the same moment: a directory that was just made and is empty may be replaced by another.
 func remove(fs vfs.FS, dir, name string) error {
-	es, err := fs.List(dir)
-	if err != nil {
-		return err
-	}
-	tmp, err := unusedName(dir, func(to string) error {
-		if slices.ContainsFunc(es, func(e vfs.Entry) bool { return e.Name == filepath.Base(to) }) {
-			return iofs.ErrExist
-		}
-		return fs.Rename(filepath.Join(dir, name), to)
-	})
-	if err != nil {
+	tmp := filepath.Join(dir, unfinished+name)
+	if err := fs.Rename(filepath.Join(dir, name), tmp); err != nil {
 		return err
 	}
 	if err := vfs.SyncDir(fs, dir); err != nil {

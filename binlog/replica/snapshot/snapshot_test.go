@@ -400,3 +400,62 @@ var errFull = errors.New("no memory")
 type full struct{ queue }
 
 func (full) Full(*journal.Record, uint32) (journal.Former, error) { return journal.Former{}, errFull }
+
+// renaming is a file system that does something before it renames.
+type renaming struct {
+	vfs.FS
+	before func(from string)
+}
+
+func (r renaming) Rename(from, to string) error {
+	r.before(from)
+	return r.FS.Rename(from, to)
+}
+
+// A snapshot may begin to arrive while an old one is removed.
+func TestASnapshotThatBeginsWhileAnotherIsRemovedIsComplete(t *testing.T) {
+	fs := faultfs.New(root)
+	n := newNode(1)
+	for range 50 {
+		n.change()
+	}
+	var old string
+	for index := uint64(9); index < 11; index++ {
+		m, path, err := n.take(fs, index)
+		if err == nil {
+			err = SetCurrent(fs, dir, &m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if index == 9 {
+			old = path
+		}
+	}
+	var w *Writer
+	before := func(from string) {
+		var err error
+		if w, err = Create(fs, dir); from != old || err != nil {
+			t.Fatal(from, err)
+		}
+	}
+	if err := Prune(renaming{fs, before}, dir); err != nil {
+		t.Error(err)
+	}
+	r := journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "default", Body: []byte("body")}
+	if err := w.Full(&r); err != nil {
+		t.Fatal(err)
+	}
+	last := metaOf(11)
+	last.Highest = 1
+	m, _, err := w.Finish(last)
+	if err == nil {
+		err = SetCurrent(fs, dir, &m)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, q, err := loaded(fs); err != nil || len(q) != 1 {
+		t.Errorf("%d jobs, %v", len(q), err)
+	}
+}

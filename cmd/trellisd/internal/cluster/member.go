@@ -283,12 +283,16 @@ func (h handler) NotMember(by member.ID) {
 	if node := h.m.node.Load(); node != nil {
 		node.NotMember(by)
 	}
+	h.m.introduceTo(by)
 }
 
 // Control implements wire.Handler.
 func (h handler) Control(ctx context.Context, req []byte) ([]byte, error) {
 	if resp, ok, err := h.m.store.Control(req); ok {
 		return resp, err
+	}
+	if ok, err := h.m.meet(req); ok {
+		return nil, err
 	}
 	return h.m.control(ctx, req)
 }
