@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -23,9 +24,10 @@ type applier struct {
 	node *Node
 	wake chan struct{}
 
-	mu     sync.Mutex
-	queue  []func() error // to be done in order
-	shared snapshot.Meta  // at, as of the last message
+	mu      sync.Mutex
+	queue   []func() error // to be done in order
+	shared  snapshot.Meta  // at, as of the last message
+	waiting atomic.Int64   // what was posted and is not done
 
 	// The goroutine's.
 	at      snapshot.Meta // as of the last entry that was applied
@@ -34,6 +36,7 @@ type applier struct {
 	reader  entry.Reader
 	names   record.Names
 	rec     journal.Record
+	fulls   int
 	grown   int64 // bytes of entries behind the current snapshot
 	walk    *walk // the snapshot that is being taken; nil if there is none
 	still   bool  // no snapshot may be taken
@@ -42,12 +45,13 @@ type applier struct {
 
 func newApplier(n *Node) *applier {
 	a := &applier{node: n, wake: make(chan struct{}, 1)}
-	a.queue = []func() error{a.install}
+	a.post(a.install)
 	return a
 }
 
 // post adds something to do. It never blocks.
 func (a *applier) post(f func() error) {
+	a.waiting.Add(1)
 	a.mu.Lock()
 	a.queue = append(a.queue, f)
 	a.mu.Unlock()
@@ -85,6 +89,7 @@ func (a *applier) run() {
 				a.node.fail(err)
 				return
 			}
+			a.waiting.Add(-1)
 		}
 		if len(queue) > 0 {
 			continue
@@ -135,6 +140,7 @@ func (a *applier) load() error {
 			return err
 		}
 		a.standby.Strict()
+		a.standby.Stamp(meta.Stamp)
 		a.standby.Decided(meta.Decided)
 	}
 	a.at = meta
@@ -269,7 +275,7 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		}
 		a.standby.Strict()
 	}
-	a.standby.Stamp(h.Stamp)
+	a.standby.Stamp(max(a.at.Stamp, h.Stamp))
 	if err := a.records(); err != nil {
 		return err
 	}
@@ -315,14 +321,21 @@ func (a *applier) records() error {
 		}
 		a.at.Highest = max(a.at.Highest, record.Number(b))
 		if err := a.record(b); err != nil {
-			return diverged("%v", err)
+			return fmt.Errorf("the standby refuses a record: %w", err)
 		}
 	}
 }
 
+// namesTurn is after how many full records the names of tubes are forgotten: most of
+// those that were met in a long time are of tubes that are gone.
+const namesTurn = 1 << 16
+
 func (a *applier) record(b []byte) error {
 	switch record.KindOf(b) {
 	case record.Full:
+		if a.fulls++; a.fulls%namesTurn == 0 {
+			a.names = record.Names{}
+		}
 		record.DecodeFull(b, &a.rec, &a.names)
 		_, err := a.standby.Full(&a.rec, segment)
 		return err
@@ -331,7 +344,7 @@ func (a *applier) record(b []byte) error {
 		return a.standby.Update(&a.rec)
 	}
 	if id := record.Number(b); a.standby.Delete(id) == 0 {
-		return fmt.Errorf("the end of job %d, which is not there", id)
+		return diverged("the end of job %d, which is not there", id)
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ import (
 
 // cluster is some nodes in one process, with a network, disks and clocks that the test
 // has in its hands. All nodes tick together, and no tick comes before all have done what
-// the last one made them do: on a busy machine time goes slower for all of them.
+// the last one made them do, disks included: on a busy machine time goes slower for all
+// of them.
 type cluster struct {
 	t     *testing.T
 	nodes []*peer
@@ -56,6 +57,7 @@ type peer struct {
 	bytes  int64
 	ticks  chan time.Time
 	frozen atomic.Bool // gets no ticks
+	stuck  atomic.Bool // its disk may not answer: nobody waits for it
 	member member.Member
 
 	mu    sync.Mutex
@@ -193,6 +195,9 @@ func (p *peer) tick() {
 	select {
 	case <-done:
 	case <-n.stopped:
+	}
+	for !p.stuck.Load() && !n.ended() && (n.writer.waiting.Load() > 0 || n.applier.waiting.Load() > 0) {
+		time.Sleep(50 * time.Microsecond)
 	}
 }
 

@@ -57,6 +57,7 @@ func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	p := c.others(l)[0]
+	p.stuck.Store(true)
 	p.fs.SetCapacity(p.fs.Used())
 	before := p.running().Status().Last
 	for range 100 {
@@ -67,12 +68,14 @@ func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
 		t.Fatalf("the disk is not full: entry %d, %d before", s.Last, before)
 	}
 	p.fs.SetCapacity(0)
+	p.stuck.Store(false)
 	c.settled()
 }
 
 // hang has a machine's disk answer to nothing until it is released.
 func (p *peer) hang(t *testing.T) (release func()) {
 	gate := make(chan struct{})
+	p.stuck.Store(true)
 	p.entriesFault("sync", func() { <-gate })
 	var once sync.Once
 	release = func() { once.Do(func() { close(gate) }) }
@@ -92,6 +95,7 @@ func TestALeaderWhoseDiskHangsGivesUpItsOffice(t *testing.T) {
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
 	release()
 	l.fs.Hook(nil)
+	l.stuck.Store(false)
 	c.settled()
 }
 

@@ -12,8 +12,8 @@ type Standby interface {
 	Update(r *journal.Record) error
 	// Delete takes a job's end. It returns the job's segment, 0 if the id is not known.
 	Delete(id uint64) uint32
-	// Strict ends the loading of a snapshot: from now on a full record of a known id and
-	// a change of an unknown one are errors.
+	// Strict ends the loading of a snapshot: from now on errors are a put of a known id
+	// and a change of an unknown one. The node ends with them.
 	Strict()
 	// Stamp tells when the records that follow were made, in nanoseconds since 1970. It
 	// does not go back.

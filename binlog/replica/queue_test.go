@@ -156,10 +156,10 @@ func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error
 	defer s.q.mu.Unlock()
 	old, known := s.q.jobs[r.ID]
 	if known && s.q.strict && old.Tube == r.Tube {
-		return journal.Former{}, fmt.Errorf("a put of job %d, which is there", r.ID)
+		return journal.Former{}, diverged("a put of job %d, which is there", r.ID)
 	}
 	if r.ID < s.q.decided && s.q.strict && !known {
-		return journal.Former{}, fmt.Errorf("a put of job %d, but all below %d are decided", r.ID, s.q.decided)
+		return journal.Former{}, diverged("a put of job %d, but all below %d are decided", r.ID, s.q.decided)
 	}
 	c := *r
 	c.Body = slices.Clone(r.Body)

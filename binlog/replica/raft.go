@@ -188,6 +188,7 @@ func (c *consensus) onTick() {
 	default:
 		c.rn.Tick()
 	}
+	c.observe()
 	c.checkPatience()
 	c.checkStore()
 	c.passTime()

@@ -18,6 +18,9 @@ type Status struct {
 	Last    uint64 // index of the last entry
 	Members []MemberStatus
 
+	Storing  int64 // raft's requests that wait for the disk
+	Applying int64 // and those that wait to be applied
+
 	Stamp         int64  // cluster time of the last entry, nanoseconds since 1970
 	Snapshot      uint64 // index of the current snapshot's last entry
 	SnapshotBytes int64
@@ -70,6 +73,7 @@ func (n *Node) Status() Status {
 	last, _ := n.log.LastIndex()
 	s := Status{
 		Self: n.opts.Self, Applied: at.Index, Last: last, Stamp: at.Stamp,
+		Storing: n.writer.waiting.Load(), Applying: n.applier.waiting.Load(),
 		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, LogBytes: n.log.Size(),
 	}
 	p := n.status.Load()

@@ -19,11 +19,12 @@ type writer struct {
 	node *Node
 	wake chan struct{}
 
-	mu    sync.Mutex
-	queue []job            // in order
-	trim  entrylog.EntryID // the log may begin behind it; zero is none
-	bytes atomic.Int64     // of the store that is under way
-	store atomic.Uint64    // its number; 0 if there is none
+	mu      sync.Mutex
+	queue   []job            // in order
+	trim    entrylog.EntryID // the log may begin behind it; zero is none
+	bytes   atomic.Int64     // of the store that is under way
+	store   atomic.Uint64    // its number; 0 if there is none
+	waiting atomic.Int64     // messages that are not done
 
 	// The goroutine's.
 	stores uint64
@@ -53,6 +54,7 @@ type job struct {
 
 // append takes a MsgStorageAppend. It never blocks.
 func (w *writer) append(m *raftpb.Message, s *received) {
+	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queue = append(w.queue, job{m, s})
 	w.mu.Unlock()
@@ -111,6 +113,7 @@ func (w *writer) work() error {
 		if err := w.save(queue[:n]); err != nil {
 			return err
 		}
+		w.waiting.Add(-int64(n))
 		queue = queue[n:]
 	}
 	if trim.Index > 0 {

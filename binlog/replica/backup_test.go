@@ -1,0 +1,41 @@
+package replica
+
+import (
+	"path/filepath"
+	"testing"
+
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/vfs"
+)
+
+func TestABackupIsAllThatWasAcknowledged(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	for range 30 {
+		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
+	}
+	want := c.settled()
+	for _, p := range c.nodes {
+		dir := filepath.Join(clusterDir, "backup")
+		if err := p.fs.Mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := vfs.SyncDir(p.fs, clusterDir); err != nil {
+			t.Fatal(err)
+		}
+		path, err := p.running().Backup(within(t), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copied := newModel()
+		s, err := copied.Standby(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := snapshot.Load(p.fs, path, s); err != nil {
+			t.Fatal(err)
+		}
+		if got := copied.Digest(); got != want {
+			t.Errorf("%s: the backup has %v, the queue %v", p.name, got, want)
+		}
+	}
+}
