@@ -260,7 +260,9 @@ func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
 type handler struct{ *Node }
 
 // Control implements wire.Handler.
-func (handler) Control(context.Context, []byte) ([]byte, error) { return nil, errors.ErrUnsupported }
+func (handler) Control(context.Context, []byte, io.Writer) ([]byte, error) {
+	return nil, errors.ErrUnsupported
+}
 
 func (c *cluster) startAll() *cluster {
 	c.t.Helper()

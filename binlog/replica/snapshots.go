@@ -9,8 +9,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/journal"
-	"trellis/binlog/record"
-	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -181,45 +179,13 @@ func (w *walk) extent() (extent, error) {
 
 // redo writes the records of the entries since the walk began.
 func (w *walk) redo(sw *snapshot.Writer, last uint64) error {
-	var reader entry.Reader
-	var names record.Names
 	return w.applier.node.eachEntry(w.from, last, func(e *raftpb.Entry) error {
-		if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
-			return nil
-		}
 		if w.void() {
 			return errVoid
 		}
-		h, err := reader.Reset(e.GetData())
-		if err != nil || h.Reign != e.GetTerm() {
-			return err
-		}
-		for {
-			b, err := reader.Next()
-			if err == io.EOF {
-				return nil
-			}
-			if err == nil {
-				err = redoRecord(sw, b, &names)
-			}
-			if err != nil {
-				return err
-			}
-		}
+		_, _, err := sw.Entry(e)
+		return err
 	})
-}
-
-func redoRecord(sw *snapshot.Writer, b []byte, names *record.Names) error {
-	var r journal.Record
-	switch record.KindOf(b) {
-	case record.Full:
-		record.DecodeFull(b, &r, names)
-		return sw.Full(&r)
-	case record.Update:
-		record.DecodeUpdate(b, &r)
-		return sw.Update(&r)
-	}
-	return sw.Delete(record.Number(b))
 }
 
 // retain has the log begin behind the current snapshot, but for what a follower that is
