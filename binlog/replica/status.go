@@ -24,7 +24,7 @@ type Status struct {
 	Stamp         int64  // cluster time of the last entry, nanoseconds since 1970
 	Snapshot      uint64 // index of the current snapshot's last entry
 	SnapshotBytes int64
-	SnapshotStamp int64  // cluster time of that entry, nanoseconds since 1970; 0 before the first one
+	SnapshotStamp int64 // cluster time of that entry, nanoseconds since 1970; 0 before the first one
 	LogBytes      int64
 }
 

@@ -26,7 +26,9 @@ var n1 = member.Node{Name: "n1", Addr: "127.0.0.1:11390"}
 // jobs are the bodies and priorities of jobs by their ids: a Standby and a Restorer.
 type jobs map[uint64]string
 
-func text(r *journal.Record) string { return fmt.Sprintf("%s %s %d %v", r.Tube, r.Body, r.Pri, r.State) }
+func text(r *journal.Record) string {
+	return fmt.Sprintf("%s %s %d %v", r.Tube, r.Body, r.Pri, r.State)
+}
 
 func (js jobs) Full(r *journal.Record, _ uint32) (f journal.Former, err error) {
 	js[r.ID] = text(r)

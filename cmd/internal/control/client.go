@@ -173,10 +173,11 @@ func (c *Client) Status(ctx context.Context, addr string, digest bool) (s Status
 	return s, err
 }
 
-// Backup has a member write a backup to w.
-func (c *Client) Backup(ctx context.Context, addr string, index uint64, w io.Writer) (b Backup, err error) {
-	err = c.call(ctx, addr, Request{Op: OpBackup, Index: index}, w, &b)
-	return b, err
+// Backup has a member send a snapshot with all entries up to index at least, as
+// snapshot.Extract reads it. Without an error it is whole.
+func (c *Client) Backup(ctx context.Context, addr string, index uint64, w io.Writer) error {
+	var s Status
+	return c.call(ctx, addr, Request{Op: OpBackup, Index: index}, w, &s)
 }
 
 func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, response any) error {
@@ -226,6 +227,26 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 		}
 		if time.Now().After(end) {
 			return nil, errors.Join(ErrNoLeader, said)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// Leader waits until a member serves clients. Errors wrap ErrUnreachable or ErrNoLeader.
+func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
+	for end := time.Now().Add(2 * c.Patience); ; {
+		v, err := c.Look(ctx, addrs, false)
+		switch {
+		case err != nil:
+			return nil, err
+		case v.Leader != nil && v.Leader.Serves:
+			return v.Leader, nil
+		case time.Now().After(end):
+			return nil, ErrNoLeader
 		}
 		select {
 		case <-ctx.Done():

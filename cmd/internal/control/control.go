@@ -46,11 +46,3 @@ type Status struct {
 	replica.Status
 	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for and could be taken
 }
-
-// Backup is the response that follows a backup's stream.
-type Backup struct {
-	Index   uint64 `json:"index"` // the last entry that it has
-	Term    uint64 `json:"term"`
-	Records uint64 `json:"records"` // at least the number of jobs
-	Bytes   int64  `json:"bytes"`
-}

@@ -4,16 +4,16 @@
 //
 // # Requests
 //
-// A request is JSON, a [Request]; its response is a [Status], but for a backup, before
-// whose response comes a stream of package snapshot. Requests and responses are bounded by
-// wire.MaxControl. What a later version adds is to be ignored by an earlier one.
+// A request is JSON, a [Request]; its response is a [Status]. Before that of a backup comes
+// a stream of package snapshot. Requests and responses are bounded by wire.MaxControl. What
+// a later version adds is to be ignored by an earlier one.
 //
 //	{"op":"status"}                        how the member sees the cluster
 //	{"op":"status","digest":true}          the same, with a digest of all jobs
 //	{"op":"transfer","to":"n2"}            another member leads; without "to" the one that has the most
 //	{"op":"add","node":"n4=HOST:PORT"}     a node becomes a member that votes
 //	{"op":"remove","node":"n3"}            a member becomes none
-//	{"op":"backup","index":9134}           a Backup, behind its snapshot with all entries up to index
+//	{"op":"backup","index":9134}           a snapshot with all entries up to index at least
 //
 // Everybody answers to status and backup. The others go to the leader: another member
 // refuses them with an error that names it. To remove the leader is refused by it, when it
@@ -23,8 +23,10 @@
 // # The tool's side
 //
 //	c := control.Client{...}
-//	v := c.Look(ctx, addrs, digest)       // asks these and all members of the cluster that they know
-//	s, err := c.Lead(ctx, addrs, request) // asks the leader, whoever that is by then
+//	v, err := c.Look(ctx, addrs, digest)        // asks these and all members that they know
+//	v, err := c.Lead(ctx, addrs, request, done) // asks the leader, whoever that is by then
+//	s, err := c.Leader(ctx, addrs)              // waits for a leader
+//	err := c.Backup(ctx, addr, index, w)
 //
 // Whoever the transport lets in may ask for everything.
 package control

@@ -31,7 +31,10 @@ func (m *Member) control(ctx context.Context, req []byte, stream io.Writer) ([]b
 		}
 		return json.Marshal(s)
 	case control.OpBackup:
-		return backup(ctx, node, r.Index, stream)
+		if _, err := node.Backup(ctx, r.Index, stream); err != nil {
+			return nil, err
+		}
+		return json.Marshal(m.status(node))
 	}
 	st := node.Status()
 	if !st.Leads {
@@ -60,15 +63,6 @@ func (m *Member) control(ctx context.Context, req []byte, stream io.Writer) ([]b
 		return nil, err
 	}
 	return json.Marshal(m.status(node))
-}
-
-// backup answers a request for a backup.
-func backup(ctx context.Context, node *replica.Node, index uint64, stream io.Writer) ([]byte, error) {
-	meta, err := node.Backup(ctx, index, stream)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(control.Backup{Index: meta.Index, Term: meta.Term, Records: meta.Records, Bytes: meta.Bytes})
 }
 
 // add makes a node a member.
