@@ -2,6 +2,7 @@
 # make build   bin/trellisd and bin/trellis
 # make test    everything that must hold; installs what it compares with
 # make crash   a server with a binlog is killed CRASH_KILLS times
+# make cluster three members meet kills, stops and partitions for CLUSTER (10m)
 # make soak    everything at once for SOAK (10m), and then nothing may be left
 # make scale   measure with very many jobs, connections, tubes: rows of a table
 # make vuln    look for known vulnerabilities in what is used; needs the network
@@ -32,6 +33,7 @@ RACY = $(addprefix ./,$(addsuffix /...,$(filter-out codec,$(DIRS))))
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
 FUZZTIME = 5s
 CRASH_KILLS ?= 300
+CLUSTER    ?= 10m
 SOAK       ?= 10m
 SCALE      ?= .
 BENCH    = --matrix standard --markdown README.md
@@ -53,7 +55,7 @@ CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin
 
-.PHONY: always run build test crash soak scale vuln deb release try bench micro fmt clean peers check cross unit race fuzz
+.PHONY: always run build test crash cluster soak scale vuln deb release try bench micro fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
 
 run: bin/trellisd
@@ -108,6 +110,9 @@ fuzz:
 crash:
 	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -count=1 -timeout 0 -v -run KilledServer ./cmd/trellisd
 
+cluster:
+	CLUSTER=$(CLUSTER) $(GO) test -count=1 -timeout 0 -v -run 'Cluster|WhenTheLeaderIsKilled|WipedNode' ./cmd/trellisd
+
 soak:
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/trellisd
 
@@ -125,9 +130,11 @@ peers:
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
+	ruby -e 'require "beaneater"' 2>/dev/null || missing="$$missing ruby ruby-beaneater"; \
+	php -r 'require "Pheanstalk/autoload.php";' >/dev/null 2>&1 || missing="$$missing php-cli php-pda-pheanstalk"; \
 	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, groff and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \

@@ -6,6 +6,9 @@ import "time"
 type Config struct {
 	// Addr is where the server listens.
 	Addr Address `json:"address"`
+	// Token is what each connection authenticates with before anything else, by the command auth of trellisd; "" for
+	// servers that ask for none. Its client needs all rights to tubes whose names begin with "bench-".
+	Token string `json:"-"`
 	// Scenario is the name of one of load.Scenarios.
 	Scenario string `json:"scenario"`
 	// Conns is the number of connections that carry the scenario. Producers is how many of them put, in a scenario in

@@ -34,6 +34,9 @@ type Command struct {
 
 	// State is that of the jobs that an extension command is about.
 	State State
+	// Token is what an auth offers, at least one visible ASCII character. It lies where
+	// Tube does, and is valid for as long.
+	Token []byte
 
 	// Body is a put's body or a piece of it. It lies in the input and is valid
 	// for as long as the input is.

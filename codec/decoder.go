@@ -20,7 +20,8 @@ type Decoder struct {
 	state state
 
 	// held is the number of bytes in line. They contain no CR LF, and are fewer
-	// than MaxLine.
+	// than MaxLine. In stateSkip it is how many bytes of httpEnd the line ends in so
+	// far.
 	held uint8
 
 	// ok, in stateBody, says that no byte behind the body was wrong so far. In
@@ -90,6 +91,9 @@ func (d *Decoder) Release() {
 	*d = Decoder{MaxJobSize: d.MaxJobSize, Extensions: d.Extensions}
 }
 
+// Overlong tells whether the input ends within a line that is too long.
+func (d *Decoder) Overlong() bool { return d.state == stateSkip }
+
 // cut takes the beginning of a line that does not end in p, or is too long.
 func (d *Decoder) cut(p []byte, cmd *Command) (int, bool) {
 	if len(p) >= MaxLine {
@@ -133,7 +137,7 @@ func (d *Decoder) extend(p []byte, cmd *Command) (int, bool) {
 	}
 	if n < 0 {
 		if held+len(p) >= MaxLine {
-			d.held = 0
+			d.held = matchHTTP(0, d.line[:held])
 			d.free()
 			return d.skip(p, cmd)
 		}
@@ -164,6 +168,10 @@ func (d *Decoder) free() {
 // judge decides what a whole line is that parse did not find to end behind its
 // arguments, which end at end.
 func (d *Decoder) judge(s []byte, end int, cmd *Command) {
+	if matchHTTP(0, s[:len(s)-1]) == wholeHTTP {
+		cmd.set(OpHTTP)
+		return
+	}
 	if bytes.IndexByte(s, 0) >= 0 {
 		cmd.set(OpBadFormat)
 		return
@@ -179,6 +187,8 @@ func (d *Decoder) judge(s []byte, end int, cmd *Command) {
 		if cmd.Size <= d.MaxJobSize {
 			cmd.Op = OpBadFormat
 		}
+	case OpAuth:
+		cmd.set(OpUnknown)
 	default:
 		cmd.set(OpBadFormat)
 	}
@@ -257,10 +267,14 @@ func (d *Decoder) skip(p []byte, cmd *Command) (int, bool) {
 	if n < 0 {
 		d.state = stateSkip
 		d.ok = p[len(p)-1] == '\r'
+		d.held = matchHTTP(d.held, p)
 		return len(p), false
 	}
-	d.state = stateLine
 	cmd.set(OpBadFormat)
+	if matchHTTP(d.held, p[:n-1]) == wholeHTTP {
+		cmd.set(OpHTTP)
+	}
+	d.state, d.held = stateLine, 0
 	return n, true
 }
 

@@ -64,7 +64,9 @@ func answers(events []event) (list []string) {
 			list = append(list, "JOB_TOO_BIG")
 		case e.Op == OpBadFormat:
 			list = append(list, "BAD_FORMAT")
-		case e.Op == OpUnknown:
+		case e.Op == OpHTTP:
+			return append(list, "UNKNOWN_COMMAND", "quit")
+		case e.Op == OpUnknown, e.Op == OpAuth:
 			list = append(list, "UNKNOWN_COMMAND")
 		default:
 			list = append(list, "ok")
@@ -138,6 +140,20 @@ func TestDecoderFillsFields(t *testing.T) {
 		{"pause-tubea 1\r\n", event{Op: OpPauseTube, Tube: "a", Delay: 1}},
 		{"quit at once\r\n", event{Op: OpQuit}},
 		{"\r\n", event{Op: OpUnknown}},
+		{"auth ~!x\r\n", event{Op: OpAuth, Token: "~!x"}},
+		{"auth \r\n", event{Op: OpUnknown}},
+		{"auth a b\r\n", event{Op: OpUnknown}},
+		{"auth a\xff\r\n", event{Op: OpUnknown}},
+		{"authx\r\n", event{Op: OpUnknown}},
+		{"POST /stats HTTP/1.1\r\n", event{Op: OpHTTP}},
+		{"kick 1 HTTP/1.0\r\n", event{Op: OpHTTP}},
+		{"put 1 2 3 4 HTTP/1.1\r\n", event{Op: OpHTTP}},
+		{"x\x00 HTTP/1.1\r\n", event{Op: OpHTTP}},
+		{" HTTP/1.1\r\n", event{Op: OpHTTP}},
+		{"HTTP/1.1\r\n", event{Op: OpUnknown}},
+		{"use HTTP/1.1\r\n", event{Op: OpUse, Tube: "HTTP/1.1"}},
+		{"GET / HTTP/1.1 \r\n", event{Op: OpUnknown}},
+		{"GET / HTTP/1.2\r\n", event{Op: OpUnknown}},
 	} {
 		want := c.want
 		want.End = len(c.input)
@@ -265,6 +281,36 @@ func TestOverlongLineIsAnsweredOnceAtItsEndAndNotStored(t *testing.T) {
 	}
 }
 
+// Who sends a request chooses its path, and so how long the line is.
+func TestALineOfHTTPIsKnownHoweverLongItIsAndHoweverItIsCut(t *testing.T) {
+	for n := MaxLine - 30; n < MaxLine+30; n++ {
+		for _, end := range []string{" HTTP/1.1", " HTTP/1.0", " HTTP/1.1x", " HTTP/1.1\r", " HTTP/1. HTTP/1.1"} {
+			check(t, "POST /"+strings.Repeat("x", n)+end+"\r\n"+followUp, 0, []int{n, n + 8, n + 15})
+		}
+	}
+	long := "POST /" + strings.Repeat("x", 5*MaxLine)
+	for cut := range len(" HTTP/1.1\r\n") {
+		check(t, long+" HTTP/1.1\r\n"+followUp, 0, []int{300, len(long) + cut, len(long) + cut + 1})
+		check(t, long+" HTTP/1.\r\n"+followUp, 0, []int{300, len(long) + cut, len(long) + cut + 1})
+	}
+}
+
+func TestADecoderTellsThatALineIsTooLong(t *testing.T) {
+	var cmd Command
+	d := Decoder{}
+	d.Next([]byte(strings.Repeat("x", MaxLine-1)), &cmd)
+	if d.Overlong() {
+		t.Error("before the line was")
+	}
+	d.Next([]byte("x"), &cmd)
+	if !d.Overlong() {
+		t.Error("not when the line was")
+	}
+	if d.Next([]byte("\r\n"), &cmd); d.Overlong() {
+		t.Error("after the line's end")
+	}
+}
+
 // Neither what ended a body nor what ended an earlier long line says anything
 // about a new line, which may begin with LF.
 func TestOverlongLineIsIndependentOfWhatCameBefore(t *testing.T) {
@@ -327,7 +373,7 @@ func TestDecodingWholeLinesAllocatesNothing(t *testing.T) {
 
 func TestEveryOpHasAName(t *testing.T) {
 	seen := map[string]bool{}
-	for op := range OpUnknown + 1 {
+	for op := range OpHTTP + 1 {
 		if op == NumCommands {
 			continue
 		}
@@ -338,11 +384,14 @@ func TestEveryOpHasAName(t *testing.T) {
 		seen[s] = true
 	}
 	for _, row := range table {
+		if row.op > NumCommands {
+			continue
+		}
 		if want := strings.TrimSpace(row.prefix); row.op.String() != want {
 			t.Errorf("%q is called %q", want, row.op)
 		}
 	}
-	for _, op := range []Op{NumCommands, OpUnknown + 1, math.MaxUint8} {
+	for _, op := range []Op{NumCommands, OpHTTP + 1, math.MaxUint8} {
 		if s := op.String(); s != "(no op)" {
 			t.Errorf("Op %d is called %q", op, s)
 		}

@@ -30,6 +30,13 @@
 // first CR LF wherever that falls; beanstalkd swallows the commands behind such
 // lines.
 //
+// Two lines that beanstalkd does not know mean something here. auth offers a token
+// ([OpAuth]), and is unknown where no token is asked for. A line that ends in
+// " HTTP/1.0" or " HTTP/1.1", however long it is, begins an HTTP request ([OpHTTP]): a
+// page in a browser can have the browser send one whose later lines are commands, which
+// must not be executed. Between the first word of a request and its version stands a
+// path, so that "use HTTP/1.1" is none: it names a tube.
+//
 // # Limits
 //
 // A line has at most [MaxLine] bytes with its CR LF. A longer one is dropped as

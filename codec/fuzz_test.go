@@ -65,6 +65,7 @@ func randomInput(r *rand.Rand) string {
 	junk := []string{
 		" ", "  ", "\t", "\r", "\n", "\x00", "-", "+", "x", ",", "\xff", "\v", "\f", "/", ":",
 		strings.Repeat("x", 200), strings.Repeat(" ", 210), strings.Repeat("\r", 300),
+		" HTTP/1.1", " HTTP/1.0\r\n", " HTTP/1.2", "HTTP/1.1", strings.Repeat(" HTTP/1.", 30) + "1\r\n",
 	}
 	var b strings.Builder
 	for range 1 + r.IntN(4) {

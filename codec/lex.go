@@ -132,6 +132,9 @@ func validName(name []byte) bool {
 	return 0 < len(name) && len(name) <= MaxTubeName && name[0] != '-'
 }
 
+// ValidTubeName reports whether the protocol allows name as the name of a tube.
+func ValidTubeName(name []byte) bool { return nameRun(name, 0) == len(name) && validName(name) }
+
 // nameByte tells the bytes that may occur in a tube's name.
 var nameByte = func() (t [256]bool) {
 	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-+/;.$_()") {

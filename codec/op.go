@@ -81,6 +81,15 @@ const (
 	// OpUnknown is a line that begins with no known word: the answer
 	// UNKNOWN_COMMAND is due.
 	OpUnknown
+	// OpAuth is the command auth and fills Token. It is no command of
+	// beanstalkd's: where clients need not authenticate it is to be taken for
+	// OpUnknown, and so it is counted.
+	OpAuth
+	// OpHTTP is a line that ends as the first line of an HTTP request does: the
+	// client is a program that was made to send commands in the guise of a request,
+	// or does not know where it has connected to. UNKNOWN_COMMAND and the end of the
+	// connection are due.
+	OpHTTP
 )
 
 var opNames = [...]string{
@@ -129,6 +138,8 @@ var opNames = [...]string{
 	OpPutTooBigEnd:       "(put too big end)",
 	OpBadFormat:          "(bad format)",
 	OpUnknown:            "(unknown)",
+	OpAuth:               "(auth)",
+	OpHTTP:               "(HTTP)",
 }
 
 // String returns the protocol's word for a command, such as "peek-ready", and a

@@ -14,6 +14,10 @@ func parse(s []byte, cmd *Command) int {
 		return noMatch
 	}
 	switch s[0] {
+	case 'a':
+		if has(s, "auth ") {
+			return parseAuth(s, cmd)
+		}
 	case 'p':
 		switch {
 		case has(s, "put "):
@@ -114,6 +118,23 @@ func parseName(op Op, s []byte, i int, cmd *Command) int {
 		end = noMatch
 	}
 	return complete(op, end, cmd)
+}
+
+// parseAuth takes a line that is no well-formed auth for one that begins with no known
+// word, as it is to a server that knows no auth.
+func parseAuth(s []byte, cmd *Command) int {
+	i := len("auth ")
+	end := i
+	for end < len(s) && '!' <= s[end] && s[end] <= '~' {
+		end++
+	}
+	if end == i {
+		cmd.set(OpUnknown)
+		return noMatch
+	}
+	cmd.Token = s[i:end]
+	cmd.set(OpAuth)
+	return end
 }
 
 func parsePut(s []byte, cmd *Command) int {

@@ -15,7 +15,7 @@ type event struct {
 	Op, CountAs                           Op
 	Pri, Delay, TTR, Size, Bound, Timeout uint32
 	ID                                    uint64
-	Tube, Body                            string
+	Tube, Token, Body                     string
 	Terminated                            bool
 	Open                                  bool // the input ends within the body
 	End                                   int  // offset in the input behind it
@@ -91,7 +91,10 @@ var table = []struct {
 	{OpListTubes, "list-tubes", `^$`},
 	{OpQuit, "quit", ``},
 	{OpPauseTube, "pause-tube", `^ *` + name + ` +(\d+)$`},
+	{OpAuth, "auth ", `^([!-~]+)$`},
 }
+
+var requestLine = regexp.MustCompile(`(?s)^.* HTTP/1\.[01]$`)
 
 var patterns = func() (list []*regexp.Regexp) {
 	for _, row := range table {
@@ -101,6 +104,18 @@ var patterns = func() (list []*regexp.Regexp) {
 }()
 
 func referenceLine(line string, maxJobSize uint32) event {
+	e := referenceCommand(line, maxJobSize)
+	switch e.Op {
+	case OpUse, OpWatch, OpIgnore, OpStatsTube, OpAuth: // of something that is called HTTP/1.1
+		return e
+	}
+	if requestLine.MatchString(line) {
+		return event{Op: OpHTTP, CountAs: OpHTTP}
+	}
+	return e
+}
+
+func referenceCommand(line string, maxJobSize uint32) event {
 	bad := event{Op: OpBadFormat, CountAs: OpBadFormat}
 	if len(line)+2 > 224 || strings.Contains(line, "\x00") {
 		return bad
@@ -111,6 +126,9 @@ func referenceLine(line string, maxJobSize uint32) event {
 			continue
 		}
 		args := patterns[i].FindStringSubmatch(rest)
+		if args == nil && row.op == OpAuth {
+			break
+		}
 		if args == nil {
 			return bad
 		}
@@ -154,6 +172,8 @@ func referenceLine(line string, maxJobSize uint32) event {
 		case OpStatsTube, OpUse, OpWatch, OpIgnore:
 			e.Tube = args[0]
 			good = len(e.Tube) <= 200 && e.Tube[0] != '-'
+		case OpAuth:
+			e.Token = args[0]
 		case OpPauseTube:
 			e.Tube, e.Delay = args[0], n32(1)
 			if good && (len(e.Tube) > 200 || e.Tube[0] == '-') {
@@ -234,6 +254,8 @@ func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int)
 		e.Tube = string(cmd.Tube)
 	case OpPauseTube:
 		e.Tube, e.Delay = string(cmd.Tube), cmd.Delay
+	case OpAuth:
+		e.Token = string(cmd.Token)
 	case OpBadFormat:
 		wantCountAs = cmd.CountAs // compared with the reference's
 	}

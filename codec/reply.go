@@ -24,6 +24,9 @@ const (
 
 	ReplyMoved       = "MOVED\r\n"        // to a move-job
 	ReplyNotDraining = "NOT_DRAINING\r\n" // to an undrain
+	// To auth, which is no command of beanstalkd's.
+	ReplyAuthenticated = "AUTHENTICATED\r\n"
+	ReplyUnauthorized  = "UNAUTHORIZED\r\n"
 )
 
 // AppendInserted appends the reply to a put that made the job id.

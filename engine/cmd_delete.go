@@ -9,7 +9,7 @@ func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
-	if j.state == reserved && !sh.heldBy(s, j) {
+	if !sh.heldBy(s, j) && (j.state == reserved || s.onlyWorks()) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done

@@ -50,10 +50,8 @@ func (s *Session) placeToGoOn(now Time, of state, cmd *codec.Command) (p orderPl
 	if cmd.ID == 0 || of == reserved {
 		return orderPlace{id: cmd.ID}, true
 	}
-	if s.wait != nil && s.wait.listed != nil {
-		if l := s.wait.listed; l.id == cmd.ID && l.tube == string(cmd.Tube) && l.state == of {
-			return l.orderPlace, true
-		}
+	if l := s.loop.listed[s]; l.id == cmd.ID && l.tube == string(cmd.Tube) && l.state == of {
+		return l.orderPlace, true
 	}
 	c := &s.loop.caller
 	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
@@ -117,9 +115,14 @@ func (li *listingJobs) write(s *Session, out *Output) Outcome {
 }
 
 func (s *Session) rememberList(li *listingJobs) {
-	if n := len(li.found); n > 0 {
-		s.waiter().listed = &listPlace{li.tube, li.state, li.found[n-1].orderPlace}
+	n := len(li.found)
+	if n == 0 {
+		return
 	}
+	if s.loop.listed == nil {
+		s.loop.listed = make(map[*Session]listPlace)
+	}
+	s.loop.listed[s] = listPlace{li.tube, li.state, li.found[n-1].orderPlace}
 }
 
 func (li *listingJobs) appendItem(b []byte, e *listed) []byte {

@@ -21,12 +21,16 @@ type listing struct {
 type nameSource interface {
 	// size is the length in bytes of the items of the list.
 	size() int
-	// next returns the next name, false when there is none.
+	// next returns the next name, false when there is none. An empty name is not
+	// listed: it lets others have their turn while names are looked at.
 	next() (name string, ok bool)
 }
 
 // listTubes lists the tubes that there are when it begins.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
+	if s.flags&restricted != 0 {
+		return s.listGranted(now, out)
+	}
 	li := &listing{names: s.loop.engine.registry.snapshot()}
 	return li.turn(s, now, out)
 }
@@ -50,9 +54,11 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 			out.Buf = append(out.Buf, "\r\n"...)
 			return Done
 		}
-		out.Buf = append(out.Buf, "- "...)
-		out.Buf = append(out.Buf, name...)
-		out.Buf = append(out.Buf, '\n')
+		if name != "" {
+			out.Buf = append(out.Buf, "- "...)
+			out.Buf = append(out.Buf, name...)
+			out.Buf = append(out.Buf, '\n')
+		}
 		if !s.loop.Spend(1) && n > 0 || len(out.Buf) >= full {
 			return s.yield(li)
 		}

@@ -65,7 +65,7 @@ func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 		s.timedOut(out, timedOut, batch)
 	default:
 		s.startWaiting(until, soon, now)
-		s.wait.batch = batch
+		s.wait.batch = uint16(batch)
 		return Wait
 	}
 	return Done

@@ -62,6 +62,16 @@
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
 // queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
 //
+// # Rights
+//
+// A session may do everything, unless it was opened with a [Grant] of rights to some
+// tubes ([Loop.OpenGranted]). The grant is looked at before a command is executed: the
+// right, the tube that the command names, and the tube of the job that it names, which is
+// not found if it is another's. To a session without a grant that is one test of a bit. A
+// session begins in the default tube; who has no right to that begins in an empty one of the same name.
+// So nobody uses or watches a tube that is not his, and put and reserve need not look. A
+// grant does not change while a session is open.
+//
 // # Invariants
 //
 //   - Ids are 1, 2, 3, ... over the whole server, and none is used twice. A put that is

@@ -64,6 +64,8 @@ type Engine struct {
 	seed         maphash.Seed
 	shards       []*shard
 	defaultShard *shard // of the tube that always exists
+	defaultTube  *tube
+	emptyTube    *tube // takes the place of the default tube for those who may not have that; see grant.go
 	ids          idIndex
 	_            [64]byte
 	lastID       atomic.Uint64 // shares no cache line with what every command reads
@@ -114,7 +116,8 @@ func New(cfg Config) *Engine {
 		e.shards = append(e.shards, sh)
 	}
 	e.defaultShard = e.shardFor([]byte(defaultTube))
-	e.defaultShard.tube([]byte(defaultTube), 0)
+	e.defaultTube = e.defaultShard.tube([]byte(defaultTube), 0)
+	e.emptyTube = &tube{name: defaultTube, shard: e.defaultShard}
 	return e
 }
 

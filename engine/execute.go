@@ -87,8 +87,11 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.touchAll(now, out)
 	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
 		s.drain(cmd.Op, out)
-	case codec.OpUnknown:
+	case codec.OpUnknown, codec.OpAuth:
 		out.reply(codec.ReplyUnknownCommand)
+	case codec.OpHTTP:
+		out.reply(codec.ReplyUnknownCommand)
+		return Quit
 	default:
 		out.reply(codec.ReplyBadFormat)
 	}

@@ -45,6 +45,7 @@ func (s *Session) leave(now Time) {
 	sh.dropIfUnused(s.used)
 	sh.unlock(c)
 	s.used, s.wait = nil, nil
+	delete(s.loop.listed, s)
 }
 
 // unwatchAll ends the session's interest in its tubes, one after the other.

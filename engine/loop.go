@@ -65,6 +65,8 @@ type Loop struct {
 	// see Engine.Walk. The loop changes it, anybody may read it.
 	ahead [2]atomic.Int32
 
+	listed map[*Session]listPlace // where their last list-jobs ended, of those that have asked for one
+
 	ids          idBlock
 	credit       credit
 	freeIncoming []*incoming
@@ -86,7 +88,7 @@ type loopCounts struct {
 const (
 	roundSteps = 4096
 
-	wakeSteps   = 16 // to wake a session: its reply is a write of its own
+	wakeSteps   = 32 // to wake a session: its reply is a write of its own, of about 8 µs
 	expireSteps = 4  // to end a session's wait
 	lockSteps   = 1  // to take a lock and look
 )

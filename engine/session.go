@@ -37,7 +37,7 @@ type Session struct {
 	used     *tube      // nil when the session has left all that others can see
 	watched  []watch    // never empty while open; does not change while the session waits
 	holdings []*holding // one a shard, made with the first reservation there
-	wait     *wait      // made when a command, or a close, is not finished at once
+	wait     *wait      // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming  // the put whose body is arriving, or that waits for room in the journal, or nil
 
 	claim        atomic.Uint32
@@ -56,6 +56,7 @@ const (
 	isWorker
 	isWaiting  // its command is not finished
 	halfClosed // the peer will send no more: a reserve does not wait
+	restricted // wait.grant says what it may do
 )
 
 // A session's claim decides who ends its wait for a job. It is free, or the session
@@ -70,12 +71,14 @@ const (
 
 // Open starts a session on the loop: it uses and watches the default tube. Next
 // returns o when the session can go on.
-func (l *Loop) Open(s *Session, o any, now Time) {
+func (l *Loop) Open(s *Session, o any, now Time) { l.open(s, o, l.engine.defaultTube, now) }
+
+// open starts a session that uses and watches t, a tube of the default tube's shard.
+func (l *Loop) open(s *Session, o any, t *tube, now Time) {
 	s.loop, s.owner = l, o
 	s.flags = isOpen
 	sh := l.engine.defaultShard
 	sh.lock(&l.caller, now)
-	t := sh.byName[defaultTube]
 	t.using++
 	t.watching++
 	sh.unlock(&l.caller)
@@ -95,6 +98,11 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.loop.budget--
 	if !ownOps[cmd.Op] {
 		out.observes()
+	}
+	if s.flags&restricted != 0 {
+		if outcome, denied := s.restrict(now, cmd, out); denied {
+			return outcome
+		}
 	}
 	outcome := s.execute(now, cmd, out)
 	if outcome == Wait {
@@ -149,7 +157,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 	}
 	s.flags &^= isWaiting
 	out.observes()
-	s.timedOut(out, timedOut, s.wait.batch)
+	s.timedOut(out, timedOut, int(s.wait.batch))
 	return Done
 }
 
@@ -181,9 +189,11 @@ func (s *Session) unlockAll(set shardSet) {
 	}
 }
 
-// wait is what a session needs whose command, or close, is not finished.
+// wait is what a session needs whose command, or close, is not finished, or that is
+// restricted. What is here costs others nothing.
 type wait struct {
 	session *Session
+	grant   *Grant      // of a restricted session
 	leaving *leaving    // what a closed session has still to give back
 	task    task        // what Resume goes on with; nil while the session waits for a job
 	timer   queue.Timer // of a session that waits for a job, in the loop's wheel
@@ -196,9 +206,7 @@ type wait struct {
 	pos   journal.Pos // in the journal that the reply depends on
 	// How the wait ended, when not by a job.
 	verdict verdict
-	batch   int // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
-
-	listed *listPlace // where the last list-jobs ended; nil before one has
+	batch   uint16 // jobs that the reserve asks for, if it is a reserve-batch; 0 if it is not
 }
 
 // A task is a command that is not finished in one go, because it takes long or has

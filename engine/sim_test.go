@@ -36,6 +36,8 @@ type sim struct {
 	now    Time
 	loops  []*simLoop
 	conns  []*simConn // all that were ever opened
+	grants map[string]*Grant
+	denied []codec.Op // what grants were told of
 }
 
 type simLoop struct {
@@ -57,6 +59,24 @@ func (l *simLoop) run(now Time) {
 	for o := l.Next(now); o != nil; o = l.Next(now) {
 		o.(*simConn).resume()
 	}
+}
+
+// StartFor starts an engine that grants clients what scripts say of them.
+func (st simTarget) StartFor(clients []script.Client, options ...string) (script.Server, error) {
+	server, err := st.Start(options...)
+	if err != nil {
+		return nil, err
+	}
+	s := server.(*sim)
+	s.grants = make(map[string]*Grant)
+	for _, c := range clients {
+		var rights Rights
+		for _, r := range c.Rights {
+			rights |= map[string]Rights{"put": RightPut, "work": RightWork, "read": RightRead, "all": RightAll}[r]
+		}
+		s.grants[c.Name] = NewGrant(rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
+	}
+	return s, nil
 }
 
 func newSim(maxJob uint32, loops int) *sim { return newLimitedSim(maxJob, loops, Limits{}) }
@@ -124,12 +144,26 @@ func (s *sim) Stop()               {}
 
 func (s *sim) Open() (script.Conn, error) { return s.open(), nil }
 
-func (s *sim) open() *simConn {
+// OpenAs opens a connection of a client that may do what its grant says.
+func (s *sim) OpenAs(client string) (script.Conn, error) {
+	if s.grants[client] == nil {
+		return nil, fmt.Errorf("no client %q", client)
+	}
+	return s.openAs(s.grants[client]), nil
+}
+
+func (s *sim) open() *simConn { return s.openAs(nil) }
+
+func (s *sim) openAs(g *Grant) *simConn {
 	c := &simConn{sim: s, loop: s.loops[len(s.conns)%len(s.loops)]}
 	s.conns = append(s.conns, c)
 	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
 	c.decoder.Extensions = true
-	c.loop.Open(&c.session, c, s.now)
+	if g == nil {
+		c.loop.Open(&c.session, c, s.now)
+	} else {
+		c.loop.OpenGranted(&c.session, c, g, s.now)
+	}
 	return c
 }
 

@@ -195,7 +195,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	w := s.wait
 	if v := w.verdict; v != noVerdict {
 		w.verdict = noVerdict
-		s.timedOut(out, v, w.batch)
+		s.timedOut(out, v, int(w.batch))
 		return Done
 	}
 	if w.shard != nil {
@@ -206,7 +206,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 			if w.batch > 0 {
 				size := j.size
 				sh.unlock(&s.loop.caller)
-				return s.handedBatch(sh, id, size, w.batch, now, out)
+				return s.handedBatch(sh, id, size, int(w.batch), now, out)
 			}
 			out.dependOn(w.pos)
 			out.appendReserved(sh, j)
@@ -217,7 +217,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	}
 	// Its time to run ended before this loop came to say so, or somebody deleted it.
 	if w.batch > 0 {
-		return s.reserveUpTo(w.batch, now, w.until, out)
+		return s.reserveUpTo(int(w.batch), now, w.until, out)
 	}
 	return s.reserve(now, w.until, out)
 }

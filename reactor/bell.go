@@ -11,16 +11,21 @@ import (
 // gnet takes for a connection: what is written to it is input, and nothing but a poll
 // can find it there. (A task for gnet's own queue would not do: gnet runs that queue
 // until it is empty, so that a task which is posted while it runs comes before the
-// next poll.) A ring costs one short write and one short read, and no allocation.
+// next poll.) A ring costs one short write and one short read, and no allocation. A
+// loop that polls by itself is only written to while it sleeps.
 //
 // It is also the context of that connection.
 type bell struct {
 	loop    *loop // set before anybody rings
 	fd      int   // where it is rung; closed with the server unless it is heardAt
 	heardAt int   // the descriptor that gnet reads, and closes
-	opened  bool  // gnet has it; of the loop's goroutine
 
-	rung atomic.Bool // it was rung, and the loop has not heard it yet
+	// Of the loop's goroutine.
+	opened bool   // gnet has it
+	round  uint32 // in which gnet last reported it
+
+	rung  atomic.Bool // it was rung, and the loop has not heard it yet
+	awake atomic.Bool // the loop looks at rung before it sleeps, so that nothing need be written
 
 	gate sync.RWMutex
 	shut bool // fd is not written to any more; guarded by gate
@@ -40,18 +45,42 @@ func (b *bell) ring() bool {
 	if b.shut {
 		return false
 	}
+	if !b.awake.Load() {
+		b.write()
+	}
+	return true
+}
+
+// write makes the loop's poller report the bell.
+func (b *bell) write() {
 	for {
-		_, err := writeFD(b.fd, ringing[:])
+		_, err := unix.Write(b.fd, ringing[:])
 		switch err {
 		case nil, unix.EAGAIN: // full: then there is something to read
-			return true
+			return
 		case unix.EINTR:
 		default:
 			// Sessions might sleep for ever.
 			b.loop.server.die("an event loop cannot be woken", "error", err)
-			return false
+			return
 		}
 	}
+}
+
+// wake says that the loop looks at rung before it sleeps.
+func (b *bell) wake() { b.awake.Store(true) }
+
+// sleep says that the loop is about to sleep. It reports false when the bell has been
+// rung before; who rings later writes.
+func (b *bell) sleep() bool {
+	b.awake.Store(false)
+	return !b.rung.Load()
+}
+
+// clear reads what was written.
+func (b *bell) clear() {
+	var p [8]byte
+	_, _ = unix.Read(b.heardAt, p[:])
 }
 
 // heard makes the next ring count. The loop calls it before it looks at what

@@ -34,7 +34,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	}
 	l.bell.silence()
 	t.Cleanup(func() { unix.Close(l.bell.fd) })
-	c = &conn{loop: l, fd: int32(fds[0])}
+	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
 	l.engine.Open(&c.session, c, ts.cfg.Now())
@@ -68,7 +68,7 @@ func BenchmarkTraffic(b *testing.B) {
 						}
 					}
 					t := now()
-					c.loop.reported(c)
+					c.loop.reported(&c.round)
 					c.traffic(t, in)
 					c.loop.serve(t)
 					if n, err := unix.Read(client, buf); err != nil || n == 0 || buf[n-1] != '\n' {
@@ -124,7 +124,7 @@ func BenchmarkCommittedBatch(b *testing.B) {
 		in = strconv.AppendInt(append(in[:0], "put 0 0 60 10\r\n0123456789\r\ndelete "...), id, 10)
 		in = append(in, "\r\n"...)
 		t := now()
-		l.reported(c)
+		l.reported(&c.round)
 		c.traffic(t, in)
 		l.serve(t)
 		l.polled()

@@ -196,3 +196,40 @@ func TestAFailedCommitDoesNotCutIntoAReplyThatIsUnderWay(t *testing.T) {
 	c.expect(fmt.Sprintf("FOUND 1 %d\r\n%s\r\n", n, body))
 	c.expectEOF()
 }
+
+// A fencedJournal tells by its barriers whether somebody else has taken over.
+type fencedJournal struct{ *fakeJournal }
+
+func (j fencedJournal) Barrier() journal.Pos { return j.next() }
+
+func TestRepliesWaitForTheBarrierThatProvesThem(t *testing.T) {
+	j := fencedJournal{new(fakeJournal)}
+	ts := serveConfig(t, "tcp", hooks{}, j.fakeJournal, func(c *Config) {
+		c.Engine, c.Now = newJournaledEngine(t, j)
+	})
+	a, b := ts.dial(), ts.dial()
+	// One barrier serves all replies of a batch, and what tells nothing needs none.
+	a.send("peek 1\r\nreserve-with-timeout 0\r\nstats-tube none\r\n")
+	j.untilRecorded(ts, 1)
+	b.do("use x\r\nwatch x\r\n", "USING x\r\nWATCHING 2\r\n")
+	if p := a.pending(); p != "" {
+		t.Fatalf("%q was sent without a proof", p)
+	}
+	j.commit(ts, 1)
+	a.expect("NOT_FOUND\r\nTIMED_OUT\r\nNOT_FOUND\r\n")
+	// A put is its own proof, and that of what was told before it.
+	a.send("peek 1\r\nput 0 0 9 1\r\na\r\n")
+	j.untilRecorded(ts, 2)
+	j.commit(ts, 2)
+	a.expect("NOT_FOUND\r\nINSERTED 1\r\n")
+	if n := j.recorded.Load(); n != 2 {
+		t.Errorf("%d positions were asked for, want 2", n)
+	}
+	// One that has been replaced never says what it thinks.
+	b.send("reserve\r\n")
+	a.send("put 0 0 9 1\r\nb\r\n")
+	ts.until("both wait", func() bool { return j.recorded.Load() == 4 })
+	ts.CommitFailed()
+	a.expectEOF()
+	b.expectEOF()
+}

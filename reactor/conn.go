@@ -53,6 +53,11 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
+	if l.server.cfg.Access != nil {
+		c.meet(now)
+		return
+	}
+	c.enter(serving)
 	l.executing = c
 	l.engine.Open(&c.session, c, now)
 	l.executing = nil
@@ -74,6 +79,12 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	l.counts.bytesIn.Add(uint64(len(p)))
 	if c.phase >= draining || l.server.aborting.Load() {
 		return
+	}
+	if c.phase == greeting {
+		var ok bool
+		if p, ok = c.greet(now, p); !ok {
+			return
+		}
 	}
 	c.touched(now)
 	switch {
@@ -241,7 +252,7 @@ func (c *conn) takesLong() bool {
 // exhausted tells that all that the client has sent was executed, and that no more
 // will come.
 func (c *conn) exhausted() bool {
-	return c.intake >= finished && c.phase == serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
+	return c.intake >= finished && c.phase <= serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
 }
 
 var (
@@ -356,6 +367,9 @@ func (c *conn) end(now engine.Time) {
 	}
 	c.setStalled(false)
 	c.setUnflushed(false)
+	if l.granted != nil {
+		delete(l.granted, c)
+	}
 	if c.registered {
 		l.server.watch.forget(int(c.fd))
 	}
@@ -373,10 +387,9 @@ func (c *conn) end(now engine.Time) {
 		_ = unix.Close(int(c.fd))
 		l.server.descriptorFreed()
 	}
-	// gnet closes the connection that it is just dealing with by itself. It
-	// must not be told directly to close others, because it may have events at
-	// hand for them.
+	// What is just being dealt with is closed afterwards. There may be reports at
+	// hand of others.
 	if c.gc != nil && l.dealing != c {
-		_ = c.gc.Close()
+		l.closeSoon(c.gc)
 	}
 }

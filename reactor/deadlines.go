@@ -128,6 +128,8 @@ func (c *conn) endsAt(now engine.Time) engine.Time {
 	s := c.loop.server
 	d := c.deadline
 	switch {
+	case c.phase == greeting:
+		return d.active + engine.Time(authPatience)
 	case c.phase == lingering:
 		return d.active + engine.Time(s.hooks.linger)
 	case d.ending:
@@ -151,6 +153,8 @@ func (c *conn) checkDeadline(now engine.Time) {
 	}
 	s := l.server
 	switch {
+	case c.phase == greeting:
+		c.refuseSilent()
 	case c.phase == lingering: // it need not have known better
 	case d.ending:
 		l.counts.cut.Add(1)

@@ -16,9 +16,20 @@
 // itself, because gnet's buffer for output has no bound and gnet knows of no wish
 // to stop reading.
 //
+// # Polling
+//
+// On Linux a loop waits by itself, with gnet's epoll descriptor, inside a call from
+// gnet that returns when gnet has a task for the loop, which is at the server's end. What
+// is reported of a client is gnet's to deal with: it reads, calls OnTraffic, and closes
+// the descriptor behind OnClose. Other reports mean an acceptor or the bell.
+//
+// gnet's own polling, which is used elsewhere, polls twice before it sleeps, and yields
+// the processor in between. On a server that is not saturated that makes the runtime
+// switch threads twice for each command.
+//
 // # Rounds
 //
-// gnet polls, reports each connection that has input once, and polls again. What a
+// The poller reports each connection that has input once, and is polled again. What a
 // loop does between two polls is a round, and everybody else waits for its end. So
 // a round has a budget of steps of about a quarter of a microsecond, which the
 // engine keeps (engine.Loop.Refill and Spend): about a millisecond in all.
@@ -41,19 +52,28 @@
 // A read executes its commands even if the budget is spent, but then at most 32 of
 // them, and fewer if they are dear; the rest joins the run queue. So a client that
 // sends a few commands at a time waits for nobody but those whose input has come in
-// the same poll.
+// the same poll. A poll reports up to 128 connections, or 1,024 where gnet polls, and the
+// time until the next one grows with the number of those that have sent something, or
+// that have ended: an end costs the system about 20 µs. (When the later ones of a poll
+// went to the run queue, those of the next poll overtook them, and with thousands of
+// busy clients the slowest replies took several times as long.)
 //
-// The bell is a connection of the loop's to the server itself. Only a poll finds
-// what is written to it, so that hearing it begins a round; another sign is that a
-// connection is reported a second time. (A task for gnet's queue would be no sign:
-// gnet runs that queue until it is empty, and then polls.) A loop with nothing to
-// do sleeps in its poll. It has one timer, for the engine and for the deadlines of
-// connections.
+// A loop with nothing to do sleeps in its poll. It has one timer, for the engine and
+// for the deadlines of connections. The bell wakes it: a descriptor that the poller
+// reports when something was written to it. While a loop that polls by itself is awake,
+// nothing is written: it sees that the bell was rung when it has polled.
+//
+// Where gnet polls, it does not tell when. But a poll reports a connection at most once,
+// so that a round begins when one comes for the second time. gnet takes the bell for a
+// connection: when it is rung in every round, each poll begins one. (A task for gnet's
+// queue would be no sign: gnet runs that queue until it is empty, and then polls.)
 //
 // # The life of a connection
 //
 // A connection has one of these phases, and moves only along the arrows:
 //
+//	greeting                       the client has to authenticate; it has no session yet
+//	   | it has sent a token
 //	serving <---> waiting          a command is not finished: a reserve without a job,
 //	   |             |             a long list, a put without room in the log
 //	   +------+------+
@@ -66,6 +86,9 @@
 //
 //	any --> broken --> ended       nothing more is read or written
 //	draining --> ended             all is sent, and nothing is there that was not read
+//
+// A connection of a server without access control begins in serving. Who sends anything
+// but a token while greeting is told so, and goes on to draining.
 //
 // Beside that, its intake says who reads what the client sends: gnet (reading),
 // nobody for now (paused), or, after the client has sent its last (finished), the
@@ -160,6 +183,19 @@
 //
 // Past Config.MaxOutput a client is closed. Because executing stops long before,
 // only a single reply that is bigger can get there.
+//
+// # Clients that must authenticate
+//
+// With Config.Access, a client is unknown until Access knows it: by its connection, or by a
+// token in its first line, in the command auth or in the name of a tube that it uses, for
+// libraries that have no such command. Until then the engine does not hear of the client.
+// It has one line, no body, and 10 seconds, however much it sends in them. Then its
+// session has the rights that Access says ([engine.Grant]), and the connection goes on as
+// any other. Revoke ends connections by their rights.
+//
+// A connection has no field for all this, so that one of a server without access control
+// costs nothing more: the deadline is that of idle connections, and each loop keeps a map
+// of the clients that are known.
 //
 // # Clients that do nothing
 //

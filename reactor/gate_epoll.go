@@ -18,7 +18,8 @@ import (
 // listener cannot be read; but an epoll event carries a number that whoever
 // registers a descriptor chooses. The listener is registered with the number of
 // an eventfd, which gnet takes for a connection: when somebody connects, gnet reads
-// the eventfd, which always has something to be read, and calls OnTraffic.
+// the eventfd, which always has something to be read, and calls OnTraffic. A loop that
+// polls by itself goes by the number.
 type gate struct {
 	gc     gnet.Conn // gnet's connection for the eventfd; nil while there is none
 	fd     int       // the eventfd
@@ -111,7 +112,7 @@ func (a *acceptor) closeGate() {
 	_ = a.control(func(listener int) error {
 		return a.loop.poller.Unreport(listener)
 	})
-	_ = a.gate.gc.Close()
+	a.loop.closeSoon(a.gate.gc)
 	a.gate = gate{}
 }
 

@@ -20,11 +20,13 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		return nil, gnet.None
 	case *acceptor:
 		context.opened(gc)
+		context.loop.enrolled(gc)
 		return nil, gnet.None
 	default:
 		return nil, gnet.None
 	}
 	l := h.server.byEL[gc.EventLoop()]
+	l.enrolled(gc)
 	before := l.dealing // a loop may adopt a connection while it deals with another
 	l.dealing = c
 	now := h.server.cfg.Now()
@@ -41,19 +43,28 @@ func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
 	case *bell:
 		c.heard()
 		c.loop.polled()
+		if c.loop.canPoll() {
+			c.loop.poll()
+		}
 	case *acceptor:
 		c.arrived()
 	case *conn:
-		l := c.loop
-		now := h.server.cfg.Now()
-		l.dealing = c
-		l.reported(c)
-		c.traffic(now, p)
-		l.serve(now)
-		l.dealing = nil
-		return c.action()
+		return c.arrived(p)
 	}
 	return gnet.None
+}
+
+// arrived takes what the client has sent, and goes on with whatever that allows. p is
+// valid only during the call.
+func (c *conn) arrived(p []byte) gnet.Action {
+	l := c.loop
+	now := l.server.cfg.Now()
+	l.dealing = c
+	l.reported(&c.round)
+	c.traffic(now, p)
+	l.serve(now)
+	l.dealing = nil
+	return c.action()
 }
 
 // OnClose comes also for connections that the server closes itself. gnet closes
@@ -63,13 +74,21 @@ func (h *handler) OnClose(gc gnet.Conn, err error) gnet.Action {
 	case *scout:
 		close(c.closed)
 	case *acceptor:
+		c.loop.dismissed(gc)
 		c.closed(gc)
 	case *conn:
-		now := h.server.cfg.Now()
-		c.gc = nil
-		c.closing(now, err)
-		c.loop.serve(now)
-		h.server.descriptorFreed()
+		c.loop.dismissed(gc)
+		h.closed(c, err)
 	}
 	return gnet.None
+}
+
+func (h *handler) closed(c *conn, err error) {
+	now := h.server.cfg.Now()
+	if c.gc != nil { // otherwise it goes on without gnet already
+		c.gc = nil
+		c.closing(now, err)
+	}
+	c.loop.serve(now)
+	h.server.descriptorFreed()
 }

@@ -22,6 +22,7 @@ type loop struct {
 	poller  gnetpoll.Poller // does not change
 	bell    *bell           // does not change
 	alarm   *alarm          // does not change
+	polling polling         // unless gnet polls
 	adopt   adopt.Loop      // does not change
 	counts  counts
 	latency latency
@@ -41,7 +42,10 @@ type loop struct {
 	commits   commits
 	backlogs  []*backlog // unused
 	deadlines deadlines
+	revoked   []*conn     // whose clients may do nothing any more
 	nextLook  engine.Time // when the alarm was asked to go off for a deadline
+
+	granted map[*conn]*engine.Grant // clients that are known; nil without access control
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
@@ -62,6 +66,9 @@ func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
 	}
 	l := &loop{server: s, el: el, bell: b, round: 1, nextLook: engine.MaxTime}
 	b.loop = l
+	if s.cfg.Access != nil {
+		l.granted = make(map[*conn]*engine.Grant)
+	}
 	l.alarm = newAlarm(b.ring, s.cfg.Now)
 	l.engine = s.cfg.Engine.NewLoop(l) // it may ask for an alarm at once
 	return l, nil

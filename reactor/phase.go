@@ -8,7 +8,8 @@ import "fmt"
 type phase uint8
 
 const (
-	serving   phase = iota // commands are executed as they come
+	greeting  phase = iota // the client has to authenticate; the session is not open
+	serving                // commands are executed as they come
 	waiting                // the session waits: commands that come are kept
 	draining               // nothing more is executed; the client is still sent what it is owed
 	lingering              // all is sent; the client has sent too much, was told that no more comes, and is to close
@@ -16,7 +17,7 @@ const (
 	ended                  // nothing is left of it
 )
 
-var phaseNames = [...]string{"serving", "waiting", "draining", "lingering", "broken", "ended"}
+var phaseNames = [...]string{"greeting", "serving", "waiting", "draining", "lingering", "broken", "ended"}
 
 func (p phase) String() string { return phaseNames[p] }
 

@@ -3,8 +3,8 @@ package reactor
 import "testing"
 
 func TestAConnectionsPhaseMovesForwardOnly(t *testing.T) {
-	for from := serving; from <= ended; from++ {
-		for to := serving; to <= ended; to++ {
+	for from := greeting; from <= ended; from++ {
+		for to := greeting; to <= ended; to++ {
 			want := to > from || from == waiting && to == serving
 			got := func() (moved bool) {
 				defer func() { moved = recover() == nil }()

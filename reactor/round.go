@@ -1,14 +1,18 @@
 package reactor
 
-import "trellis/engine"
+import (
+	"slices"
+
+	"trellis/engine"
+)
 
 // What the loop does between two polls is counted in steps of about a quarter of a
 // microsecond. The engine keeps the account: Refill begins a round with a budget
 // of steps, Spend takes some off.
 const (
-	// connSteps is what it takes to deal with a connection, system calls included,
+	// connSteps is what it takes to deal with a connection, a read or a write included,
 	// beside the commands that it has executed.
-	connSteps = 16
+	connSteps = 32
 	// lookSteps is what it takes to look at a connection's deadline.
 	lookSteps = 2
 	// overrun is how many commands a connection may have executed once the budget
@@ -21,15 +25,16 @@ const (
 // bytesSteps is what it takes to copy n bytes.
 func bytesSteps(n int) int { return n >> 10 }
 
-// reported notes that gnet has reported c. A poll reports a connection at most
-// once: when one comes for the second time in a round, there has been a poll, and a
-// new round begins. (Where gnet reads a connection to its end at once, as it does on
-// kqueue systems, rounds are shorter.)
-func (l *loop) reported(c *conn) {
-	if c.round == l.round {
+// reported notes that gnet has reported a connection, or the bell. last is the round
+// in which it did so before. A poll reports each at most once: what comes for the
+// second time in a round shows that there has been a poll, and a new round begins.
+// (Where gnet reads a connection to its end at once, as it does on kqueue systems,
+// rounds are shorter.)
+func (l *loop) reported(last *uint32) {
+	if *last == l.round {
 		l.newRound()
 	}
-	c.round = l.round
+	*last = l.round
 	l.engine.Spend(connSteps)
 }
 
@@ -41,10 +46,15 @@ func (l *loop) newRound() {
 	l.engine.Refill()
 }
 
-// polled is called when the bell has rung, which only a poll can tell.
+// polled is called when gnet has reported the bell, as only a poll can.
 func (l *loop) polled() {
+	l.reported(&l.bell.round)
+	l.answerBell()
+}
+
+// answerBell does what the bell was rung for.
+func (l *loop) answerBell() {
 	defer l.recovered()
-	l.newRound()
 	l.takeMail()
 	now := l.server.cfg.Now()
 	if l.alarm.came(now) {
@@ -119,6 +129,12 @@ func (l *loop) step(now engine.Time) (did bool) {
 		l.writable.pop().takesOutput(now)
 		did = true
 	}
+	if n := len(l.revoked); n > 0 {
+		c := l.revoked[n-1]
+		l.revoked = slices.Delete(l.revoked, n-1, n)
+		c.revoke(now)
+		did = true
+	}
 	if c := l.nextCommitted(); c != nil {
 		c.committed(now)
 		did = true
@@ -136,7 +152,7 @@ func (l *loop) canRun() bool { return !l.run.empty() && !l.held }
 // left tells whether step would do something.
 func (l *loop) left(now engine.Time) bool {
 	d := l.deadlines.first()
-	return l.canRun() || !l.writable.empty() || !l.arrivals.empty() || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || !l.writable.empty() || !l.arrivals.empty() || len(l.revoked) > 0 || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

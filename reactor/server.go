@@ -51,6 +51,8 @@ type Config struct {
 	// commands long before; what exceeds this is a single huge reply. 0 means
 	// DefaultMaxOutput, or two of the largest bodies if that is more.
 	MaxOutput int64
+	// Access decides who may do what. Nil lets everybody do everything.
+	Access Access
 	// Log gets what an operator should know; nil means slog.Default().
 	Log *slog.Logger
 }
@@ -189,6 +191,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		s.extraFD.release()
 		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
 	}
+	s.onLoops((*loop).prepareToPoll)
 	return s, nil
 }
 

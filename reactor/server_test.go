@@ -182,6 +182,7 @@ func (ts *testServer) sum() LoopStats {
 		sum.Idle += l.Idle
 		sum.Cut += l.Cut
 		sum.Lacking += l.Lacking
+		sum.Refused += l.Refused
 		sum.Panics += l.Panics
 	}
 	return sum

@@ -19,6 +19,7 @@ type LoopStats struct {
 	Idle       uint64 // clients closed because they were idle for too long
 	Cut        uint64 // clients closed because they took no output while their connection was being ended
 	Lacking    uint64 // clients closed because no descriptor was left to go on answering after they sent their last
+	Refused    uint64 // clients closed because they did not authenticate
 	Panics     uint64 // clients closed because executing a command of theirs panicked
 }
 
@@ -66,6 +67,7 @@ func (s *Server) Stats() Stats {
 			Idle:          c.idle.Load(),
 			Cut:           c.cut.Load(),
 			Lacking:       c.lacking.Load(),
+			Refused:       c.unauthorized.Load(),
 			Panics:        c.panics.Load(),
 		}
 	}
@@ -79,5 +81,6 @@ type counts struct {
 	opened, bytesIn, bytesOut      atomic.Uint64
 	stalls, overLimit, cut, panics atomic.Uint64
 	overOutput, idle, lacking      atomic.Uint64
+	unauthorized                   atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }

@@ -11,12 +11,13 @@ import (
 // others may want the processor.
 const shortWrite = 64 << 10
 
-// writeFD writes what fd takes at once. b is not empty.
+// writeFD writes what fd, a socket, takes at once. b is not empty. To send is a bit cheaper
+// than to write, which any file can.
 func writeFD(fd int, b []byte) (n int, err error) {
 	if len(b) > shortWrite {
 		return unix.Write(fd, b)
 	}
-	r, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
+	r, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), unix.MSG_NOSIGNAL, 0, 0)
 	if errno != 0 {
 		return 0, errno
 	}

@@ -65,7 +65,7 @@ func (w *worker) sendBury(c *conn, id uint64, sent, start int64) {
 	w.push(c, slot{sent: sent, start: start, arg: id, metric: metricBury})
 }
 
-// sendTube sends a command that ends with the name of a tube.
+// sendTube sends a command that ends with the name of a tube, or a token.
 func (w *worker) sendTube(c *conn, m metric, command, tube string) {
 	w.out = append(append(append(w.out, command...), tube...), '\r', '\n')
 	now := w.now()

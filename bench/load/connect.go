@@ -77,6 +77,9 @@ func (w *worker) connected(c *conn) {
 	w.lastReply = now
 	w.record(metricConnect, c.began, now-c.began)
 	c.began, c.state = 0, stateSetup
+	if token := w.cfg.Token; token != "" {
+		w.sendTube(c, metricAuth, "auth ", token)
+	}
 	w.prepareConn(c, now)
 	w.flush(c)
 }

@@ -28,17 +28,40 @@ type control struct {
 	watched []string
 }
 
-func dialControl(a *bench.Address) (*control, error) {
-	c, err := net.DialTimeout(a.Network, a.Name, 10*time.Second)
+// dialControl connects, and authenticates if there is a token.
+func dialControl(a *bench.Address, token string) (*control, error) {
+	nc, err := net.DialTimeout(a.Network, a.Name, 10*time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a, err)
 	}
-	return &control{Conn: c, in: bufio.NewReaderSize(c, 64<<10), timeout: controlTimeout, watched: []string{"default"}}, nil
+	c := &control{Conn: nc, in: bufio.NewReaderSize(nc, 64<<10), timeout: controlTimeout, watched: []string{"default"}}
+	if token == "" {
+		return c, nil
+	}
+	if err := c.authenticate(token); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("authenticating at %s: %w", a, err)
+	}
+	return c, nil
+}
+
+// authenticate offers a token. The error does not show it.
+func (c *control) authenticate(token string) error {
+	c.out = fmt.Appendf(c.out[:0], "auth %s\r\n", token)
+	r := new(reply)
+	err := c.send()
+	if err == nil {
+		err = c.receive(r)
+	}
+	if err == nil && r.kind != replyAuthenticated {
+		err = fmt.Errorf("the server answered %s", r.line)
+	}
+	return err
 }
 
 // Stats connects to a server and returns what it answers to `stats`.
 func Stats(a *bench.Address) (map[string]string, error) {
-	c, err := dialControl(a)
+	c, err := dialControl(a, "")
 	if err != nil {
 		return nil, err
 	}

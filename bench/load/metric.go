@@ -17,6 +17,7 @@ const (
 	metricStats
 	metricUse
 	metricWatch
+	metricAuth
 	metricConnect
 	// metricHandover is the time from put to RESERVED.
 	metricHandover
@@ -28,7 +29,7 @@ const (
 )
 
 var metricNames = [numMetrics]string{
-	"put", "reserve", "delete", "release", "bury", "kick", "touch", "peek", "stats", "use", "watch", "connect",
+	"put", "reserve", "delete", "release", "bury", "kick", "touch", "peek", "stats", "use", "watch", "auth", "connect",
 	bench.HandoverMetric, bench.LateMetric, bench.UnitMetric,
 }
 
@@ -37,6 +38,7 @@ var expected = [numMetrics]replyKind{
 	metricPut: replyInserted, metricReserve: replyReserved, metricDelete: replyDeleted, metricRelease: replyReleased,
 	metricBury: replyBuried, metricKick: replyKicked, metricTouch: replyTouched, metricPeek: replyFound,
 	metricStats: replyOK, metricUse: replyUsing, metricWatch: replyWatching,
+	metricAuth: replyAuthenticated,
 }
 
 // allowed is another reply that a command may get when its step says that it may find nothing; where there is none,

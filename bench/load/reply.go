@@ -21,6 +21,7 @@ const (
 	replyNotFound
 	replyTimedOut
 	replyDeadlineSoon
+	replyAuthenticated
 	replyOther // a known error line
 )
 
@@ -117,7 +118,9 @@ func parseReply(p []byte, r *reply) (n, want int) {
 			r.kind = replyTimedOut
 		case "DEADLINE_SOON":
 			r.kind = replyDeadlineSoon
-		case "NOT_IGNORED", "BAD_FORMAT", "UNKNOWN_COMMAND", "OUT_OF_MEMORY", "INTERNAL_ERROR", "EXPECTED_CRLF", "JOB_TOO_BIG", "DRAINING":
+		case "AUTHENTICATED":
+			r.kind = replyAuthenticated
+		case "NOT_IGNORED", "UNAUTHORIZED", "BAD_FORMAT", "UNKNOWN_COMMAND", "OUT_OF_MEMORY", "INTERNAL_ERROR", "EXPECTED_CRLF", "JOB_TOO_BIG", "DRAINING":
 			r.kind = replyOther
 		default:
 			ok = false

@@ -37,6 +37,8 @@ var replies = []struct {
 	{"DEADLINE_SOON\r\n", reply{kind: replyDeadlineSoon}},
 	{"OUT_OF_MEMORY\r\n", reply{kind: replyOther}},
 	{"DRAINING\r\n", reply{kind: replyOther}},
+	{"AUTHENTICATED\r\n", reply{kind: replyAuthenticated}},
+	{"UNAUTHORIZED\r\n", reply{kind: replyOther}},
 }
 
 func TestRepliesAreUnderstood(t *testing.T) {

@@ -41,7 +41,7 @@ func Run(ctx context.Context, cfg bench.Config) (*bench.Result, error) {
 
 // runOnce is one run from connecting to cleaning up. With an error, it returns what was measured before, or nil.
 func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (*bench.RunResult, error) {
-	ctl, err := dialControl(&cfg.Addr)
+	ctl, err := dialControl(&cfg.Addr, cfg.Token)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 		if err != nil {
 			return r, err
 		}
-		next, err := dialControl(&addr)
+		next, err := dialControl(&addr, cfg.Token)
 		if err != nil {
 			return r, err
 		}

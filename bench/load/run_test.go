@@ -284,7 +284,7 @@ func TestAFailedRunTakesItsJobsOut(t *testing.T) {
 
 func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
 	f := faulty.Start(t, "tcp", faulty.Faults{})
-	ctl, err := dialControl(&f.Addr)
+	ctl, err := dialControl(&f.Addr, "")
 	if err != nil {
 		t.Fatal(err)
 	}

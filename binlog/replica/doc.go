@@ -118,8 +118,8 @@
 // not campaign; nor does it after a start, until it has applied what it knew to be
 // committed.
 //
-// A leader that cannot do its work gives up: `begin` not applied within 2 s, or a batch
-// or a round that has not ended within 2 s; heartbeats alone, which need no disk, would
+// A leader that cannot do its work gives up: `begin` not applied within 2 s, a batch or a
+// round that has not ended within 2 s, or a queue that does not answer (Resign); heartbeats alone, which need no disk, would
 // keep it in office. It raises its own term, which any node may do at any time as a
 // candidate does, and is then a follower like others. It does not campaign for 2 s, and
 // twice as long each further time, up to a minute.

@@ -177,17 +177,7 @@ func (h *hand) deposed() {
 
 func TestTheQueueServesNotBeforeTheEntryThatBeginsTheReignIsApplied(t *testing.T) {
 	h := newHand(t, 3)
-	h.campaign()
-	for h.office.Load() == nil { // elected: all answer, but nobody takes entries
-		sent := h.sent
-		h.sent = nil
-		for _, m := range sent {
-			if m.GetType() != raftpb.MsgApp {
-				h.Message(answerTo(m))
-			}
-		}
-		h.run()
-	}
+	h.elected()
 	if h.queue.serves() {
 		t.Fatal("the queue serves though nothing of this reign is committed")
 	}
@@ -346,23 +336,20 @@ func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
 	o := h.lead()
 	asked := 0
 	o.hooks.OnRoom = func() { asked++ }
-	var err error
-	id := uint64(0)
-	for err == nil {
-		id++
-		_, err = o.Put(&journal.Record{ID: id, State: journal.Ready, Tube: "t", Body: make([]byte, 1<<20)})
-	}
-	if !errors.Is(err, journal.ErrRoom) || id < maxUncommitted>>20-1 {
-		t.Fatalf("put %d: %v", id, err)
+	put(t, o, 1, 10)
+	o.bytes += maxUncommitted // as if so much had been appended
+	if _, err := o.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t"}); !errors.Is(err, journal.ErrRoom) {
+		t.Fatalf("%v", err)
 	}
 	if _, err := o.Delete(1, segment, 0); err != nil {
 		t.Errorf("a delete: %v", err)
 	}
+	o.bytes -= maxUncommitted
 	h.answer()
 	if asked != 1 {
 		t.Errorf("OnRoom was called %d times", asked)
 	}
-	put(t, o, id, 10)
+	put(t, o, 2, 10)
 }
 
 func TestARefusedProposalEndsTheReign(t *testing.T) {
@@ -565,5 +552,165 @@ func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 	h.beat(low)
 	if err := try(); err != nil {
 		t.Errorf("one of three again: %v", err)
+	}
+}
+
+// from is a message of member 2 in a term.
+func from2(kind raftpb.MessageType, term uint64) *raftpb.Message {
+	from, to := uint64(2), uint64(1)
+	return &raftpb.Message{Type: kind.Enum(), From: &from, To: &to, Term: &term}
+}
+
+func TestAFollowerTakesNoEntriesWhileItHasTooManyToApply(t *testing.T) {
+	h := newHand(t, 3)
+	app := func(index uint64) *raftpb.Message {
+		m := from2(raftpb.MsgApp, 2)
+		term := uint64(1)
+		if index > 2 {
+			term = 2
+		}
+		prev := index - 1
+		m.Index, m.LogTerm, m.Commit = &prev, &term, &index
+		m.Entries = []*raftpb.Entry{raftEntry(index, 2, nil)}
+		return m
+	}
+	h.Message(app(2))
+	h.run()
+	h.consensus.lag = maxLag + 1
+	h.Message(app(3))
+	h.run()
+	if last := h.Status().Last; last != 2 {
+		t.Fatalf("the last entry is %d", last)
+	}
+	h.consensus.stepLocal(&raftpb.Message{
+		Type: raftpb.MsgStorageApplyResp.Enum(), From: new(raft.LocalApplyThread), To: new(uint64(1)),
+		Entries: []*raftpb.Entry{raftEntry(2, 2, nil)},
+	})
+	h.Message(app(3))
+	h.run()
+	if last := h.Status().Last; last != 3 {
+		t.Errorf("the last entry is %d", last)
+	}
+}
+
+func TestANodeWhoseQueueIsBeingMadeVotesAndDoesNotCampaign(t *testing.T) {
+	h := newHand(t, 3)
+	h.lead()
+	h.deposed()
+	h.consensus.observe() // the applier has something to do now, and does not do it
+	for h.consensus.rn.HasReady() {
+		h.consensus.handle(h.consensus.rn.Ready())
+	}
+	h.save()
+	h.sent = nil
+	for range 5 * electionTicks {
+		h.consensus.onTick()
+	}
+	term := h.consensus.rn.BasicStatus().GetTerm()
+	h.consensus.stepPeer(from2(raftpb.MsgTimeoutNow, term))
+	if h.consensus.rn.HasReady() || h.consensus.rn.BasicStatus().RaftState != raft.StateFollower {
+		t.Error("it campaigns")
+	}
+	vote := from2(raftpb.MsgVote, term+1)
+	last := h.consensus.rn.BasicStatus().GetCommit() + 10
+	vote.Index, vote.LogTerm = &last, &term
+	h.consensus.stepPeer(vote)
+	for h.consensus.rn.HasReady() {
+		h.consensus.handle(h.consensus.rn.Ready())
+	}
+	h.save()
+	granted := false
+	for _, m := range h.sent {
+		granted = granted || m.GetType() == raftpb.MsgVoteResp && !m.GetReject()
+	}
+	if !granted {
+		t.Errorf("it gives no vote: %v", h.sent)
+	}
+}
+
+// elected has the node win an election; nobody takes its entries.
+func (h *hand) elected() {
+	h.t.Helper()
+	h.campaign()
+	for h.office.Load() == nil {
+		sent := h.sent
+		h.sent = nil
+		for _, m := range sent {
+			if m.GetType() != raftpb.MsgApp {
+				h.Message(answerTo(m))
+			}
+		}
+		h.run()
+	}
+}
+
+func TestALeaderWhoseReignDoesNotBeginGivesUp(t *testing.T) {
+	h := newHand(t, 3)
+	h.elected()
+	o := h.office.Load()
+	for range patienceTicks + 2 {
+		h.beatOnly() // heartbeats alone do not keep it
+	}
+	if st := h.consensus.rn.BasicStatus(); !o.over.Load() || st.RaftState == raft.StateLeader {
+		t.Errorf("it stays in office: %+v", st)
+	}
+	if h.queue.standbys > 1 {
+		t.Error("a queue that has not served was made anew")
+	}
+}
+
+func TestALeaderThatCannotCommitGivesUp(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	put(t, o, 1, 10)
+	for range patienceTicks + 2 {
+		h.beatOnly()
+	}
+	if !o.over.Load() || h.consensus.retreat.until <= h.consensus.tick {
+		t.Error("it stays in office, or campaigns at once")
+	}
+}
+
+// beatOnly has the node tick, and the others answer heartbeats and nothing else.
+func (h *hand) beatOnly() {
+	h.t.Helper()
+	h.consensus.onTick()
+	h.run()
+	for _, m := range h.sent {
+		if m.GetType() == raftpb.MsgHeartbeat {
+			h.Message(answerTo(m))
+		}
+	}
+	h.sent = nil
+	h.run()
+}
+
+func TestANodeThatMostMembersRefuseForLongWasRemoved(t *testing.T) {
+	h := newHand(t, 3)
+	refuse := func(ids ...member.ID) {
+		for _, id := range ids {
+			h.NotMember(id)
+		}
+		h.run()
+	}
+	refuse(2, 3)
+	for range refusedTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	h.Message(from2(raftpb.MsgHeartbeat, 1)) // it was a misunderstanding
+	h.run()
+	refuse(3)
+	if h.ended() {
+		t.Fatal("one of three members refuses it")
+	}
+	refuse(2)
+	for range refusedTicks {
+		h.consensus.onTick()
+		h.run()
+	}
+	refuse(2, 3)
+	if !h.ended() || !errors.Is(h.err, ErrRemoved) {
+		t.Errorf("it goes on: %v", h.err)
 	}
 }

@@ -269,8 +269,8 @@ func (c *consensus) notMember(by member.ID) {
 	}
 	refusing := 0
 	for id, since := range c.refused {
-		switch {
-		case c.heard[uint64(id)] >= since && since > 0:
+		switch at, ok := c.heard[uint64(id)]; {
+		case ok && at > since:
 			delete(c.refused, id)
 		case isVoter(c.conf, uint64(id)) && c.tick-since >= refusedTicks:
 			refusing++

@@ -137,11 +137,15 @@ func (o *Office) Committed() journal.Pos { return journal.Pos(o.committed.Load()
 // Flush has what was appended, and the round that Barrier has asked for, sent soon. A
 // loop calls it once after the commands of a batch.
 func (o *Office) Flush() {
-	if journal.Pos(o.committed.Load()) < o.position() {
+	o.mu.Lock()
+	waits := o.sent < len(o.units)
+	o.mu.Unlock()
+	if waits {
 		o.wake()
 	}
 }
 
+// position is that of the last unit.
 func (o *Office) position() journal.Pos {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -117,6 +117,7 @@ func scenarioList() string {
 func runCommand() *cobra.Command {
 	var flags loadFlags
 	var addr, jsonTo, csvTo, logTo string
+	var token tokenFlag
 	cmd := &cobra.Command{
 		Use:   "run [flags] SCENARIO",
 		Short: "Run one scenario against a server",
@@ -132,6 +133,9 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			if cfg.Addr, err = bench.ParseAddress(addr); err != nil {
+				return err
+			}
+			if cfg.Token, err = token.read(); err != nil {
 				return err
 			}
 			cfg.Log = logTo != ""
@@ -159,6 +163,7 @@ func runCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
+	token.register(f)
 	flags.register(cmd)
 	f.IntVar(&flags.cfg.Runs, "runs", 1, "repetitions, each with new connections and the next seed")
 	f.IntSliceVar(&flags.cfg.CPUs, "cpus", nil, "processors that the generator is bound to")

@@ -1,6 +1,6 @@
 // Command trellis is the operator's tool: `trellis bench` measures any server that speaks the beanstalkd protocol, and
 // checks that it keeps its promises; `trellis binlog` checks and reads what a server has on disk; `trellis cluster` looks
-// after servers that are one; `trellis ping` asks whether one answers.
+// after servers that are one; `trellis ping` asks whether one answers; `trellis token` makes tokens for its clients.
 //
 // The exit status is 0 when all went well, 2 when a binlog is damaged, and 1 otherwise, also when a server that was
 // measured lost, duplicated or corrupted a job or answered with an error. `trellis cluster` has more: see its help.
@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand())
+	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand(), tokenCommand())
 	root.AddCommand(buildCommands...)
 	return root
 }

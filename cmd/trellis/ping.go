@@ -17,6 +17,7 @@ import (
 func pingCommand() *cobra.Command {
 	var addr string
 	var timeout time.Duration
+	var token tokenFlag
 	cmd := &cobra.Command{
 		Use:   "ping",
 		Short: "Ask a server whether it answers",
@@ -29,7 +30,11 @@ The exit status is 0 if the answer is right and comes in time, and 1 otherwise, 
 			if err != nil {
 				return err
 			}
-			if err := ping(a.Network, a.Name, timeout); err != nil {
+			t, err := token.read()
+			if err != nil {
+				return err
+			}
+			if err := ping(a.Network, a.Name, t, timeout); err != nil {
 				return fmt.Errorf("%s: %w", addr, err)
 			}
 			return nil
@@ -37,12 +42,13 @@ The exit status is 0 if the answer is right and comes in time, and 1 otherwise, 
 	}
 	f := cmd.Flags()
 	f.StringVarP(&addr, "addr", "a", "127.0.0.1:11300", "the server: host:port or unix:/path")
+	token.register(f)
 	f.DurationVar(&timeout, "timeout", 3*time.Second, "how long connection and answer may take")
 	return cmd
 }
 
-// ping asks which tube a new connection uses, which is always the same.
-func ping(network, addr string, timeout time.Duration) error {
+// ping asks which tube a new connection uses, which is always the same. It authenticates before if there is a token.
+func ping(network, addr, token string, timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	conn, err := net.DialTimeout(network, addr, timeout)
 	if err != nil {
@@ -52,15 +58,27 @@ func ping(network, addr string, timeout time.Duration) error {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(conn, "list-tube-used\r\n"); err != nil {
-		return err
+	in := bufio.NewReader(io.LimitReader(conn, 512))
+	ask := func(line string) (string, error) {
+		if _, err := io.WriteString(conn, line+"\r\n"); err != nil {
+			return "", err
+		}
+		reply, err := in.ReadString('\n')
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return strings.TrimSuffix(reply, "\r\n"), err
 	}
-	reply, err := bufio.NewReader(io.LimitReader(conn, 256)).ReadString('\n')
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+	if token != "" {
+		if reply, err := ask("auth " + token); err != nil || reply != "AUTHENTICATED" {
+			return errors.Join(fmt.Errorf("the answer to the token is %q", reply), err)
+		}
 	}
-	if err == nil && reply != "USING default\r\n" {
-		err = fmt.Errorf("not the answer of a beanstalkd server: %q", strings.TrimSpace(reply))
+	reply, err := ask("list-tube-used")
+	if err == nil && reply == "UNKNOWN_COMMAND" {
+		err = errors.New("it answers, and wants a token: give --token-file")
+	} else if err == nil && reply != "USING default" {
+		err = fmt.Errorf("not the answer of a beanstalkd server: %q", reply)
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func TestPingIsNotPatientForEver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := ping("tcp", l.Addr().String(), 10*time.Millisecond); err == nil {
+	if err := ping("tcp", l.Addr().String(), "", 10*time.Millisecond); err == nil {
 		t.Error("no error")
 	}
 }

@@ -87,8 +87,21 @@ func (c *crash) round(mode []string) {
 
 	after := time.Duration(rand.Int64N(int64(150 * time.Millisecond)))
 	time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() })
+	err = c.work(s)
+	p.kill()
+	if err != nil {
+		t.Errorf("after %v with %q: %v", after, mode, err)
+	}
+	if log := strings.Join(p.log(), "\n"); strings.Contains(log, "DATA RACE") || t.Failed() {
+		t.Fatalf("the server wrote:\n%s", log)
+	}
+}
+
+// work lets the clients at a server until it is gone. The error is what it did wrong.
+func (c *crash) work(s *server) error {
 	var all sync.WaitGroup
-	var wrong sync.Map
+	var mu sync.Mutex
+	var wrong error
 	run := func(work func(*wire) error) {
 		all.Go(func() {
 			conn, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String())
@@ -97,7 +110,9 @@ func (c *crash) round(mode []string) {
 			}
 			defer conn.Close()
 			if err := work(newWire(conn)); err != nil {
-				wrong.Store(err.Error(), nil)
+				mu.Lock()
+				defer mu.Unlock()
+				wrong = errors.Join(wrong, err)
 			}
 		})
 	}
@@ -109,20 +124,13 @@ func (c *crash) round(mode []string) {
 		run(r.take)
 	}
 	all.Wait()
-	p.kill()
-	wrong.Range(func(text, _ any) bool {
-		t.Errorf("after %v with %q: %s", after, mode, text)
-		return true
-	})
-	if log := strings.Join(p.log(), "\n"); strings.Contains(log, "DATA RACE") || t.Failed() {
-		t.Fatalf("the server wrote:\n%s", log)
-	}
 	for _, b := range c.clients {
 		c.greatest = max(c.greatest, b.greatest)
 	}
 	for _, r := range c.relays {
 		c.greatest = max(c.greatest, r.greatest)
 	}
+	return wrong
 }
 
 // audit compares what a server has with the books.

@@ -10,8 +10,8 @@ import (
 // Exit codes. Those that beanstalkd has too mean the same.
 const (
 	exitOK          = 0
-	exitFailed      = 1 // the service failed
-	exitUsage       = 5
+	exitFailed      = 1  // the service failed
+	exitUsage       = 5  // the command line, or a file that it names, has a mistake
 	exitBinlog      = 10 // the binlog's directory cannot be used
 	exitUserLookup  = 32
 	exitUnknownUser = 33

@@ -81,6 +81,16 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 		return err
 	}
 
+	// Files are read as the new user, who reads them again when they have changed.
+	acc, err := openAccess(opt, listeners, log)
+	if err != nil {
+		return err
+	}
+	mon.access = acc
+	if err := checkWebConfig(opt); err != nil {
+		return err
+	}
+
 	// The binlog is locked and replayed as the new user, with the sockets open and
 	// before anybody is served.
 	mon.serve(opt, log)
@@ -109,6 +119,9 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 		}
 	}
 	rc.Engine = eng
+	if acc != nil {
+		rc.Access = acc
+	}
 	srv, err := reactor.New(rc)
 	if err != nil {
 		return fmt.Errorf("starting the event loops: %w", err)
@@ -117,6 +130,9 @@ func serveOn(listeners []net.Listener, opt *options.Options, sigs *signals, log 
 		if err := bl.start(eng, srv); err != nil {
 			return errors.Join(err, stop(srv, nil, log))
 		}
+	}
+	if acc != nil {
+		defer acc.watch(srv)()
 	}
 	mon.serving.Store(&metrics.Serving{Engine: eng, Now: now, Reactor: srv})
 	return supervise(eng, srv, listeners, logFailed, &mon.ready, sigs, log)

@@ -31,6 +31,7 @@ type monitor struct {
 	commits  *metrics.Commits
 	stopping atomic.Bool                     // the reason why it is not ready stays
 	showing  sync.Mutex                      // held by show
+	access   *accessControl                  // nil without access control; set before serve
 	binlog   atomic.Pointer[binlog.Log]      // nil until it is open
 	serving  atomic.Pointer[metrics.Serving] // nil until clients are served
 	cluster  func() *metrics.Cluster         // set before serve; nil on a server alone
@@ -55,6 +56,17 @@ func openMonitor(opt *options.Options, log *slog.Logger) (*monitor, error) {
 	return m, nil
 }
 
+// checkWebConfig checks the file that protects the HTTP side, if there is one.
+func checkWebConfig(opt *options.Options) error {
+	if opt.WebConfig == "" {
+		return nil
+	}
+	if err := web.Check(opt.WebConfig); err != nil {
+		return exitWith(exitUsage, fmt.Errorf("--web-config-file: %w", err))
+	}
+	return nil
+}
+
 // serve begins to answer HTTP requests.
 func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 	if m.listener == nil {
@@ -73,10 +85,15 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats
 	}
+	if m.access != nil {
+		src.Access = m.access.Stats
+		src.Reloads = append(src.Reloads, m.access.file.Stats)
+	}
 	m.web = web.New(web.Config{
 		Metrics: metrics.New(src, metrics.Options{Tubes: opt.MetricsTubes, Legacy: opt.MetricsLegacy}),
 		Ready:   &m.ready,
 		Pprof:   opt.Pprof,
+		File:    opt.WebConfig,
 		Log:     log,
 	})
 	m.done = make(chan struct{})

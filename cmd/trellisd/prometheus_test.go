@@ -298,7 +298,8 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, url := monitored(t, "-b", t.TempDir(), "-f0")
+			s, url := monitored(t, "-b", t.TempDir(), "-f0", "-lunix:"+filepath.Join(socketDir(t), "s"),
+				"--auth-file", authFile(t, fmt.Sprintf("me uid:%d all *\n", os.Getuid())))
 			p := startPrometheus(t, url, args...)
 			l := startTraffic(t, s)
 

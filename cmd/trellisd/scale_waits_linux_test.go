@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -197,7 +196,7 @@ func spread(all []time.Duration) string {
 }
 
 // trial measures once. It returns a probe for each loop.
-func (c *waitCase) trial(t *testing.T, loops int) ([]*fineProbe, *waits) {
+func (c *waitCase) trial(t *testing.T, loops int) ([]*waitProbe, *waits) {
 	t.Helper()
 	args := append([]string{"--loops=" + strconv.Itoa(loops)}, c.args...)
 	cmd := exec.Command(binary, append([]string{"-p0", "-l127.0.0.1", "-V", "--log-format=json"}, args...)...)
@@ -211,9 +210,9 @@ func (c *waitCase) trial(t *testing.T, loops int) ([]*fineProbe, *waits) {
 	defer s.kill()
 
 	// The server gives a connection to the loop that has the fewest. The first ones are the probes', one on each loop.
-	var probes []*fineProbe
+	var probes []*waitProbe
 	for range loops {
-		probes = append(probes, newFineProbe(t, s))
+		probes = append(probes, startProbe(t, s))
 	}
 	w := &waits{T: t, s: s, a: s.addrs[0]}
 	defer w.close()
@@ -223,19 +222,13 @@ func (c *waitCase) trial(t *testing.T, loops int) ([]*fineProbe, *waits) {
 		t.FailNow()
 	}
 
-	var stop atomic.Bool
-	var running sync.WaitGroup
 	for _, p := range probes {
-		running.Go(func() { p.run(&stop) })
+		p.begin(t)
 	}
 	do()
 	time.Sleep(50 * time.Millisecond) // of what it leaves behind
-	stop.Store(true)
-	running.Wait()
 	for _, p := range probes {
-		if p.close(); p.err != nil {
-			t.Fatalf("probe: %v", p.err)
-		}
+		p.end(t)
 	}
 	if c.check != nil {
 		c.check(w)
@@ -464,93 +457,6 @@ func prepareWatching(w *waits) func() {
 		}
 	}
 }
-
-// fineProbeInterval is the time from one command of a fineProbe to its next.
-const fineProbeInterval = 200 * time.Microsecond
-
-// A fineProbe measures how long `peek 0` takes, on a thread of its own that the clients of the same process delay as
-// little as can be.
-type fineProbe struct {
-	fd   int
-	conn net.Conn
-	pid  int // of the server
-
-	n       int
-	longest time.Duration
-	work    time.Duration // the most CPU time that the server used while a command waited; on a busy machine it says more
-	err     error
-}
-
-func newFineProbe(t *testing.T, s *server) *fineProbe {
-	t.Helper()
-	conn, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	f, err := conn.(*net.TCPConn).File() // a descriptor that blocks
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	p := &fineProbe{fd: int(f.Fd()), conn: conn, pid: s.cmd.Process.Pid}
-	if err := unix.SetNonblock(p.fd, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.SetsockoptTimeval(p.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(2 * patience / time.Second)}); err != nil {
-		t.Fatal(err)
-	}
-	if p.ask(); p.err != nil { // so that the server has given it to a loop
-		t.Fatal(p.err)
-	}
-	return p
-}
-
-// ask sends one command and waits for the answer.
-func (p *fineProbe) ask() {
-	const reply = "NOT_FOUND\r\n"
-	var b [len(reply)]byte
-	if _, p.err = unix.Write(p.fd, []byte("peek 0\r\n")); p.err != nil {
-		return
-	}
-	n, err := unix.Read(p.fd, b[:])
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Read(p.fd, b[:])
-	}
-	if p.err = err; err == nil && string(b[:n]) != reply {
-		p.err = fmt.Errorf("peek 0 was answered %q", b[:n])
-	}
-}
-
-// run measures until it is told to stop.
-func (p *fineProbe) run(stop *atomic.Bool) {
-	runtime.LockOSThread() // never unlocked: the thread ends with its settings
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -19)
-	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	for p.err == nil && !stop.Load() {
-		began, used := time.Now(), p.serverCPU()
-		p.ask()
-		took := time.Since(began)
-		p.n++
-		p.longest, p.work = max(p.longest, took), max(p.work, p.serverCPU()-used)
-		if left := fineProbeInterval - took; left > 0 {
-			ts := unix.NsecToTimespec(int64(left))
-			_ = unix.Nanosleep(&ts, nil)
-		}
-	}
-}
-
-// serverCPU is the CPU time that the server has used.
-func (p *fineProbe) serverCPU() time.Duration {
-	var ts unix.Timespec
-	// The clock of a process is numbered by its inverted id; see clock_getcpuclockid(3).
-	if err := unix.ClockGettime(int32(^p.pid<<3|2), &ts); err != nil && p.err == nil {
-		p.err = fmt.Errorf("reading the server's CPU time: %w", err)
-	}
-	return time.Duration(ts.Nano())
-}
-
-func (p *fineProbe) close() { p.conn.Close() }
 
 // The processors of a server with one loop and of its clients.
 const (

@@ -23,9 +23,9 @@ func TestTheServerBehavesAsTheCorpusSays(t *testing.T) {
 			t.Parallel()
 			target := &script.Socket{Launch: func(options ...string) (*script.Process, error) {
 				return launchForScript(t, append(options, "--loops="+loops)...)
-			}}
+			}, Authorize: authorize(t)}
 			for _, c := range script.Corpus() {
-				if !c.Applies("trellis") {
+				if !c.Applies("trellis", "access") {
 					continue
 				}
 				t.Run(c.Name, func(t *testing.T) {
@@ -125,7 +125,7 @@ func (s *stalls) since(t time.Time) bool {
 func (s *stalls) play(c script.Case, target script.Target) (err error) {
 	for range replays {
 		began := time.Now()
-		if err = script.Play(c, target, "trellis"); err == nil || !s.since(began) {
+		if err = script.Play(c, target, "trellis", "access"); err == nil || !s.since(began) {
 			break
 		}
 	}

@@ -25,7 +25,10 @@
 //
 //	== title            a case begins
 //	server -z 10        the server's start options; before any other step
+//	client a put,work b/*   clients called a have these rights to these tubes;
+//	                    before any other step
 //	conn 1 open         opens a connection; any other use of its name does too
+//	conn 1 as a         opens a connection of a client that is called a
 //	conn 1 > text       sends the text and CR LF
 //	conn 1 >> text      sends the text alone
 //	conn 1 < text       the next bytes to be received are the text and CR LF
@@ -53,7 +56,8 @@
 //	[trellis][exact] wait 0.999s    only for targets with both tags
 //
 // The tags in use are "1.12" for Debian's beanstalkd, "trellis" for the server of
-// this repository however it is driven, and "exact" for a target that is driven
+// this repository however it is driven, "access" for one that can be told of clients with
+// less than all rights, and "exact" for a target that is driven
 // from within: its clock moves only in "wait", so that the last nanosecond before
 // a deadline can be told from the first one after it, and it can leave drain mode,
 // for which a real server has no signal.

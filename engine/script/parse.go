@@ -34,7 +34,9 @@ type verb uint8
 
 const (
 	verbServer    verb = iota // start options
+	verbClient                // clients with some rights
 	verbOpen                  // open a connection
+	verbOpenAs                // open a connection of a client with some rights
 	verbSend                  // send bytes
 	verbReceive               // match received bytes
 	verbNothing               // nothing is received
@@ -59,6 +61,8 @@ type step struct {
 	data     []dataLine    // verbReceive: continuation lines
 	fields   []field       // verbQuery
 	options  []string      // verbServer
+	client   Client        // verbClient
+	as       string        // verbOpenAs: the name of a client
 	duration time.Duration // verbWait
 	on       bool          // verbDrain
 }
@@ -180,6 +184,14 @@ func (s *step) parse(word, arg string) (err error) {
 		s.verb = verbServer
 		s.options = strings.Fields(arg)
 		return nil
+	case "client":
+		words := strings.Fields(arg)
+		if len(words) != 3 {
+			return errors.New("not a name, rights and tubes")
+		}
+		s.verb = verbClient
+		s.client = Client{Name: words[0], Rights: strings.Split(words[1], ","), Tubes: strings.Split(words[2], ",")}
+		return nil
 	case "wait":
 		s.verb = verbWait
 		s.duration, err = time.ParseDuration(arg)
@@ -225,6 +237,13 @@ func (s *step) parseAction(action, text string) (err error) {
 	case "?":
 		s.verb = verbQuery
 		return s.parseQuery(text)
+	case "as":
+		s.verb = verbOpenAs
+		s.as = text
+		if bare {
+			return errors.New("no name of a client")
+		}
+		return nil
 	case "open":
 		s.verb = verbOpen
 	case "half-close":

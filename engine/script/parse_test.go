@@ -113,7 +113,7 @@ func TestTheCorpusParsesAndKnowsItsMarks(t *testing.T) {
 	if len(cases) < 700 {
 		t.Errorf("only %d cases", len(cases))
 	}
-	known := []string{"1.12", "trellis", "exact"}
+	known := []string{"1.12", "trellis", "access", "exact"}
 	check := func(where string, ms marks) {
 		for _, m := range ms {
 			if !slices.Contains(known, m.tag) {
@@ -134,7 +134,7 @@ func TestTheCorpusParsesAndKnowsItsMarks(t *testing.T) {
 				check(s.where, line.marks)
 			}
 		}
-		if !c.Applies("1.12") && !c.Applies("trellis", "exact") {
+		if !c.Applies("1.12") && !c.Applies("trellis", "access", "exact") {
 			t.Errorf("%s is for nobody", c.Name)
 		}
 	}

@@ -49,6 +49,7 @@ type player struct {
 	target  Target
 	tags    []string
 	options []string
+	clients []Client
 	server  Server // nil until the first step that needs it
 	conns   map[string]*playedConn
 }
@@ -79,10 +80,19 @@ func (p *player) play(s *step) error {
 		p.options = append(p.options, s.options...)
 		return nil
 	}
+	if s.verb == verbClient {
+		if p.server != nil {
+			return errors.New("the server has been started already")
+		}
+		p.clients = append(p.clients, s.client)
+		return nil
+	}
 	if err := p.start(); err != nil {
 		return err
 	}
 	switch s.verb {
+	case verbOpenAs:
+		return p.openAs(s.conn, s.as)
 	case verbWait:
 		p.server.Wait(s.duration)
 		p.settled()
@@ -127,11 +137,37 @@ func (p *player) play(s *step) error {
 }
 
 func (p *player) start() (err error) {
-	if p.server == nil {
-		if p.server, err = p.target.Start(p.options...); err != nil {
-			return fmt.Errorf("starting the server: %w", err)
-		}
+	if p.server != nil {
+		return nil
 	}
+	if len(p.clients) == 0 {
+		p.server, err = p.target.Start(p.options...)
+	} else if t, ok := p.target.(AccessTarget); ok {
+		p.server, err = t.StartFor(p.clients, p.options...)
+	} else {
+		err = fmt.Errorf("for clients with some rights: %w", errors.ErrUnsupported)
+	}
+	if err != nil {
+		return fmt.Errorf("starting the server: %w", err)
+	}
+	return nil
+}
+
+// openAs opens a connection of a client with some rights.
+func (p *player) openAs(name, client string) error {
+	s, ok := p.server.(AccessServer)
+	if !ok {
+		return fmt.Errorf("as a client with some rights: %w", errors.ErrUnsupported)
+	}
+	if p.conns[name] != nil {
+		return errors.New("the connection is open already")
+	}
+	p.settle(nil)
+	c, err := s.OpenAs(client)
+	if err != nil {
+		return fmt.Errorf("opening a connection: %w", err)
+	}
+	p.conns[name] = &playedConn{Conn: c}
 	return nil
 }
 

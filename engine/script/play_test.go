@@ -225,3 +225,34 @@ func TestLongRepliesAreCutInMessages(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// accessEcho is an echo that knows clients.
+type accessEcho struct{ *echo }
+
+func (e accessEcho) StartFor(clients []Client, options ...string) (Server, error) {
+	e.note("start for %v %s", clients, strings.Join(options, " "))
+	return e, nil
+}
+
+func (e accessEcho) OpenAs(client string) (Conn, error) {
+	e.note("open as %s", client)
+	return e.Open()
+}
+
+func TestClientsWithSomeRightsAreToldToTheTarget(t *testing.T) {
+	cases, err := Parse("x.txt", "== a\nclient a put,work b,c/*\nclient d all *\nserver -z 1\nconn 1 as a\nconn 1 > x\nconn 1 < x\nconn 2 open\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := accessEcho{new(echo)}
+	if err := Play(cases[0], e); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"start for [{a [put work] [b c/*]} {d [all] [*]}] -z 1", "open as a", "open"}
+	if got := e.log[:3]; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := Play(cases[0], new(echo)); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("by a target that knows no clients: %v", err)
+	}
+}

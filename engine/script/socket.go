@@ -23,6 +23,10 @@ type Socket struct {
 	// will do so soon.
 	Launch func(options ...string) (*Process, error)
 
+	// Authorize returns the options with which a server knows clients, each by the token
+	// that Token has for it. It is nil if there are none.
+	Authorize func(clients []Client) (options []string, err error)
+
 	// Patience is how long a reply may take. Zero means 10 s.
 	Patience time.Duration
 
@@ -50,6 +54,21 @@ func (s *Socket) Start(options ...string) (Server, error) {
 	}}, nil
 }
 
+// StartFor launches a server that knows clients.
+func (s *Socket) StartFor(clients []Client, options ...string) (Server, error) {
+	if s.Authorize == nil {
+		return nil, fmt.Errorf("clients with some rights: %w", errors.ErrUnsupported)
+	}
+	more, err := s.Authorize(clients)
+	if err != nil {
+		return nil, err
+	}
+	return s.Start(append(more, options...)...)
+}
+
+// Token is what a client of that name authenticates with.
+func Token(client string) string { return "token-of-" + client }
+
 func orDefault(d, def time.Duration) time.Duration {
 	if d == 0 {
 		return def
@@ -66,27 +85,34 @@ type socketServer struct {
 // Open connects and exchanges an empty line for UNKNOWN_COMMAND. Without that the
 // connection could still be in the listener's queue when other connections, opened
 // earlier, are served. The exchange is in no statistics.
-func (s *socketServer) Open() (Conn, error) {
+func (s *socketServer) Open() (Conn, error) { return s.open("", "UNKNOWN_COMMAND\r\n") }
+
+// OpenAs connects and authenticates, which tells as much.
+func (s *socketServer) OpenAs(client string) (Conn, error) {
+	return s.open("auth "+Token(client), "AUTHENTICATED\r\n")
+}
+
+// open connects and exchanges a line for its reply.
+func (s *socketServer) open(line, reply string) (Conn, error) {
 	nc, err := s.dial()
 	if err != nil {
 		return nil, err
 	}
 	c := &socketConn{server: s, conn: nc, arrived: make(chan struct{}, 1), done: make(chan struct{})}
 	go c.read()
-	if err := c.Send([]byte("\r\n")); err != nil {
+	if err := c.Send([]byte(line + "\r\n")); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	const reply = "UNKNOWN_COMMAND\r\n"
 	var got []byte
 	for len(got) < len(reply) {
 		b, err := c.Receive()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("waiting for the reply to an empty line: %w", err), c.Close())
+			return nil, errors.Join(fmt.Errorf("waiting for the reply to %q: %w", line, err), c.Close())
 		}
 		got = append(got, b...)
 	}
 	if string(got) != reply {
-		return nil, errors.Join(fmt.Errorf("reply to an empty line is %q", got), c.Close())
+		return nil, errors.Join(fmt.Errorf("reply to %q is %q", line, got), c.Close())
 	}
 	return c, nil
 }

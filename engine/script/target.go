@@ -41,6 +41,28 @@ type Server interface {
 	Stop()
 }
 
+// A Client is clients of one name, which may do something and not everything.
+type Client struct {
+	Name   string
+	Rights []string // in the words of trellisd's authentication file
+	Tubes  []string // names, and beginnings of names with a * behind them
+}
+
+// An AccessTarget is a Target whose servers can be told what clients may do.
+type AccessTarget interface {
+	Target
+	// StartFor is Start for a server that serves these clients and no others. It is an
+	// AccessServer.
+	StartFor(clients []Client, options ...string) (Server, error)
+}
+
+// An AccessServer is a server that knows clients.
+type AccessServer interface {
+	Server
+	// OpenAs is Open for a client of that name.
+	OpenAs(client string) (Conn, error)
+}
+
 // A Conn is a client's end of a connection.
 type Conn interface {
 	// Send sends all of p in one piece.

@@ -85,15 +85,17 @@
 //	current.tmp              one that is being written
 //	unfinished.1/            a snapshot that is being written, received or removed
 //
-// The segments are those of package record, so that a copy of a snapshot's directory can
-// be served with -b, and read with "trellis binlog verify" and "dump". (Not the directory
-// itself: a server would write into it.) In all of them the oldest segment needed is 1, the
-// seed is the same, drawn for each snapshot, the sync interval is 0, the number of the
-// machine's start is unknown, and everything before the header is said to be on disk. A
-// segment ends at 16 MiB, unless its only record is larger. It has full, update and delete
-// records and an end record; in the last one there is a stop record before that, so that
-// nothing of a copy can be taken for a torn end, and the end record has the highest id of
-// the description, so that a server with -b goes on behind it.
+// The segments are those of package record, so that a copy of them, without "meta", can be
+// served with -b, and read with "trellis binlog verify" and "dump". The directory itself
+// is refused, for a server would write into it.
+//
+// In all segments the oldest that is needed is 1, the seed is the same, drawn for each
+// snapshot, the sync interval is 0, the number of the machine's start is unknown, and
+// everything before the header is said to be on disk. A segment ends at 16 MiB, unless its
+// only record is larger. It has full, update and delete records and an end record; in the
+// last one there is a stop record before that, so that nothing of a copy can be taken for
+// a torn end, and the end record has the highest id of the description, so that a server
+// with -b goes on behind it.
 //
 // All integers are little-endian. CRC is CRC-32C (Castagnoli, reflected, initial value and
 // final xor ffffffff).

@@ -16,11 +16,13 @@
 //
 // # What is relied on
 //
-// Two functions of gnet v2.10.0 that are not exported are called, by means of the
-// compiler's linkname directive. They are those that Enroll calls in the end:
+// Functions of gnet v2.10.0 that are not exported are called, by means of the
+// compiler's linkname directive. Two are those that Enroll calls in the end; the third
+// is what gnet's own polling calls, for [Loop.Report]:
 //
 //	func newStreamConn(proto string, fd int, el *eventloop, sa unix.Sockaddr, localAddr, remoteAddr net.Addr) *conn
 //	func (el *eventloop) register0(c *conn) error
+//	func (c *conn) processIO(fd int, ev netpoll.IOEvent, flags netpoll.IOFlags) error
 //
 // A program is not linked if gnet has no functions of these names. That they take
 // other arguments cannot be noticed: go.mod names gnet's version by number, and a

@@ -113,6 +113,18 @@ says "INSERTED 1" talk 11300 'put 5 0 60 5\r\nhello\r\nquit\r\n'
 says beanstalkd_jobs_total inside bash -c 'exec 3<>/dev/tcp/127.0.0.1/11380 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 && cat <&3'
 says 750 inside stat -c %a /var/lib/trellis
 
+step "with systemd: tokens"
+says "root trellis 750" inside stat -c '%U %G %a' /etc/trellis
+inside sh -c 'echo "me $(trellis token new /root/me.token) all *" >/etc/trellis/auth'
+inside cp /etc/default/trellisd /root/trellisd.default
+inside sed -i 's|-V"$|-V --auth-file /etc/trellis/auth"|' /etc/default/trellisd
+inside systemctl restart trellisd.service
+inside trellis ping --token-file /root/me.token
+says "wants a token" inside trellis ping
+inside mv /root/trellisd.default /etc/default/trellisd
+inside systemctl restart trellisd.service
+inside rm /etc/trellis/auth /root/me.token
+
 step "with systemd: upgrade"
 inside sh -c 'echo "# mine" >>/etc/default/trellisd'
 before=$(inside systemctl show -P MainPID trellisd)

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -27,6 +29,12 @@ type Sources struct {
 	Cluster func() *Cluster
 	// Commits are those of the binlog, nil if there is none.
 	Commits *Commits
+
+	// Access tells whom access control has let in and what it has denied. It is nil if
+	// everybody may do everything.
+	Access func() access.Stats
+	// Reloads tell of files that are loaded again when they change.
+	Reloads []func() reload.Stats
 
 	Limits      engine.Limits
 	MaxJobSize  uint32 // bytes
@@ -125,6 +133,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if serving == nil {
 		return
 	}
+	c.collectAccess(ch)
 	st := serving.Reactor.Stats()
 	collectReactor(ch, &st)
 	collectLatency(ch, serving.Reactor.Latency())

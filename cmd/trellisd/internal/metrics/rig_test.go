@@ -9,6 +9,8 @@ import (
 	"trellis/binlog"
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
+	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor"
@@ -94,6 +96,10 @@ func (r *rig) wholeSources() Sources {
 			Puts: 10, Updates: 5, Deletes: 3, Migrated: 2,
 		}
 	}
+	src.Access = func() access.Stats {
+		return access.Stats{Authenticated: 9, BadToken: 1, NoToken: 2, Silent: 3, Denied: 4}
+	}
+	src.Reloads = []func() reload.Stats{func() reload.Stats { return reload.Stats{What: "auth-file", Loaded: 2, Failed: 1, Failing: true} }}
 	src.Commits = NewCommits()
 	src.Commits.Committed(3, 400, time.Millisecond)
 	src.Commits.Synced(2 * time.Millisecond)

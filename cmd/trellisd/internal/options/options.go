@@ -100,7 +100,10 @@ type Options struct {
 	SegmentSize  int64         // bytes, as given; 0: the binlog's default
 	SkipDamaged  bool          // start with what is sound of a damaged binlog
 
+	AuthFile string // who may do what; empty: everybody everything
+
 	HTTP          string // HOST:PORT; empty: no HTTP
+	WebConfig     string // the file that says how HTTP is protected; empty: not at all
 	Pprof         bool   // serve profiles there
 	MetricsTubes  int    // the most tubes whose metrics are shown one by one
 	MetricsLegacy bool   // show the names of an older exporter too
@@ -247,6 +250,20 @@ func Parse(args []string) (*Options, error) {
 		opt.HTTP = v
 		return nil
 	})
+	value("web-config-file", "", func(v string) error {
+		if v == "" {
+			return usagef("empty name for --web-config-file; give the path of a file")
+		}
+		opt.WebConfig = v
+		return nil
+	})
+	value("auth-file", "", func(v string) error {
+		if v == "" {
+			return usagef("empty name for --auth-file; give the path of a file")
+		}
+		opt.AuthFile = v
+		return nil
+	})
 	word("pprof", "", func() error { opt.Pprof = true; return nil })
 	value("metrics-tubes", "", func(v string) error {
 		n, err := strconv.Atoi(v)
@@ -324,6 +341,9 @@ func Parse(args []string) (*Options, error) {
 	err := fs.Parse(args)
 	if err == nil && fs.NArg() > 0 {
 		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", fs.Arg(0))
+	}
+	if err == nil && opt.WebConfig != "" && opt.HTTP == "" {
+		err = usagef("--web-config-file is for HTTP, which is off; give --http HOST:PORT too")
 	}
 	if !levelGiven {
 		opt.LogLevel = levelOf(verbosity)

@@ -81,6 +81,8 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"-z|-1", clamped},
 		{"-z99999999999999999999999999", clamped},
 
+		{"--auth-file|/etc/a", func(o *Options) { o.AuthFile = "/etc/a" }},
+		{"--http=:1|--web-config-file=w.yml", func(o *Options) { o.HTTP, o.WebConfig = ":1", "w.yml" }},
 		{"--loops|3", func(o *Options) { o.Loops = 3 }},
 		{"--log-format=json", func(o *Options) { o.LogFormat = LogJSON }},
 

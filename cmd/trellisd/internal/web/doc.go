@@ -6,7 +6,9 @@
 //	/readyz        200 while it accepts jobs; else 503 and the reason
 //	/debug/pprof/  profiles, if the operator wants them
 //
-// It has no authentication and belongs on a loopback address or behind something
-// that has. What clients may cost is bounded: time-outs for every step, few
+// A file in the format of Prometheus's exporters may ask for TLS, and for names and
+// passwords. The toolkit that reads it also reads what has changed, with each request.
+// /healthz and /readyz need no password: what they tell is no secret, and a probe has
+// none. Without such a file it belongs on a loopback address. What clients may cost is bounded: time-outs for every step, few
 // connections and scrapes at a time, small headers.
 package web

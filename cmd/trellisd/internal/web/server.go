@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
 )
 
 const (
@@ -38,29 +39,38 @@ type Config struct {
 	Metrics *prometheus.Registry
 	Ready   *Readiness
 	Pprof   bool
-	Log     *slog.Logger
+	// File says how requests are protected, in the format of Prometheus's exporters;
+	// empty for not at all. It must have passed Check.
+	File string
+	Log  *slog.Logger
 }
 
 // Server is an HTTP server. Make one with New.
 type Server struct {
-	http http.Server
-	open atomic.Int64 // connections
+	http   http.Server
+	open   atomic.Int64 // connections
+	file   string
+	log    *slog.Logger
+	public http.Handler // of what is not protected
 }
 
 // New makes a server. It adds to the registry what scrapes cost.
 func New(cfg Config) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", metrics(cfg.Metrics, cfg.Log))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+	public := http.NewServeMux()
+	public.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	public.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := cfg.Ready.Err(); err != nil {
 			answer(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
 		answer(w, http.StatusOK, "ok")
 	})
+	mux.Handle("/healthz", public)
+	mux.Handle("/readyz", public)
 	index := "/metrics\n/healthz\n/readyz"
 	if cfg.Pprof {
 		index += "\n/debug/pprof/"
@@ -74,7 +84,7 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, index)
 	})
-	s := new(Server)
+	s := &Server{file: cfg.File, log: cfg.Log, public: public}
 	s.http = http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: readTimeout,
@@ -119,7 +129,13 @@ func answer(w http.ResponseWriter, status int, text string) {
 
 // Serve answers requests on l until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	var err error
+	if s.file == "" {
+		err = s.http.Serve(l)
+	} else {
+		err = toolkit.Serve(&protectedListener{Listener: l, server: s}, &s.http, &toolkit.FlagConfig{WebConfigFile: &s.file}, s.log)
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

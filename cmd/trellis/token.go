@@ -1,0 +1,106 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// tokenEnv names the file with the token for commands that connect, where no flag does.
+const tokenEnv = "TRELLIS_TOKEN_FILE"
+
+// tokenPrefix begins all tokens, so that one that has got somewhere is known for what it
+// is, and is not taken for its hash.
+const tokenPrefix = "tr_"
+
+func tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make tokens for clients of a server that has an authentication file",
+	}
+	cmd.AddCommand(newTokenCommand())
+	return cmd
+}
+
+func newTokenCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "new [FILE]",
+		Short: "Make a token",
+		Long: `Make a token of 256 random bits.
+
+With FILE, the token is written there, for the client, and only its credential is printed, which goes into
+the file of trellisd --auth-file. FILE must not exist; nobody else can read it. Without FILE, both are printed.`,
+		Example: `  echo "billing $(trellis token new billing.token) put,work billing/*" >>/etc/trellis/auth`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			token := newToken()
+			out := cmd.OutOrStdout()
+			if len(args) == 0 {
+				_, err := fmt.Fprintf(out, "token       %s\ncredential  %s\n", token, credentialOf(token))
+				return err
+			}
+			if err := writeToken(args[0], token); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(out, credentialOf(token))
+			return err
+		},
+	}
+}
+
+func newToken() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails: it ends the program instead
+	return tokenPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// credentialOf is what an authentication file has instead of a token.
+func credentialOf(token string) string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(token)))
+}
+
+func writeToken(path, token string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, token+"\n")
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// tokenFlag is the flag --token-file.
+type tokenFlag struct{ path string }
+
+func (t *tokenFlag) register(f *pflag.FlagSet) {
+	f.StringVar(&t.path, "token-file", "", "a file with the token to authenticate with (default $"+tokenEnv+")")
+}
+
+// read returns the token, "" if none is to be used.
+func (t *tokenFlag) read() (string, error) {
+	path := t.path
+	if path == "" {
+		path = os.Getenv(tokenEnv)
+	}
+	if path == "" {
+		return "", nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("reading the token: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("reading the token: %s does not hold one word", path)
+	}
+	return token, nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trellis/codec"
+)
+
+func TestANewTokenAndItsCredentialArePrinted(t *testing.T) {
+	out, _, status := trellis(t, "token", "new")
+	words := strings.Fields(out)
+	if status != 0 || len(words) != 4 || words[0] != "token" || words[2] != "credential" {
+		t.Fatalf("%d: %q", status, out)
+	}
+	token, credential := words[1], words[3]
+	if want := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(token))); credential != want {
+		t.Errorf("the credential is %s, want %s", credential, want)
+	}
+	// It must fit into the name of a tube.
+	if !strings.HasPrefix(token, "tr_") || len(token) != 46 || !codec.ValidTubeName([]byte("auth/"+token)) {
+		t.Errorf("a token %q", token)
+	}
+	if again, _, _ := trellis(t, "token", "new"); again == out {
+		t.Error("a second token is the same")
+	}
+}
+
+func TestANewTokenIsWrittenToAFileThatNobodyElseReads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	out, _, status := trellis(t, "token", "new", path)
+	b, err := os.ReadFile(path)
+	if status != 0 || err != nil {
+		t.Fatal(status, err)
+	}
+	token := strings.TrimSpace(string(b))
+	if out != fmt.Sprintf("sha256:%x\n", sha256.Sum256([]byte(token))) || string(b) != token+"\n" {
+		t.Errorf("it printed %q for %q", out, b)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, errs, status := trellis(t, "token", "new", path); status != 1 || !strings.Contains(errs, "exists") {
+		t.Errorf("a second time: %d, %q", status, errs)
+	}
+	if again, _ := os.ReadFile(path); string(again) != string(b) {
+		t.Error("the token was replaced")
+	}
+}
+
+// asking is a server that wants a token.
+func asking(t *testing.T, token string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			in := bufio.NewReader(c)
+			switch line, _ := in.ReadString('\n'); line {
+			case "auth " + token + "\r\n":
+				_, _ = io.WriteString(c, "AUTHENTICATED\r\n")
+				if line, _ = in.ReadString('\n'); line == "list-tube-used\r\n" {
+					_, _ = io.WriteString(c, "USING default\r\n")
+				}
+			case "list-tube-used\r\n":
+				_, _ = io.WriteString(c, "UNKNOWN_COMMAND\r\n")
+			default:
+				_, _ = io.WriteString(c, "UNAUTHORIZED\r\n")
+			}
+			c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestPingAuthenticatesWithTheTokenOfAFile(t *testing.T) {
+	addr := asking(t, "tr_right")
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	right, wrong := write("right", "tr_right\n"), write("wrong", "tr_wrong")
+	empty, two := write("empty", " \n"), write("two", "tr_right\ntr_wrong\n")
+	for _, tt := range []struct{ flag, env, want string }{
+		{right, "", ""},
+		{"", right, ""},
+		{right, wrong, ""}, // the flag counts
+		{"", "", "wants a token: give --token-file"},
+		{wrong, "", `the answer to the token is "UNAUTHORIZED"`},
+		{"", wrong, `the answer to the token is "UNAUTHORIZED"`},
+		{dir + "/nosuch", "", "no such file"},
+		{empty, "", "does not hold one word"},
+		{two, "", "does not hold one word"},
+	} {
+		t.Setenv(tokenEnv, tt.env)
+		args := []string{"ping", "-a", addr}
+		if tt.flag != "" {
+			args = append(args, "--token-file", tt.flag)
+		}
+		_, errs, status := trellis(t, args...)
+		if (status == 0) != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(errs, "tr_") {
+			t.Errorf("%s, in the environment %s: %d, %q", tt.flag, tt.env, status, errs)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"sync/atomic"
+
+	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/reload"
+	"trellis/reactor"
+)
+
+// accessControl is who may do what, as the file of --auth-file says.
+type accessControl struct {
+	*access.Store
+	file   *reload.Files
+	server atomic.Pointer[reactor.Server] // nil until clients are served
+}
+
+// openAccess reads the file. Without one it returns nil.
+func openAccess(opt *options.Options, listeners []net.Listener, log *slog.Logger) (*accessControl, error) {
+	if opt.AuthFile == "" {
+		return nil, nil
+	}
+	a := &accessControl{Store: access.New(opt.AuthFile, log)}
+	var err error
+	a.file, err = reload.Load("auth-file", []string{opt.AuthFile}, a.load, log)
+	if err != nil {
+		return nil, exitWith(exitUsage, fmt.Errorf("--auth-file: %w", err))
+	}
+	for _, l := range listeners {
+		if readable(l.Addr()) {
+			log.Warn("tokens and jobs can be read on the network: listen on a loopback address, or use TLS", "addr", l.Addr().String())
+			break
+		}
+	}
+	return a, nil
+}
+
+// load takes what is in the file, and ends the connections of clients that it does not
+// have any more.
+func (a *accessControl) load(contents [][]byte) error {
+	gone, err := a.Load(contents[0])
+	if err != nil {
+		return err
+	}
+	if srv := a.server.Load(); srv != nil {
+		srv.Revoke(gone)
+	}
+	return nil
+}
+
+// watch has the file loaded again when it changes, until stop is called.
+func (a *accessControl) watch(srv *reactor.Server) (stop func()) {
+	a.server.Store(srv)
+	return reload.Watch(a.file)
+}
+
+// readable tells whether others than those on this machine may see what is sent to an
+// address.
+func readable(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
+}

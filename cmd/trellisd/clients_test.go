@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A tap stands between clients and a server, counts the connections, and can cut them.
+type tap struct {
+	listener net.Listener
+	server   net.Addr
+	done     sync.WaitGroup
+
+	mu    sync.Mutex
+	total int        // guarded by mu; connections that were ever made
+	conns []net.Conn // guarded by mu; both sides of all of them
+}
+
+func newTap(t testing.TB, server net.Addr) *tap {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &tap{listener: l, server: server}
+	r.done.Go(r.accept)
+	t.Cleanup(func() {
+		_ = l.Close()
+		r.cut()
+		r.done.Wait()
+	})
+	return r
+}
+
+func (r *tap) accept() {
+	for {
+		client, err := r.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial(r.server.Network(), r.server.String())
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		r.mu.Lock()
+		r.total++
+		r.conns = append(r.conns, client, server)
+		r.mu.Unlock()
+		pass := func(to, from net.Conn) {
+			_, _ = io.Copy(to, from)
+			_ = to.(*net.TCPConn).CloseWrite()
+		}
+		r.done.Go(func() { pass(server, client) })
+		r.done.Go(func() { pass(client, server) })
+	}
+}
+
+// cut ends all connections.
+func (r *tap) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range r.conns {
+		_ = c.Close()
+	}
+	r.conns = nil
+}
+
+func (r *tap) connections() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.total
+}
+
+// stockClients are scripts with client libraries as they are, see testdata/clients. Each
+// connects, authenticates if it has a token, puts a job and works on it, and says in a
+// line how that went. For a line on its standard input it does the same on the same
+// connection, and on a new one.
+var stockClients = []struct{ name, program, script string }{
+	{"fivebeans", "node", "fivebeans.js"},
+	{"jackd", "node", "jackd.js"},
+	{"node-beanstalk", "node", "node-beanstalk.js"},
+	{"beaneater", "ruby", "beaneater.rb"},
+	{"pheanstalk", "php", "pheanstalk.php"},
+}
+
+// needStockClient returns the path of the program that runs a client, and skips the test
+// if that or the library is missing.
+func needStockClient(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		needPeer(t, "%s is not installed: %v", program, err)
+	}
+	switch program {
+	case "node":
+		if _, err := os.Stat(filepath.Join(os.Getenv("TRELLIS_FIVEBEANS"), "node_modules/jackd")); err != nil {
+			needPeer(t, "the npm packages are not installed: %v", err)
+		}
+	case "ruby":
+		err = exec.Command(path, "-e", `require "beaneater"`).Run()
+	case "php":
+		err = exec.Command(path, "-r", `require "Pheanstalk/autoload.php";`).Run()
+	}
+	if err != nil {
+		needPeer(t, "the library for %s is not installed: %v", program, err)
+	}
+	return path
+}
+
+// stockClient is a script that runs.
+type stockClient struct {
+	t     *testing.T
+	stdin io.WriteCloser
+	out   *bufio.Reader
+	wait  func() error
+}
+
+func runStockClient(t *testing.T, program, script, port, token string) *stockClient {
+	t.Helper()
+	cmd := exec.Command(program, filepath.Join("testdata/clients", script), port, token)
+	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(os.Getenv("TRELLIS_FIVEBEANS"), "node_modules"))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// One that hangs is ended, so that what it has written comes to its end.
+	kill := time.AfterFunc(2*patience, func() { _ = cmd.Process.Kill() })
+	t.Cleanup(func() {
+		kill.Stop()
+		_ = cmd.Process.Kill()
+	})
+	return &stockClient{t, stdin, bufio.NewReader(stdout), cmd.Wait}
+}
+
+// line is what it writes next.
+func (c *stockClient) line() string {
+	c.t.Helper()
+	line, err := c.out.ReadString('\n')
+	if err != nil {
+		c.t.Fatalf("it wrote %q and no more: %v", line, err)
+	}
+	return strings.TrimSpace(line)
+}
+
+func (c *stockClient) goOn() {
+	c.t.Helper()
+	if _, err := io.WriteString(c.stdin, "go on\n"); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// end makes sure that it ends by itself.
+func (c *stockClient) end() {
+	c.t.Helper()
+	_ = c.stdin.Close()
+	if rest, err := io.ReadAll(c.out); len(rest) > 0 || err != nil {
+		c.t.Errorf("it wrote %q besides, %v", rest, err)
+	}
+	if err := c.wait(); err != nil {
+		c.t.Errorf("it ended with %v", err)
+	}
+}
+
+// Libraries that know nothing of access control raise an error when they are refused, and
+// neither hang nor connect again and again.
+func TestStockClientsAuthenticateOrRaiseAnError(t *testing.T) {
+	t.Parallel()
+	for _, client := range stockClients {
+		t.Run(client.name, func(t *testing.T) {
+			t.Parallel()
+			program := needStockClient(t, client.program)
+			s := start(t, "--auth-file", authFile(t, tokenLine("b", "right", "put,work", "billing/*")))
+			for _, tt := range []struct {
+				name, token string
+				cut         bool
+				first, last string // what is reported of the first client and of the last
+			}{
+				{"no token", "", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
+				{"wrong", "wrong", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
+				{"right", "right", false, "done", "done"},
+				{"reconnect", "right", true, "done", "done"},
+			} {
+				t.Run(tt.name, func(t *testing.T) {
+					r := newTap(t, s.addrs[0])
+					c := runStockClient(t, program, client.script, portOf(t, r.listener.Addr().String()), tt.token)
+					check := func(line, want string) {
+						t.Helper()
+						if want == "done" && line != "done" || want != "done" && !(strings.HasPrefix(line, "error ") && strings.Contains(line, want)) {
+							t.Errorf("it reports %q, want %q", line, want)
+						}
+					}
+					check(c.line(), tt.first)
+					if tt.cut {
+						r.cut()
+					}
+					c.goOn()
+					switch again := c.line(); {
+					case tt.first != "done" || tt.cut:
+						// The connection has gone, and a new one has no token.
+						check(again, "")
+					default:
+						check(again, "done")
+					}
+					check(c.line(), tt.last)
+					c.end()
+					// Each of two clients connects once, and libraries may try again.
+					if n := r.connections(); n < 2 || n > 10 {
+						t.Errorf("%d connections, want 2 to 10", n)
+					}
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,509 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	peers "trellis/binlog/replica/wire"
+	"trellis/cmd/trellisd/internal/clustertest"
+)
+
+// clusterTime is the environment variable with how long the tests of a cluster under
+// faults take. Without it they do each fault once.
+const clusterTime = "CLUSTER"
+
+// testCluster is some nodes on this machine, with a network between them.
+type testCluster struct {
+	t       *testing.T
+	ctx     context.Context
+	network *clustertest.Network
+	nodes   []*clusterNode
+}
+
+type clusterNode struct {
+	*process // nil if it does not run
+	name     string
+	addr     string // of its peers' port, for the others
+	listens  string // where it listens for them
+	client   string // address for clients
+	dir      string
+}
+
+// clusterStatus is what a node tells of itself.
+type clusterStatus struct {
+	Serves        bool
+	Term          uint64
+	Commit        uint64
+	Applied, Last uint64
+	Digest        json.RawMessage // of all jobs
+}
+
+// startCluster starts a new cluster and waits until it serves.
+func startCluster(t *testing.T, size int) *testCluster {
+	t.Helper()
+	// A test that hangs ends with what was waited for.
+	limit := 15 * patience
+	if d, err := time.ParseDuration(os.Getenv(clusterTime)); err == nil {
+		limit += 2 * d
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	t.Cleanup(cancel)
+	c := &testCluster{t: t, ctx: ctx, network: clustertest.NewNetwork()}
+	t.Cleanup(c.network.Close)
+	for i := range size {
+		n := &clusterNode{name: fmt.Sprint("n", i+1), dir: filepath.Join(t.TempDir(), "data"), client: reservePort(t)}
+		var err error
+		if n.addr, err = c.network.Add(n.name); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(n.dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	for _, n := range c.nodes {
+		c.start(n)
+	}
+	c.leader()
+	return c
+}
+
+// reservePort keeps a port of 127.0.0.1 from all that choose their ports themselves, until
+// the end of the test, and leaves it to a listener: what is bound and does not listen does
+// not keep others from listening.
+func reservePort(t *testing.T) string {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", a.(*unix.SockaddrInet4).Port)
+}
+
+// start starts a node's process and waits until it listens for its peers.
+func (c *testCluster) start(n *clusterNode) {
+	t := c.t
+	t.Helper()
+	var all []string
+	for _, x := range c.nodes {
+		all = append(all, x.name+"="+x.addr)
+	}
+	_, port, err := net.SplitHostPort(n.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.process = launchCommand(t, exec.Command(binary, "-l127.0.0.1", "-p"+port, "-V", "--log-format=json", "-b", n.dir,
+		"--node", n.name+"="+n.addr, "--cluster", strings.Join(all, ","), "--cluster-listen=127.0.0.1:0"))
+	n.waitText(`"listening for peers"`)
+	for _, l := range n.log() {
+		var record struct{ Msg, Addr string }
+		if json.Unmarshal([]byte(l), &record) == nil && record.Msg == "listening for peers" {
+			n.listens = record.Addr
+		}
+	}
+	c.network.Runs(n.name, n.listens, n.cmd.Process.Pid)
+}
+
+// stop ends a node's process at once.
+func (c *testCluster) stop(n *clusterNode) {
+	n.kill()
+	c.network.Runs(n.name, "", 0)
+	n.process = nil
+}
+
+// status asks a node, past the network between the nodes.
+func (c *testCluster) status(n *clusterNode) (clusterStatus, error) {
+	return c.ask(n, `{"op":"status"}`)
+}
+
+func (c *testCluster) ask(n *clusterNode, request string) (s clusterStatus, err error) {
+	if n.process == nil {
+		return s, errors.New("it does not run")
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	b, err := peers.Call(ctx, peers.ClientConfig{}, n.listens, []byte(request))
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	return s, err
+}
+
+// await waits until something is so. What is not so is told when the test's time is over.
+func (c *testCluster) await(so func() error) {
+	c.t.Helper()
+	for {
+		err := so()
+		if err == nil {
+			return
+		}
+		select {
+		case <-c.ctx.Done():
+			c.t.Fatal(err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// leader waits until a node of these serves, all if there are none, and returns it.
+func (c *testCluster) leader(among ...*clusterNode) (leader *clusterNode) {
+	c.t.Helper()
+	if len(among) == 0 {
+		among = c.nodes
+	}
+	c.await(func() error {
+		var why error
+		term := uint64(0)
+		leader = nil
+		for _, n := range among {
+			s, err := c.status(n)
+			if err != nil {
+				why = errors.Join(why, fmt.Errorf("%s: %w", n.name, err))
+			} else if s.Serves && s.Term > term {
+				leader, term = n, s.Term
+			}
+		}
+		if leader == nil {
+			return errors.Join(errors.New("no node serves"), why)
+		}
+		return nil
+	})
+	return leader
+}
+
+// others are all nodes but some.
+func (c *testCluster) others(but ...*clusterNode) []*clusterNode {
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *clusterNode) bool { return slices.Contains(but, n) })
+}
+
+// agree waits until all nodes have applied the same entries, and compares their jobs.
+func (c *testCluster) agree() {
+	c.t.Helper()
+	var all []clusterStatus
+	c.await(func() error {
+		all = all[:0]
+		for _, n := range c.nodes {
+			s, err := c.ask(n, `{"op":"status","digest":true}`)
+			if err != nil {
+				return fmt.Errorf("%s: %w", n.name, err)
+			}
+			if all = append(all, s); s.Applied != s.Last || s.Applied != all[0].Applied {
+				return fmt.Errorf("%s has applied %d of %d, %s %d", n.name, s.Applied, s.Last, c.nodes[0].name, all[0].Applied)
+			}
+		}
+		return nil
+	})
+	for i, s := range all {
+		if len(s.Digest) == 0 || !bytes.Equal(s.Digest, all[0].Digest) {
+			c.t.Fatalf("after entry %d %s has the jobs %s, and %s %s", s.Applied, c.nodes[0].name, all[0].Digest, c.nodes[i].name, s.Digest)
+		}
+	}
+}
+
+// addrs are the addresses that clients try.
+func (c *testCluster) addrs() (addrs []string) {
+	for _, n := range c.nodes {
+		addrs = append(addrs, n.client)
+	}
+	return addrs
+}
+
+// workload is clients that work while things happen.
+type workload struct {
+	*clustertest.Workload
+	c    *testCluster
+	stop context.CancelFunc
+	done chan error
+}
+
+func (c *testCluster) work() *workload {
+	ctx, cancel := context.WithCancel(c.ctx)
+	w := &workload{c: c, stop: cancel, done: make(chan error, 1), Workload: &clustertest.Workload{
+		Recorder: clustertest.NewRecorder(), Tubes: []string{"a", "b"}, Clients: 4, Jobs: 30, Addrs: c.addrs,
+	}}
+	go func() { w.done <- w.Run(ctx) }()
+	c.t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// progress waits for so many more replies.
+func (w *workload) progress(commands int) {
+	w.c.t.Helper()
+	if err := w.Recorder.Await(w.c.ctx, w.Recorder.Answered()+commands); err != nil {
+		w.c.t.Fatalf("clients have had no %d more replies: %v", commands, err)
+	}
+}
+
+// check ends the work, looks at all jobs, and checks what everybody has seen.
+func (w *workload) check() {
+	w.c.t.Helper()
+	w.stop()
+	if err := errors.Join(<-w.done, w.Audit(w.c.ctx)); err != nil {
+		w.c.t.Fatal(err)
+	}
+	w.c.agree()
+	if err := clustertest.Check(w.Recorder.History()); err != nil {
+		w.c.t.Fatal(err)
+	}
+}
+
+// A fault is something that happens to a cluster, and what ends it. Between the two the
+// cluster has a majority and must serve.
+type fault struct {
+	name string
+	do   func(c *testCluster) (end func())
+}
+
+var faults = []fault{
+	{"kill -9 of the leader", func(c *testCluster) func() {
+		n := c.leader()
+		c.stop(n)
+		return func() { c.start(n) }
+	}},
+	{"kill -9 of a follower", func(c *testCluster) func() {
+		n := anyOf(c.others(c.leader()))
+		c.stop(n)
+		return func() { c.start(n) }
+	}},
+	{"kill -9 of all", func(c *testCluster) func() {
+		for _, n := range c.nodes {
+			c.stop(n)
+		}
+		for _, n := range c.nodes {
+			c.start(n)
+		}
+		return func() {}
+	}},
+	{"SIGSTOP of the leader", func(c *testCluster) func() {
+		n := c.leader()
+		n.signal(syscall.SIGSTOP)
+		c.leader(c.others(n)...)
+		return func() { n.signal(syscall.SIGCONT) }
+	}},
+	{"SIGSTOP of a follower", func(c *testCluster) func() {
+		n := anyOf(c.others(c.leader()))
+		n.signal(syscall.SIGSTOP)
+		return func() { n.signal(syscall.SIGCONT) }
+	}},
+	{"the leader is alone", func(c *testCluster) func() {
+		n := c.leader()
+		c.network.Isolate(n.name)
+		c.leader(c.others(n)...)
+		return c.network.Heal
+	}},
+	{"the leader hears nobody", func(c *testCluster) func() {
+		n := c.leader()
+		for _, o := range c.others(n) {
+			c.network.Block(o.name, n.name)
+		}
+		c.leader(c.others(n)...)
+		return c.network.Heal
+	}},
+	{"nobody hears the leader", func(c *testCluster) func() {
+		n := c.leader()
+		for _, o := range c.others(n) {
+			c.network.Block(n.name, o.name)
+		}
+		c.leader(c.others(n)...)
+		return c.network.Heal
+	}},
+	{"the leader and a follower do not reach each other", func(c *testCluster) func() {
+		n := c.leader()
+		c.network.Cut(n.name, anyOf(c.others(n)).name)
+		return c.network.Heal
+	}},
+	{"a slow network", func(c *testCluster) func() {
+		for _, a := range c.nodes {
+			for _, b := range c.others(a) {
+				c.network.Delay(a.name, b.name, time.Duration(rand.IntN(10))*time.Millisecond)
+			}
+		}
+		return c.network.Heal
+	}},
+	{"connections that are reset", func(c *testCluster) func() {
+		ctx, stop := context.WithCancel(c.ctx)
+		var done sync.WaitGroup
+		done.Go(func() {
+			for ctx.Err() == nil {
+				c.network.Reset()
+				time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+			}
+		})
+		return func() {
+			stop()
+			done.Wait()
+		}
+	}},
+	{"a stopped leader, and its successor killed", func(c *testCluster) func() {
+		n := c.leader()
+		n.signal(syscall.SIGSTOP)
+		next := c.leader(c.others(n)...)
+		c.stop(next)
+		n.signal(syscall.SIGCONT)
+		return func() { c.start(next) }
+	}},
+}
+
+func anyOf(ns []*clusterNode) *clusterNode { return ns[rand.IntN(len(ns))] }
+
+// Whatever happens to a minority, or to all for a moment: nothing acknowledged is lost,
+// nothing deleted comes back, no field changes, no reply is older than the command, and in
+// the end all nodes have the same jobs.
+func TestAClusterIsOneServerUnderFaults(t *testing.T) {
+	t.Parallel()
+	limit, long := time.ParseDuration(os.Getenv(clusterTime))
+	c := startCluster(t, 3)
+	const commands = 300
+	for began, rounds := time.Now(), 0; rounds == 0 || long == nil && time.Since(began) < limit; rounds++ {
+		some := slices.Clone(faults)
+		rand.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		if long != nil && (raceEnabled || testing.Short()) {
+			some = some[:3]
+		}
+		w := c.work()
+		w.progress(commands)
+		for _, f := range some {
+			t.Log(f.name)
+			end := f.do(c)
+			w.progress(commands)
+			end()
+			w.progress(commands)
+		}
+		w.check()
+	}
+}
+
+// A follower that has lost its disk and is started as ever is nobody: with it alone a
+// leader has no majority.
+func TestAWipedNodeDoesNotVote(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	w := c.work()
+	w.progress(300)
+	leader := c.leader()
+	fs := c.others(leader)
+	c.stop(fs[0])
+	if err := os.RemoveAll(fs[0].dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(fs[0].dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.start(fs[0])
+	w.progress(300)
+	c.stop(fs[1])
+	c.await(func() error {
+		if s, err := c.status(leader); err != nil || s.Serves {
+			return fmt.Errorf("%s alone serves: %v", leader.name, err)
+		}
+		if s, err := c.status(fs[0]); err == nil && s.Serves {
+			return fmt.Errorf("%s serves without its disk", fs[0].name)
+		}
+		return nil
+	})
+	c.start(fs[1])
+	w.progress(300)
+	w.stop()
+	if err := errors.Join(<-w.done, w.Audit(c.ctx)); err != nil {
+		t.Fatal(err)
+	}
+	c.nodes = []*clusterNode{leader, fs[1]}
+	c.agree()
+	if err := clustertest.Check(w.Recorder.History()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The crash test's books over a cluster whose leader is killed, stopped or cut off again
+// and again: what clients were told that it has, the next leader has.
+func TestNothingAcknowledgedIsLostByAClusterWhoseLeaderGoes(t *testing.T) {
+	t.Parallel()
+	limit, long := time.ParseDuration(os.Getenv(clusterTime))
+	c := startCluster(t, 3)
+	books := newCrash(t)
+	goes := []fault{faults[0], faults[3], faults[5]}
+	for began, round := time.Now(), 0; round < len(goes) || long == nil && time.Since(began) < limit; round++ {
+		n := c.leader()
+		s := &server{process: n.process, addrs: []net.Addr{address{"tcp", n.client}}}
+		books.audit(s)
+		f := goes[round%len(goes)]
+		over := make(chan error, 1)
+		go func() { over <- books.work(s) }()
+		time.Sleep(time.Duration(rand.Int64N(int64(150 * time.Millisecond)))) // at any moment
+		end := f.do(c)
+		end() // a leader that was stopped or cut off ends its connections when it is back
+		if err := <-over; err != nil {
+			t.Fatalf("%s: %v", f.name, err)
+		}
+	}
+	n := c.leader()
+	books.audit(&server{process: n.process, addrs: []net.Addr{address{"tcp", n.client}}})
+	c.agree()
+	t.Logf("%d commands acknowledged, %d not, of which %d had been done", books.acked, books.unacked, books.done)
+}
+
+// How long nobody serves when the leader is killed: from the kill to the first put that is
+// acknowledged to a client that tries the addresses in turn.
+func TestAnotherNodeServesWhenTheLeaderIsKilled(t *testing.T) {
+	kills := 3
+	if os.Getenv(clusterTime) != "" {
+		kills = 50
+	} else {
+		t.Parallel()
+	}
+	c := startCluster(t, 3)
+	w := c.work()
+	client := w.Recorder.NewClient("c", c.addrs)
+	defer client.Close()
+	var took []time.Duration
+	for range kills {
+		w.progress(300)
+		n := c.leader()
+		began := time.Now()
+		c.stop(n)
+		for acknowledged := false; !acknowledged; {
+			if err := client.Connect(c.ctx); err != nil {
+				t.Fatal(err)
+			}
+			_, err := client.Put(0, 0, 10)
+			acknowledged = err == nil
+			if err != nil && !errors.Is(err, clustertest.ErrLost) {
+				t.Fatal(err)
+			}
+		}
+		took = append(took, time.Since(began))
+		c.start(n)
+	}
+	slices.Sort(took)
+	t.Logf("%d kills: median %v, worst %v", kills, took[len(took)/2], took[len(took)-1])
+	client.Close()
+	w.check()
+}

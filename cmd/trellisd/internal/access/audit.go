@@ -1,0 +1,125 @@
+package access
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"trellis/codec"
+	"trellis/reactor"
+)
+
+// Stats count what has happened since the server began to serve.
+type Stats struct {
+	Authenticated uint64 // connections whose client was known or has sent a token
+	BadToken      uint64 // connections closed because the token was nobody's
+	NoToken       uint64 // because something else was sent than a token
+	Silent        uint64 // because nothing was sent in time
+	Denied        uint64 // commands that a client had no right to
+}
+
+// audit counts and logs who is served and who is not.
+type audit struct {
+	log *slog.Logger
+
+	admissions, denials atomic.Uint64
+	refusals            [numReasons]atomic.Uint64
+	refusalLogs         [numReasons]throttle
+}
+
+// reason is why a client is not served.
+type reason uint8
+
+const (
+	badToken reason = iota
+	noToken
+	silent
+	numReasons
+)
+
+func (r reason) String() string {
+	return [numReasons]string{badToken: "wrong token", noToken: "a command before a token", silent: "no token in time"}[r]
+}
+
+// admitted is told that a client is served.
+func (a *audit) admitted(id *identity, p *reactor.Peer) {
+	a.admissions.Add(1)
+	n, ok := id.admissions.allow()
+	if !ok {
+		return
+	}
+	a.log.Info("client authenticated", append(about(p), "client", id.name, "by", strings.TrimSuffix(string(id.kind), ":"), "unreported", n)...)
+}
+
+// refused is told that a connection ends because its client is not known.
+func (a *audit) refused(p *reactor.Peer, why reason) {
+	a.refusals[why].Add(1)
+	if n, ok := a.refusalLogs[why].allow(); ok {
+		a.log.Warn("client refused", append(about(p), "reason", why.String(), "unreported", n)...)
+	}
+}
+
+// denied is told that a client has no right to a command. The name of a tube is not logged,
+// nor is anything else that clients send.
+func (a *audit) denied(id *identity, op codec.Op) {
+	a.denials.Add(1)
+	if n, ok := id.denials.allow(); ok {
+		a.log.Warn("command denied", "client", id.name, "command", op.String(), "unreported", n)
+	}
+}
+
+func (a *audit) stats() Stats {
+	return Stats{
+		Authenticated: a.admissions.Load(),
+		BadToken:      a.refusals[badToken].Load(),
+		NoToken:       a.refusals[noToken].Load(),
+		Silent:        a.refusals[silent].Load(),
+		Denied:        a.denials.Load(),
+	}
+}
+
+// about describes a peer.
+func about(p *reactor.Peer) (attrs []any) {
+	attrs = append(attrs, "peer", p.Addr)
+	if p.UID >= 0 {
+		attrs = append(attrs, "uid", p.UID)
+	}
+	if p.TLS != nil {
+		attrs = append(attrs, "tls", tls.VersionName(p.TLS.Version))
+	}
+	if c := verified(p.TLS); c != nil {
+		var names []string
+		for _, n := range namesOf(c) {
+			names = append(names, strings.TrimPrefix(string(n.kind), "cert:")+n.value)
+		}
+		attrs = append(attrs, "san", strings.Join(names, ","))
+	}
+	return attrs
+}
+
+// logEvery is how often the same is logged of the same client.
+const logEvery = 10 * time.Second
+
+// throttle keeps what happens often from filling the log. Any goroutine may use it.
+type throttle struct {
+	mu         sync.Mutex
+	next       time.Time // guarded by mu
+	unreported int       // guarded by mu
+}
+
+// allow tells if something is to be logged, and how often it was not since it was last.
+func (t *throttle) allow() (unreported int, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Before(t.next) {
+		t.unreported++
+		return 0, false
+	}
+	t.next = now.Add(logEvery)
+	unreported, t.unreported = t.unreported, 0
+	return unreported, true
+}

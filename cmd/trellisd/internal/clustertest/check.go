@@ -1,0 +1,183 @@
+package clustertest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// checkTime is how long the search for an order of one job's commands may take. A sound
+// history of a job needs milliseconds: what takes longer is not decided, which is reported.
+const checkTime = time.Minute
+
+// Check tells whether the commands of a history can have been executed one after another,
+// each between its call and its return, by a queue that loses nothing. Its error names the
+// job and lists its commands. The jobs' commands must have started with this history.
+func Check(history []Op) error {
+	jobs, err := jobsOf(history)
+	if err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(jobs)) {
+		if err := jobs[id].check(); err != nil {
+			return fmt.Errorf("job %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// life is what a history tells of one job.
+type life struct {
+	put *Op
+	ops []*Op // that name the job
+	all []*Op // with those that may have been about it
+}
+
+// jobsOf finds out which command was about which job, and compares what never changes.
+func jobsOf(history []Op) (map[uint64]*life, error) {
+	puts := map[int]*Op{}
+	for i := range history {
+		if o := &history[i]; o.Verb == Put {
+			put := *o // its id may become known
+			puts[o.Number] = &put
+		}
+	}
+	jobs := map[uint64]*life{}
+	born := func(put *Op, id uint64) error {
+		switch l := jobs[id]; {
+		case l != nil && l.put != put:
+			return fmt.Errorf("two puts have made the job %d:\n%s\n%s", id, l.put, put)
+		case put.ID != 0 && put.ID != id:
+			return fmt.Errorf("one put has made two jobs, %d and %d:\n%s", put.ID, id, put)
+		case l == nil:
+			put.ID = id
+			jobs[id] = &life{put: put, ops: []*Op{put}}
+		}
+		return nil
+	}
+	for _, number := range slices.Sorted(maps.Keys(puts)) {
+		if put := puts[number]; put.Reply == "INSERTED" {
+			if err := born(put, put.ID); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for i := range history {
+		o := &history[i]
+		if o.Verb == Put || o.Body == "" {
+			continue
+		}
+		put := puts[numberIn(o.Body)]
+		if put == nil || put.Body != o.Body {
+			return nil, fmt.Errorf("a body that nobody has put, %.40q:\n%s", o.Body, o)
+		}
+		if put.Reply != "INSERTED" && put.Reply != "" {
+			return nil, fmt.Errorf("a put that was refused has made a job:\n%s\n%s", put, o)
+		}
+		if err := born(put, o.ID); err != nil {
+			return nil, err
+		}
+	}
+	for i := range history {
+		o := &history[i]
+		if o.ID == 0 || o.Verb == Put {
+			continue
+		}
+		l := jobs[o.ID]
+		if l == nil {
+			return nil, fmt.Errorf("a job that nobody has put:\n%s", o)
+		}
+		if x := o.Stats; x != nil && (x.Tube != l.put.Tube || x.TTR != l.put.TTR) {
+			return nil, fmt.Errorf("a field of job %d has changed:\n%s\n%s", o.ID, l.put, o)
+		}
+		if o.Verb.ofTube() && o.Tube != l.put.Tube {
+			return nil, fmt.Errorf("job %d comes from another tube:\n%s\n%s", o.ID, l.put, o)
+		}
+		l.ops = append(l.ops, o)
+	}
+	for _, l := range jobs {
+		l.collect(history)
+	}
+	return jobs, nil
+}
+
+// collect adds to the commands that name the job those that may have been about it: that
+// have found none in its tube, that have no reply, and the ends of sessions that may have
+// held it.
+func (l *life) collect(history []Op) {
+	last := int64(never) // when the job is gone for certain
+	holders := map[int]bool{}
+	for _, o := range l.ops {
+		if o.Verb == Delete && o.Reply == "DELETED" {
+			last = o.Return
+		}
+		if (o.Verb == Reserve || o.Verb == ReserveJob) && !refused(o) {
+			holders[o.Session] = true
+		}
+	}
+	l.all = slices.Clone(l.ops)
+	for i := range history {
+		o := &history[i]
+		if !o.Verb.ofTube() || o.ID != 0 || o.Tube != l.put.Tube || o.Return < l.put.Call || o.Call > last {
+			continue
+		}
+		switch {
+		case o.Reply == "":
+			if o.Verb != Reserve {
+				continue
+			}
+			holders[o.Session] = true
+			fallthrough
+		case refused(o):
+			l.all = append(l.all, o)
+		}
+	}
+	for i := range history {
+		if o := &history[i]; o.Verb == end && holders[o.Session] {
+			l.all = append(l.all, o)
+		}
+	}
+	slices.SortStableFunc(l.all, func(a, b *Op) int { return cmp.Compare(a.Call, b.Call) })
+}
+
+func (l *life) check() error {
+	ops := make([]porcupine.Operation, len(l.all))
+	for i, o := range l.all {
+		ops[i] = porcupine.Operation{ClientId: o.Session, Input: o, Call: o.Call, Return: o.Return}
+	}
+	switch porcupine.CheckOperationsTimeout(model, ops, checkTime) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("no order of its %d commands was found or ruled out in %v:\n%s", len(ops), checkTime, l)
+	}
+	return fmt.Errorf("its commands cannot have been executed in any order:\n%s", l)
+}
+
+func (l *life) String() string {
+	var s strings.Builder
+	for _, o := range l.all {
+		fmt.Fprintln(&s, o)
+	}
+	return s.String()
+}
+
+// bodyOf is the body of a put: its number, and what depends on it.
+func bodyOf(number, size int) string {
+	b := fmt.Sprintf("%d ", number)
+	if len(b) < size {
+		b += strings.Repeat(fmt.Sprintf("%x\r\n\x00", number), size/4+1)[:size-len(b)]
+	}
+	return b
+}
+
+// numberIn is the number of the put that has made a body, 0 if it is none's.
+func numberIn(body string) (n int) {
+	_, _ = fmt.Sscan(body, &n)
+	return n
+}

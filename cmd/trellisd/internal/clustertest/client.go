@@ -1,0 +1,303 @@
+package clustertest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// hasty and patient are how long clients wait for a reply before they try the next
+	// address. A node that is stopped or cut off keeps replies back: hasty clients go on at
+	// its successor, and patient ones are still there to see what it says when it is back.
+	hasty   = time.Second
+	patient = 15 * time.Second
+
+	// pause is how long a client waits when no address has served it.
+	pause = 10 * time.Millisecond
+)
+
+// Client is a stock client that uses and watches one tube: it has one connection, and
+// when that is lost it tries the addresses in turn. It records what it does. It is for one
+// goroutine.
+type Client struct {
+	rec   *Recorder
+	tube  string
+	addrs func() []string // client addresses of all nodes
+	waits time.Duration   // for a reply
+	turn  int             // which of them is next
+
+	conn    net.Conn // nil if there is none
+	in      *bufio.Reader
+	session int
+	alive   int64 // when the last command that had a reply was called
+	holds   []uint64
+
+	lost int // commands without a reply
+}
+
+// NewClient makes a client of a tube, which connects when it has something to do. addrs
+// is asked each time.
+func (r *Recorder) NewClient(tube string, addrs func() []string) *Client {
+	return &Client{rec: r, tube: tube, addrs: addrs, waits: hasty}
+}
+
+// Holds are the ids that the client has reserved in this session. The slice is the
+// client's.
+func (c *Client) Holds() []uint64 { return c.holds }
+
+// Lost is how many commands had no reply.
+func (c *Client) Lost() int { return c.lost }
+
+// Connect has the client connected; ctx ends the attempts.
+func (c *Client) Connect(ctx context.Context) error {
+	for c.conn == nil {
+		addrs := c.addrs()
+		for range addrs {
+			addr := addrs[c.turn%len(addrs)]
+			if c.dial(ctx, addr) == nil {
+				return nil
+			}
+			c.turn++
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// dial connects to an address and sets the tube. That is answered by a node that serves,
+// or that believes it does.
+func (c *Client) dial(ctx context.Context, addr string) error {
+	d := net.Dialer{Timeout: hasty}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	in := bufio.NewReader(conn)
+	err = conn.SetDeadline(time.Now().Add(hasty))
+	if err == nil {
+		_, err = fmt.Fprintf(conn, "use %s\r\nwatch %s\r\nignore default\r\n", c.tube, c.tube)
+	}
+	for _, want := range []string{"USING " + c.tube, "WATCHING 2", "WATCHING 1"} {
+		var line string
+		if err == nil {
+			line, err = in.ReadString('\n')
+		}
+		if err == nil && strings.TrimRight(line, "\r\n") != want {
+			err = fmt.Errorf("the reply is %q, not %q", line, want)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	c.conn, c.in, c.session, c.alive, c.holds = conn, in, c.rec.session(), c.rec.now(), nil
+	return nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() {
+	if c.conn == nil {
+		return
+	}
+	_ = c.conn.Close() // what it had to say was read
+	c.rec.ended(c.session, c.alive)
+	c.conn, c.holds = nil, nil
+}
+
+// ErrLost tells that no reply has come: the connection is closed, and whether the command
+// was executed is open.
+var ErrLost = errors.New("the connection was lost")
+
+// Put puts a job and returns its id, or 0 if the server has refused it for want of room.
+func (c *Client) Put(pri, delay uint32, size int) (uint64, error) {
+	n := c.rec.number()
+	o := Op{Verb: Put, Number: n, Pri: pri, Delay: delay, TTR: longTTR + uint32(n%100), Body: bodyOf(n, size)}
+	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d\r\n%s", pri, delay, o.TTR, len(o.Body), o.Body))
+	return o.ID, err
+}
+
+// longTTR, in seconds, does not end during a test: the model knows no time.
+const longTTR = 100_000
+
+// Reserve reserves any ready job of the tube, or none: then it returns 0.
+func (c *Client) Reserve() (uint64, error) {
+	o, err := c.do(Op{Verb: Reserve}, string(Reserve))
+	return o.ID, err
+}
+
+// Release releases a job, for good or for a delay that does not end during a test.
+func (c *Client) Release(id uint64, pri, delay uint32) error {
+	_, err := c.do(Op{Verb: Release, ID: id, Pri: pri, Delay: delay}, fmt.Sprintf("release %d %d %d", id, pri, delay))
+	return err
+}
+
+// Bury buries a job.
+func (c *Client) Bury(id uint64, pri uint32) error {
+	_, err := c.do(Op{Verb: Bury, ID: id, Pri: pri}, fmt.Sprintf("bury %d %d", id, pri))
+	return err
+}
+
+// Job does what a verb says to a job: ReserveJob, Touch, KickJob, Delete, Peek or
+// StatsJob. It returns the command and its reply.
+func (c *Client) Job(verb Verb, id uint64) (Op, error) {
+	return c.do(Op{Verb: verb, ID: id}, fmt.Sprintf("%s %d", verb, id))
+}
+
+// Look does a peek of the tube.
+func (c *Client) Look(verb Verb) error {
+	_, err := c.do(Op{Verb: verb}, string(verb))
+	return err
+}
+
+// do sends a command, waits for its reply and records both. Its errors are ErrLost, and
+// replies that no server may give.
+func (c *Client) do(o Op, text string) (Op, error) {
+	if c.conn == nil {
+		return o, ErrLost
+	}
+	o.Session, o.Tube, o.Call, o.Return = c.session, c.tube, c.rec.now(), never
+	err := c.conn.SetDeadline(time.Now().Add(c.waits))
+	if err == nil {
+		_, err = io.WriteString(c.conn, text+"\r\n")
+	}
+	var wrong error
+	if err == nil {
+		wrong, err = c.read(&o)
+	}
+	if err != nil {
+		o.Reply, o.Body, o.Stats = "", bodyIfPut(&o), nil
+		if o.Verb.ofTube() {
+			o.ID = 0
+		}
+		c.lost++
+		c.rec.add(o)
+		c.Close()
+		return o, ErrLost
+	}
+	o.Return = c.rec.now()
+	c.alive = o.Call
+	c.rec.add(o)
+	c.hold(&o)
+	return o, wrong
+}
+
+func bodyIfPut(o *Op) string {
+	if o.Verb == Put {
+		return o.Body
+	}
+	return ""
+}
+
+// hold keeps account of what the client has reserved.
+func (c *Client) hold(o *Op) {
+	switch o.Reply {
+	case "RESERVED":
+		c.holds = append(c.holds, o.ID)
+	case "RELEASED", "BURIED", "DELETED":
+		for i, id := range c.holds {
+			if id == o.ID {
+				c.holds = append(c.holds[:i], c.holds[i+1:]...)
+				return
+			}
+		}
+	}
+}
+
+// replies are those that the model knows, beside refusals.
+var replies = map[Verb]string{
+	Put: "INSERTED", Reserve: "RESERVED", ReserveJob: "RESERVED", Release: "RELEASED", Bury: "BURIED", Touch: "TOUCHED",
+	KickJob: "KICKED", Delete: "DELETED", Peek: "FOUND", PeekReady: "FOUND", PeekDelayed: "FOUND", PeekBuried: "FOUND", StatsJob: "OK",
+}
+
+// read reads a reply into o. wrong tells of one that no server may give.
+func (c *Client) read(o *Op) (wrong, err error) {
+	line, err := c.in.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	f := strings.Fields(line)
+	if len(f) == 0 {
+		return fmt.Errorf("the reply to %s is an empty line", o.Verb), nil
+	}
+	o.Reply = f[0]
+	switch {
+	case refused(o) && o.Verb != Put && (o.Reply == "TIMED_OUT") == (o.Verb == Reserve), o.Verb == Put && o.Reply == "OUT_OF_MEMORY":
+		return nil, nil
+	case o.Reply != replies[o.Verb]:
+		return fmt.Errorf("the reply to %s is %q", o.Verb, line), nil
+	}
+	switch o.Reply {
+	case "INSERTED":
+		if len(f) != 2 {
+			return fmt.Errorf("the reply to %s is %q", o.Verb, line), nil
+		}
+		o.ID, wrong = strconv.ParseUint(f[1], 10, 64)
+	case "RESERVED", "FOUND":
+		var id uint64
+		if len(f) == 3 {
+			id, wrong = strconv.ParseUint(f[1], 10, 64)
+		}
+		if o.ID != 0 && o.ID != id {
+			return fmt.Errorf("the reply to %s %d is %q", o.Verb, o.ID, line), nil
+		}
+		o.ID = id
+		o.Body, err = c.body(f)
+	case "OK":
+		var text string
+		text, err = c.body(f)
+		if err == nil {
+			o.Stats, wrong = parseStats(text)
+		}
+	}
+	return wrong, err
+}
+
+// body reads the body that a reply announces in its last field.
+func (c *Client) body(f []string) (string, error) {
+	n, err := strconv.Atoi(f[len(f)-1])
+	if err != nil || n < 0 || n > 1<<24 {
+		return "", fmt.Errorf("a reply announces a body: %q", f)
+	}
+	b := make([]byte, n+2)
+	if _, err := io.ReadFull(c.in, b); err != nil {
+		return "", err
+	}
+	if string(b[n:]) != "\r\n" {
+		return "", errors.New("a body does not end where it should")
+	}
+	return string(b[:n]), nil
+}
+
+// parseStats reads what stats-job says.
+func parseStats(text string) (*Stats, error) {
+	x := &Stats{}
+	numbers := map[string]*uint32{
+		"pri": &x.Pri, "delay": &x.Delay, "ttr": &x.TTR, "releases": &x.Releases, "buries": &x.Buries, "kicks": &x.Kicks,
+	}
+	for line := range strings.Lines(text) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch {
+		case key == "state":
+			x.State = value
+		case key == "tube":
+			x.Tube = strings.Trim(value, `"`)
+		case numbers[key] != nil:
+			n, err := strconv.ParseUint(value, 10, 32)
+			if err != nil {
+				return nil, fmt.Errorf("stats-job says %q", line)
+			}
+			*numbers[key] = uint32(n)
+		}
+	}
+	return x, nil
+}

@@ -1,0 +1,38 @@
+// Package clustertest checks servers by what their clients see: it has clients use them,
+// records what was asked and answered, and finds out whether a queue that loses nothing
+// can have answered so. It speaks the clients' protocol only, and knows nothing of how
+// servers are started and killed. Only tests use it.
+//
+// # Use
+//
+//	w := &clustertest.Workload{Recorder: clustertest.NewRecorder(), ...}
+//	go w.Run(ctx)
+//	... kill, pause, cut off; w.Recorder.Await(ctx, w.Recorder.Answered()+1000); heal ...
+//	cancel()
+//	err := w.Audit(ctx)
+//	err = clustertest.Check(w.Recorder.History())
+//
+// A Network stands between servers and cuts them off from each other.
+//
+// # The model
+//
+// Check is linearizability, by github.com/anishathalye/porcupine, for each job on its own:
+// all commands that name it, all that found no job of its tube, and those without a reply
+// that may have been about it. A job is unborn, ready, reserved by a session, delayed,
+// buried or gone. Its priority, its delay and how often it was released, buried and kicked
+// must be those of the commands before; body, tube and time to run never change.
+//
+// Three things are open, and the search tries what they may have been:
+//
+//   - A command without a reply was executed at any time after it was sent, or not at all.
+//   - A session that has ended has done so at any time after its last command that had a
+//     reply was sent: its server may have been killed, or have lost office, long before the
+//     client noticed. Its reservations end then, and that is how a change of leader frees
+//     them. A session that goes on to have replies has not ended, so that within one reign
+//     two sessions never hold the same job.
+//   - A put without a reply is known by its body once somebody sees its job.
+//
+// Commands on different jobs are not compared: that a job of higher priority comes first,
+// or that a tube is empty as a whole, is not checked here. Delays and times to run are
+// longer than any test, for the model knows no time.
+package clustertest

@@ -1,0 +1,133 @@
+package clustertest
+
+import "github.com/anishathalye/porcupine"
+
+// phase is where a job is in its life.
+type phase uint8
+
+const (
+	unborn phase = iota // not yet put
+	ready
+	reserved
+	delayed
+	buried
+	gone // deleted
+)
+
+func (p phase) String() string {
+	return [...]string{"unborn", "ready", "reserved", "delayed", "buried", "gone"}[p]
+}
+
+// state is a job's state in the model.
+type state struct {
+	phase                   phase
+	holder                  int // the session, of a reserved job
+	pri, delay              uint32
+	releases, buries, kicks uint32
+}
+
+// model is the life of one job, as its clients see it. What a command whose reply has not
+// come has done is open, and so is when the server has ended a session.
+var model = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{state{}} },
+	Step: func(s, input, _ any) []any {
+		var next []any
+		for _, n := range s.(state).step(input.(*Op)) {
+			next = append(next, n)
+		}
+		return next
+	},
+	Equal: func(a, b any) bool { return a == b },
+	Hash: func(s any) uint64 {
+		x := s.(state)
+		return uint64(x.phase) | uint64(x.holder)<<3 | uint64(x.pri)<<32 | uint64(x.releases+x.buries+x.kicks)<<48
+	},
+}).ToModel()
+
+// step returns the states in which a job may be after a command. There is none if the
+// command cannot have had its reply in s.
+func (s state) step(o *Op) []state {
+	done, ok := s.do(o)
+	switch {
+	case o.Reply == "" && o.Verb != end:
+		if ok && done != s {
+			return []state{s, done}
+		}
+		return []state{s}
+	case refused(o):
+		ok = !ok
+		done = s
+	case o.Stats != nil:
+		ok = ok && s.shows(o.Stats)
+	}
+	if !ok {
+		return nil
+	}
+	return []state{done}
+}
+
+// refused tells whether the reply says that there is no job for the command.
+func refused(o *Op) bool { return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" }
+
+// do is what a command does to the job, and whether it does something, or finds it.
+func (s state) do(o *Op) (state, bool) {
+	own := s.phase == reserved && s.holder == o.Session
+	alive := s.phase != unborn && s.phase != gone
+	switch o.Verb {
+	case Put:
+		return s.queued(o.Pri, o.Delay), s.phase == unborn
+	case Reserve:
+		return s.held(o.Session), s.phase == ready
+	case ReserveJob:
+		return s.held(o.Session), alive && s.phase != reserved
+	case Release:
+		s.releases++
+		return s.queued(o.Pri, o.Delay), own
+	case Bury:
+		s.buries++
+		s.phase, s.holder, s.pri = buried, 0, o.Pri
+		return s, own
+	case Touch:
+		return s, own
+	case KickJob:
+		ok := s.phase == buried || s.phase == delayed
+		s.kicks++
+		s.phase = ready
+		return s, ok
+	case Delete:
+		return state{phase: gone}, alive && (s.phase != reserved || own)
+	case Peek, StatsJob:
+		return s, alive
+	case PeekReady:
+		return s, s.phase == ready
+	case PeekDelayed:
+		return s, s.phase == delayed
+	case PeekBuried:
+		return s, s.phase == buried
+	case end:
+		if own {
+			s.phase, s.holder = ready, 0
+		}
+		return s, true
+	}
+	panic("a command that is not in the model: " + string(o.Verb))
+}
+
+func (s state) queued(pri, delay uint32) state {
+	s.phase, s.holder, s.pri, s.delay = ready, 0, pri, delay
+	if delay > 0 {
+		s.phase = delayed
+	}
+	return s
+}
+
+func (s state) held(session int) state {
+	s.phase, s.holder = reserved, session
+	return s
+}
+
+// shows tells whether stats-job may say that of the job.
+func (s state) shows(x *Stats) bool {
+	return x.State == s.phase.String() && x.Pri == s.pri && x.Delay == s.delay &&
+		x.Releases == s.releases && x.Buries == s.buries && x.Kicks == s.kicks
+}

@@ -1,0 +1,284 @@
+package clustertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// script reads a history: a command a line, as in
+//
+//	1 put 7 10-20 INSERTED pri=3
+//
+// session, verb, id, time of call and return (open: no reply), reply, fields.
+func script(t *testing.T, text string) []Op {
+	t.Helper()
+	var h []Op
+	numbers := map[uint64]int{}
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) == 0 {
+			continue
+		}
+		o := Op{Verb: Verb(f[1]), Tube: "t", TTR: 1000}
+		var from, to string
+		from, to, _ = strings.Cut(f[3], "-")
+		if _, err := fmt.Sscan(f[0]+" "+f[2]+" "+from, &o.Session, &o.ID, &o.Call); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		o.Return = never
+		if to != "open" {
+			if _, err := fmt.Sscan(to, &o.Return); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+		}
+		fields := f[4:]
+		if to != "open" && o.Verb != "end" {
+			o.Reply, fields = fields[0], fields[1:]
+		}
+		switch o.Verb {
+		case "end":
+			o.Verb = end
+		case "reserve":
+			o.Verb = Reserve
+		case Put:
+			o.Number = len(numbers) + 1
+			numbers[o.ID] = o.Number
+			o.Body = bodyOf(o.Number, 0)
+			if o.Return == never {
+				o.ID = 0
+			}
+		}
+		if o.Reply == "OK" {
+			o.Stats = &Stats{Tube: "t", TTR: 1000}
+		}
+		for _, x := range fields {
+			key, value, _ := strings.Cut(x, "=")
+			switch {
+			case key == "body":
+				o.Body = value
+			case key == "tube":
+				o.Tube = value
+			case o.Stats == nil:
+				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay}[key])
+			case key == "state":
+				o.Stats.State = value
+			default:
+				x := o.Stats
+				set(t, value, map[string]*uint32{
+					"pri": &x.Pri, "delay": &x.Delay, "ttr": &x.TTR, "releases": &x.Releases, "buries": &x.Buries, "kicks": &x.Kicks,
+				}[key])
+			}
+		}
+		if (o.Reply == "RESERVED" || o.Reply == "FOUND") && o.Body == "" {
+			o.Body = bodyOf(numbers[o.ID], 0)
+		}
+		h = append(h, o)
+	}
+	return h
+}
+
+func set(t *testing.T, value string, to *uint32) {
+	t.Helper()
+	if to == nil {
+		t.Fatalf("no such field: %s", value)
+	}
+	if _, err := fmt.Sscan(value, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
+	for what, text := range map[string]string{
+		"a job's life": `
+			1 put 7 10-20 INSERTED pri=3
+			1 stats-job 7 21-22 OK state=ready pri=3
+			2 reserve 7 30-40 RESERVED
+			1 delete 7 41-42 NOT_FOUND
+			2 touch 7 43-44 TOUCHED
+			2 release 7 50-60 RELEASED pri=4 delay=100
+			1 stats-job 7 61-62 OK state=delayed pri=4 delay=100 releases=1
+			1 peek-delayed 7 63-64 FOUND
+			1 kick-job 7 65-66 KICKED
+			1 reserve-job 7 67-68 RESERVED
+			1 bury 7 69-70 BURIED pri=5
+			2 peek-buried 7 71-72 FOUND
+			2 stats-job 7 73-74 OK state=buried pri=5 delay=100 releases=1 buries=1 kicks=1
+			2 delete 7 75-76 DELETED
+			2 peek 7 77-78 NOT_FOUND`,
+		"commands at once": `
+			1 put 7 10-20 INSERTED
+			2 peek 7 12-13 NOT_FOUND
+			2 peek 7 14-15 FOUND
+			2 reserve 7 30-50 RESERVED
+			3 reserve 0 31-49 TIMED_OUT`,
+		"a put without a reply whose job is there": `
+			1 put 7 10-open
+			2 reserve 0 20-21 TIMED_OUT
+			2 reserve 7 30-31 RESERVED
+			2 delete 7 40-41 DELETED`,
+		"a put without a reply whose job never comes": `
+			1 put 7 10-open
+			2 reserve 0 20-21 TIMED_OUT`,
+		"a delete without a reply that was executed late": `
+			1 put 7 10-20 INSERTED
+			1 delete 7 30-open
+			2 peek 7 40-41 FOUND
+			2 peek 7 50-51 NOT_FOUND`,
+		"a delete without a reply that was not executed": `
+			1 put 7 10-20 INSERTED
+			1 delete 7 30-open
+			2 peek 7 90-91 FOUND`,
+		"a release without a reply that was executed": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 30-31 RESERVED
+			1 release 7 40-open pri=9
+			2 stats-job 7 50-51 OK state=ready pri=9 releases=1`,
+		"a change of leader that frees a reservation": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 30-40 RESERVED
+			1 end 0 30-open
+			2 reserve 7 50-60 RESERVED
+			2 delete 7 61-62 DELETED`,
+		"another leader serves the job before the reply of the one before has come": `
+			1 put 7 10-20 INSERTED
+			2 reserve 7 30-90 RESERVED
+			2 end 0 30-open
+			3 reserve 7 50-60 RESERVED`,
+		"a reserve without a reply that keeps the job for a while": `
+			1 put 7 10-20 INSERTED
+			2 reserve 0 30-open
+			2 end 0 30-open
+			1 delete 7 40-41 NOT_FOUND
+			1 reserve 0 42-43 TIMED_OUT
+			1 delete 7 50-51 DELETED`,
+		"what is read in another tube": `
+			1 put 7 10-20 INSERTED
+			2 reserve 0 30-31 TIMED_OUT tube=u`,
+	} {
+		if err := Check(script(t, text)); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
+	for what, text := range map[string]string{
+		"a lost job": `
+			1 put 7 10-20 INSERTED
+			1 peek 7 30-31 NOT_FOUND`,
+		"a lost job, found out at the end only": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED
+			1 end 0 23-open
+			9 stats-job 7 90-91 NOT_FOUND`,
+		"a job that was put without a reply, seen, and lost": `
+			1 put 7 10-open
+			2 peek 7 30-31 FOUND
+			2 peek 7 40-41 NOT_FOUND`,
+		"a job that comes back after its delete": `
+			1 put 7 10-20 INSERTED
+			1 delete 7 30-31 DELETED
+			2 reserve 7 40-41 RESERVED`,
+		"a deleted job in a list": `
+			1 put 7 10-20 INSERTED
+			1 delete 7 30-31 DELETED
+			2 peek 7 40-41 FOUND`,
+		"a job that was deleted twice": `
+			1 put 7 10-20 INSERTED
+			1 delete 7 30-31 DELETED
+			2 delete 7 40-41 DELETED`,
+		"two holders": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 30-31 RESERVED
+			2 reserve 7 40-41 RESERVED`,
+		"two holders, of whom the first one's session ends, but was alive afterwards": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 30-31 RESERVED
+			2 reserve 7 40-41 RESERVED
+			1 touch 7 50-51 TOUCHED
+			1 end 0 50-open`,
+		"a reservation that was lost, and comes back": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 30-31 RESERVED
+			1 end 0 30-open
+			2 reserve 7 40-41 RESERVED
+			2 release 7 42-43 RELEASED
+			1 bury 7 44-45 BURIED`,
+		"a changed priority": `
+			1 put 7 10-20 INSERTED pri=3
+			1 stats-job 7 30-31 OK state=ready pri=4`,
+		"a release that is forgotten": `
+			1 put 7 10-20 INSERTED pri=3
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED pri=4
+			1 stats-job 7 30-31 OK state=ready pri=3`,
+		"a counter that is forgotten": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 21-22 RESERVED
+			1 bury 7 23-24 BURIED
+			1 stats-job 7 30-31 OK state=buried`,
+		"a burial that is forgotten": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 21-22 RESERVED
+			1 bury 7 23-24 BURIED
+			1 end 0 23-open
+			2 peek-ready 7 40-41 FOUND`,
+		"a changed time to run": `
+			1 put 7 10-20 INSERTED
+			1 stats-job 7 30-31 OK state=ready ttr=5`,
+		"a changed body": `
+			1 put 7 10-20 INSERTED
+			1 peek 7 30-31 FOUND body=1x`,
+		"another job's body": `
+			1 put 7 10-20 INSERTED
+			1 put 8 21-22 INSERTED
+			1 peek 7 30-31 FOUND body=2`,
+		"an old NOT_FOUND": `
+			1 put 7 10-20 INSERTED
+			2 delete 7 30-31 NOT_FOUND
+			1 delete 7 40-41 DELETED`,
+		"an old TIMED_OUT": `
+			1 put 7 10-20 INSERTED
+			2 reserve 0 30-31 TIMED_OUT
+			1 delete 7 40-41 DELETED`,
+		"an old TIMED_OUT after a command without a reply": `
+			1 put 7 10-20 INSERTED
+			3 peek-ready 0 21-open
+			3 end 0 21-open
+			2 reserve 0 30-31 TIMED_OUT`,
+		"an old empty peek": `
+			1 put 7 10-20 INSERTED
+			2 peek-ready 0 30-31 NOT_FOUND`,
+		"an old peek": `
+			1 put 7 10-20 INSERTED
+			1 reserve 7 21-22 RESERVED
+			2 peek-ready 7 30-31 FOUND
+			1 touch 7 40-41 TOUCHED`,
+		"an id that is told twice": `
+			1 put 7 10-20 INSERTED
+			1 put 7 21-22 INSERTED`,
+		"a put that makes two jobs": `
+			1 put 7 10-20 INSERTED
+			2 reserve 8 21-22 RESERVED body=1`,
+		"a job that nobody has put": `
+			2 reserve 8 21-22 RESERVED body=5`,
+		"a job of a put that was refused": `
+			1 put 7 10-20 OUT_OF_MEMORY
+			2 reserve 7 30-31 RESERVED`,
+		"a job of another tube": `
+			1 put 7 10-20 INSERTED
+			2 reserve 7 30-31 RESERVED tube=u`,
+	} {
+		h := script(t, text)
+		for i := range h {
+			if h[i].Body == "1" || h[i].Body == "2" || h[i].Body == "5" {
+				h[i].Body += " "
+			}
+		}
+		if err := Check(h); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}

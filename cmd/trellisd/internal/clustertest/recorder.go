@@ -1,0 +1,88 @@
+package clustertest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Recorder collects the history of many clients. All methods may be called from any
+// goroutine.
+type Recorder struct {
+	began time.Time
+
+	mu       sync.Mutex
+	ops      []Op          // guarded by mu
+	answered int           // guarded by mu; commands that had a reply
+	sessions int           // guarded by mu; numbers given out
+	numbers  int           // guarded by mu; of puts
+	more     chan struct{} // guarded by mu; closed when answered has grown
+}
+
+// NewRecorder begins a history.
+func NewRecorder() *Recorder { return &Recorder{began: time.Now(), more: make(chan struct{})} }
+
+// now is the history's clock: monotonic nanoseconds.
+func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
+
+func (r *Recorder) add(o Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, o)
+	if o.Reply != "" {
+		r.answered++
+		close(r.more)
+		r.more = make(chan struct{})
+	}
+}
+
+// Answered is how many commands have had a reply.
+func (r *Recorder) Answered() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answered
+}
+
+// Await waits until that many commands have had a reply.
+func (r *Recorder) Await(ctx context.Context, n int) error {
+	for {
+		r.mu.Lock()
+		answered, more := r.answered, r.more
+		r.mu.Unlock()
+		if answered >= n {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (r *Recorder) session() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions++
+	return r.sessions
+}
+
+func (r *Recorder) number() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.numbers++
+	return r.numbers
+}
+
+// ended notes that the server ends a session at some time from then on.
+func (r *Recorder) ended(session int, from int64) {
+	r.add(Op{Session: session, Verb: end, Call: from, Return: never})
+}
+
+// History is what has happened so far. Every client must have been closed.
+func (r *Recorder) History() []Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ops)
+}

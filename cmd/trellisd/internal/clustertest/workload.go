@@ -1,0 +1,224 @@
+package clustertest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Workload has clients use some tubes of a cluster with all commands that the model knows.
+type Workload struct {
+	Recorder *Recorder
+	Tubes    []string
+	Clients  int             // of each tube
+	Jobs     int             // that are alive in a tube at a time, about
+	Addrs    func() []string // client addresses of all nodes
+
+	pools map[string]*pool // by tube
+}
+
+// pool is what the clients of a tube know of its jobs.
+type pool struct {
+	mu  sync.Mutex
+	ids []uint64 // guarded by mu; of jobs that may be there
+	all []uint64 // guarded by mu; that were ever there
+}
+
+func (p *pool) add(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.all, id) {
+		p.ids, p.all = append(p.ids, id), append(p.all, id)
+	}
+}
+
+func (p *pool) remove(id uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ids = slices.DeleteFunc(p.ids, func(x uint64) bool { return x == id })
+}
+
+// any is an id that may be there, mostly; 0 if there is none.
+func (p *pool) any(rng *rand.Rand) uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.ids) > 0 && rng.IntN(20) > 0:
+		return p.ids[rng.IntN(len(p.ids))]
+	case len(p.all) > 0:
+		return p.all[rng.IntN(len(p.all))]
+	}
+	return 0
+}
+
+func (p *pool) size() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.ids)
+}
+
+// Run has all clients work until ctx ends, and closes them. Its error tells of replies
+// that no server may give; that of connections which are lost is part of the history.
+func (w *Workload) Run(ctx context.Context) error {
+	w.pools = map[string]*pool{}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var wrong error
+	for _, tube := range w.Tubes {
+		p := &pool{}
+		w.pools[tube] = p
+		for i := range w.Clients {
+			all.Go(func() {
+				c := w.Recorder.NewClient(tube, w.Addrs)
+				if i%2 == 1 {
+					c.waits = patient
+				}
+				if err := w.client(ctx, c, p); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					wrong = errors.Join(wrong, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	return wrong
+}
+
+func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
+	defer c.Close()
+	rng := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	for ctx.Err() == nil {
+		if c.Connect(ctx) != nil {
+			return nil // it is over
+		}
+		if c.waits == patient {
+			// So that a stopped node has commands which were sent after its successor has
+			// changed things: an old answer to those is wrong.
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(rng.Int64N(int64(time.Second)))):
+			}
+		}
+		if err := w.command(c, p, rng); err != nil && !errors.Is(err, ErrLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+// command does something.
+func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
+	if held := c.Holds(); len(held) > 0 && (len(held) > 3 || rng.IntN(2) == 0) {
+		return finish(c, p, held[rng.IntN(len(held))], rng)
+	}
+	kind := rng.IntN(100)
+	if p.size() < w.Jobs && kind < 40 {
+		id, err := c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
+		if err == nil && id != 0 {
+			p.add(id)
+		}
+		return err
+	}
+	if kind < 55 {
+		id, err := c.Reserve()
+		if err == nil && id != 0 {
+			p.add(id) // its put may have had no reply
+		}
+		return err
+	}
+	if kind < 65 {
+		return c.Look([]Verb{PeekReady, PeekDelayed, PeekBuried}[rng.IntN(3)])
+	}
+	id := p.any(rng)
+	if id == 0 {
+		return nil
+	}
+	verb := []Verb{StatsJob, Peek, KickJob, ReserveJob, Delete, KickJob, StatsJob}[rng.IntN(7)]
+	o, err := c.Job(verb, id)
+	if o.Reply == "DELETED" {
+		p.remove(id)
+	}
+	return err
+}
+
+// finish does something to a job that the client holds.
+func finish(c *Client, p *pool, id uint64, rng *rand.Rand) error {
+	switch rng.IntN(4) {
+	case 0:
+		return c.Release(id, rng.Uint32N(10), anyDelay(rng))
+	case 1:
+		return c.Bury(id, rng.Uint32N(10))
+	case 2:
+		_, err := c.Job(Touch, id)
+		return err
+	}
+	o, err := c.Job(Delete, id)
+	if o.Reply == "DELETED" {
+		p.remove(id)
+	}
+	return err
+}
+
+// anyDelay is none, or so long that it does not end during a test.
+func anyDelay(rng *rand.Rand) uint32 {
+	if rng.IntN(3) > 0 {
+		return 0
+	}
+	return longTTR + rng.Uint32N(100)
+}
+
+// Audit looks at every job that was ever known of, as the last part of a history: so that
+// each one that was acknowledged, and lost, is missed. Then it deletes what is in the
+// tubes. It needs a cluster that serves, or comes to do so before ctx ends.
+func (w *Workload) Audit(ctx context.Context) error {
+	for _, tube := range w.Tubes {
+		c := w.Recorder.NewClient(tube, w.Addrs)
+		if err := w.audit(ctx, c, w.pools[tube]); err != nil {
+			c.Close()
+			return err
+		}
+		c.Close()
+	}
+	return nil
+}
+
+func (w *Workload) audit(ctx context.Context, c *Client, p *pool) error {
+	again := func(do func() error) error { // until there is a reply
+		for {
+			if err := c.Connect(ctx); err != nil {
+				return err
+			}
+			if err := do(); !errors.Is(err, ErrLost) {
+				return err
+			}
+		}
+	}
+	for _, verb := range []Verb{StatsJob, Peek} {
+		for _, id := range p.all {
+			if err := again(func() error { _, err := c.Job(verb, id); return err }); err != nil {
+				return err
+			}
+		}
+	}
+	// What nobody knows of was put without a reply: it is ready or delayed.
+	for _, verb := range []Verb{PeekReady, PeekDelayed, PeekBuried} {
+		for found := true; found; {
+			err := again(func() error {
+				o, err := c.do(Op{Verb: verb}, string(verb))
+				found = o.ID != 0
+				if found && err == nil {
+					_, err = c.Job(Delete, o.ID)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

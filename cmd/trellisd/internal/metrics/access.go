@@ -1,0 +1,45 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+var (
+	authenticated = counter("beanstalkd_authenticated_connections_total",
+		"Connections of clients that the authentication file names.")
+	authFailures = counter("beanstalkd_authentication_failures_total",
+		"Connections that were closed because their client is not known: token, the token is nobody's; "+
+			"command, something else came before a token; timeout, nothing came in time.", "reason")
+	deniedCommands = counter("beanstalkd_denied_commands_total",
+		"Commands that a client had no right to, or that named a job in a tube of others.")
+	reloads = counter("beanstalkd_reloads_total",
+		"Changes of a file that were loaded while the server ran, or that could not be.", "file", "result")
+	reloadFailing = gauge("beanstalkd_reload_failing",
+		"1 while the last change of a file could not be loaded, and what was loaded before is in force; 0 otherwise.", "file")
+)
+
+var (
+	failureToken   = label("reason", "token")
+	failureCommand = label("reason", "command")
+	failureTimeout = label("reason", "timeout")
+
+	reloadLoaded = label("result", "loaded")
+	reloadFailed = label("result", "failed")
+)
+
+func (c *collector) collectAccess(ch chan<- prometheus.Metric) {
+	for _, stats := range c.src.Reloads {
+		s := stats()
+		file := label("file", s.What)
+		ch <- reloads.with(float64(s.Loaded), file, reloadLoaded)
+		ch <- reloads.with(float64(s.Failed), file, reloadFailed)
+		ch <- reloadFailing.with(oneIf(s.Failing), file)
+	}
+	if c.src.Access == nil {
+		return
+	}
+	s := c.src.Access()
+	ch <- authenticated.with(float64(s.Authenticated))
+	ch <- authFailures.with(float64(s.BadToken), failureToken)
+	ch <- authFailures.with(float64(s.NoToken), failureCommand)
+	ch <- authFailures.with(float64(s.Silent), failureTimeout)
+	ch <- deniedCommands.with(float64(s.Denied))
+}

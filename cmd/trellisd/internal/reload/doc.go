@@ -1,0 +1,9 @@
+// Package reload has files loaded again when they change while the server runs.
+//
+// Files are compared by what is in them, every [Interval]: a notification by the system
+// would not come for a file on a network, nor for one whose directory is a symbolic link
+// that is swapped, as secrets are in Kubernetes. What is being written while somebody
+// looks is not taken before two looks in a row have seen the same, so that a file need not
+// be replaced in one step. What cannot be loaded is reported once, and what was loaded
+// before stays in force.
+package reload

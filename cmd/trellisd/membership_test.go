@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	peerwire "trellis/binlog/replica/wire"
+	"trellis/binlog/replica/wire/wiretest"
+	"trellis/cmd/internal/control"
+)
+
+// grow adds a node that knows the others of a town and is none of them yet.
+func (w *town) grow() *townsman {
+	w.t.Helper()
+	n := &townsman{town: w, name: fmt.Sprint("n", len(w.nodes)+1), dir: w.t.TempDir(), door: newDoor(w.t)}
+	w.nodes = append(w.nodes, n)
+	return n
+}
+
+// askLeader sends a request to whoever leads, until it is done.
+func (w *town) askLeader(request string) {
+	w.t.Helper()
+	var last error
+	w.eventually(request, func() bool {
+		_, last = w.leader().ask(request)
+		return last == nil
+	})
+}
+
+func TestANodeIsAddedCatchesUpAndTakesOver(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.startAll()
+	first := w.leader()
+	c := first.dial()
+	for i := range 50 {
+		c.send("put 0 0 60 3", "abc")
+		c.want(fmt.Sprint("INSERTED ", i+1))
+	}
+	second := w.grow()
+	second.start("--cluster=" + w.list + "," + second.name + "=" + second.door.addr())
+	w.eventually("the node says that it belongs to nobody", func() bool {
+		status, text := second.readyz()
+		return status == 503 && text == "waiting for the other members"
+	})
+	w.askLeader(`{"op":"add","node":"` + second.name + "=" + second.door.addr() + `"}`)
+	if jobs := w.settled(); jobs != 50 {
+		t.Errorf("%d jobs", jobs)
+	}
+	w.askLeader(`{"op":"transfer","to":"` + second.name + `"}`)
+	w.eventually("the new node leads", func() bool { return w.leader() == second })
+	// The one that has founded the cluster leaves it, and says so when it is started again.
+	w.askLeader(`{"op":"remove","node":"n1"}`)
+	if code := first.p.wait(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	if err := first.p.await("was removed from the cluster"); err != nil {
+		t.Error(err)
+	}
+	again := launch(t, "-b", first.dir, "--node=n1="+first.door.addr(), "--cluster-listen=127.0.0.1:0", "-p0", "-l127.0.0.1")
+	if code := again.wait(); code != exitBinlog || !strings.Contains(strings.Join(again.log(), ""), "removed from its cluster") {
+		t.Errorf("started again: %d, %q", code, again.log())
+	}
+	first.p = nil
+	c = second.dial()
+	c.send("put 0 0 60 1", "x", "peek 1")
+	var next int
+	if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next <= 50 {
+		t.Errorf("the next id is %d, %v", next, err)
+	}
+	c.want("FOUND 1 3", "abc")
+}
+
+// A member that comes back with its old command line and without its disk does not vote
+// as what it was, and does not found another cluster.
+func TestAWipedNodeIsNoMember(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 3)
+	w.startAll()
+	l := w.leader()
+	c := l.dial()
+	c.send("put 0 0 60 1", "x")
+	c.want("INSERTED 1")
+	var wiped *townsman
+	for _, n := range w.nodes {
+		if n != l {
+			wiped = n
+		}
+	}
+	wiped.kill()
+	entries, err := os.ReadDir(wiped.dir)
+	no(t, err)
+	for _, e := range entries {
+		no(t, os.RemoveAll(filepath.Join(wiped.dir, e.Name())))
+	}
+	wiped.start("--cluster=" + w.list)
+	wiped.p.waitText("remove " + wiped.name + " and add it again")
+	// With the other follower gone too, nobody is left to elect a leader with.
+	for _, n := range w.nodes {
+		if n != l && n != wiped {
+			n.kill()
+		}
+	}
+	w.eventually("the leader has given up", func() bool {
+		status, _ := l.readyz()
+		return status != 200
+	})
+	if _, text := wiped.readyz(); text != "waiting for the other members" {
+		t.Errorf("the wiped node says %q", text)
+	}
+	for _, n := range w.nodes {
+		if n.p == nil {
+			n.start()
+		}
+	}
+	c = w.leader().dial()
+	c.send("peek 1")
+	c.want("FOUND 1 1", "x")
+}
+
+func TestMembersWithCertificatesServeAndStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	authority, stranger := wiretest.NewAuthority(t, "cluster"), wiretest.NewAuthority(t, "stranger")
+	flags := func(f wiretest.Files) []string {
+		return []string{"--cluster-cert=" + f.Cert, "--cluster-key=" + f.Key, "--cluster-ca=" + authority.File}
+	}
+	ends := time.Now().Add(time.Hour)
+	w := newTown(t, 3)
+	for i, n := range w.nodes {
+		f := authority.Issue(ends, "127.0.0.1")
+		if i == 2 {
+			f = stranger.Issue(ends, "127.0.0.1")
+		}
+		n.args = flags(f)
+		n.start("--cluster=" + w.list)
+	}
+	for _, n := range w.nodes[:2] {
+		n.p.waitText("certificate")
+		if status, text := n.readyz(); status == 200 {
+			t.Errorf("%s serves with a stranger: %s", n.name, text)
+		}
+	}
+	w.nodes[2].kill()
+	mine := authority.Issue(ends, "127.0.0.1")
+	w.nodes[2].args = flags(mine)
+	w.nodes[2].start("--cluster=" + w.list)
+	config, err := peerwire.LoadTLS(mine.Cert, mine.Key, authority.File, slog.New(slog.DiscardHandler))
+	no(t, err)
+	c := w.leader()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	resp, err := peerwire.Call(ctx, peerwire.ClientConfig{TLS: config}, c.door.addr(), []byte(`{"op":"status"}`))
+	no(t, err)
+	var s control.Status
+	no(t, json.Unmarshal(resp, &s))
+	if s.Clients == "" || len(s.Members) != 3 {
+		t.Errorf("the leader says %+v", s)
+	}
+	client := dial(t, address{"tcp", s.Clients})
+	client.send("put 0 0 60 1", "x")
+	client.want("INSERTED 1")
+}
+
+func TestANodeThatWaitsForTheOthersStopsWhenItIsTold(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 3)
+	n := w.nodes[0]
+	n.start("--cluster=" + w.list)
+	n.p.waitText("belongs to no cluster yet")
+	n.p.signal(syscall.SIGTERM)
+	if code := n.p.wait(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+func TestAMemberRefusesInheritedSockets(t *testing.T) {
+	t.Parallel()
+	tcp, _ := passable(t, "tcp", "127.0.0.1:0")
+	p := activated(t, []*os.File{tcp}, []string{"LISTEN_FDS=1"},
+		"-b", t.TempDir(), "--node=n1=127.0.0.1:1", "--cluster=n1=127.0.0.1:1", "--cluster-listen=127.0.0.1:0")
+	if code := p.wait(); code != exitListen || len(p.log()) != 1 || !strings.Contains(p.log()[0], "systemd") {
+		t.Errorf("exit code %d, %q", code, p.log())
+	}
+}
+
+// The office goes round and round: each time a process makes an engine and event loops
+// anew, and it does not grow.
+func TestAProcessThatLeadsAgainAndAgainDoesNotGrow(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector takes memory for itself")
+	}
+	t.Parallel()
+	w := newTown(t, 2)
+	w.startAll()
+	c := w.leader().dial()
+	const jobs = 20_000
+	body := strings.Repeat("x", 1000)
+	for range jobs / 100 {
+		c.send(strings.TrimSuffix(strings.Repeat("put 0 0 60 1000\r\n"+body+"\r\n", 100), "\r\n"))
+		for range 100 {
+			if line := c.line(); !strings.HasPrefix(line, "INSERTED") {
+				t.Fatal(line)
+			}
+		}
+	}
+	held := func() (kb int) {
+		for _, n := range w.nodes {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.p.cmd.Process.Pid))
+			if err != nil {
+				t.Skip(err)
+			}
+			for line := range strings.Lines(string(b)) {
+				var one int
+				if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &one); err == nil {
+					kb += one
+				}
+			}
+		}
+		return kb
+	}
+	round := func() {
+		l := w.leader()
+		for _, n := range w.nodes {
+			if n != l {
+				_, _ = l.ask(`{"op":"transfer","to":"` + n.name + `"}`)
+			}
+		}
+		if n := w.settled(); n != jobs {
+			t.Fatalf("%d jobs", n)
+		}
+	}
+	for range 4 {
+		round()
+	}
+	before := held()
+	for range 16 {
+		round()
+	}
+	if after := held(); after > before+before/2 {
+		t.Errorf("%d kB before 16 offices, %d kB after", before, after)
+	} else {
+		t.Logf("%d kB before 16 offices, %d kB after", before, after)
+	}
+}

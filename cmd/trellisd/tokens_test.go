@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// markedCommands are the lines of the block of the README that is marked with a name, but for
+// comments.
+func markedCommands(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	b, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(b), "<!-- "+name+": begin -->\n```shell\n")
+	block, _, closed := strings.Cut(rest, "```\n<!-- "+name+": end -->")
+	if !ok || !closed {
+		t.Fatalf("the README has no commands %q", name)
+	}
+	for line := range strings.Lines(block) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// A reader does what the README says, in a directory of its own.
+type reader struct {
+	t    *testing.T
+	dir  string
+	path string // in which programs are looked for
+	port string // instead of 11300: a free one, and then the one that the server has
+}
+
+func newReader(t *testing.T) *reader {
+	t.Helper()
+	bin := t.TempDir()
+	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, "trellis"), "../trellis")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building trellis: %v\n%s", err, out)
+	}
+	if err := os.Symlink(binary, filepath.Join(bin, "trellisd")); err != nil {
+		t.Fatal(err)
+	}
+	return &reader{t, t.TempDir(), bin + ":" + os.Getenv("PATH"), "0"}
+}
+
+// command is a line of the README, ready to be run.
+func (r *reader) command(line string) *exec.Cmd {
+	cmd := exec.Command("sh", "-euc", "exec 2>&1; "+strings.ReplaceAll(line, "11300", r.port))
+	if strings.HasPrefix(line, "trellisd ") {
+		cmd = exec.Command("sh", "-euc", "exec "+strings.ReplaceAll(line, "11300", r.port)+" -V --log-format=json")
+	}
+	cmd.Dir = r.dir
+	cmd.Env = append(os.Environ(), "PATH="+r.path)
+	return cmd
+}
+
+// follow runs lines one after the other, and a server beside those behind it.
+func (r *reader) follow(lines []string) (s *server) {
+	r.t.Helper()
+	for _, line := range lines {
+		if strings.HasPrefix(line, "trellisd ") {
+			s = ready(launchCommand(r.t, r.command(line)), 1)
+			r.port = portOf(r.t, s.addrs[0].String())
+			continue
+		}
+		if out, err := r.command(line).CombinedOutput(); err != nil {
+			r.t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	return s
+}
+
+// until runs a line until it has succeeded, or failed if that is wanted.
+func (r *reader) until(line string, success bool) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		out, err := r.command(line).CombinedOutput()
+		if (err == nil) == success {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+}
+
+func TestTokensAreMadeUsedAndReplacedAsTheREADMESays(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	s := r.follow(markedCommands(t, "tokens"))
+	ping := func(token string) string {
+		return fmt.Sprintf("trellis ping -a 127.0.0.1:11300 --token-file %s.token", token)
+	}
+	b, err := os.ReadFile(filepath.Join(r.dir, "billing.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.dial(0)
+	_ = c.conn.SetDeadline(time.Now().Add(3 * patience))
+	c.send("use auth/"+strings.TrimSpace(string(b)), "use billing/mail", "put 0 0 60 5", "hello", "stats")
+	c.want("USING default", "USING billing/mail", "INSERTED 1", "UNKNOWN_COMMAND")
+
+	rotation := markedCommands(t, "rotation")
+	if len(rotation) != 2 {
+		t.Fatalf("%q", rotation)
+	}
+	r.follow(rotation[:1])
+	r.until(ping("billing-2"), true)
+	r.follow([]string{ping("billing")})
+	r.follow(rotation[1:])
+	c.wantEOF()
+	r.until(ping("billing"), false)
+	r.follow([]string{ping("billing-2")})
+}

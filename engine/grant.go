@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"trellis/codec"
+)
+
+// Rights are what a client may do with the jobs of its tubes.
+type Rights uint8
+
+// The rights. A client with any of them may use its tubes, ask which ones it uses and
+// watches, and quit.
+const (
+	// RightPut is for put.
+	RightPut Rights = 1 << iota
+	// RightWork is for watch, ignore, all kinds of reserve, and delete, release, bury
+	// and touch of jobs that the client has reserved.
+	RightWork
+	// RightRead is for stats, list-tubes, list-jobs and all kinds of peek.
+	RightRead
+	// RightManage is for what is done to jobs whoever has reserved them, and to tubes:
+	// delete, kick, move, flush, pause-tube; and for drain.
+	RightManage
+	// RightAll is all of them.
+	RightAll = RightPut | RightWork | RightRead | RightManage
+)
+
+// TokenTube is how a name begins that a client uses in order to authenticate, with a token
+// behind it. A tube of such a name is no client's that has a grant: a token that is sent
+// once too often must not become a name that others see.
+const TokenTube = "auth/"
+
+// Grant is what a client may do. It does not change, and many sessions may share it.
+// Make one with [NewGrant].
+type Grant struct {
+	rights   Rights
+	names    []string // of tubes, sorted
+	prefixes []string // of names of tubes
+	denied   func(codec.Op)
+}
+
+// NewGrant makes a grant of rights to tubes: names, and beginnings of names with a *
+// behind them. denied, if it is not nil, is told of each command that is denied, those included
+// that do not find a job because its tube is not the client's. It is called on the goroutines of loops, also of several at a
+// time, with no lock of the engine held, and must not block.
+func NewGrant(rights Rights, tubes []string, denied func(codec.Op)) *Grant {
+	g := &Grant{rights: rights, denied: denied}
+	for _, t := range tubes {
+		if prefix, ok := strings.CutSuffix(t, "*"); ok {
+			g.prefixes = append(g.prefixes, prefix)
+		} else {
+			g.names = append(g.names, t)
+		}
+	}
+	slices.Sort(g.names)
+	return g
+}
+
+// tell tells that a command was denied.
+func (g *Grant) tell(op codec.Op) {
+	if g.denied != nil {
+		g.denied(op)
+	}
+}
+
+// permits tells whether a tube is the client's.
+func (g *Grant) permits(tube string) bool {
+	if strings.HasPrefix(tube, TokenTube) {
+		return false
+	}
+	for _, p := range g.prefixes {
+		if strings.HasPrefix(tube, p) {
+			return true
+		}
+	}
+	_, found := slices.BinarySearch(g.names, tube)
+	return found
+}
+
+// OpenGranted starts a session as [Loop.Open] does, which may do what g says. If the
+// default tube is not the client's, the session begins with one of that name that is
+// always empty, and that nobody puts into. So clients that ignore default, or count what
+// they watch, need not know.
+func (l *Loop) OpenGranted(s *Session, o any, g *Grant, now Time) {
+	t := l.engine.defaultTube
+	if !g.permits(defaultTube) {
+		t = l.engine.emptyTube
+	}
+	l.open(s, o, t, now)
+	s.waiter().grant = g
+	s.flags |= restricted
+}
+
+// restrict looks at a command of a restricted session before it is executed. If it is not
+// to be, it answers it.
+func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome Outcome, denied bool) {
+	switch {
+	case !s.mayExecute(cmd):
+		return s.deny(cmd, out), true
+	case s.hides(now, cmd):
+		s.wait.grant.tell(cmd.Op)
+		s.notFound(nil, out, codec.ReplyNotFound)
+		return Done, true
+	}
+	return Done, false
+}
+
+// mayExecute tells whether the client has a right to a command. It does not look at the job
+// that a command names.
+func (s *Session) mayExecute(cmd *codec.Command) bool {
+	g := s.wait.grant
+	has := func(r Rights) bool { return g.rights&r != 0 }
+	usesOwn := s.used != s.loop.engine.emptyTube
+	switch cmd.Op {
+	case codec.OpPut, codec.OpPutBegin, codec.OpPutChunk, codec.OpPutEnd, codec.OpPutTooBig, codec.OpPutTooBigEnd:
+		return has(RightPut) && usesOwn
+	case codec.OpReserve, codec.OpReserveWithTimeout, codec.OpReserveJob,
+		codec.OpRelease, codec.OpBury, codec.OpTouch, codec.OpIgnore,
+		codec.OpReserveBatch, codec.OpTouchAll:
+		return has(RightWork)
+	case codec.OpDelete:
+		return has(RightWork | RightManage)
+	case codec.OpKick:
+		return has(RightManage) && usesOwn
+	case codec.OpKickJob:
+		return has(RightManage)
+	case codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
+		return has(RightRead) && usesOwn
+	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes:
+		return has(RightRead)
+	case codec.OpStatsTube, codec.OpListJobs, codec.OpPeekTube:
+		return has(RightRead) && g.permits(string(cmd.Tube))
+	case codec.OpPauseTube, codec.OpFlushTube, codec.OpDeleteTubeJobs, codec.OpKickTube, codec.OpMoveJob:
+		return has(RightManage) && g.permits(string(cmd.Tube))
+	case codec.OpMoveTube:
+		return has(RightManage) && g.permits(string(cmd.Tube)) && g.permits(string(cmd.To))
+	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
+		return has(RightManage)
+	case codec.OpWatch:
+		return has(RightWork) && g.permits(string(cmd.Tube))
+	case codec.OpUse:
+		return g.permits(string(cmd.Tube))
+	case codec.OpListTubeUsed, codec.OpListTubesWatched, codec.OpQuit, codec.OpCapabilities:
+		return true
+	case codec.OpUnknown, codec.OpAuth, codec.OpHTTP, codec.OpBadFormat:
+		return true // nothing is done
+	}
+	return false
+}
+
+// deny answers a command that is not executed. After a denied use or watch the client is
+// not to be served on: it may have sent commands behind that which were meant for another
+// tube than it uses or watches.
+func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
+	switch cmd.Op {
+	case codec.OpPutBegin, codec.OpPutChunk, codec.OpPutTooBig:
+		return Done // answered when all of the body was dropped
+	}
+	s.wait.grant.tell(commandOf(cmd.Op))
+	out.reply(codec.ReplyUnknownCommand)
+	if cmd.Op == codec.OpUse || cmd.Op == codec.OpWatch {
+		return Quit
+	}
+	return Done
+}
+
+// commandOf is the command of which an event of the decoder is a part.
+func commandOf(op codec.Op) codec.Op {
+	switch op {
+	case codec.OpPutEnd, codec.OpPutTooBigEnd:
+		return codec.OpPut
+	}
+	return op
+}
+
+// hides tells whether a command names a job in a tube that is not the client's. No id is
+// used twice. A job that somebody moves before the command is executed was in the client's
+// tube when the command came.
+func (s *Session) hides(now Time, cmd *codec.Command) bool {
+	switch cmd.Op {
+	case codec.OpDelete, codec.OpReserveJob, codec.OpKickJob, codec.OpPeek, codec.OpStatsJob, codec.OpMoveJob:
+	default:
+		return false // the others find only jobs that the client has reserved
+	}
+	c := &s.loop.caller
+	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	if sh == nil {
+		return false
+	}
+	permitted := s.wait.grant.permits(sh.tubes[j.tube].name)
+	sh.unlock(c)
+	return !permitted
+}
+
+// onlyWorks tells whether the session may change no jobs but those that it has reserved.
+func (s *Session) onlyWorks() bool {
+	return s.flags&restricted != 0 && s.wait.grant.rights&RightManage == 0
+}
+
+// A grantedList finds, of the names of all tubes, those that are a client's.
+type grantedList struct {
+	grant *Grant
+	all   *tubeNames
+	left  *tubeNames // still to be counted
+	bytes int        // of the items of the list, as far as counted
+}
+
+// listGranted lists the tubes that there are when it begins and that are the client's.
+func (s *Session) listGranted(now Time, out *Output) Outcome {
+	all := s.loop.engine.registry.snapshot()
+	left := *all
+	left.pages = slices.Clone(all.pages)
+	li := &grantedList{grant: s.wait.grant, all: all, left: &left}
+	return li.turn(s, now, out)
+}
+
+// turn counts: the length of the list goes first.
+func (li *grantedList) turn(s *Session, now Time, out *Output) Outcome {
+	for {
+		name, ok := li.left.next()
+		if !ok {
+			return (&listing{names: li}).turn(s, now, out)
+		}
+		if li.grant.permits(name) {
+			li.bytes += len(name) + itemExtra
+		}
+		if !s.loop.Spend(1) {
+			return s.yield(li)
+		}
+	}
+}
+
+func (li *grantedList) size() int { return li.bytes }
+
+func (li *grantedList) next() (string, bool) {
+	name, ok := li.all.next()
+	if ok && !li.grant.permits(name) {
+		name = ""
+	}
+	return name, ok
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"trellis/codec"
+)
+
+func TestAGrantPermitsItsNamesAndWhatBeginsWithItsPrefixes(t *testing.T) {
+	for _, x := range []struct {
+		tubes    string
+		yes, not []string
+	}{
+		{"*", []string{"default", "a", "auth", strings.Repeat("x", 200)}, []string{"auth/", "auth/token"}},
+		{"a", []string{"a"}, []string{"", "aa", "a*", "b", "default"}},
+		{"a*", []string{"a", "aa", "a/b"}, []string{"b", "ba"}},
+		{"b,a/*,z", []string{"a/", "a/x", "b", "z"}, []string{"a", "ab", "b/", "y"}},
+	} {
+		g := NewGrant(RightAll, strings.Split(x.tubes, ","), nil)
+		for _, tube := range x.yes {
+			if !g.permits(tube) {
+				t.Errorf("%s does not permit %q", x.tubes, tube)
+			}
+		}
+		for _, tube := range x.not {
+			if g.permits(tube) {
+				t.Errorf("%s permits %q", x.tubes, tube)
+			}
+		}
+	}
+}
+
+// A command that is added to the protocol must not slip through.
+func TestEveryCommandIsDeniedToSomebodyWithoutRights(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.openAs(NewGrant(0, nil, nil))
+	for op := range codec.Op(255) {
+		allowed := c.session.mayExecute(&codec.Command{Op: op, Tube: []byte("a")})
+		switch op {
+		case codec.OpQuit, codec.OpCapabilities, codec.OpListTubeUsed, codec.OpListTubesWatched,
+			codec.OpUnknown, codec.OpAuth, codec.OpHTTP, codec.OpBadFormat:
+			if !allowed {
+				t.Errorf("%v is denied", op)
+			}
+		default:
+			if allowed {
+				t.Errorf("%v is allowed", op)
+			}
+		}
+	}
+}
+
+func TestAGrantIsToldWhatItHasDenied(t *testing.T) {
+	s := newSim(100, 1)
+	root := s.open()
+	var denied []codec.Op
+	note := func(op codec.Op) {
+		for _, sh := range s.engine.shards {
+			if !sh.mu.TryLock() {
+				t.Errorf("%v: it is told with a lock held", op)
+				continue
+			}
+			sh.mu.Unlock()
+		}
+		denied = append(denied, op)
+	}
+	root.expect(t, "INSERTED 1\r\n", "put 0 0 9 1\r\nx\r\n")
+	c := s.openAs(NewGrant(RightAll, []string{"a"}, note))
+	no := "UNKNOWN_COMMAND\r\n"
+	c.expect(t, no, "put 0 0 9 1\r\nx\r\n")
+	c.expect(t, "", "put 0 0 9 1\r\nx") // what is missing comes later
+	c.expect(t, no, "\r\n")
+	c.expect(t, no, "put 0 0 9 101\r\n%s\r\n", strings.Repeat("x", 101))
+	c.expect(t, "NOT_FOUND\r\n", "delete 1\r\n")
+	c.expect(t, "NOT_FOUND\r\n", "peek 1\r\n")
+	c.expect(t, "NOT_FOUND\r\n", "delete 2\r\n") // there is no such job
+	c.expect(t, no, "use b\r\n")
+	want := []codec.Op{codec.OpPut, codec.OpPut, codec.OpPut, codec.OpDelete, codec.OpPeek, codec.OpUse}
+	if !slices.Equal(denied, want) {
+		t.Errorf("it was told of %v, want %v", denied, want)
+	}
+}
+
+// Whose list is short because most tubes are not the client's does not keep others
+// from their turn.
+func TestAListOfGrantedTubesIsMadeInTurns(t *testing.T) {
+	const n = 3 * roundSteps
+	s := newSim(100, 1)
+	other := s.open()
+	want := "---\n"
+	for i := range n {
+		name := fmt.Sprintf("t%d", i)
+		other.ask(t, "watch %s\r\n", name)
+		if strings.HasPrefix(name, "t77") {
+			want += "- " + name + "\n"
+		}
+	}
+	c := s.openAs(NewGrant(RightRead, []string{"t77*"}, nil))
+	l := slow(t, s)
+	if c.start(t, "list-tubes") != Wait {
+		t.Fatal("the list comes at once")
+	}
+	if rounds := l.rounds(); rounds < 4 || l.most > roundSteps+wakeSteps {
+		t.Errorf("%d rounds of up to %d steps", rounds, l.most)
+	}
+	if got, want := c.took(), fmt.Sprintf("OK %d\r\n%s\r\n", len(want), want); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestASessionWithAGrantLeavesNothingBehind(t *testing.T) {
+	for _, loops := range []int{1, 2} {
+		s := newSim(100, loops)
+		for id := 1; id <= 10; id++ {
+			c := s.openAs(NewGrant(RightAll, []string{"a"}, nil))
+			c.expect(t, fmt.Sprintf("USING a\r\nINSERTED %d\r\nWATCHING 2\r\nRESERVED %[1]d 1\r\nx\r\n", id), "use a\r\nput 0 0 9 1\r\nx\r\nwatch a\r\nreserve\r\n")
+			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+			c.ask(t, "reserve\r\n") // in vain
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range (&census{engine: s.engine}).run() {
+				t.Error(err)
+			}
+			if e := s.engine.emptyTube; e.using != 0 || e.watching != 0 || e.waiting != 0 || e.firstWaiting != nil {
+				t.Fatalf("the empty tube is left with %+v", e)
+			}
+		}
+	}
+}
+
+// What access control costs, those pay who use it.
+func TestAGrantMakesNoOtherSessionBigger(t *testing.T) {
+	if n := unsafe.Sizeof(Session{}); n > 112 {
+		t.Errorf("a session has %d bytes", n)
+	}
+	if n := unsafe.Sizeof(wait{}); n > 144 { // what the allocator gives anyway
+		t.Errorf("what a waiting session has besides has %d bytes", n)
+	}
+}
+
+func TestHotCommandsOfARestrictedSessionDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	p := newPlant(t, 1)
+	t.Cleanup(p.clear)
+	c := &client{tb: t, loop: p.loops[0]}
+	c.loop.OpenGranted(&c.session, c, NewGrant(RightAll, []string{"default", "a/*"}, nil), 0)
+	c.cycle(0)
+	pause := codec.Command{Op: codec.OpPauseTube, Tube: []byte("b")}
+	for name, op := range map[string]func(){
+		"cycle":       func() { c.cycle(0) },
+		"reserve-job": func() { id := c.put(0, 0); c.reserveJob(id); c.delete(id) },
+		"peek": func() {
+			c.must(&codec.Command{Op: codec.OpPeek, ID: c.put(0, 0)}, "FOUND")
+			c.delete(c.reserve())
+		},
+		"a denied pause": func() { c.must(&pause, "UNKNOWN_COMMAND") },
+	} {
+		if allocs := testing.AllocsPerRun(1000, op); allocs != 0 {
+			t.Errorf("%s: %v allocations", name, allocs)
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package reactor
+
+import (
+	"bytes"
+	"crypto/tls"
+	"time"
+
+	"trellis/codec"
+	"trellis/engine"
+)
+
+// Access decides who may do what. Its methods are called on the goroutines of loops, also
+// of several at a time, and must not block.
+type Access interface {
+	// Identify returns what a client may do that is known by its connection: by the
+	// user at its other end, or by its certificate. It returns nil for a client that
+	// has to authenticate. It is not called for those about whom nothing is known.
+	Identify(p *Peer) *engine.Grant
+	// Authenticate returns what a client may do that has sent a token, nil if the token
+	// is nobody's. token is valid during the call only.
+	Authenticate(p *Peer, token []byte) *engine.Grant
+	// Refused is told of a client that is disconnected because it has sent something
+	// else than a token, or nothing for too long.
+	Refused(p *Peer, why Refusal)
+}
+
+// Refusal is why a client is disconnected that has not authenticated, besides a token
+// that is nobody's.
+type Refusal uint8
+
+// The reasons.
+const (
+	RefusedUnauthenticated Refusal = iota // it has sent a command
+	RefusedSilent                         // it has sent no line in time
+)
+
+// Peer is what is known of who is at the other end of a connection.
+type Peer struct {
+	// Addr is its address and port, "unix" on a Unix socket, "" if the system does not
+	// say.
+	Addr string
+	// UID is the user on a Unix socket as whom it has connected, or -1.
+	UID int
+	// TLS is the state of the connection after its handshake, nil without TLS.
+	TLS *tls.ConnectionState
+}
+
+// authPatience is how long a client may take to authenticate.
+const authPatience = 10 * time.Second
+
+// meet begins a connection of a server with access control. The engine hears of a client
+// only when it is known.
+func (c *conn) meet(now engine.Time) {
+	l := c.loop
+	if p := c.peer(); p.known() {
+		l.executing = c
+		g := l.server.cfg.Access.Identify(&p)
+		l.executing = nil
+		if g != nil {
+			c.admitAs(g, now)
+			return
+		}
+	}
+	c.deadline = &deadline{conn: c, active: now, index: -1}
+	l.deadlines.set(c.deadline, c.endsAt(now))
+}
+
+// known tells whether the connection may say who the peer is.
+func (p *Peer) known() bool { return p.UID >= 0 || p.TLS != nil }
+
+// admitAs begins to serve a client.
+func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
+	l := c.loop
+	if d := c.deadline; d != nil {
+		l.deadlines.remove(d)
+		c.deadline = nil
+	}
+	l.executing = c
+	l.engine.OpenGranted(&c.session, c, g, now)
+	l.executing = nil
+	c.enter(serving)
+	l.granted[c] = g
+	c.watchIdleness(now)
+}
+
+// greet takes the first line of a client that has to authenticate. ok tells that it has,
+// and rest is what it has sent behind that line.
+func (c *conn) greet(now engine.Time, p []byte) (rest []byte, ok bool) {
+	l := c.loop
+	l.executing = c
+	n, whole := c.decoder.Next(p, &l.cmd)
+	if !whole && !c.decoder.Overlong() {
+		l.executing = nil
+		if c.x != nil || l.draining {
+			c.conclude(now)
+		}
+		return nil, false
+	}
+	token, reply := firstToken(whole, &l.cmd)
+	peer := c.peer()
+	var g *engine.Grant
+	if token == nil {
+		l.server.cfg.Access.Refused(&peer, RefusedUnauthenticated)
+	} else if g = l.server.cfg.Access.Authenticate(&peer, token); g == nil && l.cmd.Op == codec.OpAuth {
+		reply = codec.ReplyUnauthorized
+	} else if g == nil {
+		// Not UNAUTHORIZED: there are clients that take a word which they do not know
+		// for success.
+		reply = codec.ReplyUnknownCommand
+	}
+	l.executing = nil
+	l.out.Buf = append(l.out.Buf, reply...)
+	if g != nil {
+		c.admitAs(g, now)
+		return p[n:], true
+	}
+	l.counts.unauthorized.Add(1)
+	c.flush()
+	if c.phase < draining {
+		c.enter(draining)
+	}
+	if n < len(p) {
+		c.backlog().behindQuit = true
+	}
+	c.conclude(now)
+	return nil, false
+}
+
+// firstToken returns the token in a client's first line, nil if there is none, and the
+// reply if the token is right, or to a line without one. It may be in a use, because that
+// is a command which every client library has.
+func firstToken(whole bool, cmd *codec.Command) (token []byte, reply string) {
+	if whole && cmd.Op == codec.OpAuth {
+		return cmd.Token, codec.ReplyAuthenticated
+	}
+	if whole && cmd.Op == codec.OpUse {
+		if token, ok := bytes.CutPrefix(cmd.Tube, []byte(engine.TokenTube)); ok && len(token) > 0 {
+			return token, string(codec.AppendUsing(nil, "default"))
+		}
+	}
+	return nil, codec.ReplyUnknownCommand
+}
+
+// refuseSilent is for a client that has not authenticated in time.
+func (c *conn) refuseSilent() {
+	c.loop.counts.unauthorized.Add(1)
+	p := c.peer()
+	c.loop.server.cfg.Access.Refused(&p, RefusedSilent)
+}
+
+// Revoke ends the connections of clients with these grants. What they have reserved is
+// given back, and what they are owed is sent. It returns when the loops have been told.
+// Clients that are known only after that are not looked at: Access must not return any of
+// these grants from the time on when Revoke is called. Any goroutine may call it.
+func (s *Server) Revoke(gone func(*engine.Grant) bool) {
+	s.onLoops(func(l *loop) {
+		for c, g := range l.granted {
+			if gone(g) {
+				l.revoked = append(l.revoked, c)
+			}
+		}
+	})
+}
+
+// revoke ends a connection whose client may do nothing any more.
+func (c *conn) revoke(now engine.Time) {
+	defer c.loop.recovered()
+	c.loop.engine.Spend(connSteps)
+	if c.phase >= draining {
+		return
+	}
+	c.enter(draining)
+	c.conclude(now)
+}
