@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -169,11 +170,20 @@ func (w *walk) extent() (extent, error) {
 		}
 		return nil
 	})
-	select {
-	case x := <-w.end:
-		return x, nil
-	case <-w.cancel:
-		return extent{}, errVoid
+	for {
+		select {
+		case x := <-w.end:
+			return x, nil
+		case <-w.cancel:
+			return extent{}, errVoid
+		case <-time.After(freshTime): // it may be a read round that was waited for: nothing is applied then
+			a.post(func() error {
+				if a.walk == w {
+					a.endWalk()
+				}
+				return nil
+			})
+		}
 	}
 }
 
@@ -267,6 +277,9 @@ type arriving struct {
 func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
 	of := m.GetSnapshot().GetMetadata()
 	meta, path, err := snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r) // up to the sender's word that this was all
+	}
 	if err != nil {
 		return err
 	}

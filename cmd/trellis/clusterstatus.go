@@ -15,7 +15,7 @@ import (
 
 func statusCommand(f *clusterFlags) *cobra.Command {
 	var output string
-	var digest bool
+	var digest, wait bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Tell who leads, and how all members are",
@@ -33,6 +33,11 @@ what clients do.)`,
 			if err != nil {
 				return err
 			}
+			if wait {
+				if _, err := c.Leader(cmd.Context(), f.nodes); err != nil {
+					return clusterFailed(err)
+				}
+			}
 			v, err := look(cmd, c, f.nodes, digest)
 			if err != nil {
 				return clusterFailed(err)
@@ -45,6 +50,7 @@ what clients do.)`,
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.Flags().BoolVar(&wait, "wait", false, "first wait until a member serves clients, up to twice --timeout")
 	cmd.Flags().BoolVar(&digest, "digest", false, "compare all jobs of all members, which reads them all")
 	return cmd
 }

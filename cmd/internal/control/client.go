@@ -236,17 +236,18 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 	}
 }
 
-// Leader waits until a member serves clients. Errors wrap ErrUnreachable or ErrNoLeader.
+// Leader waits until a member serves clients. Errors wrap ErrUnreachable, or ErrNoLeader.
 func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
 	for end := time.Now().Add(2 * c.Patience); ; {
 		v, err := c.Look(ctx, addrs, false)
 		switch {
-		case err != nil:
-			return nil, err
-		case v.Leader != nil && v.Leader.Serves:
+		case err == nil && v.Leader != nil && v.Leader.Serves:
 			return v.Leader, nil
-		case time.Now().After(end):
-			return nil, ErrNoLeader
+		case err == nil:
+			err = ErrNoLeader
+		}
+		if time.Now().After(end) {
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
