@@ -169,6 +169,13 @@ waits. One that was interrupted may be repeated, and goes on.`,
 				m, ok := v.Member(n.Name)
 				return ok && m.Addr == n.Addr && m.Voter
 			}
+			c, err := f.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if c.Wire.TLS != nil || wire.CheckPlain(n.Addr) == nil {
+				c.Await(cmd.Context(), n.Addr)
+			}
 			v, err := f.lead(cmd, control.Request{Op: control.OpAdd, Node: args[0]}, votes)
 			if err != nil {
 				return err

@@ -256,3 +256,22 @@ func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
 		}
 	}
 }
+
+// Await waits until a node answers who it is, or for Patience: one that is about to be
+// added may just have been started.
+func (c *Client) Await(ctx context.Context, addr string) {
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	call := func(ctx context.Context, addr string, req []byte) ([]byte, error) {
+		return wire.Call(ctx, c.Wire, addr, req)
+	}
+	for ctx.Err() == nil {
+		if _, err := member.Probe(ctx, call, addr); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookPause):
+		}
+	}
+}
