@@ -98,12 +98,16 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
+// serverDir is what TestMain removes.
+var serverDir string
+
 // server builds trellisd, once.
 var server = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "trellis-test-")
 	if err != nil {
 		return "", err
 	}
+	serverDir = dir
 	path := filepath.Join(dir, "trellisd")
 	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../trellisd").CombinedOutput()
 	if err != nil {
