@@ -2,41 +2,38 @@ package replica
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
 	"trellis/binlog/replica/snapshot"
 )
 
-// Backup makes a copy of the queue in a directory that exists: a snapshot of this node
-// that includes all that it had applied when Backup was called. It returns the path of
-// the copy, which a server without a cluster can open with -b. The node does not have to
-// lead. An error leaves nothing.
-func (n *Node) Backup(ctx context.Context, dir string) (path string, err error) {
-	if err := n.freshSnapshot(ctx); err != nil {
-		return "", err
+// Backup writes the stream of a snapshot of this node, as snapshot.Extract and Receive read
+// it, with all entries up to index, and up to what the node had applied when Backup was
+// called. It waits until the node has them. The node does not have to lead.
+func (n *Node) Backup(ctx context.Context, index uint64, w io.Writer) (snapshot.Meta, error) {
+	if err := n.freshSnapshot(ctx, max(index, n.applier.seen().Index)); err != nil {
+		return snapshot.Meta{}, fmt.Errorf("backup: %w", err)
 	}
-	meta, from := n.store.hold()
-	defer n.store.release(from)
-	r, w := io.Pipe()
-	go func() { w.CloseWithError(snapshot.Send(n.opts.FS, from, w)) }()
-	_, path, err = snapshot.Receive(n.opts.FS, dir, meta.Index, meta.Term, r)
-	r.CloseWithError(err) // the sender ends too
-	return path, err
+	meta, path := n.store.hold()
+	defer n.store.release(path)
+	return meta, snapshot.Send(n.opts.FS, path, w)
 }
 
-// freshSnapshot waits until there is a snapshot of all that is applied at the call.
-func (n *Node) freshSnapshot(ctx context.Context) error {
-	index := n.applier.seen().Index
+// freshSnapshot waits until there is a snapshot with an entry.
+func (n *Node) freshSnapshot(ctx context.Context, index uint64) error {
 	for n.store.current().Index < index {
-		n.applier.post(func() error {
-			n.applier.wanted = true
-			n.applier.considerSnapshot()
-			return nil
-		})
+		if n.applier.seen().Index >= index {
+			n.applier.post(func() error {
+				n.applier.wanted = true
+				n.applier.considerSnapshot()
+				return nil
+			})
+		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-n.stopped:
 			return ErrClosed
 		case <-time.After(freshTime):

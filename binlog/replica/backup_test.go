@@ -1,11 +1,11 @@
 package replica
 
 import (
+	"bytes"
 	"path/filepath"
 	"testing"
 
 	"trellis/binlog/replica/snapshot"
-	"trellis/binlog/vfs"
 )
 
 func TestABackupIsAllThatWasAcknowledged(t *testing.T) {
@@ -15,14 +15,13 @@ func TestABackupIsAllThatWasAcknowledged(t *testing.T) {
 	}
 	want := c.settled()
 	for _, p := range c.nodes {
+		var stream bytes.Buffer
+		meta, err := p.running().Backup(within(t), c.leader().lastIndex(), &stream)
+		if err != nil {
+			t.Fatal(err)
+		}
 		dir := filepath.Join(clusterDir, "backup")
-		if err := p.fs.Mkdir(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := vfs.SyncDir(p.fs, clusterDir); err != nil {
-			t.Fatal(err)
-		}
-		path, err := p.running().Backup(within(t), dir)
+		_, path, err := snapshot.Receive(p.fs, dir, meta.Index, meta.Term, &stream)
 		if err != nil {
 			t.Fatal(err)
 		}

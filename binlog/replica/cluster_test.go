@@ -272,7 +272,7 @@ type introduction struct {
 }
 
 // Control implements wire.Handler.
-func (h handler) Control(_ context.Context, req []byte) ([]byte, error) {
+func (h handler) Control(_ context.Context, req []byte, _ io.Writer) ([]byte, error) {
 	var i introduction
 	if err := json.Unmarshal(req, &i); err != nil {
 		return nil, err

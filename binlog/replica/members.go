@@ -167,9 +167,20 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 	}
 }
 
-// caughtUp waits until a member has nearly all that the leader has.
+// silentTicks is how long a member that is to vote may be silent.
+const silentTicks = 200
+
+// caughtUp waits until a member has nearly all that the leader has. That ends with an
+// error when the member says nothing at all for a while: it may have ended.
 func (n *Node) caughtUp(ctx context.Context, id uint64) error {
+	heard := uint64(0) // tick when the member was last heard, or of the first look
 	return n.poll(ctx, func(c *consensus) (bool, error) {
+		if heard = max(heard, c.heard[id]); heard == 0 {
+			heard = c.tick
+		}
+		if c.tick > heard+silentTicks {
+			return false, errors.New("it does not answer")
+		}
 		st := c.rn.Status()
 		pr, ok := st.Progress[id]
 		if !ok {

@@ -4,13 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/journal"
-	"trellis/binlog/record"
-	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -182,55 +181,32 @@ func (w *walk) extent() (extent, error) {
 		}
 		return nil
 	})
-	select {
-	case x := <-w.end:
-		return x, nil
-	case <-w.cancel:
-		return extent{}, errVoid
+	for {
+		select {
+		case x := <-w.end:
+			return x, nil
+		case <-w.cancel:
+			return extent{}, errVoid
+		case <-time.After(freshTime): // it may be a read round that was waited for: nothing is applied then
+			a.post(func() error {
+				if a.walk == w {
+					a.endWalk()
+				}
+				return nil
+			})
+		}
 	}
 }
 
 // redo writes the records of the entries since the walk began.
 func (w *walk) redo(sw *snapshot.Writer, last uint64) error {
-	var reader entry.Reader
-	var names record.Names
 	return w.applier.node.eachEntry(w.from, last, func(e *raftpb.Entry) error {
-		if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
-			return nil
-		}
 		if w.void() {
 			return errVoid
 		}
-		h, err := reader.Reset(e.GetData())
-		if err != nil || h.Reign != e.GetTerm() {
-			return err
-		}
-		for {
-			b, err := reader.Next()
-			if err == io.EOF {
-				return nil
-			}
-			if err == nil {
-				err = redoRecord(sw, b, &names)
-			}
-			if err != nil {
-				return err
-			}
-		}
+		_, _, err := sw.Entry(e)
+		return err
 	})
-}
-
-func redoRecord(sw *snapshot.Writer, b []byte, names *record.Names) error {
-	var r journal.Record
-	switch record.KindOf(b) {
-	case record.Full:
-		record.DecodeFull(b, &r, names)
-		return sw.Full(&r)
-	case record.Update:
-		record.DecodeUpdate(b, &r)
-		return sw.Update(&r)
-	}
-	return sw.Delete(record.Number(b))
 }
 
 // retain has the log begin behind the current snapshot, but for what a follower that is
@@ -312,6 +288,9 @@ type arriving struct {
 func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
 	of := m.GetSnapshot().GetMetadata()
 	meta, path, err := snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
+	if err == nil {
+		_, err = io.Copy(io.Discard, r) // up to the sender's word that this was all
+	}
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type Status struct {
 	Stamp         int64  // cluster time of the last entry, nanoseconds since 1970
 	Snapshot      uint64 // index of the current snapshot's last entry
 	SnapshotBytes int64
+	SnapshotStamp int64 // cluster time of that entry, nanoseconds since 1970; 0 before the first one
 	LogBytes      int64
 }
 
@@ -33,8 +34,10 @@ type MemberStatus struct {
 	Voter bool
 	// Alive and Match are known to the leader only: whether the member was heard within
 	// an election's time, and up to which entry it has what the leader has.
-	Alive bool
-	Match uint64
+	// Behind is about how many bytes of the log it lacks.
+	Alive  bool
+	Match  uint64
+	Behind int64
 }
 
 // raftStatus is what the raft goroutine tells of itself, once a tick and at each change of
@@ -74,7 +77,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		Self: n.opts.Self, Applied: at.Index, Last: last, Stamp: at.Stamp,
 		Storing: n.writer.waiting.Load(), Applying: n.applier.waiting.Load(),
-		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, LogBytes: n.log.Size(),
+		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, SnapshotStamp: snapshot.Stamp, LogBytes: n.log.Size(),
 	}
 	p := n.status.Load()
 	if p == nil {
@@ -85,9 +88,13 @@ func (n *Node) Status() Status {
 		s.Leads, s.Serves, s.Term, s.Leader = true, o.serving.Load(), o.reign, n.opts.Self
 	}
 	for _, m := range at.Members {
-		s.Members = append(s.Members, MemberStatus{
+		o := MemberStatus{
 			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],
-		})
+		}
+		if len(p.match) > 0 {
+			o.Behind = n.log.SizeBehind(o.Match)
+		}
+		s.Members = append(s.Members, o)
 	}
 	return s
 }

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	m.Run()
+	_ = os.RemoveAll(serverDir)
 }
 
 // trellis runs the command, and returns what it says and its exit status.

@@ -20,7 +20,7 @@ import (
 	"github.com/beanstalkd/go-beanstalk"
 
 	peerwire "trellis/binlog/replica/wire"
-	"trellis/cmd/trellisd/internal/cluster"
+	"trellis/cmd/internal/control"
 )
 
 // A town is a cluster of processes on this machine. The address of each node is that of
@@ -149,7 +149,7 @@ func (w *town) leader() (leads *townsman) {
 }
 
 // ask sends a control request to a node.
-func (n *townsman) ask(request string) (s cluster.Status, err error) {
+func (n *townsman) ask(request string) (s control.Status, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	resp, err := peerwire.Call(ctx, peerwire.ClientConfig{}, n.door.addr(), []byte(request))
@@ -163,7 +163,7 @@ func (n *townsman) ask(request string) (s cluster.Status, err error) {
 func (w *town) settled() (jobs uint64) {
 	w.t.Helper()
 	w.eventually("all nodes have the same", func() bool {
-		var first *cluster.Status
+		var first *control.Status
 		for _, n := range w.nodes {
 			if n.p == nil {
 				continue

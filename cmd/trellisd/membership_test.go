@@ -15,7 +15,7 @@ import (
 
 	peerwire "trellis/binlog/replica/wire"
 	"trellis/binlog/replica/wire/wiretest"
-	"trellis/cmd/trellisd/internal/cluster"
+	"trellis/cmd/internal/control"
 )
 
 // grow adds a node that knows the others of a town and is none of them yet.
@@ -203,7 +203,7 @@ func TestMembersWithCertificatesServeAndStrangersAreRefused(t *testing.T) {
 	defer cancel()
 	resp, err := peerwire.Call(ctx, peerwire.ClientConfig{TLS: config}, c.door.addr(), []byte(`{"op":"status"}`))
 	no(t, err)
-	var s cluster.Status
+	var s control.Status
 	no(t, json.Unmarshal(resp, &s))
 	if s.Clients == "" || len(s.Members) != 3 {
 		t.Errorf("the leader says %+v", s)

@@ -171,6 +171,20 @@ func (l *Log) Size() int64 {
 	return int64(l.end - l.segments[0].pos)
 }
 
+// SizeBehind is the number of bytes of the log behind an entry; those of the whole log if
+// the entry comes before it.
+func (l *Log) SizeBehind(index uint64) int64 {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	switch {
+	case index >= l.state.last.Index:
+		return 0
+	case !l.table.has(index + 1):
+		return int64(l.end - l.segments[0].pos)
+	}
+	return int64(l.end - l.table.pos[index+1-l.table.low])
+}
+
 // Err is nil, or wraps ErrFailed.
 func (l *Log) Err() error {
 	l.mu.RLock()

@@ -152,20 +152,15 @@ func (s *Store) checkInvitation(p Identity) error {
 	case own.State != Empty && (own.State != Invited || own.Cluster.ID != p.Cluster.ID):
 		return fmt.Errorf("%s is %s by cluster %s", s.self.Name, own.State, own.Cluster.ID)
 	}
-	common := false
 	for _, n := range p.Cluster.Nodes() {
-		if n == s.self {
-			continue
-		}
 		for _, o := range s.nodes {
 			if o.Name == n.Name && o.Addr != n.Addr {
 				return fmt.Errorf("the cluster has %s, and --cluster of %s says %s", n, s.self.Name, o)
 			}
-			common = common || o == n
 		}
 	}
-	if !common {
-		return fmt.Errorf("no member of the cluster is in --cluster of %s, which says %s", s.self.Name, formatNodes(s.nodes))
+	if !agree(s.nodes, s.self, p.Cluster.Nodes()) {
+		return fmt.Errorf("the members would be %s, and --cluster of %s says %s", formatNodes(p.Cluster.Nodes()), s.self.Name, formatNodes(s.nodes))
 	}
 	return nil
 }

@@ -64,8 +64,8 @@
 // # Adding
 //
 // The leader asks the new node for its incarnation, draws an id, and sends both with the
-// members of now. The node takes that if it is Empty, and a member has a name and address
-// that its --cluster has too; it is Invited, which is durable when it answers. Then
+// members of now. The node takes that if it is Empty, and its --cluster names the members,
+// with or without itself; it is Invited, which is durable when it answers. Then
 // the leader proposes it as a learner. As long as it is Invited it takes another id from
 // the same cluster: a raft group sends to members only, so the first id was never one.
 //

@@ -72,6 +72,16 @@ type Identity struct {
 	Cluster Cluster `json:"cluster"`
 }
 
+// Alone draws the identity of a node that is a cluster of its own.
+func Alone(n Node) (Identity, error) {
+	m := Member{ID: NewID(), Incarnation: Incarnation(draw()), Name: n.Name, Addr: n.Addr}
+	id := Identity{
+		Incarnation: m.Incarnation, State: Joined, Self: m.ID,
+		Cluster: Cluster{ID: NewClusterID(), Members: []Member{m}},
+	}
+	return id, id.check()
+}
+
 // Member is the node itself. The zero Member belongs to no cluster.
 func (id Identity) Member() Member {
 	m, _ := id.Cluster.Member(id.Self)

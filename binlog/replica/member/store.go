@@ -123,9 +123,7 @@ func (s *Store) Agree(now []Member) error {
 	known := s.Identity().Cluster
 	today := Cluster{Members: now}
 	for _, c := range []Cluster{known, today} {
-		ns := c.Nodes()
-		others := slices.DeleteFunc(slices.Clone(ns), func(n Node) bool { return n == s.self })
-		if len(s.nodes) == 0 || sameNodes(s.nodes, ns) || sameNodes(s.nodes, others) {
+		if len(s.nodes) == 0 || agree(s.nodes, s.self, c.Nodes()) {
 			return nil
 		}
 	}
@@ -134,6 +132,12 @@ func (s *Store) Agree(now []Member) error {
 	}
 	return fmt.Errorf("%s: %w: the members are %s, and --cluster says %s",
 		s.dir, ErrDisagrees, formatNodes(today.Nodes()), formatNodes(s.nodes))
+}
+
+// agree tells whether a --cluster names the members, with or without the node itself.
+func agree(said []Node, self Node, members []Node) bool {
+	others := slices.DeleteFunc(slices.Clone(members), func(n Node) bool { return n == self })
+	return sameNodes(said, members) || sameNodes(said, others)
 }
 
 // Identity is what is on disk.

@@ -24,6 +24,7 @@
 //
 //	err = snapshot.Send(fs, path, w)                 // the leader
 //	meta, path, err := snapshot.Receive(fs, dir, index, term, r)
+//	meta, err := snapshot.Extract(fs, dir, r)        // a backup
 //	err = snapshot.SetCurrent(fs, dir, &meta)        // as the writer's Install asks for
 //
 // A Writer is for one goroutine. One goroutine at a time calls SetCurrent. Current and

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	iofs "io/fs"
 	"path/filepath"
 
 	"trellis/binlog/record"
@@ -112,6 +113,54 @@ func receive(fs vfs.FS, dir string, index, term uint64, in *summedReader) (Meta,
 		return Meta{}, "", errors.Join(err, removeAll(fs, tmp))
 	}
 	return publish(fs, dir, tmp, &m)
+}
+
+// Extract reads a stream of Send's into a directory, which is locked and holds nothing
+// else, for a server without a cluster to open with -b. Until all is complete and durable
+// the description is there too, with which such a server refuses the directory. After an
+// error nothing is left. See Receive for what is checked.
+func Extract(fs vfs.FS, dir string, r io.Reader) (Meta, error) {
+	m, err := extract(fs, dir, &summedReader{r: r})
+	if err != nil {
+		return Meta{}, fmt.Errorf("extract a snapshot into %s: %w", dir, spaceError(err))
+	}
+	return m, nil
+}
+
+func extract(fs vfs.FS, dir string, in *summedReader) (Meta, error) {
+	m, err := receiveMeta(in)
+	if err != nil {
+		return Meta{}, err
+	}
+	guard := filepath.Join(dir, metaName)
+	if err := writeFile(fs, guard, m.encode()); err != nil {
+		return Meta{}, err
+	}
+	err = vfs.SyncDir(fs, dir)
+	if err == nil {
+		err = receiveFiles(fs, dir, &m, in)
+	}
+	if err == nil {
+		err = vfs.SyncDir(fs, dir)
+	}
+	if err != nil {
+		return Meta{}, errors.Join(err, unextract(fs, dir, &m))
+	}
+	return m, errors.Join(fs.Remove(guard), vfs.SyncDir(fs, dir))
+}
+
+// unextract removes what extract has made, the description last.
+func unextract(fs vfs.FS, dir string, m *Meta) error {
+	for i := range m.segments {
+		err := fs.Remove(filepath.Join(dir, record.FileName(uint32(i)+1)))
+		if errors.Is(err, iofs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return fs.Remove(filepath.Join(dir, metaName))
 }
 
 // receiveMeta reads what a stream starts with.

@@ -3,11 +3,14 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io"
 	iofs "io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
@@ -30,6 +33,9 @@ type Writer struct {
 	records uint64
 	fulls   uint64
 	done    []segment
+
+	reader entry.Reader
+	names  record.Names
 
 	file vfs.File // of the segment that was begun; nil if none was
 	salt record.Salt
@@ -95,6 +101,44 @@ func (w *Writer) Delete(id uint64) error {
 	}
 	record.EncodeSmall(b, w.salt, record.Delete, id)
 	return nil
+}
+
+// Entry writes the records of an entry that was committed, behind those of all entries
+// before it. It returns the entry's header, and whether it counts: not if its reign is not
+// its term, nor if it is raft's own. Errors wrap those of package entry.
+func (w *Writer) Entry(e *raftpb.Entry) (h entry.Header, counts bool, err error) {
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		return h, false, nil
+	}
+	if h, err = w.reader.Reset(e.GetData()); err != nil || h.Reign != e.GetTerm() {
+		return h, false, err
+	}
+	for {
+		b, err := w.reader.Next()
+		if err == io.EOF {
+			return h, true, nil
+		}
+		if err == nil {
+			err = w.redo(b)
+		}
+		if err != nil {
+			return h, true, err
+		}
+	}
+}
+
+// redo writes a record of an entry.
+func (w *Writer) redo(b []byte) error {
+	var r journal.Record
+	switch record.KindOf(b) {
+	case record.Full:
+		record.DecodeFull(b, &r, &w.names)
+		return w.Full(&r)
+	case record.Update:
+		record.DecodeUpdate(b, &r)
+		return w.Update(&r)
+	}
+	return w.Delete(record.Number(b))
 }
 
 // extend returns the place of n bytes for a record of a job, to be filled at once.

@@ -66,8 +66,10 @@ type Handler interface {
 	NotMember(by member.ID)
 
 	// Control answers a control request. The context ends when the asking side has gone
-	// and at Close. The text of an error is sent.
-	Control(ctx context.Context, req []byte) (resp []byte, err error)
+	// and at Close. The text of an error is sent. What is written to stream, before Control
+	// returns, is sent before the response; its writes fail when the asking side is slow
+	// for too long. Most requests have no use for it.
+	Control(ctx context.Context, req []byte, stream io.Writer) (resp []byte, err error)
 }
 
 // ErrPlain tells that an address is not on loopback and that there is no TLS.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -37,8 +38,16 @@ type RemoteError struct{ Text string }
 func (e *RemoteError) Error() string { return e.Text }
 
 // Call sends a control request to the node at an address, and waits for the response as
-// long as the context allows. Request and response have at most MaxControl bytes.
+// long as the context allows. Request and response have at most MaxControl bytes. An error
+// that the node's handler has returned is a *RemoteError.
 func Call(ctx context.Context, cfg ClientConfig, addr string, req []byte) ([]byte, error) {
+	return Fetch(ctx, cfg, addr, req, nil)
+}
+
+// Fetch is Call for a request that is answered with a stream before its response: w gets
+// what comes, of any length. Without a response the stream is not whole. A stream that
+// nobody expects, as w is nil, is an error.
+func Fetch(ctx context.Context, cfg ClientConfig, addr string, req []byte, w io.Writer) ([]byte, error) {
 	if len(req) > MaxControl {
 		return nil, fmt.Errorf("a control request of %d bytes, at most %d are possible", len(req), MaxControl)
 	}
@@ -49,18 +58,22 @@ func Call(ctx context.Context, cfg ClientConfig, addr string, req []byte) ([]byt
 	defer func() { _ = c.Close() }()
 	defer until(ctx, c)()
 	tc := &timedConn{c, usual.stall, usual.stall} // pulses come while the node works
-	resp, err := call(tc, req)
+	resp, err := call(tc, req, w)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	return resp, err
 }
 
-func call(c net.Conn, req []byte) ([]byte, error) {
+func call(c net.Conn, req []byte, stream io.Writer) ([]byte, error) {
 	if err := newFrameWriter(c).frame(kindRequest, req); err != nil {
 		return nil, err
 	}
-	r := newFrameReader(c, 4<<10, kindResponse, kindError, kindPulse)
+	size, allowed := 4<<10, []kind{kindResponse, kindError, kindPulse}
+	if stream != nil {
+		size, allowed = bufSize, append(allowed, kindChunk)
+	}
+	r := newFrameReader(c, size, allowed...)
 	for {
 		switch k, payload, err := r.next(); {
 		case err != nil:
@@ -69,6 +82,10 @@ func call(c net.Conn, req []byte) ([]byte, error) {
 			return nil, &RemoteError{printable(payload)}
 		case k == kindResponse:
 			return append([]byte(nil), payload...), nil
+		case k == kindChunk:
+			if _, err := stream.Write(payload); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
@@ -87,14 +104,16 @@ func (t *Transport) serveControl(c net.Conn) error {
 	defer cancel()
 	// There is no limit to how long a request takes but that somebody waits for it.
 	_ = c.SetReadDeadline(time.Time{})
-	pulses := t.pulse(ctx, tc)
+	idle, begin := context.WithCancel(ctx)
+	pulses := t.pulse(idle, tc)
+	stream := &controlStream{begin: func() { begin(); <-pulses }, w: chunkWriter{w: w}}
 	gone := make(chan struct{})
 	go func() { // notices that the asking side has gone
 		defer close(gone)
 		_, _ = c.Read(make([]byte, 1))
 		cancel()
 	}()
-	resp, err := t.cfg.Handler.Control(ctx, req)
+	resp, err := t.cfg.Handler.Control(ctx, req, stream)
 	if err == nil && len(resp) > MaxControl {
 		err = fmt.Errorf("a response of %d bytes, at most %d are possible", len(resp), MaxControl)
 	}
@@ -111,6 +130,17 @@ func (t *Transport) serveControl(c net.Conn) error {
 		return errors.New("nobody takes the response to a control request")
 	}
 	return nil // that who has asked has gone needs no word
+}
+
+// controlStream takes what is sent before the response to a control request.
+type controlStream struct {
+	begin func() // ends the pulses; may be called again
+	w     chunkWriter
+}
+
+func (s *controlStream) Write(b []byte) (int, error) {
+	s.begin()
+	return s.w.Write(b)
 }
 
 // cut shortens a text to what a frame may have.

@@ -11,7 +11,7 @@
 //	t.SendSnapshot(m, write)                   // a MsgSnap with its files
 //	err = t.Close()
 //
-// A tool asks nodes with [Call]. Package wiretest has a network for tests that cuts,
+// A tool asks nodes with [Call], and with [Fetch] for what is long. Package wiretest has a network for tests that cuts,
 // blocks, delays, repeats and loses, and certificates.
 //
 // # What holds
@@ -90,7 +90,7 @@
 //
 //	1 message   40 MiB   a raft message: on a lane, and the first frame of a snapshot stream
 //	2 pulse     0        the sender lives
-//	3 chunk     64 KiB   the next bytes of a snapshot stream
+//	3 chunk     64 KiB   the next bytes of a snapshot stream, or of the one before a response
 //	4 end       0        the snapshot stream is whole
 //	5 done      512      by the receiver of a snapshot: taken if empty, or the reason why not
 //	6 request   1 MiB    a control request, by the side that has dialled

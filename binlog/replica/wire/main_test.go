@@ -62,6 +62,7 @@ type node struct {
 	sent    chan bool            // of SnapshotSent
 	take    func(m *raftpb.Message, r io.Reader) error
 	control func(ctx context.Context, req []byte) ([]byte, error)
+	streams func(req []byte, stream io.Writer) ([]byte, error) // instead of control, if it is set
 
 	mu          sync.Mutex
 	messages    []*raftpb.Message
@@ -95,7 +96,12 @@ func (n *node) NotMember(id member.ID) {
 
 func (n *node) SnapshotSent(id member.ID, ok bool) { n.sent <- ok }
 
-func (n *node) Control(ctx context.Context, req []byte) ([]byte, error) { return n.control(ctx, req) }
+func (n *node) Control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
+	if n.streams != nil {
+		return n.streams(req, stream)
+	}
+	return n.control(ctx, req)
+}
 
 func (n *node) count() int {
 	n.mu.Lock()

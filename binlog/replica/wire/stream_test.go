@@ -364,6 +364,42 @@ func TestControlRequestsAreAnswered(t *testing.T) {
 	}
 }
 
+func TestAControlResponseMayFollowAStream(t *testing.T) {
+	n := asked(t, patient, echo)
+	var end error
+	n.streams = func(req []byte, stream io.Writer) ([]byte, error) {
+		time.Sleep(3 * patient.pulse) // some pulses come first
+		for range 100 {
+			if _, err := stream.Write(req); err != nil {
+				return nil, err
+			}
+		}
+		return []byte("whole"), end
+	}
+	req := bytes.Repeat([]byte("r"), 100_000)
+	var got bytes.Buffer
+	resp, err := Fetch(t.Context(), ClientConfig{}, n.self.Addr, req, &got)
+	if err != nil || string(resp) != "whole" || !bytes.Equal(got.Bytes(), bytes.Repeat(req, 100)) {
+		t.Errorf("%d bytes and %q, %v", got.Len(), resp, err)
+	}
+	if _, err := Call(t.Context(), ClientConfig{}, n.self.Addr, req); err == nil {
+		t.Error("a stream that nobody expects was taken")
+	}
+	full := errors.New("the disk is full")
+	if _, err := Fetch(t.Context(), ClientConfig{}, n.self.Addr, req, brokenWriter{full}); !errors.Is(err, full) {
+		t.Errorf("%v, want what the writer says", err)
+	}
+	end = errors.New("it cannot be read")
+	if _, err := Fetch(t.Context(), ClientConfig{}, n.self.Addr, req, io.Discard); err == nil || err.Error() != end.Error() {
+		t.Errorf("%v, want %v", err, end)
+	}
+}
+
+// brokenWriter is a writer that fails.
+type brokenWriter struct{ err error }
+
+func (f brokenWriter) Write([]byte) (int, error) { return 0, f.err }
+
 func TestControlErrorsAreTold(t *testing.T) {
 	for text, control := range map[string]func(context.Context, []byte) ([]byte, error){
 		"n3 is no member":              func(context.Context, []byte) ([]byte, error) { return nil, errors.New("n3 is no member") },

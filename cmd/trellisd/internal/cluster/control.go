@@ -5,62 +5,50 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
+	"trellis/cmd/internal/control"
 )
 
-// request is a control request of this package.
-type request struct {
-	Op     string `json:"op"`
-	Digest bool   `json:"digest,omitempty"` // of status
-	To     string `json:"to,omitempty"`     // of transfer: a name
-	Node   string `json:"node,omitempty"`   // of add: name=host:port; of remove: a name
-}
-
-// Status is how a node sees its cluster: the response to "status".
-type Status struct {
-	Node    member.Node      `json:"node"`
-	Cluster member.ClusterID `json:"cluster"`
-	Clients string           `json:"clients"` // where clients are served now, or ""
-	replica.Status
-	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for
-}
-
-var errUnknown = errors.New("a request that this node does not know")
-
 // control answers a request that is none of package member.
-func (m *Member) control(ctx context.Context, req []byte) ([]byte, error) {
-	var r request
-	if err := json.Unmarshal(req, &r); err != nil {
-		return nil, errUnknown
+func (m *Member) control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
+	r, err := control.Parse(req)
+	if err != nil {
+		return nil, err
 	}
 	node := m.node.Load()
 	if node == nil {
 		return nil, errNotYet
 	}
-	if r.Op == "status" {
+	switch r.Op {
+	case control.OpStatus:
 		s := m.status(node)
 		if r.Digest {
-			s.digest(m.cfg.Queue, node)
+			takeDigest(&s, m.cfg.Queue, node)
 		}
 		return json.Marshal(s)
+	case control.OpBackup:
+		if _, err := node.Backup(ctx, r.Index, stream); err != nil {
+			return nil, err
+		}
+		return json.Marshal(m.status(node))
 	}
 	st := node.Status()
 	if !st.Leads {
 		return nil, m.notLeader(st)
 	}
-	var err error
 	switch r.Op {
-	case "transfer":
+	case control.OpTransfer:
 		var to member.ID
-		if to, err = named(st, r.To); err == nil {
+		if to, err = named(st, r.To); err == nil && to != st.Self {
 			err = node.Transfer(ctx, to)
 		}
-	case "add":
+	case control.OpAdd:
 		err = m.add(ctx, node, st, r.Node)
-	case "remove":
+	case control.OpRemove:
 		var id member.ID
 		if id, err = named(st, r.Node); err == nil && id == 0 {
 			err = errors.New("a request to remove nobody")
@@ -69,7 +57,7 @@ func (m *Member) control(ctx context.Context, req []byte) ([]byte, error) {
 			err = node.Remove(ctx, id)
 		}
 	default:
-		err = errUnknown
+		err = control.ErrUnknown
 	}
 	if err != nil {
 		return nil, err
@@ -120,8 +108,8 @@ func (m *Member) notLeader(st replica.Status) error {
 	return fmt.Errorf("%w, and no leader is known", replica.ErrNotLeader)
 }
 
-func (m *Member) status(node *replica.Node) Status {
-	s := Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status()}
+func (m *Member) status(node *replica.Node) control.Status {
+	s := control.Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status()}
 	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
 		s.Clients = m.clientAddr(q.Addrs)
 	}
@@ -131,9 +119,9 @@ func (m *Member) status(node *replica.Node) Status {
 // digestTries is how often a digest is taken anew because an entry was applied meanwhile.
 const digestTries = 5
 
-// digest takes the digest of all jobs as of s.Applied. There is none while jobs change all
+// takeDigest takes the digest of all jobs as of s.Applied. There is none while jobs change all
 // the time. (A leader's jobs are ahead of what is applied while something is under way.)
-func (s *Status) digest(q *Queue, node *replica.Node) {
+func takeDigest(s *control.Status, q *Queue, node *replica.Node) {
 	for range digestTries {
 		before := node.Status().Applied
 		d := q.Digest()

@@ -25,13 +25,5 @@
 //
 // # Control requests
 //
-// Beside those of package member there are these, in JSON, each with a field "op":
-//
-//	{"op":"status"}                  how the node sees the cluster: a Status
-//	{"op":"status","digest":true}    the same, with the digest of the jobs as of Applied
-//	{"op":"transfer","to":"n2"}      another member leads; without "to" the one that has the most
-//	{"op":"add","node":"n4=HOST:PORT"}
-//	{"op":"remove","node":"n3"}
-//
-// All but status go to the leader; another node answers with an error that names it.
+// Beside those of package member they are those of package control.
 package cluster

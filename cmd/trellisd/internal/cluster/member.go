@@ -287,12 +287,12 @@ func (h handler) NotMember(by member.ID) {
 }
 
 // Control implements wire.Handler.
-func (h handler) Control(ctx context.Context, req []byte) ([]byte, error) {
+func (h handler) Control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
 	if resp, ok, err := h.m.store.Control(req); ok {
 		return resp, err
 	}
 	if ok, err := h.m.meet(req); ok {
 		return nil, err
 	}
-	return h.m.control(ctx, req)
+	return h.m.control(ctx, req, stream)
 }

@@ -7,6 +7,7 @@ import (
 
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
+	"trellis/cmd/internal/control"
 )
 
 // leader is a leader elsewhere.
@@ -64,12 +65,12 @@ func (m *Member) look(ctx context.Context) {
 func (m *Member) askClients(ctx context.Context, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	req, err := json.Marshal(request{Op: "status"})
+	req, err := json.Marshal(control.Request{Op: control.OpStatus})
 	if err != nil {
 		return ""
 	}
 	resp, err := m.call(ctx, addr, req)
-	var s Status
+	var s control.Status
 	if err != nil || json.Unmarshal(resp, &s) != nil {
 		return "" // it is asked again
 	}

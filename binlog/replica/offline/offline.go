@@ -1,0 +1,272 @@
+package offline
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog"
+	"trellis/binlog/journal"
+	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/vfs"
+)
+
+// SkippedIDs is how many ids no job of the new cluster gets.
+const SkippedIDs = 10_000_000
+
+// Errors that a caller decides by.
+var (
+	// ErrNotEmpty tells that the new directory has something in it.
+	ErrNotEmpty = errors.New("the directory is not empty")
+
+	// ErrNoLog tells that the source has no binlog.
+	ErrNoLog = errors.New("there is no binlog")
+
+	// ErrNoMember tells that the source is not the directory of a node that was a member.
+	ErrNoMember = errors.New("not the directory of a member of a cluster")
+)
+
+// Made tells what was made.
+type Made struct {
+	Cluster member.ClusterID
+	Records uint64 // of jobs: at least as many as there are jobs
+	Bytes   int64
+	LastID  uint64 // no job had a greater id
+	NextID  uint64 // of the first new job
+
+	// Of Recover: the cluster that was, and how many entries of the log came to the
+	// snapshot's, of which the last ones may never have been committed.
+	Old         member.ClusterID
+	Entries     uint64
+	Uncommitted uint64
+}
+
+// Init makes the directory of node, a cluster of its own, out of the binlog in from. That
+// may be a backup, or a log of beanstalkd's. dir is made if it does not exist. Errors wrap
+// those of binlog.Open, ErrNoLog and ErrNotEmpty.
+func Init(fsys vfs.FS, from string, node member.Node, dir string) (Made, error) {
+	return build(fsys, node, dir, func(w *snapshot.Writer, m *snapshot.Meta, _ *Made) error {
+		log, err := binlog.Open(from, binlog.Options{FS: fsys})
+		if err != nil {
+			return err
+		}
+		if log.Recovery().Segments == 0 {
+			return errors.Join(fmt.Errorf("%s: %w", from, ErrNoLog), log.Close())
+		}
+		if err := log.Replay(restorer{w}); err != nil {
+			return errors.Join(err, log.Close())
+		}
+		m.Highest = log.NextID() - 1
+		m.Stamp = time.Now().UnixNano()
+		return log.Close()
+	})
+}
+
+// restorer writes the jobs of a binlog into a snapshot.
+type restorer struct{ w *snapshot.Writer }
+
+// Full implements binlog.Restorer.
+func (r restorer) Full(rec *journal.Record, _ uint32) (journal.Former, error) {
+	return journal.Former{}, r.w.Full(rec)
+}
+
+// Update implements binlog.Restorer.
+func (r restorer) Update(rec *journal.Record) error { return r.w.Update(rec) }
+
+// Recover makes the directory of node, a cluster of its own, out of the directory of a
+// member that does not run. dir is made if it does not exist. Errors wrap those of
+// member.Read, snapshot.Current, entrylog.Open, vfs.ErrLocked, ErrNotEmpty and
+// ErrNoMember.
+func Recover(fsys vfs.FS, from string, node member.Node, dir string) (Made, error) {
+	lock, err := vfs.LockDir(fsys, from)
+	if err != nil {
+		return Made{}, err
+	}
+	defer func() { _ = lock.Close() }()
+	id, err := member.Read(fsys, from)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Made{}, fmt.Errorf("%s: %w: it has no mark", from, ErrNoMember)
+	case err != nil:
+		return Made{}, err
+	case id.State != member.Joined:
+		return Made{}, fmt.Errorf("%s: %w: its node is %s", from, ErrNoMember, id.State)
+	}
+	return build(fsys, node, dir, func(w *snapshot.Writer, m *snapshot.Meta, made *Made) error {
+		made.Old = id.Cluster.ID
+		return recoverInto(fsys, from, w, m, made)
+	})
+}
+
+// readBytes is how much of an entry log is read at a time.
+const readBytes = 4 << 20
+
+func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta, made *Made) (err error) {
+	old, path, err := snapshot.Current(fsys, filepath.Join(from, snapshotsDir))
+	if err != nil {
+		return err
+	}
+	log, err := entrylog.Open(filepath.Join(from, entriesDir), entrylog.Options{Snapshot: metadata(&old), FS: fsys})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	c := copier{restorer: restorer{w}}
+	if err := errors.Join(snapshot.Load(fsys, path, &c), c.err); err != nil {
+		return err
+	}
+	m.Highest, m.Stamp = old.Highest, old.Stamp
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	hard, _, err := log.InitialState()
+	if err != nil {
+		return err
+	}
+	made.Entries = last - old.Index
+	made.Uncommitted = last - min(last, max(hard.GetCommit(), old.Index))
+	for next := old.Index + 1; next <= last; {
+		es, err := log.Entries(next, last+1, readBytes)
+		if err != nil {
+			return fmt.Errorf("read entries from %d on: %w", next, err)
+		}
+		for _, e := range es {
+			h, counts, err := w.Entry(e)
+			if err != nil {
+				return fmt.Errorf("entry %d of term %d: %w", e.GetIndex(), e.GetTerm(), err)
+			}
+			if counts {
+				m.Highest, m.Stamp = max(m.Highest, h.LastID), max(m.Stamp, h.Stamp)
+			}
+			next = e.GetIndex() + 1
+		}
+	}
+	return nil
+}
+
+// copier writes the records of a snapshot into another one.
+type copier struct {
+	restorer
+	err error // of the first delete that could not be written
+}
+
+// Delete implements snapshot.Standby.
+func (c *copier) Delete(id uint64) uint32 {
+	if err := c.w.Delete(id); c.err == nil {
+		c.err = err
+	}
+	return 0
+}
+
+// Directories in a member's.
+const (
+	entriesDir   = "entries"
+	snapshotsDir = "snapshots"
+)
+
+// build makes a directory whose first snapshot is what fill writes. fill sets Highest, the
+// greatest id on record, and Stamp.
+func build(fsys vfs.FS, node member.Node, dir string, fill func(*snapshot.Writer, *snapshot.Meta, *Made) error) (made Made, err error) {
+	id, err := member.Alone(node)
+	if err != nil {
+		return made, err
+	}
+	lock, err := takeEmpty(fsys, dir)
+	if err != nil {
+		return made, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	w, err := snapshot.Create(fsys, filepath.Join(dir, snapshotsDir))
+	if err != nil {
+		return made, err
+	}
+	meta := snapshot.Meta{
+		Index: 1, Term: 1, ConfState: &raftpb.ConfState{Voters: []uint64{uint64(id.Self)}}, Members: id.Cluster.Members,
+	}
+	if err := fill(w, &meta, &made); err != nil {
+		return made, errors.Join(err, w.Abort(), fsys.Remove(filepath.Join(dir, snapshotsDir)))
+	}
+	made.LastID = meta.Highest
+	meta.Highest += SkippedIDs
+	meta.Decided = meta.Highest + 1 // those that are no jobs now never will be
+	if meta, _, err = w.Finish(meta); err != nil {
+		return made, err
+	}
+	if err := snapshot.SetCurrent(fsys, filepath.Join(dir, snapshotsDir), &meta); err != nil {
+		return made, err
+	}
+	if err := makeLog(fsys, dir, &meta); err != nil {
+		return made, err
+	}
+	if err := member.Write(fsys, dir, id); err != nil {
+		return made, err
+	}
+	made.Cluster, made.NextID, made.Records, made.Bytes = id.Cluster.ID, meta.Highest+1, meta.Records, meta.Bytes
+	return made, nil
+}
+
+// takeEmpty locks a directory with nothing in it, and makes it if need be.
+func takeEmpty(fsys vfs.FS, dir string) (io.Closer, error) {
+	switch err := fsys.Mkdir(dir); {
+	case err == nil:
+		if err := vfs.SyncDir(fsys, filepath.Dir(dir)); err != nil {
+			return nil, err
+		}
+	case !errors.Is(err, fs.ErrExist):
+		return nil, err
+	}
+	lock, err := vfs.LockDir(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	es, err := fsys.List(dir)
+	for _, e := range es {
+		if err == nil && e.Name != "lock" && e.Name != "lost+found" {
+			err = fmt.Errorf("%s: %w: it has %s", dir, ErrNotEmpty, e.Name)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+// makeLog makes an entry log that begins behind the snapshot.
+func makeLog(fsys vfs.FS, dir string, meta *snapshot.Meta) error {
+	entries := filepath.Join(dir, entriesDir)
+	if err := fsys.Mkdir(entries); err != nil {
+		return err
+	}
+	if err := vfs.SyncDir(fsys, dir); err != nil {
+		return err
+	}
+	log, err := entrylog.Open(entries, entrylog.Options{New: true, Snapshot: metadata(meta), FS: fsys})
+	if err != nil {
+		return err
+	}
+	return log.Close()
+}
+
+func metadata(m *snapshot.Meta) *raftpb.SnapshotMetadata {
+	return &raftpb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: m.ConfState}
+}
+
+// Backup makes dir, which is made if it does not exist, of the stream of a node's backup:
+// a binlog that a server opens with -b, and that Init takes. After an error none of it is
+// there. Errors wrap those of snapshot.Extract, vfs.ErrLocked and ErrNotEmpty.
+func Backup(fsys vfs.FS, dir string, r io.Reader) (meta snapshot.Meta, err error) {
+	lock, err := takeEmpty(fsys, dir)
+	if err != nil {
+		return meta, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	return snapshot.Extract(fsys, dir, r)
+}

@@ -1,0 +1,277 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire"
+)
+
+// Client asks members of a cluster.
+type Client struct {
+	Wire wire.ClientConfig
+
+	// Patience is how long a member may take to tell its status, and twice that how long
+	// a leader may take to appear.
+	Patience time.Duration
+}
+
+// Errors by which the tool tells its user who is at fault.
+var (
+	// ErrUnreachable tells that nobody who could answer was reached.
+	ErrUnreachable = errors.New("no member can be reached")
+
+	// ErrNoLeader tells that members were reached, and none of them leads.
+	ErrNoLeader = errors.New("no member leads the cluster: most members have to run and to reach each other")
+)
+
+// Heard is what a member has said, or why it has said nothing.
+type Heard struct {
+	Node   member.Node // without a name, if it was asked by its address and did not answer
+	Status *Status     // nil if it did not answer
+	Err    error
+}
+
+// View is what all members have said.
+type View struct {
+	Cluster member.ClusterID
+	Members []replica.MemberStatus // as the leader sees them, or without one who knows most
+	Heard   []Heard                // of each member, in the same order
+	Leader  *Status                // nil if no member that was reached leads
+}
+
+// Member is what is known of a member with that name.
+func (v *View) Member(name string) (m replica.MemberStatus, ok bool) {
+	i := slices.IndexFunc(v.Members, func(m replica.MemberStatus) bool { return m.Name == name })
+	if i < 0 {
+		return m, false
+	}
+	return v.Members[i], true
+}
+
+// Last is an entry behind which is nothing that was acknowledged before the members were
+// asked, if most of them have answered.
+func (v *View) Last() (index uint64) {
+	for _, h := range v.Heard {
+		if h.Status != nil {
+			index = max(index, h.Status.Last)
+		}
+	}
+	return index
+}
+
+// Look asks the nodes at some addresses, of one cluster, and then all members that they
+// know of. The error wraps ErrUnreachable if none of them answers, or is a
+// *wire.RemoteError if none that answers belongs to a cluster.
+func (c *Client) Look(ctx context.Context, addrs []string, digest bool) (*View, error) {
+	first := c.ask(ctx, addrs, digest)
+	best, err := newest(first)
+	if err != nil {
+		return nil, err
+	}
+	v := &View{Cluster: best.Cluster, Members: best.Members}
+	missing := func() (more []string) {
+		for _, m := range v.Members {
+			if !slices.ContainsFunc(first, func(h heardAt) bool { return h.is(m.Node()) }) {
+				more = append(more, m.Addr)
+			}
+		}
+		return more
+	}
+	first = append(first, c.ask(ctx, missing(), digest)...)
+	for _, h := range first {
+		s := h.Status
+		if s != nil && s.Leads && s.Cluster == v.Cluster && (v.Leader == nil || v.Leader.Term < s.Term) {
+			v.Leader, v.Members = s, s.Members
+		}
+	}
+	first = append(first, c.ask(ctx, missing(), digest)...) // whom only the leader knows
+	for _, m := range v.Members {
+		i := slices.IndexFunc(first, func(h heardAt) bool { return h.is(m.Node()) })
+		h := first[i].Heard
+		h.Node = m.Node()
+		if h.Status != nil && h.Status.Cluster != v.Cluster {
+			h.Status, h.Err = nil, fmt.Errorf("it belongs to cluster %s", h.Status.Cluster)
+		}
+		v.Heard = append(v.Heard, h)
+	}
+	return v, nil
+}
+
+type heardAt struct {
+	addr string
+	Heard
+}
+
+// is tells whether a node was asked.
+func (h *heardAt) is(n member.Node) bool {
+	return h.addr == n.Addr || h.Status != nil && h.Status.Node == n
+}
+
+// ask asks the nodes at some addresses, all at once.
+func (c *Client) ask(ctx context.Context, addrs []string, digest bool) []heardAt {
+	hs := make([]heardAt, len(addrs))
+	var all sync.WaitGroup
+	for i, addr := range addrs {
+		hs[i].addr = addr
+		all.Go(func() {
+			s, err := c.Status(ctx, addr, digest)
+			if err != nil {
+				hs[i].Err = err
+				return
+			}
+			hs[i].Status, hs[i].Node = &s, s.Node
+		})
+	}
+	all.Wait()
+	return hs
+}
+
+// newest is the answer of the node that has applied most of a leader's term, or what is to
+// be said if there is none.
+func newest(hs []heardAt) (best *Status, err error) {
+	var remote *wire.RemoteError
+	var why []string
+	for _, h := range hs {
+		switch s := h.Status; {
+		case s == nil:
+			why = append(why, fmt.Sprintf("%s: %v", h.addr, h.Err))
+			errors.As(h.Err, &remote)
+		case best != nil && s.Cluster != best.Cluster:
+			return nil, fmt.Errorf("%s and %s belong to different clusters: %s and %s", best.Node, s.Node, best.Cluster, s.Cluster)
+		case best == nil || best.Term < s.Term || best.Term == s.Term && best.Applied < s.Applied:
+			best = s
+		}
+	}
+	switch {
+	case best != nil:
+		return best, nil
+	case remote != nil:
+		return nil, &wire.RemoteError{Text: strings.Join(why, "; ")}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrUnreachable, strings.Join(why, "; "))
+}
+
+// Status asks a node for its status. With a digest it takes as long as a walk over all
+// jobs.
+func (c *Client) Status(ctx context.Context, addr string, digest bool) (s Status, err error) {
+	if !digest {
+		var cancel func()
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Patience, errors.New("it does not answer"))
+		defer cancel()
+	}
+	err = c.call(ctx, addr, Request{Op: OpStatus, Digest: digest}, nil, &s)
+	return s, err
+}
+
+// Backup has a member send a snapshot with all entries up to index at least, as
+// snapshot.Extract reads it. Without an error it is whole.
+func (c *Client) Backup(ctx context.Context, addr string, index uint64, w io.Writer) error {
+	var s Status
+	return c.call(ctx, addr, Request{Op: OpBackup, Index: index}, w, &s)
+}
+
+func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, response any) error {
+	req, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	resp, err := wire.Fetch(ctx, c.Wire, addr, req, w)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(resp, response); err != nil {
+		return fmt.Errorf("%s: not the answer of a member: %w", addr, err)
+	}
+	return nil
+}
+
+// lookPause is between two looks for a leader.
+const lookPause = 100 * time.Millisecond
+
+// Lead asks the leader, and the next one if that has lost its office meanwhile, until done
+// tells of what is to be seen that an attempt before has had its effect. done may be nil. Errors wrap
+// ErrUnreachable, ErrNoLeader, or are what the leader says, a *wire.RemoteError.
+func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(*View) bool) (*View, error) {
+	var said error // by the last leader that was asked
+	for end := time.Now().Add(2 * c.Patience); ; {
+		v, err := c.Look(ctx, addrs, false)
+		if err != nil {
+			return nil, err
+		}
+		if said != nil && done != nil && done(v) {
+			return v, nil
+		}
+		if l := v.Leader; l != nil && l.Serves {
+			var s Status
+			said = c.call(ctx, l.Node.Addr, r, nil, &s)
+			if said == nil {
+				return c.Look(ctx, addrs, false)
+			}
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if s, err := c.Status(ctx, l.Node.Addr, false); err == nil && s.Leads && s.Term == l.Term {
+				return nil, said
+			}
+			end = time.Now().Add(2 * c.Patience) // it has lost the office, or has gone
+		}
+		if time.Now().After(end) {
+			return nil, errors.Join(ErrNoLeader, said)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// Leader waits until a member serves clients. Errors wrap ErrUnreachable, or ErrNoLeader.
+func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
+	for end := time.Now().Add(2 * c.Patience); ; {
+		v, err := c.Look(ctx, addrs, false)
+		switch {
+		case err == nil && v.Leader != nil && v.Leader.Serves:
+			return v.Leader, nil
+		case err == nil:
+			err = ErrNoLeader
+		}
+		if time.Now().After(end) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// Await waits until a node answers who it is, or for Patience: one that is about to be
+// added may just have been started.
+func (c *Client) Await(ctx context.Context, addr string) {
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	call := func(ctx context.Context, addr string, req []byte) ([]byte, error) {
+		return wire.Call(ctx, c.Wire, addr, req)
+	}
+	for ctx.Err() == nil {
+		if _, err := member.Probe(ctx, call, addr); err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookPause):
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+
+	"trellis/binlog/replica"
+	"trellis/binlog/replica/member"
+)
+
+// The operations of a Request.
+const (
+	OpStatus   = "status"
+	OpTransfer = "transfer"
+	OpAdd      = "add"
+	OpRemove   = "remove"
+	OpBackup   = "backup"
+)
+
+// Request is what a member is asked.
+type Request struct {
+	Op     string `json:"op"`
+	Digest bool   `json:"digest,omitempty"` // of status: a walk over all jobs
+	To     string `json:"to,omitempty"`     // of transfer: a name
+	Node   string `json:"node,omitempty"`   // of add: name=host:port; of remove: a name
+	Index  uint64 `json:"index,omitempty"`  // of backup: the last entry that it has at least
+}
+
+// ErrUnknown tells of a request that the member cannot read, or of an operation that it
+// does not have.
+var ErrUnknown = errors.New("a request that this node does not know")
+
+// Parse reads a request. Its error is ErrUnknown.
+func Parse(b []byte) (r Request, err error) {
+	if json.Unmarshal(b, &r) != nil || r.Op == "" {
+		return Request{}, ErrUnknown
+	}
+	return r, nil
+}
+
+// Status is how a member sees its cluster.
+type Status struct {
+	Node    member.Node      `json:"node"`
+	Cluster member.ClusterID `json:"cluster"`
+	Clients string           `json:"clients"` // where clients are served now, or ""
+	replica.Status
+	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for and could be taken
+}

@@ -1,0 +1,32 @@
+// Package control is what the tool `trellis cluster` and the members of a cluster say to
+// each other, in control requests of package wire: the requests, the answers, and the
+// tool's side of the conversation. The member's side is in cmd/trellisd.
+//
+// # Requests
+//
+// A request is JSON, a [Request]; its response is a [Status]. Before that of a backup comes
+// a stream of package snapshot. Requests and responses are bounded by wire.MaxControl. What
+// a later version adds is to be ignored by an earlier one.
+//
+//	{"op":"status"}                        how the member sees the cluster
+//	{"op":"status","digest":true}          the same, with a digest of all jobs
+//	{"op":"transfer","to":"n2"}            another member leads; without "to" the one that has the most
+//	{"op":"add","node":"n4=HOST:PORT"}     a node becomes a member that votes
+//	{"op":"remove","node":"n3"}            a member becomes none
+//	{"op":"backup","index":9134}           a snapshot with all entries up to index at least
+//
+// Everybody answers to status and backup. The others go to the leader: another member
+// refuses them with an error that names it. To remove the leader is refused by it, when it
+// has handed over: the next leader is to be asked. A request that has ended with an error
+// may be repeated.
+//
+// # The tool's side
+//
+//	c := control.Client{...}
+//	v, err := c.Look(ctx, addrs, digest)        // asks these and all members that they know
+//	v, err := c.Lead(ctx, addrs, request, done) // asks the leader, whoever that is by then
+//	s, err := c.Leader(ctx, addrs)              // waits for a leader
+//	err := c.Backup(ctx, addr, index, w)
+//
+// Whoever the transport lets in may ask for everything.
+package control

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire"
+	"trellis/cmd/internal/control"
+)
+
+// Exit statuses of `trellis cluster`.
+const (
+	exitClusterUsage       = 2
+	exitClusterUnreachable = 3
+	exitClusterRefused     = 4
+)
+
+// clusterError is an error of `trellis cluster` with the exit status that it means.
+type clusterError struct {
+	status int
+	err    error
+}
+
+func (e *clusterError) Error() string { return e.err.Error() }
+func (e *clusterError) Unwrap() error { return e.err }
+
+func usageError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &clusterError{exitClusterUsage, err}
+}
+
+// refused marks an error that changes nothing when the command is repeated as it was.
+func refused(err error) error { return &clusterError{exitClusterRefused, err} }
+
+// clusterFailed gives an error of a conversation with members its exit status.
+func clusterFailed(err error) error {
+	remote := (*wire.RemoteError)(nil)
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, control.ErrNoLeader), errors.As(err, &remote):
+		return refused(err)
+	}
+	return &clusterError{exitClusterUnreachable, err}
+}
+
+// clusterFlags are the flags of the commands that ask members.
+type clusterFlags struct {
+	nodes         []string
+	cert, key, ca string
+	timeout       time.Duration
+}
+
+const defaultNode = "127.0.0.1:11390"
+
+func (f *clusterFlags) add(cmd *cobra.Command) {
+	env := func(name, otherwise string) string {
+		if v := os.Getenv(name); v != "" {
+			return v
+		}
+		return otherwise
+	}
+	p := cmd.PersistentFlags()
+	p.StringSliceVar(&f.nodes, "node", strings.Split(env("TRELLIS_CLUSTER_NODE", defaultNode), ","), "the peers' address of any member, or of several: host:port,...")
+	p.StringVar(&f.cert, "cluster-cert", env("TRELLIS_CLUSTER_CERT", ""), "a certificate of the cluster's authorities, a file in PEM")
+	p.StringVar(&f.key, "cluster-key", env("TRELLIS_CLUSTER_KEY", ""), "its key, a file in PEM")
+	p.StringVar(&f.ca, "cluster-ca", env("TRELLIS_CLUSTER_CA", ""), "the authorities that the members' certificates are signed by, a file in PEM")
+	p.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long a member may take to answer")
+	for _, name := range []string{"node", "cluster-cert", "cluster-key", "cluster-ca"} {
+		p.Lookup(name).DefValue = "" // what the environment says is nobody's default
+	}
+	p.Lookup("node").DefValue = defaultNode
+}
+
+// client is what asks the members.
+func (f *clusterFlags) client(log io.Writer) (*control.Client, error) {
+	for _, addr := range f.nodes {
+		if err := member.CheckAddr(addr); err != nil {
+			return nil, usageError(fmt.Errorf("--node: %w", err))
+		}
+	}
+	if len(f.nodes) == 0 || f.timeout <= 0 {
+		return nil, usageError(errors.New("--node needs an address, and --timeout a time above zero"))
+	}
+	c := &control.Client{Patience: f.timeout}
+	files := 0
+	for _, name := range []string{f.cert, f.key, f.ca} {
+		if name != "" {
+			files++
+		}
+	}
+	switch {
+	case files == 3:
+		config, err := loadTLS(f, log)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		c.Wire.TLS = config
+	case files != 0:
+		return nil, usageError(errors.New("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three"))
+	default:
+		if err := wire.CheckPlain(f.nodes...); err != nil {
+			return nil, usageError(err)
+		}
+	}
+	return c, nil
+}
+
+func loadTLS(f *clusterFlags, log io.Writer) (*tls.Config, error) {
+	return wire.LoadTLS(f.cert, f.key, f.ca, slog.New(slog.NewTextHandler(log, nil)))
+}
+
+func clusterCommand() *cobra.Command {
+	f := new(clusterFlags)
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Look after a cluster: who leads, who belongs to it, backup and recovery",
+		Long: `Look after a cluster of trellisd servers: who leads, who belongs to it, backup and recovery.
+
+Each command asks one member, or several, for all others; --node names them by the address that trellisd has with --node.
+Off loopback all connections use TLS, and the tool needs a certificate like a member's. These flags have their values
+from the environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY, TRELLIS_CLUSTER_CA.
+
+The exit status is 0 when it is done, 2 when the command line is wrong, 3 when nobody was reached, 4 when it was refused,
+and 1 otherwise.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	f.add(cmd)
+	cmd.AddCommand(
+		statusCommand(f), addCommand(f), removeCommand(f), transferCommand(f),
+		backupCommand(f), initCommand(), recoverCommand(),
+	)
+	for _, c := range append(cmd.Commands(), cmd) {
+		c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+		check := c.Args
+		c.Args = func(cmd *cobra.Command, args []string) error { return usageError(check(cmd, args)) }
+	}
+	return cmd
+}
+
+func addCommand(f *clusterFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "add NAME=HOST:PORT",
+		Short: "Make a node a member that votes",
+		Long: `Make a node a member that votes. The node runs with an empty directory, --node NAME=HOST:PORT, and a --cluster that
+names it and at least one member. It first catches up, which takes as long as it takes to send it all jobs; the command
+waits. One that was interrupted may be repeated, and goes on.`,
+		Example: "  trellis cluster add n4=10.0.0.4:11390",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := member.ParseNode(args[0])
+			if err != nil {
+				return usageError(err)
+			}
+			votes := func(v *control.View) bool {
+				m, ok := v.Member(n.Name)
+				return ok && m.Addr == n.Addr && m.Voter
+			}
+			c, err := f.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if c.Wire.TLS != nil || wire.CheckPlain(n.Addr) == nil {
+				c.Await(cmd.Context(), n.Addr)
+			}
+			v, err := f.lead(cmd, control.Request{Op: control.OpAdd, Node: args[0]}, votes)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is a member; the cluster has %s\n", n, count(len(v.Members), "member", "members"))
+			return nil
+		},
+	}
+}
+
+func removeCommand(f *clusterFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Make a member none",
+		Long: `Make a member none. Its process ends when it hears of it, and cannot come back with its directory. If it leads,
+another member takes over first. It is refused if too few of the others answer: nothing could be changed any more.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			gone := func(v *control.View) bool {
+				_, ok := v.Member(args[0])
+				return !ok
+			}
+			v, err := f.lead(cmd, control.Request{Op: control.OpRemove, Node: args[0]}, gone)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s\n", args[0], count(len(v.Members), "member", "members"))
+			return nil
+		},
+	}
+}
+
+func transferCommand(f *clusterFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "transfer [NAME]",
+		Short: "Have another member lead",
+		Long: `Have another member lead: the one that is named, or the one that has the most. Nothing that was acknowledged is lost
+and no reply is; clients have to connect anew, and all reservations end.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := control.Request{Op: control.OpTransfer}
+			if len(args) > 0 {
+				r.To = args[0]
+			}
+			leads := func(v *control.View) bool { return v.Leader != nil && v.Leader.Serves && v.Leader.Node.Name == r.To }
+			if _, err := f.lead(cmd, r, leads); err != nil {
+				return err
+			}
+			l, err := f.leader(cmd)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s leads\n", l.Node)
+			return nil
+		},
+	}
+}
+
+// lead has the leader do something.
+func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*control.View) bool) (*control.View, error) {
+	c, err := f.client(cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.Lead(cmd.Context(), f.nodes, r, done)
+	return v, clusterFailed(err)
+}
+
+// leader waits until a member leads.
+func (f *clusterFlags) leader(cmd *cobra.Command) (*control.Status, error) {
+	c, err := f.client(cmd.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.Leader(cmd.Context(), f.nodes)
+	return s, clusterFailed(err)
+}
+
+// count is a number of things.
+func count[N int | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,277 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trellis/cmd/internal/control"
+)
+
+func statusCommand(f *clusterFlags) *cobra.Command {
+	var output string
+	var digest, wait bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Tell who leads, and how all members are",
+		Long: `Ask every member how it is, and tell who leads, who does not answer, what each of them lacks, and its last snapshot.
+
+BEHIND is what a member has not stored yet of the leader's log. With --digest all members read all their jobs: if nothing
+changes meanwhile, equal digests prove that they have the same. (What is not on record does not count: reservations, and
+what clients do.)`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return usageError(fmt.Errorf("-o is table or json, not %q", output))
+			}
+			c, err := f.client(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			if wait {
+				if _, err := c.Leader(cmd.Context(), f.nodes); err != nil {
+					return clusterFailed(err)
+				}
+			}
+			v, err := look(cmd, c, f.nodes, digest)
+			if err != nil {
+				return clusterFailed(err)
+			}
+			s := newClusterStatus(v, digest)
+			if output == "json" {
+				return s.writeJSON(cmd.OutOrStdout())
+			}
+			return s.writeTable(cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	cmd.Flags().BoolVar(&wait, "wait", false, "first wait until a member serves clients, up to twice --timeout")
+	cmd.Flags().BoolVar(&digest, "digest", false, "compare all jobs of all members, which reads them all")
+	return cmd
+}
+
+// digestTries is how often members are asked for digests until they are of the same entry.
+const digestTries = 5
+
+func look(cmd *cobra.Command, c *control.Client, nodes []string, digest bool) (*control.View, error) {
+	for tries := 1; ; tries++ {
+		v, err := c.Look(cmd.Context(), nodes, digest)
+		if err != nil || !digest || tries == digestTries || comparable(v) {
+			return v, err
+		}
+	}
+}
+
+// comparable tells whether all members that answer have a digest of the same entry.
+func comparable(v *control.View) bool {
+	index := uint64(0)
+	for _, h := range v.Heard {
+		switch s := h.Status; {
+		case s == nil:
+		case s.Digest == nil || index != 0 && s.Applied != index:
+			return false
+		default:
+			index = s.Applied
+		}
+	}
+	return index != 0
+}
+
+// clusterStatus is what `trellis cluster status` tells, as JSON has it.
+type clusterStatus struct {
+	Cluster string          `json:"cluster"`
+	Term    uint64          `json:"term"`
+	Leader  string          `json:"leader"`         // a name; "" if no member that was reached leads
+	Same    *bool           `json:"same,omitempty"` // whether those that answer have the same jobs; of --digest, if it could be compared
+	Members []clusterMember `json:"members"`
+
+	digest bool // was asked for
+}
+
+// clusterMember is a member. All that it says itself is zero if it does not answer.
+type clusterMember struct {
+	Name  string `json:"name"`
+	Addr  string `json:"addr"`
+	ID    string `json:"id"`
+	Voter bool   `json:"voter"`
+	Role  string `json:"role"` // leader, standby, learner, or "no answer"
+	Error string `json:"error,omitempty"`
+
+	Term        uint64   `json:"term"`
+	Committed   uint64   `json:"committed"` // entries, as all numbers of entries
+	Applied     uint64   `json:"applied"`
+	Last        uint64   `json:"last"`
+	Behind      *uint64  `json:"behind,omitempty"` // as the leader knows
+	BehindBytes *int64   `json:"behind_bytes,omitempty"`
+	LogBytes    int64    `json:"log_bytes"`
+	Snapshot    uint64   `json:"snapshot"`
+	SnapBytes   int64    `json:"snapshot_bytes"`
+	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // before the last entry that the member has; none before the first
+	Clients     string   `json:"clients,omitempty"`
+	Jobs        *uint64  `json:"jobs,omitempty"`
+	Digest      string   `json:"digest,omitempty"`
+}
+
+const noAnswer = "no answer"
+
+func newClusterStatus(v *control.View, digest bool) *clusterStatus {
+	s := &clusterStatus{Cluster: v.Cluster.String(), digest: digest}
+	if v.Leader != nil {
+		s.Leader = v.Leader.Node.Name
+	}
+	for i, m := range v.Members {
+		h := v.Heard[i]
+		c := clusterMember{Name: m.Name, Addr: m.Addr, ID: m.ID.String(), Voter: m.Voter, Role: noAnswer}
+		if l := v.Leader; l != nil {
+			entries, bytes := l.Last-min(l.Last, m.Match), m.Behind
+			if m.ID == l.Self {
+				entries, bytes = 0, 0
+			}
+			c.Behind, c.BehindBytes = &entries, &bytes
+		}
+		if h.Err != nil {
+			c.Error = h.Err.Error()
+		}
+		if h.Status != nil {
+			c.take(h.Status)
+			s.Term = max(s.Term, c.Term)
+		}
+		s.Members = append(s.Members, c)
+	}
+	if digest && comparable(v) {
+		same := true
+		first := ""
+		for _, c := range s.Members {
+			if first == "" {
+				first = c.Digest
+			}
+			same = same && (c.Digest == "" || c.Digest == first)
+		}
+		s.Same = &same
+	}
+	return s
+}
+
+// take takes what a member says.
+func (c *clusterMember) take(s *control.Status) {
+	switch {
+	case s.Serves:
+		c.Role = "leader"
+	case s.Leads:
+		c.Role = "taking office"
+	case c.Voter:
+		c.Role = "standby"
+	default:
+		c.Role = "learner"
+	}
+	c.Term, c.Committed, c.Applied, c.Last = s.Term, s.Commit, s.Applied, s.Last
+	c.LogBytes, c.Snapshot, c.SnapBytes, c.Clients = s.LogBytes, s.Snapshot, s.SnapshotBytes, s.Clients
+	if s.SnapshotStamp != 0 {
+		age := time.Duration(s.Stamp - s.SnapshotStamp).Seconds()
+		c.SnapAge = &age
+	}
+	if s.Digest != nil {
+		c.Jobs = &s.Digest.Jobs
+		c.Digest = fmt.Sprintf("%016x", s.Digest.Sum)
+	}
+}
+
+func (s *clusterStatus) writeJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(s)
+}
+
+func (s *clusterStatus) writeTable(w io.Writer) error {
+	leader := "nobody leads"
+	if s.Leader != "" {
+		leader = s.Leader + " leads"
+	}
+	fmt.Fprintf(w, "cluster %s, term %d, %s\n\n", s.Cluster, s.Term, leader)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	head := "NAME\tADDRESS\tROLE\tTERM\tAPPLIED\tBEHIND\tSNAPSHOT\tCLIENTS"
+	if s.digest {
+		head += "\tJOBS\tDIGEST"
+	}
+	fmt.Fprintln(t, head)
+	for i := range s.Members {
+		fmt.Fprintln(t, strings.Join(s.Members[i].row(s.digest), "\t"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	s.remarks(w)
+	return nil
+}
+
+func (c *clusterMember) row(digest bool) []string {
+	row := []string{c.Name, c.Addr, c.Role, "-", "-", "-", "-", "-"}
+	if c.Behind != nil && c.Role != "leader" {
+		row[5] = fmt.Sprintf("%s, %s", count(*c.Behind, "entry", "entries"), size(*c.BehindBytes))
+	}
+	if c.Role != noAnswer {
+		row[3], row[4] = fmt.Sprint(c.Term), fmt.Sprint(c.Applied)
+		if c.SnapAge != nil {
+			row[6] = fmt.Sprintf("%d, %s", c.Snapshot, size(c.SnapBytes))
+		}
+		if c.Clients != "" {
+			row[7] = c.Clients
+		}
+	}
+	if !digest {
+		return row
+	}
+	if c.Jobs == nil {
+		return append(row, "-", "-")
+	}
+	return append(row, fmt.Sprint(*c.Jobs), c.Digest)
+}
+
+// remarks tells what a reader of the table should not overlook.
+func (s *clusterStatus) remarks(w io.Writer) {
+	var lines []string
+	voters, answering := 0, 0
+	for _, c := range s.Members {
+		if c.Voter {
+			voters++
+		}
+		if c.Role == noAnswer {
+			lines = append(lines, fmt.Sprintf("%s does not answer: %s", c.Name, c.Error))
+		} else if c.Voter {
+			answering++
+		}
+	}
+	if answering <= voters/2 {
+		lines = append(lines, fmt.Sprintf("%d of %d members that vote answer: that is no majority, so nobody can be served", answering, voters))
+	}
+	switch {
+	case !s.digest:
+	case s.Same == nil:
+		lines = append(lines, "jobs change all the time, so that the digests are not of the same entry")
+	case *s.Same:
+		lines = append(lines, "all members that answer have the same jobs")
+	default:
+		lines = append(lines, "MEMBERS DIFFER: at the same entry they do not have the same jobs")
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	}
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for ; f >= 1024 && i < len(units)-1; i++ {
+		f /= 1024
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/beanstalkd/go-beanstalk"
+)
+
+// A shell does what the README says, block after block. What it starts is gone when the
+// test ends.
+type shell struct {
+	t     *testing.T
+	in    io.Writer
+	lines chan string // of what it writes; closed at its end
+	ports map[string]string
+}
+
+// Ports of the README become free ones.
+var portPattern = regexp.MustCompile(`\b11[34]\d\d\b`)
+
+func newShell(t *testing.T, r *reader) *shell {
+	t.Helper()
+	cmd := exec.Command("sh", "-eu")
+	cmd.Dir, cmd.Env = r.dir, r.command("").Env
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := &shell{t: t, in: in, lines: make(chan string, 1000), ports: map[string]string{}}
+	go func() {
+		defer close(s.lines)
+		for sc := bufio.NewScanner(out); sc.Scan(); {
+			s.lines <- sc.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = in.Close() // the trap ends what was started
+		for range s.lines {
+		}
+		if err := cmd.Wait(); err != nil || t.Failed() {
+			t.Errorf("%v\n%s", err, errs.String())
+		}
+	})
+	fmt.Fprintln(in, `trap 'kill -9 ${n1-} ${n2-} ${n3-} ${n4-} 2>/dev/null || :' EXIT`)
+	return s
+}
+
+// do runs lines, and returns what they have written.
+func (s *shell) do(lines ...string) string {
+	s.t.Helper()
+	for _, line := range lines {
+		line = portPattern.ReplaceAllStringFunc(line, func(port string) string {
+			if s.ports[port] == "" {
+				s.ports[port] = portOf(s.t, reservePort(s.t))
+			}
+			return s.ports[port]
+		})
+		fmt.Fprintln(s.in, line)
+	}
+	fmt.Fprintln(s.in, "echo END OF LINES")
+	var written strings.Builder
+	timeout := time.After(3 * patience)
+	for {
+		select {
+		case line, ok := <-s.lines:
+			if !ok {
+				s.t.Fatalf("%s\nfailed; it wrote:\n%s", strings.Join(lines, "\n"), written.String())
+			}
+			if line == "END OF LINES" {
+				return written.String()
+			}
+			fmt.Fprintln(&written, line)
+		case <-timeout:
+			s.t.Fatalf("%s\ntakes too long; it wrote:\n%s", strings.Join(lines, "\n"), written.String())
+		}
+	}
+}
+
+// until runs a line until it has written something.
+func (s *shell) until(line, want string) {
+	s.t.Helper()
+	for end := time.Now().Add(electionPatience); ; {
+		got := s.do(line)
+		if strings.Contains(got, want) {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%s: no %q in\n%s", line, want, got)
+		}
+	}
+}
+
+// dial connects to the member that serves, as client libraries with several addresses do.
+func (s *shell) dial() *beanstalk.Conn {
+	s.t.Helper()
+	for end := time.Now().Add(electionPatience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		for _, port := range []string{"11301", "11302", "11303", "11304"} {
+			if c, err := beanstalk.Dial("tcp", "127.0.0.1:"+s.ports[port]); err == nil {
+				return c
+			}
+		}
+	}
+	s.t.Fatal("nobody serves")
+	return nil
+}
+
+func TestAClusterIsMadeKilledAndLookedAfterAsTheREADMESays(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, newReader(t))
+	if out := s.do(markedCommands(t, "cluster")...); !strings.Contains(out, " leads\n") || strings.Contains(out, "nobody") {
+		t.Fatalf("%s", out)
+	}
+	var ids []uint64
+	put := func() {
+		c := s.dial()
+		defer c.Close()
+		for range 50 {
+			id, err := c.Put([]byte("hello"), 0, 0, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, id)
+		}
+	}
+	put()
+	s.until("trellis cluster status", "n3    ")
+	kill := markedCommands(t, "cluster-kill")
+	s.do(kill...)
+	put()
+	same := "all members that answer have the same jobs"
+	s.until(kill[len(kill)-1], same)
+	s.until("trellis cluster status | grep -c standby || :", "2")
+
+	operate := s.do(markedCommands(t, "cluster-operate")...)
+	for _, want := range []string{
+		"the cluster has 4 members", "n3 is no member any more; the cluster has 3 members", "100 records of ",
+	} {
+		if !strings.Contains(operate, want) {
+			t.Errorf("no %q in\n%s", want, operate)
+		}
+	}
+	s.do("wait $n3 || :") // it has ended by itself
+	s.until("trellis cluster status --digest", same)
+	c := s.dial()
+	defer c.Close()
+	for _, id := range ids {
+		if body, err := c.Peek(id); err != nil || string(body) != "hello" {
+			t.Errorf("job %d: %q, %v", id, body, err)
+		}
+	}
+	// The backup is what README and manual say that it is.
+	b := start(t, "-b", s.path("monday"))
+	if got := b.dial(0).data("stats-tube default"); !strings.Contains(got, "current-jobs-ready: 100\n") {
+		t.Errorf("%s", got)
+	}
+}
+
+// path is that of a file in the shell's directory.
+func (s *shell) path(name string) string { return strings.TrimSpace(s.do("pwd")) + "/" + name }
