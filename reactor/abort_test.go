@@ -218,8 +218,11 @@ func TestAbortResetsAllConnectionsWithoutAWord(t *testing.T) {
 
 func listenAgain(t *testing.T, network string) net.Listener {
 	at := "127.0.0.1:0"
-	if network == "unix" {
+	switch {
+	case network == "unix":
 		at = t.TempDir() + "/s"
+	case strings.HasPrefix(network, "tls"):
+		network = "tcp"
 	}
 	l, err := net.Listen(network, at)
 	if err != nil {

@@ -300,7 +300,7 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			t.Parallel()
 			files := newCertFiles(t)
 			s, url := monitored(t, append(files.flags(), "-b", t.TempDir(), "-f0", "-lunix:"+filepath.Join(socketDir(t), "s"),
-				"--auth-file", authFile(t, fmt.Sprintf("me uid:%d all *\n", os.Getuid())))...)
+				"--auth-file", authFile(t, fmt.Sprintf("me uid:%d all *\n", os.Getuid()), tokenLine("other", "right", "all", "*")))...)
 			p := startPrometheus(t, url, args...)
 			l := startTraffic(t, s)
 
@@ -311,7 +311,8 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			p.untilIs(`beanstalkd_tube_pause_left_seconds{tube="held"} > bool 3000`, 1)
 			p.untilIs(`beanstalkd_tube_oldest_ready_age_seconds{tube="stuck"} > bool 0.5`, 1)
 			p.untilIs(`max_over_time(scrape_samples_scraped[5s]) > bool 100`, 1)
-			s.dialTLS(1, files.client())
+			secure := s.dialTLSAs(1, files.client(), "right")
+			defer secure.Close()
 			p.untilIs(`sum(beanstalkd_listener_connections{tls="true"})`, 1)
 
 			for _, q := range append(dashboardQueries(t), alertQueries(t)...) {

@@ -65,6 +65,28 @@ func (s *server) dialTLS(n int, config *tls.Config) *client {
 	return &client{s.t, conn, bufio.NewReader(conn)}
 }
 
+// dialTLSAs connects to the server's n-th address and authenticates.
+func (s *server) dialTLSAs(n int, config *tls.Config, token string) *tls.Conn {
+	s.t.Helper()
+	a := s.addrs[n]
+	conn, err := tls.Dial(a.Network(), a.String(), config)
+	if err == nil {
+		err = conn.SetDeadline(time.Now().Add(patience))
+	}
+	if err == nil {
+		_, err = io.WriteString(conn, "auth "+token+"\r\n")
+	}
+	const answer = "AUTHENTICATED\r\n"
+	got := make([]byte, len(answer))
+	if err == nil {
+		_, err = io.ReadFull(conn, got)
+	}
+	if err != nil || string(got) != answer {
+		s.t.Fatalf("got %q, %v", got, err)
+	}
+	return conn
+}
+
 // tryTLS returns the error of a handshake, also where the client believes in its success
 // and only the first answer shows that the server does not.
 func tryTLS(a net.Addr, config *tls.Config) (*tls.Conn, error) {
