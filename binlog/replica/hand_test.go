@@ -806,3 +806,33 @@ func TestWhatWaitsForAFullDiskIsBounded(t *testing.T) {
 		t.Errorf("the log ends with entry %d", last)
 	}
 }
+
+func TestVotesAndAcknowledgementsLeaveWhenTheyAreOnDisk(t *testing.T) {
+	one := uint64(1)
+	vote := message(raftpb.MsgVote, 2, 2)
+	vote.Index, vote.LogTerm = &one, &one
+	app := message(raftpb.MsgApp, 2, 2, raftEntry(2, 2, []byte("data")))
+	app.Index, app.LogTerm = &one, &one
+	for _, m := range []*raftpb.Message{vote, app} {
+		t.Run(m.GetType().String(), func(t *testing.T) {
+			h := newHand(t, 3)
+			h.sent = nil
+			syncs := 0
+			fs := h.opts.FS.(*faultfs.FS)
+			fs.Hook(func(c faultfs.Call) faultfs.Fault {
+				if c.Op == "sync" {
+					if syncs++; len(h.sent) > 0 {
+						t.Errorf("%v has left before it is on disk", h.sent[0].GetType())
+					}
+				}
+				return faultfs.Fault{}
+			})
+			h.Message(m)
+			h.run()
+			fs.Hook(nil)
+			if syncs == 0 || len(h.sent) != 1 || h.sent[0].GetReject() {
+				t.Errorf("%d syncs, then %v", syncs, h.sent)
+			}
+		})
+	}
+}
