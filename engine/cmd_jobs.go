@@ -59,6 +59,9 @@ func (s *Session) placeToGoOn(now Time, of state, cmd *codec.Command) (p orderPl
 		return p, false
 	}
 	defer sh.unlock(c)
+	if s.flags&restricted != 0 && !s.wait.grant.permits(sh.tubes[j.tube].name) {
+		return p, false // that there is such a job, and its priority, are none of the client's business
+	}
 	if of == ready {
 		return orderPlace{key: uint64(j.pri), id: j.ID}, true
 	}

@@ -85,6 +85,17 @@ func TestAGrantIsToldWhatItHasDenied(t *testing.T) {
 	}
 }
 
+// A list would begin at the priority of the job that it is to go on behind.
+func TestAListGoesOnBehindNoJobOfATubeThatIsNotTheClients(t *testing.T) {
+	s := newSim(100, 1)
+	root := s.open()
+	root.say("use secret", "put 5 0 9 1", "x", "use a", "put 7 0 9 1", "x")
+	c := s.openAs(NewGrant(RightRead, []string{"a"}, nil))
+	c.expect(t, "NOT_FOUND\r\n", "list-jobs a ready 9 1\r\n")
+	c.expect(t, "NOT_FOUND\r\n", "list-jobs a ready 9 3\r\n") // there is none
+	c.expect(t, "OK 4\r\n---\n\r\n", "list-jobs a ready 9 2\r\n")
+}
+
 // Whose list is short because most tubes are not the client's does not keep others
 // from their turn.
 func TestAListOfGrantedTubesIsMadeInTurns(t *testing.T) {

@@ -122,11 +122,19 @@ func (s *Session) giveBack(now Time) (done bool) {
 	if w := s.waiter(); w.leaving == nil {
 		w.leaving = s.countReservations(now)
 	}
-	if !s.gather(now) || !s.returnAll(now) {
-		return false
+	for {
+		if !s.gather(now) || !s.returnAll(now) {
+			return false
+		}
+		if !s.Reserves(now) {
+			s.dropHoldings(now)
+			return true
+		}
+		// Others have deleted some jobs meanwhile. That moves the rest to other places,
+		// where they may have been missed.
+		v := s.wait.leaving
+		v.gathered, v.next = 0, 0
 	}
-	s.dropHoldings(now)
-	return true
 }
 
 // countReservations makes room for all that the session has reserved, with no lock
@@ -136,7 +144,7 @@ func (s *Session) countReservations(now Time) *leaving {
 	n := 0
 	for _, h := range s.holdings {
 		h.shard.lock(c, now)
-		// From now on nothing else changes what is held: the times to run do not end.
+		// From now on the times to run do not end. Others may still delete what is held.
 		h.shard.wheel.Cancel(&h.timer)
 		n += h.jobs.Len()
 		h.shard.unlock(c)
@@ -144,7 +152,8 @@ func (s *Session) countReservations(now Time) *leaving {
 	return &leaving{jobs: make(reservations, 0, n)}
 }
 
-// gather learns what the session has reserved.
+// gather learns what the session has reserved. What others delete at the same time may
+// make it miss some jobs; none is added.
 func (s *Session) gather(now Time) (done bool) {
 	l, v := s.loop, s.wait.leaving
 	for v.gathered < len(s.holdings) {

@@ -328,6 +328,44 @@ func TestRoomForAllReservationsOfAClosedClientIsMadeAtOnce(t *testing.T) {
 	}
 }
 
+// While a closed client's reservations are gathered, others may delete some of them.
+func TestWhatAClosedClientHeldComesBackAlthoughOthersDeleteSomeOfIt(t *testing.T) {
+	for _, command := range []string{"flush-tube gone", "delete-tube-jobs gone reserved 1000"} {
+		t.Run(command, func(t *testing.T) {
+			const gone, n = giveBackSlice / 2, 4 * giveBackSlice
+			s := newSim(100, 1)
+			c, other := s.open(), s.open()
+			stays := "stays" // in the same shard
+			for s.engine.shardFor([]byte(stays)) != s.engine.shardFor([]byte("gone")) {
+				stays += "s"
+			}
+			for i := range n {
+				tube, ttr := "gone", 10 // whose times to run end first, so that they stand first
+				if i >= gone {
+					tube, ttr = stays, 100
+				}
+				c.expect(t, fmt.Sprintf("USING %s\r\nINSERTED %d\r\nRESERVED %d 0\r\n\r\n", tube, i+1, i+1),
+					"use %s\r\nput 0 0 %d 0\r\n\r\nreserve-job %d\r\n", tube, ttr, i+1)
+			}
+			l := slow(t, s)
+			l.loop.budget = 1
+			c.session.Close(s.now)
+			l.loop.Refill()
+			other.start(t, "%s", command)
+			if got := other.took(); !strings.HasSuffix(got, fmt.Sprintf(" %d\r\n", gone)) {
+				t.Fatalf("%s: %q", command, got)
+			}
+			l.rounds()
+			if got := s.engine.Snapshot(s.now); got.Ready != n-gone || got.Reserved != 0 {
+				t.Errorf("%d jobs are ready and %d reserved, want %d and 0", got.Ready, got.Reserved, n-gone)
+			}
+			for i := gone; i < n; i++ {
+				other.expect(t, "DELETED\r\n", "delete %d\r\n", i+1)
+			}
+		})
+	}
+}
+
 func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
 	const n = 2 * roundSteps
 	s := newSim(100, 1)

@@ -389,3 +389,17 @@ func FuzzFirstLine(f *testing.F) {
 		}
 	})
 }
+
+func TestConnectionsOfClientsWithGrantsAreCountedByTheirListener(t *testing.T) {
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = newDoorkeeper() })
+	count := func() int64 { return ts.Stats().Listeners[0].Connections }
+	known, unknown := ts.dial(), ts.dial()
+	known.do("auth good\r\n", "AUTHENTICATED\r\n")
+	ts.until("both are counted", func() bool { return count() == 2 })
+	known.Close()
+	unknown.Close()
+	ts.until("none is left", func() bool { return ts.sum().Connections == 0 })
+	if n := count(); n != 0 {
+		t.Errorf("%d connections are counted after all have ended", n)
+	}
+}

@@ -55,12 +55,12 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
+	l.server.listening.counts[c.listener].open.Add(1)
 	if l.server.cfg.Access != nil {
 		c.meet(now)
 		return
 	}
 	c.enter(serving)
-	l.server.listening.counts[c.listener].open.Add(1)
 	l.executing = c
 	l.engine.Open(&c.session, c, now)
 	l.executing = nil

@@ -133,6 +133,7 @@ func (l *loop) wait() (n int, err error) {
 			return p.found, err
 		}
 	}
+	p.found = 0 // the bell may ring just now, and what was reported is old
 	if l.bell.sleep() {
 		p.found, err = l.poller.Sleep(p.events)
 	}
