@@ -160,6 +160,7 @@ func (d *deletion) delete(r ref, j *job, out *Output) error {
 type deletionByID struct {
 	*deletion
 	survey *survey // finds some of them
+	found  bool    // the survey has; they are being put into order
 	left   []listed
 }
 
@@ -187,12 +188,13 @@ func (d *deletionByID) slice(out *Output) (more bool, err error) {
 	case len(d.left) > 0:
 	case d.survey == nil:
 		d.survey = newSurvey(sh, d.tube, reserved, min(d.most-d.deleted, codec.MaxListJobs))
-	case !d.survey.step(t):
+	case !d.found:
+		d.found = d.survey.step(t)
+	case d.survey.sort(sortSlice):
 	case len(d.survey.found) == 0:
 		return false, nil
 	default:
-		d.survey.sort(len(d.survey.found))
-		d.left, d.survey = d.survey.found, nil
+		d.left, d.survey, d.found = d.survey.found, nil, false
 	}
 	return true, nil
 }

@@ -124,3 +124,40 @@ func TestPagesOfAListShowEachJobThatStaysOnce(t *testing.T) {
 		})
 	}
 }
+
+// To put all that is found into order at once would keep others from the shard.
+func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
+	const n, most = 3 * scanSlice, 3*scanSlice - 10
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\n")
+	}
+	sh := s.engine.defaultShard
+	d := &deletionByID{deletion: &deletion{scan: scanOf(sh, defaultTube), of: reserved, most: most, newest: ^uint64(0)}}
+	unsorted := func() int {
+		if d.survey == nil {
+			return 0
+		}
+		return d.survey.count
+	}
+	l := s.loops[0]
+	for more := true; more; {
+		before := unsorted()
+		sh.lock(&l.caller, s.now)
+		var err error
+		if more, err = d.slice(new(Output)); err != nil {
+			t.Fatal(err)
+		}
+		sh.unlock(&l.caller)
+		if sorted := before - unsorted(); sorted > sortSlice {
+			t.Errorf("%d jobs were put into order under one lock", sorted)
+		}
+	}
+	if d.deleted != most {
+		t.Errorf("%d jobs were deleted, not %d", d.deleted, most)
+	}
+	for i := most; i < n; i++ {
+		c.expect(t, "DELETED\r\n", "delete %d\r\n", i+1)
+	}
+}
