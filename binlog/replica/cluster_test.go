@@ -93,16 +93,22 @@ func newWiredCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	var addrs []string
 	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addrs = append(addrs, l.Addr().String())
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		addrs = append(addrs, freeAddr(t))
 	}
 	return makeCluster(t, n, 1, 10*time.Millisecond, addrs)
+}
+
+// freeAddr is an address that nobody listens on.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
 }
 
 func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs []string) *cluster {
@@ -550,7 +556,7 @@ func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
 	})
 }
 
-func (t *port) SetPeers([]member.Member) {}
+func (t *port) SetPeers(uint64, []member.Member) {}
 
 // lastIndex is that of a node's last entry, of a machine that is down too.
 func (p *peer) lastIndex() uint64 {

@@ -25,6 +25,9 @@ func (c *cluster) grow() (*peer, member.Member) {
 	c.t.Helper()
 	id := member.ID(len(c.nodes) + 1)
 	m := member.Member{ID: id, Incarnation: 1, Name: fmt.Sprintf("n%d", id), Addr: fmt.Sprintf("127.0.0.1:%d", id)}
+	if c.wired {
+		m.Addr = freeAddr(c.t)
+	}
 	p := c.addPeer(m, snapshot.Meta{})
 	if err := c.start(p); err != nil {
 		c.t.Fatal(err)

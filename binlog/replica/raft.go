@@ -25,7 +25,6 @@ type consensus struct {
 	heard    map[uint64]uint64 // tick of the last message of a member
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
-	refused  refusals
 	full     map[uint64]bool // members whose disks are nearly full
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
@@ -46,7 +45,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, refused: refusals{}, full: map[uint64]bool{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
