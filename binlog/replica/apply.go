@@ -122,9 +122,9 @@ func (a *applier) install() error {
 	}
 	a.still = false
 	a.share()
-	members := a.at.Members
+	index, members := a.at.Index, a.at.Members
 	a.node.inbox.call(func() {
-		a.node.transport.SetPeers(members)
+		a.node.transport.SetPeers(index, members)
 		a.node.consensus.fed()
 	})
 	return nil
@@ -391,7 +391,8 @@ func (a *applier) confChange(e *raftpb.Entry) error {
 		return err
 	}
 	a.at.Members = members
-	a.node.inbox.call(func() { a.node.transport.SetPeers(members) })
+	index := e.GetIndex()
+	a.node.inbox.call(func() { a.node.transport.SetPeers(index, members) })
 	return a.removed()
 }
 

@@ -3,7 +3,6 @@ package replica
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -263,41 +262,12 @@ func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
 	return t, func() { _ = t.Close() }, err
 }
 
-// handler is a node whose only control request is that of a member that it does not know.
+// handler is a node that answers no control requests.
 type handler struct{ *Node }
 
-type introduction struct {
-	Index   uint64
-	Members []member.Member
-}
-
 // Control implements wire.Handler.
-func (h handler) Control(_ context.Context, req []byte, _ io.Writer) ([]byte, error) {
-	var i introduction
-	if err := json.Unmarshal(req, &i); err != nil {
-		return nil, err
-	}
-	h.Meet(i.Index, i.Members)
-	return nil, nil
-}
-
-// NotMember implements wire.Handler.
-func (h handler) NotMember(by member.ID) {
-	h.Node.NotMember(by)
-	s := h.Status()
-	i := introduction{Index: s.Applied}
-	addr := ""
-	for _, m := range s.Members {
-		i.Members = append(i.Members, m.Member)
-		if m.ID == by {
-			addr = m.Addr
-		}
-	}
-	if req, err := json.Marshal(i); err == nil && addr != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_, _ = wire.Call(ctx, wire.ClientConfig{}, addr, req) // again when it refuses again
-	}
+func (handler) Control(context.Context, []byte, io.Writer) ([]byte, error) {
+	return nil, errors.ErrUnsupported
 }
 
 func (c *cluster) startAll() *cluster {
@@ -588,7 +558,7 @@ func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
 	})
 }
 
-func (t *port) SetPeers([]member.Member) {}
+func (t *port) SetPeers(uint64, []member.Member) {}
 
 // lastIndex is that of a node's last entry, of a machine that is down too.
 func (p *peer) lastIndex() uint64 {

@@ -165,8 +165,9 @@
 // Changes are raft's, by joint consensus, one at a time. A new member learns, catches up,
 // and then votes. A change is refused unless most of those who would vote have answered
 // since it was asked for. A member that was removed ends: by the entry, by the leader's
-// last heartbeat, which carries the commit of that entry, or because most members refuse
-// it for a while.
+// last heartbeat, which carries the commit of that entry, or because another member that
+// has applied more refuses it. A member that a node does not know may be one of which it
+// has not heard yet; package wire tells these from those who were removed.
 //
 // # Messages between members
 //

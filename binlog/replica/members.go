@@ -248,36 +248,11 @@ func (c *consensus) snapshotLacks() bool {
 	return slices.ContainsFunc(c.conf.GetVoters(), missing) || slices.ContainsFunc(c.conf.GetLearners(), missing)
 }
 
-// refusals are what members say who do not know this node any more. The raft
-// goroutine's.
-type refusals map[member.ID]uint64 // tick of the first refusal since the member was heard
-
-// refusedTicks is for how long members refuse a node before it believes that it was
-// removed. One that was just added is refused by those who have not heard of it yet.
-const refusedTicks = 100
-
-// NotMember tells that a member does not know this node. When most of those who vote, as
-// far as this node knows, have said so for a while, and no leader has sent anything, it
-// was removed without having heard of it. A leader talks to members only; the others may
-// be slow to apply that this node has become one.
+// NotMember tells that this node was removed without having heard of it: a member has
+// applied more than this node, and has it no more.
 func (n *Node) NotMember(by member.ID) {
-	n.inbox.call(func() { n.consensus.notMember(by) })
-}
-
-func (c *consensus) notMember(by member.ID) {
-	if _, ok := c.refused[by]; !ok {
-		c.refused[by] = c.tick
-	}
-	refusing := 0
-	for id, since := range c.refused {
-		switch at, ok := c.heard[uint64(id)]; {
-		case ok && at > since:
-			delete(c.refused, id)
-		case isVoter(c.conf, uint64(id)) && c.tick-since >= refusedTicks:
-			refusing++
-		}
-	}
-	if voters := len(c.conf.GetVoters()); voters > 0 && refusing > voters/2 && c.tick-c.led >= refusedTicks {
-		c.node.fail(ErrRemoved)
-	}
+	n.inbox.call(func() {
+		n.opts.Log.Warn("a member says that this node was removed", "by", by)
+		n.fail(ErrRemoved)
+	})
 }

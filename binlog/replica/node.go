@@ -115,7 +115,8 @@ func (n *Node) Close() error {
 // has to end.
 func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.transport = t
-	t.SetPeers(n.store.current().Members)
+	meta := n.store.current()
+	t.SetPeers(meta.Index, meta.Members)
 	if n.ticks == nil {
 		ticker := time.NewTicker(Tick)
 		defer ticker.Stop()

@@ -87,8 +87,9 @@ type Transport interface {
 	// SendSnapshot sends what open writes, and then m. Handler.SnapshotSent tells the
 	// end.
 	SendSnapshot(m *raftpb.Message, open func(w io.Writer) error)
-	// SetPeers tells who belongs to the cluster, this node included.
-	SetPeers([]member.Member)
+	// SetPeers tells who belongs to the cluster as of an entry, this node included. The
+	// index is 0, and there are none, while nothing was applied.
+	SetPeers(index uint64, ms []member.Member)
 }
 
 // Errors by which callers decide.

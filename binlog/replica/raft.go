@@ -23,10 +23,8 @@ type consensus struct {
 
 	tick     uint64
 	heard    map[uint64]uint64 // tick of the last message of a member
-	led      uint64            // tick of the last message of a leader
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
-	refused  refusals
 	full     map[uint64]bool // members whose disks are nearly full
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
@@ -47,7 +45,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, refused: refusals{}, full: map[uint64]bool{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -157,7 +155,6 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
 		c.node.clock.heard.Store(true)
-		c.led = c.tick
 		if st := c.rn.BasicStatus(); len(m.GetEntries()) > 0 && c.lag > maxLag && st.Applied < st.GetCommit() {
 			return // the leader sends it again
 		}

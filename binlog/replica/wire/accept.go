@@ -86,7 +86,7 @@ func (t *Transport) serve(raw net.Conn) {
 
 // nameOf is who is at the other end, for a log.
 func (t *Transport) nameOf(h hello, c net.Conn) string {
-	if p := t.members.Load().peers[h.from.id]; p != nil {
+	if p := t.members.Load().peers[h.from.ID]; p != nil {
 		return p.String()
 	}
 	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
@@ -113,7 +113,7 @@ func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello,
 		}
 		return c, h, err
 	}
-	r := t.refuse(h)
+	r := t.meet(h)
 	if r == nil {
 		h.admitted, r = t.admit(h.purpose)
 	}
@@ -134,9 +134,9 @@ func (t *Transport) refuse(h hello) *refusal {
 		return nil
 	}
 	ms := t.members.Load()
-	p := ms.peers[h.from.id]
+	p := ms.peers[h.from.ID]
 	switch {
-	case ms.self.ID == 0:
+	case ms.self.ID == 0 || ms.peers == nil:
 		return refuse(refused, "this node belongs to no cluster yet")
 	case h.cluster != ms.cluster:
 		return refuse(refused, "%s belongs to cluster %s, not to %s", ms.self.Name, ms.cluster, h.cluster)
@@ -144,10 +144,10 @@ func (t *Transport) refuse(h hello) *refusal {
 		return refuse(refused, "this is %s, member %s in incarnation %s, not %s in incarnation %s",
 			ms.self.Name, ms.self.ID, ms.self.Incarnation, h.to.id, h.to.incarnation)
 	case p == nil:
-		return refuse(notMember, "cluster %s has no member %s, as far as %s knows", ms.cluster, h.from.id, ms.self.Name)
-	case h.from.incarnation != p.Incarnation:
+		return ms.refuseUnlisted(h)
+	case h.from.Incarnation != p.Incarnation:
 		return refuse(refused, "%s is member %s in incarnation %s, not %s: was its directory replaced?",
-			p.Name, p.ID, p.Incarnation, h.from.incarnation)
+			p.Name, p.ID, p.Incarnation, h.from.Incarnation)
 	}
 	return nil
 }
@@ -177,20 +177,24 @@ func (t *Transport) handle(c net.Conn, h hello) error {
 	case purposeControl:
 		return t.serveControl(c)
 	case purposeSnapshot:
-		return t.takeSnapshot(c, h.from.id)
+		return t.takeSnapshot(c, h.from.ID)
 	}
 	return t.receive(c, h)
 }
 
 // receive reads messages from a lane of another member.
 func (t *Transport) receive(c net.Conn, h hello) error {
-	key := inboundKey{h.from.id, h.purpose}
+	key := inboundKey{h.from.ID, h.purpose}
 	t.mu.Lock()
 	ms := t.members.Load()
-	p := ms.peers[h.from.id]
-	if r := t.refuse(h); r != nil {
+	p := ms.peers[h.from.ID]
+	r := t.refuse(h)
+	if r == nil && p == nil {
+		r = refuse(refused, "it had to make room for others that this node does not know")
+	}
+	if r != nil {
 		t.mu.Unlock()
-		return r // removed since it was welcomed
+		return r // that has come about since it was welcomed
 	}
 	if old := t.inbound[key]; old != nil {
 		_ = old.Close() // a member that connects anew has given up the connection before
@@ -200,7 +204,7 @@ func (t *Transport) receive(c net.Conn, h hello) error {
 	for _, l := range p.lanes {
 		poke(l.hurry)
 	}
-	err := t.read(c, ms.self.ID, h.from.id)
+	err := t.read(c, ms.self.ID, h.from.ID)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inbound[key] != c {

@@ -60,9 +60,9 @@ type Handler interface {
 	// SnapshotSent tells how a SendSnapshot has ended.
 	SnapshotSent(id member.ID, ok bool)
 
-	// NotMember tells that a member refuses this node because it knows no member with
-	// its id. It was removed; or it was just added, and that member has not heard of it.
-	// It is told again at each attempt to connect.
+	// NotMember tells that this node was removed from the cluster: a member has applied
+	// an entry behind one as of which SetPeers has named this node, and does not have it
+	// as a member any more. It is told again at each attempt to connect.
 	NotMember(by member.ID)
 
 	// Control answers a control request. The context ends when the asking side has gone
@@ -115,9 +115,10 @@ var usual = timing{
 
 // Bounds of what others can make a node hold.
 const (
-	maxGreeting = 64       // connections that have not said who they are
-	maxControl  = 16       // control requests at a time
-	maxStreams  = 4        // snapshot streams at a time; one is taken, the others wait or are refused
-	maxQueue    = 16 << 20 // bytes of messages that wait on a lane, but for a single one
-	maxQueued   = 4096     // messages that wait on a lane
+	maxGreeting  = 64                    // connections that have not said who they are
+	maxNewcomers = 2 * member.MaxMembers // that SetPeers has not named
+	maxControl   = 16                    // control requests at a time
+	maxStreams   = 4                     // snapshot streams at a time; one is taken, the others wait or are refused
+	maxQueue     = 16 << 20              // bytes of messages that wait on a lane, but for a single one
+	maxQueued    = 4096                  // messages that wait on a lane
 )

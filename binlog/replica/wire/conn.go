@@ -147,5 +147,9 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 
 // hello is what this node says to another member.
 func (m *members) hello(p purpose, to member.Member) hello {
-	return hello{version: version, purpose: p, cluster: m.cluster, from: stationOf(m.self), to: stationOf(to)}
+	h := hello{version: version, purpose: p, cluster: m.cluster, from: m.self, to: stationOf(to)}
+	if m.listed {
+		h.index = m.index
+	}
+	return h
 }

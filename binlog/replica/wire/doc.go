@@ -6,7 +6,7 @@
 //	t, err := wire.New(wire.Config{...})       // takes connections; control requests are served
 //	... package member settles who the node is, through Handler.Control and Call ...
 //	t.Identify(cluster, self)
-//	t.SetPeers(members)                        // connects; again whenever the members change
+//	t.SetPeers(index, members)                 // connects; again whenever the members change
 //	t.Send(m)                                  // what raft wants sent
 //	t.SendSnapshot(m, write)                   // a MsgSnap with its files
 //	err = t.Close()
@@ -26,7 +26,7 @@
 //     takes one that overtakes another for a gap, and slows down.
 //   - Nothing reaches the handler that did not come from the member that it names: the
 //     handshake compares the cluster's id, and id and incarnation of both sides, with what
-//     each side knows; From and To of each message have to fit the connection; only kinds
+//     each side knows (but see newcomers); From and To of each message have to fit the connection; only kinds
 //     that a follower or leader sends are taken. What does not fit ends the connection. With
 //     TLS the other side holds a certificate of the cluster's authorities; which of the
 //     members it is, its certificate does not say, so that all who hold one are trusted alike.
@@ -53,28 +53,58 @@
 // # The handshake
 //
 // All integers are little-endian. CRC is CRC-32C. The side that has dialled begins, over
-// TLS if there is any, with a hello of 68 bytes:
+// TLS if there is any, with a hello:
 //
 //	 0  8  "TRELPEER"
 //	 8  2  version of the protocol, 1
 //	10  1  purpose: 1 appends, 2 other messages, 3 a snapshot, 4 a control request
-//	11  5  zero
+//	11  1  length of the name, at most 64
+//	12  2  length of the address, at most 259
+//	14  2  zero
 //	16 16  cluster's id
 //	32  8  raft's id of the side that has dialled, 40 8 its incarnation
-//	48  8  raft's id of the member that it wants, 56 8 its incarnation
-//	64  4  CRC of the 64 bytes before
+//	48  8  index of an entry as of which that side is a member, 0 if it knows of none
+//	56  8  raft's id of the member that it wants, 64 8 its incarnation
+//	72     name and address of the side that has dialled
+//	    4  CRC of all bytes before
 //
-// From byte 16 on all is zero in a control request, for which nobody needs to be a member.
+// From byte 11 on all is zero in a control request, for which nobody needs to be a member.
 // The other side answers, and has closed the connection unless the status is 0:
 //
 //	 0  8  "TRELPEER"
 //	 8  2  version of the protocol that it speaks, 1
-//	10  1  status: 0 welcome, 1 refused, 2 refused because it knows no such member
+//	10  1  status: 0 welcome, 1 refused, 2 refused because it is a member no more
 //	11  1  length of the reason
 //	12     the reason, a text
 //	    4  CRC of all bytes before
 //
-// Later versions keep both layouts up to the version, and that of the answer.
+// Later versions keep the hello's layout up to the version, its lengths and its CRC, and
+// the layout of the answer.
+//
+// # Newcomers
+//
+// A node that was down while a member was added does not know that member, which may lead
+// by now. So each side knows the members as of an entry of raft's log (SetPeers), and the
+// hello says as of which entry its sender is one. All nodes have the same log. If SetPeers
+// has not named the sender, one of three is true:
+//
+//   - The sender's entry is later than this node's. This node may not have heard of it
+//     yet, and takes it for a newcomer: it connects to it, and messages and snapshots pass
+//     both ways. SetPeers ends that if it does not name the newcomer as of an entry that
+//     is not before the newcomer's.
+//   - This node's entry is not before the sender's. The sender was a member as of its own
+//     entry, and is none as of this node's: it was removed. It is told so (status 2), and
+//     one such answer is proof, because a member that was removed never comes back under
+//     its id.
+//   - The sender names no entry: it was just added, and has not applied that. It is
+//     refused until it has, or until this node has.
+//
+// What a newcomer's messages are worth is for raft to decide: a leader's term and entries
+// speak for themselves, and a removed node that nobody has told yet disturbs as little as
+// it did before it was removed (PreVote, CheckQuorum). A wiped node is no newcomer, as it
+// knows no cluster: its new directory has a new incarnation, and an id belongs to one. A
+// sender whose id this node knows in another incarnation is refused, newcomers included.
+// At most 64 newcomers are held; the one with the earliest entry makes room.
 //
 // # Frames
 //

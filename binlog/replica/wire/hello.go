@@ -39,7 +39,7 @@ func (p purpose) String() string {
 const (
 	magic     = "TRELPEER"
 	version   = 1
-	helloSize = 68
+	helloHead = 72
 	replyHead = 12
 	maxReason = 255
 )
@@ -49,13 +49,14 @@ type hello struct {
 	version uint16
 	purpose purpose
 	cluster member.ClusterID
-	from    station
+	from    member.Member
+	index   uint64 // of an entry as of which the sender is a member, 0 if it knows of none
 	to      station
 
 	admitted func() // leaves the place that the connection has; not on the wire
 }
 
-// station is who a member is, for a handshake.
+// station is the directory that a hello is meant for.
 type station struct {
 	id          member.ID
 	incarnation member.Incarnation
@@ -64,17 +65,20 @@ type station struct {
 func stationOf(m member.Member) station { return station{m.ID, m.Incarnation} }
 
 func (h hello) encode() []byte {
-	b := make([]byte, helloSize)
+	b := make([]byte, helloHead, helloHead+len(h.from.Name)+len(h.from.Addr)+frameTail)
 	copy(b, magic)
 	le.PutUint16(b[8:], h.version)
-	b[10] = byte(h.purpose)
+	b[10], b[11] = byte(h.purpose), byte(len(h.from.Name))
+	le.PutUint16(b[12:], uint16(len(h.from.Addr)))
 	copy(b[16:], h.cluster[:])
-	le.PutUint64(b[32:], uint64(h.from.id))
-	le.PutUint64(b[40:], uint64(h.from.incarnation))
-	le.PutUint64(b[48:], uint64(h.to.id))
-	le.PutUint64(b[56:], uint64(h.to.incarnation))
-	le.PutUint32(b[64:], crc32.Checksum(b[:64], castagnoli))
-	return b
+	le.PutUint64(b[32:], uint64(h.from.ID))
+	le.PutUint64(b[40:], uint64(h.from.Incarnation))
+	le.PutUint64(b[48:], h.index)
+	le.PutUint64(b[56:], uint64(h.to.id))
+	le.PutUint64(b[64:], uint64(h.to.incarnation))
+	b = append(b, h.from.Name...)
+	b = append(b, h.from.Addr...)
+	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
 // errHello tells of a connection that did not begin as one of this protocol.
@@ -82,17 +86,25 @@ var errHello = errors.New("not a connection of this protocol")
 
 // readHello reads a hello. Of a later version it is only known that it is one.
 func readHello(r io.Reader) (h hello, err error) {
-	var b [helloSize]byte
+	b := make([]byte, helloHead+member.MaxName+member.MaxAddr+frameTail)
 	if _, err := io.ReadFull(r, b[:len(magic)]); err != nil {
 		return h, err
 	}
 	if string(b[:len(magic)]) != magic {
 		return h, errHello
 	}
-	if _, err := io.ReadFull(r, b[len(magic):]); err != nil {
+	if _, err := io.ReadFull(r, b[len(magic):helloHead]); err != nil {
 		return h, torn(err, len(magic))
 	}
-	if le.Uint32(b[64:]) != crc32.Checksum(b[:64], castagnoli) {
+	name, addr := int(b[11]), int(le.Uint16(b[12:]))
+	if name > member.MaxName || addr > member.MaxAddr {
+		return h, fmt.Errorf("%w: a name of %d bytes and an address of %d", errHello, name, addr)
+	}
+	end := helloHead + name + addr
+	if _, err := io.ReadFull(r, b[helloHead:end+frameTail]); err != nil {
+		return h, torn(err, helloHead)
+	}
+	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return h, fmt.Errorf("%w: its checksum is wrong", errHello)
 	}
 	h.version = le.Uint16(b[8:])
@@ -100,12 +112,16 @@ func readHello(r io.Reader) (h hello, err error) {
 		return h, nil
 	}
 	h.purpose = purpose(b[10])
-	if h.purpose < purposeAppends || h.purpose > purposeControl || [5]byte(b[11:16]) != [5]byte{} {
+	if h.purpose < purposeAppends || h.purpose > purposeControl || b[14] != 0 || b[15] != 0 {
 		return h, fmt.Errorf("%w: %s", errHello, h.purpose)
 	}
 	copy(h.cluster[:], b[16:])
-	h.from = station{member.ID(le.Uint64(b[32:])), member.Incarnation(le.Uint64(b[40:]))}
-	h.to = station{member.ID(le.Uint64(b[48:])), member.Incarnation(le.Uint64(b[56:]))}
+	h.from = member.Member{
+		ID: member.ID(le.Uint64(b[32:])), Incarnation: member.Incarnation(le.Uint64(b[40:])),
+		Name: string(b[helloHead : helloHead+name]), Addr: string(b[helloHead+name : end]),
+	}
+	h.index = le.Uint64(b[48:])
+	h.to = station{member.ID(le.Uint64(b[56:])), member.Incarnation(le.Uint64(b[64:]))}
 	return h, nil
 }
 
@@ -115,7 +131,7 @@ type status uint8
 const (
 	welcome status = iota
 	refused
-	notMember // the side that has dialled is no member, as far as the other knows
+	notMember // the side that has dialled is a member no more
 )
 
 // refusal is why the other side refuses a connection.

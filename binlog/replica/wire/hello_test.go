@@ -14,11 +14,12 @@ import (
 
 var sampleHello = hello{
 	version: version, purpose: purposeRest, cluster: member.ClusterID{1, 15: 2},
-	from: station{0x1111, 0x2222}, to: station{0x3333, 0x4444},
+	from: member.Member{ID: 0x1111, Incarnation: 0x2222, Name: "n1", Addr: "127.0.0.1:11301"}, index: 0x5555,
+	to: station{0x3333, 0x4444},
 }
 
 func (h hello) equal(o hello) bool {
-	return h.version == o.version && h.purpose == o.purpose && h.cluster == o.cluster && h.from == o.from && h.to == o.to
+	return h.version == o.version && h.purpose == o.purpose && h.cluster == o.cluster && h.from == o.from && h.index == o.index && h.to == o.to
 }
 
 func TestHelloIsReadAsItWasWritten(t *testing.T) {
@@ -40,9 +41,19 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 		}
 		b := slices.Clone(whole)
 		b[i] ^= 4
-		if _, err := readHello(bytes.NewReader(b)); !errors.Is(err, errHello) {
+		if _, err := readHello(bytes.NewReader(append(b, 1, 2, 3, 4))); !errors.Is(err, errHello) {
 			t.Errorf("changed at %d: %v", i, err)
 		}
+	}
+	long := sampleHello
+	long.from.Name = strings.Repeat("n", member.MaxName+1)
+	if _, err := readHello(bytes.NewReader(long.encode())); !errors.Is(err, errHello) {
+		t.Errorf("a name that is too long: %v", err)
+	}
+	long = sampleHello
+	long.from.Addr = strings.Repeat("1", member.MaxAddr+1)
+	if _, err := readHello(bytes.NewReader(long.encode())); !errors.Is(err, errHello) {
+		t.Errorf("an address that is too long: %v", err)
 	}
 	h := sampleHello
 	for _, p := range []purpose{0, purposeControl + 1} {
@@ -101,6 +112,10 @@ func TestAnswerToAHello(t *testing.T) {
 
 func FuzzHello(f *testing.F) {
 	f.Add(sampleHello.encode())
+	f.Add(hello{version: version, purpose: purposeControl}.encode())
+	longest := sampleHello
+	longest.from.Name, longest.from.Addr = strings.Repeat("n", member.MaxName), strings.Repeat("1", member.MaxAddr)
+	f.Add(longest.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := readHello(bytes.NewReader(b))
 		if err == nil && h.version == version && !bytes.HasPrefix(b, h.encode()) {

@@ -151,8 +151,22 @@ type setup struct {
 	change func(i int, n *node, cfg *Config)
 }
 
-// nodes starts nodes that know each other.
+// nodes starts nodes that know each other, as of entry 1.
 func nodes(t testing.TB, n int, s setup) []*node {
+	t.Helper()
+	ns := nodesUnacquainted(t, n, s)
+	members := make([]member.Member, n)
+	for i, x := range ns {
+		members[i] = x.self
+	}
+	for _, x := range ns {
+		x.tr.SetPeers(1, members)
+	}
+	return ns
+}
+
+// nodesUnacquainted starts nodes that do not know who the members are.
+func nodesUnacquainted(t testing.TB, n int, s setup) []*node {
 	t.Helper()
 	if s.timing == (timing{}) {
 		s.timing = quick
@@ -195,9 +209,6 @@ func nodes(t testing.TB, n int, s setup) []*node {
 		}
 		t.Cleanup(func() { _ = tr.Close() })
 		x.tr = tr
-	}
-	for _, x := range ns {
-		x.tr.SetPeers(members)
 	}
 	return ns
 }
@@ -255,7 +266,7 @@ func dialAs(t testing.TB, to *node, h hello) (net.Conn, error) {
 }
 
 func helloOf(p purpose, from, to *node) hello {
-	return hello{version: version, purpose: p, cluster: testCluster, from: stationOf(from.self), to: stationOf(to.self)}
+	return hello{version: version, purpose: p, cluster: testCluster, from: from.self, index: 1, to: stationOf(to.self)}
 }
 
 // ended waits until the other side has closed a connection.

@@ -295,7 +295,7 @@ func TestATransferToAMemberThatIsRemovedIsReported(t *testing.T) {
 		return err
 	})
 	<-begun
-	ns[0].tr.SetPeers(nil)
+	ns[0].tr.SetPeers(2, nil)
 	once(t, ns[0], false)
 }
 
@@ -494,7 +494,7 @@ func TestCallToWhatIsNoNodeFails(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = io.ReadFull(c, make([]byte, helloSize))
+			_, _ = io.ReadFull(c, make([]byte, helloHead))
 			_, _ = c.Write([]byte(a))
 			_ = c.Close()
 		}

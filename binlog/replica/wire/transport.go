@@ -48,14 +48,17 @@ type Transport struct {
 type members struct {
 	cluster member.ClusterID
 	self    member.Member
-	peers   map[member.ID]*peer
+	index   uint64              // of an entry as of which SetPeers has named the members
+	listed  bool                // this node is one of those
+	peers   map[member.ID]*peer // the others, and newcomers; nil before SetPeers
 }
 
 type peer struct {
 	member.Member
-	lanes  [lanes]*lane
-	cancel context.CancelFunc
-	ctx    context.Context // ends when it is a member no more, or with another address
+	newcomer uint64 // index of its hello if SetPeers has not named it yet, else 0; guarded by Transport.mu
+	lanes    [lanes]*lane
+	cancel   context.CancelFunc
+	ctx      context.Context // ends when it is a member no more, or with another address
 }
 
 type inboundKey struct {
@@ -90,41 +93,58 @@ func start(cfg Config, tm timing) (*Transport, error) {
 func (t *Transport) Identify(cluster member.ClusterID, self member.Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.members.Store(&members{cluster: cluster, self: self, peers: t.members.Load().peers})
+	next := *t.members.Load()
+	next.cluster, next.self = cluster, self
+	t.members.Store(&next)
 }
 
-// SetPeers says who the members are; this node may be one of them. Connections to those
-// that are new are made from now on, and those to and from others end.
-func (t *Transport) SetPeers(ms []member.Member) {
+// SetPeers says who the members are as of the entry of raft's log with that index; this
+// node may be one of them. A node that has applied nothing yet says so by index 0. Indexes
+// never fall. Connections to members that are new are made from now on, and those to and
+// from others end, but for newcomers (see doc.go) that know of a later entry.
+func (t *Transport) SetPeers(index uint64, ms []member.Member) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return
 	}
 	old := t.members.Load()
-	next := &members{cluster: old.cluster, self: old.self, peers: map[member.ID]*peer{}}
+	next := &members{cluster: old.cluster, self: old.self, index: index, peers: map[member.ID]*peer{}}
 	for _, m := range ms {
-		if p := old.peers[m.ID]; p != nil && p.Member == m {
-			next.peers[m.ID] = p
-		} else if m.ID != old.self.ID {
-			next.peers[m.ID] = t.connect(m)
-		}
-	}
-	for id, p := range old.peers {
-		if next.peers[id] == p {
+		if m.ID == old.self.ID {
+			next.listed = true
 			continue
 		}
-		p.cancel()
-		for purpose := purposeAppends; purpose <= purposeRest; purpose++ {
-			if c := t.inbound[inboundKey{id, purpose}]; c != nil {
-				_ = c.Close()
-			}
+		p := old.peers[m.ID]
+		if p == nil || p.Member != m {
+			p = t.connect(m)
 		}
-		if t.taking != nil && t.taking.from == id {
-			_ = t.taking.conn.Close()
+		p.newcomer = 0
+		next.peers[m.ID] = p
+	}
+	for id, p := range old.peers {
+		switch {
+		case next.peers[id] == p:
+		case next.peers[id] == nil && p.newcomer > index:
+			next.peers[id] = p
+		default:
+			t.disconnect(p)
 		}
 	}
 	t.members.Store(next)
+}
+
+// disconnect ends what connects a peer that is one no more. The caller holds t.mu.
+func (t *Transport) disconnect(p *peer) {
+	p.cancel()
+	for purpose := purposeAppends; purpose <= purposeRest; purpose++ {
+		if c := t.inbound[inboundKey{p.ID, purpose}]; c != nil {
+			_ = c.Close()
+		}
+	}
+	if t.taking != nil && t.taking.from == p.ID {
+		_ = t.taking.conn.Close()
+	}
 }
 
 // connect starts the lanes to a member. The caller holds t.mu.

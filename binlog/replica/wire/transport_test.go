@@ -176,7 +176,7 @@ func stuckPeer(t *testing.T, name string, reads bool) (member.Member, func() int
 func TestSendNeverBlocksWhenThePeerDoesNotRead(t *testing.T) {
 	p, _ := stuckPeer(t, "stuck", false)
 	ns := nodes(t, 1, setup{timing: patient})
-	ns[0].tr.SetPeers([]member.Member{p})
+	ns[0].tr.SetPeers(1, []member.Member{p})
 	eventually(t, "it is connected", func() bool { return ns[0].tr.Connected(p.ID) })
 	to := &node{self: p}
 	// Were Send to wait, this would never end: the peer never takes anything.
@@ -219,7 +219,7 @@ func TestAPeerThatGivesNoSignOfLifeIsGivenUp(t *testing.T) {
 	for _, reads := range []bool{false, true} {
 		p, conns := stuckPeer(t, "silent", reads)
 		ns := nodes(t, 1, setup{})
-		ns[0].tr.SetPeers([]member.Member{p})
+		ns[0].tr.SetPeers(1, []member.Member{p})
 		eventually(t, "it connects again and again", func() bool { return conns() > 2*lanes })
 		if ns[0].lost(p.ID) == 0 {
 			t.Error("the loss was not told")
@@ -299,7 +299,7 @@ func TestARestartedPeerIsConnectedAgain(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = tr.Close() })
 		ns[1].tr = tr
-		tr.SetPeers([]member.Member{ns[0].self, ns[1].self})
+		tr.SetPeers(1, []member.Member{ns[0].self, ns[1].self})
 		meet(t, ns...)
 		before := ns[1].count()
 		ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
@@ -323,9 +323,9 @@ func TestHandshakesAreRefused(t *testing.T) {
 		{"no cluster", func(h *hello) { h.cluster = member.ClusterID{} }, "not to 00000000000000000000000000000000", refused},
 		{"another member", func(h *hello) { h.to.id++ }, "this is n2, member 0000000000000066 in incarnation 00000000000003ea, not 0000000000000067 in", refused},
 		{"another directory", func(h *hello) { h.to.incarnation++ }, "not 0000000000000066 in incarnation 00000000000003eb", refused},
-		{"a stranger", func(h *hello) { h.from.id = 7 }, "has no member 0000000000000007, as far as n2 knows", notMember},
-		{"a wiped node", func(h *hello) { h.from.incarnation++ }, "n1 is member 0000000000000065 in incarnation 00000000000003e9, not 00000000000003ea: was its directory replaced?", refused},
-		{"itself", func(h *hello) { h.from = h.to }, "has no member 0000000000000066", notMember},
+		{"a stranger", func(h *hello) { h.from.ID = 7 }, "has no member 0000000000000007, as far as n2 knows", notMember},
+		{"a wiped node", func(h *hello) { h.from.Incarnation++ }, "n1 is member 0000000000000065 in incarnation 00000000000003e9, not 00000000000003ea: was its directory replaced?", refused},
+		{"itself", func(h *hello) { h.from = ns[1].self }, "has no member 0000000000000066", notMember},
 		{"a later program", func(h *hello) { h.version = 2 }, "version 1 of the protocol is spoken here, not 2", refused},
 	} {
 		for _, p := range []purpose{purposeAppends, purposeRest, purposeSnapshot} {
@@ -357,20 +357,20 @@ func TestANodeWithoutAnIdentityServesControlOnly(t *testing.T) {
 		t.Fatalf("%q, %v", resp, err)
 	}
 	ns[1].tr.Identify(testCluster, ns[1].self)
-	ns[1].tr.SetPeers([]member.Member{ns[0].self, ns[1].self})
+	ns[1].tr.SetPeers(1, []member.Member{ns[0].self, ns[1].self})
 	meet(t, ns...)
 }
 
 func TestAMemberThatIsUnknownElsewhereIsTold(t *testing.T) {
 	ns := nodes(t, 2, setup{timing: patient})
 	meet(t, ns...)
-	ns[1].tr.SetPeers([]member.Member{ns[1].self})
+	ns[1].tr.SetPeers(2, []member.Member{ns[1].self})
 	eventually(t, "the removed node is told", func() bool {
 		ns[0].mu.Lock()
 		defer ns[0].mu.Unlock()
 		return ns[0].notMember[ns[1].self.ID] > 0
 	})
-	ns[1].tr.SetPeers([]member.Member{ns[0].self, ns[1].self})
+	ns[1].tr.SetPeers(3, []member.Member{ns[0].self, ns[1].self})
 	meet(t, ns...)
 }
 
@@ -378,7 +378,7 @@ func TestConnectionsOfMembersThatAreGoneEnd(t *testing.T) {
 	ns := nodes(t, 2, setup{timing: patient})
 	meet(t, ns...)
 	before := ns[1].count()
-	ns[0].tr.SetPeers(nil)
+	ns[0].tr.SetPeers(2, nil)
 	if ns[0].tr.Connected(ns[1].self.ID) {
 		t.Error("it is connected to a stranger")
 	}
@@ -495,8 +495,8 @@ func TestAFloodOfConnectionsIsBoundedAndKeepsNobodyOut(t *testing.T) {
 	ns[0].tr.mu.Unlock()
 	for range 3 {
 		p := ns[0].tr.members.Load().peers[ns[1].self.ID]
-		ns[0].tr.SetPeers([]member.Member{ns[0].self})
-		ns[0].tr.SetPeers([]member.Member{ns[0].self, p.Member})
+		ns[0].tr.SetPeers(1, []member.Member{ns[0].self})
+		ns[0].tr.SetPeers(1, []member.Member{ns[0].self, p.Member})
 		meet(t, ns...)
 	}
 	if n := strings.Count(ns[0].log.String(), "no handshake while many others came"); n != 1 {
@@ -535,7 +535,7 @@ func TestPlainConnectionsAreForLoopbackOnly(t *testing.T) {
 		t.Errorf("a transport off loopback without TLS: %v", err)
 	}
 	ns := nodes(t, 1, setup{timing: patient})
-	ns[0].tr.SetPeers([]member.Member{{ID: 5, Incarnation: 5, Name: "far", Addr: "192.0.2.1:1"}})
+	ns[0].tr.SetPeers(1, []member.Member{{ID: 5, Incarnation: 5, Name: "far", Addr: "192.0.2.1:1"}})
 	ns[0].logs("192.0.2.1:1: connections between members need TLS off loopback")
 }
 
@@ -615,7 +615,7 @@ func TestCloseEndsWhateverGoesOn(t *testing.T) {
 		t.Error("a request was answered by a node that was closed")
 	}
 	_ = ns[0].tr.Close()
-	ns[0].tr.SetPeers([]member.Member{ns[1].self})
+	ns[0].tr.SetPeers(1, []member.Member{ns[1].self})
 	ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
 	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), nil)
 }

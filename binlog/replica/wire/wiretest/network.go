@@ -284,7 +284,8 @@ type framer struct {
 
 const (
 	magic     = "TRELPEER"
-	helloSize = 68
+	helloHead = 72
+	helloTail = 4
 	overhead  = 12 // of a frame
 	message   = 1
 )
@@ -298,12 +299,16 @@ func (f *framer) split(b []byte) (parts [][]byte) {
 	}
 	f.rest = append(f.rest, b...)
 	for {
-		size := helloSize
+		var size int
 		if !f.started {
 			if n := min(len(f.rest), len(magic)); string(f.rest[:n]) != magic[:n] {
 				f.foreign = true
 				return append(parts, f.rest)
 			}
+			if len(f.rest) < helloHead {
+				return parts
+			}
+			size = helloHead + int(f.rest[11]) + int(binary.LittleEndian.Uint16(f.rest[12:])) + helloTail
 		} else {
 			if len(f.rest) < overhead {
 				return parts

@@ -114,7 +114,7 @@ func (m *Member) Run(ctx context.Context) error {
 		m.watch(ctx)
 	}()
 	ran := make(chan error, 1)
-	go func() { ran <- node.Run(ctx, acquainted{m.transport, id.Cluster.Members}) }()
+	go func() { ran <- node.Run(ctx, m.transport) }()
 	select {
 	case err = <-ran:
 	case failed := <-m.failed:
@@ -127,21 +127,6 @@ func (m *Member) Run(ctx context.Context) error {
 		err = errors.Join(err, m.store.Remove())
 	}
 	return err
-}
-
-// acquainted is the transport of a node that may not have heard from its group yet: the
-// members are those that its mark names, until the node knows those of now.
-type acquainted struct {
-	*wire.Transport
-	members []member.Member
-}
-
-// SetPeers implements replica.Transport.
-func (a acquainted) SetPeers(now []member.Member) {
-	if len(now) == 0 {
-		now = a.members
-	}
-	a.Transport.SetPeers(now)
 }
 
 // options are those of the node with an identity.
@@ -283,16 +268,12 @@ func (h handler) NotMember(by member.ID) {
 	if node := h.m.node.Load(); node != nil {
 		node.NotMember(by)
 	}
-	h.m.introduceTo(by)
 }
 
 // Control implements wire.Handler.
 func (h handler) Control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
 	if resp, ok, err := h.m.store.Control(req); ok {
 		return resp, err
-	}
-	if ok, err := h.m.meet(req); ok {
-		return nil, err
 	}
 	return h.m.control(ctx, req, stream)
 }
