@@ -287,9 +287,19 @@ func dial(t testing.TB, a net.Addr) *client {
 	return &client{t, conn, bufio.NewReader(conn)}
 }
 
+// renew has the time limit begin anew: a long conversation takes its time on a busy
+// machine.
+func (c *client) renew() {
+	c.t.Helper()
+	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // send sends lines, each with CR LF behind it.
 func (c *client) send(lines ...string) {
 	c.t.Helper()
+	c.renew()
 	if _, err := io.WriteString(c.conn, strings.Join(lines, "\r\n")+"\r\n"); err != nil {
 		c.t.Fatal(err)
 	}

@@ -44,6 +44,7 @@ func (c *client) ask(lines ...string) []reply {
 	c.t.Helper()
 	w := newWire(c.conn)
 	w.in = c.in
+	c.renew()
 	replies, err := w.ask(lines)
 	if err != nil {
 		c.t.Fatal(err)
