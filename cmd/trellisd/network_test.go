@@ -56,8 +56,10 @@ func TestTheCommandsForTLSWork(t *testing.T) {
 	wrapper(t, bin, "trellisd", fmt.Sprintf(`exec %s "${@//0.0.0.0:11400/127.0.0.1:0}" -V --log-format=json 2>%s`, binary, log))
 	wrapper(t, bin, "trellis", fmt.Sprintf(`
 for i in $(seq 400); do
-	addr=$(sed -n 's/.*"msg":"listening".*"addr":"\([^"]*\)".*/\1/p' %s)
-	if grep -q '"ready"' %s; then exec %s "$@" -a "$addr"; fi
+	if grep -q '"ready"' %s; then
+		addr=$(sed -n 's/.*"msg":"listening".*"addr":"\([^"]*\)".*/\1/p' %s)
+		exec %s "$@" -a "$addr"
+	fi
 	sleep 0.05
 done
 cat %s >&2
