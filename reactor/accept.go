@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/throttle"
 )
 
 // How long an acceptor waits before it tries again when the system is out of
@@ -49,7 +51,7 @@ type acceptor struct {
 	shortages chan error // why a connection that was accepted did not get to its loop
 
 	// Of the goroutine of Serve.
-	logs   throttle
+	logs   throttle.Throttle
 	logged bool // that accepting has paused
 
 	// Of the loop's goroutine.
@@ -281,7 +283,7 @@ func (a *acceptor) failed(err error, first bool) {
 		return
 	}
 	st.pauses.Add(1)
-	if n, ok := a.logs.allow(); ok {
+	if n, ok := a.logs.Allow(); ok {
 		a.logged = true
 		a.server.log.Warn("accepting connections has paused",
 			"listener", a.listener.Addr(), "error", err, "unreported", n)

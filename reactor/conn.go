@@ -235,7 +235,7 @@ func (c *conn) conclude(now engine.Time) {
 		case errTooMuchOutput:
 			c.loop.counts.overOutput.Add(1)
 		}
-		if n, ok := c.loop.server.closes.allow(); ok {
+		if n, ok := c.loop.server.closes.Allow(); ok {
 			c.loop.server.log.Warn("a client's connection is closed", "error", err, "unreported", n)
 		}
 		c.fail()

@@ -158,12 +158,12 @@ func (c *conn) checkDeadline(now engine.Time) {
 	case c.phase == lingering: // it need not have known better
 	case d.ending:
 		l.counts.cut.Add(1)
-		if n, ok := s.cuts.allow(); ok {
+		if n, ok := s.cuts.Allow(); ok {
 			s.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
 		}
 	default:
 		l.counts.idle.Add(1)
-		if n, ok := s.idles.allow(); ok {
+		if n, ok := s.idles.Allow(); ok {
 			s.log.Info("an idle connection is closed", "timeout", time.Duration(s.cfg.IdleTimeout), "unreported", n)
 		}
 	}

@@ -84,7 +84,7 @@ func (c *conn) detach(now engine.Time) {
 	fd, err := s.extraFD.duplicate(int(c.fd))
 	if err != nil {
 		c.loop.counts.lacking.Add(1)
-		if n, ok := s.cuts.allow(); ok {
+		if n, ok := s.cuts.Allow(); ok {
 			s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies", "error", err, "unreported", n)
 		}
 		c.end(now)

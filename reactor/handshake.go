@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/engine/histogram"
+	"trellis/reactor/throttle"
 )
 
 const (
@@ -98,7 +99,7 @@ type handshakes struct {
 	ended   HandshakeStats // guarded by mu, without Pending
 	litter  int            // handshakes whose garbage may be there; guarded by mu
 	sweeper *time.Timer    // collects it; nil before the first crowd; guarded by mu
-	logs    [NumHandshakeResults]throttle
+	logs    [NumHandshakeResults]throttle.Throttle
 }
 
 func (hs *handshakes) init(maxConnections int) {
@@ -441,7 +442,7 @@ func (h *handshake) log(result HandshakeResult, err error) {
 	case HandshakeCertificate, HandshakeCrowded:
 		level = slog.LevelWarn
 	}
-	if n, ok := s.handshakes.logs[result].allow(); ok {
+	if n, ok := s.handshakes.logs[result].Allow(); ok {
 		s.log.Log(context.Background(), level, "a TLS handshake has failed", "result", result.String(), "error", err,
 			"peer", peerName(h.socket), "listener", h.by.listener.Addr(), "unreported", n)
 	}

@@ -46,7 +46,7 @@ func (s *Server) takePlace() bool {
 // refuse answers a connection that is one too many, and closes it.
 func (a *acceptor) refuse(fd int) {
 	a.server.accepting.over.Add(1)
-	if n, ok := a.server.refusals.allow(); ok {
+	if n, ok := a.server.refusals.Allow(); ok {
 		a.server.log.Warn("a connection is refused, there are too many",
 			"listener", a.listener.Addr(), "limit", a.server.cfg.MaxConnections, "unreported", n)
 	}

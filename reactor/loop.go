@@ -149,7 +149,7 @@ func (l *loop) recovered() {
 	}
 	l.executing = nil
 	l.counts.panics.Add(1)
-	if n, ok := s.panics.allow(); ok {
+	if n, ok := s.panics.Allow(); ok {
 		s.log.Error("a command has panicked; its connection is closed",
 			"panic", r, "stack", stack, "unreported", n)
 	}

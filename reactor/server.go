@@ -15,6 +15,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/throttle"
 )
 
 // ErrClosed is returned by [Server.Serve] when the server has been shut down
@@ -102,7 +103,7 @@ type Server struct {
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
-	panics, cuts, closes, idles, refusals throttle
+	panics, cuts, closes, idles, refusals throttle.Throttle
 }
 
 // hooks let tests see and provoke what does not happen otherwise. Those that

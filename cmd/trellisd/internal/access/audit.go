@@ -4,12 +4,11 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"trellis/codec"
 	"trellis/reactor"
+	"trellis/reactor/throttle"
 )
 
 // Stats count what has happened since the server began to serve.
@@ -27,7 +26,7 @@ type audit struct {
 
 	admissions, denials atomic.Uint64
 	refusals            [numReasons]atomic.Uint64
-	refusalLogs         [numReasons]throttle
+	refusalLogs         [numReasons]throttle.Throttle
 }
 
 // reason is why a client is not served.
@@ -47,7 +46,7 @@ func (r reason) String() string {
 // admitted is told that a client is served.
 func (a *audit) admitted(id *identity, p *reactor.Peer) {
 	a.admissions.Add(1)
-	n, ok := id.admissions.allow()
+	n, ok := id.admissions.Allow()
 	if !ok {
 		return
 	}
@@ -57,7 +56,7 @@ func (a *audit) admitted(id *identity, p *reactor.Peer) {
 // refused is told that a connection ends because its client is not known.
 func (a *audit) refused(p *reactor.Peer, why reason) {
 	a.refusals[why].Add(1)
-	if n, ok := a.refusalLogs[why].allow(); ok {
+	if n, ok := a.refusalLogs[why].Allow(); ok {
 		a.log.Warn("client refused", append(about(p), "reason", why.String(), "unreported", n)...)
 	}
 }
@@ -66,7 +65,7 @@ func (a *audit) refused(p *reactor.Peer, why reason) {
 // nor is anything else that clients send.
 func (a *audit) denied(id *identity, op codec.Op) {
 	a.denials.Add(1)
-	if n, ok := id.denials.allow(); ok {
+	if n, ok := id.denials.Allow(); ok {
 		a.log.Warn("command denied", "client", id.name, "command", op.String(), "unreported", n)
 	}
 }
@@ -98,28 +97,4 @@ func about(p *reactor.Peer) (attrs []any) {
 		attrs = append(attrs, "san", strings.Join(names, ","))
 	}
 	return attrs
-}
-
-// logEvery is how often the same is logged of the same client.
-const logEvery = 10 * time.Second
-
-// throttle keeps what happens often from filling the log. Any goroutine may use it.
-type throttle struct {
-	mu         sync.Mutex
-	next       time.Time // guarded by mu
-	unreported int       // guarded by mu
-}
-
-// allow tells if something is to be logged, and how often it was not since it was last.
-func (t *throttle) allow() (unreported int, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if now.Before(t.next) {
-		t.unreported++
-		return 0, false
-	}
-	t.next = now.Add(logEvery)
-	unreported, t.unreported = t.unreported, 0
-	return unreported, true
 }

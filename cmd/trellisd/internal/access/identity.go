@@ -11,6 +11,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/throttle"
 )
 
 // hashSize is the number of bytes of a token's hash.
@@ -21,7 +22,7 @@ type identity struct {
 	line
 	grant *engine.Grant
 
-	admissions, denials throttle // of lines in the log
+	admissions, denials throttle.Throttle // of lines in the log
 }
 
 func newIdentity(l line, a *audit) *identity {

@@ -1,0 +1,42 @@
+// Package throttle keeps repeated trouble from filling the log. The server's own packages
+// use it for what clients can cause as often as they like: of each kind one line is
+// logged every [Interval], which tells how many were left out.
+//
+//	var refusals throttle.Throttle
+//	if n, ok := refusals.Allow(); ok {
+//		log.Warn("client refused", "unreported", n)
+//	}
+//
+// The package starts no goroutine and keeps nothing but a time and a number.
+package throttle
+
+import (
+	"sync"
+	"time"
+)
+
+// Interval is how often one kind of trouble is logged.
+const Interval = 10 * time.Second
+
+// Throttle is for one kind of trouble. Any goroutine may use it. The zero Throttle allows
+// the first one.
+type Throttle struct {
+	mu         sync.Mutex
+	next       time.Time // guarded by mu
+	unreported int       // guarded by mu
+}
+
+// Allow tells if the trouble is to be logged, and how often it was not since it
+// was last.
+func (t *Throttle) Allow() (unreported int, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Before(t.next) {
+		t.unreported++
+		return 0, false
+	}
+	t.next = now.Add(Interval)
+	unreported, t.unreported = t.unreported, 0
+	return unreported, true
+}
