@@ -38,7 +38,7 @@ func TestSoak(t *testing.T) {
 		if d, err = time.ParseDuration(v); err != nil {
 			t.Fatalf("%s: %v", soakTime, err)
 		}
-	} else if testing.Short() {
+	} else if testing.Short() && !raceEnabled {
 		t.Skip("it takes 10 seconds")
 	}
 	t.Parallel()
