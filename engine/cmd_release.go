@@ -7,13 +7,67 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	if sh == nil {
 		return Done
 	}
+	if sh.tubes[j.tube].dead != nil {
+		sh.unlock(&s.loop.caller)
+		return s.releaseJudged(now, cmd, out)
+	}
+	ch := sh.released(j, cmd, now)
+	err := sh.change(r, j, &ch, out)
+	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
+}
+
+// released is the change that a release makes of a job.
+func (sh *shard) released(j *job, cmd *codec.Command, now Time) change {
 	ch := sh.present(j)
 	ch.to, ch.pri = ready, cmd.Pri
 	ch.counters.delay = cmd.Delay
 	ch.counters.releases++
+	ch.counters.attempts++
 	if cmd.Delay > 0 {
 		ch.to, ch.at = delayed, now+seconds(cmd.Delay)
 	}
-	err := sh.change(r, j, &ch, out)
-	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
+	return ch
+}
+
+// releaseJudged is release for a tube that has a setting of dead letters. It looks anew when
+// it finds that it needs the lock of the dead tube's shard too.
+func (s *Session) releaseJudged(now Time, cmd *codec.Command, out *Output) Outcome {
+	e := s.loop.engine
+	var dead shardSet
+	for {
+		p := e.ids.get(cmd.ID)
+		if p == 0 {
+			s.notFound(nil, out, codec.ReplyNotFound)
+			return Done
+		}
+		sh := e.shards[p.shard()]
+		set := dead | 1<<sh.number
+		s.lockAll(set, now)
+		r, j := sh.find(cmd.ID)
+		if j == nil { // it has gone, or moved
+			s.unlockAll(set)
+			continue
+		}
+		if !sh.heldBy(s, j) {
+			s.notFound(sh, out, codec.ReplyNotFound)
+			s.unlockAll(set)
+			return Done
+		}
+		ch := sh.released(j, cmd, now)
+		var err error
+		if t := sh.tubes[j.tube]; !t.judge(&ch) {
+			err = sh.change(r, j, &ch, out)
+		} else {
+			to := e.shardFor([]byte(t.dead.DeadTube))
+			if set&(1<<to.number) == 0 {
+				s.unlockAll(set)
+				dead = 1 << to.number
+				continue
+			}
+			s.loop.Spend(2 + int(j.size/1024))
+			err = sh.buryDead(r, j, ch, to, out)
+		}
+		s.unlockAll(set)
+		return s.answerChange(err, cmd, out, codec.ReplyReleased)
+	}
 }

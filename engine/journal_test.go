@@ -22,6 +22,7 @@ type file struct {
 	committed journal.Pos
 	err       error
 	jobs      map[uint64]*filed
+	settings  map[string]journal.Setting
 	counters  journal.Counters
 }
 
@@ -34,7 +35,7 @@ type filed struct {
 }
 
 func newFile(t *rapid.T) *file {
-	return &file{t: t, jobs: map[uint64]*filed{}, counters: journal.Counters{Oldest: 1, Current: 1}}
+	return &file{t: t, jobs: map[uint64]*filed{}, settings: map[string]journal.Setting{}, counters: journal.Counters{Oldest: 1, Current: 1}}
 }
 
 func (f *file) next() journal.Pos {
@@ -83,7 +84,7 @@ func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error
 		return 0, f.err
 	}
 	x := f.jobs[id]
-	if x == nil || x.segment != segment || size != journal.Size(x.full.Tube, len(x.full.Body)) {
+	if x == nil || x.segment != segment || size != x.full.Size() {
 		f.t.Errorf("deleting job %d in segment %d, %d bytes: %+v", id, segment, size, x)
 	}
 	delete(f.jobs, id)
@@ -91,13 +92,13 @@ func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error
 }
 
 // Move implements Journal.
-func (f *file) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
+func (f *file) Move(r *journal.Record, former journal.Former) (journal.Ticket, error) {
 	if f.err != nil {
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != from {
-		f.t.Errorf("moving job %d from segment %d: %+v", r.ID, from, x)
+	if x == nil || x.segment != former.Segment || former.Size != x.full.Size() {
+		f.t.Errorf("moving job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
 	x.full, x.record = copied(r), copied(r)
@@ -112,12 +113,23 @@ func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != former.Segment || former.Size != journal.Size(x.full.Tube, len(x.full.Body)) {
+	if x == nil || x.segment != former.Segment || former.Size != x.full.Size() {
 		f.t.Errorf("replacing job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
 	x.full, x.record, x.pos, x.segment = copied(r), copied(r), f.next(), f.counters.Current
 	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+}
+
+// Set implements Journal.
+func (f *file) Set(s *journal.Setting) (journal.Pos, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	if delete(f.settings, s.Tube); s.MaxAttempts > 0 {
+		f.settings[s.Tube] = *s
+	}
+	return f.next(), nil
 }
 
 // Committed implements Journal.

@@ -126,6 +126,12 @@ no such log yet. The server must have been stopped.`,
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%d jobs in %d files, last id %d\n", x.Jobs, x.Files, x.LastID)
+			if x.Settings > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d settings of dead letters are left out: beanstalkd has none\n", x.Settings)
+			}
+			if x.Attempts > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the attempts of %d jobs since they were kicked are left out: beanstalkd does not count them\n", x.Attempts)
+			}
 			if x.MaxJobSize > beanstalkdMaxJobSize {
 				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)
 			}
