@@ -136,6 +136,10 @@ func (e *Engine) dump() string {
 				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.body(j))
 		}
 	}
+	_ = e.Settings(func(x *journal.Setting) error {
+		fmt.Fprintf(&b, "%+v\n", *x)
+		return nil
+	})
 	return b.String()
 }
 
@@ -184,6 +188,9 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			"move-tube": func(t *rapid.T) {
 				say(t, "move-tube %s %s %s 3", among(t, "from", "default", "a", "b"), among(t, "state", "ready", "delayed", "buried"), among(t, "to", "b", "c"))
 			},
+			"set-dlq": func(t *rapid.T) {
+				say(t, "set-dlq %s %d %s", among(t, "tube", "default", "a", "b"), rapid.IntRange(0, 2).Draw(t, "attempts"), among(t, "dead", "a", "c", "d"))
+			},
 			"flush-tube": func(t *rapid.T) { say(t, "flush-tube %s", among(t, "tube", "default", "a", "b")) },
 			"move": func(t *rapid.T) {
 				if x := record.jobs[id(t)]; x != nil {
@@ -214,6 +221,10 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 		follower.feed(t, record.entries[fed:])
 		if got, want := standby.dump(), leader.engine.dump(); got != want {
 			t.Fatalf("the standby has\n%s\nthe leader\n%s", got, want)
+		}
+		theirs, err := standby.Digest(MaxTime)
+		if ours, e := leader.engine.Digest(MaxTime); err != nil || e != nil || theirs != ours {
+			t.Fatalf("the standby's digest is %v, the leader's %v, %v, %v", theirs, ours, err, e)
 		}
 		for id, x := range record.jobs {
 			if p := standby.ids.get(id); p == 0 || standby.shards[p.shard()].job(p.ref()).segment != x.segment {
