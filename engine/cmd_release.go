@@ -11,14 +11,14 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 		sh.unlock(&s.loop.caller)
 		return s.releaseJudged(now, cmd, out)
 	}
-	ch := sh.released(j, cmd, now)
+	ch := sh.present(j)
+	ch.release(cmd, now)
 	err := sh.change(r, j, &ch, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
 
-// released is the change that a release makes of a job.
-func (sh *shard) released(j *job, cmd *codec.Command, now Time) change {
-	ch := sh.present(j)
+// release makes of what a job is what it is after a release.
+func (ch *change) release(cmd *codec.Command, now Time) {
 	ch.to, ch.pri = ready, cmd.Pri
 	ch.counters.delay = cmd.Delay
 	ch.counters.releases++
@@ -26,7 +26,6 @@ func (sh *shard) released(j *job, cmd *codec.Command, now Time) change {
 	if cmd.Delay > 0 {
 		ch.to, ch.at = delayed, now+seconds(cmd.Delay)
 	}
-	return ch
 }
 
 // releaseJudged is release for a tube that has a setting of dead letters. It looks anew when
@@ -41,7 +40,7 @@ func (s *Session) releaseJudged(now Time, cmd *codec.Command, out *Output) Outco
 			return Done
 		}
 		sh := e.shards[p.shard()]
-		set := dead | 1<<sh.number
+		set := dead | sh.self
 		s.lockAll(set, now)
 		r, j := sh.find(cmd.ID)
 		if j == nil { // it has gone, or moved
@@ -53,15 +52,16 @@ func (s *Session) releaseJudged(now Time, cmd *codec.Command, out *Output) Outco
 			s.unlockAll(set)
 			return Done
 		}
-		ch := sh.released(j, cmd, now)
+		ch := sh.present(j)
+		ch.release(cmd, now)
 		var err error
 		if t := sh.tubes[j.tube]; !t.judge(&ch) {
 			err = sh.change(r, j, &ch, out)
 		} else {
 			to := e.shardFor([]byte(t.dead.DeadTube))
-			if set&(1<<to.number) == 0 {
+			if set&to.self == 0 {
 				s.unlockAll(set)
-				dead = 1 << to.number
+				dead = to.self
 				continue
 			}
 			s.loop.Spend(2 + int(j.size/1024))

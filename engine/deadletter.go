@@ -235,7 +235,7 @@ func (sh *shard) recordTimeOut(j *job, ch *change) {
 func (sh *shard) enter(to *shard) (entered, ok bool) {
 	c := sh.by
 	switch {
-	case to == sh || c.held&(1<<to.number) != 0:
+	case to == sh || c.held&to.self != 0:
 		return false, true
 	case to.number > sh.number:
 		to.mu.Lock()
@@ -243,7 +243,7 @@ func (sh *shard) enter(to *shard) (entered, ok bool) {
 		return false, false
 	}
 	to.by = c
-	c.held |= 1 << to.number
+	c.held |= to.self
 	return true, true
 }
 

@@ -107,6 +107,7 @@ func New(cfg Config) *Engine {
 		sh := &shard{
 			engine:   e,
 			number:   i,
+			self:     1 << i,
 			byName:   make(map[string]*tube),
 			jobs:     arena.NewSlab[job](),
 			counters: arena.NewSlab[counters](),

@@ -17,6 +17,7 @@ import (
 type shard struct {
 	engine *Engine
 	number int
+	self   shardSet // with the shard's own bit
 
 	mu sync.Mutex
 	by *caller // who holds mu
@@ -75,7 +76,7 @@ type caller struct {
 // does not depend on how late a timer is, unless very much is due at once.
 func (sh *shard) lock(c *caller, now Time) {
 	sh.mu.Lock()
-	c.held |= 1 << sh.number
+	c.held |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now && !sh.standby {
 		sh.meet(c.loop)
@@ -88,7 +89,7 @@ func (sh *shard) lock(c *caller, now Time) {
 func (sh *shard) unlock(c *caller) {
 	sh.by = nil
 	sh.mu.Unlock()
-	c.held &^= 1 << sh.number
+	c.held &^= sh.self
 	if c.held == 0 && len(c.bells) > 0 {
 		c.ring()
 	}
