@@ -17,7 +17,7 @@ import (
 )
 
 // Log is a directory's log, open for appending. See the package's comment for
-// the order of calls. Put, Update, Delete, Move and Flush may be called from any
+// the order of calls. Put, Update, Replace, Delete, Set, Move and Flush may be called from any
 // goroutine, once Start has returned.
 type Log struct {
 	dir   string

@@ -6,7 +6,7 @@
 // # Use
 //
 // To write, take a slice of the record's exact length ([journal.Size],
-// [UpdateSize], [StartSize] or [SmallSize]) and encode into it with the salt of
+// [SizeOfUpdate], [SettingSize], [StartSize] or [SmallSize]) and encode into it with the salt of
 // the segment. To read, [Scanner.Reset] a scanner to a segment and take records
 // from [Scanner.Records], which finds its way behind damage, or from
 // [Scanner.Next], which does not. A record that a scanner has returned is sound:

@@ -110,7 +110,8 @@ func exportCommand() *cobra.Command {
 		Use:   "export DIR TO",
 		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
 		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
-no such log yet. The server must have been stopped.`,
+no such log yet. The server must have been stopped. What beanstalkd has no place for is left out, and told on
+standard error: settings of dead letters, and attempts of jobs that were kicked.`,
 		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
