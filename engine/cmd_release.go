@@ -7,12 +7,12 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	if sh == nil {
 		return Done
 	}
-	if sh.tubes[j.tube].dead != nil {
-		sh.unlock(&s.loop.caller)
-		return s.releaseJudged(now, cmd, out)
-	}
 	ch := sh.present(j)
 	ch.release(cmd, now)
+	if sh.tubes[j.tube].judge(&ch) {
+		sh.unlock(&s.loop.caller)
+		return s.releaseDead(now, cmd, out)
+	}
 	err := sh.change(r, j, &ch, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
@@ -28,9 +28,9 @@ func (ch *change) release(cmd *codec.Command, now Time) {
 	}
 }
 
-// releaseJudged is release for a tube that has a setting of dead letters. It looks anew when
-// it finds that it needs the lock of the dead tube's shard too.
-func (s *Session) releaseJudged(now Time, cmd *codec.Command, out *Output) Outcome {
+// releaseDead is release for a job that has used up its attempts. While it has no lock, the
+// job or the setting may change: it looks anew when it has those of both shards.
+func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome {
 	e := s.loop.engine
 	var dead shardSet
 	for {
