@@ -15,10 +15,10 @@ func (l *Log) Put(r *Record) (Ticket, error) {
 	return l.full(r, journal.Former{}, false)
 }
 
-// Move appends a job's full record again, so that the one in segment from is no
-// longer needed. Only Hooks.Migrate calls it. It fails as Put does.
-func (l *Log) Move(r *Record, from uint32) (Ticket, error) {
-	return l.full(r, journal.Former{Segment: from, Size: journal.Size(r.Tube, len(r.Body))}, true)
+// Move appends a job's full record again, so that the former one is no longer needed.
+// Only Hooks.Migrate calls it. It fails as Put does.
+func (l *Log) Move(r *Record, former journal.Former) (Ticket, error) {
+	return l.full(r, former, true)
 }
 
 // Replace appends a job's full record again because it has another tube now, so that the
@@ -33,7 +33,7 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	if !record.Valid(r) {
 		return Ticket{}, ErrInvalid
 	}
-	n := journal.Size(r.Tube, len(r.Body))
+	n := r.Size()
 	l.mu.Lock()
 	var err error
 	switch {
@@ -49,11 +49,12 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 		return Ticket{}, err
 	}
 	b, seg := l.append(n)
-	seg.jobs++
+	seg.kept++
 	seg.live += n
 	switch {
 	case moves:
 		l.unlink(former.Segment, former.Size)
+		l.room.live += n - former.Size
 		l.count.moves++
 	case former.Segment != 0:
 		l.unlink(former.Segment, former.Size)
@@ -91,10 +92,11 @@ func (l *Log) Update(r *Record) (Pos, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.admit(record.UpdateSize, l.room.floor(), false); err != nil {
+	n := record.SizeOfUpdate(r)
+	if err := l.admit(n, l.room.floor(), false); err != nil {
 		return 0, err
 	}
-	b, seg := l.append(record.UpdateSize)
+	b, seg := l.append(n)
 	record.EncodeUpdate(b, seg.salt, r)
 	l.count.updates++
 	return l.tail, nil
@@ -118,16 +120,16 @@ func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
 	return l.tail, nil
 }
 
-// unlink takes a job's full record off its segment's account.
+// unlink takes the full record of a job, or a setting, off its segment's account.
 func (l *Log) unlink(segment uint32, size int64) {
 	i := int(int64(segment) - int64(l.segs[0].Index))
 	if i < 0 || i >= len(l.segs) {
 		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d", segment, l.segs[0].Index, l.current().Index))
 	}
 	s := l.segs[i]
-	s.jobs--
+	s.kept--
 	s.live -= size
-	if s.jobs < 0 || s.live < 0 {
+	if s.kept < 0 || s.live < 0 {
 		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", segment))
 	}
 	if l.compactable() {
@@ -159,7 +161,7 @@ func (l *Log) pace() {
 // that is not written yet, and commits must not wait for that. With mu held.
 func (l *Log) freeable() bool {
 	seg := l.segs[0]
-	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.jobs == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil)
+	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.kept == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil)
 }
 
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }

@@ -12,8 +12,9 @@ import (
 // Compaction removes segments from the old end only. Whatever a job's records
 // are, its delete record comes after them, so that none of them can outlive it;
 // and of a live job nothing is needed but its latest full record and what
-// follows that. A segment that has no job's latest full record may go as soon
-// as it is the oldest.
+// follows that. The same holds for settings, of which the log itself knows the latest.
+// A segment that has no job's latest full record, and no latest setting, may go as
+// soon as it is the oldest.
 //
 // When the directory is nearly twice as large as the live records, half of what
 // it holds is garbage, and going once through all of it moves at most one byte
@@ -95,7 +96,7 @@ func (l *Log) compactable() bool {
 	switch {
 	case !seg.sealed:
 		return false
-	case seg.jobs == 0:
+	case seg.kept == 0:
 		return true
 	case seg.stuck || l.hooks.Migrate == nil:
 		return false
@@ -103,7 +104,7 @@ func (l *Log) compactable() bool {
 	return l.slow.Load() || l.room.excess(l.opts.SegmentSize, seg.live) > 0
 }
 
-// evacuate has the owner move all jobs out of a segment.
+// evacuate has the owner move all jobs out of a segment, and moves the settings.
 func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	if l.left(seg) == 0 {
 		return nil
@@ -131,11 +132,15 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 			damage = &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error()}
 			continue
 		}
-		if record.KindOf(b) != record.Full {
-			continue
-		}
-		if err := l.migrate(record.Number(b), seg.Index); err != nil {
-			return fmt.Errorf("move job %d: %w", record.Number(b), err)
+		switch record.KindOf(b) {
+		case record.Full:
+			if err := l.migrate(record.Number(b), seg.Index); err != nil {
+				return fmt.Errorf("move job %d: %w", record.Number(b), err)
+			}
+		case record.Setting:
+			if err := l.migrateSetting(record.DecodeSetting(b).Tube, seg.Index); err != nil {
+				return fmt.Errorf("move a setting: %w", err)
+			}
 		}
 	}
 	n := l.left(seg)
@@ -150,13 +155,18 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		seg.stuck = true
 		l.mu.Unlock()
 	}
-	return fmt.Errorf("%s cannot be freed: %d jobs in it were not found: %w", seg.name, n, damage)
+	return fmt.Errorf("%s cannot be freed: %d jobs or settings in it were not found: %w", seg.name, n, damage)
 }
 
-// migrate has the owner move a job, as soon as there is room for it.
+// migrate has the owner move a job.
 func (l *Log) migrate(id uint64, segment uint32) error {
+	return l.inRoom(func() error { return l.hooks.Migrate(id, segment) })
+}
+
+// inRoom moves something as soon as there is room for it.
+func (l *Log) inRoom(move func() error) error {
 	for {
-		err := l.hooks.Migrate(id, segment)
+		err := move()
 		if !errors.Is(err, ErrRoom) {
 			return err
 		}
@@ -195,7 +205,7 @@ func (l *Log) breathe() error {
 func (l *Log) left(seg *segment) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return seg.jobs
+	return seg.kept
 }
 
 // drop removes the oldest segments that have no jobs. That they go is a record
@@ -224,7 +234,7 @@ func (l *Log) recordDrop() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
-	for n < len(l.segs)-1 && l.segs[n].jobs == 0 && l.segs[n].sealed && l.segs[n].end() <= Pos(l.written.Load()) {
+	for n < len(l.segs)-1 && l.segs[n].kept == 0 && l.segs[n].sealed && l.segs[n].end() <= Pos(l.written.Load()) {
 		n++
 	}
 	if n == 0 {

@@ -37,13 +37,18 @@
 //   - A record and its body do not change before the append has returned.
 //   - An id is put once, is above zero, and ids come from NextID on.
 //   - For each job it keeps the segment from the last Ticket or Restorer.Full, and
-//     gives it to Delete and Move.
+//     gives it to Delete and Move, with the size of the last full record.
 //   - Hooks.Migrate calls Move under the job's lock, with the job's state as of
 //     then. A reserved job is recorded as ready.
 //   - After Replay it sorts buried jobs by BuryOrder, since compaction changes the
 //     order of full records, and gives later burials greater numbers.
 //   - Replies wait for Committed. OnCommit tells when it has grown, and Flush may
 //     have let it grow at once.
+//
+// Settings of dead letters are few. The log keeps the latest of each tube itself, and
+// compaction moves them without the owner:
+//
+//	p, err := l.Set(&setting)          // under the owner's lock of that tube's setting
 //
 // # Guarantees
 //

@@ -13,9 +13,10 @@ import (
 
 // What the log takes and gives. An owner of jobs needs package journal only.
 type (
-	Pos    = journal.Pos
-	Record = journal.Record
-	Ticket = journal.Ticket
+	Pos     = journal.Pos
+	Record  = journal.Record
+	Setting = journal.Setting
+	Ticket  = journal.Ticket
 )
 
 // What Open and Replay tell of.

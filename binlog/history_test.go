@@ -89,7 +89,7 @@ func (h *history) did(pos Pos, apply func(map[uint64]Record)) {
 func (h *history) step() bool {
 	ids := slices.Sorted(maps.Keys(h.jobs))
 	var err error
-	switch n := h.rng.IntN(20); {
+	switch n := h.rng.IntN(21); {
 	case n < 8 || len(ids) == 0:
 		err = h.stepPut()
 	case n < 13:
@@ -105,10 +105,25 @@ func (h *history) step() bool {
 		}
 	case n < 19:
 		r := h.jobs[ids[h.rng.IntN(len(ids))]].Record
-		r.Tube = []string{"default", "mail", "x", "a-longer-name-of-a-tube"}[h.rng.IntN(4)]
+		if r.Tube = h.tube(); h.rng.IntN(2) == 0 { // it becomes a dead letter
+			h.order++
+			r.State, r.Due, r.BuryOrder = Buried, 0, h.order
+			r.Releases++
+			r.Attempts++
+			r.Buries++
+		}
 		var pos Pos
 		if pos, err = h.replace(&r); err == nil {
 			h.did(pos, func(m map[uint64]Record) { m[r.ID] = r })
+		}
+	case n < 20:
+		s := Setting{Tube: h.tube(), MaxAttempts: h.rng.Uint32N(3)}
+		if s.MaxAttempts > 0 {
+			s.DeadTube = h.tube()
+		}
+		var pos Pos
+		if pos, err = h.set(s); err == nil {
+			h.did(pos, func(m map[uint64]Record) { keepSetting(m, s) })
 		}
 	default:
 		h.log.Flush()
@@ -124,6 +139,10 @@ func (h *history) step() bool {
 		h.t.Fatal(err)
 	}
 	return err == nil
+}
+
+func (h *history) tube() string {
+	return []string{"default", "mail", "x", "a-longer-name-of-a-tube"}[h.rng.IntN(4)]
 }
 
 func (h *history) stepPut() error {
@@ -162,13 +181,16 @@ func (h *history) stepUpdate(id uint64) error {
 		h.order++
 		r.State, r.BuryOrder = Buried, h.order
 		r.Buries++
+		r.Attempts = h.rng.Uint32N(3)
 	case 1:
 		r.State, r.Delay, r.Due = Delayed, h.rng.Uint32(), h.rng.Int64()
 		r.Releases++
+		r.Attempts++
 	case 2:
 		r.State = Ready
 		r.Kicks++
 		r.Timeouts += 2
+		r.Attempts = 0
 	}
 	pos, err := h.update(&r)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // Log is a directory's log, open for appending. See the package's comment for
-// the order of calls. Put, Update, Delete, Move and Flush may be called from any
+// the order of calls. Put, Update, Replace, Delete, Set, Move and Flush may be called from any
 // goroutine, once Start has returned.
 type Log struct {
 	dir   string
@@ -49,9 +49,10 @@ type Log struct {
 	idle      [][]byte   // buffers for chunks
 	room      room
 	lastID    uint64
-	marked    Pos   // the position in the last mark record
-	closing   bool  // Close was called: appends are refused
-	err       error // why the log has failed; nil if it has not
+	settings  map[string]setting // the latest, by tube
+	marked    Pos                // the position in the last mark record
+	closing   bool               // Close was called: appends are refused
+	err       error              // why the log has failed; nil if it has not
 	count     counters
 	stalled   bool  // compaction has failed, and waits before it tries again
 	unwritten int64 // bytes that were appended and are not written
@@ -85,8 +86,8 @@ type Log struct {
 	compactor, workers sync.WaitGroup
 }
 
-// Restorer takes what a log holds, in the order of the log. Both methods must be
-// done with r and its body when they return.
+// Restorer takes what a log holds, in the order of the log. All of it is done with r
+// and its body when a method returns.
 type Restorer interface {
 	// Full tells the whole state of a job as of this place in the log. It
 	// replaces all that was told of the id before. The owner keeps segment with
@@ -96,6 +97,9 @@ type Restorer interface {
 	// Update tells a later state of a job: all fields but Tube, TTR, Created and
 	// Body. An id that the owner does not know is to be ignored.
 	Update(r *Record) error
+
+	// Setting tells a tube's setting as of this place in the log, or its end.
+	Setting(s *Setting) error
 }
 
 // Open locks the directory, which must exist, checks all of its log and gets it
@@ -123,7 +127,7 @@ func Open(dir string, opts Options) (*Log, error) {
 }
 
 func newLog(dir string, opts Options) *Log {
-	l := &Log{dir: dir, opts: opts, fs: opts.FS, log: opts.Log}
+	l := &Log{dir: dir, opts: opts, fs: opts.FS, log: opts.Log, settings: map[string]setting{}}
 	if l.fs == nil {
 		l.fs = vfs.OS{}
 	}

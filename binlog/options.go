@@ -33,7 +33,7 @@ type Options struct {
 	SyncInterval time.Duration
 
 	// MaxPending bounds the memory of what is appended and not yet written: Put,
-	// Update and Move return ErrBusy beyond it. Deletes, 16 bytes each, are
+	// Update, Set and Move return ErrBusy beyond it. Deletes, 16 bytes each, are
 	// always taken. Zero means DefaultMaxPending.
 	MaxPending int64
 

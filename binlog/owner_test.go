@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"sync"
@@ -29,6 +30,8 @@ type owner struct {
 	mu    sync.Mutex
 	log   *Log
 	jobs  map[uint64]*ownedJob
+
+	settings map[string]Setting
 
 	// orphans counts updates of ids that were not told before.
 	orphans int
@@ -86,10 +89,11 @@ func (o *owner) inRoom(do func() error) error {
 type ownedJob struct {
 	Record
 	segment uint32
+	size    int64 // of its last full record
 }
 
 func newOwner() *owner {
-	o := &owner{jobs: map[uint64]*ownedJob{}}
+	o := &owner{jobs: map[uint64]*ownedJob{}, settings: map[string]Setting{}}
 	o.room.cond.L = &o.room.mu
 	return o
 }
@@ -99,14 +103,38 @@ func (o *owner) Full(r *Record, segment uint32) (was journal.Former, err error) 
 	if j != nil {
 		was = j.former()
 	}
-	j = &ownedJob{Record: *r, segment: segment}
+	j = own(r, segment)
 	j.Body = bytes.Clone(r.Body)
 	o.jobs[r.ID] = j
 	return was, nil
 }
 
+// own is a job whose full record was written to a segment.
+func own(r *Record, segment uint32) *ownedJob { return &ownedJob{*r, segment, r.Size()} }
+
 func (j *ownedJob) former() journal.Former {
-	return journal.Former{Segment: j.segment, Size: journal.Size(j.Tube, len(j.Body))}
+	return journal.Former{Segment: j.segment, Size: j.size}
+}
+
+// Setting implements Restorer.
+func (o *owner) Setting(s *Setting) error {
+	if delete(o.settings, s.Tube); s.MaxAttempts > 0 {
+		o.settings[s.Tube] = *s
+	}
+	return nil
+}
+
+// set changes a tube's setting of dead letters.
+func (o *owner) set(s Setting) (p Pos, err error) {
+	err = o.inRoom(func() error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if p, err = o.log.Set(&s); err != nil {
+			return err
+		}
+		return o.Setting(&s)
+	})
+	return p, err
 }
 
 func (o *owner) Update(r *Record) error {
@@ -132,11 +160,11 @@ func (o *owner) migrate(id uint64, segment uint32) error {
 	if j == nil || j.segment != segment {
 		return nil
 	}
-	t, err := o.log.Move(&j.Record, segment)
+	t, err := o.log.Move(&j.Record, j.former())
 	if err != nil {
 		return err
 	}
-	j.segment = t.Segment
+	j.segment, j.size = t.Segment, j.Record.Size()
 	return nil
 }
 
@@ -146,7 +174,7 @@ func (o *owner) put(r *Record) (p Pos, err error) {
 		defer o.mu.Unlock()
 		t, err := o.log.Put(r)
 		if err == nil {
-			o.jobs[r.ID] = &ownedJob{Record: *r, segment: t.Segment}
+			o.jobs[r.ID] = own(r, t.Segment)
 		}
 		p = t.Pos
 		return err
@@ -175,7 +203,7 @@ func (o *owner) replace(r *Record) (p Pos, err error) {
 		old := o.jobs[r.ID]
 		t, err := o.log.Replace(r, old.former())
 		if err == nil {
-			o.jobs[r.ID] = &ownedJob{Record: *r, segment: t.Segment}
+			o.jobs[r.ID] = own(r, t.Segment)
 		}
 		p = t.Pos
 		return err
@@ -188,7 +216,7 @@ func (o *owner) delete(id uint64) (Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	j := o.jobs[id]
-	p, err := o.log.Delete(id, j.segment, journal.Size(j.Tube, len(j.Body)))
+	p, err := o.log.Delete(id, j.segment, j.size)
 	if err != nil {
 		return 0, err
 	}
@@ -249,7 +277,8 @@ func (o *owner) openStill(dir string, opts Options) error {
 	return nil
 }
 
-// snapshot is the owner's jobs as plain values.
+// snapshot is the owner's jobs as plain values, and its settings, each as something like
+// a job under an id that no job has.
 func (o *owner) snapshot() map[uint64]Record {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -257,7 +286,20 @@ func (o *owner) snapshot() map[uint64]Record {
 	for id, j := range o.jobs {
 		m[id] = j.Record
 	}
+	for _, s := range o.settings {
+		keepSetting(m, s)
+	}
 	return m
+}
+
+// keepSetting puts a setting into a snapshot, or takes it out.
+func keepSetting(m map[uint64]Record, s Setting) {
+	h := fnv.New64a()
+	h.Write([]byte(s.Tube))
+	id := h.Sum64() | 1<<63
+	if delete(m, id); s.MaxAttempts > 0 {
+		m[id] = Record{Tube: s.Tube + ">" + s.DeadTube, Attempts: s.MaxAttempts}
+	}
 }
 
 func sameRecord(a, b *Record) bool {

@@ -254,6 +254,10 @@ func (r *replay) segment(seg *segment) (err error) {
 
 func (r *replay) record(seg *segment, b []byte) error {
 	switch k := record.KindOf(b); {
+	case k == record.Setting:
+		s := record.DecodeSetting(b)
+		r.replayed(seg, &s)
+		return r.to.Setting(&s)
 	case k != record.Full && k != record.Update, r.found.Deleted.Has(record.Number(b)):
 		return nil
 	case k == record.Update:
@@ -266,12 +270,12 @@ func (r *replay) record(seg *segment, b []byte) error {
 		return err
 	}
 	n := int64(len(b))
-	seg.jobs++
+	seg.kept++
 	seg.live += n
 	r.room.live += n - was.Size
 	if was.Segment != 0 {
 		old := r.segs[was.Segment-r.segs[0].Index]
-		old.jobs--
+		old.kept--
 		old.live -= was.Size
 	} else {
 		r.room.jobs++

@@ -22,7 +22,7 @@ type room struct {
 	free int64 // allocated for records and not used, in the current segment and the spares
 	used int64 // appended to all segments
 	disk int64 // of all files
-	live int64 // of the jobs' latest full records
+	live int64 // of the jobs' latest full records, and the latest settings
 	jobs int64
 
 	// margin is kept free beyond reserved. Compaction may use one half to move jobs.

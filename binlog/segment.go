@@ -18,7 +18,7 @@ type segment struct {
 
 	used   int64 // bytes that were appended, from the file's start on
 	sealed bool  // its end record is appended: nothing follows
-	jobs   int64 // that have their latest full record here
+	kept   int64 // jobs that have their latest full record here, and latest settings
 	live   int64 // bytes of those records
 	stuck  bool  // damaged, so that compaction cannot free it
 

@@ -8,7 +8,7 @@ import (
 
 // counters are guarded by the log's mu.
 type counters struct {
-	puts, updates, deletes, moves uint64
+	puts, updates, deletes, sets, moves uint64
 
 	commits, commitRecords, commitBytes uint64
 	largestCommit                       int
@@ -29,15 +29,17 @@ type Stats struct {
 
 	DiskBytes     int64 // of all segments' files
 	UsedBytes     int64 // that were appended to them
-	LiveBytes     int64 // of the jobs' latest full records
+	LiveBytes     int64 // of the jobs' latest full records, and the latest settings
 	ReservedBytes int64 // for the deletes to come
 	FreeBytes     int64 // allocated and not used
 	PendingBytes  int64 // appended and not yet written
 	UnsyncedBytes int64 // written and not yet synced
 	Jobs          int64
+	Settings      int64 // of dead letters
 
 	Puts, Updates, Deletes uint64
-	Migrated               uint64 // jobs that compaction has moved
+	Sets                   uint64 // settings, and ends of settings
+	Migrated               uint64 // jobs and settings that compaction has moved
 
 	Commits, CommitRecords, CommitBytes uint64
 	LargestCommit                       int // records
@@ -53,7 +55,7 @@ type Stats struct {
 }
 
 // Written is the number of records that clients' commands have appended.
-func (s *Stats) Written() uint64 { return s.Puts + s.Updates + s.Deletes }
+func (s *Stats) Written() uint64 { return s.Puts + s.Updates + s.Deletes + s.Sets }
 
 // Stats tells what the log has done and holds. It takes a lock for a moment.
 func (l *Log) Stats() Stats {
@@ -63,8 +65,8 @@ func (l *Log) Stats() Stats {
 	s := Stats{
 		Segments: len(l.segs), Spares: len(l.spares),
 		DiskBytes: r.disk, UsedBytes: r.used, LiveBytes: r.live, ReservedBytes: r.reserved(),
-		FreeBytes: r.free, PendingBytes: l.unwritten, Jobs: r.jobs,
-		Puts: c.puts, Updates: c.updates, Deletes: c.deletes, Migrated: c.moves,
+		FreeBytes: r.free, PendingBytes: l.unwritten, Jobs: r.jobs, Settings: int64(len(l.settings)),
+		Puts: c.puts, Updates: c.updates, Deletes: c.deletes, Sets: c.sets, Migrated: c.moves,
 		Commits: c.commits, CommitRecords: c.commitRecords, CommitBytes: c.commitBytes,
 		LargestCommit: c.largestCommit, WriteTime: c.writeTime,
 		Syncs: c.syncs, SyncTime: c.syncTime, LastSync: c.lastSync,

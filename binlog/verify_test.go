@@ -70,7 +70,7 @@ func TestVerifyBelievesInDamageThatStays(t *testing.T) {
 	var bad []vfs.FS
 	for i := range 3 {
 		c := m.clone()
-		c[names[0]][(i+1)*len(c[names[0]])/4] ^= 1
+		c[names[i]][len(c[names[i]])/2] ^= 1
 		bad = append(bad, c.fs(t))
 	}
 	verify := func(list func(n int) vfs.FS) (string, error) {
@@ -139,10 +139,15 @@ func TestDumpWritesEveryRecord(t *testing.T) {
 	if _, err := o.delete(1); err != nil {
 		t.Fatal(err)
 	}
+	for _, s := range []Setting{{Tube: "mail", MaxAttempts: 3, DeadTube: "mail.dead"}, {Tube: "mail"}, {Tube: "x", MaxAttempts: 1, DeadTube: "y"}} {
+		if _, err := o.set(s); err != nil {
+			t.Fatal(err)
+		}
+	}
 	// While the server runs.
 	o.log.commit()
 	var b strings.Builder
-	if err := inspect.Verify(&b, vfs.OS{}, dir); err != nil || !strings.Contains(b.String(), "is running") {
+	if err := inspect.Verify(&b, vfs.OS{}, dir); err != nil || !strings.Contains(b.String(), "is running") || !strings.Contains(b.String(), "\n1 settings of dead letters\n") {
 		t.Errorf("verify: %v\n%s", err, &b)
 	}
 	if err := o.log.Close(); err != nil {
@@ -154,10 +159,10 @@ func TestDumpWritesEveryRecord(t *testing.T) {
 	}
 	for _, want := range []string{
 		` header base=0 `, ` start at=20`,
-		` full id=1 ready pri=1 delay=0 reserves=0 timeouts=0 releases=0 buries=0 kicks=0 tube=default ttr=60 created=2023-11-14T22:13:20.000000001Z bytes=3 body="bbb"`,
+		` full id=1 ready pri=1 delay=0 reserves=0 timeouts=0 releases=0 buries=0 kicks=0 attempts=0 tube=default ttr=60 created=2023-11-14T22:13:20.000000001Z bytes=3 body="bbb"`,
 		` update id=1 buried pri=1 delay=0 order=9 reserves=0 timeouts=0 releases=0 buries=1 kicks=0`,
 		` update id=1 delayed pri=1 delay=0 due=2026-01-02T03:04:05.000000006Z `,
-		` delete id=1`, ` mark synced=`, ` stop synced=`,
+		` delete id=1`, ` setting tube=mail max-attempts=3 dead-tube=mail.dead`, ` setting tube=mail max-attempts=0`, ` mark synced=`, ` stop synced=`,
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &b)

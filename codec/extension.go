@@ -42,6 +42,10 @@ var extensions = func() map[string]extension {
 		{OpTouchAll, func(*arguments, *Command) bool { return true }},
 		{OpDrain, parseDrain},
 		{OpUndrain, func(*arguments, *Command) bool { return true }},
+		{OpSetDLQ, func(a *arguments, cmd *Command) bool {
+			return a.name(&cmd.Tube) && a.number32(&cmd.Bound) && a.name(&cmd.To)
+		}},
+		{OpListDLQ, func(*arguments, *Command) bool { return true }},
 	} {
 		m[e.op.String()] = e
 	}

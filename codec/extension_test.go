@@ -37,6 +37,13 @@ func TestDecoderKnowsExtensionsOnlyIfToldTo(t *testing.T) {
 		{"drain status", OpDrainStatus, OpUnknown},
 		{"undrain", OpUndrain, OpUnknown},
 		{"undrain\x00", OpBadFormat, OpBadFormat},
+		{"set-dlq t 0 d", OpSetDLQ, OpUnknown},
+		{"set-dlq t 0", OpBadFormat, OpUnknown},
+		{"set-dlq t 4294967296 d", OpBadFormat, OpUnknown},
+		{"set-dlq t 1 d ", OpBadFormat, OpUnknown},
+		{"set-dlqX", OpUnknown, OpUnknown},
+		{"list-dlq", OpListDLQ, OpUnknown},
+		{"list-dlq x", OpBadFormat, OpUnknown},
 	} {
 		for _, mode := range []struct {
 			extensions bool
@@ -62,6 +69,7 @@ func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
 		{"list-jobs  t  buried  99999  18446744073709551615", Command{Op: OpListJobs, Tube: []byte("t"), State: Buried, Bound: MaxListJobs, ID: 1<<64 - 1}},
 		{"move-tube a ready b 4294967295", Command{Op: OpMoveTube, Tube: []byte("a"), To: []byte("b"), State: Ready, Bound: 1<<32 - 1}},
 		{"move-job 12 b", Command{Op: OpMoveJob, ID: 12, Tube: []byte("b")}},
+		{"set-dlq  a  4294967295  b", Command{Op: OpSetDLQ, Tube: []byte("a"), Bound: 1<<32 - 1, To: []byte("b")}},
 		{"reserve-batch 1000 9", Command{Op: OpReserveBatch, Bound: 1000, Timeout: 9}},
 		{"reserve-batch 1000", Command{Op: OpReserveBatch, Bound: 1000}},
 	} {
@@ -81,7 +89,7 @@ func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
 // change nothing for lines that are not theirs.
 func FuzzExtensions(f *testing.F) {
 	for _, s := range []string{
-		"list-jobs t ready 1 2", "move-tube a ready b 1", "reserve-batch 9 9", "drain off", "put 1 2 3 4", "stats", "move-job 1 t ",
+		"list-jobs t ready 1 2", "move-tube a ready b 1", "reserve-batch 9 9", "drain off", "put 1 2 3 4", "stats", "move-job 1 t ", "set-dlq t 3 d", "list-dlq",
 	} {
 		f.Add([]byte(s), 3)
 	}
@@ -98,6 +106,9 @@ func FuzzExtensions(f *testing.F) {
 			pieces.Next(line[cut:], &b)
 		}
 		stock.Next(line, &c)
+		if a.Op == OpSetDLQ && (a.Bound != b.Bound || !bytes.Equal(a.To, b.To)) {
+			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
+		}
 		if a.Op != b.Op || a.ID != b.ID && a.Op == OpListJobs || !bytes.Equal(a.Tube, b.Tube) && a.Op >= NumStock && a.Op < NumCommands {
 			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
 		}

@@ -52,6 +52,8 @@ const (
 	OpTouchAll       //
 	OpDrain          //
 	OpUndrain        //
+	OpSetDLQ         // Tube, Bound, To: after Bound attempts a job goes to To; none if Bound is 0
+	OpListDLQ        //
 
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
@@ -130,6 +132,8 @@ var opNames = [...]string{
 	OpTouchAll:           "touch-all",
 	OpDrain:              "drain",
 	OpUndrain:            "undrain",
+	OpSetDLQ:             "set-dlq",
+	OpListDLQ:            "list-dlq",
 	OpDrainStatus:        "(drain status)",
 	OpPutBegin:           "(put begin)",
 	OpPutChunk:           "(put chunk)",

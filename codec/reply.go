@@ -22,6 +22,7 @@ const (
 	ReplyOutOfMemory    = "OUT_OF_MEMORY\r\n"
 	ReplyInternalError  = "INTERNAL_ERROR\r\n"
 
+	ReplyDLQSet      = "DLQ_SET\r\n"      // to a set-dlq
 	ReplyMoved       = "MOVED\r\n"        // to a move-job
 	ReplyNotDraining = "NOT_DRAINING\r\n" // to an undrain
 	// To auth, which is no command of beanstalkd's.

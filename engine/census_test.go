@@ -166,8 +166,8 @@ func (c *census) loop(l *Loop) {
 }
 
 func (c *census) caller(by *caller) {
-	if by.locks != 0 || len(by.bells) != 0 {
-		c.failf("a caller has %d locks and %d bells to ring", by.locks, len(by.bells))
+	if by.held != 0 || len(by.bells) != 0 {
+		c.failf("a caller has the locks %b and %d bells to ring", by.held, len(by.bells))
 	}
 }
 

@@ -191,7 +191,7 @@ var errTooManyJobs = errors.New("the shard has no more names for jobs")
 func (e *Engine) changeOf(r *journal.Record) change {
 	ch := change{to: ready, pri: r.Pri, counters: counters{
 		delay: r.Delay, reserves: r.Reserves, timeouts: r.Timeouts,
-		releases: r.Releases, buries: r.Buries, kicks: r.Kicks,
+		releases: r.Releases, buries: r.Buries, kicks: r.Kicks, attempts: r.Attempts,
 	}}
 	switch r.State {
 	case journal.Delayed:
@@ -217,7 +217,8 @@ func (e *Engine) recordOf(j *job, ch *change, tube string, body []byte) journal.
 		ID: j.ID, State: journal.Ready,
 		Pri: ch.pri, Delay: n.delay, TTR: j.ttr, Created: e.wall(j.created),
 		Reserves: n.reserves, Timeouts: n.timeouts, Releases: n.releases, Buries: n.buries, Kicks: n.kicks,
-		Tube: tube, Body: body,
+		Attempts: n.attempts,
+		Tube:     tube, Body: body,
 	}
 	switch ch.to {
 	case delayed:

@@ -114,6 +114,7 @@ func (sh *shard) kick(r ref, j *job, out *Output) error {
 	ch := sh.present(j)
 	ch.to = ready
 	ch.counters.kicks++
+	ch.counters.attempts = 0
 	return sh.change(r, j, &ch, out)
 }
 

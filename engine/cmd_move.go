@@ -146,16 +146,11 @@ var errTooManyTubes = errors.New("there are as many tubes as there may be")
 // reserved job is ready afterwards, a buried one last; any other keeps its place in the
 // order. If it cannot be recorded, or there is no room, nothing changes.
 func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error {
-	old := sh.tubes[j.tube]
-	if old.name == name {
+	if sh.tubes[j.tube].name == name {
 		if j.state == reserved {
 			sh.makeReady(r, j)
 		}
 		return nil
-	}
-	t := to.tube([]byte(name), sh.engine.cfg.Limits.Tubes)
-	if t == nil {
-		return errTooManyTubes
 	}
 	ch := sh.present(j)
 	switch ch.to {
@@ -164,11 +159,22 @@ func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error 
 	case buried:
 		ch.at = Time(to.buries + 1)
 	}
+	return sh.moveTo(r, j, &ch, to, name, out)
+}
+
+// moveTo records that a job goes to another tube, where it is what ch says, and moves it.
+// Both shards are locked. If it cannot be recorded, or there is no room, nothing changes.
+func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *Output) error {
+	old := sh.tubes[j.tube]
+	t := to.tube([]byte(name), sh.engine.cfg.Limits.Tubes)
+	if t == nil {
+		return errTooManyTubes
+	}
 	var err error
 	if sh == to {
-		err = sh.moveWithin(r, j, t, &ch, out)
+		err = sh.moveWithin(r, j, t, ch, out)
 	} else {
-		err = sh.moveAway(r, j, t, &ch, out)
+		err = sh.moveAway(r, j, t, ch, out)
 	}
 	if err != nil {
 		to.dropIfUnused(t)
@@ -180,12 +186,11 @@ func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error 
 
 // moveWithin moves a job to a tube of the same shard.
 func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, out *Output) error {
-	segment, err := sh.recordMove(j, t, ch, out)
-	if err != nil {
+	if err := sh.recordMove(j, j, t, ch, out); err != nil {
 		return err
 	}
 	sh.takeOut(j)
-	j.state, j.tube, j.segment = unqueued, t.index, segment
+	j.state, j.tube = unqueued, t.index
 	sh.apply(r, j, ch)
 	return nil
 }
@@ -207,7 +212,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error
 		return err
 	}
 	if err = to.provide(moved, ch); err == nil {
-		moved.segment, err = sh.recordMove(j, t, ch, out)
+		err = sh.recordMove(j, moved, t, ch, out)
 	}
 	if err != nil {
 		to.bodies.Free(body, j.size)
@@ -224,20 +229,21 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error
 	return nil
 }
 
-// recordMove records all of a job as it will be in the tube t. It returns the segment in
-// which the record stands.
-func (sh *shard) recordMove(j *job, t *tube, ch *change, out *Output) (segment uint32, err error) {
+// recordMove records all of a job as it will be in the tube t, where moved will stand for
+// it.
+func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, out *Output) error {
 	e := sh.engine
 	if e.cfg.Journal == nil {
-		return 0, nil
+		return nil
 	}
 	r := &sh.journal.record
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
 	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
 	if err != nil {
-		return 0, err
+		return err
 	}
+	moved.onRecord(r, ticket.Segment)
 	sh.recordedEnd(ticket.Pos, out)
 	t.shard.recorded(ticket.Pos)
-	return ticket.Segment, nil
+	return nil
 }

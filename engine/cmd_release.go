@@ -8,12 +8,66 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Done
 	}
 	ch := sh.present(j)
-	ch.to, ch.pri = ready, cmd.Pri
-	ch.counters.delay = cmd.Delay
-	ch.counters.releases++
-	if cmd.Delay > 0 {
-		ch.to, ch.at = delayed, now+seconds(cmd.Delay)
+	ch.release(cmd, now)
+	if sh.tubes[j.tube].judge(&ch) {
+		sh.unlock(&s.loop.caller)
+		return s.releaseDead(now, cmd, out)
 	}
 	err := sh.change(r, j, &ch, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
+}
+
+// release makes of what a job is what it is after a release.
+func (ch *change) release(cmd *codec.Command, now Time) {
+	ch.to, ch.pri = ready, cmd.Pri
+	ch.counters.delay = cmd.Delay
+	ch.counters.releases++
+	ch.counters.attempts++
+	if cmd.Delay > 0 {
+		ch.to, ch.at = delayed, now+seconds(cmd.Delay)
+	}
+}
+
+// releaseDead is release for a job that has used up its attempts. While it has no lock, the
+// job or the setting may change: it looks anew when it has those of both shards.
+func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome {
+	e := s.loop.engine
+	var dead shardSet
+	for {
+		p := e.ids.get(cmd.ID)
+		if p == 0 {
+			s.notFound(nil, out, codec.ReplyNotFound)
+			return Done
+		}
+		sh := e.shards[p.shard()]
+		set := dead | sh.self
+		s.lockAll(set, now)
+		r, j := sh.find(cmd.ID)
+		if j == nil { // it has gone, or moved
+			s.unlockAll(set)
+			continue
+		}
+		if !sh.heldBy(s, j) {
+			s.notFound(sh, out, codec.ReplyNotFound)
+			s.unlockAll(set)
+			return Done
+		}
+		ch := sh.present(j)
+		ch.release(cmd, now)
+		var err error
+		if t := sh.tubes[j.tube]; !t.judge(&ch) {
+			err = sh.change(r, j, &ch, out)
+		} else {
+			to := e.shardFor([]byte(t.dead.DeadTube))
+			if set&to.self == 0 {
+				s.unlockAll(set)
+				dead = to.self
+				continue
+			}
+			s.loop.Spend(2 + int(j.size/1024))
+			err = sh.buryDead(r, j, ch, to, out)
+		}
+		s.unlockAll(set)
+		return s.answerChange(err, cmd, out, codec.ReplyReleased)
+	}
 }

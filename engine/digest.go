@@ -8,16 +8,16 @@ import (
 	"trellis/binlog/journal"
 )
 
-// Digest is a short value that is equal for engines that have the same jobs on record, and
-// for others only by an accident that nobody meets.
+// Digest is a short value that is equal for engines that have the same jobs and settings of
+// dead letters on record, and for others only by an accident that nobody meets.
 type Digest struct {
 	Jobs uint64 // their number
-	Sum  uint64 // of the first 8 bytes of SHA-256 of each, as little-endian numbers
+	Sum  uint64 // of the first 8 bytes of SHA-256 of each job and setting, as little-endian numbers
 }
 
 // Digest sums up all jobs, as far as they are on record: in whatever order and whatever
-// shards, a reserved job as a ready one, and without the counts of reservations and
-// time-outs, which are recorded only when something else changes as well. That a delay
+// shards, a reserved job as a ready one, and without the counts of reservations,
+// time-outs and attempts, which may be recorded only when something else changes as well. That a delay
 // has ended is not on record either: a job that is delayed until due, or for less
 // long, counts as ready. Engines are compared at a due that none of them has passed, or,
 // whatever their times are, at MaxTime.
@@ -29,8 +29,11 @@ func (e *Engine) Digest(due Time) (Digest, error) {
 	s := digester{engine: e, due: due, hash: sha256.New()}
 	for from := uint64(1); ; {
 		next, err := e.Walk(from, turn, s.add)
-		if err != nil || next == 0 {
+		if err != nil {
 			return s.digest, err
+		}
+		if next == 0 {
+			return s.digest, e.Settings(s.addSetting)
 		}
 		from = next
 	}
@@ -62,11 +65,25 @@ func (s *digester) add(r *journal.Record) error {
 	b = le.AppendUint16(b, uint16(state))
 	b = le.AppendUint16(b, uint16(len(r.Tube)))
 	b = append(b, r.Tube...)
-	s.hash.Reset()
-	s.hash.Write(b)
-	s.hash.Write(r.Body)
-	sum := s.hash.Sum(s.sum[:0])
 	s.digest.Jobs++
-	s.digest.Sum += le.Uint64(sum)
+	s.sumUp(b, r.Body)
 	return nil
+}
+
+// addSetting adds a setting, which begins with an id that no job has.
+func (s *digester) addSetting(x *journal.Setting) error {
+	le := binary.LittleEndian
+	b := le.AppendUint64(s.fixed[:0], 0)
+	b = le.AppendUint32(b, x.MaxAttempts)
+	b = le.AppendUint16(b, uint16(len(x.Tube)))
+	b = append(b, x.Tube...)
+	s.sumUp(b, []byte(x.DeadTube))
+	return nil
+}
+
+func (s *digester) sumUp(fixed, body []byte) {
+	s.hash.Reset()
+	s.hash.Write(fixed)
+	s.hash.Write(body)
+	s.digest.Sum += binary.LittleEndian.Uint64(s.hash.Sum(s.sum[:0]))
 }

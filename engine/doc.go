@@ -11,7 +11,7 @@
 // event loops a [Loop]:
 //
 //	e := engine.New(engine.Config{Journal: log, ...})
-//	f := e.Follow(now)                  // f.Full, f.Update, f.Delete: what is on record
+//	f := e.Follow(now)                  // f.Full, f.Update, f.Delete, f.Setting: what is on record
 //	f.Serve(log.NextID(), now)
 //	l := e.NewLoop(bell)                // on each loop's goroutine from here on
 //	l.Open(&session, conn, now)         // for each connection
@@ -28,7 +28,7 @@
 //
 // A standby is fed for as long as it takes, and then serves:
 //
-//	f := e.Follow(engine.Always)        // f.Full, f.Update, f.Delete: as others record it
+//	f := e.Follow(engine.Always)        // f.Full, f.Update, f.Delete, f.Setting: as others record it
 //	f.Strict()                          // from here on, each record once and in order
 //	f.RecordIn(office)
 //	f.Serve(nextID, now)
@@ -62,6 +62,16 @@
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
 // queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
 //
+// # Dead letters
+//
+// A tube may have a setting: so many attempts, that is releases and time-outs since the put
+// or the last kick, and the name of a dead tube. A job that has used up its attempts is
+// buried there (deadletter.go). Settings belong to names: they lie in the shard of the name,
+// and a tube refers to its own. A release takes the locks of both shards in order. A
+// time-out comes while its shard is locked, perhaps with others: for the lock of the dead
+// tube's shard it waits only if that has a greater number; otherwise, if the lock is taken,
+// it comes a moment later. To copy a large body counts as many time-outs.
+//
 // # Rights
 //
 // A session may do everything, unless it was opened with a [Grant] of rights to some
@@ -77,8 +87,8 @@
 //   - Ids are 1, 2, 3, ... over the whole server, and none is used twice. A put that is
 //     sent after another was answered has the greater id. Where several loops put at the
 //     same time, some ids may be left out.
-//   - A job stays in its tube, and so in its shard, for ever. (In a standby a record may
-//     replace the tube.)
+//   - A job leaves its tube only by move-job, by move-tube, and as a dead letter. Where the
+//     tubes lie in two shards, both are locked.
 //   - Sessions are served first come, first served, in each tube.
 //   - No deadline is met early. A command sees everything that was due before
 //     it in the shards that it touches, however late the timers are; unless

@@ -23,6 +23,9 @@ type Config struct {
 	Limits Limits
 	// Journal makes changes durable. Nil keeps them in memory only.
 	Journal Journal
+	// Stock has the engine do nothing by itself that beanstalkd does not do: settings of
+	// dead letters stay on record, and do not count.
+	Stock bool
 	// SegmentSize is the size in bytes of the journal's segments that stats
 	// shows, also of a server without one. 0 means beanstalkd's default.
 	SegmentSize int64
@@ -71,6 +74,7 @@ type Engine struct {
 	lastID       atomic.Uint64 // shares no cache line with what every command reads
 	_            [64]byte
 	registry     registry
+	settings     settings // of dead letters
 	draining     atomic.Bool
 	usage        usage
 	barrier      Barrier // the journal's, nil if it has none
@@ -103,6 +107,7 @@ func New(cfg Config) *Engine {
 		sh := &shard{
 			engine:   e,
 			number:   i,
+			self:     1 << i,
 			byName:   make(map[string]*tube),
 			jobs:     arena.NewSlab[job](),
 			counters: arena.NewSlab[counters](),

@@ -87,6 +87,10 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.touchAll(now, out)
 	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
 		s.drain(cmd.Op, out)
+	case codec.OpSetDLQ:
+		return s.setDeadLetters(now, cmd, out)
+	case codec.OpListDLQ:
+		return s.listDeadLetters(now, out)
 	case codec.OpUnknown, codec.OpAuth:
 		out.reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:
@@ -103,6 +107,11 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 // again when the journal has room.
 func (s *Session) changed(sh *shard, err error, cmd *codec.Command, out *Output, reply string) Outcome {
 	sh.unlock(&s.loop.caller)
+	return s.answerChange(err, cmd, out, reply)
+}
+
+// answerChange is changed without a lock.
+func (s *Session) answerChange(err error, cmd *codec.Command, out *Output, reply string) Outcome {
 	switch {
 	case err == nil:
 		out.reply(reply)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"trellis/codec"
 )
@@ -71,8 +72,8 @@ func (st *storm) reserved(reply string) (ids []uint64) {
 }
 
 // Jobs are moved one by one and by the tube, within a shard and between shards, while
-// others reserve, time out, bury, delete and flush them and close with some reserved: each
-// job is deleted once and none is lost, and its body is always its own.
+// others reserve, time out, bury, delete and flush them and close with some reserved, and
+// while dead letters go anywhere: each job is deleted once and none is lost, and its body is always its own.
 func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 	for _, c := range []struct{ loops, shards int }{{1, 4}, {4, 1}, {4, 4}, {3, 16}} {
 		t.Run(fmt.Sprintf("%d loops, %d shards", c.loops, c.shards), func(t *testing.T) {
@@ -81,6 +82,9 @@ func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 				jobs = 1200
 			}
 			st := &storm{t: t, crew: newCrew(t, c.loops, c.shards), tubes: numbered(6), jobs: int64(jobs), ended: make(chan struct{})}
+			setter := st.crew.hire()
+			setter.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(st.tubes[0]), Bound: 1, To: []byte(st.tubes[1])})
+			setter.close()
 			var all sync.WaitGroup
 			for i := range 4 {
 				all.Go(func() { st.put(rand.New(rand.NewPCG(1, uint64(i))), jobs/4) })
@@ -95,8 +99,12 @@ func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 				<-st.ended
 				all.Wait()
 			})
-			if n := st.crew.engine.Snapshot(st.crew.now()); n.Timeouts == 0 {
+			n := st.crew.engine.Snapshot(st.crew.now())
+			if n.Timeouts == 0 {
 				t.Error("no time to run has ended")
+			}
+			if n.DeadLetters == 0 {
+				t.Error("there was no dead letter")
 			}
 			st.crew.stop()
 		})
@@ -156,7 +164,7 @@ func (st *storm) manage(rnd *rand.Rand) {
 	states := []codec.State{codec.Ready, codec.Delayed, codec.Buried}
 	for !st.over() {
 		of := states[rnd.IntN(len(states))]
-		switch rnd.IntN(12) {
+		switch rnd.IntN(14) {
 		case 0:
 			st.deleted(st.count(h.do(codec.Command{Op: codec.OpFlushTube, Tube: st.tube(rnd)}), "FLUSHED"))
 		case 1:
@@ -173,9 +181,95 @@ func (st *storm) manage(rnd *rand.Rand) {
 			h.do(codec.Command{Op: codec.OpPeekTube, Tube: st.tube(rnd), State: codec.Reserved})
 		case 7:
 			h.do(codec.Command{Op: codec.OpMoveJob, ID: 1 + rnd.Uint64N(uint64(st.jobs)), Tube: st.tube(rnd)})
+		case 8, 9:
+			h.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(st.tubes[1+rnd.IntN(len(st.tubes)-1)]), Bound: rnd.Uint32N(4), To: st.tube(rnd)})
+			h.do(codec.Command{Op: codec.OpListDLQ})
 		default:
 			reply := h.do(codec.Command{Op: codec.OpMoveTube, Tube: st.tube(rnd), State: of, To: st.tube(rnd), Bound: 1 + rnd.Uint32N(100)})
 			st.count(reply, "MOVED")
 		}
 	}
+}
+
+// Dead letters of several tubes go round between shards while their jobs time out, are
+// released and kicked on several loops: no attempt is lost, and none is counted twice.
+func TestDeadLettersAcrossLoopsKeepTheirCounts(t *testing.T) {
+	for _, c := range []struct{ loops, shards int }{{1, 4}, {4, 4}, {3, 16}} {
+		t.Run(fmt.Sprintf("%d loops, %d shards", c.loops, c.shards), func(t *testing.T) {
+			jobs, rounds := 64, 12
+			crew := newCrew(t, c.loops, c.shards)
+			tubes := numbered(8)
+			h := crew.hire()
+			for i, tube := range tubes {
+				h.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(tube), Bound: 1, To: []byte(tubes[(i+1)%len(tubes)])})
+				h.use(tube)
+				for range jobs / len(tubes) {
+					h.put(0, 0, 1, "body")
+				}
+			}
+			var all sync.WaitGroup
+			for i := range tubes {
+				all.Go(func() {
+					w := crew.hire()
+					w.watchOnly(tubes...)
+					rnd := rand.New(rand.NewPCG(4, uint64(i)))
+					for range rounds {
+						for _, id := range reservedIDs(w.do(codec.Command{Op: codec.OpReserveBatch, Bound: 8})) {
+							if rnd.IntN(3) > 0 {
+								w.do(codec.Command{Op: codec.OpRelease, ID: id})
+							} // else its time to run ends, or the connection
+						}
+						w.do(codec.Command{Op: codec.OpKickTube, Tube: []byte(tubes[rnd.IntN(len(tubes))]), Bound: 16})
+					}
+					w.close()
+				})
+			}
+			crew.within(func() {
+				all.Wait()
+				for crew.engine.Snapshot(crew.now()).Reserved > 0 {
+					time.Sleep(time.Millisecond)
+				}
+			})
+			dead := crew.engine.Snapshot(crew.now()).DeadLetters
+			var releases, timeouts, buries uint64
+			for id := range uint64(jobs) {
+				n := yamlCounts(h.with(codec.OpStatsJob, id+1))
+				releases, timeouts, buries = releases+n["releases"], timeouts+n["timeouts"], buries+n["buries"]
+			}
+			// With one attempt each, every end of a reservation but that of a connection is one.
+			if buries != dead || releases+timeouts != dead || dead == 0 {
+				t.Errorf("%d dead letters, but %d burials, %d releases and %d time-outs", dead, buries, releases, timeouts)
+			}
+			for id := range uint64(jobs) {
+				h.with(codec.OpDelete, id+1)
+			}
+			h.close()
+			crew.stop()
+		})
+	}
+}
+
+// reservedIDs are the ids in the reply to a reserve-batch of small bodies.
+func reservedIDs(reply string) (ids []uint64) {
+	for line := range strings.SplitSeq(reply, "\r\n") {
+		var id uint64
+		if n, _ := fmt.Sscanf(line, "RESERVED %d", &id); n == 1 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// yamlCounts are the numbers in a reply with a dictionary.
+func yamlCounts(reply string) map[string]uint64 {
+	counts := map[string]uint64{}
+	for line := range strings.SplitSeq(reply, "\n") {
+		var n uint64
+		if k, v, ok := strings.Cut(line, ": "); ok {
+			if _, err := fmt.Sscan(v, &n); err == nil {
+				counts[k] = n
+			}
+		}
+	}
+	return counts
 }

@@ -73,7 +73,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 		}
 		if old == sh && old.tubes[j.tube].name == r.Tube && j.ttr == max(r.TTR, 1) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
-			j.segment = segment
+			j.onRecord(r, segment)
 			err = f.apply(old, ref, j, r)
 			old.unlock(&f.caller)
 			return replaced, err
@@ -105,12 +105,13 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
 	ref, j, err := sh.newJob(job{
 		Links: queue.Links{ID: r.ID}, created: f.engine.sinceStart(r.Created), ttr: max(r.TTR, 1),
-		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), 0).index, segment: segment,
+		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), 0).index,
 	})
 	if err != nil {
 		sh.bodies.Free(body, uint32(len(r.Body)))
 		return err
 	}
+	j.onRecord(r, segment)
 	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
 	return f.apply(sh, ref, j, r)
 }

@@ -23,13 +23,14 @@ type tape struct {
 
 // An entry is a record of a tape.
 type entry struct {
-	kind    byte // p for a put or a move, u for an update, d for a delete
+	kind    byte // p for a put or a move, u for an update, d for a delete, s for a setting
 	record  journal.Record
 	segment uint32
+	setting journal.Setting
 }
 
 func (t *tape) add(kind byte, r *journal.Record, segment uint32) {
-	t.entries = append(t.entries, entry{kind, copied(r), segment})
+	t.entries = append(t.entries, entry{kind: kind, record: copied(r), segment: segment})
 }
 
 func (t *tape) Put(r *journal.Record) (journal.Ticket, error) {
@@ -38,8 +39,8 @@ func (t *tape) Put(r *journal.Record) (journal.Ticket, error) {
 	return ticket, err
 }
 
-func (t *tape) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
-	ticket, err := t.file.Move(r, from)
+func (t *tape) Move(r *journal.Record, former journal.Former) (journal.Ticket, error) {
+	ticket, err := t.file.Move(r, former)
 	t.add('p', r, ticket.Segment)
 	return ticket, err
 }
@@ -64,6 +65,12 @@ func (t *tape) Delete(id uint64, segment uint32, size int64) (journal.Pos, error
 	return pos, err
 }
 
+func (t *tape) Set(s *journal.Setting) (journal.Pos, error) {
+	pos, err := t.file.Set(s)
+	t.entries = append(t.entries, entry{kind: 's', setting: *s})
+	return pos, err
+}
+
 // feed gives entries to a follower.
 func (f *Follower) feed(t *rapid.T, entries []entry) {
 	for i := range entries {
@@ -74,6 +81,8 @@ func (f *Follower) feed(t *rapid.T, entries []entry) {
 			_, err = f.Full(&x.record, x.segment)
 		case 'u':
 			err = f.Update(&x.record)
+		case 's':
+			err = f.Setting(&x.setting)
 		default:
 			f.Delete(x.record.ID)
 		}
@@ -127,6 +136,10 @@ func (e *Engine) dump() string {
 				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.body(j))
 		}
 	}
+	_ = e.Settings(func(x *journal.Setting) error {
+		fmt.Fprintf(&b, "%+v\n", *x)
+		return nil
+	})
 	return b.String()
 }
 
@@ -175,6 +188,9 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			"move-tube": func(t *rapid.T) {
 				say(t, "move-tube %s %s %s 3", among(t, "from", "default", "a", "b"), among(t, "state", "ready", "delayed", "buried"), among(t, "to", "b", "c"))
 			},
+			"set-dlq": func(t *rapid.T) {
+				say(t, "set-dlq %s %d %s", among(t, "tube", "default", "a", "b"), rapid.IntRange(0, 2).Draw(t, "attempts"), among(t, "dead", "a", "c", "d"))
+			},
 			"flush-tube": func(t *rapid.T) { say(t, "flush-tube %s", among(t, "tube", "default", "a", "b")) },
 			"move": func(t *rapid.T) {
 				if x := record.jobs[id(t)]; x != nil {
@@ -205,6 +221,10 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 		follower.feed(t, record.entries[fed:])
 		if got, want := standby.dump(), leader.engine.dump(); got != want {
 			t.Fatalf("the standby has\n%s\nthe leader\n%s", got, want)
+		}
+		theirs, err := standby.Digest(MaxTime)
+		if ours, e := leader.engine.Digest(MaxTime); err != nil || e != nil || theirs != ours {
+			t.Fatalf("the standby's digest is %v, the leader's %v, %v, %v", theirs, ours, err, e)
 		}
 		for id, x := range record.jobs {
 			if p := standby.ids.get(id); p == 0 || standby.shards[p.shard()].job(p.ref()).segment != x.segment {

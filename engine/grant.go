@@ -18,10 +18,10 @@ const (
 	// RightWork is for watch, ignore, all kinds of reserve, and delete, release, bury
 	// and touch of jobs that the client has reserved.
 	RightWork
-	// RightRead is for stats, list-tubes, list-jobs and all kinds of peek.
+	// RightRead is for stats, list-tubes, list-jobs, list-dlq and all kinds of peek.
 	RightRead
 	// RightManage is for what is done to jobs whoever has reserved them, and to tubes:
-	// delete, kick, move, flush, pause-tube; and for drain.
+	// delete, kick, move, flush, pause-tube, set-dlq; and for drain.
 	RightManage
 	// RightAll is all of them.
 	RightAll = RightPut | RightWork | RightRead | RightManage
@@ -128,13 +128,13 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 		return has(RightManage)
 	case codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
 		return has(RightRead) && usesOwn
-	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes:
+	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes, codec.OpListDLQ:
 		return has(RightRead)
 	case codec.OpStatsTube, codec.OpListJobs, codec.OpPeekTube:
 		return has(RightRead) && g.permits(string(cmd.Tube))
 	case codec.OpPauseTube, codec.OpFlushTube, codec.OpDeleteTubeJobs, codec.OpKickTube, codec.OpMoveJob:
 		return has(RightManage) && g.permits(string(cmd.Tube))
-	case codec.OpMoveTube:
+	case codec.OpMoveTube, codec.OpSetDLQ:
 		return has(RightManage) && g.permits(string(cmd.Tube)) && g.permits(string(cmd.To))
 	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
 		return has(RightManage)

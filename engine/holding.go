@@ -71,7 +71,7 @@ func (sh *shard) heldBy(s *Session, j *job) bool {
 	return j.state == reserved && sh.holdings[j.Next].session == s
 }
 
-// Expire makes the jobs ready again whose time to run has ended.
+// Expire ends the reservations whose time to run has ended.
 func (h *holding) Expire(now int64) (done bool) {
 	sh := h.shard
 	for h.deadline() <= Time(now) {
@@ -79,12 +79,9 @@ func (h *holding) Expire(now int64) (done bool) {
 			return false
 		}
 		r := h.jobs.First().Ref
-		j := sh.job(r)
-		ch := sh.present(j)
-		ch.to = ready
-		ch.counters.timeouts++
-		sh.totals.timeouts++
-		sh.apply(r, j, &ch)
+		if !sh.timeOut(r, sh.job(r)) {
+			return false
+		}
 	}
 	sh.arm(&h.timer, h.deadline())
 	return true

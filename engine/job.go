@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/queue"
 )
@@ -41,6 +42,7 @@ type job struct {
 	counters ref    // 0 while all that it would hold is 0
 	segment  uint32 // of the journal, in which its last full record stands
 	state    state
+	optional uint8 // bytes of optional fields in its last full record
 }
 
 // at is Links.At as a time.
@@ -56,5 +58,10 @@ type counters struct {
 	delay                                       uint32 // seconds, as last given by put or release
 	reserves, timeouts, releases, buries, kicks uint32
 	order                                       uint32 // reservations that its holder had made before this one
-	_                                           uint32
+	attempts                                    uint32 // releases and time-outs since it was put or last kicked
+}
+
+// onRecord notes that the job's last full record is r, and where it stands.
+func (j *job) onRecord(r *journal.Record, segment uint32) {
+	j.segment, j.optional = segment, uint8(r.Optional())
 }

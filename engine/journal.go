@@ -20,12 +20,14 @@ type Journal interface {
 	Update(r *journal.Record) (journal.Pos, error)
 	// Delete records a job's end. A full disk is no reason for it to fail.
 	Delete(id uint64, segment uint32, size int64) (journal.Pos, error)
-	// Move records all of a job again, so that the older record in segment from
-	// is no longer needed.
-	Move(r *journal.Record, from uint32) (journal.Ticket, error)
+	// Move records all of a job again, so that the former record is no longer needed.
+	Move(r *journal.Record, former journal.Former) (journal.Ticket, error)
 	// Replace records all of a job again because it goes to another tube. It needs
 	// room as Put does.
 	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
+	// Set records a tube's setting of dead letters, which replaces the one of before, or its
+	// end. It is called under the lock of the tube's shard.
+	Set(s *journal.Setting) (journal.Pos, error)
 	// Committed is the position up to which the record is safe.
 	Committed() journal.Pos
 	// Counters are for the command stats.
@@ -133,14 +135,15 @@ func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
 
 // former is the job's last full record.
 func (sh *shard) former(j *job) journal.Former {
-	return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size))}
+	return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size)+int(j.optional))}
 }
 
 func (sh *shard) recordDelete(j *job, out *Output) error {
 	if !sh.journaled() {
 		return nil
 	}
-	pos, err := sh.engine.cfg.Journal.Delete(j.ID, j.segment, journal.Size(sh.tubes[j.tube].name, int(j.size)))
+	former := sh.former(j)
+	pos, err := sh.engine.cfg.Journal.Delete(j.ID, former.Segment, former.Size)
 	if err != nil {
 		return err
 	}
@@ -164,11 +167,12 @@ func (e *Engine) Migrate(id uint64, segment uint32) error {
 		return nil
 	}
 	ch := sh.present(j)
-	ticket, err := e.cfg.Journal.Move(sh.describe(j, &ch), segment)
+	r := sh.describe(j, &ch)
+	ticket, err := e.cfg.Journal.Move(r, sh.former(j))
 	if err != nil {
 		return err
 	}
-	j.segment = ticket.Segment
+	j.onRecord(r, ticket.Segment)
 	sh.recorded(ticket.Pos)
 	return nil
 }

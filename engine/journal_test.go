@@ -22,6 +22,7 @@ type file struct {
 	committed journal.Pos
 	err       error
 	jobs      map[uint64]*filed
+	settings  map[string]journal.Setting
 	counters  journal.Counters
 }
 
@@ -34,7 +35,7 @@ type filed struct {
 }
 
 func newFile(t *rapid.T) *file {
-	return &file{t: t, jobs: map[uint64]*filed{}, counters: journal.Counters{Oldest: 1, Current: 1}}
+	return &file{t: t, jobs: map[uint64]*filed{}, settings: map[string]journal.Setting{}, counters: journal.Counters{Oldest: 1, Current: 1}}
 }
 
 func (f *file) next() journal.Pos {
@@ -83,7 +84,7 @@ func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error
 		return 0, f.err
 	}
 	x := f.jobs[id]
-	if x == nil || x.segment != segment || size != journal.Size(x.full.Tube, len(x.full.Body)) {
+	if x == nil || x.segment != segment || size != x.full.Size() {
 		f.t.Errorf("deleting job %d in segment %d, %d bytes: %+v", id, segment, size, x)
 	}
 	delete(f.jobs, id)
@@ -91,13 +92,13 @@ func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error
 }
 
 // Move implements Journal.
-func (f *file) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
+func (f *file) Move(r *journal.Record, former journal.Former) (journal.Ticket, error) {
 	if f.err != nil {
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != from {
-		f.t.Errorf("moving job %d from segment %d: %+v", r.ID, from, x)
+	if x == nil || x.segment != former.Segment || former.Size != x.full.Size() {
+		f.t.Errorf("moving job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
 	x.full, x.record = copied(r), copied(r)
@@ -112,12 +113,23 @@ func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != former.Segment || former.Size != journal.Size(x.full.Tube, len(x.full.Body)) {
+	if x == nil || x.segment != former.Segment || former.Size != x.full.Size() {
 		f.t.Errorf("replacing job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
 	x.full, x.record, x.pos, x.segment = copied(r), copied(r), f.next(), f.counters.Current
 	return journal.Ticket{Pos: x.pos, Segment: x.segment}, nil
+}
+
+// Set implements Journal.
+func (f *file) Set(s *journal.Setting) (journal.Pos, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	if delete(f.settings, s.Tube); s.MaxAttempts > 0 {
+		f.settings[s.Tube] = *s
+	}
+	return f.next(), nil
 }
 
 // Committed implements Journal.
@@ -157,13 +169,14 @@ type modelRecord struct {
 	timeouts        int
 	releases        int
 	buries          int
+	attempts        int
 }
 
 // save notes what is on record of a job that comes into a state.
 func (m *model) save(j *modelJob, state string, due Time) {
 	j.saved = modelRecord{
 		state: state, pri: j.pri, delay: j.delay, due: due, since: m.step + 1,
-		reserves: j.reserves, kicks: j.kicks, timeouts: j.timeouts, releases: j.releases, buries: j.buries,
+		reserves: j.reserves, kicks: j.kicks, timeouts: j.timeouts, releases: j.releases, buries: j.buries, attempts: j.attempts,
 	}
 }
 
@@ -174,6 +187,13 @@ func (r *rig) compareJournal() {
 	}
 	if len(r.file.jobs) != len(r.model.jobs) {
 		r.t.Fatalf("%d jobs are on record, want %d", len(r.file.jobs), len(r.model.jobs))
+	}
+	settings := map[string]journal.Setting{}
+	for name, x := range r.model.dead {
+		settings[name] = journal.Setting{Tube: name, MaxAttempts: uint32(x.max), DeadTube: x.tube}
+	}
+	if !maps.Equal(r.file.settings, settings) {
+		r.t.Fatalf("settings %v are on record, want %v", r.file.settings, settings)
 	}
 	buried := map[*modelTube][]*modelJob{}
 	for id, j := range r.model.jobs {
@@ -188,7 +208,7 @@ func (r *rig) compareJournal() {
 			}[s.state],
 			Pri: s.pri, Delay: s.delay, TTR: j.ttr, Created: r.wall(j.created),
 			Reserves: uint32(s.reserves), Timeouts: uint32(s.timeouts), Releases: uint32(s.releases),
-			Buries: uint32(s.buries), Kicks: uint32(s.kicks),
+			Buries: uint32(s.buries), Kicks: uint32(s.kicks), Attempts: uint32(s.attempts),
 			Tube: j.tube.name, Body: []byte(j.body),
 		}
 		if s.state == "delayed" {
@@ -217,18 +237,22 @@ func same(a, b *journal.Record) bool {
 	return a.ID == b.ID && a.State == b.State && a.Pri == b.Pri && a.Delay == b.Delay && a.TTR == b.TTR &&
 		a.Created == b.Created && a.Due == b.Due && a.BuryOrder == b.BuryOrder &&
 		a.Reserves == b.Reserves && a.Timeouts == b.Timeouts && a.Releases == b.Releases &&
-		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Tube == b.Tube && bytes.Equal(a.Body, b.Body)
+		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Attempts == b.Attempts && a.Tube == b.Tube && bytes.Equal(a.Body, b.Body)
 }
 
 func (r *rig) wall(t Time) int64 { return r.start.UnixNano() + int64(t) }
 
-// comparePos checks that a connection's replies depend on what they tell of:
+// comparePos checks that a connection's replies since the last time depend on what they
+// tell of, before something else is recorded by time:
 // the client must not know of a job that a restart would undo.
 func (r *rig) comparePos(c *rigConn) {
 	if r.file == nil {
 		return
 	}
-	for out := string(c.out.Buf); out != ""; {
+	c.out.flatten()
+	out := string(c.out.Buf[c.compared:])
+	c.compared = len(c.out.Buf)
+	for out != "" {
 		line, rest, _ := strings.Cut(out, "\r\n")
 		var id uint64
 		var size int
@@ -312,14 +336,21 @@ func (r *rig) restart(after Time) *rig {
 	f := newFile(r.t)
 	f.pos, f.committed, f.counters = r.file.pos, r.file.pos, r.file.counters
 	for id, x := range r.file.jobs {
-		f.jobs[id] = &filed{full: copied(&x.record), record: copied(&x.record), pos: x.pos, segment: x.segment}
+		f.jobs[id] = &filed{full: copied(&x.full), record: copied(&x.record), pos: x.pos, segment: x.segment}
 	}
+	f.settings = maps.Clone(r.file.settings)
 	plan := r.plan
 	plan.ballast = false
 	n := newRig(r.t, plan, f, r.start.Add(time.Duration(r.now+after)))
 	m := n.model
 	m.lastID = r.model.lastID
+	m.dead = maps.Clone(r.model.dead)
 	follower := n.engine.Follow(0)
+	for _, s := range f.settings {
+		if err := follower.Setting(&s); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
 		x := r.file.jobs[id]
 		// As it stands in a log: the full record, then its last state.
@@ -339,6 +370,7 @@ func (r *rig) restart(after Time) *rig {
 			created: old.created - r.now - after,
 			state:   s.state, pri: s.pri, delay: s.delay, since: s.since,
 			reserves: s.reserves, timeouts: s.timeouts, releases: s.releases, buries: s.buries, kicks: s.kicks,
+			attempts: s.attempts,
 		}
 		if s.state == "delayed" {
 			if j.due = s.due - r.now - after; j.due <= 0 {

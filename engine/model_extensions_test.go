@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -179,6 +180,53 @@ func (c *modelClient) nothing() string {
 		return "RESERVED_BATCH 0\r\n"
 	}
 	return "TIMED_OUT\r\n"
+}
+
+// modelSetting is where the dead letters of a tube go.
+type modelSetting struct {
+	max  int // attempts; 0 if there is no setting
+	tube string
+}
+
+func (m *model) setDLQ(name string, most int, dead string) string {
+	if most == 0 && m.dead[name].max == 0 {
+		return "DLQ_SET\r\n"
+	}
+	if m.file.refusal() != "" {
+		return m.file.refusal()
+	}
+	if delete(m.dead, name); most > 0 {
+		m.dead[name] = modelSetting{most, dead}
+	}
+	return "DLQ_SET\r\n"
+}
+
+func (m *model) listDLQ() string {
+	y := "---\n"
+	for _, name := range slices.Sorted(maps.Keys(m.dead)) {
+		y += fmt.Sprintf("- tube: %q\n  max-attempts: %d\n  dead-tube: %q\n", name, m.dead[name].max, m.dead[name].tube)
+	}
+	return okReply(y)
+}
+
+// judge tells whether a job whose reservation has failed becomes a dead letter.
+func (m *model) judge(j *modelJob) bool {
+	most := m.dead[j.tube.name].max
+	return most > 0 && j.attempts >= most
+}
+
+func (m *model) buryDead(j *modelJob) {
+	old := j.tube
+	j.buries++
+	j.tube = m.make(m.dead[old.name].tube)
+	m.save(j, "buried", 0)
+	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
+	m.drop(old)
+}
+
+// mayBuryDead tells whether somebody works on a job that a time-out may make a dead letter.
+func (m *model) mayBuryDead() bool {
+	return len(m.all(func(j *modelJob) bool { return j.state == "reserved" && m.dead[j.tube.name].max > 0 }, byID)) > 0
 }
 
 func (m *model) touchAll(c *modelClient) string {

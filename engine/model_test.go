@@ -27,7 +27,8 @@ type model struct {
 	jobs    map[uint64]*modelJob
 	tubes   []*modelTube // in the order of list-tubes
 	clients []*modelClient
-	step    int // counts what has to be remembered in order
+	dead    map[string]modelSetting // by tube
+	step    int                     // counts what has to be remembered in order
 
 	commands        map[string]int
 	puts, timeouts  int
@@ -54,6 +55,8 @@ type modelJob struct {
 	saved           modelRecord
 
 	reserves, timeouts, releases, buries, kicks int
+
+	attempts int // releases and time-outs since it was put or kicked
 }
 
 type modelClient struct {
@@ -86,6 +89,7 @@ type modelPut struct {
 func newModel(maxJob int, lastID uint64, info Info, f *file) *model {
 	return &model{
 		maxJob: maxJob, lastID: lastID, info: info, file: f,
+		dead: map[string]modelSetting{},
 		jobs: map[uint64]*modelJob{}, tubes: []*modelTube{{name: "default"}}, commands: map[string]int{},
 	}
 }
@@ -348,7 +352,15 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 
 func (m *model) expire(j *modelJob) {
 	j.timeouts++
+	j.attempts++
 	m.timeouts++
+	if m.dead[j.tube.name].max > 0 && m.file.refusal() == "" {
+		if m.judge(j) {
+			m.buryDead(j)
+			return
+		}
+		m.save(j, "ready", 0)
+	}
 	m.makeReady(j)
 }
 
@@ -492,8 +504,13 @@ func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
 		return m.file.refusal()
 	}
 	j.releases++
+	j.attempts++
 	j.pri, j.delay = pri, delay
-	m.queue(j)
+	if m.judge(j) {
+		m.buryDead(j)
+	} else {
+		m.queue(j)
+	}
 	return "RELEASED\r\n"
 }
 
@@ -532,6 +549,7 @@ func (m *model) kick(c *modelClient, bound int) string {
 	}
 	for _, j := range list {
 		j.kicks++
+		j.attempts = 0
 		m.save(j, "ready", 0)
 		m.makeReady(j)
 	}
@@ -547,6 +565,7 @@ func (m *model) kickJob(id uint64) string {
 		return m.file.refusal()
 	}
 	j.kicks++
+	j.attempts = 0
 	m.save(j, "ready", 0)
 	m.makeReady(j)
 	return "KICKED\r\n"

@@ -246,6 +246,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			switch among(t, "stats", "all", "tube", "job") {
 			case "all":
 				r.do(c, "stats", m.stats)
+				r.do(c, "list-dlq", m.listDLQ)
 			case "tube":
 				r.statsTube(c, r.tubeName(t))
 			default:
@@ -295,6 +296,15 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			r.do(c, fmt.Sprint("move-tube ", from, " ", state, " ", to, " ", n), func() string {
 				return m.moveTube(from, state, to, int(n))
 			})
+		},
+		"dead letters": func(t *rapid.T) {
+			c := r.idle(t)
+			if rapid.IntRange(0, 3).Draw(t, "list") == 3 {
+				r.do(c, "list-dlq", m.listDLQ)
+				return
+			}
+			name, dead, n := r.tubeName(t), r.tubeName(t), among(t, "attempts", 1, 2, 0, 3)
+			r.do(c, fmt.Sprint("set-dlq ", name, " ", n, " ", dead), func() string { return m.setDLQ(name, n, dead) })
 		},
 		"reserve-batch": func(t *rapid.T) {
 			c, n := r.idle(t), rapid.IntRange(1, 5).Draw(t, "jobs")
@@ -460,7 +470,8 @@ func (r *rig) meet(t *rapid.T) {
 
 func (r *rig) passUntil(t *rapid.T, to Time) {
 	nobodyWaits := !slices.ContainsFunc(r.model.clients, func(c *modelClient) bool { return c.waiting })
-	if nobodyWaits && rapid.IntRange(0, 3).Draw(t, "late") == 3 {
+	// A dead letter is where its shard does not show until somebody looks there.
+	if nobodyWaits && !r.model.mayBuryDead() && rapid.IntRange(0, 3).Draw(t, "late") == 3 {
 		t.Logf("%d: nobody looks at the clock", to)
 		r.jump(to)
 		return

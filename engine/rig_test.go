@@ -66,6 +66,8 @@ type rigConn struct {
 	decoder codec.Decoder
 	out     Output
 
+	compared int // bytes of out.Buf that comparePos has seen
+
 	rest     []byte // of a put, not yet sent
 	bad      bool   // and its body is not terminated
 	waiting  bool   // nothing can be executed
@@ -416,6 +418,9 @@ func (r *rig) wait(to Time, loopsFirst bool) {
 // meetAlarms has the loops do what is due, and nothing else: who can go on stays in
 // the queues.
 func (r *rig) meetAlarms(loopsFirst bool) {
+	for _, c := range r.conns {
+		r.comparePos(c)
+	}
 	r.things = nil
 	r.spyOnAll()
 	if loopsFirst {
@@ -493,7 +498,7 @@ func (r *rig) compareOutput(c *rigConn) {
 		r.t.Logf("conn %d < %.100q", c.number, c.out.Buf)
 	}
 	r.comparePos(c)
-	c.out.Buf, c.out.Pos, c.client.out = c.out.Buf[:0], 0, ""
+	c.out.Buf, c.out.Pos, c.client.out, c.compared = c.out.Buf[:0], 0, "", 0
 }
 
 // compareState finds differences before a command shows them.

@@ -48,6 +48,20 @@ func (c *cramped) Delete(id uint64, segment uint32, size int64) (journal.Pos, er
 	return c.file.Delete(id, segment, size)
 }
 
+func (c *cramped) Set(s *journal.Setting) (journal.Pos, error) {
+	if err := c.check(); err != nil {
+		return 0, err
+	}
+	return c.file.Set(s)
+}
+
+func (c *cramped) Replace(r *journal.Record, former journal.Former) (journal.Ticket, error) {
+	if err := c.check(); err != nil {
+		return journal.Ticket{}, err
+	}
+	return c.file.Replace(r, former)
+}
+
 // sessions are those of the sim that are open.
 func (s *sim) sessions() (list []*Session) {
 	for _, c := range s.conns {

@@ -3,6 +3,7 @@ package engine
 import (
 	"sync"
 
+	"trellis/binlog/journal"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/queue"
@@ -16,6 +17,7 @@ import (
 type shard struct {
 	engine *Engine
 	number int
+	self   shardSet // with the shard's own bit
 
 	mu sync.Mutex
 	by *caller // who holds mu
@@ -23,6 +25,7 @@ type shard struct {
 	byName    map[string]*tube
 	tubes     []*tube // nil where free
 	freeTubes []uint32
+	settings  map[string]*journal.Setting // of dead letters, by tube; nil while there was none
 
 	jobs     arena.Slab[job]
 	counters arena.Slab[counters]
@@ -56,15 +59,16 @@ type shardTotals struct {
 	in             [numStates]int // jobs by state
 	urgent         int            // of the ready ones
 	puts, timeouts uint64
+	deadLetters    uint64              // jobs that became dead letters, counted where they are buried
 	ready          histogram.Histogram // how long jobs were ready before they were reserved
 }
 
 // A caller is a goroutine inside the engine: a loop's, or one that looks at the
-// shards. It knows which locks it holds and which loops it has to ring once it
-// has let go of them.
+// shards. It knows of which shards it holds the locks, and which loops it has to ring once
+// it has let go of them.
 type caller struct {
 	loop  *Loop // whose goroutine it is; nil for none
-	locks int
+	held  shardSet
 	bells []*Loop
 }
 
@@ -72,7 +76,7 @@ type caller struct {
 // does not depend on how late a timer is, unless very much is due at once.
 func (sh *shard) lock(c *caller, now Time) {
 	sh.mu.Lock()
-	c.locks++
+	c.held |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now && !sh.standby {
 		sh.meet(c.loop)
@@ -85,8 +89,8 @@ func (sh *shard) lock(c *caller, now Time) {
 func (sh *shard) unlock(c *caller) {
 	sh.by = nil
 	sh.mu.Unlock()
-	c.locks--
-	if c.locks == 0 && len(c.bells) > 0 {
+	c.held &^= sh.self
+	if c.held == 0 && len(c.bells) > 0 {
 		c.ring()
 	}
 }

@@ -15,6 +15,8 @@ type Snapshot struct {
 	Puts     uint64 // jobs that were accepted
 	Timeouts uint64 // reservations whose time to run ended
 
+	DeadLetters uint64 // jobs that were buried because their attempts were used up
+
 	Commands [codec.NumCommands]uint64 // those that were well formed
 
 	ReadyTimes histogram.Histogram // how long jobs were ready before they were reserved
@@ -69,6 +71,7 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 		s.Urgent += n.urgent
 		s.Puts += n.puts
 		s.Timeouts += n.timeouts
+		s.DeadLetters += n.deadLetters
 		s.ReadyTimes.Add(&n.ready)
 		s.Memory += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
 		sh.unlock(c)

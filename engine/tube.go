@@ -3,6 +3,7 @@ package engine
 import (
 	"hash/maphash"
 
+	"trellis/binlog/journal"
 	"trellis/engine/internal/queue"
 )
 
@@ -32,6 +33,8 @@ type tube struct {
 	timer       queue.Timer // fires no later than the first delay or the pause ends
 
 	puts, deletes, pauses uint64
+
+	dead *journal.Setting // where its dead letters go, nil if it has none
 
 	listed int // its place in the registry. Guarded by the registry's lock
 }
@@ -99,6 +102,7 @@ func (sh *shard) tube(name []byte, limit int) *tube {
 		return nil
 	}
 	t.timer.Owner = t
+	t.dead = sh.deadLetters(t.name)
 	if n := len(sh.freeTubes); n > 0 {
 		t.index = sh.freeTubes[n-1]
 		sh.freeTubes = sh.freeTubes[:n-1]

@@ -24,7 +24,7 @@ func (j *fakeJournal) Put(*journal.Record) (journal.Ticket, error) {
 	return journal.Ticket{Pos: j.next(), Segment: 1}, nil
 }
 
-func (j *fakeJournal) Move(*journal.Record, uint32) (journal.Ticket, error) {
+func (j *fakeJournal) Move(*journal.Record, journal.Former) (journal.Ticket, error) {
 	return journal.Ticket{Pos: j.next(), Segment: 2}, nil
 }
 
@@ -35,6 +35,8 @@ func (j *fakeJournal) Replace(*journal.Record, journal.Former) (journal.Ticket, 
 func (j *fakeJournal) Update(*journal.Record) (journal.Pos, error) { return j.next(), nil }
 
 func (j *fakeJournal) Delete(uint64, uint32, int64) (journal.Pos, error) { return j.next(), nil }
+
+func (j *fakeJournal) Set(*journal.Setting) (journal.Pos, error) { return j.next(), nil }
 
 func (j *fakeJournal) Committed() journal.Pos { return journal.Pos(j.done.Load()) }
 

@@ -2,7 +2,9 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"trellis/binlog/journal"
@@ -30,19 +32,43 @@ func (b *builder) add(r *journal.Record) error {
 	if !record.Valid(r) {
 		return fmt.Errorf("job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
-	n := journal.Size(r.Tube, len(r.Body))
+	p, err := b.place(r.Size())
+	if err != nil {
+		return err
+	}
+	record.EncodeFull(p, b.salt, r)
+	return b.spill()
+}
+
+// addSettings adds settings of dead letters, by the names of their tubes.
+func (b *builder) addSettings(settings map[string]journal.Setting) error {
+	for _, tube := range slices.Sorted(maps.Keys(settings)) {
+		s := settings[tube]
+		p, err := b.place(record.SettingSize(&s))
+		if err != nil {
+			return err
+		}
+		record.EncodeSetting(p, b.salt, &s)
+		if err := b.spill(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// place returns the place of a record of n bytes, to be filled at once.
+func (b *builder) place(n int64) ([]byte, error) {
 	if b.file != nil && b.size()+n > b.limit-record.SmallSize {
 		if err := b.end(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if b.file == nil {
 		if err := b.begin(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	record.EncodeFull(b.extend(int(n)), b.salt, r)
-	return b.spill()
+	return b.extend(int(n)), nil
 }
 
 func (b *builder) begin() error {

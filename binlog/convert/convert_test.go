@@ -147,3 +147,59 @@ func TestASalvageKeepsWhatIsSound(t *testing.T) {
 		t.Errorf("the new log: %+v, %v", s, err)
 	}
 }
+
+// writeSegments makes jobs and settings the log of a directory.
+func writeSegments(t *testing.T, fs vfs.FS, dir string, settings map[string]journal.Setting, jobs ...*journal.Record) {
+	t.Helper()
+	b := &builder{fs: fs, dir: dir, limit: 4096, seed: 7, index: 1, lastID: 9}
+	for _, r := range jobs {
+		if err := b.add(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(b.addSettings(settings), b.last()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnExportTellsWhatBeanstalkdHasNoPlaceFor(t *testing.T) {
+	fs := faultfs.New(testDir)
+	to := filepath.Join(testDir, "to")
+	if err := fs.Mkdir(to); err != nil {
+		t.Fatal(err)
+	}
+	settings := map[string]journal.Setting{"mail": {Tube: "mail", MaxAttempts: 3, DeadTube: "dead"}, "x": {Tube: "x", MaxAttempts: 1, DeadTube: "x"}}
+	writeSegments(t, fs, testDir, settings,
+		&journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "mail", Releases: 2, Attempts: 2},
+		&journal.Record{ID: 2, State: journal.Ready, TTR: 1, Tube: "mail", Releases: 2, Kicks: 1, Attempts: 1})
+	x, err := Export(fs, testDir, to)
+	if err != nil || x.Jobs != 2 || x.Settings != 2 || x.Attempts != 1 {
+		t.Fatalf("export: %+v, %v", x, err)
+	}
+	back := Takeover{FS: fs, Dir: to, SegmentSize: 4096}
+	if _, err := back.Import(); err != nil {
+		t.Fatal(err)
+	}
+	js, err := soundJobs(fs, to)
+	if err != nil || js.byID[1].Attempts != 2 || js.byID[2].Attempts != 0 || len(js.settings) != 0 {
+		t.Errorf("came back: %+v, %v", js, err)
+	}
+}
+
+func TestASalvageKeepsSettings(t *testing.T) {
+	fs := faultfs.New(testDir)
+	settings := map[string]journal.Setting{"mail": {Tube: "mail", MaxAttempts: 3, DeadTube: "dead"}}
+	writeSegments(t, fs, testDir, settings, &journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "mail"})
+	s, err := inspect.Directory(fs, testDir, nil)
+	if err != nil || s.Settings != 1 {
+		t.Fatal(s, err)
+	}
+	in := Takeover{FS: fs, Dir: testDir, SegmentSize: 4096}
+	if _, err := in.Salvage(s, 1000); err != nil {
+		t.Fatal(err)
+	}
+	js, err := soundJobs(fs, testDir)
+	if err != nil || !maps.Equal(js.settings, settings) {
+		t.Errorf("salvaged: %+v, %v", js, err)
+	}
+}

@@ -24,6 +24,10 @@ type Exported struct {
 	// log it counts the end of a body, and throws away the rest of a file that has
 	// a larger one.
 	MaxJobSize int
+
+	// What beanstalkd's format cannot hold, and so was left out.
+	Settings int   // of dead letters
+	Attempts int64 // jobs that were kicked and have failed since: their attempts begin anew
 }
 
 // exportFile is the size of beanstalkd's own files, unless it is told otherwise.
@@ -53,7 +57,7 @@ func Export(fs vfs.FS, dir, to string) (_ *Exported, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("log directory %s: %w", dir, err)
 	}
-	x := &exporter{fs: fs, dir: to, report: &Exported{LastID: js.lastID}}
+	x := &exporter{fs: fs, dir: to, report: &Exported{LastID: js.lastID, Settings: len(js.settings)}}
 	// Beanstalkd takes the order of burials from that of the records.
 	order := js.sorted()
 	buried := slices.DeleteFunc(slices.Clone(order), func(j *job) bool { return j.State != journal.Buried })
@@ -120,6 +124,9 @@ func (x *exporter) add(r *journal.Record) error {
 		j.Deadline = r.Due
 	}
 	x.report.Jobs++
+	if r.Attempts != r.UsualAttempts() {
+		x.report.Attempts++
+	}
 	x.report.MaxBody = max(x.report.MaxBody, len(r.Body))
 	x.maxID = max(x.maxID, r.ID)
 	return x.full(&j, r.Tube, r.Body)

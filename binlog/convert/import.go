@@ -222,6 +222,7 @@ func (g *theirReader) take(file int32, e *beanstalkd.Entry) error {
 		Created: e.Created, Reserves: e.Reserves, Timeouts: e.Timeouts, Releases: e.Releases,
 		Buries: e.Buries, Kicks: e.Kicks, Tube: j.Tube,
 	}
+	j.Attempts = j.UsualAttempts()
 	switch e.State {
 	case beanstalkd.Delayed:
 		j.State, j.Due = journal.Delayed, e.Deadline

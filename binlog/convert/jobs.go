@@ -14,12 +14,14 @@ import (
 )
 
 // jobs are what the files of a log come to, when it is not replayed but turned
-// into another one: each job's last state, and where its body is.
+// into another one: each job's last state, and where its body is; and the settings.
 type jobs struct {
 	fs     vfs.FS
 	files  []string // paths
 	byID   map[uint64]*job
 	lastID uint64 // the greatest id that the files tell of
+
+	settings map[string]journal.Setting // of dead letters, by tube
 }
 
 type job struct {
@@ -80,7 +82,7 @@ func (js *jobs) each(order []*job, fn func(*journal.Record) error) (err error) {
 // Skipped are the bytes of that; lost are jobs of which an update is left but no
 // full record.
 func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter) (js *jobs, skipped, lost int64, err error) {
-	js = &jobs{fs: fs, byID: map[uint64]*job{}}
+	js = &jobs{fs: fs, byID: map[uint64]*job{}, settings: map[string]journal.Setting{}}
 	var (
 		deleted inspect.IDSet
 		orphans = map[uint64]bool{}
@@ -131,6 +133,11 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 				was := j.Record
 				record.DecodeUpdate(b, &j.Record)
 				j.Tube, j.TTR, j.Created = was.Tube, was.TTR, was.Created
+			case record.Setting:
+				s := record.DecodeSetting(b)
+				if delete(js.settings, s.Tube); s.MaxAttempts > 0 {
+					js.settings[s.Tube] = s
+				}
 			case record.Delete:
 				js.lastID = max(js.lastID, id)
 				deleted.Add(id)

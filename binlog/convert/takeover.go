@@ -136,6 +136,9 @@ func (t *Takeover) replaceBy(js *jobs, aside string, old []string, b *builder) (
 	b.fs, b.dir, b.limit, b.lastID, b.boot = t.FS, build, t.SegmentSize, js.lastID, t.FS.Boot()
 	err := js.each(js.sorted(), b.add)
 	if err == nil {
+		err = b.addSettings(js.settings)
+	}
+	if err == nil {
 		err = b.last()
 	}
 	if err == nil {

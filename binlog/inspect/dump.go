@@ -94,6 +94,13 @@ func (d *dumper) record(b []byte) {
 		record.DecodeUpdate(b, &r)
 		d.state(&r)
 		d.print("\n")
+	case record.Setting:
+		s := record.DecodeSetting(b)
+		d.print("tube=%s max-attempts=%d", s.Tube, s.MaxAttempts)
+		if s.MaxAttempts > 0 {
+			d.print(" dead-tube=%s", s.DeadTube)
+		}
+		d.print("\n")
 	case record.Delete:
 		d.print("id=%d\n", record.Number(b))
 	case record.Mark, record.Stop:
@@ -117,7 +124,7 @@ func (d *dumper) state(r *journal.Record) {
 	case journal.Buried:
 		d.print(" order=%d", r.BuryOrder)
 	}
-	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d", r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks)
+	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d attempts=%d", r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks, r.Attempts)
 }
 
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

@@ -24,6 +24,7 @@ type Survey struct {
 	LastID   uint64      // the greatest that Segments tell of
 	Synced   journal.Pos // the greatest position that a record calls durable
 	Records  int64       // in Segments
+	Settings int         // of dead letters, that Segments leave in force
 	Named    uint32      // the oldest segment that is needed, as all that can be read say
 	Run      record.Run  // the last one in Segments
 	Clean    bool        // Segments end with a stop record
@@ -31,7 +32,8 @@ type Survey struct {
 
 	fs     vfs.FS
 	dir    string
-	oldest uint32 // as Named, but as Segments say
+	oldest uint32          // as Named, but as Segments say
+	set    map[string]bool // tubes that have a setting
 }
 
 // File is a segment's file.
@@ -314,12 +316,24 @@ func (s *Survey) note(k record.Kind, b []byte) {
 		id := record.Number(b)
 		s.LastID = max(s.LastID, id)
 		s.Deleted.Add(id)
+	case record.Setting:
+		s.noteSetting(record.DecodeSetting(b))
 	case record.Start:
 		s.Run.Decode(b)
 		s.LastID = max(s.LastID, max(s.Run.NextID, 1)-1)
 	case record.End:
 		s.LastID = max(s.LastID, record.Number(b))
 	}
+}
+
+func (s *Survey) noteSetting(x journal.Setting) {
+	if s.set == nil {
+		s.set = map[string]bool{}
+	}
+	if delete(s.set, x.Tube); x.MaxAttempts > 0 {
+		s.set[x.Tube] = true
+	}
+	s.Settings = len(s.set)
 }
 
 // judge decides whether the log is sound, torn or damaged.

@@ -40,6 +40,9 @@ func Verify(w io.Writer, fs vfs.FS, dir string) error {
 		lines.print("%s: not needed any more\n", filepath.Base(f.Name))
 	}
 	lines.print("%d sound records, last id %d, on disk for certain up to %d\n", s.Records, s.LastID, s.Synced)
+	if s.Settings > 0 {
+		lines.print("%d settings of dead letters\n", s.Settings)
+	}
 	if err != nil {
 		lines.print("DAMAGED: %v\n", err)
 		return errors.Join(err, lines.err)

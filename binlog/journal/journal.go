@@ -53,6 +53,7 @@ type Record struct {
 	Releases  uint32
 	Buries    uint32
 	Kicks     uint32
+	Attempts  uint32 // releases and time-outs since it was put or last kicked
 	Tube      string
 	Body      []byte
 }
@@ -75,13 +76,13 @@ type Counters struct {
 	Migrated, Written uint64 // records; what was migrated was also written
 }
 
-// Size is the length in bytes of the full record of a job with that tube and a
-// body of that many bytes: what Delete wants to know.
+// Size is the length in bytes of the full record of a job with that tube, whose body
+// and [Record.Optional] are that many bytes: what Delete wants to know.
 func Size(tube string, body int) int64 {
 	return (FullFixed + int64(len(tube)) + int64(body) + 7) &^ 7
 }
 
-// FullFixed is what a full record takes beside tube and body, but for up to
+// FullFixed is what every full record takes beside tube and body, but for up to
 // seven bytes behind them.
 const FullFixed = 72
 

@@ -12,7 +12,7 @@ func Number(b []byte) uint64 { return le.Uint64(b[8:]) }
 // is one of names.
 func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	r.ID = le.Uint64(b[8:])
-	r.State = journal.State(b[68])
+	r.State = stateIn(b[68])
 	r.Created = int64(le.Uint64(b[16:]))
 	setWhen(r, le.Uint64(b[24:]))
 	r.Pri = le.Uint32(b[32:])
@@ -23,21 +23,25 @@ func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	r.Releases = le.Uint32(b[56:])
 	r.Buries = le.Uint32(b[60:])
 	r.Kicks = le.Uint32(b[64:])
+	r.Attempts = r.UsualAttempts()
+	if b[68]&attemptsFlag != 0 {
+		r.Attempts = le.Uint32(b[fullFixed:])
+	}
 	start := BodyOffset(b)
-	r.Tube = names.Get(b[fullFixed:start])
+	r.Tube = names.Get(b[start-int(b[69]) : start])
 	end := start + int(le.Uint32(b[44:]))
 	r.Body = b[start:end:end]
 }
 
 // BodyOffset is where in a sound full record its body starts.
-func BodyOffset(b []byte) int { return fullFixed + int(b[69]) }
+func BodyOffset(b []byte) int { return fullFixed + optionalIn(b[68]) + int(b[69]) }
 
 // DecodeUpdate reads a sound update record: all fields of r but Tube, TTR,
 // Created and Body, which it clears.
 func DecodeUpdate(b []byte, r *journal.Record) {
 	*r = journal.Record{
 		ID:       le.Uint64(b[8:]),
-		State:    journal.State(b[52]),
+		State:    stateIn(b[52]),
 		Pri:      le.Uint32(b[24:]),
 		Delay:    le.Uint32(b[28:]),
 		Reserves: le.Uint32(b[32:]),
@@ -45,6 +49,10 @@ func DecodeUpdate(b []byte, r *journal.Record) {
 		Releases: le.Uint32(b[40:]),
 		Buries:   le.Uint32(b[44:]),
 		Kicks:    le.Uint32(b[48:]),
+	}
+	r.Attempts = r.UsualAttempts()
+	if b[52]&attemptsFlag != 0 {
+		r.Attempts = le.Uint32(b[UpdateSize:])
 	}
 	setWhen(r, le.Uint64(b[16:]))
 }
@@ -86,9 +94,13 @@ func plausible(b []byte, left int64, salt Salt) (n int64, p partial, wrong strin
 		if uint16(p.crc) != le.Uint16(b[headAt:]) {
 			return 0, p, "a full record whose first part has a wrong checksum"
 		}
-		want = (fullFixed + int64(b[69]) + int64(le.Uint32(b[44:])) + 7) &^ 7
+		want = (int64(BodyOffset(b)) + int64(le.Uint32(b[44:])) + 7) &^ 7
+	case Setting:
+		want = settingSize(int(b[12]), int(b[13]))
 	case Update:
-		want = UpdateSize
+		if want = UpdateSize; n > UpdateSize {
+			want = UpdateSize + updateAttempts // that the flag says so too is for impossible to see
+		}
 	case Start:
 		want = StartSize
 	case Delete, Mark, Drop, Stop, End:
@@ -115,18 +127,19 @@ func impossible(b []byte, index uint32) string {
 	switch KindOf(b) {
 	case Full:
 		n := int(b[69])
-		if n == 0 || n > journal.MaxTube || !validState(journal.State(b[68])) || le.Uint64(b[8:]) == 0 {
+		if n == 0 || n > journal.MaxTube || !validState(stateIn(b[68])) || le.Uint64(b[8:]) == 0 ||
+			!allZero(b[BodyOffset(b)+int(le.Uint32(b[44:])):]) ||
+			b[68]&attemptsFlag != 0 && le.Uint32(b[fullFixed:]) == usualAttempts(b[52:]) {
 			return "a full record with impossible fields"
 		}
-		for _, c := range b[fullFixed+n+int(le.Uint32(b[44:])):] {
-			if c != 0 {
-				return "a full record with impossible fields"
-			}
-		}
 	case Update:
-		if !validState(journal.State(b[52])) || b[53]|b[54]|b[55] != 0 || le.Uint64(b[8:]) == 0 {
+		wide := len(b) > UpdateSize
+		if !validState(stateIn(b[52])) || !allZero(b[53:56]) || le.Uint64(b[8:]) == 0 || wide != (b[52]&attemptsFlag != 0) ||
+			wide && (!allZero(b[60:]) || le.Uint32(b[UpdateSize:]) == usualAttempts(b[36:])) {
 			return "an update record with impossible fields"
 		}
+	case Setting:
+		return impossibleSetting(b)
 	case Drop:
 		if Number(b) > uint64(index) {
 			return "a drop record that says that its own segment is not needed"

@@ -6,7 +6,7 @@
 // # Use
 //
 // To write, take a slice of the record's exact length ([journal.Size],
-// [UpdateSize], [StartSize] or [SmallSize]) and encode into it with the salt of
+// [SizeOfUpdate], [SettingSize], [StartSize] or [SmallSize]) and encode into it with the salt of
 // the segment. To read, [Scanner.Reset] a scanner to a segment and take records
 // from [Scanner.Records], which finds its way behind damage, or from
 // [Scanner.Next], which does not. A record that a scanner has returned is sound:
@@ -57,19 +57,33 @@
 //	40  4  time to run, seconds
 //	44  4  length of the body
 //	48 20  reserves, timeouts, releases, buries, kicks, 4 bytes each
-//	68  1  state: 1 ready, 3 buried, 4 delayed
+//	68  1  state: 1 ready, 3 buried, 4 delayed; and 8 for attempts
 //	69  1  length of the tube's name
 //	70  2  the low 16 bits of the CRC of seed, index, and bytes 4 to 69
-//	72     the tube's name, the body, zeros up to a multiple of eight
+//	72     4 bytes of attempts if byte 68 has an 8, the tube's name, the body, zeros up to a
+//	       multiple of eight
 //
-// Kind 2, update: a later state of a job, 56 bytes.
+// Attempts are the releases and timeouts since the put or the last kick. They are left out
+// if they are the sum of both and the job was never kicked, or 0 and it was.
+//
+// Kind 2, update: a later state of a job, 56 bytes, or 64 with attempts.
 //
 //	 8  8  id
 //	16  8  as bytes 24 to 31 of a full record
 //	24  4  priority
 //	28  4  delay, seconds
 //	32 20  reserves, timeouts, releases, buries, kicks
-//	52  1  state, and three zeros
+//	52  1  state, and 8 for attempts; then three zeros
+//	56  4  attempts, if byte 52 has an 8, and four zeros
+//
+// Kind 9, setting: from now on a tube's dead letters go elsewhere. Of the records of one
+// name the last counts.
+//
+//	 8  4  attempts with which a job becomes a dead letter; 0: the tube has no setting
+//	12  1  length of the tube's name
+//	13  1  length of the dead tube's name; 0 if there is no setting
+//	14  2  zeros
+//	16     the names, zeros up to a multiple of eight
 //
 // The others have 16 bytes, except for start:
 //
@@ -80,6 +94,8 @@
 //	          next id, 32 a position as in a mark, 40 sync interval
 //	7 stop    it has ended in good order; the number is as in a mark
 //	8 end     of the segment; the number is the greatest id that was used so far
+//
+// Programs that know no attempts and no settings take records with these for damage.
 //
 // A job is alive if there is a full record of its id in a segment that is needed,
 // and no delete record. Its state is that of the last full or update record;

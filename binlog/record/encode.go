@@ -21,6 +21,7 @@ const (
 	Start
 	Stop
 	End
+	Setting
 	kinds
 )
 
@@ -28,13 +29,14 @@ func (k Kind) String() string {
 	if k == 0 || k >= kinds {
 		return "unknown"
 	}
-	return [...]string{"", "full", "update", "delete", "mark", "drop", "start", "stop", "end"}[k]
+	return [...]string{"", "full", "update", "delete", "mark", "drop", "start", "stop", "end", "setting"}[k]
 }
 
-// Lengths of records in bytes. That of a full record is journal.Size.
+// Lengths of records in bytes. That of a full record is journal.Size, that of a setting
+// SettingSize, and that of an update SizeOfUpdate.
 const (
 	SmallSize  = 16 // of delete, mark, drop, stop and end
-	UpdateSize = 56
+	UpdateSize = 56 // of an update without optional fields
 	StartSize  = 48
 	MaxSize    = maxWords * 8
 )
@@ -79,7 +81,7 @@ func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
 // too long.
 func Valid(r *journal.Record) bool {
 	return ValidState(r) && len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube &&
-		journal.Size(r.Tube, len(r.Body)) <= MaxSize
+		r.Size() <= MaxSize
 }
 
 // ValidState tells whether r can be an update record.
@@ -89,7 +91,7 @@ func validState(s journal.State) bool {
 	return s == journal.Ready || s == journal.Buried || s == journal.Delayed
 }
 
-// EncodeFull fills b, which has journal.Size bytes, with all of a valid job.
+// EncodeFull fills b, which has as many bytes as r.Size tells, with all of a valid job.
 func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	putHead(b, Full)
 	le.PutUint64(b[8:], r.ID)
@@ -105,16 +107,23 @@ func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	le.PutUint32(b[60:], r.Buries)
 	le.PutUint32(b[64:], r.Kicks)
 	b[68] = byte(r.State)
+	n := fullFixed
+	if r.Optional() > 0 {
+		b[68] |= attemptsFlag
+		le.PutUint32(b[n:], r.Attempts)
+		n += attemptsSize
+	}
 	b[69] = byte(len(r.Tube))
 	head := sum(uint32(salt), b[4:headAt])
 	le.PutUint16(b[headAt:], uint16(head))
-	n := fullFixed + copy(b[fullFixed:], r.Tube)
+	n += copy(b[n:], r.Tube)
 	n += copy(b[n:], r.Body)
 	clear(b[n:])
 	le.PutUint32(b, sum(head, b[headAt:]))
 }
 
-// EncodeUpdate fills b, which has UpdateSize bytes, with a job's changed state.
+// EncodeUpdate fills b, which has as many bytes as SizeOfUpdate tells, with a job's
+// changed state.
 func EncodeUpdate(b []byte, salt Salt, r *journal.Record) {
 	putHead(b, Update)
 	le.PutUint64(b[8:], r.ID)
@@ -127,6 +136,10 @@ func EncodeUpdate(b []byte, salt Salt, r *journal.Record) {
 	le.PutUint32(b[44:], r.Buries)
 	le.PutUint32(b[48:], r.Kicks)
 	le.PutUint32(b[52:], uint32(r.State))
+	if len(b) > UpdateSize {
+		b[52] |= attemptsFlag
+		le.PutUint64(b[UpdateSize:], uint64(r.Attempts))
+	}
 	seal(b, salt)
 }
 

@@ -28,11 +28,17 @@ func sealAll(b []byte, salt Salt) {
 // writes for it, byte for byte.
 func FuzzRecords(f *testing.F) {
 	const salt = 12345
-	for _, r := range []*journal.Record{testRecord(1, 0), testRecord(2, 100)} {
-		b := make([]byte, journal.Size(r.Tube, len(r.Body)))
+	tried := testRecord(3, 10)
+	tried.Releases, tried.Kicks, tried.Attempts = 5, 1, 2
+	for _, r := range []*journal.Record{testRecord(1, 0), testRecord(2, 100), tried} {
+		b := make([]byte, r.Size())
 		EncodeFull(b, salt, r)
-		u := make([]byte, UpdateSize)
+		u := make([]byte, SizeOfUpdate(r))
 		EncodeUpdate(u, salt, r)
+		set := journal.Setting{Tube: "mail", MaxAttempts: 3, DeadTube: "mail.dead"}
+		g := make([]byte, SettingSize(&set))
+		EncodeSetting(g, salt, &set)
+		u = append(u, g...)
 		d := make([]byte, SmallSize)
 		EncodeSmall(d, salt, Delete, 5)
 		s := make([]byte, StartSize)
@@ -72,6 +78,9 @@ func FuzzRecords(f *testing.F) {
 					copy(again[16:24], rec[16:24])
 					seal(again, salt)
 				}
+			case Setting:
+				s := DecodeSetting(rec)
+				EncodeSetting(again, salt, &s)
 			case Start:
 				var run Run
 				run.Decode(rec)

@@ -35,8 +35,14 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 			Tube: rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "tube"),
 			Body: rapid.SliceOf(rapid.Byte()).Draw(rt, "body"),
 		}
+		if rapid.Bool().Draw(rt, "never kicked") {
+			r.Kicks = 0
+		}
+		if r.Attempts = r.UsualAttempts(); rapid.Bool().Draw(rt, "unusual attempts") {
+			r.Attempts = rapid.Uint32().Draw(rt, "attempts")
+		}
 		setWhen(&r, rapid.Uint64().Draw(rt, "when"))
-		b := make([]byte, journal.Size(r.Tube, len(r.Body)))
+		b := make([]byte, r.Size())
 		EncodeFull(b, 7, &r)
 		n, p, what := plausible(b, int64(len(b)), 7)
 		if what == "" {
@@ -44,15 +50,91 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		}
 		var got journal.Record
 		DecodeFull(b, &got, &Names{})
-		if what != "" || n != int64(len(b)) || !sameRecord(&got, &r) {
+		if body := b[BodyOffset(b):][:len(r.Body)]; what != "" || n != int64(len(b)) || !sameRecord(&got, &r) || !bytes.Equal(body, r.Body) {
 			rt.Fatalf("%s: got %+v, want %+v", what, got, r)
 		}
-		u := make([]byte, UpdateSize)
+		u := make([]byte, SizeOfUpdate(&r))
 		EncodeUpdate(u, 7, &r)
+		if n, p, what = plausible(u, int64(len(u)), 7); what == "" {
+			what = check(u, p) + impossible(u, 1)
+		}
+		if what != "" || n != int64(len(u)) {
+			rt.Fatalf("update: %s, %d bytes", what, n)
+		}
 		DecodeUpdate(u, &got)
 		got.Tube, got.Body, got.TTR, got.Created = r.Tube, r.Body, r.TTR, r.Created
 		if !sameRecord(&got, &r) {
 			rt.Fatalf("update: got %+v, want %+v", got, r)
 		}
 	})
+}
+
+func TestSettingsAreKept(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		s := journal.Setting{
+			Tube:        rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "tube"),
+			MaxAttempts: rapid.Uint32().Draw(rt, "most"),
+		}
+		if s.MaxAttempts > 0 {
+			s.DeadTube = rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "dead tube")
+		}
+		if !ValidSetting(&s) {
+			rt.Fatalf("%+v is not valid", s)
+		}
+		b := bytes.Repeat([]byte{0xff}, int(SettingSize(&s)))
+		EncodeSetting(b, 7, &s)
+		n, p, what := plausible(b, int64(len(b)), 7)
+		if what == "" {
+			what = check(b, p) + impossible(b, 1)
+		}
+		if got := DecodeSetting(b); what != "" || n != int64(len(b)) || got != s {
+			rt.Fatalf("%s: got %+v, want %+v", what, got, s)
+		}
+	})
+}
+
+// What a record need not say is not said, so that a program of before can read it.
+func TestOnlyRecordsWithUnusualAttemptsAndSettingsNeedANewerProgram(t *testing.T) {
+	for name, x := range map[string]struct {
+		timeouts, releases, kicks, attempts uint32
+		plain                               bool
+	}{
+		"fresh":                       {plain: true},
+		"never kicked":                {timeouts: 2, releases: 3, attempts: 5, plain: true},
+		"kicked":                      {timeouts: 2, releases: 3, kicks: 1, plain: true},
+		"kicked, and tried again":     {timeouts: 2, releases: 4, kicks: 1, attempts: 1},
+		"kicked after a few restarts": {timeouts: 2, releases: 4, attempts: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testRecord(1, 20)
+			r.Timeouts, r.Releases, r.Kicks, r.Attempts = x.timeouts, x.releases, x.kicks, x.attempts
+			full, update := make([]byte, r.Size()), make([]byte, SizeOfUpdate(r))
+			EncodeFull(full, 7, r)
+			EncodeUpdate(update, 7, r)
+			if Plain(full) != x.plain || Plain(update) != x.plain {
+				t.Errorf("plain: %v and %v, want %v", Plain(full), Plain(update), x.plain)
+			}
+		})
+	}
+	s := journal.Setting{Tube: "t", MaxAttempts: 1, DeadTube: "d"}
+	b := make([]byte, SettingSize(&s))
+	if EncodeSetting(b, 7, &s); Plain(b) {
+		t.Error("a setting is plain")
+	}
+}
+
+// The lengths of records would not be known if what could be left out were there.
+func TestAttemptsThatAreRecordedForNothingAreImpossible(t *testing.T) {
+	r := testRecord(1, 20)
+	r.Releases, r.Attempts = 3, 1
+	full, update := make([]byte, r.Size()), make([]byte, SizeOfUpdate(r))
+	EncodeFull(full, 7, r)
+	EncodeUpdate(update, 7, r)
+	le.PutUint32(full[fullFixed:], 3)
+	le.PutUint32(update[UpdateSize:], 3)
+	for _, b := range [][]byte{full, update} {
+		if impossible(b, 1) == "" {
+			t.Errorf("a %v record with attempts that need not be there is possible", KindOf(b))
+		}
+	}
 }

@@ -322,7 +322,9 @@ func (a *applier) records() error {
 		if err != nil {
 			return err
 		}
-		a.at.Highest = max(a.at.Highest, record.Number(b))
+		if record.KindOf(b) != record.Setting {
+			a.at.Highest = max(a.at.Highest, record.Number(b))
+		}
 		if err := a.record(b); err != nil {
 			return fmt.Errorf("the standby refuses a record: %w", err)
 		}
@@ -345,6 +347,9 @@ func (a *applier) record(b []byte) error {
 	case record.Update:
 		record.DecodeUpdate(b, &a.rec)
 		return a.standby.Update(&a.rec)
+	case record.Setting:
+		s := record.DecodeSetting(b)
+		return a.standby.Setting(&s)
 	}
 	if id := record.Number(b); a.standby.Delete(id) == 0 {
 		return diverged("the end of job %d, which is not there", id)

@@ -14,6 +14,7 @@ type unit struct {
 	sequence uint64 // of a batch that is on its way
 	begun    uint64 // tick when it was first seen waiting; 0 is not yet
 	done     bool
+	extended bool // there are settings or attempts in the batch
 }
 
 func (u *unit) round() bool { return u.buf == nil }
@@ -26,21 +27,23 @@ func (o *Office) add(buf []byte) *unit {
 	return u
 }
 
-// room returns n bytes in the open batch, which o.last is then the position of.
-func (o *Office) room(n int, always bool) ([]byte, error) {
+// room returns n bytes in the open batch, which o.last is then the position of. An
+// extended record is one that has attempts, or is a setting.
+func (o *Office) room(n int64, always, extended bool) ([]byte, error) {
 	switch {
 	case o.over.Load():
 		return nil, journal.ErrFailed
 	case o.low && !always:
 		return nil, journal.ErrNoSpace
-	case o.bytes+int64(n) > maxUncommitted && o.bytes > 0 && !always:
+	case o.bytes+n > maxUncommitted && o.bytes > 0 && !always:
 		o.refused = true
 		return nil, journal.ErrRoom
 	}
-	u := o.open(n)
+	u := o.open(int(n))
 	at := len(u.buf)
 	u.buf = append(u.buf, make([]byte, n)...)
-	o.bytes += int64(n)
+	u.extended = u.extended || extended
+	o.bytes += n
 	o.written++
 	if len(u.buf) >= maxBatch {
 		o.wake()
@@ -130,7 +133,7 @@ func (o *Office) seal(u *unit, decided uint64) []byte {
 	o.highest = max(o.highest, max(decided, 1)-1) // what is decided was used
 	h := entry.Header{
 		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
-		Stamp: o.Now(), LastID: o.highest, Decided: decided,
+		Stamp: o.Now(), LastID: o.highest, Decided: decided, Extended: u.extended,
 	}
 	h.Seal(u.buf)
 	return u.buf

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"trellis/binlog/journal"
 )
 
 var (
@@ -28,6 +30,8 @@ type client struct {
 	puts int
 	jobs map[uint64]*entryInBooks
 	lost map[string]bool // bodies of puts of which nobody knows
+
+	acked, tried uint32 // changes of the setting of the client's tube
 }
 
 type entryInBooks struct {
@@ -74,6 +78,10 @@ func (k *client) step(q *model) {
 		k.put(q)
 		return
 	}
+	if k.rng.IntN(8) == 0 {
+		k.set(q)
+		return
+	}
 	j := k.jobs[id]
 	switch k.rng.IntN(5) {
 	case 0:
@@ -97,6 +105,19 @@ func (k *client) step(q *model) {
 		}
 	default:
 		k.peek(q, id, j)
+	}
+}
+
+// set changes the setting of a tube that is the client's own.
+func (k *client) set(q *model) {
+	k.tried++
+	s := journal.Setting{Tube: k.name, MaxAttempts: k.tried, DeadTube: "dead"}
+	switch err := q.set(s); {
+	case err == nil:
+		k.acked = k.tried
+	case errors.Is(err, errReset):
+	default:
+		k.tried--
 	}
 }
 
@@ -167,6 +188,9 @@ func (k *client) check(q *model) {
 		if bodies[j.body] > 1 {
 			k.t.Errorf("%q was put once and is there %d times", j.body, bodies[j.body])
 		}
+	}
+	if n := q.settings[k.name].MaxAttempts; n < k.acked || n > k.tried {
+		k.t.Errorf("the setting of %s is %d; %d were tried, and %d was acknowledged", k.name, n, k.tried, k.acked)
 	}
 	for body := range k.lost {
 		if bodies[body] > 1 {

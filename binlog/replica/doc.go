@@ -149,6 +149,9 @@
 // what it has met is no later than M, so the result is the queue as of M. Header, term and
 // members are as of M. The snapshot is void if the queue changes its role or is replaced.
 //
+// The settings of dead letters are written behind the jobs, as they are at that moment, and
+// the same holds for them.
+//
 // Then, in this order, each durable before the next: the files, their directory, the
 // pointer; then the log may begin behind M (retain). What followers that are there still
 // lack stays for a while, up to three times the usual length. So the directory needs at

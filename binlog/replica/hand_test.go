@@ -447,7 +447,7 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 	later := next
 	later.Sequence = 3
 	unknown := sealed(next)
-	unknown[4] = 2
+	unknown[4] = 3
 	for name, c := range map[string]struct {
 		data []byte
 		want error

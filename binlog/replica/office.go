@@ -88,7 +88,7 @@ func (o *Office) Attach(h Hooks) { o.hooks = h }
 func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(int(journal.Size(r.Tube, len(r.Body))), false)
+	b, err := o.room(r.Size(), false, r.Optional() > 0)
 	if err != nil {
 		return journal.Ticket{}, err
 	}
@@ -98,7 +98,7 @@ func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 }
 
 // Move records all of a job again. Errors are those of Put.
-func (o *Office) Move(r *journal.Record, _ uint32) (journal.Ticket, error) { return o.Put(r) }
+func (o *Office) Move(r *journal.Record, _ journal.Former) (journal.Ticket, error) { return o.Put(r) }
 
 // Replace records all of a job again because it goes to another tube. Errors are those
 // of Put.
@@ -110,7 +110,7 @@ func (o *Office) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, e
 func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(record.UpdateSize, false)
+	b, err := o.room(record.SizeOfUpdate(r), false, r.Optional() > 0)
 	if err != nil {
 		return 0, err
 	}
@@ -123,11 +123,23 @@ func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
 func (o *Office) Delete(id uint64, _ uint32, _ int64) (journal.Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(record.SmallSize, true)
+	b, err := o.room(record.SmallSize, true, false)
 	if err != nil {
 		return 0, err
 	}
 	record.EncodeSmall(b, entry.Salt, record.Delete, id)
+	return o.last, nil
+}
+
+// Set records a tube's setting of dead letters, or its end. Errors are those of Put.
+func (o *Office) Set(s *journal.Setting) (journal.Pos, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	b, err := o.room(record.SettingSize(s), false, true)
+	if err != nil {
+		return 0, err
+	}
+	record.EncodeSetting(b, entry.Salt, s)
 	return o.last, nil
 }
 

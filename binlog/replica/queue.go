@@ -12,6 +12,9 @@ type Standby interface {
 	Update(r *journal.Record) error
 	// Delete takes a job's end. It returns the job's segment, 0 if the id is not known.
 	Delete(id uint64) uint32
+	// Setting takes a tube's setting of dead letters, which replaces the one of before, or
+	// its end.
+	Setting(s *journal.Setting) error
 	// Strict ends the loading of a snapshot: from now on errors are a put of a known id
 	// and a change of an unknown one. The node ends with them.
 	Strict()
@@ -23,7 +26,7 @@ type Standby interface {
 }
 
 // Queue is what a node replicates: its jobs, and those who execute commands on them.
-// All methods but Hold, Walk and Digest are called by one goroutine, the applier; none
+// All methods but Hold, Walk, Settings and Digest are called by one goroutine, the applier; none
 // is called after Run has returned. An error ends the node.
 type Queue interface {
 	// Standby begins an empty queue. start is the cluster time of its beginning. The
@@ -49,13 +52,18 @@ type Queue interface {
 	// queue serves or is fed, and it ends with an error if the queue is given up.
 	Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error)
 
-	// Digest is of all jobs as they are on record. Any goroutine may call it.
+	// Settings tells the settings of dead letters that are in force, as they are at one
+	// moment. Any goroutine may call it, as Walk.
+	Settings(f func(*journal.Setting) error) error
+
+	// Digest is of all jobs and settings as they are on record. Any goroutine may call it.
 	Digest() Digest
 }
 
-// Digest is equal for equal jobs, and different for different ones but by chance.
+// Digest is equal for equal jobs and settings, and different for different ones but by
+// chance.
 type Digest struct {
-	Jobs uint64 // their number
+	Jobs uint64 // the number of jobs
 	Sum  uint64
 }
 

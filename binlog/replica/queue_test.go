@@ -17,6 +17,7 @@ type model struct {
 	mu       sync.Mutex
 	changed  *sync.Cond
 	jobs     map[uint64]journal.Record
+	settings map[string]journal.Setting
 	feeding  bool
 	strict   bool
 	office   *Office
@@ -50,6 +51,7 @@ func (q *model) Standby(start int64) (Standby, error) {
 		return nil, errors.New("a standby while the queue serves")
 	}
 	q.jobs, q.feeding, q.strict, q.start = map[uint64]journal.Record{}, true, false, start
+	q.settings = map[string]journal.Setting{}
 	q.standbys++
 	q.decided = 0
 	return modelStandby{q}, nil
@@ -137,12 +139,35 @@ func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64,
 	return 0, nil
 }
 
+func (q *model) Settings(f func(*journal.Setting) error) error {
+	q.mu.Lock()
+	settings := maps.Clone(q.settings)
+	q.mu.Unlock()
+	for _, tube := range slices.Sorted(maps.Keys(settings)) {
+		s := settings[tube]
+		if err := f(&s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep notes a setting.
+func (q *model) keep(s *journal.Setting) {
+	if delete(q.settings, s.Tube); s.MaxAttempts > 0 {
+		q.settings[s.Tube] = *s
+	}
+}
+
 func (q *model) Digest() Digest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h := fnv.New64a()
 	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
 		fmt.Fprintf(h, "%+v\n", q.jobs[id])
+	}
+	for _, tube := range slices.Sorted(maps.Keys(q.settings)) {
+		fmt.Fprintf(h, "%+v\n", q.settings[tube])
 	}
 	return Digest{uint64(len(q.jobs)), h.Sum64()}
 }
@@ -188,6 +213,13 @@ func updated(old journal.Record, r *journal.Record) journal.Record {
 	n := *r
 	n.Tube, n.TTR, n.Created, n.Body = old.Tube, old.TTR, old.Created, old.Body
 	return n
+}
+
+func (s modelStandby) Setting(x *journal.Setting) error {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.q.keep(x)
+	return nil
 }
 
 func (s modelStandby) Delete(id uint64) uint32 {
@@ -259,6 +291,17 @@ func (q *model) put(body []byte) (id uint64, err error) {
 		return t.Pos, nil
 	})
 	return id, err
+}
+
+// set changes a tube's setting of dead letters.
+func (q *model) set(s journal.Setting) error {
+	return q.execute(func(o *Office) (journal.Pos, error) {
+		pos, err := o.Set(&s)
+		if err == nil {
+			q.keep(&s)
+		}
+		return pos, err
+	})
 }
 
 // bury sets a job's number of buries, so that it tells which change was the last.

@@ -123,6 +123,9 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	if err := w.jobs(sw); err != nil {
 		return x, meta, err
 	}
+	if err := n.opts.Queue.Settings(sw.Setting); err != nil {
+		return x, meta, err
+	}
 	if x, err = w.extent(); err != nil {
 		return x, meta, err
 	}

@@ -110,7 +110,8 @@ func exportCommand() *cobra.Command {
 		Use:   "export DIR TO",
 		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
 		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
-no such log yet. The server must have been stopped.`,
+no such log yet. The server must have been stopped. What beanstalkd has no place for is left out, and told on
+standard error: settings of dead letters, and attempts of jobs that were kicked.`,
 		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
@@ -126,6 +127,12 @@ no such log yet. The server must have been stopped.`,
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%d jobs in %d files, last id %d\n", x.Jobs, x.Files, x.LastID)
+			if x.Settings > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d settings of dead letters are left out: beanstalkd has none\n", x.Settings)
+			}
+			if x.Attempts > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the attempts of %d jobs since they were kicked are left out: beanstalkd does not count them\n", x.Attempts)
+			}
 			if x.MaxJobSize > beanstalkdMaxJobSize {
 				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)
 			}

@@ -246,6 +246,7 @@ func engineConfig(opt *options.Options, info engine.Info) engine.Config {
 		MaxJobSize:  opt.MaxJobSize,
 		Limits:      limits(opt),
 		SegmentSize: opt.SegmentSize,
+		Stock:       opt.NoExtensions,
 		Info:        info,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -220,8 +221,9 @@ func (c *crash) audit(s *server) {
 	if total != count {
 		t.Errorf("the server has %d jobs, %d of them with ids that can be", total, count)
 	}
+	dead := parseSettings(ask("list-dlq")[0].body)
 	for _, b := range c.clients {
-		done, err := b.settle(jobs[b.sure.client], time.Now())
+		done, err := b.settle(jobs[b.sure.client], dead, time.Now())
 		if err != nil {
 			t.Error(err)
 		}
@@ -315,9 +317,10 @@ func (b *bookkeeper) take(d *deed, r reply) error {
 			return fmt.Errorf("the reply to %q is %q, and there was an id %d", d.line, r.line, b.greatest)
 		}
 		b.greatest = d.id
-		e := b.hoped.jobs[d.job]
-		e.id = d.id
-		b.hoped.jobs[d.job] = e
+		if e, ok := b.hoped.jobs[d.job]; ok { // not flushed meanwhile
+			e.id = d.id
+			b.hoped.jobs[d.job] = e
+		}
 	}
 	if err := b.sure.check(d, r); err != nil {
 		return err
@@ -352,7 +355,7 @@ func (b *bookkeeper) choose() *deed {
 	kind := rand.IntN(100)
 	switch {
 	case b.use < 0 || kind < 5:
-		b.use = rand.IntN(2)
+		b.use = rand.IntN(ledgerTubes)
 		return &deed{word: "use", tube: b.use, line: "use " + l.tubeName(b.use)}
 	case len(l.jobs) < 5 || kind < 30 && len(l.jobs) < 150:
 		b.numbers++
@@ -364,6 +367,15 @@ func (b *bookkeeper) choose() *deed {
 			d.size = rand.IntN(20000)
 		}
 		d.line = fmt.Sprintf("put %d %d %d %d", d.pri, d.delay, d.ttr, len(bodyOf(l.client, d.job, d.size)))
+		return d
+	case kind == 30:
+		d := &deed{word: "set-dlq", tube: rand.IntN(ledgerTubes), bound: rand.IntN(4)}
+		d.line = fmt.Sprintf("set-dlq %s %d %s", l.tubeName(d.tube), d.bound, l.tubeName(deadTube))
+		return d
+	case kind == 31 && rand.IntN(10) == 0:
+		// A tube that nobody uses and that has no job is none.
+		d := &deed{word: "flush-tube", tube: b.use}
+		d.line = "flush-tube " + l.tubeName(b.use)
 		return d
 	case kind < 33:
 		return &deed{word: "peek-buried", line: "peek-buried", tube: b.use}
@@ -383,6 +395,9 @@ func (b *bookkeeper) choose() *deed {
 		d.word = "delete"
 	case kind < 53:
 		d.word = "stats-job"
+	case kind > 96:
+		d.word, d.tube = "move-job", (e.tube+1+rand.IntN(ledgerTubes-1))%ledgerTubes
+		d.line = fmt.Sprintf("move-job %d %s", d.id, l.tubeName(d.tube))
 	case e.state == "reserved" && kind < 56:
 		d.word = "touch"
 	case e.state == "reserved" && kind < 80:
@@ -409,11 +424,11 @@ func anyDelay() uint32 {
 
 // settle finds out how many of the commands that were not acknowledged have been
 // done, given the jobs that there are.
-func (b *bookkeeper) settle(jobs map[int]found, now time.Time) (done int, err error) {
+func (b *bookkeeper) settle(jobs map[int]found, dead map[string]string, now time.Time) (done int, err error) {
 	l := b.sure.clone()
 	var all []string
 	agrees := func() bool {
-		diff := l.compare(jobs)
+		diff := l.compare(jobs, dead)
 		if len(diff) == 0 {
 			l.adopt(jobs)
 			b.sure, b.hoped = l, l.clone()
@@ -439,6 +454,14 @@ func (b *bookkeeper) settle(jobs map[int]found, now time.Time) (done int, err er
 				}
 			}
 		}
+		if d.word == "flush-tube" { // so does that
+			was := l.clone()
+			maps.DeleteFunc(l.jobs, func(n int, e entry) bool { return e.tube == d.tube && jobs[n].id == 0 })
+			if agrees() {
+				return done, nil
+			}
+			l = was
+		}
 		l.do(d, span{d.sent, now})
 	}
 	if agrees() {
@@ -450,7 +473,7 @@ func (b *bookkeeper) settle(jobs map[int]found, now time.Time) (done int, err er
 
 // auditBurials kicks the buried jobs of a tube one after another.
 func (b *bookkeeper) auditBurials(w *wire) error {
-	tube := rand.IntN(2)
+	tube := rand.IntN(ledgerTubes)
 	ds := []*deed{{word: "use", tube: tube, line: "use " + b.sure.tubeName(tube)}}
 	for range b.sure.buried(tube) {
 		ds = append(ds, &deed{word: "peek-buried", line: "peek-buried", tube: tube}, &deed{word: "kick", tube: tube, bound: 1, line: "kick 1"})

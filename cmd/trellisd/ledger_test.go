@@ -16,7 +16,14 @@ type ledger struct {
 	client  int
 	jobs    map[int]entry
 	burials int
+	dead    [ledgerTubes]uint32 // attempts with which jobs of a tube go to deadTube; 0 is no setting
 }
+
+// A ledger's tubes are numbered. The dead letters of all of them go to the last.
+const (
+	ledgerTubes = 3
+	deadTube    = ledgerTubes - 1
+)
 
 // An entry is one job in a ledger.
 type entry struct {
@@ -30,6 +37,7 @@ type entry struct {
 
 	reserves, keptReserves  uint32 // now, and on record
 	releases, buries, kicks uint32
+	attempts                uint32
 }
 
 // span is when something happened: between the sending of a command and the
@@ -78,6 +86,16 @@ func (l *ledger) buried(tube int) []int {
 	return list
 }
 
+// in is how many jobs a tube has.
+func (l *ledger) in(tube int) (n int) {
+	for _, e := range l.jobs {
+		if e.tube == tube {
+			n++
+		}
+	}
+	return n
+}
+
 // do notes what a command does to the jobs.
 func (l *ledger) do(d *deed, at span) {
 	e := l.jobs[d.job]
@@ -102,7 +120,31 @@ func (l *ledger) do(d *deed, at span) {
 	case "release":
 		e.pri, e.delay = d.pri, d.delay
 		e.releases++
-		queue()
+		e.attempts++
+		if n := l.dead[e.tube]; n == 0 || e.attempts < n {
+			queue()
+			break
+		}
+		l.burials++
+		e.tube, e.state, e.kept, e.burial, e.due = deadTube, "buried", "buried", l.burials, span{}
+		e.buries++
+		e.keptReserves = e.reserves
+	case "set-dlq":
+		l.dead[d.tube] = uint32(d.bound)
+		return
+	case "move-job":
+		e.tube = d.tube
+		switch e.state {
+		case "reserved":
+			e.state = "ready"
+		case "buried":
+			l.burials++
+			e.burial = l.burials
+		}
+		e.kept, e.keptReserves = e.state, e.reserves
+	case "flush-tube":
+		maps.DeleteFunc(l.jobs, func(_ int, e entry) bool { return e.tube == d.tube })
+		return
 	case "bury":
 		l.burials++
 		e.pri, e.state, e.kept, e.burial = d.pri, "buried", "buried", l.burials
@@ -127,6 +169,7 @@ func (l *ledger) do(d *deed, at span) {
 func kicked(e entry) entry {
 	e.state, e.kept, e.keptReserves = "ready", "ready", e.reserves
 	e.kicks++
+	e.attempts = 0
 	return e
 }
 
@@ -148,6 +191,12 @@ func (l *ledger) check(d *deed, r reply) error {
 		want = "BURIED"
 	case "kick-job":
 		want = "KICKED"
+	case "set-dlq":
+		want = "DLQ_SET"
+	case "move-job":
+		want = "MOVED"
+	case "flush-tube":
+		want = fmt.Sprintf("FLUSHED %d", l.in(d.tube))
 	case "kick":
 		want = fmt.Sprintf("KICKED %d", d.bound)
 	case "peek-buried":
@@ -201,9 +250,18 @@ type found struct {
 	at    span // when it was looked at
 }
 
-// compare tells in what the jobs that a server has after a restart are not those
-// of the ledger.
-func (l *ledger) compare(jobs map[int]found) (diff []string) {
+// compare tells in what the jobs and settings that a server has after a restart are not
+// those of the ledger.
+func (l *ledger) compare(jobs map[int]found, dead map[string]string) (diff []string) {
+	for tube, n := range l.dead {
+		want := ""
+		if n > 0 {
+			want = fmt.Sprint(n, " ", l.tubeName(deadTube))
+		}
+		if name := l.tubeName(tube); dead[name] != want {
+			diff = append(diff, fmt.Sprintf("the setting of %s is %q, want %q", name, dead[name], want))
+		}
+	}
 	for n, f := range jobs {
 		if _, ok := l.jobs[n]; !ok {
 			diff = append(diff, fmt.Sprintf("job %d (number %d) is there", f.id, n))
@@ -256,6 +314,19 @@ func (l *ledger) adopt(jobs map[int]found) {
 		e.kept, e.reserves, e.keptReserves = e.state, uint32(reserves), uint32(reserves)
 		l.jobs[n] = e
 	}
+}
+
+// parseSettings reads the reply to a list-dlq: attempts and dead tube, by tube.
+func parseSettings(body string) map[string]string {
+	settings := map[string]string{}
+	for item := range strings.SplitSeq(body, "- tube: ") {
+		var tube, dead string
+		var n uint32
+		if _, err := fmt.Sscanf(item, "%q\n  max-attempts: %d\n  dead-tube: %q", &tube, &n, &dead); err == nil {
+			settings[tube] = fmt.Sprint(n, " ", dead)
+		}
+	}
+	return settings
 }
 
 // parseStats reads the dictionary of a reply.

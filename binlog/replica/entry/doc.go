@@ -13,12 +13,13 @@
 // that it cannot read has to end its process: to leave it out would let replicas
 // diverge.
 //
-// # The format, version 1
+// # The format, versions 1 and 2
 //
 // All integers are little-endian.
 //
 //	 0  4  CRC-32C of the data from byte 4 to its end
-//	 4  1  version of the format, 1
+//	 4  1  version of the format: 2 if there are settings or attempts among the records, 1
+//	       otherwise, so that programs that know no others can read it
 //	 5  1  kind: 1 records, 2 begin
 //	 6  2  zero
 //	 8  8  reign: the term in which the entry was proposed
@@ -29,7 +30,7 @@
 //	       or never become jobs
 //	48     records
 //
-// Records are those of kinds full, update and delete of package record, one behind the
+// Records are those of kinds full, update, delete and setting of package record, one behind the
 // other up to the end of the data, with the salt of segment 0 of seed 0: there is no
 // place in an entry where a client's bytes could be taken for a record. A begin has no
 // records. The data has at most [MaxSize] bytes.

@@ -42,7 +42,8 @@ const (
 	// may become.
 	MaxSize = 36 << 20
 
-	version = 1
+	version  = 1 // of the format, while there is nothing that programs of that version do not know
+	extended = 2
 )
 
 // Salt is where the checksums of an entry's records start.
@@ -75,6 +76,7 @@ type Header struct {
 	Stamp    int64  // cluster time, nanoseconds since 1970
 	LastID   uint64 // no greater id was used up to this entry
 	Decided  uint64 // no id below this one is going to become a job; at most LastID + 1
+	Extended bool   // there are settings or attempts among the records
 }
 
 // wrong tells what is impossible about a header, or "".
@@ -100,6 +102,9 @@ func (h *Header) Seal(b []byte) {
 		panic(fmt.Sprintf("an entry of %v that cannot be: %s", h.Kind, wrong))
 	}
 	b[4], b[5], b[6], b[7] = version, byte(h.Kind), 0, 0
+	if h.Extended {
+		b[4] = extended
+	}
 	le.PutUint64(b[8:], h.Reign)
 	le.PutUint64(b[16:], h.Sequence)
 	le.PutUint64(b[24:], uint64(h.Stamp))
@@ -117,7 +122,7 @@ func (h *Header) Decode(b []byte) error {
 		return malformed("%d bytes", len(b))
 	case crc32.Checksum(b[4:], castagnoli) != le.Uint32(b):
 		return malformed("wrong checksum")
-	case b[4] != version:
+	case b[4] != version && b[4] != extended:
 		return fmt.Errorf("%w: version %d", ErrUnknown, b[4])
 	case Kind(b[5]) != Records && Kind(b[5]) != Begin:
 		return fmt.Errorf("%w: %v", ErrUnknown, Kind(b[5]))
@@ -131,6 +136,7 @@ func (h *Header) Decode(b []byte) error {
 		Stamp:    int64(le.Uint64(b[24:])),
 		LastID:   le.Uint64(b[32:]),
 		Decided:  le.Uint64(b[40:]),
+		Extended: b[4] == extended,
 	}
 	if wrong := d.wrong(len(b) - HeaderSize); wrong != "" {
 		return malformed("%s", wrong)
@@ -191,6 +197,9 @@ func (r *Reader) Next() ([]byte, error) {
 		return nil, malformed("offset %d: %w", at, err)
 	}
 	switch k := record.KindOf(b); {
+	case !r.header.Extended && !record.Plain(b):
+		return nil, malformed("offset %d: a %v record in an entry of version 1 that needs version 2", at, k)
+	case k == record.Setting:
 	case k != record.Full && k != record.Update && k != record.Delete:
 		return nil, malformed("offset %d: a %v record", at, k)
 	case record.Number(b) == 0 || record.Number(b) > r.header.LastID:

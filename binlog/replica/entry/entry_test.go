@@ -22,15 +22,42 @@ func sample(id uint64, body int) *journal.Record {
 
 func appendFull(b []byte, r *journal.Record) []byte {
 	n := len(b)
-	b = append(b, make([]byte, journal.Size(r.Tube, len(r.Body)))...)
+	b = append(b, make([]byte, r.Size())...)
 	record.EncodeFull(b[n:], Salt, r)
 	return b
 }
 
 func appendUpdate(b []byte, r *journal.Record) []byte {
 	n := len(b)
-	b = append(b, make([]byte, record.UpdateSize)...)
+	b = append(b, make([]byte, record.SizeOfUpdate(r))...)
 	record.EncodeUpdate(b[n:], Salt, r)
+	return b
+}
+
+func appendSetting(b []byte) []byte {
+	s := journal.Setting{Tube: "orders", MaxAttempts: 3, DeadTube: "orders.dead"}
+	n := len(b)
+	b = append(b, make([]byte, record.SettingSize(&s))...)
+	record.EncodeSetting(b[n:], Salt, &s)
+	return b
+}
+
+// tried is a job that was kicked and has failed since.
+func tried(id uint64) *journal.Record {
+	r := sample(id, 10)
+	r.Kicks, r.Releases, r.Attempts = 1, 2, 1
+	return r
+}
+
+// extendedEntry has the records that need version 2.
+func extendedEntry() []byte {
+	b := make([]byte, HeaderSize)
+	b = appendFull(b, tried(12))
+	b = appendUpdate(b, tried(4))
+	b = appendSetting(b)
+	h := header
+	h.Extended = true
+	h.Seal(b)
 	return b
 }
 
@@ -90,6 +117,38 @@ func TestAnEntryIsReadAsItWasSealed(t *testing.T) {
 	}
 }
 
+// A program that knows version 1 alone refuses the entry as a whole, and not one of its
+// records.
+func TestRecordsOfVersion2AreReadInEntriesOfVersion2Only(t *testing.T) {
+	var r Reader
+	h, err := r.Reset(extendedEntry())
+	if err != nil || !h.Extended || extendedEntry()[4] != 2 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	for range 3 {
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.Next(); err != io.EOF {
+		t.Fatal(err)
+	}
+	for what, records := range map[string][]byte{
+		"attempts":            appendFull(make([]byte, HeaderSize), tried(3)),
+		"attempts, an update": appendUpdate(make([]byte, HeaderSize), tried(3)),
+		"a setting":           appendSetting(make([]byte, HeaderSize)),
+	} {
+		h := header
+		h.Seal(records)
+		if _, err := r.Reset(records); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Next(); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s in an entry of version 1: %v", what, err)
+		}
+	}
+}
+
 // The bytes of version 1 do not change.
 func TestTheFormatIsAsWritten(t *testing.T) {
 	b := make([]byte, HeaderSize)
@@ -127,7 +186,7 @@ func TestEntriesThatCannotBeAreRefused(t *testing.T) {
 		change func(b []byte) []byte
 		want   error
 	}{
-		"a later version":        {func(b []byte) []byte { b[4] = 2; return b }, ErrUnknown},
+		"a later version":        {func(b []byte) []byte { b[4] = 3; return b }, ErrUnknown},
 		"an unknown kind":        {func(b []byte) []byte { b[5] = 3; return b }, ErrUnknown},
 		"no kind":                {func(b []byte) []byte { b[5] = 0; return b }, ErrUnknown},
 		"reserved bytes":         {func(b []byte) []byte { b[6] = 1; return b }, ErrMalformed},
@@ -191,6 +250,8 @@ func TestSealPanicsForWhatCannotBeRead(t *testing.T) {
 func FuzzEntry(f *testing.F) {
 	f.Add(anEntry(), false)
 	f.Add(anEntry(), true)
+	f.Add(extendedEntry(), false)
+	f.Add(extendedEntry(), true)
 	f.Add(make([]byte, HeaderSize), true)
 	f.Fuzz(func(t *testing.T, b []byte, forge bool) {
 		if forge && len(b) >= HeaderSize {

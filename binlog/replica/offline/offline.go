@@ -80,6 +80,9 @@ func (r restorer) Full(rec *journal.Record, _ uint32) (journal.Former, error) {
 // Update implements binlog.Restorer.
 func (r restorer) Update(rec *journal.Record) error { return r.w.Update(rec) }
 
+// Setting implements binlog.Restorer.
+func (r restorer) Setting(s *journal.Setting) error { return r.w.Setting(s) }
+
 // Recover makes the directory of node, a cluster of its own, out of the directory of a
 // member that does not run. dir is made if it does not exist. Errors wrap those of
 // member.Read, snapshot.Current, entrylog.Open, vfs.ErrLocked, ErrNotEmpty and

@@ -46,6 +46,17 @@ func (js jobs) Update(r *journal.Record) error {
 	return nil
 }
 
+func (js jobs) Setting(s *journal.Setting) error {
+	js[settingID] = fmt.Sprintf("%+v", *s)
+	return nil
+}
+
+// settingID is where jobs has the last setting.
+const settingID = 1 << 63
+
+// deadLetters is the setting of the log that writeBinlog makes.
+const deadLetters = "{Tube:mail MaxAttempts:3 DeadTube:dead}"
+
 func (js jobs) Delete(id uint64) uint32 {
 	delete(js, id)
 	return 1
@@ -55,7 +66,7 @@ func job(id uint64, body string) *journal.Record {
 	return &journal.Record{ID: id, State: journal.Ready, Pri: 7, TTR: 60, Tube: "mail", Body: []byte(body)}
 }
 
-// writeBinlog makes a binlog with jobs 1 to n but for the first one.
+// writeBinlog makes a binlog with jobs 1 to n but for the first one, and a setting.
 func writeBinlog(t *testing.T, n uint64) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -71,6 +82,9 @@ func writeBinlog(t *testing.T, n uint64) (dir string) {
 	}
 	if err == nil {
 		_, err = l.Delete(1, 1, journal.Size("mail", 5))
+	}
+	if err == nil {
+		_, err = l.Set(&journal.Setting{Tube: "mail", MaxAttempts: 3, DeadTube: "dead"})
 	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
@@ -109,7 +123,7 @@ func TestABinlogBecomesAClusterOfOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	js, meta := load(t, dir)
-	if want := (jobs{2: "mail body2 7 ready", 3: "mail body3 7 ready"}); !maps.Equal(js, want) {
+	if want := (jobs{2: "mail body2 7 ready", 3: "mail body3 7 ready", settingID: deadLetters}); !maps.Equal(js, want) {
 		t.Errorf("%v, want %v", js, want)
 	}
 	if made.LastID < 3 || made.NextID != made.LastID+SkippedIDs+1 || meta.Highest != made.NextID-1 || meta.Decided != made.NextID || meta.Stamp == 0 {
@@ -137,7 +151,7 @@ func newMemberDir(t *testing.T) *memberDir {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "old")
 	made, err := Init(vfs.OS{}, writeBinlog(t, 3), n1, dir)
-	if err != nil || made.Records != 2 {
+	if err != nil || made.Records != 3 {
 		t.Fatal(made, err)
 	}
 	_, meta := load(t, dir)
@@ -224,7 +238,7 @@ func TestAMemberIsRecoveredWithAllThatItsLogHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	js, meta := load(t, dir)
-	if want := (jobs{3: "mail body3 9 buried", id: "mail new 7 ready"}); !maps.Equal(js, want) {
+	if want := (jobs{3: "mail body3 9 buried", id: "mail new 7 ready", settingID: deadLetters}); !maps.Equal(js, want) {
 		t.Errorf("%v, want %v", js, want)
 	}
 	if made.Entries != 5 || made.Uncommitted != 4 || made.LastID != id+1 || made.NextID != id+2+SkippedIDs || meta.Decided != made.NextID {
@@ -283,7 +297,7 @@ func TestABackupIsABinlog(t *testing.T) {
 	if err := l.Replay(js); err != nil {
 		t.Fatal(err)
 	}
-	if want := (jobs{2: "mail body2 7 ready", 3: "mail body3 7 ready"}); !maps.Equal(js, want) || l.NextID() < SkippedIDs {
+	if want := (jobs{2: "mail body2 7 ready", 3: "mail body3 7 ready", settingID: deadLetters}); !maps.Equal(js, want) || l.NextID() < SkippedIDs {
 		t.Errorf("%v, want %v; next id %d", js, want, l.NextID())
 	}
 	if err := l.Close(); err != nil {

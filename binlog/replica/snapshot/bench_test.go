@@ -68,8 +68,9 @@ func (c *counter) Full(*journal.Record, uint32) (journal.Former, error) {
 	c.jobs++
 	return journal.Former{}, nil
 }
-func (c *counter) Update(*journal.Record) error { return nil }
-func (c *counter) Delete(uint64) uint32         { return 0 }
+func (c *counter) Update(*journal.Record) error   { return nil }
+func (c *counter) Delete(uint64) uint32           { return 0 }
+func (c *counter) Setting(*journal.Setting) error { return nil }
 
 func BenchmarkLoadAMillionJobs(b *testing.B) {
 	m, path := current1M(b)

@@ -10,6 +10,7 @@
 //
 //	w, err := snapshot.Create(fs, dir)
 //	err = w.Full(job)                                // each, by id
+//	err = w.Setting(setting)                         // each that is in force
 //	err = w.Full(job), w.Update(job), w.Delete(id)   // the records of the entries in (N, M]
 //	meta, path, err := w.Finish(meta)                // as of M
 //	err = snapshot.SetCurrent(fs, dir, &meta)
@@ -61,11 +62,14 @@
 //     only then does the directory get its name, and the directory of all snapshots is
 //     synced. So a directory with the name of a snapshot is complete. When one is removed
 //     it loses that name first, durably.
+//
 //   - The pointer is written to another file, synced, and renamed: after a crash it is the
 //     old one or the new one. It names the checksum of the description, and that has the
 //     checksums and sizes of all segments. The pointer never goes back to an older entry.
+//
 //   - A file whose sync has failed is never used: the snapshot is given up, and the next
 //     one has new files. So a failed sync is no reason to end the process.
+//
 //   - Let J be a job that is alive at M. If it was put before N, the walk has met it, and
 //     has written it as it was at some moment; if later, its full record is in (N, M].
 //     All its records in (N, M] follow in their order. Each record replaces all that it
@@ -75,6 +79,9 @@
 //     it. A job that was deleted up to M has its delete in (N, M], or the walk has not met
 //     it. So 2 holds; and since nothing follows a delete, a reader that takes deletes
 //     first, as recovery of the binlog does, comes to the same.
+//
+//   - The same holds of the settings, of which the walk has met those in force at a moment
+//     behind N.
 //
 // # The directory
 //
@@ -92,7 +99,7 @@
 // In all segments the oldest that is needed is 1, the seed is the same, drawn for each
 // snapshot, the sync interval is 0, the number of the machine's start is unknown, and
 // everything before the header is said to be on disk. A segment ends at 16 MiB, unless its
-// only record is larger. It has full, update and delete records and an end record; in the
+// only record is larger. It has full, update, delete and setting records and an end record; in the
 // last one there is a stop record before that, so that nothing of a copy can be taken for
 // a torn end, and the end record has the highest id of the description, so that a server
 // with -b goes on behind it.
@@ -100,10 +107,11 @@
 // All integers are little-endian. CRC is CRC-32C (Castagnoli, reflected, initial value and
 // final xor ffffffff).
 //
-// The description, in "meta" and at the start of a stream, version 1:
+// The description, in "meta" and at the start of a stream, versions 1 and 2:
 //
 //	  0  8  "TRELSNP\n"
-//	  8  4  version of the format, 1
+//	  8  4  version of the format: 2 if there are settings or attempts in the segments, 1
+//	        otherwise, so that programs that know no others can read it
 //	 12  4  length of the description in bytes, at most 1 MiB
 //	 16  8  index of M
 //	 24  8  term of M
@@ -114,7 +122,7 @@
 //	 64  8  decided: no id below this one is going to become a job
 //	 72  4  the greatest version of entries that may be written
 //	 76  4  zero
-//	 80  8  full, update and delete records in all segments
+//	 80  8  full, update, delete and setting records in all segments
 //	 88  8  full records
 //	 96  8  bytes of all segments
 //	104  2  a: voters

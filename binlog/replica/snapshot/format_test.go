@@ -129,7 +129,7 @@ func TestDescriptionsThatCannotBeAreRefused(t *testing.T) {
 	}
 	m := aMeta()
 	b := m.encode()
-	b[8] = 2
+	b[8] = 3
 	if err := new(Meta).decode(forgeMeta(b)); !errors.Is(err, ErrVersion) {
 		t.Errorf("a later version: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// Standby takes the jobs of a snapshot, in the order in which they were written. All of
+// Standby takes the jobs and settings of a snapshot, in the order in which they were written. All of
 // it is done with r and its body when a method returns.
 type Standby interface {
 	// Full takes the whole state of a job, which replaces what was told of it before.
@@ -24,6 +24,10 @@ type Standby interface {
 
 	// Delete takes the end of a job, which may not be known.
 	Delete(id uint64) (segment uint32)
+
+	// Setting takes a tube's setting of dead letters, which replaces what was told of it
+	// before, or its end.
+	Setting(s *journal.Setting) error
 }
 
 // Load feeds a standby, which is empty, with the snapshot in that directory. All that is
@@ -168,9 +172,18 @@ func (r *reader) record(b []byte, left int64) (end bool, wrong string, err error
 	last := r.segments == len(r.meta.segments)
 	id := record.Number(b)
 	switch k := record.KindOf(b); k {
+	case record.Setting:
+		if !r.meta.extended {
+			return false, "a setting in a snapshot of version 1", nil
+		}
+		r.records++
+		return false, "", r.tell(k, b)
 	case record.Full, record.Update, record.Delete:
 		if id == 0 || id > r.meta.Highest {
 			return false, fmt.Sprintf("a %v record of job %d, but the highest id is %d", k, id, r.meta.Highest), nil
+		}
+		if !r.meta.extended && !record.Plain(b) {
+			return false, fmt.Sprintf("a %v record with attempts in a snapshot of version 1", k), nil
 		}
 		r.records++
 		return false, "", r.tell(k, b)
@@ -206,6 +219,9 @@ func (r *reader) tell(k record.Kind, b []byte) error {
 	case record.Update:
 		record.DecodeUpdate(b, &r.rec)
 		err = r.to.Update(&r.rec)
+	case record.Setting:
+		s := record.DecodeSetting(b)
+		err = r.to.Setting(&s)
 	default:
 		r.to.Delete(record.Number(b))
 	}

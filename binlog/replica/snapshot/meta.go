@@ -30,11 +30,12 @@ type Meta struct {
 	Version  uint32 // of entries: the greatest that the members may write
 
 	// Set by Writer.Finish.
-	Records uint64 // records of jobs in the segments
+	Records uint64 // records of jobs, and settings, in the segments
 	Fulls   uint64 // full records among them: no more jobs are alive, but there may be fewer
 	Bytes   int64  // size of the segments
 
 	segments []segment // in order
+	extended bool      // there may be settings and attempts in them
 	sum      uint32    // of the encoded Meta
 }
 
@@ -48,8 +49,9 @@ type segment struct {
 func (m *Meta) Entry() entrylog.EntryID { return entrylog.EntryID{Index: m.Index, Term: m.Term} }
 
 const (
-	metaMagic     = "TRELSNP\n"
-	formatVersion = 1
+	metaMagic       = "TRELSNP\n"
+	formatVersion   = 1 // while there is nothing that programs of that version do not know
+	extendedVersion = 2
 
 	metaFixed   = 120 // bytes before the lists
 	maxMeta     = 1 << 20
@@ -139,6 +141,9 @@ func (m *Meta) encode() []byte {
 	b := make([]byte, metaFixed, metaFixed+64*len(m.Members)+segmentItem*len(m.segments)+1024)
 	copy(b, metaMagic)
 	le.PutUint32(b[8:], formatVersion)
+	if m.extended {
+		le.PutUint32(b[8:], extendedVersion)
+	}
 	for i, v := range [...]uint64{
 		m.Index, m.Term, m.Reign, m.Sequence, uint64(m.Stamp), m.Highest, m.Decided,
 	} {
@@ -205,7 +210,7 @@ func (m *Meta) decode(b []byte) error {
 	switch {
 	case sum(0, b[:n-4]) != check:
 		return errors.New("the checksum is wrong")
-	case le.Uint32(b[8:]) != formatVersion:
+	case le.Uint32(b[8:]) != formatVersion && le.Uint32(b[8:]) != extendedVersion:
 		return ErrVersion
 	case le.Uint32(b[76:]) != 0 || b[112] > 1 || b[113] != 0:
 		return errors.New("impossible fields")
@@ -214,6 +219,7 @@ func (m *Meta) decode(b []byte) error {
 		Index: le.Uint64(b[16:]), Term: le.Uint64(b[24:]), Reign: le.Uint64(b[32:]), Sequence: le.Uint64(b[40:]),
 		Stamp: int64(le.Uint64(b[48:])), Highest: le.Uint64(b[56:]), Decided: le.Uint64(b[64:]), Version: le.Uint32(b[72:]),
 		Records: le.Uint64(b[80:]), Fulls: le.Uint64(b[88:]), Bytes: int64(le.Uint64(b[96:])), sum: check,
+		extended: le.Uint32(b[8:]) == extendedVersion,
 	}
 	if !d.decodeLists(b[:n-4]) {
 		return errors.New("the lists do not fill the description")

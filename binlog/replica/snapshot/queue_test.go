@@ -21,8 +21,30 @@ const (
 	dir  = "d/snapshots"
 )
 
-// queue is a standby that is a map.
+// queue is a standby that is a map. Settings stand beside the jobs, each as something like
+// a job under an id that no job has.
 type queue map[uint64]job
+
+// settingID is under which id a setting stands.
+func settingID(tube string) uint64 { return 1<<63 | uint64(sum(0, []byte(tube))) }
+
+func (q queue) Setting(s *journal.Setting) error {
+	id := settingID(s.Tube)
+	if delete(q, id); s.MaxAttempts > 0 {
+		q[id] = job{Record: journal.Record{Attempts: s.MaxAttempts, Tube: s.Tube, Body: []byte(s.DeadTube)}}
+	}
+	return nil
+}
+
+// settings are those in q.
+func (q queue) settings() (list []journal.Setting) {
+	for _, id := range slices.Sorted(maps.Keys(q)) {
+		if j := q[id]; j.ID == 0 {
+			list = append(list, journal.Setting{Tube: j.Tube, MaxAttempts: j.Attempts, DeadTube: string(j.Body)})
+		}
+	}
+	return list
+}
 
 type job struct {
 	journal.Record
@@ -32,7 +54,7 @@ type job struct {
 func (q queue) Full(r *journal.Record, segment uint32) (journal.Former, error) {
 	var was journal.Former
 	if old, ok := q[r.ID]; ok {
-		was = journal.Former{Segment: old.segment, Size: journal.Size(old.Tube, len(old.Body))}
+		was = journal.Former{Segment: old.segment, Size: old.Size()}
 	}
 	j := job{*r, segment}
 	j.Body, j.Tube = bytes.Clone(r.Body), strings.Clone(r.Tube)
@@ -91,6 +113,9 @@ func recordOf(id uint64, n int, body int) journal.Record {
 		ID: id, State: journal.Ready, Pri: uint32(n), Delay: 3, TTR: 60, Created: 1e18 + int64(id),
 		Reserves: uint32(n), Tube: []string{"default", "orders", "mail"}[n%3], Body: bytes.Repeat([]byte{byte('a' + n%26)}, body),
 	}
+	if r.Kicks = uint32(n % 2); n%5 == 0 {
+		r.Attempts = uint32(n % 3)
+	}
 	switch n % 4 {
 	case 1:
 		r.State, r.BuryOrder = journal.Buried, uint64(n)
@@ -105,12 +130,15 @@ type change struct {
 	full   *journal.Record
 	update *journal.Record
 	delete uint64
+
+	setting *journal.Setting
 }
 
 func (c change) tell(to interface {
 	Full(r *journal.Record) error
 	Update(r *journal.Record) error
 	Delete(id uint64) error
+	Setting(s *journal.Setting) error
 },
 ) error {
 	switch {
@@ -118,6 +146,8 @@ func (c change) tell(to interface {
 		return to.Full(c.full)
 	case c.update != nil:
 		return to.Update(c.update)
+	case c.setting != nil:
+		return to.Setting(c.setting)
 	}
 	return to.Delete(c.delete)
 }
@@ -134,10 +164,21 @@ func newNode(seed uint64) *node {
 	return &node{rng: rand.New(rand.NewPCG(seed, 1)), jobs: queue{}}
 }
 
-// change does something to a job.
+// change does something to a job, or to a setting.
 func (n *node) change() change {
 	n.n++
+	if n.rng.IntN(20) == 0 {
+		s := journal.Setting{Tube: fmt.Sprint("tube", n.rng.IntN(5)), MaxAttempts: n.rng.Uint32N(3)}
+		if s.MaxAttempts > 0 {
+			s.DeadTube = fmt.Sprint("dead", n.rng.IntN(5))
+		}
+		n.jobs.Setting(&s)
+		return change{setting: &s}
+	}
 	ids := slices.Sorted(maps.Keys(n.jobs))
+	for len(ids) > 0 && n.jobs[ids[len(ids)-1]].ID == 0 { // a setting
+		ids = ids[:len(ids)-1]
+	}
 	if len(ids) == 0 || n.rng.IntN(3) == 0 {
 		n.lastID += 1 + uint64(n.rng.IntN(2))
 		r := recordOf(n.lastID, n.n, n.rng.IntN(300))
@@ -181,6 +222,11 @@ func (n *node) write(w *Writer) error {
 		}
 		last = next
 		if err := w.Full(&j.Record); err != nil {
+			return err
+		}
+	}
+	for _, s := range n.jobs.settings() {
+		if err := w.Setting(&s); err != nil {
 			return err
 		}
 	}

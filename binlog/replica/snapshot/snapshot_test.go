@@ -92,7 +92,7 @@ func asLog(fs vfs.FS, path string, n *node) (err error) {
 	if err := q.diff(n.jobs); err != nil {
 		return err
 	}
-	if r := l.Recovery(); !r.Clean || r.Cut != nil || r.NextID != n.lastID+1 || r.Jobs != int64(len(n.jobs)) {
+	if r := l.Recovery(); !r.Clean || r.Cut != nil || r.NextID != n.lastID+1 || r.Jobs != int64(len(n.jobs)-len(n.jobs.settings())) {
 		return errors.New("not recovered as a clean log")
 	}
 	return errors.Join(l.Start(binlog.Hooks{}), l.Close())

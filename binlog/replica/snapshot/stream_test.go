@@ -61,7 +61,7 @@ func TestAStreamOfAnotherSnapshotIsRefused(t *testing.T) {
 		}
 	}
 	n := int(le.Uint32(b[12:]))
-	b[8] = 2
+	b[8] = 3
 	forgeMeta(b[:n])
 	refused(t, "a later version", bytes.NewReader(b), ErrVersion)
 }

@@ -34,6 +34,8 @@ type Writer struct {
 	fulls   uint64
 	done    []segment
 
+	extended bool // there are settings or attempts
+
 	reader entry.Reader
 	names  record.Names
 
@@ -64,11 +66,11 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 // Full writes the whole state of a job, which replaces what was written of it before. r
 // and its body are not needed any more when it returns.
 func (w *Writer) Full(r *journal.Record) error {
-	n := journal.Size(r.Tube, len(r.Body))
+	n := r.Size()
 	if !record.Valid(r) || n > entry.MaxSize {
 		return fmt.Errorf("snapshot: job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
-	b, err := w.extend(int(n), r.ID)
+	b, err := w.extend(int(n), r.ID, r.Optional() > 0)
 	if err != nil {
 		return err
 	}
@@ -82,7 +84,7 @@ func (w *Writer) Update(r *journal.Record) error {
 	if !record.ValidState(r) {
 		return fmt.Errorf("snapshot: update of job %d: %w", r.ID, record.ErrInvalid)
 	}
-	b, err := w.extend(record.UpdateSize, r.ID)
+	b, err := w.extend(int(record.SizeOfUpdate(r)), r.ID, r.Optional() > 0)
 	if err != nil {
 		return err
 	}
@@ -95,11 +97,25 @@ func (w *Writer) Delete(id uint64) error {
 	if id == 0 {
 		return fmt.Errorf("snapshot: delete of job 0: %w", record.ErrInvalid)
 	}
-	b, err := w.extend(record.SmallSize, id)
+	b, err := w.extend(record.SmallSize, id, false)
 	if err != nil {
 		return err
 	}
 	record.EncodeSmall(b, w.salt, record.Delete, id)
+	return nil
+}
+
+// Setting writes a tube's setting of dead letters, which replaces what was written of it
+// before, or its end.
+func (w *Writer) Setting(s *journal.Setting) error {
+	if !record.ValidSetting(s) {
+		return fmt.Errorf("snapshot: the setting of %q: %w", s.Tube, record.ErrInvalid)
+	}
+	b, err := w.extend(int(record.SettingSize(s)), 0, true)
+	if err != nil {
+		return err
+	}
+	record.EncodeSetting(b, w.salt, s)
 	return nil
 }
 
@@ -137,12 +153,17 @@ func (w *Writer) redo(b []byte) error {
 	case record.Update:
 		record.DecodeUpdate(b, &r)
 		return w.Update(&r)
+	case record.Setting:
+		s := record.DecodeSetting(b)
+		return w.Setting(&s)
 	}
 	return w.Delete(record.Number(b))
 }
 
-// extend returns the place of n bytes for a record of a job, to be filled at once.
-func (w *Writer) extend(n int, id uint64) ([]byte, error) {
+// extend returns the place of n bytes for a record of a job, or a setting, of which the id
+// is 0, to be filled at once. An extended record is one that has attempts, or is a
+// setting.
+func (w *Writer) extend(n int, id uint64, extended bool) ([]byte, error) {
 	if w.tmp == "" {
 		return nil, ErrEnded
 	}
@@ -150,6 +171,7 @@ func (w *Writer) extend(n int, id uint64) ([]byte, error) {
 		return nil, fmt.Errorf("write snapshot %s: %w", w.tmp, spaceError(err))
 	}
 	w.records++
+	w.extended = w.extended || extended
 	w.lastID = max(w.lastID, id)
 	return w.take(n), nil
 }
@@ -271,7 +293,7 @@ func (w *Writer) complete(m *Meta) error {
 	if err := w.endLast(m.Highest); err != nil {
 		return err
 	}
-	m.Records, m.Fulls, m.Bytes, m.segments = w.records, w.fulls, int64(w.base), w.done
+	m.Records, m.Fulls, m.Bytes, m.segments, m.extended = w.records, w.fulls, int64(w.base), w.done, w.extended
 	return nil
 }
 

@@ -185,6 +185,15 @@ func (q *Queue) Walk(from uint64, n int, f func(*journal.Record) error) (next ui
 	return e.Walk(from, n, f)
 }
 
+// Settings implements replica.Queue.
+func (q *Queue) Settings(f func(*journal.Setting) error) error {
+	e := q.present()
+	if e == nil {
+		return errNoQueue
+	}
+	return e.Settings(f)
+}
+
 // Digest implements replica.Queue. A queue that is given up meanwhile has no jobs.
 func (q *Queue) Digest() replica.Digest {
 	e := q.present()

@@ -17,6 +17,8 @@ var (
 		"Jobs that were put.")
 	jobTimeouts = counter("beanstalkd_job_timeouts_total",
 		"Reservations whose time to run ended before the worker was done.")
+	deadLetters = counter("beanstalkd_dead_letters_total",
+		"Jobs that were buried because their reservations had failed as often as their tube's setting says.")
 	jobWait = newDurations("beanstalkd_job_wait_seconds",
 		"How long jobs were ready before they were reserved.", -14, 17)
 	jobMemory = gauge("beanstalkd_job_memory_bytes",
@@ -82,6 +84,7 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 	ch <- currentJobsUrgent.with(float64(s.Urgent))
 	ch <- jobs.with(float64(s.Puts))
 	ch <- jobTimeouts.with(float64(s.Timeouts))
+	ch <- deadLetters.with(float64(s.DeadLetters))
 	ch <- jobWait.with(&s.ReadyTimes)
 	ch <- jobMemory.with(float64(s.Memory))
 	if n := c.src.Limits.Memory; n > 0 {

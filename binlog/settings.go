@@ -1,0 +1,90 @@
+package binlog
+
+import (
+	"trellis/binlog/journal"
+	"trellis/binlog/record"
+)
+
+// setting is a tube's setting of dead letters, and where its record is. There are few, so
+// that the log keeps them itself, and needs nobody to tell it what compaction has to move.
+type setting struct {
+	Setting
+	segment uint32
+}
+
+func (s *setting) size() int64 { return record.SettingSize(&s.Setting) }
+
+// Set appends a tube's setting of dead letters, which replaces the one of before. One
+// without attempts ends it. It fails as Put does.
+func (l *Log) Set(s *Setting) (Pos, error) {
+	if !record.ValidSetting(s) {
+		return 0, ErrInvalid
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := record.SettingSize(s)
+	if err := l.admit(n, l.room.floor(), false); err != nil {
+		return 0, err
+	}
+	l.appendSetting(s, n)
+	l.count.sets++
+	return l.tail, nil
+}
+
+// migrateSetting appends a tube's setting again if its record is in the given segment.
+func (l *Log) migrateSetting(tube string, segment uint32) error {
+	return l.inRoom(func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		s := l.settings[tube]
+		if s.segment != segment {
+			return nil
+		}
+		if err := l.admit(s.size(), l.room.reserved()+l.room.margin/2, true); err != nil {
+			return err
+		}
+		l.appendSetting(&s.Setting, s.size())
+		l.count.moves++
+		return nil
+	})
+}
+
+// appendSetting appends a setting of n bytes, for which there is room. With mu held.
+func (l *Log) appendSetting(s *Setting, n int64) {
+	b, seg := l.append(n)
+	record.EncodeSetting(b, seg.salt, s)
+	if was, replaces := l.keep(seg, s); replaces {
+		l.unlink(was.segment, was.size())
+	}
+}
+
+// keep notes that the last setting of a tube is in a segment, and puts it on the
+// segment's account. It returns the one that it replaces, which is still on its
+// segment's.
+func (l *Log) keep(seg *segment, s *Setting) (was setting, replaces bool) {
+	was, replaces = l.settings[s.Tube]
+	if replaces {
+		l.room.live -= was.size()
+	}
+	if s.MaxAttempts == 0 {
+		// Its record is needed for as long as there is an older one, and no longer: older
+		// segments are removed first.
+		delete(l.settings, s.Tube)
+		return was, replaces
+	}
+	kept := setting{*s, seg.Index}
+	l.settings[s.Tube] = kept
+	seg.kept++
+	seg.live += kept.size()
+	l.room.live += kept.size()
+	return was, replaces
+}
+
+// replayed takes a setting that was read in a segment.
+func (l *Log) replayed(seg *segment, s *journal.Setting) {
+	if was, replaces := l.keep(seg, s); replaces {
+		old := l.segs[was.segment-l.segs[0].Index]
+		old.kept--
+		old.live -= was.size()
+	}
+}
