@@ -239,10 +239,10 @@ func (g *ghost) next() journal.Pos { g.pos++; return g.pos }
 func (g *ghost) Put(*journal.Record) (journal.Ticket, error) {
 	return journal.Ticket{Pos: g.next(), Segment: 1}, nil
 }
-func (g *ghost) Update(*journal.Record) (journal.Pos, error)       { return g.next(), nil }
-func (g *ghost) Delete(uint64, uint32, int64) (journal.Pos, error) { return g.next(), nil }
-func (g *ghost) Committed() journal.Pos                            { return g.pos }
-func (g *ghost) Barrier() journal.Pos                              { g.barriers++; return g.next() }
+func (g *ghost) Update(*journal.Record) (journal.Pos, error)        { return g.next(), nil }
+func (g *ghost) Delete(uint64, journal.Former) (journal.Pos, error) { return g.next(), nil }
+func (g *ghost) Committed() journal.Pos                             { return g.pos }
+func (g *ghost) Barrier() journal.Pos                               { g.barriers++; return g.next() }
 
 // BenchmarkBarrier puts, reserves and deletes a job, on a server alone and on one that may
 // be replaced, and tells how many barriers that takes: one for the reserve where each

@@ -28,15 +28,14 @@ const creditPortion = 64 << 10
 // footprint is the memory that a job with a body of size bytes is counted for.
 func footprint(size uint32) int64 { return jobMemory + arena.Footprint(size) }
 
-// charge counts a job with a body of size bytes, unless it would be too much. Only
-// the loop's goroutine may call it.
-func (l *Loop) charge(size uint32) bool {
+// charge counts n bytes for a job, unless it would be too much. Only the loop's goroutine
+// may call it.
+func (l *Loop) charge(n int64) bool {
 	e := l.engine
 	limit := e.cfg.Limits.Memory
 	if limit == 0 {
 		return true
 	}
-	n := footprint(size)
 	if l.credit.spend(n) {
 		return true
 	}
@@ -90,12 +89,11 @@ func (e *Engine) callIn() {
 	}
 }
 
-// refund counts a job with a body of size bytes off. c is the goroutine that calls it.
-func (e *Engine) refund(c *caller, size uint32) {
+// refund counts n bytes of a job off. c is the goroutine that calls it.
+func (e *Engine) refund(c *caller, n int64) {
 	if e.cfg.Limits.Memory == 0 {
 		return
 	}
-	n := footprint(size)
 	if c.loop == nil {
 		e.usage.memory.Add(-n)
 		return

@@ -26,6 +26,9 @@ type Config struct {
 	// SegmentSize is the size in bytes of the journal's segments that stats
 	// shows, also of a server without one. 0 means beanstalkd's default.
 	SegmentSize int64
+	// Stock has the engine do nothing by itself that beanstalkd does not do: limited keys
+	// stay on record, and limit nothing.
+	Stock bool
 	// Start is the time of the wall clock at Time 0. [Engine.ClockSet] changes it.
 	Start time.Time
 	// Info is shown by the command stats.
@@ -112,6 +115,8 @@ func New(cfg Config) *Engine {
 		}
 		sh.tidier.shard = sh
 		sh.tidier.timer.Owner = &sh.tidier
+		sh.tombstones.shard = sh
+		sh.tombstones.timer.Owner = &sh.tombstones
 		sh.table = queue.TableOf(&sh.jobs.Pool)
 		e.shards = append(e.shards, sh)
 	}

@@ -53,14 +53,14 @@ func (t *tape) Replace(r *journal.Record, former journal.Former) (journal.Ticket
 func (t *tape) Update(r *journal.Record) (journal.Pos, error) {
 	pos, err := t.file.Update(r)
 	x := copied(r)
-	x.Tube, x.TTR, x.Created, x.Body = "", 0, 0, nil // an update does not have them
+	x.Tube, x.TTR, x.Created, x.Body, x.Keys = "", 0, 0, nil, journal.Keys{} // an update does not have them
 	t.add('u', &x, 0)
 	return pos, err
 }
 
-func (t *tape) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
-	pos, err := t.file.Delete(id, segment, size)
-	t.add('d', &journal.Record{ID: id}, segment)
+func (t *tape) Delete(id uint64, former journal.Former) (journal.Pos, error) {
+	pos, err := t.file.Delete(id, former)
+	t.add('d', &journal.Record{ID: id}, former.Segment)
 	return pos, err
 }
 

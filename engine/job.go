@@ -17,11 +17,12 @@ const (
 	reserved
 	buried
 	delayed
+	tombstone // no job any more: see tombstones.go
 	numStates
 )
 
 func (s state) String() string {
-	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed"}[s]
+	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", tombstone: "tombstone"}[s]
 }
 
 // job is a job's record: 64 bytes, a cache line, without pointers. The lock of
@@ -41,6 +42,15 @@ type job struct {
 	counters ref    // 0 while all that it would hold is 0
 	segment  uint32 // of the journal, in which its last full record stands
 	state    state
+	flags    uint8 // see keys.go
+}
+
+// footprint is the memory that the job is counted for.
+func (j *job) footprint() int64 {
+	if j.flags != 0 {
+		return footprint(j.size) + keyedMemory
+	}
+	return footprint(j.size)
 }
 
 // at is Links.At as a time.

@@ -50,6 +50,16 @@ func copied(r *journal.Record) journal.Record {
 	return c
 }
 
+// former is the job's last full record.
+func (x *filed) former() journal.Former {
+	r := &x.full
+	f := journal.Former{Segment: x.segment, Size: r.Size()}
+	if r.State != journal.Deleted {
+		f.Tombstone = journal.TombstoneSize(r.Tube, &r.Keys)
+	}
+	return f
+}
+
 // Put implements Journal.
 func (f *file) Put(r *journal.Record) (journal.Ticket, error) {
 	if f.err != nil {
@@ -78,13 +88,13 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 }
 
 // Delete implements Journal.
-func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+func (f *file) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 	if errors.Is(f.err, journal.ErrFailed) {
 		return 0, f.err
 	}
 	x := f.jobs[id]
-	if x == nil || x.segment != segment || size != journal.Size(x.full.Tube, len(x.full.Body)) {
-		f.t.Errorf("deleting job %d in segment %d, %d bytes: %+v", id, segment, size, x)
+	if x == nil || former != x.former() {
+		f.t.Errorf("deleting job %d, which was %+v: %+v", id, former, x)
 	}
 	delete(f.jobs, id)
 	return f.next(), nil
@@ -108,11 +118,11 @@ func (f *file) Move(r *journal.Record, from uint32) (journal.Ticket, error) {
 
 // Replace implements Journal.
 func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket, error) {
-	if f.err != nil {
+	if f.err != nil && (r.State != journal.Deleted || errors.Is(f.err, journal.ErrFailed)) {
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != former.Segment || former.Size != journal.Size(x.full.Tube, len(x.full.Body)) {
+	if x == nil || former != x.former() {
 		f.t.Errorf("replacing job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
@@ -217,7 +227,7 @@ func same(a, b *journal.Record) bool {
 	return a.ID == b.ID && a.State == b.State && a.Pri == b.Pri && a.Delay == b.Delay && a.TTR == b.TTR &&
 		a.Created == b.Created && a.Due == b.Due && a.BuryOrder == b.BuryOrder &&
 		a.Reserves == b.Reserves && a.Timeouts == b.Timeouts && a.Releases == b.Releases &&
-		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Tube == b.Tube && bytes.Equal(a.Body, b.Body)
+		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Tube == b.Tube && a.Keys == b.Keys && bytes.Equal(a.Body, b.Body)
 }
 
 func (r *rig) wall(t Time) int64 { return r.start.UnixNano() + int64(t) }

@@ -41,11 +41,11 @@ func (c *cramped) Update(r *journal.Record) (journal.Pos, error) {
 	return c.file.Update(r)
 }
 
-func (c *cramped) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+func (c *cramped) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 	if err := c.check(); err != nil {
 		return 0, err
 	}
-	return c.file.Delete(id, segment, size)
+	return c.file.Delete(id, former)
 }
 
 // sessions are those of the sim that are open.

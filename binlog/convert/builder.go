@@ -30,7 +30,7 @@ func (b *builder) add(r *journal.Record) error {
 	if !record.Valid(r) {
 		return fmt.Errorf("job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
-	n := journal.Size(r.Tube, len(r.Body))
+	n := r.Size()
 	if b.file != nil && b.size()+n > b.limit-record.SmallSize {
 		if err := b.end(); err != nil {
 			return err

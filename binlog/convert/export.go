@@ -24,6 +24,10 @@ type Exported struct {
 	// log it counts the end of a body, and throws away the rest of a file that has
 	// a larger one.
 	MaxJobSize int
+
+	// What beanstalkd's log cannot hold: unique keys and limits of the jobs, and keys of
+	// deleted ones that are not free yet.
+	Unique, Limited, Tombstones int64
 }
 
 // exportFile is the size of beanstalkd's own files, unless it is told otherwise.
@@ -111,6 +115,18 @@ type exporter struct {
 }
 
 func (x *exporter) add(r *journal.Record) error {
+	if r.State == journal.Deleted {
+		if r.Keys.Unique != "" {
+			x.report.Tombstones++
+		}
+		return nil
+	}
+	if r.Keys.Unique != "" {
+		x.report.Unique++
+	}
+	if r.Keys.Limited != "" {
+		x.report.Limited++
+	}
 	j := beanstalkd.Job{
 		ID: r.ID, Pri: r.Pri, Delay: int64(r.Delay) * 1e9, TTR: int64(max(r.TTR, 1)) * 1e9,
 		Created: r.Created, State: beanstalkd.State(r.State),

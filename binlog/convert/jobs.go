@@ -130,7 +130,7 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 				}
 				was := j.Record
 				record.DecodeUpdate(b, &j.Record)
-				j.Tube, j.TTR, j.Created = was.Tube, was.TTR, was.Created
+				j.Tube, j.TTR, j.Created, j.Keys = was.Tube, was.TTR, was.Created, was.Keys
 			case record.Delete:
 				js.lastID = max(js.lastID, id)
 				deleted.Add(id)

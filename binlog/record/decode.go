@@ -12,7 +12,7 @@ func Number(b []byte) uint64 { return le.Uint64(b[8:]) }
 // is one of names.
 func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	r.ID = le.Uint64(b[8:])
-	r.State = journal.State(b[68])
+	r.State = journal.State(b[68] &^ hasKeys)
 	r.Created = int64(le.Uint64(b[16:]))
 	setWhen(r, le.Uint64(b[24:]))
 	r.Pri = le.Uint32(b[32:])
@@ -23,17 +23,18 @@ func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	r.Releases = le.Uint32(b[56:])
 	r.Buries = le.Uint32(b[60:])
 	r.Kicks = le.Uint32(b[64:])
+	r.Tube = names.Get(b[fullFixed:keysAt(b)])
+	r.Keys = decodeKeys(b)
 	start := BodyOffset(b)
-	r.Tube = names.Get(b[fullFixed:start])
 	end := start + int(le.Uint32(b[44:]))
 	r.Body = b[start:end:end]
 }
 
 // BodyOffset is where in a sound full record its body starts.
-func BodyOffset(b []byte) int { return fullFixed + int(b[69]) }
+func BodyOffset(b []byte) int { return keysAt(b) + keysSize(b) }
 
-// DecodeUpdate reads a sound update record: all fields of r but Tube, TTR,
-// Created and Body, which it clears.
+// DecodeUpdate reads a sound update record: all fields of r but Tube, TTR, Created, Body
+// and Keys, which it clears.
 func DecodeUpdate(b []byte, r *journal.Record) {
 	*r = journal.Record{
 		ID:       le.Uint64(b[8:]),
@@ -87,6 +88,9 @@ func plausible(b []byte, left int64, salt Salt) (n int64, p partial, wrong strin
 			return 0, p, "a full record whose first part has a wrong checksum"
 		}
 		want = (fullFixed + int64(b[69]) + int64(le.Uint32(b[44:])) + 7) &^ 7
+		if b[68]&hasKeys != 0 && keysFit(b, n) {
+			want = n
+		}
 	case Update:
 		want = UpdateSize
 	case Start:
@@ -114,13 +118,19 @@ func check(b []byte, p partial) string {
 func impossible(b []byte, index uint32) string {
 	switch KindOf(b) {
 	case Full:
-		n := int(b[69])
-		if n == 0 || n > journal.MaxTube || !validState(journal.State(b[68])) || le.Uint64(b[8:]) == 0 {
-			return "a full record with impossible fields"
+		const what = "a full record with impossible fields"
+		n, state := int(b[69]), journal.State(b[68]&^hasKeys)
+		size := int(le.Uint32(b[44:]))
+		if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 ||
+			!validState(state) && (state != journal.Deleted || size > 0) {
+			return what
 		}
-		for _, c := range b[fullFixed+n+int(le.Uint32(b[44:])):] {
+		if b[68]&hasKeys != 0 && !keysPossible(b) {
+			return what
+		}
+		for _, c := range b[BodyOffset(b)+size:] {
 			if c != 0 {
-				return "a full record with impossible fields"
+				return what
 			}
 		}
 	case Update:

@@ -31,7 +31,7 @@ func (k Kind) String() string {
 	return [...]string{"", "full", "update", "delete", "mark", "drop", "start", "stop", "end"}[k]
 }
 
-// Lengths of records in bytes. That of a full record is journal.Size.
+// Lengths of records in bytes. That of a full record is journal.SizeOf.
 const (
 	SmallSize  = 16 // of delete, mark, drop, stop and end
 	UpdateSize = 56
@@ -75,11 +75,11 @@ func putHead(b []byte, k Kind) {
 func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
 
 // Valid tells whether r can be a full record: its id is not zero, its state is
-// one of the log's, its tube has 1 to journal.MaxTube bytes, and its body is not
-// too long.
+// one of the log's, its tube has 1 to journal.MaxTube bytes, its keys are valid, and its
+// body is not too long, and empty if it is a tombstone.
 func Valid(r *journal.Record) bool {
-	return ValidState(r) && len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube &&
-		journal.Size(r.Tube, len(r.Body)) <= MaxSize
+	return r.ID != 0 && (validState(r.State) || r.State == journal.Deleted && len(r.Body) == 0) &&
+		len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube && r.Keys.Valid() && r.Size() <= MaxSize
 }
 
 // ValidState tells whether r can be an update record.
@@ -89,7 +89,7 @@ func validState(s journal.State) bool {
 	return s == journal.Ready || s == journal.Buried || s == journal.Delayed
 }
 
-// EncodeFull fills b, which has journal.Size bytes, with all of a valid job.
+// EncodeFull fills b, which has r.Size bytes, with all of a valid job.
 func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	putHead(b, Full)
 	le.PutUint64(b[8:], r.ID)
@@ -105,10 +105,16 @@ func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	le.PutUint32(b[60:], r.Buries)
 	le.PutUint32(b[64:], r.Kicks)
 	b[68] = byte(r.State)
+	if r.Keys != (journal.Keys{}) {
+		b[68] |= hasKeys
+	}
 	b[69] = byte(len(r.Tube))
 	head := sum(uint32(salt), b[4:headAt])
 	le.PutUint16(b[headAt:], uint16(head))
 	n := fullFixed + copy(b[fullFixed:], r.Tube)
+	if b[68]&hasKeys != 0 {
+		n += putKeys(b[n:], &r.Keys)
+	}
 	n += copy(b[n:], r.Body)
 	clear(b[n:])
 	le.PutUint32(b, sum(head, b[headAt:]))
@@ -162,7 +168,7 @@ func (r *Run) Encode(b []byte, salt Salt) {
 // its order.
 func when(r *journal.Record) uint64 {
 	switch r.State {
-	case journal.Delayed:
+	case journal.Delayed, journal.Deleted:
 		return uint64(r.Due)
 	case journal.Buried:
 		return r.BuryOrder
@@ -173,7 +179,7 @@ func when(r *journal.Record) uint64 {
 func setWhen(r *journal.Record, v uint64) {
 	r.Due, r.BuryOrder = 0, 0
 	switch r.State {
-	case journal.Delayed:
+	case journal.Delayed, journal.Deleted:
 		r.Due = int64(v)
 	case journal.Buried:
 		r.BuryOrder = v

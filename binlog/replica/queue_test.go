@@ -282,7 +282,7 @@ func (q *model) delete(id uint64) error {
 		if _, ok := q.jobs[id]; !ok {
 			return o.Barrier(), nil
 		}
-		pos, err := o.Delete(id, segment, 0)
+		pos, err := o.Delete(id, journal.Former{})
 		if err == nil {
 			delete(q.jobs, id)
 		}

@@ -110,7 +110,8 @@ func exportCommand() *cobra.Command {
 		Use:   "export DIR TO",
 		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
 		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
-no such log yet. The server must have been stopped.`,
+no such log yet. The server must have been stopped. Keys that jobs were put with (idp, con) do not fit into that format: how
+many are left out is said on standard error.`,
 		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
@@ -126,6 +127,10 @@ no such log yet. The server must have been stopped.`,
 			}
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%d jobs in %d files, last id %d\n", x.Jobs, x.Files, x.LastID)
+			if x.Unique+x.Limited+x.Tombstones > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "beanstalkd's format cannot hold the unique keys of %d jobs, the limits of %d jobs, "+
+					"and %d keys of deleted jobs: they are left out\n", x.Unique, x.Limited, x.Tombstones)
+			}
 			if x.MaxJobSize > beanstalkdMaxJobSize {
 				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)
 			}

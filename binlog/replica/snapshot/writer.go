@@ -64,7 +64,7 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 // Full writes the whole state of a job, which replaces what was written of it before. r
 // and its body are not needed any more when it returns.
 func (w *Writer) Full(r *journal.Record) error {
-	n := journal.Size(r.Tube, len(r.Body))
+	n := r.Size()
 	if !record.Valid(r) || n > entry.MaxSize {
 		return fmt.Errorf("snapshot: job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
@@ -77,7 +77,8 @@ func (w *Writer) Full(r *journal.Record) error {
 	return nil
 }
 
-// Update writes a later state of a job: all fields of r but Tube, TTR, Created and Body.
+// Update writes a later state of a job: all fields of r but Tube, TTR, Created, Body and
+// Keys.
 func (w *Writer) Update(r *journal.Record) error {
 	if !record.ValidState(r) {
 		return fmt.Errorf("snapshot: update of job %d: %w", r.ID, record.ErrInvalid)
