@@ -15,6 +15,11 @@ type Snapshot struct {
 	Puts     uint64 // jobs that were accepted
 	Timeouts uint64 // reservations whose time to run ended
 
+	UniqueKeys  int    // that jobs have, each by tube
+	LimitedKeys int    // the same of those that limit reservations
+	Tombstones  int    // unique keys that deleted jobs still keep
+	Duplicates  uint64 // puts of jobs whose unique key another one had
+
 	Commands [codec.NumCommands]uint64 // those that were well formed
 
 	ReadyTimes histogram.Histogram // how long jobs were ready before they were reserved
@@ -30,7 +35,7 @@ type Snapshot struct {
 	Memory   int64 // bytes mapped for jobs and their bodies
 
 	// Commands that a limit made the engine refuse.
-	RefusedMemory, RefusedTubes, RefusedWatching uint64
+	RefusedMemory, RefusedTubes, RefusedWatching, RefusedKeys uint64
 }
 
 // TubeSnapshot is what one tube counts, since it came into being.
@@ -58,6 +63,7 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 		RefusedMemory:   e.usage.refusedMemory.Load(),
 		RefusedTubes:    e.usage.refusedTubes.Load(),
 		RefusedWatching: e.usage.refusedWatching.Load(),
+		RefusedKeys:     e.usage.refusedKeys.Load(),
 	}
 	for _, sh := range e.shards {
 		sh.lock(c, now)
@@ -69,6 +75,10 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 		s.Urgent += n.urgent
 		s.Puts += n.puts
 		s.Timeouts += n.timeouts
+		s.UniqueKeys += n.unique
+		s.LimitedKeys += n.limited
+		s.Tombstones += n.tombstones
+		s.Duplicates += n.duplicates
 		s.ReadyTimes.Add(&n.ready)
 		s.Memory += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
 		sh.unlock(c)

@@ -245,6 +245,7 @@ func engineConfig(opt *options.Options, info engine.Info) engine.Config {
 	return engine.Config{
 		MaxJobSize:  opt.MaxJobSize,
 		Limits:      limits(opt),
+		Stock:       opt.NoExtensions,
 		SegmentSize: opt.SegmentSize,
 		Info:        info,
 	}
