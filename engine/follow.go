@@ -112,6 +112,11 @@ func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
 
 // insert makes a job of a full record.
 func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
+	if k := sh.holder(r.Tube, r.Keys.Unique); f.strict && k != nil {
+		if _, j := sh.find(k.id); j.state != tombstone {
+			return fmt.Errorf("it has the key %q, but so has job %d", r.Keys.Unique, k.id)
+		}
+	}
 	body, err := sh.bodies.Alloc(uint32(len(r.Body)))
 	if err != nil {
 		return err
@@ -127,11 +132,6 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	}
 	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
 	if r.Keys != (journal.Keys{}) {
-		if k := sh.holder(r.Tube, r.Keys.Unique); f.strict && k != nil {
-			if _, o := sh.find(k.id); o.state != tombstone {
-				return fmt.Errorf("it has the key %q, but so has job %d", r.Keys.Unique, k.id)
-			}
-		}
 		sh.attach(sh.tubes[j.tube], j, r.Keys)
 	}
 	return f.apply(sh, ref, j, r)

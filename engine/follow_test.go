@@ -98,7 +98,7 @@ func (e *Engine) dump() string {
 		t := tubes[name]
 		sh := t.shard
 		var jobs []*job
-		for _, all := range []func(func(ref) bool){t.ready.All(sh.table), t.delayed.All(), t.buried.All(sh.table)} {
+		for _, all := range []func(func(ref) bool){t.allReady(), t.delayed.All(), t.buried.All(sh.table)} {
 			for r := range all {
 				jobs = append(jobs, sh.job(r))
 			}
@@ -123,11 +123,30 @@ func (e *Engine) dump() string {
 			if j.state == delayed {
 				due = e.wall(j.at())
 			}
-			fmt.Fprintf(&b, "%s: %v job %d pri %d ttr %d created %d due %d %+v body %q\n",
-				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.body(j))
+			fmt.Fprintf(&b, "%s: %v job %d pri %d ttr %d created %d due %d %+v keys %+v body %q\n",
+				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.keysOf(j), sh.body(j))
 		}
 	}
-	return b.String()
+	return b.String() + e.dumpKeys()
+}
+
+// dumpKeys is who holds which unique key.
+func (e *Engine) dumpKeys() string {
+	var list []string
+	for _, sh := range e.shards {
+		for name, s := range sh.keyspaces {
+			for key, k := range s.holders {
+				end := int64(0)
+				_, j := sh.find(k.id)
+				if j.state == tombstone {
+					end = e.wall(j.at())
+				}
+				list = append(list, fmt.Sprintf("%s: job %d holds %s, tombstone until %d\n", name, k.id, key, end))
+			}
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, "")
 }
 
 // A standby reads what a leader records, is cut off, reads some of it again, and in
@@ -161,7 +180,8 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			"put": func(t *rapid.T) {
 				for range rapid.IntRange(1, 5).Draw(t, "jobs") {
 					body := strings.Repeat("x", rapid.IntRange(0, 20).Draw(t, "size"))
-					say(t, "put %d %d %d %d\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), body)
+					keys := someKeys(t)
+					say(t, "put %d %d %d %d%s\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), tagsOf(&keys), body)
 				}
 			},
 			"reserve":     func(t *rapid.T) { say(t, "watch a\nwatch b\nreserve-with-timeout 0") },

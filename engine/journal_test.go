@@ -23,6 +23,7 @@ type file struct {
 	err       error
 	jobs      map[uint64]*filed
 	counters  journal.Counters
+	graves    journal.Pos // of the last end of a tombstone
 }
 
 // filed is what the journal has of one job.
@@ -83,8 +84,13 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 		f.t.Errorf("job %d changes and is not on record", r.ID)
 		return f.next(), nil
 	}
-	x.record, x.pos = copied(r), f.next()
-	return x.pos, nil
+	before := copied(&x.record)
+	before.Pri, before.Reserves, before.Timeouts = r.Pri, r.Reserves, r.Timeouts
+	pos := f.next()
+	if x.record = copied(r); !same(&before, r) { // a job's priority is no business of who is given the job
+		x.pos = pos
+	}
+	return pos, nil
 }
 
 // Delete implements Journal.
@@ -97,7 +103,11 @@ func (f *file) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 		f.t.Errorf("deleting job %d, which was %+v: %+v", id, former, x)
 	}
 	delete(f.jobs, id)
-	return f.next(), nil
+	pos := f.next()
+	if x != nil && x.full.State == journal.Deleted {
+		f.graves = pos
+	}
+	return pos, nil
 }
 
 // Move implements Journal.
@@ -182,8 +192,9 @@ func (r *rig) compareJournal() {
 	if r.file == nil {
 		return
 	}
-	if len(r.file.jobs) != len(r.model.jobs) {
-		r.t.Fatalf("%d jobs are on record, want %d", len(r.file.jobs), len(r.model.jobs))
+	r.compareTombstones()
+	if n := len(r.model.jobs) + len(r.model.tombs); len(r.file.jobs) != n && !r.late {
+		r.t.Fatalf("%d jobs and tombstones are on record, want %d", len(r.file.jobs), n)
 	}
 	buried := map[*modelTube][]*modelJob{}
 	for id, j := range r.model.jobs {
@@ -199,7 +210,14 @@ func (r *rig) compareJournal() {
 			Pri: s.pri, Delay: s.delay, TTR: j.ttr, Created: r.wall(j.created),
 			Reserves: uint32(s.reserves), Timeouts: uint32(s.timeouts), Releases: uint32(s.releases),
 			Buries: uint32(s.buries), Kicks: uint32(s.kicks),
-			Tube: j.tube.name, Body: []byte(j.body),
+			Tube: j.tube.name, Body: []byte(j.body), Keys: j.keys,
+		}
+		if !same(&x.full, &journal.Record{
+			ID: id, State: x.full.State, Pri: x.full.Pri, Delay: x.full.Delay, TTR: j.ttr, Created: want.Created, Due: x.full.Due,
+			BuryOrder: x.full.BuryOrder, Reserves: x.full.Reserves, Timeouts: x.full.Timeouts, Releases: x.full.Releases,
+			Buries: x.full.Buries, Kicks: x.full.Kicks, Tube: want.Tube, Body: want.Body, Keys: want.Keys,
+		}) {
+			r.t.Fatalf("job %d was recorded as %+v", id, x.full)
 		}
 		if s.state == "delayed" {
 			want.Due = r.wall(s.due)
@@ -230,6 +248,26 @@ func same(a, b *journal.Record) bool {
 		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Tube == b.Tube && a.Keys == b.Keys && bytes.Equal(a.Body, b.Body)
 }
 
+// compareTombstones checks what is on record of deleted jobs.
+func (r *rig) compareTombstones() {
+	if !r.late {
+		r.model.endTombstones()
+	}
+	for _, x := range r.model.tombs {
+		f := r.file.jobs[x.id]
+		if f == nil {
+			if x.end > r.now {
+				r.t.Fatalf("the tombstone of job %d is not on record", x.id)
+			}
+			continue
+		}
+		want := journal.Record{ID: x.id, State: journal.Deleted, Due: r.wall(x.end), Tube: x.tube, Keys: x.keys}
+		if !same(&f.full, &want) {
+			r.t.Fatalf("on record is %+v\nwant %+v", f.full, want)
+		}
+	}
+}
+
 func (r *rig) wall(t Time) int64 { return r.start.UnixNano() + int64(t) }
 
 // comparePos checks that a connection's replies depend on what they tell of:
@@ -252,6 +290,10 @@ func (r *rig) comparePos(c *rigConn) {
 				r.t.Fatalf("conn %d was shown job %d, recorded at %d, in a reply that may be sent at %d", c.number, id, x.pos, c.out.Pos)
 			}
 			rest = rest[size+2:]
+		} else if n, _ := fmt.Sscanf(line, "INSERTED %d %s", &id, new(string)); n == 2 {
+			if x := r.file.jobs[id]; x != nil && x.pos > r.file.committed && c.out.Pos < x.pos {
+				r.t.Fatalf("conn %d was told of job %d, recorded at %d, in a reply that may be sent at %d", c.number, id, x.pos, c.out.Pos)
+			}
 		} else if n, _ := fmt.Sscanf(line, "OK %d", &size); n == 1 {
 			rest = rest[size+2:]
 		}
@@ -276,7 +318,8 @@ func (r *rig) journalAction(t *rapid.T) {
 		f.err = journal.ErrBusy
 		t.Log("the disk is slow")
 	case 5:
-		if rapid.Bool().Draw(t, "fails") {
+		// A tombstone that ends then stays on record.
+		if rapid.Bool().Draw(t, "fails") && len(r.model.tombs) == 0 {
 			f.err = fmt.Errorf("writing: %w", journal.ErrFailed)
 			t.Log("the disk fails")
 		}
@@ -305,6 +348,9 @@ func (r *rig) migrate(t *rapid.T) {
 	}
 	j := r.model.jobs[id]
 	t.Logf("job %d is recorded anew", id)
+	if j == nil {
+		return // a tombstone
+	}
 	since := j.saved.since
 	switch j.state {
 	case "reserved":
@@ -322,7 +368,7 @@ func (r *rig) restart(after Time) *rig {
 	f := newFile(r.t)
 	f.pos, f.committed, f.counters = r.file.pos, r.file.pos, r.file.counters
 	for id, x := range r.file.jobs {
-		f.jobs[id] = &filed{full: copied(&x.record), record: copied(&x.record), pos: x.pos, segment: x.segment}
+		f.jobs[id] = &filed{full: copied(&x.full), record: copied(&x.record), pos: x.pos, segment: x.segment}
 	}
 	plan := r.plan
 	plan.ballast = false
@@ -339,15 +385,18 @@ func (r *rig) restart(after Time) *rig {
 		if replaced, err := follower.Full(&x.full, x.segment); err != nil || replaced.Segment != x.segment+7 {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
+		old := r.model.jobs[id]
+		if old == nil {
+			continue // a tombstone
+		}
 		if err := follower.Update(&x.record); err != nil {
 			r.t.Fatal(err)
 		}
-		old := r.model.jobs[id]
 		s := old.saved
 		j := &modelJob{
 			id: id, tube: m.make(old.tube.name), ttr: old.ttr, body: old.body,
 			created: old.created - r.now - after,
-			state:   s.state, pri: s.pri, delay: s.delay, since: s.since,
+			keys:    old.keys, state: s.state, pri: s.pri, delay: s.delay, since: s.since,
 			reserves: s.reserves, timeouts: s.timeouts, releases: s.releases, buries: s.buries, kicks: s.kicks,
 		}
 		if s.state == "delayed" {
@@ -360,6 +409,12 @@ func (r *rig) restart(after Time) *rig {
 		m.jobs[id] = j
 		m.step = max(m.step, j.since)
 	}
+	for _, x := range r.model.tombs {
+		y := *x
+		y.end -= r.now + after
+		m.tombs = append(m.tombs, &y)
+	}
 	follower.Serve(m.lastID+1, 0)
+	n.wait(0, false) // tombstones that have ended meanwhile
 	return n
 }
