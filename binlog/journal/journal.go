@@ -45,7 +45,7 @@ func (s State) String() string {
 const MaxTube = 200
 
 // Record is a job's state in plain values. A tombstone has only ID, State, Due, Tube and
-// Keys; without a unique key it says that another job has taken the key.
+// Keys, of which it has the unique key and its seconds.
 type Record struct {
 	ID        uint64
 	State     State

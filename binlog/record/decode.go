@@ -121,12 +121,13 @@ func impossible(b []byte, index uint32) string {
 		const what = "a full record with impossible fields"
 		n, state := int(b[69]), journal.State(b[68]&^hasKeys)
 		size := int(le.Uint32(b[44:]))
-		if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 ||
-			!validState(state) && (state != journal.Deleted || size > 0) {
+		if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 || b[68]&hasKeys != 0 && !keysPossible(b) {
 			return what
 		}
-		if b[68]&hasKeys != 0 && !keysPossible(b) {
-			return what
+		if !validState(state) {
+			if k := decodeKeys(b); state != journal.Deleted || !validTombstone(size, &k) {
+				return what
+			}
 		}
 		for _, c := range b[BodyOffset(b)+size:] {
 			if c != 0 {

@@ -74,8 +74,7 @@
 // A deleted job is a tombstone: it keeps its unique key from others, has no body and zeros
 // where others have numbers, and ends by a delete record. Its time ends at byte 24, and no
 // later than its seconds from a start of the server on. A later full record of another
-// job with the same key in the same tube takes the key. A tombstone without a key says that
-// one has.
+// job with the same key in the same tube takes the key; the tombstone's delete record follows.
 //
 // Kind 2, update: a later state of a job, 56 bytes.
 //

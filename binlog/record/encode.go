@@ -78,8 +78,14 @@ func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
 // one of the log's, its tube has 1 to journal.MaxTube bytes, its keys are valid, and its
 // body is not too long, and empty if it is a tombstone.
 func Valid(r *journal.Record) bool {
-	return r.ID != 0 && (validState(r.State) || r.State == journal.Deleted && len(r.Body) == 0) &&
+	return r.ID != 0 && (validState(r.State) || r.State == journal.Deleted && validTombstone(len(r.Body), &r.Keys)) &&
 		len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube && r.Keys.Valid() && r.Size() <= MaxSize
+}
+
+// validTombstone tells whether a tombstone may have those keys, and a body of that many
+// bytes.
+func validTombstone(body int, k *journal.Keys) bool {
+	return body == 0 && *k != journal.Keys{} && *k == k.Tombstone()
 }
 
 // ValidState tells whether r can be an update record.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"trellis/binlog/journal"
@@ -28,8 +29,13 @@ func sealAll(b []byte, salt Salt) {
 // writes for it, byte for byte.
 func FuzzRecords(f *testing.F) {
 	const salt = 12345
-	for _, r := range []*journal.Record{testRecord(1, 0), testRecord(2, 100)} {
-		b := make([]byte, journal.Size(r.Tube, len(r.Body)))
+	both := testRecord(3, 10)
+	both.Keys = journal.Keys{Unique: "k", Seconds: 9, Limited: "some-longer-key", Limit: 2}
+	limited := testRecord(4, 0)
+	limited.Keys = journal.Keys{Limited: strings.Repeat("c", journal.MaxKey), Limit: 1<<32 - 1}
+	tombstone := &journal.Record{ID: 5, State: journal.Deleted, Due: 7, Tube: "t", Keys: journal.Keys{Unique: "k", Seconds: 9}}
+	for _, r := range []*journal.Record{testRecord(1, 0), testRecord(2, 100), both, limited, tombstone} {
+		b := make([]byte, r.Size())
 		EncodeFull(b, salt, r)
 		u := make([]byte, UpdateSize)
 		EncodeUpdate(u, salt, r)

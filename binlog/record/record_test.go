@@ -35,8 +35,15 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 			Tube: rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "tube"),
 			Body: rapid.SliceOf(rapid.Byte()).Draw(rt, "body"),
 		}
+		r.Keys = someKeys(rt)
+		if rapid.IntRange(0, 5).Draw(rt, "tombstone") == 5 && r.Keys.Tombstone() != (journal.Keys{}) {
+			r.State, r.Body, r.Keys = journal.Deleted, nil, r.Keys.Tombstone()
+		}
 		setWhen(&r, rapid.Uint64().Draw(rt, "when"))
-		b := make([]byte, journal.Size(r.Tube, len(r.Body)))
+		if !Valid(&r) {
+			rt.Fatalf("%+v is not valid", r)
+		}
+		b := make([]byte, r.Size())
 		EncodeFull(b, 7, &r)
 		n, p, what := plausible(b, int64(len(b)), 7)
 		if what == "" {
@@ -47,10 +54,16 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		if what != "" || n != int64(len(b)) || !sameRecord(&got, &r) {
 			rt.Fatalf("%s: got %+v, want %+v", what, got, r)
 		}
+		if at := BodyOffset(b); !bytes.Equal(b[at:][:len(r.Body)], r.Body) {
+			rt.Fatalf("the body does not start at %d", at)
+		}
+		if r.State == journal.Deleted {
+			return
+		}
 		u := make([]byte, UpdateSize)
 		EncodeUpdate(u, 7, &r)
 		DecodeUpdate(u, &got)
-		got.Tube, got.Body, got.TTR, got.Created = r.Tube, r.Body, r.TTR, r.Created
+		got.Tube, got.Body, got.TTR, got.Created, got.Keys = r.Tube, r.Body, r.TTR, r.Created, r.Keys
 		if !sameRecord(&got, &r) {
 			rt.Fatalf("update: got %+v, want %+v", got, r)
 		}
