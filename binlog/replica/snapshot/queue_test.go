@@ -32,7 +32,7 @@ type job struct {
 func (q queue) Full(r *journal.Record, segment uint32) (journal.Former, error) {
 	var was journal.Former
 	if old, ok := q[r.ID]; ok {
-		was = journal.Former{Segment: old.segment, Size: journal.Size(old.Tube, len(old.Body))}
+		was = journal.Former{Segment: old.segment, Size: old.Size()}
 	}
 	j := job{*r, segment}
 	j.Body, j.Tube = bytes.Clone(r.Body), strings.Clone(r.Tube)
@@ -47,7 +47,7 @@ func (q queue) Update(r *journal.Record) error {
 	}
 	old := j.Record
 	j.Record = *r
-	j.Tube, j.Body, j.TTR, j.Created = old.Tube, old.Body, old.TTR, old.Created
+	j.Tube, j.Body, j.TTR, j.Created, j.Keys = old.Tube, old.Body, old.TTR, old.Created, old.Keys
 	q[r.ID] = j
 	return nil
 }
@@ -90,6 +90,14 @@ func recordOf(id uint64, n int, body int) journal.Record {
 	r := journal.Record{
 		ID: id, State: journal.Ready, Pri: uint32(n), Delay: 3, TTR: 60, Created: 1e18 + int64(id),
 		Reserves: uint32(n), Tube: []string{"default", "orders", "mail"}[n%3], Body: bytes.Repeat([]byte{byte('a' + n%26)}, body),
+	}
+	switch n % 7 {
+	case 1:
+		r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", id), Seconds: uint32(n)}
+	case 2:
+		r.Keys = journal.Keys{Limited: "some-key", Limit: uint32(n)}
+	case 3:
+		r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", id), Seconds: 1, Limited: "c", Limit: 1}
 	}
 	switch n % 4 {
 	case 1:
@@ -145,7 +153,17 @@ func (n *node) change() change {
 		return change{full: &r}
 	}
 	id := ids[n.rng.IntN(len(ids))]
-	switch n.rng.IntN(4) {
+	old := n.jobs[id].Record
+	what := n.rng.IntN(4)
+	switch keys := old.Keys.Tombstone(); {
+	case old.State == journal.Deleted:
+		what = 0
+	case what == 0 && keys != (journal.Keys{}):
+		r := journal.Record{ID: id, State: journal.Deleted, Due: 3e18 + int64(n.n), Tube: old.Tube, Keys: keys}
+		n.jobs.Full(&r, 0)
+		return change{full: &r}
+	}
+	switch what {
 	case 0:
 		n.jobs.Delete(id)
 		return change{delete: id}
@@ -155,7 +173,7 @@ func (n *node) change() change {
 		return change{full: &r}
 	default:
 		r := recordOf(id, n.n, 0)
-		r.Tube, r.Body, r.TTR, r.Created = "", nil, 0, 0
+		r.Tube, r.Body, r.TTR, r.Created, r.Keys = "", nil, 0, 0, journal.Keys{}
 		n.jobs.Update(&r)
 		return change{update: &r}
 	}
