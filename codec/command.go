@@ -38,9 +38,8 @@ type Command struct {
 	// Tube does, and is valid for as long.
 	Token []byte
 
-	// Tagged says that a put has tags, which Tags holds.
-	Tagged bool
-	Tags   Tags
+	// Tags are those of a put, nil if it has none.
+	Tags *Tags
 
 	// Body is a put's body or a piece of it. It lies in the input and is valid
 	// for as long as the input is.

@@ -52,5 +52,5 @@
 // The package does no I/O and starts no goroutine. A Decoder belongs to whoever
 // owns its connection and must not be used by two goroutines at once. Nothing
 // here allocates, except the pool when it has no line buffer left and an
-// appender when its slice has no room.
+// appender when its slice has no room, and a put with tags.
 package codec

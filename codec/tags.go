@@ -7,7 +7,7 @@ const MaxKey = 64
 // false if what is there is anything else.
 func parseTags(s []byte, i int, cmd *Command) bool {
 	a := arguments{s: s, at: i}
-	var tags Tags
+	var tags Tags // kept only if the put is well formed, so that it costs others nothing
 	for !a.end() {
 		w := a.word()
 		switch {
@@ -30,7 +30,7 @@ func parseTags(s []byte, i int, cmd *Command) bool {
 			return false
 		}
 	}
-	cmd.Tagged, cmd.Tags = true, tags
+	cmd.Tags = &tags
 	return true
 }
 

@@ -50,7 +50,7 @@ func TestTagsOfAPut(t *testing.T) {
 			for cut := range len(line) {
 				d := Decoder{MaxJobSize: 10, Extensions: extensions}
 				// What an earlier command left must not show.
-				cmd := Command{Tagged: true, Tags: Tags{Unique: []byte("old"), Limited: []byte("old"), Limit: 7}}
+				cmd := Command{Tags: &Tags{Unique: []byte("old"), Limited: []byte("old"), Limit: 7}}
 				if n, ok := d.Next([]byte(line[:cut]), &cmd); ok || n != cut {
 					t.Fatalf("%q: a command after %d bytes", line, cut)
 				}
@@ -65,7 +65,7 @@ func TestTagsOfAPut(t *testing.T) {
 					continue
 				}
 				got := cmd.Tags
-				if cmd.Op != OpPut || !cmd.Tagged || !bytes.Equal(got.Unique, c.want.Unique) || got.Seconds != c.want.Seconds ||
+				if cmd.Op != OpPut || got == nil || !bytes.Equal(got.Unique, c.want.Unique) || got.Seconds != c.want.Seconds ||
 					!bytes.Equal(got.Limited, c.want.Limited) || got.Limit != c.want.Limit {
 					t.Fatalf("%q cut at %d is %v with %+v, want %+v", line, cut, cmd.Op, got, c.want)
 				}
@@ -76,8 +76,8 @@ func TestTagsOfAPut(t *testing.T) {
 
 func TestAPutWithoutTagsHasNone(t *testing.T) {
 	d := Decoder{MaxJobSize: 10, Extensions: true}
-	cmd := Command{Tagged: true}
-	if _, ok := d.Next([]byte("put 1 2 3 1\r\na\r\n"), &cmd); !ok || cmd.Op != OpPut || cmd.Tagged {
+	cmd := Command{Tags: new(Tags)}
+	if _, ok := d.Next([]byte("put 1 2 3 1\r\na\r\n"), &cmd); !ok || cmd.Op != OpPut || cmd.Tags != nil {
 		t.Errorf("%+v", cmd)
 	}
 }
@@ -111,15 +111,16 @@ func FuzzTags(f *testing.F) {
 			pieces.Next(line[cut:], &b)
 		}
 		stock.Next(line, &c)
-		if a.Op != b.Op || a.Tagged != b.Tagged || a.Op == OpPutBegin && a.Tagged &&
+		tagged := a.Op == OpPutBegin && a.Tags != nil
+		if a.Op != b.Op || tagged != (b.Op == OpPutBegin && b.Tags != nil) || tagged &&
 			(!bytes.Equal(a.Tags.Unique, b.Tags.Unique) || !bytes.Equal(a.Tags.Limited, b.Tags.Limited) ||
 				a.Tags.Seconds != b.Tags.Seconds || a.Tags.Limit != b.Tags.Limit) {
 			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
 		}
-		if a.Op == OpPutBegin && a.Tagged != (c.Op == OpBadFormat) || a.Op != OpPutBegin && a.Op != c.Op {
+		if a.Op == OpPutBegin && tagged != (c.Op == OpBadFormat) || a.Op != OpPutBegin && a.Op != c.Op {
 			t.Fatalf("%q is %+v with extensions, and %+v without", line, a, c)
 		}
-		if k := a.Tags; a.Tagged && a.Op == OpPutBegin && (k.Unique == nil && k.Limited == nil || len(k.Unique) > MaxKey || len(k.Limited) > MaxKey ||
+		if k := a.Tags; tagged && (k.Unique == nil && k.Limited == nil || len(k.Unique) > MaxKey || len(k.Limited) > MaxKey ||
 			k.Limited != nil && k.Limit == 0) {
 			t.Fatalf("%q: %+v", line, k)
 		}

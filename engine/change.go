@@ -196,7 +196,7 @@ func (sh *shard) remove(r ref, j *job, out *Output) error {
 func (sh *shard) erase(r ref, j *job) {
 	sh.retired.retire(&sh.engine.ids, j.ID)
 	sh.freeBody(j.body, j.size)
-	sh.engine.refund(sh.by, j.footprint())
+	sh.engine.refund(sh.by, j.size, j.flags != 0)
 	if j.state == tombstone {
 		sh.freeJob(r, j)
 		sh.tidier.wanted()

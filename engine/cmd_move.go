@@ -268,7 +268,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 // rekey gives a job that had keys, and has moved to the tube t, those that it has there.
 func (sh *shard) rekey(t *tube, j *job, keys journal.Keys) {
 	if keys == (journal.Keys{}) {
-		sh.engine.refund(sh.by, keyedMemory)
+		sh.engine.refundBytes(sh.by, keyedMemory)
 		return
 	}
 	sh.attach(t, j, keys)

@@ -31,17 +31,6 @@ func (in *incoming) job() job {
 	}
 }
 
-// footprint is the memory that the job is counted for.
-func (in *incoming) footprint() int64 { return putFootprint(in.size, in.keys != nil) }
-
-func putFootprint(size uint32, tagged bool) int64 {
-	n := footprint(size)
-	if tagged {
-		n += keyedMemory
-	}
-	return n
-}
-
 // change is what becomes of that job.
 func (in *incoming) change() change {
 	ch := change{to: ready, pri: in.pri}
@@ -65,7 +54,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		}
 		return Done
 	}
-	if !s.loop.charge(putFootprint(cmd.Size, cmd.Tagged)) {
+	if !s.loop.charge(cmd.Size, cmd.Tags != nil) {
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -75,7 +64,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		e.refund(c, putFootprint(cmd.Size, cmd.Tagged))
+		e.refund(c, cmd.Size, cmd.Tags != nil)
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -84,8 +73,8 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	in := incoming{
 		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body, since: now,
 	}
-	if cmd.Tagged {
-		in.keys = keysOfTags(&cmd.Tags)
+	if cmd.Tags != nil {
+		in.keys = keysOfTags(cmd.Tags)
 	}
 	err = s.insert(sh, &in, out)
 	if errors.Is(err, journal.ErrRoom) {
@@ -221,7 +210,7 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 // discard frees what a put took whose job will not be.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
-	sh.engine.refund(sh.by, in.footprint())
+	sh.engine.refund(sh.by, in.size, in.keys != nil)
 	sh.engine.ids.retire(in.id)
 	sh.tidier.wanted()
 }
@@ -233,10 +222,10 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	l := s.loop
 	s.keepIncoming(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
 	in := s.incoming
-	if cmd.Tagged {
-		in.keys = keysOfTags(&cmd.Tags)
+	if cmd.Tags != nil {
+		in.keys = keysOfTags(cmd.Tags)
 	}
-	if !l.charge(in.footprint()) {
+	if !l.charge(in.size, in.keys != nil) {
 		return
 	}
 	sh := s.used.shard
@@ -248,7 +237,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	}
 	sh.unlock(&l.caller)
 	if err != nil {
-		l.engine.refund(&l.caller, in.footprint())
+		l.engine.refund(&l.caller, in.size, in.keys != nil)
 		return
 	}
 	in.id = l.ids.take(0)

@@ -25,17 +25,27 @@ type credit struct {
 // than twice as many.
 const creditPortion = 64 << 10
 
-// footprint is the memory that a job with a body of size bytes is counted for.
+// jobFootprint is the memory that a job with a body of size bytes is counted for.
+func jobFootprint(size uint32, keyed bool) int64 {
+	n := footprint(size)
+	if keyed {
+		n += keyedMemory
+	}
+	return n
+}
+
+// footprint is that of a job without keys.
 func footprint(size uint32) int64 { return jobMemory + arena.Footprint(size) }
 
-// charge counts n bytes for a job, unless it would be too much. Only the loop's goroutine
-// may call it.
-func (l *Loop) charge(n int64) bool {
+// charge counts a job with a body of size bytes, with keys or without, unless it would be
+// too much. Only the loop's goroutine may call it.
+func (l *Loop) charge(size uint32, keyed bool) bool {
 	e := l.engine
 	limit := e.cfg.Limits.Memory
 	if limit == 0 {
 		return true
 	}
+	n := jobFootprint(size, keyed)
 	if l.credit.spend(n) {
 		return true
 	}
@@ -89,8 +99,16 @@ func (e *Engine) callIn() {
 	}
 }
 
-// refund counts n bytes of a job off. c is the goroutine that calls it.
-func (e *Engine) refund(c *caller, n int64) {
+// refund counts a job with a body of size bytes off, with keys or without. c is the
+// goroutine that calls it.
+func (e *Engine) refund(c *caller, size uint32, keyed bool) {
+	if e.cfg.Limits.Memory != 0 {
+		e.refundBytes(c, jobFootprint(size, keyed))
+	}
+}
+
+// refundBytes counts n bytes of a job off.
+func (e *Engine) refundBytes(c *caller, n int64) {
 	if e.cfg.Limits.Memory == 0 {
 		return
 	}

@@ -89,7 +89,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.charge(putFootprint(uint32(len(r.Body)), r.Keys != journal.Keys{}))
+	f.charge(jobFootprint(uint32(len(r.Body)), r.Keys != journal.Keys{}))
 	sh.lock(&f.caller, f.stamp)
 	defer sh.unlock(&f.caller)
 	if err := f.insert(sh, r, segment); err != nil {

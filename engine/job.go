@@ -45,14 +45,6 @@ type job struct {
 	flags    uint8 // see keys.go
 }
 
-// footprint is the memory that the job is counted for.
-func (j *job) footprint() int64 {
-	if j.flags != 0 {
-		return footprint(j.size) + keyedMemory
-	}
-	return footprint(j.size)
-}
-
 // at is Links.At as a time.
 func (j *job) at() Time { return Time(j.At) }
 

@@ -15,7 +15,7 @@ import (
 func (h *hand) tagged(pri, delay, ttr uint32, body string, tags codec.Tags) string {
 	return h.do(codec.Command{
 		Op: codec.OpPut, Pri: pri, Delay: delay, TTR: ttr,
-		Size: uint32(len(body)), Body: []byte(body), Terminated: true, Tagged: true, Tags: tags,
+		Size: uint32(len(body)), Body: []byte(body), Terminated: true, Tags: &tags,
 	})
 }
 

@@ -30,10 +30,6 @@ type shard struct {
 	bodies   arena.Bodies
 	pins     map[bodyKey]*pin // bodies that replies refer to
 
-	keyed      map[uint64]*keyed    // by the ids of jobs with keys, and of tombstones
-	keyspaces  map[string]*keyspace // by the names of tubes
-	tombstones tombstones
-
 	holdings     []*holding // nil where free; entry 0 stays free
 	freeHoldings []uint32
 
@@ -52,6 +48,10 @@ type shard struct {
 	tidier  tidier
 	journal journalShard
 
+	keyed      map[uint64]*keyed    // by the ids of jobs with keys, and of tombstones
+	keyspaces  map[string]*keyspace // by the names of tubes
+	tombstones tombstones
+
 	_ [64]byte // keeps the next shard's lock off this one's cache lines
 }
 
@@ -60,11 +60,11 @@ type shardTotals struct {
 	in             [numStates]int // jobs by state
 	urgent         int            // of the ready ones
 	puts, timeouts uint64
+	ready          histogram.Histogram // how long jobs were ready before they were reserved
 	duplicates     uint64              // puts whose unique key had a holder
 	unique         int                 // unique keys that jobs hold
 	tombstones     int                 // and that tombstones hold
 	limited        int                 // limited keys
-	ready          histogram.Histogram // how long jobs were ready before they were reserved
 }
 
 // A caller is a goroutine inside the engine: a loop's, or one that looks at the

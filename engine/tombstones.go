@@ -19,7 +19,7 @@ type tombstones struct {
 }
 
 // tombstoneFootprint is the memory that a tombstone is counted for.
-var tombstoneFootprint = footprint(0) + keyedMemory
+var tombstoneFootprint = jobFootprint(0, true)
 
 // noTube is the tube of a tombstone.
 const noTube = ^uint32(0)
@@ -53,7 +53,7 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 	t.deletes++
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
-	sh.engine.refund(sh.by, j.footprint()-tombstoneFootprint)
+	sh.engine.refundBytes(sh.by, jobFootprint(j.size, true)-tombstoneFootprint)
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)
 	}

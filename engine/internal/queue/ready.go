@@ -43,10 +43,10 @@ func (q *Ready) Oldest(now int64) int64 { return q.ages.Oldest(now) }
 
 // Push adds the record r, whose links are l, with a priority. l.At is since when it
 // is ready, and must not be less than that of a record pushed before.
-func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) {
-	q.PushWithheld(pri, l)
-	q.Restore(t, pri, r, l)
-}
+func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) { q.push(t, pri, r, l, true) }
+
+// Restore puts the withheld record r, whose links are l, into the order.
+func (q *Ready) Restore(t Table, pri uint32, r Ref, l *Links) { q.push(t, pri, r, l, false) }
 
 // PushWithheld adds a withheld record, whose links are l, with a priority. The same holds
 // for l.At as in Push.
@@ -58,8 +58,11 @@ func (q *Ready) PushWithheld(pri uint32, l *Links) {
 	q.ages.Add(l.At)
 }
 
-// Restore puts the withheld record r, whose links are l, into the order.
-func (q *Ready) Restore(t Table, pri uint32, r Ref, l *Links) {
+// push puts a record into the order, and counts it if it is new.
+func (q *Ready) push(t Table, pri uint32, r Ref, l *Links, isNew bool) {
+	if isNew {
+		q.PushWithheld(pri, l)
+	}
 	i, found := q.find(pri)
 	if !found {
 		if len(q.runs) == maxRuns {
@@ -86,10 +89,10 @@ func (q *Ready) pushHeap(t Table, pri uint32, r Ref, l *Links) {
 }
 
 // Remove takes out the record whose links are l and which was pushed with pri.
-func (q *Ready) Remove(t Table, pri uint32, l *Links) {
-	q.RemoveWithheld(pri, l)
-	q.Withhold(t, pri, l)
-}
+func (q *Ready) Remove(t Table, pri uint32, l *Links) { q.remove(t, pri, l, true) }
+
+// Withhold takes the record whose links are l, which was pushed with pri, out of the order.
+func (q *Ready) Withhold(t Table, pri uint32, l *Links) { q.remove(t, pri, l, false) }
 
 // RemoveWithheld takes out the withheld record whose links are l.
 func (q *Ready) RemoveWithheld(pri uint32, l *Links) {
@@ -100,8 +103,11 @@ func (q *Ready) RemoveWithheld(pri uint32, l *Links) {
 	q.ages.Remove(l.At)
 }
 
-// Withhold takes the record whose links are l, which was pushed with pri, out of the order.
-func (q *Ready) Withhold(t Table, pri uint32, l *Links) {
+// remove takes a record out of the order, and counts it off if it goes.
+func (q *Ready) remove(t Table, pri uint32, l *Links, goes bool) {
+	if goes {
+		q.RemoveWithheld(pri, l)
+	}
 	if l.Next == inHeap {
 		q.heap.Remove(t, l)
 		return
