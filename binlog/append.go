@@ -22,7 +22,8 @@ func (l *Log) Move(r *Record, former journal.Former) (Ticket, error) {
 }
 
 // Replace appends a job's full record again because it has another tube now, so that the
-// former one is no longer needed. It fails as Put does.
+// former one is no longer needed. It fails as Put does. If r is the job's tombstone, it
+// fails as Delete does, which has to follow when the tombstone ends.
 func (l *Log) Replace(r *Record, former journal.Former) (Ticket, error) {
 	return l.full(r, former, false)
 }
@@ -33,16 +34,18 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	if !record.Valid(r) {
 		return Ticket{}, ErrInvalid
 	}
-	n := r.Size()
+	n, tombstone := r.Size(), tombstoneRoom(r)
 	l.mu.Lock()
 	var err error
 	switch {
+	case r.State == journal.Deleted && !moves:
+		err = l.admit(n, 0, false)
 	case moves:
 		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
 	case former.Segment != 0:
-		err = l.admit(n, l.room.floor(), false)
+		err = l.admit(n, l.room.floor()+l.entombing(tombstone), false)
 	default:
-		err = l.admit(n, l.room.floor()+deleteRoom, false)
+		err = l.admit(n, l.room.floor()+deleteRoom+l.entombing(tombstone), false)
 	}
 	if err != nil {
 		l.mu.Unlock()
@@ -51,6 +54,7 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	b, seg := l.append(n)
 	seg.kept++
 	seg.live += n
+	l.room.tombstones += tombstone - former.Tombstone
 	switch {
 	case moves:
 		l.unlink(former.Segment, former.Size)
@@ -59,7 +63,11 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	case former.Segment != 0:
 		l.unlink(former.Segment, former.Size)
 		l.room.live += n - former.Size
-		l.count.updates++
+		if r.State == journal.Deleted {
+			l.count.deletes++
+		} else {
+			l.count.updates++
+		}
 	default:
 		l.room.jobs++
 		l.room.live += n
@@ -80,12 +88,20 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	return t, nil
 }
 
+// tombstoneRoom is what is kept free for the record of the tombstone that a job may leave.
+func tombstoneRoom(r *Record) int64 {
+	if r.State == journal.Deleted {
+		return 0
+	}
+	return journal.TombstoneSize(r.Tube, &r.Keys)
+}
+
 // encodeOutside is the length in bytes from which on a record is encoded without
 // mu. For a smaller one that gains nothing: to count the encoders costs as much.
 const encodeOutside = 8 << 10
 
-// Update appends a job's changed state: all fields of r but Tube, TTR, Created
-// and Body, which never change. It fails as Put does.
+// Update appends a job's changed state: all fields of r but Tube, TTR, Created, Body and
+// Keys, which it does not change. It fails as Put does.
 func (l *Log) Update(r *Record) (Pos, error) {
 	if !record.ValidState(r) {
 		return 0, ErrInvalid
@@ -102,10 +118,10 @@ func (l *Log) Update(r *Record) (Pos, error) {
 	return l.tail, nil
 }
 
-// Delete appends a job's end. Segment is where its full record is, and size that
-// record's journal.Size. Its room was reserved when the job was put, so that it fails
-// with ErrFailed and ErrClosed, and at most for a moment with ErrRoom.
-func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
+// Delete appends the end of a job, or of a tombstone, whose last full record is the former
+// one. Its room was reserved when the job was put, so that it fails with ErrFailed and
+// ErrClosed, and at most for a moment with ErrRoom.
+func (l *Log) Delete(id uint64, former journal.Former) (Pos, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.admit(record.SmallSize, 0, false); err != nil {
@@ -114,8 +130,9 @@ func (l *Log) Delete(id uint64, segment uint32, size int64) (Pos, error) {
 	b, seg := l.append(record.SmallSize)
 	record.EncodeSmall(b, seg.salt, record.Delete, id)
 	l.room.jobs--
-	l.room.live -= size
-	l.unlink(segment, size)
+	l.room.live -= former.Size
+	l.room.tombstones -= former.Tombstone
+	l.unlink(former.Segment, former.Size)
 	l.count.deletes++
 	return l.tail, nil
 }

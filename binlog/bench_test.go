@@ -53,7 +53,7 @@ func BenchmarkPutDelete(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := o.log.Delete(r.ID, t.Segment, size); err != nil {
+		if _, err := o.log.Delete(r.ID, journal.Former{Segment: t.Segment, Size: size}); err != nil {
 			b.Fatal(err)
 		}
 		if i%64 == 63 {
@@ -76,7 +76,7 @@ func BenchmarkPutDeleteParallel(b *testing.B) {
 				b.Error(err)
 				return
 			}
-			if _, err := o.log.Delete(r.ID, t.Segment, size); err != nil {
+			if _, err := o.log.Delete(r.ID, journal.Former{Segment: t.Segment, Size: size}); err != nil {
 				b.Error(err)
 				return
 			}
@@ -127,7 +127,7 @@ func BenchmarkAppend(b *testing.B) {
 								b.Error(err)
 								return
 							}
-							pos, err := o.log.Delete(r.ID, t.Segment, n)
+							pos, err := o.log.Delete(r.ID, journal.Former{Segment: t.Segment, Size: n})
 							if err != nil {
 								b.Error(err)
 								return
@@ -158,7 +158,7 @@ func BenchmarkCommitWritten(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		p, _ := o.log.Delete(r.ID, t.Segment, size)
+		p, _ := o.log.Delete(r.ID, journal.Former{Segment: t.Segment, Size: size})
 		o.log.Flush()
 		for o.log.Committed() < p {
 		}

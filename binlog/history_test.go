@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -88,22 +90,22 @@ func (h *history) did(pos Pos, apply func(map[uint64]Record)) {
 // step does one random command. It reports false when the log takes no more.
 func (h *history) step() bool {
 	ids := slices.Sorted(maps.Keys(h.jobs))
+	alive := slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool { return h.jobs[id].State == journal.Deleted })
 	var err error
 	switch n := h.rng.IntN(21); {
-	case n < 8 || len(ids) == 0:
+	case n < 8 || len(alive) == 0 && n < 13 || len(ids) == 0:
 		err = h.stepPut()
 	case n < 13:
+		ids = alive
 		err = h.stepUpdate(ids[h.rng.IntN(len(ids))])
 	case n < 18:
 		id := ids[h.rng.IntN(len(ids))]
 		if h.rng.IntN(2) == 0 {
 			id = ids[0]
 		}
-		var pos Pos
-		if pos, err = h.delete(id); err == nil {
-			h.did(pos, func(m map[uint64]Record) { delete(m, id) })
-		}
-	case n < 19:
+		err = h.stepDelete(id)
+	case n < 19 && len(alive) > 0:
+		ids = alive
 		r := h.jobs[ids[h.rng.IntN(len(ids))]].Record
 		if r.Tube = h.tube(); h.rng.IntN(2) == 0 { // it becomes a dead letter
 			h.order++
@@ -111,6 +113,9 @@ func (h *history) step() bool {
 			r.Releases++
 			r.Attempts++
 			r.Buries++
+		}
+		if h.rng.IntN(4) == 0 {
+			r.Keys.Unique, r.Keys.Seconds = "", 0
 		}
 		var pos Pos
 		if pos, err = h.replace(&r); err == nil {
@@ -145,6 +150,35 @@ func (h *history) tube() string {
 	return []string{"default", "mail", "x", "a-longer-name-of-a-tube"}[h.rng.IntN(4)]
 }
 
+// stepDelete ends a job or a tombstone. A job that may leave a tombstone does, as a rule.
+func (h *history) stepDelete(id uint64) error {
+	r := h.jobs[id].Record
+	if keys := r.Keys.Tombstone(); r.State != journal.Deleted && keys != (journal.Keys{}) && h.rng.IntN(4) > 0 {
+		r = Record{ID: id, State: journal.Deleted, Due: h.rng.Int64(), Tube: r.Tube, Keys: keys}
+		pos, err := h.replace(&r)
+		if err == nil {
+			h.did(pos, func(m map[uint64]Record) { m[id] = r })
+		}
+		return err
+	}
+	pos, err := h.delete(id)
+	if err == nil {
+		h.did(pos, func(m map[uint64]Record) { delete(m, id) })
+	}
+	return err
+}
+
+// someKeys are the keys of a job: mostly none.
+func (h *history) someKeys() (k journal.Keys) {
+	if n := h.rng.IntN(6); n < 2 {
+		k.Unique = strings.Repeat("k", 1+h.rng.IntN(journal.MaxKey))
+		k.Seconds = h.rng.Uint32N(2) * h.rng.Uint32()
+	} else if n > 4 {
+		k.Limited, k.Limit = strings.Repeat("c", 1+h.rng.IntN(journal.MaxKey)), h.rng.Uint32N(9)+1
+	}
+	return k
+}
+
 func (h *history) stepPut() error {
 	size := h.rng.IntN(200)
 	switch h.rng.IntN(30) {
@@ -156,6 +190,7 @@ func (h *history) stepPut() error {
 	r := Record{
 		ID: h.nextID, State: Ready, Pri: h.rng.Uint32(), TTR: h.rng.Uint32N(100) + 1, Created: h.rng.Int64(),
 		Tube: []string{"default", "mail", "x"}[h.rng.IntN(3)], Body: make([]byte, size),
+		Keys: h.someKeys(),
 	}
 	for i := range r.Body {
 		r.Body[i] = byte(h.rng.Uint32())

@@ -89,13 +89,13 @@ type Log struct {
 // Restorer takes what a log holds, in the order of the log. All of it is done with r
 // and its body when a method returns.
 type Restorer interface {
-	// Full tells the whole state of a job as of this place in the log. It
-	// replaces all that was told of the id before. The owner keeps segment with
-	// the job and returns what it kept before, the zero Former if the id is new.
+	// Full tells the whole state of a job, or a tombstone, as of this place in the log.
+	// It replaces all that was told of the id before. The owner keeps segment with the
+	// job and returns what it kept before, the zero Former if the id is new.
 	Full(r *Record, segment uint32) (replaced journal.Former, err error)
 
-	// Update tells a later state of a job: all fields but Tube, TTR, Created and
-	// Body. An id that the owner does not know is to be ignored.
+	// Update tells a later state of a job: all fields but Tube, TTR, Created, Body and
+	// Keys. An id that the owner does not know is to be ignored.
 	Update(r *Record) error
 
 	// Setting tells a tube's setting as of this place in the log, or its end.

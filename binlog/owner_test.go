@@ -113,7 +113,11 @@ func (o *owner) Full(r *Record, segment uint32) (was journal.Former, err error) 
 func own(r *Record, segment uint32) *ownedJob { return &ownedJob{*r, segment, r.Size()} }
 
 func (j *ownedJob) former() journal.Former {
-	return journal.Former{Segment: j.segment, Size: j.size}
+	f := journal.Former{Segment: j.segment, Size: j.size}
+	if j.State != journal.Deleted {
+		f.Tombstone = journal.TombstoneSize(j.Tube, &j.Keys)
+	}
+	return f
 }
 
 // Setting implements Restorer.
@@ -148,9 +152,9 @@ func (o *owner) Update(r *Record) error {
 }
 
 func (j *ownedJob) apply(r *Record) {
-	tube, body, ttr, created := j.Tube, j.Body, j.TTR, j.Created
+	tube, body, ttr, created, keys := j.Tube, j.Body, j.TTR, j.Created, j.Keys
 	j.Record = *r
-	j.Tube, j.Body, j.TTR, j.Created = tube, body, ttr, created
+	j.Tube, j.Body, j.TTR, j.Created, j.Keys = tube, body, ttr, created, keys
 }
 
 func (o *owner) migrate(id uint64, segment uint32) error {
@@ -216,7 +220,7 @@ func (o *owner) delete(id uint64) (Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	j := o.jobs[id]
-	p, err := o.log.Delete(id, j.segment, j.size)
+	p, err := o.log.Delete(id, j.former())
 	if err != nil {
 		return 0, err
 	}

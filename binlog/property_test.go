@@ -220,7 +220,7 @@ func TestAppendsDoNotAllocate(t *testing.T) {
 		if _, err := c.log.Update(r); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.log.Delete(r.ID, ticket.Segment, size); err != nil {
+		if _, err := c.log.Delete(r.ID, journal.Former{Segment: ticket.Segment, Size: size}); err != nil {
 			t.Fatal(err)
 		}
 	}); n >= 1 {

@@ -272,6 +272,7 @@ func (r *replay) record(seg *segment, b []byte) error {
 	n := int64(len(b))
 	seg.kept++
 	seg.live += n
+	r.room.tombstones += tombstoneRoom(&r.rec) - was.Tombstone
 	r.room.live += n - was.Size
 	if was.Segment != 0 {
 		old := r.segs[was.Segment-r.segs[0].Index]

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 )
 
@@ -23,7 +24,10 @@ type room struct {
 	used int64 // appended to all segments
 	disk int64 // of all files
 	live int64 // of the jobs' latest full records, and the latest settings
-	jobs int64
+	jobs int64 // and tombstones
+
+	// tombstones is what is reserved for those that jobs may leave.
+	tombstones int64
 
 	// margin is kept free beyond reserved. Compaction may use one half to move jobs.
 	// The other is for the log's own records, so that compaction can drop the
@@ -53,7 +57,7 @@ func (r *room) init(segmentSize int64) {
 	r.margin, r.ahead = segmentSize/8, segmentSize/4
 }
 
-func (r *room) reserved() int64 { return r.jobs * deleteRoom }
+func (r *room) reserved() int64 { return r.jobs*deleteRoom + r.tombstones }
 func (r *room) floor() int64    { return r.reserved() + r.margin }
 
 // short tells whether it is time to allocate.
@@ -73,6 +77,22 @@ func (r *room) over(segmentSize int64) int64 {
 	return r.disk - 2*r.live - 2*segmentSize
 }
 
+// Bytes that may be left unused at the end of each segment by those records that must
+// always fit.
+const (
+	deleteWaste    = 8
+	tombstoneWaste = journal.MaxTombstone - 8
+)
+
+// entombing is what has to be free besides what is reserved so that a job may leave a
+// tombstone with a record of n bytes. With mu held.
+func (l *Log) entombing(n int64) int64 {
+	if n > 0 && l.room.tombstones == 0 {
+		n += (tombstoneWaste - deleteWaste) * int64(len(l.spares)+1)
+	}
+	return n
+}
+
 // fits tells whether n bytes can be appended now with keep bytes left over. With
 // mu held.
 func (l *Log) fits(n, keep int64) bool {
@@ -86,8 +106,11 @@ func (l *Log) fits(n, keep int64) bool {
 	if keep == 0 {
 		return true
 	}
-	// A delete may leave eight bytes unused at the end of each segment.
-	return free-n >= keep+8*int64(len(l.spares)+1)
+	waste := int64(deleteWaste)
+	if l.room.tombstones > 0 {
+		waste = tombstoneWaste
+	}
+	return free-n >= keep+waste*int64(len(l.spares)+1)
 }
 
 // The keeper allocates segments before they are needed, so that appends seldom

@@ -38,6 +38,9 @@ type Command struct {
 	// Tube does, and is valid for as long.
 	Token []byte
 
+	// Tags are those of a put, nil if it has none.
+	Tags *Tags
+
 	// Body is a put's body or a piece of it. It lies in the input and is valid
 	// for as long as the input is.
 	Body []byte
@@ -53,6 +56,19 @@ const (
 	Delayed
 	Buried
 )
+
+// Tags are what stands behind the size in the line of a put. The keys lie where Tube does,
+// and are valid for as long.
+type Tags struct {
+	// Unique is the key of idp, nil without that tag.
+	Unique []byte
+	// Seconds is for how long after a delete the unique key is not free.
+	Seconds uint32
+	// Limited is the key of con, nil without that tag.
+	Limited []byte
+	// Limit is how many jobs of the limited key may be reserved, at least 1.
+	Limit uint32
+}
 
 // set makes cmd a plain op.
 func (cmd *Command) set(op Op) {

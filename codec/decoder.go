@@ -184,7 +184,7 @@ func (d *Decoder) judge(s []byte, end int, cmd *Command) {
 		// What follows is ignored.
 	case OpPut:
 		// Size decides first, and the command was counted by then.
-		if cmd.Size <= d.MaxJobSize {
+		if cmd.Size <= d.MaxJobSize && !(d.Extensions && parseTags(s[:len(s)-len(crlf)], end, cmd)) {
 			cmd.Op = OpBadFormat
 		}
 	case OpAuth:

@@ -37,6 +37,10 @@
 // must not be executed. Between the first word of a request and its version stands a
 // path, so that "use HTTP/1.1" is none: it names a tube.
 //
+// With [Decoder.Extensions], commands that beanstalkd does not have are known by their
+// whole words, and tags may stand behind the size of a put ([Tags]). A put with anything
+// else there is malformed, and its body runs as commands, as without extensions.
+//
 // # Limits
 //
 // A line has at most [MaxLine] bytes with its CR LF. A longer one is dropped as
@@ -48,5 +52,5 @@
 // The package does no I/O and starts no goroutine. A Decoder belongs to whoever
 // owns its connection and must not be used by two goroutines at once. Nothing
 // here allocates, except the pool when it has no line buffer left and an
-// appender when its slice has no room.
+// appender when its slice has no room, and a put with tags.
 package codec

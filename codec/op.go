@@ -7,7 +7,7 @@ type Op uint8
 // The commands of the protocol. Behind each stand the fields of [Command] that
 // it fills besides Op and CountAs; the others hold nothing of meaning.
 const (
-	OpPut                Op = iota // Pri, Delay, TTR, Size, Body, Terminated: a put and all of its body
+	OpPut                Op = iota // Pri, Delay, TTR, Size, Tags, Body, Terminated: a put and all of its body
 	OpPeek                         // ID
 	OpPeekReady                    //
 	OpPeekDelayed                  //
@@ -63,7 +63,7 @@ const (
 // The events of the decoder.
 const (
 	// OpPutBegin is the line of a put whose body is not wholly in hand. It
-	// fills Pri, Delay, TTR and Size. OpPutChunk and OpPutEnd follow.
+	// fills Pri, Delay, TTR, Size and Tags. OpPutChunk and OpPutEnd follow.
 	OpPutBegin Op = NumCommands + 1 + iota
 	// OpPutChunk is a piece of that body, in Body. It is never empty.
 	OpPutChunk

@@ -139,6 +139,7 @@ func parseAuth(s []byte, cmd *Command) int {
 
 func parsePut(s []byte, cmd *Command) int {
 	i := len("put ")
+	cmd.Tags = nil
 	if cmd.Pri, i = number32(s, i); i >= 0 {
 		if cmd.Delay, i = number32(s, i); i >= 0 {
 			if cmd.TTR, i = number32(s, i); i >= 0 {

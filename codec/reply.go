@@ -35,6 +35,23 @@ func AppendInserted(b []byte, id uint64) []byte {
 	return appendNumber(append(b, "INSERTED "...), id)
 }
 
+// AppendDuplicate appends the reply to a put whose unique key is that of the job id, which is
+// in a state such as READY.
+func AppendDuplicate(b []byte, id uint64, state string) []byte {
+	return append(appendDuplicate(b, id, state), crlf...)
+}
+
+// AppendRaised appends the reply to a put as AppendDuplicate does, which has given that
+// job the priority pri.
+func AppendRaised(b []byte, id uint64, state string, pri uint32) []byte {
+	return appendNumber(append(appendDuplicate(b, id, state), ' '), uint64(pri))
+}
+
+func appendDuplicate(b []byte, id uint64, state string) []byte {
+	b = strconv.AppendUint(append(b, "INSERTED "...), id, 10)
+	return append(append(b, ' '), state...)
+}
+
 // AppendKicked appends the reply to a kick that moved n jobs. A kick-job is
 // answered with ReplyKicked.
 func AppendKicked(b []byte, n uint64) []byte {

@@ -79,6 +79,11 @@ func TestRepliesWaitForAProofOfWhatTheyTell(t *testing.T) {
 		{"put 0 0 9 1\r\nx\r\n", "INSERTED", ownRecord},
 		{"put 0 5 9 1\r\nx\r\n", "INSERTED", ownRecord},
 		{"put 0 0 9 100000\r\n" + big + "\r\n", "INSERTED", ownRecord},
+		{"put 0 0 9 1 idp:k con:c\r\nx\r\n", "INSERTED", ownRecord},
+		{"put 0 0 9 1 idp:k\r\nx\r\nput 0 0 9 1 idp:k\r\nx\r\n", "INSERTED 6\r\nINSERTED 6 READY", barrier},
+		{"put 5 0 9 1 idp:k\r\nx\r\nput 0 0 9 1 idp:k\r\nx\r\n", "INSERTED 6\r\nINSERTED 6 READY 0", ownRecord},
+		{"put 0 0 9 1 idp:k:9\r\nx\r\ndelete 6\r\n", "INSERTED 6\r\nDELETED", ownRecord},
+		{"put 0 0 9 1 idp:k:9\r\nx\r\ndelete 6\r\nput 0 0 9 1 idp:k\r\nx\r\n", "INSERTED 6\r\nDELETED\r\nINSERTED 6 DELETED", barrier},
 		{"put 0 0 9 1\r\nxx\r\n", "EXPECTED_CRLF", nothing},
 		{"put 0 0 9 300000\r\n" + big + big + big + "\r\n", "JOB_TOO_BIG", nothing},
 		{"put 0 0\r\n", "BAD_FORMAT", nothing},
@@ -239,10 +244,10 @@ func (g *ghost) next() journal.Pos { g.pos++; return g.pos }
 func (g *ghost) Put(*journal.Record) (journal.Ticket, error) {
 	return journal.Ticket{Pos: g.next(), Segment: 1}, nil
 }
-func (g *ghost) Update(*journal.Record) (journal.Pos, error)       { return g.next(), nil }
-func (g *ghost) Delete(uint64, uint32, int64) (journal.Pos, error) { return g.next(), nil }
-func (g *ghost) Committed() journal.Pos                            { return g.pos }
-func (g *ghost) Barrier() journal.Pos                              { g.barriers++; return g.next() }
+func (g *ghost) Update(*journal.Record) (journal.Pos, error)        { return g.next(), nil }
+func (g *ghost) Delete(uint64, journal.Former) (journal.Pos, error) { return g.next(), nil }
+func (g *ghost) Committed() journal.Pos                             { return g.pos }
+func (g *ghost) Barrier() journal.Pos                               { g.barriers++; return g.next() }
 
 // BenchmarkBarrier puts, reserves and deletes a job, on a server alone and on one that may
 // be replaced, and tells how many barriers that takes: one for the reserve where each

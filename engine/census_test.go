@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/queue"
@@ -60,6 +61,7 @@ func (c *census) run() []error {
 		c.shard(sh)
 	}
 	c.registry()
+	c.countKeys()
 	if len(c.visited) != len(c.jobs) {
 		c.failf("the index knows %d jobs, the queues %d", len(c.jobs), len(c.visited))
 	}
@@ -246,6 +248,7 @@ func (c *census) shard(sh *shard) {
 		c.failf("shard %d has %d free holdings and knows %d", sh.number, free, len(sh.freeHoldings))
 	}
 
+	c.keys(sh, &want)
 	if sh.tidier.timer.Scheduled() {
 		c.timers[&sh.tidier.timer] = "the tidier"
 	}
@@ -336,8 +339,13 @@ func (c *census) check(err error, of string) {
 
 func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	q, in := &t.ready, "ready jobs of "+t.name
-	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }), in)
-	for r := range q.All(sh.table) {
+	var withheld []ref
+	if t.limits != nil {
+		withheld = slices.Collect(t.limits.withheld())
+		c.limits(sh, t)
+	}
+	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }, withheld...), in)
+	for r := range t.allReady() {
 		c.inTube(c.visit(sh, r, ready, in), t)
 	}
 	want.in[ready] += q.Len()
@@ -397,7 +405,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	if waiting != t.waiting || t.lastWaiting != last {
 		c.failf("%s counts %d waiting sessions, has %d", t.name, t.waiting, waiting)
 	}
-	if claimable > 0 && t.ready.Len() > 0 && t.pausedUntil == 0 {
+	if claimable > 0 && t.ready.First(t.shard.table) != 0 && t.pausedUntil == 0 {
 		c.failf("%s has %d ready jobs and %d sessions that wait", t.name, t.ready.Len(), claimable)
 	}
 	if t.using != c.using[t] || t.watching != c.watched[t] {
@@ -488,6 +496,9 @@ func checkEmpty(e *Engine) (errs []error) {
 	c := &census{engine: e, firstID: e.lastID.Load()}
 	errs = c.run()
 	for _, sh := range e.shards {
+		if len(sh.keyed) != 0 || len(sh.keyspaces) != 0 {
+			errs = append(errs, fmt.Errorf("shard %d has keys", sh.number))
+		}
 		if sh.jobs.Live() != 0 || len(sh.freeHoldings) != len(sh.holdings)-1 || len(sh.byName) > 1 {
 			errs = append(errs, fmt.Errorf("shard %d is not empty", sh.number))
 		}

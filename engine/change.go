@@ -62,6 +62,7 @@ func (sh *shard) provide(j *job, ch *change) error {
 // the queue of its old state, and puts it into that of the new one. A job that becomes
 // ready is handed on when somebody waits for it.
 func (sh *shard) apply(r ref, j *job, ch *change) {
+	vacated := sh.vacates(j)
 	sh.takeOut(j)
 	if j.counters != 0 {
 		*sh.counters.At(j.counters) = ch.counters
@@ -75,8 +76,13 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent++
 		}
-		t.ready.Push(sh.table, j.pri, r, &j.Links)
+		if j.flags&isLimited == 0 {
+			t.ready.Push(sh.table, j.pri, r, &j.Links)
+		} else {
+			sh.pushLimited(t, r, j)
+		}
 		sh.dispatch(t)
+		return
 	case delayed:
 		t.delayed.Push(sh.table, ch.at.key(), r, &j.Links)
 		sh.arm(&t.timer, t.firstDelay())
@@ -88,16 +94,35 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		j.Next = h.index
 		t.reserved++
 		h.add(r, j)
+		if j.flags&isLimited != 0 {
+			sh.occupy(t, j)
+		}
+	}
+	if vacated {
+		sh.dispatch(t)
 	}
 }
+
+// vacates tells whether a job leaves others the room to be reserved when it is taken out.
+// Whoever takes it out has them dispatched afterwards.
+func (sh *shard) vacates(j *job) bool { return j.flags&isLimited != 0 && j.state == reserved }
 
 // takeOut removes a job from the queue of its state. It is for the caller to give it
 // a new state, or to erase it.
 func (sh *shard) takeOut(j *job) {
+	if j.state == tombstone {
+		sh.tombstones.heap.Remove(sh.table, &j.Links)
+		sh.totals.in[tombstone]--
+		return
+	}
 	t := sh.tubes[j.tube]
 	switch j.state {
 	case ready:
-		t.ready.Remove(sh.table, j.pri, &j.Links)
+		if j.flags&isLimited == 0 {
+			t.ready.Remove(sh.table, j.pri, &j.Links)
+		} else {
+			sh.removeLimited(t, j)
+		}
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent--
 		}
@@ -108,6 +133,9 @@ func (sh *shard) takeOut(j *job) {
 	case reserved:
 		sh.holdings[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
+		if j.flags&isLimited != 0 {
+			sh.vacate(t, j)
+		}
 	default:
 		return // it is new
 	}
@@ -141,23 +169,40 @@ func (sh *shard) reserve(s *Session, r ref, j *job) error {
 	return nil
 }
 
-// delete records the end of a job and erases it.
+// delete records the end of a job and erases it, but for the tombstone that it may leave.
 func (sh *shard) delete(r ref, j *job, out *Output) error {
+	if sh.leavesTombstone(j) {
+		return sh.entomb(r, j, out)
+	}
+	return sh.remove(r, j, out)
+}
+
+// remove records the end of a job and erases all of it.
+func (sh *shard) remove(r ref, j *job, out *Output) error {
 	if err := sh.recordDelete(j, out); err != nil {
 		return err
 	}
-	sh.tubes[j.tube].deletes++
+	t, vacated := sh.tubes[j.tube], sh.vacates(j)
+	t.deletes++
 	sh.takeOut(j)
 	sh.erase(r, j)
+	if vacated {
+		sh.dispatch(t)
+	}
 	return nil
 }
 
-// erase ends a job that stands in no queue.
+// erase ends a job, or a tombstone, that stands in no queue.
 func (sh *shard) erase(r ref, j *job) {
-	t := sh.tubes[j.tube]
 	sh.retired.retire(&sh.engine.ids, j.ID)
 	sh.freeBody(j.body, j.size)
-	sh.engine.refund(sh.by, j.size)
+	sh.engine.refund(sh.by, j.size, j.flags != 0)
+	if j.state == tombstone {
+		sh.freeJob(r, j)
+		sh.tidier.wanted()
+		return
+	}
+	t := sh.tubes[j.tube]
 	sh.freeJob(r, j)
 	sh.tidier.wanted()
 	sh.dropIfUnused(t)
@@ -177,8 +222,11 @@ func (sh *shard) newJob(j job) (ref, *job, error) {
 	return r, sh.job(r), nil
 }
 
-// freeJob frees a job's record and counters, but not its body.
+// freeJob frees a job's record, counters and keys, but not its body.
 func (sh *shard) freeJob(r ref, j *job) {
+	if j.flags != 0 {
+		sh.dropKeys(j)
+	}
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)
 	}
@@ -205,12 +253,19 @@ func (e *Engine) changeOf(r *journal.Record) change {
 // describe fills the shard's record with what a job is after a change.
 func (sh *shard) describe(j *job, ch *change) *journal.Record {
 	r := &sh.journal.record
+	if j.state == tombstone {
+		*r = sh.recordTombstone(j)
+		return r
+	}
 	*r = sh.engine.recordOf(j, ch, sh.tubes[j.tube].name, sh.body(j))
+	if j.flags != 0 {
+		r.Keys = sh.keyed[j.ID].keys
+	}
 	return r
 }
 
-// recordOf is what the journal is told of a job after a change. A reserved job is
-// ready to the journal.
+// recordOf is what the journal is told of a job after a change, but for its keys. A reserved
+// job is ready to the journal.
 func (e *Engine) recordOf(j *job, ch *change, tube string, body []byte) journal.Record {
 	n := &ch.counters
 	r := journal.Record{

@@ -83,7 +83,7 @@ func (b *batch) take(s *Session, now Time) error {
 	s.loop.budget -= len(s.watched) / watchesPerStep
 	var tubes firstJobs
 	for i := range s.watched {
-		if t := s.watched[i].tube; t.ready.Len() > 0 && !t.paused(now) {
+		if t := s.watched[i].tube; t.ready.First(t.shard.table) != 0 && !t.paused(now) {
 			tubes.add(t)
 		}
 	}
@@ -182,7 +182,7 @@ type firstJobs []*tube
 
 func (f firstJobs) sooner(i, k int) bool {
 	a, b := f[i], f[k]
-	return a.shard.job(a.first(ready)).sooner(b.shard.job(b.first(ready)))
+	return a.shard.job(a.ready.First(a.shard.table)).sooner(b.shard.job(b.ready.First(b.shard.table)))
 }
 
 func (f *firstJobs) add(t *tube) {
@@ -195,7 +195,7 @@ func (f *firstJobs) add(t *tube) {
 // taken puts the first tube, whose first job was taken, to its place.
 func (f *firstJobs) taken() {
 	h := *f
-	if h[0].ready.Len() == 0 {
+	if h[0].ready.First(h[0].shard.table) == 0 {
 		h[0] = h[len(h)-1]
 		h[len(h)-1] = nil
 		h = h[:len(h)-1]

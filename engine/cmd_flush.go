@@ -19,17 +19,29 @@ type deletion struct {
 	of      state   // all that the scan deletes; 0 for any
 	deleted int
 	pos     journal.Pos // in the journal that the reply depends on
+
+	// Of a flush: it leaves no tombstones. Those of the tube's name go when the jobs have.
+	flushes bool
+	graves  int // how many of those are left to be looked at; -1 while there are jobs
+	looked  int // and how many were
 }
 
 // flushTube deletes all jobs of a tube that are there when it begins.
 func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
-	sh, t := s.lockTube(now, cmd.Tube, out)
-	if t == nil {
+	sh := s.loop.engine.shardFor(cmd.Tube)
+	sh.lock(&s.loop.caller, now)
+	t := sh.byName[string(cmd.Tube)]
+	if k := sh.keyspaces[string(cmd.Tube)]; t == nil && (k == nil || k.tombstones == 0) {
+		s.notFound(sh, out, codec.ReplyNotFound)
+		sh.unlock(&s.loop.caller)
 		return Done
 	}
 	d := &deletion{
-		scan: scanOf(sh, t.name), reply: "FLUSHED", heads: []state{ready, delayed, buried},
-		most: t.jobs(), newest: s.loop.engine.lastID.Load(),
+		scan: scanOf(sh, string(cmd.Tube)), reply: "FLUSHED", heads: []state{ready, delayed, buried},
+		newest: s.loop.engine.lastID.Load(), flushes: true, graves: -1,
+	}
+	if t != nil {
+		d.most = t.jobs()
 	}
 	sh.unlock(&s.loop.caller)
 	return d.turn(s, now, out)
@@ -49,7 +61,7 @@ func (s *Session) deleteTubeJobs(now Time, cmd *codec.Command, out *Output) Outc
 	switch {
 	case of != reserved:
 		d.heads = []state{of}
-	case d.most == t.reserved:
+	case d.most == t.reserved && t.limits == nil: // so that none is reserved meanwhile in place of another
 		d.scans = true
 	default:
 		sh.unlock(&s.loop.caller)
@@ -74,7 +86,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 	l, sh := s.loop, d.shard
 	var changes Output // out depends on them no sooner than it has the reply
 	for more := true; more; {
-		before := d.deleted
+		before := d.deleted + d.looked
 		sh.lock(&l.caller, now)
 		var err error
 		more, err = slice(&changes)
@@ -89,7 +101,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 		case err != nil:
 			more = false
 		}
-		if !l.Spend(d.deleted-before+scanSteps) && more {
+		if !l.Spend(d.deleted+d.looked-before+scanSteps) && more {
 			return s.yield(t)
 		}
 	}
@@ -119,7 +131,7 @@ func (d *deletion) slice(out *Output) (more bool, err error) {
 		}
 	}
 	if !d.scans || d.done() || t == nil || d.deleted >= d.most {
-		return false, nil
+		return d.eraseTombstones(out)
 	}
 	d.scan.slice(t, func(r ref, j *job) bool {
 		if err != nil || d.deleted >= d.most || sh.byName[d.tube] != t {
@@ -130,7 +142,27 @@ func (d *deletion) slice(out *Output) (more bool, err error) {
 		}
 		return err == nil
 	})
-	return !d.done(), err
+	return !d.done() || d.flushes, err
+}
+
+// eraseTombstones erases those of a tube that is flushed, some under each lock.
+func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
+	if !d.flushes {
+		return false, nil
+	}
+	sh := d.shard
+	if d.graves < 0 {
+		d.graves = 0
+		if k := sh.keyspaces[d.tube]; k != nil {
+			d.graves = k.tombstones
+		}
+	}
+	n, err := sh.eraseTombstones(d.tube, d.newest, min(d.graves, scanSlice), out)
+	d.looked += n
+	if d.graves -= n; n == 0 {
+		d.graves = 0
+	}
+	return d.graves > 0 || err != nil, err
 }
 
 // next is the next job from the head of a queue, 0 when there is none in the first of
@@ -149,7 +181,11 @@ func (d *deletion) next(t *tube) ref {
 }
 
 func (d *deletion) delete(r ref, j *job, out *Output) error {
-	if err := d.shard.delete(r, j, out); err != nil {
+	end := d.shard.delete
+	if d.flushes {
+		end = d.shard.remove
+	}
+	if err := end(r, j, out); err != nil {
 		return err
 	}
 	d.deleted++

@@ -36,7 +36,7 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 			s.unlockAll(set)
 			continue
 		}
-		if j.state == reserved && !from.heldBy(s, j) {
+		if j.state == reserved && !from.heldBy(s, j) || j.state == tombstone {
 			s.notFound(from, out, codec.ReplyNotFound)
 			s.unlockAll(set)
 			return Done
@@ -170,33 +170,70 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 	if t == nil {
 		return errTooManyTubes
 	}
+	keys, taken := sh.keysIn(to, name, j)
+	vacated := sh.vacates(j)
 	var err error
 	if sh == to {
-		err = sh.moveWithin(r, j, t, ch, out)
+		err = sh.moveWithin(r, j, t, ch, keys, out)
 	} else {
-		err = sh.moveAway(r, j, t, ch, out)
+		err = sh.moveAway(r, j, t, ch, keys, out)
 	}
 	if err != nil {
 		to.dropIfUnused(t)
 		return err
 	}
+	if taken != 0 {
+		if r, j := to.find(taken); j != nil {
+			_ = to.endTombstone(r, j, out) // its timer tries again
+		}
+	}
+	if vacated {
+		sh.dispatch(old)
+	}
 	sh.dropIfUnused(old)
 	return nil
 }
 
+// keysIn are the keys that a job will have in the tube of that name, of the shard to. Where
+// another job holds its unique key, it loses that. Where a tombstone does, taken is the
+// tombstone's id, and the key goes to the job.
+func (sh *shard) keysIn(to *shard, name string, j *job) (keys journal.Keys, taken uint64) {
+	if j.flags == 0 {
+		return keys, 0
+	}
+	keys = sh.keysOf(j)
+	other := to.holder(name, keys.Unique)
+	lost := sh.keyed[j.ID].lost
+	if other != nil && !lost {
+		if _, o := to.find(other.id); o.state == tombstone {
+			taken = other.id
+		} else {
+			lost = true
+		}
+	}
+	if lost {
+		keys.Unique, keys.Seconds = "", 0
+	}
+	return keys, taken
+}
+
 // moveWithin moves a job to a tube of the same shard.
-func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, out *Output) error {
-	if err := sh.recordMove(j, j, t, ch, out); err != nil {
+func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
+	if err := sh.recordMove(j, j, t, ch, keys, out); err != nil {
 		return err
 	}
 	sh.takeOut(j)
 	j.state, j.tube = unqueued, t.index
+	if j.flags != 0 {
+		sh.dropKeys(j)
+		sh.rekey(t, j, keys)
+	}
 	sh.apply(r, j, ch)
 	return nil
 }
 
 // moveAway moves a job to a tube of another shard.
-func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error {
+func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
 	to := t.shard
 	body, err := to.bodies.Alloc(j.size)
 	if err != nil {
@@ -212,7 +249,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error
 		return err
 	}
 	if err = to.provide(moved, ch); err == nil {
-		err = sh.recordMove(j, moved, t, ch, out)
+		err = sh.recordMove(j, moved, t, ch, keys, out)
 	}
 	if err != nil {
 		to.bodies.Free(body, j.size)
@@ -223,21 +260,35 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, out *Output) error
 	sh.engine.ids.put(j.ID, placeOf(to.number, there))
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
+	keyed := j.flags != 0
 	sh.freeJob(r, j)
 	sh.tidier.wanted()
+	if keyed {
+		to.rekey(t, moved, keys)
+	}
 	to.apply(there, moved, ch)
 	return nil
 }
 
+// rekey gives a job that had keys, and has moved to the tube t, those that it has there.
+func (sh *shard) rekey(t *tube, j *job, keys journal.Keys) {
+	if keys == (journal.Keys{}) {
+		sh.engine.refundBytes(sh.by, keyedMemory)
+		return
+	}
+	sh.attach(t, j, keys)
+}
+
 // recordMove records all of a job as it will be in the tube t, where moved will stand for
 // it.
-func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, out *Output) error {
+func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
 	e := sh.engine
 	if e.cfg.Journal == nil {
 		return nil
 	}
 	r := &sh.journal.record
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
+	r.Keys = keys
 	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
 	if err != nil {
 		return err

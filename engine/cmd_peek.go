@@ -23,8 +23,8 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	defer sh.unlock(c)
 	var r ref
 	switch {
-	case op == codec.OpPeekReady && t.ready.Len() > 0:
-		r = t.ready.First(sh.table)
+	case op == codec.OpPeekReady:
+		r = t.firstReady()
 	case op == codec.OpPeekDelayed && t.delayed.Len() > 0:
 		r = t.delayed.First().Ref
 	case op == codec.OpPeekBuried:

@@ -16,6 +16,7 @@ type incoming struct {
 	id                    uint64 // 0 when there was no memory: the body is dropped
 	pri, delay, ttr, size uint32
 	body                  ref
+	keys                  *journal.Keys  // nil if it has no tags
 	bytes                 []byte         // the body; nil as long as a put whose body is in hand has not had to wait
 	missing               []byte         // what is still to be filled of bytes
 	since                 Time           // when it was complete
@@ -53,7 +54,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		}
 		return Done
 	}
-	if !s.loop.charge(cmd.Size) {
+	if !s.loop.charge(cmd.Size, cmd.Tags != nil) {
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -63,7 +64,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		e.refund(c, cmd.Size)
+		e.refund(c, cmd.Size, cmd.Tags != nil)
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -71,6 +72,9 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	sh.lastID = s.loop.ids.take(sh.lastID)
 	in := incoming{
 		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body, since: now,
+	}
+	if cmd.Tags != nil {
+		in.keys = keysOfTags(cmd.Tags)
 	}
 	err = s.insert(sh, &in, out)
 	if errors.Is(err, journal.ErrRoom) {
@@ -86,6 +90,11 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 // journal will soon have room.
 func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	t := s.used
+	if in.keys != nil {
+		if err := s.findDuplicate(sh, in, out); err != nil {
+			return s.abort(sh, in, err)
+		}
+	}
 	record := in.job()
 	record.tube = t.index
 	r, j, err := sh.newJob(record)
@@ -95,12 +104,19 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	// Before the journal has it: what it has, Migrate must find.
 	sh.engine.ids.put(in.id, placeOf(sh.number, r))
 	ch := in.change()
-	if in.ticket.Segment == 0 {
+	switch {
+	case in.keys != nil:
+		if err = sh.attachNew(t, j, in.keys); err == nil {
+			err = sh.change(r, j, &ch, out)
+		}
+	case in.ticket.Segment == 0:
 		err = sh.change(r, j, &ch, out)
-	} else if err = sh.provide(j, &ch); err == nil {
-		sh.recordedPut(j, in.ticket, out)
-		sh.apply(r, j, &ch)
-		s.loop.ahead[in.era].Add(-1)
+	default:
+		if err = sh.provide(j, &ch); err == nil {
+			sh.recordedPut(j, in.ticket, out)
+			sh.apply(r, j, &ch)
+			s.loop.ahead[in.era].Add(-1)
+		}
 	}
 	if err != nil {
 		sh.freeJob(r, j)
@@ -131,7 +147,9 @@ func (s *Session) unrecord(sh *shard, in *incoming) error {
 	if in.ticket.Segment == 0 {
 		return nil
 	}
-	_, err := sh.engine.cfg.Journal.Delete(in.id, in.ticket.Segment, journal.Size(s.used.name, int(in.size)))
+	_, err := sh.engine.cfg.Journal.Delete(in.id, journal.Former{
+		Segment: in.ticket.Segment, Size: journal.Size(s.used.name, int(in.size)),
+	})
 	if !errors.Is(err, journal.ErrRoom) {
 		s.loop.ahead[in.era].Add(-1)
 	}
@@ -143,6 +161,7 @@ func (s *Session) inserted(err error, id uint64, out *Output) Outcome {
 	switch {
 	case err == nil:
 		out.Buf = codec.AppendInserted(out.Buf, id)
+	case errors.Is(err, errDuplicate): // answered
 	case errors.Is(err, journal.ErrRoom):
 		return s.awaitRoom(putting{})
 	default:
@@ -171,10 +190,11 @@ func (putting) turn(s *Session, now Time, out *Output) Outcome {
 
 // recordLarge records a put of a large body before it becomes a job, because the
 // journal copies the body, and nobody is to wait for that at the shard's lock. Nobody
-// else can know of the job yet.
+// else can know of the job yet. A put with tags is not recorded so: whether it becomes a
+// job is known only under that lock.
 func (s *Session) recordLarge(in *incoming) (err error) {
 	e := s.loop.engine
-	if e.cfg.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 {
+	if e.cfg.Journal == nil || in.size < pinnedSize || in.ticket.Segment != 0 || in.keys != nil {
 		return nil
 	}
 	j, ch := in.job(), in.change()
@@ -190,7 +210,7 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 // discard frees what a put took whose job will not be.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
-	sh.engine.refund(sh.by, in.size)
+	sh.engine.refund(sh.by, in.size, in.keys != nil)
 	sh.engine.ids.retire(in.id)
 	sh.tidier.wanted()
 }
@@ -202,7 +222,10 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	l := s.loop
 	s.keepIncoming(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
 	in := s.incoming
-	if !l.charge(cmd.Size) {
+	if cmd.Tags != nil {
+		in.keys = keysOfTags(cmd.Tags)
+	}
+	if !l.charge(in.size, in.keys != nil) {
 		return
 	}
 	sh := s.used.shard
@@ -214,7 +237,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	}
 	sh.unlock(&l.caller)
 	if err != nil {
-		l.engine.refund(&l.caller, cmd.Size)
+		l.engine.refund(&l.caller, in.size, in.keys != nil)
 		return
 	}
 	in.id = l.ids.take(0)

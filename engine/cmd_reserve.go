@@ -28,10 +28,10 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	var from *tube
 	for i := range s.watched {
 		t := s.watched[i].tube
-		if t.ready.Len() == 0 || t.paused(now) {
+		tr := t.ready.First(t.shard.table)
+		if tr == 0 || t.paused(now) {
 			continue
 		}
-		tr := t.ready.First(t.shard.table)
 		if tj := t.shard.job(tr); first == nil || tj.sooner(first) {
 			from, r, first = t, tr, tj
 		}
@@ -78,7 +78,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
-	if j.state == reserved {
+	if j.state == reserved || sh.passedOver(j) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done

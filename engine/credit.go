@@ -25,18 +25,27 @@ type credit struct {
 // than twice as many.
 const creditPortion = 64 << 10
 
-// footprint is the memory that a job with a body of size bytes is counted for.
+// jobFootprint is the memory that a job with a body of size bytes is counted for.
+func jobFootprint(size uint32, keyed bool) int64 {
+	n := footprint(size)
+	if keyed {
+		n += keyedMemory
+	}
+	return n
+}
+
+// footprint is that of a job without keys.
 func footprint(size uint32) int64 { return jobMemory + arena.Footprint(size) }
 
-// charge counts a job with a body of size bytes, unless it would be too much. Only
-// the loop's goroutine may call it.
-func (l *Loop) charge(size uint32) bool {
+// charge counts a job with a body of size bytes, with keys or without, unless it would be
+// too much. Only the loop's goroutine may call it.
+func (l *Loop) charge(size uint32, keyed bool) bool {
 	e := l.engine
 	limit := e.cfg.Limits.Memory
 	if limit == 0 {
 		return true
 	}
-	n := footprint(size)
+	n := jobFootprint(size, keyed)
 	if l.credit.spend(n) {
 		return true
 	}
@@ -90,12 +99,19 @@ func (e *Engine) callIn() {
 	}
 }
 
-// refund counts a job with a body of size bytes off. c is the goroutine that calls it.
-func (e *Engine) refund(c *caller, size uint32) {
+// refund counts a job with a body of size bytes off, with keys or without. c is the
+// goroutine that calls it.
+func (e *Engine) refund(c *caller, size uint32, keyed bool) {
+	if e.cfg.Limits.Memory != 0 {
+		e.refundBytes(c, jobFootprint(size, keyed))
+	}
+}
+
+// refundBytes counts n bytes of a job off.
+func (e *Engine) refundBytes(c *caller, n int64) {
 	if e.cfg.Limits.Memory == 0 {
 		return
 	}
-	n := footprint(size)
 	if c.loop == nil {
 		e.usage.memory.Add(-n)
 		return

@@ -11,7 +11,7 @@ import (
 // Digest is a short value that is equal for engines that have the same jobs and settings of
 // dead letters on record, and for others only by an accident that nobody meets.
 type Digest struct {
-	Jobs uint64 // their number
+	Jobs uint64 // their number, tombstones included
 	Sum  uint64 // of the first 8 bytes of SHA-256 of each job and setting, as little-endian numbers
 }
 
@@ -19,7 +19,8 @@ type Digest struct {
 // shards, a reserved job as a ready one, and without the counts of reservations,
 // time-outs and attempts, which may be recorded only when something else changes as well. That a delay
 // has ended is not on record either: a job that is delayed until due, or for less
-// long, counts as ready. Engines are compared at a due that none of them has passed, or,
+// long, counts as ready, and a tombstone that ends until due does not count. Engines are
+// compared at a due that none of them has passed, or,
 // whatever their times are, at MaxTime.
 //
 // It takes the time of a walk over all jobs (see [Engine.Walk]). While jobs come and go,
@@ -44,7 +45,7 @@ type digester struct {
 	engine *Engine
 	due    Time
 	hash   hash.Hash
-	fixed  [60 + journal.MaxTube]byte // all but the body
+	fixed  [60 + journal.MaxTube + journal.KeysFixed + 2*journal.MaxKey]byte // all but the body
 	sum    [sha256.Size]byte
 	digest Digest
 }
@@ -52,6 +53,9 @@ type digester struct {
 func (s *digester) add(r *journal.Record) error {
 	le := binary.LittleEndian
 	state, due, order := r.State, r.Due, r.BuryOrder
+	if state == journal.Deleted && s.engine.sinceStart(r.Due) <= s.due {
+		return nil
+	}
 	if state == journal.Delayed && s.engine.sinceStart(r.Due) <= s.due {
 		state, due = journal.Ready, 0
 	}
@@ -65,6 +69,13 @@ func (s *digester) add(r *journal.Record) error {
 	b = le.AppendUint16(b, uint16(state))
 	b = le.AppendUint16(b, uint16(len(r.Tube)))
 	b = append(b, r.Tube...)
+	if k := &r.Keys; *k != (journal.Keys{}) {
+		b = le.AppendUint32(b, k.Seconds)
+		b = le.AppendUint32(b, k.Limit)
+		b = append(b, byte(len(k.Unique)), byte(len(k.Limited)))
+		b = append(b, k.Unique...)
+		b = append(b, k.Limited...)
+	}
 	s.digest.Jobs++
 	s.sumUp(b, r.Body)
 	return nil

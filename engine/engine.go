@@ -24,7 +24,7 @@ type Config struct {
 	// Journal makes changes durable. Nil keeps them in memory only.
 	Journal Journal
 	// Stock has the engine do nothing by itself that beanstalkd does not do: settings of
-	// dead letters stay on record, and do not count.
+	// dead letters and limited keys stay on record, and do not count.
 	Stock bool
 	// SegmentSize is the size in bytes of the journal's segments that stats
 	// shows, also of a server without one. 0 means beanstalkd's default.
@@ -117,6 +117,8 @@ func New(cfg Config) *Engine {
 		}
 		sh.tidier.shard = sh
 		sh.tidier.timer.Owner = &sh.tidier
+		sh.tombstones.shard = sh
+		sh.tombstones.timer.Owner = &sh.tombstones
 		sh.table = queue.TableOf(&sh.jobs.Pool)
 		e.shards = append(e.shards, sh)
 	}

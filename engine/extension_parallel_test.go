@@ -99,6 +99,7 @@ func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 				<-st.ended
 				all.Wait()
 			})
+			st.eraseTombstones()
 			n := st.crew.engine.Snapshot(st.crew.now())
 			if n.Timeouts == 0 {
 				t.Error("no time to run has ended")
@@ -122,7 +123,27 @@ func (st *storm) put(rnd *rand.Rand, jobs int) {
 			size = 5 + rnd.IntN(1<<16-5) // some are sent from where they lie
 		}
 		h.use(string(st.tube(rnd)))
-		h.put(rnd.Uint32N(20), rnd.Uint32N(2), rnd.Uint32N(4), stormBody(size))
+		pri, delay, ttr, body := rnd.Uint32N(20), rnd.Uint32N(2), rnd.Uint32N(4), stormBody(size)
+		if rnd.IntN(2) == 0 {
+			h.put(pri, delay, ttr, body)
+			continue
+		}
+		reply := h.tagged(pri, delay, ttr, body, codec.Tags{
+			Unique: fmt.Appendf(nil, "key%d", rnd.Uint64()), Seconds: rnd.Uint32N(3),
+			Limited: fmt.Appendf(nil, "key%d", rnd.IntN(3)), Limit: 1 + rnd.Uint32N(3),
+		})
+		if !strings.HasPrefix(reply, "INSERTED ") || strings.Count(reply, " ") != 1 {
+			st.t.Errorf("put: %q", reply)
+		}
+	}
+}
+
+// eraseTombstones erases what is left when all jobs were deleted.
+func (st *storm) eraseTombstones() {
+	h := st.crew.hire()
+	defer h.close()
+	for _, tube := range st.tubes {
+		h.do(codec.Command{Op: codec.OpFlushTube, Tube: []byte(tube)})
 	}
 }
 

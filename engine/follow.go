@@ -60,18 +60,22 @@ func (f *Follower) Stamp(wall int64) { f.stamp = max(f.stamp, f.engine.sinceStar
 // it replaces that of the engine's Config.
 func (f *Follower) RecordIn(j Journal) { f.engine.recordIn(j) }
 
-// Full takes the whole state of a job, which replaces an earlier one. It returns where
-// that stood.
+// Full takes the whole state of a job, or a tombstone, which replaces an earlier one. It
+// returns where that stood.
 func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.Former, err error) {
+	if r.State == journal.Deleted {
+		return f.tombstone(r, segment)
+	}
 	e := f.engine
 	sh := e.shardFor([]byte(r.Tube))
 	if old, ref, j := f.lockJob(r.ID); old != nil {
 		replaced = old.former(j)
-		if f.strict && old.tubes[j.tube].name == r.Tube {
+		same := j.state != tombstone && old.tubes[j.tube].name == r.Tube
+		if f.strict && (same || j.state == tombstone) {
 			old.unlock(&f.caller)
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
-		if old == sh && old.tubes[j.tube].name == r.Tube && j.ttr == max(r.TTR, 1) &&
+		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.onRecord(r, segment)
 			err = f.apply(old, ref, j, r)
@@ -85,9 +89,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	if e.cfg.Limits.Memory != 0 {
-		e.usage.memory.Add(footprint(uint32(len(r.Body))))
-	}
+	f.charge(jobFootprint(uint32(len(r.Body)), r.Keys != journal.Keys{}))
 	sh.lock(&f.caller, f.stamp)
 	defer sh.unlock(&f.caller)
 	if err := f.insert(sh, r, segment); err != nil {
@@ -96,8 +98,25 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	return replaced, nil
 }
 
+// charge counts n bytes for a job. There is always room.
+func (f *Follower) charge(n int64) {
+	if f.engine.cfg.Limits.Memory != 0 {
+		f.engine.usage.memory.Add(n)
+	}
+}
+
+// hasKeys tells whether a job has these keys, and none of them was lost.
+func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
+	return sh.keysOf(j) == *keys && (j.flags == 0 || !sh.keyed[j.ID].lost)
+}
+
 // insert makes a job of a full record.
 func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
+	if k := sh.holder(r.Tube, r.Keys.Unique); f.strict && k != nil {
+		if _, j := sh.find(k.id); j.state != tombstone {
+			return fmt.Errorf("it has the key %q, but so has job %d", r.Keys.Unique, k.id)
+		}
+	}
 	body, err := sh.bodies.Alloc(uint32(len(r.Body)))
 	if err != nil {
 		return err
@@ -113,25 +132,77 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	}
 	j.onRecord(r, segment)
 	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
+	if r.Keys != (journal.Keys{}) {
+		sh.attach(sh.tubes[j.tube], j, r.Keys)
+	}
 	return f.apply(sh, ref, j, r)
+}
+
+// tombstone takes what is left of a deleted job. If another job holds its key, the
+// tombstone has lost it.
+func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journal.Former, err error) {
+	old, ref, j := f.lockJob(r.ID)
+	switch {
+	case old != nil:
+		replaced = old.former(j)
+		keys := old.keysOf(j)
+		if f.strict && (j.state == tombstone || old.tubes[j.tube].name != r.Tube || keys.Tombstone() != r.Keys) {
+			err = fmt.Errorf("job %d leaves a tombstone that is not its own", r.ID)
+		} else {
+			old.takeOut(j)
+			old.erase(ref, j)
+		}
+		old.unlock(&f.caller)
+	case f.strict:
+		err = fmt.Errorf("job %d leaves a tombstone, but there is none of that id", r.ID)
+	}
+	if err != nil {
+		return replaced, err
+	}
+	f.charge(tombstoneFootprint)
+	sh := f.engine.shardFor([]byte(r.Tube))
+	sh.lock(&f.caller, f.stamp)
+	defer sh.unlock(&f.caller)
+	ref, j, err = sh.newJob(job{Links: queue.Links{ID: r.ID}, segment: segment})
+	if err != nil {
+		return replaced, fmt.Errorf("tombstone of job %d: %w", r.ID, err)
+	}
+	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
+	end := f.engine.sinceStart(r.Due)
+	if f.now != Always {
+		end = min(end, f.now+seconds(r.Keys.Seconds)) // although somebody may have set the clock
+	}
+	k := sh.makeKeyed(j, r.Keys)
+	k.space = sh.keyspace(r.Tube)
+	if o := k.space.holders[r.Keys.Unique]; o == nil {
+		sh.hold(k)
+	} else if _, other := sh.find(o.id); other.state == tombstone {
+		sh.loseKey(o)
+		sh.hold(k)
+	} else {
+		k.lost = true
+	}
+	sh.lay(ref, j, k, end)
+	return replaced, nil
 }
 
 // Update takes a later state of a job. One that is not known is ignored, unless the
 // follower is strict.
 func (f *Follower) Update(r *journal.Record) error {
 	sh, ref, j := f.lockJob(r.ID)
-	switch {
-	case sh != nil:
-	case f.strict:
-		return fmt.Errorf("job %d changes, but there is none of that id", r.ID)
-	default:
+	if sh != nil {
+		defer sh.unlock(&f.caller)
+	}
+	if sh == nil || j.state == tombstone {
+		if f.strict {
+			return fmt.Errorf("job %d changes, but there is none of that id", r.ID)
+		}
 		return nil
 	}
-	defer sh.unlock(&f.caller)
 	return f.apply(sh, ref, j, r)
 }
 
-// Delete takes the end of a job. It returns the segment in which its full record
+// Delete takes the end of a job or a tombstone. It returns the segment in which its full record
 // stood, 0 if the job is not known, which to those who need a strict follower is as bad
 // as an error.
 func (f *Follower) Delete(id uint64) (segment uint32) {
@@ -161,9 +232,9 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 	}
 }
 
-// lockJob locks the shard of a job and returns the job; sh is nil if there is none.
+// lockJob locks the shard of a job or tombstone and returns it; sh is nil if there is none.
 func (f *Follower) lockJob(id uint64) (sh *shard, r ref, j *job) {
-	return f.engine.lockJob(&f.caller, id, f.stamp)
+	return f.engine.lockRecord(&f.caller, id, f.stamp, true)
 }
 
 // apply brings a job to the state that a record tells of.

@@ -54,14 +54,14 @@ func (t *tape) Replace(r *journal.Record, former journal.Former) (journal.Ticket
 func (t *tape) Update(r *journal.Record) (journal.Pos, error) {
 	pos, err := t.file.Update(r)
 	x := copied(r)
-	x.Tube, x.TTR, x.Created, x.Body = "", 0, 0, nil // an update does not have them
+	x.Tube, x.TTR, x.Created, x.Body, x.Keys = "", 0, 0, nil, journal.Keys{} // an update does not have them
 	t.add('u', &x, 0)
 	return pos, err
 }
 
-func (t *tape) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
-	pos, err := t.file.Delete(id, segment, size)
-	t.add('d', &journal.Record{ID: id}, segment)
+func (t *tape) Delete(id uint64, former journal.Former) (journal.Pos, error) {
+	pos, err := t.file.Delete(id, former)
+	t.add('d', &journal.Record{ID: id}, former.Segment)
 	return pos, err
 }
 
@@ -107,7 +107,7 @@ func (e *Engine) dump() string {
 		t := tubes[name]
 		sh := t.shard
 		var jobs []*job
-		for _, all := range []func(func(ref) bool){t.ready.All(sh.table), t.delayed.All(), t.buried.All(sh.table)} {
+		for _, all := range []func(func(ref) bool){t.allReady(), t.delayed.All(), t.buried.All(sh.table)} {
 			for r := range all {
 				jobs = append(jobs, sh.job(r))
 			}
@@ -132,15 +132,34 @@ func (e *Engine) dump() string {
 			if j.state == delayed {
 				due = e.wall(j.at())
 			}
-			fmt.Fprintf(&b, "%s: %v job %d pri %d ttr %d created %d due %d %+v body %q\n",
-				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.body(j))
+			fmt.Fprintf(&b, "%s: %v job %d pri %d ttr %d created %d due %d %+v keys %+v body %q\n",
+				name, j.state, j.ID, j.pri, j.ttr, e.wall(j.created), due, n, sh.keysOf(j), sh.body(j))
 		}
 	}
 	_ = e.Settings(func(x *journal.Setting) error {
 		fmt.Fprintf(&b, "%+v\n", *x)
 		return nil
 	})
-	return b.String()
+	return b.String() + e.dumpKeys()
+}
+
+// dumpKeys is who holds which unique key.
+func (e *Engine) dumpKeys() string {
+	var list []string
+	for _, sh := range e.shards {
+		for name, s := range sh.keyspaces {
+			for key, k := range s.holders {
+				end := int64(0)
+				_, j := sh.find(k.id)
+				if j.state == tombstone {
+					end = e.wall(j.at())
+				}
+				list = append(list, fmt.Sprintf("%s: job %d holds %s, tombstone until %d\n", name, k.id, key, end))
+			}
+		}
+	}
+	slices.Sort(list)
+	return strings.Join(list, "")
 }
 
 // A standby reads what a leader records, is cut off, reads some of it again, and in
@@ -174,7 +193,8 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			"put": func(t *rapid.T) {
 				for range rapid.IntRange(1, 5).Draw(t, "jobs") {
 					body := strings.Repeat("x", rapid.IntRange(0, 20).Draw(t, "size"))
-					say(t, "put %d %d %d %d\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), body)
+					keys := someKeys(t)
+					say(t, "put %d %d %d %d%s\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), tagsOf(&keys), body)
 				}
 			},
 			"reserve":     func(t *rapid.T) { say(t, "watch a\nwatch b\nreserve-with-timeout 0") },

@@ -18,11 +18,12 @@ const (
 	reserved
 	buried
 	delayed
+	tombstone // no job any more: see tombstones.go
 	numStates
 )
 
 func (s state) String() string {
-	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed"}[s]
+	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", tombstone: "tombstone"}[s]
 }
 
 // job is a job's record: 64 bytes, a cache line, without pointers. The lock of
@@ -43,6 +44,7 @@ type job struct {
 	segment  uint32 // of the journal, in which its last full record stands
 	state    state
 	optional uint8 // bytes of optional fields in its last full record
+	flags    uint8 // see keys.go
 }
 
 // at is Links.At as a time.

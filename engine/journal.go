@@ -18,12 +18,14 @@ type Journal interface {
 	Put(r *journal.Record) (journal.Ticket, error)
 	// Update records a job's changed state. It ignores what never changes.
 	Update(r *journal.Record) (journal.Pos, error)
-	// Delete records a job's end. A full disk is no reason for it to fail.
-	Delete(id uint64, segment uint32, size int64) (journal.Pos, error)
+	// Delete records the end of a job or a tombstone. A full disk is no reason for it to
+	// fail.
+	Delete(id uint64, former journal.Former) (journal.Pos, error)
 	// Move records all of a job again, so that the former record is no longer needed.
 	Move(r *journal.Record, former journal.Former) (journal.Ticket, error)
-	// Replace records all of a job again because it goes to another tube. It needs
-	// room as Put does.
+	// Replace records all of a job again because it goes to another tube, and needs
+	// room as Put does; or it records that the job is deleted and leaves a tombstone, for
+	// which it needs no more room than Delete.
 	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
 	// Set records a tube's setting of dead letters, which replaces the one of before, or its
 	// end. It is called under the lock of the tube's shard.
@@ -133,17 +135,26 @@ func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
 	out.proves(pos)
 }
 
-// former is the job's last full record.
+// former is the last full record of a job or tombstone.
 func (sh *shard) former(j *job) journal.Former {
-	return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size)+int(j.optional))}
+	if j.flags == 0 {
+		return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size)+int(j.optional))}
+	}
+	keys := &sh.keyed[j.ID].keys
+	if j.state == tombstone {
+		return journal.Former{Segment: j.segment, Size: journal.SizeOf(sh.keyed[j.ID].space.name, 0, keys)}
+	}
+	name := sh.tubes[j.tube].name
+	return journal.Former{
+		Segment: j.segment, Size: journal.SizeOf(name, int(j.size)+int(j.optional), keys), Tombstone: journal.TombstoneSize(name, keys),
+	}
 }
 
 func (sh *shard) recordDelete(j *job, out *Output) error {
 	if !sh.journaled() {
 		return nil
 	}
-	former := sh.former(j)
-	pos, err := sh.engine.cfg.Journal.Delete(j.ID, former.Segment, former.Size)
+	pos, err := sh.engine.cfg.Journal.Delete(j.ID, sh.former(j))
 	if err != nil {
 		return err
 	}

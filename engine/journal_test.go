@@ -24,6 +24,7 @@ type file struct {
 	jobs      map[uint64]*filed
 	settings  map[string]journal.Setting
 	counters  journal.Counters
+	graves    journal.Pos // of the last end of a tombstone
 }
 
 // filed is what the journal has of one job.
@@ -51,6 +52,16 @@ func copied(r *journal.Record) journal.Record {
 	return c
 }
 
+// former is the job's last full record.
+func (x *filed) former() journal.Former {
+	r := &x.full
+	f := journal.Former{Segment: x.segment, Size: r.Size()}
+	if r.State != journal.Deleted {
+		f.Tombstone = journal.TombstoneSize(r.Tube, &r.Keys)
+	}
+	return f
+}
+
 // Put implements Journal.
 func (f *file) Put(r *journal.Record) (journal.Ticket, error) {
 	if f.err != nil {
@@ -74,21 +85,30 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 		f.t.Errorf("job %d changes and is not on record", r.ID)
 		return f.next(), nil
 	}
-	x.record, x.pos = copied(r), f.next()
-	return x.pos, nil
+	before := copied(&x.record)
+	before.Pri, before.Reserves, before.Timeouts = r.Pri, r.Reserves, r.Timeouts
+	pos := f.next()
+	if x.record = copied(r); !same(&before, r) { // a job's priority is no business of who is given the job
+		x.pos = pos
+	}
+	return pos, nil
 }
 
 // Delete implements Journal.
-func (f *file) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+func (f *file) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 	if errors.Is(f.err, journal.ErrFailed) {
 		return 0, f.err
 	}
 	x := f.jobs[id]
-	if x == nil || x.segment != segment || size != x.full.Size() {
-		f.t.Errorf("deleting job %d in segment %d, %d bytes: %+v", id, segment, size, x)
+	if x == nil || former != x.former() {
+		f.t.Errorf("deleting job %d, which was %+v: %+v", id, former, x)
 	}
 	delete(f.jobs, id)
-	return f.next(), nil
+	pos := f.next()
+	if x != nil && x.full.State == journal.Deleted {
+		f.graves = pos
+	}
+	return pos, nil
 }
 
 // Move implements Journal.
@@ -109,11 +129,11 @@ func (f *file) Move(r *journal.Record, former journal.Former) (journal.Ticket, e
 
 // Replace implements Journal.
 func (f *file) Replace(r *journal.Record, former journal.Former) (journal.Ticket, error) {
-	if f.err != nil {
+	if f.err != nil && (r.State != journal.Deleted || errors.Is(f.err, journal.ErrFailed)) {
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != former.Segment || former.Size != x.full.Size() {
+	if x == nil || former != x.former() {
 		f.t.Errorf("replacing job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
@@ -185,8 +205,9 @@ func (r *rig) compareJournal() {
 	if r.file == nil {
 		return
 	}
-	if len(r.file.jobs) != len(r.model.jobs) {
-		r.t.Fatalf("%d jobs are on record, want %d", len(r.file.jobs), len(r.model.jobs))
+	r.compareTombstones()
+	if n := len(r.model.jobs) + len(r.model.tombs); len(r.file.jobs) != n && !r.late {
+		r.t.Fatalf("%d jobs and tombstones are on record, want %d", len(r.file.jobs), n)
 	}
 	settings := map[string]journal.Setting{}
 	for name, x := range r.model.dead {
@@ -209,7 +230,14 @@ func (r *rig) compareJournal() {
 			Pri: s.pri, Delay: s.delay, TTR: j.ttr, Created: r.wall(j.created),
 			Reserves: uint32(s.reserves), Timeouts: uint32(s.timeouts), Releases: uint32(s.releases),
 			Buries: uint32(s.buries), Kicks: uint32(s.kicks), Attempts: uint32(s.attempts),
-			Tube: j.tube.name, Body: []byte(j.body),
+			Tube: j.tube.name, Body: []byte(j.body), Keys: j.keys,
+		}
+		if !same(&x.full, &journal.Record{
+			ID: id, State: x.full.State, Pri: x.full.Pri, Delay: x.full.Delay, TTR: j.ttr, Created: want.Created, Due: x.full.Due,
+			BuryOrder: x.full.BuryOrder, Reserves: x.full.Reserves, Timeouts: x.full.Timeouts, Releases: x.full.Releases,
+			Buries: x.full.Buries, Kicks: x.full.Kicks, Attempts: x.full.Attempts, Tube: want.Tube, Body: want.Body, Keys: want.Keys,
+		}) {
+			r.t.Fatalf("job %d was recorded as %+v", id, x.full)
 		}
 		if s.state == "delayed" {
 			want.Due = r.wall(s.due)
@@ -237,7 +265,28 @@ func same(a, b *journal.Record) bool {
 	return a.ID == b.ID && a.State == b.State && a.Pri == b.Pri && a.Delay == b.Delay && a.TTR == b.TTR &&
 		a.Created == b.Created && a.Due == b.Due && a.BuryOrder == b.BuryOrder &&
 		a.Reserves == b.Reserves && a.Timeouts == b.Timeouts && a.Releases == b.Releases &&
-		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Attempts == b.Attempts && a.Tube == b.Tube && bytes.Equal(a.Body, b.Body)
+		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Attempts == b.Attempts && a.Tube == b.Tube && a.Keys == b.Keys &&
+		bytes.Equal(a.Body, b.Body)
+}
+
+// compareTombstones checks what is on record of deleted jobs.
+func (r *rig) compareTombstones() {
+	if !r.late {
+		r.model.endTombstones()
+	}
+	for _, x := range r.model.tombs {
+		f := r.file.jobs[x.id]
+		if f == nil {
+			if x.end > r.now {
+				r.t.Fatalf("the tombstone of job %d is not on record", x.id)
+			}
+			continue
+		}
+		want := journal.Record{ID: x.id, State: journal.Deleted, Due: r.wall(x.end), Tube: x.tube, Keys: x.keys}
+		if !same(&f.full, &want) {
+			r.t.Fatalf("on record is %+v\nwant %+v", f.full, want)
+		}
+	}
 }
 
 func (r *rig) wall(t Time) int64 { return r.start.UnixNano() + int64(t) }
@@ -266,6 +315,10 @@ func (r *rig) comparePos(c *rigConn) {
 				r.t.Fatalf("conn %d was shown job %d, recorded at %d, in a reply that may be sent at %d", c.number, id, x.pos, c.out.Pos)
 			}
 			rest = rest[size+2:]
+		} else if n, _ := fmt.Sscanf(line, "INSERTED %d %s", &id, new(string)); n == 2 {
+			if x := r.file.jobs[id]; x != nil && x.pos > r.file.committed && c.out.Pos < x.pos {
+				r.t.Fatalf("conn %d was told of job %d, recorded at %d, in a reply that may be sent at %d", c.number, id, x.pos, c.out.Pos)
+			}
 		} else if n, _ := fmt.Sscanf(line, "OK %d", &size); n == 1 {
 			rest = rest[size+2:]
 		}
@@ -290,7 +343,8 @@ func (r *rig) journalAction(t *rapid.T) {
 		f.err = journal.ErrBusy
 		t.Log("the disk is slow")
 	case 5:
-		if rapid.Bool().Draw(t, "fails") {
+		// A tombstone that ends then stays on record.
+		if rapid.Bool().Draw(t, "fails") && len(r.model.tombs) == 0 {
 			f.err = fmt.Errorf("writing: %w", journal.ErrFailed)
 			t.Log("the disk fails")
 		}
@@ -319,6 +373,9 @@ func (r *rig) migrate(t *rapid.T) {
 	}
 	j := r.model.jobs[id]
 	t.Logf("job %d is recorded anew", id)
+	if j == nil {
+		return // a tombstone
+	}
 	since := j.saved.since
 	switch j.state {
 	case "reserved":
@@ -360,15 +417,18 @@ func (r *rig) restart(after Time) *rig {
 		if replaced, err := follower.Full(&x.full, x.segment); err != nil || replaced.Segment != x.segment+7 {
 			r.t.Fatalf("job %d replaces one in segment %d, %v", id, replaced, err)
 		}
+		old := r.model.jobs[id]
+		if old == nil {
+			continue // a tombstone
+		}
 		if err := follower.Update(&x.record); err != nil {
 			r.t.Fatal(err)
 		}
-		old := r.model.jobs[id]
 		s := old.saved
 		j := &modelJob{
 			id: id, tube: m.make(old.tube.name), ttr: old.ttr, body: old.body,
 			created: old.created - r.now - after,
-			state:   s.state, pri: s.pri, delay: s.delay, since: s.since,
+			keys:    old.keys, state: s.state, pri: s.pri, delay: s.delay, since: s.since,
 			reserves: s.reserves, timeouts: s.timeouts, releases: s.releases, buries: s.buries, kicks: s.kicks,
 			attempts: s.attempts,
 		}
@@ -382,6 +442,12 @@ func (r *rig) restart(after Time) *rig {
 		m.jobs[id] = j
 		m.step = max(m.step, j.since)
 	}
+	for _, x := range r.model.tombs {
+		y := *x
+		y.end -= r.now + after
+		m.tombs = append(m.tombs, &y)
+	}
 	follower.Serve(m.lastID+1, 0)
+	n.wait(0, false) // tombstones that have ended meanwhile
 	return n
 }

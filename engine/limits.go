@@ -17,6 +17,10 @@ type Limits struct {
 	// Watched is the number of tubes that one client may watch, beyond which a
 	// watch is answered OUT_OF_MEMORY.
 	Watched int
+	// Keys is the number of keys of jobs and tombstones, beyond which a put with a new
+	// one is answered OUT_OF_MEMORY. Each counts in each tube. Those that are restored
+	// from a journal or moved count, and are not refused.
+	Keys int
 }
 
 // usage is what is held of what Limits bound, and how often that was too much.
@@ -25,7 +29,9 @@ type usage struct {
 	memory atomic.Int64 // bytes of jobs and of the loops' credits; counted only while they are limited
 	_      [64]byte
 
-	refusedMemory, refusedTubes, refusedWatching atomic.Uint64
+	keys atomic.Int64 // unique and limited keys, each by tube
+
+	refusedMemory, refusedTubes, refusedWatching, refusedKeys atomic.Uint64
 }
 
 // jobMemory is what a job takes beside its body: its record, its counters, and

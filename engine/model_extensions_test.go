@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"trellis/binlog/journal"
 )
 
 // What the model says to commands that beanstalkd does not have.
@@ -55,25 +57,23 @@ func (m *model) kickTube(name string, bound int) string {
 	return m.kick(&modelClient{used: t}, bound)
 }
 
-// remove deletes some jobs of a tube.
-func (m *model) remove(name, word string, list []*modelJob) string {
-	if len(list) > 0 && m.file.failed() {
+func (m *model) flushTube(name string) string {
+	t := m.find(name)
+	ofTube := func(x *modelTombstone) bool { return x.tube == name }
+	tombs := slices.ContainsFunc(m.tombs, func(x *modelTombstone) bool { return ofTube(x) && x.end > m.now })
+	if t == nil && !tombs {
+		return notFound
+	}
+	list := m.all(func(j *modelJob) bool { return j.tube == t }, byID)
+	if (len(list) > 0 || tombs) && m.file.failed() {
 		return m.file.refusal()
 	}
 	for _, j := range list {
-		delete(m.jobs, j.id)
-		j.tube.deletes++
-		m.drop(j.tube)
+		j.keys = journal.Keys{} // so that no tombstone is left
+		m.end(j)
 	}
-	return fmt.Sprintf("%s %d\r\n", word, len(list))
-}
-
-func (m *model) flushTube(name string) string {
-	t := m.find(name)
-	if t == nil {
-		return notFound
-	}
-	return m.remove(name, "FLUSHED", m.all(func(j *modelJob) bool { return j.tube == t }, byID))
+	m.tombs = slices.DeleteFunc(m.tombs, ofTube)
+	return fmt.Sprintf("FLUSHED %d\r\n", len(list))
 }
 
 func (m *model) deleteTubeJobs(name, state string, bound int) string {
@@ -82,7 +82,15 @@ func (m *model) deleteTubeJobs(name, state string, bound int) string {
 		return notFound
 	}
 	list := m.listed(t, state)
-	return m.remove(name, "DELETED", list[:min(bound, len(list))])
+	list = list[:min(bound, len(list))]
+	if len(list) > 0 && m.file.failed() {
+		return m.file.refusal()
+	}
+	for _, j := range list {
+		m.end(j)
+		m.dispatch(t)
+	}
+	return fmt.Sprintf("DELETED %d\r\n", len(list))
 }
 
 func (m *model) moveJob(c *modelClient, id uint64, name string) string {
@@ -105,6 +113,7 @@ func (m *model) moveJob(c *modelClient, id uint64, name string) string {
 
 func (m *model) move(j *modelJob, name string) {
 	old := j.tube
+	m.moveKeys(j, name)
 	j.tube = m.make(name)
 	switch j.state {
 	case "delayed":
@@ -116,6 +125,7 @@ func (m *model) move(j *modelJob, name string) {
 		m.save(j, "ready", 0)
 		m.makeReady(j)
 	}
+	m.dispatch(old)
 	m.drop(old)
 }
 
@@ -155,7 +165,7 @@ func (m *model) seekBatch(c *modelClient, until Time) string {
 func (m *model) takeBatch(c *modelClient, n int) (jobs []*modelJob) {
 	for len(jobs) < n {
 		some := m.all(func(j *modelJob) bool {
-			return j.state == "ready" && slices.Contains(c.watched, j.tube) && !m.paused(j.tube)
+			return j.state == "ready" && slices.Contains(c.watched, j.tube) && !m.paused(j.tube) && !m.passedOver(j)
 		}, byPriority)
 		if len(some) == 0 {
 			break

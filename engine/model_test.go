@@ -25,6 +25,8 @@ type model struct {
 	file     *file // nil without a journal
 
 	jobs    map[uint64]*modelJob
+	tombs   []*modelTombstone
+	maxKeys int          // 0 for no limit
 	tubes   []*modelTube // in the order of list-tubes
 	clients []*modelClient
 	dead    map[string]modelSetting // by tube
@@ -53,6 +55,7 @@ type modelJob struct {
 	holder          *modelClient
 	since           int // the step in which it was buried or reserved
 	saved           modelRecord
+	keys            journal.Keys
 
 	reserves, timeouts, releases, buries, kicks int
 
@@ -84,6 +87,7 @@ type modelPut struct {
 	pri, delay, ttr uint32
 	body            string
 	size            int
+	keys            journal.Keys
 }
 
 func newModel(maxJob int, lastID uint64, info Info, f *file) *model {
@@ -173,12 +177,13 @@ func (m *model) queue(j *modelJob) {
 	}
 	j.state, j.holder, j.due = "delayed", nil, m.now+seconds(j.delay)
 	m.save(j, "delayed", j.due)
+	m.dispatch(j.tube)
 }
 
 // dispatch serves the clients that wait for a tube, first come, first served.
 func (m *model) dispatch(t *modelTube) {
 	for !m.paused(t) {
-		jobs := m.in(t, "ready", byPriority)
+		jobs := slices.DeleteFunc(m.in(t, "ready", byPriority), m.passedOver)
 		waiting := m.waitingFor(t)
 		if len(jobs) == 0 || len(waiting) == 0 {
 			return
@@ -283,6 +288,11 @@ func (m *model) soonest() Time {
 			at = min(at, j.due)
 		}
 	}
+	for _, x := range m.tombs {
+		if x.end > m.now {
+			at = min(at, x.end)
+		}
+	}
 	for _, t := range m.tubes {
 		if t.pausedUntil > m.now {
 			at = min(at, t.pausedUntil)
@@ -308,6 +318,7 @@ type dueThing struct {
 // not among them.
 func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int) error {
 	m.now = now
+	m.endTombstones()
 	due := func(j *modelJob) bool { return j.due != 0 && j.due <= now }
 	for _, x := range things {
 		if x.holder != nil {
@@ -409,11 +420,18 @@ func (m *model) putEnd(c *modelClient, terminated bool) string {
 		return "EXPECTED_CRLF\r\n"
 	case m.draining:
 		return "DRAINING\r\n"
+	}
+	if reply := m.duplicate(c, p); reply != "" {
+		return reply
+	}
+	switch {
+	case !m.mayHave(c.used, p.keys):
+		return "OUT_OF_MEMORY\r\n"
 	case m.file.refusal() != "":
 		return m.file.refusal()
 	}
 	j := &modelJob{
-		id: p.id, tube: c.used, pri: p.pri, delay: p.delay, ttr: max(p.ttr, 1), body: p.body, created: m.now,
+		id: p.id, tube: c.used, pri: p.pri, delay: p.delay, ttr: max(p.ttr, 1), body: p.body, created: m.now, keys: p.keys,
 	}
 	m.jobs[j.id] = j
 	m.puts++
@@ -430,7 +448,9 @@ func (m *model) reserve(c *modelClient, until Time) string {
 
 func (m *model) seek(c *modelClient, until Time) string {
 	soon := m.margin(c)
-	some := m.all(func(j *modelJob) bool { return j.state == "ready" && slices.Contains(c.watched, j.tube) }, byPriority)
+	some := m.all(func(j *modelJob) bool {
+		return j.state == "ready" && slices.Contains(c.watched, j.tube) && !m.passedOver(j)
+	}, byPriority)
 	if m.now >= soon && len(some) == 0 {
 		return "DEADLINE_SOON\r\n"
 	}
@@ -469,7 +489,7 @@ const notFound = "NOT_FOUND\r\n"
 
 func (m *model) reserveJob(c *modelClient, id uint64) string {
 	j := m.jobs[id]
-	if j == nil || j.state == "reserved" {
+	if j == nil || j.state == "reserved" || m.passedOver(j) {
 		return notFound
 	}
 	c.worker = true
@@ -489,9 +509,8 @@ func (m *model) delete(c *modelClient, id uint64) string {
 	if m.file.failed() {
 		return m.file.refusal()
 	}
-	delete(m.jobs, id)
-	j.tube.deletes++
-	m.drop(j.tube)
+	m.end(j)
+	m.dispatch(j.tube)
 	return "DELETED\r\n"
 }
 
@@ -526,6 +545,7 @@ func (m *model) bury(c *modelClient, id uint64, pri uint32) string {
 	j.pri = pri
 	m.save(j, "buried", 0)
 	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
+	m.dispatch(j.tube)
 	return "BURIED\r\n"
 }
 

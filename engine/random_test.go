@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"trellis/binlog/journal"
 )
 
 // Whatever clients do, in whatever order things happen, they are answered as the
@@ -63,6 +65,7 @@ func drawPlan(t *rapid.T) rigPlan {
 		p.places = append(p.places, rapid.IntRange(0, p.shards-1).Draw(t, "shard"))
 	}
 	p.lastID = rapid.SampledFrom([]uint64{0, 0, 0, 1<<leafBits - 3, 1<<(leafBits+nodeBits) - 3, math.MaxUint64 - 10_000}).Draw(t, "last id")
+	p.maxKeys = rapid.SampledFrom([]int{0, 0, 0, 3}).Draw(t, "max keys")
 	p.ballast = rapid.IntRange(0, 9).Draw(t, "ballast") == 9
 	return p
 }
@@ -107,6 +110,9 @@ func (r *rig) jobID(t *rapid.T) uint64 {
 	for id := range m.jobs {
 		ids = append(ids, id)
 	}
+	for _, x := range m.tombs {
+		ids = append(ids, x.id)
+	}
 	slices.Sort(ids)
 	return pick(t, "job", append(ids, 0, m.lastID, m.lastID+1, r.firstID, math.MaxUint64))
 }
@@ -140,7 +146,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"put many": func(t *rapid.T) {
 			c := r.idle(t)
 			for range rapid.IntRange(2, 15).Draw(t, "jobs") {
-				r.put(t, c, modelPut{pri: priority(t), ttr: among[uint32](t, "ttr", 1, 2, 3, 100), size: 1})
+				r.put(t, c, modelPut{pri: priority(t), ttr: among[uint32](t, "ttr", 1, 2, 3, 100), size: 1, keys: someKeys(t)})
 			}
 		},
 		"more of a put": func(t *rapid.T) {
@@ -393,6 +399,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 func (r *rig) putAny(t *rapid.T) {
 	c := r.idle(t)
 	p := modelPut{pri: priority(t), delay: delay(t), ttr: among[uint32](t, "ttr", 100, 0, 1, 2, 3, math.MaxUint32)}
+	p.keys = someKeys(t)
 	p.size = among(t, "size", 1, 0, 2, 8, ballastBody, ballastBody, 300)
 	if rapid.IntRange(0, 29).Draw(t, "large") == 29 {
 		p.size = among(t, "size", 65_536, 69_999, 70_000, 70_001)
@@ -401,11 +408,23 @@ func (r *rig) putAny(t *rapid.T) {
 	r.put(t, c, p)
 }
 
+// someKeys draws the keys of a put: none, as a rule.
+func someKeys(t *rapid.T) (k journal.Keys) {
+	kind := among(t, "keys", "", "", "", "idp", "con", "both")
+	if kind == "idp" || kind == "both" {
+		k.Unique, k.Seconds = among(t, "idp", "k", "j"), among[uint32](t, "seconds", 0, 1, 3, 100)
+	}
+	if kind == "con" || kind == "both" {
+		k.Limited, k.Limit = among(t, "con", "c", "d"), among[uint32](t, "limit", 1, 1, 2, 3)
+	}
+	return k
+}
+
 // put sends a put, or at least its line.
 func (r *rig) put(t *rapid.T, c *rigConn, p modelPut) {
 	r.bodies++
 	p.body = strings.Repeat(fmt.Sprintf("%d\r\n", r.bodies), p.size/3+1)[:p.size]
-	line := fmt.Sprintf("put %d %d %d %d\r\n", p.pri, p.delay, p.ttr, p.size)
+	line := fmt.Sprintf("put %d %d %d %d%s\r\n", p.pri, p.delay, p.ttr, p.size, tagsOf(&p.keys))
 	t.Logf("conn %d > %s", c.number, line)
 	c.rest = []byte(line + p.body + map[bool]string{false: "\r\n", true: "\r\r"}[c.bad])
 	n := len(c.rest)
@@ -517,6 +536,12 @@ func (r *rig) empty() {
 	c := r.open(0, 0)
 	for id := range m.jobs {
 		r.do(c, fmt.Sprint("delete ", id), func() string { return m.delete(c.client, id) })
+	}
+	r.wait(r.now, false)
+	m.endTombstones()
+	for len(m.tombs) > 0 {
+		name := m.tombs[0].tube // not one of r.names after a restart
+		r.do(c, "flush-tube "+name, func() string { return m.flushTube(name) })
 	}
 	r.check()
 	r.close(c)

@@ -41,11 +41,11 @@ func (c *cramped) Update(r *journal.Record) (journal.Pos, error) {
 	return c.file.Update(r)
 }
 
-func (c *cramped) Delete(id uint64, segment uint32, size int64) (journal.Pos, error) {
+func (c *cramped) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 	if err := c.check(); err != nil {
 		return 0, err
 	}
-	return c.file.Delete(id, segment, size)
+	return c.file.Delete(id, former)
 }
 
 func (c *cramped) Set(s *journal.Setting) (journal.Pos, error) {
@@ -91,6 +91,8 @@ var cramping = map[string]struct{ command, reply string }{
 	"put":                   {"put 0 0 9 1\r\nx\r\n", "INSERTED 5\r\n"},
 	"put of a delayed job":  {"put 0 1 9 1\r\nx\r\n", "INSERTED 5\r\n"},
 	"put of a large body":   {"put 0 0 9 100000\r\n" + strings.Repeat("x", 100000) + "\r\n", "INSERTED 5\r\n"},
+	"put with tags":         {"put 0 0 9 1 idp:k:9 con:c\r\nx\r\n", "INSERTED 5\r\n"},
+	"large put with tags":   {"put 0 0 9 100000 idp:k con:c:2\r\n" + strings.Repeat("x", 100000) + "\r\n", "INSERTED 5\r\n"},
 	"delete of a ready job": {"delete 1\r\n", "DELETED\r\n"},
 	"delete of one's own":   {"delete 2\r\n", "DELETED\r\n"},
 	"release":               {"release 2 5 0\r\n", "RELEASED\r\n"},

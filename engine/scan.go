@@ -42,7 +42,7 @@ const scanSteps = scanSlice/16 + lockSteps
 func (t *tube) first(in state) ref {
 	switch in {
 	case ready:
-		return t.ready.First(t.shard.table)
+		return t.firstReady()
 	case delayed:
 		if t.delayed.Len() > 0 {
 			return t.delayed.First().Ref
@@ -72,7 +72,7 @@ func (t *tube) count(in state) int {
 func (t *tube) all(in state) iter.Seq[ref] {
 	switch in {
 	case ready:
-		return t.ready.All(t.shard.table)
+		return t.allReady()
 	case delayed:
 		return t.delayed.All()
 	default:

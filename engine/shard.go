@@ -51,6 +51,10 @@ type shard struct {
 	tidier  tidier
 	journal journalShard
 
+	keyed      map[uint64]*keyed    // by the ids of jobs with keys, and of tombstones
+	keyspaces  map[string]*keyspace // by the names of tubes
+	tombstones tombstones
+
 	_ [64]byte // keeps the next shard's lock off this one's cache lines
 }
 
@@ -61,6 +65,10 @@ type shardTotals struct {
 	puts, timeouts uint64
 	deadLetters    uint64              // jobs that became dead letters, counted where they are buried
 	ready          histogram.Histogram // how long jobs were ready before they were reserved
+	duplicates     uint64              // puts whose unique key had a holder
+	unique         int                 // unique keys that jobs hold
+	tombstones     int                 // and that tombstones hold
+	limited        int                 // limited keys
 }
 
 // A caller is a goroutine inside the engine: a loop's, or one that looks at the
@@ -168,7 +176,7 @@ func (sh *shard) alarm() {
 
 func (sh *shard) job(r ref) *job { return sh.jobs.At(r) }
 
-// find returns a job of the shard by its id.
+// find returns a job, or tombstone, of the shard by its id.
 func (sh *shard) find(id uint64) (ref, *job) {
 	p := sh.engine.ids.get(id)
 	if p == 0 || p.shard() != sh.number {
@@ -180,6 +188,11 @@ func (sh *shard) find(id uint64) (ref, *job) {
 // lockJob takes the lock of the shard in which a job lives and returns the job.
 // Without such a job it takes no lock and sh is nil.
 func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *job) {
+	return e.lockRecord(c, id, now, false)
+}
+
+// lockRecord is lockJob, which finds tombstones as well if it is to.
+func (e *Engine) lockRecord(c *caller, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
 	entry := e.ids.entry(id)
 	if entry == nil {
 		return nil, 0, nil
@@ -194,7 +207,11 @@ func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *j
 		// The job may be gone by now, or its record may have moved.
 		p = place(entry.Load())
 		if p != 0 && p.shard() == sh.number {
-			return sh, p.ref(), sh.job(p.ref())
+			if j = sh.job(p.ref()); j.state != tombstone || tombstones {
+				return sh, p.ref(), j
+			}
+			sh.unlock(c)
+			return nil, 0, nil
 		}
 		sh.unlock(c)
 	}

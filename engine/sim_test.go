@@ -16,17 +16,18 @@ import (
 type simTarget struct{ loops int }
 
 func (st simTarget) Start(options ...string) (script.Server, error) {
-	maxJob := uint64(65535)
+	values := map[string]uint64{"-z": 65535, "--max-keys": 0}
 	for i := 0; i+1 < len(options); i += 2 {
-		if options[i] != "-z" {
-			return nil, fmt.Errorf("no option %q", options[i])
+		name := options[i]
+		if _, ok := values[name]; !ok {
+			return nil, fmt.Errorf("no option %q", name)
 		}
 		var err error
-		if maxJob, err = strconv.ParseUint(options[i+1], 10, 32); err != nil {
-			return nil, fmt.Errorf("option -z: %w", err)
+		if values[name], err = strconv.ParseUint(options[i+1], 10, 32); err != nil {
+			return nil, fmt.Errorf("option %s: %w", name, err)
 		}
 	}
-	return newSim(uint32(maxJob), st.loops), nil
+	return newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])}), nil
 }
 
 // sim is an engine with loops and connections and a clock of its own, all on one

@@ -16,6 +16,10 @@ type Snapshot struct {
 	Timeouts uint64 // reservations whose time to run ended
 
 	DeadLetters uint64 // jobs that were buried because their attempts were used up
+	UniqueKeys  int    // that jobs have, each by tube
+	LimitedKeys int    // the same of those that limit reservations
+	Tombstones  int    // unique keys that deleted jobs still keep
+	Duplicates  uint64 // puts of jobs whose unique key another one had
 
 	Commands [codec.NumCommands]uint64 // those that were well formed
 
@@ -32,7 +36,7 @@ type Snapshot struct {
 	Memory   int64 // bytes mapped for jobs and their bodies
 
 	// Commands that a limit made the engine refuse.
-	RefusedMemory, RefusedTubes, RefusedWatching uint64
+	RefusedMemory, RefusedTubes, RefusedWatching, RefusedKeys uint64
 }
 
 // TubeSnapshot is what one tube counts, since it came into being.
@@ -60,6 +64,7 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 		RefusedMemory:   e.usage.refusedMemory.Load(),
 		RefusedTubes:    e.usage.refusedTubes.Load(),
 		RefusedWatching: e.usage.refusedWatching.Load(),
+		RefusedKeys:     e.usage.refusedKeys.Load(),
 	}
 	for _, sh := range e.shards {
 		sh.lock(c, now)
@@ -72,6 +77,10 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 		s.Puts += n.puts
 		s.Timeouts += n.timeouts
 		s.DeadLetters += n.deadLetters
+		s.UniqueKeys += n.unique
+		s.LimitedKeys += n.limited
+		s.Tombstones += n.tombstones
+		s.Duplicates += n.duplicates
 		s.ReadyTimes.Add(&n.ready)
 		s.Memory += sh.jobs.Mapped() + sh.counters.Mapped() + sh.bodies.Mapped()
 		sh.unlock(c)

@@ -78,9 +78,17 @@ func (sh *shard) tidy(r ref) {
 // moved tells all that refer to a job's record where it is now.
 func (sh *shard) moved(r ref, j *job) {
 	sh.engine.ids.put(j.ID, placeOf(sh.number, r))
+	if j.state == tombstone {
+		sh.tombstones.heap.Moved(r, &j.Links)
+		return
+	}
 	t := sh.tubes[j.tube]
 	switch j.state {
 	case ready:
+		if j.flags&isLimited != 0 {
+			sh.movedLimited(t, r, j)
+			return
+		}
 		t.ready.Moved(sh.table, j.pri, r, &j.Links)
 	case delayed:
 		t.delayed.Moved(r, &j.Links)

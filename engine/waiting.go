@@ -85,7 +85,11 @@ func (w *watch) dequeue() {
 // has waited longest first. What it does not come to, the tube's timer makes it
 // go on with.
 func (sh *shard) dispatch(t *tube) {
-	for t.ready.Len() > 0 && t.firstWaiting != nil && !t.paused(sh.now) {
+	for t.firstWaiting != nil && !t.paused(sh.now) {
+		r := t.ready.First(sh.table)
+		if r == 0 {
+			return
+		}
 		if !sh.mayMove() {
 			sh.arm(&t.timer, sh.now+1)
 			return
@@ -98,7 +102,6 @@ func (sh *shard) dispatch(t *tube) {
 			continue
 		}
 		s.loop.counts.waiting.Add(-1)
-		r := t.ready.First(sh.table)
 		j := sh.job(r)
 		pos := sh.uncommitted(j.at())
 		if err := sh.reserve(s, r, j); err != nil {

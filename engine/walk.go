@@ -10,7 +10,7 @@ import (
 // ErrDiscarded is returned by [Engine.Walk] when the engine was discarded meanwhile.
 var ErrDiscarded = errors.New("engine: the engine was discarded")
 
-// Walk calls f for jobs by their ids, from id from on, with what the journal would be
+// Walk calls f for jobs and tombstones by their ids, from id from on, with what the journal would be
 // told of each at that moment: a reserved job is ready. It visits at most n jobs, and
 // returns the id to go on from, 0 when it has come to the end. Begin with 1. An error of
 // f's ends it and is returned. The record and its body are valid during the call of f,
@@ -74,12 +74,18 @@ type walk struct {
 // visit shows a job, if there is one of that id.
 func (w *walk) visit(id uint64) (visited bool, err error) {
 	// Nothing becomes due by the clock of somebody who only looks.
-	sh, _, j := w.engine.lockJob(&w.caller, id, Always)
+	sh, _, j := w.engine.lockRecord(&w.caller, id, Always, true)
 	if sh == nil {
 		return false, nil
 	}
+	if j.state == tombstone {
+		w.record = sh.recordTombstone(j)
+		sh.unlock(&w.caller)
+		return true, w.f(&w.record)
+	}
 	ch := sh.present(j)
 	w.record = w.engine.recordOf(j, &ch, sh.tubes[j.tube].name, nil)
+	w.record.Keys = sh.keysOf(j)
 	if j.size < pinnedSize {
 		w.body = append(w.body[:0], sh.body(j)...)
 		w.record.Body = w.body

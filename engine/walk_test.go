@@ -71,7 +71,8 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 			"put": func(t *rapid.T) {
 				for range rapid.IntRange(1, 5).Draw(t, "jobs") {
 					body := strings.Repeat("x", among(t, "size", 0, 1, 20, 50_000, 70_000))
-					say(t, "put %d %d %d %d\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), body)
+					keys := someKeys(t)
+					say(t, "put %d %d %d %d%s\n%s", pri(t), delay(t), rapid.IntRange(0, 3).Draw(t, "ttr"), len(body), tagsOf(&keys), body)
 				}
 			},
 			"skip ids":    func(t *rapid.T) { leader.engine.skipIDs(rapid.Uint64Range(1, 600).Draw(t, "ids")) },
@@ -86,6 +87,7 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 				say(t, "move-tube %s ready %s 3", among(t, "tube", "a", "b", "c"), among(t, "to", "d", "a"))
 			},
 			"delete": func(t *rapid.T) { say(t, "delete %d", id(t)) },
+			"flush":  func(t *rapid.T) { say(t, "flush-tube %s", among(t, "tube", "a", "b")) },
 			"pass":   func(t *rapid.T) { leader.Wait(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond) },
 			"walk":   func(t *rapid.T) { walk(rapid.IntRange(1, 6).Draw(t, "jobs")) },
 		})

@@ -34,7 +34,7 @@ func (j *fakeJournal) Replace(*journal.Record, journal.Former) (journal.Ticket, 
 
 func (j *fakeJournal) Update(*journal.Record) (journal.Pos, error) { return j.next(), nil }
 
-func (j *fakeJournal) Delete(uint64, uint32, int64) (journal.Pos, error) { return j.next(), nil }
+func (j *fakeJournal) Delete(uint64, journal.Former) (journal.Pos, error) { return j.next(), nil }
 
 func (j *fakeJournal) Set(*journal.Setting) (journal.Pos, error) { return j.next(), nil }
 

@@ -25,9 +25,11 @@ type Exported struct {
 	// a larger one.
 	MaxJobSize int
 
-	// What beanstalkd's format cannot hold, and so was left out.
-	Settings int   // of dead letters
-	Attempts int64 // jobs that were kicked and have failed since: their attempts begin anew
+	// What beanstalkd's format cannot hold, and so was left out: settings of dead letters;
+	// the attempts of jobs that were kicked and have failed since, which begin anew; unique
+	// keys and limits of jobs, and keys of deleted ones that are not free yet.
+	Settings                              int
+	Attempts, Unique, Limited, Tombstones int64
 }
 
 // exportFile is the size of beanstalkd's own files, unless it is told otherwise.
@@ -115,6 +117,18 @@ type exporter struct {
 }
 
 func (x *exporter) add(r *journal.Record) error {
+	if r.State == journal.Deleted {
+		if r.Keys.Unique != "" {
+			x.report.Tombstones++
+		}
+		return nil
+	}
+	if r.Keys.Unique != "" {
+		x.report.Unique++
+	}
+	if r.Keys.Limited != "" {
+		x.report.Limited++
+	}
 	j := beanstalkd.Job{
 		ID: r.ID, Pri: r.Pri, Delay: int64(r.Delay) * 1e9, TTR: int64(max(r.TTR, 1)) * 1e9,
 		Created: r.Created, State: beanstalkd.State(r.State),

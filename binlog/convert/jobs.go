@@ -132,7 +132,7 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 				}
 				was := j.Record
 				record.DecodeUpdate(b, &j.Record)
-				j.Tube, j.TTR, j.Created = was.Tube, was.TTR, was.Created
+				j.Tube, j.TTR, j.Created, j.Keys = was.Tube, was.TTR, was.Created, was.Keys
 			case record.Setting:
 				s := record.DecodeSetting(b)
 				if delete(js.settings, s.Tube); s.MaxAttempts > 0 {

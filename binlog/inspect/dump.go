@@ -86,6 +86,7 @@ func (d *dumper) record(b []byte) {
 		record.DecodeFull(b, &r, &d.names)
 		d.state(&r)
 		d.print(" tube=%s ttr=%d created=%s bytes=%d", r.Tube, r.TTR, stamp(r.Created), len(r.Body))
+		d.keys(&r.Keys)
 		if d.bodies {
 			d.print(" body=%q", r.Body)
 		}
@@ -119,12 +120,21 @@ func (d *dumper) record(b []byte) {
 func (d *dumper) state(r *journal.Record) {
 	d.print("id=%d %s pri=%d delay=%d", r.ID, r.State, r.Pri, r.Delay)
 	switch r.State {
-	case journal.Delayed:
+	case journal.Delayed, journal.Deleted:
 		d.print(" due=%s", stamp(r.Due))
 	case journal.Buried:
 		d.print(" order=%d", r.BuryOrder)
 	}
 	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d attempts=%d", r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks, r.Attempts)
+}
+
+func (d *dumper) keys(k *journal.Keys) {
+	if k.Unique != "" {
+		d.print(" unique=%q seconds=%d", k.Unique, k.Seconds)
+	}
+	if k.Limited != "" {
+		d.print(" limited=%q limit=%d", k.Limited, k.Limit)
+	}
 }
 
 func stamp(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }

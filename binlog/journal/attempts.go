@@ -12,7 +12,7 @@ func (r *Record) UsualAttempts() uint32 {
 }
 
 // Optional is how many bytes the full record of r has beside those that every one has,
-// its tube and its body.
+// its tube, its keys and its body.
 func (r *Record) Optional() int {
 	if r.Attempts != r.UsualAttempts() {
 		return attemptsSize
@@ -23,4 +23,7 @@ func (r *Record) Optional() int {
 const attemptsSize = 4
 
 // Size is the length in bytes of the full record of r.
-func (r *Record) Size() int64 { return Size(r.Tube, len(r.Body)+r.Optional()) }
+func (r *Record) Size() int64 { return SizeOf(r.Tube, len(r.Body)+r.Optional(), &r.Keys) }
+
+// Plain tells whether every version of this program can read the full record of r.
+func (r *Record) Plain() bool { return r.Optional() == 0 && r.Keys == (Keys{}) }

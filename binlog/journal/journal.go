@@ -21,6 +21,10 @@ const (
 	Ready   State = 1
 	Buried  State = 3
 	Delayed State = 4
+
+	// Deleted is the state of a tombstone: of the job nothing is left but its unique key,
+	// which is not free before Due. Only full records have it.
+	Deleted State = 5
 )
 
 func (s State) String() string {
@@ -31,6 +35,8 @@ func (s State) String() string {
 		return "buried"
 	case Delayed:
 		return "delayed"
+	case Deleted:
+		return "deleted"
 	}
 	return fmt.Sprintf("state %d", uint8(s))
 }
@@ -38,7 +44,8 @@ func (s State) String() string {
 // MaxTube is the longest name of a tube in bytes.
 const MaxTube = 200
 
-// Record is a job's state in plain values.
+// Record is a job's state in plain values. A tombstone has only ID, State, Due, Tube and
+// Keys, of which it has the unique key and its seconds.
 type Record struct {
 	ID        uint64
 	State     State
@@ -46,7 +53,7 @@ type Record struct {
 	Delay     uint32 // seconds, as last given by put or release
 	TTR       uint32 // seconds
 	Created   int64  // wall clock, nanoseconds since 1970
-	Due       int64  // wall clock, of a delayed job
+	Due       int64  // wall clock, of a delayed job or a tombstone
 	BuryOrder uint64 // of a buried job: of two in a tube, the one buried later has the greater
 	Reserves  uint32
 	Timeouts  uint32
@@ -56,6 +63,7 @@ type Record struct {
 	Attempts  uint32 // releases and time-outs since it was put or last kicked
 	Tube      string
 	Body      []byte
+	Keys      Keys
 }
 
 // Ticket tells where a job's full record went.
@@ -66,8 +74,9 @@ type Ticket struct {
 
 // Former is a job's full record that another one has replaced. The zero Former is none.
 type Former struct {
-	Segment uint32
-	Size    int64 // its length in bytes, as Size tells it
+	Segment   uint32
+	Size      int64 // its length in bytes, as SizeOf tells it
+	Tombstone int64 // that of the tombstone that the job may leave, as TombstoneSize tells it
 }
 
 // Counters are what the command stats shows of a log.
@@ -76,13 +85,13 @@ type Counters struct {
 	Migrated, Written uint64 // records; what was migrated was also written
 }
 
-// Size is the length in bytes of the full record of a job with that tube, whose body
-// and [Record.Optional] are that many bytes: what Delete wants to know.
+// Size is the length in bytes of the full record of a job without keys, with that tube, whose
+// body and [Record.Optional] are that many bytes.
 func Size(tube string, body int) int64 {
 	return (FullFixed + int64(len(tube)) + int64(body) + 7) &^ 7
 }
 
-// FullFixed is what every full record takes beside tube and body, but for up to
+// FullFixed is what every full record takes beside tube, keys and body, but for up to
 // seven bytes behind them.
 const FullFixed = 72
 

@@ -6,7 +6,8 @@ import "trellis/binlog/journal"
 // field, which is left out while its value can be told from the others.
 const (
 	attemptsFlag = 1 << 3 // attempts, which are not what journal.Record.UsualAttempts tells
-	flags        = attemptsFlag
+	keysFlag     = 1 << 4 // keys, only in a full record
+	flags        = attemptsFlag | keysFlag
 
 	attemptsSize   = 4 // bytes in a full record
 	updateAttempts = 8 // bytes in an update, so that its length stays a multiple of eight
@@ -15,9 +16,9 @@ const (
 // stateIn is the state in a state's byte.
 func stateIn(b byte) journal.State { return journal.State(b &^ flags) }
 
-// optionalIn is how many bytes of optional fields a full record has, of which b is the
-// state's byte.
-func optionalIn(b byte) int {
+// attemptsIn is how many bytes of attempts a full record has, of which b is the state's
+// byte.
+func attemptsIn(b byte) int {
 	if b&attemptsFlag != 0 {
 		return attemptsSize
 	}

@@ -27,17 +27,18 @@ func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	if b[68]&attemptsFlag != 0 {
 		r.Attempts = le.Uint32(b[fullFixed:])
 	}
+	r.Tube = names.Get(b[keysAt(b)-int(b[69]) : keysAt(b)])
+	r.Keys = decodeKeys(b)
 	start := BodyOffset(b)
-	r.Tube = names.Get(b[start-int(b[69]) : start])
 	end := start + int(le.Uint32(b[44:]))
 	r.Body = b[start:end:end]
 }
 
 // BodyOffset is where in a sound full record its body starts.
-func BodyOffset(b []byte) int { return fullFixed + optionalIn(b[68]) + int(b[69]) }
+func BodyOffset(b []byte) int { return keysAt(b) + keysSize(b) }
 
-// DecodeUpdate reads a sound update record: all fields of r but Tube, TTR,
-// Created and Body, which it clears.
+// DecodeUpdate reads a sound update record: all fields of r but Tube, TTR, Created, Body
+// and Keys, which it clears.
 func DecodeUpdate(b []byte, r *journal.Record) {
 	*r = journal.Record{
 		ID:       le.Uint64(b[8:]),
@@ -94,7 +95,10 @@ func plausible(b []byte, left int64, salt Salt) (n int64, p partial, wrong strin
 		if uint16(p.crc) != le.Uint16(b[headAt:]) {
 			return 0, p, "a full record whose first part has a wrong checksum"
 		}
-		want = (int64(BodyOffset(b)) + int64(le.Uint32(b[44:])) + 7) &^ 7
+		want = (int64(keysAt(b)) + int64(le.Uint32(b[44:])) + 7) &^ 7
+		if b[68]&keysFlag != 0 && keysFit(b, n) {
+			want = n
+		}
 	case Setting:
 		want = settingSize(int(b[12]), int(b[13]))
 	case Update:
@@ -126,16 +130,25 @@ func check(b []byte, p partial) string {
 func impossible(b []byte, index uint32) string {
 	switch KindOf(b) {
 	case Full:
-		n := int(b[69])
-		if n == 0 || n > journal.MaxTube || !validState(stateIn(b[68])) || le.Uint64(b[8:]) == 0 ||
-			!allZero(b[BodyOffset(b)+int(le.Uint32(b[44:])):]) ||
+		const what = "a full record with impossible fields"
+		n, state := int(b[69]), stateIn(b[68])
+		size := int(le.Uint32(b[44:]))
+		if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 || b[68]&keysFlag != 0 && !keysPossible(b) ||
 			b[68]&attemptsFlag != 0 && le.Uint32(b[fullFixed:]) == usualAttempts(b[52:]) {
-			return "a full record with impossible fields"
+			return what
+		}
+		if !validState(state) {
+			if k := decodeKeys(b); state != journal.Deleted || !validTombstone(size, &k) {
+				return what
+			}
+		}
+		if !allZero(b[BodyOffset(b)+size:]) {
+			return what
 		}
 	case Update:
 		wide := len(b) > UpdateSize
 		if !validState(stateIn(b[52])) || !allZero(b[53:56]) || le.Uint64(b[8:]) == 0 || wide != (b[52]&attemptsFlag != 0) ||
-			wide && (!allZero(b[60:]) || le.Uint32(b[UpdateSize:]) == usualAttempts(b[36:])) {
+			b[52]&keysFlag != 0 || wide && (!allZero(b[60:]) || le.Uint32(b[UpdateSize:]) == usualAttempts(b[36:])) {
 			return "an update record with impossible fields"
 		}
 	case Setting:

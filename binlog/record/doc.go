@@ -51,17 +51,31 @@
 //
 //	 8  8  id
 //	16  8  created, nanoseconds since 1970
-//	24  8  delayed: due, nanoseconds since 1970; buried: order of burial; ready: 0
+//	24  8  delayed: due, nanoseconds since 1970; buried: order of burial; ready: 0;
+//	       deleted: when the key is free, nanoseconds since 1970
 //	32  4  priority
 //	36  4  delay, seconds
 //	40  4  time to run, seconds
 //	44  4  length of the body
 //	48 20  reserves, timeouts, releases, buries, kicks, 4 bytes each
-//	68  1  state: 1 ready, 3 buried, 4 delayed; and 8 for attempts
+//	68  1  state: 1 ready, 3 buried, 4 delayed, 5 deleted; plus 8 for attempts, plus 16 for keys
 //	69  1  length of the tube's name
 //	70  2  the low 16 bits of the CRC of seed, index, and bytes 4 to 69
-//	72     4 bytes of attempts if byte 68 has an 8, the tube's name, the body, zeros up to a
-//	       multiple of eight
+//	72     4 bytes of attempts if byte 68 has an 8, the tube's name, the keys if it has a 16,
+//	       the body, zeros up to a multiple of eight
+//
+// Keys are
+//
+//	 0  1  length of the unique key, at most 64; 0 if there is none
+//	 1  1  length of the limited key, at most 64; 0 if there is none
+//	 2  4  how long nobody else gets the unique key after the job's end, seconds
+//	 6  4  how many jobs of the limited key may be reserved; 0 if there is none
+//	10     the unique key, the limited key
+//
+// A deleted job is a tombstone: it keeps its unique key from others, has no body and zeros
+// where others have numbers, and ends by a delete record. Its time ends at byte 24, and no
+// later than its seconds from a start of the server on. A later full record of another
+// job with the same key in the same tube takes the key; the tombstone's delete record follows.
 //
 // Attempts are the releases and timeouts since the put or the last kick. They are left out
 // if they are the sum of both and the job was never kicked, or 0 and it was.

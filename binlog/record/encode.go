@@ -32,8 +32,8 @@ func (k Kind) String() string {
 	return [...]string{"", "full", "update", "delete", "mark", "drop", "start", "stop", "end", "setting"}[k]
 }
 
-// Lengths of records in bytes. That of a full record is journal.Size, that of a setting
-// SettingSize, and that of an update SizeOfUpdate.
+// Lengths of records in bytes. That of a full record is Record.Size of package journal, that
+// of a setting SettingSize, and that of an update SizeOfUpdate.
 const (
 	SmallSize  = 16 // of delete, mark, drop, stop and end
 	UpdateSize = 56 // of an update without optional fields
@@ -77,11 +77,17 @@ func putHead(b []byte, k Kind) {
 func seal(b []byte, salt Salt) { le.PutUint32(b, sum(uint32(salt), b[4:])) }
 
 // Valid tells whether r can be a full record: its id is not zero, its state is
-// one of the log's, its tube has 1 to journal.MaxTube bytes, and its body is not
-// too long.
+// one of the log's, its tube has 1 to journal.MaxTube bytes, its keys are valid, and its
+// body is not too long, and empty if it is a tombstone.
 func Valid(r *journal.Record) bool {
-	return ValidState(r) && len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube &&
-		r.Size() <= MaxSize
+	return r.ID != 0 && (validState(r.State) || r.State == journal.Deleted && validTombstone(len(r.Body), &r.Keys)) &&
+		len(r.Tube) > 0 && len(r.Tube) <= journal.MaxTube && r.Keys.Valid() && r.Size() <= MaxSize
+}
+
+// validTombstone tells whether a tombstone may have those keys, and a body of that many
+// bytes.
+func validTombstone(body int, k *journal.Keys) bool {
+	return body == 0 && *k != journal.Keys{} && *k == k.Tombstone()
 }
 
 // ValidState tells whether r can be an update record.
@@ -91,7 +97,7 @@ func validState(s journal.State) bool {
 	return s == journal.Ready || s == journal.Buried || s == journal.Delayed
 }
 
-// EncodeFull fills b, which has as many bytes as r.Size tells, with all of a valid job.
+// EncodeFull fills b, which has r.Size bytes, with all of a valid job.
 func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	putHead(b, Full)
 	le.PutUint64(b[8:], r.ID)
@@ -113,10 +119,16 @@ func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 		le.PutUint32(b[n:], r.Attempts)
 		n += attemptsSize
 	}
+	if r.Keys != (journal.Keys{}) {
+		b[68] |= keysFlag
+	}
 	b[69] = byte(len(r.Tube))
 	head := sum(uint32(salt), b[4:headAt])
 	le.PutUint16(b[headAt:], uint16(head))
 	n += copy(b[n:], r.Tube)
+	if b[68]&keysFlag != 0 {
+		n += putKeys(b[n:], &r.Keys)
+	}
 	n += copy(b[n:], r.Body)
 	clear(b[n:])
 	le.PutUint32(b, sum(head, b[headAt:]))
@@ -175,7 +187,7 @@ func (r *Run) Encode(b []byte, salt Salt) {
 // its order.
 func when(r *journal.Record) uint64 {
 	switch r.State {
-	case journal.Delayed:
+	case journal.Delayed, journal.Deleted:
 		return uint64(r.Due)
 	case journal.Buried:
 		return r.BuryOrder
@@ -186,7 +198,7 @@ func when(r *journal.Record) uint64 {
 func setWhen(r *journal.Record, v uint64) {
 	r.Due, r.BuryOrder = 0, 0
 	switch r.State {
-	case journal.Delayed:
+	case journal.Delayed, journal.Deleted:
 		r.Due = int64(v)
 	case journal.Buried:
 		r.BuryOrder = v

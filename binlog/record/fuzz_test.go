@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"trellis/binlog/journal"
@@ -28,9 +29,16 @@ func sealAll(b []byte, salt Salt) {
 // writes for it, byte for byte.
 func FuzzRecords(f *testing.F) {
 	const salt = 12345
-	tried := testRecord(3, 10)
+	tried := testRecord(6, 10)
 	tried.Releases, tried.Kicks, tried.Attempts = 5, 1, 2
-	for _, r := range []*journal.Record{testRecord(1, 0), testRecord(2, 100), tried} {
+	both := testRecord(3, 10)
+	both.Keys = journal.Keys{Unique: "k", Seconds: 9, Limited: "some-longer-key", Limit: 2}
+	limited := testRecord(4, 0)
+	limited.Keys = journal.Keys{Limited: strings.Repeat("c", journal.MaxKey), Limit: 1<<32 - 1}
+	all := testRecord(7, 10)
+	all.Kicks, all.Attempts, all.Keys = 1, 2, both.Keys
+	tombstone := &journal.Record{ID: 5, State: journal.Deleted, Due: 7, Tube: "t", Keys: journal.Keys{Unique: "k", Seconds: 9}}
+	for _, r := range []*journal.Record{testRecord(1, 0), testRecord(2, 100), tried, both, limited, all, tombstone} {
 		b := make([]byte, r.Size())
 		EncodeFull(b, salt, r)
 		u := make([]byte, SizeOfUpdate(r))

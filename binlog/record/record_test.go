@@ -41,7 +41,14 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		if r.Attempts = r.UsualAttempts(); rapid.Bool().Draw(rt, "unusual attempts") {
 			r.Attempts = rapid.Uint32().Draw(rt, "attempts")
 		}
+		r.Keys = someKeys(rt)
+		if rapid.IntRange(0, 5).Draw(rt, "tombstone") == 5 && r.Keys.Tombstone() != (journal.Keys{}) {
+			r.State, r.Body, r.Keys = journal.Deleted, nil, r.Keys.Tombstone()
+		}
 		setWhen(&r, rapid.Uint64().Draw(rt, "when"))
+		if !Valid(&r) {
+			rt.Fatalf("%+v is not valid", r)
+		}
 		b := make([]byte, r.Size())
 		EncodeFull(b, 7, &r)
 		n, p, what := plausible(b, int64(len(b)), 7)
@@ -53,6 +60,9 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		if body := b[BodyOffset(b):][:len(r.Body)]; what != "" || n != int64(len(b)) || !sameRecord(&got, &r) || !bytes.Equal(body, r.Body) {
 			rt.Fatalf("%s: got %+v, want %+v", what, got, r)
 		}
+		if r.State == journal.Deleted {
+			return
+		}
 		u := make([]byte, SizeOfUpdate(&r))
 		EncodeUpdate(u, 7, &r)
 		if n, p, what = plausible(u, int64(len(u)), 7); what == "" {
@@ -62,7 +72,7 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 			rt.Fatalf("update: %s, %d bytes", what, n)
 		}
 		DecodeUpdate(u, &got)
-		got.Tube, got.Body, got.TTR, got.Created = r.Tube, r.Body, r.TTR, r.Created
+		got.Tube, got.Body, got.TTR, got.Created, got.Keys = r.Tube, r.Body, r.TTR, r.Created, r.Keys
 		if !sameRecord(&got, &r) {
 			rt.Fatalf("update: got %+v, want %+v", got, r)
 		}

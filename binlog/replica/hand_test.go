@@ -343,7 +343,7 @@ func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
 	if _, err := o.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t"}); !errors.Is(err, journal.ErrRoom) {
 		t.Fatalf("%v", err)
 	}
-	if _, err := o.Delete(1, segment, 0); err != nil {
+	if _, err := o.Delete(1, journal.Former{}); err != nil {
 		t.Errorf("a delete: %v", err)
 	}
 	o.bytes -= maxUncommitted
@@ -547,7 +547,7 @@ func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 	if err := try(); !errors.Is(err, journal.ErrNoSpace) {
 		t.Errorf("two of three: %v", err)
 	}
-	if _, err := o.Delete(1, segment, 0); err != nil {
+	if _, err := o.Delete(1, journal.Former{}); err != nil {
 		t.Errorf("a delete: %v", err)
 	}
 	h.space.low.Store(false)

@@ -88,7 +88,7 @@ func (o *Office) Attach(h Hooks) { o.hooks = h }
 func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(r.Size(), false, r.Optional() > 0)
+	b, err := o.room(r.Size(), r.State == journal.Deleted, !r.Plain())
 	if err != nil {
 		return journal.Ticket{}, err
 	}
@@ -100,8 +100,8 @@ func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 // Move records all of a job again. Errors are those of Put.
 func (o *Office) Move(r *journal.Record, _ journal.Former) (journal.Ticket, error) { return o.Put(r) }
 
-// Replace records all of a job again because it goes to another tube. Errors are those
-// of Put.
+// Replace records all of a job again because it goes to another tube, or its tombstone.
+// Errors are those of Put, and for a tombstone those of Delete.
 func (o *Office) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, error) {
 	return o.Put(r)
 }
@@ -120,7 +120,7 @@ func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
 
 // Delete records a job's end. There is always room for it; the error is
 // journal.ErrFailed.
-func (o *Office) Delete(id uint64, _ uint32, _ int64) (journal.Pos, error) {
+func (o *Office) Delete(id uint64, _ journal.Former) (journal.Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	b, err := o.room(record.SmallSize, true, false)

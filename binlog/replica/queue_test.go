@@ -180,7 +180,7 @@ func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
 	old, known := s.q.jobs[r.ID]
-	if known && s.q.strict && old.Tube == r.Tube {
+	if known && s.q.strict && old.Tube == r.Tube && r.State != journal.Deleted {
 		return journal.Former{}, diverged("a put of job %d, which is there", r.ID)
 	}
 	if r.ID < s.q.decided && s.q.strict && !known {
@@ -190,7 +190,7 @@ func (s modelStandby) Full(r *journal.Record, seg uint32) (journal.Former, error
 	c.Body = slices.Clone(r.Body)
 	s.q.jobs[r.ID] = c
 	if known {
-		return journal.Former{Segment: seg, Size: journal.Size(old.Tube, len(old.Body))}, nil
+		return journal.Former{Segment: seg, Size: old.Size()}, nil
 	}
 	return journal.Former{}, nil
 }
@@ -211,7 +211,7 @@ func (s modelStandby) Update(r *journal.Record) error {
 
 func updated(old journal.Record, r *journal.Record) journal.Record {
 	n := *r
-	n.Tube, n.TTR, n.Created, n.Body = old.Tube, old.TTR, old.Created, old.Body
+	n.Tube, n.TTR, n.Created, n.Body, n.Keys = old.Tube, old.TTR, old.Created, old.Body, old.Keys
 	return n
 }
 
@@ -281,6 +281,9 @@ func (q *model) execute(do func(o *Office) (journal.Pos, error)) error {
 func (q *model) put(body []byte) (id uint64, err error) {
 	err = q.execute(func(o *Office) (journal.Pos, error) {
 		r := journal.Record{ID: q.nextID, State: journal.Ready, TTR: 60, Tube: "default", Created: o.Now(), Body: body}
+		if r.ID%3 == 0 {
+			r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", r.ID), Seconds: 60, Limited: "c", Limit: 2}
+		}
 		t, err := o.Put(&r)
 		if err != nil {
 			return 0, err
@@ -322,10 +325,19 @@ func (q *model) bury(id uint64, buries uint32) error {
 
 func (q *model) delete(id uint64) error {
 	return q.execute(func(o *Office) (journal.Pos, error) {
-		if _, ok := q.jobs[id]; !ok {
+		r, ok := q.jobs[id]
+		if !ok {
 			return o.Barrier(), nil
 		}
-		pos, err := o.Delete(id, segment, 0)
+		if keys := r.Keys.Tombstone(); keys != (journal.Keys{}) && r.State != journal.Deleted {
+			// It leaves a tombstone, whose end follows.
+			r = journal.Record{ID: id, State: journal.Deleted, Due: o.Now(), Tube: r.Tube, Keys: keys}
+			if _, err := o.Replace(&r, journal.Former{}); err != nil {
+				return 0, err
+			}
+			q.jobs[id] = r
+		}
+		pos, err := o.Delete(id, journal.Former{})
 		if err == nil {
 			delete(q.jobs, id)
 		}

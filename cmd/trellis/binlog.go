@@ -110,8 +110,8 @@ func exportCommand() *cobra.Command {
 		Use:   "export DIR TO",
 		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
 		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
-no such log yet. The server must have been stopped. What beanstalkd has no place for is left out, and told on
-standard error: settings of dead letters, and attempts of jobs that were kicked.`,
+no such log yet. The server must have been stopped. What that format cannot hold is left out, and how much it is said on
+standard error: settings of dead letters, attempts of jobs that were kicked, and keys that jobs were put with (idp, con).`,
 		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
@@ -132,6 +132,10 @@ standard error: settings of dead letters, and attempts of jobs that were kicked.
 			}
 			if x.Attempts > 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "the attempts of %d jobs since they were kicked are left out: beanstalkd does not count them\n", x.Attempts)
+			}
+			if x.Unique+x.Limited+x.Tombstones > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "beanstalkd's format cannot hold the unique keys of %d jobs, the limits of %d jobs, "+
+					"and %d keys of deleted jobs: they are left out\n", x.Unique, x.Limited, x.Tombstones)
 			}
 			if x.MaxJobSize > beanstalkdMaxJobSize {
 				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)

@@ -245,8 +245,8 @@ func engineConfig(opt *options.Options, info engine.Info) engine.Config {
 	return engine.Config{
 		MaxJobSize:  opt.MaxJobSize,
 		Limits:      limits(opt),
-		SegmentSize: opt.SegmentSize,
 		Stock:       opt.NoExtensions,
+		SegmentSize: opt.SegmentSize,
 		Info:        info,
 	}
 }

@@ -147,7 +147,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 }
 
 func limits(opt *options.Options) engine.Limits {
-	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched}
+	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys}
 }
 
 // changeUser becomes the user of that name, if there is a name. Sockets with files

@@ -81,7 +81,7 @@ func writeBinlog(t *testing.T, n uint64) (dir string) {
 		_, err = l.Put(job(id, fmt.Sprint("body", id)))
 	}
 	if err == nil {
-		_, err = l.Delete(1, 1, journal.Size("mail", 5))
+		_, err = l.Delete(1, journal.Former{Segment: 1, Size: journal.Size("mail", 5)})
 	}
 	if err == nil {
 		_, err = l.Set(&journal.Setting{Tube: "mail", MaxAttempts: 3, DeadTube: "dead"})

@@ -14,10 +14,12 @@ import (
 // Standby takes the jobs and settings of a snapshot, in the order in which they were written. All of
 // it is done with r and its body when a method returns.
 type Standby interface {
-	// Full takes the whole state of a job, which replaces what was told of it before.
+	// Full takes the whole state of a job, or a tombstone, which replaces what was told of
+	// it before.
 	Full(r *journal.Record, segment uint32) (replaced journal.Former, err error)
 
-	// Update takes a later state of a job: all fields but Tube, TTR, Created and Body. An
+	// Update takes a later state of a job: all fields but Tube, TTR, Created, Body
+	// and Keys. An
 	// id that is not known is to be ignored: the job's end follows, or is part of what the
 	// snapshot was made of.
 	Update(r *journal.Record) error

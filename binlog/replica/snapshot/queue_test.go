@@ -69,7 +69,7 @@ func (q queue) Update(r *journal.Record) error {
 	}
 	old := j.Record
 	j.Record = *r
-	j.Tube, j.Body, j.TTR, j.Created = old.Tube, old.Body, old.TTR, old.Created
+	j.Tube, j.Body, j.TTR, j.Created, j.Keys = old.Tube, old.Body, old.TTR, old.Created, old.Keys
 	q[r.ID] = j
 	return nil
 }
@@ -115,6 +115,14 @@ func recordOf(id uint64, n int, body int) journal.Record {
 	}
 	if r.Kicks = uint32(n % 2); n%5 == 0 {
 		r.Attempts = uint32(n % 3)
+	}
+	switch n % 7 {
+	case 1:
+		r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", id), Seconds: uint32(n)}
+	case 2:
+		r.Keys = journal.Keys{Limited: "some-key", Limit: uint32(n)}
+	case 3:
+		r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", id), Seconds: 1, Limited: "c", Limit: 1}
 	}
 	switch n % 4 {
 	case 1:
@@ -186,7 +194,17 @@ func (n *node) change() change {
 		return change{full: &r}
 	}
 	id := ids[n.rng.IntN(len(ids))]
-	switch n.rng.IntN(4) {
+	old := n.jobs[id].Record
+	what := n.rng.IntN(4)
+	switch keys := old.Keys.Tombstone(); {
+	case old.State == journal.Deleted:
+		what = 0
+	case what == 0 && keys != (journal.Keys{}):
+		r := journal.Record{ID: id, State: journal.Deleted, Due: 3e18 + int64(n.n), Tube: old.Tube, Keys: keys}
+		n.jobs.Full(&r, 0)
+		return change{full: &r}
+	}
+	switch what {
 	case 0:
 		n.jobs.Delete(id)
 		return change{delete: id}
@@ -196,7 +214,7 @@ func (n *node) change() change {
 		return change{full: &r}
 	default:
 		r := recordOf(id, n.n, 0)
-		r.Tube, r.Body, r.TTR, r.Created = "", nil, 0, 0
+		r.Tube, r.Body, r.TTR, r.Created, r.Keys = "", nil, 0, 0, journal.Keys{}
 		n.jobs.Update(&r)
 		return change{update: &r}
 	}

@@ -70,7 +70,7 @@ func (w *Writer) Full(r *journal.Record) error {
 	if !record.Valid(r) || n > entry.MaxSize {
 		return fmt.Errorf("snapshot: job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
-	b, err := w.extend(int(n), r.ID, r.Optional() > 0)
+	b, err := w.extend(int(n), r.ID, !r.Plain())
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,8 @@ func (w *Writer) Full(r *journal.Record) error {
 	return nil
 }
 
-// Update writes a later state of a job: all fields of r but Tube, TTR, Created and Body.
+// Update writes a later state of a job: all fields of r but Tube, TTR, Created, Body and
+// Keys.
 func (w *Writer) Update(r *journal.Record) error {
 	if !record.ValidState(r) {
 		return fmt.Errorf("snapshot: update of job %d: %w", r.ID, record.ErrInvalid)

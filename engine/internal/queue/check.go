@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // All yields every record in the heap, in no order. The heap must not change
@@ -71,7 +72,7 @@ func (u *run) check(t Table, before func(l, m *Links) bool) error {
 	return nil
 }
 
-// All yields every record in the queue, in no order. The queue must not change
+// All yields every record in the queue's order, in no order. The queue must not change
 // meanwhile.
 func (q *Ready) All(t Table) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
@@ -87,12 +88,12 @@ func (q *Ready) All(t Table) iter.Seq[Ref] {
 }
 
 // Check reports whether the queue's structure and counts are right. pri returns
-// the priority with which a record was pushed. It is for tests and looks at
-// every record.
-func (q *Ready) Check(t Table, pri func(Ref) uint32) error {
+// the priority with which a record was pushed; withheld are the records that are. It is
+// for tests and looks at every record.
+func (q *Ready) Check(t Table, pri func(Ref) uint32, withheld ...Ref) error {
 	count, urgent := 0, 0
 	marks := make([]int, len(q.ages.marks))
-	for r := range q.All(t) {
+	for _, r := range slices.AppendSeq(withheld, q.All(t)) {
 		count++
 		if pri(r) < UrgentBelow {
 			urgent++

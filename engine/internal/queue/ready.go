@@ -8,12 +8,16 @@ package queue
 // id, which costs nothing but the links that a record has anyway. A job that fits
 // at neither end of its priority's run, or finds all runs taken, goes to a heap.
 //
+// A record may be withheld: it counts as ready, and is not in the order. Withhold and
+// Restore take records out of the order and back, PushWithheld and RemoveWithheld add and
+// remove them. Their owner knows which they are, and their Links are the owner's meanwhile.
+//
 // The zero Ready is empty. Its owner's lock guards it.
 type Ready struct {
 	runs   []priorityRun // never empty ones; at most maxRuns; the most urgent is the last
 	heap   Heap          // by priority
 	ages   Ages
-	count  int
+	count  int // of records in the order and withheld ones
 	urgent int // of count, those with a priority under UrgentBelow
 }
 
@@ -27,7 +31,7 @@ const maxRuns = 8
 // UrgentBelow is the first priority that statistics do not call urgent.
 const UrgentBelow = 1024
 
-// Len is the number of jobs.
+// Len is the number of jobs, withheld ones included.
 func (q *Ready) Len() int { return q.count }
 
 // Urgent is the number of jobs with a priority under UrgentBelow.
@@ -39,12 +43,26 @@ func (q *Ready) Oldest(now int64) int64 { return q.ages.Oldest(now) }
 
 // Push adds the record r, whose links are l, with a priority. l.At is since when it
 // is ready, and must not be less than that of a record pushed before.
-func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) {
+func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) { q.push(t, pri, r, l, true) }
+
+// Restore puts the withheld record r, whose links are l, into the order.
+func (q *Ready) Restore(t Table, pri uint32, r Ref, l *Links) { q.push(t, pri, r, l, false) }
+
+// PushWithheld adds a withheld record, whose links are l, with a priority. The same holds
+// for l.At as in Push.
+func (q *Ready) PushWithheld(pri uint32, l *Links) {
 	q.count++
 	if pri < UrgentBelow {
 		q.urgent++
 	}
 	q.ages.Add(l.At)
+}
+
+// push puts a record into the order, and counts it if it is new.
+func (q *Ready) push(t Table, pri uint32, r Ref, l *Links, isNew bool) {
+	if isNew {
+		q.PushWithheld(pri, l)
+	}
 	i, found := q.find(pri)
 	if !found {
 		if len(q.runs) == maxRuns {
@@ -71,12 +89,25 @@ func (q *Ready) pushHeap(t Table, pri uint32, r Ref, l *Links) {
 }
 
 // Remove takes out the record whose links are l and which was pushed with pri.
-func (q *Ready) Remove(t Table, pri uint32, l *Links) {
+func (q *Ready) Remove(t Table, pri uint32, l *Links) { q.remove(t, pri, l, true) }
+
+// Withhold takes the record whose links are l, which was pushed with pri, out of the order.
+func (q *Ready) Withhold(t Table, pri uint32, l *Links) { q.remove(t, pri, l, false) }
+
+// RemoveWithheld takes out the withheld record whose links are l.
+func (q *Ready) RemoveWithheld(pri uint32, l *Links) {
 	q.count--
 	if pri < UrgentBelow {
 		q.urgent--
 	}
 	q.ages.Remove(l.At)
+}
+
+// remove takes a record out of the order, and counts it off if it goes.
+func (q *Ready) remove(t Table, pri uint32, l *Links, goes bool) {
+	if goes {
+		q.RemoveWithheld(pri, l)
+	}
 	if l.Next == inHeap {
 		q.heap.Remove(t, l)
 		return
@@ -134,7 +165,7 @@ func (q *Ready) find(pri uint32) (i int, found bool) {
 	return i, false
 }
 
-// First returns the record that is to be reserved first, 0 if there is none.
+// First returns the record that is to be reserved first, 0 if there is none in the order.
 func (q *Ready) First(t Table) Ref {
 	if n := len(q.runs); n > 0 && len(q.heap.small) == 0 {
 		return q.runs[n-1].head

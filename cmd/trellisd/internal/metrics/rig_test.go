@@ -98,7 +98,7 @@ func (r *rig) wholeSources() Sources {
 		}
 		return s
 	}
-	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000}
+	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000, Keys: 9000}
 	src.Cluster = func() *Cluster {
 		n1, n2 := member.Member{ID: 1, Name: "n1"}, member.Member{ID: 2, Name: "n2"}
 		return &Cluster{Offices: 3, Status: replica.Status{

@@ -30,6 +30,14 @@ var (
 	maxJobSize = gauge("beanstalkd_max_job_size_bytes",
 		"The largest body that is accepted.")
 
+	currentKeys = gauge("beanstalkd_current_keys",
+		"Keys that jobs were put with, each by tube: unique, no two jobs have the same; limited, only some of "+
+			"those that have the same may be reserved; tombstone, unique keys that deleted jobs still keep.", "kind")
+	maxKeys = gauge("beanstalkd_max_keys",
+		"How many keys there may be, of all kinds together. Not shown if there is no limit.")
+	duplicates = counter("beanstalkd_duplicate_puts_total",
+		"Puts that made no job because another one had, or had had, the same unique key.")
+
 	commands = counter("beanstalkd_commands_total",
 		"Commands that were well formed.", "command")
 
@@ -50,7 +58,7 @@ var (
 		"How many tubes there may be. Not shown if there is no limit.")
 	refusedCommands = counter("beanstalkd_refused_commands_total",
 		"Commands that were answered OUT_OF_MEMORY because of a limit: on the memory of jobs, on tubes, "+
-			"or on the tubes that one client watches.", "limit")
+			"on the tubes that one client watches, or on keys.", "limit")
 	draining = gauge("beanstalkd_draining",
 		"1 while new jobs are refused because of drain mode, 0 otherwise.")
 )
@@ -67,6 +75,13 @@ var (
 	limitMemory  = label("limit", "memory")
 	limitTubes   = label("limit", "tubes")
 	limitWatched = label("limit", "watched")
+	limitKeys    = label("limit", "keys")
+)
+
+var (
+	keysUnique    = label("kind", "unique")
+	keysLimited   = label("kind", "limited")
+	keysTombstone = label("kind", "tombstone")
 )
 
 var commandLabels = func() (l [codec.NumCommands]*dto.LabelPair) {
@@ -94,6 +109,13 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 		ch <- processMemoryLimit.with(float64(c.memoryLimit))
 	}
 	ch <- maxJobSize.with(float64(c.src.MaxJobSize))
+	ch <- currentKeys.with(float64(s.UniqueKeys), keysUnique)
+	ch <- currentKeys.with(float64(s.LimitedKeys), keysLimited)
+	ch <- currentKeys.with(float64(s.Tombstones), keysTombstone)
+	if n := c.src.Limits.Keys; n > 0 {
+		ch <- maxKeys.with(float64(n))
+	}
+	ch <- duplicates.with(float64(s.Duplicates))
 	for op, n := range s.Commands {
 		ch <- commands.with(float64(n), commandLabels[op])
 	}
@@ -109,5 +131,6 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 	ch <- refusedCommands.with(float64(s.RefusedMemory), limitMemory)
 	ch <- refusedCommands.with(float64(s.RefusedTubes), limitTubes)
 	ch <- refusedCommands.with(float64(s.RefusedWatching), limitWatched)
+	ch <- refusedCommands.with(float64(s.RefusedKeys), limitKeys)
 	ch <- draining.with(oneIf(s.Draining))
 }

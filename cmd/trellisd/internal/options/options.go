@@ -52,6 +52,9 @@ const (
 	// take less than a millisecond.
 	DefaultMaxWatched = 2000
 
+	// DefaultMaxKeys is how many keys jobs may have unless --max-keys says otherwise.
+	DefaultMaxKeys = 1_000_000
+
 	// MinMaxMemory is the smallest value of --max-memory in bytes. Memory for jobs
 	// is taken in pieces of megabytes.
 	MinMaxMemory = 1 << 20
@@ -119,6 +122,7 @@ type Options struct {
 	MaxOutput      int64         // bytes of replies that a client may be owed; 0: the reactor's default
 	MaxTubes       int           // tubes that there may be; 0: no limit
 	MaxWatched     int           // tubes that one client may watch; 0: no limit
+	MaxKeys        int           // keys of jobs that there may be; 0: no limit
 
 	NoExtensions bool // clients may use no command that beanstalkd does not have
 
@@ -167,6 +171,7 @@ func Parse(args []string) (*Options, error) {
 
 		MaxTubes:   DefaultMaxTubes,
 		MaxWatched: DefaultMaxWatched,
+		MaxKeys:    DefaultMaxKeys,
 
 		TLS: TLS{MinVersion: tls.VersionTLS12},
 	}
@@ -353,6 +358,11 @@ func Parse(args []string) (*Options, error) {
 	value("max-watched", "", func(v string) error {
 		n, err := parseBound("max-watched", v, 0, math.MaxInt32)
 		opt.MaxWatched = int(n)
+		return err
+	})
+	value("max-keys", "", func(v string) error {
+		n, err := parseBound("max-keys", v, 0, math.MaxInt32)
+		opt.MaxKeys = int(n)
 		return err
 	})
 

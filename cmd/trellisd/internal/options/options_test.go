@@ -23,6 +23,7 @@ func defaults(change func(*Options)) *Options {
 
 		MaxTubes:   1_000_000,
 		MaxWatched: 2000,
+		MaxKeys:    1_000_000,
 
 		TLS: TLS{MinVersion: tls.VersionTLS12},
 	}
@@ -121,6 +122,8 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--max-output=2000000", func(o *Options) { o.MaxOutput = 2_000_000 }},
 		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
 		{"--max-tubes=0|--max-watched=0", func(o *Options) { o.MaxTubes, o.MaxWatched = 0, 0 }},
+		{"--max-keys=5", func(o *Options) { o.MaxKeys = 5 }},
+		{"--max-keys|0", func(o *Options) { o.MaxKeys = 0 }},
 
 		{"--tls-cert=c|--tls-key=k", func(o *Options) { o.TLS.Cert, o.TLS.Key = "c", "k" }},
 		{"--tls-listen=::1|--tls-listen|:9|--tls-cert|c|--tls-key|k", func(o *Options) {
@@ -224,6 +227,7 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--idle-timeout=10s", "invalid value for --idle-timeout: 10s; give a number of at least 0, without a unit"},
 		{"--max-output=0", "invalid value for --max-output: 0; give a number of at least 1048576, without a unit"},
 		{"--max-tubes=", "invalid value for --max-tubes: ; give a number of at least 0, without a unit"},
+		{"--max-keys=-1", "invalid value for --max-keys: -1; give a number of at least 0, without a unit"},
 		{"--max-watched=x", "invalid value for --max-watched: x; give a number of at least 0, without a unit"},
 
 		{"--tls-listen=", "empty address for --tls-listen; give a host, an IP address or unix:PATH"},
@@ -271,7 +275,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
 			"--http", "--pprof", "--metrics-tubes", "--metrics-legacy",
-			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--no-extensions",
+			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
 			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca",
 			"--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
 		} {

@@ -1,0 +1,101 @@
+package binlog
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"trellis/binlog/journal"
+)
+
+// keyedRecord is a job that leaves a tombstone.
+func keyedRecord(id uint64, body int) *Record {
+	r := testRecord(id, body)
+	r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", id), Seconds: 60, Limited: "c", Limit: 2}
+	return r
+}
+
+func tombstoneOf(r *Record) *Record {
+	return &Record{ID: r.ID, State: journal.Deleted, Due: 5, Tube: r.Tube, Keys: r.Keys.Tombstone()}
+}
+
+// Room for a tombstone is kept from the put on, and for its end.
+func TestAFullDiskRefusesNoTombstones(t *testing.T) {
+	for name, interval := range levels {
+		t.Run(name, func(t *testing.T) {
+			c := newClient(t, Options{SyncInterval: interval, SegmentSize: MinSegmentSize})
+			c.fs.SetCapacity(200 << 10)
+			for {
+				c.nextID++
+				r := keyedRecord(c.nextID, 100+int(c.nextID%50))
+				if c.nextID%3 == 0 {
+					r = testRecord(c.nextID, 100)
+				}
+				pos, err := c.put(r)
+				if errors.Is(err, ErrNoSpace) {
+					break
+				}
+				c.done(pos, err)
+			}
+			jobs := c.snapshot()
+			if len(jobs) < 100 {
+				t.Fatalf("only %d jobs", len(jobs))
+			}
+			for id, r := range jobs {
+				if r.Keys != (journal.Keys{}) && id%5 > 0 {
+					if _, err := c.replace(tombstoneOf(&r)); err != nil {
+						t.Fatalf("tombstone of job %d: %v", id, err)
+					}
+				}
+			}
+			for id := range jobs {
+				c.end(id)
+			}
+			eventually(t, "puts to be accepted", func() bool {
+				c.nextID++
+				_, err := c.put(keyedRecord(c.nextID, 100))
+				if err != nil && !errors.Is(err, ErrNoSpace) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			if got, want := c.log.room.tombstones, journal.TombstoneSize("default", &keyedRecord(c.nextID, 0).Keys); got != want {
+				t.Errorf("%d bytes are kept for the tombstone of one job, want %d", got, want)
+			}
+		})
+	}
+}
+
+// However often it is compacted, a log keeps its tombstones, and not the jobs that have
+// left them.
+func TestCompactionKeepsTombstones(t *testing.T) {
+	c := newClient(t, Options{SegmentSize: MinSegmentSize})
+	first := keyedRecord(1, 3000)
+	c.nextID = 1
+	c.done(c.put(first))
+	c.done(c.replace(tombstoneOf(first)))
+	for c.log.Stats().SegmentsRemoved < 20 {
+		c.nextID++
+		c.done(c.put(testRecord(c.nextID, 1000)))
+		c.end(c.nextID)
+		c.log.Flush()
+	}
+	if n := c.jobs[1].segment; n < 5 {
+		t.Errorf("the tombstone is still in segment %d", n)
+	}
+	want := c.snapshot()
+	if err := c.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: c.fs.Killed(), SegmentSize: MinSegmentSize}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if d := diff(o.snapshot(), want); d != "" {
+		t.Error(d)
+	}
+	if r := o.jobs[1]; r == nil || r.State != journal.Deleted || r.Keys.Unique != "key1" {
+		t.Errorf("job 1 is %+v", r)
+	}
+}

@@ -1,0 +1,182 @@
+package engine
+
+// limits checks the limited keys of a tube.
+func (c *census) limits(sh *shard, t *tube) {
+	l := t.limits
+	if len(l.keys) == 0 {
+		c.failf("%s has room for limited keys and none", t.name)
+	}
+	passed, crowded := map[ref]bool{}, 0
+	for r := range l.passed.All() {
+		passed[r] = true
+	}
+	c.check(l.passed.Check(sh.table), "passed over jobs of "+t.name)
+	first := map[*group]ref{} // as found by looking at all jobs
+	jobs := map[*group]int{}
+	held := map[*slots]uint32{}
+	ofKey := map[*slots]int{}
+	for id, k := range sh.keyed {
+		r, j := sh.find(id)
+		if j == nil || k.group == nil || k.group.slots.tube != t {
+			continue
+		}
+		g := k.group
+		jobs[g]++
+		ofKey[g.slots]++
+		switch j.state {
+		case ready:
+			if f := first[g]; f == 0 || j.sooner(sh.job(f)) {
+				first[g] = r
+			}
+		case reserved:
+			held[g.slots]++
+		}
+	}
+	n := 0
+	for key, s := range l.keys {
+		if s.key != key || s.tube != t || s.reserved != held[s] || s.jobs != ofKey[s] {
+			c.failf("key %s of %s: %d of %d jobs are reserved, counts %d of %d", key, t.name, held[s], ofKey[s], s.reserved, s.jobs)
+		}
+		for _, g := range s.allGroups() {
+			if g.limit == 0 || g.jobs != jobs[g] || g.jobs == 0 || g.slots != s {
+				c.failf("key %s of %s: %d jobs have limit %d, counts %d", key, t.name, jobs[g], g.limit, g.jobs)
+			}
+			if g.first != first[g] {
+				c.failf("key %s of %s: the first job with limit %d is %d, should be %d", key, t.name, g.limit, g.first, first[g])
+				continue
+			}
+			c.check(g.rest.Check(sh.table), "jobs of key "+key)
+			if g.rest.Len() > 0 {
+				crowded++
+				if l.crowded[g.place] != g || g.first == 0 {
+					c.failf("key %s of %s: further jobs with limit %d, and the first is %d", key, t.name, g.limit, g.first)
+				}
+			}
+			if g.first == 0 {
+				continue
+			}
+			if g.firstID != sh.job(g.first).ID {
+				c.failf("key %s of %s: job %d is first as %d", key, t.name, sh.job(g.first).ID, g.firstID)
+			}
+			if passed[g.first] != (s.reserved >= g.limit) {
+				c.failf("key %s of %s: %d reserved; the first job with limit %d is passed over: %v", key, t.name, s.reserved, g.limit, passed[g.first])
+			}
+			if passed[g.first] {
+				n++
+			}
+		}
+	}
+	if n != len(passed) || crowded != len(l.crowded) {
+		c.failf("%s: %d passed over, want %d; %d crowded, want %d", t.name, len(passed), n, len(l.crowded), crowded)
+	}
+}
+
+func (s *slots) allGroups() (list []*group) {
+	if s.only != nil {
+		list = append(list, s.only)
+	}
+	for limit, g := range s.others {
+		if limit == g.limit {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// keys checks all keys of a shard, and its tombstones.
+func (c *census) keys(sh *shard, want *jobCounts) {
+	d := &sh.tombstones
+	c.check(d.heap.Check(sh.table), "tombstones")
+	next := MaxTime
+	for i := range d.heap.Len() {
+		e := d.heap.At(i)
+		j := c.visit(sh, e.Ref, tombstone, "tombstones")
+		if j.tube != noTube || j.size != 0 || j.counters != 0 || j.flags != hasKeys {
+			c.failf("tombstone %d is %+v", j.ID, j)
+		}
+		next = min(next, timeOf(e.Key))
+		want.in[tombstone]++
+	}
+	if next != MaxTime {
+		c.covered(&d.timer, next, "tombstones")
+	} else if d.timer.Scheduled() {
+		c.timers[&d.timer] = "tombstones"
+	}
+
+	keyed, unique, tombstones, limited := 0, 0, 0, 0
+	for p := range c.visited {
+		if p.shard() != sh.number {
+			continue
+		}
+		j := sh.job(p.ref())
+		if j.flags == 0 {
+			continue
+		}
+		keyed++
+		k := sh.keyed[j.ID]
+		if k == nil || k.id != j.ID || j.flags&hasKeys == 0 || (j.flags&isLimited != 0) != (k.group != nil) {
+			c.failf("job %d has flags %b and keys %+v", j.ID, j.flags, k)
+			continue
+		}
+		if k.keys.Unique == "" {
+			if k.space != nil {
+				c.failf("job %d has no unique key, but %+v", j.ID, k)
+			}
+			continue
+		}
+		if holds := sh.holder(k.space.name, k.keys.Unique) == k; holds == k.lost {
+			c.failf("job %d holds its key: %v, has lost it: %v", j.ID, holds, k.lost)
+		}
+		switch {
+		case k.lost:
+		case j.state == tombstone:
+			tombstones++
+		default:
+			unique++
+			if k.space.name != sh.tubes[j.tube].name {
+				c.failf("job %d of %s has a key of %s", j.ID, sh.tubes[j.tube].name, k.space.name)
+			}
+		}
+	}
+	for _, t := range sh.byName {
+		if t.limits != nil {
+			limited += len(t.limits.keys)
+		}
+	}
+	held, listed := 0, 0
+	for name, s := range sh.keyspaces {
+		held += len(s.holders)
+		n := 0
+		var last *keyedJob
+		for k := s.first; k != nil; last, k = k, k.next {
+			n++
+			if k.prev != last {
+				c.failf("the tombstones of %s are linked wrongly", name)
+			}
+		}
+		if n != s.tombstones || s.last != last || s.name != name || len(s.holders) == 0 {
+			c.failf("%s counts %d tombstones, has %d", name, s.tombstones, n)
+		}
+		listed += n
+	}
+	n := &sh.totals
+	if keyed != len(sh.keyed) || held != unique+tombstones || listed != tombstones ||
+		n.unique != unique || n.tombstones != tombstones || n.limited != limited {
+		c.failf("shard %d counts %d unique keys, %d tombstones, %d limited keys and %d jobs with keys; has %d, %d, %d and %d; %d keys are held, %d tombstones listed",
+			sh.number, n.unique, n.tombstones, n.limited, len(sh.keyed), unique, tombstones, limited, keyed, held, listed)
+	}
+}
+
+// keyedJob is keyed, where a variable has that name.
+type keyedJob = keyed
+
+// countKeys checks the number of all keys.
+func (c *census) countKeys() {
+	n := 0
+	for _, sh := range c.engine.shards {
+		n += sh.totals.unique + sh.totals.tombstones + sh.totals.limited
+	}
+	if got := c.engine.usage.keys.Load(); got != int64(n) {
+		c.failf("%d keys are counted, there are %d", got, n)
+	}
+}

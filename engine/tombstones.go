@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"errors"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/queue"
+)
+
+// A tombstone is what is left of a deleted job that keeps its unique key for some time: the
+// job's record, in a state of its own, in no tube, and not to be found by commands. Its end
+// goes by the wall clock over restarts, and is recorded as that of a job is.
+
+// tombstones has those of a shard. The shard's lock guards it.
+type tombstones struct {
+	shard *shard
+	heap  queue.Heap  // by when they end
+	timer queue.Timer // fires no later than the first ends
+}
+
+// tombstoneFootprint is the memory that a tombstone is counted for.
+var tombstoneFootprint = jobFootprint(0, true)
+
+// noTube is the tube of a tombstone.
+const noTube = ^uint32(0)
+
+// leavesTombstone tells whether a job keeps its unique key when it is deleted.
+func (sh *shard) leavesTombstone(j *job) bool {
+	if j.flags == 0 {
+		return false
+	}
+	k := sh.keyed[j.ID]
+	return !k.lost && k.keys.Tombstone() != (journal.Keys{})
+}
+
+// entomb records that a job is deleted and leaves a tombstone, and makes it one.
+func (sh *shard) entomb(r ref, j *job, out *Output) error {
+	t, k := sh.tubes[j.tube], sh.keyed[j.ID]
+	end := sh.now + seconds(k.keys.Seconds)
+	if sh.journaled() {
+		x := &sh.journal.record
+		*x = journal.Record{
+			ID: j.ID, State: journal.Deleted, Due: sh.engine.wall(end), Tube: t.name, Keys: k.keys.Tombstone(),
+		}
+		ticket, err := sh.engine.cfg.Journal.Replace(x, sh.former(j))
+		if err != nil {
+			return err
+		}
+		j.segment = ticket.Segment
+		sh.recordedEnd(ticket.Pos, out)
+	}
+	vacated := sh.vacates(j)
+	t.deletes++
+	sh.takeOut(j)
+	sh.freeBody(j.body, j.size)
+	sh.engine.refundBytes(sh.by, jobFootprint(j.size, true)-tombstoneFootprint)
+	if j.counters != 0 {
+		sh.counters.Free(j.counters)
+	}
+	if k.group != nil {
+		k.group.leave()
+		k.group = nil
+	}
+	k.keys = k.keys.Tombstone()
+	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
+	sh.lay(r, j, k, end)
+	sh.tidier.wanted()
+	if vacated {
+		sh.dispatch(t)
+	}
+	sh.dropIfUnused(t)
+	return nil
+}
+
+// lay makes the record of a job, which stands in no queue and has the keys k, a tombstone
+// until end.
+func (sh *shard) lay(r ref, j *job, k *keyed, end Time) {
+	j.state, j.tube, j.flags, j.At = tombstone, noTube, hasKeys, int64(end)
+	sh.totals.in[tombstone]++
+	if !k.lost {
+		k.space.list(k)
+		sh.totals.unique--
+		sh.totals.tombstones++
+	} else {
+		end = min(end, sh.now)
+	}
+	sh.tombstones.heap.Push(sh.table, end.key(), r, &j.Links)
+	sh.arm(&sh.tombstones.timer, end)
+}
+
+// endNow ends a tombstone whose key another job has taken: its end is recorded as soon as
+// may be.
+func (d *tombstones) endNow(r ref, j *job) {
+	sh := d.shard
+	d.heap.Remove(sh.table, &j.Links)
+	j.At = min(j.At, int64(sh.now))
+	d.heap.Push(sh.table, j.at().key(), r, &j.Links)
+	sh.arm(&d.timer, j.at())
+}
+
+// recordTombstone is what the journal is told of a tombstone.
+func (sh *shard) recordTombstone(j *job) journal.Record {
+	k := sh.keyed[j.ID]
+	return journal.Record{
+		ID: j.ID, State: journal.Deleted, Due: sh.engine.wall(j.at()), Tube: k.space.name, Keys: k.keys,
+	}
+}
+
+// endTombstone records the end of a tombstone and erases it.
+func (sh *shard) endTombstone(r ref, j *job, out *Output) error {
+	if err := sh.recordDelete(j, out); err != nil {
+		return err
+	}
+	sh.takeOut(j)
+	sh.erase(r, j)
+	return nil
+}
+
+// tombstoneRetry is how long tombstones wait that have ended when their ends cannot be
+// recorded at once.
+const tombstoneRetry = second / 100
+
+// Expire ends the tombstones whose time has come.
+func (d *tombstones) Expire(now int64) (done bool) {
+	sh := d.shard
+	for d.heap.Len() > 0 && timeOf(d.heap.First().Key) <= Time(now) {
+		if !sh.mayMove() {
+			return false
+		}
+		r := d.heap.First().Ref
+		var nobody Output
+		switch err := sh.endTombstone(r, sh.job(r), &nobody); {
+		case err == nil:
+		case errors.Is(err, journal.ErrRoom):
+			sh.arm(&d.timer, Time(now)+tombstoneRetry)
+			return true
+		default:
+			return true // the journal has failed for good
+		}
+	}
+	if d.heap.Len() > 0 {
+		sh.arm(&d.timer, timeOf(d.heap.First().Key))
+	}
+	return true
+}
+
+// list adds a tombstone to those of the keyspace.
+func (s *keyspace) list(k *keyed) {
+	k.next, k.prev = nil, s.last
+	if s.last != nil {
+		s.last.next = k
+	} else {
+		s.first = k
+	}
+	s.last = k
+	s.tombstones++
+}
+
+func (s *keyspace) unlist(k *keyed) {
+	if k.prev != nil {
+		k.prev.next = k.next
+	} else {
+		s.first = k.next
+	}
+	if k.next != nil {
+		k.next.prev = k.prev
+	} else {
+		s.last = k.prev
+	}
+	k.next, k.prev = nil, nil
+	s.tombstones--
+}
+
+// eraseTombstones erases tombstones of a keyspace, those of the greatest ids apart, until
+// budget is used up, and returns how many it has looked at.
+func (sh *shard) eraseTombstones(name string, newest uint64, budget int, out *Output) (seen int, err error) {
+	for ; seen < budget; seen++ {
+		s := sh.keyspaces[name]
+		if s == nil || s.first == nil {
+			break
+		}
+		k := s.first
+		if k.id > newest {
+			s.unlist(k)
+			s.list(k)
+			continue
+		}
+		r, j := sh.find(k.id)
+		if err := sh.endTombstone(r, j, out); err != nil {
+			return seen, err
+		}
+	}
+	return seen, nil
+}
