@@ -194,6 +194,8 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 		return ErrFailed
 	case l.closing:
 		return ErrClosed
+	case !l.begun:
+		return ErrRoom // an owner's timer was faster than Start
 	case keep > 0 && l.blocked.Load():
 		return ErrNoSpace
 	case keep > 0 && l.unwritten >= l.opts.MaxPending:

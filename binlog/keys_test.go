@@ -99,3 +99,32 @@ func TestCompactionKeepsTombstones(t *testing.T) {
 		t.Errorf("job 1 is %+v", r)
 	}
 }
+
+// An owner's timers may be faster than Start: what they do waits.
+func TestAnAppendBeforeTheStartFindsNoRoom(t *testing.T) {
+	c := newClient(t, Options{})
+	c.newJob(10)
+	if err := c.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o := newOwner()
+	l, err := Open(testDir, Options{FS: c.fs.Killed()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := l.Replay(o); err != nil {
+		t.Fatal(err)
+	}
+	for id, j := range o.jobs {
+		if _, err := l.Delete(id, j.former()); !errors.Is(err, ErrRoom) {
+			t.Fatalf("a delete before the start: %v", err)
+		}
+		if err := l.Start(Hooks{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Delete(id, j.former()); err != nil {
+			t.Errorf("a delete after the start: %v", err)
+		}
+	}
+}

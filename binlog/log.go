@@ -35,7 +35,6 @@ type Log struct {
 
 	recovery Recovery
 	found    *inspect.Survey // by Open; until Start
-	begun    bool            // the start record of this run is appended
 
 	// mu guards what appends change. It is the innermost lock: while it is held,
 	// no other lock is taken and nothing is called that takes time.
@@ -51,6 +50,7 @@ type Log struct {
 	lastID    uint64
 	settings  map[string]setting // the latest, by tube
 	marked    Pos                // the position in the last mark record
+	begun     bool               // the start record of this run is appended
 	closing   bool               // Close was called: appends are refused
 	err       error              // why the log has failed; nil if it has not
 	count     counters

@@ -72,6 +72,15 @@
 // tube's shard it waits only if that has a greater number; otherwise, if the lock is taken,
 // it comes a moment later. To copy a large body counts as many time-outs.
 //
+// # Keys
+//
+// A job that was put with tags has keys: a unique one, which no other job of its tube has,
+// and a limited one, of which only so many jobs of the tube are reserved at once. They
+// lie in a table of the shard beside the jobs (keys.go), and have no part in what is done to
+// jobs without keys. A job that its limit keeps from being reserved is ready, and stands
+// apart from those that can be (slots.go). A deleted job may leave a tombstone, which keeps
+// its unique key for some time: the job's record, which no command finds (tombstones.go).
+//
 // # Rights
 //
 // A session may do everything, unless it was opened with a [Grant] of rights to some
@@ -88,7 +97,9 @@
 //     sent after another was answered has the greater id. Where several loops put at the
 //     same time, some ids may be left out.
 //   - A job leaves its tube only by move-job, by move-tube, and as a dead letter. Where the
-//     tubes lie in two shards, both are locked.
+//     tubes lie in two shards, both are locked. (In a standby a record may replace the tube.)
+//   - A unique key has at most one holder in a tube. It is a job or a tombstone.
+//   - Of a limited key no job becomes reserved while as many are as its limit says.
 //   - Sessions are served first come, first served, in each tube.
 //   - No deadline is met early. A command sees everything that was due before
 //     it in the shards that it touches, however late the timers are; unless

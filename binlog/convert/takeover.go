@@ -75,7 +75,12 @@ func (t *Takeover) Salvage(s *inspect.Survey, idGap uint64) (*Salvaged, error) {
 		return nil, err
 	}
 	js.lastID += idGap
-	report := &Salvaged{Jobs: int64(len(js.byID)), Lost: lost, Skipped: skipped}
+	report := &Salvaged{Lost: lost, Skipped: skipped}
+	for _, j := range js.byID {
+		if j.State != journal.Deleted {
+			report.Jobs++
+		}
+	}
 	report.Aside, err = t.replaceBy(js, "damaged", old, b)
 	if err != nil {
 		return nil, err
