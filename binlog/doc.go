@@ -95,11 +95,11 @@
 // compaction reads. When more than sixteen full ones wait for a sync, it comes
 // before its time.
 //
-// The directory stays below twice the live bytes, that is the size of the full
-// records of all jobs, and two segments. When compaction cannot keep up with the
-// clients, each commit waits for it up to 4 ms. For each byte that clients write,
-// compaction writes no more than one or two. The reserve for deletes, 16 bytes a
-// job, is in the bound.
+// The directory stays below twice the needed bytes and two segments. Needed are the full
+// records of all jobs, and what is reserved for the tombstones that some of them may leave.
+// When compaction cannot keep up with the clients, each commit waits for it up to 4 ms. For
+// each byte that clients write, compaction writes no more than one or two. The reserve for
+// deletes, 16 bytes a job, is in the bound.
 //
 // Replay needs memory for one read buffer and a bit for each id that was deleted,
 // beside what the owner keeps: jobs that were deleted are not told at all.

@@ -62,7 +62,7 @@ func FuzzSegment(f *testing.F) {
 				continue
 			}
 			for id, j := range o.jobs {
-				if id == 0 || len(j.Tube) == 0 || len(j.Tube) > journal.MaxTube || !record.ValidState(&j.Record) || len(j.Body) > len(b) {
+				if id != j.ID || !record.Valid(&j.Record) || len(j.Body) > len(b) {
 					t.Errorf("job %d: %+v", id, plain(j.Record))
 				}
 			}

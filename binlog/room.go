@@ -64,18 +64,23 @@ func (r *room) floor() int64    { return r.reserved() + r.margin }
 func (r *room) short() bool { return r.free < r.floor()+r.ahead }
 
 // excess is how far the directory is above the size at which compaction starts,
-// half a segment before the size that it must not exceed: twice the live bytes
+// half a segment before the size that it must not exceed: twice the needed bytes
 // and two segments. One of the two is for what is allocated beyond used, reserved
 // and margin. Oldest are the live bytes of the oldest segment, which are there
 // twice while they are moved.
 func (r *room) excess(segmentSize, oldest int64) int64 {
-	return r.used + r.floor() + 2*r.ahead + oldest/2 - (2*r.live + segmentSize/2)
+	return r.used + r.floor() + 2*r.ahead + oldest/2 - (2*r.needed() + segmentSize/2)
 }
 
 // over is how far the directory is above the size that it must not exceed.
 func (r *room) over(segmentSize int64) int64 {
-	return r.disk - 2*r.live - 2*segmentSize
+	return r.disk - 2*r.needed() - 2*segmentSize
 }
+
+// needed is what the directory would have if it were compacted as far as can be.
+// Compaction frees nothing of what is reserved for tombstones: if that did not count, small
+// jobs that may leave some would have it go on for ever.
+func (r *room) needed() int64 { return r.live + r.tombstones }
 
 // Bytes that may be left unused at the end of each segment by those records that must
 // always fit.
