@@ -56,7 +56,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.server.listening.counts[c.listener].open.Add(1)
-	if l.server.cfg.Access != nil {
+	if l.server.cfg.Access != nil && !c.listener.own() {
 		c.meet(now)
 		return
 	}
@@ -375,8 +375,7 @@ func (c *conn) end(now engine.Time) {
 	counts := &l.counts
 	counts.connections.Add(-1)
 	l.server.listening.counts[c.listener].open.Add(-1)
-	l.server.open.Add(-1)
-	l.members.Add(-1)
+	l.leavePlace(c.listener)
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)
 		if d.ending {

@@ -99,7 +99,7 @@ func (c *conn) touched(now engine.Time) {
 // wanted.
 func (c *conn) watchIdleness(now engine.Time) {
 	timeout := c.loop.server.cfg.IdleTimeout
-	if timeout == 0 {
+	if timeout == 0 || c.listener.own() {
 		return
 	}
 	c.deadline = &deadline{conn: c, active: now, index: -1}

@@ -235,6 +235,14 @@
 // costs nothing more: the deadline is that of idle connections, and each loop keeps a map
 // of the clients that are known.
 //
+// # Connections of the process to itself
+//
+// [Server.Connect] makes a connection from inside the process: the console speaks the
+// protocol over it. It is a socket pair, one end of which lies on a loop as any client's
+// connection does. So what the console asks for waits its turn, is recorded, and is
+// answered when it is committed, as if a client had sent it. But it may do everything, takes no
+// place under the limit, is not ended for being idle, and appears in no listener's counts.
+//
 // # Clients that do nothing
 //
 // As with beanstalkd, a client may stay without sending or reading for as long as

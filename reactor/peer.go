@@ -9,6 +9,10 @@ import (
 // peer asks the system who is at the other end.
 func (c *conn) peer() Peer {
 	p := Peer{UID: -1}
+	if c.listener.own() {
+		p.Addr = ownAddr
+		return p
+	}
 	if c.listener.tls() {
 		state := c.tls().tls.ConnectionState()
 		p.TLS = &state
