@@ -62,6 +62,14 @@
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
 // queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
 //
+// # Looking from outside
+//
+// Who shows what the server does (metrics, the console) calls [Engine.Snapshot],
+// [Engine.EachTube] and [Engine.FindTubes] from any goroutine. They take the lock of one
+// shard at a time and hold it while the numbers of some hundred tubes are copied, so that
+// clients wait no longer for them than for each other; and however many tubes there are,
+// only those are in memory that were asked for. What they tell of one tube is one moment.
+//
 // # Rights
 //
 // A session may do everything, unless it was opened with a [Grant] of rights to some

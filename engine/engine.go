@@ -121,9 +121,6 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// NumShards is the number of shards, which are numbered from 0.
-func (e *Engine) NumShards() int { return len(e.shards) }
-
 // ClockSet says that somebody has set the wall clock, so that Time 0 was at start
 // by it. No deadline moves, and no job's age; what is recorded in the journal goes
 // by the new time. Any goroutine may call it.
