@@ -87,14 +87,14 @@ func (c *census) session(s *Session) {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
-	for _, h := range s.holdings {
+	for h := s.firstHolding(); h != nil; h = h.next {
 		if h.session != s || h.shard.holdings[h.index] != h {
 			c.failf("a holding in shard %d is not its session's", h.shard.number)
 		}
 		holds |= 1 << h.shard.number
 	}
-	if watches != s.watches || holds != s.holds || len(s.watched) == 0 {
-		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.holds, watches, holds)
+	if watches != s.watches || holds != s.holds() || len(s.watched) == 0 {
+		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.holds(), watches, holds)
 	}
 }
 

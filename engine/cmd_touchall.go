@@ -9,20 +9,20 @@ import (
 // touchingAll is a touch-all: it touches what the session has reserved when it begins,
 // shard by shard.
 type touchingAll struct {
-	at      Time // when it began
-	holding int  // of the session, which is next
-	cursor  ref  // of a scan of that holding's shard; 0 if there is none
+	at      Time     // when it began
+	holding *holding // of the session, which is next
+	cursor  ref      // of a scan of that holding's shard; 0 if there is none
 	touched uint64
 }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{at: now}).turn(s, now, out)
+	return (&touchingAll{at: now, holding: s.firstHolding()}).turn(s, now, out)
 }
 
 func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 	l := s.loop
-	for ta.holding < len(s.holdings) {
-		h := s.holdings[ta.holding]
+	for ta.holding != nil {
+		h := ta.holding
 		sh := h.shard
 		sh.lock(&l.caller, now)
 		before := ta.touched
@@ -32,7 +32,7 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 			ta.scan(h)
 		}
 		sh.unlock(&l.caller)
-		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding < len(s.holdings) {
+		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding != nil {
 			return s.yield(ta)
 		}
 	}
@@ -45,7 +45,7 @@ func (ta *touchingAll) few(h *holding) {
 	for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
 		ta.touch(h, r, h.shard.job(r))
 	}
-	ta.holding++
+	ta.holding = h.next
 }
 
 // scan touches those of the holding's jobs that a slice of the shard's jobs has: in a
@@ -60,7 +60,7 @@ func (ta *touchingAll) scan(h *holding) {
 		}
 	})
 	if ta.cursor == 0 {
-		ta.holding++
+		ta.holding = h.next
 	}
 }
 

@@ -14,15 +14,15 @@
 //	f := e.Follow(now)                  // f.Full, f.Update, f.Delete: what is on record
 //	f.Serve(log.NextID(), now)
 //	l := e.NewLoop(bell)                // on each loop's goroutine from here on
-//	l.Open(&session, conn, now)         // for each connection
+//	l.Open(&session, now)               // for each connection
 //	switch session.Execute(now, &cmd, &out) {
 //	case engine.Done:                   // the next command
-//	case engine.Wait:                   // none before Next has returned conn and Resume returned Done
+//	case engine.Wait:                   // none before Next has returned it and Resume returned Done
 //	case engine.Quit:                   // send what is in out, then close
 //	}
 //	l.Refill()                          // after each poll
-//	for o := l.Next(now); o != nil; o = l.Next(now) {
-//		... o.(*conn).session.Resume(now, &out) ...
+//	for s := l.Next(now); s != nil; s = l.Next(now) {
+//		... s.Resume(now, &out) ...
 //	}
 //	session.Close(now)
 //

@@ -83,12 +83,12 @@ func (g *Grant) permits(tube string) bool {
 // default tube is not the client's, the session begins with one of that name that is
 // always empty, and that nobody puts into. So clients that ignore default, or count what
 // they watch, need not know.
-func (l *Loop) OpenGranted(s *Session, o any, g *Grant, now Time) {
+func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) {
 	t := l.engine.defaultTube
 	if !g.permits(defaultTube) {
 		t = l.engine.emptyTube
 	}
-	l.open(s, o, t, now)
+	l.open(s, t, now)
 	s.waiter().grant = g
 	s.flags |= restricted
 }

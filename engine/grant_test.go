@@ -161,7 +161,7 @@ func TestHotCommandsOfARestrictedSessionDoNotAllocate(t *testing.T) {
 	p := newPlant(t, 1)
 	t.Cleanup(p.clear)
 	c := &client{tb: t, loop: p.loops[0]}
-	c.loop.OpenGranted(&c.session, c, NewGrant(RightAll, []string{"default", "a/*"}, nil), 0)
+	c.loop.OpenGranted(&c.session, NewGrant(RightAll, []string{"default", "a/*"}, nil), 0)
 	c.cycle(0)
 	pause := codec.Command{Op: codec.OpPauseTube, Tube: []byte("b")}
 	for name, op := range map[string]func(){

@@ -137,7 +137,7 @@ func (l *Loop) Spend(steps int) bool {
 // spent than there were.
 func (l *Loop) Left() int { return l.budget }
 
-// Next returns the owner of a session that can go on: its Resume is to be called
+// Next returns a session that can go on: its Resume is to be called
 // once, now or when the client has taken its output. Nil means that none can, or that
 // the budget is spent; then Next has rung the bell.
 //
@@ -146,7 +146,7 @@ func (l *Loop) Left() int { return l.budget }
 // calls Next until it returns nil when the bell has rung or an alarm has come, and
 // after it has called any other method of the loop or of its sessions, because what
 // they hand over to the loop's own sessions does not ring.
-func (l *Loop) Next(now Time) (owner any) {
+func (l *Loop) Next(now Time) *Session {
 	l.ids.giveBack()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
@@ -166,7 +166,7 @@ func (l *Loop) Next(now Time) (owner any) {
 		}
 		if s := l.turns.pop(); s.goOn(now) {
 			l.budget -= wakeSteps
-			return s.owner
+			return s
 		}
 	}
 	if l.pending(now) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"trellis/codec"
 	"trellis/engine/script"
@@ -56,8 +57,8 @@ func (l *simLoop) run(now Time) {
 		l.alarm = MaxTime
 	}
 	l.Refill()
-	for o := l.Next(now); o != nil; o = l.Next(now) {
-		o.(*simConn).resume()
+	for s := l.Next(now); s != nil; s = l.Next(now) {
+		connOf(s).resume()
 	}
 }
 
@@ -160,18 +161,18 @@ func (s *sim) openAs(g *Grant) *simConn {
 	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
 	c.decoder.Extensions = true
 	if g == nil {
-		c.loop.Open(&c.session, c, s.now)
+		c.loop.Open(&c.session, s.now)
 	} else {
-		c.loop.OpenGranted(&c.session, c, g, s.now)
+		c.loop.OpenGranted(&c.session, g, s.now)
 	}
 	return c
 }
 
 // simConn does to a session what the reactor does.
 type simConn struct {
+	session Session // the first field: see connOf
 	sim     *sim
 	loop    *simLoop
-	session Session
 	decoder codec.Decoder
 	cmd     codec.Command
 	in      []byte // not yet executed
@@ -182,6 +183,9 @@ type simConn struct {
 	ended   bool
 	woken   int
 }
+
+// connOf is the connection of a session.
+func connOf(s *Session) *simConn { return (*simConn)(unsafe.Pointer(s)) }
 
 func (c *simConn) resume() {
 	if c.held {

@@ -76,7 +76,7 @@ func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
 		c.deadline = nil
 	}
 	l.executing = c
-	l.engine.OpenGranted(&c.session, c, g, now)
+	l.engine.OpenGranted(&c.session, g, now)
 	l.executing = nil
 	c.enter(serving)
 	l.granted[c] = g

@@ -14,7 +14,7 @@ import (
 // conn is one client's connection. It belongs to its loop's goroutine. There is
 // one for each client, most of them idle, so that what is rare lies in backlog.
 type conn struct {
-	session  engine.Session
+	session  engine.Session // the first field: see loop.nextSession
 	decoder  codec.Decoder
 	loop     *loop     // set by open
 	gc       gnet.Conn // nil when gnet has closed, or is about to close, the connection
@@ -62,7 +62,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	}
 	c.enter(serving)
 	l.executing = c
-	l.engine.Open(&c.session, c, now)
+	l.engine.Open(&c.session, now)
 	l.executing = nil
 	c.watchIdleness(now)
 }

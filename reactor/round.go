@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"slices"
+	"unsafe"
 
 	"trellis/engine"
 )
@@ -110,8 +111,8 @@ func (l *loop) nextSession(now engine.Time) *conn {
 	if l.held {
 		return nil
 	}
-	c, _ := l.engine.Next(now).(*conn)
-	return c
+	// A conn begins with its session.
+	return (*conn)(unsafe.Pointer(l.engine.Next(now)))
 }
 
 // step does one thing of each kind that is the reactor's own. It reports false
