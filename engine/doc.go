@@ -62,6 +62,13 @@
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
 // queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
 //
+// # Connections
+//
+// All open sessions stand on one roll, by id. What a session is only its loop knows. So
+// a list of connections, or the description of one, goes from loop to loop through the
+// mailboxes, each describes its own sessions a few at a time, and the session that has
+// asked goes on when all are described.
+//
 // # Looking from outside
 //
 // Who shows what the server does (metrics, the console) calls [Engine.Snapshot],

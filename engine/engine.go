@@ -71,6 +71,7 @@ type Engine struct {
 	lastID       atomic.Uint64 // shares no cache line with what every command reads
 	_            [64]byte
 	registry     registry
+	roll         roll
 	draining     atomic.Bool
 	usage        usage
 	barrier      Barrier // the journal's, nil if it has none

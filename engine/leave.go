@@ -10,6 +10,7 @@ func (s *Session) Close(now Time) {
 	}
 	s.flags &^= isOpen
 	l := s.loop
+	l.engine.roll.strike(s)
 	l.counts.sessions.Add(-1)
 	if s.flags&isProducer != 0 {
 		l.counts.producers.Add(-1)

@@ -39,6 +39,11 @@ type Session struct {
 	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
 
+	id                uint64 // in the order in which sessions were opened
+	opened            Time
+	commands          uint64 // well-formed ones
+	bytesIn, bytesOut uint64 // of commands and replies
+
 	claim   atomic.Uint32
 	watches shardSet
 	flags   uint8
@@ -71,7 +76,7 @@ func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now)
 
 // open starts a session that uses and watches t, a tube of the default tube's shard.
 func (l *Loop) open(s *Session, t *tube, now Time) {
-	s.loop = l
+	s.loop, s.opened = l, now
 	s.flags = isOpen
 	sh := l.engine.defaultShard
 	sh.lock(&l.caller, now)
@@ -83,13 +88,21 @@ func (l *Loop) open(s *Session, t *tube, now Time) {
 	s.watches = 1 << sh.number
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
+	l.engine.roll.enter(s)
 }
+
+// Received notes that n bytes of commands have come from the client.
+func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
+
+// Replied notes that replies of n bytes have left the Output.
+func (s *Session) Replied(n int) { s.bytesOut += uint64(n) }
 
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	if cmd.CountAs < codec.NumCommands {
 		s.loop.counts.commands[cmd.CountAs].Add(1)
+		s.commands++
 	}
 	s.loop.budget--
 	if !ownOps[cmd.Op] {

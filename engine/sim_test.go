@@ -50,6 +50,9 @@ type simLoop struct {
 func (l *simLoop) Ring()         { l.rung = true }
 func (l *simLoop) Alarm(at Time) { l.alarm = at }
 
+// PeerAddr implements Carrier.
+func (l *simLoop) PeerAddr(*Session) string { return "[::1]:12345" }
+
 // run is a round of the loop: it pulls all that waits for it.
 func (l *simLoop) run(now Time) {
 	l.rung = false
@@ -75,7 +78,7 @@ func (st simTarget) StartFor(clients []script.Client, options ...string) (script
 		for _, r := range c.Rights {
 			rights |= map[string]Rights{"put": RightPut, "work": RightWork, "read": RightRead, "all": RightAll}[r]
 		}
-		s.grants[c.Name] = NewGrant(rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
+		s.grants[c.Name] = NewGrant(c.Name, rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
 	}
 	return s, nil
 }
@@ -249,6 +252,7 @@ func (c *simConn) Send(p []byte) error {
 		return io.ErrClosedPipe
 	}
 	c.in = append(c.in, p...)
+	c.session.Received(len(p))
 	c.work()
 	return nil
 }
@@ -262,6 +266,7 @@ func (c *simConn) Receive() ([]byte, error) {
 	}
 	b := c.out.Buf
 	c.out.Buf = nil
+	c.session.Replied(len(b))
 	return b, nil
 }
 

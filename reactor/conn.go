@@ -3,6 +3,7 @@ package reactor
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 // conn is one client's connection. It belongs to its loop's goroutine. There is
 // one for each client, most of them idle, so that what is rare lies in backlog.
 type conn struct {
-	session  engine.Session // the first field: see loop.nextSession
+	session  engine.Session // the first field: see connOf
 	decoder  codec.Decoder
 	loop     *loop     // set by open
 	gc       gnet.Conn // nil when gnet has closed, or is about to close, the connection
@@ -45,6 +46,12 @@ type backlog struct {
 	woken      bool        // the session can go on, as soon as the client has taken its output
 	armed      bool        // the watcher will tell
 	behindQuit bool        // the client has sent something behind its quit
+}
+
+// connOf is the connection of a session, nil for nil.
+func connOf(s *engine.Session) *conn {
+	// A conn begins with its session. A pointer in each session would be 8 bytes more.
+	return (*conn)(unsafe.Pointer(s))
 }
 
 // open is the beginning of a connection.
@@ -83,6 +90,7 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	if c.phase >= draining || l.server.aborting.Load() {
 		return
 	}
+	c.session.Received(len(p))
 	if c.phase == greeting {
 		var ok bool
 		if p, ok = c.greet(now, p); !ok {

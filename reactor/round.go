@@ -2,7 +2,6 @@ package reactor
 
 import (
 	"slices"
-	"unsafe"
 
 	"trellis/engine"
 )
@@ -111,8 +110,7 @@ func (l *loop) nextSession(now engine.Time) *conn {
 	if l.held {
 		return nil
 	}
-	// A conn begins with its session.
-	return (*conn)(unsafe.Pointer(l.engine.Next(now)))
+	return connOf(l.engine.Next(now))
 }
 
 // step does one thing of each kind that is the reactor's own. It reports false
