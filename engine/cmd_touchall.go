@@ -44,19 +44,22 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 func (ta *touchingAll) few(h *holding) {
 	for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
 		ta.touch(h, r, h.shard.job(r))
+		ta.touched++
 	}
 	ta.holding = h.next
 }
 
 // scan touches those of the holding's jobs that a slice of the shard's jobs has: in a
-// heap that changes meanwhile, they could be missed.
+// heap that changes meanwhile, they could be missed. A job whose record moves is met twice.
 func (ta *touchingAll) scan(h *holding) {
 	if ta.cursor == 0 {
-		ta.cursor = ^ref(0)
+		// No time to run that began before ends as late as those that begin now, which
+		// tells the jobs that were touched from the others.
+		ta.at, ta.cursor = h.shard.now+1, ^ref(0)
 	}
 	ta.cursor = h.shard.jobs.Walk(ta.cursor, scanSlice, func(r ref) {
-		if j := h.shard.job(r); j.state == reserved && j.Next == h.index {
-			ta.touch(h, r, j)
+		if j := h.shard.job(r); j.state == reserved && j.Next == h.index && ta.touch(h, r, j) {
+			ta.touched++
 		}
 	})
 	if ta.cursor == 0 {
@@ -64,12 +67,15 @@ func (ta *touchingAll) scan(h *holding) {
 	}
 }
 
-// touch starts the time to run of a job anew.
-func (ta *touchingAll) touch(h *holding, r ref, j *job) {
-	ta.touched++
-	if end := ta.at + seconds(j.ttr); end > j.at() {
-		h.jobs.Remove(h.shard.table, &j.Links)
-		j.At = int64(end)
-		h.add(r, j)
+// touch starts the time to run of a job anew. It returns false if the job has as much time
+// already.
+func (ta *touchingAll) touch(h *holding, r ref, j *job) bool {
+	end := ta.at + seconds(j.ttr)
+	if end <= j.at() {
+		return false
 	}
+	h.jobs.Remove(h.shard.table, &j.Links)
+	j.At = int64(end)
+	h.add(r, j)
+	return true
 }

@@ -135,3 +135,7 @@ func (e *Engine) ClockSet(start time.Time) {
 // Drain turns drain mode on or off: while it is on, puts are refused. Any
 // goroutine may call it.
 func (e *Engine) Drain(on bool) { e.draining.Store(on) }
+
+// Draining tells whether drain mode is on, which a client's command may have done. Any
+// goroutine may call it.
+func (e *Engine) Draining() bool { return e.draining.Load() }

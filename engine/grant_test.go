@@ -41,7 +41,7 @@ func TestEveryCommandIsDeniedToSomebodyWithoutRights(t *testing.T) {
 	for op := range codec.Op(255) {
 		allowed := c.session.mayExecute(&codec.Command{Op: op, Tube: []byte("a")})
 		switch op {
-		case codec.OpQuit, codec.OpCapabilities, codec.OpListTubeUsed, codec.OpListTubesWatched,
+		case codec.OpQuit, codec.OpCapabilities, codec.OpStatsOwnConn, codec.OpListTubeUsed, codec.OpListTubesWatched,
 			codec.OpUnknown, codec.OpAuth, codec.OpHTTP, codec.OpBadFormat:
 			if !allowed {
 				t.Errorf("%v is denied", op)
