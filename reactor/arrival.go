@@ -62,7 +62,7 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 	default:
 		return false, os.NewSyscallError("accept", err)
 	}
-	if !a.server.takePlace() {
+	if !a.server.takePlace() && !(a.giveUpGreeter() && a.server.takePlace()) {
 		a.server.handshakes.giveUpOldest() // whoever comes next may have its place
 		a.refuse(fd)
 		return false, nil

@@ -154,7 +154,7 @@ func (c *conn) checkDeadline(now engine.Time) {
 	s := l.server
 	switch {
 	case c.phase == greeting:
-		c.refuseSilent()
+		c.refuseGreeter(RefusedSilent)
 	case c.phase == lingering: // it need not have known better
 	case d.ending:
 		l.counts.cut.Add(1)

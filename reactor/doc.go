@@ -227,7 +227,10 @@
 // With Config.Access, a client is unknown until Access knows it: by its connection, or by a
 // token in its first line, in the command auth or in the name of a tube that it uses, for
 // libraries that have no such command. Until then the engine does not hear of the client.
-// It has one line, no body, and 10 seconds, however much it sends in them. Then its
+// It has one line, no body, and 10 seconds, however much it sends in them. There may be 1,000
+// such clients, or a quarter of the connections if that is less; then the oldest of them is
+// disconnected for the newest, and also when there is no place left for a connection. So
+// silent clients keep nobody out who sends a token at once. Once it is known, a client's
 // session has the rights that Access says ([engine.Grant]), and the connection goes on as
 // any other. Revoke ends connections by their rights.
 //

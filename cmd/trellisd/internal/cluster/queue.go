@@ -54,8 +54,8 @@ type Queue struct {
 	follower *engine.Follower // nil when the engine serves
 	start    int64            // cluster time at the engine's Time 0
 	service  *service         // nil while there is no office
-	draining bool // offices to come begin in drain mode
-	offices  uint64 // that were served
+	draining bool             // offices to come begin in drain mode
+	offices  uint64           // that were served
 }
 
 // Offices is how often the queue began to serve. Any goroutine may call it.
