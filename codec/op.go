@@ -54,6 +54,8 @@ const (
 	OpUndrain        //
 	OpSetDLQ         // Tube, Bound, To: after Bound attempts a job goes to To; none if Bound is 0
 	OpListDLQ        //
+	OpStatsConn      // ID
+	OpListConns      // Bound, ID: at most Bound connections, those with greater ids than ID
 
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
@@ -80,6 +82,8 @@ const (
 	OpBadFormat
 	// OpDrainStatus is a drain that asks only. It counts as OpDrain.
 	OpDrainStatus
+	// OpStatsOwnConn is a stats-conn without an id. It counts as OpStatsConn.
+	OpStatsOwnConn
 	// OpUnknown is a line that begins with no known word: the answer
 	// UNKNOWN_COMMAND is due.
 	OpUnknown
@@ -134,7 +138,10 @@ var opNames = [...]string{
 	OpUndrain:            "undrain",
 	OpSetDLQ:             "set-dlq",
 	OpListDLQ:            "list-dlq",
+	OpStatsConn:          "stats-conn",
+	OpListConns:          "list-connections",
 	OpDrainStatus:        "(drain status)",
+	OpStatsOwnConn:       "(stats-conn)",
 	OpPutBegin:           "(put begin)",
 	OpPutChunk:           "(put chunk)",
 	OpPutEnd:             "(put end)",

@@ -5,7 +5,7 @@ import "trellis/codec"
 // extensions are the names that capabilities lists: commands, and tags of a put.
 var extensions = [...]string{
 	"capabilities", "flush-tube", "list-jobs", "kick-tube", "peek-tube", "move-job", "move-tube", "delete-tube-jobs", "reserve-batch",
-	"touch-all", "drain", "undrain", "set-dlq", "list-dlq", "idp", "con",
+	"touch-all", "drain", "undrain", "set-dlq", "list-dlq", "idp", "con", "stats-conn", "list-connections",
 }
 
 // capabilities tells a client what the server can do that beanstalkd cannot.

@@ -197,10 +197,10 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
 	e := s.engine
-	low, high := e.tubeIn(0, "low"), e.tubeIn(e.NumShards()-1, "high")
+	low, high := e.tubeIn(0, "low"), e.tubeIn(len(e.shards)-1, "high")
 	c.expect(t, "DLQ_SET\r\n", "set-dlq %s 1 %s\r\n", high, low)
 	c.expect(t, "USING "+high+"\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "use %s\r\nput 0 0 1 1\r\na\r\nreserve-job 1\r\n", high)
-	from, to := e.shards[e.NumShards()-1], e.shards[0]
+	from, to := e.shards[len(e.shards)-1], e.shards[0]
 	var by caller
 	now := s.now + second
 	look := func() state {

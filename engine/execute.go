@@ -91,6 +91,12 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.setDeadLetters(now, cmd, out)
 	case codec.OpListDLQ:
 		return s.listDeadLetters(now, out)
+	case codec.OpStatsOwnConn:
+		s.statsOwnConn(now, out)
+	case codec.OpStatsConn:
+		return s.statsConn(cmd.ID, out)
+	case codec.OpListConns:
+		return s.listConns(now, cmd, out)
 	case codec.OpUnknown, codec.OpAuth:
 		out.reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:

@@ -74,19 +74,19 @@ func (r *limitedRun) put(rnd *rand.Rand, jobs int) {
 	}
 }
 
-// A heldJob is one that a client has reserved.
-type heldJob struct {
+// A takenJob is one that a client has reserved.
+type takenJob struct {
 	id   uint64
 	held *atomic.Int32
 }
 
 // reserved takes a part of a reply that hands a job out.
-func (r *limitedRun) reserved(id uint64, body string) heldJob {
+func (r *limitedRun) reserved(id uint64, body string) takenJob {
 	var tube, key int
 	if _, err := fmt.Sscanf(body, "%d %d", &tube, &key); err != nil {
 		r.t.Errorf("the body of job %d is %q", id, body)
 	}
-	j := heldJob{id, &r.held[tube][key]}
+	j := takenJob{id, &r.held[tube][key]}
 	if n := j.held.Add(1); n > limitOf(key) {
 		r.t.Errorf("%d jobs of a key are reserved, %d may be", n, limitOf(key))
 	}
@@ -106,7 +106,7 @@ func (r *limitedRun) work(rnd *rand.Rand) {
 	for !r.over() {
 		h := r.crew.hire()
 		h.watchOnly(some(rnd, r.tubes)...)
-		var held []heldJob
+		var held []takenJob
 		for n := 5 + rnd.IntN(20); n > 0 && !r.over(); n-- {
 			held = append(held, r.take(rnd, h)...)
 			for len(held) > 0 && rnd.IntN(4) > 0 {
@@ -123,7 +123,7 @@ func (r *limitedRun) work(rnd *rand.Rand) {
 	}
 }
 
-func (r *limitedRun) take(rnd *rand.Rand, h *hand) (held []heldJob) {
+func (r *limitedRun) take(rnd *rand.Rand, h *hand) (held []takenJob) {
 	switch rnd.IntN(3) {
 	case 0:
 		if id, body := h.reserveFor(rnd.Uint32N(3)); id != 0 {
@@ -150,7 +150,7 @@ func (r *limitedRun) take(rnd *rand.Rand, h *hand) (held []heldJob) {
 	return held
 }
 
-func (r *limitedRun) giveBack(rnd *rand.Rand, h *hand, j heldJob) {
+func (r *limitedRun) giveBack(rnd *rand.Rand, h *hand, j takenJob) {
 	j.held.Add(-1)
 	switch rnd.IntN(5) {
 	case 0:
