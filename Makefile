@@ -9,7 +9,7 @@
 # make deb     a Debian package for ARCH, in bin/release
 # make release archives for all systems and packages, in bin/release
 # make try     build a package twice, install, use, upgrade and purge it; needs root on Debian
-# make bench   the server side by side with beanstalkd, into README.md
+# make bench   the server side by side with beanstalkd, into README.md; MATRIX=cluster: with a cluster of itself
 # make micro   what the parts cost, without sockets
 # make fmt     format the sources
 # make clean   remove what make has made
@@ -36,7 +36,8 @@ CRASH_KILLS ?= 300
 CLUSTER    ?= 10m
 SOAK       ?= 10m
 SCALE      ?= .
-BENCH    = --matrix standard --markdown README.md
+MATRIX     ?= standard
+BENCH    = --matrix $(MATRIX) --markdown README.md
 
 # The commit is known only in a clone.
 COMMIT  = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -50,10 +51,10 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 	SOURCE_DATE_EPOCH=$(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),315532800) \
 	VERSION=$(or $(VERSION),$(shell sed -n 's/^\tversion = "\(.*\)"$$/\1/p' cmd/trellisd/version.go))
 
-# Peers live here and not in the system, where installing them would start them.
+# Peers live here and not in the system, where installing some of them would start them.
 CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
-export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin
+export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin
 
 .PHONY: always run build test crash cluster soak scale vuln deb release try bench micro fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
@@ -123,7 +124,7 @@ scale:
 vuln:
 	$(GO) run $(GOVULNCHECK) ./...
 
-# What is missing comes from Debian's packages. beanstalkd is only unpacked.
+# What is missing comes from Debian's packages. Servers are only unpacked.
 peers:
 	@missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
@@ -132,9 +133,10 @@ peers:
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
 	ruby -e 'require "beaneater"' 2>/dev/null || missing="$$missing ruby ruby-beaneater"; \
 	php -r 'require "Pheanstalk/autoload.php";' >/dev/null 2>&1 || missing="$$missing php-cli php-pda-pheanstalk"; \
-	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null; then exit 0; fi; \
+	{ stunnel4 -version || ls /usr/lib/*/libwrap.so.0; } >/dev/null 2>&1 || missing="$$missing libwrap0"; \
+	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null && command -v stunnel4 >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, stunnel4, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \
@@ -150,7 +152,11 @@ peers:
 	fi; \
 	if ! command -v prometheus >/dev/null; then \
 		mkdir -p $(CACHE)/prometheus && cd $(CACHE)/prometheus && \
-		apt-get -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && promtool --version; \
+		apt-get -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && promtool --version || exit 1; \
+	fi; \
+	if ! command -v stunnel4 >/dev/null; then \
+		mkdir -p $(CACHE)/stunnel && cd $(CACHE)/stunnel && \
+		apt-get -o APT::Sandbox::User=root download stunnel4 && dpkg-deb -x stunnel4_*.deb . && stunnel4 -version; \
 	fi
 	@$(MAKE) --no-print-directory $(FIVEBEANS)/installed
 

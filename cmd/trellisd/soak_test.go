@@ -179,7 +179,7 @@ func soakLoad(t *testing.T, s *server, n int) {
 		}
 	case "reserve-timeout":
 		cfg.Depth, cfg.Timeout = 1, time.Second
-	case "churn", "idle":
+	case "churn", "connect", "idle":
 		cfg.Depth = 1
 	case "watch-many":
 		cfg.Tubes = 100
