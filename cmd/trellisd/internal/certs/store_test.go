@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -372,19 +373,36 @@ func TestClientsNeedACertificateUnlessItIsOptional(t *testing.T) {
 	}
 }
 
+// FuzzCertificates puts anything into one of the files, while the others are good.
 func FuzzCertificates(f *testing.F) {
 	ca := tlstest.NewAuthority("authority")
 	c := ca.Issue("x", nil)
-	f.Add(tlstest.CertPEM(c), tlstest.KeyPEM(c), tlstest.CertPEM(ca.Cert))
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte("x"))
-	f.Fuzz(func(t *testing.T, cert, key, clientCA []byte) {
-		files := Files{Cert: "C", Key: "K", ClientCA: "A"}
-		g, err := files.load([][]byte{cert, key, clientCA}, time.Now())
-		if err == nil && (g.leaf == nil || len(g.clientCA) == 0 || len(g.config.Certificates) != 1) {
-			t.Errorf("%+v", g)
+	good := [][]byte{tlstest.CertPEM(c), tlstest.KeyPEM(c), tlstest.CertPEM(ca.Cert)}
+	names := Files{Cert: "C", Key: "K", ClientCA: "A"}
+	now := time.Now()
+	for which := range good {
+		for _, text := range []string{
+			"", "x\n-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
+			"-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\nDEK-Info: x\n\nMAA=\n-----END EC PRIVATE KEY-----\n",
+			"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		} {
+			f.Add(uint8(which), []byte(text))
 		}
-		if err != nil && !strings.HasPrefix(err.Error(), "C: ") && !strings.HasPrefix(err.Error(), "K: ") && !strings.HasPrefix(err.Error(), "A: ") {
-			t.Errorf("no file is named: %v", err)
+		f.Add(uint8(which), good[which])
+		f.Add(uint8(which), append(bytes.Clone(good[0]), good[1]...))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, text []byte) {
+		contents := slices.Clone(good)
+		contents[int(which)%len(good)] = text
+		g, err := names.load(contents, now)
+		if err != nil {
+			if msg := err.Error(); !slices.Contains(names.paths(), strings.SplitN(msg, ": ", 2)[0]) || strings.Contains(msg, "\n") {
+				t.Errorf("not a line that names a file: %q", msg)
+			}
+			return
+		}
+		if g.leaf == nil || len(g.clientCA) == 0 || len(g.config.Certificates) != 1 {
+			t.Errorf("%+v", g)
 		}
 	})
 }
