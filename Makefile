@@ -191,7 +191,7 @@ try:
 	cmp bin/try/trellis-0.0.2-linux-$(ARCH).tar.gz bin/try/again/out/trellis-0.0.2-linux-$(ARCH).tar.gz
 	rm -rf bin/try/again
 	apt-get update
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap systemd-container shellcheck
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap systemd-container shellcheck openssl
 	shellcheck $(addprefix cmd/trellisd/deploy/,release.sh $(addprefix debian/,try.sh postinst prerm postrm))
 	npm install --prefix $(CACHE)/dockerlinter --ignore-scripts --no-audit --no-fund $(DOCKERLINTER)
 	@found=$$($(CACHE)/dockerlinter/node_modules/.bin/dockerlinter --error -f cmd/trellisd/deploy/Dockerfile) && [ -z "$$found" ] || \
