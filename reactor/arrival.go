@@ -137,7 +137,7 @@ func (l *loop) admit(n arrival) error {
 	if isShortage(err) {
 		return fmt.Errorf("giving a connection to a loop: %w", err)
 	}
-	s.log.Debug("connection refused", "listener", n.by.listener.Addr().String(), "error", err)
+	s.log.Debug("connection refused", "listener", n.by.listener.Addr(), "error", err)
 	return nil
 }
 

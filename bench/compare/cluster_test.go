@@ -16,10 +16,7 @@ import (
 func TestAClusterIsLoadedAtTheMemberThatServes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "started")
 	server := fakeCommand(t, "cluster", "member {node} "+file+" {cluster} {dir}")
-	values, _ := measureQuickly(t, clusterLoad("put", 4, 1), server)
-	if len(values) == 0 || values[0] <= 0 {
-		t.Errorf("got %v", values)
-	}
+	measureQuickly(t, clusterLoad("put", 4, 1), server)
 	text, err := os.ReadFile(file)
 	started := strings.Fields(string(text))
 	slices.Sort(started)

@@ -38,6 +38,10 @@ func serveFake(args []string) {
 		fmt.Fprintln(os.Stderr, "I do not know that option")
 		os.Exit(5)
 	}
+	if len(args) > 1 && args[1] == "plain" && slices.Contains(args, "--tls-listen") {
+		fmt.Fprintln(os.Stderr, "I do not know TLS")
+		os.Exit(5)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -47,10 +51,6 @@ func serveFake(args []string) {
 		standBy(l, args[2], args[3])
 	}
 	if i := slices.Index(args, "--tls-listen"); i >= 0 {
-		if args[1] == "plain" {
-			fmt.Fprintln(os.Stderr, "I do not know TLS")
-			os.Exit(5)
-		}
 		serveFakeTLS(args[i+1], args[i+3], args[i+5])
 	}
 	var faults faulty.Faults

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trellis/bench"
 	"trellis/bench/internal/host"
 )
@@ -88,10 +90,8 @@ func (p *process) awaitFor(ctx context.Context, addr string, patience time.Durat
 		select {
 		case <-p.ended:
 			err := errNoStart
-			if l, taken := net.Listen("tcp", addr); taken != nil {
+			if p.lostPort(addr) {
 				err = fmt.Errorf("%w: %w", errNoStart, errPortTaken)
-			} else {
-				l.Close()
 			}
 			return fmt.Errorf("%w: %s: %s", err, p.cmd.ProcessState, p.output.String())
 		case <-ctx.Done():
@@ -103,6 +103,17 @@ func (p *process) awaitFor(ctx context.Context, addr string, patience time.Durat
 		}
 	}
 	return nil
+}
+
+// lostPort tells whether the process, which has ended, lacked a port that another program has taken: the one of addr, or,
+// as it says itself, a further one.
+func (p *process) lostPort(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return true
+	}
+	l.Close()
+	return strings.Contains(strings.ToLower(p.output.String()), unix.EADDRINUSE.Error())
 }
 
 // stop ends the process and waits until it is gone.

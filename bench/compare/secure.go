@@ -51,10 +51,10 @@ func (s *session) startSecure(ctx context.Context, cfg *bench.Config) (*certific
 	}
 	err = s.start(ctx, fmt.Sprintf(tlsArgs, cert.cert, cert.key), s.ServerCPUs)
 	if err == nil {
-		return cert, s.awaitTLS(ctx, s.proc, cert)
+		err = s.awaitTLS(ctx, s.proc, cert)
 	}
 	if !errors.Is(err, errNoStart) {
-		return nil, err
+		return cert, err
 	}
 	program, missing := exec.LookPath("stunnel4")
 	if missing != nil {
