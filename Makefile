@@ -9,7 +9,7 @@
 # make deb     a Debian package for ARCH, in bin/release
 # make release archives for all systems and packages, in bin/release
 # make try     build a package twice, install, use, upgrade and purge it; needs root on Debian
-# make bench   the server side by side with beanstalkd, into README.md
+# make bench   the server side by side with beanstalkd, into README.md; MATRIX=cluster: with a cluster of itself
 # make micro   what the parts cost, without sockets
 # make fmt     format the sources
 # make clean   remove what make has made
@@ -36,7 +36,8 @@ CRASH_KILLS ?= 300
 CLUSTER    ?= 10m
 SOAK       ?= 10m
 SCALE      ?= .
-BENCH    = --matrix standard --markdown README.md
+MATRIX     ?= standard
+BENCH    = --matrix $(MATRIX) --markdown README.md
 
 # The commit is known only in a clone.
 COMMIT  = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -50,10 +51,10 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 	SOURCE_DATE_EPOCH=$(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),315532800) \
 	VERSION=$(or $(VERSION),$(shell sed -n 's/^\tversion = "\(.*\)"$$/\1/p' cmd/trellisd/version.go))
 
-# Peers live here and not in the system, where installing them would start them.
+# Peers live here and not in the system, where installing some of them would start them.
 CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
-export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin
+export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin
 
 .PHONY: always run build test crash cluster soak scale vuln deb release try bench micro fmt clean peers check cross unit race fuzz
 .NOTPARALLEL:
@@ -95,6 +96,7 @@ unit:
 race:
 	CGO_ENABLED=1 $(GO) test -count=1 -short -race $(RACY)
 
+# To make an input smaller that covers something new may take a minute, in which nothing else is tried.
 # Before Go 1.27 the end of FUZZTIME may come as a failure, "context deadline exceeded":
 # see go.dev/issue/75804. Inputs that fail say so.
 fuzz:
@@ -102,7 +104,7 @@ fuzz:
 	if [ -z "$$targets" ]; then echo "there is nothing to fuzz"; exit 1; fi; \
 	echo "$$targets" | while read -r dir name; do \
 		echo "$(GO) test -fuzz $$name ./$$dir"; \
-		out=$$($(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$dir 2>&1); status=$$?; \
+		out=$$($(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$dir 2>&1); status=$$?; \
 		echo "$$out"; \
 		if [ $$status = 0 ]; then continue; fi; \
 		case "$$out" in *"Failing input"*) exit 1;; *"context deadline exceeded"*) ;; *) exit 1;; esac; \
@@ -124,7 +126,7 @@ scale:
 vuln:
 	$(GO) run $(GOVULNCHECK) ./...
 
-# What is missing comes from Debian's packages. beanstalkd is only unpacked.
+# What is missing comes from Debian's packages. Servers are only unpacked.
 peers:
 	@missing=; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
@@ -133,9 +135,10 @@ peers:
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
 	ruby -e 'require "beaneater"' 2>/dev/null || missing="$$missing ruby ruby-beaneater"; \
 	php -r 'require "Pheanstalk/autoload.php";' >/dev/null 2>&1 || missing="$$missing php-cli php-pda-pheanstalk"; \
-	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null; then exit 0; fi; \
+	{ stunnel4 -version || ls /usr/lib/*/libwrap.so.0; } >/dev/null 2>&1 || missing="$$missing libwrap0"; \
+	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null && command -v stunnel4 >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Prometheus, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, stunnel4, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \
@@ -151,7 +154,11 @@ peers:
 	fi; \
 	if ! command -v prometheus >/dev/null; then \
 		mkdir -p $(CACHE)/prometheus && cd $(CACHE)/prometheus && \
-		apt-get -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && promtool --version; \
+		apt-get -o APT::Sandbox::User=root download prometheus && dpkg-deb -x prometheus_*.deb . && promtool --version || exit 1; \
+	fi; \
+	if ! command -v stunnel4 >/dev/null; then \
+		mkdir -p $(CACHE)/stunnel && cd $(CACHE)/stunnel && \
+		apt-get -o APT::Sandbox::User=root download stunnel4 && dpkg-deb -x stunnel4_*.deb . && stunnel4 -version; \
 	fi
 	@$(MAKE) --no-print-directory $(FIVEBEANS)/installed
 
@@ -185,7 +192,7 @@ try:
 	cmp bin/try/trellis-0.0.2-linux-$(ARCH).tar.gz bin/try/again/out/trellis-0.0.2-linux-$(ARCH).tar.gz
 	rm -rf bin/try/again
 	apt-get update
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap systemd-container shellcheck
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends debootstrap systemd-container shellcheck openssl
 	shellcheck $(addprefix cmd/trellisd/deploy/,release.sh $(addprefix debian/,try.sh postinst prerm postrm))
 	npm install --prefix $(CACHE)/dockerlinter --ignore-scripts --no-audit --no-fund $(DOCKERLINTER)
 	@found=$$($(CACHE)/dockerlinter/node_modules/.bin/dockerlinter --error -f cmd/trellisd/deploy/Dockerfile) && [ -z "$$found" ] || \

@@ -64,6 +64,12 @@ type Config struct {
 	Log bool `json:"-"`
 	// Progress, when set, is called several times a second, from one goroutine of the run's own.
 	Progress func(Progress) `json:"-"`
+	// Beside are the ids of processes on this machine without which the server would not serve this load, such as a proxy
+	// in front of it: their CPU time and their memory count as the server's, where those come from the kernel.
+	Beside []int `json:"-"`
+	// Sample, when set, is called when recording begins and when it ends, by a thread that drives connections: it must
+	// not wait for anything.
+	Sample func() `json:"-"`
 	// AfterLoad, when set, is called when the load has ended, all its connections are closed, and its jobs are still in
 	// the server. It may restart the server. It returns where the jobs are from then on, to be compared and taken out.
 	AfterLoad func() (Address, error) `json:"-"`

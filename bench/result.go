@@ -58,7 +58,8 @@ type Summary struct {
 	SysPerCommand  float64 `json:"server_sys_ns_per_command"`
 	CPUPerCommand  float64 `json:"server_cpu_ns_per_command"`
 	ServerBusy     float64 `json:"server_cores_busy"`
-	// GeneratorBusy is how much of its core the fullest thread of the generator used, from 0 to 1.
+	// GeneratorBusy is how much of its core the fullest thread of the generator used, or all threads of the processors
+	// that they are bound to, whichever is more; from 0 to 1.
 	GeneratorBusy float64 `json:"generator_busy"`
 	// OthersBusy is how much of the processors of the server, or of the generator, other processes or a hypervisor
 	// had, whichever is more; from 0 to 1. It is a lower bound.

@@ -42,7 +42,8 @@ type Peer struct {
 	Addr string
 	// UID is the user on a Unix socket as whom it has connected, or -1.
 	UID int
-	// TLS is the state of the connection after its handshake, nil without TLS.
+	// TLS is the state of the connection after its handshake, nil without TLS. It is valid
+	// during the call.
 	TLS *tls.ConnectionState
 }
 
@@ -80,6 +81,9 @@ func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
 		c.deadline = nil
 	}
 	l.granted[c] = g
+	if c.listener.tls() {
+		c.tls().forget()
+	}
 	c.watchIdleness(now)
 }
 

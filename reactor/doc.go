@@ -142,8 +142,9 @@
 //     what a client can make it compute for nothing.
 //
 // An idle connection takes about 8 KB more than a plain one, most of it in crypto/tls,
-// and up to 26 KB after a large body has come. Each read costs two small allocations,
-// both in crypto/tls.
+// and up to 26 KB after a large body has come. A client's certificate, which would be 3 to
+// 4 KB more, is forgotten when it is known who the client is. Each read costs two small
+// allocations, both in crypto/tls.
 //
 // A crowd of handshakes leaves the loops half of the processors. There may be 1,000
 // handshakes, or a quarter of the connections if that is less; then the oldest is given

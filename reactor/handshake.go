@@ -228,7 +228,7 @@ func (h *handshake) run() {
 // open makes the descriptor a file, for which a goroutine can wait.
 func (h *handshake) open() error {
 	hs := &h.by.server.handshakes
-	socket := os.NewFile(uintptr(h.fd), "")
+	socket := os.NewFile(uintptr(h.fd), "socket")
 	err := socket.SetDeadline(h.began.Add(handshakeTime))
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -444,7 +444,7 @@ func (h *handshake) log(result HandshakeResult, err error) {
 	}
 	if n, ok := s.handshakes.logs[result].Allow(); ok {
 		s.log.Log(context.Background(), level, "a TLS handshake has failed", "result", result.String(), "error", err,
-			"peer", peerName(h.socket), "listener", h.by.listener.Addr(), "unreported", n)
+			"peer", peerName(h.socket), "listener", h.by.listener.Addr().String(), "unreported", n)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -153,6 +155,42 @@ func TestAClientIsKnownByItsCertificateAlsoWhenItsSessionIsResumed(t *testing.T)
 	known.expectEOF()
 	if len(d.names) != 0 {
 		t.Error("a client without a certificate was identified")
+	}
+}
+
+// A certificate is big, and nobody needs it when it is known who has it.
+func TestCertificatesAreForgottenWhenTheirClientsAreKnown(t *testing.T) {
+	d := certified{newDoorkeeper(), make(chan string, 10)}
+	for name, access := range map[string]Access{"everybody is served": nil, "with access control": d} {
+		t.Run(name, func(t *testing.T) {
+			ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = access })
+			config := mutualTLS()
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+			var kept atomic.Int64
+			config.VerifyConnection = func(state tls.ConnectionState) error {
+				for _, c := range state.PeerCertificates {
+					kept.Add(1)
+					runtime.AddCleanup(c, func(int) { kept.Add(-1) }, 0)
+				}
+				return nil
+			}
+			addr := ts.serveTLS(config)
+			worker := addr.as(pki().ca.Issue("worker", nil))
+			worker.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+			var clients []*client
+			for range 3 { // resumed from the second on
+				c := dial(t, tlsAddr{addr.Addr, worker})
+				c.do("use a\r\n", "USING a\r\n")
+				clients = append(clients, c)
+			}
+			ts.until("they are forgotten", func() bool {
+				runtime.GC()
+				return kept.Load() == 0
+			})
+			for _, c := range clients {
+				c.do("use b\r\n", "USING b\r\n")
+			}
+		})
 	}
 }
 

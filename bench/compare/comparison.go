@@ -22,6 +22,11 @@ type Comparison struct {
 	Rounds int
 	// ServerCPUs and LoadCPUs are the processors of the servers and of the generator. Empty: any.
 	ServerCPUs, LoadCPUs []int
+	// Longest, when positive, bounds the duration of each load that does not end by a count, and its warm-up: for a quick
+	// look at a whole matrix.
+	Longest time.Duration
+	// Token is what clients authenticate with, at servers whose commands make them ask for it; see bench.Config.
+	Token string
 	// Dir is where logs of the servers are kept while they are measured. Empty: the system's directory for temporary
 	// files or, when that is in memory, the working directory.
 	Dir string
@@ -67,7 +72,7 @@ func (c *Comparison) version(ctx context.Context, server Server) (string, error)
 	if err := s.start(ctx, "", nil); err != nil {
 		return "", err
 	}
-	stats, err := load.Stats(&s.proc.addr)
+	stats, err := load.Stats(&s.proc.addr, c.Token)
 	return stats["version"], err
 }
 

@@ -9,7 +9,17 @@
 //
 // A server is a name and a command; see Server. A Measurement is one load, or a sequence of loads, with the figures
 // that are taken from it: Load makes one of a configuration, Recovery one of a kill and a restart, and
-// StandardMatrix and DurabilityMatrix return the measurements of `trellis bench compare --matrix`.
+// StandardMatrix, DurabilityMatrix and ClusterMatrix return the measurements of `trellis bench compare --matrix`.
+//
+// # TLS
+//
+// Measurements over TLS start a server with trellisd's options for it and a certificate of their own. A server that does not
+// know the options gets stunnel in front, which is looked for in the path and then counts as a part of the server.
+//
+// # Clusters
+//
+// A server with {cluster} in its command is three processes, of which the one is loaded that serves clients. What the others
+// use is a figure of its own. Batches of changes, which the protocol does not tell of, are read from the metrics.
 //
 // # Invariants
 //

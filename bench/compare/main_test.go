@@ -1,11 +1,14 @@
 package compare
 
 import (
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +17,8 @@ import (
 
 // fakeEnv makes this test program a server of package faulty. The first argument is its port. With "lossy" as the second
 // it loses jobs, with "broken" it ends at once, and with "once" it ends at once when it is started for the second time on
-// the directory that follows.
+// the directory that follows. With "member", the name of a member and a file behind it, it serves nobody but as the
+// second member, and lists in the file who was started. It knows trellisd's options of TLS; "plain" makes it refuse them.
 const fakeEnv = "TRELLIS_COMPARE_TEST_FAKE"
 
 func TestMain(m *testing.M) {
@@ -34,16 +38,58 @@ func serveFake(args []string) {
 		fmt.Fprintln(os.Stderr, "I do not know that option")
 		os.Exit(5)
 	}
+	if len(args) > 1 && args[1] == "plain" && slices.Contains(args, "--tls-listen") {
+		fmt.Fprintln(os.Stderr, "I do not know TLS")
+		os.Exit(5)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:"+args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if len(args) > 3 && args[1] == "member" {
+		standBy(l, args[2], args[3])
+	}
+	if i := slices.Index(args, "--tls-listen"); i >= 0 {
+		serveFakeTLS(args[i+1], args[i+3], args[i+5])
 	}
 	var faults faulty.Faults
 	if len(args) > 1 && args[1] == "lossy" {
 		faults.Lose = 50
 	}
 	faulty.Serve(l, faults)
+}
+
+// standBy notes who was started, and does not return in any member but the second.
+func standBy(l net.Listener, node, file string) {
+	name, _, _ := strings.Cut(node, "=")
+	list, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(list, name)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if name != "n2" {
+		l.Close()
+		select {}
+	}
+}
+
+// serveFakeTLS serves TLS too.
+func serveFakeTLS(addr, cert, key string) {
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	l, err := tls.Listen("tcp", addr, &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	go faulty.Serve(l, faulty.Faults{})
 }
 
 // fakeCommand is a server of this program, for comparisons.
@@ -61,14 +107,20 @@ func fakeCommand(t *testing.T, name, args string) Server {
 // TRELLIS_NEED_PEERS is 1.
 func beanstalkd(t *testing.T, args string) Server {
 	t.Helper()
-	path, err := exec.LookPath("beanstalkd")
+	return Server{Name: "beanstalkd", Command: peer(t, "beanstalkd") + " -l {host} -p {port} " + args}
+}
+
+// peer is the path of a program that the test skips, or fails, without.
+func peer(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
 	if err != nil {
 		if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
-			t.Fatalf("TRELLIS_NEED_PEERS is set, and beanstalkd is not installed: %v", err)
+			t.Fatalf("TRELLIS_NEED_PEERS is set, and %s is not installed: %v", program, err)
 		}
-		t.Skipf("beanstalkd is not installed: %v", err)
+		t.Skipf("%s is not installed: %v", program, err)
 	}
-	return Server{Name: "beanstalkd", Command: path + " -l {host} -p {port} " + args}
+	return path
 }
 
 // patienceOfFaults is how long a load waits for what a faulty server does not send.

@@ -71,7 +71,8 @@ func StandardMatrix() []Measurement {
 	)
 	all = append(all, synced()...)
 	all = append(all, syncedByDefault()...)
-	return append(all, recoveryOf("-b {dir}", defaultSyncing))
+	all = append(all, recoveryOf("-b {dir}", defaultSyncing))
+	return append(all, secureRows()...)
 }
 
 // A scenarioLoad is a load of the standard matrix that is measured by what it costs the server, and by further figures.
@@ -102,6 +103,7 @@ func otherScenarios() []scenarioLoad {
 		of("bury-kick", "", nil, rateFigure),
 		of("mix", "", func(c *bench.Config) { c.Mix = matrixMix }, rateFigure),
 		of("churn", "", nil, rateFigure),
+		of("connect", "", nil, measured{figure{name: "connections", unit: quantity.PerSecond}, unitRate}),
 		of("large", ", bodies of 65,000 bytes", func(c *bench.Config) { c.Size = bench.FixedSize(65000) },
 			latency("p99 of a unit", bench.UnitMetric, p99).with(noMoreThanFirst, target{}), rateFigure),
 	}

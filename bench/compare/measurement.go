@@ -11,7 +11,7 @@ import (
 )
 
 // A Measurement is a load, or a sequence of loads, with the figures that are taken from it. Make one with Load or Recovery,
-// or many with StandardMatrix or DurabilityMatrix.
+// or many with StandardMatrix, DurabilityMatrix or ClusterMatrix.
 type Measurement struct {
 	name    string
 	figures []figure
@@ -22,10 +22,14 @@ type Measurement struct {
 	needCPUs int
 }
 
+// Name is what the rows of the measurement are called.
+func (m *Measurement) Name() string { return m.name }
+
 // A value takes a figure out of a run.
 type value func(*bench.RunResult) float64
 
 func commandRate(r *bench.RunResult) float64   { return r.CommandRate }
+func unitRate(r *bench.RunResult) float64      { return r.UnitRate }
 func cpuPerCommand(r *bench.RunResult) float64 { return r.CPUPerCommand }
 func serverBusy(r *bench.RunResult) float64    { return r.ServerBusy }
 func runSeconds(r *bench.RunResult) float64    { return r.Seconds }

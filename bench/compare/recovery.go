@@ -27,6 +27,9 @@ var errNotBack = errors.New("the server does not come back after a kill")
 // recovery puts jobs into a server with a log, kills it without warning, and starts it again. Then all jobs are taken out,
 // and compared with what was put. It returns nil when the server does not come back.
 func (s *session) recovery(ctx context.Context, args string, cfg bench.Config) (*recovered, error) {
+	if s.server.clustered() {
+		return nil, fmt.Errorf("%s is a cluster, and recovery is that of a server alone", s.server.Name)
+	}
 	if err := s.start(ctx, args, s.ServerCPUs); err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func (s *session) comeBack(ctx context.Context, args string, r *recovered) (benc
 		}
 		return bench.Address{}, err
 	}
-	if _, err := load.Stats(&s.proc.addr); err != nil {
+	if _, err := load.Stats(&s.proc.addr, s.Token); err != nil {
 		return bench.Address{}, fmt.Errorf("%w: %w", errNotBack, err)
 	}
 	r.took = time.Since(s.proc.begun)

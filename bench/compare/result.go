@@ -22,6 +22,8 @@ const (
 	NoteBroken Note = "broken"
 	// NoteBehind says that the server did not keep up with the rate of an open loop.
 	NoteBehind Note = "behind"
+	// NoteProxy says that the server does not speak TLS, and stunnel did in front of it.
+	NoteProxy Note = "proxy"
 )
 
 // A Table is what a Comparison found out.

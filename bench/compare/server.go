@@ -1,25 +1,26 @@
 package compare
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
-	"runtime"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"trellis/bench"
-	"trellis/bench/internal/host"
+	"trellis/bench/load"
 )
 
 // A Server is a server that can be started: a name and a command in which {host}, {port} and {dir} stand for where it
-// shall listen and for an empty directory of its own. The command is split at spaces; there is no shell.
+// shall listen and for an empty directory of its own, and {http} for the port of its metrics. The command is split at
+// spaces; there is no shell.
+//
+// A command with {cluster} in it is that of a member of a cluster, and started three times. {node} stands for the member
+// in the form NAME=HOST:PORT, and {cluster} for all members, with commas between them.
 type Server struct {
 	Name    string
 	Command string
@@ -28,7 +29,7 @@ type Server struct {
 // ParseServer understands "name=command". Without a name, the base name of the program is taken.
 func ParseServer(s string) (Server, error) {
 	name, command, named := strings.Cut(s, "=")
-	if !named || strings.ContainsAny(name, " /{") {
+	if !named || strings.ContainsAny(name, "/{") || strings.Contains(name, " -") {
 		name, command = "", s
 	}
 	words := strings.Fields(command)
@@ -41,8 +42,17 @@ func ParseServer(s string) (Server, error) {
 	if !strings.Contains(command, "{port}") {
 		return Server{}, fmt.Errorf("server %q: the command does not say where {port} belongs", s)
 	}
+	if strings.Contains(command, "{cluster}") && !(strings.Contains(command, "{node}") && strings.Contains(command, "{dir}")) {
+		return Server{}, fmt.Errorf("server %q: the command of a member needs {node} and {dir} too", s)
+	}
 	return Server{name, command}, nil
 }
+
+// clusterSize is the number of members of a cluster.
+const clusterSize = 3
+
+// clustered tells whether the server is a cluster.
+func (s Server) clustered() bool { return strings.Contains(s.Command, "{cluster}") }
 
 // errNoStart is returned for a server that ends instead of starting, as one does that lacks an option.
 var errNoStart = errors.New("the server does not start")
@@ -52,36 +62,6 @@ const (
 	stopPatience  = 10 * time.Second
 )
 
-// A process is a server that runs.
-type process struct {
-	cmd    *exec.Cmd
-	addr   bench.Address
-	begun  time.Time
-	output output
-	ended  chan struct{} // closed when it has ended
-}
-
-// An output keeps the beginning of what a process says.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if room := 4096 - o.buf.Len(); room > 0 {
-		o.buf.Write(p[:min(room, len(p))])
-	}
-	return len(p), nil
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.TrimSpace(o.buf.String())
-}
-
 // errPortTaken is returned for a server that ended while another program had its port.
 var errPortTaken = errors.New("another program took the port")
 
@@ -89,102 +69,122 @@ var errPortTaken = errors.New("another program took the port")
 const startAttempts = 5
 
 // start runs the server on the given processors, with more arguments, and returns when it accepts connections. dir
-// stands for {dir}.
-func (s Server) start(ctx context.Context, args, dir string, cpus []int) (p *process, err error) {
+// stands for {dir}. The first process is the one that serves clients; a cluster has others.
+func (s Server) start(ctx context.Context, args, dir, token string, cpus []int) (all []*process, err error) {
 	for range startAttempts {
-		if p, err = s.startOnce(ctx, args, dir, cpus); !errors.Is(err, errPortTaken) {
+		if s.clustered() {
+			all, err = s.startCluster(ctx, args, dir, token, cpus)
+		} else {
+			all, err = s.startOnce(ctx, args, dir, cpus)
+		}
+		if !errors.Is(err, errPortTaken) {
 			break
 		}
 	}
-	return p, err
+	return all, err
+}
+
+// launch starts the command on a port that was free a moment ago. Further pairs of placeholders and what they stand for
+// may be given.
+func (s Server) launch(args, dir string, cpus []int, pairs ...string) (*process, error) {
+	ports, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{http: loopback(ports[1]), tls: loopback(ports[2])}
+	if p.addr, err = bench.ParseAddress(loopback(ports[0])); err != nil {
+		return nil, err
+	}
+	pairs = append(pairs, "{host}", "127.0.0.1", "{port}", strconv.Itoa(ports[0]), "{dir}", dir,
+		"{http}", strconv.Itoa(ports[1]), "{tls}", strconv.Itoa(ports[2]))
+	words := strings.Fields(s.Command + " " + args)
+	for i, w := range words {
+		words[i] = strings.NewReplacer(pairs...).Replace(w)
+	}
+	return p, p.run(words, cpus)
 }
 
 // startOnce is start on a port that was free a moment ago.
-func (s Server) startOnce(ctx context.Context, args, dir string, cpus []int) (*process, error) {
-	port, err := freePort()
+func (s Server) startOnce(ctx context.Context, args, dir string, cpus []int) ([]*process, error) {
+	p, err := s.launch(args, dir, cpus)
 	if err != nil {
-		return nil, err
-	}
-	p := &process{ended: make(chan struct{})}
-	if p.addr, err = bench.ParseAddress("127.0.0.1:" + strconv.Itoa(port)); err != nil {
-		return nil, err
-	}
-	words := strings.Fields(s.Command + " " + args)
-	for i, w := range words {
-		words[i] = strings.NewReplacer("{host}", "127.0.0.1", "{port}", strconv.Itoa(port), "{dir}", dir).Replace(w)
-	}
-	p.cmd = exec.Command(words[0], words[1:]...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	if err := p.startOn(cpus); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", s.Name, err)
 	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.ended)
-	}()
-	for deadline := p.begun.Add(startPatience); ; {
+	err = p.await(ctx, p.addr.Name, func() bool {
 		c, err := net.DialTimeout("tcp", p.addr.Name, time.Second)
 		if err == nil {
 			c.Close()
-			return p, nil
 		}
-		select {
-		case <-p.ended:
-			err := errNoStart
-			if l, taken := net.Listen("tcp", p.addr.Name); taken != nil {
-				err = fmt.Errorf("%w: %w", errNoStart, errPortTaken)
-			} else {
-				l.Close()
-			}
-			return nil, fmt.Errorf("%w: %s: %s", err, p.cmd.ProcessState, p.output.String())
-		case <-ctx.Done():
-			p.stop()
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			p.stop()
-			return nil, fmt.Errorf("%s does not listen on %s: %s", s.Name, p.addr, p.output.String())
-		}
-	}
-}
-
-// startOn starts the command from a thread that is bound to cpus, which the process inherits.
-func (p *process) startOn(cpus []int) error {
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its binding
-		err := host.PinThread(cpus)
-		if err == nil {
-			p.begun = time.Now()
-			err = p.cmd.Start()
-		}
-		result <- err
-	}()
-	return <-result
-}
-
-// stop ends the server and waits until it is gone.
-func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.ended:
-	case <-time.After(stopPatience):
-		p.kill()
-	}
-}
-
-// kill ends the server without giving it a chance.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
-	<-p.ended
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+		return err == nil
+	})
 	if err != nil {
-		return 0, fmt.Errorf("finding a free port: %w", err)
+		p.stop()
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return []*process{p}, nil
+}
+
+// startCluster starts the members of a cluster, and returns when one of them serves clients.
+func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus []int) (all []*process, err error) {
+	ports, err := freePorts(clusterSize)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []string
+	for i, port := range ports {
+		nodes = append(nodes, memberName(i)+"="+loopback(port))
+	}
+	defer func() {
+		if err != nil {
+			killAll(all)
+			for i := range nodes {
+				_ = os.RemoveAll(filepath.Join(dir, memberName(i))) // it knows ports that the next attempt does not have
+			}
+			all, err = nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}()
+	for i, node := range nodes {
+		own := filepath.Join(dir, memberName(i))
+		if err := os.Mkdir(own, 0o700); err != nil {
+			return all, err
+		}
+		p, err := s.launch(args, own, cpus, "{node}", node, "{cluster}", strings.Join(nodes, ","))
+		if err != nil {
+			return all, err
+		}
+		all = append(all, p)
+	}
+	leader := -1
+	for i := 0; leader < 0; i = (i + 1) % len(all) {
+		p := all[i]
+		err := p.awaitFor(ctx, p.addr.Name, 100*time.Millisecond, func() bool {
+			_, err := load.Stats(&p.addr, token)
+			return err == nil
+		})
+		switch {
+		case err == nil:
+			leader = i
+		case !errors.Is(err, errSilent) || time.Since(all[0].begun) > startPatience:
+			return all, err
+		}
+	}
+	all[0], all[leader] = all[leader], all[0]
+	return all, nil
+}
+
+func memberName(i int) string { return "n" + strconv.Itoa(i+1) }
+
+func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
+
+// freePorts finds ports that nobody listens on.
+func freePorts(n int) (ports []int, err error) {
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("finding a free port: %w", err)
+		}
+		defer l.Close() // not before all are found: they shall differ
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
 }

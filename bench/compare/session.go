@@ -19,7 +19,8 @@ type session struct {
 	table  *Table
 	notes  map[Note]bool // of this server's cell
 	dirs   []string
-	proc   *process
+	proc   *process   // the one that clients are connected to
+	others []*process // further members of its cluster, or a proxy in front of it
 }
 
 // start starts the session's server afresh.
@@ -52,7 +53,10 @@ func (s *session) makeDir() (string, error) {
 
 // restart starts it on a directory that it may have used before.
 func (s *session) restart(ctx context.Context, args, dir string, cpus []int) (err error) {
-	s.proc, err = s.server.start(ctx, args, dir, cpus)
+	all, err := s.server.start(ctx, args, dir, s.Token, cpus)
+	if err == nil {
+		s.proc, s.others = all[0], all[1:]
+	}
 	return err
 }
 
@@ -60,10 +64,15 @@ func (s *session) restart(ctx context.Context, args, dir string, cpus []int) (er
 func (s *session) allCPUs() []int { return append(slices.Clone(s.ServerCPUs), s.LoadCPUs...) }
 
 func (s *session) stop() {
-	if s.proc != nil {
+	switch {
+	case s.proc == nil:
+	case s.server.clustered():
+		killAll(append(s.others, s.proc)) // a leader that is asked to end looks for a successor first
+	default:
+		killAll(s.others)
 		s.proc.stop()
-		s.proc = nil
 	}
+	s.proc, s.others = nil, nil
 }
 
 func (s *session) close() {
@@ -75,7 +84,15 @@ func (s *session) close() {
 
 // run puts a load on the server.
 func (s *session) run(ctx context.Context, cfg bench.Config) (*bench.RunResult, error) {
-	cfg.Addr, cfg.Runs, cfg.CPUs = s.proc.addr, 1, s.LoadCPUs
+	return s.runOn(ctx, s.proc.addr, cfg)
+}
+
+// runOn puts a load on the server at another address of it.
+func (s *session) runOn(ctx context.Context, addr bench.Address, cfg bench.Config) (*bench.RunResult, error) {
+	cfg.Addr, cfg.Runs, cfg.CPUs, cfg.Token = addr, 1, s.LoadCPUs, s.Token
+	if s.Longest > 0 {
+		cfg.Duration, cfg.Warmup = min(cfg.Duration, s.Longest), min(cfg.Warmup, s.Longest)
+	}
 	res, err := load.Run(ctx, cfg)
 	if err != nil {
 		return nil, err

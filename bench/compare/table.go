@@ -102,6 +102,7 @@ var noteMarks = map[Note]struct{ mark, text string }{
 	NoteStarved: {"²", "Something else took processors away during a run."},
 	NoteBroken:  {"³", "The server broke its promises; the command says how."},
 	NoteBehind:  {"⁴", "The server did not keep up with the rate."},
+	NoteProxy:   {"⁵", "The server does not speak TLS: stunnel in front of it does, and what it needs is included."},
 }
 
 func (t *Table) footnotes() []string {
@@ -148,15 +149,10 @@ func Machine() string {
 		strings.TrimPrefix(runtime.Version(), "go"))
 }
 
-// The lines between which a file holds a comparison.
-const (
-	markBegin = "<!-- bench: begin -->\n"
-	markEnd   = "<!-- bench: end -->\n"
-)
-
-// UpdateMarkdown writes text into the file between the lines "<!-- bench: begin -->" and "<!-- bench: end -->", in place
+// UpdateMarkdown writes text into the file between the lines "<!-- MARK: begin -->" and "<!-- MARK: end -->", in place
 // of what is there. A file that does not exist is made, with these lines.
-func UpdateMarkdown(file string, text []byte) error {
+func UpdateMarkdown(file, mark string, text []byte) error {
+	markBegin, markEnd := "<!-- "+mark+": begin -->\n", "<!-- "+mark+": end -->\n"
 	old, err := os.ReadFile(file)
 	if errors.Is(err, os.ErrNotExist) {
 		old, err = []byte(markBegin+markEnd), nil

@@ -59,7 +59,7 @@ func tryBeanstalkd(t *testing.T, path string) (bench.Address, bool) {
 		<-ended
 	})
 	for {
-		stats, err := Stats(&addr)
+		stats, err := Stats(&addr, "")
 		if err == nil && stats["pid"] == strconv.Itoa(cmd.Process.Pid) {
 			return addr, true
 		}

@@ -16,17 +16,23 @@ func (s *shared) collect(r *bench.RunResult, workers []*worker) {
 	var rec recorder
 	var ended [numMetrics]int64
 	start, end := int64(math.MaxInt64), int64(0)
+	busy := 0.0 // of all threads, as a part of one processor
 	for _, w := range workers {
 		r.Commands += float64(w.commands)
 		r.Unbegun += w.unbegun
 		start, end = min(start, w.startedAt), max(end, w.endedAt)
 		if took := w.endedAt - w.startedAt; took > 0 {
-			r.GeneratorBusy = max(r.GeneratorBusy, float64(w.busy-w.spun)/float64(took))
+			one := float64(w.busy-w.spun) / float64(took)
+			busy += one
+			r.GeneratorBusy = max(r.GeneratorBusy, one)
 		}
 		for m, n := range w.ended {
 			ended[m] += n
 		}
 		rec.merge(&w.rec)
+	}
+	if n := len(s.cfg.CPUs); n > 0 { // several threads may share one
+		r.GeneratorBusy = max(r.GeneratorBusy, busy/float64(n))
 	}
 	r.Units = float64(ended[metricUnit])
 	r.Start = s.base.Add(time.Duration(start))

@@ -69,13 +69,13 @@ func misfit(c *bench.Config, sc *Scenario) error {
 		{c.Delay > 0, is("delayed"), "a delay"},
 		{c.Timeout > 0, is("reserve-timeout"), "a timeout"},
 		{len(c.Mix.Steps) > 0, is("mix"), "a mix"},
-		{c.Tubes > 0, !is("priorities", "idle"), "a number of tubes"},
-		{c.Depth > 1, !is("churn", "reserve-timeout", "idle"), "a depth"},
+		{c.Tubes > 0, !is("priorities", "connect", "idle"), "a number of tubes"},
+		{c.Depth > 1, !is("churn", "connect", "reserve-timeout", "idle"), "a depth"},
 		{c.Count > 0, !is("idle"), "a count"},
 		{c.Rate > 0, !is("idle"), "a rate"},
-		{c.Held > 0, !sc.Consumers && !is("churn", "idle"), "held jobs"},
+		{c.Held > 0, !sc.Consumers && !is("churn", "connect", "idle"), "held jobs"},
 		// Puts alone would wait for ever when it is reached.
-		{c.Backlog > 0, !is("put", "reserve-timeout", "mix", "idle"), "a backlog"},
+		{c.Backlog > 0, !is("put", "connect", "reserve-timeout", "mix", "idle"), "a backlog"},
 	} {
 		if o.set && !o.used {
 			return fmt.Errorf("the scenario %q has no use for %s", sc.Name, o.what)

@@ -36,6 +36,7 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		"tubes of priorities":         func(c *bench.Config) { c.Scenario, c.Tubes = "priorities", 2 },
 		"a depth of timeouts":         func(c *bench.Config) { c.Scenario, c.Depth = "reserve-timeout", 2 },
 		"a depth of churn":            func(c *bench.Config) { c.Scenario, c.Depth = "churn", 2 },
+		"a depth of connecting":       func(c *bench.Config) { c.Scenario, c.Depth = "connect", 2 },
 		"a count of idleness":         func(c *bench.Config) { c.Scenario = "idle" },
 	} {
 		cfg := good

@@ -59,9 +59,9 @@ func (c *control) authenticate(token string) error {
 	return err
 }
 
-// Stats connects to a server and returns what it answers to `stats`.
-func Stats(a *bench.Address) (map[string]string, error) {
-	c, err := dialControl(a, "")
+// Stats connects to a server, authenticates if there is a token, and returns what the server answers to `stats`.
+func Stats(a *bench.Address, token string) (map[string]string, error) {
+	c, err := dialControl(a, token)
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,21 @@ func (timeoutDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok b
 // rest for a while.
 const churnSources = 10
 
+// connectDriver connects, has one command answered, and closes. With TLS a unit has a handshake, and reads the tickets with
+// which the next one may resume the session.
+type connectDriver struct{ noConsumers }
+
+func (connectDriver) setup(w *worker, c *conn, k int) bool {
+	if k == 0 {
+		w.sendTube(c, metricUse, "list-tube-used", "")
+	}
+	return k == 0
+}
+
+func (connectDriver) begin(w *worker, c *conn, at int64) { w.reconnect(c, at) }
+
+func (connectDriver) reply(*worker, *conn, slot, *reply, int64, bool) {}
+
 // churnDriver goes through a cycle on a new connection, and closes it.
 type churnDriver struct{ cycleDriver }
 

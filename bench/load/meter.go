@@ -21,25 +21,26 @@ type usage struct {
 // A meter reads what the server has used: from the kernel when it runs on this machine, and otherwise from its `stats`.
 type meter struct {
 	pid int // 0: not on this machine, or not known
-	ctl *control
+	// beside are further processes whose use counts as the server's; see bench.Config.
+	beside []int
+	ctl    *control
 	// The process's CPU time when the meter was opened, by the kernel and by the server's stats.
 	local, said int64
 	// The processors that each side may use; none: they are on another machine.
 	serverCPUs, generatorCPUs []int
 }
 
-// openMeter finds out where the server runs. The connection is for the meter's use only. cpus are the generator's
-// processors, all that it may use when there are none.
-func openMeter(a *bench.Address, ctl *control, cpus []int) (*meter, error) {
-	m := &meter{ctl: ctl, generatorCPUs: cpus}
-	if len(cpus) == 0 {
+// openMeter finds out where the server of a load runs. The connection is for the meter's use only.
+func openMeter(cfg *bench.Config, ctl *control) (*meter, error) {
+	m := &meter{ctl: ctl, generatorCPUs: cfg.CPUs, beside: cfg.Beside}
+	if len(cfg.CPUs) == 0 {
 		m.generatorCPUs = host.Affinity(0)
 	}
 	stats, err := ctl.stats("stats")
 	if err != nil {
 		return nil, err
 	}
-	if !a.Loopback() {
+	if !cfg.Addr.Loopback() {
 		return m, nil
 	}
 	m.serverCPUs = m.generatorCPUs
@@ -97,6 +98,13 @@ func (m *meter) read() (usage, error) {
 		if u.server, err = host.CPU(m.pid); err != nil {
 			return u, fmt.Errorf("reading the server's CPU time: %w", err)
 		}
+		for _, pid := range m.beside {
+			more, err := host.CPU(pid)
+			if err != nil {
+				return u, fmt.Errorf("reading the CPU time of a process beside the server: %w", err)
+			}
+			u.server = u.server.Plus(more)
+		}
 	} else {
 		stats, err := m.ctl.stats("stats")
 		if err != nil {
@@ -117,5 +125,9 @@ func (m *meter) memory() int64 {
 	if m.pid == 0 {
 		return 0
 	}
-	return host.Memory(m.pid)
+	total := host.Memory(m.pid)
+	for _, pid := range m.beside {
+		total += host.Memory(pid)
+	}
+	return total
 }

@@ -59,7 +59,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	for i := range cfg.Tubes {
 		s.tubes = append(s.tubes, fmt.Sprintf("%s-%d", s.prefix, i))
 	}
-	if s.meter, err = openMeter(&cfg.Addr, ctl, cfg.CPUs); err != nil {
+	if s.meter, err = openMeter(cfg, ctl); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { s.abort.Store(true) })

@@ -91,6 +91,10 @@ var scenarios = []*Scenario{
 		driver: churnDriver{},
 	},
 	{
+		Name: "connect", About: "connect, ask for the tube in use, and close",
+		driver: connectDriver{},
+	},
+	{
 		Name: "idle", About: "connections that do nothing; what they cost",
 		driver: cycleDriver{}, shape: func(c *bench.Config) { c.Idle, c.Conns = c.Idle+c.Conns, 0 },
 	},

@@ -35,6 +35,7 @@ func TestAServerIsMeasuredOverTLS(t *testing.T) {
 		func(c *bench.Config) {},
 		func(c *bench.Config) { c.Depth, c.Size = 32, mustSizes(t, "60000") },
 		func(c *bench.Config) { c.Scenario = "churn" },
+		func(c *bench.Config) { c.Scenario, c.Threads = "connect", 2 },
 		func(c *bench.Config) { c.Idle = 20 },
 	} {
 		cfg := quick(addr, "cycle")

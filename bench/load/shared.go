@@ -46,6 +46,9 @@ func (s *shared) tube(i int) string { return s.tubes[i%len(s.tubes)] }
 func (s *shared) emptyTube() string { return s.prefix + "-empty" }
 
 func (s *shared) sample(to *usage) {
+	if s.cfg.Sample != nil {
+		s.cfg.Sample()
+	}
 	u, err := s.meter.read()
 	if err != nil {
 		s.violations.add(bench.ViolationClosed, "%v", err)

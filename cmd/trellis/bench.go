@@ -64,11 +64,11 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("duration", "count")
 }
 
-// given returns the name of a flag that was given, and "" when none was.
-func (l *loadFlags) given() string {
+// given returns the name of a flag other than except that was given, and "" when none was.
+func (l *loadFlags) given(except string) string {
 	name := ""
 	l.flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed {
+		if f.Changed && f.Name != except {
 			name = f.Name
 		}
 	})

@@ -20,7 +20,8 @@ func compareCommand() *cobra.Command {
 	var flags loadFlags
 	var c compare.Comparison
 	var servers []string
-	var matrix, markdown, jsonTo string
+	var matrix, rows, markdown, jsonTo string
+	var token tokenFlag
 	cmd := &cobra.Command{
 		Use:   "compare [flags] (SCENARIO | recovery | --matrix NAME)",
 		Short: "Start servers, and measure them in turn under the same load",
@@ -35,13 +36,21 @@ A server is given as NAME=COMMAND, in which {host}, {port} and {dir} stand for w
 and for an empty directory. By default, beanstalkd is compared with trellisd; with --server, every
 server is named, in the order of the table.
 
+A command with {cluster} in it is that of a member of a cluster, and started three times; {node} stands
+for the member, and {http} for the port of its metrics. The member that serves clients is loaded.
+
 "recovery" puts jobs into a server, kills it, and measures how long it takes to come back; its
 command must have {dir} in it. --matrix standard is the README's table, --matrix durability
-measures the modes of the binlog; both add -b, -f and -F to the servers' commands.
+measures the modes of the binlog; both add -b, -f and -F to the servers' commands. The standard matrix
+measures TLS too, with options of trellisd; servers that lack them get stunnel in front, if the path has
+it. --matrix cluster compares trellisd -b DIR -f 0 with a cluster of three. With a matrix, --duration
+is the most that any load lasts.
 
 ` + scenarioList(),
 		Example: `  trellis bench compare cycle -c 1000 -t 5s
   trellis bench compare --matrix standard --markdown README.md
+  trellis bench compare --matrix standard --rows TLS
+  trellis bench compare --matrix cluster --markdown README.md
   trellis bench compare --matrix standard --server 'beanstalkd=beanstalkd -l {host} -p {port}' \
     --server 'fork=/opt/fork/beanstalkd -l {host} -p {port}' --server 'trellisd=bin/trellisd -l {host} -p {port}'
   trellis bench compare recovery -n 1000000 --dir /var/tmp --server 'a=beanstalkd -l {host} -p {port} -b {dir}'`,
@@ -50,12 +59,18 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 			if len(args) == 0 && matrix == "" || len(args) > 0 && matrix != "" {
 				return errors.New("want either a scenario or --matrix")
 			}
-			measurements, err := chooseMeasurements(&flags, matrix, args)
+			measurements, err := chooseMeasurements(&flags, matrix, rows, args)
 			if err != nil {
 				return err
 			}
-			if c.Servers, err = chooseServers(servers); err != nil {
+			if c.Servers, err = chooseServers(servers, matrix); err != nil {
 				return err
+			}
+			if c.Token, err = token.read(); err != nil {
+				return err
+			}
+			if matrix != "" && cmd.Flags().Changed("duration") {
+				c.Longest = flags.cfg.Duration
 			}
 			if err := chooseCPUs(&c, runtime.NumCPU()); err != nil {
 				return err
@@ -66,7 +81,7 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 				return err
 			}
 			if err == nil {
-				err = updateMarkdown(markdown, t)
+				err = updateMarkdown(markdown, matrix, t)
 			}
 			return errors.Join(
 				err,
@@ -83,25 +98,46 @@ measures the modes of the binlog; both add -b, -f and -F to the servers' command
 	f.IntSliceVar(&c.ServerCPUs, "server-cpus", nil, "processors of the servers (default the first that the generator does not use)")
 	f.IntSliceVar(&c.LoadCPUs, "load-cpus", nil, "processors of the generator (default all others)")
 	f.StringVar(&c.Dir, "dir", "", "where directories of servers are made (default the system's for temporary files, or the working directory when that is in memory)")
-	f.StringVar(&matrix, "matrix", "", "a set of measurements: standard or durability")
-	f.StringVar(&markdown, "markdown", "", "write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->")
+	f.StringVar(&matrix, "matrix", "", "a set of measurements: standard, durability or cluster")
+	f.StringVar(&rows, "rows", "", "only those measurements of the matrix that have this in their name")
+	token.register(f)
+	f.StringVar(&markdown, "markdown", "", "write the table into this file, between the lines <!-- bench: begin --> and <!-- bench: end -->; of a cluster, <!-- bench cluster: begin --> and so on")
 	f.StringVar(&jsonTo, "json", "", "write all values as JSON to this file; - for standard output")
 	flags.register(cmd)
 	return cmd
 }
 
-func chooseMeasurements(flags *loadFlags, matrix string, args []string) ([]compare.Measurement, error) {
-	if name := flags.given(); matrix != "" && name != "" {
+func chooseMeasurements(flags *loadFlags, matrix, rows string, args []string) ([]compare.Measurement, error) {
+	if matrix == "" {
+		if rows != "" {
+			return nil, errors.New("--rows are those of a --matrix")
+		}
+		return chooseScenario(flags, args[0])
+	}
+	if name := flags.given("duration"); name != "" {
 		return nil, fmt.Errorf("--%s has no effect: a matrix has loads of its own", name)
 	}
-	switch {
-	case matrix == "standard":
-		return compare.StandardMatrix(), nil
-	case matrix == "durability":
-		return compare.DurabilityMatrix(), nil
-	case matrix != "":
+	var all []compare.Measurement
+	switch matrix {
+	case "standard":
+		all = compare.StandardMatrix()
+	case "durability":
+		all = compare.DurabilityMatrix()
+	case clusterMatrix:
+		all = compare.ClusterMatrix()
+	default:
 		return nil, fmt.Errorf("matrix %q is not known", matrix)
-	case args[0] == "recovery":
+	}
+	all = slices.DeleteFunc(all, func(m compare.Measurement) bool { return !strings.Contains(m.Name(), rows) })
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no measurement of the matrix has %q in its name", rows)
+	}
+	return all, nil
+}
+
+// chooseScenario returns the measurement that is asked for by the name of a scenario.
+func chooseScenario(flags *loadFlags, name string) ([]compare.Measurement, error) {
+	if name == "recovery" {
 		cfg, err := flags.config("put")
 		if err != nil {
 			return nil, err
@@ -111,15 +147,18 @@ func chooseMeasurements(flags *loadFlags, matrix string, args []string) ([]compa
 		}
 		return []compare.Measurement{compare.Recovery("recovery", "", cfg)}, nil
 	}
-	cfg, err := flags.config(args[0])
+	cfg, err := flags.config(name)
 	if err != nil {
 		return nil, err
 	}
 	return []compare.Measurement{compare.Load(cfg)}, nil
 }
 
+// clusterMatrix is the matrix with servers of its own, and with a table of its own in a file.
+const clusterMatrix = "cluster"
+
 // chooseServers parses the given servers, or finds the usual ones.
-func chooseServers(given []string) ([]compare.Server, error) {
+func chooseServers(given []string, matrix string) ([]compare.Server, error) {
 	if len(given) == 0 {
 		trellisd, err := findTrellisd()
 		if err != nil {
@@ -127,6 +166,10 @@ func chooseServers(given []string) ([]compare.Server, error) {
 		}
 		const where = " -l {host} -p {port}"
 		given = []string{"beanstalkd=beanstalkd" + where, "trellisd=" + trellisd + where}
+		if matrix == clusterMatrix {
+			keeps := trellisd + where + " --http {host}:{http} -b {dir}"
+			given = []string{"alone=" + keeps + " -f 0", "cluster of three=" + keeps + " --node {node} --cluster {cluster}"}
+		}
 	}
 	var servers []compare.Server
 	for _, g := range given {
@@ -203,11 +246,16 @@ func others(n int, taken []int) []int {
 	return free
 }
 
-func updateMarkdown(file string, t *compare.Table) error {
+// updateMarkdown writes the table into the place that the file has for it.
+func updateMarkdown(file, matrix string, t *compare.Table) error {
 	if file == "" {
 		return nil
 	}
+	mark := "bench"
+	if matrix == clusterMatrix {
+		mark += " " + matrix
+	}
 	var b bytes.Buffer
 	command := "trellis " + strings.Join(os.Args[1:], " ")
-	return errors.Join(t.WriteMarkdown(&b, command), compare.UpdateMarkdown(file, b.Bytes()))
+	return errors.Join(t.WriteMarkdown(&b, command), compare.UpdateMarkdown(file, mark, b.Bytes()))
 }

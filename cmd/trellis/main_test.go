@@ -106,6 +106,8 @@ func TestMistakesAreExplained(t *testing.T) {
 		"want either":                "bench compare",
 		"recovery needs":             "bench compare recovery",
 		"matrix \"x\"":               "bench compare --matrix x",
+		"no measurement of":          "bench compare --matrix cluster --rows fly",
+		"of a --matrix":              "bench compare --rows fly cycle",
 		"where {port}":               "bench compare --server beanstalkd cycle",
 		"connection refus":           "bench run -a 127.0.0.1:1 cycle",
 		"of the others can be":       "bench run -n 5 -t 1s cycle",
@@ -126,7 +128,7 @@ func TestHelpNamesEveryScenario(t *testing.T) {
 	out, _, status := trellis(t, "bench", "run", "--help")
 	for _, name := range []string{
 		"put", "cycle", "produce-consume", "fan-in", "many-tubes", "watch-many", "delayed", "priorities",
-		"waiting", "bury-kick", "reserve-timeout", "churn", "idle", "large", "mix",
+		"waiting", "bury-kick", "reserve-timeout", "churn", "connect", "idle", "large", "mix",
 	} {
 		if !strings.Contains(out, "\n  "+name+" ") || status != 0 {
 			t.Errorf("%s is missing, status %d", name, status)

@@ -52,12 +52,6 @@ func (a *accessControl) load(contents [][]byte) error {
 	return nil
 }
 
-// watch has the file loaded again when it changes, until stop is called.
-func (a *accessControl) watch(srv *reactor.Server) (stop func()) {
-	a.server.Store(srv)
-	return reload.Watch(a.file)
-}
-
 // readable tells whether others than those on this machine may see what is sent to an
 // address.
 func readable(addr net.Addr) bool {

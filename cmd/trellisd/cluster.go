@@ -16,7 +16,6 @@ import (
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
-	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -113,7 +112,7 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 	if err != nil {
 		return nil, nil, exitWith(exitListen, err)
 	}
-	store, err := loadCerts(opt, s, log)
+	certs, err := loadCerts(opt, s, log)
 	if err != nil {
 		return nil, nil, exitWith(exitUsage, err)
 	}
@@ -139,19 +138,14 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 		}
 		return s.plain, s.tls, nil
 	}}
-	ctx, cancel := context.WithCancel(context.Background())
-	end = cancel
-	if store != nil {
-		qc.TLS, mon.certificates = store.Config(), store.Stats
-		go store.Watch(ctx)
+	if certs != nil {
+		qc.TLS, mon.certificates = certs.Config(), certs.stats
 	}
 	if acc != nil {
 		rc.Access, qc.Serves = acc, acc.server.Store
-		stop := reload.Watch(acc.file)
-		end = func() { cancel(); stop() }
 	}
 	qc.Reactor = rc
-	return cluster.NewQueue(qc), end, nil
+	return cluster.NewQueue(qc), watchFiles(certs, acc), nil
 }
 
 // superviseMember runs a member until a signal says stop, or it cannot go on.

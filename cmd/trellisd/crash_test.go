@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,9 @@ const crashKills = "CRASH_KILLS"
 var crashModes = [][]string{
 	{"-s4096"}, {"-f0", "-s4096"}, {"-F", "-s4096"}, {}, {"-f0"}, {"-F"}, {"-f5", "-s65536"}, {"-f0", "-s4096", "--loops=3"},
 }
+
+// crashOverTLS is every how many-th connection of a round is over TLS.
+const crashOverTLS = 3
 
 // A killed server has, after its restart, what clients were told that it has:
 // for each client the jobs are exactly those after the commands that were
@@ -50,6 +54,7 @@ func TestNothingAcknowledgedIsLostByAKilledServer(t *testing.T) {
 type crash struct {
 	t        *testing.T
 	dir      string
+	certs    *certFiles
 	clients  []*bookkeeper
 	relays   []*relay
 	greatest uint64 // of all ids that were told to anybody
@@ -59,7 +64,7 @@ type crash struct {
 }
 
 func newCrash(t *testing.T) *crash {
-	c := &crash{t: t, dir: t.TempDir(), first: 1}
+	c := &crash{t: t, dir: t.TempDir(), certs: newCertFiles(t), first: 1}
 	for i, depth := range []int{1, 1, 1, 4, 32, 100} {
 		l := &ledger{client: i, jobs: map[int]entry{}}
 		c.clients = append(c.clients, &bookkeeper{sure: l, hoped: l.clone(), depth: depth})
@@ -75,7 +80,7 @@ func newCrash(t *testing.T) *crash {
 func (c *crash) round(mode []string) {
 	t := c.t
 	t.Helper()
-	p, err := spawn(exec.Command(binary, append([]string{"-l127.0.0.1", "-p0", "-V", "--log-format=json", "-b", c.dir}, mode...)...))
+	p, err := spawn(exec.Command(binary, append([]string{"-l127.0.0.1", "-p0", "-V", "--log-format=json", "-b", c.dir}, slices.Concat(c.certs.flags(), mode)...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +108,12 @@ func (c *crash) work(s *server) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var wrong error
+	connections := rand.IntN(crashOverTLS)
 	run := func(work func(*wire) error) {
+		connections++
+		overTLS := connections%crashOverTLS == 0
 		all.Go(func() {
-			conn, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String())
+			conn, err := c.dial(s, overTLS)
 			if err != nil {
 				return // killed already
 			}
@@ -132,6 +140,14 @@ func (c *crash) work(s *server) error {
 		c.greatest = max(c.greatest, r.greatest)
 	}
 	return wrong
+}
+
+// dial connects to a server, over TLS if the server has a listener for it.
+func (c *crash) dial(s *server, overTLS bool) (net.Conn, error) {
+	if overTLS && len(s.addrs) > 1 {
+		return tls.Dial(s.addrs[1].Network(), s.addrs[1].String(), c.certs.client())
+	}
+	return net.Dial(s.addrs[0].Network(), s.addrs[0].String())
 }
 
 // audit compares what a server has with the books.

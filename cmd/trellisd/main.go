@@ -80,7 +80,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 		return err
 	}
 	// What the new user cannot read fails now and not at the first renewal.
-	store, err := loadCerts(opt, sock, log)
+	certs, err := loadCerts(opt, sock, log)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
@@ -136,14 +136,15 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 		}
 	}
 	if acc != nil {
-		defer acc.watch(srv)()
+		acc.server.Store(srv)
 	}
+	defer watchFiles(certs, acc)()
 	serving := &metrics.Serving{Engine: eng, Now: now, Reactor: srv}
-	if store != nil {
-		serving.Certificates = store.Stats
+	if certs != nil {
+		serving.Certificates = certs.stats
 	}
 	mon.serving.Store(serving)
-	return supervise(eng, srv, sock, store, logFailed, &mon.ready, sigs, log)
+	return supervise(eng, srv, sock, certs, logFailed, &mon.ready, sigs, log)
 }
 
 func limits(opt *options.Options) engine.Limits {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"trellis/binlog"
-	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/cmd/trellisd/internal/web"
@@ -33,7 +32,7 @@ type monitor struct {
 	stopping     atomic.Bool                     // the reason why it is not ready stays
 	showing      sync.Mutex                      // held by show
 	access       *accessControl                  // nil without access control; set before serve
-	certificates func() certs.Stats              // of a member of a cluster; nil without TLS. Set before serve
+	certificates func() metrics.Certificates     // of a member of a cluster; nil without TLS. Set before serve
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
 	serving      atomic.Pointer[metrics.Serving] // nil until clients are served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -61,21 +62,25 @@ func TestSoak(t *testing.T) {
 
 // soakMixed is one server for the whole time, under loads and abuse.
 func soakMixed(t *testing.T, until time.Time) {
-	s, url := monitored(t, "--max-connections=4000", "--pprof")
+	certs := newCertFiles(t)
+	s, url := monitored(t, append(certs.flags(), "--max-connections=4000", "--pprof")...)
 	// What a server has that has worked a little.
 	warmUp(t, s)
+	secure := s.dialTLS(1, certs.client())
+	secure.send("quit")
+	secure.wantEOF()
 	running, fds, memory := goroutines(t, url), descriptors(t, s), resident(t, s.cmd.Process.Pid)
 
 	ctx, cancel := context.WithDeadline(t.Context(), until)
 	defer cancel()
 	var all sync.WaitGroup
-	a := newAbuse(s)
+	a := newAbuse(s, certs)
 	for i := range 6 {
 		all.Go(func() { a.run(ctx, i) })
 	}
 	loads := 0
 	for ctx.Err() == nil {
-		soakLoad(t, s, loads)
+		soakLoad(t, s, certs, loads)
 		loads++
 	}
 	all.Wait()
@@ -161,8 +166,11 @@ const soakMix = `
  1 list-tubes
 `
 
+// soakOverTLS is every how many-th load and abusive client of soakMixed is over TLS.
+const soakOverTLS = 3
+
 // soakLoad runs the next of the load generator's scenarios for a moment.
-func soakLoad(t *testing.T, s *server, n int) {
+func soakLoad(t *testing.T, s *server, certs *certFiles, n int) {
 	t.Helper()
 	scenarios := load.Scenarios()
 	cfg := bench.Config{
@@ -179,7 +187,7 @@ func soakLoad(t *testing.T, s *server, n int) {
 		}
 	case "reserve-timeout":
 		cfg.Depth, cfg.Timeout = 1, time.Second
-	case "churn", "idle":
+	case "churn", "connect", "idle":
 		cfg.Depth = 1
 	case "watch-many":
 		cfg.Tubes = 100
@@ -188,7 +196,13 @@ func soakLoad(t *testing.T, s *server, n int) {
 	case "put":
 		cfg.Duration /= 4
 	}
-	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
+	if rand.IntN(soakOverTLS) == 0 {
+		cfg.Addr, err = bench.ParseTLSAddress(s.addrs[1].String(), certs.client())
+		cfg.Conns = min(cfg.Conns, 50) // a thread of the generator has one handshake under way at a time
+	} else {
+		cfg.Addr, err = bench.ParseAddress(s.addrs[0].String())
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	r, err := load.Run(t.Context(), cfg)
@@ -196,19 +210,23 @@ func soakLoad(t *testing.T, s *server, n int) {
 		err = r.Err()
 	}
 	if err != nil {
-		t.Fatalf("scenario %s, %d connections, depth %d, %d threads: %v", cfg.Scenario, cfg.Conns, cfg.Depth, cfg.Threads, err)
+		t.Fatalf("scenario %s, %d connections, depth %d, %d threads, over TLS %v: %v", cfg.Scenario, cfg.Conns, cfg.Depth, cfg.Threads,
+			cfg.Addr.TLS() != nil, err)
 	}
 }
 
 // abuse is clients that behave badly. They use tubes of their own.
 type abuse struct {
 	s       *server
+	certs   *certFiles
 	big     string // a body
 	clients atomic.Int64
 	failed  atomic.Pointer[error]
 }
 
-func newAbuse(s *server) *abuse { return &abuse{s: s, big: strings.Repeat("b", 60_000)} }
+func newAbuse(s *server, certs *certFiles) *abuse {
+	return &abuse{s: s, certs: certs, big: strings.Repeat("b", 60_000)}
+}
 
 const abuseTubes = 4
 
@@ -224,16 +242,40 @@ func (a *abuse) run(ctx context.Context, worker int) {
 	}
 }
 
+// abuser is the connection of an abusive client, over TLS or not.
+type abuser struct {
+	net.Conn
+	tcp *net.TCPConn // under it
+}
+
+// CloseWrite tells the server that no more comes.
+func (c abuser) CloseWrite() error { return c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+
+// dial connects to one of the server's listeners.
+func (a *abuse) dial(r *rand.Rand) (abuser, error) {
+	overTLS := r.IntN(soakOverTLS) == 0
+	addr := a.s.addrs[0]
+	if overTLS {
+		addr = a.s.addrs[1]
+	}
+	nc, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		return abuser{}, err
+	}
+	c := abuser{Conn: nc, tcp: nc.(*net.TCPConn)}
+	if overTLS {
+		c.Conn = tls.Client(nc, a.certs.client())
+	}
+	return c, c.SetDeadline(time.Now().Add(patience))
+}
+
 // once is the life of a client.
 func (a *abuse) once(r *rand.Rand) error {
-	addr := a.s.addrs[0]
-	nc, err := net.Dial(addr.Network(), addr.String())
+	conn, err := a.dial(r)
 	if err != nil {
 		return err
 	}
-	conn := nc.(*net.TCPConn)
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	defer conn.tcp.Close()
 	tube := fmt.Sprint("abuse-", r.IntN(abuseTubes))
 	put := fmt.Sprintf("put %d %d 1 %d\r\n%s\r\n", r.IntN(3), r.IntN(2), len(a.big), a.big)
 	small := "put 0 0 1 5\r\nsmall\r\n"
@@ -299,11 +341,11 @@ func (a *abuse) once(r *rand.Rand) error {
 }
 
 // vanish closes a connection in one of the ways that programs and machines do.
-func (a *abuse) vanish(conn *net.TCPConn, r *rand.Rand) {
+func (a *abuse) vanish(conn abuser, r *rand.Rand) {
 	if r.IntN(2) == 0 {
-		_ = conn.SetLinger(0)
+		_ = conn.tcp.SetLinger(0)
 	}
-	_ = conn.Close()
+	_ = conn.tcp.Close() // without a close_notify
 }
 
 func readSlowly(conn net.Conn) string {

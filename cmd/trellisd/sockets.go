@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 
-	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/options"
 )
@@ -83,21 +82,4 @@ func (s *sockets) close(log *slog.Logger) {
 			log.Warn("closing a listening socket", "addr", l.Addr().String(), "error", err)
 		}
 	}
-}
-
-// loadCerts loads what the sockets for TLS need, nil if there are none. It is an error
-// if the command line and the sockets do not agree about TLS: clients would be served
-// without it that should not be.
-func loadCerts(opt *options.Options, s *sockets, log *slog.Logger) (*certs.Store, error) {
-	switch {
-	case opt.TLS.Cert == "" && len(s.tls) == 0:
-		return nil, nil
-	case opt.TLS.Cert == "":
-		return nil, errors.New("an inherited socket is named tls, and there is no certificate; give --tls-cert and --tls-key")
-	case len(s.tls) == 0:
-		return nil, errors.New("--tls-cert without a socket for TLS; give --tls-listen, or FileDescriptorName=tls in the socket unit")
-	}
-	files := certs.Files{Cert: opt.TLS.Cert, Key: opt.TLS.Key, ClientCA: opt.TLS.ClientCA}
-	policy := certs.Policy{Optional: opt.TLS.Optional, MinVersion: opt.TLS.MinVersion}
-	return certs.Load(files, policy, log)
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/web"
 	"trellis/engine"
 	"trellis/reactor"
@@ -26,7 +25,7 @@ var errDraining = errors.New("draining")
 
 // supervise serves the sockets until a signal says stop, or one of them or the
 // log fails.
-func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, store *certs.Store, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
+func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *certificates, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
 	sigs.serving.Store(true)
 	failed := make(chan error, len(sock.plain)+len(sock.tls))
 	for _, l := range sock.plain {
@@ -36,11 +35,8 @@ func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, store *ce
 			}
 		}()
 	}
-	if store != nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		go store.Watch(ctx)
-		config := store.Config()
+	if certs != nil {
+		config := certs.Config()
 		for _, l := range sock.tls {
 			go func() {
 				if err := srv.ServeTLS(l, config); err != nil {

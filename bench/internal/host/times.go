@@ -9,6 +9,11 @@ type CPUTime struct {
 	User, Sys int64 // in steps of 10 ms: good for their proportion only
 }
 
+// Plus returns the sum of two times.
+func (t CPUTime) Plus(o CPUTime) CPUTime {
+	return CPUTime{Total: t.Total + o.Total, User: t.User + o.User, Sys: t.Sys + o.Sys}
+}
+
 // A ProcessorTime is what a processor has done since the machine was started, in nanoseconds.
 type ProcessorTime struct {
 	Idle       int64

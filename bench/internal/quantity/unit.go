@@ -23,6 +23,7 @@ var (
 	Kilobytes   = Unit{" KB", 1024, 2}
 	Megabytes   = Unit{" MB", 1 << 20, 0}
 	Multiple    = Unit{"", 1, 3}
+	Number      = Unit{"", 1, 1}
 	Cores       = Unit{" cores", 1, 4}
 )
 

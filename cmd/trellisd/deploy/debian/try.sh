@@ -6,8 +6,8 @@
 #
 #   try.sh OLD.deb NEW.deb CACHE
 #
-# CACHE keeps a bare Debian from one run to the next. It needs root, debootstrap
-# and systemd-nspawn (packages debootstrap and systemd-container).
+# CACHE keeps a bare Debian from one run to the next. It needs root, debootstrap,
+# systemd-nspawn (packages debootstrap and systemd-container) and openssl.
 set -euo pipefail
 old=$1 new=$2 cache=$3 suite=${SUITE:-bookworm}
 export LC_ALL=C
@@ -15,8 +15,8 @@ export LC_ALL=C
 step() { echo "--- $*"; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
-for tool in debootstrap systemd-nspawn nsenter perl; do
-    command -v $tool >/dev/null || fail "$tool is missing: apt-get install debootstrap systemd-container util-linux perl"
+for tool in debootstrap systemd-nspawn nsenter perl openssl; do
+    command -v $tool >/dev/null || fail "$tool is missing: apt-get install debootstrap systemd-container util-linux perl openssl"
 done
 [ "$(id -u)" = 0 ] || fail "this needs root"
 
@@ -115,6 +115,7 @@ says 750 inside stat -c %a /var/lib/trellis
 
 step "with systemd: tokens"
 says "root trellis 750" inside stat -c '%U %G %a' /etc/trellis
+# shellcheck disable=SC2016 # the shell inside expands it
 inside sh -c 'echo "me $(trellis token new /root/me.token) all *" >/etc/trellis/auth'
 inside cp /etc/default/trellisd /root/trellisd.default
 inside sed -i 's|-V"$|-V --auth-file /etc/trellis/auth"|' /etc/default/trellisd
@@ -124,6 +125,22 @@ says "wants a token" inside trellis ping
 inside mv /root/trellisd.default /etc/default/trellisd
 inside systemctl restart trellisd.service
 inside rm /etc/trellis/auth /root/me.token
+
+step "with systemd: TLS, and what the service may do"
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=try -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$root/etc/trellis/server.key" -out "$root/etc/trellis/server.pem" 2>"$work/log" || fail "a certificate: $(cat "$work/log")"
+inside chown root:trellis /etc/trellis/server.key
+inside chmod 640 /etc/trellis/server.key
+inside cp /etc/default/trellisd /root/trellisd.default
+inside sed -i 's|-V"$|-V --tls-listen 127.0.0.1 --tls-cert /etc/trellis/server.pem --tls-key /etc/trellis/server.key"|' /etc/default/trellisd
+inside systemctl restart trellisd.service
+inside trellis ping --tls --ca /etc/trellis/server.pem
+inside trellis ping
+inside mv /root/trellisd.default /etc/default/trellisd
+inside systemctl restart trellisd.service
+inside rm /etc/trellis/server.key /etc/trellis/server.pem
+inside systemd-analyze security --no-pager --threshold=15 trellisd.service >"$work/log" || fail "the service may do too much: $(cat "$work/log")"
+tail -n 1 "$work/log"
 
 step "with systemd: upgrade"
 inside sh -c 'echo "# mine" >>/etc/default/trellisd'

@@ -1,19 +1,18 @@
-// Package certs loads the server's certificate, its key and the authorities of its
-// clients from PEM files, and loads them again when the files change.
+// Package certs has the server's certificate, its key and the authorities of its clients,
+// from PEM files that may change.
 //
-//	store, err := certs.Load(certs.Files{Cert: "server.pem", Key: "server.key"}, certs.Policy{}, log)
+//	store := certs.New(certs.Files{Cert: "server.pem", Key: "server.key"}, certs.Policy{}, log)
+//	files, err := reload.Load("tls", store.Paths(), store.Load, log)
 //	...
-//	go store.Watch(ctx)
+//	defer reload.Watch(files)()
 //	err = srv.ServeTLS(listener, store.Config())
 //
 // # Generations
 //
 // What is loaded together is a generation: one tls.Config, which does not change. A
-// handshake takes the newest; connections that stand are left alone. The files are read
-// and compared every 10 seconds, because what replaces files may be a symbolic link
-// that now points elsewhere, which file system events do not tell. When a generation
-// cannot be loaded the one before stays, a line is logged and Stats tells; the next look
-// tries again, so that a key which is written after its certificate is no trouble.
+// handshake takes the newest; connections that stand are left alone. When a generation
+// cannot be loaded the one before stays, and package reload tries again, so that a key
+// which is written after its certificate is no trouble.
 //
 // # Invariants
 //
@@ -22,7 +21,8 @@
 //   - A client whose certificate the newest authorities do not accept is refused, also
 //     when it resumes a session that began when they did: the certificate is verified
 //     again each time.
-//   - Tickets outlive generations: clients resume after a certificate was renewed.
+//   - Tickets outlive generations: clients resume after a certificate was renewed. Their
+//     keys are made by crypto/tls, one each day, and forgotten after seven.
 //   - TLS 1.2 is spoken with forward secrecy and authenticated encryption only.
 //
 // # Limits

@@ -5,10 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"time"
 )
 
@@ -19,63 +16,27 @@ type Files struct {
 	ClientCA string // certificates of the authorities of clients; empty: clients are not asked for certificates
 }
 
-// contents are what is in the files.
-type contents struct{ cert, key, clientCA []byte }
-
-func (c *contents) equal(o *contents) bool {
-	return bytes.Equal(c.cert, o.cert) && bytes.Equal(c.key, o.key) && bytes.Equal(c.clientCA, o.clientCA)
-}
-
-// maxFile is the largest file in bytes that is read. The bundles of all public
-// authorities are smaller.
-const maxFile = 4 << 20
-
-func (f *Files) read() (c contents, err error) {
-	if c.cert, err = readFile(f.Cert); err != nil {
-		return c, err
-	}
-	if c.key, err = readFile(f.Key); err != nil {
-		return c, err
-	}
-	if f.ClientCA != "" {
-		c.clientCA, err = readFile(f.ClientCA)
-	}
-	return c, err
-}
-
-func readFile(name string) ([]byte, error) {
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: it is no regular file", name)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s: it has %d bytes, which no file of certificates has", name, info.Size())
-	default:
-		var b []byte
-		if b, err = os.ReadFile(name); err == nil {
-			return b, nil
-		}
-	}
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err
-	}
-	return nil, fmt.Errorf("%s: %w", name, err)
-}
-
 // generation is what was loaded together. It does not change.
 type generation struct {
-	contents contents
 	config   *tls.Config
 	leaf     *x509.Certificate
 	clientCA []*x509.Certificate
 }
 
-// load makes a generation of c. An error names the file, and the line if it lies in one.
-func (f *Files) load(c contents, now time.Time) (*generation, error) {
-	g := &generation{contents: c}
-	chain, err := certificates(f.Cert, c.cert)
+// paths are the names of the files that there are, in the order that load wants.
+func (f *Files) paths() []string {
+	if f.ClientCA == "" {
+		return []string{f.Cert, f.Key}
+	}
+	return []string{f.Cert, f.Key, f.ClientCA}
+}
+
+// load makes a generation of what is in the files. An error names the file, and the line
+// if it lies in one.
+func (f *Files) load(contents [][]byte, now time.Time) (*generation, error) {
+	cert, key := contents[0], contents[1]
+	g := new(generation)
+	chain, err := certificates(f.Cert, cert)
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +44,16 @@ func (f *Files) load(c contents, now time.Time) (*generation, error) {
 	if err := checkTime(f.Cert, g.leaf, now); err != nil {
 		return nil, err
 	}
-	pair, err := tls.X509KeyPair(c.cert, c.key)
+	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, f.pairError(c, err)
+		return nil, f.pairError(key, err)
 	}
 	pair.Leaf = g.leaf
 	g.config = &tls.Config{Certificates: []tls.Certificate{pair}}
 	if f.ClientCA == "" {
 		return g, nil
 	}
-	if g.clientCA, err = certificates(f.ClientCA, c.clientCA); err != nil {
+	if g.clientCA, err = certificates(f.ClientCA, contents[2]); err != nil {
 		return nil, err
 	}
 	g.config.ClientCAs = x509.NewCertPool()
@@ -170,9 +131,9 @@ func subject(c *x509.Certificate) string {
 }
 
 // pairError says which file is to blame for an error of tls.X509KeyPair.
-func (f *Files) pairError(c contents, err error) error {
-	block, _ := pem.Decode(c.key)
-	for rest := c.key; ; {
+func (f *Files) pairError(key []byte, err error) error {
+	block, _ := pem.Decode(key)
+	for rest := key; ; {
 		var b *pem.Block
 		if b, rest = pem.Decode(rest); b == nil {
 			break

@@ -10,10 +10,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/reactor/tlstest"
 )
 
@@ -34,10 +36,8 @@ func newRig(t *testing.T, mutual bool, policy Policy) *rig {
 	if mutual {
 		r.files.ClientCA, _ = tlstest.Write(t, r.dir, "ca", r.ca.Cert)
 	}
-	var err error
-	if r.Store, err = Load(r.files, policy, slog.New(slog.NewTextHandler(r.log, nil))); err != nil {
-		t.Fatal(err)
-	}
+	r.Store = New(r.files, policy, slog.New(slog.NewTextHandler(r.log, nil)))
+	r.reload("")
 	return r
 }
 
@@ -49,13 +49,39 @@ func (r *rig) write(name string, text []byte) {
 	}
 }
 
-// reload looks at the files and tells what came of it.
-func (r *rig) reload(wantChanged bool, wantErr string) {
+// contents are what is in the files.
+func (r *rig) contents() (all [][]byte) {
 	r.t.Helper()
-	changed, err := r.Reload()
-	if changed != wantChanged || (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
-		r.t.Fatalf("changed %t, %v; want %t, %q", changed, err, wantChanged, wantErr)
+	for _, path := range r.Paths() {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		all = append(all, b)
 	}
+	return all
+}
+
+// reload loads what is in the files.
+func (r *rig) reload(wantErr string) {
+	r.t.Helper()
+	err := r.Load(r.contents())
+	if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+		r.t.Fatalf("got %v, want %q", err, wantErr)
+	}
+	if err != nil && strings.Contains(err.Error(), "\n") {
+		r.t.Fatalf("more than a line: %q", err)
+	}
+}
+
+// watched has the files looked at.
+func (r *rig) watched() *reload.Files {
+	r.t.Helper()
+	f, err := reload.Load("tls", r.Paths(), r.Load, slog.New(slog.NewTextHandler(r.log, nil)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return f
 }
 
 // connect does a handshake, and exchanges a byte so that the client has its ticket and
@@ -110,6 +136,7 @@ func (r *rig) client(name string) *tls.Config {
 
 func TestABrokenPairLeavesTheOldOneInPlace(t *testing.T) {
 	r := newRig(t, false, Policy{})
+	files := r.watched()
 	old := r.newest.Load()
 	key, err := os.ReadFile(r.files.Key)
 	if err != nil {
@@ -118,32 +145,59 @@ func TestABrokenPairLeavesTheOldOneInPlace(t *testing.T) {
 	next := r.ca.Issue(tlstest.Name, nil)
 	r.write(r.files.Cert, tlstest.CertPEM(next)) // whoever replaces it comes to the key a moment later
 	for range 3 {
-		r.reload(false, r.files.Key+": the key does not belong to the certificate in "+r.files.Cert)
+		files.Look()
 	}
-	if s := r.Stats(); !s.Failing || s.ReloadFailures != 3 || s.Reloads != 0 || r.newest.Load() != old {
+	if s := files.Stats(); !s.Failing || s.Failed != 1 || s.Loaded != 0 || r.newest.Load() != old {
 		t.Errorf("%+v", s)
 	}
-	if n := strings.Count(r.log.String(), "cannot be reloaded"); n != 1 {
+	if n := strings.Count(r.log.String(), "the key does not belong to the certificate in "+r.files.Cert); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, r.log)
 	}
 	if _, err := r.connect(r.client("")); err != nil {
 		t.Errorf("the old pair does not serve: %v", err)
 	}
 	r.write(r.files.Key, tlstest.KeyPEM(next))
-	r.reload(true, "")
-	r.reload(false, "")
-	if s := r.Stats(); s.Failing || s.Reloads != 1 || !s.CertExpires.Equal(next.Leaf.NotAfter) {
+	files.Look()
+	files.Look()
+	if s := files.Stats(); s.Failing || s.Loaded != 1 {
 		t.Errorf("%+v", s)
+	}
+	if expires, _ := r.Expiry(); !expires.Equal(next.Leaf.NotAfter) {
+		t.Errorf("it expires at %v", expires)
 	}
 	if log := r.log.String(); !strings.Contains(log, "certificates were reloaded") || !strings.Contains(log, next.Leaf.SerialNumber.Text(16)) {
 		t.Errorf("the log:\n%s", log)
 	}
 	r.write(r.files.Key, key)
-	r.reload(false, "the key does not belong")
+	files.Look()
+	if !files.Stats().Failing {
+		t.Error("a key that does not belong to the certificate was loaded")
+	}
 	r.write(r.files.Key, tlstest.KeyPEM(next)) // it was a mistake
-	r.reload(false, "")
-	if r.Stats().Failing {
+	files.Look()
+	if files.Stats().Failing {
 		t.Error("it still fails")
+	}
+}
+
+func TestACertificateThatIsNotValidYetIsLoadedInItsTime(t *testing.T) {
+	r := newRig(t, false, Policy{})
+	files := r.watched()
+	next := r.ca.Issue(tlstest.Name, nil)
+	now := next.Leaf.NotBefore.Add(-time.Second)
+	r.now = func() time.Time { return now }
+	r.write(r.files.Cert, tlstest.CertPEM(next))
+	r.write(r.files.Key, tlstest.KeyPEM(next))
+	for range 2 {
+		files.Look()
+	}
+	if s := files.Stats(); !s.Failing || s.Loaded != 0 {
+		t.Errorf("before: %+v", s)
+	}
+	now = next.Leaf.NotBefore
+	files.Look()
+	if s := files.Stats(); s.Failing || s.Loaded != 1 || r.newest.Load().leaf.SerialNumber.Cmp(next.Leaf.SerialNumber) != 0 {
+		t.Errorf("in its time: %+v", s)
 	}
 }
 
@@ -166,23 +220,15 @@ func TestWhatCannotBeLoadedIsToldWithFileAndLine(t *testing.T) {
 		{r.files.Key, []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"), "server.key: the key is encrypted"},
 		{r.files.ClientCA, []byte("x"), "ca.pem: there is no certificate in it"},
 		{r.files.ClientCA, tlstest.CertPEM(r.ca.Issue("leaf", func(c *x509.Certificate) { c.BasicConstraintsValid = true })), `ca.pem: the certificate of "leaf" is not that of an authority`},
-		{r.files.ClientCA, make([]byte, maxFile+1), "which no file of certificates has"},
 	} {
 		before, err := os.ReadFile(tt.file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.write(tt.file, tt.text)
-		r.reload(false, tt.want)
-		if strings.Contains(r.trouble, "\n") {
-			t.Errorf("more than a line: %q", r.trouble)
-		}
+		r.reload(tt.want)
 		r.write(tt.file, before)
 	}
-	if err := os.Remove(r.files.Key); err != nil {
-		t.Fatal(err)
-	}
-	r.reload(false, "server.key: no such file or directory")
 	if _, err := r.connect(r.client("client")); err != nil {
 		t.Error(err)
 	}
@@ -210,15 +256,15 @@ func TestASwappedLinkIsNoticed(t *testing.T) {
 	version("one")
 	link("one")
 	files := Files{Cert: filepath.Join(root, "..data/tls.pem"), Key: filepath.Join(root, "..data/tls.key")}
-	var err error
-	if r.Store, err = Load(files, Policy{}, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	r.reload(false, "")
+	r.Store = New(files, Policy{}, slog.New(slog.DiscardHandler))
+	watched := r.watched()
 	two := version("two")
-	r.reload(false, "")
+	watched.Look()
+	if n := watched.Stats().Loaded; n != 0 {
+		t.Errorf("loaded %d times before the link was swapped", n)
+	}
 	link("two")
-	r.reload(true, "")
+	watched.Look()
 	if got := r.newest.Load().leaf.SerialNumber; got.Cmp(two.Leaf.SerialNumber) != 0 {
 		t.Errorf("serial number %v", got)
 	}
@@ -237,7 +283,7 @@ func TestTicketsOutliveARenewal(t *testing.T) {
 			next := r.ca.Issue(tlstest.Name, nil)
 			r.write(r.files.Cert, tlstest.CertPEM(next))
 			r.write(r.files.Key, tlstest.KeyPEM(next))
-			r.reload(true, "")
+			r.reload("")
 		}
 	}
 }
@@ -254,12 +300,12 @@ func TestAClientOfARemovedAuthorityCannotResume(t *testing.T) {
 		}
 		other := tlstest.NewAuthority("other")
 		r.write(r.files.ClientCA, append(tlstest.CertPEM(other.Cert), tlstest.CertPEM(r.ca.Cert)...))
-		r.reload(true, "")
+		r.reload("")
 		if _, err := r.connect(client); err != nil {
 			t.Errorf("%x: with another authority beside its own: %v", version, err)
 		}
 		r.write(r.files.ClientCA, tlstest.CertPEM(other.Cert))
-		r.reload(true, "")
+		r.reload("")
 		var unverified *tls.CertificateVerificationError
 		for range 2 {
 			if _, err := r.connect(client); !errors.As(err, &unverified) {
@@ -327,19 +373,36 @@ func TestClientsNeedACertificateUnlessItIsOptional(t *testing.T) {
 	}
 }
 
+// FuzzCertificates puts anything into one of the files, while the others are good.
 func FuzzCertificates(f *testing.F) {
 	ca := tlstest.NewAuthority("authority")
 	c := ca.Issue("x", nil)
-	f.Add(tlstest.CertPEM(c), tlstest.KeyPEM(c), tlstest.CertPEM(ca.Cert))
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n"), []byte{}, []byte("x"))
-	f.Fuzz(func(t *testing.T, cert, key, clientCA []byte) {
-		files := Files{Cert: "C", Key: "K", ClientCA: "A"}
-		g, err := files.load(contents{cert, key, clientCA}, time.Now())
-		if err == nil && (g.leaf == nil || len(g.clientCA) == 0 || len(g.config.Certificates) != 1) {
-			t.Errorf("%+v", g)
+	good := [][]byte{tlstest.CertPEM(c), tlstest.KeyPEM(c), tlstest.CertPEM(ca.Cert)}
+	names := Files{Cert: "C", Key: "K", ClientCA: "A"}
+	now := time.Now()
+	for which := range good {
+		for _, text := range []string{
+			"", "x\n-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
+			"-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n", "-----BEGIN EC PRIVATE KEY-----\nDEK-Info: x\n\nMAA=\n-----END EC PRIVATE KEY-----\n",
+			"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		} {
+			f.Add(uint8(which), []byte(text))
 		}
-		if err != nil && !strings.HasPrefix(err.Error(), "C: ") && !strings.HasPrefix(err.Error(), "K: ") && !strings.HasPrefix(err.Error(), "A: ") {
-			t.Errorf("no file is named: %v", err)
+		f.Add(uint8(which), good[which])
+		f.Add(uint8(which), append(bytes.Clone(good[0]), good[1]...))
+	}
+	f.Fuzz(func(t *testing.T, which uint8, text []byte) {
+		contents := slices.Clone(good)
+		contents[int(which)%len(good)] = text
+		g, err := names.load(contents, now)
+		if err != nil {
+			if msg := err.Error(); !slices.Contains(names.paths(), strings.SplitN(msg, ": ", 2)[0]) || strings.Contains(msg, "\n") {
+				t.Errorf("not a line that names a file: %q", msg)
+			}
+			return
+		}
+		if g.leaf == nil || len(g.clientCA) == 0 || len(g.config.Certificates) != 1 {
+			t.Errorf("%+v", g)
 		}
 	})
 }

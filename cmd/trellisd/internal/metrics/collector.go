@@ -10,7 +10,6 @@ import (
 
 	"trellis/binlog"
 	"trellis/cmd/trellisd/internal/access"
-	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
@@ -51,7 +50,7 @@ type Serving struct {
 	Now     func() engine.Time // the engine's time
 	Reactor Reactor
 	// Certificates are those of the server, nil if it has no listener for TLS.
-	Certificates func() certs.Stats
+	Certificates func() Certificates
 }
 
 // Reactor is what a [reactor.Server] tells.

@@ -10,7 +10,6 @@ import (
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
 	"trellis/cmd/trellisd/internal/access"
-	"trellis/cmd/trellisd/internal/certs"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/codec"
 	"trellis/engine"
@@ -90,10 +89,10 @@ func (r *rig) wholeSources() Sources {
 		f.latency.Answered[codec.OpPut].Observe(30*time.Microsecond, 5)
 		f.latency.Waited[codec.OpReserve].Observe(7*time.Second, 1)
 		s := r.serving(f)
-		s.Certificates = func() certs.Stats {
-			return certs.Stats{
-				CertExpires: time.Unix(1_800_000_000, 0), ClientCAExpires: time.Unix(1_900_000_000, 0),
-				Reloads: 5, ReloadFailures: 2, Failing: true,
+		s.Certificates = func() Certificates {
+			return Certificates{
+				Expires: time.Unix(1_800_000_000, 0), ClientCAExpires: time.Unix(1_900_000_000, 0),
+				Reload: reload.Stats{What: "tls", Loaded: 5, Failed: 2, Failing: true},
 			}
 		}
 		return s

@@ -2,11 +2,12 @@ package metrics
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"trellis/cmd/trellisd/internal/certs"
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/reactor"
 )
 
@@ -25,7 +26,7 @@ var (
 	certificateExpiry = gauge("beanstalkd_tls_certificate_expiry_timestamp_seconds",
 		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.", "certificate")
 	certificateReloads = counter("beanstalkd_tls_reloads_total",
-		"Times that changed certificates were loaded (ok), or could not be (failed, again at each look at the files).", "result")
+		"Changes of the files of certificates that were loaded (ok), or could not be (failed).", "result")
 	certificateFailing = gauge("beanstalkd_tls_reload_failing",
 		"1 while the files of the certificates have changed and cannot be used, 0 otherwise.")
 )
@@ -73,12 +74,19 @@ func collectHandshakes(ch chan<- prometheus.Metric, s *reactor.HandshakeStats) {
 	ch <- handshakesPending.with(float64(s.Pending))
 }
 
-func collectCertificates(ch chan<- prometheus.Metric, s certs.Stats) {
-	ch <- certificateExpiry.with(float64(s.CertExpires.Unix()), certificateServer)
+// Certificates are what there is to know of the server's certificates.
+type Certificates struct {
+	Expires         time.Time // the server's own
+	ClientCAExpires time.Time // the first of the authorities of clients; zero if there are none
+	Reload          reload.Stats
+}
+
+func collectCertificates(ch chan<- prometheus.Metric, s Certificates) {
+	ch <- certificateExpiry.with(float64(s.Expires.Unix()), certificateServer)
 	if !s.ClientCAExpires.IsZero() {
 		ch <- certificateExpiry.with(float64(s.ClientCAExpires.Unix()), certificateClientCA)
 	}
-	ch <- certificateReloads.with(float64(s.Reloads), resultOK)
-	ch <- certificateReloads.with(float64(s.ReloadFailures), resultFailed)
-	ch <- certificateFailing.with(oneIf(s.Failing))
+	ch <- certificateReloads.with(float64(s.Reload.Loaded), resultOK)
+	ch <- certificateReloads.with(float64(s.Reload.Failed), resultFailed)
+	ch <- certificateFailing.with(oneIf(s.Reload.Failing))
 }

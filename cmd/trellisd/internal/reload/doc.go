@@ -5,5 +5,6 @@
 // that is swapped, as secrets are in Kubernetes. What is being written while somebody
 // looks is not taken before two looks in a row have seen the same, so that a file need not
 // be replaced in one step. What cannot be loaded is reported once, and what was loaded
-// before stays in force.
+// before stays in force; each look tries again, because time may mend it, as with a
+// certificate that is not valid yet.
 package reload

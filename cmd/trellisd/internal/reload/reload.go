@@ -65,6 +65,10 @@ func (f *Files) read() (contents [][]byte, sum [sha256.Size]byte, err error) {
 }
 
 func readFile(path string) ([]byte, error) {
+	// To open something else, as a pipe, could take for ever, and it cannot be read again.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: it is no regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -77,13 +81,18 @@ func readFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// Look loads the files again if they have changed.
+// Look loads the files again if they have changed, or could not be loaded the last time:
+// a certificate may be valid by now.
 func (f *Files) Look() {
-	if _, sum, _ := f.read(); sum == f.seen {
+	contents, sum, err := f.read()
+	if sum == f.seen {
+		if f.failing.Load() && err == nil && f.load(contents) == nil {
+			f.succeeded()
+		}
 		return
 	}
 	time.Sleep(settling)
-	contents, sum, err := f.read()
+	contents, sum, err = f.read()
 	time.Sleep(settling)
 	if _, again, _ := f.read(); again != sum {
 		return // until they are left alone
@@ -101,6 +110,10 @@ func (f *Files) Look() {
 		f.log.Error("a changed file cannot be loaded; what was loaded before stays in force", "what", f.What, "error", err)
 		return
 	}
+	f.succeeded()
+}
+
+func (f *Files) succeeded() {
 	f.loaded.Add(1)
 	f.failing.Store(false)
 	f.log.Info("a changed file was loaded", "what", f.What)
@@ -118,8 +131,11 @@ func (f *Files) Stats() Stats {
 	return Stats{What: f.What, Loaded: f.loaded.Load(), Failed: f.failed.Load(), Failing: f.failing.Load()}
 }
 
-// Watch looks at files every [Interval] until stop is called.
+// Watch looks at files, if there are any, every [Interval] until stop is called.
 func Watch(files ...*Files) (stop func()) {
+	if len(files) == 0 {
+		return func() {}
+	}
 	done, ended := make(chan struct{}), make(chan struct{})
 	ticker := time.NewTicker(Interval)
 	go func() {

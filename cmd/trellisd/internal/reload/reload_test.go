@@ -102,6 +102,43 @@ func TestWhatCannotBeLoadedIsReportedOnceAndLeavesTheOldInForce(t *testing.T) {
 	}
 }
 
+func TestWhatTimeMendsIsLoadedWithoutAChange(t *testing.T) {
+	loaded, early := 0, false
+	path := filepath.Join(t.TempDir(), "a")
+	f, err := func() (*Files, error) {
+		if err := os.WriteFile(path, []byte("1"), 0o600); err != nil {
+			return nil, err
+		}
+		return Load("test", []string{path}, func([][]byte) error {
+			if early {
+				return errBad
+			}
+			loaded++
+			return nil
+		}, slog.New(slog.DiscardHandler))
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	early = true
+	if err := os.WriteFile(path, []byte("2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		f.Look()
+	}
+	if got, want := f.Stats(), (Stats{What: "test", Failed: 1, Failing: true}); got != want {
+		t.Errorf("before: %+v, want %+v", got, want)
+	}
+	early = false
+	for range 3 {
+		f.Look()
+	}
+	if got, want := f.Stats(), (Stats{What: "test", Loaded: 1, Failed: 1}); got != want || loaded != 2 {
+		t.Errorf("%d loads, %+v, want %+v", loaded, got, want)
+	}
+}
+
 func TestASymbolicLinkThatIsSwappedIsAChange(t *testing.T) {
 	r := newRig(t)
 	other := filepath.Join(filepath.Dir(r.a), "other")

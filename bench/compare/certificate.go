@@ -1,0 +1,67 @@
+package compare
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A certificate is one that a server shows, in files, and what its clients need to accept it. It is made for one
+// measurement.
+type certificate struct {
+	cert, key string // files in PEM
+	roots     *x509.CertPool
+}
+
+// newCertificate makes a certificate of 127.0.0.1, in files in dir. It has the kind of key that most servers have today:
+// handshakes with RSA cost several times as much.
+func newCertificate(dir string) (*certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("making a key: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(24 * time.Hour),
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:         true, BasicConstraintsValid: true, // of itself
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("writing a key: %w", err)
+	}
+	c := &certificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), roots: x509.NewCertPool()}
+	c.roots.AddCert(leaf)
+	for _, f := range []struct {
+		name  string
+		block pem.Block
+	}{{c.cert, pem.Block{Type: "CERTIFICATE", Bytes: der}}, {c.key, pem.Block{Type: "PRIVATE KEY", Bytes: secret}}} {
+		if err := os.WriteFile(f.name, pem.EncodeToMemory(&f.block), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// client is the configuration of a client that accepts the certificate.
+func (c *certificate) client() *tls.Config { return &tls.Config{RootCAs: c.roots} }

@@ -1,0 +1,143 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trellis/bench"
+	"trellis/bench/internal/host"
+)
+
+// A process is a server, or a proxy in front of one, that runs.
+type process struct {
+	cmd    *exec.Cmd
+	addr   bench.Address
+	http   string // where its metrics are if its command says {http}
+	tls    string // where it speaks TLS if its command says {tls}
+	begun  time.Time
+	output output
+	ended  chan struct{} // closed when it has ended
+}
+
+// An output keeps the beginning of what a process says.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if room := 4096 - o.buf.Len(); room > 0 {
+		o.buf.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.TrimSpace(o.buf.String())
+}
+
+// run starts a command from a thread that is bound to cpus, which the process inherits.
+func (p *process) run(words []string, cpus []int) error {
+	p.cmd, p.ended = exec.Command(words[0], words[1:]...), make(chan struct{})
+	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its binding
+		err := host.PinThread(cpus)
+		if err == nil {
+			p.begun = time.Now()
+			err = p.cmd.Start()
+		}
+		result <- err
+	}()
+	if err := <-result; err != nil {
+		return err
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.ended)
+	}()
+	return nil
+}
+
+// errSilent is returned when a process has not become ready in the given time.
+var errSilent = errors.New("is not ready")
+
+// await waits until the process serves on an address, which ready tells. It returns an error that wraps errNoStart when
+// the process ends before.
+func (p *process) await(ctx context.Context, addr string, ready func() bool) error {
+	return p.awaitFor(ctx, addr, startPatience, ready)
+}
+
+// awaitFor is await with a limit.
+func (p *process) awaitFor(ctx context.Context, addr string, patience time.Duration, ready func() bool) error {
+	for deadline := time.Now().Add(patience); !ready(); {
+		select {
+		case <-p.ended:
+			err := errNoStart
+			if p.lostPort(addr) {
+				err = fmt.Errorf("%w: %w", errNoStart, errPortTaken)
+			}
+			return fmt.Errorf("%w: %s: %s", err, p.cmd.ProcessState, p.output.String())
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w on %s: %s", errSilent, addr, p.output.String())
+		}
+	}
+	return nil
+}
+
+// lostPort tells whether the process, which has ended, lacked a port that another program has taken: the one of addr, or,
+// as it says itself, a further one.
+func (p *process) lostPort(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return true
+	}
+	l.Close()
+	return strings.Contains(strings.ToLower(p.output.String()), unix.EADDRINUSE.Error())
+}
+
+// stop ends the process and waits until it is gone.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(stopPatience):
+		p.kill()
+	}
+}
+
+// kill ends the process without giving it a chance.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+}
+
+// killAll ends processes of which none is to go on without the others.
+func killAll(all []*process) {
+	for _, p := range all {
+		_ = p.cmd.Process.Kill()
+	}
+	for _, p := range all {
+		<-p.ended
+	}
+}

@@ -1,0 +1,295 @@
+package compare
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"trellis/bench"
+	"trellis/bench/internal/host"
+	"trellis/bench/internal/quantity"
+)
+
+// tlsArgs make trellisd serve TLS beside plain text.
+const tlsArgs = "--tls-listen {host}:{tls} --tls-cert %s --tls-key %s"
+
+// stunnelConf is what stunnel is told: to be a proxy that runs in the foreground and leaves delays to its clients.
+const stunnelConf = `foreground = yes
+pid =
+socket = l:TCP_NODELAY=1
+socket = r:TCP_NODELAY=1
+[server]
+accept = %s
+connect = %s
+cert = %s
+key = %s
+`
+
+// startSecure starts the session's server so that it serves TLS too, and returns what clients need to accept its
+// certificate. A server that does not know how gets stunnel in front.
+func (s *session) startSecure(ctx context.Context, cfg *bench.Config) (*certificate, error) {
+	if err := host.RaiseFileLimit(2*(cfg.Conns+cfg.Idle+cfg.Waiting) + 100); err != nil { // a proxy needs two each
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "trellis-bench-")
+	if err != nil {
+		return nil, err
+	}
+	s.dirs = append(s.dirs, dir)
+	cert, err := newCertificate(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = s.start(ctx, fmt.Sprintf(tlsArgs, cert.cert, cert.key), s.ServerCPUs)
+	if err == nil {
+		err = s.awaitTLS(ctx, s.proc, cert)
+	}
+	if !errors.Is(err, errNoStart) {
+		return cert, err
+	}
+	program, missing := exec.LookPath("stunnel4")
+	if missing != nil {
+		return nil, fmt.Errorf("%w; stunnel, which could stand in front of it, is not there either: %w", err, missing)
+	}
+	for range startAttempts {
+		if err = s.start(ctx, "", s.ServerCPUs); err == nil {
+			err = s.putInFront(ctx, program, dir, cert)
+		}
+		if !errors.Is(err, errPortTaken) {
+			break
+		}
+	}
+	return cert, err
+}
+
+// putInFront starts stunnel in front of the server.
+func (s *session) putInFront(ctx context.Context, program, dir string, cert *certificate) error {
+	conf := filepath.Join(dir, "stunnel.conf")
+	text := fmt.Sprintf(stunnelConf, s.proc.tls, s.proc.addr.Name, cert.cert, cert.key)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return err
+	}
+	p := new(process)
+	if err := p.run([]string{program, conf}, s.ServerCPUs); err != nil {
+		return fmt.Errorf("starting stunnel: %w", err)
+	}
+	s.others = append(s.others, p)
+	s.notes[NoteProxy] = true
+	if err := s.awaitTLS(ctx, p, cert); err != nil {
+		return fmt.Errorf("stunnel in front: %w", err)
+	}
+	return nil
+}
+
+// awaitTLS waits until p, which is the server or stunnel, serves TLS.
+func (s *session) awaitTLS(ctx context.Context, p *process, cert *certificate) error {
+	return p.await(ctx, s.proc.tls, func() bool {
+		c, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", s.proc.tls, cert.client())
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+}
+
+// runSecure puts a load on the server over TLS. What is in front of the server counts as a part of it.
+func (s *session) runSecure(ctx context.Context, config *tls.Config, cfg bench.Config) (*bench.RunResult, error) {
+	addr, err := bench.ParseTLSAddress(s.proc.tls, config)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range s.others {
+		cfg.Beside = append(cfg.Beside, p.cmd.Process.Pid)
+	}
+	return s.runOn(ctx, addr, cfg)
+}
+
+// secureRows are the measurements of TLS.
+func secureRows() []Measurement {
+	cost := func(more string, depth int, limit float64) Measurement {
+		cfg := matrixLoad("cycle", func(c *bench.Config) { c.Depth = depth })
+		return secureCost("TLS: cycle, 50 connections"+more, cfg, target{valueBelow, limit})
+	}
+	return []Measurement{
+		cost("", 1, 1.25),
+		cost(", 32 pipelined", 32, 1.35),
+		secureIdle("TLS: 2,000 idle connections",
+			// What handshakes leave is to be collected first.
+			matrixLoad("idle", func(c *bench.Config) { c.Conns, c.Duration, c.Warmup = 2000, 3*time.Second, 0 })),
+		handshakes("TLS: connect, full handshake", false),
+		handshakes("TLS: connect, resumed session", true),
+		firstCommand(),
+	}
+}
+
+// secureCost is a load over TLS, and the processor time of a command as a multiple of that in plain text. The load in plain
+// text runs before and after the other, as in withAndWithout.
+func secureCost(name string, cfg bench.Config, goal target) Measurement {
+	cpu := cpuFigure.with(noMoreThanFirst, target{})
+	over := cfg
+	over.Duration = 2 * cfg.Duration
+	return Measurement{
+		name: name,
+		figures: []figure{
+			cpu.figure,
+			{name: cpu.name + ", TLS / plain", unit: quantity.Multiple, atLeast: goal, aim: goal},
+			rateFigure.figure,
+		},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			cert, err := s.startSecure(ctx, &cfg)
+			if err != nil {
+				return nil, err
+			}
+			before, err := s.run(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			secure, err := s.runSecure(ctx, cert.client(), over)
+			if err != nil {
+				return nil, err
+			}
+			after, err := s.run(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			times := 0.0
+			if before.CPUPerCommand > 0 && after.CPUPerCommand > 0 {
+				times = 2 * secure.CPUPerCommand / (before.CPUPerCommand + after.CPUPerCommand)
+			}
+			return []float64{secure.CPUPerCommand, times, secure.CommandRate}, nil
+		},
+	}
+}
+
+// secureIdle is the memory of connections over TLS that do nothing.
+func secureIdle(name string, cfg bench.Config) Measurement {
+	m := memoryFigure.with(target{valueBelow, 9 * 1024}, target{})
+	return Measurement{name: name, figures: []figure{m.figure}, measure: func(ctx context.Context, s *session) ([]float64, error) {
+		cert, err := s.startSecure(ctx, &cfg)
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.runSecure(ctx, cert.client(), cfg)
+		if err != nil {
+			return nil, err
+		}
+		return []float64{m.value(r)}, nil
+	}}
+}
+
+// handshakes are connections that have one command answered and close.
+func handshakes(name string, resumed bool) Measurement {
+	cfg := matrixLoad("connect", func(c *bench.Config) { c.Threads = 4 }) // each has one handshake under way
+	cost := measured{figure{name: "server CPU a connection", unit: quantity.Nanoseconds}, func(r *bench.RunResult) float64 {
+		if r.Units == 0 {
+			return 0
+		}
+		return r.CPUPerCommand * r.Commands / r.Units
+	}}.with(noMoreThanFirst, target{})
+	rate := measured{figure{name: "handshakes", unit: quantity.PerSecond}, unitRate}
+	return Measurement{
+		name:    name,
+		figures: []figure{cost.figure, rate.figure},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			cert, err := s.startSecure(ctx, &cfg)
+			if err != nil {
+				return nil, err
+			}
+			config := cert.client()
+			var all, again atomic.Int64
+			config.VerifyConnection = func(state tls.ConnectionState) error {
+				all.Add(1)
+				if state.DidResume {
+					again.Add(1)
+				}
+				return nil
+			}
+			if resumed {
+				config.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+			}
+			r, err := s.runSecure(ctx, config, cfg)
+			if err != nil {
+				return nil, err
+			}
+			if resumed && again.Load() < all.Load()/2 { // some may begin before the first ticket has come
+				return nil, fmt.Errorf("%d of %d sessions were resumed", again.Load(), all.Load())
+			}
+			return []float64{cost.value(r), rate.value(r)}, nil
+		},
+	}
+}
+
+// firstCommands is how many connections firstCommand tries.
+const firstCommands = 21
+
+// firstCommand is the time from the first command of a client without TCP_NODELAY to its reply. A server that does not
+// acknowledge the end of the handshake at once makes such a client wait for the acknowledgement.
+func firstCommand() Measurement {
+	return Measurement{
+		name: "TLS: a client without TCP_NODELAY",
+		figures: []figure{{
+			name: "p50 of its first command", unit: quantity.Nanoseconds,
+			atLeast: target{valueBelow, float64(5 * time.Millisecond)},
+		}},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			cert, err := s.startSecure(ctx, &bench.Config{Conns: firstCommands})
+			if err != nil {
+				return nil, err
+			}
+			config := cert.client()
+			config.ServerName = "127.0.0.1"
+			var took []float64
+			for range firstCommands {
+				d, err := timeFirstCommand(s.proc.tls, config, s.Token)
+				if err != nil {
+					return nil, fmt.Errorf("a first command: %w", err)
+				}
+				took = append(took, float64(d))
+			}
+			slices.Sort(took)
+			return []float64{quantity.Median(took)}, nil
+		},
+	}
+}
+
+// timeFirstCommand is the time from a client's first command to its reply. With a token, it is the one that the client
+// authenticates with.
+func timeFirstCommand(addr string, config *tls.Config, token string) (time.Duration, error) {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if err := errors.Join(c.(*net.TCPConn).SetNoDelay(false), c.SetDeadline(time.Now().Add(10*time.Second))); err != nil {
+		return 0, err
+	}
+	secure := tls.Client(c, config)
+	if err := secure.Handshake(); err != nil {
+		return 0, err
+	}
+	command, reply := "list-tube-used\r\n", "USING default\r\n"
+	if token != "" {
+		command, reply = "auth "+token+"\r\n", "AUTHENTICATED\r\n"
+	}
+	began := time.Now()
+	if _, err := io.WriteString(secure, command); err != nil {
+		return 0, err
+	}
+	got := make([]byte, len(reply))
+	if _, err := io.ReadFull(secure, got); err != nil {
+		return 0, err
+	}
+	if string(got) != reply {
+		return 0, fmt.Errorf("the server answered %q", got)
+	}
+	return time.Since(began), nil
+}

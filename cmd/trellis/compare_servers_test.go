@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestServersThatWantATokenAreCompared(t *testing.T) {
+	trellisd, err := server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	token, access := filepath.Join(dir, "token"), filepath.Join(dir, "access")
+	credential, errs, status := trellis(t, "token", "new", token)
+	if status != 0 {
+		t.Fatal(errs)
+	}
+	if err := os.WriteFile(access, []byte("bench "+strings.TrimSpace(credential)+" all *\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := "x=" + trellisd + " -l {host} -p {port} --auth-file " + access
+	for _, what := range [][]string{{"-n", "100", "-c", "3", "cycle"}, {"--matrix", "standard", "--rows", "TCP_NODELAY"}} {
+		args := append([]string{"bench", "compare", "--server", command, "--rounds", "1"}, what...)
+		if out, errs, status := trellis(t, append(args, "--token-file", token)...); status != 0 {
+			t.Errorf("%v: status %d\n%s%s", what, status, out, errs)
+		}
+		if _, errs, status := trellis(t, args...); status != 1 || !strings.Contains(errs, "UNKNOWN_COMMAND") {
+			t.Errorf("%v without the token: status %d\n%s", what, status, errs)
+		}
+	}
+}
+
+func TestAClusterIsComparedWithAServerAlone(t *testing.T) {
+	trellisd, err := server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	md := filepath.Join(dir, "README.md")
+	keeps := trellisd + " -l {host} -p {port} --http {host}:{http} -b {dir} "
+	out, errs, status := trellis(t, "bench", "compare", "--matrix", "cluster", "--rows", "put, 50", "-t", "300ms", "--rounds", "1",
+		"--dir", dir, "--markdown", md, "--server", "alone="+keeps+"-f 0", "--server", "three="+keeps+"--node {node} --cluster {cluster}")
+	if status != 0 {
+		t.Fatalf("status %d\n%s%s", status, out, errs)
+	}
+	text, err := os.ReadFile(md)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"<!-- bench cluster: begin -->", "| put, 50 connections | commands |", "|  | batches | "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	for _, without := range []string{"cannot", "fails"} {
+		if strings.Contains(string(text), without) {
+			t.Errorf("a server %s:\n%s", without, text)
+		}
+	}
+}
