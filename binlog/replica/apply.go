@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -158,12 +159,17 @@ func (a *applier) begin(start int64) (err error) {
 // retire takes the loss of an office. If the queue has served in it, it has executed
 // what may never be committed, and has to be made anew.
 func (a *applier) retire(o *Office) error {
-	defer a.node.inbox.call(a.node.consensus.fed)
 	if a.office != o {
 		return nil
 	}
 	a.voidSnapshot()
+	// Nobody else can have it end, and the clients that it has wait for nothing.
+	patience := a.node.opts.retireTime
+	stuck := time.AfterFunc(patience, func() {
+		a.node.fail(fmt.Errorf("%w: it was told to end its service %v ago", ErrStuck, patience))
+	})
 	a.node.opts.Queue.Retire(o)
+	stuck.Stop()
 	a.office = nil
 	was := a.at
 	if err := a.load(); err != nil {

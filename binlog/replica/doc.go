@@ -29,13 +29,16 @@
 //   - raft (consensus, inbox): owns raft's state. It takes messages of peers, responses of
 //     the two others, ticks and calls from the inbox, has raft step them, and hands on
 //     what raft wants done. It starts and ends offices and seals batches. It waits for no
-//     disk and no peer, but reads old entries for a follower that lacks them.
+//     disk and no peer, but for reads of old entries that a follower lacks.
 //   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
 //     their responses go, in order: votes and acknowledgements to peers, the rest to raft.
 //   - applier: takes raft's MsgStorageApply, in order, and whatever else has to happen
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
 //   - walk: takes a snapshot. There is at most one.
+//   - watchRaft: looks after the raft goroutine. While that waits for a read for more than
+//     2 s, the followers hear no heartbeats and elect another leader; so the clients are
+//     left. After 30 s the node ends.
 //
 // The queue calls an Office from any goroutine; the transport calls a Node from any.
 // Nobody waits for the raft goroutine but the applier, for a change of the members, and
@@ -119,8 +122,9 @@
 // committed.
 //
 // A leader that cannot do its work gives up: `begin` not applied within 2 s, a batch or a
-// round that has not ended within 2 s, or a queue that does not answer (Resign); heartbeats alone, which need no disk, would
-// keep it in office. It raises its own term, which any node may do at any time as a
+// round that has not ended within 2 s, or a queue that does not answer (its owner notices,
+// and calls Resign). Heartbeats alone, which need no disk and no queue, would keep it in
+// office. It raises its own term, which any node may do at any time as a
 // candidate does, and is then a follower like others. It does not campaign for 2 s, and
 // twice as long each further time, up to a minute.
 //
@@ -179,8 +183,8 @@
 //
 // # What ends a node
 //
-// Run returns an error when it cannot go on: a disk that has failed or does not answer,
-// damage, an entry that it cannot read or that contradicts what it has, a standby that
+// Run returns an error when it cannot go on: a disk that has failed or does not answer, a
+// queue that does not end its service within 10 s of the loss of an office, damage, an entry that it cannot read or that contradicts what it has, a standby that
 // refuses a record, or its removal. It does not try again: to go on would be to guess. A
 // full disk is no failure; the writer waits for space, and a leader that waits for 2 s
 // gives up its office.

@@ -68,6 +68,9 @@ func Open(opts Options) (*Node, error) {
 	if opts.SnapshotBytes == 0 {
 		opts.SnapshotBytes = DefaultSnapshotBytes
 	}
+	if opts.retireTime == 0 {
+		opts.retireTime = maxRetire
+	}
 	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
 	var err error
 	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
@@ -111,8 +114,8 @@ func (n *Node) Close() error {
 
 // Run takes part in the cluster until the context ends, and then returns nil, or until
 // the node cannot go on. When it returns the queue was retired, and the directory is
-// free, unless the error is ErrHung: then the disk may hold up anything, and the process
-// has to end.
+// free, unless the error is ErrHung or ErrStuck: then the disk, or the queue, may hold up
+// anything, and the process has to end.
 func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.transport = t
 	meta := n.store.current()
@@ -127,6 +130,7 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.disk.Go(n.space.run)
 	others.Go(n.applier.run)
 	others.Go(n.consensus.run)
+	others.Go(n.watchRaft)
 	select {
 	case <-ctx.Done():
 		n.stop(nil)
@@ -140,7 +144,10 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		n.disk.Wait()
 		closed = n.log.Close()
 	}()
-	if errors.Is(n.err, ErrHung) {
+	switch {
+	case errors.Is(n.err, ErrStuck):
+		return n.err
+	case errors.Is(n.err, ErrHung):
 		// The applier, which retires the queue, may wait for the disk too.
 		select {
 		case <-n.applier.done:

@@ -46,7 +46,8 @@ type Options struct {
 	// Log takes what an operator wants to read. Nil means nothing.
 	Log *slog.Logger
 
-	segmentSize int64 // of the entry log; zero is its default
+	segmentSize int64         // of the entry log; zero is its default
+	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
 }
 
 // DefaultSnapshotBytes is 1 GiB.
@@ -64,6 +65,9 @@ const (
 	backoffTicks   = 40  // after giving up office; doubled each time
 	maxBackoff     = 1200
 )
+
+// maxRetire is how long the end of a queue's service may take. It takes milliseconds.
+const maxRetire = 10 * time.Second
 
 // Bounds of memory.
 const (
@@ -105,6 +109,9 @@ var (
 
 	// ErrHung tells that the disk does not answer. It is the end of Run.
 	ErrHung = errors.New("the disk does not answer")
+
+	// ErrStuck tells that the queue does not end its service. It is the end of Run.
+	ErrStuck = errors.New("the server does not answer")
 
 	// ErrDiverged tells that entries say what cannot be on this node. It is the end of
 	// Run: a node that goes on could only diverge further.

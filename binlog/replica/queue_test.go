@@ -27,6 +27,7 @@ type model struct {
 	start    int64
 	decided  uint64       // as the standby was told
 	onServe  func(served) // may be nil
+	onRetire func()       // may be nil
 	ticks    int
 	patience int // ticks after which a client hangs up; 0 is never
 }
@@ -99,6 +100,9 @@ func (q *model) wake() {
 }
 
 func (q *model) Retire(o *Office) {
+	if q.onRetire != nil {
+		q.onRetire()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.office != o {

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -12,8 +13,8 @@ import (
 	"trellis/binlog/replica/snapshot"
 )
 
-// consensus is the raft goroutine and what it owns. It waits for nothing but its inbox
-// and the clock.
+// consensus is the raft goroutine and what it owns. It waits for its inbox, for the
+// clock, and for reads of entries that are not in memory (see watchRaft).
 type consensus struct {
 	node *Node
 	rn   *raft.RawNode
@@ -38,6 +39,8 @@ type consensus struct {
 	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
+
+	turns atomic.Uint64 // of run; read by watchRaft
 }
 
 func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
@@ -78,6 +81,7 @@ func (c *consensus) run() {
 		case <-n.ticks:
 			c.onTick()
 		}
+		c.turns.Add(1)
 		c.takeInbox()
 		for {
 			c.observe()

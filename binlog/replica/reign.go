@@ -44,7 +44,10 @@ func (c *consensus) lose() {
 	c.last = o.end()
 	c.feeding++
 	c.node.opts.Log.Info("this node has lost its office", "term", o.reign)
-	c.node.applier.post(func() error { return c.node.applier.retire(o) })
+	c.node.applier.post(func() error {
+		defer c.node.inbox.call(c.fed)
+		return c.node.applier.retire(o)
+	})
 }
 
 // fed tells that a standby is as far as it can be.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"trellis/binlog/replica"
 	"trellis/cmd/trellisd/internal/cluster"
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
@@ -97,7 +98,12 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	if err != nil {
 		return exitWith(exitBinlog, err)
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	defer func() {
+		// What hangs may have an answer to another member wait for ever.
+		if !errors.Is(err, replica.ErrHung) && !errors.Is(err, replica.ErrStuck) {
+			err = errors.Join(err, m.Close())
+		}
+	}()
 	open.Store(m)
 	m.Changed(func() { mon.show(m, queue) })
 	return superviseMember(m, queue, mon, sigs, log)

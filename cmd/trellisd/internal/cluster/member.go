@@ -71,7 +71,7 @@ func Open(cfg Config) (*Member, error) {
 	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed = m.HandOver, m.fail, m.changed
+	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed, cfg.Queue.resign = m.HandOver, m.fail, m.changed, m.resign
 	m.transport, err = wire.New(wire.Config{TLS: config, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -226,6 +226,13 @@ func (m *Member) HandOver(ctx context.Context) error {
 		return replica.ErrNotLeader
 	}
 	return node.Transfer(ctx, 0)
+}
+
+// resign has the node give up its office, if it has one.
+func (m *Member) resign(why string) {
+	if node := m.node.Load(); node != nil {
+		node.Resign(why)
+	}
 }
 
 // handler is what the transport calls.

@@ -46,6 +46,8 @@ type Queue struct {
 	handOver func(context.Context) error
 	// fail ends the node. Set before the node runs.
 	fail func(error)
+	// resign has the node give up its office. Set before the node runs.
+	resign func(why string)
 	// changed is called when Serving may tell something else. It must not block.
 	changed func()
 
@@ -128,6 +130,7 @@ func (q *Queue) Serve(o *replica.Office) error {
 	q.service = s
 	q.offices++
 	s.working.Go(s.listen)
+	s.working.Go(s.guard)
 	return nil
 }
 
