@@ -146,6 +146,7 @@ func (a *applier) load() error {
 		a.standby.Strict()
 		a.standby.Stamp(meta.Stamp)
 		a.standby.Decided(meta.Decided)
+		a.node.clock.observe(meta.Stamp, meta.Reign)
 	}
 	a.at = meta
 	return nil
@@ -315,7 +316,7 @@ func (a *applier) advance(h *entry.Header) {
 	a.at.Stamp = max(a.at.Stamp, h.Stamp)
 	a.at.Highest = max(a.at.Highest, h.LastID)
 	a.at.Decided = max(a.at.Decided, h.Decided)
-	a.node.clock.observe(h.Stamp)
+	a.node.clock.observe(h.Stamp, h.Reign)
 }
 
 // records applies the records of the reader's entry to the standby.
@@ -368,7 +369,7 @@ func (a *applier) serve(reign uint64) error {
 	o.base = a.node.clock.lead(a.at.Stamp)
 	o.nextID = a.at.Highest + 1
 	o.highest = a.at.Highest
-	a.node.clock.heard.Store(true) // this node knows the time from now on, as those who hear it do
+	a.node.clock.hear(reign) // this node knows the time from now on, as those who hear it do
 	if err := a.node.opts.Queue.Serve(o); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

@@ -129,17 +129,19 @@
 // twice as long each further time, up to a minute.
 //
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
-// all that it has executed is committed, and only then raft tells the other member to
-// campaign. So no reply is lost. If that fails within an election's time, the queue goes
-// on in the same office.
+// all that it has executed is committed and given to the system as replies, and only then
+// raft tells the other member to campaign. So every client that takes its replies has
+// them, but for what the network holds up when the connection is reset: these clients do
+// not know what has become of their last commands, as after any other loss of an office.
+// If the transfer fails within an election's time, the queue goes on in the same office.
 //
 // # Cluster time
 //
 // Each entry has the leader's time. A node takes for the time the greatest, over all
 // entries, of the entry's time and what has passed here since it was applied; a new
 // leader goes on from there, so that time never goes back, and clocks are used to measure
-// what passes, never to tell what time it is. The one exception is a node that has heard
-// no leader since its start: there was an outage of unknown length, and it takes its wall
+// what passes, never to tell what time it is. The one exception is a node that has no
+// entry of a leader that it has heard since its start: there was an outage of unknown length, and it takes its wall
 // clock if that is later. An idle leader sends an empty batch every 10 s, so that a node
 // that starts knows the time before it may have to lead.
 //

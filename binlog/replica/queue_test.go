@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -118,6 +119,8 @@ func (q *model) Hold(on bool) {
 	q.held = on && q.office != nil
 	q.changed.Broadcast()
 }
+
+func (q *model) Flush(context.Context) {}
 
 func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64, error) {
 	q.mu.Lock()

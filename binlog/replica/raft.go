@@ -158,7 +158,7 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	}
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
-		c.node.clock.heard.Store(true)
+		c.node.clock.hear(m.GetTerm())
 		if st := c.rn.BasicStatus(); len(m.GetEntries()) > 0 && c.lag > maxLag && st.Applied < st.GetCommit() {
 			return // the leader sends it again
 		}

@@ -24,8 +24,9 @@ type walk struct {
 	grown   int64   // applier.grown then
 	cancel  chan struct{}
 
-	want journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
-	end  chan extent // where the snapshot ends
+	walked bool        // the walk has ended, and waits for its extent; the applier's
+	want   journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
+	end    chan extent // where the snapshot ends
 }
 
 // extent is where a snapshot ends.
@@ -71,10 +72,10 @@ func (a *applier) voidSnapshot() {
 // committed.
 func (a *applier) endWalk() {
 	w := a.walk
-	if w.want == 0 || w.office != nil && w.office.Committed() < w.want {
+	if !w.walked || w.office != nil && w.office.Committed() < w.want {
 		return
 	}
-	w.want = 0
+	w.walked = false
 	w.end <- extent{a.at, a.grown}
 }
 
@@ -168,15 +169,15 @@ func (w *walk) jobs(sw *snapshot.Writer) error {
 
 // extent waits until all that the walk has seen is committed and applied.
 func (w *walk) extent() (extent, error) {
-	want := journal.Pos(1)
+	var want journal.Pos
 	if w.office != nil {
-		want = max(1, w.office.position())
+		want = w.office.position()
 		w.office.wake()
 	}
 	a := w.applier
 	a.post(func() error {
 		if a.walk == w {
-			w.want = want
+			w.walked, w.want = true, want
 			a.endWalk()
 		}
 		return nil
@@ -288,10 +289,11 @@ type arriving struct {
 func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
 	of := m.GetSnapshot().GetMetadata()
 	meta, path, err := snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
-	if err == nil {
-		_, err = io.Copy(io.Discard, r) // up to the sender's word that this was all
-	}
 	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil { // up to the sender's word that this was all
+		n.discard(path)
 		return err
 	}
 	m.Snapshot = raftSnapshot(&meta) // the members, too, are those of the files
@@ -299,9 +301,23 @@ func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
 	n.inbox.call(func() { n.consensus.arrive(s) })
 	select {
 	case err := <-s.done:
+		n.discard(path)
 		return err
 	case <-n.stopped:
 		return ErrClosed
+	}
+}
+
+// discard removes a snapshot that was received, unless it is the current one. While this
+// node takes one of its own, which may be of the same entry, it stays for store.setCurrent to
+// remove.
+func (n *Node) discard(path string) {
+	if !n.applier.walking.TryLock() {
+		return
+	}
+	defer n.applier.walking.Unlock()
+	if err := n.store.discard(path); err != nil {
+		n.opts.Log.Warn("a snapshot that was not wanted stays", "dir", path, "error", err)
 	}
 }
 
@@ -333,7 +349,7 @@ func (c *consensus) stepSnapshot() {
 		return
 	}
 	s.stepped = true
-	c.node.clock.heard.Store(true)
+	c.node.clock.hear(s.message.GetTerm())
 	c.heard[s.message.GetFrom()] = c.tick
 	if err := c.rn.Step(s.message); err != nil {
 		c.endSnapshot(err)

@@ -233,7 +233,7 @@ func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
 	defer m.showing.Unlock()
 	var serving *metrics.Serving
 	if q := queue.Serving(); q != nil {
-		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates}
+		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates, Current: q.Current}
 	}
 	m.serving.Store(serving)
 	if m.stopping.Load() {

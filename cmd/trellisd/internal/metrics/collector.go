@@ -52,6 +52,9 @@ type Serving struct {
 	Reactor Reactor
 	// Certificates are those of the server, nil if it has no listener for TLS.
 	Certificates func() certs.Stats
+	// Current waits until it is certain that what was read from Engine before the call is
+	// no older than the call, or until that will not be soon. It is nil on a server alone.
+	Current func() bool
 }
 
 // Reactor is what a [reactor.Server] tells.
@@ -128,12 +131,25 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			collectBinlog(ch, log)
 		}
 	}
+	serving := c.src.Serving()
+	var now engine.Time
+	var s *engine.Snapshot
+	var shown []candidate
+	var rest *otherTubes
+	if serving != nil {
+		now = serving.Now()
+		s = serving.Engine.Snapshot(now)
+		shown, rest = c.tubes(serving, s.Tubes)
+		if serving.Current != nil && !serving.Current() {
+			serving = nil // another member may lead by now, and its jobs are those of the cluster
+		}
+	}
 	if c.src.Cluster != nil {
 		if s := c.src.Cluster(); s != nil {
+			s.Serves = s.Serves && serving != nil
 			collectCluster(ch, s)
 		}
 	}
-	serving := c.src.Serving()
 	if serving == nil {
 		return
 	}
@@ -146,10 +162,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		collectHandshakes(ch, serving.Reactor.Handshakes())
 		collectCertificates(ch, serving.Certificates())
 	}
-	now := serving.Now()
-	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)
-	shown, rest := c.tubes(serving, s.Tubes)
 	for i := range shown {
 		collectTube(ch, &shown[i].TubeSnapshot)
 	}
