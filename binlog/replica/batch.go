@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/replica/entry"
@@ -12,6 +13,7 @@ type unit struct {
 	pos      journal.Pos
 	buf      []byte // of a batch: room for the header, and records
 	sequence uint64 // of a batch that is on its way
+	sealed   int64  // the clock's time when a batch was
 	begun    uint64 // tick when it was first seen waiting; 0 is not yet
 	done     bool
 }
@@ -126,7 +128,7 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 // seal makes a batch an entry's data.
 func (o *Office) seal(u *unit, decided uint64) []byte {
 	o.sequence++
-	u.sequence = o.sequence
+	u.sequence, u.sealed = o.sequence, o.clock.Mono()
 	o.highest = max(o.highest, max(decided, 1)-1) // what is decided was used
 	h := entry.Header{
 		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
@@ -166,7 +168,9 @@ func (o *Office) complete(sequence uint64) error {
 	for _, u := range o.units[:n] {
 		u.done = true
 	}
+	took := o.clock.Mono() - o.units[n].sealed
 	o.finish()
+	o.took(time.Duration(took))
 	return nil
 }
 

@@ -37,6 +37,8 @@ type Node struct {
 
 	disk sync.WaitGroup // goroutines that the disk may keep from ending
 
+	snapshotTook atomic.Int64 // nanoseconds; of the last one that was taken here
+
 	office atomic.Pointer[Office]
 	status atomic.Pointer[raftStatus]
 
@@ -68,6 +70,9 @@ func Open(opts Options) (*Node, error) {
 	if opts.SnapshotBytes == 0 {
 		opts.SnapshotBytes = DefaultSnapshotBytes
 	}
+	if opts.Observer == nil {
+		opts.Observer = nobody{}
+	}
 	if opts.retireTime == 0 {
 		opts.retireTime = maxRetire
 	}
@@ -81,6 +86,7 @@ func Open(opts Options) (*Node, error) {
 		return nil, err
 	}
 	n.space = &space{node: n}
+	n.space.free.Store(-1)
 	n.writer = newWriter(n)
 	n.applier = newApplier(n)
 	if n.consensus, err = newConsensus(n, meta); err != nil {

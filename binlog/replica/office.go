@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
@@ -23,8 +24,9 @@ import (
 type Office struct {
 	reign uint64 // the term of raft; every entry of this office says so
 	clock Clock
-	wake  func() // has the raft goroutine look
-	began uint64 // tick of the election
+	wake  func()              // has the raft goroutine look
+	took  func(time.Duration) // is told how long a batch was on its way
+	began uint64              // tick of the election
 
 	// serving is set when what follows it is, which does not change later.
 	serving atomic.Bool
@@ -64,7 +66,7 @@ type Hooks struct {
 }
 
 func newOffice(reign uint64, after journal.Pos, n *Node) *Office {
-	o := &Office{reign: reign, clock: n.opts.Clock, wake: n.inbox.ring, last: after}
+	o := &Office{reign: reign, clock: n.opts.Clock, wake: n.inbox.ring, took: n.opts.Observer.Committed, last: after}
 	o.committed.Store(uint64(after))
 	return o
 }

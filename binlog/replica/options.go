@@ -43,12 +43,30 @@ type Options struct {
 	// means that nobody knows, and that the disk is never nearly full.
 	Free func() (int64, error)
 
+	// Observer is told how long things take. Nil means nobody.
+	Observer Observer
+
 	// Log takes what an operator wants to read. Nil means nothing.
 	Log *slog.Logger
 
 	segmentSize int64         // of the entry log; zero is its default
 	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
 }
+
+// Observer is told how long things take. Its methods must not block.
+type Observer interface {
+	// Stored tells how long a store took: one write and one sync, of all that waited. The
+	// writer calls it.
+	Stored(took time.Duration)
+	// Committed tells how long a batch of this node's office was on its way, from its
+	// proposal to its commit. The applier calls it.
+	Committed(took time.Duration)
+}
+
+type nobody struct{}
+
+func (nobody) Stored(time.Duration)    {}
+func (nobody) Committed(time.Duration) {}
 
 // DefaultSnapshotBytes is 1 GiB.
 const DefaultSnapshotBytes = 1 << 30

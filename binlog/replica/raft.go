@@ -40,6 +40,8 @@ type consensus struct {
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
 
+	elections, depositions, rounds uint64 // that there were
+
 	turns atomic.Uint64 // of run; read by watchRaft
 }
 

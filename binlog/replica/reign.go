@@ -30,6 +30,7 @@ func (c *consensus) take(term uint64) {
 	c.office = newOffice(term, c.last, n)
 	n.office.Store(c.office)
 	c.office.began = c.tick
+	c.elections++
 	last := n.applier.seen()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	n.opts.Log.Info("this node was elected", "term", term)
@@ -43,6 +44,7 @@ func (c *consensus) lose() {
 	c.node.office.Store(nil)
 	c.last = o.end()
 	c.feeding++
+	c.depositions++
 	c.node.opts.Log.Info("this node has lost its office", "term", o.reign)
 	c.node.applier.post(func() error {
 		defer c.node.inbox.call(c.fed)
@@ -74,6 +76,7 @@ func (c *consensus) pump() {
 		case data != nil:
 			c.propose(data)
 		case round != 0:
+			c.rounds++
 			c.rn.ReadIndex(roundContext(c.office.reign, round))
 		default:
 			return

@@ -81,6 +81,7 @@ func (a *applier) endWalk() {
 
 func (w *walk) run() {
 	n := w.applier.node
+	began := time.Now()
 	x, meta, err := w.write()
 	switch {
 	case w.void():
@@ -89,6 +90,7 @@ func (w *walk) run() {
 		n.opts.Log.Warn("no snapshot could be taken", "error", err)
 		meta.Index = 0
 	default:
+		n.snapshotTook.Store(int64(time.Since(began)))
 		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "records", meta.Records, "bytes", meta.Bytes)
 	}
 	w.applier.post(func() error { w.applier.ended(w, x, meta.Index); return nil })

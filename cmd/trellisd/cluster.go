@@ -86,6 +86,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		return err
 	}
 	var open atomic.Pointer[cluster.Member]
+	mon.stores = metrics.NewStores()
 	mon.cluster = func() *metrics.Cluster { return clusterStats(open.Load(), queue) }
 	mon.serve(opt, log)
 	collectSoon()
@@ -93,7 +94,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	c := &opt.Cluster
 	m, err := cluster.Open(cluster.Config{
 		Dir: opt.Binlog, Self: c.Node, Nodes: c.Nodes, Cert: c.Cert, Key: c.Key, CA: c.CA,
-		Listener: peers, Queue: queue, Log: log,
+		Listener: peers, Queue: queue, Observer: mon.stores, Log: log,
 	})
 	if err != nil {
 		return exitWith(exitBinlog, err)

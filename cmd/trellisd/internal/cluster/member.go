@@ -31,6 +31,7 @@ type Config struct {
 
 	Listener net.Listener // for the other members; Close closes it
 	Queue    *Queue
+	Observer replica.Observer // nil if nobody wants to know
 	Log      *slog.Logger
 }
 
@@ -132,7 +133,7 @@ func (m *Member) Run(ctx context.Context) error {
 // options are those of the node with an identity.
 func (m *Member) options(id member.Identity) replica.Options {
 	return replica.Options{
-		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Log: m.cfg.Log,
+		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Observer: m.cfg.Observer, Log: m.cfg.Log,
 		Free: func() (int64, error) { return free(m.cfg.Dir) },
 	}
 }

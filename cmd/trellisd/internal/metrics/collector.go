@@ -30,6 +30,8 @@ type Sources struct {
 	Cluster func() *Cluster
 	// Commits are those of the binlog, nil if there is none.
 	Commits *Commits
+	// Stores are those of a member of a cluster, nil on a server alone.
+	Stores *Stores
 
 	// Access tells whom access control has let in and what it has denied. It is nil if
 	// everybody may do everything.
@@ -93,6 +95,9 @@ func register(r prometheus.Registerer, src Sources, opt Options) {
 	)
 	if src.Commits != nil {
 		src.Commits.register(r)
+	}
+	if src.Stores != nil {
+		src.Stores.register(r)
 	}
 }
 
