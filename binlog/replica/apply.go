@@ -135,6 +135,9 @@ func (a *applier) install() error {
 func (a *applier) load() error {
 	meta, path := a.node.store.hold()
 	defer a.node.store.release(path)
+	if err := a.readable(meta.Version); err != nil {
+		return fmt.Errorf("the snapshot of %v: %w", meta.Entry(), err)
+	}
 	a.standby, a.grown = nil, 0
 	if meta.Stamp != 0 {
 		if err := a.begin(meta.Stamp); err != nil {
@@ -272,6 +275,9 @@ func (a *applier) normal(e *raftpb.Entry) error {
 	if err := a.follows(&h); err != nil {
 		return err
 	}
+	if err := a.readable(uint32(h.Version)); err != nil {
+		return err
+	}
 	if a.office != nil {
 		if h.Reign != a.office.reign {
 			return diverged("an entry of reign %d while this node is in %v", h.Reign, a.office)
@@ -310,12 +316,23 @@ func (a *applier) follows(h *entry.Header) error {
 	return nil
 }
 
+// readable refuses to go on to where entries may be of a version that this program cannot
+// read.
+func (a *applier) readable(version uint32) error {
+	if newest := a.node.opts.newest; version > newest {
+		return fmt.Errorf("%w: the members have agreed on version %d, and it knows %d: start this node with a newer program",
+			entry.ErrUnknown, version, newest)
+	}
+	return nil
+}
+
 // advance takes what a header says.
 func (a *applier) advance(h *entry.Header) {
 	a.at.Reign, a.at.Sequence = h.Reign, h.Sequence
 	a.at.Stamp = max(a.at.Stamp, h.Stamp)
 	a.at.Highest = max(a.at.Highest, h.LastID)
 	a.at.Decided = max(a.at.Decided, h.Decided)
+	a.at.Version = max(a.at.Version, uint32(h.Version))
 	a.node.clock.observe(h.Stamp, h.Reign)
 }
 

@@ -12,6 +12,7 @@ import (
 type unit struct {
 	pos      journal.Pos
 	buf      []byte // of a batch: room for the header, and records
+	raise    uint16 // of a batch without records that allows a later version of entries; else 0
 	sequence uint64 // of a batch that is on its way
 	sealed   int64  // the clock's time when a batch was
 	begun    uint64 // tick when it was first seen waiting; 0 is not yet
@@ -54,7 +55,7 @@ func (o *Office) room(n int, always bool) ([]byte, error) {
 func (o *Office) open(n int) *unit {
 	if len(o.units) > o.sent {
 		u := o.units[len(o.units)-1]
-		if !u.round() && len(u.buf)+n <= maxBatch {
+		if !u.round() && u.raise == 0 && len(u.buf)+n <= maxBatch {
 			return u
 		}
 	}
@@ -84,6 +85,15 @@ func (o *Office) stamp() {
 	defer o.mu.Unlock()
 	if len(o.units) == 0 {
 		o.add(o.buffer())
+	}
+}
+
+// raise adds a batch that allows a version of entries.
+func (o *Office) raise(version uint16) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over.Load() {
+		o.add(o.buffer()).raise = version
 	}
 }
 
@@ -133,6 +143,9 @@ func (o *Office) seal(u *unit, decided uint64) []byte {
 	h := entry.Header{
 		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
 		Stamp: o.Now(), LastID: o.highest, Decided: decided,
+	}
+	if u.raise > 0 {
+		h.Kind, h.Version = entry.Raise, u.raise
 	}
 	h.Seal(u.buf)
 	return u.buf

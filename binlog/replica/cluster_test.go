@@ -58,6 +58,7 @@ type peer struct {
 
 	retireTime time.Duration
 	onRetire   func() // of its queue
+	newest     uint32 // version of entries that its program can read
 
 	ticks  chan time.Time
 	frozen atomic.Bool // gets no ticks
@@ -223,7 +224,7 @@ func (c *cluster) start(p *peer) error {
 	}
 	n, err := Open(Options{
 		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: queue, Clock: p.clock, FS: p.fs,
-		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
+		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, newest: p.newest, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
 		return err

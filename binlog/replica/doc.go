@@ -181,15 +181,25 @@
 // rounds), MsgPreVote, MsgVote and their responses, MsgTimeoutNow (a transfer), MsgSnap
 // (with files). All others are dropped; above all MsgProp, because a proposal that comes
 // from elsewhere is tied to no term, and MsgReadIndex. A response to a heartbeat has
-// Reject set, which raft does not look at there, when the sender's disk is nearly full.
+// Reject set when the sender's disk is nearly full, and in RejectHint the latest version
+// of entries that it can read. Raft looks at neither there.
+//
+// # Upgrades
+//
+// Members are replaced by those of a newer program one by one: the followers, then, after
+// a transfer, the old leader. Entries stay as the oldest program reads them. When all
+// members have told a leader that they read a later version, it has an entry say so (package
+// entry, Raise), and from there on entries may have it. A member with an older program that
+// comes back ends when it meets that entry, or a snapshot behind it.
 //
 // # What ends a node
 //
 // Run returns an error when it cannot go on: a disk that has failed or does not answer, a
-// queue that does not end its service within 10 s of the loss of an office, damage, an entry that it cannot read or that contradicts what it has, a standby that
-// refuses a record, or its removal. It does not try again: to go on would be to guess. A
-// full disk is no failure; the writer waits for space, and a leader that waits for 2 s
-// gives up its office.
+// queue that does not end its service within 10 s of the loss of an office, damage, an
+// entry that it cannot read or that contradicts what it has, a standby that refuses a
+// record, or its removal. It does not try again: to go on would be to guess. A full disk
+// is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
+// office.
 //
 // # Limits
 //

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -69,6 +70,9 @@ func Open(opts Options) (*Node, error) {
 	}
 	if opts.SnapshotBytes == 0 {
 		opts.SnapshotBytes = DefaultSnapshotBytes
+	}
+	if opts.newest == 0 {
+		opts.newest = entry.Newest
 	}
 	if opts.Observer == nil {
 		opts.Observer = nobody{}

@@ -50,6 +50,7 @@ type Options struct {
 	Log *slog.Logger
 
 	segmentSize int64         // of the entry log; zero is its default
+	newest      uint32        // version of entries that this node can read; zero means entry.Newest
 	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
 }
 

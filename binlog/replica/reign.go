@@ -31,6 +31,7 @@ func (c *consensus) take(term uint64) {
 	n.office.Store(c.office)
 	c.office.began = c.tick
 	c.elections++
+	c.raised = 0
 	last := n.applier.seen()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	n.opts.Log.Info("this node was elected", "term", term)

@@ -20,6 +20,8 @@ type Status struct {
 	Last    uint64 // index of the last entry
 	Members []MemberStatus
 
+	Version uint32 // of entries: the latest that may be written; 0 is the first
+
 	Storing  int64 // raft's requests that wait for the disk
 	Applying int64 // and those that wait to be applied
 
@@ -96,7 +98,7 @@ func (n *Node) Status() Status {
 	snapshot := n.store.current()
 	last, _ := n.log.LastIndex()
 	s := Status{
-		Self: n.opts.Self, Applied: at.Index, Last: last, Stamp: at.Stamp,
+		Self: n.opts.Self, Applied: at.Index, Version: at.Version, Last: last, Stamp: at.Stamp,
 		Storing: n.writer.waiting.Load(), Applying: n.applier.waiting.Load(),
 		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, SnapshotStamp: snapshot.Stamp, LogBytes: n.log.Size(),
 		SnapshotTook: time.Duration(n.snapshotTook.Load()), Free: n.space.free.Load(),

@@ -128,7 +128,7 @@ func TestEntriesThatCannotBeAreRefused(t *testing.T) {
 		want   error
 	}{
 		"a later version":        {func(b []byte) []byte { b[4] = 2; return b }, ErrUnknown},
-		"an unknown kind":        {func(b []byte) []byte { b[5] = 3; return b }, ErrUnknown},
+		"an unknown kind":        {func(b []byte) []byte { b[5] = 4; return b }, ErrUnknown},
 		"no kind":                {func(b []byte) []byte { b[5] = 0; return b }, ErrUnknown},
 		"reserved bytes":         {func(b []byte) []byte { b[6] = 1; return b }, ErrMalformed},
 		"no reign":               {func(b []byte) []byte { clear(b[8:16]); return b }, ErrMalformed},
@@ -264,5 +264,25 @@ func BenchmarkSeal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.Seal(data)
+	}
+}
+
+func TestARaiseTellsItsVersionAndNothingElseDoes(t *testing.T) {
+	h := Header{Kind: Raise, Reign: 3, Sequence: 9, Stamp: 5, LastID: 12, Decided: 11, Version: 2}
+	b := make([]byte, HeaderSize)
+	h.Seal(b)
+	var got Header
+	if err := got.Decode(b); err != nil || got != h {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, spoil := range map[string]func(b []byte) []byte{
+		"to the first version": func(b []byte) []byte { le.PutUint16(b[6:], 1); return b },
+		"to none":              func(b []byte) []byte { le.PutUint16(b[6:], 0); return b },
+		"with records":         func(b []byte) []byte { return appendSmall(b, record.Delete, 11) },
+		"of another kind":      func(b []byte) []byte { b[5] = byte(Begin); return b },
+	} {
+		if err := got.Decode(reseal(spoil(bytes.Clone(b)))); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a raise %s: %v", name, err)
+		}
 	}
 }
