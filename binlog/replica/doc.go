@@ -160,8 +160,9 @@
 // lack stays for a while, up to three times the usual length. So the directory needs at
 // most: the old snapshot, the new one, and the log; each about as long as the live jobs.
 //
-// A follower that lacks what the log does not have is sent the current snapshot. It
-// receives it into files, waits until the applier has nothing to do, so that no older
+// A follower that lacks what the log does not have is sent the current snapshot, at an
+// even rate that rises with what is written meanwhile (paced), so that the leader goes on
+// to serve. It receives it into files, waits until the applier has nothing to do, so that no older
 // entry changes the members after it, and has raft step the message; the writer sets the
 // pointer and empties the log; the applier makes a new standby. A snapshot that was taken
 // before a member was added is of no use to it: a new one is taken then.

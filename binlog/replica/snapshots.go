@@ -257,7 +257,8 @@ func (n *Node) offer() (*raftpb.Snapshot, error) {
 // sendSnapshot sends the snapshot that raft wants sent.
 func (n *Node) sendSnapshot(m *raftpb.Message) {
 	n.transport.SendSnapshot(m, func(w io.Writer) error {
-		return n.store.send(m.GetSnapshot().GetMetadata(), w)
+		of := m.GetSnapshot().GetMetadata()
+		return n.store.send(of, n.pace(of.GetIndex(), w))
 	})
 }
 
