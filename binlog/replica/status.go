@@ -17,6 +17,7 @@ type Status struct {
 	Term    uint64
 	Commit  uint64 // index of the last entry that is committed, as far as the node knows
 	Applied uint64 // index of the last entry that was applied
+	First   uint64 // index of the first entry in the log
 	Last    uint64 // index of the last entry
 	Members []MemberStatus
 
@@ -96,9 +97,10 @@ func (c *consensus) alive(id uint64) bool {
 func (n *Node) Status() Status {
 	at := n.applier.seen()
 	snapshot := n.store.current()
+	first, _ := n.log.FirstIndex()
 	last, _ := n.log.LastIndex()
 	s := Status{
-		Self: n.opts.Self, Applied: at.Index, Version: at.Version, Last: last, Stamp: at.Stamp,
+		Self: n.opts.Self, Applied: at.Index, Version: at.Version, First: first, Last: last, Stamp: at.Stamp,
 		Storing: n.writer.waiting.Load(), Applying: n.applier.waiting.Load(),
 		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, SnapshotStamp: snapshot.Stamp, LogBytes: n.log.Size(),
 		SnapshotTook: time.Duration(n.snapshotTook.Load()), Free: n.space.free.Load(),
