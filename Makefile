@@ -34,6 +34,7 @@ TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freeb
 FUZZTIME = 3s
 CRASH_KILLS ?= 300
 CLUSTER    ?= 10m
+CLUSTER_TESTS = Cluster|WhenTheLeaderIsKilled|WipedNode|LeaderThatIsAlone|MembersChange|CatchesUpBySnapshot|FullDisksOfMembers|WithoutARound
 SOAK       ?= 10m
 SCALE      ?= .
 MATRIX     ?= standard
@@ -114,7 +115,7 @@ crash:
 	CRASH_KILLS=$(CRASH_KILLS) $(GO) test -count=1 -timeout 0 -v -run KilledServer ./cmd/trellisd
 
 cluster:
-	CLUSTER=$(CLUSTER) $(GO) test -count=1 -timeout 0 -v -run 'Cluster|WhenTheLeaderIsKilled|WipedNode' ./cmd/trellisd
+	CLUSTER=$(CLUSTER) $(GO) test -count=1 -timeout 0 -v -run '$(CLUSTER_TESTS)' ./cmd/trellisd
 
 soak:
 	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/trellisd

@@ -3,6 +3,8 @@ package reactor
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,18 +20,58 @@ var errAborted = errors.New("reactor: the server was aborted")
 // A server that is being shut down is not held. Hold(true) then returns when it has ended.
 // Calls of Hold must not overlap.
 func (s *Server) Hold(on bool) {
-	s.mu.Lock()
-	if s.closing {
-		s.mu.Unlock()
+	if !s.beginHold() {
 		if on {
 			<-s.stopped
 		}
 		return
 	}
-	s.holds.Add(1)
-	s.mu.Unlock()
 	defer s.holds.Done()
 	s.onLoops(func(l *loop) { l.held = on })
+}
+
+// beginHold keeps the loops from being stopped until holds.Done, unless the server is
+// being shut down.
+func (s *Server) beginHold() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.holds.Add(1)
+	}
+	return !s.closing
+}
+
+// flushPause is between two looks of Flush.
+const flushPause = time.Millisecond
+
+// Flush waits until the system has every reply that is committed, and returns nil, or
+// until ctx is done: there may always be clients that do not read. It is for a server that
+// is held, and that will be aborted; one that is being shut down returns nil at once.
+func (s *Server) Flush(ctx context.Context) error {
+	if !s.beginHold() {
+		return nil
+	}
+	defer s.holds.Done()
+	for {
+		// A loop that has been called has also seen what is committed when it is called
+		// once more.
+		s.onLoops(func(*loop) {})
+		s.onLoops(func(*loop) {})
+		var pending int64
+		for _, l := range s.loops {
+			pending += l.counts.pendingOutput.Load()
+		}
+		if pending == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("reactor: %d bytes of replies were not taken: %w", pending, ctx.Err())
+		case <-s.done:
+			return nil
+		case <-time.After(flushPause):
+		}
+	}
 }
 
 // Abort ends the server without a word: it closes the listeners, drops all output that

@@ -106,6 +106,27 @@ func TestAHeldServerSendsRepliesThatAreCommitted(t *testing.T) {
 	c.expect("USING default\r\n")
 }
 
+func TestAFlushWaitsForCommittedReplies(t *testing.T) {
+	j := new(fakeJournal)
+	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
+	c := ts.dial()
+	c.send("put 0 0 9 1\r\na\r\n")
+	j.untilRecorded(ts, 1)
+	ts.Hold(true)
+	c.send("list-tube-used\r\n") // is not executed
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ts.Flush(ended); err == nil {
+		t.Error("a reply was sent that is not committed")
+	}
+	j.commit(ts, 1)
+	if err := ts.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ts.Abort()
+	c.expect("INSERTED 1\r\n")
+}
+
 // What a held server keeps for a client that goes on sending is bounded.
 func TestAHeldServerStopsReading(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{})

@@ -83,7 +83,7 @@ type Server struct {
 	aborting  atomic.Bool   // nothing is executed or sent any more
 	aborted   chan struct{} // closed when aborting begins
 	abort     sync.Once
-	holds     sync.WaitGroup // calls of Hold; Add only with mu held and closing false
+	holds     sync.WaitGroup // calls of Hold and Flush; Add only with mu held and closing false
 	done      chan struct{}  // closed when shutting down begins
 	shutdown  sync.Once
 	stopped   chan struct{} // closed when it is complete

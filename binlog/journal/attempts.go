@@ -24,6 +24,3 @@ const attemptsSize = 4
 
 // Size is the length in bytes of the full record of r.
 func (r *Record) Size() int64 { return SizeOf(r.Tube, len(r.Body)+r.Optional(), &r.Keys) }
-
-// Plain tells whether every version of this program can read the full record of r.
-func (r *Record) Plain() bool { return r.Optional() == 0 && r.Keys == (Keys{}) }

@@ -33,20 +33,6 @@ func SizeOfUpdate(r *journal.Record) int64 {
 	return UpdateSize
 }
 
-// Plain tells whether a sound record is of a kind, and has no optional fields, so that
-// every version of this program can read it.
-func Plain(b []byte) bool {
-	switch KindOf(b) {
-	case Full:
-		return b[68]&flags == 0
-	case Update:
-		return b[52]&flags == 0
-	case Setting:
-		return false
-	}
-	return true
-}
-
 // usualAttempts is journal.Record.UsualAttempts of a record in which timeouts, releases,
 // buries and kicks stand at the start of b.
 func usualAttempts(b []byte) uint32 {

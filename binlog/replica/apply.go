@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -134,6 +135,9 @@ func (a *applier) install() error {
 func (a *applier) load() error {
 	meta, path := a.node.store.hold()
 	defer a.node.store.release(path)
+	if err := a.readable(meta.Version); err != nil {
+		return fmt.Errorf("the snapshot of %v: %w", meta.Entry(), err)
+	}
 	a.standby, a.grown = nil, 0
 	if meta.Stamp != 0 {
 		if err := a.begin(meta.Stamp); err != nil {
@@ -145,6 +149,7 @@ func (a *applier) load() error {
 		a.standby.Strict()
 		a.standby.Stamp(meta.Stamp)
 		a.standby.Decided(meta.Decided)
+		a.node.clock.observe(meta.Stamp, meta.Reign)
 	}
 	a.at = meta
 	return nil
@@ -158,12 +163,17 @@ func (a *applier) begin(start int64) (err error) {
 // retire takes the loss of an office. If the queue has served in it, it has executed
 // what may never be committed, and has to be made anew.
 func (a *applier) retire(o *Office) error {
-	defer a.node.inbox.call(a.node.consensus.fed)
 	if a.office != o {
 		return nil
 	}
 	a.voidSnapshot()
+	// Nobody else can have it end, and the clients that it has wait for nothing.
+	patience := a.node.opts.retireTime
+	stuck := time.AfterFunc(patience, func() {
+		a.node.fail(fmt.Errorf("%w: it was told to end its service %v ago", ErrStuck, patience))
+	})
 	a.node.opts.Queue.Retire(o)
+	stuck.Stop()
 	a.office = nil
 	was := a.at
 	if err := a.load(); err != nil {
@@ -256,13 +266,16 @@ func (a *applier) normal(e *raftpb.Entry) error {
 	if err != nil {
 		return err
 	}
-	if h.Reign != e.GetTerm() {
+	if h.Reign != e.GetTerm() && !planted(oldReign) {
 		if a.office != nil && h.Reign == a.office.reign {
 			return diverged("a batch of %v is ignored", a.office)
 		}
 		return nil
 	}
 	if err := a.follows(&h); err != nil {
+		return err
+	}
+	if err := a.readable(uint32(h.Version)); err != nil {
 		return err
 	}
 	if a.office != nil {
@@ -303,13 +316,24 @@ func (a *applier) follows(h *entry.Header) error {
 	return nil
 }
 
+// readable refuses to go on to where entries may be of a version that this program cannot
+// read.
+func (a *applier) readable(version uint32) error {
+	if newest := a.node.opts.newest; version > newest {
+		return fmt.Errorf("%w: the members have agreed on version %d, and it knows %d: start this node with a newer program",
+			entry.ErrUnknown, version, newest)
+	}
+	return nil
+}
+
 // advance takes what a header says.
 func (a *applier) advance(h *entry.Header) {
 	a.at.Reign, a.at.Sequence = h.Reign, h.Sequence
 	a.at.Stamp = max(a.at.Stamp, h.Stamp)
 	a.at.Highest = max(a.at.Highest, h.LastID)
 	a.at.Decided = max(a.at.Decided, h.Decided)
-	a.node.clock.observe(h.Stamp)
+	a.at.Version = max(a.at.Version, uint32(h.Version))
+	a.node.clock.observe(h.Stamp, h.Reign)
 }
 
 // records applies the records of the reader's entry to the standby.
@@ -367,7 +391,7 @@ func (a *applier) serve(reign uint64) error {
 	o.base = a.node.clock.lead(a.at.Stamp)
 	o.nextID = a.at.Highest + 1
 	o.highest = a.at.Highest
-	a.node.clock.heard.Store(true) // this node knows the time from now on, as those who hear it do
+	a.node.clock.hear(reign) // this node knows the time from now on, as those who hear it do
 	if err := a.node.opts.Queue.Serve(o); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

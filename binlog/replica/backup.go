@@ -18,7 +18,7 @@ func (n *Node) Backup(ctx context.Context, index uint64, w io.Writer) (snapshot.
 	}
 	meta, path := n.store.hold()
 	defer n.store.release(path)
-	return meta, snapshot.Send(n.opts.FS, path, w)
+	return meta, snapshot.Send(n.opts.FS, path, n.pace(meta.Index, w))
 }
 
 // freshSnapshot waits until there is a snapshot with an entry.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/replica/entry"
@@ -11,10 +12,11 @@ import (
 type unit struct {
 	pos      journal.Pos
 	buf      []byte // of a batch: room for the header, and records
+	raise    uint16 // of a batch without records that allows a later version of entries; else 0
 	sequence uint64 // of a batch that is on its way
+	sealed   int64  // the clock's time when a batch was
 	begun    uint64 // tick when it was first seen waiting; 0 is not yet
 	done     bool
-	extended bool // there are settings or attempts in the batch
 }
 
 func (u *unit) round() bool { return u.buf == nil }
@@ -27,9 +29,8 @@ func (o *Office) add(buf []byte) *unit {
 	return u
 }
 
-// room returns n bytes in the open batch, which o.last is then the position of. An
-// extended record is one that has attempts, or is a setting.
-func (o *Office) room(n int64, always, extended bool) ([]byte, error) {
+// room returns n bytes in the open batch, which o.last is then the position of.
+func (o *Office) room(n int64, always bool) ([]byte, error) {
 	switch {
 	case o.over.Load():
 		return nil, journal.ErrFailed
@@ -42,7 +43,6 @@ func (o *Office) room(n int64, always, extended bool) ([]byte, error) {
 	u := o.open(int(n))
 	at := len(u.buf)
 	u.buf = append(u.buf, make([]byte, n)...)
-	u.extended = u.extended || extended
 	o.bytes += n
 	o.written++
 	if len(u.buf) >= maxBatch {
@@ -55,7 +55,7 @@ func (o *Office) room(n int64, always, extended bool) ([]byte, error) {
 func (o *Office) open(n int) *unit {
 	if len(o.units) > o.sent {
 		u := o.units[len(o.units)-1]
-		if !u.round() && len(u.buf)+n <= maxBatch {
+		if !u.round() && u.raise == 0 && len(u.buf)+n <= maxBatch {
 			return u
 		}
 	}
@@ -85,6 +85,15 @@ func (o *Office) stamp() {
 	defer o.mu.Unlock()
 	if len(o.units) == 0 {
 		o.add(o.buffer())
+	}
+}
+
+// raise adds a batch that allows a version of entries.
+func (o *Office) raise(version uint16) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over.Load() {
+		o.add(o.buffer()).raise = version
 	}
 }
 
@@ -129,11 +138,14 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 // seal makes a batch an entry's data.
 func (o *Office) seal(u *unit, decided uint64) []byte {
 	o.sequence++
-	u.sequence = o.sequence
+	u.sequence, u.sealed = o.sequence, o.clock.Mono()
 	o.highest = max(o.highest, max(decided, 1)-1) // what is decided was used
 	h := entry.Header{
 		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
-		Stamp: o.Now(), LastID: o.highest, Decided: decided, Extended: u.extended,
+		Stamp: o.Now(), LastID: o.highest, Decided: decided,
+	}
+	if u.raise > 0 {
+		h.Kind, h.Version = entry.Raise, u.raise
 	}
 	h.Seal(u.buf)
 	return u.buf
@@ -169,7 +181,9 @@ func (o *Office) complete(sequence uint64) error {
 	for _, u := range o.units[:n] {
 		u.done = true
 	}
+	took := o.clock.Mono() - o.units[n].sealed
 	o.finish()
+	o.took(time.Duration(took))
 	return nil
 }
 

@@ -28,8 +28,9 @@ func (c systemClock) Wall() int64 { return time.Now().UnixNano() }
 // and nothing else: two that differ by an hour do no harm.
 type clusterClock struct {
 	clock Clock
-	base  atomic.Int64 // cluster time at Mono 0; the greatest that an entry has shown
-	heard atomic.Bool  // a leader has sent something since the start
+	base  atomic.Int64  // cluster time at Mono 0; the greatest that an entry has shown
+	reign atomic.Uint64 // the latest that an entry was of
+	heard atomic.Uint64 // the term of the first leader that has sent something since the start; 0 if none has
 }
 
 func newClusterClock(c Clock) *clusterClock {
@@ -38,8 +39,20 @@ func newClusterClock(c Clock) *clusterClock {
 	return k
 }
 
-// observe takes a stamp.
-func (k *clusterClock) observe(stamp int64) {
+// hear takes the term of a leader, this node included.
+func (k *clusterClock) hear(term uint64) { k.heard.CompareAndSwap(0, term) }
+
+// informed tells whether an entry was applied of the first leader that was heard since the
+// start, or of a later one. A leader may end before any entry of its own arrives, and then
+// nobody has told how long the outage before it was.
+func (k *clusterClock) informed() bool {
+	first := k.heard.Load()
+	return first != 0 && k.reign.Load() >= first
+}
+
+// observe takes an entry's stamp, and its reign. The applier calls it.
+func (k *clusterClock) observe(stamp int64, reign uint64) {
+	k.reign.Store(max(k.reign.Load(), reign))
 	base := stamp - k.clock.Mono()
 	for old := k.base.Load(); base > old; old = k.base.Load() {
 		if k.base.CompareAndSwap(old, base) {
@@ -48,12 +61,12 @@ func (k *clusterClock) observe(stamp int64) {
 	}
 }
 
-// lead returns cluster time at Mono 0 for a node that takes office. One that has not
-// heard a leader since its start, because all were down or it is alone, has nothing but
-// the wall clock to tell how long that was. last is the last stamp.
+// lead returns cluster time at Mono 0 for a node that takes office. One that no leader has
+// informed since its start, because all were down or it is alone, has nothing but the wall
+// clock to tell how long that was. last is the last stamp.
 func (k *clusterClock) lead(last int64) (base int64) {
 	base = max(k.base.Load(), last-k.clock.Mono())
-	if !k.heard.Load() {
+	if !k.informed() {
 		base = max(base, k.clock.Wall()-k.clock.Mono())
 	}
 	return base

@@ -8,11 +8,11 @@ import (
 func TestClusterTimeIsTheGreatestThatEntriesHaveShown(t *testing.T) {
 	machine := &testClock{}
 	k := newClusterClock(machine)
-	k.heard.Store(true)
+	k.hear(1)
 	machine.wall.Store(int64(100 * time.Hour))
 	at := func(mono, stamp int64) {
 		machine.mono.Store(mono)
-		k.observe(stamp)
+		k.observe(stamp, 1)
 	}
 	at(1000, 5000)
 	at(1500, 5600) // came faster
@@ -31,8 +31,10 @@ func TestANodeThatHasHeardALeaderNeverLooksAtTheWallClock(t *testing.T) {
 		machine := &testClock{}
 		machine.wall.Store(startOfTime + int64(time.Hour))
 		k := newClusterClock(machine)
-		k.heard.Store(heard)
-		k.observe(startOfTime)
+		if heard {
+			k.hear(2)
+		}
+		k.observe(startOfTime, 2)
 		want := int64(startOfTime)
 		if !heard {
 			want += int64(time.Hour)
@@ -44,6 +46,27 @@ func TestANodeThatHasHeardALeaderNeverLooksAtTheWallClock(t *testing.T) {
 		if now := k.lead(startOfTime) + machine.Mono(); now != startOfTime {
 			t.Errorf("heard %v: a wall clock that is late turns time back to %d", heard, now)
 		}
+	}
+}
+
+// All were down for an hour. The first leader is heard, and ends before its first entry
+// comes: the hour has passed nevertheless.
+func TestALeaderThatEndsBeforeItsFirstEntryTellsNoTime(t *testing.T) {
+	machine := &testClock{}
+	machine.wall.Store(startOfTime + int64(time.Hour))
+	k := newClusterClock(machine)
+	k.observe(startOfTime, 2)
+	k.hear(3)
+	if now := k.lead(startOfTime) + machine.Mono(); now != startOfTime+int64(time.Hour) {
+		t.Errorf("%d, want an hour behind %d", now, startOfTime)
+	}
+	k.observe(startOfTime+int64(time.Minute), 4) // of a leader that was heard later
+	if now := k.lead(startOfTime) + machine.Mono(); now != startOfTime+int64(time.Minute) {
+		t.Errorf("%d, want a minute behind %d", now, startOfTime)
+	}
+	k.hear(5)
+	if now := k.lead(startOfTime) + machine.Mono(); now != startOfTime+int64(time.Minute) {
+		t.Errorf("%d after a leader of whom nothing has come, want what it was", now)
 	}
 }
 

@@ -49,12 +49,17 @@ type cluster struct {
 
 // peer is a machine: what is left of a node when its process ends, and the process.
 type peer struct {
-	id     member.ID
-	name   string
-	fs     *faultfs.FS
-	clock  *testClock
-	begun  bool // the node has run before
-	bytes  int64
+	id    member.ID
+	name  string
+	fs    *faultfs.FS
+	clock *testClock
+	begun bool // the node has run before
+	bytes int64
+
+	retireTime time.Duration
+	onRetire   func() // of its queue
+	newest     uint32 // version of entries that its program can read
+
 	ticks  chan time.Time
 	frozen atomic.Bool // gets no ticks
 	stuck  atomic.Bool // its disk may not answer: nobody waits for it
@@ -211,6 +216,7 @@ func (p *peer) tick() {
 func (c *cluster) start(p *peer) error {
 	queue := newModel()
 	queue.patience = c.patience
+	queue.onRetire = p.onRetire
 	queue.onServe = func(s served) {
 		c.served.Lock()
 		defer c.served.Unlock()
@@ -218,7 +224,7 @@ func (c *cluster) start(p *peer) error {
 	}
 	n, err := Open(Options{
 		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: queue, Clock: p.clock, FS: p.fs,
-		SnapshotBytes: p.bytes, segmentSize: 16 << 10, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
+		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, newest: p.newest, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
 		return err

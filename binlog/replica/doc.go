@@ -29,13 +29,16 @@
 //   - raft (consensus, inbox): owns raft's state. It takes messages of peers, responses of
 //     the two others, ticks and calls from the inbox, has raft step them, and hands on
 //     what raft wants done. It starts and ends offices and seals batches. It waits for no
-//     disk and no peer, but reads old entries for a follower that lacks them.
+//     disk and no peer, but for reads of old entries that a follower lacks.
 //   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
 //     their responses go, in order: votes and acknowledgements to peers, the rest to raft.
 //   - applier: takes raft's MsgStorageApply, in order, and whatever else has to happen
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
 //   - walk: takes a snapshot. There is at most one.
+//   - watchRaft: looks after the raft goroutine. While that waits for a read for more than
+//     2 s, the followers hear no heartbeats and elect another leader; so the clients are
+//     left. After 30 s the node ends.
 //
 // The queue calls an Office from any goroutine; the transport calls a Node from any.
 // Nobody waits for the raft goroutine but the applier, for a change of the members, and
@@ -119,23 +122,26 @@
 // committed.
 //
 // A leader that cannot do its work gives up: `begin` not applied within 2 s, a batch or a
-// round that has not ended within 2 s, or a queue that does not answer (Resign); heartbeats alone, which need no disk, would
-// keep it in office. It raises its own term, which any node may do at any time as a
+// round that has not ended within 2 s, or a queue that does not answer (its owner notices,
+// and calls Resign). Heartbeats alone, which need no disk and no queue, would keep it in
+// office. It raises its own term, which any node may do at any time as a
 // candidate does, and is then a follower like others. It does not campaign for 2 s, and
 // twice as long each further time, up to a minute.
 //
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
-// all that it has executed is committed, and only then raft tells the other member to
-// campaign. So no reply is lost. If that fails within an election's time, the queue goes
-// on in the same office.
+// all that it has executed is committed and given to the system as replies, and only then
+// raft tells the other member to campaign. So every client that takes its replies has
+// them, but for what the network holds up when the connection is reset: these clients do
+// not know what has become of their last commands, as after any other loss of an office.
+// If the transfer fails within an election's time, the queue goes on in the same office.
 //
 // # Cluster time
 //
 // Each entry has the leader's time. A node takes for the time the greatest, over all
 // entries, of the entry's time and what has passed here since it was applied; a new
 // leader goes on from there, so that time never goes back, and clocks are used to measure
-// what passes, never to tell what time it is. The one exception is a node that has heard
-// no leader since its start: there was an outage of unknown length, and it takes its wall
+// what passes, never to tell what time it is. The one exception is a node that has no
+// entry of a leader that it has heard since its start: there was an outage of unknown length, and it takes its wall
 // clock if that is later. An idle leader sends an empty batch every 10 s, so that a node
 // that starts knows the time before it may have to lead.
 //
@@ -157,8 +163,9 @@
 // lack stays for a while, up to three times the usual length. So the directory needs at
 // most: the old snapshot, the new one, and the log; each about as long as the live jobs.
 //
-// A follower that lacks what the log does not have is sent the current snapshot. It
-// receives it into files, waits until the applier has nothing to do, so that no older
+// A follower that lacks what the log does not have is sent the current snapshot, at an
+// even rate that rises with what is written meanwhile (paced), so that the leader goes on
+// to serve. It receives it into files, waits until the applier has nothing to do, so that no older
 // entry changes the members after it, and has raft step the message; the writer sets the
 // pointer and empties the log; the applier makes a new standby. A snapshot that was taken
 // before a member was added is of no use to it: a new one is taken then.
@@ -178,15 +185,25 @@
 // rounds), MsgPreVote, MsgVote and their responses, MsgTimeoutNow (a transfer), MsgSnap
 // (with files). All others are dropped; above all MsgProp, because a proposal that comes
 // from elsewhere is tied to no term, and MsgReadIndex. A response to a heartbeat has
-// Reject set, which raft does not look at there, when the sender's disk is nearly full.
+// Reject set when the sender's disk is nearly full, and in RejectHint the latest version
+// of entries that it can read. Raft looks at neither there.
+//
+// # Upgrades
+//
+// Members are replaced by those of a newer program one by one: the followers, then, after
+// a transfer, the old leader. Entries stay as the oldest program reads them. When all
+// members have told a leader that they read a later version, it has an entry say so (package
+// entry, Raise), and from there on entries may have it. A member with an older program that
+// comes back ends when it meets that entry, or a snapshot behind it.
 //
 // # What ends a node
 //
-// Run returns an error when it cannot go on: a disk that has failed or does not answer,
-// damage, an entry that it cannot read or that contradicts what it has, a standby that
-// refuses a record, or its removal. It does not try again: to go on would be to guess. A
-// full disk is no failure; the writer waits for space, and a leader that waits for 2 s
-// gives up its office.
+// Run returns an error when it cannot go on: a disk that has failed or does not answer, a
+// queue that does not end its service within 10 s of the loss of an office, damage, an
+// entry that it cannot read or that contradicts what it has, a standby that refuses a
+// record, or its removal. It does not try again: to go on would be to guess. A full disk
+// is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
+// office.
 //
 // # Limits
 //

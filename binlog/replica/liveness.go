@@ -5,6 +5,46 @@ import (
 	"time"
 )
 
+// watchRaft looks after the raft goroutine, which waits for nothing but reads of old
+// entries. While one of these does not end the node sends no heartbeats, so that another
+// one is elected: its clients are told so, by the end of their connections. A node whose
+// disk does not answer for long ends. What is counted are this goroutine's own ticks: a
+// process that was stopped for a while was not hung.
+func (n *Node) watchRaft() {
+	ticker := time.NewTicker(Tick)
+	defer ticker.Stop()
+	turns, still := uint64(0), 0
+	for {
+		select {
+		case <-n.stopped:
+			return
+		case <-ticker.C:
+		}
+		if now := n.consensus.turns.Load(); now != turns {
+			turns, still = now, 0
+			continue
+		}
+		n.inbox.ring()
+		switch still++; still {
+		case patienceTicks:
+			n.abandon()
+		case hangTicks:
+			n.fail(fmt.Errorf("%w: a read of old entries in %s has taken %v; look at the disk", ErrHung, n.opts.Dir, hangTicks*Tick))
+		}
+	}
+}
+
+// abandon ends the office without the raft goroutine, which gives it up when it can.
+func (n *Node) abandon() {
+	o := n.office.Load()
+	if o == nil {
+		return
+	}
+	n.opts.Log.Warn("the disk does not answer: the clients are left to another leader", "term", o.reign)
+	o.end()
+	n.applier.post(func() error { return n.applier.retire(o) })
+}
+
 // retreat is the time for which a node that has given up office does not campaign: the
 // reason may well be there still, and another node is better. It doubles each time.
 type retreat struct {
@@ -23,6 +63,8 @@ func (c *consensus) checkPatience() {
 	o := c.office
 	switch {
 	case o == nil:
+	case o.over.Load():
+		c.giveUp("a read of old entries has taken too long")
 	case !o.serving.Load():
 		if c.tick-o.began > patienceTicks {
 			c.giveUp("its first entry was not committed and applied in time")

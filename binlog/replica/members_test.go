@@ -82,6 +82,16 @@ func TestAClusterOfOneGrowsToThreeAndShrinksAgain(t *testing.T) {
 	}
 }
 
+// The snapshot that a new member gets waits for no entry but those that there are.
+func TestANodeIsAddedToAClusterInWhichNothingWasDone(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	_, m := c.grow()
+	c.lead("add", func(n *Node) error { return n.Add(within(t), m) })
+	if d := c.settled(); d.Jobs != 0 {
+		t.Errorf("%d jobs", d.Jobs)
+	}
+}
+
 func TestAChangeWithoutALiveMajorityIsRefused(t *testing.T) {
 	c := newCluster(t, 3, 1).startAll()
 	ctx := within(t)

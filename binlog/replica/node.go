@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -36,6 +37,8 @@ type Node struct {
 	changing sync.Mutex // held while the members or the leader are changed
 
 	disk sync.WaitGroup // goroutines that the disk may keep from ending
+
+	snapshotTook atomic.Int64 // nanoseconds; of the last one that was taken here
 
 	office atomic.Pointer[Office]
 	status atomic.Pointer[raftStatus]
@@ -68,6 +71,15 @@ func Open(opts Options) (*Node, error) {
 	if opts.SnapshotBytes == 0 {
 		opts.SnapshotBytes = DefaultSnapshotBytes
 	}
+	if opts.newest == 0 {
+		opts.newest = entry.Newest
+	}
+	if opts.Observer == nil {
+		opts.Observer = nobody{}
+	}
+	if opts.retireTime == 0 {
+		opts.retireTime = maxRetire
+	}
 	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
 	var err error
 	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
@@ -78,6 +90,7 @@ func Open(opts Options) (*Node, error) {
 		return nil, err
 	}
 	n.space = &space{node: n}
+	n.space.free.Store(-1)
 	n.writer = newWriter(n)
 	n.applier = newApplier(n)
 	if n.consensus, err = newConsensus(n, meta); err != nil {
@@ -111,8 +124,8 @@ func (n *Node) Close() error {
 
 // Run takes part in the cluster until the context ends, and then returns nil, or until
 // the node cannot go on. When it returns the queue was retired, and the directory is
-// free, unless the error is ErrHung: then the disk may hold up anything, and the process
-// has to end.
+// free, unless the error is ErrHung or ErrStuck: then the disk, or the queue, may hold up
+// anything, and the process has to end.
 func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.transport = t
 	meta := n.store.current()
@@ -127,6 +140,7 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 	n.disk.Go(n.space.run)
 	others.Go(n.applier.run)
 	others.Go(n.consensus.run)
+	others.Go(n.watchRaft)
 	select {
 	case <-ctx.Done():
 		n.stop(nil)
@@ -140,7 +154,10 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		n.disk.Wait()
 		closed = n.log.Close()
 	}()
-	if errors.Is(n.err, ErrHung) {
+	switch {
+	case errors.Is(n.err, ErrStuck):
+		return n.err
+	case errors.Is(n.err, ErrHung):
 		// The applier, which retires the queue, may wait for the disk too.
 		select {
 		case <-n.applier.done:

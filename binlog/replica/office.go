@@ -5,6 +5,7 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
@@ -23,8 +24,9 @@ import (
 type Office struct {
 	reign uint64 // the term of raft; every entry of this office says so
 	clock Clock
-	wake  func() // has the raft goroutine look
-	began uint64 // tick of the election
+	wake  func()              // has the raft goroutine look
+	took  func(time.Duration) // is told how long a batch was on its way
+	began uint64              // tick of the election
 
 	// serving is set when what follows it is, which does not change later.
 	serving atomic.Bool
@@ -64,7 +66,7 @@ type Hooks struct {
 }
 
 func newOffice(reign uint64, after journal.Pos, n *Node) *Office {
-	o := &Office{reign: reign, clock: n.opts.Clock, wake: n.inbox.ring, last: after}
+	o := &Office{reign: reign, clock: n.opts.Clock, wake: n.inbox.ring, took: n.opts.Observer.Committed, last: after}
 	o.committed.Store(uint64(after))
 	return o
 }
@@ -88,7 +90,7 @@ func (o *Office) Attach(h Hooks) { o.hooks = h }
 func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(r.Size(), r.State == journal.Deleted, !r.Plain())
+	b, err := o.room(r.Size(), r.State == journal.Deleted)
 	if err != nil {
 		return journal.Ticket{}, err
 	}
@@ -110,7 +112,7 @@ func (o *Office) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, e
 func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(record.SizeOfUpdate(r), false, r.Optional() > 0)
+	b, err := o.room(record.SizeOfUpdate(r), false)
 	if err != nil {
 		return 0, err
 	}
@@ -123,7 +125,7 @@ func (o *Office) Update(r *journal.Record) (journal.Pos, error) {
 func (o *Office) Delete(id uint64, _ journal.Former) (journal.Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(record.SmallSize, true, false)
+	b, err := o.room(record.SmallSize, true)
 	if err != nil {
 		return 0, err
 	}
@@ -135,7 +137,7 @@ func (o *Office) Delete(id uint64, _ journal.Former) (journal.Pos, error) {
 func (o *Office) Set(s *journal.Setting) (journal.Pos, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	b, err := o.room(record.SettingSize(s), false, true)
+	b, err := o.room(record.SettingSize(s), false)
 	if err != nil {
 		return 0, err
 	}
@@ -172,6 +174,9 @@ func (o *Office) Barrier() journal.Pos {
 	defer o.mu.Unlock()
 	if o.over.Load() {
 		return math.MaxUint64
+	}
+	if planted(noRound) {
+		return journal.Pos(o.committed.Load())
 	}
 	if o.sent == len(o.units) {
 		o.add(nil)

@@ -43,11 +43,31 @@ type Options struct {
 	// means that nobody knows, and that the disk is never nearly full.
 	Free func() (int64, error)
 
+	// Observer is told how long things take. Nil means nobody.
+	Observer Observer
+
 	// Log takes what an operator wants to read. Nil means nothing.
 	Log *slog.Logger
 
-	segmentSize int64 // of the entry log; zero is its default
+	segmentSize int64         // of the entry log; zero is its default
+	newest      uint32        // version of entries that this node can read; zero means entry.Newest
+	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
 }
+
+// Observer is told how long things take. Its methods must not block.
+type Observer interface {
+	// Stored tells how long a store took: one write and one sync, of all that waited. The
+	// writer calls it.
+	Stored(took time.Duration)
+	// Committed tells how long a batch of this node's office was on its way, from its
+	// proposal to its commit. The applier calls it.
+	Committed(took time.Duration)
+}
+
+type nobody struct{}
+
+func (nobody) Stored(time.Duration)    {}
+func (nobody) Committed(time.Duration) {}
 
 // DefaultSnapshotBytes is 1 GiB.
 const DefaultSnapshotBytes = 1 << 30
@@ -64,6 +84,9 @@ const (
 	backoffTicks   = 40  // after giving up office; doubled each time
 	maxBackoff     = 1200
 )
+
+// maxRetire is how long the end of a queue's service may take. It takes milliseconds.
+const maxRetire = 10 * time.Second
 
 // Bounds of memory.
 const (
@@ -105,6 +128,9 @@ var (
 
 	// ErrHung tells that the disk does not answer. It is the end of Run.
 	ErrHung = errors.New("the disk does not answer")
+
+	// ErrStuck tells that the queue does not end its service. It is the end of Run.
+	ErrStuck = errors.New("the server does not answer")
 
 	// ErrDiverged tells that entries say what cannot be on this node. It is the end of
 	// Run: a node that goes on could only diverge further.

@@ -1,6 +1,10 @@
 package replica
 
-import "trellis/binlog/journal"
+import (
+	"context"
+
+	"trellis/binlog/journal"
+)
 
 // Standby is an empty queue that is fed with what is committed. An engine.Follower is
 // one. The applier alone calls it.
@@ -26,7 +30,7 @@ type Standby interface {
 }
 
 // Queue is what a node replicates: its jobs, and those who execute commands on them.
-// All methods but Hold, Walk, Settings and Digest are called by one goroutine, the applier; none
+// All methods but Hold, Flush, Walk, Settings and Digest are called by one goroutine, the applier; none
 // is called after Run has returned. An error ends the node.
 type Queue interface {
 	// Standby begins an empty queue. start is the cluster time of its beginning. The
@@ -45,6 +49,10 @@ type Queue interface {
 	// or goes on. What was executed may still be committed and replied to. It may be
 	// called at any time, also without an office; Retire ends a hold.
 	Hold(on bool)
+
+	// Flush gives the system every reply that is committed, for clients that take them, or
+	// until ctx ends. The queue is held.
+	Flush(ctx context.Context)
 
 	// Walk visits jobs in the order of their ids, from the id `from` on, and at most n of
 	// them. It returns the id to go on with, 0 at the end. Each record is consistent in

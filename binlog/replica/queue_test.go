@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -28,6 +29,7 @@ type model struct {
 	start    int64
 	decided  uint64       // as the standby was told
 	onServe  func(served) // may be nil
+	onRetire func()       // may be nil
 	ticks    int
 	patience int // ticks after which a client hangs up; 0 is never
 }
@@ -101,6 +103,9 @@ func (q *model) wake() {
 }
 
 func (q *model) Retire(o *Office) {
+	if q.onRetire != nil {
+		q.onRetire()
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.office != o {
@@ -116,6 +121,8 @@ func (q *model) Hold(on bool) {
 	q.held = on && q.office != nil
 	q.changed.Broadcast()
 }
+
+func (q *model) Flush(context.Context) {}
 
 func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64, error) {
 	q.mu.Lock()

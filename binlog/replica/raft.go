@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"math"
+	"sync/atomic"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -12,8 +13,8 @@ import (
 	"trellis/binlog/replica/snapshot"
 )
 
-// consensus is the raft goroutine and what it owns. It waits for nothing but its inbox
-// and the clock.
+// consensus is the raft goroutine and what it owns. It waits for its inbox, for the
+// clock, and for reads of entries that are not in memory (see watchRaft).
 type consensus struct {
 	node *Node
 	rn   *raft.RawNode
@@ -25,7 +26,9 @@ type consensus struct {
 	heard    map[uint64]uint64 // tick of the last message of a member
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
-	full     map[uint64]bool // members whose disks are nearly full
+	full     map[uint64]bool   // members whose disks are nearly full
+	reads    map[uint64]uint32 // the latest version of entries that a member says it can read
+	raised   uint32            // what this office has raised that version to; 0 if it has not
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
 	feeding  int               // standbys that are being made; the node does not campaign meanwhile
@@ -38,6 +41,10 @@ type consensus struct {
 	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
+
+	elections, depositions, rounds uint64 // that there were
+
+	turns atomic.Uint64 // of run; read by watchRaft
 }
 
 func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
@@ -45,7 +52,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, reads: map[uint64]uint32{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -78,6 +85,7 @@ func (c *consensus) run() {
 		case <-n.ticks:
 			c.onTick()
 		}
+		c.turns.Add(1)
 		c.takeInbox()
 		for {
 			c.observe()
@@ -154,7 +162,7 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	}
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
-		c.node.clock.heard.Store(true)
+		c.node.clock.hear(m.GetTerm())
 		if st := c.rn.BasicStatus(); len(m.GetEntries()) > 0 && c.lag > maxLag && st.Applied < st.GetCommit() {
 			return // the leader sends it again
 		}
@@ -164,6 +172,7 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 		}
 	case raftpb.MsgHeartbeatResp:
 		c.full[m.GetFrom()] = m.GetReject()
+		c.reads[m.GetFrom()] = uint32(min(m.GetRejectHint(), math.MaxUint16))
 	}
 	if err := c.rn.Step(m); err != nil {
 		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
@@ -204,6 +213,7 @@ func (c *consensus) onTick() {
 	c.checkStore()
 	c.passTime()
 	c.checkSpace()
+	c.raiseVersion()
 	c.retain()
 	c.publish()
 }
@@ -252,9 +262,10 @@ func (c *consensus) send(m *raftpb.Message) {
 		c.node.sendSnapshot(m)
 		return
 	}
-	if m.GetType() == raftpb.MsgHeartbeatResp && c.node.space.low.Load() {
-		low := true
-		m.Reject = &low // a field that raft does not look at in such a message
+	if m.GetType() == raftpb.MsgHeartbeatResp {
+		// Fields that raft does not look at in such a message.
+		low, newest := c.node.space.low.Load(), uint64(c.node.opts.newest)
+		m.Reject, m.RejectHint = &low, &newest
 	}
 	c.node.transport.Send(m)
 }

@@ -30,6 +30,8 @@ func (c *consensus) take(term uint64) {
 	c.office = newOffice(term, c.last, n)
 	n.office.Store(c.office)
 	c.office.began = c.tick
+	c.elections++
+	c.raised = 0
 	last := n.applier.seen()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	n.opts.Log.Info("this node was elected", "term", term)
@@ -43,8 +45,12 @@ func (c *consensus) lose() {
 	c.node.office.Store(nil)
 	c.last = o.end()
 	c.feeding++
+	c.depositions++
 	c.node.opts.Log.Info("this node has lost its office", "term", o.reign)
-	c.node.applier.post(func() error { return c.node.applier.retire(o) })
+	c.node.applier.post(func() error {
+		defer c.node.inbox.call(c.fed)
+		return c.node.applier.retire(o)
+	})
 }
 
 // fed tells that a standby is as far as it can be.
@@ -71,6 +77,7 @@ func (c *consensus) pump() {
 		case data != nil:
 			c.propose(data)
 		case round != 0:
+			c.rounds++
 			c.rn.ReadIndex(roundContext(c.office.reign, round))
 		default:
 			return

@@ -24,8 +24,9 @@ type walk struct {
 	grown   int64   // applier.grown then
 	cancel  chan struct{}
 
-	want journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
-	end  chan extent // where the snapshot ends
+	walked bool        // the walk has ended, and waits for its extent; the applier's
+	want   journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
+	end    chan extent // where the snapshot ends
 }
 
 // extent is where a snapshot ends.
@@ -71,15 +72,16 @@ func (a *applier) voidSnapshot() {
 // committed.
 func (a *applier) endWalk() {
 	w := a.walk
-	if w.want == 0 || w.office != nil && w.office.Committed() < w.want {
+	if !w.walked || w.office != nil && w.office.Committed() < w.want {
 		return
 	}
-	w.want = 0
+	w.walked = false
 	w.end <- extent{a.at, a.grown}
 }
 
 func (w *walk) run() {
 	n := w.applier.node
+	began := time.Now()
 	x, meta, err := w.write()
 	switch {
 	case w.void():
@@ -88,6 +90,7 @@ func (w *walk) run() {
 		n.opts.Log.Warn("no snapshot could be taken", "error", err)
 		meta.Index = 0
 	default:
+		n.snapshotTook.Store(int64(time.Since(began)))
 		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "records", meta.Records, "bytes", meta.Bytes)
 	}
 	w.applier.post(func() error { w.applier.ended(w, x, meta.Index); return nil })
@@ -171,15 +174,15 @@ func (w *walk) jobs(sw *snapshot.Writer) error {
 
 // extent waits until all that the walk has seen is committed and applied.
 func (w *walk) extent() (extent, error) {
-	want := journal.Pos(1)
+	var want journal.Pos
 	if w.office != nil {
-		want = max(1, w.office.position())
+		want = w.office.position()
 		w.office.wake()
 	}
 	a := w.applier
 	a.post(func() error {
 		if a.walk == w {
-			w.want = want
+			w.walked, w.want = true, want
 			a.endWalk()
 		}
 		return nil
@@ -257,7 +260,8 @@ func (n *Node) offer() (*raftpb.Snapshot, error) {
 // sendSnapshot sends the snapshot that raft wants sent.
 func (n *Node) sendSnapshot(m *raftpb.Message) {
 	n.transport.SendSnapshot(m, func(w io.Writer) error {
-		return n.store.send(m.GetSnapshot().GetMetadata(), w)
+		of := m.GetSnapshot().GetMetadata()
+		return n.store.send(of, n.pace(of.GetIndex(), w))
 	})
 }
 
@@ -291,10 +295,11 @@ type arriving struct {
 func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
 	of := m.GetSnapshot().GetMetadata()
 	meta, path, err := snapshot.Receive(n.opts.FS, n.store.dir, of.GetIndex(), of.GetTerm(), r)
-	if err == nil {
-		_, err = io.Copy(io.Discard, r) // up to the sender's word that this was all
-	}
 	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, r); err != nil { // up to the sender's word that this was all
+		n.discard(path)
 		return err
 	}
 	m.Snapshot = raftSnapshot(&meta) // the members, too, are those of the files
@@ -302,9 +307,23 @@ func (n *Node) Snapshot(m *raftpb.Message, r io.Reader) error {
 	n.inbox.call(func() { n.consensus.arrive(s) })
 	select {
 	case err := <-s.done:
+		n.discard(path)
 		return err
 	case <-n.stopped:
 		return ErrClosed
+	}
+}
+
+// discard removes a snapshot that was received, unless it is the current one. While this
+// node takes one of its own, which may be of the same entry, it stays for store.setCurrent to
+// remove.
+func (n *Node) discard(path string) {
+	if !n.applier.walking.TryLock() {
+		return
+	}
+	defer n.applier.walking.Unlock()
+	if err := n.store.discard(path); err != nil {
+		n.opts.Log.Warn("a snapshot that was not wanted stays", "dir", path, "error", err)
 	}
 }
 
@@ -336,7 +355,7 @@ func (c *consensus) stepSnapshot() {
 		return
 	}
 	s.stepped = true
-	c.node.clock.heard.Store(true)
+	c.node.clock.hear(s.message.GetTerm())
 	c.heard[s.message.GetFrom()] = c.tick
 	if err := c.rn.Step(s.message); err != nil {
 		c.endSnapshot(err)

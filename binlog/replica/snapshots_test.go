@@ -1,11 +1,16 @@
 package replica
 
 import (
+	"bytes"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/vfs/faultfs"
@@ -191,4 +196,46 @@ func TestASnapshotWaitsForTheCommitOfWhatItHasSeen(t *testing.T) {
 	if last, _ := h.log.LastIndex(); h.store.current().Index != last {
 		t.Errorf("the snapshot is of entry %d of %d", h.store.current().Index, last)
 	}
+}
+
+// A leader that does not know yet how far a follower is may send a snapshot in vain.
+func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	c.nodes[0].bytes = 10_000
+	c.startAll()
+	c.untilSnapshot(c.nodes[0])
+	c.settled()
+	l, from := c.leader(), c.nodes[0].running()
+	to := c.others(l)[0]
+	if to == c.nodes[0] {
+		to = c.others(l)[1]
+	}
+	meta := from.store.current()
+	if to.running().Status().Applied < meta.Index {
+		t.Fatal("the follower lacks what the snapshot has")
+	}
+	m := &raftpb.Message{
+		Type: raftpb.MsgSnap.Enum(), From: new(uint64(l.id)), To: new(uint64(to.id)),
+		Term: new(from.Status().Term), Snapshot: raftSnapshot(&meta),
+	}
+	var b bytes.Buffer
+	if err := from.store.send(m.GetSnapshot().GetMetadata(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := to.running().Snapshot(m, &b); err != nil {
+		t.Fatal(err)
+	}
+	if got := to.running().Status().Snapshot; got == meta.Index {
+		t.Fatal("the snapshot was installed")
+	}
+	es, err := to.fs.List(filepath.Join(clusterDir, snapshotsDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range es {
+		if e.Dir && strings.HasPrefix(e.Name, fmt.Sprint(meta.Index, "-")) {
+			t.Errorf("%s is there", e.Name)
+		}
+	}
+	c.settled()
 }

@@ -10,6 +10,7 @@ import (
 type space struct {
 	node *Node
 	low  atomic.Bool
+	free atomic.Int64 // bytes; below zero while nobody knows
 }
 
 const (
@@ -42,6 +43,7 @@ func (s *space) look() {
 		s.node.opts.Log.Warn("nobody knows how much space is left", "dir", s.node.opts.Dir, "error", err)
 		return
 	}
+	s.free.Store(free)
 	low := free < s.node.store.current().Bytes+reserve
 	if s.low.Swap(low) != low {
 		s.node.opts.Log.Warn("space on the disk", "dir", s.node.opts.Dir, "free", free, "low", low)

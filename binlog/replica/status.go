@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"time"
+
 	"go.etcd.io/raft/v3"
 
 	"trellis/binlog/replica/member"
@@ -15,8 +17,11 @@ type Status struct {
 	Term    uint64
 	Commit  uint64 // index of the last entry that is committed, as far as the node knows
 	Applied uint64 // index of the last entry that was applied
+	First   uint64 // index of the first entry in the log
 	Last    uint64 // index of the last entry
 	Members []MemberStatus
+
+	Version uint32 // of entries: the latest that may be written; 0 is the first
 
 	Storing  int64 // raft's requests that wait for the disk
 	Applying int64 // and those that wait to be applied
@@ -26,6 +31,18 @@ type Status struct {
 	SnapshotBytes int64
 	SnapshotStamp int64 // cluster time of that entry, nanoseconds since 1970; 0 before the first one
 	LogBytes      int64
+
+	// SnapshotTook is how long the last snapshot took that this node has taken since its
+	// start; 0 if it has taken none.
+	SnapshotTook time.Duration
+	Free         int64 // bytes on the disk; below zero if nobody knows
+
+	// Uncommitted is how long the oldest change or read round has waited for its commit, to
+	// a tick; 0 if none waits, and on a node that does not lead.
+	Uncommitted time.Duration
+	Elections   uint64 // that this node has won since its start
+	Depositions uint64 // offices that it has lost since then, or given up, or handed over
+	ReadRounds  uint64 // that it has asked for since then
 }
 
 // MemberStatus is what a node knows of a member.
@@ -48,11 +65,18 @@ type raftStatus struct {
 	lead         uint64
 	match        map[uint64]uint64
 	alive        map[uint64]bool
+
+	uncommitted                    time.Duration
+	elections, depositions, rounds uint64
 }
 
 func (c *consensus) publish() {
 	st := c.rn.Status()
 	p := &raftStatus{role: st.RaftState, term: st.GetTerm(), commit: st.GetCommit(), lead: st.Lead}
+	p.elections, p.depositions, p.rounds = c.elections, c.depositions, c.rounds
+	if c.office != nil {
+		p.uncommitted = time.Duration(c.tick-c.office.oldest(c.tick)) * Tick
+	}
 	if len(st.Progress) > 0 {
 		p.match, p.alive = map[uint64]uint64{}, map[uint64]bool{}
 	}
@@ -73,17 +97,20 @@ func (c *consensus) alive(id uint64) bool {
 func (n *Node) Status() Status {
 	at := n.applier.seen()
 	snapshot := n.store.current()
+	first, _ := n.log.FirstIndex()
 	last, _ := n.log.LastIndex()
 	s := Status{
-		Self: n.opts.Self, Applied: at.Index, Last: last, Stamp: at.Stamp,
+		Self: n.opts.Self, Applied: at.Index, Version: at.Version, First: first, Last: last, Stamp: at.Stamp,
 		Storing: n.writer.waiting.Load(), Applying: n.applier.waiting.Load(),
 		Snapshot: snapshot.Index, SnapshotBytes: snapshot.Bytes, SnapshotStamp: snapshot.Stamp, LogBytes: n.log.Size(),
+		SnapshotTook: time.Duration(n.snapshotTook.Load()), Free: n.space.free.Load(),
 	}
 	p := n.status.Load()
 	if p == nil {
 		p = &raftStatus{}
 	}
 	s.Leader, s.Term, s.Commit = member.ID(p.lead), p.term, p.commit
+	s.Uncommitted, s.Elections, s.Depositions, s.ReadRounds = p.uncommitted, p.elections, p.depositions, p.rounds
 	if o := n.office.Load(); o != nil && !o.over.Load() {
 		s.Leads, s.Serves, s.Term, s.Leader = true, o.serving.Load(), o.reign, n.opts.Self
 	}

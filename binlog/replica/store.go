@@ -83,6 +83,19 @@ func (s *store) setCurrent(m snapshot.Meta, path string) error {
 	return nil
 }
 
+// discard removes a snapshot that is not the current one, and that nobody reads.
+func (s *store) discard(path string) error {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.mu.Lock()
+	used := path == s.path || s.reading[path] > 0
+	s.mu.Unlock()
+	if used {
+		return nil
+	}
+	return snapshot.Remove(s.fs, s.dir, path)
+}
+
 // send writes the snapshot of an entry, if it is the current one.
 func (s *store) send(m *raftpb.SnapshotMetadata, w io.Writer) error {
 	meta, path := s.hold()

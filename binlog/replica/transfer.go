@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 
@@ -20,17 +21,26 @@ type transfer struct {
 	done   chan error // holds the end
 }
 
+// flushTime is how long a transfer waits for clients that do not take their replies.
+const flushTime = 200 * time.Millisecond
+
 // Transfer hands the office over to another member that votes, or to the one that has
 // the most if `to` is 0. The queue stops executing, all that it has executed is
-// committed, and only then the other member is told. If it does not take over within
-// an election's time, this node goes on as if nothing had happened. Errors wrap
-// ErrNotLeader or tell why nothing was handed over.
+// committed, its replies are given to the system, and only then the other member is told.
+// If that has not taken over within an election's time, it is told once more, and then this
+// node goes on as if nothing had happened. Errors wrap ErrNotLeader or tell why nothing was
+// handed over.
 func (n *Node) Transfer(ctx context.Context, to member.ID) error {
 	if !n.changing.TryLock() {
 		return errBusy
 	}
 	defer n.changing.Unlock()
-	return n.handOver(ctx, to)
+	err := n.handOver(ctx, to)
+	if errors.Is(err, errTransfer) {
+		// The other may not have applied yet that it votes.
+		err = n.handOver(ctx, to)
+	}
+	return err
 }
 
 // errBusy tells of two requests at a time.
@@ -57,6 +67,10 @@ func (n *Node) handOverHeld(ctx context.Context, o *Office, to member.ID) error 
 	if err := o.settle(ctx); err != nil {
 		return err
 	}
+	// Connections are reset when the other member leads.
+	flush, cancel := context.WithTimeout(ctx, flushTime)
+	n.opts.Queue.Flush(flush)
+	cancel()
 	t := &transfer{o, make(chan error, 1)}
 	if err := n.ask(func(c *consensus) error { return c.beginTransfer(t, uint64(to)) }); err != nil {
 		return err

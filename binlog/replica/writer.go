@@ -152,10 +152,17 @@ func (w *writer) save(ms []job) error {
 		return nil
 	}
 	w.held = nil
+	if planted(earlyAnswer) {
+		w.answer(ms)
+	}
+	began := time.Now()
 	if err := w.patiently(bytes, func() error { return w.node.log.Append(updates...) }); err != nil {
 		return err
 	}
-	w.answer(ms)
+	w.node.opts.Observer.Stored(time.Since(began))
+	if !planted(earlyAnswer) {
+		w.answer(ms)
+	}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
+	"trellis/binlog/replica"
 	"trellis/cmd/trellisd/internal/cluster"
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
@@ -84,6 +85,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		return err
 	}
 	var open atomic.Pointer[cluster.Member]
+	mon.stores = metrics.NewStores()
 	mon.cluster = func() *metrics.Cluster { return clusterStats(open.Load(), queue) }
 	mon.serve(opt, log)
 	collectSoon()
@@ -91,12 +93,17 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	c := &opt.Cluster
 	m, err := cluster.Open(cluster.Config{
 		Dir: opt.Binlog, Self: c.Node, Nodes: c.Nodes, Cert: c.Cert, Key: c.Key, CA: c.CA,
-		Listener: peers, Queue: queue, Log: log,
+		Listener: peers, Queue: queue, Observer: mon.stores, Log: log,
 	})
 	if err != nil {
 		return exitWith(exitBinlog, err)
 	}
-	defer func() { err = errors.Join(err, m.Close()) }()
+	defer func() {
+		// What hangs may have an answer to another member wait for ever.
+		if !errors.Is(err, replica.ErrHung) && !errors.Is(err, replica.ErrStuck) {
+			err = errors.Join(err, m.Close())
+		}
+	}()
 	open.Store(m)
 	m.Changed(func() { mon.show(m, queue) })
 	return superviseMember(m, queue, mon, sigs, log)
@@ -221,7 +228,7 @@ func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
 	defer m.showing.Unlock()
 	var serving *metrics.Serving
 	if q := queue.Serving(); q != nil {
-		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates}
+		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates, Current: q.Current}
 	}
 	m.serving.Store(serving)
 	if m.stopping.Load() {

@@ -34,6 +34,13 @@ type testCluster struct {
 	ctx     context.Context
 	network *clustertest.Network
 	nodes   []*clusterNode
+	named   int // nodes that there were
+
+	mu      sync.Mutex
+	clients []string // guarded by mu; addresses that clients try
+
+	program string   // that the nodes run; binary if it is ""
+	env     []string // of the nodes, beside the test's own
 }
 
 type clusterNode struct {
@@ -47,15 +54,38 @@ type clusterNode struct {
 
 // clusterStatus is what a node tells of itself.
 type clusterStatus struct {
-	Serves        bool
-	Term          uint64
-	Commit        uint64
-	Applied, Last uint64
-	Digest        json.RawMessage // of all jobs
+	Serves   bool
+	Leads    bool
+	Snapshot uint64
+	Members  []struct {
+		Name  string
+		Voter bool
+	}
+	Term        uint64
+	Commit      uint64
+	Applied     uint64
+	First, Last uint64
+	Digest      json.RawMessage // of all jobs
 }
 
-// startCluster starts a new cluster and waits until it serves.
-func startCluster(t *testing.T, size int) *testCluster {
+// startCluster starts a new cluster and waits until it serves. dirs are where the nodes
+// have their directories; those that are not given have temporary ones.
+func startCluster(t *testing.T, size int, dirs ...string) *testCluster {
+	t.Helper()
+	c := prepareCluster(t)
+	for i := range size {
+		dir := t.TempDir()
+		if i < len(dirs) {
+			dir = dirs[i]
+		}
+		c.add(dir)
+	}
+	c.startAll()
+	return c
+}
+
+// prepareCluster makes a cluster without nodes.
+func prepareCluster(t *testing.T) *testCluster {
 	t.Helper()
 	// A test that hangs ends with what was waited for.
 	limit := 15 * patience
@@ -66,22 +96,35 @@ func startCluster(t *testing.T, size int) *testCluster {
 	t.Cleanup(cancel)
 	c := &testCluster{t: t, ctx: ctx, network: clustertest.NewNetwork()}
 	t.Cleanup(c.network.Close)
-	for i := range size {
-		n := &clusterNode{name: fmt.Sprint("n", i+1), dir: filepath.Join(t.TempDir(), "data"), client: reservePort(t)}
-		var err error
-		if n.addr, err = c.network.Add(n.name); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(n.dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		c.nodes = append(c.nodes, n)
+	return c
+}
+
+// add adds a node, which does not run yet.
+func (c *testCluster) add(parent string) *clusterNode {
+	c.t.Helper()
+	c.named++
+	n := &clusterNode{name: fmt.Sprint("n", c.named), dir: filepath.Join(parent, "data"), client: reservePort(c.t)}
+	var err error
+	if n.addr, err = c.network.Add(n.name); err != nil {
+		c.t.Fatal(err)
 	}
+	if err := os.Mkdir(n.dir, 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	c.nodes = append(c.nodes, n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients = append(c.clients, n.client)
+	return n
+}
+
+// startAll starts all nodes and waits until one serves.
+func (c *testCluster) startAll() {
+	c.t.Helper()
 	for _, n := range c.nodes {
 		c.start(n)
 	}
 	c.leader()
-	return c
 }
 
 // reservePort keeps a port of 127.0.0.1 from all that choose their ports themselves, until
@@ -120,8 +163,14 @@ func (c *testCluster) start(n *clusterNode) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.process = launchCommand(t, exec.Command(binary, "-l127.0.0.1", "-p"+port, "-V", "--log-format=json", "-b", n.dir,
-		"--node", n.name+"="+n.addr, "--cluster", strings.Join(all, ","), "--cluster-listen=127.0.0.1:0"))
+	program := binary
+	if c.program != "" {
+		program = c.program
+	}
+	cmd := exec.Command(program, "-l127.0.0.1", "-p"+port, "-V", "--log-format=json", "-b", n.dir,
+		"--node", n.name+"="+n.addr, "--cluster", strings.Join(all, ","), "--cluster-listen=127.0.0.1:0")
+	cmd.Env = append(os.Environ(), c.env...)
+	n.process = launchCommand(t, cmd)
 	n.waitText(`"listening for peers"`)
 	for _, l := range n.log() {
 		var record struct{ Msg, Addr string }
@@ -228,12 +277,11 @@ func (c *testCluster) agree() {
 	}
 }
 
-// addrs are the addresses that clients try.
+// addrs are the addresses that clients try: those of all nodes that there were.
 func (c *testCluster) addrs() (addrs []string) {
-	for _, n := range c.nodes {
-		addrs = append(addrs, n.client)
-	}
-	return addrs
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.clients)
 }
 
 // workload is clients that work while things happen.
@@ -280,20 +328,21 @@ func (w *workload) check() {
 type fault struct {
 	name string
 	do   func(c *testCluster) (end func())
+	slow bool // commands take long meanwhile
 }
 
 var faults = []fault{
-	{"kill -9 of the leader", func(c *testCluster) func() {
+	{name: "kill -9 of the leader", do: func(c *testCluster) func() {
 		n := c.leader()
 		c.stop(n)
 		return func() { c.start(n) }
 	}},
-	{"kill -9 of a follower", func(c *testCluster) func() {
+	{name: "kill -9 of a follower", do: func(c *testCluster) func() {
 		n := anyOf(c.others(c.leader()))
 		c.stop(n)
 		return func() { c.start(n) }
 	}},
-	{"kill -9 of all", func(c *testCluster) func() {
+	{name: "kill -9 of all", do: func(c *testCluster) func() {
 		for _, n := range c.nodes {
 			c.stop(n)
 		}
@@ -302,24 +351,24 @@ var faults = []fault{
 		}
 		return func() {}
 	}},
-	{"SIGSTOP of the leader", func(c *testCluster) func() {
+	{name: "SIGSTOP of the leader", do: func(c *testCluster) func() {
 		n := c.leader()
 		n.signal(syscall.SIGSTOP)
 		c.leader(c.others(n)...)
 		return func() { n.signal(syscall.SIGCONT) }
 	}},
-	{"SIGSTOP of a follower", func(c *testCluster) func() {
+	{name: "SIGSTOP of a follower", do: func(c *testCluster) func() {
 		n := anyOf(c.others(c.leader()))
 		n.signal(syscall.SIGSTOP)
 		return func() { n.signal(syscall.SIGCONT) }
 	}},
-	{"the leader is alone", func(c *testCluster) func() {
+	{name: "the leader is alone", do: func(c *testCluster) func() {
 		n := c.leader()
 		c.network.Isolate(n.name)
 		c.leader(c.others(n)...)
 		return c.network.Heal
 	}},
-	{"the leader hears nobody", func(c *testCluster) func() {
+	{name: "the leader hears nobody", do: func(c *testCluster) func() {
 		n := c.leader()
 		for _, o := range c.others(n) {
 			c.network.Block(o.name, n.name)
@@ -327,7 +376,7 @@ var faults = []fault{
 		c.leader(c.others(n)...)
 		return c.network.Heal
 	}},
-	{"nobody hears the leader", func(c *testCluster) func() {
+	{name: "nobody hears the leader", do: func(c *testCluster) func() {
 		n := c.leader()
 		for _, o := range c.others(n) {
 			c.network.Block(n.name, o.name)
@@ -335,12 +384,12 @@ var faults = []fault{
 		c.leader(c.others(n)...)
 		return c.network.Heal
 	}},
-	{"the leader and a follower do not reach each other", func(c *testCluster) func() {
+	{name: "the leader and a follower do not reach each other", do: func(c *testCluster) func() {
 		n := c.leader()
 		c.network.Cut(n.name, anyOf(c.others(n)).name)
 		return c.network.Heal
 	}},
-	{"a slow network", func(c *testCluster) func() {
+	{name: "a slow network", do: func(c *testCluster) func() {
 		for _, a := range c.nodes {
 			for _, b := range c.others(a) {
 				c.network.Delay(a.name, b.name, time.Duration(rand.IntN(10))*time.Millisecond)
@@ -348,7 +397,22 @@ var faults = []fault{
 		}
 		return c.network.Heal
 	}},
-	{"connections that are reset", func(c *testCluster) func() {
+	{name: "a slow follower", do: func(c *testCluster) func() {
+		l := c.leader()
+		n := anyOf(c.others(l))
+		c.network.Delay(l.name, n.name, 300*time.Millisecond)
+		c.network.Delay(n.name, l.name, 300*time.Millisecond)
+		return c.network.Heal
+	}},
+	{name: "30 % loss", do: func(c *testCluster) func() {
+		for _, a := range c.nodes {
+			for _, b := range c.others(a) {
+				c.network.Lose(a.name, b.name, 0.3)
+			}
+		}
+		return c.network.Heal
+	}, slow: true},
+	{name: "connections that are reset", do: func(c *testCluster) func() {
 		ctx, stop := context.WithCancel(c.ctx)
 		var done sync.WaitGroup
 		done.Go(func() {
@@ -362,7 +426,7 @@ var faults = []fault{
 			done.Wait()
 		}
 	}},
-	{"a stopped leader, and its successor killed", func(c *testCluster) func() {
+	{name: "a stopped leader, and its successor killed", do: func(c *testCluster) func() {
 		n := c.leader()
 		n.signal(syscall.SIGSTOP)
 		next := c.leader(c.others(n)...)
@@ -393,7 +457,11 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 		for _, f := range some {
 			t.Log(f.name)
 			end := f.do(c)
-			w.progress(commands)
+			if f.slow {
+				w.progress(commands / 10)
+			} else {
+				w.progress(commands)
+			}
 			end()
 			w.progress(commands)
 		}

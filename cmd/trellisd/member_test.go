@@ -254,6 +254,24 @@ func (n *townsman) clients() (addr string) {
 	return addr
 }
 
+// dial connects to whoever leads.
+func (w *town) dial() *client {
+	w.t.Helper()
+	var c *client
+	w.eventually("clients are served", func() bool {
+		s, err := w.leader().ask(`{"op":"status"}`)
+		if err != nil || s.Clients == "" {
+			return false
+		}
+		conn, err := net.DialTimeout("tcp", s.Clients, patience)
+		if err == nil {
+			c = clientOn(w.t, conn)
+		}
+		return err == nil
+	})
+	return c
+}
+
 // dial connects to the node that leads.
 func (n *townsman) dial() *client {
 	n.town.t.Helper()
@@ -349,7 +367,7 @@ func TestAClusterOfOneRestartsWithEverything(t *testing.T) {
 	c.want("USING a", "INSERTED 1", "INSERTED 2", "INSERTED 3", "RESERVED 3 1", "z", "BURIED", "INSERTED 4", "DELETED", "WATCHING 2", "RESERVED 1 1", "x")
 	check := func(when string) {
 		t.Helper()
-		c := w.leader().dial()
+		c := w.dial()
 		for id, want := range map[string][]string{
 			"1": {"tube: \"a\"", "state: ready", "pri: 1", "ttr: 60"},
 			"2": {"state: delayed", "pri: 2", "delay: 100"},

@@ -86,7 +86,7 @@ func TestAMemberThatWasAwayMeetsThoseWhoWereAdded(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 3)
 	w.startAll()
-	c := w.leader().dial()
+	c := w.dial()
 	c.send("put 0 0 60 1", "x")
 	c.want("INSERTED 1")
 	l := w.leader()
@@ -165,7 +165,7 @@ func TestAWipedNodeIsNoMember(t *testing.T) {
 			n.start()
 		}
 	}
-	c = w.leader().dial()
+	c = w.dial()
 	c.send("peek 1")
 	c.want("FOUND 1 1", "x")
 }
@@ -244,7 +244,7 @@ func TestAProcessThatLeadsAgainAndAgainDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 2)
 	w.startAll()
-	c := w.leader().dial()
+	c := w.dial()
 	const jobs = 20_000
 	body := strings.Repeat("x", 1000)
 	for range jobs / 100 {

@@ -36,6 +36,7 @@ type monitor struct {
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
 	serving      atomic.Pointer[metrics.Serving] // nil until clients are served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
+	stores       *metrics.Stores                 // likewise
 }
 
 // openMonitor opens the HTTP side's socket. It serves nothing yet.
@@ -81,6 +82,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		Build:       metrics.Build{Version: version, Revision: commit, Date: date},
 		Usage:       usage,
 		Cluster:     m.cluster,
+		Stores:      m.stores,
 	}
 	if opt.Binlog != "" && !opt.Cluster.Member() {
 		m.commits = metrics.NewCommits()

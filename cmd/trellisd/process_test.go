@@ -280,6 +280,12 @@ func dial(t testing.TB, a net.Addr) *client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return clientOn(t, conn)
+}
+
+// clientOn is a client with a connection, which is closed at the end of the test.
+func clientOn(t testing.TB, conn net.Conn) *client {
+	t.Helper()
 	t.Cleanup(func() { _ = conn.Close() })
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/beanstalkd/go-beanstalk"
+
+	peerwire "trellis/binlog/replica/wire"
 )
 
 // prometheus is a running Prometheus that scrapes one server.
@@ -368,6 +371,29 @@ func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
 	p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
 	p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
 	p.untilIs("beanstalkd_cluster_offices_total", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := peerwire.Fetch(ctx, peerwire.ClientConfig{}, l.door.addr(), []byte(`{"op":"backup"}`), io.Discard) // takes a snapshot
+	no(t, err)
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	defer load.Wait()
+	defer close(stop)
+	c, err := net.Dial("tcp", l.clients())
+	no(t, err)
+	defer c.Close()
+	load.Go(func() { _, _ = io.Copy(io.Discard, c) })
+	load.Go(func() {
+		for {
+			select {
+			case <-stop:
+				_ = c.Close()
+				return
+			case <-time.After(50 * time.Millisecond):
+				_, _ = io.WriteString(c, "put 0 0 60 1\r\nx\r\npeek-ready\r\n")
+			}
+		}
+	})
 	queries := 0
 	for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
 		if ofCluster(q) {

@@ -18,10 +18,9 @@
 // All integers are little-endian.
 //
 //	 0  4  CRC-32C of the data from byte 4 to its end
-//	 4  1  version of the format: 2 if there are settings or attempts among the records, 1
-//	       otherwise, so that programs that know no others can read it
-//	 5  1  kind: 1 records, 2 begin
-//	 6  2  zero
+//	 4  1  version of the format, 1
+//	 5  1  kind: 1 records, 2 begin, 3 raise
+//	 6  2  of a raise: the version of the format that is allowed from now on; zero in others
 //	 8  8  reign: the term in which the entry was proposed
 //	16  8  sequence: of this reign, 1, 2, 3, ...
 //	24  8  stamp: cluster time in nanoseconds since 1970
@@ -32,8 +31,15 @@
 //
 // Records are those of kinds full, update, delete and setting of package record, one behind the
 // other up to the end of the data, with the salt of segment 0 of seed 0: there is no
-// place in an entry where a client's bytes could be taken for a record. A begin has no
-// records. The data has at most [MaxSize] bytes.
+// place in an entry where a client's bytes could be taken for a record. Only entries of
+// kind records have any. The data has at most [MaxSize] bytes.
+//
+// # Later versions
+//
+// A leader writes entries of a later version once all members can read them, and not
+// before: so members are replaced by those of a newer program one by one, in any order.
+// What says so is an entry too (Raise), so that all nodes agree on when, and a node that
+// was away, or one with an older program, meets the raise before what it allows, and ends.
 //
 // The checksum is there although logs and connections have theirs, because it covers
 // the way between them too.

@@ -21,6 +21,10 @@ const (
 	// Begin tells that a leader has taken office. What follows it in the same reign is
 	// this leader's.
 	Begin
+
+	// Raise tells that entries behind it may have a later version of the format: every
+	// member has said that it can read them.
+	Raise
 )
 
 func (k Kind) String() string {
@@ -29,9 +33,13 @@ func (k Kind) String() string {
 		return "records"
 	case Begin:
 		return "begin"
+	case Raise:
+		return "raise"
 	}
 	return fmt.Sprintf("kind %d", uint8(k))
 }
+
+func (k Kind) known() bool { return k >= Records && k <= Raise }
 
 const (
 	// HeaderSize is the length in bytes of a header.
@@ -42,8 +50,11 @@ const (
 	// may become.
 	MaxSize = 36 << 20
 
-	version  = 1 // of the format, while there is nothing that programs of that version do not know
-	extended = 2
+	// Newest is the latest version of the format that this program can read. It writes no
+	// later one than the last Raise has allowed, and the first without any.
+	Newest = 1
+
+	first = 1 // the first version, which all programs read
 )
 
 // Salt is where the checksums of an entry's records start.
@@ -76,7 +87,7 @@ type Header struct {
 	Stamp    int64  // cluster time, nanoseconds since 1970
 	LastID   uint64 // no greater id was used up to this entry
 	Decided  uint64 // no id below this one is going to become a job; at most LastID + 1
-	Extended bool   // there are settings or attempts among the records
+	Version  uint16 // of a Raise: the version that is allowed, 2 or later; 0 in others
 }
 
 // wrong tells what is impossible about a header, or "".
@@ -86,8 +97,10 @@ func (h *Header) wrong(records int) string {
 		return "no reign or no sequence"
 	case h.Decided > h.LastID && h.Decided-h.LastID > 1:
 		return fmt.Sprintf("ids below %d are decided, but the last is %d", h.Decided, h.LastID)
-	case h.Kind == Begin && records > 0:
-		return "a begin with records"
+	case h.Kind != Records && records > 0:
+		return fmt.Sprintf("a %v with records", h.Kind)
+	case h.Kind == Raise && h.Version <= first || h.Kind != Raise && h.Version != 0:
+		return fmt.Sprintf("a %v to version %d", h.Kind, h.Version)
 	case records%8 != 0 || records > MaxSize-HeaderSize:
 		return fmt.Sprintf("%d bytes of records", records)
 	}
@@ -98,13 +111,11 @@ func (h *Header) wrong(records int) string {
 // panics if the header is impossible or b is longer than MaxSize: the caller's batches
 // are bounded.
 func (h *Header) Seal(b []byte) {
-	if wrong := h.wrong(len(b) - HeaderSize); wrong != "" || h.Kind != Records && h.Kind != Begin {
+	if wrong := h.wrong(len(b) - HeaderSize); wrong != "" || !h.Kind.known() {
 		panic(fmt.Sprintf("an entry of %v that cannot be: %s", h.Kind, wrong))
 	}
-	b[4], b[5], b[6], b[7] = version, byte(h.Kind), 0, 0
-	if h.Extended {
-		b[4] = extended
-	}
+	b[4], b[5] = first, byte(h.Kind)
+	le.PutUint16(b[6:], h.Version)
 	le.PutUint64(b[8:], h.Reign)
 	le.PutUint64(b[16:], h.Sequence)
 	le.PutUint64(b[24:], uint64(h.Stamp))
@@ -122,12 +133,10 @@ func (h *Header) Decode(b []byte) error {
 		return malformed("%d bytes", len(b))
 	case crc32.Checksum(b[4:], castagnoli) != le.Uint32(b):
 		return malformed("wrong checksum")
-	case b[4] != version && b[4] != extended:
+	case b[4] != first:
 		return fmt.Errorf("%w: version %d", ErrUnknown, b[4])
-	case Kind(b[5]) != Records && Kind(b[5]) != Begin:
+	case !Kind(b[5]).known():
 		return fmt.Errorf("%w: %v", ErrUnknown, Kind(b[5]))
-	case b[6]|b[7] != 0:
-		return malformed("impossible fields")
 	}
 	d := Header{
 		Kind:     Kind(b[5]),
@@ -136,7 +145,7 @@ func (h *Header) Decode(b []byte) error {
 		Stamp:    int64(le.Uint64(b[24:])),
 		LastID:   le.Uint64(b[32:]),
 		Decided:  le.Uint64(b[40:]),
-		Extended: b[4] == extended,
+		Version:  le.Uint16(b[6:]),
 	}
 	if wrong := d.wrong(len(b) - HeaderSize); wrong != "" {
 		return malformed("%s", wrong)
@@ -197,8 +206,6 @@ func (r *Reader) Next() ([]byte, error) {
 		return nil, malformed("offset %d: %w", at, err)
 	}
 	switch k := record.KindOf(b); {
-	case !r.header.Extended && !record.Plain(b):
-		return nil, malformed("offset %d: a %v record in an entry of version 1 that needs version 2", at, k)
 	case k == record.Setting:
 	case k != record.Full && k != record.Update && k != record.Delete:
 		return nil, malformed("offset %d: a %v record", at, k)

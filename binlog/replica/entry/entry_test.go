@@ -49,14 +49,13 @@ func tried(id uint64) *journal.Record {
 	return r
 }
 
-// extendedEntry has the records that need version 2.
-func extendedEntry() []byte {
+// triedEntry has records with attempts, and a setting.
+func triedEntry() []byte {
 	b := make([]byte, HeaderSize)
 	b = appendFull(b, tried(12))
 	b = appendUpdate(b, tried(4))
 	b = appendSetting(b)
 	h := header
-	h.Extended = true
 	h.Seal(b)
 	return b
 }
@@ -117,13 +116,10 @@ func TestAnEntryIsReadAsItWasSealed(t *testing.T) {
 	}
 }
 
-// A program that knows version 1 alone refuses the entry as a whole, and not one of its
-// records.
-func TestRecordsOfVersion2AreReadInEntriesOfVersion2Only(t *testing.T) {
+func TestSettingsAndAttemptsAreReadInEntries(t *testing.T) {
 	var r Reader
-	h, err := r.Reset(extendedEntry())
-	if err != nil || !h.Extended || extendedEntry()[4] != 2 {
-		t.Fatalf("%+v, %v", h, err)
+	if _, err := r.Reset(triedEntry()); err != nil {
+		t.Fatal(err)
 	}
 	for range 3 {
 		if _, err := r.Next(); err != nil {
@@ -132,20 +128,6 @@ func TestRecordsOfVersion2AreReadInEntriesOfVersion2Only(t *testing.T) {
 	}
 	if _, err := r.Next(); err != io.EOF {
 		t.Fatal(err)
-	}
-	for what, records := range map[string][]byte{
-		"attempts":            appendFull(make([]byte, HeaderSize), tried(3)),
-		"attempts, an update": appendUpdate(make([]byte, HeaderSize), tried(3)),
-		"a setting":           appendSetting(make([]byte, HeaderSize)),
-	} {
-		h := header
-		h.Seal(records)
-		if _, err := r.Reset(records); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.Next(); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%s in an entry of version 1: %v", what, err)
-		}
 	}
 }
 
@@ -186,8 +168,8 @@ func TestEntriesThatCannotBeAreRefused(t *testing.T) {
 		change func(b []byte) []byte
 		want   error
 	}{
-		"a later version":        {func(b []byte) []byte { b[4] = 3; return b }, ErrUnknown},
-		"an unknown kind":        {func(b []byte) []byte { b[5] = 3; return b }, ErrUnknown},
+		"a later version":        {func(b []byte) []byte { b[4] = 2; return b }, ErrUnknown},
+		"an unknown kind":        {func(b []byte) []byte { b[5] = 4; return b }, ErrUnknown},
 		"no kind":                {func(b []byte) []byte { b[5] = 0; return b }, ErrUnknown},
 		"reserved bytes":         {func(b []byte) []byte { b[6] = 1; return b }, ErrMalformed},
 		"no reign":               {func(b []byte) []byte { clear(b[8:16]); return b }, ErrMalformed},
@@ -250,8 +232,8 @@ func TestSealPanicsForWhatCannotBeRead(t *testing.T) {
 func FuzzEntry(f *testing.F) {
 	f.Add(anEntry(), false)
 	f.Add(anEntry(), true)
-	f.Add(extendedEntry(), false)
-	f.Add(extendedEntry(), true)
+	f.Add(triedEntry(), false)
+	f.Add(triedEntry(), true)
 	f.Add(make([]byte, HeaderSize), true)
 	f.Fuzz(func(t *testing.T, b []byte, forge bool) {
 		if forge && len(b) >= HeaderSize {
@@ -325,5 +307,25 @@ func BenchmarkSeal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.Seal(data)
+	}
+}
+
+func TestARaiseTellsItsVersionAndNothingElseDoes(t *testing.T) {
+	h := Header{Kind: Raise, Reign: 3, Sequence: 9, Stamp: 5, LastID: 12, Decided: 11, Version: 2}
+	b := make([]byte, HeaderSize)
+	h.Seal(b)
+	var got Header
+	if err := got.Decode(b); err != nil || got != h {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, spoil := range map[string]func(b []byte) []byte{
+		"to the first version": func(b []byte) []byte { le.PutUint16(b[6:], 1); return b },
+		"to none":              func(b []byte) []byte { le.PutUint16(b[6:], 0); return b },
+		"with records":         func(b []byte) []byte { return appendSmall(b, record.Delete, 11) },
+		"of another kind":      func(b []byte) []byte { b[5] = byte(Begin); return b },
+	} {
+		if err := got.Decode(reseal(spoil(bytes.Clone(b)))); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a raise %s: %v", name, err)
+		}
 	}
 }

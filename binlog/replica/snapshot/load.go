@@ -175,17 +175,11 @@ func (r *reader) record(b []byte, left int64) (end bool, wrong string, err error
 	id := record.Number(b)
 	switch k := record.KindOf(b); k {
 	case record.Setting:
-		if !r.meta.extended {
-			return false, "a setting in a snapshot of version 1", nil
-		}
 		r.records++
 		return false, "", r.tell(k, b)
 	case record.Full, record.Update, record.Delete:
 		if id == 0 || id > r.meta.Highest {
 			return false, fmt.Sprintf("a %v record of job %d, but the highest id is %d", k, id, r.meta.Highest), nil
-		}
-		if !r.meta.extended && !record.Plain(b) {
-			return false, fmt.Sprintf("a %v record with attempts in a snapshot of version 1", k), nil
 		}
 		r.records++
 		return false, "", r.tell(k, b)

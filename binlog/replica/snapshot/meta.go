@@ -35,7 +35,6 @@ type Meta struct {
 	Bytes   int64  // size of the segments
 
 	segments []segment // in order
-	extended bool      // there may be settings and attempts in them
 	sum      uint32    // of the encoded Meta
 }
 
@@ -49,9 +48,8 @@ type segment struct {
 func (m *Meta) Entry() entrylog.EntryID { return entrylog.EntryID{Index: m.Index, Term: m.Term} }
 
 const (
-	metaMagic       = "TRELSNP\n"
-	formatVersion   = 1 // while there is nothing that programs of that version do not know
-	extendedVersion = 2
+	metaMagic     = "TRELSNP\n"
+	formatVersion = 1
 
 	metaFixed   = 120 // bytes before the lists
 	maxMeta     = 1 << 20
@@ -141,9 +139,6 @@ func (m *Meta) encode() []byte {
 	b := make([]byte, metaFixed, metaFixed+64*len(m.Members)+segmentItem*len(m.segments)+1024)
 	copy(b, metaMagic)
 	le.PutUint32(b[8:], formatVersion)
-	if m.extended {
-		le.PutUint32(b[8:], extendedVersion)
-	}
 	for i, v := range [...]uint64{
 		m.Index, m.Term, m.Reign, m.Sequence, uint64(m.Stamp), m.Highest, m.Decided,
 	} {
@@ -210,7 +205,7 @@ func (m *Meta) decode(b []byte) error {
 	switch {
 	case sum(0, b[:n-4]) != check:
 		return errors.New("the checksum is wrong")
-	case le.Uint32(b[8:]) != formatVersion && le.Uint32(b[8:]) != extendedVersion:
+	case le.Uint32(b[8:]) != formatVersion:
 		return ErrVersion
 	case le.Uint32(b[76:]) != 0 || b[112] > 1 || b[113] != 0:
 		return errors.New("impossible fields")
@@ -219,7 +214,6 @@ func (m *Meta) decode(b []byte) error {
 		Index: le.Uint64(b[16:]), Term: le.Uint64(b[24:]), Reign: le.Uint64(b[32:]), Sequence: le.Uint64(b[40:]),
 		Stamp: int64(le.Uint64(b[48:])), Highest: le.Uint64(b[56:]), Decided: le.Uint64(b[64:]), Version: le.Uint32(b[72:]),
 		Records: le.Uint64(b[80:]), Fulls: le.Uint64(b[88:]), Bytes: int64(le.Uint64(b[96:])), sum: check,
-		extended: le.Uint32(b[8:]) == extendedVersion,
 	}
 	if !d.decodeLists(b[:n-4]) {
 		return errors.New("the lists do not fill the description")

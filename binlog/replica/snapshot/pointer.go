@@ -177,6 +177,19 @@ func Prune(fs vfs.FS, dir string, keep ...string) error {
 	return nil
 }
 
+// Remove removes a complete snapshot that is not the current one, that nobody reads and that
+// nobody is about to make current. It does nothing if there is none.
+func Remove(fs vfs.FS, dir, path string) error {
+	there, err := exists(fs, path)
+	if err == nil && there {
+		err = remove(fs, dir, filepath.Base(path))
+	}
+	if err != nil {
+		return fmt.Errorf("remove the snapshot %s: %w", path, err)
+	}
+	return nil
+}
+
 func prune(fs vfs.FS, dir string, keep []string) error {
 	p, err := readPointer(fs, dir)
 	if err != nil {

@@ -34,8 +34,6 @@ type Writer struct {
 	fulls   uint64
 	done    []segment
 
-	extended bool // there are settings or attempts
-
 	reader entry.Reader
 	names  record.Names
 
@@ -70,7 +68,7 @@ func (w *Writer) Full(r *journal.Record) error {
 	if !record.Valid(r) || n > entry.MaxSize {
 		return fmt.Errorf("snapshot: job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
-	b, err := w.extend(int(n), r.ID, !r.Plain())
+	b, err := w.extend(int(n), r.ID)
 	if err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func (w *Writer) Update(r *journal.Record) error {
 	if !record.ValidState(r) {
 		return fmt.Errorf("snapshot: update of job %d: %w", r.ID, record.ErrInvalid)
 	}
-	b, err := w.extend(int(record.SizeOfUpdate(r)), r.ID, r.Optional() > 0)
+	b, err := w.extend(int(record.SizeOfUpdate(r)), r.ID)
 	if err != nil {
 		return err
 	}
@@ -98,7 +96,7 @@ func (w *Writer) Delete(id uint64) error {
 	if id == 0 {
 		return fmt.Errorf("snapshot: delete of job 0: %w", record.ErrInvalid)
 	}
-	b, err := w.extend(record.SmallSize, id, false)
+	b, err := w.extend(record.SmallSize, id)
 	if err != nil {
 		return err
 	}
@@ -112,7 +110,7 @@ func (w *Writer) Setting(s *journal.Setting) error {
 	if !record.ValidSetting(s) {
 		return fmt.Errorf("snapshot: the setting of %q: %w", s.Tube, record.ErrInvalid)
 	}
-	b, err := w.extend(int(record.SettingSize(s)), 0, true)
+	b, err := w.extend(int(record.SettingSize(s)), 0)
 	if err != nil {
 		return err
 	}
@@ -162,9 +160,8 @@ func (w *Writer) redo(b []byte) error {
 }
 
 // extend returns the place of n bytes for a record of a job, or a setting, of which the id
-// is 0, to be filled at once. An extended record is one that has attempts, or is a
-// setting.
-func (w *Writer) extend(n int, id uint64, extended bool) ([]byte, error) {
+// is 0, to be filled at once.
+func (w *Writer) extend(n int, id uint64) ([]byte, error) {
 	if w.tmp == "" {
 		return nil, ErrEnded
 	}
@@ -172,7 +169,6 @@ func (w *Writer) extend(n int, id uint64, extended bool) ([]byte, error) {
 		return nil, fmt.Errorf("write snapshot %s: %w", w.tmp, spaceError(err))
 	}
 	w.records++
-	w.extended = w.extended || extended
 	w.lastID = max(w.lastID, id)
 	return w.take(n), nil
 }
@@ -294,7 +290,7 @@ func (w *Writer) complete(m *Meta) error {
 	if err := w.endLast(m.Highest); err != nil {
 		return err
 	}
-	m.Records, m.Fulls, m.Bytes, m.segments, m.extended = w.records, w.fulls, int64(w.base), w.done, w.extended
+	m.Records, m.Fulls, m.Bytes, m.segments = w.records, w.fulls, int64(w.base), w.done
 	return nil
 }
 

@@ -134,9 +134,13 @@ func (t *Transport) SetPeers(index uint64, ms []member.Member) {
 	t.members.Store(next)
 }
 
+// farewell is how long the lanes to a member that is one no more stay, for what was sent
+// before: it is to learn that it was removed.
+const farewell = 200 * time.Millisecond
+
 // disconnect ends what connects a peer that is one no more. The caller holds t.mu.
 func (t *Transport) disconnect(p *peer) {
-	p.cancel()
+	time.AfterFunc(farewell, p.cancel)
 	for purpose := purposeAppends; purpose <= purposeRest; purpose++ {
 		if c := t.inbound[inboundKey{p.ID, purpose}]; c != nil {
 			_ = c.Close()

@@ -390,6 +390,18 @@ func TestConnectionsOfMembersThatAreGoneEnd(t *testing.T) {
 	}
 }
 
+// The last commit that a member hears of may be that of its removal.
+func TestWhatWasSentToAMemberBeforeItsRemovalArrives(t *testing.T) {
+	for range 20 {
+		ns := nodes(t, 2, setup{timing: patient})
+		meet(t, ns...)
+		before := ns[1].count()
+		ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
+		ns[0].tr.SetPeers(2, []member.Member{ns[0].self})
+		eventually(t, "the message arrives", func() bool { return ns[1].count() > before })
+	}
+}
+
 func TestFramesThatDoNotFitTheConnectionEndIt(t *testing.T) {
 	ns := nodes(t, 3, setup{timing: patient, change: func(i int, _ *node, cfg *Config) {
 		if i == 0 {

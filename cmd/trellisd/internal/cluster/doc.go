@@ -23,6 +23,11 @@
 // it cannot be opened, as another process has it, that is tried again, and after some
 // seconds the office is handed over.
 //
+// While the queue serves, each event loop and each of the engine's shards is asked every
+// 250 ms for a sign of life. When one gives none for 2 s the node gives up its office. A loop
+// that does not come back cannot be ended, so the process ends then (replica.ErrStuck), and
+// with it the connections of its clients.
+//
 // # Control requests
 //
 // Beside those of package member they are those of package control.

@@ -31,6 +31,7 @@ type Config struct {
 
 	Listener net.Listener // for the other members; Close closes it
 	Queue    *Queue
+	Observer replica.Observer // nil if nobody wants to know
 	Log      *slog.Logger
 }
 
@@ -71,7 +72,7 @@ func Open(cfg Config) (*Member, error) {
 	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed = m.HandOver, m.fail, m.changed
+	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed, cfg.Queue.resign = m.HandOver, m.fail, m.changed, m.resign
 	m.transport, err = wire.New(wire.Config{TLS: config, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -132,7 +133,7 @@ func (m *Member) Run(ctx context.Context) error {
 // options are those of the node with an identity.
 func (m *Member) options(id member.Identity) replica.Options {
 	return replica.Options{
-		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Log: m.cfg.Log,
+		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Observer: m.cfg.Observer, Log: m.cfg.Log,
 		Free: func() (int64, error) { return free(m.cfg.Dir) },
 	}
 }
@@ -226,6 +227,13 @@ func (m *Member) HandOver(ctx context.Context) error {
 		return replica.ErrNotLeader
 	}
 	return node.Transfer(ctx, 0)
+}
+
+// resign has the node give up its office, if it has one.
+func (m *Member) resign(why string) {
+	if node := m.node.Load(); node != nil {
+		node.Resign(why)
+	}
 }
 
 // handler is what the transport calls.

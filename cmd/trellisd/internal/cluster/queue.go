@@ -46,6 +46,8 @@ type Queue struct {
 	handOver func(context.Context) error
 	// fail ends the node. Set before the node runs.
 	fail func(error)
+	// resign has the node give up its office. Set before the node runs.
+	resign func(why string)
 	// changed is called when Serving may tell something else. It must not block.
 	changed func()
 
@@ -123,11 +125,12 @@ func (q *Queue) Serve(o *replica.Office) error {
 		OnCommit: func(journal.Pos) { srv.Committed() },
 		OnRoom:   e.Room,
 	})
-	s := &service{queue: q, server: srv, now: now}
+	s := &service{queue: q, office: o, server: srv, now: now}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	q.service = s
 	q.offices++
 	s.working.Go(s.listen)
+	s.working.Go(s.guard)
 	return nil
 }
 
@@ -154,6 +157,17 @@ func (q *Queue) Retire(*replica.Office) {
 func (q *Queue) Hold(on bool) {
 	if s := q.serving(); s != nil {
 		s.server.Hold(on)
+	}
+}
+
+// Flush implements replica.Queue.
+func (q *Queue) Flush(ctx context.Context) {
+	s := q.serving()
+	if s == nil {
+		return
+	}
+	if err := s.server.Flush(ctx); err != nil {
+		q.cfg.Log.Info("some clients have not read their last replies", "error", err)
 	}
 }
 
@@ -223,11 +237,14 @@ func (q *Queue) serving() *service {
 	return q.service
 }
 
-// Serving is the queue while it serves.
+// Serving is the queue while it serves. Current waits, for a second at most, until it is
+// certain that the node led when Current was called, and that all that was executed before
+// is committed. What was read from the engine before counts only then.
 type Serving struct {
 	Engine   *engine.Engine
 	Reactor  *reactor.Server
 	Now      func() engine.Time
+	Current  func() bool
 	Addrs    []net.Addr // that clients connect to; nil while there are none
 	Draining bool
 }
@@ -241,5 +258,5 @@ func (q *Queue) Serving() *Serving {
 	if s == nil {
 		return nil
 	}
-	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Addrs: s.addrs, Draining: q.engine.Draining()}
+	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Current: s.current, Addrs: s.addrs, Draining: q.engine.Draining()}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"trellis/binlog/replica"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -14,6 +15,7 @@ import (
 // service is what a queue has for the time of one office.
 type service struct {
 	queue   *Queue
+	office  *replica.Office
 	server  *reactor.Server
 	now     func() engine.Time
 	ctx     context.Context // ends with the service
@@ -28,6 +30,31 @@ const (
 	// listenPatience is how long that is tried before the office is handed over.
 	listenPatience = 3 * time.Second
 )
+
+const (
+	// currentPause is between two looks at what is committed.
+	currentPause = time.Millisecond
+	// currentPatience is how long a reader waits for that.
+	currentPatience = time.Second
+)
+
+// current implements Serving.Current.
+func (s *service) current() bool {
+	pos := s.office.Barrier()
+	s.office.Flush()
+	patience := time.NewTimer(currentPatience)
+	defer patience.Stop()
+	for s.office.Committed() < pos {
+		select {
+		case <-s.ctx.Done():
+			return false
+		case <-patience.C:
+			return false
+		case <-time.After(currentPause):
+		}
+	}
+	return true
+}
 
 // listen opens the clients' sockets and has the server accept on them. It tries until it
 // can, or until the office has gone to somebody who can.

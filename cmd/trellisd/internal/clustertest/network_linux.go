@@ -3,6 +3,7 @@ package clustertest
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"sync"
@@ -39,6 +40,7 @@ type rule struct {
 	cut     bool          // connections are reset, and new ones too
 	blocked bool          // nothing arrives; it waits in the sender's buffers
 	delay   time.Duration // of each piece that is passed on
+	lost    float64       // share of the pieces that come when they have been sent again
 }
 
 // link is a connection of one node to another, and its way on.
@@ -93,6 +95,15 @@ func (n *Network) Block(from, to string) {
 func (n *Network) Delay(from, to string, d time.Duration) {
 	n.set(direction{from, to}, func(r *rule) { r.delay = d })
 }
+
+// Lose has a share of what goes one way get lost and come only when it was sent again, as
+// TCP does that: resendTime later, and with it what follows.
+func (n *Network) Lose(from, to string, share float64) {
+	n.set(direction{from, to}, func(r *rule) { r.lost = share })
+}
+
+// resendTime is the least that Linux waits for an acknowledgement.
+const resendTime = 200 * time.Millisecond
 
 // Isolate cuts a node off from all others.
 func (n *Network) Isolate(name string) {
@@ -253,7 +264,11 @@ func (n *Network) await(l *link, d direction) (delay time.Duration, ok bool) {
 	for n.rules[d].blocked && !l.closed {
 		n.cond.Wait()
 	}
-	return n.rules[d].delay, !l.closed
+	r := n.rules[d]
+	if rand.Float64() < r.lost {
+		r.delay += resendTime
+	}
+	return r.delay, !l.closed
 }
 
 // source is the name of the node that has dialled; "" if it is none of them, as a test or

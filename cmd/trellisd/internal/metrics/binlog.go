@@ -76,23 +76,15 @@ type Commits struct {
 
 // NewCommits makes Commits without any.
 func NewCommits() *Commits {
-	// Sizes and durations have the schema of our own histograms.
-	const growth = 1.19
-	distribution := func(name, help string, buckets []float64) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth,
-		})
-	}
-	durations := prometheus.ExponentialBuckets(1.0/(1<<16), 2, 20)
 	return &Commits{
-		records: distribution("beanstalkd_binlog_commit_records",
+		records: newDistribution("beanstalkd_binlog_commit_records",
 			"Records of a commit.", prometheus.ExponentialBuckets(1, 2, 14)),
-		bytes: distribution("beanstalkd_binlog_commit_bytes",
+		bytes: newDistribution("beanstalkd_binlog_commit_bytes",
 			"Bytes of a commit.", prometheus.ExponentialBuckets(64, 4, 12)),
-		write: distribution("beanstalkd_binlog_write_seconds",
-			"How long a commit took to be written.", durations),
-		sync: distribution("beanstalkd_binlog_sync_seconds",
-			"How long a sync to the disk took.", durations),
+		write: newDistribution("beanstalkd_binlog_write_seconds",
+			"How long a commit took to be written.", shortTimes),
+		sync: newDistribution("beanstalkd_binlog_sync_seconds",
+			"How long a sync to the disk took.", shortTimes),
 	}
 }
 

@@ -29,6 +29,8 @@ type Sources struct {
 	Cluster func() *Cluster
 	// Commits are those of the binlog, nil if there is none.
 	Commits *Commits
+	// Stores are those of a member of a cluster, nil on a server alone.
+	Stores *Stores
 
 	// Access tells whom access control has let in and what it has denied. It is nil if
 	// everybody may do everything.
@@ -51,6 +53,9 @@ type Serving struct {
 	Reactor Reactor
 	// Certificates are those of the server, nil if it has no listener for TLS.
 	Certificates func() Certificates
+	// Current waits until it is certain that what was read from Engine before the call is
+	// no older than the call, or until that will not be soon. It is nil on a server alone.
+	Current func() bool
 }
 
 // Reactor is what a [reactor.Server] tells.
@@ -90,6 +95,9 @@ func register(r prometheus.Registerer, src Sources, opt Options) {
 	if src.Commits != nil {
 		src.Commits.register(r)
 	}
+	if src.Stores != nil {
+		src.Stores.register(r)
+	}
 }
 
 func buildInfo(b Build) prometheus.Collector {
@@ -127,12 +135,25 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			collectBinlog(ch, log)
 		}
 	}
+	serving := c.src.Serving()
+	var now engine.Time
+	var s *engine.Snapshot
+	var shown []engine.TubeSnapshot
+	var rest engine.TubeSums
+	if serving != nil {
+		now = serving.Now()
+		s = serving.Engine.Snapshot(now)
+		shown, rest = c.tubes(serving)
+		if serving.Current != nil && !serving.Current() {
+			serving = nil // another member may lead by now, and its jobs are those of the cluster
+		}
+	}
 	if c.src.Cluster != nil {
 		if s := c.src.Cluster(); s != nil {
+			s.Serves = s.Serves && serving != nil
 			collectCluster(ch, s)
 		}
 	}
-	serving := c.src.Serving()
 	if serving == nil {
 		return
 	}
@@ -145,10 +166,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		collectHandshakes(ch, serving.Reactor.Handshakes())
 		collectCertificates(ch, serving.Certificates())
 	}
-	now := serving.Now()
-	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)
-	shown, rest := c.tubes(serving)
 	for i := range shown {
 		collectTube(ch, &shown[i])
 	}

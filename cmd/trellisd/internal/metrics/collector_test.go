@@ -56,6 +56,36 @@ func TestNamesAndTypesAreAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
+// A leader that cannot prove that it leads may have jobs that are none any more.
+func TestAMemberThatMayHaveBeenReplacedShowsNoJobs(t *testing.T) {
+	r := newRig(t)
+	busy(r)
+	src := r.wholeSources()
+	current := true
+	serving := src.Serving
+	src.Serving = func() *Serving {
+		s := serving()
+		s.Current = func() bool { return current }
+		return s
+	}
+	registry := pedantic(src, Options{Tubes: allTubes})
+	value := func(name string) float64 {
+		for _, f := range gather(t, registry) {
+			if f.GetName() == name {
+				return f.GetMetric()[0].GetGauge().GetValue()
+			}
+		}
+		return -1
+	}
+	if jobs, leads := value("beanstalkd_current_jobs_urgent"), value("beanstalkd_cluster_leads"); jobs < 0 || leads != 1 {
+		t.Errorf("a leader shows %v urgent jobs, and that it leads: %v", jobs, leads)
+	}
+	current = false
+	if jobs, leads := value("beanstalkd_current_jobs_urgent"), value("beanstalkd_cluster_leads"); jobs >= 0 || leads != 0 {
+		t.Errorf("one that may have been replaced shows %v urgent jobs, and that it leads: %v", jobs, leads)
+	}
+}
+
 func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
 	r := newRig(t)
 	src := r.wholeSources()
@@ -65,6 +95,7 @@ func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
 	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes})) {
 		switch name := f.GetName(); {
 		case name == "beanstalkd_build_info", strings.HasPrefix(name, "beanstalkd_binlog_"): // of the commits
+		case name == "beanstalkd_cluster_store_seconds", name == "beanstalkd_cluster_commit_seconds": // of the stores
 		default:
 			t.Errorf("%s is shown", name)
 		}

@@ -7,6 +7,18 @@ import (
 	"trellis/engine/histogram"
 )
 
+// shortTimes are bounds of classic buckets in seconds, from 15 microseconds to 8 seconds.
+var shortTimes = prometheus.ExponentialBuckets(1.0/(1<<16), 2, 20)
+
+// newDistribution makes a histogram of what is not counted by ourselves. Its native buckets have
+// the schema of our own histograms.
+func newDistribution(name, help string, buckets []float64) prometheus.Histogram {
+	const growth = 1.19
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth,
+	})
+}
+
 // durations is a family of histograms. Its classic buckets have the powers of two
 // from 2^least to 2^most seconds as bounds.
 type durations struct {

@@ -102,9 +102,11 @@ func (r *rig) wholeSources() Sources {
 		n1, n2 := member.Member{ID: 1, Name: "n1"}, member.Member{ID: 2, Name: "n2"}
 		return &Cluster{Offices: 3, Status: replica.Status{
 			Self: 1, Leader: 1, Leads: true, Serves: true, Term: 7, Commit: 99, Applied: 98, Last: 100,
-			Snapshot: 50, SnapshotBytes: 5000, LogBytes: 10000,
+			Snapshot: 50, SnapshotBytes: 5000, LogBytes: 10000, Stamp: 1_700_000_090e9, SnapshotStamp: 1_700_000_000e9,
+			SnapshotTook: 1500 * time.Millisecond, Free: 1 << 30, Uncommitted: 50 * time.Millisecond,
+			Elections: 4, Depositions: 2, ReadRounds: 77,
 			Members: []replica.MemberStatus{
-				{Member: n1, Voter: true, Alive: true, Match: 100}, {Member: n2, Voter: true, Match: 60},
+				{Member: n1, Voter: true, Alive: true, Match: 100}, {Member: n2, Voter: true, Match: 60, Behind: 4000},
 			},
 		}}
 	}
@@ -118,6 +120,9 @@ func (r *rig) wholeSources() Sources {
 		return access.Stats{Authenticated: 9, BadToken: 1, NoToken: 2, Silent: 3, Denied: 4}
 	}
 	src.Reloads = []func() reload.Stats{func() reload.Stats { return reload.Stats{What: "auth-file", Loaded: 2, Failed: 1, Failing: true} }}
+	src.Stores = NewStores()
+	src.Stores.Stored(time.Millisecond)
+	src.Stores.Committed(2 * time.Millisecond)
 	src.Commits = NewCommits()
 	src.Commits.Committed(3, 400, time.Millisecond)
 	src.Commits.Synced(2 * time.Millisecond)

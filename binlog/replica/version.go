@@ -1,0 +1,28 @@
+package replica
+
+import "slices"
+
+// Entries of a later version of the format may be written once all members can read them.
+// Each says with its answers to heartbeats what it can read, and the leader has an entry say
+// what is allowed. Nothing takes that back: who cannot read it does not get in any more.
+
+// raiseVersion allows the latest version of entries that all members can read, if it is
+// later than the one that is allowed.
+func (c *consensus) raiseVersion() {
+	o := c.office
+	if o == nil || !o.serving.Load() || c.rn.BasicStatus().LeadTransferee != 0 {
+		return
+	}
+	to := c.node.opts.newest
+	cs := c.conf
+	for _, id := range slices.Concat(cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext()) {
+		if id != uint64(c.node.opts.Self) {
+			to = min(to, c.reads[id])
+		}
+	}
+	if to > max(1, c.raised, c.node.applier.seen().Version) {
+		c.raised = to
+		c.node.opts.Log.Info("all members can read a later version of entries", "version", to)
+		o.raise(uint16(to))
+	}
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// resize gives a disk of smallDisk's so many bytes beyond those that are used.
+func resize(t *testing.T, disk string, free int64) {
+	t.Helper()
+	var st unix.Statfs_t
+	err := unix.Statfs(disk, &st)
+	if err == nil {
+		used := (int64(st.Blocks) - int64(st.Bfree)) * st.Bsize
+		err = unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", used+free))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// producer puts jobs into a cluster, wherever that serves.
+type producer struct {
+	c     *testCluster
+	conn  net.Conn // nil when it was lost
+	in    *bufio.Reader
+	acked int // jobs
+}
+
+// connected tells whether there is a connection, after an attempt to make one.
+func (p *producer) connected() bool {
+	for _, addr := range p.c.addrs() {
+		if p.conn != nil {
+			break
+		}
+		if conn, err := net.Dial("tcp", addr); err == nil {
+			p.conn, p.in = conn, bufio.NewReader(conn)
+		}
+	}
+	if p.conn == nil {
+		time.Sleep(10 * time.Millisecond)
+		return false
+	}
+	return p.conn.SetDeadline(time.Now().Add(patience)) == nil
+}
+
+// ask sends commands that are answered by one line each, and returns the lines that have
+// come: fewer if the connection was lost.
+func (p *producer) ask(commands ...string) (lines []string) {
+	if !p.connected() {
+		return nil
+	}
+	_, err := io.WriteString(p.conn, strings.Join(commands, "\r\n")+"\r\n")
+	for range commands {
+		var line string
+		if err == nil {
+			line, err = p.in.ReadString('\n')
+		}
+		if err != nil {
+			_ = p.conn.Close()
+			p.conn = nil
+			break
+		}
+		lines = append(lines, strings.TrimSuffix(line, "\r\n"))
+	}
+	return lines
+}
+
+// put tries to put jobs and returns the replies that have come.
+func (p *producer) put(size, jobs int) (replies []string) {
+	body := strings.Repeat("x", size)
+	replies = p.ask(slices.Repeat([]string{fmt.Sprintf("put 5 0 100 %d\r\n%s", size, body)}, jobs)...)
+	for _, r := range replies {
+		if strings.HasPrefix(r, "INSERTED") {
+			p.acked++
+		}
+	}
+	return replies
+}
+
+// until puts large jobs until something is so.
+func (p *producer) until(so func() error) {
+	p.c.t.Helper()
+	p.c.await(func() error {
+		p.put(60_000, 20)
+		return so()
+	})
+}
+
+// answered puts small jobs until one is answered like that.
+func (p *producer) answered(want string) {
+	p.c.t.Helper()
+	p.c.await(func() error {
+		if got := p.put(1, 1); len(got) == 0 || !strings.HasPrefix(got[0], want) {
+			return fmt.Errorf("a put is answered %q, not %s", got, want)
+		}
+		return nil
+	})
+}
+
+// logs tells whether a node has logged something more often than before.
+func (n *clusterNode) logs(text string, before int) error {
+	if n.logged(text) > before {
+		return nil
+	}
+	return fmt.Errorf("%s has not logged %q", n.name, text)
+}
+
+func (n *clusterNode) logged(text string) (times int) {
+	for _, l := range n.log() {
+		if strings.Contains(l, text) {
+			times++
+		}
+	}
+	return times
+}
+
+// A member with a full disk waits for space. A follower is waited for by nobody; a leader
+// gives up its office. With little space on most disks new jobs are refused, and what
+// there is can be worked on.
+func TestFullDisksOfMembers(t *testing.T) {
+	t.Parallel()
+	const size = 2 << 30
+	var disks []string
+	for range 3 {
+		disks = append(disks, smallDisk(t, size))
+	}
+	c := startCluster(t, 3, disks...)
+	disk := func(n *clusterNode) string {
+		for i, x := range c.nodes {
+			if x == n {
+				return disks[i]
+			}
+		}
+		panic("a node without a disk")
+	}
+	p := &producer{c: c}
+	const full = "the disk is full"
+
+	l := c.leader()
+	f := anyOf(c.others(l))
+	resize(t, disk(f), 0)
+	p.until(func() error { return f.logs(full, 0) })
+	p.answered("INSERTED")
+	resize(t, disk(f), size)
+	c.agree()
+
+	l = c.leader()
+	before := l.logged(full)
+	resize(t, disk(l), 0)
+	p.until(func() error { return l.logs(full, before) })
+	c.leader(c.others(l)...)
+	p.answered("INSERTED")
+	resize(t, disk(l), size)
+	c.agree()
+
+	for _, n := range c.nodes[:2] {
+		resize(t, disk(n), 100<<20)
+	}
+	p.answered("OUT_OF_MEMORY")
+	deleted := 0
+	c.await(func() error {
+		id := strconv.Itoa(deleted + 1)
+		switch got := p.ask("delete " + id); {
+		case len(got) == 0:
+		case got[0] == "DELETED", got[0] == "NOT_FOUND": // or by an attempt without a reply
+			deleted++
+		default:
+			t.Fatalf("a delete is answered %q", got)
+		}
+		if deleted < 5 {
+			return errors.New("jobs cannot be deleted")
+		}
+		return nil
+	})
+	for _, n := range c.nodes[:2] {
+		resize(t, disk(n), size)
+	}
+	p.answered("INSERTED")
+	c.agree()
+	if left := int(c.jobs()); left < p.acked-deleted {
+		t.Errorf("there are %d jobs, and %d were acknowledged and %d deleted", left, p.acked, deleted)
+	}
+	_ = p.conn.Close()
+}
+
+// jobs is how many jobs a node has, when all have the same.
+func (c *testCluster) jobs() uint64 {
+	c.t.Helper()
+	s, err := c.ask(c.nodes[0], `{"op":"status","digest":true}`)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	var d struct{ Jobs uint64 }
+	if err := json.Unmarshal(s.Digest, &d); err != nil {
+		c.t.Fatal(err)
+	}
+	return d.Jobs
+}

@@ -1,0 +1,322 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	peers "trellis/binlog/replica/wire"
+	"trellis/cmd/trellisd/internal/clustertest"
+)
+
+// A leader that is cut off from the others acknowledges nothing, hands out nothing, and
+// says nothing of what there is. It comes back as a standby by itself.
+func TestALeaderThatIsAloneAnswersNobody(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	commands := []string{"put 0 0 60 1\r\nz", "reserve", "reserve-with-timeout 0", "delete 1", "peek 1", "peek-ready", "stats-job 1", "stats", "list-tubes"}
+	var l *clusterNode
+	var asking []*producer
+	c.await(func() error { // again if the leader changes meanwhile, as on a machine that is busy
+		l, asking = c.leader(), nil
+		for range commands {
+			p := &producer{c: c}
+			asking = append(asking, p)
+			if got := p.ask("use default"); len(got) == 0 || p.conn.RemoteAddr().String() != l.client {
+				return errors.New("the leader has lost its clients")
+			}
+		}
+		if s, err := c.status(l); err != nil || !s.Serves {
+			return fmt.Errorf("%s serves no more: %v", l.name, err)
+		}
+		return nil
+	})
+	p, tries := &producer{c: c}, 0
+	c.await(func() error {
+		if tries++; len(p.put(1, 2)) < 2 {
+			return errors.New("no jobs")
+		}
+		return nil
+	})
+	c.network.Isolate(l.name)
+	for i, a := range asking {
+		_, _ = io.WriteString(a.conn, commands[i]+"\r\n") // which may have been ended
+	}
+	for i, a := range asking {
+		if b, err := io.ReadAll(a.in); len(b) > 0 {
+			t.Errorf("%q was answered %q, %v", commands[i], b, err)
+		}
+	}
+	c.leader(c.others(l)...)
+	c.await(func() error {
+		if s, err := c.status(l); err != nil || s.Leads {
+			return fmt.Errorf("%s leads alone: %v", l.name, err)
+		}
+		return nil
+	})
+	if conn, err := net.Dial("tcp", l.client); err == nil {
+		_ = conn.Close()
+		t.Error("the port for clients of a member that does not lead is open")
+	}
+	c.network.Heal()
+	c.agree()
+	if n := c.jobs(); n < 2 || tries == 1 && n > 2 {
+		t.Errorf("there are %d jobs, and 2 were acknowledged", n)
+	}
+}
+
+// The members change while clients work: a node is added and takes over, and two of those
+// that have founded the cluster leave it.
+func TestMembersChangeUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	w := c.work()
+	w.progress(200)
+	added := c.add(t.TempDir())
+	c.start(added)
+	c.tell(fmt.Sprintf(`{"op":"add","node":"%s=%s"}`, added.name, added.addr))
+	w.progress(200)
+	c.tell(fmt.Sprintf(`{"op":"transfer","to":%q}`, added.name))
+	w.progress(200)
+	for range 2 {
+		gone := anyOf(c.others(added))
+		c.tell(fmt.Sprintf(`{"op":"remove","node":%q}`, gone.name))
+		if code := gone.wait(); code != exitFailed {
+			t.Errorf("%s has ended with %d", gone.name, code)
+		}
+		c.network.Runs(gone.name, "", 0)
+		c.nodes = c.others(gone)
+		w.progress(200)
+	}
+	w.check()
+}
+
+// tell has the leader, whoever that is, do something.
+func (c *testCluster) tell(request string) {
+	c.t.Helper()
+	c.await(func() error {
+		if _, err := c.ask(c.leader(), request); err != nil {
+			return fmt.Errorf("%s: %w", request, err)
+		}
+		return nil
+	})
+}
+
+// jobsToCatchUp is how many jobs a follower gets by snapshot.
+func jobsToCatchUp() int {
+	if os.Getenv(clusterTime) != "" {
+		return 1_000_000
+	}
+	return 20_000
+}
+
+// A follower that was away for longer than the log goes back gets a snapshot, and the
+// leader serves meanwhile.
+func TestAFollowerCatchesUpBySnapshotWhileTheLeaderServes(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	away := anyOf(c.others(c.leader()))
+	at, err := c.status(away)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.stop(away)
+	p := &producer{c: c}
+	c.await(func() error {
+		if p.put(200, 500); p.acked < jobsToCatchUp() {
+			return fmt.Errorf("%d jobs", p.acked)
+		}
+		return nil
+	})
+	for _, n := range c.others(away) { // whoever will lead then
+		if _, err := peers.Fetch(c.ctx, peers.ClientConfig{}, n.listens, []byte(`{"op":"backup"}`), io.Discard); err != nil { // takes a snapshot
+			t.Fatal(err)
+		}
+		c.await(func() error {
+			s, err := c.status(n)
+			if err == nil && s.First <= at.Last+1 {
+				err = fmt.Errorf("the log of %s begins with entry %d, and the follower has %d", n.name, s.First, at.Last)
+			}
+			return err
+		})
+	}
+
+	ctx, done := context.WithCancel(c.ctx)
+	defer done()
+	served := make(chan []time.Duration)
+	go func() { served <- p.cycles(ctx) }()
+	began := time.Now()
+	c.start(away)
+	c.await(func() error {
+		s, err := c.status(away)
+		if err == nil && s.Snapshot <= at.Last {
+			err = errors.New("the follower has no snapshot of the leader yet")
+		}
+		return err
+	})
+	caughtUp := time.Since(began)
+	done()
+	took := <-served
+	if len(took) == 0 {
+		t.Fatal("no command was answered")
+	}
+	slices.Sort(took)
+	t.Logf("%d jobs: caught up after %v; %d puts and deletes meanwhile, median %v, longest %v",
+		p.acked, caughtUp, len(took), took[len(took)/2], took[len(took)-1])
+	c.agree()
+}
+
+// cycles puts a job and deletes it, again and again until ctx ends and at least once, and
+// returns how long each of the commands took that were answered.
+func (p *producer) cycles(ctx context.Context) (took []time.Duration) {
+	ask := func(command string) (reply string) {
+		began := time.Now()
+		got := p.ask(command)
+		if len(got) == 0 {
+			return ""
+		}
+		took = append(took, time.Since(began))
+		return got[0]
+	}
+	for ctx.Err() == nil || len(took) == 0 && p.c.ctx.Err() == nil {
+		id, ok := strings.CutPrefix(ask("put 1 0 60 1\r\nx"), "INSERTED ")
+		if ok {
+			ask("delete " + id)
+		}
+	}
+	return took
+}
+
+// Some link breaks and heals, again and again, while clients work: for as long as CLUSTER
+// says, and a few times without it.
+func TestAClusterHealsAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	limit, long := time.ParseDuration(os.Getenv(clusterTime))
+	c := startCluster(t, 3)
+	heals := 0
+	const short = 6
+	for began := time.Now(); heals < short || long == nil && time.Since(began) < limit; {
+		// Each command without a reply may have been executed at any time since: with many of
+		// them it takes long to find an order.
+		w := c.work()
+		for range 2 {
+			w.progress(50)
+			c.split()
+			w.progress(50)
+			c.network.Heal()
+			heals++
+		}
+		w.progress(50)
+		w.check()
+	}
+	s, err := c.status(c.leader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d heals; the last leader is of term %d", heals, s.Term)
+}
+
+// split breaks some links; a majority of the nodes can still reach each other, and none of
+// them waits for the others for ever.
+func (c *testCluster) split() {
+	n := anyOf(c.nodes)
+	if rand.IntN(2) == 0 {
+		n = c.leader()
+	}
+	others := c.others(n)
+	switch rand.IntN(4) {
+	case 0:
+		c.network.Isolate(n.name)
+	case 1:
+		c.network.Cut(n.name, anyOf(others).name)
+	case 2:
+		for _, o := range others {
+			c.network.Block(o.name, n.name)
+		}
+	case 3:
+		for _, o := range others {
+			c.network.Block(n.name, o.name)
+		}
+	}
+}
+
+// plantedProgram builds a trellisd that can be told to make a mistake (see package replica).
+func plantedProgram(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "trellisd")
+	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags=planted", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
+// The check would notice: a leader that answers without asking whether it still leads is
+// found out when it was stopped, and does not know yet what has happened since.
+func TestALeaderThatAnswersWithoutARoundIsFoundOut(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	c := prepareCluster(t)
+	c.program, c.env = plantedProgram(t), []string{"TRELLIS_PLANTED=no-round"}
+	for range 3 {
+		c.add(t.TempDir())
+	}
+	c.startAll()
+	for round := range 30 { // a machine that is busy may not let the leader answer in time
+		err := clustertest.Check(c.staleRead())
+		if err != nil {
+			t.Logf("found out in round %d: %v", round+1, err)
+			return
+		}
+	}
+	t.Error("not found out")
+}
+
+// staleRead has a leader that was replaced, and has not been told yet, asked for a job that
+// the next one has deleted. It returns what the clients have seen.
+func (c *testCluster) staleRead() []clustertest.Op {
+	t := c.t
+	t.Helper()
+	rec := clustertest.NewRecorder()
+	l := c.leader()
+	old := rec.NewClient("a", func() []string { return []string{l.client} })
+	defer old.Close()
+	next := rec.NewClient("a", func() (addrs []string) {
+		for _, n := range c.others(l) {
+			addrs = append(addrs, n.client)
+		}
+		return addrs
+	})
+	defer next.Close()
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	if err := old.Connect(ctx); err != nil {
+		return rec.History() // it leads no more
+	}
+	id, err := old.Put(0, 0, 10)
+	if err != nil || id == 0 {
+		return rec.History()
+	}
+	c.network.Isolate(l.name)
+	l.signal(syscall.SIGSTOP)
+	for deleted := false; !deleted && next.Connect(c.ctx) == nil; {
+		o, err := next.Job(clustertest.Delete, id)
+		deleted = err == nil && o.Reply != ""
+	}
+	l.signal(syscall.SIGCONT)
+	_, _ = old.Job(clustertest.Peek, id)
+	c.network.Heal()
+	return rec.History()
+}

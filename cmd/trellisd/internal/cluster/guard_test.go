@@ -1,0 +1,156 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"trellis/binlog/replica/member"
+	"trellis/engine"
+	"trellis/reactor"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 60 * time.Second
+
+// rig is a cluster in one process, whose loops can be made to hang.
+type rig struct {
+	t       *testing.T
+	members []*Member
+	queues  []*Queue
+	hangs   []chan chan struct{} // a client's `stats` takes a gate from it, and waits for that
+}
+
+func newRig(t *testing.T, size int) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	log := slog.New(slog.DiscardHandler) // t.Output() tells what happens
+	var listeners []net.Listener
+	var nodes []member.Node
+	for i := range size {
+		l := listenLocally(t)
+		listeners = append(listeners, l)
+		nodes = append(nodes, member.Node{Name: fmt.Sprint("n", i+1), Addr: l.Addr().String()})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		for _, m := range r.members {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i, l := range listeners {
+		hang := make(chan chan struct{}, 1)
+		q := NewQueue(QueueConfig{
+			Engine: engine.Config{MaxJobSize: 1 << 16, Info: engine.Info{Usage: func() (user, system time.Duration) {
+				select {
+				case gate := <-hang:
+					<-gate
+				default:
+				}
+				return 0, 0
+			}}},
+			Reactor: reactor.Config{Loops: 2, MaxJobSize: 1 << 16, Log: log},
+			Listen: func() (plain, tls []net.Listener, err error) {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				return []net.Listener{l}, nil, err
+			},
+			Log: log,
+		})
+		m, err := Open(Config{Dir: t.TempDir(), Self: nodes[i], Nodes: nodes, Listener: l, Queue: q, Log: log})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.members, r.queues, r.hangs = append(r.members, m), append(r.queues, q), append(r.hangs, hang)
+	}
+	for _, m := range r.members {
+		running.Go(func() {
+			if err := m.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return r
+}
+
+func listenLocally(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// eventually waits for a condition.
+func (r *rig) eventually(what string, so func() bool) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			r.t.Fatal("waited in vain: ", what)
+		}
+	}
+}
+
+// leader waits until a member but one serves clients.
+func (r *rig) leader(but int) (leader int, addr net.Addr) {
+	r.t.Helper()
+	r.eventually("a leader", func() bool {
+		for i, q := range r.queues {
+			if s := q.Serving(); s != nil && len(s.Addrs) > 0 && i != but {
+				leader, addr = i, s.Addrs[0]
+				return true
+			}
+		}
+		return false
+	})
+	return leader, addr
+}
+
+// A leader one of whose loops hangs would go on to lead, since its heartbeats need none.
+func TestALeaderWhoseLoopHangsLeavesItsOffice(t *testing.T) {
+	r := newRig(t, 3)
+	l, addr := r.leader(-1)
+	c, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	defer release()
+	r.hangs[l] <- gate
+	if _, err := io.WriteString(c, "stats\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	_, addr = r.leader(l)
+	d, err := net.Dial(addr.Network(), addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := io.WriteString(d, "put 0 0 9 1\r\nx\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(d).ReadString('\n'); line != "INSERTED 1\r\n" {
+		t.Errorf("the next leader says %q, %v", line, err)
+	}
+	release()
+	if b, err := bufio.NewReader(c).ReadString('\n'); err == nil {
+		t.Errorf("the one before has answered %q", b)
+	}
+	r.eventually("the one before stands by", func() bool {
+		s := r.members[l].Status()
+		return r.queues[l].Serving() == nil && s.Applied == s.Last && r.queues[l].Digest().Jobs == 1
+	})
+}

@@ -1,0 +1,47 @@
+package reactor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Responds returns nil once each loop has come to what others want of it, and each shard
+// of the engine has been free for a moment; or when the server has ended. Otherwise its
+// error tells which of them did not answer before ctx was done. What a held server does
+// not execute does not matter.
+//
+// It leaves a goroutine behind that ends when the shard is free that was not: whoever has
+// got an error should not ask again.
+func (s *Server) Responds(ctx context.Context) error {
+	const shards = -1
+	silent := make(map[int]bool, len(s.loops)+1)
+	answers := make(chan int, len(s.loops)+1)
+	for i, l := range s.loops {
+		silent[i] = true
+		if !l.call(func(*loop) { answers <- i }) {
+			answers <- i
+		}
+	}
+	silent[shards] = true
+	go func() {
+		s.cfg.Engine.Probe()
+		answers <- shards
+	}()
+	for len(silent) > 0 {
+		select {
+		case i := <-answers:
+			delete(silent, i)
+		case <-s.stopped:
+			return nil
+		case <-ctx.Done():
+			for i := range silent {
+				if i != shards {
+					return fmt.Errorf("event loop %d does not answer", i)
+				}
+			}
+			return errors.New("a shard of the engine does not answer")
+		}
+	}
+	return nil
+}
