@@ -1,0 +1,237 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// answers is a server that answers each line with what says. Bodies of puts are lines too.
+func answers(t *testing.T, says func(line string) string) *Conn {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { ours.Close(); theirs.Close() })
+	replies := make(chan string, 10_000) // as a pipe has no buffer
+	go func() {
+		for r := range replies {
+			if _, err := io.WriteString(theirs, r); err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		defer close(replies)
+		for in := bufio.NewReader(theirs); ; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			replies <- says(strings.TrimSuffix(line, "\r\n"))
+		}
+	}()
+	return New(ours, "there")
+}
+
+// script answers lines with replies, and others with UNKNOWN_COMMAND as a stock server.
+func script(t *testing.T, replies map[string]string) (c *Conn, seen *[]string) {
+	seen = new([]string)
+	c = answers(t, func(line string) string {
+		*seen = append(*seen, line)
+		if r, ok := replies[line]; ok {
+			return r
+		}
+		return "UNKNOWN_COMMAND\r\n"
+	})
+	return c, seen
+}
+
+func okReply(body string) string { return fmt.Sprintf("OK %d\r\n%s\r\n", len(body), body) }
+
+func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
+	ctx := t.Context()
+	c, seen := script(t, map[string]string{
+		"capabilities":      "UNKNOWN_COMMAND\r\n",
+		"stats-tube a":      okReply("---\nname: a\n"),
+		"use a":             "USING a\r\n",
+		"use default":       "USING default\r\n",
+		"peek-buried":       "FOUND 7 2\r\nhi\r\n",
+		"kick 9":            "KICKED 3\r\n",
+		"stats-tube nosuch": "NOT_FOUND\r\n",
+	})
+	for command, err := range map[string]error{
+		"flush-tube":       second(c.FlushTube(ctx, "a")),
+		"delete-tube-jobs": second(c.DeleteTubeJobs(ctx, "a", Ready, 1)),
+		"move-tube":        second(c.MoveTube(ctx, "a", Ready, "b", 1)),
+		"list-jobs":        second(c.ListJobs(ctx, "a", Ready, 1, 0)),
+		"peek-tube":        second(c.PeekTube(ctx, "a", Reserved)),
+		"reserve-batch":    second(c.ReserveBatch(ctx, 1, 0)),
+		"move-job":         c.MoveJob(ctx, 1, "b"),
+		"drain":            c.Drain(ctx),
+		"undrain":          c.Undrain(ctx),
+		"set-dlq":          c.SetDeadLetters(ctx, "a", 1, "b"),
+		"list-dlq":         second(c.DeadLetters(ctx)),
+		"list-connections": second(c.Connections(ctx, 1, 0)),
+		"stats-conn":       second(c.StatsConn(ctx, 1)),
+		"idp":              second(c.Put(ctx, &NewJob{Tags: []string{"idp:k"}, Body: []byte("flush-tube a")})),
+		"con":              second(c.Put(ctx, &NewJob{Tags: []string{"con:k"}, Body: []byte("flush-tube a")})),
+		"touch-all":        second(c.Do(ctx, "touch-all", nil)),
+	} {
+		if lacks := (*LacksError)(nil); !errors.As(err, &lacks) || lacks.Command != command {
+			t.Errorf("%s: %v", command, err)
+		}
+	}
+	if err := c.Queue("put 1 1 1 1 x:y", nil); err == nil {
+		t.Error("a tag was queued")
+	}
+	if !slices.Equal(*seen, []string{"capabilities"}) {
+		t.Errorf("sent %q", *seen)
+	}
+	*seen = nil
+	if j, err := c.PeekTube(ctx, "a", Buried); err != nil || j.ID != 7 || string(j.Body) != "hi" {
+		t.Errorf("%v, %v", j, err)
+	}
+	if n, err := c.KickTube(ctx, "a", 9); err != nil || n != 3 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := c.KickTube(ctx, "nosuch", 9); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	if want := "stats-tube a,use a,peek-buried,use default,stats-tube a,use a,kick 9,use default,stats-tube nosuch"; strings.Join(*seen, ",") != want {
+		t.Errorf("sent %q", *seen)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestACommandThatCouldBecomeTwoIsNotSent(t *testing.T) {
+	c, seen := script(t, nil)
+	for _, tube := range []string{"a\r\ndelete 1", "a\nb", "a\x00", strings.Repeat("a", 212)} {
+		if err := c.Pause(t.Context(), tube, 0); !errors.Is(err, ErrLine) {
+			t.Errorf("%q: %v", tube, err)
+		}
+	}
+	if len(*seen) != 0 {
+		t.Errorf("sent %q", *seen)
+	}
+}
+
+func TestRepliesBecomeErrors(t *testing.T) {
+	for reply, want := range map[string]string{
+		"NOT_FOUND":               "not found",
+		"UNKNOWN_COMMAND":         "no right to it",
+		"DRAINING":                "while it drains",
+		"SOMETHING else":          `"SOMETHING else" to delete`,
+		"deleted":                 "not a reply",
+		"":                        "not a reply",
+		"HTTP/1.1 400 Bad":        "not a reply",
+		"\x1b[2J":                 "not a reply",
+		"FOUND 1 99999999999":     "the limit is",
+		"FOUND 1 -1":              "a body of",
+		"FOUND 1":                 "not a reply",
+		"OK 1 2":                  "not a reply",
+		"RESERVED_BATCH 1001":     "not a reply",
+		"RESERVED_BATCH -1":       "not a reply",
+		"OK 1\r\nab\r\n":          "longer than announced",
+		"OK 5\r\na":               "unexpected EOF",
+		strings.Repeat("A", 1100): "a line of more than",
+		"DELETED\nX":              "not a reply",
+	} {
+		ours, theirs := net.Pipe()
+		c := New(ours, "there")
+		go func() {
+			_, _ = bufio.NewReader(theirs).ReadString('\n')
+			_, _ = io.WriteString(theirs, reply+"\r\n")
+			theirs.Close()
+		}()
+		err := c.Delete(t.Context(), 1)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", reply, err, want)
+		}
+		ours.Close()
+	}
+}
+
+func TestAServerThatSaysNothingIsLeft(t *testing.T) {
+	c := answers(t, func(string) string { return "" })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	for range 2 { // the second time at once
+		_, err := c.Stats(ctx)
+		if conn := (*ConnError)(nil); !errors.As(err, &conn) || conn.Addr != "there" || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		ctx = t.Context()
+	}
+}
+
+func TestPipelinedCommandsHaveTheirRepliesInOrder(t *testing.T) {
+	const n = 5000
+	c := answers(t, func(line string) string {
+		if i := 0; line != "stats-tube t17" {
+			fmt.Sscanf(line, "stats-tube t%d", &i)
+			return okReply(fmt.Sprintf("---\nname: t%d\ntotal-jobs: %d\n", i, i))
+		}
+		return "NOT_FOUND\r\n"
+	})
+	var tubes []string
+	for i := range n {
+		tubes = append(tubes, fmt.Sprint("t", i))
+	}
+	all, err := c.StatsTubes(t.Context(), tubes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range all {
+		if i == 17 && f != nil || i != 17 && (f.Text("name") != tubes[i] || f.Uint("total-jobs") != uint64(i)) {
+			t.Fatalf("%d: %v", i, f)
+		}
+	}
+	failed := errors.New("failed")
+	err = c.Pipeline(t.Context(), n, func(int) Command { return Command{Line: "stats-tube t17"} }, func(i int, _ Reply) error {
+		if i == 3 {
+			return failed
+		}
+		return nil
+	})
+	if f, after := c.StatsTube(t.Context(), "t5"); !errors.Is(err, failed) || after != nil || f.Text("name") != "t5" {
+		t.Errorf("%v, %v, %v", err, f, after)
+	}
+}
+
+func TestABatchOfJobsIsReadToItsEnd(t *testing.T) {
+	c, _ := script(t, map[string]string{
+		"capabilities":      okReply("---\nversion: \"9\"\nmax-job-size: 77\nextensions:\n- reserve-batch\n- idp\n"),
+		"reserve-batch 3 0": "RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 0\r\n\r\n",
+		"reserve-batch 9 0": "RESERVED_BATCH 0\r\n",
+		"reserve-batch 9 1": "DEADLINE_SOON\r\n",
+		"list-tube-used":    "USING default\r\n",
+	})
+	caps, err := c.Capabilities(t.Context())
+	if err != nil || caps.Version != "9" || caps.MaxJobSize != 77 || !caps.Has("idp") || caps.Has("con") {
+		t.Fatalf("%+v, %v", caps, err)
+	}
+	if jobs, err := c.ReserveBatch(t.Context(), 3, 0); err != nil || len(jobs) != 2 || string(jobs[0].Body) != "a" || jobs[1].ID != 2 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	if jobs, err := c.ReserveBatch(t.Context(), 9, 0); err != nil || len(jobs) != 0 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	if _, err := c.ReserveBatch(t.Context(), 9, 1); !errors.Is(err, ErrDeadlineSoon) {
+		t.Error(err)
+	}
+	for range 2 { // one that was not read to its end does not shift the replies
+		if _, err := c.Do(t.Context(), "reserve-batch 3 0", nil); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := c.Do(t.Context(), "list-tube-used", nil); err != nil || r.Line() != "USING default" {
+			t.Errorf("%v, %v", r, err)
+		}
+	}
+}
