@@ -40,9 +40,15 @@ func usageError(err error) error {
 	return &exitError{exitUsage, err}
 }
 
-// mistakesAreUsage gives mistakes in the command line of cmd their exit status.
+// mistakesAreUsage gives mistakes in the command line of cmd their exit status, and leaves
+// those of its subcommands alone.
 func mistakesAreUsage(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	cmd.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
+		if of != cmd {
+			return err
+		}
+		return usageError(err)
+	})
 	check := cmd.Args
 	if check == nil {
 		check = cobra.ArbitraryArgs

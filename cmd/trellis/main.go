@@ -44,12 +44,26 @@ verify 2 for damage.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	check := root.Args
-	root.Args = func(cmd *cobra.Command, args []string) error { return usageError(check(cmd, args)) }
+	mistakesAreUsage(root)
 	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand(), tokenCommand())
-	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), jobsCommand(), peekCommand())
-	root.AddCommand(kickCommand(), buryCommand(), deleteCommand(), moveCommand(), copyCommand(), clearCommand())
-	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), deadLettersCommand())
+	root.AddCommand(
+		tubesCommand(),
+		statsCommand(),
+		connectionsCommand(),
+		jobsCommand(),
+		peekCommand(),
+		kickCommand(),
+		buryCommand(),
+		deleteCommand(),
+		moveCommand(),
+		copyCommand(),
+		clearCommand(),
+		pauseCommand(),
+		resumeCommand(),
+		drainCommand(),
+		undrainCommand(),
+		deadLettersCommand(),
+	)
 	root.AddCommand(buildCommands...)
 	return root
 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTheServerIsNamedByFlagOrEnvironment(t *testing.T) {
+	t.Parallel()
+	addr := quiet(t)
+	nobody := freeAddr(t)
+	for _, tt := range []struct {
+		args string
+		env  []string
+		ok   bool
+	}{
+		{args: "-a " + addr, ok: true},
+		{env: []string{"TRELLIS_ADDR=" + addr}, ok: true},
+		{env: []string{"BEANSTALKD_URL=" + addr}, ok: true},
+		{env: []string{"BEANSTALKD_URL=beanstalk://" + addr + "/"}, ok: true},
+		{env: []string{"BEANSTALKD_URL=beanstalkd://" + addr}, ok: true},
+		{env: []string{"BEANSTALKD_URL=tcp://" + addr}, ok: true},
+		{env: []string{"TRELLIS_ADDR=" + addr, "BEANSTALKD_URL=" + nobody}, ok: true},
+		{env: []string{"TRELLIS_ADDR=" + nobody, "BEANSTALKD_URL=" + addr}},
+		{args: "-a " + addr, env: []string{"TRELLIS_ADDR=" + nobody}, ok: true},
+		{args: "-a " + nobody, env: []string{"TRELLIS_ADDR=" + addr}},
+	} {
+		env := append([]string{"TRELLIS_ADDR=", "BEANSTALKD_URL="}, tt.env...)
+		_, errs, status := trellisIn(t, env, append([]string{"stats"}, strings.Fields(tt.args)...)...)
+		if want := map[bool]int{true: 0, false: 3}[tt.ok]; status != want || !tt.ok && !strings.Contains(errs, nobody) {
+			t.Errorf("%+v: status %d\n%s", tt, status, errs)
+		}
+	}
+}
+
+func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	closing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closing.Close()
+	go func() {
+		for {
+			c, err := closing.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("tr_x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	web := fake(t, map[string]string{"list-tubes": "HTTP/1.1 400 Bad Request\r\n"})
+	mute := fake(t, map[string]string{"list-tubes": ""})
+	huge := fake(t, map[string]string{"list-tubes": "OK 99999999999\r\n"})
+	nobody := freeAddr(t)
+	for _, tt := range []struct {
+		addr, args, want string
+		status           int
+	}{
+		{nobody, "", ": connection refused; is a server running there?", 3},
+		{"unix:/nonexistent", "", "/nonexistent: no such file or directory; is a server running there?", 3},
+		{closing.Addr().String(), "", "the server has closed the connection; does it want --tls, or a token", 3},
+		{web, "", "not a reply of the beanstalkd protocol; is it a beanstalkd", 3},
+		{huge, "", "a body of 99999999999 bytes, and the limit is", 3},
+		{mute, "--timeout 50ms", ": silent for 50ms; --timeout gives it longer", 3},
+		{mute, "--tls --timeout 50ms", "tls: ", 3},
+		{web, "--token-file " + token, `does not take the token: it does not know it, or wants none: it answers "UNKNOWN_COMMAND"`, 4},
+		{"nonsense nonsense", "", "address", 2},
+		{nobody, "--token-file /nonexistent", "/nonexistent", 2},
+		{nobody, "--tls --ca /nonexistent", "/nonexistent", 2},
+	} {
+		out, errs, status := trellis(t, append([]string{"tubes", "-a", tt.addr}, strings.Fields(tt.args)...)...)
+		if status != tt.status || out != "" || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, tt.want) {
+			t.Errorf("%+v: status %d\n%s%s", tt, status, out, errs)
+		}
+		if tt.status == 3 && !strings.Contains(errs, tt.addr+": ") {
+			t.Errorf("%s is not named: %s", tt.addr, errs)
+		}
+	}
+}
+
+func TestATokenIsOfferedBeforeAnythingElse(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("tr_right\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := fake(t, map[string]string{"auth tr_right": "AUTHENTICATED\r\n", "stats": "{OK}---\nuptime: 5\n"})
+	out, errs, status := trellis(t, "stats", "-a", addr, "--token-file", token)
+	if status != 0 || !strings.Contains(out, "uptime  5s") {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
