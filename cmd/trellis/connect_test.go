@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,5 +98,39 @@ func TestATokenIsOfferedBeforeAnythingElse(t *testing.T) {
 	out, errs, status := trellis(t, "stats", "-a", addr, "--token-file", token)
 	if status != 0 || !strings.Contains(out, "uptime  5s") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
+
+func TestAnInterruptedCommandEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "stats", "-a", l.Addr().String(), "--timeout", "1h")
+	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if _, err := bufio.NewReader(server).ReadString('\n'); err != nil { // now it waits for the reply
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || errs.String() != "trellis: "+l.Addr().String()+": interrupted\n" {
+		t.Errorf("%v, %q", cmd.ProcessState, errs.String())
 	}
 }

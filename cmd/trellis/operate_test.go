@@ -13,9 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"trellis/bench"
-	"trellis/cmd/internal/client"
 )
 
 // startServer starts a server on a unix socket that nobody else can take, and returns the
@@ -147,14 +144,15 @@ func (p *play) ask(line string) string {
 }
 
 // TestCommandsOnRealServers runs the scripts in testdata/operate: those in both have to come to the
-// same on trellisd and on beanstalkd.
+// same on trellisd and on beanstalkd, and those for beanstalkd to the same on a trellisd without extensions.
 func TestCommandsOnRealServers(t *testing.T) {
 	starts := map[string]func(*testing.T) string{
 		"trellisd":   func(t *testing.T) string { return startTrellisd(t) },
+		"stock":      func(t *testing.T) string { return startTrellisd(t, "--no-extensions") },
 		"beanstalkd": startBeanstalkd,
 	}
 	for dir, servers := range map[string][]string{
-		"both": {"trellisd", "beanstalkd"}, "trellisd": {"trellisd"}, "beanstalkd": {"beanstalkd"},
+		"both": {"trellisd", "stock", "beanstalkd"}, "trellisd": {"trellisd"}, "beanstalkd": {"stock", "beanstalkd"},
 	} {
 		files, err := filepath.Glob("testdata/operate/" + dir + "/*.txt")
 		if err != nil || len(files) == 0 {
@@ -182,24 +180,4 @@ func TestCommandsOnRealServers(t *testing.T) {
 			}
 		}
 	}
-}
-
-// putJob puts a job into a tube, on a connection of its own.
-func putJob(t *testing.T, addr, tube, body string) (id uint64, err error) {
-	t.Helper()
-	a, err := bench.ParseAddress(addr)
-	if err != nil {
-		return 0, err
-	}
-	nc, err := a.Dial(time.Minute)
-	if err != nil {
-		return 0, err
-	}
-	c := client.New(nc, addr)
-	defer c.Close()
-	if err := c.Use(t.Context(), tube); err != nil {
-		return 0, err
-	}
-	i, err := c.Put(t.Context(), &client.NewJob{TTR: 3600, Body: []byte(body)})
-	return i.ID, err
 }

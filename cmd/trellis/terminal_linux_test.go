@@ -95,14 +95,8 @@ func TestHostileTextOnATerminal(t *testing.T) {
 func TestClearAsksOnATerminal(t *testing.T) {
 	t.Parallel()
 	addr := "unix:" + startTrellisd(t)
-	put := func() {
-		t.Helper()
-		for range 2 {
-			if _, err := putJob(t, addr, "mail", "x"); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	c := connect(t, addr)
+	put := func() { putMany(t.Context(), t, c, "mail", 2, 0) }
 	put()
 	for _, answer := range []string{"n\n", "\n", "nonsense\n", "\x04"} {
 		shown, status := onTerminal(t, answer, nil, "clear", "mail", "-a", addr)

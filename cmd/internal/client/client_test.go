@@ -143,18 +143,11 @@ func TestRepliesBecomeErrors(t *testing.T) {
 		strings.Repeat("A", 1100): "a line of more than",
 		"DELETED\nX":              "not a reply",
 	} {
-		ours, theirs := net.Pipe()
-		c := New(ours, "there")
-		go func() {
-			_, _ = bufio.NewReader(theirs).ReadString('\n')
-			_, _ = io.WriteString(theirs, reply+"\r\n")
-			theirs.Close()
-		}()
+		c := New(&fed{rest: []byte(reply + "\r\n")}, "there")
 		err := c.Delete(t.Context(), 1)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", reply, err, want)
 		}
-		ours.Close()
 	}
 }
 
@@ -168,6 +161,39 @@ func TestAServerThatSaysNothingIsLeft(t *testing.T) {
 			t.Error(err)
 		}
 		ctx = t.Context()
+	}
+}
+
+func TestPatienceEndsWhenAServerSendsNothingMore(t *testing.T) {
+	c := answers(t, func(string) string { return "OK 100\r\nhalf of it" })
+	c.Patience = time.Millisecond
+	if _, err := c.Stats(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+func TestPatienceIsForEachPart(t *testing.T) {
+	nc := &fed{rest: []byte(okReply("---\n" + strings.Repeat("- a\n", 100)))}
+	c := New(nc, "there")
+	c.Patience = time.Hour
+	if names, err := c.Tubes(t.Context()); err != nil || len(names) != 100 {
+		t.Errorf("%d names, %v", len(names), err)
+	}
+	if nc.reads < 10 || nc.armed != nc.reads+1 { // and one write
+		t.Errorf("%d reads, %d times a deadline", nc.reads, nc.armed)
+	}
+}
+
+func TestALongerListThanWasAskedForIsNoReply(t *testing.T) {
+	list := okReply("---\n- id: 1\n- id: 2\n")
+	for line, ask := range map[string]func(c *Conn) error{
+		"list-jobs a ready 1":  func(c *Conn) error { return second(c.ListJobs(t.Context(), "a", Ready, 1, 0)) },
+		"list-connections 1 7": func(c *Conn) error { return second(c.Connections(t.Context(), 1, 7)) },
+	} {
+		c, _ := script(t, map[string]string{"capabilities": okReply("---\nextensions:\n- list-jobs\n- list-connections\n"), line: list})
+		if err := ask(c); !errors.Is(err, ErrBroken) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }
 
