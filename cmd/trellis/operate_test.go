@@ -68,7 +68,7 @@ var volatile = regexp.MustCompile(`("?\b(?:age|time-left|pause-time-left)"?: ?)\
 //
 //	$ ARGS       runs trellis; what it writes follows, its errors behind "! ", a status other than 0 behind "? "
 //	> LINE       sends a line on a connection, with \r and \n for the ends of lines; the reply follows, behind "< "
-//	# ANYTHING   is left as it is
+//	# ANYTHING   is left as it is; "# needs COMMAND" in the first line leaves servers without it out
 type play struct {
 	t    *testing.T
 	addr string // as the tool takes it
@@ -175,9 +175,48 @@ func TestCommandsOnRealServers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if need, ok := strings.CutPrefix(string(script), "# needs "); ok {
+						need, _, _ = strings.Cut(need, "\n")
+						if has, err := connect(t, p.addr).Has(t.Context(), need); err != nil || !has {
+							t.Skipf("the server does not have %s, %v", need, err)
+						}
+					}
 					golden(t, file, p.run(string(script)))
 				})
 			}
 		}
+	}
+}
+
+func TestConnectionsOfAServerAreListed(t *testing.T) {
+	t.Parallel()
+	addr := "unix:" + startTrellisd(t)
+	c := connect(t, addr)
+	if has, err := c.Has(t.Context(), "list-connections"); err != nil || !has {
+		t.Skipf("the server does not have list-connections, %v", err)
+	}
+	putMany(t.Context(), t, c, "mail", 2, 0)
+	if _, err := c.ReserveJob(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, status := trellis(t, "connections", "-a", addr, "-o", "ndjson")
+	if status != 0 || errs != "" {
+		t.Fatalf("status %d\n%s", status, errs)
+	}
+	found := 0
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, `"tube":"mail"`) {
+			found++
+			for _, want := range []string{
+				`"addr":"unix"`, `"watching":["default"]`, `"reserved-jobs":[2]`, `"producer":true`, `"worker":true`, `"waiting":false`, `"commands":5,`,
+			} {
+				if !strings.Contains(line, want) {
+					t.Errorf("%s is not in %s", want, line)
+				}
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d connections use the tube:\n%s", found, out)
 	}
 }
