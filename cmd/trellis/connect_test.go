@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -54,6 +55,22 @@ func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
 			c.Close()
 		}
 	}()
+	talking, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer talking.Close()
+	go func() {
+		for {
+			c, err := talking.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, "USING default\r\n")
+		}
+	}()
+	tlsAddr, _, _, _ := answeringTLS(t)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("tr_x"), 0o600); err != nil {
 		t.Fatal(err)
@@ -72,7 +89,8 @@ func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
 		{web, "", "not a reply of the beanstalkd protocol; is it a beanstalkd", 3},
 		{huge, "", "a body of 99999999999 bytes, and the limit is", 3},
 		{mute, "--timeout 50ms", ": silent for 50ms; --timeout gives it longer", 3},
-		{mute, "--tls --timeout 50ms", "tls: ", 3},
+		{talking.Addr().String(), "--tls", "; does it speak TLS on this port?", 3},
+		{tlsAddr, "--tls", "; --ca names the authorities", 3},
 		{web, "--token-file " + token, `does not take the token: it does not know it, or wants none: it answers "UNKNOWN_COMMAND"`, 4},
 		{"nonsense nonsense", "", "address", 2},
 		{nobody, "--token-file /nonexistent", "/nonexistent", 2},
@@ -98,6 +116,35 @@ func TestATokenIsOfferedBeforeAnythingElse(t *testing.T) {
 	out, errs, status := trellis(t, "stats", "-a", addr, "--token-file", token)
 	if status != 0 || !strings.Contains(out, "uptime  5s") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
+
+func TestAServerWithAnAuthenticationFileWantsAToken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token, auth := filepath.Join(dir, "token"), filepath.Join(dir, "auth")
+	credential, _, status := trellis(t, "token", "new", token)
+	if status != 0 {
+		t.Fatal(status)
+	}
+	if err := os.WriteFile(auth, []byte("reader "+strings.TrimSpace(credential)+" read *\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	addr := "unix:" + startTrellisd(t, "--auth-file", auth)
+	for _, tt := range []struct {
+		args, want string
+		status     int
+	}{
+		{"tubes", "; if it wants a token, give --token-file", 4},
+		{"jobs default", "the server wants a token: give --token-file", 4},
+		{"jobs default --token-file " + token, "there is no such job", 1},
+		{"pause default --token-file " + token, "this client has no right to it\n", 4},
+		{"stats --token-file " + token, "", 0},
+	} {
+		_, errs, status := trellis(t, append(strings.Fields(tt.args), "-a", addr)...)
+		if status != tt.status || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s: status %d, want %d and %q\n%s", tt.args, status, tt.status, tt.want, errs)
+		}
 	}
 }
 

@@ -58,6 +58,7 @@ func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
 	ctx := t.Context()
 	c, seen := script(t, map[string]string{
 		"capabilities":      "UNKNOWN_COMMAND\r\n",
+		"list-tube-used":    "USING default\r\n",
 		"stats-tube a":      okReply("---\nname: a\n"),
 		"use a":             "USING a\r\n",
 		"use default":       "USING default\r\n",
@@ -90,7 +91,7 @@ func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
 	if err := c.Queue("put 1 1 1 1 x:y", nil); err == nil {
 		t.Error("a tag was queued")
 	}
-	if !slices.Equal(*seen, []string{"capabilities"}) {
+	if !slices.Equal(*seen, []string{"capabilities", "list-tube-used"}) {
 		t.Errorf("sent %q", *seen)
 	}
 	*seen = nil
@@ -105,6 +106,15 @@ func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
 	}
 	if want := "stats-tube a,use a,peek-buried,use default,stats-tube a,use a,kick 9,use default,stats-tube nosuch"; strings.Join(*seen, ",") != want {
 		t.Errorf("sent %q", *seen)
+	}
+}
+
+func TestAServerThatWantsATokenIsNotTakenForAStockOne(t *testing.T) {
+	for name, rest := range map[string]string{"closes": "", "refuses everything": "UNKNOWN_COMMAND\r\n"} {
+		c := New(&fed{rest: []byte("UNKNOWN_COMMAND\r\n" + rest)}, "there")
+		if _, err := c.ListJobs(t.Context(), "a", Ready, 1, 0); !errors.Is(err, ErrToken) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
