@@ -116,11 +116,15 @@ func (f *serverFlags) explain(addr string, err error) error {
 	case !errors.As(err, &conn):
 		return &exitError{statusOfAnswer(err), fmt.Errorf("%s: %w", addr, err)}
 	}
-	reason := conn.Err
+	return f.explainConn(addr, conn)
+}
+
+// explainConn is explain for trouble with the connection itself.
+func (f *serverFlags) explainConn(addr string, err *client.ConnError) error {
+	reason, hint := err.Err, ""
 	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it
 		reason = sys
 	}
-	hint := ""
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}

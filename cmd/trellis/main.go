@@ -37,8 +37,9 @@ func newCommand() *cobra.Command {
 What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL. It works with trellisd and with a stock beanstalkd, and
 says which command the server lacks for the rest.
 
-` + exitHelp + ` bench, binlog, ping and token have 1 for any trouble, and binlog
-verify 2 for damage.`,
+` + exitHelp + `
+
+For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 when a log is damaged.`,
 		Args:          cobra.NoArgs, // so that a mistyped command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
