@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// startServer starts a server on a unix socket that nobody else can take, and returns the
+// startOnSocket starts a server on a unix socket that nobody else can take, and returns the
 // socket's path. Args have {socket} for it.
-func startServer(t *testing.T, command string, args ...string) string {
+func startOnSocket(t *testing.T, command string, args ...string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "trellis-") // a path that is short enough for a socket
 	if err != nil {
@@ -52,13 +52,13 @@ func startTrellisd(t *testing.T, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startServer(t, path, append([]string{"-l", "unix:{socket}", "--loops", "1"}, args...)...)
+	return startOnSocket(t, path, append([]string{"-l", "unix:{socket}", "--loops", "1"}, args...)...)
 }
 
 func startBeanstalkd(t *testing.T) string {
 	t.Helper()
 	path, _, _ := strings.Cut(peer(t), " ")
-	return startServer(t, path, "-l", "unix:{socket}")
+	return startOnSocket(t, path, "-l", "unix:{socket}")
 }
 
 // volatile are values that no test can know.
