@@ -27,8 +27,14 @@ type Conn struct {
 	// connection.
 	MaxBody int64
 
+	// Patience is how long the server may take to send the next part of a reply, or to take the
+	// next part of a command; 0 for as long as the context. The error is then
+	// context.DeadlineExceeded too.
+	Patience time.Duration
+
 	addr    string
 	nc      net.Conn
+	ctx     context.Context // of the call that reads or writes
 	in      *bufio.Reader
 	out     *bufio.Writer
 	pending []sent // commands without a reply, the oldest first
@@ -48,14 +54,48 @@ type sent struct {
 // New returns a connection to the server at the other end of nc, which belongs to it from
 // now on. Errors name the server addr.
 func New(nc net.Conn, addr string) *Conn {
-	return &Conn{
-		MaxBody: DefaultMaxBody,
-		addr:    addr,
-		nc:      nc,
-		in:      bufio.NewReaderSize(nc, bufferSize),
-		out:     bufio.NewWriterSize(nc, bufferSize),
-		used:    "default",
+	c := &Conn{MaxBody: DefaultMaxBody, addr: addr, nc: nc, ctx: context.Background(), used: "default"}
+	c.in = bufio.NewReaderSize((*stream)(c), bufferSize)
+	c.out = bufio.NewWriterSize((*stream)(c), bufferSize)
+	return c
+}
+
+// A stream is a connection whose reads and writes end in time.
+type stream Conn
+
+func (s *stream) Read(p []byte) (int, error) {
+	if err := s.arm(); err != nil {
+		return 0, err
 	}
+	return s.nc.Read(p)
+}
+
+// Write writes large bodies in parts, since each part may take its time.
+func (s *stream) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		if err = s.arm(); err != nil {
+			return n, err
+		}
+		var k int
+		k, err = s.nc.Write(p[:min(len(p), bufferSize)])
+		n, p = n+k, p[k:]
+	}
+	return n, err
+}
+
+// arm sets the end of the next read or write. A context that ends meanwhile makes it
+// earlier: see within.
+func (s *stream) arm() error {
+	deadline, _ := s.ctx.Deadline()
+	if s.Patience > 0 {
+		if by := time.Now().Add(s.Patience); deadline.IsZero() || by.Before(deadline) {
+			deadline = by
+		}
+	}
+	if err := s.nc.SetDeadline(deadline); err != nil {
+		return err
+	}
+	return s.ctx.Err()
 }
 
 // Addr is how errors name the server.
@@ -71,7 +111,10 @@ func (c *Conn) Auth(ctx context.Context, token string) error {
 		return err
 	}
 	r, err := c.roundTrip(ctx)
-	return answer("auth", r, err, "AUTHENTICATED")
+	if err != nil {
+		return err
+	}
+	return r.Check("auth", "AUTHENTICATED")
 }
 
 // Do sends a command, with a body if it is not nil, and returns the reply, whatever that
@@ -153,8 +196,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 
 // within has reads and writes end with the context, until release is called.
 func (c *Conn) within(ctx context.Context) (release func()) {
-	deadline, _ := ctx.Deadline()
-	_ = c.nc.SetDeadline(deadline)
+	c.ctx = ctx
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.nc.SetDeadline(time.Unix(1, 0))
@@ -164,6 +206,7 @@ func (c *Conn) within(ctx context.Context) (release func()) {
 		if !stop() {
 			<-ended // or it would hit the next command
 		}
+		c.ctx = context.Background()
 	}
 }
 

@@ -31,6 +31,14 @@ func (c *Conn) Peek(ctx context.Context, id uint64) (Job, error) {
 	return c.job(ctx, "FOUND", fmt.Sprintf("peek %d", id))
 }
 
+// Peeked understands the reply to a peek of any kind.
+func (c *Conn) Peeked(r Reply) (Job, error) {
+	if err := r.Check("peek", "FOUND"); err != nil {
+		return Job{}, err
+	}
+	return c.jobOf(&r)
+}
+
 // StatsJob are statistics of a job.
 func (c *Conn) StatsJob(ctx context.Context, id uint64) (Fields, error) {
 	return fetch(c, ctx, fmt.Sprintf("stats-job %d", id), parseFields)
@@ -122,16 +130,17 @@ func (c *Conn) ReserveBatch(ctx context.Context, n, timeout uint32) (jobs []Job,
 	return jobs, nil
 }
 
-// reserved is answer for commands that reserve.
+// reserved is Check for commands that reserve.
 func reserved(command string, r Reply, err error, want string) error {
 	switch {
 	case err != nil:
+		return err
 	case r.Word == "TIMED_OUT":
 		return ErrNotFound
 	case r.Word == "DEADLINE_SOON":
 		return ErrDeadlineSoon
 	}
-	return answer(command, r, err, want)
+	return r.Check(command, want)
 }
 
 // Watch has later reserves take jobs of a tube too.
@@ -194,7 +203,7 @@ func (c *Conn) Put(ctx context.Context, j *NewJob) (Inserted, error) {
 // Inserted understands the reply to a put.
 func (c *Conn) Inserted(r Reply) (i Inserted, err error) {
 	if i.Buried = r.Word == "BURIED"; !i.Buried {
-		if err := answer("put", r, nil, "INSERTED"); err != nil {
+		if err := r.Check("put", "INSERTED"); err != nil {
 			return i, err
 		}
 	}

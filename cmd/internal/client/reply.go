@@ -131,14 +131,13 @@ func (c *Conn) readBody(size string) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// answer turns a reply to a command into an error, unless it has the wanted word.
-func answer(command string, r Reply, err error, want string) error {
-	switch {
-	case err != nil:
-		return err
-	case r.Word == want:
+// Check returns nil if the reply has the wanted first word, ErrNotFound for NOT_FOUND, and
+// a RefusedError otherwise. Command is the first word of what was sent.
+func (r *Reply) Check(command, want string) error {
+	switch r.Word {
+	case want:
 		return nil
-	case r.Word == "NOT_FOUND":
+	case "NOT_FOUND":
 		return ErrNotFound
 	}
 	return &RefusedError{command, r.Line()}
@@ -147,8 +146,11 @@ func answer(command string, r Reply, err error, want string) error {
 // call does a command that has no body and one good reply.
 func (c *Conn) call(ctx context.Context, want, line string) (Reply, error) {
 	r, err := c.Do(ctx, line, nil)
+	if err != nil {
+		return r, err
+	}
 	word, _, _ := strings.Cut(line, " ")
-	return r, answer(word, r, err, want)
+	return r, r.Check(word, want)
 }
 
 // count does a command whose good reply has a number.

@@ -29,7 +29,7 @@ func (c *Conn) StatsTubes(ctx context.Context, tubes []string) ([]Fields, error)
 
 // fieldsOf is what a reply to one of many commands has, nil for NOT_FOUND.
 func (c *Conn) fieldsOf(command string, r Reply) (Fields, error) {
-	err := answer(command, r, nil, "OK")
+	err := r.Check(command, "OK")
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}

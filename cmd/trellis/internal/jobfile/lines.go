@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 )
@@ -52,6 +53,12 @@ func (l *Lines) Next() ([]byte, error) {
 		}
 		return l.line, nil
 	}
+}
+
+// Waiting tells whether Next may have to wait for the rest of the next line.
+func (l *Lines) Waiting() bool {
+	there, _ := l.in.Peek(l.in.Buffered())
+	return bytes.IndexByte(there, '\n') < 0
 }
 
 // Number is that of the line that Next returned last, from 1.
