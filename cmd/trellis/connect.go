@@ -26,9 +26,15 @@ type serverFlags struct {
 }
 
 func (f *serverFlags) register(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	f.output.register(cmd)
+	f.registerServer(cmd)
+}
+
+// registerServer is register for commands whose output has a format of its own.
+func (f *serverFlags) registerServer(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	f.output.register(cmd)
 	f.to.register(flags)
 	f.token.register(flags)
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the server may keep silent")
