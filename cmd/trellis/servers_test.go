@@ -29,10 +29,14 @@ type queueServer struct {
 	kill  func()
 }
 
-// onBothServers runs a test with trellisd and with beanstalkd.
+// onBothServers runs a test with trellisd and with beanstalkd, at the same time.
 func onBothServers(t *testing.T, test func(t *testing.T, s *queueServer)) {
-	t.Run("trellisd", func(t *testing.T) { test(t, startServer(t)) })
-	t.Run("beanstalkd", func(t *testing.T) { test(t, startStock(t)) })
+	for name, start := range map[string]func(*testing.T, ...string) *queueServer{"trellisd": startServer, "beanstalkd": startStock} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, start(t))
+		})
+	}
 }
 
 func startServer(t *testing.T, args ...string) *queueServer {

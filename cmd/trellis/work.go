@@ -11,13 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"trellis/cmd/internal/client"
 	"trellis/cmd/trellis/internal/worker"
 )
 
 func workCommand() *cobra.Command {
-	var to target
-	var token tokenFlag
-	var timeout time.Duration
+	var f serverFlags
 	cfg := worker.Config{Stdout: os.Stdout, Stderr: os.Stderr, Log: os.Stderr}
 	cmd := &cobra.Command{
 		Use:   "work TUBE -- COMMAND [ARGUMENT]...",
@@ -43,7 +42,8 @@ are stopped, and their jobs are ready again, without an attempt having been coun
 once. Commands do not outlive trellis work, even when it is killed: each has a process group of its own, which a
 second process kills then.
 
-The exit status is 0 when the work has been ended by a signal.`,
+The exit status is 0 when the work was ended by a signal, 1 when the command could not be started, 2 when the command line is
+wrong, 3 when the server cannot be reached at first, and 4 when it refuses the tube.`,
 		Example: `  trellis work mail -j 4 -- /usr/lib/mail/send
   trellis work thumbnails --attempts 3 -- timeout 60 sh -c 'convert - -resize 200x200 "/srv/thumbnails/$TRELLIS_JOB_ID.png"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -53,36 +53,41 @@ The exit status is 0 when the work has been ended by a signal.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := client.CheckTube(args[0])
 			if cfg.Jobs < 1 || cfg.Backoff < 0 || cfg.MaxBackoff < 0 || cfg.Grace < 0 {
-				return errors.New("--jobs must be at least 1, and times not negative")
+				err = errors.Join(err, errors.New("--jobs must be at least 1, and times not negative"))
 			}
-			a, err := to.address()
+			if err != nil {
+				return usageError(err)
+			}
+			cfg.Tube, cfg.Argv = args[0], args[1:]
+			if cfg.Argv[0], err = exec.LookPath(cfg.Argv[0]); err != nil {
+				return usageError(err)
+			}
+			a, token, err := f.server()
 			if err != nil {
 				return err
 			}
-			if cfg.Token, err = token.read(); err != nil {
-				return err
+			cfg.Addr, cfg.Token, cfg.Timeout = a.String(), token, f.timeout
+			cfg.Dial = func(ctx context.Context) (net.Conn, error) {
+				nc, err := dialAddress(ctx, &a, f.timeout)
+				if err != nil {
+					err = &client.ConnError{Addr: cfg.Addr, Err: err}
+				}
+				return nc, err
 			}
-			cfg.Addr, cfg.Timeout = to.addr, timeout
-			cfg.Dial = func(context.Context) (net.Conn, error) { return a.Dial(timeout) }
-			cfg.Tube, cfg.Argv = args[0], args[1:]
-			if cfg.Argv[0], err = exec.LookPath(cfg.Argv[0]); err != nil {
-				return err
-			}
-			return work(cmd.Context(), cfg)
+			return f.explain(cfg.Addr, work(cmd.Context(), cfg))
 		},
 	}
-	f := cmd.Flags()
-	f.SetInterspersed(true)
-	to.register(f)
-	token.register(f)
-	f.DurationVar(&timeout, "timeout", 10*time.Second, "how long connecting, and the reply to one command, may take")
-	f.IntVarP(&cfg.Jobs, "jobs", "j", 1, "how many commands run at once")
-	f.Uint64Var(&cfg.Attempts, "attempts", 10, "bury a job after so many failed attempts; 0: never")
-	f.DurationVar(&cfg.Backoff, "backoff", time.Second, "delay of a job after its first failed attempt, in whole seconds")
-	f.DurationVar(&cfg.MaxBackoff, "max-backoff", 5*time.Minute, "the longest delay")
-	f.DurationVar(&cfg.Grace, "grace", 30*time.Second, "how long commands may go on after SIGTERM or SIGINT")
-	f.BoolVar(&cfg.Prefix, "prefix", false, "begin each line that a command writes with the id of its job")
+	flags := cmd.Flags()
+	flags.IntVarP(&cfg.Jobs, "jobs", "j", 1, "how many commands run at once")
+	flags.Uint64Var(&cfg.Attempts, "attempts", 10, "bury a job after so many failed attempts; 0: never")
+	flags.DurationVar(&cfg.Backoff, "backoff", time.Second, "delay of a job after its first failed attempt, in whole seconds")
+	flags.DurationVar(&cfg.MaxBackoff, "max-backoff", 5*time.Minute, "the longest delay")
+	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "how long commands may go on after SIGTERM or SIGINT")
+	flags.BoolVar(&cfg.Prefix, "prefix", false, "begin each line that a command writes with the id of its job")
+	f.registerServer(cmd)
+	f.completeTubes(cmd, 1)
 	return cmd
 }
 

@@ -72,6 +72,7 @@ func TestWorkGivesEachJobToACommandAndDeletesIt(t *testing.T) {
 }
 
 func TestWorkReleasesWithBackOffAndBuriesAfterItsAttempts(t *testing.T) {
+	t.Parallel() // it takes the time of the back-off
 	onBothServers(t, func(t *testing.T, s *queueServer) {
 		c := s.dial()
 		c.put("t", "7", "0", "60", "a")
@@ -123,12 +124,13 @@ func TestWorkDoesNotMindACommandThatLeavesTheBodyUnread(t *testing.T) {
 }
 
 func TestWorkKeepsAJobForLongerThanItsTimeToRun(t *testing.T) {
+	t.Parallel() // it takes the time of three touches
 	onBothServers(t, func(t *testing.T, s *queueServer) {
 		c := s.dial()
-		c.put("t", "0", "0", "1", "a")
+		c.put("t", "0", "0", "8", "a") // a machine that stands still for half of that fails the test
 		end := filepath.Join(t.TempDir(), "end")
 		w := startWork(t, s, `until [ -e `+end+` ]; do sleep 0.05; done`)
-		eventually(t, "four touches", func() bool { n, _ := strconv.Atoi(c.stat("stats", "cmd-touch")); return n >= 4 })
+		eventually(t, "three touches", func() bool { return c.stat("stats", "cmd-touch") == "3" })
 		if err := os.WriteFile(end, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -141,9 +143,10 @@ func TestWorkKeepsAJobForLongerThanItsTimeToRun(t *testing.T) {
 }
 
 func TestWorkStopsTheCommandOfAJobThatIsDeleted(t *testing.T) {
+	t.Parallel() // it takes the time of a touch
 	s := startServer(t)
 	c := s.dial()
-	c.put("t", "0", "0", "1", "a")
+	c.put("t", "0", "0", "8", "a")
 	file := filepath.Join(t.TempDir(), "pids")
 	w := startWork(t, s, `echo $$ >>`+file+`; sleep 1000 & echo $! >>`+file+`; wait`)
 	eventually(t, "two processes", func() bool { return len(pids(t, file)) == 2 })
@@ -321,9 +324,14 @@ func TestMistakesOfWorkAreExplained(t *testing.T) {
 		"a command behind --": "work t",
 		"no-such-program":     "work t -- no-such-program",
 		"at least 1":          "work t -j 0 -- true",
+		"cannot be the name":  "work t! -- true",
 		"connection refused":  "work -a 127.0.0.1:1 t -- true",
 	} {
-		if out, errs, status := trellis(t, strings.Fields(args)...); status == 0 || !strings.Contains(errs, want) {
+		wantStatus := exitUsage
+		if strings.Contains(want, "refused") {
+			wantStatus = exitUnreachable
+		}
+		if out, errs, status := trellis(t, strings.Fields(args)...); status != wantStatus || !strings.Contains(errs, want) {
 			t.Errorf("trellis %s: status %d, want %q\n%s%s", args, status, want, out, errs)
 		}
 	}
