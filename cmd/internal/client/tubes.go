@@ -142,3 +142,15 @@ func (c *Conn) ListJobs(ctx context.Context, tube string, state State, limit uin
 	}
 	return fetch(c, ctx, line, parseEntries)
 }
+
+// EntriesOf understands the reply to list-jobs: what ListJobs returns.
+func (c *Conn) EntriesOf(command string, r Reply) ([]Fields, error) {
+	if err := r.Check(command, "OK"); err != nil {
+		return nil, err
+	}
+	entries, err := parseEntries(r.Body)
+	if err != nil {
+		return nil, c.broken("%s: %v", command, err)
+	}
+	return entries, nil
+}
