@@ -50,7 +50,7 @@ verify 2 for damage.`,
 	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), jobsCommand(), peekCommand())
 	root.AddCommand(kickCommand(), buryCommand(), deleteCommand(), moveCommand(), copyCommand(), clearCommand())
 	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), deadLettersCommand())
-	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), workCommand(), minderCommand())
+	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(), minderCommand())
 	root.AddCommand(buildCommands...)
 	return root
 }
