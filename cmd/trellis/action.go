@@ -75,7 +75,7 @@ func (a *action) onFirst(ctx context.Context, c *client.Conn, s *selection, most
 		return err
 	}
 	first, err := c.PeekTube(ctx, s.tube, s.of)
-	for last := uint64(0); err == nil && o.done < most && first.ID != last; {
+	for tries, last := uint64(0), uint64(0); err == nil && tries < most && first.ID != last; tries++ {
 		last = first.ID // which stays the first one if somebody else is at it
 		job := client.Fields{number("id", first.ID)}
 		if a.pri {

@@ -13,6 +13,7 @@ import (
 const (
 	completionPatience = 500 * time.Millisecond // a shell that waits longer feels broken
 	completionTubes    = 1000
+	completionBytes    = 16 << 20 // of the list of tubes
 )
 
 // complete has the shell offer words for a flag.
@@ -40,29 +41,43 @@ func (f *serverFlags) completeTubes(cmd *cobra.Command, args int, flags ...strin
 }
 
 // tubes asks the server for tubes whose names begin so. What goes wrong completes nothing.
-func (f *serverFlags) tubes(cmd *cobra.Command, _ []string, begun string) (found []string, _ cobra.ShellCompDirective) {
+func (f *serverFlags) tubes(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
-	c, err := f.dial(ctx)
-	if err != nil {
+	answer := make(chan []string, 1)
+	go func() { // a name server may take longer than the context lasts
+		answer <- f.beginning(ctx, begun)
+	}()
+	select {
+	case found := <-answer:
+		return found, cobra.ShellCompDirectiveNoFileComp
+	case <-ctx.Done():
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// beginning are the tubes whose names begin so, as far as the server tells them.
+func (f *serverFlags) beginning(ctx context.Context, begun string) (found []string) {
+	c, err := f.dial(ctx)
+	if err != nil {
+		return nil
+	}
 	defer c.Close()
-	c.MaxBody = 16 << 20
+	c.MaxBody = completionBytes
 	all, err := c.Tubes(ctx)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	for _, tube := range all {
 		if strings.HasPrefix(tube, begun) && client.CheckTube(tube) == nil && len(found) < completionTubes {
 			found = append(found, tube)
 		}
 	}
-	return found, cobra.ShellCompDirectiveNoFileComp
+	return found
 }
 
 // completeStates has the shell offer states for the flag --state.

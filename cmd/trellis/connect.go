@@ -23,6 +23,8 @@ type serverFlags struct {
 	token   tokenFlag
 	timeout time.Duration
 	output  outputFlags
+
+	authenticated bool
 }
 
 func (f *serverFlags) register(cmd *cobra.Command) {
@@ -78,6 +80,7 @@ func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
 			}
 			return nil, f.explain(a.String(), err)
 		}
+		f.authenticated = true
 	}
 	return c, nil
 }
@@ -108,7 +111,7 @@ func dialAddress(ctx context.Context, a *bench.Address, timeout time.Duration) (
 // explain says in one line which server it was and what to do, and gives the error its exit
 // status. An error that has one is left as it is.
 func (f *serverFlags) explain(addr string, err error) error {
-	exit, conn := (*exitError)(nil), (*client.ConnError)(nil)
+	exit, conn, no := (*exitError)(nil), (*client.ConnError)(nil), (*client.RefusedError)(nil)
 	switch {
 	case err == nil:
 		return nil
@@ -116,14 +119,22 @@ func (f *serverFlags) explain(addr string, err error) error {
 		return err
 	case errors.As(err, &exit):
 		return &exitError{exit.status, fmt.Errorf("%s: %w", addr, err)}
+	case errors.Is(err, client.ErrToken):
+		return refused(fmt.Errorf("%s: %w: give --token-file", addr, err))
+	case errors.As(err, &no) && no.Reply == "UNKNOWN_COMMAND" && !f.authenticated:
+		return refused(fmt.Errorf("%s: %w; if it wants a token, give --token-file", addr, err))
 	case !errors.As(err, &conn):
 		return &exitError{statusOfAnswer(err), fmt.Errorf("%s: %w", addr, err)}
 	}
-	reason := conn.Err
+	return f.explainConn(addr, conn)
+}
+
+// explainConn is explain for trouble with the connection itself.
+func (f *serverFlags) explainConn(addr string, err *client.ConnError) error {
+	reason, hint := err.Err, ""
 	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it
 		reason = sys
 	}
-	hint := ""
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}
@@ -131,9 +142,13 @@ func (f *serverFlags) explain(addr string, err error) error {
 		return &exitError{exitUnreachable, fmt.Errorf("%s: silent for %v; --timeout gives it longer", addr, f.timeout)}
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		hint = "; is a server running there? Name another with -a or in TRELLIS_ADDR"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		reason = errors.New("the server has closed the connection")
 		hint = "; does it want --tls, or a token (--token-file)?"
+	case errors.As(err, new(tls.RecordHeaderError)):
+		hint = "; does it speak TLS on this port?"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		hint = "; --ca names the authorities that it may be of"
 	case errors.Is(err, client.ErrBroken):
 		hint = "; is it a beanstalkd or trellisd, and does it want --tls?"
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // Exit statuses of the commands that speak to a server or to a cluster. Those of bench,
-// binlog, ping and token are in their help.
+// binlog, ping and token are in the help of trellis itself.
 const (
 	exitNothing     = 1 // nothing was found, or something else went wrong
 	exitUsage       = 2
@@ -22,7 +22,7 @@ const (
 
 // exitHelp is for the help of a command that has them all.
 const exitHelp = `The exit status is 0 when it is done, 1 when nothing was found that it could be done to, 2 when the command line is
-wrong, 3 when the server cannot be reached or does not answer, and 4 when it refuses or lacks a command.`
+wrong, 3 when the server cannot be reached or does not answer, 4 when it refuses or lacks a command, and 130 after an interrupt.`
 
 // exitError is an error with the exit status that it means.
 type exitError struct {
@@ -40,9 +40,15 @@ func usageError(err error) error {
 	return &exitError{exitUsage, err}
 }
 
-// mistakesAreUsage gives mistakes in the command line of cmd their exit status.
+// mistakesAreUsage gives mistakes in the command line of cmd their exit status, and leaves
+// those of its subcommands alone.
 func mistakesAreUsage(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	cmd.SetFlagErrorFunc(func(of *cobra.Command, err error) error {
+		if of != cmd {
+			return err
+		}
+		return usageError(err)
+	})
 	check := cmd.Args
 	if check == nil {
 		check = cobra.ArbitraryArgs

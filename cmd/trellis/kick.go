@@ -48,17 +48,20 @@ func kickJobs(ctx context.Context, c *client.Conn, s *selection) (o outcome, err
 	if err != nil {
 		return o, err
 	}
-	buried := stats.Uint("current-jobs-buried")
-	if s.of == "" {
-		if s.of = client.Buried; buried == 0 {
-			s.of = client.Delayed
-		}
-	}
-	if s.of == client.Delayed && buried > 0 { // kick would take these
+	buried, delayed := stats.Uint("current-jobs-buried"), stats.Uint("current-jobs-delayed")
+	switch {
+	case s.of == "" && buried > 0:
+		s.of = client.Buried
+	case s.of == "" && delayed > 0:
+		s.of = client.Delayed
+	case s.of == client.Delayed && buried > 0: // kick would take these
 		return kicking.onTube(ctx, c, s)
 	}
 	// Not one more than there are in that state, as the rest would be jobs in the other one.
-	most := min(s.most, stats.Uint("current-jobs-"+string(s.of)))
+	most := min(s.most, buried)
+	if s.of == client.Delayed {
+		most = min(s.most, delayed)
+	}
 	o.done, err = inParts(most, func(bound uint32) (uint64, error) { return c.KickTube(ctx, s.tube, bound) })
 	return o, gone(err)
 }

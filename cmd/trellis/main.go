@@ -37,15 +37,15 @@ func newCommand() *cobra.Command {
 What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL. It works with trellisd and with a stock beanstalkd, and
 says which command the server lacks for the rest.
 
-` + exitHelp + ` bench, binlog, ping and token have 1 for any trouble, and binlog
-verify 2 for damage.`,
+` + exitHelp + `
+
+For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 when a log is damaged.`,
 		Args:          cobra.NoArgs, // so that a mistyped command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	check := root.Args
-	root.Args = func(cmd *cobra.Command, args []string) error { return usageError(check(cmd, args)) }
+	mistakesAreUsage(root)
 	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand(), tokenCommand())
 	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), jobsCommand(), peekCommand())
 	root.AddCommand(kickCommand(), buryCommand(), deleteCommand(), moveCommand(), copyCommand(), clearCommand())

@@ -156,6 +156,9 @@ func (c *column) cell(v client.Value, ok bool) cell {
 	default:
 		out.text = v.Text
 	}
+	if out.text == "" {
+		out.text = "-"
+	}
 	if c.style != nil {
 		out.style = c.style(v)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +38,7 @@ JSON is an object with paused, how many tubes were.
 			length := uint64(pauseForEver)
 			if len(rest) > 0 {
 				if length, err = strconv.ParseUint(rest[0], 10, 32); err != nil || length == 0 || len(rest) > 1 {
-					return usageError(fmt.Errorf("%q is not a number of seconds from 1 to %d", rest, uint32(pauseForEver)))
+					return usageError(fmt.Errorf("%q is not a number of seconds from 1 to %d", strings.Join(rest, " "), uint32(pauseForEver)))
 				}
 			}
 			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {

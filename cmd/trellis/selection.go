@@ -130,7 +130,7 @@ type outcome struct {
 func (s *selection) report(p *printer, o outcome, err error, done, missing string) error {
 	if err != nil {
 		if o.done > 0 {
-			err = fmt.Errorf("%w (%s %s before)", err, jobsIn(o.done, s.of), done)
+			err = fmt.Errorf("%w (at least %s %s before)", err, jobsIn(o.done, s.of), done)
 		}
 		return err
 	}
@@ -158,11 +158,11 @@ func (s *selection) report(p *printer, o outcome, err error, done, missing strin
 
 // nothing tells that no job was selected.
 func (s *selection) nothing() error {
-	state := ""
-	if s.of != "" {
-		state = string(s.of) + " "
+	what := string(s.of)
+	if what == "" {
+		what = s.choices()
 	}
-	return nothingFound(fmt.Errorf("there is no %sjob in tube %q", state, s.tube))
+	return nothingFound(fmt.Errorf("there is no %s job in tube %q", what, s.tube))
 }
 
 // jobsIn is a number of jobs in a state, or in any.

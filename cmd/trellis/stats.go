@@ -27,6 +27,9 @@ JSON has the keys of stats, stats-tube and stats-job. Tables show times and size
   trellis stats --job 17`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("tube") && cmd.Flags().Changed("job") {
+				return usageError(errors.New("give either --tube or --job"))
+			}
 			if cmd.Flags().Changed("tube") {
 				if err := client.CheckTube(tube); err != nil {
 					return usageError(err)
@@ -43,7 +46,6 @@ JSON has the keys of stats, stats-tube and stats-job. Tables show times and size
 	}
 	cmd.Flags().StringVarP(&tube, "tube", "t", "", "of this tube")
 	cmd.Flags().Uint64Var(&job, "job", 0, "of the job with this id")
-	cmd.MarkFlagsMutuallyExclusive("tube", "job")
 	f.register(cmd)
 	f.completeTubes(cmd, 0, "tube")
 	return cmd

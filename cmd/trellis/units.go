@@ -18,7 +18,7 @@ func seconds(n uint64) string {
 	case n < year:
 		return fmt.Sprintf("%dd%02dh", n/day, n%day/hour)
 	}
-	return fmt.Sprintf("%dy%03dd", n/year, n%year/day)
+	return fmt.Sprintf("%dy%dd", n/year, n%year/day)
 }
 
 // grouped is a number with its digits in threes.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -32,15 +33,33 @@ func (c *Conn) Capabilities(ctx context.Context) (Capabilities, error) {
 		return Capabilities{}, err
 	}
 	caps := Capabilities{}
-	if r.Word == "OK" {
+	switch r.Word {
+	case "OK":
 		if caps, err = parseCapabilities(r.Body); err != nil {
 			return caps, c.broken("capabilities: %v", err)
 		}
-	} else if r.Word != "UNKNOWN_COMMAND" {
+	case "UNKNOWN_COMMAND":
+		if err := c.checkServed(ctx); err != nil {
+			return caps, err
+		}
+	default:
 		return caps, &RefusedError{"capabilities", r.Line()}
 	}
 	c.caps = &caps
 	return caps, nil
+}
+
+// checkServed tells a stock server from one that answers nothing but a token, by a command that
+// everybody may use.
+func (c *Conn) checkServed(ctx context.Context) error {
+	if err := c.enqueue("list-tube-used", "list-tube-used", nil); err != nil {
+		return err
+	}
+	r, err := c.roundTrip(ctx)
+	if ctx.Err() == nil && (err != nil && !errors.Is(err, context.DeadlineExceeded) || r.Word == "UNKNOWN_COMMAND") {
+		return ErrToken
+	}
+	return err
 }
 
 // Has asks the server whether it has an extension.

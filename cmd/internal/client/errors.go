@@ -12,6 +12,9 @@ var (
 	// ErrDeadlineSoon tells that a reserved job is about to time out.
 	ErrDeadlineSoon = errors.New("a reserved job is about to time out")
 
+	// ErrToken tells that the server does not serve clients without a token.
+	ErrToken = errors.New("the server wants a token")
+
 	// ErrLine tells that a command was not sent, since it is longer than a server takes
 	// or has a byte in it that would end it early.
 	ErrLine = errors.New("the command is too long, or has a line break or a NUL byte in it")

@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -11,20 +12,26 @@ import (
 type fed struct {
 	net.Conn
 	rest []byte
-	read int
+
+	reads, armed int // calls of Read and SetDeadline
 }
 
 func (f *fed) Read(p []byte) (int, error) {
 	if len(f.rest) == 0 {
-		return 0, net.ErrClosed
+		return 0, io.EOF
 	}
 	n := copy(p[:min(len(p), 7)], f.rest)
-	f.rest, f.read = f.rest[n:], f.read+n
+	f.rest = f.rest[n:]
+	f.reads++
 	return n, nil
 }
 
 func (f *fed) Write(p []byte) (int, error) { return len(p), nil }
-func (f *fed) SetDeadline(time.Time) error { return nil }
+
+func (f *fed) SetDeadline(time.Time) error {
+	f.armed++
+	return nil
+}
 
 // FuzzReplies has a server say anything, to many commands.
 func FuzzReplies(f *testing.F) {

@@ -22,6 +22,15 @@ func fetch[T any](c *Conn, ctx context.Context, line string, parse func([]byte) 
 	return v, nil
 }
 
+// page does a command that lists at most limit entries.
+func (c *Conn) page(ctx context.Context, line string, limit uint64) ([]Fields, error) {
+	entries, err := fetch(c, ctx, line, parseEntries)
+	if err == nil && uint64(len(entries)) > limit {
+		return nil, c.broken("%d entries to %q", len(entries), line)
+	}
+	return entries, err
+}
+
 // Drain has the server take no new jobs. Needs the extension drain.
 func (c *Conn) Drain(ctx context.Context) error {
 	_, err := c.call(ctx, "DRAINING", "drain")
@@ -37,7 +46,7 @@ func (c *Conn) Undrain(ctx context.Context) error {
 // Connections lists at most limit connections whose ids are above after, by id. The server
 // may list fewer: at most 10,000. Needs the extension list-connections.
 func (c *Conn) Connections(ctx context.Context, limit, after uint64) ([]Fields, error) {
-	return fetch(c, ctx, fmt.Sprintf("list-connections %d %d", limit, after), parseEntries)
+	return c.page(ctx, fmt.Sprintf("list-connections %d %d", limit, after), limit)
 }
 
 // StatsConn are statistics of a connection, of this one if id is 0. Needs the extension

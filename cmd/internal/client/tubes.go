@@ -140,7 +140,7 @@ func (c *Conn) ListJobs(ctx context.Context, tube string, state State, limit uin
 	if after != 0 {
 		line = fmt.Sprintf("%s %d", line, after)
 	}
-	return fetch(c, ctx, line, parseEntries)
+	return c.page(ctx, line, uint64(limit))
 }
 
 // EntriesOf understands the reply to list-jobs: what ListJobs returns.
