@@ -35,6 +35,9 @@ With --once, or when the output is no terminal, one table is printed, with rates
 that the table has, and rate-in, rate-out and age.
 
 ` + exitHelp,
+		Example: `  trellis top
+  trellis top --filter mail/ --sort buried
+  trellis top --once -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.query.Sort = strings.ToUpper(v.query.Sort)
@@ -60,6 +63,7 @@ that the table has, and rate-in, rate-out and age.
 	cmd.Flags().BoolVar(&v.once, "once", false, "print one table")
 	complete(cmd, "sort", titles...)
 	f.register(cmd)
+	f.completeTubes(cmd, 0)
 	return cmd
 }
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// work starts `trellis work` on the tube t with a shell command.
+// startWork starts `trellis work` on the tube t with a shell command.
 func startWork(t *testing.T, s *queueServer, shell string, args ...string) *tool {
 	t.Helper()
 	return startTool(t, slices.Concat([]string{"work", "-a", s.addr, "t"}, args, []string{"--", "sh", "-c", shell})...)

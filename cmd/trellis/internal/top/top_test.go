@@ -72,6 +72,8 @@ func (s *fakeServer) answer(words []string) string {
 		if !s.stock {
 			return ok("---\nversion: \"1\"\nextensions:\n- list-jobs\n")
 		}
+	case "list-tube-used":
+		return "USING default\r\n"
 	case "stats":
 		return stats("")
 	case "list-tubes":
