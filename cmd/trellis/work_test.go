@@ -171,14 +171,15 @@ func TestStoppedWorkLetsCommandsEndInTheirGrace(t *testing.T) {
 				w := startWork(t, s, `echo begun; until [ -e `+end+` ]; do sleep 0.05; done`, "--grace", "1h")
 				w.awaitOut("begun")
 				_ = w.cmd.Process.Signal(sig)
+				w.awaitErr("stopping")
 				if err := os.WriteFile(end, nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 				if status := w.wait(); status != 0 {
 					t.Errorf("status %d", status)
 				}
-				if deleted := c.stat("stats", "cmd-delete"); deleted == "0" {
-					t.Error("the command has ended, and its job is not deleted")
+				if deleted := c.stat("stats", "cmd-delete"); deleted != "1" || w.out.String() != "begun\n" {
+					t.Errorf("%s jobs deleted; commands wrote %q", deleted, w.out.String())
 				}
 			})
 		})
@@ -189,13 +190,19 @@ func TestStoppedWorkBeginsNoJobs(t *testing.T) {
 	s := startServer(t)
 	c := s.dial()
 	c.put("t", "0", "0", "60", "a")
-	w := startWork(t, s, `trap '' TERM; echo begun; sleep 1000`, "--grace", "1ms", "-j", "2")
+	end := filepath.Join(t.TempDir(), "end")
+	w := startWork(t, s, `echo begun; until [ -e `+end+` ]; do sleep 0.05; done`, "--grace", "1h", "-j", "2")
 	w.awaitOut("begun")
 	_ = w.cmd.Process.Signal(syscall.SIGTERM)
-	c.put("t", "0", "0", "60", "b") // before or after the end, and a slot has been waiting
+	w.awaitErr("stopping")
+	c.put("t", "0", "0", "60", "b") // while a slot may still be waiting at the server
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	w.wait()
-	if ready := c.stat("stats-tube t", "current-jobs-ready"); ready == "0" {
-		t.Errorf("%s jobs are ready", ready)
+	eventually(t, "the second job is ready", func() bool { return c.stat("stats-job 2", "state") == "ready" })
+	if got := w.out.String(); got != "begun\n" {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -95,6 +95,7 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 		close(idle)
 	}()
 	<-ctx.Done()
+	w.printf("stopping: no job is begun any more, and commands may go on for %v", cfg.Grace)
 	select {
 	case <-idle:
 	case <-time.After(cfg.Grace):
@@ -143,9 +144,12 @@ func (w *worker) slot(ctx context.Context, c *conn) error {
 func (w *worker) serve(ctx context.Context, c *conn) (answered bool, err error) {
 	for ctx.Err() == nil {
 		job, err := c.reserve(ctx, w.cfg.Timeout)
-		if err == nil {
+		switch {
+		case ctx.Err() != nil: // the job, if there is one, goes back with the connection
+			return answered, nil
+		case err == nil:
 			err = w.do(c, job)
-		} else if errors.Is(err, client.ErrNotFound) {
+		case errors.Is(err, client.ErrNotFound):
 			err = nil
 		}
 		if err != nil {
