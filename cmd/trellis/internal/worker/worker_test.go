@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/cmd/internal/client"
+	"trellis/reactor/tlstest"
 )
 
 // minderEnv makes this test program a minder.
@@ -217,7 +220,7 @@ func TestAWorkerMakesTheBestOfWhatItsServerSays(t *testing.T) {
 		err     string
 	}{
 		{"no right to the tube", []map[string]string{answers("watch", "UNKNOWN_COMMAND\r\n")}, "exit 0", "", "UNKNOWN_COMMAND"},
-		{"the first connection fails", []map[string]string{answers("watch", "")}, "exit 0", "", "EOF"},
+		{"the first connection fails", []map[string]string{answers("watch", "")}, "exit 0", "", "server: "},
 		{"a later one fails", []map[string]string{answers("delete", ""), answers("watch", ""), answers("delete", "NOT_FOUND\r\n")}, "exit 0", "before its command ended", ""},
 		{"a hostile one", []map[string]string{answers("reserve-with-timeout", "HELLO\r\n"), answers("stats-job", "OK 99999999999\r\n"), answers("release", "OUT_OF_MEMORY\r\n")}, "exit 1", "OUT_OF_MEMORY", ""},
 		{"a job that has gone before it began", []map[string]string{answers("stats-job", "NOT_FOUND\r\n", "reserve-with-timeout", "TIMED_OUT\r\n", "ignore", "NOT_IGNORED\r\n")}, "exit 0", "", "NOT_IGNORED"},
@@ -240,5 +243,56 @@ func TestAWorkerMakesTheBestOfWhatItsServerSays(t *testing.T) {
 				t.Errorf("not said in time: %s", log.all.String())
 			}
 		})
+	}
+}
+
+// The connection is read from between touches, in the meantime with a deadline, which TLS must survive.
+func TestAJobIsTouchedOverTLS(t *testing.T) {
+	authority := tlstest.NewAuthority("authority")
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{authority.Issue(tlstest.Name, nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	end := filepath.Join(t.TempDir(), "end")
+	a := answers("stats-job", fmt.Sprintf("OK %d\r\n%s\r\n", len(statsJob)-1, strings.Replace(statsJob, "60", "1", 1)))
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		nc, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer nc.Close()
+		touches := 0
+		for in := bufio.NewScanner(nc); in.Scan(); {
+			word, _, _ := strings.Cut(in.Text(), " ")
+			switch word {
+			case "touch":
+				if touches++; touches == 3 {
+					if err := os.WriteFile(end, nil, 0o600); err != nil {
+						t.Error(err)
+					}
+				}
+			case "delete":
+				cancel()
+			}
+			if _, err := io.WriteString(nc, a[word]); err != nil {
+				return
+			}
+		}
+	}()
+	sum, err := Run(ctx, Config{
+		Dial: func(context.Context) (net.Conn, error) {
+			return tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: authority.Pool, ServerName: tlstest.Name})
+		},
+		Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"sh", "-c", "until [ -e " + end + " ]; do sleep 0.05; done"},
+		Grace: time.Minute, Timeout: time.Minute, Log: io.Discard, Minder: startMinder(t),
+	})
+	<-served
+	if err != nil || sum.Deleted != 1 || sum.GivenUp != 0 {
+		t.Errorf("%v, %+v", err, sum)
 	}
 }
