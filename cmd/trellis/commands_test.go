@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,11 @@ func TestCompletionOffersTheServersTubes(t *testing.T) {
 	} {
 		before, last := line[:strings.LastIndex(line, " ")], line[strings.LastIndex(line, " ")+1:]
 		args := append([]string{"__complete"}, strings.Fields(before)...)
+		behind := 2 // the command
+		if args[1] == "dlq" {
+			behind = 3
+		}
+		args = slices.Insert(args, behind, "--timeout=1m")
 		out, errs, status := trellisIn(t, []string{"TRELLIS_ADDR=" + addr}, append(args, last)...)
 		words := strings.Fields(out)
 		if n := len(words); status != 0 || n == 0 || strings.Join(words[:n-1], " ") != want || words[n-1] != ":4" { // no file names

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	completionPatience = 500 * time.Millisecond // a shell that waits longer feels broken
+	completionPatience = 500 * time.Millisecond // unless --timeout says otherwise: a shell that waits longer feels broken
 	completionTubes    = 1000
 	completionBytes    = 16 << 20 // of the list of tubes
 )
@@ -46,7 +46,11 @@ func (f *serverFlags) tubes(cmd *cobra.Command, _ []string, begun string) ([]str
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	patience := completionPatience
+	if cmd.Flags().Changed("timeout") {
+		patience = f.timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	answer := make(chan []string, 1)
 	go func() { // a name server may take longer than the context lasts

@@ -14,7 +14,7 @@ import (
 func TestTheServerIsNamedByFlagOrEnvironment(t *testing.T) {
 	t.Parallel()
 	addr := quiet(t)
-	nobody := freeAddr(t)
+	const nobody = "127.0.0.1:1"
 	for _, tt := range []struct {
 		args string
 		env  []string
@@ -78,7 +78,7 @@ func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
 	web := fake(t, map[string]string{"list-tubes": "HTTP/1.1 400 Bad Request\r\n"})
 	mute := fake(t, map[string]string{"list-tubes": ""})
 	huge := fake(t, map[string]string{"list-tubes": "OK 99999999999\r\n"})
-	nobody := freeAddr(t)
+	const nobody = "127.0.0.1:1"
 	for _, tt := range []struct {
 		addr, args, want string
 		status           int

@@ -18,6 +18,7 @@ func tubesCommand() *cobra.Command {
 		Use:   "tubes [GLOB]",
 		Short: "List tubes with their jobs and clients",
 		Long: `List the server's tubes by name, each with its statistics. In GLOB, * stands for any characters and ? for one.
+TOTAL is how many jobs were ever put, PAUSED what is left of a pause, and yes for one until trellis resume.
 
 JSON has the keys of stats-tube.
 
