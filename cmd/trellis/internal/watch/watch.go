@@ -47,8 +47,8 @@ type places struct {
 	walk uint64 // the last one that the walk has read; 0: it begins behind the first page
 }
 
-// Start returns a watcher of a tube, for which all jobs that are in one of the states now are old. It reads through the whole tube once. The tube need
-// not exist yet.
+// Start returns a watcher of a tube, for which all jobs that are in one of the states now are old. It
+// reads through the whole tube once. The tube need not exist yet.
 func Start(ctx context.Context, list Lister, tube string, states []client.State) (*Watcher, error) {
 	w := &Watcher{list: list, tube: tube, states: states, places: make(map[client.State]*places), seen: make(map[uint64]struct{})}
 	for _, s := range states {
