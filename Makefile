@@ -134,12 +134,13 @@ peers:
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
+	command -v tmux >/dev/null || missing="$$missing tmux"; \
 	ruby -e 'require "beaneater"' 2>/dev/null || missing="$$missing ruby ruby-beaneater"; \
 	php -r 'require "Pheanstalk/autoload.php";' >/dev/null 2>&1 || missing="$$missing php-cli php-pda-pheanstalk"; \
 	{ stunnel4 -version || ls /usr/lib/*/libwrap.so.0; } >/dev/null 2>&1 || missing="$$missing libwrap0"; \
 	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null && command -v stunnel4 >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Prometheus, stunnel4, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, stunnel4, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff, tmux and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \

@@ -28,9 +28,15 @@ type serverFlags struct {
 }
 
 func (f *serverFlags) register(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	f.output.register(cmd)
+	f.registerServer(cmd)
+}
+
+// registerServer is register for commands whose output has a format of its own.
+func (f *serverFlags) registerServer(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	f.output.register(cmd)
 	f.to.register(flags)
 	f.token.register(flags)
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the server may keep silent")
@@ -55,17 +61,9 @@ func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *cl
 // dial connects to the server, and authenticates if there is a token. Its errors have
 // their exit statuses.
 func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
-	if f.timeout <= 0 {
-		return nil, usageError(errors.New("--timeout is to be above zero"))
-	}
-	f.to.fromEnvironment()
-	a, err := f.to.address()
+	a, token, err := f.server()
 	if err != nil {
-		return nil, usageError(err)
-	}
-	token, err := f.token.read()
-	if err != nil {
-		return nil, usageError(err)
+		return nil, err
 	}
 	nc, err := dialAddress(ctx, &a, f.timeout)
 	if err != nil {
@@ -85,6 +83,18 @@ func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
 		f.authenticated = true
 	}
 	return c, nil
+}
+
+// server is the server's address, and the token for it if there is one. Its errors have their exit statuses.
+func (f *serverFlags) server() (a bench.Address, token string, err error) {
+	if f.timeout <= 0 {
+		return a, "", usageError(errors.New("--timeout is to be above zero"))
+	}
+	f.to.fromEnvironment()
+	if a, err = f.to.address(); err == nil {
+		token, err = f.token.read()
+	}
+	return a, token, usageError(err)
 }
 
 func dialAddress(ctx context.Context, a *bench.Address, timeout time.Duration) (net.Conn, error) {

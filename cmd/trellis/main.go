@@ -50,6 +50,7 @@ For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 wh
 	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), jobsCommand(), peekCommand())
 	root.AddCommand(kickCommand(), buryCommand(), deleteCommand(), moveCommand(), copyCommand(), clearCommand())
 	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), deadLettersCommand())
+	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(), minderCommand())
 	root.AddCommand(buildCommands...)
 	return root
 }

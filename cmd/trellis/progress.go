@@ -31,13 +31,20 @@ func (l *progressLine) show(p bench.Progress) {
 		rate = float64(p.Commands-l.last.Commands) / took.Seconds()
 	}
 	l.last = p
-	fmt.Fprintf(l.out, "\r\033[Krun %d, %s %v: %d commands, %.0f/s, %d errors",
-		p.Run, p.Phase, p.Elapsed.Round(100*time.Millisecond), p.Commands, rate, p.Errors)
-	l.shown = true
+	l.write(fmt.Sprintf("run %d, %s %v: %d commands, %.0f/s, %d errors",
+		p.Run, p.Phase, p.Elapsed.Round(100*time.Millisecond), p.Commands, rate, p.Errors))
+}
+
+func (l *progressLine) write(text string) {
+	if l.out != nil {
+		fmt.Fprint(l.out, "\r\033[K"+text)
+		l.shown = true
+	}
 }
 
 func (l *progressLine) clear() {
 	if l.shown {
 		fmt.Fprint(l.out, "\r\033[K")
+		l.shown = false
 	}
 }

@@ -57,6 +57,9 @@ func TestTheToolByExample(t *testing.T) {
 		"2 jobs of tube mail.test deleted",
 		"tube mail paused for 10m00s",
 		`"name":"mail.failed"`,
+		"put into tube news",
+		"1,000 jobs put",
+		"numbers.copy  1,000 ",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing", want)

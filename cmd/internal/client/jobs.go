@@ -49,7 +49,7 @@ func (c *Conn) StatsJob(ctx context.Context, id uint64) (Fields, error) {
 func (c *Conn) StatsJobs(ctx context.Context, ids []uint64) ([]Fields, error) {
 	all := make([]Fields, len(ids))
 	err := c.Pipeline(ctx, len(ids), func(i int) Command { return Command{Line: fmt.Sprintf("stats-job %d", ids[i])} }, func(i int, r Reply) (err error) {
-		all[i], err = c.fieldsOf("stats-job", r)
+		all[i], err = c.FieldsOf("stats-job", r)
 		return err
 	})
 	return all, err

@@ -21,14 +21,14 @@ func (c *Conn) StatsTube(ctx context.Context, tube string) (Fields, error) {
 func (c *Conn) StatsTubes(ctx context.Context, tubes []string) ([]Fields, error) {
 	all := make([]Fields, len(tubes))
 	err := c.Pipeline(ctx, len(tubes), func(i int) Command { return Command{Line: "stats-tube " + tubes[i]} }, func(i int, r Reply) (err error) {
-		all[i], err = c.fieldsOf("stats-tube", r)
+		all[i], err = c.FieldsOf("stats-tube", r)
 		return err
 	})
 	return all, err
 }
 
-// fieldsOf is what a reply to one of many commands has, nil for NOT_FOUND.
-func (c *Conn) fieldsOf(command string, r Reply) (Fields, error) {
+// FieldsOf understands the reply to stats-job or stats-tube: statistics, nil for NOT_FOUND.
+func (c *Conn) FieldsOf(command string, r Reply) (Fields, error) {
 	err := r.Check(command, "OK")
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
@@ -141,4 +141,16 @@ func (c *Conn) ListJobs(ctx context.Context, tube string, state State, limit uin
 		line = fmt.Sprintf("%s %d", line, after)
 	}
 	return c.page(ctx, line, uint64(limit))
+}
+
+// EntriesOf understands the reply to list-jobs: what ListJobs returns.
+func (c *Conn) EntriesOf(command string, r Reply) ([]Fields, error) {
+	if err := r.Check(command, "OK"); err != nil {
+		return nil, err
+	}
+	entries, err := parseEntries(r.Body)
+	if err != nil {
+		return nil, c.broken("%s: %v", command, err)
+	}
+	return entries, nil
 }

@@ -1,0 +1,181 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+// listEvery is how old a list of more names than Collector.Limit may be.
+const listEvery = 10 * time.Second
+
+// A Collector asks a server. It is for one goroutine at a time.
+type Collector struct {
+	Dial  func(context.Context) (*client.Conn, error)
+	Limit int              // tubes that are asked about in one look
+	Now   func() time.Time // time.Now
+
+	conn   *client.Conn // nil while there is none
+	names  []string     // of all tubes, in order
+	listed time.Time    // when they were asked for
+
+	before counts            // of the server, at the look before
+	tubes  map[string]counts // of the tubes that the look before asked about
+}
+
+// counts are what rates come from.
+type counts struct {
+	at       time.Time
+	in, out  uint64
+	existing bool
+}
+
+// rates are how fast the counts have grown since others, Unknown if those are of another life of the tube or server.
+func (c counts) rates(since counts) (in, out float64) {
+	took := c.at.Sub(since.at).Seconds()
+	if !since.existing || took <= 0 || c.in < since.in || c.out < since.out {
+		return Unknown, Unknown
+	}
+	return float64(c.in-since.in) / took, float64(c.out-since.out) / took
+}
+
+// Close ends the connection.
+func (c *Collector) Close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// Look asks the server. After an error the next look connects again.
+func (c *Collector) Look(ctx context.Context, q Query) (*Sample, error) {
+	s, err := c.look(ctx, q)
+	if err != nil {
+		c.Close()
+		c.names = nil
+	}
+	return s, err
+}
+
+func (c *Collector) look(ctx context.Context, q Query) (s *Sample, err error) {
+	if c.conn == nil {
+		if c.conn, err = c.Dial(ctx); err != nil {
+			return nil, err
+		}
+	}
+	stats, err := c.conn.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s = &Sample{Query: q, At: c.Now(), Server: server(stats)}
+	total := counts{s.At, s.Server.Total, s.Server.Deleted, true}
+	s.Server.In, s.Server.Out = total.rates(c.before)
+	c.before = total
+	if len(c.names) <= c.Limit || s.At.Sub(c.listed) >= listEvery {
+		if c.names, err = c.conn.Tubes(ctx); err != nil {
+			return nil, err
+		}
+		// What is no name cannot be asked about.
+		c.names = slices.DeleteFunc(c.names, func(name string) bool { return client.CheckTube(name) != nil })
+		slices.Sort(c.names)
+		c.names = slices.Compact(c.names)
+		c.listed = s.At
+	}
+	names := slices.Clone(c.names)
+	if q.Filter != "" {
+		names = slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, q.Filter) })
+	}
+	s.All, s.Matched = len(c.names), len(names)
+	names, s.First = c.choose(names, q)
+	if s.Tubes, err = c.statistics(ctx, names); err != nil {
+		return nil, err
+	}
+	order(s.Tubes, q.Sort, q.Reverse)
+	first := min(max(q.First-s.First, 0), len(s.Tubes))
+	return s, c.ages(ctx, s.Tubes[first:min(first+q.Rows, len(s.Tubes))])
+}
+
+// choose returns the tubes to ask about, and the row of the first one.
+func (c *Collector) choose(names []string, q Query) ([]string, int) {
+	if q.Sort != byName {
+		return names[:min(len(names), c.Limit)], 0
+	}
+	first := min(max(q.First, 0), len(names))
+	n := min(max(q.Rows, 0), c.Limit, len(names)-first)
+	if !q.Reverse {
+		return names[first : first+n], first
+	}
+	slices.Reverse(names)
+	return names[first : first+n], first
+}
+
+// statistics asks about tubes. Those that have gone are left out.
+func (c *Collector) statistics(ctx context.Context, names []string) ([]Tube, error) {
+	all, err := c.conn.StatsTubes(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	now := c.Now()
+	seen := make(map[string]counts, len(names))
+	tubes := make([]Tube, 0, len(names))
+	for i, f := range all {
+		if f == nil {
+			continue
+		}
+		t := Tube{
+			Name: names[i], Age: Unknown,
+			Ready: f.Uint("current-jobs-ready"), Reserved: f.Uint("current-jobs-reserved"),
+			Delayed: f.Uint("current-jobs-delayed"), Buried: f.Uint("current-jobs-buried"),
+			Waiting: f.Uint("current-waiting"), Watching: f.Uint("current-watching"), Pause: f.Uint("pause-time-left"),
+			Total: f.Uint("total-jobs"), Deleted: f.Uint("cmd-delete"),
+		}
+		n := counts{now, t.Total, t.Deleted, true}
+		t.In, t.Out = n.rates(c.tubes[t.Name])
+		seen[t.Name] = n
+		tubes = append(tubes, t)
+	}
+	c.tubes = seen
+	return tubes, nil
+}
+
+// ages asks for the next jobs of tubes.
+func (c *Collector) ages(ctx context.Context, tubes []Tube) error {
+	has, err := c.conn.Has(ctx, "list-jobs")
+	if err != nil || !has {
+		return err
+	}
+	var asked []*Tube
+	for i := range tubes {
+		if tubes[i].Ready > 0 {
+			asked = append(asked, &tubes[i])
+		}
+	}
+	return c.conn.Pipeline(ctx, len(asked), func(i int) client.Command {
+		return client.Command{Line: fmt.Sprintf("list-jobs %s ready 1", asked[i].Name)}
+	}, func(i int, r client.Reply) error {
+		jobs, err := c.conn.EntriesOf("list-jobs", r)
+		if errors.Is(err, client.ErrNotFound) { // the tube has gone since
+			return nil
+		}
+		if err == nil && len(jobs) > 0 {
+			asked[i].Age = int64(min(jobs[0].Uint("age"), 1<<62))
+		}
+		return err
+	})
+}
+
+func server(f client.Fields) Server {
+	return Server{
+		Version: f.Text("version"), Uptime: f.Uint("uptime"), Draining: f.Text("draining") == "true",
+		Ready: f.Uint("current-jobs-ready"), Reserved: f.Uint("current-jobs-reserved"),
+		Delayed: f.Uint("current-jobs-delayed"), Buried: f.Uint("current-jobs-buried"),
+		Connections: f.Uint("current-connections"), Producers: f.Uint("current-producers"),
+		Workers: f.Uint("current-workers"), Waiting: f.Uint("current-waiting"),
+		Total: f.Uint("total-jobs"), Deleted: f.Uint("cmd-delete"),
+	}
+}

@@ -1,0 +1,180 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/charmbracelet/lipgloss"
+)
+
+// linesAround are the lines of a frame that are no rows: three of totals, one of notices, headings and keys.
+const linesAround = 6
+
+const minName = 16 // characters of the names, before columns are left out
+
+var (
+	strong  = lipgloss.NewStyle().Bold(true)
+	faint   = lipgloss.NewStyle().Faint(true)
+	heading = lipgloss.NewStyle().Reverse(true)
+	alarm   = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
+	notice  = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
+)
+
+// draw makes the frame: lines of at most the width of the screen, as many as it has.
+func (m *Model) draw() string {
+	var lines []string
+	if m.help {
+		lines = helpLines()
+	} else {
+		lines = append(m.totals(), m.notices(), m.headings())
+		lines = append(lines, m.table()...)
+		for len(lines) < m.height-1 {
+			lines = append(lines, "")
+		}
+		lines = append(lines[:max(0, m.height-1)], m.keys())
+	}
+	lines = lines[:min(len(lines), m.height)]
+	for i, line := range lines {
+		lines[i] = lipgloss.NewStyle().MaxWidth(m.width).Render(line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (m *Model) totals() []string {
+	head := "trellis top  "
+	if m.paused { // in front, as the rest may be cut
+		head += notice.Render("paused") + "  "
+	}
+	if m.sample == nil {
+		return []string{head + strong.Render(m.visible(m.addr)), "", ""}
+	}
+	s := &m.sample.Server
+	if s.Draining {
+		head += notice.Render("draining") + "  "
+	}
+	head += fmt.Sprintf("%s  version %s  up %s  %s", strong.Render(m.visible(m.addr)), m.visible(s.Version), period(s.Uptime), m.sample.At.Format("15:04:05"))
+	buried := fmt.Sprintf("buried %s", count(s.Buried))
+	if s.Buried > 0 {
+		buried = alarm.Render(buried)
+	}
+	return []string{
+		head,
+		fmt.Sprintf("jobs     ready %s  reserved %s  delayed %s  %s  in %s/s  out %s/s",
+			count(s.Ready), count(s.Reserved), count(s.Delayed), buried, rate(s.In), rate(s.Out)),
+		fmt.Sprintf("clients  connections %s  producers %s  workers %s  waiting %s",
+			count(s.Connections), count(s.Producers), count(s.Workers), count(s.Waiting)),
+	}
+}
+
+// notices is the line that says what is to be known about the rows.
+func (m *Model) notices() string {
+	switch {
+	case m.err != nil:
+		return alarm.Render("trying again: " + m.visible(m.err.Error()))
+	case m.sample == nil:
+		return ""
+	}
+	s := m.sample
+	text := fmt.Sprintf("%s tubes", count(uint64(s.All)))
+	if s.Query.Filter != "" {
+		text = fmt.Sprintf("%s of %s with %q in their names", count(uint64(s.Matched)), text, s.Query.Filter)
+	}
+	if n := s.Left(); n > 0 {
+		return notice.Render(fmt.Sprintf("%s; sorted are the first %s by name: / or n shows others",
+			text, count(uint64(len(s.Tubes)))))
+	}
+	return faint.Render(text)
+}
+
+// shown are the columns that there is room for, and the width of the first one.
+func (m *Model) shown() ([]Column, int) {
+	n, width := 1, m.width
+	for n < len(Columns) && width-Columns[n].width-1 >= minName {
+		width -= Columns[n].width + 1
+		n++
+	}
+	return Columns[:n], width
+}
+
+func (m *Model) headings() string {
+	columns, width := m.shown()
+	var b strings.Builder
+	for i, c := range columns {
+		title := c.Title
+		if c.Title == m.query.Sort {
+			title += map[bool]string{false: "↓", true: "↑"}[m.query.Reverse]
+		}
+		b.WriteString(cell(title, i, width, &columns[i]))
+	}
+	return heading.Render(b.String())
+}
+
+// cell aligns the text of a column.
+func cell(text string, i, nameWidth int, c *Column) string {
+	if i == 0 {
+		text = lipgloss.NewStyle().MaxWidth(nameWidth).Render(text)
+		return text + strings.Repeat(" ", max(0, nameWidth-lipgloss.Width(text)))
+	}
+	return strings.Repeat(" ", max(1, c.width+1-lipgloss.Width(text))) + text
+}
+
+func (m *Model) table() (lines []string) {
+	if m.sample == nil {
+		return nil
+	}
+	columns, width := m.shown()
+	first := m.query.First - m.sample.First
+	for row := first; row < first+m.rows() && row < len(m.sample.Tubes); row++ {
+		if row < 0 { // it has been scrolled to, and the answer is under way
+			lines = append(lines, faint.Render("…"))
+			continue
+		}
+		t := &m.sample.Tubes[row]
+		var b strings.Builder
+		b.WriteString(cell(m.visible(t.Name), 0, width, &columns[0]))
+		for i := 1; i < len(columns); i++ {
+			text := cell(columns[i].show(t), i, width, &columns[i])
+			switch {
+			case columns[i].Title == "BURIED" && t.Buried > 0:
+				text = alarm.Render(text)
+			case columns[i].Title == "PAUSED" && t.Pause > 0:
+				text = notice.Render(text)
+			}
+			b.WriteString(text)
+		}
+		lines = append(lines, b.String())
+	}
+	return lines
+}
+
+// keys is the last line.
+func (m *Model) keys() string {
+	if m.typing {
+		return "filter: " + m.visible(m.typed) + "_  (Enter: use it, Esc: leave it)"
+	}
+	position := ""
+	if total := m.total(); total > m.rows() {
+		position = fmt.Sprintf("  rows %d to %d of %d", m.query.First+1, min(m.query.First+m.rows(), total), total)
+	}
+	return faint.Render("? help  q quit  / filter  < > sort  r reverse  p pause" + position)
+}
+
+func helpLines() []string {
+	return strings.Split(strings.TrimSpace(`
+trellis top
+
+  < >, ← →           sort by the column before or after
+  r                  the other way round
+  n                  by name; only then all tubes of a large server can be seen
+  /                  only tubes with a text in their names; Esc shows all again
+  ↑ ↓, PgUp PgDn     other rows; Home and End: the first and last ones
+  p, space           pause the view, and go on
+  ?                  this page, and back
+  q                  quit
+
+IN/S, OUT/S   jobs put and deleted in a second
+AGE           of the job that is next: of the oldest ready one, if all have one
+              priority
+PAUSED        what is left of a pause
+`), "\n")
+}

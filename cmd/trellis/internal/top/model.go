@@ -1,0 +1,225 @@
+package top
+
+import (
+	"context"
+	"time"
+
+	tea "github.com/charmbracelet/bubbletea"
+)
+
+// A Looker asks a server. Look is called by one goroutine at a time.
+type Looker interface {
+	Look(ctx context.Context, q Query) (*Sample, error)
+}
+
+// A Model is the state of the view, as package bubbletea wants it. One look is under way at most; the next one comes
+// an interval after its end.
+type Model struct {
+	ctx      context.Context
+	source   Looker
+	interval time.Duration
+	addr     string
+	visible  func(string) string
+
+	width, height int
+	sample        *Sample // the last one; nil before the first
+	err           error   // of the last look
+	query         Query
+	typing        bool   // the filter is being typed
+	typed         string // what has been
+	paused, help  bool
+
+	looking bool // a look is under way
+	stale   bool // and its query is not the present one
+	looks   int  // that have begun; a tick belongs to the one before it
+}
+
+// NewModel returns a view of a server. The context ends what is asked; visible makes what comes from the server safe to show;
+// first is the first sample.
+func NewModel(ctx context.Context, source Looker, first *Sample, q Query, interval time.Duration, addr string, visible func(string) string) *Model {
+	return &Model{ctx: ctx, source: source, sample: first, query: q, interval: interval, addr: addr, visible: visible, width: 80, height: 24}
+}
+
+type looked struct {
+	sample *Sample
+	err    error
+}
+
+// tick is the time for the next look.
+type tick struct{ looks int }
+
+// Init implements tea.Model.
+func (m *Model) Init() tea.Cmd { return m.look() }
+
+// look begins a look, or notes that another is wanted when the present one has ended.
+func (m *Model) look() tea.Cmd {
+	if m.looking {
+		m.stale = true
+		return nil
+	}
+	m.looking, m.stale = true, false
+	m.looks++
+	m.query.Rows = m.rows()
+	q := m.query
+	return func() tea.Msg {
+		s, err := m.source.Look(m.ctx, q)
+		return looked{s, err}
+	}
+}
+
+// Update implements tea.Model.
+func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+		m.scroll(0)
+		return m, m.resume()
+	case looked:
+		return m, m.looked(msg)
+	case tick:
+		if msg.looks == m.looks && !m.paused {
+			return m, m.look()
+		}
+	case tea.KeyMsg:
+		if m.typing {
+			return m, m.typeKey(msg)
+		}
+		return m, m.key(msg.String())
+	}
+	return m, nil
+}
+
+func (m *Model) looked(l looked) tea.Cmd {
+	m.looking = false
+	if m.stale {
+		return m.look()
+	}
+	if m.err = l.err; l.err == nil && !m.paused {
+		m.sample = l.sample
+		m.scroll(0)
+	}
+	looks := m.looks
+	return tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{looks} })
+}
+
+// key does what a key is for.
+func (m *Model) key(key string) tea.Cmd {
+	switch key {
+	case "q", "ctrl+c":
+		return tea.Quit
+	case "?", "h":
+		m.help = !m.help
+	case "esc":
+		if m.help {
+			m.help = false
+			return nil
+		}
+		return m.filter("")
+	case " ", "p":
+		if m.paused = !m.paused; !m.paused {
+			return m.look()
+		}
+	case "/":
+		m.typing, m.typed = true, m.query.Filter
+	case "left", "<":
+		return m.sort(column(m.query.Sort)+len(Columns)-1, false)
+	case "right", ">":
+		return m.sort(column(m.query.Sort)+1, false)
+	case "r":
+		return m.sort(column(m.query.Sort), !m.query.Reverse)
+	case "n":
+		return m.sort(0, false)
+	case "up", "k":
+		return m.scroll(-1)
+	case "down", "j":
+		return m.scroll(1)
+	case "pgup", "b":
+		return m.scroll(-m.rows())
+	case "pgdown", "f":
+		return m.scroll(m.rows())
+	case "home", "g":
+		return m.scroll(-m.query.First)
+	case "end", "G":
+		return m.scroll(m.total())
+	}
+	return nil
+}
+
+// typeKey is key while the filter is being typed.
+func (m *Model) typeKey(msg tea.KeyMsg) tea.Cmd {
+	switch msg.Type {
+	case tea.KeyEnter:
+		m.typing = false
+		return m.filter(m.typed)
+	case tea.KeyEsc:
+		m.typing = false
+	case tea.KeyCtrlC:
+		return tea.Quit
+	case tea.KeyBackspace:
+		if runes := []rune(m.typed); len(runes) > 0 {
+			m.typed = string(runes[:len(runes)-1])
+		}
+	case tea.KeyCtrlU:
+		m.typed = ""
+	case tea.KeyRunes, tea.KeySpace:
+		if m.typed += string(msg.Runes); len(m.typed) > maxFilter {
+			m.typed = m.typed[:maxFilter]
+		}
+	}
+	return nil
+}
+
+const maxFilter = 200 // bytes of a tube's name
+
+// filter shows only tubes with this in their names.
+func (m *Model) filter(part string) tea.Cmd {
+	if part == m.query.Filter {
+		return nil
+	}
+	m.query.Filter, m.query.First = part, 0
+	return m.resume()
+}
+
+// sort sorts by a column.
+func (m *Model) sort(by int, reverse bool) tea.Cmd {
+	m.query.Sort, m.query.Reverse, m.query.First = Columns[by%len(Columns)].Title, reverse, 0
+	if m.sample != nil && m.sample.First == 0 {
+		order(m.sample.Tubes, m.query.Sort, m.query.Reverse) // at once, as far as it is known
+	}
+	return m.resume()
+}
+
+// scroll moves the rows that are shown.
+func (m *Model) scroll(by int) tea.Cmd {
+	before := m.query.First
+	m.query.First = max(0, min(m.query.First+by, m.total()-m.rows()))
+	if m.query.First == before {
+		return nil
+	}
+	return m.resume()
+}
+
+// resume looks at once, unless the view is paused.
+func (m *Model) resume() tea.Cmd {
+	if m.paused {
+		return nil
+	}
+	return m.look()
+}
+
+// total is how many rows there are.
+func (m *Model) total() int {
+	switch {
+	case m.sample == nil:
+		return 0
+	case m.query.Sort == byName:
+		return m.sample.Matched
+	}
+	return len(m.sample.Tubes)
+}
+
+// rows is how many of them the screen has room for.
+func (m *Model) rows() int { return max(1, m.height-linesAround) }
+
+// View implements tea.Model.
+func (m *Model) View() string { return m.draw() }

@@ -1,0 +1,437 @@
+package top
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	tea "github.com/charmbracelet/bubbletea"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	"trellis/cmd/internal/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A fakeServer has tubes with jobs. Its lines are what it was asked.
+type fakeServer struct {
+	tubes   []string
+	stock   bool                         // it has no list-jobs
+	stats   map[string]map[string]uint64 // of some tubes; "" is the server
+	lines   []string
+	hangUp  bool
+	stopped chan struct{}
+}
+
+func (s *fakeServer) dial(context.Context) (*client.Conn, error) {
+	ours, theirs := net.Pipe()
+	s.stopped = make(chan struct{})
+	answers := make(chan string, 10_000) // a pipe has no buffer
+	go func() {
+		for a := range answers {
+			if _, err := io.WriteString(theirs, a); err != nil {
+				break
+			}
+		}
+		theirs.Close()
+		close(s.stopped)
+	}()
+	go func() {
+		defer close(answers)
+		for in := bufio.NewScanner(theirs); in.Scan() && !s.hangUp; {
+			s.lines = append(s.lines, in.Text())
+			answers <- s.answer(strings.Fields(in.Text()))
+		}
+	}()
+	return client.New(ours, "server"), nil
+}
+
+func (s *fakeServer) answer(words []string) string {
+	ok := func(body string) string { return fmt.Sprintf("OK %d\r\n%s\r\n", len(body), body) }
+	stats := func(of string) string {
+		text := "---\nversion: \"1\"\n"
+		for key, n := range s.stats[of] {
+			text += key + ": " + strconv.FormatUint(n, 10) + "\n"
+		}
+		return ok(text)
+	}
+	switch words[0] {
+	case "capabilities":
+		if !s.stock {
+			return ok("---\nversion: \"1\"\nextensions:\n- list-jobs\n")
+		}
+	case "list-tube-used":
+		return "USING default\r\n"
+	case "stats":
+		return stats("")
+	case "list-tubes":
+		return ok("---\n- " + strings.Join(s.tubes, "\n- ") + "\n")
+	case "stats-tube":
+		if !slices.Contains(s.tubes, words[1]) {
+			return "NOT_FOUND\r\n"
+		}
+		return stats(words[1])
+	case "list-jobs":
+		return ok("---\n- id: 1\n  pri: 0\n  age: 77\n  size: 1\n")
+	}
+	return "UNKNOWN_COMMAND\r\n"
+}
+
+// asked counts the lines that begin with a word, since the last call.
+func (s *fakeServer) asked(word string) (n int) {
+	for _, line := range s.lines {
+		if strings.HasPrefix(line, word+" ") || line == word {
+			n++
+		}
+	}
+	return n
+}
+
+type clock struct{ now time.Time }
+
+func newCollector(t *testing.T, s *fakeServer, limit int) (*Collector, *clock) {
+	t.Helper()
+	clock := &clock{time.Unix(1000, 0).UTC()}
+	c := &Collector{Dial: s.dial, Limit: limit, Now: func() time.Time { return clock.now }}
+	t.Cleanup(func() {
+		c.Close()
+		if s.stopped != nil {
+			<-s.stopped
+		}
+	})
+	return c, clock
+}
+
+func names(s *Sample) (all []string) {
+	for _, t := range s.Tubes {
+		all = append(all, t.Name)
+	}
+	return all
+}
+
+func manyTubes(n int) *fakeServer {
+	s := &fakeServer{stats: map[string]map[string]uint64{}}
+	for i := range n {
+		s.tubes = append(s.tubes, fmt.Sprintf("t%05d", i))
+	}
+	return s
+}
+
+func TestALookAsksAboutItsLimitOfTubesOnly(t *testing.T) {
+	s := manyTubes(5000)
+	s.stats["t00003"] = map[string]uint64{"current-jobs-ready": 9}
+	s.stats["t04000"] = map[string]uint64{"current-jobs-ready": 8}
+	c, _ := newCollector(t, s, 100)
+	look, err := c.Look(t.Context(), Query{Sort: "READY", Rows: 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if look.All != 5000 || look.Matched != 5000 || len(look.Tubes) != 100 || look.Tubes[0].Name != "t00003" || look.Left() != 4900 {
+		t.Errorf("%+v", look)
+	}
+	if n := s.asked("stats-tube"); n != 100 {
+		t.Errorf("%d tubes were asked about", n)
+	}
+	if n := s.asked("list-jobs"); n != 1 || look.Tubes[0].Age != 77 || look.Tubes[1].Age != Unknown {
+		t.Errorf("%d ages were asked for; %+v", n, look.Tubes[:2])
+	}
+
+	look, err = c.Look(t.Context(), Query{Sort: "READY", Rows: 20, Filter: "t040"})
+	if err != nil || look.Matched != 100 || look.Tubes[0].Name != "t04000" || look.Left() != 0 {
+		t.Errorf("%v, %+v", err, look)
+	}
+}
+
+func TestALookByNameAsksAboutTheShownTubesOnly(t *testing.T) {
+	s := manyTubes(5000)
+	c, _ := newCollector(t, s, 100)
+	look, err := c.Look(t.Context(), Query{Sort: "TUBE", First: 4000, Rows: 3})
+	if err != nil || strings.Join(names(look), " ") != "t04000 t04001 t04002" || look.First != 4000 || s.asked("stats-tube") != 3 {
+		t.Errorf("%v, %+v", err, look)
+	}
+	look, err = c.Look(t.Context(), Query{Sort: "TUBE", Reverse: true, First: 4999, Rows: 3})
+	if err != nil || strings.Join(names(look), " ") != "t00000" || look.First != 4999 {
+		t.Errorf("%v, %+v", err, look)
+	}
+}
+
+func TestALongListOfTubesIsNotAskedForEachTime(t *testing.T) {
+	s := manyTubes(200)
+	c, clock := newCollector(t, s, 100)
+	for i, want := range []int{1, 1, 1, 2} {
+		if _, err := c.Look(t.Context(), Query{Sort: "READY"}); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.asked("list-tubes"); n != want {
+			t.Errorf("look %d: the list has been asked for %d times", i, n)
+		}
+		clock.now = clock.now.Add(4 * time.Second)
+	}
+}
+
+func TestRatesComeFromTwoLooks(t *testing.T) {
+	s := &fakeServer{tubes: []string{"a", "b"}, stats: map[string]map[string]uint64{
+		"": {"total-jobs": 100, "cmd-delete": 50}, "a": {"total-jobs": 100, "cmd-delete": 50},
+	}}
+	c, clock := newCollector(t, s, 100)
+	look := func(in, out uint64) *Sample {
+		for _, of := range []string{"", "a"} {
+			s.stats[of]["total-jobs"], s.stats[of]["cmd-delete"] = in, out
+		}
+		got, err := c.Look(t.Context(), Query{Sort: "TUBE", Rows: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		clock.now = clock.now.Add(2 * time.Second)
+		return got
+	}
+	for i, want := range []struct {
+		in, out         uint64
+		rateIn, rateOut float64
+	}{
+		{100, 50, Unknown, Unknown},
+		{150, 53, 25, 1.5},
+		{150, 53, 0, 0},
+		{5, 1, Unknown, Unknown}, // a new server or tube
+		{7, 1, 1, 0},
+	} {
+		got := look(want.in, want.out)
+		for _, r := range [][2]float64{{got.Server.In, got.Server.Out}, {got.Tubes[0].In, got.Tubes[0].Out}} {
+			if r[0] != want.rateIn || r[1] != want.rateOut {
+				t.Errorf("look %d: rates %v, want %v", i, r, want)
+			}
+		}
+	}
+}
+
+func TestAStockServerIsNotAskedForAges(t *testing.T) {
+	s := &fakeServer{stock: true, tubes: []string{"a"}, stats: map[string]map[string]uint64{"a": {"current-jobs-ready": 1}}}
+	c, _ := newCollector(t, s, 100)
+	look, err := c.Look(t.Context(), Query{Sort: "READY", Rows: 10})
+	if err != nil || look.Tubes[0].Age != Unknown || s.asked("list-jobs") != 0 {
+		t.Errorf("%v, %+v", err, look)
+	}
+}
+
+func TestALostConnectionIsMadeAgain(t *testing.T) {
+	s := &fakeServer{tubes: []string{"a"}}
+	c, _ := newCollector(t, s, 100)
+	if _, err := c.Look(t.Context(), Query{}); err != nil {
+		t.Fatal(err)
+	}
+	s.hangUp = true
+	if _, err := c.Look(t.Context(), Query{}); err == nil {
+		t.Fatal("no error")
+	}
+	<-s.stopped
+	s.hangUp = false
+	if _, err := c.Look(t.Context(), Query{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNamesThatAreNoneAreLeftOut(t *testing.T) {
+	s := &fakeServer{tubes: []string{"a", "b c", "\x1b[31m", "-d", "e"}}
+	c, _ := newCollector(t, s, 100)
+	look, err := c.Look(t.Context(), Query{Sort: "TUBE", Rows: 10})
+	if err != nil || strings.Join(names(look), " ") != "a e" {
+		t.Errorf("%v, %+v", err, look)
+	}
+}
+
+// still is a source that is never to be asked.
+type still struct{}
+
+func (still) Look(context.Context, Query) (*Sample, error) { return nil, errors.New("not to be asked") }
+
+// visible is as the tool has it, for what tests use.
+func visible(s string) string { return strings.ReplaceAll(s, "\x1b", `\x1b`) }
+
+func sample() *Sample {
+	return &Sample{
+		At: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), All: 3, Matched: 3,
+		Server: Server{Version: "1.0", Uptime: 93784, Ready: 1234567, Reserved: 3, Delayed: 4, Buried: 5, Connections: 1200, Producers: 100, Workers: 20, Waiting: 7, In: 1234.5, Out: 12.34},
+		Tubes: []Tube{
+			{Name: "mail", Ready: 1234567, Reserved: 3, Waiting: 7, Watching: 20, In: 1234.5, Out: 12.34, Age: 93784},
+			{Name: "thumb\x1b[31mnails/" + strings.Repeat("x", 60), Buried: 5, Delayed: 4, In: Unknown, Out: Unknown, Age: Unknown, Pause: 59},
+			{Name: "zero", Age: 0},
+		},
+	}
+}
+
+func newModel(width, height int) *Model {
+	q := Query{Sort: "READY"}
+	s := sample()
+	s.Query = q
+	m := NewModel(context.Background(), still{}, s, q, time.Second, "127.0.0.1:11300", visible)
+	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
+	m.looking = false
+	return m
+}
+
+// press presses keys: single characters, or names such as <enter>.
+func press(m *Model, keys ...string) {
+	special := map[string]tea.KeyType{
+		"<enter>": tea.KeyEnter, "<esc>": tea.KeyEsc, "<left>": tea.KeyLeft, "<right>": tea.KeyRight, "<down>": tea.KeyDown, "<up>": tea.KeyUp,
+		"<end>": tea.KeyEnd, "<home>": tea.KeyHome, "<backspace>": tea.KeyBackspace,
+	}
+	for _, k := range keys {
+		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(k)}
+		if key, ok := special[k]; ok {
+			msg = tea.KeyMsg{Type: key}
+		}
+		m.Update(msg)
+		m.looking = false
+	}
+}
+
+func TestFrames(t *testing.T) {
+	var b strings.Builder
+	show := func(name string, m *Model) {
+		fmt.Fprintf(&b, "==== %s\n", name)
+		for line := range strings.Lines(m.View() + "\n") {
+			b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		}
+	}
+	show("wide", newModel(120, 12))
+	show("narrow", newModel(60, 12))
+	show("tiny", newModel(20, 4))
+	m := newModel(120, 12)
+	press(m, "<right>", "<right>", "<right>", "r")
+	show("by buried, reversed", m)
+	press(m, "/", "m", "a", "x", "<backspace>")
+	show("a filter is being typed", m)
+	press(m, "<esc>", "p")
+	show("paused", m)
+	m = newModel(120, 12)
+	m.Update(looked{nil, errors.New("127.0.0.1:11300: connection \x1b refused")})
+	show("the server is away", m)
+	m = newModel(120, 12)
+	m.sample.All, m.sample.Matched, m.sample.Query.Filter, m.sample.Server.Draining = 100_000, 50_000, "a", true
+	show("more tubes than are asked about", m)
+	m = newModel(120, 8)
+	press(m, "<down>")
+	show("scrolled", m)
+	m = newModel(80, 24)
+	press(m, "?")
+	show("help", m)
+	file := filepath.Join("testdata", "frames.txt")
+	if os.Getenv("UPDATE") != "" {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(file); err != nil || string(want) != b.String() {
+		t.Errorf("%v, %s is not what is drawn now:\n%s", err, file, b.String())
+	}
+}
+
+func TestOneLookIsUnderWayAtMost(t *testing.T) {
+	m := newModel(80, 24)
+	if m.look() == nil {
+		t.Fatal("no look is begun")
+	}
+	first := m.looks
+	if _, again := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("n")}); again != nil {
+		t.Error("a second look beside the first")
+	}
+	if _, next := m.Update(looked{sample(), nil}); next == nil || m.looks != first+1 {
+		t.Error("no look after the answer to an old question")
+	}
+	if m.query.Sort != "TUBE" {
+		t.Error(m.query)
+	}
+	m.Update(looked{sample(), nil})
+	if _, old := m.Update(tick{first}); old != nil {
+		t.Error("a tick of an earlier look begins one")
+	}
+	if _, next := m.Update(tick{m.looks}); next == nil {
+		t.Error("a tick begins no look")
+	}
+}
+
+func TestAPausedViewStandsStill(t *testing.T) {
+	m := newModel(80, 24)
+	press(m, "p")
+	before := m.View()
+	other := sample()
+	other.Tubes[0].Name = "other"
+	m.Update(looked{other, nil})
+	if _, next := m.Update(tick{m.looks}); next != nil || m.View() != before {
+		t.Errorf("it goes on:\n%s", m.View())
+	}
+	if _, next := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("p")}); next == nil {
+		t.Error("it does not go on")
+	}
+}
+
+func TestNoKeysAndNoSampleBreakTheFrame(t *testing.T) {
+	keys := []string{"?", "<esc>", "/", "a", "<enter>", "<backspace>", "p", "<left>", "<right>", "r", "n", "<up>", "<down>", "<end>", "<home>", "j", "k", "b", "f", "G", "g", "ü"}
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(80, 24)
+		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0:
+				m.Update(tea.WindowSizeMsg{Width: rapid.IntRange(0, 200).Draw(t, "width"), Height: rapid.IntRange(0, 60).Draw(t, "height")})
+			case 1:
+				s := &Sample{Query: m.query}
+				s.Matched = rapid.IntRange(0, 300).Draw(t, "matched")
+				if m.query.Sort == byName {
+					s.First = rapid.IntRange(0, s.Matched).Draw(t, "first")
+				}
+				for i := range rapid.IntRange(0, s.Matched-s.First).Draw(t, "tubes") {
+					s.Tubes = append(s.Tubes, Tube{Name: fmt.Sprint("tube", i), Ready: rapid.Uint64().Draw(t, "ready"), Age: rapid.Int64().Draw(t, "age")})
+				}
+				m.looking = true
+				m.Update(looked{s, nil})
+			default:
+				press(m, rapid.SampledFrom(keys).Draw(t, "key"))
+			}
+			frame := m.View()
+			if lines := strings.Count(frame, "\n") + 1; lines > max(m.height, 1) {
+				t.Fatalf("%d lines on a screen of %d:\n%s", lines, m.height, frame)
+			}
+			for line := range strings.Lines(frame) {
+				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); m.width > 0 && n > m.width {
+					t.Fatalf("%d characters on a screen of %d: %q", n, m.width, line)
+				}
+			}
+		}
+	})
+}
+
+func TestNumbersAreShort(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0", 99_999: "99999", 100_000: "100k", 999_499: "999k", 999_500: "1.00M", 1_234_567: "1.23M", 12_345_678: "12M",
+		9_999_999_999: "10G", 1<<64 - 1: "18E",
+	} {
+		if got := count(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for f, want := range map[float64]string{Unknown: "-", 0: "0.0", 99.94: "99.9", 99.95: "100", 1e6: "1.00M"} {
+		if got := rate(f); got != want {
+			t.Errorf("%v: %s, want %s", f, got, want)
+		}
+	}
+	for s, want := range map[uint64]string{0: "0s", 59: "59s", 60: "1m00s", 3599: "59m59s", 3600: "1h00m", 86400: "1d00h", 1 << 40: "34865y"} {
+		if got := period(s); got != want {
+			t.Errorf("%d: %s, want %s", s, got, want)
+		}
+	}
+}

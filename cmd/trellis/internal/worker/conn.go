@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+// A conn is a slot's connection, which watches one tube. It belongs to the goroutine of its slot, apart from what observe does.
+type conn struct {
+	*client.Conn
+	nc net.Conn
+}
+
+// connect connects and watches the tube only.
+func connect(ctx context.Context, cfg *Config) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	nc, err := cfg.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{client.New(nc, cfg.Addr), nc}
+	if cfg.Token != "" {
+		err = c.Auth(ctx, cfg.Token)
+	}
+	if err == nil {
+		err = c.Watch(ctx, cfg.Tube)
+	}
+	if err == nil && cfg.Tube != "default" {
+		err = c.Ignore(ctx, "default")
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// observe notices the end of the connection while nothing is due on it: the channel is closed then, and when something comes
+// that nobody has asked for. The connection may be used again after stop has returned, unless it returned an error.
+func (c *conn) observe() (ended <-chan struct{}, stop func() error) {
+	_ = c.nc.SetReadDeadline(time.Time{})
+	read := make(chan struct{})
+	var err error // to be read after read
+	go func() {
+		defer close(read)
+		if _, err = c.nc.Read(make([]byte, 1)); err == nil {
+			err = errors.New("a reply to nothing")
+		}
+	}()
+	return read, func() error {
+		_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+		<-read
+		_ = c.nc.SetReadDeadline(time.Time{})
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil
+		}
+		return &client.ConnError{Addr: c.Addr(), Err: err}
+	}
+}
+
+// A reservation is a job that a slot has reserved.
+type reservation struct {
+	client.Job
+	stats client.Fields
+}
+
+// reserve waits for a job. It returns client.ErrNotFound when none has come in a while.
+func (c *conn) reserve(ctx context.Context, patience time.Duration) (*reservation, error) {
+	bounded, cancel := context.WithTimeout(ctx, reserveFor+patience)
+	defer cancel()
+	job, err := c.Reserve(bounded, uint32(reserveFor/time.Second))
+	if err != nil {
+		return nil, err
+	}
+	stats, err := c.StatsJob(bounded, job.ID)
+	if err != nil {
+		return nil, fmt.Errorf("job %d: %w", job.ID, err)
+	}
+	return &reservation{job, stats}, nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"trellis/cmd/internal/client"
+	"trellis/cmd/trellis/internal/jobfile"
+	"trellis/cmd/trellis/internal/producer"
+)
+
+// jobFlags say what a new job is like.
+type jobFlags struct{ pri, delay, ttr uint32 }
+
+func (j *jobFlags) register(f *pflag.FlagSet, when string) {
+	f.Uint32VarP(&j.pri, "pri", "p", 1024, "priority"+when+"; 0 is the most urgent")
+	f.Uint32VarP(&j.delay, "delay", "d", 0, "seconds until the job is ready"+when)
+	f.Uint32Var(&j.ttr, "ttr", 60, "time to run in seconds"+when)
+}
+
+func putCommand() *cobra.Command {
+	var f serverFlags
+	var j jobFlags
+	var p put
+	var unique string
+	cmd := &cobra.Command{
+		Use:   "put [BODY | - | --lines | --ndjson]",
+		Short: "Put jobs into a tube",
+		Long: `Put a job with this body, or with that from standard input; or many jobs from standard input:
+
+  --lines   each line is a body, without its line feed; an empty line is an empty body
+  --ndjson  each line is a JSON object with the body of a job in "body" or, if it is not UTF-8, in "body-base64", and what else
+            is to be said of it: "tube", "pri", "delay", "ttr", "key" with "key-seconds" (see --unique). The lines that
+            trellis export writes will do; their other keys have no effect here (see trellis import).
+
+Many jobs are sent without waiting for each reply, and need little memory, however many there are. A line that is no job, or
+larger than the server's max-job-size, is told on standard error and left out. When the server refuses a job
+for another reason, nothing more is sent; each line that was refused is told.
+
+--unique and "key" make a job unique in its tube: as long as a job with the same key lives, and for so many seconds
+after its end, no other is put. Only a server with the extension idp can do that; a stock beanstalkd is not sent such jobs.
+
+` + exitHelp,
+		Example: `  trellis put -t mail '{"to": "you@example.org"}'
+  trellis put -t mail --delay 3600 - <body
+  cut -d, -f1 users.csv | trellis put -t reminders --lines`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			stdin := len(args) == 0 || args[0] == "-"
+			p.job.Pri, p.job.Delay, p.job.TTR = j.pri, j.delay, j.ttr
+			var tagErr error
+			if unique != "" {
+				var tag string
+				tag, tagErr = uniqueTag(unique)
+				p.job.Tags = []string{tag}
+			}
+			err := errors.Join(client.CheckTube(p.job.Tube), tagErr)
+			switch {
+			case (p.lines || p.ndjson) && !stdin:
+				err = errors.New("--lines and --ndjson read standard input, and take no body")
+			case (p.lines || p.ndjson) && unique != "":
+				err = errors.New(`--unique is for one job; with --ndjson each may have its own "key"`)
+			}
+			if err != nil {
+				return usageError(err)
+			}
+			p.in, p.errs = cmd.InOrStdin(), cmd.ErrOrStderr()
+			if !stdin {
+				p.in = strings.NewReader(args[0])
+			}
+			return f.run(cmd, p.run)
+		},
+	}
+	cmd.Flags().StringVarP(&p.job.Tube, "tube", "t", "default", "the tube")
+	j.register(cmd.Flags(), "")
+	cmd.Flags().StringVar(&unique, "unique", "", "KEY[:SECONDS] that no other job of the tube may have")
+	cmd.Flags().BoolVar(&p.lines, "lines", false, "a job for each line of standard input")
+	cmd.Flags().BoolVar(&p.ndjson, "ndjson", false, "a job for each JSON object of standard input")
+	cmd.MarkFlagsMutuallyExclusive("lines", "ndjson")
+	f.register(cmd)
+	f.completeTubes(cmd, 0, "tube")
+	return cmd
+}
+
+// uniqueTag is the tag for KEY[:SECONDS].
+func uniqueTag(s string) (string, error) {
+	key, seconds, ok := strings.Cut(s, ":")
+	tag, err := producer.KeyTag(key)
+	if err != nil || !ok {
+		return tag, err
+	}
+	if _, err := strconv.ParseUint(seconds, 10, 32); err != nil {
+		return "", fmt.Errorf("--unique: %q is no number of seconds", seconds)
+	}
+	return tag + ":" + seconds, nil
+}
+
+// put is what to put.
+type put struct {
+	job           producer.Job // what is not said otherwise
+	lines, ndjson bool
+	in            io.Reader
+	errs          io.Writer
+}
+
+func (p *put) run(ctx context.Context, c *client.Conn, out *printer) error {
+	most, err := maxJobSize(ctx, c)
+	if err != nil {
+		return err
+	}
+	in := interruptible(ctx, p.in)
+	switch {
+	case p.lines:
+		return feed(ctx, c, out, p.errs, most, producer.NewLines(in, p.job, most))
+	case p.ndjson:
+		convert := func(j *jobfile.Job) (producer.Job, error) { return producer.Put(j, p.job) }
+		return feed(ctx, c, out, p.errs, most, producer.NewFile(in, most, convert))
+	}
+	body, err := io.ReadAll(io.LimitReader(in, int64(most)+1))
+	if err != nil {
+		return fmt.Errorf("reading the body: %w", err)
+	}
+	if uint64(len(body)) > most {
+		return refused(producer.TooLarge(most))
+	}
+	return p.one(ctx, c, out, body)
+}
+
+// one puts a single job.
+func (p *put) one(ctx context.Context, c *client.Conn, out *printer, body []byte) error {
+	if err := c.Use(ctx, p.job.Tube); err != nil {
+		return err
+	}
+	job := p.job.NewJob
+	job.Body = body
+	inserted, err := c.Put(ctx, &job)
+	if err != nil {
+		return err
+	}
+	fields := client.Fields{number("id", inserted.ID), text("tube", p.job.Tube)}
+	sentence := fmt.Sprintf("job %d put into tube %s", inserted.ID, p.job.Tube)
+	switch {
+	case inserted.Duplicate != "":
+		state := strings.ToLower(inserted.Duplicate)
+		fields = append(fields, text("duplicate", state))
+		sentence = fmt.Sprintf("job %d of tube %s has the same key already, and is %s: nothing was put", inserted.ID, p.job.Tube, state)
+	case inserted.Buried:
+		fields = append(fields, text("state", string(client.Buried)))
+		sentence += ", where it is buried: the server had no memory to queue it"
+	}
+	return out.result(sentence, fields)
+}
+
+// maxUntold is what is taken for the max-job-size of a server that does not tell.
+const maxUntold = 16 << 20
+
+// maxJobSize is how large a body may be.
+func maxJobSize(ctx context.Context, c *client.Conn) (uint64, error) {
+	caps, err := c.Capabilities(ctx)
+	if err != nil || caps.MaxJobSize > 0 {
+		return min(caps.MaxJobSize, client.DefaultMaxBody), err
+	}
+	stats, err := c.Stats(ctx)
+	if no := (*client.RefusedError)(nil); err != nil && !errors.As(err, &no) {
+		return 0, err
+	}
+	if n := stats.Uint("max-job-size"); n > 0 {
+		return min(n, client.DefaultMaxBody), nil
+	}
+	return maxUntold, nil
+}

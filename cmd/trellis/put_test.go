@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// trellisWith is trellis with a standard input.
+func trellisWith(t *testing.T, input string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	cmd.Stdin = strings.NewReader(input)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_ = cmd.Run()
+	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
+}
+
+// transcript runs commands on a server, and writes what they say as a terminal would show it.
+type transcript struct {
+	t    *testing.T
+	s    *queueServer
+	text strings.Builder
+}
+
+func (tr *transcript) run(input string, args ...string) {
+	tr.t.Helper()
+	out, errs, status := trellisWith(tr.t, input, append([]string{args[0], "-a", tr.s.addr}, args[1:]...)...)
+	fmt.Fprintf(&tr.text, "$ trellis %s\n%s", strings.Join(args, " "), strings.ReplaceAll(out+errs, tr.s.addr, "SERVER"))
+	if status != 0 {
+		fmt.Fprintf(&tr.text, "exit status %d\n", status)
+	}
+}
+
+func TestPutSaysWhatHasBecomeOfItsJobs(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		tr := &transcript{t: t, s: s}
+		tr.run("", "put", "hello")
+		tr.run("from\nstandard input\n", "put", "-t", "t", "-p", "5", "-d", "100", "--ttr", "9", "-", "-o", "json")
+		tr.run("one\ntwo\n\nfour", "put", "-t", "lines", "--lines")
+		tr.run("one\n"+strings.Repeat("x", 70_000)+"\nthree\n", "put", "-t", "lines", "--lines", "-o", "json")
+		tr.run(`{"body":"a","tube":"x","pri":3}`+"\n"+`{"body":"b","prio":3}`+"\n\n"+`{"body-base64":"/w==","tube":"bad name"}`+"\n"+`{"body-base64":"/w=="}`, "put", "--ndjson")
+		tr.run(strings.Repeat("x", 70_000), "put")
+		tr.run("", "put", "--lines", "body")
+		tr.run("", "put", "-t", "bad name", "body")
+		tr.run("", "put", "--unique", "-k", "body")
+		tr.run("", "put", "--unique", "k:x", "body")
+		tr.run("", "put", "--pri", "-1", "body")
+		golden(t, "testdata/put.txt", tr.text.String())
+
+		c := s.dial()
+		for id, want := range map[int]string{
+			1: "hello", 2: "from\nstandard input\n", 3: "one", 4: "two", 5: "", 6: "four", 7: "one", 8: "three", 9: "a", 10: "\xff",
+		} {
+			if r := c.reply(fmt.Sprintf("peek %d", id)); string(r.Body) != want {
+				t.Errorf("job %d: %q, want %q", id, r.Body, want)
+			}
+		}
+		for key, want := range map[string]string{"pri": "5", "delay": "100", "ttr": "9", "tube": `"t"`, "state": "delayed"} {
+			if got := c.stat("stats-job 2", key); got != want && got != strings.Trim(want, `"`) {
+				t.Errorf("%s is %s, want %s", key, got, want)
+			}
+		}
+	})
+}
+
+func TestPutWithAKeySendsNothingToAStockServer(t *testing.T) {
+	s := startStock(t)
+	_, errs, status := trellis(t, "put", "-a", s.addr, "--unique", "k", "put 0 0 1 1\r\na\r\n")
+	if status != exitRefused || !strings.Contains(errs, "idp") {
+		t.Errorf("status %d: %s", status, errs)
+	}
+	if n := s.dial().stat("stats", "total-jobs"); n != "0" {
+		t.Errorf("%s jobs", n)
+	}
+}
+
+func TestPutStopsAtAServerThatDrains(t *testing.T) {
+	s := startServer(t)
+	s.dial().do("drain")
+	_, errs, status := trellisWith(t, strings.Repeat("x\n", 100_000), "put", "-a", s.addr, "--lines")
+	if status != exitRefused || !strings.HasPrefix(errs, "line 1: ") || !strings.Contains(errs, "DRAINING") || !strings.Contains(errs, "nothing behind line") {
+		t.Errorf("status %d: %.300s", status, errs)
+	}
+	if n := s.dial().stat("stats", "cmd-put"); len(n) > 4 {
+		t.Errorf("%s puts were sent", n)
+	}
+}
+
+func TestWhatIsExportedCanBeImported(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "5", "0", "60", "buried")
+	c.put("t", "6", "0", "60", "buried \xff")
+	for id, pri := range []string{1: "5", 2: "6"} {
+		if id > 0 {
+			c.do(fmt.Sprint("reserve-job ", id))
+			c.do(fmt.Sprint("bury ", id, " ", pri))
+		}
+	}
+	c.put("t", "9", "0", "60", "last")
+	c.put("t", "0", "0", "7", "first")
+	c.put("t", "9", "0", "60", "behind last \x1b[31m\u202e")
+	c.put("t", "2", "1000", "60", "delayed")
+	c.put("t", "1", "0", "1000", "reserved")
+	c.do("reserve-job 7")
+
+	out, errs, status := trellis(t, "export", "-a", s.addr, "t")
+	if status != 0 || errs != "" || strings.Count(out, "\n") != 7 || strings.ContainsAny(out, "\x1b\u202e") {
+		t.Fatalf("status %d: %s\n%s", status, errs, out)
+	}
+	if n := c.stat("stats-tube t", "current-jobs-ready"); n != "3" {
+		t.Errorf("%s ready jobs after the export", n)
+	}
+
+	onBothServers(t, func(t *testing.T, other *queueServer) {
+		file := filepath.Join(t.TempDir(), "jobs")
+		if err := os.WriteFile(file, []byte(out), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		said, errs, status := trellis(t, "import", "-a", other.addr, file)
+		if status != 0 || said != "7 jobs put\n" {
+			t.Fatalf("status %d: %s%s", status, said, errs)
+		}
+		c := other.dial()
+		for state, want := range map[string]string{"ready": "4", "delayed": "1", "buried": "2"} {
+			if n := c.stat("stats-tube t", "current-jobs-"+state); n != want {
+				t.Errorf("%s %s jobs, want %s", n, state, want)
+			}
+		}
+		c.do("watch t")
+		for _, want := range []string{"first", "reserved", "last", "behind last \x1b[31m\u202e"} {
+			if r := c.reply("reserve-with-timeout 0"); string(r.Body) != want {
+				t.Errorf("%q, want %q", r.Body, want)
+			}
+		}
+		c.do("use t")
+		if r := c.reply("peek-buried"); string(r.Body) != "buried" || c.stat("stats-job "+r.Args[0], "pri") != "5" {
+			t.Errorf("%q", r.Body)
+		}
+		if r := c.reply("peek-delayed"); string(r.Body) != "delayed" || len(c.stat("stats-job "+r.Args[0], "delay")) < 3 {
+			t.Errorf("%q", r.Body)
+		}
+	})
+
+	_, errs, status = trellisWith(t, `{"body":"a"}`, "import", "-a", s.addr)
+	if status != exitRefused || !strings.Contains(errs, "line 1: there is no tube in it") {
+		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+func TestExportReadsManyPages(t *testing.T) {
+	s := startServer(t)
+	var bodies strings.Builder
+	for i := range 2500 {
+		fmt.Fprintln(&bodies, i)
+	}
+	if _, errs, status := trellisWith(t, bodies.String(), "put", "-a", s.addr, "-t", "t", "--lines"); status != 0 {
+		t.Fatal(errs)
+	}
+	out, errs, status := trellis(t, "export", "-a", s.addr, "t", "--state", "ready")
+	if status != 0 || strings.Count(out, "\n") != 2500 || !strings.Contains(out, `"id":2500,`) {
+		t.Errorf("status %d, %d lines: %s", status, strings.Count(out, "\n"), errs)
+	}
+}
+
+func TestExportSaysWhatItCannotDo(t *testing.T) {
+	s, stock := startServer(t), startStock(t)
+	stock.dial().put("t", "0", "0", "1", "a")
+	for _, tt := range []struct {
+		s      *queueServer
+		args   string
+		status int
+		want   string
+	}{
+		{stock, "t", exitRefused, "list-jobs"},
+		{stock, "u", exitNothing, `no tube "u"`},
+		{s, "u", exitNothing, `no tube "u"`},
+		{s, "default", exitNothing, "no such job"},
+		{s, "default --state asleep", exitUsage, "asleep"},
+		{s, "bad! name", exitUsage, ""},
+	} {
+		out, errs, status := trellis(t, append([]string{"export", "-a", tt.s.addr}, strings.Fields(tt.args)...)...)
+		if status != tt.status || out != "" || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s: status %d, want %d: %s%s", tt.args, status, tt.status, out, errs)
+		}
+	}
+}

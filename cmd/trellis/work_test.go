@@ -1,0 +1,345 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// startWork starts `trellis work` on the tube t with a shell command.
+func startWork(t *testing.T, s *queueServer, shell string, args ...string) *tool {
+	t.Helper()
+	return startTool(t, slices.Concat([]string{"work", "-a", s.addr, "t"}, args, []string{"--", "sh", "-c", shell})...)
+}
+
+// stop ends the work in order.
+func (p *tool) stop() {
+	p.t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	if status := p.wait(); status != 0 {
+		p.t.Errorf("status %d after SIGTERM\n%s", status, p.errs.String())
+	}
+}
+
+// pids are the processes whose numbers a command has written to a file. A line that is not complete is not read.
+func pids(t *testing.T, file string) (all []int) {
+	t.Helper()
+	text, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(text)) {
+		if pid, err := strconv.Atoi(strings.TrimSuffix(line, "\n")); err == nil && strings.HasSuffix(line, "\n") {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// alive tells whether a process runs. One that has exited may not have been reaped, if its parent is gone too.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if os.IsNotExist(err) {
+		_, err := os.Stat("/proc/self/stat")
+		return err != nil // there is no such file system here
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z")
+}
+
+func TestWorkGivesEachJobToACommandAndDeletesIt(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		var want []string
+		for i := range 20 {
+			c.put("t", "7", "0", "60", fmt.Sprint("body ", i))
+			want = append(want, fmt.Sprintf("%d t 7 60 1 1 body %d", i+1, i))
+		}
+		w := startWork(t, s, `echo "$TRELLIS_JOB_ID $TRELLIS_JOB_TUBE $TRELLIS_JOB_PRI $TRELLIS_JOB_TTR $TRELLIS_JOB_RESERVES $TRELLIS_JOB_ATTEMPT $(cat)"`, "-j", "3")
+		eventually(t, "all jobs are deleted", func() bool { return c.stat("stats", "cmd-delete") == "20" })
+		w.stop()
+		slices.Sort(want)
+		if got := sortedLines(w.out.String()); !slices.Equal(got, want) {
+			t.Errorf("%q\nwant\n%q", got, want)
+		}
+		w.awaitErr("20 jobs deleted, 0 released, 0 buried, 0 given up")
+	})
+}
+
+func TestWorkReleasesWithBackOffAndBuriesAfterItsAttempts(t *testing.T) {
+	t.Parallel() // it takes the time of the back-off
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		c.put("t", "7", "0", "60", "a")
+		w := startWork(t, s, `echo attempt $TRELLIS_JOB_ATTEMPT; exit 3`, "--attempts", "3", "--backoff", "1s")
+		eventually(t, "the job is buried", func() bool { return c.stat("stats-job 1", "state") == "buried" })
+		if got := w.out.String(); got != "attempt 1\nattempt 2\nattempt 3\n" {
+			t.Errorf("%q", got)
+		}
+		if releases, pri := c.stat("stats-job 1", "releases"), c.stat("stats-job 1", "pri"); releases != "2" || pri != "7" {
+			t.Errorf("%s releases, priority %s", releases, pri)
+		}
+		w.awaitErr("job 1: exit status 3")
+		w.awaitErr("job 1: buried after 3 attempts")
+
+		c.do("kick-job 1")
+		eventually(t, "three more attempts", func() bool { return c.stat("stats-job 1", "buries") == "2" })
+		if got := strings.Count(w.out.String(), "attempt 1\n"); got != 2 {
+			t.Errorf("%d first attempts: %q", got, w.out.String())
+		}
+		w.stop()
+	})
+}
+
+func TestWorkDelaysAFailedJobTwiceAsLongEachTime(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "0", "0", "60", "a")
+	w := startWork(t, s, "exit 1", "--backoff", "1000s", "--max-backoff", "3000s", "--attempts", "0")
+	for _, want := range []string{"1000", "2000", "3000", "3000"} {
+		eventually(t, "the delay is "+want, func() bool {
+			return c.stat("stats-job 1", "state") == "delayed" && c.stat("stats-job 1", "delay") == want
+		})
+		if want == "3000" {
+			break
+		}
+		c.do("kick-job 1")
+	}
+	w.stop()
+}
+
+func TestWorkDoesNotMindACommandThatLeavesTheBodyUnread(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		c.put("t", "0", "0", "60", strings.Repeat("x", 65535))
+		w := startWork(t, s, "exec <&-; exit 0")
+		eventually(t, "the job is deleted", func() bool { return c.stat("stats", "cmd-delete") == "1" })
+		w.stop()
+	})
+}
+
+func TestWorkKeepsAJobForLongerThanItsTimeToRun(t *testing.T) {
+	t.Parallel() // it takes the time of three touches
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		c.put("t", "0", "0", "8", "a") // a machine that stands still for half of that fails the test
+		end := filepath.Join(t.TempDir(), "end")
+		w := startWork(t, s, `until [ -e `+end+` ]; do sleep 0.05; done`)
+		eventually(t, "three touches", func() bool { return c.stat("stats", "cmd-touch") == "3" })
+		if err := os.WriteFile(end, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the job is deleted", func() bool { return c.stat("stats", "cmd-delete") == "1" })
+		w.stop()
+		if n := c.stat("stats", "job-timeouts"); n != "0" {
+			t.Errorf("%s timeouts", n)
+		}
+	})
+}
+
+func TestWorkStopsTheCommandOfAJobThatIsDeleted(t *testing.T) {
+	t.Parallel() // it takes the time of a touch
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "0", "0", "8", "a")
+	file := filepath.Join(t.TempDir(), "pids")
+	w := startWork(t, s, `echo $$ >>`+file+`; sleep 1000 & echo $! >>`+file+`; wait`)
+	eventually(t, "two processes", func() bool { return len(pids(t, file)) == 2 })
+	c.do("flush-tube t")
+	w.awaitErr("job 1: given up")
+	for _, pid := range pids(t, file) {
+		eventually(t, "the process ends", func() bool { return !alive(pid) })
+	}
+	c.put("t", "0", "0", "60", "b") // it goes on
+	eventually(t, "the next job", func() bool { return len(pids(t, file)) == 4 })
+	_ = w.cmd.Process.Kill()
+}
+
+func TestStoppedWorkLetsCommandsEndInTheirGrace(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			onBothServers(t, func(t *testing.T, s *queueServer) {
+				c := s.dial()
+				c.put("t", "0", "0", "60", "a")
+				c.put("t", "0", "0", "60", "b")
+				end := filepath.Join(t.TempDir(), "end")
+				w := startWork(t, s, `echo begun; until [ -e `+end+` ]; do sleep 0.05; done`, "--grace", "1h")
+				w.awaitOut("begun")
+				_ = w.cmd.Process.Signal(sig)
+				w.awaitErr("stopping")
+				if err := os.WriteFile(end, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if status := w.wait(); status != 0 {
+					t.Errorf("status %d", status)
+				}
+				if deleted := c.stat("stats", "cmd-delete"); deleted != "1" || w.out.String() != "begun\n" {
+					t.Errorf("%s jobs deleted; commands wrote %q", deleted, w.out.String())
+				}
+			})
+		})
+	}
+}
+
+func TestStoppedWorkBeginsNoJobs(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "0", "0", "60", "a")
+	end := filepath.Join(t.TempDir(), "end")
+	w := startWork(t, s, `echo begun; until [ -e `+end+` ]; do sleep 0.05; done`, "--grace", "1h", "-j", "2")
+	w.awaitOut("begun")
+	_ = w.cmd.Process.Signal(syscall.SIGTERM)
+	w.awaitErr("stopping")
+	c.put("t", "0", "0", "60", "b") // while a slot may still be waiting at the server
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.wait()
+	eventually(t, "the second job is ready", func() bool { return c.stat("stats-job 2", "state") == "ready" })
+	if got := w.out.String(); got != "begun\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestStoppedWorkGivesBackWhatDoesNotEndInItsGrace(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		c.put("t", "9", "0", "60", "a")
+		file := filepath.Join(t.TempDir(), "pids")
+		w := startWork(t, s, `trap '' TERM; echo $$ >>`+file+`; sleep 1000 & echo $! >>`+file+`; wait; wait`, "--grace", "1ms")
+		eventually(t, "two processes", func() bool { return len(pids(t, file)) == 2 })
+		w.stop()
+		for _, pid := range pids(t, file) {
+			eventually(t, "the process ends", func() bool { return !alive(pid) })
+		}
+		eventually(t, "the job is ready", func() bool { return c.stat("stats-job 1", "state") == "ready" })
+		if pri, releases := c.stat("stats-job 1", "pri"), c.stat("stats-job 1", "releases"); pri != "9" || releases != "0" {
+			t.Errorf("priority %s, %s releases", pri, releases)
+		}
+		w.awaitErr("1 given up")
+	})
+}
+
+func TestCommandsDoNotOutliveWorkThatIsKilled(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		c.put("t", "0", "0", "60", "a")
+		file := filepath.Join(t.TempDir(), "pids")
+		// The shell's child is what only the second process of the worker can reach.
+		w := startWork(t, s, `echo $$ >>`+file+`; sleep 1000 & echo $! >>`+file+`; wait`)
+		eventually(t, "two processes", func() bool { return len(pids(t, file)) == 2 })
+		_ = w.cmd.Process.Kill()
+		for _, pid := range pids(t, file) {
+			eventually(t, "the process ends", func() bool { return !alive(pid) })
+		}
+		eventually(t, "the job is ready", func() bool { return c.stat("stats-job 1", "state") == "ready" })
+	})
+}
+
+func TestWorkTakesAKilledCommandForAFailedAttempt(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		c := s.dial()
+		c.put("t", "0", "0", "60", "a")
+		file := filepath.Join(t.TempDir(), "pids")
+		w := startWork(t, s, `echo $$ >>`+file+`; exec sleep 1000`, "--attempts", "1")
+		eventually(t, "a process", func() bool { return len(pids(t, file)) == 1 })
+		if err := syscall.Kill(pids(t, file)[0], syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the job is buried", func() bool { return c.stat("stats-job 1", "state") == "buried" })
+		w.awaitErr("job 1: signal: killed")
+		w.stop()
+	})
+}
+
+func TestWorkGoesOnWithAServerThatWasRestarted(t *testing.T) {
+	onBothServers(t, func(t *testing.T, s *queueServer) {
+		s.kill()
+		s.argv = append(s.argv, "-b", t.TempDir())
+		s.start()
+		c := s.dial()
+		c.put("t", "0", "0", "60", "a")
+		dir := t.TempDir()
+		file, end := filepath.Join(dir, "pids"), filepath.Join(dir, "end")
+		w := startWork(t, s, `echo $$ >>`+file+`; until [ -e `+end+` ]; do sleep 0.05; done`, "-j", "2")
+		eventually(t, "a process", func() bool { return len(pids(t, file)) == 1 })
+		s.kill()
+		w.awaitErr("job 1: given up")
+		eventually(t, "the first process ends", func() bool { return !alive(pids(t, file)[0]) })
+		s.start()
+		eventually(t, "a second process", func() bool { return len(pids(t, file)) == 2 })
+		if err := os.WriteFile(end, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c = s.dial()
+		eventually(t, "the job is deleted", func() bool { return c.stat("stats", "cmd-delete") == "1" })
+		w.stop()
+	})
+}
+
+func TestWorkPrefixesLinesWithTheirJob(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "0", "0", "60", "a")
+	c.put("t", "0", "0", "60", "b")
+	w := startWork(t, s, `cat; echo; printf end; echo bad >&2`, "--prefix")
+	eventually(t, "both jobs are deleted", func() bool { return c.stat("stats", "cmd-delete") == "2" })
+	w.stop()
+	if got := w.out.String(); got != "1: a\n1: end\n2: b\n2: end\n" {
+		t.Errorf("%q", got)
+	}
+	w.awaitErr("1: bad\n")
+}
+
+func TestWorkDoesNotWaitForWhatACommandLeavesBehind(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "0", "0", "60", "a")
+	file := filepath.Join(t.TempDir(), "pids")
+	w := startWork(t, s, `sleep 1000 & echo $! >`+file, "--prefix")
+	eventually(t, "the job is deleted", func() bool { return c.stat("stats", "cmd-delete") == "1" })
+	w.stop()
+	for _, pid := range pids(t, file) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+func TestWorkEndsWhenItsCommandCannotBeStarted(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	c.put("t", "0", "0", "60", "a")
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, []byte("#!/nonexistent\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, status := trellis(t, "work", "-a", s.addr, "t", "--", program); status == 0 || !strings.Contains(errs, program) {
+		t.Errorf("status %d: %s", status, errs)
+	}
+	eventually(t, "the job is ready", func() bool { return c.stat("stats-job 1", "state") == "ready" })
+	if n := c.stat("stats-job 1", "releases"); n != "0" {
+		t.Errorf("%s releases", n)
+	}
+}
+
+func TestMistakesOfWorkAreExplained(t *testing.T) {
+	for want, args := range map[string]string{
+		"a command behind --": "work t",
+		"no-such-program":     "work t -- no-such-program",
+		"at least 1":          "work t -j 0 -- true",
+		"cannot be the name":  "work t! -- true",
+		"connection refused":  "work -a 127.0.0.1:1 t -- true",
+	} {
+		wantStatus := exitUsage
+		if strings.Contains(want, "refused") {
+			wantStatus = exitUnreachable
+		}
+		if out, errs, status := trellis(t, strings.Fields(args)...); status != wantStatus || !strings.Contains(errs, want) {
+			t.Errorf("trellis %s: status %d, want %q\n%s%s", args, status, want, out, errs)
+		}
+	}
+}
