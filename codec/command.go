@@ -8,7 +8,7 @@ type Command struct {
 	Op Op
 	// CountAs is the command whose counter in the server's statistics this adds
 	// one to. It is Op itself for a command, OpPut for OpPutBegin and
-	// OpPutTooBig, OpDrain for OpDrainStatus, and OpPut or OpPauseTube for those malformed lines that
+	// OpPutTooBig, OpDrain for OpDrainStatus, OpStatsConn for OpStatsOwnConn, and OpPut or OpPauseTube for those malformed lines that
 	// beanstalkd counts although it refuses them. In all other events it
 	// equals Op, which is not below NumCommands.
 	CountAs Op
@@ -19,10 +19,10 @@ type Command struct {
 	Delay   uint32 // seconds: of a put or release, or of a pause
 	TTR     uint32 // seconds to run, as sent: 0 is not yet made 1
 	Size    uint32 // bytes of the body without its CR LF
-	Bound   uint32 // how many jobs at most
+	Bound   uint32 // how many jobs, or connections, at most
 	Timeout uint32 // seconds, at most MaxTimeout
 
-	// ID is the id of a job. Zero and ids that were never given out occur.
+	// ID is the id of a job or connection. Zero and ids that were never given out occur.
 	ID uint64
 
 	// Tube is a valid name of a tube. It lies in the input or in memory of the

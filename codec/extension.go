@@ -8,8 +8,11 @@ const (
 	MaxListJobs = 10_000
 	// MaxReserveBatch is how many jobs a reserve-batch asks for at most.
 	MaxReserveBatch = 1000
+	// MaxListConns is how many connections a list-connections shows at most.
+	MaxListConns = 10_000
 
-	usualListJobs = 100
+	usualListJobs  = 100
+	usualListConns = 1000
 )
 
 // extension is a command that beanstalkd does not have. The words are matched whole,
@@ -42,6 +45,8 @@ var extensions = func() map[string]extension {
 		{OpTouchAll, func(*arguments, *Command) bool { return true }},
 		{OpDrain, parseDrain},
 		{OpUndrain, func(*arguments, *Command) bool { return true }},
+		{OpStatsConn, parseStatsConn},
+		{OpListConns, parseListConns},
 	} {
 		m[e.op.String()] = e
 	}
@@ -62,25 +67,15 @@ func parseExtension(s []byte, cmd *Command) bool {
 		cmd.Op = OpBadFormat
 	}
 	cmd.set(cmd.Op)
-	if cmd.Op == OpDrainStatus {
-		cmd.CountAs = OpDrain
+	switch cmd.Op {
+	case OpDrainStatus, OpStatsOwnConn:
+		cmd.CountAs = e.op
 	}
 	return true
 }
 
 func parseListJobs(a *arguments, cmd *Command) bool {
-	if !a.name(&cmd.Tube) || !a.state(&cmd.State) {
-		return false
-	}
-	cmd.Bound = usualListJobs
-	if a.end() {
-		return true
-	}
-	if !a.number32(&cmd.Bound) {
-		return false
-	}
-	cmd.Bound = min(cmd.Bound, MaxListJobs)
-	return a.end() || a.number64(&cmd.ID)
+	return a.name(&cmd.Tube) && a.state(&cmd.State) && a.page(usualListJobs, MaxListJobs, cmd)
 }
 
 func parseReserveBatch(a *arguments, cmd *Command) bool {
@@ -105,6 +100,18 @@ func parseDrain(a *arguments, cmd *Command) bool {
 		return false
 	}
 	return true
+}
+
+func parseStatsConn(a *arguments, cmd *Command) bool {
+	if a.end() {
+		cmd.Op = OpStatsOwnConn
+		return true
+	}
+	return a.number64(&cmd.ID)
+}
+
+func parseListConns(a *arguments, cmd *Command) bool {
+	return a.page(usualListConns, MaxListConns, cmd)
 }
 
 // arguments are what is left of a line.
@@ -160,6 +167,19 @@ func (a *arguments) number32(to *uint32) bool {
 	}
 	*to = uint32(v)
 	return true
+}
+
+// page takes what bounds a list: how much of it, and the id behind which it begins.
+func (a *arguments) page(usual, most uint32, cmd *Command) bool {
+	cmd.Bound = usual
+	if a.end() {
+		return true
+	}
+	if !a.number32(&cmd.Bound) {
+		return false
+	}
+	cmd.Bound = min(cmd.Bound, most)
+	return a.end() || a.number64(&cmd.ID)
 }
 
 func (a *arguments) state(to *State) bool {

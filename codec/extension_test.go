@@ -36,6 +36,15 @@ func TestDecoderKnowsExtensionsOnlyIfToldTo(t *testing.T) {
 		{"drain off", OpUndrain, OpUnknown},
 		{"drain status", OpDrainStatus, OpUnknown},
 		{"undrain", OpUndrain, OpUnknown},
+		{"stats-conn", OpStatsOwnConn, OpBadFormat},
+		{"stats-conn 1", OpStatsConn, OpBadFormat},
+		{"stats-conn x", OpBadFormat, OpBadFormat},
+		{"stats-conn ", OpBadFormat, OpBadFormat},
+		{"stats-connX", OpBadFormat, OpBadFormat},
+		{"list-connections", OpListConns, OpUnknown},
+		{"list-connections 1 2", OpListConns, OpUnknown},
+		{"list-connections -1", OpBadFormat, OpUnknown},
+		{"list-connectionsX", OpUnknown, OpUnknown},
 		{"undrain\x00", OpBadFormat, OpBadFormat},
 	} {
 		for _, mode := range []struct {
@@ -62,6 +71,10 @@ func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
 		{"list-jobs  t  buried  99999  18446744073709551615", Command{Op: OpListJobs, Tube: []byte("t"), State: Buried, Bound: MaxListJobs, ID: 1<<64 - 1}},
 		{"move-tube a ready b 4294967295", Command{Op: OpMoveTube, Tube: []byte("a"), To: []byte("b"), State: Ready, Bound: 1<<32 - 1}},
 		{"move-job 12 b", Command{Op: OpMoveJob, ID: 12, Tube: []byte("b")}},
+		{"list-connections", Command{Op: OpListConns, Bound: 1000}},
+		{"list-connections 7", Command{Op: OpListConns, Bound: 7}},
+		{"list-connections  0099999 18446744073709551615", Command{Op: OpListConns, Bound: MaxListConns, ID: 1<<64 - 1}},
+		{"stats-conn 18446744073709551615", Command{Op: OpStatsConn, ID: 1<<64 - 1}},
 		{"reserve-batch 1000 9", Command{Op: OpReserveBatch, Bound: 1000, Timeout: 9}},
 		{"reserve-batch 1000", Command{Op: OpReserveBatch, Bound: 1000}},
 	} {
@@ -82,6 +95,7 @@ func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
 func FuzzExtensions(f *testing.F) {
 	for _, s := range []string{
 		"list-jobs t ready 1 2", "move-tube a ready b 1", "reserve-batch 9 9", "drain off", "put 1 2 3 4", "stats", "move-job 1 t ",
+		"stats-conn", "stats-conn 18446744073709551615", "list-connections 10001 7", "list-connections  1", "stats-connX",
 	} {
 		f.Add([]byte(s), 3)
 	}
@@ -98,7 +112,7 @@ func FuzzExtensions(f *testing.F) {
 			pieces.Next(line[cut:], &b)
 		}
 		stock.Next(line, &c)
-		if a.Op != b.Op || a.ID != b.ID && a.Op == OpListJobs || !bytes.Equal(a.Tube, b.Tube) && a.Op >= NumStock && a.Op < NumCommands {
+		if a.Op != b.Op || a.ID != b.ID && (a.Op == OpListJobs || a.Op == OpStatsConn || a.Op == OpListConns) || !bytes.Equal(a.Tube, b.Tube) && a.Op >= NumStock && a.Op < NumCommands {
 			t.Fatalf("%q in one piece: %+v; cut at %d: %+v", line, a, cut, b)
 		}
 		if a.Op < NumStock && a.Op != c.Op {

@@ -52,6 +52,8 @@ const (
 	OpTouchAll       //
 	OpDrain          //
 	OpUndrain        //
+	OpStatsConn      // ID
+	OpListConns      // Bound, ID: at most Bound connections, those with greater ids than ID
 
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
@@ -78,6 +80,8 @@ const (
 	OpBadFormat
 	// OpDrainStatus is a drain that asks only. It counts as OpDrain.
 	OpDrainStatus
+	// OpStatsOwnConn is a stats-conn without an id. It counts as OpStatsConn.
+	OpStatsOwnConn
 	// OpUnknown is a line that begins with no known word: the answer
 	// UNKNOWN_COMMAND is due.
 	OpUnknown
@@ -130,7 +134,10 @@ var opNames = [...]string{
 	OpTouchAll:           "touch-all",
 	OpDrain:              "drain",
 	OpUndrain:            "undrain",
+	OpStatsConn:          "stats-conn",
+	OpListConns:          "list-connections",
 	OpDrainStatus:        "(drain status)",
+	OpStatsOwnConn:       "(stats-conn)",
 	OpPutBegin:           "(put begin)",
 	OpPutChunk:           "(put chunk)",
 	OpPutEnd:             "(put end)",

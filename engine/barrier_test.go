@@ -134,6 +134,10 @@ func TestRepliesWaitForAProofOfWhatTheyTell(t *testing.T) {
 		{"list-jobs default ready 5\r\n", "OK", barrier},
 		{"peek-tube default ready\r\n", "FOUND", barrier},
 		{"touch-all\r\n", "TOUCHED_ALL 1", barrier},
+		{"stats-conn\r\n", "OK", barrier},
+		{"stats-conn 1\r\n", "OK", barrier},
+		{"stats-conn 99\r\n", "NOT_FOUND", barrier},
+		{"list-connections\r\n", "OK", barrier},
 		// A record behind what was seen proves that as well; one before does not.
 		{"reserve\r\ndelete 1\r\n", "RESERVED 1 1\r\na\r\nDELETED", ownRecord},
 		{"delete 1\r\nreserve\r\n", "DELETED\r\nRESERVED 5", barrier},

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"trellis/codec"
 )
@@ -32,9 +33,9 @@ func (l *plantLoop) Alarm(Time) {}
 
 // A client is a connection that takes commands as the decoder gives them.
 type client struct {
+	session  Session // the first field: see pull
 	tb       testing.TB
 	loop     *plantLoop
-	session  Session
 	out      Output
 	reserved []uint64
 	_        [128]byte
@@ -52,7 +53,7 @@ func newPlant(tb testing.TB, loops int) *plant {
 
 func (p *plant) client(loop int) *client {
 	c := &client{tb: p.tb, loop: p.loops[loop]}
-	c.loop.Open(&c.session, c, c.loop.now)
+	c.loop.Open(&c.session, c.loop.now)
 	return c
 }
 
@@ -84,8 +85,8 @@ func (c *client) do(cmd *codec.Command) Outcome {
 // pull begins a round and resumes who can go on.
 func (l *plantLoop) pull(now Time) {
 	l.Refill()
-	for o := l.Next(now); o != nil; o = l.Next(now) {
-		c := o.(*client)
+	for s := l.Next(now); s != nil; s = l.Next(now) {
+		c := (*client)(unsafe.Pointer(s))
 		c.session.Resume(now, &c.out)
 	}
 }

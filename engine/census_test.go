@@ -60,6 +60,7 @@ func (c *census) run() []error {
 		c.shard(sh)
 	}
 	c.registry()
+	c.roll()
 	if len(c.visited) != len(c.jobs) {
 		c.failf("the index knows %d jobs, the queues %d", len(c.jobs), len(c.visited))
 	}
@@ -87,14 +88,43 @@ func (c *census) session(s *Session) {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
-	for _, h := range s.holdings {
+	for h := s.firstHolding(); h != nil; h = h.next {
 		if h.session != s || h.shard.holdings[h.index] != h {
 			c.failf("a holding in shard %d is not its session's", h.shard.number)
 		}
 		holds |= 1 << h.shard.number
 	}
-	if watches != s.watches || holds != s.holds || len(s.watched) == 0 {
-		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.holds, watches, holds)
+	if watches != s.watches || holds != s.holds() || len(s.watched) == 0 {
+		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.holds(), watches, holds)
+	}
+}
+
+func (c *census) roll() {
+	open := map[*Session]bool{}
+	for _, s := range c.sessions {
+		if s.flags&isOpen != 0 {
+			open[s] = true
+		}
+	}
+	r, last := &c.engine.roll, uint64(0)
+	for i, p := range r.pages {
+		if p.n == 0 || i > 0 && p.n+r.pages[i-1].n <= rollPageLen/2 {
+			c.failf("page %d of the roll has %d sessions", i, p.n)
+		}
+		for at, s := range p.sessions {
+			switch {
+			case at >= p.n && s != nil:
+				c.failf("page %d of the roll goes on behind its end", i)
+			case at < p.n && (!open[s] || s.id <= last || s.id > r.lastID):
+				c.failf("session %d is on the roll behind %d, open %v", s.id, last, open[s])
+			case at < p.n:
+				last = s.id
+				delete(open, s)
+			}
+		}
+	}
+	if len(open) > 0 {
+		c.failf("%d open sessions are not on the roll", len(open))
 	}
 }
 
@@ -119,8 +149,9 @@ func (c *census) loop(l *Loop) {
 			c.mailed[s] = l
 		}
 	}
-	if l.hasMail.Load() != (len(l.mail.list) > 0) || len(l.mail.list) > 0 && !l.mail.rung {
-		c.failf("a mailbox of %d says %v, rung %v", len(l.mail.list), l.hasMail.Load(), l.mail.rung)
+	mails := len(l.mail.list) + len(l.mail.calls)
+	if l.hasMail.Load() != (mails > 0) || mails > 0 && !l.mail.rung {
+		c.failf("a mailbox of %d says %v, rung %v", mails, l.hasMail.Load(), l.mail.rung)
 	}
 	for _, s := range c.sessions {
 		if s.loop != l {

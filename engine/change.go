@@ -125,18 +125,21 @@ func (sh *shard) makeReady(r ref, j *job) {
 // reserve gives a ready, delayed or buried job to a session, whose loop is the
 // caller's or that the caller has claimed. It fails when there is no memory.
 func (sh *shard) reserve(s *Session, r ref, j *job) error {
+	if s.held == nil {
+		s.held = new(holdings)
+	}
 	ch := sh.present(j)
 	ch.to, ch.holder = reserved, s
 	ch.at = sh.now + seconds(j.ttr)
 	ch.counters.reserves++
-	ch.counters.order = s.reservations
+	ch.counters.order = s.held.made
 	if err := sh.provide(j, &ch); err != nil {
 		return err
 	}
 	if j.state == ready {
 		sh.totals.ready.Observe(time.Duration(sh.now-j.at()), 1)
 	}
-	s.reservations++
+	s.held.made++
 	sh.apply(r, j, &ch)
 	return nil
 }

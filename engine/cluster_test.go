@@ -211,9 +211,7 @@ func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {
 		if _, err := e.Walk(0, 1, nil); err != ErrDiscarded {
 			t.Fatalf("a walk ends with %v", err)
 		}
-		if list := e.AppendTubes(nil, 0, 0); len(list) != 0 {
-			t.Fatalf("there are tubes: %v", list)
-		}
+		e.EachTube(0, func(tube *TubeSnapshot) { t.Fatalf("there is a tube: %v", tube) })
 	}
 }
 
@@ -283,11 +281,11 @@ func TestAnEngineServesAnyTimeAfterItsBeginning(t *testing.T) {
 		t.Errorf("answered %q", got)
 	}
 	// A job is ready since its record was made.
-	for _, tube := range e.AppendTubes(nil, e.shardFor([]byte("other")).number, s.now) {
+	e.EachTube(s.now, func(tube *TubeSnapshot) {
 		if tube.Name == "other" && tube.OldestReady != 14*time.Second {
 			t.Errorf("the oldest job has been ready for %v", tube.OldestReady)
 		}
-	}
+	})
 	for _, err := range (&census{engine: e, sessions: s.sessions()}).run() {
 		t.Error(err)
 	}

@@ -20,7 +20,7 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	set := s.watches | s.holds
+	set := s.watches | s.holds()
 	s.lockAll(set, now)
 	b := &batch{most: count}
 	err := b.take(s, now)

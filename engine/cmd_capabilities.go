@@ -6,6 +6,7 @@ import "trellis/codec"
 var extensions = [...]string{
 	"capabilities", "flush-tube", "list-jobs", "kick-tube", "peek-tube", "move-job", "move-tube", "delete-tube-jobs", "reserve-batch",
 	"touch-all", "drain", "undrain",
+	"stats-conn", "list-connections",
 }
 
 // capabilities tells a client what the server can do that beanstalkd cannot.

@@ -174,7 +174,7 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	of := stateOf(cmd.State)
 	if of == reserved {
-		p := &peekingReserved{newSurvey(sh, t.name, of, 1)}
+		p := &peekingReserved{survey: newSurvey(sh, t.name, of, peekCandidates), again: peekAgain}
 		sh.unlock(&s.loop.caller)
 		return p.turn(s, now, out)
 	}
@@ -188,8 +188,17 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	return Done
 }
 
-// peekingReserved is a peek-tube of a tube's reserved jobs, for which there is no queue.
-type peekingReserved struct{ *survey }
+// peekingReserved is a peek-tube of a tube's reserved jobs, for which there is no queue. By
+// the time when all were looked at, the first of them may not be reserved any more.
+type peekingReserved struct {
+	*survey
+	again int // how often it may still look again when none of the first ones is
+}
+
+const (
+	peekCandidates = 64
+	peekAgain      = 3
+)
 
 func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	l, sh := s.loop, p.shard
@@ -205,16 +214,18 @@ func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 		}
 	}
 	defer sh.unlock(&l.caller)
-	if len(p.found) == 0 {
-		s.notFound(sh, out, codec.ReplyNotFound)
-		return Done
+	p.sort(len(p.found))
+	for i := range p.found {
+		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
+			out.dependOn(sh.uncommitted(sh.now))
+			out.appendFound(sh, j)
+			return Done
+		}
 	}
-	_, j := sh.find(p.found[0].id)
-	if j == nil || j.state != reserved || sh.tubes[j.tube].name != p.tube {
-		// It has changed meanwhile.
-		return s.yield(&peekingReserved{newSurvey(sh, p.tube, reserved, 1)})
+	if len(p.found) > 0 && p.again > 0 {
+		return s.yield(&peekingReserved{newSurvey(sh, p.tube, reserved, peekCandidates), p.again - 1})
 	}
-	out.dependOn(sh.uncommitted(sh.now))
-	out.appendFound(sh, j)
+	// Reservations here are so short that the first ones are over before all are known.
+	s.notFound(sh, out, codec.ReplyNotFound)
 	return Done
 }

@@ -14,7 +14,7 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.loop.budget -= len(s.watched) / watchesPerStep
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
-	set := s.watches | s.holds
+	set := s.watches | s.holds()
 	s.lockAll(set, now)
 	outcome := s.reserveFirst(now, until, out)
 	s.unlockAll(set)
@@ -55,7 +55,7 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 // locks are held.
 func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 	soon := MaxTime
-	for _, h := range s.holdings {
+	for h := s.firstHolding(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
 	}
 	switch {

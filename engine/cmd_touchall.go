@@ -9,20 +9,20 @@ import (
 // touchingAll is a touch-all: it touches what the session has reserved when it begins,
 // shard by shard.
 type touchingAll struct {
-	at      Time // when it began
-	holding int  // of the session, which is next
-	cursor  ref  // of a scan of that holding's shard; 0 if there is none
+	at      Time     // when it began
+	holding *holding // of the session, which is next
+	cursor  ref      // of a scan of that holding's shard; 0 if there is none
 	touched uint64
 }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{at: now}).turn(s, now, out)
+	return (&touchingAll{at: now, holding: s.firstHolding()}).turn(s, now, out)
 }
 
 func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 	l := s.loop
-	for ta.holding < len(s.holdings) {
-		h := s.holdings[ta.holding]
+	for ta.holding != nil {
+		h := ta.holding
 		sh := h.shard
 		sh.lock(&l.caller, now)
 		before := ta.touched
@@ -32,7 +32,7 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 			ta.scan(h)
 		}
 		sh.unlock(&l.caller)
-		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding < len(s.holdings) {
+		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding != nil {
 			return s.yield(ta)
 		}
 	}
@@ -44,32 +44,38 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 func (ta *touchingAll) few(h *holding) {
 	for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
 		ta.touch(h, r, h.shard.job(r))
+		ta.touched++
 	}
-	ta.holding++
+	ta.holding = h.next
 }
 
 // scan touches those of the holding's jobs that a slice of the shard's jobs has: in a
-// heap that changes meanwhile, they could be missed.
+// heap that changes meanwhile, they could be missed. A job whose record moves is met twice.
 func (ta *touchingAll) scan(h *holding) {
 	if ta.cursor == 0 {
-		ta.cursor = ^ref(0)
+		// No time to run that began before ends as late as those that begin now, which
+		// tells the jobs that were touched from the others.
+		ta.at, ta.cursor = h.shard.now+1, ^ref(0)
 	}
 	ta.cursor = h.shard.jobs.Walk(ta.cursor, scanSlice, func(r ref) {
-		if j := h.shard.job(r); j.state == reserved && j.Next == h.index {
-			ta.touch(h, r, j)
+		if j := h.shard.job(r); j.state == reserved && j.Next == h.index && ta.touch(h, r, j) {
+			ta.touched++
 		}
 	})
 	if ta.cursor == 0 {
-		ta.holding++
+		ta.holding = h.next
 	}
 }
 
-// touch starts the time to run of a job anew.
-func (ta *touchingAll) touch(h *holding, r ref, j *job) {
-	ta.touched++
-	if end := ta.at + seconds(j.ttr); end > j.at() {
-		h.jobs.Remove(h.shard.table, &j.Links)
-		j.At = int64(end)
-		h.add(r, j)
+// touch starts the time to run of a job anew. It returns false if the job has as much time
+// already.
+func (ta *touchingAll) touch(h *holding, r ref, j *job) bool {
+	end := ta.at + seconds(j.ttr)
+	if end <= j.at() {
+		return false
 	}
+	h.jobs.Remove(h.shard.table, &j.Links)
+	j.At = int64(end)
+	h.add(r, j)
+	return true
 }

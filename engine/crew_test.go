@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"trellis/codec"
 )
@@ -85,11 +86,11 @@ func (l *crewLoop) run() {
 		}
 		l.Refill()
 		for {
-			o := l.Next(l.crew.now())
-			if o == nil {
+			s := l.Next(l.crew.now())
+			if s == nil {
 				break
 			}
-			o.(*hand).resume(l.crew.now())
+			(*hand)(unsafe.Pointer(s)).resume(l.crew.now())
 		}
 	}
 }
@@ -130,8 +131,8 @@ func (c *crew) stop() {
 
 // A hand is a client. Its methods are for any goroutine; do for one at a time.
 type hand struct {
+	session Session // the first field: see run
 	loop    *crewLoop
-	session Session
 	out     Output // the loop's, as is what follows
 	waiting bool
 	closed  bool
@@ -141,7 +142,7 @@ type hand struct {
 func (c *crew) hire() *hand {
 	n := c.opened.Add(1)
 	h := &hand{loop: c.loops[int(n)%len(c.loops)], replies: make(chan string, 1)}
-	h.call(func(now Time) { h.loop.Open(&h.session, h, now) })
+	h.call(func(now Time) { h.loop.Open(&h.session, now) })
 	return h
 }
 

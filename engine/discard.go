@@ -26,6 +26,7 @@ func (e *Engine) Discard() {
 	}
 	e.ids.root.Store(nil)
 	e.registry.clear()
+	e.roll.clear()
 	e.loopsMu.Lock()
 	e.loops = nil
 	e.loopsMu.Unlock()

@@ -14,15 +14,15 @@
 //	f := e.Follow(now)                  // f.Full, f.Update, f.Delete: what is on record
 //	f.Serve(log.NextID(), now)
 //	l := e.NewLoop(bell)                // on each loop's goroutine from here on
-//	l.Open(&session, conn, now)         // for each connection
+//	l.Open(&session, now)               // for each connection
 //	switch session.Execute(now, &cmd, &out) {
 //	case engine.Done:                   // the next command
-//	case engine.Wait:                   // none before Next has returned conn and Resume returned Done
+//	case engine.Wait:                   // none before Next has returned it and Resume returned Done
 //	case engine.Quit:                   // send what is in out, then close
 //	}
 //	l.Refill()                          // after each poll
-//	for o := l.Next(now); o != nil; o = l.Next(now) {
-//		... o.(*conn).session.Resume(now, &out) ...
+//	for s := l.Next(now); s != nil; s = l.Next(now) {
+//		... s.Resume(now, &out) ...
 //	}
 //	session.Close(now)
 //
@@ -61,6 +61,21 @@
 // Job records lie in slabs outside the collected heap, refer to each other by
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
 // queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
+//
+// # Connections
+//
+// All open sessions stand on one roll, by id. What a session is only its loop knows. So
+// a list of connections, or the description of one, goes from loop to loop through the
+// mailboxes, each describes its own sessions a few at a time, and the session that has
+// asked goes on when all are described.
+//
+// # Looking from outside
+//
+// Who shows what the server does (metrics, the console) calls [Engine.Snapshot],
+// [Engine.EachTube] and [Engine.FindTubes] from any goroutine. They take the lock of one
+// shard at a time and hold it while the numbers of some hundred tubes are copied, so that
+// clients wait no longer for them than for each other; and however many tubes there are,
+// only those are in memory that were asked for. What they tell of one tube is one moment.
 //
 // # Rights
 //

@@ -71,6 +71,7 @@ type Engine struct {
 	lastID       atomic.Uint64 // shares no cache line with what every command reads
 	_            [64]byte
 	registry     registry
+	roll         roll
 	draining     atomic.Bool
 	usage        usage
 	barrier      Barrier // the journal's, nil if it has none
@@ -121,9 +122,6 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// NumShards is the number of shards, which are numbered from 0.
-func (e *Engine) NumShards() int { return len(e.shards) }
-
 // ClockSet says that somebody has set the wall clock, so that Time 0 was at start
 // by it. No deadline moves, and no job's age; what is recorded in the journal goes
 // by the new time. Any goroutine may call it.
@@ -137,3 +135,7 @@ func (e *Engine) ClockSet(start time.Time) {
 // Drain turns drain mode on or off: while it is on, puts are refused. Any
 // goroutine may call it.
 func (e *Engine) Drain(on bool) { e.draining.Store(on) }
+
+// Draining tells whether drain mode is on, which a client's command may have done. Any
+// goroutine may call it.
+func (e *Engine) Draining() bool { return e.draining.Load() }

@@ -87,6 +87,12 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.touchAll(now, out)
 	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
 		s.drain(cmd.Op, out)
+	case codec.OpStatsOwnConn:
+		s.statsOwnConn(now, out)
+	case codec.OpStatsConn:
+		return s.statsConn(cmd.ID, out)
+	case codec.OpListConns:
+		return s.listConns(now, cmd, out)
 	case codec.OpUnknown, codec.OpAuth:
 		out.reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:

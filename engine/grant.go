@@ -18,7 +18,7 @@ const (
 	// RightWork is for watch, ignore, all kinds of reserve, and delete, release, bury
 	// and touch of jobs that the client has reserved.
 	RightWork
-	// RightRead is for stats, list-tubes, list-jobs and all kinds of peek.
+	// RightRead is for stats, lists of tubes, jobs and connections, and all kinds of peek.
 	RightRead
 	// RightManage is for what is done to jobs whoever has reserved them, and to tubes:
 	// delete, kick, move, flush, pause-tube; and for drain.
@@ -35,18 +35,19 @@ const TokenTube = "auth/"
 // Grant is what a client may do. It does not change, and many sessions may share it.
 // Make one with [NewGrant].
 type Grant struct {
+	name     string
 	rights   Rights
 	names    []string // of tubes, sorted
 	prefixes []string // of names of tubes
 	denied   func(codec.Op)
 }
 
-// NewGrant makes a grant of rights to tubes: names, and beginnings of names with a *
+// NewGrant makes a grant of rights to the client of that name, to tubes: names, and beginnings of names with a *
 // behind them. denied, if it is not nil, is told of each command that is denied, those included
 // that do not find a job because its tube is not the client's. It is called on the goroutines of loops, also of several at a
 // time, with no lock of the engine held, and must not block.
-func NewGrant(rights Rights, tubes []string, denied func(codec.Op)) *Grant {
-	g := &Grant{rights: rights, denied: denied}
+func NewGrant(name string, rights Rights, tubes []string, denied func(codec.Op)) *Grant {
+	g := &Grant{name: name, rights: rights, denied: denied}
 	for _, t := range tubes {
 		if prefix, ok := strings.CutSuffix(t, "*"); ok {
 			g.prefixes = append(g.prefixes, prefix)
@@ -79,16 +80,32 @@ func (g *Grant) permits(tube string) bool {
 	return found
 }
 
+// permitsAll tells whether all tubes that a session uses and watches are the client's. To
+// that client the session's connection is shown.
+func (g *Grant) permitsAll(s *Session) bool {
+	empty := s.loop.engine.emptyTube
+	permits := func(t *tube) bool { return t == empty || g.permits(t.name) }
+	if !permits(s.used) {
+		return false
+	}
+	for i := range s.watched {
+		if !permits(s.watched[i].tube) {
+			return false
+		}
+	}
+	return true
+}
+
 // OpenGranted starts a session as [Loop.Open] does, which may do what g says. If the
 // default tube is not the client's, the session begins with one of that name that is
 // always empty, and that nobody puts into. So clients that ignore default, or count what
 // they watch, need not know.
-func (l *Loop) OpenGranted(s *Session, o any, g *Grant, now Time) {
+func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) {
 	t := l.engine.defaultTube
 	if !g.permits(defaultTube) {
 		t = l.engine.emptyTube
 	}
-	l.open(s, o, t, now)
+	l.open(s, t, now)
 	s.waiter().grant = g
 	s.flags |= restricted
 }
@@ -128,7 +145,7 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 		return has(RightManage)
 	case codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
 		return has(RightRead) && usesOwn
-	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes:
+	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes, codec.OpStatsConn, codec.OpListConns:
 		return has(RightRead)
 	case codec.OpStatsTube, codec.OpListJobs, codec.OpPeekTube:
 		return has(RightRead) && g.permits(string(cmd.Tube))
@@ -142,7 +159,7 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 		return has(RightWork) && g.permits(string(cmd.Tube))
 	case codec.OpUse:
 		return g.permits(string(cmd.Tube))
-	case codec.OpListTubeUsed, codec.OpListTubesWatched, codec.OpQuit, codec.OpCapabilities:
+	case codec.OpListTubeUsed, codec.OpListTubesWatched, codec.OpQuit, codec.OpCapabilities, codec.OpStatsOwnConn:
 		return true
 	case codec.OpUnknown, codec.OpAuth, codec.OpHTTP, codec.OpBadFormat:
 		return true // nothing is done

@@ -20,7 +20,7 @@ func TestAGrantPermitsItsNamesAndWhatBeginsWithItsPrefixes(t *testing.T) {
 		{"a*", []string{"a", "aa", "a/b"}, []string{"b", "ba"}},
 		{"b,a/*,z", []string{"a/", "a/x", "b", "z"}, []string{"a", "ab", "b/", "y"}},
 	} {
-		g := NewGrant(RightAll, strings.Split(x.tubes, ","), nil)
+		g := NewGrant("", RightAll, strings.Split(x.tubes, ","), nil)
 		for _, tube := range x.yes {
 			if !g.permits(tube) {
 				t.Errorf("%s does not permit %q", x.tubes, tube)
@@ -37,11 +37,11 @@ func TestAGrantPermitsItsNamesAndWhatBeginsWithItsPrefixes(t *testing.T) {
 // A command that is added to the protocol must not slip through.
 func TestEveryCommandIsDeniedToSomebodyWithoutRights(t *testing.T) {
 	s := newSim(100, 1)
-	c := s.openAs(NewGrant(0, nil, nil))
+	c := s.openAs(NewGrant("", 0, nil, nil))
 	for op := range codec.Op(255) {
 		allowed := c.session.mayExecute(&codec.Command{Op: op, Tube: []byte("a")})
 		switch op {
-		case codec.OpQuit, codec.OpCapabilities, codec.OpListTubeUsed, codec.OpListTubesWatched,
+		case codec.OpQuit, codec.OpCapabilities, codec.OpStatsOwnConn, codec.OpListTubeUsed, codec.OpListTubesWatched,
 			codec.OpUnknown, codec.OpAuth, codec.OpHTTP, codec.OpBadFormat:
 			if !allowed {
 				t.Errorf("%v is denied", op)
@@ -69,7 +69,7 @@ func TestAGrantIsToldWhatItHasDenied(t *testing.T) {
 		denied = append(denied, op)
 	}
 	root.expect(t, "INSERTED 1\r\n", "put 0 0 9 1\r\nx\r\n")
-	c := s.openAs(NewGrant(RightAll, []string{"a"}, note))
+	c := s.openAs(NewGrant("", RightAll, []string{"a"}, note))
 	no := "UNKNOWN_COMMAND\r\n"
 	c.expect(t, no, "put 0 0 9 1\r\nx\r\n")
 	c.expect(t, "", "put 0 0 9 1\r\nx") // what is missing comes later
@@ -90,7 +90,7 @@ func TestAListGoesOnBehindNoJobOfATubeThatIsNotTheClients(t *testing.T) {
 	s := newSim(100, 1)
 	root := s.open()
 	root.say("use secret", "put 5 0 9 1", "x", "use a", "put 7 0 9 1", "x")
-	c := s.openAs(NewGrant(RightRead, []string{"a"}, nil))
+	c := s.openAs(NewGrant("", RightRead, []string{"a"}, nil))
 	c.expect(t, "NOT_FOUND\r\n", "list-jobs a ready 9 1\r\n")
 	c.expect(t, "NOT_FOUND\r\n", "list-jobs a ready 9 3\r\n") // there is none
 	c.expect(t, "OK 4\r\n---\n\r\n", "list-jobs a ready 9 2\r\n")
@@ -110,7 +110,7 @@ func TestAListOfGrantedTubesIsMadeInTurns(t *testing.T) {
 			want += "- " + name + "\n"
 		}
 	}
-	c := s.openAs(NewGrant(RightRead, []string{"t77*"}, nil))
+	c := s.openAs(NewGrant("", RightRead, []string{"t77*"}, nil))
 	l := slow(t, s)
 	if c.start(t, "list-tubes") != Wait {
 		t.Fatal("the list comes at once")
@@ -127,7 +127,7 @@ func TestASessionWithAGrantLeavesNothingBehind(t *testing.T) {
 	for _, loops := range []int{1, 2} {
 		s := newSim(100, loops)
 		for id := 1; id <= 10; id++ {
-			c := s.openAs(NewGrant(RightAll, []string{"a"}, nil))
+			c := s.openAs(NewGrant("", RightAll, []string{"a"}, nil))
 			c.expect(t, fmt.Sprintf("USING a\r\nINSERTED %d\r\nWATCHING 2\r\nRESERVED %[1]d 1\r\nx\r\n", id), "use a\r\nput 0 0 9 1\r\nx\r\nwatch a\r\nreserve\r\n")
 			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
 			c.ask(t, "reserve\r\n") // in vain
@@ -161,7 +161,7 @@ func TestHotCommandsOfARestrictedSessionDoNotAllocate(t *testing.T) {
 	p := newPlant(t, 1)
 	t.Cleanup(p.clear)
 	c := &client{tb: t, loop: p.loops[0]}
-	c.loop.OpenGranted(&c.session, c, NewGrant(RightAll, []string{"default", "a/*"}, nil), 0)
+	c.loop.OpenGranted(&c.session, NewGrant("", RightAll, []string{"default", "a/*"}, nil), 0)
 	c.cycle(0)
 	pause := codec.Command{Op: codec.OpPauseTube, Tube: []byte("b")}
 	for name, op := range map[string]func(){

@@ -2,25 +2,52 @@ package engine
 
 import "trellis/engine/internal/queue"
 
+// holdings are what one session has reserved, by shard. They belong to the session's loop;
+// but whoever claims the session may add to them, with the lock of a shard that the
+// session watches.
+type holdings struct {
+	first  *holding // a list, the newest first
+	shards shardSet
+	made   uint32 // reservations that the session has ever made: the order in which they are given back
+}
+
+// firstHolding is the first of the session's holdings, nil if it never had one.
+func (s *Session) firstHolding() *holding {
+	if s.held == nil {
+		return nil
+	}
+	return s.held.first
+}
+
+// holds is the shards in which the session has, or had, reservations.
+func (s *Session) holds() shardSet {
+	if s.held == nil {
+		return 0
+	}
+	return s.held.shards
+}
+
 // holding is what one session has reserved in one shard. The shard's lock
 // guards it. It lives until the session closes.
 type holding struct {
 	session *Session
 	shard   *shard
+	next    *holding    // of the session's; does not change
 	index   uint32      // in shard.holdings
 	jobs    queue.Heap  // by deadline
 	timer   queue.Timer // fires no later than the first deadline
 }
 
-// holdingOf returns the session's holding in sh, and makes it if there is none.
+// holdingOf returns the session's holding in sh, and makes it if there is none. The
+// session has holdings.
 // The caller owns the session: it runs on its loop, or has claimed it.
 func (sh *shard) holdingOf(s *Session) *holding {
-	for _, h := range s.holdings {
+	for h := s.firstHolding(); h != nil; h = h.next {
 		if h.shard == sh {
 			return h
 		}
 	}
-	h := &holding{session: s, shard: sh}
+	h := &holding{session: s, shard: sh, next: s.held.first}
 	h.timer.Owner = h
 	if n := len(sh.freeHoldings); n > 0 {
 		h.index = sh.freeHoldings[n-1]
@@ -30,8 +57,8 @@ func (sh *shard) holdingOf(s *Session) *holding {
 		h.index = uint32(len(sh.holdings))
 		sh.holdings = append(sh.holdings, h)
 	}
-	s.holdings = append(s.holdings, h)
-	s.holds |= 1 << sh.number
+	s.held.first = h
+	s.held.shards |= 1 << sh.number
 	return h
 }
 

@@ -3,14 +3,14 @@ package engine
 import "container/heap"
 
 // Close ends the session: what it has reserved becomes ready, and its tubes lose it.
-// When that is much, Next goes on with it. Next does not return the session's owner
-// any more.
+// When that is much, Next goes on with it. Next does not return the session any more.
 func (s *Session) Close(now Time) {
 	if s.flags&isOpen == 0 {
 		return
 	}
 	s.flags &^= isOpen
 	l := s.loop
+	l.engine.roll.strike(s)
 	l.counts.sessions.Add(-1)
 	if s.flags&isProducer != 0 {
 		l.counts.producers.Add(-1)
@@ -74,9 +74,9 @@ func (s *Session) unwatchAll(now Time) (done bool) {
 // leaving is the reservations of a closed session. They are given back in the order
 // in which they were made, over all shards, which a heap finds a few at a time.
 type leaving struct {
-	gathered int // holdings whose jobs are all in jobs
-	next     int // the next job of the holding after those
-	jobs     reservations
+	from *holding // whose jobs are to be gathered; those before it are all in jobs
+	next int      // the next job of that holding
+	jobs reservations
 }
 
 // reservation has no pointers, so that the collector need not look at a million.
@@ -116,7 +116,7 @@ const giveBackSlice = 128
 // giveBack makes what the session has reserved ready again, in the order in
 // which it was reserved, as far as the round's budget goes.
 func (s *Session) giveBack(now Time) (done bool) {
-	if len(s.holdings) == 0 {
+	if s.held == nil {
 		return true
 	}
 	if w := s.waiter(); w.leaving == nil {
@@ -133,7 +133,7 @@ func (s *Session) giveBack(now Time) (done bool) {
 		// Others have deleted some jobs meanwhile. That moves the rest to other places,
 		// where they may have been missed.
 		v := s.wait.leaving
-		v.gathered, v.next = 0, 0
+		v.from, v.next = s.held.first, 0
 	}
 }
 
@@ -142,36 +142,36 @@ func (s *Session) giveBack(now Time) (done bool) {
 func (s *Session) countReservations(now Time) *leaving {
 	c := &s.loop.caller
 	n := 0
-	for _, h := range s.holdings {
+	for h := s.held.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		// From now on the times to run do not end. Others may still delete what is held.
 		h.shard.wheel.Cancel(&h.timer)
 		n += h.jobs.Len()
 		h.shard.unlock(c)
 	}
-	return &leaving{jobs: make(reservations, 0, n)}
+	return &leaving{from: s.held.first, jobs: make(reservations, 0, n)}
 }
 
 // gather learns what the session has reserved. What others delete at the same time may
 // make it miss some jobs; none is added.
 func (s *Session) gather(now Time) (done bool) {
 	l, v := s.loop, s.wait.leaving
-	for v.gathered < len(s.holdings) {
-		h := s.holdings[v.gathered]
+	for v.from != nil {
+		h := v.from
 		h.shard.lock(&l.caller, now)
 		end := min(v.next+giveBackSlice, h.jobs.Len())
 		for i := v.next; i < end; i++ {
 			e := h.jobs.At(i)
 			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
-			v.jobs.add(reservation{e.ID, s.reservations - order, uint32(h.shard.number)})
+			v.jobs.add(reservation{e.ID, s.held.made - order, uint32(h.shard.number)})
 		}
 		steps := end - v.next + lockSteps
 		if v.next = end; end == h.jobs.Len() {
-			v.gathered, v.next = v.gathered+1, 0
+			v.from, v.next = h.next, 0
 		}
 		h.shard.unlock(&l.caller)
 		if !l.Spend(steps) {
-			return v.gathered == len(s.holdings)
+			return v.from == nil
 		}
 	}
 	return true
@@ -202,10 +202,10 @@ func (s *Session) returnAll(now Time) (done bool) {
 // dropHoldings ends the holdings, which are empty.
 func (s *Session) dropHoldings(now Time) {
 	c := &s.loop.caller
-	for _, h := range s.holdings {
+	for h := s.held.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.drop()
 		h.shard.unlock(c)
 	}
-	s.holdings, s.holds = nil, 0
+	s.held = nil
 }

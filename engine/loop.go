@@ -21,6 +21,14 @@ type Bell interface {
 	Alarm(at Time)
 }
 
+// A Carrier is a Bell that knows the connections of its loop's sessions. It is called on
+// the loop's goroutine.
+type Carrier interface {
+	// PeerAddr returns the address at the other end of a session's connection, "" if it
+	// cannot be told.
+	PeerAddr(s *Session) string
+}
+
 // Loop is the engine's side of one event loop: the sessions that the loop serves,
 // their time-outs, the deadlines of some shards, and the mailbox through which other
 // goroutines tell it that one of its sessions got a job. All methods are for the
@@ -28,6 +36,7 @@ type Bell interface {
 type Loop struct {
 	engine *Engine
 	bell   Bell
+	peers  Carrier // the bell, nil if it is none
 	caller caller
 	budget int // steps that are left of this round
 
@@ -49,12 +58,15 @@ type Loop struct {
 	due     Time        // when wheel wants to be advanced
 
 	mail struct {
-		mu   sync.Mutex
-		list []*Session // claimed sessions, in the order of their claims
-		rung bool       // the loop has been asked to look, or will without being asked
+		mu    sync.Mutex
+		list  []*Session  // claimed sessions, in the order of their claims
+		calls []*rollCall // that are passed on to this loop
+		rung  bool        // the loop has been asked to look, or will without being asked
 	}
-	hasMail atomic.Bool // mail.list is not empty
+	hasMail atomic.Bool // mail.list or mail.calls is not empty
 	taken   []*Session  // the spare slice for mail.list
+
+	calls []*rollCall // taken out of mail.calls, first come, first served
 
 	// Sessions whose command found no room in the journal.
 	starved  []*Session
@@ -99,6 +111,7 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 	l := &Loop{engine: e, bell: bell, due: MaxTime, budget: roundSteps}
 	l.alarm.Store(int64(MaxTime))
 	l.caller.loop = l
+	l.peers, _ = bell.(Carrier)
 	l.ids.engine = e
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
@@ -137,7 +150,7 @@ func (l *Loop) Spend(steps int) bool {
 // spent than there were.
 func (l *Loop) Left() int { return l.budget }
 
-// Next returns the owner of a session that can go on: its Resume is to be called
+// Next returns a session that can go on: its Resume is to be called
 // once, now or when the client has taken its output. Nil means that none can, or that
 // the budget is spent; then Next has rung the bell.
 //
@@ -146,7 +159,7 @@ func (l *Loop) Left() int { return l.budget }
 // calls Next until it returns nil when the bell has rung or an alarm has come, and
 // after it has called any other method of the loop or of its sessions, because what
 // they hand over to the loop's own sessions does not ring.
-func (l *Loop) Next(now Time) (owner any) {
+func (l *Loop) Next(now Time) *Session {
 	l.ids.giveBack()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
@@ -158,7 +171,13 @@ func (l *Loop) Next(now Time) (owner any) {
 		if l.fed.Load() {
 			l.feed()
 		}
+		if len(l.calls) > 0 {
+			l.answerCall(now)
+		}
 		if l.turns.empty() {
+			if len(l.calls) > 0 || l.hasMail.Load() {
+				continue
+			}
 			if l.behind && Time(l.alarm.Load()) <= now {
 				continue
 			}
@@ -166,7 +185,7 @@ func (l *Loop) Next(now Time) (owner any) {
 		}
 		if s := l.turns.pop(); s.goOn(now) {
 			l.budget -= wakeSteps
-			return s.owner
+			return s
 		}
 	}
 	if l.pending(now) {
@@ -182,7 +201,7 @@ func (l *Loop) pending(now Time) bool {
 		l.gaveBack = true
 		arena.GiveBack(giveBackBytes)
 	}
-	return !l.turns.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
+	return !l.turns.empty() || len(l.calls) > 0 || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
 }
 
 // giveBackBytes is how much memory is given back to the system between two polls.
@@ -206,6 +225,8 @@ func (l *Loop) post(s *Session, c *caller) {
 func (l *Loop) takeMail() {
 	l.mail.mu.Lock()
 	l.taken, l.mail.list = l.mail.list, l.taken[:0]
+	l.calls = append(l.calls, l.mail.calls...)
+	l.mail.calls = nil
 	l.mail.rung = false
 	l.hasMail.Store(false)
 	l.mail.mu.Unlock()

@@ -22,14 +22,13 @@ func BenchmarkMillionSessions(b *testing.B) {
 			l := p.loops[0]
 			all := make([]Session, sessions)
 			var out Output
-			owner := p.client(0)
 			names := make([][]byte, tubes)
 			for i := range names {
 				names[i] = fmt.Append(nil, "tube", i)
 			}
 			for i := range all {
 				s := &all[i]
-				l.Open(s, owner, l.now)
+				l.Open(s, l.now)
 				if !waiting {
 					continue
 				}

@@ -25,6 +25,15 @@ type Output struct {
 
 func (o *Output) reply(r string) { o.Buf = append(o.Buf, r...) }
 
+// size is the number of bytes in the replies.
+func (o *Output) size() int {
+	n := len(o.Buf)
+	for i := range o.Bodies {
+		n += len(o.Bodies[i].Bytes)
+	}
+	return n
+}
+
 // dependOn keeps the replies from being sent before the journal is committed up to pos.
 func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
 

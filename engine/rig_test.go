@@ -187,8 +187,8 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	c := &rigConn{rig: r, number: r.opened, loop: r.loops[loop]}
 	c.decoder.MaxJobSize = r.engine.cfg.MaxJobSize
 	c.decoder.Extensions = true
-	c.loop.Open(&c.session, c, r.now)
-	c.session.reservations = turn
+	c.loop.Open(&c.session, r.now)
+	c.session.held = &holdings{made: turn}
 	c.loop.owed = true
 	c.client = r.model.open()
 	r.conns = append(r.conns, c)
@@ -274,17 +274,17 @@ func (r *rig) deliver(l *rigLoop) {
 	for {
 		l.Refill()
 		before := slices.Concat(l.turns.list[l.turns.head:], l.mail.list)
-		owner := l.Next(r.now)
+		next := l.Next(r.now)
 		for _, s := range before {
 			if c := r.connOf(s); c != nil && c.closed && s.used == nil {
 				r.model.delivered(c.client)
 				r.forget(c)
 			}
 		}
-		if owner == nil {
+		if next == nil {
 			break
 		}
-		r.wake(owner.(*rigConn))
+		r.wake(r.connOf(next))
 	}
 	r.settle()
 }
@@ -541,7 +541,7 @@ func (r *rig) compareTurns(c *rigConn) {
 	for i, j := range r.model.heldBy(c.client) {
 		p := r.engine.ids.get(j.id)
 		sh := r.engine.shards[p.shard()]
-		age := c.session.reservations - sh.counters.At(sh.job(p.ref()).counters).order
+		age := c.session.held.made - sh.counters.At(sh.job(p.ref()).counters).order
 		if i > 0 && age >= older {
 			r.t.Fatalf("conn %d reserved job %d too early", c.number, j.id)
 		}

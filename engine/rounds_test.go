@@ -28,8 +28,8 @@ func (l *slowLoop) round() (again bool) {
 		l.loop.alarm = MaxTime
 	}
 	l.loop.Refill()
-	for o := l.loop.Next(l.sim.now); o != nil; o = l.loop.Next(l.sim.now) {
-		c := o.(*simConn)
+	for s := l.loop.Next(l.sim.now); s != nil; s = l.loop.Next(l.sim.now) {
+		c := connOf(s)
 		if c.session.Resume(l.sim.now, &c.out) != Wait {
 			c.waiting = false
 		}

@@ -17,7 +17,7 @@ const (
 	// one, stands in the Output.
 	Done Outcome = iota
 	// Wait: the command is not finished. Nothing may be executed for the session
-	// until Next has returned its owner and Resume has returned Done. The Output
+	// until Next has returned it and Resume has returned Done. The Output
 	// may hold the first part of a long reply; Resume is to be called when the
 	// client has taken that.
 	Wait
@@ -33,18 +33,20 @@ const (
 // The zero Session is ready for [Loop.Open].
 type Session struct {
 	loop     *Loop
-	owner    any
-	used     *tube      // nil when the session has left all that others can see
-	watched  []watch    // never empty while open; does not change while the session waits
-	holdings []*holding // one a shard, made with the first reservation there
-	wait     *wait      // made when a command, or a close, is not finished at once, or for a restricted session
-	incoming *incoming  // the put whose body is arriving, or that waits for room in the journal, or nil
+	used     *tube     // nil when the session has left all that others can see
+	watched  []watch   // never empty while open; does not change while the session waits
+	held     *holdings // made with the first reservation
+	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
+	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
 
-	claim        atomic.Uint32
-	reservations uint32 // that it has ever made: the order in which they are given back
-	watches      shardSet
-	holds        shardSet
-	flags        uint8
+	id                uint64 // in the order in which sessions were opened
+	opened            Time
+	commands          uint64 // well-formed ones
+	bytesIn, bytesOut uint64 // of commands and replies
+
+	claim   atomic.Uint32
+	watches shardSet
+	flags   uint8
 }
 
 // shardSet has a bit for each shard.
@@ -69,13 +71,12 @@ const (
 	claimTaken
 )
 
-// Open starts a session on the loop: it uses and watches the default tube. Next
-// returns o when the session can go on.
-func (l *Loop) Open(s *Session, o any, now Time) { l.open(s, o, l.engine.defaultTube, now) }
+// Open starts a session on the loop: it uses and watches the default tube.
+func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now) }
 
 // open starts a session that uses and watches t, a tube of the default tube's shard.
-func (l *Loop) open(s *Session, o any, t *tube, now Time) {
-	s.loop, s.owner = l, o
+func (l *Loop) open(s *Session, t *tube, now Time) {
+	s.loop, s.opened = l, now
 	s.flags = isOpen
 	sh := l.engine.defaultShard
 	sh.lock(&l.caller, now)
@@ -87,13 +88,21 @@ func (l *Loop) open(s *Session, o any, t *tube, now Time) {
 	s.watches = 1 << sh.number
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
+	l.engine.roll.enter(s)
 }
+
+// Received notes that n bytes of commands have come from the client.
+func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
+
+// Replied notes that replies of n bytes have left the Output.
+func (s *Session) Replied(n int) { s.bytesOut += uint64(n) }
 
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	if cmd.CountAs < codec.NumCommands {
 		s.loop.counts.commands[cmd.CountAs].Add(1)
+		s.commands++
 	}
 	s.loop.budget--
 	if !ownOps[cmd.Op] {
@@ -112,7 +121,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 }
 
 // Resume goes on with a command that was not finished, after Next has returned the
-// session's owner.
+// session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
 	out.observes()
 	outcome := s.resume(now, out)
@@ -165,7 +174,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 // each shard in which it ever has.
 func (s *Session) Reserves(now Time) bool {
 	c := &s.loop.caller
-	for _, h := range s.holdings {
+	for h := s.firstHolding(); h != nil; h = h.next {
 		h.shard.lock(c, now)
 		n := h.jobs.Len()
 		h.shard.unlock(c)

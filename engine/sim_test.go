@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
+	"unsafe"
 
 	"trellis/codec"
 	"trellis/engine/script"
@@ -49,6 +50,9 @@ type simLoop struct {
 func (l *simLoop) Ring()         { l.rung = true }
 func (l *simLoop) Alarm(at Time) { l.alarm = at }
 
+// PeerAddr implements Carrier.
+func (l *simLoop) PeerAddr(*Session) string { return "[::1]:12345" }
+
 // run is a round of the loop: it pulls all that waits for it.
 func (l *simLoop) run(now Time) {
 	l.rung = false
@@ -56,8 +60,8 @@ func (l *simLoop) run(now Time) {
 		l.alarm = MaxTime
 	}
 	l.Refill()
-	for o := l.Next(now); o != nil; o = l.Next(now) {
-		o.(*simConn).resume()
+	for s := l.Next(now); s != nil; s = l.Next(now) {
+		connOf(s).resume()
 	}
 }
 
@@ -74,7 +78,7 @@ func (st simTarget) StartFor(clients []script.Client, options ...string) (script
 		for _, r := range c.Rights {
 			rights |= map[string]Rights{"put": RightPut, "work": RightWork, "read": RightRead, "all": RightAll}[r]
 		}
-		s.grants[c.Name] = NewGrant(rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
+		s.grants[c.Name] = NewGrant(c.Name, rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
 	}
 	return s, nil
 }
@@ -160,18 +164,18 @@ func (s *sim) openAs(g *Grant) *simConn {
 	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
 	c.decoder.Extensions = true
 	if g == nil {
-		c.loop.Open(&c.session, c, s.now)
+		c.loop.Open(&c.session, s.now)
 	} else {
-		c.loop.OpenGranted(&c.session, c, g, s.now)
+		c.loop.OpenGranted(&c.session, g, s.now)
 	}
 	return c
 }
 
 // simConn does to a session what the reactor does.
 type simConn struct {
+	session Session // the first field: see connOf
 	sim     *sim
 	loop    *simLoop
-	session Session
 	decoder codec.Decoder
 	cmd     codec.Command
 	in      []byte // not yet executed
@@ -182,6 +186,9 @@ type simConn struct {
 	ended   bool
 	woken   int
 }
+
+// connOf is the connection of a session.
+func connOf(s *Session) *simConn { return (*simConn)(unsafe.Pointer(s)) }
 
 func (c *simConn) resume() {
 	if c.held {
@@ -245,6 +252,7 @@ func (c *simConn) Send(p []byte) error {
 		return io.ErrClosedPipe
 	}
 	c.in = append(c.in, p...)
+	c.session.Received(len(p))
 	c.work()
 	return nil
 }
@@ -258,6 +266,7 @@ func (c *simConn) Receive() ([]byte, error) {
 	}
 	b := c.out.Buf
 	c.out.Buf = nil
+	c.session.Replied(len(b))
 	return b, nil
 }
 

@@ -89,25 +89,34 @@ func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
 	return s
 }
 
-// AppendTubes appends a snapshot of every tube of one shard to list. Any
-// goroutine may call it. It holds the shard's lock for as long as it takes to
-// copy the numbers of some hundred tubes, and lets others have it in between.
-func (e *Engine) AppendTubes(list []TubeSnapshot, shard int, now Time) []TubeSnapshot {
-	const turn = 512
+// tubeSlice is how many tubes EachTube looks at before it lets others have the shard.
+const tubeSlice = 512
+
+// EachTube calls f with a snapshot of every tube, in no order. A tube that is there all the
+// while is met exactly once; one that goes and comes back under the same name may be met
+// twice. The snapshot is valid during the call of f, which holds no lock and may take its
+// time. Any goroutine may call EachTube. It holds one shard's lock at a time, for as long as it
+// takes to copy the numbers of some hundred tubes, and needs memory for as many.
+func (e *Engine) EachTube(now Time, f func(*TubeSnapshot)) {
 	var c caller
-	sh := e.shards[shard]
-	for at, more := 0, true; more; at += turn {
-		sh.lock(&c, now)
-		// Tubes keep their places.
-		for i := at; i < min(at+turn, len(sh.tubes)); i++ {
-			if t := sh.tubes[i]; t != nil {
-				list = append(list, t.snapshot(now))
+	slice := make([]TubeSnapshot, 0, tubeSlice)
+	for _, sh := range e.shards {
+		for at, more := 0, true; more; at += tubeSlice {
+			slice = slice[:0]
+			sh.lock(&c, now)
+			// Tubes keep their places.
+			for _, t := range sh.tubes[min(at, len(sh.tubes)):min(at+tubeSlice, len(sh.tubes))] {
+				if t != nil {
+					slice = append(slice, t.snapshot(now))
+				}
+			}
+			more = at+tubeSlice < len(sh.tubes)
+			sh.unlock(&c)
+			for i := range slice {
+				f(&slice[i])
 			}
 		}
-		more = at+turn < len(sh.tubes)
-		sh.unlock(&c)
 	}
-	return list
 }
 
 func (t *tube) snapshot(now Time) TubeSnapshot {

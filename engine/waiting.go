@@ -158,10 +158,10 @@ func (w *wait) Expire(at int64) (done bool) {
 	s.loop.budget -= expireSteps
 	s.lockAll(s.watches, now)
 	waits := s.claim.Load() == claimWaiting
-	holdings := s.holdings // who claims the session may add one, with one of these locks
+	held := s.firstHolding() // who claims the session may add one, with one of these locks
 	s.unlockAll(s.watches)
 	if waits && now < w.until {
-		if w.soon = s.marginBegins(holdings, now); w.soon > now {
+		if w.soon = s.marginBegins(held, now); w.soon > now {
 			w.schedule(now)
 			return true
 		}
@@ -177,11 +177,11 @@ func (w *wait) Expire(at int64) (done bool) {
 	return true
 }
 
-// marginBegins is when the safety margin of the first job in these holdings begins, which
+// marginBegins is when the safety margin of the first job in a list of holdings begins, which
 // may be later than when the session began to wait: somebody else may have deleted a job.
-func (s *Session) marginBegins(holdings []*holding, now Time) Time {
+func (s *Session) marginBegins(h *holding, now Time) Time {
 	c, soon := &s.loop.caller, MaxTime
-	for _, h := range holdings {
+	for ; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		soon = min(soon, h.marginBegins())
 		h.shard.unlock(c)

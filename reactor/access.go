@@ -20,7 +20,7 @@ type Access interface {
 	// is nobody's. token is valid during the call only.
 	Authenticate(p *Peer, token []byte) *engine.Grant
 	// Refused is told of a client that is disconnected because it has sent something
-	// else than a token, or nothing for too long.
+	// else than a token, or nothing for too long or while others wanted its place.
 	Refused(p *Peer, why Refusal)
 }
 
@@ -32,6 +32,7 @@ type Refusal uint8
 const (
 	RefusedUnauthenticated Refusal = iota // it has sent a command
 	RefusedSilent                         // it has sent no line in time
+	RefusedCrowded                        // it has sent no line yet, and others want its place
 )
 
 // Peer is what is known of who is at the other end of a connection.
@@ -61,8 +62,7 @@ func (c *conn) meet(now engine.Time) {
 			return
 		}
 	}
-	c.deadline = &deadline{conn: c, active: now, index: -1}
-	l.deadlines.set(c.deadline, c.endsAt(now))
+	c.beginGreeting(now)
 }
 
 // known tells whether the connection may say who the peer is.
@@ -71,14 +71,14 @@ func (p *Peer) known() bool { return p.UID >= 0 || p.TLS != nil }
 // admitAs begins to serve a client.
 func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
 	l := c.loop
+	l.executing = c
+	l.engine.OpenGranted(&c.session, g, now)
+	l.executing = nil
+	c.enter(serving)
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)
 		c.deadline = nil
 	}
-	l.executing = c
-	l.engine.OpenGranted(&c.session, c, g, now)
-	l.executing = nil
-	c.enter(serving)
 	l.granted[c] = g
 	c.watchIdleness(now)
 }
@@ -141,11 +141,11 @@ func firstToken(whole bool, cmd *codec.Command) (token []byte, reply string) {
 	return nil, codec.ReplyUnknownCommand
 }
 
-// refuseSilent is for a client that has not authenticated in time.
-func (c *conn) refuseSilent() {
+// refuseGreeter is for a client that is disconnected because it has not authenticated.
+func (c *conn) refuseGreeter(why Refusal) {
 	c.loop.counts.unauthorized.Add(1)
 	p := c.peer()
-	c.loop.server.cfg.Access.Refused(&p, RefusedSilent)
+	c.loop.server.cfg.Access.Refused(&p, why)
 }
 
 // Revoke ends the connections of clients with these grants. What they have reserved is

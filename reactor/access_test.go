@@ -27,8 +27,8 @@ type doorkeeper struct {
 
 func newDoorkeeper() *doorkeeper {
 	return &doorkeeper{
-		all:  engine.NewGrant(engine.RightAll, []string{"*"}, nil),
-		some: engine.NewGrant(engine.RightAll, []string{"a"}, nil),
+		all:  engine.NewGrant("all", engine.RightAll, []string{"*"}, nil),
+		some: engine.NewGrant("some", engine.RightAll, []string{"a"}, nil),
 	}
 }
 

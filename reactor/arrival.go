@@ -7,11 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arrival is a connection that has a place and is counted in its loop's members.
+// arrival is a connection that has a place, unless it is the process's own, and is
+// counted in its loop's members.
 type arrival struct {
-	fd  int
-	by  *acceptor
-	tls *tlsConn // nil for a client that does not speak TLS
+	fd       int
+	listener listenerID
+	by       *acceptor // nil for one that the process has made to itself
+	tls      *tlsConn  // nil for a client that does not speak TLS
 }
 
 // option is a socket's option with a whole number for its value.
@@ -60,7 +62,7 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 	default:
 		return false, os.NewSyscallError("accept", err)
 	}
-	if !a.server.takePlace() {
+	if !a.server.takePlace() && !(a.giveUpGreeter() && a.server.takePlace()) {
 		a.server.handshakes.giveUpOldest() // whoever comes next may have its place
 		a.refuse(fd)
 		return false, nil
@@ -73,17 +75,19 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 		a.server.handshakes.begin(a, fd)
 		return false, nil
 	}
-	if l := a.leastLoop(); l != a.loop {
-		l.arrive(arrival{fd: fd, by: a})
+	n := arrival{fd: fd, listener: a.id, by: a}
+	if l := a.server.leastLoop(a.loop); l != a.loop {
+		l.arrive(n)
 		return false, nil
 	}
-	return false, a.loop.admit(arrival{fd: fd, by: a})
+	return false, a.loop.admitOrLog(n)
 }
 
-// leastLoop is the loop with the fewest connections, and counts one more for it.
-func (a *acceptor) leastLoop() *loop {
-	least, fewest := a.loop, a.loop.members.Load()
-	for _, l := range a.server.loops {
+// leastLoop is the loop with the fewest connections, preferred if it is one of several,
+// and counts one more for it.
+func (s *Server) leastLoop(preferred *loop) *loop {
+	least, fewest := preferred, preferred.members.Load()
+	for _, l := range s.loops {
 		if n := l.members.Load(); n < fewest {
 			least, fewest = l, n
 		}
@@ -102,7 +106,7 @@ func (l *loop) arrive(n arrival) {
 func (l *loop) admitNext() {
 	l.engine.Spend(connSteps)
 	n := l.arrivals.pop()
-	if err := l.admit(n); err != nil {
+	if err := l.admitOrLog(n); err != nil {
 		select {
 		case n.by.shortages <- err:
 		default:
@@ -117,8 +121,19 @@ func (l *loop) admitAll() {
 	}
 }
 
-// admit begins a connection. It returns an error only if that tells of a shortage.
-// The descriptor is closed, and the place given back, if it fails.
+// admitOrLog begins a connection that was accepted. It returns an error only if that
+// tells of a shortage.
+func (l *loop) admitOrLog(n arrival) error {
+	err := l.admit(n)
+	if err == nil || isShortage(err) {
+		return err
+	}
+	l.server.log.Debug("connection refused", "listener", n.by.listener.Addr(), "error", err)
+	return nil
+}
+
+// admit begins a connection. If it fails, the descriptor is closed, and the place given
+// back.
 func (l *loop) admit(n arrival) error {
 	s := l.server
 	c, context := l.newConn(n)
@@ -131,14 +146,17 @@ func (l *loop) admit(n arrival) error {
 	if c.loop != nil {
 		return nil // it was opened, and its end gives back the place
 	}
-	s.open.Add(-1)
-	l.members.Add(-1)
+	l.leavePlace(n.listener)
 	s.accepting.refused.Add(1)
-	if isShortage(err) {
-		return fmt.Errorf("giving a connection to a loop: %w", err)
+	return fmt.Errorf("giving a connection to a loop: %w", err)
+}
+
+// leavePlace counts a connection off that was given to the loop.
+func (l *loop) leavePlace(from listenerID) {
+	l.members.Add(-1)
+	if !from.own() {
+		l.server.open.Add(-1)
 	}
-	s.log.Debug("connection refused", "listener", n.by.listener.Addr(), "error", err)
-	return nil
 }
 
 // newConn returns the connection that n begins, and what gnet is to know it by.
@@ -149,6 +167,6 @@ func (l *loop) newConn(n arrival) (c *conn, context any) {
 		c = new(conn)
 		context = c
 	}
-	c.listener = n.by.id
+	c.listener = n.listener
 	return c, context
 }

@@ -37,7 +37,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
-	l.engine.Open(&c.session, c, ts.cfg.Now())
+	l.engine.Open(&c.session, ts.cfg.Now())
 	t.Cleanup(func() { c.end(ts.cfg.Now()) })
 	return c, fds[1]
 }

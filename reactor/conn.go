@@ -3,6 +3,7 @@ package reactor
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -14,7 +15,7 @@ import (
 // conn is one client's connection. It belongs to its loop's goroutine. There is
 // one for each client, most of them idle, so that what is rare lies in backlog.
 type conn struct {
-	session  engine.Session
+	session  engine.Session // the first field: see connOf
 	decoder  codec.Decoder
 	loop     *loop     // set by open
 	gc       gnet.Conn // nil when gnet has closed, or is about to close, the connection
@@ -47,6 +48,12 @@ type backlog struct {
 	behindQuit bool        // the client has sent something behind its quit
 }
 
+// connOf is the connection of a session, nil for nil.
+func connOf(s *engine.Session) *conn {
+	// A conn begins with its session. A pointer in each session would be 8 bytes more.
+	return (*conn)(unsafe.Pointer(s))
+}
+
 // open is the beginning of a connection.
 func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	defer l.recovered()
@@ -56,13 +63,13 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.server.listening.counts[c.listener].open.Add(1)
-	if l.server.cfg.Access != nil {
+	if l.server.cfg.Access != nil && !c.listener.own() {
 		c.meet(now)
 		return
 	}
 	c.enter(serving)
 	l.executing = c
-	l.engine.Open(&c.session, c, now)
+	l.engine.Open(&c.session, now)
 	l.executing = nil
 	c.watchIdleness(now)
 }
@@ -83,6 +90,7 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	if c.phase >= draining || l.server.aborting.Load() {
 		return
 	}
+	c.session.Received(len(p))
 	if c.phase == greeting {
 		var ok bool
 		if p, ok = c.greet(now, p); !ok {
@@ -375,8 +383,7 @@ func (c *conn) end(now engine.Time) {
 	counts := &l.counts
 	counts.connections.Add(-1)
 	l.server.listening.counts[c.listener].open.Add(-1)
-	l.server.open.Add(-1)
-	l.members.Add(-1)
+	l.leavePlace(c.listener)
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)
 		if d.ending {

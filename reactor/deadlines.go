@@ -99,7 +99,7 @@ func (c *conn) touched(now engine.Time) {
 // wanted.
 func (c *conn) watchIdleness(now engine.Time) {
 	timeout := c.loop.server.cfg.IdleTimeout
-	if timeout == 0 {
+	if timeout == 0 || c.listener.own() {
 		return
 	}
 	c.deadline = &deadline{conn: c, active: now, index: -1}
@@ -154,7 +154,7 @@ func (c *conn) checkDeadline(now engine.Time) {
 	s := l.server
 	switch {
 	case c.phase == greeting:
-		c.refuseSilent()
+		c.refuseGreeter(RefusedSilent)
 	case c.phase == lingering: // it need not have known better
 	case d.ending:
 		l.counts.cut.Add(1)

@@ -227,13 +227,24 @@
 // With Config.Access, a client is unknown until Access knows it: by its connection, or by a
 // token in its first line, in the command auth or in the name of a tube that it uses, for
 // libraries that have no such command. Until then the engine does not hear of the client.
-// It has one line, no body, and 10 seconds, however much it sends in them. Then its
+// It has one line, no body, and 10 seconds, however much it sends in them. There may be 1,000
+// such clients, or a quarter of the connections if that is less; then the oldest of them is
+// disconnected for the newest, and also when there is no place left for a connection. So
+// silent clients keep nobody out who sends a token at once. Once it is known, a client's
 // session has the rights that Access says ([engine.Grant]), and the connection goes on as
 // any other. Revoke ends connections by their rights.
 //
 // A connection has no field for all this, so that one of a server without access control
 // costs nothing more: the deadline is that of idle connections, and each loop keeps a map
 // of the clients that are known.
+//
+// # Connections of the process to itself
+//
+// [Server.Connect] makes a connection from inside the process: the console speaks the
+// protocol over it. It is a socket pair, one end of which lies on a loop as any client's
+// connection does. So what the console asks for waits its turn, is recorded, and is
+// answered when it is committed, as if a client had sent it. But it may do everything, takes no
+// place under the limit, is not ended for being idle, and appears in no listener's counts.
 //
 // # Clients that do nothing
 //

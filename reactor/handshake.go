@@ -222,7 +222,7 @@ func (h *handshake) run() {
 		return
 	}
 	t.transport.handshake = nil
-	h.by.leastLoop().arrive(arrival{fd: fd, by: h.by, tls: t})
+	s.leastLoop(h.by.loop).arrive(arrival{fd: fd, listener: h.by.id, by: h.by, tls: t})
 }
 
 // open makes the descriptor a file, for which a goroutine can wait.

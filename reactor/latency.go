@@ -92,6 +92,7 @@ var counted = func() (c [256]codec.Op) {
 	c[codec.OpPutEnd] = codec.OpPut
 	c[codec.OpPutTooBigEnd] = codec.OpPut
 	c[codec.OpDrainStatus] = codec.OpDrain
+	c[codec.OpStatsOwnConn] = codec.OpStatsConn
 	return c
 }()
 

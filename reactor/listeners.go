@@ -6,8 +6,8 @@ import (
 )
 
 // listenerID is the number of the listener that a connection came from. Those of
-// listeners for TLS are firstTLS and more. If there are more listeners than numbers,
-// the last number is that of several.
+// listeners for TLS are firstTLS and more, and ownListener is that of nobody. If there are
+// more listeners than numbers, the last number is that of several.
 type listenerID uint8
 
 const firstTLS listenerID = 128
@@ -49,19 +49,19 @@ func (t *listenerTable) add(l net.Addr, tls bool) listenerID {
 		return listenerID(min(int(firstTLS)+len(t.tls), listenerIDs) - 1)
 	}
 	t.plain = append(t.plain, addr)
-	return listenerID(min(len(t.plain), int(firstTLS)) - 1)
+	return listenerID(min(len(t.plain), int(ownListener)) - 1)
 }
 
 // stats are those of all listeners. Server.mu is held.
 func (t *listenerTable) stats() []ListenerStats {
 	var all []ListenerStats
-	add := func(addrs []string, first listenerID) {
-		for i, addr := range addrs[:min(len(addrs), int(firstTLS))] {
-			n := &t.counts[int(first)+i]
-			all = append(all, ListenerStats{Addr: addr, TLS: first.tls(), Connections: n.open.Load(), Accepted: n.accepted.Load()})
+	add := func(addrs []string, first, end int) {
+		for i, addr := range addrs[:min(len(addrs), end-first)] {
+			n := &t.counts[first+i]
+			all = append(all, ListenerStats{Addr: addr, TLS: listenerID(first).tls(), Connections: n.open.Load(), Accepted: n.accepted.Load()})
 		}
 	}
-	add(t.plain, 0)
-	add(t.tls, firstTLS)
+	add(t.plain, 0, int(ownListener))
+	add(t.tls, int(firstTLS), listenerIDs)
 	return all
 }

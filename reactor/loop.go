@@ -43,6 +43,7 @@ type loop struct {
 	commits   commits
 	backlogs  []*backlog // unused
 	deadlines deadlines
+	greeters  greeters
 	revoked   []*conn     // whose clients may do nothing any more
 	nextLook  engine.Time // when the alarm was asked to go off for a deadline
 
@@ -69,6 +70,7 @@ func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
 	b.loop = l
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
+		l.greeters.init(&s.cfg)
 	}
 	l.alarm = newAlarm(b.ring, s.cfg.Now)
 	l.engine = s.cfg.Engine.NewLoop(l) // it may ask for an alarm at once

@@ -26,6 +26,9 @@ func (c *conn) enter(p phase) {
 	if p <= c.phase && !(p == serving && c.phase == waiting) {
 		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
 	}
+	if c.phase == greeting && c.deadline != nil {
+		c.loop.greeters.count--
+	}
 	c.phase = p
 }
 

@@ -110,8 +110,7 @@ func (l *loop) nextSession(now engine.Time) *conn {
 	if l.held {
 		return nil
 	}
-	c, _ := l.engine.Next(now).(*conn)
-	return c
+	return connOf(l.engine.Next(now))
 }
 
 // step does one thing of each kind that is the reactor's own. It reports false

@@ -45,6 +45,8 @@ func (c *conn) flush() bool {
 		l.dropReplies()
 		return false
 	}
+	total := l.replyBytes()
+	c.session.Replied(total)
 	l.engine.Barrier(out)
 	if wait := l.mustWait(out.Pos); wait || c.pendingOutput() {
 		x := c.backlog()
@@ -61,7 +63,6 @@ func (c *conn) flush() bool {
 		}
 		return false
 	}
-	total := l.replyBytes()
 	var n int
 	var ok bool
 	if len(out.Bodies) == 0 {

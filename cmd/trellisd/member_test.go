@@ -441,6 +441,19 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 		status, text := l.readyz()
 		return status == http.StatusServiceUnavailable && text == "draining"
 	})
+	c := l.dial()
+	c.send("undrain")
+	c.want("NOT_DRAINING")
+	w.eventually("the leader accepts jobs again", func() bool {
+		status, _ := l.readyz()
+		return status == http.StatusOK
+	})
+	c.send("drain")
+	c.want("DRAINING")
+	w.eventually("the leader drains because a client says so", func() bool {
+		status, text := l.readyz()
+		return status == http.StatusServiceUnavailable && text == "draining"
+	})
 	// Transferring the office takes the clients along.
 	var other *townsman
 	for _, n := range w.nodes {

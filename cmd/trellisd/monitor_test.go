@@ -59,6 +59,17 @@ func TestReadinessFollowsDrainModeAndHealthDoesNot(t *testing.T) {
 	if _, body := httpGet(t, url+"/metrics"); !strings.Contains(body, "\nbeanstalkd_draining 1\n") {
 		t.Errorf("the metrics do not say that it drains")
 	}
+	c := s.dial(0)
+	c.send("undrain")
+	c.want("NOT_DRAINING")
+	if status, body := httpGet(t, url+"/readyz"); status != http.StatusOK {
+		t.Errorf("not draining any more: %d %s", status, body)
+	}
+	c.send("drain")
+	c.want("DRAINING")
+	if status, body := httpGet(t, url+"/readyz"); status != http.StatusServiceUnavailable || body != "draining\n" {
+		t.Errorf("a client has drained it: %d %s", status, body)
+	}
 	s.signal(syscall.SIGTERM)
 	if code := s.wait(); code != 0 {
 		t.Errorf("exit code %d", code)

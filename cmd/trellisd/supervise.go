@@ -20,6 +20,10 @@ import (
 // runtimes wait before they kill.
 const stopTimeout = 5 * time.Second
 
+// errDraining is why a server is not ready in drain mode, which a signal or a client's
+// command turns on.
+var errDraining = errors.New("draining")
+
 // supervise serves the sockets until a signal says stop, or one of them or the
 // log fails.
 func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, store *certs.Store, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
@@ -46,14 +50,18 @@ func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, store *ce
 		}
 	}
 	log.Info("ready")
-	ready.Ready()
+	ready.ReadyUnless(func() error {
+		if eng.Draining() {
+			return errDraining
+		}
+		return nil
+	})
 	notify(daemon.SdNotifyReady, log)
 
 	for {
 		select {
 		case <-sigs.drain:
 			eng.Drain(true)
-			ready.NotReady("draining")
 			log.Info("drain mode: refusing new jobs")
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())

@@ -1,5 +1,10 @@
 package queue
 
+import (
+	"iter"
+	"slices"
+)
+
 // A Heap orders records by a key and, for equal keys, by id. It has four
 // children to a node: half the depth of a binary heap, and a node's children
 // share a cache line or two. A record knows its place (Links.Prev), so it can be
@@ -57,6 +62,39 @@ func (h *Heap) At(i int) Entry {
 		return *h.large.at(i)
 	}
 	return h.small[i]
+}
+
+// Least yields the n least entries in order, fewer if there are not so many. The heap must
+// not change meanwhile.
+func (h *Heap) Least(n int) iter.Seq[Entry] {
+	return func(yield func(Entry) bool) {
+		// The places of the least entries among those that were not yielded, and whose
+		// parents were, the greatest first.
+		var next []int
+		add := func(i int) {
+			e := h.At(i)
+			at, _ := slices.BinarySearchFunc(next, &e, func(i int, e *Entry) int {
+				if f := h.At(i); e.before(&f) {
+					return -1
+				}
+				return 1
+			})
+			next = slices.Insert(next, at, i)
+		}
+		if h.Len() > 0 {
+			add(0)
+		}
+		for ; n > 0 && len(next) > 0; n-- {
+			i := next[len(next)-1]
+			next = next[:len(next)-1]
+			if !yield(h.At(i)) {
+				return
+			}
+			for c := i*heapArity + 1; c <= (i+1)*heapArity && c < h.Len(); c++ {
+				add(c)
+			}
+		}
+	}
 }
 
 // Push adds the record r, whose links are l.

@@ -196,3 +196,25 @@ func TestAHeapThatVariesAroundTheEndOfABlockDoesNotAllocate(t *testing.T) {
 		m.slab.Free(r)
 	}
 }
+
+func TestTheLeastEntriesOfAHeapComeInOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{0, 1, 2, 5, 100, 5000, 20_000} {
+		m := &heapModel{records: newRecords(t)}
+		for range n {
+			m.push(r.Uint64N(uint64(n)))
+		}
+		slices.SortFunc(m.want, compareEntries)
+		for _, k := range []int{0, 1, 3, 10, 100, 1000} {
+			if got := slices.Collect(m.heap.Least(k)); !slices.Equal(got, m.want[:min(k, n)]) {
+				t.Errorf("the %d least of %d are %v", k, n, got)
+			}
+		}
+		for e := range m.heap.Least(10) {
+			if e != m.want[0] {
+				t.Errorf("the first is %v, want %v", e, m.want[0])
+			}
+			break
+		}
+	}
+}

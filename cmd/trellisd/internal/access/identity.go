@@ -27,7 +27,7 @@ type identity struct {
 
 func newIdentity(l line, a *audit) *identity {
 	id := &identity{line: l}
-	id.grant = engine.NewGrant(l.rights, l.tubes, func(op codec.Op) { a.denied(id, op) })
+	id.grant = engine.NewGrant(l.name, l.rights, l.tubes, func(op codec.Op) { a.denied(id, op) })
 	return id
 }
 

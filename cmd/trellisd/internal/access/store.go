@@ -73,7 +73,7 @@ func (s *Store) Authenticate(p *reactor.Peer, token []byte) *engine.Grant {
 // Refused implements [reactor.Access].
 func (s *Store) Refused(p *reactor.Peer, why reactor.Refusal) {
 	switch why {
-	case reactor.RefusedSilent:
+	case reactor.RefusedSilent, reactor.RefusedCrowded:
 		s.audit.refused(p, silent)
 	default:
 		s.audit.refused(p, noToken)

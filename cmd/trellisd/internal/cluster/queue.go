@@ -54,8 +54,8 @@ type Queue struct {
 	follower *engine.Follower // nil when the engine serves
 	start    int64            // cluster time at the engine's Time 0
 	service  *service         // nil while there is no office
-	draining bool
-	offices  uint64 // that were served
+	draining bool             // offices to come begin in drain mode
+	offices  uint64           // that were served
 }
 
 // Offices is how often the queue began to serve. Any goroutine may call it.
@@ -136,6 +136,9 @@ func (q *Queue) Retire(*replica.Office) {
 	q.mu.Lock()
 	s := q.service
 	q.service = nil
+	if s != nil && !q.engine.Draining() {
+		q.draining = false // a client has ended it
+	}
 	q.mu.Unlock()
 	if s == nil {
 		return
@@ -165,7 +168,7 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 	return s.server.Shutdown(ctx)
 }
 
-// Drain turns drain mode on, for good: also in offices to come.
+// Drain turns drain mode on, also in offices to come, until a client turns it off.
 func (q *Queue) Drain() {
 	q.mu.Lock()
 	q.draining = true
@@ -229,5 +232,5 @@ func (q *Queue) Serving() *Serving {
 	if s == nil {
 		return nil
 	}
-	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Addrs: s.addrs, Draining: q.draining}
+	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Addrs: s.addrs, Draining: q.engine.Draining()}
 }

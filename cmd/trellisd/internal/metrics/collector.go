@@ -149,11 +149,11 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	now := serving.Now()
 	s := serving.Engine.Snapshot(now)
 	c.collectServer(ch, s)
-	shown, rest := c.tubes(serving, s.Tubes)
+	shown, rest := c.tubes(serving)
 	for i := range shown {
-		collectTube(ch, &shown[i].TubeSnapshot)
+		collectTube(ch, &shown[i])
 	}
-	collectOthers(ch, rest)
+	collectOthers(ch, &rest)
 	if c.opt.Legacy {
 		c.collectLegacy(ch, now, s, shown, log)
 	}

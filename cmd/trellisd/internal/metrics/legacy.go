@@ -125,7 +125,7 @@ type legacyKey[T any] struct {
 func legacyName(key string) string { return strings.ReplaceAll(key, "-", "_") }
 
 func (c *collector) collectLegacy(
-	ch chan<- prometheus.Metric, now engine.Time, s *engine.Snapshot, tubes []candidate, log *binlog.Stats,
+	ch chan<- prometheus.Metric, now engine.Time, s *engine.Snapshot, tubes []engine.TubeSnapshot, log *binlog.Stats,
 ) {
 	server := legacyServer{Snapshot: s, collector: c, uptime: float64(now / 1e9)}
 	if log != nil {
@@ -137,7 +137,7 @@ func (c *collector) collectLegacy(
 	for i := range tubes {
 		name := label("tube", tubes[i].Name)
 		for _, k := range legacyTubeKeys {
-			ch <- k.with(k.value(&tubes[i].TubeSnapshot), name)
+			ch <- k.with(k.value(&tubes[i]), name)
 		}
 	}
 }

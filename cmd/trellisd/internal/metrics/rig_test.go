@@ -144,7 +144,7 @@ type client struct {
 
 func (r *rig) dial() *client {
 	c := &client{rig: r, decoder: codec.Decoder{MaxJobSize: 65535}}
-	r.loop.Open(&c.session, c, r.now)
+	r.loop.Open(&c.session, r.now)
 	return c
 }
 

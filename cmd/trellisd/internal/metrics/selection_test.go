@@ -1,8 +1,10 @@
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -10,42 +12,50 @@ import (
 	"trellis/engine"
 )
 
-func TestTheSelectionIsThatOfAllTubesSorted(t *testing.T) {
+func TestTheTubesThatAreShownAreTheFirstByJobsThenByWhatWasShownThenByName(t *testing.T) {
+	type candidate struct {
+		engine.TubeSnapshot
+		jobs, before int
+	}
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		sel := selection{limit: 1 + r.IntN(20), before: map[string]struct{}{}}
+		before := map[string]struct{}{}
+		limit := 1 + r.IntN(20)
+		sel := engine.NewTubeSelection(limit, showFirst(before))
 		var all []candidate
 		for i := range r.IntN(60) {
-			tube := engine.TubeSnapshot{Name: fmt.Sprint("t", i), Ready: r.IntN(4), Buried: r.IntN(2)}
-			c := candidate{tube, tube.Ready + tube.Buried, r.IntN(2) == 0}
-			if c.before {
-				sel.before[tube.Name] = struct{}{}
+			c := candidate{TubeSnapshot: engine.TubeSnapshot{Name: fmt.Sprint("t", i), Ready: r.IntN(4), Buried: r.IntN(2)}}
+			if i == 7 {
+				c.Name = defaultTube
+			}
+			c.jobs = c.Ready + c.Buried
+			if c.Name == defaultTube {
+				c.jobs = math.MaxInt
+			}
+			if c.before = r.IntN(2); c.before == 1 {
+				before[c.Name] = struct{}{}
 			}
 			all = append(all, c)
 		}
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		for i := range all {
-			sel.add(&all[i].TubeSnapshot)
+			sel.Add(&all[i].TubeSnapshot)
 		}
-		slices.SortFunc(all, func(a, b candidate) int { return compare(&b, &a) })
-		want, rest := otherTubes{}, all[min(sel.limit, len(all)):]
-		for i := range rest {
-			want.add(&rest[i].TubeSnapshot)
+		slices.SortFunc(all, func(a, b candidate) int {
+			return cmp.Or(cmp.Compare(b.jobs, a.jobs), cmp.Compare(b.before, a.before), cmp.Compare(a.Name, b.Name))
+		})
+		var want []engine.TubeSnapshot
+		var sums engine.TubeSums
+		for i := range all {
+			if i < limit {
+				want = append(want, all[i].TubeSnapshot)
+			} else {
+				sums.Add(&all[i].TubeSnapshot)
+			}
 		}
-		slices.SortFunc(sel.shown, func(a, b candidate) int { return compare(&b, &a) })
-		if !slices.Equal(sel.shown, all[:len(all)-len(rest)]) || sel.rest != want {
-			t.Fatalf("shows %v and sums up %v; all: %v, limit %d", sel.shown, sel.rest, all, sel.limit)
+		if shown, rest := sel.End(); !slices.Equal(shown, want) || rest != sums {
+			t.Fatalf("shows %v and sums up %v; all: %v, limit %d", shown, rest, all, limit)
 		}
-	}
-}
-
-func TestATubeThatIsSeenTwiceIsShownOnce(t *testing.T) {
-	sel := selection{limit: 3}
-	for _, tube := range []engine.TubeSnapshot{{Name: "a", Ready: 2}, {Name: "b", Ready: 1}, {Name: "a"}} {
-		sel.add(&tube)
-	}
-	if names := sel.end(); len(names) != 2 || len(sel.shown) != 2 {
-		t.Errorf("shows %v", sel.shown)
 	}
 }
 

@@ -47,25 +47,18 @@ var (
 		"Tubes that are paused and not shown.")
 )
 
-// tubes looks at all tubes, one shard after the other. There were about n of them.
-// One scrape does so at a time: a million tubes then take the memory of one
-// shard's.
-func (c *collector) tubes(s *Serving, n int) (shown []candidate, rest *otherTubes) {
+// tubes looks at all tubes. One scrape does so at a time.
+func (c *collector) tubes(s *Serving) (shown []engine.TubeSnapshot, rest engine.TubeSums) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := s.Now()
-	sel := selection{limit: c.opt.Tubes, before: c.shown}
-	// With room for all, no shard waits until the list has grown.
-	n /= s.Engine.NumShards()
-	list := make([]engine.TubeSnapshot, 0, n+n/4+16)
-	for shard := range s.Engine.NumShards() {
-		list = s.Engine.AppendTubes(list[:0], shard, now)
-		for i := range list {
-			sel.add(&list[i])
-		}
+	sel := engine.NewTubeSelection(c.opt.Tubes, showFirst(c.shown))
+	s.Engine.EachTube(s.Now(), sel.Add)
+	shown, rest = sel.End()
+	c.shown = make(map[string]struct{}, len(shown))
+	for i := range shown {
+		c.shown[shown[i].Name] = struct{}{}
 	}
-	c.shown = sel.end()
-	return sel.shown, &sel.rest
+	return shown, rest
 }
 
 func collectTube(ch chan<- prometheus.Metric, t *engine.TubeSnapshot) {
@@ -86,16 +79,16 @@ func collectTube(ch chan<- prometheus.Metric, t *engine.TubeSnapshot) {
 	ch <- tubePauseLeft.with(t.PauseLeft.Seconds(), alone...)
 }
 
-func collectOthers(ch chan<- prometheus.Metric, rest *otherTubes) {
-	ch <- tubesFolded.with(float64(rest.tubes))
-	ch <- otherJobs.with(float64(rest.sum.Ready), stateReady)
-	ch <- otherJobs.with(float64(rest.sum.Reserved), stateReserved)
-	ch <- otherJobs.with(float64(rest.sum.Delayed), stateDelayed)
-	ch <- otherJobs.with(float64(rest.sum.Buried), stateBuried)
-	ch <- otherJobsUrgent.with(float64(rest.sum.Urgent))
-	ch <- otherOldestReady.with(rest.oldest.Seconds())
-	ch <- otherUsing.with(float64(rest.sum.Using))
-	ch <- otherWatching.with(float64(rest.sum.Watching))
-	ch <- otherWaiting.with(float64(rest.sum.Waiting))
-	ch <- otherPaused.with(float64(rest.paused))
+func collectOthers(ch chan<- prometheus.Metric, rest *engine.TubeSums) {
+	ch <- tubesFolded.with(float64(rest.Tubes))
+	ch <- otherJobs.with(float64(rest.Ready), stateReady)
+	ch <- otherJobs.with(float64(rest.Reserved), stateReserved)
+	ch <- otherJobs.with(float64(rest.Delayed), stateDelayed)
+	ch <- otherJobs.with(float64(rest.Buried), stateBuried)
+	ch <- otherJobsUrgent.with(float64(rest.Urgent))
+	ch <- otherOldestReady.with(rest.OldestReady.Seconds())
+	ch <- otherUsing.with(float64(rest.Using))
+	ch <- otherWatching.with(float64(rest.Watching))
+	ch <- otherWaiting.with(float64(rest.Waiting))
+	ch <- otherPaused.with(float64(rest.Paused))
 }

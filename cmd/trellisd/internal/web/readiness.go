@@ -8,27 +8,28 @@ import (
 // Readiness is whether the service does all that it should. The zero Readiness
 // says that it is starting. Any goroutine may call its methods.
 type Readiness struct {
-	reason atomic.Pointer[error]
+	reason atomic.Pointer[func() error]
 }
 
-var (
-	errStarting = errors.New("starting")
-	isReady     error
-)
+var errStarting = errors.New("starting")
 
 // Ready says that the service is ready from now on.
-func (r *Readiness) Ready() { r.reason.Store(&isReady) }
+func (r *Readiness) Ready() { r.ReadyUnless(func() error { return nil }) }
+
+// ReadyUnless says that the service is ready from now on, unless reason returns why it is
+// not. Any goroutine may call reason, at any time.
+func (r *Readiness) ReadyUnless(reason func() error) { r.reason.Store(&reason) }
 
 // NotReady says why it is not from now on, in a word or a few.
 func (r *Readiness) NotReady(reason string) {
 	err := errors.New(reason)
-	r.reason.Store(&err)
+	r.ReadyUnless(func() error { return err })
 }
 
 // Err tells why the service is not ready, nil if it is.
 func (r *Readiness) Err() error {
-	if e := r.reason.Load(); e != nil {
-		return *e
+	if reason := r.reason.Load(); reason != nil {
+		return (*reason)()
 	}
 	return errStarting
 }

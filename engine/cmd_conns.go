@@ -1,0 +1,248 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// entryForm is how a connection is described.
+type entryForm struct {
+	first, rest string // what stands before the first key, and before the others
+	most        int    // names of tubes, and ids of jobs, that are listed
+}
+
+var (
+	dictionaryForm = entryForm{most: 100}
+	listForm       = entryForm{first: "- ", rest: "  ", most: 10}
+)
+
+// statsOwnConn describes the client's own connection.
+func (s *Session) statsOwnConn(now Time, out *Output) {
+	l := s.loop
+	l.budget -= entrySteps
+	s.bytesOut += uint64(out.size()) // replies to commands that came in the same read
+	y, pos := s.appendEntry(append(l.scratch[:0], listHead...), &dictionaryForm, now)
+	s.bytesOut -= uint64(out.size())
+	out.dependOn(pos)
+	l.reply(out, y)
+}
+
+// statsConn describes a connection.
+func (s *Session) statsConn(id uint64, out *Output) Outcome {
+	o := s.loop.engine.roll.find(id)
+	if o == nil {
+		out.reply(codec.ReplyNotFound)
+		return Done
+	}
+	c := &rollCall{sessions: []*Session{o}, form: dictionaryForm}
+	return s.callRoll(c, (*describing)(c))
+}
+
+// describing is a stats-conn of a connection that may be another loop's.
+type describing rollCall
+
+func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
+	if len(d.text) == 0 {
+		out.reply(codec.ReplyNotFound) // it has gone, or is none of the client's business
+		return Done
+	}
+	out.dependOn(d.pos)
+	out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(d.text))
+	out.Buf = append(out.Buf, listHead...)
+	out.Buf = append(out.Buf, d.text...)
+	out.Buf = append(out.Buf, "\r\n"...)
+	return Done
+}
+
+// rollSlice is how many connections are described before the list of them goes on with the
+// next ones.
+const rollSlice = 1000
+
+// listingConns is a list-connections: it is gathered, and then sent in parts.
+type listingConns struct {
+	from     uint64 // the least id that was not looked at
+	left     int    // how many may still be listed
+	call     *rollCall
+	gathered bool
+	text     []byte
+	pos      journal.Pos
+	begun    bool // the reply
+}
+
+func (s *Session) listConns(now Time, cmd *codec.Command, out *Output) Outcome {
+	li := &listingConns{from: cmd.ID + 1, left: int(cmd.Bound)}
+	li.gathered = li.from == 0 // there is no id behind the greatest
+	return li.turn(s, now, out)
+}
+
+func (li *listingConns) turn(s *Session, _ Time, out *Output) Outcome {
+	if li.call != nil {
+		li.take()
+	}
+	if !li.gathered {
+		r := &s.loop.engine.roll
+		sessions := r.appendFrom(nil, li.from, min(li.left, rollSlice))
+		if n := len(sessions); n > 0 {
+			li.from = sessions[n-1].id + 1
+			li.call = &rollCall{sessions: sessions, form: listForm}
+			return s.callRoll(li.call, li)
+		}
+		li.gathered = true
+	}
+	return li.write(s, out)
+}
+
+// take adds the connections that were described to the list.
+func (li *listingConns) take() {
+	c := li.call
+	li.call = nil
+	for _, t := range c.texts {
+		if t.to > t.from {
+			li.left--
+			li.text = append(li.text, c.text[t.from:t.to]...)
+		}
+	}
+	li.pos = max(li.pos, c.pos)
+}
+
+// write appends a part of the list.
+func (li *listingConns) write(s *Session, out *Output) Outcome {
+	out.dependOn(li.pos)
+	if !li.begun {
+		li.begun = true
+		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(li.text))
+		out.Buf = append(out.Buf, listHead...)
+	}
+	n := min(len(li.text), listPart)
+	out.Buf = append(out.Buf, li.text[:n]...)
+	if li.text = li.text[n:]; len(li.text) > 0 {
+		s.loop.Spend(n >> 10)
+		return s.yield(li)
+	}
+	out.Buf = append(out.Buf, "\r\n"...)
+	return Done
+}
+
+// appendEntry describes the session as it is at one moment. pos is what the description
+// depends on. It is called on the session's loop.
+func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos journal.Pos) {
+	var room [100]heldJob
+	jobs, count, waiting, pos := s.heldJobs(room[:0], f.most, now)
+	prefix := f.first
+	key := func(k string) {
+		b = append(append(append(b, prefix...), k...), ": "...)
+		prefix = f.rest
+	}
+	number := func(k string, n uint64) {
+		key(k)
+		b = append(strconv.AppendUint(b, n, 10), '\n')
+	}
+	flag := func(k string, v bool) {
+		key(k)
+		b = append(strconv.AppendBool(b, v), '\n')
+	}
+	number("id", s.id)
+	key("addr")
+	b = append(appendQuoted(b, s.loop.peerAddr(s)), '\n')
+	key("tube")
+	b = append(append(b, s.used.name...), '\n')
+	key("watching")
+	b = append(b, '[')
+	for i := range s.watched[:min(len(s.watched), f.most)] {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, s.watched[i].tube.name...)
+	}
+	b = append(b, "]\n"...)
+	key("reserved-jobs")
+	b = append(b, '[')
+	for i := range jobs {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = strconv.AppendUint(b, jobs[i].id, 10)
+	}
+	b = append(b, "]\n"...)
+	flag("producer", s.flags&isProducer != 0)
+	flag("worker", s.flags&isWorker != 0)
+	flag("waiting", waiting)
+	key("name")
+	b = append(appendQuoted(b, s.name()), '\n')
+	number("watching-count", uint64(len(s.watched)))
+	number("reserved-count", uint64(count))
+	var since Time
+	if waiting {
+		since = max(0, now-s.wait.since)
+	}
+	number("waiting-time", uint64(since.whole()))
+	number("age", uint64(max(0, now-s.opened).whole()))
+	number("commands", s.commands)
+	number("bytes-in", s.bytesIn)
+	number("bytes-out", s.bytesOut)
+	return b, pos
+}
+
+// name is that of the client, "" for one that did not have to say who it is.
+func (s *Session) name() string {
+	if s.flags&restricted == 0 {
+		return ""
+	}
+	return s.wait.grant.name
+}
+
+// heldJob is a job that a session has reserved.
+type heldJob struct {
+	id  uint64
+	end uint64 // of its time to run
+	age uint32 // reservations that the session made since
+}
+
+// heldJobs appends up to n of the jobs that the session has reserved to list, those whose
+// time to run ends first, in the order in which they were reserved. It also tells how many
+// there are, and whether the session waits for a job, in the same moment.
+func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waiting bool, pos journal.Pos) {
+	set := s.holds()
+	if s.claim.Load() != claimFree {
+		// Whoever claims it may add to what it holds, with the lock of a watched shard.
+		s.lockAll(s.watches, now)
+		set = s.watches | s.holds()
+		s.unlockAll(s.watches)
+	}
+	s.lockAll(set, now)
+	waiting = s.claim.Load() == claimWaiting
+	for h := s.firstHolding(); h != nil; h = h.next {
+		sh := h.shard
+		if h.jobs.Len() == 0 {
+			continue
+		}
+		pos = max(pos, sh.uncommitted(sh.now))
+		count += h.jobs.Len()
+		for e := range h.jobs.Least(n) {
+			list = append(list, heldJob{e.ID, e.Key, s.held.made - sh.counters.At(sh.job(e.Ref).counters).order})
+		}
+	}
+	s.unlockAll(set)
+	if len(list) > n {
+		slices.SortFunc(list, func(a, b heldJob) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.id, b.id)) })
+		list = list[:n]
+	}
+	slices.SortFunc(list, func(a, b heldJob) int { return cmp.Compare(b.age, a.age) })
+	return list, count, waiting, pos
+}
+
+// appendQuoted appends a double-quoted scalar of YAML. s has no control characters.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		if s[i] == '"' || s[i] == '\\' {
+			b = append(b, '\\')
+		}
+		b = append(b, s[i])
+	}
+	return append(b, '"')
+}

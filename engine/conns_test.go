@@ -1,0 +1,305 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"trellis/codec"
+)
+
+func TestTheRollIsASortedListOfSessions(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r roll
+		var want []*Session
+		gone := &Session{}
+		strike := func(i int) {
+			r.strike(want[i])
+			gone = want[i]
+			want = slices.Delete(want, i, i+1)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"enter": func(t *rapid.T) {
+				for range rapid.IntRange(1, 300).Draw(t, "sessions") {
+					s := new(Session)
+					r.enter(s)
+					want = append(want, s)
+				}
+			},
+			"strike one": func(t *rapid.T) {
+				if len(want) > 0 {
+					strike(rapid.IntRange(0, len(want)-1).Draw(t, "which"))
+				}
+			},
+			"strike some": func(t *rapid.T) {
+				every := rapid.IntRange(2, 200).Draw(t, "every")
+				for i := len(want) - 1; i >= 0; i -= every {
+					strike(i)
+				}
+			},
+			"strike a stretch": func(t *rapid.T) {
+				from := rapid.IntRange(0, len(want)).Draw(t, "from")
+				for n := rapid.IntRange(0, len(want)-from).Draw(t, "sessions"); n > 0; n-- {
+					strike(from)
+				}
+			},
+			"": func(t *rapid.T) {
+				if all := r.appendFrom(nil, 0, len(want)+1); !slices.Equal(all, want) {
+					t.Fatalf("%d sessions are on the roll, want %d", len(all), len(want))
+				}
+				if most := 4*len(want)/rollPageLen + 2; len(r.pages) > most {
+					t.Fatalf("%d sessions take %d pages", len(want), len(r.pages))
+				}
+				if r.find(gone.id) != nil || r.find(r.lastID+1) != nil || r.find(0) != nil {
+					t.Fatal("one is found that is not there")
+				}
+				if len(want) == 0 {
+					return
+				}
+				i := rapid.IntRange(0, len(want)-1).Draw(t, "found")
+				if r.find(want[i].id) != want[i] {
+					t.Fatalf("session %d is not found", want[i].id)
+				}
+				n := rapid.IntRange(0, 300).Draw(t, "page")
+				if page := r.appendFrom(nil, want[i].id+1, n); !slices.Equal(page, want[i+1:min(i+1+n, len(want))]) {
+					t.Fatalf("%d sessions behind the one at %d, want up to %d", len(page), i, n)
+				}
+			},
+		})
+	})
+}
+
+// idsIn returns the ids in a list of connections.
+func idsIn(list string) (ids []uint64) {
+	for line := range strings.Lines(list) {
+		if id, ok := strings.CutPrefix(line, "- id: "); ok {
+			n, _ := strconv.ParseUint(strings.TrimSpace(id), 10, 64)
+			ids = append(ids, n)
+		}
+	}
+	return ids
+}
+
+func TestAListOfManyConnectionsKeepsToItsRounds(t *testing.T) {
+	const n = 25_000
+	s := newSim(100, 1)
+	l := slow(t, s)
+	c := s.open()
+	for range n - 1 {
+		s.open()
+	}
+	after := 0
+	for _, want := range []int{10_000, 10_000, 5000, 0} {
+		l.loop.Refill()
+		outcome := c.start(t, "list-connections 10000 %d", after)
+		if (outcome == Wait) != (want > 0) {
+			t.Fatalf("the list of %d connections: %v", want, outcome)
+		}
+		rounds := l.rounds()
+		ids := idsIn(c.took())
+		if len(ids) != want || want > 0 && (ids[0] != uint64(after+1) || ids[want-1] != uint64(after+want)) {
+			t.Fatalf("behind %d: %d connections", after, len(ids))
+		}
+		if most := want*entrySteps/roundSteps + 1; want > 0 && rounds < most {
+			t.Errorf("%d connections took %d rounds, want at least %d", want, rounds, most)
+		}
+		after += want
+	}
+	if most := roundSteps + 2*callSlice*entrySteps; l.most > most {
+		t.Errorf("a round took %d steps; its budget is %d", l.most, roundSteps)
+	}
+}
+
+// The list of a client that may see few connections goes on until it has found as many as
+// were asked for.
+func TestAListLooksForConnectionsThatTheClientMaySee(t *testing.T) {
+	s := newSim(100, 3)
+	others := NewGrant("others", RightAll, []string{"b"}, nil)
+	mine := NewGrant("mine", RightRead, []string{"a"}, nil)
+	var want []uint64
+	for i := range 5000 {
+		if i%700 == 0 {
+			want = append(want, s.openAs(mine).session.id)
+		} else {
+			c := s.openAs(others)
+			c.say("use b")
+		}
+	}
+	c := s.openAs(mine)
+	want = append(want, c.session.id)
+	if got := idsIn(c.say("list-connections 5")); !slices.Equal(got, want[:5]) {
+		t.Errorf("the first 5 are %v, want %v", got, want[:5])
+	}
+	if got := idsIn(c.say("list-connections 9999 " + fmt.Sprint(want[4]))); !slices.Equal(got, want[5:]) {
+		t.Errorf("the others are %v, want %v", got, want[5:])
+	}
+}
+
+func TestWhoAsksForConnectionsAndGoesIsForgotten(t *testing.T) {
+	for _, command := range []string{"list-connections", "stats-conn 2"} {
+		s := newSim(100, 2)
+		c, other := s.open(), s.open()
+		outcome := c.start(t, "%s", command)
+		if outcome != Wait {
+			t.Fatalf("%s is done at once: %q", command, c.took())
+		}
+		c.end()
+		c.loop.Ring()
+		s.Settle()
+		if got := c.took(); got != "" {
+			t.Errorf("%s: it was sent %q", command, got)
+		}
+		for _, err := range (&census{engine: s.engine, sessions: []*Session{&other.session}}).run() {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAConnectionThatGoesWhileItIsAskedForIsNotShown(t *testing.T) {
+	s := newSim(100, 2)
+	c, other := s.open(), s.open()
+	c.start(t, "stats-conn 2")
+	other.end()
+	c.loop.Ring()
+	s.Settle()
+	if got := c.took(); got != "NOT_FOUND\r\n" {
+		t.Errorf("got %q", got)
+	}
+	third := s.open()
+	c.start(t, "list-connections")
+	third.end()
+	c.loop.Ring()
+	s.Settle()
+	if got := idsIn(c.took()); !slices.Equal(got, []uint64{1}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestOfManyReservationsThoseThatEndFirstAreShown(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	r := rand.New(rand.NewPCG(1, 2))
+	type reservation struct{ id, ttr int }
+	var all []reservation
+	ttrs := r.Perm(5000)
+	for i, id := range r.Perm(5000) {
+		all = append(all, reservation{id + 1, 0})
+		c.expect(t, fmt.Sprintf("USING t%d\r\nINSERTED %d\r\n", i%5, i+1), "use t%d\r\nput 0 0 %d 0\r\n\r\n", i%5, 100+ttrs[i])
+	}
+	for i := range all {
+		all[i].ttr = ttrs[all[i].id-1]
+		c.expect(t, fmt.Sprintf("RESERVED %d 0\r\n\r\n", all[i].id), "reserve-job %d\r\n", all[i].id)
+	}
+	var want []string
+	for _, x := range all { // in the order of reservation
+		if x.ttr < 100 {
+			want = append(want, fmt.Sprint(x.id))
+		}
+	}
+	reply := c.say("stats-conn")
+	if line := "\nreserved-jobs: [" + strings.Join(want, ", ") + "]\n"; !strings.Contains(reply, line) || !strings.Contains(reply, "\nreserved-count: 5000\n") {
+		t.Errorf("got %q, want %q", reply, line)
+	}
+}
+
+func TestTheNameOfAClientIsQuoted(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.openAs(NewGrant(`a"b\c`, RightAll, []string{"*"}, nil))
+	if got := c.say("stats-conn"); !strings.Contains(got, "\n"+`name: "a\"b\\c"`+"\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What clients are shown of others fits together, whatever these do at the same time.
+func TestConnectionsAreListedWhileTheyComeAndGo(t *testing.T) {
+	c := newCrew(t, 4, 4)
+	defer c.stop()
+	var stop atomic.Bool
+	var busy sync.WaitGroup
+	stayers := map[uint64]bool{}
+	var hands []*hand
+	for i := range 8 {
+		h := c.hire()
+		hands = append(hands, h)
+		stayers[h.session.id] = true
+		busy.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				h.use(fmt.Sprint("t", n%3))
+				h.watchOnly(fmt.Sprint("t", i%3), fmt.Sprint("t", n%3))
+				h.put(0, 0, 60, "")
+				if id, _ := h.reserveFor(1); id != 0 {
+					h.with(codec.OpDelete, id)
+				}
+			}
+		})
+	}
+	for range 2 {
+		busy.Go(func() {
+			for !stop.Load() {
+				h := c.hire()
+				h.do(codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 0})
+				h.close()
+			}
+		})
+	}
+	asker := c.hire()
+	c.within(func() {
+		for range 200 {
+			var last uint64
+			left := len(stayers)
+			for page := true; page; {
+				list := asker.do(codec.Command{Op: codec.OpListConns, Bound: 3, ID: last})
+				ids := idsIn(list)
+				for _, id := range ids {
+					if id <= last {
+						t.Fatalf("connection %d is listed behind %d", id, last)
+					}
+					if last = id; stayers[id] {
+						left--
+					}
+				}
+				page = len(ids) > 0
+				checkEntries(t, list)
+			}
+			if left != 0 {
+				t.Fatalf("%d connections are missing", left)
+			}
+			if got := asker.do(codec.Command{Op: codec.OpStatsConn, ID: 1}); !strings.HasPrefix(got, "OK ") {
+				t.Fatalf("got %q", got)
+			}
+		}
+	})
+	stop.Store(true)
+	busy.Wait()
+	asker.close()
+	for _, h := range hands {
+		for {
+			h.watchOnly("t0", "t1", "t2")
+			id, _ := h.reserveFor(0)
+			if id == 0 {
+				break
+			}
+			h.with(codec.OpDelete, id)
+		}
+		h.close()
+	}
+}
+
+// checkEntries checks that each connection is shown as it was at one moment.
+func checkEntries(t *testing.T, list string) {
+	for _, entry := range strings.Split(list, "- id: ")[1:] {
+		waits := strings.Contains(entry, "\n  waiting: true\n")
+		count := strings.Contains(entry, "\n  reserved-count: 0\n")
+		none := strings.Contains(entry, "\n  reserved-jobs: []\n")
+		if count != none || waits && !none || waits && !strings.Contains(entry, "\n  worker: true\n") {
+			t.Fatalf("%q", entry)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"slices"
+	"sort"
+	"sync"
+)
+
+// roll lists the open sessions of all loops by their ids, which are 1, 2, 3, ... in the
+// order in which they were opened. The lock is taken when a session is opened or closed,
+// and by lists.
+//
+// The list lies in pages, which are never empty. A session that is opened comes at the end
+// of the last page. When two neighbours have become half a page together they become one,
+// so that a list of many that have come and gone takes no more than four times its size.
+type roll struct {
+	mu     sync.Mutex
+	pages  []*rollPage
+	lastID uint64
+}
+
+const rollPageLen = 128
+
+// rollPage is a part of the list.
+type rollPage struct {
+	n        int
+	sessions [rollPageLen]*Session // the first n are there
+}
+
+// enter gives a session its id and puts it on the list.
+func (r *roll) enter(s *Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastID++
+	s.id = r.lastID
+	last := len(r.pages) - 1
+	if last < 0 || r.pages[last].n == rollPageLen {
+		r.pages = append(r.pages, new(rollPage))
+		last++
+	}
+	p := r.pages[last]
+	p.sessions[p.n] = s
+	p.n++
+}
+
+// strike takes a session off the list.
+func (r *roll) strike(s *Session) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	i, at := r.place(s.id)
+	p := r.pages[i]
+	copy(p.sessions[at:p.n], p.sessions[at+1:p.n])
+	p.n--
+	p.sessions[p.n] = nil
+	switch {
+	case p.n == 0:
+		r.pages = slices.Delete(r.pages, i, i+1)
+	case i+1 < len(r.pages) && p.n+r.pages[i+1].n <= rollPageLen/2:
+		r.join(i)
+	case i > 0 && p.n+r.pages[i-1].n <= rollPageLen/2:
+		r.join(i - 1)
+	}
+}
+
+// clear forgets all sessions.
+func (r *roll) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pages = nil
+}
+
+// join puts the sessions of page i+1 into page i.
+func (r *roll) join(i int) {
+	p, q := r.pages[i], r.pages[i+1]
+	p.n += copy(p.sessions[p.n:], q.sessions[:q.n])
+	r.pages = slices.Delete(r.pages, i+1, i+2)
+}
+
+// place is where the first session is whose id is not less than id. It is behind the last
+// page if there is none.
+func (r *roll) place(id uint64) (page, at int) {
+	page = sort.Search(len(r.pages), func(i int) bool {
+		p := r.pages[i]
+		return p.sessions[p.n-1].id >= id
+	})
+	if page < len(r.pages) {
+		p := r.pages[page]
+		at = sort.Search(p.n, func(i int) bool { return p.sessions[i].id >= id })
+	}
+	return page, at
+}
+
+// appendFrom appends up to n sessions to list: those with the least ids from id on.
+func (r *roll) appendFrom(list []*Session, id uint64, n int) []*Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	page, at := r.place(id)
+	for ; n > 0 && page < len(r.pages); page, at = page+1, 0 {
+		p := r.pages[page]
+		some := p.sessions[at:min(p.n, at+n)]
+		list = append(list, some...)
+		n -= len(some)
+	}
+	return list
+}
+
+// find returns the session with an id, nil if there is none.
+func (r *roll) find(id uint64) *Session {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	page, at := r.place(id)
+	if page == len(r.pages) || r.pages[page].sessions[at].id != id {
+		return nil
+	}
+	return r.pages[page].sessions[at]
+}

@@ -1,0 +1,118 @@
+package engine
+
+import "trellis/binlog/journal"
+
+// A rollCall has sessions described by the loops that they belong to, one loop after the
+// other, each in its own time, and then lets the session go on that has asked. Whoever has
+// it in hand owns it: the loops pass it on through their mailboxes.
+type rollCall struct {
+	asker *Session
+	grant *Grant // of the asker, nil if it may see all
+	form  entryForm
+
+	sessions []*Session
+	loops    []*Loop // to be visited, the present one first; none when the asker's turn has come
+	next     int     // of sessions, for the present loop
+
+	texts []span // of each session; empty for those that have gone or are not the asker's business
+	text  []byte
+	pos   journal.Pos // that the texts depend on
+}
+
+// span is a part of rollCall.text.
+type span struct{ from, to int }
+
+// callRoll has sessions described, and the session s resumed with t when they are.
+func (s *Session) callRoll(c *rollCall, t task) Outcome {
+	c.asker = s
+	if s.flags&restricted != 0 {
+		c.grant = s.wait.grant
+	}
+	c.texts = make([]span, len(c.sessions))
+	has := make(map[*Loop]struct{})
+	for _, o := range c.sessions {
+		if _, twice := has[o.loop]; !twice {
+			has[o.loop] = struct{}{}
+			c.loops = append(c.loops, o.loop)
+		}
+	}
+	s.waiter().task = t
+	c.goOn(s.loop)
+	return Wait
+}
+
+// goOn gives the call to the loop whose turn is next. It is called on the goroutine of
+// the loop `on`.
+func (c *rollCall) goOn(on *Loop) {
+	to := c.asker.loop
+	if len(c.loops) > 0 {
+		to = c.loops[0]
+	}
+	m := &to.mail
+	m.mu.Lock()
+	m.calls = append(m.calls, c)
+	ring := !m.rung
+	m.rung = true
+	to.hasMail.Store(true)
+	m.mu.Unlock()
+	if ring && to != on {
+		to.bell.Ring()
+	}
+}
+
+// answerCall does a slice of the first call: it describes sessions of the loop for others,
+// or has the asker go on.
+func (l *Loop) answerCall(now Time) {
+	c := l.calls[0]
+	if len(c.loops) > 0 && !c.visit(l, now) {
+		return
+	}
+	l.calls[0] = nil
+	if l.calls = l.calls[1:]; len(l.calls) == 0 {
+		l.calls = nil
+	}
+	if len(c.loops) > 0 {
+		c.loops = c.loops[1:]
+		c.goOn(l)
+	} else if c.asker.flags&isOpen != 0 {
+		l.turns.push(c.asker)
+	}
+}
+
+const (
+	callSlice  = 16 // sessions that are described before others have their turn
+	entrySteps = 8  // to describe one
+)
+
+// visit describes some sessions of the loop. It returns true when all are.
+func (c *rollCall) visit(l *Loop, now Time) (done bool) {
+	for n := 0; c.next < len(c.sessions); c.next++ {
+		s := c.sessions[c.next]
+		if s.loop != l {
+			continue
+		}
+		if n == callSlice || l.budget <= 0 {
+			return false
+		}
+		n++
+		l.budget -= entrySteps + len(s.watched)/watchesPerStep
+		if s.flags&isOpen == 0 || c.grant != nil && !c.grant.permitsAll(s) {
+			continue
+		}
+		from := len(c.text)
+		var pos journal.Pos
+		c.text, pos = s.appendEntry(c.text, &c.form, now)
+		c.pos = max(c.pos, pos)
+		c.texts[c.next] = span{from, len(c.text)}
+	}
+	c.next = 0
+	return true
+}
+
+// peerAddr is the address at the other end of a session's connection.
+func (l *Loop) peerAddr(s *Session) string {
+	if l.peers == nil {
+		return ""
+	}
+	return l.peers.PeerAddr(s)
+}

@@ -1,0 +1,80 @@
+package reactor
+
+import (
+	"io"
+	"slices"
+	"testing"
+)
+
+// crowded serves with access control and few places on one loop.
+func crowded(t *testing.T, d *doorkeeper) *testServer {
+	t.Helper()
+	return serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = d, 1, 8 })
+}
+
+func TestClientsThatAreSilentLeaveRoomForOthers(t *testing.T) {
+	d := newDoorkeeper()
+	ts := crowded(t, d)
+	var good, silent []*client
+	for range 6 {
+		for range 5 {
+			silent = append(silent, ts.dial())
+		}
+		c := ts.dial()
+		c.do("auth good\r\n", "AUTHENTICATED\r\n")
+		good = append(good, c)
+	}
+	for _, c := range silent[:len(silent)-1] {
+		c.expectEOF()
+	}
+	for _, c := range good {
+		c.do("list-tube-used\r\n", "USING default\r\n")
+	}
+	silent[len(silent)-1].do("auth good\r\n", "AUTHENTICATED\r\n")
+	if got := d.refusals(); len(got) != len(silent)-1 || slices.Min(got) != RefusedCrowded {
+		t.Errorf("refused %v", got)
+	}
+	ts.onLoops(func(l *loop) {
+		if l.greeters.count != 0 || len(l.greeters.queue) > 2*l.greeters.most {
+			t.Errorf("%d silent clients, %d in the queue", l.greeters.count, len(l.greeters.queue))
+		}
+	})
+}
+
+func TestTheLastPlaceIsASilentClients(t *testing.T) {
+	d := newDoorkeeper()
+	ts := crowded(t, d)
+	for range 7 {
+		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
+	}
+	silent := ts.dial()
+	ts.until("all places are taken", func() bool { return ts.sum().Connections == 8 })
+	c := ts.dial()
+	c.do("auth good\r\n", "AUTHENTICATED\r\n")
+	silent.expectEOF()
+	refused := ts.dial()
+	refused.expect("OUT_OF_MEMORY\r\n")
+	refused.expectEOF()
+	c.do("list-tube-used\r\n", "USING default\r\n")
+}
+
+func TestSilentClientsOfOtherLoopsMakeRoomToo(t *testing.T) {
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 4, 16 })
+	for range 12 {
+		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
+	}
+	for range 4 {
+		ts.dial()
+	}
+	ts.until("all places are taken", func() bool { return ts.sum().Connections == 16 })
+	for admitted := 0; admitted < 4; {
+		c := ts.dial()
+		// A client that is refused may see that only by an error.
+		_, _ = io.WriteString(c, "auth good\r\n")
+		if line, err := c.r.ReadString('\n'); line == "AUTHENTICATED\r\n" {
+			admitted++
+		} else if err == nil && line != "OUT_OF_MEMORY\r\n" {
+			t.Fatalf("got %q", line)
+		}
+	}
+}
