@@ -18,32 +18,6 @@ import (
 	"trellis/cmd/internal/control"
 )
 
-// Exit statuses of `trellis cluster`.
-const (
-	exitClusterUsage       = 2
-	exitClusterUnreachable = 3
-	exitClusterRefused     = 4
-)
-
-// clusterError is an error of `trellis cluster` with the exit status that it means.
-type clusterError struct {
-	status int
-	err    error
-}
-
-func (e *clusterError) Error() string { return e.err.Error() }
-func (e *clusterError) Unwrap() error { return e.err }
-
-func usageError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &clusterError{exitClusterUsage, err}
-}
-
-// refused marks an error that changes nothing when the command is repeated as it was.
-func refused(err error) error { return &clusterError{exitClusterRefused, err} }
-
 // clusterFailed gives an error of a conversation with members its exit status.
 func clusterFailed(err error) error {
 	remote := (*wire.RemoteError)(nil)
@@ -53,7 +27,7 @@ func clusterFailed(err error) error {
 	case errors.Is(err, control.ErrNoLeader), errors.As(err, &remote):
 		return refused(err)
 	}
-	return &clusterError{exitClusterUnreachable, err}
+	return &exitError{exitUnreachable, err}
 }
 
 // clusterFlags are the flags of the commands that ask members.
@@ -144,9 +118,7 @@ and 1 otherwise.`,
 		backupCommand(f), initCommand(), recoverCommand(),
 	)
 	for _, c := range append(cmd.Commands(), cmd) {
-		c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
-		check := c.Args
-		c.Args = func(cmd *cobra.Command, args []string) error { return usageError(check(cmd, args)) }
+		mistakesAreUsage(c)
 	}
 	return cmd
 }

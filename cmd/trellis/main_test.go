@@ -30,12 +30,18 @@ func TestMain(m *testing.M) {
 // trellis runs the command, and returns what it says and its exit status.
 func trellis(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
+	return trellisIn(t, nil, args...)
+}
+
+// trellisIn is trellis with more in its environment.
+func trellisIn(t *testing.T, env []string, args ...string) (stdout, stderr string, status int) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), self, args...)
-	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	cmd.Env = append(append(os.Environ(), mainEnv+"=1"), env...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

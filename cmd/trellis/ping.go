@@ -25,6 +25,7 @@ func pingCommand() *cobra.Command {
 The exit status is 0 if the answer is right and comes in time, and 1 otherwise, for health checks.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			to.fromEnvironment()
 			a, err := to.address()
 			if err != nil {
 				return err

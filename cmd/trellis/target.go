@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"trellis/bench"
 )
+
+const defaultAddr = "127.0.0.1"
 
 // target is the server that a command speaks to, and how. The environment gives what
 // the flags do not: TRELLIS_TLS, TRELLIS_CA, TRELLIS_CERT and TRELLIS_KEY.
@@ -25,11 +28,34 @@ type target struct {
 
 func (t *target) register(f *pflag.FlagSet) {
 	t.flags = f
-	f.StringVarP(&t.addr, "addr", "a", "127.0.0.1", "the server: host, host:port or unix:/path; the port is 11300, or 11400 with --tls")
+	f.StringVarP(&t.addr, "addr", "a", defaultAddr, "the server: host, host:port or unix:/path; the port is 11300, or 11400 with --tls")
 	f.BoolVar(&t.tls, "tls", false, "speak TLS (TRELLIS_TLS=1)")
 	f.StringVar(&t.ca, "ca", "", "PEM file with the authorities that the server's certificate may be of (TRELLIS_CA; default: the system's)")
 	f.StringVar(&t.cert, "cert", "", "PEM file with a certificate to show to the server (TRELLIS_CERT)")
 	f.StringVar(&t.key, "key", "", "PEM file with its key (TRELLIS_KEY)")
+}
+
+// fromEnvironment takes the address from TRELLIS_ADDR or BEANSTALKD_URL if no flag gives it.
+func (t *target) fromEnvironment() {
+	if t.flags.Changed("addr") {
+		return
+	}
+	for _, name := range []string{"TRELLIS_ADDR", "BEANSTALKD_URL"} {
+		if addr := os.Getenv(name); addr != "" {
+			t.addr = trimURL(addr)
+			return
+		}
+	}
+}
+
+// trimURL makes an address of a URL as libraries write it.
+func trimURL(addr string) string {
+	for _, scheme := range []string{"beanstalk://", "beanstalkd://"} {
+		if rest, ok := strings.CutPrefix(addr, scheme); ok {
+			return strings.TrimSuffix(rest, "/")
+		}
+	}
+	return addr
 }
 
 // address is the server's address, with what TLS needs.

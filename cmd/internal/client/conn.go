@@ -1,0 +1,226 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxLine is how long a command is at most, in bytes without its CR LF. It is what a
+	// stock beanstalkd takes.
+	MaxLine = 222
+
+	// DefaultMaxBody is the body of the largest job that Trellis takes, in bytes.
+	DefaultMaxBody = 1 << 30
+
+	bufferSize = 32 << 10
+)
+
+// A Conn is a connection to a server.
+type Conn struct {
+	// MaxBody is how large the body of one reply may be, in bytes. A larger one breaks the
+	// connection.
+	MaxBody int64
+
+	// Patience is how long the server may take to send the next part of a reply, or to take the
+	// next part of a command; 0 for as long as the context. The error is then
+	// context.DeadlineExceeded too.
+	Patience time.Duration
+
+	addr    string
+	nc      net.Conn
+	ctx     context.Context // of the call that reads or writes
+	in      *bufio.Reader
+	out     *bufio.Writer
+	pending []sent // commands without a reply, the oldest first
+	batch   int    // jobs that a RESERVED_BATCH has announced and that have not come
+	err     error  // why the connection is useless; nil while it is not
+
+	used string // the tube that the server has confirmed last
+	caps *Capabilities
+}
+
+// sent is a command that waits for its reply.
+type sent struct {
+	word string
+	tube string // of a use
+}
+
+// New returns a connection to the server at the other end of nc, which belongs to it from
+// now on. Errors name the server addr.
+func New(nc net.Conn, addr string) *Conn {
+	c := &Conn{MaxBody: DefaultMaxBody, addr: addr, nc: nc, ctx: context.Background(), used: "default"}
+	c.in = bufio.NewReaderSize((*stream)(c), bufferSize)
+	c.out = bufio.NewWriterSize((*stream)(c), bufferSize)
+	return c
+}
+
+// A stream is a connection whose reads and writes end in time.
+type stream Conn
+
+func (s *stream) Read(p []byte) (int, error) {
+	if err := s.arm(); err != nil {
+		return 0, err
+	}
+	return s.nc.Read(p)
+}
+
+// Write writes large bodies in parts, since each part may take its time.
+func (s *stream) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		if err = s.arm(); err != nil {
+			return n, err
+		}
+		var k int
+		k, err = s.nc.Write(p[:min(len(p), bufferSize)])
+		n, p = n+k, p[k:]
+	}
+	return n, err
+}
+
+// arm sets the end of the next read or write. A context that ends meanwhile makes it
+// earlier: see within.
+func (s *stream) arm() error {
+	deadline, _ := s.ctx.Deadline()
+	if s.Patience > 0 {
+		if by := time.Now().Add(s.Patience); deadline.IsZero() || by.Before(deadline) {
+			deadline = by
+		}
+	}
+	if err := s.nc.SetDeadline(deadline); err != nil {
+		return err
+	}
+	return s.ctx.Err()
+}
+
+// Addr is how errors name the server.
+func (c *Conn) Addr() string { return c.addr }
+
+// Close ends the connection. The server releases what it had reserved.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Auth offers a token. It must be the first command, and fails with a RefusedError if the
+// server does not know the token.
+func (c *Conn) Auth(ctx context.Context, token string) error {
+	if err := c.enqueue("auth", "auth "+token, nil); err != nil {
+		return err
+	}
+	r, err := c.roundTrip(ctx)
+	if err != nil {
+		return err
+	}
+	return r.Check("auth", "AUTHENTICATED")
+}
+
+// Do sends a command, with a body if it is not nil, and returns the reply, whatever that
+// says. If it is one of the extensions and the server lacks it, the error is a LacksError.
+// The context bounds the whole; if it ends, the connection is useless.
+func (c *Conn) Do(ctx context.Context, line string, body []byte) (Reply, error) {
+	if c.caps == nil && len(extensionsIn(line)) > 0 {
+		if _, err := c.Capabilities(ctx); err != nil {
+			return Reply{}, err
+		}
+	}
+	if err := c.Queue(line, body); err != nil {
+		return Reply{}, err
+	}
+	return c.roundTrip(ctx)
+}
+
+func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
+	if err := c.Flush(ctx); err != nil {
+		return Reply{}, err
+	}
+	for len(c.pending) > 1 || c.batch > 0 { // what the caller has not read
+		if _, err := c.Next(ctx); err != nil {
+			return Reply{}, err
+		}
+	}
+	return c.Next(ctx)
+}
+
+// Queue makes a command ready to be sent, and may send what was queued before. Each has a
+// reply, which Next returns in turn. A caller that queues many commands has to read
+// meanwhile, or a server that waits for that stops reading too: see Pipeline.
+//
+// An extension needs a call of Capabilities before; without, the error is a LacksError.
+func (c *Conn) Queue(line string, body []byte) error {
+	for _, name := range extensionsIn(line) {
+		if !c.caps.Has(name) {
+			return &LacksError{name}
+		}
+	}
+	word, _, _ := strings.Cut(line, " ")
+	return c.enqueue(word, line, body)
+}
+
+func (c *Conn) enqueue(word, line string, body []byte) error {
+	if c.err != nil {
+		return c.err
+	}
+	if len(line) > MaxLine || strings.ContainsAny(line, "\r\n\x00") {
+		return fmt.Errorf("%s: %w", word, ErrLine)
+	}
+	s := sent{word: word}
+	if word == "use" {
+		s.tube = strings.TrimPrefix(line, "use ")
+	}
+	c.pending = append(c.pending, s)
+	// Errors come again at the next write and at Flush.
+	_, _ = c.out.WriteString(line)
+	_, _ = c.out.WriteString("\r\n")
+	if body != nil {
+		_, _ = c.out.Write(body)
+		_, _ = c.out.WriteString("\r\n")
+	}
+	return nil
+}
+
+// Flush sends what was queued.
+func (c *Conn) Flush(ctx context.Context) error {
+	if c.err != nil {
+		return c.err
+	}
+	if c.out.Buffered() == 0 {
+		return nil
+	}
+	release := c.within(ctx)
+	err := c.out.Flush()
+	return c.fail(ctx, release, "sending", err)
+}
+
+// within has reads and writes end with the context, until release is called.
+func (c *Conn) within(ctx context.Context) (release func()) {
+	c.ctx = ctx
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.nc.SetDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	return func() {
+		if !stop() {
+			<-ended // or it would hit the next command
+		}
+		c.ctx = context.Background()
+	}
+}
+
+// fail ends what within began, and makes err, if there is one, the end of the connection.
+func (c *Conn) fail(ctx context.Context, release func(), doing string, err error) error {
+	release()
+	if err == nil {
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		err = ended
+	} else if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		err = context.DeadlineExceeded // the connection's clock was earlier than the context's
+	}
+	c.err = &ConnError{c.addr, fmt.Errorf("%s: %w", doing, err)}
+	return c.err
+}

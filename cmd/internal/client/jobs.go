@@ -1,0 +1,215 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// A Job is a job as peek and reserve show it.
+type Job struct {
+	ID   uint64
+	Body []byte
+}
+
+// job does a command whose good reply has a job.
+func (c *Conn) job(ctx context.Context, want, line string) (Job, error) {
+	r, err := c.call(ctx, want, line)
+	if err != nil {
+		return Job{}, err
+	}
+	return c.jobOf(&r)
+}
+
+func (c *Conn) jobOf(r *Reply) (Job, error) {
+	id, err := c.number(r, 0)
+	return Job{id, r.Body}, err
+}
+
+// Peek is a job with its body.
+func (c *Conn) Peek(ctx context.Context, id uint64) (Job, error) {
+	return c.job(ctx, "FOUND", fmt.Sprintf("peek %d", id))
+}
+
+// Peeked understands the reply to a peek of any kind.
+func (c *Conn) Peeked(r Reply) (Job, error) {
+	if err := r.Check("peek", "FOUND"); err != nil {
+		return Job{}, err
+	}
+	return c.jobOf(&r)
+}
+
+// StatsJob are statistics of a job.
+func (c *Conn) StatsJob(ctx context.Context, id uint64) (Fields, error) {
+	return fetch(c, ctx, fmt.Sprintf("stats-job %d", id), parseFields)
+}
+
+// StatsJobs are statistics of many jobs, in the order of the ids. Those of a job that there
+// is not (any more) are nil.
+func (c *Conn) StatsJobs(ctx context.Context, ids []uint64) ([]Fields, error) {
+	all := make([]Fields, len(ids))
+	err := c.Pipeline(ctx, len(ids), func(i int) Command { return Command{Line: fmt.Sprintf("stats-job %d", ids[i])} }, func(i int, r Reply) (err error) {
+		all[i], err = c.fieldsOf("stats-job", r)
+		return err
+	})
+	return all, err
+}
+
+// Kick makes a job ready that is buried or delayed.
+func (c *Conn) Kick(ctx context.Context, id uint64) error {
+	_, err := c.call(ctx, "KICKED", fmt.Sprintf("kick-job %d", id))
+	return err
+}
+
+// Delete deletes a job that is not reserved by somebody else.
+func (c *Conn) Delete(ctx context.Context, id uint64) error {
+	_, err := c.call(ctx, "DELETED", fmt.Sprintf("delete %d", id))
+	return err
+}
+
+// Bury buries a job that this connection has reserved.
+func (c *Conn) Bury(ctx context.Context, id uint64, pri uint32) error {
+	_, err := c.call(ctx, "BURIED", fmt.Sprintf("bury %d %d", id, pri))
+	return err
+}
+
+// Release gives back a job that this connection has reserved. It is ready after delay
+// seconds.
+func (c *Conn) Release(ctx context.Context, id uint64, pri, delay uint32) error {
+	_, err := c.call(ctx, "RELEASED", fmt.Sprintf("release %d %d %d", id, pri, delay))
+	return err
+}
+
+// Touch gives this connection the job's whole time to run again.
+func (c *Conn) Touch(ctx context.Context, id uint64) error {
+	_, err := c.call(ctx, "TOUCHED", fmt.Sprintf("touch %d", id))
+	return err
+}
+
+// MoveJob moves a job to another tube, with all that it has. Needs the extension move-job.
+func (c *Conn) MoveJob(ctx context.Context, id uint64, tube string) error {
+	_, err := c.call(ctx, "MOVED", fmt.Sprintf("move-job %d %s", id, tube))
+	return err
+}
+
+// ReserveJob reserves a job that is not reserved.
+func (c *Conn) ReserveJob(ctx context.Context, id uint64) (Job, error) {
+	return c.job(ctx, "RESERVED", fmt.Sprintf("reserve-job %d", id))
+}
+
+// Reserve reserves a job of the watched tubes, for which it waits at most so many seconds.
+// The error is ErrNotFound if none came, and ErrDeadlineSoon if one that this connection
+// holds is about to time out.
+func (c *Conn) Reserve(ctx context.Context, timeout uint32) (Job, error) {
+	r, err := c.Do(ctx, fmt.Sprintf("reserve-with-timeout %d", timeout), nil)
+	if err := reserved("reserve-with-timeout", r, err, "RESERVED"); err != nil {
+		return Job{}, err
+	}
+	return c.jobOf(&r)
+}
+
+// ReserveBatch reserves at most n jobs of the watched tubes, n at most 1000. It waits at
+// most so many seconds for the first one, and not for others. It returns none if none
+// came, and ErrDeadlineSoon as Reserve does. Needs the extension reserve-batch.
+func (c *Conn) ReserveBatch(ctx context.Context, n, timeout uint32) (jobs []Job, err error) {
+	r, err := c.Do(ctx, fmt.Sprintf("reserve-batch %d %d", n, timeout), nil)
+	if err := reserved("reserve-batch", r, err, "RESERVED_BATCH"); err != nil {
+		return nil, err
+	}
+	for c.batch > 0 {
+		r, err := c.Next(ctx)
+		if err != nil {
+			return jobs, err
+		}
+		j, err := c.jobOf(&r)
+		if err != nil {
+			return jobs, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// reserved is Check for commands that reserve.
+func reserved(command string, r Reply, err error, want string) error {
+	switch {
+	case err != nil:
+		return err
+	case r.Word == "TIMED_OUT":
+		return ErrNotFound
+	case r.Word == "DEADLINE_SOON":
+		return ErrDeadlineSoon
+	}
+	return r.Check(command, want)
+}
+
+// Watch has later reserves take jobs of a tube too.
+func (c *Conn) Watch(ctx context.Context, tube string) error {
+	_, err := c.call(ctx, "WATCHING", "watch "+tube)
+	return err
+}
+
+// Ignore undoes Watch. A server refuses it for the last tube.
+func (c *Conn) Ignore(ctx context.Context, tube string) error {
+	_, err := c.call(ctx, "WATCHING", "ignore "+tube)
+	return err
+}
+
+// NewJob is a job to be put into the used tube.
+type NewJob struct {
+	Pri, Delay, TTR uint32 // delay and time to run in seconds
+
+	// Tags are what stands behind the size, such as "idp:KEY:SECONDS". Needs the
+	// extensions of their names.
+	Tags []string
+	Body []byte
+}
+
+// Command is the put of the job.
+func (j *NewJob) Command() Command {
+	line := fmt.Sprintf("put %d %d %d %d", j.Pri, j.Delay, j.TTR, len(j.Body))
+	if len(j.Tags) > 0 {
+		line += " " + strings.Join(j.Tags, " ")
+	}
+	body := j.Body
+	if body == nil {
+		body = []byte{}
+	}
+	return Command{line, body}
+}
+
+// Inserted is what a put has come to.
+type Inserted struct {
+	ID uint64
+
+	// Buried tells that the server had no memory to queue the job, which is buried.
+	Buried bool
+
+	// Duplicate is the state of the job that had the same key before, upper case, or
+	// DELETED. Empty for a new job.
+	Duplicate string
+}
+
+// Put puts a job into the used tube.
+func (c *Conn) Put(ctx context.Context, j *NewJob) (Inserted, error) {
+	put := j.Command()
+	r, err := c.Do(ctx, put.Line, put.Body)
+	if err != nil {
+		return Inserted{}, err
+	}
+	return c.Inserted(r)
+}
+
+// Inserted understands the reply to a put.
+func (c *Conn) Inserted(r Reply) (i Inserted, err error) {
+	if i.Buried = r.Word == "BURIED"; !i.Buried {
+		if err := r.Check("put", "INSERTED"); err != nil {
+			return i, err
+		}
+	}
+	if len(r.Args) > 1 {
+		i.Duplicate = r.Args[1]
+	}
+	i.ID, err = c.number(&r, 0)
+	return i, err
+}

@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Tubes are the names of all tubes that the client may see.
+func (c *Conn) Tubes(ctx context.Context) ([]string, error) {
+	return fetch(c, ctx, "list-tubes", parseNames)
+}
+
+// StatsTube are statistics of a tube.
+func (c *Conn) StatsTube(ctx context.Context, tube string) (Fields, error) {
+	return fetch(c, ctx, "stats-tube "+tube, parseFields)
+}
+
+// StatsTubes are statistics of many tubes, in the order of the names. Those of a tube that
+// there is not (any more) are nil.
+func (c *Conn) StatsTubes(ctx context.Context, tubes []string) ([]Fields, error) {
+	all := make([]Fields, len(tubes))
+	err := c.Pipeline(ctx, len(tubes), func(i int) Command { return Command{Line: "stats-tube " + tubes[i]} }, func(i int, r Reply) (err error) {
+		all[i], err = c.fieldsOf("stats-tube", r)
+		return err
+	})
+	return all, err
+}
+
+// fieldsOf is what a reply to one of many commands has, nil for NOT_FOUND.
+func (c *Conn) fieldsOf(command string, r Reply) (Fields, error) {
+	err := r.Check(command, "OK")
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := parseFields(r.Body)
+	if err != nil {
+		return nil, c.broken("%s: %v", command, err)
+	}
+	return f, nil
+}
+
+// Use makes a tube the one that later puts go into. The tube exists while it is used.
+func (c *Conn) Use(ctx context.Context, tube string) error {
+	if tube == c.used {
+		return nil
+	}
+	_, err := c.call(ctx, "USING", "use "+tube)
+	return err
+}
+
+// using does something while a tube is used that exists, for commands that work on the
+// used tube. It uses the tube from before again, so that the other one can go.
+func (c *Conn) using(ctx context.Context, tube string, do func() error) error {
+	if tube == c.used {
+		return do()
+	}
+	if _, err := c.StatsTube(ctx, tube); err != nil {
+		return err
+	}
+	before := c.used
+	if err := c.Use(ctx, tube); err != nil {
+		return err
+	}
+	return errors.Join(do(), c.Use(ctx, before))
+}
+
+// PeekTube is the first job of a tube in a state. In the state reserved it needs the
+// extension peek-tube.
+func (c *Conn) PeekTube(ctx context.Context, tube string, state State) (j Job, err error) {
+	has, err := c.Has(ctx, "peek-tube")
+	switch {
+	case err != nil:
+		return j, err
+	case has:
+		return c.job(ctx, "FOUND", fmt.Sprintf("peek-tube %s %s", tube, state))
+	case state == Reserved:
+		return j, &LacksError{"peek-tube"}
+	}
+	err = c.using(ctx, tube, func() error {
+		j, err = c.job(ctx, "FOUND", "peek-"+string(state))
+		return err
+	})
+	return j, err
+}
+
+// KickTube makes at most bound buried jobs of a tube ready, or, if it has none, delayed ones.
+func (c *Conn) KickTube(ctx context.Context, tube string, bound uint32) (n uint64, err error) {
+	has, err := c.Has(ctx, "kick-tube")
+	switch {
+	case err != nil:
+		return 0, err
+	case has:
+		return c.count(ctx, "KICKED", fmt.Sprintf("kick-tube %s %d", tube, bound))
+	}
+	err = c.using(ctx, tube, func() error {
+		n, err = c.count(ctx, "KICKED", fmt.Sprintf("kick %d", bound))
+		return err
+	})
+	return n, err
+}
+
+// Pause has a tube hand out no jobs for so many seconds; 0 ends that.
+func (c *Conn) Pause(ctx context.Context, tube string, seconds uint32) error {
+	_, err := c.call(ctx, "PAUSED", fmt.Sprintf("pause-tube %s %d", tube, seconds))
+	return err
+}
+
+// MoveTube moves at most bound jobs of a tube that are in a state, the first ones first, to
+// another tube. The state cannot be reserved. Needs the extension move-tube.
+func (c *Conn) MoveTube(ctx context.Context, from string, state State, to string, bound uint32) (uint64, error) {
+	return c.count(ctx, "MOVED", fmt.Sprintf("move-tube %s %s %s %d", from, state, to, bound))
+}
+
+// DeleteTubeJobs deletes at most bound jobs of a tube that are in a state, the first ones
+// first. Needs the extension delete-tube-jobs.
+func (c *Conn) DeleteTubeJobs(ctx context.Context, tube string, state State, bound uint32) (uint64, error) {
+	return c.count(ctx, "DELETED", fmt.Sprintf("delete-tube-jobs %s %s %d", tube, state, bound))
+}
+
+// FlushTube deletes all jobs of a tube, whoever has reserved them. Needs the extension
+// flush-tube.
+func (c *Conn) FlushTube(ctx context.Context, tube string) (uint64, error) {
+	return c.count(ctx, "FLUSHED", "flush-tube "+tube)
+}
+
+// MaxListJobs is how many jobs a server lists at most at once.
+const MaxListJobs = 10_000
+
+// ListJobs lists at most limit jobs of a tube that are in a state, in the order in which
+// they would be taken (reserved ones by id): id, pri, age, size, and time-left of delayed
+// and reserved ones. After is the last id of the page before, 0 for the first one; if the
+// server does not know any more where that was, the error is ErrNotFound. Needs the
+// extension list-jobs.
+func (c *Conn) ListJobs(ctx context.Context, tube string, state State, limit uint32, after uint64) ([]Fields, error) {
+	line := fmt.Sprintf("list-jobs %s %s %d", tube, state, limit)
+	if after != 0 {
+		line = fmt.Sprintf("%s %d", line, after)
+	}
+	return c.page(ctx, line, uint64(limit))
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trellis/cmd/internal/client"
+)
+
+func clearCommand() *cobra.Command {
+	var f serverFlags
+	var cl clearing
+	var state string
+	cmd := &cobra.Command{
+		Use:   "clear TUBE",
+		Short: "Delete all jobs of a tube",
+		Long: `Delete all jobs of a tube, or all in a state. Reserved ones are deleted too: who has reserved a job hears of it by the NOT_FOUND
+to its next command. What is put meanwhile may stay.
+
+On a terminal it shows what would be deleted, and asks; elsewhere it wants --yes.
+
+A stock beanstalkd cannot delete reserved jobs: they stay, and the exit status is 4.
+
+JSON is an object with deleted, how many were; with --dry-run it has ready, reserved, delayed and buried instead, how many
+would be.
+
+` + exitHelp,
+		Example: `  trellis clear mail --dry-run
+  trellis clear mail --state buried --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cl.tube = args[0]
+			if err := client.CheckTube(cl.tube); err != nil {
+				return usageError(err)
+			}
+			cl.states = client.States
+			if state != "" {
+				s, err := client.ParseState(state)
+				if err != nil {
+					return usageError(fmt.Errorf("--state: %w", err))
+				}
+				cl.states = []client.State{s}
+			}
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return cl.run(ctx, cmd, c, p) })
+		},
+	}
+	cmd.Flags().StringVarP(&state, "state", "s", "", "only ready, reserved, delayed or buried ones")
+	cmd.Flags().BoolVarP(&cl.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVar(&cl.dry, "dry-run", false, "only tell what would be deleted")
+	f.register(cmd)
+	f.completeTubes(cmd, 1)
+	completeStates(cmd)
+	return cmd
+}
+
+// clearing is what to clear.
+type clearing struct {
+	tube     string
+	states   []client.State
+	yes, dry bool
+}
+
+func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn, p *printer) error {
+	stats, err := statsOfTube(ctx, c, cl.tube)
+	if err != nil {
+		return err
+	}
+	found := uint64(0)
+	var parts []string
+	var fields client.Fields
+	for _, s := range cl.states {
+		n := stats.Uint("current-jobs-" + string(s))
+		found += n
+		parts = append(parts, grouped(n)+" "+string(s))
+		fields = append(fields, number(string(s), n))
+	}
+	what := strings.Join(parts, ", ")
+	switch {
+	case cl.dry:
+		return p.result(fmt.Sprintf("would delete the jobs of tube %s: %s", cl.tube, what), fields)
+	case found == 0:
+		return nothingFound(fmt.Errorf("there is nothing to delete in tube %q: %s", cl.tube, what))
+	}
+	if !cl.yes {
+		question := fmt.Sprintf("Delete the jobs of tube %s at %s: %s? [y/N] ", cl.tube, c.Addr(), what)
+		if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), question); err != nil {
+			return err
+		}
+	}
+	n, err := cl.delete(ctx, c)
+	if err != nil && n > 0 {
+		err = fmt.Errorf("%w (%s deleted before)", err, jobsIn(n, ""))
+	}
+	if err != nil {
+		return err
+	}
+	return p.result(fmt.Sprintf("%s of tube %s deleted", jobsIn(n, ""), cl.tube), client.Fields{number("deleted", n)})
+}
+
+func (cl *clearing) delete(ctx context.Context, c *client.Conn) (n uint64, err error) {
+	has, err := c.Has(ctx, "flush-tube")
+	if err != nil {
+		return 0, err
+	}
+	if has && len(cl.states) > 1 {
+		n, err = c.FlushTube(ctx, cl.tube)
+		return n, gone(err)
+	}
+	var lacking error
+	for _, s := range cl.states {
+		o, err := deleteJobs(ctx, c, &selection{tube: cl.tube, of: s, most: all})
+		n += o.done
+		exit, lacks := (*exitError)(nil), (*client.LacksError)(nil)
+		switch {
+		case err == nil:
+		case errors.As(err, &exit) && exit.status == exitNothing: // the tube has gone with its last job
+			return n, lacking
+		case errors.As(err, &lacks):
+			if stats, err := c.StatsTube(ctx, cl.tube); err == nil && stats.Uint("current-jobs-reserved") > 0 {
+				lacking = fmt.Errorf("the reserved jobs stay: %w", lacks)
+			}
+		default:
+			return n, err
+		}
+	}
+	return n, lacking
+}
+
+// confirm asks on a terminal. Elsewhere nobody could answer.
+func confirm(in io.Reader, out io.Writer, question string) error {
+	if !isTerminal(in) || !isTerminal(out) {
+		return usageError(errors.New("this is not a terminal, where it could ask: give --yes, or --dry-run"))
+	}
+	fmt.Fprint(out, visible(question))
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nothingFound(errors.New("nothing was deleted"))
+}

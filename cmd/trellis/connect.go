@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"trellis/bench"
+	"trellis/cmd/internal/client"
+)
+
+// serverFlags are the flags of the commands that ask a server.
+type serverFlags struct {
+	to      target
+	token   tokenFlag
+	timeout time.Duration
+	output  outputFlags
+
+	authenticated bool
+}
+
+func (f *serverFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	f.output.register(cmd)
+	f.to.register(flags)
+	f.token.register(flags)
+	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "how long the server may keep silent")
+	mistakesAreUsage(cmd)
+}
+
+// run has do talk to the server, and gives its error the exit status that it means.
+func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *client.Conn, p *printer) error) error {
+	p, err := f.output.printer(cmd.OutOrStdout())
+	if err != nil {
+		return usageError(err)
+	}
+	ctx := cmd.Context()
+	c, err := f.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return f.explain(c.Addr(), errors.Join(do(ctx, c, p), p.err()))
+}
+
+// dial connects to the server, and authenticates if there is a token. Its errors have
+// their exit statuses.
+func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
+	if f.timeout <= 0 {
+		return nil, usageError(errors.New("--timeout is to be above zero"))
+	}
+	f.to.fromEnvironment()
+	a, err := f.to.address()
+	if err != nil {
+		return nil, usageError(err)
+	}
+	token, err := f.token.read()
+	if err != nil {
+		return nil, usageError(err)
+	}
+	nc, err := dialAddress(ctx, &a, f.timeout)
+	if err != nil {
+		return nil, f.explain(a.String(), &client.ConnError{Addr: a.String(), Err: err})
+	}
+	c := client.New(nc, a.String())
+	c.Patience = f.timeout
+	if token != "" {
+		if err := c.Auth(ctx, token); err != nil {
+			c.Close()
+			if no := (*client.RefusedError)(nil); errors.As(err, &no) {
+				err = fmt.Errorf("the server does not take the token: it does not know it, or wants none: it answers %q", no.Reply)
+				return nil, refused(fmt.Errorf("%s: %w", a, err))
+			}
+			return nil, f.explain(a.String(), err)
+		}
+		f.authenticated = true
+	}
+	return c, nil
+}
+
+func dialAddress(ctx context.Context, a *bench.Address, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if a.TLS() != nil {
+		d := tls.Dialer{Config: a.TLS()}
+		return d.DialContext(ctx, a.Network, a.Name)
+	}
+	var d net.Dialer
+	return d.DialContext(ctx, a.Network, a.Name)
+}
+
+// explain says in one line which server it was and what to do, and gives the error its exit
+// status. An error that has one is left as it is.
+func (f *serverFlags) explain(addr string, err error) error {
+	exit, conn, no := (*exitError)(nil), (*client.ConnError)(nil), (*client.RefusedError)(nil)
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit) && exit.status == exitUsage:
+		return err
+	case errors.As(err, &exit):
+		return &exitError{exit.status, fmt.Errorf("%s: %w", addr, err)}
+	case errors.Is(err, client.ErrToken):
+		return refused(fmt.Errorf("%s: %w: give --token-file", addr, err))
+	case errors.As(err, &no) && no.Reply == "UNKNOWN_COMMAND" && !f.authenticated:
+		return refused(fmt.Errorf("%s: %w; if it wants a token, give --token-file", addr, err))
+	case !errors.As(err, &conn):
+		return &exitError{statusOfAnswer(err), fmt.Errorf("%s: %w", addr, err)}
+	}
+	return f.explainConn(addr, conn)
+}
+
+// explainConn is explain for trouble with the connection itself.
+func (f *serverFlags) explainConn(addr string, err *client.ConnError) error {
+	reason, hint := err.Err, ""
+	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it
+		reason = sys
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return &exitError{exitUnreachable, fmt.Errorf("%s: silent for %v; --timeout gives it longer", addr, f.timeout)}
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
+		hint = "; is a server running there? Name another with -a or in TRELLIS_ADDR"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		reason = errors.New("the server has closed the connection")
+		hint = "; does it want --tls, or a token (--token-file)?"
+	case errors.As(err, new(tls.RecordHeaderError)):
+		hint = "; does it speak TLS on this port?"
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		hint = "; --ca names the authorities that it may be of"
+	case errors.Is(err, client.ErrBroken):
+		hint = "; is it a beanstalkd or trellisd, and does it want --tls?"
+	}
+	return &exitError{exitUnreachable, fmt.Errorf("%s: %w%s", addr, reason, hint)}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"trellis/cmd/internal/client"
+)
+
+func jobsCommand() *cobra.Command {
+	var f serverFlags
+	var state, grep string
+	var limit uint64
+	cmd := &cobra.Command{
+		Use:   "jobs TUBE",
+		Short: "List the jobs of a tube, without reserving any",
+		Long: `List the jobs of a tube by state, each state in the order in which its jobs would be taken. Nothing is reserved and nothing
+changes.
+
+--grep shows only jobs whose bodies match a regular expression (RE2), and shows their bodies. It reads the bodies of all
+jobs until --limit have been found; --grep '' shows all bodies.
+
+JSON has the keys of list-jobs, and state; with --grep also body, or body-base64 for one that is not UTF-8. A stock beanstalkd
+cannot list jobs; trellis peek shows its first ones.
+
+` + exitHelp,
+		Example: `  trellis jobs mail --state buried
+  trellis jobs mail --grep '"user": *17\b' -o ndjson`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := client.CheckTube(args[0]); err != nil {
+				return usageError(err)
+			}
+			states := client.States
+			if state != "" {
+				s, err := client.ParseState(state)
+				if err != nil {
+					return usageError(fmt.Errorf("--state: %w", err))
+				}
+				states = []client.State{s}
+			}
+			j := jobList{tube: args[0], states: states, limit: limit}
+			if cmd.Flags().Changed("grep") {
+				var err error
+				if j.grep, err = regexp.Compile(grep); err != nil {
+					return usageError(fmt.Errorf("--grep: %w", err))
+				}
+			}
+			return f.run(cmd, j.list)
+		},
+	}
+	cmd.Flags().StringVarP(&state, "state", "s", "", "only ready, reserved, delayed or buried ones")
+	cmd.Flags().Uint64VarP(&limit, "limit", "n", 100, "so many at most; 0: all")
+	cmd.Flags().StringVar(&grep, "grep", "", "only jobs whose bodies match this regular expression")
+	f.register(cmd)
+	f.completeTubes(cmd, 1)
+	completeStates(cmd)
+	return cmd
+}
+
+// jobList is what to list.
+type jobList struct {
+	tube   string
+	states []client.State
+	limit  uint64         // 0: none
+	grep   *regexp.Regexp // nil: bodies do not matter
+}
+
+// errEnough ends a search.
+var errEnough = errors.New("enough was found")
+
+const excerpt = 60 // characters of a body in a table
+
+func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer) error {
+	columns := []column{
+		{head: "ID", key: "id", right: true},
+		{head: "STATE", key: "state", style: func(v client.Value) style {
+			if v.Text == string(client.Buried) {
+				return red
+			}
+			return ""
+		}},
+		{head: "PRI", key: "pri", right: true},
+		{head: "AGE", key: "age", right: true, show: asTime},
+		{head: "LEFT", key: "time-left", right: true, show: asTime},
+		{head: "SIZE", key: "size", right: true, show: asSize},
+	}
+	if j.grep != nil {
+		columns = append(columns, column{head: "BODY", key: "body", show: func(v client.Value) string { return cut(v.Text, excerpt) }})
+	}
+	l := p.list(columns...)
+	show := func(job client.Fields) error {
+		if err := l.add(job); err != nil {
+			return err
+		}
+		if uint64(l.n) == j.limit {
+			return errEnough
+		}
+		return nil
+	}
+	for _, s := range j.states {
+		err := eachJob(ctx, c, j.tube, s, j.limitOfState(), func(page []client.Fields) error {
+			for i := range page {
+				page[i] = slices.Insert(page[i], min(1, len(page[i])), text("state", string(s)))
+			}
+			if j.grep != nil {
+				return j.search(ctx, c, page, p.format == "table", show)
+			}
+			for _, job := range page {
+				if err := show(job); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l.end()
+	if l.n == 0 {
+		return nothingFound(fmt.Errorf("there is no such job in tube %q", j.tube))
+	}
+	return nil
+}
+
+// limitOfState is how many jobs of each state may be wanted; 0: all.
+func (j *jobList) limitOfState() uint64 {
+	if j.grep != nil {
+		return 0
+	}
+	return j.limit
+}
+
+// search shows those jobs of a page whose bodies match.
+func (j *jobList) search(ctx context.Context, c *client.Conn, page []client.Fields, table bool, show func(client.Fields) error) error {
+	return c.Pipeline(ctx, len(page), func(i int) client.Command {
+		return client.Command{Line: fmt.Sprintf("peek %d", page[i].Uint("id"))}
+	}, func(i int, r client.Reply) error {
+		switch err := r.Check("peek", "FOUND"); {
+		case errors.Is(err, client.ErrNotFound): // it has gone since
+			return nil
+		case err != nil:
+			return err
+		case !j.grep.Match(r.Body):
+			return nil
+		}
+		field := bodyField(r.Body)
+		if table {
+			field = text("body", string(r.Body[:min(len(r.Body), 4*excerpt)]))
+		}
+		return show(append(page[i], field))
+	})
+}
+
+// bodyField is a body as JSON has it.
+func bodyField(body []byte) client.Field {
+	if utf8.Valid(body) {
+		return text("body", string(body))
+	}
+	return text("body-base64", base64.StdEncoding.EncodeToString(body))
+}
+
+const jobsAtOnce = 1000 // in one reply
+
+// eachJob hands over the jobs of a tube in a state, in pages, at most limit of them; 0: all.
+// It needs the extension list-jobs. What is done to the jobs of a page does not disturb
+// the next one.
+func eachJob(ctx context.Context, c *client.Conn, tube string, s client.State, limit uint64, do func(page []client.Fields) error) error {
+	for seen, after := uint64(0), uint64(0); limit == 0 || seen < limit; {
+		n := uint64(jobsAtOnce)
+		if limit != 0 {
+			n = min(n, limit-seen)
+		}
+		page, err := c.ListJobs(ctx, tube, s, uint32(n), after)
+		if errors.Is(err, client.ErrNotFound) {
+			err = noTube(tube)
+		}
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		after = page[len(page)-1].Uint("id")
+		seen += uint64(len(page))
+		if err := do(page); err != nil {
+			return err
+		}
+		if uint64(len(page)) < n {
+			break
+		}
+	}
+	return nil
+}

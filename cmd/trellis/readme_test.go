@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"trellis/cmd/internal/client"
+)
+
+// TestTheToolByExample does what the README says, on a server that has what the README shows.
+func TestTheToolByExample(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "<!-- tool: begin -->\n```shell\n")
+	commands, rest, closed := strings.Cut(rest, "```\n<!-- tool: end -->\n")
+	if !ok || !closed {
+		t.Fatal("the README has no commands")
+	}
+	addr := "unix:" + startTrellisd(t)
+	fillAsInREADME(t.Context(), t, connect(t, addr))
+	first, _, status := trellis(t, "tubes", "mail*", "-a", addr)
+	if shown := "    " + strings.ReplaceAll(strings.TrimSpace(first), "\n", "\n    ") + "\n"; status != 0 || !strings.Contains(rest, shown) {
+		t.Errorf("status %d, and the README does not show\n%s", status, shown)
+	}
+
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	if err := os.Symlink(self, filepath.Join(bin, "trellis")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-eux")
+	cmd.Stdin = strings.NewReader(commands)
+	cmd.Env = append(os.Environ(), mainEnv+"=1", "TRELLIS_ADDR="+addr, "PATH="+bin+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{
+		`{"user": 17}`,
+		"1 buried job of tube mail kicked",
+		"1 job buried",
+		"2 buried jobs of tube mail copied",
+		"3 buried jobs of tube mail moved",
+		"1 ready job of tube mail deleted",
+		"would delete the jobs of tube mail.test: 2 ready",
+		"2 jobs of tube mail.test deleted",
+		"tube mail paused for 10m00s",
+		`"name":"mail.failed"`,
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s", out)
+	}
+}
+
+func fillAsInREADME(ctx context.Context, t *testing.T, c *client.Conn) {
+	t.Helper()
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	do(c.Use(ctx, "mail"))
+	for i := range 24 {
+		j := client.NewJob{TTR: 60, Body: fmt.Appendf(nil, `{"user": %d}`, 15+i)}
+		if i == 4 {
+			j.Delay = 3600
+		}
+		put, err := c.Put(ctx, &j)
+		do(err)
+		if i >= 1 && i <= 3 {
+			_, err := c.ReserveJob(ctx, put.ID)
+			do(err)
+			do(c.Bury(ctx, put.ID, 0))
+		}
+	}
+	do(c.Use(ctx, "default"))
+}
