@@ -73,7 +73,7 @@ func (c *Console) parsePages() map[string]*template.Template {
 		"list":   listed,
 		"clock":  func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-		"with":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
+		"dict":   func(pairs ...any) map[string]any { return pairsOf(pairs) },
 	}
 	layout := template.Must(template.New("layout.html").Funcs(funcs).ParseFS(files, "templates/layout.html", "templates/parts.html"))
 	names, err := fs.Glob(files, "templates/*.html")
@@ -102,8 +102,10 @@ func pairsOf(pairs []any) map[string]any {
 // share draws what states a tube's jobs are in.
 func share(t *Tube) template.HTML {
 	return chart.Share([]chart.Part{
-		{Class: "ready", Value: float64(t.Ready)}, {Class: "reserved", Value: float64(t.Reserved)},
-		{Class: "delayed", Value: float64(t.Delayed)}, {Class: "buried", Value: float64(t.Buried)},
+		{Class: "ready", Value: float64(t.Ready)},
+		{Class: "reserved", Value: float64(t.Reserved)},
+		{Class: "delayed", Value: float64(t.Delayed)},
+		{Class: "buried", Value: float64(t.Buried)},
 	})
 }
 

@@ -174,7 +174,9 @@ func line(s string, most int) string {
 }
 
 // preview is the beginning of a body.
-func preview(body []byte) string { return line(string(body[:min(len(body), 4*previewRunes+1)]), previewRunes) }
+func preview(body []byte) string {
+	return line(string(body[:min(len(body), 4*previewRunes+1)]), previewRunes)
+}
 
 // shownBody is a body as a page shows it.
 type shownBody struct {

@@ -267,10 +267,13 @@ func (c *Console) tubes(r *request) error {
 	}
 	for _, col := range []column{
 		{Key: "name", Name: "Tube"},
-		{Key: "ready", Name: "Ready", Number: true}, {Key: "reserved", Name: "Reserved", Number: true},
-		{Key: "delayed", Name: "Delayed", Number: true, Optional: true}, {Key: "buried", Name: "Buried", Number: true},
+		{Key: "ready", Name: "Ready", Number: true},
+		{Key: "reserved", Name: "Reserved", Number: true},
+		{Key: "delayed", Name: "Delayed", Number: true, Optional: true},
+		{Key: "buried", Name: "Buried", Number: true},
 		{Key: "oldest", Name: "Oldest ready", Number: true, Optional: true},
-		{Key: "watching", Name: "Workers", Number: true, Optional: true}, {Key: "waiting", Name: "Waiting", Number: true, Optional: true},
+		{Key: "watching", Name: "Workers", Number: true, Optional: true},
+		{Key: "waiting", Name: "Waiting", Number: true, Optional: true},
 	} {
 		if col.Key == "oldest" && !data.Oldest {
 			continue

@@ -1,0 +1,244 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// needPeer skips the test because something is missing that other projects make, or fails
+// it where the environment promises that nothing is missing.
+func needPeer(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format+" (make test installs it)", args...)
+}
+
+// browser is a Chromium with one tab.
+type browser struct {
+	t    *testing.T
+	ctx  context.Context
+	url  string
+	errs []string // what the browser complains of
+}
+
+// newBrowser starts Chromium and shows it a console.
+func newBrowser(t *testing.T, r *rig) *browser {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		needPeer(t, "no chromium")
+	}
+	server := httptest.NewServer(r.console)
+	t.Cleanup(server.Close)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
+	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &browser{t: t, ctx: ctx, url: server.URL}
+	chromedp.ListenTarget(ctx, func(event any) {
+		if e, ok := event.(*runtime.EventExceptionThrown); ok {
+			b.errs = append(b.errs, e.ExceptionDetails.Error())
+		}
+	})
+	b.run(runtime.Enable())
+	return b
+}
+
+func (b *browser) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	if b.ctx.Err() == nil && chromedp.FromContext(b.ctx).Target == nil {
+		ctx = b.ctx // the tab lives as long as the context that it was made in
+	}
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// eval runs a script in the page.
+func (b *browser) eval(script string, result any) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(script, result))
+}
+
+// until waits until a script says true.
+func (b *browser) until(what, script string) {
+	b.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		ok := false
+		b.eval(script, &ok)
+		if ok {
+			return
+		}
+	}
+	b.t.Fatalf("waited in vain: %s", what)
+}
+
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate(b.url + path))
+}
+
+// scheme has pages be dark, or light.
+func scheme(name string) chromedp.Action {
+	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}})
+}
+
+// furnish gives the rig's server something to show: jobs, workers, and a past.
+func furnish(r *rig) (ready, held, buried uint64) {
+	for i := range 40 {
+		r.put("mail/outgoing", uint32(i%4), 0, fmt.Sprintf(`{"template":"welcome","to":"user%d@example.org","locale":"en"}`, i))
+	}
+	for i := range 25 {
+		r.put("thumbnails", 1000, 0, fmt.Sprintf("s3://media/originals/%06d.jpg 640x480", i))
+	}
+	for i := range 12 {
+		r.put("reports.nightly", 500, uint32(3600+i*60), fmt.Sprintf(`{"report":%d,"format":"pdf"}`, i))
+	}
+	for i := range 9 {
+		buried = r.bury("payments", fmt.Sprintf(`{"invoice":"INV-%04d","error":"card declined"}`, i))
+	}
+	r.put("invoices", 3, 0, "INV-2204")
+	r.put("search/index", 9, 0, "reindex products")
+	for i := range 6 {
+		held = r.hold("thumbnails", fmt.Sprintf("s3://media/originals/held-%d.png 1280x720", i))
+	}
+	ready = r.put("webhooks", 5, 0, `{"event":"order.paid","id":"ord_8c1f","amount":{"value":4999,"currency":"EUR"},"attempt":1,"url":"https://example.org/hooks/orders"}`)
+	if err := r.conn.Pause(r.t.Context(), "invoices", 900); err != nil {
+		r.t.Fatal(err)
+	}
+	for range 3 { // workers that wait
+		conn, err := r.dial(r.t.Context())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.t.Cleanup(func() { _ = conn.Close() })
+		for _, line := range []string{"watch mail/outgoing", "watch thumbnails", "watch webhooks"} {
+			if _, err := conn.Do(r.t.Context(), line, nil); err != nil {
+				r.t.Fatal(err)
+			}
+		}
+	}
+	h := &r.console.history
+	now := time.Now()
+	h.ofTube("mail/outgoing", now, false)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var in, out float64
+	for s := -21600; s <= 0; s++ {
+		x := float64(s)
+		wave := 1 + 0.35*math.Sin(x/47) + 0.2*math.Sin(x/11) + 0.1*math.Sin(x/3) + 0.3*math.Sin(x/2900)
+		in += 480 * wave
+		out += 480 * (1 + 0.25*math.Sin((x-14)/47) + 0.1*math.Sin(x/7) + 0.3*math.Sin(x/2900))
+		n := Counts{
+			Ready: int64(900 + 420*math.Sin(x/47) + 60*math.Sin(x/5)), Reserved: int64(120 + 40*math.Sin(x/13)),
+			Delayed: 340, Buried: int64(9 + (x+21600)/900), Waiting: int64(max(0, 22-30*math.Sin(x/47))),
+			Puts: uint64(in), Deletes: uint64(out), Timeouts: uint64((x + 21600) / 4),
+		}
+		at := now.Add(time.Duration(s) * time.Second)
+		h.server.add(at, n)
+		h.tubes["mail/outgoing"].add(at, n)
+	}
+	return ready, held, buried
+}
+
+// violations are what axe finds wrong with the page that is shown.
+func (b *browser) violations(axe string) (found []string) {
+	b.t.Helper()
+	var result []struct {
+		ID    string `json:"id"`
+		Help  string `json:"help"`
+		Nodes []struct {
+			HTML    string `json:"html"`
+			Summary string `json:"failureSummary"`
+		} `json:"nodes"`
+	}
+	var text string
+	b.run(chromedp.Evaluate(axe+"\n;null", nil),
+		chromedp.Evaluate(`axe.run(document, {resultTypes: ["violations"]}).then(r => JSON.stringify(r.violations))`, &text,
+			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	if err := json.Unmarshal([]byte(text), &result); err != nil {
+		b.t.Fatal(err)
+	}
+	for _, v := range result {
+		for _, n := range v.Nodes {
+			found = append(found, fmt.Sprintf("%s: %s: %s\n%s", v.ID, v.Help, n.HTML, n.Summary))
+		}
+	}
+	return found
+}
+
+// TestPagesInARealBrowser takes pictures of every page in both schemes, has axe look at
+// them, and makes sure that they fit into 320 pixels.
+func TestPagesInARealBrowser(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Local = local{r}
+	r.console.cfg.Who = nobodyAsked
+	b := newBrowser(t, r)
+	dir := os.Getenv("TRELLIS_AXE")
+	axe, err := os.ReadFile(filepath.Join(dir, "node_modules/axe-core/axe.min.js"))
+	if dir == "" || err != nil {
+		needPeer(t, "no axe-core in TRELLIS_AXE=%s", dir)
+	}
+	ready, held, buried := furnish(r)
+	r.post("/tubes/mail%2Foutgoing/pause", values("seconds", "0"))
+	r.post("/tubes/payments/kick", values("count", "1"))
+	r.post("/tubes/nosuch/kick", values("count", "1"))
+	pages := []struct{ name, path string }{
+		{"overview", "/"},
+		{"overview-6h", "/?range=6h"},
+		{"tubes", "/tubes"},
+		{"tube", "/tubes/mail%2Foutgoing"},
+		{"jobs", "/tubes/mail%2Foutgoing/jobs"},
+		{"jobs-buried", "/tubes/payments/jobs?state=buried"},
+		{"job", fmt.Sprintf("/jobs/%d", ready)},
+		{"job-hex", fmt.Sprintf("/jobs/%d?view=hex", buried)},
+		{"job-held", fmt.Sprintf("/jobs/%d", held)},
+		{"failed", "/failed"},
+		{"connections", "/connections"},
+		{"put", "/put"},
+		{"server", "/server"},
+		{"actions", "/actions?done=2"},
+		{"missing", "/jobs/999999"},
+	}
+	artifacts := t.ArtifactDir()
+	for _, p := range pages {
+		for _, s := range []string{"light", "dark"} {
+			var picture []byte
+			b.run(chromedp.EmulateViewport(1280, 860), scheme(s), chromedp.Navigate(b.url+p.path), chromedp.FullScreenshot(&picture, 100))
+			if err := os.WriteFile(filepath.Join(artifacts, p.name+"-"+s+".png"), picture, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range b.violations(string(axe)) {
+				t.Errorf("%s, %s: %s", p.name, s, v)
+			}
+		}
+		var picture []byte
+		var width int
+		b.run(chromedp.EmulateViewport(320, 640), scheme("light"), chromedp.Evaluate("document.documentElement.scrollWidth", &width), chromedp.FullScreenshot(&picture, 100))
+		if err := os.WriteFile(filepath.Join(artifacts, p.name+"-320.png"), picture, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if width > 320 {
+			t.Errorf("%s is %d pixels wide in a window of 320", p.name, width)
+		}
+	}
+	for _, e := range b.errs {
+		t.Errorf("the browser says: %s", e)
+	}
+}
