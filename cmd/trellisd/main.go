@@ -97,6 +97,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 
 	// The binlog is locked and replayed as the new user, with the sockets open and
 	// before anybody is served.
+	mon.anybody = acc == nil && anyTCP(sock.plain)
 	mon.serve(opt, log)
 	bl, err := openBinlog(opt, mon, log)
 	if err != nil {
@@ -142,7 +143,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if store != nil {
 		serving.Certificates = store.Stats
 	}
-	mon.serving.Store(serving)
+	mon.shows(serving, srv)
 	return supervise(eng, srv, sock, store, logFailed, &mon.ready, sigs, log)
 }
 

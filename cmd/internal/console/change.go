@@ -273,12 +273,15 @@ func (c *Console) record(ch *change, a action, out outcome, err error) action {
 	default:
 		a.Result = line(err.Error(), nameRunes)
 	}
-	text := "console: change"
-	if a.Failed {
-		text = "console: no change"
+	attrs := []any{"who", a.Who, "from", a.From, "what", a.What, "on", a.On, "detail", a.Detail, "result", a.Result}
+	switch {
+	case errors.Is(err, errReadOnly): // anybody can try, again and again
+		c.log.Info("console: refused", attrs...)
+	case err != nil:
+		c.log.Warn("console: change failed", attrs...)
+	default: // a warning, so that it is in the log whatever -V says
+		c.log.Warn("console: change", attrs...)
 	}
-	// A warning, so that it is in the log whatever -V says.
-	c.log.Warn(text, "who", a.Who, "from", a.From, "what", a.What, "on", a.On, "detail", a.Detail, "result", a.Result)
 	return c.actions.add(a)
 }
 
