@@ -122,15 +122,23 @@ func doPause(ctx context.Context, conn *client.Conn, o *order) (string, uint64, 
 	if o.Seconds == 0 {
 		done = "resumed"
 	}
-	return done, 1, conn.Pause(ctx, o.Tube, o.Seconds)
+	return whole(done, conn.Pause(ctx, o.Tube, o.Seconds))
+}
+
+// whole is the outcome of what is done to no number of jobs.
+func whole(done string, err error) (string, uint64, error) {
+	if err != nil {
+		return "", 0, err
+	}
+	return done, 1, nil
 }
 
 func doDrain(ctx context.Context, conn *client.Conn, _ *order) (string, uint64, error) {
-	return "takes no new jobs", 1, conn.Drain(ctx)
+	return whole("takes no new jobs", conn.Drain(ctx))
 }
 
 func doUndrain(ctx context.Context, conn *client.Conn, _ *order) (string, uint64, error) {
-	return "takes new jobs again", 1, conn.Undrain(ctx)
+	return whole("takes new jobs again", conn.Undrain(ctx))
 }
 
 // oneByOne is something that is done to one job.
@@ -303,7 +311,7 @@ func (c *Console) target(ch *change, o *order) string {
 	case ch.to == toTube:
 		return "tube " + o.Tube
 	case ch.to == toServer:
-		return c.cfg.Server
+		return line(c.cfg.Server, nameRunes)
 	case len(o.IDs) == 1:
 		return fmt.Sprintf("job %d", o.IDs[0])
 	}
@@ -569,8 +577,8 @@ func (c *Console) confirm(r *request, ch *change, o *order) error {
 		What: ch.verb, Target: c.target(ch, o), Detail: detail(ch, o), Count: int64(len(o.IDs)),
 		Action: r.URL.EscapedPath(), Fields: url.Values{}, Back: c.backTo(r, ch, o), Drain: ch.verb == "drain",
 	}
-	for name, values := range r.PostForm {
-		if name != "confirmed" {
+	for _, name := range append([]string{"id", "view", "tube", "of"}, ch.fields...) {
+		if values := r.PostForm[name]; values != nil {
 			v.Fields[name] = values
 		}
 	}

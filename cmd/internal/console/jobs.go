@@ -240,7 +240,10 @@ func (c *Console) job(r *request) error {
 		if data.Stats, err = conn.StatsJob(ctx, id); err != nil {
 			return err
 		}
-		data.Tube, data.State = data.Stats.Text("tube"), client.State(data.Stats.Text("state"))
+		data.Tube = data.Stats.Text("tube")
+		if data.State, err = client.ParseState(data.Stats.Text("state")); err != nil {
+			data.State = "unknown"
+		}
 		if data.State == client.Reserved && r.features.Has("list-connections") {
 			if data.Holder, err = holder(ctx, conn, id); err != nil {
 				return err

@@ -24,7 +24,7 @@ func TestEveryPageIsRendered(t *testing.T) {
 		}
 		wantText(t, r.page(tube+"/jobs?q=ann%40example"), "1 hit in 1 of 1 bodies")
 		wantText(t, r.page(tube+"/jobs?q=nobody"), "0 hits in 1 of 1 bodies")
-		wantText(t, r.page(fmt.Sprintf("/jobs/%d", ready)), "Job 1", "&#34;to&#34;: &#34;ann@example.org&#34;", "ready")
+		wantText(t, r.page(fmt.Sprintf("/jobs/%d", ready)), "Job 1", `"to": "ann@example.org"`, "ready")
 		wantText(t, r.page(fmt.Sprintf("/jobs/%d?view=hex", ready)), "7b 22 74 6f")
 		wantText(t, r.page(fmt.Sprintf("/jobs/%d", held)), "reserved")
 		wantText(t, r.page("/failed"), "1 buried job in 1 tube", "mail/out", "failed")

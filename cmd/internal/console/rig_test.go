@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"context"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
@@ -268,7 +269,7 @@ var spaces = regexp.MustCompile(`\s+`)
 var tags = regexp.MustCompile(`<[^>]*>`)
 
 func plain(page string) string {
-	return spaces.ReplaceAllString(tags.ReplaceAllString(page, " "), " ")
+	return html.UnescapeString(spaces.ReplaceAllString(tags.ReplaceAllString(page, " "), " "))
 }
 
 func wantText(t testing.TB, page string, texts ...string) {
@@ -283,3 +284,6 @@ func wantText(t testing.TB, page string, texts ...string) {
 
 // nobodyAsked lets everybody change things.
 func nobodyAsked(*http.Request) (string, bool) { return "ann", true }
+
+// containsAction tells whether a page has a form that goes there.
+func containsAction(page, path string) bool { return strings.Contains(page, `action="`+path+`"`) }

@@ -75,7 +75,7 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	list, making := t.now, t.making
 	t.mu.Unlock()
 	if making == nil {
-		return list, nil
+		return list, list.err
 	}
 	patience := tablePatience
 	if list == nil {
@@ -92,13 +92,10 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	switch {
-	case list == nil:
+	if list == nil {
 		return nil, errTooManyTubes
-	case list.err != nil:
-		return nil, list.err
 	}
-	return list, nil
+	return list, list.err
 }
 
 // forget drops a table that nobody looks at.
@@ -145,6 +142,14 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 	err := c.ask(ctx, func(conn *client.Conn) (err error) {
 		names, err = conn.Tubes(ctx)
 		return err
+	})
+	// What no tube can be called cannot be asked for, but a server may say it all the same.
+	names = slices.DeleteFunc(names, func(name string) bool {
+		valid := validTube(name)
+		if !valid {
+			visit(&Tube{Name: name, Oldest: -1})
+		}
+		return !valid
 	})
 	for len(names) > 0 && err == nil {
 		n := min(len(names), tableBatch)
