@@ -55,19 +55,24 @@ func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *cl
 // dial connects to the server, and authenticates if there is a token. Its errors have
 // their exit statuses.
 func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
-	if f.timeout <= 0 {
-		return nil, usageError(errors.New("--timeout is to be above zero"))
-	}
 	f.to.fromEnvironment()
 	a, err := f.to.address()
 	if err != nil {
 		return nil, usageError(err)
 	}
+	return f.dialAddr(ctx, &a)
+}
+
+// dialAddr is dial for an address.
+func (f *serverFlags) dialAddr(ctx context.Context, a *bench.Address) (*client.Conn, error) {
+	if f.timeout <= 0 {
+		return nil, usageError(errors.New("--timeout is to be above zero"))
+	}
 	token, err := f.token.read()
 	if err != nil {
 		return nil, usageError(err)
 	}
-	nc, err := dialAddress(ctx, &a, f.timeout)
+	nc, err := dialAddress(ctx, a, f.timeout)
 	if err != nil {
 		return nil, f.explain(a.String(), &client.ConnError{Addr: a.String(), Err: err})
 	}
