@@ -121,7 +121,7 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 	if err != nil {
 		return nil, nil, err
 	}
-	mon.access, mon.anybody = acc, acc == nil && anyTCP(s.plain)
+	mon.access, mon.sockets = acc, s.plain
 	info, err := newInfo()
 	if err != nil {
 		return nil, nil, err

@@ -7,6 +7,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"slices"
+	"strconv"
 	"time"
 
 	protocol "trellis/cmd/internal/client"
@@ -28,7 +31,7 @@ func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, log *sl
 		name = ""
 	}
 	c := console.New(console.Config{
-		Server: serverName(opt),
+		Server: serverName(opt, m.sockets),
 		Dial:   m.dialSelf,
 		Local:  &ownServer{monitor: m, opt: opt, src: src, began: time.Now()},
 		Write:  mode == options.ConsoleWrite,
@@ -59,10 +62,10 @@ func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
 	}
 	near := !readable(m.listener.Addr())
 	switch {
-	case opt.Console == options.ConsoleRead && !authenticates && !(near && m.anybody):
+	case opt.Console == options.ConsoleRead && !authenticates && !(near && m.anybody()):
 		log.Warn("the console shows jobs to everybody who can connect to it; see --web-config-file", "addr", m.listener.Addr().String())
 	case opt.Console != "":
-	case authenticates, near && m.anybody:
+	case authenticates, near && m.anybody():
 		return options.ConsoleRead
 	default:
 		return options.ConsoleOff
@@ -70,28 +73,29 @@ func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
 	return opt.Console
 }
 
-// anyTCP tells whether one of the listeners is such that everybody on this machine can
-// connect to it.
-func anyTCP(listeners []net.Listener) bool {
-	for _, l := range listeners {
-		if _, ok := l.Addr().(*net.TCPAddr); ok {
-			return true
-		}
-	}
-	return false
+// anybody tells whether everybody on this machine can connect to the server.
+func (m *monitor) anybody() bool {
+	return m.access == nil && slices.ContainsFunc(m.sockets, func(l net.Listener) bool {
+		_, ok := l.Addr().(*net.TCPAddr)
+		return ok
+	})
 }
 
-// serverName is how pages call the server.
-func serverName(opt *options.Options) string {
+// serverName is how pages call the server: its host, and the port of its first socket.
+func serverName(opt *options.Options, listeners []net.Listener) string {
 	if opt.Cluster.Member() {
 		return opt.Cluster.Node.Name
 	}
-	if len(opt.Listen) > 0 {
-		if _, _, err := net.SplitHostPort(opt.Listen[0]); err == nil {
-			return opt.Listen[0]
+	name, err := os.Hostname()
+	if err != nil {
+		name = "this server"
+	}
+	for _, l := range listeners {
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			return net.JoinHostPort(name, strconv.Itoa(a.Port))
 		}
 	}
-	return "port " + opt.Port
+	return name
 }
 
 var errNotServing = errors.New("this server serves nobody now")

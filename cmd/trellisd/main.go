@@ -90,14 +90,13 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	mon.access = acc
+	mon.access, mon.sockets = acc, sock.plain
 	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
 
 	// The binlog is locked and replayed as the new user, with the sockets open and
 	// before anybody is served.
-	mon.anybody = acc == nil && anyTCP(sock.plain)
 	mon.serve(opt, log)
 	bl, err := openBinlog(opt, mon, log)
 	if err != nil {

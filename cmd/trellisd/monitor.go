@@ -40,7 +40,7 @@ type monitor struct {
 	serving      atomic.Pointer[metrics.Serving] // nil until clients are served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
 
-	anybody bool                           // may connect to the server from this machine; set before serve
+	sockets []net.Listener                 // for clients, without TLS; set before serve
 	reactor atomic.Pointer[reactor.Server] // beside serving
 	console func()                         // ends the console; nil if there is none
 }

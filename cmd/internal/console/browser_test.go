@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // needPeer skips the test because something is missing that other projects make, or fails
@@ -247,5 +248,113 @@ func TestPagesInARealBrowser(t *testing.T) {
 	}
 	for _, e := range b.errs {
 		t.Errorf("the browser says: %s", e)
+	}
+}
+
+// focused is what the keyboard would act on.
+const focused = `(() => { const e = document.activeElement; return e === document.body ? "" : e.tagName + " " + (e.id || e.getAttribute("href") || e.name || e.getAttribute("aria-label") || e.textContent.trim()); })()`
+
+// reachable are what the keyboard must reach, in the order of the page.
+const reachable = `[...document.querySelectorAll("a[href],button,input:not([type=hidden]),select,textarea,summary,[tabindex='0']")]
+	.filter(e => e.checkVisibility()).map(e => e.tagName + " " + (e.id || e.getAttribute("href") || e.name || e.getAttribute("aria-label") || e.textContent.trim()))`
+
+func TestEverythingIsReachedByKeyboard(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Local = local{r}
+	r.console.cfg.Who = nobodyAsked
+	b := newBrowser(t, r)
+	r.put("a", 1, 0, "x")
+	buried := r.bury("payments", "card declined")
+	r.put("payments", 1, 0, "INV-1")
+	for _, path := range []string{"/", "/tubes", "/tubes/payments", "/tubes/payments/jobs?state=buried", fmt.Sprintf("/jobs/%d", buried), "/failed", "/put", "/server"} {
+		b.open(path)
+		var want []string
+		b.eval(`document.querySelector("#live button")?.click()`, nil) // so that nothing is replaced meanwhile
+		b.eval(reachable, &want)
+		b.eval("document.activeElement.blur()", nil)
+		b.open(path)
+		b.eval(`document.querySelector("#live button")?.click(); document.activeElement.blur()`, nil)
+		for i, w := range want {
+			var got string
+			var outline bool
+			b.run(chromedp.KeyEvent(kb.Tab))
+			b.eval(focused, &got)
+			b.eval(`(() => { const s = getComputedStyle(document.activeElement); return s.outlineStyle !== "none" && parseFloat(s.outlineWidth) > 0; })()`, &outline)
+			if got != w || !outline {
+				t.Fatalf("%s: Tab number %d goes to %q, want %q; it shows the focus: %t", path, i+1, got, w, outline)
+			}
+		}
+	}
+
+	// A walk: past the navigation, to a tube by its name, and what failed there is tried again.
+	var at string
+	b.open("/")
+	b.run(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Enter))
+	b.eval("document.activeElement.id", &at)
+	if at != "main" {
+		t.Errorf("the first link leads to %q", at)
+	}
+	b.open("/tubes")
+	b.run(chromedp.KeyEvent("/"), chromedp.KeyEvent("pay"), chromedp.KeyEvent(kb.Enter))
+	b.until("the filter", `document.querySelectorAll("#tubes tbody tr").length === 1 && location.search.includes("q=pay")`)
+	b.eval(`document.querySelector("#tubes tbody a").focus()`, nil)
+	b.run(chromedp.KeyEvent(kb.Enter))
+	b.until("the tube", `location.pathname === "/tubes/payments" && document.getElementById("kick-count") !== null`)
+	b.eval(`document.getElementById("kick-count").focus()`, nil)
+	b.run(chromedp.KeyEvent(kb.Enter))
+	b.until("the notice", `(document.querySelector(".notice")?.textContent ?? "").includes("1 job kicked")`)
+	if s := r.state(buried); s != "ready" {
+		t.Errorf("the job is %s", s)
+	}
+}
+
+func TestPagesRefreshThemselves(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Who = nobodyAsked
+	b := newBrowser(t, r)
+	r.put("a", 1, 0, "x")
+	b.open("/tubes")
+	b.eval("window.same = true", nil)
+	r.put("later", 1, 0, "x")
+	b.until("the new tube", `[...document.querySelectorAll("#tubes bdi")].some(e => e.textContent === "later")`)
+	var same bool
+	b.eval("window.same === true", &same)
+	if !same {
+		t.Error("the page was loaded anew")
+	}
+	// Somebody who has stopped it is left alone.
+	b.eval(`document.querySelector("#live button").click(); window.before = document.getElementById("tubes"); null`, nil)
+	var pressed string
+	b.eval(`document.querySelector("#live button").getAttribute("aria-pressed")`, &pressed)
+	if pressed != "false" {
+		t.Errorf("the button is pressed: %s", pressed)
+	}
+	// Jobs that somebody chooses from are counted, and do not move.
+	b.open("/tubes/a/jobs")
+	b.eval(`document.querySelector("th.check input").click()`, nil)
+	b.until("the count of those chosen", `document.querySelector(".chosen").textContent === "1 chosen"`)
+	b.eval(`document.querySelector("button[formaction='/jobs/delete']").click()`, nil)
+	b.until("the question", `document.querySelector("h1")?.textContent === "Are you sure?"`)
+	b.eval(`document.querySelector(".confirm .danger").click()`, nil)
+	b.until("the notice", `(document.querySelector(".notice")?.textContent ?? "").includes("1 job deleted")`)
+	b.until("an address without the notice", `!location.search.includes("done=")`)
+}
+
+func TestNoScriptOfAJobRuns(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Local = local{r}
+	r.console.cfg.Who = nobodyAsked
+	b := newBrowser(t, r)
+	id := r.bury("a", "</pre></textarea><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"+hostile)
+	for _, path := range []string{"/", "/tubes/a", "/tubes/a/jobs?state=buried", fmt.Sprintf("/jobs/%d", id), fmt.Sprintf("/jobs/%d?view=hex", id), "/failed"} {
+		b.open(path)
+		var found struct {
+			Title           string
+			Images, Scripts int
+		}
+		b.eval(`({title: document.title, images: document.images.length, scripts: document.scripts.length})`, &found)
+		if found.Title == "taken" || found.Images != 0 || found.Scripts != 1 {
+			t.Errorf("%s: %+v", path, found)
+		}
 	}
 }
