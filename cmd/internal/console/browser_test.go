@@ -151,12 +151,12 @@ func furnish(r *rig) (ready, held, buried uint64) {
 	var in, out float64
 	for s := -21600; s <= 0; s++ {
 		x := float64(s)
-		wave := 1 + 0.35*math.Sin(x/47) + 0.2*math.Sin(x/11) + 0.1*math.Sin(x/3) + 0.3*math.Sin(x/2900)
-		in += 480 * wave
-		out += 480 * (1 + 0.25*math.Sin((x-14)/47) + 0.1*math.Sin(x/7) + 0.3*math.Sin(x/2900))
+		slow := math.Sin(x / 2900)
+		in += 48 * (1 + 0.3*math.Sin(x/47) + 0.15*math.Sin(x/11) + 0.08*math.Sin(x/3) + 0.3*slow)
+		out += 46 * (1 + 0.25*math.Sin((x-14)/47) + 0.1*math.Sin(x/7) + 0.3*slow)
 		n := Counts{
-			Ready: int64(900 + 420*math.Sin(x/47) + 60*math.Sin(x/5)), Reserved: int64(120 + 40*math.Sin(x/13)),
-			Delayed: 340, Buried: int64(9 + (x+21600)/900), Waiting: int64(max(0, 22-30*math.Sin(x/47))),
+			Ready: int64(69 + 34*math.Sin(x/47) + 6*math.Sin(x/5)), Reserved: int64(6.5 + 3*math.Sin(x/13)),
+			Delayed: int64(12.5 + 4*math.Sin(x/190)), Buried: int64((x + 21600) / 2700), Waiting: int64(max(0, 3-9*math.Sin(x/47))),
 			Puts: uint64(in), Deletes: uint64(out), Timeouts: uint64((x + 21600) / 4),
 		}
 		at := now.Add(time.Duration(s) * time.Second)
@@ -229,7 +229,11 @@ func TestPagesInARealBrowser(t *testing.T) {
 	for _, p := range pages {
 		for _, s := range []string{"light", "dark"} {
 			var picture []byte
-			b.run(chromedp.EmulateViewport(1280, 860), scheme(s), chromedp.Navigate(b.url+p.path), chromedp.FullScreenshot(&picture, 100))
+			b.run(chromedp.EmulateViewport(1280, 860), scheme(s))
+			if s == "light" {
+				b.open(p.path)
+			}
+			b.run(chromedp.FullScreenshot(&picture, 100))
 			if err := os.WriteFile(filepath.Join(artifacts, p.name+"-"+s+".png"), picture, 0o666); err != nil {
 				t.Fatal(err)
 			}

@@ -28,7 +28,7 @@ func TestEveryPageIsRendered(t *testing.T) {
 		wantText(t, r.page(fmt.Sprintf("/jobs/%d?view=hex", ready)), "7b 22 74 6f")
 		wantText(t, r.page(fmt.Sprintf("/jobs/%d", held)), "reserved")
 		wantText(t, r.page("/failed"), "1 buried job in 1 tube", "mail/out", "failed")
-		wantText(t, r.page("/connections"), "open")
+		wantText(t, r.page("/connections"), "1 producer, 1 worker, of which 0 waiting for a job")
 		wantText(t, r.page("/put?tube=a.b"), "Put a job")
 		wantText(t, r.page("/server"), "Settings", "current-jobs-ready", "Largest body 64 KiB")
 		wantText(t, r.page("/actions"), "Actions")
