@@ -258,10 +258,6 @@ func (c *Console) perform(r *request, ch *change, o *order) (action, outcome, er
 	if a.Who, err = c.allowed(r); err == nil {
 		err = c.pool.once(r.Context(), func(conn *client.Conn) (err error) {
 			out.Done, out.Count, err = ch.do(r.Context(), conn, o)
-			if err != nil {
-				// What this connection may have reserved must not stay reserved.
-				_ = conn.Close()
-			}
 			return err
 		})
 	}

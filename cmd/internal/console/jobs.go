@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"trellis/cmd/internal/client"
 )
@@ -25,6 +26,9 @@ const (
 	// failedEach of how many jobs of each.
 	failedTubes = 40
 	failedEach  = 25
+	// failedTime is after how long it lists no more tubes: a list of a tube takes as long
+	// as a look at all jobs around it.
+	failedTime = 50 * time.Millisecond
 )
 
 // jobRow is a job in a list.
@@ -249,12 +253,11 @@ func (c *Console) job(r *request) error {
 				return err
 			}
 		}
-		j, err := peek(ctx, conn, id)
-		body = j.Body
-		if data.TooBig = errors.Is(err, errTooBig); data.TooBig {
-			// The connection is of no more use, and nothing more is asked.
-			_ = conn.Close()
+		if r.refreshes() {
+			return nil
 		}
+		j, err := peek(ctx, conn, id)
+		body, data.TooBig = j.Body, errors.Is(err, errTooBig)
 		return err
 	})
 	if err != nil && !data.TooBig {
@@ -294,8 +297,11 @@ func (c *Console) failed(r *request) error {
 		Rows    []jobRow
 		Jobs    int64
 		InTubes int
+		Listed  int // tubes of which some jobs are in Rows
 		Lacks   bool
-		Dead    []client.Fields
+		// Dead are the first of the settings of dead letters.
+		Dead     []client.Fields
+		Settings int
 	}{Tubes: rows, Jobs: list.sum.Buried, InTubes: list.buried}
 	ctx := r.Context()
 	err = r.ask(func(conn *client.Conn) error {
@@ -304,8 +310,12 @@ func (c *Console) failed(r *request) error {
 		}
 		data.Rows = nil
 		data.Lacks = !r.features.Has("list-jobs")
-		for _, t := range rows {
-			jobs, err := buried(ctx, conn, t.Name, data.Lacks)
+		if r.refreshes() {
+			return nil
+		}
+		began := time.Now()
+		for data.Listed = 0; data.Listed < len(rows) && (data.Listed == 0 || time.Since(began) < failedTime); data.Listed++ {
+			jobs, err := buried(ctx, conn, rows[data.Listed].Name, data.Lacks)
 			if err != nil {
 				return err
 			}
@@ -318,6 +328,8 @@ func (c *Console) failed(r *request) error {
 			if data.Dead, err = conn.DeadLetters(ctx); err != nil && !isRefused(err) {
 				return err
 			}
+			data.Settings = len(data.Dead)
+			data.Dead = data.Dead[:min(len(data.Dead), rowsShown)]
 		}
 		if data.Lacks {
 			return nil

@@ -372,7 +372,7 @@ func (c *Console) tube(r *request) error {
 			}
 			data.Dead = settingOf(settings, name)
 		}
-		if r.features.Has("list-jobs") && data.Next[0].Count > 0 && data.Next[0].Count <= agesShown {
+		if r.features.Has("list-jobs") && !r.refreshes() && data.Next[0].Count > 0 && data.Next[0].Count <= agesShown {
 			jobs, err := conn.ListJobs(ctx, name, client.Ready, agesShown, 0)
 			if err != nil && !isGone(err) && !isRefused(err) {
 				return err

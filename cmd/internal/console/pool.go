@@ -57,14 +57,15 @@ func (p *pool) with(ctx context.Context, do func(*client.Conn) error) error {
 			return err
 		}
 		_ = conn.Close()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, errTooBig) {
 			return err
 		}
 	}
 	return p.fresh(ctx, do)
 }
 
-// once lends a new connection to do, for what must not be done twice.
+// once lends a new connection to do, for what must not be done twice. The connection ends
+// if do fails: what it may have reserved is then not reserved any more.
 func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
 	select {
 	case <-p.free:
@@ -72,21 +73,37 @@ func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
 		return ctx.Err()
 	}
 	defer func() { p.free <- struct{}{} }()
-	return p.fresh(ctx, do)
-}
-
-func (p *pool) fresh(ctx context.Context, do func(*client.Conn) error) error {
-	conn, err := p.dial(ctx)
+	conn, err := p.connect(ctx)
 	if err != nil {
 		return err
 	}
-	conn.MaxBody = maxReply
+	if err = do(conn); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	p.put(conn)
+	return nil
+}
+
+func (p *pool) fresh(ctx context.Context, do func(*client.Conn) error) error {
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
 	if err = do(conn); isConnError(err) {
 		_ = conn.Close()
 		return err
 	}
 	p.put(conn)
 	return err
+}
+
+func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
+	conn, err := p.dial(ctx)
+	if err == nil {
+		conn.MaxBody = maxReply
+	}
+	return conn, err
 }
 
 func isConnError(err error) bool {

@@ -65,6 +65,10 @@ func (r *request) known(conn *client.Conn) (err error) {
 	return err
 }
 
+// refreshes tells that the script asks for the live parts of a page only. The rest may be
+// left empty.
+func (r *request) refreshes() bool { return r.Header.Get("Trellis-Refresh") != "" }
+
 // tube is the tube in the path.
 func (r *request) tube() (string, error) {
 	name, ok := tubeFromElement(r.PathValue("tube"))

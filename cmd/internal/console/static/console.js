@@ -40,7 +40,7 @@
       const url = new URL(location.href);
       url.searchParams.delete("done");
       url.hash = "";
-      const answer = await fetch(url, { headers: { Accept: "text/html" }, cache: "no-store" });
+      const answer = await fetch(url, { headers: { "Trellis-Refresh": "1" }, cache: "no-store" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       ok = answer.ok;
       if (ok && page.getElementById("error") === null && document.getElementById("error") !== null) {
