@@ -31,6 +31,9 @@ func needPeer(t *testing.T, format string, args ...any) {
 	t.Skipf(format+" (make test installs it)", args...)
 }
 
+// patience is how long a test waits for the browser.
+const patience = time.Minute
+
 // browser is a Chromium with one tab.
 type browser struct {
 	t    *testing.T
@@ -64,7 +67,7 @@ func newBrowser(t *testing.T, r *rig) *browser {
 
 func (b *browser) run(actions ...chromedp.Action) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if b.ctx.Err() == nil && chromedp.FromContext(b.ctx).Target == nil {
 		ctx = b.ctx // the tab lives as long as the context that it was made in
@@ -83,7 +86,7 @@ func (b *browser) eval(script string, result any) {
 // until waits until a script says true.
 func (b *browser) until(what, script string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ok := false
 		b.eval(script, &ok)
 		if ok {

@@ -97,7 +97,9 @@ func (c *Console) Run(ctx context.Context) {
 	for {
 		select {
 		case now := <-ticker.C:
-			c.measure(ctx, now)
+			within, cancel := context.WithTimeout(ctx, measureTime)
+			c.measure(within, now)
+			cancel()
 		case <-ctx.Done():
 			return
 		}

@@ -115,8 +115,6 @@ func (h *history) followed(now time.Time) (names []string) {
 
 // measure adds a point to every history. What cannot be measured is a gap.
 func (c *Console) measure(ctx context.Context, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, measureTime)
-	defer cancel()
 	h := &c.history
 	names := h.followed(now)
 	var counts Counts
