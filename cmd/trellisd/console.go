@@ -100,14 +100,19 @@ func serverName(opt *options.Options, listeners []net.Listener) string {
 
 var errNotServing = errors.New("this server serves nobody now")
 
+// notServing is errNotServing with the reason.
+func (m *monitor) notServing() error {
+	if err := m.ready.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errNotServing, err)
+	}
+	return errNotServing
+}
+
 // dialSelf connects to the server in this process.
 func (m *monitor) dialSelf(ctx context.Context) (*protocol.Conn, error) {
 	srv := m.reactor.Load()
 	if srv == nil {
-		if err := m.ready.Err(); err != nil {
-			return nil, fmt.Errorf("%w: %w", errNotServing, err)
-		}
-		return nil, errNotServing
+		return nil, m.notServing()
 	}
 	nc, err := srv.Connect(ctx)
 	if err != nil {

@@ -37,10 +37,10 @@ func (s *ownServer) Counts() (n console.Counts, ok bool) {
 }
 
 // Tubes implements [console.Local].
-func (s *ownServer) Tubes(visit func(*console.Tube)) {
+func (s *ownServer) Tubes(visit func(*console.Tube)) error {
 	serving := s.src.Serving()
 	if serving == nil {
-		return
+		return s.monitor.notServing()
 	}
 	serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
 		visit(&console.Tube{
@@ -49,6 +49,7 @@ func (s *ownServer) Tubes(visit func(*console.Tube)) {
 			Puts: t.Puts, Deletes: t.Deletes, PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
 		})
 	})
+	return nil
 }
 
 // Waits implements [console.Local]: how long jobs were ready, in powers of four.
@@ -106,10 +107,7 @@ func (s *ownServer) Problems() (all []console.Problem) {
 	}
 	serving := s.src.Serving()
 	if serving == nil {
-		if err := s.monitor.ready.Err(); err != nil {
-			note("/server", "This server serves nobody now: %v.", err)
-		}
-		return all
+		return all // nothing can be asked for then, and pages say why
 	}
 	e := serving.Engine.Snapshot(serving.Now())
 	if e.Draining {

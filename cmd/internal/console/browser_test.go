@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -169,6 +170,23 @@ func furnish(r *rig) (ready, held, buried uint64) {
 	return ready, held, buried
 }
 
+// picture writes a picture of the whole page, and returns how wide that is.
+func (b *browser) picture(file string) (width int) {
+	b.t.Helper()
+	var size struct{ Width, Height int }
+	b.eval(`({width: document.documentElement.scrollWidth, height: document.documentElement.scrollHeight})`, &size)
+	var png []byte
+	b.run(chromedp.ActionFunc(func(ctx context.Context) (err error) {
+		png, err = page.CaptureScreenshot().WithCaptureBeyondViewport(true).
+			WithClip(&page.Viewport{Width: float64(size.Width), Height: float64(size.Height), Scale: 1}).Do(ctx)
+		return err
+	}))
+	if err := os.WriteFile(file, png, 0o666); err != nil {
+		b.t.Fatal(err)
+	}
+	return size.Width
+}
+
 // violations are what axe finds wrong with the page that is shown.
 func (b *browser) violations(axe, options string) (found []string) {
 	b.t.Helper()
@@ -231,15 +249,11 @@ func TestPagesInARealBrowser(t *testing.T) {
 	artifacts := t.ArtifactDir()
 	for _, p := range pages {
 		for _, s := range []string{"light", "dark"} {
-			var picture []byte
 			b.run(chromedp.EmulateViewport(1280, 860), scheme(s))
 			if s == "light" {
 				b.open(p.path)
 			}
-			b.run(chromedp.FullScreenshot(&picture, 100))
-			if err := os.WriteFile(filepath.Join(artifacts, p.name+"-"+s+".png"), picture, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			b.picture(filepath.Join(artifacts, p.name+"-"+s+".png"))
 			rules := ""
 			if s == "dark" { // only colours are different
 				rules = `runOnly: ["color-contrast"]`
@@ -248,13 +262,8 @@ func TestPagesInARealBrowser(t *testing.T) {
 				t.Errorf("%s, %s: %s", p.name, s, v)
 			}
 		}
-		var picture []byte
-		var width int
-		b.run(chromedp.EmulateViewport(320, 640), scheme("light"), chromedp.Evaluate("document.documentElement.scrollWidth", &width), chromedp.FullScreenshot(&picture, 100))
-		if err := os.WriteFile(filepath.Join(artifacts, p.name+"-320.png"), picture, 0o666); err != nil {
-			t.Fatal(err)
-		}
-		if width > 320 {
+		b.run(chromedp.EmulateViewport(320, 640), scheme("light"))
+		if width := b.picture(filepath.Join(artifacts, p.name+"-320.png")); width > 320 {
 			t.Errorf("%s is %d pixels wide in a window of 320", p.name, width)
 		}
 	}

@@ -7,8 +7,9 @@ import "time"
 type Local interface {
 	// Counts are those of the server, false while it serves nobody.
 	Counts() (Counts, bool)
-	// Tubes calls visit for every tube, and must not hold up clients meanwhile.
-	Tubes(visit func(*Tube))
+	// Tubes calls visit for every tube, and must not hold up clients meanwhile. It fails
+	// while the server serves nobody.
+	Tubes(visit func(*Tube)) error
 	// Waits is how long jobs were ready before they were reserved, in buckets; nil if
 	// that is not known.
 	Waits() []Bucket

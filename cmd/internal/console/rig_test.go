@@ -234,7 +234,7 @@ func (l local) Counts() (Counts, bool) {
 	}, true
 }
 
-func (l local) Tubes(visit func(*Tube)) {
+func (l local) Tubes(visit func(*Tube)) error {
 	l.r.engine.EachTube(l.r.now(), func(t *engine.TubeSnapshot) {
 		visit(&Tube{
 			Name: t.Name, Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
@@ -242,6 +242,7 @@ func (l local) Tubes(visit func(*Tube)) {
 			Puts: t.Puts, Deletes: t.Deletes, PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
 		})
 	})
+	return nil
 }
 
 func (l local) Waits() []Bucket {

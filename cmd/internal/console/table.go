@@ -117,7 +117,7 @@ func (c *Console) makeTable(done chan struct{}) {
 	b := tableBuilder{list: &tubeList{at: began, sum: Tube{Oldest: -1}}}
 	var err error
 	if c.cfg.Local != nil {
-		c.cfg.Local.Tubes(b.add)
+		err = c.cfg.Local.Tubes(b.add)
 	} else {
 		err = c.askTubes(ctx, b.add)
 	}
