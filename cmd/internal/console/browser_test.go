@@ -51,11 +51,16 @@ func newBrowser(t *testing.T, r *rig) *browser {
 	}
 	server := httptest.NewServer(r.console)
 	t.Cleanup(server.Close)
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()))
-	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	// Not in t.TempDir: processes of the browser that are still ending may write there.
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
+	ctx, _ = chromedp.NewContext(ctx)
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Logf("ending the browser: %v", err)
+		}
+	})
 	b := &browser{t: t, ctx: ctx, url: server.URL}
 	chromedp.ListenTarget(ctx, func(event any) {
 		if e, ok := event.(*runtime.EventExceptionThrown); ok {
@@ -84,14 +89,18 @@ func (b *browser) eval(script string, result any) {
 	b.run(chromedp.Evaluate(script, result))
 }
 
-// until waits until a script says true.
+// until waits until a page that is loaded makes a script say true.
 func (b *browser) until(what, script string) {
 	b.t.Helper()
+	script = `document.readyState === "complete" && (` + script + `)`
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ok := false
-		b.eval(script, &ok)
-		if ok {
+		// It fails while one page makes way for another.
+		if err := chromedp.Run(b.ctx, chromedp.Evaluate(script, &ok)); err == nil && ok {
 			return
+		}
+		if err := b.ctx.Err(); err != nil {
+			b.t.Fatal(err)
 		}
 	}
 	state := ""
@@ -199,9 +208,13 @@ func (b *browser) violations(axe, options string) (found []string) {
 		} `json:"nodes"`
 	}
 	var text string
-	b.run(chromedp.Evaluate(axe+"\n;null", nil),
-		chromedp.Evaluate(`axe.run(document, {resultTypes: ["violations"], `+options+`}).then(r => JSON.stringify(r.violations))`, &text,
-			func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+	there := false
+	b.eval("window.axe !== undefined", &there)
+	if !there {
+		b.eval(axe+"\n;null", nil)
+	}
+	b.run(chromedp.Evaluate(`axe.run(document, {resultTypes: ["violations"], `+options+`}).then(r => JSON.stringify(r.violations))`, &text,
+		func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 	if err := json.Unmarshal([]byte(text), &result); err != nil {
 		b.t.Fatal(err)
 	}
