@@ -34,6 +34,8 @@ func fakeStats(t *testing.T, ready string) string {
 					switch {
 					case in.Text() == "stats":
 						answer = "OK 29" + "\r\n---\ncurrent-jobs-ready: " + ready + "\n\r\n"
+					case in.Text() == "list-tube-used":
+						answer = "USING default\r\n"
 					case in.Text() == "list-tubes":
 						answer = "OK 4\r\n---\n\r\n"
 					}
