@@ -55,6 +55,7 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 # Peers live here and not in the system, where installing some of them would start them.
 CACHE     = $(CURDIR)/.cache
 FIVEBEANS = $(CACHE)/fivebeans
+AXE       = $(CACHE)/axe
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin
 
 .PHONY: always run build test crash cluster soak scale vuln deb release try bench micro fmt clean peers check cross unit race fuzz
@@ -89,6 +90,7 @@ cross:
 
 unit race fuzz: export TRELLIS_NEED_PEERS = 1
 unit race fuzz: export TRELLIS_FIVEBEANS = $(FIVEBEANS)
+unit race fuzz: export TRELLIS_AXE = $(AXE)
 
 unit:
 	$(GO) test -count=1 ./...
@@ -135,12 +137,13 @@ peers:
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	command -v groff >/dev/null || missing="$$missing groff-base"; \
 	command -v tmux >/dev/null || missing="$$missing tmux"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	ruby -e 'require "beaneater"' 2>/dev/null || missing="$$missing ruby ruby-beaneater"; \
 	php -r 'require "Pheanstalk/autoload.php";' >/dev/null 2>&1 || missing="$$missing php-cli php-pda-pheanstalk"; \
 	{ stunnel4 -version || ls /usr/lib/*/libwrap.so.0; } >/dev/null 2>&1 || missing="$$missing libwrap0"; \
 	if [ -z "$$missing" ] && command -v beanstalkd >/dev/null && command -v prometheus >/dev/null && command -v stunnel4 >/dev/null; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null; then \
-		echo "make test needs beanstalkd 1.12, Prometheus, stunnel4, Node, npm, Ruby with beaneater, PHP with Pheanstalk, groff, tmux and a C compiler: install them"; exit 1; \
+		echo "make test needs beanstalkd 1.12, Prometheus, stunnel4, Node, npm, Chromium, Ruby with beaneater, PHP with Pheanstalk, groff, tmux and a C compiler: install them"; exit 1; \
 	fi; \
 	if [ "$$(id -u)" = 0 ]; then \
 		apt-get update && \
@@ -160,11 +163,13 @@ peers:
 	fi; \
 	if ! command -v stunnel4 >/dev/null; then \
 		mkdir -p $(CACHE)/stunnel && cd $(CACHE)/stunnel && \
-		apt-get -o APT::Sandbox::User=root download stunnel4 && dpkg-deb -x stunnel4_*.deb . && stunnel4 -version; \
+		apt-get -o APT::Sandbox::User=root download stunnel4 && dpkg-deb -x stunnel4_*.deb . && stunnel4 -version || exit 1; \
 	fi
-	@$(MAKE) --no-print-directory $(FIVEBEANS)/installed
+	@$(MAKE) --no-print-directory $(FIVEBEANS)/installed $(AXE)/installed
 
 $(FIVEBEANS)/installed: $(addprefix cmd/trellisd/testdata/fivebeans/,package.json package-lock.json)
+$(AXE)/installed: $(addprefix cmd/internal/console/testdata/axe/,package.json package-lock.json)
+$(FIVEBEANS)/installed $(AXE)/installed:
 	mkdir -p $(@D)
 	cp $^ $(@D)
 	cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund

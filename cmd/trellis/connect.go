@@ -65,7 +65,12 @@ func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	nc, err := dialAddress(ctx, &a, f.timeout)
+	return f.dialAddr(ctx, &a, token)
+}
+
+// dialAddr is dial for an address, and a token if it is not empty.
+func (f *serverFlags) dialAddr(ctx context.Context, a *bench.Address, token string) (*client.Conn, error) {
+	nc, err := dialAddress(ctx, a, f.timeout)
 	if err != nil {
 		return nil, f.explain(a.String(), &client.ConnError{Addr: a.String(), Err: err})
 	}
@@ -85,10 +90,12 @@ func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {
 	return c, nil
 }
 
+var errTimeout = errors.New("--timeout is to be above zero")
+
 // server is the server's address, and the token for it if there is one. Its errors have their exit statuses.
 func (f *serverFlags) server() (a bench.Address, token string, err error) {
 	if f.timeout <= 0 {
-		return a, "", usageError(errors.New("--timeout is to be above zero"))
+		return a, "", usageError(errTimeout)
 	}
 	f.to.fromEnvironment()
 	if a, err = f.to.address(); err == nil {

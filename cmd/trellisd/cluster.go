@@ -127,7 +127,7 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 	if err != nil {
 		return nil, nil, err
 	}
-	mon.access = acc
+	mon.access, mon.sockets = acc, s.plain
 	info, err := newInfo()
 	if err != nil {
 		return nil, nil, err
@@ -227,10 +227,12 @@ func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
 	m.showing.Lock()
 	defer m.showing.Unlock()
 	var serving *metrics.Serving
+	var srv *reactor.Server
 	if q := queue.Serving(); q != nil {
+		srv = q.Reactor
 		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates, Current: q.Current}
 	}
-	m.serving.Store(serving)
+	m.shows(serving, srv)
 	if m.stopping.Load() {
 		return
 	}

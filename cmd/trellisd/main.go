@@ -90,7 +90,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if err != nil {
 		return err
 	}
-	mon.access = acc
+	mon.access, mon.sockets = acc, sock.plain
 	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if certs != nil {
 		serving.Certificates = certs.stats
 	}
-	mon.serving.Store(serving)
+	mon.shows(serving, srv)
 	return supervise(eng, srv, sock, certs, logFailed, &mon.ready, sigs, log)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/cmd/trellisd/internal/web"
+	"trellis/reactor"
 )
 
 // monitorTimeout is how long scrapes that are under way may take when the server
@@ -37,6 +39,10 @@ type monitor struct {
 	serving      atomic.Pointer[metrics.Serving] // nil until clients are served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
 	stores       *metrics.Stores                 // likewise
+
+	sockets []net.Listener                 // for clients, without TLS; set before serve
+	reactor atomic.Pointer[reactor.Server] // beside serving
+	console func()                         // ends the console; nil if there is none
 }
 
 // openMonitor opens the HTTP side's socket. It serves nothing yet.
@@ -66,7 +72,15 @@ func checkWebConfig(opt *options.Options) error {
 	if err := web.Check(opt.WebConfig); err != nil {
 		return exitWith(exitUsage, fmt.Errorf("--web-config-file: %w", err))
 	}
-	return nil
+	if opt.Console != options.ConsoleWrite {
+		return nil
+	}
+	ok, err := web.Authenticates(opt.WebConfig)
+	if err == nil && !ok {
+		err = fmt.Errorf("--console=write lets people delete jobs, and needs to know who they are: "+
+			"name them in %s, under basic_auth_users, or have it require certificates", opt.WebConfig)
+	}
+	return exitWith(exitUsage, err)
 }
 
 // serve begins to answer HTTP requests.
@@ -92,10 +106,15 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		src.Access = m.access.Stats
 		src.Reloads = append(src.Reloads, m.access.file.Stats)
 	}
+	var page http.Handler
+	if c := m.openConsole(opt, src, log); c != nil {
+		page = c
+	}
 	m.web = web.New(web.Config{
 		Metrics: metrics.New(src, metrics.Options{Tubes: opt.MetricsTubes, Legacy: opt.MetricsLegacy}),
 		Ready:   &m.ready,
 		Pprof:   opt.Pprof,
+		Console: page,
 		File:    opt.WebConfig,
 		Log:     log,
 	})
@@ -106,6 +125,12 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 			log.Error("serving HTTP", "error", err)
 		}
 	}()
+}
+
+// shows has the outside see a server that serves, or none.
+func (m *monitor) shows(s *metrics.Serving, srv *reactor.Server) {
+	m.serving.Store(s)
+	m.reactor.Store(srv)
 }
 
 func (m *monitor) binlogStats() *binlog.Stats {
@@ -130,5 +155,8 @@ func (m *monitor) close(log *slog.Logger) {
 			log.Warn("ending HTTP requests", "error", err)
 		}
 		<-m.done
+	}
+	if m.console != nil {
+		m.console()
 	}
 }

@@ -89,6 +89,13 @@ const (
 	LogJSON = "json"
 )
 
+// The values of --console.
+const (
+	ConsoleOff   = "off"
+	ConsoleRead  = "read"
+	ConsoleWrite = "write"
+)
+
 // Options is a command line that has been read.
 type Options struct {
 	Action Action
@@ -110,11 +117,13 @@ type Options struct {
 	AuthFile string // who may do what; empty: everybody everything
 	TLS      TLS
 
-	HTTP          string // HOST:PORT; empty: no HTTP
-	WebConfig     string // the file that says how HTTP is protected; empty: not at all
-	Pprof         bool   // serve profiles there
-	MetricsTubes  int    // the most tubes whose metrics are shown one by one
-	MetricsLegacy bool   // show the names of an older exporter too
+	HTTP          string   // HOST:PORT; empty: no HTTP
+	WebConfig     string   // the file that says how HTTP is protected; empty: not at all
+	Console       string   // ConsoleOff, ConsoleRead or ConsoleWrite; empty: as the protection of HTTP allows
+	HTTPHosts     []string // every --http-host, in order
+	Pprof         bool     // serve profiles there
+	MetricsTubes  int      // the most tubes whose metrics are shown one by one
+	MetricsLegacy bool     // show the names of an older exporter too
 
 	MaxMemory      int64         // bytes that jobs may take; 0: no limit
 	MaxConnections int           // 0: the reactor's default
@@ -280,6 +289,20 @@ func Parse(args []string) (*Options, error) {
 		opt.WebConfig = v
 		return nil
 	})
+	value("console", "", func(v string) error {
+		if v != ConsoleOff && v != ConsoleRead && v != ConsoleWrite {
+			return usagef("unknown value for --console: %s; give %s, %s or %s", v, ConsoleOff, ConsoleRead, ConsoleWrite)
+		}
+		opt.Console = v
+		return nil
+	})
+	value("http-host", "", func(v string) error {
+		if v == "" || strings.ContainsAny(v, "/ ") {
+			return usagef("invalid name for --http-host: %q; give a host's name, as browsers have it in their address bar", v)
+		}
+		opt.HTTPHosts = append(opt.HTTPHosts, v)
+		return nil
+	})
 	value("auth-file", "", func(v string) error {
 		if v == "" {
 			return usagef("empty name for --auth-file; give the path of a file")
@@ -375,6 +398,9 @@ func Parse(args []string) (*Options, error) {
 	if err == nil && opt.WebConfig != "" && opt.HTTP == "" {
 		err = usagef("--web-config-file is for HTTP, which is off; give --http HOST:PORT too")
 	}
+	if err == nil {
+		err = opt.checkConsole()
+	}
 	if !levelGiven {
 		opt.LogLevel = levelOf(verbosity)
 	}
@@ -388,6 +414,19 @@ func Parse(args []string) (*Options, error) {
 		return opt, usageError(err)
 	}
 	return opt, nil
+}
+
+// checkConsole checks what belongs to the console.
+func (opt *Options) checkConsole() error {
+	switch {
+	case opt.HTTP == "" && (opt.Console == ConsoleRead || opt.Console == ConsoleWrite):
+		return usagef("--console=%s is for HTTP, which is off; give --http HOST:PORT too", opt.Console)
+	case opt.HTTP == "" && opt.HTTPHosts != nil:
+		return usagef("--http-host is for HTTP, which is off; give --http HOST:PORT too")
+	case opt.Console == ConsoleWrite && opt.WebConfig == "":
+		return usagef("--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too")
+	}
+	return nil
 }
 
 var logLevels = map[string]slog.Level{

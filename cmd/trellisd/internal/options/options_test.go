@@ -87,6 +87,11 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 
 		{"--auth-file|/etc/a", func(o *Options) { o.AuthFile = "/etc/a" }},
 		{"--http=:1|--web-config-file=w.yml", func(o *Options) { o.HTTP, o.WebConfig = ":1", "w.yml" }},
+		{"--http=:1|--console=off", func(o *Options) { o.HTTP, o.Console = ":1", ConsoleOff }},
+		{"--console=off", func(o *Options) { o.Console = ConsoleOff }},
+		{"--http=:1|--console|read", func(o *Options) { o.HTTP, o.Console = ":1", ConsoleRead }},
+		{"--console=write|--http=:1|--web-config-file=w.yml", func(o *Options) { o.HTTP, o.Console, o.WebConfig = ":1", ConsoleWrite, "w.yml" }},
+		{"--http=:1|--http-host=a.example|--http-host|b", func(o *Options) { o.HTTP, o.HTTPHosts = ":1", []string{"a.example", "b"} }},
 		{"--loops|3", func(o *Options) { o.Loops = 3 }},
 		{"--log-format=json", func(o *Options) { o.LogFormat = LogJSON }},
 
@@ -240,6 +245,16 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--tls-client-ca=a", "--tls-client-ca without a certificate; give --tls-cert and --tls-key"},
 		{"--tls-client-auth=require|--tls-cert=c|--tls-key=k", "--tls-client-auth without --tls-client-ca; give the authorities of the clients"},
 
+		{"--console=yes", "unknown value for --console: yes; give off, read or write"},
+		{"--console=read", "--console=read is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--http-host=a", "--http-host is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--http=:1|--http-host=", `invalid name for --http-host: ""; give a host's name, as browsers have it in their address bar`},
+		{"--http=:1|--http-host=http://a", `invalid name for --http-host: "http://a"; give a host's name, as browsers have it in their address bar`},
+		{
+			"--http=:1|--console=write",
+			"--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too",
+		},
+
 		{"-f1.5", "invalid size: 1.5; give a number of bytes, in decimal and without a unit"},
 		{"-s10M", "invalid size: 10M; give a number of bytes, in decimal and without a unit"},
 		{"-b|", "empty directory for -b; give the path of one that exists"},
@@ -274,7 +289,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
 			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
-			"--http", "--pprof", "--metrics-tubes", "--metrics-legacy",
+			"--http", "--web-config-file", "--console", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
 			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
 			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca",
 			"--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",

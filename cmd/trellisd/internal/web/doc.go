@@ -5,10 +5,11 @@
 //	/healthz       200 while the process is alive
 //	/readyz        200 while it accepts jobs; else 503 and the reason
 //	/debug/pprof/  profiles, if the operator wants them
+//	/              the console, if there is one; it looks after its own safety
 //
 // A file in the format of Prometheus's exporters may ask for TLS, and for names and
 // passwords. The toolkit that reads it also reads what has changed, with each request.
 // /healthz and /readyz need no password: what they tell is no secret, and a probe has
-// none. Without such a file it belongs on a loopback address. What clients may cost is bounded: time-outs for every step, few
-// connections and scrapes at a time, small headers.
+// none. Without such a file it belongs on a loopback address. What clients may cost is
+// bounded: time-outs for every step, few connections and scrapes at a time, small headers.
 package web

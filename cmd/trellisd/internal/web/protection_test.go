@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"math/big"
@@ -167,5 +168,62 @@ func TestAMistakeInTheFileIsOneLineThatNamesIt(t *testing.T) {
 	}
 	if err := Check(write(t, filepath.Join(dir, "empty"), "")); err != nil {
 		t.Errorf("a file that asks for nothing: %v", errors.Unwrap(err))
+	}
+}
+
+func TestAFileAuthenticatesIfItAsksForPasswordsOrCertificates(t *testing.T) {
+	dir := t.TempDir()
+	for i, tt := range []struct {
+		text string
+		want bool
+	}{
+		{"", false},
+		{"basic_auth_users: {}\n", false},
+		{"rate_limit: {burst: 1}\n", false},
+		{"tls_server_config: {cert_file: a, key_file: b}\n", false},
+		{"tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequestClientCert}\n", false},
+		{"tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAnyClientCert}\n", false},
+		{"tls_server_config: {cert_file: a, key_file: b, client_auth_type: VerifyClientCertIfGiven}\n", false},
+		{"tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAndVerifyClientCert}\n", true},
+		{users, true},
+	} {
+		path := write(t, filepath.Join(dir, string(rune('a'+i))), tt.text)
+		if ok, err := Authenticates(path); ok != tt.want || err != nil {
+			t.Errorf("%q: %t, %v", tt.text, ok, err)
+		}
+	}
+	if ok, err := Authenticates(filepath.Join(dir, "nosuch")); ok || err == nil {
+		t.Errorf("a file that is not there: %t, %v", ok, err)
+	}
+}
+
+// TestNobodyIsTakenForWhoWasNotChecked: without users in the file, the toolkit lets any name
+// and password pass.
+func TestNobodyIsTakenForWhoWasNotChecked(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "web.yml"), users)
+	r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, ok := User(path, r); ok {
+		t.Errorf("a request that says nothing is %q's", name)
+	}
+	r.SetBasicAuth("ann", "x")
+	if name, ok := User(path, r); !ok || name != "ann" {
+		t.Errorf("%q, %t", name, ok)
+	}
+	write(t, path, "")
+	if name, ok := User(path, r); ok {
+		t.Errorf("without users in the file it is %q", name)
+	}
+	write(t, path, "tls_server_config: {client_auth_type: RequireAndVerifyClientCert}\n")
+	r.Header.Del("Authorization")
+	r.TLS = &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{Subject: pkix.Name{CommonName: "bob"}}}}
+	if name, ok := User(path, r); ok {
+		t.Errorf("a certificate that was not verified is %q's", name)
+	}
+	r.TLS.VerifiedChains = [][]*x509.Certificate{r.TLS.PeerCertificates}
+	if name, ok := User(path, r); !ok || name != "CN=bob" {
+		t.Errorf("%q, %t", name, ok)
 	}
 }

@@ -39,6 +39,8 @@ type Config struct {
 	Metrics *prometheus.Registry
 	Ready   *Readiness
 	Pprof   bool
+	// Console answers all other requests; nil for none.
+	Console http.Handler
 	// File says how requests are protected, in the format of Prometheus's exporters;
 	// empty for not at all. It must have passed Check.
 	File string
@@ -81,9 +83,13 @@ func New(cfg Config) *Server {
 		mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, index)
-	})
+	if cfg.Console != nil {
+		mux.Handle("/", cfg.Console)
+	} else {
+		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, index)
+		})
+	}
 	s := &Server{file: cfg.File, log: cfg.Log, public: public}
 	s.http = http.Server{
 		Handler:           mux,

@@ -224,3 +224,17 @@ func TestTheIndexNamesWhatThereIs(t *testing.T) {
 		t.Errorf("POST /metrics: %d", res.StatusCode)
 	}
 }
+
+func TestTheConsoleHasWhatNobodyElseHas(t *testing.T) {
+	url := start(t, Config{Pprof: true, Console: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, http.StatusTeapot, r.URL.Path)
+	})})
+	for path, own := range map[string]bool{
+		"/": true, "/tubes": true, "/api/v1/stats": true, "/nosuch": true,
+		"/metrics": false, "/healthz": false, "/readyz": false, "/debug/pprof/": false,
+	} {
+		if res, _ := get(t, url+path); (res.StatusCode == http.StatusTeapot) != own {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package console
+
+import (
+	"sync"
+	"time"
+)
+
+// maxActions is how many actions are remembered.
+const maxActions = 200
+
+// action is an attempt at a change.
+type action struct {
+	Number uint64
+	At     time.Time
+	Who    string // the user, as authentication says
+	From   string // the address
+	What   string // such as "kick"
+	On     string // such as "tube mail"
+	Detail string // such as "at most 100"
+	Result string // what came of it, or why nothing did
+	Failed bool
+}
+
+// actionLog are the last actions. Any goroutine may use it.
+type actionLog struct {
+	mu   sync.Mutex
+	last []action // the oldest first; guarded by mu
+	n    uint64   // that there were; guarded by mu
+}
+
+// add remembers an action, and returns it with its number.
+func (l *actionLog) add(a action) action {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n++
+	a.Number = l.n
+	if len(l.last) == maxActions {
+		copy(l.last, l.last[1:])
+		l.last = l.last[:maxActions-1]
+	}
+	l.last = append(l.last, a)
+	return a
+}
+
+// get returns an action by its number, nil if it is forgotten.
+func (l *actionLog) get(number uint64) *action {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.last {
+		if l.last[i].Number == number {
+			a := l.last[i]
+			return &a
+		}
+	}
+	return nil
+}
+
+// all returns them, the newest first.
+func (l *actionLog) all() []action {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make([]action, 0, len(l.last))
+	for i := len(l.last) - 1; i >= 0; i-- {
+		all = append(all, l.last[i])
+	}
+	return all
+}
+
+func (c *Console) actionsPage(r *request) error {
+	return r.render("actions", "Actions", "actions", c.actions.all())
+}

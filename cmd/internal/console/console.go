@@ -1,0 +1,168 @@
+package console
+
+import (
+	"context"
+	"html/template"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+const (
+	// requestTime is how long a request may take, the server's answers included.
+	requestTime = 10 * time.Second
+
+	// parallelRequests is how many requests are answered at a time. Others wait for
+	// at most queueTime.
+	parallelRequests = 8
+	queueTime        = 2 * time.Second
+
+	// maxBody is the largest body in bytes that is fetched.
+	maxBody = 16 << 20
+)
+
+// Config is what a console needs.
+type Config struct {
+	// Server is how the server is called on pages, such as its address.
+	Server string
+	// Base is the path that all paths begin with, without a slash at its end; usually
+	// empty.
+	Base string
+	// Dial connects to the server; the connection has been authenticated.
+	Dial func(context.Context) (*client.Conn, error)
+	// Local tells what the protocol does not; nil if nobody does.
+	Local Local
+
+	// Write allows changes.
+	Write bool
+	// Who tells who makes a request that would change something. It returns false if
+	// nobody has proved to be somebody, and then the change is refused. Nil if Write is
+	// not set.
+	Who func(*http.Request) (user string, ok bool)
+	// Hosts are names by which requests may come besides those of loopback and the
+	// address that was connected to.
+	Hosts []string
+
+	// Log gets every attempt at a change; nil means slog.Default().
+	Log *slog.Logger
+
+	// servers are links to other consoles beside this one.
+	servers []serverLink
+}
+
+// serverLink leads to the console of a server.
+type serverLink struct {
+	Name, Path string
+	Here       bool
+}
+
+// Console is an [http.Handler]. Make one with New.
+type Console struct {
+	cfg     Config
+	log     *slog.Logger
+	pool    pool
+	history history
+	table   tubeTable
+	actions actionLog
+	pages   map[string]*template.Template
+	handler http.Handler
+}
+
+// New makes a console. It connects to the server when it has to.
+func New(cfg Config) *Console {
+	c := &Console{cfg: cfg, log: cfg.Log}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	c.pool.init(cfg.Dial)
+	c.history.init()
+	c.pages = c.parsePages()
+	c.handler = c.guard(c.routes())
+	return c
+}
+
+// ServeHTTP implements [http.Handler].
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }
+
+// Run measures once a second until ctx is done, and then ends the connections. It must be
+// called once.
+func (c *Console) Run(ctx context.Context) {
+	defer c.pool.close()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			within, cancel := context.WithTimeout(ctx, measureTime)
+			c.measure(within, now)
+			cancel()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ask does something with a connection to the server.
+func (c *Console) ask(ctx context.Context, do func(*client.Conn) error) error {
+	return c.pool.with(ctx, do)
+}
+
+// Has tells whether the server has all of these extensions.
+func (f features) Has(names ...string) bool {
+	for _, name := range names {
+		if !f.caps.Has(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// features are what the server of a console can do.
+type features struct{ caps client.Capabilities }
+
+// routes are all paths. Each has its methods; others are answered 405.
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	base := c.cfg.Base
+	get := func(path string, f func(*request) error) { mux.Handle("GET "+base+path, c.page(f)) }
+	get("/{$}", c.overview)
+	get("/tubes", c.tubes)
+	get("/tubes/{tube}", c.tube)
+	get("/tubes/{tube}/jobs", c.jobs)
+	get("/jobs/{id}", c.job)
+	get("/jobs/{id}/body", c.download)
+	get("/find", c.find)
+	get("/failed", c.failed)
+	get("/connections", c.connections)
+	get("/put", c.putForm)
+	get("/server", c.server)
+	get("/actions", c.actionsPage)
+	get("/", c.nowhere)
+	for _, ch := range changes {
+		mux.Handle("POST "+base+ch.path, c.form(ch))
+		mux.Handle("POST "+base+apiRoot+ch.api(), c.call(ch))
+	}
+	for _, e := range apiReads {
+		mux.Handle("GET "+base+apiRoot+e.path, c.api(e.read))
+	}
+	mux.Handle("GET "+base+apiRoot+"/openapi.json", http.HandlerFunc(serveDescription))
+	mux.Handle("GET "+base+apiRoot+"/", c.api(func(*request) (any, error) { return nil, errNoPage }))
+	for name, a := range assets {
+		mux.Handle("GET "+base+"/static/"+a.tag+"/"+name, a)
+	}
+	return mux
+}
+
+// host is the host part of a Host header or an address, in lower case and without
+// brackets.
+func host(address string) string {
+	h, _, err := net.SplitHostPort(address)
+	if err != nil {
+		h = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
+	}
+	return strings.ToLower(strings.TrimSuffix(h, "."))
+}

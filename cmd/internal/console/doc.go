@@ -1,0 +1,44 @@
+// Package console is the console for the browser: pages that show what a server does and
+// let an operator act, and the same as JSON under /api/v1/. It is part of trellisd --http,
+// and of trellis console, which shows other servers, stock beanstalkd too.
+//
+//	c := console.New(console.Config{Server: "127.0.0.1:11300", Dial: dial, Log: log})
+//	go c.Run(ctx)                    // measures once a second
+//	http.Serve(l, c)
+//
+// A [Console] is of one server, with which it speaks the protocol, as a client like any
+// other: it waits its turn, and rights and limits hold for it. What a server has no command
+// for is not shown. What the protocol does not tell comes from [Local], which only the
+// server that the console is part of can have. [Several] is a console for more than one.
+//
+// # Pages
+//
+// The server renders everything, charts included; pages work without a script. The one
+// script that there is fetches the page that is shown every two seconds while its tab is
+// visible, and replaces the parts that are marked as live. Lists that somebody may be
+// choosing from are not live.
+//
+// # Safety
+//
+// A console is read-only unless Config.Write is set; the handler that all changes go
+// through refuses them then, whatever page they come from. Nothing changes on GET or HEAD.
+// Requests of other sites' pages are refused ([http.CrossOriginProtection]), and so are
+// requests for a host that this one does not go by, lest a name that somebody else controls
+// is pointed here. The content security policy allows this site's own style sheet and
+// script and nothing else. What is destroyed is counted and asked for once more on pages;
+// the API does as it is told. Every attempt at a change is logged, and the last 200 are
+// shown.
+//
+// What comes from jobs and from the server is hostile. It is text in html/template's sense
+// everywhere; bodies are cut at 64 KiB and have control characters made visible; a
+// download is an attachment without a type. Names that no tube can have are not linked.
+//
+// # Bounds
+//
+// A console answers eight requests at a time, with at most four connections to its
+// server, which it closes when nobody has asked for ten seconds. It keeps the points of
+// five minutes and six hours for the server and for 32 tubes, those looked at last; a table of
+// at most 100,000 tubes, those with the most jobs, while somebody looks at it; and 200
+// actions. A table is made anew at most every two seconds, and takes at most a twentieth of
+// the time. Bodies of more than 16 MiB are not fetched.
+package console

@@ -1,0 +1,100 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// policy is the content security policy of all answers.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// guard lets those requests through that may come, a bounded number at a time, each for a
+// bounded time, and sets the headers that all answers have.
+func (c *Console) guard(next http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.refuse(w, r, http.StatusForbidden, "this request comes from a page of another site")
+	}))
+	next = origin.Handler(next)
+	slots := make(chan struct{}, parallelRequests)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		// Not no-referrer: with that, browsers hide from the console that its own forms are its own.
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !c.knownHost(r) {
+			c.refuse(w, r, http.StatusMisdirectedRequest, "this server does not go by the name in the address: use its address, or give the name to --http-host")
+			return
+		}
+		timer := time.NewTimer(queueTime)
+		defer timer.Stop()
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-timer.C:
+			h.Set("Retry-After", "2")
+			c.refuse(w, r, http.StatusServiceUnavailable, "too many requests at a time")
+			return
+		case <-r.Context().Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), requestTime)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// knownHost tells whether the request came under a name of this host. A page of another
+// site can have its own name point here, and would then be the same site to a browser.
+func (c *Console) knownHost(r *http.Request) bool {
+	name := host(r.Host)
+	if name == "localhost" {
+		return true
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		if ip.IsLoopback() {
+			return true
+		}
+		if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+			return ip.Equal(net.ParseIP(host(local.String())))
+		}
+		return false
+	}
+	return slices.ContainsFunc(c.cfg.Hosts, func(h string) bool { return host(h) == name && name != "" })
+}
+
+// refuse answers a request that gets no further.
+func (c *Console) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		c.log.Warn("console: refused", "why", why, "method", r.Method, "path", line(r.URL.Path, nameRunes), "from", r.RemoteAddr, "host", line(r.Host, nameRunes))
+	}
+	fail(w, r, status, why)
+}
+
+// fail answers with a status and a reason, where there is no page to show it on.
+func fail(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if strings.Contains(r.URL.Path, apiRoot+"/") {
+		writeJSON(w, status, apiError{why})
+		return
+	}
+	http.Error(w, why, status)
+}
+
+// Errors of requests.
+var (
+	errNoPage       = errors.New("there is no such page")
+	errReadOnly     = errors.New("this console is read-only: it was not started with leave to change anything")
+	errNobody       = errors.New("nobody has proved to be somebody: changes need a name and a password, or a certificate")
+	errTooManyTubes = errors.New("the tubes are still being counted: try again in a moment")
+	errTooBig       = errors.New("the body is too large to be shown here: read it with trellis peek --raw")
+)

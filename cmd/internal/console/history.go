@@ -1,0 +1,186 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/console/series"
+)
+
+const (
+	// followedTubes is how many tubes have a history.
+	followedTubes = 32
+	// followTime is how long a tube is measured that nobody looks at.
+	followTime = 10 * time.Minute
+	// measureTime is how long measuring may take.
+	measureTime = 900 * time.Millisecond
+)
+
+// history is what was measured lately of the server and of the tubes that somebody has
+// looked at.
+type history struct {
+	mu     sync.Mutex
+	server trend             // guarded by mu
+	tubes  map[string]*trend // guarded by mu
+}
+
+// trend is the history of one thing.
+type trend struct {
+	ring   series.Ring
+	last   Counts    // as measured last
+	at     time.Time // when; zero if it was not, or could not be, measured
+	wanted time.Time // when somebody has looked last
+}
+
+func (h *history) init() { h.tubes = make(map[string]*trend) }
+
+// add adds what was counted at a time.
+func (t *trend) add(now time.Time, n Counts) {
+	p := series.Point{
+		series.In: float32(math.NaN()), series.Out: float32(math.NaN()), series.Timeouts: float32(math.NaN()),
+		series.Ready: float32(n.Ready), series.Reserved: float32(n.Reserved), series.Delayed: float32(n.Delayed),
+		series.Buried: float32(n.Buried), series.Waiting: float32(n.Waiting),
+	}
+	// Counters that have gone back are those of another server, or of another tube of that name.
+	if d := now.Sub(t.at).Seconds(); !t.at.IsZero() && d > 0 && n.Puts >= t.last.Puts && n.Deletes >= t.last.Deletes && n.Timeouts >= t.last.Timeouts {
+		p[series.In] = float32(float64(n.Puts-t.last.Puts) / d)
+		p[series.Out] = float32(float64(n.Deletes-t.last.Deletes) / d)
+		p[series.Timeouts] = float32(float64(n.Timeouts-t.last.Timeouts) / d)
+	}
+	t.ring.Add(now.Unix(), p)
+	t.last, t.at = n, now
+}
+
+// points are those of five minutes, or of six hours.
+func (t *trend) points(now time.Time, long bool) []series.Point {
+	if long {
+		return t.ring.LastMinutes(now.Unix())
+	}
+	return t.ring.LastSeconds(now.Unix())
+}
+
+// ofServer returns the points of the server.
+func (h *history) ofServer(now time.Time, long bool) []series.Point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.server.points(now, long)
+}
+
+// ofTube returns those of a tube, which is measured from now on.
+func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.tubes[name]
+	if t == nil {
+		if len(h.tubes) >= followedTubes {
+			h.forgetOne()
+		}
+		t = new(trend)
+		h.tubes[name] = t
+	}
+	t.wanted = now
+	return t.points(now, long)
+}
+
+// forgetOne drops the tube that nobody has looked at for longest.
+func (h *history) forgetOne() {
+	oldest := ""
+	for name, t := range h.tubes {
+		if oldest == "" || t.wanted.Before(h.tubes[oldest].wanted) {
+			oldest = name
+		}
+	}
+	delete(h.tubes, oldest)
+}
+
+// followed are the tubes that are to be measured.
+func (h *history) followed(now time.Time) (names []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for name, t := range h.tubes {
+		if now.Sub(t.wanted) > followTime {
+			delete(h.tubes, name)
+			continue
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// measure adds a point to every history. What cannot be measured is a gap.
+func (c *Console) measure(ctx context.Context, now time.Time) {
+	h := &c.history
+	names := h.followed(now)
+	var counts Counts
+	var known bool
+	if c.cfg.Local != nil {
+		counts, known = c.cfg.Local.Counts()
+	}
+	var tubes []client.Fields
+	if c.cfg.Local == nil || known && len(names) > 0 {
+		err := c.ask(ctx, func(conn *client.Conn) (err error) {
+			if c.cfg.Local == nil {
+				stats, err := conn.Stats(ctx)
+				if err != nil {
+					return err
+				}
+				counts, known = countsOf(stats), true
+			}
+			tubes, err = conn.StatsTubes(ctx, names)
+			return err
+		})
+		if err != nil {
+			tubes = nil
+			known = known && c.cfg.Local != nil
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if known {
+		h.server.add(now, counts)
+	} else {
+		h.server.at = time.Time{}
+	}
+	for i, name := range names {
+		t := h.tubes[name]
+		switch {
+		case t == nil:
+		case i < len(tubes) && tubes[i] != nil:
+			t.add(now, tubeCounts(tubes[i]))
+		default:
+			t.at = time.Time{}
+		}
+	}
+}
+
+func countsOf(f client.Fields) Counts {
+	n := stateCounts(f)
+	n.Puts, n.Timeouts = f.Uint("total-jobs"), f.Uint("job-timeouts")
+	return n
+}
+
+func tubeCounts(f client.Fields) Counts {
+	n := stateCounts(f)
+	n.Puts = f.Uint("total-jobs")
+	return n
+}
+
+func stateCounts(f client.Fields) Counts {
+	return Counts{
+		Ready: count(f, "current-jobs-ready"), Reserved: count(f, "current-jobs-reserved"),
+		Delayed: count(f, "current-jobs-delayed"), Buried: count(f, "current-jobs-buried"),
+		Waiting: count(f, "current-waiting"), Deletes: f.Uint("cmd-delete"),
+	}
+}
+
+// count is a number of things. A server can claim any.
+func count(f client.Fields, key string) int64 { return int64(min(f.Uint(key), 1<<53)) }
+
+// isGone tells errors that say that there is no such thing.
+func isGone(err error) bool { return errors.Is(err, client.ErrNotFound) }

@@ -1,0 +1,133 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/console/series"
+)
+
+func TestRatesAreDifferencesOfCounters(t *testing.T) {
+	var tr trend
+	at := time.Unix(1_800_000_000, 0)
+	tr.add(at, Counts{Puts: 100, Deletes: 50, Ready: 7})
+	tr.add(at.Add(time.Second), Counts{Puts: 110, Deletes: 50, Ready: 9})
+	tr.add(at.Add(3*time.Second), Counts{Puts: 130, Deletes: 54, Ready: 8})
+	tr.add(at.Add(4*time.Second), Counts{Puts: 3, Deletes: 1, Ready: 2}) // another server
+	tr.add(at.Add(5*time.Second), Counts{Puts: 4, Deletes: 1, Ready: 2})
+	points := tr.points(at.Add(5*time.Second), false)
+	var got []string
+	for _, p := range points[len(points)-6:] {
+		got = append(got, fmt.Sprint(p[series.In], p[series.Out], p[series.Ready]))
+	}
+	want := "NaN NaN 7,10 0 9,NaN NaN NaN,10 2 8,NaN NaN 2,1 0 2"
+	if s := strings.Join(got, ","); s != want {
+		t.Errorf("%s, want %s", s, want)
+	}
+}
+
+func TestWhatCannotBeMeasuredIsAGap(t *testing.T) {
+	r := newRig(t, nil)
+	r.put("a", 1, 0, "x")
+	at := time.Unix(1_800_000_000, 0)
+	r.console.history.ofTube("a", at, false)
+	ready := func(points []series.Point, i int) string { return fmt.Sprint(points[len(points)-1+i][series.Ready]) }
+	for i, works := range []bool{true, false, true} {
+		dial := r.console.pool.dial
+		if !works {
+			r.console.pool.close()
+			r.console.pool.closed = false
+			r.console.pool.dial = failing
+		}
+		now := at.Add(time.Duration(i) * time.Second)
+		r.console.measure(t.Context(), now)
+		r.console.pool.dial = dial
+		want := map[bool]string{true: "1", false: "NaN"}[works]
+		if got := ready(r.console.history.ofServer(now, false), 0); got != want {
+			t.Errorf("second %d of the server: %s, want %s", i, got, want)
+		}
+		if got := ready(r.console.history.ofTube("a", now, false), 0); got != want {
+			t.Errorf("second %d of the tube: %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestTubesThatNobodyLooksAtAreForgotten(t *testing.T) {
+	r := newRig(t, nil)
+	h := &r.console.history
+	at := time.Unix(1_800_000_000, 0)
+	for i := range 2 * followedTubes {
+		h.ofTube(fmt.Sprintf("t%d", i), at.Add(time.Duration(i)*time.Second), false)
+	}
+	names := h.followed(at.Add(2 * followedTubes * time.Second))
+	if len(names) != followedTubes || strings.Contains(strings.Join(names, " ")+" ", "t0 ") {
+		t.Errorf("%d are followed: %v", len(names), names)
+	}
+	if names := h.followed(at.Add(followTime + 3*followedTubes*time.Second)); len(names) != 0 {
+		t.Errorf("%d are followed after a long time", len(names))
+	}
+}
+
+func TestATableHasTheTubesWithTheMostJobs(t *testing.T) {
+	b := tableBuilder{list: new(tubeList)}
+	for i := range maxRows + 500 {
+		b.add(&Tube{Name: fmt.Sprintf("t%06d", i), Ready: int64(i), Oldest: -1})
+	}
+	l := b.end()
+	if l.tubes != maxRows+500 || len(l.rows) != maxRows || l.rows[0].Name != "t000500" {
+		t.Errorf("%d of %d tubes, from %s", len(l.rows), l.tubes, l.rows[0].Name)
+	}
+	rows, all := l.find(&tubeQuery{column: "ready", offset: 1, limit: 2})
+	if all != maxRows || rows[0].Ready != maxRows+498 || rows[1].Ready != maxRows+497 {
+		t.Errorf("%v of %d", rows, all)
+	}
+	if rows, all := l.find(&tubeQuery{column: "ready", reverse: true, filter: "T1004", limit: 2}); all != 100 || rows[0].Name != "t100400" {
+		t.Errorf("%v of %d", rows, all)
+	}
+	if rows, _ := l.find(&tubeQuery{column: "name", reverse: true, limit: 1}); rows[0].Name != "t100499" {
+		t.Errorf("%v", rows)
+	}
+	if rows, all := l.find(&tubeQuery{column: "name", offset: 1 << 30, limit: 1}); len(rows) != 0 || all != maxRows {
+		t.Errorf("%v of %d", rows, all)
+	}
+}
+
+func TestATableIsSharedForSomeSeconds(t *testing.T) {
+	r := newRig(t, nil)
+	r.put("a", 1, 0, "x")
+	first, err := r.console.list(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	age := func(d time.Duration) {
+		r.console.table.mu.Lock()
+		defer r.console.table.mu.Unlock()
+		first.at = time.Now().Add(-d)
+		r.console.table.next = time.Time{}
+	}
+	age(-time.Hour) // so that it is new however slow this test is
+	r.put("b", 1, 0, "x")
+	if second, err := r.console.list(t.Context()); err != nil || second != first {
+		t.Errorf("another table: %v", err)
+	}
+	age(tableAge)
+	for { // the old one may be shown until the new one is there
+		third, err := r.console.list(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if third != first {
+			if third.tubes != 3 {
+				t.Errorf("%d tubes", third.tubes)
+			}
+			return
+		}
+	}
+}
+
+func failing(context.Context) (*client.Conn, error) { return nil, errors.New("no connection") }

@@ -1,0 +1,238 @@
+package console
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"trellis/cmd/internal/client"
+)
+
+// script is what must not get into a page as it is.
+const script = `<script>alert("x")</script><img src=x onerror=alert(1)>'"` + "`&lt;{{.}}\x00\x1b[31m\u202e\xff"
+
+// hostile is script, again and again, up to 65 KB.
+var hostile = strings.Repeat(script, 65_000/len(script))
+
+// harmless makes sure that nothing of script has become markup, and that no control
+// character is left.
+func harmless(t *testing.T, path, page string) {
+	t.Helper()
+	lacks(t, path, page, "<script>alert", "<img", "onerror=alert(1)>", "\x00", "\x1b", "\u202e", "\xff")
+}
+
+// inert is harmless for what a form has to send back as it came.
+func inert(t *testing.T, path, page string) {
+	t.Helper()
+	lacks(t, path, page, "<script>alert", "<img", "onerror=alert(1)>", "\x00")
+}
+
+func lacks(t *testing.T, path, page string, all ...string) {
+	t.Helper()
+	for _, bad := range all {
+		if i := strings.Index(page, bad); i >= 0 {
+			t.Errorf("%s has %q: …%.200q", path, bad, page[max(0, i-100):])
+		}
+	}
+}
+
+func TestBodiesAreTextInEveryView(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Local = local{r}
+	j, err := json.Marshal(map[string]string{"a": strings.Repeat(`<script>alert("x")</script>`, 100)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, body := range []string{hostile, script, string(j), "</pre></textarea>" + script} {
+		tube := fmt.Sprintf("t%d", i)
+		ids := []uint64{r.put(tube, 1, 0, body), r.put(tube, 1, 99, body), r.bury(tube, body), r.hold(tube, body)}
+		for _, id := range ids {
+			for _, view := range []string{"", "?view=text", "?view=json", "?view=hex", "?view=" + "%3Cscript%3Ealert"} {
+				path := fmt.Sprintf("/jobs/%d%s", id, view)
+				harmless(t, path, r.page(path))
+			}
+			a := r.get(fmt.Sprintf("/jobs/%d/body", id))
+			if a.text != body || a.Header.Get("Content-Type") != "application/octet-stream" ||
+				a.Header.Get("Content-Disposition") != fmt.Sprintf(`attachment; filename="job-%d"`, id) ||
+				!strings.Contains(a.Header.Get("Content-Security-Policy"), "sandbox") {
+				t.Errorf("the download of job %d: %v, %d bytes", id, a.Header, len(a.text))
+			}
+		}
+		for _, path := range []string{"/", "/tubes", "/tubes/" + tube, "/tubes/" + tube + "/jobs", "/tubes/" + tube + "/jobs?state=buried", "/tubes/" + tube + "/jobs?q=alert", "/failed", "/connections"} {
+			harmless(t, path, r.page(path))
+		}
+	}
+}
+
+func TestWhatARequestHasInItIsTextToo(t *testing.T) {
+	r := newRig(t, writable)
+	q := values("q", script, "state", script, "sort", script, "after", script, "range", script, "view", script, "done", script, "offset", script, "tube", script).Encode()
+	for _, path := range []string{"/", "/tubes", "/tubes/default", "/tubes/default/jobs", "/jobs/1", "/failed", "/connections", "/put", "/server", "/actions", "/nosuch", "/find", "/api/v1/tubes", "/api/v1/tubes/default/jobs", "/api/v1/nosuch"} {
+		harmless(t, path, r.get(path+"?"+q).text)
+		harmless(t, path, r.get(path+"/%3Cscript%3Ealert(1)%3C%2Fscript%3E").text)
+	}
+	inert(t, "a search", r.page("/tubes/default/jobs?"+values("q", script).Encode()))
+	harmless(t, "a filter", r.page("/tubes?"+values("q", "<script>alert(1)</script>").Encode()))
+	for _, ch := range changes {
+		form := values("state", script, "to", script, "count", script, "id", script, "seconds", script, "pri", script, "delay", script, "ttr", script, "key", script, "body", script, "view", script)
+		inert(t, ch.path, r.post(fill.Replace(ch.path), form).text)
+	}
+	r.put("a", 1, 0, "x")
+	inert(t, "a confirmation", r.post("/tubes/a/flush", values("view", script, script, script)).text)
+	user := func(req *http.Request) {
+		req.SetBasicAuth(script, "x")
+		req.RemoteAddr = "[::1%<script>alert(1)</script>]:1"
+	}
+	r.send(http.MethodPost, "/tubes/a/pause", "application/x-www-form-urlencoded", "seconds=1", user)
+	harmless(t, "/actions", r.page("/actions"))
+	lacks(t, "the log", r.log.String(), "\x00", "\x1b", "\u202e", "\xff")
+}
+
+// answers are what a hostile server says to each command.
+func answers(word string) string {
+	name := strings.NewReplacer("\x00", "", "\n", "").Replace(hostile)
+	ok := func(yaml string) string { return fmt.Sprintf("OK %d\r\n%s\r\n", len(yaml), yaml) }
+	fields := func(indent string) string {
+		var b strings.Builder
+		for i, key := range []string{
+			"name", "tube", "state", "version", "hostname", "id", "addr", "os", "current-jobs-ready", "current-jobs-buried", "current-jobs-reserved",
+			"current-jobs-delayed", "total-jobs", "pause-time-left", "age", "pri", "draining", "watching", "reserved-jobs", "dead-tube", "max-attempts", "waiting", "commands", "reserved-count", "watching-count",
+		} {
+			value := `"` + name + `"`
+			switch {
+			case key == "id":
+				value = "7"
+			case strings.HasPrefix(key, "current-"), key == "reserved-count", key == "watching-count":
+				value = "18446744073709551615"
+			case key == "watching", key == "reserved-jobs":
+				value = "[" + name + ", 7]"
+			}
+			lead := indent
+			if indent != "" && i == 0 {
+				lead = "- "
+			}
+			fmt.Fprintf(&b, "%s%s: %s\n", lead, key, value)
+		}
+		return b.String()
+	}
+	switch word {
+	case "capabilities":
+		return ok("---\nversion: \"" + name + "\"\nextensions:\n- list-jobs\n- peek-tube\n- list-connections\n- stats-conn\n- list-dlq\n- flush-tube\n- move-job\n- idp\n")
+	case "list-tubes":
+		return ok("---\n- " + name + "\n- default\n- <script>alert(1)</script>\n- ..\n")
+	case "stats", "stats-tube", "stats-job", "stats-conn":
+		return ok("---\n" + fields(""))
+	case "list-jobs", "list-connections", "list-dlq":
+		return ok("---\n" + fields("  ") + fields("  "))
+	case "peek", "peek-tube":
+		return fmt.Sprintf("FOUND 7 %d\r\n%s\r\n", len(hostile), hostile)
+	}
+	return "<script>alert(1)</script>\r\n"
+}
+
+// serveHostile answers on a pipe.
+func serveHostile(nc net.Conn) {
+	defer nc.Close()
+	in := bufio.NewScanner(nc)
+	for in.Scan() {
+		words := strings.Fields(in.Text())
+		if len(words) == 0 {
+			continue
+		}
+		if _, err := nc.Write([]byte(answers(words[0]))); err != nil {
+			return
+		}
+	}
+}
+
+func TestAHostileServerIsShownAsText(t *testing.T) {
+	r := newRig(t, writable)
+	c := New(Config{
+		Server: script, Write: true, Who: nobodyAsked, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Dial: func(context.Context) (*client.Conn, error) {
+			here, there := net.Pipe()
+			go serveHostile(there)
+			return client.New(here, script), nil
+		},
+	})
+	t.Cleanup(c.pool.close)
+	r.console = c
+	for _, path := range []string{
+		"/", "/tubes", "/tubes/default", "/tubes/default/jobs", "/tubes/default/jobs?state=reserved", "/tubes/default/jobs?q=alert", "/jobs/7", "/jobs/7?view=hex",
+		"/failed", "/connections", "/put", "/server", "/actions",
+	} {
+		a := r.get(path)
+		if a.StatusCode != http.StatusOK && a.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: %s", path, a.Status)
+		}
+		if a.StatusCode == http.StatusBadGateway {
+			t.Logf("%s: %s", path, plain(a.text))
+		}
+		harmless(t, path, a.text)
+	}
+	for _, e := range apiReads {
+		a := r.get(apiRoot + fill.Replace(e.path))
+		if a.Header.Get("Content-Type") != "application/json" || !json.Valid([]byte(a.text)) || bytes.Contains([]byte(a.text), []byte("<script")) {
+			t.Errorf("%s: %.300s", e.path, a.text)
+		}
+	}
+	for _, ch := range changes {
+		a := r.send(http.MethodPost, fill.Replace(ch.path), "application/x-www-form-urlencoded", writes[ch.path], nil)
+		if a.StatusCode == http.StatusSeeOther {
+			t.Errorf("%s is said to be done", ch.path)
+		}
+		harmless(t, ch.path, a.text)
+	}
+}
+
+func TestWhatNoTubeIsCalledIsNotLinked(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"a": true, "a/b": true, ".": true, "..": true, "$_();+-.": true, strings.Repeat("n", 200): true, "0": true,
+		"": false, "-a": false, "a b": false, "a~": false, "ä": false, "a\n": false, strings.Repeat("n", 201): false, "<script>": false, "a%2F": false,
+	} {
+		if validTube(name) != ok {
+			t.Errorf("%q: %t", name, !ok)
+		}
+		if back, valid := tubeFromElement(strings.ReplaceAll(tubeElement(name), "%2F", "/")); ok && (back != name || !valid) {
+			if !strings.Contains(tubeElement(name), "%") {
+				t.Errorf("%q comes back as %q", name, back)
+			}
+		}
+	}
+	r := newRig(t, nil)
+	for _, name := range []string{".", "..", "a/../b", "a//b", "$_();+-."} {
+		r.put(name, 1, 0, "x")
+		wantText(t, r.page("/tubes/"+tubeElement(name)), "Next jobs", name)
+	}
+}
+
+func TestJSONThatIsNestedDeeplyTakesLittle(t *testing.T) {
+	deep := []byte(strings.Repeat("[", 30_000) + strings.Repeat("]", 30_000))
+	if s := show(deep, ""); s.View != "text" || s.JSON || len(s.Text) != len(deep) {
+		t.Errorf("shown as %s in %d bytes", s.View, len(s.Text))
+	}
+	if s := show([]byte(`{"a[[[[":"\"]]","b":[1,{"c":2}]}`), ""); s.View != "json" || depth([]byte(`{"a[[":[1,{"\\":"["}]}`)) != 3 {
+		t.Errorf("shown as %s", s.View)
+	}
+}
+
+func TestALargeBodyIsCutAndCanBeDownloaded(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.put("a", 1, 0, strings.Repeat("0123456789", 50_000))
+	page := r.page(fmt.Sprintf("/jobs/%d", id))
+	wantText(t, page, "Cut after 65,536 bytes.", "488 KiB")
+	if len(page) > 2*shownBytes {
+		t.Errorf("the page has %d bytes", len(page))
+	}
+	wantText(t, r.page(fmt.Sprintf("/jobs/%d?view=hex", id)), "Cut after 16,384 bytes.")
+	if a := r.get(fmt.Sprintf("/jobs/%d/body", id)); len(a.text) != 500_000 {
+		t.Errorf("%d bytes were downloaded", len(a.text))
+	}
+}

@@ -1,0 +1,364 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+const (
+	// searchedJobs is how many bodies one search reads, and searchedBytes how much of
+	// them in all.
+	searchedJobs  = 2000
+	searchedBytes = 16 << 20
+	// hitsShown is how many hits one search shows.
+	hitsShown = 100
+
+	// failedTubes is of how many tubes the page of failed jobs lists some, and
+	// failedEach of how many jobs of each.
+	failedTubes = 40
+	failedEach  = 25
+	// failedTime is after how long it lists no more tubes: a list of a tube takes as long
+	// as a look at all jobs around it.
+	failedTime = 50 * time.Millisecond
+)
+
+// jobRow is a job in a list.
+type jobRow struct {
+	ID             uint64
+	Tube           string
+	Pri, Age, Size uint64
+	Left           string // time left; empty if there is none
+	Preview        string
+}
+
+func rowOf(tube string, f client.Fields) jobRow {
+	j := jobRow{ID: f.Uint("id"), Tube: tube, Pri: f.Uint("pri"), Age: f.Uint("age"), Size: f.Uint("size")}
+	if v, ok := f.Get("time-left"); ok && v.Text != "" {
+		j.Left = since(f.Uint("time-left"))
+	}
+	return j
+}
+
+// stateTab is a link to the jobs in a state.
+type stateTab struct {
+	State client.State
+	Count int64
+	Here  bool
+	Link  string
+}
+
+// jobs is the page of the jobs of a tube in a state.
+func (c *Console) jobs(r *request) error {
+	name, err := r.tube()
+	if err != nil {
+		return err
+	}
+	state, err := r.state()
+	if err != nil {
+		return err
+	}
+	after, err := r.bounded("after", 0, 0, math.MaxUint64)
+	if err != nil {
+		return err
+	}
+	search := r.URL.Query().Get("q")
+	if len(search) > 1000 {
+		return inputf("a search has at most 1000 bytes")
+	}
+	data := struct {
+		Name     string
+		State    client.State
+		Tabs     []stateTab
+		Search   string
+		Rows     []jobRow
+		Lacks    bool
+		After    uint64
+		Restart  bool
+		Next     string
+		Searched int
+		All      int64
+	}{Name: name, State: state, Search: search, After: after}
+	here := c.cfg.Base + "/tubes/" + tubeElement(name) + "/jobs?"
+	ctx := r.Context()
+	var last uint64
+	var more bool
+	err = r.ask(func(conn *client.Conn) error {
+		if err := r.known(conn); err != nil {
+			return err
+		}
+		stats, err := conn.StatsTube(ctx, name)
+		if err != nil {
+			return err
+		}
+		data.Tabs, data.Rows, more = nil, nil, false
+		for _, s := range statesShown {
+			n := count(stats, "current-jobs-"+string(s))
+			data.Tabs = append(data.Tabs, stateTab{s, n, s == state, here + url.Values{"state": {string(s)}}.Encode()})
+			if s == state {
+				data.All = n
+			}
+		}
+		if !r.features.Has("list-jobs") {
+			data.Lacks = true
+			next := nextJob{State: state, Count: data.All}
+			if err := next.find(ctx, conn, name); err != nil || next.ID == 0 {
+				return err
+			}
+			row := rowOf(name, next.Stats)
+			row.ID, row.Preview = next.ID, next.Preview
+			data.Rows = []jobRow{row}
+			return nil
+		}
+		limit := rowsShown
+		if search != "" {
+			limit = searchedJobs
+		}
+		list, err := conn.ListJobs(ctx, name, state, uint32(limit+1), after)
+		if isGone(err) && after != 0 {
+			data.Restart = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if more = len(list) > limit; more {
+			list = list[:limit]
+		}
+		if search == "" {
+			for _, f := range list {
+				data.Rows = append(data.Rows, rowOf(name, f))
+			}
+			last = lastID(list)
+			return previews(ctx, conn, data.Rows)
+		}
+		var hits []jobRow
+		hits, data.Searched, err = grep(ctx, conn, name, list, search)
+		data.Rows = hits
+		if data.Searched < len(list) {
+			more = true
+		}
+		last = lastID(list[:data.Searched])
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if more && last != 0 {
+		v := url.Values{"state": {string(state)}, "after": {strconv.FormatUint(last, 10)}}
+		if search != "" {
+			v.Set("q", search)
+		}
+		data.Next = here + v.Encode()
+	}
+	return r.render("jobs", name, "tubes", data)
+}
+
+func lastID(list []client.Fields) uint64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)-1].Uint("id")
+}
+
+// smallBody is the largest body of which lists show the beginning: the protocol gives
+// bodies only as a whole.
+const smallBody = 4 << 10
+
+// previews fills in the beginnings of small bodies.
+func previews(ctx context.Context, conn *client.Conn, rows []jobRow) error {
+	var small []int
+	for i := range rows {
+		if rows[i].Size <= smallBody {
+			small = append(small, i)
+		}
+	}
+	return conn.Pipeline(ctx, len(small), func(i int) client.Command {
+		return client.Command{Line: "peek " + strconv.FormatUint(rows[small[i]].ID, 10)}
+	}, func(i int, reply client.Reply) error {
+		rows[small[i]].Preview = preview(reply.Body)
+		return nil
+	})
+}
+
+// grep looks for a text in the bodies of jobs. It returns how many of them it has looked
+// at: not all if there are many hits, or much to read.
+func grep(ctx context.Context, conn *client.Conn, tube string, list []client.Fields, text string) (hits []jobRow, searched int, err error) {
+	total := uint64(0)
+	n := 0
+	for n < len(list) && (n == 0 || total+list[n].Uint("size") <= searchedBytes) {
+		total += list[n].Uint("size")
+		n++
+	}
+	enough := errors.New("enough")
+	err = conn.Pipeline(ctx, n, func(i int) client.Command {
+		return client.Command{Line: "peek " + strconv.FormatUint(list[i].Uint("id"), 10)}
+	}, func(i int, reply client.Reply) error {
+		searched = i + 1
+		if strings.Contains(string(reply.Body), text) {
+			row := rowOf(tube, list[i])
+			at := strings.Index(string(reply.Body), text)
+			row.Preview = preview(reply.Body[max(0, at-previewRunes/3):])
+			hits = append(hits, row)
+			if len(hits) == hitsShown {
+				return enough
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return hits, searched, err
+}
+
+// job is the page of one job.
+func (c *Console) job(r *request) error {
+	id, err := r.id()
+	if err != nil {
+		return err
+	}
+	data := struct {
+		ID     uint64
+		Tube   string
+		State  client.State
+		Stats  client.Fields
+		Body   shownBody
+		TooBig bool
+		Holder client.Fields
+	}{ID: id}
+	ctx := r.Context()
+	var body []byte
+	err = r.ask(func(conn *client.Conn) error {
+		if err := r.known(conn); err != nil {
+			return err
+		}
+		if data.Stats, err = conn.StatsJob(ctx, id); err != nil {
+			return err
+		}
+		data.Tube = data.Stats.Text("tube")
+		if data.State, err = client.ParseState(data.Stats.Text("state")); err != nil {
+			data.State = "unknown"
+		}
+		if data.State == client.Reserved && r.features.Has("list-connections") {
+			if data.Holder, err = holder(ctx, conn, id); err != nil {
+				return err
+			}
+		}
+		if r.refreshes() {
+			return nil
+		}
+		j, err := peek(ctx, conn, id)
+		body, data.TooBig = j.Body, errors.Is(err, errTooBig)
+		return err
+	})
+	if err != nil && !data.TooBig {
+		return err
+	}
+	data.Body = show(body, r.URL.Query().Get("view"))
+	return r.render("job", "Job "+strconv.FormatUint(id, 10), "tubes", data)
+}
+
+// holder finds who holds a job, among the first thousands of connections and the first
+// jobs that each holds; nil if that does not tell.
+func holder(ctx context.Context, conn *client.Conn, id uint64) (client.Fields, error) {
+	all, err := conn.Connections(ctx, 2000, 0)
+	if isRefused(err) {
+		return nil, nil
+	}
+	text := strconv.FormatUint(id, 10)
+	for _, f := range all {
+		held, _ := f.Get("reserved-jobs")
+		if slices.ContainsFunc(held.List, func(v client.Value) bool { return v.Text == text }) {
+			return f, nil
+		}
+	}
+	return nil, err
+}
+
+// failed is the page of buried jobs.
+func (c *Console) failed(r *request) error {
+	list, err := c.list(r.Context())
+	if err != nil {
+		return err
+	}
+	rows, _ := list.find(&tubeQuery{column: "buried", limit: failedTubes})
+	rows = slices.DeleteFunc(rows, func(t *Tube) bool { return t.Buried == 0 || !validTube(t.Name) })
+	data := struct {
+		Tubes   []*Tube
+		Rows    []jobRow
+		Jobs    int64
+		InTubes int
+		Listed  int // tubes of which some jobs are in Rows
+		Lacks   bool
+		// Dead are the first of the settings of dead letters.
+		Dead     []client.Fields
+		Settings int
+	}{Tubes: rows, Jobs: list.sum.Buried, InTubes: list.buried}
+	ctx := r.Context()
+	err = r.ask(func(conn *client.Conn) error {
+		if err := r.known(conn); err != nil {
+			return err
+		}
+		data.Rows = nil
+		data.Lacks = !r.features.Has("list-jobs")
+		if r.refreshes() {
+			return nil
+		}
+		began := time.Now()
+		for data.Listed = 0; data.Listed < len(rows) && (data.Listed == 0 || time.Since(began) < failedTime); data.Listed++ {
+			jobs, err := buried(ctx, conn, rows[data.Listed].Name, data.Lacks)
+			if err != nil {
+				return err
+			}
+			data.Rows = append(data.Rows, jobs...)
+		}
+		slices.SortStableFunc(data.Rows, func(a, b jobRow) int { return cmp.Compare(b.Age, a.Age) })
+		data.Rows = data.Rows[:min(len(data.Rows), rowsShown)]
+		if r.features.Has("list-dlq") {
+			var err error
+			if data.Dead, err = conn.DeadLetters(ctx); err != nil && !isRefused(err) {
+				return err
+			}
+			data.Settings = len(data.Dead)
+			data.Dead = data.Dead[:min(len(data.Dead), rowsShown)]
+		}
+		if data.Lacks {
+			return nil
+		}
+		return previews(ctx, conn, data.Rows)
+	})
+	if err != nil {
+		return err
+	}
+	return r.render("failed", "Failed", "failed", data)
+}
+
+// buried are the first buried jobs of a tube; where there are no lists, the first one.
+func buried(ctx context.Context, conn *client.Conn, tube string, lacks bool) (rows []jobRow, err error) {
+	if lacks {
+		next := nextJob{State: client.Buried, Count: 1}
+		if err := next.find(ctx, conn, tube); err != nil || next.ID == 0 {
+			return nil, err
+		}
+		row := rowOf(tube, next.Stats)
+		row.ID, row.Preview = next.ID, next.Preview
+		return []jobRow{row}, nil
+	}
+	list, err := conn.ListJobs(ctx, tube, client.Buried, failedEach, 0)
+	if isGone(err) {
+		return nil, nil
+	}
+	for _, f := range list {
+		rows = append(rows, rowOf(tube, f))
+	}
+	return rows, err
+}

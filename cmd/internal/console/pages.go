@@ -1,0 +1,556 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html/template"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/console/chart"
+	"trellis/cmd/internal/console/series"
+)
+
+// statesShown are the states in the order in which pages show them.
+var statesShown = client.States
+
+// plot is a chart as a page shows it.
+type plot struct {
+	Title  string
+	Unit   string // of its values, such as "jobs/s"
+	SVG    template.HTML
+	Top    string
+	From   string // how long ago it begins
+	Legend []legend
+	// Data are the values for the script, in the order of the legend; oldest first.
+	Data string
+	Step int // seconds between values
+}
+
+type legend struct{ Class, Name, Now string }
+
+// curve is a number of points as a line.
+type curve struct {
+	number      series.Number
+	class, name string
+	fill        bool
+}
+
+func newPlot(title, unit string, points []series.Point, long bool, curves ...curve) plot {
+	p := plot{Title: title, Unit: unit, From: "5 min ago", Step: 1}
+	if long {
+		p.From, p.Step = "6 h ago", 60
+	}
+	lines := make([]chart.Line, len(curves))
+	var data strings.Builder
+	for i, cu := range curves {
+		values := make([]float32, len(points))
+		last := math.NaN()
+		if i > 0 {
+			data.WriteByte(';')
+		}
+		for k := range points {
+			v := points[k][cu.number]
+			values[k] = v
+			if k > 0 {
+				data.WriteByte(',')
+			}
+			if v == v {
+				last = float64(v)
+				data.WriteString(strconv.FormatFloat(math.Round(float64(v)*10)/10, 'f', -1, 32))
+			}
+		}
+		lines[i] = chart.Line{Class: cu.class, Values: values, Fill: cu.fill}
+		p.Legend = append(p.Legend, legend{cu.class, cu.name, short(last)})
+	}
+	top := chart.Top(lines)
+	p.SVG, p.Top, p.Data = chart.Lines(lines, top), short(top), data.String()
+	return p
+}
+
+func flowPlot(points []series.Point, long bool) plot {
+	return newPlot("In and out", "jobs/s", points, long,
+		curve{series.In, "in", "put", true}, curve{series.Out, "out", "deleted", false}, curve{series.Timeouts, "timeouts", "timed out", false})
+}
+
+func tubeFlowPlot(points []series.Point, long bool) plot {
+	return newPlot("In and out", "jobs/s", points, long,
+		curve{series.In, "in", "put", true}, curve{series.Out, "out", "deleted", false})
+}
+
+func statePlot(points []series.Point, long bool) plot {
+	return newPlot("Jobs by state", "jobs", points, long,
+		curve{series.Ready, "ready", "ready", true}, curve{series.Reserved, "reserved", "reserved", false},
+		curve{series.Delayed, "delayed", "delayed", false}, curve{series.Buried, "buried", "buried", false})
+}
+
+func workerPlot(points []series.Point, long bool) plot {
+	return newPlot("Workers with nothing to do", "waiting", points, long, curve{series.Waiting, "waiting", "waiting", true})
+}
+
+// bars is a histogram as a page shows it.
+type bars struct {
+	Title, Note string
+	SVG         template.HTML
+	Least, Most string
+	Table       []barRow
+}
+
+type barRow struct{ Range, Count string }
+
+func newBars(title, note string, buckets []Bucket) *bars {
+	b := &bars{Title: title, Note: note}
+	sum := uint64(0)
+	values := make([]float64, len(buckets))
+	for i, k := range buckets {
+		values[i] = float64(k.Count)
+		sum += k.Count
+		name := "over " + precise(buckets[max(0, i-1)].UpTo)
+		if k.UpTo >= 0 {
+			name = "up to " + precise(k.UpTo)
+		}
+		if k.Count > 0 {
+			b.Table = append(b.Table, barRow{name, number(k.Count)})
+		}
+	}
+	if sum == 0 {
+		return nil
+	}
+	b.SVG = chart.Bars("wait", values)
+	b.Least = precise(buckets[0].UpTo)
+	b.Most = "over " + precise(buckets[len(buckets)-2].UpTo)
+	return b
+}
+
+// precise is duration for those that may be short.
+func precise(d time.Duration) string {
+	switch {
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return duration(d)
+}
+
+// tile is a number that a page shows large.
+type tile struct{ Name, Class, Value, Note, Path string }
+
+// overview is the first page.
+func (c *Console) overview(r *request) error {
+	long := r.URL.Query().Get("range") == "6h"
+	var stats client.Fields
+	err := r.ask(func(conn *client.Conn) (err error) {
+		if err = r.known(conn); err != nil {
+			return err
+		}
+		stats, err = conn.Stats(r.Context())
+		return err
+	})
+	data := struct {
+		Long     bool
+		Down     string
+		Tiles    []tile
+		Plots    []plot
+		Waits    *bars
+		Problems []Problem
+		Busiest  []*Tube
+		Tubes    int
+		Known    bool // the tubes are known
+	}{Long: long}
+	if c.cfg.Local != nil {
+		data.Problems = c.cfg.Local.Problems()
+		data.Waits = newBars("How long jobs were ready before they were reserved", "since the start", c.cfg.Local.Waits())
+	}
+	now := time.Now()
+	points := c.history.ofServer(now, long)
+	data.Plots = []plot{flowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
+	if err != nil {
+		data.Down = line(err.Error(), 400)
+		return r.render("overview", "Overview", "overview", data)
+	}
+	n := stateCounts(stats)
+	oldest := ""
+	if list, err := c.list(r.Context()); err == nil {
+		data.Busiest, data.Tubes = list.find(&tubeQuery{column: "jobs", limit: 8})
+		data.Tubes, data.Known = list.tubes, true
+		data.Problems = append(data.Problems, tubeProblems(list)...)
+		if list.sum.Oldest >= 0 && n.Ready > 0 {
+			oldest = "oldest " + duration(list.sum.Oldest)
+		}
+	}
+	if stats.Text("draining") == "true" && c.cfg.Local == nil {
+		data.Problems = append([]Problem{{Severe: true, Text: "Draining: new jobs are refused.", Path: "/server"}}, data.Problems...)
+	}
+	data.Tiles = []tile{
+		{"Ready", "ready", number(n.Ready), oldest, "/tubes?sort=ready"},
+		{"Reserved", "reserved", number(n.Reserved), "", "/tubes?sort=reserved"},
+		{"Delayed", "delayed", number(n.Delayed), "", "/tubes?sort=delayed"},
+		{"Buried", "buried", number(n.Buried), "", "/failed"},
+		{"Workers", "plain", number(count(stats, "current-workers")), number(n.Waiting) + " waiting", "/connections"},
+		{"Timed out", "plain", number(stats.Uint("job-timeouts")), "since the start", ""},
+	}
+	return r.render("overview", "Overview", "overview", data)
+}
+
+// tubeProblems are what a table tells of tubes that need somebody.
+func tubeProblems(l *tubeList) (p []Problem) {
+	if l.paused > 0 {
+		p = append(p, Problem{Text: plural(uint64(l.paused), "tube") + " paused.", Path: "/tubes?sort=paused"})
+	}
+	if l.idle > 0 {
+		p = append(p, Problem{Text: plural(uint64(l.idle), "tube") + " with ready jobs that no worker watches.", Path: "/tubes?sort=ready"})
+	}
+	if l.buried > 0 {
+		p = append(p, Problem{Text: plural(uint64(l.sum.Buried), "buried job") + " in " + plural(uint64(l.buried), "tube") + ".", Path: "/failed"})
+	}
+	return p
+}
+
+// rowsShown is how many tubes, jobs or connections a page has.
+const rowsShown = 100
+
+// column is a head of a table by which it can be sorted.
+type column struct {
+	Key, Name string
+	Link      string
+	Sort      string // as aria-sort has it; empty if the table is not sorted by it
+	Optional  bool   // left out where there is little room
+	Number    bool
+}
+
+// tubes is the page of all tubes.
+func (c *Console) tubes(r *request) error {
+	q, err := r.tubeQuery()
+	if err != nil {
+		return err
+	}
+	list, err := c.list(r.Context())
+	if err != nil {
+		return err
+	}
+	rows, all := list.find(q)
+	data := struct {
+		Filter              string
+		Columns             []column
+		Rows                []*Tube
+		All, Tubes, Missing int
+		First, Last         int
+		Previous, Next      string
+		Age                 string
+		Oldest              bool
+	}{Filter: q.filter, Rows: rows, All: all, Tubes: list.tubes, Missing: list.tubes - len(list.rows), First: q.offset + 1, Last: q.offset + len(rows)}
+	data.Oldest = c.cfg.Local != nil
+	if age := time.Since(list.at); age > 3*tableAge {
+		data.Age = duration(age)
+	}
+	link := func(column string, reverse bool, offset int) string {
+		v := url.Values{}
+		if q.filter != "" {
+			v.Set("q", q.filter)
+		}
+		v.Set("sort", column)
+		if reverse {
+			v.Set("reverse", "1")
+		}
+		if offset > 0 {
+			v.Set("offset", strconv.Itoa(offset))
+		}
+		return c.cfg.Base + "/tubes?" + v.Encode()
+	}
+	for _, col := range []column{
+		{Key: "name", Name: "Tube"},
+		{Key: "ready", Name: "Ready", Number: true},
+		{Key: "reserved", Name: "Reserved", Number: true},
+		{Key: "delayed", Name: "Delayed", Number: true, Optional: true},
+		{Key: "buried", Name: "Buried", Number: true},
+		{Key: "oldest", Name: "Oldest ready", Number: true, Optional: true},
+		{Key: "watching", Name: "Workers", Number: true, Optional: true},
+		{Key: "waiting", Name: "Waiting", Number: true, Optional: true},
+	} {
+		if col.Key == "oldest" && !data.Oldest {
+			continue
+		}
+		reverse := false
+		if col.Key == q.column {
+			reverse = !q.reverse
+			col.Sort = "descending"
+			if (col.Key == "name") != q.reverse {
+				col.Sort = "ascending"
+			}
+		}
+		col.Link = link(col.Key, reverse, 0)
+		data.Columns = append(data.Columns, col)
+	}
+	if q.offset > 0 {
+		data.Previous = link(q.column, q.reverse, max(0, q.offset-q.limit))
+	}
+	if q.offset+len(rows) < all {
+		data.Next = link(q.column, q.reverse, q.offset+q.limit)
+	}
+	return r.render("tubes", "Tubes", "tubes", data)
+}
+
+// tubeQuery reads which tubes are wanted.
+func (r *request) tubeQuery() (*tubeQuery, error) {
+	v := r.URL.Query()
+	q := &tubeQuery{filter: strings.TrimSpace(v.Get("q")), column: v.Get("sort"), reverse: v.Get("reverse") == "1"}
+	if q.column == "" {
+		q.column = "jobs"
+	}
+	if columns[q.column] == nil {
+		return nil, inputf("tubes cannot be sorted by %s", line(q.column, 40))
+	}
+	if len(q.filter) > nameRunes {
+		return nil, inputf("no name is that long")
+	}
+	offset, err := r.bounded("offset", 0, 0, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := r.bounded("limit", rowsShown, 1, 1000)
+	q.offset, q.limit = int(offset), int(limit)
+	return q, err
+}
+
+// nextJob is the first job of a tube in a state.
+type nextJob struct {
+	State   client.State
+	Count   int64
+	ID      uint64 // 0: none, or not known
+	Preview string
+	Stats   client.Fields
+}
+
+// tube is the page of one tube.
+func (c *Console) tube(r *request) error {
+	name, err := r.tube()
+	if err != nil {
+		return err
+	}
+	long := r.URL.Query().Get("range") == "6h"
+	data := struct {
+		Name    string
+		Long    bool
+		Stats   client.Fields
+		Paused  time.Duration
+		Tiles   []tile
+		Plots   []plot
+		Ages    *bars
+		Next    []nextJob
+		Dead    client.Fields // the setting of dead letters
+		Jobs    int64
+		Actions bool
+	}{Name: name, Long: long}
+	ctx := r.Context()
+	err = r.ask(func(conn *client.Conn) error {
+		if err := r.known(conn); err != nil {
+			return err
+		}
+		if data.Stats, err = conn.StatsTube(ctx, name); err != nil {
+			return err
+		}
+		data.Next = nil
+		for _, state := range statesShown {
+			next := nextJob{State: state, Count: count(data.Stats, "current-jobs-"+string(state))}
+			if err := next.find(ctx, conn, name); err != nil {
+				return err
+			}
+			data.Next = append(data.Next, next)
+		}
+		if r.features.Has("list-dlq") {
+			settings, err := conn.DeadLetters(ctx)
+			if err != nil && !isRefused(err) {
+				return err
+			}
+			data.Dead = settingOf(settings, name)
+		}
+		if r.features.Has("list-jobs") && !r.refreshes() && data.Next[0].Count > 0 && data.Next[0].Count <= agesShown {
+			jobs, err := conn.ListJobs(ctx, name, client.Ready, agesShown, 0)
+			if err != nil && !isGone(err) && !isRefused(err) {
+				return err
+			}
+			data.Ages = ages(jobs)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	points := c.history.ofTube(name, time.Now(), long)
+	data.Plots = []plot{tubeFlowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
+	data.Paused = seconds(data.Stats.Uint("pause-time-left"))
+	n := stateCounts(data.Stats)
+	data.Jobs = n.Ready + n.Reserved + n.Delayed + n.Buried
+	jobs := "/tubes/" + tubeElement(name) + "/jobs?state="
+	data.Tiles = []tile{
+		{"Ready", "ready", number(n.Ready), plural(data.Stats.Uint("current-jobs-urgent"), "urgent one"), jobs + "ready"},
+		{"Reserved", "reserved", number(n.Reserved), "", jobs + "reserved"},
+		{"Delayed", "delayed", number(n.Delayed), "", jobs + "delayed"},
+		{"Buried", "buried", number(n.Buried), "", jobs + "buried"},
+		{"Workers", "plain", number(count(data.Stats, "current-watching")), number(n.Waiting) + " waiting", ""},
+		{"Put in all", "plain", number(data.Stats.Uint("total-jobs")), number(data.Stats.Uint("cmd-delete")) + " deleted", ""},
+	}
+	return r.render("tube", name, "tubes", data)
+}
+
+// find looks for the job.
+func (n *nextJob) find(ctx context.Context, conn *client.Conn, tube string) error {
+	if n.Count == 0 {
+		return nil
+	}
+	conn.MaxBody = maxBody
+	j, err := conn.PeekTube(ctx, tube, n.State)
+	lacks := (*client.LacksError)(nil)
+	switch {
+	case isGone(err), errors.As(err, &lacks), isRefused(err):
+		return nil
+	case errors.Is(err, client.ErrBroken):
+		return fmt.Errorf("%w (%w)", errTooBig, err)
+	case err != nil:
+		return err
+	}
+	conn.MaxBody = maxReply
+	n.ID, n.Preview = j.ID, preview(j.Body)
+	if n.Stats, err = conn.StatsJob(ctx, j.ID); isGone(err) {
+		n.ID, err = 0, nil
+	}
+	return err
+}
+
+func isRefused(err error) bool {
+	refused := (*client.RefusedError)(nil)
+	return errors.As(err, &refused)
+}
+
+func settingOf(settings []client.Fields, tube string) client.Fields {
+	for _, s := range settings {
+		if s.Text("tube") == tube {
+			return s
+		}
+	}
+	return nil
+}
+
+// agesShown is up to how many ready jobs a tube may have for a histogram of their ages:
+// that takes a list of all of them.
+const agesShown = 10_000
+
+// ages is a histogram of how old jobs are.
+func ages(jobs []client.Fields) *bars {
+	var buckets []Bucket
+	for _, s := range []int{1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86400, 7 * 86400} {
+		buckets = append(buckets, Bucket{UpTo: time.Duration(s) * time.Second})
+	}
+	buckets = append(buckets, Bucket{UpTo: -1})
+	for _, j := range jobs {
+		age := seconds(j.Uint("age"))
+		i := slices.IndexFunc(buckets, func(b Bucket) bool { return b.UpTo < 0 || age <= b.UpTo })
+		buckets[i].Count++
+	}
+	return newBars("How old ready jobs are", "since they were put", buckets)
+}
+
+func (c *Console) server(r *request) error {
+	data := struct {
+		Stats    client.Fields
+		Sections []Section
+		Down     string
+		Draining bool
+	}{}
+	err := r.ask(func(conn *client.Conn) (err error) {
+		if err = r.known(conn); err != nil {
+			return err
+		}
+		data.Stats, err = conn.Stats(r.Context())
+		return err
+	})
+	if err != nil {
+		data.Down = line(err.Error(), 400)
+	}
+	data.Draining = data.Stats.Text("draining") == "true"
+	if c.cfg.Local != nil {
+		data.Sections = c.cfg.Local.Sections()
+	}
+	return r.render("server", "Server", "server", data)
+}
+
+func (c *Console) connections(r *request) error {
+	after, err := r.bounded("after", 0, 0, math.MaxUint64)
+	if err != nil {
+		return err
+	}
+	data := struct {
+		Lacks bool
+		Stats client.Fields
+		Rows  []client.Fields
+		After uint64
+		Next  uint64
+	}{After: after}
+	err = r.ask(func(conn *client.Conn) (err error) {
+		if err = r.known(conn); err != nil {
+			return err
+		}
+		if data.Stats, err = conn.Stats(r.Context()); err != nil {
+			return err
+		}
+		if data.Lacks = !r.features.Has("list-connections"); data.Lacks {
+			return nil
+		}
+		data.Rows, err = conn.Connections(r.Context(), rowsShown+1, after)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(data.Rows) > rowsShown {
+		data.Rows = data.Rows[:rowsShown]
+		data.Next = data.Rows[rowsShown-1].Uint("id")
+	}
+	return r.render("connections", "Connections", "connections", data)
+}
+
+func (c *Console) putForm(r *request) error {
+	if err := r.ask(r.known); err != nil {
+		return err
+	}
+	tube := r.URL.Query().Get("tube")
+	if tube == "" {
+		tube = "default"
+	}
+	if !validTube(tube) {
+		return inputf("no tube can have that name")
+	}
+	return r.render("put", "Put a job", "put", struct{ Tube string }{tube})
+}
+
+// download answers with a body as it is.
+func (c *Console) download(r *request) error {
+	id, err := r.id()
+	if err != nil {
+		return err
+	}
+	var j client.Job
+	err = r.ask(func(conn *client.Conn) (err error) {
+		j, err = peek(r.Context(), conn, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	h := r.w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", fmt.Sprintf(`attachment; filename="job-%d"`, id))
+	h.Set("Content-Length", strconv.Itoa(len(j.Body)))
+	h.Set("Content-Security-Policy", policy+"; sandbox")
+	r.w.WriteHeader(http.StatusOK)
+	_, _ = r.w.Write(j.Body)
+	return nil
+}

@@ -1,0 +1,166 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+const (
+	// maxConns is how many connections a console has to its server.
+	maxConns = 4
+	// idleTime is how long a connection is kept that nobody needs.
+	idleTime = 10 * time.Second
+)
+
+// pool are the connections to a server. Any goroutine may use it.
+type pool struct {
+	dial func(context.Context) (*client.Conn, error)
+	free chan struct{} // a token for each connection that there may be
+
+	mu     sync.Mutex
+	idle   []idleConn // the one used last is the last; guarded by mu
+	sweep  *time.Timer
+	closed bool // guarded by mu
+}
+
+type idleConn struct {
+	*client.Conn
+	since time.Time
+}
+
+func (p *pool) init(dial func(context.Context) (*client.Conn, error)) {
+	p.dial = dial
+	p.free = make(chan struct{}, maxConns)
+	for range maxConns {
+		p.free <- struct{}{}
+	}
+}
+
+// with lends a connection to do, which must only read: it is done again, on a new
+// connection, if it fails on one that was there before and may have been closed since.
+func (p *pool) with(ctx context.Context, do func(*client.Conn) error) error {
+	select {
+	case <-p.free:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { p.free <- struct{}{} }()
+	conn := p.take()
+	if conn != nil {
+		err := do(conn)
+		if !isConnError(err) {
+			p.put(conn)
+			return err
+		}
+		_ = conn.Close()
+		if ctx.Err() != nil || errors.Is(err, errTooBig) {
+			return err
+		}
+	}
+	return p.fresh(ctx, do)
+}
+
+// once lends a new connection to do, for what must not be done twice. The connection ends
+// if do fails: what it may have reserved is then not reserved any more.
+func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
+	select {
+	case <-p.free:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { p.free <- struct{}{} }()
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err = do(conn); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	p.put(conn)
+	return nil
+}
+
+func (p *pool) fresh(ctx context.Context, do func(*client.Conn) error) error {
+	conn, err := p.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if err = do(conn); isConnError(err) {
+		_ = conn.Close()
+		return err
+	}
+	p.put(conn)
+	return err
+}
+
+func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
+	conn, err := p.dial(ctx)
+	if err == nil {
+		conn.MaxBody = maxReply
+	}
+	return conn, err
+}
+
+func isConnError(err error) bool {
+	broken := (*client.ConnError)(nil)
+	return errors.As(err, &broken)
+}
+
+func (p *pool) take() *client.Conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return nil
+	}
+	conn := p.idle[n-1].Conn
+	p.idle = p.idle[:n-1]
+	return conn
+}
+
+func (p *pool) put(conn *client.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		_ = conn.Close()
+		return
+	}
+	p.idle = append(p.idle, idleConn{conn, time.Now()})
+	if p.sweep == nil {
+		p.sweep = time.AfterFunc(idleTime, p.closeIdle)
+	}
+}
+
+// closeIdle closes connections that nobody has needed for long.
+func (p *pool) closeIdle() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sweep = nil
+	n := 0
+	for n < len(p.idle) && time.Since(p.idle[n].since) >= idleTime {
+		_ = p.idle[n].Close()
+		n++
+	}
+	p.idle = append(p.idle[:0], p.idle[n:]...)
+	if len(p.idle) > 0 && !p.closed {
+		p.sweep = time.AfterFunc(idleTime-time.Since(p.idle[0].since), p.closeIdle)
+	}
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, c := range p.idle {
+		_ = c.Close()
+	}
+	p.idle = nil
+	if p.sweep != nil {
+		p.sweep.Stop()
+	}
+}

@@ -1,0 +1,200 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"trellis/cmd/internal/client"
+)
+
+// request is one that is being answered.
+type request struct {
+	*http.Request
+	c        *Console
+	w        http.ResponseWriter
+	features features // of the server; set by known
+}
+
+// inputError is a mistake in a request.
+type inputError struct{ text string }
+
+func (e *inputError) Error() string { return e.text }
+
+func inputf(format string, args ...any) error { return &inputError{fmt.Sprintf(format, args...)} }
+
+// status is that of an answer to a request that has failed.
+func status(err error) int {
+	var (
+		input   *inputError
+		lacks   *client.LacksError
+		refused *client.RefusedError
+	)
+	switch {
+	case errors.As(err, &input), errors.Is(err, client.ErrLine):
+		return http.StatusBadRequest
+	case errors.Is(err, client.ErrNotFound), errors.Is(err, errNoPage):
+		return http.StatusNotFound
+	case errors.Is(err, errReadOnly), errors.Is(err, errNobody):
+		return http.StatusForbidden
+	case errors.Is(err, errTooBig):
+		return http.StatusRequestEntityTooLarge
+	case errors.As(err, &lacks):
+		return http.StatusNotImplemented
+	case errors.As(err, &refused):
+		return http.StatusConflict
+	case errors.Is(err, context.DeadlineExceeded):
+		return http.StatusGatewayTimeout
+	case errors.Is(err, errTooManyTubes):
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadGateway
+}
+
+// ask does something with a connection to the server.
+func (r *request) ask(do func(*client.Conn) error) error { return r.c.ask(r.Context(), do) }
+
+// known finds out what the server can do.
+func (r *request) known(conn *client.Conn) (err error) {
+	r.features.caps, err = conn.Capabilities(r.Context())
+	return err
+}
+
+// refreshes tells that the script asks for the live parts of a page only. The rest may be
+// left empty.
+func (r *request) refreshes() bool { return r.Header.Get("Trellis-Refresh") != "" }
+
+// tube is the tube in the path.
+func (r *request) tube() (string, error) {
+	name, ok := tubeFromElement(r.PathValue("tube"))
+	if !ok {
+		return "", inputf("no tube can have that name")
+	}
+	return name, nil
+}
+
+// id is the job in the path.
+func (r *request) id() (uint64, error) { return parseID(r.PathValue("id")) }
+
+func parseID(s string) (uint64, error) {
+	id, err := strconv.ParseUint(s, 10, 64)
+	if err != nil {
+		return 0, inputf("not the id of a job: %s", line(s, 40))
+	}
+	return id, nil
+}
+
+// bounded is a number of the query, or def if there is none.
+func (r *request) bounded(key string, def, least, most uint64) (uint64, error) {
+	s := r.URL.Query().Get(key)
+	if s == "" {
+		return def, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, inputf("%s must be a number from %d to %d", key, least, most)
+	}
+	return n, nil
+}
+
+// state is the state in the query, or the first of those that are given.
+func (r *request) state() (client.State, error) {
+	s := r.URL.Query().Get("state")
+	if s == "" {
+		return client.Ready, nil
+	}
+	state, err := client.ParseState(s)
+	if err != nil {
+		return "", inputf("%s", line(err.Error(), nameRunes))
+	}
+	return state, nil
+}
+
+// view is what templates get.
+type view struct {
+	Title   string
+	Section string // of the navigation
+	Server  string
+	Base    string
+	Write   bool
+	Path    string // of the page, with its query
+	Notice  *action
+	Servers []serverLink
+	// Features are what the server can do, as far as the page has asked.
+	Features features
+	Data     any
+}
+
+// render answers with a page.
+func (r *request) render(name, title, section string, data any) error {
+	return r.renderStatus(http.StatusOK, name, title, section, data)
+}
+
+func (r *request) renderStatus(status int, name, title, section string, data any) error {
+	v := view{
+		Title: title, Section: section, Server: r.c.cfg.Server, Base: r.c.cfg.Base, Write: r.c.cfg.Write,
+		Path: r.URL.RequestURI(), Servers: r.c.cfg.servers, Features: r.features, Data: data,
+	}
+	if n, err := strconv.ParseUint(r.URL.Query().Get("done"), 10, 64); err == nil {
+		v.Notice = r.c.actions.get(n)
+	}
+	// Into memory first: what fails halfway is no page.
+	var b bytes.Buffer
+	if err := r.c.pages[name].ExecuteTemplate(&b, "layout", &v); err != nil {
+		return fmt.Errorf("rendering %s: %w", name, err)
+	}
+	r.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	r.w.WriteHeader(status)
+	_, _ = r.w.Write(b.Bytes())
+	return nil
+}
+
+// page is a handler of pages. An error that f returns is shown as one.
+func (c *Console) page(f func(*request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, hr *http.Request) {
+		r := &request{Request: hr, c: c, w: w}
+		if err := f(r); err != nil {
+			r.sorry(err)
+		}
+	})
+}
+
+// failure is what the page of an error shows.
+type failure struct {
+	Status     int
+	Text, Hint string
+}
+
+// sorry shows an error.
+func (r *request) sorry(err error) {
+	f := failure{Status: status(err), Text: line(err.Error(), 400)}
+	switch f.Status {
+	case http.StatusNotFound:
+		f.Text = "There is nothing here."
+		f.Hint = "A job may have been deleted since, and a tube is gone when nobody uses it and it has no jobs."
+	case http.StatusBadGateway:
+		f.Hint = "The page tries again by itself."
+	}
+	if err := r.renderStatus(f.Status, "error", http.StatusText(f.Status), "", f); err != nil {
+		r.c.log.Error("console", "error", err)
+		http.Error(r.w, "this page cannot be shown", http.StatusInternalServerError)
+	}
+}
+
+func (c *Console) nowhere(*request) error { return errNoPage }
+
+// find leads to what somebody looks for: a job by its id, or a tube.
+func (c *Console) find(r *request) error {
+	q := strings.TrimSpace(r.URL.Query().Get("q"))
+	to := c.cfg.Base + "/tubes?" + url.Values{"q": {q}}.Encode()
+	if _, err := strconv.ParseUint(q, 10, 64); err == nil {
+		to = c.cfg.Base + "/jobs/" + q
+	}
+	http.Redirect(r.w, r.Request, to, http.StatusSeeOther)
+	return nil
+}

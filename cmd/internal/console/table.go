@@ -1,0 +1,292 @@
+package console
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+const (
+	// maxRows is how many tubes a table has.
+	maxRows = 100_000
+	// tableAge is how old a table may be before it is made anew.
+	tableAge = 2 * time.Second
+	// tableTime is how long making one may take, and tableShare by how much longer it is
+	// then left as it is, so that a server with very many tubes has time for others.
+	tableTime  = time.Minute
+	tableShare = 20
+	// tablePatience is how long a request waits for a new table if there is an older one,
+	// and firstPatience if there is none.
+	tablePatience = 40 * time.Millisecond
+	firstPatience = 5 * time.Second
+	// tableKept is how long a table is kept that nobody looks at.
+	tableKept = time.Minute
+	// tableBatch is how many tubes are asked for at once, so that nobody waits for all.
+	tableBatch = 500
+
+	// maxReply is the largest body of a reply that is read: a list of a million tubes
+	// with names of usual length must fit in.
+	maxReply = 64 << 20
+)
+
+// tubeTable is what a console knows of all tubes. Requests share it, and it is made by one
+// goroutine at a time, which no request has to wait for.
+type tubeTable struct {
+	mu     sync.Mutex
+	now    *tubeList     // the newest; nil if there is none
+	making chan struct{} // closed when the one that is being made is there; nil if none is
+	wanted time.Time     // when somebody has asked last
+	next   time.Time     // when a new one may be made
+	drop   *time.Timer
+}
+
+// tubeList is a table of tubes. It does not change.
+type tubeList struct {
+	rows   []Tube // by name; those with the most jobs if there are more than maxRows
+	tubes  int    // that there are
+	sum    Tube   // of all: its numbers are sums, and Oldest is the greatest
+	paused int
+	buried int // tubes with buried jobs
+	idle   int // tubes with ready jobs that are not paused and that nobody watches
+	at     time.Time
+	err    error // why there is no newer one, or none
+}
+
+// list returns the table as it was at most some seconds ago, or older if it takes long to
+// make. The error is why there is none.
+func (c *Console) list(ctx context.Context) (*tubeList, error) {
+	t := &c.table
+	t.mu.Lock()
+	now := time.Now()
+	t.wanted = now
+	if t.making == nil && (t.now == nil || now.Sub(t.now.at) >= tableAge && !now.Before(t.next)) {
+		t.making = make(chan struct{})
+		go c.makeTable(t.making)
+	}
+	if t.drop == nil {
+		t.drop = time.AfterFunc(tableKept, t.forget)
+	}
+	list, making := t.now, t.making
+	t.mu.Unlock()
+	if making == nil {
+		return list, list.err
+	}
+	patience := tablePatience
+	if list == nil {
+		patience = firstPatience
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-making:
+		t.mu.Lock()
+		list = t.now
+		t.mu.Unlock()
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if list == nil {
+		return nil, errTooManyTubes
+	}
+	return list, list.err
+}
+
+// forget drops a table that nobody looks at.
+func (t *tubeTable) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if rest := tableKept - time.Since(t.wanted); rest > 0 {
+		t.drop = time.AfterFunc(rest, t.forget)
+		return
+	}
+	t.now, t.drop = nil, nil
+}
+
+// makeTable makes a table and closes done.
+func (c *Console) makeTable(done chan struct{}) {
+	ctx, cancel := context.WithTimeout(context.Background(), tableTime)
+	defer cancel()
+	began := time.Now()
+	b := tableBuilder{list: &tubeList{at: began, sum: Tube{Oldest: -1}}}
+	var err error
+	if c.cfg.Local != nil {
+		err = c.cfg.Local.Tubes(b.add)
+	} else {
+		err = c.askTubes(ctx, b.add)
+	}
+	list := b.end()
+	if err != nil {
+		list = &tubeList{at: began, err: err}
+	}
+	t := &c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now, t.making = list, nil
+	t.next = time.Now().Add(tableShare * time.Since(began))
+	if err != nil {
+		t.next = time.Time{}
+	}
+	close(done)
+}
+
+// askTubes asks the server for all tubes, some at a time.
+func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
+	var names []string
+	err := c.ask(ctx, func(conn *client.Conn) (err error) {
+		names, err = conn.Tubes(ctx)
+		return err
+	})
+	// What no tube can be called cannot be asked for, but a server may say it all the same.
+	names = slices.DeleteFunc(names, func(name string) bool {
+		valid := validTube(name)
+		if !valid {
+			visit(&Tube{Name: name, Oldest: -1})
+		}
+		return !valid
+	})
+	for len(names) > 0 && err == nil {
+		n := min(len(names), tableBatch)
+		err = c.ask(ctx, func(conn *client.Conn) error {
+			all, err := conn.StatsTubes(ctx, names[:n])
+			for i, f := range all {
+				if err == nil && f != nil {
+					visit(tubeOf(names[i], f))
+				}
+			}
+			return err
+		})
+		names = names[n:]
+	}
+	return err
+}
+
+// tubeOf is a tube by its statistics.
+func tubeOf(name string, f client.Fields) *Tube {
+	n := stateCounts(f)
+	return &Tube{
+		Name: name, Ready: n.Ready, Reserved: n.Reserved, Delayed: n.Delayed, Buried: n.Buried,
+		Urgent: count(f, "current-jobs-urgent"),
+		Using:  count(f, "current-using"), Watching: count(f, "current-watching"), Waiting: n.Waiting,
+		Puts: f.Uint("total-jobs"), Deletes: f.Uint("cmd-delete"),
+		PauseLeft: seconds(f.Uint("pause-time-left")),
+		Oldest:    -1,
+	}
+}
+
+// seconds is a duration that a server tells, which may claim any.
+func seconds(n uint64) time.Duration { return time.Duration(min(n, 1<<33)) * time.Second }
+
+// tableBuilder collects the tubes of a table.
+type tableBuilder struct {
+	list *tubeList
+	heap byJobs // of list.rows when there are maxRows; the one with the fewest jobs is the first
+}
+
+func (b *tableBuilder) add(t *Tube) {
+	l := b.list
+	l.tubes++
+	s := &l.sum
+	s.Ready += t.Ready
+	s.Reserved += t.Reserved
+	s.Delayed += t.Delayed
+	s.Buried += t.Buried
+	s.Waiting += t.Waiting
+	s.Oldest = max(s.Oldest, t.Oldest)
+	if t.PauseLeft > 0 {
+		l.paused++
+	} else if t.Ready > 0 && t.Watching == 0 {
+		l.idle++
+	}
+	if t.Buried > 0 {
+		l.buried++
+	}
+	switch {
+	case len(b.heap) < maxRows:
+		b.heap = append(b.heap, *t)
+		if len(b.heap) == maxRows {
+			heap.Init(&b.heap)
+		}
+	case t.Jobs() > b.heap[0].Jobs():
+		b.heap[0] = *t
+		heap.Fix(&b.heap, 0)
+	}
+}
+
+// end returns the table.
+func (b *tableBuilder) end() *tubeList {
+	rows := []Tube(b.heap)
+	slices.SortFunc(rows, func(a, b Tube) int { return strings.Compare(a.Name, b.Name) })
+	// One that goes and comes back while others are looked at is seen twice.
+	b.list.rows = slices.CompactFunc(rows, func(a, b Tube) bool { return a.Name == b.Name })
+	return b.list
+}
+
+// byJobs is a heap.
+type byJobs []Tube
+
+func (h byJobs) Len() int           { return len(h) }
+func (h byJobs) Less(i, j int) bool { return h[i].Jobs() < h[j].Jobs() }
+func (h byJobs) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+
+// Push implements [heap.Interface].
+func (h *byJobs) Push(x any) { *h = append(*h, x.(Tube)) }
+
+// Pop implements [heap.Interface].
+func (h *byJobs) Pop() any { panic("console: nothing is taken from a table") }
+
+// columns are what a table may be sorted by, each with the order in which it is then: of
+// numbers, the greatest first.
+var columns = map[string]func(a, b *Tube) int{
+	"name":     func(a, b *Tube) int { return strings.Compare(a.Name, b.Name) },
+	"jobs":     func(a, b *Tube) int { return cmp.Compare(b.Jobs(), a.Jobs()) },
+	"ready":    func(a, b *Tube) int { return cmp.Compare(b.Ready, a.Ready) },
+	"reserved": func(a, b *Tube) int { return cmp.Compare(b.Reserved, a.Reserved) },
+	"delayed":  func(a, b *Tube) int { return cmp.Compare(b.Delayed, a.Delayed) },
+	"buried":   func(a, b *Tube) int { return cmp.Compare(b.Buried, a.Buried) },
+	"watching": func(a, b *Tube) int { return cmp.Compare(b.Watching, a.Watching) },
+	"waiting":  func(a, b *Tube) int { return cmp.Compare(b.Waiting, a.Waiting) },
+	"oldest":   func(a, b *Tube) int { return cmp.Compare(b.Oldest, a.Oldest) },
+	"paused":   func(a, b *Tube) int { return cmp.Compare(b.PauseLeft, a.PauseLeft) },
+}
+
+// tubeQuery says which rows of a table are wanted.
+type tubeQuery struct {
+	filter        string // that names have in them, whatever the case
+	column        string // of columns
+	reverse       bool
+	offset, limit int
+}
+
+// find returns the rows that are wanted, and how many there are from the first to the last
+// page.
+func (l *tubeList) find(q *tubeQuery) (rows []*Tube, all int) {
+	filter := strings.ToLower(q.filter)
+	hits := make([]*Tube, 0, len(l.rows))
+	for i := range l.rows {
+		if filter == "" || strings.Contains(strings.ToLower(l.rows[i].Name), filter) {
+			hits = append(hits, &l.rows[i])
+		}
+	}
+	all = len(hits)
+	if q.column != "name" {
+		compare := columns[q.column]
+		// Stable: rows are by name already.
+		slices.SortStableFunc(hits, func(a, b *Tube) int {
+			if q.reverse {
+				a, b = b, a
+			}
+			return compare(a, b)
+		})
+	} else if q.reverse {
+		slices.Reverse(hits)
+	}
+	from := min(max(0, q.offset), all)
+	return hits[from:min(all, from+q.limit)], all
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	protocol "trellis/cmd/internal/client"
+	"trellis/cmd/internal/console"
+	"trellis/cmd/trellisd/internal/metrics"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/web"
+)
+
+// openConsole makes the console and begins to measure. It returns nil if there is to be
+// none.
+func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, log *slog.Logger) *console.Console {
+	mode := m.consoleMode(opt, log)
+	if mode == options.ConsoleOff {
+		return nil
+	}
+	name, _, err := net.SplitHostPort(opt.HTTP)
+	if err != nil {
+		name = ""
+	}
+	c := console.New(console.Config{
+		Server: serverName(opt, m.sockets),
+		Dial:   m.dialSelf,
+		Local:  &ownServer{monitor: m, opt: opt, src: src, began: time.Now()},
+		Write:  mode == options.ConsoleWrite,
+		Who:    func(r *http.Request) (string, bool) { return web.User(opt.WebConfig, r) },
+		Hosts:  append([]string{name}, opt.HTTPHosts...),
+		Log:    log,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.Run(ctx)
+	}()
+	m.console = func() {
+		cancel()
+		<-ended
+	}
+	return c
+}
+
+// consoleMode is what --console says. Where it says nothing, the console shows jobs if
+// those who can open it have proved who they are, or could read the jobs anyway: everybody on
+// this machine can connect to a loopback address, and to a server that lets everybody in.
+func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
+	authenticates := false
+	if opt.WebConfig != "" {
+		authenticates, _ = web.Authenticates(opt.WebConfig) // a file that cannot be read asks for nothing
+	}
+	near := !readable(m.listener.Addr())
+	switch {
+	case opt.Console == options.ConsoleRead && !authenticates && !(near && m.anybody()):
+		log.Warn("the console shows jobs to everybody who can connect to it; see --web-config-file", "addr", m.listener.Addr().String())
+	case opt.Console != "":
+	case authenticates, near && m.anybody():
+		return options.ConsoleRead
+	default:
+		return options.ConsoleOff
+	}
+	return opt.Console
+}
+
+// anybody tells whether everybody on this machine can connect to the server.
+func (m *monitor) anybody() bool {
+	return m.access == nil && slices.ContainsFunc(m.sockets, func(l net.Listener) bool {
+		_, ok := l.Addr().(*net.TCPAddr)
+		return ok
+	})
+}
+
+// serverName is how pages call the server: its host, and the port of its first socket.
+func serverName(opt *options.Options, listeners []net.Listener) string {
+	if opt.Cluster.Member() {
+		return opt.Cluster.Node.Name
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		name = "this server"
+	}
+	for _, l := range listeners {
+		if a, ok := l.Addr().(*net.TCPAddr); ok {
+			return net.JoinHostPort(name, strconv.Itoa(a.Port))
+		}
+	}
+	return name
+}
+
+var errNotServing = errors.New("this server serves nobody now")
+
+// notServing is errNotServing with the reason.
+func (m *monitor) notServing() error {
+	if err := m.ready.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errNotServing, err)
+	}
+	return errNotServing
+}
+
+// dialSelf connects to the server in this process.
+func (m *monitor) dialSelf(ctx context.Context) (*protocol.Conn, error) {
+	srv := m.reactor.Load()
+	if srv == nil {
+		return nil, m.notServing()
+	}
+	nc, err := srv.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return protocol.New(nc, "this server"), nil
+}

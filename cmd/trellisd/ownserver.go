@@ -1,0 +1,276 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	runtimemetrics "runtime/metrics"
+	"strconv"
+	"time"
+
+	"trellis/cmd/internal/console"
+	"trellis/cmd/trellisd/internal/metrics"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/engine/histogram"
+)
+
+// ownServer is the server in this process: a [console.Local].
+type ownServer struct {
+	monitor *monitor
+	opt     *options.Options
+	src     metrics.Sources
+	began   time.Time
+}
+
+// Counts implements [console.Local].
+func (s *ownServer) Counts() (n console.Counts, ok bool) {
+	serving := s.src.Serving()
+	if serving == nil {
+		return n, false
+	}
+	e := serving.Engine.Snapshot(serving.Now())
+	return console.Counts{
+		Ready: int64(e.Ready), Reserved: int64(e.Reserved), Delayed: int64(e.Delayed), Buried: int64(e.Buried),
+		Waiting: e.Waiting, Puts: e.Puts, Deletes: e.Commands[codec.OpDelete], Timeouts: e.Timeouts,
+	}, true
+}
+
+// Tubes implements [console.Local].
+func (s *ownServer) Tubes(visit func(*console.Tube)) error {
+	serving := s.src.Serving()
+	if serving == nil {
+		return s.monitor.notServing()
+	}
+	serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
+		visit(&console.Tube{
+			Name: t.Name, Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
+			Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), Waiting: int64(t.Waiting),
+			Puts: t.Puts, Deletes: t.Deletes, PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+		})
+	})
+	return nil
+}
+
+// Waits implements [console.Local]: how long jobs were ready, in powers of four.
+func (s *ownServer) Waits() (buckets []console.Bucket) {
+	serving := s.src.Serving()
+	if serving == nil {
+		return nil
+	}
+	waits := serving.Engine.Snapshot(serving.Now()).ReadyTimes
+	i := 0
+	for exponent := -10; exponent <= 16; exponent += 2 {
+		upTo := float64(uint64(1)<<(exponent+10)) / (1 << 10) // seconds
+		n := uint64(0)
+		for ; i < len(waits.Buckets) && histogram.UpperBound(i) <= upTo; i++ {
+			n += waits.Buckets[i]
+		}
+		buckets = append(buckets, console.Bucket{UpTo: time.Duration(upTo * float64(time.Second)), Count: n})
+	}
+	rest := uint64(0)
+	for ; i < len(waits.Buckets); i++ {
+		rest += waits.Buckets[i]
+	}
+	return append(buckets, console.Bucket{UpTo: -1, Count: rest})
+}
+
+// near is the share of a limit from which on it is told that the limit is near.
+const near = 0.9
+
+// Problems implements [console.Local].
+func (s *ownServer) Problems() (all []console.Problem) {
+	severe := func(path, format string, args ...any) {
+		all = append(all, console.Problem{Severe: true, Text: fmt.Sprintf(format, args...), Path: path})
+	}
+	note := func(path, format string, args ...any) {
+		all = append(all, console.Problem{Text: fmt.Sprintf(format, args...), Path: path})
+	}
+	if s.src.Binlog != nil {
+		if b := s.src.Binlog(); b != nil && b.Failed {
+			severe("/server", "The log has failed: nothing is acknowledged any more.")
+		} else if b != nil && b.Full {
+			severe("/server", "The disk is full: new jobs are refused.")
+		}
+	}
+	if s.src.Cluster != nil {
+		if c := s.src.Cluster(); c != nil {
+			if c.Leader == 0 {
+				severe("/server", "No member of the cluster leads, as far as this one knows.")
+			}
+			for _, member := range c.Members {
+				if c.Leads && !member.Alive {
+					note("/server", "The member %s has not been heard of lately.", member.Name)
+				}
+			}
+		}
+	}
+	serving := s.src.Serving()
+	if serving == nil {
+		return all // nothing can be asked for then, and pages say why
+	}
+	e := serving.Engine.Snapshot(serving.Now())
+	if e.Draining {
+		severe("/server", "Draining: new jobs are refused.")
+	}
+	if limit := s.src.Limits.Memory; limit > 0 && float64(e.Memory) >= near*float64(limit) {
+		severe("/server", "Jobs take %s of memory, of at most %s.", sizeText(e.Memory), sizeText(limit))
+	}
+	if limit := s.src.Limits.Tubes; limit > 0 && float64(e.Tubes) >= near*float64(limit) {
+		severe("/tubes", "There are %d tubes, of at most %d.", e.Tubes, limit)
+	}
+	if most := serving.Reactor.Stats().MaxConnections; float64(e.Connections) >= near*float64(most) {
+		severe("/connections", "There are %d connections, of at most %d.", e.Connections, most)
+	}
+	return all
+}
+
+// lines collects the lines of a section.
+type lines []console.SectionLine
+
+func (l *lines) add(key, format string, args ...any) {
+	*l = append(*l, console.SectionLine{Key: key, Value: fmt.Sprintf(format, args...)})
+}
+
+// Sections implements [console.Local].
+func (s *ownServer) Sections() (all []console.Section) {
+	section := func(title string, l lines) { all = append(all, console.Section{Title: title, Lines: l}) }
+	serving := s.src.Serving()
+	section("Program", s.program())
+	section("Settings", s.settings(serving))
+	section("Memory", s.memory(serving))
+	if s.src.Binlog != nil {
+		if b := s.src.Binlog(); b != nil {
+			var l lines
+			l.add("Directory", "%s", s.opt.Binlog)
+			l.add("Synced", "%s", synced(s.opt.SyncInterval))
+			l.add("Segments", "%d", b.Segments)
+			l.add("On disk", "%s", sizeText(b.DiskBytes))
+			l.add("Needed by jobs", "%s", sizeText(b.LiveBytes))
+			l.add("To be compacted", "%s", sizeText(b.UsedBytes-b.LiveBytes))
+			l.add("Not yet synced", "%s", sizeText(b.PendingBytes+b.UnsyncedBytes))
+			l.add("Last sync took", "%s", b.LastSync.Round(10*time.Microsecond))
+			section("Log", l)
+		}
+	}
+	if s.src.Cluster != nil {
+		if c := s.src.Cluster(); c != nil {
+			section("Cluster", clusterLines(c))
+		}
+	}
+	return all
+}
+
+func (s *ownServer) program() (l lines) {
+	l.add("Version", "%s", s.src.Build.Version)
+	if s.src.Build.Revision != "" {
+		l.add("Revision", "%s, %s", s.src.Build.Revision, s.src.Build.Date)
+	}
+	l.add("Compiler", "%s", runtime.Version())
+	l.add("Up for", "%s", time.Since(s.began).Round(time.Second))
+	state := "serving"
+	if err := s.monitor.ready.Err(); err != nil {
+		state = err.Error()
+	}
+	l.add("State", "%s", state)
+	return l
+}
+
+func (s *ownServer) settings(serving *metrics.Serving) (l lines) {
+	l.add("Largest body", "%s", sizeText(int64(s.src.MaxJobSize)))
+	if serving != nil {
+		st := serving.Reactor.Stats()
+		l.add("Event loops", "%d", len(st.Loops))
+		l.add("Connections", "at most %d", st.MaxConnections)
+	}
+	l.add("Tubes", "%s", atMost(s.src.Limits.Tubes))
+	l.add("Watched by a client", "%s", atMost(s.src.Limits.Watched))
+	idle := "never closed"
+	if s.opt.IdleTimeout > 0 {
+		idle = "closed after " + s.opt.IdleTimeout.String()
+	}
+	l.add("Idle clients", "%s", idle)
+	access := "everybody may do everything"
+	if s.opt.AuthFile != "" {
+		access = s.opt.AuthFile
+	}
+	l.add("Access", "%s", access)
+	l.add("Extensions", "%s", map[bool]string{false: "on", true: "off"}[s.opt.NoExtensions])
+	return l
+}
+
+func (s *ownServer) memory(serving *metrics.Serving) (l lines) {
+	// Not runtime.ReadMemStats, for which everything stops.
+	r := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/sched/goroutines:goroutines"}}
+	runtimemetrics.Read(r)
+	if serving != nil {
+		e := serving.Engine.Snapshot(serving.Now())
+		l.add("Of jobs", "%s", sizeText(e.Memory))
+	}
+	limit := "none"
+	if s.src.Limits.Memory > 0 {
+		limit = sizeText(s.src.Limits.Memory)
+	}
+	l.add("Limit for jobs", "%s", limit)
+	l.add("Collected heap", "%s", sizeText(int64(r[0].Value.Uint64())))
+	l.add("Of the Go runtime", "%s", sizeText(int64(r[1].Value.Uint64())))
+	l.add("Goroutines", "%d", r[2].Value.Uint64())
+	return l
+}
+
+func clusterLines(c *metrics.Cluster) (l lines) {
+	leader := "nobody"
+	for _, member := range c.Members {
+		if member.ID == c.Leader {
+			leader = member.Name
+		}
+	}
+	l.add("Leads", "%s", leader)
+	l.add("Term", "%d", c.Term)
+	l.add("Entries applied", "%d of %d", c.Applied, c.Last)
+	l.add("Log", "%s", sizeText(c.LogBytes))
+	l.add("Snapshot", "%s", sizeText(c.SnapshotBytes))
+	for _, member := range c.Members {
+		state := "member"
+		switch {
+		case member.ID == c.Leader:
+			state = "leads"
+		case c.Leads && !member.Alive:
+			state = "not heard of lately"
+		case c.Leads:
+			state = strconv.FormatUint(c.Last-min(c.Last, member.Match), 10) + " entries behind"
+		}
+		l.add(member.Name, "%s, %s", member.Addr, state)
+	}
+	return l
+}
+
+func synced(interval time.Duration) string {
+	switch {
+	case interval < 0:
+		return "by the system"
+	case interval == 0:
+		return "before each reply"
+	}
+	return "every " + interval.String()
+}
+
+func atMost(n int) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return "at most " + strconv.Itoa(n)
+}
+
+// sizeText writes a size.
+func sizeText(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
