@@ -302,9 +302,10 @@ func (c *client) renew() {
 	}
 }
 
-// send sends lines, each with CR LF behind it.
+// send sends lines, each with CR LF behind it. The time limit begins anew.
 func (c *client) send(lines ...string) {
 	c.t.Helper()
+	c.renew()
 	if _, err := io.WriteString(c.conn, strings.Join(lines, "\r\n")+"\r\n"); err != nil {
 		c.t.Fatal(err)
 	}
