@@ -12,8 +12,8 @@ import (
 	"trellis/binlog/convert/beanstalkd"
 	"trellis/binlog/inspect"
 	"trellis/binlog/journal"
-	"trellis/binlog/sealed"
 	"trellis/binlog/record"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )

@@ -13,8 +13,8 @@ import (
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
-	"trellis/binlog/sealed"
 	"trellis/binlog/replica/member"
+	"trellis/binlog/sealed"
 )
 
 // Meta is what a snapshot says of itself, all as of its entry.
@@ -36,7 +36,7 @@ type Meta struct {
 	Bytes   int64  // size of the segments
 
 	segments []sealed.Segment // in order
-	sum      uint32    // of the encoded Meta
+	sum      uint32           // of the encoded Meta
 }
 
 // Entry names the snapshot's entry.
