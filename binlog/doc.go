@@ -7,12 +7,13 @@
 //	binlog          the Log: open, append, commit, recover, compact
 //	  journal       the words that a queue and its log share
 //	  record        the format of segments and records, which its comment specifies
+//	  sealed        whole segments, for conversions and snapshots
 //	  inspect       what a directory holds: survey, verify, dump; torn and damaged
 //	  convert       beanstalkd's own log in and out; salvage of a damaged log
 //	  vfs           the file system as a log needs it, and one that fails on demand
 //
-// Imports run downwards: binlog uses all others; convert uses inspect, and both
-// use record.
+// Imports run downwards: binlog uses all others; convert uses inspect and sealed, and
+// all of them use record.
 //
 // # Use
 //

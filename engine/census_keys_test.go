@@ -2,7 +2,7 @@ package engine
 
 // limits checks the limited keys of a tube.
 func (c *census) limits(sh *shard, t *tube) {
-	l := t.limits
+	l := t.limited
 	if len(l.keys) == 0 {
 		c.failf("%s has room for limited keys and none", t.name)
 	}
@@ -13,23 +13,23 @@ func (c *census) limits(sh *shard, t *tube) {
 	c.check(l.passed.Check(sh.table), "passed over jobs of "+t.name)
 	first := map[*group]ref{} // as found by looking at all jobs
 	jobs := map[*group]int{}
-	held := map[*slots]uint32{}
-	ofKey := map[*slots]int{}
+	held := map[*limitedKey]uint32{}
+	ofKey := map[*limitedKey]int{}
 	for id, k := range sh.keyed {
 		r, j := sh.find(id)
-		if j == nil || k.group == nil || k.group.slots.tube != t {
+		if j == nil || k.group == nil || k.group.key.tube != t {
 			continue
 		}
 		g := k.group
 		jobs[g]++
-		ofKey[g.slots]++
+		ofKey[g.key]++
 		switch j.state {
 		case ready:
 			if f := first[g]; f == 0 || j.sooner(sh.job(f)) {
 				first[g] = r
 			}
 		case reserved:
-			held[g.slots]++
+			held[g.key]++
 		}
 	}
 	n := 0
@@ -38,7 +38,7 @@ func (c *census) limits(sh *shard, t *tube) {
 			c.failf("key %s of %s: %d of %d jobs are reserved, counts %d of %d", key, t.name, held[s], ofKey[s], s.reserved, s.jobs)
 		}
 		for _, g := range s.allGroups() {
-			if g.limit == 0 || g.jobs != jobs[g] || g.jobs == 0 || g.slots != s {
+			if g.limit == 0 || g.jobs != jobs[g] || g.jobs == 0 || g.key != s {
 				c.failf("key %s of %s: %d jobs have limit %d, counts %d", key, t.name, jobs[g], g.limit, g.jobs)
 			}
 			if g.first != first[g] {
@@ -71,7 +71,7 @@ func (c *census) limits(sh *shard, t *tube) {
 	}
 }
 
-func (s *slots) allGroups() (list []*group) {
+func (s *limitedKey) allGroups() (list []*group) {
 	if s.only != nil {
 		list = append(list, s.only)
 	}
@@ -139,8 +139,8 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		}
 	}
 	for _, t := range sh.byName {
-		if t.limits != nil {
-			limited += len(t.limits.keys)
+		if t.limited != nil {
+			limited += len(t.limited.keys)
 		}
 	}
 	held, listed := 0, 0

@@ -199,8 +199,8 @@ func (c *census) loop(l *Loop) {
 }
 
 func (c *census) caller(by *caller) {
-	if by.held != 0 || len(by.bells) != 0 {
-		c.failf("a caller has the locks %b and %d bells to ring", by.held, len(by.bells))
+	if by.locked != 0 || len(by.bells) != 0 {
+		c.failf("a caller has the locks %b and %d bells to ring", by.locked, len(by.bells))
 	}
 }
 
@@ -371,8 +371,8 @@ func (c *census) check(err error, of string) {
 func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	q, in := &t.ready, "ready jobs of "+t.name
 	var withheld []ref
-	if t.limits != nil {
-		withheld = slices.Collect(t.limits.withheld())
+	if t.limited != nil {
+		withheld = slices.Collect(t.limited.withheld())
 		c.limits(sh, t)
 	}
 	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }, withheld...), in)

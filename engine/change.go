@@ -19,7 +19,7 @@ type change struct {
 	at       Time
 	pri      uint32
 	counters counters
-	holder   *Session // of a job that becomes reserved
+	session  *Session // of a job that becomes reserved
 }
 
 // present is the change that leaves a job as it is.
@@ -90,7 +90,7 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		sh.buries = max(sh.buries, uint64(ch.at))
 		t.buried.Push(sh.table, r, &j.Links)
 	case reserved:
-		h := sh.holdingOf(ch.holder)
+		h := sh.holdingOf(ch.session)
 		j.Next = h.index
 		t.reserved++
 		h.add(r, j)
@@ -142,7 +142,7 @@ func (sh *shard) takeOut(j *job) {
 	sh.totals.in[j.state]--
 }
 
-// makeReady makes a job ready because its delay, its time to run or its holder's
+// makeReady makes a job ready because its delay, its time to run or its client's
 // connection has ended. That is not on record: after a restart it is so anyway.
 func (sh *shard) makeReady(r ref, j *job) {
 	ch := sh.present(j)
@@ -157,7 +157,7 @@ func (sh *shard) reserve(s *Session, r ref, j *job) error {
 		s.held = new(holdings)
 	}
 	ch := sh.present(j)
-	ch.to, ch.holder = reserved, s
+	ch.to, ch.session = reserved, s
 	ch.at = sh.now + seconds(j.ttr)
 	ch.counters.reserves++
 	ch.counters.order = s.held.made

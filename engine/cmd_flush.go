@@ -61,7 +61,7 @@ func (s *Session) deleteTubeJobs(now Time, cmd *codec.Command, out *Output) Outc
 	switch {
 	case of != reserved:
 		d.heads = []state{of}
-	case d.most == t.reserved && t.limits == nil: // so that none is reserved meanwhile in place of another
+	case d.most == t.reserved && t.limited == nil: // so that none is reserved meanwhile in place of another
 		d.scans = true
 	default:
 		sh.unlock(&s.loop.caller)

@@ -235,7 +235,7 @@ func (sh *shard) recordTimeOut(j *job, ch *change) {
 func (sh *shard) enter(to *shard) (entered, ok bool) {
 	c := sh.by
 	switch {
-	case to == sh || c.held&to.self != 0:
+	case to == sh || c.locked&to.self != 0:
 		return false, true
 	case to.number > sh.number:
 		to.mu.Lock()
@@ -243,7 +243,7 @@ func (sh *shard) enter(to *shard) (entered, ok bool) {
 		return false, false
 	}
 	to.by = c
-	c.held |= to.self
+	c.locked |= to.self
 	return true, true
 }
 

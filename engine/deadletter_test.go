@@ -221,7 +221,7 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	if st := look(); st != buried {
 		t.Errorf("when the lock is free, the job is %v", st)
 	}
-	if by.held != 0 || to.by != nil {
+	if by.locked != 0 || to.by != nil {
 		t.Error("a lock is held still")
 	}
 	// Who has the lock need not wait for himself.

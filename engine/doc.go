@@ -78,7 +78,7 @@
 // and a limited one, of which only so many jobs of the tube are reserved at once. They
 // lie in a table of the shard beside the jobs (keys.go), and have no part in what is done to
 // jobs without keys. A job that its limit keeps from being reserved is ready, and stands
-// apart from those that can be (slots.go). A deleted job may leave a tombstone, which keeps
+// apart from those that can be (limitedkeys.go). A deleted job may leave a tombstone, which keeps
 // its unique key for some time: the job's record, which no command finds (tombstones.go).
 //
 // # Connections

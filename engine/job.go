@@ -59,7 +59,7 @@ func (j *job) sooner(k *job) bool {
 type counters struct {
 	delay                                       uint32 // seconds, as last given by put or release
 	reserves, timeouts, releases, buries, kicks uint32
-	order                                       uint32 // reservations that its holder had made before this one
+	order                                       uint32 // reservations that its session had made before this one
 	attempts                                    uint32 // releases and time-outs since it was put or last kicked
 }
 

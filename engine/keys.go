@@ -12,7 +12,7 @@ import (
 // so that jobs without keys pay nothing for them but a bit.
 //
 // A unique key has one holder in a tube: a job, or the tombstone of one. It belongs to the
-// tube's name, because a tombstone outlives the tube. For limited keys see slots.go, for
+// tube's name, because a tombstone outlives the tube. For limited keys see limitedkeys.go, for
 // tombstones tombstones.go.
 
 // Flags of a job.
@@ -161,7 +161,7 @@ func (sh *shard) loseKey(k *keyed) {
 // more keys then than there may be; the caller takes them away with the job.
 func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
 	e := sh.engine
-	more := keys.Unique != "" || t.slotsOf(keys.Limited) == nil
+	more := keys.Unique != "" || t.limitedKeyOf(keys.Limited) == nil
 	sh.attach(t, j, *keys)
 	// Others may attach keys at the same time, and then both be refused, but the limit holds.
 	if limit := e.cfg.Limits.Keys; more && limit > 0 && e.usage.keys.Load() > int64(limit) {

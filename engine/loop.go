@@ -133,7 +133,7 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 // Busy tells whether the loop's goroutine is inside a locked part of the
 // engine. When it is found so after a panic, the engine's state may be broken
 // and the process must not go on.
-func (l *Loop) Busy() bool { return l.caller.held != 0 }
+func (l *Loop) Busy() bool { return l.caller.locked != 0 }
 
 // Refill begins a round: the loop has polled for input since the last one.
 func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundSteps, false, false }

@@ -75,16 +75,16 @@ type shardTotals struct {
 // shards. It knows of which shards it holds the locks, and which loops it has to ring once
 // it has let go of them.
 type caller struct {
-	loop  *Loop // whose goroutine it is; nil for none
-	held  shardSet
-	bells []*Loop
+	loop   *Loop // whose goroutine it is; nil for none
+	locked shardSet
+	bells  []*Loop
 }
 
 // lock takes the shard for c and does what is due in it, so that what c sees
 // does not depend on how late a timer is, unless very much is due at once.
 func (sh *shard) lock(c *caller, now Time) {
 	sh.mu.Lock()
-	c.held |= sh.self
+	c.locked |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now && !sh.standby {
 		sh.meet(c.loop)
@@ -97,8 +97,8 @@ func (sh *shard) lock(c *caller, now Time) {
 func (sh *shard) unlock(c *caller) {
 	sh.by = nil
 	sh.mu.Unlock()
-	c.held &^= sh.self
-	if c.held == 0 && len(c.bells) > 0 {
+	c.locked &^= sh.self
+	if c.locked == 0 && len(c.bells) > 0 {
 		c.ring()
 	}
 }

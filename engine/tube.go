@@ -20,7 +20,7 @@ type tube struct {
 	delayed  queue.Heap // by due time
 	buried   queue.Ordered
 	reserved int
-	limits   *limits // nil while no job has a limited key
+	limited  *limitedKeys // nil while no job has a limited key
 
 	// The sessions that wait for one of its jobs, longest first.
 	firstWaiting, lastWaiting *watch

@@ -21,8 +21,8 @@ const (
 	deadlineSoon
 )
 
-// safetyMargin is the last part of a job's time to run, during which its holder
-// is not made to wait for another job.
+// safetyMargin is the last part of a job's time to run, during which the client that has
+// reserved it is not made to wait for another job.
 const safetyMargin = second
 
 // startWaiting queues the session. The locks of all watched shards are held.

@@ -13,6 +13,7 @@ import (
 	"trellis/binlog/inspect"
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -151,13 +152,13 @@ func TestASalvageKeepsWhatIsSound(t *testing.T) {
 // writeSegments makes jobs and settings the log of a directory.
 func writeSegments(t *testing.T, fs vfs.FS, dir string, settings map[string]journal.Setting, jobs ...*journal.Record) {
 	t.Helper()
-	b := &builder{fs: fs, dir: dir, limit: 4096, seed: 7, index: 1, lastID: 9}
+	b := &builder{sealed.Writer{FS: fs, Dir: dir, Limit: 4096, Seed: 7, Index: 1, LastID: 9}}
 	for _, r := range jobs {
 		if err := b.add(r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(b.addSettings(settings), b.last()); err != nil {
+	if err := errors.Join(b.addSettings(settings), b.Close()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -113,7 +113,7 @@ type exporter struct {
 	report *Exported
 	maxID  uint64 // of the jobs so far
 
-	fileWriter
+	out vfs.Sequential
 }
 
 func (x *exporter) add(r *journal.Record) error {
@@ -147,20 +147,20 @@ func (x *exporter) add(r *journal.Record) error {
 }
 
 func (x *exporter) full(j *beanstalkd.Job, tube string, body []byte) error {
-	if x.file != nil && x.size()+beanstalkd.FullSize(tube, len(body)) > exportFile {
+	if x.out.Open() && x.out.Size()+beanstalkd.FullSize(tube, len(body)) > exportFile {
 		if err := x.finish(); err != nil {
 			return err
 		}
 	}
-	if x.file == nil {
-		if err := x.create(x.fs, filepath.Join(x.dir, beanstalkd.FileName(x.report.Files+1))); err != nil {
+	if !x.out.Open() {
+		if err := x.out.Create(x.fs, filepath.Join(x.dir, beanstalkd.FileName(x.report.Files+1))); err != nil {
 			return err
 		}
 		x.report.Files++
-		x.buf = beanstalkd.AppendVersion(x.buf)
+		x.out.Buf = beanstalkd.AppendVersion(x.out.Buf)
 	}
-	x.buf = beanstalkd.AppendFull(x.buf, j, tube, body)
-	return x.spill()
+	x.out.Buf = beanstalkd.AppendFull(x.out.Buf, j, tube, body)
+	return x.out.Spill()
 }
 
 // lastID writes a job that has the greatest id and is deleted at once, or else
@@ -174,13 +174,22 @@ func (x *exporter) lastID() error {
 		return err
 	}
 	j.State = beanstalkd.Invalid
-	x.buf = beanstalkd.AppendShort(x.buf, &j)
+	x.out.Buf = beanstalkd.AppendShort(x.out.Buf, &j)
 	return nil
+}
+
+// finish makes the file, if one is open, durable.
+func (x *exporter) finish() error {
+	if !x.out.Open() {
+		return nil
+	}
+	_, err := x.out.Finish()
+	return err
 }
 
 // remove removes what was written.
 func (x *exporter) remove() error {
-	err := x.abandon()
+	err := x.out.Abandon()
 	for n := range x.report.Files {
 		err = errors.Join(err, x.fs.Remove(filepath.Join(x.dir, beanstalkd.FileName(n+1))))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"trellis/binlog/inspect"
 	"trellis/binlog/journal"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 )
 
@@ -45,21 +46,21 @@ func (t *Takeover) Salvage(s *inspect.Survey, idGap uint64) (*Salvaged, error) {
 	if s.Seed == 0 {
 		return nil, errors.New("no segment has a sound header: nothing can be read")
 	}
-	b := &builder{seed: s.Seed}
+	b := &builder{sealed.Writer{Seed: s.Seed}}
 	var old []string
 	for _, f := range s.Files {
 		old = append(old, filepath.Base(f.Name))
-		b.index = f.Index + 1
+		b.Index = f.Index + 1
 		size := journal.Pos(f.Size+7) &^ 7
 		if f.Wrong == nil {
-			b.base = max(b.base, f.Header.Base+size)
+			b.Base = max(b.Base, f.Header.Base+size)
 		} else {
-			b.base += size
+			b.Base += size
 		}
 	}
 	for _, f := range s.Spare {
 		old = append(old, filepath.Base(f.Name))
-		b.index = f.Index + 1
+		b.Index = f.Index + 1
 	}
 	// What is not needed any more is removed in its order, but may fail to be: then
 	// the deletes of a file's jobs have gone with a later one.
@@ -124,7 +125,7 @@ func (t *Takeover) Import() (*Imported, error) {
 	for _, name := range js.files {
 		old = append(old, filepath.Base(name))
 	}
-	report.Aside, err = t.replaceBy(js, "beanstalkd", old, &builder{index: 1, seed: rand.Uint32() | 1})
+	report.Aside, err = t.replaceBy(js, "beanstalkd", old, &builder{sealed.Writer{Index: 1, Seed: rand.Uint32() | 1}})
 	if err != nil {
 		return nil, fmt.Errorf("import beanstalkd's log: %w", err)
 	}
@@ -138,19 +139,19 @@ func (t *Takeover) replaceBy(js *jobs, aside string, old []string, b *builder) (
 	if err := t.FS.Mkdir(build); err != nil {
 		return "", err
 	}
-	b.fs, b.dir, b.limit, b.lastID, b.boot = t.FS, build, t.SegmentSize, js.lastID, t.FS.Boot()
+	b.FS, b.Dir, b.Limit, b.LastID, b.Boot = t.FS, build, t.SegmentSize, js.lastID, t.FS.Boot()
 	err := js.each(js.sorted(), b.add)
 	if err == nil {
 		err = b.addSettings(js.settings)
 	}
 	if err == nil {
-		err = b.last()
+		err = b.Close()
 	}
 	if err == nil {
 		aside, err = t.plan(build, aside, old)
 	}
 	if err != nil {
-		return "", errors.Join(err, b.abandon(), t.removeDir(build))
+		return "", errors.Join(err, b.Abandon(), t.removeDir(build))
 	}
 	if err := t.FS.Rename(build, filepath.Join(t.Dir, doneDir)); err != nil {
 		return "", err

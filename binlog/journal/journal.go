@@ -1,6 +1,3 @@
-// Package journal is what the queue and its log say to each other: plain values
-// and errors, without any I/O, so that the queue can be built and tested without
-// a log.
 package journal
 
 import (

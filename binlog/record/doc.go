@@ -109,7 +109,7 @@
 //	7 stop    it has ended in good order; the number is as in a mark
 //	8 end     of the segment; the number is the greatest id that was used so far
 //
-// Programs that know no attempts and no settings take records with these for damage.
+// Programs that know no attempts, keys or settings take records with these for damage.
 //
 // A job is alive if there is a full record of its id in a segment that is needed,
 // and no delete record. Its state is that of the last full or update record;

@@ -1,8 +1,3 @@
-// Package vfs is what the log needs of a file system, small enough that a test
-// can stand in for it, with the operating system's as the real one.
-//
-// Names are paths. Nothing that was done to a file or a directory is on disk
-// before its Sync has returned nil; a failed Sync leaves unknown what is.
 package vfs
 
 import (

@@ -1,4 +1,3 @@
-// Package tlstest issues certificates for tests.
 package tlstest
 
 import (

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"trellis/binlog/record"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -22,7 +23,7 @@ func aMeta() Meta {
 	m.ConfState.VotersOutgoing, m.ConfState.LearnersNext, m.ConfState.AutoLeave = []uint64{15}, []uint64{16, 17}, proto.Bool(true)
 	m.Members = m.Members[:1]
 	m.Records, m.Fulls, m.Bytes = 9, 8, 96+1024
-	m.segments = []segment{{96, 0xa1}, {1024, 0xa2}}
+	m.segments = []sealed.Segment{{Size: 96, Sum: 0xa1}, {Size: 1024, Sum: 0xa2}}
 	return m
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 )
 
@@ -109,8 +110,8 @@ func (r *reader) next() (err error) {
 	if err != nil {
 		return err
 	}
-	if size != want.size {
-		return &DamageError{File: name, Offset: min(size, want.size), What: fmt.Sprintf("the file has %d bytes, not %d", size, want.size)}
+	if size != want.Size {
+		return &DamageError{File: name, Offset: min(size, want.Size), What: fmt.Sprintf("the file has %d bytes, not %d", size, want.Size)}
 	}
 	r.data = summed{file: file}
 	r.segments++
@@ -118,7 +119,7 @@ func (r *reader) next() (err error) {
 }
 
 // segment reads the segment in r.data.
-func (r *reader) segment(name string, want segment) error {
+func (r *reader) segment(name string, want sealed.Segment) error {
 	var first [record.HeaderSize]byte
 	if n, err := r.data.ReadAt(first[:], 0); n < len(first) {
 		return &DamageError{File: name, What: "the header cannot be read", Err: err}
@@ -133,15 +134,15 @@ func (r *reader) segment(name string, want segment) error {
 	if h.Index != uint32(r.segments) || h.Oldest != 1 || h.Seed != r.seed || h.Base != r.base || h.Synced != r.base || h.LastID != r.lastID || h.Interval != 0 {
 		return &DamageError{File: name, What: "the header is that of another segment"}
 	}
-	r.base += journal.Pos(want.size)
-	r.scanner.Reset(&r.data, &h, want.size)
+	r.base += journal.Pos(want.Size)
+	r.scanner.Reset(&r.data, &h, want.Size)
 	for {
 		at := r.scanner.Offset()
 		b, err := r.scanner.Next()
 		if err != nil {
 			return damageOf(name, at, err)
 		}
-		end, wrong, err := r.record(b, want.size-at)
+		end, wrong, err := r.record(b, want.Size-at)
 		if wrong != "" {
 			return &DamageError{File: name, Offset: at, What: wrong}
 		}
@@ -152,7 +153,7 @@ func (r *reader) segment(name string, want segment) error {
 			break
 		}
 	}
-	if r.data.next != want.size || r.data.sum != want.sum {
+	if r.data.next != want.Size || r.data.sum != want.Sum {
 		return &DamageError{File: name, What: "the file has not the checksum that the description says"}
 	}
 	return nil
@@ -184,7 +185,7 @@ func (r *reader) record(b []byte, left int64) (end bool, wrong string, err error
 		r.records++
 		return false, "", r.tell(k, b)
 	case record.Stop:
-		if !last || left != closing {
+		if !last || left != 2*record.SmallSize {
 			return false, "a stop record that is not the last but one", nil
 		}
 		return false, "", nil

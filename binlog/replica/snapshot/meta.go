@@ -14,6 +14,7 @@ import (
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
+	"trellis/binlog/sealed"
 )
 
 // Meta is what a snapshot says of itself, all as of its entry.
@@ -34,14 +35,8 @@ type Meta struct {
 	Fulls   uint64 // full records among them: no more jobs are alive, but there may be fewer
 	Bytes   int64  // size of the segments
 
-	segments []segment // in order
-	sum      uint32    // of the encoded Meta
-}
-
-// segment is what Meta says of a segment's file.
-type segment struct {
-	size int64 // bytes
-	sum  uint32
+	segments []sealed.Segment // in order
+	sum      uint32           // of the encoded Meta
 }
 
 // Entry names the snapshot's entry.
@@ -113,10 +108,10 @@ const maxMembers = 2 * member.MaxMembers
 func (m *Meta) wrongSegments() string {
 	total := int64(0)
 	for _, s := range m.segments {
-		if s.size < minFile || s.size > maxFile || s.size%8 != 0 {
-			return fmt.Sprintf("a segment of %d bytes", s.size)
+		if s.Size < minFile || s.Size > maxFile || s.Size%8 != 0 {
+			return fmt.Sprintf("a segment of %d bytes", s.Size)
 		}
-		total += s.size
+		total += s.Size
 	}
 	switch {
 	case len(m.segments) == 0 || len(m.segments) > MaxSegments:
@@ -167,8 +162,8 @@ func (m *Meta) encode() []byte {
 	}
 	le.PutUint32(b[116:], uint32(len(m.segments)))
 	for _, s := range m.segments {
-		b = le.AppendUint64(b, uint64(s.size))
-		b = le.AppendUint32(b, s.sum)
+		b = le.AppendUint64(b, uint64(s.Size))
+		b = le.AppendUint32(b, s.Sum)
 	}
 	le.PutUint32(b[12:], uint32(len(b)+4))
 	m.sum = sum(0, b)
@@ -272,10 +267,10 @@ func (m *Meta) decodeLists(b []byte) bool {
 	if int64(len(rest)) != segmentItem*int64(le.Uint32(b[116:])) {
 		return false
 	}
-	m.segments = make([]segment, 0, len(rest)/segmentItem)
+	m.segments = make([]sealed.Segment, 0, len(rest)/segmentItem)
 	for len(rest) > 0 {
 		s := take(segmentItem)
-		m.segments = append(m.segments, segment{int64(le.Uint64(s)), le.Uint32(s[8:])})
+		m.segments = append(m.segments, sealed.Segment{Size: int64(le.Uint64(s)), Sum: le.Uint32(s[8:])})
 	}
 	return true
 }

@@ -262,7 +262,7 @@ func (n *node) take(fs vfs.FS, index uint64) (Meta, string, error) {
 	if err != nil {
 		return Meta{}, "", err
 	}
-	w.limit = 4 << 10
+	w.out.Limit = 4 << 10
 	if err := n.write(w); err != nil {
 		return Meta{}, "", cmp.Or(w.Abort(), err)
 	}

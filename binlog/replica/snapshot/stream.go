@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"trellis/binlog/record"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 )
 
@@ -48,21 +49,21 @@ func send(fs vfs.FS, path string, w io.Writer) error {
 	return err
 }
 
-func sendFile(fs vfs.FS, name string, s segment, w io.Writer, buf []byte) (err error) {
+func sendFile(fs vfs.FS, name string, s sealed.Segment, w io.Writer, buf []byte) (err error) {
 	file, err := fs.OpenRead(name)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	crc := uint32(0)
-	for off := int64(0); off < s.size; {
-		b := buf[:min(int64(len(buf)), s.size-off)]
+	for off := int64(0); off < s.Size; {
+		b := buf[:min(int64(len(buf)), s.Size-off)]
 		if n, err := file.ReadAt(b, off); n < len(b) {
 			return &DamageError{File: name, Offset: off + int64(n), What: "it cannot be read", Err: err}
 		}
 		crc = sum(crc, b)
 		off += int64(len(b))
-		if off == s.size && crc != s.sum {
+		if off == s.Size && crc != s.Sum {
 			// What is left unsent keeps the receiver from a whole stream.
 			return &DamageError{File: name, What: "the file has not the checksum that the description says"}
 		}
@@ -225,15 +226,15 @@ func asMalformed(err error) error {
 	return err
 }
 
-func receiveFile(fs vfs.FS, name string, s segment, in *summedReader, buf []byte) (err error) {
+func receiveFile(fs vfs.FS, name string, s sealed.Segment, in *summedReader, buf []byte) (err error) {
 	// All at once, so that a full disk is known of before the bytes come.
-	file, err := fs.Create(name, s.size)
+	file, err := fs.Create(name, s.Size)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	for off := int64(0); off < s.size; {
-		b := buf[:min(int64(len(buf)), s.size-off)]
+	for off := int64(0); off < s.Size; {
+		b := buf[:min(int64(len(buf)), s.Size-off)]
 		if err := in.full(b); err != nil {
 			return err
 		}

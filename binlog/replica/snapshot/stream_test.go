@@ -97,7 +97,7 @@ func TestARecordThatCannotBeIsRefusedWithRightChecksums(t *testing.T) {
 		"no end":                 func(f []byte) { clear(f[len(f)-record.SmallSize:]) },
 	} {
 		bad := bytes.Clone(b)
-		change(bad[le.Uint32(b[12:]) : int64(le.Uint32(b[12:]))+m.segments[0].size])
+		change(bad[le.Uint32(b[12:]) : int64(le.Uint32(b[12:]))+m.segments[0].Size])
 		refused(t, what, bytes.NewReader(forgeStream(bad)), ErrMalformed)
 	}
 }

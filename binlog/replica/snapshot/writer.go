@@ -7,50 +7,30 @@ import (
 	iofs "io/fs"
 	"math/rand/v2"
 	"path/filepath"
-	"slices"
-	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 )
 
 // Writer writes a new snapshot. It is for one goroutine. After an error of any method
-// but Abort only Abort is of use. Its memory is bounded: a buffer, the greatest record,
-// and twelve bytes a segment.
+// but Abort only Abort is of use. Its memory is that of a sealed.Writer.
 type Writer struct {
 	fs  vfs.FS
 	dir string // of all snapshots
 	tmp string // path of this one until it is finished; "" afterwards
 
-	limit   int64 // bytes of a segment, unless a single record is larger
-	seed    uint32
-	lastID  uint64 // the greatest so far
-	base    journal.Pos
+	out     sealed.Writer
 	records uint64
 	fulls   uint64
-	done    []segment
 
 	reader entry.Reader
 	names  record.Names
-
-	file vfs.File // of the segment that was begun; nil if none was
-	salt record.Salt
-	buf  []byte // not yet written
-	off  int64  // where buf goes
-	sum  uint32 // of what precedes buf in the file
 }
-
-const (
-	// writeBuffer is how many bytes are collected before they are written.
-	writeBuffer = 1 << 20
-
-	// closing is what a segment's last records take.
-	closing = 2 * record.SmallSize
-)
 
 // Create begins a snapshot in a directory of snapshots, which it makes if need be.
 func Create(fs vfs.FS, dir string) (*Writer, error) {
@@ -58,7 +38,10 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a snapshot in %s: %w", dir, spaceError(err))
 	}
-	return &Writer{fs: fs, dir: dir, tmp: tmp, limit: segmentSize, seed: rand.Uint32() | 1}, nil
+	return &Writer{
+		fs: fs, dir: dir, tmp: tmp,
+		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: rand.Uint32() | 1, Index: 1},
+	}, nil
 }
 
 // Full writes the whole state of a job, which replaces what was written of it before. r
@@ -68,12 +51,12 @@ func (w *Writer) Full(r *journal.Record) error {
 	if !record.Valid(r) || n > entry.MaxSize {
 		return fmt.Errorf("snapshot: job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
 	}
-	b, err := w.extend(int(n), r.ID)
+	b, salt, err := w.extend(n, r.ID)
 	if err != nil {
 		return err
 	}
 	w.fulls++
-	record.EncodeFull(b, w.salt, r)
+	record.EncodeFull(b, salt, r)
 	return nil
 }
 
@@ -83,11 +66,11 @@ func (w *Writer) Update(r *journal.Record) error {
 	if !record.ValidState(r) {
 		return fmt.Errorf("snapshot: update of job %d: %w", r.ID, record.ErrInvalid)
 	}
-	b, err := w.extend(int(record.SizeOfUpdate(r)), r.ID)
+	b, salt, err := w.extend(record.SizeOfUpdate(r), r.ID)
 	if err != nil {
 		return err
 	}
-	record.EncodeUpdate(b, w.salt, r)
+	record.EncodeUpdate(b, salt, r)
 	return nil
 }
 
@@ -96,11 +79,11 @@ func (w *Writer) Delete(id uint64) error {
 	if id == 0 {
 		return fmt.Errorf("snapshot: delete of job 0: %w", record.ErrInvalid)
 	}
-	b, err := w.extend(record.SmallSize, id)
+	b, salt, err := w.extend(record.SmallSize, id)
 	if err != nil {
 		return err
 	}
-	record.EncodeSmall(b, w.salt, record.Delete, id)
+	record.EncodeSmall(b, salt, record.Delete, id)
 	return nil
 }
 
@@ -110,11 +93,11 @@ func (w *Writer) Setting(s *journal.Setting) error {
 	if !record.ValidSetting(s) {
 		return fmt.Errorf("snapshot: the setting of %q: %w", s.Tube, record.ErrInvalid)
 	}
-	b, err := w.extend(int(record.SettingSize(s)), 0)
+	b, salt, err := w.extend(record.SettingSize(s), 0)
 	if err != nil {
 		return err
 	}
-	record.EncodeSetting(b, w.salt, s)
+	record.EncodeSetting(b, salt, s)
 	return nil
 }
 
@@ -160,102 +143,21 @@ func (w *Writer) redo(b []byte) error {
 }
 
 // extend returns the place of n bytes for a record of a job, or a setting, of which the id
-// is 0, to be filled at once.
-func (w *Writer) extend(n int, id uint64) ([]byte, error) {
+// is 0, to be filled at once, and the salt for it.
+func (w *Writer) extend(n int64, id uint64) ([]byte, record.Salt, error) {
 	if w.tmp == "" {
-		return nil, ErrEnded
+		return nil, 0, ErrEnded
 	}
-	if err := w.makeRoom(int64(n)); err != nil {
-		return nil, fmt.Errorf("write snapshot %s: %w", w.tmp, spaceError(err))
+	b, salt, err := w.out.Place(n)
+	if err == nil && len(w.out.Sealed) >= MaxSegments {
+		err = ErrTooLarge
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("write snapshot %s: %w", w.tmp, spaceError(err))
 	}
 	w.records++
-	w.lastID = max(w.lastID, id)
-	return w.take(n), nil
-}
-
-// makeRoom has a segment begun in which n bytes and its last records fit, and writes
-// what was collected if that is enough.
-func (w *Writer) makeRoom(n int64) error {
-	if w.file != nil && w.off+int64(len(w.buf))+n > w.limit-closing {
-		if err := w.end(); err != nil {
-			return err
-		}
-	}
-	if w.file == nil {
-		return w.beginSegment()
-	}
-	if len(w.buf) >= writeBuffer {
-		return w.flush()
-	}
-	return nil
-}
-
-func (w *Writer) take(n int) []byte {
-	at := len(w.buf)
-	w.buf = slices.Grow(w.buf, n)[:at+n]
-	return w.buf[at:]
-}
-
-func (w *Writer) beginSegment() error {
-	if len(w.done) == MaxSegments {
-		return ErrTooLarge
-	}
-	index := uint32(len(w.done)) + 1
-	file, err := w.fs.Create(filepath.Join(w.tmp, record.FileName(index)), 0)
-	if err != nil {
-		return err
-	}
-	w.file, w.off, w.sum = file, 0, 0
-	h := record.Header{
-		Seed: w.seed, Index: index, Oldest: 1, Base: w.base, Synced: w.base,
-		LastID: w.lastID, Created: time.Now().UnixNano(),
-	}
-	w.salt = h.Salt()
-	h.Encode(w.take(record.HeaderSize))
-	return nil
-}
-
-func (w *Writer) flush() error {
-	if _, err := w.file.WriteAt(w.buf, w.off); err != nil {
-		return err
-	}
-	w.off += int64(len(w.buf))
-	w.sum = sum(w.sum, w.buf)
-	w.buf = w.buf[:0]
-	if cap(w.buf) > 4*writeBuffer {
-		w.buf = nil
-	}
-	return nil
-}
-
-// end seals the segment that was begun and makes it durable.
-func (w *Writer) end() error {
-	record.EncodeSmall(w.take(record.SmallSize), w.salt, record.End, w.lastID)
-	if err := errors.Join(w.flush(), w.file.Sync()); err != nil {
-		return err
-	}
-	file := w.file
-	w.file = nil
-	w.done = append(w.done, segment{w.off, w.sum})
-	w.base += journal.Pos(w.off)
-	return file.Close()
-}
-
-// endLast seals the last segment. There is one even without jobs, because it tells which
-// ids were used. Its stop record vouches for all before: a reader of the binlog takes
-// nothing there for torn.
-func (w *Writer) endLast(highest uint64) error {
-	if w.file == nil {
-		if err := w.beginSegment(); err != nil {
-			return err
-		}
-	}
-	if err := errors.Join(w.flush(), w.file.Sync()); err != nil {
-		return err
-	}
-	record.EncodeSmall(w.take(record.SmallSize), w.salt, record.Stop, uint64(w.base)+uint64(w.off))
-	w.lastID = highest
-	return w.end()
+	w.out.LastID = max(w.out.LastID, id)
+	return b, salt, nil
 }
 
 // Finish makes the snapshot durable under its name: its files, then its directory, then
@@ -271,7 +173,7 @@ func (w *Writer) Finish(m Meta) (Meta, string, error) {
 	if err := w.complete(&m); err != nil {
 		return Meta{}, "", errors.Join(fmt.Errorf("finish snapshot %s: %w", tmp, spaceError(err)), w.Abort())
 	}
-	w.tmp, w.buf = "", nil
+	w.tmp, w.out = "", sealed.Writer{}
 	m, path, err := publish(w.fs, w.dir, tmp, &m)
 	if err != nil {
 		return Meta{}, "", fmt.Errorf("finish snapshot %s: %w", tmp, spaceError(err))
@@ -284,13 +186,19 @@ func (w *Writer) complete(m *Meta) error {
 	if wrong := m.wrong(); wrong != "" {
 		return errors.New("impossible: " + wrong)
 	}
-	if m.Highest < w.lastID {
-		return fmt.Errorf("the highest id is said to be %d, but there is a record of job %d", m.Highest, w.lastID)
+	if m.Highest < w.out.LastID {
+		return fmt.Errorf("the highest id is said to be %d, but there is a record of job %d", m.Highest, w.out.LastID)
 	}
-	if err := w.endLast(m.Highest); err != nil {
+	// The stop record vouches for all before: a reader of the binlog takes nothing there
+	// for torn.
+	if err := w.out.Stop(); err != nil {
 		return err
 	}
-	m.Records, m.Fulls, m.Bytes, m.segments = w.records, w.fulls, int64(w.base), w.done
+	w.out.LastID = m.Highest
+	if err := w.out.Close(); err != nil {
+		return err
+	}
+	m.Records, m.Fulls, m.Bytes, m.segments = w.records, w.fulls, int64(w.out.Base), w.out.Sealed
 	return nil
 }
 
@@ -299,12 +207,8 @@ func (w *Writer) Abort() error {
 	if w.tmp == "" {
 		return nil
 	}
-	var err error
-	if w.file != nil {
-		err = w.file.Close()
-	}
-	err = errors.Join(err, removeAll(w.fs, w.tmp))
-	w.file, w.buf, w.tmp = nil, nil, ""
+	err := errors.Join(w.out.Abandon(), removeAll(w.fs, w.tmp))
+	w.tmp, w.out = "", sealed.Writer{}
 	if err != nil {
 		return fmt.Errorf("abort a snapshot: %w", err)
 	}

@@ -116,7 +116,7 @@ func NewStores() *Stores {
 		store: newDistribution("beanstalkd_cluster_store_seconds",
 			"How long a store in this member's log took: a write and a sync.", shortTimes),
 		commit: newDistribution("beanstalkd_cluster_commit_seconds",
-			"How long a batch of changes of this member's, as leader, took from its proposal to its commit.", shortTimes),
+			"How long an entry of the log took, at this member as leader, from its proposal to its commit.", shortTimes),
 	}
 }
 

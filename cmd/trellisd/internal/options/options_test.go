@@ -292,7 +292,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"--http", "--web-config-file", "--console", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
 			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
 			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca",
-			"--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
+			"--auth-file", "--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
 		} {
 			if !strings.Contains(text.text, flag) {
 				t.Errorf("%s: nothing about %s", text.name, flag)

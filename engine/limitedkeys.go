@@ -15,15 +15,15 @@ import (
 // or the end of one, moves at most one job per group that it closes or opens, and closes
 // or opens at most one group: that whose limit is the number of reserved jobs.
 
-// limits is the limited keys of a tube. The shard's lock guards it.
-type limits struct {
-	keys    map[string]*slots
+// limitedKeys are the limited keys of a tube. The shard's lock guards them.
+type limitedKeys struct {
+	keys    map[string]*limitedKey
 	passed  queue.Heap // the first jobs of groups that are closed, by priority
 	crowded []*group   // those with further jobs
 }
 
-// slots is a limited key: it exists while a job of the tube has it.
-type slots struct {
+// limitedKey exists while a job of the tube has it.
+type limitedKey struct {
 	tube     *tube
 	key      string
 	jobs     int    // that have it
@@ -37,41 +37,41 @@ type slots struct {
 // group is the jobs of one key and one limit. All of its ready jobs are withheld from the
 // tube's order of ready jobs, but for the first while it is open.
 type group struct {
-	slots   *slots
+	key     *limitedKey
 	limit   uint32
 	jobs    int        // in any state
 	first   ref        // of the ready ones; 0 if there is none
 	firstID uint64     // its id
 	rest    queue.Heap // the others, by priority
-	place   int        // in limits.crowded, while rest has some
+	place   int        // in limitedKeys.crowded, while rest has some
 }
 
 // open tells whether a job of the group may be reserved.
-func (g *group) open() bool { return g.slots.reserved < g.limit }
+func (g *group) open() bool { return g.key.reserved < g.limit }
 
-// slotsOf returns a limited key, nil if no job of the tube has it.
-func (t *tube) slotsOf(key string) *slots {
-	if t.limits == nil {
+// limitedKeyOf returns a limited key, nil if no job of the tube has it.
+func (t *tube) limitedKeyOf(key string) *limitedKey {
+	if t.limited == nil {
 		return nil
 	}
-	return t.limits.keys[key]
+	return t.limited.keys[key]
 }
 
 // groupOf adds a job of the tube t to a group.
 func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
-	if t.limits == nil {
-		t.limits = &limits{keys: make(map[string]*slots)}
+	if t.limited == nil {
+		t.limited = &limitedKeys{keys: make(map[string]*limitedKey)}
 	}
-	s := t.limits.keys[key]
+	s := t.limited.keys[key]
 	if s == nil {
-		s = &slots{tube: t, key: key}
-		t.limits.keys[key] = s
+		s = &limitedKey{tube: t, key: key}
+		t.limited.keys[key] = s
 		sh.totals.limited++
 		sh.engine.usage.keys.Add(1)
 	}
 	g := s.group(limit)
 	if g == nil {
-		g = &group{slots: s, limit: limit}
+		g = &group{key: s, limit: limit}
 		s.add(g)
 	}
 	s.jobs++
@@ -81,7 +81,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 
 // leave takes a job off its group.
 func (g *group) leave() {
-	s := g.slots
+	s := g.key
 	s.jobs--
 	g.jobs--
 	if g.jobs == 0 {
@@ -89,23 +89,23 @@ func (g *group) leave() {
 	}
 	if s.jobs == 0 {
 		t := s.tube
-		delete(t.limits.keys, s.key)
-		if len(t.limits.keys) == 0 {
-			t.limits = nil
+		delete(t.limited.keys, s.key)
+		if len(t.limited.keys) == 0 {
+			t.limited = nil
 		}
 		t.shard.totals.limited--
 		t.shard.engine.usage.keys.Add(-1)
 	}
 }
 
-func (s *slots) group(limit uint32) *group {
+func (s *limitedKey) group(limit uint32) *group {
 	if s.only != nil && s.only.limit == limit {
 		return s.only
 	}
 	return s.others[limit]
 }
 
-func (s *slots) add(g *group) {
+func (s *limitedKey) add(g *group) {
 	if s.only == nil {
 		s.only = g
 		return
@@ -116,7 +116,7 @@ func (s *slots) add(g *group) {
 	s.others[g.limit] = g
 }
 
-func (s *slots) remove(g *group) {
+func (s *limitedKey) remove(g *group) {
 	if s.only == g {
 		s.only = nil
 		return
@@ -171,7 +171,7 @@ func (sh *shard) stand(t *tube, g *group, r ref, j *job) {
 	if g.open() {
 		t.ready.Restore(sh.table, j.pri, r, &j.Links)
 	} else {
-		t.limits.passed.Push(sh.table, uint64(j.pri), r, &j.Links)
+		t.limited.passed.Push(sh.table, uint64(j.pri), r, &j.Links)
 	}
 }
 
@@ -180,15 +180,15 @@ func (sh *shard) stepBack(t *tube, g *group, j *job) {
 	if g.open() {
 		t.ready.Withhold(sh.table, j.pri, &j.Links)
 	} else {
-		t.limits.passed.Remove(sh.table, &j.Links)
+		t.limited.passed.Remove(sh.table, &j.Links)
 	}
 }
 
 // crowd adds a job to the rest of its group.
 func (sh *shard) crowd(t *tube, g *group, r ref, j *job) {
 	if g.rest.Len() == 0 {
-		g.place = len(t.limits.crowded)
-		t.limits.crowded = append(t.limits.crowded, g)
+		g.place = len(t.limited.crowded)
+		t.limited.crowded = append(t.limited.crowded, g)
 	}
 	g.rest.Push(sh.table, uint64(j.pri), r, &j.Links)
 }
@@ -198,30 +198,30 @@ func (sh *shard) uncrowd(t *tube, g *group, j *job) {
 	if g.rest.Len() > 0 {
 		return
 	}
-	c := t.limits.crowded
+	c := t.limited.crowded
 	last := len(c) - 1
 	c[g.place] = c[last]
 	c[g.place].place = g.place
 	c[last] = nil
-	t.limits.crowded = c[:last]
+	t.limited.crowded = c[:last]
 }
 
 // occupy counts a limited job that becomes reserved.
 func (sh *shard) occupy(t *tube, j *job) {
-	s := sh.groupOfJob(j).slots
+	s := sh.groupOfJob(j).key
 	sh.count(t, s, s.reserved+1, s.reserved+1)
 }
 
 // vacate counts a limited job off that was reserved. The caller has the jobs that may go now
 // dispatched.
 func (sh *shard) vacate(t *tube, j *job) {
-	s := sh.groupOfJob(j).slots
+	s := sh.groupOfJob(j).key
 	sh.count(t, s, s.reserved-1, s.reserved)
 }
 
 // count sets how many jobs of a key are reserved, which closes or opens the group with that
 // limit.
-func (sh *shard) count(t *tube, s *slots, reserved, limit uint32) {
+func (sh *shard) count(t *tube, s *limitedKey, reserved, limit uint32) {
 	g := s.group(limit)
 	if g == nil || g.first == 0 {
 		s.reserved = reserved
@@ -243,7 +243,7 @@ func (sh *shard) movedLimited(t *tube, r ref, j *job) {
 	case g.open():
 		t.ready.Moved(sh.table, j.pri, r, &j.Links)
 	default:
-		t.limits.passed.Moved(r, &j.Links)
+		t.limited.passed.Moved(r, &j.Links)
 	}
 	g.first = r
 }
@@ -252,10 +252,10 @@ func (sh *shard) movedLimited(t *tube, r ref, j *job) {
 // there is none.
 func (t *tube) firstReady() ref {
 	r := t.ready.First(t.shard.table)
-	if t.limits == nil || t.limits.passed.Len() == 0 {
+	if t.limited == nil || t.limited.passed.Len() == 0 {
 		return r
 	}
-	p := t.limits.passed.First().Ref
+	p := t.limited.passed.First().Ref
 	if r == 0 || t.shard.job(p).sooner(t.shard.job(r)) {
 		return p
 	}
@@ -270,10 +270,10 @@ func (t *tube) allReady() iter.Seq[ref] {
 				return
 			}
 		}
-		if t.limits == nil {
+		if t.limited == nil {
 			return
 		}
-		for r := range t.limits.withheld() {
+		for r := range t.limited.withheld() {
 			if !yield(r) {
 				return
 			}
@@ -282,7 +282,7 @@ func (t *tube) allReady() iter.Seq[ref] {
 }
 
 // withheld yields the ready jobs that do not stand in the tube's order.
-func (l *limits) withheld() iter.Seq[ref] {
+func (l *limitedKeys) withheld() iter.Seq[ref] {
 	return func(yield func(ref) bool) {
 		for r := range l.passed.All() {
 			if !yield(r) {

@@ -1,0 +1,2 @@
+// Package tlstest issues certificates for tests.
+package tlstest
