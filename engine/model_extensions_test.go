@@ -228,9 +228,13 @@ func (m *model) judge(j *modelJob) bool {
 func (m *model) buryDead(j *modelJob) {
 	old := j.tube
 	j.buries++
-	j.tube = m.make(m.dead[old.name].tube)
+	if dead := m.dead[old.name].tube; dead != old.name {
+		m.moveKeys(j, dead)
+		j.tube = m.make(dead)
+	}
 	m.save(j, "buried", 0)
 	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
+	m.dispatch(old)
 	m.drop(old)
 }
 
