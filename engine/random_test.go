@@ -318,7 +318,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				}
 			}
 			r.do(c, fmt.Sprint("list-jobs ", name, " ", state, " ", limit, " ", after), func() string {
-				return m.listJobs(name, state, limit, after)
+				return m.listJobs(c.client, name, state, limit, after)
 			})
 		},
 		"clear": func(t *rapid.T) {
@@ -566,7 +566,7 @@ func (r *rig) audit() {
 		r.do(c, "use "+name, func() string { return m.use(c.client, name) })
 		for _, state := range []string{"ready", "delayed", "buried"} {
 			r.do(c, "peek-"+state, func() string { return m.peekFirst(c.client, state) })
-			r.do(c, "list-jobs "+name+" "+state, func() string { return m.listJobs(name, state, 100, 0) })
+			r.do(c, "list-jobs "+name+" "+state, func() string { return m.listJobs(c.client, name, state, 100, 0) })
 		}
 		r.do(c, "peek-tube "+name+" reserved", func() string { return m.peekTube(name, "reserved") })
 	}
