@@ -87,8 +87,12 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 	}
 	before := copied(&x.record)
 	before.Pri, before.Reserves, before.Timeouts = r.Pri, r.Reserves, r.Timeouts
+	if r.State == journal.Ready { // that a delay has ended, or the job is reserved, is not on record
+		before.State, before.Due, before.BuryOrder = r.State, 0, 0
+	}
 	pos := f.next()
-	if x.record = copied(r); !same(&before, r) { // a job's priority is no business of who is given the job
+	// What a duplicate changes of a job that is reserved is no business of who is given it.
+	if x.record = copied(r); !same(&before, r) {
 		x.pos = pos
 	}
 	return pos, nil

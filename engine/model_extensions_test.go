@@ -13,25 +13,38 @@ import (
 
 func byID(a, b *modelJob) int { return cmp.Compare(a.id, b.id) }
 
-// listed returns the jobs of a tube in a state in the order of list-jobs.
-func (m *model) listed(t *modelTube, state string) []*modelJob {
-	return m.in(t, state, map[string]func(a, b *modelJob) int{
-		"ready": byPriority, "delayed": byDue, "buried": byStep, "reserved": byID,
-	}[state])
+// listOrder is the order of list-jobs.
+var listOrder = map[string]func(a, b *modelJob) int{
+	"ready": byPriority, "delayed": byDue, "buried": byStep, "reserved": byID,
 }
 
-func (m *model) listJobs(name, state string, limit int, after uint64) string {
+// listed returns the jobs of a tube in a state in the order of list-jobs.
+func (m *model) listed(t *modelTube, state string) []*modelJob {
+	return m.in(t, state, listOrder[state])
+}
+
+// modelPlace is where the last list-jobs of a client ended.
+type modelPlace struct {
+	tube, state string
+	last        modelJob // as it was then
+}
+
+func (m *model) listJobs(c *modelClient, name, state string, limit int, after uint64) string {
 	t := m.find(name)
 	if t == nil {
 		return notFound
 	}
 	list := m.listed(t, state)
 	if after != 0 {
-		i := slices.IndexFunc(list, func(j *modelJob) bool { return j.id == after })
-		list = list[i+1:]
+		from := m.jobs[after]
+		if p := &c.listed; p.last.id == after && p.tube == name && p.state == state {
+			from = &p.last
+		}
+		list = slices.DeleteFunc(list, func(j *modelJob) bool { return listOrder[state](j, from) <= 0 })
 	}
 	y := "---\n"
 	for _, j := range list[:min(limit, len(list))] {
+		c.listed = modelPlace{name, state, *j}
 		y += fmt.Sprintf("- id: %d\n  pri: %d\n  age: %d\n  size: %d\n", j.id, j.pri, int64((m.now-j.created)/second), len(j.body))
 		if j.due != 0 {
 			y += fmt.Sprintf("  time-left: %d\n", int64((j.due-m.now)/second))
@@ -228,9 +241,13 @@ func (m *model) judge(j *modelJob) bool {
 func (m *model) buryDead(j *modelJob) {
 	old := j.tube
 	j.buries++
-	j.tube = m.make(m.dead[old.name].tube)
+	if dead := m.dead[old.name].tube; dead != old.name {
+		m.moveKeys(j, dead)
+		j.tube = m.make(dead)
+	}
 	m.save(j, "buried", 0)
 	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
+	m.dispatch(old)
 	m.drop(old)
 }
 

@@ -77,6 +77,8 @@ type modelClient struct {
 	batch       int    // jobs that the reserve-batch asks for; 0 for another command
 	gone        bool   // closed while claimed
 
+	listed modelPlace
+
 	incoming *modelPut
 	out      string // what it was answered and has not been compared
 }

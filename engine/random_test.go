@@ -40,6 +40,51 @@ func TestRandomCommandsAreAnsweredAsByTheModel(t *testing.T) {
 	})
 }
 
+// The same holds where keys, dead letters and moves meet, which come together often here:
+// a dead letter takes its unique key along, or loses it, and leaves its slot to others.
+func TestRandomDeadLettersWithKeysAreAnsweredAsByTheModel(t *testing.T) {
+	rapidFlag(t, "rapid.checks", 600)
+	rapidFlag(t, "rapid.steps", 60)
+	rapid.Check(t, func(t *rapid.T) {
+		var f *file
+		if rapid.IntRange(0, 3).Draw(t, "journal") > 0 {
+			f = newFile(t)
+		}
+		p := drawPlan(t)
+		p.keyed = true
+		if len(p.places) == 1 {
+			p.places = append(p.places, p.shards-1)
+		}
+		p.places = p.places[:min(len(p.places), 3)]
+		r := newRig(t, p, f, time.Unix(1e9, 0))
+		for again := 0; ; again++ {
+			t.Repeat(r.actionsOnKeys())
+			r.audit()
+			if f == nil || again == 2 {
+				break
+			}
+			r = r.restart(among(t, "pause", 0, second, 2*second, 100*second))
+		}
+		r.empty()
+	})
+}
+
+// actionsOnKeys are the actions that put jobs with keys and let their reservations fail.
+func (r *rig) actionsOnKeys() map[string]func(*rapid.T) {
+	all, some := r.actions(), map[string]func(*rapid.T){}
+	for _, name := range []string{
+		"", "put", "put many", "reserve", "reserve until it waits", "reserve-with-timeout", "reserve-job", "reserve-batch", "delete", "release",
+		"bury", "kick", "kick-job", "use", "watch", "pause-tube", "stats", "look at a tube", "clear", "move", "dead letters", "connect",
+		"close", "deliver", "resume", "journal", "migrate", "time passes", "time is full",
+	} {
+		some[name] = all[name]
+	}
+	for _, name := range []string{"put many", "release", "reserve-job", "dead letters", "time is full"} {
+		some[name+" again"] = all[name]
+	}
+	return some
+}
+
 // rapidFlag sets a flag of rapid for one test, unless the command line does.
 func rapidFlag(t *testing.T, name string, n int) {
 	if name == "rapid.checks" && (raceEnabled || testing.Short()) {
@@ -146,7 +191,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"put many": func(t *rapid.T) {
 			c := r.idle(t)
 			for range rapid.IntRange(2, 15).Draw(t, "jobs") {
-				r.put(t, c, modelPut{pri: priority(t), ttr: among[uint32](t, "ttr", 1, 2, 3, 100), size: 1, keys: someKeys(t)})
+				r.put(t, c, modelPut{pri: priority(t), ttr: among[uint32](t, "ttr", 1, 2, 3, 100), size: 1, keys: r.someKeys(t)})
 			}
 		},
 		"more of a put": func(t *rapid.T) {
@@ -273,7 +318,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				}
 			}
 			r.do(c, fmt.Sprint("list-jobs ", name, " ", state, " ", limit, " ", after), func() string {
-				return m.listJobs(name, state, limit, after)
+				return m.listJobs(c.client, name, state, limit, after)
 			})
 		},
 		"clear": func(t *rapid.T) {
@@ -399,7 +444,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 func (r *rig) putAny(t *rapid.T) {
 	c := r.idle(t)
 	p := modelPut{pri: priority(t), delay: delay(t), ttr: among[uint32](t, "ttr", 100, 0, 1, 2, 3, math.MaxUint32)}
-	p.keys = someKeys(t)
+	p.keys = r.someKeys(t)
 	p.size = among(t, "size", 1, 0, 2, 8, ballastBody, ballastBody, 300)
 	if rapid.IntRange(0, 29).Draw(t, "large") == 29 {
 		p.size = among(t, "size", 65_536, 69_999, 70_000, 70_001)
@@ -408,9 +453,20 @@ func (r *rig) putAny(t *rapid.T) {
 	r.put(t, c, p)
 }
 
+// someKeys draws the keys of a put: none, as a rule, unless the plan wants them.
+func (r *rig) someKeys(t *rapid.T) journal.Keys {
+	if r.plan.keyed {
+		return keysOfKind(t, among(t, "keys", "idp", "con", "both", "idp", ""))
+	}
+	return someKeys(t)
+}
+
 // someKeys draws the keys of a put: none, as a rule.
-func someKeys(t *rapid.T) (k journal.Keys) {
-	kind := among(t, "keys", "", "", "", "idp", "con", "both")
+func someKeys(t *rapid.T) journal.Keys {
+	return keysOfKind(t, among(t, "keys", "", "", "", "idp", "con", "both"))
+}
+
+func keysOfKind(t *rapid.T, kind string) (k journal.Keys) {
 	if kind == "idp" || kind == "both" {
 		k.Unique, k.Seconds = among(t, "idp", "k", "j"), among[uint32](t, "seconds", 0, 1, 3, 100)
 	}
@@ -510,7 +566,7 @@ func (r *rig) audit() {
 		r.do(c, "use "+name, func() string { return m.use(c.client, name) })
 		for _, state := range []string{"ready", "delayed", "buried"} {
 			r.do(c, "peek-"+state, func() string { return m.peekFirst(c.client, state) })
-			r.do(c, "list-jobs "+name+" "+state, func() string { return m.listJobs(name, state, 100, 0) })
+			r.do(c, "list-jobs "+name+" "+state, func() string { return m.listJobs(c.client, name, state, 100, 0) })
 		}
 		r.do(c, "peek-tube "+name+" reserved", func() string { return m.peekTube(name, "reserved") })
 	}

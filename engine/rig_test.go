@@ -90,6 +90,7 @@ type rigPlan struct {
 	lastID                  uint64
 	ballast                 bool
 	maxKeys                 int
+	keyed                   bool // most jobs have keys
 }
 
 // newRig makes a rig with an engine that has the given journal, if it is not nil.

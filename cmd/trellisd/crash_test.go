@@ -66,7 +66,7 @@ type crash struct {
 func newCrash(t *testing.T) *crash {
 	c := &crash{t: t, dir: t.TempDir(), certs: newCertFiles(t), first: 1}
 	for i, depth := range []int{1, 1, 1, 4, 32, 100} {
-		l := &ledger{client: i, jobs: map[int]entry{}}
+		l := &ledger{client: i, jobs: map[int]entry{}, tombs: map[keyOf]tomb{}}
 		c.clients = append(c.clients, &bookkeeper{sure: l, hoped: l.clone(), depth: depth})
 	}
 	for i, depth := range []int{1, 20} {
@@ -242,6 +242,8 @@ func (c *crash) audit(s *server) {
 		done, err := b.settle(jobs[b.sure.client], dead, time.Now())
 		if err != nil {
 			t.Error(err)
+		} else {
+			b.doubtTombs(b.open[done:])
 		}
 		c.done += done
 		c.acked, c.unacked = c.acked+b.acked, c.unacked+len(b.open)
@@ -256,6 +258,9 @@ func (c *crash) audit(s *server) {
 		t.FailNow()
 	}
 	for _, b := range c.clients {
+		if err := b.auditTombs(w); err != nil {
+			t.Fatal(err)
+		}
 		if err := b.auditBurials(w); err != nil {
 			t.Fatal(err)
 		}
@@ -317,18 +322,18 @@ func (b *bookkeeper) reserveAny(w *wire) error {
 		return nil // nothing is ready, or the deadline of a job is near
 	}
 	for n, e := range b.sure.jobs {
-		if e.id == id && e.state == "ready" {
+		if e.id == id && e.state == "ready" && !b.sure.passedOver(e) {
 			d := &deed{word: "reserve-job", line: "reserve-with-timeout 0", job: n, id: id}
 			b.hoped.do(d, span{})
 			return b.take(d, r[0])
 		}
 	}
-	return fmt.Errorf("client %d is given job %d, which is not ready", b.sure.client, id)
+	return fmt.Errorf("client %d is given job %d, which is not ready, or passed over", b.sure.client, id)
 }
 
 // take notes an acknowledged command.
 func (b *bookkeeper) take(d *deed, r reply) error {
-	if d.word == "put" {
+	if d.word == "put" && b.sure.duplicate(d) == "" {
 		if _, err := fmt.Sscanf(r.line, "INSERTED %d", &d.id); err != nil || d.id <= b.greatest {
 			return fmt.Errorf("the reply to %q is %q, and there was an id %d", d.line, r.line, b.greatest)
 		}
@@ -382,7 +387,8 @@ func (b *bookkeeper) choose() *deed {
 		if rand.IntN(50) == 0 {
 			d.size = rand.IntN(20000)
 		}
-		d.line = fmt.Sprintf("put %d %d %d %d", d.pri, d.delay, d.ttr, len(bodyOf(l.client, d.job, d.size)))
+		d.keys = anyKeys()
+		d.line = fmt.Sprintf("put %d %d %d %d%s", d.pri, d.delay, d.ttr, len(bodyOf(l.client, d.job, d.size)), d.keys.tags())
 		return d
 	case kind == 30:
 		d := &deed{word: "set-dlq", tube: rand.IntN(ledgerTubes), bound: rand.IntN(4)}
@@ -424,10 +430,27 @@ func (b *bookkeeper) choose() *deed {
 		d.line = fmt.Sprintf("bury %d %d", d.id, d.pri)
 	case e.state != "ready" && kind < 75:
 		d.word = "kick-job"
+	case e.state != "reserved" && l.passedOver(e):
+		d.word = "stats-job"
 	default:
 		d.word = "reserve-job"
 	}
 	return d
+}
+
+// anyKeys are the keys of a put: a unique one of a few, as a rule, which a job seldom keeps
+// when it is deleted, or one that limits reservations, both or none.
+func anyKeys() (k keys) {
+	if rand.IntN(2) > 0 {
+		k.unique = fmt.Sprint("k", rand.IntN(20))
+		if rand.IntN(3) == 0 {
+			k.seconds = 10000 + rand.Uint32N(10000)
+		}
+	}
+	if rand.IntN(3) == 0 {
+		k.limited, k.limit = fmt.Sprint("c", rand.IntN(3)), 1+rand.Uint32N(3)
+	}
+	return k
 }
 
 // anyDelay is none, or so long that it will not end.
@@ -485,6 +508,44 @@ func (b *bookkeeper) settle(jobs map[int]found, dead map[string]string, now time
 	}
 	return 0, fmt.Errorf("client %d has other jobs than it can have after %d commands that were not acknowledged:\n%s",
 		b.sure.client, len(b.open), strings.Join(all, "\n"))
+}
+
+// doubtTombs notes whose keys may be free because a flush of their tube was sent that does
+// not show: it erases tombstones last, and there may have been nothing else.
+func (b *bookkeeper) doubtTombs(undone []*deed) {
+	for _, d := range undone {
+		for k, x := range b.sure.tombs {
+			if d.word == "flush-tube" && k.tube == d.tube {
+				x.unknown = true
+				b.sure.tombs[k] = x
+			}
+		}
+	}
+}
+
+// auditTombs puts jobs with the unique keys that deleted jobs keep.
+func (b *bookkeeper) auditTombs(w *wire) error {
+	for k, x := range b.sure.tombs {
+		r, err := w.ask([]string{"use " + b.sure.tubeName(k.tube), "put 4294967295 0 60 0 idp:" + k.key + "\r\n"})
+		if err != nil {
+			return err
+		}
+		var id uint64
+		switch _, err := fmt.Sscanf(r[1].line, "INSERTED %d", &id); {
+		case r[1].line == fmt.Sprintf("INSERTED %d DELETED", x.id):
+			b.sure.tombs[k] = tomb{id: x.id}
+		case err == nil && x.unknown && r[1].line == fmt.Sprint("INSERTED ", id):
+			delete(b.sure.tombs, k)
+			if r, err := w.ask([]string{fmt.Sprint("delete ", id)}); err != nil || r[0].line != "DELETED" {
+				return fmt.Errorf("client %d: the reply to a delete is %v, %w", b.sure.client, r, err)
+			}
+		default:
+			return fmt.Errorf("client %d: key %s of %s is not kept by job %d: %q (may it be free: %v)",
+				b.sure.client, k.key, b.sure.tubeName(k.tube), x.id, r[1].line, x.unknown)
+		}
+	}
+	b.hoped = b.sure.clone()
+	return nil
 }
 
 // auditBurials kicks the buried jobs of a tube one after another.

@@ -31,8 +31,9 @@ func collectSoon() {
 // what it may be beside the memory of jobs, unless the operator has said how much
 // that is. Jobs and bodies themselves are not on that heap. What queues of jobs
 // take of it is a quarter of what the smallest jobs take, at most, and twice that
-// while a queue grows. A lower limit than what connections and tubes take would
-// keep the collector running all the time.
+// while a queue grows. What keys take of it is about as much as the smallest jobs
+// with keys are counted for. A lower limit than what all of these, connections and
+// tubes take would keep the collector running all the time.
 func limitHeap(opt *options.Options) {
 	if opt.MaxMemory == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return
@@ -48,5 +49,5 @@ func limitHeap(opt *options.Options) {
 	if opt.Cluster.Member() {
 		others += heapOfMember
 	}
-	debug.SetMemoryLimit(min(opt.MaxMemory/2, math.MaxInt64-others) + others)
+	debug.SetMemoryLimit(min(opt.MaxMemory, math.MaxInt64-others) + others)
 }

@@ -15,6 +15,7 @@ import (
 type ledger struct {
 	client  int
 	jobs    map[int]entry
+	tombs   map[keyOf]tomb
 	burials int
 	dead    [ledgerTubes]uint32 // attempts with which jobs of a tube go to deadTube; 0 is no setting
 }
@@ -25,8 +26,40 @@ const (
 	deadTube    = ledgerTubes - 1
 )
 
+// A keyOf is a unique key in one of a ledger's tubes.
+type keyOf struct {
+	tube int
+	key  string
+}
+
+// A tomb is what is left of a deleted job that keeps its unique key. None ends during a test.
+type tomb struct {
+	id      uint64
+	unknown bool // it may have been erased by a flush that was not acknowledged
+}
+
+// keys are those of a job's put.
+type keys struct {
+	unique  string
+	seconds uint32
+	limited string
+	limit   uint32
+}
+
+// tags are what a put's line says of the keys.
+func (k *keys) tags() (s string) {
+	if k.unique != "" {
+		s += fmt.Sprintf(" idp:%s:%d", k.unique, k.seconds)
+	}
+	if k.limited != "" {
+		s += fmt.Sprintf(" con:%s:%d", k.limited, k.limit)
+	}
+	return s
+}
+
 // An entry is one job in a ledger.
 type entry struct {
+	keys            keys
 	id              uint64 // 0 until it is known
 	tube, size      int
 	pri, delay, ttr uint32
@@ -54,12 +87,13 @@ type deed struct {
 	pri, delay uint32
 	ttr        uint32
 	bound      int
+	keys       keys
 	sent       time.Time
 }
 
 func (l *ledger) clone() *ledger {
 	c := *l
-	c.jobs = maps.Clone(l.jobs)
+	c.jobs, c.tombs = maps.Clone(l.jobs), maps.Clone(l.tombs)
 	return &c
 }
 
@@ -96,6 +130,55 @@ func (l *ledger) in(tube int) (n int) {
 	return n
 }
 
+// holder is the number of the job that has a unique key in a tube, 0 if none has.
+func (l *ledger) holder(tube int, key string) int {
+	for n, e := range l.jobs {
+		if key != "" && e.tube == tube && e.keys.unique == key {
+			return n
+		}
+	}
+	return 0
+}
+
+// duplicate is the answer to a put whose unique key is held, "" if it is free.
+func (l *ledger) duplicate(d *deed) string {
+	if n := l.holder(d.tube, d.keys.unique); n != 0 {
+		e := l.jobs[n]
+		s := fmt.Sprintf("INSERTED %d %s", e.id, strings.ToUpper(e.state))
+		if d.pri < e.pri {
+			s += fmt.Sprint(" ", d.pri)
+		}
+		return s
+	}
+	if x, ok := l.tombs[keyOf{d.tube, d.keys.unique}]; ok {
+		return fmt.Sprintf("INSERTED %d DELETED", x.id)
+	}
+	return ""
+}
+
+// passedOver tells whether the limit of a job keeps it from being reserved.
+func (l *ledger) passedOver(e entry) bool {
+	held := uint32(0)
+	for _, o := range l.jobs {
+		if o.tube == e.tube && o.keys.limited == e.keys.limited && o.state == "reserved" {
+			held++
+		}
+	}
+	return e.keys.limited != "" && held >= e.keys.limit
+}
+
+// enter gives a job the keys that it has in another tube, and puts it there.
+func (l *ledger) enter(e *entry, tube int) {
+	switch {
+	case e.tube == tube || e.keys.unique == "":
+	case l.holder(tube, e.keys.unique) != 0:
+		e.keys.unique, e.keys.seconds = "", 0
+	default:
+		delete(l.tombs, keyOf{tube, e.keys.unique})
+	}
+	e.tube = tube
+}
+
 // do notes what a command does to the jobs.
 func (l *ledger) do(d *deed, at span) {
 	e := l.jobs[d.job]
@@ -109,7 +192,20 @@ func (l *ledger) do(d *deed, at span) {
 	}
 	switch d.word {
 	case "put":
-		e = entry{tube: d.tube, size: d.size, pri: d.pri, delay: d.delay, ttr: d.ttr, born: at, id: d.id}
+		if n := l.holder(d.tube, d.keys.unique); n != 0 {
+			if e = l.jobs[n]; d.pri < e.pri {
+				e.pri, e.kept, e.keptReserves = d.pri, e.state, e.reserves
+				if e.state == "reserved" {
+					e.kept = "ready"
+				}
+				l.jobs[n] = e
+			}
+			return
+		}
+		if _, ok := l.tombs[keyOf{d.tube, d.keys.unique}]; ok {
+			return
+		}
+		e = entry{keys: d.keys, tube: d.tube, size: d.size, pri: d.pri, delay: d.delay, ttr: d.ttr, born: at, id: d.id}
 		queue()
 	case "reserve-job":
 		e.reserves++
@@ -126,14 +222,15 @@ func (l *ledger) do(d *deed, at span) {
 			break
 		}
 		l.burials++
-		e.tube, e.state, e.kept, e.burial, e.due = deadTube, "buried", "buried", l.burials, span{}
+		l.enter(&e, deadTube)
+		e.state, e.kept, e.burial, e.due = "buried", "buried", l.burials, span{}
 		e.buries++
 		e.keptReserves = e.reserves
 	case "set-dlq":
 		l.dead[d.tube] = uint32(d.bound)
 		return
 	case "move-job":
-		e.tube = d.tube
+		l.enter(&e, d.tube)
 		switch e.state {
 		case "reserved":
 			e.state = "ready"
@@ -144,6 +241,7 @@ func (l *ledger) do(d *deed, at span) {
 		e.kept, e.keptReserves = e.state, e.reserves
 	case "flush-tube":
 		maps.DeleteFunc(l.jobs, func(_ int, e entry) bool { return e.tube == d.tube })
+		maps.DeleteFunc(l.tombs, func(k keyOf, _ tomb) bool { return k.tube == d.tube })
 		return
 	case "bury":
 		l.burials++
@@ -158,6 +256,9 @@ func (l *ledger) do(d *deed, at span) {
 		}
 		return
 	case "delete":
+		if e.keys.seconds > 0 {
+			l.tombs[keyOf{e.tube, e.keys.unique}] = tomb{id: e.id}
+		}
 		delete(l.jobs, d.job)
 		return
 	default:
@@ -181,7 +282,9 @@ func (l *ledger) check(d *deed, r reply) error {
 	case "use":
 		want = "USING " + l.tubeName(d.tube)
 	case "put":
-		want = fmt.Sprintf("INSERTED %d", d.id)
+		if want = l.duplicate(d); want == "" {
+			want = fmt.Sprintf("INSERTED %d", d.id)
+		}
 	case "reserve-job":
 		body = bodyOf(l.client, d.job, e.size)
 		want = fmt.Sprintf("RESERVED %d %d", d.id, len(body))

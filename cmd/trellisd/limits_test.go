@@ -81,8 +81,8 @@ func TestTheHeapIsLimitedWithTheMemoryForJobs(t *testing.T) {
 		max, want int64
 	}{
 		{"", 0, limit},
-		{"", 1 << 30, 1<<29 + others},
-		{"", math.MaxInt64, math.MaxInt64/2 + others},
+		{"", 1 << 30, 1<<30 + others},
+		{"", math.MaxInt64, math.MaxInt64},
 		{"1GiB", 1 << 30, limit},
 	} {
 		t.Setenv("GOMEMLIMIT", tt.env)
@@ -95,7 +95,7 @@ func TestTheHeapIsLimitedWithTheMemoryForJobs(t *testing.T) {
 	// Without bounds it is what the process can have, or what the defaults allow.
 	t.Setenv("GOMEMLIMIT", "")
 	limitHeap(&options.Options{MaxMemory: 64 << 20})
-	least := int64(32<<20 + heapOfServer + reactor.DefaultMaxConnections()*heapOfConnection + options.DefaultMaxTubes*heapOfTube)
+	least := int64(64<<20 + heapOfServer + reactor.DefaultMaxConnections()*heapOfConnection + options.DefaultMaxTubes*heapOfTube)
 	if got := debug.SetMemoryLimit(-1); got != least {
 		t.Errorf("without bounds: %d, want %d", got, least)
 	}
