@@ -539,6 +539,12 @@ func (c *Console) download(r *request) error {
 	if err != nil {
 		return err
 	}
+	select {
+	case r.c.downloads <- struct{}{}:
+		defer func() { <-r.c.downloads }()
+	default:
+		return errDownloads
+	}
 	var j client.Job
 	err = r.ask(func(conn *client.Conn) (err error) {
 		j, err = peek(r.Context(), conn, id)
