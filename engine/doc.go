@@ -90,11 +90,11 @@
 //
 // # Looking from outside
 //
-// Who shows what the server does (metrics, the console) calls [Engine.Snapshot],
-// [Engine.EachTube] and [Engine.FindTubes] from any goroutine. They take the lock of one
-// shard at a time and hold it while the numbers of some hundred tubes are copied, so that
-// clients wait no longer for them than for each other; and however many tubes there are,
-// only those are in memory that were asked for. What they tell of one tube is one moment.
+// Who shows what the server does (metrics, the console) calls [Engine.Snapshot] and
+// [Engine.EachTube] from any goroutine. They take the lock of one shard at a time and hold
+// it while the numbers of some hundred tubes are copied, so that clients wait no longer for
+// them than for each other. A [TubeSelection] keeps the first of all tubes in an order, and
+// no more than these in memory. What is told of one tube is one moment.
 //
 // # Rights
 //

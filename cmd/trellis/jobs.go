@@ -171,7 +171,9 @@ func bodyField(body []byte) client.Field {
 	return text("body-base64", base64.StdEncoding.EncodeToString(body))
 }
 
-const jobsAtOnce = 1000 // in one reply
+// jobsAtOnce is how many jobs are asked for at once: as many as a server lists, since it looks at all
+// jobs of a state for each page of them.
+const jobsAtOnce = client.MaxListJobs
 
 // eachJob hands over the jobs of a tube in a state, in pages, at most limit of them; 0: all.
 // It needs the extension list-jobs. What is done to the jobs of a page does not disturb

@@ -34,7 +34,7 @@ func putMany(ctx context.Context, t *testing.T, c *client.Conn, tube string, n i
 		t.Fatal(err)
 	}
 	err := c.Pipeline(ctx, n, func(i int) client.Command {
-		j := client.NewJob{Pri: uint32(i), Delay: delay, TTR: 7200, Body: fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 20_000))}
+		j := client.NewJob{Pri: uint32(i), Delay: delay, TTR: 7200, Body: fmt.Appendf(nil, "%d %s", i, strings.Repeat("x", 5_000))}
 		return j.Command()
 	}, func(_ int, r client.Reply) error {
 		_, err := c.Inserted(r)
@@ -47,7 +47,7 @@ func putMany(ctx context.Context, t *testing.T, c *client.Conn, tube string, n i
 
 // TestManyJobs does everything to more jobs than a page, a window or the kernels' buffers hold.
 func TestManyJobs(t *testing.T) {
-	const n = 2500
+	const n = 10_500
 	for server, start := range map[string]func(*testing.T) string{
 		"trellisd":              func(t *testing.T) string { return startTrellisd(t) },
 		"trellisd without them": func(t *testing.T) string { return startTrellisd(t, "--no-extensions") },
@@ -75,13 +75,13 @@ func TestManyJobs(t *testing.T) {
 			want("bury --tube mail --state ready --count 1200", "1,200 ready jobs of tube mail buried")
 			want("kick --tube mail --state delayed --count 1100", "1,100 delayed jobs of tube mail kicked")
 			want("kick --tube mail --count all", "1,200 buried jobs of tube mail kicked")
-			want("bury --tube mail --state delayed --count all", "1,400 delayed jobs of tube mail buried")
-			want("delete "+strings.Join(ids, " "), "2,500 jobs deleted")
+			want("bury --tube mail --state delayed --count all", "9,400 delayed jobs of tube mail buried")
+			want("delete "+strings.Join(ids, " "), "10,500 jobs deleted")
 			want("delete --tube mail --state buried --count 1300", "1,300 buried jobs of tube mail deleted")
 			if has, err := c.Has(t.Context(), "list-jobs"); err != nil {
 				t.Fatal(err)
 			} else if has {
-				want("jobs mail --limit 0 --grep x -o ndjson", `"body":"2499 xxx`)
+				want("jobs mail --limit 0 --grep x -o ndjson", `"body":"10499 xxx`)
 				want("copy --tube mail --state ready --count all --to copies", "1,100 ready jobs of tube mail copied")
 				want("move --tube mail --state ready --count all --to copies", "1,100 ready jobs of tube mail moved")
 				want("clear copies --yes", "2,200 jobs of tube copies deleted")

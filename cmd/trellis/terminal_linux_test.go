@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,6 +40,8 @@ func onTerminal(t *testing.T, typed string, env []string, args ...string) (shown
 	cmd := exec.CommandContext(t.Context(), self, args...)
 	cmd.Env = append(append(os.Environ(), mainEnv+"=1", "TERM=xterm", "NO_COLOR="), env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	// The terminal is the command's own: libraries put questions to no other.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
@@ -108,7 +108,7 @@ func (v *topView) run(cmd *cobra.Command, f *serverFlags) error {
 	defer cancel()
 	looks := &looker{&v.collector, make(chan struct{}, 1)}
 	m := top.NewModel(ctx, looks, first, v.query, v.interval, a.String(), visible)
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithAltScreen(), tea.WithoutSignalHandler(),
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithoutSignalHandler(),
 		tea.WithInput(os.Stdin), tea.WithOutput(os.Stdout)).Run()
 	if cmd.Context().Err() != nil { // a signal
 		err = nil

@@ -600,11 +600,17 @@ func (c *Console) confirm(r *request, ch *change, o *order) error {
 
 // peek is a job with its body, if that is not too large.
 func peek(ctx context.Context, conn *client.Conn, id uint64) (client.Job, error) {
+	return within(conn, func() (client.Job, error) { return conn.Peek(ctx, id) })
+}
+
+// within asks for a job whose body has at most maxBody bytes. Otherwise the error is
+// errTooBig, and the connection is useless.
+func within(conn *client.Conn, ask func() (client.Job, error)) (client.Job, error) {
 	conn.MaxBody = maxBody
-	j, err := conn.Peek(ctx, id)
+	defer func() { conn.MaxBody = maxReply }()
+	j, err := ask()
 	if errors.Is(err, client.ErrBroken) {
-		return j, fmt.Errorf("%w (%w)", errTooBig, err)
+		err = fmt.Errorf("%w (%w)", errTooBig, err)
 	}
-	conn.MaxBody = maxReply
 	return j, err
 }

@@ -21,6 +21,9 @@ const (
 	parallelRequests = 8
 	queueTime        = 2 * time.Second
 
+	// parallelDownloads is how many bodies are sent at a time, since each is in memory.
+	parallelDownloads = 4
+
 	// maxBody is the largest body in bytes that is fetched.
 	maxBody = 16 << 20
 )
@@ -70,11 +73,13 @@ type Console struct {
 	actions actionLog
 	pages   map[string]*template.Template
 	handler http.Handler
+
+	downloads chan struct{} // has a token for each download under way
 }
 
 // New makes a console. It connects to the server when it has to.
 func New(cfg Config) *Console {
-	c := &Console{cfg: cfg, log: cfg.Log}
+	c := &Console{cfg: cfg, log: cfg.Log, downloads: make(chan struct{}, parallelDownloads)}
 	if c.log == nil {
 		c.log = slog.Default()
 	}

@@ -35,7 +35,8 @@
 //
 // # Bounds
 //
-// A console answers eight requests at a time, with at most four connections to its
+// A console makes the answers to eight requests at a time, and sends four downloads at a
+// time; who reads slowly holds up nobody. It has at most four connections to its
 // server, which it closes when nobody has asked for ten seconds. It keeps the points of
 // five minutes and six hours for the server and for 32 tubes, those looked at last; a table of
 // at most 100,000 tubes, those with the most jobs, while somebody looks at it; and 200

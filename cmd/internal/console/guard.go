@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -40,7 +41,10 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		defer timer.Stop()
 		select {
 		case slots <- struct{}{}:
-			defer func() { <-slots }()
+			// Who reads an answer slowly keeps nobody from asking: answers are made in memory.
+			made := sync.OnceFunc(func() { <-slots })
+			defer made()
+			w = &answering{w, made}
 		case <-timer.C:
 			h.Set("Retry-After", "2")
 			c.refuse(w, r, http.StatusServiceUnavailable, "too many requests at a time")
@@ -52,6 +56,24 @@ func (c *Console) guard(next http.Handler) http.Handler {
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// answering calls made when the answer to a request begins to be written.
+type answering struct {
+	http.ResponseWriter
+	made func()
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (a *answering) WriteHeader(status int) {
+	a.made()
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answering) Write(p []byte) (int, error) {
+	a.made()
+	return a.ResponseWriter.Write(p)
 }
 
 // knownHost tells whether the request came under a name of this host. A page of another
@@ -96,5 +118,6 @@ var (
 	errReadOnly     = errors.New("this console is read-only: it was not started with leave to change anything")
 	errNobody       = errors.New("nobody has proved to be somebody: changes need a name and a password, or a certificate")
 	errTooManyTubes = errors.New("the tubes are still being counted: try again in a moment")
+	errDownloads    = errors.New("too many downloads at a time: try again in a moment")
 	errTooBig       = errors.New("the body is too large to be shown here: read it with trellis peek --raw")
 )

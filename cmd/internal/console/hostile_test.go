@@ -236,3 +236,30 @@ func TestALargeBodyIsCutAndCanBeDownloaded(t *testing.T) {
 		t.Errorf("%d bytes were downloaded", len(a.text))
 	}
 }
+
+func TestABodyThatIsNotFetchedLeavesTheRestOfItsPage(t *testing.T) {
+	large := strings.Repeat("n", maxBody+1)
+	for name, r := range map[string]*rig{"with extensions": newRig(t, nil), "stock": stockRig(t)} {
+		t.Run(name, func(t *testing.T) {
+			r.put("a", 1, 0, large)
+			delayed := r.put("a", 1, 1000, "needle")
+			r.bury("a", large)
+			other := r.bury("b", "small")
+			wantText(t, r.page("/tubes/a"), "Too large to be shown here", fmt.Sprintf("Job %d", delayed))
+			wantText(t, r.page("/failed"), fmt.Sprint(other), "small")
+			wantText(t, r.page("/tubes"), "1–3 of 3") // on the same connections
+		})
+	}
+}
+
+func TestASearchGoesOnBehindABodyThatIsNotFetched(t *testing.T) {
+	r := newRig(t, nil)
+	r.put("a", 1, 0, strings.Repeat("n", maxBody+1))
+	found := r.put("a", 2, 0, "needle")
+	r.put("a", 3, 0, strings.Repeat("n", maxBody+1))
+	page := r.page("/tubes/a/jobs?q=needle")
+	wantText(t, page, fmt.Sprint(found), "needle")
+	if strings.Contains(page, "Search on") {
+		t.Error("the search has not come to the end")
+	}
+}

@@ -189,22 +189,28 @@ func previews(ctx context.Context, conn *client.Conn, rows []jobRow) error {
 	})
 }
 
-// grep looks for a text in the bodies of jobs. It returns how many of them it has looked
-// at: not all if there are many hits, or much to read.
+// grep looks for a text in the bodies of jobs, but for those that are too large. It returns
+// how many jobs it has looked at: not all if there are many hits, or much to read.
 func grep(ctx context.Context, conn *client.Conn, tube string, list []client.Fields, text string) (hits []jobRow, searched int, err error) {
-	total := uint64(0)
-	n := 0
-	for n < len(list) && (n == 0 || total+list[n].Uint("size") <= searchedBytes) {
-		total += list[n].Uint("size")
-		n++
+	var read []int // places in list
+	end, total := 0, uint64(0)
+	for ; end < len(list); end++ {
+		size := list[end].Uint("size")
+		if size > searchedBytes {
+			continue
+		}
+		if total += size; total > searchedBytes {
+			break
+		}
+		read = append(read, end)
 	}
 	enough := errors.New("enough")
-	err = conn.Pipeline(ctx, n, func(i int) client.Command {
-		return client.Command{Line: "peek " + strconv.FormatUint(list[i].Uint("id"), 10)}
+	err = conn.Pipeline(ctx, len(read), func(i int) client.Command {
+		return client.Command{Line: "peek " + strconv.FormatUint(list[read[i]].Uint("id"), 10)}
 	}, func(i int, reply client.Reply) error {
-		searched = i + 1
+		searched = read[i] + 1
 		if strings.Contains(string(reply.Body), text) {
-			row := rowOf(tube, list[i])
+			row := rowOf(tube, list[read[i]])
 			at := strings.Index(string(reply.Body), text)
 			row.Preview = preview(reply.Body[max(0, at-previewRunes/3):])
 			hits = append(hits, row)
@@ -215,9 +221,9 @@ func grep(ctx context.Context, conn *client.Conn, tube string, list []client.Fie
 		return nil
 	})
 	if errors.Is(err, enough) {
-		err = nil
+		return hits, searched, nil
 	}
-	return hits, searched, err
+	return hits, end, err
 }
 
 // job is the page of one job.
@@ -304,7 +310,8 @@ func (c *Console) failed(r *request) error {
 		Settings int
 	}{Tubes: rows, Jobs: list.sum.Buried, InTubes: list.buried}
 	ctx := r.Context()
-	err = r.ask(func(conn *client.Conn) error {
+	tooBig := make(map[string]bool) // tubes of which not even the first job can be seen
+	look := func(conn *client.Conn) error {
 		if err := r.known(conn); err != nil {
 			return err
 		}
@@ -315,8 +322,13 @@ func (c *Console) failed(r *request) error {
 		}
 		began := time.Now()
 		for data.Listed = 0; data.Listed < len(rows) && (data.Listed == 0 || time.Since(began) < failedTime); data.Listed++ {
-			jobs, err := buried(ctx, conn, rows[data.Listed].Name, data.Lacks)
+			tube := rows[data.Listed].Name
+			if tooBig[tube] {
+				continue
+			}
+			jobs, err := buried(ctx, conn, tube, data.Lacks)
 			if err != nil {
+				tooBig[tube] = errors.Is(err, errTooBig)
 				return err
 			}
 			data.Rows = append(data.Rows, jobs...)
@@ -335,7 +347,10 @@ func (c *Console) failed(r *request) error {
 			return nil
 		}
 		return previews(ctx, conn, data.Rows)
-	})
+	}
+	// A body that is too large ends the connection: its tube is left out at the next look.
+	for err = r.ask(look); errors.Is(err, errTooBig); err = r.ask(look) {
+	}
 	if err != nil {
 		return err
 	}

@@ -325,6 +325,7 @@ type nextJob struct {
 	State   client.State
 	Count   int64
 	ID      uint64 // 0: none, or not known
+	TooBig  bool   // its body is larger than maxBody, and so it is not known
 	Preview string
 	Stats   client.Fields
 }
@@ -350,7 +351,8 @@ func (c *Console) tube(r *request) error {
 		Actions bool
 	}{Name: name, Long: long}
 	ctx := r.Context()
-	err = r.ask(func(conn *client.Conn) error {
+	tooBig := make(map[client.State]bool)
+	look := func(conn *client.Conn) error {
 		if err := r.known(conn); err != nil {
 			return err
 		}
@@ -359,8 +361,9 @@ func (c *Console) tube(r *request) error {
 		}
 		data.Next = nil
 		for _, state := range statesShown {
-			next := nextJob{State: state, Count: count(data.Stats, "current-jobs-"+string(state))}
+			next := nextJob{State: state, Count: count(data.Stats, "current-jobs-"+string(state)), TooBig: tooBig[state]}
 			if err := next.find(ctx, conn, name); err != nil {
+				tooBig[state] = errors.Is(err, errTooBig)
 				return err
 			}
 			data.Next = append(data.Next, next)
@@ -380,7 +383,10 @@ func (c *Console) tube(r *request) error {
 			data.Ages = ages(jobs)
 		}
 		return nil
-	})
+	}
+	// A body that is too large ends the connection: its job is left out at the next look.
+	for err = r.ask(look); errors.Is(err, errTooBig); err = r.ask(look) {
+	}
 	if err != nil {
 		return err
 	}
@@ -401,23 +407,19 @@ func (c *Console) tube(r *request) error {
 	return r.render("tube", name, "tubes", data)
 }
 
-// find looks for the job.
+// find looks for the job. After errTooBig the connection is useless.
 func (n *nextJob) find(ctx context.Context, conn *client.Conn, tube string) error {
-	if n.Count == 0 {
+	if n.Count == 0 || n.TooBig {
 		return nil
 	}
-	conn.MaxBody = maxBody
-	j, err := conn.PeekTube(ctx, tube, n.State)
+	j, err := within(conn, func() (client.Job, error) { return conn.PeekTube(ctx, tube, n.State) })
 	lacks := (*client.LacksError)(nil)
 	switch {
 	case isGone(err), errors.As(err, &lacks), isRefused(err):
 		return nil
-	case errors.Is(err, client.ErrBroken):
-		return fmt.Errorf("%w (%w)", errTooBig, err)
 	case err != nil:
 		return err
 	}
-	conn.MaxBody = maxReply
 	n.ID, n.Preview = j.ID, preview(j.Body)
 	if n.Stats, err = conn.StatsJob(ctx, j.ID); isGone(err) {
 		n.ID, err = 0, nil
@@ -536,6 +538,12 @@ func (c *Console) download(r *request) error {
 	id, err := r.id()
 	if err != nil {
 		return err
+	}
+	select {
+	case r.c.downloads <- struct{}{}:
+		defer func() { <-r.c.downloads }()
+	default:
+		return errDownloads
 	}
 	var j client.Job
 	err = r.ask(func(conn *client.Conn) (err error) {

@@ -50,7 +50,7 @@ func status(err error) int {
 		return http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
-	case errors.Is(err, errTooManyTubes):
+	case errors.Is(err, errTooManyTubes), errors.Is(err, errDownloads):
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadGateway

@@ -49,6 +49,9 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
+// rigMaxJob lets a rig have jobs whose bodies a console does not fetch.
+const rigMaxJob = 2 * maxBody
+
 // newRig starts a server and makes a console of it, as change says; nil for a read-only
 // one.
 func newRig(t testing.TB, change func(*Config)) *rig {
@@ -56,12 +59,12 @@ func newRig(t testing.TB, change func(*Config)) *rig {
 	start := time.Now()
 	r.now = func() engine.Time { return engine.Time(time.Since(start)) }
 	r.engine = engine.New(engine.Config{
-		MaxJobSize: 1 << 20, Start: start,
+		MaxJobSize: rigMaxJob, Start: start,
 		Info: engine.Info{PID: 4711, Version: "1.13", ID: "5ed0", Hostname: "queue-1", OS: "#1 SMP", Platform: "x86_64", Usage: func() (u, s time.Duration) { return 0, 0 }},
 	})
 	var err error
 	r.reactor, err = reactor.New(reactor.Config{
-		Engine: r.engine, Now: r.now, Loops: 2, MaxJobSize: 1 << 20, Extensions: true, Log: slog.New(slog.DiscardHandler),
+		Engine: r.engine, Now: r.now, Loops: 2, MaxJobSize: rigMaxJob, Extensions: true, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -319,5 +320,52 @@ func TestRequestsBeyondTheBoundAreRefused(t *testing.T) {
 		if code := <-done; code != http.StatusOK {
 			t.Errorf("within the bound: %d", code)
 		}
+	}
+}
+
+// slowReader takes nothing of an answer before it is told to.
+type slowReader struct {
+	*httptest.ResponseRecorder
+	begun, read chan struct{}
+}
+
+func (s *slowReader) Write(p []byte) (int, error) {
+	s.begun <- struct{}{}
+	<-s.read
+	return s.ResponseRecorder.Write(p)
+}
+
+func TestWhoReadsSlowlyHoldsUpNobody(t *testing.T) {
+	r := newRig(t, nil)
+	id := r.put("a", 1, 0, "body")
+	begun, read := make(chan struct{}), make(chan struct{})
+	done := make(chan int)
+	open := func(path string) {
+		w := &slowReader{httptest.NewRecorder(), begun, read}
+		go func() {
+			r.console.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil))
+			done <- w.Code
+		}()
+		<-begun
+	}
+	body := fmt.Sprintf("/jobs/%d/body", id)
+	for range parallelDownloads {
+		open(body)
+	}
+	for range parallelRequests {
+		open("/put")
+	}
+	wantText(t, r.page("/put"), "Put a job")
+	if a := r.get(body); a.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a download too many: %s", a.Status)
+	}
+	close(read)
+	for range parallelDownloads + parallelRequests {
+		if code := <-done; code != http.StatusOK {
+			t.Errorf("read slowly: %d", code)
+		}
+	}
+	if a := r.get(body); a.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: %s", a.Status)
 	}
 }

@@ -15,7 +15,7 @@ import (
 // stockRig is a rig whose server knows no extensions.
 func stockRig(t *testing.T) *rig {
 	r := newRig(t, writable)
-	stock, err := reactor.New(reactor.Config{Engine: r.engine, Now: r.now, Loops: 1, MaxJobSize: 1 << 20, Log: slog.New(slog.DiscardHandler)})
+	stock, err := reactor.New(reactor.Config{Engine: r.engine, Now: r.now, Loops: 1, MaxJobSize: rigMaxJob, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

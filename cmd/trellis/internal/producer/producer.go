@@ -191,7 +191,8 @@ func (p *Producer) putInUsed(ctx context.Context, batch []Job) (err error) {
 			}
 			put := job.Command()
 			if err := p.Conn.Queue(put.Line, put.Body); err != nil {
-				return fmt.Errorf("line %d: %w", batch[begun].Line, err)
+				stop = fmt.Errorf("line %d: %w", batch[begun].Line, err) // after the replies to those before it
+				break
 			}
 			p.sum.Line = batch[begun].Line
 			begun++

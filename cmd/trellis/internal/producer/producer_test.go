@@ -247,6 +247,20 @@ func TestAKeyIsNeverSentToAServerThatDoesNotKnowKeys(t *testing.T) {
 	}
 }
 
+func TestItIsKnownWhatBecameOfTheJobsBeforeAKeyThatIsNotSent(t *testing.T) {
+	s := &fakeServer{refuse: taken}
+	file := `{"body":"a","tube":"t"}
+{"body":"b","tube":"t","key":"k"}
+{"body":"c","tube":"t"}`
+	sum, _, err := run(t, s, NewFile(strings.NewReader(file), 1000, func(j *jobfile.Job) (Job, error) { return Put(j, Job{}) }))
+	if lacks := (*client.LacksError)(nil); !errors.As(err, &lacks) || !strings.Contains(err.Error(), "line 2") {
+		t.Error(err)
+	}
+	if sum != (Summary{Put: 1, Line: 1}) || len(s.put) != 1 {
+		t.Errorf("%+v, %q", sum, s.put)
+	}
+}
+
 // A slow input is one that has to be waited for, line by line.
 func TestAJobDoesNotWaitForTheNextLine(t *testing.T) {
 	r, w := io.Pipe()

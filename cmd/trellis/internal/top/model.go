@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 )
 
 // A Looker asks a server. Look is called by one goroutine at a time.
@@ -80,11 +80,15 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.looks == m.looks && !m.paused {
 			return m, m.look()
 		}
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		if m.typing {
 			return m, m.typeKey(msg)
 		}
 		return m, m.key(msg.String())
+	case tea.PasteMsg:
+		if m.typing {
+			m.typeText(msg.Content)
+		}
 	}
 	return m, nil
 }
@@ -115,7 +119,7 @@ func (m *Model) key(key string) tea.Cmd {
 			return nil
 		}
 		return m.filter("")
-	case " ", "p":
+	case "space", "p":
 		if m.paused = !m.paused; !m.paused {
 			return m.look()
 		}
@@ -146,27 +150,32 @@ func (m *Model) key(key string) tea.Cmd {
 }
 
 // typeKey is key while the filter is being typed.
-func (m *Model) typeKey(msg tea.KeyMsg) tea.Cmd {
-	switch msg.Type {
-	case tea.KeyEnter:
+func (m *Model) typeKey(msg tea.KeyPressMsg) tea.Cmd {
+	switch msg.String() {
+	case "enter":
 		m.typing = false
 		return m.filter(m.typed)
-	case tea.KeyEsc:
+	case "esc":
 		m.typing = false
-	case tea.KeyCtrlC:
+	case "ctrl+c":
 		return tea.Quit
-	case tea.KeyBackspace:
+	case "backspace":
 		if runes := []rune(m.typed); len(runes) > 0 {
 			m.typed = string(runes[:len(runes)-1])
 		}
-	case tea.KeyCtrlU:
+	case "ctrl+u":
 		m.typed = ""
-	case tea.KeyRunes, tea.KeySpace:
-		if m.typed += string(msg.Runes); len(m.typed) > maxFilter {
-			m.typed = m.typed[:maxFilter]
-		}
+	default:
+		m.typeText(msg.Text)
 	}
 	return nil
+}
+
+// typeText adds to the filter.
+func (m *Model) typeText(text string) {
+	if m.typed += text; len(m.typed) > maxFilter {
+		m.typed = m.typed[:maxFilter]
+	}
 }
 
 const maxFilter = 200 // bytes of a tube's name
@@ -222,4 +231,8 @@ func (m *Model) total() int {
 func (m *Model) rows() int { return max(1, m.height-linesAround) }
 
 // View implements tea.Model.
-func (m *Model) View() string { return m.draw() }
+func (m *Model) View() tea.View {
+	v := tea.NewView(m.draw())
+	v.AltScreen = true
+	return v
+}

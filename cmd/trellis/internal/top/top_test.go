@@ -16,7 +16,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/ansi"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
@@ -281,16 +282,22 @@ func newModel(width, height int) *Model {
 	return m
 }
 
+// frame is what is shown, without colours.
+func frame(m *Model) string { return ansi.Strip(m.View().Content) }
+
+// pressed is the press of a key that writes a character.
+func pressed(r rune) tea.KeyPressMsg { return tea.KeyPressMsg{Code: r, Text: string(r)} }
+
 // press presses keys: single characters, or names such as <enter>.
 func press(m *Model, keys ...string) {
-	special := map[string]tea.KeyType{
-		"<enter>": tea.KeyEnter, "<esc>": tea.KeyEsc, "<left>": tea.KeyLeft, "<right>": tea.KeyRight, "<down>": tea.KeyDown, "<up>": tea.KeyUp,
+	special := map[string]rune{
+		"<enter>": tea.KeyEnter, "<esc>": tea.KeyEscape, "<left>": tea.KeyLeft, "<right>": tea.KeyRight, "<down>": tea.KeyDown, "<up>": tea.KeyUp,
 		"<end>": tea.KeyEnd, "<home>": tea.KeyHome, "<backspace>": tea.KeyBackspace,
 	}
 	for _, k := range keys {
-		msg := tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune(k)}
+		msg := pressed([]rune(k)[0])
 		if key, ok := special[k]; ok {
-			msg = tea.KeyMsg{Type: key}
+			msg = tea.KeyPressMsg{Code: key}
 		}
 		m.Update(msg)
 		m.looking = false
@@ -301,7 +308,7 @@ func TestFrames(t *testing.T) {
 	var b strings.Builder
 	show := func(name string, m *Model) {
 		fmt.Fprintf(&b, "==== %s\n", name)
-		for line := range strings.Lines(m.View() + "\n") {
+		for line := range strings.Lines(frame(m) + "\n") {
 			b.WriteString(strings.TrimRight(line, " \n") + "\n")
 		}
 	}
@@ -347,7 +354,7 @@ func TestOneLookIsUnderWayAtMost(t *testing.T) {
 		t.Fatal("no look is begun")
 	}
 	first := m.looks
-	if _, again := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("n")}); again != nil {
+	if _, again := m.Update(pressed('n')); again != nil {
 		t.Error("a second look beside the first")
 	}
 	if _, next := m.Update(looked{sample(), nil}); next == nil || m.looks != first+1 {
@@ -368,14 +375,14 @@ func TestOneLookIsUnderWayAtMost(t *testing.T) {
 func TestAPausedViewStandsStill(t *testing.T) {
 	m := newModel(80, 24)
 	press(m, "p")
-	before := m.View()
+	before := frame(m)
 	other := sample()
 	other.Tubes[0].Name = "other"
 	m.Update(looked{other, nil})
-	if _, next := m.Update(tick{m.looks}); next != nil || m.View() != before {
-		t.Errorf("it goes on:\n%s", m.View())
+	if _, next := m.Update(tick{m.looks}); next != nil || frame(m) != before {
+		t.Errorf("it goes on:\n%s", frame(m))
 	}
-	if _, next := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune("p")}); next == nil {
+	if _, next := m.Update(pressed('p')); next == nil {
 		t.Error("it does not go on")
 	}
 }
@@ -402,11 +409,11 @@ func TestNoKeysAndNoSampleBreakTheFrame(t *testing.T) {
 			default:
 				press(m, rapid.SampledFrom(keys).Draw(t, "key"))
 			}
-			frame := m.View()
-			if lines := strings.Count(frame, "\n") + 1; lines > max(m.height, 1) {
-				t.Fatalf("%d lines on a screen of %d:\n%s", lines, m.height, frame)
+			shown := frame(m)
+			if lines := strings.Count(shown, "\n") + 1; lines > max(m.height, 1) {
+				t.Fatalf("%d lines on a screen of %d:\n%s", lines, m.height, shown)
 			}
-			for line := range strings.Lines(frame) {
+			for line := range strings.Lines(shown) {
 				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); m.width > 0 && n > m.width {
 					t.Fatalf("%d characters on a screen of %d: %q", n, m.width, line)
 				}

@@ -26,12 +26,15 @@ func Check(file string) error {
 	return errors.New(text)
 }
 
-// Authenticates tells whether a file that has passed Check lets only those through who have
-// proved who they are: by a name and a password, or by a certificate.
-func Authenticates(file string) (bool, error) {
+// proofs are the means by which those who make requests prove who they are.
+type proofs struct{ password, certificate bool }
+
+func (p proofs) any() bool { return p.password || p.certificate }
+
+func proofsOf(file string) (p proofs, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return false, err
+		return p, err
 	}
 	var asks struct {
 		Users map[string]string `yaml:"basic_auth_users"`
@@ -40,22 +43,31 @@ func Authenticates(file string) (bool, error) {
 		} `yaml:"tls_server_config"`
 	}
 	if err := yaml.Unmarshal(text, &asks); err != nil {
-		return false, fmt.Errorf("%s: %w", file, err)
+		return p, fmt.Errorf("%s: %w", file, err)
 	}
-	return len(asks.Users) > 0 || asks.TLS.ClientAuth == "RequireAndVerifyClientCert", nil
+	return proofs{password: len(asks.Users) > 0, certificate: asks.TLS.ClientAuth == "RequireAndVerifyClientCert"}, nil
 }
 
-// User is who makes a request, by the name that has come with a password, or that is in a
-// certificate. It returns false if the file does not ask for either, as it is now: then
-// nobody has checked what the request says.
+// Authenticates tells whether a file that has passed Check lets only those through who have
+// proved who they are: by a name and a password, or by a certificate.
+func Authenticates(file string) (bool, error) {
+	p, err := proofsOf(file)
+	return p.any(), err
+}
+
+// User is who makes a request: the name that has come with a password, or else the subject
+// of the certificate. A name counts only while the file asks for passwords, and a
+// certificate only while it asks for these: otherwise nobody has checked what the request
+// says. It returns false if neither counts.
 func User(file string, r *http.Request) (name string, ok bool) {
-	if ok, err := Authenticates(file); err != nil || !ok {
+	p, err := proofsOf(file)
+	if err != nil {
 		return "", false
 	}
-	if name, _, ok := r.BasicAuth(); ok {
+	if name, _, ok := r.BasicAuth(); ok && p.password {
 		return name, true
 	}
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+	if p.certificate && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.String(), true
 	}
 	return "", false

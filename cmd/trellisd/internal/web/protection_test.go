@@ -223,6 +223,11 @@ func TestNobodyIsTakenForWhoWasNotChecked(t *testing.T) {
 		t.Errorf("a certificate that was not verified is %q's", name)
 	}
 	r.TLS.VerifiedChains = [][]*x509.Certificate{r.TLS.PeerCertificates}
+	r.SetBasicAuth("ann", "x")
+	if name, ok := User(path, r); !ok || name != "CN=bob" {
+		t.Errorf("with a name that no password was asked for, besides the certificate: %q, %t", name, ok)
+	}
+	r.Header.Del("Authorization")
 	if name, ok := User(path, r); !ok || name != "CN=bob" {
 		t.Errorf("%q, %t", name, ok)
 	}

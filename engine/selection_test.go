@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,51 +87,42 @@ func TestEachTubeMeetsEveryTubeOnce(t *testing.T) {
 	}
 }
 
-func TestTheFirstTubesAreThoseOfAllTubesSorted(t *testing.T) {
-	e, now, all := crowd(t, 3000)
-	number := map[TubeOrder]func(t *TubeSnapshot) int64{
-		TubesByName:        func(*TubeSnapshot) int64 { return 0 },
-		TubesByReady:       func(t *TubeSnapshot) int64 { return int64(t.Ready) },
-		TubesByReserved:    func(t *TubeSnapshot) int64 { return int64(t.Reserved) },
-		TubesByDelayed:     func(t *TubeSnapshot) int64 { return int64(t.Delayed) },
-		TubesByBuried:      func(t *TubeSnapshot) int64 { return int64(t.Buried) },
-		TubesByWaiting:     func(t *TubeSnapshot) int64 { return int64(t.Waiting) },
-		TubesByOldestReady: func(t *TubeSnapshot) int64 { return int64(t.OldestReady) },
-	}
-	contains := func(name string) bool { return strings.Contains(name, "7") }
-	for order := range NumTubeOrders {
-		for _, match := range []func(string) bool{nil, contains, func(string) bool { return false }} {
-			var want []TubeSnapshot
-			var sums TubeSums
-			for name, tube := range all {
-				if match == nil || match(name) {
-					want = append(want, tube)
-					sums.Add(&tube)
-				}
-			}
-			slices.SortFunc(want, func(a, b TubeSnapshot) int {
-				return cmp.Or(cmp.Compare(number[order](&b), number[order](&a)), cmp.Compare(a.Name, b.Name))
-			})
-			for _, limit := range []int{0, 1, 10, 1000, 10_000} {
-				got := e.FindTubes(&TubeQuery{Order: order, Limit: limit, Match: match}, now)
-				if !slices.Equal(got.Tubes, want[:min(limit, len(want))]) {
-					t.Errorf("by %v, limit %d: got %v", order, limit, got.Tubes)
-				}
-				if got.Sums != sums {
-					t.Errorf("by %v, limit %d: sums %+v, want %+v", order, limit, got.Sums, sums)
-				}
-			}
-		}
-	}
+// byReady puts tubes with many ready jobs first, and those with as many by name.
+func byReady(a, b *TubeSnapshot) int {
+	return cmp.Or(cmp.Compare(b.Ready, a.Ready), cmp.Compare(a.Name, b.Name))
 }
 
-func TestEveryOrderOfTubesHasItsOwnName(t *testing.T) {
-	names := map[string]bool{}
-	for order := range NumTubeOrders {
-		names[order.String()] = true
-	}
-	if len(names) != int(NumTubeOrders) || names[""] {
-		t.Errorf("%v", names)
+// selected are the first tubes of an engine.
+func selected(e *Engine, now Time, limit int, compare func(a, b *TubeSnapshot) int) (first []TubeSnapshot, rest TubeSums) {
+	sel := NewTubeSelection(limit, compare)
+	e.EachTube(now, sel.Add)
+	return sel.End()
+}
+
+func TestTheFirstTubesAreThoseOfAllTubesSorted(t *testing.T) {
+	e, now, all := crowd(t, 3000)
+	for name, compare := range map[string]func(a, b *TubeSnapshot) int{
+		"name":  func(a, b *TubeSnapshot) int { return cmp.Compare(a.Name, b.Name) },
+		"ready": byReady,
+		"oldest": func(a, b *TubeSnapshot) int {
+			return cmp.Or(cmp.Compare(b.OldestReady, a.OldestReady), cmp.Compare(a.Name, b.Name))
+		},
+	} {
+		want := slices.SortedFunc(maps.Values(all), func(a, b TubeSnapshot) int { return compare(&a, &b) })
+		for _, limit := range []int{0, 1, 10, 1000, 10_000} {
+			first, rest := selected(e, now, limit, compare)
+			kept := min(limit, len(want))
+			if !slices.Equal(first, want[:kept]) {
+				t.Errorf("by %s, limit %d: got %v", name, limit, first)
+			}
+			var sums TubeSums
+			for i := range want[kept:] {
+				sums.Add(&want[kept+i])
+			}
+			if rest != sums {
+				t.Errorf("by %s, limit %d: the rest %+v, want %+v", name, limit, rest, sums)
+			}
+		}
 	}
 }
 
@@ -148,7 +138,7 @@ func TestASelectionHasATubeThatWasSeenTwiceOnce(t *testing.T) {
 }
 
 // Tubes come and go meanwhile.
-func TestTubesAreFoundWhileLoopsRun(t *testing.T) {
+func TestTubesAreSelectedWhileLoopsRun(t *testing.T) {
 	c := newCrew(t, 2, 4)
 	defer c.stop()
 	owner := c.hire()
@@ -172,9 +162,9 @@ func TestTubesAreFoundWhileLoopsRun(t *testing.T) {
 	}
 	c.within(func() {
 		for range 200 {
-			found := c.engine.FindTubes(&TubeQuery{Order: TubesByReady, Limit: 10}, c.now())
-			if found.Sums.Tubes < 1 || found.Sums.Ready < 1 || len(found.Tubes) < 1 || len(found.Tubes) > 10 {
-				t.Errorf("found %+v", found)
+			first, rest := selected(c.engine, c.now(), 10, byReady)
+			if len(first) < 1 || len(first) > 10 || first[0].Ready < 1 {
+				t.Errorf("selected %+v, and the rest %+v", first, rest)
 			}
 		}
 	})
@@ -182,14 +172,13 @@ func TestTubesAreFoundWhileLoopsRun(t *testing.T) {
 	busy.Wait()
 }
 
-func BenchmarkFindTubes(b *testing.B) {
+func BenchmarkTubeSelection(b *testing.B) {
 	for _, tubes := range []int{1000, 100_000} {
 		b.Run(fmt.Sprint("tubes=", tubes), func(b *testing.B) {
 			e, now, _ := crowd(b, tubes)
-			q := TubeQuery{Order: TubesByReady, Limit: 50, Match: func(name string) bool { return strings.Contains(name, "7") }}
 			b.ReportAllocs()
 			for b.Loop() {
-				e.FindTubes(&q, now)
+				selected(e, now, 50, byReady)
 			}
 		})
 	}
