@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"runtime"
 
 	"trellis/binlog/journal"
 )
@@ -37,6 +38,7 @@ func (e *Engine) Digest(due Time) (Digest, error) {
 			return s.digest, e.Settings(s.addSetting)
 		}
 		from = next
+		runtime.Gosched() // loops have work to do
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -154,7 +155,8 @@ func (w *walk) void() bool {
 	}
 }
 
-// jobsAtATime is how many jobs are visited before others have a turn.
+// jobsAtATime is how many jobs are visited before other goroutines have a turn: event loops
+// would wait for a processor until the runtime takes it away from the walk, after 10 ms.
 const jobsAtATime = 256
 
 // jobs writes all jobs.
@@ -168,6 +170,7 @@ func (w *walk) jobs(sw *snapshot.Writer) error {
 			return err
 		}
 		id = next
+		runtime.Gosched()
 	}
 	return nil
 }
@@ -211,6 +214,7 @@ func (w *walk) redo(sw *snapshot.Writer, last uint64) error {
 			return errVoid
 		}
 		_, _, err := sw.Entry(e)
+		runtime.Gosched()
 		return err
 	})
 }

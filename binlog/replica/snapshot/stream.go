@@ -232,7 +232,7 @@ func receiveFile(fs vfs.FS, name string, s segment, in *summedReader, buf []byte
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	for off := int64(0); off < s.size; {
+	for off, synced := int64(0), int64(0); off < s.size; {
 		b := buf[:min(int64(len(buf)), s.size-off)]
 		if err := in.full(b); err != nil {
 			return err
@@ -241,6 +241,12 @@ func receiveFile(fs vfs.FS, name string, s segment, in *summedReader, buf []byte
 			return err
 		}
 		off += int64(len(b))
+		if off-synced >= writeBuffer {
+			if err := file.Sync(); err != nil {
+				return err
+			}
+			synced = off
+		}
 	}
 	return file.Sync()
 }

@@ -45,7 +45,9 @@ type Writer struct {
 }
 
 const (
-	// writeBuffer is how many bytes are collected before they are written.
+	// writeBuffer is how many bytes are collected before they are written and synced, of a
+	// snapshot that is made or that comes in. A sync of the entry log that the disk is asked
+	// for meanwhile waits for these bytes, and its clients with it.
 	writeBuffer = 1 << 20
 
 	// closing is what a segment's last records take.
@@ -173,7 +175,7 @@ func (w *Writer) extend(n int, id uint64) ([]byte, error) {
 	return w.take(n), nil
 }
 
-// makeRoom has a segment begun in which n bytes and its last records fit, and writes
+// makeRoom has a segment begun in which n bytes and its last records fit, and flushes
 // what was collected if that is enough.
 func (w *Writer) makeRoom(n int64) error {
 	if w.file != nil && w.off+int64(len(w.buf))+n > w.limit-closing {
@@ -215,8 +217,12 @@ func (w *Writer) beginSegment() error {
 	return nil
 }
 
+// flush writes what was collected, and makes it durable.
 func (w *Writer) flush() error {
 	if _, err := w.file.WriteAt(w.buf, w.off); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
 		return err
 	}
 	w.off += int64(len(w.buf))
@@ -231,7 +237,7 @@ func (w *Writer) flush() error {
 // end seals the segment that was begun and makes it durable.
 func (w *Writer) end() error {
 	record.EncodeSmall(w.take(record.SmallSize), w.salt, record.End, w.lastID)
-	if err := errors.Join(w.flush(), w.file.Sync()); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	file := w.file
@@ -250,7 +256,7 @@ func (w *Writer) endLast(highest uint64) error {
 			return err
 		}
 	}
-	if err := errors.Join(w.flush(), w.file.Sync()); err != nil {
+	if err := w.flush(); err != nil {
 		return err
 	}
 	record.EncodeSmall(w.take(record.SmallSize), w.salt, record.Stop, uint64(w.base)+uint64(w.off))
