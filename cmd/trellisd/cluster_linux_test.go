@@ -188,6 +188,14 @@ func (c *testCluster) stop(n *clusterNode) {
 	n.process = nil
 }
 
+// wipe empties the directory of a node that does not run.
+func (c *testCluster) wipe(n *clusterNode) {
+	c.t.Helper()
+	if err := errors.Join(os.RemoveAll(n.dir), os.Mkdir(n.dir, 0o700)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // status asks a node, past the network between the nodes.
 func (c *testCluster) status(n *clusterNode) (clusterStatus, error) {
 	return c.ask(n, `{"op":"status"}`)
@@ -479,12 +487,7 @@ func TestAWipedNodeDoesNotVote(t *testing.T) {
 	leader := c.leader()
 	fs := c.others(leader)
 	c.stop(fs[0])
-	if err := os.RemoveAll(fs[0].dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(fs[0].dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	c.wipe(fs[0])
 	c.start(fs[0])
 	w.progress(300)
 	c.stop(fs[1])

@@ -1,7 +1,6 @@
 //go:build !planted
 
-package replica
+package planted
 
-// planted tells whether a fault is planted. That is for tests, which have to find it: see
-// the file for the build tag.
-func planted(fault) bool { return false }
+// Has tells whether a fault is planted, which this program does not know.
+func Has(Fault) bool { return false }

@@ -1,8 +1,8 @@
 //go:build planted
 
-package replica
+package planted
 
 import "os"
 
-// planted tells whether the environment wants a fault planted: TRELLIS_PLANTED is its name.
-func planted(f fault) bool { return os.Getenv("TRELLIS_PLANTED") == string(f) }
+// Has tells whether the environment wants a fault planted: TRELLIS_PLANTED is its name.
+func Has(f Fault) bool { return os.Getenv("TRELLIS_PLANTED") == string(f) }
