@@ -159,18 +159,31 @@ func (w *walk) void() bool {
 // would wait for a processor until the runtime takes it away from the walk, after 10 ms.
 const jobsAtATime = 256
 
+// walkTurn is how long a turn may last without a pause behind it, and walkPause is the
+// longest pause. A turn lasts longer when it writes what was collected, above all if the
+// disk is busy: then half of it is left to the entry log.
+const (
+	walkTurn  = time.Millisecond
+	walkPause = 100 * time.Millisecond
+)
+
 // jobs writes all jobs.
 func (w *walk) jobs(sw *snapshot.Writer) error {
 	for id := uint64(1); id != 0; {
 		if w.void() {
 			return errVoid
 		}
+		began := time.Now()
 		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, sw.Full)
 		if err != nil {
 			return err
 		}
 		id = next
-		runtime.Gosched()
+		if took := time.Since(began); took > walkTurn {
+			time.Sleep(min(took, walkPause))
+		} else {
+			runtime.Gosched()
+		}
 	}
 	return nil
 }

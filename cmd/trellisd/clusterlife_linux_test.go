@@ -198,6 +198,86 @@ func (p *producer) whileServed(what string, do func()) {
 		p.acked, what, lasted, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)*999/1000], took[len(took)-1])
 }
 
+// Settings of dead letters, unique keys and what deleted jobs leave of these are the same on all members,
+// whether they have followed or got a snapshot, and outlive a leader.
+func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	p := &producer{c: c}
+	ask := func(want string, commands ...string) { // the last reply matters
+		t.Helper()
+		c.await(func() error {
+			if got := p.ask(commands...); len(got) < len(commands) || !strings.HasPrefix(got[len(got)-1], want) {
+				return fmt.Errorf("%q: %q, and not %q", commands, got, want)
+			}
+			return nil
+		})
+	}
+	const jobs = 50
+	job := func(i int) string { return fmt.Sprintf("put 5 0 60 1 idp:k%d:3600\r\nx", i) }
+	made := func() {
+		t.Helper()
+		ask("DLQ_SET", "set-dlq failing 2 dead")
+		ids := make([]string, jobs)
+		for i := range jobs {
+			c.await(func() error { // again if the leader changes, and then it is there
+				got := strings.Fields(strings.Join(p.ask(job(i)), ""))
+				if len(got) < 2 || got[0] != "INSERTED" {
+					return fmt.Errorf("%q", got)
+				}
+				ids[i] = got[1]
+				return nil
+			})
+		}
+		for _, id := range ids[:jobs/2] {
+			c.await(func() error {
+				if got := p.ask("delete " + id); len(got) == 0 {
+					return errors.New("no reply")
+				}
+				return nil
+			})
+		}
+	}
+	holds := func() {
+		t.Helper()
+		for i := range jobs {
+			c.await(func() error {
+				got := strings.Join(p.ask(job(i)), "")
+				if deleted := strings.HasSuffix(got, " DELETED"); got == "" || deleted != (i < jobs/2) || !deleted && !strings.HasSuffix(got, " READY") {
+					return fmt.Errorf("job %d: %q", i, got)
+				}
+				return nil
+			})
+		}
+		ask("OK", "list-dlq")
+		var line string
+		for !strings.Contains(line, "failing") { // what follows is the end of it
+			var err error
+			if line, err = p.in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = p.conn.Close()
+		p.conn = nil
+	}
+	made()
+	holds()
+	c.agree()
+	old := c.leader()
+	c.stop(old)
+	holds()
+	c.wipe(old)
+	c.tell(fmt.Sprintf(`{"op":"remove","node":%q}`, old.name))
+	c.nodes = c.others(old)
+	added := c.add(t.TempDir()) // gets a snapshot
+	c.start(added)
+	c.tell(fmt.Sprintf(`{"op":"add","node":"%s=%s"}`, added.name, added.addr))
+	c.agree()
+	c.tell(fmt.Sprintf(`{"op":"transfer","to":%q}`, added.name))
+	holds()
+	c.agree()
+}
+
 // cycles puts a job and deletes it, again and again until ctx ends and at least once, and
 // returns how long each of the commands took that were answered.
 func (p *producer) cycles(ctx context.Context) (took []time.Duration) {
