@@ -318,6 +318,20 @@ func (w *workload) progress(commands int) {
 	}
 }
 
+// served waits for one more reply, and tells how long that took.
+func (w *workload) served() time.Duration {
+	w.c.t.Helper()
+	began := time.Now()
+	w.progress(1)
+	return time.Since(began)
+}
+
+// summary tells how many durations there are, and what they are like.
+func summary(took []time.Duration) string {
+	s := slices.Sorted(slices.Values(took))
+	return fmt.Sprintf("%d, median %v, worst %v", len(s), s[len(s)/2], s[len(s)-1])
+}
+
 // check ends the work, looks at all jobs, and checks what everybody has seen.
 func (w *workload) check() {
 	w.c.t.Helper()
@@ -453,6 +467,7 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 	t.Parallel()
 	limit, long := time.ParseDuration(os.Getenv(clusterTime))
 	c := startCluster(t, 3)
+	met := 0
 	const commands = 300
 	for began, rounds := time.Now(), 0; rounds == 0 || long == nil && time.Since(began) < limit; rounds++ {
 		some := slices.Clone(faults)
@@ -463,6 +478,7 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 		w := c.work()
 		w.progress(commands)
 		for _, f := range some {
+			met++
 			t.Log(f.name)
 			end := f.do(c)
 			if f.slow {
@@ -475,6 +491,7 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 		}
 		w.check()
 	}
+	t.Logf("%d faults were met", met)
 }
 
 // A follower that has lost its disk and is started as ever is nobody: with it alone a
@@ -573,8 +590,7 @@ func TestAnotherNodeServesWhenTheLeaderIsKilled(t *testing.T) {
 		took = append(took, time.Since(began))
 		c.start(n)
 	}
-	slices.Sort(took)
-	t.Logf("%d kills: median %v, worst %v", kills, took[len(took)/2], took[len(took)-1])
+	t.Logf("kills of the leader, to the next put: %s", summary(took))
 	client.Close()
 	w.check()
 }

@@ -305,18 +305,19 @@ func TestAClusterHealsAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	limit, long := time.ParseDuration(os.Getenv(clusterTime))
 	c := startCluster(t, 3)
-	heals := 0
+	var splits, heals []time.Duration // until the next reply
 	const short = 6
-	for began := time.Now(); heals < short || long == nil && time.Since(began) < limit; {
+	for began := time.Now(); len(heals) < short || long == nil && time.Since(began) < limit; {
 		// Each command without a reply may have been executed at any time since: with many of
 		// them it takes long to find an order.
 		w := c.work()
 		for range 2 {
 			w.progress(50)
 			c.split()
+			splits = append(splits, w.served())
 			w.progress(50)
 			c.network.Heal()
-			heals++
+			heals = append(heals, w.served())
 		}
 		w.progress(50)
 		w.check()
@@ -325,7 +326,8 @@ func TestAClusterHealsAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d heals; the last leader is of term %d", heals, s.Term)
+	t.Logf("splits, to the next reply: %s", summary(splits))
+	t.Logf("heals, to the next reply: %s; the last leader is of term %d", summary(heals), s.Term)
 }
 
 // split breaks some links; a majority of the nodes can still reach each other, and none of
