@@ -2,7 +2,7 @@
 # make build   bin/trellisd and bin/trellis
 # make test    everything that must hold; installs what it compares with
 # make crash   a server with a binlog is killed CRASH_KILLS times
-# make cluster three members meet kills, stops and partitions for CLUSTER (10m)
+# make cluster three members meet kills, stops and partitions for CLUSTER (10m; a heal takes about two seconds)
 # make soak    everything at once for SOAK (10m), and then nothing may be left
 # make scale   measure with very many jobs, connections, tubes: rows of a table
 # make vuln    look for known vulnerabilities in what is used; needs the network
@@ -34,7 +34,7 @@ TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freeb
 FUZZTIME = 3s
 CRASH_KILLS ?= 300
 CLUSTER    ?= 10m
-CLUSTER_TESTS = Cluster|WhenTheLeaderIsKilled|WipedNode|LeaderThatIsAlone|MembersChange|CatchesUpBySnapshot|FullDisksOfMembers|WithoutARound
+CLUSTER_TESTS = Cluster|WhenTheLeaderIsKilled|WipedNode|LeaderThatIsAlone|MembersChange|CatchesUpBySnapshot|FullDisksOfMembers|WithoutARound|OfACluster
 SOAK       ?= 10m
 SCALE      ?= .
 MATRIX     ?= standard

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
+	"runtime"
 
 	"trellis/binlog/journal"
 )
@@ -19,9 +20,9 @@ type Digest struct {
 // shards, a reserved job as a ready one, and without the counts of reservations,
 // time-outs and attempts, which may be recorded only when something else changes as well. That a delay
 // has ended is not on record either: a job that is delayed until due, or for less
-// long, counts as ready, and a tombstone that ends until due does not count. Engines are
-// compared at a due that none of them has passed, or,
-// whatever their times are, at MaxTime.
+// long, counts as ready. A tombstone that ends until due does not count. Engines are
+// compared at a due that none of them has passed, or, whatever their times are, at MaxTime:
+// then all tombstones count, whenever they end, because their ends are recorded.
 //
 // It takes the time of a walk over all jobs (see [Engine.Walk]). While jobs come and go,
 // it is of no moment in particular. Any goroutine may call it.
@@ -37,6 +38,7 @@ func (e *Engine) Digest(due Time) (Digest, error) {
 			return s.digest, e.Settings(s.addSetting)
 		}
 		from = next
+		runtime.Gosched() // loops have work to do
 	}
 }
 
@@ -53,7 +55,9 @@ type digester struct {
 func (s *digester) add(r *journal.Record) error {
 	le := binary.LittleEndian
 	state, due, order := r.State, r.Due, r.BuryOrder
-	if state == journal.Deleted && s.engine.sinceStart(r.Due) <= s.due {
+	if state == journal.Deleted && s.due == MaxTime {
+		due = 0
+	} else if state == journal.Deleted && s.engine.sinceStart(r.Due) <= s.due {
 		return nil
 	}
 	if state == journal.Delayed && s.engine.sinceStart(r.Due) <= s.due {

@@ -15,6 +15,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/internal/planted"
 	"trellis/binlog/replica/snapshot"
 )
 
@@ -266,7 +267,7 @@ func (a *applier) normal(e *raftpb.Entry) error {
 	if err != nil {
 		return err
 	}
-	if h.Reign != e.GetTerm() && !planted(oldReign) {
+	if h.Reign != e.GetTerm() && !planted.Has(planted.OldReign) {
 		if a.office != nil && h.Reign == a.office.reign {
 			return diverged("a batch of %v is ignored", a.office)
 		}

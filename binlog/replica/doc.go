@@ -170,6 +170,17 @@
 // pointer and empties the log; the applier makes a new standby. A snapshot that was taken
 // before a member was added is of no use to it: a new one is taken then.
 //
+// While either goes on, clients wait for what leader and snapshot share: processors, from
+// which a walk gives way, and the disk, which is given at most 1 MiB of a snapshot to sync
+// at a time, and by a walk is left alone half of the time. With 10,000,000 jobs of 50 bytes,
+// three members and the client on one machine of two busy cores, in memory instead of on a
+// disk, a follower had its snapshot after 20 s. Puts and deletes of a client took 0.3 ms
+// meanwhile, 99.9 % of them less than 9.8 ms, the longest 150 ms; in 5 s in which nothing
+// else happened 5.0 ms and 205 ms, so that these longest ones are the machine's at least in
+// part. It was measured, at a higher priority than what else ran there, with
+//
+//	TMPDIR=/dev/shm CLUSTER=5m CLUSTER_JOBS=10000000 nice -n -15 go test -timeout 0 -v -run CatchesUpBySnapshot ./cmd/trellisd
+//
 // # Members
 //
 // Changes are raft's, by joint consensus, one at a time. A new member learns, catches up,

@@ -10,6 +10,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/internal/planted"
 )
 
 // Office is one reign of this node: the time from one election that it has won to the
@@ -175,7 +176,7 @@ func (o *Office) Barrier() journal.Pos {
 	if o.over.Load() {
 		return math.MaxUint64
 	}
-	if planted(noRound) {
+	if planted.Has(planted.NoRound) {
 		return journal.Pos(o.committed.Load())
 	}
 	if o.sent == len(o.units) {

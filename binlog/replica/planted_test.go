@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"trellis/binlog/replica/internal/planted"
 )
 
 // The tests of the rules that nothing is lost by would notice if one were broken.
@@ -13,27 +15,31 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	if testing.Short() || os.Getenv("TRELLIS_PLANTED") != "" {
 		t.Skip("builds the tests anew")
 	}
-	binary := filepath.Join(t.TempDir(), "replica.test")
-	if out, err := exec.Command("go", "test", "-c", "-tags=planted", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	binaries := map[string]string{}
+	for _, dir := range []string{".", "./member"} {
+		binaries[dir] = filepath.Join(t.TempDir(), "planted.test")
+		if out, err := exec.Command("go", "test", "-c", "-tags=planted", "-o", binaries[dir], dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
-	run := func(f fault, test string) (string, error) {
-		cmd := exec.Command(binary, "-test.run=^"+test+"$", "-test.v")
+	run := func(f planted.Fault, dir, test string) (string, error) {
+		cmd := exec.Command(binaries[dir], "-test.run=^"+test+"$", "-test.v")
 		cmd.Env = append(os.Environ(), "TRELLIS_PLANTED="+string(f))
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	for f, test := range map[fault]string{
-		noRound:     "TestARoundOfADeposedLeaderDoesNotCount",
-		earlyAnswer: "TestVotesAndAcknowledgementsLeaveWhenTheyAreOnDisk",
-		oldReign:    "TestAStandbyTakesEntriesOfTheReignOfTheirTermOnly",
+	for f, by := range map[planted.Fault]struct{ dir, test string }{
+		planted.NoRound:     {".", "TestARoundOfADeposedLeaderDoesNotCount"},
+		planted.EarlyAnswer: {".", "TestVotesAndAcknowledgementsLeaveWhenTheyAreOnDisk"},
+		planted.OldReign:    {".", "TestAStandbyTakesEntriesOfTheReignOfTheirTermOnly"},
+		planted.WipedVotes:  {"./member", "TestAWipedNodeDoesNotComeBackAsItself"},
 	} {
-		if out, err := run("none", test); err != nil {
-			t.Errorf("%s fails without a fault: %v\n%s", test, err, out)
+		if out, err := run("none", by.dir, by.test); err != nil {
+			t.Errorf("%s fails without a fault: %v\n%s", by.test, err, out)
 		}
-		out, err := run(f, test)
+		out, err := run(f, by.dir, by.test)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) {
-			t.Errorf("%s does not find %s: %v\n%s", test, f, err, out)
+			t.Errorf("%s does not find %s: %v\n%s", by.test, f, err, out)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -154,8 +155,17 @@ func (w *walk) void() bool {
 	}
 }
 
-// jobsAtATime is how many jobs are visited before others have a turn.
+// jobsAtATime is how many jobs are visited before other goroutines have a turn: event loops
+// would wait for a processor until the runtime takes it away from the walk, after 10 ms.
 const jobsAtATime = 256
+
+// walkTurn is how long a turn may last without a pause behind it, and walkPause is the
+// longest pause. A turn lasts longer when it writes what was collected, above all if the
+// disk is busy: then half of it is left to the entry log.
+const (
+	walkTurn  = time.Millisecond
+	walkPause = 100 * time.Millisecond
+)
 
 // jobs writes all jobs.
 func (w *walk) jobs(sw *snapshot.Writer) error {
@@ -163,11 +173,17 @@ func (w *walk) jobs(sw *snapshot.Writer) error {
 		if w.void() {
 			return errVoid
 		}
+		began := time.Now()
 		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, sw.Full)
 		if err != nil {
 			return err
 		}
 		id = next
+		if took := time.Since(began); took > walkTurn {
+			time.Sleep(min(took, walkPause))
+		} else {
+			runtime.Gosched()
+		}
 	}
 	return nil
 }
@@ -211,6 +227,7 @@ func (w *walk) redo(sw *snapshot.Writer, last uint64) error {
 			return errVoid
 		}
 		_, _, err := sw.Entry(e)
+		runtime.Gosched()
 		return err
 	})
 }

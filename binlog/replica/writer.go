@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/replica/internal/planted"
 )
 
 // writer is the goroutine that writes: entries, votes, and the places of snapshots. It
@@ -152,7 +153,7 @@ func (w *writer) save(ms []job) error {
 		return nil
 	}
 	w.held = nil
-	if planted(earlyAnswer) {
+	if planted.Has(planted.EarlyAnswer) {
 		w.answer(ms)
 	}
 	began := time.Now()
@@ -160,7 +161,7 @@ func (w *writer) save(ms []job) error {
 		return err
 	}
 	w.node.opts.Observer.Stored(time.Since(began))
-	if !planted(earlyAnswer) {
+	if !planted.Has(planted.EarlyAnswer) {
 		w.answer(ms)
 	}
 	return nil

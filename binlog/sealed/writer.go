@@ -16,6 +16,7 @@ type Writer struct {
 	Dir    string
 	Limit  int64       // bytes of a segment, unless a single record is larger
 	Seed   uint32      // of all segments
+	Gentle bool        // each write is synced, for the sake of others: see vfs.Sequential
 	Boot   uint64      // of the headers
 	Index  uint32      // of the next segment, or of the one that is open
 	Base   journal.Pos // of the same
@@ -58,6 +59,7 @@ func (w *Writer) begin() error {
 	if w.out.Open() {
 		return nil
 	}
+	w.out.Gentle = w.Gentle
 	if err := w.out.Create(w.FS, filepath.Join(w.Dir, record.FileName(w.Index))); err != nil {
 		return err
 	}

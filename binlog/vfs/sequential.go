@@ -12,13 +12,17 @@ import (
 type Sequential struct {
 	Buf []byte // what is not written yet; to be appended to while a file is open
 
+	// Gentle has each write synced at once. A sync of another file that the disk is asked
+	// for meanwhile then waits for no more than one write.
+	Gentle bool
+
 	file File  // nil if none is open
 	off  int64 // where Buf goes
 	sum  uint32
 }
 
-// writeBuffer is how many bytes are collected before they are written.
-const writeBuffer = 1 << 20
+// WriteBuffer is how many bytes are collected before they are written.
+const WriteBuffer = 1 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -47,7 +51,7 @@ func (w *Sequential) Extend(n int) []byte {
 
 // Spill writes what was collected if that is a mebibyte or more.
 func (w *Sequential) Spill() error {
-	if len(w.Buf) < writeBuffer {
+	if len(w.Buf) < WriteBuffer {
 		return nil
 	}
 	return w.flush()
@@ -57,10 +61,15 @@ func (w *Sequential) flush() error {
 	if _, err := w.file.WriteAt(w.Buf, w.off); err != nil {
 		return err
 	}
+	if w.Gentle {
+		if err := w.file.Sync(); err != nil {
+			return err
+		}
+	}
 	w.off += int64(len(w.Buf))
 	w.sum = crc32.Update(w.sum, castagnoli, w.Buf)
 	w.Buf = w.Buf[:0]
-	if cap(w.Buf) > 4*writeBuffer {
+	if cap(w.Buf) > 4*WriteBuffer {
 		w.Buf = nil
 	}
 	return nil
@@ -68,7 +77,7 @@ func (w *Sequential) flush() error {
 
 // Sync makes what was written so far durable.
 func (w *Sequential) Sync() error {
-	if err := w.flush(); err != nil {
+	if err := w.flush(); err != nil || w.Gentle {
 		return err
 	}
 	return w.file.Sync()

@@ -188,6 +188,14 @@ func (c *testCluster) stop(n *clusterNode) {
 	n.process = nil
 }
 
+// wipe empties the directory of a node that does not run.
+func (c *testCluster) wipe(n *clusterNode) {
+	c.t.Helper()
+	if err := errors.Join(os.RemoveAll(n.dir), os.Mkdir(n.dir, 0o700)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // status asks a node, past the network between the nodes.
 func (c *testCluster) status(n *clusterNode) (clusterStatus, error) {
 	return c.ask(n, `{"op":"status"}`)
@@ -308,6 +316,20 @@ func (w *workload) progress(commands int) {
 	if err := w.Recorder.Await(w.c.ctx, w.Recorder.Answered()+commands); err != nil {
 		w.c.t.Fatalf("clients have had no %d more replies: %v", commands, err)
 	}
+}
+
+// served waits for one more reply, and tells how long that took.
+func (w *workload) served() time.Duration {
+	w.c.t.Helper()
+	began := time.Now()
+	w.progress(1)
+	return time.Since(began)
+}
+
+// summary tells how many durations there are, and what they are like.
+func summary(took []time.Duration) string {
+	s := slices.Sorted(slices.Values(took))
+	return fmt.Sprintf("%d, median %v, worst %v", len(s), s[len(s)/2], s[len(s)-1])
 }
 
 // check ends the work, looks at all jobs, and checks what everybody has seen.
@@ -445,6 +467,7 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 	t.Parallel()
 	limit, long := time.ParseDuration(os.Getenv(clusterTime))
 	c := startCluster(t, 3)
+	met := 0
 	const commands = 300
 	for began, rounds := time.Now(), 0; rounds == 0 || long == nil && time.Since(began) < limit; rounds++ {
 		some := slices.Clone(faults)
@@ -455,6 +478,7 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 		w := c.work()
 		w.progress(commands)
 		for _, f := range some {
+			met++
 			t.Log(f.name)
 			end := f.do(c)
 			if f.slow {
@@ -467,6 +491,7 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 		}
 		w.check()
 	}
+	t.Logf("%d faults were met", met)
 }
 
 // A follower that has lost its disk and is started as ever is nobody: with it alone a
@@ -479,12 +504,7 @@ func TestAWipedNodeDoesNotVote(t *testing.T) {
 	leader := c.leader()
 	fs := c.others(leader)
 	c.stop(fs[0])
-	if err := os.RemoveAll(fs[0].dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(fs[0].dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	c.wipe(fs[0])
 	c.start(fs[0])
 	w.progress(300)
 	c.stop(fs[1])
@@ -570,8 +590,7 @@ func TestAnotherNodeServesWhenTheLeaderIsKilled(t *testing.T) {
 		took = append(took, time.Since(began))
 		c.start(n)
 	}
-	slices.Sort(took)
-	t.Logf("%d kills: median %v, worst %v", kills, took[len(took)/2], took[len(took)-1])
+	t.Logf("kills of the leader, to the next put: %s", summary(took))
 	client.Close()
 	w.check()
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -113,8 +114,13 @@ func (c *testCluster) tell(request string) {
 	})
 }
 
-// jobsToCatchUp is how many jobs a follower gets by snapshot.
+// clusterJobs is the environment variable with how many jobs a follower gets by snapshot.
+const clusterJobs = "CLUSTER_JOBS"
+
 func jobsToCatchUp() int {
+	if n, err := strconv.Atoi(os.Getenv(clusterJobs)); err == nil {
+		return n
+	}
 	if os.Getenv(clusterTime) != "" {
 		return 1_000_000
 	}
@@ -122,7 +128,7 @@ func jobsToCatchUp() int {
 }
 
 // A follower that was away for longer than the log goes back gets a snapshot, and the
-// leader serves meanwhile.
+// leader serves meanwhile, as it does while it takes that snapshot.
 func TestAFollowerCatchesUpBySnapshotWhileTheLeaderServes(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
@@ -134,46 +140,141 @@ func TestAFollowerCatchesUpBySnapshotWhileTheLeaderServes(t *testing.T) {
 	c.stop(away)
 	p := &producer{c: c}
 	c.await(func() error {
-		if p.put(200, 500); p.acked < jobsToCatchUp() {
+		if p.put(50, 2000); p.acked < jobsToCatchUp() {
 			return fmt.Errorf("%d jobs", p.acked)
 		}
 		return nil
 	})
+	quiet := 100 * time.Millisecond
+	if os.Getenv(clusterTime) != "" {
+		quiet = 5 * time.Second
+	}
+	p.whileServed("nothing else happens", func() { time.Sleep(quiet) })
 	for _, n := range c.others(away) { // whoever will lead then
-		if _, err := peers.Fetch(c.ctx, peers.ClientConfig{}, n.listens, []byte(`{"op":"backup"}`), io.Discard); err != nil { // takes a snapshot
-			t.Fatal(err)
-		}
+		p.whileServed(n.name+" takes a snapshot", func() {
+			if _, err := peers.Fetch(c.ctx, peers.ClientConfig{}, n.listens, []byte(`{"op":"backup"}`), io.Discard); err != nil {
+				t.Fatal(err)
+			}
+			c.await(func() error {
+				s, err := c.status(n)
+				if err == nil && s.First <= at.Last+1 {
+					err = fmt.Errorf("the log of %s begins with entry %d, and the follower has %d", n.name, s.First, at.Last)
+				}
+				return err
+			})
+		})
+	}
+	p.whileServed("the follower catches up", func() {
+		c.start(away)
 		c.await(func() error {
-			s, err := c.status(n)
-			if err == nil && s.First <= at.Last+1 {
-				err = fmt.Errorf("the log of %s begins with entry %d, and the follower has %d", n.name, s.First, at.Last)
+			s, err := c.status(away)
+			if err == nil && s.Snapshot <= at.Last {
+				err = errors.New("the follower has no snapshot of the leader yet")
 			}
 			return err
 		})
-	}
+	})
+	c.agree()
+}
 
-	ctx, done := context.WithCancel(c.ctx)
+// whileServed does something, has clients served meanwhile, and tells how long they waited.
+func (p *producer) whileServed(what string, do func()) {
+	t := p.c.t
+	t.Helper()
+	ctx, done := context.WithCancel(p.c.ctx)
 	defer done()
-	served := make(chan []time.Duration)
+	served := make(chan []time.Duration, 1)
 	go func() { served <- p.cycles(ctx) }()
 	began := time.Now()
-	c.start(away)
-	c.await(func() error {
-		s, err := c.status(away)
-		if err == nil && s.Snapshot <= at.Last {
-			err = errors.New("the follower has no snapshot of the leader yet")
-		}
-		return err
-	})
-	caughtUp := time.Since(began)
+	do()
+	lasted := time.Since(began)
 	done()
 	took := <-served
 	if len(took) == 0 {
 		t.Fatal("no command was answered")
 	}
 	slices.Sort(took)
-	t.Logf("%d jobs: caught up after %v; %d puts and deletes meanwhile, median %v, longest %v",
-		p.acked, caughtUp, len(took), took[len(took)/2], took[len(took)-1])
+	t.Logf("%d jobs; %s, for %v: %d puts and deletes meanwhile, median %v, p99 %v, p99.9 %v, worst %v",
+		p.acked, what, lasted, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)*999/1000], took[len(took)-1])
+}
+
+// Settings of dead letters, unique keys and what deleted jobs leave of these are the same on all members,
+// whether they have followed or got a snapshot, and outlive a leader.
+func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	p := &producer{c: c}
+	ask := func(want string, commands ...string) { // the last reply matters
+		t.Helper()
+		c.await(func() error {
+			if got := p.ask(commands...); len(got) < len(commands) || !strings.HasPrefix(got[len(got)-1], want) {
+				return fmt.Errorf("%q: %q, and not %q", commands, got, want)
+			}
+			return nil
+		})
+	}
+	const jobs = 50
+	job := func(i int) string { return fmt.Sprintf("put 5 0 60 1 idp:k%d:3600\r\nx", i) }
+	made := func() {
+		t.Helper()
+		ask("DLQ_SET", "set-dlq failing 2 dead")
+		ids := make([]string, jobs)
+		for i := range jobs {
+			c.await(func() error { // again if the leader changes, and then it is there
+				got := strings.Fields(strings.Join(p.ask(job(i)), ""))
+				if len(got) < 2 || got[0] != "INSERTED" {
+					return fmt.Errorf("%q", got)
+				}
+				ids[i] = got[1]
+				return nil
+			})
+		}
+		for _, id := range ids[:jobs/2] {
+			c.await(func() error {
+				if got := p.ask("delete " + id); len(got) == 0 {
+					return errors.New("no reply")
+				}
+				return nil
+			})
+		}
+	}
+	holds := func() {
+		t.Helper()
+		for i := range jobs {
+			c.await(func() error {
+				got := strings.Join(p.ask(job(i)), "")
+				if deleted := strings.HasSuffix(got, " DELETED"); got == "" || deleted != (i < jobs/2) || !deleted && !strings.HasSuffix(got, " READY") {
+					return fmt.Errorf("job %d: %q", i, got)
+				}
+				return nil
+			})
+		}
+		ask("OK", "list-dlq")
+		var line string
+		for !strings.Contains(line, "failing") { // what follows is the end of it
+			var err error
+			if line, err = p.in.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = p.conn.Close()
+		p.conn = nil
+	}
+	made()
+	holds()
+	c.agree()
+	old := c.leader()
+	c.stop(old)
+	holds()
+	c.wipe(old)
+	c.tell(fmt.Sprintf(`{"op":"remove","node":%q}`, old.name))
+	c.nodes = c.others(old)
+	added := c.add(t.TempDir()) // gets a snapshot
+	c.start(added)
+	c.tell(fmt.Sprintf(`{"op":"add","node":"%s=%s"}`, added.name, added.addr))
+	c.agree()
+	c.tell(fmt.Sprintf(`{"op":"transfer","to":%q}`, added.name))
+	holds()
 	c.agree()
 }
 
@@ -204,18 +305,19 @@ func TestAClusterHealsAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	limit, long := time.ParseDuration(os.Getenv(clusterTime))
 	c := startCluster(t, 3)
-	heals := 0
+	var splits, heals []time.Duration // until the next reply
 	const short = 6
-	for began := time.Now(); heals < short || long == nil && time.Since(began) < limit; {
+	for began := time.Now(); len(heals) < short || long == nil && time.Since(began) < limit; {
 		// Each command without a reply may have been executed at any time since: with many of
 		// them it takes long to find an order.
 		w := c.work()
 		for range 2 {
 			w.progress(50)
 			c.split()
+			splits = append(splits, w.served())
 			w.progress(50)
 			c.network.Heal()
-			heals++
+			heals = append(heals, w.served())
 		}
 		w.progress(50)
 		w.check()
@@ -224,7 +326,8 @@ func TestAClusterHealsAgainAndAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d heals; the last leader is of term %d", heals, s.Term)
+	t.Logf("splits, to the next reply: %s", summary(splits))
+	t.Logf("heals, to the next reply: %s; the last leader is of term %d", summary(heals), s.Term)
 }
 
 // split breaks some links; a majority of the nodes can still reach each other, and none of
@@ -319,4 +422,54 @@ func (c *testCluster) staleRead() []clustertest.Op {
 	_, _ = old.Job(clustertest.Peek, id)
 	c.network.Heal()
 	return rec.History()
+}
+
+// The check would notice: a follower that has lost what it acknowledged, and votes as the
+// member that it was, elects one that never had it.
+func TestAWipedNodeThatVotesIsFoundOut(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	c := prepareCluster(t)
+	c.program, c.env = plantedProgram(t), []string{"TRELLIS_PLANTED=wiped-votes"}
+	for range 3 {
+		c.add(t.TempDir())
+	}
+	c.startAll()
+	rec := clustertest.NewRecorder()
+	client := rec.NewClient("a", c.addrs)
+	defer client.Close()
+	l := c.leader()
+	others := c.others(l)
+	behind, wiped := others[0], others[1] // which is not the founder
+	c.stop(behind)
+	var id uint64
+	for id == 0 {
+		err := client.Connect(c.ctx)
+		if err == nil {
+			id, err = client.Put(0, 0, 10)
+		}
+		if err != nil && !errors.Is(err, clustertest.ErrLost) {
+			t.Fatal(err)
+		}
+	}
+	c.stop(wiped)
+	c.stop(l)
+	c.wipe(wiped)
+	c.start(behind)
+	c.start(wiped)
+	c.leader(behind, wiped)
+	for looked := false; !looked; {
+		if err := client.Connect(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+		o, err := client.Job(clustertest.Peek, id)
+		looked = err == nil && o.Reply != ""
+	}
+	err := clustertest.Check(rec.History())
+	if err == nil {
+		t.Fatal("not found out")
+	}
+	t.Log(err)
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long anything may take that should happen at once.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // binary is the path of the trellisd that TestMain has built.
 var binary string

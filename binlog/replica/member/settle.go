@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"trellis/binlog/replica/internal/planted"
 )
 
 const (
@@ -140,6 +142,11 @@ func decide(self Node, nodes []Node, own Identity, heard []heard) step {
 	if !slices.Contains(nodes, self) {
 		return step{why: "it is not in --cluster: it waits to be added (trellis cluster add " + self.String() + ")"}
 	}
+	if planted.Has(planted.WipedVotes) {
+		if id, ok := former(self, own, heard); ok {
+			return step{do: adopt, next: id}
+		}
+	}
 	if why := belongs(self, nodes, own, heard); why != "" {
 		return step{why: why}
 	}
@@ -160,6 +167,22 @@ func decide(self Node, nodes []Node, own Identity, heard []heard) step {
 		return step{why: why}
 	}
 	return step{do: adopt, next: propose(self, nodes, own, heard)}
+}
+
+// former is who a node was, by what the members of its cluster say, before its directory was
+// emptied. It is nobody now: see package planted.
+func former(self Node, own Identity, heard []heard) (id Identity, ok bool) {
+	for _, h := range heard {
+		if own.State != Empty || h.err != nil || h.Identity.State != Joined {
+			continue
+		}
+		for _, m := range h.Identity.Cluster.Members {
+			if m.Name == self.Name {
+				return Identity{m.Incarnation, Proposed, m.ID, h.Identity.Round, h.Identity.Cluster}, true
+			}
+		}
+	}
+	return id, false
 }
 
 // belongs says why there is nothing to found: another node belongs to a cluster that

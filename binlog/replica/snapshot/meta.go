@@ -51,9 +51,7 @@ const (
 	segmentItem = 12
 	memberItem  = 20 // without name and address
 
-	// segmentSize is where a segment ends, unless a single record is larger. All of a
-	// segment is synced at once, so that it bounds for how long the disk is kept from the
-	// entry log.
+	// segmentSize is where a segment ends, unless a single record is larger.
 	segmentSize = 16 << 20
 
 	// MaxSegments is the greatest number of segments that a snapshot has.

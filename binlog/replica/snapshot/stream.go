@@ -233,7 +233,7 @@ func receiveFile(fs vfs.FS, name string, s sealed.Segment, in *summedReader, buf
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	for off := int64(0); off < s.Size; {
+	for off, synced := int64(0), int64(0); off < s.Size; {
 		b := buf[:min(int64(len(buf)), s.Size-off)]
 		if err := in.full(b); err != nil {
 			return err
@@ -242,6 +242,12 @@ func receiveFile(fs vfs.FS, name string, s sealed.Segment, in *summedReader, buf
 			return err
 		}
 		off += int64(len(b))
+		if off-synced >= vfs.WriteBuffer { // see sealed.Writer.Gentle
+			if err := file.Sync(); err != nil {
+				return err
+			}
+			synced = off
+		}
 	}
 	return file.Sync()
 }

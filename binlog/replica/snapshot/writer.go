@@ -40,7 +40,7 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 	}
 	return &Writer{
 		fs: fs, dir: dir, tmp: tmp,
-		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: rand.Uint32() | 1, Index: 1},
+		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: rand.Uint32() | 1, Index: 1, Gentle: true},
 	}, nil
 }
 
