@@ -86,8 +86,10 @@
 //  5. Raft's own view of who leads can change twice between two looks. So the office is
 //     compared by term, not by role.
 //  6. The ids of a reign begin behind the highest that any entry up to its beginning
-//     names. Entries name ids that were drawn, not only those of jobs (Hooks.Decided), so
-//     that no id that a client may have seen comes back.
+//     names, and an entry names those of its jobs. A client is told an id only when its
+//     entry is committed, so no id that a client has seen comes back. A queue that knows
+//     which ids will never be those of jobs may name them too (Hooks.Decided), and then
+//     standbys refuse such a job.
 //
 // # Why no reply is false
 //
