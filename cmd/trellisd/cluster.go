@@ -236,11 +236,12 @@ func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
 	if m.stopping.Load() {
 		return
 	}
-	if why := member.State(); why != "" {
-		m.ready.NotReady(why)
-		return
-	}
-	m.ready.Ready()
+	m.ready.ReadyUnless(func() error {
+		if why := member.State(); why != "" {
+			return errors.New(why)
+		}
+		return nil
+	})
 }
 
 // engineConfig is what the command line says of engines.

@@ -488,10 +488,13 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 	if n := w.leader(); n != other {
 		t.Errorf("%s leads, want %s", n.name, other.name)
 	}
-	if conn, err := net.Dial("tcp", port); err == nil {
-		conn.Close()
-		t.Error("the old leader's port is open")
-	}
+	w.eventually("the old leader's port is closed", func() bool {
+		conn, err := net.Dial("tcp", port)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
 }
 
 // A leader whose port somebody else has does not keep the office.

@@ -45,13 +45,13 @@ func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *ce
 			}()
 		}
 	}
-	log.Info("ready")
 	ready.ReadyUnless(func() error {
 		if eng.Draining() {
 			return errDraining
 		}
 		return nil
 	})
+	log.Info("ready")
 	notify(daemon.SdNotifyReady, log)
 
 	for {
