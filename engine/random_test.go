@@ -43,7 +43,7 @@ func TestRandomCommandsAreAnsweredAsByTheModel(t *testing.T) {
 // The same holds where keys, dead letters and moves meet, which come together often here:
 // a dead letter takes its unique key along, or loses it, and leaves its slot to others.
 func TestRandomDeadLettersWithKeysAreAnsweredAsByTheModel(t *testing.T) {
-	rapidFlag(t, "rapid.checks", 600)
+	rapidFlag(t, "rapid.checks", 300)
 	rapidFlag(t, "rapid.steps", 60)
 	rapid.Check(t, func(t *rapid.T) {
 		var f *file

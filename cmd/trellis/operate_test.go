@@ -146,6 +146,9 @@ func (p *play) ask(line string) string {
 // TestCommandsOnRealServers runs the scripts in testdata/operate: those in both have to come to the
 // same on trellisd and on beanstalkd, and those for beanstalkd to the same on a trellisd without extensions.
 func TestCommandsOnRealServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts hundreds of processes, in each of which one goroutine works")
+	}
 	starts := map[string]func(*testing.T) string{
 		"trellisd":   func(t *testing.T) string { return startTrellisd(t) },
 		"stock":      func(t *testing.T) string { return startTrellisd(t, "--no-extensions") },
