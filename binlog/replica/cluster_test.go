@@ -23,6 +23,7 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
 	"trellis/binlog/replica/wire"
+	"trellis/binlog/replica/wire/wiretest"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -98,22 +99,9 @@ func newWiredCluster(t *testing.T, n int) *cluster {
 	t.Helper()
 	var addrs []string
 	for range n {
-		addrs = append(addrs, freeAddr(t))
+		addrs = append(addrs, wiretest.ReservedAddr(t))
 	}
 	return makeCluster(t, n, 1, 10*time.Millisecond, addrs)
-}
-
-// freeAddr is an address that nobody listens on.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }
 
 func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs []string) *cluster {

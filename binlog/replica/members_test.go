@@ -11,6 +11,7 @@ import (
 
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
+	"trellis/binlog/replica/wire/wiretest"
 )
 
 // within is a context for what has to happen.
@@ -26,7 +27,7 @@ func (c *cluster) grow() (*peer, member.Member) {
 	id := member.ID(len(c.nodes) + 1)
 	m := member.Member{ID: id, Incarnation: 1, Name: fmt.Sprintf("n%d", id), Addr: fmt.Sprintf("127.0.0.1:%d", id)}
 	if c.wired {
-		m.Addr = freeAddr(c.t)
+		m.Addr = wiretest.ReservedAddr(c.t)
 	}
 	p := c.addPeer(m, snapshot.Meta{})
 	if err := c.start(p); err != nil {

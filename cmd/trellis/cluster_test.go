@@ -123,7 +123,7 @@ type node struct {
 }
 
 func newNode(t *testing.T, name string) *node {
-	return &node{name: name, addr: reservedAddr(t), dir: t.TempDir(), stop: func() {}}
+	return &node{name: name, addr: wiretest.ReservedAddr(t), dir: t.TempDir(), stop: func() {}}
 }
 
 func (n *node) String() string { return n.name + "=" + n.addr }
@@ -204,7 +204,7 @@ func TestMembersAreAddedAndRemovedAndTheLeaderToo(t *testing.T) {
 	}
 	n4 := newNode(t, "n4")
 	n4.start(t, "--cluster", n4.String()+","+nodes[0].String())
-	cluster(t, 3, "no member can be reached", "add", "n5="+reservedAddr(t), "--node="+reservedAddr(t), "--timeout=100ms")
+	cluster(t, 3, "no member can be reached", "add", "n5="+wiretest.ReservedAddr(t), "--node="+wiretest.ReservedAddr(t), "--timeout=100ms")
 	cluster(t, 4, "belongs to no cluster yet", "status", "--node="+n4.addr, long)
 	cluster(t, 4, "--cluster of n4 says", "add", n4.String(), at, long)
 	cluster(t, 4, "the name n1 is taken", "add", "n1="+n4.addr, at, long)

@@ -105,7 +105,13 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		}
 	}()
 	open.Store(m)
-	m.Changed(func() { mon.show(m, queue) })
+	mon.ready.ReadyUnless(func() error {
+		if why := m.State(); why != "" {
+			return errors.New(why)
+		}
+		return nil
+	})
+	m.Changed(func() { mon.show(queue) })
 	return superviseMember(m, queue, mon, sigs, log)
 }
 
@@ -172,7 +178,6 @@ func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
 			notify(daemon.SdNotifyStopping, log)
-			mon.stopping.Store(true)
 			mon.ready.NotReady("stopping")
 			leave(m, queue, log)
 			cancel()
@@ -182,7 +187,6 @@ func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs
 			}
 			return err
 		case err := <-ran:
-			mon.stopping.Store(true)
 			mon.ready.NotReady("the node has failed")
 			return err
 		}
@@ -222,8 +226,8 @@ func clusterStats(m *cluster.Member, queue *cluster.Queue) *metrics.Cluster {
 	return &metrics.Cluster{Status: *s, Offices: queue.Offices()}
 }
 
-// show tells the outside how a member is.
-func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
+// show shows the outside what a member serves.
+func (m *monitor) show(queue *cluster.Queue) {
 	m.showing.Lock()
 	defer m.showing.Unlock()
 	var serving *metrics.Serving
@@ -233,15 +237,6 @@ func (m *monitor) show(member *cluster.Member, queue *cluster.Queue) {
 		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates, Current: q.Current}
 	}
 	m.shows(serving, srv)
-	if m.stopping.Load() {
-		return
-	}
-	m.ready.ReadyUnless(func() error {
-		if why := member.State(); why != "" {
-			return errors.New(why)
-		}
-		return nil
-	})
 }
 
 // engineConfig is what the command line says of engines.

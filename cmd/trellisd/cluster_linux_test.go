@@ -18,9 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	peers "trellis/binlog/replica/wire"
+	"trellis/binlog/replica/wire/wiretest"
 	"trellis/cmd/trellisd/internal/clustertest"
 )
 
@@ -103,7 +102,7 @@ func prepareCluster(t *testing.T) *testCluster {
 func (c *testCluster) add(parent string) *clusterNode {
 	c.t.Helper()
 	c.named++
-	n := &clusterNode{name: fmt.Sprint("n", c.named), dir: filepath.Join(parent, "data"), client: reservePort(c.t)}
+	n := &clusterNode{name: fmt.Sprint("n", c.named), dir: filepath.Join(parent, "data"), client: wiretest.ReservedAddr(c.t)}
 	var err error
 	if n.addr, err = c.network.Add(n.name); err != nil {
 		c.t.Fatal(err)
@@ -125,30 +124,6 @@ func (c *testCluster) startAll() {
 		c.start(n)
 	}
 	c.leader()
-}
-
-// reservePort keeps a port of 127.0.0.1 from all that choose their ports themselves, until
-// the end of the test, and leaves it to a listener: what is bound and does not listen does
-// not keep others from listening.
-func reservePort(t *testing.T) string {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
-	if err == nil {
-		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := unix.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", a.(*unix.SockaddrInet4).Port)
 }
 
 // start starts a node's process and waits until it listens for its peers.

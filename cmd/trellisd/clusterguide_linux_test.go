@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/beanstalkd/go-beanstalk"
+
+	"trellis/binlog/replica/wire/wiretest"
 )
 
 // A shell does what the README says, block after block. What it starts is gone when the
@@ -68,7 +70,7 @@ func (s *shell) do(lines ...string) string {
 	for _, line := range lines {
 		line = portPattern.ReplaceAllStringFunc(line, func(port string) string {
 			if s.ports[port] == "" {
-				s.ports[port] = portOf(s.t, reservePort(s.t))
+				s.ports[port] = portOf(s.t, wiretest.ReservedAddr(s.t))
 			}
 			return s.ports[port]
 		})

@@ -31,7 +31,6 @@ type monitor struct {
 	done         chan struct{} // closed when web serves no more
 	ready        web.Readiness
 	commits      *metrics.Commits
-	stopping     atomic.Bool                     // the reason why it is not ready stays
 	showing      sync.Mutex                      // held by show
 	access       *accessControl                  // nil without access control; set before serve
 	certificates func() metrics.Certificates     // of a member of a cluster; nil without TLS. Set before serve

@@ -168,6 +168,15 @@ func readJobs(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	rows, err := r.rows(func(conn *client.Conn, limit, after uint64) ([]client.Fields, error) {
+		return conn.ListJobs(r.Context(), name, state, uint32(limit), after)
+	})
+	return apiJobs{rows}, err
+}
+
+// rows asks for a page of a list, of which the request says the limit and where it begins.
+// A page of none is not nil, and so is a list in JSON.
+func (r *request) rows(list func(conn *client.Conn, limit, after uint64) ([]client.Fields, error)) (rows []client.Fields, err error) {
 	limit, err := r.bounded("limit", rowsShown, 1, client.MaxListJobs)
 	if err != nil {
 		return nil, err
@@ -176,15 +185,14 @@ func readJobs(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := apiJobs{}
 	err = r.ask(func(conn *client.Conn) error {
-		v.Jobs, err = conn.ListJobs(r.Context(), name, state, uint32(limit), after)
+		rows, err = list(conn, limit, after)
 		return err
 	})
-	if v.Jobs == nil {
-		v.Jobs = []client.Fields{}
+	if rows == nil {
+		rows = []client.Fields{}
 	}
-	return v, err
+	return rows, err
 }
 
 func readJob(r *request) (v any, err error) {
@@ -205,23 +213,10 @@ type apiConnections struct {
 }
 
 func readConnections(r *request) (any, error) {
-	limit, err := r.bounded("limit", rowsShown, 1, client.MaxListJobs)
-	if err != nil {
-		return nil, err
-	}
-	after, err := r.bounded("after", 0, 0, math.MaxUint64)
-	if err != nil {
-		return nil, err
-	}
-	v := apiConnections{}
-	err = r.ask(func(conn *client.Conn) error {
-		v.Connections, err = conn.Connections(r.Context(), limit, after)
-		return err
+	rows, err := r.rows(func(conn *client.Conn, limit, after uint64) ([]client.Fields, error) {
+		return conn.Connections(r.Context(), limit, after)
 	})
-	if v.Connections == nil {
-		v.Connections = []client.Fields{}
-	}
-	return v, err
+	return apiConnections{rows}, err
 }
 
 // apiActions are the last actions, the newest first.

@@ -1,5 +1,6 @@
 // Package wiretest is for tests of nodes that talk through package wire: a network that
-// cuts, blocks one way, delays, repeats and loses, and certificates that are good or bad.
+// cuts, blocks one way, delays, repeats and loses, addresses that stay free, and certificates
+// that are good or bad.
 //
 // A Network stands between a dialling node and a real listener. Give each node its own
 // Dialer, name the addresses, and change the links while the nodes run:

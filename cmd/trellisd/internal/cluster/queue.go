@@ -190,7 +190,6 @@ func (q *Queue) Drain() {
 		q.engine.Drain(true)
 	}
 	q.mu.Unlock()
-	q.changed()
 }
 
 // Walk implements replica.Queue.

@@ -13,9 +13,6 @@ type Readiness struct {
 
 var errStarting = errors.New("starting")
 
-// Ready says that the service is ready from now on.
-func (r *Readiness) Ready() { r.ReadyUnless(func() error { return nil }) }
-
 // ReadyUnless says that the service is ready from now on, unless reason returns why it is
 // not. Any goroutine may call reason, at any time.
 func (r *Readiness) ReadyUnless(reason func() error) { r.reason.Store(&reason) }

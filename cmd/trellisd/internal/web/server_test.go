@@ -76,7 +76,7 @@ func TestHealthIsThatOfTheProcessAndReadinessThatOfTheService(t *testing.T) {
 	}
 	check("/healthz", 200, "ok\n")
 	check("/readyz", 503, "starting\n")
-	ready.Ready()
+	ready.ReadyUnless(func() error { return nil })
 	check("/readyz", 200, "ok\n")
 	ready.NotReady("draining")
 	check("/healthz", 200, "ok\n")
@@ -204,7 +204,7 @@ func TestProfilesAreServedOnlyOnDemand(t *testing.T) {
 
 func TestTheIndexNamesWhatThereIs(t *testing.T) {
 	var ready Readiness
-	ready.Ready()
+	ready.ReadyUnless(func() error { return nil })
 	url := start(t, Config{Pprof: true, Ready: &ready})
 	_, index := get(t, url)
 	for path := range strings.Lines(index) {

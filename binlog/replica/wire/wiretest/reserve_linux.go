@@ -1,4 +1,4 @@
-package main
+package wiretest
 
 import (
 	"fmt"
@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedAddr is an address of which nobody who chooses a port gets that one before the
-// end of the test: a socket is bound to it. It does not listen, and so does not keep others
-// from listening.
-func reservedAddr(t *testing.T) string {
+// ReservedAddr is an address of 127.0.0.1 with a port that nobody who chooses a port gets
+// before the end of the test, and that is left to a listener: a socket is bound to it, and
+// one that does not listen keeps nobody from listening.
+func ReservedAddr(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
