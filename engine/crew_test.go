@@ -157,8 +157,11 @@ func (h *hand) call(f func(now Time)) {
 }
 
 func (h *hand) resume(now Time) {
-	if !h.waiting || h.closed {
-		h.loop.crew.t.Errorf("woken: waiting %v, closed %v", h.waiting, h.closed)
+	if h.closed {
+		return
+	}
+	if !h.waiting {
+		h.loop.crew.t.Error("woken, and does not wait")
 		return
 	}
 	if h.session.Resume(now, &h.out) == Done {

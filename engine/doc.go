@@ -22,7 +22,7 @@
 //	}
 //	l.Refill()                          // after each poll
 //	for s := l.Next(now); s != nil; s = l.Next(now) {
-//		... s.Resume(now, &out) ...
+//		... s.Resume(now, &out) ...     // unless it is closed
 //	}
 //	session.Close(now)
 //

@@ -3,10 +3,11 @@ package engine
 import "container/heap"
 
 // Close ends the session: what it has reserved becomes ready, and its tubes lose it.
-// When that is much, Next goes on with it. Next does not return the session any more.
-func (s *Session) Close(now Time) {
+// It reports whether that is done. When it is much, or a job is on its way, Next goes on
+// with it, and returns the session a last time when it is done.
+func (s *Session) Close(now Time) (done bool) {
 	if s.flags&isOpen == 0 {
-		return
+		return s.used == nil
 	}
 	s.flags &^= isOpen
 	l := s.loop
@@ -19,24 +20,24 @@ func (s *Session) Close(now Time) {
 		l.counts.workers.Add(-1)
 	}
 	if s.claim.Load() != claimFree && !s.stopWaiting(now) {
-		return // a job is on its way: Next finishes what is left
+		return false // a job is on its way: Next finishes what is left
 	}
-	s.leave(now)
+	return s.leave(now)
 }
 
 // leave undoes all that others can see of a closed session, as far as the round's
 // budget goes; Next goes on with the rest.
-func (s *Session) leave(now Time) {
+func (s *Session) leave(now Time) (done bool) {
 	if s.used == nil {
-		return
+		return false // that was found out before: it stood in the queue twice
 	}
 	if !s.dropIncoming(now) {
 		s.loop.starve(s)
-		return
+		return false
 	}
 	if !s.giveBack(now) || !s.unwatchAll(now) {
 		s.loop.turns.push(s)
-		return
+		return false
 	}
 	c := &s.loop.caller
 	sh := s.used.shard
@@ -46,6 +47,7 @@ func (s *Session) leave(now Time) {
 	sh.unlock(c)
 	s.used, s.wait = nil, nil
 	delete(s.loop.listed, s)
+	return true
 }
 
 // unwatchAll ends the session's interest in its tubes, one after the other.

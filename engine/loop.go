@@ -150,9 +150,10 @@ func (l *Loop) Spend(steps int) bool {
 // spent than there were.
 func (l *Loop) Left() int { return l.budget }
 
-// Next returns a session that can go on: its Resume is to be called
-// once, now or when the client has taken its output. Nil means that none can, or that
-// the budget is spent; then Next has rung the bell.
+// Next returns a session that can go on: its Resume is to be called once, now or when
+// the client has taken its output. It also returns a closed session whose Close was not
+// done, when it is; there is nothing to resume then. Nil means that there is none, or
+// that the budget is spent; then Next has rung the bell.
 //
 // All that the engine does for the loop besides executing commands happens here:
 // hand-overs, time-outs, deadlines of shards, closes, turns of long commands. The loop

@@ -279,26 +279,24 @@ func (r *rig) deliver(l *rigLoop) {
 	l.rung, l.owed = false, false
 	for {
 		l.Refill()
-		before := slices.Concat(l.turns.list[l.turns.head:], l.mail.list)
 		next := l.Next(r.now)
-		for _, s := range before {
-			if c := r.connOf(s); c != nil && c.closed && s.used == nil {
-				r.model.delivered(c.client)
-				r.forget(c)
-			}
-		}
 		if next == nil {
 			break
 		}
-		r.wake(r.connOf(next))
+		if c := r.connOf(next); c.closed {
+			r.model.delivered(c.client)
+			r.forget(c)
+		} else {
+			r.wake(c)
+		}
 	}
 	r.settle()
 }
 
 // wake is told that a connection can go on.
 func (r *rig) wake(c *rigConn) {
-	if !c.waiting || c.woken || c.closed {
-		r.t.Fatalf("conn %d is woken: waiting %v, woken %v, closed %v", c.number, c.waiting, c.woken, c.closed)
+	if !c.waiting || c.woken {
+		r.t.Fatalf("conn %d is woken: waiting %v, woken %v", c.number, c.waiting, c.woken)
 	}
 	if !c.client.claimed && c.client.verdict == "" {
 		r.t.Fatalf("conn %d is woken and has got nothing", c.number)
@@ -349,11 +347,16 @@ func (r *rig) halfClose(c *rigConn) {
 }
 
 func (r *rig) close(c *rigConn) {
-	c.session.Close(r.now)
-	c.session.Close(r.now)
+	done := c.session.Close(r.now)
+	if again := c.session.Close(r.now); again != done {
+		r.t.Fatalf("conn %d: it is closed: %v, and a moment later: %v", c.number, done, again)
+	}
 	c.decoder.Release()
 	r.model.close(c.client)
 	r.compareOutput(c)
+	if done == c.client.gone {
+		r.t.Fatalf("conn %d: all is given back: %v, and a job is on its way: %v", c.number, done, c.client.gone)
+	}
 	if c.client.gone {
 		c.closed = true
 	} else {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ type slowLoop struct {
 	loop  *simLoop
 	most  int // steps that a round has taken
 	woken int
+	gone  []*simConn // whose end is complete
 }
 
 func slow(t *testing.T, s *sim) *slowLoop { return &slowLoop{t: t, sim: s, loop: s.loops[0]} }
@@ -30,6 +32,10 @@ func (l *slowLoop) round() (again bool) {
 	l.loop.Refill()
 	for s := l.loop.Next(l.sim.now); s != nil; s = l.loop.Next(l.sim.now) {
 		c := connOf(s)
+		if s.flags&isOpen == 0 {
+			l.gone = append(l.gone, c)
+			continue
+		}
 		if c.session.Resume(l.sim.now, &c.out) != Wait {
 			c.waiting = false
 		}
@@ -133,13 +139,15 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 				c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\n")
 			}
 			l.loop.Refill()
-			c.session.Close(s.now)
-			if got := s.engine.Snapshot(s.now).Reserved; got == 0 {
+			if c.session.Close(s.now) || s.engine.Snapshot(s.now).Reserved == 0 {
 				t.Fatal("all is given back at once")
 			}
 			return func() {
 				if got := s.engine.Snapshot(s.now); got.Ready != n || got.Reserved != 0 {
 					t.Fatalf("%d of %d jobs are ready", got.Ready, n)
+				}
+				if !slices.Equal(l.gone, []*simConn{c}) {
+					t.Fatalf("%d sessions are told to be closed, want the one", len(l.gone))
 				}
 			}
 		},
@@ -203,10 +211,15 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 				c.expect(t, fmt.Sprintf("WATCHING %d\r\n", i+2), "watch t%d\r\n", i)
 			}
 			l.loop.Refill()
-			c.session.Close(s.now)
+			if c.session.Close(s.now) {
+				t.Fatal("it leaves all tubes at once")
+			}
 			return func() {
 				if got := s.engine.Snapshot(s.now); got.Tubes != 1 {
 					t.Fatalf("%d tubes are left", got.Tubes)
+				}
+				if !slices.Equal(l.gone, []*simConn{c}) {
+					t.Fatalf("%d sessions are told to be closed, want the one", len(l.gone))
 				}
 			}
 		},

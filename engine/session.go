@@ -140,15 +140,14 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 	return s.endWait(now, out)
 }
 
-// goOn prepares a session from its loop's queue for Resume. It returns false when
-// there is nobody to resume.
+// goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
+// It returns false when Next has nothing to tell of it.
 func (s *Session) goOn(now Time) bool {
 	if s.claim.Load() == claimTaken {
 		s.handed(now)
 	}
 	if s.flags&isOpen == 0 {
-		s.leave(now)
-		return false
+		return s.leave(now)
 	}
 	return true
 }

@@ -192,7 +192,7 @@ type simConn struct {
 func connOf(s *Session) *simConn { return (*simConn)(unsafe.Pointer(s)) }
 
 func (c *simConn) resume() {
-	if c.held {
+	if c.held || c.ended {
 		return
 	}
 	c.woken++

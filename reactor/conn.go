@@ -26,9 +26,9 @@ type conn struct {
 
 	phase   phase
 	intake  intake
+	closure closure
 	command codec.Op // that the session waits in
 
-	closed     bool // the session is closed
 	registered bool // the watcher knows fd
 	stalled    bool // it goes on when the client takes output
 	unflushed  bool // counted in Server.unflushed
@@ -113,15 +113,17 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	}
 }
 
-// resume goes on with a session that need not wait any more.
+// resume goes on with a session that need not wait any more, or whose end is complete.
 func (c *conn) resume(now engine.Time) {
 	defer c.loop.recovered()
-	if c.phase != waiting {
+	switch {
+	case c.closure == closing:
+		c.closure = closed
+	case c.phase != waiting:
 		return // it is being ended
-	}
-	if c.pendingOutput() {
+	case c.pendingOutput():
 		c.x.woken = true
-	} else {
+	default:
 		c.endWait(now)
 		c.advance(now)
 	}
@@ -208,11 +210,7 @@ func (c *conn) conclude(now engine.Time) {
 		c.end(now)
 		return
 	case c.phase != draining:
-	case c.pendingOutput():
-		if !c.ending() {
-			c.beginEnding(now)
-		}
-	case !c.saidGoodbye():
+	case c.pendingOutput(), c.closure != closed, !c.saidGoodbye():
 		if !c.ending() {
 			c.beginEnding(now)
 		}
@@ -322,17 +320,19 @@ func (c *conn) supervise() error {
 
 // closeSession gives back what the client has reserved.
 func (c *conn) closeSession(now engine.Time) {
-	if c.closed {
+	if c.closure != open {
 		return
 	}
-	c.closed = true
+	c.closure = closing
 	c.decoder.Release()
 	l := c.loop
 	if l.server.aborting.Load() {
 		return // nothing changes the engine any more
 	}
 	l.executing = c
-	c.session.Close(now)
+	if c.session.Close(now) {
+		c.closure = closed
+	}
 	l.executing = nil
 }
 

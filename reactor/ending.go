@@ -51,7 +51,10 @@ func (c *conn) outlive(now engine.Time) {
 	if c.exhausted() {
 		c.enter(draining)
 	}
-	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() && c.saidGoodbye() {
+	if c.phase == draining {
+		c.closeSession(now)
+	}
+	if c.phase >= broken || c.loop.stopping || c.phase >= draining && !c.pendingOutput() && c.closure == closed && c.saidGoodbye() {
 		c.end(now)
 		return
 	}

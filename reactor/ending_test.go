@@ -390,3 +390,31 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 		})
 	}
 }
+
+// What a client reserved is there for others when the client learns that its connection
+// has ended, even if it was so much that it was given back in several rounds.
+func TestAClientLearnsOfItsEndWhenOthersCanHaveItsJobs(t *testing.T) {
+	const n = 10_000
+	networks(t, func(t *testing.T, network string) {
+		for name, leave := range map[string]func(c *client){
+			"quit":                func(c *client) { c.send("quit\r\n") },
+			"quit with more sent": func(c *client) { c.send("quit\r\nuse a\r\n") },
+			"half-close":          func(c *client) { c.closeWrite() },
+		} {
+			t.Run(name, func(t *testing.T) {
+				ts := serve(t, network, 2, hooks{})
+				other, c := ts.dialOn(1), ts.dialOn(0)
+				go c.send(strings.Repeat("put 0 0 120 0\r\n\r\nreserve\r\n", n))
+				for i := range n {
+					c.expect(fmt.Sprintf("INSERTED %d\r\n", i+1) + reserved(uint64(i+1), ""))
+				}
+				leave(c)
+				c.expectEOF()
+				other.send("stats\r\n")
+				if got := other.data(); !strings.Contains(got, "\ncurrent-jobs-reserved: 0\n") || !strings.Contains(got, fmt.Sprintf("\ncurrent-jobs-ready: %d\n", n)) {
+					t.Error("jobs are still reserved")
+				}
+			})
+		}
+	})
+}

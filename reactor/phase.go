@@ -40,6 +40,17 @@ func (c *conn) fail() {
 	}
 }
 
+// closure is how far the end of a connection's session has come. A client learns that its
+// connection has ended only when the others can have what it had reserved, as with
+// beanstalkd, unless it has ended the connection itself.
+type closure uint8
+
+const (
+	open    closure = iota // or there is no session yet
+	closing                // the engine gives back what the client has reserved
+	closed                 // all is given back
+)
+
 // intake is who reads what the client sends.
 type intake uint8
 
