@@ -36,7 +36,8 @@
 //	conn 1 < nothing    no byte arrives
 //	conn 1 ? stats-job 1: state ready, pri 10
 //	                    sends the command and finds these values, among others,
-//	                    in the dictionary that is the reply; quotes are ignored
+//	                    in the dictionary that is the reply; quotes are ignored;
+//	                    after a "close" it is sent again until they are there
 //	conn 1 half-close   the client will send no more, but goes on reading
 //	conn 1 close        the client closes
 //	conn 1 closed       the server has closed and nothing more was received

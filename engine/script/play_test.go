@@ -11,7 +11,8 @@ import (
 )
 
 // An echo is a target without a clock whose servers send back what they receive.
-// A line "quit" makes the server close. It keeps a log of what the driver asked for.
+// A line "quit" makes the server close, and "age" is answered by a dictionary with how
+// often the driver has let it settle. It keeps a log of what the driver asked for.
 type echo struct {
 	log []string
 }
@@ -25,6 +26,15 @@ func (e *echo) Start(options ...string) (Server, error) {
 }
 
 func (e *echo) note(format string, args ...any) { e.log = append(e.log, fmt.Sprintf(format, args...)) }
+
+func (e *echo) count(what string) (n int) {
+	for _, s := range e.log {
+		if s == what {
+			n++
+		}
+	}
+	return n
+}
 
 func (e *echo) Open() (Conn, error)  { e.note("open"); return &echoConn{server: e}, nil }
 func (e *echo) Wait(d time.Duration) { e.note("wait %v", d) }
@@ -40,9 +50,13 @@ type echoConn struct {
 
 func (c *echoConn) Send(p []byte) error {
 	c.server.note("send %s", quote(p))
-	if string(p) == "quit\r\n" {
+	switch string(p) {
+	case "quit\r\n":
 		c.closed = true
-	} else {
+	case "age\r\n":
+		data := fmt.Sprintf("---\nage: %d\n", c.server.count("settle"))
+		c.buf = fmt.Appendf(c.buf, "OK %d\r\n%s\r\n", len(data), data)
+	default:
 		c.buf = append(c.buf, p...)
 	}
 	return nil
@@ -216,6 +230,19 @@ conn 3 < g
 	}
 	if rest := target.log[len(want):]; !slices.Equal(rest, []string{"close", "close", "stop"}) {
 		t.Errorf("at the end: %q", rest)
+	}
+}
+
+func TestAQueryBehindACloseWaitsUntilItHolds(t *testing.T) {
+	const source = "conn 1 open\nconn 2 open\nconn 2 close\nconn 1 ? age: age "
+	if err := playOne(t, &echo{}, source+"7"); err != nil {
+		t.Error(err)
+	}
+	if err := playOne(t, &echo{}, source+"0"); err == nil || !strings.Contains(err.Error(), "not so in\n---\nage: 300") {
+		t.Errorf("it cannot come true: %v", err)
+	}
+	if err := playOne(t, &echo{}, "conn 1 open\nconn 1 ? age: age 1"); err == nil {
+		t.Error("nobody has closed, and it was asked again")
 	}
 }
 

@@ -38,7 +38,8 @@ type Socket struct {
 	Quiet time.Duration
 
 	// Settling is how long a server may take to handle what was sent before
-	// something else happens on another connection. Zero means 15 ms.
+	// something else happens on another connection, in whole milliseconds. Zero means
+	// 15 ms.
 	Settling time.Duration
 }
 
@@ -138,7 +139,13 @@ func (s *socketServer) connect() (net.Conn, error) {
 
 func (s *socketServer) Wait(d time.Duration) { time.Sleep(d) }
 
-func (s *socketServer) Settle() { time.Sleep(s.limits.Settling) }
+// Settle sleeps in short pieces. On a busy machine each of them takes longer, as the
+// server does.
+func (s *socketServer) Settle() {
+	for range s.limits.Settling / time.Millisecond {
+		time.Sleep(time.Millisecond)
+	}
+}
 
 func (s *socketServer) Drain(on bool) error { return s.Process.Drain(on) }
 
