@@ -80,9 +80,11 @@ func churn(ts *testServer, addr net.Addr, r *rand.Rand, name string) {
 		c.send("reserve\r\n")
 		d := dial(ts.t, addr)
 		d.do("use "+name+"\r\n", "USING "+name+"\r\n")
-		go c.closeWrite()
+		var ending sync.WaitGroup
+		ending.Go(c.closeWrite)
 		d.send("put 0 0 60 1\r\nx\r\n")
 		c.expectOneOf("TIMED_OUT\r\n", name)
+		ending.Wait() // a server may be done when it has heard the TLS half of it
 		d.line()
 		d.Close()
 	case 5: // it vanishes in a body
