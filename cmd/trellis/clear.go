@@ -95,7 +95,7 @@ func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn,
 	}
 	n, err := cl.delete(ctx, c)
 	if err != nil && n > 0 {
-		err = fmt.Errorf("%w (%s deleted before)", err, jobsIn(n, ""))
+		err = &partialError{err, fmt.Sprintf(" (%s deleted before)", jobsIn(n, ""))}
 	}
 	if err != nil {
 		return err
