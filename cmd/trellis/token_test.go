@@ -97,6 +97,8 @@ func TestPingAuthenticatesWithTheTokenOfAFile(t *testing.T) {
 		{dir + "/nosuch", "", "no such file"},
 		{empty, "", "does not hold one word"},
 		{two, "", "does not hold one word"},
+		{"/dev/zero", "", "does not hold one word"},
+		{write("large", strings.Repeat("x", 1<<20)), "", "does not hold one word"},
 	} {
 		t.Setenv(tokenEnv, tt.env)
 		args := []string{"ping", "-a", addr}
