@@ -60,7 +60,7 @@ func (a *action) onTube(ctx context.Context, c *client.Conn, s *selection) (o ou
 	}
 	if has {
 		err = eachJob(ctx, c, s.tube, s.of, most, func(page []client.Fields) error { return a.onJobs(ctx, c, page, &o) })
-		return o, err
+		return o, gone(err)
 	}
 	if s.of == client.Reserved {
 		return o, &client.LacksError{Command: "list-jobs"}
@@ -68,22 +68,34 @@ func (a *action) onTube(ctx context.Context, c *client.Conn, s *selection) (o ou
 	return o, a.onFirst(ctx, c, s, most, &o)
 }
 
+// maxLost is how many jobs in a row others may have taken that onFirst was about to do something to.
+const maxLost = 1000
+
 // onFirst is onTube for a stock server. What is done to a job goes with the question for the
-// next one.
+// next one. When somebody else has been faster, the job that is the first one then has its turn, which may be the same.
 func (a *action) onFirst(ctx context.Context, c *client.Conn, s *selection, most uint64, o *outcome) error {
 	if err := c.Use(ctx, s.tube); err != nil {
 		return err
 	}
 	first, err := c.PeekTube(ctx, s.tube, s.of)
-	for tries, last := uint64(0), uint64(0); err == nil && tries < most && first.ID != last; tries++ {
-		last = first.ID // which stays the first one if somebody else is at it
+	for lost := 0; err == nil && o.done < most; {
+		done := o.done
 		job := client.Fields{number("id", first.ID)}
 		if a.pri {
-			if job, err = c.StatsJob(ctx, first.ID); err != nil {
-				break
-			}
+			job, err = c.StatsJob(ctx, first.ID)
 		}
-		first, err = a.onJobAndPeek(ctx, c, job, "peek-"+string(s.of), o)
+		switch {
+		case errors.Is(err, client.ErrNotFound):
+			first, err = c.PeekTube(ctx, s.tube, s.of)
+		case err == nil:
+			first, err = a.onJobAndPeek(ctx, c, job, "peek-"+string(s.of), o)
+		}
+		if lost++; o.done > done {
+			lost = 0
+		}
+		if lost == maxLost && err == nil {
+			return fmt.Errorf("others have been faster with the %s jobs of tube %q, %d times in a row", s.of, s.tube, maxLost)
+		}
 	}
 	return gone(err)
 }

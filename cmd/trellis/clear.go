@@ -93,9 +93,9 @@ func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn,
 			return err
 		}
 	}
-	n, err := cl.delete(ctx, c)
+	n, err := cl.delete(ctx, c, found)
 	if err != nil && n > 0 {
-		err = fmt.Errorf("%w (%s deleted before)", err, jobsIn(n, ""))
+		err = &partialError{err, fmt.Sprintf(" (%s deleted before)", jobsIn(n, ""))}
 	}
 	if err != nil {
 		return err
@@ -103,7 +103,8 @@ func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn,
 	return p.result(fmt.Sprintf("%s of tube %s deleted", jobsIn(n, ""), cl.tube), client.Fields{number("deleted", n)})
 }
 
-func (cl *clearing) delete(ctx context.Context, c *client.Conn) (n uint64, err error) {
+// delete deletes at most so many jobs as were found, if it has to do so one state after the other.
+func (cl *clearing) delete(ctx context.Context, c *client.Conn, found uint64) (n uint64, err error) {
 	has, err := c.Has(ctx, "flush-tube")
 	if err != nil {
 		return 0, err
@@ -113,20 +114,29 @@ func (cl *clearing) delete(ctx context.Context, c *client.Conn) (n uint64, err e
 		return n, gone(err)
 	}
 	var lacking error
-	for _, s := range cl.states {
-		o, err := deleteJobs(ctx, c, &selection{tube: cl.tube, of: s, most: all})
-		n += o.done
-		exit, lacks := (*exitError)(nil), (*client.LacksError)(nil)
-		switch {
-		case err == nil:
-		case errors.As(err, &exit) && exit.status == exitNothing: // the tube has gone with its last job
-			return n, lacking
-		case errors.As(err, &lacks):
-			if stats, err := c.StatsTube(ctx, cl.tube); err == nil && stats.Uint("current-jobs-reserved") > 0 {
+	// Jobs that change their states meanwhile are found in another round. It ends also while others put.
+	for more := true; more && n < found; {
+		more = false
+		for _, s := range cl.states {
+			o, err := deleteJobs(ctx, c, &selection{tube: cl.tube, of: s, most: found - n})
+			n += o.done
+			more = more || o.done > 0 && len(cl.states) > 1
+			exit, lacks := (*exitError)(nil), (*client.LacksError)(nil)
+			switch {
+			case err == nil:
+			case errors.As(err, &exit) && exit.status == exitNothing: // the tube has gone with its last job
+				return n, nil
+			case errors.As(err, &lacks):
 				lacking = fmt.Errorf("the reserved jobs stay: %w", lacks)
+			default:
+				return n, err
 			}
-		default:
-			return n, err
+		}
+	}
+	if lacking != nil {
+		stats, err := c.StatsTube(ctx, cl.tube)
+		if errors.Is(err, client.ErrNotFound) || err == nil && stats.Uint("current-jobs-reserved") == 0 {
+			return n, nil
 		}
 	}
 	return n, lacking

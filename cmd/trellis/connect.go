@@ -118,10 +118,13 @@ func dialAddress(ctx context.Context, a *bench.Address, timeout time.Duration) (
 // explain says in one line which server it was and what to do, and gives the error its exit
 // status. An error that has one is left as it is.
 func (f *serverFlags) explain(addr string, err error) error {
-	exit, conn, no := (*exitError)(nil), (*client.ConnError)(nil), (*client.RefusedError)(nil)
+	exit, conn, no, part := (*exitError)(nil), (*client.ConnError)(nil), (*client.RefusedError)(nil), (*partialError)(nil)
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &part) && errors.As(part.err, &conn):
+		explained, _ := f.explainConn(addr, conn) // no hint, since the server has served it
+		return &exitError{exitStatus(explained), &partialError{explained, part.rest}}
 	case errors.As(err, &exit) && exit.status == exitUsage:
 		return err
 	case errors.As(err, &exit):
@@ -133,20 +136,21 @@ func (f *serverFlags) explain(addr string, err error) error {
 	case !errors.As(err, &conn):
 		return &exitError{statusOfAnswer(err), fmt.Errorf("%s: %w", addr, err)}
 	}
-	return f.explainConn(addr, conn)
+	err, hint := f.explainConn(addr, conn)
+	return &exitError{exitStatus(err), fmt.Errorf("%w%s", err, hint)}
 }
 
-// explainConn is explain for trouble with the connection itself.
-func (f *serverFlags) explainConn(addr string, err *client.ConnError) error {
-	reason, hint := err.Err, ""
+// explainConn is explain for trouble with the connection itself. The hint is what may be the matter if it is the first trouble.
+func (f *serverFlags) explainConn(addr string, err *client.ConnError) (explained error, hint string) {
+	reason := err.Err
 	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it
 		reason = sys
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}
+		return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}, ""
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return &exitError{exitUnreachable, fmt.Errorf("%s: silent for %v; --timeout gives it longer", addr, f.timeout)}
+		reason, hint = fmt.Errorf("silent for %v", f.timeout), "; --timeout gives it longer"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
 		hint = "; is a server running there? Name another with -a or in TRELLIS_ADDR"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
@@ -159,5 +163,5 @@ func (f *serverFlags) explainConn(addr string, err *client.ConnError) error {
 	case errors.Is(err, client.ErrBroken):
 		hint = "; is it a beanstalkd or trellisd, and does it want --tls?"
 	}
-	return &exitError{exitUnreachable, fmt.Errorf("%s: %w%s", addr, reason, hint)}
+	return &exitError{exitUnreachable, fmt.Errorf("%s: %w", addr, reason)}, hint
 }

@@ -41,35 +41,11 @@ func TestTheServerIsNamedByFlagOrEnvironment(t *testing.T) {
 
 func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
 	t.Parallel()
-	closing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closing.Close()
-	go func() {
-		for {
-			c, err := closing.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
-	talking, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer talking.Close()
-	go func() {
-		for {
-			c, err := talking.Accept()
-			if err != nil {
-				return
-			}
-			defer c.Close()
-			_, _ = io.WriteString(c, "USING default\r\n")
-		}
-	}()
+	closing := serveEach(t, listen(t), func(net.Conn) {})
+	talking := serveEach(t, listen(t), func(c net.Conn) {
+		_, _ = io.WriteString(c, "USING default\r\n")
+		_, _ = io.Copy(io.Discard, c)
+	})
 	tlsAddr, _, _, _ := answeringTLS(t)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("tr_x"), 0o600); err != nil {
@@ -85,11 +61,11 @@ func TestTroubleWithTheConnectionIsOneLineThatSaysWhatToDo(t *testing.T) {
 	}{
 		{nobody, "", ": connection refused; is a server running there?", 3},
 		{"unix:/nonexistent", "", "/nonexistent: no such file or directory; is a server running there?", 3},
-		{closing.Addr().String(), "", "the server has closed the connection; does it want --tls, or a token", 3},
+		{closing, "", "the server has closed the connection; does it want --tls, or a token", 3},
 		{web, "", "not a reply of the beanstalkd protocol; is it a beanstalkd", 3},
 		{huge, "", "a body of 99999999999 bytes, and the limit is", 3},
 		{mute, "--timeout 50ms", ": silent for 50ms; --timeout gives it longer", 3},
-		{talking.Addr().String(), "--tls", "; does it speak TLS on this port?", 3},
+		{talking, "--tls", "; does it speak TLS on this port?", 3},
 		{tlsAddr, "--tls", "; --ca names the authorities", 3},
 		{web, "--token-file " + token, `does not take the token: it does not know it, or wants none: it answers "UNKNOWN_COMMAND"`, 4},
 		{"nonsense nonsense", "", "address", 2},
@@ -150,10 +126,7 @@ func TestAServerWithAnAuthenticationFileWantsAToken(t *testing.T) {
 
 func TestAnInterruptedCommandEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t)
 	defer l.Close()
 	self, err := os.Executable()
 	if err != nil {

@@ -16,37 +16,22 @@ import (
 // statistics.
 func fakeStats(t *testing.T, ready string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			nc, err := l.Accept()
-			if err != nil {
+	return serveEach(t, listen(t), func(nc net.Conn) {
+		for in := bufio.NewScanner(nc); in.Scan(); {
+			answer := "UNKNOWN_COMMAND\r\n"
+			switch {
+			case in.Text() == "stats":
+				answer = "OK 29" + "\r\n---\ncurrent-jobs-ready: " + ready + "\n\r\n"
+			case in.Text() == "list-tube-used":
+				answer = "USING default\r\n"
+			case in.Text() == "list-tubes":
+				answer = "OK 4\r\n---\n\r\n"
+			}
+			if _, err := io.WriteString(nc, answer); err != nil {
 				return
 			}
-			go func() {
-				defer nc.Close()
-				for in := bufio.NewScanner(nc); in.Scan(); {
-					answer := "UNKNOWN_COMMAND\r\n"
-					switch {
-					case in.Text() == "stats":
-						answer = "OK 29" + "\r\n---\ncurrent-jobs-ready: " + ready + "\n\r\n"
-					case in.Text() == "list-tube-used":
-						answer = "USING default\r\n"
-					case in.Text() == "list-tubes":
-						answer = "OK 4\r\n---\n\r\n"
-					}
-					if _, err := io.WriteString(nc, answer); err != nil {
-						return
-					}
-				}
-			}()
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // runConsole runs the command until the test ends, and returns the address that it prints.

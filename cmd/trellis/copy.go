@@ -82,7 +82,7 @@ func copyJobs(ctx context.Context, c *client.Conn, s *selection, to string) (o o
 		}
 		return nil
 	})
-	return o, err
+	return o, gone(err)
 }
 
 // copyJob copies one job. Its body is in memory only while it is copied.

@@ -33,6 +33,15 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+// A partialError is an error before which a part was done.
+type partialError struct {
+	err  error
+	rest string // what follows the error, with the sign in front: what was done, or what is not known
+}
+
+func (e *partialError) Error() string { return e.err.Error() + e.rest }
+func (e *partialError) Unwrap() error { return e.err }
+
 func usageError(err error) error {
 	if err == nil {
 		return nil

@@ -91,8 +91,14 @@ func (e *export) run(ctx context.Context, c *client.Conn, errs io.Writer) error 
 			progress.write(jobsIn(e.n, "") + " written")
 			return err
 		})
+		if errors.Is(err, client.ErrNotFound) { // the tube has gone since
+			break
+		}
 		if err != nil {
-			return errors.Join(err, e.out.Flush())
+			if flushed := e.out.Flush(); !errors.Is(err, flushed) { // which is its error again
+				err = errors.Join(err, flushed)
+			}
+			return err
 		}
 	}
 	if err := e.out.Flush(); err != nil {

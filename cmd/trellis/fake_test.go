@@ -14,35 +14,20 @@ import (
 // A reply {OK}BODY gets its size and its end.
 func fake(t *testing.T, replies map[string]string) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
+	return serveEach(t, listen(t), func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			reply, ok := replies[strings.TrimSuffix(in.Text(), "\r")]
+			if !ok {
+				reply = "UNKNOWN_COMMAND\r\n"
+			}
+			if body, ok := strings.CutPrefix(reply, "{OK}"); ok {
+				reply = fmt.Sprintf("OK %d\r\n%s\r\n", len(body), body)
+			}
+			if _, err := io.WriteString(c, reply); err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				for in := bufio.NewScanner(c); in.Scan(); {
-					reply, ok := replies[strings.TrimSuffix(in.Text(), "\r")]
-					if !ok {
-						reply = "UNKNOWN_COMMAND\r\n"
-					}
-					if body, ok := strings.CutPrefix(reply, "{OK}"); ok {
-						reply = fmt.Sprintf("OK %d\r\n%s\r\n", len(body), body)
-					}
-					if _, err := io.WriteString(c, reply); err != nil {
-						return
-					}
-				}
-			}()
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 const everyExtension = `{OK}---

@@ -55,10 +55,10 @@ func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, max
 func unfinished(err error, sum *producer.Summary) error {
 	switch {
 	case sum.Unknown > 0:
-		return fmt.Errorf("%w; it is not known of %s, line %d and what follows up to line %d, whether they were put",
-			err, jobsIn(sum.Unknown, ""), sum.UnknownFrom, sum.Line)
+		return &partialError{err, fmt.Sprintf("; it is not known of %s, line %d and what follows up to line %d, whether they were put",
+			jobsIn(sum.Unknown, ""), sum.UnknownFrom, sum.Line)}
 	case sum.Line > 0:
-		return fmt.Errorf("%w; nothing behind line %d was sent", err, sum.Line)
+		return &partialError{err, fmt.Sprintf("; nothing behind line %d was sent", sum.Line)}
 	}
 	return err
 }

@@ -123,6 +123,12 @@ func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer) error {
 		if errors.Is(err, errEnough) {
 			break
 		}
+		if errors.Is(err, client.ErrNotFound) {
+			if l.n > 0 { // the tube has gone since
+				break
+			}
+			return noTube(j.tube)
+		}
 		if err != nil {
 			return err
 		}
@@ -177,7 +183,7 @@ const jobsAtOnce = client.MaxListJobs
 
 // eachJob hands over the jobs of a tube in a state, in pages, at most limit of them; 0: all.
 // It needs the extension list-jobs. What is done to the jobs of a page does not disturb
-// the next one.
+// the next one. The error is client.ErrNotFound if there is no such tube, or no more.
 func eachJob(ctx context.Context, c *client.Conn, tube string, s client.State, limit uint64, do func(page []client.Fields) error) error {
 	for seen, after := uint64(0), uint64(0); limit == 0 || seen < limit; {
 		n := uint64(jobsAtOnce)
@@ -185,9 +191,6 @@ func eachJob(ctx context.Context, c *client.Conn, tube string, s client.State, l
 			n = min(n, limit-seen)
 		}
 		page, err := c.ListJobs(ctx, tube, s, uint32(n), after)
-		if errors.Is(err, client.ErrNotFound) {
-			err = noTube(tube)
-		}
 		if err != nil || len(page) == 0 {
 			return err
 		}

@@ -54,7 +54,7 @@ func kickJobs(ctx context.Context, c *client.Conn, s *selection) (o outcome, err
 		s.of = client.Buried
 	case s.of == "" && delayed > 0:
 		s.of = client.Delayed
-	case s.of == client.Delayed && buried > 0: // kick would take these
+	case s.of != "" && buried > 0 && delayed > 0: // kick takes buried ones first, and delayed ones as soon as there are none
 		return kicking.onTube(ctx, c, s)
 	}
 	// Not one more than there are in that state, as the rest would be jobs in the other one.

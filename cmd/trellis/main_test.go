@@ -54,45 +54,30 @@ func trellisIn(t *testing.T, env []string, args ...string) (stdout, stderr strin
 // fullServer answers every put with OUT_OF_MEMORY. It returns its address.
 func fullServer(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
+	return serveEach(t, listen(t), func(c net.Conn) {
+		in := bufio.NewReader(c)
 		for {
-			c, err := l.Accept()
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				in := bufio.NewReader(c)
-				for {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					answer := "WATCHING 1"
-					switch f := strings.Fields(line); f[0] {
-					case "put":
-						size := 0
-						fmt.Sscan(f[4], &size)
-						io.CopyN(io.Discard, in, int64(size)+2)
-						answer = "OUT_OF_MEMORY"
-					case "use":
-						answer = "USING " + f[1]
-					case "stats":
-						answer = "OK 4\r\n---\n"
-					case "reserve-with-timeout":
-						answer = "TIMED_OUT"
-					}
-					fmt.Fprintf(c, "%s\r\n", answer)
-				}
-			}()
+			answer := "WATCHING 1"
+			switch f := strings.Fields(line); f[0] {
+			case "put":
+				size := 0
+				fmt.Sscan(f[4], &size)
+				io.CopyN(io.Discard, in, int64(size)+2)
+				answer = "OUT_OF_MEMORY"
+			case "use":
+				answer = "USING " + f[1]
+			case "stats":
+				answer = "OK 4\r\n---\n"
+			case "reserve-with-timeout":
+				answer = "TIMED_OUT"
+			}
+			fmt.Fprintf(c, "%s\r\n", answer)
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 func TestAServerThatFailsMakesTheExitStatusOne(t *testing.T) {

@@ -19,20 +19,14 @@ func answering(t *testing.T, network, addr, answer string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			if line, _ := bufio.NewReader(c).ReadString('\n'); line == "list-tube-used\r\n" {
-				_, _ = io.WriteString(c, answer)
-			}
-			c.Close()
-		}
-	}()
-	return l.Addr().String()
+	return serveEach(t, l, func(c net.Conn) { answerPing(c, answer) })
+}
+
+// answerPing answers the first line, if it is what ping asks.
+func answerPing(c net.Conn, answer string) {
+	if line, _ := bufio.NewReader(c).ReadString('\n'); line == "list-tube-used\r\n" {
+		_, _ = io.WriteString(c, answer)
+	}
 }
 
 func TestPingTellsByTheAnswerWhetherAServerIsThere(t *testing.T) {
@@ -57,10 +51,7 @@ func TestPingTellsByTheAnswerWhetherAServerIsThere(t *testing.T) {
 }
 
 func TestPingIsNotPatientForEver(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts nobody
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t) // accepts nobody
 	defer l.Close()
 	a, err := bench.ParseAddress(l.Addr().String())
 	if err != nil {

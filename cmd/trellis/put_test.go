@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,6 +97,52 @@ func TestPutStopsAtAServerThatDrains(t *testing.T) {
 	}
 	if n := s.dial().stat("stats", "cmd-put"); len(n) > 4 {
 		t.Errorf("%s puts were sent", n)
+	}
+}
+
+// ending serves so many lines that ask for something, as a stock server would, and closes the connection after the next one.
+func ending(t *testing.T, lines int) (addr string) {
+	return serveEach(t, listen(t), func(c net.Conn) {
+		in := bufio.NewScanner(c)
+		for in.Scan() {
+			answer := "UNKNOWN_COMMAND"
+			switch word, _, _ := strings.Cut(in.Text(), " "); word {
+			case "list-tube-used":
+				answer = "USING default"
+			case "stats", "stats-tube":
+				answer = "OK 28\r\n---\ncurrent-jobs-buried: 10\n"
+			case "use":
+				answer = "USING t"
+			case "peek-buried":
+				answer = fmt.Sprintf("FOUND %d 1\r\na", lines)
+			case "delete", "put":
+				if word == "put" {
+					in.Scan()
+				}
+				if lines--; lines < 0 {
+					return
+				}
+				answer = map[string]string{"delete": "DELETED", "put": "INSERTED 7"}[word]
+			}
+			if _, err := io.WriteString(c, answer+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+}
+
+func TestWhatWasDoneIsToldWhenTheConnectionIsLost(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"put --lines", "the server has closed the connection; it is not known of 2 jobs, line 3 and what follows up to line 4, whether they were put"},
+		{"put --lines -t t", "the server has closed the connection; it is not known of 2 jobs, line 3 and what follows up to line 4, whether they were put"},
+		{"delete --tube t --state buried --count all", "the server has closed the connection (at least 2 buried jobs deleted before)"},
+		{"clear t --state buried --yes", "the server has closed the connection (2 jobs deleted before)"},
+	} {
+		addr := ending(t, 2)
+		_, errs, status := trellisWith(t, "a\nb\nc\nd\n", append(strings.Fields(tt.args), "-a", addr)...)
+		if want := "trellis: " + addr + ": " + tt.want + "\n"; status != exitUnreachable || errs != want {
+			t.Errorf("%s: status %d, want %q\n%s", tt.args, status, want, errs)
+		}
 	}
 }
 

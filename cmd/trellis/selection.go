@@ -130,7 +130,7 @@ type outcome struct {
 func (s *selection) report(p *printer, o outcome, err error, done, missing string) error {
 	if err != nil {
 		if o.done > 0 {
-			err = fmt.Errorf("%w (at least %s %s before)", err, jobsIn(o.done, s.of), done)
+			err = &partialError{err, fmt.Sprintf(" (at least %s %s before)", jobsIn(o.done, s.of), done)}
 		}
 		return err
 	}

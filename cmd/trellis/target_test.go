@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"crypto/tls"
-	"io"
 	"net"
 	"strings"
 	"testing"
@@ -19,29 +17,12 @@ func answeringTLS(t *testing.T) (addr, ca, cert, key string) {
 	dir := t.TempDir()
 	ca, _ = tlstest.Write(t, dir, "ca", authority.Cert)
 	cert, key = tlstest.Write(t, dir, "client", authority.Issue("client", nil))
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+	l := tls.NewListener(listen(t), &tls.Config{
 		Certificates: []tls.Certificate{authority.Issue("localhost", nil)},
 		ClientAuth:   tls.RequireAndVerifyClientCert, ClientCAs: authority.Pool,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				if line, _ := bufio.NewReader(c).ReadString('\n'); line == "list-tube-used\r\n" {
-					_, _ = io.WriteString(c, "USING default\r\n")
-				}
-				c.Close()
-			}()
-		}
-	}()
-	return l.Addr().String(), ca, cert, key
+	addr = serveEach(t, l, func(c net.Conn) { answerPing(c, "USING default\r\n") })
+	return addr, ca, cert, key
 }
 
 func TestPingSpeaksTLSAsFlagsAndEnvironmentSay(t *testing.T) {

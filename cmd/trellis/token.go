@@ -78,6 +78,19 @@ func writeToken(path, token string) error {
 	return err
 }
 
+// maxTokenFile is how large a file with a token may be, in bytes.
+const maxTokenFile = 4096
+
+// readSmall reads a file, of one that is larger than the limit only a byte more than that.
+func readSmall(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, limit+1))
+}
+
 // tokenFlag is the flag --token-file.
 type tokenFlag struct{ path string }
 
@@ -94,12 +107,12 @@ func (t *tokenFlag) read() (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	b, err := os.ReadFile(path)
+	b, err := readSmall(path, maxTokenFile)
 	if err != nil {
 		return "", fmt.Errorf("reading the token: %w", err)
 	}
 	token := strings.TrimSpace(string(b))
-	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if token == "" || len(b) > maxTokenFile || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fmt.Errorf("reading the token: %s does not hold one word", path)
 	}
 	return token, nil

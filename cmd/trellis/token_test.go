@@ -59,33 +59,20 @@ func TestANewTokenIsWrittenToAFileThatNobodyElseReads(t *testing.T) {
 // asking is a server that wants a token.
 func asking(t *testing.T, token string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
+	return serveEach(t, listen(t), func(c net.Conn) {
+		in := bufio.NewReader(c)
+		switch line, _ := in.ReadString('\n'); line {
+		case "auth " + token + "\r\n":
+			_, _ = io.WriteString(c, "AUTHENTICATED\r\n")
+			if line, _ = in.ReadString('\n'); line == "list-tube-used\r\n" {
+				_, _ = io.WriteString(c, "USING default\r\n")
 			}
-			in := bufio.NewReader(c)
-			switch line, _ := in.ReadString('\n'); line {
-			case "auth " + token + "\r\n":
-				_, _ = io.WriteString(c, "AUTHENTICATED\r\n")
-				if line, _ = in.ReadString('\n'); line == "list-tube-used\r\n" {
-					_, _ = io.WriteString(c, "USING default\r\n")
-				}
-			case "list-tube-used\r\n":
-				_, _ = io.WriteString(c, "UNKNOWN_COMMAND\r\n")
-			default:
-				_, _ = io.WriteString(c, "UNAUTHORIZED\r\n")
-			}
-			c.Close()
+		case "list-tube-used\r\n":
+			_, _ = io.WriteString(c, "UNKNOWN_COMMAND\r\n")
+		default:
+			_, _ = io.WriteString(c, "UNAUTHORIZED\r\n")
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 func TestPingAuthenticatesWithTheTokenOfAFile(t *testing.T) {
@@ -110,6 +97,8 @@ func TestPingAuthenticatesWithTheTokenOfAFile(t *testing.T) {
 		{dir + "/nosuch", "", "no such file"},
 		{empty, "", "does not hold one word"},
 		{two, "", "does not hold one word"},
+		{"/dev/zero", "", "does not hold one word"},
+		{write("large", strings.Repeat("x", 1<<20)), "", "does not hold one word"},
 	} {
 		t.Setenv(tokenEnv, tt.env)
 		args := []string{"ping", "-a", addr}

@@ -97,7 +97,7 @@ func work(ctx context.Context, cfg worker.Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Minder, err = worker.StartMinder(exec.Command(self, minderName)); err != nil {
+	if cfg.Minder, err = worker.StartMinder(func() *exec.Cmd { return exec.Command(self, minderName) }); err != nil {
 		return err
 	}
 	done, err := worker.Run(ctx, cfg)

@@ -239,14 +239,8 @@ func TestHTTPIsProtectedButForWhetherTheServerIsAlive(t *testing.T) {
 		if user != "" {
 			req.SetBasicAuth(user, password)
 		}
-		c := http.Client{Timeout: patience}
-		defer c.CloseIdleConnections()
-		res, err := c.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		return res.StatusCode
+		status, _ := httpDo(t, &http.Client{}, req)
+		return status
 	}
 	for _, tt := range []struct {
 		path, user, password string

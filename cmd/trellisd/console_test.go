@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -23,18 +22,7 @@ func visit(t *testing.T, method, address, user, password string, form url.Values
 	if user != "" {
 		req.SetBasicAuth(user, password)
 	}
-	c := http.Client{Timeout: patience, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	defer c.CloseIdleConnections()
-	res, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(b)
+	return httpDo(t, &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, req)
 }
 
 func TestTheConsoleShowsTheServerThatItIsPartOf(t *testing.T) {
@@ -145,15 +133,8 @@ func TestTheConsoleAnswersToItsOwnNamesOnly(t *testing.T) {
 				t.Fatal(err)
 			}
 			req.Host = host
-			c := http.Client{Timeout: patience}
-			res, err := c.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			res.Body.Close()
-			c.CloseIdleConnections()
-			if res.StatusCode != want {
-				t.Errorf("%s of %s: %s", path, host, res.Status)
+			if status, _ := httpDo(t, &http.Client{}, req); status != want {
+				t.Errorf("%s of %s: %d", path, host, status)
 			}
 		}
 	}

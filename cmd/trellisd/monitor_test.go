@@ -28,9 +28,19 @@ func monitored(t testing.TB, args ...string) (s *server, url string) {
 
 func httpGet(t testing.TB, url string) (status int, body string) {
 	t.Helper()
-	c := http.Client{Timeout: patience}
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return httpDo(t, &http.Client{}, req)
+}
+
+// httpDo sends a request, and returns the whole answer. No connection stays open.
+func httpDo(t testing.TB, c *http.Client, req *http.Request) (status int, body string) {
+	t.Helper()
+	c.Timeout = patience
 	defer c.CloseIdleConnections()
-	res, err := c.Get(url)
+	res, err := c.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

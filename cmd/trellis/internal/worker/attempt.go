@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,20 +73,24 @@ func (w *worker) environment(job *reservation) []string {
 }
 
 // attend waits for the end of the command and keeps its job meanwhile. It stops the command and says why when the job is not
-// this worker's any more, when the connection is lost, and when the worker's grace has ended.
+// this worker's any more, when the connection is lost, and when the worker's grace has ended. In the last case the job is kept
+// until the command has ended, so that nobody else runs it beside it.
 func (w *worker) attend(c *conn, job *reservation, command *command) error {
 	ttr := min(max(1, job.stats.Uint("ttr")), math.MaxUint32)
 	touch := time.NewTicker(time.Duration(ttr) * time.Second / 2)
 	defer touch.Stop()
+	grace := w.grace.Done()
+	var stopped error
 	for {
-		err := w.attendUntil(touch.C, c, command)
+		err := attendUntil(grace, touch.C, c, command)
 		select {
 		case <-command.done:
-			return err
+			return cmp.Or(stopped, err)
 		default:
 		}
-		if err == nil && w.grace.Err() != nil {
-			err = errStopped
+		if err == nil && grace != nil && w.grace.Err() != nil {
+			command.stop()
+			grace, stopped = nil, errStopped
 		}
 		if err == nil {
 			err = w.ask(func(ctx context.Context) error { return c.Touch(ctx, job.ID) })
@@ -102,10 +107,10 @@ func (w *worker) attend(c *conn, job *reservation, command *command) error {
 
 // attendUntil returns when the job is to be touched, and earlier when the command or the grace has ended, or, with an
 // error, the connection.
-func (w *worker) attendUntil(touch <-chan time.Time, c *conn, command *command) error {
+func attendUntil(grace <-chan struct{}, touch <-chan time.Time, c *conn, command *command) error {
 	ended, stop := c.observe()
 	select {
-	case <-w.grace.Done():
+	case <-grace:
 	case <-command.done:
 	case <-ended:
 	case <-touch:

@@ -21,8 +21,9 @@
 // has passed. The server may have given it to somebody else by then. The command is stopped, and its
 // exit status decides nothing.
 //
-// When the worker is stopped, commands may go on for [Config.Grace]. Those that still run are stopped, and their
-// connections are closed: the server makes the jobs ready again, and counts no attempt.
+// When the worker is stopped, commands may go on for [Config.Grace]. Those that still run are stopped. Their jobs are
+// touched until they have ended; then the connections are closed: the server makes the jobs ready again, and counts no
+// attempt.
 //
 // A job can therefore run more than once, as always with this protocol, but two runs overlap only until the end of
 // the lost connection is noticed and the command is stopped.
@@ -32,4 +33,8 @@
 // Every command leads a process group. Stopping it means SIGTERM to the group, and SIGKILL after
 // [killAfter]. A process that survives its command's exit on its own is left alone. A [Minder] kills
 // the groups of a worker that was killed itself.
+//
+// A worker that is killed between the start of a command and the word to its minder leaves a group that the minder has not
+// heard of. On Linux the minder finds its processes by the variable TRELLIS_WORK_RUN in their environment; elsewhere those
+// that the command has started by then are left behind.
 package worker

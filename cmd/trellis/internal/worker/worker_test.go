@@ -41,9 +41,11 @@ func startMinder(t *testing.T) *Minder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), minderEnv+"=1")
-	m, err := StartMinder(cmd)
+	m, err := StartMinder(func() *exec.Cmd {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), minderEnv+"=1")
+		return cmd
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,9 +132,86 @@ func TestLinesGetTheirPrefixHoweverTheyAreWritten(t *testing.T) {
 }
 
 func TestAMinderKnowsWhatRuns(t *testing.T) {
-	got := running(strings.NewReader("begin 12\nbegin 13\nend 12\nbegin 1\nbegin -5\nbegin x\nnonsense\nbegin 14"))
-	if fmt.Sprint(got) != "map[13:true 14:true]" {
+	got := running(strings.NewReader("run a 12\nrun b 13\nend a\nrun c 1\nrun d -5\nrun e x\nnonsense\nrun f 0\nrun g 0\nrun h 0\nend g\nrun h 15\nrun i 14"))
+	if fmt.Sprint(got) != "map[b:13 f:0 h:15 i:14]" {
 		t.Error(got)
+	}
+}
+
+// lose ends the pipe, as the system does for a worker that is killed.
+func (m *Minder) lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pipe.Close()
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func TestAMinderThatIsKilledIsReplacedByOneThatKnowsWhatRuns(t *testing.T) {
+	m := startMinder(t)
+	c, err := start([]string{"sh", "-c", "sleep 1000 & wait"}, nil, nil, nil, nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.Lock()
+	killed := m.cmd
+	_ = killed.Process.Kill()
+	m.mu.Unlock()
+	eventually(t, "another minder", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.cmd != killed
+	})
+	m.lose()
+	<-c.done
+	if exit := (*exec.ExitError)(nil); !errors.As(c.err, &exit) || exit.String() != "signal: killed" {
+		t.Error(c.err)
+	}
+}
+
+func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	dir := t.TempDir()
+	begun := filepath.Join(dir, "begun")
+	a := answers("stats-job", fmt.Sprintf("OK %d\r\n%s\r\n", len(statsJob)-1, strings.Replace(statsJob, "60", "1", 1)))
+	touches := 0
+	served := make(chan struct{})
+	ours, theirs := net.Pipe()
+	go func() {
+		defer close(served)
+		defer theirs.Close()
+		for in := bufio.NewScanner(theirs); in.Scan(); {
+			word, _, _ := strings.Cut(in.Text(), " ")
+			if word == "touch" {
+				if ctx.Err() != nil {
+					touches++
+				} else if _, err := os.Stat(begun); err == nil {
+					cancel()
+				}
+			}
+			if _, err := io.WriteString(theirs, a[word]); err != nil {
+				return
+			}
+		}
+	}()
+	_, err := Run(ctx, Config{
+		Dial: func(context.Context) (net.Conn, error) { return ours, nil },
+		Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"sh", "-c", "trap '' TERM; touch " + begun + "; while :; do sleep 0.1; done"},
+		Timeout: time.Minute, Log: io.Discard, Minder: startMinder(t),
+	})
+	<-served
+	// One as soon as the command is stopped, and others at each half of the second until it is killed.
+	if err != nil || touches < 2 {
+		t.Errorf("%v, %d touches after the end of the grace", err, touches)
 	}
 }
 
@@ -142,9 +221,7 @@ func TestAMinderKillsWhatRunsAtItsWorkersEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.mu.Lock()
-	m.pipe.Close() // as the system does for a worker that is killed
-	m.mu.Unlock()
+	m.lose()
 	<-c.done
 	if exit := (*exec.ExitError)(nil); !errors.As(c.err, &exit) || exit.String() != "signal: killed" {
 		t.Error(c.err)

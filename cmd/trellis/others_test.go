@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+// inTurn is a stock server that answers each line with the next of its replies, and with the last one again and again.
+// A reply {OK}BODY gets its size and its end.
+func inTurn(t *testing.T, replies map[string][]string) (addr string) {
+	return serveEach(t, listen(t), func(c net.Conn) {
+		given := make(map[string]int)
+		for in := bufio.NewScanner(c); in.Scan(); {
+			line, reply := in.Text(), "UNKNOWN_COMMAND"
+			if all := replies[line]; len(all) > 0 {
+				reply = all[min(given[line], len(all)-1)]
+				given[line]++
+			}
+			if body, ok := strings.CutPrefix(reply, "{OK}"); ok {
+				reply = fmt.Sprintf("OK %d\r\n%s", len(body), body)
+			}
+			if _, err := io.WriteString(c, reply+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// stockReplies are what inTurn needs for a tube t whose statistics are these, and others.
+func stockReplies(others map[string][]string, stats ...string) map[string][]string {
+	all := map[string][]string{"list-tube-used": {"USING default"}, "use t": {"USING t"}, "use default": {"USING default"}}
+	for _, s := range stats {
+		all["stats-tube t"] = append(all["stats-tube t"], s)
+	}
+	for line, replies := range others {
+		all[line] = replies
+	}
+	return all
+}
+
+func TestJobsOfAStockServerThatOthersTakeDoNotEndTheRest(t *testing.T) {
+	const stats = "{OK}---\ncurrent-jobs-ready: 2\ncurrent-jobs-buried: 3\n"
+	first := func(ids ...int) (replies []string) {
+		for _, id := range ids {
+			replies = append(replies, fmt.Sprintf("FOUND %d 1\r\na", id))
+		}
+		return append(replies, "NOT_FOUND")
+	}
+	for _, tt := range []struct {
+		name, args string
+		replies    map[string][]string
+		status     int
+		want       string
+	}{
+		{"the first job comes back", "delete --tube t --state buried --count all", map[string][]string{
+			"peek-buried": first(5, 5, 6, 7), "delete 5": {"NOT_FOUND", "DELETED"}, "delete 6": {"DELETED"}, "delete 7": {"DELETED"},
+		}, 0, "3 buried jobs of tube t deleted\n"},
+		{"the first job has gone", "bury --tube t --state ready --count 2", map[string][]string{
+			"peek-ready": first(5, 6, 7), "stats-job 5": {"NOT_FOUND"},
+			"stats-job 6": {"{OK}---\nid: 6\npri: 10\n"}, "reserve-job 6": {"RESERVED 6 1\r\na"}, "bury 6 10": {"BURIED"},
+			"stats-job 7": {"{OK}---\nid: 7\npri: 11\n"}, "reserve-job 7": {"RESERVED 7 1\r\na"}, "bury 7 11": {"BURIED"},
+		}, 0, "2 ready jobs of tube t buried\n"},
+		{"all have gone", "delete --tube t --state buried --count all", map[string][]string{
+			"peek-buried": first(5, 6), "delete 5": {"DELETED"}, "delete 6": {"NOT_FOUND"},
+		}, 0, "1 buried job of tube t deleted\n"},
+		{"they are always faster", "delete --tube t --state buried --count all", map[string][]string{
+			"peek-buried": {"FOUND 5 1\r\na"}, "delete 5": {"DELETED", "NOT_FOUND"},
+		}, exitNothing, "others have been faster with the buried jobs of tube \"t\", 1000 times in a row (at least 1 buried job deleted before)\n"},
+	} {
+		addr := inTurn(t, stockReplies(tt.replies, stats))
+		out, errs, status := trellis(t, append(strings.Fields(tt.args), "-a", addr)...)
+		if status != tt.status || !strings.HasSuffix(out+errs, tt.want) {
+			t.Errorf("%s: status %d\n%s%s", tt.name, status, out, errs)
+		}
+	}
+}
+
+func TestClearFindsJobsThatChangeTheirStatesMeanwhile(t *testing.T) {
+	const both, ready = "{OK}---\ncurrent-jobs-ready: 1\ncurrent-jobs-delayed: 1\n", "{OK}---\ncurrent-jobs-ready: 1\n"
+	addr := inTurn(t, stockReplies(map[string][]string{
+		"peek-ready":   {"FOUND 1 1\r\na", "NOT_FOUND", "FOUND 2 1\r\na", "NOT_FOUND"},
+		"peek-delayed": {"NOT_FOUND"}, // it has become ready
+		"delete 1":     {"DELETED"}, "delete 2": {"DELETED"},
+	}, both, both, both, both, ready))
+	out, errs, status := trellis(t, "clear", "t", "--yes", "-a", addr)
+	if status != 0 || out != "2 jobs of tube t deleted\n" {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
+
+func TestKickMakesNoJobReadyThatIsInAnotherStateThanTheOneGiven(t *testing.T) {
+	// The protocol's kick takes delayed jobs when somebody else has kicked the last buried one.
+	addr := inTurn(t, stockReplies(map[string][]string{
+		"peek-buried": {"FOUND 5 1\r\na", "NOT_FOUND"}, "kick-job 5": {"KICKED"}, "kick 2": {"KICKED 2"},
+	}, "{OK}---\ncurrent-jobs-delayed: 3\ncurrent-jobs-buried: 2\n"))
+	out, errs, status := trellis(t, "kick", "--tube", "t", "--state", "buried", "--count", "2", "-a", addr)
+	if status != 0 || out != "1 buried job of tube t kicked\n" {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
+
+func TestATubeThatGoesWhileItIsListedIsShownUpToThere(t *testing.T) {
+	addr := fake(t, map[string]string{
+		"capabilities": everyExtension, "stats-tube t": "{OK}---\nname: t\n",
+		"list-jobs t ready 100": "{OK}---\n- id: 1\n  pri: 0\n", "list-jobs t reserved 99": "NOT_FOUND\r\n", "list-jobs t reserved 100": "NOT_FOUND\r\n",
+		"list-jobs t ready 10000": "{OK}---\n- id: 1\n  pri: 0\n", "list-jobs t reserved 10000": "NOT_FOUND\r\n",
+		"stats-job 1": "{OK}---\nid: 1\n", "peek 1": "FOUND 1 1\r\na\r\n",
+	})
+	for args, want := range map[string]string{
+		"jobs t -o ndjson": `{"id":1,"state":"ready","pri":0}` + "\n",
+		"export t":         `{"id":1,"pri":0,"delay":0,"ttr":0,"body":"a"}` + "\n",
+	} {
+		if out, errs, status := trellis(t, append(strings.Fields(args), "-a", addr)...); status != 0 || out != want || errs != "" {
+			t.Errorf("%s: status %d\n%s%s", args, status, out, errs)
+		}
+	}
+}
