@@ -52,10 +52,10 @@ func newBrowser(t *testing.T, r *rig) *browser {
 	server := httptest.NewServer(r.console)
 	t.Cleanup(server.Close)
 	// Not in t.TempDir: processes of the browser that are still ending may write there.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
-	ctx, _ = chromedp.NewContext(ctx)
+	ctx, _ = chromedp.NewContext(ctx, chromedp.WithBrowserOption(chromedp.WithDialTimeout(patience)))
 	t.Cleanup(func() {
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Logf("ending the browser: %v", err)

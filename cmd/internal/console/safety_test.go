@@ -60,6 +60,7 @@ var writes = map[string]string{
 	"/tubes/{tube}/move":   "state=ready&to=b&count=1",
 	"/tubes/{tube}/delete": "state=ready&count=1&confirmed=yes",
 	"/tubes/{tube}/pause":  "seconds=9",
+	"/tubes/{tube}/dlq":    "attempts=3&to=b",
 	"/jobs/{id}/kick":      "",
 	"/jobs/{id}/bury":      "",
 	"/jobs/{id}/delete":    "confirmed=yes",
@@ -81,6 +82,7 @@ var calls = map[string]string{
 	"/tubes/{tube}/move":   `{"state":"ready","to":"b","count":1}`,
 	"/tubes/{tube}/delete": `{"state":"ready","count":1}`,
 	"/tubes/{tube}/pause":  `{"seconds":9}`,
+	"/tubes/{tube}/dlq":    `{"attempts":3,"to":"b"}`,
 	"/jobs/{id}/kick":      ``,
 	"/jobs/{id}/bury":      ``,
 	"/jobs/{id}/delete":    ``,
@@ -105,7 +107,11 @@ func unchanged(t *testing.T, r *rig, after string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.state(1) != "ready" || r.stat("a", "pause-time-left") != 0 || stats.Uint("total-jobs") != 1 || stats.Text("draining") != "false" || r.stat("b", "current-jobs-ready") != 0 {
+	settings, err := r.conn.DeadLetters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(settings) != 0 || r.state(1) != "ready" || r.stat("a", "pause-time-left") != 0 || stats.Uint("total-jobs") != 1 || stats.Text("draining") != "false" || r.stat("b", "current-jobs-ready") != 0 {
 		t.Errorf("after %s something has changed", after)
 	}
 }

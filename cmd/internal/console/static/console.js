@@ -13,7 +13,8 @@
   // busy tells that somebody is using a part, so that it must not be replaced now.
   const busy = (part) => {
     const s = getSelection();
-    return part.querySelector("details[open]") || part.contains(document.activeElement) && part.querySelector("form,input") ||
+    return part.querySelector("details[open]") ||
+      part.querySelector("form,input,button") && (part.contains(document.activeElement) || part.matches(":hover")) ||
       (s && !s.isCollapsed && part.contains(s.anchorNode));
   };
 
