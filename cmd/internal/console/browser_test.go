@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,7 +271,20 @@ func TestPagesInARealBrowser(t *testing.T) {
 		{"missing", "/jobs/999999"},
 	}
 	artifacts := t.ArtifactDir()
-	for _, p := range pages {
+	long := strings.Repeat("a-name-that-is-as-long-as-names-may-be/", 6)[:200]
+	for i, p := range append(pages, []struct{ name, path string }{
+		{"long-tubes", "/tubes"},
+		{"long-tube", "/tubes/" + url.PathEscape(long)},
+		{"long-jobs", "/tubes/" + url.PathEscape(long) + "/jobs?state=buried"},
+		{"long-failed", "/failed"},
+		{"long-overview", "/"},
+		{"long-put", "/put?tube=" + url.QueryEscape(long)},
+	}...) {
+		if i == len(pages) { // not before, so that the other pictures are without it
+			r.bury(long, strings.Repeat("w", 3000))
+			r.put(long, 1<<32-1, 1<<32-1, "far from now")
+			r.console.table.changed()
+		}
 		for _, s := range []string{"light", "dark"} {
 			b.run(chromedp.EmulateViewport(1280, 860), scheme(s))
 			if s == "light" {

@@ -507,7 +507,8 @@ func limitOf(ch *change) int64 {
 // confirmation is what the page that asks once more shows.
 type confirmation struct {
 	What, Target, Detail string
-	Count                int64 // jobs; negative if not known
+	Count                int64 // jobs
+	Whole                bool  // Target is a tube that has them, not they themselves
 	Drain                bool
 	Action               string // where the form goes
 	Fields               url.Values
@@ -588,6 +589,7 @@ func (c *Console) confirm(r *request, ch *change, o *order) error {
 	v := confirmation{
 		What: ch.verb, Target: c.target(ch, o), Detail: detail(ch, o), Count: int64(len(o.IDs)),
 		Action: r.URL.EscapedPath(), Fields: url.Values{}, Back: c.backTo(r, ch, o), Drain: ch.verb == "drain",
+		Whole: ch.to == toTube,
 	}
 	for _, name := range append([]string{"id", "view", "tube", "of"}, ch.fields...) {
 		if values := r.PostForm[name]; values != nil {

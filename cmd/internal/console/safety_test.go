@@ -209,9 +209,9 @@ func TestWhatIsDestroyedIsCountedAndAskedForOnceMore(t *testing.T) {
 		case ch.path == "/tubes/{tube}/delete":
 			wantText(t, a.text, "This deletes 50 jobs of tube a (ready, at most 50)")
 		case ch.path == "/jobs/delete":
-			wantText(t, a.text, "This deletes 2 jobs of jobs 1, 2")
+			wantText(t, a.text, "This deletes 2 jobs : jobs 1, 2")
 		case ch.path == "/jobs/{id}/delete":
-			wantText(t, a.text, "This deletes 1 job of job 1")
+			wantText(t, a.text, "This deletes 1 job : job 1")
 		default:
 			wantText(t, a.text, "would refuse all new jobs")
 		}
