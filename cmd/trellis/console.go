@@ -90,11 +90,12 @@ func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (
 		cfgs = append(cfgs, console.Config{
 			Server: a.String(),
 			Dial: func(ctx context.Context) (*client.Conn, error) {
-				token, err := of.token.read() // it may have been replaced
+				f := of                      // dialling changes it, and several may dial at a time
+				token, err := f.token.read() // it may have been replaced
 				if err != nil {
 					return nil, usageError(err)
 				}
-				return of.dialAddr(ctx, &a, token)
+				return f.dialAddr(ctx, &a, token)
 			},
 			Write: write,
 			Who:   func(*http.Request) (string, bool) { return who, true }, // who has the token is who has started it

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"trellis/cmd/internal/client"
 )
 
 // needPeer skips the test because something is missing that other projects make, or fails
@@ -412,6 +415,42 @@ func TestPagesRefreshThemselves(t *testing.T) {
 	b.eval(`document.querySelector(".confirm .danger").click()`, nil)
 	b.until("the notice", `(document.querySelector(".notice")?.textContent ?? "").includes("1 job deleted")`)
 	b.until("an address without the notice", `!location.search.includes("done=")`)
+}
+
+// TestWhatFailedIsAskedForAgainUnlessItWasAChange has the server of a console go and come
+// back.
+func TestWhatFailedIsAskedForAgainUnlessItWasAChange(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Who = nobodyAsked
+	r.put("a", 1, 0, "x")
+	var gone atomic.Bool
+	works := r.console.pool.dial
+	r.console.pool.dial = func(ctx context.Context) (*client.Conn, error) {
+		if gone.Load() {
+			return failing(ctx)
+		}
+		return works(ctx)
+	}
+	b := newBrowser(t, r)
+	gone.Store(true)
+	b.open("/tubes/a")
+	b.until("the failure", `document.querySelector("#error[data-retry]") !== null`)
+	gone.Store(false)
+	b.until("the page", `document.getElementById("next-jobs") !== null`)
+
+	b.open("/put?tube=b")
+	gone.Store(true)
+	b.eval(`document.querySelector("form[action='/put'] button").click()`, nil)
+	b.until("the failure of the put", `document.getElementById("error") !== null`)
+	gone.Store(false)
+	var alone bool
+	// The same address as a page: to load it again would be to put once more.
+	if b.eval(`location.pathname === "/put" && document.getElementById("live").hidden`, &alone); !alone {
+		t.Error("the script asks again for what was sent as a form")
+	}
+	if n := r.stat("b", "total-jobs"); n != 0 {
+		t.Errorf("%d jobs were put", n)
+	}
 }
 
 func TestNoScriptOfAJobRuns(t *testing.T) {

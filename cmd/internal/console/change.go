@@ -491,6 +491,9 @@ func orderOfJSON(r *request, ch *change) (*order, error) {
 	if err := d.Decode(o); err != nil && !errors.Is(err, io.EOF) {
 		return nil, inputf("not the JSON that is wanted: %s", line(err.Error(), nameRunes))
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, inputf("something follows the JSON")
+	}
 	if ch.to != toJobs && o.IDs != nil {
 		return nil, inputf("ids are not wanted here")
 	}
@@ -627,7 +630,7 @@ func within(conn *client.Conn, ask func() (client.Job, error)) (client.Job, erro
 	conn.MaxBody = maxBody
 	defer func() { conn.MaxBody = maxReply }()
 	j, err := ask()
-	if errors.Is(err, client.ErrBroken) {
+	if errors.Is(err, client.ErrTooLarge) {
 		err = fmt.Errorf("%w (%w)", errTooBig, err)
 	}
 	return j, err

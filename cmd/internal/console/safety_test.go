@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -181,7 +182,7 @@ func TestJSONIsTakenAsSuchOnly(t *testing.T) {
 			t.Errorf("%s: %s", kind, a.Status)
 		}
 	}
-	for _, text := range []string{`{"nosuch":1}`, `[]`, `{"ids":[1]}`, `{"count":-1}`, `{"count":4294967296}`, `{`} {
+	for _, text := range []string{`{"nosuch":1}`, `[]`, `{"ids":[1]}`, `{"count":-1}`, `{"count":4294967296}`, `{`, `{"count":1}{"count":1}`, `{"count":1} x`} {
 		if a := r.call("/tubes/a/kick", text); a.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", text, a.Status)
 		}
@@ -289,6 +290,12 @@ func TestTheTokenOpensAConsoleAndNothingElse(t *testing.T) {
 	res := get("/tubes?token="+token, "", "")
 	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/tubes" {
 		t.Errorf("%s to %s", res.Status, res.Header.Get("Location"))
+	}
+	for _, path := range []string{"//evil.example/", "///evil.example", `/\\evil.example`} {
+		to, err := url.Parse(get(path+"?token="+token, "", "").Header.Get("Location"))
+		if err != nil || to.Host != "" || to.Path == "" {
+			t.Errorf("%s leads to %v, %v", path, to, err)
+		}
 	}
 	cookie := res.Cookies()[0]
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode {

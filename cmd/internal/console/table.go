@@ -148,8 +148,14 @@ func (c *Console) makeTable(done chan struct{}, edits uint64) {
 
 // askTubes asks the server for all tubes, some at a time.
 func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
+	// A server that does not answer is found out as soon as by any request.
+	ask := func(do func(context.Context, *client.Conn) error) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		return c.ask(ctx, func(conn *client.Conn) error { return do(ctx, conn) })
+	}
 	var names []string
-	err := c.ask(ctx, func(conn *client.Conn) (err error) {
+	err := ask(func(ctx context.Context, conn *client.Conn) (err error) {
 		names, err = conn.Tubes(ctx)
 		return err
 	})
@@ -163,7 +169,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 	})
 	for len(names) > 0 && err == nil {
 		n := min(len(names), tableBatch)
-		err = c.ask(ctx, func(conn *client.Conn) error {
+		err = ask(func(ctx context.Context, conn *client.Conn) error {
 			all, err := conn.StatsTubes(ctx, names[:n])
 			for i, f := range all {
 				if err == nil && f != nil {

@@ -44,8 +44,8 @@
       const answer = await fetch(url, { headers: { "Trellis-Refresh": "1" }, cache: "no-store" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       ok = answer.ok;
-      if (ok && page.getElementById("error") === null && document.getElementById("error") !== null) {
-        location.reload();
+      if (ok && document.getElementById("error") !== null) {
+        location.replace(url);
         return;
       }
       if (ok) {
@@ -66,7 +66,7 @@
     if (timer === 0 && on && !document.hidden) timer = setTimeout(refresh, delay);
   };
 
-  if (parts().length > 0 || document.getElementById("error")) {
+  if (parts().length > 0 || document.querySelector("#error[data-retry]")) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Live";
