@@ -31,7 +31,8 @@ func consoleCommand() *cobra.Command {
 		Use:   "console",
 		Short: "Show servers in a browser",
 		Long: `Show what servers do in a browser: their tubes, jobs, workers and failed jobs, with charts. With --write, jobs can be put, kicked,
-buried, moved, copied and deleted there, and tubes paused. Servers may be a stock beanstalkd, of which that is shown which it tells.
+buried, moved, copied and deleted there, and tubes paused and cleared. Servers may be a stock beanstalkd, of which that is shown which
+it tells.
 
 The address to open is printed. It has a token in it, without which nobody gets anywhere: everybody on this machine can connect, but
 only who has the address sees jobs. The console listens on loopback only. From another machine, use "ssh -L 11390:127.0.0.1:11390".

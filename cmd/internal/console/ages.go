@@ -16,7 +16,8 @@ const agesListed = client.MaxListJobs
 type agesOf struct {
 	buckets []Bucket
 	listed  int       // jobs that are in buckets
-	next    time.Time // when they may be listed anew
+	next    time.Time // when they are listed anew
+	soonest time.Time // when they may be if something was changed here
 }
 
 // agesUpTo are the bounds of the buckets of a histogram of ages, but for the last one.
@@ -56,7 +57,8 @@ func (c *Console) agesOfTube(ctx context.Context, conn *client.Conn, tube string
 		return agesOf{}, err
 	}
 	now := time.Now()
-	a := agesOf{buckets: ages(jobs), listed: len(jobs), next: now.Add(max(tableAge, tableShare*now.Sub(began)))}
+	pause := tableShare * now.Sub(began)
+	a := agesOf{buckets: ages(jobs), listed: len(jobs), next: now.Add(max(tableAge, pause)), soonest: now.Add(pause)}
 	c.history.keepAges(tube, a)
 	return a, nil
 }

@@ -272,6 +272,7 @@ func (c *Console) perform(r *request, ch *change, o *order) (action, outcome, er
 			return err
 		})
 		c.table.changed()
+		c.history.changed()
 	}
 	return c.record(ch, a, out, err), out, err
 }

@@ -107,6 +107,16 @@ func (h *history) keepAges(tube string, a agesOf) {
 	}
 }
 
+// changed has the ages of jobs be listed anew, so that whoever changes something sees what
+// has come of it.
+func (h *history) changed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.tubes {
+		t.ages.next = t.ages.soonest
+	}
+}
+
 // forgetOne drops the tube that nobody has looked at for longest.
 func (h *history) forgetOne() {
 	oldest := ""
