@@ -31,7 +31,8 @@ func consoleCommand() *cobra.Command {
 		Use:   "console",
 		Short: "Show servers in a browser",
 		Long: `Show what servers do in a browser: their tubes, jobs, workers and failed jobs, with charts. With --write, jobs can be put, kicked,
-buried, moved, copied and deleted there, and tubes paused. Servers may be a stock beanstalkd, of which that is shown which it tells.
+buried, moved, copied and deleted there, and tubes paused and cleared. Servers may be a stock beanstalkd, of which that is shown which
+it tells.
 
 The address to open is printed. It has a token in it, without which nobody gets anywhere: everybody on this machine can connect, but
 only who has the address sees jobs. The console listens on loopback only. From another machine, use "ssh -L 11390:127.0.0.1:11390".
@@ -90,11 +91,12 @@ func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (
 		cfgs = append(cfgs, console.Config{
 			Server: a.String(),
 			Dial: func(ctx context.Context) (*client.Conn, error) {
-				token, err := of.token.read() // it may have been replaced
+				f := of                      // dialling changes it, and several may dial at a time
+				token, err := f.token.read() // it may have been replaced
 				if err != nil {
 					return nil, usageError(err)
 				}
-				return of.dialAddr(ctx, &a, token)
+				return f.dialAddr(ctx, &a, token)
 			},
 			Write: write,
 			Who:   func(*http.Request) (string, bool) { return who, true }, // who has the token is who has started it

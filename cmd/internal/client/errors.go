@@ -22,6 +22,10 @@ var (
 	// ErrBroken is wrapped by a ConnError after which the rest of the replies could not
 	// be told apart: what came was not a reply of the protocol, or was too large.
 	ErrBroken = errors.New("not a reply of the beanstalkd protocol")
+
+	// ErrTooLarge is wrapped beside ErrBroken if the body of a reply has more than
+	// Conn.MaxBody bytes.
+	ErrTooLarge = errors.New("too large")
 )
 
 // A LacksError tells that the server does not have an extension. Nothing was sent.

@@ -115,7 +115,7 @@ func (c *Conn) readBody(size string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a body of %q bytes", ErrBroken, size)
 	}
 	if n > c.MaxBody {
-		return nil, fmt.Errorf("%w: a body of %d bytes, and the limit is %d", ErrBroken, n, c.MaxBody)
+		return nil, fmt.Errorf("%w: %w: a body of %d bytes, and the limit is %d", ErrBroken, ErrTooLarge, n, c.MaxBody)
 	}
 	var body bytes.Buffer
 	body.Grow(int(min(n, bufferSize)) + bytes.MinRead)

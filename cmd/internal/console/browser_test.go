@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"math"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +22,8 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"trellis/cmd/internal/client"
 )
 
 // needPeer skips the test because something is missing that other projects make, or fails
@@ -52,10 +56,10 @@ func newBrowser(t *testing.T, r *rig) *browser {
 	server := httptest.NewServer(r.console)
 	t.Cleanup(server.Close)
 	// Not in t.TempDir: processes of the browser that are still ending may write there.
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(patience))
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
-	ctx, _ = chromedp.NewContext(ctx)
+	ctx, _ = chromedp.NewContext(ctx, chromedp.WithBrowserOption(chromedp.WithDialTimeout(patience)))
 	t.Cleanup(func() {
 		if err := chromedp.Cancel(ctx); err != nil {
 			t.Logf("ending the browser: %v", err)
@@ -270,7 +274,20 @@ func TestPagesInARealBrowser(t *testing.T) {
 		{"missing", "/jobs/999999"},
 	}
 	artifacts := t.ArtifactDir()
-	for _, p := range pages {
+	long := strings.Repeat("a-name-that-is-as-long-as-names-may-be/", 6)[:200]
+	for i, p := range append(pages, []struct{ name, path string }{
+		{"long-tubes", "/tubes"},
+		{"long-tube", "/tubes/" + url.PathEscape(long)},
+		{"long-jobs", "/tubes/" + url.PathEscape(long) + "/jobs?state=buried"},
+		{"long-failed", "/failed"},
+		{"long-overview", "/"},
+		{"long-put", "/put?tube=" + url.QueryEscape(long)},
+	}...) {
+		if i == len(pages) { // not before, so that the other pictures are without it
+			r.bury(long, strings.Repeat("w", 3000))
+			r.put(long, 1<<32-1, 1<<32-1, "far from now")
+			r.console.table.changed()
+		}
 		for _, s := range []string{"light", "dark"} {
 			b.run(chromedp.EmulateViewport(1280, 860), scheme(s))
 			if s == "light" {
@@ -398,6 +415,42 @@ func TestPagesRefreshThemselves(t *testing.T) {
 	b.eval(`document.querySelector(".confirm .danger").click()`, nil)
 	b.until("the notice", `(document.querySelector(".notice")?.textContent ?? "").includes("1 job deleted")`)
 	b.until("an address without the notice", `!location.search.includes("done=")`)
+}
+
+// TestWhatFailedIsAskedForAgainUnlessItWasAChange has the server of a console go and come
+// back.
+func TestWhatFailedIsAskedForAgainUnlessItWasAChange(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Who = nobodyAsked
+	r.put("a", 1, 0, "x")
+	var gone atomic.Bool
+	works := r.console.pool.dial
+	r.console.pool.dial = func(ctx context.Context) (*client.Conn, error) {
+		if gone.Load() {
+			return failing(ctx)
+		}
+		return works(ctx)
+	}
+	b := newBrowser(t, r)
+	gone.Store(true)
+	b.open("/tubes/a")
+	b.until("the failure", `document.querySelector("#error[data-retry]") !== null`)
+	gone.Store(false)
+	b.until("the page", `document.getElementById("next-jobs") !== null`)
+
+	b.open("/put?tube=b")
+	gone.Store(true)
+	b.eval(`document.querySelector("form[action='/put'] button").click()`, nil)
+	b.until("the failure of the put", `document.getElementById("error") !== null`)
+	gone.Store(false)
+	var alone bool
+	// The same address as a page: to load it again would be to put once more.
+	if b.eval(`location.pathname === "/put" && document.getElementById("live").hidden`, &alone); !alone {
+		t.Error("the script asks again for what was sent as a form")
+	}
+	if n := r.stat("b", "total-jobs"); n != 0 {
+		t.Errorf("%d jobs were put", n)
+	}
 }
 
 func TestNoScriptOfAJobRuns(t *testing.T) {

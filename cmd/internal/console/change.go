@@ -74,6 +74,8 @@ type order struct {
 	TTR   uint32 `json:"ttr,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Body  string `json:"body,omitempty"`
+
+	Attempts uint32 `json:"attempts,omitempty"`
 }
 
 // changes are all that there are.
@@ -83,6 +85,7 @@ var changes = []*change{
 	{path: "/tubes/{tube}/move", verb: "move", to: toTube, fields: []string{"state", "to", "count"}, do: doMoveTube},
 	{path: "/tubes/{tube}/delete", verb: "delete", to: toTube, asks: true, fields: []string{"state", "count"}, do: doDeleteTube},
 	{path: "/tubes/{tube}/pause", verb: "pause", to: toTube, fields: []string{"seconds"}, do: doPause},
+	{path: "/tubes/{tube}/dlq", verb: "dlq", to: toTube, fields: []string{"attempts", "to"}, do: doDeadLetters},
 	{path: "/jobs/{id}/kick", verb: "kick", to: toJob, do: each(kickOne)},
 	{path: "/jobs/{id}/bury", verb: "bury", to: toJob, do: each(buryOne)},
 	{path: "/jobs/{id}/delete", verb: "delete", to: toJob, asks: true, do: each(deleteOne)},
@@ -123,6 +126,14 @@ func doPause(ctx context.Context, conn *client.Conn, o *order) (string, uint64, 
 		done = "resumed"
 	}
 	return whole(done, conn.Pause(ctx, o.Tube, o.Seconds))
+}
+
+func doDeadLetters(ctx context.Context, conn *client.Conn, o *order) (string, uint64, error) {
+	done := "jobs are buried in " + o.To + " after " + plural(uint64(o.Attempts), "failed attempt")
+	if o.Attempts == 0 {
+		done = "no job is buried for its failed attempts any more"
+	}
+	return whole(done, conn.SetDeadLetters(ctx, o.Tube, o.Attempts, o.To))
 }
 
 // whole is the outcome of what is done to no number of jobs.
@@ -260,6 +271,8 @@ func (c *Console) perform(r *request, ch *change, o *order) (action, outcome, er
 			out.Done, out.Count, err = ch.do(r.Context(), conn, o)
 			return err
 		})
+		c.table.changed()
+		c.history.changed()
 	}
 	return c.record(ch, a, out, err), out, err
 }
@@ -268,7 +281,7 @@ func (c *Console) perform(r *request, ch *change, o *order) (action, outcome, er
 func (c *Console) record(ch *change, a action, out outcome, err error) action {
 	a.At, a.Failed = time.Now(), err != nil
 	switch {
-	case err == nil && (ch.to == toServer || ch.verb == "pause" || ch.verb == "copy"):
+	case err == nil && (ch.to == toServer || ch.verb == "pause" || ch.verb == "dlq" || ch.verb == "copy"):
 		a.Result = out.Done
 	case err == nil:
 		a.Result = plural(out.Count, "job") + " " + out.Done
@@ -334,6 +347,8 @@ func detail(ch *change, o *order) string {
 			parts = append(parts, "at most "+number(o.Count))
 		case "seconds":
 			parts = append(parts, fmt.Sprintf("%d s", o.Seconds))
+		case "attempts":
+			parts = append(parts, plural(uint64(o.Attempts), "attempt"))
 		case "body":
 			parts = append(parts, plural(uint64(len(o.Body)), "byte"))
 		case "key":
@@ -426,6 +441,8 @@ func orderOfForm(r *request, ch *change) (*order, error) {
 			err = formNumber(f, name, &o.Count)
 		case "seconds":
 			err = formNumber(f, name, &o.Seconds)
+		case "attempts":
+			err = formNumber(f, name, &o.Attempts)
 		case "pri":
 			err = formNumber(f, name, &o.Pri)
 		case "delay":
@@ -475,6 +492,9 @@ func orderOfJSON(r *request, ch *change) (*order, error) {
 	if err := d.Decode(o); err != nil && !errors.Is(err, io.EOF) {
 		return nil, inputf("not the JSON that is wanted: %s", line(err.Error(), nameRunes))
 	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, inputf("something follows the JSON")
+	}
 	if ch.to != toJobs && o.IDs != nil {
 		return nil, inputf("ids are not wanted here")
 	}
@@ -491,7 +511,8 @@ func limitOf(ch *change) int64 {
 // confirmation is what the page that asks once more shows.
 type confirmation struct {
 	What, Target, Detail string
-	Count                int64 // jobs; negative if not known
+	Count                int64 // jobs
+	Whole                bool  // Target is a tube that has them, not they themselves
 	Drain                bool
 	Action               string // where the form goes
 	Fields               url.Values
@@ -572,6 +593,7 @@ func (c *Console) confirm(r *request, ch *change, o *order) error {
 	v := confirmation{
 		What: ch.verb, Target: c.target(ch, o), Detail: detail(ch, o), Count: int64(len(o.IDs)),
 		Action: r.URL.EscapedPath(), Fields: url.Values{}, Back: c.backTo(r, ch, o), Drain: ch.verb == "drain",
+		Whole: ch.to == toTube,
 	}
 	for _, name := range append([]string{"id", "view", "tube", "of"}, ch.fields...) {
 		if values := r.PostForm[name]; values != nil {
@@ -609,7 +631,7 @@ func within(conn *client.Conn, ask func() (client.Job, error)) (client.Job, erro
 	conn.MaxBody = maxBody
 	defer func() { conn.MaxBody = maxReply }()
 	j, err := ask()
-	if errors.Is(err, client.ErrBroken) {
+	if errors.Is(err, client.ErrTooLarge) {
 		err = fmt.Errorf("%w (%w)", errTooBig, err)
 	}
 	return j, err

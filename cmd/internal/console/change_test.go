@@ -48,6 +48,13 @@ func TestFormsDoWhatTheySay(t *testing.T) {
 	wantText(t, r.do("/tubes/a%2Fb/move", "state", "ready", "to", "e", "count", "9"), "1 job moved (ready, to tube e, at most 9)")
 	wantText(t, r.do("/tubes/e/pause", "seconds", "100"), "Paused: hands out no jobs for another")
 	wantText(t, r.do("/tubes/e/pause", "seconds", "0"), "resumed")
+	r.put("dying", 1, 0, "x")
+	wantText(t, r.do("/tubes/dying/dlq", "attempts", "2", "to", "dead"), "jobs are buried in dead after 2 failed attempts", "have failed 2 times is buried in dead")
+	wantText(t, r.page("/failed"), "Dead letters", "dying 2 dead")
+	wantText(t, r.do("/tubes/dying/dlq", "attempts", "0", "to", "dead"), "no job is buried for its failed attempts any more")
+	if settings, err := r.conn.DeadLetters(t.Context()); err != nil || len(settings) != 0 {
+		t.Errorf("%v, %v", settings, err)
+	}
 	for range 5 {
 		r.put("e", 1, 0, "x")
 	}
@@ -112,6 +119,7 @@ func TestWhatIsNotAnOrderIsRefused(t *testing.T) {
 	for path, forms := range map[string][]string{
 		"/tubes/a/kick":                   {"", "count=0", "count=-1", "count=x", "count=4294967296"},
 		"/tubes/a/pause":                  {"", "seconds=-1", "seconds=315360001", "seconds=1e3"},
+		"/tubes/a/dlq":                    {"", "attempts=3", "attempts=-1&to=b", "attempts=3&to=b c", "attempts=4294967296&to=b"},
 		"/tubes/a/move":                   {"state=reserved&to=b&count=1", "state=x&to=b&count=1", "state=ready&to=&count=1", "state=ready&to=b c&count=1", "state=ready&to=-b&count=1", "state=ready&to=" + long + "&count=1"},
 		"/tubes/a/delete":                 {"state=&count=1&confirmed=yes", "state=ready&count=0&confirmed=yes"},
 		"/tubes/-a/kick":                  {"count=1"},

@@ -13,10 +13,17 @@
 //
 // # Pages
 //
-// The server renders everything, charts included; pages work without a script. The one
-// script that there is fetches the page that is shown every two seconds while its tab is
-// visible, and replaces the parts that are marked as live. Lists that somebody may be
-// choosing from are not live.
+// The server renders everything, charts included. Every page is reached by links, and every
+// change is made by a form, without a script. The one script that there is fetches the page
+// that is shown every two seconds while its tab is visible, and replaces the parts that are
+// marked as live, but for those that somebody is using. Lists that somebody may be choosing
+// from are not live. A page that could not be shown is asked for again; an answer to a form
+// never is.
+//
+// How long jobs wait is known for the server as a whole only: to count it by tube would cost
+// each reserve and each tube. The page of a tube shows how old the jobs are that are ready
+// now, which costs nobody who does not look at it: it lists up to 10,000 of them, the first
+// that would be taken.
 //
 // # Safety
 //
@@ -40,6 +47,7 @@
 // server, which it closes when nobody has asked for ten seconds. It keeps the points of
 // five minutes and six hours for the server and for 32 tubes, those looked at last; a table of
 // at most 100,000 tubes, those with the most jobs, while somebody looks at it; and 200
-// actions. A table is made anew at most every two seconds, and takes at most a twentieth of
-// the time. Bodies of more than 16 MiB are not fetched.
+// actions. A table, and the ages of a tube's ready jobs, are made anew after two seconds or
+// after a change, and take at most a twentieth of the time. Bodies of more than 16 MiB are
+// not fetched.
 package console

@@ -36,7 +36,8 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Out of the address, and so of the history and of what is copied.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
-		http.Redirect(w, r, r.URL.EscapedPath(), http.StatusSeeOther)
+		// Of two slashes at its beginning a browser makes another site.
+		http.Redirect(w, r, "/"+strings.TrimLeft(r.URL.EscapedPath(), "/"), http.StatusSeeOther)
 		return
 	}
 	if cookie, err := r.Cookie(g.cookie); err == nil && g.right(cookie.Value) {

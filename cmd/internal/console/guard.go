@@ -37,6 +37,10 @@ func (c *Console) guard(next http.Handler) http.Handler {
 			c.refuse(w, r, http.StatusMisdirectedRequest, "this server does not go by the name in the address: use its address, or give the name to --http-host")
 			return
 		}
+		if strings.HasPrefix(r.URL.Path, c.cfg.Base+"/static/") {
+			next.ServeHTTP(w, r) // in memory: a page that was answered at last is not left without its style
+			return
+		}
 		timer := time.NewTimer(queueTime)
 		defer timer.Stop()
 		select {

@@ -35,6 +35,7 @@ type trend struct {
 	last   Counts    // as measured last
 	at     time.Time // when; zero if it was not, or could not be, measured
 	wanted time.Time // when somebody has looked last
+	ages   agesOf    // of a tube's ready jobs, as listed last
 }
 
 func (h *history) init() { h.tubes = make(map[string]*trend) }
@@ -85,6 +86,35 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	}
 	t.wanted = now
 	return t.points(now, long)
+}
+
+// agesOf returns what was kept of a tube that is followed.
+func (h *history) agesOf(tube string) agesOf {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.tubes[tube]; t != nil {
+		return t.ages
+	}
+	return agesOf{}
+}
+
+// keepAges keeps them if the tube is followed.
+func (h *history) keepAges(tube string, a agesOf) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t := h.tubes[tube]; t != nil {
+		t.ages = a
+	}
+}
+
+// changed has the ages of jobs be listed anew, so that whoever changes something sees what
+// has come of it.
+func (h *history) changed() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, t := range h.tubes {
+		t.ages.next = t.ages.soonest
+	}
 }
 
 // forgetOne drops the tube that nobody has looked at for longest.

@@ -130,4 +130,29 @@ func TestATableIsSharedForSomeSeconds(t *testing.T) {
 	}
 }
 
+func TestATableIsMadeAnewAfterAChange(t *testing.T) {
+	r := newRig(t, writable)
+	r.put("a", 1, 0, "x")
+	first, err := r.console.list(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.console.table.mu.Lock()
+	first.at = time.Now().Add(time.Hour) // it does not become old
+	r.console.table.mu.Unlock()
+	r.do("/tubes/a/pause", "seconds", "100")
+	for {
+		list, err := r.console.list(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if list != first {
+			if list.paused != 1 {
+				t.Errorf("%d tubes are paused", list.paused)
+			}
+			return
+		}
+	}
+}
+
 func failing(context.Context) (*client.Conn, error) { return nil, errors.New("no connection") }

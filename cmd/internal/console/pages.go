@@ -8,7 +8,6 @@ import (
 	"math"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,35 +97,57 @@ func workerPlot(points []series.Point, long bool) plot {
 // bars is a histogram as a page shows it.
 type bars struct {
 	Title, Note string
+	Empty       string // said in place of bars if there is nothing to show
 	SVG         template.HTML
-	Least, Most string
-	Table       []barRow
+	Bins        []bin
 }
 
-type barRow struct{ Range, Count string }
+// bin is a bar's label.
+type bin struct {
+	Last  bool // it has no bound
+	Edge  string
+	Range string
+	Count uint64
+	Short string // the count
+}
 
-func newBars(title, note string, buckets []Bucket) *bars {
+// newBars makes a histogram; nil if there are no buckets.
+func newBars(title, note, empty string, buckets []Bucket) *bars {
+	if len(buckets) == 0 {
+		return nil
+	}
 	b := &bars{Title: title, Note: note}
 	sum := uint64(0)
 	values := make([]float64, len(buckets))
 	for i, k := range buckets {
 		values[i] = float64(k.Count)
 		sum += k.Count
-		name := "over " + precise(buckets[max(0, i-1)].UpTo)
+		bin := bin{Count: k.Count, Short: short(float64(k.Count))}
 		if k.UpTo >= 0 {
-			name = "up to " + precise(k.UpTo)
+			bin.Edge, bin.Range = brief(k.UpTo), "up to "+precise(k.UpTo)
+		} else {
+			bin.Last, bin.Range = true, "over "+precise(buckets[max(0, i-1)].UpTo)
 		}
-		if k.Count > 0 {
-			b.Table = append(b.Table, barRow{name, number(k.Count)})
-		}
+		b.Bins = append(b.Bins, bin)
 	}
 	if sum == 0 {
-		return nil
+		b.Empty = empty
 	}
 	b.SVG = chart.Bars("wait", values)
-	b.Least = precise(buckets[0].UpTo)
-	b.Most = "over " + precise(buckets[len(buckets)-2].UpTo)
 	return b
+}
+
+// brief is a duration in its greatest unit, for where there is little room.
+func brief(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return precise(d)
+	case d < time.Hour:
+		return trim(d.Minutes()) + " m"
+	case d < 24*time.Hour:
+		return trim(d.Hours()) + " h"
+	}
+	return trim(d.Hours()/24) + " d"
 }
 
 // precise is duration for those that may be short.
@@ -167,7 +188,7 @@ func (c *Console) overview(r *request) error {
 	}{Long: long}
 	if c.cfg.Local != nil {
 		data.Problems = c.cfg.Local.Problems()
-		data.Waits = newBars("How long jobs were ready before they were reserved", "since the start", c.cfg.Local.Waits())
+		data.Waits = newBars("How long jobs were ready before they were reserved", "since the start", "No job has been reserved yet.", c.cfg.Local.Waits())
 	}
 	now := time.Now()
 	points := c.history.ofServer(now, long)
@@ -375,12 +396,12 @@ func (c *Console) tube(r *request) error {
 			}
 			data.Dead = settingOf(settings, name)
 		}
-		if r.features.Has("list-jobs") && !r.refreshes() && data.Next[0].Count > 0 && data.Next[0].Count <= agesShown {
-			jobs, err := conn.ListJobs(ctx, name, client.Ready, agesShown, 0)
-			if err != nil && !isGone(err) && !isRefused(err) {
+		if data.Ages = nil; r.features.Has("list-jobs") {
+			ages, err := c.agesOfTube(ctx, conn, name)
+			if err != nil {
 				return err
 			}
-			data.Ages = ages(jobs)
+			data.Ages = agesBars(ages, data.Next[0].Count)
 		}
 		return nil
 	}
@@ -397,7 +418,7 @@ func (c *Console) tube(r *request) error {
 	data.Jobs = n.Ready + n.Reserved + n.Delayed + n.Buried
 	jobs := "/tubes/" + tubeElement(name) + "/jobs?state="
 	data.Tiles = []tile{
-		{"Ready", "ready", number(n.Ready), plural(data.Stats.Uint("current-jobs-urgent"), "urgent one"), jobs + "ready"},
+		{"Ready", "ready", number(n.Ready), number(data.Stats.Uint("current-jobs-urgent")) + " urgent", jobs + "ready"},
 		{"Reserved", "reserved", number(n.Reserved), "", jobs + "reserved"},
 		{"Delayed", "delayed", number(n.Delayed), "", jobs + "delayed"},
 		{"Buried", "buried", number(n.Buried), "", jobs + "buried"},
@@ -439,25 +460,6 @@ func settingOf(settings []client.Fields, tube string) client.Fields {
 		}
 	}
 	return nil
-}
-
-// agesShown is up to how many ready jobs a tube may have for a histogram of their ages:
-// that takes a list of all of them.
-const agesShown = 10_000
-
-// ages is a histogram of how old jobs are.
-func ages(jobs []client.Fields) *bars {
-	var buckets []Bucket
-	for _, s := range []int{1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86400, 7 * 86400} {
-		buckets = append(buckets, Bucket{UpTo: time.Duration(s) * time.Second})
-	}
-	buckets = append(buckets, Bucket{UpTo: -1})
-	for _, j := range jobs {
-		age := seconds(j.Uint("age"))
-		i := slices.IndexFunc(buckets, func(b Bucket) bool { return b.UpTo < 0 || age <= b.UpTo })
-		buckets[i].Count++
-	}
-	return newBars("How old ready jobs are", "since they were put", buckets)
 }
 
 func (c *Console) server(r *request) error {

@@ -168,17 +168,23 @@ func (c *Console) page(f func(*request) error) http.Handler {
 type failure struct {
 	Status     int
 	Text, Hint string
+	Retry      bool // the script asks again, and shows the page when there is one
 }
 
 // sorry shows an error.
 func (r *request) sorry(err error) {
 	f := failure{Status: status(err), Text: line(err.Error(), 400)}
-	switch f.Status {
-	case http.StatusNotFound:
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	f.Retry = reads && f.Status != http.StatusBadRequest
+	switch {
+	case f.Status == http.StatusNotFound:
 		f.Text = "There is nothing here."
 		f.Hint = "A job may have been deleted since, and a tube is gone when nobody uses it and it has no jobs."
-	case http.StatusBadGateway:
+	case f.Status < http.StatusInternalServerError, f.Status == http.StatusNotImplemented:
+	case reads:
 		f.Hint = "The page tries again by itself."
+	case isConnError(err):
+		f.Hint = "Whether it was done is not known: look before you try again."
 	}
 	if err := r.renderStatus(f.Status, "error", http.StatusText(f.Status), "", f); err != nil {
 		r.c.log.Error("console", "error", err)

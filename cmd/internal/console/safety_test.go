@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -60,6 +61,7 @@ var writes = map[string]string{
 	"/tubes/{tube}/move":   "state=ready&to=b&count=1",
 	"/tubes/{tube}/delete": "state=ready&count=1&confirmed=yes",
 	"/tubes/{tube}/pause":  "seconds=9",
+	"/tubes/{tube}/dlq":    "attempts=3&to=b",
 	"/jobs/{id}/kick":      "",
 	"/jobs/{id}/bury":      "",
 	"/jobs/{id}/delete":    "confirmed=yes",
@@ -81,6 +83,7 @@ var calls = map[string]string{
 	"/tubes/{tube}/move":   `{"state":"ready","to":"b","count":1}`,
 	"/tubes/{tube}/delete": `{"state":"ready","count":1}`,
 	"/tubes/{tube}/pause":  `{"seconds":9}`,
+	"/tubes/{tube}/dlq":    `{"attempts":3,"to":"b"}`,
 	"/jobs/{id}/kick":      ``,
 	"/jobs/{id}/bury":      ``,
 	"/jobs/{id}/delete":    ``,
@@ -105,7 +108,11 @@ func unchanged(t *testing.T, r *rig, after string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.state(1) != "ready" || r.stat("a", "pause-time-left") != 0 || stats.Uint("total-jobs") != 1 || stats.Text("draining") != "false" || r.stat("b", "current-jobs-ready") != 0 {
+	settings, err := r.conn.DeadLetters(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(settings) != 0 || r.state(1) != "ready" || r.stat("a", "pause-time-left") != 0 || stats.Uint("total-jobs") != 1 || stats.Text("draining") != "false" || r.stat("b", "current-jobs-ready") != 0 {
 		t.Errorf("after %s something has changed", after)
 	}
 }
@@ -175,7 +182,7 @@ func TestJSONIsTakenAsSuchOnly(t *testing.T) {
 			t.Errorf("%s: %s", kind, a.Status)
 		}
 	}
-	for _, text := range []string{`{"nosuch":1}`, `[]`, `{"ids":[1]}`, `{"count":-1}`, `{"count":4294967296}`, `{`} {
+	for _, text := range []string{`{"nosuch":1}`, `[]`, `{"ids":[1]}`, `{"count":-1}`, `{"count":4294967296}`, `{`, `{"count":1}{"count":1}`, `{"count":1} x`} {
 		if a := r.call("/tubes/a/kick", text); a.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %s", text, a.Status)
 		}
@@ -203,9 +210,9 @@ func TestWhatIsDestroyedIsCountedAndAskedForOnceMore(t *testing.T) {
 		case ch.path == "/tubes/{tube}/delete":
 			wantText(t, a.text, "This deletes 50 jobs of tube a (ready, at most 50)")
 		case ch.path == "/jobs/delete":
-			wantText(t, a.text, "This deletes 2 jobs of jobs 1, 2")
+			wantText(t, a.text, "This deletes 2 jobs : jobs 1, 2")
 		case ch.path == "/jobs/{id}/delete":
-			wantText(t, a.text, "This deletes 1 job of job 1")
+			wantText(t, a.text, "This deletes 1 job : job 1")
 		default:
 			wantText(t, a.text, "would refuse all new jobs")
 		}
@@ -283,6 +290,12 @@ func TestTheTokenOpensAConsoleAndNothingElse(t *testing.T) {
 	res := get("/tubes?token="+token, "", "")
 	if res.StatusCode != http.StatusSeeOther || res.Header.Get("Location") != "/tubes" {
 		t.Errorf("%s to %s", res.Status, res.Header.Get("Location"))
+	}
+	for _, path := range []string{"//evil.example/", "///evil.example", `/\\evil.example`} {
+		to, err := url.Parse(get(path+"?token="+token, "", "").Header.Get("Location"))
+		if err != nil || to.Host != "" || to.Path == "" {
+			t.Errorf("%s leads to %v, %v", path, to, err)
+		}
 	}
 	cookie := res.Cookies()[0]
 	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode {

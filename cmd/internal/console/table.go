@@ -43,6 +43,7 @@ type tubeTable struct {
 	making chan struct{} // closed when the one that is being made is there; nil if none is
 	wanted time.Time     // when somebody has asked last
 	next   time.Time     // when a new one may be made
+	edits  uint64        // changes that were made here
 	drop   *time.Timer
 }
 
@@ -55,7 +56,8 @@ type tubeList struct {
 	buried int // tubes with buried jobs
 	idle   int // tubes with ready jobs that are not paused and that nobody watches
 	at     time.Time
-	err    error // why there is no newer one, or none
+	edits  uint64 // of tubeTable when it was begun
+	err    error  // why there is no newer one, or none
 }
 
 // list returns the table as it was at most some seconds ago, or older if it takes long to
@@ -65,9 +67,9 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	t.mu.Lock()
 	now := time.Now()
 	t.wanted = now
-	if t.making == nil && (t.now == nil || now.Sub(t.now.at) >= tableAge && !now.Before(t.next)) {
+	if t.making == nil && (t.now == nil || (now.Sub(t.now.at) >= tableAge || t.now.edits != t.edits) && !now.Before(t.next)) {
 		t.making = make(chan struct{})
-		go c.makeTable(t.making)
+		go c.makeTable(t.making, t.edits)
 	}
 	if t.drop == nil {
 		t.drop = time.AfterFunc(tableKept, t.forget)
@@ -98,6 +100,14 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 	return list, list.err
 }
 
+// changed has the next request ask for a new table, so that whoever changes something sees
+// what has come of it.
+func (t *tubeTable) changed() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.edits++
+}
+
 // forget drops a table that nobody looks at.
 func (t *tubeTable) forget() {
 	t.mu.Lock()
@@ -109,12 +119,12 @@ func (t *tubeTable) forget() {
 	t.now, t.drop = nil, nil
 }
 
-// makeTable makes a table and closes done.
-func (c *Console) makeTable(done chan struct{}) {
+// makeTable makes a table and closes done. Edits is how many changes were made before.
+func (c *Console) makeTable(done chan struct{}, edits uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), tableTime)
 	defer cancel()
 	began := time.Now()
-	b := tableBuilder{list: &tubeList{at: began, sum: Tube{Oldest: -1}}}
+	b := tableBuilder{list: &tubeList{at: began, edits: edits, sum: Tube{Oldest: -1}}}
 	var err error
 	if c.cfg.Local != nil {
 		err = c.cfg.Local.Tubes(b.add)
@@ -123,7 +133,7 @@ func (c *Console) makeTable(done chan struct{}) {
 	}
 	list := b.end()
 	if err != nil {
-		list = &tubeList{at: began, err: err}
+		list = &tubeList{at: began, edits: edits, err: err}
 	}
 	t := &c.table
 	t.mu.Lock()
@@ -138,8 +148,14 @@ func (c *Console) makeTable(done chan struct{}) {
 
 // askTubes asks the server for all tubes, some at a time.
 func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
+	// A server that does not answer is found out as soon as by any request.
+	ask := func(do func(context.Context, *client.Conn) error) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		return c.ask(ctx, func(conn *client.Conn) error { return do(ctx, conn) })
+	}
 	var names []string
-	err := c.ask(ctx, func(conn *client.Conn) (err error) {
+	err := ask(func(ctx context.Context, conn *client.Conn) (err error) {
 		names, err = conn.Tubes(ctx)
 		return err
 	})
@@ -153,7 +169,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 	})
 	for len(names) > 0 && err == nil {
 		n := min(len(names), tableBatch)
-		err = c.ask(ctx, func(conn *client.Conn) error {
+		err = ask(func(ctx context.Context, conn *client.Conn) error {
 			all, err := conn.StatsTubes(ctx, names[:n])
 			for i, f := range all {
 				if err == nil && f != nil {

@@ -13,7 +13,8 @@
   // busy tells that somebody is using a part, so that it must not be replaced now.
   const busy = (part) => {
     const s = getSelection();
-    return part.querySelector("details[open]") || part.contains(document.activeElement) && part.querySelector("form,input") ||
+    return part.querySelector("details[open]") ||
+      part.querySelector("form,input,button") && (part.contains(document.activeElement) || part.matches(":hover")) ||
       (s && !s.isCollapsed && part.contains(s.anchorNode));
   };
 
@@ -43,8 +44,8 @@
       const answer = await fetch(url, { headers: { "Trellis-Refresh": "1" }, cache: "no-store" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       ok = answer.ok;
-      if (ok && page.getElementById("error") === null && document.getElementById("error") !== null) {
-        location.reload();
+      if (ok && document.getElementById("error") !== null) {
+        location.replace(url);
         return;
       }
       if (ok) {
@@ -65,7 +66,7 @@
     if (timer === 0 && on && !document.hidden) timer = setTimeout(refresh, delay);
   };
 
-  if (parts().length > 0 || document.getElementById("error")) {
+  if (parts().length > 0 || document.querySelector("#error[data-retry]")) {
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Live";

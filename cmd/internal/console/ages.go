@@ -1,0 +1,73 @@
+package console
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"trellis/cmd/internal/client"
+)
+
+// agesListed is how many ready jobs of a tube a histogram of their ages is made of at most,
+// those that would be taken first: what one list may have.
+const agesListed = client.MaxListJobs
+
+// agesOf are how old the ready jobs of a tube were a moment ago.
+type agesOf struct {
+	buckets []Bucket
+	listed  int       // jobs that are in buckets
+	next    time.Time // when they are listed anew
+	soonest time.Time // when they may be if something was changed here
+}
+
+// agesUpTo are the bounds of the buckets of a histogram of ages, but for the last one.
+var agesUpTo = []time.Duration{
+	time.Second, 5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute,
+	time.Hour, 6 * time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
+}
+
+// ages sorts jobs into buckets by how long ago they were put.
+func ages(jobs []client.Fields) []Bucket {
+	buckets := make([]Bucket, 0, len(agesUpTo)+1)
+	for _, d := range agesUpTo {
+		buckets = append(buckets, Bucket{UpTo: d})
+	}
+	buckets = append(buckets, Bucket{UpTo: -1})
+	for _, j := range jobs {
+		age := seconds(j.Uint("age"))
+		i := slices.IndexFunc(buckets, func(b Bucket) bool { return b.UpTo < 0 || age <= b.UpTo })
+		buckets[i].Count++
+	}
+	return buckets
+}
+
+// agesOfTube lists the first ready jobs of a tube for their ages. To list them costs the
+// server a look at all jobs around, in turns, so a list is used again for as long as a table
+// of tubes would be.
+func (c *Console) agesOfTube(ctx context.Context, conn *client.Conn, tube string) (agesOf, error) {
+	began := time.Now()
+	if a := c.history.agesOf(tube); began.Before(a.next) {
+		return a, nil
+	}
+	jobs, err := conn.ListJobs(ctx, tube, client.Ready, agesListed, 0)
+	if isGone(err) || isRefused(err) {
+		jobs, err = nil, nil
+	}
+	if err != nil {
+		return agesOf{}, err
+	}
+	now := time.Now()
+	pause := tableShare * now.Sub(began)
+	a := agesOf{buckets: ages(jobs), listed: len(jobs), next: now.Add(max(tableAge, pause)), soonest: now.Add(pause)}
+	c.history.keepAges(tube, a)
+	return a, nil
+}
+
+// agesBars is the histogram as a page shows it. All is how many ready jobs the tube has.
+func agesBars(a agesOf, all int64) *bars {
+	note := "since they were put"
+	if int64(a.listed) < all && a.listed == agesListed {
+		note = "since they were put, of the next " + number(a.listed) + " of " + number(all)
+	}
+	return newBars("How old ready jobs are", note, "No job is ready.", a.buckets)
+}
