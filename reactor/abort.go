@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/engine"
 )
 
 var errAborted = errors.New("reactor: the server was aborted")
@@ -80,13 +82,48 @@ func (s *Server) Flush(ctx context.Context) error {
 // Abort returns, nothing executes any more, and the loops have ended. The sessions are
 // left in the engine as they are: nothing but Discard is to be done with it.
 //
+// A loop that hangs keeps Abort from returning. On Linux the clients of the other loops are
+// reset at once nevertheless, and the listeners accept nobody any more, not in another
+// process either that has their sockets.
+//
 // A Shutdown that is under way ends at once, with an error.
 func (s *Server) Abort() {
 	s.abort.Do(func() {
 		s.aborting.Store(true)
 		close(s.aborted)
+		s.stopAccepting()
+		s.disconnectListeners()
+		for _, l := range s.loops {
+			l.call((*loop).resetAll)
+		}
 	})
 	_ = s.Shutdown(context.Background())
+}
+
+// disconnectListeners has the system refuse clients, even if the loop that accepts them
+// hangs. It is no use on BSD, where a listener cannot be shut down.
+func (s *Server) disconnectListeners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.accepts {
+		_ = a.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // it may be closed already
+	}
+}
+
+// resetAll ends all connections of the loop. The server is being aborted.
+func (l *loop) resetAll() {
+	l.prepareToStop()
+	now := l.server.cfg.Now()
+	for c := range l.enrolledConns() {
+		c.reset(now)
+	}
+}
+
+// reset ends a connection of an aborted server.
+func (c *conn) reset(now engine.Time) {
+	defer c.loop.recovered()
+	c.fail()
+	c.end(now)
 }
 
 // resetOnClose has the system throw away what it has not sent, and tell the peer so, when the

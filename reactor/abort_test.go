@@ -252,6 +252,60 @@ func listenAgain(t *testing.T, network string) net.Listener {
 	return l
 }
 
+// A loop that hangs does not keep the clients of others waiting, nor those who connect.
+func TestAbortDoesNotWaitForALoopThatHangsToResetTheOthers(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("gnet alone knows the connections of a loop")
+	}
+	networks(t, func(t *testing.T, network string) {
+		for hangs := range 2 { // the loop that accepts, and the other
+			entered, goOn := make(chan struct{}), make(chan struct{})
+			loops := make(chan *loop, 1)
+			ts := serve(t, network, 2, hooks{command: func(c *conn, cmd *codec.Command) {
+				switch cmd.Op {
+				case codec.OpListTubes:
+					close(entered)
+					<-goOn
+				case codec.OpListTubeUsed:
+					loops <- c.loop
+				}
+			}})
+			on := map[*loop][]*client{}
+			for range 4 {
+				c := ts.dial()
+				c.do("list-tube-used\r\n", "USING default\r\n")
+				l := <-loops
+				on[l] = append(on[l], c)
+			}
+			stuck, sound := on[ts.loops[hangs]], on[ts.loops[1-hangs]]
+			if len(stuck) != 2 || len(sound) != 2 {
+				t.Fatalf("the loops have %d and %d clients", len(stuck), len(sound))
+			}
+			stuck[0].send("list-tubes\r\n")
+			<-entered
+			aborted := make(chan struct{})
+			go func() {
+				defer close(aborted)
+				ts.Abort()
+			}()
+			for _, c := range sound {
+				c.expectReset("of a loop that works")
+			}
+			ts.until("nobody can connect", func() bool {
+				c, err := net.Dial(ts.addr.Network(), ts.addr.String())
+				if err == nil {
+					_ = c.Close()
+				}
+				return err != nil
+			})
+			close(goOn)
+			stuck[1].expectReset("of the loop that hung")
+			<-aborted
+			ts.engine.Discard()
+		}
+	})
+}
+
 // A client that does not take what it is owed is reset as well, and does not get the rest.
 func TestAbortDropsWhatClientsHaveNotTaken(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{})

@@ -106,10 +106,22 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	if err != nil {
 		return fmt.Errorf("reactor: preparing to accept on %s: %w", l.Addr(), err)
 	}
-	if own, ok := a.raw.(ownDescriptor); ok {
-		defer unix.Close(int(own))
-	}
+	s.mu.Lock()
+	s.accepts[a] = struct{}{}
+	s.mu.Unlock()
+	defer a.close()
 	return a.run()
+}
+
+// close ends what leaveGoPoller has begun.
+func (a *acceptor) close() {
+	s := a.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.accepts, a)
+	if own, ok := a.raw.(ownDescriptor); ok {
+		_ = unix.Close(int(own))
+	}
 }
 
 // leaveGoPoller takes a TCP listener out of Go's poller, which otherwise wakes a

@@ -29,8 +29,7 @@ func (c *conn) closing(now engine.Time, err error) {
 		return
 	}
 	if l.server.aborting.Load() {
-		c.fail()
-		c.end(now)
+		c.reset(now)
 		return
 	}
 	eof := errors.Is(err, io.EOF)

@@ -3,6 +3,7 @@
 package reactor
 
 import (
+	"iter"
 	"os"
 	"runtime"
 	"time"
@@ -110,6 +111,21 @@ func (l *loop) dismissed(gc gnet.Conn) {
 	delete(l.polling.gates, int32(gc.Fd()))
 }
 
+// enrolledConns are the connections of clients that gnet has.
+func (l *loop) enrolledConns() iter.Seq[*conn] {
+	return func(yield func(*conn) bool) {
+		for _, gc := range l.polling.conns {
+			c, ok := gc.Context().(*conn)
+			if !ok {
+				c = &gc.Context().(*tlsConn).conn
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
 // closeSoon closes one of gnet's connections, when there is no report of it left.
 func (l *loop) closeSoon(gc gnet.Conn) {
 	if l.polling.on {
@@ -151,9 +167,10 @@ func (l *loop) report(ev *unix.EpollEvent) {
 		return
 	}
 	if a := p.gates[ev.Fd]; a != nil {
-		if ev.Events&input != 0 {
+		switch {
+		case ev.Events&input != 0:
 			a.arrived()
-		} else {
+		case a.gate.gc != nil: // otherwise it is closed at the end of the round
 			_ = l.el.Close(a.gate.gc)
 		}
 		return

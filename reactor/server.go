@@ -90,8 +90,9 @@ type Server struct {
 	acceptors sync.WaitGroup
 
 	mu        sync.Mutex
-	closing   bool // guarded by mu
-	listeners int  // how many are or were served; guarded by mu
+	closing   bool                   // guarded by mu
+	listeners int                    // how many are or were served; guarded by mu
+	accepts   map[*acceptor]struct{} // those whose descriptors are open; guarded by mu
 	listening listenerTable
 
 	handshakes handshakes
@@ -164,6 +165,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		aborted: make(chan struct{}),
 		done:    make(chan struct{}),
 		stopped: make(chan struct{}),
+		accepts: make(map[*acceptor]struct{}),
 		freed:   make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
@@ -206,10 +208,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 // Calls after the first wait for the first to end and return nil.
 func (s *Server) Shutdown(ctx context.Context) (err error) {
 	s.shutdown.Do(func() {
-		s.mu.Lock()
-		s.closing = true
-		close(s.done)
-		s.mu.Unlock()
+		s.stopAccepting()
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
 		s.acceptors.Wait()
@@ -230,6 +229,16 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 	return err
 }
 
+// stopAccepting has Serve return.
+func (s *Server) stopAccepting() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.closing = true
+		close(s.done)
+	}
+}
+
 // awaitFlush waits until no connection has output left.
 func (s *Server) awaitFlush(ctx context.Context) error {
 	for s.unflushed.Load() > 0 {
@@ -240,6 +249,9 @@ func (s *Server) awaitFlush(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("reactor: dropping the output of %d clients: %w", s.unflushed.Load(), ctx.Err())
 		}
+	}
+	if s.aborting.Load() {
+		return errAborted // it was dropped
 	}
 	return nil
 }

@@ -293,11 +293,11 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		a.standby.Strict()
 	}
 	a.standby.Stamp(max(a.at.Stamp, h.Stamp))
-	if err := a.records(); err != nil {
-		return err
-	}
 	if h.Decided > a.at.Decided {
 		a.standby.Decided(h.Decided)
+	}
+	if err := a.records(); err != nil {
+		return err
 	}
 	a.advance(&h)
 	if h.Kind == entry.Begin {

@@ -100,11 +100,6 @@ func (o *Office) raise(version uint16) {
 // next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
 // The raft goroutine alone calls it, and sends what it got.
 func (o *Office) next() (data []byte, round journal.Pos) {
-	// What is decided now is in batches that this call may seal, or in earlier ones.
-	var decided uint64
-	if o.hooks.Decided != nil {
-		decided = o.hooks.Decided()
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var batches, rounds int
@@ -126,7 +121,7 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 		}
 		// The commit of the batch proves the rounds before it.
 		o.sent += i + 1
-		return o.seal(u, decided), 0
+		return o.seal(u), 0
 	}
 	if o.sent == len(o.units) || rounds >= maxInFlight {
 		return nil, 0
@@ -135,14 +130,14 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 	return nil, o.last
 }
 
-// seal makes a batch an entry's data.
-func (o *Office) seal(u *unit, decided uint64) []byte {
+// seal makes a batch an entry's data. It says that the ids of earlier reigns, those of jobs
+// apart, never become jobs: those who follow refuse such a job.
+func (o *Office) seal(u *unit) []byte {
 	o.sequence++
 	u.sequence, u.sealed = o.sequence, o.clock.Mono()
-	o.highest = max(o.highest, max(decided, 1)-1) // what is decided was used
 	h := entry.Header{
 		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
-		Stamp: o.Now(), LastID: o.highest, Decided: decided,
+		Stamp: o.Now(), LastID: o.highest, Decided: o.nextID,
 	}
 	if u.raise > 0 {
 		h.Kind, h.Version = entry.Raise, u.raise

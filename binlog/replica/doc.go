@@ -87,9 +87,9 @@
 //     compared by term, not by role.
 //  6. The ids of a reign begin behind the highest that any entry up to its beginning
 //     names, and an entry names those of its jobs. A client is told an id only when its
-//     entry is committed, so no id that a client has seen comes back. A queue that knows
-//     which ids will never be those of jobs may name them too (Hooks.Decided), and then
-//     standbys refuse such a job.
+//     entry is committed, so no id that a client has seen comes back. Each batch names the
+//     first id of its reign (entry.Header.Decided), and standbys refuse a job that comes
+//     into being with a lower one.
 //
 // # Why no reply is false
 //

@@ -448,6 +448,10 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 	later.Sequence = 3
 	unknown := sealed(next)
 	unknown[4] = 3
+	decided := next
+	decided.Decided = 5
+	last := decided
+	last.Sequence = 3
 	for name, c := range map[string]struct {
 		data []byte
 		want error
@@ -459,6 +463,7 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 		"the same again":           {sealed(begin), ErrDiverged},
 		"the end of no job":        {sealed(next, deleteRecord(9)), ErrDiverged},
 		"a put of a job twice":     {sealed(next, fullRecord(3), fullRecord(3)), ErrDiverged},
+		"a put of an earlier id":   {sealed(last, fullRecord(4)), ErrDiverged},
 		"a record of no such kind": {sealed(next, markRecord), entry.ErrMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -466,7 +471,14 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 			if err := h.applier.entry(raftEntry(2, 4, sealed(begin))); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.applier.entry(raftEntry(3, 4, c.data)); !errors.Is(err, c.want) {
+			index := uint64(3)
+			if name == "a put of an earlier id" {
+				if err := h.applier.entry(raftEntry(index, 4, sealed(decided, fullRecord(5)))); err != nil {
+					t.Fatal(err)
+				}
+				index++
+			}
+			if err := h.applier.entry(raftEntry(index, 4, c.data)); !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 		})
@@ -495,11 +507,12 @@ func TestALeaderWhoseBatchIsIgnoredEnds(t *testing.T) {
 	}
 }
 
-func TestIdsThatWereDrawnAreNotUsedByTheNextLeader(t *testing.T) {
+// Ids of a reign are greater than those of the reigns before, and what says so is in each
+// batch: a standby refuses a job with an id of an earlier reign, whether it was one or not.
+func TestAJobWithAnIDOfAnEarlierReignIsRefused(t *testing.T) {
 	h := newHand(t, 1)
 	o := h.lead()
-	h.queue.nextID += 100 // bodies that arrive, and blocks
-	put(t, o, 1, 10)
+	put(t, o, 100, 10)
 	h.run()
 	h.consensus.giveUp("a test")
 	for range 2*backoffTicks + 3*electionTicks {
@@ -507,8 +520,21 @@ func TestIdsThatWereDrawnAreNotUsedByTheNextLeader(t *testing.T) {
 		h.run()
 	}
 	again, err := h.leading()
-	if err != nil || again.NextID() <= 100 {
-		t.Errorf("the next office begins with job %d, %v", again.NextID(), err)
+	if err != nil || again.NextID() != 101 {
+		t.Fatalf("the next office begins with job %d, %v", again.NextID(), err)
+	}
+	put(t, again, 99, 10)
+	h.run() // the leader is ahead of the entries, and believes itself
+	h.deposed()
+	h.consensus.observe()
+	h.applier.mu.Lock()
+	retire := h.applier.queue
+	h.applier.mu.Unlock()
+	if len(retire) != 1 {
+		t.Fatalf("the applier has %d things to do", len(retire))
+	}
+	if err := retire[0](); !errors.Is(err, ErrDiverged) {
+		t.Errorf("a standby was fed with job 99: %v", err)
 	}
 }
 

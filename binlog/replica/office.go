@@ -60,10 +60,6 @@ type Hooks struct {
 
 	// OnRoom is called once for all that got ErrRoom, when there is room.
 	OnRoom func()
-
-	// Decided returns an id below which every id is that of a job that was put into the
-	// journal before the call, or never becomes a job.
-	Decided func() uint64
 }
 
 func newOffice(reign uint64, after journal.Pos, n *Node) *Office {

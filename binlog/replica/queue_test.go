@@ -68,11 +68,6 @@ func (q *model) Serve(o *Office) error {
 	o.Attach(Hooks{
 		OnCommit: func(journal.Pos) { q.wake() },
 		OnRoom:   q.wake,
-		Decided: func() uint64 {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.nextID
-		},
 	})
 	if q.start > o.Now() {
 		return errors.New("cluster time went back")

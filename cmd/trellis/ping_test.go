@@ -2,13 +2,18 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"trellis/bench"
+	"trellis/binlog/replica/wire/wiretest"
 )
 
 // answering answers the first line of every connection, and returns the
@@ -59,5 +64,88 @@ func TestPingIsNotPatientForEver(t *testing.T) {
 	}
 	if err := ping(&a, "", 10*time.Millisecond); err == nil {
 		t.Error("no error")
+	}
+}
+
+// healthCheck is what the image asks, as arguments of the tool.
+func healthCheck(t *testing.T) (args []string) {
+	t.Helper()
+	b, err := os.ReadFile("../trellisd/deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(b), "\\\n", " ")
+	for line := range strings.Lines(text) {
+		if rest, ok := strings.CutPrefix(line, "HEALTHCHECK "); ok {
+			_, command, _ := strings.Cut(rest, "CMD ")
+			if err := json.Unmarshal([]byte(command), &args); err != nil || len(args) == 0 || args[0] != "/usr/bin/trellis" {
+				t.Fatalf("%s: %v", line, err)
+			}
+			return args[1:]
+		}
+	}
+	t.Fatal("the image has no health check")
+	return nil
+}
+
+// The image's health check is content with a leader, with a member that stands by and with
+// one that waits for the others, and with nobody else.
+func TestTheImagesHealthCheckIsContentWithEveryMemberThatIsWell(t *testing.T) {
+	t.Parallel()
+	healthy := func(clients, http string) error {
+		cmd := newCommand()
+		cmd.SetArgs(append(healthCheck(t), "-a", clients, "--standby", http))
+		return cmd.Execute()
+	}
+	become := func(want bool, clients, http string) {
+		t.Helper()
+		err := errors.New("not asked")
+		for deadline := time.Now().Add(patience); (err == nil) != want; err = healthy(clients, http) {
+			if time.Now().After(deadline) {
+				t.Fatalf("healthy: %v, not %v", err, want)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	var all, clients, https []string
+	var nodes []*node
+	for _, name := range []string{"n1", "n2", "n3"} {
+		n := newNode(t, name)
+		nodes = append(nodes, n)
+		all = append(all, n.String())
+		clients, https = append(clients, "unix:"+filepath.Join(t.TempDir(), "s")), append(https, wiretest.ReservedAddr(t))
+	}
+	start := func(i int) {
+		nodes[i].start(t, "-l", clients[i], "--http", https[i], "--cluster", strings.Join(all, ","))
+	}
+	if healthy(clients[0], https[0]) == nil {
+		t.Error("a member is healthy that does not run")
+	}
+	start(0)
+	become(true, clients[0], https[0]) // it waits for the others
+	start(1)
+	start(2)
+	leads := -1
+	for deadline := time.Now().Add(patience); leads < 0; time.Sleep(10 * time.Millisecond) {
+		for i, addr := range clients {
+			cmd := newCommand()
+			if cmd.SetArgs([]string{"ping", "-a", addr}); cmd.Execute() == nil {
+				leads = i
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody leads")
+		}
+	}
+	for i := range nodes {
+		become(true, clients[i], https[i])
+	}
+	nodes[leads].stop()
+	if healthy(clients[leads], https[leads]) == nil {
+		t.Error("a member is healthy that was killed")
+	}
+	alone := startServer(t, "--http", https[leads]) // its own port is another one
+	if err := healthy("unix:"+filepath.Join(t.TempDir(), "none"), https[leads]); err == nil {
+		t.Errorf("a server that is no member stands by: %v", alone.argv)
 	}
 }

@@ -77,6 +77,30 @@ func (p *producer) ask(commands ...string) (lines []string) {
 	return lines
 }
 
+// reply sends a command, and returns its reply with what that announces; "" if the
+// connection was lost.
+func (p *producer) reply(command string) string {
+	lines := p.ask(command)
+	if len(lines) == 0 {
+		return ""
+	}
+	f := strings.Fields(lines[0])
+	if f[0] != "OK" && f[0] != "RESERVED" && f[0] != "FOUND" {
+		return lines[0]
+	}
+	n, err := strconv.Atoi(f[len(f)-1])
+	if err != nil {
+		p.c.t.Fatalf("%s: %q", command, lines[0])
+	}
+	body := make([]byte, n+2)
+	if _, err := io.ReadFull(p.in, body); err != nil {
+		_ = p.conn.Close()
+		p.conn = nil
+		return ""
+	}
+	return lines[0] + "\n" + string(body[:n])
+}
+
 // put tries to put jobs and returns the replies that have come.
 func (p *producer) put(size, jobs int) (replies []string) {
 	body := strings.Repeat("x", size)

@@ -198,8 +198,9 @@ func (p *producer) whileServed(what string, do func()) {
 		p.acked, what, lasted, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)*999/1000], took[len(took)-1])
 }
 
-// Settings of dead letters, unique keys and what deleted jobs leave of these are the same on all members,
-// whether they have followed or got a snapshot, and outlive a leader.
+// Settings of dead letters, the dead letters themselves, attempts that have failed, unique
+// keys and what deleted jobs leave of these are the same on all members, whether they have
+// followed or got a snapshot, and outlive a leader.
 func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, 3)
@@ -238,6 +239,36 @@ func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 			})
 		}
 	}
+	// fails has a job of the tube failing fail until it is like that.
+	fails := func(id string, like ...string) {
+		t.Helper()
+		c.await(func() error {
+			got := strings.ReplaceAll(p.reply("stats-job "+id), `"`, "")
+			if !slices.ContainsFunc(like, func(field string) bool { return !strings.Contains(got, "\n"+field+"\n") }) {
+				return nil
+			}
+			// A reservation ends with its connection, and has not failed then.
+			if strings.HasPrefix(p.reply("reserve-job "+id), "RESERVED") {
+				p.reply("release " + id + " 5 0")
+			}
+			return fmt.Errorf("job %s is %q, and not %q", id, got, like)
+		})
+	}
+	var failing []string // two dead letters, and a job that has failed once
+	once := []string{"tube: failing", "state: ready", "releases: 1", "buries: 0"}
+	dead := []string{"tube: dead", "state: buried", "releases: 2", "buries: 1"}
+	fail := func() {
+		t.Helper()
+		for len(failing) < 3 {
+			if got := p.ask("use failing", "put 5 0 60 1\r\nx"); len(got) == 2 && strings.HasPrefix(got[1], "INSERTED ") {
+				failing = append(failing, strings.Fields(got[1])[1])
+			}
+		}
+		ask("USING", "use default")
+		fails(failing[0], dead...)
+		fails(failing[1], dead...)
+		fails(failing[2], once...)
+	}
 	holds := func() {
 		t.Helper()
 		for i := range jobs {
@@ -249,18 +280,27 @@ func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 				return nil
 			})
 		}
-		ask("OK", "list-dlq")
-		var line string
-		for !strings.Contains(line, "failing") { // what follows is the end of it
-			var err error
-			if line, err = p.in.ReadString('\n'); err != nil {
-				t.Fatal(err)
+		c.await(func() error {
+			if got := p.reply("list-dlq"); !strings.Contains(got, "failing") {
+				return fmt.Errorf("the settings are %q", got)
 			}
+			return nil
+		})
+		for i, like := range [][]string{dead, dead, once} {
+			c.await(func() error {
+				got := strings.ReplaceAll(p.reply("stats-job "+failing[i]), `"`, "")
+				switch missing := slices.IndexFunc(like, func(field string) bool { return !strings.Contains(got, "\n"+field+"\n") }); {
+				case got == "":
+					return errors.New("no reply")
+				case missing >= 0:
+					t.Fatalf("job %s is %q, and not %q", failing[i], got, like[missing])
+				}
+				return nil
+			})
 		}
-		_ = p.conn.Close()
-		p.conn = nil
 	}
 	made()
+	fail()
 	holds()
 	c.agree()
 	old := c.leader()
@@ -269,12 +309,20 @@ func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 	c.wipe(old)
 	c.tell(fmt.Sprintf(`{"op":"remove","node":%q}`, old.name))
 	c.nodes = c.others(old)
-	added := c.add(t.TempDir()) // gets a snapshot
+	was, err := c.status(c.leader())
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := c.add(t.TempDir())
 	c.start(added)
 	c.tell(fmt.Sprintf(`{"op":"add","node":"%s=%s"}`, added.name, added.addr))
 	c.agree()
+	if s, err := c.status(added); err != nil || s.Snapshot < was.Applied {
+		t.Errorf("the member that was added has a snapshot of entry %d, %v, and all of this was made up to entry %d", s.Snapshot, err, was.Applied)
+	}
 	c.tell(fmt.Sprintf(`{"op":"transfer","to":%q}`, added.name))
 	holds()
+	fails(failing[2], dead...) // with the attempt, and the setting, that the snapshot has told of
 	c.agree()
 }
 

@@ -25,8 +25,8 @@
 //	16  8  sequence: of this reign, 1, 2, 3, ...
 //	24  8  stamp: cluster time in nanoseconds since 1970
 //	32  8  the highest id that was used up to this entry
-//	40  8  decided: all ids below this one are those of jobs that were put up to this entry,
-//	       or never become jobs
+//	40  8  decided: all ids below this one are those of jobs that were put before this entry,
+//	       or never become jobs: the first id of the reign
 //	48     records
 //
 // Records are those of kinds full, update, delete and setting of package record, one behind the

@@ -24,9 +24,18 @@
 // seconds the office is handed over.
 //
 // While the queue serves, each event loop and each of the engine's shards is asked every
-// 250 ms for a sign of life. When one gives none for 2 s the node gives up its office. A loop
-// that does not come back cannot be ended, so the process ends then (replica.ErrStuck), and
-// with it the connections of its clients.
+// 250 ms for a sign of life. When one gives none for 2 s the node gives up its office, and
+// the clients of the other loops are reset at once: so they wait 2.25 s and an election.
+// Those of the loop itself wait until it comes back, or until the process ends 10 s later
+// (replica.ErrStuck), because a loop that does not come back cannot be ended.
+//
+// The 2 s are those of a batch that is not committed, and of a begin that is not applied. A
+// shorter time would take a machine that is out of breath for one that hangs: a leader
+// would be replaced, all connections with it, by one that may be as busy. They are counted
+// in ticks that the guard itself has seen, so that a process that gets no processor, or is
+// stopped, is given the longer the less it runs; and a loop has turns of its own, in which
+// no command takes longer than some milliseconds. The 10 s are not part of what clients of
+// other loops wait for, and may be long: a process that ends has to load all jobs again.
 //
 // # Control requests
 //

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -126,12 +127,39 @@ func TestALeaderWhoseLoopHangsLeavesItsOffice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
+	// More clients than the loop can have that is about to hang: a new one goes to the loop
+	// with the fewest.
+	var others []net.Conn
+	for range 4 {
+		o, err := net.Dial(addr.Network(), addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer o.Close()
+		if _, err := io.WriteString(o, "list-tube-used\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(o).ReadString('\n'); err != nil {
+			t.Fatalf("%q, %v", line, err)
+		}
+		others = append(others, o)
+	}
+	reset := make(chan struct{}, len(others))
 	gate := make(chan struct{})
 	release := sync.OnceFunc(func() { close(gate) })
 	defer release()
 	r.hangs[l] <- gate
 	if _, err := io.WriteString(c, "stats\r\n"); err != nil {
 		t.Fatal(err)
+	}
+	for _, o := range others {
+		go func() {
+			_, _ = o.Read(make([]byte, 1))
+			reset <- struct{}{}
+		}()
+	}
+	if runtime.GOOS == "linux" {
+		<-reset // a client of the other loop, though this one hangs
 	}
 	_, addr = r.leader(l)
 	d, err := net.Dial(addr.Network(), addr.String())

@@ -40,11 +40,20 @@ type life struct {
 
 // jobsOf finds out which command was about which job, and compares what never changes.
 func jobsOf(history []Op) (map[uint64]*life, error) {
-	puts := map[int]*Op{}
+	puts := map[int]*Op{}    // of each number one that may have made its job
+	tries := map[int][]*Op{} // and all of them
 	for i := range history {
-		if o := &history[i]; o.Verb == Put {
+		o := &history[i]
+		if o.Verb != Put {
+			continue
+		}
+		if puts[o.Number] == nil || puts[o.Number].refusedPut() {
 			put := *o // its id may become known
 			puts[o.Number] = &put
+		}
+		puts[o.Number].Call = min(puts[o.Number].Call, o.Call)
+		if !o.refusedPut() {
+			tries[o.Number] = append(tries[o.Number], o)
 		}
 	}
 	jobs := map[uint64]*life{}
@@ -56,13 +65,16 @@ func jobsOf(history []Op) (map[uint64]*life, error) {
 			return fmt.Errorf("one put has made two jobs, %d and %d:\n%s", put.ID, id, put)
 		case l == nil:
 			put.ID = id
-			jobs[id] = &life{put: put, ops: []*Op{put}}
+			jobs[id] = &life{put: put, ops: tries[put.Number]}
 		}
 		return nil
 	}
 	for _, number := range slices.Sorted(maps.Keys(puts)) {
-		if put := puts[number]; put.Reply == "INSERTED" {
-			if err := born(put, put.ID); err != nil {
+		for _, try := range tries[number] {
+			if try.Reply != "INSERTED" {
+				continue
+			}
+			if err := born(puts[number], try.ID); err != nil {
 				return nil, err
 			}
 		}
@@ -76,7 +88,7 @@ func jobsOf(history []Op) (map[uint64]*life, error) {
 		if put == nil || put.Body != o.Body {
 			return nil, fmt.Errorf("a body that nobody has put, %.40q:\n%s", o.Body, o)
 		}
-		if put.Reply != "INSERTED" && put.Reply != "" {
+		if put.refusedPut() {
 			return nil, fmt.Errorf("a put that was refused has made a job:\n%s\n%s", put, o)
 		}
 		if err := born(put, o.ID); err != nil {
@@ -92,10 +104,10 @@ func jobsOf(history []Op) (map[uint64]*life, error) {
 		if l == nil {
 			return nil, fmt.Errorf("a job that nobody has put:\n%s", o)
 		}
-		if x := o.Stats; x != nil && (x.Tube != l.put.Tube || x.TTR != l.put.TTR) {
+		if x := o.Stats; x != nil && (!l.mayBeIn(x.Tube) || x.TTR != l.put.TTR) {
 			return nil, fmt.Errorf("a field of job %d has changed:\n%s\n%s", o.ID, l.put, o)
 		}
-		if o.Verb.ofTube() && o.Tube != l.put.Tube {
+		if o.Verb.ofTube() && !l.mayBeIn(o.Tube) {
 			return nil, fmt.Errorf("job %d comes from another tube:\n%s\n%s", o.ID, l.put, o)
 		}
 		l.ops = append(l.ops, o)
@@ -104,6 +116,15 @@ func jobsOf(history []Op) (map[uint64]*life, error) {
 		l.collect(history)
 	}
 	return jobs, nil
+}
+
+// refusedPut tells whether a put has made no job for certain.
+func (o *Op) refusedPut() bool { return o.Reply != "INSERTED" && o.Reply != "" }
+
+// mayBeIn tells whether the job can be in a tube: in that in which it was put, or, if it may
+// become a dead letter, in that of dead letters. Nobody moves it elsewhere.
+func (l *life) mayBeIn(tube string) bool {
+	return tube == l.put.Tube || l.put.Limit > 0 && tube == DeadTube(l.put.Tube)
 }
 
 // collect adds to the commands that name the job those that may have been about it: that
@@ -123,10 +144,12 @@ func (l *life) collect(history []Op) {
 	l.all = slices.Clone(l.ops)
 	for i := range history {
 		o := &history[i]
-		if !o.Verb.ofTube() || o.ID != 0 || o.Tube != l.put.Tube || o.Return < l.put.Call || o.Call > last {
+		if !o.Verb.ofTube() || o.ID != 0 || !l.mayBeIn(o.Tube) || o.Return < l.put.Call || o.Call > last {
 			continue
 		}
 		switch {
+		case o.Verb == Flush:
+			l.all = append(l.all, o)
 		case o.Reply == "":
 			if o.Verb != Reserve {
 				continue

@@ -31,6 +31,7 @@ type Client struct {
 	tube  string
 	addrs func() []string // client addresses of all nodes
 	waits time.Duration   // for a reply
+	limit uint32          // attempts after which jobs of the tube are dead letters; 0 is never
 	turn  int             // which of them is next
 
 	conn    net.Conn // nil if there is none
@@ -121,9 +122,60 @@ var ErrLost = errors.New("the connection was lost")
 // Put puts a job and returns its id, or 0 if the server has refused it for want of room.
 func (c *Client) Put(pri, delay uint32, size int) (uint64, error) {
 	n := c.rec.number()
-	o := Op{Verb: Put, Number: n, Pri: pri, Delay: delay, TTR: longTTR + uint32(n%100), Body: bodyOf(n, size)}
+	o := Op{Verb: Put, Number: n, Limit: c.limit, Pri: pri, Delay: delay, TTR: longTTR + uint32(n%100), Body: bodyOf(n, size)}
 	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d\r\n%s", pri, delay, o.TTR, len(o.Body), o.Body))
 	return o.ID, err
+}
+
+// PutKeyed puts a job with a unique key that outlives it, or finds the one that has the key. A number
+// that was used before has the same key, and all else is the same.
+func (c *Client) PutKeyed(number, size int) (uint64, error) {
+	o := Op{Verb: Put, Keyed: true, Number: number, Pri: leastPri, TTR: longTTR + uint32(number%100), Body: bodyOf(number, size)}
+	o, err := c.do(o, fmt.Sprintf("put %d 0 %d %d idp:k%d:%d\r\n%s", o.Pri, o.TTR, len(o.Body), number, longTTR, o.Body))
+	return o.ID, err
+}
+
+// leastPri is less urgent than any other priority here, so that a put that finds a job does
+// not change its priority.
+const leastPri = 10
+
+// Move moves a job to another tube.
+func (c *Client) Move(id uint64, to string) error {
+	_, err := c.do(Op{Verb: MoveJob, ID: id, To: to}, fmt.Sprintf("%s %d %s", MoveJob, id, to))
+	return err
+}
+
+// Flush deletes all jobs of the tube.
+func (c *Client) Flush() error {
+	_, err := c.do(Op{Verb: Flush}, fmt.Sprintf("%s %s", Flush, c.tube))
+	return err
+}
+
+// SetDeadLetters has jobs of the tube become dead letters after so many attempts. That is no part of the
+// history: it must have been answered before the first job is put, and stays so.
+func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
+	for {
+		if err := c.Connect(ctx); err != nil {
+			return err
+		}
+		err := c.conn.SetDeadline(time.Now().Add(c.waits))
+		if err == nil {
+			_, err = fmt.Fprintf(c.conn, "set-dlq %s %d %s\r\n", c.tube, limit, DeadTube(c.tube))
+		}
+		var line string
+		if err == nil {
+			line, err = c.in.ReadString('\n')
+		}
+		if err != nil {
+			c.Close() // and once more
+			continue
+		}
+		if line != "DLQ_SET\r\n" {
+			return fmt.Errorf("the reply to set-dlq is %q", line)
+		}
+		c.limit = limit
+		return nil
+	}
 }
 
 // longTTR, in seconds, does not end during a test: the model knows no time.
@@ -203,7 +255,7 @@ func (c *Client) hold(o *Op) {
 	switch o.Reply {
 	case "RESERVED":
 		c.holds = append(c.holds, o.ID)
-	case "RELEASED", "BURIED", "DELETED":
+	case "RELEASED", "BURIED", "DELETED", "MOVED":
 		for i, id := range c.holds {
 			if id == o.ID {
 				c.holds = append(c.holds[:i], c.holds[i+1:]...)
@@ -216,7 +268,7 @@ func (c *Client) hold(o *Op) {
 // replies are those that the model knows, beside refusals.
 var replies = map[Verb]string{
 	Put: "INSERTED", Reserve: "RESERVED", ReserveJob: "RESERVED", Release: "RELEASED", Bury: "BURIED", Touch: "TOUCHED",
-	KickJob: "KICKED", Delete: "DELETED", Peek: "FOUND", PeekReady: "FOUND", PeekDelayed: "FOUND", PeekBuried: "FOUND", StatsJob: "OK",
+	KickJob: "KICKED", MoveJob: "MOVED", Flush: "FLUSHED", Delete: "DELETED", Peek: "FOUND", PeekReady: "FOUND", PeekDelayed: "FOUND", PeekBuried: "FOUND", StatsJob: "OK",
 }
 
 // read reads a reply into o. wrong tells of one that no server may give.
@@ -238,7 +290,9 @@ func (c *Client) read(o *Op) (wrong, err error) {
 	}
 	switch o.Reply {
 	case "INSERTED":
-		if len(f) != 2 {
+		if o.Keyed && len(f) == 3 {
+			o.Found = f[2]
+		} else if len(f) != 2 {
 			return fmt.Errorf("the reply to %s is %q", o.Verb, line), nil
 		}
 		o.ID, wrong = strconv.ParseUint(f[1], 10, 64)

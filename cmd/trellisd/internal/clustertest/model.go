@@ -1,6 +1,10 @@
 package clustertest
 
-import "github.com/anishathalye/porcupine"
+import (
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
 
 // phase is where a job is in its life.
 type phase uint8
@@ -24,7 +28,12 @@ type state struct {
 	holder                  int // the session, of a reserved job
 	pri, delay              uint32
 	releases, buries, kicks uint32
+	home, tube              string // in which it was put, and in which it is
+	limit, attempts         uint32 // after which it is a dead letter if it is at home, and that there were
 }
+
+// DeadTube is where the dead letters of a tube go.
+func DeadTube(tube string) string { return tube + ".dead" }
 
 // model is the life of one job, as its clients see it. What a command whose reply has not
 // come has done is open, and so is when the server has ended a session.
@@ -47,6 +56,12 @@ var model = (&porcupine.NondeterministicModel{
 // step returns the states in which a job may be after a command. There is none if the
 // command cannot have had its reply in s.
 func (s state) step(o *Op) []state {
+	if o.Found != "" {
+		if s.phase == unborn || !strings.EqualFold(o.Found, s.phase.String()) && (s.phase != gone || o.Found != "DELETED") {
+			return nil
+		}
+		return []state{s}
+	}
 	done, ok := s.do(o)
 	switch {
 	case o.Reply == "" && o.Verb != end:
@@ -75,14 +90,22 @@ func (s state) do(o *Op) (state, bool) {
 	alive := s.phase != unborn && s.phase != gone
 	switch o.Verb {
 	case Put:
-		return s.queued(o.Pri, o.Delay), s.phase == unborn
+		ok := s.phase == unborn
+		s.home, s.tube, s.limit = o.Tube, o.Tube, o.Limit
+		return s.queued(o.Pri, o.Delay), ok
 	case Reserve:
-		return s.held(o.Session), s.phase == ready
+		return s.held(o.Session), s.phase == ready && s.tube == o.Tube
 	case ReserveJob:
 		return s.held(o.Session), alive && s.phase != reserved
 	case Release:
 		s.releases++
-		return s.queued(o.Pri, o.Delay), own
+		s.attempts++
+		s = s.queued(o.Pri, o.Delay)
+		if s.tube == s.home && s.limit > 0 && s.attempts >= s.limit {
+			s.buries++
+			s.phase, s.tube = buried, DeadTube(s.tube)
+		}
+		return s, own
 	case Bury:
 		s.buries++
 		s.phase, s.holder, s.pri = buried, 0, o.Pri
@@ -92,18 +115,33 @@ func (s state) do(o *Op) (state, bool) {
 	case KickJob:
 		ok := s.phase == buried || s.phase == delayed
 		s.kicks++
-		s.phase = ready
+		s.phase, s.attempts = ready, 0
 		return s, ok
+	case MoveJob:
+		ok := alive && (s.phase != reserved || own)
+		s.tube = o.To
+		if own {
+			s.phase, s.holder = ready, 0
+		}
+		return s, ok
+	case Flush:
+		if ok := alive && s.tube == o.Tube; ok || !refused(o) {
+			if ok {
+				s = state{phase: gone}
+			}
+			return s, true
+		}
+		return s, false
 	case Delete:
 		return state{phase: gone}, alive && (s.phase != reserved || own)
 	case Peek, StatsJob:
 		return s, alive
 	case PeekReady:
-		return s, s.phase == ready
+		return s, s.phase == ready && s.tube == o.Tube
 	case PeekDelayed:
-		return s, s.phase == delayed
+		return s, s.phase == delayed && s.tube == o.Tube
 	case PeekBuried:
-		return s, s.phase == buried
+		return s, s.phase == buried && s.tube == o.Tube
 	case end:
 		if own {
 			s.phase, s.holder = ready, 0
@@ -128,6 +166,6 @@ func (s state) held(session int) state {
 
 // shows tells whether stats-job may say that of the job.
 func (s state) shows(x *Stats) bool {
-	return x.State == s.phase.String() && x.Pri == s.pri && x.Delay == s.delay &&
+	return x.State == s.phase.String() && x.Tube == s.tube && x.Pri == s.pri && x.Delay == s.delay &&
 		x.Releases == s.releases && x.Buries == s.buries && x.Kicks == s.kicks
 }

@@ -10,11 +10,12 @@ import (
 //
 //	1 put 7 10-20 INSERTED pri=3
 //
-// session, verb, id, time of call and return (open: no reply), reply, fields.
+// session, verb, id, time of call and return (open: no reply), reply, fields. Puts with the
+// same key are those of one number.
 func script(t *testing.T, text string) []Op {
 	t.Helper()
 	var h []Op
-	numbers := map[uint64]int{}
+	numbers, keys := map[uint64]int{}, map[string]int{}
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) == 0 {
@@ -42,7 +43,7 @@ func script(t *testing.T, text string) []Op {
 		case "reserve":
 			o.Verb = Reserve
 		case Put:
-			o.Number = len(numbers) + 1
+			o.Number = len(h) + 1
 			numbers[o.ID] = o.Number
 			o.Body = bodyOf(o.Number, 0)
 			if o.Return == never {
@@ -57,10 +58,25 @@ func script(t *testing.T, text string) []Op {
 			switch {
 			case key == "body":
 				o.Body = value
-			case key == "tube":
+			case key == "tube" && o.Stats == nil:
 				o.Tube = value
+			case key == "tube":
+				o.Stats.Tube = value
+			case key == "to":
+				o.To = value
+			case key == "found":
+				o.Found = value
+			case key == "key":
+				o.Keyed = true
+				if keys[value] == 0 {
+					keys[value] = o.Number
+				}
+				o.Number, o.Body = keys[value], bodyOf(keys[value], 0)
+				if o.ID > 0 {
+					numbers[o.ID] = o.Number
+				}
 			case o.Stats == nil:
-				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay}[key])
+				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay, "limit": &o.Limit}[key])
 			case key == "state":
 				o.Stats.State = value
 			default:
@@ -152,6 +168,58 @@ func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
 			1 delete 7 40-41 NOT_FOUND
 			1 reserve 0 42-43 TIMED_OUT
 			1 delete 7 50-51 DELETED`,
+		"a job that becomes a dead letter, and what is found elsewhere": `
+			1 put 7 10-20 INSERTED limit=2
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED pri=1
+			1 reserve 7 25-26 RESERVED
+			1 release 7 27-28 RELEASED pri=2 delay=5
+			2 reserve 0 30-31 TIMED_OUT
+			2 stats-job 7 32-33 OK state=buried tube=t.dead pri=2 delay=5 releases=2 buries=1
+			2 peek-buried 0 34-35 NOT_FOUND
+			2 peek-buried 7 36-37 FOUND tube=t.dead
+			2 kick-job 7 38-39 KICKED
+			2 reserve-job 7 40-41 RESERVED
+			2 release 7 42-43 RELEASED
+			2 stats-job 7 44-45 OK state=ready tube=t.dead releases=3 buries=1 kicks=1
+			2 move-job 7 46-47 MOVED to=t
+			1 reserve 7 48-49 RESERVED
+			1 move-job 7 50-51 MOVED to=t.dead
+			2 stats-job 7 52-53 OK state=ready tube=t.dead releases=3 buries=1 kicks=1`,
+		"a release without a reply that made a dead letter": `
+			1 put 7 10-20 INSERTED limit=1
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-open
+			1 end 0 23-open
+			2 peek-buried 7 36-37 FOUND tube=t.dead`,
+		"a flush, and a put meanwhile": `
+			1 put 7 10-20 INSERTED
+			1 put 8 25-40 INSERTED
+			1 reserve 7 21-22 RESERVED
+			2 flush-tube 0 30-50 FLUSHED
+			1 touch 7 60-61 NOT_FOUND
+			1 peek 8 62-63 FOUND`,
+		"a flush without a reply that was executed in part": `
+			1 put 7 10-20 INSERTED
+			1 put 8 21-22 INSERTED
+			2 flush-tube 0 30-open
+			1 peek 7 60-61 NOT_FOUND
+			1 peek 8 62-63 FOUND`,
+		"a put that finds the job of its key": `
+			1 put 7 10-20 INSERTED key=k
+			2 put 7 21-22 INSERTED key=k found=READY
+			1 reserve 7 23-24 RESERVED
+			2 put 7 25-26 INSERTED key=k found=RESERVED
+			1 delete 7 27-28 DELETED
+			2 put 7 29-30 INSERTED key=k found=DELETED`,
+		"a put without a reply whose job another one finds": `
+			1 put 0 10-open key=k
+			2 put 7 21-22 INSERTED key=k found=READY
+			2 peek 7 23-24 FOUND`,
+		"two puts of a key at once": `
+			1 put 7 10-20 INSERTED key=k found=READY
+			2 put 7 11-21 INSERTED key=k
+			1 put 0 30-31 OUT_OF_MEMORY key=k`,
 		"what is read in another tube": `
 			1 put 7 10-20 INSERTED
 			2 reserve 0 30-31 TIMED_OUT tube=u`,
@@ -267,6 +335,69 @@ func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
 		"a job of a put that was refused": `
 			1 put 7 10-20 OUT_OF_MEMORY
 			2 reserve 7 30-31 RESERVED`,
+		"a dead letter that is still at home": `
+			1 put 7 10-20 INSERTED limit=1
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED
+			2 reserve 7 30-31 RESERVED`,
+		"a dead letter whose attempts a change of leader has forgotten": `
+			1 put 7 10-20 INSERTED limit=2
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED
+			1 end 0 23-open
+			2 reserve 7 30-31 RESERVED
+			2 release 7 32-33 RELEASED
+			2 peek-ready 7 34-35 FOUND`,
+		"a dead letter too early": `
+			1 put 7 10-20 INSERTED limit=2
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED
+			2 peek-buried 7 34-35 FOUND tube=t.dead`,
+		"a dead letter without its field": `
+			1 put 7 10-20 INSERTED limit=1
+			1 reserve 7 21-22 RESERVED
+			1 release 7 23-24 RELEASED
+			1 stats-job 7 25-26 OK state=buried tube=t.dead releases=1`,
+		"a move that is forgotten": `
+			1 put 7 10-20 INSERTED limit=9
+			1 move-job 7 21-22 MOVED to=t.dead
+			2 reserve 7 23-24 RESERVED`,
+		"a move that was not asked for": `
+			1 put 7 10-20 INSERTED limit=9
+			1 stats-job 7 21-22 OK state=ready tube=t.dead`,
+		"a job that comes back after a flush": `
+			1 put 7 10-20 INSERTED
+			2 flush-tube 0 30-50 FLUSHED
+			1 peek 7 60-61 FOUND`,
+		"a flush that finds no tube where a job is": `
+			1 put 7 10-20 INSERTED
+			2 flush-tube 0 30-50 NOT_FOUND
+			1 peek 7 60-61 FOUND`,
+		"a flush of another tube": `
+			1 put 7 10-20 INSERTED
+			2 flush-tube 0 30-50 FLUSHED tube=u
+			1 peek 7 60-61 NOT_FOUND`,
+		"two jobs of a key": `
+			1 put 7 10-20 INSERTED key=k
+			2 put 8 21-22 INSERTED key=k`,
+		"two jobs of a key, of which one was deleted": `
+			1 put 7 10-20 INSERTED key=k
+			1 delete 7 21-22 DELETED
+			2 put 8 23-24 INSERTED key=k`,
+		"a job that is made twice": `
+			1 put 7 10-20 INSERTED key=k
+			2 put 7 21-22 INSERTED key=k`,
+		"a put that finds the job of its key in an old state": `
+			1 put 7 10-20 INSERTED key=k
+			1 reserve 7 21-22 RESERVED
+			2 put 7 23-24 INSERTED key=k found=READY
+			1 touch 7 25-26 TOUCHED`,
+		"a put that finds a deleted job alive": `
+			1 put 7 10-20 INSERTED key=k
+			1 delete 7 21-22 DELETED
+			2 put 7 23-24 INSERTED key=k found=READY`,
+		"a put that finds what nobody has put": `
+			2 put 7 23-24 INSERTED key=k found=READY`,
 		"a job of another tube": `
 			1 put 7 10-20 INSERTED
 			2 reserve 7 30-31 RESERVED tube=u`,

@@ -18,12 +18,14 @@ const (
 	Bury        Verb = "bury"
 	Touch       Verb = "touch"
 	KickJob     Verb = "kick-job"
+	MoveJob     Verb = "move-job"
 	Delete      Verb = "delete"
 	Peek        Verb = "peek"
 	PeekReady   Verb = "peek-ready"
 	PeekDelayed Verb = "peek-delayed"
 	PeekBuried  Verb = "peek-buried"
 	StatsJob    Verb = "stats-job"
+	Flush       Verb = "flush-tube" // the client's
 
 	// end is no command: the server has ended a session at some time, and with it its
 	// reservations.
@@ -32,7 +34,7 @@ const (
 
 // ofTube tells whether a command does not name its job.
 func (v Verb) ofTube() bool {
-	return v == Reserve || v == PeekReady || v == PeekDelayed || v == PeekBuried
+	return v == Reserve || v == PeekReady || v == PeekDelayed || v == PeekBuried || v == Flush
 }
 
 // never is when a command returns whose outcome is not known: it may still be executed.
@@ -44,11 +46,15 @@ type Op struct {
 	Verb    Verb   //
 	Tube    string // that the client uses and watches
 	ID      uint64 // of the job; of one that the server chooses, from the reply
-	Number  int    // of a put: names the put in the body
+	Number  int    // of a put: names the put in the body. Puts of one number are of one unique key
+	Keyed   bool   // of a put: it has a unique key, which outlives its job
+	To      string // tube, of move-job
+	Limit   uint32 // of a put: attempts after which the job is a dead letter; 0 is never
 
 	Pri, Delay, TTR uint32 // of put; pri and delay of release; pri of bury. Seconds
 	Body            string // of put, as sent; of reserve and peek, as received
 
+	Found string // of put: in which state the job is that has its key; "" if there was none
 	Reply string // its first word; "" if none has come, and whether it was executed is open
 	Stats *Stats // of stats-job, when Reply is OK
 
@@ -68,8 +74,13 @@ func (o *Op) String() string {
 	switch o.Verb {
 	case Put:
 		fmt.Fprintf(&s, " %d (number %d, pri %d, delay %d)", o.ID, o.Number, o.Pri, o.Delay)
+		if o.Keyed {
+			s.WriteString(" with a key")
+		}
 	case Release:
 		fmt.Fprintf(&s, " %d (pri %d, delay %d)", o.ID, o.Pri, o.Delay)
+	case MoveJob:
+		fmt.Fprintf(&s, " %d to %s", o.ID, o.To)
 	case Bury:
 		fmt.Fprintf(&s, " %d (pri %d)", o.ID, o.Pri)
 	default:
@@ -82,7 +93,7 @@ func (o *Op) String() string {
 	case o.Reply == "":
 		s.WriteString(": no reply")
 	default:
-		s.WriteString(": " + o.Reply)
+		s.WriteString(": " + strings.TrimSpace(o.Reply+" "+o.Found))
 	}
 	if o.Stats != nil {
 		fmt.Fprintf(&s, " %+v", *o.Stats)

@@ -10,6 +10,8 @@ import (
 )
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
+// Every other tube, from the first on, has dead letters, and its jobs are moved, and
+// flushed now and then. The jobs of the others have unique keys; some have none.
 type Workload struct {
 	Recorder *Recorder
 	Tubes    []string
@@ -22,9 +24,31 @@ type Workload struct {
 
 // pool is what the clients of a tube know of its jobs.
 type pool struct {
-	mu  sync.Mutex
-	ids []uint64 // guarded by mu; of jobs that may be there
-	all []uint64 // guarded by mu; that were ever there
+	tube  string
+	keyed bool // the tube's jobs have keys; otherwise they may become dead letters
+
+	mu   sync.Mutex
+	ids  []uint64 // guarded by mu; of jobs that may be there
+	all  []uint64 // guarded by mu; that were ever there
+	keys []int    // guarded by mu; numbers of puts with keys
+}
+
+// anyKey is the number of a put with a key: one that was used, or fresh.
+func (p *pool) anyKey(rng *rand.Rand, fresh func() int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.keys) > 0 && rng.IntN(2) == 0 {
+		return p.keys[len(p.keys)-1-rng.IntN(min(20, len(p.keys)))]
+	}
+	p.keys = append(p.keys, fresh())
+	return p.keys[len(p.keys)-1]
+}
+
+// clear forgets which jobs may be there.
+func (p *pool) clear() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ids = nil
 }
 
 func (p *pool) add(id uint64) {
@@ -67,12 +91,22 @@ func (w *Workload) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var wrong error
-	for _, tube := range w.Tubes {
-		p := &pool{}
+	for n, tube := range w.Tubes {
+		p := &pool{tube: tube, keyed: n%2 == 1}
 		w.pools[tube] = p
 		for i := range w.Clients {
 			all.Go(func() {
 				c := w.Recorder.NewClient(tube, w.Addrs)
+				if !p.keyed {
+					if err := c.SetDeadLetters(ctx, attempts); err != nil {
+						if ctx.Err() == nil {
+							mu.Lock()
+							defer mu.Unlock()
+							wrong = errors.Join(wrong, err)
+						}
+						return
+					}
+				}
 				if i%2 == 1 {
 					c.waits = patient
 				}
@@ -87,6 +121,9 @@ func (w *Workload) Run(ctx context.Context) error {
 	all.Wait()
 	return wrong
 }
+
+// attempts are those after which a job is a dead letter.
+const attempts = 2
 
 func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
 	defer c.Close()
@@ -116,6 +153,14 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		return finish(c, p, held[rng.IntN(len(held))], rng)
 	}
 	kind := rng.IntN(100)
+	if p.keyed && kind < 20 {
+		number := p.anyKey(rng, w.Recorder.number)
+		id, err := c.PutKeyed(number, number%200)
+		if err == nil && id != 0 {
+			p.add(id)
+		}
+		return err
+	}
 	if p.size() < w.Jobs && kind < 40 {
 		id, err := c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
 		if err == nil && id != 0 {
@@ -134,8 +179,14 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		return c.Look([]Verb{PeekReady, PeekDelayed, PeekBuried}[rng.IntN(3)])
 	}
 	id := p.any(rng)
-	if id == 0 {
+	switch {
+	case id == 0:
 		return nil
+	case !p.keyed && kind < 70:
+		return c.Move(id, p.anyTube(rng))
+	case !p.keyed && kind == 99 && rng.IntN(3) == 0:
+		p.clear()
+		return c.Flush()
 	}
 	verb := []Verb{StatsJob, Peek, KickJob, ReserveJob, Delete, KickJob, StatsJob}[rng.IntN(7)]
 	o, err := c.Job(verb, id)
@@ -145,8 +196,19 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	return err
 }
 
+// anyTube is the tube, or that of its dead letters.
+func (p *pool) anyTube(rng *rand.Rand) string {
+	if rng.IntN(2) == 0 {
+		return DeadTube(p.tube)
+	}
+	return p.tube
+}
+
 // finish does something to a job that the client holds.
 func finish(c *Client, p *pool, id uint64, rng *rand.Rand) error {
+	if !p.keyed && rng.IntN(6) == 0 {
+		return c.Move(id, p.anyTube(rng))
+	}
 	switch rng.IntN(4) {
 	case 0:
 		return c.Release(id, rng.Uint32N(10), anyDelay(rng))
@@ -176,12 +238,19 @@ func anyDelay(rng *rand.Rand) uint32 {
 // tubes. It needs a cluster that serves, or comes to do so before ctx ends.
 func (w *Workload) Audit(ctx context.Context) error {
 	for _, tube := range w.Tubes {
-		c := w.Recorder.NewClient(tube, w.Addrs)
-		if err := w.audit(ctx, c, w.pools[tube]); err != nil {
-			c.Close()
-			return err
+		p := w.pools[tube]
+		tubes := []string{tube}
+		if !p.keyed {
+			tubes = append(tubes, DeadTube(tube))
 		}
-		c.Close()
+		for _, tube := range tubes {
+			c := w.Recorder.NewClient(tube, w.Addrs)
+			err := w.audit(ctx, c, p)
+			c.Close()
+			if err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
