@@ -72,7 +72,7 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 		_ = unix.SetsockoptInt(fd, o.level, o.name, o.value)
 	}
 	if a.tls != nil {
-		a.server.handshakes.begin(a, fd)
+		a.server.handshakes.add(a, fd)
 		return false, nil
 	}
 	n := arrival{fd: fd, listener: a.id, by: a}

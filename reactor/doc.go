@@ -118,7 +118,7 @@
 // # TLS
 //
 // Connections from a listener of [Server.ServeTLS] are accepted like others. The
-// handshake then runs in a goroutine of its own, which reads and writes the socket and
+// handshake runs in a goroutine of its own, which reads and writes the socket and
 // waits for the client; crypto/tls cannot do it in pieces, because it keeps the first
 // error. A connection has its place under the limit from the beginning, and reaches a
 // loop when the handshake is done.
@@ -146,9 +146,12 @@
 // 4 KB more, is forgotten when it is known who the client is. Each read costs two small
 // allocations, both in crypto/tls.
 //
-// A crowd of handshakes leaves the loops half of the processors. There may be 1,000
-// handshakes, or a quarter of the connections if that is less; then the oldest is given
-// up that waits for its client. See handshakes for why the newest is preferred. A client
+// A crowd of handshakes leaves the loops half of the processors: a handshake begins, and goes
+// on, only with one of a few tokens, and until it begins it is a descriptor in a list. There
+// may be 1,000 handshakes, or a quarter of the connections if that is less; then the oldest
+// is given up, of those that have begun or of those that have not, whichever are more. See
+// handshakes for why the newest is preferred. When more clients say hello than the tokens can
+// serve, as a flood that reconnects for ever can do, only a part of them is served. A client
 // may send 16 KiB in its handshake, 64 KiB with a certificate, and has 10 s. When a
 // handshake has failed, the connection is kept for up to 1 s so that the client can
 // read the alert.

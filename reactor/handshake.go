@@ -47,6 +47,10 @@ const (
 	// give the runtime no cause to do so by itself.
 	crowd     = 250
 	crowdRest = time.Second
+
+	// goingOn is how many tokens in a row go to handshakes that have begun before a new
+	// one gets one.
+	goingOn = 4
 )
 
 // HandshakeResult is how a TLS handshake has ended.
@@ -77,25 +81,33 @@ type HandshakeStats struct {
 	Took [NumHandshakeResults]histogram.Histogram
 }
 
-// handshakes are those of all listeners. Each has a goroutine of its own until it has
-// ended, so that nobody else waits for its client; most of that time the goroutine
-// waits too. To compute it needs one of the tokens, which are half as many as there
-// are processors, so that a flood of handshakes leaves the other half to the event
-// loops.
+// handshakes are those of all listeners. To compute, a handshake needs one of the tokens,
+// which are half as many as there are processors, so that a flood of handshakes leaves the
+// other half to the event loops. It begins when it gets its first token, in a goroutine of
+// its own, so that nobody waits for its client but that goroutine; until then it is a
+// descriptor in a list, and costs next to nothing. It gives the token back when it has to wait for its client.
 //
-// Both rules for a crowd prefer the newest: the token goes to whoever began to wait for
-// it last, and the oldest handshake is given up when there are too many. So a good
-// client is done before the flood around it can make it old, however long that lasts.
-// Were it first come, first served, a client would wait behind all of the flood, and
-// if the newest were refused instead, a few silent clients would lock out all others.
+// All rules for a crowd prefer the newest. Of those that have begun, the token goes to the
+// one that began to wait for it last, and of those that have not, to the one that was
+// accepted last. So a good client is done before the flood around it can make it old,
+// however long that lasts. Were it first come, first served, a client would wait behind all
+// of the flood, and if the newest were refused instead, a few silent clients would lock out
+// all others. What has begun goes before what has not, but for every fifth token:
+// otherwise, when more clients come than can be served, none would ever be done.
+//
+// When there are too many, the oldest is given up, of those that have begun or of those
+// that have not, whichever are more. A flood that makes the server compute thus leaves the
+// clients that it has begun with the time to answer.
 type handshakes struct {
 	most    int
 	running sync.WaitGroup
 
 	mu      sync.Mutex
 	tokens  int            // that nobody has; guarded by mu
-	waiting []*handshake   // for a token, the last is the next to get it; guarded by mu
-	pending list.List      // of *handshake, the oldest first; guarded by mu
+	inRow   int            // tokens that went to begun handshakes since one went to a new one; guarded by mu
+	waiting []*handshake   // begun, and wait for a token, the last is the next to get it; guarded by mu
+	fresh   list.List      // of *handshake, those that have not begun, the oldest first; guarded by mu
+	begun   list.List      // of *handshake, in the order in which they began; guarded by mu
 	ended   HandshakeStats // guarded by mu, without Pending
 	litter  int            // handshakes whose garbage may be there; guarded by mu
 	sweeper *time.Timer    // collects it; nil before the first crowd; guarded by mu
@@ -113,67 +125,94 @@ func (s *Server) Handshakes() *HandshakeStats {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	st := hs.ended
-	st.Pending = hs.pending.Len()
+	st.Pending = hs.pendingLocked()
 	return &st
 }
+
+func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len() }
 
 // handshake is one that is under way. Unless marked otherwise, its fields belong to
 // its goroutine.
 type handshake struct {
-	by      *acceptor
-	fd      int
-	began   time.Time
-	place   *list.Element // in handshakes.pending; nil when it was given up; guarded by handshakes.mu
-	socket  *os.File      // fd; nil before the goroutine runs; guarded by handshakes.mu
-	awaits  bool          // it waits for the client; guarded by handshakes.mu
-	token   bool          // it has a token; guarded by handshakes.mu
-	turn    chan struct{} // tells that it has got a token, or was given up
-	left    int           // bytes that may still be read
-	padding int           // bytes that were made up since
+	by       *acceptor
+	fd       int
+	accepted time.Time
+	place    *list.Element   // in handshakes.fresh or begun; nil when it was given up; guarded by handshakes.mu
+	started  bool            // it has a goroutine; guarded by handshakes.mu
+	awaits   bool            // it waits for the client; guarded by handshakes.mu
+	token    bool            // it has a token; guarded by handshakes.mu
+	turn     chan struct{}   // tells that it has got a token, or was given up
+	socket   *os.File        // fd; nil before the goroutine runs; guarded by handshakes.mu
+	raw      syscall.RawConn // of socket
+	left     int             // bytes that may still be read
+	padding  int             // bytes that were made up since
 }
 
 // errTooLong ends the handshake of a client that has sent too much.
 var errTooLong = errors.New("the handshake is too long")
 
-// begin begins the handshake of a connection that has a place. When there are as many
-// as may be, another is given up.
-func (hs *handshakes) begin(a *acceptor, fd int) {
-	h := &handshake{by: a, fd: fd, began: time.Now(), left: maxBareInput, turn: make(chan struct{}, 1)}
-	if a.tls.ClientAuth != tls.NoClientCert {
-		h.left = maxHandshakeInput
-	}
+// add is called with a connection that has a place. Its handshake begins when there is a
+// token for it. When there are as many handshakes as may be, another is given up.
+func (hs *handshakes) add(a *acceptor, fd int) {
+	h := &handshake{by: a, fd: fd, accepted: time.Now()}
 	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if hs.pending.Len() >= hs.most {
-		hs.giveUpOldestLocked()
+	var old *handshake
+	if hs.pendingLocked() >= hs.most {
+		old = hs.oldestLocked()
+		hs.giveUpLocked(old)
 	}
-	h.place = hs.pending.PushBack(h)
+	h.place = hs.fresh.PushBack(h)
+	if hs.tokens > 0 {
+		hs.tokens--
+		hs.startLocked(h)
+	}
+	hs.mu.Unlock()
+	old.abandon()
+}
+
+// startLocked begins a handshake, which gets a token.
+func (hs *handshakes) startLocked(h *handshake) {
+	hs.fresh.Remove(h.place)
+	h.place = hs.begun.PushBack(h)
+	h.started, h.token = true, true
 	hs.running.Go(h.run)
 }
 
-// giveUpOldest gives up the handshake that began first of those that wait for their
-// clients, or else for a token, if there is any.
+// giveUpOldest gives up a handshake, if there is any.
 func (hs *handshakes) giveUpOldest() {
 	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	hs.giveUpOldestLocked()
+	old := hs.oldestLocked()
+	hs.giveUpLocked(old)
+	hs.mu.Unlock()
+	old.abandon()
 }
 
-func (hs *handshakes) giveUpOldestLocked() {
-	for e := hs.pending.Front(); e != nil; e = e.Next() {
+// oldestLocked is the handshake to be given up, nil if there is none: of those that have
+// begun, the first that waits for its client.
+func (hs *handshakes) oldestLocked() *handshake {
+	if hs.fresh.Len() > hs.begun.Len() {
+		return hs.fresh.Front().Value.(*handshake)
+	}
+	for e := hs.begun.Front(); e != nil; e = e.Next() {
 		if h := e.Value.(*handshake); h.awaits {
-			hs.giveUpLocked(h)
-			return
+			return h
 		}
 	}
-	if e := hs.pending.Front(); e != nil {
-		hs.giveUpLocked(e.Value.(*handshake))
+	for _, l := range []*list.List{&hs.fresh, &hs.begun} {
+		if e := l.Front(); e != nil {
+			return e.Value.(*handshake)
+		}
 	}
+	return nil
 }
 
-// giveUpLocked makes reading and writing fail from now on.
+// giveUpLocked makes reading and writing fail from now on. One that has not begun is to be
+// abandoned.
 func (hs *handshakes) giveUpLocked(h *handshake) {
-	h.leaveLocked()
+	if h == nil {
+		return
+	}
+	hs.leaveLocked(h)
 	if i := slices.Index(hs.waiting, h); i >= 0 {
 		hs.waiting = slices.Delete(hs.waiting, i, i+1)
 		h.turn <- struct{}{}
@@ -183,14 +222,30 @@ func (hs *handshakes) giveUpLocked(h *handshake) {
 	}
 }
 
+// abandon ends a handshake that was given up, unless its goroutine does. h may be nil.
+func (h *handshake) abandon() {
+	if h == nil || h.started { // which does not change any more
+		return
+	}
+	h.end(errGivenUp)
+	_ = unix.Close(h.fd)
+	h.by.server.open.Add(-1)
+	h.by.server.descriptorFreed()
+}
+
 // stop gives up all handshakes, and waits until their goroutines have ended. No more
 // may begin.
 func (hs *handshakes) stop() {
-	hs.mu.Lock()
-	for e := hs.pending.Front(); e != nil; e = hs.pending.Front() {
-		hs.giveUpLocked(e.Value.(*handshake))
+	for {
+		hs.mu.Lock()
+		h := hs.oldestLocked()
+		hs.giveUpLocked(h)
+		hs.mu.Unlock()
+		if h == nil {
+			break
+		}
+		h.abandon()
 	}
-	hs.mu.Unlock()
 	hs.running.Wait()
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
@@ -202,6 +257,7 @@ func (hs *handshakes) stop() {
 // run is the handshake's goroutine.
 func (h *handshake) run() {
 	s := h.by.server
+	defer h.give()
 	t := new(tlsConn)
 	t.transport.handshake = h
 	t.tls = tls.Server(&t.transport, h.by.tls)
@@ -228,11 +284,19 @@ func (h *handshake) run() {
 // open makes the descriptor a file, for which a goroutine can wait.
 func (h *handshake) open() error {
 	hs := &h.by.server.handshakes
+	h.turn = make(chan struct{}, 1)
+	h.left = maxBareInput
+	if h.by.tls.ClientAuth != tls.NoClientCert {
+		h.left = maxHandshakeInput
+	}
 	socket := os.NewFile(uintptr(h.fd), "socket")
-	err := socket.SetDeadline(h.began.Add(handshakeTime))
+	raw, err := socket.SyscallConn()
+	if err == nil {
+		err = socket.SetDeadline(h.accepted.Add(handshakeTime))
+	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	h.socket = socket
+	h.socket, h.raw = socket, raw
 	if h.place == nil {
 		return os.ErrDeadlineExceeded
 	}
@@ -241,11 +305,7 @@ func (h *handshake) open() error {
 
 // shake is the handshake proper.
 func (h *handshake) shake(t *tlsConn) (err error) {
-	if !h.take() {
-		return errGivenUp
-	}
 	defer func() {
-		h.give()
 		if r := recover(); r != nil {
 			h.by.server.log.Error("a TLS handshake has panicked; its connection is closed", "panic", r, "stack", string(debug.Stack()))
 			err = errPanicked
@@ -266,36 +326,75 @@ func (h *handshake) read(p []byte) (n int, err error) {
 		clear(p)
 		return len(p), nil
 	}
-	h.give()
-	n, err = h.socket.Read(p[:min(len(p), h.left)])
-	h.left -= n
+	p = p[:min(len(p), h.left)]
+	waited := h.raw.Read(h.patiently(func(fd int) error {
+		n, err = unix.Read(fd, p)
+		return err
+	}))
 	if !h.take() {
 		return 0, errGivenUp
 	}
-	return n, err
+	switch {
+	case waited != nil:
+		return 0, waited
+	case err != nil:
+		return 0, os.NewSyscallError("read", err)
+	case n == 0:
+		return 0, io.EOF
+	}
+	h.left -= n
+	return n, nil
 }
 
 // write writes for the tls.Conn.
 func (h *handshake) write(p []byte) (n int, err error) {
-	h.give()
-	n, err = h.socket.Write(p)
+	waited := h.raw.Write(h.patiently(func(fd int) error {
+		for n < len(p) {
+			var m int
+			if m, err = unix.Write(fd, p[n:]); err != nil {
+				return err
+			}
+			n += m
+		}
+		return nil
+	}))
 	if !h.take() {
 		return 0, errGivenUp
 	}
-	return n, err
+	if waited != nil {
+		return n, waited
+	}
+	return n, os.NewSyscallError("write", err)
+}
+
+// patiently makes of a system call one for a [syscall.RawConn], which waits until the socket
+// is ready while it returns false. The token is given back before.
+func (h *handshake) patiently(call func(fd int) error) func(fd uintptr) bool {
+	return func(fd uintptr) bool {
+		for {
+			switch call(int(fd)) {
+			case unix.EINTR:
+			case unix.EAGAIN:
+				h.give()
+				return false
+			default:
+				return true
+			}
+		}
+	}
 }
 
 // errGivenUp ends a handshake that was given up.
 var errGivenUp = errors.New("the handshake was given up")
 
-// take waits for a token. It reports false if the handshake was given up instead.
+// take waits for a token, unless h has one. It reports false if the handshake was given up.
 func (h *handshake) take() bool {
 	hs := &h.by.server.handshakes
 	hs.mu.Lock()
 	h.awaits = false
-	if h.place == nil {
-		hs.mu.Unlock()
-		return false
+	if h.place == nil || h.token {
+		defer hs.mu.Unlock()
+		return h.place != nil
 	}
 	if hs.tokens > 0 {
 		hs.tokens--
@@ -322,25 +421,27 @@ func (h *handshake) give() {
 	}
 	h.token = false
 	n := len(hs.waiting)
-	if n == 0 {
+	newest := hs.fresh.Back()
+	switch {
+	case newest != nil && (n == 0 || hs.inRow >= goingOn):
+		hs.inRow = 0
+		hs.startLocked(newest.Value.(*handshake))
+	case n > 0:
+		hs.inRow++
+		next := hs.waiting[n-1]
+		hs.waiting[n-1] = nil
+		hs.waiting = hs.waiting[:n-1]
+		next.token = true
+		next.turn <- struct{}{}
+	default:
 		hs.tokens++
-		return
 	}
-	next := hs.waiting[n-1]
-	hs.waiting[n-1] = nil
-	hs.waiting = hs.waiting[:n-1]
-	next.token = true
-	next.turn <- struct{}{}
 }
 
 // release takes the connection out of Go's poller, and returns the descriptor that it
 // has now.
 func (h *handshake) release() (fd int, err error) {
-	raw, err := h.socket.SyscallConn()
-	if err != nil {
-		return -1, err
-	}
-	closed := raw.Control(func(old uintptr) { fd, err = h.by.server.extraFD.duplicate(int(old)) })
+	closed := h.raw.Control(func(old uintptr) { fd, err = h.by.server.extraFD.duplicate(int(old)) })
 	if closed != nil {
 		return -1, closed
 	}
@@ -355,14 +456,16 @@ func (h *handshake) release() (fd int, err error) {
 // end notes how the handshake has ended.
 func (h *handshake) end(err error) HandshakeResult {
 	hs := &h.by.server.handshakes
-	took := time.Since(h.began)
+	took := time.Since(h.accepted)
 	hs.mu.Lock()
 	result := h.result(err)
 	hs.ended.Took[result].Observe(took, 1)
 	if err == nil {
-		h.leaveLocked()
+		hs.leaveLocked(h)
 	}
-	hs.litterLocked()
+	if h.started {
+		hs.litterLocked()
+	}
 	hs.mu.Unlock()
 	if err != nil {
 		h.log(result, err)
@@ -391,11 +494,16 @@ func (hs *handshakes) sweep() {
 }
 
 // leaveLocked makes room for another handshake.
-func (h *handshake) leaveLocked() {
-	if h.place != nil {
-		h.by.server.handshakes.pending.Remove(h.place)
-		h.place = nil
+func (hs *handshakes) leaveLocked(h *handshake) {
+	if h.place == nil {
+		return
 	}
+	if h.started {
+		hs.begun.Remove(h.place)
+	} else {
+		hs.fresh.Remove(h.place)
+	}
+	h.place = nil
 }
 
 // result tells what err is. handshakes.mu is held.
@@ -444,27 +552,21 @@ func (h *handshake) log(result HandshakeResult, err error) {
 	}
 	if n, ok := s.handshakes.logs[result].Allow(); ok {
 		s.log.Log(context.Background(), level, "a TLS handshake has failed", "result", result.String(), "error", err,
-			"peer", peerName(h.socket), "listener", h.by.listener.Addr().String(), "unreported", n)
+			"peer", h.peerName(), "listener", h.by.listener.Addr().String(), "unreported", n)
 	}
 }
 
-// peerName is the address at the other end of a socket, as far as it can be told.
-func peerName(socket *os.File) (name string) {
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return ""
+// peerName is the client's address, as far as it can be told. The socket is open.
+func (h *handshake) peerName() string {
+	switch a, _ := unix.Getpeername(h.fd); a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)).String()
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port)).String()
+	case *unix.SockaddrUnix:
+		return "unix"
 	}
-	_ = raw.Control(func(fd uintptr) {
-		switch a, _ := unix.Getpeername(int(fd)); a := a.(type) {
-		case *unix.SockaddrInet4:
-			name = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)).String()
-		case *unix.SockaddrInet6:
-			name = netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port)).String()
-		case *unix.SockaddrUnix:
-			name = "unix"
-		}
-	})
-	return name
+	return ""
 }
 
 // noTLSAlert is the alert unexpected_message, RFC 8446, section 6.
@@ -480,21 +582,18 @@ func (h *handshake) explain(result HandshakeResult, why error) {
 		_, _ = h.socket.Write(noTLSAlert) // crypto/tls has not sent any
 	}
 	if result == HandshakeCertificate || result == HandshakeProtocol {
-		raw, err := h.socket.SyscallConn()
-		if err == nil {
-			err = raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
-		}
+		err := h.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 		hs.mu.Lock()
 		if h.place != nil && err == nil {
-			h.awaits = true
 			err = h.socket.SetDeadline(time.Now().Add(alertTime))
 		}
 		hs.mu.Unlock()
 		if err == nil {
+			h.give()
 			_, _ = io.CopyN(io.Discard, h.socket, alertInput)
 		}
 	}
 	hs.mu.Lock()
-	h.leaveLocked()
+	hs.leaveLocked(h)
 	hs.mu.Unlock()
 }

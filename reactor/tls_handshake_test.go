@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -247,6 +248,214 @@ func TestAFloodOfHandshakesLeavesRoomForAGoodClient(t *testing.T) {
 			}
 			established.do("use c\r\n", "USING c\r\n")
 		})
+	}
+}
+
+// gatekeeper makes handshakes wait, while it is closed, when they begin to compute.
+type gatekeeper struct {
+	closed    atomic.Bool
+	open      chan struct{} // is closed when all may go on
+	computing atomic.Int64
+	most      atomic.Int64 // that computed at a time
+	hellos    atomic.Int64 // that were let through
+	passed    func()       // is called when a hello was read
+}
+
+// guard makes the gatekeeper see the hellos of a server's clients.
+func (g *gatekeeper) guard(config *tls.Config) *tls.Config {
+	g.open = make(chan struct{})
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		n := g.computing.Add(1)
+		defer g.hellos.Add(1)
+		defer g.computing.Add(-1)
+		if n > g.most.Load() {
+			g.most.Store(n)
+		}
+		if g.closed.Load() {
+			<-g.open
+		} else if g.passed != nil {
+			g.passed()
+		}
+		return nil, nil
+	}
+	return config
+}
+
+// release lets all go on.
+func (g *gatekeeper) release() {
+	g.closed.Store(false)
+	close(g.open)
+}
+
+// crowd is how many handshakes have begun, how many have not, and how many of those that
+// have wait for a token.
+func (ts *testServer) crowd() (begun, fresh, waiting int) {
+	hs := &ts.handshakes
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.begun.Len(), hs.fresh.Len(), len(hs.waiting)
+}
+
+// oneToken leaves a server one token for handshakes.
+func (ts *testServer) oneToken() {
+	hs := &ts.handshakes
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.tokens = 1
+}
+
+// connectAll has n clients connect, which send the same and nothing more.
+func connectAll(t *testing.T, addr net.Addr, n int, first []byte) {
+	t.Helper()
+	for range n {
+		c, err := net.Dial(addr.Network(), addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		_, _ = c.Write(first)
+	}
+}
+
+// pausing is a client's end of a connection that keeps what comes after the hello until it
+// may go.
+type pausing struct {
+	net.Conn
+	hello bool // it was sent
+	goOn  chan struct{}
+}
+
+func (c *pausing) Write(p []byte) (int, error) {
+	if c.hello {
+		<-c.goOn
+	}
+	c.hello = true
+	return c.Conn.Write(p)
+}
+
+// pausingHandshakes begins n handshakes that the server has answered and that go on when
+// goOn is closed. Each sends an error, or nil, when the server has answered a command.
+func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) chan error {
+	t.Helper()
+	served := make(chan error, n)
+	for range n {
+		nc, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		_ = nc.SetDeadline(time.Now().Add(patience))
+		go func() {
+			c := tls.Client(&pausing{Conn: nc, goOn: goOn}, addr.client)
+			_, err := io.WriteString(c, "use a\r\n")
+			if err == nil {
+				_, err = io.ReadFull(c, make([]byte, len("USING a\r\n")))
+			}
+			served <- err
+		}()
+	}
+	return served
+}
+
+// While handshakes compute, those that come have no goroutine, no buffer, nothing but a
+// descriptor; and whoever is served already goes on.
+func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	ts.oneToken()
+	var g gatekeeper
+	addr := ts.serveTLS(g.guard(serverTLS()))
+	established := dial(t, addr)
+	established.do("use a\r\n", "USING a\r\n")
+	g.closed.Store(true)
+	connectAll(t, addr, 1, helloOf(t))
+	ts.until("the token is in use", func() bool { return g.computing.Load() == 1 })
+	const n = 60
+	connectAll(t, addr, n-1, helloOf(t))
+	ts.until("all were accepted", func() bool {
+		begun, fresh, _ := ts.crowd()
+		return begun+fresh == n
+	})
+	if begun, _, _ := ts.crowd(); begun != 1 {
+		t.Errorf("%d handshakes have begun", begun)
+	}
+	established.do("use b\r\n", "USING b\r\n")
+	g.release()
+	ts.until("all were answered", func() bool { return g.hellos.Load() == 1+n })
+	if most := g.most.Load(); most != 1 {
+		t.Errorf("%d handshakes have computed at a time", most)
+	}
+}
+
+// What a client was sent has cost something, and it may be about to answer.
+func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 80 })
+	ts.oneToken()
+	var g gatekeeper
+	addr := ts.serveTLS(g.guard(serverTLS()))
+	goOn := make(chan struct{})
+	served := pausingHandshakes(t, addr, 1, goOn)
+	ts.until("it was answered", func() bool { return g.hellos.Load() == 1 && ts.idleTokens() == 1 })
+	g.closed.Store(true)
+	connectAll(t, addr, 1, helloOf(t))
+	ts.until("the token is in use", func() bool { return g.computing.Load() == 1 })
+	const more = 100
+	connectAll(t, addr, more, nil)
+	ts.until("all were accepted", func() bool {
+		begun, fresh, _ := ts.crowd()
+		return begun == 2 && fresh == 80/4-2 && ts.Handshakes().count(HandshakeCrowded) == more-(80/4-2)
+	})
+	g.release()
+	close(goOn)
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+// idleTokens is how many tokens no handshake has.
+func (ts *testServer) idleTokens() int {
+	hs := &ts.handshakes
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.tokens
+}
+
+// Otherwise nobody would ever be done while more come than the server can serve; and if
+// new ones never had a turn, those that dribble would keep them out.
+func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{})
+	ts.oneToken()
+	var done []uint64 // how many handshakes had ended well when each of the new ones began; of the one that has the token
+	g := gatekeeper{passed: func() { done = append(done, ts.Handshakes().count(HandshakeOK)) }}
+	addr := ts.serveTLS(g.guard(serverTLS()))
+	const begun, fresh = 8, 3
+	goOn := make(chan struct{})
+	served := pausingHandshakes(t, addr, begun, goOn)
+	ts.until("they were answered", func() bool { return g.hellos.Load() == begun && ts.idleTokens() == 1 })
+	g.closed.Store(true)
+	connectAll(t, addr, 1, helloOf(t))
+	ts.until("the token is in use", func() bool { return g.computing.Load() == 1 })
+	close(goOn)
+	connectAll(t, addr, fresh, helloOf(t))
+	ts.until("all others wait for it", func() bool {
+		_, f, waiting := ts.crowd()
+		return f == fresh && waiting == begun
+	})
+	ts.handshakes.mu.Lock()
+	ts.handshakes.inRow = 0
+	ts.handshakes.mu.Unlock()
+	done = nil // the first handshakes' hellos
+	g.release()
+	for range begun {
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	}
+	ts.until("all were answered", func() bool {
+		n, f, _ := ts.crowd()
+		return n == 1+fresh && f == 0 && ts.idleTokens() == 1
+	})
+	if want := []uint64{goingOn, 2 * goingOn, 2 * goingOn}; !slices.Equal(done, want) {
+		t.Errorf("they began after %d others, want %d", done, want)
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 	"time"
 )
 
-// A certificate is one that a server shows, in files, and what its clients need to accept it. It is made for one
-// measurement.
+// A certificate is one that a server shows, in files, and what its clients need to accept it. Its clients show the same
+// one when they are asked: it is its own authority, and good for both. It is made for one measurement.
 type certificate struct {
 	cert, key string // files in PEM
+	pair      tls.Certificate
 	roots     *x509.CertPool
 }
 
@@ -34,7 +35,7 @@ func newCertificate(dir string) (*certificate, error) {
 		SerialNumber: big.NewInt(now.UnixNano()),
 		NotBefore:    now.Add(-time.Hour),
 		NotAfter:     now.Add(24 * time.Hour),
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA:         true, BasicConstraintsValid: true, // of itself
 	}
@@ -50,7 +51,11 @@ func newCertificate(dir string) (*certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("writing a key: %w", err)
 	}
-	c := &certificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), roots: x509.NewCertPool()}
+	c := &certificate{
+		cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
+		pair:  tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
+		roots: x509.NewCertPool(),
+	}
 	c.roots.AddCert(leaf)
 	for _, f := range []struct {
 		name  string
@@ -63,5 +68,7 @@ func newCertificate(dir string) (*certificate, error) {
 	return c, nil
 }
 
-// client is the configuration of a client that accepts the certificate.
-func (c *certificate) client() *tls.Config { return &tls.Config{RootCAs: c.roots} }
+// client is the configuration of a client that accepts the certificate, and has it too.
+func (c *certificate) client() *tls.Config {
+	return &tls.Config{RootCAs: c.roots, Certificates: []tls.Certificate{c.pair}}
+}

@@ -18,7 +18,8 @@ import (
 // fakeEnv makes this test program a server of package faulty. The first argument is its port. With "lossy" as the second
 // it loses jobs, with "broken" it ends at once, and with "once" it ends at once when it is started for the second time on
 // the directory that follows. With "member", the name of a member and a file behind it, it serves nobody but as the
-// second member, and lists in the file who was started. It knows trellisd's options of TLS; "plain" makes it refuse them.
+// second member, and lists in the file who was started. It knows trellisd's options of TLS; "plain" makes it refuse them, and
+// "open" ask no client for a certificate.
 const fakeEnv = "TRELLIS_COMPARE_TEST_FAKE"
 
 func TestMain(m *testing.M) {
@@ -51,7 +52,11 @@ func serveFake(args []string) {
 		standBy(l, args[2], args[3])
 	}
 	if i := slices.Index(args, "--tls-listen"); i >= 0 {
-		serveFakeTLS(args[i+1], args[i+3], args[i+5])
+		config := new(tls.Config)
+		if slices.Contains(args, "--tls-client-ca") && args[1] != "open" {
+			config.ClientAuth = tls.RequireAnyClientCert
+		}
+		serveFakeTLS(args[i+1], args[i+3], args[i+5], config)
 	}
 	var faults faulty.Faults
 	if len(args) > 1 && args[1] == "lossy" {
@@ -78,13 +83,14 @@ func standBy(l net.Listener, node, file string) {
 }
 
 // serveFakeTLS serves TLS too.
-func serveFakeTLS(addr, cert, key string) {
+func serveFakeTLS(addr, cert, key string, config *tls.Config) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	l, err := tls.Listen("tcp", addr, &tls.Config{Certificates: []tls.Certificate{pair}})
+	config.Certificates = []tls.Certificate{pair}
+	l, err := tls.Listen("tcp", addr, config)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

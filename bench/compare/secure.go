@@ -19,8 +19,11 @@ import (
 	"trellis/bench/internal/quantity"
 )
 
-// tlsArgs make trellisd serve TLS beside plain text.
-const tlsArgs = "--tls-listen {host}:{tls} --tls-cert %s --tls-key %s"
+// tlsArgs make trellisd serve TLS beside plain text, and mutualArgs those clients only that have a certificate.
+const (
+	tlsArgs    = "--tls-listen {host}:{tls} --tls-cert %s --tls-key %s"
+	mutualArgs = " --tls-client-ca %s"
+)
 
 // stunnelConf is what stunnel is told: to be a proxy that runs in the foreground and leaves delays to its clients.
 const stunnelConf = `foreground = yes
@@ -34,9 +37,14 @@ cert = %s
 key = %s
 `
 
-// startSecure starts the session's server so that it serves TLS too, and returns what clients need to accept its
-// certificate. A server that does not know how gets stunnel in front.
-func (s *session) startSecure(ctx context.Context, cfg *bench.Config) (*certificate, error) {
+// stunnelMutual makes stunnel serve those clients only that have a certificate.
+const stunnelMutual = `verifyChain = yes
+CAfile = %s
+`
+
+// startSecure starts the session's server so that it serves TLS too, and returns what its clients need. A server that does
+// not know how gets stunnel in front. With mutual TLS, clients are asked for a certificate.
+func (s *session) startSecure(ctx context.Context, cfg *bench.Config, mutual bool) (*certificate, error) {
 	if err := host.RaiseFileLimit(2*(cfg.Conns+cfg.Idle+cfg.Waiting) + 100); err != nil { // a proxy needs two each
 		return nil, err
 	}
@@ -49,7 +57,11 @@ func (s *session) startSecure(ctx context.Context, cfg *bench.Config) (*certific
 	if err != nil {
 		return nil, err
 	}
-	err = s.start(ctx, fmt.Sprintf(tlsArgs, cert.cert, cert.key), s.ServerCPUs)
+	args := fmt.Sprintf(tlsArgs, cert.cert, cert.key)
+	if mutual {
+		args += fmt.Sprintf(mutualArgs, cert.cert)
+	}
+	err = s.start(ctx, args, s.ServerCPUs)
 	if err == nil {
 		err = s.awaitTLS(ctx, s.proc, cert)
 	}
@@ -62,7 +74,7 @@ func (s *session) startSecure(ctx context.Context, cfg *bench.Config) (*certific
 	}
 	for range startAttempts {
 		if err = s.start(ctx, "", s.ServerCPUs); err == nil {
-			err = s.putInFront(ctx, program, dir, cert)
+			err = s.putInFront(ctx, program, dir, cert, mutual)
 		}
 		if !errors.Is(err, errPortTaken) {
 			break
@@ -72,9 +84,12 @@ func (s *session) startSecure(ctx context.Context, cfg *bench.Config) (*certific
 }
 
 // putInFront starts stunnel in front of the server.
-func (s *session) putInFront(ctx context.Context, program, dir string, cert *certificate) error {
+func (s *session) putInFront(ctx context.Context, program, dir string, cert *certificate, mutual bool) error {
 	conf := filepath.Join(dir, "stunnel.conf")
 	text := fmt.Sprintf(stunnelConf, s.proc.tls, s.proc.addr.Name, cert.cert, cert.key)
+	if mutual {
+		text += fmt.Sprintf(stunnelMutual, cert.cert)
+	}
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return err
 	}
@@ -119,12 +134,13 @@ func secureRows() []Measurement {
 		cfg := matrixLoad("cycle", func(c *bench.Config) { c.Depth = depth })
 		return secureCost("TLS: cycle, 50 connections"+more, cfg, target{valueBelow, limit})
 	}
+	// What handshakes leave is to be collected first.
+	idle := matrixLoad("idle", func(c *bench.Config) { c.Conns, c.Duration, c.Warmup = 2000, 3*time.Second, 0 })
 	return []Measurement{
 		cost("", 1, 1.25),
 		cost(", 32 pipelined", 32, 1.35),
-		secureIdle("TLS: 2,000 idle connections",
-			// What handshakes leave is to be collected first.
-			matrixLoad("idle", func(c *bench.Config) { c.Conns, c.Duration, c.Warmup = 2000, 3*time.Second, 0 })),
+		secureIdle("TLS: 2,000 idle connections", idle, false),
+		secureIdle("TLS: 2,000 idle connections, clients have certificates", idle, true),
 		handshakes("TLS: connect, full handshake", false),
 		handshakes("TLS: connect, resumed session", true),
 		firstCommand(),
@@ -145,7 +161,7 @@ func secureCost(name string, cfg bench.Config, goal target) Measurement {
 			rateFigure.figure,
 		},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
-			cert, err := s.startSecure(ctx, &cfg)
+			cert, err := s.startSecure(ctx, &cfg, false)
 			if err != nil {
 				return nil, err
 			}
@@ -171,16 +187,25 @@ func secureCost(name string, cfg bench.Config, goal target) Measurement {
 }
 
 // secureIdle is the memory of connections over TLS that do nothing.
-func secureIdle(name string, cfg bench.Config) Measurement {
+func secureIdle(name string, cfg bench.Config, mutual bool) Measurement {
 	m := memoryFigure.with(target{valueBelow, 9 * 1024}, target{})
 	return Measurement{name: name, figures: []figure{m.figure}, measure: func(ctx context.Context, s *session) ([]float64, error) {
-		cert, err := s.startSecure(ctx, &cfg)
+		cert, err := s.startSecure(ctx, &cfg, mutual)
 		if err != nil {
 			return nil, err
 		}
-		r, err := s.runSecure(ctx, cert.client(), cfg)
+		config := cert.client()
+		var asked atomic.Int64
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked.Add(1)
+			return &cert.pair, nil
+		}
+		r, err := s.runSecure(ctx, config, cfg)
 		if err != nil {
 			return nil, err
+		}
+		if n := asked.Load(); mutual && n < int64(cfg.Conns) {
+			return nil, fmt.Errorf("the server has asked %d of %d clients for a certificate", n, cfg.Conns)
 		}
 		return []float64{m.value(r)}, nil
 	}}
@@ -200,7 +225,7 @@ func handshakes(name string, resumed bool) Measurement {
 		name:    name,
 		figures: []figure{cost.figure, rate.figure},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
-			cert, err := s.startSecure(ctx, &cfg)
+			cert, err := s.startSecure(ctx, &cfg, false)
 			if err != nil {
 				return nil, err
 			}
@@ -241,7 +266,7 @@ func firstCommand() Measurement {
 			atLeast: target{valueBelow, float64(5 * time.Millisecond)},
 		}},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
-			cert, err := s.startSecure(ctx, &bench.Config{Conns: firstCommands})
+			cert, err := s.startSecure(ctx, &bench.Config{Conns: firstCommands}, false)
 			if err != nil {
 				return nil, err
 			}

@@ -2,8 +2,11 @@ package compare
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"trellis/bench"
 )
 
 // measureQuickly makes a measurement with short loads, and returns its values and the notes of the server.
@@ -29,11 +32,17 @@ func TestAServerIsMeasuredOverItsOwnTLS(t *testing.T) {
 	}
 }
 
+// fewIdle is a load of connections that do nothing.
+func fewIdle() bench.Config {
+	return matrixLoad("idle", func(c *bench.Config) { c.Conns, c.Warmup = 20, 0 })
+}
+
 func TestAServerWithoutTLSIsMeasuredBehindAProxy(t *testing.T) {
 	peer(t, "stunnel4")
 	server := fakeCommand(t, "a", "plain")
 	for _, m := range []Measurement{
 		secureCost("cycle", small("cycle", 50), target{}),
+		secureIdle("mutual", fewIdle(), true),
 		handshakes("resumed", true),
 		firstCommand(),
 	} {
@@ -42,6 +51,17 @@ func TestAServerWithoutTLSIsMeasuredBehindAProxy(t *testing.T) {
 				t.Error("nothing tells of the proxy")
 			}
 		})
+	}
+}
+
+// What asks nobody for a certificate is not taken for mutual TLS.
+func TestMutualTLSIsMeasuredOnlyWhereClientsAreAskedForCertificates(t *testing.T) {
+	c := &Comparison{Longest: 20 * time.Millisecond, Dir: t.TempDir()}
+	s := &session{Comparison: c, server: fakeCommand(t, "a", "open"), table: new(Table), notes: make(map[Note]bool)}
+	defer s.close()
+	m := secureIdle("mutual", fewIdle(), true)
+	if _, err := m.measure(t.Context(), s); err == nil || !strings.Contains(err.Error(), "0 of 20 clients") {
+		t.Errorf("got %v", err)
 	}
 }
 
