@@ -146,6 +146,71 @@ func TestWhatWasDoneIsToldWhenTheConnectionIsLost(t *testing.T) {
 	}
 }
 
+func TestPutTakesLinesOrObjects(t *testing.T) {
+	if _, errs, status := trellis(t, "put", "--lines", "--ndjson", "-a", "127.0.0.1:1"); status != exitUsage || !strings.Contains(errs, "give either --lines or --ndjson") {
+		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+func TestAnInterruptedImportTellsOfJobsThatMayNotBeBuried(t *testing.T) {
+	burials := 0
+	addr := serveEach(t, listen(t), func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			answer := "UNKNOWN_COMMAND"
+			switch word, _, _ := strings.Cut(in.Text(), " "); word {
+			case "list-tube-used":
+				answer = "USING default"
+			case "use":
+				answer = "USING t"
+			case "put":
+				in.Scan()
+				answer = "INSERTED 7"
+			case "reserve-job":
+				answer = "RESERVED 7 1\r\na"
+			case "bury":
+				if burials++; burials == 2 {
+					return
+				}
+				answer = "BURIED"
+			}
+			if _, err := io.WriteString(c, answer+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	const line = `{"tube":"t","state":"buried","body":"a"}` + "\n"
+	_, errs, status := trellisWith(t, strings.Repeat(line, 3), "import", "-a", addr)
+	want := "trellis: " + addr + ": the server has closed the connection; nothing behind line 3 was sent; of those that were put, it is not known of 2 jobs whether they were buried\n"
+	if status != exitUnreachable || errs != want {
+		t.Errorf("status %d, want %q\n%s", status, want, errs)
+	}
+}
+
+func TestExportSaysOnceThatItsOutputIsFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	body := strings.Repeat("x", 60_000)
+	for range 3 { // more than is written at once
+		s.dial().put("t", "0", "0", "60", body)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "export", "-a", s.addr, "t")
+	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &errs
+	_ = cmd.Run()
+	if status := cmd.ProcessState.ExitCode(); status != 1 || strings.Count(errs.String(), "no space left") != 1 {
+		t.Errorf("status %d: %s", status, errs.String())
+	}
+}
+
 func TestWhatIsExportedCanBeImported(t *testing.T) {
 	s := startServer(t)
 	c := s.dial()
