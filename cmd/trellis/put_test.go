@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -143,6 +144,46 @@ func TestWhatWasDoneIsToldWhenTheConnectionIsLost(t *testing.T) {
 		if want := "trellis: " + addr + ": " + tt.want + "\n"; status != exitUnreachable || errs != want {
 			t.Errorf("%s: status %d, want %q\n%s", tt.args, status, want, errs)
 		}
+	}
+}
+
+func TestAnInterruptedPutTellsWhatItHasDone(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	c := s.dial()
+	for _, tt := range []struct{ input, want string }{
+		{"", `interrupted\n`},
+		// The server has put them before the command hears of it.
+		{"a\nb\n", `interrupted; (nothing behind line 2 was sent|it is not known of .*, line [12] and what follows up to line 2, whether they were put)\n`},
+	} {
+		cmd := exec.CommandContext(t.Context(), self, "put", "-a", s.addr, "--lines")
+		cmd.Env = append(os.Environ(), mainEnv+"=1")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(in, tt.input); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it has connected, and put the lines", func() bool {
+			return c.stat("stats", "current-connections") == "2" && c.stat("stats", "total-jobs") == fmt.Sprint(strings.Count(tt.input, "\n"))
+		})
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		want := regexp.MustCompile("^trellis: " + regexp.QuoteMeta(s.addr) + ": " + tt.want + "$")
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || !want.MatchString(errs.String()) {
+			t.Errorf("%v, %q, want %q", cmd.ProcessState, errs.String(), want)
+		}
+		eventually(t, "the connection has ended", func() bool { return c.stat("stats", "current-connections") == "1" })
 	}
 }
 
