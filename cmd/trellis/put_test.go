@@ -159,6 +159,7 @@ func TestAnInterruptedPutTellsWhatItHasDone(t *testing.T) {
 		// The server has put them before the command hears of it.
 		{"a\nb\n", `interrupted; (nothing behind line 2 was sent|it is not known of .*, line [12] and what follows up to line 2, whether they were put)\n`},
 	} {
+		eventually(t, "nobody else is connected", func() bool { return c.stat("stats", "current-connections") == "1" })
 		cmd := exec.CommandContext(t.Context(), self, "put", "-a", s.addr, "--lines")
 		cmd.Env = append(os.Environ(), mainEnv+"=1")
 		in, err := cmd.StdinPipe()
@@ -183,7 +184,6 @@ func TestAnInterruptedPutTellsWhatItHasDone(t *testing.T) {
 		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || !want.MatchString(errs.String()) {
 			t.Errorf("%v, %q, want %q", cmd.ProcessState, errs.String(), want)
 		}
-		eventually(t, "the connection has ended", func() bool { return c.stat("stats", "current-connections") == "1" })
 	}
 }
 
