@@ -23,6 +23,8 @@ func benchCommand() *cobra.Command {
 
 Every job is checked: it must come back exactly once and intact. A lost, duplicated or
 corrupted job, and any error reply, is reported and makes the exit status 1.`,
+		Args: cobra.NoArgs, // so that a mistyped command is an error
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(runCommand(), compareCommand())
 	return cmd

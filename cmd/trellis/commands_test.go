@@ -99,6 +99,29 @@ func TestCompletionOffersTheServersTubes(t *testing.T) {
 	}
 }
 
+func TestCompletionOffersFilesForTheCommandOfWork(t *testing.T) {
+	t.Parallel()
+	addr := fake(t, map[string]string{"list-tubes": "{OK}---\n- mail\n"})
+	for line, want := range map[string]string{"work ma": "mail\n:4\n", "work mail -- ": ":0\n", "work mail -- convert ": ":0\n"} {
+		args := append([]string{"__complete"}, strings.Split(line, " ")...)
+		if out, errs, status := trellisIn(t, []string{"TRELLIS_ADDR=" + addr}, args...); status != 0 || out != want {
+			t.Errorf("%s: status %d, %q, want %q\n%s", line, status, out, want, errs)
+		}
+	}
+}
+
+func TestAMistypedCommandIsAnError(t *testing.T) {
+	eachCommand(newCommand(), func(c *cobra.Command) {
+		if !c.HasSubCommands() {
+			return
+		}
+		args := append(strings.Fields(c.CommandPath())[1:], "nosuch")
+		if out, errs, status := trellis(t, args...); status == 0 || out != "" || !strings.Contains(errs, `unknown command "nosuch"`) {
+			t.Errorf("trellis %s: status %d\n%s%s", strings.Join(args, " "), status, out, errs)
+		}
+	})
+}
+
 func TestCompletionDoesNotWaitForAServer(t *testing.T) {
 	t.Parallel()
 	silent := fake(t, map[string]string{"list-tubes": ""})

@@ -123,8 +123,10 @@ func (f *serverFlags) explain(addr string, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &part) && errors.As(part.err, &conn):
-		explained, _ := f.explainConn(addr, conn) // no hint, since the server has served it
+		_, explained := f.explainConn(addr, conn) // no hint, since the server has served it
 		return &exitError{exitStatus(explained), &partialError{explained, part.rest}}
+	case errors.As(err, &part) && errors.Is(part.err, context.Canceled):
+		return &exitError{exitInterrupted, &partialError{interrupted(addr), part.rest}}
 	case errors.As(err, &exit) && exit.status == exitUsage:
 		return err
 	case errors.As(err, &exit):
@@ -133,22 +135,28 @@ func (f *serverFlags) explain(addr string, err error) error {
 		return refused(fmt.Errorf("%s: %w: give --token-file", addr, err))
 	case errors.As(err, &no) && no.Reply == "UNKNOWN_COMMAND" && !f.authenticated:
 		return refused(fmt.Errorf("%s: %w; if it wants a token, give --token-file", addr, err))
+	case !errors.As(err, &conn) && errors.Is(err, context.Canceled):
+		return interrupted(addr)
 	case !errors.As(err, &conn):
 		return &exitError{statusOfAnswer(err), fmt.Errorf("%s: %w", addr, err)}
 	}
-	err, hint := f.explainConn(addr, conn)
+	hint, err := f.explainConn(addr, conn)
 	return &exitError{exitStatus(err), fmt.Errorf("%w%s", err, hint)}
 }
 
+func interrupted(addr string) error {
+	return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}
+}
+
 // explainConn is explain for trouble with the connection itself. The hint is what may be the matter if it is the first trouble.
-func (f *serverFlags) explainConn(addr string, err *client.ConnError) (explained error, hint string) {
+func (f *serverFlags) explainConn(addr string, err *client.ConnError) (hint string, explained error) {
 	reason := err.Err
 	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it
 		reason = sys
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}, ""
+		return "", interrupted(addr)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		reason, hint = fmt.Errorf("silent for %v", f.timeout), "; --timeout gives it longer"
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist):
@@ -163,5 +171,5 @@ func (f *serverFlags) explainConn(addr string, err *client.ConnError) (explained
 	case errors.Is(err, client.ErrBroken):
 		hint = "; is it a beanstalkd or trellisd, and does it want --tls?"
 	}
-	return &exitError{exitUnreachable, fmt.Errorf("%s: %w", addr, reason)}, hint
+	return hint, &exitError{exitUnreachable, fmt.Errorf("%s: %w", addr, reason)}
 }

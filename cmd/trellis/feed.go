@@ -53,14 +53,18 @@ func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, max
 
 // unfinished says up to where an unfinished input has come.
 func unfinished(err error, sum *producer.Summary) error {
-	switch {
-	case sum.Unknown > 0:
-		return &partialError{err, fmt.Sprintf("; it is not known of %s, line %d and what follows up to line %d, whether they were put",
-			jobsIn(sum.Unknown, ""), sum.UnknownFrom, sum.Line)}
-	case sum.Line > 0:
-		return &partialError{err, fmt.Sprintf("; nothing behind line %d was sent", sum.Line)}
+	if sum.Line == 0 {
+		return err
 	}
-	return err
+	rest := fmt.Sprintf("; nothing behind line %d was sent", sum.Line)
+	if sum.Unknown > 0 {
+		rest = fmt.Sprintf("; it is not known of %s, line %d and what follows up to line %d, whether they were put",
+			jobsIn(sum.Unknown, ""), sum.UnknownFrom, sum.Line)
+	}
+	if sum.Unburied > 0 {
+		rest += fmt.Sprintf("; of those that were put, it is not known of %s whether they were buried", jobsIn(sum.Unburied, ""))
+	}
+	return &partialError{err, rest}
 }
 
 // interruptible is r, but a read ends with the context. What is read then is lost.

@@ -24,7 +24,7 @@ func importJobsCommand() *cobra.Command {
 
 Each job goes into its tube, or that of --tube, with its body, priority and time to run. A ready or reserved job is ready. A
 delayed job has the delay that was left. A buried job is buried: it is put with a delay of an hour, reserved by its id, and
-buried, so that an interrupted import leaves it to become ready after that hour.
+buried, so that an interrupted import, which says so, leaves it to become ready after that hour.
 
 Jobs get new ids and begin a new age, and their counters (reserves, timeouts, releases, buries, kicks) begin at 0. Keys and limits that were
 given to a job with put are not in the file. Jobs keep the order that they have in it among those with the same priority.

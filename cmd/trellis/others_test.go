@@ -33,9 +33,7 @@ func inTurn(t *testing.T, replies map[string][]string) (addr string) {
 // stockReplies are what inTurn needs for a tube t whose statistics are these, and others.
 func stockReplies(others map[string][]string, stats ...string) map[string][]string {
 	all := map[string][]string{"list-tube-used": {"USING default"}, "use t": {"USING t"}, "use default": {"USING default"}}
-	for _, s := range stats {
-		all["stats-tube t"] = append(all["stats-tube t"], s)
-	}
+	all["stats-tube t"] = append(all["stats-tube t"], stats...)
 	for line, replies := range others {
 		all[line] = replies
 	}

@@ -63,6 +63,8 @@ after its end, no other is put. Only a server with the extension idp can do that
 			}
 			err := errors.Join(client.CheckTube(p.job.Tube), tagErr)
 			switch {
+			case p.lines && p.ndjson:
+				err = errors.New("give either --lines or --ndjson")
 			case (p.lines || p.ndjson) && !stdin:
 				err = errors.New("--lines and --ndjson read standard input, and take no body")
 			case (p.lines || p.ndjson) && unique != "":
@@ -83,7 +85,6 @@ after its end, no other is put. Only a server with the extension idp can do that
 	cmd.Flags().StringVar(&unique, "unique", "", "KEY[:SECONDS] that no other job of the tube may have")
 	cmd.Flags().BoolVar(&p.lines, "lines", false, "a job for each line of standard input")
 	cmd.Flags().BoolVar(&p.ndjson, "ndjson", false, "a job for each JSON object of standard input")
-	cmd.MarkFlagsMutuallyExclusive("lines", "ndjson")
 	f.register(cmd)
 	f.completeTubes(cmd, 0, "tube")
 	return cmd

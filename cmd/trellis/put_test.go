@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -143,6 +144,111 @@ func TestWhatWasDoneIsToldWhenTheConnectionIsLost(t *testing.T) {
 		if want := "trellis: " + addr + ": " + tt.want + "\n"; status != exitUnreachable || errs != want {
 			t.Errorf("%s: status %d, want %q\n%s", tt.args, status, want, errs)
 		}
+	}
+}
+
+func TestAnInterruptedPutTellsWhatItHasDone(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	c := s.dial()
+	for _, tt := range []struct{ input, want string }{
+		{"", `interrupted\n`},
+		// The server has put them before the command hears of it.
+		{"a\nb\n", `interrupted; (nothing behind line 2 was sent|it is not known of .*, line [12] and what follows up to line 2, whether they were put)\n`},
+	} {
+		eventually(t, "nobody else is connected", func() bool { return c.stat("stats", "current-connections") == "1" })
+		cmd := exec.CommandContext(t.Context(), self, "put", "-a", s.addr, "--lines")
+		cmd.Env = append(os.Environ(), mainEnv+"=1")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs bytes.Buffer
+		cmd.Stderr = &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(in, tt.input); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it has connected, and put the lines", func() bool {
+			return c.stat("stats", "current-connections") == "2" && c.stat("stats", "total-jobs") == fmt.Sprint(strings.Count(tt.input, "\n"))
+		})
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		want := regexp.MustCompile("^trellis: " + regexp.QuoteMeta(s.addr) + ": " + tt.want + "$")
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != exitInterrupted || !want.MatchString(errs.String()) {
+			t.Errorf("%v, %q, want %q", cmd.ProcessState, errs.String(), want)
+		}
+	}
+}
+
+func TestPutTakesLinesOrObjects(t *testing.T) {
+	if _, errs, status := trellis(t, "put", "--lines", "--ndjson", "-a", "127.0.0.1:1"); status != exitUsage || !strings.Contains(errs, "give either --lines or --ndjson") {
+		t.Errorf("status %d: %s", status, errs)
+	}
+}
+
+func TestAnInterruptedImportTellsOfJobsThatMayNotBeBuried(t *testing.T) {
+	burials := 0
+	addr := serveEach(t, listen(t), func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			answer := "UNKNOWN_COMMAND"
+			switch word, _, _ := strings.Cut(in.Text(), " "); word {
+			case "list-tube-used":
+				answer = "USING default"
+			case "use":
+				answer = "USING t"
+			case "put":
+				in.Scan()
+				answer = "INSERTED 7"
+			case "reserve-job":
+				answer = "RESERVED 7 1\r\na"
+			case "bury":
+				if burials++; burials == 2 {
+					return
+				}
+				answer = "BURIED"
+			}
+			if _, err := io.WriteString(c, answer+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	const line = `{"tube":"t","state":"buried","body":"a"}` + "\n"
+	_, errs, status := trellisWith(t, strings.Repeat(line, 3), "import", "-a", addr)
+	want := "trellis: " + addr + ": the server has closed the connection; nothing behind line 3 was sent; of those that were put, it is not known of 2 jobs whether they were buried\n"
+	if status != exitUnreachable || errs != want {
+		t.Errorf("status %d, want %q\n%s", status, want, errs)
+	}
+}
+
+func TestExportSaysOnceThatItsOutputIsFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t)
+	body := strings.Repeat("x", 60_000)
+	for range 3 { // more than is written at once
+		s.dial().put("t", "0", "0", "60", body)
+	}
+	cmd := exec.CommandContext(t.Context(), self, "export", "-a", s.addr, "t")
+	cmd.Env = append(os.Environ(), mainEnv+"=1")
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = full, &errs
+	_ = cmd.Run()
+	if status := cmd.ProcessState.ExitCode(); status != 1 || strings.Count(errs.String(), "no space left") != 1 {
+		t.Errorf("status %d: %s", status, errs.String())
 	}
 }
 

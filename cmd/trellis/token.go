@@ -24,6 +24,10 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make tokens for clients of a server that has an authentication file",
+		Long: `Make tokens for clients of a server that has an authentication file: see trellisd --auth-file. A client sends the token, and the
+file has what the token can be checked by, its credential.`,
+		Args: cobra.NoArgs, // so that a mistyped command is an error
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newTokenCommand())
 	return cmd

@@ -88,6 +88,13 @@ wrong, 3 when the server cannot be reached at first, and 4 when it refuses the t
 	flags.BoolVar(&cfg.Prefix, "prefix", false, "begin each line that a command writes with the id of its job")
 	f.registerServer(cmd)
 	f.completeTubes(cmd, 1)
+	tubes := cmd.ValidArgsFunction
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(given) > 0 { // the command and its arguments
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return tubes(cmd, given, begun)
+	}
 	return cmd
 }
 

@@ -58,6 +58,8 @@ type Summary struct {
 	// Jobs that were sent and whose replies have not come, and the line of the first one.
 	Unknown     uint64
 	UnknownFrom int
+
+	Unburied uint64 // jobs that were put and were to be buried, of which that is not known
 }
 
 // A Producer puts jobs. Its functions are called from the goroutine of Run, and may be nil.
@@ -179,6 +181,7 @@ func (p *Producer) putInUsed(ctx context.Context, batch []Job) (err error) {
 		return nil
 	}
 	defer func() {
+		p.sum.Unburied += uint64(len(bury))
 		if p.sum.Unknown = uint64(begun - done); p.sum.Unknown > 0 {
 			p.sum.UnknownFrom = batch[done].Line
 		}
@@ -210,7 +213,9 @@ func (p *Producer) putInUsed(ctx context.Context, batch []Job) (err error) {
 			}
 		}
 	}
-	return errors.Join(p.bury(ctx, bury), stop)
+	n, err := p.bury(ctx, bury)
+	bury = bury[n:]
+	return errors.Join(err, stop)
 }
 
 // A burial is a job that was put, and is still to be buried.
@@ -220,9 +225,9 @@ type burial struct {
 	line int
 }
 
-// bury buries jobs: each has to be reserved for that.
-func (p *Producer) bury(ctx context.Context, jobs []burial) error {
-	return p.Conn.Pipeline(ctx, 2*len(jobs), func(i int) client.Command {
+// bury buries jobs: each has to be reserved for that. It returns how many it has buried.
+func (p *Producer) bury(ctx context.Context, jobs []burial) (buried int, err error) {
+	err = p.Conn.Pipeline(ctx, 2*len(jobs), func(i int) client.Command {
 		job := jobs[i/2]
 		if i%2 == 0 {
 			return client.Command{Line: fmt.Sprintf("reserve-job %d", job.id)}
@@ -235,8 +240,10 @@ func (p *Producer) bury(ctx context.Context, jobs []burial) error {
 		if err := r.Check("bury", "BURIED"); err != nil {
 			return fmt.Errorf("line %d: burying job %d, which was put: %w", jobs[i/2].line, jobs[i/2].id, err)
 		}
+		buried++
 		return nil
 	})
+	return buried, err
 }
 
 func (p *Producer) refuse(line int, err error) {

@@ -143,9 +143,14 @@ func (w *worker) settle(c *conn, job *reservation, done bool) error {
 		call = func(ctx context.Context) error { return c.Bury(ctx, job.ID, pri) }
 	}
 	err := w.ask(call)
+	refused := (*client.RefusedError)(nil)
 	switch {
 	case err == nil:
 		counter.Add(1)
+		return nil
+	case errors.As(err, &refused) && refused.Command == "release" && refused.Reply == "BURIED":
+		w.printf("job %d: buried, since the server had no memory to release it", job.ID)
+		w.buried.Add(1)
 		return nil
 	case errors.Is(err, client.ErrNotFound):
 		w.givenUp.Add(1)

@@ -300,6 +300,7 @@ func TestAWorkerMakesTheBestOfWhatItsServerSays(t *testing.T) {
 		{"the first connection fails", []map[string]string{answers("watch", "")}, "exit 0", "", "server: "},
 		{"a later one fails", []map[string]string{answers("delete", ""), answers("watch", ""), answers("delete", "NOT_FOUND\r\n")}, "exit 0", "before its command ended", ""},
 		{"a hostile one", []map[string]string{answers("reserve-with-timeout", "HELLO\r\n"), answers("stats-job", "OK 99999999999\r\n"), answers("release", "OUT_OF_MEMORY\r\n")}, "exit 1", "OUT_OF_MEMORY", ""},
+		{"no memory for a delay", []map[string]string{answers("release", "BURIED\r\n")}, "exit 1", "job 5: buried, since the server had no memory", ""},
 		{"a job that has gone before it began", []map[string]string{answers("stats-job", "NOT_FOUND\r\n", "reserve-with-timeout", "TIMED_OUT\r\n", "ignore", "NOT_IGNORED\r\n")}, "exit 0", "", "NOT_IGNORED"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
