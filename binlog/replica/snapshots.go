@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -124,7 +123,7 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 			err = errors.Join(err, e)
 		}
 	}()
-	if err := w.jobs(sw); err != nil {
+	if err := w.jobs(sw, newTurns()); err != nil {
 		return x, meta, err
 	}
 	if err := n.opts.Queue.Settings(sw.Setting); err != nil {
@@ -133,7 +132,7 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	if x, err = w.extent(); err != nil {
 		return x, meta, err
 	}
-	if err := w.redo(sw, x.meta.Index); err != nil {
+	if err := w.redo(sw, x.meta.Index, newTurns()); err != nil {
 		return x, meta, err
 	}
 	meta, path, err := sw.Finish(x.meta)
@@ -155,35 +154,24 @@ func (w *walk) void() bool {
 	}
 }
 
-// jobsAtATime is how many jobs are visited before other goroutines have a turn: event loops
-// would wait for a processor until the runtime takes it away from the walk, after 10 ms.
+// jobsAtATime is how many jobs are visited in a turn at most.
 const jobsAtATime = 256
 
-// walkTurn is how long a turn may last without a pause behind it, and walkPause is the
-// longest pause. A turn lasts longer when it writes what was collected, above all if the
-// disk is busy: then half of it is left to the entry log.
-const (
-	walkTurn  = time.Millisecond
-	walkPause = 100 * time.Millisecond
-)
-
 // jobs writes all jobs.
-func (w *walk) jobs(sw *snapshot.Writer) error {
+func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
 	for id := uint64(1); id != 0; {
 		if w.void() {
 			return errVoid
 		}
-		began := time.Now()
-		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, sw.Full)
+		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, func(r *journal.Record) error {
+			t.did(r.Size())
+			return sw.Full(r)
+		})
 		if err != nil {
 			return err
 		}
 		id = next
-		if took := time.Since(began); took > walkTurn {
-			time.Sleep(min(took, walkPause))
-		} else {
-			runtime.Gosched()
-		}
+		t.end()
 	}
 	return nil
 }
@@ -221,13 +209,13 @@ func (w *walk) extent() (extent, error) {
 }
 
 // redo writes the records of the entries since the walk began.
-func (w *walk) redo(sw *snapshot.Writer, last uint64) error {
+func (w *walk) redo(sw *snapshot.Writer, last uint64, t *turns) error {
 	return w.applier.node.eachEntry(w.from, last, func(e *raftpb.Entry) error {
 		if w.void() {
 			return errVoid
 		}
+		t.did(int64(len(e.GetData())))
 		_, _, err := sw.Entry(e)
-		runtime.Gosched()
 		return err
 	})
 }

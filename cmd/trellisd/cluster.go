@@ -142,7 +142,7 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 	info.Uptime = func() time.Duration { return time.Since(began) }
 	ec := engineConfig(opt, info)
 	rc := reactorConfig(opt, log)
-	spareProc(rc.Loops)
+	spareProcs(rc.Loops, spareOfMember)
 	qc := cluster.QueueConfig{Engine: ec, Log: log, Listen: func() (plain, tls []net.Listener, err error) {
 		s := new(sockets)
 		if err := s.open(opt, log); err != nil {

@@ -109,7 +109,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	ec.Start = start
 	rc := reactorConfig(opt, log)
 	rc.Now = now
-	spareProc(rc.Loops)
+	spareProcs(rc.Loops, spareOfServer)
 	var logFailed chan error
 	if bl != nil {
 		defer bl.end(log)

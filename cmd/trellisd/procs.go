@@ -5,13 +5,25 @@ import (
 	"runtime"
 )
 
-// spareProc lets one more goroutine run than there are event loops, unless the
-// operator has said how many. On a machine with no more processors than loops
-// the runtime would otherwise take the processor from a loop at almost every
-// system call, only to find nobody to give it to: that costs a tenth of all
-// processor time at 50 unpipelined connections.
-func spareProc(loops int) {
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) <= loops {
-		runtime.GOMAXPROCS(loops + 1)
+// How many goroutines can run besides the event loops, at least.
+const (
+	spareOfServer = 1
+	// A member of a cluster has a goroutine on which each read round and each commit waits,
+	// and meanwhile others wait for the disk: they write the log or a snapshot, or send one.
+	spareOfMember = 2
+)
+
+// spareProcs lets more goroutines run than there are event loops, unless the operator has
+// said how many.
+//
+// The runtime takes a goroutine that waits in a system call, as a loop that sleeps and a
+// writer that syncs, for one that runs, until its monitor looks again: that may take 20 ms.
+// A goroutine that a loop has woken before it fell asleep waits as long if nothing is
+// spare. And on a machine with no more processors than loops the runtime would take the
+// processor from a loop at almost every system call, only to find nobody to give it to:
+// that costs a tenth of all processor time at 50 unpipelined connections.
+func spareProcs(loops, spare int) {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) < loops+spare {
+		runtime.GOMAXPROCS(loops + spare)
 	}
 }

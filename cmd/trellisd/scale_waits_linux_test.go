@@ -212,7 +212,7 @@ func (c *waitCase) trial(t *testing.T, loops int) ([]*waitProbe, *waits) {
 	// The server gives a connection to the loop that has the fewest. The first ones are the probes', one on each loop.
 	var probes []*waitProbe
 	for range loops {
-		probes = append(probes, startProbe(t, s))
+		probes = append(probes, startProbe(t, s.addrs[0].String(), s.cmd.Process.Pid, askPeek))
 	}
 	w := &waits{T: t, s: s, a: s.addrs[0]}
 	defer w.close()

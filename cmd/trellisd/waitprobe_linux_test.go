@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A waitProbe measures how long `peek 0` takes. It is a process of its own, because in
+// A waitProbe measures how long a command takes. It is a process of its own, because in
 // a process with thousands of goroutines an answer that has come is often noticed only
 // when the scheduler has run the others.
 type waitProbe struct {
@@ -28,22 +29,33 @@ type waitProbe struct {
 	probeWaits
 }
 
+// A question is what a probe asks.
+type question string
+
+const (
+	askPeek   question = "peek"   // for a job that there cannot be; in a cluster the answer takes a round of the members
+	askUse    question = "use"    // for a tube; the answer takes nobody but the server's loop
+	askPut    question = "put"    // with a delete behind it; in a cluster each answer takes a commit
+	askDisk   question = "disk"   // writes 4 KiB to a file of its own and has them synced: how long that takes for whoever wants it
+	askNobody question = "nobody" // sleeps, and measures by how much too long: how long this machine keeps a process from running
+)
+
 type probeWaits struct {
-	n       int
-	longest time.Duration
+	n                  int
+	p99, p999, longest time.Duration
 	// work is the most CPU time that the server used while a command waited. On a busy machine it says more, but the
 	// system tells it of another process only to within one of its ticks, so 4 ms.
 	work time.Duration
 }
 
 const (
-	// waitProbeEnv makes a copy of this program a probe. It says the server's address and process.
+	// waitProbeEnv makes a copy of this program a probe. It says the server's address and process, and what to ask.
 	waitProbeEnv = "TRELLIS_TEST_PROBE"
 	// askInterval is the time from one command of a probe to its next.
 	askInterval = 200 * time.Microsecond
 
 	waitProbeReady  = "ready"
-	waitProbeFormat = "n %d longest %d work %d"
+	waitProbeFormat = "n %d p99 %d p999 %d longest %d work %d"
 )
 
 func init() {
@@ -56,10 +68,10 @@ func init() {
 }
 
 // startProbe returns a probe that has its connection, but sends nothing yet.
-func startProbe(t *testing.T, s *server) *waitProbe {
+func startProbe(t *testing.T, address string, pid int, what question) *waitProbe {
 	t.Helper()
 	p := &waitProbe{cmd: exec.Command(os.Args[0])}
-	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", waitProbeEnv, s.addrs[0], s.cmd.Process.Pid))
+	p.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d %s", waitProbeEnv, address, pid, what))
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -94,17 +106,20 @@ func (p *waitProbe) end(t *testing.T) {
 	t.Helper()
 	p.in.Close()
 	line, err := p.out.ReadString('\n')
-	if _, scanErr := fmt.Sscanf(line, waitProbeFormat, &p.n, &p.longest, &p.work); scanErr != nil {
+	if _, scanErr := fmt.Sscanf(line, waitProbeFormat, &p.n, &p.p99, &p.p999, &p.longest, &p.work); scanErr != nil {
 		t.Fatalf("a probe says %q, %v", line, errors.Join(err, scanErr))
 	}
 }
 
 // runProbe is the process of a probe.
 func runProbe(to string) error {
-	address, process, _ := strings.Cut(to, " ")
-	pid := 0
-	if _, err := fmt.Sscan(process, &pid); err != nil {
-		return fmt.Errorf("the server's process: %w", err)
+	var (
+		address string
+		pid     int
+		what    question
+	)
+	if _, err := fmt.Sscan(to, &address, &pid, &what); err != nil {
+		return fmt.Errorf("what to ask: %w", err)
 	}
 	debug.SetGCPercent(-1)
 	runtime.LockOSThread()
@@ -113,7 +128,17 @@ func runProbe(to string) error {
 	if err != nil {
 		return err
 	}
-	if err := askOnce(fd); err != nil { // so that the server has given it to a loop
+	if what == askDisk {
+		f, err := os.CreateTemp("", "trellisd-probe-")
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(f.Name()); err != nil {
+			return err
+		}
+		diskFile, _ = unix.Dup(int(f.Fd()))
+	}
+	if _, err := askOnce(fd, what); err != nil { // so that the server has given it to a loop
 		return err
 	}
 	fmt.Println(waitProbeReady)
@@ -127,28 +152,32 @@ func runProbe(to string) error {
 		stop.Store(true)
 	}()
 	var r probeWaits
+	all := make([]time.Duration, 0, 1<<20)
 	for !stop.Load() {
 		used, err := cpuTime(pid)
 		if err != nil {
 			return err
 		}
-		began := time.Now()
-		if err := askOnce(fd); err != nil {
+		took, err := askOnce(fd, what)
+		if err != nil {
 			return err
 		}
-		took := time.Since(began)
 		usedThen, err := cpuTime(pid)
 		if err != nil {
 			return err
 		}
-		r.n++
-		r.longest, r.work = max(r.longest, took), max(r.work, usedThen-used)
+		all = append(all, took)
+		r.work = max(r.work, usedThen-used)
 		if left := askInterval - took; left > 0 {
 			ts := unix.NsecToTimespec(int64(left))
 			_ = unix.Nanosleep(&ts, nil)
 		}
 	}
-	fmt.Printf(waitProbeFormat+"\n", r.n, r.longest, r.work)
+	if r.n = len(all); r.n > 0 {
+		slices.Sort(all)
+		r.p99, r.p999, r.longest = all[r.n*99/100], all[r.n*999/1000], all[r.n-1]
+	}
+	fmt.Printf(waitProbeFormat+"\n", r.n, r.p99, r.p999, r.longest, r.work)
 	return nil
 }
 
@@ -183,24 +212,57 @@ func blockingConn(address string) (fd int, err error) {
 	return fd, nil
 }
 
-// askOnce sends one command and waits for the answer.
-func askOnce(fd int) error {
-	const reply = "NOT_FOUND\r\n"
-	var b [len(reply)]byte
-	if _, err := unix.Write(fd, []byte("peek 0\r\n")); err != nil {
-		return fmt.Errorf("sending peek 0: %w", err)
+var (
+	diskFile  int
+	diskBlock [4096]byte
+)
+
+// askOnce asks, and returns how long the answer took.
+func askOnce(fd int, what question) (took time.Duration, err error) {
+	began := time.Now()
+	switch what {
+	case askPeek:
+		_, err = exchange(fd, "peek 0\r\n", "NOT_FOUND\r\n")
+	case askUse:
+		_, err = exchange(fd, "use probe\r\n", "USING probe\r\n")
+	case askPut:
+		var id string
+		id, err = exchange(fd, "put 0 0 60 1\r\nx\r\n", "INSERTED ")
+		took = time.Since(began)
+		if err == nil {
+			began = time.Now()
+			_, err = exchange(fd, "delete "+id, "DELETED\r\n")
+		}
+	case askDisk:
+		if _, err = unix.Pwrite(diskFile, diskBlock[:], 0); err == nil {
+			err = unix.Fdatasync(diskFile)
+		}
+	case askNobody:
+		ts := unix.NsecToTimespec(int64(askInterval))
+		_ = unix.Nanosleep(&ts, nil)
+		began = began.Add(askInterval)
+	}
+	return max(took, time.Since(began)), err
+}
+
+// exchange sends a command and waits for a line that begins so. It returns what follows.
+func exchange(fd int, command, reply string) (rest string, err error) {
+	var b [64]byte
+	if _, err := unix.Write(fd, []byte(command)); err != nil {
+		return "", fmt.Errorf("sending %q: %w", command, err)
 	}
 	n, err := unix.Read(fd, b[:])
 	for errors.Is(err, unix.EINTR) {
 		n, err = unix.Read(fd, b[:])
 	}
 	if err != nil {
-		return fmt.Errorf("waiting for the answer to peek 0: %w", err)
+		return "", fmt.Errorf("waiting for the answer to %q: %w", command, err)
 	}
-	if string(b[:n]) != reply {
-		return fmt.Errorf("peek 0 was answered %q", b[:n])
+	rest, ok := strings.CutPrefix(string(b[:n]), reply)
+	if !ok {
+		return "", fmt.Errorf("%q was answered %q", command, b[:n])
 	}
-	return nil
+	return rest, nil
 }
 
 // cpuTime is the CPU time that a process has used.
