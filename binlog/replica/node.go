@@ -180,12 +180,12 @@ func (n *Node) stop(err error) {
 	})
 }
 
-// fail ends the node because it cannot go on.
+// fail ends the node because it cannot go on. Run's caller says why, when Run returns.
 func (n *Node) fail(err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	n.opts.Log.Error("the node ends", "error", err)
+	n.opts.Log.Info("the node ends", "error", err)
 	n.stop(err)
 }
 

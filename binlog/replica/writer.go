@@ -154,7 +154,7 @@ func (w *writer) save(ms []job) error {
 	}
 	w.held = nil
 	if planted.Has(planted.EarlyAnswer) {
-		w.answer(ms)
+		w.answerPeers(ms)
 	}
 	began := time.Now()
 	if err := w.patiently(bytes, func() error { return w.node.log.Append(updates...) }); err != nil {
@@ -162,21 +162,31 @@ func (w *writer) save(ms []job) error {
 	}
 	w.node.opts.Observer.Stored(time.Since(began))
 	if !planted.Has(planted.EarlyAnswer) {
-		w.answer(ms)
+		w.answerPeers(ms)
 	}
+	w.answerRaft(ms)
 	return nil
 }
 
-// answer lets the responses of messages go that were stored.
-func (w *writer) answer(ms []job) {
-	self := uint64(w.node.opts.Self)
+// answerPeers lets the responses of messages go to other members: what they promise was
+// stored.
+func (w *writer) answerPeers(ms []job) {
+	for _, m := range ms {
+		for _, r := range m.GetResponses() {
+			if r.GetTo() != uint64(w.node.opts.Self) {
+				w.node.transport.Send(r)
+			}
+		}
+	}
+}
+
+// answerRaft tells this node's own raft what was stored.
+func (w *writer) answerRaft(ms []job) {
 	var own []*raftpb.Message
 	for _, m := range ms {
 		for _, r := range m.GetResponses() {
-			if r.GetTo() == self {
+			if r.GetTo() == uint64(w.node.opts.Self) {
 				own = append(own, r)
-			} else {
-				w.node.transport.Send(r)
 			}
 		}
 	}

@@ -521,3 +521,80 @@ func TestAWipedNodeThatVotesIsFoundOut(t *testing.T) {
 	}
 	t.Log(err)
 }
+
+// The check would notice: a follower that acknowledges what it could not store, because its
+// disk is full, has the leader say that a job is safe which nobody else has.
+func TestAFollowerThatAnswersBeforeItHasStoredIsFoundOut(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	program := plantedProgram(t)
+	for round := range 5 { // a machine that is busy may not let the leader answer in time
+		c := prepareCluster(t)
+		c.program, c.env = program, []string{"TRELLIS_PLANTED=early-answer"}
+		err := clustertest.Check(c.unstored())
+		for _, n := range c.nodes {
+			if n.process != nil {
+				c.stop(n)
+			}
+		}
+		if err != nil {
+			t.Logf("found out in round %d: %v", round+1, err)
+			return
+		}
+	}
+	t.Error("not found out")
+}
+
+// unstored has jobs put while a leader has one follower, until the disk of that is full.
+// Then that follower goes on without the leader. It returns what a client has seen.
+func (c *testCluster) unstored() []clustertest.Op {
+	t := c.t
+	t.Helper()
+	const size = 2 << 30
+	disk := smallDisk(t, size)
+	for range 2 {
+		c.add(t.TempDir())
+	}
+	early := c.add(disk)
+	c.startAll()
+	l := c.leader()
+	rec := clustertest.NewRecorder()
+	if l == early {
+		return rec.History() // it is not the one that founds
+	}
+	behind := anyOf(c.others(l, early))
+	c.stop(behind)
+	client := rec.NewClient("a", c.addrs)
+	defer client.Close()
+	resize(t, disk, 0)
+	var last uint64
+	c.await(func() error {
+		ctx, cancel := context.WithTimeout(c.ctx, 100*time.Millisecond)
+		defer cancel()
+		for client.Connect(ctx) == nil {
+			id, err := client.Put(0, 0, 60_000)
+			if err != nil {
+				break
+			}
+			last = max(last, id)
+		}
+		return early.logs("the disk is full", 0)
+	})
+	c.stop(early)
+	c.stop(l)
+	resize(t, disk, size)
+	c.start(behind)
+	c.start(early)
+	c.leader(behind, early)
+	for looked := last == 0; !looked; {
+		if err := client.Connect(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+		o, err := client.Job(clustertest.Peek, last)
+		looked = err == nil && o.Reply != ""
+	}
+	client.Close()
+	return rec.History()
+}

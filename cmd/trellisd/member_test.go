@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -563,6 +566,91 @@ func TestWhatAMemberRefusesToStartWith(t *testing.T) {
 		code := p.wait()
 		if log := p.log(); code != x.code || len(log) != 1 || !strings.Contains(log[0], x.want) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", x.what, code, log, x.code, x.want)
+		}
+	}
+}
+
+// tree is the content of all files in a directory.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		files[strings.TrimPrefix(path, dir)] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A member whose files are damaged does not start: it says in one line what is wrong with
+// which file, and changes nothing.
+func TestAMemberWithDamagedFilesDoesNotStart(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.startAll()
+	n := w.leader()
+	if _, err := peerwire.Fetch(t.Context(), peerwire.ClientConfig{}, n.door.addr(), []byte(`{"op":"backup"}`), io.Discard); err != nil {
+		t.Fatal(err) // it takes a snapshot
+	}
+	n.p.signal(syscall.SIGTERM)
+	n.p.wait()
+	for what, pattern := range map[string]string{
+		"mark": "cluster", "pointer": "snapshots/current", "description": "snapshots/*-*/meta", "jobs": "snapshots/*-*/trellis.*", "log": "entries/*",
+	} {
+		dir := filepath.Join(t.TempDir(), "data")
+		if err := os.CopyFS(dir, os.DirFS(n.dir)); err != nil {
+			t.Fatal(err)
+		}
+		damaged, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(damaged) == 0 {
+			t.Fatalf("there is no %s, %v", pattern, err)
+		}
+		for _, file := range damaged {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(b) > 20 { // otherwise it is about to be written
+				b[20] ^= 1 // in all of them, that is in what has a checksum
+			}
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := tree(t, dir)
+		p := launch(t, "-p0", "-l127.0.0.1", "--cluster-listen=127.0.0.1:0", "-b", dir, "--node=n1="+n.door.addr())
+		code := p.wait()
+		if log := p.log(); code == 0 || len(log) != 1 || !slices.ContainsFunc(damaged, func(f string) bool { return strings.Contains(log[0], f) }) {
+			t.Errorf("%s: exit code %d, %q", what, code, log)
+		}
+		after := tree(t, dir)
+		delete(before, "/lock") // says who has it
+		delete(after, "/lock")
+		if !maps.Equal(before, after) {
+			t.Errorf("%s: files have changed", what)
+		}
+	}
+}
+
+// A server alone has on disk what it had before there were clusters.
+func TestAServerAloneHasNoFilesOfACluster(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, "-p0", "-l127.0.0.1", "-b", dir)
+	c := s.dial(0)
+	c.send("put 0 0 9 1", "x")
+	c.want("INSERTED 1")
+	s.process.signal(syscall.SIGTERM)
+	s.process.wait()
+	for name := range tree(t, dir) {
+		if name != "/lock" && !strings.HasPrefix(name, "/trellis.") {
+			t.Errorf("there is a file %s", name)
 		}
 	}
 }
