@@ -7,6 +7,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/queue"
 )
 
 // Jobs that were put with tags have keys. What a shard knows of those lies beside the jobs,
@@ -78,8 +79,15 @@ func keysFootprint(keys *journal.Keys) int64 {
 	if keys == nil || *keys == (journal.Keys{}) {
 		return 0
 	}
-	return keyedMemory + textFootprint(keys.Unique)
+	n := keyedMemory + textFootprint(keys.Unique)
+	if keys.Limited != "" {
+		n += placeMemory
+	}
+	return n
 }
+
+// placeMemory is what a job takes in the heap of its group, which has some room to spare.
+const placeMemory = int64(unsafe.Sizeof(queue.Entry{})) + 8
 
 // textFootprint is the memory of a string: the allocator rounds up.
 func textFootprint(s string) int64 { return int64(len(s)+15) &^ 15 }
