@@ -87,4 +87,3 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 		})
 	}
 }
-
