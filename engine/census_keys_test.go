@@ -3,7 +3,7 @@ package engine
 // limits checks the limited keys of a tube.
 func (c *census) limits(sh *shard, t *tube) {
 	l := t.limited
-	if len(l.keys) == 0 {
+	if l.keys.count == 0 {
 		c.failf("%s has room for limited keys and none", t.name)
 	}
 	passed, crowded := map[ref]bool{}, 0
@@ -15,8 +15,8 @@ func (c *census) limits(sh *shard, t *tube) {
 	jobs := map[*group]int{}
 	held := map[*limitedKey]uint32{}
 	ofKey := map[*limitedKey]int{}
-	for id, k := range sh.keyed {
-		r, j := sh.find(id)
+	for k := range sh.keyed.all() {
+		r, j := sh.find(k.id)
 		if j == nil || k.group == nil || k.group.key.tube != t {
 			continue
 		}
@@ -33,8 +33,10 @@ func (c *census) limits(sh *shard, t *tube) {
 		}
 	}
 	n := 0
-	for key, s := range l.keys {
-		if s.key != key || s.tube != t || s.reserved != held[s] || s.jobs != ofKey[s] {
+	c.check(l.keys.check(), "limited keys of "+t.name)
+	for s := range l.keys.all() {
+		key := s.key
+		if t.limitedKeyOf(key) != s || s.tube != t || s.reserved != held[s] || s.jobs != ofKey[s] {
 			c.failf("key %s of %s: %d of %d jobs are reserved, counts %d of %d", key, t.name, held[s], ofKey[s], s.reserved, s.jobs)
 		}
 		for _, g := range s.allGroups() {
@@ -113,7 +115,7 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 			continue
 		}
 		keyed++
-		k := sh.keyed[j.ID]
+		k := sh.keyedOf(j)
 		if k == nil || k.id != j.ID || j.flags&hasKeys == 0 || (j.flags&isLimited != 0) != (k.group != nil) {
 			c.failf("job %d has flags %b and keys %+v", j.ID, j.flags, k)
 			continue
@@ -140,12 +142,18 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 	}
 	for _, t := range sh.byName {
 		if t.limited != nil {
-			limited += len(t.limited.keys)
+			limited += t.limited.keys.count
 		}
+	}
+	c.check(sh.keyed.check(), "jobs with keys")
+	c.check(sh.holders.check(), "holders of unique keys")
+	holders := map[*keyspace]int{}
+	for k := range sh.holders.all() {
+		holders[k.space]++
 	}
 	held, listed := 0, 0
 	for name, s := range sh.keyspaces {
-		held += len(s.holders)
+		held += s.holders
 		n := 0
 		var last *keyedJob
 		for k := s.first; k != nil; last, k = k, k.next {
@@ -154,16 +162,16 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 				c.failf("the tombstones of %s are linked wrongly", name)
 			}
 		}
-		if n != s.tombstones || s.last != last || s.name != name || len(s.holders) == 0 {
+		if n != s.tombstones || s.last != last || s.name != name || s.holders == 0 || s.holders != holders[s] {
 			c.failf("%s counts %d tombstones, has %d", name, s.tombstones, n)
 		}
 		listed += n
 	}
 	n := &sh.totals
-	if keyed != len(sh.keyed) || held != unique+tombstones || listed != tombstones ||
+	if keyed != sh.keyed.count || held != unique+tombstones || held != sh.holders.count || listed != tombstones ||
 		n.unique != unique || n.tombstones != tombstones || n.limited != limited {
 		c.failf("shard %d counts %d unique keys, %d tombstones, %d limited keys and %d jobs with keys; has %d, %d, %d and %d; %d keys are held, %d tombstones listed",
-			sh.number, n.unique, n.tombstones, n.limited, len(sh.keyed), unique, tombstones, limited, keyed, held, listed)
+			sh.number, n.unique, n.tombstones, n.limited, sh.keyed.count, unique, tombstones, limited, keyed, held, listed)
 	}
 }
 

@@ -199,7 +199,11 @@ func (sh *shard) remove(r ref, j *job, out *Output) error {
 func (sh *shard) erase(r ref, j *job) {
 	sh.retired.retire(&sh.engine.ids, j.ID)
 	sh.freeBody(j.body, j.size)
-	sh.engine.refund(sh.by, j.size, j.flags != 0)
+	if j.flags == 0 {
+		sh.engine.refund(sh.by, j.size, nil)
+	} else {
+		sh.engine.refund(sh.by, j.size, &sh.keyedOf(j).keys)
+	}
 	if j.state == tombstone {
 		sh.freeJob(r, j)
 		sh.tidier.wanted()
@@ -262,7 +266,7 @@ func (sh *shard) describe(j *job, ch *change) *journal.Record {
 	}
 	*r = sh.engine.recordOf(j, ch, sh.tubes[j.tube].name, sh.body(j))
 	if j.flags != 0 {
-		r.Keys = sh.keyed[j.ID].keys
+		r.Keys = sh.keysOf(j)
 	}
 	return r
 }

@@ -44,7 +44,7 @@ type listingSettings struct {
 	begun bool // the reply
 }
 
-// listDeadLetters lists the settings of the tubes that are the client's.
+// listDeadLetters lists the settings whose tubes are the client's.
 func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
 	all, pos := s.loop.engine.settings.snapshot()
 	return (&listingSettings{left: all, all: all, pos: pos}).turn(s, now, out)
@@ -81,9 +81,10 @@ func (li *listingSettings) turn(s *Session, _ Time, out *Output) Outcome {
 	return Done
 }
 
-// shows tells whether a setting is the client's business.
+// shows tells whether a setting is the client's business: both of its tubes are, as for
+// set-dlq, and so none is named here that list-tubes would not name.
 func (li *listingSettings) shows(s *Session, x *journal.Setting) bool {
-	return s.flags&restricted == 0 || s.wait.grant.permits(x.Tube)
+	return s.flags&restricted == 0 || s.wait.grant.permits(x.Tube) && s.wait.grant.permits(x.DeadTube)
 }
 
 func appendSetting(b []byte, x *journal.Setting) []byte {

@@ -18,12 +18,12 @@ type deletion struct {
 	scans   bool    // the scan finds the others
 	of      state   // all that the scan deletes; 0 for any
 	deleted int
+	steps   int         // that were taken for jobs and tombstones
 	pos     journal.Pos // in the journal that the reply depends on
 
 	// Of a flush: it leaves no tombstones. Those of the tube's name go when the jobs have.
 	flushes bool
 	graves  int // how many of those are left to be looked at; -1 while there are jobs
-	looked  int // and how many were
 }
 
 // flushTube deletes all jobs of a tube that are there when it begins.
@@ -86,7 +86,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 	l, sh := s.loop, d.shard
 	var changes Output // out depends on them no sooner than it has the reply
 	for more := true; more; {
-		before := d.deleted + d.looked
+		before := d.steps
 		sh.lock(&l.caller, now)
 		var err error
 		more, err = slice(&changes)
@@ -101,7 +101,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 		case err != nil:
 			more = false
 		}
-		if !l.Spend(d.deleted+d.looked-before+scanSteps) && more {
+		if !l.Spend(d.steps-before+scanSteps) && more {
 			return s.yield(t)
 		}
 	}
@@ -117,11 +117,12 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 func (d *deletion) slice(out *Output) (more bool, err error) {
 	sh := d.shard
 	t := sh.byName[d.tube]
-	for n := 0; len(d.heads) > 0; n++ {
+	end := d.steps + scanSlice
+	for len(d.heads) > 0 {
 		switch r := d.next(t); {
 		case r == 0:
 			d.scans = d.scans || d.of == 0 && t != nil && t.reserved > 0
-		case n == scanSlice:
+		case d.steps >= end:
 			return true, nil
 		default:
 			if err := d.delete(r, sh.job(r), out); err != nil {
@@ -134,8 +135,11 @@ func (d *deletion) slice(out *Output) (more bool, err error) {
 		return d.eraseTombstones(out)
 	}
 	d.scan.slice(t, func(r ref, j *job) bool {
-		if err != nil || d.deleted >= d.most || sh.byName[d.tube] != t {
-			return err == nil // the tube is gone, and so are its jobs
+		switch {
+		case err != nil || d.steps >= end:
+			return false
+		case d.deleted >= d.most || sh.byName[d.tube] != t:
+			return true // the tube is gone, and so are its jobs
 		}
 		if j.ID <= d.newest && (d.of == 0 || j.state == d.of) {
 			err = d.delete(r, j, out)
@@ -157,8 +161,8 @@ func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
 			d.graves = k.tombstones
 		}
 	}
-	n, err := sh.eraseTombstones(d.tube, d.newest, min(d.graves, scanSlice), out)
-	d.looked += n
+	n, err := sh.eraseTombstones(d.tube, d.newest, min(d.graves, scanSlice/keyedSteps), out)
+	d.steps += n * keyedSteps
 	if d.graves -= n; n == 0 {
 		d.graves = 0
 	}
@@ -181,7 +185,7 @@ func (d *deletion) next(t *tube) ref {
 }
 
 func (d *deletion) delete(r ref, j *job, out *Output) error {
-	end := d.shard.delete
+	steps, end := j.steps(), d.shard.delete
 	if d.flushes {
 		end = d.shard.remove
 	}
@@ -189,6 +193,7 @@ func (d *deletion) delete(r ref, j *job, out *Output) error {
 		return err
 	}
 	d.deleted++
+	d.steps += steps
 	return nil
 }
 
@@ -210,7 +215,8 @@ func (d *deletionByID) slice(out *Output) (more bool, err error) {
 	if t == nil || d.deleted >= d.most {
 		return false, nil
 	}
-	for n := 0; len(d.left) > 0 && n < scanSlice; n++ {
+	end := d.steps + scanSlice
+	for n := 0; len(d.left) > 0 && n < scanSlice && d.steps < end; n++ {
 		r, j := sh.find(d.left[0].id)
 		if j != nil && j.state == reserved && sh.tubes[j.tube] == t {
 			if err := d.delete(r, j, out); err != nil {
@@ -226,7 +232,9 @@ func (d *deletionByID) slice(out *Output) (more bool, err error) {
 		d.survey = newSurvey(sh, d.tube, reserved, min(d.most-d.deleted, codec.MaxListJobs))
 	case !d.found:
 		d.found = d.survey.step(t)
+		d.steps += d.survey.takeSteps()
 	case d.survey.sort(sortSlice):
+		d.steps += sortSlice
 	case len(d.survey.found) == 0:
 		return false, nil
 	default:

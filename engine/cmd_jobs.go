@@ -79,7 +79,7 @@ func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 			li.surveyed, li.now, li.pos = true, sh.now, sh.uncommitted(sh.now)
 		}
 		sh.unlock(&l.caller)
-		if !l.Spend(scanSteps) && !li.surveyed {
+		if !l.Spend(li.takeSteps()+scanSteps) && !li.surveyed {
 			return s.yield(li)
 		}
 	}
@@ -209,7 +209,7 @@ func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 			break
 		}
 		sh.unlock(&l.caller)
-		if !l.Spend(scanSteps) {
+		if !l.Spend(p.takeSteps() + scanSteps) {
 			return s.yield(p)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"trellis/codec"
 )
 
-// kickSlice is how many jobs a kick moves before it lets others have the shard.
+// kickSlice is how many steps a kick takes before it lets others have the shard.
 const kickSlice = 256
 
 // kicking is a kick of jobs of one tube. A tube that nobody uses may disappear
@@ -59,7 +59,7 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 	var changes Output // out depends on them no sooner than it has the reply
 	for k.kicked < k.most {
 		sh.lock(&l.caller, now)
-		n, err := k.slice(sh, &changes)
+		n, steps, err := k.slice(sh, &changes)
 		sh.unlock(&l.caller)
 		k.kicked += n
 		k.pos = max(k.pos, changes.Pos)
@@ -72,7 +72,7 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 		case err != nil || n == 0:
 			k.most = k.kicked // the others have gone, or stay where they are
 		}
-		if !l.Spend(n+lockSteps) && k.kicked < k.most {
+		if !l.Spend(steps+lockSteps) && k.kicked < k.most {
 			return s.yield(k)
 		}
 	}
@@ -85,12 +85,12 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 }
 
 // slice kicks some jobs under the shard's lock.
-func (k kicking) slice(sh *shard, out *Output) (n int, err error) {
+func (k kicking) slice(sh *shard, out *Output) (n, steps int, err error) {
 	t := sh.byName[k.tube]
 	if t == nil {
-		return 0, nil
+		return 0, 0, nil
 	}
-	for n < min(kickSlice, k.most-k.kicked) {
+	for n < k.most-k.kicked && steps < kickSlice {
 		r := t.buried.First(sh.table)
 		if k.from == delayed {
 			r = 0
@@ -101,12 +101,14 @@ func (k kicking) slice(sh *shard, out *Output) (n int, err error) {
 		if r == 0 {
 			break
 		}
-		if err := sh.kick(r, sh.job(r), out); err != nil {
-			return n, err
+		j := sh.job(r)
+		if err := sh.kick(r, j, out); err != nil {
+			return n, steps, err
 		}
 		n++
+		steps += j.steps()
 	}
-	return n, nil
+	return n, steps, nil
 }
 
 // kick makes a buried or delayed job ready.

@@ -84,16 +84,18 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	return m.turn(s, now, out)
 }
 
-// moveSlice is how many bytes of bodies are copied, or a job more, before others get the
-// shards.
-const moveSlice = 64 << 10
+// How much is done before others get the shards, or a job more.
+const (
+	moveSlice      = 2 * scanSlice // steps
+	moveSliceBytes = 64 << 10      // of bodies that are copied
+)
 
 func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 	set := shardSet(1<<m.from.number | 1<<m.to.number)
 	var changes Output // out depends on them no sooner than it has the reply
 	for m.moved < m.most {
 		s.lockAll(set, now)
-		n, bytes, err := m.slice(&changes)
+		n, steps, err := m.slice(&changes)
 		s.unlockAll(set)
 		m.moved += n
 		m.pos = max(m.pos, changes.Pos)
@@ -106,7 +108,7 @@ func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 		case err != nil || n == 0:
 			m.most = m.moved // the others have gone, or stay where they are
 		}
-		if !s.loop.Spend(2*n+bytes/1024+lockSteps) && m.moved < m.most {
+		if !s.loop.Spend(steps+lockSteps) && m.moved < m.most {
 			return s.yield(m)
 		}
 	}
@@ -119,8 +121,8 @@ func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 }
 
 // slice moves some jobs under the shards' locks.
-func (m *movingTube) slice(out *Output) (n, bytes int, err error) {
-	for n < min(scanSlice, m.most-m.moved) && bytes < moveSlice {
+func (m *movingTube) slice(out *Output) (n, steps int, err error) {
+	for bytes := 0; n < m.most-m.moved && steps < moveSlice && bytes < moveSliceBytes; n++ {
 		t := m.from.byName[m.source]
 		if t == nil {
 			break
@@ -130,14 +132,14 @@ func (m *movingTube) slice(out *Output) (n, bytes int, err error) {
 			break
 		}
 		j := m.from.job(r)
-		size := int(j.size)
+		size, cost := int(j.size), j.moveSteps()
 		if err := m.from.move(r, j, m.to, m.target, out); err != nil {
-			return n, bytes, err
+			return n, steps, err
 		}
-		n++
 		bytes += size
+		steps += cost
 	}
-	return n, bytes, nil
+	return n, steps, nil
 }
 
 var errTooManyTubes = errors.New("there are as many tubes as there may be")
@@ -171,6 +173,7 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 		return errTooManyTubes
 	}
 	keys, taken := sh.keysIn(to, name, j)
+	before := sh.keysOf(j)
 	vacated := sh.vacates(j)
 	var err error
 	if sh == to {
@@ -181,6 +184,9 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 	if err != nil {
 		to.dropIfUnused(t)
 		return err
+	}
+	if before != keys {
+		sh.engine.refundBytes(sh.by, keysFootprint(&before)-keysFootprint(&keys))
 	}
 	if taken != 0 {
 		if r, j := to.find(taken); j != nil {
@@ -201,9 +207,10 @@ func (sh *shard) keysIn(to *shard, name string, j *job) (keys journal.Keys, take
 	if j.flags == 0 {
 		return keys, 0
 	}
-	keys = sh.keysOf(j)
+	k := sh.keyedOf(j)
+	keys = k.keys
+	lost := k.lost
 	other := to.holder(name, keys.Unique)
-	lost := sh.keyed[j.ID].lost
 	if other != nil && !lost {
 		if _, o := to.find(other.id); o.state == tombstone {
 			taken = other.id
@@ -225,8 +232,7 @@ func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Key
 	sh.takeOut(j)
 	j.state, j.tube = unqueued, t.index
 	if j.flags != 0 {
-		sh.dropKeys(j)
-		sh.rekey(t, j, keys)
+		sh.rekey(t, j, sh.dropKeys(j), keys)
 	}
 	sh.apply(r, j, ch)
 	return nil
@@ -260,23 +266,26 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 	sh.engine.ids.put(j.ID, placeOf(to.number, there))
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
-	keyed := j.flags != 0
+	var k *keyed
+	if j.flags != 0 {
+		k = sh.dropKeys(j)
+	}
 	sh.freeJob(r, j)
 	sh.tidier.wanted()
-	if keyed {
-		to.rekey(t, moved, keys)
+	if k != nil {
+		to.rekey(t, moved, k, keys)
 	}
 	to.apply(there, moved, ch)
 	return nil
 }
 
-// rekey gives a job that had keys, and has moved to the tube t, those that it has there.
-func (sh *shard) rekey(t *tube, j *job, keys journal.Keys) {
-	if keys == (journal.Keys{}) {
-		sh.engine.refundBytes(sh.by, keyedMemory)
-		return
+// rekey gives a job that has moved to the tube t the keys that it has there. k is the record
+// of those that it had.
+func (sh *shard) rekey(t *tube, j *job, k *keyed, keys journal.Keys) {
+	if keys != (journal.Keys{}) {
+		*k = keyed{id: k.id, keys: keys}
+		sh.attach(t, j, k)
 	}
-	sh.attach(t, j, keys)
 }
 
 // recordMove records all of a job as it will be in the tube t, where moved will stand for

@@ -54,7 +54,11 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		}
 		return Done
 	}
-	if !s.loop.charge(cmd.Size, cmd.Tags != nil) {
+	var keys *journal.Keys
+	if cmd.Tags != nil {
+		keys = keysOfTags(cmd.Tags)
+	}
+	if !s.loop.charge(cmd.Size, keys) {
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
@@ -64,17 +68,14 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		e.refund(c, cmd.Size, cmd.Tags != nil)
+		e.refund(c, cmd.Size, keys)
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = s.loop.ids.take(sh.lastID)
 	in := incoming{
-		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, body: body, since: now,
-	}
-	if cmd.Tags != nil {
-		in.keys = keysOfTags(cmd.Tags)
+		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys, body: body, since: now,
 	}
 	err = s.insert(sh, &in, out)
 	if errors.Is(err, journal.ErrRoom) {
@@ -210,7 +211,7 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 // discard frees what a put took whose job will not be.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
-	sh.engine.refund(sh.by, in.size, in.keys != nil)
+	sh.engine.refund(sh.by, in.size, in.keys)
 	sh.engine.ids.retire(in.id)
 	sh.tidier.wanted()
 }
@@ -225,7 +226,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	if cmd.Tags != nil {
 		in.keys = keysOfTags(cmd.Tags)
 	}
-	if !l.charge(in.size, in.keys != nil) {
+	if !l.charge(in.size, in.keys) {
 		return
 	}
 	sh := s.used.shard
@@ -237,7 +238,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	}
 	sh.unlock(&l.caller)
 	if err != nil {
-		l.engine.refund(&l.caller, in.size, in.keys != nil)
+		l.engine.refund(&l.caller, in.size, in.keys)
 		return
 	}
 	in.id = l.ids.take(0)

@@ -3,6 +3,7 @@ package engine
 import (
 	"sync/atomic"
 
+	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 )
 
@@ -25,27 +26,35 @@ type credit struct {
 // than twice as many.
 const creditPortion = 64 << 10
 
-// jobFootprint is the memory that a job with a body of size bytes is counted for.
-func jobFootprint(size uint32, keyed bool) int64 {
-	n := footprint(size)
-	if keyed {
-		n += keyedMemory
-	}
-	return n
+// jobFootprint is the memory that a job with a body of size bytes is counted for. keys may
+// be nil.
+func jobFootprint(size uint32, keys *journal.Keys) int64 {
+	return jobMemory + arena.Footprint(size) + keysFootprint(keys)
 }
 
-// footprint is that of a job without keys.
-func footprint(size uint32) int64 { return jobMemory + arena.Footprint(size) }
-
-// charge counts a job with a body of size bytes, with keys or without, unless it would be
-// too much. Only the loop's goroutine may call it.
-func (l *Loop) charge(size uint32, keyed bool) bool {
-	e := l.engine
-	limit := e.cfg.Limits.Memory
+// charge counts a job with a body of size bytes and these keys, which may be nil, unless it
+// would be too much. A limited key that no job has yet is counted when the job gets it; to
+// that end the loop's credit has as much more for a moment. Only the loop's goroutine may call it.
+func (l *Loop) charge(size uint32, keys *journal.Keys) bool {
+	limit := l.engine.cfg.Limits.Memory
 	if limit == 0 {
 		return true
 	}
-	n := jobFootprint(size, keyed)
+	n := jobFootprint(size, keys)
+	if keys != nil && keys.Limited != "" {
+		more := limitedKeyFootprint(keys.Limited) + groupMemory
+		if !l.take(n+more, limit) {
+			return false
+		}
+		l.engine.refundBytes(&l.caller, more)
+		return true
+	}
+	return l.take(n, limit)
+}
+
+// take counts n bytes if they fit below the limit.
+func (l *Loop) take(n, limit int64) bool {
+	e := l.engine
 	if l.credit.spend(n) {
 		return true
 	}
@@ -99,12 +108,20 @@ func (e *Engine) callIn() {
 	}
 }
 
-// refund counts a job with a body of size bytes off, with keys or without. c is the
-// goroutine that calls it.
-func (e *Engine) refund(c *caller, size uint32, keyed bool) {
+// refund counts a job with a body of size bytes and these keys off. keys may be nil. c is
+// the goroutine that calls it.
+func (e *Engine) refund(c *caller, size uint32, keys *journal.Keys) {
 	if e.cfg.Limits.Memory != 0 {
-		e.refundBytes(c, jobFootprint(size, keyed))
+		e.refundBytes(c, jobFootprint(size, keys))
 	}
+}
+
+// countBytes counts n bytes for which there is room, or which are not refused.
+func (e *Engine) countBytes(c *caller, n int64) {
+	if e.cfg.Limits.Memory == 0 || c.loop != nil && c.loop.credit.spend(n) {
+		return
+	}
+	e.usage.memory.Add(n)
 }
 
 // refundBytes counts n bytes of a job off.

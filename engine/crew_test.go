@@ -24,6 +24,7 @@ type crew struct {
 	loops  []*crewLoop
 	opened atomic.Int64
 	sent   [codec.NumCommands]atomic.Uint64
+	steps  atomic.Int64 // the budget of a round, if it is not 0
 	ended  sync.WaitGroup
 }
 
@@ -85,6 +86,9 @@ func (l *crewLoop) run() {
 		case <-l.bell:
 		}
 		l.Refill()
+		if steps := l.crew.steps.Load(); steps > 0 {
+			l.budget = int(steps)
+		}
 		for {
 			s := l.Next(l.crew.now())
 			if s == nil {

@@ -41,7 +41,8 @@ func (sh *shard) discard() {
 	sh.bodies.Discard()
 	clear(sh.byName)
 	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
-	sh.keyed, sh.keyspaces, sh.tombstones.heap = nil, nil, queue.Heap{}
+	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
+	sh.keyspaces, sh.tombstones.heap = nil, queue.Heap{}
 	sh.holdings, sh.freeHoldings = nil, nil
 	sh.retired = retirement{}
 	sh.totals = shardTotals{}

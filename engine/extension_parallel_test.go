@@ -75,13 +75,17 @@ func (st *storm) reserved(reply string) (ids []uint64) {
 // others reserve, time out, bury, delete and flush them and close with some reserved, and
 // while dead letters go anywhere: each job is deleted once and none is lost, and its body is always its own.
 func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
-	for _, c := range []struct{ loops, shards int }{{1, 4}, {4, 1}, {4, 4}, {3, 16}} {
-		t.Run(fmt.Sprintf("%d loops, %d shards", c.loops, c.shards), func(t *testing.T) {
+	for _, c := range []struct {
+		loops, shards int
+		steps         int64 // of a round: with few, a command over hundreds of jobs has many turns
+	}{{1, 4, 0}, {4, 1, 0}, {4, 4, 0}, {3, 16, 0}, {1, 4, 20}, {4, 1, 20}, {3, 16, 20}} {
+		t.Run(fmt.Sprintf("%d loops, %d shards, %d steps", c.loops, c.shards, c.steps), func(t *testing.T) {
 			jobs := 4000
 			if raceEnabled {
 				jobs = 1200
 			}
 			st := &storm{t: t, crew: newCrew(t, c.loops, c.shards), tubes: numbered(6), jobs: int64(jobs), ended: make(chan struct{})}
+			st.crew.steps.Store(c.steps)
 			setter := st.crew.hire()
 			setter.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(st.tubes[0]), Bound: 1, To: []byte(st.tubes[1])})
 			setter.close()
@@ -189,13 +193,13 @@ func (st *storm) manage(rnd *rand.Rand) {
 		case 0:
 			st.deleted(st.count(h.do(codec.Command{Op: codec.OpFlushTube, Tube: st.tube(rnd)}), "FLUSHED"))
 		case 1:
-			reply := h.do(codec.Command{Op: codec.OpDeleteTubeJobs, Tube: st.tube(rnd), State: codec.Reserved, Bound: 1 + rnd.Uint32N(5)})
+			reply := h.do(codec.Command{Op: codec.OpDeleteTubeJobs, Tube: st.tube(rnd), State: codec.Reserved, Bound: 1 + rnd.Uint32N(20)})
 			st.deleted(st.count(reply, "DELETED"))
 		case 2:
 			reply := h.do(codec.Command{Op: codec.OpDeleteTubeJobs, Tube: st.tube(rnd), State: of, Bound: 1 + rnd.Uint32N(5)})
 			st.deleted(st.count(reply, "DELETED"))
 		case 3, 4:
-			st.count(h.do(codec.Command{Op: codec.OpKickTube, Tube: st.tube(rnd), Bound: 50}), "KICKED")
+			st.count(h.do(codec.Command{Op: codec.OpKickTube, Tube: st.tube(rnd), Bound: 1 + rnd.Uint32N(1000)}), "KICKED")
 		case 5:
 			h.do(codec.Command{Op: codec.OpListJobs, Tube: st.tube(rnd), State: of, Bound: 1000})
 		case 6:
@@ -206,7 +210,7 @@ func (st *storm) manage(rnd *rand.Rand) {
 			h.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(st.tubes[1+rnd.IntN(len(st.tubes)-1)]), Bound: rnd.Uint32N(4), To: st.tube(rnd)})
 			h.do(codec.Command{Op: codec.OpListDLQ})
 		default:
-			reply := h.do(codec.Command{Op: codec.OpMoveTube, Tube: st.tube(rnd), State: of, To: st.tube(rnd), Bound: 1 + rnd.Uint32N(100)})
+			reply := h.do(codec.Command{Op: codec.OpMoveTube, Tube: st.tube(rnd), State: of, To: st.tube(rnd), Bound: 1 + rnd.Uint32N(1000)})
 			st.count(reply, "MOVED")
 		}
 	}

@@ -22,22 +22,43 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 			c.expect(t, fmt.Sprintf("RESERVED %d 1\r\nx\r\n", i+1), "reserve\r\n")
 		}
 	}
+	putKeyed := func(t *testing.T, c *simConn) {
+		for i := range n {
+			c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 0 9 0 idp:k%d con:k%d\r\n\r\n", i, i%100)
+		}
+	}
+	buryKeyed := func(t *testing.T, c *simConn) {
+		for i := range n {
+			c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\nBURIED\r\n", i+1, i+1), "put 0 0 9 0 idp:k%d con:k%d\r\n\r\nreserve\r\nbury %d 0\r\n", i, i%100, i+1)
+		}
+	}
+	leaveTombstones := func(t *testing.T, c *simConn) {
+		for i := range n {
+			c.expect(t, fmt.Sprintf("INSERTED %d\r\nDELETED\r\n", i+1), "put 0 0 9 0 idp:k%d:1000\r\n\r\ndelete %d\r\n", i, i+1)
+		}
+	}
 	for _, c := range []struct {
 		command, reply string
 		prepare        func(*testing.T, *simConn)
 		ready          int // jobs, afterwards
+		steps          int // that each job takes at least; 0 when that is not the question
 	}{
-		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), put, 0},
-		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), bury, 0},
-		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), hold, 0},
-		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), bury, n},
-		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), put, 0},
-		{"delete-tube-jobs default ready 8000", "DELETED 8000\r\n", put, n - 8000},
-		{"delete-tube-jobs default reserved 99999", fmt.Sprintf("DELETED %d\r\n", n), hold, 0},
-		{fmt.Sprintf("delete-tube-jobs default reserved %d", n-2), fmt.Sprintf("DELETED %d\r\n", n-2), hold, 0},
-		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), put, n},
-		{"move-tube default buried other 99999", fmt.Sprintf("MOVED %d\r\n", n), bury, 0},
-		{"touch-all", fmt.Sprintf("TOUCHED_ALL %d\r\n", n), hold, 0},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), put, 0, 0},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), bury, 0, 0},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), hold, 0, 0},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), putKeyed, 0, keyedSteps},
+		{"flush-tube default", "FLUSHED 0\r\n", leaveTombstones, 0, keyedSteps},
+		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), bury, n, 0},
+		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), buryKeyed, n, keyedSteps},
+		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), put, 0, 0},
+		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), putKeyed, 0, keyedSteps},
+		{"delete-tube-jobs default ready 8000", "DELETED 8000\r\n", put, n - 8000, 0},
+		{"delete-tube-jobs default reserved 99999", fmt.Sprintf("DELETED %d\r\n", n), hold, 0, 0},
+		{fmt.Sprintf("delete-tube-jobs default reserved %d", n-2), fmt.Sprintf("DELETED %d\r\n", n-2), hold, 0, 3},
+		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), put, n, 2},
+		{"move-tube default buried other 99999", fmt.Sprintf("MOVED %d\r\n", n), bury, 0, 2},
+		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putKeyed, n, keyedMoveSteps},
+		{"touch-all", fmt.Sprintf("TOUCHED_ALL %d\r\n", n), hold, 0, 0},
 	} {
 		t.Run(strings.ReplaceAll(c.command, " ", "_"), func(t *testing.T) {
 			s := newSim(100, 1)
@@ -48,9 +69,12 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 			if client.start(t, "%s", c.command) != Wait {
 				t.Fatalf("all is done at once: %q", client.took())
 			}
-			l.rounds()
+			rounds := l.rounds()
 			if l.most > roundSteps+2*scanSlice {
 				t.Errorf("a round took %d steps; its budget is %d", l.most, roundSteps)
+			}
+			if least := n * c.steps / (roundSteps + 2*scanSlice); rounds < least {
+				t.Errorf("it took %d rounds, want at least %d", rounds, least)
 			}
 			if got := client.took(); got != c.reply {
 				t.Errorf("%q, want %q", got, c.reply)
@@ -59,6 +83,28 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 				t.Errorf("%d jobs are ready, want %d", got.Ready, c.ready)
 			}
 		})
+	}
+}
+
+// To find the first 10,000 jobs is more work than to look at them all, and all of it is
+// counted.
+func TestALongListKeepsToItsRounds(t *testing.T) {
+	const n = 30_000
+	s := newSim(100, 1)
+	l := slow(t, s)
+	c := s.open()
+	c.putMany(t, 1, n, "put 0 0 9 0\r\n\r\n") // each is met before those that come first
+	l.loop.Refill()
+	if c.start(t, "list-jobs default ready 10000") != Wait {
+		t.Fatal("the list comes at once")
+	}
+	rounds := l.rounds()
+	// How long the list is going to be is counted in one go.
+	if most := roundSteps + scanSlice + 10_000/4; l.most > most || rounds < n/roundSteps {
+		t.Errorf("%d rounds of up to %d steps, want at least %d of at most %d", rounds, l.most, n/roundSteps, most)
+	}
+	if got := strings.Count(c.took(), "- id: "); got != 10_000 {
+		t.Errorf("the list has %d jobs", got)
 	}
 }
 

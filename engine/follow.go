@@ -89,7 +89,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.charge(jobFootprint(uint32(len(r.Body)), r.Keys != journal.Keys{}))
+	f.charge(jobFootprint(uint32(len(r.Body)), &r.Keys))
 	sh.lock(&f.caller, f.stamp)
 	defer sh.unlock(&f.caller)
 	if err := f.insert(sh, r, segment); err != nil {
@@ -107,7 +107,7 @@ func (f *Follower) charge(n int64) {
 
 // hasKeys tells whether a job has these keys, and none of them was lost.
 func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
-	return sh.keysOf(j) == *keys && (j.flags == 0 || !sh.keyed[j.ID].lost)
+	return sh.keysOf(j) == *keys && (j.flags == 0 || !sh.keyedOf(j).lost)
 }
 
 // insert makes a job of a full record.
@@ -133,7 +133,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	j.onRecord(r, segment)
 	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
 	if r.Keys != (journal.Keys{}) {
-		sh.attach(sh.tubes[j.tube], j, r.Keys)
+		sh.attach(sh.tubes[j.tube], j, &keyed{id: r.ID, keys: r.Keys})
 	}
 	return f.apply(sh, ref, j, r)
 }
@@ -159,7 +159,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	if err != nil {
 		return replaced, err
 	}
-	f.charge(tombstoneFootprint)
+	f.charge(tombstoneFootprint(&r.Keys))
 	sh := f.engine.shardFor([]byte(r.Tube))
 	sh.lock(&f.caller, f.stamp)
 	defer sh.unlock(&f.caller)
@@ -172,9 +172,10 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	if f.now != Always {
 		end = min(end, f.now+seconds(r.Keys.Seconds)) // although somebody may have set the clock
 	}
-	k := sh.makeKeyed(j, r.Keys)
+	k := &keyed{id: r.ID, keys: r.Keys}
+	sh.addKeyed(j, k)
 	k.space = sh.keyspace(r.Tube)
-	if o := k.space.holders[r.Keys.Unique]; o == nil {
+	if o := sh.holderIn(k.space, r.Keys.Unique); o == nil {
 		sh.hold(k)
 	} else if _, other := sh.find(o.id); other.state == tombstone {
 		sh.loseKey(o)

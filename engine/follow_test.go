@@ -147,15 +147,13 @@ func (e *Engine) dump() string {
 func (e *Engine) dumpKeys() string {
 	var list []string
 	for _, sh := range e.shards {
-		for name, s := range sh.keyspaces {
-			for key, k := range s.holders {
-				end := int64(0)
-				_, j := sh.find(k.id)
-				if j.state == tombstone {
-					end = e.wall(j.at())
-				}
-				list = append(list, fmt.Sprintf("%s: job %d holds %s, tombstone until %d\n", name, k.id, key, end))
+		for k := range sh.holders.all() {
+			end := int64(0)
+			_, j := sh.find(k.id)
+			if j.state == tombstone {
+				end = e.wall(j.at())
 			}
+			list = append(list, fmt.Sprintf("%s: job %d holds %s, tombstone until %d\n", k.space.name, k.id, k.keys.Unique, end))
 		}
 	}
 	slices.Sort(list)

@@ -140,9 +140,10 @@ func (sh *shard) former(j *job) journal.Former {
 	if j.flags == 0 {
 		return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size)+int(j.optional))}
 	}
-	keys := &sh.keyed[j.ID].keys
+	k := sh.keyedOf(j)
+	keys := &k.keys
 	if j.state == tombstone {
-		return journal.Former{Segment: j.segment, Size: journal.SizeOf(sh.keyed[j.ID].space.name, 0, keys)}
+		return journal.Former{Segment: j.segment, Size: journal.SizeOf(k.space.name, 0, keys)}
 	}
 	name := sh.tubes[j.tube].name
 	return journal.Former{

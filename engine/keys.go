@@ -2,10 +2,12 @@ package engine
 
 import (
 	"errors"
+	"hash/maphash"
 	"unsafe"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/queue"
 )
 
 // Jobs that were put with tags have keys. What a shard knows of those lies beside the jobs,
@@ -30,19 +32,89 @@ type keyed struct {
 	group *group       // of the limited key; nil if there is none, or limits sleep
 
 	next, prev *keyed // in the keyspace's list of tombstones
+	nextByID   *keyed // in a bucket of shard.keyed
+	nextByKey  *keyed // in a bucket of shard.holders
 }
 
 // A keyspace is the unique keys of a tube. The shard's lock guards it. It exists while one
 // of them has a holder.
 type keyspace struct {
 	name        string // of the tube
-	holders     map[string]*keyed
+	hash        uint64 // of the name
+	holders     int    // of keys: jobs and tombstones
 	first, last *keyed // tombstones
 	tombstones  int
 }
 
-// keyedMemory is about what the keys of a job take.
-const keyedMemory = int64(unsafe.Sizeof(keyed{})) + 64
+// byJobID finds what belongs to jobs and tombstones by their ids.
+type byJobID struct{}
+
+func (byJobID) hash(k *keyed) uint64  { return hashOfID(k.id) }
+func (byJobID) next(k *keyed) **keyed { return &k.nextByID }
+
+// hashOfID is Fibonacci hashing (D. Knuth, TAOCP 6.4), whose upper bits depend on all of the id.
+func hashOfID(id uint64) uint64 {
+	h := id * 0x9E3779B97F4A7C15
+	return h ^ h>>32
+}
+
+// byUniqueKey finds the holders of unique keys by tube and key.
+type byUniqueKey struct{}
+
+func (byUniqueKey) hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.keys.Unique) }
+func (byUniqueKey) next(k *keyed) **keyed { return &k.nextByKey }
+
+// keySeed keeps clients from choosing keys that share a bucket.
+var keySeed = maphash.MakeSeed()
+
+func hashOfKey(key string) uint64 { return maphash.String(keySeed, key) }
+
+// keyedMemory is what the keys of a job take beside their text: a record, and not more than
+// two buckets in each of two tables.
+const keyedMemory = int64(unsafe.Sizeof(keyed{})+4*unsafe.Sizeof((*keyed)(nil))) + 8
+
+// keysFootprint is the memory that the keys of a job, or of a tombstone, are counted for.
+// The text of a limited key is counted once for all jobs that have it: see limitedKeyFootprint.
+func keysFootprint(keys *journal.Keys) int64 {
+	if keys == nil || *keys == (journal.Keys{}) {
+		return 0
+	}
+	n := keyedMemory + textFootprint(keys.Unique)
+	if keys.Limited != "" {
+		n += placeMemory
+	}
+	return n
+}
+
+// placeMemory is what a job takes in the heap of its group, which has some room to spare.
+const placeMemory = int64(unsafe.Sizeof(queue.Entry{})) + 8
+
+// textFootprint is the memory of a string: the allocator rounds up.
+func textFootprint(s string) int64 { return int64(len(s)+15) &^ 15 }
+
+// What a job with keys costs of a round's budget: its keys lie apart from each other in
+// memory.
+const (
+	keyedSteps     = 4  // to end or change it
+	keyedMoveSteps = 16 // to move it to another tube
+)
+
+// steps is what it costs of a round's budget to end or change the job.
+func (j *job) steps() int {
+	if j.flags != 0 {
+		return keyedSteps
+	}
+	return 1
+}
+
+// moveSteps is what it costs of a round's budget to move the job to another tube.
+func (j *job) moveSteps() int {
+	n := 2 + int(j.size/1024)
+	if j.flags != 0 {
+		n += keyedMoveSteps
+	}
+	return n
+}
 
 // keysOfTags are the keys of a put's job.
 func keysOfTags(t *codec.Tags) *journal.Keys {
@@ -57,42 +129,50 @@ func (sh *shard) keysOf(j *job) journal.Keys {
 	if j.flags == 0 {
 		return journal.Keys{}
 	}
-	return sh.keyed[j.ID].keys
+	return sh.keyedOf(j).keys
+}
+
+// keyedOf returns what belongs to a job with keys, or to a tombstone.
+func (sh *shard) keyedOf(j *job) *keyed {
+	for k := sh.keyed.first(hashOfID(j.ID)); k != nil; k = k.nextByID {
+		if k.id == j.ID {
+			return k
+		}
+	}
+	return nil
 }
 
 var errTooManyKeys = errors.New("there are as many keys as there may be")
 
-// attach gives a job of the tube t, which stands in no queue, its keys. Whoever has held the
-// unique key has it no more.
-func (sh *shard) attach(t *tube, j *job, keys journal.Keys) {
-	k := sh.makeKeyed(j, keys)
+// attach gives a job of the tube t, which stands in no queue, the keys of k, a record of its
+// id and keys only. Whoever has held the unique key has it no more.
+func (sh *shard) attach(t *tube, j *job, k *keyed) {
+	sh.addKeyed(j, k)
+	keys := &k.keys
 	if keys.Unique != "" {
 		k.space = sh.keyspace(t.name)
-		if old := k.space.holders[keys.Unique]; old != nil {
+		if old := sh.holderIn(k.space, keys.Unique); old != nil {
 			sh.loseKey(old)
 		}
 		sh.hold(k)
 	}
 	if keys.Limited != "" && !sh.engine.cfg.Stock {
 		k.group = sh.groupOf(t, keys.Limited, keys.Limit)
+		k.keys.Limited = k.group.key.key // one text for all jobs of the key
 		j.flags |= isLimited
 	}
 }
 
-func (sh *shard) makeKeyed(j *job, keys journal.Keys) *keyed {
-	if sh.keyed == nil {
-		sh.keyed = make(map[uint64]*keyed)
-	}
-	k := &keyed{id: j.ID, keys: keys}
-	sh.keyed[j.ID] = k
+// addKeyed makes a job, or a tombstone, one that has keys.
+func (sh *shard) addKeyed(j *job, k *keyed) {
+	sh.keyed.insert(k)
 	j.flags = hasKeys
-	return k
 }
 
-// dropKeys takes a job's keys away, which stands in no queue.
-func (sh *shard) dropKeys(j *job) {
-	k := sh.keyed[j.ID]
-	delete(sh.keyed, j.ID)
+// dropKeys takes a job's keys away, which stands in no queue, and returns their record.
+func (sh *shard) dropKeys(j *job) *keyed {
+	k := sh.keyedOf(j)
+	sh.keyed.remove(k)
 	if k.space != nil && !k.lost {
 		sh.release(k)
 	}
@@ -100,6 +180,7 @@ func (sh *shard) dropKeys(j *job) {
 		k.group.leave()
 	}
 	j.flags = 0
+	return k
 }
 
 // keyspace returns the unique keys of the tube of that name, and makes room for some if
@@ -110,7 +191,7 @@ func (sh *shard) keyspace(name string) *keyspace {
 		if sh.keyspaces == nil {
 			sh.keyspaces = make(map[string]*keyspace)
 		}
-		s = &keyspace{name: name, holders: make(map[string]*keyed)}
+		s = &keyspace{name: name, hash: hashOfKey(name)}
 		sh.keyspaces[name] = s
 	}
 	return s
@@ -119,14 +200,24 @@ func (sh *shard) keyspace(name string) *keyspace {
 // holder returns who holds a unique key of the tube of that name, nil if nobody does.
 func (sh *shard) holder(name, key string) *keyed {
 	if s := sh.keyspaces[name]; s != nil && key != "" {
-		return s.holders[key]
+		return sh.holderIn(s, key)
+	}
+	return nil
+}
+
+func (sh *shard) holderIn(s *keyspace, key string) *keyed {
+	for k := sh.holders.first(s.hash ^ hashOfKey(key)); k != nil; k = k.nextByKey {
+		if k.space == s && k.keys.Unique == key {
+			return k
+		}
 	}
 	return nil
 }
 
 // hold makes k the holder of its unique key, which has none.
 func (sh *shard) hold(k *keyed) {
-	k.space.holders[k.keys.Unique] = k
+	sh.holders.insert(k)
+	k.space.holders++
 	sh.keyspaces[k.space.name] = k.space // it may have lost its last holder a moment ago
 	sh.totals.unique++
 	sh.engine.usage.keys.Add(1)
@@ -135,8 +226,8 @@ func (sh *shard) hold(k *keyed) {
 // release leaves the unique key of k, its holder, without one.
 func (sh *shard) release(k *keyed) {
 	s := k.space
-	delete(s.holders, k.keys.Unique)
-	if len(s.holders) == 0 {
+	sh.holders.remove(k)
+	if s.holders--; s.holders == 0 {
 		delete(sh.keyspaces, s.name)
 	}
 	if k == s.first || k.prev != nil {
@@ -162,7 +253,7 @@ func (sh *shard) loseKey(k *keyed) {
 func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
 	e := sh.engine
 	more := keys.Unique != "" || t.limitedKeyOf(keys.Limited) == nil
-	sh.attach(t, j, *keys)
+	sh.attach(t, j, &keyed{id: j.ID, keys: *keys})
 	// Others may attach keys at the same time, and then both be refused, but the limit holds.
 	if limit := e.cfg.Limits.Keys; more && limit > 0 && e.usage.keys.Load() > int64(limit) {
 		e.usage.refusedKeys.Add(1)

@@ -185,11 +185,14 @@ func TestMemoryOfKeysIsCountedAndGivenBack(t *testing.T) {
 	c := s.open()
 	c.expect(t, "INSERTED 1\r\nINSERTED 2\r\nINSERTED 2 READY\r\nUSING t\r\nINSERTED 4\r\n",
 		"put 9 0 9 1 idp:k:9 con:c\r\na\r\nput 9 0 9 1 idp:j\r\na\r\nput 9 0 9 1 idp:j\r\na\r\nuse t\r\nput 9 0 9 1 idp:j\r\na\r\n")
-	if got, want := s.engine.memoryUsed(), 3*jobFootprint(1, true); got != want {
+	with := func(keys journal.Keys) int64 { return jobFootprint(1, &keys) }
+	unique := with(journal.Keys{Unique: "j"})
+	limited := limitedKeyFootprint("c") + groupMemory
+	if got, want := s.engine.memoryUsed(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nMOVED\r\n", "delete 1\r\nmove-job 2 t\r\n") // a tombstone; a job that loses its key
-	if got, want := s.engine.memoryUsed(), tombstoneFootprint+jobFootprint(1, true)+jobFootprint(1, false); got != want {
+	if got, want := s.engine.memoryUsed(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil); got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nDELETED\r\n", "delete 2\r\ndelete 4\r\n")

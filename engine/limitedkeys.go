@@ -2,6 +2,7 @@ package engine
 
 import (
 	"iter"
+	"unsafe"
 
 	"trellis/engine/internal/queue"
 )
@@ -17,7 +18,7 @@ import (
 
 // limitedKeys are the limited keys of a tube. The shard's lock guards them.
 type limitedKeys struct {
-	keys    map[string]*limitedKey
+	keys    hashTable[limitedKey, byLimitedKey]
 	passed  queue.Heap // the first jobs of groups that are closed, by priority
 	crowded []*group   // those with further jobs
 }
@@ -32,7 +33,24 @@ type limitedKey struct {
 	// The groups by their limits. Most keys have one.
 	only   *group
 	others map[uint32]*group
+
+	next *limitedKey // in a bucket of limitedKeys.keys
 }
+
+// byLimitedKey finds limited keys of a tube.
+type byLimitedKey struct{}
+
+func (byLimitedKey) hash(s *limitedKey) uint64       { return hashOfKey(s.key) }
+func (byLimitedKey) next(s *limitedKey) **limitedKey { return &s.next }
+
+// limitedKeyFootprint is the memory that a limited key is counted for, beside its groups: a
+// record, not more than two buckets, and the text.
+func limitedKeyFootprint(key string) int64 {
+	return int64(unsafe.Sizeof(limitedKey{})+2*unsafe.Sizeof((*limitedKey)(nil))) + textFootprint(key)
+}
+
+// groupMemory is what a group is counted for.
+const groupMemory = int64(unsafe.Sizeof(group{}))
 
 // group is the jobs of one key and one limit. All of its ready jobs are withheld from the
 // tube's order of ready jobs, but for the first while it is open.
@@ -54,18 +72,24 @@ func (t *tube) limitedKeyOf(key string) *limitedKey {
 	if t.limited == nil {
 		return nil
 	}
-	return t.limited.keys[key]
+	for s := t.limited.keys.first(hashOfKey(key)); s != nil; s = s.next {
+		if s.key == key {
+			return s
+		}
+	}
+	return nil
 }
 
 // groupOf adds a job of the tube t to a group.
 func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	if t.limited == nil {
-		t.limited = &limitedKeys{keys: make(map[string]*limitedKey)}
+		t.limited = new(limitedKeys)
 	}
-	s := t.limited.keys[key]
+	s := t.limitedKeyOf(key)
 	if s == nil {
 		s = &limitedKey{tube: t, key: key}
-		t.limited.keys[key] = s
+		t.limited.keys.insert(s)
+		sh.engine.countBytes(sh.by, limitedKeyFootprint(key))
 		sh.totals.limited++
 		sh.engine.usage.keys.Add(1)
 	}
@@ -73,6 +97,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	if g == nil {
 		g = &group{key: s, limit: limit}
 		s.add(g)
+		sh.engine.countBytes(sh.by, groupMemory)
 	}
 	s.jobs++
 	g.jobs++
@@ -82,19 +107,22 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 // leave takes a job off its group.
 func (g *group) leave() {
 	s := g.key
+	t := s.tube
+	sh := t.shard
 	s.jobs--
 	g.jobs--
 	if g.jobs == 0 {
 		s.remove(g)
+		sh.engine.refundBytes(sh.by, groupMemory)
 	}
 	if s.jobs == 0 {
-		t := s.tube
-		delete(t.limited.keys, s.key)
-		if len(t.limited.keys) == 0 {
+		t.limited.keys.remove(s)
+		sh.engine.refundBytes(sh.by, limitedKeyFootprint(s.key))
+		if t.limited.keys.count == 0 {
 			t.limited = nil
 		}
-		t.shard.totals.limited--
-		t.shard.engine.usage.keys.Add(-1)
+		sh.totals.limited--
+		sh.engine.usage.keys.Add(-1)
 	}
 }
 
@@ -125,7 +153,7 @@ func (s *limitedKey) remove(g *group) {
 }
 
 // groupOfJob returns the group of a job that has one.
-func (sh *shard) groupOfJob(j *job) *group { return sh.keyed[j.ID].group }
+func (sh *shard) groupOfJob(j *job) *group { return sh.keyedOf(j).group }
 
 // passedOver tells whether a job must not be reserved.
 func (sh *shard) passedOver(j *job) bool { return j.flags&isLimited != 0 && !sh.groupOfJob(j).open() }
@@ -189,6 +217,9 @@ func (sh *shard) crowd(t *tube, g *group, r ref, j *job) {
 	if g.rest.Len() == 0 {
 		g.place = len(t.limited.crowded)
 		t.limited.crowded = append(t.limited.crowded, g)
+	}
+	if l := sh.by.loop; l != nil && g.rest.Full() {
+		l.budget -= g.rest.Len() / 8 // where jobs come in turn, many groups grow at the same time
 	}
 	g.rest.Push(sh.table, uint64(j.pri), r, &j.Links)
 }

@@ -15,6 +15,7 @@ type survey struct {
 	begun bool
 	found []listed // a heap, the last in order first, until it is sorted
 	count int      // of found, those that are still a heap
+	steps int      // that changes of the heap have taken since takeSteps
 }
 
 // orderPlace is a place in the order of a tube's jobs in one state. The zero place is
@@ -82,13 +83,22 @@ func (v *survey) see(j *job) {
 	e := listed{p, j.pri, j.size, j.created, j.at()}
 	switch {
 	case v.count < v.most:
+		v.steps++
 		v.found = append(v.found, e)
 		v.up(v.count)
 		v.count++
 	case p.before(v.found[0].orderPlace):
+		v.steps++
 		v.found[0] = e
 		v.down()
 	}
+}
+
+// takeSteps returns how many steps were taken for jobs that were found since it was last
+// called.
+func (v *survey) takeSteps() (n int) {
+	n, v.steps = v.steps, 0
+	return n
 }
 
 func (v *survey) up(i int) {

@@ -19,7 +19,7 @@ type tombstones struct {
 }
 
 // tombstoneFootprint is the memory that a tombstone is counted for.
-var tombstoneFootprint = jobFootprint(0, true)
+func tombstoneFootprint(keys *journal.Keys) int64 { return jobFootprint(0, keys) }
 
 // noTube is the tube of a tombstone.
 const noTube = ^uint32(0)
@@ -29,13 +29,13 @@ func (sh *shard) leavesTombstone(j *job) bool {
 	if j.flags == 0 {
 		return false
 	}
-	k := sh.keyed[j.ID]
+	k := sh.keyedOf(j)
 	return !k.lost && k.keys.Tombstone() != (journal.Keys{})
 }
 
 // entomb records that a job is deleted and leaves a tombstone, and makes it one.
 func (sh *shard) entomb(r ref, j *job, out *Output) error {
-	t, k := sh.tubes[j.tube], sh.keyed[j.ID]
+	t, k := sh.tubes[j.tube], sh.keyedOf(j)
 	end := sh.now + seconds(k.keys.Seconds)
 	if sh.journaled() {
 		x := &sh.journal.record
@@ -53,7 +53,6 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 	t.deletes++
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
-	sh.engine.refundBytes(sh.by, jobFootprint(j.size, true)-tombstoneFootprint)
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)
 	}
@@ -61,7 +60,9 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 		k.group.leave()
 		k.group = nil
 	}
-	k.keys = k.keys.Tombstone()
+	keys := k.keys
+	k.keys = keys.Tombstone()
+	sh.engine.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&k.keys))
 	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
@@ -100,7 +101,7 @@ func (d *tombstones) endNow(r ref, j *job) {
 
 // recordTombstone is what the journal is told of a tombstone.
 func (sh *shard) recordTombstone(j *job) journal.Record {
-	k := sh.keyed[j.ID]
+	k := sh.keyedOf(j)
 	return journal.Record{
 		ID: j.ID, State: journal.Deleted, Due: sh.engine.wall(j.at()), Tube: k.space.name, Keys: k.keys,
 	}

@@ -5,12 +5,12 @@ package journal
 type Keys struct {
 	// Unique is a key that no other job of the tube has while this one lives; "" for none.
 	Unique string
-	// Seconds is for how much longer nobody gets the unique key after the job was deleted.
-	Seconds uint32
 	// Limited is a key of which at most Limit jobs of the tube are reserved when this one
 	// becomes reserved, itself included; "" for none.
 	Limited string
 	Limit   uint32
+	// Seconds is for how much longer nobody gets the unique key after the job was deleted.
+	Seconds uint32
 }
 
 // MaxKey is the length in bytes of the longest key.

@@ -31,6 +31,7 @@ const waitTrials = 5
 type waitCase struct {
 	name, what string
 	args       []string // of the server
+	binlog     bool     // the server keeps one
 	// prepare brings the server into its state. It returns what is done while the probes run; that ends when the server has
 	// done its work.
 	prepare func(w *waits) (do func())
@@ -57,97 +58,101 @@ type waits struct {
 // have another one. With two loops nothing is bound to a processor, and there is a probe on each loop; w.c is on the loop
 // of probe 1. It reports times and asserts only counts.
 func scaleWaits(t *testing.T) {
-	const workers = 8000
-	for _, c := range []waitCase{
-		{name: "quiet", what: "nothing happens for 0.5 s", prepare: func(*waits) func() {
-			return func() { time.Sleep(500 * time.Millisecond) }
-		}},
-		{name: "pause", what: "a pause ends for which 8,000 workers wait, with 8,000 jobs", prepare: func(w *waits) func() {
-			w.c.send("pause-tube default 4000000")
-			w.c.want("PAUSED")
-			pump(w, w.a, workers, "INSERTED", putting(10, "0"))
-			crowd := w.crowd(workers, "reserve")
-			return func() {
-				w.c.send("pause-tube default 1")
-				w.c.want("PAUSED")
-				crowd.await("RESERVED", 2)
-			}
-		}, check: func(w *waits) {
-			wantCounts(w.c, map[string]int{"current-jobs-reserved": workers, "current-jobs-ready": 0, "current-waiting": 0})
-		}},
-		{name: "list", what: "16 clients ask for list-tubes with 100,000 tubes of 200 bytes", prepare: prepareLists, check: func(w *waits) {
-			wantCounts(w.c, map[string]int{"current-jobs-ready": listTubes, "current-tubes": listTubes + 1})
-		}},
-		{name: "kick", what: "two clients kick 300,000 buried jobs each", prepare: func(w *waits) func() {
-			const n = 300_000
-			w.buried("one", 1, n)
-			w.buried("two", n+1, n)
-			clients := []*client{w.dial("use one", "USING one"), w.dial("use two", "USING two")}
-			return func() {
-				for _, c := range clients {
-					c.send("kick 4294967295")
-				}
-				for _, c := range clients {
-					c.want(fmt.Sprint("KICKED ", n))
-				}
-			}
-		}, check: func(w *waits) {
-			wantCounts(w.c, map[string]int{"current-jobs-ready": 600_000, "current-jobs-buried": 0})
-		}},
-		{name: "timeout", what: "8,000 reserve-with-timeout end in the same moment", prepare: func(w *waits) func() {
-			crowd := w.crowd(workers, "reserve-with-timeout 5")
-			// A server that stands still while they come to their end has all of them to end when it goes on.
-			w.s.signal(syscall.SIGSTOP)
-			time.Sleep(5 * time.Second)
-			return func() {
-				w.s.signal(syscall.SIGCONT)
-				crowd.await("TIMED_OUT", 1)
-			}
-		}, check: func(w *waits) { wantCounts(w.c, map[string]int{"current-waiting": 0}) }},
-		{name: "kicks", what: "74 kicks of 4,000 jobs in one write", prepare: func(w *waits) func() {
-			w.buried("one", 1, 74*4000)
-			c := w.dial("use one", "USING one")
-			return func() {
-				c.send(slices.Repeat([]string{"kick 4000"}, 74)...)
-				c.want(slices.Repeat([]string{"KICKED 4000"}, 74)...)
-			}
-		}, check: func(w *waits) {
-			wantCounts(w.c, map[string]int{"current-jobs-ready": 74 * 4000, "current-jobs-buried": 0})
-		}},
-		{name: "watched", what: "a client loops reserve-with-timeout 0, 40 in a write, with as long a watch list as it may have", prepare: prepareWatching},
-		{
-			name: "watched-20000", what: "a client loops reserve-with-timeout 0, 40 in a write, with 20,000 watched tubes",
-			args: []string{"--max-watched=0"}, prepare: prepareWatching,
-		},
-		{name: "close", what: "a client with 1,000,000 reservations closes", prepare: func(w *waits) func() {
-			const n = 1_000_000
-			conn := w.connect()
-			pumpConn(w, conn, n, "INSERTED", putting(1, "0"))
-			pumpConn(w, conn, 2*n, "", func(b []byte, i int) []byte {
-				if i%2 == 0 { // a reply has two lines
-					b = append(b, "reserve\r\n"...)
-				}
-				return b
-			})
-			wantCounts(w.c, map[string]int{"current-jobs-reserved": n})
-			return func() {
-				conn.Close()
-				await(w.T, "all jobs are ready", func() bool { return stats(w.c)["current-jobs-ready"] == strconv.Itoa(n) })
-			}
-		}, check: func(w *waits) {
-			wantCounts(w.c, map[string]int{"current-jobs-ready": 1_000_000, "current-jobs-reserved": 0})
-			for id := 1; id <= 1000; id++ { // in their old order
-				w.c.send("reserve")
-				w.c.want(fmt.Sprintf("RESERVED %d 1", id), "j")
-			}
-		}},
-	} {
+	for _, c := range slices.Concat(stockWaits, extensionWaits) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, loops := range []int{1, 2} {
 				c.measure(t, loops)
 			}
 		})
 	}
+}
+
+const workers = 8000
+
+// stockWaits are waits for commands of the stock protocol, and for what happens by time.
+var stockWaits = []waitCase{
+	{name: "quiet", what: "nothing happens for 0.5 s", prepare: func(*waits) func() {
+		return func() { time.Sleep(500 * time.Millisecond) }
+	}},
+	{name: "pause", what: "a pause ends for which 8,000 workers wait, with 8,000 jobs", prepare: func(w *waits) func() {
+		w.c.send("pause-tube default 4000000")
+		w.c.want("PAUSED")
+		pump(w, w.a, workers, "INSERTED", putting(10, "0"))
+		crowd := w.crowd(workers, "reserve")
+		return func() {
+			w.c.send("pause-tube default 1")
+			w.c.want("PAUSED")
+			crowd.await("RESERVED", 2)
+		}
+	}, check: func(w *waits) {
+		wantCounts(w.c, map[string]int{"current-jobs-reserved": workers, "current-jobs-ready": 0, "current-waiting": 0})
+	}},
+	{name: "list", what: "16 clients ask for list-tubes with 100,000 tubes of 200 bytes", prepare: prepareLists, check: func(w *waits) {
+		wantCounts(w.c, map[string]int{"current-jobs-ready": listTubes, "current-tubes": listTubes + 1})
+	}},
+	{name: "kick", what: "two clients kick 300,000 buried jobs each", prepare: func(w *waits) func() {
+		const n = 300_000
+		w.buried("one", 1, n)
+		w.buried("two", n+1, n)
+		clients := []*client{w.dial("use one", "USING one"), w.dial("use two", "USING two")}
+		return func() {
+			for _, c := range clients {
+				c.send("kick 4294967295")
+			}
+			for _, c := range clients {
+				c.want(fmt.Sprint("KICKED ", n))
+			}
+		}
+	}, check: func(w *waits) {
+		wantCounts(w.c, map[string]int{"current-jobs-ready": 600_000, "current-jobs-buried": 0})
+	}},
+	{name: "timeout", what: "8,000 reserve-with-timeout end in the same moment", prepare: func(w *waits) func() {
+		crowd := w.crowd(workers, "reserve-with-timeout 5")
+		// A server that stands still while they come to their end has all of them to end when it goes on.
+		w.s.signal(syscall.SIGSTOP)
+		time.Sleep(5 * time.Second)
+		return func() {
+			w.s.signal(syscall.SIGCONT)
+			crowd.await("TIMED_OUT", 1)
+		}
+	}, check: func(w *waits) { wantCounts(w.c, map[string]int{"current-waiting": 0}) }},
+	{name: "kicks", what: "74 kicks of 4,000 jobs in one write", prepare: func(w *waits) func() {
+		w.buried("one", 1, 74*4000)
+		c := w.dial("use one", "USING one")
+		return func() {
+			c.send(slices.Repeat([]string{"kick 4000"}, 74)...)
+			c.want(slices.Repeat([]string{"KICKED 4000"}, 74)...)
+		}
+	}, check: func(w *waits) {
+		wantCounts(w.c, map[string]int{"current-jobs-ready": 74 * 4000, "current-jobs-buried": 0})
+	}},
+	{name: "watched", what: "a client loops reserve-with-timeout 0, 40 in a write, with as long a watch list as it may have", prepare: prepareWatching},
+	{
+		name: "watched-20000", what: "a client loops reserve-with-timeout 0, 40 in a write, with 20,000 watched tubes",
+		args: []string{"--max-watched=0"}, prepare: prepareWatching,
+	},
+	{name: "close", what: "a client with 1,000,000 reservations closes", prepare: func(w *waits) func() {
+		const n = 1_000_000
+		conn := w.connect()
+		pumpConn(w, conn, n, "INSERTED", putting(1, "0"))
+		pumpConn(w, conn, 2*n, "", func(b []byte, i int) []byte {
+			if i%2 == 0 { // a reply has two lines
+				b = append(b, "reserve\r\n"...)
+			}
+			return b
+		})
+		wantCounts(w.c, map[string]int{"current-jobs-reserved": n})
+		return func() {
+			conn.Close()
+			await(w.T, "all jobs are ready", func() bool { return stats(w.c)["current-jobs-ready"] == strconv.Itoa(n) })
+		}
+	}, check: func(w *waits) {
+		wantCounts(w.c, map[string]int{"current-jobs-ready": 1_000_000, "current-jobs-reserved": 0})
+		for id := 1; id <= 1000; id++ { // in their old order
+			w.c.send("reserve")
+			w.c.want(fmt.Sprintf("RESERVED %d 1", id), "j")
+		}
+	}},
 }
 
 // measure writes a row.
@@ -199,6 +204,14 @@ func spread(all []time.Duration) string {
 func (c *waitCase) trial(t *testing.T, loops int) ([]*waitProbe, *waits) {
 	t.Helper()
 	args := append([]string{"--loops=" + strconv.Itoa(loops)}, c.args...)
+	if c.binlog {
+		dir, err := os.MkdirTemp("", "trellis-waits-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		args = append(args, "-b", dir)
+	}
 	cmd := exec.Command(binary, append([]string{"-p0", "-l127.0.0.1", "-V", "--log-format=json"}, args...)...)
 	var p *process
 	onProcessor(t, pinning(loops, serverProcessor), func() { p = launchCommand(t, cmd) })
@@ -376,26 +389,27 @@ func prepareLists(w *waits) func() {
 		time.Sleep(300 * time.Millisecond)
 		var wg sync.WaitGroup
 		for _, c := range clients {
-			wg.Go(func() {
-				size := 0
-				if line, err := c.in.ReadString('\n'); err != nil {
-					w.Errorf("list-tubes: %q, %v", line, err)
-					return
-				} else if _, err := fmt.Sscanf(line, "OK %d", &size); err != nil {
-					w.Errorf("list-tubes: %q, %v", line, err)
-					return
-				}
-				counts := new(lineCounter)
-				if _, err := io.CopyN(counts, c.in, int64(size)+2); err != nil {
-					w.Errorf("list-tubes: %v", err)
-				}
-				if want := listTubes + 3; counts.n != want { // "---", default, and the end
-					w.Errorf("list-tubes has %d lines, want %d", counts.n, want)
-				}
-			})
+			wg.Go(func() { w.wantLines(c, listTubes+3) }) // "---", default, and the end
 		}
 		wg.Wait()
 		w.memory = max(1, (peakMemory(w, pid)-before)/listClients)
+	}
+}
+
+// wantLines reads a reply with so many lines of data. Any goroutine may call it.
+func (w *waits) wantLines(c *client, want int) {
+	line, err := c.in.ReadString('\n')
+	size := 0
+	if _, scanErr := fmt.Sscanf(line, "OK %d", &size); scanErr != nil {
+		w.Errorf("a list begins with %q, %v", line, errors.Join(err, scanErr))
+		return
+	}
+	counts := new(lineCounter)
+	if _, err := io.CopyN(counts, c.in, int64(size)+2); err != nil {
+		w.Errorf("a list of %d bytes: %v", size, err)
+	}
+	if counts.n != want {
+		w.Errorf("a list has %d lines, want %d", counts.n, want)
 	}
 }
 

@@ -51,6 +51,9 @@ func (h *Heap) Len() int {
 	return len(h.small)
 }
 
+// Full tells whether the next Push copies all entries to a larger slice.
+func (h *Heap) Full() bool { return len(h.small) == cap(h.small) && len(h.small) < blockLen }
+
 // First returns the least entry. The heap must not be empty.
 func (h *Heap) First() Entry { return h.small[0] }
 

@@ -1,0 +1,134 @@
+package engine
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"testing"
+)
+
+// all yields all entries.
+func (t *hashTable[E, H]) all() iter.Seq[*E] {
+	return func(yield func(*E) bool) {
+		var h H
+		for i := range t.buckets {
+			for e := *t.bucket(i); e != nil; e = *h.next(e) {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// check looks at all that the table keeps.
+func (t *hashTable[E, H]) check() error {
+	var h H
+	count, room := 0, 0
+	for i := range t.buckets {
+		for e := *t.bucket(i); e != nil; e = *h.next(e) {
+			if at := t.bucketOf(h.hash(e)); at != i {
+				return fmt.Errorf("an entry of bucket %d stands in bucket %d", at, i)
+			}
+			count++
+		}
+	}
+	for _, page := range t.pages {
+		room += len(page)
+	}
+	if count != t.count || room != t.buckets || t.buckets < t.count || t.count == 0 && t.pages != nil || t.count > 0 && t.buckets > max(1, 2*t.count+1) {
+		return fmt.Errorf("%d entries are counted in %d buckets, there are %d in %d", t.count, t.buckets, count, room)
+	}
+	return nil
+}
+
+// keyedOfID is what a table has of an id.
+func keyedOfID(t *hashTable[keyed, byJobID], id uint64) *keyed {
+	for k := t.first(hashOfID(id)); k != nil; k = k.nextByID {
+		if k.id == id {
+			return k
+		}
+	}
+	return nil
+}
+
+// Entries come and go at random: the table has those of a map, and no more room than for twice as many.
+func TestAHashTableHasWhatWasInsertedAndNotRemoved(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, spread := range []uint64{1, 16, 1 << 20, 1 << 40} {
+		var table hashTable[keyed, byJobID]
+		want := map[uint64]*keyed{}
+		var ids []uint64
+		for _, target := range []int{3, 700, 0, 5000, 10, 2000, 0} {
+			for len(ids) != target {
+				if len(ids) > target || rnd.IntN(4) == 0 && len(ids) > 0 {
+					i := rnd.IntN(len(ids))
+					table.remove(want[ids[i]])
+					delete(want, ids[i])
+					ids[i] = ids[len(ids)-1]
+					ids = ids[:len(ids)-1]
+					continue
+				}
+				k := &keyed{id: rnd.Uint64N(1<<20) * spread}
+				if want[k.id] == nil {
+					want[k.id] = k
+					ids = append(ids, k.id)
+					table.insert(k)
+				}
+			}
+			if err := table.check(); err != nil {
+				t.Fatal(err)
+			}
+			if table.count != len(want) {
+				t.Fatalf("%d entries, want %d", table.count, len(want))
+			}
+			for id, k := range want {
+				if got := keyedOfID(&table, id); got != k {
+					t.Fatalf("id %d: found %v", id, got)
+				}
+			}
+			if got := keyedOfID(&table, 3); got != want[3] {
+				t.Errorf("an id that is not there was found")
+			}
+		}
+	}
+}
+
+// No insertion and no removal does much: it looks at a few entries and makes or drops one page of buckets.
+func TestAHashTableGrowsAndShrinksABucketAtATime(t *testing.T) {
+	const n = 100_000
+	var table hashTable[keyed, byJobID]
+	all := make([]keyed, n)
+	longest := 0 // entries in a bucket
+	for i := range all {
+		all[i].id = uint64(i + 1)
+		before := table.buckets
+		table.insert(&all[i])
+		if made := table.buckets - before; made < 0 || made > 1 {
+			t.Fatalf("an insertion made %d buckets", made)
+		}
+	}
+	for i := range table.buckets {
+		in := 0
+		for k := *table.bucket(i); k != nil; k = k.nextByID {
+			in++
+		}
+		longest = max(longest, in)
+	}
+	if longest > 16 {
+		t.Errorf("%d entries share a bucket", longest)
+	}
+	for i := range all {
+		before := table.buckets
+		table.remove(&all[i])
+		if gone := before - table.buckets; gone < 0 || gone > 2 {
+			t.Fatalf("a removal dropped %d buckets", gone)
+		}
+		if table.buckets > 2*table.count+1 {
+			t.Fatalf("%d buckets for %d entries", table.buckets, table.count)
+		}
+	}
+	if table.pages != nil {
+		t.Error("an empty table has pages")
+	}
+}

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"trellis/codec"
+)
+
+// A job's record is a cache line, and jobs without keys have nothing else for them.
+func TestAJobWithoutKeysIsNoLargerForTheOthers(t *testing.T) {
+	if got := unsafe.Sizeof(job{}); got != 64 {
+		t.Errorf("a job's record has %d bytes", got)
+	}
+	if got := unsafe.Sizeof(counters{}); got != 32 {
+		t.Errorf("a job's counters have %d bytes", got)
+	}
+	s := newSim(100, 1)
+	s.open().putMany(t, 1, 1000, "put 0 0 9 0\r\n\r\n")
+	for _, sh := range s.engine.shards {
+		if sh.keyed.pages != nil || sh.holders.pages != nil || sh.keyspaces != nil {
+			t.Error("there are tables of keys for jobs that have none")
+		}
+	}
+}
+
+// BenchmarkMemoryOfKeys reports what the keys of a job take of the Go heap, what they are
+// counted for against the memory limit, and what a job takes when only every hundredth is left.
+func BenchmarkMemoryOfKeys(b *testing.B) {
+	const jobs = 200_000
+	heap := func() float64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return float64(m.HeapAlloc)
+	}
+	for _, c := range []struct {
+		name string
+		tags func(i int) codec.Tags
+		keys int // limited ones
+	}{
+		{"none", nil, 0},
+		{"unique", func(i int) codec.Tags { return codec.Tags{Unique: fmt.Appendf(nil, "key-%d", i)} }, 0},
+		{"long", func(i int) codec.Tags { return codec.Tags{Unique: fmt.Appendf(nil, "key-%060d", i)} }, 0},
+		{"limited", func(i int) codec.Tags { return codec.Tags{Limited: fmt.Appendf(nil, "key-%d", i), Limit: 1} }, jobs},
+		{"both", func(i int) codec.Tags {
+			return codec.Tags{Unique: fmt.Appendf(nil, "key-%d", i), Limited: fmt.Appendf(nil, "key-%d", i%1000), Limit: 1}
+		}, 1000},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			p := newPlant(b, 1)
+			client := p.client(0)
+			for b.Loop() {
+				before := heap()
+				counted := int64(0)
+				for i := range jobs {
+					cmd := &codec.Command{Op: codec.OpPut, TTR: 100, Terminated: true}
+					if c.tags != nil {
+						tags := c.tags(i)
+						cmd.Tags = &tags
+						keys := keysOfTags(&tags)
+						counted += keysFootprint(keys)
+						if i < c.keys {
+							counted += limitedKeyFootprint(keys.Limited) + groupMemory
+						}
+					}
+					client.must(cmd, "INSERTED")
+				}
+				full := heap() - before
+				last := client.replyID()
+				for i := range uint64(jobs) {
+					if i%100 > 0 {
+						client.must(&codec.Command{Op: codec.OpDelete, ID: last - i}, "DELETED")
+					}
+				}
+				left := heap() - before
+				b.ReportMetric(full/jobs, "B/job")
+				b.ReportMetric(float64(counted)/jobs, "counted-B/job")
+				b.ReportMetric(left/(jobs/100), "B/job-left")
+				for i := uint64(0); i < jobs; i += 100 {
+					client.must(&codec.Command{Op: codec.OpDelete, ID: last - i}, "DELETED")
+				}
+				b.ReportMetric((heap()-before)/jobs, "B/gone")
+			}
+		})
+	}
+}
