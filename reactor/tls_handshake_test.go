@@ -3,9 +3,11 @@ package reactor
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -525,6 +527,31 @@ func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 	c.expectEOF()
 	if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != 20 {
 		t.Errorf("%d are under way, %d were stopped", st.Pending, st.count(HandshakeStopped))
+	}
+}
+
+// Nobody keeps a handshake under way by sending a little now and then.
+func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
+	hello := helloOf(t)
+	for name, first := range map[string][]byte{"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello} {
+		t.Run(name, func(t *testing.T) {
+			ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond})
+			addr := ts.serveTLS(serverTLS())
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(patience))
+			_, _ = c.Write(first)
+			_, err = io.Copy(io.Discard, c)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the server keeps the connection")
+			}
+			if st := ts.untilHandshakes(); st.count(HandshakeTimeout) != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
 	}
 }
 
