@@ -362,7 +362,7 @@ func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) ch
 // While handshakes compute, those that come have no goroutine, no buffer, nothing but a
 // descriptor; and whoever is served already goes on.
 func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	ts.oneToken()
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -390,7 +390,7 @@ func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 
 // What a client was sent has cost something, and it may be about to answer.
 func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 80 })
+	ts := serveConfig(t, "tcp", hooks{handshake: time.Hour}, nil, func(c *Config) { c.MaxConnections = 80 })
 	ts.oneToken()
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -424,7 +424,7 @@ func (ts *testServer) idleTokens() int {
 // Otherwise nobody would ever be done while more come than the server can serve; and if
 // new ones never had a turn, those that dribble would keep them out.
 func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	ts.oneToken()
 	var done []uint64 // how many handshakes had ended well when each of the new ones began; of the one that has the token
 	g := gatekeeper{passed: func() { done = append(done, ts.Handshakes().count(HandshakeOK)) }}
