@@ -292,7 +292,7 @@ func (h *handshake) open() error {
 	socket := os.NewFile(uintptr(h.fd), "socket")
 	raw, err := socket.SyscallConn()
 	if err == nil {
-		err = socket.SetDeadline(h.accepted.Add(handshakeTime))
+		err = socket.SetDeadline(h.accepted.Add(h.by.server.hooks.handshake))
 	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

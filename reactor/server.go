@@ -117,6 +117,7 @@ type hooks struct {
 	unpaused    bool                              // reading cannot be paused
 	patience    time.Duration                     // instead of drainPatience
 	linger      time.Duration                     // instead of lingerTime
+	handshake   time.Duration                     // instead of handshakeTime
 	acceptPause time.Duration                     // instead of minAcceptPause
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
 	ungated     bool                              // gnet's poller cannot watch listeners
@@ -156,6 +157,9 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	if h.linger == 0 {
 		h.linger = lingerTime
+	}
+	if h.handshake == 0 {
+		h.handshake = handshakeTime
 	}
 	s := &Server{
 		cfg:     cfg,

@@ -3,9 +3,11 @@ package reactor
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -360,7 +362,7 @@ func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) ch
 // While handshakes compute, those that come have no goroutine, no buffer, nothing but a
 // descriptor; and whoever is served already goes on.
 func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	ts.oneToken()
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -388,7 +390,7 @@ func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 
 // What a client was sent has cost something, and it may be about to answer.
 func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 80 })
+	ts := serveConfig(t, "tcp", hooks{handshake: time.Hour}, nil, func(c *Config) { c.MaxConnections = 80 })
 	ts.oneToken()
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -422,7 +424,7 @@ func (ts *testServer) idleTokens() int {
 // Otherwise nobody would ever be done while more come than the server can serve; and if
 // new ones never had a turn, those that dribble would keep them out.
 func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	ts.oneToken()
 	var done []uint64 // how many handshakes had ended well when each of the new ones began; of the one that has the token
 	g := gatekeeper{passed: func() { done = append(done, ts.Handshakes().count(HandshakeOK)) }}
@@ -525,6 +527,31 @@ func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 	c.expectEOF()
 	if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != 20 {
 		t.Errorf("%d are under way, %d were stopped", st.Pending, st.count(HandshakeStopped))
+	}
+}
+
+// Nobody keeps a handshake under way by sending a little now and then.
+func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
+	hello := helloOf(t)
+	for name, first := range map[string][]byte{"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello} {
+		t.Run(name, func(t *testing.T) {
+			ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond})
+			addr := ts.serveTLS(serverTLS())
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(patience))
+			_, _ = c.Write(first)
+			_, err = io.Copy(io.Discard, c)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the server keeps the connection")
+			}
+			if st := ts.untilHandshakes(); st.count(HandshakeTimeout) != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
 	}
 }
 

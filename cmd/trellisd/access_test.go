@@ -171,6 +171,7 @@ func TestAMistakeInAFileEndsTheStartWithFileAndLine(t *testing.T) {
 	}
 	good := tokenLine("a", "one", "put", "*")
 	bad, none, twice := write("bad", "\n"+strings.Replace(good, " put ", " push ", 1)), write("none", ""), write("twice", good+good)
+	pattern := write("pattern", good+tokenLine("b", "two", "put", "a,b*c"))
 	web, webTLS := write("web.yml", "basic_auth_users:\n  a: 1\n  b: {}\nnonsense: 1\n"), write("tls.yml", "tls_server_config:\n  cert_file: nosuch\n  key_file: nosuch\n")
 	for _, tt := range []struct {
 		args []string
@@ -179,6 +180,7 @@ func TestAMistakeInAFileEndsTheStartWithFileAndLine(t *testing.T) {
 		{[]string{"--auth-file", bad}, "trellisd: --auth-file: " + bad + `:2: unknown right "push"; give put, work, read or all`},
 		{[]string{"--auth-file", none}, "trellisd: --auth-file: " + none + ": it names no client"},
 		{[]string{"--auth-file", twice}, "trellisd: --auth-file: " + twice + ":2: the credential is that of line 1"},
+		{[]string{"--auth-file", pattern}, "trellisd: --auth-file: " + pattern + `:2: no tube can match "b*c"`},
 		{[]string{"--auth-file", dir + "/nosuch"}, "trellisd: --auth-file: open " + dir + "/nosuch: no such file or directory"},
 		{[]string{"--auth-file="}, "trellisd: empty name for --auth-file; give the path of a file"},
 		{[]string{"--web-config-file", web}, "trellisd: --web-config-file is for HTTP, which is off; give --http HOST:PORT too"},

@@ -30,7 +30,7 @@ func loadCerts(opt *options.Options, s *sockets, log *slog.Logger) (*certificate
 	}
 	names := certs.Files{Cert: opt.TLS.Cert, Key: opt.TLS.Key, ClientCA: opt.TLS.ClientCA}
 	store := certs.New(names, certs.Policy{Optional: opt.TLS.Optional, MinVersion: opt.TLS.MinVersion}, log)
-	files, err := reload.Load("tls", store.Paths(), store.Load, log)
+	files, err := reload.Load("certificates", store.Paths(), store.Load, log)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"trellis/cmd/trellisd/internal/reload"
+)
 
 var (
 	authenticated = counter("beanstalkd_authenticated_connections_total",
@@ -11,9 +15,10 @@ var (
 	deniedCommands = counter("beanstalkd_denied_commands_total",
 		"Commands that a client had no right to, or that named a job in a tube of others.")
 	reloads = counter("beanstalkd_reloads_total",
-		"Changes of a file that were loaded while the server ran, or that could not be.", "file", "result")
+		"Changes of files that were loaded while the server ran, or that could not be: auth-file; certificates, "+
+			"with the key and the authorities of clients.", "file", "result")
 	reloadFailing = gauge("beanstalkd_reload_failing",
-		"1 while the last change of a file could not be loaded, and what was loaded before is in force; 0 otherwise.", "file")
+		"1 while the last change of files could not be loaded, and what was loaded before is in force; 0 otherwise.", "file")
 )
 
 var (
@@ -27,11 +32,7 @@ var (
 
 func (c *collector) collectAccess(ch chan<- prometheus.Metric) {
 	for _, stats := range c.src.Reloads {
-		s := stats()
-		file := label("file", s.What)
-		ch <- reloads.with(float64(s.Loaded), file, reloadLoaded)
-		ch <- reloads.with(float64(s.Failed), file, reloadFailed)
-		ch <- reloadFailing.with(oneIf(s.Failing), file)
+		collectReload(ch, stats())
 	}
 	if c.src.Access == nil {
 		return
@@ -42,4 +43,12 @@ func (c *collector) collectAccess(ch chan<- prometheus.Metric) {
 	ch <- authFailures.with(float64(s.NoToken), failureCommand)
 	ch <- authFailures.with(float64(s.Silent), failureTimeout)
 	ch <- deniedCommands.with(float64(s.Denied))
+}
+
+// collectReload shows what has become of files that are loaded again when they change.
+func collectReload(ch chan<- prometheus.Metric, s reload.Stats) {
+	file := label("file", s.What)
+	ch <- reloads.with(float64(s.Loaded), file, reloadLoaded)
+	ch <- reloads.with(float64(s.Failed), file, reloadFailed)
+	ch <- reloadFailing.with(oneIf(s.Failing), file)
 }

@@ -92,7 +92,7 @@ func (r *rig) wholeSources() Sources {
 		s.Certificates = func() Certificates {
 			return Certificates{
 				Expires: time.Unix(1_800_000_000, 0), ClientCAExpires: time.Unix(1_900_000_000, 0),
-				Reload: reload.Stats{What: "tls", Loaded: 5, Failed: 2, Failing: true},
+				Reload: reload.Stats{What: "certificates", Loaded: 5, Failed: 2, Failing: true},
 			}
 		}
 		return s

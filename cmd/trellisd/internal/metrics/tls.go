@@ -25,17 +25,11 @@ var (
 		"TLS handshakes that are under way.")
 	certificateExpiry = gauge("beanstalkd_tls_certificate_expiry_timestamp_seconds",
 		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.", "certificate")
-	certificateReloads = counter("beanstalkd_tls_reloads_total",
-		"Changes of the files of certificates that were loaded (ok), or could not be (failed).", "result")
-	certificateFailing = gauge("beanstalkd_tls_reload_failing",
-		"1 while the files of the certificates have changed and cannot be used, 0 otherwise.")
 )
 
 var (
 	certificateServer   = label("certificate", "server")
 	certificateClientCA = label("certificate", "client_ca")
-	resultOK            = label("result", "ok")
-	resultFailed        = label("result", "failed")
 )
 
 var handshakeLabels = func() (l [reactor.NumHandshakeResults]*dto.LabelPair) {
@@ -86,7 +80,5 @@ func collectCertificates(ch chan<- prometheus.Metric, s Certificates) {
 	if !s.ClientCAExpires.IsZero() {
 		ch <- certificateExpiry.with(float64(s.ClientCAExpires.Unix()), certificateClientCA)
 	}
-	ch <- certificateReloads.with(float64(s.Reload.Loaded), resultOK)
-	ch <- certificateReloads.with(float64(s.Reload.Failed), resultFailed)
-	ch <- certificateFailing.with(oneIf(s.Reload.Failing))
+	collectReload(ch, s.Reload)
 }
