@@ -168,13 +168,10 @@ func (a *applier) retire(o *Office) error {
 		return nil
 	}
 	a.voidSnapshot()
-	// Nobody else can have it end, and the clients that it has wait for nothing.
-	patience := a.node.opts.retireTime
-	stuck := time.AfterFunc(patience, func() {
-		a.node.fail(fmt.Errorf("%w: it was told to end its service %v ago", ErrStuck, patience))
-	})
+	ended := make(chan struct{})
+	go a.node.awaitRetirement(ended)
 	a.node.opts.Queue.Retire(o)
-	stuck.Stop()
+	close(ended)
 	a.office = nil
 	was := a.at
 	if err := a.load(); err != nil {
@@ -186,6 +183,28 @@ func (a *applier) retire(o *Office) error {
 	a.at.ConfState, a.at.Members = was.ConfState, was.Members
 	a.share()
 	return nil
+}
+
+// retireTicks is how many times, in the time that it may take, it is looked whether the
+// queue has ended its service.
+const retireTicks = 40
+
+// awaitRetirement fails the node if the queue does not end its service: nobody else can
+// have it end, and the clients that it has wait for nothing. Time is counted by ticks that
+// this goroutine has seen, so that a process that gets no processor is not taken for one
+// that hangs.
+func (n *Node) awaitRetirement(ended <-chan struct{}) {
+	patience := n.opts.retireTime
+	ticker := time.NewTicker(patience / retireTicks)
+	defer ticker.Stop()
+	for range retireTicks {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+	}
+	n.fail(fmt.Errorf("%w: it was told to end its service %v ago", ErrStuck, patience))
 }
 
 // replayBytes is how much of the log is read at a time.
