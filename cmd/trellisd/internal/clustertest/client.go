@@ -131,7 +131,7 @@ func (c *Client) Put(pri, delay uint32, size int) (uint64, error) {
 // that was used before has the same key, and all else is the same.
 func (c *Client) PutKeyed(number, size int) (uint64, error) {
 	o := Op{Verb: Put, Keyed: true, Number: number, Pri: leastPri, TTR: longTTR + uint32(number%100), Body: bodyOf(number, size)}
-	o, err := c.do(o, fmt.Sprintf("put %d 0 %d %d idp:k%d:%d\r\n%s", o.Pri, o.TTR, len(o.Body), number, longTTR, o.Body))
+	o, err := c.do(o, fmt.Sprintf("put %d 0 %d %d idp:%s-%d:%d\r\n%s", o.Pri, o.TTR, len(o.Body), c.rec.name, number, longTTR, o.Body))
 	return o.ID, err
 }
 

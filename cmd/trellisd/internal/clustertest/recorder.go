@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"context"
+	"crypto/rand"
 	"slices"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 // goroutine.
 type Recorder struct {
 	began time.Time
+	name  string // in the keys of its jobs: those of an earlier history may outlive their jobs
 
 	mu       sync.Mutex
 	ops      []Op          // guarded by mu
@@ -21,7 +23,9 @@ type Recorder struct {
 }
 
 // NewRecorder begins a history.
-func NewRecorder() *Recorder { return &Recorder{began: time.Now(), more: make(chan struct{})} }
+func NewRecorder() *Recorder {
+	return &Recorder{began: time.Now(), name: rand.Text(), more: make(chan struct{})}
+}
 
 // now is the history's clock: monotonic nanoseconds.
 func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
