@@ -245,3 +245,52 @@ func TestRepliesWaitForTheBarrierThatProvesThem(t *testing.T) {
 	a.expectEOF()
 	b.expectEOF()
 }
+
+// While a long command takes whole rounds of its loop, what is committed reaches the
+// others' clients within a few.
+func TestALongCommandKeepsNobodyWaitingForWhatIsCommitted(t *testing.T) {
+	const n, patienceRounds = 100_000, 4
+	j := new(fakeJournal)
+	j.atOnce.Store(true)
+	var flushing, waiting atomic.Bool
+	var told atomic.Int64 // records at the time when nobody waited any more
+	rounds := 0           // since the commit; belongs to the loop
+	ts := serveConfig(t, "unix", hooks{round: func(l *loop) {
+		if !flushing.Load() || told.Load() != 0 {
+			return
+		}
+		switch k := &l.commits; {
+		case rounds == 0 && j.recorded.Load() > n+n/10:
+			waiting.Store(k.next < len(k.conns))
+			j.done.Store(n + 1)
+			rounds = 1
+		case rounds > 0 && k.next == len(k.conns):
+			told.Store(int64(j.recorded.Load()))
+		case rounds > 0:
+			if rounds++; rounds > patienceRounds {
+				told.Store(-1)
+			}
+		}
+	}}, j, func(c *Config) { c.Extensions = true })
+	a, b := ts.dial(), ts.dial()
+	go a.send(strings.Repeat("put 0 0 9 0\r\n\r\n", n))
+	for i := range n {
+		a.expect(fmt.Sprintf("INSERTED %d\r\n", i+1))
+	}
+	j.atOnce.Store(false)
+	b.send("use b\r\nput 0 0 9 0\r\n\r\n")
+	j.untilRecorded(ts, n+1)
+	flushing.Store(true)
+	a.send("flush-tube default\r\n")
+	b.expect(fmt.Sprintf("USING b\r\nINSERTED %d\r\n", n+1))
+	j.untilRecorded(ts, 2*n+1)
+	if !waiting.Load() {
+		t.Fatal("nobody waited for the commit")
+	}
+	if got := told.Load(); got < 0 || got >= 2*n+1 {
+		t.Errorf("who waited for a commit was not told within %d rounds, or after the command: %d", patienceRounds, got)
+	}
+	j.atOnce.Store(true)
+	j.commit(ts, 2*n+1)
+	a.expect(fmt.Sprintf("FLUSHED %d\r\n", n))
+}

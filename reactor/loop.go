@@ -51,6 +51,7 @@ type loop struct {
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
+	behind    bool  // serve has left something that is not the engine's
 	dealing   *conn // which gnet has reported something of; gnet closes it when told so on return
 	held      bool  // nothing is executed for now: see Server.Hold
 	draining  bool  // who is read is not read again: what has come is to be answered, and no more

@@ -69,9 +69,10 @@ func (l *loop) answerBell() {
 
 // serve does what is to be done besides reading, a bit of each kind in turn, until
 // nothing is left or the budget of the round is spent. In the latter case the bell
-// rings, so that it goes on after the next poll. It ends everything that gnet makes
-// the loop do: what a loop's commands hand over to its own sessions, they get here,
-// without another way through the system.
+// rings, so that it goes on after the next poll, and up to half of what is left of the
+// budget then goes to what is not the engine's. It ends everything that gnet makes the
+// loop do: what a loop's commands hand over to its own sessions, they get here, without
+// another way through the system.
 func (l *loop) serve(now engine.Time) {
 	if l.server.aborting.Load() {
 		return
@@ -82,6 +83,12 @@ func (l *loop) serve(now engine.Time) {
 	l.serving = true
 	defer func() { l.serving = false }()
 	defer l.recovered()
+	if l.behind {
+		// A session in a long command takes all that it gets.
+		l.behind = false
+		for half := l.engine.Left() / 2; l.engine.Left() > half && l.step(now); {
+		}
+	}
 	for {
 		o := l.nextSession(now)
 		if o != nil {
@@ -100,6 +107,7 @@ func (l *loop) serve(now engine.Time) {
 		o.resume(now)
 	}
 	if l.left(now) {
+		l.behind = true
 		l.bell.ring()
 	}
 	l.askForDeadline()
