@@ -47,7 +47,8 @@
 // serve ends everything that gnet makes the loop do. What a command hands over to
 // another client of the same loop thus reaches that client without another way
 // through the system. If something is left, serve rings the bell and goes on after
-// the next poll.
+// the next poll. A session in a long command takes whatever it gets, so up to half of
+// that round's budget goes to the other kinds first.
 //
 // A read executes its commands even if the budget is spent, but then at most 32 of
 // them, and fewer if they are dear; the rest joins the run queue. So a client that
