@@ -118,9 +118,9 @@ type handshakes struct {
 	logs     [NumHandshakeResults]throttle.Throttle
 }
 
-// processors is how many of them the process has. A server raises GOMAXPROCS above that
-// before it makes its loops, because a goroutine that waits in a system call counts there.
-// Such a goroutine takes no processor from others, and a handshake does.
+// processors is how many the process could use when it began. A program may raise GOMAXPROCS
+// above that before it makes a server, because a goroutine that waits in a system call counts
+// there. Such a goroutine takes no processor from others, and a handshake does.
 var processors = runtime.GOMAXPROCS(0)
 
 func (hs *handshakes) init(maxConnections int, patience time.Duration) {
