@@ -83,8 +83,9 @@ func (s *Server) Flush(ctx context.Context) error {
 // left in the engine as they are: nothing but Discard is to be done with it.
 //
 // A loop that hangs keeps Abort from returning. On Linux the clients of the other loops are
-// reset at once nevertheless, and the listeners accept nobody any more, not in another
-// process either that has their sockets.
+// reset at once nevertheless, and those that come to these loops later. The listeners accept
+// nobody any more. Processes that share the listening sockets cannot accept on them any more
+// either.
 //
 // A Shutdown that is under way ends at once, with an error.
 func (s *Server) Abort() {
@@ -93,6 +94,7 @@ func (s *Server) Abort() {
 		close(s.aborted)
 		s.stopAccepting()
 		s.disconnectListeners()
+		s.handshakes.giveUpAll()
 		for _, l := range s.loops {
 			l.call((*loop).resetAll)
 		}
@@ -106,7 +108,25 @@ func (s *Server) disconnectListeners() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for a := range s.accepts {
-		_ = a.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) }) // it may be closed already
+		_ = a.raw.Control(func(fd uintptr) { disconnectListener(int(fd)) }) // it may be closed already
+	}
+}
+
+// disconnectListener has the system refuse clients, and resets those that were not accepted
+// yet. TCP does so by itself, but a Unix socket keeps them until it is closed.
+func disconnectListener(listener int) {
+	if err := unix.Shutdown(listener, unix.SHUT_RDWR); err != nil {
+		return
+	}
+	for {
+		fd, err := acceptFD(listener)
+		switch err {
+		case nil:
+			_ = unix.Close(fd)
+		case unix.EINTR, unix.ECONNABORTED:
+		default:
+			return
+		}
 	}
 }
 

@@ -254,43 +254,12 @@ func listenAgain(t *testing.T, network string) net.Listener {
 
 // A loop that hangs does not keep the clients of others waiting, nor those who connect.
 func TestAbortDoesNotWaitForALoopThatHangsToResetTheOthers(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("gnet alone knows the connections of a loop")
-	}
+	skipUnlessResetAtOnce(t)
 	networks(t, func(t *testing.T, network string) {
 		for hangs := range 2 { // the loop that accepts, and the other
-			entered, goOn := make(chan struct{}), make(chan struct{})
-			loops := make(chan *loop, 1)
-			ts := serve(t, network, 2, hooks{command: func(c *conn, cmd *codec.Command) {
-				switch cmd.Op {
-				case codec.OpListTubes:
-					close(entered)
-					<-goOn
-				case codec.OpListTubeUsed:
-					loops <- c.loop
-				}
-			}})
-			on := map[*loop][]*client{}
-			for range 4 {
-				c := ts.dial()
-				c.do("list-tube-used\r\n", "USING default\r\n")
-				l := <-loops
-				on[l] = append(on[l], c)
-			}
-			stuck, sound := on[ts.loops[hangs]], on[ts.loops[1-hangs]]
-			if len(stuck) != 2 || len(sound) != 2 {
-				t.Fatalf("the loops have %d and %d clients", len(stuck), len(sound))
-			}
-			stuck[0].send("list-tubes\r\n")
-			<-entered
-			aborted := make(chan struct{})
-			go func() {
-				defer close(aborted)
-				ts.Abort()
-			}()
-			for _, c := range sound {
-				c.expectReset("of a loop that works")
-			}
+			ts := serveHanging(t, network, hangs)
+			ts.hang()
+			ts.abort()
 			ts.until("nobody can connect", func() bool {
 				c, err := net.Dial(ts.addr.Network(), ts.addr.String())
 				if err == nil {
@@ -298,12 +267,196 @@ func TestAbortDoesNotWaitForALoopThatHangsToResetTheOthers(t *testing.T) {
 				}
 				return err != nil
 			})
-			close(goOn)
-			stuck[1].expectReset("of the loop that hung")
-			<-aborted
-			ts.engine.Discard()
+			ts.goOn()
+			ts.stuck[1].expectReset("of the loop that hung")
 		}
 	})
+}
+
+// hangingServer is a server with two loops, one of which can be made to hang.
+type hangingServer struct {
+	*testServer
+	hangs        int       // the loop's number
+	stuck, sound []*client // those of that loop, and those of the other
+
+	entered, aborted chan struct{}
+	release          func()
+}
+
+// serveHanging starts a server whose loop of that number is to hang. The first listener is
+// loop 0's, the second loop 1's.
+func serveHanging(t *testing.T, network string, hangs int) *hangingServer {
+	t.Helper()
+	loops := make(chan *loop, 1)
+	hs := &hangingServer{hangs: hangs, entered: make(chan struct{}), aborted: make(chan struct{})}
+	released := make(chan struct{})
+	hs.release = sync.OnceFunc(func() { close(released) })
+	hs.testServer = serve(t, network, 2, hooks{command: func(c *conn, cmd *codec.Command) {
+		switch cmd.Op {
+		case codec.OpListTubes:
+			close(hs.entered)
+			<-released
+		case codec.OpListTubeUsed:
+			loops <- c.loop
+		}
+	}})
+	t.Cleanup(hs.release)
+	on := map[*loop][]*client{}
+	for range 4 {
+		c := hs.dial()
+		c.do("list-tube-used\r\n", "USING default\r\n")
+		l := <-loops
+		on[l] = append(on[l], c)
+	}
+	hs.stuck, hs.sound = on[hs.loops[hangs]], on[hs.loops[1-hangs]]
+	if len(hs.stuck) != 2 || len(hs.sound) != 2 {
+		t.Fatalf("the loops have %d and %d clients", len(hs.stuck), len(hs.sound))
+	}
+	return hs
+}
+
+// hang has the loop hang.
+func (hs *hangingServer) hang() {
+	hs.stuck[0].send("list-tubes\r\n")
+	<-hs.entered
+}
+
+// abort begins Abort, and returns when the clients of the loop that works were reset.
+func (hs *hangingServer) abort() {
+	hs.t.Helper()
+	go func() {
+		defer close(hs.aborted)
+		hs.Abort()
+	}()
+	for _, c := range hs.sound {
+		c.expectReset("of a loop that works")
+	}
+}
+
+// goOn ends the hang, and returns when Abort has.
+func (hs *hangingServer) goOn() {
+	hs.release()
+	<-hs.aborted
+	hs.engine.Discard()
+}
+
+// skipUnlessResetAtOnce skips a test of what Abort does while a loop hangs.
+func skipUnlessResetAtOnce(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("gnet alone knows the connections of a loop")
+	}
+}
+
+// A handshake has a goroutine of its own, which waits for its client and for no loop.
+func TestAbortEndsHandshakesAlsoIfALoopHangs(t *testing.T) {
+	skipUnlessResetAtOnce(t)
+	ts := serveHanging(t, "tcp", 0)
+	ts.setTokens(1)
+	var g gatekeeper
+	addr := ts.serveTLS(g.guard(serverTLS()))
+	const begun, fresh = 4, 3
+	goOn := make(chan struct{})
+	served := pausingHandshakes(t, addr, begun, goOn)
+	ts.until("they were answered", func() bool { return g.hellos.Load() == begun && ts.idleTokens() == 1 })
+	ts.setTokens(0) // so that no more begin
+	connectAll(t, addr, fresh, nil)
+	ts.until("all were accepted", func() bool {
+		b, f, _ := ts.crowd()
+		return b == begun && f == fresh
+	})
+	ts.hang()
+	ts.abort()
+	ts.until("no handshake is under way", func() bool { return ts.Handshakes().Pending == 0 })
+	close(goOn)
+	for range begun {
+		if err := <-served; err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a client in its handshake sees %v", err)
+		}
+	}
+	ts.until("all have ended", func() bool { return ts.Handshakes().count(HandshakeStopped) == begun+fresh })
+	ts.goOn()
+}
+
+// What another loop has accepted, and the end of a handshake, may come late.
+func TestAConnectionThatComesToALoopAfterAbortIsEnded(t *testing.T) {
+	skipUnlessResetAtOnce(t)
+	ts := serveHanging(t, "tcp", 0)
+	var a *acceptor
+	ts.mu.Lock()
+	for a = range ts.accepts {
+	}
+	ts.mu.Unlock()
+	ts.hang()
+	ts.abort()
+	here, there, err := connectedPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	if !ts.takePlace() {
+		t.Fatal("there is no place")
+	}
+	sound := ts.loops[1-ts.hangs]
+	sound.members.Add(1)
+	sound.arrive(arrival{fd: there, by: a})
+	_ = here.SetDeadline(time.Now().Add(patience))
+	if b, err := io.ReadAll(here); len(b) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("its client got %q and %v", b, err)
+	}
+	ts.goOn()
+}
+
+func TestAbortResetsClientsThatALoopThatHangsHasNotAccepted(t *testing.T) {
+	skipUnlessResetAtOnce(t)
+	plainNetworks(t, func(t *testing.T, network string) {
+		ts := serveHanging(t, network, 0)
+		ts.hang()
+		var queued []*client
+		for range 3 {
+			c := ts.dial()
+			c.send("list-tube-used\r\n")
+			queued = append(queued, c)
+		}
+		ts.abort()
+		for _, c := range queued {
+			c.expectReset("not accepted")
+		}
+		ts.goOn()
+	})
+}
+
+// slowListener calls begun before it shows its descriptor.
+type slowListener struct {
+	*net.TCPListener
+	begun func()
+}
+
+func (l slowListener) SyscallConn() (syscall.RawConn, error) {
+	l.begun()
+	return l.TCPListener.SyscallConn()
+}
+
+// Abort closes the listeners that it finds, and Serve one that comes too late.
+func TestServeDoesNotWaitForALoopThatHangsWhenAbortHasBegun(t *testing.T) {
+	skipUnlessResetAtOnce(t)
+	ts := serveHanging(t, "tcp", 1)
+	ts.hang()
+	l := listenAgain(t, "tcp")
+	served := make(chan error, 1)
+	go func() { served <- ts.Serve(slowListener{l.(*net.TCPListener), ts.abort}) }()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("it waits")
+	}
+	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
+		_ = c.Close()
+		t.Error("the server still listens")
+	}
+	ts.goOn()
 }
 
 // A client that does not take what it is owed is reset as well, and does not get the rest.

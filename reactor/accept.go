@@ -99,6 +99,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	defer s.acceptors.Done()
 	defer l.Close()
 	a := &acceptor{server: s, listener: l, loop: on, id: id, tls: config, attempts: 1, shortages: make(chan error, 1)}
+	defer a.close()
 	err := a.prepare()
 	if err == nil {
 		err = a.leaveGoPoller()
@@ -109,7 +110,9 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	s.mu.Lock()
 	s.accepts[a] = struct{}{}
 	s.mu.Unlock()
-	defer a.close()
+	if s.aborting.Load() {
+		return nil // Abort may not have seen this listener, and run might wait for a loop that hangs
+	}
 	return a.run()
 }
 

@@ -63,6 +63,10 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
 	l.server.listening.counts[c.listener].open.Add(1)
+	if l.server.aborting.Load() {
+		c.reset(now)
+		return
+	}
 	if l.server.cfg.Access != nil && !c.listener.own() {
 		c.meet(now)
 		return

@@ -85,7 +85,8 @@ type HandshakeStats struct {
 // which are half as many as there are processors, so that a flood of handshakes leaves the
 // other half to the event loops. It begins when it gets its first token, in a goroutine of
 // its own, so that nobody waits for its client but that goroutine; until then it is a
-// descriptor in a list, and costs next to nothing. It gives the token back when it has to wait for its client.
+// descriptor in a list, and costs next to nothing. It gives the token back when it has to
+// wait for its client.
 //
 // All rules for a crowd prefer the newest. Of those that have begun, the token goes to the
 // one that began to wait for it last, and of those that have not, to the one that was
@@ -102,20 +103,29 @@ type handshakes struct {
 	most    int
 	running sync.WaitGroup
 
-	mu      sync.Mutex
-	tokens  int            // that nobody has; guarded by mu
-	inRow   int            // tokens that went to begun handshakes since one went to a new one; guarded by mu
-	waiting []*handshake   // begun, and wait for a token, the last is the next to get it; guarded by mu
-	fresh   list.List      // of *handshake, those that have not begun, the oldest first; guarded by mu
-	begun   list.List      // of *handshake, in the order in which they began; guarded by mu
-	ended   HandshakeStats // guarded by mu, without Pending
-	litter  int            // handshakes whose garbage may be there; guarded by mu
-	sweeper *time.Timer    // collects it; nil before the first crowd; guarded by mu
-	logs    [NumHandshakeResults]throttle.Throttle
+	mu       sync.Mutex
+	tokens   int            // that nobody has; guarded by mu
+	inRow    int            // tokens that went to begun handshakes since one went to a new one; guarded by mu
+	waiting  []*handshake   // begun, and wait for a token, the last is the next to get it; guarded by mu
+	fresh    list.List      // of *handshake, those that have not begun, the oldest first; guarded by mu
+	begun    list.List      // of *handshake, in the order in which they began; guarded by mu
+	ended    HandshakeStats // guarded by mu, without Pending
+	litter   int            // handshakes whose garbage may be there; guarded by mu
+	sweeper  *time.Timer    // collects it; nil before the first crowd; guarded by mu
+	expiry   *time.Timer    // calls expire; nil before the first that could not begin at once; guarded by mu
+	over     bool           // no more may begin; guarded by mu
+	patience time.Duration  // how long a handshake may take, and may wait before it begins; does not change
+	logs     [NumHandshakeResults]throttle.Throttle
 }
 
-func (hs *handshakes) init(maxConnections int) {
-	hs.tokens = max(1, runtime.GOMAXPROCS(0)/2)
+// processors is how many the process could use when it began. A program may raise GOMAXPROCS
+// above that before it makes a server, because a goroutine that waits in a system call counts
+// there. Such a goroutine takes no processor from others, and a handshake does.
+var processors = runtime.GOMAXPROCS(0)
+
+func (hs *handshakes) init(maxConnections int, patience time.Duration) {
+	hs.patience = patience
+	hs.tokens = max(1, processors/2)
 	hs.most = min(maxHandshakes, max(1, maxConnections/4))
 }
 
@@ -156,6 +166,11 @@ var errTooLong = errors.New("the handshake is too long")
 func (hs *handshakes) add(a *acceptor, fd int) {
 	h := &handshake{by: a, fd: fd, accepted: time.Now()}
 	hs.mu.Lock()
+	if hs.over {
+		hs.mu.Unlock()
+		h.leave(errGivenUp)
+		return
+	}
 	var old *handshake
 	if hs.pendingLocked() >= hs.most {
 		old = hs.oldestLocked()
@@ -165,9 +180,44 @@ func (hs *handshakes) add(a *acceptor, fd int) {
 	if hs.tokens > 0 {
 		hs.tokens--
 		hs.startLocked(h)
+	} else if hs.fresh.Len() == 1 {
+		hs.expireAtLocked(h)
 	}
 	hs.mu.Unlock()
 	old.abandon()
+}
+
+// expireAtLocked has expire called when the time of h is over, which is the oldest of those
+// that have not begun.
+func (hs *handshakes) expireAtLocked(h *handshake) {
+	left := time.Until(h.accepted.Add(hs.patience))
+	if hs.expiry == nil {
+		hs.expiry = time.AfterFunc(left, hs.expire)
+	} else {
+		hs.expiry.Reset(left)
+	}
+}
+
+// expire ends the handshakes that have not begun in time. Those that have begun have a
+// deadline on their socket.
+func (hs *handshakes) expire() {
+	for {
+		hs.mu.Lock()
+		oldest := hs.fresh.Front()
+		if oldest == nil {
+			hs.mu.Unlock()
+			return
+		}
+		h := oldest.Value.(*handshake)
+		if time.Since(h.accepted) < hs.patience {
+			hs.expireAtLocked(h)
+			hs.mu.Unlock()
+			return
+		}
+		hs.leaveLocked(h)
+		hs.mu.Unlock()
+		h.leave(errNotBegun)
+	}
 }
 
 // startLocked begins a handshake, which gets a token.
@@ -222,35 +272,48 @@ func (hs *handshakes) giveUpLocked(h *handshake) {
 	}
 }
 
-// abandon ends a handshake that was given up, unless its goroutine does. h may be nil.
+// abandon ends a handshake that was given up. One that has begun is ended by its goroutine.
+// h may be nil.
 func (h *handshake) abandon() {
 	if h == nil || h.started { // which does not change any more
 		return
 	}
-	h.end(errGivenUp)
+	h.leave(errGivenUp)
+}
+
+// leave ends a handshake that has not begun, and that is in no list any more.
+func (h *handshake) leave(why error) {
+	h.end(why)
 	_ = unix.Close(h.fd)
 	h.by.server.open.Add(-1)
 	h.by.server.descriptorFreed()
 }
 
-// stop gives up all handshakes, and waits until their goroutines have ended. No more
-// may begin.
+// stop gives up all handshakes, and waits until their goroutines have ended.
 func (hs *handshakes) stop() {
+	hs.giveUpAll()
+	hs.running.Wait()
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, t := range []*time.Timer{hs.sweeper, hs.expiry} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// giveUpAll gives up all handshakes. No more begin from now on.
+func (hs *handshakes) giveUpAll() {
 	for {
 		hs.mu.Lock()
+		hs.over = true
 		h := hs.oldestLocked()
 		hs.giveUpLocked(h)
 		hs.mu.Unlock()
 		if h == nil {
-			break
+			return
 		}
 		h.abandon()
-	}
-	hs.running.Wait()
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	if hs.sweeper != nil {
-		hs.sweeper.Stop()
 	}
 }
 
@@ -384,8 +447,12 @@ func (h *handshake) patiently(call func(fd int) error) func(fd uintptr) bool {
 	}
 }
 
-// errGivenUp ends a handshake that was given up.
-var errGivenUp = errors.New("the handshake was given up")
+// errGivenUp ends a handshake that was given up, and errNotBegun one that was not given a
+// token in time.
+var (
+	errGivenUp  = errors.New("the handshake was given up")
+	errNotBegun = errors.New("the handshake could not begin in time, because of others")
+)
 
 // take waits for a token, unless h has one. It reports false if the handshake was given up.
 func (h *handshake) take() bool {
@@ -513,6 +580,8 @@ func (h *handshake) result(err error) HandshakeResult {
 	switch {
 	case err == nil:
 		return HandshakeOK
+	case errors.Is(err, errNotBegun):
+		return HandshakeTimeout
 	case h.place == nil:
 		select {
 		case <-h.by.server.done:

@@ -61,6 +61,7 @@ func (l *loop) answerBell() {
 		l.nextLook = engine.MaxTime
 	}
 	if l.server.aborting.Load() {
+		l.admitAll() // they are reset
 		return
 	}
 	l.commit()

@@ -173,7 +173,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		freed:   make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
-	s.handshakes.init(cfg.MaxConnections)
+	s.handshakes.init(cfg.MaxConnections, h.handshake)
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}

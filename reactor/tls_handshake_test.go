@@ -298,12 +298,12 @@ func (ts *testServer) crowd() (begun, fresh, waiting int) {
 	return hs.begun.Len(), hs.fresh.Len(), len(hs.waiting)
 }
 
-// oneToken leaves a server one token for handshakes.
-func (ts *testServer) oneToken() {
+// setTokens leaves a server n tokens for handshakes, while none is in use.
+func (ts *testServer) setTokens(n int) {
 	hs := &ts.handshakes
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	hs.tokens = 1
+	hs.tokens = n
 }
 
 // connectAll has n clients connect, which send the same and nothing more.
@@ -363,7 +363,7 @@ func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) ch
 // descriptor; and whoever is served already goes on.
 func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
-	ts.oneToken()
+	ts.setTokens(1)
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
 	established := dial(t, addr)
@@ -391,7 +391,7 @@ func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 // What a client was sent has cost something, and it may be about to answer.
 func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
 	ts := serveConfig(t, "tcp", hooks{handshake: time.Hour}, nil, func(c *Config) { c.MaxConnections = 80 })
-	ts.oneToken()
+	ts.setTokens(1)
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
 	goOn := make(chan struct{})
@@ -425,7 +425,7 @@ func (ts *testServer) idleTokens() int {
 // new ones never had a turn, those that dribble would keep them out.
 func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
-	ts.oneToken()
+	ts.setTokens(1)
 	var done []uint64 // how many handshakes had ended well when each of the new ones began; of the one that has the token
 	g := gatekeeper{passed: func() { done = append(done, ts.Handshakes().count(HandshakeOK)) }}
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -552,6 +552,40 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 				t.Errorf("%+v", st)
 			}
 		})
+	}
+}
+
+// Nobody else looks at those that could not begin.
+func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
+	ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond})
+	ts.setTokens(0)
+	addr := ts.serveTLS(serverTLS())
+	for round := range uint64(2) {
+		const n = 3
+		for range n {
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(patience))
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("the server keeps the connection")
+			}
+		}
+		if k := ts.untilHandshakes().count(HandshakeTimeout); k != n*(round+1) {
+			t.Errorf("%d handshakes took too long, want %d", k, n*(round+1))
+		}
+	}
+}
+
+// A server has more goroutines run at a time than there are processors, as a rule: those
+// that wait in system calls count.
+func TestACrowdOfHandshakesLeavesHalfOfTheProcessorsWhateverGOMAXPROCSIs(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4*processors + 4))
+	ts := serve(t, "tcp", 1, hooks{})
+	if n := ts.idleTokens(); n != max(1, processors/2) {
+		t.Errorf("%d handshakes may compute at a time on %d processors", n, processors)
 	}
 }
 

@@ -204,7 +204,12 @@ func (n *Node) awaitRetirement(ended <-chan struct{}) {
 		case <-ticker.C:
 		}
 	}
-	n.fail(fmt.Errorf("%w: it was told to end its service %v ago", ErrStuck, patience))
+	select {
+	case <-ended: // with the last tick
+		return
+	default:
+	}
+	n.fail(fmt.Errorf("%w: it was told to end its service more than %v ago", ErrStuck, patience))
 }
 
 // replayBytes is how much of the log is read at a time.

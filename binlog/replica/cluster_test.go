@@ -58,6 +58,7 @@ type peer struct {
 	bytes int64
 
 	retireTime time.Duration
+	hangGrace  time.Duration
 	onRetire   func() // of its queue
 	newest     uint32 // version of entries that its program can read
 
@@ -212,7 +213,8 @@ func (c *cluster) start(p *peer) error {
 	}
 	n, err := Open(Options{
 		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: queue, Clock: p.clock, FS: p.fs,
-		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, newest: p.newest, Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
+		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, hangGrace: p.hangGrace, newest: p.newest,
+		Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/vfs/faultfs"
@@ -167,4 +168,42 @@ func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
 	})
 	c.leader(c.others(l)...)
 	c.eventually("the queue is retired", func() bool { return !l.queue.serves() })
+}
+
+// Run does not return before the disk has answered, and nobody else says why.
+func TestANodeThatWaitsForItsDiskToEndSaysSo(t *testing.T) {
+	for what, failed := range map[string]bool{"the node was told to end": false, "the node cannot go on": true} {
+		t.Run(what, func(t *testing.T) {
+			c := newCluster(t, 1, 1)
+			p := c.nodes[0]
+			p.hangGrace = time.Millisecond
+			c.startAll()
+			c.must(func(q *model) error { _, err := q.put(nil); return err })
+			var hung atomic.Bool
+			gate := make(chan struct{})
+			release := sync.OnceFunc(func() { close(gate) })
+			t.Cleanup(release)
+			p.stuck.Store(true)
+			p.entriesFault("sync", func() {
+				hung.Store(true)
+				<-gate
+			})
+			go func() { _, _ = p.queue.put(nil) }()
+			c.eventually("the disk hangs", hung.Load)
+			if failed {
+				p.running().fail(ErrDiverged)
+			} else {
+				p.stop()
+			}
+			c.eventually("it says so", func() bool { return strings.Contains(c.net.logged(), "level=ERROR msg=\""+what) })
+			if _, down := p.end(); down {
+				t.Error("it did not wait")
+			}
+			release()
+			c.eventually("the node ends", func() bool { _, down := p.end(); return down })
+			if err, _ := p.end(); failed != errors.Is(err, ErrDiverged) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
 }

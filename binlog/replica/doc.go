@@ -154,8 +154,10 @@
 // the walk begins; the walk writes each job as it is when it comes to it; E is all that
 // was appended when it ends; M is the last entry applied once E is committed. The records
 // of the entries in (N, M] follow. They replace whatever of them the walk has met, and
-// what it has met is no later than M, so the result is the queue as of M. Header, term and
-// members are as of M. The snapshot is void if the queue changes its role or is replaced.
+// what it has met is no later than M, so the result is the queue as of M. The walk ends at
+// the highest id that the entries up to N name: all of a later job is in (N, M]. So the walk
+// ends however fast the queue grows. Header, term and members are as of M. The snapshot is
+// void if the queue changes its role or is replaced; the walk then ends with the next job.
 //
 // The settings of dead letters are written behind the jobs, as they are at that moment, and
 // the same holds for them.
@@ -174,14 +176,14 @@
 //
 // While either goes on, clients wait for what leader and snapshot share: processors, and the
 // disk, which is given at most 1 MiB of a snapshot to sync at a time. A walk works in turns
-// of so many jobs and so many bytes, and sleeps as long as each has taken (turns). To yield
-// is not enough, nor is it enough that one goroutine can run beside the event loops: see
-// there, and spareProcs in cmd/trellisd.
+// of so many jobs and so many bytes, and sleeps as long as each has taken (see turns).
+// Yielding the processor is not enough. Nor is it enough that one goroutine can run beside
+// the event loops: see spareProcs in cmd/trellisd.
 //
 // "make scale SCALE=snapshot" measures what clients of a leader wait for meanwhile. With
 // 10,000,000 jobs of 100 bytes, three members, their network and the clients on a busy
-// machine of two cores and one disk, before whose other work they ran, the longest waits in
-// ms were these. A loop is asked for what needs no other goroutine, a round for a peek; a
+// machine of two cores and one disk, the longest waits in ms were these; they had a higher
+// priority than what else ran on that machine. A loop is asked for what needs no other goroutine, a round for a peek; a
 // process that asks nobody and only sleeps was kept waiting as long as the last column says.
 //
 //	                              loop   round   nobody

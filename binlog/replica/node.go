@@ -80,6 +80,9 @@ func Open(opts Options) (*Node, error) {
 	if opts.retireTime == 0 {
 		opts.retireTime = maxRetire
 	}
+	if opts.hangGrace == 0 {
+		opts.hangGrace = hangGrace
+	}
 	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
 	var err error
 	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
@@ -161,16 +164,33 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		// The applier, which retires the queue, may wait for the disk too.
 		select {
 		case <-n.applier.done:
-		case <-time.After(hangGrace):
+		case <-time.After(n.opts.hangGrace):
 		}
 		return n.err
 	}
-	<-ended
+	n.awaitEnd(ended)
 	return errors.Join(n.err, closed)
 }
 
-// hangGrace is how long the applier has to retire the queue when the disk does not answer.
+// hangGrace is how long the applier has to retire the queue when the disk does not answer,
+// and how long a node may take to end before its log says what it waits for.
 const hangGrace = 5 * time.Second
+
+// awaitEnd waits until all that the node has begun has ended. Run's caller learns of the
+// error only then. If it takes long, the log has it before.
+func (n *Node) awaitEnd(ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-time.After(n.opts.hangGrace):
+	}
+	if n.err != nil {
+		n.opts.Log.Error("the node cannot go on, and is to end; it waits for its disk or its queue", "error", n.err)
+	} else {
+		n.opts.Log.Error("the node was told to end; it waits for its disk or its queue")
+	}
+	<-ended
+}
 
 // stop ends the node. The first error counts; nil is none.
 func (n *Node) stop(err error) {

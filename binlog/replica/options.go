@@ -52,6 +52,7 @@ type Options struct {
 	segmentSize int64         // of the entry log; zero is its default
 	newest      uint32        // version of entries that this node can read; zero means entry.Newest
 	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
+	hangGrace   time.Duration // how long an end may take before the log tells; zero means hangGrace
 }
 
 // Observer is told how long things take. Its methods must not block.

@@ -30,6 +30,7 @@ type model struct {
 	decided  uint64       // as the standby was told
 	onServe  func(served) // may be nil
 	onRetire func()       // may be nil
+	onVisit  func(uint64) // before Walk visits a job; may be nil
 	ticks    int
 	patience int // ticks after which a client hangs up; 0 is never
 }
@@ -131,8 +132,12 @@ func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64,
 		}
 		q.mu.Lock()
 		r, ok := q.jobs[id]
+		visit := q.onVisit
 		q.mu.Unlock()
 		if ok {
+			if visit != nil {
+				visit(id)
+			}
 			if err := f(&r); err != nil {
 				return 0, err
 			}

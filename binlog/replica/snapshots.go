@@ -21,6 +21,7 @@ type walk struct {
 	applier *applier
 	office  *Office // in which the queue serves; nil for a standby
 	from    uint64  // all up to this entry is in the queue since before the walk
+	last    uint64  // entries up to that one name no job with a greater id
 	grown   int64   // applier.grown then
 	cancel  chan struct{}
 
@@ -48,7 +49,7 @@ func (a *applier) considerSnapshot() {
 	}
 	a.wanted = false
 	w := &walk{
-		applier: a, office: a.office, from: a.at.Index, grown: a.grown,
+		applier: a, office: a.office, from: a.at.Index, last: a.at.Highest, grown: a.grown,
 		cancel: make(chan struct{}), end: make(chan extent, 1),
 	}
 	a.walk = w
@@ -123,7 +124,7 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 			err = errors.Join(err, e)
 		}
 	}()
-	if err := w.jobs(sw, newTurns()); err != nil {
+	if err := w.jobs(sw, newTurns(w.cancel)); err != nil {
 		return x, meta, err
 	}
 	if err := n.opts.Queue.Settings(sw.Setting); err != nil {
@@ -132,7 +133,7 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	if x, err = w.extent(); err != nil {
 		return x, meta, err
 	}
-	if err := w.redo(sw, x.meta.Index, newTurns()); err != nil {
+	if err := w.redo(sw, x.meta.Index, newTurns(w.cancel)); err != nil {
 		return x, meta, err
 	}
 	meta, path, err := sw.Finish(x.meta)
@@ -157,14 +158,19 @@ func (w *walk) void() bool {
 // jobsAtATime is how many jobs are visited in a turn at most.
 const jobsAtATime = 256
 
-// jobs writes all jobs.
+// jobs writes all jobs that may have come into being before the walk. The records of later
+// ones are written by redo. Were they visited as well, the walk of a queue that grows faster
+// than the walk goes on would have no end.
 func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
-	for id := uint64(1); id != 0; {
+	for id := uint64(1); id != 0 && id <= w.last; {
 		if w.void() {
 			return errVoid
 		}
 		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, func(r *journal.Record) error {
 			t.did(r.Size())
+			if w.void() { // the queue is not given up before Walk returns
+				return errVoid
+			}
 			return sw.Full(r)
 		})
 		if err != nil {

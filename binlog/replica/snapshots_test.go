@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -238,4 +239,55 @@ func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
 		}
 	}
 	c.settled()
+}
+
+// The walk leaves jobs out that come into being meanwhile. Their entries bring them into the
+// snapshot.
+func TestASnapshotHasTheJobsThatComeIntoBeingDuringItsWalk(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	l := c.leader()
+	const before, meanwhile = 2 * jobsAtATime, 10
+	var putting sync.WaitGroup
+	for range 16 {
+		putting.Go(func() {
+			for range before / 16 {
+				if _, err := l.queue.put(nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	putting.Wait()
+	c.settled()
+	visited := 0 // the walk's until the snapshot is there
+	l.queue.mu.Lock()
+	l.queue.onVisit = func(uint64) {
+		if visited++; visited != 1 {
+			return
+		}
+		for range meanwhile {
+			if _, err := l.queue.put(nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	l.queue.mu.Unlock()
+	n := l.running()
+	n.applier.post(func() error {
+		n.applier.wanted = true
+		n.applier.considerSnapshot()
+		return nil
+	})
+	c.eventually("a snapshot", func() bool { return n.Status().Snapshot > 1 })
+	d := c.settled()
+	if visited != before || d.Jobs != before+meanwhile {
+		t.Errorf("%d of %d jobs were visited, want %d", visited, d.Jobs, before)
+	}
+	l.kill()
+	if err := c.start(l); err != nil {
+		t.Fatal(err)
+	}
+	if after := c.settled(); after != d {
+		t.Errorf("%v after a restart, %v before", after, d)
+	}
 }

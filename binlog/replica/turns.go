@@ -4,7 +4,8 @@ import "time"
 
 const (
 	// turnBytes is how many bytes of records are written in a turn, unless a single one is
-	// larger: a mebibyte would be written, and synced, in each.
+	// larger. The snapshot's writer collects a mebibyte before it writes and syncs. With
+	// more bytes in a turn, each turn would have a sync.
 	turnBytes = 256 << 10
 	// maxTurnPause is how long the pause behind a turn is at most.
 	maxTurnPause = 100 * time.Millisecond
@@ -12,9 +13,11 @@ const (
 
 // turns divides the work of a goroutine that is in no hurry. After each turn it sleeps for as
 // long as the turn has taken, so that half of a processor, and of the disk, is left to what
-// clients wait for. To yield would not do: a goroutine that yields is run again before the
-// runtime looks for messages from the network, and for goroutines that were woken by an
-// event loop which sleeps by now.
+// clients wait for.
+//
+// Yielding the processor is not enough. The runtime runs a goroutine that yields again
+// before it asks the network for messages. It also runs it before goroutines that were
+// woken by an event loop that has gone to sleep since.
 type turns struct {
 	now   func() time.Time
 	sleep func(time.Duration)
@@ -23,8 +26,15 @@ type turns struct {
 	bytes int64 // in this turn
 }
 
-func newTurns() *turns {
-	return &turns{now: time.Now, sleep: time.Sleep, began: time.Now()}
+// newTurns begins a turn. When cut is closed, a pause ends, and no other begins.
+func newTurns(cut <-chan struct{}) *turns {
+	sleep := func(d time.Duration) {
+		select {
+		case <-cut:
+		case <-time.After(d):
+		}
+	}
+	return &turns{now: time.Now, sleep: sleep, began: time.Now()}
 }
 
 // did counts bytes that come next. The turn ends before them if there were enough.

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -78,6 +80,11 @@ func (q *sized) Walk(from uint64, n int, f func(*journal.Record) error) (next ui
 	return 0, nil
 }
 
+// walkOf is a walk of a queue, up to a job.
+func walkOf(q Queue, last uint64) *walk {
+	return &walk{applier: &applier{node: &Node{opts: Options{Queue: q}}}, last: last, cancel: make(chan struct{})}
+}
+
 // What clients wait for has its turn after some jobs, and after some bytes.
 func TestAWalkSleepsAfterSomeJobsAndAfterSomeBytes(t *testing.T) {
 	const large, most = 100_000, turnBytes / 100_000
@@ -97,7 +104,7 @@ func TestAWalkSleepsAfterSomeJobsAndAfterSomeBytes(t *testing.T) {
 		}
 		s := new(slept)
 		q := &sized{slept: s, bodies: tt.bodies}
-		w := &walk{applier: &applier{node: &Node{opts: Options{Queue: q}}}, cancel: make(chan struct{})}
+		w := walkOf(q, math.MaxUint64)
 		if err := w.jobs(sw, s.newTurns()); err != nil {
 			t.Fatal(err)
 		}
@@ -123,5 +130,89 @@ func TestAWalkSleepsAfterSomeJobsAndAfterSomeBytes(t *testing.T) {
 		if err := sw.Abort(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// Whoever gives the queue up waits for the call of Walk that is under way, and clients wait
+// for them.
+func TestAWalkThatIsGivenUpVisitsNoMoreJobs(t *testing.T) {
+	sw, err := snapshot.Create(faultfs.New("/n"), "/n/snapshots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const last = 3
+	s := new(slept)
+	q := &visited{sized: &sized{slept: s, bodies: slices.Repeat([]int{turnBytes + 1}, jobsAtATime)}}
+	w := walkOf(q, math.MaxUint64)
+	q.visit = func(id uint64) {
+		if id == last {
+			close(w.cancel)
+		}
+	}
+	if err := w.jobs(sw, s.newTurns()); !errors.Is(err, errVoid) {
+		t.Errorf("the walk has ended with %v", err)
+	}
+	if !slices.Equal(q.visits, []int{last}) {
+		t.Errorf("%d jobs were visited, want %d", q.visits, last)
+	}
+	if err := sw.Abort(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// visited is a queue that tells of a job before it is visited.
+type visited struct {
+	*sized
+	visit func(id uint64)
+}
+
+func (q *visited) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
+	return q.sized.Walk(from, n, func(r *journal.Record) error {
+		q.visit(r.ID)
+		return f(r)
+	})
+}
+
+func TestAPauseBetweenTurnsEndsWhenItIsCut(t *testing.T) {
+	cut := make(chan struct{})
+	turns := newTurns(cut)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		turns.sleep(time.Hour)
+	}()
+	close(cut)
+	select {
+	case <-done:
+	case <-time.After(waitTime):
+		t.Error("it goes on")
+	}
+}
+
+// Jobs that come into being during a walk are not its concern.
+func TestAWalkEndsAlsoIfTheQueueGrowsFasterThanItGoesOn(t *testing.T) {
+	sw, err := snapshot.Create(faultfs.New("/n"), "/n/snapshots")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 3*jobsAtATime + 1
+	s := new(slept)
+	q := &visited{sized: &sized{slept: s, bodies: slices.Repeat([]int{10}, jobs)}}
+	w := walkOf(q, jobs)
+	q.visit = func(id uint64) {
+		q.bodies = append(q.bodies, 10, 10)
+		if id == 10*jobs {
+			t.Error("it does not end")
+			close(w.cancel)
+		}
+	}
+	if err := w.jobs(sw, s.newTurns()); err != nil {
+		t.Error(err)
+	}
+	if n := len(q.visits); n != 4 {
+		t.Errorf("the queue was asked for jobs %d times, want 4", n)
+	}
+	if err := sw.Abort(); err != nil {
+		t.Fatal(err)
 	}
 }

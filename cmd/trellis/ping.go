@@ -2,6 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +29,13 @@ func pingCommand() *cobra.Command {
 
 The exit status is 0 if the answer is right and comes in time, and 1 otherwise, for health checks.
 With --standby it is 0 as well if the server is a member of a cluster that serves no clients because
-another one leads, or because it waits for the others.`,
+another one leads, or because it waits for the others. Where its metrics are served with TLS, give
+https://host:port: the certificate may be of the system's authorities, or of those of --ca, which
+is then allowed without --tls, as are --cert and --key. --timeout is for both questions together.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			to.fromEnvironment()
+			to.elsewhere = strings.HasPrefix(standby, "https://")
 			a, err := to.address()
 			if err != nil {
 				return err
@@ -38,7 +44,8 @@ another one leads, or because it waits for the others.`,
 			if err != nil {
 				return err
 			}
-			err = ping(&a, t, timeout)
+			deadline := time.Now().Add(timeout)
+			err = ping(&a, t, deadline)
 			if err == nil {
 				return nil
 			}
@@ -46,7 +53,7 @@ another one leads, or because it waits for the others.`,
 			if standby == "" {
 				return err
 			}
-			if e := standsBy(standby, timeout); e != nil {
+			if e := to.standsBy(standby, deadline); e != nil {
 				return fmt.Errorf("%w; %s: %w", err, standby, e)
 			}
 			return nil
@@ -55,15 +62,14 @@ another one leads, or because it waits for the others.`,
 	f := cmd.Flags()
 	to.register(f)
 	token.register(f)
-	f.StringVar(&standby, "standby", "", "host:port of the server's metrics (trellisd --http): a member of a cluster that stands by is well, too")
-	f.DurationVar(&timeout, "timeout", 3*time.Second, "how long connection and answer may take")
+	f.StringVar(&standby, "standby", "", "host:port of the server's metrics (trellisd --http), or https://host:port: a member of a cluster that stands by is well, too")
+	f.DurationVar(&timeout, "timeout", 3*time.Second, "how long connections and answers may take")
 	return cmd
 }
 
 // ping asks which tube a new connection uses, which is always the same. It authenticates before if there is a token.
-func ping(a *bench.Address, token string, timeout time.Duration) error {
-	deadline := time.Now().Add(timeout)
-	conn, err := a.Dial(timeout)
+func ping(a *bench.Address, token string, deadline time.Time) error {
+	conn, err := a.Dial(time.Until(deadline))
 	if err != nil {
 		return err
 	}
@@ -101,9 +107,25 @@ func ping(a *bench.Address, token string, timeout time.Duration) error {
 var standbyStates = []string{"standby", "waiting for the other members"}
 
 // standsBy asks a server for the reason why it does not serve clients. The error is nil if it is a member of a cluster.
-func standsBy(addr string, timeout time.Duration) error {
-	c := http.Client{Timeout: timeout}
-	resp, err := c.Get("http://" + addr + "/readyz")
+// addr is host:port, or https://host:port.
+func (t *target) standsBy(addr string, deadline time.Time) error {
+	url := "http://" + addr
+	transport := &http.Transport{DisableKeepAlives: true}
+	if t.elsewhere {
+		url = addr
+		var err error
+		if transport.TLSClientConfig, err = t.webConfig(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(url, "/")+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	c := http.Client{Transport: transport}
+	resp, err := c.Do(req)
 	if err != nil {
 		return err
 	}
@@ -119,4 +141,17 @@ func standsBy(addr string, timeout time.Duration) error {
 		}
 	}
 	return fmt.Errorf("it does not stand by: %s, %q", resp.Status, reason)
+}
+
+// webConfig is what TLS needs for the server's metrics. Their certificate need not be of the authorities of that for
+// clients, so the system's are accepted, too.
+func (t *target) webConfig() (*tls.Config, error) {
+	config, err := t.config()
+	if err != nil || t.ca == "" {
+		return config, err
+	}
+	if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+		return nil, fmt.Errorf("the system's authorities: %w", err)
+	}
+	return config, addAuthorities(config.RootCAs, t.ca)
 }

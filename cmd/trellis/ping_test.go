@@ -2,10 +2,15 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
+	"log"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +19,7 @@ import (
 
 	"trellis/bench"
 	"trellis/binlog/replica/wire/wiretest"
+	"trellis/reactor/tlstest"
 )
 
 // answering answers the first line of every connection, and returns the
@@ -62,8 +68,80 @@ func TestPingIsNotPatientForEver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ping(&a, "", 10*time.Millisecond); err == nil {
+	if err := ping(&a, "", time.Now().Add(10*time.Millisecond)); err == nil {
 		t.Error("no error")
+	}
+}
+
+// readyz serves the reason why a member is not ready. Config is nil for plain HTTP.
+func readyz(t *testing.T, config *tls.Config) (addr string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		if r.URL.Path == "/readyz" {
+			_, _ = io.WriteString(w, "standby\n")
+		}
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if s.TLS = config; config != nil {
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+func TestPingAsksAStandbyOverTLS(t *testing.T) {
+	authority := tlstest.NewAuthority("authority")
+	dir := t.TempDir()
+	ca, _ := tlstest.Write(t, dir, "ca", authority.Cert)
+	cert, key := tlstest.Write(t, dir, "client", authority.Issue("client", nil))
+	config := &tls.Config{Certificates: []tls.Certificate{authority.Issue("localhost", nil)}}
+	mutual := config.Clone()
+	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, authority.Pool
+	plain, secured, guarded := readyz(t, nil), readyz(t, config), readyz(t, mutual)
+	for _, tt := range []struct {
+		args, env string // separated by blanks
+		want      string // in the error; empty for none
+	}{
+		{args: plain},
+		{args: "https://" + secured + " --ca " + ca},
+		{args: "https://" + secured + "/ --tls --ca " + ca},
+		{args: "https://" + secured, env: "TRELLIS_CA=" + ca},
+		{args: "https://" + guarded + " --ca " + ca + " --cert " + cert + " --key " + key},
+		{args: "https://" + guarded + " --ca " + ca, want: "certificate required"},
+		{args: "https://" + secured, want: "certificate"},
+		{args: "https://" + secured + " --ca /nosuch", want: "/nosuch"},
+		{args: "https://" + plain + " --ca " + ca, want: "HTTP response to HTTPS client"},
+		{args: secured, want: "HTTP request to an HTTPS server"},
+		{args: plain + " --ca " + ca, want: "--ca without --tls"},
+	} {
+		t.Run(tt.args+" "+tt.env, func(t *testing.T) {
+			for _, name := range []string{"TRELLIS_TLS", "TRELLIS_CA", "TRELLIS_CERT", "TRELLIS_KEY"} {
+				t.Setenv(name, "")
+			}
+			if name, value, ok := strings.Cut(tt.env, "="); ok {
+				t.Setenv(name, value)
+			}
+			cmd := newCommand()
+			cmd.SetArgs(append([]string{"ping", "-a", "127.0.0.1:1", "--standby"}, strings.Fields(tt.args)...))
+			err := cmd.Execute()
+			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// Whoever checks the health has given it so much time, and no more.
+func TestPingHasOneDeadlineForBothQuestions(t *testing.T) {
+	l := listen(t) // accepts nobody
+	defer l.Close()
+	cmd := newCommand()
+	cmd.SetArgs([]string{"ping", "-a", l.Addr().String(), "--standby", readyz(t, nil), "--timeout", "10ms"})
+	if err := cmd.Execute(); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the second question was asked when the time was over: %v", err)
 	}
 }
 

@@ -23,6 +23,9 @@ type target struct {
 	tls           bool
 	ca, cert, key string // files
 
+	// elsewhere says that the files are also for another port than addr's, which speaks TLS.
+	elsewhere bool
+
 	flags *pflag.FlagSet
 }
 
@@ -74,8 +77,8 @@ func (t *target) address() (bench.Address, error) {
 	return bench.ParseTLSAddress(t.addr, config)
 }
 
-// useTLS tells whether to speak TLS. A flag about it without TLS is a mistake: whoever
-// gives it would not want to be served in plain text.
+// useTLS tells whether to speak TLS. A flag about it is a mistake if nothing speaks TLS:
+// whoever gives it would not want to be served in plain text.
 func (t *target) useTLS() (bool, error) {
 	use := t.tls
 	if env := os.Getenv("TRELLIS_TLS"); env != "" && !t.flags.Changed("tls") {
@@ -85,7 +88,7 @@ func (t *target) useTLS() (bool, error) {
 		}
 	}
 	for _, name := range []string{"ca", "cert", "key"} {
-		if !use && t.flags.Changed(name) {
+		if !use && !t.elsewhere && t.flags.Changed(name) {
 			return false, fmt.Errorf("--%s without --tls", name)
 		}
 	}
@@ -103,13 +106,9 @@ func (t *target) config() (*tls.Config, error) {
 	fromEnv("key", "TRELLIS_KEY", &t.key)
 	config := new(tls.Config)
 	if t.ca != "" {
-		text, err := os.ReadFile(t.ca)
-		if err != nil {
-			return nil, err
-		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s: there is no certificate in it", t.ca)
+		if err := addAuthorities(config.RootCAs, t.ca); err != nil {
+			return nil, err
 		}
 	}
 	switch {
@@ -124,4 +123,16 @@ func (t *target) config() (*tls.Config, error) {
 	}
 	config.Certificates = []tls.Certificate{pair}
 	return config, nil
+}
+
+// addAuthorities adds the certificates of a PEM file.
+func addAuthorities(pool *x509.CertPool, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s: there is no certificate in it", file)
+	}
+	return nil
 }
