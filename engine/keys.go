@@ -64,10 +64,13 @@ type byUniqueKey struct{}
 func (byUniqueKey) hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.keys.Unique) }
 func (byUniqueKey) next(k *keyed) **keyed { return &k.nextByKey }
 
-// keySeed keeps clients from choosing keys that share a bucket.
-var keySeed = maphash.MakeSeed()
+// The seeds keep clients from choosing keys that share a bucket. There are two, because the
+// hash of a unique key is made of both hashes: with one seed, the keys that are named like
+// their tubes would all have the same.
+var keySeed, tubeSeed = maphash.MakeSeed(), maphash.MakeSeed()
 
-func hashOfKey(key string) uint64 { return maphash.String(keySeed, key) }
+func hashOfKey(key string) uint64   { return maphash.String(keySeed, key) }
+func hashOfTube(name string) uint64 { return maphash.String(tubeSeed, name) }
 
 // keyedMemory is what the keys of a job take beside their text: a record, and not more than
 // two buckets in each of two tables.
@@ -191,7 +194,7 @@ func (sh *shard) keyspace(name string) *keyspace {
 		if sh.keyspaces == nil {
 			sh.keyspaces = make(map[string]*keyspace)
 		}
-		s = &keyspace{name: name, hash: hashOfKey(name)}
+		s = &keyspace{name: name, hash: hashOfTube(name)}
 		sh.keyspaces[name] = s
 	}
 	return s

@@ -229,3 +229,18 @@ func BenchmarkReserveAmongPassedOver(b *testing.B) {
 		})
 	}
 }
+
+// However tubes and keys are named, what belongs to them is found without a search.
+func TestUniqueKeysNamedLikeTheirTubesDoNotShareABucket(t *testing.T) {
+	const n = 5000
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("USING x%d\r\nINSERTED %d\r\n", i, i+1), "use x%d\r\nput 0 0 9 0 idp:x%d\r\n\r\n", i, i)
+	}
+	for _, sh := range s.engine.shards {
+		if got := sh.holders.longest(); got > 16 {
+			t.Errorf("of %d keys, %d share a bucket", sh.holders.count, got)
+		}
+	}
+}
