@@ -163,8 +163,8 @@ func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
 	}
 	n, err := sh.eraseTombstones(d.tube, d.newest, min(d.graves, scanSlice/keyedSteps), out)
 	d.steps += n * keyedSteps
-	if d.graves -= n; n == 0 {
-		d.graves = 0
+	if d.graves -= n; n == 0 && err == nil {
+		d.graves = 0 // the others have ended meanwhile
 	}
 	return d.graves > 0 || err != nil, err
 }

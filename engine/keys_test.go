@@ -244,3 +244,25 @@ func TestUniqueKeysNamedLikeTheirTubesDoNotShareABucket(t *testing.T) {
 		}
 	}
 }
+
+// A flush whose first tombstone finds no room in the journal erases all when there is some.
+func TestAFlushOfTombstonesWaitsForRoom(t *testing.T) {
+	s := newSim(100, 1)
+	f := &cramped{file: newFile(nil), room: true}
+	s.engine.cfg.Journal = f
+	c := s.open()
+	for i := range 3 {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\nDELETED\r\n", i+1), "put 0 0 9 0 idp:k%d:1000\r\n\r\ndelete %d\r\n", i, i+1)
+	}
+	f.room = false
+	if c.start(t, "flush-tube default") != Wait {
+		t.Fatalf("it does not wait: %q", c.took())
+	}
+	f.room = true
+	s.engine.Room()
+	slow(t, s).rounds()
+	if got := c.took(); got != "FLUSHED 0\r\n" || s.engine.defaultShard.totals.tombstones != 0 {
+		t.Errorf("%q, and %d tombstones are left", got, s.engine.defaultShard.totals.tombstones)
+	}
+	s.noErrors(t)
+}
