@@ -152,7 +152,8 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		holders[k.space]++
 	}
 	held, listed := 0, 0
-	for name, s := range sh.keyspaces {
+	for s := range sh.keyspaces.all() {
+		name := s.name
 		held += s.holders
 		n := 0
 		var last *keyedJob

@@ -31,7 +31,7 @@ func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	sh := s.loop.engine.shardFor(cmd.Tube)
 	sh.lock(&s.loop.caller, now)
 	t := sh.byName[string(cmd.Tube)]
-	if k := sh.keyspaces[string(cmd.Tube)]; t == nil && (k == nil || k.tombstones == 0) {
+	if k := sh.keyspaceOf(string(cmd.Tube)); t == nil && (k == nil || k.tombstones == 0) {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		sh.unlock(&s.loop.caller)
 		return Done
@@ -157,7 +157,7 @@ func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
 	sh := d.shard
 	if d.graves < 0 {
 		d.graves = 0
-		if k := sh.keyspaces[d.tube]; k != nil {
+		if k := sh.keyspaceOf(d.tube); k != nil {
 			d.graves = k.tombstones
 		}
 	}

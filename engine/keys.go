@@ -44,6 +44,19 @@ type keyspace struct {
 	holders     int    // of keys: jobs and tombstones
 	first, last *keyed // tombstones
 	tombstones  int
+	next        *keyspace // in a bucket of shard.keyspaces
+}
+
+// byTubeName finds the unique keys of a tube by its name.
+type byTubeName struct{}
+
+func (byTubeName) hash(s *keyspace) uint64     { return s.hash }
+func (byTubeName) next(s *keyspace) **keyspace { return &s.next }
+
+// keyspaceFootprint is the memory that the unique keys of a tube are counted for together:
+// a record, not more than two buckets, and the tube's name, which may outlive the tube.
+func keyspaceFootprint(name string) int64 {
+	return int64(unsafe.Sizeof(keyspace{})+2*unsafe.Sizeof((*keyspace)(nil))) + textFootprint(name)
 }
 
 // byJobID finds what belongs to jobs and tombstones by their ids.
@@ -186,23 +199,31 @@ func (sh *shard) dropKeys(j *job) *keyed {
 	return k
 }
 
-// keyspace returns the unique keys of the tube of that name, and makes room for some if
-// there are none.
+// keyspace returns the unique keys of the tube of that name. If there are none, it makes room
+// for some, which the shard knows of from the first hold on.
 func (sh *shard) keyspace(name string) *keyspace {
-	s := sh.keyspaces[name]
-	if s == nil {
-		if sh.keyspaces == nil {
-			sh.keyspaces = make(map[string]*keyspace)
-		}
-		s = &keyspace{name: name, hash: hashOfTube(name)}
-		sh.keyspaces[name] = s
+	if s := sh.keyspaceOf(name); s != nil {
+		return s
 	}
-	return s
+	return &keyspace{name: name, hash: hashOfTube(name)}
+}
+
+// keyspaceOf returns the unique keys of the tube of that name, nil if none has a holder.
+func (sh *shard) keyspaceOf(name string) *keyspace {
+	for s := sh.keyspaces.first(hashOfTube(name)); s != nil; s = s.next {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
 }
 
 // holder returns who holds a unique key of the tube of that name, nil if nobody does.
 func (sh *shard) holder(name, key string) *keyed {
-	if s := sh.keyspaces[name]; s != nil && key != "" {
+	if key == "" {
+		return nil
+	}
+	if s := sh.keyspaceOf(name); s != nil {
 		return sh.holderIn(s, key)
 	}
 	return nil
@@ -220,8 +241,10 @@ func (sh *shard) holderIn(s *keyspace, key string) *keyed {
 // hold makes k the holder of its unique key, which has none.
 func (sh *shard) hold(k *keyed) {
 	sh.holders.insert(k)
-	k.space.holders++
-	sh.keyspaces[k.space.name] = k.space // it may have lost its last holder a moment ago
+	if k.space.holders++; k.space.holders == 1 {
+		sh.keyspaces.insert(k.space)
+		sh.engine.countBytes(sh.by, keyspaceFootprint(k.space.name))
+	}
 	sh.totals.unique++
 	sh.engine.usage.keys.Add(1)
 }
@@ -231,7 +254,8 @@ func (sh *shard) release(k *keyed) {
 	s := k.space
 	sh.holders.remove(k)
 	if s.holders--; s.holders == 0 {
-		delete(sh.keyspaces, s.name)
+		sh.keyspaces.remove(s)
+		sh.engine.refundBytes(sh.by, keyspaceFootprint(s.name))
 	}
 	if k == s.first || k.prev != nil {
 		s.unlist(k)

@@ -3,9 +3,11 @@ package engine
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -20,7 +22,7 @@ func TestAJobWithoutKeysIsNoLargerForTheOthers(t *testing.T) {
 	s := newSim(100, 1)
 	s.open().putMany(t, 1, 1000, "put 0 0 9 0\r\n\r\n")
 	for _, sh := range s.engine.shards {
-		if sh.keyed.pages != nil || sh.holders.pages != nil || sh.keyspaces != nil {
+		if sh.keyed.pages != nil || sh.holders.pages != nil || sh.keyspaces.pages != nil {
 			t.Error("there are tables of keys for jobs that have none")
 		}
 	}
@@ -86,4 +88,33 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Tubes that have gone and left a tombstone are not free, and those whose tombstones have gone
+// are.
+func TestWhatTheUniqueKeysOfATubeTakeIsCounted(t *testing.T) {
+	const n = 1000
+	s := newLimitedSim(100, 1, Limits{Memory: 1 << 40})
+	c := s.open()
+	pad := strings.Repeat("x", 180)
+	want := s.engine.memoryUsed()
+	for i := range n {
+		name := fmt.Sprint(pad, i)
+		c.expect(t, fmt.Sprintf("USING %s\r\nINSERTED %d\r\nDELETED\r\n", name, i+1), "use %s\r\nput 0 0 9 0 idp:k:1000\r\n\r\ndelete %d\r\n", name, i+1)
+		want += tombstoneFootprint(&journal.Keys{Unique: "k", Seconds: 1000}) + keyspaceFootprint(name)
+	}
+	if got := s.engine.memoryUsed(); got != want {
+		t.Errorf("%d tubes with a tombstone each are counted for %d bytes, want %d", n, got, want)
+	}
+	s.now += 2000 * second
+	slow(t, s).rounds()
+	if got := s.engine.memoryUsed(); got != 0 {
+		t.Errorf("without tombstones, %d bytes are counted", got)
+	}
+	for _, sh := range s.engine.shards {
+		if sh.keyspaces.pages != nil {
+			t.Error("a table of tubes is left")
+		}
+	}
+	s.noErrors(t)
 }

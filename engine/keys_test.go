@@ -188,11 +188,12 @@ func TestMemoryOfKeysIsCountedAndGivenBack(t *testing.T) {
 	with := func(keys journal.Keys) int64 { return jobFootprint(1, &keys) }
 	unique := with(journal.Keys{Unique: "j"})
 	limited := limitedKeyFootprint("c") + groupMemory
-	if got, want := s.engine.memoryUsed(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique; got != want {
+	tubes := keyspaceFootprint(defaultTube) + keyspaceFootprint("t")
+	if got, want := s.engine.memoryUsed(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique+tubes; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nMOVED\r\n", "delete 1\r\nmove-job 2 t\r\n") // a tombstone; a job that loses its key
-	if got, want := s.engine.memoryUsed(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil); got != want {
+	if got, want := s.engine.memoryUsed(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil)+tubes; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nDELETED\r\n", "delete 2\r\ndelete 4\r\n")
