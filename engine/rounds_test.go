@@ -395,6 +395,23 @@ func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
 	}
 }
 
+// A client that has nothing to give back leaves at once, also at the end of a round, so that
+// its connection need not be kept for the next one.
+func TestAnIdleClientLeavesAtOnceAlthoughTheRoundIsOver(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	l := slow(t, s)
+	l.loop.Refill()
+	l.loop.Spend(roundSteps)
+	if !c.session.Close(s.now) {
+		t.Error("its end is left to the next round")
+	}
+	l.rounds()
+	if len(l.gone) > 0 {
+		t.Error("it is told to be closed a second time")
+	}
+}
+
 // dueInAllShards makes n delayed jobs in each shard that are due in the same moment, which
 // comes, and returns a tube of each.
 func dueInAllShards(t *testing.T, s *sim, n int) (tubes []string) {
