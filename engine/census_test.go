@@ -372,7 +372,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	q, in := &t.ready, "ready jobs of "+t.name
 	var withheld []ref
 	if t.limited != nil {
-		withheld = slices.Collect(t.limited.withheld())
+		withheld = slices.Collect(t.limited.withheld(sh.table))
 		c.limits(sh, t)
 	}
 	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }, withheld...), in)
