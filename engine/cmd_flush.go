@@ -92,6 +92,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 		more, err = slice(&changes)
 		sh.unlock(&l.caller)
 		d.pos = max(d.pos, changes.Pos)
+		left := l.Spend(d.steps - before + scanSteps)
 		switch {
 		case errors.Is(err, journal.ErrRoom):
 			return s.awaitRoom(t)
@@ -101,7 +102,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 		case err != nil:
 			more = false
 		}
-		if !l.Spend(d.steps-before+scanSteps) && more {
+		if !left && more {
 			return s.yield(t)
 		}
 	}
@@ -117,12 +118,13 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 func (d *deletion) slice(out *Output) (more bool, err error) {
 	sh := d.shard
 	t := sh.byName[d.tube]
-	end := d.steps + scanSlice
+	begin := d.steps - sh.by.loop.budget // of which the jobs' keys may take some
+	full := func() bool { return d.steps-sh.by.loop.budget-begin >= scanSlice }
 	for len(d.heads) > 0 {
 		switch r := d.next(t); {
 		case r == 0:
 			d.scans = d.scans || d.of == 0 && t != nil && t.reserved > 0
-		case d.steps >= end:
+		case full():
 			return true, nil
 		default:
 			if err := d.delete(r, sh.job(r), out); err != nil {
@@ -136,7 +138,7 @@ func (d *deletion) slice(out *Output) (more bool, err error) {
 	}
 	d.scan.slice(t, func(r ref, j *job) bool {
 		switch {
-		case err != nil || d.steps >= end:
+		case err != nil || full():
 			return false
 		case d.deleted >= d.most || sh.byName[d.tube] != t:
 			return true // the tube is gone, and so are its jobs

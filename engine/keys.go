@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
 	"unsafe"
 
 	"trellis/binlog/journal"
@@ -29,7 +31,7 @@ type keyed struct {
 	keys  journal.Keys // as they are on record
 	space *keyspace    // of the unique key; nil if there is none
 	lost  bool         // the unique key has another holder
-	group *group       // of the limited key; nil if there is none, or limits sleep
+	group *group       // of the limited key; nil if there is none, or Config.Stock is set, which leaves limits without effect
 
 	next, prev *keyed // in the keyspace's list of tombstones
 	nextByID   *keyed // in a bucket of shard.keyed
@@ -65,11 +67,16 @@ type byJobID struct{}
 func (byJobID) hash(k *keyed) uint64  { return hashOfID(k.id) }
 func (byJobID) next(k *keyed) **keyed { return &k.nextByID }
 
-// hashOfID is Fibonacci hashing (D. Knuth, TAOCP 6.4), whose upper bits depend on all of the id.
+// hashOfID multiplies as Fibonacci hashing does (D. Knuth, TAOCP 6.4), and folds the product, so
+// that its lower bits depend on all of the id.
 func hashOfID(id uint64) uint64 {
-	h := id * 0x9E3779B97F4A7C15
-	return h ^ h>>32
+	hi, lo := bits.Mul64(id^idSeed, 0x9E3779B97F4A7C15)
+	return hi ^ lo
 }
+
+// idSeed keeps clients, who can leave jobs of the ids that they like, from choosing them so
+// that they share a bucket.
+var idSeed = rand.Uint64()
 
 // byUniqueKey finds the holders of unique keys by tube and key.
 type byUniqueKey struct{}
