@@ -137,3 +137,17 @@ func TestAHashTableGrowsAndShrinksABucketAtATime(t *testing.T) {
 		t.Error("an empty table has pages")
 	}
 }
+
+// Ids that are the same in their lower bits are spread over the buckets all the same.
+func TestIDsAtAnyDistanceFromEachOtherDoNotShareABucket(t *testing.T) {
+	const n = 5000
+	for shift := range 40 {
+		var table hashTable[keyed, byJobID]
+		for i := range n {
+			table.insert(&keyed{id: uint64(i+1)<<shift + 7})
+		}
+		if got := table.longest(); got > 16 {
+			t.Errorf("of ids that are 2^%d apart, %d share a bucket", shift, got)
+		}
+	}
+}

@@ -28,6 +28,36 @@ func TestAJobWithoutKeysIsNoLargerForTheOthers(t *testing.T) {
 	}
 }
 
+// A limited key keeps nothing of what it had for jobs that have gone.
+func TestALimitedKeyKeepsNoRoomForJobsThatHaveGone(t *testing.T) {
+	const n = 200
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put %d 0 9 0 con:k\r\n\r\n", i*7919%n)
+	}
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", n+i+1), "put %d 0 9 0 con:k:%d\r\n\r\n", n, i+2)
+	}
+	key := s.engine.defaultShard.byName[defaultTube].limitedKeyOf("k")
+	if key.others == nil || key.only.rest.Room() < n/2 {
+		t.Fatal("there are no jobs in a heap, or no groups beside the first")
+	}
+	for id := 2; id <= 2*n; id++ {
+		if id == n {
+			s.noErrors(t)
+		}
+		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+		if g, few := key.only, 2*n-id; few < n && key.others != nil && key.others.buckets > 2*few+1 || id >= n && g.rest.Room() > 0 {
+			t.Fatalf("after job %d, there is room for %d jobs and %d groups", id, g.rest.Room(), key.others.buckets)
+		}
+	}
+	if key.others != nil || key.tube.limited.crowded != nil {
+		t.Error("a table or list of groups is left")
+	}
+	s.noErrors(t)
+}
+
 // BenchmarkMemoryOfKeys reports what the keys of a job take of the Go heap, what they are
 // counted for against the memory limit, and what a job takes when only every hundredth is left.
 func BenchmarkMemoryOfKeys(b *testing.B) {
