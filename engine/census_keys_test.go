@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // limits checks the limited keys of a tube.
 func (c *census) limits(sh *shard, t *tube) {
 	l := t.limited
@@ -7,6 +9,14 @@ func (c *census) limits(sh *shard, t *tube) {
 		c.failf("%s has room for limited keys and none", t.name)
 	}
 	passed, crowded := map[ref]bool{}, 0
+	listed := map[*group]bool{}
+	var last *group
+	for g := l.crowded; g != nil; last, g = g, g.next {
+		listed[g] = true
+		if g.prev != last {
+			c.failf("the groups of %s with further jobs are linked wrongly", t.name)
+		}
+	}
 	for r := range l.passed.All() {
 		passed[r] = true
 	}
@@ -47,12 +57,12 @@ func (c *census) limits(sh *shard, t *tube) {
 				c.failf("key %s of %s: the first job with limit %d is %d, should be %d", key, t.name, g.limit, g.first, first[g])
 				continue
 			}
-			c.check(g.rest.Check(sh.table), "jobs of key "+key)
-			if g.rest.Len() > 0 {
+			c.check(g.rest.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }), "jobs of key "+key)
+			if g.rest.Empty() == listed[g] || listed[g] && g.first == 0 {
+				c.failf("key %s of %s: further jobs with limit %d are listed: %v, and the first is %d", key, t.name, g.limit, listed[g], g.first)
+			}
+			if listed[g] {
 				crowded++
-				if l.crowded[g.place] != g || g.first == 0 {
-					c.failf("key %s of %s: further jobs with limit %d, and the first is %d", key, t.name, g.limit, g.first)
-				}
 			}
 			if g.first == 0 {
 				continue
@@ -68,8 +78,8 @@ func (c *census) limits(sh *shard, t *tube) {
 			}
 		}
 	}
-	if n != len(passed) || crowded != len(l.crowded) {
-		c.failf("%s: %d passed over, want %d; %d crowded, want %d", t.name, len(passed), n, len(l.crowded), crowded)
+	if n != len(passed) || crowded != len(listed) {
+		c.failf("%s: %d passed over, want %d; %d crowded, want %d", t.name, len(passed), n, len(listed), crowded)
 	}
 }
 
@@ -77,10 +87,8 @@ func (s *limitedKey) allGroups() (list []*group) {
 	if s.only != nil {
 		list = append(list, s.only)
 	}
-	for limit, g := range s.others {
-		if limit == g.limit {
-			list = append(list, g)
-		}
+	if s.others != nil {
+		list = slices.AppendSeq(list, s.others.all())
 	}
 	return list
 }
@@ -152,7 +160,8 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		holders[k.space]++
 	}
 	held, listed := 0, 0
-	for name, s := range sh.keyspaces {
+	for s := range sh.keyspaces.all() {
+		name := s.name
 		held += s.holders
 		n := 0
 		var last *keyedJob

@@ -372,7 +372,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	q, in := &t.ready, "ready jobs of "+t.name
 	var withheld []ref
 	if t.limited != nil {
-		withheld = slices.Collect(t.limited.withheld())
+		withheld = slices.Collect(t.limited.withheld(sh.table))
 		c.limits(sh, t)
 	}
 	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }, withheld...), in)
@@ -527,7 +527,7 @@ func checkEmpty(e *Engine) (errs []error) {
 	c := &census{engine: e, firstID: e.lastID.Load()}
 	errs = c.run()
 	for _, sh := range e.shards {
-		if sh.keyed.count != 0 || sh.holders.count != 0 || len(sh.keyspaces) != 0 {
+		if sh.keyed.count != 0 || sh.holders.count != 0 || sh.keyspaces.count != 0 {
 			errs = append(errs, fmt.Errorf("shard %d has keys", sh.number))
 		}
 		if sh.jobs.Live() != 0 || len(sh.freeHoldings) != len(sh.holdings)-1 || len(sh.byName) > 1 {

@@ -14,6 +14,7 @@ func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done
 	}
+	s.loop.Spend(j.steps() - 1) // any command costs one
 	err := sh.delete(r, j, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyDeleted)
 }

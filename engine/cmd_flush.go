@@ -31,7 +31,7 @@ func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	sh := s.loop.engine.shardFor(cmd.Tube)
 	sh.lock(&s.loop.caller, now)
 	t := sh.byName[string(cmd.Tube)]
-	if k := sh.keyspaces[string(cmd.Tube)]; t == nil && (k == nil || k.tombstones == 0) {
+	if k := sh.keyspaceOf(string(cmd.Tube)); t == nil && (k == nil || k.tombstones == 0) {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		sh.unlock(&s.loop.caller)
 		return Done
@@ -92,6 +92,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 		more, err = slice(&changes)
 		sh.unlock(&l.caller)
 		d.pos = max(d.pos, changes.Pos)
+		left := l.Spend(d.steps - before + scanSteps)
 		switch {
 		case errors.Is(err, journal.ErrRoom):
 			return s.awaitRoom(t)
@@ -101,7 +102,7 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 		case err != nil:
 			more = false
 		}
-		if !l.Spend(d.steps-before+scanSteps) && more {
+		if !left && more {
 			return s.yield(t)
 		}
 	}
@@ -117,12 +118,13 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 func (d *deletion) slice(out *Output) (more bool, err error) {
 	sh := d.shard
 	t := sh.byName[d.tube]
-	end := d.steps + scanSlice
+	begin := d.steps - sh.by.loop.budget // of which the jobs' keys may take some
+	full := func() bool { return d.steps-sh.by.loop.budget-begin >= scanSlice }
 	for len(d.heads) > 0 {
 		switch r := d.next(t); {
 		case r == 0:
 			d.scans = d.scans || d.of == 0 && t != nil && t.reserved > 0
-		case d.steps >= end:
+		case full():
 			return true, nil
 		default:
 			if err := d.delete(r, sh.job(r), out); err != nil {
@@ -136,7 +138,7 @@ func (d *deletion) slice(out *Output) (more bool, err error) {
 	}
 	d.scan.slice(t, func(r ref, j *job) bool {
 		switch {
-		case err != nil || d.steps >= end:
+		case err != nil || full():
 			return false
 		case d.deleted >= d.most || sh.byName[d.tube] != t:
 			return true // the tube is gone, and so are its jobs
@@ -157,14 +159,14 @@ func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
 	sh := d.shard
 	if d.graves < 0 {
 		d.graves = 0
-		if k := sh.keyspaces[d.tube]; k != nil {
+		if k := sh.keyspaceOf(d.tube); k != nil {
 			d.graves = k.tombstones
 		}
 	}
 	n, err := sh.eraseTombstones(d.tube, d.newest, min(d.graves, scanSlice/keyedSteps), out)
 	d.steps += n * keyedSteps
-	if d.graves -= n; n == 0 {
-		d.graves = 0
+	if d.graves -= n; n == 0 && err == nil {
+		d.graves = 0 // the others have ended meanwhile
 	}
 	return d.graves > 0 || err != nil, err
 }

@@ -205,11 +205,13 @@ func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	for {
 		sh.lock(&l.caller, now)
 		t := sh.byName[p.tube]
-		if p.step(t) {
+		done := p.step(t)
+		left := l.Spend(p.takeSteps() + scanSteps)
+		if done {
 			break
 		}
 		sh.unlock(&l.caller)
-		if !l.Spend(p.takeSteps() + scanSteps) {
+		if !left {
 			return s.yield(p)
 		}
 	}

@@ -63,6 +63,7 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 		sh.unlock(&l.caller)
 		k.kicked += n
 		k.pos = max(k.pos, changes.Pos)
+		left := l.Spend(steps + lockSteps)
 		switch {
 		case errors.Is(err, journal.ErrRoom):
 			return s.awaitRoom(k)
@@ -72,7 +73,7 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 		case err != nil || n == 0:
 			k.most = k.kicked // the others have gone, or stay where they are
 		}
-		if !l.Spend(steps+lockSteps) && k.kicked < k.most {
+		if !left && k.kicked < k.most {
 			return s.yield(k)
 		}
 	}
@@ -90,7 +91,8 @@ func (k kicking) slice(sh *shard, out *Output) (n, steps int, err error) {
 	if t == nil {
 		return 0, 0, nil
 	}
-	for n < k.most-k.kicked && steps < kickSlice {
+	begin := sh.by.loop.budget // of which the jobs' keys may take some
+	for n < k.most-k.kicked && steps+begin-sh.by.loop.budget < kickSlice {
 		r := t.buried.First(sh.table)
 		if k.from == delayed {
 			r = 0

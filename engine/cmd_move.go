@@ -41,6 +41,7 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 			s.unlockAll(set)
 			return Done
 		}
+		s.loop.Spend(j.moveSteps())
 		err := from.move(r, j, to, m.to, out)
 		s.unlockAll(set)
 		switch {
@@ -84,7 +85,7 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	return m.turn(s, now, out)
 }
 
-// How much is done before others get the shards, or a job more.
+// A slice ends with the first job that exceeds one of these.
 const (
 	moveSlice      = 2 * scanSlice // steps
 	moveSliceBytes = 64 << 10      // of bodies that are copied
@@ -99,6 +100,7 @@ func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 		s.unlockAll(set)
 		m.moved += n
 		m.pos = max(m.pos, changes.Pos)
+		left := s.loop.Spend(steps + lockSteps)
 		switch {
 		case errors.Is(err, journal.ErrRoom):
 			return s.awaitRoom(m)
@@ -108,7 +110,7 @@ func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 		case err != nil || n == 0:
 			m.most = m.moved // the others have gone, or stay where they are
 		}
-		if !s.loop.Spend(steps+lockSteps) && m.moved < m.most {
+		if !left && m.moved < m.most {
 			return s.yield(m)
 		}
 	}
@@ -122,7 +124,9 @@ func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 
 // slice moves some jobs under the shards' locks.
 func (m *movingTube) slice(out *Output) (n, steps int, err error) {
-	for bytes := 0; n < m.most-m.moved && steps < moveSlice && bytes < moveSliceBytes; n++ {
+	l := m.from.by.loop
+	begin := l.budget // of which the jobs' keys may take some
+	for bytes := 0; n < m.most-m.moved && steps+begin-l.budget < moveSlice && bytes < moveSliceBytes; n++ {
 		t := m.from.byName[m.source]
 		if t == nil {
 			break

@@ -92,6 +92,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	t := s.used
 	if in.keys != nil {
+		s.loop.Spend(keyedSteps)
 		if err := s.findDuplicate(sh, in, out); err != nil {
 			return s.abort(sh, in, err)
 		}

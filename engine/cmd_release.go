@@ -13,6 +13,7 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 		sh.unlock(&s.loop.caller)
 		return s.releaseDead(now, cmd, out)
 	}
+	s.loop.Spend(j.steps() - 1) // any command costs one
 	err := sh.change(r, j, &ch, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
@@ -64,7 +65,7 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 				dead = to.self
 				continue
 			}
-			s.loop.Spend(2 + int(j.size/1024))
+			s.loop.Spend(j.moveSteps())
 			err = sh.buryDead(r, j, ch, to, out)
 		}
 		s.unlockAll(set)

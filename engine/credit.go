@@ -11,8 +11,10 @@ import (
 // usage.memory already, so that loops do not contend for that counter with every put
 // and every delete.
 //
-// Jobs and credits together never exceed Limits.Memory. Before a put is refused, the
-// credits of all loops are called in. It may be refused all the same while other loops
+// No put is accepted that would make jobs and credits exceed Limits.Memory. What other
+// commands, and keys, take is counted without asking, and may exceed it: a job that moves
+// makes keys in its new tube, and a limited key is made when its job is. Before a put is
+// refused, the credits of all loops are called in. It may be refused all the same while other loops
 // take portions in that very moment: then up to creditPortion bytes a loop are free.
 //
 // Only its loop's goroutine adds to a credit. Any goroutine may call it in.
@@ -33,8 +35,9 @@ func jobFootprint(size uint32, keys *journal.Keys) int64 {
 }
 
 // charge counts a job with a body of size bytes and these keys, which may be nil, unless it
-// would be too much. A limited key that no job has yet is counted when the job gets it; to
-// that end the loop's credit has as much more for a moment. Only the loop's goroutine may call it.
+// would be too much. A limited key that no job has yet is counted when the job gets it. The
+// bytes for it are taken now and left in the loop's credit, from which countBytes takes them.
+// Only the loop's goroutine may call it.
 func (l *Loop) charge(size uint32, keys *journal.Keys) bool {
 	limit := l.engine.cfg.Limits.Memory
 	if limit == 0 {
@@ -116,7 +119,7 @@ func (e *Engine) refund(c *caller, size uint32, keys *journal.Keys) {
 	}
 }
 
-// countBytes counts n bytes for which there is room, or which are not refused.
+// countBytes counts n bytes whether they fit below the limit or not.
 func (e *Engine) countBytes(c *caller, n int64) {
 	if e.cfg.Limits.Memory == 0 || c.loop != nil && c.loop.credit.spend(n) {
 		return

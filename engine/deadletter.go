@@ -197,6 +197,9 @@ func (sh *shard) timeOutDead(r ref, j *job, ch *change) (buried, ok bool) {
 		return false, false
 	}
 	sh.moves -= deadMoves + int(j.size/deadMoveBytes)
+	if j.flags != 0 {
+		sh.moves -= keyedMoveSteps / 4 // a time-out is counted as several steps
+	}
 	var out Output // nobody waits for it
 	err := sh.buryDead(r, j, *ch, to, &out)
 	if entered {

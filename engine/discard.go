@@ -42,7 +42,7 @@ func (sh *shard) discard() {
 	clear(sh.byName)
 	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
 	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
-	sh.keyspaces, sh.tombstones.heap = nil, queue.Heap{}
+	sh.keyspaces, sh.tombstones.heap = hashTable[keyspace, byTubeName]{}, queue.Heap{}
 	sh.holdings, sh.freeHoldings = nil, nil
 	sh.retired = retirement{}
 	sh.totals = shardTotals{}

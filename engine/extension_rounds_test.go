@@ -27,6 +27,11 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 			c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put 0 0 9 0 idp:k%d con:k%d\r\n\r\n", i, i%100)
 		}
 	}
+	putShuffled := func(t *testing.T, c *simConn) { // so that the groups of jobs with one key are heaps
+		for i := range n {
+			c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put %d 0 9 0 con:k%d\r\n\r\n", i*7919%n, i%100)
+		}
+	}
 	buryKeyed := func(t *testing.T, c *simConn) {
 		for i := range n {
 			c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\nBURIED\r\n", i+1, i+1), "put 0 0 9 0 idp:k%d con:k%d\r\n\r\nreserve\r\nbury %d 0\r\n", i, i%100, i+1)
@@ -58,6 +63,8 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), put, n, 2},
 		{"move-tube default buried other 99999", fmt.Sprintf("MOVED %d\r\n", n), bury, 0, 2},
 		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putKeyed, n, keyedMoveSteps},
+		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putShuffled, n, keyedMoveSteps},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), putShuffled, 0, keyedSteps},
 		{"touch-all", fmt.Sprintf("TOUCHED_ALL %d\r\n", n), hold, 0, 0},
 	} {
 		t.Run(strings.ReplaceAll(c.command, " ", "_"), func(t *testing.T) {

@@ -3,14 +3,14 @@ package engine
 import "math/bits"
 
 // A hashTable finds entries by their hash. It is a table with linear hashing (W. Litwin,
-// 1980): with each entry that comes or goes, at most two buckets do. So no call takes long,
-// however many entries there are, and a table whose entries have gone takes no memory.
+// 1980): an insertion adds at most one bucket and a removal drops at most two, so that no call
+// rehashes more than a few entries. A table whose entries have gone takes no memory.
 //
 // Entries that share a bucket are linked by a field of their own. The zero table is empty.
 // Its owner's lock guards it.
 type hashTable[E any, H hashing[E]] struct {
 	pages   [][]*E // of buckets, each with the first of its entries; only the last page is not full
-	buckets int    // between count and twice as many, and some
+	buckets int    // at least count, at most 2*count+1
 	count   int    // entries
 }
 

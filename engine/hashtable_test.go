@@ -42,6 +42,19 @@ func (t *hashTable[E, H]) check() error {
 	return nil
 }
 
+// longest is how many entries the bucket has that has most.
+func (t *hashTable[E, H]) longest() (most int) {
+	var h H
+	for i := range t.buckets {
+		in := 0
+		for e := *t.bucket(i); e != nil; e = *h.next(e) {
+			in++
+		}
+		most = max(most, in)
+	}
+	return most
+}
+
 // keyedOfID is what a table has of an id.
 func keyedOfID(t *hashTable[keyed, byJobID], id uint64) *keyed {
 	for k := t.first(hashOfID(id)); k != nil; k = k.nextByID {
@@ -99,7 +112,6 @@ func TestAHashTableGrowsAndShrinksABucketAtATime(t *testing.T) {
 	const n = 100_000
 	var table hashTable[keyed, byJobID]
 	all := make([]keyed, n)
-	longest := 0 // entries in a bucket
 	for i := range all {
 		all[i].id = uint64(i + 1)
 		before := table.buckets
@@ -108,15 +120,8 @@ func TestAHashTableGrowsAndShrinksABucketAtATime(t *testing.T) {
 			t.Fatalf("an insertion made %d buckets", made)
 		}
 	}
-	for i := range table.buckets {
-		in := 0
-		for k := *table.bucket(i); k != nil; k = k.nextByID {
-			in++
-		}
-		longest = max(longest, in)
-	}
-	if longest > 16 {
-		t.Errorf("%d entries share a bucket", longest)
+	if got := table.longest(); got > 16 {
+		t.Errorf("%d entries share a bucket", got)
 	}
 	for i := range all {
 		before := table.buckets
@@ -130,5 +135,19 @@ func TestAHashTableGrowsAndShrinksABucketAtATime(t *testing.T) {
 	}
 	if table.pages != nil {
 		t.Error("an empty table has pages")
+	}
+}
+
+// Ids that are the same in their lower bits are spread over the buckets all the same.
+func TestIDsAtAnyDistanceFromEachOtherDoNotShareABucket(t *testing.T) {
+	const n = 5000
+	for shift := range 40 {
+		var table hashTable[keyed, byJobID]
+		for i := range n {
+			table.insert(&keyed{id: uint64(i+1)<<shift + 7})
+		}
+		if got := table.longest(); got > 16 {
+			t.Errorf("of ids that are 2^%d apart, %d share a bucket", shift, got)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
 	"unsafe"
 
 	"trellis/binlog/journal"
@@ -29,7 +31,7 @@ type keyed struct {
 	keys  journal.Keys // as they are on record
 	space *keyspace    // of the unique key; nil if there is none
 	lost  bool         // the unique key has another holder
-	group *group       // of the limited key; nil if there is none, or limits sleep
+	group *group       // of the limited key; nil if there is none, or Config.Stock is set, which leaves limits without effect
 
 	next, prev *keyed // in the keyspace's list of tombstones
 	nextByID   *keyed // in a bucket of shard.keyed
@@ -44,6 +46,19 @@ type keyspace struct {
 	holders     int    // of keys: jobs and tombstones
 	first, last *keyed // tombstones
 	tombstones  int
+	next        *keyspace // in a bucket of shard.keyspaces
+}
+
+// byTubeName finds the unique keys of a tube by its name.
+type byTubeName struct{}
+
+func (byTubeName) hash(s *keyspace) uint64     { return s.hash }
+func (byTubeName) next(s *keyspace) **keyspace { return &s.next }
+
+// keyspaceFootprint is the memory that the unique keys of a tube are counted for together:
+// a record, not more than two buckets, and the tube's name, which may outlive the tube.
+func keyspaceFootprint(name string) int64 {
+	return int64(unsafe.Sizeof(keyspace{})+2*unsafe.Sizeof((*keyspace)(nil))) + textFootprint(name)
 }
 
 // byJobID finds what belongs to jobs and tombstones by their ids.
@@ -52,11 +67,16 @@ type byJobID struct{}
 func (byJobID) hash(k *keyed) uint64  { return hashOfID(k.id) }
 func (byJobID) next(k *keyed) **keyed { return &k.nextByID }
 
-// hashOfID is Fibonacci hashing (D. Knuth, TAOCP 6.4), whose upper bits depend on all of the id.
+// hashOfID multiplies as Fibonacci hashing does (D. Knuth, TAOCP 6.4), and folds the product, so
+// that its lower bits depend on all of the id.
 func hashOfID(id uint64) uint64 {
-	h := id * 0x9E3779B97F4A7C15
-	return h ^ h>>32
+	hi, lo := bits.Mul64(id^idSeed, 0x9E3779B97F4A7C15)
+	return hi ^ lo
 }
+
+// idSeed keeps clients, who can leave jobs of the ids that they like, from choosing them so
+// that they share a bucket.
+var idSeed = rand.Uint64()
 
 // byUniqueKey finds the holders of unique keys by tube and key.
 type byUniqueKey struct{}
@@ -64,10 +84,13 @@ type byUniqueKey struct{}
 func (byUniqueKey) hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.keys.Unique) }
 func (byUniqueKey) next(k *keyed) **keyed { return &k.nextByKey }
 
-// keySeed keeps clients from choosing keys that share a bucket.
-var keySeed = maphash.MakeSeed()
+// The seeds keep clients from choosing keys that share a bucket. There are two, because the
+// hash of a unique key is made of both hashes: with one seed, the keys that are named like
+// their tubes would all have the same.
+var keySeed, tubeSeed = maphash.MakeSeed(), maphash.MakeSeed()
 
-func hashOfKey(key string) uint64 { return maphash.String(keySeed, key) }
+func hashOfKey(key string) uint64   { return maphash.String(keySeed, key) }
+func hashOfTube(name string) uint64 { return maphash.String(tubeSeed, name) }
 
 // keyedMemory is what the keys of a job take beside their text: a record, and not more than
 // two buckets in each of two tables.
@@ -183,23 +206,31 @@ func (sh *shard) dropKeys(j *job) *keyed {
 	return k
 }
 
-// keyspace returns the unique keys of the tube of that name, and makes room for some if
-// there are none.
+// keyspace returns the unique keys of the tube of that name. If there are none, it makes room
+// for some, which the shard knows of from the first hold on.
 func (sh *shard) keyspace(name string) *keyspace {
-	s := sh.keyspaces[name]
-	if s == nil {
-		if sh.keyspaces == nil {
-			sh.keyspaces = make(map[string]*keyspace)
-		}
-		s = &keyspace{name: name, hash: hashOfKey(name)}
-		sh.keyspaces[name] = s
+	if s := sh.keyspaceOf(name); s != nil {
+		return s
 	}
-	return s
+	return &keyspace{name: name, hash: hashOfTube(name)}
+}
+
+// keyspaceOf returns the unique keys of the tube of that name, nil if none has a holder.
+func (sh *shard) keyspaceOf(name string) *keyspace {
+	for s := sh.keyspaces.first(hashOfTube(name)); s != nil; s = s.next {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
 }
 
 // holder returns who holds a unique key of the tube of that name, nil if nobody does.
 func (sh *shard) holder(name, key string) *keyed {
-	if s := sh.keyspaces[name]; s != nil && key != "" {
+	if key == "" {
+		return nil
+	}
+	if s := sh.keyspaceOf(name); s != nil {
 		return sh.holderIn(s, key)
 	}
 	return nil
@@ -217,8 +248,10 @@ func (sh *shard) holderIn(s *keyspace, key string) *keyed {
 // hold makes k the holder of its unique key, which has none.
 func (sh *shard) hold(k *keyed) {
 	sh.holders.insert(k)
-	k.space.holders++
-	sh.keyspaces[k.space.name] = k.space // it may have lost its last holder a moment ago
+	if k.space.holders++; k.space.holders == 1 {
+		sh.keyspaces.insert(k.space)
+		sh.engine.countBytes(sh.by, keyspaceFootprint(k.space.name))
+	}
 	sh.totals.unique++
 	sh.engine.usage.keys.Add(1)
 }
@@ -228,7 +261,8 @@ func (sh *shard) release(k *keyed) {
 	s := k.space
 	sh.holders.remove(k)
 	if s.holders--; s.holders == 0 {
-		delete(sh.keyspaces, s.name)
+		sh.keyspaces.remove(s)
+		sh.engine.refundBytes(sh.by, keyspaceFootprint(s.name))
 	}
 	if k == s.first || k.prev != nil {
 		s.unlist(k)

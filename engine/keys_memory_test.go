@@ -3,9 +3,11 @@ package engine
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"unsafe"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -20,10 +22,40 @@ func TestAJobWithoutKeysIsNoLargerForTheOthers(t *testing.T) {
 	s := newSim(100, 1)
 	s.open().putMany(t, 1, 1000, "put 0 0 9 0\r\n\r\n")
 	for _, sh := range s.engine.shards {
-		if sh.keyed.pages != nil || sh.holders.pages != nil || sh.keyspaces != nil {
+		if sh.keyed.pages != nil || sh.holders.pages != nil || sh.keyspaces.pages != nil {
 			t.Error("there are tables of keys for jobs that have none")
 		}
 	}
+}
+
+// A limited key keeps nothing of what it had for jobs that have gone.
+func TestALimitedKeyKeepsNoRoomForJobsThatHaveGone(t *testing.T) {
+	const n = 200
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put %d 0 9 0 con:k\r\n\r\n", i*7919%n)
+	}
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", n+i+1), "put %d 0 9 0 con:k:%d\r\n\r\n", n, i+2)
+	}
+	key := s.engine.defaultShard.byName[defaultTube].limitedKeyOf("k")
+	if key.others == nil || key.only.rest.Room() < n/2 {
+		t.Fatal("there are no jobs in a heap, or no groups beside the first")
+	}
+	for id := 2; id <= 2*n; id++ {
+		if id == n {
+			s.noErrors(t)
+		}
+		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+		if g, few := key.only, 2*n-id; few < n && key.others != nil && key.others.buckets > 2*few+1 || id >= n && g.rest.Room() > 0 {
+			t.Fatalf("after job %d, there is room for %d jobs and %d groups", id, g.rest.Room(), key.others.buckets)
+		}
+	}
+	if key.others != nil || key.tube.limited.crowded != nil {
+		t.Error("a table or list of groups is left")
+	}
+	s.noErrors(t)
 }
 
 // BenchmarkMemoryOfKeys reports what the keys of a job take of the Go heap, what they are
@@ -86,4 +118,33 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Tubes that have gone and left a tombstone are not free, and those whose tombstones have gone
+// are.
+func TestWhatTheUniqueKeysOfATubeTakeIsCounted(t *testing.T) {
+	const n = 1000
+	s := newLimitedSim(100, 1, Limits{Memory: 1 << 40})
+	c := s.open()
+	pad := strings.Repeat("x", 180)
+	want := s.engine.memoryUsed()
+	for i := range n {
+		name := fmt.Sprint(pad, i)
+		c.expect(t, fmt.Sprintf("USING %s\r\nINSERTED %d\r\nDELETED\r\n", name, i+1), "use %s\r\nput 0 0 9 0 idp:k:1000\r\n\r\ndelete %d\r\n", name, i+1)
+		want += tombstoneFootprint(&journal.Keys{Unique: "k", Seconds: 1000}) + keyspaceFootprint(name)
+	}
+	if got := s.engine.memoryUsed(); got != want {
+		t.Errorf("%d tubes with a tombstone each are counted for %d bytes, want %d", n, got, want)
+	}
+	s.now += 2000 * second
+	slow(t, s).rounds()
+	if got := s.engine.memoryUsed(); got != 0 {
+		t.Errorf("without tombstones, %d bytes are counted", got)
+	}
+	for _, sh := range s.engine.shards {
+		if sh.keyspaces.pages != nil {
+			t.Error("a table of tubes is left")
+		}
+	}
+	s.noErrors(t)
 }

@@ -188,11 +188,12 @@ func TestMemoryOfKeysIsCountedAndGivenBack(t *testing.T) {
 	with := func(keys journal.Keys) int64 { return jobFootprint(1, &keys) }
 	unique := with(journal.Keys{Unique: "j"})
 	limited := limitedKeyFootprint("c") + groupMemory
-	if got, want := s.engine.memoryUsed(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique; got != want {
+	tubes := keyspaceFootprint(defaultTube) + keyspaceFootprint("t")
+	if got, want := s.engine.memoryUsed(), with(journal.Keys{Unique: "k", Limited: "c"})+limited+2*unique+tubes; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nMOVED\r\n", "delete 1\r\nmove-job 2 t\r\n") // a tombstone; a job that loses its key
-	if got, want := s.engine.memoryUsed(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil); got != want {
+	if got, want := s.engine.memoryUsed(), tombstoneFootprint(&journal.Keys{Unique: "k"})+unique+jobFootprint(1, nil)+tubes; got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	c.expect(t, "DELETED\r\nDELETED\r\n", "delete 2\r\ndelete 4\r\n")
@@ -228,4 +229,41 @@ func BenchmarkReserveAmongPassedOver(b *testing.B) {
 			s.engine.discardAll()
 		})
 	}
+}
+
+// However tubes and keys are named, what belongs to them is found without a search.
+func TestUniqueKeysNamedLikeTheirTubesDoNotShareABucket(t *testing.T) {
+	const n = 5000
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("USING x%d\r\nINSERTED %d\r\n", i, i+1), "use x%d\r\nput 0 0 9 0 idp:x%d\r\n\r\n", i, i)
+	}
+	for _, sh := range s.engine.shards {
+		if got := sh.holders.longest(); got > 16 {
+			t.Errorf("of %d keys, %d share a bucket", sh.holders.count, got)
+		}
+	}
+}
+
+// A flush whose first tombstone finds no room in the journal erases all when there is some.
+func TestAFlushOfTombstonesWaitsForRoom(t *testing.T) {
+	s := newSim(100, 1)
+	f := &cramped{file: newFile(nil), room: true}
+	s.engine.cfg.Journal = f
+	c := s.open()
+	for i := range 3 {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\nDELETED\r\n", i+1), "put 0 0 9 0 idp:k%d:1000\r\n\r\ndelete %d\r\n", i, i+1)
+	}
+	f.room = false
+	if c.start(t, "flush-tube default") != Wait {
+		t.Fatalf("it does not wait: %q", c.took())
+	}
+	f.room = true
+	s.engine.Room()
+	slow(t, s).rounds()
+	if got := c.took(); got != "FLUSHED 0\r\n" || s.engine.defaultShard.totals.tombstones != 0 {
+		t.Errorf("%q, and %d tombstones are left", got, s.engine.defaultShard.totals.tombstones)
+	}
+	s.noErrors(t)
 }

@@ -29,7 +29,7 @@ func (s *Session) Close(now Time) (done bool) {
 // budget goes; Next goes on with the rest.
 func (s *Session) leave(now Time) (done bool) {
 	if s.used == nil {
-		return false // that was found out before: it stood in the queue twice
+		return false // it had left already: it stood in the loop's queue twice
 	}
 	if !s.dropIncoming(now) {
 		s.loop.starve(s)
@@ -65,7 +65,7 @@ func (s *Session) unwatchAll(now Time) (done bool) {
 		t.watching--
 		t.shard.dropIfUnused(t)
 		t.shard.unlock(&l.caller)
-		if !l.Spend(lockSteps) {
+		if !l.Spend(lockSteps) && len(s.watched) > 0 {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"iter"
 	"unsafe"
 
@@ -20,7 +21,7 @@ import (
 type limitedKeys struct {
 	keys    hashTable[limitedKey, byLimitedKey]
 	passed  queue.Heap // the first jobs of groups that are closed, by priority
-	crowded []*group   // those with further jobs
+	crowded *group     // a list of those with further jobs, linked by next and prev
 }
 
 // limitedKey exists while a job of the tube has it.
@@ -32,7 +33,7 @@ type limitedKey struct {
 
 	// The groups by their limits. Most keys have one.
 	only   *group
-	others map[uint32]*group
+	others *hashTable[group, byLimit] // nil while there is none
 
 	next *limitedKey // in a bucket of limitedKeys.keys
 }
@@ -49,20 +50,31 @@ func limitedKeyFootprint(key string) int64 {
 	return int64(unsafe.Sizeof(limitedKey{})+2*unsafe.Sizeof((*limitedKey)(nil))) + textFootprint(key)
 }
 
-// groupMemory is what a group is counted for.
-const groupMemory = int64(unsafe.Sizeof(group{}))
+// groupMemory is what a group is counted for beside the places of its jobs: a record, not
+// more than two buckets, and the room for one run.
+const groupMemory = int64(unsafe.Sizeof(group{})+2*unsafe.Sizeof((*group)(nil))) + 16
 
 // group is the jobs of one key and one limit. All of its ready jobs are withheld from the
 // tube's order of ready jobs, but for the first while it is open.
 type group struct {
 	key     *limitedKey
 	limit   uint32
-	jobs    int        // in any state
-	first   ref        // of the ready ones; 0 if there is none
-	firstID uint64     // its id
-	rest    queue.Heap // the others, by priority
-	place   int        // in limitedKeys.crowded, while rest has some
+	jobs    int              // in any state
+	first   ref              // of the ready ones; 0 if there is none
+	firstID uint64           // its id
+	rest    queue.ByPriority // the others
+
+	next, prev *group // in limitedKeys.crowded, while rest has some
+	nextOfKey  *group // in a bucket of limitedKey.others
 }
+
+// byLimit finds groups of a limited key.
+type byLimit struct{}
+
+func (byLimit) hash(g *group) uint64  { return hashOfLimit(g.limit) }
+func (byLimit) next(g *group) **group { return &g.nextOfKey }
+
+func hashOfLimit(limit uint32) uint64 { return maphash.Comparable(keySeed, limit) }
 
 // open tells whether a job of the group may be reserved.
 func (g *group) open() bool { return g.key.reserved < g.limit }
@@ -130,7 +142,15 @@ func (s *limitedKey) group(limit uint32) *group {
 	if s.only != nil && s.only.limit == limit {
 		return s.only
 	}
-	return s.others[limit]
+	if s.others == nil {
+		return nil
+	}
+	for g := s.others.first(hashOfLimit(limit)); g != nil; g = g.nextOfKey {
+		if g.limit == limit {
+			return g
+		}
+	}
+	return nil
 }
 
 func (s *limitedKey) add(g *group) {
@@ -139,9 +159,9 @@ func (s *limitedKey) add(g *group) {
 		return
 	}
 	if s.others == nil {
-		s.others = make(map[uint32]*group)
+		s.others = new(hashTable[group, byLimit])
 	}
-	s.others[g.limit] = g
+	s.others.insert(g)
 }
 
 func (s *limitedKey) remove(g *group) {
@@ -149,7 +169,9 @@ func (s *limitedKey) remove(g *group) {
 		s.only = nil
 		return
 	}
-	delete(s.others, g.limit)
+	if s.others.remove(g); s.others.count == 0 {
+		s.others = nil
+	}
 }
 
 // groupOfJob returns the group of a job that has one.
@@ -183,8 +205,7 @@ func (sh *shard) removeLimited(t *tube, j *job) {
 	} else {
 		sh.stepBack(t, g, j)
 		g.first, g.firstID = 0, 0
-		if g.rest.Len() > 0 {
-			r := g.rest.First().Ref
+		if r := g.rest.First(sh.table); r != 0 {
 			next := sh.job(r)
 			sh.uncrowd(t, g, next)
 			sh.stand(t, g, r, next)
@@ -214,27 +235,45 @@ func (sh *shard) stepBack(t *tube, g *group, j *job) {
 
 // crowd adds a job to the rest of its group.
 func (sh *shard) crowd(t *tube, g *group, r ref, j *job) {
-	if g.rest.Len() == 0 {
-		g.place = len(t.limited.crowded)
-		t.limited.crowded = append(t.limited.crowded, g)
+	if g.rest.Empty() {
+		l := t.limited
+		if g.next = l.crowded; g.next != nil {
+			g.next.prev = g
+		}
+		l.crowded = g
 	}
-	if l := sh.by.loop; l != nil && g.rest.Full() {
-		l.budget -= g.rest.Len() / 8 // where jobs come in turn, many groups grow at the same time
-	}
-	g.rest.Push(sh.table, uint64(j.pri), r, &j.Links)
+	room := g.rest.Room()
+	g.rest.Push(sh.table, j.pri, r, &j.Links)
+	sh.resized(g, room)
 }
 
+// uncrowd takes a job out of the rest of its group.
 func (sh *shard) uncrowd(t *tube, g *group, j *job) {
-	g.rest.Remove(sh.table, &j.Links)
-	if g.rest.Len() > 0 {
+	room := g.rest.Room()
+	g.rest.Remove(sh.table, j.pri, &j.Links)
+	g.rest.Trim()
+	sh.resized(g, room)
+	if !g.rest.Empty() {
 		return
 	}
-	c := t.limited.crowded
-	last := len(c) - 1
-	c[g.place] = c[last]
-	c[g.place].place = g.place
-	c[last] = nil
-	t.limited.crowded = c[:last]
+	if g.prev != nil {
+		g.prev.next = g.next
+	} else {
+		t.limited.crowded = g.next
+	}
+	if g.next != nil {
+		g.next.prev = g.prev
+	}
+	g.next, g.prev = nil, nil
+}
+
+// resized takes off the round's budget what it takes to change the room of a group's heap.
+// Where jobs come and go in turn, many groups do so at the same time; and while the garbage
+// collector runs, who allocates much works for it.
+func (sh *shard) resized(g *group, room int) {
+	if now := g.rest.Room(); now != room && sh.by.loop != nil {
+		sh.by.loop.budget -= now
+	}
 }
 
 // occupy counts a limited job that becomes reserved.
@@ -269,7 +308,7 @@ func (sh *shard) movedLimited(t *tube, r ref, j *job) {
 	g := sh.groupOfJob(j)
 	switch {
 	case g.firstID != j.ID:
-		g.rest.Moved(r, &j.Links)
+		g.rest.Moved(sh.table, j.pri, r, &j.Links)
 		return
 	case g.open():
 		t.ready.Moved(sh.table, j.pri, r, &j.Links)
@@ -304,7 +343,7 @@ func (t *tube) allReady() iter.Seq[ref] {
 		if t.limited == nil {
 			return
 		}
-		for r := range t.limited.withheld() {
+		for r := range t.limited.withheld(t.shard.table) {
 			if !yield(r) {
 				return
 			}
@@ -313,15 +352,15 @@ func (t *tube) allReady() iter.Seq[ref] {
 }
 
 // withheld yields the ready jobs that do not stand in the tube's order.
-func (l *limitedKeys) withheld() iter.Seq[ref] {
+func (l *limitedKeys) withheld(table queue.Table) iter.Seq[ref] {
 	return func(yield func(ref) bool) {
 		for r := range l.passed.All() {
 			if !yield(r) {
 				return
 			}
 		}
-		for _, g := range l.crowded {
-			for r := range g.rest.All() {
+		for g := l.crowded; g != nil; g = g.next {
+			for r := range g.rest.All(table) {
 				if !yield(r) {
 					return
 				}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
 )
 
@@ -395,6 +396,23 @@ func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
 	}
 }
 
+// A client that has nothing to give back leaves at once, also at the end of a round, so that
+// its connection need not be kept for the next one.
+func TestAnIdleClientLeavesAtOnceAlthoughTheRoundIsOver(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	l := slow(t, s)
+	l.loop.Refill()
+	l.loop.Spend(roundSteps)
+	if !c.session.Close(s.now) {
+		t.Error("its end is left to the next round")
+	}
+	l.rounds()
+	if len(l.gone) > 0 {
+		t.Error("it is told to be closed a second time")
+	}
+}
+
 // dueInAllShards makes n delayed jobs in each shard that are due in the same moment, which
 // comes, and returns a tube of each.
 func dueInAllShards(t *testing.T, s *sim, n int) (tubes []string) {
@@ -475,6 +493,116 @@ func TestToSearchALongWatchListIsTakenOffTheBudget(t *testing.T) {
 		if spent := roundSteps - s.loops[0].Left(); spent < n/watchesPerStep {
 			t.Errorf("%s took %d steps", line, spent)
 		}
+	}
+}
+
+// A journal that is filling has room for so many more records.
+type filling struct {
+	*cramped
+	left int
+}
+
+func (f *filling) Update(r *journal.Record) (journal.Pos, error) {
+	f.left--
+	f.room = f.left >= 0
+	return f.cramped.Update(r)
+}
+
+func (f *filling) Delete(id uint64, former journal.Former) (journal.Pos, error) {
+	f.left--
+	f.room = f.left >= 0
+	return f.cramped.Delete(id, former)
+}
+
+func (f *filling) Replace(r *journal.Record, former journal.Former) (journal.Ticket, error) {
+	f.left--
+	f.room = f.left >= 0
+	return f.cramped.Replace(r, former)
+}
+
+func TestWhatIsDoneBeforeTheJournalIsFullIsTakenOffTheBudget(t *testing.T) {
+	const n, done = 100, 60
+	for _, command := range []string{"kick 100", "flush-tube default", "move-tube default delayed other 100"} {
+		s := newSim(100, 1)
+		f := &filling{cramped: &cramped{file: newFile(nil), room: true}, left: n * n}
+		s.engine.cfg.Journal = f
+		c := s.open()
+		c.putMany(t, 1, n, "put 0 9 9 0\r\n\r\n")
+		f.left = done
+		s.loops[0].Refill()
+		if c.start(t, "%s", command) != Wait {
+			t.Fatalf("%s does not wait: %q", command, c.took())
+		}
+		if spent := roundSteps - s.loops[0].Left(); spent < done {
+			t.Errorf("%s took %d steps for %d jobs", command, spent, done)
+		}
+	}
+}
+
+func TestCommandsForAJobWithKeysAreTakenOffTheBudgetForWhatTheyTake(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	for _, x := range []struct {
+		command, reply string
+		steps          int
+	}{
+		{"put 0 0 9 0 idp:k con:k\r\n", "INSERTED 1\r\n", keyedSteps},
+		{"reserve", "RESERVED 1 0\r\n\r\n", 0},
+		{"release 1 0 0", "RELEASED\r\n", keyedSteps - 1},
+		{"move-job 1 other", "MOVED\r\n", keyedMoveSteps},
+		{"delete 1", "DELETED\r\n", keyedSteps - 1},
+	} {
+		s.loops[0].Refill()
+		if c.start(t, "%s", x.command) != Done {
+			t.Fatalf("%s waits", x.command)
+		}
+		if got := c.took(); got != x.reply {
+			t.Errorf("%s: %q, want %q", x.command, got, x.reply)
+		}
+		if spent := roundSteps - s.loops[0].Left(); spent < x.steps {
+			t.Errorf("%s took %d steps, want at least %d", x.command, spent, x.steps)
+		}
+	}
+}
+
+func TestAPeekAtReservedJobsIsTakenOffTheBudgetToItsLastSlice(t *testing.T) {
+	const n = scanSlice / 2
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\n")
+	}
+	s.loops[0].Refill()
+	if c.start(t, "peek-tube default reserved") != Done || c.took() != "FOUND 1 0\r\n\r\n" {
+		t.Error("the first job was not found at once")
+	}
+	if spent := roundSteps - s.loops[0].Left(); spent < peekCandidates+scanSteps {
+		t.Errorf("it took %d steps", spent)
+	}
+}
+
+// A group whose jobs come in no order has them in a heap. To make or drop room there may have
+// the loop work for the garbage collector.
+func TestRoomForTheJobsOfAGroupIsTakenOffTheBudget(t *testing.T) {
+	const n = 1000
+	s := newSim(100, 1)
+	c := s.open()
+	l := s.loops[0]
+	spent := func(format string, args ...any) (steps int) {
+		l.Refill()
+		c.start(t, format, args...)
+		c.took()
+		return roundSteps - l.Left()
+	}
+	made, dropped := 0, 0
+	for i := range n {
+		made += spent("put %d 0 9 0 con:k\r\n", i*7919%n) - keyedSteps
+	}
+	for i := range n {
+		dropped += spent("delete %d", n-i) - keyedSteps + 1
+	}
+	if made < 1024 || dropped < 1024/2 || made > 8*n || dropped > 8*n {
+		t.Errorf("%d jobs came and went for %d and %d steps", n, made, dropped)
 	}
 }
 

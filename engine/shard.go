@@ -51,9 +51,9 @@ type shard struct {
 	tidier  tidier
 	journal journalShard
 
-	keyed      hashTable[keyed, byJobID]     // of jobs with keys, and of tombstones
-	holders    hashTable[keyed, byUniqueKey] // of unique keys
-	keyspaces  map[string]*keyspace          // by the names of tubes
+	keyed      hashTable[keyed, byJobID]       // of jobs with keys, and of tombstones
+	holders    hashTable[keyed, byUniqueKey]   // of unique keys
+	keyspaces  hashTable[keyspace, byTubeName] // of tubes
 	tombstones tombstones
 
 	_ [64]byte // keeps the next shard's lock off this one's cache lines

@@ -176,7 +176,7 @@ func (s *keyspace) unlist(k *keyed) {
 // budget is used up, and returns how many it has looked at.
 func (sh *shard) eraseTombstones(name string, newest uint64, budget int, out *Output) (seen int, err error) {
 	for ; seen < budget; seen++ {
-		s := sh.keyspaces[name]
+		s := sh.keyspaceOf(name)
 		if s == nil || s.first == nil {
 			break
 		}

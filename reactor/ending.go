@@ -78,16 +78,18 @@ func (c *conn) halfClosed(now engine.Time) {
 	c.advance(now)
 }
 
-// detach keeps the connection alive beyond gnet's descriptor, until the client
-// has got everything.
+// detach keeps the connection alive beyond gnet's descriptor, until the client has got
+// everything and the engine has given back what it reserved.
 func (c *conn) detach(now engine.Time) {
 	c.backlog()
 	s := c.loop.server
 	fd, err := s.extraFD.duplicate(int(c.fd))
 	if err != nil {
-		c.loop.counts.lacking.Add(1)
-		if n, ok := s.cuts.Allow(); ok {
-			s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies", "error", err, "unreported", n)
+		if c.pendingOutput() || c.phase < draining { // the client loses something
+			c.loop.counts.lacking.Add(1)
+			if n, ok := s.cuts.Allow(); ok {
+				s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies", "error", err, "unreported", n)
+			}
 		}
 		c.end(now)
 		return

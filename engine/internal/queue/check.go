@@ -74,7 +74,7 @@ func (u *run) check(t Table, before func(l, m *Links) bool) error {
 
 // All yields every record in the queue's order, in no order. The queue must not change
 // meanwhile.
-func (q *Ready) All(t Table) iter.Seq[Ref] {
+func (q *ByPriority) All(t Table) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for _, u := range q.runs {
 			for r := range u.all(t) {
@@ -106,13 +106,22 @@ func (q *Ready) Check(t Table, pri func(Ref) uint32, withheld ...Ref) error {
 			marks[mark]++
 		}
 	}
-	if count != q.count || urgent != q.urgent || len(q.runs) > maxRuns {
-		return fmt.Errorf("%d jobs, %d urgent; has %d, %d in %d runs", q.count, q.urgent, count, urgent, len(q.runs))
+	if count != q.count || urgent != q.urgent {
+		return fmt.Errorf("%d jobs, %d urgent; has %d, %d", q.count, q.urgent, count, urgent)
 	}
 	for i, m := range q.ages.marks {
 		if m.jobs != marks[i] || i > 0 && m.since <= q.ages.marks[i-1].since || i == 0 && m.jobs == 0 {
 			return fmt.Errorf("%d jobs are ready since %d, counts %d", marks[i], m.since, m.jobs)
 		}
+	}
+	return q.ByPriority.Check(t, pri)
+}
+
+// Check reports whether the queue's structure is right. pri returns the priority with which
+// a record was pushed. It is for tests and looks at every record.
+func (q *ByPriority) Check(t Table, pri func(Ref) uint32) error {
+	if len(q.runs) > maxRuns {
+		return fmt.Errorf("there are %d runs", len(q.runs))
 	}
 	for i, u := range q.runs {
 		if u.head == 0 || i > 0 && u.pri >= q.runs[i-1].pri {

@@ -51,8 +51,23 @@ func (h *Heap) Len() int {
 	return len(h.small)
 }
 
-// Full tells whether the next Push copies all entries to a larger slice.
-func (h *Heap) Full() bool { return len(h.small) == cap(h.small) && len(h.small) < blockLen }
+// room is for how many entries there is room.
+func (h *Heap) room() int {
+	if h.large != nil {
+		return len(h.large.list) << blockBits
+	}
+	return cap(h.small)
+}
+
+// trim gives back the room that Remove leaves to a heap of few entries.
+func (h *Heap) trim() {
+	switch n := len(h.small); {
+	case n == 0:
+		h.small = nil
+	case n < cap(h.small)/4:
+		h.small = append(make([]Entry, 0, cap(h.small)/2), h.small...)
+	}
+}
 
 // First returns the least entry. The heap must not be empty.
 func (h *Heap) First() Entry { return h.small[0] }

@@ -121,6 +121,12 @@ func TestReadyIsLikeASortedSlice(t *testing.T) {
 				}
 			},
 			"remove any": func(t *rapid.T) { m.remove(oneOf(t, len(m.want))) },
+			"trim": func(t *rapid.T) {
+				m.queue.Trim()
+				if n, room := m.queue.heap.Len(), m.queue.Room(); n == 0 && room > 0 || n > 0 && n < blockLen/2 && room > 64 && room > 4*n {
+					t.Fatalf("a heap of %d has room for %d", n, room)
+				}
+			},
 			"move a record": func(t *rapid.T) {
 				i := oneOf(t, len(m.want))
 				r := m.move(m.want[i])
@@ -173,6 +179,25 @@ func TestFirstReadyOfARunAndTheHeap(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A queue of few jobs, of which its owner has many, keeps no room for more.
+func TestATrimmedQueueKeepsRoomForFourTimesItsJobs(t *testing.T) {
+	m := &readyModel{records: newRecords(t)}
+	for i := range uint32(100) {
+		m.pushNew(i)
+	}
+	for len(m.want) > 0 {
+		m.remove(0)
+		m.queue.Trim()
+		if n, room := m.queue.heap.Len(), m.queue.Room(); room > 4*n+3 {
+			t.Fatalf("a heap of %d has room for %d", n, room)
+		}
+	}
+	if !m.queue.Empty() || m.queue.runs != nil {
+		t.Errorf("an empty queue keeps room for %d runs", cap(m.queue.runs))
+	}
+	m.check()
 }
 
 func TestReadyJobsThatComeInOrderDoNotGoToTheHeap(t *testing.T) {
