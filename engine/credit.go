@@ -14,8 +14,8 @@ import (
 // No put is accepted that would make jobs and credits exceed Limits.Memory. What other
 // commands, and keys, take is counted without asking, and may exceed it: a job that moves
 // makes keys in its new tube, and a limited key is made when its job is. Before a put is
-// refused, the credits of all loops are called in. It may be refused all the same while other loops
-// take portions in that very moment: then up to creditPortion bytes a loop are free.
+// refused, the credits of all loops are called in. It may be refused all the same while
+// other loops take portions in that very moment: then up to creditPortion bytes a loop are free.
 //
 // Only its loop's goroutine adds to a credit. Any goroutine may call it in.
 type credit struct {

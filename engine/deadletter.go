@@ -198,7 +198,7 @@ func (sh *shard) timeOutDead(r ref, j *job, ch *change) (buried, ok bool) {
 	}
 	sh.moves -= deadMoves + int(j.size/deadMoveBytes)
 	if j.flags != 0 {
-		sh.moves -= keyedMoveSteps / 4 // a time-out is counted as several steps
+		sh.moves -= keyedMoveSteps / 4 // its keys move as well
 	}
 	var out Output // nobody waits for it
 	err := sh.buryDead(r, j, *ch, to, &out)

@@ -109,7 +109,7 @@ func keysFootprint(keys *journal.Keys) int64 {
 	return n
 }
 
-// placeMemory is what a job takes in the heap of its group, which has some room to spare.
+// placeMemory is what a job may take in the heap of its group, which has some room to spare.
 const placeMemory = int64(unsafe.Sizeof(queue.Entry{})) + 8
 
 // textFootprint is the memory of a string: the allocator rounds up.

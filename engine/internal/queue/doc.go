@@ -8,6 +8,7 @@
 //   - [Heap] orders by a key, then by id: O(log n).
 //   - [Ready] orders ready jobs by priority, then by id: O(1) for jobs that come
 //     in the order of their ids with few priorities, O(log n) for all others.
+//   - [ByPriority] is the same order without the counts: the jobs of a group.
 //   - [Ordered] orders by Links.At, then by id: O(1) for records that come in
 //     that order, O(log n) for all others.
 //   - [Wheel] fires timers: O(1).
