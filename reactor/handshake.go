@@ -355,7 +355,7 @@ func (h *handshake) open() error {
 	socket := os.NewFile(uintptr(h.fd), "socket")
 	raw, err := socket.SyscallConn()
 	if err == nil {
-		err = socket.SetDeadline(h.accepted.Add(h.by.server.hooks.handshake))
+		err = socket.SetDeadline(h.accepted.Add(hs.patience))
 	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()

@@ -116,16 +116,21 @@ func TestATableIsSharedForSomeSeconds(t *testing.T) {
 		t.Errorf("another table: %v", err)
 	}
 	age(tableAge)
-	for { // the old one may be shown until the new one is there
-		third, err := r.console.list(t.Context())
+	if third := r.listAfter(first); third.tubes != 3 {
+		t.Errorf("%d tubes", third.tubes)
+	}
+}
+
+// listAfter waits for another table than old, which may be shown until then.
+func (r *rig) listAfter(old *tubeList) *tubeList {
+	r.t.Helper()
+	for {
+		list, err := r.console.list(r.t.Context())
 		if err != nil {
-			t.Fatal(err)
+			r.t.Fatal(err)
 		}
-		if third != first {
-			if third.tubes != 3 {
-				t.Errorf("%d tubes", third.tubes)
-			}
-			return
+		if list != old {
+			return list
 		}
 	}
 }
@@ -141,17 +146,8 @@ func TestATableIsMadeAnewAfterAChange(t *testing.T) {
 	first.at = time.Now().Add(time.Hour) // it does not become old
 	r.console.table.mu.Unlock()
 	r.do("/tubes/a/pause", "seconds", "100")
-	for {
-		list, err := r.console.list(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if list != first {
-			if list.paused != 1 {
-				t.Errorf("%d tubes are paused", list.paused)
-			}
-			return
-		}
+	if list := r.listAfter(first); list.paused != 1 {
+		t.Errorf("%d tubes are paused", list.paused)
 	}
 }
 
