@@ -46,14 +46,14 @@ func (s *sockets) open(opt *options.Options, log *slog.Logger) (err error) {
 	ctx := context.Background()
 	// A server that was set up for TLS only must not serve everybody beside that.
 	if len(opt.TLS.Listen) == 0 || len(opt.Listen) > 0 || opt.PortGiven {
-		if s.plain, err = listen.Open(ctx, opt.Listen, opt.Port, log); err != nil {
+		if s.plain, err = listen.Open(ctx, opt.Listen, opt.Port, "-p", log); err != nil {
 			return err
 		}
 	}
 	if len(opt.TLS.Listen) == 0 {
 		return nil
 	}
-	if s.tls, err = listen.Open(ctx, opt.TLS.Listen, options.DefaultTLSPort, log); err != nil {
+	if s.tls, err = listen.Open(ctx, opt.TLS.Listen, options.DefaultTLSPort, "--tls-listen", log); err != nil {
 		return fmt.Errorf("--tls-listen: %w", err)
 	}
 	return nil

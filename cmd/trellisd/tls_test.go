@@ -161,6 +161,19 @@ func startTLS(t *testing.T, args ...string) *server {
 	return ready(launch(t, append([]string{"-V", "--log-format=json"}, args...)...), 1)
 }
 
+func TestATakenPortForTLSNamesTheFlagThatChoosesAnother(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	no(t, err)
+	defer taken.Close()
+	files := newCertFiles(t)
+	p := launch(t, "--tls-listen="+taken.Addr().String(), "--tls-cert="+files.cert, "--tls-key="+files.key)
+	code, log := p.wait(), p.log()
+	if code != 111 || len(log) != 1 || !strings.Contains(log[0], "choose another port with --tls-listen") {
+		t.Errorf("exit code %d, log %q; want 111 and a line that advises --tls-listen", code, log)
+	}
+}
+
 func TestAServerForTLSHasNoOtherListenerUnlessToldTo(t *testing.T) {
 	t.Parallel()
 	files := newCertFiles(t)

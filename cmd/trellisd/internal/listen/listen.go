@@ -10,16 +10,17 @@ import (
 )
 
 // Open opens a socket for every address, in order; none at all means DefaultHost.
-// port is the port of the addresses that name none. What the user should know of
-// beside the errors, such as a stale socket file that was replaced, goes to log.
+// port is the port of the addresses that name none, and flag the one that names another
+// port in an error. What the user should know of beside the errors, such as a stale
+// socket file that was replaced, goes to log.
 // If one address fails, those before it are closed again.
-func Open(ctx context.Context, addrs []string, port string, log *slog.Logger) ([]net.Listener, error) {
+func Open(ctx context.Context, addrs []string, port, flag string, log *slog.Logger) ([]net.Listener, error) {
 	if len(addrs) == 0 {
 		addrs = []string{DefaultHost}
 	}
 	var opened []net.Listener
 	for _, s := range addrs {
-		l, err := open(ctx, s, port, log)
+		l, err := open(ctx, s, port, flag, log)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(opened))
 		}
@@ -28,7 +29,7 @@ func Open(ctx context.Context, addrs []string, port string, log *slog.Logger) ([
 	return opened, nil
 }
 
-func open(ctx context.Context, s, port string, log *slog.Logger) (net.Listener, error) {
+func open(ctx context.Context, s, port, flag string, log *slog.Logger) (net.Listener, error) {
 	a, err := parseAddress(s, port)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %w", err)
@@ -40,7 +41,7 @@ func open(ctx context.Context, s, port string, log *slog.Logger) (net.Listener, 
 		l, err = openTCP(ctx, a)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w%s", a, err, advice(a, err))
+		return nil, fmt.Errorf("cannot listen on %s: %w%s", a, err, advice(a, flag, err))
 	}
 	return l, nil
 }
@@ -54,17 +55,17 @@ func closeAll(ls []net.Listener) error {
 }
 
 // advice is what the user can do about err, to be appended to it.
-func advice(a address, err error) string {
+func advice(a address, flag string, err error) string {
 	unix := a.path != ""
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE) && !unix:
-		return "; stop the process that has it, or choose another port with -p"
+		return "; stop the process that has it, or choose another port with " + flag
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return "; this machine has no such address: use one that it has, or 0.0.0.0 for all"
 	case errors.Is(err, syscall.EAFNOSUPPORT):
 		return "; this machine does not know that kind of address: use another"
 	case errors.Is(err, syscall.EACCES) && !unix:
-		return "; ports below 1024 are for root: choose another port with -p, or start as root with -u USER"
+		return "; ports below 1024 are for root: choose another port with " + flag + ", or start as root with -u USER"
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return "; choose a directory in which this user may create files"
 	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ENOTDIR):

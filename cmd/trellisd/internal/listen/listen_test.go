@@ -17,7 +17,7 @@ import (
 func open1(t *testing.T, addr string) (l net.Listener, log string, err error) {
 	t.Helper()
 	var buf bytes.Buffer
-	ls, err := Open(context.Background(), []string{addr}, "0", slog.New(slog.NewTextHandler(&buf, nil)))
+	ls, err := Open(context.Background(), []string{addr}, "0", "-p", slog.New(slog.NewTextHandler(&buf, nil)))
 	if err != nil {
 		return nil, buf.String(), err
 	}
@@ -55,7 +55,7 @@ func TestIPv4AddressesTakeNoIPv6(t *testing.T) {
 
 func TestAFailureClosesWhatWasOpenedBefore(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	_, err := Open(context.Background(), []string{"unix:" + path, "192.0.2.1"}, "0", slog.New(slog.DiscardHandler))
+	_, err := Open(context.Background(), []string{"unix:" + path, "192.0.2.1"}, "0", "-p", slog.New(slog.DiscardHandler))
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Errorf("got %v", err)
 	}
