@@ -257,16 +257,24 @@ func (n *townsman) clients() (addr string) {
 	return addr
 }
 
+// serving is a node that leads, and where it serves clients; "" if it just does not any more.
+func (w *town) serving() (n *townsman, addr string) {
+	w.t.Helper()
+	n = w.leader()
+	s, err := n.ask(`{"op":"status"}`)
+	if err != nil {
+		return n, ""
+	}
+	return n, s.Clients
+}
+
 // dial connects to whoever leads.
 func (w *town) dial() *client {
 	w.t.Helper()
 	var c *client
 	w.eventually("clients are served", func() bool {
-		s, err := w.leader().ask(`{"op":"status"}`)
-		if err != nil || s.Clients == "" {
-			return false
-		}
-		conn, err := net.DialTimeout("tcp", s.Clients, patience)
+		_, addr := w.serving()
+		conn, err := net.DialTimeout("tcp", addr, patience)
 		if err == nil {
 			c = clientOn(w.t, conn)
 		}
@@ -294,54 +302,76 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 		unknown = map[uint64]bool{}   // deletes without an answer
 	)
 	for round := range 3 {
-		l := w.leader()
 		var working sync.WaitGroup
-		for worker := range 4 {
-			c, err := beanstalk.DialTimeout("tcp", l.clients(), patience)
-			if err != nil {
-				t.Fatal(err)
-			}
-			working.Go(func() {
-				defer c.Close()
-				for i := 0; ; i++ {
-					body := fmt.Sprintf("job %d of client %d in round %d", i, worker, round)
-					id, err := c.Put([]byte(body), 0, 0, time.Minute)
-					if err != nil {
-						return
-					}
-					mu.Lock()
-					there[id] = body
-					mu.Unlock()
-					if i%2 == 0 {
-						continue
-					}
-					mu.Lock()
-					unknown[id] = true
-					mu.Unlock()
-					if err := c.Delete(id); err != nil {
-						return
-					}
-					mu.Lock()
-					deleted[id] = true
-					delete(unknown, id)
-					mu.Unlock()
+		var at atomic.Int32 // workers at work
+		work := func(c *beanstalk.Conn, worker int) {
+			defer at.Add(-1)
+			defer c.Close()
+			for i := 0; ; i++ {
+				body := fmt.Sprintf("job %d of client %d in round %d", i, worker, round)
+				id, err := c.Put([]byte(body), 0, 0, time.Minute)
+				if err != nil {
+					return
 				}
-			})
+				mu.Lock()
+				there[id] = body
+				mu.Unlock()
+				if i%2 == 0 {
+					continue
+				}
+				mu.Lock()
+				unknown[id] = true
+				mu.Unlock()
+				if err := c.Delete(id); err != nil {
+					return
+				}
+				mu.Lock()
+				deleted[id] = true
+				delete(unknown, id)
+				mu.Unlock()
+			}
 		}
+		var l *townsman
 		w.eventually("they have worked", func() bool {
+			if at.Load() == 0 { // at first, and when a leader has lost its office under them
+				var addr string
+				l, addr = w.serving()
+				for worker := range 4 {
+					if c, err := beanstalk.DialTimeout("tcp", addr, patience); err == nil {
+						at.Add(1)
+						working.Go(func() { work(c, worker) })
+					}
+				}
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			return len(there) > 100*(round+1)
 		})
 		l.kill()
 		working.Wait()
-		next := w.leader()
-		c, err := beanstalk.DialTimeout("tcp", next.clients(), patience)
-		if err != nil {
-			t.Fatal(err)
+		var c *beanstalk.Conn
+		// peek asks whoever leads until it is answered.
+		peek := func(id uint64) (body []byte, err error) {
+			w.eventually(fmt.Sprintf("peek %d is answered", id), func() bool {
+				if c == nil {
+					_, addr := w.serving()
+					if c, err = beanstalk.DialTimeout("tcp", addr, patience); err != nil {
+						c = nil
+						return false
+					}
+				}
+				body, err = c.Peek(id)
+				if err == nil || errors.Is(err, beanstalk.ErrNotFound) {
+					return true
+				}
+				_ = c.Close()
+				c = nil
+				return false
+			})
+			return body, err
 		}
 		for id, body := range there {
-			got, err := c.Peek(id)
+			got, err := peek(id)
 			switch {
 			case unknown[id]:
 			case deleted[id] && !errors.Is(err, beanstalk.ErrNotFound):
@@ -350,7 +380,9 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 				t.Errorf("round %d: job %d is %q, %v; want %q", round, id, got, err, body)
 			}
 		}
-		_ = c.Close()
+		if c != nil {
+			_ = c.Close()
+		}
 		l.start() // its directory knows the others
 	}
 	w.leader()
