@@ -172,7 +172,9 @@ func (w *worker) reportMissing() {
 	if w.consumes && w.backlog() > 0 {
 		w.violate(bench.ViolationMissing, "%d jobs were put and did not come back", w.backlog())
 	}
-	w.active = 0 // or other workers would wait for it
+	// Or other workers would wait for this one.
+	w.active = 0
+	w.public.finished.Store(true)
 }
 
 func (w *worker) publish() {

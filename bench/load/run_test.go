@@ -17,7 +17,7 @@ import (
 
 // quick is a small load that ends by a count.
 func quick(addr bench.Address, scenario string) bench.Config {
-	return bench.Config{Addr: addr, Scenario: scenario, Conns: 8, Count: 200, Seed: 7, Patience: 5 * time.Second}
+	return bench.Config{Addr: addr, Scenario: scenario, Conns: 8, Count: 200, Seed: 7, Patience: time.Minute}
 }
 
 func mustRun(t *testing.T, cfg bench.Config) *bench.Result {
@@ -191,6 +191,20 @@ func TestBooksCatchEveryFault(t *testing.T) {
 			})
 		}
 	}
+}
+
+// One worker gives up, with units that it has not begun; the others must not wait for them.
+func TestAWorkerThatGivesUpEndsTheRunOfAll(t *testing.T) {
+	t.Parallel()
+	s := faulty.Start(t, "tcp", faulty.Faults{Mute: 150}) // of 200 puts, one is not answered
+	cfg := quick(s.Addr, "produce-consume")
+	cfg.Conns, cfg.Producers, cfg.Threads, cfg.Patience = 6, 3, 3, patienceOfFaults
+	for _, v := range mustRun(t, cfg).Runs[0].Violations {
+		if v.Kind == bench.ViolationMissing {
+			return
+		}
+	}
+	t.Error("nothing was missing")
 }
 
 func TestRunsAreSummarised(t *testing.T) {
