@@ -91,9 +91,14 @@
 // under way. Memory for what waits to be written is bounded by Options.MaxPending
 // plus a record, and 16 bytes for each delete.
 //
-// The files that are open are the directory and its lock, the spare segments and
-// the current one, the full ones that are not durable yet, and one that
-// compaction reads. When more than sixteen full ones wait for a sync, it comes
+// The goroutine that syncs before replies leave waits for work in a system call, so that
+// waking it takes no longer than a switch of threads. It thus has one of the GOMAXPROCS
+// processors of the runtime for itself while there are commits; a program with
+// SyncInterval 0 gives it one more than it needs otherwise.
+//
+// The files that are open are the directory and its lock, a pipe that wakes the
+// committer, the spare segments and the current one, the full ones that are not durable
+// yet, and one that compaction reads. When more than sixteen full ones wait for a sync, it comes
 // before its time.
 //
 // The directory stays below twice the needed bytes and two segments. Needed are the full

@@ -80,7 +80,9 @@ type Log struct {
 	failed   atomic.Bool   // err is set
 	failOnce sync.Once
 
-	wakeCommitter, wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{} // of capacity 1
+	bell bell // of the committer
+
+	wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{} // of capacity 1
 
 	stopping, stop     chan struct{} // closed to end the compactor, and then the other goroutines
 	compactor, workers sync.WaitGroup
@@ -145,7 +147,7 @@ func newLog(dir string, opts Options) *Log {
 		o.MaxPending = DefaultMaxPending
 	}
 	for _, c := range []*chan struct{}{
-		&l.wakeCommitter, &l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,
+		&l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,
 	} {
 		*c = make(chan struct{}, 1)
 	}
@@ -206,6 +208,7 @@ func (l *Log) Close() error {
 	close(l.stopping)
 	l.compactor.Wait()
 	close(l.stop)
+	l.bell.ring()
 	l.workers.Wait()
 
 	var err error
@@ -220,6 +223,7 @@ func (l *Log) Close() error {
 	for _, s := range l.spares {
 		err = errors.Join(err, s.file.Close())
 	}
+	l.bell.close()
 	return errors.Join(err, l.entries.Close(), l.lock.Close())
 }
 

@@ -183,6 +183,9 @@ func (l *Log) Replay(to Restorer) error {
 // must be called once, after Replay.
 func (l *Log) Start(hooks Hooks) error {
 	l.hooks = hooks
+	if err := l.bell.hang(); err != nil {
+		return fmt.Errorf("log directory %s: wake the committer: %w", l.dir, err)
+	}
 	if err := l.begins(); err != nil {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}

@@ -109,7 +109,11 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	ec.Start = start
 	rc := reactorConfig(opt, log)
 	rc.Now = now
-	spareProcs(rc.Loops, spareOfServer)
+	spare := spareOfServer
+	if bl != nil && opt.SyncInterval == 0 {
+		spare = spareOfSyncedServer
+	}
+	spareProcs(rc.Loops, spare)
 	var logFailed chan error
 	if bl != nil {
 		defer bl.end(log)

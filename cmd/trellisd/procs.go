@@ -8,6 +8,9 @@ import (
 // How many goroutines can run besides the event loops, at least.
 const (
 	spareOfServer = 1
+	// A log that is synced before every reply has a goroutine that is always in a system
+	// call, or has just been: it syncs, or waits for the next commit.
+	spareOfSyncedServer = 2
 	// A member of a cluster has a goroutine on which each read round and each commit waits,
 	// and meanwhile others wait for the disk: they write the log or a snapshot, or send one.
 	spareOfMember = 2
