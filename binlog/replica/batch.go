@@ -97,11 +97,9 @@ func (o *Office) raise(version uint16) {
 	}
 }
 
-// next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
-// The raft goroutine alone calls it, and sends what it got.
-func (o *Office) next() (data []byte, round journal.Pos) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+// choose returns how many units are to be sent now, none if they have to wait for others
+// that are on their way. The last one is a batch to be sealed, or a round if u is nil.
+func (o *Office) choose() (n int, u *unit) {
 	var batches, rounds int
 	var bytes int64
 	for _, u := range o.units[:o.sent] {
@@ -112,22 +110,43 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 			bytes += int64(len(u.buf))
 		}
 	}
-	for i, u := range o.units[o.sent:] {
+	waiting := o.units[o.sent:]
+	for i, u := range waiting {
 		if u.round() {
 			continue
 		}
 		if batches > 0 && (batches == maxInFlight || bytes+int64(len(u.buf)) > maxFlightBytes) {
-			return nil, 0
+			return 0, nil
 		}
 		// The commit of the batch proves the rounds before it.
-		o.sent += i + 1
-		return o.seal(u), 0
+		return i + 1, u
 	}
-	if o.sent == len(o.units) || rounds >= maxInFlight {
+	if rounds >= maxInFlight {
+		return 0, nil
+	}
+	return len(waiting), nil
+}
+
+// due tells whether something is to be sent now.
+func (o *Office) due() bool {
+	n, _ := o.choose()
+	return n > 0
+}
+
+// next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
+// The raft goroutine alone calls it, and sends what it got.
+func (o *Office) next() (data []byte, round journal.Pos) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n, u := o.choose()
+	o.sent += n
+	switch {
+	case n == 0:
 		return nil, 0
+	case u == nil:
+		return nil, o.last
 	}
-	o.sent = len(o.units)
-	return nil, o.last
+	return o.seal(u), 0
 }
 
 // seal makes a batch an entry's data. It says that the ids of earlier reigns, those of jobs
@@ -177,14 +196,16 @@ func (o *Office) complete(sequence uint64) error {
 		u.done = true
 	}
 	took := o.clock.Mono() - o.units[n].sealed
-	o.finish()
+	if o.finish() {
+		o.wake()
+	}
 	o.took(time.Duration(took))
 	return nil
 }
 
-// finish takes ended units out of the queue and tells of it. It is called with the mutex
-// locked, and unlocks it.
-func (o *Office) finish() {
+// finish takes ended units out of the queue and tells of it. Due is whether something is to
+// be sent now. It is called with the mutex locked, and unlocks it.
+func (o *Office) finish() (due bool) {
 	n := 0
 	pos := journal.Pos(o.committed.Load())
 	for n < o.sent && o.units[n].done {
@@ -206,6 +227,7 @@ func (o *Office) finish() {
 	}
 	room := o.refused && o.bytes <= maxUncommitted/2
 	o.refused = o.refused && !room
+	due = o.due()
 	o.mu.Unlock()
 	if n > 0 && o.hooks.OnCommit != nil {
 		o.hooks.OnCommit(pos)
@@ -213,6 +235,7 @@ func (o *Office) finish() {
 	if room && o.hooks.OnRoom != nil {
 		o.hooks.OnRoom()
 	}
+	return due
 }
 
 // oldest returns since which tick the oldest unit waits, now if there is none.
