@@ -100,31 +100,54 @@ func (o *Office) raise(version uint16) {
 // choose returns how many units are to be sent now, none if they have to wait for others
 // that are on their way. The last one is a batch to be sealed, or a round if u is nil.
 func (o *Office) choose() (n int, u *unit) {
-	var batches, rounds int
-	var bytes int64
+	var f flight
 	for _, u := range o.units[:o.sent] {
-		if u.round() {
-			rounds++
-		} else {
-			batches++
-			bytes += int64(len(u.buf))
-		}
+		f.add(u)
 	}
 	waiting := o.units[o.sent:]
 	for i, u := range waiting {
 		if u.round() {
 			continue
 		}
-		if batches > 0 && (batches == maxInFlight || bytes+int64(len(u.buf)) > maxFlightBytes) {
+		grows := i == len(waiting)-1 && u.raise == 0
+		if f.full(u) || grows && f.tooShort(u) {
 			return 0, nil
 		}
 		// The commit of the batch proves the rounds before it.
 		return i + 1, u
 	}
-	if rounds >= maxInFlight {
+	if f.rounds >= maxInFlight {
 		return 0, nil
 	}
 	return len(waiting), nil
+}
+
+// flight is what is on its way.
+type flight struct {
+	batches, rounds int
+	bytes           int64 // of batches
+}
+
+func (f *flight) add(u *unit) {
+	if u.round() {
+		f.rounds++
+		return
+	}
+	f.batches++
+	f.bytes += int64(len(u.buf))
+}
+
+// full tells whether there is no room in the window for another batch.
+func (f *flight) full(u *unit) bool {
+	return f.batches > 0 && (f.batches == maxInFlight || f.bytes+int64(len(u.buf)) > maxFlightBytes)
+}
+
+// tooShort tells whether a batch is shorter than those on their way are on average. It is
+// worth waiting for more then: a batch costs each member a sync and some wakes, however short
+// it is. If nothing more comes it is sent when the longer ones are committed.
+func (f *flight) tooShort(u *unit) bool {
+	size := int64(len(u.buf))
+	return size < longBatch && size*int64(f.batches) < f.bytes
 }
 
 // due tells whether something is to be sent now.
