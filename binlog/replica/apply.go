@@ -40,6 +40,7 @@ type applier struct {
 	names   record.Names
 	rec     journal.Record
 	fulls   int
+	untold  int64      // bytes that were applied since raft was woken to hear of it
 	grown   int64      // bytes of entries behind the current snapshot
 	walk    *walk      // the snapshot that is being taken; nil if there is none
 	walking sync.Mutex // held by the goroutine of a walk, also of one that was given up
@@ -256,10 +257,29 @@ func (a *applier) apply(m *raftpb.Message) {
 			}
 		}
 		a.share()
-		a.node.inbox.respond(m.GetResponses()...)
+		a.respond(m)
 		a.considerSnapshot()
 		return nil
 	})
+}
+
+// quietBytes is how much may be applied before raft has to hear of it. It hands out no more
+// than maxApplying that it has not heard of.
+const quietBytes = maxApplying / 16
+
+// respond tells raft what was applied. Raft learns it with the next thing that it is woken
+// for, unless that is much, or changes the members.
+func (a *applier) respond(m *raftpb.Message) {
+	a.untold += payload(m)
+	urgent := a.untold >= quietBytes || slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
+		return e.GetType() != raftpb.EntryNormal
+	})
+	if !urgent {
+		a.node.inbox.leave(m.GetResponses()...)
+		return
+	}
+	a.untold = 0
+	a.node.inbox.respond(m.GetResponses()...)
 }
 
 // entry applies an entry.

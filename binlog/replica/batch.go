@@ -97,37 +97,79 @@ func (o *Office) raise(version uint16) {
 	}
 }
 
+// choose returns how many units are to be sent now, none if they have to wait for others
+// that are on their way. The last one is a batch to be sealed, or a round if u is nil.
+func (o *Office) choose() (n int, u *unit) {
+	var f flight
+	for _, u := range o.units[:o.sent] {
+		f.add(u)
+	}
+	waiting := o.units[o.sent:]
+	for i, u := range waiting {
+		if u.round() {
+			continue
+		}
+		grows := i == len(waiting)-1 && u.raise == 0
+		if f.full(u) || grows && f.tooShort(u) {
+			return 0, nil
+		}
+		// The commit of the batch proves the rounds before it.
+		return i + 1, u
+	}
+	if f.rounds >= maxInFlight {
+		return 0, nil
+	}
+	return len(waiting), nil
+}
+
+// flight is what is on its way.
+type flight struct {
+	batches, rounds int
+	bytes           int64 // of batches
+}
+
+func (f *flight) add(u *unit) {
+	if u.round() {
+		f.rounds++
+		return
+	}
+	f.batches++
+	f.bytes += int64(len(u.buf))
+}
+
+// full tells whether there is no room in the window for another batch.
+func (f *flight) full(u *unit) bool {
+	return f.batches > 0 && (f.batches == maxInFlight || f.bytes+int64(len(u.buf)) > maxFlightBytes)
+}
+
+// tooShort tells whether a batch is shorter than those on their way are on average. It is
+// worth waiting for more then: a batch costs each member a sync and some wakes, however short
+// it is. If nothing more comes it is sent when the longer ones are committed.
+func (f *flight) tooShort(u *unit) bool {
+	size := int64(len(u.buf))
+	return size < longBatch && size*int64(f.batches) < f.bytes
+}
+
+// due tells whether something is to be sent now.
+func (o *Office) due() bool {
+	n, _ := o.choose()
+	return n > 0
+}
+
 // next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
 // The raft goroutine alone calls it, and sends what it got.
 func (o *Office) next() (data []byte, round journal.Pos) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var batches, rounds int
-	var bytes int64
-	for _, u := range o.units[:o.sent] {
-		if u.round() {
-			rounds++
-		} else {
-			batches++
-			bytes += int64(len(u.buf))
-		}
-	}
-	for i, u := range o.units[o.sent:] {
-		if u.round() {
-			continue
-		}
-		if batches > 0 && (batches == maxInFlight || bytes+int64(len(u.buf)) > maxFlightBytes) {
-			return nil, 0
-		}
-		// The commit of the batch proves the rounds before it.
-		o.sent += i + 1
-		return o.seal(u), 0
-	}
-	if o.sent == len(o.units) || rounds >= maxInFlight {
+	n, u := o.choose()
+	o.sent += n
+	switch {
+	case n == 0:
 		return nil, 0
+	case u == nil:
+		return nil, o.last
 	}
-	o.sent = len(o.units)
-	return nil, o.last
+	return o.seal(u), 0
 }
 
 // seal makes a batch an entry's data. It says that the ids of earlier reigns, those of jobs
@@ -177,14 +219,16 @@ func (o *Office) complete(sequence uint64) error {
 		u.done = true
 	}
 	took := o.clock.Mono() - o.units[n].sealed
-	o.finish()
+	if o.finish() {
+		o.wake()
+	}
 	o.took(time.Duration(took))
 	return nil
 }
 
-// finish takes ended units out of the queue and tells of it. It is called with the mutex
-// locked, and unlocks it.
-func (o *Office) finish() {
+// finish takes ended units out of the queue and tells of it. Due is whether something is to
+// be sent now. It is called with the mutex locked, and unlocks it.
+func (o *Office) finish() (due bool) {
 	n := 0
 	pos := journal.Pos(o.committed.Load())
 	for n < o.sent && o.units[n].done {
@@ -206,6 +250,7 @@ func (o *Office) finish() {
 	}
 	room := o.refused && o.bytes <= maxUncommitted/2
 	o.refused = o.refused && !room
+	due = o.due()
 	o.mu.Unlock()
 	if n > 0 && o.hooks.OnCommit != nil {
 		o.hooks.OnCommit(pos)
@@ -213,6 +258,7 @@ func (o *Office) finish() {
 	if room && o.hooks.OnRoom != nil {
 		o.hooks.OnRoom()
 	}
+	return due
 }
 
 // oldest returns since which tick the oldest unit waits, now if there is none.

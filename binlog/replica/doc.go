@@ -32,6 +32,7 @@
 //     disk and no peer, but for reads of old entries that a follower lacks.
 //   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
 //     their responses go, in order: votes and acknowledgements to peers, the rest to raft.
+//     What has no responses, no more than a commit index, waits for what has some.
 //   - applier: takes raft's MsgStorageApply, in order, and whatever else has to happen
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
@@ -50,11 +51,15 @@
 //  1. The queue executes a command and appends its record to the open batch, under the
 //     lock that orders the job's changes. The reply depends on the batch's position.
 //  2. The raft goroutine seals the batch when the window has room (4 batches, 2 MiB), and
-//     proposes it, once. While batches are on their way the open one grows.
+//     proposes it, once. While batches are on their way the open one grows until it is as
+//     long as they are on average, or until they are committed: a batch costs each member a
+//     sync and some wakes, however short it is.
 //  3. Raft sends the entry to the followers while the writer stores it.
 //  4. When most members have it on disk, it is committed; when this node has too, the
 //     applier gets it, and the office's Committed moves. The reply leaves.
-//  5. Followers learn that it is committed and apply its records to their standbys.
+//  5. Followers learn that it is committed, with the next entries or after a tick of 50 ms,
+//     and apply its records to their standbys. No client waits for that. Of a change of the
+//     members they learn at once, because what a majority is depends on it (keepBack).
 //
 // # Why nothing is lost and nodes do not diverge
 //
@@ -142,7 +147,8 @@
 // Each entry has the leader's time. A node takes for the time the greatest, over all
 // entries, of the entry's time and what has passed here since it was applied; a new
 // leader goes on from there, so that time never goes back, and clocks are used to measure
-// what passes, never to tell what time it is. The one exception is a node that has no
+// what passes, never to tell what time it is. As a follower may apply an entry a tick late,
+// delays may end a tick late after a change of leader. The one exception is a node that has no
 // entry of a leader that it has heard since its start: there was an outage of unknown length, and it takes its wall
 // clock if that is later. An idle leader sends an empty batch every 10 s, so that a node
 // that starts knows the time before it may have to lead.
@@ -248,7 +254,8 @@
 // committed when the faster of the followers has answered, after 0.2 ms + 0.5 ms = 0.7 ms:
 //
 //   - One connection that waits for each reply: 1 / 0.7 ms, about 1,400 changes a second,
-//     and 1 / 0.2 ms, 5,000 reads, for which no disk is waited for.
+//     and 1 / 0.2 ms, 5,000 reads, for which no disk is waited for. A change that comes while
+//     longer batches are on their way may wait for them first: 1.4 ms at most.
 //   - Many connections: 4 batches are on their way at a time, at most 4 / 0.7 ms, about
 //     5,700 batches a second; a sync has all batches that wait for it, so that the disk sets
 //     no lower bound. With n changes a batch that is 5,700 n changes a second. Batches grow

@@ -4,12 +4,15 @@ import (
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // maxInbox bounds the bytes of peers' messages that wait for the raft goroutine. What
 // comes beyond is dropped, as a network drops it.
 const maxInbox = 64 << 20
+
+// messageOverhead is about what a message takes beside its context and the data of its
+// entries.
+const messageOverhead = 256
 
 // inbox is what waits for the raft goroutine. Any goroutine may add to it; it never
 // blocks.
@@ -35,7 +38,7 @@ func (b *inbox) ring() {
 
 // peer adds a message of another node, or reports that there is no room.
 func (b *inbox) peer(m *raftpb.Message) bool {
-	size := int64(proto.Size(m))
+	size := messageOverhead + int64(len(m.GetContext())) + payload(m)
 	b.mu.Lock()
 	ok := b.size+size <= maxInbox || len(b.peers) == 0
 	if ok {
@@ -49,10 +52,16 @@ func (b *inbox) peer(m *raftpb.Message) bool {
 
 // respond adds responses of writer or applier.
 func (b *inbox) respond(ms ...*raftpb.Message) {
-	b.mu.Lock()
-	b.local = append(b.local, ms...)
-	b.mu.Unlock()
+	b.leave(ms...)
 	b.ring()
+}
+
+// leave adds responses for the raft goroutine to find when it looks next, after a tick at
+// the latest.
+func (b *inbox) leave(ms ...*raftpb.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.local = append(b.local, ms...)
 }
 
 // call has the raft goroutine run f. Calls run after the responses that came before.

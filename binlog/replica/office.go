@@ -149,9 +149,9 @@ func (o *Office) Committed() journal.Pos { return journal.Pos(o.committed.Load()
 // loop calls it once after the commands of a batch.
 func (o *Office) Flush() {
 	o.mu.Lock()
-	waits := o.sent < len(o.units)
+	due := o.due()
 	o.mu.Unlock()
-	if waits {
+	if due {
 		o.wake()
 	}
 }

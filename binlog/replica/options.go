@@ -92,6 +92,7 @@ const maxRetire = 10 * time.Second
 // Bounds of memory.
 const (
 	maxBatch       = 512 << 10 // bytes of a batch, but for one record
+	longBatch      = 256 << 10 // bytes of a batch that never waits to become longer
 	maxInFlight    = 4         // batches, and read rounds
 	maxFlightBytes = 2 << 20   // of batches on their way, but for one
 	maxUncommitted = 64 << 20  // bytes of records that are not committed

@@ -26,9 +26,11 @@ type consensus struct {
 	heard    map[uint64]uint64 // tick of the last message of a member
 	proposed uint64            // tick of the last proposal
 	retreat  retreat
-	full     map[uint64]bool   // members whose disks are nearly full
-	reads    map[uint64]uint32 // the latest version of entries that a member says it can read
-	raised   uint32            // what this office has raised that version to; 0 if it has not
+	full     map[uint64]bool            // members whose disks are nearly full
+	reads    map[uint64]uint32          // the latest version of entries that a member says it can read
+	told     map[uint64]uint64          // what a follower was told to be committed, in this office, by a MsgApp
+	kept     map[uint64]*raftpb.Message // to followers, kept back; see keepBack
+	raised   uint32                     // what this office has raised that version to; 0 if it has not
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
 	feeding  int               // standbys that are being made; the node does not campaign meanwhile
@@ -52,7 +54,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, reads: map[uint64]uint32{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, reads: map[uint64]uint32{}, told: map[uint64]uint64{}, kept: map[uint64]*raftpb.Message{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -208,6 +210,7 @@ func (c *consensus) onTick() {
 	default:
 		c.rn.Tick()
 	}
+	c.sendKept()
 	c.observe()
 	c.checkPatience()
 	c.checkStore()
@@ -260,6 +263,9 @@ func (c *consensus) handle(rd raft.Ready) {
 func (c *consensus) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgSnap {
 		c.node.sendSnapshot(m)
+		return
+	}
+	if m.GetType() == raftpb.MsgApp && c.keepBack(m) {
 		return
 	}
 	if m.GetType() == raftpb.MsgHeartbeatResp {

@@ -44,6 +44,8 @@ func (c *consensus) lose() {
 	c.office = nil
 	c.node.office.Store(nil)
 	c.last = o.end()
+	clear(c.kept)
+	clear(c.told)
 	c.feeding++
 	c.depositions++
 	c.node.opts.Log.Info("this node has lost its office", "term", o.reign)

@@ -53,13 +53,16 @@ type job struct {
 	received *received // the message's snapshot; nil if it has none
 }
 
-// append takes a MsgStorageAppend. It never blocks.
+// append takes a MsgStorageAppend. It never blocks. One that nobody waits for, with no more
+// than a commit index, does not wake the writer.
 func (w *writer) append(m *raftpb.Message, s *received) {
 	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queue = append(w.queue, job{m, s})
 	w.mu.Unlock()
-	w.ring()
+	if s != nil || len(m.GetResponses()) > 0 {
+		w.ring()
+	}
 }
 
 // trimTo has the log begin behind an entry that is applied, and that the current
@@ -92,10 +95,10 @@ func (w *writer) run() {
 			return
 		case <-w.wake:
 			err = w.work()
-			idle.Reset(idleTime)
 		case <-idle.C:
 			err = w.rest()
 		}
+		idle.Reset(idleTime)
 		if err != nil {
 			w.node.fail(fmt.Errorf("the entry log in %s: %w", w.node.opts.Dir, err))
 			return
@@ -216,6 +219,9 @@ func (w *writer) patiently(bytes int64, store func() error) error {
 
 // rest writes, when nothing has come for a moment, what nobody waits for.
 func (w *writer) rest() error {
+	if err := w.work(); err != nil {
+		return err
+	}
 	if w.held != nil {
 		u := *w.held
 		w.held = nil

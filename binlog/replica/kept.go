@@ -1,0 +1,51 @@
+package replica
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+)
+
+// Raft tells the followers of each commit at once, by a message without entries. Nobody
+// waits for that, and it is dear: the leader writes it to each follower, which syncs before
+// it answers, and the leader reads the answers. So the raft goroutine keeps such a message
+// back. The next entries for the follower tell of the commit as well, and of later ones; if
+// none come, the message is sent with the next tick.
+//
+// A change of the members is an exception. A follower acts on it when it knows that it is
+// committed, and if the leader ended before, the others might lack a majority among those who
+// were members before.
+//
+// To raft this looks like a network that delays a message, or delivers a later one first.
+
+// keepBack keeps a MsgApp back, or tells that it has to be sent now. What was kept back for
+// the same follower is given up: the new message tells all that it would have told.
+func (c *consensus) keepBack(m *raftpb.Message) bool {
+	to := m.GetTo()
+	delete(c.kept, to)
+	if len(m.GetEntries()) > 0 || c.told[to] < c.changed || !c.flows(to) {
+		c.told[to] = m.GetCommit()
+		return false
+	}
+	c.kept[to] = m
+	return true
+}
+
+// flows tells whether a follower gets entries as they come. One that does not is asked, by a
+// message without entries, what it has, and gets no entries before it has answered.
+func (c *consensus) flows(follower uint64) (yes bool) {
+	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		if id == follower {
+			yes = pr.State == tracker.StateReplicate && !pr.MsgAppFlowPaused
+		}
+	})
+	return yes
+}
+
+// sendKept sends what is kept back.
+func (c *consensus) sendKept() {
+	for _, m := range c.kept {
+		c.node.transport.Send(m)
+	}
+	clear(c.kept)
+}

@@ -1,0 +1,167 @@
+package replica
+
+import (
+	"encoding/json"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/member"
+)
+
+// appends takes the MsgApps out of what was sent: for each follower those with entries, and
+// those without.
+func (h *hand) appends() (full, empty map[uint64][]*raftpb.Message) {
+	full, empty = map[uint64][]*raftpb.Message{}, map[uint64][]*raftpb.Message{}
+	var rest []*raftpb.Message
+	for _, m := range h.sent {
+		switch {
+		case m.GetType() != raftpb.MsgApp:
+			rest = append(rest, m)
+		case len(m.GetEntries()) > 0:
+			full[m.GetTo()] = append(full[m.GetTo()], m)
+		default:
+			empty[m.GetTo()] = append(empty[m.GetTo()], m)
+		}
+	}
+	h.sent = rest
+	return full, empty
+}
+
+// acknowledge answers the appends that were sent. Nothing is applied.
+func (h *hand) acknowledge() {
+	full, _ := h.appends()
+	for _, ms := range full {
+		for _, m := range ms {
+			h.Message(answerTo(m))
+		}
+	}
+	h.consensus.takeInbox()
+	h.ready()
+}
+
+// ready has the raft goroutine do what raft wants.
+func (h *hand) ready() {
+	for h.consensus.rn.HasReady() {
+		h.consensus.handle(h.consensus.rn.Ready())
+	}
+}
+
+func (h *hand) committed() uint64 { return h.consensus.rn.BasicStatus().GetCommit() }
+
+func TestFollowersHearOfACommitWithTheNextEntries(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.consensus.sendKept()
+	h.sent = nil
+	pos := put(t, o, 1, 10)
+	h.run()
+	h.acknowledge()
+	h.apply()
+	if o.Committed() != pos {
+		t.Fatalf("committed up to %d of %d", o.Committed(), pos)
+	}
+	if _, empty := h.appends(); len(empty) > 0 {
+		t.Errorf("messages without entries: %v", empty)
+	}
+	put(t, o, 2, 10)
+	h.run()
+	for follower := uint64(2); follower <= 3; follower++ {
+		full, _ := h.appends()
+		h.sent = append(h.sent, full[5-follower]...)
+		if len(full[follower]) != 1 || full[follower][0].GetCommit() != h.committed() {
+			t.Errorf("follower %d hears of %v, committed is %d", follower, full[follower], h.committed())
+		}
+	}
+	h.consensus.onTick()
+	h.run()
+	if _, empty := h.appends(); len(empty) > 0 {
+		t.Errorf("messages without entries that tell what was told: %v", empty)
+	}
+}
+
+func TestFollowersOfAnIdleLeaderHearOfACommitWithTheNextTick(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.consensus.sendKept()
+	h.sent = nil
+	put(t, o, 1, 10)
+	h.run()
+	h.acknowledge()
+	h.consensus.onTick()
+	h.run()
+	_, empty := h.appends()
+	for follower := uint64(2); follower <= 3; follower++ {
+		if ms := empty[follower]; len(ms) != 1 || ms[0].GetCommit() != h.committed() {
+			t.Errorf("follower %d hears of %v, committed is %d", follower, ms, h.committed())
+		}
+	}
+}
+
+func TestFollowersHearOfAChangeOfTheMembersAtOnce(t *testing.T) {
+	h := newHand(t, 3)
+	h.lead()
+	h.consensus.sendKept()
+	h.sent = nil
+	id := uint64(4)
+	context, err := json.Marshal(member.Member{ID: member.ID(id), Name: "n4", Addr: "127.0.0.1:14"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = h.consensus.rn.ProposeConfChange(&raftpb.ConfChangeV2{
+		Changes: []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddLearnerNode.Enum(), NodeId: &id}}, Context: context,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := h.committed()
+	h.ready()
+	h.save()
+	h.acknowledge()
+	if h.committed() <= before {
+		t.Fatal("the change is not committed")
+	}
+	_, empty := h.appends()
+	for follower := uint64(2); follower <= 3; follower++ {
+		if ms := empty[follower]; len(ms) == 0 || ms[0].GetCommit() < h.consensus.changed {
+			t.Errorf("follower %d hears of %v, the change is entry %d", follower, ms, h.consensus.changed)
+		}
+	}
+}
+
+func TestAFollowerThatGetsNoEntriesIsAskedAtOnceWhatItHas(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.consensus.sendKept()
+	h.sent = nil
+	h.consensus.rn.ReportUnreachable(3) // what was sent may be lost
+	put(t, o, 1, 10)
+	h.run()
+	full, empty := h.appends()
+	if len(full[3])+len(empty[3]) == 0 {
+		t.Fatal("follower 3 is not asked")
+	}
+	h.consensus.told[3] = h.consensus.changed
+	to, commit := uint64(3), h.committed()
+	if h.consensus.keepBack(&raftpb.Message{Type: raftpb.MsgApp.Enum(), To: &to, Commit: &commit}) {
+		t.Error("a question without entries is kept back")
+	}
+}
+
+func TestWhatWasKeptBackEndsWithTheOffice(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	put(t, o, 1, 10)
+	h.run()
+	h.acknowledge()
+	if len(h.consensus.kept) == 0 {
+		t.Fatal("nothing is kept back")
+	}
+	h.deposed()
+	h.run()
+	h.sent = nil
+	h.consensus.sendKept()
+	if len(h.sent) > 0 {
+		t.Errorf("a message of an office that is over: %v", h.sent)
+	}
+}

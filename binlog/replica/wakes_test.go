@@ -1,0 +1,185 @@
+package replica
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// woken tells whether a goroutine was woken since the last call.
+func woken(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestACommitIndexDoesNotWakeTheWriter(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.writer.rest()
+	put(t, o, 1, 10)
+	h.run()
+	woken(h.writer.wake)
+	h.acknowledge() // no more than the commit index has to be stored
+	if woken(h.writer.wake) {
+		t.Error("the writer was woken for a commit index")
+	}
+	stored := func() uint64 {
+		hard, _, err := h.log.InitialState()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hard.GetCommit()
+	}
+	if stored() >= h.committed() {
+		t.Fatal("the commit index was stored for itself")
+	}
+	if err := h.writer.rest(); err != nil {
+		t.Fatal(err)
+	}
+	if stored() != h.committed() {
+		t.Errorf("the writer that has nothing to do has stored commit index %d of %d", stored(), h.committed())
+	}
+	put(t, o, 2, 10)
+	h.consensus.pump()
+	h.ready()
+	if !woken(h.writer.wake) {
+		t.Error("the writer was not woken for an entry")
+	}
+}
+
+func TestACommitIndexIsStoredAsSoonAsTheWriterRests(t *testing.T) {
+	h := newHand(t, 3)
+	term, vote, commit := uint64(1), uint64(0), uint64(1)
+	h.writer.append(&raftpb.Message{Term: &term, Vote: &vote, Commit: &commit}, nil) // nobody waits for it
+	if h.writer.waiting.Load() != 1 {
+		t.Fatal("it is not waiting")
+	}
+	if err := h.writer.rest(); err != nil {
+		t.Fatal(err)
+	}
+	if hard, _, err := h.log.InitialState(); err != nil || hard.GetTerm() != term || h.writer.waiting.Load() != 0 {
+		t.Errorf("stored is %v (%v), and %d wait", hard, err, h.writer.waiting.Load())
+	}
+}
+
+func TestRaftIsWokenForWhatWasAppliedOnlyIfThatMatters(t *testing.T) {
+	apply := func(h *hand, m *raftpb.Message) bool {
+		woken(h.inbox.wake)
+		h.applier.respond(m)
+		return woken(h.inbox.wake)
+	}
+	normal := func(size int) *raftpb.Message {
+		return &raftpb.Message{Entries: []*raftpb.Entry{raftEntry(9, 1, make([]byte, size))}}
+	}
+	h := newHand(t, 3)
+	if apply(h, normal(100)) {
+		t.Error("raft was woken to hear of 100 bytes")
+	}
+	if !apply(h, normal(quietBytes-100)) {
+		t.Error("raft was not woken to hear of much")
+	}
+	if apply(h, normal(100)) {
+		t.Error("raft was woken to hear of 100 bytes more")
+	}
+	change := raftEntry(10, 1, nil)
+	change.Type = raftpb.EntryConfChangeV2.Enum()
+	if !apply(h, &raftpb.Message{Entries: []*raftpb.Entry{change}}) {
+		t.Error("raft was not woken to hear of a change of the members")
+	}
+}
+
+func TestRaftIsWokenOnceSomethingCanBeSent(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.sent = nil
+	for i := range maxInFlight {
+		put(t, o, uint64(1+i), 10)
+		woken(h.inbox.wake)
+		if o.Flush(); !woken(h.inbox.wake) {
+			t.Fatalf("raft was not woken for batch %d", i+1)
+		}
+		h.run()
+	}
+	last := put(t, o, 10, 10)
+	woken(h.inbox.wake)
+	if o.Flush(); woken(h.inbox.wake) {
+		t.Error("raft was woken for a batch that has to wait")
+	}
+	full, _ := h.appends()
+	h.Message(answerTo(full[2][0])) // the first batch is on two disks
+	h.consensus.takeInbox()
+	h.ready()
+	woken(h.inbox.wake)
+	if h.apply(); !woken(h.inbox.wake) {
+		t.Error("raft was not woken when the window had room")
+	}
+	h.sent = append(h.sent, full[2][1:]...)
+	h.answer()
+	if o.Committed() != last {
+		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	}
+}
+
+func TestABatchThatIsShorterThanThoseOnTheirWayGrows(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	sends := func(id uint64, body int) bool {
+		put(t, o, id, body)
+		sent := o.sent
+		h.run()
+		return o.sent > sent
+	}
+	if !sends(1, 4000) {
+		t.Fatal("the only batch waits")
+	}
+	if sends(2, 1000) {
+		t.Error("a short batch does not wait for a longer one")
+	}
+	if !sends(3, 4000) {
+		t.Error("a batch waits that has become the longest")
+	}
+	if !sends(4, 6000) {
+		t.Error("a longer batch waits")
+	}
+	last := put(t, o, 5, 10)
+	h.run()
+	if o.sent == len(o.units) {
+		t.Error("a short batch does not wait for longer ones")
+	}
+	h.answer()
+	if o.Committed() != last {
+		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	}
+}
+
+func TestALongBatchAndOneThatCannotGrowDoNotWait(t *testing.T) {
+	h := newHand(t, 3)
+	h.opts.newest = 2
+	o := h.lead()
+	put(t, o, 1, 450<<10)
+	h.run()
+	put(t, o, 2, longBatch)
+	h.run()
+	if o.sent != 2 {
+		t.Errorf("%d batches are on their way: one with longBatch bytes waits", o.sent)
+	}
+	put(t, o, 3, 1000)
+	put(t, o, 4, maxBatch-1000) // does not fit into the batch before
+	h.run()
+	if o.sent != 4 {
+		t.Errorf("%d batches are on their way: one that cannot grow waits", o.sent)
+	}
+	h.answer()
+	put(t, o, 5, 1000)
+	h.run()
+	o.raise(2)
+	h.run()
+	if o.sent != 2 {
+		t.Errorf("%d batches are on their way: one that allows a version waits", o.sent)
+	}
+	h.answer()
+}
