@@ -157,7 +157,12 @@
 // what it has met is no later than M, so the result is the queue as of M. The walk ends at
 // the highest id that the entries up to N name: all of a later job is in (N, M]. So the walk
 // ends however fast the queue grows. Header, term and members are as of M. The snapshot is
-// void if the queue changes its role or is replaced; the walk then ends with the next job.
+// void if the queue changes its role or is replaced; the walk then ends with the turn.
+//
+// The queue is not given up before a call of Queue.Walk has returned. So the walk waits for
+// no disk meanwhile: it collects the jobs of a turn, and writes them when the call is over.
+// If the disk hangs then, the office ends without it, and the walk gives its snapshot up
+// when the disk answers.
 //
 // The settings of dead letters are written behind the jobs, as they are at that moment, and
 // the same holds for them.
@@ -237,7 +242,8 @@
 //
 // Memory: 64 MiB of records that are not committed (then journal.ErrRoom); the entry
 // log's cache of 64 MiB; 16 MiB of entries on their way to each follower; 64 MiB of
-// messages that wait; 16 MiB of entries that are being applied. A follower takes no more
+// messages that wait; 16 MiB of entries that are being applied; of a snapshot that is taken
+// 1.25 MiB of records, or twice the largest. A follower takes no more
 // entries while it has not applied 64 MiB of what it has stored. A batch has 512 KiB, or
 // one record.
 //
