@@ -186,7 +186,9 @@ func (l *Log) awaitRoom() error {
 	}
 }
 
-// breathe commits what was moved and lets other goroutines run.
+// breathe commits what was moved and lets other goroutines run. While the directory is too
+// large it does not pause: commits wait for the compactor then, so clients would wait for
+// its pauses too.
 func (l *Log) breathe() error {
 	l.Flush()
 	if l.slow.Load() {

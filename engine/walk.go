@@ -13,8 +13,9 @@ var ErrDiscarded = errors.New("engine: the engine was discarded")
 // Walk calls f for jobs and tombstones by their ids, from id from on, with what the journal would be
 // told of each at that moment: a reserved job is ready. It visits at most n jobs, and
 // returns the id to go on from, 0 when it has come to the end. Begin with 1. An error of
-// f's ends it and is returned. The record and its body are valid during the call of f,
-// which holds no lock.
+// f's ends it, and is returned with the id of f's job. The record and its body, but not
+// its strings, are valid during the call of f only. No shard is locked then, but Discard
+// waits for the end of the walk: f does not wait for a disk.
 //
 // Walk may be called from any goroutine while loops run, or while a follower is fed. It
 // holds one shard's lock at a time, for as long as it takes to copy a record and at

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -168,6 +170,95 @@ func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
 	})
 	c.leader(c.others(l)...)
 	c.eventually("the queue is retired", func() bool { return !l.queue.serves() })
+}
+
+// A queue is not retired before the walk over its jobs has ended, and the walk does not wait
+// for the disk.
+func TestADiskThatHangsUnderASnapshotKeepsNobodyInOffice(t *testing.T) {
+	c := newCluster(t, 3, 1)
+	for _, p := range c.nodes {
+		p.onRetire = func() { p.frozen.Store(true) } // or it would end because of its disk
+	}
+	c.startAll()
+	const jobs, size = 200, 2 * vfs.WriteBuffer / 200
+	var putting sync.WaitGroup
+	for range 10 {
+		putting.Go(func() {
+			for range jobs / 10 {
+				c.must(func(q *model) error { _, err := q.put(make([]byte, size)); return err })
+			}
+		})
+	}
+	putting.Wait()
+	before := c.settled()
+	l := c.leader()
+	n := l.running()
+	var visited atomic.Int64
+	l.queue.mu.Lock()
+	l.queue.onVisit = func(uint64) { visited.Add(1) }
+	l.queue.mu.Unlock()
+	var hung atomic.Bool
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release)
+	l.fs.Hook(func(f faultfs.Call) faultfs.Fault {
+		if f.Op == "write" && strings.Contains(f.Name, "unfinished.") {
+			l.stuck.Store(true)
+			hung.Store(true)
+			<-gate
+		}
+		return faultfs.Fault{}
+	})
+	n.applier.post(func() error {
+		n.applier.wanted = true
+		n.applier.considerSnapshot()
+		return nil
+	})
+	c.eventually("the disk hangs", hung.Load)
+	if v := visited.Load(); v == 0 || v >= jobs {
+		t.Fatalf("the disk hangs after %d of %d jobs were visited, not in their midst", v, jobs)
+	}
+	seen := visited.Load()
+	left := make(chan error, 1)
+	go func() {
+		_, err := l.queue.put(nil)
+		left <- err
+	}()
+	c.eventually("the client is let go", func() bool { return len(left) > 0 })
+	if <-left == nil {
+		t.Error("a put was acknowledged that is not on disk here")
+	}
+	c.eventually("the queue is retired", func() bool { return !l.queue.serves() })
+	c.leader(c.others(l)...)
+
+	release()
+	l.frozen.Store(false)
+	l.stuck.Store(false)
+	if after := c.settled(); after.Jobs < before.Jobs || after.Jobs > before.Jobs+1 {
+		t.Errorf("%v, and before the disk hung %v", after, before)
+	}
+	c.eventually("the snapshot is given up", func() bool {
+		if !n.applier.walking.TryLock() {
+			return false
+		}
+		n.applier.walking.Unlock()
+		return true
+	})
+	if v := visited.Load(); v != seen {
+		t.Errorf("%d jobs were visited for a snapshot that was void", v-seen)
+	}
+	if s := n.Status().Snapshot; s != 1 {
+		t.Errorf("the snapshot is that of entry %d", s)
+	}
+	es, err := l.fs.List(filepath.Join(clusterDir, snapshotsDir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range es {
+		if strings.HasPrefix(e.Name, "unfinished.") {
+			t.Errorf("%s is there", e.Name)
+		}
+	}
 }
 
 // Run does not return before the disk has answered, and nobody else says why.

@@ -163,7 +163,12 @@
 // what it has met is no later than M, so the result is the queue as of M. The walk ends at
 // the highest id that the entries up to N name: all of a later job is in (N, M]. So the walk
 // ends however fast the queue grows. Header, term and members are as of M. The snapshot is
-// void if the queue changes its role or is replaced; the walk then ends with the next job.
+// void if the queue changes its role or is replaced; the walk then ends with the turn.
+//
+// The queue is not given up before a call of Queue.Walk has returned. So the walk waits for
+// no disk meanwhile: it collects the jobs of a turn, and writes them when the call is over.
+// If the disk hangs then, the office ends without it, and the walk gives its snapshot up
+// when the disk answers.
 //
 // The settings of dead letters are written behind the jobs, as they are at that moment, and
 // the same holds for them.
@@ -186,23 +191,28 @@
 // Yielding the processor is not enough. Nor is it enough that one goroutine can run beside
 // the event loops: see spareProcs in cmd/trellisd.
 //
-// "make scale SCALE=snapshot" measures what clients of a leader wait for meanwhile. With
-// 10,000,000 jobs of 100 bytes, three members, their network and the clients on a busy
-// machine of two cores and one disk, the longest waits in ms were these; they had a higher
-// priority than what else ran on that machine. A loop is asked for what needs no other goroutine, a round for a peek; a
-// process that asks nobody and only sleeps was kept waiting as long as the last column says.
+// "make scale SCALE=snapshot" measures what clients of a leader wait for meanwhile. A loop is
+// asked for what needs no other goroutine, a round for a peek, and a put for a commit. Three
+// members with 10,000,000 jobs of 10 bytes, their files in memory, their network and the
+// clients shared two cores with what others ran there. These are the waits in ms that 99.9 %
+// did not exceed, and the longest. A process that asks nobody and only sleeps was kept
+// waiting as long as the last column says, so the longest ones say more of that machine than of
+// a leader.
 //
-//	                              loop   round   nobody
-//	nothing happens               3.6      7.2      3.4
-//	a snapshot is taken, 21 s     8.4     24.6     10.0
-//	it is sent as a backup        5.6      9.4      5.3
+//	                               loop         round         put           nobody
+//	nothing happens                0.3   1.6    1.4   7.3     7.8  17.7     0.3   1.3
+//	a snapshot is taken, 19 s      1.7  15.3    4.5  29.0    15.0  30.0     2.0  15.1
+//	it is sent as a backup, 14 s   1.2   7.7    6.0  20.4    16.0  43.9     2.2  13.7
+//	it is sent to a follower       1.7  29.4    9.8  42.7    11.5  26.0     3.3  25.9
+//	the follower loads it, 12 s    2.0   5.7    6.5  66.1    11.3 108.4     3.5   8.7
 //
-// 99.9 % of the rounds took less than 4.0, 7.8 and 3.5 ms. With 1,000,000 jobs in memory
-// instead of on a disk (TMPDIR=/dev/shm) the longest rounds were 2.2, 2.4 and 2.9 ms, and the
-// longest puts, which wait for a commit, 4.0, 3.9 and 3.8 ms; while the snapshot was sent to a
-// follower, the longest round was 5.5 ms. A disk that the leader shares with a follower that
-// receives a snapshot keeps everybody waiting: up to 0.45 s were measured for a sync of 4 KiB
-// by a process that does nothing else.
+// The puts were measured later, when more was run there. A snapshot that is sent to a
+// follower costs rounds and puts the most because sender, network and receiver share the cores.
+// In an earlier measurement members, network and clients had real-time priority; the longest
+// waits of 10,000,000 jobs of 100 bytes, on one disk, were 8.4 of a loop and 24.6 of a round
+// while a snapshot was taken, 10.0 of nobody. A disk that the leader shares with a follower
+// that receives a snapshot keeps everybody waiting: up to 0.45 s were measured for a sync of
+// 4 KiB by a process that does nothing else.
 //
 // # Members
 //
@@ -243,7 +253,8 @@
 //
 // Memory: 64 MiB of records that are not committed (then journal.ErrRoom); the entry
 // log's cache of 64 MiB; 16 MiB of entries on their way to each follower; 64 MiB of
-// messages that wait; 16 MiB of entries that are being applied. A follower takes no more
+// messages that wait; 16 MiB of entries that are being applied; of a snapshot that is taken
+// 1.25 MiB of records, or twice the largest. A follower takes no more
 // entries while it has not applied 64 MiB of what it has stored. A batch has 512 KiB, or
 // one record.
 //

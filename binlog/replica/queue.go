@@ -55,9 +55,11 @@ type Queue interface {
 	Flush(ctx context.Context)
 
 	// Walk visits jobs in the order of their ids, from the id `from` on, and at most n of
-	// them. It returns the id to go on with, 0 at the end. Each record is consistent in
-	// itself, and valid during the call of f only. Any goroutine may call it while the
-	// queue serves or is fed, and it ends with an error if the queue is given up.
+	// them. It returns the id to go on with, 0 at the end. An error of f's ends it, and is
+	// returned with the id of f's job. Each record is consistent in itself; it and its body,
+	// but not its strings, are valid during the call of f only. Any goroutine may call Walk
+	// while the queue serves or is fed, and it ends with an error if the queue is given up.
+	// Retire and Standby may wait for its end, so f waits for nothing.
 	Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error)
 
 	// Settings tells the settings of dead letters that are in force, as they are at one

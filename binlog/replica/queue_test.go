@@ -15,6 +15,7 @@ import (
 // model is a Queue in its simplest form: a map of jobs. What it executes is checked
 // against what its Standby is fed with, and it is as strict as a standby has to be.
 type model struct {
+	walks    sync.RWMutex // Retire and Standby wait for calls of Walk, as those of an engine do
 	mu       sync.Mutex
 	changed  *sync.Cond
 	jobs     map[uint64]journal.Record
@@ -48,6 +49,8 @@ func newModel() *model {
 }
 
 func (q *model) Standby(start int64) (Standby, error) {
+	q.walks.Lock()
+	defer q.walks.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.office != nil {
@@ -102,6 +105,8 @@ func (q *model) Retire(o *Office) {
 	if q.onRetire != nil {
 		q.onRetire()
 	}
+	q.walks.Lock()
+	defer q.walks.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.office != o {
@@ -121,6 +126,8 @@ func (q *model) Hold(on bool) {
 func (q *model) Flush(context.Context) {}
 
 func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64, error) {
+	q.walks.RLock()
+	defer q.walks.RUnlock()
 	q.mu.Lock()
 	ids := slices.Sorted(maps.Keys(q.jobs))
 	q.mu.Unlock()
@@ -138,9 +145,11 @@ func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64,
 			if visit != nil {
 				visit(id)
 			}
+			r.Body = slices.Clone(r.Body)
 			if err := f(&r); err != nil {
-				return 0, err
+				return id, err
 			}
+			clear(r.Body) // it is valid during the call only
 		}
 	}
 	return 0, nil

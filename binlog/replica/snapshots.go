@@ -155,28 +155,29 @@ func (w *walk) void() bool {
 	}
 }
 
-// jobsAtATime is how many jobs are visited in a turn at most.
-const jobsAtATime = 256
-
 // jobs writes all jobs that may have come into being before the walk. The records of later
 // ones are written by redo. Were they visited as well, the walk of a queue that grows faster
 // than the walk goes on would have no end.
+//
+// Who gives the queue up waits for the call of Walk that is under way. So the disk is not
+// waited for in it: the jobs of a turn are collected, and written when Walk has returned.
 func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
+	var c collected
 	for id := uint64(1); id != 0 && id <= w.last; {
 		if w.void() {
 			return errVoid
 		}
-		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, func(r *journal.Record) error {
-			t.did(r.Size())
-			if w.void() { // the queue is not given up before Walk returns
-				return errVoid
-			}
-			return sw.Full(r)
-		})
-		if err != nil {
+		c.clear()
+		next, err := w.applier.node.opts.Queue.Walk(id, jobsAtATime, c.add)
+		if err != nil && !errors.Is(err, errTurn) {
 			return err
 		}
 		id = next
+		for i := range c.records {
+			if err := sw.Full(&c.records[i]); err != nil {
+				return err
+			}
+		}
 		t.end()
 	}
 	return nil

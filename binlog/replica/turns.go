@@ -1,8 +1,15 @@
 package replica
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"trellis/binlog/journal"
+)
 
 const (
+	// jobsAtATime is how many jobs a walk visits in a turn at most.
+	jobsAtATime = 256
 	// turnBytes is how many bytes of records are written in a turn, unless a single one is
 	// larger. The snapshot's writer collects a mebibyte before it writes and syncs. With
 	// more bytes in a turn, each turn would have a sync.
@@ -49,4 +56,36 @@ func (t *turns) did(bytes int64) {
 func (t *turns) end() {
 	t.sleep(min(t.now().Sub(t.began), maxTurnPause))
 	t.began, t.bytes = t.now(), 0
+}
+
+// errTurn ends a call of Queue.Walk whose job has to wait for the next turn.
+var errTurn = errors.New("the turn has enough bytes")
+
+// collected is the jobs of one turn of a walk: turnBytes of records at most, unless a
+// single one is larger.
+type collected struct {
+	records []journal.Record
+	bodies  []byte // the records' bodies lie here
+	bytes   int64  // of records
+}
+
+// clear makes room for the next turn. Records of the one before must not be used any more.
+func (c *collected) clear() {
+	c.records, c.bodies, c.bytes = c.records[:0], c.bodies[:0], 0
+}
+
+// add copies a record, or returns errTurn.
+func (c *collected) add(r *journal.Record) error {
+	size := r.Size()
+	if c.bytes > 0 && c.bytes+size > turnBytes {
+		return errTurn
+	}
+	c.bytes += size
+	c.records = append(c.records, *r)
+	at := len(c.bodies)
+	// Bodies that have to move when the buffer grows stay where they are for those records
+	// that have them already.
+	c.bodies = append(c.bodies, r.Body...)
+	c.records[len(c.records)-1].Body = c.bodies[at:len(c.bodies):len(c.bodies)]
+	return nil
 }

@@ -70,11 +70,11 @@ func (q *sized) Walk(from uint64, n int, f func(*journal.Record) error) (next ui
 		if n--; n < 0 {
 			return from, nil
 		}
-		q.visits[len(q.visits)-1]++
 		r := journal.Record{ID: from, TTR: 1, Tube: "mail", State: journal.Ready, Body: make([]byte, q.bodies[from-1])}
 		if err := f(&r); err != nil {
 			return from, err
 		}
+		q.visits[len(q.visits)-1]++
 		q.slept.did(r.Size(), time.Microsecond)
 	}
 	return 0, nil
@@ -144,16 +144,21 @@ func TestAWalkThatIsGivenUpVisitsNoMoreJobs(t *testing.T) {
 	s := new(slept)
 	q := &visited{sized: &sized{slept: s, bodies: slices.Repeat([]int{turnBytes + 1}, jobsAtATime)}}
 	w := walkOf(q, math.MaxUint64)
+	given := uint64(0) // up to this job
 	q.visit = func(id uint64) {
-		if id == last {
+		if given = id; id == last {
 			close(w.cancel)
 		}
 	}
 	if err := w.jobs(sw, s.newTurns()); !errors.Is(err, errVoid) {
 		t.Errorf("the walk has ended with %v", err)
 	}
-	if !slices.Equal(q.visits, []int{last}) {
-		t.Errorf("%d jobs were visited, want %d", q.visits, last)
+	if given != last {
+		t.Errorf("the walk was shown job %d, want none behind %d", given, last)
+	}
+	// The job for which it was given up had to wait for the next turn.
+	if !slices.Equal(q.visits, []int{1, 1}) {
+		t.Errorf("%d jobs were taken in each turn, want 1 in each of 2", q.visits)
 	}
 	if err := sw.Abort(); err != nil {
 		t.Fatal(err)

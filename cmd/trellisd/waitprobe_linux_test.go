@@ -46,6 +46,29 @@ type probeWaits struct {
 	// work is the most CPU time that the server used while a command waited. On a busy machine it says more, but the
 	// system tells it of another process only to within one of its ticks, so 4 ms.
 	work time.Duration
+	slow []interval // waits of slowWait and longer, in order
+}
+
+// An interval is a time by the system's monotonic clock, which all processes share.
+type interval struct{ from, to int64 }
+
+// slowWait is how long a wait is that a probe tells of by itself.
+const slowWait = time.Millisecond
+
+// alone is the longest of some waits when the time of the others is taken off them. Both are in order.
+func alone(waits, others []interval) (longest time.Duration) {
+	for _, w := range waits {
+		left, at := w.to-w.from, w.from
+		for _, o := range others {
+			from, to := max(o.from, at), min(o.to, w.to)
+			if from < to {
+				left -= to - from
+				at = to
+			}
+		}
+		longest = max(longest, time.Duration(left))
+	}
+	return longest
 }
 
 const (
@@ -109,6 +132,17 @@ func (p *waitProbe) end(t *testing.T) {
 	if _, scanErr := fmt.Sscanf(line, waitProbeFormat, &p.n, &p.p99, &p.p999, &p.longest, &p.work); scanErr != nil {
 		t.Fatalf("a probe says %q, %v", line, errors.Join(err, scanErr))
 	}
+	if line, err = p.out.ReadString('\n'); err != nil {
+		t.Fatalf("a probe says %q, %v", line, err)
+	}
+	p.slow = nil
+	for _, f := range strings.Fields(line) {
+		var w interval
+		if _, err := fmt.Sscanf(f, "%d-%d", &w.from, &w.to); err != nil {
+			t.Fatalf("a probe tells of a wait %q, %v", f, err)
+		}
+		p.slow = append(p.slow, w)
+	}
 }
 
 // runProbe is the process of a probe.
@@ -167,6 +201,13 @@ func runProbe(to string) error {
 			return err
 		}
 		all = append(all, took)
+		if took >= slowWait {
+			now, err := monotonic()
+			if err != nil {
+				return err
+			}
+			r.slow = append(r.slow, interval{now - int64(took), now})
+		}
 		r.work = max(r.work, usedThen-used)
 		if left := askInterval - took; left > 0 {
 			ts := unix.NsecToTimespec(int64(left))
@@ -178,7 +219,19 @@ func runProbe(to string) error {
 		r.p99, r.p999, r.longest = all[r.n*99/100], all[r.n*999/1000], all[r.n-1]
 	}
 	fmt.Printf(waitProbeFormat+"\n", r.n, r.p99, r.p999, r.longest, r.work)
+	for _, w := range r.slow {
+		fmt.Printf("%d-%d ", w.from, w.to)
+	}
+	fmt.Println()
 	return nil
+}
+
+func monotonic() (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0, fmt.Errorf("reading the clock: %w", err)
+	}
+	return ts.Nano(), nil
 }
 
 // preferThread has the system run this thread before others that do not need the processor as little as it does, as far
