@@ -361,6 +361,14 @@ var faults = []fault{
 		n.signal(syscall.SIGSTOP)
 		return func() { n.signal(syscall.SIGCONT) }
 	}},
+	{name: "a transfer", do: func(c *testCluster) func() {
+		c.await(func() error { // again if the leader changes meanwhile
+			l := c.leader()
+			_, err := c.ask(l, fmt.Sprintf(`{"op":"transfer","to":%q}`, anyOf(c.others(l)).name))
+			return err
+		})
+		return func() {}
+	}},
 	{name: "the leader is alone", do: func(c *testCluster) func() {
 		n := c.leader()
 		c.network.Isolate(n.name)
