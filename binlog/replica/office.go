@@ -201,7 +201,8 @@ func (o *Office) keep() {
 }
 
 // end ends the office: nothing is appended or committed any more. It returns the last
-// position. The raft goroutine calls it.
+// position. The raft goroutine calls it, watchRaft while that one hangs, and the applier when
+// the node ends.
 func (o *Office) end() journal.Pos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
