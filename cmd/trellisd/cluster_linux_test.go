@@ -479,6 +479,27 @@ func TestAClusterIsOneServerUnderFaults(t *testing.T) {
 	t.Logf("%d faults were met", met)
 }
 
+// Five members serve while two of them are gone, of whom one led, and the next leader after
+// it, too. When they are back, all have the same jobs.
+func TestAClusterOfFiveServesWithoutTwo(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 5)
+	w := c.work()
+	w.progress(200)
+	var gone []*clusterNode
+	for range 2 {
+		n := c.leader(c.others(gone...)...)
+		c.stop(n)
+		gone = append(gone, n)
+		w.progress(200)
+	}
+	for _, n := range gone {
+		c.start(n)
+	}
+	w.progress(200)
+	w.check()
+}
+
 // A follower that has lost its disk and is started as ever is nobody: with it alone a
 // leader has no majority.
 func TestAWipedNodeDoesNotVote(t *testing.T) {
