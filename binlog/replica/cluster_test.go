@@ -78,11 +78,14 @@ type peer struct {
 
 const clusterDir = "/n"
 
-// testClock is a machine's clock. It runs with the ticks and may jump.
+// testClock is a machine's clock. It runs with the ticks, or slower or faster, and may jump.
 type testClock struct {
 	mono atomic.Int64
 	wall atomic.Int64 // what is added to mono
+	pace atomic.Int64 // thousandths by which it is faster
 }
+
+func (c *testClock) tick() { c.mono.Add(int64(Tick) * (1000 + c.pace.Load()) / 1000) }
 
 func (c *testClock) Mono() int64 { return c.mono.Load() }
 func (c *testClock) Wall() int64 { return c.wall.Load() + c.mono.Load() }
@@ -163,7 +166,7 @@ func (c *cluster) drive() {
 		case <-time.After(c.period):
 		}
 		for _, p := range c.net.peers() {
-			p.clock.mono.Add(int64(Tick))
+			p.clock.tick()
 			p.mu.Lock()
 			if p.queue != nil {
 				p.queue.tick()

@@ -37,14 +37,16 @@
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
 //   - walk: takes a snapshot. There is at most one.
+//   - space: asks every second how much of the disk is free, which a disk may take long to
+//     say.
 //   - watchRaft: looks after the raft goroutine. While that waits for a read for more than
-//     2 s, the followers hear no heartbeats and elect another leader; so the clients are
-//     left. After 30 s the node ends.
+//     2 s, the followers hear no heartbeats and elect another leader; so watchRaft ends the
+//     office in its place, and the clients are left. After 30 s the node ends.
 //
 // The queue calls an Office from any goroutine; the transport calls a Node from any.
-// Nobody waits for the raft goroutine but the applier, for a change of the members, and
-// callers of Transfer, Add and Remove. The raft goroutine waits for nobody, so nothing
-// can wait in a circle.
+// Nobody waits for the raft goroutine but the applier, for a change of the members, callers
+// of Transfer, Add and Remove, and the transport's goroutine that has received a snapshot.
+// The raft goroutine waits for none of these, so nothing can wait in a circle.
 //
 // # The way of a change
 //
@@ -85,11 +87,12 @@
 //     Batches of a reign are numbered, and a node that applies another number than the
 //     next one ends (ErrDiverged), as does a leader whose own batch is ignored.
 //  4. When the office is lost, nobody knows which of the last batches will be committed.
-//     So the queue is thrown away, whatever state it is in, and made anew from snapshot
-//     and log. Connections are reset without a word: the outcome of what was not yet
-//     acknowledged is unknown, and said to be.
+//     So a queue that has served is thrown away, whatever state it is in, and made anew from
+//     snapshot and log. One that has not served yet is still the standby that it was.
+//     Connections are reset without a word: the outcome of what was not yet acknowledged
+//     is unknown, and said to be.
 //  5. Raft's own view of who leads can change twice between two looks. So the office is
-//     compared by term, not by role.
+//     compared by term, and not only by role.
 //  6. The ids of a reign begin behind the highest that any entry up to its beginning
 //     names, and an entry names those of its jobs. A client is told an id only when its
 //     entry is committed, so no id that a client has seen comes back. Each batch names the
@@ -133,30 +136,32 @@
 // and calls Resign). Heartbeats alone, which need no disk and no queue, would keep it in
 // office. It raises its own term, which any node may do at any time as a
 // candidate does, and is then a follower like others. It does not campaign for 2 s, and
-// twice as long each further time, up to a minute.
+// twice as long each further time, up to a minute; an office that lasts a minute ends that.
 //
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
 // all that it has executed is committed and given to the system as replies, and only then
 // raft tells the other member to campaign. So every client that takes its replies has
 // them, but for what the network holds up when the connection is reset: these clients do
 // not know what has become of their last commands, as after any other loss of an office.
-// If the transfer fails within an election's time, the queue goes on in the same office.
+// If that one has not taken over within an election's time, it is told once more; then the
+// queue goes on in the same office.
 //
 // # Cluster time
 //
-// Each entry has the leader's time. A node takes for the time the greatest, over all
-// entries, of the entry's time and what has passed here since it was applied; a new
+// Each batch has the leader's time. A node takes for the time the greatest, over all
+// batches, of the batch's time and what has passed here since it was applied; a new
 // leader goes on from there, so that time never goes back, and clocks are used to measure
 // what passes, never to tell what time it is. As a follower may apply an entry a tick late,
-// delays may end a tick late after a change of leader. The one exception is a node that has no
-// entry of a leader that it has heard since its start: there was an outage of unknown length, and it takes its wall
-// clock if that is later. An idle leader sends an empty batch every 10 s, so that a node
-// that starts knows the time before it may have to lead.
+// delays may end a tick late after a change of leader. The one exception is a node that has
+// no entry of a leader that it has heard since its start: there was an outage of unknown
+// length, and it takes its wall clock if that is later. An idle leader that has followers
+// sends an empty batch every 10 s, so that a node that starts knows the time before it may
+// have to lead.
 //
 // # Snapshots
 //
 // A node takes one when the entries behind the last one are longer than 1 GiB and than
-// that one. The queue goes on meanwhile (walk): N is the last entry that was applied when
+// that one, and when a backup or a new member needs one. The queue goes on meanwhile (walk): N is the last entry that was applied when
 // the walk begins; the walk writes each job as it is when it comes to it; E is all that
 // was appended when it ends; M is the last entry applied once E is committed. The records
 // of the entries in (N, M] follow. They replace whatever of them the walk has met, and
@@ -174,9 +179,10 @@
 // the same holds for them.
 //
 // Then, in this order, each durable before the next: the files, their directory, the
-// pointer; then the log may begin behind M (retain). What followers that are there still
-// lack stays for a while, up to three times the usual length. So the directory needs at
-// most: the old snapshot, the new one, and the log; each about as long as the live jobs.
+// pointer; then the log may begin behind M (retain). So the directory needs the old snapshot,
+// the new one, and the log. Each snapshot is about as long as the live jobs, and so is the log,
+// or 1 GiB if that is more, beside what comes while a snapshot is taken. What followers that
+// are there still lack stays as well, until the log is three times as long as that.
 //
 // A follower that lacks what the log does not have is sent the current snapshot, at an
 // even rate that rises with what is written meanwhile (paced), so that the leader goes on
@@ -186,7 +192,7 @@
 // before a member was added is of no use to it: a new one is taken then.
 //
 // While either goes on, clients wait for what leader and snapshot share: processors, and the
-// disk, which is given at most 1 MiB of a snapshot to sync at a time. A walk works in turns
+// disk, which is given at most 1 MiB of a snapshot, or one record, to sync at a time. A walk works in turns
 // of so many jobs and so many bytes, and sleeps as long as each has taken (see turns).
 // Yielding the processor is not enough. Nor is it enough that one goroutine can run beside
 // the event loops: see spareProcs in cmd/trellisd.
@@ -242,21 +248,22 @@
 //
 // # What ends a node
 //
-// Run returns an error when it cannot go on: a disk that has failed or does not answer, a
-// queue that does not end its service within 10 s of the loss of an office, damage, an
+// Run returns an error when it cannot go on: a disk that cannot store entries or a snapshot
+// of the leader's, or that does not answer, a queue that does not end its service within 10 s of the loss of an office, damage, an
 // entry that it cannot read or that contradicts what it has, a standby that refuses a
 // record, or its removal. It does not try again: to go on would be to guess. A full disk
 // is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
-// office.
+// office. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
+// is behind the one before.
 //
 // # Limits
 //
-// Memory: 64 MiB of records that are not committed (then journal.ErrRoom); the entry
-// log's cache of 64 MiB; 16 MiB of entries on their way to each follower; 64 MiB of
-// messages that wait; 16 MiB of entries that are being applied; of a snapshot that is taken
-// 1.25 MiB of records, or twice the largest. A follower takes no more
-// entries while it has not applied 64 MiB of what it has stored. A batch has 512 KiB, or
-// one record.
+// Memory: 64 MiB of records that are not committed (then journal.ErrRoom, but deletes are
+// taken); the entry log's cache of 64 MiB; 16 MiB of entries on their way to each follower;
+// 64 MiB of messages that wait, and 1,024 messages whose answers wait for the disk; 16 MiB of
+// entries that are being applied; 1.25 MiB of records, or twice the largest, of a snapshot
+// that is taken. A follower takes no more entries while it has not applied 64 MiB of what it
+// has stored, and some of that is committed. A batch has 512 KiB, or one record.
 //
 // # Limits on paper
 //

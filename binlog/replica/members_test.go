@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,38 @@ func TestANodeIsAddedToAClusterInWhichNothingWasDone(t *testing.T) {
 	c.lead("add", func(n *Node) error { return n.Add(within(t), m) })
 	if d := c.settled(); d.Jobs != 0 {
 		t.Errorf("%d jobs", d.Jobs)
+	}
+}
+
+func TestANodeWithANameOrAddressOfAMembersIsRefused(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	before := c.settled()
+	for what, change := range map[string]func(m *member.Member){
+		"the name":                 func(m *member.Member) { m.ID, m.Addr = 9, "127.0.0.1:9" },
+		"the address":              func(m *member.Member) { m.ID, m.Name = 9, "n9" },
+		"the id":                   func(m *member.Member) { m.Name, m.Addr = "n9", "127.0.0.1:9" },
+		"all but the incarnation":  func(m *member.Member) { m.Incarnation++ },
+		"the name and the address": func(m *member.Member) { m.ID = 9 },
+	} {
+		c.lead(what, func(n *Node) error {
+			m := n.applier.seen().Members[0]
+			change(&m)
+			switch err := n.Add(within(t), m); {
+			case errors.Is(err, ErrNotLeader), errors.Is(err, ErrClosed):
+				return err
+			case err == nil || !strings.Contains(err.Error(), "is a member already") || strings.Contains(err.Error(), "\n"):
+				t.Errorf("%s of a member's: %v", what, err)
+			}
+			return nil
+		})
+	}
+	if after := c.settled(); after != before {
+		t.Errorf("%v, and before %v", after, before)
+	}
+	for _, p := range c.nodes {
+		if ms := p.running().Status().Members; len(ms) != 3 {
+			t.Errorf("%s has the members %+v", p.name, ms)
+		}
 	}
 }
 

@@ -191,12 +191,25 @@ func (o *Office) Counters() journal.Counters {
 // String names the office in messages.
 func (o *Office) String() string { return fmt.Sprintf("the office of term %d", o.reign) }
 
+// keep keeps the batches that are on their way. With the mutex held.
+func (o *Office) keep() {
+	for _, u := range o.units[:o.sent] {
+		if !u.round() && !u.done {
+			planted.Keep(u.buf)
+		}
+	}
+}
+
 // end ends the office: nothing is appended or committed any more. It returns the last
-// position. The raft goroutine calls it.
+// position. The raft goroutine calls it, watchRaft while that one hangs, and the applier when
+// the node ends.
 func (o *Office) end() journal.Pos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.over.Store(true)
+	if planted.Has(planted.ProposedAgain) {
+		o.keep()
+	}
 	o.units, o.sent, o.spare = nil, 0, nil
 	o.settled()
 	return o.last

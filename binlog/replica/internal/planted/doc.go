@@ -2,12 +2,15 @@
 // program that is built with the tag planted can be told to make one of them, so that tests
 // can show that they would find it. No other program has them.
 //
-// All but OldReign are also found from outside, by what clients of three processes see.
-// OldReign is found within a process only: from outside one would have to depose a leader
-// between two steps.
+// All are found within a process, and from outside, by what clients of three processes see.
+//
+// OldReign alone changes nothing: a leader proposes a batch while it leads in the term of the
+// batch's reign, and once, so that no entry has a batch of an old reign. ProposedAgain breaks
+// that rule, and alone changes nothing either: the batch is in the log, and everybody
+// ignores it. Clients see a difference if both are wanted.
 package planted
 
-// Fault is a mistake. Its text is the value of the environment variable that wants it.
+// Fault is a mistake. Its text is what the environment variable has that wants it.
 type Fault string
 
 const (
@@ -15,8 +18,12 @@ const (
 	NoRound Fault = "no-round"
 	// EarlyAnswer: votes and acknowledgements go to others before what they promise is on disk.
 	EarlyAnswer Fault = "early-answer"
-	// OldReign: a batch counts although another leader has been elected since it was sealed.
+	// OldReign: a batch counts although another leader has been elected since it was sealed,
+	// and although batches of that one came before it.
 	OldReign Fault = "old-reign"
+	// ProposedAgain: a leader that loses its office keeps the batches that were on their way,
+	// and proposes them once more when it is elected again.
+	ProposedAgain Fault = "proposed-again"
 	// WipedVotes: a node whose directory was emptied takes the identity of the member that
 	// it was, and votes.
 	WipedVotes Fault = "wiped-votes"

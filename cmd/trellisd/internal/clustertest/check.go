@@ -11,8 +11,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTime is how long the search for an order of one job's commands may take. A sound
-// history of a job needs milliseconds: what takes longer is not decided, which is reported.
+// checkTime is how long the search for an order of one job's commands may take, or of those
+// of the jobs that share a limited key. A sound history of these needs milliseconds: what takes longer is not decided, which is reported.
 const checkTime = time.Minute
 
 // Check tells whether the commands of a history can have been executed one after another,
@@ -23,9 +23,10 @@ func Check(history []Op) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range slices.Sorted(maps.Keys(jobs)) {
-		if err := jobs[id].check(); err != nil {
-			return fmt.Errorf("job %d: %w", id, err)
+	for _, f := range familiesOf(jobs) {
+		f.collect(history)
+		if err := f.check(); err != nil {
+			return fmt.Errorf("%s: %w", f.name(), err)
 		}
 	}
 	return nil
@@ -35,11 +36,45 @@ func Check(history []Op) error {
 type life struct {
 	put *Op
 	ops []*Op // that name the job
-	all []*Op // with those that may have been about it
 }
 
-// jobsOf finds out which command was about which job, and compares what never changes.
-func jobsOf(history []Op) (map[uint64]*life, error) {
+// family is jobs that are checked together: those of a limited key, or one that has none.
+type family struct {
+	jobs []*life
+	all  []input // the commands that name the jobs, and those that may have been about them
+}
+
+func (f *family) name() string {
+	if put := f.jobs[0].put; put.Limited == "" {
+		return fmt.Sprintf("job %d", put.ID)
+	}
+	ids := make([]uint64, len(f.jobs))
+	for i, l := range f.jobs {
+		ids[i] = l.put.ID
+	}
+	return fmt.Sprintf("jobs %d, of the limited key %s", ids, f.jobs[0].put.Limited)
+}
+
+// familiesOf puts the jobs of each limited key together.
+func familiesOf(jobs []*life) (families []*family) {
+	ofKey := map[string]*family{}
+	for _, l := range jobs {
+		key := l.put.Limited
+		if f := ofKey[key]; f != nil && key != "" {
+			f.jobs = append(f.jobs, l)
+			continue
+		}
+		f := &family{jobs: []*life{l}}
+		ofKey[key] = f
+		families = append(families, f)
+	}
+	return families
+}
+
+// jobsOf finds out which command was about which job, and compares what never changes. The
+// jobs are in the order of their ids. Behind them come jobs with limited keys whose puts had
+// no reply and that nobody has seen: they may have been reserved.
+func jobsOf(history []Op) ([]*life, error) {
 	puts := map[int]*Op{}    // of each number one that may have made its job
 	tries := map[int][]*Op{} // and all of them
 	for i := range history {
@@ -112,10 +147,13 @@ func jobsOf(history []Op) (map[uint64]*life, error) {
 		}
 		l.ops = append(l.ops, o)
 	}
-	for _, l := range jobs {
-		l.collect(history)
+	lives := slices.SortedFunc(maps.Values(jobs), func(a, b *life) int { return cmp.Compare(a.put.ID, b.put.ID) })
+	for _, number := range slices.Sorted(maps.Keys(puts)) {
+		if put := puts[number]; put.ID == 0 && put.Limited != "" && !put.refusedPut() {
+			lives = append(lives, &life{put: put, ops: tries[number]})
+		}
 	}
-	return jobs, nil
+	return lives, nil
 }
 
 // refusedPut tells whether a put has made no job for certain.
@@ -127,65 +165,77 @@ func (l *life) mayBeIn(tube string) bool {
 	return tube == l.put.Tube || l.put.Limit > 0 && tube == DeadTube(l.put.Tube)
 }
 
-// collect adds to the commands that name the job those that may have been about it: that
-// have found none in its tube, that have no reply, and the ends of sessions that may have
-// held it.
-func (l *life) collect(history []Op) {
-	last := int64(never) // when the job is gone for certain
-	holders := map[int]bool{}
-	for _, o := range l.ops {
-		if o.Verb == Delete && o.Reply == "DELETED" {
-			last = o.Return
+// collect finds the commands that name the jobs, and those that may have been about them:
+// that have found none in their tube, that have no reply, and the ends of sessions that may
+// have held them.
+func (f *family) collect(history []Op) {
+	anyOf := map[*Op]bool{} // that may have been about each of the jobs
+	var ends []input
+	for job, l := range f.jobs {
+		last := int64(never) // when the job is gone for certain
+		holders := map[int]bool{}
+		for _, o := range l.ops {
+			f.all = append(f.all, input{o, job})
+			if o.Verb == Delete && o.Reply == "DELETED" {
+				last = o.Return
+			}
+			if (o.Verb == Reserve || o.Verb == ReserveJob) && !refused(o) {
+				holders[o.Session] = true
+			}
 		}
-		if (o.Verb == Reserve || o.Verb == ReserveJob) && !refused(o) {
-			holders[o.Session] = true
-		}
-	}
-	l.all = slices.Clone(l.ops)
-	for i := range history {
-		o := &history[i]
-		if !o.Verb.ofTube() || o.ID != 0 || !l.mayBeIn(o.Tube) || o.Return < l.put.Call || o.Call > last {
-			continue
-		}
-		switch {
-		case o.Verb == Flush:
-			l.all = append(l.all, o)
-		case o.Reply == "":
-			if o.Verb != Reserve {
+		for i := range history {
+			o := &history[i]
+			if !o.Verb.ofTube() || o.ID != 0 || !l.mayBeIn(o.Tube) || o.Return < l.put.Call || o.Call > last {
 				continue
 			}
-			holders[o.Session] = true
-			fallthrough
-		case refused(o):
-			l.all = append(l.all, o)
+			switch {
+			case o.Verb == Flush: // which deletes one job after another
+				f.all = append(f.all, input{o, job})
+			case o.Reply == "":
+				if o.Verb != Reserve {
+					continue
+				}
+				holders[o.Session] = true
+				anyOf[o] = true
+			case refused(o):
+				anyOf[o] = true
+			}
+		}
+		for i := range history {
+			if o := &history[i]; o.Verb == end && holders[o.Session] {
+				ends = append(ends, input{o, job})
+			}
 		}
 	}
 	for i := range history {
-		if o := &history[i]; o.Verb == end && holders[o.Session] {
-			l.all = append(l.all, o)
+		if o := &history[i]; anyOf[o] {
+			f.all = append(f.all, input{o, anyJob})
 		}
 	}
-	slices.SortStableFunc(l.all, func(a, b *Op) int { return cmp.Compare(a.Call, b.Call) })
+	f.all = append(f.all, ends...)
+	slices.SortStableFunc(f.all, func(a, b input) int { return cmp.Compare(a.Call, b.Call) })
 }
 
-func (l *life) check() error {
-	ops := make([]porcupine.Operation, len(l.all))
-	for i, o := range l.all {
-		ops[i] = porcupine.Operation{ClientId: o.Session, Input: o, Call: o.Call, Return: o.Return}
+func (f *family) check() error {
+	ops := make([]porcupine.Operation, len(f.all))
+	for i, in := range f.all {
+		ops[i] = porcupine.Operation{ClientId: in.Session, Input: in, Call: in.Call, Return: in.Return}
 	}
-	switch porcupine.CheckOperationsTimeout(model, ops, checkTime) {
+	switch porcupine.CheckOperationsTimeout(model(len(f.jobs)), ops, checkTime) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("no order of its %d commands was found or ruled out in %v:\n%s", len(ops), checkTime, l)
+		return fmt.Errorf("no order of its %d commands was found or ruled out in %v:\n%s", len(ops), checkTime, f)
 	}
-	return fmt.Errorf("its commands cannot have been executed in any order:\n%s", l)
+	return fmt.Errorf("its commands cannot have been executed in any order:\n%s", f)
 }
 
-func (l *life) String() string {
+func (f *family) String() string {
 	var s strings.Builder
-	for _, o := range l.all {
-		fmt.Fprintln(&s, o)
+	for i, in := range f.all {
+		if i == 0 || in.Op != f.all[i-1].Op {
+			fmt.Fprintln(&s, in)
+		}
 	}
 	return s.String()
 }

@@ -121,9 +121,20 @@ var ErrLost = errors.New("the connection was lost")
 
 // Put puts a job and returns its id, or 0 if the server has refused it for want of room.
 func (c *Client) Put(pri, delay uint32, size int) (uint64, error) {
+	return c.put(Op{Pri: pri, Delay: delay}, size, "")
+}
+
+// PutLimited puts a job with a limited key: at most so many jobs of that number are reserved
+// in a tube at a time when this one is.
+func (c *Client) PutLimited(key int, most, pri, delay uint32, size int) (uint64, error) {
+	name := fmt.Sprintf("%s-%d", c.rec.name, key)
+	return c.put(Op{Limited: name, Most: most, Pri: pri, Delay: delay}, size, fmt.Sprintf(" con:%s:%d", name, most))
+}
+
+func (c *Client) put(o Op, size int, tags string) (uint64, error) {
 	n := c.rec.number()
-	o := Op{Verb: Put, Number: n, Limit: c.limit, Pri: pri, Delay: delay, TTR: longTTR + uint32(n%100), Body: bodyOf(n, size)}
-	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d\r\n%s", pri, delay, o.TTR, len(o.Body), o.Body))
+	o.Verb, o.Number, o.Limit, o.TTR, o.Body = Put, n, c.limit, longTTR+uint32(n%100), bodyOf(n, size)
+	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d%s\r\n%s", o.Pri, o.Delay, o.TTR, len(o.Body), tags, o.Body))
 	return o.ID, err
 }
 
@@ -154,28 +165,62 @@ func (c *Client) Flush() error {
 // SetDeadLetters has jobs of the tube become dead letters after so many attempts. That is no part of the
 // history: it must have been answered before the first job is put, and stays so.
 func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
+	reply, err := c.ask(ctx, fmt.Sprintf("set-dlq %s %d %s", c.tube, limit, DeadTube(c.tube)))
+	if err == nil && reply != "DLQ_SET" {
+		err = fmt.Errorf("the reply to set-dlq is %q", reply)
+	}
+	if err == nil {
+		c.limit = limit
+	}
+	return err
+}
+
+// AwaitUnreserved waits until no job of the tube is reserved: when their clients have gone,
+// that is soon so. It is no part of the history.
+func (c *Client) AwaitUnreserved(ctx context.Context) error {
+	for {
+		stats, err := c.ask(ctx, "stats-tube "+c.tube)
+		if err != nil {
+			return fmt.Errorf("jobs of %s are reserved: %w", c.tube, err)
+		}
+		if strings.Contains(stats, "\ncurrent-jobs-reserved: 0\n") {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("jobs of %s stay reserved: %w", c.tube, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+// ask sends a command that is no part of the history, again and again until it has a reply,
+// and returns that, or the body that the reply announces.
+func (c *Client) ask(ctx context.Context, command string) (string, error) {
 	for {
 		if err := c.Connect(ctx); err != nil {
-			return err
+			return "", err
 		}
-		err := c.conn.SetDeadline(time.Now().Add(c.waits))
+		reply, err := c.exchange(command)
 		if err == nil {
-			_, err = fmt.Fprintf(c.conn, "set-dlq %s %d %s\r\n", c.tube, limit, DeadTube(c.tube))
+			return reply, nil
 		}
-		var line string
-		if err == nil {
-			line, err = c.in.ReadString('\n')
-		}
-		if err != nil {
-			c.Close() // and once more
-			continue
-		}
-		if line != "DLQ_SET\r\n" {
-			return fmt.Errorf("the reply to set-dlq is %q", line)
-		}
-		c.limit = limit
-		return nil
+		c.Close()
 	}
+}
+
+func (c *Client) exchange(command string) (string, error) {
+	if err := c.conn.SetDeadline(time.Now().Add(c.waits)); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(c.conn, command+"\r\n"); err != nil {
+		return "", err
+	}
+	line, err := c.in.ReadString('\n')
+	if f := strings.Fields(line); err == nil && len(f) == 2 && f[0] == "OK" {
+		return c.body(f)
+	}
+	return strings.TrimSpace(line), err
 }
 
 // longTTR, in seconds, does not end during a test: the model knows no time.

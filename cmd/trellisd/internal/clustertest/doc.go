@@ -22,6 +22,11 @@
 // buried or gone. Its priority, its delay and how often it was released, buried and kicked
 // must be those of the commands before; body, tube and time to run never change.
 //
+// Jobs that share a limited key are checked together: one of them is reserved only while
+// fewer of them in its tube are reserved than its put has said, and nothing else keeps a
+// ready one back. So a second job of a key that is handed out is noticed, and so is a key
+// that keeps jobs back although nobody holds one.
+//
 // Three things are open, and the search tries what they may have been:
 //
 //   - A command without a reply was executed at any time after it was sent, or not at all.
@@ -32,7 +37,7 @@
 //     two sessions never hold the same job.
 //   - A put without a reply is known by its body once somebody sees its job.
 //
-// Commands on different jobs are not compared: that a job of higher priority comes first,
-// or that a tube is empty as a whole, is not checked here. Delays and times to run are
-// longer than any test, for the model knows no time.
+// Commands on jobs that share no limited key are not compared: that a job of higher priority
+// comes first, or that a tube is empty as a whole, is not checked here. Delays and times to
+// run are longer than any test, for the model knows no time.
 package clustertest

@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/anishathalye/porcupine"
@@ -30,39 +31,97 @@ type state struct {
 	releases, buries, kicks uint32
 	home, tube              string // in which it was put, and in which it is
 	limit, attempts         uint32 // after which it is a dead letter if it is at home, and that there were
+	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 if it has no such key
 }
+
+// states are those of jobs that are checked together: they have one limited key, and there
+// is one job if it has none.
+type states []state
+
+// input is a command, and the job that it is about.
+type input struct {
+	*Op
+	job int // its place among the states, or any: the command may be about each of them
+}
+
+const anyJob = -1
 
 // DeadTube is where the dead letters of a tube go.
 func DeadTube(tube string) string { return tube + ".dead" }
 
-// model is the life of one job, as its clients see it. What a command whose reply has not
+// model is the lives of jobs that are checked together, as their clients see them. What a command whose reply has not
 // come has done is open, and so is when the server has ended a session.
-var model = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{state{}} },
-	Step: func(s, input, _ any) []any {
-		var next []any
-		for _, n := range s.(state).step(input.(*Op)) {
-			next = append(next, n)
+func model(jobs int) porcupine.Model {
+	return (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{make(states, jobs)} },
+		Step: func(s, in, _ any) []any {
+			var next []any
+			for _, n := range s.(states).step(in.(input)) {
+				next = append(next, n)
+			}
+			return next
+		},
+		Equal: func(a, b any) bool { return slices.Equal(a.(states), b.(states)) },
+		Hash: func(s any) (h uint64) {
+			for _, x := range s.(states) {
+				h = h*31 + (uint64(x.phase) | uint64(x.holder)<<3 | uint64(x.pri)<<32 | uint64(x.releases+x.buries+x.kicks)<<48)
+			}
+			return h
+		},
+	}).ToModel()
+}
+
+// step returns the states in which the jobs may be after a command. There are none if the
+// command cannot have had its reply in ss.
+func (ss states) step(in input) []states {
+	if in.job != anyJob {
+		var next []states
+		for _, n := range ss[in.job].step(in.Op, ss.open(in.job)) {
+			next = append(next, ss.with(in.job, n))
 		}
 		return next
-	},
-	Equal: func(a, b any) bool { return a == b },
-	Hash: func(s any) uint64 {
-		x := s.(state)
-		return uint64(x.phase) | uint64(x.holder)<<3 | uint64(x.pri)<<32 | uint64(x.releases+x.buries+x.kicks)<<48
-	},
-}).ToModel()
+	}
+	next := []states{ss} // nothing was done
+	for i, s := range ss {
+		done, ok := s.do(in.Op, ss.open(i))
+		if ok && refused(in.Op) {
+			return nil
+		}
+		if ok {
+			next = append(next, ss.with(i, done))
+		}
+	}
+	return next
+}
 
-// step returns the states in which a job may be after a command. There is none if the
-// command cannot have had its reply in s.
-func (s state) step(o *Op) []state {
+func (ss states) with(job int, s state) states {
+	next := slices.Clone(ss)
+	next[job] = s
+	return next
+}
+
+// open tells whether the limited key of a job lets it be reserved.
+func (ss states) open(job int) bool {
+	s := ss[job]
+	held := uint32(0)
+	for _, o := range ss {
+		if o.phase == reserved && o.most > 0 && o.tube == s.tube {
+			held++
+		}
+	}
+	return s.most == 0 || held < s.most
+}
+
+// step returns the states in which a job may be after a command that is about it. open tells
+// whether its limited key lets it be reserved.
+func (s state) step(o *Op, open bool) []state {
 	if o.Found != "" {
 		if s.phase == unborn || !strings.EqualFold(o.Found, s.phase.String()) && (s.phase != gone || o.Found != "DELETED") {
 			return nil
 		}
 		return []state{s}
 	}
-	done, ok := s.do(o)
+	done, ok := s.do(o, open)
 	switch {
 	case o.Reply == "" && o.Verb != end:
 		if ok && done != s {
@@ -84,19 +143,20 @@ func (s state) step(o *Op) []state {
 // refused tells whether the reply says that there is no job for the command.
 func refused(o *Op) bool { return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" }
 
-// do is what a command does to the job, and whether it does something, or finds it.
-func (s state) do(o *Op) (state, bool) {
+// do is what a command does to the job, and whether it does something, or finds it. open tells
+// whether the job's limited key lets it be reserved.
+func (s state) do(o *Op, open bool) (state, bool) {
 	own := s.phase == reserved && s.holder == o.Session
 	alive := s.phase != unborn && s.phase != gone
 	switch o.Verb {
 	case Put:
 		ok := s.phase == unborn
-		s.home, s.tube, s.limit = o.Tube, o.Tube, o.Limit
+		s.home, s.tube, s.limit, s.most = o.Tube, o.Tube, o.Limit, o.Most
 		return s.queued(o.Pri, o.Delay), ok
 	case Reserve:
-		return s.held(o.Session), s.phase == ready && s.tube == o.Tube
+		return s.held(o.Session), open && s.phase == ready && s.tube == o.Tube
 	case ReserveJob:
-		return s.held(o.Session), alive && s.phase != reserved
+		return s.held(o.Session), open && alive && s.phase != reserved
 	case Release:
 		s.releases++
 		s.attempts++

@@ -75,8 +75,10 @@ func script(t *testing.T, text string) []Op {
 				if o.ID > 0 {
 					numbers[o.ID] = o.Number
 				}
+			case key == "limited":
+				o.Limited = value
 			case o.Stats == nil:
-				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay, "limit": &o.Limit}[key])
+				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay, "limit": &o.Limit, "most": &o.Most}[key])
 			case key == "state":
 				o.Stats.State = value
 			default:
@@ -220,6 +222,62 @@ func TestHistoriesThatCanBeAreAccepted(t *testing.T) {
 			1 put 7 10-20 INSERTED key=k found=READY
 			2 put 7 11-21 INSERTED key=k
 			1 put 0 30-31 OUT_OF_MEMORY key=k`,
+		"a job that its limited key keeps back": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve 0 32-33 TIMED_OUT
+			2 reserve-job 8 34-35 NOT_FOUND
+			2 peek-ready 8 36-37 FOUND
+			2 stats-job 8 38-39 OK state=ready
+			1 delete 7 40-41 DELETED
+			2 reserve 8 42-43 RESERVED`,
+		"a delayed job that its limited key keeps back": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1 delay=9
+			1 reserve 7 30-31 RESERVED
+			2 reserve-job 8 34-35 NOT_FOUND
+			1 bury 7 36-37 BURIED
+			2 reserve-job 8 38-39 RESERVED`,
+		"jobs of a limited key of which two are reserved at a time, and one alone": `
+			1 put 7 10-20 INSERTED limited=k most=2
+			1 put 8 21-22 INSERTED limited=k most=2
+			1 put 9 23-24 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve 8 32-33 RESERVED
+			3 reserve 0 34-35 TIMED_OUT
+			1 release 7 36-37 RELEASED
+			3 reserve-job 9 38-39 NOT_FOUND
+			2 release 8 40-41 RELEASED
+			3 reserve 9 42-43 RESERVED`,
+		"a limited key that a change of leader frees": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			1 end 0 30-open
+			2 reserve 8 40-41 RESERVED`,
+		"a limited key in two tubes": `
+			1 put 7 10-20 INSERTED limited=k most=1 limit=9
+			1 put 8 21-22 INSERTED limited=k most=1 limit=9
+			1 move-job 8 23-24 MOVED to=t.dead
+			1 reserve 7 30-31 RESERVED
+			2 reserve-job 8 40-41 RESERVED`,
+		"a reserve without a reply that keeps a limited key for a while": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			2 reserve 0 30-open
+			2 end 0 30-open
+			1 reserve 0 42-43 TIMED_OUT
+			1 reserve 8 50-51 RESERVED`,
+		"a job that nobody has seen and that keeps a limited key for a while": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			3 put 0 21-open limited=k most=1
+			2 reserve 0 30-open
+			2 end 0 30-open
+			1 reserve-job 7 42-43 NOT_FOUND
+			1 stats-job 7 44-45 OK state=ready
+			1 reserve-job 7 46-47 NOT_FOUND
+			1 reserve 7 50-51 RESERVED`,
 		"what is read in another tube": `
 			1 put 7 10-20 INSERTED
 			2 reserve 0 30-31 TIMED_OUT tube=u`,
@@ -398,6 +456,58 @@ func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
 			2 put 7 23-24 INSERTED key=k found=READY`,
 		"a put that finds what nobody has put": `
 			2 put 7 23-24 INSERTED key=k found=READY`,
+		"two jobs of a limited key": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve 8 40-41 RESERVED`,
+		"two jobs of a limited key, of which a change of leader has freed the first one too late": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve-job 8 40-41 RESERVED
+			1 touch 7 50-51 TOUCHED
+			1 end 0 50-open`,
+		"two jobs of a limited key, of which one was delayed": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1 delay=9
+			1 reserve 7 30-31 RESERVED
+			2 reserve-job 8 40-41 RESERVED`,
+		"three jobs of a limited key of which two may be reserved": `
+			1 put 7 10-20 INSERTED limited=k most=2
+			1 put 8 21-22 INSERTED limited=k most=2
+			1 put 9 23-24 INSERTED limited=k most=2
+			1 reserve 7 30-31 RESERVED
+			2 reserve 8 40-41 RESERVED
+			3 reserve 9 50-51 RESERVED`,
+		"a limited key that is held by a job that is gone": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			1 delete 7 40-41 DELETED
+			2 reserve 0 50-51 TIMED_OUT`,
+		"a limited key that is held by a job that is buried": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			1 bury 7 40-41 BURIED
+			2 reserve-job 8 50-51 NOT_FOUND`,
+		"a limited key that a change of leader has not freed": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=k most=1
+			1 reserve 7 30-31 RESERVED
+			1 end 0 30-open
+			2 stats-job 7 40-41 OK state=ready
+			2 reserve 0 50-51 TIMED_OUT`,
+		"a limited key that holds back the jobs of another one": `
+			1 put 7 10-20 INSERTED limited=k most=1
+			1 put 8 21-22 INSERTED limited=j most=1
+			1 reserve 7 30-31 RESERVED
+			2 reserve 0 50-51 TIMED_OUT`,
+		"a limited key that is held by a reserve that has found nothing": `
+			1 put 8 10-20 INSERTED limited=k most=1
+			3 reserve 0 12-30 TIMED_OUT
+			2 reserve-job 8 50-51 NOT_FOUND`,
 		"a job of another tube": `
 			1 put 7 10-20 INSERTED
 			2 reserve 7 30-31 RESERVED tube=u`,

@@ -50,6 +50,8 @@ type Op struct {
 	Keyed   bool   // of a put: it has a unique key, which outlives its job
 	To      string // tube, of move-job
 	Limit   uint32 // of a put: attempts after which the job is a dead letter; 0 is never
+	Limited string // of a put: the limited key; "" if the job has none
+	Most    uint32 // of a put with a limited key: jobs of the key in its tube that are reserved at a time
 
 	Pri, Delay, TTR uint32 // of put; pri and delay of release; pri of bury. Seconds
 	Body            string // of put, as sent; of reserve and peek, as received
@@ -76,6 +78,9 @@ func (o *Op) String() string {
 		fmt.Fprintf(&s, " %d (number %d, pri %d, delay %d)", o.ID, o.Number, o.Pri, o.Delay)
 		if o.Keyed {
 			s.WriteString(" with a key")
+		}
+		if o.Limited != "" {
+			fmt.Fprintf(&s, " of which %d with the key %s are reserved at a time", o.Most, o.Limited)
 		}
 	case Release:
 		fmt.Fprintf(&s, " %d (pri %d, delay %d)", o.ID, o.Pri, o.Delay)

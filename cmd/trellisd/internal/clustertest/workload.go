@@ -11,7 +11,8 @@ import (
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
 // Every other tube, from the first on, has dead letters, and its jobs are moved, and
-// flushed now and then. The jobs of the others have unique keys; some have none.
+// flushed now and then. The jobs of the others have unique keys; some have none. In all tubes
+// some jobs have limited keys.
 type Workload struct {
 	Recorder *Recorder
 	Tubes    []string
@@ -30,7 +31,25 @@ type pool struct {
 	mu   sync.Mutex
 	ids  []uint64 // guarded by mu; of jobs that may be there
 	all  []uint64 // guarded by mu; that were ever there
-	keys []int    // guarded by mu; numbers of puts with keys
+	keys []int    // guarded by mu; numbers of puts with unique keys
+
+	limited int // guarded by mu; number of the last limited key
+	sharing int // guarded by mu; jobs that it was given to
+}
+
+// keySize is how many jobs have a limited key: those of one are checked together, and many
+// would take long.
+const keySize = 3
+
+// anyLimited is the number of a limited key.
+func (p *pool) anyLimited(fresh func() int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.limited == 0 || p.sharing == keySize {
+		p.limited, p.sharing = fresh(), 0
+	}
+	p.sharing++
+	return p.limited
 }
 
 // anyKey is the number of a put with a key: one that was used, or fresh.
@@ -162,7 +181,13 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 		return err
 	}
 	if p.size() < w.Jobs && kind < 40 {
-		id, err := c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
+		var id uint64
+		var err error
+		if rng.IntN(3) == 0 {
+			id, err = c.PutLimited(p.anyLimited(w.Recorder.number), 1+rng.Uint32N(5)/4, rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
+		} else {
+			id, err = c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
+		}
 		if err == nil && id != 0 {
 			p.add(id)
 		}
@@ -234,8 +259,9 @@ func anyDelay(rng *rand.Rand) uint32 {
 }
 
 // Audit looks at every job that was ever known of, as the last part of a history: so that
-// each one that was acknowledged, and lost, is missed. Then it deletes what is in the
-// tubes. It needs a cluster that serves, or comes to do so before ctx ends.
+// each one that was acknowledged, and lost, is missed. Then it reserves and deletes what is
+// ready in the tubes, and deletes the rest: nothing is reserved any more, so that a job is missed
+// that its limited key keeps back. It needs a cluster that serves, or comes to do so before ctx ends.
 func (w *Workload) Audit(ctx context.Context) error {
 	for _, tube := range w.Tubes {
 		p := w.pools[tube]
@@ -266,11 +292,32 @@ func (w *Workload) audit(ctx context.Context, c *Client, p *pool) error {
 			}
 		}
 	}
+	if err := c.AwaitUnreserved(ctx); err != nil {
+		return err
+	}
 	for _, verb := range []Verb{StatsJob, Peek} {
 		for _, id := range p.all {
 			if err := again(func() error { _, err := c.Job(verb, id); return err }); err != nil {
 				return err
 			}
+		}
+	}
+	for found := true; found; {
+		lost := c.Lost()
+		err := again(func() error {
+			id, err := c.Reserve()
+			found = id != 0
+			if found && err == nil {
+				_, err = c.Job(Delete, id)
+			}
+			return err
+		})
+		if err == nil && c.Lost() > lost {
+			found = true // what a lost connection has reserved is ready soon
+			err = c.AwaitUnreserved(ctx)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	// What nobody knows of was put without a reply: it is ready or delayed.
