@@ -21,7 +21,8 @@
 // On Linux a loop waits by itself, with gnet's epoll descriptor, inside a call from
 // gnet that returns when gnet has a task for the loop, which is at the server's end. What
 // is reported of a client is gnet's to deal with: it reads, calls OnTraffic, and closes
-// the descriptor behind OnClose. Other reports mean an acceptor or the bell.
+// the descriptor behind OnClose. Other reports mean an acceptor, the bell, or a client that
+// begins to speak TLS.
 //
 // gnet's own polling, which is used elsewhere, polls twice before it sleeps, and yields
 // the processor in between. On a server that is not saturated that makes the runtime
@@ -124,6 +125,15 @@
 // error. A connection has its place under the limit from the beginning, and reaches a
 // loop when the handshake is done.
 //
+// The goroutine begins when it has something to do. Until the client's first record is there
+// as a whole, the acceptor's loop watches the bare descriptor, edge-triggered, and looks
+// with MSG_PEEK at what has come. When only a part is there, SO_RCVLOWAT makes the system
+// report no more before the rest is. So a silent client costs the system calls accept4,
+// epoll_ctl and close, and one that sends byte by byte costs little more. A client
+// that does not speak TLS is told so by the loop itself. The loop leaves to crypto/tls whatever
+// else is strange. Only a loop that polls by itself can watch (see Polling): elsewhere, a
+// goroutine begins at once.
+//
 // There the tls.Conn is the same, and what lies under it is memory: the loop feeds it
 // with what gnet has read, takes the plain text out, and writes what it has sealed to
 // the socket. All the rest of the reactor deals with plain text. A plain connection is
@@ -149,9 +159,10 @@
 //
 // A crowd of handshakes leaves the loops half of the processors: a handshake begins, and goes
 // on, only with one of a few tokens, and until it begins it is a descriptor in a list. There
-// may be 1,000 handshakes, or a quarter of the connections if that is less; then the oldest
-// is given up, of those that have begun or of those that have not, whichever are more. See
-// handshakes for why the newest is preferred. When more clients say hello than the tokens can
+// may be 1,000 handshakes, or a quarter of the connections if that is less, silent clients and
+// those that were told that they do not speak TLS included; then the oldest is given up, of
+// those that have begun, of those that have not, or of those that were told, whichever are
+// most. See handshakes for why the newest is preferred. When more clients say hello than the tokens can
 // serve, as a flood that reconnects for ever can do, only a part of them is served. A client
 // may send 16 KiB in its handshake, 64 KiB with a certificate, and has 10 s. When a
 // handshake has failed, the connection is kept for up to 1 s so that the client can

@@ -84,35 +84,46 @@ type HandshakeStats struct {
 // handshakes are those of all listeners. To compute, a handshake needs one of the tokens,
 // which are half as many as there are processors, so that a flood of handshakes leaves the
 // other half to the event loops. It begins when it gets its first token, in a goroutine of
-// its own, so that nobody waits for its client but that goroutine; until then it is a
-// descriptor in a list, and costs next to nothing. It gives the token back when it has to
-// wait for its client.
+// its own, so that nobody waits for its client but that goroutine. It gives the token back when
+// it has to wait for its client.
+//
+// Until a handshake begins it is a descriptor in a list. At first its client is silent, as it
+// has not sent a whole record: nothing could be computed, and the poller of the acceptor's loop
+// watches the descriptor (see watched). Then it waits in line for a token. A client that sends
+// something else than TLS gets no goroutine and no token at all. It is sent an alert, and has
+// alertTime to read it. Where the poller cannot watch, a handshake waits in line at once, and
+// its goroutine waits for the client's first byte.
 //
 // All rules for a crowd prefer the newest. Of those that have begun, the token goes to the
-// one that began to wait for it last, and of those that have not, to the one that was
-// accepted last. So a good client is done before the flood around it can make it old,
+// one that began to wait for it last, and of those that have not, to the one that came last
+// into the line. So a good client is done before the flood around it can make it old,
 // however long that lasts. Were it first come, first served, a client would wait behind all
 // of the flood, and if the newest were refused instead, a few silent clients would lock out
 // all others. What has begun goes before what has not, but for every fifth token:
 // otherwise, when more clients come than can be served, none would ever be done.
 //
-// When there are too many, the oldest is given up, of those that have begun or of those
-// that have not, whichever are more. A flood that makes the server compute thus leaves the
-// clients that it has begun with the time to answer.
+// When there are too many, the oldest is given up, of those that have begun, of those that have
+// not (silent or in line), or of those that were told that they do not speak TLS, whichever are
+// most. A flood that makes the server compute thus leaves the clients that it has begun with the
+// time to answer, and one that is silent leaves them alone.
 type handshakes struct {
 	most    int
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	tokens   int            // that nobody has; guarded by mu
-	inRow    int            // tokens that went to begun handshakes since one went to a new one; guarded by mu
-	waiting  []*handshake   // begun, and wait for a token, the last is the next to get it; guarded by mu
-	fresh    list.List      // of *handshake, those that have not begun, the oldest first; guarded by mu
+	tokens   int          // that nobody has; guarded by mu
+	inRow    int          // tokens that went to begun handshakes since one went to a new one; guarded by mu
+	waiting  []*handshake // begun, and wait for a token, the last is the next to get it; guarded by mu
+	fresh    list.List    // of *handshake, those that have not begun, the oldest first; guarded by mu
+	line     list.List    // of *handshake, those of fresh that wait for a token, the last is the next to get it; guarded by mu
+	told     list.List    // of *handshake, those whose clients were told that they do not speak TLS, in that order; guarded by mu
+	watched  watched
 	begun    list.List      // of *handshake, in the order in which they began; guarded by mu
 	ended    HandshakeStats // guarded by mu, without Pending
 	litter   int            // handshakes whose garbage may be there; guarded by mu
 	sweeper  *time.Timer    // collects it; nil before the first crowd; guarded by mu
-	expiry   *time.Timer    // calls expire; nil before the first that could not begin at once; guarded by mu
+	expiry   *time.Timer    // calls expire; nil before the first that did not begin at once; guarded by mu
+	expires  time.Time      // when it does; zero if it does not; guarded by mu
 	over     bool           // no more may begin; guarded by mu
 	patience time.Duration  // how long a handshake may take, and may wait before it begins; does not change
 	logs     [NumHandshakeResults]throttle.Throttle
@@ -139,7 +150,7 @@ func (s *Server) Handshakes() *HandshakeStats {
 	return &st
 }
 
-func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len() }
+func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len() + hs.told.Len() }
 
 // handshake is one that is under way. Unless marked otherwise, its fields belong to
 // its goroutine.
@@ -147,7 +158,12 @@ type handshake struct {
 	by       *acceptor
 	fd       int
 	accepted time.Time
-	place    *list.Element   // in handshakes.fresh or begun; nil when it was given up; guarded by handshakes.mu
+	expires  time.Time       // guarded by handshakes.mu
+	place    *list.Element   // in list; nil when it has left; guarded by handshakes.mu
+	list     *list.List      // fresh, begun or told of handshakes; guarded by handshakes.mu
+	inLine   *list.Element   // in handshakes.line; nil when it is not there; guarded by handshakes.mu
+	watch    watch           // how the poller reports it
+	givenUp  bool            // guarded by handshakes.mu
 	started  bool            // it has a goroutine; guarded by handshakes.mu
 	awaits   bool            // it waits for the client; guarded by handshakes.mu
 	token    bool            // it has a token; guarded by handshakes.mu
@@ -161,10 +177,13 @@ type handshake struct {
 // errTooLong ends the handshake of a client that has sent too much.
 var errTooLong = errors.New("the handshake is too long")
 
-// add is called with a connection that has a place. Its handshake begins when there is a
-// token for it. When there are as many handshakes as may be, another is given up.
+// add is called with a connection that has a place. Its handshake begins when its client has
+// sent something and there is a token for it. When there are as many handshakes as may be,
+// another is given up.
 func (hs *handshakes) add(a *acceptor, fd int) {
 	h := &handshake{by: a, fd: fd, accepted: time.Now()}
+	h.expires = h.accepted.Add(hs.patience)
+	watched := h.beginWatch()
 	hs.mu.Lock()
 	if hs.over {
 		hs.mu.Unlock()
@@ -176,54 +195,87 @@ func (hs *handshakes) add(a *acceptor, fd int) {
 		old = hs.oldestLocked()
 		hs.giveUpLocked(old)
 	}
-	h.place = hs.fresh.PushBack(h)
-	if hs.tokens > 0 {
-		hs.tokens--
-		hs.startLocked(h)
-	} else if hs.fresh.Len() == 1 {
-		hs.expireAtLocked(h)
+	hs.enterLocked(h, &hs.fresh)
+	if !watched {
+		hs.lineUpLocked(h)
 	}
 	hs.mu.Unlock()
 	old.abandon()
 }
 
-// expireAtLocked has expire called when the time of h is over, which is the oldest of those
-// that have not begun.
-func (hs *handshakes) expireAtLocked(h *handshake) {
-	left := time.Until(h.accepted.Add(hs.patience))
-	if hs.expiry == nil {
+// enterLocked makes h the newest of a list. It is in none.
+func (hs *handshakes) enterLocked(h *handshake, l *list.List) {
+	h.list, h.place = l, l.PushBack(h)
+	if l != &hs.begun {
+		hs.watched.addLocked(h)
+		hs.expireAtLocked(h.expires)
+	}
+}
+
+// lineUpLocked has a handshake begin, now or when there is a token for it.
+func (hs *handshakes) lineUpLocked(h *handshake) {
+	if hs.tokens > 0 {
+		hs.tokens--
+		hs.startLocked(h)
+	} else {
+		h.inLine = hs.line.PushBack(h)
+	}
+}
+
+// expireAtLocked has expire called at a time, or before. The timer is not stopped when the
+// handshake leaves for which it was set: as a rule, the next one comes before.
+func (hs *handshakes) expireAtLocked(at time.Time) {
+	if !hs.expires.IsZero() && !at.Before(hs.expires) {
+		return
+	}
+	hs.expires = at
+	if left := time.Until(at); hs.expiry == nil {
 		hs.expiry = time.AfterFunc(left, hs.expire)
 	} else {
 		hs.expiry.Reset(left)
 	}
 }
 
-// expire ends the handshakes that have not begun in time. Those that have begun have a
-// deadline on their socket.
+// expire ends the handshakes that have not begun in time, and those whose clients have had the
+// time to read why there will be none. Those that have begun have a deadline on their socket.
 func (hs *handshakes) expire() {
-	for {
-		hs.mu.Lock()
-		oldest := hs.fresh.Front()
-		if oldest == nil {
-			hs.mu.Unlock()
-			return
+	hs.mu.Lock()
+	hs.expires = time.Time{}
+	hs.mu.Unlock()
+	for _, l := range []*list.List{&hs.fresh, &hs.told} {
+		for hs.expireFirst(l) {
 		}
-		h := oldest.Value.(*handshake)
-		if time.Since(h.accepted) < hs.patience {
-			hs.expireAtLocked(h)
-			hs.mu.Unlock()
-			return
-		}
-		hs.leaveLocked(h)
-		hs.mu.Unlock()
-		h.leave(errNotBegun)
 	}
+}
+
+// expireFirst ends the first handshake of a list, if its time is over.
+func (hs *handshakes) expireFirst(l *list.List) bool {
+	hs.mu.Lock()
+	first := l.Front()
+	if first == nil {
+		hs.mu.Unlock()
+		return false
+	}
+	h := first.Value.(*handshake)
+	if time.Until(h.expires) > 0 {
+		hs.expireAtLocked(h.expires)
+		hs.mu.Unlock()
+		return false
+	}
+	why := os.ErrDeadlineExceeded
+	if h.inLine != nil {
+		why = errNotBegun
+	}
+	hs.leaveLocked(h)
+	hs.mu.Unlock()
+	h.leave(why)
+	return true
 }
 
 // startLocked begins a handshake, which gets a token.
 func (hs *handshakes) startLocked(h *handshake) {
-	hs.fresh.Remove(h.place)
-	h.place = hs.begun.PushBack(h)
+	hs.leaveLocked(h)
+	hs.enterLocked(h, &hs.begun)
 	h.started, h.token = true, true
 	hs.running.Go(h.run)
 }
@@ -237,18 +289,24 @@ func (hs *handshakes) giveUpOldest() {
 	old.abandon()
 }
 
-// oldestLocked is the handshake to be given up, nil if there is none: of those that have
-// begun, the first that waits for its client.
+// oldestLocked is the handshake to be given up, nil if there is none: the first of the longest
+// list, or of those that have begun, the first that waits for its client.
 func (hs *handshakes) oldestLocked() *handshake {
-	if hs.fresh.Len() > hs.begun.Len() {
-		return hs.fresh.Front().Value.(*handshake)
+	most := &hs.begun
+	for _, l := range []*list.List{&hs.fresh, &hs.told} {
+		if l.Len() > most.Len() {
+			most = l
+		}
+	}
+	if most != &hs.begun {
+		return most.Front().Value.(*handshake)
 	}
 	for e := hs.begun.Front(); e != nil; e = e.Next() {
 		if h := e.Value.(*handshake); h.awaits {
 			return h
 		}
 	}
-	for _, l := range []*list.List{&hs.fresh, &hs.begun} {
+	for _, l := range []*list.List{&hs.told, &hs.fresh, &hs.begun} {
 		if e := l.Front(); e != nil {
 			return e.Value.(*handshake)
 		}
@@ -262,6 +320,7 @@ func (hs *handshakes) giveUpLocked(h *handshake) {
 	if h == nil {
 		return
 	}
+	h.givenUp = true
 	hs.leaveLocked(h)
 	if i := slices.Index(hs.waiting, h); i >= 0 {
 		hs.waiting = slices.Delete(hs.waiting, i, i+1)
@@ -281,9 +340,13 @@ func (h *handshake) abandon() {
 	h.leave(errGivenUp)
 }
 
-// leave ends a handshake that has not begun, and that is in no list any more.
+// leave ends a handshake that has no goroutine, and that is in no list any more. Why it has
+// failed may have been noted before.
 func (h *handshake) leave(why error) {
-	h.end(why)
+	if h.list != &h.by.server.handshakes.told {
+		h.end(why)
+	}
+	h.endWatch()
 	_ = unix.Close(h.fd)
 	h.by.server.open.Add(-1)
 	h.by.server.descriptorFreed()
@@ -488,7 +551,7 @@ func (h *handshake) give() {
 	}
 	h.token = false
 	n := len(hs.waiting)
-	newest := hs.fresh.Back()
+	newest := hs.line.Back()
 	switch {
 	case newest != nil && (n == 0 || hs.inRow >= goingOn):
 		hs.inRow = 0
@@ -565,12 +628,13 @@ func (hs *handshakes) leaveLocked(h *handshake) {
 	if h.place == nil {
 		return
 	}
-	if h.started {
-		hs.begun.Remove(h.place)
-	} else {
-		hs.fresh.Remove(h.place)
-	}
+	h.list.Remove(h.place)
 	h.place = nil
+	if h.inLine != nil {
+		hs.line.Remove(h.inLine)
+		h.inLine = nil
+	}
+	hs.watched.removeLocked(h)
 }
 
 // result tells what err is. handshakes.mu is held.
@@ -582,7 +646,7 @@ func (h *handshake) result(err error) HandshakeResult {
 		return HandshakeOK
 	case errors.Is(err, errNotBegun):
 		return HandshakeTimeout
-	case h.place == nil:
+	case h.givenUp, errors.Is(err, errGivenUp):
 		select {
 		case <-h.by.server.done:
 			return HandshakeStopped

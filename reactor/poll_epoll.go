@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/engine"
+	"trellis/reactor/internal/gnetpoll"
 )
 
 // polling lets a loop wait for input by itself, inside a call from gnet that returns when
@@ -176,6 +177,8 @@ func (l *loop) report(ev *unix.EpollEvent) {
 		return
 	}
 	switch {
+	case ev.Fd == gnetpoll.Watched:
+		l.server.handshakes.reported(ev.Pad, ev.Events)
 	case int(ev.Fd) == l.bell.heardAt:
 		l.bell.clear()
 	case l.poller.IsTask(ev.Fd):

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -298,6 +299,14 @@ func (ts *testServer) crowd() (begun, fresh, waiting int) {
 	return hs.begun.Len(), hs.fresh.Len(), len(hs.waiting)
 }
 
+// inLine is how many handshakes wait for a token to begin with.
+func (ts *testServer) inLine() int {
+	hs := &ts.handshakes
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.line.Len()
+}
+
 // setTokens leaves a server n tokens for handshakes, while none is in use.
 func (ts *testServer) setTokens(n int) {
 	hs := &ts.handshakes
@@ -439,8 +448,8 @@ func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing
 	close(goOn)
 	connectAll(t, addr, fresh, helloOf(t))
 	ts.until("all others wait for it", func() bool {
-		_, f, waiting := ts.crowd()
-		return f == fresh && waiting == begun
+		_, _, waiting := ts.crowd()
+		return ts.inLine() == fresh && waiting == begun
 	})
 	ts.handshakes.mu.Lock()
 	ts.handshakes.inRow = 0
@@ -506,28 +515,40 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 
 func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 	hello := helloOf(t)
-	ts := serve(t, "tcp", 2, hooks{})
-	addr := ts.serveTLS(serverTLS())
-	for _, part := range []int{0, 1, len(hello) / 2, len(hello)} {
-		for range 5 {
-			c, err := net.Dial("tcp", addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			_, _ = c.Write(hello[:part])
+	acceptors(t, func(t *testing.T, ungated bool) {
+		ts := serve(t, "tcp", 2, hooks{ungated: ungated})
+		addr := ts.serveTLS(serverTLS())
+		for _, part := range []int{0, 1, len(hello) / 2, len(hello)} {
+			connectAll(t, addr, 5, hello[:part])
 		}
-	}
-	c := dial(t, addr)
-	c.do("use a\r\n", "USING a\r\n")
-	ts.until("all handshakes have begun", func() bool { return ts.Handshakes().Pending == 20 })
-	if err := <-ts.shutDown(t.Context()); err != nil {
-		t.Error(err)
-	}
-	c.expectEOF()
-	if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != 20 {
-		t.Errorf("%d are under way, %d were stopped", st.Pending, st.count(HandshakeStopped))
-	}
+		c := dial(t, addr)
+		c.do("use a\r\n", "USING a\r\n")
+		ts.until("all handshakes are under way", func() bool { return ts.Handshakes().Pending == 20 })
+		if err := <-ts.shutDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c.expectEOF()
+		if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != 20 {
+			t.Errorf("%d are under way, %d were stopped", st.Pending, st.count(HandshakeStopped))
+		}
+	})
+}
+
+func TestAbortEndsHandshakesWhereverTheyAre(t *testing.T) {
+	hello := helloOf(t)
+	acceptors(t, func(t *testing.T, ungated bool) {
+		ts := serve(t, "tcp", 2, hooks{ungated: ungated})
+		addr := ts.serveTLS(serverTLS())
+		parts := []int{0, 1, len(hello) / 2, len(hello)}
+		for _, part := range parts {
+			connectAll(t, addr, 5, hello[:part])
+		}
+		ts.until("all handshakes are under way", func() bool { return ts.Handshakes().Pending == 5*len(parts) })
+		ts.Abort()
+		if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != uint64(5*len(parts)) || ts.open.Load() != 0 {
+			t.Errorf("%d are under way, %d were stopped; %d connections are left", st.Pending, st.count(HandshakeStopped), ts.open.Load())
+		}
+	})
 }
 
 // Nobody keeps a handshake under way by sending a little now and then.
@@ -535,48 +556,58 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 	hello := helloOf(t)
 	for name, first := range map[string][]byte{"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello} {
 		t.Run(name, func(t *testing.T) {
-			ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond})
-			addr := ts.serveTLS(serverTLS())
-			c, err := net.Dial("tcp", addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(patience))
-			_, _ = c.Write(first)
-			_, err = io.Copy(io.Discard, c)
-			if errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("the server keeps the connection")
-			}
-			if st := ts.untilHandshakes(); st.count(HandshakeTimeout) != 1 {
-				t.Errorf("%+v", st)
-			}
+			acceptors(t, func(t *testing.T, ungated bool) {
+				ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, ungated: ungated})
+				addr := ts.serveTLS(serverTLS())
+				c, err := net.Dial("tcp", addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(patience))
+				_, _ = c.Write(first)
+				_, err = io.Copy(io.Discard, c)
+				if errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Error("the server keeps the connection")
+				}
+				if st := ts.untilHandshakes(); st.count(HandshakeTimeout) != 1 {
+					t.Errorf("%+v", st)
+				}
+				if log := ts.log.String(); !strings.Contains(log, "result=timeout error=\"i/o timeout\"") {
+					t.Errorf("the log:\n%s", log)
+				}
+			})
 		})
 	}
 }
 
 // Nobody else looks at those that could not begin.
 func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond})
-	ts.setTokens(0)
-	addr := ts.serveTLS(serverTLS())
-	for round := range uint64(2) {
-		const n = 3
-		for range n {
-			c, err := net.Dial("tcp", addr.String())
-			if err != nil {
-				t.Fatal(err)
+	hello := helloOf(t)
+	acceptors(t, func(t *testing.T, ungated bool) {
+		ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, ungated: ungated})
+		ts.setTokens(0)
+		addr := ts.serveTLS(serverTLS())
+		var ended uint64
+		for range 2 {
+			for _, first := range [][]byte{nil, hello[:len(hello)/2], hello} {
+				c, err := net.Dial("tcp", addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(patience))
+				_, _ = c.Write(first)
+				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+					t.Fatal("the server keeps the connection")
+				}
+				ended++
 			}
-			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(patience))
-			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatal("the server keeps the connection")
+			if k := ts.untilHandshakes().count(HandshakeTimeout); k != ended {
+				t.Errorf("%d handshakes took too long, want %d", k, ended)
 			}
 		}
-		if k := ts.untilHandshakes().count(HandshakeTimeout); k != n*(round+1) {
-			t.Errorf("%d handshakes took too long, want %d", k, n*(round+1))
-		}
-	}
+	})
 }
 
 // A server has more goroutines run at a time than there are processors, as a rule: those
@@ -587,6 +618,155 @@ func TestACrowdOfHandshakesLeavesHalfOfTheProcessorsWhateverGOMAXPROCSIs(t *test
 	if n := ts.idleTokens(); n != max(1, processors/2) {
 		t.Errorf("%d handshakes may compute at a time on %d processors", n, processors)
 	}
+}
+
+// A good client is the newest, as it sends its hello at once.
+func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
+	acceptors(t, func(t *testing.T, ungated bool) {
+		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, ungated: ungated}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
+		addr := ts.serveTLS(serverTLS())
+		const most, more = 80 / 4, 15
+		var conns []net.Conn
+		for i := range most + more {
+			c, err := net.Dial("tcp", addr.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_ = c.SetDeadline(time.Now().Add(patience))
+			conns = append(conns, c)
+			ts.until("it is waited for", func() bool { // otherwise a newer one may be given up in its place
+				st := ts.Handshakes()
+				return st.Pending+int(st.count(HandshakeCrowded)) == i+1 && ts.inLine() == 0 && ts.idleTokens() == max(1, processors/2)
+			})
+		}
+		for _, c := range conns[:more] {
+			if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatal("an old one was kept")
+			}
+		}
+		if st := ts.Handshakes(); st.Pending != most || st.count(HandshakeCrowded) != more {
+			t.Errorf("%d are under way, %d were given up", st.Pending, st.count(HandshakeCrowded))
+		}
+		for _, c := range conns[more:] {
+			if err := tls.Client(c, addr.client).Handshake(); err != nil {
+				t.Errorf("one of the newest: %v", err)
+			}
+		}
+	})
+}
+
+func TestAClientThatClosesWhileItIsSilentIsForgottenAtOnce(t *testing.T) {
+	hello := helloOf(t)
+	acceptors(t, func(t *testing.T, ungated bool) {
+		ts := serve(t, "tcp", 1, hooks{handshake: time.Hour, ungated: ungated})
+		addr := ts.serveTLS(serverTLS())
+		n := uint64(0)
+		for name, end := range map[string]func(c *net.TCPConn) error{
+			"closed": (*net.TCPConn).Close,
+			"reset":  func(c *net.TCPConn) error { return errors.Join(c.SetLinger(0), c.Close()) },
+		} {
+			for _, part := range []int{0, 1, 5, len(hello) / 2} {
+				c, err := net.Dial("tcp", addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = c.Write(hello[:part])
+				ts.until("it was accepted", func() bool { return ts.Handshakes().Pending == 1 })
+				if err := end(c.(*net.TCPConn)); err != nil {
+					t.Fatal(err)
+				}
+				n++
+				if k := ts.untilHandshakes().count(HandshakeClosed); k != n {
+					t.Fatalf("%s after %d bytes: %d handshakes have ended so, want %d", name, part, k, n)
+				}
+			}
+		}
+		dial(t, addr).do("use a\r\n", "USING a\r\n")
+	})
+}
+
+// The alert tells somebody who has mixed up the ports what is wrong, however much was sent,
+// and although the server reads no more of it than it needs.
+func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pieces []string
+		half   bool // the client ends its half before it reads
+	}{
+		"a command":           {[]string{"stats\r\n"}, false},
+		"in pieces":           {[]string{"s", "ta", "ts\r\n", "stats\r\n"}, false},
+		"more than is read":   {[]string{strings.Repeat("stats\r\n", 300<<10/7)}, false},
+		"with its end":        {[]string{"stats\r\n"}, true},
+		"a lot, and its end":  {[]string{strings.Repeat("stats\r\n", 300<<10/7)}, true},
+		"a version too big":   {[]string{"\x16\x10\x00\x00\x01x"}, false},
+		"a record of no kind": {[]string{"\x17\x03\x03\x00\x05hello"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			acceptors(t, func(t *testing.T, ungated bool) {
+				ts := serve(t, "tcp", 1, hooks{ungated: ungated})
+				addr := ts.serveTLS(serverTLS())
+				nc, err := net.Dial("tcp", addr.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer nc.Close()
+				_ = nc.SetDeadline(time.Now().Add(patience))
+				for _, piece := range tt.pieces {
+					if _, err := io.WriteString(nc, piece); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if tt.half {
+					if err := nc.(*net.TCPConn).CloseWrite(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got, err := io.ReadAll(nc)
+				if err != nil || !bytes.Equal(got, noTLSAlert) {
+					t.Errorf("got %v, %v", got, err)
+				}
+				nc.Close()
+				if n := ts.untilHandshakes().count(HandshakeProtocol); n != 1 {
+					t.Errorf("%d handshakes have ended so, want 1", n)
+				}
+				for _, want := range []string{"result=protocol", "error=\"tls: first record does not look like a TLS handshake\"", "peer=" + nc.LocalAddr().String()} {
+					if log := ts.log.String(); !strings.Contains(log, want) {
+						t.Errorf("no %s in the log:\n%s", want, log)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
+	acceptors(t, func(t *testing.T, ungated bool) {
+		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, ungated: ungated}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
+		addr := ts.serveTLS(serverTLS())
+		const n = 60 // of which a third are given up for others
+		connectAll(t, addr, n, []byte("stats\r\n"))
+		if pending := ts.Handshakes().Pending; pending > 80/4 {
+			t.Errorf("%d are under way", pending)
+		}
+		ts.until("all were told", func() bool { // or given up before anybody has looked at them
+			st := ts.Handshakes()
+			return st.count(HandshakeProtocol)+st.count(HandshakeCrowded) == n
+		})
+		ts.untilHandshakes() // the clients have closed nothing
+		endless, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer endless.Close()
+		_ = endless.SetDeadline(time.Now().Add(patience))
+		for err == nil {
+			_, err = endless.Write(make([]byte, 64<<10))
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("a client may send without end")
+		}
+		ts.untilHandshakes()
+	})
 }
 
 // A client may send more in a handshake than it can need. It is cut off, and told so.

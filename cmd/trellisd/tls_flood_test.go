@@ -120,6 +120,8 @@ func floodHandshakes(t *testing.T, files *certFiles, n int, flood func(ctx conte
 	var floods sync.WaitGroup
 	var crowd []net.Conn
 	from, since := answers(), time.Now()
+	second := make(chan float64, 1)
+	time.AfterFunc(time.Second, func() { second <- rate(from, since) })
 	for range n {
 		c, err := net.DialTimeout(addr.Network(), addr.String(), patience)
 		no(t, err)
@@ -140,6 +142,7 @@ func floodHandshakes(t *testing.T, files *certFiles, n int, flood func(ctx conte
 	if pending > 1000 {
 		t.Errorf("%v handshakes are under way", pending)
 	}
+	first := <-second
 
 	cancel()
 	for _, c := range crowd {
@@ -163,7 +166,8 @@ func floodHandshakes(t *testing.T, files *certFiles, n int, flood func(ctx conte
 		await(t, "the memory is given back", func() bool { rss = resident(t, s.cmd.Process.Pid); return rss < memory+16<<20 })
 	}
 	t.Logf("%d connections: good clients were served in %v at most; established ones had %.0f answers a second before, "+
-		"%.0f while the others connected, %.0f afterwards; %v handshakes under way; memory %d MB, %d MB before", n, longest, before, rising, high, pending, rss>>20, memory>>20)
+		"%.0f while the others connected, %.0f in the second from when the first of them did, %.0f afterwards; %v handshakes under way; "+
+		"memory %d MB, %d MB before", n, longest, before, rising, first, high, pending, rss>>20, memory>>20)
 }
 
 // gaugeOf is the value of a metric, with its labels as they are written.

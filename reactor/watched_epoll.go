@@ -1,0 +1,251 @@
+//go:build linux && !poll_opt
+
+package reactor
+
+import (
+	"crypto/tls"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// watched are the handshakes for which no goroutine waits, but the poller of their acceptor's
+// loop: those whose clients are silent, and those whose clients were told that they do not
+// speak TLS. A client is silent until its first record is there as a whole.
+type watched struct {
+	last     atomic.Int32         // the number that was given last
+	byNumber map[int32]*handshake // guarded by handshakes.mu
+	first    [2 << 10]byte        // what a silent client has sent; guarded by handshakes.mu
+}
+
+// watch is how a poller reports a handshake: by a number of its own. A report may be older
+// than the end of what it is about, and the descriptor may be somebody else's then. Whoever has
+// taken the handshake out of watched has the watch too.
+type watch struct {
+	on     bool  // the poller has the descriptor
+	number int32 // does not change
+	bytes  int   // how many have to be there before the poller reports any; 0 if that was not said
+}
+
+// beginWatch has the poller of the acceptor's loop watch a connection. It reports false where
+// that does not work. It is called on the loop's goroutine.
+func (h *handshake) beginWatch() bool {
+	l := h.by.loop
+	if !l.canPoll() || l.server.hooks.ungated {
+		return false
+	}
+	w := &h.watch
+	w.number = l.server.handshakes.watched.last.Add(1)
+	w.on = l.poller.Watch(h.fd, w.number) == nil
+	return w.on
+}
+
+// endWatch undoes beginWatch. The descriptor is open, and is to be closed or handed over: the
+// poller would go on to report a copy of it.
+func (h *handshake) endWatch() {
+	if h.watch.on {
+		h.watch.on = false
+		_ = h.by.loop.poller.Unreport(h.fd)
+		h.awaitBytes(1)
+	}
+}
+
+// awaitBytes has the poller report nothing before there are n bytes to be read, or no room
+// for more, or the end. A Unix socket ignores that.
+func (h *handshake) awaitBytes(n int) {
+	if n > 1 || h.watch.bytes > 1 {
+		h.watch.bytes = n
+		_ = unix.SetsockoptInt(h.fd, unix.SOL_SOCKET, unix.SO_RCVLOWAT, n)
+	}
+}
+
+func (ws *watched) addLocked(h *handshake) {
+	if !h.watch.on {
+		return
+	}
+	if ws.byNumber == nil {
+		ws.byNumber = make(map[int32]*handshake)
+	}
+	ws.byNumber[h.watch.number] = h
+}
+
+func (ws *watched) removeLocked(h *handshake) {
+	if h.watch.on {
+		delete(ws.byNumber, h.watch.number)
+	}
+}
+
+// reported deals with a watched handshake of which the poller of its loop has reported
+// something.
+func (hs *handshakes) reported(number int32, events uint32) {
+	hs.mu.Lock()
+	h := hs.watched.byNumber[number]
+	if h == nil {
+		hs.mu.Unlock()
+		return
+	}
+	// While h is in watched and mu is held, nobody closes the descriptor.
+	if h.list == &hs.told {
+		if h.drain(events) {
+			hs.leaveLocked(h)
+			hs.mu.Unlock()
+			h.leave(nil)
+			return
+		}
+		hs.mu.Unlock()
+		return
+	}
+	first, err := h.look(hs.watched.first[:], events)
+	switch {
+	case err != nil:
+		hs.leaveLocked(h)
+		hs.mu.Unlock()
+		h.leave(err)
+	case first == noTLS:
+		hs.leaveLocked(h)
+		hs.mu.Unlock()
+		h.refuse(events)
+	case first == whole:
+		hs.watched.removeLocked(h)
+		h.endWatch()
+		hs.lineUpLocked(h)
+		hs.mu.Unlock()
+	default:
+		hs.mu.Unlock()
+	}
+}
+
+// first is what a client has sent of its first record.
+type first uint8
+
+const (
+	partial first = iota
+	whole         // or as much as crypto/tls needs to find fault with it, or as comes before somebody reads
+	noTLS         // it has sent something else
+)
+
+// look tells what a silent client has sent, and leaves that where it is. Its error is that of
+// a connection that has ended without anything.
+func (h *handshake) look(p []byte, events uint32) (first, error) {
+	n, err := peek(h.fd, p)
+	switch {
+	case err == unix.EAGAIN:
+		return partial, nil
+	case err != nil:
+		return partial, os.NewSyscallError("read", err)
+	case n == 0:
+		return partial, io.EOF
+	}
+	if isNoTLS(p[:n]) {
+		return noTLS, nil
+	}
+	want := firstRecord(p[:n])
+	if n == len(p) && n < want {
+		n, _ = unix.IoctlGetInt(h.fd, unix.TIOCINQ) // which is 0 when it fails
+	}
+	if n >= want || want == h.watch.bytes || events&inputEnd != 0 {
+		return whole, nil
+	}
+	h.awaitBytes(want)
+	return partial, nil
+}
+
+// inputEnd are the events that a descriptor has when no more input comes.
+const inputEnd = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+
+// peek reads what there is to be read, and leaves it there.
+func peek(fd int, p []byte) (int, error) {
+	for {
+		// It does not block, so that the scheduler need not know of it.
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_PEEK, 0, 0)
+		switch errno {
+		case 0:
+			return int(n), nil
+		case unix.EINTR:
+		default:
+			return 0, errno
+		}
+	}
+}
+
+// What crypto/tls goes by in the first record, RFC 8446, section 5.1.
+const (
+	recordHeader    = 5
+	alertRecord     = 21
+	handshakeRecord = 22
+	oldHello        = 0x80 // the first byte of SSL 2.0
+	maxRecord       = recordHeader + 1<<14
+)
+
+// isNoTLS tells whether b is the beginning of what crypto/tls does not answer, as it does not
+// take it for a record.
+func isNoTLS(b []byte) bool {
+	if len(b) < recordHeader || b[0] == oldHello {
+		return false
+	}
+	return b[0] != alertRecord && b[0] != handshakeRecord || b[1] >= 0x10
+}
+
+// firstRecord is how many bytes crypto/tls waits for if the first record begins with b.
+func firstRecord(b []byte) int {
+	if len(b) < recordHeader || b[0] != handshakeRecord {
+		return recordHeader
+	}
+	n := recordHeader + int(b[3])<<8 + int(b[4])
+	if n > maxRecord {
+		return recordHeader
+	}
+	return min(n, maxBareInput)
+}
+
+// errNoTLS is what crypto/tls says of a client that does not speak TLS.
+var errNoTLS = tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}
+
+// refuse tells a client that it does not speak TLS, as explain does, but without a goroutine.
+// h is in no list.
+func (h *handshake) refuse(events uint32) {
+	hs := &h.by.server.handshakes
+	h.end(errNoTLS)
+	h.awaitBytes(1)
+	h.left = alertInput
+	_, _ = unix.Write(h.fd, noTLSAlert) // a new connection has room for it
+	_ = unix.Shutdown(h.fd, unix.SHUT_WR)
+	ended := h.drain(events)
+	hs.mu.Lock()
+	h.list = &hs.told
+	if ended || hs.over {
+		hs.mu.Unlock()
+		h.leave(nil)
+		return
+	}
+	h.expires = time.Now().Add(alertTime)
+	hs.enterLocked(h, &hs.told)
+	hs.mu.Unlock()
+}
+
+// maxDrained is how many bytes of a client's are thrown away for one report.
+const maxDrained = 16 << 10
+
+// drain throws away what a client has sent that was told. It reports whether the connection is
+// to be closed: after the end, or when the client sends too much.
+func (h *handshake) drain(events uint32) (ended bool) {
+	var p [4 << 10]byte
+	for range maxDrained / len(p) {
+		n, err := readFD(h.fd, p[:])
+		if err == unix.EAGAIN {
+			return false
+		}
+		h.left -= n
+		if err != nil || n == 0 || h.left <= 0 {
+			return true
+		}
+		if n < len(p) && events&inputEnd == 0 {
+			return false // what comes now is reported
+		}
+	}
+	return h.by.loop.poller.Rewatch(h.fd, h.watch.number) != nil
+}
