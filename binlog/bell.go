@@ -73,7 +73,7 @@ func (b *bell) wait() {
 	if b.state.CompareAndSwap(awake, asleep) {
 		b.read()
 	}
-	b.state.Store(awake)
+	b.state.Swap(awake) // unlike Store, it comes after what was done before each ring
 }
 
 func (b *bell) read() {

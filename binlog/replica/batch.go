@@ -98,7 +98,7 @@ func (o *Office) raise(version uint16) {
 }
 
 // choose returns how many units are to be sent now, none if they have to wait for others
-// that are on their way. The last one is a batch to be sealed, or a round if u is nil.
+// that are on their way. The last one is the batch u, to be sealed, or a round if u is nil.
 func (o *Office) choose() (n int, u *unit) {
 	var f flight
 	for _, u := range o.units[:o.sent] {
@@ -109,9 +109,12 @@ func (o *Office) choose() (n int, u *unit) {
 		if u.round() {
 			continue
 		}
-		grows := i == len(waiting)-1 && u.raise == 0
-		if f.full(u) || grows && f.tooShort(u) {
+		if f.full(u) {
 			return 0, nil
+		}
+		if grows := i == len(waiting)-1 && u.raise == 0; grows && f.tooShort(u) {
+			waiting = waiting[:i] // rounds need not wait for it
+			break
 		}
 		// The commit of the batch proves the rounds before it.
 		return i + 1, u
@@ -142,12 +145,12 @@ func (f *flight) full(u *unit) bool {
 	return f.batches > 0 && (f.batches == maxInFlight || f.bytes+int64(len(u.buf)) > maxFlightBytes)
 }
 
-// tooShort tells whether a batch is shorter than those on their way are on average. It is
-// worth waiting for more then: a batch costs each member a sync and some wakes, however short
-// it is. If nothing more comes it is sent when the longer ones are committed.
+// tooShort tells whether a batch is shorter than those on their way are on average, if there
+// are two. It is worth waiting for more then: a batch costs each member a sync and some wakes,
+// however short it is. If nothing more comes it is sent when one of the others is committed.
 func (f *flight) tooShort(u *unit) bool {
 	size := int64(len(u.buf))
-	return size < longBatch && size*int64(f.batches) < f.bytes
+	return f.batches >= 2 && size < longBatch && size*int64(f.batches) < f.bytes
 }
 
 // due tells whether something is to be sent now.
@@ -167,7 +170,7 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 	case n == 0:
 		return nil, 0
 	case u == nil:
-		return nil, o.last
+		return nil, o.units[o.sent-1].pos
 	}
 	return o.seal(u), 0
 }

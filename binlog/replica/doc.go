@@ -53,9 +53,10 @@
 //  1. The queue executes a command and appends its record to the open batch, under the
 //     lock that orders the job's changes. The reply depends on the batch's position.
 //  2. The raft goroutine seals the batch when the window has room (4 batches, 2 MiB), and
-//     proposes it, once. While batches are on their way the open one grows until it is as
-//     long as they are on average, or until they are committed: a batch costs each member a
-//     sync and some wakes, however short it is.
+//     proposes it, once. While two batches or more are on their way the open one grows until
+//     it is as long as they are on average, or until one of them is committed: a batch costs
+//     each member a sync and some wakes, however short it is. Read rounds before it do not
+//     wait for that.
 //  3. Raft sends the entry to the followers while the writer stores it.
 //  4. When most members have it on disk, it is committed; when this node has too, the
 //     applier gets it, and the office's Committed moves. The reply leaves.
@@ -273,7 +274,7 @@
 //
 //   - One connection that waits for each reply: 1 / 0.7 ms, about 1,400 changes a second,
 //     and 1 / 0.2 ms, 5,000 reads, for which no disk is waited for. A change that comes while
-//     longer batches are on their way may wait for them first: 1.4 ms at most.
+//     two longer batches are on their way may wait for one of them first.
 //   - Many connections: 4 batches are on their way at a time, at most 4 / 0.7 ms, about
 //     5,700 batches a second; a sync has all batches that wait for it, so that the disk sets
 //     no lower bound. With n changes a batch that is 5,700 n changes a second. Batches grow

@@ -32,7 +32,8 @@ func (c *consensus) keepBack(m *raftpb.Message) bool {
 }
 
 // flows tells whether a follower gets entries as they come. One that does not is asked, by a
-// message without entries, what it has, and gets no entries before it has answered.
+// message without entries, what it has, and gets no entries before it has answered. If a
+// message to one that does was lost and nobody has told, the question comes a tick later.
 func (c *consensus) flows(follower uint64) (yes bool) {
 	c.rn.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
 		if id == follower {

@@ -165,3 +165,16 @@ func TestWhatWasKeptBackEndsWithTheOffice(t *testing.T) {
 		t.Errorf("a message of an office that is over: %v", h.sent)
 	}
 }
+
+func TestAnOfficeExpectsChangesOfTheMembersInItsOwnLogOnly(t *testing.T) {
+	h := newHand(t, 3)
+	h.consensus.changed = 1000 // by an entry that was cut off later
+	before, err := h.log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.elected()
+	if got := h.consensus.changed; got != before {
+		t.Errorf("changes are expected up to entry %d; the log of the new leader ends with %d", got, before)
+	}
+}

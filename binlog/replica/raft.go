@@ -28,7 +28,7 @@ type consensus struct {
 	retreat  retreat
 	full     map[uint64]bool            // members whose disks are nearly full
 	reads    map[uint64]uint32          // the latest version of entries that a member says it can read
-	told     map[uint64]uint64          // what a follower was told to be committed, in this office, by a MsgApp
+	told     map[uint64]uint64          // what a follower was told to be committed by a MsgApp of this office, or of the one just lost
 	kept     map[uint64]*raftpb.Message // to followers, kept back; see keepBack
 	raised   uint32                     // what this office has raised that version to; 0 if it has not
 
@@ -39,7 +39,7 @@ type consensus struct {
 	trim     uint64            // the log may begin behind that entry, once no follower needs more
 	transfer *transfer         // nil if there is none
 	conf     *raftpb.ConfState // as last applied
-	changed  uint64            // index of the last entry that changes the members
+	changed  uint64            // index up to which entries of a leader may change the members, and are not applied
 	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
@@ -85,6 +85,7 @@ func (c *consensus) run() {
 			return
 		case <-n.inbox.wake:
 		case <-n.ticks:
+			c.takeInbox() // what was left there may decide whether the node campaigns
 			c.onTick()
 		}
 		c.turns.Add(1)

@@ -34,6 +34,8 @@ func (c *consensus) take(term uint64) {
 	c.office.began = c.tick
 	c.elections++
 	c.raised = 0
+	// What the leaders before have left in the log may change the members, as raft assumes too.
+	c.changed = c.rn.Status().Progress[uint64(n.opts.Self)].Match
 	last := n.applier.seen()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	n.opts.Log.Info("this node was elected", "term", term)

@@ -133,22 +133,45 @@ func TestABatchThatIsShorterThanThoseOnTheirWayGrows(t *testing.T) {
 		h.run()
 		return o.sent > sent
 	}
-	if !sends(1, 4000) {
-		t.Fatal("the only batch waits")
+	if !sends(1, 4000) || !sends(2, 1000) {
+		t.Fatal("one of the first two batches waits")
 	}
-	if sends(2, 1000) {
-		t.Error("a short batch does not wait for a longer one")
+	if sends(3, 1000) {
+		t.Error("a short batch does not wait for longer ones")
 	}
-	if !sends(3, 4000) {
+	if !sends(4, 4000) {
 		t.Error("a batch waits that has become the longest")
 	}
-	if !sends(4, 6000) {
+	if !sends(5, 6000) {
 		t.Error("a longer batch waits")
 	}
-	last := put(t, o, 5, 10)
+	h.answer()
+	if !sends(6, 4000) || !sends(7, 4000) {
+		t.Fatal("one of two batches waits")
+	}
+	last := put(t, o, 8, 10)
 	h.run()
 	if o.sent == len(o.units) {
 		t.Error("a short batch does not wait for longer ones")
+	}
+	h.answer()
+	if o.Committed() != last {
+		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	}
+}
+
+func TestARoundDoesNotWaitForAShortBatchBehindIt(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	for id := range uint64(2) {
+		put(t, o, 1+id, 4000)
+		h.run()
+	}
+	round := o.Barrier()
+	last := put(t, o, 3, 10)
+	h.run()
+	if n := len(o.units); o.sent != n-1 || o.units[n-2].pos != round {
+		t.Errorf("%d of %d units are on their way; all but the last should be", o.sent, n)
 	}
 	h.answer()
 	if o.Committed() != last {
