@@ -129,7 +129,7 @@
 // as a whole, the acceptor's loop watches the bare descriptor, edge-triggered, and looks
 // with MSG_PEEK at what has come. When only a part is there, SO_RCVLOWAT makes the system
 // report no more before the rest is. So a silent client costs the system calls accept4,
-// epoll_ctl and close, and one that sends byte by byte costs little more. A client
+// epoll_ctl, twice, and close, and one that sends byte by byte costs little more. A client
 // that does not speak TLS is told so by the loop itself. The loop leaves to crypto/tls whatever
 // else is strange. Only a loop that polls by itself can watch (see Polling): elsewhere, a
 // goroutine begins at once.

@@ -126,6 +126,7 @@ type handshakes struct {
 	expires  time.Time      // when it does; zero if it does not; guarded by mu
 	over     bool           // no more may begin; guarded by mu
 	patience time.Duration  // how long a handshake may take, and may wait before it begins; does not change
+	alert    time.Duration  // how long a client may read why it has failed; does not change
 	logs     [NumHandshakeResults]throttle.Throttle
 }
 
@@ -134,8 +135,8 @@ type handshakes struct {
 // there. Such a goroutine takes no processor from others, and a handshake does.
 var processors = runtime.GOMAXPROCS(0)
 
-func (hs *handshakes) init(maxConnections int, patience time.Duration) {
-	hs.patience = patience
+func (hs *handshakes) init(maxConnections int, patience, alert time.Duration) {
+	hs.patience, hs.alert = patience, alert
 	hs.tokens = max(1, processors/2)
 	hs.most = min(maxHandshakes, max(1, maxConnections/4))
 }
@@ -252,7 +253,7 @@ func (hs *handshakes) expire() {
 func (hs *handshakes) expireFirst(l *list.List) bool {
 	hs.mu.Lock()
 	first := l.Front()
-	if first == nil {
+	if first == nil || hs.over {
 		hs.mu.Unlock()
 		return false
 	}
@@ -267,8 +268,10 @@ func (hs *handshakes) expireFirst(l *list.List) bool {
 		why = errNotBegun
 	}
 	hs.leaveLocked(h)
+	hs.running.Add(1) // stop waits until the descriptor is closed
 	hs.mu.Unlock()
 	h.leave(why)
+	hs.running.Done()
 	return true
 }
 
@@ -718,7 +721,7 @@ func (h *handshake) explain(result HandshakeResult, why error) {
 		err := h.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 		hs.mu.Lock()
 		if h.place != nil && err == nil {
-			err = h.socket.SetDeadline(time.Now().Add(alertTime))
+			err = h.socket.SetDeadline(time.Now().Add(hs.alert))
 		}
 		hs.mu.Unlock()
 		if err == nil {

@@ -178,6 +178,7 @@ func (l *loop) report(ev *unix.EpollEvent) {
 	}
 	switch {
 	case ev.Fd == gnetpoll.Watched:
+		l.engine.Spend(connSteps)
 		l.server.handshakes.reported(ev.Pad, ev.Events)
 	case int(ev.Fd) == l.bell.heardAt:
 		l.bell.clear()

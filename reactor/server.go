@@ -118,6 +118,7 @@ type hooks struct {
 	patience    time.Duration                     // instead of drainPatience
 	linger      time.Duration                     // instead of lingerTime
 	handshake   time.Duration                     // instead of handshakeTime
+	alert       time.Duration                     // instead of alertTime
 	acceptPause time.Duration                     // instead of minAcceptPause
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
 	ungated     bool                              // gnet's poller cannot watch listeners
@@ -161,6 +162,9 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if h.handshake == 0 {
 		h.handshake = handshakeTime
 	}
+	if h.alert == 0 {
+		h.alert = alertTime
+	}
 	s := &Server{
 		cfg:     cfg,
 		log:     cfg.Log,
@@ -173,7 +177,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		freed:   make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
-	s.handshakes.init(cfg.MaxConnections, h.handshake)
+	s.handshakes.init(cfg.MaxConnections, h.handshake, h.alert)
 	if s.watch, err = newWatcher(); err != nil {
 		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
 	}

@@ -703,7 +703,7 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			acceptors(t, func(t *testing.T, ungated bool) {
-				ts := serve(t, "tcp", 1, hooks{ungated: ungated})
+				ts := serve(t, "tcp", 1, hooks{ungated: ungated, alert: time.Hour})
 				addr := ts.serveTLS(serverTLS())
 				nc, err := net.Dial("tcp", addr.String())
 				if err != nil {
@@ -727,7 +727,7 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 				}
 				nc.Close()
 				if n := ts.untilHandshakes().count(HandshakeProtocol); n != 1 {
-					t.Errorf("%d handshakes have ended so, want 1", n)
+					t.Errorf("%d handshakes have ended so, want 1:\n%s", n, ts.log.String())
 				}
 				for _, want := range []string{"result=protocol", "error=\"tls: first record does not look like a TLS handshake\"", "peer=" + nc.LocalAddr().String()} {
 					if log := ts.log.String(); !strings.Contains(log, want) {

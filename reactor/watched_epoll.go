@@ -131,7 +131,7 @@ const (
 // look tells what a silent client has sent, and leaves that where it is. Its error is that of
 // a connection that has ended without anything.
 func (h *handshake) look(p []byte, events uint32) (first, error) {
-	n, err := peek(h.fd, p)
+	n, err := receive(h.fd, p, unix.MSG_PEEK)
 	switch {
 	case err == unix.EAGAIN:
 		return partial, nil
@@ -157,11 +157,11 @@ func (h *handshake) look(p []byte, events uint32) (first, error) {
 // inputEnd are the events that a descriptor has when no more input comes.
 const inputEnd = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 
-// peek reads what there is to be read, and leaves it there.
-func peek(fd int, p []byte) (int, error) {
+// receive reads what there is to be read. With MSG_PEEK it leaves it there.
+func receive(fd int, p []byte, flags int) (int, error) {
 	for {
-		// It does not block, so that the scheduler need not know of it.
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), unix.MSG_PEEK, 0, 0)
+		// It does not block, so that the scheduler need not know of it: handshakes.mu is held.
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(flags), 0, 0)
 		switch errno {
 		case 0:
 			return int(n), nil
@@ -206,7 +206,7 @@ func firstRecord(b []byte) int {
 var errNoTLS = tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}
 
 // refuse tells a client that it does not speak TLS, as explain does, but without a goroutine.
-// h is in no list.
+// h is in no list, and does not count as pending until it is told.
 func (h *handshake) refuse(events uint32) {
 	hs := &h.by.server.handshakes
 	h.end(errNoTLS)
@@ -222,30 +222,25 @@ func (h *handshake) refuse(events uint32) {
 		h.leave(nil)
 		return
 	}
-	h.expires = time.Now().Add(alertTime)
+	h.expires = time.Now().Add(hs.alert)
 	hs.enterLocked(h, &hs.told)
 	hs.mu.Unlock()
 }
 
-// maxDrained is how many bytes of a client's are thrown away for one report.
-const maxDrained = 16 << 10
-
 // drain throws away what a client has sent that was told. It reports whether the connection is
 // to be closed: after the end, or when the client sends too much.
 func (h *handshake) drain(events uint32) (ended bool) {
-	var p [4 << 10]byte
-	for range maxDrained / len(p) {
-		n, err := readFD(h.fd, p[:])
-		if err == unix.EAGAIN {
-			return false
-		}
-		h.left -= n
-		if err != nil || n == 0 || h.left <= 0 {
-			return true
-		}
-		if n < len(p) && events&inputEnd == 0 {
-			return false // what comes now is reported
-		}
+	var p [8 << 10]byte
+	n, err := receive(h.fd, p[:], 0)
+	if err == unix.EAGAIN {
+		return false
+	}
+	h.left -= n
+	switch {
+	case err != nil, n == 0, h.left <= 0:
+		return true
+	case n < len(p) && events&inputEnd == 0:
+		return false // what comes now is reported
 	}
 	return h.by.loop.poller.Rewatch(h.fd, h.watch.number) != nil
 }
