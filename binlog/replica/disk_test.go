@@ -118,21 +118,22 @@ func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
 	release()
 }
 
-// hangSnapshots has a machine's disk answer to nothing any more when a file of a snapshot
-// is synced. It tells when that has come.
-func (p *peer) hangSnapshots(t *testing.T) (hung *atomic.Bool) {
+// hangSnapshots has a machine's disk answer to nothing any more from an operation on a file of
+// a snapshot on, until it is released. It tells when that has come.
+func (p *peer) hangSnapshots(t *testing.T, op string) (hung *atomic.Bool, release func()) {
 	gate := make(chan struct{})
-	t.Cleanup(func() { close(gate) })
+	release = sync.OnceFunc(func() { close(gate) })
+	t.Cleanup(release)
 	hung = new(atomic.Bool)
 	p.fs.Hook(func(c faultfs.Call) faultfs.Fault {
-		if c.Op == "sync" && strings.Contains(c.Name, "unfinished.") {
+		if c.Op == op && strings.Contains(c.Name, "unfinished.") {
 			p.stuck.Store(true)
 			hung.Store(true)
 			<-gate
 		}
 		return faultfs.Fault{}
 	})
-	return hung
+	return hung, release
 }
 
 func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
@@ -140,7 +141,7 @@ func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
 	p := c.nodes[0]
 	p.bytes = 5000
 	c.startAll()
-	hung := p.hangSnapshots(t)
+	hung, _ := p.hangSnapshots(t, "sync")
 	c.eventually("a snapshot hangs", func() bool {
 		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
 		return hung.Load()
@@ -163,7 +164,7 @@ func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
 	}
 	c.startAll()
 	l := c.leader()
-	hung := l.hangSnapshots(t)
+	hung, _ := l.hangSnapshots(t, "sync")
 	c.eventually("a snapshot hangs", func() bool {
 		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })
 		return hung.Load()
@@ -197,18 +198,7 @@ func TestADiskThatHangsUnderASnapshotKeepsNobodyInOffice(t *testing.T) {
 	l.queue.mu.Lock()
 	l.queue.onVisit = func(uint64) { visited.Add(1) }
 	l.queue.mu.Unlock()
-	var hung atomic.Bool
-	gate := make(chan struct{})
-	release := sync.OnceFunc(func() { close(gate) })
-	t.Cleanup(release)
-	l.fs.Hook(func(f faultfs.Call) faultfs.Fault {
-		if f.Op == "write" && strings.Contains(f.Name, "unfinished.") {
-			l.stuck.Store(true)
-			hung.Store(true)
-			<-gate
-		}
-		return faultfs.Fault{}
-	})
+	hung, release := l.hangSnapshots(t, "write")
 	n.applier.post(func() error {
 		n.applier.wanted = true
 		n.applier.considerSnapshot()

@@ -441,6 +441,18 @@ func foundOut(t *testing.T, attempts int, attempt func() error) {
 	t.Error("not found out")
 }
 
+// onBothSides makes a client of one node, and one of all others.
+func (c *testCluster) onBothSides(rec *clustertest.Recorder, l *clusterNode) (old, next *clustertest.Client) {
+	old = rec.NewClient("a", func() []string { return []string{l.client} })
+	next = rec.NewClient("a", func() (addrs []string) {
+		for _, n := range c.others(l) {
+			addrs = append(addrs, n.client)
+		}
+		return addrs
+	})
+	return old, next
+}
+
 // staleRead has a leader that was replaced, and has not been told yet, asked for a job that
 // the next one has deleted. It returns what the clients have seen.
 func (c *testCluster) staleRead() []clustertest.Op {
@@ -448,14 +460,8 @@ func (c *testCluster) staleRead() []clustertest.Op {
 	t.Helper()
 	rec := clustertest.NewRecorder()
 	l := c.leader()
-	old := rec.NewClient("a", func() []string { return []string{l.client} })
+	old, next := c.onBothSides(rec, l)
 	defer old.Close()
-	next := rec.NewClient("a", func() (addrs []string) {
-		for _, n := range c.others(l) {
-			addrs = append(addrs, n.client)
-		}
-		return addrs
-	})
 	defer next.Close()
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
@@ -650,14 +656,8 @@ func (c *testCluster) overtaken(l *clusterNode) []clustertest.Op {
 	t := c.t
 	t.Helper()
 	rec := clustertest.NewRecorder()
-	old := rec.NewClient("a", func() []string { return []string{l.client} })
+	old, next := c.onBothSides(rec, l)
 	defer old.Close()
-	next := rec.NewClient("a", func() (addrs []string) {
-		for _, n := range c.others(l) {
-			addrs = append(addrs, n.client)
-		}
-		return addrs
-	})
 	defer next.Close()
 	ctx, cancel := context.WithTimeout(c.ctx, patience)
 	defer cancel()
