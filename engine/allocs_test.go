@@ -115,3 +115,24 @@ func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// A client that comes, works on a job, and goes leaves behind what it has reserved: the
+// list of it, and what that grew by.
+func TestAClientThatComesAndGoesLeavesLittleGarbage(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	p := newPlant(t, 1)
+	c := &client{tb: t, loop: p.loops[0]}
+	allocs := testing.AllocsPerRun(2000, func() {
+		c.session = Session{}
+		c.loop.Open(&c.session, c.loop.now)
+		c.cycle(0)
+		if !c.session.Close(c.loop.now) {
+			t.Fatal("it is not gone")
+		}
+	})
+	if allocs > 2 {
+		t.Errorf("%v allocations", allocs)
+	}
+}

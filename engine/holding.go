@@ -8,7 +8,8 @@ import "trellis/engine/internal/queue"
 type holdings struct {
 	first  *holding // a list, the newest first
 	shards shardSet
-	made   uint32 // reservations that the session has ever made: the order in which they are given back
+	made   uint32  // reservations that the session has ever made: the order in which they are given back
+	oldest holding // the list's last; most sessions have no other
 }
 
 // firstHolding is the first of the session's holdings, nil if it never had one.
@@ -47,7 +48,11 @@ func (sh *shard) holdingOf(s *Session) *holding {
 			return h
 		}
 	}
-	h := &holding{session: s, shard: sh, next: s.held.first}
+	h := &s.held.oldest
+	if s.held.first != nil {
+		h = new(holding)
+	}
+	h.session, h.shard, h.next = s, sh, s.held.first
 	h.timer.Owner = h
 	if n := len(sh.freeHoldings); n > 0 {
 		h.index = sh.freeHoldings[n-1]

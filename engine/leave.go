@@ -121,8 +121,14 @@ func (s *Session) giveBack(now Time) (done bool) {
 	if s.held == nil {
 		return true
 	}
-	if w := s.waiter(); w.leaving == nil {
-		w.leaving = s.countReservations(now)
+	if s.wait == nil || s.wait.leaving == nil {
+		n := s.countReservations(now)
+		if n == 0 {
+			s.dropHoldings(now)
+			return true
+		}
+		// No lock is held, and the list need not be copied while it grows.
+		s.waiter().leaving = &leaving{from: s.held.first, jobs: make(reservations, 0, n)}
 	}
 	for {
 		if !s.gather(now) || !s.returnAll(now) {
@@ -139,19 +145,17 @@ func (s *Session) giveBack(now Time) (done bool) {
 	}
 }
 
-// countReservations makes room for all that the session has reserved, with no lock
-// held, and so that it need not be copied while it grows.
-func (s *Session) countReservations(now Time) *leaving {
+// countReservations is how many jobs the session has reserved. From now on their times
+// to run do not end; others may still delete them.
+func (s *Session) countReservations(now Time) (n int) {
 	c := &s.loop.caller
-	n := 0
 	for h := s.held.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
-		// From now on the times to run do not end. Others may still delete what is held.
 		h.shard.wheel.Cancel(&h.timer)
 		n += h.jobs.Len()
 		h.shard.unlock(c)
 	}
-	return &leaving{from: s.held.first, jobs: make(reservations, 0, n)}
+	return n
 }
 
 // gather learns what the session has reserved. What others delete at the same time may

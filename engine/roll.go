@@ -16,6 +16,7 @@ import (
 type roll struct {
 	mu     sync.Mutex
 	pages  []*rollPage
+	spare  *rollPage // an empty one, for a client that comes when no other is there
 	lastID uint64
 }
 
@@ -35,7 +36,10 @@ func (r *roll) enter(s *Session) {
 	s.id = r.lastID
 	last := len(r.pages) - 1
 	if last < 0 || r.pages[last].n == rollPageLen {
-		r.pages = append(r.pages, new(rollPage))
+		if r.spare == nil {
+			r.spare = new(rollPage)
+		}
+		r.pages, r.spare = append(r.pages, r.spare), nil
 		last++
 	}
 	p := r.pages[last]
@@ -54,7 +58,7 @@ func (r *roll) strike(s *Session) {
 	p.sessions[p.n] = nil
 	switch {
 	case p.n == 0:
-		r.pages = slices.Delete(r.pages, i, i+1)
+		r.pages, r.spare = slices.Delete(r.pages, i, i+1), p
 	case i+1 < len(r.pages) && p.n+r.pages[i+1].n <= rollPageLen/2:
 		r.join(i)
 	case i > 0 && p.n+r.pages[i-1].n <= rollPageLen/2:
@@ -66,7 +70,7 @@ func (r *roll) strike(s *Session) {
 func (r *roll) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pages = nil
+	r.pages, r.spare = nil, nil
 }
 
 // join puts the sessions of page i+1 into page i.

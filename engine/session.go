@@ -35,6 +35,7 @@ type Session struct {
 	loop     *Loop
 	used     *tube     // nil when the session has left all that others can see
 	watched  []watch   // never empty while open; does not change while the session waits
+	first    [1]watch  // where watched lies until the session watches a second tube
 	held     *holdings // made with the first reservation
 	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
@@ -84,7 +85,8 @@ func (l *Loop) open(s *Session, t *tube, now Time) {
 	t.watching++
 	sh.unlock(&l.caller)
 	s.used = t
-	s.watched = []watch{{session: s, tube: t}}
+	s.first = [1]watch{{session: s, tube: t}}
+	s.watched = s.first[:]
 	s.watches = 1 << sh.number
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
