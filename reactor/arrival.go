@@ -28,20 +28,33 @@ func (a *acceptor) accept(n int) (drained bool, err error) {
 		return false, err
 	default:
 	}
-	// If the listener has been closed its descriptor may be somebody else's.
-	closed := a.raw.Control(func(listener uintptr) {
-		for range n {
-			if drained, err = a.acceptOne(int(listener)); drained || err != nil {
-				return
-			}
-		}
-	})
-	if closed != nil {
-		return false, closed
+	if own, ok := a.raw.(ownDescriptor); ok {
+		drained, err = a.acceptFrom(int(own), n) // with nothing on the heap
+	} else {
+		drained, err = a.acceptGuarded(n)
 	}
 	if drained && optionsInherited {
 		// Those who came before the listener had the options are gone.
 		a.options = nil
+	}
+	return drained, err
+}
+
+// acceptGuarded is acceptFrom for a listener that somebody else may close, so that its
+// descriptor may become a stranger's.
+func (a *acceptor) acceptGuarded(n int) (drained bool, err error) {
+	closed := a.raw.Control(func(listener uintptr) { drained, err = a.acceptFrom(int(listener), n) })
+	if closed != nil {
+		return false, closed
+	}
+	return drained, err
+}
+
+func (a *acceptor) acceptFrom(listener, n int) (drained bool, err error) {
+	for range n {
+		if drained, err = a.acceptOne(listener); drained || err != nil {
+			break
+		}
 	}
 	return drained, err
 }
