@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -198,21 +199,34 @@ func (l *traffic) run(work func(*beanstalk.Conn) error) {
 	l.done.Go(func() {
 		addr := l.server.addrs[0]
 		c, err := beanstalk.Dial(addr.Network(), addr.String())
-		if err == nil {
-			defer c.Close()
+		if err != nil {
+			l.failed(err)
+			return
 		}
-		for err == nil {
-			select {
-			case <-l.stop:
-				return
-			default:
-				err = work(c)
-			}
-		}
-		l.mu.Lock()
-		l.err = err
-		l.mu.Unlock()
+		defer c.Close()
+		l.repeat(func() error { return work(c) })
 	})
+}
+
+// repeat does work until the end, or until it fails.
+func (l *traffic) repeat(work func() error) {
+	for {
+		select {
+		case <-l.stop:
+			return
+		default:
+		}
+		if err := work(); err != nil {
+			l.failed(err)
+			return
+		}
+	}
+}
+
+func (l *traffic) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.err = err
 }
 
 // end returns what has gone wrong.
@@ -317,6 +331,17 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			secure := s.dialTLSAs(1, files.client(), "right")
 			defer secure.Close()
 			p.untilIs(`sum(beanstalkd_listener_connections{tls="true"})`, 1)
+			// A quantile is one of the last seconds, however long it takes to ask.
+			l.done.Go(func() {
+				l.repeat(func() error {
+					time.Sleep(100 * time.Millisecond)
+					c, err := tls.Dial(s.addrs[1].Network(), s.addrs[1].String(), files.client())
+					if err != nil {
+						return err
+					}
+					return c.Close()
+				})
+			})
 
 			for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
 				if ofCluster(q) {
