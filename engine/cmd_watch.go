@@ -57,6 +57,10 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		for i := range s.watched {
 			s.watches |= 1 << s.watched[i].tube.shard.number
 		}
+		if last == 1 {
+			s.first[0] = s.watched[0]
+			s.watched = s.first[:]
+		}
 		t.shard.lock(c, now)
 		t.watching--
 		t.shard.dropIfUnused(t)

@@ -154,6 +154,7 @@ func (s *Session) countReservations(now Time) (n int) {
 		h.shard.wheel.Cancel(&h.timer)
 		n += h.jobs.Len()
 		h.shard.unlock(c)
+		s.loop.budget -= lockSteps
 	}
 	return n
 }

@@ -16,7 +16,7 @@ import (
 type roll struct {
 	mu     sync.Mutex
 	pages  []*rollPage
-	spare  *rollPage // an empty one, for a client that comes when no other is there
+	spare  *rollPage // an empty one, to be the next page
 	lastID uint64
 }
 

@@ -40,8 +40,8 @@ func (a *acceptor) accept(n int) (drained bool, err error) {
 	return drained, err
 }
 
-// acceptGuarded is acceptFrom for a listener that somebody else may close, so that its
-// descriptor may become a stranger's.
+// acceptGuarded is acceptFrom for a listener whose descriptor is package net's: when that
+// has closed it, the number may be a stranger's.
 func (a *acceptor) acceptGuarded(n int) (drained bool, err error) {
 	closed := a.raw.Control(func(listener uintptr) { drained, err = a.acceptFrom(int(listener), n) })
 	if closed != nil {
