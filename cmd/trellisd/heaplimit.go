@@ -17,24 +17,25 @@ const (
 	heapOfMember     = 512 << 20 // entries that are cached, wait, and are on their way to others
 )
 
+// ballast is never touched, and made before memory is used a second time, so that it takes
+// none of the system's. The collector counts it as alive, and so lets a small heap grow by
+// a quarter of it: otherwise it runs ten times a second where connections come and go, for
+// 2 % of the processor's time. It counts against a limit of the operator's, and is not there
+// then.
+var ballast = make([]byte, 8<<20)
+
 // collectSoon has the garbage collector run when the heap is a quarter larger than
 // what lives, unless the operator has said otherwise. Commands make next to no
 // garbage; what there is comes from accepting connections, and would take as much
 // memory as they do.
 func collectSoon() {
+	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+		ballast = nil
+	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(25)
-		ballast = make([]byte, ballastSize)
 	}
 }
-
-// ballast is never touched, so that it takes no memory of the system's. The collector counts
-// it as alive, and so lets the heap of a server with few connections, which come and go,
-// grow by a quarter of it: otherwise it runs ten times a second, for 2 % of the
-// processor's time.
-var ballast []byte
-
-const ballastSize = 16 << 20
 
 // limitHeap makes the garbage collector work harder when the heap comes near to
 // what it may be beside the memory of jobs, unless the operator has said how much

@@ -212,8 +212,9 @@ func (s *ownServer) memory(serving *metrics.Serving) (l lines) {
 		limit = sizeText(s.src.Limits.Memory)
 	}
 	l.add("Limit for jobs", "%s", limit)
-	l.add("Collected heap", "%s", sizeText(int64(r[0].Value.Uint64())))
-	l.add("Of the Go runtime", "%s", sizeText(int64(r[1].Value.Uint64())))
+	untouched := int64(len(ballast))
+	l.add("Collected heap", "%s", sizeText(int64(r[0].Value.Uint64())-untouched))
+	l.add("Of the Go runtime", "%s", sizeText(int64(r[1].Value.Uint64())-untouched))
 	l.add("Goroutines", "%d", r[2].Value.Uint64())
 	return l
 }
