@@ -122,7 +122,7 @@ cluster:
 	CLUSTER=$(CLUSTER) $(GO) test -count=1 -timeout 0 -v -run '$(CLUSTER_TESTS)' ./cmd/trellisd
 
 soak:
-	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -v -run '^TestSoak$$' ./cmd/trellisd
+	SOAK=$(SOAK) $(GO) test -count=1 -timeout 0 -parallel 4 -v -run '^TestSoak$$' ./cmd/trellisd
 
 # SCALE=waits measures one subject only, SCALE=waits/pause one part of it: see cmd/trellisd/scale_test.go.
 scale:

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"crypto/tls"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -335,7 +335,7 @@ func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 			l.done.Go(func() {
 				l.repeat(func() error {
 					time.Sleep(100 * time.Millisecond)
-					c, err := tls.Dial(s.addrs[1].Network(), s.addrs[1].String(), files.client())
+					c, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, s.addrs[1].Network(), s.addrs[1].String(), files.client())
 					if err != nil {
 						return err
 					}
