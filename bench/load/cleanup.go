@@ -76,19 +76,32 @@ func (s *shared) cleanUp(ctl *control) error {
 }
 
 // deleteRest deletes, by their ids, the jobs that cannot be reserved: they are delayed or buried. It returns how many
-// could not be deleted.
+// could not be deleted and are there: reserved by connections that the server has not seen the end of. What is not there
+// is lost, or was deleted by a command whose reply nobody waited for, because the run was interrupted.
 func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	var ids []uint64
 	s.book.ids(func(id uint64) { ids = append(ids, id) })
 	slices.Sort(ids)
+	var refused []uint64
 	err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
 		return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
 	}, func(i int, r *reply) error {
 		if r.kind != replyDeleted {
-			left++
+			refused = append(refused, ids[i])
 			return nil
 		}
 		s.book.deleted(ids[i])
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	err = ctl.pipeline(len(refused), func(b []byte, i int) []byte {
+		return append(strconv.AppendUint(append(b, "stats-job "...), refused[i], 10), '\r', '\n')
+	}, func(_ int, r *reply) error {
+		if r.kind != replyNotFound {
+			left++
+		}
 		return nil
 	})
 	return left, err

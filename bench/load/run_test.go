@@ -349,6 +349,7 @@ func TestAnInterruptedRunEnds(t *testing.T) {
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	cfg := quick(s.Addr, "cycle")
 	cfg.Count, cfg.Duration = 0, time.Hour
+	cfg.Patience = time.Hour // what had been on its way keeps nobody waiting
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.Progress = func(p bench.Progress) {
 		if p.Commands > 0 {

@@ -278,6 +278,10 @@ func (c *conn) command(f []string) bool {
 		c.watched = slices.DeleteFunc(c.watched, func(t string) bool { return t == f[1] })
 		c.say("WATCHING %d", len(c.watched))
 	case "stats", "stats-tube", "stats-job", "list-tubes":
+		if f[0] == "stats-job" && s.jobs[arg(1)] == nil {
+			c.say("NOT_FOUND")
+			return true
+		}
 		ready := 0
 		for _, j := range s.jobs {
 			if j.state == "ready" && (f[0] != "stats-tube" || j.tube == f[1]) {
