@@ -57,7 +57,9 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		for i := range s.watched {
 			s.watches |= 1 << s.watched[i].tube.shard.number
 		}
-		if last == 1 {
+		// Whoever has gone to another tube needs no list any more. Whoever has come back to
+		// the first one may do so again and again.
+		if last == 1 && s.watched[0].tube != s.first[0].tube {
 			s.first[0] = s.watched[0]
 			s.watched = s.first[:]
 		}

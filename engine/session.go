@@ -35,7 +35,7 @@ type Session struct {
 	loop     *Loop
 	used     *tube     // nil when the session has left all that others can see
 	watched  []watch   // never empty while open; does not change while the session waits
-	first    [1]watch  // where watched lies while the session watches one tube
+	first    [1]watch  // where watched lies until the session watches a second tube, and again when that is the only one
 	held     *holdings // made with the first reservation
 	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -235,6 +236,31 @@ func TestAMemberRefusesInheritedSockets(t *testing.T) {
 	}
 }
 
+// fill puts at least n jobs, whoever leads meanwhile, and returns how many there are.
+func (w *town) fill(n int, body string) uint64 {
+	w.t.Helper()
+	const batch = 100
+	put := strings.TrimSuffix(strings.Repeat(fmt.Sprintf("put 0 0 60 %d\r\n%s\r\n", len(body), body), batch), "\r\n")
+	for c := w.dial(); n > 0; n -= batch {
+		c.renew()
+		_, err := io.WriteString(c.conn, put+"\r\n")
+		for range batch {
+			var line string
+			if err == nil {
+				line, err = c.in.ReadString('\n')
+			}
+			if err == nil && !strings.HasPrefix(line, "INSERTED") {
+				w.t.Fatal(line)
+			}
+		}
+		if err != nil { // the office has ended
+			n += batch
+			c = w.dial()
+		}
+	}
+	return w.settled()
+}
+
 // The office goes round and round: each time a process makes an engine and event loops
 // anew, and it does not grow.
 func TestAProcessThatLeadsAgainAndAgainDoesNotGrow(t *testing.T) {
@@ -244,17 +270,7 @@ func TestAProcessThatLeadsAgainAndAgainDoesNotGrow(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 2)
 	w.startAll()
-	c := w.dial()
-	const jobs = 20_000
-	body := strings.Repeat("x", 1000)
-	for range jobs / 100 {
-		c.send(strings.TrimSuffix(strings.Repeat("put 0 0 60 1000\r\n"+body+"\r\n", 100), "\r\n"))
-		for range 100 {
-			if line := c.line(); !strings.HasPrefix(line, "INSERTED") {
-				t.Fatal(line)
-			}
-		}
-	}
+	jobs := w.fill(20_000, strings.Repeat("x", 1000))
 	held := func() (kb int) {
 		for _, n := range w.nodes {
 			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.p.cmd.Process.Pid))
