@@ -124,6 +124,9 @@ func (c *testCluster) startAll() {
 		c.start(n)
 	}
 	c.leader()
+	for _, n := range c.nodes { // the others elect a leader before the last one knows that it is a member
+		c.await(func() error { _, err := c.status(n); return err })
+	}
 }
 
 // start starts a node's process and waits until it listens for its peers.

@@ -81,6 +81,14 @@ func (w *town) startAll() {
 	for _, n := range w.nodes {
 		n.start("--cluster=" + w.list)
 	}
+	w.eventually("all nodes are members", func() bool {
+		for _, n := range w.nodes {
+			if _, err := n.ask(`{"op":"status"}`); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // last is the address in the last line of the log with a message, "" if there is none.
