@@ -94,14 +94,15 @@ unit race fuzz: export TRELLIS_NEED_PEERS = 1
 unit race fuzz: export TRELLIS_FIVEBEANS = $(FIVEBEANS)
 unit race fuzz: export TRELLIS_AXE = $(AXE)
 
+# The limit of go test, 10 minutes for a package, is short on a machine that does much else.
 unit:
-	$(GO) test -count=1 ./...
+	$(GO) test -count=1 -timeout 30m ./...
 
 # What is tried at every byte and at every call in unit is tried at some of them here. The race
 # detector has every process of a test end a second late, unless it is told otherwise.
 race: export GORACE = atexit_sleep_ms=50
 race:
-	CGO_ENABLED=1 $(GO) test -count=1 -short -race $(RACY)
+	CGO_ENABLED=1 $(GO) test -count=1 -timeout 30m -short -race $(RACY)
 
 # To make an input smaller that covers something new may take a minute, in which nothing else is tried.
 # Before Go 1.27 the end of FUZZTIME may come as a failure, "context deadline exceeded":

@@ -134,7 +134,7 @@ func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
 		t.Errorf("the line is not named:\n%s", log)
 	}
 	as("old")
-	if _, body := httpGet(t, url+"/metrics"); !strings.Contains(body, `beanstalkd_reload_failing{file="auth-file"} 1`) {
+	if body := scrape(t, url); !strings.Contains(body, `beanstalkd_reload_failing{file="auth-file"} 1`) {
 		t.Error("the metrics do not say so")
 	}
 
@@ -147,7 +147,7 @@ func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
 	c.send("auth old")
 	c.want("UNAUTHORIZED")
 	c.wantEOF()
-	_, body := httpGet(t, url+"/metrics")
+	body := scrape(t, url)
 	for _, want := range []string{
 		`beanstalkd_reload_failing{file="auth-file"} 0`,
 		`beanstalkd_reloads_total{file="auth-file",result="failed"} 1`,

@@ -444,7 +444,7 @@ func TestPromtoolFindsNothingToMendInTheMetrics(t *testing.T) {
 	if err := startTraffic(t, s).end(); err != nil {
 		t.Fatalf("the load: %v", err)
 	}
-	_, body := httpGet(t, url+"/metrics")
+	body := scrape(t, url)
 	cmd := exec.Command("promtool", "check", "metrics")
 	cmd.Stdin = strings.NewReader(body)
 	if out, err := cmd.CombinedOutput(); err != nil {

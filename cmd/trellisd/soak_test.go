@@ -577,7 +577,7 @@ func descriptors(t *testing.T, s *server) int {
 // goroutines is how many a server has, which serves its metrics at url.
 func goroutines(t *testing.T, url string) (n int) {
 	t.Helper()
-	_, body := httpGet(t, url+"/metrics")
+	body := scrape(t, url)
 	_, rest, _ := strings.Cut(body, "\ngo_goroutines ")
 	if _, err := fmt.Sscan(rest, &n); err != nil {
 		t.Fatalf("go_goroutines: %v", err)

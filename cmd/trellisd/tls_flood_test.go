@@ -173,7 +173,7 @@ func floodHandshakes(t *testing.T, files *certFiles, n int, flood func(ctx conte
 // gaugeOf is the value of a metric, with its labels as they are written.
 func gaugeOf(t *testing.T, url, name string) (v float64) {
 	t.Helper()
-	_, body := httpGet(t, url+"/metrics")
+	body := scrape(t, url)
 	_, rest, _ := strings.Cut(body, "\n"+name+" ")
 	if _, err := fmt.Sscan(rest, &v); err != nil {
 		t.Fatalf("%s: %v", name, err)
