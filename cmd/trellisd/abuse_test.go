@@ -27,7 +27,7 @@ func TestThousandsOfClientsThatSendByteByByte(t *testing.T) {
 		t.Cleanup(func() { _ = conn.Close() })
 		wg.Go(func() {
 			tube := fmt.Sprint("slow-", i)
-			send := fmt.Sprintf("use %s\r\nput 0 0 60 9\r\nbody-%04d\r\nwatch %s\r\nignore default\r\nreserve\r\n", tube, i, tube)
+			send := fmt.Sprintf("use %s\r\nput 0 0 3600 9\r\nbody-%04d\r\nwatch %s\r\nignore default\r\nreserve\r\n", tube, i, tube)
 			for j := range len(send) {
 				if _, err := io.WriteString(conn, send[j:j+1]); err != nil {
 					t.Errorf("client %d: %v", i, err)
