@@ -83,26 +83,20 @@ func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	s.book.ids(func(id uint64) { ids = append(ids, id) })
 	slices.Sort(ids)
 	var refused []uint64
-	err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
-		return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
-	}, func(i int, r *reply) error {
+	err = ctl.eachJob("delete ", ids, func(id uint64, r *reply) {
 		if r.kind != replyDeleted {
-			refused = append(refused, ids[i])
-			return nil
+			refused = append(refused, id)
+			return
 		}
-		s.book.deleted(ids[i])
-		return nil
+		s.book.deleted(id)
 	})
 	if err != nil {
 		return 0, err
 	}
-	err = ctl.pipeline(len(refused), func(b []byte, i int) []byte {
-		return append(strconv.AppendUint(append(b, "stats-job "...), refused[i], 10), '\r', '\n')
-	}, func(_ int, r *reply) error {
+	err = ctl.eachJob("stats-job ", refused, func(_ uint64, r *reply) {
 		if r.kind != replyNotFound {
 			left++
 		}
-		return nil
 	})
 	return left, err
 }
@@ -168,15 +162,12 @@ func (s *shared) takeOut(ctl *control, n int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	err = ctl.pipeline(len(ids), func(b []byte, i int) []byte {
-		return append(strconv.AppendUint(append(b, "delete "...), ids[i], 10), '\r', '\n')
-	}, func(i int, r *reply) error {
+	err = ctl.eachJob("delete ", ids, func(id uint64, r *reply) {
 		if r.kind != replyDeleted {
-			s.violations.add(bench.ViolationReply, "delete %d was answered %q", ids[i], r.line)
-			return nil
+			s.violations.add(bench.ViolationReply, "delete %d was answered %q", id, r.line)
+			return
 		}
-		s.book.deleted(ids[i])
-		return nil
+		s.book.deleted(id)
 	})
 	return len(ids), err
 }

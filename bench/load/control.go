@@ -147,6 +147,16 @@ func (c *control) pipeline(n int, add func(b []byte, i int) []byte, got func(i i
 	return nil
 }
 
+// eachJob sends a command with each of the ids behind it, and calls got with every reply.
+func (c *control) eachJob(command string, ids []uint64, got func(id uint64, r *reply)) error {
+	return c.pipeline(len(ids), func(b []byte, i int) []byte {
+		return append(strconv.AppendUint(append(b, command...), ids[i], 10), '\r', '\n')
+	}, func(i int, r *reply) error {
+		got(ids[i], r)
+		return nil
+	})
+}
+
 // watchOnly watches these tubes and no others. There must be at least one, and either all or none of them may be watched
 // already.
 func (c *control) watchOnly(tubes []string) error {
