@@ -14,10 +14,11 @@ import (
 var errAborted = errors.New("reactor: the server was aborted")
 
 // Hold stops the execution of commands, or goes on with it. When Hold(true) returns, no
-// command executes on any loop, and none will until Hold(false) or Shutdown. Nor do waits
-// end, nor does anything happen that is due; all that is made up for afterwards. What
-// clients send meanwhile is kept, up to the usual limits; connections are accepted, and
-// replies are sent when they are committed.
+// command executes on any loop, and none will until Hold(false) or Shutdown. Nor does the
+// engine end waits or do what is due; all that is made up for afterwards. What clients send
+// meanwhile is kept, up to the usual limits; connections are accepted, and replies are sent
+// when they are committed. Connections that end meanwhile end as always: sessions close, and
+// a reserve of a client that half-closes is answered TIMED_OUT.
 //
 // A server that is being shut down is not held. Hold(true) then returns when it has ended.
 // Calls of Hold must not overlap.
@@ -46,17 +47,18 @@ func (s *Server) beginHold() bool {
 // flushPause is between two looks of Flush.
 const flushPause = time.Millisecond
 
-// Flush waits until the system has every reply that is committed, and returns nil, or
-// until ctx is done: there may always be clients that do not read. It is for a server that
-// is held, and that will be aborted; one that is being shut down returns nil at once.
+// Flush waits until the system has every reply, those included that still wait for a
+// commit, and returns nil, or until ctx is done: there may always be clients that do not
+// read. It is for a server that is held, and that will be aborted; on one that is being
+// shut down it returns nil at once.
 func (s *Server) Flush(ctx context.Context) error {
 	if !s.beginHold() {
 		return nil
 	}
 	defer s.holds.Done()
 	for {
-		// A loop that has been called has also seen what is committed when it is called
-		// once more.
+		// A loop makes its calls before it looks at what is committed and sends that: when
+		// it makes the second call, it has done so behind the first.
 		s.onLoops(func(*loop) {})
 		s.onLoops(func(*loop) {})
 		var pending int64

@@ -15,9 +15,9 @@ import (
 	"trellis/reactor/throttle"
 )
 
-// How long an acceptor waits before it tries again when the system is out of
-// descriptors or memory. The wait doubles, and is over sooner when the server
-// closes a connection.
+// An acceptor pauses before it tries again when the system is out of descriptors or
+// memory. The pause doubles each time, and is over sooner when the server closes a
+// connection.
 const (
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
@@ -116,7 +116,7 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	return a.run()
 }
 
-// close ends what leaveGoPoller has begun.
+// close keeps Abort off the listener, and closes its descriptor if that is the acceptor's.
 func (a *acceptor) close() {
 	s := a.server
 	s.mu.Lock()

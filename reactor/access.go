@@ -12,20 +12,20 @@ import (
 // Access decides who may do what. Its methods are called on the goroutines of loops, also
 // of several at a time, and must not block.
 type Access interface {
-	// Identify returns what a client may do that is known by its connection: by the
-	// user at its other end, or by its certificate. It returns nil for a client that
-	// has to authenticate. It is not called for those about whom nothing is known.
+	// Identify returns the rights of a client that is known by the user at the other end
+	// of its Unix socket, or by its certificate. It returns nil for a client that has to
+	// authenticate. It is not called for plain TCP, which tells nothing of a client.
 	Identify(p *Peer) *engine.Grant
-	// Authenticate returns what a client may do that has sent a token, nil if the token
-	// is nobody's. token is valid during the call only.
+	// Authenticate returns the rights of the client to whom a token belongs, nil if the
+	// token is nobody's. token is valid during the call only.
 	Authenticate(p *Peer, token []byte) *engine.Grant
 	// Refused is told of a client that is disconnected because it has sent something
-	// else than a token, or nothing for too long or while others wanted its place.
+	// else than a token, or no line for too long or while others wanted its place.
 	Refused(p *Peer, why Refusal)
 }
 
-// Refusal is why a client is disconnected that has not authenticated, besides a token
-// that is nobody's.
+// Refusal is why a client that has not authenticated is disconnected. A token that is
+// nobody's is no such reason: Authenticate has seen it.
 type Refusal uint8
 
 // The reasons.
@@ -38,7 +38,7 @@ const (
 // Peer is what is known of who is at the other end of a connection.
 type Peer struct {
 	// Addr is its address and port, "unix" on a Unix socket, "" if the system does not
-	// say.
+	// tell.
 	Addr string
 	// UID is the user on a Unix socket as whom it has connected, or -1.
 	UID int

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arrival is a connection that has a place, unless it is the process's own, and is
-// counted in its loop's members.
+// arrival is a connection on its way to its loop, which counts it in members already. It
+// has a place under the limit, unless the process has made it to itself.
 type arrival struct {
 	fd       int
 	listener listenerID
@@ -34,7 +34,7 @@ func (a *acceptor) accept(n int) (drained bool, err error) {
 		drained, err = a.acceptGuarded(n)
 	}
 	if drained && optionsInherited {
-		// Those who came before the listener had the options are gone.
+		// Whoever connected before the listener had the options has been accepted.
 		a.options = nil
 	}
 	return drained, err
@@ -164,7 +164,7 @@ func (l *loop) admit(n arrival) error {
 	return fmt.Errorf("giving a connection to a loop: %w", err)
 }
 
-// leavePlace counts a connection off that was given to the loop.
+// leavePlace undoes leastLoop and takePlace for a connection that was given to the loop.
 func (l *loop) leavePlace(from listenerID) {
 	l.members.Add(-1)
 	if !from.own() {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell makes a loop serve its run queue after its next poll. It is a descriptor that
-// gnet takes for a connection: what is written to it is input, and nothing but a poll
+// bell makes a loop take its mail and go on serving after its next poll. It is a descriptor
+// that gnet takes for a connection: what is written to it is input, and nothing but a poll
 // can find it there. (A task for gnet's own queue would not do: gnet runs that queue
 // until it is empty, so that a task which is posted while it runs comes before the
 // next poll.) A ring costs one short write and one short read, and no allocation. A
@@ -34,8 +34,9 @@ type bell struct {
 // ringing is what is written: to an eventfd, a number in any byte order.
 var ringing = [8]byte{0: 1, 7: 1}
 
-// ring asks for a call of loop.polled. It reports false when the loop has ended.
-// Any goroutine may call it; it does not block.
+// ring asks for a call of loop.answerBell. False says that the bell is silent; but it
+// reports true, too, if an earlier ring was not heard. Any goroutine may call it; it
+// does not block.
 func (b *bell) ring() bool {
 	if b.rung.Load() || b.rung.Swap(true) {
 		return true

@@ -9,8 +9,9 @@ import (
 	"trellis/engine"
 )
 
-// Committer is the journal that replies depend on: none leaves before what it
-// tells is committed. Both methods may be called from any goroutine.
+// Committer is the journal that replies depend on: no reply leaves before what it
+// tells is committed. Both methods are called on the goroutines of loops, also of
+// several at a time.
 type Committer interface {
 	// Committed is the place up to which the journal is committed.
 	Committed() journal.Pos
@@ -19,12 +20,11 @@ type Committer interface {
 	Flush()
 }
 
-// commits is what a loop has to do with the journal. The first connection in a
-// round whose replies have to wait rings the bell; when the loop hears it, after
-// the next poll, one Flush serves all that have come since. Nobody waits for longer
-// than that and the commit take, and a connection whose commands changed nothing
-// does not wait at all. (That gnet is done with a poll's events shows only in the
-// next poll, so that there is no way to save the bell.)
+// commits is a loop's connections whose replies wait for the journal. The first
+// connection in a round whose replies have to wait rings the bell; when the loop hears
+// it, after the next poll, one Flush serves all that have come since. Nobody waits for
+// longer than that and the commit take, and a connection whose commands changed nothing
+// does not wait at all.
 type commits struct {
 	// conns have output that waits for a commit, from next on. They are served in
 	// this order, which is that of their places in the journal, or nearly so: who
@@ -159,8 +159,8 @@ func (l *loop) countCommitted() {
 	k.batches = slices.Delete(k.batches, 0, n)
 }
 
-// committed goes on after what c's output tells was committed, or has turned out
-// never to be.
+// committed goes on once the journal is committed as far as c's output depends on it,
+// or never will be.
 func (c *conn) committed(now engine.Time) {
 	l := c.loop
 	defer l.recovered()

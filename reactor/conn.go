@@ -12,8 +12,8 @@ import (
 	"trellis/engine"
 )
 
-// conn is one client's connection. It belongs to its loop's goroutine. There is
-// one for each client, most of them idle, so that what is rare lies in backlog.
+// conn is one client's connection. It belongs to its loop's goroutine. Most clients
+// are idle, so that what few need lies in backlog.
 type conn struct {
 	session  engine.Session // the first field: see connOf
 	decoder  codec.Decoder
@@ -27,16 +27,16 @@ type conn struct {
 	phase   phase
 	intake  intake
 	closure closure
-	command codec.Op // that the session waits in
+	command codec.Op // the one that is not finished, while the phase is waiting
 
 	registered bool // the watcher knows fd
-	stalled    bool // it goes on when the client takes output
+	stalled    bool // the client has to take output before it can go on
 	unflushed  bool // counted in Server.unflushed
 
-	listener listenerID // that it came from; does not change
+	listener listenerID // where it came from; does not change
 }
 
-// backlog is what a connection has that cannot keep up.
+// backlog is what is pending for a connection. Most connections have none.
 type backlog struct {
 	in         inputQueue
 	out        outputQueue
@@ -44,7 +44,7 @@ type backlog struct {
 	since      engine.Time // of a command that takes long: when it began
 	queued     bool        // in loop.run
 	woken      bool        // the session can go on, as soon as the client has taken its output
-	armed      bool        // the watcher will tell
+	armed      bool        // the watcher will tell when the client takes output
 	behindQuit bool        // the client has sent something behind its quit
 }
 
@@ -78,7 +78,7 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	c.watchIdleness(now)
 }
 
-// action is what gnet is told when it has given c something to do.
+// action is what gnet's callbacks for c return.
 func (c *conn) action() gnet.Action {
 	if c.phase == ended || c.gc == nil {
 		return gnet.Close
@@ -117,7 +117,7 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	}
 }
 
-// resume goes on with a session that need not wait any more, or whose end is complete.
+// resume goes on with a session whose wait is over, or that is closed completely.
 func (c *conn) resume(now engine.Time) {
 	defer c.loop.recovered()
 	switch {
@@ -144,7 +144,7 @@ func (c *conn) goOn(now engine.Time) {
 	}
 }
 
-// takesOutput goes on after the watcher has told, perhaps without cause.
+// takesOutput goes on after the watcher has rung, perhaps without cause.
 func (c *conn) takesOutput(now engine.Time) {
 	if c.phase < broken && c.x != nil {
 		c.x.armed = false
@@ -171,7 +171,7 @@ func (c *conn) backlog() *backlog {
 // for a commit allocate nothing.
 const maxBacklogs = 256
 
-// dropBacklog forgets c.x, which has nothing any more.
+// dropBacklog gives c.x, in which nothing is pending, back to the loop.
 func (c *conn) dropBacklog() {
 	l := c.loop
 	if len(l.backlogs) < maxBacklogs {
@@ -196,9 +196,9 @@ func (c *conn) pendingInput() int {
 	return c.x.in.len()
 }
 
-// conclude follows everything that is done for the connection. It decides whether the
-// connection has come to its end, whether it stands in the run queue, and whether the
-// client is read.
+// conclude is called behind everything that is done for the connection. It decides
+// whether the connection has come to its end, whether it stands in the run queue, and
+// whether the client is read.
 func (c *conn) conclude(now engine.Time) {
 	if c.phase == ended {
 		return
@@ -274,8 +274,8 @@ func (c *conn) takesLong() bool {
 		c.command != codec.OpReserveBatch
 }
 
-// exhausted tells that all that the client has sent was executed, and that no more
-// will come.
+// exhausted tells whether all that the client has sent was executed, and no more will
+// come.
 func (c *conn) exhausted() bool {
 	return c.intake >= finished && c.phase <= serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
 }
@@ -354,7 +354,8 @@ func (c *conn) setStalled(stalled bool) {
 	c.loop.counts.stalls.Add(1)
 }
 
-// setUnflushed tells Shutdown whether to wait for c.
+// setUnflushed tells Shutdown whether to wait for c: its client is owed replies or the
+// answer to input that can be executed.
 func (c *conn) setUnflushed(u bool) {
 	if u == c.unflushed {
 		return
@@ -417,8 +418,8 @@ func (c *conn) end(now engine.Time) {
 		_ = unix.Close(int(c.fd))
 		l.server.descriptorFreed()
 	}
-	// What is just being dealt with is closed afterwards. There may be reports at
-	// hand of others.
+	// gnet closes what it has reported when its callback returns (see action). Of other
+	// connections it may still have reports at hand.
 	if c.gc != nil && l.dealing != c {
 		l.closeSoon(c.gc)
 	}

@@ -11,7 +11,7 @@ import (
 // has at most one.
 type deadline struct {
 	conn   *conn
-	at     engine.Time // when the loop looks at it: not after it ends, but perhaps before
+	at     engine.Time // when the loop looks at it: when the connection is to end, or earlier
 	active engine.Time // when the client last sent or took something
 	index  int         // in deadlines, or -1
 	ending bool        // the connection is being ended, and counted so
@@ -88,15 +88,15 @@ func (h deadlines) down(i int) {
 	}
 }
 
-// touched notes that the client does something.
+// touched notes that the client has sent or taken something.
 func (c *conn) touched(now engine.Time) {
 	if c.deadline != nil {
 		c.deadline.active = now
 	}
 }
 
-// watchIdleness closes the connection when it is idle for too long, if that is
-// wanted.
+// watchIdleness gives the connection a deadline for being idle, if Config.IdleTimeout
+// sets one.
 func (c *conn) watchIdleness(now engine.Time) {
 	timeout := c.loop.server.cfg.IdleTimeout
 	if timeout == 0 || c.listener.own() {
@@ -106,7 +106,8 @@ func (c *conn) watchIdleness(now engine.Time) {
 	c.loop.deadlines.set(c.deadline, now+engine.Time(timeout))
 }
 
-// beginEnding closes the connection when its client takes nothing for too long.
+// beginEnding gives the connection a deadline for its client to take what it is owed, and
+// counts it as being ended.
 func (c *conn) beginEnding(now engine.Time) {
 	if c.deadline == nil {
 		c.deadline = &deadline{conn: c, index: -1}

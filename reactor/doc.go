@@ -89,8 +89,8 @@
 //	any --> broken --> ended       nothing more is read or written
 //	draining --> ended             all is sent, and nothing is there that was not read
 //
-// A connection of a server without access control begins in serving. Who sends anything
-// but a token while greeting is told so, and goes on to draining.
+// A connection of a server without access control begins in serving. A client that sends
+// anything but a token while greeting is told so, and goes on to draining.
 //
 // Beside that, its intake says who reads what the client sends: gnet (reading),
 // nobody for now (paused), or, after the client has sent its last (finished), the
@@ -107,7 +107,7 @@
 // its commands, epoll_ctl and close. One loop accepts for each listener, on its own
 // goroutine, and gives every connection to the loop that has fewest, itself
 // included. Package adopt registers the bare descriptor with gnet, and says what of
-// gnet it relies on. Go's poller is not asked.
+// gnet it relies on. Go's poller is not involved.
 //
 // The loop learns from its own poller that somebody has connected: see
 // gate_epoll.go for how, as gnet has no means for that. Where that does not work, on
@@ -134,18 +134,18 @@
 // else is strange. Only a loop that polls by itself can watch (see Polling): elsewhere, a
 // goroutine begins at once.
 //
-// There the tls.Conn is the same, and what lies under it is memory: the loop feeds it
-// with what gnet has read, takes the plain text out, and writes what it has sealed to
+// On the loop the tls.Conn is the same, and what lies under it is memory: the loop feeds
+// it with what gnet has read, takes the plain text out, and writes what it has sealed to
 // the socket. All the rest of the reactor deals with plain text. A plain connection is
-// not a byte bigger for that: a TLS connection is a struct around one, and which of
-// them a conn is, the number of its listener tells.
+// not a byte bigger for that: a TLS connection is a struct around one, and the number of
+// its listener tells which of the two a conn is.
 //
 //   - Replies are sealed when they can be written, in chunks of up to 64 KiB. What was
 //     sealed cannot be taken back; a chunk that the socket has taken in part is kept,
 //     and what it holds counts as pending output until it has left.
 //   - A close_notify is a half-close, and is noticed when it is read; behind more input
 //     than is kept, only the socket's end is noticed at once. An end without
-//     close_notify is the same. What a record held that is cut there is dropped.
+//     close_notify is the same. A record that is cut there is dropped.
 //   - When a client breaks the protocol, what it has sent before is executed, replies
 //     are dropped, and it is sent an alert, for which it has the time that a client has
 //     after its quit.
@@ -160,13 +160,13 @@
 // A crowd of handshakes leaves the loops half of the processors: a handshake begins, and goes
 // on, only with one of a few tokens, and until it begins it is a descriptor in a list. There
 // may be 1,000 handshakes, or a quarter of the connections if that is less, silent clients and
-// those that were told that they do not speak TLS included; then the oldest is given up, of
-// those that have begun, of those that have not, or of those that were told, whichever are
-// most. See handshakes for why the newest is preferred. When more clients say hello than the tokens can
-// serve, as a flood that reconnects for ever can do, only a part of them is served. A client
-// may send 16 KiB in its handshake, 64 KiB with a certificate, and has 10 s. When a
-// handshake has failed, the connection is kept for up to 1 s so that the client can
-// read the alert.
+// those that were told that they do not speak TLS included. Then the oldest of the largest
+// group is given up: of those that have begun, of those that have not, or of those that were
+// told. See handshakes for why the newest is preferred. When more clients say hello than the
+// tokens can serve, as in a flood that reconnects for ever, only a part of them is served. A
+// client may send 16 KiB in its handshake, or 64 KiB if it is asked for a certificate, and
+// has 10 s. When a handshake has failed, the connection is kept for up to 1 s so that the
+// client can read the alert.
 //
 // # Invariants
 //
@@ -226,7 +226,7 @@
 //     the sealed form of 64 KiB of them besides;
 //   - in the engine, a body that is arriving, at most as big as a job may be.
 //
-// The buffers come from pools, and their capacity may be up to twice of what lies
+// The buffers come from pools, and their capacity may be up to twice what lies
 // in them. An idle connection has none. It costs less than 230 bytes here, with what
 // the engine keeps, and about 300 in gnet.
 //
@@ -280,8 +280,8 @@
 // as long as the client takes something every 5 minutes. What the client has
 // reserved returns as soon as nothing of it is left to execute. On kqueue systems
 // the end is noticed only when it is read; while a client is not read, it may
-// come late. No system tells of an end behind bytes that its buffers have not
-// room for.
+// come late. No system tells of an end behind bytes for which its buffers have
+// no room.
 //
 // When the server shuts down, each client is read at most once more, so that those
 // that never pause come to an end too. What has come is executed and answered; with
@@ -301,7 +301,7 @@
 //
 // # Shortages
 //
-// There may be Config.MaxConnections connections, those included that are being
+// There may be Config.MaxConnections connections, counting those that are being
 // ended. One more is accepted, answered OUT_OF_MEMORY, which in the protocol means
 // that trying again later may help, and closed; to leave it in the listener's
 // queue instead would let it hang without a word.

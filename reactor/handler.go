@@ -42,7 +42,7 @@ func (h *handler) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 }
 
 func (h *handler) OnTraffic(gc gnet.Conn) gnet.Action {
-	// Whatever is left here gnet copies to a buffer, and from then on every read.
+	// gnet would copy what is left here to a buffer, and from then on every read.
 	p, _ := gc.Next(-1)
 	switch c := gc.Context().(type) {
 	case *bell:

@@ -76,8 +76,8 @@ func (r HandshakeResult) String() string { return handshakeResults[r] }
 // HandshakeStats is what has become of TLS handshakes.
 type HandshakeStats struct {
 	Pending int // under way now
-	// Took is how long handshakes took, by their result. What a client does before
-	// its first byte counts.
+	// Took is how long handshakes took from when their connections were accepted, by their
+	// result.
 	Took [NumHandshakeResults]histogram.Histogram
 }
 
@@ -172,7 +172,7 @@ type handshake struct {
 	socket   *os.File        // fd; nil before the goroutine runs; guarded by handshakes.mu
 	raw      syscall.RawConn // of socket
 	left     int             // bytes that may still be read
-	padding  int             // bytes that were made up since
+	padding  int             // zeros that crypto/tls was given since left is 0
 }
 
 // errTooLong ends the handshake of a client that has sent too much.
@@ -343,8 +343,8 @@ func (h *handshake) abandon() {
 	h.leave(errGivenUp)
 }
 
-// leave ends a handshake that has no goroutine, and that is in no list any more. Why it has
-// failed may have been noted before.
+// leave ends a handshake that has no goroutine, and that is in no list any more. Of one whose
+// client was told, refuse has noted why before.
 func (h *handshake) leave(why error) {
 	if h.list != &h.by.server.handshakes.told {
 		h.end(why)
@@ -543,7 +543,8 @@ func (h *handshake) take() bool {
 	return h.token
 }
 
-// give gives the token, if h has one, to others, before the client is waited for.
+// give passes the token on, if h has one. It comes before each wait for the client, and at
+// the end.
 func (h *handshake) give() {
 	hs := &h.by.server.handshakes
 	hs.mu.Lock()
@@ -626,7 +627,7 @@ func (hs *handshakes) sweep() {
 	debug.FreeOSMemory()
 }
 
-// leaveLocked makes room for another handshake.
+// leaveLocked takes h out of all lists, which makes room for another handshake.
 func (hs *handshakes) leaveLocked(h *handshake) {
 	if h.place == nil {
 		return
@@ -640,7 +641,7 @@ func (hs *handshakes) leaveLocked(h *handshake) {
 	hs.watched.removeLocked(h)
 }
 
-// result tells what err is. handshakes.mu is held.
+// result classifies err, with which the handshake has ended. handshakes.mu is held.
 func (h *handshake) result(err error) HandshakeResult {
 	var unverified *tls.CertificateVerificationError
 	var op *net.OpError

@@ -25,8 +25,8 @@ const (
 type inputQueue struct {
 	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
 	at  int                        // where in buf the next command begins
-	// rest tells that gnet was not let read all that the client has sent before it
-	// reported the end: the loop reads the rest itself.
+	// rest says that gnet has reported the end of the input without reading all that
+	// comes before it: the loop reads that itself.
 	rest bool
 }
 

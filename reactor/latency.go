@@ -84,7 +84,7 @@ type batch struct {
 // noCommand stands for answers to what was no command.
 const noCommand = codec.NumCommands
 
-// counted tells as what an event of the decoder counts.
+// counted is the command that an event of the decoder counts as.
 var counted = func() (c [256]codec.Op) {
 	for op := range c {
 		c[op] = min(codec.Op(op), noCommand)
@@ -96,7 +96,7 @@ var counted = func() (c [256]codec.Op) {
 	return c
 }()
 
-// begin tells when the commands were read that are added next.
+// begin notes when the commands that are added next were read.
 func (b *batch) begin(now engine.Time) {
 	if b.commands == 0 {
 		b.began = now

@@ -8,9 +8,8 @@ import (
 	"trellis/codec"
 )
 
-// DefaultMaxOutput is how many bytes of replies may be pending for one client
-// where nothing else is said: three times a list of 100,000 tubes with the
-// longest names.
+// DefaultMaxOutput is the least that Config.MaxOutput is, in bytes, where it is 0: three
+// times a list of 100,000 tubes with the longest names.
 const DefaultMaxOutput = 64 << 20
 
 // reservedDescriptors are left for what is no client's connection: listeners, the
@@ -18,9 +17,9 @@ const DefaultMaxOutput = 64 << 20
 // listener and those who look at it.
 const reservedDescriptors = 128
 
-// DefaultMaxConnections is the limit on connections of a server that is not told
-// another: what the process's limit on descriptors leaves after a reserve of
-// 128, or of a quarter where that is less.
+// DefaultMaxConnections is the limit where Config.MaxConnections is 0: what the
+// process's limit on descriptors leaves after a reserve of 128, or of a quarter where
+// that is less.
 func DefaultMaxConnections() int {
 	n := descriptorLimit()
 	return int(max(1, n-min(reservedDescriptors, n/4)))

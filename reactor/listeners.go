@@ -5,9 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// listenerID is the number of the listener that a connection came from. Those of
-// listeners for TLS are firstTLS and more, and ownListener is that of nobody. If there are
-// more listeners than numbers, the last number is that of several.
+// listenerID is the number of the listener that a connection came from. Listeners for TLS
+// have numbers from firstTLS on, and ownListener is no listener's. When the numbers run
+// out, several listeners share the last one.
 type listenerID uint8
 
 const firstTLS listenerID = 128
@@ -15,7 +15,7 @@ const firstTLS listenerID = 128
 // listenerIDs is how many numbers there are.
 const listenerIDs = 256
 
-// tls tells that the listener's clients speak TLS.
+// tls tells whether the listener's clients speak TLS.
 func (id listenerID) tls() bool { return id >= firstTLS }
 
 // ListenerStats is what has come from one listener.

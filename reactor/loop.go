@@ -52,9 +52,9 @@ type loop struct {
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
 	behind    bool  // serve has left something that is not the engine's
-	dealing   *conn // which gnet has reported something of; gnet closes it when told so on return
+	dealing   *conn // the one that gnet has reported, and closes if the callback returns gnet.Close
 	held      bool  // nothing is executed for now: see Server.Hold
-	draining  bool  // who is read is not read again: what has come is to be answered, and no more
+	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 
 	writable mailbox[*conn]       // whose clients take output again, perhaps
@@ -91,8 +91,8 @@ func (l *loop) leaveWritable(c *conn) {
 	l.bell.ring()
 }
 
-// call has the loop call f soon. Any goroutine may call it. It reports false when
-// the loop has ended.
+// call has the loop call f soon. Any goroutine may call it. False says that the loop has
+// ended; but it reports true, too, if the loop's bell was rung since: see bell.ring.
 func (l *loop) call(f func(*loop)) bool {
 	l.calls.leave(f)
 	return l.bell.ring()
@@ -111,7 +111,8 @@ func (l *loop) takeMail() {
 func (l *loop) prepareToStop() {
 	now := l.server.cfg.Now()
 	l.stopping = true
-	// gnet knows nothing of those that it has closed. All of them have deadlines.
+	// gnet no longer knows the connections that go on without it. All of them have
+	// deadlines.
 	var left []*conn
 	for _, d := range l.deadlines {
 		if d.conn.gc == nil {
@@ -124,9 +125,9 @@ func (l *loop) prepareToStop() {
 }
 
 // recovered is deferred around everything that the loop does for a connection,
-// and around the rest. A panic inside a command costs the client that sent it,
-// unless the engine was interrupted with a lock held: then, and if the panic came
-// from elsewhere, nobody knows what is broken, and the process ends.
+// and around the rest. A panic inside a command costs the client that sent it its
+// connection, unless the engine was interrupted with a lock held: then, and if the
+// panic came from elsewhere, nobody knows what is broken, and the process ends.
 func (l *loop) recovered() {
 	r := recover()
 	if r == nil {

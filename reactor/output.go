@@ -19,9 +19,9 @@ const highWater = 256 << 10
 // and has no buffer.
 type outputQueue struct {
 	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
-	at  int                        // where in buf the first byte lies that was not taken
+	at  int                        // index in buf of the first byte that was not taken
 
-	bodies []engine.Body // their places are places in buf
+	bodies []engine.Body // At is an index in buf
 	begun  int           // how many bytes of the first body were taken
 	pinned int           // bytes of bodies that were not taken
 
@@ -44,7 +44,7 @@ func (q *outputQueue) len() int {
 // uncommitted tells whether a part of the queue waits for a commit.
 func (q *outputQueue) uncommitted() bool { return q.pos != 0 }
 
-// end is up to where in buf the queue may be sent.
+// end is the index in buf up to which the queue may be sent.
 func (q *outputQueue) end() int {
 	if q.pos != 0 {
 		return q.firm
@@ -84,7 +84,7 @@ func appendPieces(dst [][]byte, b []byte, at int, bodies []engine.Body, begun in
 	return append(dst, b[at:]) // never empty: the end of a line follows a body
 }
 
-// add puts b, which is copied, and bodies, whose places are places in b, at the end.
+// add appends a copy of b, and bodies whose At is an index in b.
 func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
 	before, base := q.len(), 0
 	if q.buf != nil {
@@ -99,7 +99,7 @@ func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
 	n.addOutput(q.len()-before, q.len())
 }
 
-// adopt makes b, which nobody else has, the contents of an empty queue.
+// adopt makes b the contents of an empty queue, without a copy: nobody else may keep b.
 func (q *outputQueue) adopt(b []byte, n *counts) {
 	q.buf = &bytebufferpool.ByteBuffer{B: b}
 	n.addOutput(len(b), len(b))

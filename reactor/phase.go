@@ -32,17 +32,17 @@ func (c *conn) enter(p phase) {
 	c.phase = p
 }
 
-// fail notes that nothing more can be read from or written to the connection, or
-// is wanted to be.
+// fail notes that nothing more can, or is to, be read from the connection or written
+// to it.
 func (c *conn) fail() {
 	if c.phase < broken {
 		c.enter(broken)
 	}
 }
 
-// closure is how far the end of a connection's session has come. A client learns that its
-// connection has ended only when the others can have what it had reserved, as with
-// beanstalkd, unless it has ended the connection itself.
+// closure is how far the end of a connection's session has come. As with beanstalkd, a
+// client sees the end of its connection only when others can have the jobs that it had
+// reserved, unless it has ended the connection itself.
 type closure uint8
 
 const (
@@ -56,7 +56,7 @@ type intake uint8
 
 const (
 	reading  intake = iota // gnet reads
-	resumed                // the same, but it may have an event at hand from when it was told not to
+	resumed                // gnet reads again, but may have an event at hand from while it was paused
 	paused                 // gnet was told not to read for now
 	finished               // the client has sent its last, and gnet is about to close its descriptor
 	detached               // gnet has closed its descriptor; ours is a copy, and we read what gnet has left

@@ -6,13 +6,12 @@ import (
 	"fmt"
 )
 
-// Responds returns nil once each loop has come to what others want of it, and each shard
-// of the engine has been free for a moment; or when the server has ended. Otherwise its
-// error tells which of them did not answer before ctx was done. What a held server does
-// not execute does not matter.
+// Responds returns nil once each loop has made a call, and the lock of each shard of the
+// engine has been free for a moment; or when the server has ended. Otherwise its error
+// names one that did not answer before ctx was done. A held server responds too.
 //
-// It leaves a goroutine behind that ends when the shard is free that was not: whoever has
-// got an error should not ask again.
+// After an error, a goroutine waits for the lock that is not free: whoever has got an
+// error should not ask again.
 func (s *Server) Responds(ctx context.Context) error {
 	const shards = -1
 	silent := make(map[int]bool, len(s.loops)+1)

@@ -71,9 +71,9 @@ func (l *loop) answerBell() {
 // serve does what is to be done besides reading, a bit of each kind in turn, until
 // nothing is left or the budget of the round is spent. In the latter case the bell
 // rings, so that it goes on after the next poll, and up to half of what is left of the
-// budget then goes to what is not the engine's. It ends everything that gnet makes the
-// loop do: what a loop's commands hand over to its own sessions, they get here, without
-// another way through the system.
+// budget then goes to what is not the engine's. Every callback of gnet's ends with it, so
+// that what commands hand over to sessions of the same loop reaches them without another
+// way through the system.
 func (l *loop) serve(now engine.Time) {
 	if l.server.aborting.Load() {
 		return

@@ -18,8 +18,8 @@ import (
 	"trellis/reactor/throttle"
 )
 
-// ErrClosed is returned by [Server.Serve] when the server has been shut down
-// before.
+// ErrClosed is what [Server.Serve], [Server.ServeTLS] and [Server.Connect] return once
+// the server is being shut down.
 var ErrClosed = errors.New("reactor: the server is shut down")
 
 // Config is what a server needs.
@@ -29,8 +29,8 @@ type Config struct {
 	// Now is the engine's clock. It must run at the speed of the monotonic clock
 	// and be callable from any goroutine.
 	Now func() engine.Time
-	// Journal is what the engine records changes in; nil if in nothing. Whoever
-	// commits it must call Server.Committed afterwards.
+	// Journal is where the engine records changes; nil for nowhere. Whoever commits it
+	// must call Server.Committed afterwards, or Server.CommitFailed if it has failed for good.
 	Journal Committer
 	// MaxJobSize is the largest body in bytes that a put may announce.
 	MaxJobSize uint32
@@ -61,14 +61,14 @@ type Config struct {
 // maxLoops is how many loops gnet can have.
 const maxLoops = 255
 
-// DefaultLoops is the number of event loops of a server that is not told
-// another: one for each processor that the process may use, because a loop is
-// busy with system calls most of its time, but at most 8, because the loops
-// share the engine's shards.
+// DefaultLoops is the number of event loops where Config.Loops is 0: one for each
+// processor that the process may use, because a loop is busy with system calls most
+// of its time, but at most 8, because the loops share the engine's shards.
 func DefaultLoops() int { return min(runtime.GOMAXPROCS(0), 8) }
 
-// Server serves connections. Make one with [New] and end it with Shutdown, which
-// every Server needs. All methods may be called from any goroutine.
+// Server serves connections. Make one with [New], and end it with Shutdown or Abort:
+// it keeps goroutines and descriptors until then. All methods may be called from any
+// goroutine; those that wait for the loops, not from a loop's own.
 type Server struct {
 	cfg     Config
 	log     *slog.Logger
@@ -99,8 +99,8 @@ type Server struct {
 	accepting  acceptStats
 	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
-	open      atomic.Int64    // connections that there are, or are about to be
-	unflushed atomic.Int64    // connections that have output, or input that an answer is due to, left
+	open      atomic.Int64    // places that are taken under MaxConnections
+	unflushed atomic.Int64    // connections that are owed something: see conn.setUnflushed
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
@@ -222,8 +222,8 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.acceptors.Wait()
 		s.holds.Wait()
 		s.handshakes.stop()
-		// Clients that do not pause would be owed something for ever. What a loop
-		// is just executing shows in unflushed only afterwards.
+		// Each client is read at most once more: one that never pauses would always be
+		// owed something. What a loop is executing counts in unflushed once this has run.
 		s.onLoops(func(l *loop) {
 			l.admitAll()
 			l.held, l.draining = false, true
@@ -237,7 +237,7 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 	return err
 }
 
-// stopAccepting has Serve return.
+// stopAccepting makes Serve return.
 func (s *Server) stopAccepting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +247,7 @@ func (s *Server) stopAccepting() {
 	}
 }
 
-// awaitFlush waits until no connection has output left.
+// awaitFlush waits until no client is owed anything.
 func (s *Server) awaitFlush(ctx context.Context) error {
 	for s.unflushed.Load() > 0 {
 		select {

@@ -64,8 +64,8 @@ type tlsBuffers struct {
 	gathered []byte // pieces of replies that are sealed together
 }
 
-// begin begins to serve a connection that is open. With the end of the handshake, the
-// client's first commands may have been read.
+// begin begins to serve a connection that is open. The handshake may have read the
+// client's first commands already.
 func (t *tlsConn) begin(now engine.Time) {
 	t.transport.out = &t.loop.tls
 	if t.loop.server.cfg.Access == nil {
@@ -275,9 +275,8 @@ func (t *tlsConn) sayGoodbye() bool {
 	return t.sendHeld() || t.phase >= broken
 }
 
-// close ends what TLS is about the connection, which ends. A client whose replies are
-// dropped is not told that there are no more: it can tell so from the missing
-// close_notify.
+// close ends TLS on a connection that ends. A client whose replies are dropped is sent no
+// close_notify, and can tell from that.
 func (t *tlsConn) close() {
 	if t.phase < lingering && !t.pendingOutput() {
 		for !t.sayGoodbye() && t.loop.stopping && t.torn && t.awaitSocket() {

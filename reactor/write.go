@@ -80,8 +80,8 @@ func (c *conn) flush() bool {
 	return ok
 }
 
-// retain makes the replies in loop.out, of which the first n bytes were
-// written, pending output.
+// retain makes the replies in loop.out pending output. Their first n bytes have been
+// written.
 func (c *conn) retain(n int) {
 	l := c.loop
 	x := c.backlog()

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socket of ours never blocks, so that the runtime need not know of a write: to
-// tell it would cost a fifth of a short one. A long one copies for a while, and then
-// others may want the processor.
+// shortWrite is how many bytes are written at most without telling the runtime of the
+// system call, which would cost a fifth of a short write. A socket of ours never blocks,
+// but a long write copies for a while, and then others may want the processor.
 const shortWrite = 64 << 10
 
 // writeFD writes what fd, a socket, takes at once. b is not empty. To send is a bit cheaper

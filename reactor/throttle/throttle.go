@@ -16,8 +16,8 @@ type Throttle struct {
 	unreported int       // guarded by mu
 }
 
-// Allow tells if the trouble is to be logged, and how often it was not since it
-// was last.
+// Allow tells whether the trouble is to be logged, and if so, how often it was not since
+// it was logged last.
 func (t *Throttle) Allow() (unreported int, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -31,7 +31,8 @@ func Of(el gnet.EventLoop, fd int) Poller {
 	return p
 }
 
-// Works tells whether the poller can be told anything.
+// Works tells whether gnet's poller was found. Otherwise no other method may be called,
+// CanWait excepted.
 func (p Poller) Works() bool { return p.works }
 
 // descriptorOf finds a descriptor of the poller's in gnet's unexported types.

@@ -11,9 +11,9 @@
 //	cron      uid:1000                  put       default,cron/*
 //	grafana   sha256:60303ae2...        read      *
 //
-// The four fields stand between spaces or tabs; empty lines, and what stands behind a #
-// at the beginning of a line or behind a space, are for people. Several lines may have the same name, as while a token
-// is replaced by another, but no two the same credential.
+// The four fields are separated by spaces or tabs. Empty lines, and what follows a # at
+// the beginning of a line or behind a space or tab, are for people. Several lines may have
+// the same name, as while a token is replaced by another, but no two the same credential.
 //
 // A credential is the SHA-256 of a token, in hexadecimal digits; the number of the user who
 // has opened a connection to a Unix socket; or a name in a certificate that was verified:
@@ -21,9 +21,9 @@
 // name. Where a certificate has several of them, the first line counts.
 //
 // The rights are put, work, read and all: see [engine.Rights]. Tubes are names and
-// beginnings of names with a * behind them. Names that begin with auth/ are the way in and
-// nobody's: a token that is sent too often would become the name of a tube otherwise, which
-// others can see.
+// beginnings of names with a * behind them. Names that begin with auth/ are for tokens, and
+// nobody's tubes: otherwise a token that is sent once too often would become the name of a
+// tube, which others can see.
 //
 // # Tokens
 //

@@ -13,7 +13,7 @@ import (
 	"trellis/engine"
 )
 
-// A line is what a file says of some clients.
+// A line is what one line of a file says.
 type line struct {
 	name string
 	credential
@@ -53,7 +53,7 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.Path, e.Line, e.Text)
 }
 
-// parse reads a file's contents. The error is a *FileError. The path is used in it only.
+// parse reads a file's contents. The error is a *FileError, for which the path is.
 func parse(path string, content []byte) (lines []line, err error) {
 	seen := make(map[credential]int)
 	number := 0

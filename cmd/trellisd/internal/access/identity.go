@@ -17,7 +17,7 @@ import (
 // hashSize is the number of bytes of a token's hash.
 const hashSize = sha256.Size
 
-// An identity is clients that the file has a line for.
+// An identity is the clients of one line of the file.
 type identity struct {
 	line
 	grant *engine.Grant
@@ -40,7 +40,7 @@ func (l *line) same(o *line) bool {
 // A roll is all identities of one state of the file. It does not change.
 type roll struct {
 	all    []*identity        // in the order of the file
-	known  map[credential]int // of those without a token: where in all
+	known  map[credential]int // of those known without a token: index in all
 	tokens map[hashStart][]*identity
 }
 
@@ -72,9 +72,9 @@ func (r *roll) byToken(token []byte) *identity {
 	return nil
 }
 
-// byConnection returns who a client is that needs no token: by the state of its TLS
-// connection, which may be nil, or by the user who has connected to a Unix socket, -1 if
-// there is none. It returns nil if the file does not know it.
+// byConnection returns the identity of a client that needs no token, nil if the file has
+// none. It goes by the state of the client's TLS connection, which may be nil, and by the
+// user who has connected to a Unix socket, -1 if there is none.
 func (r *roll) byConnection(state *tls.ConnectionState, uid int) *identity {
 	var names []credential
 	if uid >= 0 {

@@ -27,6 +27,6 @@
 //
 // # Limits
 //
-// Revocation lists and OCSP are not looked at: let certificates live shortly, or take
-// their names out of whatever says what they may do. Encrypted keys are not read.
+// Revocation lists and OCSP are not looked at: use certificates that expire soon, or take
+// their names out of the file that gives them rights. Encrypted keys are not read.
 package certs

@@ -23,7 +23,7 @@ type generation struct {
 	clientCA []*x509.Certificate
 }
 
-// paths are the names of the files that there are, in the order that load wants.
+// paths are the names of the files that are configured, in the order that load wants.
 func (f *Files) paths() []string {
 	if f.ClientCA == "" {
 		return []string{f.Cert, f.Key}
@@ -77,7 +77,8 @@ func (f *Files) load(contents [][]byte, now time.Time) (*generation, error) {
 	return g, nil
 }
 
-// certificates are those in a file, at least one.
+// certificates returns those in a file's text, at least one, or an error that names the
+// file.
 func certificates(name string, text []byte) (all []*x509.Certificate, err error) {
 	for rest := text; ; {
 		block, behind := pem.Decode(rest)

@@ -61,8 +61,9 @@ func (s *Store) Load(contents [][]byte) error {
 	return nil
 }
 
-// Expiry is when the server's certificate, and that of the authority of clients whose comes
-// first, expire. clientCA is zero if there is none. Load must have succeeded before.
+// Expiry returns when the server's certificate expires, and when the first of the clients'
+// authorities does, or did. clientCA is zero if there is none. Load must have succeeded
+// before.
 func (s *Store) Expiry() (server, clientCA time.Time) {
 	g := s.newest.Load()
 	for _, ca := range g.clientCA {

@@ -15,8 +15,8 @@ import (
 // in the socket unit.
 const tlsName = "tls"
 
-// Inherited returns the sockets that systemd passed to this process, all of them
-// and in its order, those named "tls" apart; none if this process was not activated. It takes the
+// Inherited returns all sockets that systemd passed to this process, in its order,
+// those named "tls" apart; none if this process was not activated. It takes the
 // activation's variables out of the environment, so a second call finds none.
 // An environment that is wrong, and a descriptor that is no listening stream
 // socket of TCP or UNIX, are errors.

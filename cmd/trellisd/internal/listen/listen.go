@@ -10,10 +10,10 @@ import (
 )
 
 // Open opens a socket for every address, in order; none at all means DefaultHost.
-// port is the port of the addresses that name none, and flag the one that names another
-// port in an error. What the user should know of beside the errors, such as a stale
-// socket file that was replaced, goes to log.
-// If one address fails, those before it are closed again.
+// port is for addresses that name none. flag is the option with which an error advises
+// to choose another port. What is worth telling beside errors, such as a stale socket
+// file that was replaced, goes to log. If one address fails, those before it are closed
+// again.
 func Open(ctx context.Context, addrs []string, port, flag string, log *slog.Logger) ([]net.Listener, error) {
 	if len(addrs) == 0 {
 		addrs = []string{DefaultHost}

@@ -82,7 +82,8 @@ func readFile(path string) ([]byte, error) {
 }
 
 // Look loads the files again if they have changed, or could not be loaded the last time:
-// a certificate may be valid by now.
+// a certificate may be valid by now. When they have changed it takes 200 ms. One goroutine
+// at a time may call it: of files that are watched, the one of Watch.
 func (f *Files) Look() {
 	contents, sum, err := f.read()
 	if sum == f.seen {
@@ -131,7 +132,8 @@ func (f *Files) Stats() Stats {
 	return Stats{What: f.What, Loaded: f.loaded.Load(), Failed: f.failed.Load(), Failing: f.failing.Load()}
 }
 
-// Watch looks at files, if there are any, every [Interval] until stop is called.
+// Watch looks at files, if there are any, every [Interval] until stop is called, once. stop
+// waits for a look that is under way.
 func Watch(files ...*Files) (stop func()) {
 	if len(files) == 0 {
 		return func() {}
