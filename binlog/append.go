@@ -22,14 +22,14 @@ func (l *Log) Move(r *Record, former journal.Former) (Ticket, error) {
 }
 
 // Replace appends a job's full record again because it has another tube now, so that the
-// former one is no longer needed. It fails as Put does. If r is the job's tombstone, it
-// fails as Delete does, which has to follow when the tombstone ends.
+// former one is no longer needed. It fails as Put does. If r is the job's tombstone, it fails
+// only as Delete does, and Delete has to follow when the tombstone ends.
 func (l *Log) Replace(r *Record, former journal.Former) (Ticket, error) {
 	return l.full(r, former, false)
 }
 
-// full appends a full record. It moves a record of the former segment for compaction, or
-// says something new.
+// full appends a full record, which replaces the former one if there is one. With moves it is
+// compaction that appends it, and it says nothing new.
 func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error) {
 	if !record.Valid(r) {
 		return Ticket{}, ErrInvalid
@@ -119,8 +119,8 @@ func (l *Log) Update(r *Record) (Pos, error) {
 }
 
 // Delete appends the end of a job, or of a tombstone, whose last full record is the former
-// one. Its room was reserved when the job was put, so that it fails with ErrFailed and
-// ErrClosed, and at most for a moment with ErrRoom.
+// one. Its room was reserved when the job was put, so that it fails only with ErrFailed or
+// ErrClosed, or for a moment with ErrRoom.
 func (l *Log) Delete(id uint64, former journal.Former) (Pos, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *Log) Delete(id uint64, former journal.Former) (Pos, error) {
 	return l.tail, nil
 }
 
-// unlink takes the full record of a job, or a setting, off its segment's account.
+// unlink takes the full record of a job, or a setting, off its segment's account. With mu held.
 func (l *Log) unlink(segment uint32, size int64) {
 	i := int(int64(segment) - int64(l.segs[0].Index))
 	if i < 0 || i >= len(l.segs) {
@@ -184,8 +184,8 @@ func (l *Log) freeable() bool {
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }
 
 // admit decides whether n bytes can be appended now with keep bytes left free
-// behind them. If there is no room, it has the keeper make some, and tell. Without
-// keep the append is one that must not fail. An urgent one is compaction's own,
+// behind them. If there is no room, it has the keeper make some, and tell. An append
+// with keep 0 must not fail: its room was reserved. An urgent one is compaction's own,
 // which cannot wait for compaction when the directory would become too large. With
 // mu held.
 func (l *Log) admit(n, keep int64, urgent bool) error {

@@ -8,10 +8,10 @@ type batch struct {
 	records int
 	bytes   int64
 
-	// encoders are the appends that still fill their part of a chunk. They are
-	// added with the log's mu held, so that there are no more once the batch was
-	// taken; the writer waits for them. An encoder may hold a lock of the owner's,
-	// but takes none, and waits for nothing.
+	// encoders counts the appends that are still filling their part of a chunk. It
+	// grows only with the log's mu held, and so not after the batch was taken; the
+	// writer waits until it is zero. An encoder may hold a lock of the owner's, but
+	// takes none, and waits for nothing.
 	encoders *sync.WaitGroup
 }
 
@@ -29,8 +29,8 @@ const chunkSize = 256 << 10
 // maxIdle is how many buffers are kept for further chunks.
 const maxIdle = 32
 
-// grow returns n bytes of the batch that will be written to seg behind all that it
-// has, and the idle buffers that are left.
+// grow returns the place in the batch for the next n bytes of seg, and the idle
+// buffers that are left. With the log's mu held.
 func (b *batch) grow(seg *segment, n int64, idle [][]byte) ([]byte, [][]byte) {
 	b.bytes += n
 	if k := len(b.chunks); k > 0 {

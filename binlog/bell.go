@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bell wakes the one goroutine that waits for it in a system call: the committer. Its zero
-// value may be rung, in vain.
+// bell wakes the one goroutine that waits for it in a system call: the committer. It may be
+// rung before hang and after close.
 //
 // A commit that begins with a send on a channel takes some 50 µs longer. The runtime
 // answers the send by waking an idle thread, which is to take the receiver from the
@@ -19,7 +19,7 @@ import (
 type bell struct {
 	state atomic.Int32
 	pipe  [2]int // the end that is read, and the one that is written to
-	open  bool   // pipe is open; of the Log's owner
+	open  bool   // pipe is open; only Start and Close touch it
 }
 
 // The states of a bell.

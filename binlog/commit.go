@@ -215,7 +215,7 @@ func (l *Log) take() bool {
 	return true
 }
 
-// landed tells that the batch in flight was written. With wmu held.
+// landed accounts for the batch in flight, which was written, and publishes it. With wmu held.
 func (l *Log) landed(took time.Duration) {
 	f := &l.flight
 	l.mu.Lock()

@@ -148,7 +148,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	case n == 0:
 		return nil
 	case damage == nil:
-		// They may have been recorded a moment ago, and Migrate not find them yet.
+		// They may have been recorded a moment ago, so that Migrate does not find them yet.
 		damage = errors.New("the owner does not know them yet")
 	default:
 		l.mu.Lock()

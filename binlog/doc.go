@@ -17,7 +17,7 @@
 //
 // # Use
 //
-// The owner of the jobs (the queue) uses a Log so:
+// The owner of the jobs, the queue, uses a Log like this:
 //
 //	l, err := binlog.Open(dir, opts)   // lock, import, check, cut a torn end
 //	err = l.Replay(restorer)           // the jobs
@@ -31,20 +31,20 @@
 // The owner promises:
 //
 //   - Records of one job are appended in the order of its states, so under a lock
-//     that covers both the change and the append. Several jobs' locks may be held
-//     by several goroutines.
+//     that covers both the change and the append. Goroutines may append records of
+//     different jobs at the same time.
 //   - What an append refuses with an error does not happen. After ErrRoom the owner
 //     releases its locks, and tries again when OnRoom was called.
 //   - A record and its body do not change before the append has returned.
-//   - An id is put once, is above zero, and ids come from NextID on.
-//   - For each job it keeps the segment from the last Ticket or Restorer.Full, and
-//     gives it to Delete and Move, with the size of the last full record.
+//   - Each id is put once and is above zero. New ids are NextID or greater.
+//   - For each job it keeps the segment of the last full record, which a Ticket or
+//     Restorer.Full has told, and describes that record to Delete, Move and Replace.
 //   - Hooks.Migrate calls Move under the job's lock, with the job's state as of
 //     then. A reserved job is recorded as ready.
 //   - After Replay it sorts buried jobs by BuryOrder, since compaction changes the
 //     order of full records, and gives later burials greater numbers.
-//   - Replies wait for Committed. OnCommit tells when it has grown, and Flush may
-//     have let it grow at once.
+//   - Replies wait for Committed. OnCommit tells when it has grown, which may be
+//     before Flush returns.
 //
 // Settings of dead letters are few. The log keeps the latest of each tube itself, and
 // compaction moves them without the owner:
@@ -82,37 +82,38 @@
 // # Cost
 //
 // An append never waits. It takes a place in a buffer under a short lock, and fills
-// it, outside that lock if the record is large. It does not allocate. When clients fill segments faster than files can be allocated,
-// Put and Update are refused with ErrRoom until one is, or for up to 4 ms when the
+// it, outside that lock if the record is large. It allocates nothing but that buffer, if no
+// used one is left that is large enough. When clients fill segments faster than files can be
+// allocated, Put and Update are refused with ErrRoom until one is, or for up to 4 ms when the
 // directory has reached its greatest size and compaction is about to free a
 // segment. Hooks.OnRoom then tells when to try again. Room that was made for an
 // append stays until that append or another one takes it. One write, and one sync
 // where that is asked for, serve all that was appended while the one before was
 // under way. Memory for what waits to be written is bounded by Options.MaxPending
-// plus a record, and 16 bytes for each delete.
+// plus a record, 16 bytes for each delete, and the record of each tombstone.
 //
-// The goroutine that syncs before replies leave waits for work in a system call, so that
-// waking it takes no longer than a switch of threads. It thus has one of the GOMAXPROCS
-// processors of the runtime for itself while there are commits; a program with
-// SyncInterval 0 gives it one more than it needs otherwise.
+// The committer, which syncs before replies leave, waits for work in a system call, so that
+// waking it takes no longer than a switch of threads. While there are commits it thus
+// occupies one of the GOMAXPROCS processors of the runtime; a program with SyncInterval 0
+// should set GOMAXPROCS one higher for that.
 //
 // The files that are open are the directory and its lock, a pipe that wakes the
 // committer, the spare segments and the current one, the full ones that are not durable
-// yet, and one that compaction reads. When more than sixteen full ones wait for a sync, it comes
-// before its time.
+// yet, and one that compaction reads. When more than sixteen full ones wait for a sync, the
+// sync comes early.
 //
-// The directory stays below twice the needed bytes and two segments. Needed are the full
-// records of all jobs, and what is reserved for the tombstones that some of them may leave.
+// The directory stays below twice the needed bytes and two segments. The needed bytes are
+// the full records of all jobs, the latest settings, and what is reserved for tombstones.
 // When compaction cannot keep up with the clients, each commit waits for it up to 4 ms. For
-// each byte that clients write, compaction writes no more than one or two. The reserve for
-// deletes, 16 bytes a job, is in the bound.
+// each byte that clients write, compaction writes no more than one or two. The bound
+// includes the reserve for deletes, 16 bytes a job.
 //
 // Replay needs memory for one read buffer and a bit for each id that was deleted,
-// beside what the owner keeps: jobs that were deleted are not told at all.
+// beside what the owner keeps: the owner does not hear of jobs that were deleted.
 //
 // # The directory
 //
-//	lock                  a lock of fcntl's, as beanstalkd takes it, for the life of a Log
+//	lock                  locked with fcntl, as beanstalkd does, for the life of a Log
 //	trellis.0000000001    a segment; the next number follows
 //	beanstalkd/           the files of a log that was imported (beanstalkd.2 and so on
 //	                      if there is one already)
@@ -126,6 +127,6 @@
 // zeros or removed, and reported. Replay then tells the owner the jobs in the
 // order of the log, without those that were deleted.
 //
-// What no record calls durable is written once more before a new run begins: if a
-// sync has failed before, the system may believe it to be on disk.
+// A new run first writes again whatever no record calls durable: after a failed sync, the
+// system may believe that it is on disk.
 package binlog

@@ -35,7 +35,8 @@ var (
 	ErrClosed  = journal.ErrClosed
 
 	// ErrInvalid tells of a record that the format cannot hold: a wrong state, a
-	// tube's name that is empty or longer than 200 bytes, a body of 2 GiB or more.
+	// tube's name that is empty or longer than 200 bytes, keys that are not valid, a
+	// record of 2 GiB or more.
 	ErrInvalid = record.ErrInvalid
 )
 
@@ -54,13 +55,14 @@ var (
 	ErrCluster = errors.New("the directory belongs to a member of a cluster")
 )
 
-// Files by which directories of a cluster are known: package replica has them.
+// Names of the files that mark a member's directory and a snapshot: packages
+// replica/member and replica/snapshot write them.
 const (
 	memberMark   = "cluster"
 	snapshotMark = "meta"
 )
 
-// refuseCluster tells whether a directory is a member's, or a snapshot of one.
+// refuseCluster returns an error if the directory is a member's, or a snapshot.
 func refuseCluster(fs vfs.FS, dir string) error {
 	list, err := fs.List(dir)
 	if err != nil {

@@ -27,14 +27,14 @@ type Log struct {
 	log   *slog.Logger
 	lock  io.Closer
 	seed  uint32
-	boot  uint64 // of the machine
+	boot  uint64 // number of the machine's start; 0 if unknown
 
 	// entries is the directory itself. It stays open, so that a sync of it does not
 	// fail for want of a descriptor.
 	entries vfs.Dir
 
 	recovery Recovery
-	found    *inspect.Survey // by Open; until Start
+	found    *inspect.Survey // what Open has found; nil once Start has returned
 
 	// mu guards what appends change. It is the innermost lock: while it is held,
 	// no other lock is taken and nothing is called that takes time.
@@ -88,8 +88,8 @@ type Log struct {
 	compactor, workers sync.WaitGroup
 }
 
-// Restorer takes what a log holds, in the order of the log. All of it is done with r
-// and its body when a method returns.
+// Restorer takes what a log holds, in the order of the log. No method keeps its argument or
+// the body in it after it has returned.
 type Restorer interface {
 	// Full tells the whole state of a job, or a tombstone, as of this place in the log.
 	// It replaces all that was told of the id before. The owner keeps segment with the

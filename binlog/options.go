@@ -32,8 +32,8 @@ type Options struct {
 	// NeverSync: handed to the kernel.
 	SyncInterval time.Duration
 
-	// MaxPending bounds the memory of what is appended and not yet written: Put,
-	// Update, Set and Move return ErrBusy beyond it. Deletes, 16 bytes each, are
+	// MaxPending bounds the bytes that are appended and not yet written: Put, Update,
+	// Replace, Set and Move return ErrBusy beyond it. Deletes and tombstones are
 	// always taken. Zero means DefaultMaxPending.
 	MaxPending int64
 

@@ -19,7 +19,7 @@ import (
 type Recovery struct {
 	Segments int
 	Records  int64 // in the segments
-	Jobs     int64 // that are alive
+	Jobs     int64 // that are alive, and tombstones
 	Bytes    int64 // of the segments
 	Clean    bool  // the last server ended in good order, or there was none
 	NextID   uint64
@@ -66,8 +66,8 @@ func (l *Log) recover() error {
 	return nil
 }
 
-// survey finds out what the directory holds, once what can be taken over into
-// segments was.
+// survey finds out what the directory holds, after it has imported beanstalkd's log
+// or salvaged a damaged one.
 func (l *Log) survey() (*inspect.Survey, error) {
 	t := convert.Takeover{
 		FS: l.fs, Dir: l.dir, SegmentSize: l.opts.SegmentSize,
@@ -101,8 +101,8 @@ func (l *Log) survey() (*inspect.Survey, error) {
 	return inspect.Directory(l.fs, l.dir, l.opts.Progress)
 }
 
-// repair changes the files to what the survey made of them. Each step leaves a
-// directory in which a further survey comes to the same result.
+// repair makes the files agree with the survey. Each step leaves a directory in which
+// a further survey comes to the same result.
 func (l *Log) repair(s *inspect.Survey) error {
 	for _, f := range s.Stale {
 		if err := l.fs.Remove(f.Name); err != nil {
@@ -128,7 +128,7 @@ func (l *Log) repair(s *inspect.Survey) error {
 			}
 		}
 	}
-	// What is left of the spares follows the last segment.
+	// The numbers of the spares have to follow that of the last segment.
 	next := uint32(1)
 	if n := len(s.Segments); n > 0 {
 		next = s.Segments[n-1].Index + 1
@@ -410,8 +410,8 @@ func (l *Log) rewrite(file vfs.File, seg *segment) error {
 	return nil
 }
 
-// adopt takes over the spare segments of an earlier run. From the first one that
-// is of no use on, they are removed: their numbers must follow each other.
+// adopt takes over the spare segments of an earlier run. The first one that is of no use,
+// and all behind it, are removed: their numbers must follow each other.
 func (l *Log) adopt(spare []inspect.File) error {
 	for i, f := range spare {
 		file, err := l.fs.Open(f.Name)

@@ -36,11 +36,11 @@ type room struct {
 	// a segment.
 	margin, ahead int64
 
-	wanted   want      // by appends that were refused, and not told yet to try again
+	wanted   want      // by appends that were refused and not yet told to try again
 	granted  want      // what they were told to try again for: it is kept for them
 	patience time.Time // until when those that want room wait for compaction; zero if they do not
 	full     error     // why the last file could not be allocated
-	removed  bool      // a file was removed since
+	removed  bool      // a file was removed since keepRoom was last called
 }
 
 // want is room that an append was refused. Of several it is the greatest.
@@ -77,9 +77,9 @@ func (r *room) over(segmentSize int64) int64 {
 	return r.disk - 2*r.needed() - 2*segmentSize
 }
 
-// needed is what the directory would have if it were compacted as far as can be.
-// Compaction frees nothing of what is reserved for tombstones: if that did not count, small
-// jobs that may leave some would have it go on for ever.
+// needed is the size of a directory that is compacted as far as can be. What is reserved
+// for tombstones counts because compaction cannot free it: without it, small jobs that may
+// leave tombstones would keep compaction busy for ever.
 func (r *room) needed() int64 { return r.live + r.tombstones }
 
 // Bytes that may be left unused at the end of each segment by those records that must
@@ -89,8 +89,8 @@ const (
 	tombstoneWaste = journal.MaxTombstone - 8
 )
 
-// entombing is what has to be free besides what is reserved so that a job may leave a
-// tombstone with a record of n bytes. With mu held.
+// entombing is what has to be free besides what is reserved before a job that may leave a
+// tombstone of n bytes is admitted. With mu held.
 func (l *Log) entombing(n int64) int64 {
 	if n > 0 && l.room.tombstones == 0 {
 		n += (tombstoneWaste - deleteWaste) * int64(len(l.spares)+1)
@@ -161,9 +161,9 @@ func (l *Log) runKeeper() {
 }
 
 // keepRoom allocates until there is enough room, or gives some back. It returns
-// how long it is to be called again after, or 0, whether it has allocated, and
-// why it could do so no further. When the disk is full it allocates no more until
-// that time, or until a segment was removed.
+// after how long it is to be called again, or 0 if that can wait for a wake, whether
+// it has allocated, and why it could allocate no more. When the disk is full it
+// does not try again before that time, or before a segment was removed.
 func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -26,7 +26,7 @@ type segment struct {
 	// that of its name.
 	named atomic.Bool
 
-	// file is open from the segment's creation, or Replay, until the segment is
+	// file is open from the segment's creation, or Start, until the segment is
 	// sealed and durable. Until then writes and syncs use it; then it is trimmed
 	// and closed under trimMu, and nil.
 	file vfs.File

@@ -14,7 +14,7 @@ type setting struct {
 
 func (s *setting) size() int64 { return record.SettingSize(&s.Setting) }
 
-// Set appends a tube's setting of dead letters, which replaces the one of before. One
+// Set appends a tube's setting of dead letters, which replaces the one before. One
 // without attempts ends it. It fails as Put does.
 func (l *Log) Set(s *Setting) (Pos, error) {
 	if !record.ValidSetting(s) {
@@ -59,15 +59,15 @@ func (l *Log) appendSetting(s *Setting, n int64) {
 }
 
 // keep notes that the last setting of a tube is in a segment, and puts it on the
-// segment's account. It returns the one that it replaces, which is still on its
-// segment's.
+// segment's account. The setting that it replaces, which it returns, is still on the
+// account of its own segment.
 func (l *Log) keep(seg *segment, s *Setting) (was setting, replaces bool) {
 	was, replaces = l.settings[s.Tube]
 	if replaces {
 		l.room.live -= was.size()
 	}
 	if s.MaxAttempts == 0 {
-		// Its record is needed for as long as there is an older one, and no longer: older
+		// The record of an end is needed only while there is an older record, and older
 		// segments are removed first.
 		delete(l.settings, s.Tube)
 		return was, replaces

@@ -30,11 +30,11 @@ type Stats struct {
 	DiskBytes     int64 // of all segments' files
 	UsedBytes     int64 // that were appended to them
 	LiveBytes     int64 // of the jobs' latest full records, and the latest settings
-	ReservedBytes int64 // for the deletes to come
+	ReservedBytes int64 // for the deletes and tombstones to come
 	FreeBytes     int64 // allocated and not used
 	PendingBytes  int64 // appended and not yet written
 	UnsyncedBytes int64 // written and not yet synced
-	Jobs          int64
+	Jobs          int64 // and tombstones
 	Settings      int64 // of dead letters
 
 	Puts, Updates, Deletes uint64

@@ -27,7 +27,7 @@ func (b *builder) add(r *journal.Record) error {
 	return nil
 }
 
-// addSettings adds settings of dead letters, by the names of their tubes.
+// addSettings adds settings of dead letters, in the order of their tubes' names.
 func (b *builder) addSettings(settings map[string]journal.Setting) error {
 	for _, tube := range slices.Sorted(maps.Keys(settings)) {
 		s := settings[tube]

@@ -17,15 +17,15 @@
 //
 // # Invariants
 //
-// An import or a salvage is built up in a directory of its own, takeover.tmp. That
-// it changes its name to takeover.done is the moment from which the new log
-// counts. Its file "plan" has the name of the directory for the old files, then
+// An import or a salvage is built up in a directory of its own, takeover.tmp. The
+// new log counts from the moment at which this is renamed to takeover.done. Its
+// file "plan" has the name of the directory for the old files, then
 // the names of those, one on a line; the other files are the new segments. Import
 // moves all of them, and ends a move that a crash has interrupted. A crash before
 // that moment leaves the old log as it was. No file is removed that holds a job.
 //
 // # Limits
 //
-// There is memory for the states of all jobs, about 200 bytes each, but for one
-// body only. Beanstalkd's versions 7 and 5 are read, and 7 is written.
+// A conversion holds the states of all jobs in memory, about 200 bytes each, and
+// one body at a time. Beanstalkd's versions 7 and 5 are read, and 7 is written.
 package convert

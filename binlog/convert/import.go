@@ -124,15 +124,15 @@ type theirReader struct {
 	records uint64              // so far
 	torn    *record.DamageError // the end of a file, which must be the last one that has records
 
-	// buriers has the last burial that a record tells of for each job: its number,
-	// and the job's count of burials then. A full record that compaction has
-	// written does not tell the order.
+	// buriers has, for each buried job, the first record that told of its last
+	// burial: a full record that compaction has written later does not tell the
+	// order.
 	buriers map[uint64]burial
 }
 
 type burial struct {
 	seen   uint64 // the number of the record
-	buries uint32
+	buries uint32 // the job's burials then
 }
 
 func (g *theirReader) read(i int32, name string) (err error) {

@@ -13,8 +13,8 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// jobs are what the files of a log come to, when it is not replayed but turned
-// into another one: each job's last state, and where its body is; and the settings.
+// jobs are what is alive in a log that is turned into another one: each job's last
+// state, and where its body is; and the settings.
 type jobs struct {
 	fs     vfs.FS
 	files  []string // paths
@@ -32,14 +32,14 @@ type job struct {
 	burial         uint64 // the number of the record that told of the last burial; of beanstalkd's jobs
 }
 
-// sorted returns the jobs as their bodies lie in the files.
+// sorted returns the jobs in the order in which their bodies lie in the files.
 func (js *jobs) sorted() []*job {
 	return slices.SortedFunc(maps.Values(js.byID), func(a, b *job) int {
 		return cmp.Or(cmp.Compare(a.file, b.file), cmp.Compare(a.body, b.body))
 	})
 }
 
-// each calls fn with all of each job, in the given order. The record is valid
+// each calls fn with each job and its body, in the given order. The record is valid
 // during the call.
 func (js *jobs) each(order []*job, fn func(*journal.Record) error) (err error) {
 	open := int32(-1)
@@ -78,9 +78,9 @@ func (js *jobs) each(order []*job, fn func(*journal.Record) error) (err error) {
 	return nil
 }
 
-// readSegments reads the sound records of segments, and skips what is not sound.
-// Skipped are the bytes of that; lost are jobs of which an update is left but no
-// full record.
+// readSegments reads the sound records of segments. It returns how many bytes it has
+// skipped because they were not sound, and how many jobs are lost: they have an update
+// left, but no full record.
 func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter) (js *jobs, skipped, lost int64, err error) {
 	js = &jobs{fs: fs, byID: map[uint64]*job{}, settings: map[string]journal.Setting{}}
 	var (

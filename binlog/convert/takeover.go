@@ -39,9 +39,9 @@ type Salvaged struct {
 	Skipped int64 // bytes that were no sound records
 }
 
-// Salvage replaces damaged segments by new ones with what is sound in them. IDs
-// from the greatest that was found on are left out, as many as idGap, because the
-// records of the last ids may be among those that are damaged.
+// Salvage replaces damaged segments by new ones with what is sound in them. The
+// idGap ids behind the greatest that was found are left out, because the records
+// of the last ids may be among those that are damaged.
 func (t *Takeover) Salvage(s *inspect.Survey, idGap uint64) (*Salvaged, error) {
 	if s.Seed == 0 {
 		return nil, errors.New("no segment has a sound header: nothing can be read")
@@ -62,8 +62,8 @@ func (t *Takeover) Salvage(s *inspect.Survey, idGap uint64) (*Salvaged, error) {
 		old = append(old, filepath.Base(f.Name))
 		b.Index = f.Index + 1
 	}
-	// What is not needed any more is removed in its order, but may fail to be: then
-	// the deletes of a file's jobs have gone with a later one.
+	// Compaction removes the oldest file first, but may fail to: then the deletes of
+	// that file's jobs have gone with a later one.
 	files := s.Files
 	for i := len(files) - 1; i > 0; i-- {
 		if next := files[i-1].Index + 1; next < files[i].Index && next < s.Named {

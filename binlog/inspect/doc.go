@@ -15,10 +15,11 @@
 // record, or where a segment or its end is missing, is damage if anything that
 // can be read behind it (a header, a mark, a start or stop record, found by
 // trying every eighth byte) says that the place was on disk. Otherwise it is what
-// a crash has left of writes that were not synced: the log ends there. A right
-// checksum over what cannot be true is damage too. A log that is never synced
-// knows of nothing that is on disk for certain, so that in it only the last
-// segment can be torn, and a loss of power may leave it damaged.
+// a crash has left of writes that were not synced: the log ends there. A record that
+// the system cannot read, and a right checksum over what cannot be true, are damage
+// too. A log that is never synced knows of nothing that is on disk for certain, so
+// that in it only the last segment can be torn, and a loss of power may leave it
+// damaged.
 //
 // Two things go unnoticed. A bit that flips in the last batch before a crash,
 // which no later record vouches for, is taken for a torn end. And if somebody

@@ -2,11 +2,11 @@ package inspect
 
 // IDSet is a set of ids. Ids that are near each other share a word's bits, so
 // that the ids of a busy queue cost a fraction of a byte each. The zero IDSet is
-// empty.
+// empty. It is for one goroutine: Has changes it too.
 type IDSet struct {
 	words map[uint64]*[8]uint64 // by id / 512
 	last  uint64                // the key of hot
-	hot   *[8]uint64
+	hot   *[8]uint64            // the words that were used last
 }
 
 // Add adds an id.

@@ -37,7 +37,7 @@ func (m *Meter) Add(n int64) {
 	}
 }
 
-// End tells the last of it.
+// End tells of the last progress.
 func (m *Meter) End() {
 	if m.tell != nil {
 		m.tell(m.Progress)

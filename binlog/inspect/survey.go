@@ -25,14 +25,14 @@ type Survey struct {
 	Synced   journal.Pos // the greatest position that a record calls durable
 	Records  int64       // in Segments
 	Settings int         // of dead letters, that Segments leave in force
-	Named    uint32      // the oldest segment that is needed, as all that can be read say
+	Named    uint32      // the oldest segment that is needed, by all that can be read, also behind the cut
 	Run      record.Run  // the last one in Segments
 	Clean    bool        // Segments end with a stop record
 	Cut      *Cut        // not nil: the log does not end where its files do
 
 	fs     vfs.FS
 	dir    string
-	oldest uint32          // as Named, but as Segments say
+	oldest uint32          // the same, by what is in Segments only
 	set    map[string]bool // tubes that have a setting
 }
 
@@ -44,8 +44,8 @@ type File struct {
 	Header record.Header
 	Wrong  error // what is wrong with the header
 
-	zero  bool // nothing but zeros
-	begun bool // but for its start
+	zero  bool // nothing but zeros, or begun
+	begun bool // the first segment, with nothing but zeros behind its first sector
 }
 
 // Segment is a segment that is sound up to Used.
@@ -253,7 +253,7 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 	return nil
 }
 
-// cutBefore tells why the log cannot go on in f, whose header is h, or nil.
+// cutBefore returns a Cut if the log cannot go on in f, whose header is h, and nil if it can.
 func (s *Survey) cutBefore(f *File, h *record.Header) *Cut {
 	if f.Wrong != nil && len(s.Segments) == 0 {
 		return s.badHeader(f, h)
@@ -283,7 +283,7 @@ func (s *Survey) badHeader(f *File, h *record.Header) *Cut {
 	return c
 }
 
-// drop takes what a header or a drop record says.
+// drop takes what a header or a drop record says is the oldest segment that is needed.
 func (s *Survey) drop(oldest uint32) {
 	s.Named = max(s.Named, oldest)
 	if s.Cut == nil {
@@ -291,8 +291,8 @@ func (s *Survey) drop(oldest uint32) {
 	}
 }
 
-// vouch takes what any record, also one behind the cut, says of what was durable
-// and what is not needed.
+// vouch takes what a record, which may be behind the cut, says was durable, or says is
+// not needed.
 func (s *Survey) vouch(k record.Kind, b []byte) {
 	switch k {
 	case record.Mark, record.Stop:

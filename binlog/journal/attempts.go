@@ -1,9 +1,8 @@
 package journal
 
-// UsualAttempts is what a job's attempts are unless they are recorded: those of a job
-// that was never kicked are all its releases and time-outs. For a job that was kicked it
-// is 0, which is also what counts of the logs of beanstalkd's, and of those that were
-// written before attempts were recorded.
+// UsualAttempts is how many attempts a record without that field stands for: all releases
+// and time-outs of a job that was never kicked, 0 for one that was. Jobs from beanstalkd's
+// logs, and from logs before attempts were recorded, have as many.
 func (r *Record) UsualAttempts() uint32 {
 	if r.Kicks != 0 {
 		return 0
@@ -11,8 +10,8 @@ func (r *Record) UsualAttempts() uint32 {
 	return r.Releases + r.Timeouts
 }
 
-// Optional is how many bytes the full record of r has beside those that every one has,
-// its tube, its keys and its body.
+// Optional is how many bytes optional fields other than keys take in the full record of r:
+// attempts, unless they are the usual ones.
 func (r *Record) Optional() int {
 	if r.Attempts != r.UsualAttempts() {
 		return attemptsSize

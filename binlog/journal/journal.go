@@ -50,7 +50,7 @@ type Record struct {
 	Delay     uint32 // seconds, as last given by put or release
 	TTR       uint32 // seconds
 	Created   int64  // wall clock, nanoseconds since 1970
-	Due       int64  // wall clock, of a delayed job or a tombstone
+	Due       int64  // wall clock, nanoseconds since 1970; of a delayed job or a tombstone
 	BuryOrder uint64 // of a buried job: of two in a tube, the one buried later has the greater
 	Reserves  uint32
 	Timeouts  uint32
@@ -66,14 +66,15 @@ type Record struct {
 // Ticket tells where a job's full record went.
 type Ticket struct {
 	Pos     Pos    // the job is on record once Committed has reached this
-	Segment uint32 // to be kept with the job, for Delete and Move
+	Segment uint32 // to be kept with the job, for its Former
 }
 
-// Former is a job's full record that another one has replaced. The zero Former is none.
+// Former is a job's last full record, which the next one or a delete replaces. The zero
+// Former is none.
 type Former struct {
 	Segment   uint32
 	Size      int64 // its length in bytes, as SizeOf tells it
-	Tombstone int64 // that of the tombstone that the job may leave, as TombstoneSize tells it
+	Tombstone int64 // bytes reserved for the job's tombstone, as TombstoneSize tells it
 }
 
 // Counters are what the command stats shows of a log.
@@ -82,8 +83,8 @@ type Counters struct {
 	Migrated, Written uint64 // records; what was migrated was also written
 }
 
-// Size is the length in bytes of the full record of a job without keys, with that tube, whose
-// body and [Record.Optional] are that many bytes.
+// Size is the length in bytes of the full record of a job without keys in that tube. body is
+// the length of its body plus [Record.Optional].
 func Size(tube string, body int) int64 {
 	return (FullFixed + int64(len(tube)) + int64(body) + 7) &^ 7
 }

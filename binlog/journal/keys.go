@@ -1,7 +1,7 @@
 package journal
 
-// Keys are what a job's put has said about others like it. The zero Keys are those of most
-// jobs.
+// Keys are the unique key and the limited key that a job was put with. Most jobs have
+// neither, and the zero Keys.
 type Keys struct {
 	// Unique is a key that no other job of the tube has while this one lives; "" for none.
 	Unique string
@@ -9,7 +9,7 @@ type Keys struct {
 	// becomes reserved, itself included; "" for none.
 	Limited string
 	Limit   uint32
-	// Seconds is for how much longer nobody gets the unique key after the job was deleted.
+	// Seconds is how long nobody gets the unique key after the job was deleted.
 	Seconds uint32
 }
 
@@ -42,8 +42,8 @@ func (k *Keys) Tombstone() Keys {
 	return Keys{Unique: k.Unique, Seconds: k.Seconds}
 }
 
-// SizeOf is the length in bytes of the full record of a job with that tube and those keys,
-// whose body and [Record.Optional] are that many bytes.
+// SizeOf is the length in bytes of the full record of a job with those keys in that tube.
+// body is the length of its body plus [Record.Optional].
 func SizeOf(tube string, body int, k *Keys) int64 {
 	return (FullFixed + int64(len(tube)) + k.Size() + int64(body) + 7) &^ 7
 }

@@ -16,8 +16,7 @@ const (
 // stateIn is the state in a state's byte.
 func stateIn(b byte) journal.State { return journal.State(b &^ flags) }
 
-// attemptsIn is how many bytes of attempts a full record has, of which b is the state's
-// byte.
+// attemptsIn is how many bytes attempts take in a full record whose state's byte is b.
 func attemptsIn(b byte) int {
 	if b&attemptsFlag != 0 {
 		return attemptsSize

@@ -103,7 +103,7 @@ func plausible(b []byte, left int64, salt Salt) (n int64, p partial, wrong strin
 		want = settingSize(int(b[12]), int(b[13]))
 	case Update:
 		if want = UpdateSize; n > UpdateSize {
-			want = UpdateSize + updateAttempts // that the flag says so too is for impossible to see
+			want = UpdateSize + updateAttempts // whether the flag agrees, impossible checks
 		}
 	case Start:
 		want = StartSize
@@ -161,8 +161,8 @@ func impossible(b []byte, index uint32) string {
 	return ""
 }
 
-// Names keeps one string for each name of a tube that was read. The zero Names is
-// empty.
+// Names keeps one string for each name of a tube that was read, and forgets none. The
+// zero Names is empty.
 type Names struct {
 	last string
 	all  map[string]string

@@ -73,12 +73,12 @@
 //	10     the unique key, the limited key
 //
 // A deleted job is a tombstone: it keeps its unique key from others, has no body and zeros
-// where others have numbers, and ends by a delete record. Its time ends at byte 24, and no
-// later than its seconds from a start of the server on. A later full record of another
-// job with the same key in the same tube takes the key; the tombstone's delete record follows.
+// where others have numbers, and ends by a delete record. The key is free at the time in bytes
+// 24 to 31, or its seconds after a start of the server, whichever is earlier. A later full record
+// of another job with the same key in the same tube takes the key; the tombstone's delete follows.
 //
-// Attempts are the releases and timeouts since the put or the last kick. They are left out
-// if they are the sum of both and the job was never kicked, or 0 and it was.
+// Attempts are the releases and timeouts since the put or the last kick. They are left out if
+// the job was never kicked and they are the sum of both counts, or if it was and they are 0.
 //
 // Kind 2, update: a later state of a job, 56 bytes, or 64 with attempts.
 //
@@ -90,8 +90,8 @@
 //	52  1  state, and 8 for attempts; then three zeros
 //	56  4  attempts, if byte 52 has an 8, and four zeros
 //
-// Kind 9, setting: from now on a tube's dead letters go elsewhere. Of the records of one
-// name the last counts.
+// Kind 9, setting: from now on a tube's dead letters go elsewhere. Of the settings of one
+// tube the last counts.
 //
 //	 8  4  attempts with which a job becomes a dead letter; 0: the tube has no setting
 //	12  1  length of the tube's name

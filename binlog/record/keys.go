@@ -14,7 +14,7 @@ func putKeys(b []byte, k *journal.Keys) int {
 // keysAt is where in a full record its keys start, if it has some.
 func keysAt(b []byte) int { return fullFixed + attemptsIn(b[68]) + int(b[69]) }
 
-// keysSize is what the keys of a sound full record take.
+// keysSize is how many bytes the keys of a sound full record take.
 func keysSize(b []byte) int {
 	if b[68]&keysFlag == 0 {
 		return 0
@@ -36,14 +36,15 @@ func decodeKeys(b []byte) (k journal.Keys) {
 	}
 }
 
-// keysFit tells whether a full record of n bytes, of which b has the first 72, can have
-// keys, besides all else that it says to have.
+// keysFit tells whether a full record of n bytes, the first 72 of which are in b, has a
+// length that keys can give it.
 func keysFit(b []byte, n int64) bool {
 	rest := int64(keysAt(b)) + int64(le.Uint32(b[44:])) + journal.KeysFixed
 	return (rest+1+7)&^7 <= n && n <= (rest+2*journal.MaxKey+7)&^7
 }
 
-// keysPossible judges the keys of a full record with a right checksum, which keysFit.
+// keysPossible judges the keys of a full record with a right checksum, whose length keysFit
+// has found possible.
 func keysPossible(b []byte) bool {
 	at := keysAt(b)
 	if len(b) < at+journal.KeysFixed {

@@ -7,8 +7,8 @@ import (
 	"iter"
 )
 
-// Scanner reads a segment's records one after the other. The zero Scanner is to
-// be Reset. It serves one goroutine.
+// Scanner reads a segment's records one after the other. Reset comes before all
+// else. It serves one goroutine.
 type Scanner struct {
 	f     io.ReaderAt
 	index uint32 // of the segment
@@ -25,7 +25,7 @@ type Scanner struct {
 const scanWindow = 256 << 10
 
 // Reset turns to the segment in f, which has that header and size, and keeps the
-// memory that a scan before has used.
+// buffer of the scan before unless it is large.
 func (s *Scanner) Reset(f io.ReaderAt, h *Header, size int64) {
 	buf := s.buf[:0]
 	if cap(buf) > 4*scanWindow {

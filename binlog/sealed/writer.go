@@ -19,16 +19,16 @@ type Writer struct {
 	Gentle bool        // each write is synced, for the sake of others: see vfs.Sequential
 	Boot   uint64      // of the headers
 	Index  uint32      // of the next segment, or of the one that is open
-	Base   journal.Pos // of the same
+	Base   journal.Pos // where that segment starts
 	LastID uint64      // no greater id was used so far
-	Sealed []Segment   // those that are done
+	Sealed []Segment   // the segments that are written and durable
 
 	first uint32 // index of the first segment; 0 if none was begun
 	salt  record.Salt
 	out   vfs.Sequential
 }
 
-// Segment is one that is done.
+// Segment tells of a segment that is written and durable.
 type Segment struct {
 	Size int64  // bytes
 	Sum  uint32 // CRC-32C of all of them
@@ -54,7 +54,7 @@ func (w *Writer) Place(n int64) ([]byte, record.Salt, error) {
 	return w.out.Extend(int(n)), w.salt, nil
 }
 
-// begin has a segment open.
+// begin opens a segment unless one is open.
 func (w *Writer) begin() error {
 	if w.out.Open() {
 		return nil

@@ -5,8 +5,8 @@
 // the power and fails calls on demand. What several packages need stands on top:
 // [LockDir], [SyncDir], and the names of files in a series.
 //
-//   - Names are paths. Nothing that was done to a file or a directory is on disk
-//     before its Sync has returned nil; a failed Sync leaves unknown what is.
+//   - Names are paths. Nothing that was done to a file or a directory is certain to be
+//     on disk before its Sync has returned nil; a failed Sync leaves unknown what is.
 //   - A file is written to by one goroutine at a time; all else may be called from any.
 //   - Where space was allocated, writing needs no more of it.
 package vfs

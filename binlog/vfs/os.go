@@ -14,7 +14,7 @@ import (
 type OS struct{}
 
 // IsNoSpace tells whether an error means that the disk, or the user's share of
-// it, is full.
+// it, is full, or that a file may not become larger.
 func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

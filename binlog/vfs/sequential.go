@@ -16,9 +16,9 @@ type Sequential struct {
 	// for meanwhile then waits for no more than one write.
 	Gentle bool
 
-	file File  // nil if none is open
-	off  int64 // where Buf goes
-	sum  uint32
+	file File   // nil if none is open
+	off  int64  // where Buf goes
+	sum  uint32 // CRC-32C of what was written
 }
 
 // WriteBuffer is how many bytes are collected before they are written.

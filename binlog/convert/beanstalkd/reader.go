@@ -158,7 +158,7 @@ func (r *Reader) read(b []byte) (int, error) {
 	return n, err
 }
 
-// end tells what an end of the file means of which got was read last.
+// end tells what the end of the file means, before which got was read.
 func (r *Reader) end(e *Entry, got []byte, err error) error {
 	switch {
 	case !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF:

@@ -18,7 +18,7 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// SkippedIDs is how many ids no job of the new cluster gets.
+// SkippedIDs is how many ids behind the last one on record no job of the new cluster gets.
 const SkippedIDs = 10_000_000
 
 // Errors that a caller decides by.
@@ -36,13 +36,13 @@ var (
 // Made tells what was made.
 type Made struct {
 	Cluster member.ClusterID
-	Records uint64 // of jobs: at least as many as there are jobs
+	Records uint64 // of jobs and settings: at least as many as there are jobs
 	Bytes   int64
 	LastID  uint64 // no job had a greater id
 	NextID  uint64 // of the first new job
 
-	// Of Recover: the cluster that was, and how many entries of the log came to the
-	// snapshot's, of which the last ones may never have been committed.
+	// Set by Recover: the cluster that was, how many entries of its log followed the
+	// snapshot, and how many of them are not known to be committed.
 	Old         member.ClusterID
 	Entries     uint64
 	Uncommitted uint64
@@ -169,7 +169,7 @@ func (c *copier) Delete(id uint64) uint32 {
 	return 0
 }
 
-// Directories in a member's.
+// Names of the directories in a member's directory.
 const (
 	entriesDir   = "entries"
 	snapshotsDir = "snapshots"
@@ -262,8 +262,8 @@ func metadata(m *snapshot.Meta) *raftpb.SnapshotMetadata {
 	return &raftpb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: m.ConfState}
 }
 
-// Backup makes dir, which is made if it does not exist, of the stream of a node's backup:
-// a binlog that a server opens with -b, and that Init takes. After an error none of it is
+// Backup fills dir, which is made if it does not exist, from the stream of a node's backup:
+// with a binlog that a server opens with -b, and that Init takes. After an error none of it is
 // there. Errors wrap those of snapshot.Extract, vfs.ErrLocked and ErrNotEmpty.
 func Backup(fsys vfs.FS, dir string, r io.Reader) (meta snapshot.Meta, err error) {
 	lock, err := takeEmpty(fsys, dir)

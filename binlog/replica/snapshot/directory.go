@@ -51,9 +51,9 @@ func begin(fs vfs.FS, dir string) (string, error) {
 }
 
 // publish makes the snapshot in tmp, whose segments are complete and durable, count under
-// its name, and returns its description and path. If there is one of that name, it has
-// the same jobs and perhaps somebody who reads it, so that it stays. Of tmp nothing is
-// left in any case.
+// its name, and returns its description and path. A snapshot that has the name already has
+// the same jobs, and somebody may be reading it, so that it stays. tmp is gone in any
+// case.
 func publish(fs vfs.FS, dir, tmp string, m *Meta) (_ Meta, path string, err error) {
 	path = filepath.Join(dir, nameOf(m.Index, m.Term))
 	there, err := exists(fs, path)
@@ -98,8 +98,8 @@ func exists(fs vfs.FS, path string) (bool, error) {
 }
 
 // remove removes a finished snapshot. Its name goes first and durably: what has the name
-// of a finished one is complete. What it is called then is no name that begin may draw at
-// the same moment: a directory that was just made and is empty may be replaced by another.
+// of a finished one is complete. Its new name is none that begin can draw at the same
+// moment, because a rename replaces a directory that was just made and is empty.
 func remove(fs vfs.FS, dir, name string) error {
 	tmp := filepath.Join(dir, unfinished+name)
 	if err := fs.Rename(filepath.Join(dir, name), tmp); err != nil {

@@ -26,7 +26,7 @@
 //	err = snapshot.Send(fs, path, w)                 // the leader
 //	meta, path, err := snapshot.Receive(fs, dir, index, term, r)
 //	meta, err := snapshot.Extract(fs, dir, r)        // a backup
-//	err = snapshot.SetCurrent(fs, dir, &meta)        // as the writer's Install asks for
+//	err = snapshot.SetCurrent(fs, dir, &meta)        // when raft wants it installed
 //
 // A Writer is for one goroutine. One goroutine at a time calls SetCurrent. Current and
 // WriteInitial come before all else. Everything else may run at the same time, also
@@ -37,10 +37,10 @@
 //   - Records of one job are written in the order of its states, and none follows its
 //     delete: ids are not used again.
 //   - The Meta is as of M, and M is committed.
-//   - What is read, by Load or Send, is in Prune's list for so long.
+//   - While Load or Send reads a snapshot, its path is in Prune's list.
 //   - Before anything is dropped for a snapshot, SetCurrent has returned nil.
-//   - A standby that Load has returned an error for is thrown away. What retires ids that
-//     never became jobs, and what makes it strict, comes after Load.
+//   - A standby for which Load has returned an error is thrown away. It is told which ids
+//     never become jobs, and to be strict, after Load.
 //
 // # What holds
 //
@@ -107,11 +107,10 @@
 // All integers are little-endian. CRC is CRC-32C (Castagnoli, reflected, initial value and
 // final xor ffffffff).
 //
-// The description, in "meta" and at the start of a stream, versions 1 and 2:
+// The description, in "meta" and at the start of a stream:
 //
 //	  0  8  "TRELSNP\n"
-//	  8  4  version of the format: 2 if there are settings or attempts in the segments, 1
-//	        otherwise, so that programs that know no others can read it
+//	  8  4  version of the format, 1
 //	 12  4  length of the description in bytes, at most 1 MiB
 //	 16  8  index of M
 //	 24  8  term of M

@@ -12,17 +12,16 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// Standby takes the jobs and settings of a snapshot, in the order in which they were written. All of
-// it is done with r and its body when a method returns.
+// Standby takes the jobs and settings of a snapshot, in the order in which they were written.
+// No method keeps its argument or the body in it after it has returned.
 type Standby interface {
 	// Full takes the whole state of a job, or a tombstone, which replaces what was told of
 	// it before.
 	Full(r *journal.Record, segment uint32) (replaced journal.Former, err error)
 
-	// Update takes a later state of a job: all fields but Tube, TTR, Created, Body
-	// and Keys. An
-	// id that is not known is to be ignored: the job's end follows, or is part of what the
-	// snapshot was made of.
+	// Update takes a later state of a job: all fields but Tube, TTR, Created, Body and
+	// Keys. An id that is not known is to be ignored: the job's end follows, or is part of
+	// what the snapshot was made of.
 	Update(r *journal.Record) error
 
 	// Delete takes the end of a job, which may not be known.
@@ -33,8 +32,8 @@ type Standby interface {
 	Setting(s *journal.Setting) error
 }
 
-// Load feeds a standby, which is empty, with the snapshot in that directory. All that is
-// told is checked before; that the rest is sound too is known only when Load returns nil.
+// Load feeds a standby, which is empty, with the snapshot in that directory. Each record is
+// checked before it is told; whether the rest is sound is known only when Load returns nil.
 // After an error the standby is void: it has some of the jobs. A *DamageError names the
 // file and the offset. It is for any goroutine, as long as the snapshot is not removed.
 func Load(fs vfs.FS, path string, to Standby) error {

@@ -142,8 +142,8 @@ func (w *Writer) redo(b []byte) error {
 	return w.Delete(record.Number(b))
 }
 
-// extend returns the place of n bytes for a record of a job, or a setting, of which the id
-// is 0, to be filled at once, and the salt for it.
+// extend returns the place for a record of n bytes, to be filled at once, and its salt. The
+// id is the job's, or 0 for a setting.
 func (w *Writer) extend(n int64, id uint64) ([]byte, record.Salt, error) {
 	if w.tmp == "" {
 		return nil, 0, ErrEnded

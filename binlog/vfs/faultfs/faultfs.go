@@ -41,7 +41,7 @@ type FS struct {
 	calls    int
 	hook     func(Call) Fault
 	off      bool
-	capacity int64 // bytes, for all files; 0 means without end
+	capacity int64 // bytes, for all files; 0 means no limit
 	boot     uint64
 }
 
