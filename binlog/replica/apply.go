@@ -29,7 +29,7 @@ type applier struct {
 
 	mu      sync.Mutex
 	queue   []func() error // to be done in order
-	shared  snapshot.Meta  // at, as of the last message
+	shared  snapshot.Meta  // a copy of at, as of the last message
 	waiting atomic.Int64   // what was posted and is not done
 
 	// The goroutine's.
@@ -108,7 +108,7 @@ func (a *applier) run() {
 	}
 }
 
-// end leaves a queue that nobody is served by.
+// end retires the queue of a node that ends.
 func (a *applier) end() {
 	a.voidSnapshot()
 	if a.office != nil {
@@ -186,12 +186,11 @@ func (a *applier) retire(o *Office) error {
 	return nil
 }
 
-// retireTicks is how many times, in the time that it may take, it is looked whether the
-// queue has ended its service.
+// retireTicks is how many ticks awaitRetirement divides its patience into.
 const retireTicks = 40
 
-// awaitRetirement fails the node if the queue does not end its service: nobody else can
-// have it end, and the clients that it has wait for nothing. Time is counted by ticks that
+// awaitRetirement fails the node if the queue does not end its service: nothing else can
+// end it, and its clients would wait in vain. Time is counted by ticks that
 // this goroutine has seen, so that a process that gets no processor is not taken for one
 // that hangs.
 func (n *Node) awaitRetirement(ended <-chan struct{}) {
@@ -263,12 +262,12 @@ func (a *applier) apply(m *raftpb.Message) {
 	})
 }
 
-// quietBytes is how much may be applied before raft has to hear of it. It hands out no more
-// than maxApplying that it has not heard of.
+// quietBytes is how much may be applied before raft has to hear of it. Raft hands out no
+// further entries while maxApplying bytes are out that it has not heard of.
 const quietBytes = maxApplying / 16
 
-// respond tells raft what was applied. Raft learns it with the next thing that it is woken
-// for, unless that is much, or changes the members.
+// respond tells raft what was applied: at once if that is much or changes the members,
+// otherwise when raft wakes for something else.
 func (a *applier) respond(m *raftpb.Message) {
 	a.untold += payload(m)
 	urgent := a.untold >= quietBytes || slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
@@ -361,8 +360,8 @@ func (a *applier) follows(h *entry.Header) error {
 	return nil
 }
 
-// readable refuses to go on to where entries may be of a version that this program cannot
-// read.
+// readable refuses a version of entries that the members have agreed on and that this program
+// cannot read.
 func (a *applier) readable(version uint32) error {
 	if newest := a.node.opts.newest; version > newest {
 		return fmt.Errorf("%w: the members have agreed on version %d, and it knows %d: start this node with a newer program",
@@ -371,7 +370,7 @@ func (a *applier) readable(version uint32) error {
 	return nil
 }
 
-// advance takes what a header says.
+// advance takes over what a header says, for the snapshot to come and the clock.
 func (a *applier) advance(h *entry.Header) {
 	a.at.Reign, a.at.Sequence = h.Reign, h.Sequence
 	a.at.Stamp = max(a.at.Stamp, h.Stamp)
@@ -400,8 +399,8 @@ func (a *applier) records() error {
 	}
 }
 
-// namesTurn is after how many full records the names of tubes are forgotten: most of
-// those that were met in a long time are of tubes that are gone.
+// namesTurn is how many full records share a cache of tubes' names. An older cache would
+// hold the names of many tubes that are gone.
 const namesTurn = 1 << 16
 
 func (a *applier) record(b []byte) error {

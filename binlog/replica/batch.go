@@ -29,7 +29,8 @@ func (o *Office) add(buf []byte) *unit {
 	return u
 }
 
-// room returns n bytes in the open batch, which o.last is then the position of.
+// room returns n bytes in the open batch, whose position is then o.last. If always is set,
+// it refuses them only when the office is over. The caller holds mu.
 func (o *Office) room(n int64, always bool) ([]byte, error) {
 	switch {
 	case o.over.Load():
@@ -51,7 +52,7 @@ func (o *Office) room(n int64, always bool) ([]byte, error) {
 	return u.buf[at:], nil
 }
 
-// open returns the batch that the next record of n bytes belongs into.
+// open returns the batch that takes the next record, of n bytes.
 func (o *Office) open(n int) *unit {
 	if len(o.units) > o.sent {
 		u := o.units[len(o.units)-1]
@@ -72,7 +73,8 @@ func (o *Office) buffer() []byte {
 	return make([]byte, entry.HeaderSize, 16<<10)
 }
 
-// recycle keeps a buffer for later, unless it is of an unusual size.
+// recycle keeps the buffer of a committed batch for later, unless it is of an unusual size.
+// No entry shares it: raft clones what it is given when it appends it to its log.
 func (o *Office) recycle(b []byte) {
 	if cap(b) <= 2*maxBatch && len(o.spare) < maxInFlight {
 		o.spare = append(o.spare, b[:entry.HeaderSize])
@@ -145,9 +147,9 @@ func (f *flight) full(u *unit) bool {
 	return f.batches > 0 && (f.batches == maxInFlight || f.bytes+int64(len(u.buf)) > maxFlightBytes)
 }
 
-// tooShort tells whether a batch is shorter than those on their way are on average, if there
-// are two. It is worth waiting for more then: a batch costs each member a sync and some wakes,
-// however short it is. If nothing more comes it is sent when one of the others is committed.
+// tooShort tells whether a batch is shorter than the average of those on their way, if these
+// are two at least. It is worth waiting for more then: a batch costs each member a sync and some
+// wakes, however short it is. If nothing more comes it is sent when one of the others is committed.
 func (f *flight) tooShort(u *unit) bool {
 	size := int64(len(u.buf))
 	return f.batches >= 2 && size < longBatch && size*int64(f.batches) < f.bytes
@@ -175,8 +177,8 @@ func (o *Office) next() (data []byte, round journal.Pos) {
 	return o.seal(u), 0
 }
 
-// seal makes a batch an entry's data. It says that the ids of earlier reigns, those of jobs
-// apart, never become jobs: those who follow refuse such a job.
+// seal makes a batch an entry's data. The header says that ids of earlier reigns that are no
+// jobs by now never become jobs: standbys refuse such a job.
 func (o *Office) seal(u *unit) []byte {
 	o.sequence++
 	u.sequence, u.sealed = o.sequence, o.clock.Mono()
@@ -229,8 +231,8 @@ func (o *Office) complete(sequence uint64) error {
 	return nil
 }
 
-// finish takes ended units out of the queue and tells of it. Due is whether something is to
-// be sent now. It is called with the mutex locked, and unlocks it.
+// finish takes ended units out of the queue and calls the hooks. due tells whether something
+// is to be sent now. The caller holds mu; finish unlocks it before the hooks run.
 func (o *Office) finish() (due bool) {
 	n := 0
 	pos := journal.Pos(o.committed.Load())
@@ -264,7 +266,7 @@ func (o *Office) finish() (due bool) {
 	return due
 }
 
-// oldest returns since which tick the oldest unit waits, now if there is none.
+// oldest returns the tick when the oldest unit was first seen waiting, now if there is none.
 func (o *Office) oldest(now uint64) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,19 +29,18 @@
 //   - raft (consensus, inbox): owns raft's state. It takes messages of peers, responses of
 //     the two others, ticks and calls from the inbox, has raft step them, and hands on
 //     what raft wants done. It starts and ends offices and seals batches. It waits for no
-//     disk and no peer, but for reads of old entries that a follower lacks.
+//     peer, and for the disk only while it reads old entries that are not in memory.
 //   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
 //     their responses go, in order: votes and acknowledgements to peers, the rest to raft.
-//     What has no responses, no more than a commit index, waits for what has some.
+//     A message without responses waits for one that has some, or until the writer idles.
 //   - applier: takes raft's MsgStorageApply, in order, and whatever else has to happen
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
 //   - walk: takes a snapshot. There is at most one.
-//   - space: asks every second how much of the disk is free, which a disk may take long to
-//     say.
-//   - watchRaft: looks after the raft goroutine. While that waits for a read for more than
-//     2 s, the followers hear no heartbeats and elect another leader; so watchRaft ends the
-//     office in its place, and the clients are left. After 30 s the node ends.
+//   - space: asks every second how much of the disk is free. The answer may take long.
+//   - watchRaft: watches the raft goroutine. While a read keeps that one waiting, the
+//     followers hear no heartbeats and elect another leader. So after 2 s watchRaft ends the
+//     office in its place, and the clients' connections are reset. After 30 s the node ends.
 //
 // The queue calls an Office from any goroutine; the transport calls a Node from any.
 // Nobody waits for the raft goroutine but the applier, for a change of the members, callers
@@ -58,8 +57,8 @@
 //     each member a sync and some wakes, however short it is. Read rounds before it do not
 //     wait for that.
 //  3. Raft sends the entry to the followers while the writer stores it.
-//  4. When most members have it on disk, it is committed; when this node has too, the
-//     applier gets it, and the office's Committed moves. The reply leaves.
+//  4. When most members have the entry on disk, it is committed; once this node is one of
+//     them, the applier gets it, and the office's Committed moves. The reply leaves.
 //  5. Followers learn that it is committed, with the next entries or after a tick of 50 ms,
 //     and apply its records to their standbys. No client waits for that. Of a change of the
 //     members they learn at once, because what a majority is depends on it (keepBack).
@@ -144,8 +143,8 @@
 // raft tells the other member to campaign. So every client that takes its replies has
 // them, but for what the network holds up when the connection is reset: these clients do
 // not know what has become of their last commands, as after any other loss of an office.
-// If that one has not taken over within an election's time, it is told once more; then the
-// queue goes on in the same office.
+// If that one has not taken over within an election's time, Transfer tells it once more,
+// and Remove does not; then the queue goes on in the same office.
 //
 // # Cluster time
 //
@@ -161,10 +160,11 @@
 //
 // # Snapshots
 //
-// A node takes one when the entries behind the last one are longer than 1 GiB and than
-// that one, and when a backup or a new member needs one. The queue goes on meanwhile (walk): N is the last entry that was applied when
-// the walk begins; the walk writes each job as it is when it comes to it; E is all that
-// was appended when it ends; M is the last entry applied once E is committed. The records
+// A node takes a snapshot when the entries behind its last one are longer than that one and
+// than 1 GiB, and when a backup or a new member needs one. The queue goes on meanwhile
+// (walk): N is the last entry that was applied when the walk begins; the walk writes each
+// job as it is when it comes to it; E is all that was appended when it ends; M is the last
+// entry applied once E is committed. The records
 // of the entries in (N, M] follow. They replace whatever of them the walk has met, and
 // what it has met is no later than M, so the result is the queue as of M. The walk ends at
 // the highest id that the entries up to N name: all of a later job is in (N, M]. So the walk
@@ -177,24 +177,24 @@
 // when the disk answers.
 //
 // The settings of dead letters are written behind the jobs, as they are at that moment, and
-// the same holds for them.
+// the records of the entries in (N, M] put them right as well.
 //
 // Then, in this order, each durable before the next: the files, their directory, the
 // pointer; then the log may begin behind M (retain). So the directory needs the old snapshot,
 // the new one, and the log. Each snapshot is about as long as the live jobs, and so is the log,
-// or 1 GiB if that is more, beside what comes while a snapshot is taken. What followers that
-// are there still lack stays as well, until the log is three times as long as that.
+// or 1 GiB if that is more, beside what comes while a snapshot is taken. Entries that a live
+// follower still lacks stay as well, until the log is three times as long as that.
 //
 // A follower that lacks what the log does not have is sent the current snapshot, at an
 // even rate that rises with what is written meanwhile (paced), so that the leader goes on
-// to serve. It receives it into files, waits until the applier has nothing to do, so that no older
-// entry changes the members after it, and has raft step the message; the writer sets the
-// pointer and empties the log; the applier makes a new standby. A snapshot that was taken
+// to serve. The follower receives it into files, waits until its applier has nothing to do,
+// so that no older entry changes the members afterwards, and has raft step the message; the
+// writer sets the pointer and empties the log; the applier makes a new standby. A snapshot that was taken
 // before a member was added is of no use to it: a new one is taken then.
 //
-// While either goes on, clients wait for what leader and snapshot share: processors, and the
-// disk, which is given at most 1 MiB of a snapshot, or one record, to sync at a time. A walk works in turns
-// of so many jobs and so many bytes, and sleeps as long as each has taken (see turns).
+// While a snapshot is taken or sent it competes with clients for processors and disk. So at
+// most 1 MiB of it, or one record, is synced at a time, and a walk works in turns that are
+// bounded in jobs and bytes, and sleeps after each for as long as that has taken (see turns).
 // Yielding the processor is not enough. Nor is it enough that one goroutine can run beside
 // the event loops: see spareProcs in cmd/trellisd.
 //
@@ -250,9 +250,10 @@
 // # What ends a node
 //
 // Run returns an error when it cannot go on: a disk that cannot store entries or a snapshot
-// of the leader's, or that does not answer, a queue that does not end its service within 10 s of the loss of an office, damage, an
-// entry that it cannot read or that contradicts what it has, a standby that refuses a
-// record, or its removal. It does not try again: to go on would be to guess. A full disk
+// of the leader's, or that does not answer, a queue that does not end its service within
+// 10 s of the loss of an office, damage, an entry that it cannot read or that contradicts
+// what it has, a standby that refuses a record, or its removal. It does not try again: to
+// go on would be to guess. A full disk
 // is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
 // office. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
 // is behind the one before.

@@ -7,7 +7,7 @@ import (
 )
 
 // Raft tells the followers of each commit at once, by a message without entries. Nobody
-// waits for that, and it is dear: the leader writes it to each follower, which syncs before
+// waits for that, and it is costly: the leader writes it to each follower, which syncs before
 // it answers, and the leader reads the answers. So the raft goroutine keeps such a message
 // back. The next entries for the follower tell of the commit as well, and of later ones; if
 // none come, the message is sent with the next tick.
@@ -18,8 +18,8 @@ import (
 //
 // To raft this looks like a network that delays a message, or delivers a later one first.
 
-// keepBack keeps a MsgApp back, or tells that it has to be sent now. What was kept back for
-// the same follower is given up: the new message tells all that it would have told.
+// keepBack keeps a MsgApp back, or returns false if it has to be sent now. What was kept back
+// for the same follower is given up: the new message tells all that it would have told.
 func (c *consensus) keepBack(m *raftpb.Message) bool {
 	to := m.GetTo()
 	delete(c.kept, to)

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// watchRaft looks after the raft goroutine, which waits for nothing but reads of old
-// entries. While one of these does not end the node sends no heartbeats, so that another
-// one is elected: its clients are told so, by the end of their connections. A node whose
-// disk does not answer for long ends. What is counted are this goroutine's own ticks: a
-// process that was stopped for a while was not hung.
+// watchRaft watches the raft goroutine, which waits for nothing but reads of old entries.
+// While such a read hangs the node sends no heartbeats, so that another one is elected:
+// this node's clients are told so by the end of their connections. A node whose disk does
+// not answer for long ends. Time is counted by ticks that this goroutine has seen, so that
+// a process that was stopped for a while is not taken for one that hangs.
 func (n *Node) watchRaft() {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()

@@ -28,10 +28,10 @@ func isMember(cs *raftpb.ConfState, id uint64) bool {
 
 func isVoter(cs *raftpb.ConfState, id uint64) bool { return slices.Contains(cs.GetVoters(), id) }
 
-// isJoint tells whether a configuration is about to be left.
+// isJoint tells whether a configuration is the old and the new one at once.
 func isJoint(cs *raftpb.ConfState) bool { return len(cs.GetVotersOutgoing()) > 0 }
 
-// changeMembers returns the members after a change, which brings the one that it adds.
+// changeMembers returns the members after a change, by the configuration that it has led to.
 func changeMembers(ms []member.Member, cs *raftpb.ConfState, cc *raftpb.ConfChangeV2) ([]member.Member, error) {
 	if len(cc.GetContext()) > 0 {
 		var m member.Member
@@ -44,7 +44,7 @@ func changeMembers(ms []member.Member, cs *raftpb.ConfState, cc *raftpb.ConfChan
 	return slices.DeleteFunc(ms, func(m member.Member) bool { return !isMember(cs, uint64(m.ID)) }), nil
 }
 
-// Add makes a node a member that votes. The node is there, knows that it belongs to the
+// Add makes a node a member that votes. The node runs, knows that it belongs to the
 // cluster, and answers. It learns first, so that nobody waits for it while it catches up.
 // Add returns when the change is applied here; a call that has ended with an error may
 // be repeated, and goes on where the one before has ended. Errors wrap ErrNotLeader, the
@@ -81,7 +81,7 @@ func (n *Node) Add(ctx context.Context, m member.Member) error {
 	return nil
 }
 
-// Remove makes a node that is a member none. If it is this one, the office goes to
+// Remove takes a member out of the cluster. If that is this node, the office goes to
 // another member first, and the error wraps ErrNotLeader: that member is to be asked.
 // Other errors are those of Add.
 func (n *Node) Remove(ctx context.Context, id member.ID) error {
@@ -105,8 +105,8 @@ func (n *Node) Remove(ctx context.Context, id member.ID) error {
 	return nil
 }
 
-// change has the members changed, and waits until that is applied. There is nothing to
-// do if it is already.
+// change proposes a change of the members, and waits until it is applied. It does nothing if
+// ok holds already.
 func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64, context []byte, ok func(*raftpb.ConfState) bool) error {
 	cc := &raftpb.ConfChangeV2{
 		Transition: raftpb.ConfChangeTransitionJointImplicit.Enum(),
@@ -222,8 +222,8 @@ func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeTyp
 	return nil
 }
 
-// applyConfChange changes the members, for the applier, which waits. A leader tells a
-// member that has become none, which hears nothing from now on, of the last commit.
+// applyConfChange changes the members, for the applier, which waits. A leader tells a removed
+// member of the last commit, because raft sends it nothing any more.
 func (c *consensus) applyConfChange(cc *raftpb.ConfChangeV2) *raftpb.ConfState {
 	before := c.rn.Status()
 	c.conf = c.rn.ApplyConfChange(cc)

@@ -50,7 +50,7 @@ type Node struct {
 	err      error
 }
 
-// Directories in a node's.
+// Directories in Options.Dir.
 const (
 	entriesDir   = "entries"
 	snapshotsDir = "snapshots"

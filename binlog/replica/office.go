@@ -20,8 +20,8 @@ import (
 //
 // A position is the number of a unit. Units are batches of records, each of which
 // becomes one entry, and read rounds. They form one queue: Committed is the number of
-// the last unit before which, itself included, all have ended well. Numbers go on from
-// office to office.
+// the last unit that has ended well, as have all before it. Numbers go on from office to
+// office.
 type Office struct {
 	reign uint64 // the term of raft; every entry of this office says so
 	clock Clock
@@ -29,7 +29,7 @@ type Office struct {
 	took  func(time.Duration) // is told how long a batch was on its way
 	began uint64              // tick of the election
 
-	// serving is set when what follows it is, which does not change later.
+	// serving is set after base, nextID and hooks, which do not change later.
 	serving atomic.Bool
 	base    int64  // cluster time at Clock's zero
 	nextID  uint64 // the first id that no entry up to begin has used
@@ -38,14 +38,14 @@ type Office struct {
 	committed atomic.Uint64
 	over      atomic.Bool // written under mu
 
-	mu       sync.Mutex
-	units    []*unit // that have not ended, oldest first
-	sent     int     // units before this one are on their way
+	mu       sync.Mutex // guards what follows
+	units    []*unit    // that have not ended, oldest first
+	sent     int        // how many of them, the oldest ones, are on their way
 	last     journal.Pos
 	sequence uint64 // of the last entry that was proposed
 	bytes    int64  // of records in units
-	highest  uint64 // id in records
-	written  uint64 // records
+	highest  uint64 // id that an entry or a record has named
+	written  uint64 // records, for Counters
 	low      bool   // no majority has room on its disks
 	refused  bool   // somebody has got ErrRoom
 	spare    [][]byte
@@ -165,7 +165,8 @@ func (o *Office) position() journal.Pos {
 
 // Barrier returns a position such that Committed proves, once it has reached it, that
 // the node led after the call, and that all that was appended before is committed. A
-// reply depends on it that tells what the queue's state is.
+// reply that tells of the queue's state depends on it. An office that is over returns a
+// position that Committed never reaches.
 func (o *Office) Barrier() journal.Pos {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -191,7 +192,7 @@ func (o *Office) Counters() journal.Counters {
 // String names the office in messages.
 func (o *Office) String() string { return fmt.Sprintf("the office of term %d", o.reign) }
 
-// keep keeps the batches that are on their way. With the mutex held.
+// keep keeps the batches that are on their way, for planted.ProposedAgain. With mu held.
 func (o *Office) keep() {
 	for _, u := range o.units[:o.sent] {
 		if !u.round() && !u.done {

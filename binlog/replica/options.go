@@ -14,8 +14,8 @@ import (
 
 // Options configure a Node.
 type Options struct {
-	// Dir is the node's directory. It belongs to this process alone, which has seen to
-	// that, and it has the mark of package member. A founder has written the initial
+	// Dir is the node's directory. The caller has locked it, and it has the mark of
+	// package member. A founder has written the initial
 	// snapshot into Dir/snapshots; a node that joins has none.
 	Dir string
 
@@ -27,7 +27,8 @@ type Options struct {
 	Self member.ID
 
 	// SnapshotBytes is how many bytes of entries have to be behind the last snapshot
-	// before the next one is taken; or as many as that snapshot has, if these are more. Zero means DefaultSnapshotBytes.
+	// before the next one is taken; a snapshot that is longer than that counts with its own
+	// length. Zero means DefaultSnapshotBytes.
 	SnapshotBytes int64
 
 	// Queue is what is replicated.
@@ -134,7 +135,7 @@ var (
 	// ErrStuck tells that the queue does not end its service. It is the end of Run.
 	ErrStuck = errors.New("the server does not answer")
 
-	// ErrDiverged tells that entries say what cannot be on this node. It is the end of
+	// ErrDiverged tells that an entry contradicts the state of this node. It is the end of
 	// Run: a node that goes on could only diverge further.
 	ErrDiverged = errors.New("the entries contradict what this node has")
 )

@@ -13,7 +13,7 @@ const (
 	paceBurst = 1 << 20
 	// paceStep is how much is sent between two looks at the time.
 	paceStep = 128 << 10
-	// pacePause is how long who is ahead waits.
+	// pacePause is how long a stream that is ahead waits.
 	pacePause = 2 * time.Millisecond
 )
 

@@ -30,8 +30,8 @@ type Standby interface {
 }
 
 // Queue is what a node replicates: its jobs, and those who execute commands on them.
-// All methods but Hold, Flush, Walk, Settings and Digest are called by one goroutine, the applier; none
-// is called after Run has returned. An error ends the node.
+// All methods but Hold, Flush, Walk, Settings and Digest are called by one goroutine, the
+// applier; none is called after Run has returned. An error ends the node.
 type Queue interface {
 	// Standby begins an empty queue. start is the cluster time of its beginning. The
 	// queue before is given up, and its memory is free, when this returns.
@@ -56,8 +56,8 @@ type Queue interface {
 
 	// Walk visits jobs in the order of their ids, from the id `from` on, and at most n of
 	// them. It returns the id to go on with, 0 at the end. An error of f's ends it, and is
-	// returned with the id of f's job. Each record is consistent in itself; it and its body,
-	// but not its strings, are valid during the call of f only. Any goroutine may call Walk
+	// returned with the id of f's job. Each record is consistent in itself; the record and its
+	// body are valid during the call of f only, its strings longer. Any goroutine may call Walk
 	// while the queue serves or is fed, and it ends with an error if the queue is given up.
 	// Retire and Standby may wait for its end, so f waits for nothing.
 	Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error)
@@ -77,6 +77,6 @@ type Digest struct {
 	Sum  uint64
 }
 
-// segment is what jobs of a cluster have for a segment: none but the zero, so that a
-// Standby's results tell known ids from unknown ones.
+// segment is the segment of every job in a cluster. Any number but 0 would do: 0 is what a
+// Standby returns for an id that it does not know.
 const segment = 1

@@ -20,7 +20,7 @@ type consensus struct {
 	rn   *raft.RawNode
 
 	office *Office     // of the term that this node leads in; nil if it does not lead
-	last   journal.Pos // where the last office ended
+	last   journal.Pos // of the last unit of the last office
 
 	tick     uint64
 	heard    map[uint64]uint64 // tick of the last message of a member
@@ -39,7 +39,7 @@ type consensus struct {
 	trim     uint64            // the log may begin behind that entry, once no follower needs more
 	transfer *transfer         // nil if there is none
 	conf     *raftpb.ConfState // as last applied
-	changed  uint64            // index up to which entries of a leader may change the members, and are not applied
+	changed  uint64            // index of the last entry that may change the members, applied or not
 	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
@@ -102,7 +102,8 @@ func (c *consensus) run() {
 	}
 }
 
-// takeInbox does what others want.
+// takeInbox steps responses, then messages of peers, and then runs calls: a call may rely on
+// the responses that came before it (see inbox.call).
 func (c *consensus) takeInbox() {
 	local, peers, calls := c.node.inbox.take()
 	for _, m := range local {

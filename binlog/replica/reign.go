@@ -63,7 +63,7 @@ func (c *consensus) lose() {
 	})
 }
 
-// fed tells that a standby is as far as it can be.
+// fed notes that a standby that was being made is as far as it can be: see quiet.
 func (c *consensus) fed() { c.feeding-- }
 
 // propose has raft replicate an entry. Nothing is ever proposed twice: an error ends the

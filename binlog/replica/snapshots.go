@@ -20,8 +20,8 @@ import (
 type walk struct {
 	applier *applier
 	office  *Office // in which the queue serves; nil for a standby
-	from    uint64  // all up to this entry is in the queue since before the walk
-	last    uint64  // entries up to that one name no job with a greater id
+	from    uint64  // the last entry that was applied when the walk began
+	last    uint64  // the highest id that the entries up to from name
 	grown   int64   // applier.grown then
 	cancel  chan struct{}
 
@@ -36,8 +36,8 @@ type extent struct {
 	grown int64 // bytes of entries up to there
 }
 
-// considerSnapshot takes a snapshot if the log has become long, and looks after one that
-// is being taken.
+// considerSnapshot begins a snapshot if the log has become long or one is wanted. If one is
+// being taken, it looks whether that can end.
 func (a *applier) considerSnapshot() {
 	if a.walk != nil {
 		a.endWalk()
@@ -159,8 +159,8 @@ func (w *walk) void() bool {
 // ones are written by redo. Were they visited as well, the walk of a queue that grows faster
 // than the walk goes on would have no end.
 //
-// Who gives the queue up waits for the call of Walk that is under way. So the disk is not
-// waited for in it: the jobs of a turn are collected, and written when Walk has returned.
+// Retire and Standby wait for the call of Walk that is under way. So that call waits for no
+// disk: the jobs of a turn are collected, and written when Walk has returned.
 func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
 	var c collected
 	for id := uint64(1); id != 0 && id <= w.last; {
@@ -227,9 +227,9 @@ func (w *walk) redo(sw *snapshot.Writer, last uint64, t *turns) error {
 	})
 }
 
-// retain has the log begin behind the current snapshot, but for what a follower that is
-// there still lacks: it would need a snapshot otherwise. That ends when the log is three
-// times as long as it has to be.
+// retain has the log begin behind the current snapshot. Entries that a live follower still
+// lacks stay, because it would need a snapshot otherwise, until the log is three times as
+// long as it has to be.
 func (c *consensus) retain() {
 	if c.trim == 0 || c.tick%4 != 0 {
 		return
@@ -381,7 +381,7 @@ func (c *consensus) settleSnapshot() {
 	}
 }
 
-// endSnapshot ends what has come from the leader.
+// endSnapshot has Node.Snapshot return for the snapshot that has come, if there is one.
 func (c *consensus) endSnapshot(err error) {
 	s := c.arriving
 	if s == nil {

@@ -50,8 +50,8 @@ func (s *space) look() {
 	}
 }
 
-// checkSpace has the office refuse puts while there are not enough members with space to
-// commit what follows.
+// checkSpace has the office refuse puts while no majority of the voters has space, by what
+// each of them said last. One that was never heard counts as having some.
 func (c *consensus) checkSpace() {
 	if c.office == nil {
 		return

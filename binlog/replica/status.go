@@ -57,8 +57,7 @@ type MemberStatus struct {
 	Behind int64
 }
 
-// raftStatus is what the raft goroutine tells of itself, once a tick and at each change of
-// role.
+// raftStatus is what the raft goroutine tells of itself, once a tick.
 type raftStatus struct {
 	role         raft.StateType
 	term, commit uint64

@@ -23,7 +23,7 @@ type store struct {
 	mu      sync.Mutex
 	meta    snapshot.Meta // the current one; Index 0 if there is none
 	path    string
-	reading map[string]int // how many read what is in a directory
+	reading map[string]int // readers of a snapshot's directory, by its path
 }
 
 // openStore finds the current snapshot. A node that is about to join has none.
@@ -106,7 +106,7 @@ func (s *store) send(m *raftpb.SnapshotMetadata, w io.Writer) error {
 	return snapshot.Send(s.fs, path, w)
 }
 
-// raftSnapshot is a snapshot as raft has it. What it says of itself comes with its files.
+// raftSnapshot is a snapshot as raft has it: without data, which the files hold.
 func raftSnapshot(m *snapshot.Meta) *raftpb.Snapshot { return &raftpb.Snapshot{Metadata: metadata(m)} }
 
 func metadata(m *snapshot.Meta) *raftpb.SnapshotMetadata {

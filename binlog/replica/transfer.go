@@ -186,8 +186,8 @@ func (o *Office) settle(ctx context.Context) error {
 	return nil
 }
 
-// settled tells those who wait that nothing is uncommitted, or never will be. With the
-// mutex held.
+// settled wakes those who wait in settle: nothing is uncommitted, or the office is over.
+// With mu held.
 func (o *Office) settled() {
 	for _, c := range o.idle {
 		close(c)

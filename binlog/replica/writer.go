@@ -13,8 +13,8 @@ import (
 	"trellis/binlog/replica/internal/planted"
 )
 
-// writer is the goroutine that writes: entries, votes, and the places of snapshots. It
-// does all that waits in one store, and lets the responses go, in order, when that is on
+// writer is the goroutine that stores entries, votes, and the places of snapshots. It
+// puts all that waits into one store, and lets the responses go, in order, when that is on
 // disk.
 type writer struct {
 	node *Node
@@ -29,7 +29,7 @@ type writer struct {
 
 	// The goroutine's.
 	stores uint64
-	held   *entrylog.Update // a commit index that nobody waits for
+	held   *entrylog.Update // the latest hard state, if nobody waits for it
 }
 
 // Times of the writer.
@@ -53,8 +53,8 @@ type job struct {
 	received *received // the message's snapshot; nil if it has none
 }
 
-// append takes a MsgStorageAppend. It never blocks. One that nobody waits for, with no more
-// than a commit index, does not wake the writer.
+// append takes a MsgStorageAppend. It never blocks. One without responses has no entries, and
+// does not wake the writer: nobody waits for it.
 func (w *writer) append(m *raftpb.Message, s *received) {
 	w.waiting.Add(1)
 	w.mu.Lock()
@@ -196,8 +196,8 @@ func (w *writer) answerRaft(ms []job) {
 	w.node.inbox.respond(own...)
 }
 
-// patiently stores. While the disk is full it tries again: that is the one failure with
-// which nothing was written.
+// patiently calls store, again and again while the disk is full: that is the one failure
+// that leaves the log as it was.
 func (w *writer) patiently(bytes int64, store func() error) error {
 	w.bytes.Store(bytes)
 	for {
@@ -217,7 +217,8 @@ func (w *writer) patiently(bytes int64, store func() error) error {
 	}
 }
 
-// rest writes, when nothing has come for a moment, what nobody waits for.
+// rest runs when nothing has come for a moment: it stores what nobody waits for, and has the
+// log marked.
 func (w *writer) rest() error {
 	if err := w.work(); err != nil {
 		return err
@@ -232,11 +233,11 @@ func (w *writer) rest() error {
 	if err := w.node.log.Mark(); !errors.Is(err, entrylog.ErrNoSpace) {
 		return err
 	}
-	return nil // what it would have said stays unsaid
+	return nil // a mark that found no space is tried again
 }
 
-// install makes a snapshot current that has come from the leader and is durable, has the
-// log begin behind it, and then has the applier load it.
+// install makes a durable snapshot of the leader's the current one, has the log begin behind
+// it, and then has the applier load it.
 func (w *writer) install(s *received) error {
 	if err := w.patiently(0, func() error { return w.node.store.setCurrent(s.meta, s.path) }); err != nil {
 		return err

@@ -13,7 +13,7 @@
 // that it cannot read has to end its process: to leave it out would let replicas
 // diverge.
 //
-// # The format, versions 1 and 2
+// # The format, version 1
 //
 // All integers are little-endian.
 //

@@ -124,9 +124,8 @@ func (h *Header) Seal(b []byte) {
 	le.PutUint32(b, crc32.Checksum(b[4:], castagnoli))
 }
 
-// Decode reads the header of an entry, once the whole data is known to be as it was
-// sealed. Its errors wrap ErrUnknown or ErrMalformed. It does not look into the
-// records.
+// Decode checks the checksum of an entry's whole data, and reads the header. Its errors
+// wrap ErrUnknown or ErrMalformed. It does not look into the records.
 func (h *Header) Decode(b []byte) error {
 	switch {
 	case len(b) < HeaderSize || len(b) > MaxSize:

@@ -32,7 +32,7 @@ var (
 	ErrLocked = vfs.ErrLocked
 )
 
-// Errors of Append, Begin and Mark.
+// Errors of Append, Trim, Install and Mark.
 var (
 	// ErrNoSpace tells that the disk is full. Nothing was appended and nothing
 	// changed: the owner pauses and makes the same call again. It exists because a

@@ -38,8 +38,8 @@ type Options struct {
 	// MaxSegmentSize. Zero means DefaultSegmentSize. A larger frame gets a larger file.
 	SegmentSize int64
 
-	// CacheSize bounds the bytes of recent entries that are kept in memory, but for the
-	// last one. Zero means DefaultCacheSize.
+	// CacheSize bounds the bytes of recent entries that are kept in memory; the last one
+	// is kept however large it is. Zero means DefaultCacheSize.
 	CacheSize int64
 
 	// FS is the file system. Nil means the operating system's.
@@ -164,7 +164,7 @@ func (l *Log) release() (err error) {
 // Recovery tells what Open found.
 func (l *Log) Recovery() Recovery { return l.recovered }
 
-// Size is the number of bytes of the log from its first segment that is needed on.
+// Size is the number of bytes of the log, from the first segment that is needed to its end.
 func (l *Log) Size() int64 {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

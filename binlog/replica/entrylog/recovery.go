@@ -145,7 +145,7 @@ type reader struct {
 	chain  uint32
 	frames int64
 	marked bool  // the last frame is a mark
-	last   int64 // in the last segment: where what was written last starts
+	last   int64 // in the last segment: offset of the last frame, 0 if there is none
 	cut    *Cut
 	buf    []byte // the segment
 }

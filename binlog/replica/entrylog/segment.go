@@ -6,13 +6,13 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// segment is one file of the log. The header and the name do not change once the
-// segment is in Log.segments.
+// segment is one file of the log. Header, name and size do not change once the segment
+// is in Log.segments, so that readers need no lock for them.
 type segment struct {
 	header
 	name string   // path
 	file vfs.File // closed when the segment is removed
-	size int64    // of the file; the writer's
+	size int64    // of the file
 	used int64    // bytes up to the end of the last frame; the writer's
 }
 

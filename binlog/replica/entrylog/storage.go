@@ -82,7 +82,7 @@ type run struct {
 	left       uint64 // bytes that may follow, as raft counts
 	superseded uint64 // as the log's when reading began
 	entries    []*raftpb.Entry
-	pos        []uint64 // of entries to be read, and where the last one's segment ends
+	pos        []uint64 // of the entries of one segment that are read next
 }
 
 // maxWindow is how many bytes are read at a time, unless an entry has more; and

@@ -71,9 +71,9 @@ func Probe(ctx context.Context, call Call, addr string) (Answer, error) {
 	return ask(ctx, call, addr, request{Op: opProbe})
 }
 
-// Control answers a control request of another node, and says whether it was one of
-// this package's: then an answer or an error is to be sent. It waits for the disk.
-// What it has answered holds whatever crashes.
+// Control answers a control request of another node. ok is false if the request is none of
+// this package's; otherwise resp or err is to be sent. It waits for the disk: what it has
+// answered survives a crash.
 func (s *Store) Control(req []byte) (resp []byte, ok bool, err error) {
 	var op struct {
 		Op string `json:"op"`

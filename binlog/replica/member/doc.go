@@ -67,7 +67,8 @@
 // members of now. The node takes that if it is Empty, and its --cluster names the members,
 // with or without itself; it is Invited, which is durable when it answers. Then
 // the leader proposes it as a learner. As long as it is Invited it takes another id from
-// the same cluster: a raft group sends to members only, so the first id was never one.
+// the same cluster: a raft group sends to members only, so the first id was never one. A
+// node that runs under the first id already goes on under it until it is started again.
 //
 // # The mark
 //

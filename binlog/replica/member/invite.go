@@ -17,7 +17,8 @@ var ErrTaken = errors.New("taken")
 //
 // A leader that ends in between leaves a node that knows an id which is no member's. The
 // next Invite gives it another id: it has heard nothing from the raft group under the
-// first one, because a group sends to members only.
+// first one, because a group sends to members only. If its raft node runs under the first
+// id already, it takes no part under the second one before it is started again.
 func Invite(ctx context.Context, call Call, now Cluster, node Node) (Member, error) {
 	if err := node.check(); err != nil {
 		return Member{}, err

@@ -258,7 +258,7 @@ func decideFounder(self Node, nodes []Node, own Identity, heard []heard) step {
 	return step{do: found}
 }
 
-// propose draws a cluster of which all nodes were heard.
+// propose draws the ids of a cluster whose nodes have all answered.
 func propose(self Node, nodes []Node, own Identity, heard []heard) Identity {
 	c := Cluster{ID: NewClusterID()}
 	for i, n := range nodes {

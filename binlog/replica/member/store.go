@@ -31,7 +31,7 @@ type Store struct {
 
 	mu       sync.Mutex // held while the mark is written
 	identity Identity   // as it is on disk
-	failed   error      // of a write, since when nobody knows what is on disk
+	failed   error      // of a write; since then nobody knows what is on disk
 }
 
 // Open reads the mark of a directory that the caller has locked. In an empty directory
@@ -81,9 +81,9 @@ func Open(fsys vfs.FS, dir string, self Node, nodes []Node) (*Store, error) {
 	return s, nil
 }
 
-// checkEmpty refuses a directory that belongs to nobody and holds something. Without
-// it a node whose mark was lost would take its own log for another's, or an operator a
-// server without a cluster into one, with nothing of its jobs.
+// checkEmpty refuses a directory that belongs to nobody and holds something. Otherwise a
+// node that has lost its mark would join anew over its own log, and a plain server's
+// directory would get into a cluster without its jobs.
 func (s *Store) checkEmpty() error {
 	es, err := s.fs.List(s.dir)
 	if err != nil {
@@ -116,9 +116,9 @@ func (s *Store) checkSelf(id Identity) error {
 	return nil
 }
 
-// Agree tells whether --cluster names the members: those that the mark has or those of
-// now, and of both with or without this node, which may have come later. No --cluster at
-// all agrees. The caller asks when it knows the members of now.
+// Agree returns nil if --cluster names the members that the mark has or those of now, either
+// with or without this node, which may have come later; no --cluster at all agrees. Otherwise
+// the error wraps ErrDisagrees. The caller asks when it knows the members of now.
 func (s *Store) Agree(now []Member) error {
 	known := s.Identity().Cluster
 	today := Cluster{Members: now}

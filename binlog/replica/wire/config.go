@@ -95,7 +95,7 @@ type timing struct {
 	dead    time.Duration // without a byte, after which a connection is given up
 	greet   time.Duration // to connect, and for TLS and handshake, each
 	stall   time.Duration // of a snapshot stream or a control request without progress
-	finish  time.Duration // of a receiver, from the end of a stream on, and a second for finishRate
+	finish  time.Duration // of a receiver, from the end of a stream on, beside a second for each finishRate bytes
 	retry   time.Duration // from one attempt to the next one; doubles up to retries
 	retries time.Duration
 }

@@ -11,8 +11,8 @@
 //	t.SendSnapshot(m, write)                   // a MsgSnap with its files
 //	err = t.Close()
 //
-// A tool asks nodes with [Call], and with [Fetch] for what is long. Package wiretest has a network for tests that cuts,
-// blocks, delays, repeats and loses, and certificates.
+// A tool asks nodes with [Call], and with [Fetch] for what is long. Package wiretest has a
+// network for tests that cuts, blocks, delays, repeats and loses, and certificates.
 //
 // # What holds
 //
@@ -26,10 +26,10 @@
 //     takes one that overtakes another for a gap, and slows down.
 //   - Nothing reaches the handler that did not come from the member that it names: the
 //     handshake compares the cluster's id, and id and incarnation of both sides, with what
-//     each side knows (but see newcomers); From and To of each message have to fit the connection; only kinds
-//     that a follower or leader sends are taken. What does not fit ends the connection. With
-//     TLS the other side holds a certificate of the cluster's authorities; which of the
-//     members it is, its certificate does not say, so that all who hold one are trusted alike.
+//     each side knows (but see newcomers); From and To of each message have to fit the
+//     connection; only kinds that a follower or leader sends are taken. What does not fit ends
+//     the connection. With TLS the other side holds a certificate of the cluster's authorities.
+//     The certificate does not say which member it is: all who hold one are trusted alike.
 //   - A member that connects anew has given up its connection before: the newer one wins.
 //   - Either side notices when the other one is gone: a lost connection at once, as both
 //     sides read; a silent one after 3 s without a byte. The sending side writes a pulse
@@ -153,9 +153,10 @@
 //
 // A message is encoded into the connection's buffer of 64 KiB by the lane's goroutine; data
 // that are larger go to the system from where they are. A message that comes in takes an
-// allocation, one with an entry two. A lane holds at most 16 MiB or 4,096 messages, or
-// a single larger one. At a time 16 control requests and 4 snapshot streams are served, of
-// which one is taken. Names of hosts are looked up at each attempt to connect.
+// allocation, one with an entry two. A lane queues at most 16 MiB or 4,096 messages, or a
+// single larger one, beside those that it is writing, which may be as many. At a time 16
+// control requests and 4 snapshot streams are served, of which one is taken. Names of hosts
+// are looked up at each attempt to connect.
 //
 // Without TLS all addresses have to be on loopback (ErrPlain), where anybody on the machine
 // may be a member.

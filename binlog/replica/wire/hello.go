@@ -44,7 +44,7 @@ const (
 	maxReason = 255
 )
 
-// hello is the first that the side sends that has dialled.
+// hello is what the side that has dialled sends first.
 type hello struct {
 	version uint16
 	purpose purpose
@@ -53,7 +53,7 @@ type hello struct {
 	index   uint64 // of an entry as of which the sender is a member, 0 if it knows of none
 	to      station
 
-	admitted func() // leaves the place that the connection has; not on the wire
+	admitted func() // gives back the place that admit gave; nil without one; not on the wire
 }
 
 // station is the directory that a hello is meant for.
@@ -84,7 +84,7 @@ func (h hello) encode() []byte {
 // errHello tells of a connection that did not begin as one of this protocol.
 var errHello = errors.New("not a connection of this protocol")
 
-// readHello reads a hello. Of a later version it is only known that it is one.
+// readHello reads a hello. One of another version is returned with nothing but its version.
 func readHello(r io.Reader) (h hello, err error) {
 	b := make([]byte, helloHead+member.MaxName+member.MaxAddr+frameTail)
 	if _, err := io.ReadFull(r, b[:len(magic)]); err != nil {

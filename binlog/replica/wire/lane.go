@@ -66,7 +66,7 @@ func (l *lane) set(up bool) {
 	l.queue, l.spare, l.bytes = nil, nil, 0
 }
 
-// run connects again and again until the member is one no more.
+// run connects again and again until the peer is disconnected or the transport closed.
 func (l *lane) run() {
 	ctx, tm := l.peer.ctx, &l.t.timing
 	retry := tm.retry

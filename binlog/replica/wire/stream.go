@@ -14,8 +14,8 @@ import (
 	"trellis/binlog/replica/member"
 )
 
-// pulse writes pulses until the context ends; then the channel is closed. Nobody else
-// writes in this time.
+// pulse writes pulses until the context ends; then the channel is closed. Nobody else may
+// write before that.
 func (t *Transport) pulse(ctx context.Context, c net.Conn) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {

@@ -28,12 +28,13 @@ type Transport struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup // of all goroutines
 
-	// members is who this node and the others are. SetPeers and Identify replace it.
+	// members is who this node and the others are. SetPeers, Identify and meet replace it,
+	// with mu held.
 	members atomic.Pointer[members]
 
 	lost reporter // members that messages were lost to
 
-	// A token for each connection of the purpose that is served.
+	// Each has a token for every connection of its purpose that is served.
 	controls, snapshots chan struct{}
 
 	mu       sync.Mutex
@@ -134,11 +135,11 @@ func (t *Transport) SetPeers(index uint64, ms []member.Member) {
 	t.members.Store(next)
 }
 
-// farewell is how long the lanes to a member that is one no more stay, for what was sent
-// before: it is to learn that it was removed.
+// farewell is how long the lanes to a removed member stay, for what was sent before: it is
+// to learn that it was removed.
 const farewell = 200 * time.Millisecond
 
-// disconnect ends what connects a peer that is one no more. The caller holds t.mu.
+// disconnect ends the connections with a former peer. The caller holds t.mu.
 func (t *Transport) disconnect(p *peer) {
 	time.AfterFunc(farewell, p.cancel)
 	for purpose := purposeAppends; purpose <= purposeRest; purpose++ {
@@ -219,8 +220,8 @@ func until(ctx context.Context, c net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 
-// reporter tells of members that messages were lost to, on a goroutine of its own and
-// once for many messages: who sends must not wait, and may be the one who is told.
+// reporter tells the handler to which members messages were lost, once for many messages. It
+// has a goroutine of its own, because Send must not wait, and its caller may be who is told.
 type reporter struct {
 	wake chan struct{}
 
@@ -262,8 +263,8 @@ func poke(c chan struct{}) {
 	}
 }
 
-// limitedLog writes each line once a minute at most, because what is refused comes again
-// at once, and no more than a number of different lines.
+// limitedLog writes each line once a minute at most, because a peer that is refused tries
+// again at once, and no more than maxSaid different lines in that time.
 type limitedLog struct {
 	log *slog.Logger
 

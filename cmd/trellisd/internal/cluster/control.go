@@ -85,7 +85,7 @@ func (m *Member) add(ctx context.Context, node *replica.Node, st replica.Status,
 	return node.Add(ctx, added)
 }
 
-// named finds a member; no name is none.
+// named returns the id of the member of that name, and 0 for no name.
 func named(st replica.Status, name string) (member.ID, error) {
 	if name == "" {
 		return 0, nil

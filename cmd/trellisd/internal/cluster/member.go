@@ -46,7 +46,7 @@ type Member struct {
 
 	invited atomic.Bool                  // the group has not been heard yet
 	node    atomic.Pointer[replica.Node] // nil until the member belongs to a cluster
-	failed  chan error                   // what ends the node from outside of it
+	failed  chan error                   // has the first error that ends the member and does not come from the node
 	leader  atomic.Pointer[leader]       // as it has told of itself, nil if nobody has
 	onState atomic.Pointer[func()]
 }

@@ -48,7 +48,8 @@ type Queue struct {
 	fail func(error)
 	// resign has the node give up its office. Set before the node runs.
 	resign func(why string)
-	// changed is called when Serving may tell something else. It must not block.
+	// changed is called when Serving may tell something else. It must not block. Set before
+	// the node runs.
 	changed func()
 
 	mu       sync.Mutex

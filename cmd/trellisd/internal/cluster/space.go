@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// free tells how many bytes are free on the disk of a directory, to others than root.
+// free tells how many bytes are free on the disk of a directory, without what is kept for root.
 func free(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

@@ -61,7 +61,7 @@ func (m *Member) look(ctx context.Context) {
 	m.leader.Store(now)
 }
 
-// askClients asks a node where it serves clients.
+// askClients asks a node where it serves clients; "" if it does not answer or serves none.
 func (m *Member) askClients(ctx context.Context, addr string) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
