@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The ports that are meant when none is named.
+// The ports of addresses that name none.
 const (
 	DefaultPort    = "11300" // that of beanstalkd and its clients
 	DefaultTLSPort = "11400" // trellisd's for TLS
@@ -70,7 +70,7 @@ func (a Address) withTLS(config *tls.Config, host string) Address {
 	return a
 }
 
-// TLS is the configuration with which the server is spoken to, nil for plain text. It must not be changed.
+// TLS returns the TLS configuration for connections to the server, nil for plain text. The caller must not change it.
 func (a *Address) TLS() *tls.Config { return a.tls }
 
 // Dial connects to the server. timeout bounds connecting, and with TLS the handshake too.

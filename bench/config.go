@@ -27,15 +27,15 @@ type Config struct {
 	// Rate is the number of units that are begun in a second, whether or not the server keeps up (open loop). Zero
 	// begins a unit whenever one ends (closed loop).
 	Rate float64 `json:"rate"`
-	// Duration is how long units begin, after Warmup. In an open loop, units that were due by then and had to wait
-	// begin up to ten seconds later. Count, when positive, ends a run after so many units instead.
+	// Duration is how long new units begin, from the end of Warmup. In an open loop, units that were due by then and had
+	// to wait begin up to ten seconds later. Count, when positive, ends a run after so many units instead.
 	Duration time.Duration `json:"duration_ns"`
 	Count    int64         `json:"count"`
 	// Warmup is how long the load runs before anything is recorded.
 	Warmup time.Duration `json:"warmup_ns"`
 	// Runs is how often the load is repeated, with new connections each time.
 	Runs int `json:"-"`
-	// Seed determines everything that is random. Run n, from 0, uses Seed+n.
+	// Seed determines all that is random but the names of tubes. Run n, from 0, uses Seed+n.
 	Seed uint64 `json:"seed"`
 	// Backlog, in a closed loop, is how many jobs may be in the server before no more units begin. Zero: the
 	// scenario's default, which is no limit for most.
@@ -56,9 +56,10 @@ type Config struct {
 	Mix     Mix           `json:"-"`
 	// CPUs are the processors that the threads may use. Empty: all. Linux only.
 	CPUs []int `json:"cpus"`
-	// Keep leaves the jobs in the server, for one that is stopped afterwards. They are counted and not compared.
+	// Keep leaves the jobs in the server, for callers that stop it afterwards. They are counted, but not compared.
 	Keep bool `json:"keep"`
-	// Patience is how long no reply at all may come before the run is given up. Default 10 seconds.
+	// Patience is how long the load may go without any reply before the run is given up. Default 10 seconds; Delay or
+	// Timeout is added.
 	Patience time.Duration `json:"patience_ns"`
 	// Log keeps a histogram of every second for Result.WriteLog.
 	Log bool `json:"-"`
@@ -67,16 +68,16 @@ type Config struct {
 	// Beside are the ids of processes on this machine without which the server would not serve this load, such as a proxy
 	// in front of it: their CPU time and their memory count as the server's, where those come from the kernel.
 	Beside []int `json:"-"`
-	// Sample, when set, is called when recording begins and when it ends, by a thread that drives connections: it must
-	// not wait for anything.
+	// Sample, when set, is called when recording begins and when it ends. It must not wait for anything, because the
+	// thread that calls it may be driving connections.
 	Sample func() `json:"-"`
 	// AfterLoad, when set, is called when the load has ended, all its connections are closed, and its jobs are still in
 	// the server. It may restart the server. It returns where the jobs are from then on, to be compared and taken out.
 	AfterLoad func() (Address, error) `json:"-"`
 }
 
-// LongestTail is how long after the end of an open loop units may begin that were due before it. Units that could not
-// begin even then count with the time that they have waited.
+// LongestTail bounds how long after the end of an open loop a unit that was due before it may still begin. A unit that
+// could not begin by then counts with the time that it has waited.
 const LongestTail = 10 * time.Second
 
 // Progress is how far a run has come.

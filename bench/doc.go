@@ -1,6 +1,6 @@
-// Package bench holds what a load on a server that speaks the beanstalkd protocol is given, and what it finds out: Config
-// and Result, with the addresses, body sizes, command mixes and violations in them. Package load puts the load on and
-// package compare compares servers; both speak only the wire protocol.
+// Package bench describes loads on a server that speaks the beanstalkd protocol: Config is what a load is given, Result
+// what it finds out, and the other types are addresses, body sizes, command mixes and violations in them. Package load puts
+// the load on and package compare compares servers; both speak only the wire protocol.
 //
 // # Use
 //

@@ -55,8 +55,8 @@ func (r *Result) WriteCSV(out io.Writer) error {
 	return w.Error()
 }
 
-// WriteLog writes a HdrHistogram log, version 1.3: for every second of every run a line for each metric, tagged with
-// its name. Values are nanoseconds. The run must have been configured with Log.
+// WriteLog writes a HdrHistogram log, version 1.3: for every second of every run a line for each metric and thread,
+// tagged with the metric's name. Values are nanoseconds. The run must have been configured with Log.
 func (r *Result) WriteLog(out io.Writer) error {
 	w := hdr.NewHistogramLogWriter(out)
 	err := w.OutputComment(fmt.Sprintf("[trellis bench run %s, address %s]", r.Config.Scenario, r.Config.Addr))

@@ -36,7 +36,7 @@ type RunResult struct {
 	Violations []Report `json:"violations,omitempty"`
 	// JobsLeft is the number of jobs that the load left in the server, before they were taken out.
 	JobsLeft int64 `json:"-"`
-	// Intervals are what was recorded in each second, in the order of the seconds, when Config.Log was set.
+	// Intervals are what each thread recorded in each second, in the order of the seconds, when Config.Log was set.
 	Intervals []Interval `json:"-"`
 }
 
@@ -58,25 +58,25 @@ type Summary struct {
 	SysPerCommand  float64 `json:"server_sys_ns_per_command"`
 	CPUPerCommand  float64 `json:"server_cpu_ns_per_command"`
 	ServerBusy     float64 `json:"server_cores_busy"`
-	// GeneratorBusy is how much of its core the fullest thread of the generator used, or all threads of the processors
-	// that they are bound to, whichever is more; from 0 to 1.
+	// GeneratorBusy, from 0 to 1, is the part of a core that the busiest thread of the generator used, or the part of the
+	// processors they are bound to that all threads used, whichever is more.
 	GeneratorBusy float64 `json:"generator_busy"`
-	// OthersBusy is how much of the processors of the server, or of the generator, other processes or a hypervisor
-	// had, whichever is more; from 0 to 1. It is a lower bound.
+	// OthersBusy, from 0 to 1, is the part of the server's processors, or of the generator's, whichever is more, that
+	// other processes or a hypervisor had. It is a lower bound.
 	OthersBusy float64 `json:"others_busy"`
 	// UnitP50, UnitP99 and UnitP999 are percentiles of the time of a unit in nanoseconds.
 	UnitP50  float64 `json:"unit_p50"`
 	UnitP99  float64 `json:"unit_p99"`
 	UnitP999 float64 `json:"unit_p999"`
-	// BytesPerConn is the growth of the server's resident memory from before the connections are made until the end of
-	// the load, while all are open; where the load leaves jobs, until the connections are ready. BytesPerJob is what it
-	// grows by from then on, for each of these jobs.
+	// BytesPerConn is the growth of the server's resident memory for each connection, from before they are made until the
+	// load has ended and all are still open; where the load leaves jobs, until the connections are ready. BytesPerJob is
+	// the growth from then on, for each job left.
 	BytesPerConn float64 `json:"bytes_per_connection,omitempty"`
 	BytesPerJob  float64 `json:"bytes_per_job,omitempty"`
 }
 
-// A MetricResult describes the durations of a metric in nanoseconds: of Count that were begun or due in the recorded time,
-// also of those that ended after it. Rate is of what ended in it.
+// A MetricResult describes the durations of a metric in nanoseconds. Count of them began or were due in the recorded time,
+// whether or not they ended in it; Rate counts those that ended in it.
 type MetricResult struct {
 	Name  string  `json:"name"`
 	Count int64   `json:"count"`
@@ -126,7 +126,7 @@ func (r *RunResult) MachineBusy() bool { return r.OthersBusy > othersMuch }
 // Behind reports whether the server did not keep up with the rate of an open loop, in units a second.
 func (r *RunResult) Behind(rate float64) bool { return r.UnitRate < keptUp*rate }
 
-// NewResult returns the result of runs of cfg, with the medians, the least and the greatest of their figures.
+// NewResult returns the result of runs of cfg, at least one, with the medians, the least and the greatest figures.
 func NewResult(cfg Config, runs []RunResult) *Result {
 	r := &Result{Config: cfg, Runs: runs}
 	r.summarise()

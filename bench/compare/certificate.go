@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A certificate is one that a server shows, in files, and what its clients need to accept it. Its clients show the same
-// one when they are asked: it is its own authority, and good for both. It is made for one measurement.
+// A certificate is what a server shows, in files, and what its clients need to accept it. It is its own authority, and
+// clients that are asked for a certificate show the same one. It is made for one measurement.
 type certificate struct {
 	cert, key string // files in PEM
 	pair      tls.Certificate

@@ -79,8 +79,8 @@ func clusterLoad(scenario string, conns, depth int, first ...measured) Measureme
 	return m
 }
 
-// An observation is of what a load does not tell: what the processes beside the one that serves clients use, and how many
-// batches there are.
+// An observation holds what a load does not tell: what the processes beside the one that serves clients use, and how many
+// batches there are. The load calls sample; end may be called when the load has ended.
 type observation struct {
 	others  []time.Duration // their processor time at each sample
 	batches []chan counted  // the counter of batches at each sample
@@ -120,7 +120,7 @@ func (o *observation) sample(s *session) {
 }
 
 // end returns the processor time that the others have used between the samples, and the batches a second, 0 if they are
-// not known. It waits for the samples' ends.
+// not known. It waits for metrics that are still being read.
 func (o *observation) end() (others time.Duration, batches float64, err error) {
 	if len(o.others) != 2 {
 		return 0, 0, errors.New("the load was not recorded to its end")

@@ -14,12 +14,12 @@
 // # TLS
 //
 // Measurements over TLS start a server with trellisd's options for it and a certificate of their own. A server that does not
-// know the options gets stunnel in front, which is looked for in the path and then counts as a part of the server.
+// know the options gets stunnel in front, which is looked for in the path as stunnel4 and counts as a part of the server.
 //
 // # Clusters
 //
-// A server with {cluster} in its command is three processes, of which the one is loaded that serves clients. What the others
-// use is a figure of its own. Batches of changes, which the protocol does not tell of, are read from the metrics.
+// A server with {cluster} in its command is three processes. The load goes to the one that serves clients; what the others
+// use is a figure of its own. The protocol does not tell how changes are batched, so this is read from the metrics.
 //
 // # Invariants
 //
@@ -27,8 +27,8 @@
 //     what drifts on the machine affects all of them.
 //   - Ratios are taken within a round. A ratio needs the values of both servers in all rounds.
 //   - Servers and generator share no processor when processors are named.
-//   - A server that breaks the protocol keeps its figures, and the table says so. One that ends instead of starting, as
-//     one does that lacks an option, has no figures in that row.
+//   - A server that breaks the protocol keeps its figures, and the table says so. One that ends instead of starting,
+//     because it lacks an option, has no figures in that row.
 //
 // # Limits
 //

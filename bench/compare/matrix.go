@@ -24,7 +24,7 @@ func matrixLoad(scenario string, change func(*bench.Config)) bench.Config {
 // closedLoop is the measurement whose rate, on the first server, sets the rate of the open loop.
 const closedLoop = "cycle, 50 connections"
 
-// noMoreThanFirst is the bound of every measurement in which the first server is good: not more than it needs.
+// noMoreThanFirst is the target of measurements in which the first server is good: to need no more than it does.
 var noMoreThanFirst = target{ratioBelow, 1}
 
 // StandardMatrix returns the measurements of the README, in which every scenario has its row. For two servers in three
@@ -78,7 +78,7 @@ func StandardMatrix() []Measurement {
 // A scenarioLoad is a load of the standard matrix that is measured by what it costs the server, and by further figures.
 type scenarioLoad struct {
 	cfg     bench.Config
-	more    string // of its name
+	more    string // appended to its name
 	figures []measured
 }
 
@@ -157,13 +157,13 @@ func DurabilityMatrix() []Measurement {
 	return append(all, recoveryOf("-b {dir} -f 0", alwaysSynced))
 }
 
-// How much of what was acknowledged a power cut may take.
+// Modes of syncing, as names of rows say them: how much of what was acknowledged a power cut may take.
 const (
 	defaultSyncing = "default syncing"
 	alwaysSynced   = "synced before every reply"
 )
 
-// synced are measurements of servers that acknowledge what is on the disk.
+// synced are measurements of servers that acknowledge a change when it is on the disk.
 func synced() []Measurement {
 	row := func(scenario string, conns, depth int, m measured) Measurement {
 		return logged("-b {dir} -f 0", alwaysSynced, scenario, conns, depth, m)
@@ -176,7 +176,7 @@ func synced() []Measurement {
 	}
 }
 
-// syncedByDefault are measurements of servers that acknowledge what the kernel has.
+// syncedByDefault are measurements of servers that acknowledge a change when the kernel has it.
 func syncedByDefault() []Measurement {
 	row := func(scenario string, depth int, m measured) Measurement {
 		return logged("-b {dir}", defaultSyncing, scenario, 50, depth, m)

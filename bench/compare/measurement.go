@@ -18,7 +18,7 @@ type Measurement struct {
 	// measure starts the servers that it needs, and returns one value for each figure, zero where it cannot be told. It
 	// returns none when the server broke on the way.
 	measure func(ctx context.Context, s *session) ([]float64, error)
-	// needCPUs is the number of processors without which it means nothing.
+	// needCPUs is how many processors the comparison must have; with fewer the measurement is skipped.
 	needCPUs int
 }
 
@@ -36,7 +36,7 @@ func runSeconds(r *bench.RunResult) float64    { return r.Seconds }
 func bytesPerConn(r *bench.RunResult) float64  { return r.BytesPerConn }
 func bytesPerJob(r *bench.RunResult) float64   { return r.BytesPerJob }
 
-// A measured is a figure with where it comes from.
+// A measured is a figure, and how it is taken out of a run.
 type measured struct {
 	figure
 	value value

@@ -78,8 +78,8 @@ func (p *process) run(words []string, cpus []int) error {
 // errSilent is returned when a process has not become ready in the given time.
 var errSilent = errors.New("is not ready")
 
-// await waits until the process serves on an address, which ready tells. It returns an error that wraps errNoStart when
-// the process ends before.
+// await waits until ready says that the process serves on addr. It returns an error that wraps errNoStart when the process
+// ends before.
 func (p *process) await(ctx context.Context, addr string, ready func() bool) error {
 	return p.awaitFor(ctx, addr, startPatience, ready)
 }
@@ -105,8 +105,8 @@ func (p *process) awaitFor(ctx context.Context, addr string, patience time.Durat
 	return nil
 }
 
-// lostPort tells whether the process, which has ended, lacked a port that another program has taken: the one of addr, or,
-// as it says itself, a further one.
+// lostPort tells whether another program has taken a port of the process, which has ended: the one of addr, or a further
+// one that the process complained of.
 func (p *process) lostPort(addr string) bool {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -132,7 +132,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// killAll ends processes of which none is to go on without the others.
+// killAll kills all processes before it waits for any, so that none goes on without the others.
 func killAll(all []*process) {
 	for _, p := range all {
 		_ = p.cmd.Process.Kill()

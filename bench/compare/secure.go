@@ -19,7 +19,7 @@ import (
 	"trellis/bench/internal/quantity"
 )
 
-// tlsArgs make trellisd serve TLS beside plain text, and mutualArgs those clients only that have a certificate.
+// tlsArgs make trellisd serve TLS beside plain text, and mutualArgs refuse clients without a certificate.
 const (
 	tlsArgs    = "--tls-listen {host}:{tls} --tls-cert %s --tls-key %s"
 	mutualArgs = " --tls-client-ca %s"
@@ -37,7 +37,7 @@ cert = %s
 key = %s
 `
 
-// stunnelMutual makes stunnel serve those clients only that have a certificate.
+// stunnelMutual makes stunnel refuse clients without a certificate.
 const stunnelMutual = `verifyChain = yes
 CAfile = %s
 `
@@ -134,7 +134,7 @@ func secureRows() []Measurement {
 		cfg := matrixLoad("cycle", func(c *bench.Config) { c.Depth = depth })
 		return secureCost("TLS: cycle, 50 connections"+more, cfg, target{valueBelow, limit})
 	}
-	// What handshakes leave is to be collected first.
+	// Long enough for the server to collect the garbage of the handshakes.
 	idle := matrixLoad("idle", func(c *bench.Config) { c.Conns, c.Duration, c.Warmup = 2000, 3*time.Second, 0 })
 	return []Measurement{
 		cost("", 1, 1.25),
@@ -286,8 +286,8 @@ func firstCommand() Measurement {
 	}
 }
 
-// timeFirstCommand is the time from a client's first command to its reply. With a token, it is the one that the client
-// authenticates with.
+// timeFirstCommand is the time from a client's first command to its reply. With a token, the first command is the one that
+// authenticates.
 func timeFirstCommand(addr string, config *tls.Config, token string) (time.Duration, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

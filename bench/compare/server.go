@@ -16,8 +16,8 @@ import (
 )
 
 // A Server is a server that can be started: a name and a command in which {host}, {port} and {dir} stand for where it
-// shall listen and for an empty directory of its own, and {http} for the port of its metrics. The command is split at
-// spaces; there is no shell.
+// shall listen and for an empty directory of its own, and {http} and {tls} for the ports of its metrics and of TLS. The
+// command is split at spaces; there is no shell.
 //
 // A command with {cluster} in it is that of a member of a cluster, and started three times. {node} stands for the member
 // in the form NAME=HOST:PORT, and {cluster} for all members, with commas between them.

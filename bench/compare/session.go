@@ -51,7 +51,7 @@ func (s *session) makeDir() (string, error) {
 	return os.MkdirTemp(under, "trellis-bench-")
 }
 
-// restart starts it on a directory that it may have used before.
+// restart starts the server on a directory that it may have used before.
 func (s *session) restart(ctx context.Context, args, dir string, cpus []int) (err error) {
 	all, err := s.server.start(ctx, args, dir, s.Token, cpus)
 	if err == nil {
@@ -87,7 +87,7 @@ func (s *session) run(ctx context.Context, cfg bench.Config) (*bench.RunResult, 
 	return s.runOn(ctx, s.proc.addr, cfg)
 }
 
-// runOn puts a load on the server at another address of it.
+// runOn is run at another address of the server.
 func (s *session) runOn(ctx context.Context, addr bench.Address, cfg bench.Config) (*bench.RunResult, error) {
 	cfg.Addr, cfg.Runs, cfg.CPUs, cfg.Token = addr, 1, s.LoadCPUs, s.Token
 	if s.Longest > 0 {

@@ -24,7 +24,7 @@ type bodies struct {
 	sizes   bench.Sizes
 	fixed   int // the size of all bodies, negative when they differ
 	pattern []byte
-	key     uint64 // hides the numbers of one run from another
+	key     uint64 // keeps a body of another run from passing for one of this run
 }
 
 func newBodies(s bench.Sizes, seed uint64) *bodies {

@@ -45,8 +45,8 @@ func (s *shared) furtherTubes(ctl *control) error {
 	return nil
 }
 
-// watchedAtOnce is how many tubes the connection that cleans up watches, and twice that while it goes from some to others.
-// Servers may bound it, and a reserve may cost more with each.
+// watchedAtOnce is how many tubes the connection that cleans up watches; it watches twice as many while it changes to the
+// next ones. Servers may bound the number, and a reserve may cost more with each.
 const watchedAtOnce = 1000
 
 // cleanUp takes all jobs of the run out of the server, and books what comes. It waits for the jobs of closed connections,
@@ -75,9 +75,9 @@ func (s *shared) cleanUp(ctl *control) error {
 	}
 }
 
-// deleteRest deletes, by their ids, the jobs that cannot be reserved: they are delayed or buried. It returns how many
-// could not be deleted and are there: reserved by connections that the server has not seen the end of. What is not there
-// is lost, or was deleted by a command whose reply nobody waited for, because the run was interrupted.
+// deleteRest deletes by id the jobs that drain cannot reserve, which are delayed or buried. left is how many exist and
+// could not be deleted: connections hold them whose end the server has not seen yet. A job that does not exist is lost, or
+// was deleted by a command whose reply nobody waited for, because the run was interrupted.
 func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	var ids []uint64
 	s.book.ids(func(id uint64) { ids = append(ids, id) })
@@ -125,7 +125,7 @@ func (s *shared) drain(ctl *control, tubes []string) error {
 	return nil
 }
 
-// countReady returns the number of ready jobs in the tubes, at least.
+// countReady returns how many ready jobs the server counts in the tubes.
 func countReady(ctl *control, tubes []string) (ready int, err error) {
 	err = ctl.pipeline(len(tubes), func(b []byte, i int) []byte {
 		return fmt.Appendf(b, "stats-tube %s\r\n", tubes[i])
@@ -172,7 +172,7 @@ func (s *shared) takeOut(ctl *control, n int) (int, error) {
 	return len(ids), err
 }
 
-// closeAll closes what a worker has open. It may be called again.
+// closeAll closes all that a worker has open, once its thread has ended. It may be called again.
 func (w *worker) closeAll() {
 	for i := range w.conns {
 		c := &w.conns[i]

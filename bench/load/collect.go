@@ -8,7 +8,7 @@ import (
 	"trellis/bench"
 )
 
-// collect fills r with the figures of the workers, which have ended. There are none when one ended before it recorded.
+// collect fills r with the figures of the workers, which have ended. r gets none when one ended before it began to record.
 func (s *shared) collect(r *bench.RunResult, workers []*worker) {
 	if slices.ContainsFunc(workers, func(w *worker) bool { return w.startedAt == 0 }) {
 		return

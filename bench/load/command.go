@@ -20,7 +20,7 @@ func (w *worker) push(c *conn, s slot) {
 }
 
 // sendPut puts a new job. sent is when the put was due, start when its unit was. Whoever reserves the job gets the tag
-// from the book.
+// from the book; a job with a tag other than 0 does not count in bench.HandoverMetric.
 func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 	seq := w.seq
 	w.seq += uint64(len(w.counters))
@@ -41,7 +41,7 @@ func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 	w.push(c, slot{sent: sent, start: start, arg: seq, tag: tag, metric: metricPut})
 }
 
-// sendReserve waits for a job.
+// sendReserve sends a reserve without a timeout.
 func (w *worker) sendReserve(c *conn, sent, start int64, step uint8) {
 	w.out = append(w.out, "reserve\r\n"...)
 	w.push(c, slot{sent: sent, start: start, metric: metricReserve, step: step})

@@ -74,7 +74,7 @@ func misfit(c *bench.Config, sc *Scenario) error {
 		{c.Count > 0, !is("idle"), "a count"},
 		{c.Rate > 0, !is("idle"), "a rate"},
 		{c.Held > 0, !sc.Consumers && !is("churn", "connect", "idle"), "held jobs"},
-		// Puts alone would wait for ever when it is reached.
+		// Where nothing is deleted, puts would wait for ever once it is reached.
 		{c.Backlog > 0, !is("put", "connect", "reserve-timeout", "mix", "idle"), "a backlog"},
 	} {
 		if o.set && !o.used {

@@ -6,8 +6,8 @@ type role uint8
 const (
 	roleUnits    role = iota // begins units of the scenario
 	roleConsumer             // takes part in the units that others begin
-	roleIdle                 // is there
-	roleWaiting              // waits in a reserve that nothing will end
+	roleIdle                 // does nothing
+	roleWaiting              // waits for a job that never comes
 )
 
 type connState uint8
@@ -34,8 +34,8 @@ type conn struct {
 	nextHeld  int      // commands sent to hold jobs
 	want      int      // the least length of carry that can be a whole reply
 	carry     []byte   // the beginning of a reply
-	pending   []byte   // what the kernel would not take, encrypted if it is to be
-	began     int64    // when connecting began; 0: it does not
+	pending   []byte   // what the kernel has not taken yet, encrypted if there is TLS
+	began     int64    // when connecting began; 0: nothing is being connected
 	held      []uint64 // ids of jobs that it holds, beyond those of its units
 	secure    *secure  // nil for plain text
 	drv       driverState
@@ -52,7 +52,7 @@ type driverState struct {
 type slot struct {
 	sent   int64  // when it was sent, or due
 	start  int64  // when its unit was begun, or due
-	arg    uint64 // the job's number for a put, otherwise the job's id
+	arg    uint64 // the job's number for a put, otherwise the number in the command, such as an id
 	tag    uint32 // what the book shall keep of a put
 	metric metric
 	step   uint8 // the driver's
@@ -68,6 +68,6 @@ type driver interface {
 	// begin sends the first command of a unit that is due at the time at.
 	begin(w *worker, c *conn, at int64)
 	// reply is called with every reply but those of set-up commands, after it was checked and booked. ok is false
-	// when it was a violation. Every unit must be ended by worker.end at last.
+	// when it was a violation. Every unit has to end in worker.end, or in worker.reconnect, which calls it.
 	reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool)
 }

@@ -92,7 +92,7 @@ func (w *worker) connected(c *conn) {
 	w.flush(c)
 }
 
-// prepareConn sends set-up commands as far as the slots suffice.
+// prepareConn sends set-up commands as far as the slots suffice, and makes c ready when all have been answered.
 func (w *worker) prepareConn(c *conn, now int64) {
 	for c.tail-c.head <= w.mask && w.setup(c, int(c.nextSetup)) {
 		c.nextSetup++
@@ -143,7 +143,7 @@ func (w *worker) setup(c *conn, k int) bool {
 	return true
 }
 
-// close ends a connection of which nothing more is expected.
+// close closes c, and drops what has not been written to it or parsed.
 func (w *worker) close(c *conn) {
 	if c.fd >= 0 {
 		unix.Close(int(c.fd))
@@ -170,7 +170,7 @@ func (w *worker) reconnect(c *conn, start int64) {
 	w.reopen()
 }
 
-// reopen opens what is to be connected again, as far as the server has room.
+// reopen opens the connections in w.refused, until the server's backlog is full.
 func (w *worker) reopen() {
 	for len(w.refused) > 0 {
 		c := &w.conns[w.refused[0]]

@@ -157,8 +157,8 @@ func (c *control) eachJob(command string, ids []uint64, got func(id uint64, r *r
 	})
 }
 
-// watchOnly watches these tubes and no others. There must be at least one, and either all or none of them may be watched
-// already.
+// watchOnly watches these tubes and no others. There must be at least one, and they must be either exactly what is watched
+// already or have nothing in common with it.
 func (c *control) watchOnly(tubes []string) error {
 	if slices.Equal(tubes, c.watched) {
 		return nil

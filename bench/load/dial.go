@@ -24,7 +24,7 @@ func sockaddr(a *bench.Address) (unix.Sockaddr, int) {
 const portsPerSource = 20000
 
 // dial begins a connection. It never blocks: inProgress tells that the descriptor becomes writable when the
-// connection stands or has failed. n numbers the connections of this process; on IPv4 loopback it spreads them over
+// connection stands or has failed. n numbers the connections of a run; on IPv4 loopback it spreads them over
 // source addresses, because one has too few ports for more than 28,000.
 func dial(a *bench.Address, n int) (fd int, inProgress bool, err error) {
 	sa, family := sockaddr(a)

@@ -23,7 +23,7 @@
 //
 //   - The book knows every job by the id that the server gave it. A job must come to one connection at a time, with the
 //     body that was put under that id, must not come after it was deleted, and must be there in the end. After the load,
-//     the jobs that remain in the tubes of the run are taken out and compared. Everything else is a bench.Violation.
+//     the jobs that remain in the tubes of the run are taken out and compared. Anything else is a bench.Violation.
 //   - A body carries the number of its job and follows from that number and the seed, so that every byte is checked and
 //     none is kept. (Bodies of fewer than 8 bytes cannot carry the number. They are all alike.)
 //   - Each thread drives its share of the connections with one poller (epoll or kqueue), one buffer for reading and one

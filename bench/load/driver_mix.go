@@ -50,7 +50,7 @@ const (
 // mixDriver sends commands at random. A unit is a command.
 type mixDriver struct{ noConsumers }
 
-// mayFindNothing, as a step, allows the other reply of a command.
+// mayFindNothing, as a step, also allows the reply that the command has in allowed.
 const mayFindNothing uint8 = 0xff
 
 func (mixDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
@@ -93,8 +93,8 @@ func (d mixDriver) begin(w *worker, c *conn, at int64) {
 	}
 }
 
-// giveAway releases, buries or deletes a job that c holds. A put too many and a reserve too many become a delete; without
-// a job to delete, they become a reserve.
+// giveAway releases, buries or deletes a job that c holds. A put beyond mostMixed and a reserve beyond mostHeld become a
+// delete; when c holds no job, any of them becomes a reserve.
 func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
 	if len(c.held) == 0 {
 		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)

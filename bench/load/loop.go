@@ -138,8 +138,8 @@ func (w *worker) record(m metric, at, took int64) {
 	}
 }
 
-// finished reports whether all units have ended; those of all workers, when jobs go from one worker's connections to
-// another's.
+// finished reports whether all units of this worker have ended or, when jobs go from one worker's connections to
+// another's, those of all workers.
 func (w *worker) finished() bool {
 	if !w.stopping || w.active > 0 {
 		return false
@@ -172,7 +172,7 @@ func (w *worker) reportMissing() {
 	if w.consumes && w.backlog() > 0 {
 		w.violate(bench.ViolationMissing, "%d jobs were put and did not come back", w.backlog())
 	}
-	// Or other workers would wait for this one.
+	// Otherwise other workers would wait for this one.
 	w.active = 0
 	w.public.finished.Store(true)
 }
@@ -201,7 +201,7 @@ func (w *worker) sleep(now int64) int64 {
 		d = min(d, max(w.window.stop-now, 0))
 	}
 	if w.stopping || len(w.refused) > 0 {
-		return min(d, 1e6) // what it waits for may happen on another worker, or tells of itself in no other way
+		return min(d, 1e6) // no event tells of another worker's progress, or of room in a backlog
 	}
 	if w.freeHead != w.freeTail {
 		if w.interval > 0 {

@@ -26,11 +26,12 @@ type meter struct {
 	ctl    *control
 	// The process's CPU time when the meter was opened, by the kernel and by the server's stats.
 	local, said int64
-	// The processors that each side may use; none: they are on another machine.
+	// The processors that each side may use; none when they are not known, or the server is on another machine.
 	serverCPUs, generatorCPUs []int
 }
 
-// openMeter finds out where the server of a load runs. The connection is for the meter's use only.
+// openMeter finds out where the server of a load runs. The meter goes on to use ctl, and its caller may do so too, but not
+// at the same time.
 func openMeter(cfg *bench.Config, ctl *control) (*meter, error) {
 	m := &meter{ctl: ctl, generatorCPUs: cfg.CPUs, beside: cfg.Beside}
 	if len(cfg.CPUs) == 0 {

@@ -22,7 +22,7 @@ func (m *meter) others(from, to *usage) float64 {
 	return max(othersOn(m.serverCPUs, from, to, server), othersOn(m.generatorCPUs, from, to, generator))
 }
 
-// othersOn is others for some processors, of whose time the server and the generator used so much.
+// othersOn is others for some processors; used is what the server and the generator used of their time, in nanoseconds.
 func othersOn(cpus []int, from, to *usage, used int64) float64 {
 	elapsed := to.at - from.at
 	if elapsed < othersShortest || len(cpus) == 0 {

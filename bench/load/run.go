@@ -11,9 +11,9 @@ import (
 	"trellis/bench"
 )
 
-// Run puts the load of cfg on a server, measures, and takes the jobs out again. A server that breaks the protocol is a
-// result, whose Err says so. With an error, the result holds what was measured before it, or is nil. When ctx ends, the
-// load ends early, and its jobs are taken out all the same. Run may raise GOMAXPROCS and the limit of open files.
+// Run puts the load of cfg on a server, measures, and takes the jobs out again. When the server breaks the protocol, the
+// Err of the result says so, not Run. With an error, the result holds what was measured before it, or is nil. When ctx ends,
+// the load ends early, and its jobs are taken out all the same. Run may raise GOMAXPROCS and the limit of open files.
 func Run(ctx context.Context, cfg bench.Config) (*bench.Result, error) {
 	sc, err := complete(&cfg)
 	if err != nil {
@@ -79,7 +79,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	defer phase("")
 	phase("connecting")
 	giveUp := func(err error) (*bench.RunResult, error) {
-		r.Violations = s.violations.report() // jobs that come back from connections that broke shall not add to it
+		r.Violations = s.violations.report() // now: jobs that come back from broken connections must not add to it
 		phase("cleaning up")
 		for _, w := range workers {
 			w.closeAll()
@@ -158,7 +158,8 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	return r, nil
 }
 
-// failed ends a run that could not go on. Violations are a result; anything else is an error.
+// failed returns what a run that could not go on has come to. Violations make it a result and err is dropped, unless the
+// run was interrupted; without violations err is returned.
 func (s *shared) failed(r *bench.RunResult, err error) (*bench.RunResult, error) {
 	if len(r.Violations) == 0 {
 		r.Violations = s.violations.report()

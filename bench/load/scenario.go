@@ -147,7 +147,7 @@ func boundBacklog(c *bench.Config, jobs int) {
 	}
 }
 
-// ownTube sends the set-up commands of a connection that puts into and takes from one tube.
+// ownTube is driver.setup for a connection that puts into and takes from one tube.
 func ownTube(w *worker, c *conn, k int) bool {
 	tube := w.tube(int(c.number))
 	switch k {
@@ -161,7 +161,7 @@ func ownTube(w *worker, c *conn, k int) bool {
 	return k < 3
 }
 
-// noConsumers is for drivers all of whose connections begin units.
+// noConsumers is embedded by drivers whose connections all begin units.
 type noConsumers struct{}
 
 func (noConsumers) join(*worker, *conn, int64) {}

@@ -21,7 +21,7 @@ type secure struct {
 	deadline time.Time
 }
 
-// handshake does not return before it has ended. A worker so has one under way at a time, and its other connections wait.
+// handshake blocks until the handshake has ended: a worker has one under way at a time, and its other connections wait.
 func handshake(fd int32, config *tls.Config, patience time.Duration) (*secure, error) {
 	s := &secure{fd: fd, deadline: time.Now().Add(patience)}
 	s.conn = tls.Client(s, config)

@@ -29,7 +29,7 @@ type shared struct {
 	abort    atomic.Bool // give up at once
 	broken   atomic.Bool // begin nothing more
 	dialled  atomic.Int64
-	spread   int // how many connections are open at once
+	spread   int // connections are counted modulo this to choose their source addresses
 	seed     uint64
 	// unitsPerConn is how many units a connection has under way at once.
 	unitsPerConn int

@@ -39,7 +39,7 @@ type worker struct {
 	rng    *rand.Rand
 
 	poll    poller
-	closed  bool
+	closed  bool // poll was closed
 	conns   []conn
 	slots   []slot // of all connections, w.mask+1 for each
 	mask    uint32

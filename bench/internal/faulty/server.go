@@ -38,7 +38,7 @@ type Faults struct {
 	Copy      int  // put: the job is there twice, under two ids
 	HandTwice int  // reserve: the job stays ready
 	Undelete  int  // delete: acknowledged, the job is ready again
-	Corrupt   int  // reserve: one byte of the body is another
+	Corrupt   int  // reserve: one byte of the body is wrong
 	Truncate  int  // reserve: the body lacks its last byte
 	Swap      int  // reserve: the body is another job's
 	SameID    int  // put: the id of the job before

@@ -53,7 +53,7 @@ func Memory(pid int) int64 {
 // PeakMemory returns the most resident memory that a process ever had in bytes, 0 when it cannot be read.
 func PeakMemory(pid int) int64 { return memoryLine(pid, "status", "VmHWM:") }
 
-// memoryLine returns what the line of a process's file that begins so says in kB, in bytes.
+// memoryLine returns the size in bytes that a line of /proc/pid/file states in kB behind begin, 0 when it cannot be read.
 func memoryLine(pid int, file, begin string) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + file)
 	if err != nil {

@@ -61,5 +61,5 @@ func (l *Lines) Waiting() bool {
 	return bytes.IndexByte(there, '\n') < 0
 }
 
-// Number is that of the line that Next returned last, from 1.
+// Number is that of the line that Next returned or skipped last, from 1.
 func (l *Lines) Number() int { return l.number }

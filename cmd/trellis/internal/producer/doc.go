@@ -1,5 +1,5 @@
 // Package producer puts many jobs into a server: it sends them without waiting for each reply, and
-// tells which one was refused.
+// tells which ones were refused.
 //
 // A producer takes jobs from a [Source] into batches, so that its memory is bounded by [batchBytes]
 // and one job, however many come. A batch ends early when the source would have to wait for the next
@@ -10,8 +10,8 @@
 // A line that is no job, and a job that is too large, leave the others alone: the producer goes on.
 // Every other refusal, such as DRAINING or OUT_OF_MEMORY, would meet the next jobs too, and ends it.
 // Jobs that were under way then may have been put or refused as well, and each refused one is told.
-// When the connection is lost, it is not known what has become of those; [Summary.Unknown] says how
-// many they are.
+// When the connection is lost, the fate of the jobs under way is not known; [Summary.Unknown] counts
+// them.
 //
 // # Buried jobs
 //

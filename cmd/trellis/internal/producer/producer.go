@@ -14,7 +14,8 @@ const (
 	batchJobs  = 1000
 	batchBytes = 1 << 20
 
-	// Jobs under way, and the bytes of their bodies. The replies to them fit into the buffers of the two kernels.
+	// Jobs under way at most, and bytes of their bodies. The replies must fit into the buffers of the two kernels, or both
+	// sides could wait for each other.
 	windowJobs  = 256
 	windowBytes = 256 << 10
 
@@ -59,7 +60,7 @@ type Summary struct {
 	Unknown     uint64
 	UnknownFrom int
 
-	Unburied uint64 // jobs that were put and were to be buried, of which that is not known
+	Unburied uint64 // jobs that were put, and may not have been buried as they should be
 }
 
 // A Producer puts jobs. Its functions are called from the goroutine of Run, and may be nil.
@@ -93,7 +94,7 @@ func (p *Producer) Run(ctx context.Context, source Source) (Summary, error) {
 	}
 }
 
-// collect takes a batch from the source. The error is why there will be no other.
+// collect takes a batch from the source. The error is why there will be no other batch.
 func (p *Producer) collect(ctx context.Context, source Source) (batch []Job, err error) {
 	for size := 0; len(batch) < batchJobs && size < batchBytes; {
 		if len(batch) > 0 && source.Waiting() {
@@ -125,7 +126,7 @@ func TooLarge(maxBody uint64) error {
 	return fmt.Errorf("the body is larger than the server's max-job-size, which is %d bytes", maxBody)
 }
 
-// put puts a batch. The jobs of one tube go together, since what follows a use that fails would go into another tube.
+// put puts a batch, one tube after the other: jobs sent behind a use that fails would go into another tube.
 func (p *Producer) put(ctx context.Context, batch []Job) error {
 	for len(batch) > 0 {
 		n := 1

@@ -23,7 +23,7 @@ type Lines struct {
 	maxBody uint64
 }
 
-// NewLines returns the source of the lines of in. All but body and line of the jobs is as in job.
+// NewLines returns the source of the lines of in. Its jobs are like job but for Body and Line. maxBody is in bytes.
 func NewLines(in io.Reader, job Job, maxBody uint64) *Lines {
 	return &Lines{jobfile.NewLines(in, int(maxBody)), job, maxBody}
 }
@@ -55,7 +55,7 @@ type File struct {
 	maxBody uint64
 }
 
-// NewFile returns the source of the jobs of in, which convert makes jobs to be put of. What it does not take is refused.
+// NewFile returns the source of the jobs that convert makes of the lines of in. A line for which it fails is refused.
 func NewFile(in io.Reader, maxBody uint64, convert func(*jobfile.Job) (Job, error)) *File {
 	return &File{jobfile.NewLines(in, int(maxBody)*jsonPerByte+jsonKeys), convert, maxBody}
 }
@@ -97,7 +97,7 @@ func (s *File) job(text []byte) (Job, error) {
 // Waiting implements Source.
 func (s *File) Waiting() bool { return s.in.Waiting() }
 
-// Put makes a job to be put as `trellis put --ndjson` does: what it does not say is as in otherwise.
+// Put returns the job that `trellis put --ndjson` puts for j. What j does not say is as in otherwise.
 func Put(j *jobfile.Job, otherwise Job) (Job, error) {
 	job := otherwise
 	job.Body = j.Body
@@ -124,7 +124,7 @@ func Put(j *jobfile.Job, otherwise Job) (Job, error) {
 	return job, nil
 }
 
-// Restore makes a job to be put as `trellis import` does, in the state in which it was.
+// Restore returns the job that `trellis import` puts for j: buried or delayed if j was, and ready otherwise.
 func Restore(j *jobfile.Job, otherwise Job) (Job, error) {
 	job, err := Put(j, otherwise)
 	switch client.State(j.State) {

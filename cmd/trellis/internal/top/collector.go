@@ -35,7 +35,8 @@ type counts struct {
 	existing bool
 }
 
-// rates are how fast the counts have grown since others, Unknown if those are of another life of the tube or server.
+// rates are how fast the counts have grown since earlier ones, in a second, and Unknown if those are of another life of the
+// tube or server.
 func (c counts) rates(since counts) (in, out float64) {
 	took := c.at.Sub(since.at).Seconds()
 	if !since.existing || took <= 0 || c.in < since.in || c.out < since.out {

@@ -34,7 +34,7 @@ type Model struct {
 	looks   int  // that have begun; a tick belongs to the one before it
 }
 
-// NewModel returns a view of a server. The context ends what is asked; visible makes what comes from the server safe to show;
+// NewModel returns a view of a server. The end of ctx ends its looks; visible makes what comes from the server safe to show;
 // first is the first sample.
 func NewModel(ctx context.Context, source Looker, first *Sample, q Query, interval time.Duration, addr string, visible func(string) string) *Model {
 	return &Model{ctx: ctx, source: source, sample: first, query: q, interval: interval, addr: addr, visible: visible, width: 80, height: 24}

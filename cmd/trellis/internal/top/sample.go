@@ -67,12 +67,12 @@ func (s *Sample) Left() int {
 type Column struct {
 	Title string
 	width int
-	// compare orders tubes as the column does at first: greatest first, but names in their order.
+	// compare orders tubes as the column does unless reversed: greatest first, but names in their order.
 	compare func(a, b *Tube) int
 	show    func(t *Tube) string
 }
 
-// byName is the column of which it is known without asking which rows are shown.
+// byName is the title of the column of names. Sorted by it, the shown tubes are known without asking about any other.
 const byName = "TUBE"
 
 // Columns are those of the view, in order. The first one, the name, takes the width that is left.

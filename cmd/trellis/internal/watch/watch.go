@@ -14,7 +14,7 @@ const (
 	pageSize = 1000
 	maxSeen  = 100_000
 
-	// tailPages are read behind what was the end of a queue in one look, at most.
+	// tailPages bounds how many pages a look reads behind the former end of a queue.
 	tailPages = 10
 )
 
@@ -41,9 +41,9 @@ type Watcher struct {
 	seen   map[uint64]struct{} // ids above it that were found
 }
 
-// places are ids of jobs by which a queue is entered.
+// places are ids of jobs behind which a look goes on reading a queue.
 type places struct {
-	tail uint64 // the last one at the end; 0: not known
+	tail uint64 // the one that was last in the queue; 0: not known
 	walk uint64 // the last one that the walk has read; 0: it begins behind the first page
 }
 
@@ -70,7 +70,7 @@ func Start(ctx context.Context, list Lister, tube string, states []client.State)
 	return w, nil
 }
 
-// Look returns the new jobs that are found, by id.
+// Look returns the new jobs that are found, by id. After an error, those that it had found are not found again.
 func (w *Watcher) Look(ctx context.Context) (found []Job, err error) {
 	for _, s := range w.states {
 		take := func(page []client.Fields) {

@@ -105,8 +105,8 @@ func (w *worker) attend(c *conn, job *reservation, command *command) error {
 	}
 }
 
-// attendUntil returns when the job is to be touched, and earlier when the command or the grace has ended, or, with an
-// error, the connection.
+// attendUntil returns when the job is to be touched, and earlier when the command or the grace has ended. It returns an
+// error when the connection has.
 func attendUntil(grace <-chan struct{}, touch <-chan time.Time, c *conn, command *command) error {
 	ended, stop := c.observe()
 	select {
@@ -118,7 +118,7 @@ func attendUntil(grace <-chan struct{}, touch <-chan time.Time, c *conn, command
 	return stop()
 }
 
-// attempt is which attempt at the job this is, from 1, since its last kicks gave it new ones.
+// attempt is the number of this attempt at the job, from 1. Failed attempts count, less the new ones that each kick gave.
 func (w *worker) attempt(job *reservation) uint64 {
 	s := job.stats
 	failed, given := s.Uint("releases")+s.Uint("timeouts")+s.Uint("buries"), w.cfg.Attempts*s.Uint("kicks")

@@ -28,7 +28,7 @@ type command struct {
 	kill   *time.Timer   // nil until stop
 }
 
-// start starts a program with body on its standard input. It does not have to read it.
+// start starts a program with body on its standard input, which the program need not read.
 func start(argv, env []string, body []byte, stdout, stderr io.Writer, minder *Minder) (*command, error) {
 	c := &command{cmd: exec.Command(argv[0], argv[1:]...), minder: minder, run: minder.begin(), done: make(chan struct{})}
 	c.cmd.Env = append(append(os.Environ(), env...), runEnv+"="+c.run)

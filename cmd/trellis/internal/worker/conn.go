@@ -42,8 +42,9 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	return c, nil
 }
 
-// observe notices the end of the connection while nothing is due on it: the channel is closed then, and when something comes
-// that nobody has asked for. The connection may be used again after stop has returned, unless it returned an error.
+// observe reads from the connection while no reply is due. The channel is closed when the connection ends, and when
+// something comes that nobody has asked for. The connection must not be used before stop has returned, nor after stop has
+// returned an error.
 func (c *conn) observe() (ended <-chan struct{}, stop func() error) {
 	_ = c.nc.SetReadDeadline(time.Time{})
 	read := make(chan struct{})
@@ -71,7 +72,8 @@ type reservation struct {
 	stats client.Fields
 }
 
-// reserve waits for a job. It returns client.ErrNotFound when none has come in a while.
+// reserve waits for a job. The error is client.ErrNotFound when none came within reserveFor, or when the job was deleted
+// before its statistics were asked for.
 func (c *conn) reserve(ctx context.Context, patience time.Duration) (*reservation, error) {
 	bounded, cancel := context.WithTimeout(ctx, reserveFor+patience)
 	defer cancel()

@@ -20,12 +20,12 @@ const runEnv = "TRELLIS_WORK_RUN"
 // restartAfter is how long a worker that has lost its minder waits before it starts another.
 const restartAfter = 100 * time.Millisecond
 
-// A Minder is a process that kills the commands of a worker that has ended without doing so, for instance because it was
-// killed. The system's own means reach a command, but not the processes that it has started: those of a shell script.
+// A Minder keeps a process that kills the commands of a worker that has ended without stopping them, for instance because
+// it was killed. The system's own means reach a command, but not the processes that it has started, as a shell script does.
 //
-// The worker tells it through a pipe which commands run. The end of the pipe is the end of the worker. A minder that ends
-// before that is replaced, and the new one is told of the commands that run.
-// Its methods may be called from any goroutine.
+// The worker tells the process through a pipe which commands run. The end of the pipe is the end of the worker. A process
+// that ends before that is replaced, and the new one is told of the commands that run.
+// The methods of a Minder may be called from any goroutine.
 type Minder struct {
 	program func() *exec.Cmd
 	name    string        // begins the names of runs, and is no other worker's
@@ -91,7 +91,7 @@ func (m *Minder) keep() {
 	}
 }
 
-// restart starts another minder, unless it is to be closed.
+// restart starts another minder, unless Close was called. It reports whether there is one to keep.
 func (m *Minder) restart() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

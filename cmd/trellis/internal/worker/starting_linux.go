@@ -34,8 +34,8 @@ func killStarting(runs []string, worker int) {
 	}
 }
 
-// ofRuns are the processes that have the name of one of the runs in their environment. All tells that there are no others: a
-// process in the middle of execve has no environment for a moment.
+// ofRuns are the processes that have the name of one of the runs in their environment. all is false when there may be
+// others, since a process in the middle of execve has no environment for a moment.
 func ofRuns(runs []string) (pids []int, all bool) {
 	all = true
 	dirs, _ := filepath.Glob("/proc/[0-9]*")

@@ -48,7 +48,7 @@ type Config struct {
 // Summary is what a worker has done.
 type Summary struct {
 	Deleted, Released, Buried uint64
-	GivenUp                   uint64 // commands that were stopped, and jobs of which the outcome could not be told to the server
+	GivenUp                   uint64 // commands that were stopped, and jobs whose outcome could not be told to the server
 }
 
 // A worker is a call of Run.
@@ -140,7 +140,8 @@ func (w *worker) slot(ctx context.Context, c *conn) error {
 	}
 }
 
-// serve does jobs on a connection, until it fails or ctx ends. answered tells whether the server has been of use.
+// serve does jobs on a connection, until it fails or ctx ends. answered tells whether a job was settled or none was there:
+// the server works, and the pauses between connections begin anew.
 func (w *worker) serve(ctx context.Context, c *conn) (answered bool, err error) {
 	for ctx.Err() == nil {
 		job, err := c.reserve(ctx, w.cfg.Timeout)
