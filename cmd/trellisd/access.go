@@ -16,10 +16,10 @@ import (
 type accessControl struct {
 	*access.Store
 	file   *reload.Files
-	server atomic.Pointer[reactor.Server] // nil until clients are served
+	server atomic.Pointer[reactor.Server] // that serves clients, or did last; nil before
 }
 
-// openAccess reads the file. Without one it returns nil.
+// openAccess reads the file. It returns nil without --auth-file.
 func openAccess(opt *options.Options, listeners []net.Listener, log *slog.Logger) (*accessControl, error) {
 	if opt.AuthFile == "" {
 		return nil, nil
@@ -39,8 +39,8 @@ func openAccess(opt *options.Options, listeners []net.Listener, log *slog.Logger
 	return a, nil
 }
 
-// load takes what is in the file, and ends the connections of clients that it does not
-// have any more.
+// load puts what is in the file in force, and ends the connections of clients whose line has
+// gone or has changed.
 func (a *accessControl) load(contents [][]byte) error {
 	gone, err := a.Load(contents[0])
 	if err != nil {

@@ -20,8 +20,8 @@ type durable struct {
 	failed chan error // gets one error when the log has failed for good
 }
 
-// openBinlog locks the directory and checks what is in it. Without one it
-// returns nil.
+// openBinlog locks the directory and checks what is in it. It returns nil
+// without -b.
 func openBinlog(opt *options.Options, mon *monitor, log *slog.Logger) (*durable, error) {
 	if opt.Binlog == "" {
 		return nil, nil

@@ -17,8 +17,8 @@ type certificates struct {
 }
 
 // loadCerts loads what the sockets for TLS need, nil if there are none. It is an error
-// if the command line and the sockets do not agree about TLS: clients would be served
-// without it that should not be.
+// if the command line and the sockets do not agree about TLS: clients that should speak it
+// would be served without.
 func loadCerts(opt *options.Options, s *sockets, log *slog.Logger) (*certificates, error) {
 	switch {
 	case opt.TLS.Cert == "" && len(s.tls) == 0:

@@ -99,7 +99,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		return exitWith(exitBinlog, err)
 	}
 	defer func() {
-		// What hangs may have an answer to another member wait for ever.
+		// Close waits for answers to other members, which what hangs may hold up for ever.
 		if !errors.Is(err, replica.ErrHung) && !errors.Is(err, replica.ErrStuck) {
 			err = errors.Join(err, m.Close())
 		}
@@ -115,9 +115,9 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	return superviseMember(m, queue, mon, sigs, log)
 }
 
-// newQueue makes the queue of a member. It makes sure that the clients' sockets can be
-// opened, and reads the files that clients are served by, to say at the start what is
-// wrong and not when the member is to lead. End ends what looks at these files.
+// newQueue makes the queue of a member. It opens and closes the clients' sockets, and loads
+// the certificates and the file of --auth-file, so that a mistake shows at the start and not
+// when the member is to lead. end stops watching these files.
 func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.Queue, end func(), err error) {
 	s := new(sockets)
 	err = s.open(opt, log)
@@ -193,8 +193,8 @@ func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs
 	}
 }
 
-// leave has another member lead if this one does. If there is none, clients get what they
-// are owed, as from a server alone.
+// leave hands the office over if this member leads. If no other member takes it, clients get
+// what they are owed, as from a server alone.
 func leave(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	if queue.Serving() == nil {
 		return
@@ -214,7 +214,7 @@ func leave(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	}
 }
 
-// clusterStats is what there is to tell of a member, nil before it belongs to a cluster.
+// clusterStats is a member's state for the metrics, nil before it belongs to a cluster.
 func clusterStats(m *cluster.Member, queue *cluster.Queue) *metrics.Cluster {
 	if m == nil {
 		return nil
@@ -226,7 +226,7 @@ func clusterStats(m *cluster.Member, queue *cluster.Queue) *metrics.Cluster {
 	return &metrics.Cluster{Status: *s, Offices: queue.Offices()}
 }
 
-// show shows the outside what a member serves.
+// show publishes what a member serves now. Any goroutine may call it.
 func (m *monitor) show(queue *cluster.Queue) {
 	m.showing.Lock()
 	defer m.showing.Unlock()

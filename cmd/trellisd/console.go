@@ -55,6 +55,7 @@ func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, log *sl
 // consoleMode is what --console says. Where it says nothing, the console shows jobs if
 // those who can open it have proved who they are, or could read the jobs anyway: everybody on
 // this machine can connect to a loopback address, and to a server that lets everybody in.
+// It is decided once: a file that changes later does not turn the console off.
 func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
 	authenticates := false
 	if opt.WebConfig != "" {

@@ -17,11 +17,11 @@ const (
 	heapOfMember     = 512 << 20 // entries that are cached, wait, and are on their way to others
 )
 
-// ballast is never touched, and made before memory is used a second time, so that it takes
-// none of the system's. The collector counts it as alive, and so lets a small heap grow by
-// a quarter of it: otherwise it runs ten times a second where connections come and go, for
-// 2 % of the processor's time. It counts against a limit of the operator's, and is not there
-// then.
+// ballast is never touched, and is made before any memory is used a second time, so that it
+// takes none of the system's. The collector counts it as alive, and so lets a small heap grow
+// by a quarter of it: otherwise it runs ten times a second where connections come and go, for
+// 2 % of the processor's time. It would count against GOMEMLIMIT, and is dropped where the
+// operator has set that or GOGC.
 var ballast = make([]byte, 8<<20)
 
 // collectSoon has the garbage collector run when the heap is a quarter larger than
@@ -38,12 +38,12 @@ func collectSoon() {
 }
 
 // limitHeap makes the garbage collector work harder when the heap comes near to
-// what it may be beside the memory of jobs, unless the operator has said how much
-// that is. Jobs and bodies themselves are not on that heap. What queues of jobs
-// take of it is a quarter of what the smallest jobs take, at most, and twice that
-// while a queue grows. What keys take of it is about as much as the smallest jobs
-// with keys are counted for. A lower limit than what all of these, connections and
-// tubes take would keep the collector running all the time.
+// what it may take beside the memory of jobs, unless the operator has set
+// GOMEMLIMIT. Jobs and bodies themselves are not on that heap. Queues take at most
+// a quarter of what the smallest jobs take, and twice that while a queue grows.
+// Keys take about as much as the smallest jobs with keys are counted for. A limit
+// below what all of these, connections and tubes take would keep the collector
+// running all the time.
 func limitHeap(opt *options.Options) {
 	if opt.MaxMemory == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return

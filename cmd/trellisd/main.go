@@ -46,8 +46,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitCode(err)
 }
 
-// serve runs the server until it is told to stop. A nil error means that it was,
-// and that it stopped in order or had served nobody yet.
+// serve runs the server until it is told to stop. A nil error means that it was told
+// to, and stopped in order or had served nobody yet.
 func serve(opt *options.Options, log *slog.Logger) error {
 	// A signal during the start ends in order too.
 	sigs := catchSignals()
@@ -79,13 +79,12 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if err := changeUser(opt.User, sock.all(), log); err != nil {
 		return err
 	}
-	// What the new user cannot read fails now and not at the first renewal.
+	// Files are read as the new user: what that user cannot read fails now, and not when it changes.
 	certs, err := loadCerts(opt, sock, log)
 	if err != nil {
 		return exitWith(exitUsage, err)
 	}
 
-	// Files are read as the new user, who reads them again when they have changed.
 	acc, err := openAccess(opt, sock.plain, log)
 	if err != nil {
 		return err
@@ -155,8 +154,8 @@ func limits(opt *options.Options) engine.Limits {
 	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys}
 }
 
-// changeUser becomes the user of that name, if there is a name. Sockets with files
-// become that user's too: to root's, nobody but root could connect.
+// changeUser has the process run as the user of that name; an empty name changes nothing.
+// Files of UNIX sockets become that user's too: to root's, nobody but root could connect.
 func changeUser(name string, listeners []net.Listener, log *slog.Logger) error {
 	if name == "" {
 		return nil

@@ -23,24 +23,24 @@ import (
 // has stopped.
 const monitorTimeout = time.Second
 
-// monitor shows the outside what the server does. Without --http it shows
-// nobody, and its methods are as good.
+// monitor is the HTTP side: metrics, health and the console. Its methods may be
+// called without --http too, when nobody is shown anything.
 type monitor struct {
 	listener     net.Listener // nil without --http
 	web          *web.Server
 	done         chan struct{} // closed when web serves no more
 	ready        web.Readiness
 	commits      *metrics.Commits
-	showing      sync.Mutex                      // held by show
+	showing      sync.Mutex                      // held by show, so that what is newer is shown last
 	access       *accessControl                  // nil without access control; set before serve
 	certificates func() metrics.Certificates     // of a member of a cluster; nil without TLS. Set before serve
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
-	serving      atomic.Pointer[metrics.Serving] // nil until clients are served
+	serving      atomic.Pointer[metrics.Serving] // nil while clients are not served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
 	stores       *metrics.Stores                 // likewise
 
 	sockets []net.Listener                 // for clients, without TLS; set before serve
-	reactor atomic.Pointer[reactor.Server] // beside serving
+	reactor atomic.Pointer[reactor.Server] // set with serving
 	console func()                         // ends the console; nil if there is none
 }
 
@@ -126,7 +126,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 	}()
 }
 
-// shows has the outside see a server that serves, or none.
+// shows publishes the server that serves clients; both are nil for none.
 func (m *monitor) shows(s *metrics.Serving, srv *reactor.Server) {
 	m.serving.Store(s)
 	m.reactor.Store(srv)

@@ -75,7 +75,7 @@ func (s *ownServer) Waits() (buckets []console.Bucket) {
 	return append(buckets, console.Bucket{UpTo: -1, Count: rest})
 }
 
-// near is the share of a limit from which on it is told that the limit is near.
+// near is the share of a limit from which on Problems reports it.
 const near = 0.9
 
 // Problems implements [console.Local].

@@ -24,8 +24,8 @@ func catchSignals() *signals {
 		caught: make(chan os.Signal, 2),
 	}
 	signal.Notify(s.caught, syscall.SIGTERM)
-	// A closed terminal and ^C leave alone what was started so that they do: by
-	// nohup, or in the background of a script.
+	// What was started with these ignored, by nohup or in the background of a
+	// script, outlives a closed terminal and ^C.
 	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.caught, sig)
@@ -44,9 +44,9 @@ func (s *signals) release() {
 
 // during runs a server, which sets s.serving and then heeds s.stop, and returns
 // its error. It does not wait for the server's end when a signal comes before
-// clients are served, who so have been told nothing that could be lost, or when
-// the second one comes: whatever the server is about may take long, as reading a
-// log, or for ever, as writing to a disk that hangs.
+// clients are served, as they have been told nothing yet that could be lost, or
+// when the second signal comes: what the server is doing may take long (replaying
+// a log) or for ever (writing to a disk that hangs).
 func (s *signals) during(server func() error, log *slog.Logger) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server() }()

@@ -44,7 +44,7 @@ func openSockets(opt *options.Options, log *slog.Logger) (*sockets, error) {
 // open opens what the command line names.
 func (s *sockets) open(opt *options.Options, log *slog.Logger) (err error) {
 	ctx := context.Background()
-	// A server that was set up for TLS only must not serve everybody beside that.
+	// A server that was set up for TLS only must not listen without TLS as well.
 	if len(opt.TLS.Listen) == 0 || len(opt.Listen) > 0 || opt.PortGiven {
 		if s.plain, err = listen.Open(ctx, opt.Listen, opt.Port, "-p", log); err != nil {
 			return err

@@ -14,11 +14,11 @@ type wallClock struct {
 	wall  func() time.Time
 	set   func(start time.Time) // the engine's ClockSet
 	log   *slog.Logger
-	start time.Time // at Time 0, by the wall clock, as the engine was last told
+	start time.Time // the wall clock at Time 0, as the engine was last told
 }
 
 const (
-	// wallClockInterval is between looking at the clock and looking again.
+	// wallClockInterval is the time between two looks at the clock.
 	wallClockInterval = time.Second
 	// wallClockSlack is how far the clock may have moved before it counts as set.
 	wallClockSlack = time.Second

@@ -11,13 +11,13 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTime is how long the search for an order of one job's commands may take, or of those
-// of the jobs that share a limited key. A sound history of these needs milliseconds: what takes longer is not decided, which is reported.
+// checkTime is how long the search for an order of a family's commands may take. A sound
+// history needs milliseconds. What takes longer is reported as undecided.
 const checkTime = time.Minute
 
 // Check tells whether the commands of a history can have been executed one after another,
 // each between its call and its return, by a queue that loses nothing. Its error names the
-// job and lists its commands. The jobs' commands must have started with this history.
+// job and lists its commands. The history must have begun before the first job was put.
 func Check(history []Op) error {
 	jobs, err := jobsOf(history)
 	if err != nil {
@@ -75,8 +75,8 @@ func familiesOf(jobs []*life) (families []*family) {
 // jobs are in the order of their ids. Behind them come jobs with limited keys whose puts had
 // no reply and that nobody has seen: they may have been reserved.
 func jobsOf(history []Op) ([]*life, error) {
-	puts := map[int]*Op{}    // of each number one that may have made its job
-	tries := map[int][]*Op{} // and all of them
+	puts := map[int]*Op{}    // by number: one that may have made the job
+	tries := map[int][]*Op{} // by number: all that may have
 	for i := range history {
 		o := &history[i]
 		if o.Verb != Put {
@@ -159,15 +159,15 @@ func jobsOf(history []Op) ([]*life, error) {
 // refusedPut tells whether a put has made no job for certain.
 func (o *Op) refusedPut() bool { return o.Reply != "INSERTED" && o.Reply != "" }
 
-// mayBeIn tells whether the job can be in a tube: in that in which it was put, or, if it may
-// become a dead letter, in that of dead letters. Nobody moves it elsewhere.
+// mayBeIn tells whether the job can be in a tube: in the one that it was put into or, if it may
+// become a dead letter, in that tube's DeadTube. Nobody moves it elsewhere.
 func (l *life) mayBeIn(tube string) bool {
 	return tube == l.put.Tube || l.put.Limit > 0 && tube == DeadTube(l.put.Tube)
 }
 
 // collect finds the commands that name the jobs, and those that may have been about them:
-// that have found none in their tube, that have no reply, and the ends of sessions that may
-// have held them.
+// commands that found no job in their tube, commands without a reply, and the ends of
+// sessions that may have held the jobs.
 func (f *family) collect(history []Op) {
 	anyOf := map[*Op]bool{} // that may have been about each of the jobs
 	var ends []input
@@ -249,7 +249,7 @@ func bodyOf(number, size int) string {
 	return b
 }
 
-// numberIn is the number of the put that has made a body, 0 if it is none's.
+// numberIn is the number of the put that has made a body, 0 if no put has.
 func numberIn(body string) (n int) {
 	_, _ = fmt.Sscan(body, &n)
 	return n

@@ -32,7 +32,7 @@ type Client struct {
 	addrs func() []string // client addresses of all nodes
 	waits time.Duration   // for a reply
 	limit uint32          // attempts after which jobs of the tube are dead letters; 0 is never
-	turn  int             // which of them is next
+	turn  int             // index of the address to try next, modulo their number
 
 	conn    net.Conn // nil if there is none
 	in      *bufio.Reader
@@ -162,8 +162,8 @@ func (c *Client) Flush() error {
 	return err
 }
 
-// SetDeadLetters has jobs of the tube become dead letters after so many attempts. That is no part of the
-// history: it must have been answered before the first job is put, and stays so.
+// SetDeadLetters has jobs of the tube become dead letters after so many attempts. That is no
+// part of the history: it must have been answered before the first job is put, and is never undone.
 func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
 	reply, err := c.ask(ctx, fmt.Sprintf("set-dlq %s %d %s", c.tube, limit, DeadTube(c.tube)))
 	if err == nil && reply != "DLQ_SET" {
@@ -175,8 +175,8 @@ func (c *Client) SetDeadLetters(ctx context.Context, limit uint32) error {
 	return err
 }
 
-// AwaitUnreserved waits until no job of the tube is reserved: when their clients have gone,
-// that is soon so. It is no part of the history.
+// AwaitUnreserved waits until no job of the tube is reserved, which is soon after their
+// clients have gone. It is no part of the history.
 func (c *Client) AwaitUnreserved(ctx context.Context) error {
 	for {
 		stats, err := c.ask(ctx, "stats-tube "+c.tube)
@@ -232,7 +232,7 @@ func (c *Client) Reserve() (uint64, error) {
 	return o.ID, err
 }
 
-// Release releases a job, for good or for a delay that does not end during a test.
+// Release releases a job, without a delay or with one that does not end during a test.
 func (c *Client) Release(id uint64, pri, delay uint32) error {
 	_, err := c.do(Op{Verb: Release, ID: id, Pri: pri, Delay: delay}, fmt.Sprintf("release %d %d %d", id, pri, delay))
 	return err

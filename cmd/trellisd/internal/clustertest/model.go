@@ -29,19 +29,18 @@ type state struct {
 	holder                  int // the session, of a reserved job
 	pri, delay              uint32
 	releases, buries, kicks uint32
-	home, tube              string // in which it was put, and in which it is
-	limit, attempts         uint32 // after which it is a dead letter if it is at home, and that there were
+	home, tube              string // the tube that it was put into, and the one that it is in
+	limit, attempts         uint32 // attempts that make it a dead letter at home, 0 for none, and those so far
 	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 if it has no such key
 }
 
-// states are those of jobs that are checked together: they have one limited key, and there
-// is one job if it has none.
+// states are those of the jobs of a family, in its order.
 type states []state
 
 // input is a command, and the job that it is about.
 type input struct {
 	*Op
-	job int // its place among the states, or any: the command may be about each of them
+	job int // its index in states, or anyJob: the command may be about each of them
 }
 
 const anyJob = -1
@@ -49,8 +48,8 @@ const anyJob = -1
 // DeadTube is where the dead letters of a tube go.
 func DeadTube(tube string) string { return tube + ".dead" }
 
-// model is the lives of jobs that are checked together, as their clients see them. What a command whose reply has not
-// come has done is open, and so is when the server has ended a session.
+// model is the lives of jobs that are checked together, as their clients see them. Two things
+// are open: what a command without a reply has done, and when the server has ended a session.
 func model(jobs int) porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{make(states, jobs)} },

@@ -12,21 +12,21 @@ import (
 
 // Network stands between the nodes of a cluster on one machine: each node has an address
 // here, which the others know, and what comes in there is passed on to the address where
-// the node listens. Whose connection it is, the kernel's tables tell, so that one node can
-// be cut off from another without root, without a part of the nodes' protocol, and with
-// their connections encrypted. All methods may be called from any goroutine.
+// the node listens. The kernel's tables tell whose connection it is, so that one node can be
+// cut off from another without root, without knowing the nodes' protocol, and with their
+// connections encrypted. All methods may be called from any goroutine.
 type Network struct {
 	mu    sync.Mutex
 	cond  sync.Cond            // on mu: a rule has changed, or a link was closed
 	nodes map[string]*endpoint // guarded by mu; by name
 	rules map[direction]rule   // guarded by mu
-	links map[*link]bool       // guarded by mu; that are open
+	links map[*link]bool       // guarded by mu; the open ones
 	ended bool                 // guarded by mu
 
 	work sync.WaitGroup
 }
 
-// endpoint is a node as the others know it.
+// endpoint is a node as the others know it. The Network's mu guards target and pid.
 type endpoint struct {
 	listener net.Listener
 	target   string // where the node listens; "" if it does not run
@@ -40,7 +40,7 @@ type rule struct {
 	cut     bool          // connections are reset, and new ones too
 	blocked bool          // nothing arrives; it waits in the sender's buffers
 	delay   time.Duration // of each piece that is passed on
-	lost    float64       // share of the pieces that come when they have been sent again
+	lost    float64       // share of the pieces that are late, as if they had been sent again
 }
 
 // link is a connection of one node to another, and its way on.
@@ -70,8 +70,8 @@ func (n *Network) Add(name string) (addr string, err error) {
 	return l.Addr().String(), nil
 }
 
-// Runs tells where a node listens for its peers, and in which process. It is told anew
-// after each start.
+// Runs tells the Network where a node listens for its peers, and in which process. It is to
+// be called after each start.
 func (n *Network) Runs(name, target string, pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,8 +96,8 @@ func (n *Network) Delay(from, to string, d time.Duration) {
 	n.set(direction{from, to}, func(r *rule) { r.delay = d })
 }
 
-// Lose has a share of what goes one way get lost and come only when it was sent again, as
-// TCP does that: resendTime later, and with it what follows.
+// Lose has a share of the pieces that go one way arrive resendTime later, and what follows
+// them too, as if TCP had to send them again.
 func (n *Network) Lose(from, to string, share float64) {
 	n.set(direction{from, to}, func(r *rule) { r.lost = share })
 }
@@ -123,7 +123,7 @@ func (n *Network) Reset() {
 	}
 }
 
-// Heal ends all cuts, blocks and delays.
+// Heal ends all cuts, blocks, delays and losses.
 func (n *Network) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -271,7 +271,7 @@ func (n *Network) await(l *link, d direction) (delay time.Duration, ok bool) {
 	return r.delay, !l.closed
 }
 
-// source is the name of the node that has dialled; "" if it is none of them, as a test or
+// source is the name of the node that has dialled; "" if it was none of them, but a test or
 // the tool.
 func (n *Network) source(in net.Conn) (string, error) {
 	inode, err := inodeOf(in.RemoteAddr().(*net.TCPAddr).AddrPort(), in.LocalAddr().(*net.TCPAddr).AddrPort())

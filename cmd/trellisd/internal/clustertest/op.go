@@ -37,7 +37,7 @@ func (v Verb) ofTube() bool {
 	return v == Reserve || v == PeekReady || v == PeekDelayed || v == PeekBuried || v == Flush
 }
 
-// never is when a command returns whose outcome is not known: it may still be executed.
+// never is the Return of a command whose outcome is not known: it may still be executed.
 const never = math.MaxInt64
 
 // Op is a command and what came of it.

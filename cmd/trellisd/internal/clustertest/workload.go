@@ -10,9 +10,8 @@ import (
 )
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
-// Every other tube, from the first on, has dead letters, and its jobs are moved, and
-// flushed now and then. The jobs of the others have unique keys; some have none. In all tubes
-// some jobs have limited keys.
+// The first, third, ... of Tubes have dead letters, and their jobs are moved, and flushed now
+// and then. In the others some jobs have unique keys. In all tubes some jobs have limited keys.
 type Workload struct {
 	Recorder *Recorder
 	Tubes    []string
@@ -37,11 +36,11 @@ type pool struct {
 	sharing int // guarded by mu; jobs that it was given to
 }
 
-// keySize is how many jobs have a limited key: those of one are checked together, and many
-// would take long.
+// keySize is how many jobs share a limited key. They are checked together, and more would
+// take long.
 const keySize = 3
 
-// anyLimited is the number of a limited key.
+// anyLimited is the number of the limited key for another job.
 func (p *pool) anyLimited(fresh func() int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +103,7 @@ func (p *pool) size() int {
 }
 
 // Run has all clients work until ctx ends, and closes them. Its error tells of replies
-// that no server may give; that of connections which are lost is part of the history.
+// that no server may give. Connections that are lost are part of the history, and no error.
 func (w *Workload) Run(ctx context.Context) error {
 	w.pools = map[string]*pool{}
 	var all sync.WaitGroup
@@ -141,7 +140,7 @@ func (w *Workload) Run(ctx context.Context) error {
 	return wrong
 }
 
-// attempts are those after which a job is a dead letter.
+// attempts is how many failed reservations make a job a dead letter.
 const attempts = 2
 
 func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
@@ -152,8 +151,8 @@ func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
 			return nil // it is over
 		}
 		if c.waits == patient {
-			// So that a stopped node has commands which were sent after its successor has
-			// changed things: an old answer to those is wrong.
+			// So that a stopped node has commands that were sent after its successor has
+			// changed things: answered from its old state, they are wrong.
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Duration(rng.Int64N(int64(time.Second)))):
@@ -258,10 +257,10 @@ func anyDelay(rng *rand.Rand) uint32 {
 	return longTTR + rng.Uint32N(100)
 }
 
-// Audit looks at every job that was ever known of, as the last part of a history: so that
-// each one that was acknowledged, and lost, is missed. Then it reserves and deletes what is
-// ready in the tubes, and deletes the rest: nothing is reserved any more, so that a job is missed
-// that its limited key keeps back. It needs a cluster that serves, or comes to do so before ctx ends.
+// Audit is the last part of a history. It looks at every job that was ever known, so that one
+// that was acknowledged and lost is noticed. Then it reserves and deletes what is ready, so
+// that a job is noticed that its limited key keeps back although nothing is reserved any more,
+// and deletes the rest. It needs a cluster that serves, or comes to do so before ctx ends.
 func (w *Workload) Audit(ctx context.Context) error {
 	for _, tube := range w.Tubes {
 		p := w.pools[tube]

@@ -57,7 +57,7 @@ func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", 
 // oneLineTerm is a term that has its explanation beside it.
 var oneLineTerm = regexp.MustCompile(`^    (-?\w+)  +(\S.*)$`)
 
-// block writes lines between which no line is empty.
+// block writes lines that no empty line separates.
 func (w *writer) block(lines []string) {
 	if indent(lines[0]) >= termIndent { // goes on with what belongs to the term
 		w.line(".IP")
@@ -114,8 +114,8 @@ func (w *writer) text(lines []string) {
 	}
 }
 
-// word is what is written as it is: flags, commands and names of variables. What
-// is between them, such as the names of values, is not.
+// word matches what readers type as it stands: flags, variables, signals and numbers.
+// Names that stand for values do not match.
 var word = regexp.MustCompile(`^(-.*|[A-Z]+_[A-Z]+,?|GO[A-Z]+,?|SIG[A-Z]+,?|[0-9]+,?)$`)
 
 // bold is a term with its fixed words in bold face. A term that is a whole

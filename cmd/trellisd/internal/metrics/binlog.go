@@ -74,7 +74,7 @@ type Commits struct {
 	records, bytes, write, sync prometheus.Histogram
 }
 
-// NewCommits makes Commits without any.
+// NewCommits makes Commits with nothing counted.
 func NewCommits() *Commits {
 	return &Commits{
 		records: newDistribution("beanstalkd_binlog_commit_records",

@@ -110,7 +110,7 @@ type Stores struct {
 	store, commit prometheus.Histogram
 }
 
-// NewStores makes Stores without any.
+// NewStores makes Stores with nothing counted.
 func NewStores() *Stores {
 	return &Stores{
 		store: newDistribution("beanstalkd_cluster_store_seconds",

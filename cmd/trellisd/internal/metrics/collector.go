@@ -15,17 +15,17 @@ import (
 	"trellis/reactor"
 )
 
-// Sources are what is shown. The functions are called by any goroutine, also by
+// Sources are where the metrics come from. Any goroutine calls the functions, also
 // several at a time.
 type Sources struct {
-	// Serving is what serves clients. It is nil before that, when the engine may
-	// be being filled and nobody may look at it.
+	// Serving returns what serves clients. It returns nil while nobody is served: the
+	// engine may be filled then, and must not be looked at.
 	Serving func() *Serving
-	// Binlog tells what the binlog does, nil before it is open. It is nil itself
-	// if there is no binlog.
+	// Binlog returns the binlog's counts, nil before it is open. The function itself
+	// is nil if there is no binlog.
 	Binlog func() *binlog.Stats
-	// Cluster tells how the cluster is, nil before this server belongs to it. It is nil
-	// itself on a server alone.
+	// Cluster returns the cluster's state, nil before this server belongs to it. The
+	// function itself is nil on a server alone.
 	Cluster func() *Cluster
 	// Commits are those of the binlog, nil if there is none.
 	Commits *Commits
@@ -40,7 +40,7 @@ type Sources struct {
 
 	Limits      engine.Limits
 	MaxJobSize  uint32 // bytes
-	SegmentSize int64  // bytes, of the binlog; shown by a legacy name only
+	SegmentSize int64  // bytes, as given by -s; shown by a legacy name only
 	Build       Build
 	// Usage is the processor time that the process has used.
 	Usage func() (user, system time.Duration)
@@ -53,8 +53,9 @@ type Serving struct {
 	Reactor Reactor
 	// Certificates are those of the server, nil if it has no listener for TLS.
 	Certificates func() Certificates
-	// Current waits until it is certain that what was read from Engine before the call is
-	// no older than the call, or until that will not be soon. It is nil on a server alone.
+	// Current waits until it is certain that this member led at the time of the call, so
+	// that what was read from Engine before counts. It returns false if that is not certain
+	// within a second. It is nil on a server alone.
 	Current func() bool
 }
 

@@ -10,8 +10,8 @@ import (
 // shortTimes are bounds of classic buckets in seconds, from 15 microseconds to 8 seconds.
 var shortTimes = prometheus.ExponentialBuckets(1.0/(1<<16), 2, 20)
 
-// newDistribution makes a histogram of what is not counted by ourselves. Its native buckets have
-// the schema of our own histograms.
+// newDistribution makes a histogram that Prometheus's client counts, and not package histogram.
+// Its native buckets have the same schema.
 func newDistribution(name, help string, buckets []float64) prometheus.Histogram {
 	const growth = 1.19
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
@@ -68,7 +68,7 @@ func (m *distribution) writeClassic(out *dto.Histogram) {
 	}
 }
 
-// longestGap is how many empty buckets are rather written out than skipped.
+// longestGap is the most empty buckets in a row that are written out; more of them end a span.
 const longestGap = 2
 
 // writeNative fills in the buckets in spans of neighbours, each as its difference

@@ -22,7 +22,7 @@ func memoryLimitIn(root string) int64 {
 		if group == "/" {
 			return limit
 		}
-		group = path.Dir(group) // what holds the group in, holds the process in
+		group = path.Dir(group) // the limit of a parent holds for the process too
 	}
 }
 

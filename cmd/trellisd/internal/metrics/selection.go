@@ -10,9 +10,8 @@ import (
 const defaultTube = "default"
 
 // showFirst is the order in which tubes are chosen to be shown one by one: the default
-// tube, and then those with the most jobs. Of equals those come first that were shown
-// before, so that tubes that come and go do not make new series of old ones, and then the
-// first by name.
+// tube, and then those with the most jobs. Of equals, those that were shown last time come
+// first, so that the series do not change with each scrape, and then the first by name.
 func showFirst(before map[string]struct{}) func(a, b *engine.TubeSnapshot) int {
 	return func(a, b *engine.TubeSnapshot) int {
 		if a.Name == defaultTube || b.Name == defaultTube {

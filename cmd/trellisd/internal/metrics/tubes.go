@@ -47,7 +47,7 @@ var (
 		"Tubes that are paused and not shown.")
 )
 
-// tubes looks at all tubes. One scrape does so at a time.
+// tubes chooses the tubes to be shown, and sums up the rest. Scrapes do so one at a time.
 func (c *collector) tubes(s *Serving) (shown []engine.TubeSnapshot, rest engine.TubeSums) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

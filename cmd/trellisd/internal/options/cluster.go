@@ -32,7 +32,7 @@ func (c *Cluster) ListenAddr() string {
 	return c.Node.Addr
 }
 
-// givenFlags are flags that mean nothing, or something else, to a member of a cluster.
+// givenFlags tells which flags were given that a member of a cluster ignores.
 type givenFlags struct{ sync, segment bool }
 
 // clusterFlags declares the flags of a cluster.

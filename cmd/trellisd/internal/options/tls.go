@@ -2,7 +2,7 @@ package options
 
 import "crypto/tls"
 
-// flags are those about TLS.
+// flags declares the flags about TLS.
 func (t *TLS) flags(value func(long, short string, set func(string) error)) {
 	value("tls-listen", "", func(v string) error {
 		if v == "" {
@@ -42,7 +42,7 @@ func (t *TLS) flags(value func(long, short string, set func(string) error)) {
 
 var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
 
-// check finds flags that miss others.
+// check finds flags that need others which are not there.
 func (t *TLS) check() error {
 	switch {
 	case t.Cert == "" && t.Key != "":

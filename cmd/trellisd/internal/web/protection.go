@@ -26,7 +26,7 @@ func Check(file string) error {
 	return errors.New(text)
 }
 
-// proofs are the means by which those who make requests prove who they are.
+// proofs are what a file demands of those who make requests, to know who they are.
 type proofs struct{ password, certificate bool }
 
 func (p proofs) any() bool { return p.password || p.certificate }
@@ -73,9 +73,9 @@ func User(file string, r *http.Request) (name string, ok bool) {
 	return "", false
 }
 
-// protectedListener lets what is public past the protection, for which the toolkit has no
-// means: it puts a handler before the server's own, and then begins to accept. At that
-// moment nobody has a request yet.
+// protectedListener lets requests for what is public past the protection, for which the
+// toolkit has no option. The toolkit puts its handler before the server's own and then
+// accepts; the first Accept puts publicFirst before both, while there is no request yet.
 type protectedListener struct {
 	net.Listener
 	server *Server
@@ -91,7 +91,7 @@ func (l *protectedListener) Accept() (net.Conn, error) {
 }
 
 // publicFirst asks for a name and a password only where something is to be protected, so
-// that who looks whether the server is alive needs to know none.
+// that a health check needs none.
 type publicFirst struct{ public, protected http.Handler }
 
 func (h publicFirst) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -17,7 +17,7 @@ var errStarting = errors.New("starting")
 // not. Any goroutine may call reason, at any time.
 func (r *Readiness) ReadyUnless(reason func() error) { r.reason.Store(&reason) }
 
-// NotReady says why it is not from now on, in a word or a few.
+// NotReady says that the service is not ready from now on, and why, in a few words.
 func (r *Readiness) NotReady(reason string) {
 	err := errors.New(reason)
 	r.ReadyUnless(func() error { return err })

@@ -24,12 +24,12 @@ const (
 	// scrapeTimeout is Prometheus's own default: nobody waits longer.
 	scrapeTimeout = 10 * time.Second
 
-	// maxConnections is how many connections there may be; one more is closed. The
-	// descriptors that they take are few of those that are left for it.
+	// maxConnections is how many connections there may be; one more is closed. Their
+	// descriptors are of those that reactor.DefaultMaxConnections leaves free.
 	maxConnections = 32
 
 	readTimeout  = 5 * time.Second
-	writeTimeout = 2 * scrapeTimeout // profiles take what was asked for besides
+	writeTimeout = 2 * scrapeTimeout // profiles have the time that was asked for on top
 	idleTimeout  = 2 * time.Minute
 	maxHeader    = 16 << 10
 )
@@ -53,7 +53,7 @@ type Server struct {
 	open   atomic.Int64 // connections
 	file   string
 	log    *slog.Logger
-	public http.Handler // of what is not protected
+	public http.Handler // of /healthz and /readyz, which are not protected
 }
 
 // New makes a server. It adds to the registry what scrapes cost.
