@@ -11,8 +11,8 @@ import (
 
 // An action is what is done to one job after the other.
 type action struct {
-	// lines are the commands, the last of which tells whether it is done. The job has its id,
-	// and what else it was listed with.
+	// lines are the commands for one job, as many for each. The reply to the last one tells
+	// whether it is done. The job has its id, and what else it was listed with.
 	lines func(job client.Fields) []string
 	want  string // the first word of the last reply, when it is done
 	pri   bool   // lines needs the priority
@@ -47,8 +47,8 @@ func (a *action) onJobs(ctx context.Context, c *client.Conn, jobs []client.Field
 	})
 }
 
-// onTube does an action, after which a job is not in its state any more, to the first jobs of
-// a tube. A stock server cannot list jobs; there it asks for the first one again and again.
+// onTube does an action, which must take a job out of its state, to the first jobs of a tube.
+// A stock server cannot list jobs; it is asked for the first one again and again.
 func (a *action) onTube(ctx context.Context, c *client.Conn, s *selection) (o outcome, err error) {
 	most, err := s.bound(ctx, c)
 	if err != nil || most == 0 {
@@ -68,11 +68,11 @@ func (a *action) onTube(ctx context.Context, c *client.Conn, s *selection) (o ou
 	return o, a.onFirst(ctx, c, s, most, &o)
 }
 
-// maxLost is how many jobs in a row others may have taken that onFirst was about to do something to.
+// maxLost is how many times in a row others may take a job before onFirst, until it gives up.
 const maxLost = 1000
 
-// onFirst is onTube for a stock server. What is done to a job goes with the question for the
-// next one. When somebody else has been faster, the job that is the first one then has its turn, which may be the same.
+// onFirst is onTube for a stock server. The commands for a job are sent together with the question for the next one. When
+// somebody else has been faster, it goes on with the job that is the first one then, which may be the same.
 func (a *action) onFirst(ctx context.Context, c *client.Conn, s *selection, most uint64, o *outcome) error {
 	if err := c.Use(ctx, s.tube); err != nil {
 		return err
@@ -128,8 +128,8 @@ func (a *action) judge(line string, job client.Fields, r client.Reply, o *outcom
 	return err
 }
 
-// inParts has do work on at most n jobs, in parts that are not long for a server: it returns
-// how many it found. A part that finds too few is the last one.
+// inParts has do work on at most n jobs, in parts that do not keep a server busy for long. do
+// returns how many jobs it found. A part that finds fewer than its bound is the last one.
 func inParts(n uint64, do func(bound uint32) (uint64, error)) (done uint64, err error) {
 	const part = 10_000
 	for done < n && err == nil {

@@ -103,7 +103,7 @@ func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn,
 	return p.result(fmt.Sprintf("%s of tube %s deleted", jobsIn(n, ""), cl.tube), client.Fields{number("deleted", n)})
 }
 
-// delete deletes at most so many jobs as were found, if it has to do so one state after the other.
+// delete deletes all jobs; where it has to go from state to state, at most as many as were found.
 func (cl *clearing) delete(ctx context.Context, c *client.Conn, found uint64) (n uint64, err error) {
 	has, err := c.Has(ctx, "flush-tube")
 	if err != nil {
@@ -114,7 +114,7 @@ func (cl *clearing) delete(ctx context.Context, c *client.Conn, found uint64) (n
 		return n, gone(err)
 	}
 	var lacking error
-	// Jobs that change their states meanwhile are found in another round. It ends also while others put.
+	// Another round finds the jobs that have changed their states meanwhile. The bound ends it while others put.
 	for more := true; more && n < found; {
 		more = false
 		for _, s := range cl.states {

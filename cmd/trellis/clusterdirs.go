@@ -16,7 +16,7 @@ import (
 	"trellis/cmd/internal/control"
 )
 
-// asUser is what the makers of directories have in their help.
+// asUser is in the help of the commands that make directories.
 const asUser = "The files belong to whoever runs this, and can be read by nobody else: run it as the user that the server will be."
 
 func backupCommand(f *clusterFlags) *cobra.Command {
@@ -77,8 +77,8 @@ func fetchBackup(ctx context.Context, c *control.Client, addr string, index uint
 	return meta, ofDirectories(err)
 }
 
-// source is who is asked for a backup: of the members that answer a standby that has the
-// most, or the leader if there is none.
+// source chooses who is asked for a backup, of the voters that answer: the standby that has
+// applied most, or the leader if there is no standby.
 func source(v *control.View) (best *control.Status, err error) {
 	answering, voters := 0, 0
 	for i, m := range v.Members {

@@ -103,7 +103,7 @@ type clusterMember struct {
 	Error string `json:"error,omitempty"`
 
 	Term        uint64   `json:"term"`
-	Committed   uint64   `json:"committed"` // entries, as all numbers of entries
+	Committed   uint64   `json:"committed"` // the index of an entry, as are applied, last and snapshot
 	Applied     uint64   `json:"applied"`
 	Last        uint64   `json:"last"`
 	Behind      *uint64  `json:"behind,omitempty"` // as the leader knows
@@ -111,7 +111,7 @@ type clusterMember struct {
 	LogBytes    int64    `json:"log_bytes"`
 	Snapshot    uint64   `json:"snapshot"`
 	SnapBytes   int64    `json:"snapshot_bytes"`
-	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // before the last entry that the member has; none before the first
+	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // from the snapshot to the last entry that the member has; nil if it has no snapshot
 	Clients     string   `json:"clients,omitempty"`
 	Jobs        *uint64  `json:"jobs,omitempty"`
 	Digest      string   `json:"digest,omitempty"`

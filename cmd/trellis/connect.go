@@ -116,7 +116,7 @@ func dialAddress(ctx context.Context, a *bench.Address, timeout time.Duration) (
 }
 
 // explain says in one line which server it was and what to do, and gives the error its exit
-// status. An error that has one is left as it is.
+// status. An error that has one keeps it.
 func (f *serverFlags) explain(addr string, err error) error {
 	exit, conn, no, part := (*exitError)(nil), (*client.ConnError)(nil), (*client.RefusedError)(nil), (*partialError)(nil)
 	switch {

@@ -33,7 +33,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// A partialError is an error before which a part was done.
+// A partialError is an error that came when a part was already done.
 type partialError struct {
 	err  error
 	rest string // what follows the error, with the sign in front: what was done, or what is not known
@@ -65,7 +65,7 @@ func mistakesAreUsage(cmd *cobra.Command) {
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return usageError(check(cmd, args)) }
 }
 
-// refused marks an error that changes nothing when the command is repeated as it was.
+// refused marks an error that would come again if the same command were repeated.
 func refused(err error) error { return &exitError{exitRefused, err} }
 
 // nothingFound marks an error that tells what is not there.

@@ -75,7 +75,7 @@ func interruptible(ctx context.Context, r io.Reader) io.Reader {
 type interruptibleReader struct {
 	ctx  context.Context
 	r    io.Reader
-	buf  []byte // of the read under way, and what has not been taken of the last one
+	buf  []byte // what has not been taken of the last read; with err, the reading goroutine's until done
 	err  error
 	done chan struct{} // a token when the read under way has ended
 }

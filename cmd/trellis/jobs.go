@@ -178,12 +178,13 @@ func bodyField(body []byte) client.Field {
 }
 
 // jobsAtOnce is how many jobs are asked for at once: as many as a server lists, since it looks at all
-// jobs of a state for each page of them.
+// jobs of the tube's shard for each page.
 const jobsAtOnce = client.MaxListJobs
 
 // eachJob hands over the jobs of a tube in a state, in pages, at most limit of them; 0: all.
-// It needs the extension list-jobs. What is done to the jobs of a page does not disturb
-// the next one. The error is client.ErrNotFound if there is no such tube, or no more.
+// It needs the extension list-jobs. What do does to the jobs of a page does not disturb the
+// next one, unless it lists others over c: the server remembers where c's last list ended.
+// The error is client.ErrNotFound if there is no such tube, or no more.
 func eachJob(ctx context.Context, c *client.Conn, tube string, s client.State, limit uint64, do func(page []client.Fields) error) error {
 	for seen, after := uint64(0), uint64(0); limit == 0 || seen < limit; {
 		n := uint64(jobsAtOnce)

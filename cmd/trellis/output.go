@@ -43,7 +43,7 @@ func (f *outputFlags) printer(w io.Writer) (*printer, error) {
 	}, nil
 }
 
-// isTerminal tells whether what is written there is shown to somebody.
+// isTerminal tells whether w, a reader or a writer, is a terminal.
 func isTerminal(w any) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -65,7 +65,7 @@ func asCount(v client.Value) string {
 	return grouped(n)
 }
 
-// forEver is a pause that nobody waits for the end of: see pauseForEver.
+// forEver is the number of seconds above which a pause is shown without its end: see pauseForEver.
 const forEver = 10 * 365 * 86400
 
 // asPause shows the seconds that are left of a pause.

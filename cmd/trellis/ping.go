@@ -102,8 +102,8 @@ func ping(a *bench.Address, token string, deadline time.Time) error {
 	return err
 }
 
-// standbyStates are how the reason begins for which a member of a cluster is not ready, if
-// that is as it should be.
+// standbyStates are the beginnings of the reasons that a member gives for not being ready
+// when that is as it should be.
 var standbyStates = []string{"standby", "waiting for the other members"}
 
 // standsBy asks a server for the reason why it does not serve clients. The error is nil if it is a member of a cluster.
@@ -143,8 +143,8 @@ func (t *target) standsBy(addr string, deadline time.Time) error {
 	return fmt.Errorf("it does not stand by: %s, %q", resp.Status, reason)
 }
 
-// webConfig is what TLS needs for the server's metrics. Their certificate need not be of the authorities of that for
-// clients, so the system's are accepted, too.
+// webConfig is what TLS needs for the server's metrics. Their certificate may come from other authorities than the one
+// for clients, so the system's are accepted, too.
 func (t *target) webConfig() (*tls.Config, error) {
 	config, err := t.config()
 	if err != nil || t.ca == "" {

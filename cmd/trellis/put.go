@@ -105,7 +105,7 @@ func uniqueTag(s string) (string, error) {
 
 // put is what to put.
 type put struct {
-	job           producer.Job // what is not said otherwise
+	job           producer.Job // for what the input does not say
 	lines, ndjson bool
 	in            io.Reader
 	errs          io.Writer

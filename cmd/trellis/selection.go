@@ -13,12 +13,12 @@ import (
 	"trellis/cmd/internal/client"
 )
 
-// A selection is the jobs that a command is for: those with some ids, or the first ones of
+// A selection is the jobs that a command is for: those with given ids, or the first ones of
 // a tube in a state.
 type selection struct {
 	tube, state, count string
 
-	states []client.State // that the command can be for
+	states []client.State // those that the command takes
 
 	// What the flags and arguments say, after parse.
 	ids  []uint64
@@ -26,7 +26,7 @@ type selection struct {
 	most uint64       // jobs
 }
 
-// all is a number beyond every tube.
+// all is a count of jobs that no tube reaches.
 const all = ^uint64(0)
 
 func (s *selection) register(cmd *cobra.Command, f *serverFlags, states ...client.State) {

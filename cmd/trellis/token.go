@@ -16,8 +16,8 @@ import (
 // tokenEnv names the file with the token for commands that connect, where no flag does.
 const tokenEnv = "TRELLIS_TOKEN_FILE"
 
-// tokenPrefix begins all tokens, so that one that has got somewhere is known for what it
-// is, and is not taken for its hash.
+// tokenPrefix begins all tokens, so that one in the wrong place is recognized, and is not
+// taken for its hash.
 const tokenPrefix = "tr_"
 
 func tokenCommand() *cobra.Command {
@@ -85,7 +85,7 @@ func writeToken(path, token string) error {
 // maxTokenFile is how large a file with a token may be, in bytes.
 const maxTokenFile = 4096
 
-// readSmall reads a file, of one that is larger than the limit only a byte more than that.
+// readSmall reads a file, but at most one byte more than the limit.
 func readSmall(path string, limit int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

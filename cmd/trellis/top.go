@@ -134,7 +134,7 @@ func (l *looker) Look(ctx context.Context, q top.Query) (*top.Sample, error) {
 	return l.Collector.Look(ctx, q)
 }
 
-// end returns when no look is under way. The context of all has ended.
+// end returns when no look is under way. The looks' context must have ended, so that none begins.
 func (l *looker) end() { l.busy <- struct{}{} }
 
 // table prints one table. Rates need two looks.

@@ -39,7 +39,7 @@ JSON has the keys of stats-tube.
 	return cmd
 }
 
-// tubesAtOnce are asked about before any is shown, so that many tubes need little memory.
+// tubesAtOnce are asked about before any is written. Only a table needs memory for all of them.
 const tubesAtOnce = 1000
 
 func listTubes(ctx context.Context, c *client.Conn, p *printer, glob string) error {

@@ -15,7 +15,7 @@ type Capabilities struct {
 	Extensions []string // commands, and "idp" and "con" for the tags of put
 }
 
-// Has tells whether the server has an extension. Nobody has told of any if c is nil.
+// Has tells whether the server has an extension. A nil c, of a server not asked yet, has none.
 func (c *Capabilities) Has(name string) bool {
 	return c != nil && slices.Contains(c.Extensions, name)
 }
@@ -49,8 +49,8 @@ func (c *Conn) Capabilities(ctx context.Context) (Capabilities, error) {
 	return caps, nil
 }
 
-// checkServed tells a stock server from one that answers nothing but a token, by a command that
-// everybody may use.
+// checkServed tells a stock server from one that wants a token first, by a command that
+// every other client may use. For the latter the error is ErrToken.
 func (c *Conn) checkServed(ctx context.Context) error {
 	if err := c.enqueue("list-tube-used", "list-tube-used", nil); err != nil {
 		return err
@@ -68,8 +68,8 @@ func (c *Conn) Has(ctx context.Context, extension string) (bool, error) {
 	return caps.Has(extension), err
 }
 
-// stock are the commands that need no asking. Auth is none of beanstalkd's, but must come
-// before anything else.
+// stock are the commands that are sent without asking whether the server has them. Auth is
+// not among them: Conn.Auth sends it by itself, before anything else.
 var stock = func() map[string]bool {
 	m := make(map[string]bool)
 	for word := range strings.FieldsSeq(`put use reserve reserve-with-timeout reserve-job delete release bury touch watch ignore
@@ -80,7 +80,7 @@ var stock = func() map[string]bool {
 	return m
 }()
 
-// putWords are those of a put without tags.
+// putWords is how many words a put without tags has.
 const putWords = 5
 
 // extensionsIn names the extensions that a line uses.

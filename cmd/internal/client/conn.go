@@ -11,8 +11,7 @@ import (
 )
 
 const (
-	// MaxLine is how long a command is at most, in bytes without its CR LF. It is what a
-	// stock beanstalkd takes.
+	// MaxLine is the longest command that a stock beanstalkd takes, in bytes without its CR LF.
 	MaxLine = 222
 
 	// DefaultMaxBody is the body of the largest job that Trellis takes, in bytes.
@@ -28,8 +27,8 @@ type Conn struct {
 	MaxBody int64
 
 	// Patience is how long the server may take to send the next part of a reply, or to take the
-	// next part of a command; 0 for as long as the context. The error is then
-	// context.DeadlineExceeded too.
+	// next part of a command; 0 means as long as the context allows. The error of a server that
+	// takes longer is context.DeadlineExceeded, too.
 	Patience time.Duration
 
 	addr    string
@@ -38,7 +37,7 @@ type Conn struct {
 	in      *bufio.Reader
 	out     *bufio.Writer
 	pending []sent // commands without a reply, the oldest first
-	batch   int    // jobs that a RESERVED_BATCH has announced and that have not come
+	batch   int    // jobs of a RESERVED_BATCH that are still to be read
 	err     error  // why the connection is useless; nil while it is not
 
 	used string // the tube that the server has confirmed last
@@ -51,8 +50,7 @@ type sent struct {
 	tube string // of a use
 }
 
-// New returns a connection to the server at the other end of nc, which belongs to it from
-// now on. Errors name the server addr.
+// New returns a connection that owns nc from now on. Errors name the server addr.
 func New(nc net.Conn, addr string) *Conn {
 	c := &Conn{MaxBody: DefaultMaxBody, addr: addr, nc: nc, ctx: context.Background(), used: "default"}
 	c.in = bufio.NewReaderSize((*stream)(c), bufferSize)
@@ -60,7 +58,7 @@ func New(nc net.Conn, addr string) *Conn {
 	return c
 }
 
-// A stream is a connection whose reads and writes end in time.
+// A stream is a Conn as its buffers read and write it: each part sets its deadline first.
 type stream Conn
 
 func (s *stream) Read(p []byte) (int, error) {
@@ -70,7 +68,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.nc.Read(p)
 }
 
-// Write writes large bodies in parts, since each part may take its time.
+// Write writes large bodies in parts, since Patience is for each part.
 func (s *stream) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		if err = s.arm(); err != nil {
@@ -83,8 +81,8 @@ func (s *stream) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// arm sets the end of the next read or write. A context that ends meanwhile makes it
-// earlier: see within.
+// arm sets the deadline of the next read or write. If the context ends meanwhile, within
+// makes the deadline earlier.
 func (s *stream) arm() error {
 	deadline, _ := s.ctx.Deadline()
 	if s.Patience > 0 {
@@ -136,7 +134,7 @@ func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
 	if err := c.Flush(ctx); err != nil {
 		return Reply{}, err
 	}
-	for len(c.pending) > 1 || c.batch > 0 { // what the caller has not read
+	for len(c.pending) > 1 || c.batch > 0 { // replies that the caller has not read
 		if _, err := c.Next(ctx); err != nil {
 			return Reply{}, err
 		}
@@ -144,11 +142,12 @@ func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
 	return c.Next(ctx)
 }
 
-// Queue makes a command ready to be sent, and may send what was queued before. Each has a
-// reply, which Next returns in turn. A caller that queues many commands has to read
-// meanwhile, or a server that waits for that stops reading too: see Pipeline.
+// Queue makes a command ready to be sent, and may send what was queued before, for which
+// only Patience sets a time. Each command has a reply, which Next returns in turn. A caller
+// that queues many has to read replies meanwhile: a server whose replies are not taken stops
+// reading commands (see Pipeline).
 //
-// An extension needs a call of Capabilities before; without, the error is a LacksError.
+// An extension needs an earlier call of Capabilities; without it the error is a LacksError.
 func (c *Conn) Queue(line string, body []byte) error {
 	for _, name := range extensionsIn(line) {
 		if !c.caps.Has(name) {
@@ -171,7 +170,7 @@ func (c *Conn) enqueue(word, line string, body []byte) error {
 		s.tube = strings.TrimPrefix(line, "use ")
 	}
 	c.pending = append(c.pending, s)
-	// Errors come again at the next write and at Flush.
+	// An error comes again at the next write, at Flush, or when the reply is read.
 	_, _ = c.out.WriteString(line)
 	_, _ = c.out.WriteString("\r\n")
 	if body != nil {
@@ -194,7 +193,7 @@ func (c *Conn) Flush(ctx context.Context) error {
 	return c.fail(ctx, release, "sending", err)
 }
 
-// within has reads and writes end with the context, until release is called.
+// within makes reads and writes end when ctx ends, until release is called.
 func (c *Conn) within(ctx context.Context) (release func()) {
 	c.ctx = ctx
 	ended := make(chan struct{})
@@ -204,7 +203,7 @@ func (c *Conn) within(ctx context.Context) (release func()) {
 	})
 	return func() {
 		if !stop() {
-			<-ended // or it would hit the next command
+			<-ended // or its deadline would hit the next command
 		}
 		c.ctx = context.Background()
 	}

@@ -17,7 +17,7 @@
 // fails with a [*LacksError]. An extension, as a command or as a tag of a put, is sent only
 // if the server has listed it in its answer to capabilities. This is not politeness: a
 // stock server that refuses a put does not skip its body, and would run it as commands.
-// [Conn.Queue] holds to it, so that no caller can forget.
+// [Conn.Queue] enforces that, so that no caller can forget it.
 //
 // # What may be sent
 //

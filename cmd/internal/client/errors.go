@@ -19,8 +19,8 @@ var (
 	// or has a byte in it that would end it early.
 	ErrLine = errors.New("the command is too long, or has a line break or a NUL byte in it")
 
-	// ErrBroken is wrapped by a ConnError after which the rest of the replies could not
-	// be told apart: what came was not a reply of the protocol, or was too large.
+	// ErrBroken is wrapped by the ConnError for a reply that is not one of the protocol, or
+	// is too large: the replies behind it could not be told apart.
 	ErrBroken = errors.New("not a reply of the beanstalkd protocol")
 
 	// ErrTooLarge is wrapped beside ErrBroken if the body of a reply has more than

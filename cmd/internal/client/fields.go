@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Fields are statistics, in the server's order. Those that a server adds in a later version
-// are there too.
+// Fields are statistics in the server's order, also those that only a later version has.
 type Fields []Field
 
 // A Field is a line of statistics.
@@ -47,7 +46,7 @@ func (f Fields) Get(key string) (v Value, ok bool) {
 	return v, false
 }
 
-// Uint is the value of a key as a whole number, 0 if there is none.
+// Uint is the value of a key as a whole number, 0 if there is none or it is no such number.
 func (f Fields) Uint(key string) uint64 {
 	v, _ := f.Get(key)
 	n, err := strconv.ParseUint(v.Text, 10, 64)
@@ -96,8 +95,8 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.Text)
 }
 
-// texts are keys of values that are text even if they look like numbers, which beanstalkd
-// does not always quote. The id is one in stats only.
+// texts are the keys whose values are text even if they look like numbers: beanstalkd does
+// not always quote them. An id is text in the answer to stats only.
 var texts = map[string]bool{
 	"name": true, "tube": true, "dead-tube": true, "state": true, "version": true, "hostname": true, "os": true, "platform": true,
 	"addr": true, "watching": true,

@@ -44,8 +44,8 @@ func (c *Conn) StatsJob(ctx context.Context, id uint64) (Fields, error) {
 	return fetch(c, ctx, fmt.Sprintf("stats-job %d", id), parseFields)
 }
 
-// StatsJobs are statistics of many jobs, in the order of the ids. Those of a job that there
-// is not (any more) are nil.
+// StatsJobs are statistics of many jobs, in the order of the ids. Those of a job that does
+// not exist (any more) are nil.
 func (c *Conn) StatsJobs(ctx context.Context, ids []uint64) ([]Fields, error) {
 	all := make([]Fields, len(ids))
 	err := c.Pipeline(ctx, len(ids), func(i int) Command { return Command{Line: fmt.Sprintf("stats-job %d", ids[i])} }, func(i int, r Reply) (err error) {
@@ -178,7 +178,7 @@ func (j *NewJob) Command() Command {
 	return Command{line, body}
 }
 
-// Inserted is what a put has come to.
+// Inserted is the outcome of a put.
 type Inserted struct {
 	ID uint64
 

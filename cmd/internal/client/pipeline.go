@@ -9,16 +9,17 @@ type Command struct {
 }
 
 const (
-	// Commands in flight. What a server does not read while it waits for its replies to be
-	// read has to fit into the buffers of the two kernels, or neither side would go on.
+	// Commands in flight. They have to fit into the buffers of the two kernels: a server that
+	// waits for its replies to be read does not read commands, and neither side would go on.
 	windowCommands = 256
 	windowBytes    = 16 << 10
 )
 
 // Pipeline sends n commands without waiting for each reply, and hands over every reply, in
-// order. It asks for a command when it is about to be sent, which is after the replies to
-// those well before it. Extensions need a call of Capabilities before, as with Queue. If a reply is handed over and an error comes back, no more is sent; the
-// replies to what was sent are read and dropped, and Pipeline returns the error.
+// order. It asks for a command only when it is about to send it; by then the replies to much
+// earlier ones have been handed over. Extensions need an earlier call of Capabilities, as with
+// Queue. After an error from reply no more is sent: the replies to what was sent are read and
+// dropped, and Pipeline returns that error.
 func (c *Conn) Pipeline(ctx context.Context, n int, command func(i int) Command, reply func(i int, r Reply) error) error {
 	var failed error
 	var sizes []int // of the commands in flight

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxReplyLine = 1024 // a tube's name, and what else a reply could have in its line
+	maxReplyLine = 1024 // bytes: room for a tube's name and all that can stand beside it
 	maxBatch     = 1000 // jobs of one reply to reserve-batch
 )
 
@@ -25,8 +25,8 @@ type Reply struct {
 // Line is the first line of the reply.
 func (r *Reply) Line() string { return strings.Join(append([]string{r.Word}, r.Args...), " ") }
 
-// Next returns the reply to the oldest command that has none yet. Behind a RESERVED_BATCH
-// it returns each of its jobs, as replies RESERVED.
+// Next returns the reply to the oldest command that has none yet, and panics if there is no
+// such command. After a RESERVED_BATCH it returns the batch's jobs, each as a RESERVED.
 func (c *Conn) Next(ctx context.Context) (Reply, error) {
 	if c.err != nil {
 		return Reply{}, c.err
@@ -107,7 +107,7 @@ func (c *Conn) readRest(r *Reply) (err error) {
 	return err
 }
 
-// readBody reads a body of so many bytes. Memory is taken as it arrives, since the server
+// readBody reads a body of so many bytes. Memory grows with what arrives, since the server
 // may have announced more than it sends.
 func (c *Conn) readBody(size string) ([]byte, error) {
 	n, err := strconv.ParseInt(size, 10, 64)

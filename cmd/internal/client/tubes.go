@@ -17,7 +17,7 @@ func (c *Conn) StatsTube(ctx context.Context, tube string) (Fields, error) {
 }
 
 // StatsTubes are statistics of many tubes, in the order of the names. Those of a tube that
-// there is not (any more) are nil.
+// does not exist (any more) are nil.
 func (c *Conn) StatsTubes(ctx context.Context, tubes []string) ([]Fields, error) {
 	all := make([]Fields, len(tubes))
 	err := c.Pipeline(ctx, len(tubes), func(i int) Command { return Command{Line: "stats-tube " + tubes[i]} }, func(i int, r Reply) (err error) {
@@ -52,8 +52,9 @@ func (c *Conn) Use(ctx context.Context, tube string) error {
 	return err
 }
 
-// using does something while a tube is used that exists, for commands that work on the
-// used tube. It uses the tube from before again, so that the other one can go.
+// using calls do while tube is the used one, for commands that work on the used tube. It
+// fails if there is no such tube, since use would make it, and afterwards uses the former
+// tube again, so that this one can go.
 func (c *Conn) using(ctx context.Context, tube string, do func() error) error {
 	if tube == c.used {
 		return do()
@@ -132,9 +133,9 @@ const MaxListJobs = 10_000
 
 // ListJobs lists at most limit jobs of a tube that are in a state, in the order in which
 // they would be taken (reserved ones by id): id, pri, age, size, and time-left of delayed
-// and reserved ones. After is the last id of the page before, 0 for the first one; if the
-// server does not know any more where that was, the error is ErrNotFound. Needs the
-// extension list-jobs.
+// and reserved ones. After is the last id of the page before, 0 for the first one. The server
+// knows where that was if it was this connection's last list, even if the job has gone; if it
+// does not know, the error is ErrNotFound. Needs the extension list-jobs.
 func (c *Conn) ListJobs(ctx context.Context, tube string, state State, limit uint32, after uint64) ([]Fields, error) {
 	line := fmt.Sprintf("list-jobs %s %s %d", tube, state, limit)
 	if after != 0 {

@@ -25,7 +25,7 @@ type action struct {
 type actionLog struct {
 	mu   sync.Mutex
 	last []action // the oldest first; guarded by mu
-	n    uint64   // that there were; guarded by mu
+	n    uint64   // how many there were in all; guarded by mu
 }
 
 // add remembers an action, and returns it with its number.
@@ -55,7 +55,7 @@ func (l *actionLog) get(number uint64) *action {
 	return nil
 }
 
-// all returns them, the newest first.
+// all returns the actions that are remembered, the newest first.
 func (l *actionLog) all() []action {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"trellis/cmd/internal/client"
 )
 
-// agesListed is how many ready jobs of a tube a histogram of their ages is made of at most,
-// those that would be taken first: what one list may have.
+// agesListed is how many ready jobs a histogram of ages is made of at most, those that would
+// be taken first: as many as one list may have.
 const agesListed = client.MaxListJobs
 
 // agesOf are how old the ready jobs of a tube were a moment ago.
@@ -17,7 +17,7 @@ type agesOf struct {
 	buckets []Bucket
 	listed  int       // jobs that are in buckets
 	next    time.Time // when they are listed anew
-	soonest time.Time // when they may be if something was changed here
+	soonest time.Time // when they may be listed anew if something was changed here
 }
 
 // agesUpTo are the bounds of the buckets of a histogram of ages, but for the last one.
@@ -41,8 +41,8 @@ func ages(jobs []client.Fields) []Bucket {
 	return buckets
 }
 
-// agesOfTube lists the first ready jobs of a tube for their ages. To list them costs the
-// server a look at all jobs around, in turns, so a list is used again for as long as a table
+// agesOfTube lists the first ready jobs of a tube for their ages. A list costs the server a
+// look at all jobs of the tube's shard, in turns, so it is used again for as long as a table
 // of tubes would be.
 func (c *Console) agesOfTube(ctx context.Context, conn *client.Conn, tube string) (agesOf, error) {
 	began := time.Now()

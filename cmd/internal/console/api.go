@@ -29,7 +29,7 @@ type apiRead struct {
 	read func(*request) (any, error)
 }
 
-// apiReads are all that there are, but for the description itself.
+// apiReads are all that there are, except for the description itself.
 var apiReads = []apiRead{
 	{"/stats", readStats},
 	{"/tubes", readTubes},

@@ -122,7 +122,7 @@ func listed(f client.Fields, key string) string {
 	return strings.Join(parts, ", ")
 }
 
-// u64 makes a count of what templates have as another kind of number.
+// u64 is a count as plural wants it, of the kinds of numbers that templates have; 0 for less than 0.
 func u64(n any) uint64 {
 	switch n := n.(type) {
 	case int:

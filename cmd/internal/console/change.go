@@ -19,7 +19,7 @@ import (
 const (
 	// maxForm is the largest form or JSON in bytes that is read, but for a put.
 	maxForm = 256 << 10
-	// maxPut is the largest body in bytes that may be put here.
+	// maxPut is the body in bytes that puts are meant for: limitOf bounds the request, not the body.
 	maxPut = 1 << 20
 	// maxIDs is how many jobs one change may name.
 	maxIDs = 1000
@@ -46,7 +46,7 @@ type change struct {
 	apiPath string // below apiRoot
 	// asks tells that what it destroys is counted and asked for once more.
 	asks bool
-	// fields are the names of what it needs of the form or JSON.
+	// fields are the names of the values that it takes from the form or JSON.
 	fields []string
 	do     func(context.Context, *client.Conn, *order) (done string, n uint64, err error)
 }
@@ -136,7 +136,7 @@ func doDeadLetters(ctx context.Context, conn *client.Conn, o *order) (string, ui
 	return whole(done, conn.SetDeadLetters(ctx, o.Tube, o.Attempts, o.To))
 }
 
-// whole is the outcome of what is done to no number of jobs.
+// whole is the outcome of a change that is not done to a number of jobs.
 func whole(done string, err error) (string, uint64, error) {
 	if err != nil {
 		return "", 0, err
@@ -158,8 +158,8 @@ type oneByOne struct {
 	do   func(context.Context, *client.Conn, *order, uint64) error
 }
 
-// each does something to each of the jobs. Those that have gone are left out, unless all
-// have.
+// each does something to each of the jobs. Those that have gone are passed over; if all have,
+// the error is client.ErrNotFound.
 func each(one oneByOne) func(context.Context, *client.Conn, *order) (string, uint64, error) {
 	return func(ctx context.Context, conn *client.Conn, o *order) (string, uint64, error) {
 		n := uint64(0)
@@ -201,7 +201,7 @@ var (
 	}}
 )
 
-// doCopy puts a job like another one into a tube. It gets what is left of a delay.
+// doCopy puts a job like another one into a tube. The copy gets what is left of the other's delay.
 func doCopy(ctx context.Context, conn *client.Conn, o *order) (string, uint64, error) {
 	stats, err := conn.StatsJob(ctx, o.IDs[0])
 	if err != nil {
@@ -261,7 +261,7 @@ type outcome struct {
 	Count uint64 `json:"count"`
 }
 
-// perform does a change, unless it must not, and records it.
+// perform does a change if it is allowed, and records the attempt.
 func (c *Console) perform(r *request, ch *change, o *order) (action, outcome, error) {
 	a := action{From: r.RemoteAddr, What: ch.verb, On: c.target(ch, o), Detail: detail(ch, o)}
 	var out outcome
@@ -435,7 +435,7 @@ func orderOfForm(r *request, ch *change) (*order, error) {
 		case "key":
 			o.Key = strings.TrimSpace(f.Get("key"))
 		case "body":
-			// What a text field has as a line break is CR LF in a form.
+			// A form has CR LF for each line break of a text field.
 			o.Body = strings.ReplaceAll(f.Get("body"), "\r\n", "\n")
 		case "count":
 			err = formNumber(f, name, &o.Count)
@@ -482,7 +482,7 @@ func formNumber(f url.Values, name string, to *uint32) error {
 
 // orderOfJSON reads an order from JSON.
 func orderOfJSON(r *request, ch *change) (*order, error) {
-	// A page of another site can send JSON only with leave, which it does not get.
+	// A page of another site can send JSON only with permission, which it does not get.
 	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
 		return nil, inputf("the content type must be application/json")
 	}
@@ -503,7 +503,7 @@ func orderOfJSON(r *request, ch *change) (*order, error) {
 
 func limitOf(ch *change) int64 {
 	if ch.verb == "put" {
-		return 4*maxPut + maxForm // a byte takes three, or six in JSON
+		return 4*maxPut + maxForm // a byte of a body can take three in a form, and six in JSON
 	}
 	return maxForm
 }
@@ -512,7 +512,7 @@ func limitOf(ch *change) int64 {
 type confirmation struct {
 	What, Target, Detail string
 	Count                int64 // jobs
-	Whole                bool  // Target is a tube that has them, not they themselves
+	Whole                bool  // Target is the tube that has the jobs, not the jobs themselves
 	Drain                bool
 	Action               string // where the form goes
 	Fields               url.Values
@@ -523,7 +523,7 @@ type confirmation struct {
 // it.
 func (c *Console) form(ch *change) http.Handler {
 	return c.page(func(r *request) error {
-		// Before anything else: nobody is told more who may not change anything.
+		// Before anything else: whoever may not change anything is told nothing more.
 		if err := c.refused(r, ch); err != nil {
 			return err
 		}

@@ -42,9 +42,9 @@ type Config struct {
 
 	// Write allows changes.
 	Write bool
-	// Who tells who makes a request that would change something. It returns false if
-	// nobody has proved to be somebody, and then the change is refused. Nil if Write is
-	// not set.
+	// Who names the user who makes a request for a change. It returns false if nobody has
+	// authenticated, and then the change is refused. Several goroutines may call it at
+	// once. It may be nil if Write is not set.
 	Who func(*http.Request) (user string, ok bool)
 	// Hosts are names by which requests may come besides those of loopback and the
 	// address that was connected to.

@@ -6,7 +6,7 @@
 //	go c.Run(ctx)                    // measures once a second
 //	http.Serve(l, c)
 //
-// A [Console] is of one server, with which it speaks the protocol, as a client like any
+// A [Console] shows one server, and speaks the protocol with it as a client like any
 // other: it waits its turn, and rights and limits hold for it. What a server has no command
 // for is not shown. What the protocol does not tell comes from [Local], which only the
 // server that the console is part of can have. [Several] is a console for more than one.
@@ -14,11 +14,10 @@
 // # Pages
 //
 // The server renders everything, charts included. Every page is reached by links, and every
-// change is made by a form, without a script. The one script that there is fetches the page
-// that is shown every two seconds while its tab is visible, and replaces the parts that are
-// marked as live, but for those that somebody is using. Lists that somebody may be choosing
-// from are not live. A page that could not be shown is asked for again; an answer to a form
-// never is.
+// change is made by a form, without a script. The only script fetches the page that is shown
+// again every two seconds while its tab is visible, and replaces the parts that are marked as
+// live, except those that somebody is using. Lists that somebody may be choosing from are not
+// live. A page that could not be shown is asked for again; an answer to a form never is.
 //
 // How long jobs wait is known for the server as a whole only: to count it by tube would cost
 // each reserve and each tube. The page of a tube shows how old the jobs are that are ready
@@ -30,8 +29,8 @@
 // A console is read-only unless Config.Write is set; the handler that all changes go
 // through refuses them then, whatever page they come from. Nothing changes on GET or HEAD.
 // Requests of other sites' pages are refused ([http.CrossOriginProtection]), and so are
-// requests for a host that this one does not go by, lest a name that somebody else controls
-// is pointed here. The content security policy allows this site's own style sheet and
+// requests under a host name that is not this server's: somebody else could point a name of
+// their own here. The content security policy allows this site's own style sheet and
 // script and nothing else. What is destroyed is counted and asked for once more on pages;
 // the API does as it is told. Every attempt at a change is logged, and the last 200 are
 // shown.
@@ -43,8 +42,8 @@
 // # Bounds
 //
 // A console makes the answers to eight requests at a time, and sends four downloads at a
-// time; who reads slowly holds up nobody. It has at most four connections to its
-// server, which it closes when nobody has asked for ten seconds. It keeps the points of
+// time; a slow reader holds up nothing but downloads. It has at most four connections to its
+// server, and closes those that were not needed for ten seconds. It keeps the points of
 // five minutes and six hours for the server and for 32 tubes, those looked at last; a table of
 // at most 100,000 tubes, those with the most jobs, while somebody looks at it; and 200
 // actions. A table, and the ages of a tube's ready jobs, are made anew after two seconds or

@@ -17,7 +17,7 @@ const (
 	// shownBytes is how much of a body a page shows, and hexBytes how much as hex.
 	shownBytes = 64 << 10
 	hexBytes   = 16 << 10
-	// previewRunes is how much of a body a list shows, and nameRunes how much of a name.
+	// previewRunes is how many characters of a body a list shows, and nameRunes how many of a name.
 	previewRunes = 120
 	nameRunes    = 200
 	// maxDepth is how deep JSON may be nested that is shown as such.
@@ -48,7 +48,7 @@ func tubeElement(name string) string {
 	return url.PathEscape(name)
 }
 
-// tubeFromElement undoes tubeElement behind the unescaping.
+// tubeFromElement undoes tubeElement, after the path was unescaped.
 func tubeFromElement(element string) (name string, ok bool) {
 	name = strings.TrimPrefix(element, "~")
 	return name, validTube(name)

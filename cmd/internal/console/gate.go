@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Gate lets those to a console through who have the token that was made for it: in the
+// Gate lets only those through to a console who have the token that was made for it: in the
 // query of the first request, from which it moves to a cookie, or in an Authorization header.
 // It is for a console that listens on loopback, where everybody on the machine can connect.
 type Gate struct {
@@ -36,7 +36,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// Out of the address, and so of the history and of what is copied.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
-		// Of two slashes at its beginning a browser makes another site.
+		// A browser takes two slashes at the beginning for the name of another site.
 		http.Redirect(w, r, "/"+strings.TrimLeft(r.URL.EscapedPath(), "/"), http.StatusSeeOther)
 		return
 	}

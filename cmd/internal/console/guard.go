@@ -15,8 +15,8 @@ import (
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// guard lets those requests through that may come, a bounded number at a time, each for a
-// bounded time, and sets the headers that all answers have.
+// guard lets permitted requests through, a bounded number at a time, each for a bounded
+// time, and sets the headers that all answers have.
 func (c *Console) guard(next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,14 +38,14 @@ func (c *Console) guard(next http.Handler) http.Handler {
 			return
 		}
 		if strings.HasPrefix(r.URL.Path, c.cfg.Base+"/static/") {
-			next.ServeHTTP(w, r) // in memory: a page that was answered at last is not left without its style
+			next.ServeHTTP(w, r) // from memory, and without a slot: a page that got its answer gets its style, too
 			return
 		}
 		timer := time.NewTimer(queueTime)
 		defer timer.Stop()
 		select {
 		case slots <- struct{}{}:
-			// Who reads an answer slowly keeps nobody from asking: answers are made in memory.
+			// A slow reader keeps nobody from asking: answers are made in memory.
 			made := sync.OnceFunc(func() { <-slots })
 			defer made()
 			w = &answering{w, made}

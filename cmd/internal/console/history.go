@@ -29,7 +29,7 @@ type history struct {
 	tubes  map[string]*trend // guarded by mu
 }
 
-// trend is the history of one thing.
+// trend is the history of one thing. It is guarded by the mutex of its history.
 type trend struct {
 	ring   series.Ring
 	last   Counts    // as measured last
@@ -57,7 +57,7 @@ func (t *trend) add(now time.Time, n Counts) {
 	t.last, t.at = n, now
 }
 
-// points are those of five minutes, or of six hours.
+// points are those of the last five minutes by the second, or of the last six hours by the minute.
 func (t *trend) points(now time.Time, long bool) []series.Point {
 	if long {
 		return t.ring.LastMinutes(now.Unix())
@@ -72,7 +72,7 @@ func (h *history) ofServer(now time.Time, long bool) []series.Point {
 	return h.server.points(now, long)
 }
 
-// ofTube returns those of a tube, which is measured from now on.
+// ofTube returns the points of a tube, which is measured from now on.
 func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +88,7 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	return t.points(now, long)
 }
 
-// agesOf returns what was kept of a tube that is followed.
+// agesOf returns the ages that were kept for a tube, or none.
 func (h *history) agesOf(tube string) agesOf {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *history) agesOf(tube string) agesOf {
 	return agesOf{}
 }
 
-// keepAges keeps them if the tube is followed.
+// keepAges keeps the ages of a tube's jobs, if the tube is followed.
 func (h *history) keepAges(tube string, a agesOf) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,7 +107,7 @@ func (h *history) keepAges(tube string, a agesOf) {
 	}
 }
 
-// changed has the ages of jobs be listed anew, so that whoever changes something sees what
+// changed has the ages of jobs listed anew, so that whoever changes something sees what
 // has come of it.
 func (h *history) changed() {
 	h.mu.Lock()
@@ -117,7 +117,7 @@ func (h *history) changed() {
 	}
 }
 
-// forgetOne drops the tube that nobody has looked at for longest.
+// forgetOne drops the tube that nobody has looked at for longest. The caller holds mu.
 func (h *history) forgetOne() {
 	oldest := ""
 	for name, t := range h.tubes {
@@ -212,5 +212,5 @@ func stateCounts(f client.Fields) Counts {
 // count is a number of things. A server can claim any.
 func count(f client.Fields, key string) int64 { return int64(min(f.Uint(key), 1<<53)) }
 
-// isGone tells errors that say that there is no such thing.
+// isGone tells whether an error says that there is no such thing.
 func isGone(err error) bool { return errors.Is(err, client.ErrNotFound) }

@@ -22,12 +22,12 @@ const (
 	// hitsShown is how many hits one search shows.
 	hitsShown = 100
 
-	// failedTubes is of how many tubes the page of failed jobs lists some, and
-	// failedEach of how many jobs of each.
+	// failedTubes is how many tubes the page of failed jobs lists jobs of at most, and
+	// failedEach how many jobs of each.
 	failedTubes = 40
 	failedEach  = 25
-	// failedTime is after how long it lists no more tubes: a list of a tube takes as long
-	// as a look at all jobs around it.
+	// failedTime is after how long it begins no further list: a list of a tube costs the
+	// server a look at all jobs of the tube's shard.
 	failedTime = 50 * time.Millisecond
 )
 
@@ -189,7 +189,7 @@ func previews(ctx context.Context, conn *client.Conn, rows []jobRow) error {
 	})
 }
 
-// grep looks for a text in the bodies of jobs, but for those that are too large. It returns
+// grep looks for a text in the bodies of jobs, except those that are too large. It returns
 // how many jobs it has looked at: not all if there are many hits, or much to read.
 func grep(ctx context.Context, conn *client.Conn, tube string, list []client.Fields, text string) (hits []jobRow, searched int, err error) {
 	var read []int // places in list

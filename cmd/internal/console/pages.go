@@ -150,7 +150,7 @@ func brief(d time.Duration) string {
 	return trim(d.Hours()/24) + " d"
 }
 
-// precise is duration for those that may be short.
+// precise is duration with milliseconds and microseconds for what is shorter than a second.
 func precise(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -221,7 +221,7 @@ func (c *Console) overview(r *request) error {
 	return r.render("overview", "Overview", "overview", data)
 }
 
-// tubeProblems are what a table tells of tubes that need somebody.
+// tubeProblems are what a table tells of tubes that need attention.
 func tubeProblems(l *tubeList) (p []Problem) {
 	if l.paused > 0 {
 		p = append(p, Problem{Text: plural(uint64(l.paused), "tube") + " paused.", Path: "/tubes?sort=paused"})

@@ -22,9 +22,9 @@ type pool struct {
 	free chan struct{} // a token for each connection that there may be
 
 	mu     sync.Mutex
-	idle   []idleConn // the one used last is the last; guarded by mu
-	sweep  *time.Timer
-	closed bool // guarded by mu
+	idle   []idleConn  // the one used last is the last; guarded by mu
+	sweep  *time.Timer // runs closeIdle; nil if none is idle; guarded by mu
+	closed bool        // guarded by mu
 }
 
 type idleConn struct {
@@ -40,8 +40,8 @@ func (p *pool) init(dial func(context.Context) (*client.Conn, error)) {
 	}
 }
 
-// with lends a connection to do, which must only read: it is done again, on a new
-// connection, if it fails on one that was there before and may have been closed since.
+// with lends a connection to do, which must change nothing: if do fails on an idle connection,
+// which the server may have closed since, it is called again with a new one.
 func (p *pool) with(ctx context.Context, do func(*client.Conn) error) error {
 	select {
 	case <-p.free:
@@ -64,8 +64,8 @@ func (p *pool) with(ctx context.Context, do func(*client.Conn) error) error {
 	return p.fresh(ctx, do)
 }
 
-// once lends a new connection to do, for what must not be done twice. The connection ends
-// if do fails: what it may have reserved is then not reserved any more.
+// once lends a new connection to do, for what must not be done twice. If do fails, the
+// connection is closed, so that the server releases what it may have reserved.
 func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
 	select {
 	case <-p.free:

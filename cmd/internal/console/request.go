@@ -28,7 +28,7 @@ func (e *inputError) Error() string { return e.text }
 
 func inputf(format string, args ...any) error { return &inputError{fmt.Sprintf(format, args...)} }
 
-// status is that of an answer to a request that has failed.
+// status is the HTTP status of the answer to a request that has failed with err.
 func status(err error) int {
 	var (
 		input   *inputError
@@ -65,8 +65,8 @@ func (r *request) known(conn *client.Conn) (err error) {
 	return err
 }
 
-// refreshes tells that the script asks for the live parts of a page only. The rest may be
-// left empty.
+// refreshes tells whether the script asks for the live parts of a page only. The rest may
+// be left empty then.
 func (r *request) refreshes() bool { return r.Header.Get("Trellis-Refresh") != "" }
 
 // tube is the tube in the path.
@@ -102,7 +102,7 @@ func (r *request) bounded(key string, def, least, most uint64) (uint64, error) {
 	return n, nil
 }
 
-// state is the state in the query, or the first of those that are given.
+// state is the state in the query, ready if there is none.
 func (r *request) state() (client.State, error) {
 	s := r.URL.Query().Get("state")
 	if s == "" {

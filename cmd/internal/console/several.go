@@ -14,7 +14,7 @@ type Several struct {
 }
 
 // NewSeveral makes the console of at least one server. Of a single one it is that server's
-// console. The bases of cfgs are set here.
+// console; of several it sets the Base of each.
 func NewSeveral(cfgs []Config) *Several {
 	s := &Several{mux: http.NewServeMux()}
 	if len(cfgs) == 1 {

@@ -17,8 +17,8 @@ const (
 	maxRows = 100_000
 	// tableAge is how old a table may be before it is made anew.
 	tableAge = 2 * time.Second
-	// tableTime is how long making one may take, and tableShare by how much longer it is
-	// then left as it is, so that a server with very many tubes has time for others.
+	// tableTime is how long making one may take, and tableShare how many times as long it is
+	// left alone after that, so that a server with very many tubes has time for others.
 	tableTime  = time.Minute
 	tableShare = 20
 	// tablePatience is how long a request waits for a new table if there is an older one,
@@ -38,19 +38,19 @@ const (
 // tubeTable is what a console knows of all tubes. Requests share it, and it is made by one
 // goroutine at a time, which no request has to wait for.
 type tubeTable struct {
-	mu     sync.Mutex
+	mu     sync.Mutex    // guards all below
 	now    *tubeList     // the newest; nil if there is none
-	making chan struct{} // closed when the one that is being made is there; nil if none is
+	making chan struct{} // closed when the one that is being made is there; nil if none is being made
 	wanted time.Time     // when somebody has asked last
 	next   time.Time     // when a new one may be made
 	edits  uint64        // changes that were made here
-	drop   *time.Timer
+	drop   *time.Timer   // calls forget; nil if there is nothing to forget
 }
 
 // tubeList is a table of tubes. It does not change.
 type tubeList struct {
 	rows   []Tube // by name; those with the most jobs if there are more than maxRows
-	tubes  int    // that there are
+	tubes  int    // how many the server has
 	sum    Tube   // of all: its numbers are sums, and Oldest is the greatest
 	paused int
 	buried int // tubes with buried jobs
@@ -148,7 +148,7 @@ func (c *Console) makeTable(done chan struct{}, edits uint64) {
 
 // askTubes asks the server for all tubes, some at a time.
 func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
-	// A server that does not answer is found out as soon as by any request.
+	// Each question has as long as any request, so that a server that does not answer is noticed as soon.
 	ask := func(do func(context.Context, *client.Conn) error) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
@@ -159,7 +159,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 		names, err = conn.Tubes(ctx)
 		return err
 	})
-	// What no tube can be called cannot be asked for, but a server may say it all the same.
+	// No question can be asked about a name that no tube can have, but a server may list one all the same.
 	names = slices.DeleteFunc(names, func(name string) bool {
 		valid := validTube(name)
 		if !valid {
@@ -196,7 +196,7 @@ func tubeOf(name string, f client.Fields) *Tube {
 	}
 }
 
-// seconds is a duration that a server tells, which may claim any.
+// seconds is a duration that a server tells. A server can claim any.
 func seconds(n uint64) time.Duration { return time.Duration(min(n, 1<<33)) * time.Second }
 
 // tableBuilder collects the tubes of a table.
@@ -239,7 +239,7 @@ func (b *tableBuilder) add(t *Tube) {
 func (b *tableBuilder) end() *tubeList {
 	rows := []Tube(b.heap)
 	slices.SortFunc(rows, func(a, b Tube) int { return strings.Compare(a.Name, b.Name) })
-	// One that goes and comes back while others are looked at is seen twice.
+	// A tube that goes and comes back while others are looked at is seen twice.
 	b.list.rows = slices.CompactFunc(rows, func(a, b Tube) bool { return a.Name == b.Name })
 	return b.list
 }
@@ -257,8 +257,7 @@ func (h *byJobs) Push(x any) { *h = append(*h, x.(Tube)) }
 // Pop implements [heap.Interface].
 func (h *byJobs) Pop() any { panic("console: nothing is taken from a table") }
 
-// columns are what a table may be sorted by, each with the order in which it is then: of
-// numbers, the greatest first.
+// columns are what a table may be sorted by, each with its order: the greatest number first.
 var columns = map[string]func(a, b *Tube) int{
 	"name":     func(a, b *Tube) int { return strings.Compare(a.Name, b.Name) },
 	"jobs":     func(a, b *Tube) int { return cmp.Compare(b.Jobs(), a.Jobs()) },
@@ -280,8 +279,7 @@ type tubeQuery struct {
 	offset, limit int
 }
 
-// find returns the rows that are wanted, and how many there are from the first to the last
-// page.
+// find returns the rows that are wanted, and how many rows all pages have together.
 func (l *tubeList) find(q *tubeQuery) (rows []*Tube, all int) {
 	filter := strings.ToLower(q.filter)
 	hits := make([]*Tube, 0, len(l.rows))

@@ -20,8 +20,8 @@ import (
 type Client struct {
 	Wire wire.ClientConfig
 
-	// Patience is how long a member may take to tell its status, and twice that how long
-	// a leader may take to appear.
+	// Patience is how long a member may take to tell its status. A leader may take twice
+	// as long to appear.
 	Patience time.Duration
 }
 
@@ -44,7 +44,7 @@ type Heard struct {
 // View is what all members have said.
 type View struct {
 	Cluster member.ClusterID
-	Members []replica.MemberStatus // as the leader sees them, or without one who knows most
+	Members []replica.MemberStatus // as the leader sees them, or, without one, as the newest answer has them
 	Heard   []Heard                // of each member, in the same order
 	Leader  *Status                // nil if no member that was reached leads
 }
@@ -58,8 +58,8 @@ func (v *View) Member(name string) (m replica.MemberStatus, ok bool) {
 	return v.Members[i], true
 }
 
-// Last is an entry behind which is nothing that was acknowledged before the members were
-// asked, if most of them have answered.
+// Last is the index of the last entry that any member has. If most members have answered,
+// nothing that was acknowledged before they were asked lies behind it.
 func (v *View) Last() (index uint64) {
 	for _, h := range v.Heard {
 		if h.Status != nil {
@@ -136,8 +136,8 @@ func (c *Client) ask(ctx context.Context, addrs []string, digest bool) []heardAt
 	return hs
 }
 
-// newest is the answer of the node that has applied most of a leader's term, or what is to
-// be said if there is none.
+// newest is the answer with the latest term, and among those the one that has applied most.
+// The error tells why nobody has answered.
 func newest(hs []heardAt) (best *Status, err error) {
 	var remote *wire.RemoteError
 	var why []string
@@ -198,9 +198,10 @@ func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, 
 // lookPause is between two looks for a leader.
 const lookPause = 100 * time.Millisecond
 
-// Lead asks the leader, and the next one if that has lost its office meanwhile, until done
-// tells of what is to be seen that an attempt before has had its effect. done may be nil. Errors wrap
-// ErrUnreachable, ErrNoLeader, or are what the leader says, a *wire.RemoteError.
+// Lead asks the leader, and the next one if that has lost its office meanwhile. After an
+// attempt that has failed, done tells from what is to be seen then whether it had its effect
+// all the same; done may be nil. Errors wrap ErrUnreachable or ErrNoLeader, or are what the
+// leader says, a *wire.RemoteError.
 func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(*View) bool) (*View, error) {
 	var said error // by the last leader that was asked
 	for end := time.Now().Add(2 * c.Patience); ; {

@@ -23,7 +23,7 @@ type Request struct {
 	Digest bool   `json:"digest,omitempty"` // of status: a walk over all jobs
 	To     string `json:"to,omitempty"`     // of transfer: a name
 	Node   string `json:"node,omitempty"`   // of add: name=host:port; of remove: a name
-	Index  uint64 `json:"index,omitempty"`  // of backup: the last entry that it has at least
+	Index  uint64 `json:"index,omitempty"`  // of backup: the entry up to which it must go at least
 }
 
 // ErrUnknown tells of a request that the member cannot read, or of an operation that it

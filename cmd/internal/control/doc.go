@@ -4,21 +4,21 @@
 //
 // # Requests
 //
-// A request is JSON, a [Request]; its response is a [Status]. Before that of a backup comes
-// a stream of package snapshot. Requests and responses are bounded by wire.MaxControl. What
-// a later version adds is to be ignored by an earlier one.
+// A request is a [Request] as JSON, and its response a [Status]; before the response to a
+// backup comes a stream of package snapshot. Requests and responses are bounded by
+// wire.MaxControl. A version ignores what a later one adds.
 //
 //	{"op":"status"}                        how the member sees the cluster
 //	{"op":"status","digest":true}          the same, with a digest of all jobs
 //	{"op":"transfer","to":"n2"}            another member leads; without "to" the one that has the most
 //	{"op":"add","node":"n4=HOST:PORT"}     a node becomes a member that votes
-//	{"op":"remove","node":"n3"}            a member becomes none
+//	{"op":"remove","node":"n3"}            a member leaves the cluster
 //	{"op":"backup","index":9134}           a snapshot with all entries up to index at least
 //
-// Everybody answers to status and backup. The others go to the leader: another member
-// refuses them with an error that names it. To remove the leader is refused by it, when it
-// has handed over: the next leader is to be asked. A request that has ended with an error
-// may be repeated.
+// Every member answers status and backup. The other requests go to the leader; the other
+// members refuse them with an error that names it. A leader that is asked to remove itself
+// hands over, and refuses: the next leader is to be asked. A request that has ended with an
+// error may be repeated.
 //
 // # The tool's side
 //

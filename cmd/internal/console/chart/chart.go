@@ -118,8 +118,8 @@ func Bars(class string, values []float64) template.HTML {
 	return template.HTML(b.String())
 }
 
-// Top returns the round number from which down a chart of these values is drawn: 1, 2 or
-// 5 times a power of ten, and at least 1.
+// Top returns a round number for the top of a chart of these values: the least that is not
+// below any of them of 1, 2 and 5 times the powers of ten, and at least 1.
 func Top(lines []Line) float64 {
 	most := 0.0
 	for i := range lines {
