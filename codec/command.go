@@ -8,9 +8,10 @@ type Command struct {
 	Op Op
 	// CountAs is the command whose counter in the server's statistics this adds
 	// one to. It is Op itself for a command, OpPut for OpPutBegin and
-	// OpPutTooBig, OpDrain for OpDrainStatus, OpStatsConn for OpStatsOwnConn, and OpPut or OpPauseTube for those malformed lines that
-	// beanstalkd counts although it refuses them. In all other events it
-	// equals Op, which is not below NumCommands.
+	// OpPutTooBig, OpDrain for OpDrainStatus, OpStatsConn for OpStatsOwnConn,
+	// and OpPut or OpPauseTube for those malformed lines that beanstalkd counts
+	// although it refuses them. In all other events it equals Op, which is not
+	// below NumCommands.
 	CountAs Op
 	// Terminated says that CR LF followed the body, as it must.
 	Terminated bool
@@ -29,7 +30,7 @@ type Command struct {
 	// decoder and is valid until the next call of a method of the decoder.
 	Tube []byte
 
-	// To is a second one, for which the same holds: where jobs are to go.
+	// To is the name of the tube to which jobs go. It is valid for as long as Tube.
 	To []byte
 
 	// State is that of the jobs that an extension command is about.

@@ -13,15 +13,15 @@ type Decoder struct {
 	// MaxJobSize is the size in bytes of the biggest body that is accepted.
 	MaxJobSize uint32
 
-	// Extensions says that commands are known that beanstalkd does not have. It is
-	// set before use, too.
+	// Extensions makes the decoder know the commands that beanstalkd does not have.
+	// It is set before use, too.
 	Extensions bool
 
 	state state
 
 	// held is the number of bytes in line. They contain no CR LF, and are fewer
-	// than MaxLine. In stateSkip it is how many bytes of httpEnd the line ends in so
-	// far.
+	// than MaxLine. In stateSkip it is how many bytes of the beginning of httpEnd the
+	// line ends with so far.
 	held uint8
 
 	// ok, in stateBody, says that no byte behind the body was wrong so far. In
@@ -29,7 +29,7 @@ type Decoder struct {
 	ok bool
 
 	// line has the beginning of a line that the input cut, or, while held is 0,
-	// the line that the last command came from, and its Tube lies in.
+	// the line of the last command, in which its Tube lies.
 	line *line
 
 	// left is the number of bytes still to come of a body and of the two bytes
@@ -165,8 +165,8 @@ func (d *Decoder) free() {
 	}
 }
 
-// judge decides what a whole line is that parse did not find to end behind its
-// arguments, which end at end.
+// judge decides what a whole line is that does not end where parse expects. end is
+// that index, or noMatch.
 func (d *Decoder) judge(s []byte, end int, cmd *Command) {
 	if matchHTTP(0, s[:len(s)-1]) == wholeHTTP {
 		cmd.set(OpHTTP)

@@ -16,15 +16,15 @@ const (
 )
 
 // extension is a command that beanstalkd does not have. The words are matched whole,
-// and every argument follows one or more spaces. Parse fills in the arguments, and may
-// change cmd.Op, which is op. It returns false for arguments that are not all there, or
+// and every argument follows one or more spaces. parse fills in the arguments, and may
+// replace cmd.Op, which is op at first. It returns false if an argument is missing or
 // not valid.
 type extension struct {
 	op    Op
 	parse func(a *arguments, cmd *Command) bool
 }
 
-// extensions has them by their words.
+// extensions are those commands by their words.
 var extensions = func() map[string]extension {
 	m := make(map[string]extension)
 	for _, e := range []extension{
@@ -35,7 +35,7 @@ var extensions = func() map[string]extension {
 		{OpPeekTube, func(a *arguments, cmd *Command) bool { return a.name(&cmd.Tube) && a.state(&cmd.State) }},
 		{OpMoveJob, func(a *arguments, cmd *Command) bool { return a.number64(&cmd.ID) && a.name(&cmd.Tube) }},
 		{OpMoveTube, func(a *arguments, cmd *Command) bool {
-			// What somebody works on is not moved away.
+			// Jobs that somebody works on are not moved away.
 			return a.name(&cmd.Tube) && a.state(&cmd.State) && cmd.State != Reserved && a.name(&cmd.To) && a.number32(&cmd.Bound)
 		}},
 		{OpDeleteTubeJobs, func(a *arguments, cmd *Command) bool {
@@ -57,8 +57,8 @@ var extensions = func() map[string]extension {
 	return m
 }()
 
-// parseExtension makes cmd the command that the line s, without its CR LF, is, if
-// its word is that of an extension. Otherwise it leaves cmd as it is.
+// parseExtension reads the line s, given without its CR LF, into cmd if it begins with
+// the word of an extension. Otherwise it returns false and leaves cmd as it is.
 func parseExtension(s []byte, cmd *Command) bool {
 	word, _, _ := bytes.Cut(s, []byte(" "))
 	e, ok := extensions[string(word)]
@@ -173,7 +173,8 @@ func (a *arguments) number32(to *uint32) bool {
 	return true
 }
 
-// page takes what bounds a list: how much of it, and the id behind which it begins.
+// page reads the optional bounds of a list: how many entries, and the id behind which
+// they begin.
 func (a *arguments) page(usual, most uint32, cmd *Command) bool {
 	cmd.Bound = usual
 	if a.end() {

@@ -7,8 +7,8 @@ const httpEnd = " HTTP/1.x\r"
 // wholeHTTP is what matchHTTP returns for a line that ends so.
 const wholeHTTP = uint8(len(httpEnd))
 
-// matchHTTP returns how many of the first bytes of httpEnd a line ends in to which p was
-// added. Before that it was k of them.
+// matchHTTP returns how many bytes of the beginning of httpEnd a line ends with once p is
+// added to it. Before, it was k.
 func matchHTTP(k uint8, p []byte) uint8 {
 	if len(p) > len(httpEnd) {
 		p, k = p[len(p)-len(httpEnd):], 0

@@ -1,9 +1,8 @@
 package codec
 
-// parse reads the command at the start of s, which may go on behind the line or
-// end within it. It returns the index at which the line must end and sets cmd to
-// what it is if it does end there. With noMatch, cmd is what the line is
-// wherever it ends.
+// parse reads the command at the start of s into cmd. s may go on behind the line
+// or end within it. parse returns the index at which the line must end for cmd to
+// be right; with noMatch, cmd is right wherever the line ends.
 //
 // The words are prefixes, and the first that fits in beanstalkd's order decides.
 // The order only matters among words with a common beginning, so the first byte
@@ -120,8 +119,8 @@ func parseName(op Op, s []byte, i int, cmd *Command) int {
 	return complete(op, end, cmd)
 }
 
-// parseAuth takes a line that is no well-formed auth for one that begins with no known
-// word, as it is to a server that knows no auth.
+// parseAuth makes a malformed auth an unknown command, which is what it is to a server
+// without authentication.
 func parseAuth(s []byte, cmd *Command) int {
 	i := len("auth ")
 	end := i

@@ -41,8 +41,8 @@ func AppendDuplicate(b []byte, id uint64, state string) []byte {
 	return append(appendDuplicate(b, id, state), crlf...)
 }
 
-// AppendRaised appends the reply to a put as AppendDuplicate does, which has given that
-// job the priority pri.
+// AppendRaised is AppendDuplicate for a put that has given that job its own priority pri,
+// which was more urgent.
 func AppendRaised(b []byte, id uint64, state string, pri uint32) []byte {
 	return appendNumber(append(appendDuplicate(b, id, state), ' '), uint64(pri))
 }
@@ -58,8 +58,8 @@ func AppendKicked(b []byte, n uint64) []byte {
 	return appendNumber(append(b, "KICKED "...), n)
 }
 
-// AppendCount appends the reply to an extension command that says to how many jobs it
-// was done, after a word such as FLUSHED.
+// AppendCount appends the reply to an extension command that has changed n jobs: a word
+// such as FLUSHED, and n.
 func AppendCount(b []byte, word string, n uint64) []byte {
 	return appendNumber(append(append(b, word...), ' '), n)
 }

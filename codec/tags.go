@@ -4,7 +4,7 @@ package codec
 const MaxKey = 64
 
 // parseTags reads the tags of the put s, a line without its CR LF, from s[i] on. It returns
-// false if what is there is anything else.
+// false if anything else stands there.
 func parseTags(s []byte, i int, cmd *Command) bool {
 	a := arguments{s: s, at: i}
 	var tags Tags // kept only if the put is well formed, so that it costs others nothing

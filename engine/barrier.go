@@ -5,10 +5,10 @@ import (
 	"trellis/codec"
 )
 
-// Barrier is what a [Journal] has besides whose commits another server may put an end
-// to, because it has taken over. There the position of a record proves that the record
-// is safe, but a reply that tells of a state may come from a server that does not know
-// yet that it was replaced: the state may be another one by now.
+// Barrier is a further method of a [Journal] that other servers share, one of which may
+// take over. There the commit of a record proves that the record is safe; but a reply
+// that only shows state may come from a server that does not know yet that it was
+// replaced, and the state may be another one by now.
 type Barrier interface {
 	// Barrier returns a position that is committed only if this server was not
 	// replaced when Barrier was called, and only when all that was recorded before is
@@ -16,8 +16,8 @@ type Barrier interface {
 	Barrier() journal.Pos
 }
 
-// ownOps are the commands whose replies tell nothing that other clients could change,
-// beside what the command has recorded. Of all others it is assumed that they do.
+// ownOps are the commands whose replies show nothing that other clients can change,
+// apart from what the command itself has recorded. All others are assumed to.
 var ownOps = [256]bool{
 	codec.OpPut: true, codec.OpPutBegin: true, codec.OpPutChunk: true, codec.OpPutEnd: true,
 	codec.OpPutTooBig: true, codec.OpPutTooBigEnd: true,

@@ -64,7 +64,7 @@ const rollSlice = 1000
 
 // listingConns is a list-connections: it is gathered, and then sent in parts.
 type listingConns struct {
-	from     uint64 // the least id that was not looked at
+	from     uint64 // the least id that is still to be looked at
 	left     int    // how many may still be listed
 	call     *rollCall
 	gathered bool

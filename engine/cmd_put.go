@@ -17,8 +17,8 @@ type incoming struct {
 	pri, delay, ttr, size uint32
 	body                  ref
 	keys                  *journal.Keys  // nil if it has no tags
-	bytes                 []byte         // the body; nil as long as a put whose body is in hand has not had to wait
-	missing               []byte         // what is still to be filled of bytes
+	bytes                 []byte         // the body; nil for a put whose body came at once, unless it waits for room
+	missing               []byte         // the rest of bytes, which is still to be filled
 	since                 Time           // when it was complete
 	ticket                journal.Ticket // of a large body, which is on record before it is a job
 	era                   uint32         // of that record: see Loop.ahead
@@ -103,7 +103,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	if err != nil {
 		return s.abort(sh, in, err)
 	}
-	// Before the journal has it: what it has, Migrate must find.
+	// The index has the job before the journal does: Migrate must find all that the journal has.
 	sh.engine.ids.put(in.id, placeOf(sh.number, r))
 	ch := in.change()
 	switch {
@@ -130,9 +130,9 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	return nil
 }
 
-// abort ends a put whose job cannot be. It frees what the put took, and returns why. If
-// the reason is that the journal has no room at this moment, it frees nothing: the put is
-// tried again.
+// abort ends a put that cannot become a job. It frees what the put took, and returns why.
+// If the reason is that the journal has no room at this moment, it frees nothing: the put
+// is tried again.
 func (s *Session) abort(sh *shard, in *incoming, why error) error {
 	if errors.Is(why, journal.ErrRoom) {
 		return why
@@ -209,7 +209,7 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 	return err
 }
 
-// discard frees what a put took whose job will not be.
+// discard frees what a put took that does not become a job.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
 	sh.engine.refund(sh.by, in.size, in.keys)
@@ -270,8 +270,8 @@ func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 	return Done
 }
 
-// dropIncoming ends a put whose job will not be. It reports false when the journal has
-// no room for that at this moment.
+// dropIncoming ends a put that is not to become a job. It reports false when the journal
+// has no room for that at this moment.
 func (s *Session) dropIncoming(now Time) (done bool) {
 	in := s.incoming
 	if in == nil {

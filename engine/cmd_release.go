@@ -18,7 +18,7 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
 
-// release makes of what a job is what it is after a release.
+// release turns the change that leaves a job as it is into that of a release.
 func (ch *change) release(cmd *codec.Command, now Time) {
 	ch.to, ch.pri = ready, cmd.Pri
 	ch.counters.delay = cmd.Delay

@@ -21,7 +21,7 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	return outcome
 }
 
-// reserveFirst does it with all locks held.
+// reserveFirst is reserve with all locks held.
 func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	var first *job
 	var r ref
@@ -83,7 +83,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done
 	}
-	since := sh.now // a delayed or buried job does not know since when it is so
+	since := sh.now // a delayed or buried job does not tell when it became so
 	if j.state == ready {
 		since = j.at()
 	}

@@ -49,8 +49,8 @@ func (ta *touchingAll) few(h *holding) {
 	ta.holding = h.next
 }
 
-// scan touches those of the holding's jobs that a slice of the shard's jobs has: in a
-// heap that changes meanwhile, they could be missed. A job whose record moves is met twice.
+// scan touches the holding's jobs among the next slice of the shard's jobs. In the holding's
+// heap, which changes meanwhile, some could be missed. A job whose record moves is met twice.
 func (ta *touchingAll) scan(h *holding) {
 	if ta.cursor == 0 {
 		// No time to run that began before ends as late as those that begin now, which

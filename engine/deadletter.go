@@ -139,8 +139,8 @@ func (sh *shard) deadLetters(tube string) *journal.Setting {
 	return sh.settings[tube]
 }
 
-// judge tells whether a job becomes a dead letter by a change that ends a reservation of
-// it, which has failed.
+// judge tells whether a job becomes a dead letter by ch, the end of a reservation that has
+// failed.
 func (t *tube) judge(ch *change) bool {
 	return t.dead != nil && ch.counters.attempts >= t.dead.MaxAttempts
 }
@@ -212,15 +212,15 @@ func (sh *shard) timeOutDead(r ref, j *job, ch *change) (buried, ok bool) {
 	return true, true
 }
 
-// What a dead letter takes of what a shard may do by time under one lock, besides that of
-// a time-out: it is recorded as a whole, and copied if its dead tube lies in another shard.
+// What a dead letter takes of shard.moves besides its time-out: it is recorded as a whole,
+// and copied if its dead tube lies in another shard.
 const (
 	deadMoves     = 4
 	deadMoveBytes = 512 // of the body, for each further one
 )
 
 // recordTimeOut puts a time-out on record, so that a restart does not give the job its
-// attempts again. Without room it does: the job gets ready in any case.
+// attempts again. If the journal has no room, it does: the job becomes ready in any case.
 func (sh *shard) recordTimeOut(j *job, ch *change) {
 	log := sh.engine.cfg.Journal
 	if log == nil {
@@ -231,10 +231,10 @@ func (sh *shard) recordTimeOut(j *job, ch *change) {
 	}
 }
 
-// enter takes the lock of another shard while this one does what is due in it, and does
-// nothing of what is due in the other. It returns false for ok if that lock is taken by
-// somebody who may be waiting for this one: locks are waited for in the order of the
-// shards' numbers only. Entered tells that the lock is to be released.
+// enter takes the lock of another shard while this one does what is due in it. What is due
+// in the other is left alone. ok is false if the lock is taken by somebody who may be waiting
+// for this one: locks are waited for in the order of the shards' numbers only. entered tells
+// that the lock is to be released.
 func (sh *shard) enter(to *shard) (entered, ok bool) {
 	c := sh.by
 	switch {

@@ -68,9 +68,9 @@
 // or the last kick, and the name of a dead tube. A job that has used up its attempts is
 // buried there (deadletter.go). Settings belong to names: they lie in the shard of the name,
 // and a tube refers to its own. A release takes the locks of both shards in order. A
-// time-out comes while its shard is locked, perhaps with others: for the lock of the dead
-// tube's shard it waits only if that has a greater number; otherwise, if the lock is taken,
-// it comes a moment later. To copy a large body counts as many time-outs.
+// time-out comes while its shard is locked, perhaps with others: it waits for the lock of the
+// dead tube's shard only if that has a greater number; otherwise, if the lock is taken, the
+// time-out comes a moment later. Copying a large body counts as many time-outs.
 //
 // # Keys
 //
@@ -83,18 +83,18 @@
 //
 // # Connections
 //
-// All open sessions stand on one roll, by id. What a session is only its loop knows. So
+// All open sessions stand on one roll, by id. Only its loop knows what a session is. So
 // a list of connections, or the description of one, goes from loop to loop through the
-// mailboxes, each describes its own sessions a few at a time, and the session that has
-// asked goes on when all are described.
+// mailboxes. Each loop describes its own sessions a few at a time, and the session that
+// has asked goes on when all are described.
 //
 // # Looking from outside
 //
-// Who shows what the server does (metrics, the console) calls [Engine.Snapshot] and
-// [Engine.EachTube] from any goroutine. They take the lock of one shard at a time and hold
-// it while the numbers of some hundred tubes are copied, so that clients wait no longer for
-// them than for each other. A [TubeSelection] keeps the first of all tubes in an order, and
-// no more than these in memory. What is told of one tube is one moment.
+// Metrics and the console call [Engine.Snapshot] and [Engine.EachTube] from goroutines of
+// their own. These take the lock of one shard at a time and hold it while the numbers of
+// some hundred tubes are copied, so that clients wait no longer for them than for each
+// other. A [TubeSelection] keeps the first of all tubes in an order, and no more than these
+// in memory. The numbers of one tube are of one moment.
 //
 // # Rights
 //
@@ -102,9 +102,9 @@
 // tubes ([Loop.OpenGranted]). The grant is looked at before a command is executed: the
 // right, the tube that the command names, and the tube of the job that it names, which is
 // not found if it is another's. To a session without a grant that is one test of a bit. A
-// session begins in the default tube; who has no right to that begins in an empty one of the same name.
-// So nobody uses or watches a tube that is not his, and put and reserve need not look. A
-// grant does not change while a session is open.
+// session begins in the default tube; one without rights to that begins in an empty tube of
+// the same name. So no session uses or watches a tube that its grant does not name, and put and
+// reserve need not look. A grant does not change while a session is open.
 //
 // # Invariants
 //

@@ -23,8 +23,8 @@ type Config struct {
 	Limits Limits
 	// Journal makes changes durable. Nil keeps them in memory only.
 	Journal Journal
-	// Stock has the engine do nothing by itself that beanstalkd does not do: settings of
-	// dead letters and limited keys stay on record, and do not count.
+	// Stock keeps the engine from doing by itself what beanstalkd does not do: settings of
+	// dead letters and limited keys stay on record, but have no effect.
 	Stock bool
 	// SegmentSize is the size in bytes of the journal's segments that stats
 	// shows, also of a server without one. 0 means beanstalkd's default.
@@ -84,9 +84,9 @@ type Engine struct {
 	loops   []*Loop // guarded by loopsMu
 
 	life      sync.RWMutex  // held to discard the engine, and shared by those who walk it
-	discarded atomic.Bool   // it is, or is about to be
-	era       atomic.Uint32 // the lowest bit is that of puts that go on record now: see Walk
-	walks     sync.Mutex    // held to change era, and until those of the era before are jobs
+	discarded atomic.Bool   // the engine is, or is about to be
+	era       atomic.Uint32 // its lowest bit marks the puts that go on record now: see Walk
+	walks     sync.Mutex    // held to change era, and until the puts of the era before are jobs
 }
 
 // New makes an engine at time 0.
@@ -143,6 +143,6 @@ func (e *Engine) ClockSet(start time.Time) {
 // goroutine may call it.
 func (e *Engine) Drain(on bool) { e.draining.Store(on) }
 
-// Draining tells whether drain mode is on, which a client's command may have done. Any
-// goroutine may call it.
+// Draining tells whether drain mode is on. A client's command may have changed it, too.
+// Any goroutine may call it.
 func (e *Engine) Draining() bool { return e.draining.Load() }

@@ -19,7 +19,7 @@ type Follower struct {
 	engine *Engine
 	caller caller
 	now    Time // delays that have ended by it are over; Always if that is not known
-	stamp  Time // when the records come into being: what they make ready is so since then
+	stamp  Time // when the records were made: jobs that they make ready have been so since then
 
 	strict  bool
 	decided uint64 // no id below it may become a job any more
@@ -29,9 +29,9 @@ type Follower struct {
 // serve.
 const Always Time = math.MinInt64
 
-// Follow begins to feed the engine. Delays that have ended by now are over, and none is
-// longer from now on than when it began, although somebody may have set the wall clock.
-// At Always the records' own times count.
+// Follow begins to feed the engine. Delays that have ended by now are over, and none lasts
+// longer from now on than its whole length, even if somebody has set the wall clock. At
+// Always the records' own times count.
 func (e *Engine) Follow(now Time) *Follower {
 	e.ids.beginRestore()
 	for _, sh := range e.shards {
@@ -44,12 +44,12 @@ func (e *Engine) Follow(now Time) *Follower {
 }
 
 // Strict says that from now on every record comes once, and behind all that it builds
-// on. One that cannot be so is an error then: this engine is not what the others are that
-// follow the same journal, and what is known of it must not be relied on.
+// on. A record that does not fit is an error then: this engine differs from the others
+// that follow the same journal, and must not be relied on.
 func (f *Follower) Strict() { f.strict = true }
 
-// Decided says that the ids below id, those of jobs apart that are on record, never
-// become jobs. To a strict follower, a job that does is an error.
+// Decided says that no id below id becomes a job any more, unless the job is on record
+// already. To a strict follower, such a job is an error.
 func (f *Follower) Decided(id uint64) { f.decided = max(f.decided, id) }
 
 // Stamp says when the records that follow were made, by the wall clock of [Config.Start]
@@ -203,9 +203,9 @@ func (f *Follower) Update(r *journal.Record) error {
 	return f.apply(sh, ref, j, r)
 }
 
-// Delete takes the end of a job or a tombstone. It returns the segment in which its full record
-// stood, 0 if the job is not known, which to those who need a strict follower is as bad
-// as an error.
+// Delete takes the end of a job or a tombstone. It returns the segment in which its full
+// record stood, 0 if the job is not known. A caller that has asked for Strict takes 0 for
+// an error.
 func (f *Follower) Delete(id uint64) (segment uint32) {
 	sh, ref, j := f.lockJob(id)
 	if sh == nil {

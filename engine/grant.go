@@ -29,8 +29,8 @@ const (
 )
 
 // TokenTube is how a name begins that a client uses in order to authenticate, with a token
-// behind it. A tube of such a name is no client's that has a grant: a token that is sent
-// once too often must not become a name that others see.
+// behind it. No grant gives a client a tube of such a name: a token that is sent once too
+// often must not become a name that others see.
 const TokenTube = "auth/"
 
 // Grant is what a client may do. It does not change, and many sessions may share it.
@@ -43,10 +43,10 @@ type Grant struct {
 	denied   func(codec.Op)
 }
 
-// NewGrant makes a grant of rights to the client of that name, to tubes: names, and beginnings of names with a *
-// behind them. denied, if it is not nil, is told of each command that is denied, those included
-// that do not find a job because its tube is not the client's. It is called on the goroutines of loops, also of several at a
-// time, with no lock of the engine held, and must not block.
+// NewGrant gives the client of that name rights to tubes: names, and beginnings of names
+// with a * behind them. denied, if it is not nil, is told of each command that is denied,
+// and of each that does not find a job because its tube is not the client's. Several loops
+// may call it at a time, with no lock of the engine held, and it must not block.
 func NewGrant(name string, rights Rights, tubes []string, denied func(codec.Op)) *Grant {
 	g := &Grant{name: name, rights: rights, denied: denied}
 	for _, t := range tubes {

@@ -35,8 +35,8 @@ func (t *hashTable[E, H]) bucketOf(hash uint64) int {
 	return i
 }
 
-// parent is the bucket whose entries a bucket shares when it is made, and gets when the
-// bucket goes.
+// parent is the bucket that hands some of its entries to a bucket that is added, and takes
+// them back when that is dropped.
 func parent(bucket int) int { return bucket &^ (1 << (bits.Len(uint(bucket)) - 1)) }
 
 // first returns the first of the entries that may have a hash. The others follow by

@@ -39,9 +39,8 @@ type holding struct {
 	timer   queue.Timer // fires no later than the first deadline
 }
 
-// holdingOf returns the session's holding in sh, and makes it if there is none. The
-// session has holdings.
-// The caller owns the session: it runs on its loop, or has claimed it.
+// holdingOf returns the session's holding in sh, and makes it if there is none. s.held
+// is not nil. The caller owns the session: it runs on its loop, or has claimed it.
 func (sh *shard) holdingOf(s *Session) *holding {
 	for h := s.firstHolding(); h != nil; h = h.next {
 		if h.shard == sh {

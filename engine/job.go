@@ -29,9 +29,9 @@ func (s state) String() string {
 // job is a job's record: 64 bytes, a cache line, without pointers. The lock of
 // its shard guards it, and it never leaves that shard.
 type job struct {
-	// Links belong to the queue that the job stands in. At is, of a ready job, since
-	// when it is ready; of a delayed one, when it becomes ready; of a reserved one,
-	// when its time to run ends; of a buried one, its place in the order of burying.
+	// Links belong to the queue that the job stands in. At is, of a ready job, when it
+	// became ready; of a delayed one, when it will; of a reserved one, when its time to
+	// run ends; of a buried one, its place in the order of burying.
 	// Next is, of a reserved job, the index of its holding in shard.holdings.
 	queue.Links
 	created  Time

@@ -45,8 +45,8 @@ type journalShard struct {
 	committed Time           // what was recorded before this is committed
 
 	// vanished is the position behind the shard's last record of a job's end or
-	// change: what a reply says is not there may depend on it. Written under the
-	// shard's lock, read by anybody.
+	// change: a reply that something is not there may depend on it. Written under
+	// the shard's lock, read by anybody.
 	vanished atomic.Uint64
 }
 
@@ -62,9 +62,9 @@ func (sh *shard) recorded(pos journal.Pos) {
 	sh.journal.latest = mark{max(sh.journal.latest.pos, pos), sh.now}
 }
 
-// uncommitted is the position in the journal that a job depends on which became ready
-// at since: 0 when its record is committed for certain. A job is seldom handed
-// out before that, and then waits for no more than the commit that is under way.
+// uncommitted is the position in the journal on which a job depends that became ready
+// at since, or 0 when its record is committed for certain. A job is seldom handed out
+// before that, and then waits for no more than the commit that is under way.
 func (sh *shard) uncommitted(since Time) journal.Pos {
 	log, s := sh.engine.cfg.Journal, &sh.journal
 	if log == nil || since < s.committed {
@@ -79,7 +79,7 @@ func (sh *shard) uncommitted(since Time) journal.Pos {
 	return s.latest.pos
 }
 
-// vanished is the position that a reply depends on which says that something is not
+// vanished is the position on which a reply depends that says that something is not
 // in the shard. Any goroutine may call it.
 func (sh *shard) vanished() journal.Pos { return journal.Pos(sh.journal.vanished.Load()) }
 

@@ -21,8 +21,8 @@ import (
 
 // Flags of a job.
 const (
-	hasKeys   uint8 = 1 << iota // shard.keyed knows more
-	isLimited                   // among that, a group
+	hasKeys   uint8 = 1 << iota // its keys are in shard.keyed
+	isLimited                   // and it belongs to a group
 )
 
 // keyed is what belongs to a job with keys, or to a tombstone. The shard's lock guards it.
@@ -74,8 +74,8 @@ func hashOfID(id uint64) uint64 {
 	return hi ^ lo
 }
 
-// idSeed keeps clients, who can leave jobs of the ids that they like, from choosing them so
-// that they share a bucket.
+// idSeed keeps clients, who choose by their deletes which ids stay, from leaving those that
+// share a bucket.
 var idSeed = rand.Uint64()
 
 // byUniqueKey finds the holders of unique keys by tube and key.
@@ -168,7 +168,7 @@ func (sh *shard) keyedOf(j *job) *keyed {
 var errTooManyKeys = errors.New("there are as many keys as there may be")
 
 // attach gives a job of the tube t, which stands in no queue, the keys of k, a record of its
-// id and keys only. Whoever has held the unique key has it no more.
+// id and keys only. A former holder of the unique key loses it.
 func (sh *shard) attach(t *tube, j *job, k *keyed) {
 	sh.addKeyed(j, k)
 	keys := &k.keys
@@ -192,7 +192,7 @@ func (sh *shard) addKeyed(j *job, k *keyed) {
 	j.flags = hasKeys
 }
 
-// dropKeys takes a job's keys away, which stands in no queue, and returns their record.
+// dropKeys takes the keys from a job that stands in no queue, and returns their record.
 func (sh *shard) dropKeys(j *job) *keyed {
 	k := sh.keyedOf(j)
 	sh.keyed.remove(k)
@@ -206,8 +206,8 @@ func (sh *shard) dropKeys(j *job) *keyed {
 	return k
 }
 
-// keyspace returns the unique keys of the tube of that name. If there are none, it makes room
-// for some, which the shard knows of from the first hold on.
+// keyspace returns the unique keys of the tube of that name. If there are none, it makes an
+// empty keyspace, which the shard does not know before the first hold.
 func (sh *shard) keyspace(name string) *keyspace {
 	if s := sh.keyspaceOf(name); s != nil {
 		return s
@@ -256,7 +256,7 @@ func (sh *shard) hold(k *keyed) {
 	sh.engine.usage.keys.Add(1)
 }
 
-// release leaves the unique key of k, its holder, without one.
+// release leaves the unique key of k, which has held it, without a holder.
 func (sh *shard) release(k *keyed) {
 	s := k.space
 	sh.holders.remove(k)
@@ -273,7 +273,7 @@ func (sh *shard) release(k *keyed) {
 	sh.engine.usage.keys.Add(-1)
 }
 
-// loseKey takes the unique key from its holder. A tombstone has ended by that.
+// loseKey takes the unique key from its holder, by which a tombstone ends.
 func (sh *shard) loseKey(k *keyed) {
 	sh.release(k)
 	k.lost = true

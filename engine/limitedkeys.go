@@ -8,8 +8,8 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// A job with a limited key may be reserved while fewer jobs of its key in its tube are than
-// its limit says. While it may not, it is passed over: it is ready to all who look, and
+// A job with a limited key may be reserved while fewer jobs of that key and tube are reserved
+// than its limit says. While it may not, it is passed over: it is ready to all who look, and
 // costs nothing when others are reserved.
 //
 // The ready jobs of one key and one limit are a group. Only the first of a group stands in
@@ -21,7 +21,7 @@ import (
 type limitedKeys struct {
 	keys    hashTable[limitedKey, byLimitedKey]
 	passed  queue.Heap // the first jobs of groups that are closed, by priority
-	crowded *group     // a list of those with further jobs, linked by next and prev
+	crowded *group     // the groups with more than one ready job, linked by next and prev
 }
 
 // limitedKey exists while a job of the tube has it.
@@ -92,7 +92,7 @@ func (t *tube) limitedKeyOf(key string) *limitedKey {
 	return nil
 }
 
-// groupOf adds a job of the tube t to a group.
+// groupOf adds a job of the tube t to the group of that key and limit, and returns the group.
 func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	if t.limited == nil {
 		t.limited = new(limitedKeys)
@@ -282,8 +282,8 @@ func (sh *shard) occupy(t *tube, j *job) {
 	sh.count(t, s, s.reserved+1, s.reserved+1)
 }
 
-// vacate counts a limited job off that was reserved. The caller has the jobs that may go now
-// dispatched.
+// vacate counts off a limited job that was reserved. The caller then dispatches the tube's
+// jobs, of which more may go.
 func (sh *shard) vacate(t *tube, j *job) {
 	s := sh.groupOfJob(j).key
 	sh.count(t, s, s.reserved-1, s.reserved)

@@ -15,9 +15,9 @@ type Bell interface {
 	// Ring asks for calls of Loop.Next on the loop's goroutine, once it has polled
 	// for input again.
 	Ring()
-	// Alarm asks for them at or soon after at, and not before. It replaces the
-	// request before it. It is not called twice at a time, but with locks of the
-	// engine held.
+	// Alarm asks for such calls at or soon after at, and not before. It replaces the
+	// request before it. Calls of one Bell's Alarm do not overlap, but are made with
+	// locks of the engine held.
 	Alarm(at Time)
 }
 
@@ -36,13 +36,13 @@ type Carrier interface {
 type Loop struct {
 	engine *Engine
 	bell   Bell
-	peers  Carrier // the bell, nil if it is none
+	peers  Carrier // the bell, if it is a Carrier; otherwise nil
 	caller caller
 	budget int // steps that are left of this round
 
-	// What there was too much of for this round, so that it waits for the next one.
-	behind   bool // of deadlines: sessions that can go on come first
-	gaveBack bool // of memory to be given back
+	// What has had its share of this round. The rest waits for others, or for the next round.
+	behind   bool // deadlines are left: sessions that can go on come first
+	gaveBack bool // memory was given back
 
 	// turns has the sessions that can go on, or have something left to do, first
 	// come, first served.
@@ -77,17 +77,17 @@ type Loop struct {
 	// see Engine.Walk. The loop changes it, anybody may read it.
 	ahead [2]atomic.Int32
 
-	listed map[*Session]listPlace // where their last list-jobs ended, of those that have asked for one
+	listed map[*Session]listPlace // where the last list-jobs of each session that sent one ended
 
 	ids          idBlock
 	credit       credit
 	freeIncoming []*incoming
-	scratch      []byte // for statistics, whose length comes first
+	scratch      []byte // for statistics, whose length goes first in the reply
 
 	counts loopCounts
 }
 
-// loopCounts are written by the loop, and waiting by whoever claims one of its
+// loopCounts are written by the loop, waiting also by whoever claims one of its
 // sessions; anybody may read them.
 type loopCounts struct {
 	commands                                      [codec.NumCommands]atomic.Uint64
@@ -262,8 +262,7 @@ func (l *Loop) alarmCame() {
 }
 
 // meet does what is due in the loop's shards, and ends the waits that have run out, with
-// half of what is left of the budget. What that does not suffice for is due at once
-// again.
+// half of what is left of the budget. What is not done by then is due again at once.
 func (l *Loop) meet(now Time) {
 	kept := l.budget / 2
 	l.budget -= kept
@@ -319,7 +318,7 @@ func (e *Engine) Room() {
 	}
 }
 
-// feed lets the sessions try again that found no room in the journal.
+// feed has the sessions that found no room in the journal try again.
 func (l *Loop) feed() {
 	l.fed.Store(false)
 	for i, s := range l.starved {

@@ -15,8 +15,8 @@ type Output struct {
 	// be sent before the journal is committed up to there. [Loop.Barrier] completes
 	// it. It only grows; the owner sets it back to 0.
 	Pos journal.Pos
-	// observed tells that the replies tell of a state that may be newer than Pos:
-	// see Loop.Barrier.
+	// observed says that the replies show state that may be newer than Pos: see
+	// Loop.Barrier.
 	observed bool
 	// Bodies are large bodies that belong into the replies and were not copied
 	// to Buf, in the order of their places. The owner releases and removes them.

@@ -33,7 +33,7 @@ const (
 // The zero Session is ready for [Loop.Open].
 type Session struct {
 	loop     *Loop
-	used     *tube     // nil when the session has left all that others can see
+	used     *tube     // nil once a closed session has left all that others can see
 	watched  []watch   // never empty while open; does not change while the session waits
 	first    [1]watch  // where watched lies until the session watches a second tube, and again when that is the only one
 	held     *holdings // made with the first reservation
@@ -143,7 +143,7 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 }
 
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
-// It returns false when Next has nothing to tell of it.
+// It returns false when Next is not to return the session.
 func (s *Session) goOn(now Time) bool {
 	if s.claim.Load() == claimTaken {
 		s.handed(now)
@@ -259,8 +259,8 @@ func (l *Loop) starve(s *Session) {
 	l.turns.push(s)
 }
 
-// retry is a command that has changed nothing yet and is executed again. It has
-// neither tube nor body.
+// retry is a command that has changed nothing yet and is executed again. Its Tube and
+// Body are nil, because their memory is not the command's any more.
 type retry codec.Command
 
 func (r *retry) turn(s *Session, now Time, out *Output) Outcome {

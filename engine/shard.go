@@ -12,12 +12,13 @@ import (
 // A shard holds some of the tubes with all their jobs, reservations and timers,
 // under one lock. Everything in it is guarded by that lock.
 //
-// Locks are taken in this order: shards by number, the registry or a loop's
-// mailbox last.
+// Locks are taken in this order: Engine.loopsMu, shards by number, then at most one
+// of those that are held for a moment only: of the registry, the settings, the index
+// of ids, a loop's mailbox or alarm.
 type shard struct {
 	engine *Engine
 	number int
-	self   shardSet // with the shard's own bit
+	self   shardSet // the set of this shard alone
 
 	mu sync.Mutex
 	by *caller // who holds mu
@@ -25,7 +26,7 @@ type shard struct {
 	byName    map[string]*tube
 	tubes     []*tube // nil where free
 	freeTubes []uint32
-	settings  map[string]*journal.Setting // of dead letters, by tube; nil while there was none
+	settings  map[string]*journal.Setting // of dead letters, by tube; nil until there is one
 
 	jobs     arena.Slab[job]
 	counters arena.Slab[counters]
@@ -45,7 +46,7 @@ type shard struct {
 	standby bool // nothing becomes ready by time
 
 	lastID  uint64     // the greatest id of a put whose body was in hand
-	retired retirement // ids of jobs that were erased
+	retired retirement // ids of erased jobs that are still to be counted
 	buries  uint64     // the greatest place in the order of burying
 	totals  shardTotals
 	tidier  tidier

@@ -16,20 +16,20 @@ type Snapshot struct {
 	Timeouts uint64 // reservations whose time to run ended
 
 	DeadLetters uint64 // jobs that were buried because their attempts were used up
-	UniqueKeys  int    // that jobs have, each by tube
-	LimitedKeys int    // the same of those that limit reservations
+	UniqueKeys  int    // unique keys of jobs: one key in two tubes counts twice
+	LimitedKeys int    // limited keys of jobs, counted in the same way
 	Tombstones  int    // unique keys that deleted jobs still keep
-	Duplicates  uint64 // puts of jobs whose unique key another one had
+	Duplicates  uint64 // puts that made no job, because their unique key had a holder
 
 	Commands [codec.NumCommands]uint64 // those that were well formed
 
 	ReadyTimes histogram.Histogram // how long jobs were ready before they were reserved
 
-	Connections int64 // open ones
-	Producers   int64 // of them, those that have put
-	Workers     int64 // of them, those that have reserved
-	Waiting     int64 // of them, those that wait for a job
-	Opened      uint64
+	Connections int64  // open ones
+	Producers   int64  // of them, those that have put
+	Workers     int64  // of them, those that have reserved
+	Waiting     int64  // of them, those that wait for a job
+	Opened      uint64 // connections since the start
 
 	Tubes    int
 	Draining bool

@@ -15,7 +15,7 @@ type survey struct {
 	begun bool
 	found []listed // a heap, the last in order first, until it is sorted
 	count int      // of found, those that are still a heap
-	steps int      // that changes of the heap have taken since takeSteps
+	steps int      // that changes of the heap have taken since the last takeSteps
 }
 
 // orderPlace is a place in the order of a tube's jobs in one state. The zero place is
@@ -31,7 +31,7 @@ type listed struct {
 	created, at Time
 }
 
-// placeOfJob is the job's place in the order of the state that it is in.
+// place is the job's place in the order of the tube's jobs in the same state.
 func (j *job) place() orderPlace {
 	p := orderPlace{id: j.ID}
 	switch j.state {

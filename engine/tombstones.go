@@ -172,8 +172,8 @@ func (s *keyspace) unlist(k *keyed) {
 	s.tombstones--
 }
 
-// eraseTombstones erases tombstones of a keyspace, those of the greatest ids apart, until
-// budget is used up, and returns how many it has looked at.
+// eraseTombstones looks at up to budget tombstones of a tube's name, erases those whose ids
+// are not greater than newest, and returns how many it has looked at.
 func (sh *shard) eraseTombstones(name string, newest uint64, budget int, out *Output) (seen int, err error) {
 	for ; seen < budget; seen++ {
 		s := sh.keyspaceOf(name)

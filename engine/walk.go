@@ -10,12 +10,12 @@ import (
 // ErrDiscarded is returned by [Engine.Walk] when the engine was discarded meanwhile.
 var ErrDiscarded = errors.New("engine: the engine was discarded")
 
-// Walk calls f for jobs and tombstones by their ids, from id from on, with what the journal would be
-// told of each at that moment: a reserved job is ready. It visits at most n jobs, and
-// returns the id to go on from, 0 when it has come to the end. Begin with 1. An error of
-// f's ends it, and is returned with the id of f's job. The record and its body, but not
-// its strings, are valid during the call of f only. No shard is locked then, but Discard
-// waits for the end of the walk: f does not wait for a disk.
+// Walk calls f for jobs and tombstones by their ids, from id from on, with what the
+// journal would be told of each at that moment: a reserved job is ready. It visits at
+// most n jobs, and returns the id to go on from, 0 when it has come to the end. Begin
+// with 1. An error of f's ends it, and is returned with the id of f's job. The record and
+// its body, but not its strings, are valid during the call of f only. No shard is locked
+// then, but Discard waits for the end of the walk: f must not wait for a disk.
 //
 // Walk may be called from any goroutine while loops run, or while a follower is fed. It
 // holds one shard's lock at a time, for as long as it takes to copy a record and at
@@ -107,9 +107,9 @@ const catchUpPause = 100 * time.Microsecond
 // body is recorded a moment before (see recordLarge), or longer before if then there is
 // neither memory for the job nor room in the journal to say so.
 //
-// Those that go on record meanwhile belong to another era, and are not waited for. One
-// that has read the number of the era that ends, and is counted only when nobody looks
-// any more, is not on record yet either.
+// Puts that go on record meanwhile belong to another era, and are not waited for. A put
+// that has read the ending era's number, but is counted only after catchUp has looked,
+// goes on record later, too.
 func (e *Engine) catchUp() (done bool) {
 	e.walks.Lock()
 	defer e.walks.Unlock()

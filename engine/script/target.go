@@ -41,7 +41,7 @@ type Server interface {
 	Stop()
 }
 
-// A Client is clients of one name, which may do something and not everything.
+// A Client is the clients of one name, which have some of the rights to some tubes.
 type Client struct {
 	Name   string
 	Rights []string // in the words of trellisd's authentication file

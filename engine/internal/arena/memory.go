@@ -14,18 +14,18 @@ var pageSize = unix.Getpagesize()
 
 func pageRound(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
 
-// unused are mappings that nobody has a use for, by size. To unmap them would
-// make holes, and a process may have so many of those only (vm.max_map_count):
-// beyond that not even the collector gets memory. So on Linux their pages are given
+// unused are mappings that nobody has a use for, by size. Unmapping them would leave
+// holes, and a process may have only so many mappings (vm.max_map_count): at that
+// bound not even the garbage collector gets memory. So on Linux their pages are given
 // back and their addresses kept, which cost next to nothing.
 //
-// To give pages back takes the system long. It is therefore not done by who frees a
-// block, who holds a lock, but by GiveBack.
+// Giving pages back takes the system long. So whoever frees a block, with a lock held,
+// leaves that to GiveBack.
 var unused struct {
 	mu        sync.Mutex
-	discarded map[int][]mapping // that have pages
+	discarded map[int][]mapping // those that have pages
 	bytes     atomic.Int64      // of pages in discarded; written with mu held
-	bare      map[int][]mapping // that have none
+	bare      map[int][]mapping // those that have none
 }
 
 // A mapping is memory from the system.
@@ -115,8 +115,7 @@ func popDiscarded() (m mapping, ok bool) {
 	return m, ok
 }
 
-// giveBack gives the last n bytes of a mapping's pages back, and what else is in the
-// first page of those.
+// giveBack gives the last n bytes of a mapping's pages back, rounded up to whole pages.
 func (m mapping) giveBack(n int) {
 	if runtime.GOOS != "linux" {
 		// Elsewhere the advice may be followed later, or not at all.

@@ -51,7 +51,7 @@ func (h *Heap) Len() int {
 	return len(h.small)
 }
 
-// room is for how many entries there is room.
+// room is the capacity in entries.
 func (h *Heap) room() int {
 	if h.large != nil {
 		return len(h.large.list) << blockBits
@@ -86,8 +86,8 @@ func (h *Heap) At(i int) Entry {
 // not change meanwhile.
 func (h *Heap) Least(n int) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		// The places of the least entries among those that were not yielded, and whose
-		// parents were, the greatest first.
+		// The places of entries that were not yielded but whose parents were, the
+		// greatest entry first: the last one is yielded next.
 		var next []int
 		add := func(i int) {
 			e := h.At(i)
@@ -170,8 +170,8 @@ func up(t Table, s []Entry, i int, e Entry) {
 	set(t, &s[i], i, e)
 }
 
-// down puts e further from the first than place i and reports whether it must
-// stand there. If not, it leaves place i as it is.
+// down puts e at a place below i if it must stand there, and reports whether it
+// did. If not, it leaves place i as it is.
 func down(t Table, s []Entry, i int, e Entry) (moved bool) {
 	for {
 		first := i*heapArity + 1

@@ -10,8 +10,8 @@ type Ref = arena.Ref
 type Links struct {
 	ID uint64 // of the job; set before the record enters a queue
 	// At is a time in nanoseconds or another number, not negative, which the owner
-	// sets before the record enters a queue: in Ready since when the record is
-	// ready, in Ordered the key. A Heap does not look at it.
+	// sets before the record enters a queue: in Ready the time at which the record
+	// became ready, in Ordered the key. A Heap does not look at it.
 	At int64
 	// Prev and Next are the neighbours in a linked run. In a heap, Prev is the
 	// place of the record's entry, and Next is free for the owner of a Heap.

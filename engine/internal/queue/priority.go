@@ -10,7 +10,7 @@ package queue
 //
 // The zero ByPriority is empty. Its owner's lock guards it.
 type ByPriority struct {
-	runs []priorityRun // never empty ones; at most maxRuns; the most urgent is the last
+	runs []priorityRun // at most maxRuns, none of them empty, the most urgent last
 	heap Heap          // by priority
 }
 
@@ -24,12 +24,12 @@ const maxRuns = 8
 // Empty tells whether there is no record.
 func (q *ByPriority) Empty() bool { return len(q.runs) == 0 && len(q.heap.small) == 0 }
 
-// Room is for how many records the heap has room. To change it takes time, and most of what
-// it takes is the garbage collector's.
+// Room is the capacity of the heap in records. Changing it takes time, most of it the garbage
+// collector's.
 func (q *ByPriority) Room() int { return q.heap.room() }
 
-// Trim gives back what a queue keeps of its room that is small. It is for owners of
-// many queues, each of which has little.
+// Trim gives back the spare room of a small queue. It is for owners of many queues,
+// each of which holds little.
 func (q *ByPriority) Trim() {
 	q.heap.trim()
 	if q.Empty() && cap(q.runs) > 1 {

@@ -2,9 +2,10 @@ package queue
 
 // Ready holds a tube's ready jobs in their order, counts them, and knows their ages.
 //
-// A record may be withheld: it counts as ready, and is not in the order. Withhold and
-// Restore take records out of the order and back, PushWithheld and RemoveWithheld add and
-// remove them. Their owner knows which they are, and their Links are the owner's meanwhile.
+// A record may be withheld: it counts as ready, and is not in the order. Withhold takes a
+// record out of the order and Restore puts it back; PushWithheld and RemoveWithheld add and
+// remove one that is withheld. The owner remembers which records are, and may use Prev and
+// Next of their Links meanwhile.
 //
 // The zero Ready is empty. Its owner's lock guards it.
 type Ready struct {
@@ -23,12 +24,12 @@ func (q *Ready) Len() int { return q.count }
 // Urgent is the number of jobs with a priority under UrgentBelow.
 func (q *Ready) Urgent() int { return q.urgent }
 
-// Oldest is how many nanoseconds the job has been ready that became ready first,
-// 0 if there is none. See [Ages] for how exact it is.
+// Oldest is how many nanoseconds the job that became ready first has been ready, 0 if
+// there is none. See [Ages] for how exact it is.
 func (q *Ready) Oldest(now int64) int64 { return q.ages.Oldest(now) }
 
-// Push adds the record r, whose links are l, with a priority. l.At is since when it
-// is ready, and must not be less than that of a record pushed before.
+// Push adds the record r, whose links are l, with a priority. l.At is when it became
+// ready, and must not be less than that of a record pushed before.
 func (q *Ready) Push(t Table, pri uint32, r Ref, l *Links) {
 	q.PushWithheld(pri, l)
 	q.ByPriority.Push(t, pri, r, l)

@@ -36,8 +36,8 @@ type Wheel struct {
 
 	// pass is the present tick plus 1 while a pass over its slot in the lowest
 	// level is under way: soonest then covers only what it has come past. kept is
-	// the timer that it has left where it was and goes on behind, nil if it goes on
-	// from the first.
+	// the last timer that it has left in place, behind which it goes on, nil if it
+	// goes on from the first.
 	pass int64
 	kept *Timer
 }
@@ -140,8 +140,8 @@ func (w *Wheel) Cancel(t *Timer) {
 
 // Due is a time by which Advance has something to do: a timer to fire, some to
 // move down a level, or what it was interrupted in. It is never later than the
-// first deadline, unless that has passed already: then it has passed, too. It is
-// Never when the wheel is empty.
+// first deadline; if that has passed already, Due has passed, too. It is Never
+// when the wheel is empty.
 func (w *Wheel) Due() int64 {
 	level, tick := w.nextSlot()
 	switch {
