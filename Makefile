@@ -94,15 +94,17 @@ unit race fuzz: export TRELLIS_NEED_PEERS = 1
 unit race fuzz: export TRELLIS_FIVEBEANS = $(FIVEBEANS)
 unit race fuzz: export TRELLIS_AXE = $(AXE)
 
-# The limit of go test, 10 minutes for a package, is short on a machine that does much else.
+# check has vetted everything. The limit of go test, 10 minutes for a package, is short on a
+# machine that does much else.
+TEST = $(GO) test -vet=off -count=1 -timeout 30m
 unit:
-	$(GO) test -count=1 -timeout 30m ./...
+	$(TEST) ./...
 
 # What is tried at every byte and at every call in unit is tried at some of them here. The race
 # detector has every process of a test end a second late, unless it is told otherwise.
 race: export GORACE = atexit_sleep_ms=50
 race:
-	CGO_ENABLED=1 $(GO) test -count=1 -timeout 30m -short -race $(RACY)
+	CGO_ENABLED=1 $(TEST) -short -race $(RACY)
 
 # To make an input smaller that covers something new may take a minute, in which nothing else is tried.
 # Before Go 1.27 the end of FUZZTIME may come as a failure, "context deadline exceeded":
@@ -112,7 +114,7 @@ fuzz:
 	if [ -z "$$targets" ]; then echo "there is nothing to fuzz"; exit 1; fi; \
 	echo "$$targets" | while read -r dir name; do \
 		echo "$(GO) test -fuzz $$name ./$$dir"; \
-		out=$$($(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$dir 2>&1); status=$$?; \
+		out=$$($(GO) test -vet=off -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x ./$$dir 2>&1); status=$$?; \
 		echo "$$out"; \
 		if [ $$status = 0 ]; then continue; fi; \
 		case "$$out" in *"Failing input"*) exit 1;; *"context deadline exceeded"*) ;; *) exit 1;; esac; \
