@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
+	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -158,6 +160,76 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 	}
 }
 
+// unchanged tells whether Open, which has refused them, has left the files as they were.
+func unchanged(t *testing.T, fs vfs.FS, want files) {
+	t.Helper()
+	got := readFiles(t, fs, testDir)
+	delete(got, "lock")
+	for name, b := range want {
+		if name != "lock" && string(got[name]) != string(b) {
+			t.Errorf("%s was changed or removed, although Open has refused", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("%s was made, although Open has refused", name)
+	}
+}
+
+// Nothing has vouched for the newest segment yet: its only batch was acknowledged a moment
+// before the server was killed.
+func TestAHeaderThatTheSystemCannotReadIsDamage(t *testing.T) {
+	for level, interval := range levels {
+		t.Run(level, func(t *testing.T) {
+			c := newClient(t, Options{SyncInterval: interval, SegmentSize: MinSegmentSize})
+			for c.log.Stats().CurrentSegment < 3 {
+				c.nextID++
+				pos, err := c.put(testRecord(c.nextID, 100))
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.log.Flush()
+				for c.log.Committed() < pos {
+					<-c.committed
+				}
+			}
+			want := c.snapshot()
+			m := readFiles(t, c.fs.Killed(), testDir)
+			newest := record.FileName(3)
+			for _, once := range []bool{true, false} {
+				fs := m.fs(t)
+				failed := false
+				fs.Hook(func(call faultfs.Call) faultfs.Fault {
+					if call.Op != "read" || filepath.Base(call.Name) != newest || once && failed {
+						return faultfs.Fault{}
+					}
+					failed = true
+					return faultfs.Fault{Err: syscall.EIO}
+				})
+				o := newOwner()
+				err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize})
+				fs.Hook(nil)
+				var damage *DamageError
+				if !errors.As(err, &damage) || !errors.Is(err, syscall.EIO) || filepath.Base(damage.File) != newest {
+					t.Errorf("open: %v", err)
+				}
+				unchanged(t, fs, m)
+				if err == nil {
+					o.log.Close()
+				}
+			}
+			o, _, err := openFiles(t, m, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.log.Close()
+			if d := diff(o.snapshot(), want); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
 // replaceStop replaces the stop record, which is the log's last one, by one of
 // another kind.
 func (m files) replaceStop(t *testing.T, k record.Kind, value uint64) {
@@ -211,11 +283,7 @@ func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
 				if !errors.As(err, &damage) || filepath.Base(damage.File) != last {
 					t.Fatalf("open: %v", err)
 				}
-				for name, b := range readFiles(t, fs, testDir) {
-					if name != "lock" && string(b) != string(bad[name]) {
-						t.Errorf("%s was changed, although Open has refused", name)
-					}
-				}
+				unchanged(t, fs, bad)
 				o, _, err := openFiles(t, bad, Options{SkipDamaged: true})
 				if err != nil {
 					t.Fatal(err)

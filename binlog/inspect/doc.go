@@ -15,9 +15,9 @@
 // record, or where a segment or its end is missing, is damage if anything that
 // can be read behind it (a header, a mark, a start or stop record, found by
 // trying every eighth byte) says that the place was on disk. Otherwise it is what
-// a crash has left of writes that were not synced: the log ends there. A record that
-// the system cannot read, and a right checksum over what cannot be true, are damage
-// too. A log that is never synced knows of nothing that is on disk for certain, so
+// a crash has left of writes that were not synced: the log ends there. A record or a
+// header that the system cannot read, and a right checksum over what cannot be true, are
+// damage too. A log that is never synced knows of nothing that is on disk for certain, so
 // that in it only the last segment can be torn, and a loss of power may leave it
 // damaged.
 //

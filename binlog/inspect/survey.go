@@ -149,7 +149,7 @@ func (s *Survey) readHeader(f *File) error {
 		return nil
 	}
 	if n < len(b) && f.Size >= record.HeaderSize {
-		f.Wrong = fmt.Errorf("the header cannot be read: %w", err)
+		f.Wrong = &record.BadError{What: "the header cannot be read", Err: err}
 		return nil
 	}
 	// A first segment whose creation was cut short has nothing behind its first
@@ -280,6 +280,10 @@ func (s *Survey) cutBefore(f *File, h *record.Header) *Cut {
 func (s *Survey) badHeader(f *File, h *record.Header) *Cut {
 	c := cutAt(f, 0, h.Base, f.Wrong.Error())
 	c.impossible = errors.Is(f.Wrong, record.ErrDisowned)
+	var bad *record.BadError
+	if errors.As(f.Wrong, &bad) {
+		c.err = bad.Err
+	}
 	return c
 }
 
