@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -128,9 +129,8 @@ func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
+func TestFilesThatAreMissingOrCutAreNoticed(t *testing.T) {
 	m, _ := aLog(t, Options{})
-	other, _ := aLog(t, Options{})
 	names := m.segments()
 	first, middle, last := names[0], names[len(names)/2], names[len(names)-1]
 	for what, change := range map[string]func(files) string{
@@ -141,14 +141,13 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 		"one is zero":             func(m files) string { clear(m[middle]); return middle },
 		"a place is zero":         func(m files) string { clear(m[middle][record.HeaderSize : record.HeaderSize+64]); return middle },
 		"one has another's place": func(m files) string { m[middle] = m[last]; return middle },
-		"one is of another log":   func(m files) string { m[middle] = other[middle]; return "" },
 	} {
 		t.Run(what, func(t *testing.T) {
 			bad := m.clone()
 			name := change(bad)
 			_, _, err := openFiles(t, bad, Options{})
 			var damage *DamageError
-			if !errors.As(err, &damage) || name != "" && filepath.Base(damage.File) != name {
+			if !errors.As(err, &damage) || filepath.Base(damage.File) != name {
 				t.Fatalf("open: %v", err)
 			}
 			o, _, err := openFiles(t, bad, Options{SkipDamaged: true})
@@ -157,6 +156,53 @@ func TestFilesThatAreMissingOrCutOrOfAnotherDirectoryAreNoticed(t *testing.T) {
 			}
 			o.log.Close()
 		})
+	}
+}
+
+// The deletes of one log are not those of another one's jobs.
+func TestTwoLogsOfOursInOneDirectoryAreRefused(t *testing.T) {
+	own, other := newClient(t, Options{SegmentSize: MinSegmentSize}), newClient(t, Options{SegmentSize: MinSegmentSize})
+	for range 60 {
+		own.newJob(100)
+	}
+	for range 120 {
+		other.newJob(100)
+	}
+	for id := range uint64(60) {
+		other.end(id + 1)
+	}
+	want := own.snapshot()
+	if err := errors.Join(own.log.Close(), other.log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	m := readFiles(t, own.fs.Killed(), testDir)
+	names := m.segments()
+	last := names[len(names)-1]
+	bad := m.clone()
+	for name, b := range readFiles(t, other.fs.Killed(), testDir) {
+		if record.FileIndex(name) > record.FileIndex(last) {
+			bad[name] = b
+		}
+	}
+	names = bad.segments()
+	first := names[slices.Index(names, last)+1]
+	for _, skip := range []bool{false, true} {
+		o, fs, err := openFiles(t, bad, Options{SkipDamaged: skip})
+		if err == nil {
+			t.Fatalf("%d jobs came out of two logs, the first of which had %d", len(o.jobs), len(want))
+		}
+		if text := err.Error(); !strings.Contains(text, last) || !strings.Contains(text, first) || !strings.Contains(text, "move away") {
+			t.Errorf("open: %v", err)
+		}
+		unchanged(t, fs, bad)
+	}
+	o, _, err := openFiles(t, m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if d := diff(o.snapshot(), want); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -21,6 +21,8 @@
 // that in it only the last segment can be torn, and a loss of power may leave it
 // damaged.
 //
+// Segments of two logs are neither: which of them is to be used only their owner knows.
+//
 // Two things go unnoticed. A bit that flips in the last batch before a crash,
 // which no later record vouches for, is taken for a torn end. And if somebody
 // removes the newest segments, nothing is left that tells of them.

@@ -164,13 +164,17 @@ func (s *Survey) readHeader(f *File) error {
 // walk reads the files from the oldest one that has all its successors, or from
 // further back if those before a gap are needed too.
 func (s *Survey) walk(m *Meter) error {
-	for _, f := range s.Files {
-		if f.Wrong == nil {
-			if s.Seed != 0 && s.Seed != f.Header.Seed {
-				return &record.DamageError{File: f.Name, What: "this segment belongs to another directory"}
-			}
-			s.Seed = f.Header.Seed
+	var before *File // the last one with a sound header
+	for i := range s.Files {
+		f := &s.Files[i]
+		if f.Wrong != nil {
+			continue
 		}
+		if before != nil && f.Header.Seed != s.Seed {
+			// It is no damage, because a salvage could not tell which log is this directory's.
+			return fmt.Errorf("%s and %s belong to two logs: move away the files of the one that is not to be used", before.Name, f.Name)
+		}
+		before, s.Seed = f, f.Header.Seed
 	}
 	var sc record.Scanner
 	for first := len(s.Files) - 1; ; first-- {
