@@ -3,6 +3,7 @@ package binlog
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -339,6 +340,54 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 			}
 			again.log.Close()
 		}
+	}
+}
+
+// A server that ends while its disk fails has written its stop record, but not for certain.
+func TestAStopRecordWhoseSyncHasFailedIsWrittenAgain(t *testing.T) {
+	fs := faultfs.New(testDir)
+	put := func(o *owner, id uint64) {
+		t.Helper()
+		pos, err := o.put(testRecord(id, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.log.Flush()
+		eventually(t, "the commit", func() bool { return o.log.Committed() >= pos })
+	}
+	o := newOwner()
+	if err := o.open(testDir, Options{FS: fs}); err != nil {
+		t.Fatal(err)
+	}
+	put(o, 1)
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "sync" {
+			return faultfs.Fault{Err: syscall.EIO}
+		}
+		return faultfs.Fault{}
+	})
+	if err := o.log.Close(); !errors.Is(err, ErrFailed) {
+		t.Fatalf("close: %v", err)
+	}
+	fs = fs.Killed()
+	o = newOwner()
+	if err := o.open(testDir, Options{FS: fs}); err != nil {
+		t.Fatal(err)
+	}
+	if !o.log.Recovery().Clean {
+		t.Fatal("the stop record was not written")
+	}
+	put(o, 2)
+	want := o.snapshot()
+	cut := fs.PowerCut(rand.New(rand.NewPCG(1, 1)))
+	o.log.Close()
+	o = newOwner()
+	if err := o.open(testDir, Options{FS: cut}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if d := diff(o.snapshot(), want); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -389,7 +389,7 @@ func (l *Log) makeOldDurable(seg *segment) error {
 // rewrite writes again what an earlier run may have failed to sync. The system may
 // believe that it is on disk, and would not write it at the next sync.
 func (l *Log) rewrite(file vfs.File, seg *segment) error {
-	if l.found.Clean || l.found.Run.Interval < 0 || seg.end() <= l.found.Synced {
+	if l.found.Run.Interval < 0 || seg.end() <= l.found.Synced {
 		return nil
 	}
 	off := int64(0)
