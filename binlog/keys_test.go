@@ -3,9 +3,11 @@ package binlog
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/vfs/faultfs"
 )
 
 // keyedRecord is a job that leaves a tombstone.
@@ -63,6 +65,44 @@ func TestAFullDiskRefusesNoTombstones(t *testing.T) {
 				t.Errorf("%d bytes are kept for the tombstone of one job, want %d", got, want)
 			}
 		})
+	}
+}
+
+// Tombstones do not fill segments to the end, and the keeper does not give back the room for
+// that.
+func TestAFullDiskRefusesNoTombstonesThatLeaveMuchOfTheirSegmentsUnused(t *testing.T) {
+	fs := faultfs.New(testDir)
+	o := newOwner()
+	if err := o.openStill(testDir, Options{FS: fs, SegmentSize: MinSegmentSize}); err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	l := o.log
+	const jobs = 500
+	for id := uint64(1); id <= jobs; id++ {
+		r := testRecord(id, 0)
+		r.Tube = strings.Repeat("t", 190) // eleven tombstones, and no room for much of another one
+		r.Keys = journal.Keys{Unique: fmt.Sprintf("%064d", id), Seconds: 60}
+		if _, err := o.put(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.keepRoom(true)
+	o.work = func() { l.keepRoom(true) }
+	fs.Hook(noSpace)
+	for id, r := range o.snapshot() {
+		if _, err := o.replace(tombstoneOf(&r)); err != nil {
+			t.Fatalf("tombstone of job %d: %v", id, err)
+		}
+	}
+	for id := range o.snapshot() {
+		err := o.inRoom(func() error {
+			_, err := o.delete(id)
+			return err
+		})
+		if err != nil {
+			t.Fatalf("end of the tombstone of job %d: %v", id, err)
+		}
 	}
 }
 

@@ -111,11 +111,17 @@ func (l *Log) fits(n, keep int64) bool {
 	if keep == 0 {
 		return true
 	}
-	waste := int64(deleteWaste)
+	return free-n >= keep+l.waste(len(l.spares))
+}
+
+// waste is how much of what is free those records that must always fit may leave unused, at
+// the ends of the current segment and of so many spares. With mu held.
+func (l *Log) waste(spares int) int64 {
+	n := int64(deleteWaste)
 	if l.room.tombstones > 0 {
-		waste = tombstoneWaste
+		n = tombstoneWaste
 	}
-	return free-n >= keep+waste*int64(len(l.spares)+1)
+	return n * int64(spares+1)
 }
 
 // The keeper allocates segments before they are needed, so that appends seldom
@@ -241,7 +247,7 @@ func (l *Log) giveBack() {
 		r.granted = want{}
 		n := len(l.spares)
 		seg := l.spares[n-1]
-		if r.free-capacity(seg.size) < r.floor()+2*r.ahead {
+		if r.free-capacity(seg.size) < r.floor()+2*r.ahead+l.waste(n-1) {
 			return
 		}
 		l.spares = l.spares[:n-1]
