@@ -404,12 +404,15 @@ func (f *FS) Rename(from, to string) error {
 	if err != nil {
 		return err
 	}
-	d2, base2, _, err := f.lookup(to)
+	d2, base2, there, err := f.lookup(to)
 	if err != nil {
 		return err
 	}
 	if node == nil {
 		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	if sub, ok := there.(*directory); ok && len(sub.entries) > 0 {
+		return &fs.PathError{Op: "rename", Path: to, Err: syscall.ENOTEMPTY}
 	}
 	if sub, ok := node.(*directory); ok {
 		delete(f.dirs, from)

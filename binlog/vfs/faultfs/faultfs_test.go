@@ -153,3 +153,21 @@ func TestWhatASyncHasFailedForIsNotSyncedLaterUnlessItIsWrittenAgain(t *testing.
 		}
 	}
 }
+
+func TestADirectoryReplacesAnEmptyOneOnly(t *testing.T) {
+	f := New("d")
+	for _, dir := range []string{"d/a", "d/b", "d/c"} {
+		if err := f.Mkdir(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.Create("d/b/x", 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Rename("d/a", "d/b"); !errors.Is(err, syscall.ENOTEMPTY) {
+		t.Errorf("rename: %v", err)
+	}
+	if err := f.Rename("d/b", "d/c"); err != nil || read(t, f, "d/c/x") == nil {
+		t.Errorf("rename: %v", err)
+	}
+}
