@@ -125,7 +125,8 @@ func removeAll(fs vfs.FS, path string) error {
 	return fs.Remove(path)
 }
 
-// writeFile makes a new file with that content, durable but for its name.
+// writeFile makes a new file with that content, durable but for its name. After an error
+// there is none.
 func writeFile(fs vfs.FS, name string, b []byte) error {
 	f, err := fs.Create(name, 0)
 	if err != nil {
@@ -135,7 +136,10 @@ func writeFile(fs vfs.FS, name string, b []byte) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	return errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, fs.Remove(name))
+	}
+	return nil
 }
 
 // readFile returns the content of a file of at most limit bytes. Errors of the file's

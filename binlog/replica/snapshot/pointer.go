@@ -158,7 +158,7 @@ func setCurrent(fs vfs.FS, dir string, m *Meta) error {
 	}
 	p := pointer{m.Index, m.Term, m.sum}
 	if err := writeFile(fs, temp, p.encode()); err != nil {
-		return errors.Join(err, fs.Remove(temp))
+		return err
 	}
 	if err := fs.Rename(temp, filepath.Join(dir, pointerName)); err != nil {
 		return err

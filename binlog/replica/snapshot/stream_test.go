@@ -179,6 +179,39 @@ func TestAFullDiskRefusesASnapshotAndKeepsNothing(t *testing.T) {
 	}
 }
 
+// What a full disk has left would keep a backup from being tried again.
+func TestAnExtractThatFailsLeavesNothing(t *testing.T) {
+	b, _ := aStream(t)
+	fs := faultfs.New(root)
+	complete := 0 // the number of the call that takes the description away
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "remove" {
+			complete = c.N
+		}
+		return faultfs.Fault{}
+	})
+	if _, err := Extract(fs, root, bytes.NewReader(b)); err != nil || complete == 0 {
+		t.Fatal(complete, err)
+	}
+	for at := 1; at < complete; at++ {
+		fs := faultfs.New(root)
+		op := ""
+		fs.Hook(func(c faultfs.Call) faultfs.Fault {
+			if c.N != at {
+				return faultfs.Fault{}
+			}
+			op = c.Op
+			return faultfs.Fault{Err: syscall.ENOSPC, Short: 3}
+		})
+		if _, err := Extract(fs, root, bytes.NewReader(b)); err == nil {
+			t.Errorf("call %d, %s: it has failed, and nobody was told", at, op)
+		}
+		if es, err := fs.List(root); err != nil || len(es) > 0 {
+			t.Errorf("call %d, %s: there is %v, %v", at, op, es, err)
+		}
+	}
+}
+
 // A damaged snapshot is not sent as a whole one.
 func TestASenderNoticesDamage(t *testing.T) {
 	fs, _, path := aSnapshot(t)
