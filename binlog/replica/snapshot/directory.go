@@ -58,7 +58,7 @@ func publish(fs vfs.FS, dir, tmp string, m *Meta) (_ Meta, path string, err erro
 	path = filepath.Join(dir, nameOf(m.Index, m.Term))
 	there, err := exists(fs, path)
 	if err == nil && !there {
-		err = rename(fs, dir, tmp, path, m)
+		tmp, err = rename(fs, dir, tmp, path, m)
 	}
 	if err != nil || there {
 		err = errors.Join(err, removeAll(fs, tmp))
@@ -75,21 +75,23 @@ func publish(fs vfs.FS, dir, tmp string, m *Meta) (_ Meta, path string, err erro
 }
 
 // rename completes the snapshot in tmp and gives it its name, durably. After an error it
-// is in tmp.
-func rename(fs vfs.FS, dir, tmp, path string, m *Meta) error {
+// returns where the snapshot is: tmp may be somebody else's by then, since begin draws a name
+// as soon as it is free.
+func rename(fs vfs.FS, dir, tmp, path string, m *Meta) (left string, err error) {
 	if err := writeFile(fs, filepath.Join(tmp, metaName), m.encode()); err != nil {
-		return err
+		return tmp, err
 	}
 	if err := vfs.SyncDir(fs, tmp); err != nil {
-		return err
+		return tmp, err
 	}
 	if err := fs.Rename(tmp, path); err != nil {
-		return err
+		return tmp, err
 	}
 	if err := vfs.SyncDir(fs, dir); err != nil {
-		return errors.Join(err, fs.Rename(path, tmp))
+		left = filepath.Join(dir, unfinished+filepath.Base(path))
+		return left, errors.Join(err, fs.Rename(path, left))
 	}
-	return nil
+	return "", nil
 }
 
 func exists(fs vfs.FS, path string) (bool, error) {

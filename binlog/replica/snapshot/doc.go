@@ -90,7 +90,8 @@
 //	  meta                   its description
 //	current                  the pointer
 //	current.tmp              one that is being written
-//	unfinished.1/            a snapshot that is being written, received or removed
+//	unfinished.1/            a snapshot that is being written or received
+//	unfinished.9120-7/       one that is being removed
 //
 // The segments are those of package record, so that a copy of them, without "meta", can be
 // served with -b, and read with "trellis binlog verify" and "dump". The directory itself

@@ -456,3 +456,49 @@ func TestASnapshotThatBeginsWhileAnotherIsRemovedIsComplete(t *testing.T) {
 		t.Errorf("%d jobs, %v", len(q), err)
 	}
 }
+
+// failing is a file system in which a directory cannot be synced.
+type failing struct {
+	vfs.FS
+	dir  string
+	sync func() error
+}
+
+func (f failing) OpenDir(name string) (vfs.Dir, error) {
+	if name == f.dir {
+		return nil, f.sync()
+	}
+	return f.FS.OpenDir(name)
+}
+
+// A snapshot that has its name is not in the directory any more that was drawn for it.
+func TestASnapshotThatBeginsWhileAnotherFailsIsComplete(t *testing.T) {
+	fs := faultfs.New(root)
+	w, err := Create(fs, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var later *Writer
+	w.fs = failing{fs, dir, func() error {
+		if later, err = Create(fs, dir); err != nil {
+			t.Fatal(err)
+		}
+		return errBoom
+	}}
+	if _, _, err := w.Finish(metaOf(9)); !errors.Is(err, errBoom) {
+		t.Fatalf("finish: %v", err)
+	}
+	m, path, err := later.Finish(metaOf(10))
+	if err == nil {
+		err = SetCurrent(fs, dir, &m)
+	}
+	if err == nil {
+		err = Load(fs, path, queue{})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := names(fs); s != "10-3 current" {
+		t.Errorf("there is %s", s)
+	}
+}
