@@ -115,11 +115,18 @@ func tidy(fs vfs.FS, dir, keep string) error {
 		return err
 	}
 	for _, e := range es {
+		if e.Dir && strings.HasPrefix(e.Name, unfinished) {
+			if err := removeAll(fs, filepath.Join(dir, e.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	// What was half removed is gone now. It may have had the name that remove gives to one of
+	// these.
+	for _, e := range es {
 		name := filepath.Join(dir, e.Name)
 		_, finished := finishedIndex(e.Name)
 		switch {
-		case e.Dir && strings.HasPrefix(e.Name, unfinished):
-			err = removeAll(fs, name)
 		case e.Dir && finished && keep != "" && e.Name != keep:
 			err = remove(fs, dir, e.Name)
 		case e.Name == pointerTemp:

@@ -502,3 +502,42 @@ func TestASnapshotThatBeginsWhileAnotherFailsIsComplete(t *testing.T) {
 		t.Errorf("there is %s", s)
 	}
 }
+
+// A snapshot may come again before what is left of its first removal has gone.
+func TestAStartRemovesASnapshotThatWasHalfRemovedBefore(t *testing.T) {
+	fs := faultfs.New(root)
+	n := newNode(1).fill(50)
+	take := func(index uint64) Meta {
+		t.Helper()
+		m, _, err := n.take(fs, index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	take(9)
+	m := take(10)
+	if err := SetCurrent(fs, dir, &m); err != nil {
+		t.Fatal(err)
+	}
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "remove" {
+			return faultfs.Fault{Err: errBoom}
+		}
+		return faultfs.Fault{}
+	})
+	if err := Prune(fs, dir); !errors.Is(err, errBoom) {
+		t.Fatalf("prune: %v", err)
+	}
+	fs.Hook(nil)
+	take(9)
+	if s := names(fs); s != "10-3 9-3 current unfinished.9-3" {
+		t.Fatalf("there is %s", s)
+	}
+	if _, _, err := Current(fs, dir); err != nil {
+		t.Error(err)
+	}
+	if s := names(fs); s != "10-3 current" {
+		t.Errorf("there is %s", s)
+	}
+}
