@@ -108,8 +108,9 @@
 // each byte that clients write, compaction writes no more than one or two. The bound
 // includes the reserve for deletes, 16 bytes a job.
 //
-// Replay needs memory for one read buffer and a bit for each id that was deleted,
-// beside what the owner keeps: the owner does not hear of jobs that were deleted.
+// Replay needs memory for one read buffer, a bit for each id that was deleted, and the names
+// of some 65,000 tubes at most, beside what the owner keeps: the owner does not hear of jobs
+// that were deleted.
 //
 // # The directory
 //

@@ -161,8 +161,11 @@ func impossible(b []byte, index uint32) string {
 	return ""
 }
 
-// Names keeps one string for each name of a tube that was read, and forgets none. The
-// zero Names is empty.
+// maxNames is how many names a Names holds. They take some 16 MiB at most.
+const maxNames = 1 << 16
+
+// Names keeps one string for each name of a tube that was read. When it is full it forgets
+// them all, since most of them may be those of tubes that are gone. The zero Names is empty.
 type Names struct {
 	last string
 	all  map[string]string
@@ -176,7 +179,7 @@ func (t *Names) Get(b []byte) string {
 	s, ok := t.all[string(b)]
 	if !ok {
 		s = string(b)
-		if t.all == nil {
+		if t.all == nil || len(t.all) == maxNames {
 			t.all = map[string]string{}
 		}
 		t.all[s] = s

@@ -143,3 +143,14 @@ func TestAttemptsThatAreRecordedForNothingAreImpossible(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesHaveALimit(t *testing.T) {
+	var names Names
+	b := make([]byte, 8)
+	for n := range uint64(2*maxNames + 1) {
+		le.PutUint64(b, n)
+		if s := names.Get(b); s != string(b) || len(names.all) > maxNames {
+			t.Fatalf("name %d is %q, of %d", n, s, len(names.all))
+		}
+	}
+}
