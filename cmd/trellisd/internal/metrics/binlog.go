@@ -16,7 +16,7 @@ var (
 	binlogCurrent = gauge("beanstalkd_binlog_current_segment",
 		"Number of the segment that is written to.")
 	binlogJobs = gauge("beanstalkd_binlog_jobs",
-		"Jobs that the binlog holds.")
+		"Jobs that the binlog holds, and deleted jobs that still keep their unique key.")
 	binlogDisk = gauge("beanstalkd_binlog_disk_bytes",
 		"Size of the binlog's files, those included that are kept ready.")
 	binlogLive = gauge("beanstalkd_binlog_live_bytes",
