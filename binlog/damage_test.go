@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"trellis/binlog/inspect"
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
@@ -195,6 +196,10 @@ func TestTwoLogsOfOursInOneDirectoryAreRefused(t *testing.T) {
 			t.Errorf("open: %v", err)
 		}
 		unchanged(t, fs, bad)
+	}
+	var out strings.Builder
+	if err := inspect.Verify(&out, bad.fs(t), testDir); err == nil || !strings.Contains(err.Error(), "move away") || out.Len() > 0 {
+		t.Errorf("verify: %v\n%s", err, out.String())
 	}
 	o, _, err := openFiles(t, m, Options{})
 	if err != nil {

@@ -80,7 +80,8 @@ func cutAt(f *File, offset int64, pos journal.Pos, what string) *Cut {
 }
 
 // Directory reads all segments of a directory. Tell, which may be nil, is told of
-// the progress. A *record.DamageError comes with a Survey that a salvage can use.
+// the progress. A *record.DamageError comes with a Survey that a salvage can use, other
+// errors without one.
 func Directory(fs vfs.FS, dir string, tell func(Progress)) (*Survey, error) {
 	s := &Survey{fs: fs, dir: dir}
 	if err := s.find(); err != nil {
@@ -89,7 +90,11 @@ func Directory(fs vfs.FS, dir string, tell func(Progress)) (*Survey, error) {
 	if len(s.Files) == 0 {
 		return s, nil
 	}
-	return s, s.walk(NewMeter("check", s.Bytes(), tell))
+	err := s.walk(NewMeter("check", s.Bytes(), tell))
+	if err != nil && !errors.As(err, new(*record.DamageError)) {
+		return nil, err
+	}
+	return s, err
 }
 
 // Bytes is the size of all Files.
