@@ -20,6 +20,8 @@ type doorkeeper struct {
 
 	users bool // whoever comes by a Unix socket is known
 
+	tokens atomic.Int64 // that were looked at
+
 	mu      sync.Mutex
 	peers   []Peer    // guarded by mu; that were asked for
 	refused []Refusal // guarded by mu
@@ -48,6 +50,7 @@ func (d *doorkeeper) Identify(p *Peer) *engine.Grant {
 
 func (d *doorkeeper) Authenticate(p *Peer, token []byte) *engine.Grant {
 	d.note(p)
+	d.tokens.Add(1)
 	switch string(token) {
 	case "good":
 		return d.all
@@ -315,6 +318,56 @@ func TestARevokedClientIsSentWhatItIsOwed(t *testing.T) {
 	if err != nil || len(got) == 0 || len(got)%len(whole) != 0 || string(got[:len(whole)]) != whole {
 		t.Errorf("it got %d bytes, not whole replies: %v", len(got), err)
 	}
+}
+
+// What a client is told when it authenticates is for nobody else.
+func TestAHeldServerAnswersTokens(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		d := newDoorkeeper()
+		ts := serveConfig(t, network, hooks{}, j, func(c *Config) { c.Access = d })
+		known := ts.dial()
+		known.do("auth good\r\n", "AUTHENTICATED\r\n")
+		known.send("put 0 0 9 1\r\na\r\n")
+		j.untilRecorded(ts, 1)
+		ts.Hold(true)
+		tokens := d.tokens.Load()
+		greeters := []struct{ sends, told, thenTold string }{
+			{"auth good\r\n", "AUTHENTICATED\r\n", ""},
+			{"auth good\r\nuse a\r\n", "AUTHENTICATED\r\n", "USING a\r\n"},
+			{"use auth/good\r\n", "USING default\r\n", ""},
+			{"use auth/good\r\nuse a\r\n", "USING default\r\n", "USING a\r\n"},
+		}
+		var clients []*client
+		for _, g := range greeters {
+			c := ts.dial()
+			c.send(g.sends)
+			clients = append(clients, c)
+		}
+		ts.until("their tokens were looked at", func() bool { return d.tokens.Load()-tokens == int64(len(greeters)) })
+		ts.Hold(true) // a loop is through with what it was doing
+
+		j.commit(ts, 1)
+		known.expect("INSERTED 1\r\n")
+		known.closeWrite()
+		known.expectEOF()
+		stranger := ts.dial()
+		stranger.do("auth bad\r\n", "UNAUTHORIZED\r\n")
+		stranger.expectEOF()
+		for i, c := range clients {
+			c.expect(greeters[i].told)
+			if p := c.pending(); p != "" {
+				t.Errorf("%q was executed", p)
+			}
+		}
+		ts.Hold(false)
+		for i, c := range clients {
+			c.expect(greeters[i].thenTold)
+			c.do("list-tubes-watched\r\n", "OK 14\r\n---\n- default\n\r\n")
+			c.closeWrite()
+			c.expectEOF()
+		}
+	})
 }
 
 func TestAPanicOfAccessControlCostsOneClient(t *testing.T) {

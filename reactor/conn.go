@@ -104,6 +104,7 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	c.touched(now)
 	switch {
 	case c.phase == waiting || c.x != nil || l.held:
+		c.flush() // the reply to a token may stand in l.out
 		c.backlog().in.add(p, &l.counts)
 	default:
 		rest := c.execute(now, p)
