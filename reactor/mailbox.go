@@ -29,6 +29,12 @@ func (m *mailbox[T]) take() {
 		m.taken, m.left, m.next = m.left, m.taken[:0], 0
 		return
 	}
+	// Under load there may always be something left: what was popped must not stay.
+	if m.next > len(m.taken)/2 {
+		n := copy(m.taken, m.taken[m.next:])
+		clear(m.taken[n:])
+		m.taken, m.next = m.taken[:n], 0
+	}
 	m.taken = append(m.taken, m.left...)
 	clear(m.left)
 	m.left = m.left[:0]

@@ -32,3 +32,33 @@ func TestAMailboxKeepsTheOrderAndLosesNothing(t *testing.T) {
 		t.Errorf("%d of %d came out", popped, left)
 	}
 }
+
+// A loop that is never done with its mail finds something left whenever it takes more.
+func TestAMailboxThatIsNeverEmptyStaysSmall(t *testing.T) {
+	for _, kept := range []int{1, 2, 7, 100} {
+		var m mailbox[int]
+		left, popped := 0, 0
+		leave := func() {
+			m.leave(left)
+			left++
+		}
+		for range kept {
+			leave()
+		}
+		m.take()
+		for range 10_000 {
+			leave()
+			m.take()
+			if v := m.pop(); v != popped {
+				t.Fatalf("popped %d, want %d", v, popped)
+			}
+			popped++
+			if m.empty() {
+				t.Fatal("nothing is left")
+			}
+		}
+		if n := len(m.taken); n > 2*kept+2 {
+			t.Errorf("%d are kept for the %d that are left", n, kept)
+		}
+	}
+}
