@@ -273,21 +273,20 @@ func (a *acceptor) awaitByPoll() error {
 // returns errors that concern the listener or the system, and none that concern one
 // connection only.
 func (a *acceptor) round() error {
-	err := net.ErrClosed // if the loop has ended
+	var err error
 	a.onLoop(func() { _, err = a.accept(maxAccepted) })
 	return err
 }
 
-// onLoop runs f on the loop's goroutine, and returns when it has run, or never
-// will.
+// onLoop runs f on the loop's goroutine, and returns when it has run. The loop does not end
+// before Serve has returned.
 func (a *acceptor) onLoop(f func()) {
 	done := make(chan struct{})
-	if a.loop.call(func(*loop) {
+	a.loop.call(func(*loop) {
 		defer close(done)
 		f()
-	}) {
-		<-done
-	}
+	})
+	<-done
 }
 
 // failed notes that accepting has failed for want of something.

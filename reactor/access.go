@@ -156,7 +156,14 @@ func (c *conn) refuseGreeter(why Refusal) {
 // given back, and what they are owed is sent. It returns when the loops have been told.
 // Clients that are known only after that are not looked at: Access must not return any of
 // these grants from the time on when Revoke is called. Any goroutine may call it.
+//
+// On a server that is being shut down, or has ended, it does nothing: that ends all
+// connections, and each client is read at most once more.
 func (s *Server) Revoke(gone func(*engine.Grant) bool) {
+	if !s.beginHold() {
+		return
+	}
+	defer s.holds.Done()
 	s.onLoops(func(l *loop) {
 		for c, g := range l.granted {
 			if gone(g) {

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -368,6 +369,40 @@ func TestAHeldServerAnswersTokens(t *testing.T) {
 			c.expectEOF()
 		}
 	})
+}
+
+// A file of tokens may change whenever it likes.
+func TestRevokingReturnsAlsoWhenTheServerHasEnded(t *testing.T) {
+	ends := map[string]func(ts *testServer){
+		"abort":    func(ts *testServer) { ts.Abort() },
+		"shutdown": func(ts *testServer) { _ = ts.Shutdown(context.Background()) },
+	}
+	for how, end := range ends {
+		t.Run(how, func(t *testing.T) {
+			ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops = newDoorkeeper(), 2 })
+			ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
+			var revoked atomic.Int64
+			var ended atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for left := 3; left > 0; revoked.Add(1) {
+					if ended.Load() {
+						left--
+					}
+					ts.Revoke(func(*engine.Grant) bool { return false })
+				}
+			}()
+			ts.until("it revokes", func() bool { return revoked.Load() > 10 })
+			end(ts)
+			ended.Store(true)
+			select {
+			case <-done:
+			case <-time.After(patience):
+				t.Error("it waits")
+			}
+		})
+	}
 }
 
 func TestAPanicOfAccessControlCostsOneClient(t *testing.T) {

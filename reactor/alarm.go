@@ -12,7 +12,7 @@ import (
 // times that it was asked for: one by the engine, and one for the loop's own
 // deadlines. A request replaces the one before of the same kind.
 type alarm struct {
-	ring func() bool
+	ring func()
 	now  func() engine.Time
 
 	wentOff atomic.Bool // since came was called
@@ -30,7 +30,7 @@ const (
 	numAlarms
 )
 
-func newAlarm(ring func() bool, now func() engine.Time) *alarm {
+func newAlarm(ring func(), now func() engine.Time) *alarm {
 	a := &alarm{ring: ring, now: now, set: engine.MaxTime}
 	for i := range a.asked {
 		a.asked[i] = engine.MaxTime

@@ -34,22 +34,17 @@ type bell struct {
 // ringing is what is written: to an eventfd, a number in any byte order.
 var ringing = [8]byte{0: 1, 7: 1}
 
-// ring asks for a call of loop.answerBell. False says that the bell is silent; but it
-// reports true, too, if an earlier ring was not heard. Any goroutine may call it; it
-// does not block.
-func (b *bell) ring() bool {
+// ring asks for a call of loop.answerBell, which never comes once the bell is silent. Any
+// goroutine may call it; it does not block.
+func (b *bell) ring() {
 	if b.rung.Load() || b.rung.Swap(true) {
-		return true
+		return
 	}
 	b.gate.RLock()
 	defer b.gate.RUnlock()
-	if b.shut {
-		return false
-	}
-	if !b.awake.Load() {
+	if !b.shut && !b.awake.Load() {
 		b.write()
 	}
-	return true
 }
 
 // write makes the loop's poller report the bell.

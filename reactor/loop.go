@@ -91,11 +91,11 @@ func (l *loop) leaveWritable(c *conn) {
 	l.bell.ring()
 }
 
-// call has the loop call f soon. Any goroutine may call it. False says that the loop has
-// ended; but it reports true, too, if the loop's bell was rung since: see bell.ring.
-func (l *loop) call(f func(*loop)) bool {
+// call has the loop call f soon, or never if the loop is being ended: who waits for f keeps
+// it from that (see Server.beginHold). Any goroutine may call it.
+func (l *loop) call(f func(*loop)) {
 	l.calls.leave(f)
-	return l.bell.ring()
+	l.bell.ring()
 }
 
 // takeMail takes what others have left, and makes the calls.

@@ -23,8 +23,9 @@ func TestABellIsWrittenToOnlyWhileItsLoopSleeps(t *testing.T) {
 	}
 	defer unix.Close(b.fd)
 	b.wake()
-	if !b.ring() || b.written() {
-		t.Error("the bell of a loop that is awake was written to, or did not ring")
+	b.ring()
+	if b.written() {
+		t.Error("the bell of a loop that is awake was written to")
 	}
 	if b.sleep() {
 		t.Error("the loop goes to sleep although its bell was rung")
@@ -34,7 +35,8 @@ func TestABellIsWrittenToOnlyWhileItsLoopSleeps(t *testing.T) {
 	if !b.sleep() {
 		t.Error("the loop does not go to sleep although its bell was not rung")
 	}
-	if !b.ring() || !b.written() {
+	b.ring()
+	if !b.written() {
 		t.Error("the bell of a loop that sleeps was not written to")
 	}
 }

@@ -18,9 +18,7 @@ func (s *Server) Responds(ctx context.Context) error {
 	answers := make(chan int, len(s.loops)+1)
 	for i, l := range s.loops {
 		silent[i] = true
-		if !l.call(func(*loop) { answers <- i }) {
-			answers <- i
-		}
+		l.call(func(*loop) { answers <- i })
 	}
 	silent[shards] = true
 	go func() {

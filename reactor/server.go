@@ -83,7 +83,7 @@ type Server struct {
 	aborting  atomic.Bool   // nothing is executed or sent any more
 	aborted   chan struct{} // closed when aborting begins
 	abort     sync.Once
-	holds     sync.WaitGroup // calls of Hold and Flush; Add only with mu held and closing false
+	holds     sync.WaitGroup // calls of Hold, Flush and Revoke; Add only with mu held and closing false
 	done      chan struct{}  // closed when shutting down begins
 	shutdown  sync.Once
 	stopped   chan struct{} // closed when it is complete
@@ -264,18 +264,16 @@ func (s *Server) awaitFlush(ctx context.Context) error {
 	return nil
 }
 
-// onLoops runs f on each loop's goroutine and returns when all have.
+// onLoops runs f on each loop's goroutine and returns when all have. The caller keeps the
+// loops from being ended meanwhile: it would wait for ever.
 func (s *Server) onLoops(f func(*loop)) {
 	var ran sync.WaitGroup
 	for _, l := range s.loops {
 		ran.Add(1)
-		call := func(l *loop) {
+		l.call(func(l *loop) {
 			defer ran.Done()
 			f(l)
-		}
-		if !l.call(call) {
-			ran.Done()
-		}
+		})
 	}
 	ran.Wait()
 }
