@@ -33,6 +33,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 		t.Fatal(err)
 	}
 	l.bell.silence()
+	l.enterEngine()
 	t.Cleanup(func() { unix.Close(l.bell.fd) })
 	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob

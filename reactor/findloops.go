@@ -40,6 +40,8 @@ func (s *Server) findLoops(n int) error {
 		if err != nil {
 			return err
 		}
+		s.loops = append(s.loops, l)
+		s.byEL[el] = l
 		if err := l.hangBell(gc); err != nil {
 			return err
 		}
@@ -50,8 +52,13 @@ func (s *Server) findLoops(n int) error {
 		if i == 0 && !l.poller.Works() {
 			s.log.Warn("reading from a client cannot be paused here; clients that send too far ahead are closed", "limit", inputCap)
 		}
-		s.loops = append(s.loops, l)
-		s.byEL[el] = l
+	}
+	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
+	// the server can no longer fail to start.
+	for _, l := range s.loops {
+		if err := l.runTask(l.enterEngine); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -81,28 +88,34 @@ func (l *loop) hangBell(gc gnet.Conn) (err error) {
 	if l.adopt, err = adopt.Of(gc); err != nil {
 		return err
 	}
-	hung := make(chan error, 1)
-	if err := l.el.Execute(context.Background(), hanging{l, hung}); err != nil {
-		return err
+	b := l.bell
+	if unheard := l.runTask(func() {
+		if err = l.adopt.Adopt(b.heardAt, b); err == nil && !b.opened {
+			err = errors.New("gnet has not opened a connection that it has adopted")
+		}
+	}); unheard != nil {
+		return unheard
 	}
-	return <-hung
+	return err
 }
 
-// hanging is hangBell's part on the loop's goroutine.
-type hanging struct {
-	loop *loop
-	hung chan<- error
+// runTask runs f on the loop's goroutine, also while gnet does not have the bell yet.
+func (l *loop) runTask(f func()) error {
+	done := make(chan struct{})
+	err := l.el.Execute(context.Background(), task(func() {
+		defer close(done)
+		f()
+	}))
+	if err == nil {
+		<-done
+	}
+	return err
 }
 
-func (h hanging) Run(context.Context) error {
-	b := h.loop.bell
-	err := h.loop.adopt.Adopt(b.heardAt, b)
-	if err == nil && !b.opened {
-		err = errors.New("gnet has not opened a connection that it has adopted")
-	}
-	h.hung <- err
-	return nil
-}
+// task is a gnet.Runnable.
+type task func()
+
+func (f task) Run(context.Context) error { f(); return nil }
 
 // socketpair returns two connected sockets; the second does not block.
 func socketpair() (fds [2]int, err error) {

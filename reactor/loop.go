@@ -62,7 +62,13 @@ type loop struct {
 	arrivals mailbox[arrival]     // connections that were accepted on another loop
 }
 
+// newLoop returns a loop that the engine does not know yet.
 func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
+	if hook := s.hooks.loop; hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
 	b, err := newBell()
 	if err != nil {
 		return nil, err
@@ -74,9 +80,12 @@ func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
 		l.greeters.init(&s.cfg)
 	}
 	l.alarm = newAlarm(b.ring, s.cfg.Now)
-	l.engine = s.cfg.Engine.NewLoop(l) // it may ask for an alarm at once
 	return l, nil
 }
+
+// enterEngine makes the loop known to the engine. It is called on the loop's goroutine: the
+// engine may have the bell rung at once, and whoever answers that needs l.engine.
+func (l *loop) enterEngine() { l.engine = l.server.cfg.Engine.NewLoop(l) }
 
 // Ring implements engine.Bell. Any goroutine may call it.
 func (l *loop) Ring() { l.bell.ring() }

@@ -3,7 +3,6 @@
 package reactor
 
 import (
-	"context"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -50,10 +49,6 @@ func TestLoopsPollByThemselves(t *testing.T) {
 	})
 }
 
-type runnable func()
-
-func (f runnable) Run(context.Context) error { f(); return nil }
-
 // What gnet has to do is done, and whoever polls then goes on with everybody.
 func TestATaskOfGnetsEndsTheLoopsOwnPolling(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{})
@@ -62,11 +57,11 @@ func TestATaskOfGnetsEndsTheLoopsOwnPolling(t *testing.T) {
 	before.do("use a\r\n", "USING a\r\n")
 	worker.send("watch a\r\nreserve\r\n")
 	worker.expect("WATCHING 2\r\n")
-	ran := make(chan bool, 1)
-	if err := l.el.Execute(t.Context(), runnable(func() { ran <- l.polling.on })); err != nil {
+	var polls bool
+	if err := l.runTask(func() { polls = l.polling.on }); err != nil {
 		t.Fatal(err)
 	}
-	if <-ran {
+	if polls {
 		t.Error("the loop has not left its own polling")
 	}
 	before.do("put 0 0 60 1\r\nx\r\n", "INSERTED 1\r\n")

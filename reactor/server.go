@@ -121,6 +121,7 @@ type hooks struct {
 	alert       time.Duration                     // instead of alertTime
 	acceptPause time.Duration                     // instead of minAcceptPause
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
+	loop        func() error                      // before a loop is made: its error is that of making it
 	ungated     bool                              // gnet's poller cannot watch listeners
 }
 
@@ -197,12 +198,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
 	}
 	if err = s.findLoops(cfg.Loops); err != nil {
-		_ = s.client.Stop()
-		for _, l := range s.loops {
-			l.bell.close()
-		}
-		s.watch.close()
-		s.extraFD.release()
+		s.endLoops()
 		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
 	}
 	s.onLoops((*loop).prepareToPoll)
@@ -281,6 +277,11 @@ func (s *Server) onLoops(f func(*loop)) {
 // stop ends the loops.
 func (s *Server) stop() {
 	s.onLoops((*loop).prepareToStop)
+	s.endLoops()
+}
+
+// endLoops ends gnet's loops, and frees what the server has.
+func (s *Server) endLoops() {
 	for _, l := range s.loops {
 		l.bell.silence()
 	}

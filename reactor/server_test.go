@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"trellis/engine"
 )
@@ -221,6 +222,31 @@ func (ts *testServer) untilWaiting(n int) {
 		c.send("stats\r\n")
 		return strings.Contains(c.data(), want)
 	})
+}
+
+// An engine is none the worse for a server that could not be started.
+func TestAServerCanStartWhereAnotherCouldNot(t *testing.T) {
+	const loops, jobs = 3, 64 // in so many tubes, of all shards
+	e, now := newEngine(t)
+	var made int
+	_, err := newServer(Config{Engine: e, Now: now, MaxJobSize: maxJob, Loops: loops, Log: slog.New(slog.DiscardHandler)}, hooks{
+		loop: func() error {
+			if made++; made == loops {
+				return unix.EMFILE
+			}
+			return nil
+		},
+		fatal: func() { t.Error("the process would have ended") },
+	})
+	if !errors.Is(err, unix.EMFILE) {
+		t.Fatalf("got %v", err)
+	}
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Engine, c.Now = e, now })
+	c := ts.dial()
+	for i := range jobs {
+		c.do(fmt.Sprintf("use t%d\r\nput 0 1 9 1\r\nx\r\n", i), fmt.Sprintf("USING t%d\r\nINSERTED %d\r\n", i, i+1))
+	}
+	ts.until("all are ready", func() bool { return e.Snapshot(0).Ready == jobs })
 }
 
 // client is one connection to the server.
