@@ -169,6 +169,7 @@ func (c *conn) committed(now engine.Time) {
 		return // it has ended
 	}
 	if c.x.out.pos <= l.commits.committed {
+		c.touched(now) // its client's time to take the output begins
 		c.x.out.committed()
 		c.advance(now)
 	} else {

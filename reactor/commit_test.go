@@ -18,6 +18,19 @@ type fakeJournal struct {
 	atOnce         atomic.Bool // commit what is recorded whenever Flush is called
 }
 
+// A crampedJournal takes no new jobs until it has room.
+type crampedJournal struct {
+	*fakeJournal
+	room atomic.Bool
+}
+
+func (j *crampedJournal) Put(r *journal.Record) (journal.Ticket, error) {
+	if !j.room.Load() {
+		return journal.Ticket{}, journal.ErrRoom
+	}
+	return j.fakeJournal.Put(r)
+}
+
 func (j *fakeJournal) next() journal.Pos { return journal.Pos(j.recorded.Add(1)) }
 
 func (j *fakeJournal) Put(*journal.Record) (journal.Ticket, error) {

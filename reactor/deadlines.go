@@ -133,13 +133,19 @@ func (c *conn) endsAt(now engine.Time) engine.Time {
 		return d.active + engine.Time(authPatience)
 	case c.phase == lingering:
 		return d.active + engine.Time(s.hooks.linger)
+	case d.ending && c.waits() && !c.sendable():
+		return now + engine.Time(s.hooks.patience)
 	case d.ending:
 		return d.active + engine.Time(s.hooks.patience)
-	case c.phase == waiting, c.x != nil && c.x.out.uncommitted(), c.session.Reserves(now):
-		// It waits for what is not the client's to do, or holds a job.
+	case c.waits(), c.session.Reserves(now):
 		return now + engine.Time(s.cfg.IdleTimeout)
 	}
 	return d.active + engine.Time(s.cfg.IdleTimeout)
+}
+
+// waits tells whether the connection waits for what is not its client's to do.
+func (c *conn) waits() bool {
+	return c.phase == waiting || c.x != nil && c.x.out.uncommitted()
 }
 
 // checkDeadline ends a connection whose deadline has come, or puts it off.

@@ -12,7 +12,7 @@ import (
 
 const (
 	// drainPatience is how long a client that has sent its last, or has quit, may
-	// take nothing of what it is owed before the connection is cut.
+	// take nothing of what could be sent to it before the connection is cut.
 	drainPatience = 5 * time.Minute
 
 	// lingerTime is how long a client that has quit, and was sent everything, may

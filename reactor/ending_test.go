@@ -6,12 +6,14 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"trellis/codec"
+	"trellis/engine"
 )
 
 func TestHalfClosedClientIsAnsweredAndThenClosed(t *testing.T) {
@@ -388,6 +390,91 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 				t.Errorf("cut: %d", n)
 			}
 		})
+	}
+}
+
+// serveAhead serves one loop with a clock that can be put ahead. When put returns, the loop
+// has looked at its deadlines.
+func serveAhead(t *testing.T, network string, j *fakeJournal, change func(*Config)) (ts *testServer, put func(time.Duration)) {
+	t.Helper()
+	var ahead atomic.Int64
+	ts = serveConfig(t, network, hooks{}, j, func(c *Config) {
+		change(c)
+		now := c.Now
+		c.Now = func() engine.Time { return now() + engine.Time(ahead.Load()) }
+	})
+	return ts, func(by time.Duration) {
+		ahead.Add(int64(by))
+		c := ts.dial()
+		c.send("use any\r\n")
+		c.line()
+		ts.onLoops(func(*loop) {})
+	}
+}
+
+// A client cannot take what the server does not send.
+func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
+	networks(t, func(t *testing.T, network string) {
+		for what, room := range map[string]bool{"a commit": true, "room in the journal": false} {
+			t.Run(what, func(t *testing.T) {
+				j := &crampedJournal{fakeJournal: new(fakeJournal)}
+				j.room.Store(room)
+				var e *engine.Engine
+				ts, put := serveAhead(t, network, j.fakeJournal, func(c *Config) {
+					e, c.Now = newJournaledEngine(t, j)
+					c.Engine = e
+				})
+				c := ts.dial()
+				c.send("put 0 0 9 1\r\nx\r\n")
+				c.closeWrite()
+				ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
+				for range 3 {
+					put(drainPatience + time.Second)
+				}
+				j.room.Store(true)
+				e.Room()
+				j.untilRecorded(ts, 1)
+				put(drainPatience + time.Second)
+				j.commit(ts, 1)
+				c.expect("INSERTED 1\r\n")
+				c.expectEOF()
+				if n := ts.sum().Cut; n != 0 {
+					t.Errorf("cut: %d", n)
+				}
+			})
+		}
+	})
+}
+
+// What waits for a commit behind what the client does not take is no excuse.
+func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
+	j := new(fakeJournal)
+	ts, put := serveAhead(t, "unix", j, func(*Config) {})
+	c, p := ts.dial(), ts.dial()
+	const n = highWater - 1000 // more than a socket takes, less than is written before the batch's end
+	p.send("put 0 0 9 " + fmt.Sprint(n) + "\r\n" + strings.Repeat("x", n) + "\r\nuse a\r\nput 0 0 9 1\r\ny\r\n")
+	j.untilRecorded(ts, 2)
+	j.commit(ts, 2)
+	p.expect("INSERTED 1\r\nUSING a\r\nINSERTED 2\r\n")
+	p.do("watch a\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n"+reserved(2, "y"))
+	c.send("watch a\r\nignore default\r\npeek 1\r\nreserve\r\n")
+	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+	p.send("delete 2\r\n") // TIMED_OUT tells of that
+	j.untilRecorded(ts, 3)
+	c.closeWrite()
+	ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
+	ts.onLoops(func(l *loop) {
+		if c := l.deadlines.first().conn; !c.sendable() || !c.x.out.uncommitted() {
+			t.Error("it is not as it was meant to be")
+		}
+	})
+	put(drainPatience / 2)
+	if n := ts.sum().Cut; n != 0 {
+		t.Errorf("cut: %d after half of the time", n)
+	}
+	put(drainPatience/2 + time.Second)
+	if n := ts.sum().Cut; n != 1 {
+		t.Errorf("cut: %d", n)
 	}
 }
 
