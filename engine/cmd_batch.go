@@ -36,7 +36,10 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	if len(b.jobs) == 0 {
 		return outcome
 	}
-	return b.turn(s, now, out)
+	if outcome = b.turn(s, now, out); outcome == Wait {
+		s.wait.since = now // see WaitingSince
+	}
+	return outcome
 }
 
 // handedBatch goes on with a reserve-batch that has waited for the job with the given id.

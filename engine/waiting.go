@@ -44,7 +44,8 @@ func (w *wait) schedule(now Time) {
 	}
 }
 
-// WaitingSince is when the session's last wait for a job has begun.
+// WaitingSince is when the session's last wait for a job has begun, or its last reserve-batch
+// that found jobs at once and was not answered at once, because they were many.
 func (s *Session) WaitingSince() Time { return s.wait.since }
 
 func (w *watch) enqueue() {

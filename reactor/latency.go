@@ -17,7 +17,8 @@ import (
 type Latency struct {
 	// Answered are the commands that were answered without waiting for a job.
 	Answered [codec.NumCommands]histogram.Histogram
-	// Waited are those that did wait, until they had one or their time was over.
+	// Waited are those that did wait, until they had one or their time was over; also each
+	// reserve-batch that found so much that others had their turn before it was answered.
 	Waited [codec.NumCommands]histogram.Histogram
 }
 

@@ -88,6 +88,28 @@ func TestAKickThatYieldsIsTimedAsAWhole(t *testing.T) {
 	ts.untilCounted(codec.OpKick, 1, 0)
 }
 
+// A reserve-batch with a long reply is put together in turns, and did not wait for a job.
+func TestABatchThatYieldsIsTimedFromItsBeginning(t *testing.T) {
+	const old = 1000 * time.Hour
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) {
+		now := c.Now
+		c.Now = func() engine.Time { return now() + engine.Time(old) }
+		c.Extensions = true
+	})
+	c := ts.dial()
+	const n, size = 20, 10_000
+	body := strings.Repeat("x", size)
+	want := fmt.Sprintf("RESERVED_BATCH %d\r\n", n)
+	for range n {
+		want += reserved(c.put(body), body)
+	}
+	c.do(fmt.Sprintf("reserve-batch %d 0\r\n", n), want)
+	ts.untilCounted(codec.OpReserveBatch, 0, 1)
+	if sum := ts.Latency().Waited[codec.OpReserveBatch].Sum; sum >= old {
+		t.Errorf("it took %v", sum)
+	}
+}
+
 func TestABatchBeginsWithItsFirstCommand(t *testing.T) {
 	var y latency
 	var t1, t2 batch
