@@ -164,6 +164,7 @@ func (c *conn) checkDeadline(now engine.Time) {
 		c.refuseGreeter(RefusedSilent)
 	case c.phase == lingering: // it need not have known better
 	case d.ending:
+		c.fail() // it is not told that this was all
 		l.counts.cut.Add(1)
 		if n, ok := s.cuts.Allow(); ok {
 			s.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
@@ -174,6 +175,5 @@ func (c *conn) checkDeadline(now engine.Time) {
 			s.log.Info("an idle connection is closed", "timeout", time.Duration(s.cfg.IdleTimeout), "unreported", n)
 		}
 	}
-	c.fail()
 	c.end(now)
 }

@@ -255,6 +255,47 @@ func TestNothingIsLeftOfAClientThatVanishes(t *testing.T) {
 	}
 }
 
+// recorder keeps what is read from a socket.
+type recorder struct {
+	net.Conn
+	read []byte
+}
+
+func (r *recorder) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	r.read = append(r.read, p[:n]...)
+	return n, err
+}
+
+// Otherwise the end of an idle connection looks as if somebody had cut it.
+func TestAnIdleClientIsToldOfItsEnd(t *testing.T) {
+	const alert = 21 // the type of a record
+	d := newDoorkeeper()
+	for name, change := range map[string]func(*Config){
+		"idle":            func(c *Config) { c.IdleTimeout = time.Hour },
+		"unauthenticated": func(c *Config) { c.Access = d },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ts, put := serveAhead(t, "tcp", nil, change)
+			r := new(recorder)
+			_, c := ts.dialWire(ts.serveTLS(serverTLS()), suites["1.2 AES-128-GCM"], func(w *wire) {
+				r.Conn = w.Conn
+				w.Conn = r
+			})
+			ts.until("it is there", func() bool { return ts.sum().Connections == 1 })
+			put(time.Hour + time.Second)
+			c.expectEOF()
+			var last byte
+			for b := r.read; len(b) > 5; b = b[5+int(b[3])<<8+int(b[4]):] {
+				last = b[0]
+			}
+			if last != alert {
+				t.Errorf("the last record is of type %d", last)
+			}
+		})
+	}
+}
+
 func TestShutdownInTheMiddleOfARecord(t *testing.T) {
 	ts := serve(t, "tcp", 1, hooks{})
 	w, c := ts.dialWire(ts.serveTLS(serverTLS()), suites["1.3"], nil)
