@@ -293,6 +293,9 @@ func (c *conn) saidGoodbye() bool { return !c.listener.tls() || c.tls().sayGoodb
 // when nobody else waits. It reports false if the server waits for nothing any more.
 func (t *tlsConn) awaitSocket() bool {
 	const interval = 10 // milliseconds
+	if t.loop.server.aborting.Load() {
+		return false
+	}
 	select {
 	case <-t.loop.server.giveUp:
 		return false

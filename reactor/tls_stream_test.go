@@ -10,7 +10,11 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
+	"trellis/codec"
 	"trellis/engine/script"
+	"trellis/reactor/tlstest"
 )
 
 // suites are the versions and suites of TLS that are accepted.
@@ -294,6 +298,50 @@ func TestAnIdleClientIsToldOfItsEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A client is owed the rest of a record, and takes nothing.
+func TestAbortDoesNotWaitForARecordThatIsUnderWay(t *testing.T) {
+	conns := make(chan *conn, 1)
+	ts := serve(t, "unix", 1, hooks{command: func(c *conn, _ *codec.Command) { conns <- c }})
+	l, err := net.Listen("unix", t.TempDir()+"/tls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts.serving.Go(func() { _ = ts.ServeTLS(l, serverTLS()) })
+	nc, err := net.Dial("unix", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := newClient(t, tls.Client(nc, &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name}))
+	client.do("list-tube-used\r\n", "USING default\r\n")
+	c := <-conns
+	ts.onLoops(func(*loop) {
+		junk := make([]byte, 64<<10)
+		for err == nil {
+			_, err = unix.Write(int(c.fd), junk)
+		}
+		c.tls().hold([]byte("the rest"))
+		c.tls().torn = true
+	})
+	if err != unix.EAGAIN {
+		t.Fatal(err)
+	}
+	client.closeNotify()
+	ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ts.Abort()
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		t.Error("it waits")
+		client.Close()
+		<-done
+	}
+	ts.engine.Discard()
 }
 
 func TestShutdownInTheMiddleOfARecord(t *testing.T) {
