@@ -30,6 +30,7 @@
 //
 //	f := e.Follow(engine.Always)        // f.Full, f.Update, f.Delete, f.Setting: as others record it
 //	f.Strict()                          // from here on, each record once and in order
+//	for f.Tidy() { ... }                // between records: memory is given back
 //	f.RecordIn(office)
 //	f.Serve(nextID, now)
 //	...

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
 	"trellis/engine/internal/queue"
 )
 
@@ -23,6 +24,7 @@ type Follower struct {
 
 	strict  bool
 	decided uint64 // no id below it may become a job any more
+	tidyAt  Time   // when Tidy looks at the shards again
 }
 
 // Always is the time for [Engine.Follow] of a standby, which does not know when it will
@@ -216,6 +218,35 @@ func (f *Follower) Delete(id uint64) (segment uint32) {
 	sh.takeOut(j)
 	sh.erase(ref, j)
 	return segment
+}
+
+// Tidy gives back some of the memory that jobs do not need any more, as the loops do when
+// the engine serves. It returns true if it is to be called again, when more was fed or at
+// once. Time passes here as Stamp says.
+func (f *Follower) Tidy() (more bool) {
+	more = f.tidyShards()
+	if arena.Discarded() && !arena.GiveBack(giveBackBytes) {
+		more = true
+	}
+	return more
+}
+
+// tidyShards takes one step of one shard's tidier, whose timer does not fire in a standby.
+// It returns false when none has anything to do for now.
+func (f *Follower) tidyShards() (more bool) {
+	if f.stamp < f.tidyAt {
+		return false
+	}
+	for _, sh := range f.engine.shards {
+		sh.lock(&f.caller, f.stamp)
+		stepped := sh.tidier.step(f.stamp)
+		sh.unlock(&f.caller)
+		if stepped {
+			return true
+		}
+	}
+	f.tidyAt = f.stamp + tidyInterval
+	return false
 }
 
 // Serve ends the feeding: sessions may be opened from now on. nextID is the first id

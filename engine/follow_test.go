@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
 )
 
 // A tape is a journal that remembers all that it was told, in order.
@@ -223,6 +224,10 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 				follower.feed(t, record.entries[fed:end])
 				fed = end
 			},
+			"tidy": func(*rapid.T) {
+				follower.Stamp(leader.engine.wall(leader.now))
+				follower.Tidy()
+			},
 			"follow again": func(t *rapid.T) {
 				follower.feed(t, record.entries[rapid.IntRange(0, fed).Draw(t, "from"):fed])
 			},
@@ -368,5 +373,69 @@ func BenchmarkPromotion(b *testing.B) {
 		}
 		b.StopTimer()
 		e.discardAll()
+	}
+}
+
+// tidyUp calls Tidy until there is nothing more to do.
+func (f *Follower) tidyUp() {
+	for f.Tidy() {
+	}
+}
+
+// A standby has no loops, but memory of jobs that are gone is the system's again.
+func TestAStandbyGivesMemoryBack(t *testing.T) {
+	const n = 20_000
+	e := New(Config{Info: testInfo})
+	defer e.Discard()
+	f := e.Follow(Always)
+	f.Strict()
+	body, large := make([]byte, 500), make([]byte, 200_000)
+	for id := range uint64(n) {
+		r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Kicks: 1, Tube: fmt.Sprint(id % 10), Body: body}
+		if id%500 == 1 {
+			r.Body = large
+		}
+		if _, err := f.Full(&r, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := e.mapped()
+	f.Stamp(5e9)
+	f.tidyUp()
+	for id := uint64(1); id <= n; id++ {
+		if id%100 != 0 && f.Delete(id) == 0 {
+			t.Fatalf("there is no job %d", id)
+		}
+	}
+	if !arena.Discarded() {
+		t.Fatal("nothing is left to be given back")
+	}
+	f.tidyUp()
+	if arena.Discarded() {
+		t.Error("memory is left to be given back")
+	}
+	left := e.dump()
+	// What is left is moved together when some time has passed.
+	for at := range int64(10) {
+		f.Stamp(6e9 + at*1e9)
+		f.tidyUp()
+	}
+	if got := e.mapped(); got > full/20 || arena.Discarded() {
+		t.Errorf("%d bytes are mapped for 1 %% of the jobs, %d were for all; more is left to be given back: %v", got, full, arena.Discarded())
+	}
+	if e.dump() != left {
+		t.Error("the jobs that are left have changed")
+	}
+	for id := uint64(100); id <= n; id += 100 {
+		if f.Delete(id) == 0 {
+			t.Fatalf("there is no job %d", id)
+		}
+	}
+	for at := range int64(10) {
+		f.Stamp(20e9 + at*1e9)
+		f.tidyUp()
+	}
+	if got := e.mapped(); got != 0 || arena.Discarded() {
+		t.Errorf("%d bytes are mapped for no job; more is left to be given back: %v", got, arena.Discarded())
 	}
 }

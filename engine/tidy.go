@@ -28,6 +28,18 @@ func (d *tidier) wanted() {
 	}
 }
 
+// step does what the timer would do if the wheel of a standby turned. Nobody waits for the
+// shard's lock there, so that a walk goes on without pauses. It returns false if there is
+// nothing to do.
+func (d *tidier) step(now Time) bool {
+	if !d.timer.Scheduled() || d.cursor == 0 && Time(d.timer.At()) > now {
+		return false
+	}
+	d.shard.wheel.Cancel(&d.timer)
+	d.Expire(int64(now))
+	return true
+}
+
 func (d *tidier) Expire(now int64) (done bool) {
 	sh := d.shard
 	if d.cursor == 0 {

@@ -82,7 +82,7 @@ func (a *applier) share() {
 func (a *applier) run() {
 	defer close(a.done)
 	defer a.end()
-	for {
+	for !a.node.ended() {
 		a.mu.Lock()
 		queue := a.queue
 		a.queue = nil
@@ -97,7 +97,7 @@ func (a *applier) run() {
 			}
 			a.waiting.Add(-1)
 		}
-		if len(queue) > 0 {
+		if more := a.standby != nil && a.standby.Tidy(); more || len(queue) > 0 {
 			continue
 		}
 		select {

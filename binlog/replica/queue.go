@@ -27,6 +27,9 @@ type Standby interface {
 	Stamp(at int64)
 	// Decided tells that no id below id is going to become a job if it is none now.
 	Decided(id uint64)
+	// Tidy gives back some of the memory that jobs do not need any more, in a millisecond or
+	// so. It returns true if it is to be called again as soon as nothing else is to be done.
+	Tidy() (more bool)
 }
 
 // Queue is what a node replicates: its jobs, and those who execute commands on them.

@@ -29,6 +29,7 @@ type model struct {
 	standbys int
 	start    int64
 	decided  uint64       // as the standby was told
+	untidy   int          // how often Tidy is still to be called
 	onServe  func(served) // may be nil
 	onRetire func()       // may be nil
 	onVisit  func(uint64) // before Walk visits a job; may be nil
@@ -59,7 +60,7 @@ func (q *model) Standby(start int64) (Standby, error) {
 	q.jobs, q.feeding, q.strict, q.start = map[uint64]journal.Record{}, true, false, start
 	q.settings = map[string]journal.Setting{}
 	q.standbys++
-	q.decided = 0
+	q.decided, q.untidy = 0, 0
 	return modelStandby{q}, nil
 }
 
@@ -245,7 +246,15 @@ func (s modelStandby) Delete(id uint64) uint32 {
 		return 0
 	}
 	delete(s.q.jobs, id)
+	s.q.untidy += 100
 	return segment
+}
+
+func (s modelStandby) Tidy() (more bool) {
+	s.q.mu.Lock()
+	defer s.q.mu.Unlock()
+	s.q.untidy = max(0, s.q.untidy-1)
+	return s.q.untidy > 0
 }
 
 func (s modelStandby) Strict() {
