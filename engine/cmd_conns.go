@@ -206,8 +206,10 @@ type heldJob struct {
 // time to run ends first, in the order in which they were reserved. It also tells how many
 // there are, and whether the session waits for a job, in the same moment.
 func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waiting bool, pos journal.Pos) {
-	set := s.holds()
-	if s.claim.Load() != claimFree {
+	var set shardSet
+	if s.claim.Load() == claimFree {
+		set = s.holds()
+	} else {
 		// Whoever claims it may add to what it holds, with the lock of a watched shard.
 		s.lockAll(s.watches, now)
 		set = s.watches | s.holds()

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 )
 
@@ -301,5 +303,59 @@ func checkEntries(t *testing.T, list string) {
 		if count != none || waits && !none || waits && !strings.Contains(entry, "\n  worker: true\n") {
 			t.Fatalf("%q", entry)
 		}
+	}
+}
+
+// A halting journal calls something under the lock of a shard in which a job is put.
+type halting struct {
+	*file
+	put func()
+}
+
+func (f *halting) Put(r *journal.Record) (journal.Ticket, error) {
+	f.put()
+	return f.file.Put(r)
+}
+
+// awaitLock waits until a goroutine that executes a function waits for a mutex.
+func awaitLock(function string) {
+	buf := make([]byte, 1<<20)
+	for {
+		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if state, stack, _ := strings.Cut(g, "\n"); strings.Contains(state, "sync.Mutex.Lock") && strings.Contains(stack, function) {
+				return
+			}
+		}
+		runtime.Gosched()
+	}
+}
+
+// What a waiting session holds may change until the locks of its tubes are held. The race
+// detector sees it if that is read sooner.
+func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
+	s := newSim(100, 2)
+	waiting, other := s.open(), s.open()
+	waiting.say("reserve")
+	shown := make(chan heldJob, 1)
+	s.engine.cfg.Journal = &halting{file: newFile(nil), put: func() {
+		go func() {
+			defer close(shown)
+			jobs, _, _, _ := waiting.session.heldJobs(nil, 1, s.now)
+			for _, j := range jobs {
+				shown <- j
+			}
+		}()
+		awaitLock("heldJobs")
+	}}
+	c := codec.Command{Op: codec.OpPut, CountAs: codec.OpPut, TTR: 9, Size: 1, Body: []byte("x"), Terminated: true}
+	if other.session.Execute(s.now, &c, &other.out) != Done || other.took() != "INSERTED 1\r\n" {
+		t.Fatal("no put")
+	}
+	if j := <-shown; j.id != 1 {
+		t.Errorf("it holds job %d, want 1", j.id)
+	}
+	s.Settle()
+	if got := waiting.took(); got != "RESERVED 1 1\r\nx\r\n" {
+		t.Errorf("got %q", got)
 	}
 }
