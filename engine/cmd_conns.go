@@ -58,11 +58,18 @@ func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 	return Done
 }
 
-// rollSlice is how many connections are described before the list of them goes on with the
-// next ones.
-const rollSlice = 1000
+const (
+	// rollSlice is how many connections are described before the list of them goes on with
+	// the next ones.
+	rollSlice = 250
+	// maxConnsText is how many bytes of descriptions are listed at most. A description has
+	// some hundred bytes, or 3,000 with the longest names: a list of a thousand is always
+	// whole, and one of ten thousand unless many of the clients have asked for long ones.
+	maxConnsText = 4 << 20
+)
 
-// listingConns is a list-connections: it is gathered, and then sent in parts.
+// listingConns is a list-connections: it is gathered, because its length goes first, and
+// then sent in parts. Until the client has taken it, it is kept.
 type listingConns struct {
 	from     uint64 // the least id that is still to be looked at
 	left     int    // how many may still be listed
@@ -96,15 +103,22 @@ func (li *listingConns) turn(s *Session, _ Time, out *Output) Outcome {
 	return li.write(s, out)
 }
 
-// take adds the connections that were described to the list.
+// take adds the connections that were described to the list. The first that does not fit
+// ends it.
 func (li *listingConns) take() {
 	c := li.call
 	li.call = nil
 	for _, t := range c.texts {
-		if t.to > t.from {
-			li.left--
-			li.text = append(li.text, c.text[t.from:t.to]...)
+		n := t.to - t.from
+		if n == 0 {
+			continue
 		}
+		if len(li.text)+n > maxConnsText {
+			li.gathered = true
+			break
+		}
+		li.left--
+		li.text = append(li.text, c.text[t.from:t.to]...)
 	}
 	li.pos = max(li.pos, c.pos)
 }

@@ -359,3 +359,42 @@ func TestAWaitingSessionIsShownWhileAnotherLoopClaimsIt(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// What is kept for a client that does not take a list is bounded. A thousand connections
+// are listed at once, whatever they watch.
+func TestALongListOfConnectionsEndsWhereTheNextOneBegins(t *testing.T) {
+	const n = 2000
+	s := newSim(100, 2)
+	var watches []string
+	for i := range 11 {
+		watches = append(watches, fmt.Sprintf("watch %0200d", i))
+	}
+	use := fmt.Sprintf("use %0200d", 0)
+	for range n {
+		c := s.open()
+		c.say(append(watches, use, "ignore default")...)
+	}
+	c := s.conns[0]
+	if got := len(idsIn(c.say("list-connections"))); got != 1000 {
+		t.Errorf("the first page has %d connections", got)
+	}
+	after, pages := uint64(0), 0
+	for {
+		list := c.say(fmt.Sprint("list-connections 10000 ", after))
+		ids := idsIn(list)
+		if len(ids) == 0 {
+			break
+		}
+		if pages++; len(list) > maxConnsText+100 {
+			t.Errorf("a list has %d bytes", len(list))
+		}
+		for _, id := range ids {
+			if after++; id != after {
+				t.Fatalf("connection %d is listed behind %d", id, after-1)
+			}
+		}
+	}
+	if after != n || pages != 2 {
+		t.Errorf("%d connections are listed on %d pages", after, pages)
+	}
+}

@@ -44,7 +44,8 @@ func (c *Conn) Undrain(ctx context.Context) error {
 }
 
 // Connections lists at most limit connections whose ids are above after, by id. The server
-// may list fewer: at most 10,000. Needs the extension list-connections.
+// may list fewer: at most 10,000, and of more than 1000 what fits into 4 MiB. Needs the
+// extension list-connections.
 func (c *Conn) Connections(ctx context.Context, limit, after uint64) ([]Fields, error) {
 	return c.page(ctx, fmt.Sprintf("list-connections %d %d", limit, after), limit)
 }
