@@ -349,7 +349,7 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 		}
 	}
 	for _, c := range m.clients {
-		if c.waiting && c.until > now && c.soon <= now {
+		if c.waiting && c.soon <= now {
 			c.soon = m.margin(c) // somebody may have deleted a job of its
 		}
 		if c.waiting && min(c.until, c.soon) <= now {

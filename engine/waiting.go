@@ -164,8 +164,9 @@ func (w *wait) Expire(at int64) (done bool) {
 	waits := s.claim.Load() == claimWaiting
 	held := s.firstHolding() // who claims the session may add one, with one of these locks
 	s.unlockAll(s.watches)
-	if waits && now < w.until {
-		if w.soon = s.marginBegins(held, now); w.soon > now {
+	if waits {
+		w.soon = s.marginBegins(held, now)
+		if min(w.until, w.soon) > now {
 			w.schedule(now)
 			return true
 		}
