@@ -43,17 +43,8 @@ func (in *incoming) change() change {
 
 // put accepts a job whose whole body is in hand.
 func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
-	e := s.loop.engine
+	e, c := s.loop.engine, &s.loop.caller
 	s.becomeProducer()
-	if !cmd.Terminated || e.draining.Load() {
-		e.ids.retire(s.loop.ids.take(0))
-		if !cmd.Terminated {
-			out.reply(codec.ReplyExpectedCRLF)
-		} else {
-			out.reply(codec.ReplyDraining)
-		}
-		return Done
-	}
 	var keys *journal.Keys
 	if cmd.Tags != nil {
 		keys = keysOfTags(cmd.Tags)
@@ -62,7 +53,16 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
-	c := &s.loop.caller
+	if !cmd.Terminated || e.draining.Load() {
+		e.refund(c, cmd.Size, keys)
+		e.ids.retire(s.loop.ids.take(0))
+		if !cmd.Terminated {
+			out.reply(codec.ReplyExpectedCRLF)
+		} else {
+			out.reply(codec.ReplyDraining)
+		}
+		return Done
+	}
 	sh := s.used.shard
 	sh.lock(c, now)
 	body, err := sh.bodies.Alloc(cmd.Size)

@@ -34,10 +34,18 @@ func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *te
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", id+1), "%s", put)
 	}
 	before := c.ask(t, "stats-tube default\r\n")
+	// That there is no memory comes before all that else is wrong.
+	torn := put[:len(put)-2] + ".."
 	for cut := range len(put) {
-		c.expect(t, "", "%s", put[:cut])
-		c.expect(t, "OUT_OF_MEMORY\r\n", "%s", put[cut:])
+		for _, put := range []string{put, torn} {
+			for _, draining := range []bool{false, true} {
+				s.engine.Drain(draining)
+				c.expect(t, "", "%s", put[:cut])
+				c.expect(t, "OUT_OF_MEMORY\r\n", "%s", put[cut:])
+			}
+		}
 	}
+	s.engine.Drain(false)
 	c.expect(t, before, "stats-tube default\r\n")
 	c.expect(t, fmt.Sprintf("RESERVED 1 1000\r\n%s\r\nRELEASED\r\nDELETED\r\n", body), "reserve\r\nrelease 1 0 0\r\ndelete 1\r\n")
 	// A refused put uses up no id, and what was refunded is there again.
@@ -49,6 +57,9 @@ func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *te
 	// keep nothing.
 	for i := range 5 * n {
 		c.expect(t, "EXPECTED_CRLF\r\n", "put 0 0 9 %d\r\n%s..", len(body), body)
+		s.engine.Drain(true)
+		c.expect(t, "DRAINING\r\n", "%s", put)
+		s.engine.Drain(false)
 		d := s.open()
 		d.expect(t, "", "%s", put[:100+i])
 		if err := d.Close(); err != nil {
@@ -58,8 +69,8 @@ func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *te
 	if got := s.engine.memoryUsed(); got != 0 {
 		t.Fatalf("%d bytes are counted for no job", got)
 	}
-	if got := s.engine.Snapshot(s.now).RefusedMemory; got != uint64(len(put)+1) {
-		t.Fatalf("%d refusals are counted, want %d", got, len(put)+1)
+	if got, want := s.engine.Snapshot(s.now).RefusedMemory, uint64(4*len(put)+1); got != want {
+		t.Fatalf("%d refusals are counted, want %d", got, want)
 	}
 }
 
