@@ -129,6 +129,7 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return
 	}
+	out.dependOn(sh.uncommitted(sh.now))
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.quoted("name", t.name)
 	y.number("current-jobs-urgent", uint64(t.ready.Urgent()))

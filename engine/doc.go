@@ -129,9 +129,10 @@
 //     budget of steps allows. Under a lock nothing waits for a disk, and no memory is given
 //     back to the system.
 //   - What a reply tells, also that something is not there, is on record up to
-//     Output.Pos. Where another server may take over (see [Barrier]), a commit up to there
-//     also proves that none had done so. A command that finds no room in the journal has changed nothing
-//     and is executed again when there is some.
+//     Output.Pos; except that stats and list-tubes may count what a crash undoes. Where
+//     another server may take over (see [Barrier]), a commit up to there also proves that none
+//     had done so. A command that finds no room in the journal has changed nothing and is
+//     executed again when there is some.
 //
 // # Limits
 //

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	"pgregory.net/rapid"
@@ -454,4 +455,21 @@ func (r *rig) restart(after Time) *rig {
 	follower.Serve(m.lastID+1, 0)
 	n.wait(0, false) // tombstones that have ended meanwhile
 	return n
+}
+
+// Who is shown the numbers of a tube need not think that a crash may change them.
+func TestStatisticsOfATubeWaitForWhatTheyCount(t *testing.T) {
+	s := newSim(100, 1)
+	f := newFile(nil)
+	s.engine.cfg.Journal = f
+	c, other := s.open(), s.open()
+	for _, line := range []string{"put 0 0 9 1\r\nx", "reserve-job 1", "bury 1 0", "kick 1", "put 0 9 9 1\r\nx"} {
+		c.say(line)
+		f.committed = f.pos - 10
+		other.out.Pos = 0
+		other.say("stats-tube default")
+		if other.out.Pos != f.pos {
+			t.Errorf("behind %q, which is on record at %d, statistics wait for %d", line, f.pos, other.out.Pos)
+		}
+	}
 }
