@@ -116,7 +116,8 @@
 //     tubes lie in two shards, both are locked. (In a standby a record may replace the tube.)
 //   - A unique key has at most one holder in a tube. It is a job or a tombstone.
 //   - Of a limited key no job becomes reserved while as many are as its limit says.
-//   - Sessions are served first come, first served, in each tube.
+//   - Sessions are served first come, first served, in each tube. One that was to get a job
+//     which was gone before it could be told of it waits on behind the others.
 //   - No deadline is met early. A command sees everything that was due before
 //     it in the shards that it touches, however late the timers are; unless
 //     thousands of jobs are due at once, for these become ready in turns.

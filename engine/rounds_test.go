@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"trellis/binlog/journal"
+	"trellis/codec"
 	"trellis/engine/internal/arena"
 )
 
@@ -641,5 +642,29 @@ func TestMemoryIsGivenBackOnceInARound(t *testing.T) {
 	}
 	if rounds := slow(t, s).rounds(); rounds != 2 || arena.Discarded() {
 		t.Errorf("the rest took %d rounds", rounds)
+	}
+}
+
+// A session that waits on because the job that it was to get has gone has waited all the
+// while.
+func TestAWaitGoesOnWhenTheJobThatEndedItIsGone(t *testing.T) {
+	for _, reserve := range []string{"reserve", "reserve-batch 2 100"} {
+		s := newSim(100, 2)
+		waiting, other := s.open(), s.open()
+		waiting.start(t, "%s", reserve)
+		s.now += 3 * second
+		put := codec.Command{Op: codec.OpPut, CountAs: codec.OpPut, TTR: 9, Size: 1, Body: []byte("x"), Terminated: true}
+		other.session.Execute(s.now, &put, &other.out)
+		if other.start(t, "flush-tube default") != Done || other.took() != "INSERTED 1\r\nFLUSHED 1\r\n" {
+			t.Fatal("the job is not gone")
+		}
+		s.now += second
+		s.Settle()
+		if got := waiting.session.WaitingSince(); !waiting.waiting || got != 0 {
+			t.Errorf("%s: it waits: %v, since %d", reserve, waiting.waiting, got)
+		}
+		if got := other.say("stats-conn 1"); !strings.Contains(got, "\nwaiting-time: 4\n") {
+			t.Errorf("%s: got %q", reserve, got)
+		}
 	}
 }

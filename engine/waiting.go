@@ -220,11 +220,17 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		}
 		sh.unlock(&s.loop.caller)
 	}
-	// Its time to run ended before this loop came to say so, or somebody deleted it.
+	// Its time to run ended before this loop came to say so, or somebody deleted it. If it
+	// waits on, that is the same wait, but its place in the queues is gone.
+	since := w.since
+	var outcome Outcome
 	if w.batch > 0 {
-		return s.reserveUpTo(int(w.batch), now, w.until, out)
+		outcome = s.reserveUpTo(int(w.batch), now, w.until, out)
+	} else {
+		outcome = s.reserve(now, w.until, out)
 	}
-	return s.reserve(now, w.until, out)
+	w.since = since
+	return outcome
 }
 
 // timedOut appends the reply to a reserve that has found no job in the watched tubes. Batch
