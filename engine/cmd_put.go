@@ -307,11 +307,14 @@ func (s *Session) keepIncoming(in incoming) {
 	*s.incoming = in
 }
 
-// forgetIncoming keeps the memory of a put that has ended for the next one.
+// forgetIncoming keeps the memory of a put that has ended for the next one, unless there is
+// enough of that.
 func (s *Session) forgetIncoming() {
 	if in := s.incoming; in != nil {
 		*in = incoming{}
-		s.loop.freeIncoming = append(s.loop.freeIncoming, in)
+		if l := s.loop; len(l.freeIncoming) < maxQueueCap {
+			l.freeIncoming = append(l.freeIncoming, in)
+		}
 		s.incoming = nil
 	}
 }

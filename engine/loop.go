@@ -334,7 +334,8 @@ type sessionQueue struct {
 	head int
 }
 
-// maxQueueCap is the capacity that an empty queue keeps.
+// maxQueueCap is the capacity that an empty queue keeps, and how many puts that are not
+// finished a loop has memory ready for.
 const maxQueueCap = 1024
 
 func (q *sessionQueue) empty() bool { return q.head == len(q.list) }

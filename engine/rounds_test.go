@@ -668,3 +668,17 @@ func TestAWaitGoesOnWhenTheJobThatEndedItIsGone(t *testing.T) {
 		}
 	}
 }
+
+func TestALoopKeepsMemoryForFewUnfinishedPuts(t *testing.T) {
+	const n = 3 * maxQueueCap
+	s := newSim(100, 1)
+	for range n {
+		s.open().expect(t, "", "put 0 0 9 1\r\nx")
+	}
+	for i, c := range s.conns {
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "\r\n")
+	}
+	if got := len(s.loops[0].freeIncoming); got != maxQueueCap {
+		t.Errorf("the loop keeps memory for %d puts", got)
+	}
+}
