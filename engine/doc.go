@@ -124,6 +124,10 @@
 //   - A tube that no session uses or watches and that has no job does not exist.
 //   - Everything costs O(1) or O(log n) in the one queue that it touches, except
 //     that reserve, and waiting, cost O(watched tubes), and listing costs what it lists.
+//     Reserved jobs stand in queues of their sessions and not of their tubes. So list-jobs,
+//     peek-tube and delete-tube-jobs of reserved jobs, and flush-tube where there is one, look
+//     at all jobs of the shard. So do list-jobs where more than some hundred jobs are in the
+//     state, and touch-all where a client holds more than that in the shard.
 //   - Nobody waits long for somebody else. What takes long (kick, lists, hand-overs and
 //     time-outs of many sessions, the close of a client with many reservations) is done
 //     in slices: under a shard's lock some hundred jobs, in one round of a loop as much as its
