@@ -157,7 +157,7 @@ func listing(name, what string, clients int) waitCase {
 
 // connections is clients who list connections.
 func connections(name, what string, clients int) waitCase {
-	const keys = 15 // of an entry
+	const keys = 16 // of an entry
 	return waitCase{name: name, what: what, prepare: func(w *waits) func() {
 		for range listed {
 			w.connect()
