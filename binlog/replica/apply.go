@@ -452,8 +452,9 @@ func (a *applier) confChange(e *raftpb.Entry) error {
 	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
 		return fmt.Errorf("a change of the members: %w", err)
 	}
+	index := e.GetIndex()
 	done := make(chan *raftpb.ConfState, 1)
-	a.node.inbox.call(func() { done <- a.node.consensus.applyConfChange(cc) })
+	a.node.inbox.call(func() { done <- a.node.consensus.applyConfChange(index, cc) })
 	select {
 	case <-a.node.stopped:
 		return ErrClosed
@@ -464,7 +465,6 @@ func (a *applier) confChange(e *raftpb.Entry) error {
 		return err
 	}
 	a.at.Members = members
-	index := e.GetIndex()
 	a.node.inbox.call(func() { a.node.transport.SetPeers(index, members) })
 	return a.removed()
 }

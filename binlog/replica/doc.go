@@ -190,7 +190,8 @@
 // to serve. The follower receives it into files, waits until its applier has nothing to do,
 // so that no older entry changes the members afterwards, and has raft step the message; the
 // writer sets the pointer and empties the log; the applier makes a new standby. A snapshot that was taken
-// before a member was added is of no use to it: a new one is taken then.
+// before a member was added is of no use to it: a new one is taken then, also if the member
+// was one before, and was removed without having heard anything.
 //
 // While a snapshot is taken or sent it competes with clients for processors and disk. So at
 // most 1 MiB of it, or one record, is synced at a time, and a walk works in turns that are

@@ -222,11 +222,14 @@ func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeTyp
 	return nil
 }
 
-// applyConfChange changes the members, for the applier, which waits. A leader tells a removed
-// member of the last commit, because raft sends it nothing any more.
-func (c *consensus) applyConfChange(cc *raftpb.ConfChangeV2) *raftpb.ConfState {
+// applyConfChange changes the members by an entry, for the applier, which waits. A leader tells
+// a removed member of the last commit, because raft sends it nothing any more.
+func (c *consensus) applyConfChange(index uint64, cc *raftpb.ConfChangeV2) *raftpb.ConfState {
 	before := c.rn.Status()
 	c.conf = c.rn.ApplyConfChange(cc)
+	if len(cc.GetContext()) > 0 {
+		c.added = index
+	}
 	if before.RaftState != raft.StateLeader {
 		return c.conf
 	}
@@ -241,12 +244,10 @@ func (c *consensus) applyConfChange(cc *raftpb.ConfChangeV2) *raftpb.ConfState {
 }
 
 // snapshotLacks tells whether the current snapshot was taken before somebody became a
-// member: raft takes no snapshot in which it is none.
-func (c *consensus) snapshotLacks() bool {
-	old := c.node.store.current().ConfState
-	missing := func(id uint64) bool { return !isMember(old, id) }
-	return slices.ContainsFunc(c.conf.GetVoters(), missing) || slices.ContainsFunc(c.conf.GetLearners(), missing)
-}
+// member: raft takes no snapshot in which it is none. It may be one in a snapshot before all
+// the same, if it was removed since and has come back without ever having heard of that. Behind
+// such a snapshot comes the entry that has removed it, and it would end.
+func (c *consensus) snapshotLacks() bool { return c.node.store.current().Index < c.added }
 
 // NotMember tells that this node was removed without having heard of it: a member has
 // applied more than this node, and has it no more.

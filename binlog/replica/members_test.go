@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -124,6 +125,36 @@ func TestANodeWithANameOrAddressOfAMembersIsRefused(t *testing.T) {
 			t.Errorf("%s has the members %+v", p.name, ms)
 		}
 	}
+}
+
+// A snapshot that was taken before the member was removed has it as one, and is not for it.
+func TestAMemberThatWasRemovedUnheardIsAddedAgainUnderItsID(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	ctx := within(t)
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	l := c.leader().running()
+	p, m := c.grow()
+	c.net.isolate(p, true)
+	if err := l.Add(ctx, m); err == nil || !strings.Contains(err.Error(), "it does not answer") {
+		t.Fatalf("a node that nobody reaches was added: %v", err)
+	}
+	if _, err := l.Backup(ctx, l.Status().Applied, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if !isMember(l.store.current().ConfState, uint64(p.id)) {
+		t.Fatal("the snapshot lacks the member")
+	}
+	if err := l.Remove(ctx, p.id); err != nil {
+		t.Fatal(err)
+	}
+	c.net.isolate(p, false)
+	if err := l.Add(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	if err, ended := p.end(); ended {
+		t.Errorf("it has ended: %v", err)
+	}
+	c.settled()
 }
 
 func TestAChangeWithoutALiveMajorityIsRefused(t *testing.T) {

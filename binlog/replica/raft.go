@@ -40,6 +40,7 @@ type consensus struct {
 	transfer *transfer         // nil if there is none
 	conf     *raftpb.ConfState // as last applied
 	changed  uint64            // index of the last entry that may change the members, applied or not
+	added    uint64            // index of the last entry that was applied since the start and has added a member
 	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
 
 	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen

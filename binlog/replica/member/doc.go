@@ -66,9 +66,16 @@
 // The leader asks the new node for its incarnation, draws an id, and sends both with the
 // members of now. The node takes that if it is Empty, and its --cluster names the members,
 // with or without itself; it is Invited, which is durable when it answers. Then
-// the leader proposes it as a learner. As long as it is Invited it takes another id from
-// the same cluster: a raft group sends to members only, so the first id was never one. A
-// node that runs under the first id already goes on under it until it is started again.
+// the leader proposes it as a learner.
+//
+// If the leader ends before that, or the proposal comes to nothing, the next invitation has
+// the same id: the node may run under it already, and learns of no other before it is
+// started again. The id may even have been a member's that was removed before it heard
+// anything of its group. That does no harm, because a node that is Invited has never
+// answered under its id: it has given no vote and acknowledged no entry. What its group
+// sends it begins with a snapshot behind the entry that has added it last (see package
+// replica), so it never meets the entry that has removed it before. An id that has answered
+// is never invited again: its node is Joined, or its directory was emptied.
 //
 // # The mark
 //

@@ -11,14 +11,13 @@ import (
 var ErrTaken = errors.New("taken")
 
 // Invite is the leader's part of adding a node: it asks the node who it is, draws an id
-// for it, and has the node make it durable that it is this member of this cluster. The
-// members are those of now, as the leader has applied them. When Invite has returned a
-// member, the leader proposes it as a learner.
+// for it unless an attempt before has done so, and has the node make it durable that it is
+// this member of this cluster. The members are those of now, as the leader has applied
+// them. When Invite has returned a member, the leader proposes it as a learner.
 //
 // A leader that ends in between leaves a node that knows an id which is no member's. The
-// next Invite gives it another id: it has heard nothing from the raft group under the
-// first one, because a group sends to members only. If its raft node runs under the first
-// id already, it takes no part under the second one before it is started again.
+// next Invite gives it the same id, because its raft node may run under that one already.
+// See doc.go for why it may.
 func Invite(ctx context.Context, call Call, now Cluster, node Node) (Member, error) {
 	if err := node.check(); err != nil {
 		return Member{}, err
@@ -45,7 +44,10 @@ func Invite(ctx context.Context, call Call, now Cluster, node Node) (Member, err
 		return Member{}, fmt.Errorf("%s is %s by cluster %s; a new member starts with an empty directory",
 			node, a.Identity.State, a.Identity.Cluster.ID)
 	}
-	m := Member{ID: NewID(), Incarnation: a.Identity.Incarnation, Name: node.Name, Addr: node.Addr}
+	m := Member{ID: a.Identity.Self, Incarnation: a.Identity.Incarnation, Name: node.Name, Addr: node.Addr}
+	if _, taken := now.Member(m.ID); m.ID == 0 || taken {
+		m.ID = NewID()
+	}
 	id := Identity{
 		Incarnation: m.Incarnation, State: Invited, Self: m.ID,
 		Cluster: Cluster{ID: now.ID, Members: append(slices.Clone(now.Members), m)},

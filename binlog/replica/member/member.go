@@ -20,8 +20,8 @@ const (
 	MaxMembers = 32  // members of a cluster
 )
 
-// ID is raft's id of a member. It is random, never 0, and never used again: a node
-// that was removed comes back under another.
+// ID is raft's id of a member. It is random, never 0, and once a node has answered under
+// it never used again: a node that was removed comes back under another.
 type ID uint64
 
 // NewID draws an id.

@@ -94,8 +94,8 @@
 //     is not before the newcomer's.
 //   - This node's entry is not before the sender's. The sender was a member as of its own
 //     entry, and is none as of this node's: it was removed. It is told so (status 2), and
-//     one such answer is proof, because a member that was removed never comes back under
-//     its id.
+//     one such answer is proof, because a member that has named an entry and was removed never
+//     comes back under its id.
 //   - The sender names no entry: it was just added, and has not applied that. It is
 //     refused until it has, or until this node has.
 //
