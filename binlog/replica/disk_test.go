@@ -57,6 +57,67 @@ func TestANodeEndsWhenItsDiskFails(t *testing.T) {
 	}
 }
 
+// Entries that are not in memory are read from the disk when a follower lacks them.
+func TestALeaderThatCannotReadAnOldEntryEnds(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	away := c.others(c.leader())[0]
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	away.kill()
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	others := c.others(away)
+	for _, p := range others { // so that they have nothing in memory
+		p.kill()
+		if err := c.start(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.settled()
+	for _, p := range others {
+		p.entriesFault("read", nil)
+	}
+	if err := c.start(away); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	c.eventually("the leader ends", func() bool {
+		for _, p := range others {
+			var ended bool
+			if err, ended = p.end(); ended {
+				return true
+			}
+		}
+		return false
+	})
+	if !errors.Is(err, journal.ErrFailed) || !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "entries.0") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestANodeThatCannotReadWhatItHasToApplyEnds(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	p := c.nodes[0]
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	p.kill()
+	var opened atomic.Bool
+	p.fs.Hook(func(call faultfs.Call) faultfs.Fault {
+		switch {
+		case !strings.Contains(call.Name, "entries."):
+		case call.Op == "sync": // Open writes what it has read again, and reads nothing after that
+			opened.Store(true)
+		case call.Op == "read" && opened.Load():
+			return faultfs.Fault{Err: syscall.EIO}
+		}
+		return faultfs.Fault{}
+	})
+	if err := c.start(p); err != nil {
+		t.Fatal(err)
+	}
+	c.eventually("the node ends", func() bool { _, ended := p.end(); return ended })
+	if err, _ := p.end(); !errors.Is(err, journal.ErrFailed) || !strings.Contains(err.Error(), "entries.0") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()

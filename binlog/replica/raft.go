@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -79,6 +80,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 }
 
 func (c *consensus) run() {
+	defer c.failRead()
 	n := c.node
 	for {
 		select {
@@ -101,6 +103,20 @@ func (c *consensus) run() {
 		}
 		c.settleSnapshot()
 	}
+}
+
+// failRead ends the node when an old entry cannot be read, or is damaged: raft has no way to
+// say so, and panics with the entry log's error.
+func (c *consensus) failRead() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	err, ok := p.(error)
+	if !ok || !errors.Is(err, entrylog.ErrFailed) {
+		panic(p)
+	}
+	c.node.fail(fmt.Errorf("the entry log in %s: %w", c.node.opts.Dir, err))
 }
 
 // takeInbox steps responses, then messages of peers, and then runs calls: a call may rely on

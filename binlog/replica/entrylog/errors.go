@@ -40,8 +40,9 @@ var (
 	ErrNoSpace = journal.ErrNoSpace
 
 	// ErrFailed tells that a write or a sync has failed, in this call or an earlier
-	// one. It is for good: after a failed sync the system may believe data to be on
-	// disk that is not, so that no later sync proves anything. The process ends.
+	// one, or that an entry cannot be read back. It is for good: after a failed sync the
+	// system may believe data to be on disk that is not, so that no later sync proves
+	// anything, and a node cannot go on without an entry. The process ends.
 	ErrFailed = journal.ErrFailed
 
 	// ErrInvalid tells that a call breaks a rule of raft or the owner's promises, so

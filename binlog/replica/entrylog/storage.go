@@ -59,8 +59,9 @@ func (l *Log) Snapshot() (*raftpb.Snapshot, error) {
 
 // Entries implements raft.Storage: entries from lo to before hi, as many as maxSize
 // bytes hold, as raft counts them, and at least one. Entries that are not in memory
-// are read from the disk, with their checksums: the error of damage is a
-// *DamageError. The caller must not change the entries.
+// are read from the disk, with their checksums: the error of damage, and of what
+// cannot be read, is a *DamageError, and ends the log. So the writer hears of it as
+// well, whatever raft makes of the error. The caller must not change the entries.
 func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	r := run{log: l, next: lo, hi: hi, left: maxSize}
 	for {
@@ -131,14 +132,16 @@ func (r *run) gather() (more bool, err error) {
 		return more && r.next < r.hi, nil
 	}
 	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if on, gone := r.check(); !on || gone != nil {
+	on, gone := r.check()
+	superseded := r.superseded != l.superseded
+	l.mu.RUnlock()
+	switch {
+	case !on || gone != nil:
 		return false, gone
-	}
-	if r.superseded != l.superseded {
+	case superseded:
 		return true, nil
 	}
-	return false, err
+	return false, l.fail("read", err)
 }
 
 // check tells whether what is wanted next is there, and of the same history as what

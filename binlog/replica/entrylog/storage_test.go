@@ -394,6 +394,32 @@ func TestDamageIsNoticedWhenAnEntryIsReadBack(t *testing.T) {
 	if es, err := n.log.Entries(1, 10, math.MaxUint64); err != nil || len(es) != 9 {
 		t.Errorf("sound entries before it: %d, %v", len(es), err)
 	}
+	if err := n.log.Mark(); !errors.Is(err, ErrFailed) || !errors.As(err, &d) || d.Offset != pos {
+		t.Errorf("the writer goes on: %v", err)
+	}
+}
+
+func TestAnEntryThatCannotBeReadEndsTheLog(t *testing.T) {
+	n := startNode(t, Options{CacheSize: 1})
+	if err := n.append(Update{entries(1, 9, 1, 30), hard(1, 0, 0)}); err != nil {
+		t.Fatal(err)
+	}
+	n.fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "read" {
+			return faultfs.Fault{Err: syscall.EIO}
+		}
+		return faultfs.Fault{}
+	})
+	_, err := n.log.Entries(1, 5, 100)
+	n.fs.Hook(nil)
+	for what, err := range map[string]error{
+		"entries": err, "append": n.log.Append(Update{entries(10, 10, 1, 1), nil}), "mark": n.log.Mark(),
+	} {
+		var d *DamageError
+		if !errors.Is(err, ErrFailed) || !errors.Is(err, syscall.EIO) || !errors.As(err, &d) || d.File != n.log.path(1) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 }
 
 func TestAClosedLogSaysSo(t *testing.T) {
