@@ -30,6 +30,8 @@ type applier struct {
 	mu      sync.Mutex
 	queue   []func() error // to be done in order
 	shared  snapshot.Meta  // a copy of at, as of the last message
+	walks   uint64         // that have begun
+	failure failure        // of the last walk that has failed
 	waiting atomic.Int64   // what was posted and is not done
 
 	// The goroutine's.

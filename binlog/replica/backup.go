@@ -11,7 +11,8 @@ import (
 
 // Backup writes the stream of a snapshot of this node, as snapshot.Extract and Receive read
 // it, with all entries up to index, and up to what the node had applied when Backup was
-// called. It waits until the node has them. The node does not have to lead.
+// called. It waits until the node has them. The node does not have to lead. If the snapshot
+// cannot be taken, the error says why.
 func (n *Node) Backup(ctx context.Context, index uint64, w io.Writer) (snapshot.Meta, error) {
 	if err := n.freshSnapshot(ctx, max(index, n.applier.seen().Index)); err != nil {
 		return snapshot.Meta{}, fmt.Errorf("backup: %w", err)
@@ -21,15 +22,16 @@ func (n *Node) Backup(ctx context.Context, index uint64, w io.Writer) (snapshot.
 	return meta, snapshot.Send(n.opts.FS, path, n.pace(meta.Index, w))
 }
 
-// freshSnapshot waits until there is a snapshot with an entry.
+// freshSnapshot waits until there is a snapshot with an entry, or until one that was begun
+// meanwhile could not be taken.
 func (n *Node) freshSnapshot(ctx context.Context, index uint64) error {
+	begun := n.applier.begun()
 	for n.store.current().Index < index {
+		if err := n.applier.failedSince(begun); err != nil {
+			return err
+		}
 		if n.applier.seen().Index >= index {
-			n.applier.post(func() error {
-				n.applier.wanted = true
-				n.applier.considerSnapshot()
-				return nil
-			})
+			n.applier.wantSnapshot()
 		}
 		select {
 		case <-ctx.Done():

@@ -257,7 +257,8 @@
 // go on would be to guess. A full disk
 // is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
 // office. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
-// is behind the one before.
+// is behind the one before. Who waits for it is told, and for 5 s no other is taken because
+// somebody wants one.
 //
 // # Limits
 //

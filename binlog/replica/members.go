@@ -171,9 +171,11 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 const silentTicks = 200
 
 // caughtUp waits until a member has nearly all that the leader has. That ends with an
-// error when the member says nothing at all for a while: it may have ended.
+// error when the member says nothing at all for a while, as it may have ended, and when the
+// snapshot that it needs cannot be taken.
 func (n *Node) caughtUp(ctx context.Context, id uint64) error {
 	heard := uint64(0) // tick when the member was last heard, or of the first look
+	begun := n.applier.begun()
 	return n.poll(ctx, func(c *consensus) (bool, error) {
 		if heard = max(heard, c.heard[id]); heard == 0 {
 			heard = c.tick
@@ -185,6 +187,11 @@ func (n *Node) caughtUp(ctx context.Context, id uint64) error {
 		pr, ok := st.Progress[id]
 		if !ok {
 			return false, errors.New("it was removed meanwhile")
+		}
+		if pr.Match == 0 && c.snapshotLacks() {
+			if err := n.applier.failedSince(begun); err != nil {
+				return false, err
+			}
 		}
 		return pr.Match+near >= st.GetCommit() && pr.Match > 0 && c.alive(id), nil
 	})

@@ -23,6 +23,7 @@ type walk struct {
 	from    uint64  // the last entry that was applied when the walk began
 	last    uint64  // the highest id that the entries up to from name
 	grown   int64   // applier.grown then
+	number  uint64  // of the node's walks, from 1 on
 	cancel  chan struct{}
 
 	walked bool        // the walk has ended, and waits for its extent; the applier's
@@ -34,6 +35,51 @@ type walk struct {
 type extent struct {
 	meta  snapshot.Meta
 	grown int64 // bytes of entries up to there
+}
+
+// failure is why a walk has failed; the zero one is of none.
+type failure struct {
+	walk uint64 // its number
+	at   int64  // Clock.Mono then
+	err  error
+}
+
+// failedPause is the time for which no snapshot is taken because it is wanted, after one could
+// not be taken. Those who want it ask again all the time, and the reason, which may be a full
+// disk, may well be there still.
+const failedPause = int64(5 * time.Second)
+
+// wantSnapshot has a snapshot taken however short the log is, unless one has just failed: who
+// wants it asks again.
+func (a *applier) wantSnapshot() {
+	a.post(func() error {
+		a.mu.Lock()
+		f := a.failure
+		a.mu.Unlock()
+		if f.err == nil || a.node.opts.Clock.Mono()-f.at >= failedPause {
+			a.wanted = true
+		}
+		a.considerSnapshot()
+		return nil
+	})
+}
+
+// begun is how many walks have begun.
+func (a *applier) begun() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.walks
+}
+
+// failedSince tells why a walk has failed that began when `walks` had begun before, or later.
+// It is nil if none has.
+func (a *applier) failedSince(walks uint64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.failure.walk <= walks {
+		return nil
+	}
+	return fmt.Errorf("no snapshot could be taken: %w", a.failure.err)
 }
 
 // considerSnapshot begins a snapshot if the log has become long or one is wanted. If one is
@@ -48,8 +94,12 @@ func (a *applier) considerSnapshot() {
 		return
 	}
 	a.wanted = false
+	a.mu.Lock()
+	a.walks++
+	number := a.walks
+	a.mu.Unlock()
 	w := &walk{
-		applier: a, office: a.office, from: a.at.Index, last: a.at.Highest, grown: a.grown,
+		applier: a, office: a.office, from: a.at.Index, last: a.at.Highest, grown: a.grown, number: number,
 		cancel: make(chan struct{}), end: make(chan extent, 1),
 	}
 	a.walk = w
@@ -89,26 +139,29 @@ func (w *walk) run() {
 		return // whatever came of it
 	case err != nil:
 		n.opts.Log.Warn("no snapshot could be taken", "error", err)
-		meta.Index = 0
 	default:
 		n.snapshotTook.Store(int64(time.Since(began)))
 		n.opts.Log.Info("a snapshot was taken", "entry", meta.Index, "records", meta.Records, "bytes", meta.Bytes)
 	}
-	w.applier.post(func() error { w.applier.ended(w, x, meta.Index); return nil })
+	w.applier.post(func() error { w.applier.ended(w, x, meta.Index, err); return nil })
 }
 
-// ended takes the end of a walk, whose snapshot is current if index is not 0. A walk that
-// was given up a moment before may have made its snapshot current nevertheless. The log is
-// not trimmed then, because the applier may be reading the entries since the one before.
-func (a *applier) ended(w *walk, x extent, index uint64) {
+// ended takes the end of a walk, whose snapshot is current up to index if err is nil. A walk
+// that was given up a moment before may have made its snapshot current nevertheless. The log
+// is not trimmed then, because the applier may be reading the entries since the one before.
+func (a *applier) ended(w *walk, x extent, index uint64, err error) {
 	if a.walk != w {
 		return
 	}
 	a.walk, a.wanted = nil, false
 	a.grown -= x.grown // after an error only what comes now counts
-	if index > 0 {
-		a.node.inbox.call(func() { a.node.consensus.trim = index })
+	if err != nil {
+		a.mu.Lock()
+		a.failure = failure{w.number, a.node.opts.Clock.Mono(), err}
+		a.mu.Unlock()
+		return
 	}
+	a.node.inbox.call(func() { a.node.consensus.trim = index })
 }
 
 // write takes the snapshot, up to its being current.
@@ -258,11 +311,7 @@ func (c *consensus) retain() {
 // offer answers raft's wish for a snapshot to send, on the raft goroutine.
 func (n *Node) offer() (*raftpb.Snapshot, error) {
 	if n.consensus.snapshotLacks() {
-		n.applier.post(func() error {
-			n.applier.wanted = true
-			n.applier.considerSnapshot()
-			return nil
-		})
+		n.applier.wantSnapshot()
 		return nil, raft.ErrSnapshotTemporarilyUnavailable
 	}
 	meta := n.store.current()

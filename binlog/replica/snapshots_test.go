@@ -2,7 +2,9 @@ package replica
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -160,6 +162,61 @@ func TestTheLogKeepsWhatNoDurableSnapshotHas(t *testing.T) {
 	if after := c.settled(); after != before {
 		t.Errorf("%v after a restart, %v before", after, before)
 	}
+}
+
+// failSnapshots has every snapshot fail that is taken on a file system.
+func failSnapshots(fs *faultfs.FS) {
+	fs.Hook(func(c faultfs.Call) faultfs.Fault {
+		if c.Op == "sync" && strings.Contains(c.Name, "unfinished.") {
+			return faultfs.Fault{Err: syscall.ENOSPC}
+		}
+		return faultfs.Fault{}
+	})
+}
+
+func TestASnapshotThatFailsIsNotTriedAgainAtOnce(t *testing.T) {
+	h := newHand(t, 1)
+	h.lead()
+	failSnapshots(h.opts.FS.(*faultfs.FS))
+	a := h.applier
+	fails := func(number uint64) {
+		t.Helper()
+		a.wantSnapshot()
+		for a.failedSince(number-1) == nil {
+			h.apply()
+			time.Sleep(time.Millisecond)
+		}
+	}
+	fails(1)
+	for range 10 {
+		a.wantSnapshot()
+		h.apply()
+	}
+	if a.begun() != 1 || a.wanted {
+		t.Fatalf("%d snapshots were begun", a.begun())
+	}
+	h.opts.Clock.(*testClock).mono.Add(failedPause)
+	fails(2)
+}
+
+func TestThoseWhoWaitForASnapshotHearThatItFails(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	l := c.nodes[0]
+	_, m := c.grow()
+	failSnapshots(l.fs)
+	n := l.running()
+	_, err := n.Backup(within(t), 0, io.Discard)
+	for what, err := range map[string]error{"a backup": err, "a new member": n.Add(within(t), m)} {
+		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "no snapshot could be taken") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	l.fs.Hook(nil)
+	if err := n.Add(within(t), m); err != nil {
+		t.Error(err)
+	}
+	c.settled()
 }
 
 // What a walk has seen may never be committed: its snapshot ends with an entry behind all
