@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.etcd.io/raft/v3"
@@ -580,6 +581,45 @@ func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 	h.beat(low)
 	if err := try(); err != nil {
 		t.Errorf("one of three again: %v", err)
+	}
+}
+
+// What a member said before it died does not help: it stores nothing.
+func TestAMemberThatIsDeadHasNoSpace(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	c := h.consensus
+	for _, x := range []struct {
+		what    string
+		silent  []uint64
+		full    []uint64
+		refused bool
+	}{
+		{"all are alive, and one is full", nil, []uint64{2}, false},
+		{"one of two is full, and the third is dead", []uint64{3}, []uint64{2}, true},
+		{"all are dead", []uint64{2, 3}, []uint64{2}, true},
+		{"one is dead", []uint64{3}, nil, false},
+		{"all are dead again", []uint64{2, 3}, []uint64{2}, false},
+		{"the one that is dead is full", []uint64{3}, []uint64{3}, false},
+	} {
+		clear(c.full)
+		for _, id := range x.full {
+			c.full[id] = true
+		}
+		c.tick += 2 * electionTicks
+		for id := uint64(2); id <= 3; id++ {
+			if !slices.Contains(x.silent, id) {
+				c.heard[id] = c.tick
+			}
+		}
+		c.checkSpace()
+		_, err := o.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
+		if refused := errors.Is(err, journal.ErrNoSpace); refused != x.refused {
+			t.Errorf("%s: %v", x.what, err)
+		}
+		if _, err := o.Delete(1, journal.Former{}); err != nil {
+			t.Errorf("%s: a delete: %v", x.what, err)
+		}
 	}
 }
 

@@ -46,7 +46,7 @@ type Office struct {
 	bytes    int64  // of records in units
 	highest  uint64 // id that an entry or a record has named
 	written  uint64 // records, for Counters
-	low      bool   // no majority has room on its disks
+	low      bool   // those who are alive and have room on their disks are no majority
 	refused  bool   // somebody has got ErrRoom
 	spare    [][]byte
 	idle     []chan struct{} // closed when there are no units, or the office is over
@@ -81,9 +81,9 @@ func (o *Office) Now() int64 { return o.base + o.clock.Mono() }
 // Attach sets the hooks. Queue.Serve calls it before the first record.
 func (o *Office) Attach(h Hooks) { o.hooks = h }
 
-// Put puts a new job on record. Errors are journal.ErrRoom, journal.ErrNoSpace if the
-// disks of a majority are nearly full, and journal.ErrFailed if the office is lost: then
-// nothing was recorded.
+// Put puts a new job on record. Errors are journal.ErrRoom, journal.ErrNoSpace if those
+// who are alive and have room on their disks are no majority, and journal.ErrFailed if the
+// office is lost: then nothing was recorded.
 func (o *Office) Put(r *journal.Record) (journal.Ticket, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -50,20 +50,28 @@ func (s *space) look() {
 	}
 }
 
-// checkSpace has the office refuse puts while no majority of the voters has space, by what
-// each of them said last. One that was never heard counts as having some.
+// checkSpace has the office refuse puts while the voters that are alive and have space are no
+// majority: nothing could be committed without one whose disk is nearly full. One that has
+// not said yet how much it has counts as having some. While too few are alive, nothing is
+// committed anyway. It stays as it was then, and puts wait for their commit.
 func (c *consensus) checkSpace() {
 	if c.office == nil {
 		return
 	}
 	c.full[uint64(c.node.opts.Self)] = c.node.space.low.Load()
-	voters, room := c.conf.GetVoters(), 0
+	voters, alive, room := c.conf.GetVoters(), 0, 0
 	for _, id := range voters {
+		if !c.alive(id) {
+			continue
+		}
+		alive++
 		if !c.full[id] {
 			room++
 		}
 	}
-	c.office.setLow(room <= len(voters)/2)
+	if alive > len(voters)/2 {
+		c.office.setLow(room <= len(voters)/2)
+	}
 }
 
 func (o *Office) setLow(low bool) {
