@@ -49,7 +49,26 @@ func changeMembers(ms []member.Member, cs *raftpb.ConfState, cc *raftpb.ConfChan
 // Add returns when the change is applied here; a call that has ended with an error may
 // be repeated, and goes on where the one before has ended. Errors wrap ErrNotLeader, the
 // context's, or tell why the node cannot be added.
+//
+// While the node catches up, which may take long, others may change the members and the
+// leader.
 func (n *Node) Add(ctx context.Context, m member.Member) error {
+	id := uint64(m.ID)
+	err := n.addLearner(ctx, m)
+	if err == nil {
+		err = n.caughtUp(ctx, id)
+	}
+	if err == nil {
+		err = n.promote(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("add %v: %w", m, err)
+	}
+	return nil
+}
+
+// addLearner makes a node a member that does not vote, unless it is a member.
+func (n *Node) addLearner(ctx context.Context, m member.Member) error {
 	if !n.changing.TryLock() {
 		return errBusy
 	}
@@ -58,7 +77,7 @@ func (n *Node) Add(ctx context.Context, m member.Member) error {
 		switch {
 		case o.ID == m.ID && o == m:
 		case o.ID == m.ID || o.Name == m.Name || o.Addr == m.Addr:
-			return fmt.Errorf("add %v: %v is a member already", m, o)
+			return fmt.Errorf("%v is a member already", o)
 		}
 	}
 	context, err := json.Marshal(m)
@@ -66,19 +85,25 @@ func (n *Node) Add(ctx context.Context, m member.Member) error {
 		return err
 	}
 	id := uint64(m.ID)
-	if !isMember(n.applier.seen().ConfState, id) {
-		err = n.change(ctx, raftpb.ConfChangeAddLearnerNode, id, context, func(cs *raftpb.ConfState) bool { return isMember(cs, id) })
+	if isMember(n.applier.seen().ConfState, id) {
+		return nil
 	}
-	if err == nil {
-		err = n.caughtUp(ctx, id)
+	return n.change(ctx, raftpb.ConfChangeAddLearnerNode, id, context, func(cs *raftpb.ConfState) bool { return isMember(cs, id) })
+}
+
+// promote gives a member a vote, as soon as nobody else changes the members or the leader.
+func (n *Node) promote(ctx context.Context, id uint64) error {
+	for !n.changing.TryLock() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.stopped:
+			return ErrClosed
+		case <-time.After(pollTime):
+		}
 	}
-	if err == nil {
-		err = n.change(ctx, raftpb.ConfChangeAddNode, id, nil, func(cs *raftpb.ConfState) bool { return isVoter(cs, id) })
-	}
-	if err != nil {
-		return fmt.Errorf("add %v: %w", m, err)
-	}
-	return nil
+	defer n.changing.Unlock()
+	return n.change(ctx, raftpb.ConfChangeAddNode, id, nil, func(cs *raftpb.ConfState) bool { return isVoter(cs, id) })
 }
 
 // Remove takes a member out of the cluster. If that is this node, the office goes to
@@ -106,7 +131,7 @@ func (n *Node) Remove(ctx context.Context, id member.ID) error {
 }
 
 // change proposes a change of the members, and waits until it is applied. It does nothing if
-// ok holds already.
+// ok holds already. With changing held.
 func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64, context []byte, ok func(*raftpb.ConfState) bool) error {
 	cc := &raftpb.ConfChangeV2{
 		Transition: raftpb.ConfChangeTransitionJointImplicit.Enum(),
@@ -124,6 +149,8 @@ func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64
 			return true, nil
 		case proposed:
 			return false, errors.New("the change was refused")
+		case kind == raftpb.ConfChangeAddNode && !isMember(cs, id):
+			return false, errRemoved
 		}
 		if asked == 0 {
 			asked = c.tick + 1 // what was sent before may have been heard later
@@ -151,6 +178,9 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 			if _, err := n.leading(); err != nil {
 				return err
 			}
+			if c.rn.BasicStatus().RaftState != raft.StateLeader {
+				return ErrNotLeader // observe comes next
+			}
 			done, err = look(c)
 			return err
 		})
@@ -166,6 +196,9 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 		}
 	}
 }
+
+// errRemoved tells that a member was removed before it had a vote.
+var errRemoved = errors.New("it was removed meanwhile")
 
 // silentTicks is how long a member that is to vote may be silent.
 const silentTicks = 200
@@ -186,7 +219,7 @@ func (n *Node) caughtUp(ctx context.Context, id uint64) error {
 		st := c.rn.Status()
 		pr, ok := st.Progress[id]
 		if !ok {
-			return false, errors.New("it was removed meanwhile")
+			return false, errRemoved
 		}
 		if pr.Match == 0 && c.snapshotLacks() {
 			if err := n.applier.failedSince(begun); err != nil {

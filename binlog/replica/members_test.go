@@ -187,6 +187,75 @@ func TestATransferLosesNothingAndLeavesNoOutcomeUnknown(t *testing.T) {
 	}
 }
 
+// A leader that is told to stop does not have to wait for the end of a long snapshot.
+func TestTheOfficeIsHandedOverWhileAMemberCatchesUp(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	ctx := within(t)
+	l := c.leader()
+	n, to := l.running(), c.others(l)[0]
+	_, m := c.grow()
+	c.net.set(func() {
+		c.net.filter = func(msg *raftpb.Message) bool { // it answers, and does not catch up
+			return msg.GetTo() != uint64(m.ID) || msg.GetType() == raftpb.MsgHeartbeat
+		}
+	})
+	added := make(chan error, 1)
+	go func() { added <- n.Add(ctx, m) }()
+	c.eventually("it learns", func() bool { return len(n.Status().Members) == 4 })
+	c.eventually("the office is handed over", func() bool { // Add may just have seen that it learns
+		err := n.Transfer(ctx, to.id)
+		if err != nil && !errors.Is(err, errBusy) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	c.leader(to)
+	if err := <-added; !errors.Is(err, ErrNotLeader) {
+		t.Errorf("the node was added by a leader of before: %v", err)
+	}
+	c.net.set(func() { c.net.filter = nil })
+	c.lead("add", func(n *Node) error { return n.Add(ctx, m) })
+	c.settled()
+}
+
+func TestAMemberThatWasRemovedWhileItCaughtUpGetsNoVote(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	ctx := within(t)
+	n := c.leader().running()
+	_, m := c.grow()
+	if err := n.addLearner(ctx, m); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Remove(ctx, m.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.promote(ctx, uint64(m.ID)); !errors.Is(err, errRemoved) {
+		t.Errorf("%v", err)
+	}
+	if cs := n.applier.seen().ConfState; len(cs.GetVoters()) != 1 || len(cs.GetLearners()) != 0 {
+		t.Errorf("%v", cs)
+	}
+}
+
+// It may have caught up for an hour, and whoever changes the members is soon done.
+func TestAMemberThatHasCaughtUpWaitsForAChangeThatIsUnderWay(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	n := c.leader().running()
+	_, m := c.grow()
+	ctx, cancel := context.WithCancel(within(t))
+	n.changing.Lock()
+	cancel()
+	if err := n.promote(ctx, uint64(m.ID)); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	promoted := make(chan error, 1)
+	go func() { promoted <- n.promote(within(t), uint64(m.ID)) }()
+	n.changing.Unlock()
+	if err := <-promoted; !errors.Is(err, errRemoved) { // it was never added
+		t.Errorf("%v", err)
+	}
+}
+
 func TestALeaderGoesOnAfterATransferThatFails(t *testing.T) {
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
