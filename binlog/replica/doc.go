@@ -143,8 +143,8 @@
 // raft tells the other member to campaign. So every client that takes its replies has
 // them, but for what the network holds up when the connection is reset: these clients do
 // not know what has become of their last commands, as after any other loss of an office.
-// If that one has not taken over within an election's time, Transfer tells it once more,
-// and Remove does not; then the queue goes on in the same office.
+// If that one has not taken over within an election's time, it is told once more; then the
+// queue goes on in the same office.
 //
 // # Cluster time
 //

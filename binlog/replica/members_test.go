@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -184,6 +185,30 @@ func TestATransferLosesNothingAndLeavesNoOutcomeUnknown(t *testing.T) {
 	}
 	if d := c.settled(); d.Jobs != 5 {
 		t.Errorf("%d jobs", d.Jobs)
+	}
+}
+
+// The first word to the member that is to take over may be lost, or come too early for it.
+func TestALeaderThatIsRemovedHandsOverAtTheSecondTry(t *testing.T) {
+	c := newCluster(t, 3, 1).startAll()
+	l := c.leader()
+	var tries atomic.Int32
+	l.queue.mu.Lock()
+	l.queue.onHold = func(on bool) {
+		if on {
+			tries.Add(1)
+		}
+	}
+	l.queue.mu.Unlock()
+	c.net.set(func() {
+		c.net.filter = func(m *raftpb.Message) bool { return m.GetType() != raftpb.MsgTimeoutNow || tries.Load() > 1 }
+	})
+	if err := l.running().Remove(within(t), l.id); !errors.Is(err, ErrNotLeader) {
+		t.Fatal(err)
+	}
+	c.leader(c.others(l)...)
+	if tries.Load() != 2 {
+		t.Errorf("%d tries", tries.Load())
 	}
 }
 

@@ -33,6 +33,7 @@ type model struct {
 	onServe  func(served) // may be nil
 	onRetire func()       // may be nil
 	onVisit  func(uint64) // before Walk visits a job; may be nil
+	onHold   func(bool)   // may be nil
 	ticks    int
 	patience int // ticks after which a client hangs up; 0 is never
 }
@@ -121,6 +122,9 @@ func (q *model) Hold(on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held = on && q.office != nil
+	if q.onHold != nil {
+		q.onHold(on)
+	}
 	q.changed.Broadcast()
 }
 

@@ -35,19 +35,23 @@ func (n *Node) Transfer(ctx context.Context, to member.ID) error {
 		return errBusy
 	}
 	defer n.changing.Unlock()
-	err := n.handOver(ctx, to)
-	if errors.Is(err, errTransfer) {
-		// The other may not have applied yet that it votes.
-		err = n.handOver(ctx, to)
-	}
-	return err
+	return n.handOver(ctx, to)
 }
 
 // errBusy tells of two requests at a time.
 var errBusy = errors.New("the members or the leader are being changed already")
 
-// handOver transfers the office. With changing held.
+// handOver transfers the office, as Transfer says. With changing held.
 func (n *Node) handOver(ctx context.Context, to member.ID) error {
+	err := n.handOverOnce(ctx, to)
+	if errors.Is(err, errTransfer) {
+		// The other may not have applied yet that it votes.
+		err = n.handOverOnce(ctx, to)
+	}
+	return err
+}
+
+func (n *Node) handOverOnce(ctx context.Context, to member.ID) error {
 	o, err := n.leading()
 	if err != nil {
 		return err
