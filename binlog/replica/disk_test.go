@@ -1,7 +1,9 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/vfs"
 	"trellis/binlog/vfs/faultfs"
 )
@@ -135,6 +138,30 @@ func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
 	p.fs.SetCapacity(0)
 	p.stuck.Store(false)
 	c.settled()
+}
+
+func TestAFullDiskIsToldOnceAMinute(t *testing.T) {
+	h := newHand(t, 3)
+	var log bytes.Buffer
+	h.opts.Log = slog.New(slog.NewTextHandler(&log, nil))
+	tries := 0
+	store := func() error {
+		if tries++; tries%3 != 0 {
+			return entrylog.ErrNoSpace
+		}
+		return nil
+	}
+	for _, want := range []int{1, 1, 2} {
+		if err := h.writer.patiently(0, store); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(log.String(), "the disk is full"); got != want {
+			t.Errorf("%d lines after %d tries, want %d", got, tries, want)
+		}
+		if want == 1 {
+			h.opts.Clock.(*testClock).mono.Add(int64(fullWarn) * 2 / 3)
+		}
+	}
 }
 
 // hang has a machine's disk answer to nothing until it is released.

@@ -30,12 +30,15 @@ type writer struct {
 	// The goroutine's.
 	stores uint64
 	held   *entrylog.Update // the latest hard state, if nobody waits for it
+	warned bool             // the log has been told that the disk is full
+	told   int64            // Clock.Mono when it was told last
 }
 
 // Times of the writer.
 const (
 	idleTime = 100 * time.Millisecond // before a mark
 	fullTime = 100 * time.Millisecond // before another try when the disk is full
+	fullWarn = time.Minute            // between two warnings of a full disk
 )
 
 func newWriter(n *Node) *writer { return &writer{node: n, wake: make(chan struct{}, 1)} }
@@ -208,13 +211,23 @@ func (w *writer) patiently(bytes int64, store func() error) error {
 		if !errors.Is(err, entrylog.ErrNoSpace) {
 			return err
 		}
-		w.node.opts.Log.Warn("the disk is full: this node waits for space", "dir", w.node.opts.Dir)
+		w.warnFull()
 		select {
 		case <-w.node.stopped:
 			return ErrClosed
 		case <-time.After(fullTime):
 		}
 	}
+}
+
+// warnFull tells that the disk is full, once for many tries.
+func (w *writer) warnFull() {
+	now := w.node.opts.Clock.Mono()
+	if w.warned && now-w.told < int64(fullWarn) {
+		return
+	}
+	w.warned, w.told = true, now
+	w.node.opts.Log.Warn("the disk is full: this node waits for space", "dir", w.node.opts.Dir)
 }
 
 // rest runs when nothing has come for a moment: it stores what nobody waits for, and has the
