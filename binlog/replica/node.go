@@ -115,8 +115,18 @@ func (n *Node) openLog(meta *snapshot.Meta) error {
 	log, err := entrylog.Open(dir, entrylog.Options{
 		New: n.opts.New, Snapshot: metadata(meta), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
 	})
+	if err != nil {
+		return err
+	}
 	n.log = log
-	return err
+	r := log.Recovery()
+	if r.Entries > 0 {
+		n.opts.Log.Info("the entry log was read", "entries", r.Entries, "bytes", r.Bytes, "took", r.Took)
+	}
+	if c := r.Cut; c != nil {
+		n.opts.Log.Warn("the end of the entry log was cut off: a crash has torn the last write, of which nobody was told", "file", c.File, "offset", c.Offset)
+	}
+	return nil
 }
 
 // Close releases the log of a node that was opened and not run.

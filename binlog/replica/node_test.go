@@ -1,7 +1,10 @@
 package replica
 
 import (
+	"bytes"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -33,6 +36,42 @@ func TestOneNodeServesAndFindsItsJobsAgain(t *testing.T) {
 	id, err := l.queue.put(nil)
 	if err != nil || id != ids[99]+1 {
 		t.Errorf("job %d, %v, follows job %d", id, err, ids[99])
+	}
+}
+
+func TestANodeTellsWhatItHasFoundOfItsLog(t *testing.T) {
+	c := newCluster(t, 1, 1).startAll()
+	p := c.nodes[0]
+	c.must(func(q *model) error { _, err := q.put(nil); return err })
+	before := c.settled()
+	p.kill()
+	name := filepath.Join(clusterDir, entriesDir, "entries.0000000001")
+	f, err := p.fs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		t.Fatal(err)
+	}
+	end := int64(len(bytes.TrimRight(b, "\x00"))+7) &^ 7
+	if _, err := f.WriteAt([]byte("torn"), end+64); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.start(p); err != nil {
+		t.Fatal(err)
+	}
+	if after := c.settled(); after != before {
+		t.Errorf("%v after a restart, %v before", after, before)
+	}
+	for _, want := range []string{"the entry log was read", "level=WARN msg=\"the end of the entry log was cut off", "file=" + name + " offset="} {
+		if !strings.Contains(c.net.logged(), want) {
+			t.Errorf("the log lacks %s", want)
+		}
 	}
 }
 

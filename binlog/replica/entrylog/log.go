@@ -48,11 +48,9 @@ type Options struct {
 
 // Recovery tells what Open found.
 type Recovery struct {
-	Segments int
-	Frames   int64
-	Entries  int64 // that the log holds
-	Bytes    int64 // of the segments
-	Took     time.Duration
+	Entries int64 // that the log holds
+	Bytes   int64 // of the segments
+	Took    time.Duration
 
 	Cut     *Cut // the write that a crash has torn; nil if there is none
 	Emptied bool // the log did not hold the snapshot's last entry

@@ -54,10 +54,7 @@ func (l *Log) recover() error {
 	l.current, l.chain, l.marked = segs[len(segs)-1], r.chain, r.marked
 	l.state, l.table = r.state, r.table
 	l.end = l.current.end()
-	l.recovered = Recovery{
-		Segments: len(segs), Frames: r.frames, Entries: int64(len(l.table.pos)),
-		Bytes: int64(l.end - segs[0].pos), Cut: r.cut,
-	}
+	l.recovered = Recovery{Entries: int64(len(l.table.pos)), Bytes: int64(l.end - segs[0].pos), Cut: r.cut}
 	return r.makeDurable()
 }
 
@@ -143,7 +140,6 @@ type reader struct {
 	state  state
 	table  table
 	chain  uint32
-	frames int64
 	marked bool  // the last frame is a mark
 	last   int64 // in the last segment: offset of the last frame, 0 if there is none
 	cut    *Cut
@@ -253,7 +249,6 @@ func (r *reader) frame(b []byte, pos uint64) (n int64, wrong string, torn bool) 
 	if wrong := r.state.wrong(); wrong != "" {
 		return 0, "a frame that cannot be: " + wrong, false
 	}
-	r.frames++
 	r.chain = f.sum
 	r.marked = f.items == 0
 	return int64(f.size), "", false
