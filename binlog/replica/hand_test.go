@@ -231,6 +231,20 @@ func TestAnOfficeThatWasLostAndWonAgainBetweenTwoLooksIsOver(t *testing.T) {
 	}
 }
 
+func TestANodeThatHasLostItsOfficeDoesNotNameItselfAsTheLeader(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.consensus.onTick()
+	if s := h.Status(); !s.Leads || s.Leader != 1 || s.Term != o.reign || s.Elections != 1 {
+		t.Fatalf("%+v", s)
+	}
+	h.deposed()
+	h.consensus.observe()
+	if s := h.Status(); s.Leads || s.Leader != 2 || s.Term != o.reign+1 || s.Depositions != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestARoundOfADeposedLeaderDoesNotCount(t *testing.T) {
 	h := newHand(t, 3)
 	o := h.lead()

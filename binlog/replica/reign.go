@@ -38,6 +38,7 @@ func (c *consensus) take(term uint64) {
 	c.changed = c.rn.Status().Progress[uint64(n.opts.Self)].Match
 	last := n.applier.seen()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
+	c.publish()
 	n.opts.Log.Info("this node was elected", "term", term)
 	for _, batch := range planted.Kept() {
 		n.opts.Log.Warn("a batch is proposed again", "term", term)
@@ -50,12 +51,13 @@ func (c *consensus) take(term uint64) {
 func (c *consensus) lose() {
 	o := c.office
 	c.office = nil
+	c.depositions++
+	c.publish() // before the office is gone: Status must not take this node for the leader then
 	c.node.office.Store(nil)
 	c.last = o.end()
 	clear(c.kept)
 	clear(c.told)
 	c.feeding++
-	c.depositions++
 	c.node.opts.Log.Info("this node has lost its office", "term", o.reign)
 	c.node.applier.post(func() error {
 		defer c.node.inbox.call(c.fed)

@@ -57,7 +57,8 @@ type MemberStatus struct {
 	Behind int64
 }
 
-// raftStatus is what the raft goroutine tells of itself, once a tick.
+// raftStatus is what the raft goroutine tells of itself, once a tick and whenever an office
+// begins or ends.
 type raftStatus struct {
 	role         raft.StateType
 	term, commit uint64
