@@ -20,12 +20,19 @@ const (
 // paced is a stream of a snapshot that goes on evenly: paceRate bytes a second, and two more
 // for each byte that the log has grown by meanwhile, so that a receiver that takes them
 // comes nearer to the end of the log however much is written to it.
+//
+// What a receiver has not taken of the even rate does not come later, but for paceBurst. What
+// the log has grown by does: otherwise a receiver that often stops for a moment might never
+// come to its end.
 type paced struct {
 	w     io.Writer
 	since func() time.Duration // since the stream has begun
 	grown func() int64         // bytes that the log has grown by since then
 	pause func() error         // waits for pacePause; its error ends the stream
-	sent  int64
+
+	credit int64 // bytes that may be sent as of the last look; below zero, one waits
+	at     time.Duration
+	had    int64 // the most that the log had grown by then
 }
 
 func (n *Node) pace(index uint64, w io.Writer) *paced {
@@ -48,14 +55,14 @@ func (n *Node) pace(index uint64, w io.Writer) *paced {
 // Write implements io.Writer.
 func (p *paced) Write(b []byte) (n int, err error) {
 	for len(b) > 0 {
-		for p.sent > p.allowed() {
+		for p.look(); p.credit < 0; p.look() {
 			if err := p.pause(); err != nil {
 				return n, err
 			}
 		}
 		k, err := p.w.Write(b[:min(len(b), paceStep)])
 		n += k
-		p.sent += int64(k)
+		p.credit -= int64(k)
 		if err != nil {
 			return n, err
 		}
@@ -64,7 +71,10 @@ func (p *paced) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// allowed is how many bytes may have been sent by now.
-func (p *paced) allowed() int64 {
-	return paceBurst + int64(p.since().Seconds()*paceRate) + 2*max(0, p.grown())
+// look adds what has come since the last look to the credit.
+func (p *paced) look() {
+	at, grown := p.since(), max(p.had, p.grown())
+	even := p.credit + int64((at-p.at).Seconds()*paceRate)
+	p.credit = max(p.credit, min(even, paceBurst)) + 2*(grown-p.had)
+	p.at, p.had = at, grown
 }

@@ -35,6 +35,59 @@ func TestASnapshotIsSentEvenlyAndOutrunsTheLog(t *testing.T) {
 	}
 }
 
+// slow is a receiver that takes nothing for a while when it has got some bytes.
+type slow struct {
+	got, at int
+	stall   func()
+}
+
+func (s *slow) Write(b []byte) (int, error) {
+	if s.got < s.at && s.got+len(b) >= s.at {
+		s.stall()
+	}
+	s.got += len(b)
+	return len(b), nil
+}
+
+func TestAStreamGoesOnEvenlyAfterAReceiverHasStopped(t *testing.T) {
+	const stalled = 10 * time.Second
+	var now time.Duration
+	p := &paced{
+		w:     &slow{at: paceRate / 2, stall: func() { now += stalled }},
+		since: func() time.Duration { return now },
+		grown: func() int64 { return 0 },
+		pause: func() error { now += pacePause; return nil },
+	}
+	if n, err := p.Write(make([]byte, paceRate)); n != paceRate || err != nil {
+		t.Fatalf("%d bytes, %v", n, err)
+	}
+	if took := now - stalled; took < 9*time.Second/10 || took > 11*time.Second/10 {
+		t.Errorf("it took %v beside the pause of the receiver, want about 1s", took)
+	}
+}
+
+// What is written meanwhile counts however the receiver takes it.
+func TestAStreamOutrunsTheLogThoughItsReceiverStops(t *testing.T) {
+	const stalled, rate = 10 * time.Second, 2 * paceRate
+	var now time.Duration
+	p := &paced{
+		w:     &slow{at: paceRate / 2, stall: func() { now += stalled }},
+		since: func() time.Duration { return now },
+		grown: func() int64 { return int64(now.Seconds() * rate) },
+		pause: func() error { now += pacePause; return nil },
+	}
+	total := int64(2 * stalled.Seconds() * rate)
+	b := make([]byte, paceRate)
+	for sent := int64(0); sent < total; sent += int64(len(b)) {
+		if _, err := p.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now > stalled+2*time.Second/10 {
+		t.Errorf("it took %v until as much was sent as the log had grown by, twice", now)
+	}
+}
+
 func TestAStreamEndsWithTheNode(t *testing.T) {
 	p := &paced{
 		w: new(bytes.Buffer), since: func() time.Duration { return 0 }, grown: func() int64 { return 0 },
