@@ -220,7 +220,7 @@ func TestAnOfficeThatWasLostAndWonAgainBetweenTwoLooksIsOver(t *testing.T) {
 	}
 	h.run()
 	again, err := h.leading()
-	if err != nil || again == o || again.Reign() <= term-1 || !o.over.Load() {
+	if err != nil || again == o || again.reign <= term-1 || !o.over.Load() {
 		t.Fatalf("%v follows %v, %v", again, o, err)
 	}
 	if h.queue.standbys != 2 {
@@ -399,7 +399,7 @@ func TestANodeThatHasGivenUpItsOfficeDoesNotCampaignForAWhile(t *testing.T) {
 		h.consensus.onTick()
 		h.run()
 	}
-	if again, err := h.leading(); err != nil || again.Reign() <= o.Reign() {
+	if again, err := h.leading(); err != nil || again.reign <= o.reign {
 		t.Errorf("it does not lead again: %v", err)
 	}
 }

@@ -36,18 +36,16 @@ func (b *inbox) ring() {
 	}
 }
 
-// peer adds a message of another node, or reports that there is no room.
-func (b *inbox) peer(m *raftpb.Message) bool {
+// peer adds a message of another node if there is room.
+func (b *inbox) peer(m *raftpb.Message) {
 	size := messageOverhead + int64(len(m.GetContext())) + payload(m)
 	b.mu.Lock()
-	ok := b.size+size <= maxInbox || len(b.peers) == 0
-	if ok {
+	if b.size+size <= maxInbox || len(b.peers) == 0 {
 		b.peers = append(b.peers, m)
 		b.size += size
 	}
 	b.mu.Unlock()
 	b.ring()
-	return ok
 }
 
 // respond adds responses of writer or applier.

@@ -68,9 +68,6 @@ func newOffice(reign uint64, after journal.Pos, n *Node) *Office {
 	return o
 }
 
-// Reign is the office's number: greater than that of any office of the cluster before.
-func (o *Office) Reign() uint64 { return o.reign }
-
 // NextID is the first id that was never used.
 func (o *Office) NextID() uint64 { return o.nextID }
 

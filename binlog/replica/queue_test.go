@@ -81,7 +81,7 @@ func (q *model) Serve(o *Office) error {
 	q.office, q.feeding, q.held, q.nextID = o, false, false, o.NextID()
 	q.offices++
 	if q.onServe != nil {
-		q.onServe(served{o.Reign(), o.NextID(), o.Now()})
+		q.onServe(served{o.reign, o.NextID(), o.Now()})
 	}
 	q.changed.Broadcast()
 	return nil

@@ -183,13 +183,6 @@ func (l *Log) SizeBehind(index uint64) int64 {
 	return int64(l.end - l.table.pos[index+1-l.table.low])
 }
 
-// Err is nil, or wraps ErrFailed.
-func (l *Log) Err() error {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.failed
-}
-
 // fail ends the log for good.
 func (l *Log) fail(what string, err error) error {
 	l.mu.Lock()

@@ -188,7 +188,7 @@ func TestAFullDiskPausesTheLogAndLosesNothing(t *testing.T) {
 	if next < 20 {
 		t.Fatalf("only %d entries fitted", next)
 	}
-	if err := errors.Join(n.done.diff(n.log), n.log.Err()); err != nil {
+	if err := errors.Join(n.done.diff(n.log), n.log.writable()); err != nil {
 		t.Fatal(err)
 	}
 	// It can be started on the full disk.
@@ -261,7 +261,7 @@ func TestTheErrorOfASyncIsFinalWhateverItIs(t *testing.T) {
 		}
 		n.fs.Hook(nil)
 		for what, op := range map[string]func() error{
-			"append": func() error { return n.log.Append(u) }, "mark": n.log.Mark, "err": n.log.Err,
+			"append": func() error { return n.log.Append(u) }, "mark": n.log.Mark, "writable": n.log.writable,
 			"install": func() error { return n.log.Install(EntryID{9, 9}) },
 		} {
 			if err := op(); !errors.Is(err, ErrFailed) || !errors.Is(err, errno) {

@@ -53,12 +53,6 @@ func (l *lane) take() []*raftpb.Message {
 	return l.spare
 }
 
-func (l *lane) connected() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.up
-}
-
 func (l *lane) set(up bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -219,10 +219,27 @@ func meet(t testing.TB, ns ...*node) {
 	for _, a := range ns {
 		for _, b := range ns {
 			if a != b {
-				eventually(t, a.self.Name+" is connected to "+b.self.Name, func() bool { return a.tr.Connected(b.self.ID) })
+				eventually(t, a.self.Name+" is connected to "+b.self.Name, func() bool { return a.connected(b.self.ID) })
 			}
 		}
 	}
+}
+
+// connected tells whether all lanes to a member have a connection.
+func (n *node) connected(id member.ID) bool {
+	p := n.tr.members.Load().peers[id]
+	if p == nil {
+		return false
+	}
+	for _, l := range p.lanes {
+		l.mu.Lock()
+		up := l.up
+		l.mu.Unlock()
+		if !up {
+			return false
+		}
+	}
+	return true
 }
 
 func eventually(t testing.TB, what string, cond func() bool) {

@@ -186,20 +186,6 @@ func (t *Transport) Send(m *raftpb.Message) {
 	}
 }
 
-// Connected tells whether both lanes to a member have a connection.
-func (t *Transport) Connected(id member.ID) bool {
-	p := t.members.Load().peers[id]
-	if p == nil {
-		return false
-	}
-	for _, l := range p.lanes {
-		if !l.connected() {
-			return false
-		}
-	}
-	return true
-}
-
 // Close ends all connections, and returns when no goroutine of the transport is left.
 func (t *Transport) Close() error {
 	t.mu.Lock()

@@ -97,7 +97,7 @@ func TestWhatDoesNotCrossIsNotSent(t *testing.T) {
 		ns[0].tr.Send(message(p, ns[0], ns[1]))
 	}
 	eventually(t, "both messages arrive", func() bool { return ns[1].count() == 2 })
-	if !ns[0].tr.Connected(ns[1].self.ID) || ns[0].lost(ns[1].self.ID) > 0 {
+	if !ns[0].connected(ns[1].self.ID) || ns[0].lost(ns[1].self.ID) > 0 {
 		t.Error("the connection was ended")
 	}
 }
@@ -110,7 +110,7 @@ func TestSendDropsAndSaysSo(t *testing.T) {
 	ns[0].tr.Send(stranger)
 	eventually(t, "the loss is told", func() bool { return ns[0].lost(999) == 1 })
 	_ = ns[1].tr.Close()
-	eventually(t, "the end is noticed", func() bool { return !ns[0].tr.Connected(ns[1].self.ID) })
+	eventually(t, "the end is noticed", func() bool { return !ns[0].connected(ns[1].self.ID) })
 	eventually(t, "the loss of the lanes is told", func() bool { return ns[0].lost(ns[1].self.ID) > 0 })
 	eventually(t, "the loss is told again and again", func() bool {
 		ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
@@ -177,7 +177,7 @@ func TestSendNeverBlocksWhenThePeerDoesNotRead(t *testing.T) {
 	p, _ := stuckPeer(t, "stuck", false)
 	ns := nodes(t, 1, setup{timing: patient})
 	ns[0].tr.SetPeers(1, []member.Member{p})
-	eventually(t, "it is connected", func() bool { return ns[0].tr.Connected(p.ID) })
+	eventually(t, "it is connected", func() bool { return ns[0].connected(p.ID) })
 	to := &node{self: p}
 	// Were Send to wait, this would never end: the peer never takes anything.
 	for i := range uint64(400) {
@@ -288,7 +288,7 @@ func TestARestartedPeerIsConnectedAgain(t *testing.T) {
 	meet(t, ns...)
 	for range 5 {
 		_ = ns[1].tr.Close()
-		eventually(t, "the end is noticed", func() bool { return !ns[0].tr.Connected(ns[1].self.ID) })
+		eventually(t, "the end is noticed", func() bool { return !ns[0].connected(ns[1].self.ID) })
 		l, err := net.Listen("tcp", ns[1].self.Addr)
 		if err != nil {
 			t.Fatal(err)
@@ -379,10 +379,10 @@ func TestConnectionsOfMembersThatAreGoneEnd(t *testing.T) {
 	meet(t, ns...)
 	before := ns[1].count()
 	ns[0].tr.SetPeers(2, nil)
-	if ns[0].tr.Connected(ns[1].self.ID) {
+	if ns[0].connected(ns[1].self.ID) {
 		t.Error("it is connected to a stranger")
 	}
-	eventually(t, "the lanes to it end", func() bool { return !ns[1].tr.Connected(ns[0].self.ID) })
+	eventually(t, "the lanes to it end", func() bool { return !ns[1].connected(ns[0].self.ID) })
 	ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
 	eventually(t, "the loss is told", func() bool { return ns[0].lost(ns[1].self.ID) > 0 })
 	if ns[1].count() != before {
