@@ -127,7 +127,7 @@ var (
 	ErrClosed = errors.New("the node has ended")
 
 	// ErrRemoved tells that the node was removed from the cluster. It is the end of Run.
-	ErrRemoved = errors.New("this node was removed from the cluster; it cannot come back under its name with this directory")
+	ErrRemoved = errors.New("this node was removed from the cluster; to add it again, empty its directory")
 
 	// ErrHung tells that the disk does not answer. It is the end of Run.
 	ErrHung = errors.New("the disk does not answer")

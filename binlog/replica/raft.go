@@ -300,5 +300,5 @@ func idOf(e *raftpb.Entry) entrylog.EntryID {
 }
 
 func diverged(format string, args ...any) error {
-	return fmt.Errorf("%w: %s; remove this node from the cluster and add it under a new name", ErrDiverged, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s; remove this node from the cluster, empty its directory, and add it again", ErrDiverged, fmt.Sprintf(format, args...))
 }

@@ -14,18 +14,19 @@ import (
 //
 // There is no salvage. A voter has acknowledged what its log holds; one that
 // starts with less may help to elect a leader that lacks committed entries. It is
-// to be removed from the cluster and added under a new name.
+// to be removed from the cluster and added again with an empty directory, which makes
+// it another member, whatever its name.
 type DamageError = record.DamageError
 
 // Errors of Open.
 var (
 	// ErrNoLog tells that a directory holds no entry log although Options.New is not
 	// set. It exists because the log also holds the node's vote: a node that lost its
-	// disk and makes a new log under its old name could vote twice in one term.
+	// disk and makes a new log under its old id could vote twice in one term.
 	ErrNoLog = errors.New("there is no entry log")
 
 	// ErrVersion tells of a segment that a later program has written. It is apart from
-	// damage because the node needs a newer program and no new name.
+	// damage because the node needs a newer program and no empty directory.
 	ErrVersion = errors.New("a version of the entry log that this program does not know")
 
 	// ErrLocked tells that another process has the directory.

@@ -33,7 +33,7 @@ var (
 	ErrDamaged = errors.New("damaged")
 
 	// ErrVersion tells of a mark that a later program has written. It is apart from
-	// ErrDamaged because the node needs a newer program and no new name.
+	// ErrDamaged because the node needs a newer program and no empty directory.
 	ErrVersion = errors.New("a version of the mark that this program does not know")
 
 	// ErrForeign tells of a directory that holds something else.

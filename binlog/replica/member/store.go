@@ -93,7 +93,7 @@ func (s *Store) checkEmpty() error {
 		switch e.Name {
 		case "lock", MarkName, markTemp, "lost+found":
 		case "entries", "snapshots":
-			return fmt.Errorf("%s: %w: it has %s, and its mark is lost; remove the node from the cluster and add it under a new name",
+			return fmt.Errorf("%s: %w: it has %s, and its mark is lost; remove the node from the cluster, empty the directory, and add it again",
 				s.dir, ErrDamaged, e.Name)
 		default:
 			return fmt.Errorf("%s: %w: it has %s and no mark; a new member's directory is empty", s.dir, ErrForeign, e.Name)

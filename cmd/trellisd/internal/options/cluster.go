@@ -88,7 +88,7 @@ func (opt *Options) checkCluster(given givenFlags) error {
 	case opt.Binlog == "":
 		return usagef("--node needs -b DIR: a member of a cluster keeps its log there")
 	case opt.SkipDamaged:
-		return usagef("--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, and add it again under a new name")
+		return usagef("--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, empty its directory, and add it again")
 	case files != 0 && files != 3:
 		return usagef("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three")
 	case files == 0:

@@ -65,7 +65,7 @@ func TestMistakesOfAMembersCommandLine(t *testing.T) {
 		{"-bD|" + node + "|--cluster-listen=1", "invalid address for --cluster-listen: 1; give HOST:PORT or :PORT"},
 		{"-bD|" + node + "|--cluster-cert=", "empty file for --cluster-cert; give the path of a file in PEM"},
 		{"-bD|" + node + "|--cluster-cert=c|--cluster-ca=a", "--cluster-cert, --cluster-key and --cluster-ca belong together; give all three"},
-		{"-bD|" + node + "|--skip-damaged", "--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, and add it again under a new name"},
+		{"-bD|" + node + "|--skip-damaged", "--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, empty its directory, and add it again"},
 		{"-bD|--node=n1=10.0.0.1:1", "10.0.0.1:1: connections between members need TLS off loopback: --cluster-cert, --cluster-key and --cluster-ca"},
 		{"-bD|" + node + "|--cluster=n1=127.0.0.1:1,n2=10.0.0.2:2", "10.0.0.2:2: connections between members need TLS off loopback: --cluster-cert, --cluster-key and --cluster-ca"},
 		{"-bD|" + node + "|--cluster-listen=:1", ":1: connections between members need TLS off loopback: --cluster-cert, --cluster-key and --cluster-ca"},
