@@ -74,7 +74,8 @@ func (o *Office) buffer() []byte {
 }
 
 // recycle keeps the buffer of a committed batch for later, unless it is of an unusual size.
-// No entry shares it: raft clones what it is given when it appends it to its log.
+// No entry shares it: raft clones what it is given when it appends it to its log
+// (TestRaftCopiesWhatIsProposed).
 func (o *Office) recycle(b []byte) {
 	if cap(b) <= 2*maxBatch && len(o.spare) < maxInFlight {
 		o.spare = append(o.spare, b[:entry.HeaderSize])

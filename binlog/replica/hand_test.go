@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -713,6 +714,33 @@ func TestANodeWhoseQueueIsBeingMadeVotesAndDoesNotCampaign(t *testing.T) {
 	}
 	if !granted {
 		t.Errorf("it gives no vote: %v", h.sent)
+	}
+}
+
+// A batch's buffer is used again once it is committed (recycle), and entries live longer. That is
+// right as long as raft copies what is proposed.
+func TestRaftCopiesWhatIsProposed(t *testing.T) {
+	h := newHand(t, 3)
+	o := h.lead()
+	h.sent = nil
+	put(t, o, 1, 100)
+	data, _ := o.next()
+	want := slices.Clone(data)
+	h.consensus.propose(data)
+	clear(data)
+	h.run()
+	full, _ := h.appends()
+	if len(full[2]) != 1 {
+		t.Fatalf("follower 2 gets %v", full[2])
+	}
+	stored, err := h.log.Entries(h.Status().Last, h.Status().Last+1, math.MaxUint64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, es := range map[string][]*raftpb.Entry{"a follower gets": full[2][0].GetEntries(), "the log has": stored} {
+		if len(es) != 1 || !bytes.Equal(es[0].GetData(), want) {
+			t.Errorf("%s the buffer and no copy of it: recycle must not use it again", what)
+		}
 	}
 }
 
