@@ -26,12 +26,14 @@ type rig struct {
 	members []*Member
 	queues  []*Queue
 	hangs   []chan chan struct{} // a client's `stats` takes a gate from it, and waits for that
+
+	ctx     context.Context // of the members' Run
+	running sync.WaitGroup
 }
 
 func newRig(t *testing.T, size int) *rig {
 	t.Helper()
 	r := &rig{t: t}
-	log := slog.New(slog.DiscardHandler) // t.Output() tells what happens
 	var listeners []net.Listener
 	var nodes []member.Node
 	for i := range size {
@@ -40,10 +42,10 @@ func newRig(t *testing.T, size int) *rig {
 		nodes = append(nodes, member.Node{Name: fmt.Sprint("n", i+1), Addr: l.Addr().String()})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
+	r.ctx = ctx
 	t.Cleanup(func() {
 		cancel()
-		running.Wait()
+		r.running.Wait()
 		for _, m := range r.members {
 			if err := m.Close(); err != nil {
 				t.Error(err)
@@ -51,37 +53,43 @@ func newRig(t *testing.T, size int) *rig {
 		}
 	})
 	for i, l := range listeners {
-		hang := make(chan chan struct{}, 1)
-		q := NewQueue(QueueConfig{
-			Engine: engine.Config{MaxJobSize: 1 << 16, Info: engine.Info{Usage: func() (user, system time.Duration) {
-				select {
-				case gate := <-hang:
-					<-gate
-				default:
-				}
-				return 0, 0
-			}}},
-			Reactor: reactor.Config{Loops: 2, MaxJobSize: 1 << 16, Log: log},
-			Listen: func() (plain, tls []net.Listener, err error) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				return []net.Listener{l}, nil, err
-			},
-			Log: log,
-		})
-		m, err := Open(Config{Dir: t.TempDir(), Self: nodes[i], Nodes: nodes, Listener: l, Queue: q, Log: log})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.members, r.queues, r.hangs = append(r.members, m), append(r.queues, q), append(r.hangs, hang)
-	}
-	for _, m := range r.members {
-		running.Go(func() {
-			if err := m.Run(ctx); err != nil {
-				t.Error(err)
-			}
-		})
+		r.run(nodes[i], nodes, l)
 	}
 	return r
+}
+
+// run runs another member.
+func (r *rig) run(self member.Node, nodes []member.Node, l net.Listener) *Member {
+	r.t.Helper()
+	log := slog.New(slog.DiscardHandler) // t.Output() tells what happens
+	hang := make(chan chan struct{}, 1)
+	q := NewQueue(QueueConfig{
+		Engine: engine.Config{MaxJobSize: 1 << 16, Info: engine.Info{Usage: func() (user, system time.Duration) {
+			select {
+			case gate := <-hang:
+				<-gate
+			default:
+			}
+			return 0, 0
+		}}},
+		Reactor: reactor.Config{Loops: 2, MaxJobSize: 1 << 16, Log: log},
+		Listen: func() (plain, tls []net.Listener, err error) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			return []net.Listener{l}, nil, err
+		},
+		Log: log,
+	})
+	m, err := Open(Config{Dir: r.t.TempDir(), Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.members, r.queues, r.hangs = append(r.members, m), append(r.queues, q), append(r.hangs, hang)
+	r.running.Go(func() {
+		if err := m.Run(r.ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return m
 }
 
 func listenLocally(t *testing.T) net.Listener {
