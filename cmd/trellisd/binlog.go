@@ -17,7 +17,7 @@ import (
 type durable struct {
 	*binlog.Log
 	dir    string
-	failed chan error // gets one error when the log has failed for good
+	failed chan error // gets one error when the log has failed for good; who receives it returns it
 }
 
 // openBinlog locks the directory and checks what is in it. It returns nil
@@ -91,9 +91,17 @@ func (d *durable) restore(eng *engine.Engine, now func() engine.Time, log *slog.
 	return nil
 }
 
-// end commits and syncs what is left.
-func (d *durable) end(log *slog.Logger) {
-	if err := d.Close(); err != nil && !errors.Is(err, binlog.ErrFailed) { // that was told when it happened
-		log.Error("closing the binlog", "error", err)
+// end commits and syncs what is left. Its error includes a failure of the log that nobody
+// has received from d.failed: what was acknowledged last may not be on the disk.
+func (d *durable) end() error {
+	err := d.Close()
+	select {
+	case failed := <-d.failed:
+		return failed
+	default:
 	}
+	if err == nil || errors.Is(err, binlog.ErrFailed) { // whoever received that failure returns it
+		return nil
+	}
+	return fmt.Errorf("closing the binlog in %s: %w", d.dir, err)
 }

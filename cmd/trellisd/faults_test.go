@@ -60,8 +60,8 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
 	w := &wired{t: t, addr: listener.Addr(), sigs: catchSignals(), ended: make(chan error, 1)}
 	go func() {
 		defer w.sigs.release()
-		w.ended <- w.sigs.during(func() error {
-			defer d.end(log)
+		w.ended <- w.sigs.during(func() (err error) {
+			defer func() { err = errors.Join(err, d.end()) }()
 			return supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, d.failed, new(web.Readiness), w.sigs, log)
 		}, log)
 	}()
@@ -197,6 +197,29 @@ func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
 	close(fails)
 	c.wantEOF()
 	if err := w.wait(); exitCode(err) == exitOK || !errors.Is(err, syscall.EIO) {
+		t.Errorf("the server ended with %v", err)
+	}
+}
+
+// What was acknowledged may not be on the disk if the last sync fails, which comes when
+// nobody is served any more.
+func TestALogThatFailsWhenItIsClosedIsTold(t *testing.T) {
+	t.Parallel()
+	fs := faultfs.New(faultyDir)
+	w := wireUp(t, fs, time.Hour)
+	c := w.dial()
+	c.send("put 1 0 60 1", "x")
+	c.want("INSERTED 1")
+	fs.Hook(func(call faultfs.Call) faultfs.Fault {
+		if call.Op == "sync" {
+			return faultfs.Fault{Err: syscall.EIO}
+		}
+		return faultfs.Fault{}
+	})
+	w.sigs.caught <- syscall.SIGTERM
+	c.wantEOF()
+	err := w.wait()
+	if exitCode(err) != exitFailed || !errors.Is(err, syscall.EIO) || strings.Count(err.Error(), "the binlog in "+faultyDir+" has failed: ") != 1 {
 		t.Errorf("the server ended with %v", err)
 	}
 }

@@ -127,6 +127,30 @@ func TestRepliesWaitForSpaceThatWasPromised(t *testing.T) {
 	}
 }
 
+// A stop that cannot write what was accepted is not one that went well.
+func TestAStopThatCannotWriteTheEndOfTheLogFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := start(t, "-b", dir)
+	c := s.dial(0)
+	c.send("put 1 0 60 1", "x")
+	c.want("INSERTED 1")
+	l := unix.Rlimit{Cur: 0, Max: unix.RLIM_INFINITY}
+	if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_FSIZE, &l, nil); err != nil {
+		t.Skip("another process's limits cannot be changed here: ", err)
+	}
+	c.send("put 2 0 60 1", "y")
+	s.waitText("no space to write what was accepted")
+	if err := c.conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.signal(syscall.SIGTERM)
+	if code := s.wait(); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	s.waitText("closing the binlog in " + dir)
+}
+
 // lazyDisk mounts a file system on a disk that has less space than it says. It
 // returns what takes all that is left, and what gives it back and returns where
 // the file system then is.

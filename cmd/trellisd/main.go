@@ -66,7 +66,7 @@ func serve(opt *options.Options, log *slog.Logger) error {
 }
 
 // serveOn runs the server on open sockets.
-func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logger) error {
+func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logger) (err error) {
 	mon, err := openMonitor(opt, log)
 	if err != nil {
 		return exitWith(exitListen, err)
@@ -115,7 +115,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	spareProcs(rc.Loops, spare)
 	var logFailed chan error
 	if bl != nil {
-		defer bl.end(log)
+		defer func() { err = errors.Join(err, bl.end()) }()
 		ec.Journal, rc.Journal, logFailed = bl, bl, bl.failed
 	}
 	eng := engine.New(ec)
