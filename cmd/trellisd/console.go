@@ -45,9 +45,12 @@ func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, log *sl
 		defer close(ended)
 		c.Run(ctx)
 	}()
-	m.console = func() {
+	m.console = func(ctx context.Context) {
 		cancel()
-		<-ended
+		select {
+		case <-ended:
+		case <-ctx.Done(): // it waits for a shard of the engine, which may never answer
+		}
 	}
 	return c
 }

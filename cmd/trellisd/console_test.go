@@ -1,11 +1,18 @@
 package main
 
 import (
+	"log/slog"
 	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"trellis/cmd/trellisd/internal/metrics"
+	"trellis/cmd/trellisd/internal/options"
+	"trellis/engine"
 )
 
 // visit makes a request as a browser does, as the user if there is one.
@@ -116,6 +123,41 @@ func TestTheConsoleIsThereWhereItShowsNobodyMore(t *testing.T) {
 				t.Errorf("warned: %t", warned)
 			}
 		})
+	}
+}
+
+// A shard that does not answer holds up whoever asks for its counts.
+func TestTheConsoleDoesNotKeepAServerThatHangsFromEnding(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	opt := &options.Options{HTTP: "127.0.0.1:0", Console: options.ConsoleRead, MetricsTubes: options.DefaultMetricsTubes}
+	mon, err := openMonitor(opt, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mon.serve(opt, log)
+	hangs, repaired := make(chan struct{}), make(chan struct{})
+	defer close(repaired)
+	hung := sync.OnceFunc(func() { close(hangs) })
+	mon.shows(&metrics.Serving{Engine: engine.New(engine.Config{}), Now: func() engine.Time {
+		hung()
+		<-repaired
+		return 0
+	}}, nil)
+	select {
+	case <-hangs:
+	case <-time.After(patience):
+		t.Fatal("the console does not look at the counts")
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		mon.close(log)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(patience):
+		t.Fatal("the HTTP side does not end")
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"trellis/reactor"
 )
 
-// monitorTimeout is how long scrapes that are under way may take when the server
-// has stopped.
+// monitorTimeout is how long scrapes that are under way, and the console, may take when the
+// server has stopped.
 const monitorTimeout = time.Second
 
 // monitor is the HTTP side: metrics, health and the console. Its methods may be
@@ -41,7 +41,7 @@ type monitor struct {
 
 	sockets []net.Listener                 // for clients, without TLS; set before serve
 	reactor atomic.Pointer[reactor.Server] // set with serving
-	console func()                         // ends the console; nil if there is none
+	console func(context.Context)          // ends the console, and waits for that until ctx is done; nil if there is none
 }
 
 // openMonitor opens the HTTP side's socket. It serves nothing yet.
@@ -154,8 +154,8 @@ func (m *monitor) close(log *slog.Logger) {
 			log.Warn("ending HTTP requests", "error", err)
 		}
 		<-m.done
-	}
-	if m.console != nil {
-		m.console()
+		if m.console != nil {
+			m.console(ctx)
+		}
 	}
 }
