@@ -234,7 +234,7 @@ func (m *monitor) show(queue *cluster.Queue) {
 	var srv *reactor.Server
 	if q := queue.Serving(); q != nil {
 		srv = q.Reactor
-		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Certificates: m.certificates, Current: q.Current}
+		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Current: q.Current}
 	}
 	m.shows(serving, srv)
 }

@@ -90,6 +90,9 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 		return err
 	}
 	mon.access, mon.sockets = acc, sock.plain
+	if certs != nil {
+		mon.certificates = certs.stats
+	}
 	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
@@ -142,11 +145,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 		acc.server.Store(srv)
 	}
 	defer watchFiles(certs, acc)()
-	serving := &metrics.Serving{Engine: eng, Now: now, Reactor: srv}
-	if certs != nil {
-		serving.Certificates = certs.stats
-	}
-	mon.shows(serving, srv)
+	mon.shows(&metrics.Serving{Engine: eng, Now: now, Reactor: srv}, srv)
 	return supervise(eng, srv, sock, certs, logFailed, &mon.ready, sigs, log)
 }
 

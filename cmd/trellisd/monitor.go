@@ -33,7 +33,7 @@ type monitor struct {
 	commits      *metrics.Commits
 	showing      sync.Mutex                      // held by show, so that what is newer is shown last
 	access       *accessControl                  // nil without access control; set before serve
-	certificates func() metrics.Certificates     // of a member of a cluster; nil without TLS. Set before serve
+	certificates func() metrics.Certificates     // nil without TLS; set before serve
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
 	serving      atomic.Pointer[metrics.Serving] // nil while clients are not served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
@@ -88,14 +88,15 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		return
 	}
 	src := metrics.Sources{
-		Serving:     m.serving.Load,
-		Limits:      limits(opt),
-		MaxJobSize:  opt.MaxJobSize,
-		SegmentSize: opt.SegmentSize,
-		Build:       metrics.Build{Version: version, Revision: commit, Date: date},
-		Usage:       usage,
-		Cluster:     m.cluster,
-		Stores:      m.stores,
+		Serving:      m.serving.Load,
+		Certificates: m.certificates,
+		Limits:       limits(opt),
+		MaxJobSize:   opt.MaxJobSize,
+		SegmentSize:  opt.SegmentSize,
+		Build:        metrics.Build{Version: version, Revision: commit, Date: date},
+		Usage:        usage,
+		Cluster:      m.cluster,
+		Stores:       m.stores,
 	}
 	if opt.Binlog != "" && !opt.Cluster.Member() {
 		m.commits = metrics.NewCommits()

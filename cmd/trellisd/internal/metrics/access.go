@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"trellis/cmd/trellisd/internal/access"
 	"trellis/cmd/trellisd/internal/reload"
 )
 
@@ -30,14 +31,7 @@ var (
 	reloadFailed = label("result", "failed")
 )
 
-func (c *collector) collectAccess(ch chan<- prometheus.Metric) {
-	for _, stats := range c.src.Reloads {
-		collectReload(ch, stats())
-	}
-	if c.src.Access == nil {
-		return
-	}
-	s := c.src.Access()
+func collectAccess(ch chan<- prometheus.Metric, s access.Stats) {
 	ch <- authenticated.with(float64(s.Authenticated))
 	ch <- authFailures.with(float64(s.BadToken), failureToken)
 	ch <- authFailures.with(float64(s.NoToken), failureCommand)

@@ -37,6 +37,8 @@ type Sources struct {
 	Access func() access.Stats
 	// Reloads tell of files that are loaded again when they change.
 	Reloads []func() reload.Stats
+	// Certificates are those of the server, nil if it has no listener for TLS.
+	Certificates func() Certificates
 
 	Limits      engine.Limits
 	MaxJobSize  uint32 // bytes
@@ -51,8 +53,6 @@ type Serving struct {
 	Engine  *engine.Engine
 	Now     func() engine.Time // the engine's time
 	Reactor Reactor
-	// Certificates are those of the server, nil if it has no listener for TLS.
-	Certificates func() Certificates
 	// Current waits until it is certain that this member led at the time of the call, so
 	// that what was read from Engine before counts. It returns false if that is not certain
 	// within a second. It is nil on a server alone.
@@ -130,6 +130,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements [prometheus.Collector].
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	c.collectAlways(ch)
 	var log *binlog.Stats
 	if c.src.Binlog != nil {
 		if log = c.src.Binlog(); log != nil {
@@ -158,14 +159,15 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if serving == nil {
 		return
 	}
-	c.collectAccess(ch)
+	if c.src.Access != nil {
+		collectAccess(ch, c.src.Access())
+	}
 	st := serving.Reactor.Stats()
 	collectReactor(ch, &st)
 	collectListeners(ch, st.Listeners)
 	collectLatency(ch, serving.Reactor.Latency())
-	if serving.Certificates != nil {
+	if c.src.Certificates != nil {
 		collectHandshakes(ch, serving.Reactor.Handshakes())
-		collectCertificates(ch, serving.Certificates())
 	}
 	c.collectServer(ch, s)
 	for i := range shown {
@@ -174,5 +176,19 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	collectOthers(ch, &rest)
 	if c.opt.Legacy {
 		c.collectLegacy(ch, now, s, shown, log)
+	}
+}
+
+// collectAlways shows what matters also while nobody is served: a standby has all jobs in
+// memory, and needs sound files when it is to lead.
+func (c *collector) collectAlways(ch chan<- prometheus.Metric) {
+	for _, stats := range c.src.Reloads {
+		collectReload(ch, stats())
+	}
+	if c.src.Certificates != nil {
+		collectCertificates(ch, c.src.Certificates())
+	}
+	if c.memoryLimit > 0 {
+		ch <- processMemoryLimit.with(float64(c.memoryLimit))
 	}
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"flag"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -86,7 +87,7 @@ func TestAMemberThatMayHaveBeenReplacedShowsNoJobs(t *testing.T) {
 	}
 }
 
-func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
+func TestAPartThatDoesNotRunIsNotShown(t *testing.T) {
 	r := newRig(t)
 	src := r.wholeSources()
 	src.Serving = func() *Serving { return nil }
@@ -96,9 +97,38 @@ func TestAPartThatDoesNotRunYetIsNotShown(t *testing.T) {
 		switch name := f.GetName(); {
 		case name == "beanstalkd_build_info", strings.HasPrefix(name, "beanstalkd_binlog_"): // of the commits
 		case name == "beanstalkd_cluster_store_seconds", name == "beanstalkd_cluster_commit_seconds": // of the stores
+		case alwaysShown[name]:
 		default:
 			t.Errorf("%s is shown", name)
 		}
+	}
+}
+
+// alwaysShown is what alerts ask of a server that serves nobody too, as a standby does.
+var alwaysShown = map[string]bool{
+	"beanstalkd_reloads_total": true, "beanstalkd_reload_failing": true,
+	"beanstalkd_tls_certificate_expiry_timestamp_seconds": true,
+	"beanstalkd_process_memory_limit_bytes":               true,
+}
+
+func TestAServerThatServesNobodyShowsItsFilesAndItsMemoryLimit(t *testing.T) {
+	src := newRig(t).wholeSources()
+	src.Serving = func() *Serving { return nil }
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(&collector{src: src, memoryLimit: 1 << 30})
+	series := make(map[string]int)
+	for _, f := range gather(t, r) {
+		if alwaysShown[f.GetName()] {
+			series[f.GetName()] = len(f.GetMetric())
+		}
+	}
+	// Two files, the results loaded and failed; the server's certificate and an authority.
+	want := map[string]int{
+		"beanstalkd_reloads_total": 4, "beanstalkd_reload_failing": 2,
+		"beanstalkd_tls_certificate_expiry_timestamp_seconds": 2, "beanstalkd_process_memory_limit_bytes": 1,
+	}
+	if !maps.Equal(series, want) {
+		t.Errorf("got %v, want %v", series, want)
 	}
 }
 

@@ -88,14 +88,13 @@ func (r *rig) wholeSources() Sources {
 		f.handshakes.Took[reactor.HandshakeTimeout].Observe(10*time.Second, 1)
 		f.latency.Answered[codec.OpPut].Observe(30*time.Microsecond, 5)
 		f.latency.Waited[codec.OpReserve].Observe(7*time.Second, 1)
-		s := r.serving(f)
-		s.Certificates = func() Certificates {
-			return Certificates{
-				Expires: time.Unix(1_800_000_000, 0), ClientCAExpires: time.Unix(1_900_000_000, 0),
-				Reload: reload.Stats{What: "certificates", Loaded: 5, Failed: 2, Failing: true},
-			}
+		return r.serving(f)
+	}
+	src.Certificates = func() Certificates {
+		return Certificates{
+			Expires: time.Unix(1_800_000_000, 0), ClientCAExpires: time.Unix(1_900_000_000, 0),
+			Reload: reload.Stats{What: "certificates", Loaded: 5, Failed: 2, Failing: true},
 		}
-		return s
 	}
 	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000, Keys: 9000}
 	src.Cluster = func() *Cluster {

@@ -105,9 +105,6 @@ func (c *collector) collectServer(ch chan<- prometheus.Metric, s *engine.Snapsho
 	if n := c.src.Limits.Memory; n > 0 {
 		ch <- jobMemoryLimit.with(float64(n))
 	}
-	if c.memoryLimit > 0 {
-		ch <- processMemoryLimit.with(float64(c.memoryLimit))
-	}
 	ch <- maxJobSize.with(float64(c.src.MaxJobSize))
 	ch <- currentKeys.with(float64(s.UniqueKeys), keysUnique)
 	ch <- currentKeys.with(float64(s.LimitedKeys), keysLimited)
