@@ -304,15 +304,18 @@ func alertQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
+// histogramModes are arguments of a Prometheus, by which histograms it takes.
+var histogramModes = map[string][]string{
+	"classic histograms": nil,
+	"native histograms":  {"--enable-feature=native-histograms"},
+}
+
 func TestPrometheusAnswersWhatOperatorsAsk(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the process's own metrics are those of Linux")
 	}
-	for name, args := range map[string][]string{
-		"classic histograms": nil,
-		"native histograms":  {"--enable-feature=native-histograms"},
-	} {
+	for name, args := range histogramModes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			files := newCertFiles(t)
@@ -390,12 +393,6 @@ func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
 	w := newTown(t, 3)
 	w.startAll()
 	l := w.leader()
-	p := startPrometheus(t, "http://"+l.http)
-	p.untilIs("beanstalkd_cluster_leads", 1)
-	p.untilIs("beanstalkd_cluster_voters", 3)
-	p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
-	p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
-	p.untilIs("beanstalkd_cluster_offices_total", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := peerwire.Fetch(ctx, peerwire.ClientConfig{}, l.door.addr(), []byte(`{"op":"backup"}`), io.Discard) // takes a snapshot
@@ -419,15 +416,25 @@ func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
 			}
 		}
 	})
-	queries := 0
-	for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
-		if ofCluster(q) {
-			queries++
-			p.untilData(q)
-		}
-	}
-	if queries < 4 {
-		t.Errorf("%d queries: were all of them found?", queries)
+	for name, args := range histogramModes {
+		t.Run(name, func(t *testing.T) {
+			p := startPrometheus(t, "http://"+l.http, args...)
+			p.untilIs("beanstalkd_cluster_leads", 1)
+			p.untilIs("beanstalkd_cluster_voters", 3)
+			p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
+			p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
+			p.untilIs("beanstalkd_cluster_offices_total", 1)
+			queries := 0
+			for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
+				if ofCluster(q) {
+					queries++
+					p.untilData(q)
+				}
+			}
+			if queries < 4 {
+				t.Errorf("%d queries: were all of them found?", queries)
+			}
+		})
 	}
 }
 
