@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,10 +23,6 @@ const (
 
 	// scrapeTimeout is Prometheus's own default: nobody waits longer.
 	scrapeTimeout = 10 * time.Second
-
-	// maxConnections is how many connections there may be; one more is closed. Their
-	// descriptors are of those that reactor.DefaultMaxConnections leaves free.
-	maxConnections = 32
 
 	readTimeout  = 5 * time.Second
 	writeTimeout = 2 * scrapeTimeout // profiles have the time that was asked for on top
@@ -50,7 +46,7 @@ type Config struct {
 // Server is an HTTP server. Make one with New.
 type Server struct {
 	http   http.Server
-	open   atomic.Int64 // connections
+	conns  connections
 	file   string
 	log    *slog.Logger
 	public http.Handler // of /healthz and /readyz, which are not protected
@@ -98,22 +94,10 @@ func New(cfg Config) *Server {
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
-		ConnState:         s.count,
-		ErrorLog:          slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn),
+		ConnState:         s.conns.changed,
+		ErrorLog:          log.New(&errorLog{log: cfg.Log}, "", 0),
 	}
 	return s
-}
-
-// count closes a connection that is one too many.
-func (s *Server) count(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.open.Add(1) > maxConnections {
-			_ = c.Close()
-		}
-	case http.StateClosed: // comes to those that are closed here as well
-		s.open.Add(-1)
-	}
 }
 
 func metrics(r *prometheus.Registry, log *slog.Logger) http.Handler {

@@ -1,13 +1,17 @@
 package web
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -154,39 +158,153 @@ func TestScrapesBeyondTheBoundAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestConnectionsBeyondTheBoundAreClosed(t *testing.T) {
-	url := start(t, Config{})
-	// once makes a request on a connection of its own, which it leaves open.
-	once := func() (*http.Transport, error) {
-		tr := new(http.Transport)
-		t.Cleanup(tr.CloseIdleConnections)
-		res, err := (&http.Client{Transport: tr}).Get(url + "/healthz")
-		if err != nil {
-			return tr, err
-		}
-		_, err = io.Copy(io.Discard, res.Body)
-		return tr, errors.Join(err, res.Body.Close())
+// once makes a request on a connection of its own, which it leaves open.
+func once(t *testing.T, url string) error { return onceBy(t, new(http.Transport), url) }
+
+func onceBy(t *testing.T, tr *http.Transport, url string) error {
+	t.Cleanup(tr.CloseIdleConnections)
+	res, err := (&http.Client{Transport: tr}).Get(url)
+	if err != nil {
+		return err
 	}
-	var last *http.Transport
-	for i := range maxConnections {
-		var err error
-		if last, err = once(); err != nil {
-			t.Fatalf("connection %d: %v", i+1, err)
+	_, err = io.Copy(io.Discard, res.Body)
+	return errors.Join(err, res.Body.Close())
+}
+
+// inTime tries until there is no error.
+func inTime(t *testing.T, try func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
 		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestConnectionsThatAreIdleShutNobodyOut(t *testing.T) {
+	dir := t.TempDir()
+	pool := selfSigned(t, dir)
+	file := write(t, filepath.Join(dir, "web.yml"), "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n")
+	plain, secure := start(t, Config{}), strings.Replace(start(t, Config{File: file}), "http:", "https:", 1)
+	for name, tt := range map[string]struct {
+		url       string
+		transport *http.Transport
+	}{
+		"without TLS": {url: plain, transport: new(http.Transport)},
+		"HTTP/1":      {url: secure, transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}},
+		"HTTP/2":      {url: secure, transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range maxConnections + 10 {
+				// A connection is idle a moment after its client has had the answer.
+				inTime(t, func() error { return onceBy(t, tt.transport.Clone(), tt.url+"/healthz") })
+			}
+		})
+	}
+}
+
+func TestAConnectionMoreThanThereAreRequestsForIsClosed(t *testing.T) {
+	asked, answered := make(chan struct{}), make(chan struct{})
+	url := start(t, Config{Console: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-answered
+		answer(w, http.StatusOK, "ok")
+	})})
+	ended := make(chan error, maxConnections)
+	for range maxConnections {
+		go func() { ended <- once(t, url+"/slow") }()
+	}
+	for range maxConnections {
+		<-asked
 	}
 	for range 3 {
-		if _, err := once(); err == nil {
+		if err := once(t, url+"/healthz"); err == nil {
 			t.Error("one more was answered")
 		}
 	}
-	last.CloseIdleConnections()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		_, err := once()
-		if err == nil {
-			break
+	close(answered)
+	for range maxConnections {
+		if err := <-ended; err != nil {
+			t.Errorf("a request within the bound: %v", err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("there is no room although a connection was closed: %v", err)
+	}
+	inTime(t, func() error { return once(t, url+"/healthz") })
+}
+
+// connection is one that only tells whether it was closed.
+type connection struct {
+	net.Conn
+	closed bool
+}
+
+func (c *connection) Close() error {
+	c.closed = true
+	return nil
+}
+
+func TestTheConnectionThatWasIdleLongestGivesWay(t *testing.T) {
+	var s connections
+	all := make([]*connection, maxConnections)
+	for i := range all {
+		all[i] = new(connection)
+		s.changed(all[i], http.StateNew)
+		s.changed(all[i], http.StateActive)
+	}
+	for _, i := range []int{7, 3, 5, 9} {
+		s.changed(all[i], http.StateIdle)
+	}
+	s.changed(all[3], http.StateActive)
+	s.changed(all[3], http.StateIdle) // behind the others now
+	s.changed(all[5], http.StateActive)
+	s.changed(all[9], http.StateClosed) // makes room for one
+	more := func(gives *connection) {
+		t.Helper()
+		c := new(connection)
+		s.changed(c, http.StateNew)
+		if gives == nil {
+			gives = c
+		}
+		for i, o := range append(all, c) {
+			if o.closed != (o == gives) {
+				t.Errorf("connection %d: closed: %t", i, o.closed)
+			}
+		}
+		gives.closed = false
+		s.changed(gives, http.StateIdle)   // had a request at that moment
+		s.changed(gives, http.StateClosed) // as the server sees it
+		if gives != c {
+			s.changed(c, http.StateActive)
+		}
+	}
+	first := new(connection)
+	s.changed(first, http.StateNew)
+	s.changed(first, http.StateActive)
+	if first.closed || all[7].closed {
+		t.Error("closed although there is room")
+	}
+	more(all[7])
+	more(all[3])
+	more(nil)
+	more(nil)
+	s.changed(all[5], http.StateIdle)
+	more(all[5])
+}
+
+func TestFailedHandshakesAreThrottledAndOtherTroubleIsNot(t *testing.T) {
+	var b bytes.Buffer
+	l := log.New(&errorLog{log: slog.New(slog.NewTextHandler(&b, nil))}, "", 0)
+	for range 3 {
+		l.Print("http: TLS handshake error from 192.0.2.1:5: EOF")
+		l.Print("http2: server connection error from 192.0.2.1:5: PROTOCOL_ERROR")
+		l.Print("http: panic serving 192.0.2.1:5: boom\na stack")
+	}
+	for text, want := range map[string]int{"level=WARN": 4, "TLS handshake error": 1, "http2": 0, `boom\na stack"`: 3} {
+		if got := strings.Count(b.String(), text); got != want {
+			t.Errorf("%d lines with %q, want %d:\n%s", got, text, want, b.String())
 		}
 	}
 }
