@@ -195,32 +195,33 @@ func (c *Client) AwaitUnreserved(ctx context.Context) error {
 }
 
 // ask sends a command that is no part of the history, again and again until it has a reply,
-// and returns that, or the body that the reply announces.
+// and returns that, or the body that the reply announces. A body that no server may send is an
+// error, too.
 func (c *Client) ask(ctx context.Context, command string) (string, error) {
 	for {
 		if err := c.Connect(ctx); err != nil {
 			return "", err
 		}
-		reply, err := c.exchange(command)
+		reply, wrong, err := c.exchange(command)
 		if err == nil {
-			return reply, nil
+			return reply, wrong
 		}
 		c.Close()
 	}
 }
 
-func (c *Client) exchange(command string) (string, error) {
+func (c *Client) exchange(command string) (reply string, wrong, err error) {
 	if err := c.conn.SetDeadline(time.Now().Add(c.waits)); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if _, err := io.WriteString(c.conn, command+"\r\n"); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	line, err := c.in.ReadString('\n')
 	if f := strings.Fields(line); err == nil && len(f) == 2 && f[0] == "OK" {
 		return c.body(f)
 	}
-	return strings.TrimSpace(line), err
+	return strings.TrimSpace(line), nil, err
 }
 
 // longTTR, in seconds, does not end during a test: the model knows no time.
@@ -350,31 +351,34 @@ func (c *Client) read(o *Op) (wrong, err error) {
 			return fmt.Errorf("the reply to %s %d is %q", o.Verb, o.ID, line), nil
 		}
 		o.ID = id
-		o.Body, err = c.body(f)
+		var wrongBody error
+		o.Body, wrongBody, err = c.body(f)
+		wrong = errors.Join(wrong, wrongBody)
 	case "OK":
 		var text string
-		text, err = c.body(f)
-		if err == nil {
+		text, wrong, err = c.body(f)
+		if wrong == nil && err == nil {
 			o.Stats, wrong = parseStats(text)
 		}
 	}
 	return wrong, err
 }
 
-// body reads the body that a reply announces in its last field.
-func (c *Client) body(f []string) (string, error) {
+// body reads the body that a reply announces in its last field. wrong tells of one that no
+// server may send.
+func (c *Client) body(f []string) (text string, wrong, err error) {
 	n, err := strconv.Atoi(f[len(f)-1])
 	if err != nil || n < 0 || n > 1<<24 {
-		return "", fmt.Errorf("a reply announces a body: %q", f)
+		return "", fmt.Errorf("a reply announces a body: %q", f), nil
 	}
 	b := make([]byte, n+2)
 	if _, err := io.ReadFull(c.in, b); err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if string(b[n:]) != "\r\n" {
-		return "", errors.New("a body does not end where it should")
+		return "", fmt.Errorf("the body behind %q does not end where it should", f), nil
 	}
-	return string(b[:n]), nil
+	return string(b[:n]), nil, nil
 }
 
 // parseStats reads what stats-job says.
