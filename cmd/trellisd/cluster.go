@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"trellis/binlog/replica"
+	peerwire "trellis/binlog/replica/wire"
 	"trellis/cmd/trellisd/internal/cluster"
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
@@ -81,6 +83,10 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		return err
 	}
 	defer end()
+	peerTLS, err := loadPeerTLS(&opt.Cluster, log)
+	if err != nil {
+		return exitWith(exitUsage, err)
+	}
 	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
@@ -90,9 +96,8 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	mon.serve(opt, log)
 	collectSoon()
 	limitHeap(opt)
-	c := &opt.Cluster
 	m, err := cluster.Open(cluster.Config{
-		Dir: opt.Binlog, Self: c.Node, Nodes: c.Nodes, Cert: c.Cert, Key: c.Key, CA: c.CA,
+		Dir: opt.Binlog, Self: opt.Cluster.Node, Nodes: opt.Cluster.Nodes, TLS: peerTLS,
 		Listener: peers, Queue: queue, Observer: mon.stores, Log: log,
 	})
 	if err != nil {
@@ -113,6 +118,14 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	})
 	m.Changed(func() { mon.show(queue) })
 	return superviseMember(m, queue, mon, sigs, log)
+}
+
+// loadPeerTLS loads what connections between members need, nil if they are without TLS.
+func loadPeerTLS(c *options.Cluster, log *slog.Logger) (*tls.Config, error) {
+	if c.Cert == "" {
+		return nil, nil
+	}
+	return peerwire.LoadTLS(c.Cert, c.Key, c.CA, log)
 }
 
 // newQueue makes the queue of a member. It opens and closes the clients' sockets, and loads

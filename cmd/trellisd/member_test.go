@@ -600,7 +600,7 @@ func TestWhatAMemberRefusesToStartWith(t *testing.T) {
 		{"a directory of a server alone", append(common, "-b", plain, "--node=n1=127.0.0.1:1", "--cluster=n1=127.0.0.1:1"), exitBinlog, "trellis.0000000001"},
 		{"no directory", append(common, "-b", plain+"/none", "--node=n1=127.0.0.1:1"), exitBinlog, plain + "/none"},
 		{"an address of another's", []string{"-p0", "-l127.0.0.1", "-b", n.dir, "--node=n1=" + n.door.addr()}, exitListen, "stop the process that has it"},
-		{"a missing certificate", append(common, "-b", n.dir, "--node=n1="+n.door.addr(), "--cluster-cert=/none", "--cluster-key=/none", "--cluster-ca=/none"), exitBinlog, "/none"},
+		{"a missing certificate", append(common, "-b", n.dir, "--node=n1="+n.door.addr(), "--cluster-cert=/none", "--cluster-key=/none", "--cluster-ca=/none"), exitUsage, "/none"},
 	} {
 		p := launch(t, x.args...)
 		code := p.wait()

@@ -27,7 +27,7 @@ type Config struct {
 	Self  member.Node   // of --node
 	Nodes []member.Node // of --cluster; nil if the directory has a mark
 
-	Cert, Key, CA string // files in PEM; empty on loopback
+	TLS *tls.Config // for connections between members, see [wire.LoadTLS]; nil on loopback
 
 	Listener net.Listener // for the other members; Close closes it
 	Queue    *Queue
@@ -54,26 +54,19 @@ type Member struct {
 // Open locks the directory, and begins to answer the other members. Errors name the
 // directory or the flag to blame.
 func Open(cfg Config) (*Member, error) {
-	var config *tls.Config
-	if cfg.Cert != "" {
-		var err error
-		if config, err = wire.LoadTLS(cfg.Cert, cfg.Key, cfg.CA, cfg.Log); err != nil {
-			return nil, err
-		}
-	}
 	lock, err := vfs.LockDir(vfs.OS{}, cfg.Dir)
 	if err != nil {
 		return nil, err
 	}
 	m := &Member{cfg: cfg, lock: lock, failed: make(chan error, 1)}
 	m.call = func(ctx context.Context, addr string, req []byte) ([]byte, error) {
-		return wire.Call(ctx, wire.ClientConfig{TLS: config}, addr, req)
+		return wire.Call(ctx, wire.ClientConfig{TLS: cfg.TLS}, addr, req)
 	}
 	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed, cfg.Queue.resign = m.HandOver, m.fail, m.changed, m.resign
-	m.transport, err = wire.New(wire.Config{TLS: config, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
+	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
