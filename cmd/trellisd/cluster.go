@@ -153,6 +153,7 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 	}
 	began := time.Now()
 	info.Uptime = func() time.Duration { return time.Since(began) }
+	mon.uptime = info.Uptime
 	ec := engineConfig(opt, info)
 	rc := reactorConfig(opt, log)
 	spareProcs(rc.Loops, spareOfMember)

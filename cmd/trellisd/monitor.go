@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type monitor struct {
 	showing      sync.Mutex                      // held by show, so that what is newer is shown last
 	access       *accessControl                  // nil without access control; set before serve
 	certificates func() metrics.Certificates     // nil without TLS; set before serve
+	uptime       func() time.Duration            // of a member of a cluster; nil on a server alone. Set before serve
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
 	serving      atomic.Pointer[metrics.Serving] // nil while clients are not served
 	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
@@ -92,9 +94,10 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		Certificates: m.certificates,
 		Limits:       limits(opt),
 		MaxJobSize:   opt.MaxJobSize,
-		SegmentSize:  opt.SegmentSize,
+		SegmentSize:  cmp.Or(opt.SegmentSize, binlog.DefaultSegmentSize),
 		Build:        metrics.Build{Version: version, Revision: commit, Date: date},
 		Usage:        usage,
+		Uptime:       m.uptime,
 		Cluster:      m.cluster,
 		Stores:       m.stores,
 	}

@@ -144,6 +144,7 @@ func TestMetricsFlagsBoundTubesAndAddOldNames(t *testing.T) {
 		`beanstalkd_tubes_folded 1`,
 		`beanstalkd_other_tubes_current_jobs{state="ready"} 1`,
 		`current_jobs_ready 3`,
+		`binlog_max_size 1.048576e+07`,
 		`tube_current_jobs_ready{tube="big"} 2`,
 	} {
 		if !strings.Contains(body, "\n"+want+"\n") {

@@ -42,10 +42,13 @@ type Sources struct {
 
 	Limits      engine.Limits
 	MaxJobSize  uint32 // bytes
-	SegmentSize int64  // bytes, as given by -s; shown by a legacy name only
+	SegmentSize int64  // bytes, as stats has it; shown by a legacy name only
 	Build       Build
 	// Usage is the processor time that the process has used.
 	Usage func() (user, system time.Duration)
+	// Uptime is how long the server has run. Nil stands for the engine's time, which on a
+	// member of a cluster began with a snapshot.
+	Uptime func() time.Duration
 }
 
 // Serving is a server that serves.

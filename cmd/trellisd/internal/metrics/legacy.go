@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,7 +20,7 @@ import (
 type legacyServer struct {
 	*engine.Snapshot
 	collector *collector
-	uptime    float64
+	uptime    float64      // whole seconds
 	binlog    binlog.Stats // zero if there is none
 }
 
@@ -127,7 +128,11 @@ func legacyName(key string) string { return strings.ReplaceAll(key, "-", "_") }
 func (c *collector) collectLegacy(
 	ch chan<- prometheus.Metric, now engine.Time, s *engine.Snapshot, tubes []engine.TubeSnapshot, log *binlog.Stats,
 ) {
-	server := legacyServer{Snapshot: s, collector: c, uptime: float64(now / 1e9)}
+	uptime := time.Duration(now)
+	if c.src.Uptime != nil {
+		uptime = c.src.Uptime()
+	}
+	server := legacyServer{Snapshot: s, collector: c, uptime: float64(uptime / time.Second)}
 	if log != nil {
 		server.binlog = *log
 	}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // stats reads the reply to stats or stats-tube, leaving out what is no number.
@@ -73,6 +74,21 @@ func TestLegacyNamesAreTheKeysOfStats(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The engine of a cluster's leader began with a snapshot, not with the server.
+func TestTheLegacyUptimeIsThatOfTheServer(t *testing.T) {
+	src := newRig(t).sources()
+	src.Uptime = func() time.Duration { return 77*time.Second + 900*time.Millisecond }
+	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes, Legacy: true})) {
+		if f.GetName() == "uptime" {
+			if got := f.Metric[0].Gauge.GetValue(); got != 77 {
+				t.Errorf("%v seconds, want 77", got)
+			}
+			return
+		}
+	}
+	t.Error("not shown")
 }
 
 func TestLegacyNamesAreShownOnlyOnDemand(t *testing.T) {
