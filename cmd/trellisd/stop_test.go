@@ -124,13 +124,13 @@ func TestASignalBeforeClientsAreServedEndsTheServerAtOnce(t *testing.T) {
 	}
 }
 
-func TestUSR1RefusesJobsForEver(t *testing.T) {
+func TestUSR1RefusesJobs(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	c := s.dial(0)
 	c.send("put 0 0 60 1", "a")
 	c.want("INSERTED 1")
-	for range 2 { // there is no way back
+	for range 2 { // a second signal changes nothing
 		s.signal(syscall.SIGUSR1)
 		s.waitText("drain mode")
 		c.send("put 0 0 60 1", "b", "put 0 0 60 1", "abc")
