@@ -224,6 +224,34 @@ func TestALogThatFailsWhenItIsClosedIsTold(t *testing.T) {
 	}
 }
 
+func TestAServerWhoseListenerHasFailedIsNotReady(t *testing.T) {
+	t.Parallel()
+	log := slog.New(slog.DiscardHandler)
+	start, now := newClock()
+	eng := engine.New(engine.Config{MaxJobSize: 1000, Start: start})
+	srv, err := reactor.New(reactor.Config{Engine: eng, Now: now, Loops: 1, Log: log, MaxJobSize: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sigs := catchSignals()
+	defer sigs.release()
+	var ready web.Readiness
+	err = supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, nil, &ready, sigs, log)
+	if !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the server ended with %v", err)
+	}
+	if err := ready.Err(); err == nil || err.Error() != "a listener has failed" {
+		t.Errorf("readiness: %v", err)
+	}
+}
+
 // readStats reads a dictionary that was asked for.
 func readStats(c *client) map[string]string {
 	c.t.Helper()

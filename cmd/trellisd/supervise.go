@@ -65,6 +65,7 @@ func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *ce
 			return stop(srv, logFailed, log)
 		case err := <-failed:
 			log.Info("stopping", "error", err)
+			ready.NotReady("a listener has failed")
 			return errors.Join(err, stop(srv, logFailed, log))
 		case err := <-logFailed:
 			// The kernel does not tell what of the log is on disk. Replies
