@@ -32,8 +32,11 @@ func (c *Cluster) ListenAddr() string {
 	return c.Node.Addr
 }
 
-// givenFlags tells which flags were given that a member of a cluster ignores.
-type givenFlags struct{ sync, segment bool }
+// givenFlags tells which flags were given whose values do not tell it.
+type givenFlags struct {
+	sync, segment bool // -f or -F, and -s
+	tubes         bool // --metrics-tubes
+}
 
 // clusterFlags declares the flags of a cluster.
 func (opt *Options) clusterFlags(value func(long, short string, set func(string) error)) {

@@ -316,7 +316,7 @@ func Parse(args []string) (*Options, error) {
 		if err != nil || n < 1 {
 			return usagef("invalid number of tubes: %s; give a number from 1 on", v)
 		}
-		opt.MetricsTubes = n
+		opt.MetricsTubes, flags.tubes = n, true
 		return nil
 	})
 	word("metrics-legacy", "", func() error { opt.MetricsLegacy = true; return nil })
@@ -395,11 +395,8 @@ func Parse(args []string) (*Options, error) {
 	if err == nil && fs.NArg() > 0 {
 		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", fs.Arg(0))
 	}
-	if err == nil && opt.WebConfig != "" && opt.HTTP == "" {
-		err = usagef("--web-config-file is for HTTP, which is off; give --http HOST:PORT too")
-	}
 	if err == nil {
-		err = opt.checkConsole()
+		err = opt.checkHTTP(flags)
 	}
 	if !levelGiven {
 		opt.LogLevel = levelOf(verbosity)
@@ -416,14 +413,24 @@ func Parse(args []string) (*Options, error) {
 	return opt, nil
 }
 
-// checkConsole checks what belongs to the console.
-func (opt *Options) checkConsole() error {
-	switch {
-	case opt.HTTP == "" && (opt.Console == ConsoleRead || opt.Console == ConsoleWrite):
-		return usagef("--console=%s is for HTTP, which is off; give --http HOST:PORT too", opt.Console)
-	case opt.HTTP == "" && opt.HTTPHosts != nil:
-		return usagef("--http-host is for HTTP, which is off; give --http HOST:PORT too")
-	case opt.Console == ConsoleWrite && opt.WebConfig == "":
+// checkHTTP checks the flags of the HTTP side as a whole.
+func (opt *Options) checkHTTP(given givenFlags) error {
+	for _, f := range []struct {
+		flag  string
+		given bool
+	}{
+		{"--web-config-file", opt.WebConfig != ""},
+		{"--console=" + opt.Console, opt.Console == ConsoleRead || opt.Console == ConsoleWrite},
+		{"--http-host", opt.HTTPHosts != nil},
+		{"--pprof", opt.Pprof},
+		{"--metrics-tubes", given.tubes},
+		{"--metrics-legacy", opt.MetricsLegacy},
+	} {
+		if f.given && opt.HTTP == "" {
+			return usagef("%s is for HTTP, which is off; give --http HOST:PORT too", f.flag)
+		}
+	}
+	if opt.Console == ConsoleWrite && opt.WebConfig == "" {
 		return usagef("--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too")
 	}
 	return nil

@@ -112,7 +112,8 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 			o.Notices = []string{"binlog segment size was set to 1073741824"}
 		}},
 		{"--http=127.0.0.1:11380", func(o *Options) { o.HTTP = "127.0.0.1:11380" }},
-		{"--pprof|--metrics-legacy|--metrics-tubes=7", func(o *Options) {
+		{"--http=:1|--pprof|--metrics-legacy|--metrics-tubes=7", func(o *Options) {
+			o.HTTP = ":1"
 			o.Pprof, o.MetricsLegacy, o.MetricsTubes = true, true, 7
 		}},
 		{"--skip-damaged", func(o *Options) { o.SkipDamaged = true }},
@@ -248,6 +249,10 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--console=yes", "unknown value for --console: yes; give off, read or write"},
 		{"--console=read", "--console=read is for HTTP, which is off; give --http HOST:PORT too"},
 		{"--http-host=a", "--http-host is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--web-config-file=a", "--web-config-file is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--pprof", "--pprof is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--metrics-tubes=1000", "--metrics-tubes is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--metrics-legacy", "--metrics-legacy is for HTTP, which is off; give --http HOST:PORT too"},
 		{"--http=:1|--http-host=", `invalid name for --http-host: ""; give a host's name, as browsers have it in their address bar`},
 		{"--http=:1|--http-host=http://a", `invalid name for --http-host: "http://a"; give a host's name, as browsers have it in their address bar`},
 		{
