@@ -385,6 +385,42 @@ func TestEverythingIsReachedByKeyboard(t *testing.T) {
 	}
 }
 
+// TestEnterAmongJobsMovesThemOrDoesNothing presses Enter where a browser then chooses the button.
+func TestEnterAmongJobsMovesThemOrDoesNothing(t *testing.T) {
+	r := newRig(t, writable)
+	r.console.cfg.Who = nobodyAsked
+	b := newBrowser(t, r)
+	for _, state := range []string{"ready", "delayed", "buried"} {
+		var id uint64
+		switch state {
+		case "ready":
+			id = r.put("a", 1, 0, "x")
+		case "delayed":
+			id = r.put("a", 1, 1000, "x")
+		default:
+			id = r.bury("a", "x")
+		}
+		b.open("/tubes/a/jobs?state=" + state)
+		var unseen bool
+		if b.eval(`!document.querySelector("form.card > button").checkVisibility()`, &unseen); !unseen {
+			t.Error("the button that Enter presses is shown beside the others")
+		}
+		b.eval(`const box = document.querySelector("td.check input"); box.click(); box.focus()`, nil)
+		b.enter()
+		b.until("the refusal, as there is no tube", `document.querySelector("main").innerText.includes("no tube can have the name")`)
+		if got := r.state(id); got != state {
+			t.Errorf("Enter on the box of a job that was %s: it is %s", state, got)
+		}
+		b.open("/tubes/a/jobs?state=" + state)
+		b.eval(`document.querySelector("td.check input").click(); const to = document.getElementById("bulk-to"); to.value = "b"; to.focus()`, nil)
+		b.enter()
+		b.until("the notice", `(document.querySelector(".notice")?.textContent ?? "") !== ""`)
+		if got := r.state(id); got != state || r.stat("b", "current-jobs-"+state) != 1 {
+			t.Errorf("Enter in the field for a tube: the job that was %s is %s, and %d are in that tube", state, got, r.stat("b", "current-jobs-"+state))
+		}
+	}
+}
+
 func TestPagesRefreshThemselves(t *testing.T) {
 	r := newRig(t, writable)
 	r.console.cfg.Who = nobodyAsked

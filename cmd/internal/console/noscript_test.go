@@ -318,7 +318,7 @@ func (v *visitor) changeJobs() {
 	v.wantState(ids[0], "ready")
 	choose(ids[2])
 	v.fill("#bulk-to", "elsewhere")
-	v.click(`button[formaction="/jobs/move"]`)
+	v.click(`.bulk button[formaction="/jobs/move"]`)
 	v.at(path, "1 job moved (to tube elsewhere)")
 	v.want("elsewhere", "current-jobs-buried", 1)
 	v.click(".tabs a.ready")
