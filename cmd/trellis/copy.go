@@ -50,12 +50,8 @@ JSON is an object with copied, how many were, and with ids not-found, the ids of
 
 func copyJobs(ctx context.Context, c *client.Conn, s *selection, to string) (o outcome, err error) {
 	if s.tube == "" {
-		for _, id := range s.ids {
-			if err := copyJob(ctx, c, id, to, &o); err != nil {
-				return o, err
-			}
-		}
-		return o, nil
+		err = copyIDs(ctx, c, s.ids, to, &o)
+		return o, err
 	}
 	most, err := s.bound(ctx, c)
 	if err != nil || most == 0 {
@@ -72,17 +68,28 @@ func copyJobs(ctx context.Context, c *client.Conn, s *selection, to string) (o o
 		}
 		return o, copyJob(ctx, c, first.ID, to, &o)
 	}
-	// The list does not come to the copies, also if they are in the same tube: they are behind the
-	// bound, or before what was listed.
+	// All of the list before the first copy: copies in the same tube, with ids of their own, would come into the next page, and
+	// what is behind them would be left out.
+	var ids []uint64
 	err = eachJob(ctx, c, s.tube, s.of, most, func(page []client.Fields) error {
 		for _, job := range page {
-			if err := copyJob(ctx, c, job.Uint("id"), to, &o); err != nil {
-				return err
-			}
+			ids = append(ids, job.Uint("id"))
 		}
 		return nil
 	})
-	return o, gone(err)
+	if err = gone(err); err == nil {
+		err = copyIDs(ctx, c, ids, to, &o)
+	}
+	return o, err
+}
+
+func copyIDs(ctx context.Context, c *client.Conn, ids []uint64, to string, o *outcome) error {
+	for _, id := range ids {
+		if err := copyJob(ctx, c, id, to, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // copyJob copies one job. Its body is in memory only while it is copied.

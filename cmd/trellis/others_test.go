@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"trellis/cmd/internal/client"
 )
 
 // inTurn is a stock server that answers each line with the next of its replies, and with the last one again and again.
@@ -116,4 +120,80 @@ func TestATubeThatGoesWhileItIsListedIsShownUpToThere(t *testing.T) {
 			t.Errorf("%s: status %d\n%s%s", args, status, out, errs)
 		}
 	}
+}
+
+// TestCopiesInTheSameTubeAreNotCopiedInPlaceOfJobs has a tube with more jobs than a page. The copies of the first page would come
+// before the jobs of the second one, as those have a worse priority.
+func TestCopiesInTheSameTubeAreNotCopiedInPlaceOfJobs(t *testing.T) {
+	const urgent, others = client.MaxListJobs, 2
+	var mu sync.Mutex
+	peeked, copies := make(map[int]int), 0
+	addr := serveEach(t, listen(t), func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			mu.Lock()
+			reply, id, limit := "NOT_FOUND", 0, 0
+			body := func(text string) string { return fmt.Sprintf("OK %d\r\n%s", len(text), text) }
+			switch line := in.Text(); {
+			case line == "capabilities":
+				reply = body("---\nmax-job-size: 65535\nextensions:\n- list-jobs\n")
+			case line == "use t":
+				reply = "USING t"
+			case line == "stats-tube t":
+				reply = body(fmt.Sprintf("---\nname: t\ncurrent-jobs-ready: %d\n", urgent+others))
+			case strings.HasPrefix(line, "stats-job "):
+				reply = body("---\npri: 0\nttr: 60\nstate: ready\n")
+			case strings.HasPrefix(line, "put "):
+				in.Scan()
+				copies++
+				reply = fmt.Sprint("INSERTED ", urgent+others+copies)
+			case scans(line, "peek %d", &id):
+				if peeked[id]++; id == 1 { // the others have gone, which takes less time
+					reply = "FOUND 1 1\r\na"
+				}
+			case scans(line, "list-jobs t ready %d %d", &limit, &id), scans(line, "list-jobs t ready %d", &limit):
+				var all []int
+				for i := range urgent + copies + others {
+					switch {
+					case i < urgent: // the first ones
+						all = append(all, i+1)
+					case i < urgent+copies:
+						all = append(all, i+1+others)
+					default:
+						all = append(all, i+1-copies)
+					}
+				}
+				list := "---\n"
+				for _, id := range all[slices.Index(all, id)+1:] {
+					if limit--; limit >= 0 {
+						list += fmt.Sprintf("- id: %d\n", id)
+					}
+				}
+				reply = body(list)
+			}
+			mu.Unlock()
+			if _, err := io.WriteString(c, reply+"\r\n"); err != nil {
+				return
+			}
+		}
+	})
+	out, errs, status := trellis(t, "copy", "--tube", "t", "--state", "ready", "--count", "all", "--to", "t", "-a", addr)
+	if status != 0 || out != "1 ready job of tube t copied\n" {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for id := range urgent + others {
+		if peeked[id+1] != 1 {
+			t.Fatalf("job %d was copied %d times", id+1, peeked[id+1])
+		}
+	}
+	if len(peeked) != urgent+others {
+		t.Errorf("%d jobs were copied, where there are %d", len(peeked), urgent+others)
+	}
+}
+
+// scans reads a line that has this format and nothing more.
+func scans(line, format string, into ...any) bool {
+	n, err := fmt.Sscanf(line, format+"\n", into...)
+	return err == nil && n == len(into)
 }
