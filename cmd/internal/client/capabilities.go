@@ -25,7 +25,7 @@ func (c *Conn) Capabilities(ctx context.Context) (Capabilities, error) {
 	if c.caps != nil {
 		return *c.caps, nil
 	}
-	if err := c.enqueue("capabilities", "capabilities", nil); err != nil {
+	if err := c.enqueue(ctx, "capabilities", "capabilities", nil); err != nil {
 		return Capabilities{}, err
 	}
 	r, err := c.roundTrip(ctx)
@@ -52,7 +52,7 @@ func (c *Conn) Capabilities(ctx context.Context) (Capabilities, error) {
 // checkServed tells a stock server from one that wants a token first, by a command that
 // every other client may use. For the latter the error is ErrToken.
 func (c *Conn) checkServed(ctx context.Context) error {
-	if err := c.enqueue("list-tube-used", "list-tube-used", nil); err != nil {
+	if err := c.enqueue(ctx, "list-tube-used", "list-tube-used", nil); err != nil {
 		return err
 	}
 	r, err := c.roundTrip(ctx)

@@ -88,7 +88,7 @@ func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
 			t.Errorf("%s: %v", command, err)
 		}
 	}
-	if err := c.Queue("put 1 1 1 1 x:y", nil); err == nil {
+	if err := c.Queue(t.Context(), "put 1 1 1 1 x:y", nil); err == nil {
 		t.Error("a tag was queued")
 	}
 	if !slices.Equal(*seen, []string{"capabilities", "list-tube-used"}) {
@@ -191,6 +191,57 @@ func TestPatienceIsForEachPart(t *testing.T) {
 	}
 	if nc.reads < 10 || nc.armed != nc.reads+1 { // and one write
 		t.Errorf("%d reads, %d times a deadline", nc.reads, nc.armed)
+	}
+}
+
+// sending is a connection that tells when it is written to, and that breaks.
+type sending struct {
+	net.Conn
+	begun  chan struct{} // has room for one
+	broken error         // nil: it does not break
+	before int           // writes before that
+}
+
+func (s *sending) Write(p []byte) (int, error) {
+	select {
+	case s.begun <- struct{}{}:
+	default:
+	}
+	if s.before--; s.before < 0 && s.broken != nil {
+		return 0, s.broken
+	}
+	return s.Conn.Write(p)
+}
+
+func TestTheContextEndsTheSendingOfALargeBodyToo(t *testing.T) {
+	ours, theirs := net.Pipe() // which nobody reads
+	defer theirs.Close()
+	s := &sending{Conn: ours, begun: make(chan struct{}, 1)}
+	c := New(s, "there")
+	defer c.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		<-s.begun
+		cancel()
+	}()
+	_, err := c.Put(ctx, &NewJob{Body: make([]byte, 4*bufferSize)})
+	if conn := (*ConnError)(nil); !errors.As(err, &conn) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if again := c.Queue(t.Context(), "stats", nil); !errors.Is(again, err) {
+		t.Errorf("afterwards: %v", again)
+	}
+}
+
+func TestABodyThatCannotBeSentIsNotWaitedFor(t *testing.T) {
+	broken := errors.New("broken pipe")
+	for _, tt := range []struct{ size, before int }{{1, 0}, {4 * bufferSize, 0}, {4 * bufferSize, 1}, {4 * bufferSize, 2}} {
+		c := New(&sending{Conn: new(fed), begun: make(chan struct{}, 1), broken: broken, before: tt.before}, "there")
+		_, err := c.Put(t.Context(), &NewJob{Body: make([]byte, tt.size)})
+		if !errors.Is(err, broken) || !strings.HasPrefix(err.Error(), "there: sending") {
+			t.Errorf("a body of %d bytes, after %d writes: %v", tt.size, tt.before, err)
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func (c *Conn) Close() error { return c.nc.Close() }
 // Auth offers a token. It must be the first command, and fails with a RefusedError if the
 // server does not know the token.
 func (c *Conn) Auth(ctx context.Context, token string) error {
-	if err := c.enqueue("auth", "auth "+token, nil); err != nil {
+	if err := c.enqueue(ctx, "auth", "auth "+token, nil); err != nil {
 		return err
 	}
 	r, err := c.roundTrip(ctx)
@@ -124,7 +124,7 @@ func (c *Conn) Do(ctx context.Context, line string, body []byte) (Reply, error) 
 			return Reply{}, err
 		}
 	}
-	if err := c.Queue(line, body); err != nil {
+	if err := c.Queue(ctx, line, body); err != nil {
 		return Reply{}, err
 	}
 	return c.roundTrip(ctx)
@@ -142,23 +142,24 @@ func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
 	return c.Next(ctx)
 }
 
-// Queue makes a command ready to be sent, and may send what was queued before, for which
-// only Patience sets a time. Each command has a reply, which Next returns in turn. A caller
-// that queues many has to read replies meanwhile: a server whose replies are not taken stops
-// reading commands (see Pipeline).
+// Queue makes a command ready to be sent, and may send what was queued before, and a part of this
+// one, while the context lasts. After an error other than of what may be sent, the connection is
+// useless, and this command has not been sent as a whole. Each command has a reply, which Next
+// returns in turn. A caller that queues many has to read replies meanwhile: a server whose replies
+// are not taken stops reading commands (see Pipeline).
 //
 // An extension needs an earlier call of Capabilities; without it the error is a LacksError.
-func (c *Conn) Queue(line string, body []byte) error {
+func (c *Conn) Queue(ctx context.Context, line string, body []byte) error {
 	for _, name := range extensionsIn(line) {
 		if !c.caps.Has(name) {
 			return &LacksError{name}
 		}
 	}
 	word, _, _ := strings.Cut(line, " ")
-	return c.enqueue(word, line, body)
+	return c.enqueue(ctx, word, line, body)
 }
 
-func (c *Conn) enqueue(word, line string, body []byte) error {
+func (c *Conn) enqueue(ctx context.Context, word, line string, body []byte) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -170,14 +171,24 @@ func (c *Conn) enqueue(word, line string, body []byte) error {
 		s.tube = strings.TrimPrefix(line, "use ")
 	}
 	c.pending = append(c.pending, s)
-	// An error comes again at the next write, at Flush, or when the reply is read.
-	_, _ = c.out.WriteString(line)
-	_, _ = c.out.WriteString("\r\n")
+	if c.out.Available() >= len(line)+len(body)+2*len(crlf) { // nothing is sent yet
+		return c.write(line, body)
+	}
+	release := c.within(ctx)
+	return c.fail(ctx, release, "sending", c.write(line, body))
+}
+
+const crlf = "\r\n"
+
+// write puts a command into the buffer, and sends what has no room there.
+func (c *Conn) write(line string, body []byte) error {
+	_, _ = c.out.WriteString(line) // its error comes again at the next write
+	_, err := c.out.WriteString(crlf)
 	if body != nil {
 		_, _ = c.out.Write(body)
-		_, _ = c.out.WriteString("\r\n")
+		_, err = c.out.WriteString(crlf)
 	}
-	return nil
+	return err
 }
 
 // Flush sends what was queued.

@@ -27,7 +27,7 @@ func (c *Conn) Pipeline(ctx context.Context, n int, command func(i int) Command,
 	for begun, done := 0, 0; done < begun || begun < n && failed == nil; {
 		for begun < n && failed == nil && (len(sizes) == 0 || len(sizes) < windowCommands && flying < windowBytes) {
 			k := command(begun)
-			if failed = c.Queue(k.Line, k.Body); failed != nil {
+			if failed = c.Queue(ctx, k.Line, k.Body); failed != nil {
 				break
 			}
 			size := len(k.Line) + len(k.Body)

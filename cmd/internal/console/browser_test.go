@@ -162,7 +162,7 @@ func furnish(r *rig) (ready, held, buried uint64) {
 		}
 		r.t.Cleanup(func() { _ = conn.Close() })
 		for _, line := range []string{"watch payments.urgent", "watch exports", "ignore default", "reserve"} {
-			if err := conn.Queue(line, nil); err != nil {
+			if err := conn.Queue(r.t.Context(), line, nil); err != nil {
 				r.t.Fatal(err)
 			}
 		}

@@ -194,7 +194,7 @@ func (p *Producer) putInUsed(ctx context.Context, batch []Job) (err error) {
 				job.Delay = buryDelay
 			}
 			put := job.Command()
-			if err := p.Conn.Queue(put.Line, put.Body); err != nil {
+			if err := p.Conn.Queue(ctx, put.Line, put.Body); err != nil {
 				stop = fmt.Errorf("line %d: %w", batch[begun].Line, err) // after the replies to those before it
 				break
 			}
