@@ -18,12 +18,15 @@ import (
 	"trellis/cmd/internal/control"
 )
 
-// clusterFailed gives an error of a conversation with members its exit status.
-func clusterFailed(err error) error {
+// clusterFailed gives an error of a conversation with members its exit status. Once the command's context has ended, it was
+// interrupted, whatever the last answers or their absence look like.
+func clusterFailed(ctx context.Context, err error) error {
 	remote := (*wire.RemoteError)(nil)
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
-		return err
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return &exitError{exitInterrupted, errors.New("interrupted")}
 	case errors.Is(err, control.ErrNoLeader), errors.As(err, &remote):
 		return refused(err)
 	}
@@ -108,7 +111,7 @@ Off loopback all connections use TLS, and the tool needs a certificate like a me
 from the environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY, TRELLIS_CLUSTER_CA.
 
 The exit status is 0 when it is done, 2 when the command line is wrong, 3 when nobody was reached, 4 when it was refused,
-and 1 otherwise.`,
+130 after an interrupt, and 1 otherwise.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -213,7 +216,7 @@ func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*co
 		return nil, err
 	}
 	v, err := c.Lead(cmd.Context(), f.nodes, r, done)
-	return v, clusterFailed(err)
+	return v, clusterFailed(cmd.Context(), err)
 }
 
 // leader waits until a member leads.
@@ -223,7 +226,7 @@ func (f *clusterFlags) leader(cmd *cobra.Command) (*control.Status, error) {
 		return nil, err
 	}
 	s, err := c.Leader(cmd.Context(), f.nodes)
-	return s, clusterFailed(err)
+	return s, clusterFailed(cmd.Context(), err)
 }
 
 // count is a number of things.

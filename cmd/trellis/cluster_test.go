@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +19,7 @@ import (
 
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire"
 	"trellis/binlog/replica/wire/wiretest"
 	"trellis/cmd/internal/control"
 )
@@ -349,5 +353,116 @@ func TestMistakesOnTheClusterCommandLine(t *testing.T) {
 	}
 	if _, err := os.Stat("x"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("a mistake made a directory")
+	}
+}
+
+// A fakeMember answers requests as says.
+type fakeMember struct {
+	wire.Handler // nil: a node that only answers requests hears of nothing else
+	says         func(context.Context, control.Request) (*control.Status, error)
+}
+
+// Control implements wire.Handler.
+func (f fakeMember) Control(ctx context.Context, req []byte, _ io.Writer) ([]byte, error) {
+	r, err := control.Parse(req)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.says(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(s)
+}
+
+// startMembers starts two members, of which says tells what they answer to requests for anything but their status. That
+// is changed by looks, if it is not nil, or is that the first one leads.
+func startMembers(t *testing.T, looks, says func(ctx context.Context, self member.ID, r control.Request, s *control.Status) error) (at string) {
+	t.Helper()
+	listeners := []net.Listener{listen(t), listen(t)}
+	for i, l := range listeners {
+		s := control.Status{Cluster: member.ClusterID{1}}
+		s.Self, s.Leader, s.Term, s.Leads, s.Serves = member.ID(i+1), 1, 7, i == 0, i == 0
+		for k, l := range listeners {
+			m := member.Member{ID: member.ID(k + 1), Name: fmt.Sprint("n", k+1), Addr: l.Addr().String()}
+			s.Members = append(s.Members, replica.MemberStatus{Member: m, Voter: true})
+		}
+		s.Node = s.Members[i].Node()
+		node, err := wire.New(wire.Config{Listener: l, Log: slog.New(slog.DiscardHandler), Handler: fakeMember{
+			says: func(ctx context.Context, r control.Request) (*control.Status, error) {
+				answer, ask := s, says
+				if r.Op == control.OpStatus {
+					ask = looks
+				}
+				if ask == nil {
+					return &answer, nil
+				}
+				err := ask(ctx, answer.Self, r, &answer)
+				return &answer, err
+			},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = node.Close() })
+	}
+	return "--node=" + listeners[0].Addr().String()
+}
+
+func TestAnInterruptedClusterCommandSaysSo(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		of   member.ID // asking this one takes until the command gives up
+		op   string
+	}{
+		{"status", 1, control.OpStatus}, // nobody else is known
+		{"status", 2, control.OpStatus},
+		{"status --wait", 2, control.OpStatus},
+		{"transfer n2", 1, control.OpStatus},
+		{"transfer n2", 1, control.OpTransfer},
+		{"backup DIR", 2, control.OpStatus},
+		{"backup DIR", 2, control.OpBackup},
+	} {
+		asked := make(chan struct{}, 1)
+		hangs := func(ctx context.Context, self member.ID, r control.Request, _ *control.Status) error {
+			if self != tt.of || r.Op != tt.op {
+				return nil
+			}
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		at := startMembers(t, hangs, hangs)
+		args := strings.Fields(strings.ReplaceAll(tt.args, "DIR", filepath.Join(t.TempDir(), "backup")))
+		cmd := exec.CommandContext(t.Context(), program, append([]string{"cluster", at, "--timeout=1m"}, args...)...)
+		cmd.Env = append(os.Environ(), mainEnv+"=1")
+		var out, errs strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait()
+		}()
+		select {
+		case <-asked:
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Error(err)
+			}
+		case <-ended: // too soon
+		}
+		<-ended
+		if status := cmd.ProcessState.ExitCode(); status != exitInterrupted || out.String() != "" || errs.String() != "trellis: interrupted\n" {
+			t.Errorf("%s, while member %d is asked for its %s: status %d\n%s%s", tt.args, tt.of, tt.op, status, &out, &errs)
+		}
 	}
 }

@@ -37,7 +37,7 @@ a new cluster of it. ` + asUser,
 			}
 			v, err := c.Look(cmd.Context(), f.nodes, false)
 			if err != nil {
-				return clusterFailed(err)
+				return clusterFailed(cmd.Context(), err)
 			}
 			from, err := source(v)
 			if err != nil {
@@ -56,23 +56,23 @@ a new cluster of it. ` + asUser,
 
 // fetchBackup has a member write its backup into a directory here.
 func fetchBackup(ctx context.Context, c *control.Client, addr string, index uint64, dir string) (snapshot.Meta, error) {
-	ctx, cancel := context.WithCancel(ctx)
+	fetching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()
 	fetched := make(chan error, 1)
 	go func() {
-		err := c.Backup(ctx, addr, index, w)
+		err := c.Backup(fetching, addr, index, w)
 		w.CloseWithError(err)
 		fetched <- err
 	}()
 	meta, err := offline.Backup(vfs.OS{}, dir, r)
 	if err == nil {
-		return meta, clusterFailed(<-fetched)
+		return meta, clusterFailed(ctx, <-fetched)
 	}
 	cancel()
 	r.CloseWithError(err)
 	if ferr := <-fetched; ferr != nil && errors.Is(err, ferr) {
-		return meta, clusterFailed(ferr)
+		return meta, clusterFailed(ctx, ferr)
 	}
 	return meta, ofDirectories(err)
 }

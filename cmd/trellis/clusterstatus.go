@@ -35,12 +35,12 @@ what clients do.)`,
 			}
 			if wait {
 				if _, err := c.Leader(cmd.Context(), f.nodes); err != nil {
-					return clusterFailed(err)
+					return clusterFailed(cmd.Context(), err)
 				}
 			}
 			v, err := look(cmd, c, f.nodes, digest)
 			if err != nil {
-				return clusterFailed(err)
+				return clusterFailed(cmd.Context(), err)
 			}
 			s := newClusterStatus(v, digest)
 			if output == "json" {

@@ -71,10 +71,14 @@ func (v *View) Last() (index uint64) {
 
 // Look asks the nodes at some addresses, of one cluster, and then all members that they
 // know of. The error wraps ErrUnreachable if none of them answers, or is a
-// *wire.RemoteError if none that answers belongs to a cluster.
+// *wire.RemoteError if none that answers belongs to a cluster. If the context ends
+// meanwhile, its cause is the error: nobody could tell who would have answered.
 func (c *Client) Look(ctx context.Context, addrs []string, digest bool) (*View, error) {
 	first := c.ask(ctx, addrs, digest)
 	best, err := newest(first)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +99,9 @@ func (c *Client) Look(ctx context.Context, addrs []string, digest bool) (*View, 
 		}
 	}
 	first = append(first, c.ask(ctx, missing(), digest)...) // whom only the leader knows
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	for _, m := range v.Members {
 		i := slices.IndexFunc(first, func(h heardAt) bool { return h.is(m.Node()) })
 		h := first[i].Heard
