@@ -140,7 +140,7 @@ waits. One that was interrupted may be repeated, and goes on.`,
 			if err != nil {
 				return usageError(err)
 			}
-			votes := func(v *control.View) bool {
+			votes := func(v *control.View, _ *control.Status) bool {
 				m, ok := v.Member(n.Name)
 				return ok && m.Addr == n.Addr && m.Voter
 			}
@@ -169,7 +169,7 @@ func removeCommand(f *clusterFlags) *cobra.Command {
 another member takes over first. It is refused if too few of the others answer: nothing could be changed any more.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			gone := func(v *control.View) bool {
+			gone := func(v *control.View, _ *control.Status) bool {
 				_, ok := v.Member(args[0])
 				return !ok
 			}
@@ -195,7 +195,10 @@ and no reply is; clients have to connect anew, and all reservations end.`,
 			if len(args) > 0 {
 				r.To = args[0]
 			}
-			leads := func(v *control.View) bool { return v.Leader != nil && v.Leader.Serves && v.Leader.Node.Name == r.To }
+			leads := func(v *control.View, asked *control.Status) bool {
+				l := v.Leader
+				return l != nil && l.Serves && (l.Node.Name == r.To || r.To == "" && l.Node.Name != asked.Node.Name)
+			}
 			if _, err := f.lead(cmd, r, leads); err != nil {
 				return err
 			}
@@ -210,7 +213,7 @@ and no reply is; clients have to connect anew, and all reservations end.`,
 }
 
 // lead has the leader do something.
-func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*control.View) bool) (*control.View, error) {
+func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*control.View, *control.Status) bool) (*control.View, error) {
 	c, err := f.client(cmd.ErrOrStderr())
 	if err != nil {
 		return nil, err

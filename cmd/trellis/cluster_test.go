@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -463,6 +464,26 @@ func TestAnInterruptedClusterCommandSaysSo(t *testing.T) {
 		<-ended
 		if status := cmd.ProcessState.ExitCode(); status != exitInterrupted || out.String() != "" || errs.String() != "trellis: interrupted\n" {
 			t.Errorf("%s, while member %d is asked for its %s: status %d\n%s%s", tt.args, tt.of, tt.op, status, &out, &errs)
+		}
+	}
+}
+
+// TestAHandOverWhoseReplyIsLostIsNotAskedForAgain has a leader that hands over and fails then.
+func TestAHandOverWhoseReplyIsLostIsNotAskedForAgain(t *testing.T) {
+	for _, args := range []string{"transfer", "transfer n2"} {
+		var asked atomic.Int32
+		at := startMembers(t, func(_ context.Context, self member.ID, _ control.Request, s *control.Status) error {
+			if asked.Load() > 0 {
+				s.Leader, s.Term, s.Leads, s.Serves = 2, 8, self == 2, self == 2
+			}
+			return nil
+		}, func(context.Context, member.ID, control.Request, *control.Status) error {
+			asked.Add(1)
+			return errors.New("the reply is lost")
+		})
+		cluster(t, 0, " leads\n", append([]string{at, "--timeout=1m"}, strings.Fields(args)...)...)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("%s: %d hand-overs were asked for", args, n)
 		}
 	}
 }

@@ -206,22 +206,23 @@ func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, 
 const lookPause = 100 * time.Millisecond
 
 // Lead asks the leader, and the next one if that has lost its office meanwhile. After an
-// attempt that has failed, done tells from what is to be seen then whether it had its effect
-// all the same; done may be nil. Errors wrap ErrUnreachable or ErrNoLeader, or are what the
-// leader says, a *wire.RemoteError.
-func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(*View) bool) (*View, error) {
-	var said error // by the last leader that was asked
+// attempt that has failed, done tells from what is to be seen then, and from the leader that
+// was asked, whether it had its effect all the same; done may be nil. Errors wrap
+// ErrUnreachable or ErrNoLeader, or are what the leader says, a *wire.RemoteError.
+func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(v *View, asked *Status) bool) (*View, error) {
+	var asked *Status // the last leader that was asked
+	var said error    // by it
 	for end := time.Now().Add(2 * c.Patience); ; {
 		v, err := c.Look(ctx, addrs, false)
 		if err != nil {
 			return nil, err
 		}
-		if said != nil && done != nil && done(v) {
+		if said != nil && done != nil && done(v, asked) {
 			return v, nil
 		}
 		if l := v.Leader; l != nil && l.Serves {
 			var s Status
-			said = c.call(ctx, l.Node.Addr, r, nil, &s)
+			asked, said = l, c.call(ctx, l.Node.Addr, r, nil, &s)
 			if said == nil {
 				return c.Look(ctx, addrs, false)
 			}
