@@ -89,7 +89,7 @@ func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn,
 	}
 	if !cl.yes {
 		question := fmt.Sprintf("Delete the jobs of tube %s at %s: %s? [y/N] ", cl.tube, c.Addr(), what)
-		if err := confirm(cmd.InOrStdin(), cmd.ErrOrStderr(), question); err != nil {
+		if err := confirm(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), question); err != nil {
 			return err
 		}
 	}
@@ -143,12 +143,12 @@ func (cl *clearing) delete(ctx context.Context, c *client.Conn, found uint64) (n
 }
 
 // confirm asks on a terminal. Elsewhere nobody could answer.
-func confirm(in io.Reader, out io.Writer, question string) error {
+func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {
 	if !isTerminal(in) || !isTerminal(out) {
 		return usageError(errors.New("this is not a terminal, where it could ask: give --yes, or --dry-run"))
 	}
 	fmt.Fprint(out, visible(question))
-	answer, err := bufio.NewReader(in).ReadString('\n')
+	answer, err := bufio.NewReader(interruptible(ctx, in)).ReadString('\n')
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":
 		return nil

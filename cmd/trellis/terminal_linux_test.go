@@ -16,6 +16,12 @@ import (
 // its exit status.
 func onTerminal(t *testing.T, typed string, env []string, args ...string) (shown string, status int) {
 	t.Helper()
+	return onTerminalAfter(t, "", typed, env, args...)
+}
+
+// onTerminalAfter is onTerminal, but nothing is typed before the command has shown something.
+func onTerminalAfter(t *testing.T, before, typed string, env []string, args ...string) (shown string, status int) {
+	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Skipf("no terminals here: %v", err)
@@ -46,12 +52,19 @@ func onTerminal(t *testing.T, typed string, env []string, args ...string) (shown
 		t.Fatal(err)
 	}
 	slave.Close()
+	var all []byte
+	for buf := make([]byte, 4096); !strings.Contains(string(all), before); {
+		n, err := master.Read(buf)
+		if all = append(all, buf[:n]...); err != nil {
+			t.Fatalf("%v, it shows %q", err, all)
+		}
+	}
 	if _, err := io.WriteString(master, typed); err != nil {
 		t.Fatal(err)
 	}
-	all, _ := io.ReadAll(master) // ends with an error when the other side has closed
+	rest, _ := io.ReadAll(master) // ends with an error when the other side has closed
 	_ = cmd.Wait()
-	return string(all), cmd.ProcessState.ExitCode()
+	return string(append(all, rest...)), cmd.ProcessState.ExitCode()
 }
 
 func TestColoursAreForTerminals(t *testing.T) {
@@ -113,5 +126,12 @@ func TestClearAsksOnATerminal(t *testing.T) {
 			t.Errorf("%q: status %d, %q", answer, status, shown)
 		}
 		put()
+	}
+	// Not what it says then: a terminal drops what it has not shown when somebody interrupts.
+	if shown, status := onTerminalAfter(t, "[y/N] ", "\x03", nil, "clear", "mail", "-a", addr); status != exitInterrupted {
+		t.Errorf("Ctrl-C: status %d, %q", status, shown)
+	}
+	if stats, err := c.StatsTube(t.Context(), "mail"); err != nil || stats.Uint("current-jobs-ready") != 2 {
+		t.Errorf("after Ctrl-C: %v, %v", stats, err)
 	}
 }
