@@ -46,9 +46,17 @@ type Ring struct {
 	known [Numbers]int
 }
 
+// setBack is by how many seconds a clock may go back before the ring begins anew. Below that,
+// points are left out until the clock has caught up.
+const setBack = 60
+
 // Add adds what was measured in a second of Unix time. Seconds that were left out are gaps.
-// One that is not later than the last one is ignored.
+// One that is not later than the last one is ignored; after one that is much earlier, as the
+// clock was set back, the ring has only that: the times of the others are wrong.
 func (r *Ring) Add(second int64, p Point) {
+	if second < r.lastSecond-setBack {
+		*r = Ring{}
+	}
 	if r.lastSecond == 0 {
 		r.lastSecond, r.lastMinute = second-1, second/60-1
 		for i := range r.seconds {

@@ -72,10 +72,10 @@ func TestNothingOldComesBackAfterALongGap(t *testing.T) {
 	}
 }
 
-func TestAClockThatGoesBackChangesNothing(t *testing.T) {
+func TestAClockThatGoesBackALittleChangesNothing(t *testing.T) {
 	var r Ring
 	r.Add(5000, of(Ready, 1))
-	r.Add(4000, of(Ready, 2))
+	r.Add(5000-setBack, of(Ready, 2))
 	r.Add(5000, of(Ready, 3))
 	if got := r.LastSeconds(5000)[Seconds-1][Ready]; got != 1 {
 		t.Errorf("got %v", got)
@@ -84,6 +84,33 @@ func TestAClockThatGoesBackChangesNothing(t *testing.T) {
 	for _, p := range append(empty.LastSeconds(9), empty.LastMinutes(9)...) {
 		if !isNaN(p[Ready]) {
 			t.Fatalf("an empty ring has %v", p)
+		}
+	}
+}
+
+func TestAClockThatIsSetBackBeginsANewRing(t *testing.T) {
+	for _, back := range []int64{setBack + 1, Seconds, 3600, 60*Minutes + 7} {
+		var r Ring
+		for s := int64(100_000); s < 100_000+2*Seconds; s++ {
+			r.Add(s, of(Ready, 1))
+		}
+		now := 100_000 + 2*Seconds - 1 - back
+		r.Add(now, of(Ready, 2))
+		r.Add(now+1, of(Ready, 4))
+		for i, p := range r.LastSeconds(now + 1) {
+			switch want := map[int]float32{Seconds - 2: 2, Seconds - 1: 4}[i]; {
+			case want == 0 && !isNaN(p[Ready]), want != 0 && p[Ready] != want:
+				t.Fatalf("set back by %d s, point %d is %v", back, i, p[Ready])
+			}
+		}
+		known := 0
+		for _, p := range r.LastMinutes(now + 1) {
+			if !isNaN(p[Ready]) {
+				known++
+			}
+		}
+		if first, second := now/60, (now+1)/60; int64(known) != 1+second-first {
+			t.Errorf("set back by %d s, %d minutes are known", back, known)
 		}
 	}
 }
