@@ -14,7 +14,7 @@ const agesListed = client.MaxListJobs
 
 // agesOf are how old the ready jobs of a tube were a moment ago.
 type agesOf struct {
-	buckets []Bucket
+	buckets []Bucket  // nil: they were not listed yet
 	listed  int       // jobs that are in buckets
 	next    time.Time // when they are listed anew
 	soonest time.Time // when they may be listed anew if something was changed here
@@ -43,23 +43,24 @@ func ages(jobs []client.Fields) []Bucket {
 
 // agesOfTube lists the first ready jobs of a tube for their ages. A list costs the server a
 // look at all jobs of the tube's shard, in turns, so it is used again for as long as a table
-// of tubes would be.
+// of tubes would be, and one is made at a time: meanwhile others get the one before, if any.
 func (c *Console) agesOfTube(ctx context.Context, conn *client.Conn, tube string) (agesOf, error) {
 	began := time.Now()
-	if a := c.history.agesOf(tube); began.Before(a.next) {
+	a, done := c.history.beginAges(tube, began)
+	if done == nil {
 		return a, nil
 	}
+	defer func() { done(a) }()
 	jobs, err := conn.ListJobs(ctx, tube, client.Ready, agesListed, 0)
 	if isGone(err) || isRefused(err) {
 		jobs, err = nil, nil
 	}
 	if err != nil {
-		return agesOf{}, err
+		return a, err
 	}
 	now := time.Now()
 	pause := tableShare * now.Sub(began)
-	a := agesOf{buckets: ages(jobs), listed: len(jobs), next: now.Add(max(tableAge, pause)), soonest: now.Add(pause)}
-	c.history.keepAges(tube, a)
+	a = agesOf{buckets: ages(jobs), listed: len(jobs), next: now.Add(max(tableAge, pause)), soonest: now.Add(pause)}
 	return a, nil
 }
 
@@ -69,5 +70,9 @@ func agesBars(a agesOf, all int64) *bars {
 	if int64(a.listed) < all && a.listed == agesListed {
 		note = "since they were put, of the next " + number(a.listed) + " of " + number(all)
 	}
-	return newBars("How old ready jobs are", note, "No job is ready.", a.buckets)
+	empty, buckets := "No job is ready.", a.buckets
+	if buckets == nil {
+		empty, buckets = "They are being counted.", ages(nil)
+	}
+	return newBars("How old ready jobs are", note, empty, buckets)
 }

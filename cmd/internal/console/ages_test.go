@@ -65,16 +65,58 @@ func stockRigWith(t *testing.T, tube string) *rig {
 	return r
 }
 
+// keepAges has a tube be followed, and have these ages for an hour.
+func (r *rig) keepAges(tube string, count uint64) {
+	h := &r.console.history
+	h.ofTube(tube, time.Now(), false)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tubes[tube].ages = agesOf{
+		buckets: []Bucket{{UpTo: time.Second, Count: count}, {UpTo: -1}}, listed: int(count), next: time.Now().Add(time.Hour),
+	}
+}
+
 func TestAgesAreListedAnewAfterAChange(t *testing.T) {
 	r := newRig(t, writable)
 	r.putMany("a", 3)
-	r.page("/tubes/a") // it is followed from now on
 	const kept = 77
-	r.console.history.keepAges("a", agesOf{
-		buckets: []Bucket{{UpTo: time.Second, Count: kept}, {UpTo: -1}}, listed: kept, next: time.Now().Add(time.Hour),
-	})
+	r.keepAges("a", kept)
 	wantText(t, r.page("/tubes/a"), fmt.Sprintf("up to 1 s %d", kept))
 	if page := r.do("/tubes/a/kick", "count", "1"); strings.Contains(plain(page), fmt.Sprintf("up to 1 s %d", kept)) {
 		t.Error("the ages are those of before")
+	}
+}
+
+func TestTheFirstAgesOfATubeAreKept(t *testing.T) {
+	r := newRig(t, nil)
+	r.putMany("a", 3)
+	r.page("/tubes/a")
+	if a, _ := r.console.history.beginAges("a", time.Time{}); a.listed != 3 {
+		t.Errorf("of %d jobs the ages are kept", a.listed)
+	}
+}
+
+func TestAgesAreListedByOneAtATime(t *testing.T) {
+	r := newRig(t, writable)
+	r.putMany("a", 3)
+	h := &r.console.history
+	now := time.Now()
+	h.ofTube("a", now, false)
+	_, done := h.beginAges("a", now)
+	wantText(t, r.page("/tubes/a"), "How old ready jobs are", "They are being counted.")
+	h.changed()
+	listed := agesOf{buckets: ages(nil), listed: 77, next: now.Add(2 * time.Hour), soonest: now.Add(time.Hour)}
+	done(listed)
+	for at, again := range map[time.Duration]bool{time.Hour - 1: false, time.Hour: true} { // as of soonest, for that change
+		a, done := h.beginAges("a", now.Add(at))
+		if a.listed != 77 || (done != nil) != again {
+			t.Errorf("after %v: of %d jobs, to be listed anew: %t", at, a.listed, done != nil)
+		}
+		if done != nil {
+			done(listed)
+		}
+	}
+	if _, done := h.beginAges("a", now.Add(2*time.Hour-1)); done != nil {
+		t.Error("ages that nothing has changed since are listed anew too soon")
 	}
 }

@@ -27,6 +27,7 @@ type history struct {
 	mu     sync.Mutex
 	server trend             // guarded by mu
 	tubes  map[string]*trend // guarded by mu
+	edits  uint64            // changes that were made here; guarded by mu
 }
 
 // trend is the history of one thing. It is guarded by the mutex of its history.
@@ -36,6 +37,7 @@ type trend struct {
 	at     time.Time // when; zero if it was not, or could not be, measured
 	wanted time.Time // when somebody has looked last
 	ages   agesOf    // of a tube's ready jobs, as listed last
+	lists  bool      // they are being listed
 }
 
 func (h *history) init() { h.tubes = make(map[string]*trend) }
@@ -88,22 +90,28 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	return t.points(now, long)
 }
 
-// agesOf returns the ages that were kept for a tube, or none.
-func (h *history) agesOf(tube string) agesOf {
+// beginAges returns the ages that were kept for a tube, or none. If they are to be listed anew, and
+// nobody is about to, the caller is to do it, and to call done with what comes of it, or with what
+// was kept; otherwise done is nil. The tube must be followed, or nothing could be kept.
+func (h *history) beginAges(tube string, now time.Time) (a agesOf, done func(agesOf)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if t := h.tubes[tube]; t != nil {
-		return t.ages
+	t := h.tubes[tube]
+	if t == nil {
+		return agesOf{}, nil
 	}
-	return agesOf{}
-}
-
-// keepAges keeps the ages of a tube's jobs, if the tube is followed.
-func (h *history) keepAges(tube string, a agesOf) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t := h.tubes[tube]; t != nil {
-		t.ages = a
+	if t.lists || now.Before(t.ages.next) {
+		return t.ages, nil
+	}
+	t.lists = true
+	edits := h.edits
+	return t.ages, func(a agesOf) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.edits != edits { // it may not show what was changed meanwhile
+			a.next = a.soonest
+		}
+		t.ages, t.lists = a, false
 	}
 }
 
@@ -112,6 +120,7 @@ func (h *history) keepAges(tube string, a agesOf) {
 func (h *history) changed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.edits++
 	for _, t := range h.tubes {
 		t.ages.next = t.ages.soonest
 	}

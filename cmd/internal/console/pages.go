@@ -372,6 +372,7 @@ func (c *Console) tube(r *request) error {
 		Actions bool
 	}{Name: name, Long: long}
 	ctx := r.Context()
+	var points []series.Point
 	tooBig := make(map[client.State]bool)
 	look := func(conn *client.Conn) error {
 		if err := r.known(conn); err != nil {
@@ -380,6 +381,7 @@ func (c *Console) tube(r *request) error {
 		if data.Stats, err = conn.StatsTube(ctx, name); err != nil {
 			return err
 		}
+		points = c.history.ofTube(name, time.Now(), long) // from now on the ages can be kept, too
 		data.Next = nil
 		for _, state := range statesShown {
 			next := nextJob{State: state, Count: count(data.Stats, "current-jobs-"+string(state)), TooBig: tooBig[state]}
@@ -411,7 +413,6 @@ func (c *Console) tube(r *request) error {
 	if err != nil {
 		return err
 	}
-	points := c.history.ofTube(name, time.Now(), long)
 	data.Plots = []plot{tubeFlowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
 	data.Paused = seconds(data.Stats.Uint("pause-time-left"))
 	n := stateCounts(data.Stats)
