@@ -19,7 +19,7 @@ import (
 const (
 	// maxForm is the largest form or JSON in bytes that is read, but for a put.
 	maxForm = 256 << 10
-	// maxPut is the body in bytes that puts are meant for: limitOf bounds the request, not the body.
+	// maxPut is the largest body in bytes of a job that is put here.
 	maxPut = 1 << 20
 	// maxIDs is how many jobs one change may name.
 	maxIDs = 1000
@@ -410,6 +410,10 @@ func (o *order) check(r *request, ch *change) (err error) {
 			if o.Key != "" && (!validTube(o.Key) || len(o.Key) > 64) {
 				return inputf("a key has 1 to 64 of the characters that names of tubes have")
 			}
+		case "body":
+			if len(o.Body) > maxPut {
+				return inputf("a body has at most %s here, and this one %s: trellis put takes larger ones", plural(maxPut, "byte"), number(len(o.Body)))
+			}
 		}
 	}
 	return nil
@@ -503,7 +507,7 @@ func orderOfJSON(r *request, ch *change) (*order, error) {
 
 func limitOf(ch *change) int64 {
 	if ch.verb == "put" {
-		return 4*maxPut + maxForm // a byte of a body can take three in a form, and six in JSON
+		return 6*maxPut + maxForm // a byte of a body can take six: as \u0000 in JSON, and as %0D%0A in a form
 	}
 	return maxForm
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"trellis/cmd/internal/client"
 )
 
 // do posts a form that must succeed, and follows to the page that it leads to.
@@ -130,7 +132,7 @@ func TestWhatIsNotAnOrderIsRefused(t *testing.T) {
 		"/jobs/-1/kick":                   {""},
 		"/jobs/18446744073709551616/kick": {""},
 		"/jobs/kick":                      {"", "id=x", strings.Repeat("id=1&", 1001)},
-		"/put":                            {"to=b&pri=-1&delay=0&ttr=1&body=x", "to=b&pri=1&delay=&ttr=1&body=x", "to=&pri=1&delay=0&ttr=1&body=x", "to=b&pri=1&delay=0&ttr=1&key=a:b&body=x", "to=b&pri=1&delay=0&ttr=1&body=" + strings.Repeat("x", 4*maxPut+maxForm)},
+		"/put":                            {"to=b&pri=-1&delay=0&ttr=1&body=x", "to=b&pri=1&delay=&ttr=1&body=x", "to=&pri=1&delay=0&ttr=1&body=x", "to=b&pri=1&delay=0&ttr=1&key=a:b&body=x", "to=b&pri=1&delay=0&ttr=1&body=" + strings.Repeat("x", maxPut+1), "to=b&pri=1&delay=0&ttr=1&body=" + strings.Repeat("x", 6*maxPut+maxForm)},
 	} {
 		for _, form := range forms {
 			if a := r.send(http.MethodPost, path, "application/x-www-form-urlencoded", form, nil); a.StatusCode != http.StatusBadRequest {
@@ -153,6 +155,26 @@ func TestNobodyIsLedToAnotherSite(t *testing.T) {
 	for q, want := range map[string]string{"12": "/jobs/12", "//evil.example": "/tubes?q=%2F%2Fevil.example", "": "/tubes?q="} {
 		if to := r.get("/find?" + values("q", q).Encode()).Header.Get("Location"); to != want {
 			t.Errorf("looking for %q leads to %s", q, to)
+		}
+	}
+}
+
+// TestTheLargestBodyIsTakenHoweverItIsWritten puts bodies whose every byte takes as much as possible in the request.
+func TestTheLargestBodyIsTakenHoweverItIsWritten(t *testing.T) {
+	r := newRig(t, writable)
+	r.do("/put", "to", "form", "pri", "1", "delay", "0", "ttr", "1", "body", strings.Repeat("\r\n", maxPut))
+	json := func(n int) string {
+		return `{"to":"json","pri":1,"ttr":1,"body":"` + strings.Repeat(`\u0001`, n) + `"}`
+	}
+	if a := r.call("/jobs", json(maxPut)); a.StatusCode != http.StatusOK {
+		t.Errorf("%s %.200s", a.Status, a.text)
+	}
+	if a := r.call("/jobs", json(maxPut+1)); a.StatusCode != http.StatusBadRequest || !strings.Contains(a.text, "a body has at most 1,048,576 bytes here") {
+		t.Errorf("%s %.200s", a.Status, a.text)
+	}
+	for tube, want := range map[string]string{"form": "\n", "json": "\x01"} {
+		if j, err := r.conn.PeekTube(t.Context(), tube, client.Ready); err != nil || string(j.Body) != strings.Repeat(want, maxPut) {
+			t.Errorf("%s: a body of %d bytes, %v", tube, len(j.Body), err)
 		}
 	}
 }
