@@ -54,7 +54,8 @@ func kickJobs(ctx context.Context, c *client.Conn, s *selection) (o outcome, err
 		s.of = client.Buried
 	case s.of == "" && delayed > 0:
 		s.of = client.Delayed
-	case s.of != "" && buried > 0 && delayed > 0: // kick takes buried ones first, and delayed ones as soon as there are none
+	case s.of == client.Delayed, s.of == client.Buried && buried > 0 && delayed > 0:
+		// kick takes buried ones first, also those that have become so since, and delayed ones as soon as there are none
 		return kicking.onTube(ctx, c, s)
 	}
 	// Not one more than there are in that state, as the rest would be jobs in the other one.

@@ -105,6 +105,17 @@ func TestKickMakesNoJobReadyThatIsInAnotherStateThanTheOneGiven(t *testing.T) {
 	}
 }
 
+func TestKickOfDelayedJobsKicksNoneThatIsBuriedMeanwhile(t *testing.T) {
+	// The statistics are those of before: kick would take the job that was buried since.
+	addr := inTurn(t, stockReplies(map[string][]string{
+		"peek-delayed": {"FOUND 5 1\r\na", "NOT_FOUND"}, "kick-job 5": {"KICKED"}, "kick 2": {"KICKED 2"},
+	}, "{OK}---\ncurrent-jobs-delayed: 2\ncurrent-jobs-buried: 0\n"))
+	out, errs, status := trellis(t, "kick", "--tube", "t", "--state", "delayed", "--count", "2", "-a", addr)
+	if status != 0 || out != "1 delayed job of tube t kicked\n" {
+		t.Errorf("status %d\n%s%s", status, out, errs)
+	}
+}
+
 func TestATubeThatGoesWhileItIsListedIsShownUpToThere(t *testing.T) {
 	addr := fake(t, map[string]string{
 		"capabilities": everyExtension, "stats-tube t": "{OK}---\nname: t\n",
