@@ -359,17 +359,15 @@ func (c *Console) tube(r *request) error {
 	}
 	long := r.URL.Query().Get("range") == "6h"
 	data := struct {
-		Name    string
-		Long    bool
-		Stats   client.Fields
-		Paused  time.Duration
-		Tiles   []tile
-		Plots   []plot
-		Ages    *bars
-		Next    []nextJob
-		Dead    client.Fields // the setting of dead letters
-		Jobs    int64
-		Actions bool
+		Name   string
+		Long   bool
+		Stats  client.Fields
+		Paused time.Duration
+		Tiles  []tile
+		Plots  []plot
+		Ages   *bars
+		Next   []nextJob
+		Dead   client.Fields // the setting of dead letters
 	}{Name: name, Long: long}
 	ctx := r.Context()
 	var points []series.Point
@@ -416,7 +414,6 @@ func (c *Console) tube(r *request) error {
 	data.Plots = []plot{tubeFlowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
 	data.Paused = seconds(data.Stats.Uint("pause-time-left"))
 	n := stateCounts(data.Stats)
-	data.Jobs = n.Ready + n.Reserved + n.Delayed + n.Buried
 	jobs := "/tubes/" + tubeElement(name) + "/jobs?state="
 	data.Tiles = []tile{
 		{"Ready", "ready", number(n.Ready), number(data.Stats.Uint("current-jobs-urgent")) + " urgent", jobs + "ready"},
