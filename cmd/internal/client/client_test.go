@@ -72,14 +72,14 @@ func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
 		"move-tube":        second(c.MoveTube(ctx, "a", Ready, "b", 1)),
 		"list-jobs":        second(c.ListJobs(ctx, "a", Ready, 1, 0)),
 		"peek-tube":        second(c.PeekTube(ctx, "a", Reserved)),
-		"reserve-batch":    second(c.ReserveBatch(ctx, 1, 0)),
+		"reserve-batch":    second(c.Do(ctx, "reserve-batch 1 0", nil)),
 		"move-job":         c.MoveJob(ctx, 1, "b"),
 		"drain":            c.Drain(ctx),
 		"undrain":          c.Undrain(ctx),
 		"set-dlq":          c.SetDeadLetters(ctx, "a", 1, "b"),
 		"list-dlq":         second(c.DeadLetters(ctx)),
 		"list-connections": second(c.Connections(ctx, 1, 0)),
-		"stats-conn":       second(c.StatsConn(ctx, 1)),
+		"stats-conn":       second(c.Do(ctx, "stats-conn 1", nil)),
 		"idp":              second(c.Put(ctx, &NewJob{Tags: []string{"idp:k"}, Body: []byte("flush-tube a")})),
 		"con":              second(c.Put(ctx, &NewJob{Tags: []string{"con:k"}, Body: []byte("flush-tube a")})),
 		"touch-all":        second(c.Do(ctx, "touch-all", nil)),
@@ -146,8 +146,7 @@ func TestRepliesBecomeErrors(t *testing.T) {
 		"FOUND 1 -1":              "a body of",
 		"FOUND 1":                 "not a reply",
 		"OK 1 2":                  "not a reply",
-		"RESERVED_BATCH 1001":     "not a reply",
-		"RESERVED_BATCH -1":       "not a reply",
+		"RESERVED_BATCH 1":        "not a reply",
 		"OK 1\r\nab\r\n":          "longer than announced",
 		"OK 5\r\na":               "unexpected EOF",
 		strings.Repeat("A", 1100): "a line of more than",
@@ -292,34 +291,13 @@ func TestPipelinedCommandsHaveTheirRepliesInOrder(t *testing.T) {
 	}
 }
 
-func TestABatchOfJobsIsReadToItsEnd(t *testing.T) {
+func TestCapabilitiesAreWhatTheServerSays(t *testing.T) {
 	c, _ := script(t, map[string]string{
-		"capabilities":      okReply("---\nversion: \"9\"\nmax-job-size: 77\nextensions:\n- reserve-batch\n- idp\n"),
-		"reserve-batch 3 0": "RESERVED_BATCH 2\r\nRESERVED 1 1\r\na\r\nRESERVED 2 0\r\n\r\n",
-		"reserve-batch 9 0": "RESERVED_BATCH 0\r\n",
-		"reserve-batch 9 1": "DEADLINE_SOON\r\n",
-		"list-tube-used":    "USING default\r\n",
+		"capabilities": okReply("---\nversion: \"9\"\nmax-job-size: 77\nextensions:\n- reserve-batch\n- idp\n"),
 	})
 	caps, err := c.Capabilities(t.Context())
 	if err != nil || caps.Version != "9" || caps.MaxJobSize != 77 || !caps.Has("idp") || caps.Has("con") {
 		t.Fatalf("%+v, %v", caps, err)
-	}
-	if jobs, err := c.ReserveBatch(t.Context(), 3, 0); err != nil || len(jobs) != 2 || string(jobs[0].Body) != "a" || jobs[1].ID != 2 {
-		t.Errorf("%v, %v", jobs, err)
-	}
-	if jobs, err := c.ReserveBatch(t.Context(), 9, 0); err != nil || len(jobs) != 0 {
-		t.Errorf("%v, %v", jobs, err)
-	}
-	if _, err := c.ReserveBatch(t.Context(), 9, 1); !errors.Is(err, ErrDeadlineSoon) {
-		t.Error(err)
-	}
-	for range 2 { // one that was not read to its end does not shift the replies
-		if _, err := c.Do(t.Context(), "reserve-batch 3 0", nil); err != nil {
-			t.Fatal(err)
-		}
-		if r, err := c.Do(t.Context(), "list-tube-used", nil); err != nil || r.Line() != "USING default" {
-			t.Errorf("%v, %v", r, err)
-		}
 	}
 }
 
@@ -328,7 +306,7 @@ func extended(t *testing.T, line, reply string) *Conn {
 	t.Helper()
 	c, _ := script(t, map[string]string{
 		"capabilities": okReply("---\nextensions:\n- kick-tube\n- peek-tube\n- flush-tube\n- list-jobs\n- delete-tube-jobs\n- move-tube\n" +
-			"- move-job\n- drain\n- undrain\n- set-dlq\n- list-dlq\n- list-connections\n- stats-conn\n- idp\n- con\n"),
+			"- move-job\n- drain\n- undrain\n- set-dlq\n- list-dlq\n- list-connections\n- idp\n- con\n"),
 		line: reply,
 	})
 	return c
@@ -356,8 +334,6 @@ func TestCallsSendTheirCommands(t *testing.T) {
 		{"stats", okReply(stats), func(c *Conn) error { f, err := c.Stats(ctx); return got(f.Text("id"), err)(7) }},
 		{"stats-tube a", okReply(stats), func(c *Conn) error { f, err := c.StatsTube(ctx, "a"); return got(f.Text("state"), err)("ready") }},
 		{"stats-job 7", okReply(stats), func(c *Conn) error { f, err := c.StatsJob(ctx, 7); return got(f.Uint("id"), err)(7) }},
-		{"stats-conn", okReply(stats), func(c *Conn) error { f, err := c.StatsConn(ctx, 0); return got(f.Uint("id"), err)(7) }},
-		{"stats-conn 7", okReply(stats), func(c *Conn) error { f, err := c.StatsConn(ctx, 7); return got(f.Uint("id"), err)(7) }},
 		{"list-connections 5 6", okReply(entries), func(c *Conn) error { l, err := c.Connections(ctx, 5, 6); return got(l[0].Uint("id"), err)(7) }},
 		{"list-jobs a ready 5", okReply(entries), func(c *Conn) error { l, err := c.ListJobs(ctx, "a", Ready, 5, 0); return got(l[0].Uint("id"), err)(7) }},
 		{"list-jobs a buried 5 6", okReply(entries), func(c *Conn) error { l, err := c.ListJobs(ctx, "a", Buried, 5, 6); return got(l[0].Uint("id"), err)(7) }},

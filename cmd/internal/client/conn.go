@@ -37,7 +37,6 @@ type Conn struct {
 	in      *bufio.Reader
 	out     *bufio.Writer
 	pending []sent // commands without a reply, the oldest first
-	batch   int    // jobs of a RESERVED_BATCH that are still to be read
 	err     error  // why the connection is useless; nil while it is not
 
 	used string // the tube that the server has confirmed last
@@ -117,7 +116,8 @@ func (c *Conn) Auth(ctx context.Context, token string) error {
 
 // Do sends a command, with a body if it is not nil, and returns the reply, whatever that
 // says. If it is one of the extensions and the server lacks it, the error is a LacksError.
-// The context bounds the whole; if it ends, the connection is useless.
+// The context bounds the whole; if it ends, the connection is useless, as it is after
+// reserve-batch, which has several replies.
 func (c *Conn) Do(ctx context.Context, line string, body []byte) (Reply, error) {
 	if c.caps == nil && len(extensionsIn(line)) > 0 {
 		if _, err := c.Capabilities(ctx); err != nil {
@@ -134,7 +134,7 @@ func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
 	if err := c.Flush(ctx); err != nil {
 		return Reply{}, err
 	}
-	for len(c.pending) > 1 || c.batch > 0 { // replies that the caller has not read
+	for len(c.pending) > 1 { // replies that the caller has not read
 		if _, err := c.Next(ctx); err != nil {
 			return Reply{}, err
 		}

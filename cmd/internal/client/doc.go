@@ -7,8 +7,8 @@
 //	stats, err := c.StatsTube(ctx, "mail")
 //	fmt.Println(stats.Uint("current-jobs-ready"))
 //
-// There is a typed call for every command that the two use. [Conn.Do] sends any command,
-// and [Conn.Pipeline] many of them without waiting for each reply.
+// There is a typed call for every command that the two use. [Conn.Do] sends any command that
+// has one reply, and [Conn.Pipeline] many of them without waiting for each reply.
 //
 // # Servers without extensions
 //
@@ -26,11 +26,11 @@
 //
 // # What may come back
 //
-// The server may be hostile. The first line of a reply, its body, and the number of
-// replies that a batch announces are bounded; memory grows with what has arrived and not
-// with what was announced. What is in a reply is not made safe for a terminal: that is the
-// printer's task. After a reply that breaks the rules, and after a context has ended
-// while a reply was due, the connection is useless, and every call returns that error.
+// The server may be hostile. The first line of a reply and its body are bounded; memory
+// grows with what has arrived and not with what was announced. What is in a reply is not made
+// safe for a terminal: that is the printer's task. After a reply that breaks the rules, and
+// after a context has ended while a command was sent or a reply was due, the connection is
+// useless, and every call returns that error.
 //
 // # Concurrency
 //

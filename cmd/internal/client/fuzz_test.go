@@ -35,7 +35,7 @@ func (f *fed) SetDeadline(time.Time) error {
 
 // FuzzReplies has a server say anything, to many commands.
 func FuzzReplies(f *testing.F) {
-	f.Add([]byte("OK 4\r\n---\n\r\nINSERTED 1 READY 5\r\nRESERVED_BATCH 1\r\nRESERVED 1 1\r\na\r\nNOT_FOUND\r\n"))
+	f.Add([]byte("OK 4\r\n---\n\r\nINSERTED 1 READY 5\r\nRESERVED 1 1\r\na\r\nNOT_FOUND\r\n"))
 	f.Add([]byte("FOUND 1 1073741824\r\nx"))
 	f.Add([]byte("OK 99999999999999999999\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -102,45 +102,18 @@ func (c *Conn) ReserveJob(ctx context.Context, id uint64) (Job, error) {
 // holds is about to time out.
 func (c *Conn) Reserve(ctx context.Context, timeout uint32) (Job, error) {
 	r, err := c.Do(ctx, fmt.Sprintf("reserve-with-timeout %d", timeout), nil)
-	if err := reserved("reserve-with-timeout", r, err, "RESERVED"); err != nil {
+	switch {
+	case err != nil:
+		return Job{}, err
+	case r.Word == "TIMED_OUT":
+		return Job{}, ErrNotFound
+	case r.Word == "DEADLINE_SOON":
+		return Job{}, ErrDeadlineSoon
+	}
+	if err := r.Check("reserve-with-timeout", "RESERVED"); err != nil {
 		return Job{}, err
 	}
 	return c.jobOf(&r)
-}
-
-// ReserveBatch reserves at most n jobs of the watched tubes, n at most 1000. It waits at
-// most so many seconds for the first one, and not for others. It returns none if none
-// came, and ErrDeadlineSoon as Reserve does. Needs the extension reserve-batch.
-func (c *Conn) ReserveBatch(ctx context.Context, n, timeout uint32) (jobs []Job, err error) {
-	r, err := c.Do(ctx, fmt.Sprintf("reserve-batch %d %d", n, timeout), nil)
-	if err := reserved("reserve-batch", r, err, "RESERVED_BATCH"); err != nil {
-		return nil, err
-	}
-	for c.batch > 0 {
-		r, err := c.Next(ctx)
-		if err != nil {
-			return jobs, err
-		}
-		j, err := c.jobOf(&r)
-		if err != nil {
-			return jobs, err
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs, nil
-}
-
-// reserved is Check for commands that reserve.
-func reserved(command string, r Reply, err error, want string) error {
-	switch {
-	case err != nil:
-		return err
-	case r.Word == "TIMED_OUT":
-		return ErrNotFound
-	case r.Word == "DEADLINE_SOON":
-		return ErrDeadlineSoon
-	}
-	return r.Check(command, want)
 }
 
 // Watch has later reserves take jobs of a tube too.

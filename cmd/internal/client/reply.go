@@ -10,10 +10,7 @@ import (
 	"strings"
 )
 
-const (
-	maxReplyLine = 1024 // bytes: room for a tube's name and all that can stand beside it
-	maxBatch     = 1000 // jobs of one reply to reserve-batch
-)
+const maxReplyLine = 1024 // bytes: room for a tube's name and all that can stand beside it
 
 // A Reply is what a server answers to one command.
 type Reply struct {
@@ -26,23 +23,18 @@ type Reply struct {
 func (r *Reply) Line() string { return strings.Join(append([]string{r.Word}, r.Args...), " ") }
 
 // Next returns the reply to the oldest command that has none yet, and panics if there is no
-// such command. After a RESERVED_BATCH it returns the batch's jobs, each as a RESERVED.
+// such command.
 func (c *Conn) Next(ctx context.Context) (Reply, error) {
 	if c.err != nil {
 		return Reply{}, c.err
 	}
-	if len(c.pending) == 0 && c.batch == 0 {
+	if len(c.pending) == 0 {
 		panic("client: Next without a command that waits for its reply")
 	}
 	release := c.within(ctx)
-	ofBatch := c.batch > 0
 	r, err := c.readReply()
 	if err := c.fail(ctx, release, "reading the reply", err); err != nil {
 		return Reply{}, err
-	}
-	if ofBatch {
-		c.batch--
-		return r, nil
 	}
 	command := c.pending[0]
 	if c.pending = c.pending[1:]; len(c.pending) == 0 {
@@ -61,9 +53,6 @@ func (c *Conn) readReply() (r Reply, err error) {
 	}
 	words := strings.Split(line, " ")
 	r.Word, r.Args = words[0], words[1:]
-	if c.batch > 0 && r.Word != "RESERVED" {
-		return r, fmt.Errorf("%w: a batch has a job less than announced", ErrBroken)
-	}
 	if r.Word == "" || strings.ContainsFunc(r.Word, func(c rune) bool { return c != '_' && (c < 'A' || c > 'Z') }) {
 		return r, ErrBroken
 	}
@@ -95,14 +84,9 @@ func (c *Conn) readRest(r *Reply) (err error) {
 	switch {
 	case r.Word == "OK" && len(r.Args) == 1, (r.Word == "FOUND" || r.Word == "RESERVED") && len(r.Args) == 2:
 		r.Body, err = c.readBody(r.Args[len(r.Args)-1])
-	case r.Word == "OK", r.Word == "FOUND", r.Word == "RESERVED":
+	case r.Word == "OK", r.Word == "FOUND", r.Word == "RESERVED",
+		r.Word == "RESERVED_BATCH": // the jobs behind it would be taken for other replies
 		err = fmt.Errorf("%w: %q", ErrBroken, r.Line())
-	case r.Word == "RESERVED_BATCH":
-		n, bad := strconv.ParseUint(strings.Join(r.Args, " "), 10, 64)
-		if bad != nil || n > maxBatch {
-			return fmt.Errorf("%w: %q", ErrBroken, r.Line())
-		}
-		c.batch = int(n)
 	}
 	return err
 }

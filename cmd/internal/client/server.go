@@ -50,16 +50,6 @@ func (c *Conn) Connections(ctx context.Context, limit, after uint64) ([]Fields, 
 	return c.page(ctx, fmt.Sprintf("list-connections %d %d", limit, after), limit)
 }
 
-// StatsConn are statistics of a connection, of this one if id is 0. Needs the extension
-// stats-conn.
-func (c *Conn) StatsConn(ctx context.Context, id uint64) (Fields, error) {
-	line := "stats-conn"
-	if id != 0 {
-		line = fmt.Sprintf("stats-conn %d", id)
-	}
-	return fetch(c, ctx, line, parseFields)
-}
-
 // SetDeadLetters has jobs of a tube whose reservations have ended max times by release or
 // time-out buried in the tube dead; max 0 ends that. Needs the extension set-dlq.
 func (c *Conn) SetDeadLetters(ctx context.Context, tube string, max uint32, dead string) error {
