@@ -59,7 +59,7 @@ func (c *Console) parsePages() map[string]*template.Template {
 		"line":  func(s string) string { return line(s, nameRunes) },
 		"asset": func(name string) string { return base + "/static/" + assets[name].tag + "/" + name },
 		"tubeURL": func(name string) string {
-			if !validTube(name) {
+			if client.CheckTube(name) != nil {
 				return "" // no link to what cannot be
 			}
 			return base + "/tubes/" + tubeElement(name)

@@ -391,7 +391,7 @@ func (o *order) check(r *request, ch *change) (err error) {
 	for _, f := range ch.fields {
 		switch f {
 		case "to":
-			if !validTube(o.To) {
+			if client.CheckTube(o.To) != nil {
 				return inputf("no tube can have the name %q", line(o.To, 40))
 			}
 		case "state":
@@ -407,7 +407,7 @@ func (o *order) check(r *request, ch *change) (err error) {
 				return inputf("seconds must be at most %d", maxPause)
 			}
 		case "key":
-			if o.Key != "" && (!validTube(o.Key) || len(o.Key) > 64) {
+			if o.Key != "" && (client.CheckTube(o.Key) != nil || len(o.Key) > 64) {
 				return inputf("a key has 1 to 64 of the characters that names of tubes have")
 			}
 		case "body":
@@ -572,7 +572,7 @@ func (c *Console) backTo(r *request, ch *change, o *order) string {
 		return base + "/failed"
 	case view == "tubes":
 		return base + "/tubes"
-	case view == "jobs" && validTube(r.PostForm.Get("tube")):
+	case view == "jobs" && client.CheckTube(r.PostForm.Get("tube")) == nil:
 		back := base + "/tubes/" + tubeElement(r.PostForm.Get("tube")) + "/jobs"
 		if s, err := client.ParseState(r.PostForm.Get("of")); err == nil {
 			back += "?state=" + string(s)

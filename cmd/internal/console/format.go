@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"trellis/cmd/internal/client"
 )
 
 const (
@@ -24,21 +26,6 @@ const (
 	maxDepth = 50
 )
 
-// validTube tells whether a tube can have a name.
-func validTube(name string) bool {
-	if name == "" || len(name) > 200 || name[0] == '-' {
-		return false
-	}
-	for i := range len(name) {
-		switch b := name[i]; {
-		case b >= 'a' && b <= 'z', b >= 'A' && b <= 'Z', b >= '0' && b <= '9':
-		case strings.IndexByte("-+/;.$_()", b) < 0:
-			return false
-		}
-	}
-	return true
-}
-
 // tubeElement is a tube's name as an element of a path. "." and ".." mean something else
 // there, however they are escaped, and get a mark in front that no name has.
 func tubeElement(name string) string {
@@ -51,7 +38,7 @@ func tubeElement(name string) string {
 // tubeFromElement undoes tubeElement, after the path was unescaped.
 func tubeFromElement(element string) (name string, ok bool) {
 	name = strings.TrimPrefix(element, "~")
-	return name, validTube(name)
+	return name, client.CheckTube(name) == nil
 }
 
 // number writes a whole number with commas.

@@ -297,7 +297,7 @@ func (c *Console) failed(r *request) error {
 		return err
 	}
 	rows, _ := list.find(&tubeQuery{column: "buried", limit: failedTubes})
-	rows = slices.DeleteFunc(rows, func(t *Tube) bool { return t.Buried == 0 || !validTube(t.Name) })
+	rows = slices.DeleteFunc(rows, func(t *Tube) bool { return t.Buried == 0 || client.CheckTube(t.Name) != nil })
 	data := struct {
 		Tubes   []*Tube
 		Rows    []jobRow

@@ -527,7 +527,7 @@ func (c *Console) putForm(r *request) error {
 	if tube == "" {
 		tube = "default"
 	}
-	if !validTube(tube) {
+	if client.CheckTube(tube) != nil {
 		return inputf("no tube can have that name")
 	}
 	return r.render("put", "Put a job", "put", struct{ Tube string }{tube})

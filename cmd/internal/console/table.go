@@ -161,7 +161,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 	})
 	// No question can be asked about a name that no tube can have, but a server may list one all the same.
 	names = slices.DeleteFunc(names, func(name string) bool {
-		valid := validTube(name)
+		valid := client.CheckTube(name) == nil
 		if !valid {
 			visit(&Tube{Name: name, Oldest: -1})
 		}
