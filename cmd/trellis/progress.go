@@ -16,7 +16,7 @@ type progressLine struct {
 }
 
 func newProgressLine(out *os.File) *progressLine {
-	if st, err := out.Stat(); err != nil || st.Mode()&os.ModeCharDevice == 0 {
+	if !isTerminal(out) {
 		return &progressLine{}
 	}
 	return &progressLine{out: out}
