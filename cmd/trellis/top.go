@@ -32,7 +32,7 @@ IN/S and OUT/S are jobs put and deleted in a second. AGE is that of the job that
 if all have one priority. A stock beanstalkd does not tell it.
 
 With --once, or when the output is no terminal, one table is printed, with rates over --interval. JSON has the keys of stats-tube
-that the table has, and rate-in, rate-out and age.
+that the table has, total-jobs and cmd-delete, and rate-in, rate-out and age.
 
 ` + exitHelp,
 		Example: `  trellis top
