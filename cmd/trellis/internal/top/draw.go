@@ -125,7 +125,7 @@ func (m *Model) table() (lines []string) {
 	columns, width := m.shown()
 	first := m.query.First - m.sample.First
 	for row := first; row < first+m.rows() && row < len(m.sample.Tubes); row++ {
-		if row < 0 { // it has been scrolled to, and the answer is under way
+		if row < 0 { // the last look has not asked about it: the next one does
 			lines = append(lines, faint.Render("…"))
 			continue
 		}

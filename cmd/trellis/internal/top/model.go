@@ -72,7 +72,7 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = msg.Width, msg.Height
-		m.scroll(0)
+		m.clamp()
 		return m, m.resume()
 	case looked:
 		return m, m.looked(msg)
@@ -100,7 +100,7 @@ func (m *Model) looked(l looked) tea.Cmd {
 	}
 	if m.err = l.err; l.err == nil && !m.paused {
 		m.sample = l.sample
-		m.scroll(0)
+		m.clamp()
 	}
 	looks := m.looks
 	return tea.Tick(m.interval, func(time.Time) tea.Msg { return tick{looks} })
@@ -201,11 +201,16 @@ func (m *Model) sort(by int, reverse bool) tea.Cmd {
 // scroll moves the rows that are shown.
 func (m *Model) scroll(by int) tea.Cmd {
 	before := m.query.First
-	m.query.First = max(0, min(m.query.First+by, m.total()-m.rows()))
-	if m.query.First == before {
+	m.query.First += by
+	if m.clamp(); m.query.First == before {
 		return nil
 	}
 	return m.resume()
+}
+
+// clamp keeps the rows that are shown among those that there are. It begins no look.
+func (m *Model) clamp() {
+	m.query.First = max(0, min(m.query.First, m.total()-m.rows()))
 }
 
 // resume looks at once, unless the view is paused.

@@ -372,6 +372,76 @@ func TestOneLookIsUnderWayAtMost(t *testing.T) {
 	}
 }
 
+// shrinking is a source of so many tubes.
+type shrinking struct{ tubes int }
+
+func (s *shrinking) Look(_ context.Context, q Query) (*Sample, error) {
+	all := &Sample{Query: q, All: s.tubes, Matched: s.tubes}
+	for i := range s.tubes {
+		all.Tubes = append(all.Tubes, Tube{Name: fmt.Sprintf("t%05d", i)})
+	}
+	if q.Sort == byName {
+		all.First = min(q.First, s.tubes)
+		all.Tubes = all.Tubes[all.First:min(all.First+q.Rows, s.tubes)]
+	}
+	return all, nil
+}
+
+// A program runs a model's commands as package bubbletea does, but one after the other.
+type program struct {
+	m    *Model
+	cmds []tea.Cmd
+}
+
+func (p *program) send(msg tea.Msg) {
+	if _, cmd := p.m.Update(msg); cmd != nil {
+		p.cmds = append(p.cmds, cmd)
+	}
+}
+
+// run runs so many commands. There must always be one, or nothing would ever be looked at again.
+func (p *program) run(t *testing.T, n int) {
+	t.Helper()
+	for range n {
+		if len(p.cmds) == 0 {
+			t.Fatal("the view has frozen: no look and no tick is under way")
+		}
+		next := p.cmds[0]
+		p.cmds = p.cmds[1:]
+		p.send(next())
+	}
+}
+
+func TestAViewGoesOnWhenThereAreFewerRowsThanItWasScrolledTo(t *testing.T) {
+	for _, sort := range []string{"READY", byName} {
+		for what, change := range map[string]func(*program, *shrinking){
+			"a tube has gone":    func(_ *program, s *shrinking) { s.tubes-- },
+			"a taller window":    func(p *program, _ *shrinking) { p.send(tea.WindowSizeMsg{Width: 80, Height: linesAround + 8}) },
+			"most tubes gone":    func(_ *program, s *shrinking) { s.tubes = 3 },
+			"all tubes are gone": func(_ *program, s *shrinking) { s.tubes = 0 },
+		} {
+			t.Run(sort+"/"+what, func(t *testing.T) {
+				s := &shrinking{tubes: 20}
+				q := Query{Sort: sort, Rows: 5}
+				first, _ := s.Look(t.Context(), q)
+				p := &program{m: NewModel(t.Context(), s, first, q, time.Nanosecond, "server", visible)}
+				p.cmds = append(p.cmds, p.m.Init())
+				p.send(tea.WindowSizeMsg{Width: 80, Height: linesAround + 5})
+				p.send(tea.KeyPressMsg{Code: tea.KeyEnd})
+				p.run(t, 10)
+				if p.m.query.First != 15 {
+					t.Fatalf("it shows the rows from %d", p.m.query.First)
+				}
+				change(p, s)
+				p.run(t, 10)
+				if want := max(0, s.tubes-p.m.rows()); p.m.sample.Matched != s.tubes || p.m.query.First != want || strings.Contains(frame(p.m), "…") {
+					t.Errorf("%d tubes are known, and shown from %d, want %d from %d:\n%s", p.m.sample.Matched, p.m.query.First, s.tubes, want, frame(p.m))
+				}
+			})
+		}
+	}
+}
+
 func TestAPausedViewStandsStill(t *testing.T) {
 	m := newModel(80, 24)
 	press(m, "p")
