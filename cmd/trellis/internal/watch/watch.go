@@ -37,7 +37,7 @@ type Watcher struct {
 	states []client.State
 	places map[client.State]*places
 
-	newest uint64              // jobs with ids up to this are old
+	newest uint64              // jobs with ids up to this are old, in whatever state
 	seen   map[uint64]struct{} // ids above it that were found
 }
 
@@ -47,13 +47,15 @@ type places struct {
 	walk uint64 // the last one that the walk has read; 0: it begins behind the first page
 }
 
-// Start returns a watcher of a tube, for which all jobs that are in one of the states now are old. It
-// reads through the whole tube once. The tube need not exist yet.
+// Start returns a watcher of a tube that looks for new jobs in some states. All jobs that are in the tube now are old, also
+// those in other states, which may change them later. Start reads through the whole tube once. The tube need not exist yet.
 func Start(ctx context.Context, list Lister, tube string, states []client.State) (*Watcher, error) {
 	w := &Watcher{list: list, tube: tube, states: states, places: make(map[client.State]*places), seen: make(map[uint64]struct{})}
-	for _, s := range states {
+	for _, s := range client.States {
 		p := &places{}
-		w.places[s] = p
+		if slices.Contains(states, s) {
+			w.places[s] = p
+		}
 		for full := true; full; {
 			page, err := w.page(ctx, s, p.tail)
 			if err != nil {

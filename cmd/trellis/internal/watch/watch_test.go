@@ -130,6 +130,24 @@ func TestEveryNewJobThatStaysIsToldOnce(t *testing.T) {
 	})
 }
 
+func TestAnOldJobIsNotNewInAnotherState(t *testing.T) {
+	for _, from := range client.States {
+		for _, to := range client.States {
+			u := &tube{}
+			u.put(0, from)
+			w, err := Start(t.Context(), u, "t", []client.State{to})
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.jobs[0].state = to
+			u.put(0, to)
+			if found, err := w.Look(t.Context()); err != nil || len(found) != 1 || found[0].ID != 2 {
+				t.Errorf("%s, then %s: %v, %v, want job 2 alone", from, to, found, err)
+			}
+		}
+	}
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	u := &tube{}
 	w, err := Start(t.Context(), u, "t", client.States)
