@@ -59,7 +59,7 @@ func (s *shared) cleanUp(ctl *control) error {
 		for tubes := range slices.Chunk(s.tubes, watchedAtOnce) {
 			err := ctl.watchOnly(tubes)
 			if err == nil {
-				err = s.drain(ctl, tubes)
+				err = s.drain(ctl, tubes, deadline)
 			}
 			if err != nil {
 				return fmt.Errorf("taking the remaining jobs out: %w", err)
@@ -101,9 +101,10 @@ func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	return left, err
 }
 
-// drain reserves and deletes what is ready in the tubes, which ctl watches. It sends no command behind a reserve that may
-// time out: there are servers that lose such a command.
-func (s *shared) drain(ctl *control, tubes []string) error {
+// drain reserves and deletes what is ready in the tubes, which ctl watches, however long that takes. After the deadline it
+// does not look whether there is more: a server may acknowledge deletes for ever and keep the jobs. It sends no command
+// behind a reserve that may time out: there are servers that lose such a command.
+func (s *shared) drain(ctl *control, tubes []string, deadline time.Time) error {
 	const batch = 128
 	for !s.abort.Load() {
 		ready, err := countReady(ctl, tubes)
@@ -118,7 +119,7 @@ func (s *shared) drain(ctl *control, tubes []string) error {
 			}
 			found += n
 		}
-		if found == 0 {
+		if found == 0 || time.Now().After(deadline) {
 			break
 		}
 	}

@@ -220,6 +220,19 @@ func TestRunsAreSummarised(t *testing.T) {
 	}
 }
 
+func TestARunEndsOnAServerThatKeepsWhatItDeletes(t *testing.T) {
+	for _, scenario := range []string{"put", "cycle"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			cfg := quick(faulty.Start(t, "tcp", faulty.Faults{Undelete: 1}).Addr, scenario)
+			cfg.Patience = patienceOfFaults
+			if err := mustRun(t, cfg).Err(); !errors.Is(err, bench.ErrBroken) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestTheSameSeedMakesTheSameBodies(t *testing.T) {
 	bodiesOf := func(seed uint64) string {
 		s := faulty.Start(t, "tcp", faulty.Faults{})
