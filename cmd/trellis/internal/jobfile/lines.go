@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"unicode"
 )
 
 // ErrTooLong is the error of a line that is longer than the reader's limit. The line has been skipped.
@@ -59,6 +60,13 @@ func (l *Lines) Next() ([]byte, error) {
 func (l *Lines) Waiting() bool {
 	there, _ := l.in.Peek(l.in.Buffered())
 	return bytes.IndexByte(there, '\n') < 0
+}
+
+// WaitingForText is Waiting for a reader that skips blank lines: it tells whether Next may have to wait for the rest of the
+// next line that is not blank.
+func (l *Lines) WaitingForText() bool {
+	there, _ := l.in.Peek(l.in.Buffered())
+	return bytes.IndexByte(bytes.TrimLeftFunc(there, unicode.IsSpace), '\n') < 0
 }
 
 // Number is that of the line that Next returned or skipped last, from 1.

@@ -261,6 +261,40 @@ func TestItIsKnownWhatBecameOfTheJobsBeforeAKeyThatIsNotSent(t *testing.T) {
 	}
 }
 
+// What is buffered behind the job tells nothing of the next one.
+func TestAJobDoesNotWaitBehindBlankLines(t *testing.T) {
+	r, w := io.Pipe()
+	s := &fakeServer{refuse: taken}
+	c := s.dial(t)
+	inserted := make(chan string)
+	p := Producer{Conn: c, MaxBody: 1000, Inserted: func(j Job, _ client.Inserted) { inserted <- string(j.Body) }}
+	ended := make(chan error)
+	go func() {
+		_, err := p.Run(t.Context(), NewFile(r, 1000, func(j *jobfile.Job) (Job, error) { return Put(j, Job{Tube: "t"}) }))
+		ended <- err
+	}()
+	for _, rest := range []string{"\n", "\n\n", "\n \t\r\n\n ", "\n\n{"} { // the last one begins the next job
+		if _, err := io.WriteString(w, `{"body":"a"}`+rest); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-inserted; got != "a" {
+			t.Errorf("%q", got)
+		}
+	}
+	if _, err := io.WriteString(w, `"body":"b"}`); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if got := <-inserted; got != "b" {
+		t.Errorf("%q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	c.Close()
+	<-s.done
+}
+
 // A slow input is one that has to be waited for, line by line.
 func TestAJobDoesNotWaitForTheNextLine(t *testing.T) {
 	r, w := io.Pipe()

@@ -95,7 +95,7 @@ func (s *File) job(text []byte) (Job, error) {
 }
 
 // Waiting implements Source.
-func (s *File) Waiting() bool { return s.in.Waiting() }
+func (s *File) Waiting() bool { return s.in.WaitingForText() }
 
 // Put returns the job that `trellis put --ndjson` puts for j. What j does not say is as in otherwise.
 func Put(j *jobfile.Job, otherwise Job) (Job, error) {
