@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -18,8 +19,9 @@ import (
 // fakeEnv makes this test program a server of package faulty. The first argument is its port. With "lossy" as the second
 // it loses jobs, with "broken" it ends at once, and with "once" it ends at once when it is started for the second time on
 // the directory that follows. With "member", the name of a member and a file behind it, it serves nobody but as the
-// second member, and lists in the file who was started. It knows trellisd's options of TLS; "plain" makes it refuse them, and
-// "open" ask no client for a certificate.
+// second member, and lists in the file who was started. With "dropping" as the last one it closes every connection that
+// puts. With "parent" instead of a port it is no server, but starts one and tells its address. It knows trellisd's options
+// of TLS; "plain" makes it refuse them, and "open" ask no client for a certificate.
 const fakeEnv = "TRELLIS_COMPARE_TEST_FAKE"
 
 func TestMain(m *testing.M) {
@@ -31,6 +33,9 @@ func TestMain(m *testing.M) {
 }
 
 func serveFake(args []string) {
+	if args[0] == "parent" {
+		startAnother()
+	}
 	if len(args) > 2 && args[1] == "once" && os.Mkdir(filepath.Join(args[2], "log"), 0o700) != nil {
 		fmt.Fprintln(os.Stderr, "I do not know this log")
 		os.Exit(1)
@@ -62,7 +67,21 @@ func serveFake(args []string) {
 	if len(args) > 1 && args[1] == "lossy" {
 		faults.Lose = 50
 	}
+	if args[len(args)-1] == "dropping" {
+		faults.Drop = 1
+	}
 	faulty.Serve(l, faults)
+}
+
+// startAnother starts a server, tells where it listens, and does not return.
+func startAnother() {
+	all, err := Server{Name: "child", Command: os.Args[0] + " {port}"}.start(context.Background(), "", "", "", nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(all[0].addr.Name)
+	select {}
 }
 
 // standBy notes who was started, and does not return in any member but the second.

@@ -19,7 +19,8 @@ import (
 	"trellis/bench/internal/host"
 )
 
-// A process is a server, or a proxy in front of one, that runs.
+// A process is a server, or a proxy in front of one, that runs. It leads a process group, so that a command which is a
+// wrapper ends together with the server that it has started.
 type process struct {
 	cmd    *exec.Cmd
 	addr   bench.Address
@@ -27,7 +28,7 @@ type process struct {
 	tls    string // where it speaks TLS if its command says {tls}
 	begun  time.Time
 	output output
-	ended  chan struct{} // closed when it has ended
+	ended  chan struct{} // closed when it has ended, and nobody writes to output any more or stopPatience has passed since
 }
 
 // An output keeps the beginning of what a process says.
@@ -55,24 +56,24 @@ func (o *output) String() string {
 func (p *process) run(words []string, cpus []int) error {
 	p.cmd, p.ended = exec.Command(words[0], words[1:]...), make(chan struct{})
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.WaitDelay = stopPatience
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	host.EndWithThread(p.cmd.SysProcAttr) // Ctrl-C at a terminal reaches the generator alone
 	result := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its binding
+		runtime.LockOSThread() // never unlocked: the thread ends with its binding, and not before the process, which would end too
 		err := host.PinThread(cpus)
 		if err == nil {
 			p.begun = time.Now()
 			err = p.cmd.Start()
 		}
 		result <- err
+		if err == nil {
+			_ = p.cmd.Wait()
+			close(p.ended)
+		}
 	}()
-	if err := <-result; err != nil {
-		return err
-	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.ended)
-	}()
-	return nil
+	return <-result
 }
 
 // errSilent is returned when a process has not become ready in the given time.
@@ -116,26 +117,31 @@ func (p *process) lostPort(addr string) bool {
 	return strings.Contains(strings.ToLower(p.output.String()), unix.EADDRINUSE.Error())
 }
 
+// signal sends a signal to the process and to those that it has started.
+func (p *process) signal(s syscall.Signal) {
+	_ = syscall.Kill(-p.cmd.Process.Pid, s) // it fails when all have ended
+}
+
 // stop ends the process and waits until it is gone.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
 	case <-time.After(stopPatience):
-		p.kill()
 	}
+	p.kill() // a wrapper may have ended before its server
 }
 
 // kill ends the process without giving it a chance.
 func (p *process) kill() {
-	_ = p.cmd.Process.Kill()
+	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
 
 // killAll kills all processes before it waits for any, so that none goes on without the others.
 func killAll(all []*process) {
 	for _, p := range all {
-		_ = p.cmd.Process.Kill()
+		p.signal(syscall.SIGKILL)
 	}
 	for _, p := range all {
 		<-p.ended

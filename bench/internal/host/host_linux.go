@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -169,6 +170,10 @@ func PinThread(cpus []int) error {
 	}
 	return nil
 }
+
+// EndWithThread has the system kill the process that is started with attr when the thread that starts it ends. Elsewhere than
+// on Linux it does nothing.
+func EndWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
 // PinProcess binds all threads of this process, and those to come, to some processors, when any are named.
 func PinProcess(cpus []int) error {

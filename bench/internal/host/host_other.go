@@ -5,6 +5,7 @@ package host
 import (
 	"errors"
 	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,5 +40,7 @@ func PinThread(cpus []int) error {
 	}
 	return nil
 }
+
+func EndWithThread(*syscall.SysProcAttr) {}
 
 func PinProcess(cpus []int) error { return PinThread(cpus) }
