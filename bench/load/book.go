@@ -189,6 +189,17 @@ func (k *book) letGo(id uint64) {
 	}
 }
 
+// letGoAll records that all connections of the run are closed, which gives back what they held. The workers must have ended.
+func (k *book) letGoAll() {
+	for i := range k.stripes {
+		for _, p := range k.stripes[i].pages {
+			for j := range p.entries {
+				p.entries[j].state &^= jobHeld
+			}
+		}
+	}
+}
+
 // deleted records the acknowledgement of a delete.
 func (k *book) deleted(id uint64) {
 	s := k.lock(id)

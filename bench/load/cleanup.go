@@ -173,15 +173,32 @@ func (s *shared) takeOut(ctl *control, n int) (int, error) {
 	return len(ids), err
 }
 
+// unsure tells whether the reply to a put or to a delete of a worker that has ended did not come, so that its job may be in the
+// server or not.
+func (w *worker) unsure() bool {
+	for i := range w.conns {
+		c := &w.conns[i]
+		for at := c.head; at != c.tail; at++ {
+			if m := w.slot(c, at).metric; m == metricPut || m == metricDelete {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// closeAll closes the connections of workers that have ended. It may be called again.
+func (s *shared) closeAll(workers []*worker) {
+	for _, w := range workers {
+		w.closeAll()
+	}
+	s.book.letGoAll()
+}
+
 // closeAll closes all that a worker has open, once its thread has ended. It may be called again.
 func (w *worker) closeAll() {
 	for i := range w.conns {
-		c := &w.conns[i]
-		for _, id := range c.held {
-			w.book.letGo(id)
-		}
-		c.held = nil
-		if c.fd >= 0 {
+		if c := &w.conns[i]; c.fd >= 0 {
 			w.close(c)
 		}
 	}

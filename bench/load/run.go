@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"trellis/bench"
@@ -68,22 +69,18 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		for _, w := range workers {
-			w.closeAll()
-		}
-	}()
+	defer s.closeAll(workers)
 
 	r := &bench.RunResult{}
 	phase := s.progress(number + 1)
 	defer phase("")
 	phase("connecting")
 	giveUp := func(err error) (*bench.RunResult, error) {
-		r.Violations = s.violations.report() // now: jobs that come back from broken connections must not add to it
-		phase("cleaning up")
-		for _, w := range workers {
-			w.closeAll()
+		if len(r.Violations) == 0 {
+			r.Violations = s.violations.report() // now: jobs that come back from broken connections must not add to it
 		}
+		phase("cleaning up")
+		s.closeAll(workers)
 		s.abort.Store(false)
 		ctl.timeout = cfg.Patience
 		_ = s.cleanUp(ctl) // what cannot be taken out stays; the run failed for another reason
@@ -132,9 +129,11 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 			return giveUp(err)
 		}
 	}
-	for _, w := range workers {
-		w.closeAll()
+	unsure := slices.ContainsFunc(workers, (*worker).unsure)
+	if unsure { // now: such jobs must not add to it
+		r.Violations = s.violations.report()
 	}
+	s.closeAll(workers)
 	if cfg.AfterLoad != nil {
 		ctl.Close()
 		addr, err := cfg.AfterLoad()
@@ -153,8 +152,10 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	if s.abort.Load() {
 		return giveUp(errAborted)
 	}
-	s.book.close(cfg.Keep)
-	r.Violations = s.violations.report()
+	if !unsure {
+		s.book.close(cfg.Keep)
+		r.Violations = s.violations.report()
+	}
 	return r, nil
 }
 

@@ -207,6 +207,35 @@ func TestAWorkerThatGivesUpEndsTheRunOfAll(t *testing.T) {
 	t.Error("nothing was missing")
 }
 
+// The jobs of a connection come back when it is closed, and a job whose reply is missing may be there or not.
+func TestNothingElseIsWrongWhenAConnectionBreaks(t *testing.T) {
+	for _, c := range []struct {
+		scenario string
+		depth    int
+		faults   faulty.Faults
+		want     bench.Violation
+	}{
+		{"put", 1, faulty.Faults{Mute: 150}, bench.ViolationMissing},
+		{"cycle", 1, faulty.Faults{Mute: 150}, bench.ViolationMissing},
+		{"cycle", 8, faulty.Faults{Drop: 40}, bench.ViolationClosed},
+		{"cycle", 1, faulty.Faults{Refuse: 10}, bench.ViolationReply},
+	} {
+		t.Run(fmt.Sprintf("%s, %s", c.scenario, c.want), func(t *testing.T) {
+			t.Parallel()
+			s := faulty.Start(t, "tcp", c.faults)
+			cfg := quick(s.Addr, c.scenario)
+			cfg.Depth, cfg.Patience = c.depth, patienceOfFaults
+			res := mustRun(t, cfg)
+			if v := res.Runs[0].Violations; len(v) != 1 || v[0].Kind != c.want {
+				t.Errorf("got %v, want %q alone", res.Err(), c.want)
+			}
+			if left := s.Jobs(); len(left) > 0 {
+				t.Errorf("%d jobs are left in the server", len(left))
+			}
+		})
+	}
+}
+
 func TestRunsAreSummarised(t *testing.T) {
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	cfg := quick(s.Addr, "cycle")
