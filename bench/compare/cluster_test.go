@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestAClusterIsLoadedAtTheMemberThatServes(t *testing.T) {
@@ -22,6 +23,20 @@ func TestAClusterIsLoadedAtTheMemberThatServes(t *testing.T) {
 	slices.Sort(started)
 	if err != nil || !slices.Equal(started, []string{"n1", "n2", "n3"}) {
 		t.Errorf("started: %q, %v", started, err)
+	}
+}
+
+func TestAClusterThatBreaksEarlyEndsNoComparison(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "started")
+	m := clusterLoad("put", 4, 1)
+	c := &Comparison{Longest: 20 * time.Millisecond, Dir: t.TempDir()}
+	s := &session{
+		Comparison: c, server: fakeCommand(t, "cluster", "member {node} "+file+" {cluster} {dir} dropping"), table: new(Table), notes: make(map[Note]bool),
+	}
+	defer s.close()
+	values, err := m.measure(t.Context(), s)
+	if err != nil || len(values) != len(m.figures) || !s.notes[NoteBroken] {
+		t.Errorf("got %v, %v, %v", values, err, s.notes)
 	}
 }
 

@@ -118,7 +118,7 @@ func (c *Comparison) rounds(ctx context.Context, t *Table, m *Measurement, resul
 			s := &session{Comparison: c, server: c.Servers[i], table: t, notes: notes[i]}
 			values, err := m.measure(ctx, s)
 			s.close()
-			if errors.Is(err, errNoStart) {
+			if errors.Is(err, errNoStart) || errors.Is(err, errNoRate) {
 				c.log("%s, %s: %v", m.name, s.server.Name, err)
 				continue
 			}

@@ -2,6 +2,7 @@ package compare
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"trellis/bench"
@@ -194,10 +195,16 @@ func twoProcessors(cfg bench.Config) Measurement {
 				}
 				rates[i] = run.CommandRate
 			}
+			if rates[0] == 0 {
+				return []float64{0}, nil
+			}
 			return []float64{rates[1] / rates[0]}, nil
 		},
 	}
 }
+
+// errNoRate is returned for an open loop whose rate is not known.
+var errNoRate = errors.New("there is no rate for an open loop")
 
 // openLoop is half of the load that the first server can bear, at a fixed rate.
 func openLoop(cfg bench.Config) Measurement {
@@ -210,7 +217,7 @@ func openLoop(cfg bench.Config) Measurement {
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			limit := s.table.find(closedLoop, rateFigure.name)
 			if limit == 0 {
-				return nil, fmt.Errorf("the row %q must be measured before", closedLoop)
+				return nil, fmt.Errorf("%w: the row %q, which must be measured before, tells no rate of the first server", errNoRate, closedLoop)
 			}
 			cfg := cfg
 			cfg.Rate = limit / 3 / 2 // a unit is three commands

@@ -59,3 +59,27 @@ func TestMeasurementsWithSeveralLoads(t *testing.T) {
 		t.Error("the open loop has a rate without the closed loop's")
 	}
 }
+
+func TestAServerThatBreaksHasNoMultipleOfItself(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux binds to processors")
+	}
+	c := &Comparison{ServerCPUs: []int{0}, LoadCPUs: []int{0, 0}}
+	s := &session{Comparison: c, server: fakeCommand(t, "a", "dropping"), table: new(Table), notes: make(map[Note]bool)}
+	defer s.close()
+	if values, err := twoProcessors(small("cycle", 50)).measure(t.Context(), s); err != nil || len(values) != 1 || values[0] != 0 {
+		t.Errorf("got %v, %v, want 0: not known", values, err)
+	}
+}
+
+func TestAnOpenLoopWithoutARateEndsNoComparison(t *testing.T) {
+	c := &Comparison{Servers: []Server{fakeCommand(t, "a", "")}, Rounds: 1}
+	res, err := c.Run(t.Context(), []Measurement{openLoop(small("cycle", 10)), Load(small("cycle", 10))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := res.Rows[len(res.Rows)-1]
+	if lines := res.lines(); lines[1][2] != "cannot" || len(last.Cells[0].Values) != 1 {
+		t.Errorf("got %q", lines)
+	}
+}
