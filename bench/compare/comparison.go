@@ -91,7 +91,7 @@ func (c *Comparison) measure(ctx context.Context, t *Table, m *Measurement) erro
 		err = c.rounds(ctx, t, m, results)
 	}
 	for i := range results {
-		results[i].finish()
+		results[i].finish(c.Rounds)
 	}
 	t.Rows = append(t.Rows, results...)
 	return err

@@ -60,8 +60,8 @@ type Row struct {
 
 // A Cell holds the figure of one server.
 type Cell struct {
-	// Values holds one value for each round, zero where it could not be told. It is empty when the server cannot do
-	// what was asked of it.
+	// Values holds one value for each round in which the server was measured, zero where it could not be told. It is empty
+	// when the server cannot do what was asked of it.
 	Values []float64 `json:"values"`
 	Median float64   `json:"median"`
 	// Ratio is the median of the ratios to the first server's value in the same round, RatioLeast and RatioMost
@@ -83,9 +83,10 @@ type Ratio struct {
 	Most   float64 `json:"most"`
 }
 
-// ratioOf divides the values of one server by those of another, round by round. It returns nil when a value is missing.
-func ratioOf(values, other []float64) *Ratio {
-	if len(values) == 0 || len(values) != len(other) || slices.Contains(values, 0) || slices.Contains(other, 0) {
+// ratioOf divides the values of one server by those of another, round by round. It returns nil when a value is missing: those
+// that are there do not tell their rounds.
+func ratioOf(values, other []float64, rounds int) *Ratio {
+	if len(values) != rounds || len(other) != rounds || slices.Contains(values, 0) || slices.Contains(other, 0) {
 		return nil
 	}
 	ratios := make([]float64, len(values))
@@ -96,17 +97,17 @@ func ratioOf(values, other []float64) *Ratio {
 	return &Ratio{quantity.Median(ratios), ratios[0], ratios[len(ratios)-1]}
 }
 
-// finish computes medians, ratios and verdicts.
-func (r *Row) finish() {
+// finish computes medians, ratios and verdicts of a row that was measured in so many rounds.
+func (r *Row) finish(rounds int) {
 	last := &r.Cells[len(r.Cells)-1]
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		c.Median = quantity.Median(slices.Sorted(slices.Values(c.Values)))
-		if to := ratioOf(c.Values, r.Cells[0].Values); to != nil {
+		if to := ratioOf(c.Values, r.Cells[0].Values, rounds); to != nil {
 			c.Ratio, c.RatioLeast, c.RatioMost = to.Median, to.Least, to.Most
 		}
 		if c != last {
-			c.Last = ratioOf(last.Values, c.Values)
+			c.Last = ratioOf(last.Values, c.Values, rounds)
 		}
 	}
 	r.AtLeast = r.figure.judge(r.figure.atLeast, last.Median, last.Ratio)

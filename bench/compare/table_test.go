@@ -46,7 +46,7 @@ func TestATableHasARatioToEachServerButTheLast(t *testing.T) {
 		for i := range c.servers {
 			row.Cells = append(row.Cells, Cell{Values: []float64{float64(i + 1)}})
 		}
-		row.finish()
+		row.finish(1)
 		lines := (&Table{Servers: c.servers, Rows: []Row{row}}).lines()
 		if head := strings.Join(lines[0], " | "); !strings.Contains(head, c.head) || len(lines[0]) != len(lines[1]) {
 			t.Errorf("%q: got the head %q", c.servers, head)
