@@ -15,13 +15,16 @@ func TestConfigurationsThatCannotWorkAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*bench.Config){
-		"no such scenario":            func(c *bench.Config) { c.Scenario = "fly" },
-		"no address":                  func(c *bench.Config) { c.Addr = bench.Address{} },
-		"a negative rate":             func(c *bench.Config) { c.Rate = -1 },
-		"a mix without a file":        func(c *bench.Config) { c.Scenario = "mix" },
-		"half a second":               func(c *bench.Config) { c.Scenario, c.Timeout = "reserve-timeout", 500e6 },
-		"too many in flight":          func(c *bench.Config) { c.Conns, c.Depth = 1<<13, 1<<13 },
-		"workers that hold jobs":      func(c *bench.Config) { c.Scenario, c.Held = "produce-consume", 1 },
+		"no such scenario":       func(c *bench.Config) { c.Scenario = "fly" },
+		"no address":             func(c *bench.Config) { c.Addr = bench.Address{} },
+		"a negative rate":        func(c *bench.Config) { c.Rate = -1 },
+		"a mix without a file":   func(c *bench.Config) { c.Scenario = "mix" },
+		"half a second":          func(c *bench.Config) { c.Scenario, c.Timeout = "reserve-timeout", 500e6 },
+		"too many in flight":     func(c *bench.Config) { c.Conns, c.Depth = 1<<13, 1<<13 },
+		"workers that hold jobs": func(c *bench.Config) { c.Scenario, c.Held = "produce-consume", 1 },
+		"a mix that holds jobs": func(c *bench.Config) {
+			c.Scenario, c.Held, c.Mix = "mix", 1, bench.Mix{Steps: []bench.MixStep{{Weight: 1, Command: "put"}}}
+		},
 		"a negative number of tubes":  func(c *bench.Config) { c.FurtherTubes = -1 },
 		"a negative count of the run": func(c *bench.Config) { c.Count = -1 },
 		"a negative time":             func(c *bench.Config) { c.Warmup = -1 },
