@@ -35,13 +35,18 @@ func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, max
 	sum, err := p.Run(ctx, source)
 	progress.clear()
 	sentence := jobsIn(sum.Put, "") + " put"
+	if sum.Buried > 0 {
+		sentence += fmt.Sprintf(", %s of them buried by the server, which had no memory to queue them", grouped(sum.Buried))
+	}
 	if sum.Duplicates > 0 {
 		sentence += fmt.Sprintf(", %s had the key of another", grouped(sum.Duplicates))
 	}
 	if sum.Refused > 0 {
 		sentence += fmt.Sprintf(", %s refused", grouped(sum.Refused))
 	}
-	said := out.result(sentence, client.Fields{number("put", sum.Put), number("duplicates", sum.Duplicates), number("refused", sum.Refused)})
+	said := out.result(sentence, client.Fields{
+		number("put", sum.Put), number("buried", sum.Buried), number("duplicates", sum.Duplicates), number("refused", sum.Refused),
+	})
 	switch {
 	case err != nil:
 		return errors.Join(unfinished(err, &sum), said)

@@ -52,6 +52,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 // Summary is what has become of the jobs so far.
 type Summary struct {
 	Put        uint64 // new jobs
+	Buried     uint64 // of them, those that the server has buried, since it had no memory to queue them
 	Duplicates uint64 // jobs that were there already, with the same key
 	Refused    uint64
 	Line       int // of the last job that was sent
@@ -172,6 +173,9 @@ func (p *Producer) putInUsed(ctx context.Context, batch []Job) (err error) {
 			p.sum.Duplicates++
 		default:
 			p.sum.Put++
+			if inserted.Buried && !job.Bury {
+				p.sum.Buried++
+			}
 			if job.Bury {
 				bury = append(bury, burial{inserted.ID, job.Pri, job.Line})
 			}

@@ -226,6 +226,22 @@ func TestBuriedJobsAreBuriedWithTheirPriorities(t *testing.T) {
 	}
 }
 
+func TestJobsThatTheServerBuriesAreCounted(t *testing.T) {
+	s := &fakeServer{refuse: func(n int, _ string) string {
+		if n > 1 {
+			return fmt.Sprintf("BURIED %d", n)
+		}
+		return ""
+	}}
+	file := `{"body":"a","tube":"t"}
+{"body":"b","tube":"t"}
+{"body":"c","tube":"t","state":"buried"}`
+	sum, refused, err := run(t, s, NewFile(strings.NewReader(file), 1000, func(j *jobfile.Job) (Job, error) { return Restore(j, Job{}) }))
+	if err != nil || len(refused) > 0 || sum != (Summary{Put: 3, Buried: 1, Line: 3}) {
+		t.Errorf("%v, %q, %+v", err, refused, sum)
+	}
+}
+
 func TestNothingGoesIntoAnotherTubeWhenATubeIsRefused(t *testing.T) {
 	s := &fakeServer{refuse: taken}
 	file := `{"body":"a","tube":"t"}
