@@ -1,9 +1,6 @@
 package quantity
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // A Unit is how a value is written.
 type Unit struct {
@@ -42,21 +39,29 @@ func (u Unit) Format(v float64) string {
 // Whole writes a number without its fraction, in groups of three digits.
 func Whole(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
-	for i := len(s) - 3; i > 0; i -= 3 {
+	first := 0
+	if v < 0 {
+		first = 1
+	}
+	for i := len(s) - 3; i > first; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}
 	return s
 }
 
-// Duration writes nanoseconds with three digits, in microseconds, milliseconds or seconds.
+// Duration writes nanoseconds with three digits, in microseconds, milliseconds or seconds, and from 1000 s in whole seconds.
 func Duration(ns int64) string {
-	switch {
-	case ns >= int64(time.Second):
-		return fmt.Sprintf("%.3g s", float64(ns)/1e9)
-	case ns >= int64(time.Millisecond):
-		return fmt.Sprintf("%.3g ms", float64(ns)/1e6)
+	v, unit := float64(ns)/1e3, "us"
+	for _, next := range []string{"ms", "s"} {
+		if v < 999.5 { // what is rounded to 1000 would be written with an exponent
+			break
+		}
+		v, unit = v/1e3, next
 	}
-	return fmt.Sprintf("%.3g us", float64(ns)/1e3)
+	if v >= 999.5 {
+		return Whole(v) + " " + unit
+	}
+	return fmt.Sprintf("%.3g %s", v, unit)
 }
 
 // Ratio writes a ratio, with two digits behind the point below ten and one from there on.

@@ -3,7 +3,10 @@ package quantity
 import "testing"
 
 func TestDurationsAreShort(t *testing.T) {
-	for ns, want := range map[int64]string{0: "0 us", 999: "0.999 us", 1500: "1.5 us", 123456: "123 us", 2e6: "2 ms", 65e9: "65 s"} {
+	for ns, want := range map[int64]string{
+		0: "0 us", 999: "0.999 us", 1500: "1.5 us", 123456: "123 us", 2e6: "2 ms", 65e9: "65 s",
+		999_499: "999 us", 999_500: "1 ms", 999_999: "1 ms", 999_500_000: "1 s", 999_999_999: "1 s", 999.4e9: "999 s", 999.5e9: "1,000 s", 3600e9: "3,600 s",
+	} {
 		if got := Duration(ns); got != want {
 			t.Errorf("%d: got %q, want %q", ns, got, want)
 		}
@@ -11,7 +14,7 @@ func TestDurationsAreShort(t *testing.T) {
 }
 
 func TestWholeNumbersAreGrouped(t *testing.T) {
-	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567"} {
+	for n, want := range map[float64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -123: "-123", -1234: "-1,234", -123456: "-123,456"} {
 		if got := Whole(n); got != want {
 			t.Errorf("%v: got %q, want %q", n, got, want)
 		}
