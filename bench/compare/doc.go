@@ -14,7 +14,7 @@
 // # TLS
 //
 // Measurements over TLS start a server with trellisd's options for it and a certificate of their own. A server that does not
-// know the options gets stunnel in front, which is looked for in the path as stunnel4 and counts as a part of the server.
+// know the options gets stunnel in front, which is looked for in the path as stunnel4 and as stunnel, and counts as a part of the server.
 //
 // # Clusters
 //

@@ -70,6 +70,9 @@ func (s *session) startSecure(ctx context.Context, cfg *bench.Config, mutual boo
 	}
 	program, missing := exec.LookPath("stunnel4")
 	if missing != nil {
+		program, missing = exec.LookPath("stunnel") // its name on other systems than Debian
+	}
+	if missing != nil {
 		return nil, fmt.Errorf("%w; stunnel, which could stand in front of it, is not there either: %w", err, missing)
 	}
 	for range startAttempts {
