@@ -2,7 +2,6 @@ package load
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -28,13 +27,13 @@ type control struct {
 	watched []string
 }
 
-// dialControl connects, and authenticates if there is a token.
-func dialControl(a *bench.Address, token string) (*control, error) {
+// dialControl connects, and authenticates if there is a token. timeout bounds every exchange.
+func dialControl(a *bench.Address, token string, timeout time.Duration) (*control, error) {
 	nc, err := a.Dial(10 * time.Second)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to %s: %w", a, err)
 	}
-	c := &control{Conn: nc, in: bufio.NewReaderSize(nc, 64<<10), timeout: controlTimeout, watched: []string{"default"}}
+	c := &control{Conn: nc, in: bufio.NewReaderSize(nc, 64<<10), timeout: timeout, watched: []string{"default"}}
 	if token == "" {
 		return c, nil
 	}
@@ -61,7 +60,7 @@ func (c *control) authenticate(token string) error {
 
 // Stats connects to a server, authenticates if there is a token, and returns what the server answers to `stats`.
 func Stats(a *bench.Address, token string) (map[string]string, error) {
-	c, err := dialControl(a, token)
+	c, err := dialControl(a, token, controlTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -81,23 +80,31 @@ func (c *control) send() error {
 
 // receive reads one reply. Its slices hold until the next receive.
 func (c *control) receive(r *reply) error {
-	line, err := c.in.Peek(1)
-	for want := 1; err == nil; {
-		n := 0
-		if n, want = parseReply(line, r); n > 0 {
+	line, err := c.peek(1)
+	for err == nil {
+		n, want := parseReply(line, r)
+		if n > 0 {
 			if r.kind == replyGarbage {
 				return fmt.Errorf("not a reply of the protocol: %q", r.line)
 			}
 			_, err = c.in.Discard(n)
 			return err
 		}
-		if line, err = c.in.Peek(max(want, c.in.Buffered())); errors.Is(err, bufio.ErrBufferFull) {
-			bigger := bufio.NewReaderSize(io.MultiReader(strings.NewReader(string(line)), c.Conn), 2*want)
-			c.in = bigger
-			line, err = c.in.Peek(want)
-		}
+		line, err = c.peek(want)
 	}
 	return fmt.Errorf("reading a reply: %w", err)
+}
+
+// peek returns what has come, when that is want bytes at least. Its memory grows with what comes, and not at once to what a
+// server announces.
+func (c *control) peek(want int) ([]byte, error) {
+	for {
+		p, err := c.in.Peek(min(max(want, c.in.Buffered()), c.in.Size()))
+		if err != nil || len(p) >= want {
+			return p, err
+		}
+		c.in = bufio.NewReaderSize(io.MultiReader(strings.NewReader(string(p)), c.Conn), 2*len(p))
+	}
 }
 
 // ask sends one command and reads its reply, which must be of that kind.

@@ -11,7 +11,7 @@ import (
 
 func TestAnotherProcessIsNotTakenForTheServer(t *testing.T) {
 	f := faulty.Start(t, "tcp", faulty.Faults{}) // says that it uses no CPU time
-	ctl, err := dialControl(&f.Addr, "")
+	ctl, err := dialControl(&f.Addr, "", controlTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg bench.Config) (*bench.Result, error) {
 
 // runOnce is one run from connecting to cleaning up. With an error, it returns what was measured before, or nil.
 func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (*bench.RunResult, error) {
-	ctl, err := dialControl(&cfg.Addr, cfg.Token)
+	ctl, err := dialControl(&cfg.Addr, cfg.Token, cfg.Patience)
 	if err != nil {
 		return nil, err
 	}
@@ -60,9 +60,15 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	for i := range cfg.Tubes {
 		s.tubes = append(s.tubes, fmt.Sprintf("%s-%d", s.prefix, i))
 	}
-	if s.meter, err = openMeter(cfg, ctl); err != nil {
+	heed := context.AfterFunc(ctx, func() { ctl.Close() }) // later there is something to take out
+	s.meter, err = openMeter(cfg, ctl)
+	if !heed() {
+		return nil, errAborted
+	}
+	if err != nil {
 		return nil, err
 	}
+	ctl.timeout = controlTimeout
 	stop := context.AfterFunc(ctx, func() { s.abort.Store(true) })
 	defer stop()
 	workers, err := s.newWorkers()
@@ -140,7 +146,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 		if err != nil {
 			return r, err
 		}
-		next, err := dialControl(&addr, cfg.Token)
+		next, err := dialControl(&addr, cfg.Token, controlTimeout)
 		if err != nil {
 			return r, err
 		}

@@ -340,7 +340,7 @@ func TestAFailedRunTakesItsJobsOut(t *testing.T) {
 
 func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
 	f := faulty.Start(t, "tcp", faulty.Faults{})
-	ctl, err := dialControl(&f.Addr, "")
+	ctl, err := dialControl(&f.Addr, "", controlTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,6 +407,32 @@ func TestAnInterruptedRunEnds(t *testing.T) {
 	}
 	if left := s.Jobs(); len(left) > 0 {
 		t.Errorf("%d jobs are left in the server", len(left))
+	}
+}
+
+func TestAnInterruptionIsHeededBeforeTheServerHasAnswered(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr, err := bench.ParseAddress(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		if c, err := l.Accept(); err == nil { // and never answer
+			defer c.Close()
+			_, _ = c.Read(make([]byte, 100))
+			cancel()
+			_, _ = c.Read(make([]byte, 1)) // the end of the connection
+		}
+	}()
+	cfg := quick(addr, "cycle")
+	cfg.Patience = time.Hour
+	if _, err := Run(ctx, cfg); !errors.Is(err, errAborted) {
+		t.Errorf("got %v", err)
 	}
 }
 
