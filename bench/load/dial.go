@@ -1,6 +1,9 @@
 package load
 
 import (
+	"net"
+	"strconv"
+
 	"golang.org/x/sys/unix"
 
 	"trellis/bench"
@@ -14,9 +17,21 @@ func sockaddr(a *bench.Address) (unix.Sockaddr, int) {
 	case ip.Is4():
 		return &unix.SockaddrInet4{Port: port, Addr: ip.As4()}, unix.AF_INET
 	case ip.Is6():
-		return &unix.SockaddrInet6{Port: port, Addr: ip.As16()}, unix.AF_INET6
+		return &unix.SockaddrInet6{Port: port, Addr: ip.As16(), ZoneId: zoneID(ip.Zone())}, unix.AF_INET6
 	}
 	return &unix.SockaddrUnix{Name: a.Name}, unix.AF_UNIX
+}
+
+// zoneID returns the number of the interface that a link-local address belongs to, 0 when it names none.
+func zoneID(zone string) uint32 {
+	if zone == "" {
+		return 0
+	}
+	if i, err := net.InterfaceByName(zone); err == nil {
+		return uint32(i.Index)
+	}
+	n, _ := strconv.ParseUint(zone, 10, 32) // it may be the number already
+	return uint32(n)
 }
 
 // portsPerSource is how many connections leave from one source address: well below the 28,000 ephemeral ports that
