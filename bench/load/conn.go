@@ -44,6 +44,7 @@ type conn struct {
 // driverState is what a driver may keep with a connection.
 type driverState struct {
 	sent, done uint32
+	tag        uint32
 	last       uint64
 	start      int64
 }

@@ -50,11 +50,10 @@ func (d priorityDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, o
 			}
 		}
 	case s.metric == metricReserve:
-		order := uint64(w.tag)<<32 | r.id&(1<<32-1)
-		if order <= p.last {
+		if w.tag < p.tag || w.tag == p.tag && r.id <= p.last {
 			w.violate(bench.ViolationOrder, "job %d of priority %d came after one that is less urgent or younger", r.id, w.tag-1)
 		}
-		p.last = order
+		p.tag, p.last = w.tag, r.id
 		w.sendDelete(c, r.id, now, p.start, 0)
 	default:
 		if p.done++; p.done == 2*priorityBatch {
