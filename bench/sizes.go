@@ -53,10 +53,9 @@ func ParseSizes(s string) (Sizes, error) {
 				return z, err
 			}
 			w, err := strconv.ParseFloat(strings.TrimSpace(weight), 64)
-			if err != nil || w <= 0 {
+			if total += w; err != nil || !(w > 0) || math.IsInf(total, 1) { // w may be NaN
 				return z, fmt.Errorf("body size %q: weight %q is not a positive number", s, weight)
 			}
-			total += w
 			z.weights = append(z.weights, weighted{n, total})
 		}
 		return z, nil

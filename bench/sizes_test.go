@@ -21,7 +21,7 @@ func TestParseSizes(t *testing.T) {
 			t.Errorf("%q: got %q, %d always, %d at most, median %d", c.text, z, z.Fixed(), z.Most(), z.At(1<<63))
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "5-", "20-10", "exp:", "exp:x", "1*0", "1*x", "99999999999", "1*1,x"} {
+	for _, text := range []string{"", "x", "-1", "5-", "20-10", "exp:", "exp:x", "1*0", "1*x", "1*NaN", "1*Inf", "1*1e308,2*1e308", "99999999999", "1*1,x"} {
 		if _, err := ParseSizes(text); err == nil {
 			t.Errorf("%q: no error", text)
 		}
