@@ -87,7 +87,7 @@ func (w *worker) handleAtOnce() {
 func (w *worker) advance(now int64) {
 	if !w.recording && w.endedAt == 0 && now >= w.window.record {
 		w.recording, w.counting = true, true
-		w.rec.reset(now)
+		w.rec.cutAt = now
 		w.startedAt, w.busy = now, -threadCPU()
 		w.nextLog = now + int64(logInterval)
 		if w.id == 0 {

@@ -21,7 +21,7 @@ type recorder struct {
 	// With a log, hists hold only what came after the last cut, and the rest is in totals and intervals.
 	totals    [numMetrics]*hdr.Histogram
 	intervals []interval
-	cutAt     int64
+	cutAt     int64 // when the present interval began
 }
 
 // logInterval is the length of the intervals of a log.
@@ -55,16 +55,6 @@ func (r *recorder) flush() {
 	}
 	_ = h.RecordValues(min(max(r.value, 0), longestLatency), r.n) // cannot fail within these bounds
 	r.n = 0
-}
-
-// reset forgets all durations. now begins the first interval.
-func (r *recorder) reset(now int64) {
-	r.n, r.cutAt = 0, now
-	for _, h := range r.hists {
-		if h != nil {
-			h.Reset()
-		}
-	}
 }
 
 // cut ends an interval at the time now.

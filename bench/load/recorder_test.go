@@ -4,7 +4,6 @@ import "testing"
 
 func TestRecorderKeepsEveryDuration(t *testing.T) {
 	var r, sum recorder
-	r.reset(0)
 	for v := range int64(1000) {
 		r.add(metricPut, v)
 		r.add(metricPut, v)
