@@ -24,13 +24,18 @@ func newPrefixer(mu *sync.Mutex, out io.Writer, prefix string) *prefixer {
 // Write never fails: a command is not to fail because its output cannot be shown.
 func (p *prefixer) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		n := min(len(rest), maxLine+len(p.prefix)-len(p.line))
+		room := maxLine + len(p.prefix) - len(p.line)
+		if room == 0 && rest[0] != '\n' {
+			p.flush()
+			room = maxLine
+		}
+		n := min(len(rest), max(room, 1)) // 1: the end of a line that is as long as can be
 		if end := bytes.IndexByte(rest[:n], '\n'); end >= 0 {
 			n = end + 1
 		}
 		p.line = append(p.line, rest[:n]...)
 		rest = rest[n:]
-		if p.line[len(p.line)-1] == '\n' || len(p.line) == maxLine+len(p.prefix) {
+		if p.line[len(p.line)-1] == '\n' {
 			p.flush()
 		}
 	}

@@ -110,9 +110,9 @@ func TestLinesGetTheirPrefixHoweverTheyAreWritten(t *testing.T) {
 		var mu sync.Mutex
 		var out, want bytes.Buffer
 		p := newPrefixer(&mu, &out, "7: ")
-		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"a", "\n", "line\n", strings.Repeat("x", maxLine-1), "yz\n"})).Draw(t, "text"), "")
+		text := strings.Join(rapid.SliceOf(rapid.SampledFrom([]string{"a", "\n", "line\n", strings.Repeat("x", maxLine-1), strings.Repeat("x", maxLine) + "\n", "yz\n"})).Draw(t, "text"), "")
 		for line := range strings.Lines(text) {
-			for ; len(line) > maxLine; line = line[maxLine:] {
+			for ; len(strings.TrimSuffix(line, "\n")) > maxLine; line = line[maxLine:] {
 				want.WriteString("7: " + line[:maxLine] + "\n")
 			}
 			want.WriteString("7: " + strings.TrimSuffix(line, "\n") + "\n")
