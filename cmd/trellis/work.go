@@ -82,7 +82,7 @@ wrong, 3 when the server cannot be reached at first, and 4 when it refuses the t
 	flags := cmd.Flags()
 	flags.IntVarP(&cfg.Jobs, "jobs", "j", 1, "how many commands run at once")
 	flags.Uint64Var(&cfg.Attempts, "attempts", 10, "bury a job after so many failed attempts; 0: never")
-	flags.DurationVar(&cfg.Backoff, "backoff", time.Second, "delay of a job after its first failed attempt, in whole seconds")
+	flags.DurationVar(&cfg.Backoff, "backoff", time.Second, "delay of a job after its first failed attempt, rounded up to whole seconds")
 	flags.DurationVar(&cfg.MaxBackoff, "max-backoff", 5*time.Minute, "the longest delay")
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "how long commands may go on after SIGTERM or SIGINT")
 	flags.BoolVar(&cfg.Prefix, "prefix", false, "begin each line that a command writes with the id of its job")

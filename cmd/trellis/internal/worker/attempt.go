@@ -169,11 +169,12 @@ func (w *worker) ask(call func(context.Context) error) error {
 	return call(ctx)
 }
 
-// backoff is the delay after so many attempts, in seconds.
+// backoff is the delay after so many attempts, in seconds, rounded up.
 func (w *worker) backoff(attempts uint64) uint32 {
 	d := w.cfg.Backoff
 	for i := uint64(1); i < attempts && d < w.cfg.MaxBackoff && d > 0; i++ {
 		d *= 2
 	}
-	return uint32(min(d, w.cfg.MaxBackoff, math.MaxUint32*time.Second) / time.Second)
+	d = min(d, w.cfg.MaxBackoff, math.MaxUint32*time.Second)
+	return uint32((d + time.Second - 1) / time.Second)
 }

@@ -34,7 +34,7 @@ type Config struct {
 	Argv  []string // the program, and its arguments
 
 	Attempts   uint64        // failed attempts after which a job is buried; 0: never
-	Backoff    time.Duration // the delay after the first failed attempt; whole seconds
+	Backoff    time.Duration // the delay after the first failed attempt; delays are rounded up to whole seconds
 	MaxBackoff time.Duration // the longest delay
 	Grace      time.Duration // how long commands may go on when the worker stops
 	Timeout    time.Duration // for connecting, and for the reply to one command

@@ -95,6 +95,9 @@ func TestBackOffDoublesUpToItsMaximum(t *testing.T) {
 		{time.Second, 5 * time.Minute, 10, 300},
 		{time.Second, 5 * time.Minute, 1 << 60, 300},
 		{0, 5 * time.Minute, 1 << 60, 0},
+		{500 * time.Millisecond, 5 * time.Minute, 1, 1},
+		{500 * time.Millisecond, 5 * time.Minute, 3, 2},
+		{1500 * time.Millisecond, 5 * time.Minute, 1, 2},
 		{time.Hour, time.Minute, 1, 60},
 		{time.Second, 1 << 62, 1 << 60, 4294967295},
 	} {
