@@ -3,6 +3,7 @@ package worker
 import (
 	"bufio"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -20,6 +21,9 @@ const runEnv = "TRELLIS_WORK_RUN"
 // restartAfter is how long a worker that has lost its minder waits before it starts another.
 const restartAfter = 100 * time.Millisecond
 
+// minderPatience is how long a minder may leave its full pipe unread. One that is stopped would block all slots.
+const minderPatience = 10 * time.Second
+
 // A Minder keeps a process that kills the commands of a worker that has ended without stopping them, for instance because
 // it was killed. The system's own means reach a command, but not the processes that it has started, as a shell script does.
 //
@@ -32,18 +36,22 @@ type Minder struct {
 	closing chan struct{} // closed by Close
 	ended   chan struct{} // closed when no minder is kept any more
 
-	mu   sync.Mutex
-	cmd  *exec.Cmd      // guarded by mu
-	pipe io.WriteCloser // guarded by mu
-	err  error          // guarded by mu; why there is no minder any more
-	last uint64         // guarded by mu; the number of the last run
-	runs map[string]int // guarded by mu; process groups by the names of runs; 0 while the command is being started
+	mu       sync.Mutex
+	patience time.Duration  // guarded by mu; minderPatience but in tests
+	cmd      *exec.Cmd      // guarded by mu
+	pipe     *os.File       // guarded by mu
+	err      error          // guarded by mu; why there is no minder any more
+	last     uint64         // guarded by mu; the number of the last run
+	runs     map[string]int // guarded by mu; process groups by the names of runs; 0 while the command is being started
 }
 
 // StartMinder starts a minder: a program that calls [Mind] with its standard input, and nothing else. The function makes the
 // program's command, each time that it has to be started.
 func StartMinder(program func() *exec.Cmd) (*Minder, error) {
-	m := &Minder{program: program, name: rand.Text(), closing: make(chan struct{}), ended: make(chan struct{}), runs: make(map[string]int)}
+	m := &Minder{
+		program: program, name: rand.Text(), patience: minderPatience,
+		closing: make(chan struct{}), ended: make(chan struct{}), runs: make(map[string]int),
+	}
 	if err := m.start(); err != nil {
 		return nil, err
 	}
@@ -54,15 +62,21 @@ func StartMinder(program func() *exec.Cmd) (*Minder, error) {
 // start starts the program and tells it what runs. The caller holds mu, or is the only one.
 func (m *Minder) start() error {
 	cmd := m.program()
-	pipe, err := cmd.StdinPipe()
+	theirs, ours, err := os.Pipe()
 	if err != nil {
-		return err
+		return fmt.Errorf("making a pipe to the process that minds the commands: %w", err)
 	}
+	defer theirs.Close()
+	cmd.Stdin = theirs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of reach of what kills the worker's own group
 	if err := cmd.Start(); err != nil {
+		ours.Close()
 		return fmt.Errorf("starting the process that minds the commands: %w", err)
 	}
-	m.cmd, m.pipe = cmd, pipe
+	if m.pipe != nil {
+		m.pipe.Close()
+	}
+	m.cmd, m.pipe = cmd, ours
 	for run, pgid := range m.runs {
 		m.tell(run, pgid)
 	}
@@ -140,7 +154,7 @@ func (m *Minder) end(run string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.runs, run)
-	fmt.Fprintln(m.pipe, "end", run) // if it fails, keep tells the next one
+	m.say("end", run)
 }
 
 // set notes and tells the group of a run. The caller holds mu.
@@ -149,8 +163,17 @@ func (m *Minder) set(run string, pgid int) {
 	m.tell(run, pgid)
 }
 
-// tell tells the group of a run. If it fails, keep tells the next minder. The caller holds mu, or is the only one.
-func (m *Minder) tell(run string, pgid int) { fmt.Fprintln(m.pipe, "run", run, pgid) }
+// tell tells the group of a run. The caller holds mu, or is the only one.
+func (m *Minder) tell(run string, pgid int) { m.say("run", run, pgid) }
+
+// say writes a line to the minder, and kills one that does not read. If it fails, keep tells the next minder. The caller holds
+// mu, or is the only one.
+func (m *Minder) say(words ...any) {
+	_ = m.pipe.SetWriteDeadline(time.Now().Add(m.patience))
+	if _, err := fmt.Fprintln(m.pipe, words...); errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = m.cmd.Process.Kill()
+	}
+}
 
 // Mind is the minder's side: it reads what the worker tells, and kills what runs when the worker has ended.
 func Mind(worker io.Reader) {

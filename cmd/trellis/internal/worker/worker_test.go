@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -178,6 +179,28 @@ func TestAMinderThatIsKilledIsReplacedByOneThatKnowsWhatRuns(t *testing.T) {
 	if exit := (*exec.ExitError)(nil); !errors.As(c.err, &exit) || exit.String() != "signal: killed" {
 		t.Error(c.err)
 	}
+}
+
+func TestAMinderThatDoesNotReadIsReplaced(t *testing.T) {
+	m := startMinder(t)
+	m.mu.Lock()
+	m.patience = 10 * time.Millisecond
+	stopped := m.cmd
+	err := stopped.Process.Signal(syscall.SIGSTOP)
+	m.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := m.begin()
+	defer m.end(run)
+	eventually(t, "another minder", func() bool {
+		for range 100 { // some thousand fill the pipe
+			m.started(run, 0)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.cmd != stopped
+	})
 }
 
 func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
