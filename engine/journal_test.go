@@ -87,7 +87,7 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 		return f.next(), nil
 	}
 	before := copied(&x.record)
-	before.Pri, before.Reserves, before.Timeouts = r.Pri, r.Reserves, r.Timeouts
+	before.Pri, before.Reserves, before.Timeouts, before.Attempts = r.Pri, r.Reserves, r.Timeouts, r.Attempts
 	if r.State == journal.Ready { // that a delay has ended, or the job is reserved, is not on record
 		before.State, before.Due, before.BuryOrder = r.State, 0, 0
 	}
