@@ -199,16 +199,13 @@ func TestMembersWithCertificatesServeAndStrangersAreRefused(t *testing.T) {
 	w.nodes[2].start("--cluster=" + w.list)
 	config, err := peerwire.LoadTLS(mine.Cert, mine.Key, authority.File, slog.New(slog.DiscardHandler))
 	no(t, err)
-	c := w.leader()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), electionPatience)
 	defer cancel()
-	resp, err := peerwire.Call(ctx, peerwire.ClientConfig{TLS: config}, c.door.addr(), []byte(`{"op":"status"}`))
-	no(t, err)
 	var s control.Status
-	no(t, json.Unmarshal(resp, &s))
-	if s.Clients == "" || len(s.Members) != 3 {
-		t.Errorf("the leader says %+v", s)
-	}
+	w.eventually("the leader tells of three members, and of itself", func() bool {
+		resp, err := peerwire.Call(ctx, peerwire.ClientConfig{TLS: config}, w.leader().door.addr(), []byte(`{"op":"status"}`))
+		return err == nil && json.Unmarshal(resp, &s) == nil && s.Clients != "" && len(s.Members) == 3
+	})
 	client := dial(t, address{"tcp", s.Clients})
 	client.send("put 0 0 60 1", "x")
 	client.want("INSERTED 1")

@@ -92,7 +92,7 @@ type stalls struct {
 const (
 	pulse     = 2 * time.Millisecond
 	longPulse = 10 * time.Millisecond // below what scripts allow for
-	replays   = 10
+	replays   = 50
 )
 
 func watchStalls(t *testing.T) *stalls {

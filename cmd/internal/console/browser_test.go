@@ -49,6 +49,9 @@ type browser struct {
 
 // newBrowser starts Chromium and shows it a console.
 func newBrowser(t *testing.T, r *rig) *browser {
+	if testing.Short() {
+		t.Skip("takes a minute, in which nobody but one browser asks")
+	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		needPeer(t, "no chromium")
