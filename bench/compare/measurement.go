@@ -216,8 +216,11 @@ func openLoop(cfg bench.Config) Measurement {
 		figures: []figure{most.figure, middle.figure},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			limit := s.table.find(closedLoop, rateFigure.name)
-			if limit == 0 {
-				return nil, fmt.Errorf("%w: the row %q, which must be measured before, tells no rate of the first server", errNoRate, closedLoop)
+			switch {
+			case limit == 0 && s.table.has(closedLoop):
+				return nil, fmt.Errorf("%w: the row %q tells no rate of the first server", errNoRate, closedLoop)
+			case limit == 0:
+				return nil, fmt.Errorf("the row %q must be measured too, and before", closedLoop)
 			}
 			cfg := cfg
 			cfg.Rate = limit / 3 / 2 // a unit is three commands

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"testing"
@@ -74,12 +75,16 @@ func TestAServerThatBreaksHasNoMultipleOfItself(t *testing.T) {
 
 func TestAnOpenLoopWithoutARateEndsNoComparison(t *testing.T) {
 	c := &Comparison{Servers: []Server{fakeCommand(t, "a", "")}, Rounds: 1}
-	res, err := c.Run(t.Context(), []Measurement{openLoop(small("cycle", 10)), Load(small("cycle", 10))})
+	unknown := Measurement{
+		name: closedLoop, figures: []figure{rateFigure.figure},
+		measure: func(context.Context, *session) ([]float64, error) { return nil, nil },
+	}
+	res, err := c.Run(t.Context(), []Measurement{unknown, openLoop(small("cycle", 10)), Load(small("cycle", 10))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := res.Rows[len(res.Rows)-1]
-	if lines := res.lines(); lines[1][2] != "cannot" || len(last.Cells[0].Values) != 1 {
+	if lines := res.lines(); lines[2][2] != "cannot" || len(last.Cells[0].Values) != 1 {
 		t.Errorf("got %q", lines)
 	}
 }

@@ -124,6 +124,11 @@ func (t *Table) find(row, figure string) float64 {
 	return 0
 }
 
+// has tells whether a row was measured, or was to be.
+func (t *Table) has(row string) bool {
+	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Name == row })
+}
+
 // Err returns an error that wraps ErrBroken when a server broke the protocol.
 func (t *Table) Err() error {
 	if len(t.Broken) == 0 {
