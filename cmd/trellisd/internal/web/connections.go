@@ -17,7 +17,7 @@ const maxConnections = 32
 type connections struct {
 	mu   sync.Mutex
 	open map[net.Conn]struct{} // guarded by mu; those that were not closed here
-	idle []net.Conn            // guarded by mu; of the open ones, those without a request, the longest time first
+	idle []net.Conn            // guarded by mu; of the open ones, those that ask nothing, the longest time first
 }
 
 // changed is called with each change of a connection's state. For a connection that is one too
@@ -35,15 +35,17 @@ func (s *connections) changed(c net.Conn, state http.ConnState) {
 			s.open = make(map[net.Conn]struct{})
 		}
 		s.open[c] = struct{}{}
+		excess := c
+		if len(s.idle) > 0 {
+			excess = s.idle[0]
+		}
+		s.idle = append(s.idle, c)
 		if len(s.open) <= maxConnections {
 			return
 		}
-		if len(s.idle) > 0 {
-			c = s.idle[0]
-			s.idle = slices.Delete(s.idle, 0, 1)
-		}
-		delete(s.open, c)
-		closeNow(c)
+		s.idle = slices.DeleteFunc(s.idle, func(o net.Conn) bool { return o == excess })
+		delete(s.open, excess)
+		closeNow(excess)
 	case http.StateIdle:
 		if _, ok := s.open[c]; ok {
 			s.idle = append(s.idle, c)

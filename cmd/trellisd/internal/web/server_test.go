@@ -219,7 +219,11 @@ func TestAConnectionMoreThanThereAreRequestsForIsClosed(t *testing.T) {
 		go func() { ended <- once(t, url+"/slow") }()
 	}
 	for range maxConnections {
-		<-asked
+		select {
+		case <-asked:
+		case err := <-ended:
+			t.Fatalf("a request within the bound: %v", err)
+		}
 	}
 	for range 3 {
 		if err := once(t, url+"/healthz"); err == nil {
@@ -244,6 +248,20 @@ type connection struct {
 func (c *connection) Close() error {
 	c.closed = true
 	return nil
+}
+
+func TestConnectionsThatNeverAskGiveWay(t *testing.T) {
+	var s connections
+	silent := make([]*connection, 2*maxConnections)
+	for i := range silent {
+		silent[i] = new(connection)
+		s.changed(silent[i], http.StateNew)
+	}
+	for i, c := range silent {
+		if c.closed != (i < maxConnections) {
+			t.Errorf("connection %d: closed: %t", i, c.closed)
+		}
+	}
 }
 
 func TestTheConnectionThatWasIdleLongestGivesWay(t *testing.T) {
