@@ -134,7 +134,8 @@ func (c *conn) endsAt(now engine.Time) engine.Time {
 	case c.phase == lingering:
 		return d.active + engine.Time(s.hooks.linger)
 	case d.ending && c.waits() && !c.sendable():
-		return now + engine.Time(s.hooks.patience)
+		patience := engine.Time(s.hooks.patience)
+		return min(now+patience, d.active+serversPatience*patience)
 	case d.ending:
 		return d.active + engine.Time(s.hooks.patience)
 	case c.waits(), c.session.Reserves(now):

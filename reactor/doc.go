@@ -277,8 +277,8 @@
 // is still executed and answered; a reserve that waits, or would, is answered
 // TIMED_OUT. gnet closes its descriptor at that point. If something is left to
 // send, the connection goes on with a copy of it, in the same bounded memory, for
-// as long as the client takes something every 5 minutes. That time does not run while
-// nothing can be sent, because a commit or a command is not finished. What the client
+// as long as the client takes something every 5 minutes, or for an hour while
+// nothing can be sent because a commit or a command is not finished. What the client
 // has reserved returns as soon as nothing of it is left to execute. On kqueue systems
 // the end is noticed only when it is read; while a client is not read, it may
 // come late. No system tells of an end behind bytes for which its buffers have

@@ -15,6 +15,10 @@ const (
 	// take nothing of what could be sent to it before the connection is cut.
 	drainPatience = 5 * time.Minute
 
+	// serversPatience is how many times as long such a connection is kept while it is the server that
+	// delays. Its client may be gone, and would have a place for as long as a disk hangs.
+	serversPatience = 12
+
 	// lingerTime is how long a client that has quit, and was sent everything, may
 	// leave its connection open.
 	lingerTime = 10 * time.Second
