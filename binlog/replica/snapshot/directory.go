@@ -88,8 +88,11 @@ func rename(fs vfs.FS, dir, tmp, path string, m *Meta) (left string, err error) 
 		return tmp, err
 	}
 	if err := vfs.SyncDir(fs, dir); err != nil {
-		left = filepath.Join(dir, unfinished+filepath.Base(path))
-		return left, errors.Join(err, fs.Rename(path, left))
+		left, freed := free(fs, dir, unfinished+filepath.Base(path))
+		if freed == nil {
+			freed = fs.Rename(path, left)
+		}
+		return left, errors.Join(err, freed)
 	}
 	return "", nil
 }
@@ -103,7 +106,10 @@ func exists(fs vfs.FS, path string) (bool, error) {
 // of a finished one is complete. Its new name is none that begin can draw at the same
 // moment, because a rename replaces a directory that was just made and is empty.
 func remove(fs vfs.FS, dir, name string) error {
-	tmp := filepath.Join(dir, unfinished+name)
+	tmp, err := free(fs, dir, unfinished+name)
+	if err != nil {
+		return err
+	}
 	if err := fs.Rename(filepath.Join(dir, name), tmp); err != nil {
 		return err
 	}
@@ -111,6 +117,17 @@ func remove(fs vfs.FS, dir, name string) error {
 		return err
 	}
 	return removeAll(fs, tmp)
+}
+
+// free returns the path of a name in dir, once nothing has that name any more: a snapshot of
+// this name may have been removed by half before it came again.
+func free(fs vfs.FS, dir, name string) (path string, err error) {
+	path = filepath.Join(dir, name)
+	there, err := exists(fs, path)
+	if err == nil && there {
+		err = removeAll(fs, path)
+	}
+	return path, err
 }
 
 // removeAll removes a directory and its files.
