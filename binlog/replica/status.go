@@ -113,6 +113,8 @@ func (n *Node) Status() Status {
 	s.Uncommitted, s.Elections, s.Depositions, s.ReadRounds = p.uncommitted, p.elections, p.depositions, p.rounds
 	if o := n.office.Load(); o != nil && !o.over.Load() {
 		s.Leads, s.Serves, s.Term, s.Leader = true, o.serving.Load(), o.reign, n.opts.Self
+	} else if s.Leader == n.opts.Self {
+		s.Leader = 0 // the office is over, or not begun, and the raft goroutine has not said so yet
 	}
 	for _, m := range at.Members {
 		o := MemberStatus{
