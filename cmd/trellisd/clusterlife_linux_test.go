@@ -583,7 +583,7 @@ func (c *testCluster) unstored() []clustertest.Op {
 		defer cancel()
 		for client.Connect(ctx) == nil {
 			id, err := client.Put(0, 0, 60_000)
-			if err != nil {
+			if err != nil || id == 0 {
 				break
 			}
 			last = max(last, id)
