@@ -63,8 +63,8 @@ const (
 	// the next ones.
 	rollSlice = 250
 	// maxConnsText is how many bytes of descriptions are listed at most. A description has
-	// some hundred bytes, or 3,000 with the longest names: a list of a thousand is always
-	// whole, and one of ten thousand unless many of the clients have asked for long ones.
+	// some hundred bytes, or 3,000 with the longest names of tubes: a list of a thousand is
+	// whole, and one of ten thousand unless many of the clients have asked for long names.
 	maxConnsText = 4 << 20
 )
 
