@@ -194,12 +194,16 @@ func TestAMinderThatDoesNotReadIsReplaced(t *testing.T) {
 	run := m.begin()
 	defer m.end(run)
 	eventually(t, "another minder", func() bool {
-		for range 100 { // some thousand fill the pipe
-			m.started(run, 0)
-		}
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.cmd != stopped
+		for range 100 { // some thousand fill the pipe
+			if m.cmd != stopped {
+				m.patience = minderPatience // the new one reads, but not at once
+				return true
+			}
+			m.set(run, 0)
+		}
+		return false
 	})
 }
 
