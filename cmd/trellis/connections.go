@@ -68,7 +68,7 @@ func listConnections(ctx context.Context, c *client.Conn, p *printer, limit uint
 				return errors.New("the server's list of connections is not in the order of their ids")
 			}
 		}
-		if len(page) == 0 { // the server may list fewer than it was asked for, and have more
+		if uint64(len(page)) < n {
 			break
 		}
 	}
