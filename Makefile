@@ -94,8 +94,8 @@ unit race fuzz: export TRELLIS_NEED_PEERS = 1
 unit race fuzz: export TRELLIS_FIVEBEANS = $(FIVEBEANS)
 unit race fuzz: export TRELLIS_AXE = $(AXE)
 
-# check has vetted everything. The limit of go test, 10 minutes for a package, is short on a
-# machine that does much else.
+# check vets. The limit of go test, 10 minutes for a package, is short on a machine that does
+# much else.
 TEST = $(GO) test -vet=off -count=1 -timeout 30m
 unit:
 	$(TEST) ./...

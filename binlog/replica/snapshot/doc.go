@@ -91,7 +91,7 @@
 //	current                  the pointer
 //	current.tmp              one that is being written
 //	unfinished.1/            a snapshot that is being written or received
-//	unfinished.9120-7/       one that is being removed
+//	unfinished.9120-7/       one that is being removed, or could not be made durable
 //
 // The segments are those of package record, so that a copy of them, without "meta", can be
 // served with -b, and read with "trellis binlog verify" and "dump". The directory itself
@@ -158,7 +158,8 @@
 // A Writer needs 1 MiB, and for a moment the largest record, at most [entry.MaxSize]; Load
 // and Receive a window of 256 KiB, or the largest record; Send 256 KiB. A Writer and Load
 // also keep the names of some 65,000 tubes at most. Nothing grows with the number of jobs but
-// the list of segments, 12 bytes each: at most [MaxSegments], which is 1 TiB. A segment is synced when it is full, so that no sync has more than 16 MiB, or
+// the list of segments, 12 bytes each: at most [MaxSegments], which is 1 TiB. A segment is
+// synced when it is full, so that no sync has more than 16 MiB, or
 // one record, to write.
 //
 // A snapshot takes the size of all full records, as the binlog does, and what was changed
