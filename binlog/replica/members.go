@@ -94,12 +94,8 @@ func (n *Node) addLearner(ctx context.Context, m member.Member) error {
 // promote gives a member a vote, as soon as nobody else changes the members or the leader.
 func (n *Node) promote(ctx context.Context, id uint64) error {
 	for !n.changing.TryLock() {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-n.stopped:
-			return ErrClosed
-		case <-time.After(pollTime):
+		if err := n.pause(ctx); err != nil {
+			return err
 		}
 	}
 	defer n.changing.Unlock()
@@ -187,13 +183,21 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 		if done || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-n.stopped:
-			return ErrClosed
-		case <-time.After(pollTime):
+		if err := n.pause(ctx); err != nil {
+			return err
 		}
+	}
+}
+
+// pause waits for pollTime. It ends with an error when ctx or the node does.
+func (n *Node) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.stopped:
+		return ErrClosed
+	case <-time.After(pollTime):
+		return nil
 	}
 }
 
