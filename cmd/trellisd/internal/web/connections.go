@@ -35,17 +35,13 @@ func (s *connections) changed(c net.Conn, state http.ConnState) {
 			s.open = make(map[net.Conn]struct{})
 		}
 		s.open[c] = struct{}{}
-		excess := c
-		if len(s.idle) > 0 {
-			excess = s.idle[0]
-		}
 		s.idle = append(s.idle, c)
-		if len(s.open) <= maxConnections {
-			return
+		if len(s.open) > maxConnections {
+			excess := s.idle[0]
+			s.idle = slices.Delete(s.idle, 0, 1)
+			delete(s.open, excess)
+			closeNow(excess)
 		}
-		s.idle = slices.DeleteFunc(s.idle, func(o net.Conn) bool { return o == excess })
-		delete(s.open, excess)
-		closeNow(excess)
 	case http.StateIdle:
 		if _, ok := s.open[c]; ok {
 			s.idle = append(s.idle, c)
