@@ -10,18 +10,25 @@ import (
 	"trellis/bench"
 )
 
-// dialAnswer connects to a server that answers the first command with a text, and ends the connection.
-func dialAnswer(t *testing.T, text string) *control {
+// listen opens a socket for a server of which a test plays the part. The caller closes it.
+func listen(t *testing.T) (net.Listener, bench.Address) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
 	addr, err := bench.ParseAddress(l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, addr
+}
+
+// dialAnswer connects to a server that answers the first command with a text, and ends the connection.
+func dialAnswer(t *testing.T, text string) *control {
+	t.Helper()
+	l, addr := listen(t)
+	defer l.Close()
 	ctl, err := dialControl(&addr, "", time.Minute)
 	if err != nil {
 		t.Fatal(err)

@@ -411,15 +411,8 @@ func TestAnInterruptedRunEnds(t *testing.T) {
 }
 
 func TestAnInterruptionIsHeededBeforeTheServerHasAnswered(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, addr := listen(t)
 	defer l.Close()
-	addr, err := bench.ParseAddress(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		if c, err := l.Accept(); err == nil { // and never answer
