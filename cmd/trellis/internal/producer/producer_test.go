@@ -277,18 +277,35 @@ func TestItIsKnownWhatBecameOfTheJobsBeforeAKeyThatIsNotSent(t *testing.T) {
 	}
 }
 
-// What is buffered behind the job tells nothing of the next one.
-func TestAJobDoesNotWaitBehindBlankLines(t *testing.T) {
+// produceSlowly has a producer put what is written to w, which the caller closes. inserted gets the body of each job; end
+// waits until the producer has ended.
+func produceSlowly(t *testing.T, source func(io.Reader) Source) (w *io.PipeWriter, inserted <-chan string, end func()) {
+	t.Helper()
 	r, w := io.Pipe()
 	s := &fakeServer{refuse: taken}
 	c := s.dial(t)
-	inserted := make(chan string)
-	p := Producer{Conn: c, MaxBody: 1000, Inserted: func(j Job, _ client.Inserted) { inserted <- string(j.Body) }}
+	bodies := make(chan string)
+	p := Producer{Conn: c, MaxBody: 1000, Inserted: func(j Job, _ client.Inserted) { bodies <- string(j.Body) }}
 	ended := make(chan error)
 	go func() {
-		_, err := p.Run(t.Context(), NewFile(r, 1000, func(j *jobfile.Job) (Job, error) { return Put(j, Job{Tube: "t"}) }))
+		_, err := p.Run(t.Context(), source(r))
 		ended <- err
 	}()
+	return w, bodies, func() {
+		t.Helper()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		c.Close()
+		<-s.done
+	}
+}
+
+// What is buffered behind the job tells nothing of the next one.
+func TestAJobDoesNotWaitBehindBlankLines(t *testing.T) {
+	w, inserted, end := produceSlowly(t, func(r io.Reader) Source {
+		return NewFile(r, 1000, func(j *jobfile.Job) (Job, error) { return Put(j, Job{Tube: "t"}) })
+	})
 	for _, rest := range []string{"\n", "\n\n", "\n \t\r\n\n ", "\n\n{"} { // the last one begins the next job
 		if _, err := io.WriteString(w, `{"body":"a"}`+rest); err != nil {
 			t.Fatal(err)
@@ -304,25 +321,12 @@ func TestAJobDoesNotWaitBehindBlankLines(t *testing.T) {
 	if got := <-inserted; got != "b" {
 		t.Errorf("%q", got)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	c.Close()
-	<-s.done
+	end()
 }
 
 // A slow input is one that has to be waited for, line by line.
 func TestAJobDoesNotWaitForTheNextLine(t *testing.T) {
-	r, w := io.Pipe()
-	s := &fakeServer{refuse: taken}
-	c := s.dial(t)
-	inserted := make(chan string)
-	p := Producer{Conn: c, MaxBody: 1000, Inserted: func(j Job, _ client.Inserted) { inserted <- string(j.Body) }}
-	ended := make(chan error)
-	go func() {
-		_, err := p.Run(t.Context(), NewLines(r, Job{Tube: "t"}, 1000))
-		ended <- err
-	}()
+	w, inserted, end := produceSlowly(t, func(r io.Reader) Source { return NewLines(r, Job{Tube: "t"}, 1000) })
 	for _, line := range []string{"one", "two"} {
 		if _, err := io.WriteString(w, line+"\n"); err != nil {
 			t.Fatal(err)
@@ -332,9 +336,5 @@ func TestAJobDoesNotWaitForTheNextLine(t *testing.T) {
 		}
 	}
 	w.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	c.Close()
-	<-s.done
+	end()
 }
