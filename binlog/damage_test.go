@@ -56,6 +56,19 @@ func openFiles(t testing.TB, m files, opts Options) (*owner, *faultfs.FS, error)
 	return o, fs, o.open(testDir, opts)
 }
 
+// opensWith checks that a log of these files can be opened and has these jobs.
+func opensWith(t *testing.T, m files, want map[uint64]Record) {
+	t.Helper()
+	o, _, err := openFiles(t, m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.log.Close()
+	if d := diff(o.snapshot(), want); d != "" {
+		t.Error(d)
+	}
+}
+
 // within tells whether all jobs of got are in want, unchanged or in an earlier
 // state, which may be that before they went to another tube, or before they were deleted and
 // left a tombstone.
@@ -201,14 +214,7 @@ func TestTwoLogsOfOursInOneDirectoryAreRefused(t *testing.T) {
 	if err := inspect.Verify(&out, bad.fs(t), testDir); err == nil || !strings.Contains(err.Error(), "move away") || out.Len() > 0 {
 		t.Errorf("verify: %v\n%s", err, out.String())
 	}
-	o, _, err := openFiles(t, m, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.log.Close()
-	if d := diff(o.snapshot(), want); d != "" {
-		t.Error(d)
-	}
+	opensWith(t, m, want)
 }
 
 // unchanged tells whether Open, which has refused them, has left the files as they were.
@@ -269,14 +275,7 @@ func TestAHeaderThatTheSystemCannotReadIsDamage(t *testing.T) {
 					o.log.Close()
 				}
 			}
-			o, _, err := openFiles(t, m, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer o.log.Close()
-			if d := diff(o.snapshot(), want); d != "" {
-				t.Error(d)
-			}
+			opensWith(t, m, want)
 		})
 	}
 }
