@@ -28,6 +28,18 @@ type shell struct {
 // Ports of the README become free ones.
 var portPattern = regexp.MustCompile(`\b11[34]\d\d\b`)
 
+// atExit ends what the shell has started. If a command has failed, the members first tell how
+// they are, and where their goroutines are.
+const atExit = `trap '
+	[ $? = 0 ] || {
+		trellis cluster status >&2 || :
+		for n in ${n1-} ${n2-} ${n3-} ${n4-}; do
+			kill -QUIT $n && wait $n || :
+		done
+	}
+	kill -9 ${n1-} ${n2-} ${n3-} ${n4-} 2>/dev/null || :
+' EXIT`
+
 func newShell(t *testing.T, r *reader) *shell {
 	t.Helper()
 	cmd := exec.Command("sh", "-eu")
@@ -60,7 +72,7 @@ func newShell(t *testing.T, r *reader) *shell {
 			t.Errorf("%v\n%s", err, errs.String())
 		}
 	})
-	fmt.Fprintln(in, `trap 'kill -9 ${n1-} ${n2-} ${n3-} ${n4-} 2>/dev/null || :' EXIT`)
+	fmt.Fprintln(in, atExit)
 	return s
 }
 
