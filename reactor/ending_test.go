@@ -446,6 +446,30 @@ func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 	})
 }
 
+// The client may be gone, and a disk may hang for days.
+func TestClientThatIsDoneIsCutWhenTheServerHasDelayedForLong(t *testing.T) {
+	j := new(fakeJournal)
+	ts, put := serveAhead(t, "tcp", j, func(*Config) {})
+	c := ts.dial()
+	c.send("put 0 0 9 1\r\nx\r\n")
+	c.closeWrite()
+	ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
+	for n := range serversPatience {
+		if cut := ts.sum().Cut; cut != 0 {
+			t.Fatalf("cut: %d after %d times the patience", cut, n)
+		}
+		put(drainPatience + time.Second)
+	}
+	c.expectEOF()
+	if n := ts.sum().Cut; n != 1 {
+		t.Errorf("cut: %d", n)
+	}
+	j.untilRecorded(ts, 1)
+	j.commit(ts, 1)
+	d := ts.dial()
+	d.do("peek 1\r\n", "FOUND 1 1\r\nx\r\n") // its job stays
+}
+
 // What waits for a commit behind what the client does not take is no excuse.
 func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
 	j := new(fakeJournal)
