@@ -504,40 +504,48 @@ func TestASnapshotThatBeginsWhileAnotherFailsIsComplete(t *testing.T) {
 }
 
 // A snapshot may come again before what is left of its first removal has gone.
-func TestAStartRemovesASnapshotThatWasHalfRemovedBefore(t *testing.T) {
-	fs := faultfs.New(root)
-	n := newNode(1).fill(50)
-	take := func(index uint64) Meta {
-		t.Helper()
-		m, _, err := n.take(fs, index)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
-	take(9)
-	m := take(10)
-	if err := SetCurrent(fs, dir, &m); err != nil {
-		t.Fatal(err)
-	}
-	fs.Hook(func(c faultfs.Call) faultfs.Fault {
-		if c.Op == "remove" {
-			return faultfs.Fault{Err: errBoom}
-		}
-		return faultfs.Fault{}
-	})
-	if err := Prune(fs, dir); !errors.Is(err, errBoom) {
-		t.Fatalf("prune: %v", err)
-	}
-	fs.Hook(nil)
-	take(9)
-	if s := names(fs); s != "10-3 9-3 current unfinished.9-3" {
-		t.Fatalf("there is %s", s)
-	}
-	if _, _, err := Current(fs, dir); err != nil {
-		t.Error(err)
-	}
-	if s := names(fs); s != "10-3 current" {
-		t.Errorf("there is %s", s)
+func TestASnapshotThatWasHalfRemovedBeforeIsRemoved(t *testing.T) {
+	for when, removeAgain := range map[string]func(fs vfs.FS) error{
+		"at a start":              func(fs vfs.FS) error { _, _, err := Current(fs, dir); return err },
+		"with all old ones":       func(fs vfs.FS) error { return Prune(fs, dir) },
+		"because nobody wants it": func(fs vfs.FS) error { return Remove(fs, dir, filepath.Join(dir, nameOf(9, 3))) },
+	} {
+		t.Run(when, func(t *testing.T) {
+			fs := faultfs.New(root)
+			n := newNode(1).fill(50)
+			take := func(index uint64) Meta {
+				t.Helper()
+				m, _, err := n.take(fs, index)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return m
+			}
+			take(9)
+			m := take(10)
+			if err := SetCurrent(fs, dir, &m); err != nil {
+				t.Fatal(err)
+			}
+			fs.Hook(func(c faultfs.Call) faultfs.Fault {
+				if c.Op == "remove" {
+					return faultfs.Fault{Err: errBoom}
+				}
+				return faultfs.Fault{}
+			})
+			if err := Prune(fs, dir); !errors.Is(err, errBoom) {
+				t.Fatalf("prune: %v", err)
+			}
+			fs.Hook(nil)
+			take(9)
+			if s := names(fs); s != "10-3 9-3 current unfinished.9-3" {
+				t.Fatalf("there is %s", s)
+			}
+			if err := removeAgain(fs); err != nil {
+				t.Error(err)
+			}
+			if s := names(fs); s != "10-3 current" {
+				t.Errorf("there is %s", s)
+			}
+		})
 	}
 }
