@@ -86,6 +86,9 @@ func (s *shell) do(lines ...string) string {
 			}
 			return s.ports[port]
 		})
+		if strings.HasPrefix(line, "trellis cluster status --wait") {
+			line = "until " + line + "; do :; done" // a slow disk may take longer than the command waits
+		}
 		fmt.Fprintln(s.in, line)
 	}
 	fmt.Fprintln(s.in, "echo END OF LINES")
