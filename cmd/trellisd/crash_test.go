@@ -59,6 +59,7 @@ type crash struct {
 	relays   []*relay
 	greatest uint64 // of all ids that were told to anybody
 	first    uint64 // id of the last round
+	left     bool   // the last audit was given up
 
 	acked, unacked, done int
 }
@@ -89,7 +90,9 @@ func (c *crash) round(mode []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.audit(s)
+	if err := c.audit(s, 5*patience); err != nil {
+		t.Fatal(err)
+	}
 
 	after := time.Duration(rand.Int64N(int64(150 * time.Millisecond)))
 	time.AfterFunc(after, func() { _ = p.cmd.Process.Kill() })
@@ -150,94 +153,47 @@ func (c *crash) dial(s *server, overTLS bool) (net.Conn, error) {
 	return net.Dial(s.addrs[0].Network(), s.addrs[0].String())
 }
 
-// audit compares what a server has with the books.
-func (c *crash) audit(s *server) {
-	t := c.t
-	t.Helper()
+// audit compares what a server has with the books. The error tells that the server has gone, or
+// has not answered for as long as that may take. Then another audit has to follow before
+// anything else.
+func (c *crash) audit(s *server, limit time.Duration) error {
+	c.t.Helper()
 	conn, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String())
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * patience)); err != nil {
-		t.Fatal(err)
+	if err := conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		c.t.Fatal(err)
 	}
-	w := newWire(conn)
-	ask := func(lines ...string) []reply {
-		t.Helper()
-		replies, err := w.ask(lines)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return replies
+	err = c.compare(newWire(conn))
+	if err == nil {
+		return nil
 	}
+	if !errors.Is(err, errGone) {
+		c.t.Fatal(err)
+	}
+	c.left = true
+	// What the server has been sent is done, or is never done, before the next audit.
+	_ = conn.(*net.TCPConn).CloseWrite()
+	_ = conn.SetDeadline(time.Now().Add(5 * patience))
+	_, _ = io.Copy(io.Discard, conn)
+	return err
+}
 
-	var next uint64
-	if _, err := fmt.Sscanf(ask("put 0 0 60 0\r\n")[0].line, "INSERTED %d", &next); err != nil {
-		t.Fatal(err)
+// compare is an audit over one connection.
+func (c *crash) compare(w *wire) error {
+	t := c.t
+	t.Helper()
+	next, err := c.nextID(w)
+	if err != nil {
+		return err
 	}
-	if next <= c.greatest {
-		t.Errorf("id %d is given, and %d was before", next, c.greatest)
+	jobs, dead, err := c.look(w, next)
+	if err != nil {
+		return err
 	}
-	ids := map[uint64]bool{}
-	for id := c.first; id < next; id++ {
-		ids[id] = true
-	}
-	for _, b := range c.clients {
-		for _, e := range b.sure.jobs {
-			ids[e.id] = true
-		}
-	}
-	for _, r := range c.relays {
-		for _, j := range r.jobs {
-			ids[j.id] = true
-		}
-	}
-	delete(ids, 0)
-	ask(fmt.Sprint("delete ", next))
-	c.first, c.greatest = next+1, next
-
-	jobs := map[int]map[int]found{}
-	count, at := 0, span{from: time.Now()}
-	var lines []string
-	var asked []uint64
-	for id := range ids {
-		lines, asked = append(lines, fmt.Sprint("stats-job ", id), fmt.Sprint("peek ", id)), append(asked, id)
-	}
-	replies := ask(lines...)
-	at.to = time.Now()
-	for i, id := range asked {
-		stats, peeked := replies[2*i], replies[2*i+1]
-		if stats.line == "NOT_FOUND" {
-			continue
-		}
-		f := found{id: id, stats: parseStats(stats.body), body: peeked.body, at: at}
-		var client, number int
-		if _, err := fmt.Sscan(f.body, &client, &number); err != nil {
-			t.Errorf("job %d has the body %q", id, f.body)
-		}
-		if jobs[client] == nil {
-			jobs[client] = map[int]found{}
-		}
-		if was, ok := jobs[client][number]; ok {
-			t.Errorf("one put made two jobs, %d and %d", was.id, id)
-		}
-		jobs[client][number] = f
-		count++
-	}
-	total := 0
-	stats := parseStats(ask("stats")[0].body)
-	for _, state := range []string{"ready", "reserved", "delayed", "buried"} {
-		n, err := strconv.Atoi(stats["current-jobs-"+state])
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += n
-	}
-	if total != count {
-		t.Errorf("the server has %d jobs, %d of them with ids that can be", total, count)
-	}
-	dead := parseSettings(ask("list-dlq")[0].body)
+	c.first, c.left = next+1, false
 	for _, b := range c.clients {
 		done, err := b.settle(jobs[b.sure.client], dead, time.Now())
 		if err != nil {
@@ -259,12 +215,103 @@ func (c *crash) audit(s *server) {
 	}
 	for _, b := range c.clients {
 		if err := b.auditTombs(w); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if err := b.auditBurials(w); err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
+	return nil
+}
+
+// nextID is an id greater than all that the server has given.
+func (c *crash) nextID(w *wire) (next uint64, err error) {
+	replies, err := w.ask([]string{"put 0 0 60 0\r\n"})
+	if err != nil {
+		return 0, err
+	}
+	if _, err := fmt.Sscanf(replies[0].line, "INSERTED %d", &next); err != nil {
+		return 0, fmt.Errorf("the reply to a put is %q: %w", replies[0].line, err)
+	}
+	if next <= c.greatest {
+		c.t.Errorf("id %d is given, and %d was before", next, c.greatest)
+	}
+	c.greatest = next
+	_, err = w.ask([]string{fmt.Sprint("delete ", next)})
+	return next, err
+}
+
+// look returns the jobs that the server has, by client and number, and the settings of dead
+// letters. All of them have ids below next.
+func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, dead map[string]string, err error) {
+	t := c.t
+	t.Helper()
+	ids := map[uint64]bool{}
+	for id := c.first; id < next; id++ {
+		ids[id] = true
+	}
+	for _, b := range c.clients {
+		for _, e := range b.sure.jobs {
+			ids[e.id] = true
+		}
+	}
+	for _, r := range c.relays {
+		for _, j := range r.jobs {
+			ids[j.id] = true
+		}
+	}
+	delete(ids, 0)
+
+	jobs = map[int]map[int]found{}
+	count, at := 0, span{from: time.Now()}
+	var lines []string
+	var asked []uint64
+	for id := range ids {
+		lines, asked = append(lines, fmt.Sprint("stats-job ", id), fmt.Sprint("peek ", id)), append(asked, id)
+	}
+	replies, err := w.ask(append(lines, "stats", "list-dlq"))
+	if err != nil {
+		return nil, nil, err
+	}
+	at.to = time.Now()
+	var strays []string
+	for i, id := range asked {
+		stats, peeked := replies[2*i], replies[2*i+1]
+		if stats.line == "NOT_FOUND" {
+			continue
+		}
+		count++
+		f := found{id: id, stats: parseStats(stats.body), body: peeked.body, at: at}
+		if c.left && f.body == "" { // an audit that was given up has put it
+			strays = append(strays, fmt.Sprint("delete ", id))
+			continue
+		}
+		var client, number int
+		if _, err := fmt.Sscan(f.body, &client, &number); err != nil {
+			t.Errorf("job %d has the body %q", id, f.body)
+		}
+		if jobs[client] == nil {
+			jobs[client] = map[int]found{}
+		}
+		if was, ok := jobs[client][number]; ok {
+			t.Errorf("one put made two jobs, %d and %d", was.id, id)
+		}
+		jobs[client][number] = f
+	}
+	total := 0
+	stats := parseStats(replies[len(lines)].body)
+	for _, state := range []string{"ready", "reserved", "delayed", "buried"} {
+		n, err := strconv.Atoi(stats["current-jobs-"+state])
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	if total != count {
+		t.Errorf("the server has %d jobs, %d of them with ids that can be", total, count)
+	}
+	_, err = w.ask(strays)
+	return jobs, parseSettings(replies[len(lines)+1].body), err
 }
 
 // A bookkeeper is a client that uses all commands and keeps a ledger.
@@ -534,8 +581,12 @@ func (b *bookkeeper) auditTombs(w *wire) error {
 			b.sure.tombs[k] = tomb{id: x.id}
 		case err == nil && x.unknown && r[1].line == fmt.Sprint("INSERTED ", id):
 			delete(b.sure.tombs, k)
-			if r, err := w.ask([]string{fmt.Sprint("delete ", id)}); err != nil || r[0].line != "DELETED" {
-				return fmt.Errorf("client %d: the reply to a delete is %v, %w", b.sure.client, r, err)
+			r, err := w.ask([]string{fmt.Sprint("delete ", id)})
+			if err != nil {
+				return err
+			}
+			if r[0].line != "DELETED" {
+				return fmt.Errorf("client %d: the reply to a delete is %v", b.sure.client, r)
 			}
 		default:
 			return fmt.Errorf("client %d: key %s of %s is not kept by job %d: %q (may it be free: %v)",
@@ -555,10 +606,11 @@ func (b *bookkeeper) auditBurials(w *wire) error {
 	}
 	var lines []string
 	for _, d := range ds {
-		lines = append(lines, d.line)
+		lines, d.sent = append(lines, d.line), time.Now()
 	}
 	replies, err := w.ask(lines)
 	if err != nil {
+		b.open = ds // some of the first may have been done
 		return err
 	}
 	for i, d := range ds {
@@ -761,6 +813,9 @@ func (w *wire) read() (r reply, err error) {
 	return r, nil
 }
 
+// errGone tells that a connection has ended before all replies had come.
+var errGone = errors.New("the server has gone")
+
 // ask sends lines and reads a reply to each.
 func (w *wire) ask(lines []string) ([]reply, error) {
 	failed := make(chan error, 1)
@@ -774,7 +829,7 @@ func (w *wire) ask(lines []string) ([]reply, error) {
 	for range lines {
 		r, err := w.read()
 		if err != nil {
-			return nil, errors.Join(err, <-failed)
+			return nil, errors.Join(errGone, err, <-failed)
 		}
 		replies = append(replies, r)
 	}
