@@ -5,12 +5,14 @@ import "trellis/engine/internal/queue"
 // tidier gives memory back that a shard does not need any more. When jobs are
 // erased it looks, a while later, whether what is left lies scattered over much
 // more memory than it takes, and then moves it together, a few jobs at a time.
-// The shard's lock guards it.
+// Bodies that are being sent or received stay where they are: a walk that could move
+// nothing is not repeated before another job is erased. The shard's lock guards it.
 type tidier struct {
 	shard  *shard
 	timer  queue.Timer
-	cursor ref // where the walk over the job records is, 0 when there is none
-	copied int // bytes of bodies that this step has moved
+	cursor ref  // where the walk over the job records is, 0 when there is none
+	copied int  // bytes of bodies that this step has moved
+	again  bool // another look may find more: jobs were erased, or moved
 }
 
 const (
@@ -23,6 +25,7 @@ const (
 
 // wanted makes the tidier look soon.
 func (d *tidier) wanted() {
+	d.again = true
 	if !d.timer.Scheduled() {
 		d.shard.arm(&d.timer, d.shard.now+tidyInterval)
 	}
@@ -46,14 +49,9 @@ func (d *tidier) Expire(now int64) (done bool) {
 		j, jShrunk := sh.jobs.Plan()
 		t, tShrunk := sh.counters.Plan()
 		b, bShrunk := sh.bodies.Plan()
-		switch {
-		case j || t || b:
+		d.again = jShrunk || tShrunk || bShrunk
+		if j || t || b {
 			d.cursor = ^ref(0)
-		case jShrunk || tShrunk || bShrunk:
-			sh.arm(&d.timer, Time(now)+tidyInterval)
-			return true
-		default:
-			return true
 		}
 	}
 	d.copied = 0
@@ -62,7 +60,7 @@ func (d *tidier) Expire(now int64) (done bool) {
 	}
 	if d.cursor != 0 {
 		sh.arm(&d.timer, Time(now)+tidyPause)
-	} else {
+	} else if d.again {
 		sh.arm(&d.timer, Time(now)+tidyInterval)
 	}
 	return true
@@ -75,14 +73,19 @@ func (sh *shard) tidy(r ref) {
 		if to := sh.bodies.Tidy(j.body, j.size); to != j.body {
 			j.body = to
 			sh.tidier.copied += int(j.size)
+			sh.tidier.again = true
 		}
 	}
 	if j.counters != 0 && sh.counters.Misplaced(j.counters) {
-		j.counters = sh.counters.Move(j.counters)
+		if to := sh.counters.Move(j.counters); to != j.counters {
+			j.counters = to
+			sh.tidier.again = true
+		}
 	}
 	if sh.jobs.Misplaced(r) {
 		if to := sh.jobs.Move(r); to != r {
 			sh.moved(to, sh.job(to))
+			sh.tidier.again = true
 		}
 	}
 }

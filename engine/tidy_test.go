@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,5 +130,48 @@ func TestAStepOfTidyingCopiesFewLargeBodies(t *testing.T) {
 	}
 	if got := s.engine.mapped(); total < n/20 || got > full/5 {
 		t.Errorf("%d bodies were moved, %d of %d bytes are still mapped", total, got, full)
+	}
+}
+
+// The body of a put that has not come whole lies where no walk over the jobs comes.
+func TestTidyingEndsWhereNothingCanBeMoved(t *testing.T) {
+	const size = 60_000
+	s := newSim(1<<20, 1)
+	c := s.open()
+	body := bytes.Repeat([]byte{'x'}, size)
+	half := func() *simConn {
+		d := s.open()
+		d.expect(t, "", "put 0 0 9 %d\r\n%s", size, body[:size/2])
+		return d
+	}
+	put := func() (id uint64) {
+		got := c.ask(t, "put 0 0 9 %d\r\n%s\r\n", size, body)
+		if _, err := fmt.Sscanf(got, "INSERTED %d", &id); err != nil {
+			t.Fatalf("a put was answered %q", got)
+		}
+		return id
+	}
+	half()
+	var ids []uint64
+	for range 40 {
+		ids = append(ids, put())
+	}
+	last := half()
+	for _, id := range ids {
+		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+	}
+	s.Wait(10 * time.Second)
+	sh := s.engine.defaultShard
+	scattered := sh.bodies.Mapped()
+	if sh.tidier.timer.Scheduled() {
+		t.Error("it looks again and again")
+	}
+	if got := last.ask(t, "%s\r\n", body[size/2:]); !strings.HasPrefix(got, "INSERTED ") {
+		t.Fatalf("a put was answered %q", got)
+	}
+	c.expect(t, "DELETED\r\n", "delete %d\r\n", put())
+	s.Wait(10 * time.Second)
+	if got := sh.bodies.Mapped(); got >= scattered {
+		t.Errorf("%d bytes are mapped when all can be moved, as were %d before", got, scattered)
 	}
 }
