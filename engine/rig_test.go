@@ -399,9 +399,16 @@ func (r *rig) spyOnAll() {
 	}
 }
 
+// mostAlarms is more than a wait has, however long, unless something is due again and again
+// for ever.
+const mostAlarms = 100_000
+
 // wait lets time pass and meets all alarms, each when it is due.
 func (r *rig) wait(to Time, loopsFirst bool) {
-	for {
+	for n := 0; ; n++ {
+		if n == mostAlarms {
+			r.t.Fatalf("%d alarms until %d, and more until %d", n, r.now, to)
+		}
 		at := MaxTime
 		for _, l := range r.loops {
 			at = min(at, l.alarm)
