@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"fmt"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -17,7 +19,7 @@ func (c *consensus) observe() {
 	st := c.rn.BasicStatus()
 	leads := st.RaftState == raft.StateLeader
 	if c.office != nil && (!leads || st.GetTerm() != c.office.reign) {
-		c.lose()
+		c.lose(c.whyLost(st))
 	}
 	c.watchTransfer(st)
 	if c.office == nil && leads {
@@ -47,8 +49,23 @@ func (c *consensus) take(term uint64) {
 	c.propose(c.office.begin(stamp, last.Highest))
 }
 
-// lose ends the office. The applier gives up the queue.
-func (c *consensus) lose() {
+// whyLost tells what has ended the office, from what raft says now.
+func (c *consensus) whyLost(st raft.BasicStatus) string {
+	switch {
+	case c.transfer != nil && c.transfer.office == c.office:
+		return handedOver
+	case st.GetTerm() == c.office.reign:
+		return "too few members answer"
+	default:
+		return fmt.Sprintf("term %d has begun", st.GetTerm())
+	}
+}
+
+// handedOver is the reason of an office that has ended as somebody wanted it to.
+const handedOver = "it was handed over"
+
+// lose ends the office, and says why. The applier gives up the queue.
+func (c *consensus) lose(why string) {
 	o := c.office
 	c.office = nil
 	c.depositions++
@@ -58,7 +75,7 @@ func (c *consensus) lose() {
 	clear(c.kept)
 	clear(c.told)
 	c.feeding++
-	c.node.opts.Log.Info("this node has lost its office", "term", o.reign)
+	c.node.opts.Log.Info("this node has lost its office", "term", o.reign, "why", why)
 	c.node.applier.post(func() error {
 		defer c.node.inbox.call(c.fed)
 		return c.node.applier.retire(o)
