@@ -17,7 +17,7 @@ import (
 
 // needPeer skips the test because something is missing that other projects make,
 // or fails it where the environment promises that nothing is missing.
-func needPeer(t *testing.T, format string, args ...any) {
+func needPeer(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
 		t.Fatalf(format, args...)

@@ -26,7 +26,7 @@ func clientOf(t *testing.T, s *server) *beanstalk.Conn {
 }
 
 // no fails the test if err is not nil.
-func no(t *testing.T, err error) {
+func no(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -30,9 +30,11 @@ import (
 // a forwarder of the test's, so that it is known before the node runs and stays when
 // the node is started anew.
 type town struct {
-	t     *testing.T
+	t     testing.TB
 	nodes []*townsman
 	list  string // of --cluster
+
+	launched []*process // for all nodes
 }
 
 // A townsman is one node of a town.
@@ -47,7 +49,7 @@ type townsman struct {
 	http string   // its address
 }
 
-func newTown(t *testing.T, nodes int) *town {
+func newTown(t testing.TB, nodes int) *town {
 	t.Helper()
 	w := &town{t: t}
 	var list []string
@@ -70,6 +72,7 @@ func (n *townsman) start(args ...string) {
 	}
 	all = append(append(all, n.args...), args...)
 	n.p = launch(t, all...)
+	n.town.launched = append(n.town.launched, n.p)
 	n.p.waitText(`"listening for peers"`)
 	n.p.waitText(`"listening for HTTP"`)
 	n.http = n.last("listening for HTTP")
@@ -202,7 +205,7 @@ type door struct {
 	target atomic.Pointer[string] // "" or nil if nobody is at home
 }
 
-func newDoor(t *testing.T) *door {
+func newDoor(t testing.TB) *door {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -401,142 +404,142 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 
 func TestAClusterOfOneRestartsWithEverything(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
-	w.startAll()
-	n := w.leader()
-	c := n.dial()
-	c.send("use a", "put 1 0 60 1", "x", "put 2 100 60 1", "y", "put 3 0 60 1", "z", "reserve-job 3", "bury 3 7",
-		"put 0 0 60 1", "w", "delete 4", "watch a", "reserve")
-	c.want("USING a", "INSERTED 1", "INSERTED 2", "INSERTED 3", "RESERVED 3 1", "z", "BURIED", "INSERTED 4", "DELETED", "WATCHING 2", "RESERVED 1 1", "x")
-	check := func(when string) {
-		t.Helper()
-		c := w.dial()
-		for id, want := range map[string][]string{
-			"1": {"tube: \"a\"", "state: ready", "pri: 1", "ttr: 60"},
-			"2": {"state: delayed", "pri: 2", "delay: 100"},
-			"3": {"state: buried", "pri: 7", "buries: 1"},
-		} {
-			got := c.data("stats-job " + id)
-			for _, line := range want {
-				if !strings.Contains(got, "\n"+line+"\n") {
-					t.Errorf("%s, job %s: no %s in %s", when, id, line, got)
+	undisturbed(t, 1, func(t testing.TB, w *town) {
+		w.startAll()
+		n := w.leader()
+		c := n.dial()
+		c.send("use a", "put 1 0 60 1", "x", "put 2 100 60 1", "y", "put 3 0 60 1", "z", "reserve-job 3", "bury 3 7",
+			"put 0 0 60 1", "w", "delete 4", "watch a", "reserve")
+		c.want("USING a", "INSERTED 1", "INSERTED 2", "INSERTED 3", "RESERVED 3 1", "z", "BURIED", "INSERTED 4", "DELETED", "WATCHING 2", "RESERVED 1 1", "x")
+		check := func(when string) {
+			t.Helper()
+			c := w.dial()
+			for id, want := range map[string][]string{
+				"1": {"tube: \"a\"", "state: ready", "pri: 1", "ttr: 60"},
+				"2": {"state: delayed", "pri: 2", "delay: 100"},
+				"3": {"state: buried", "pri: 7", "buries: 1"},
+			} {
+				got := c.data("stats-job " + id)
+				for _, line := range want {
+					if !strings.Contains(got, "\n"+line+"\n") {
+						t.Errorf("%s, job %s: no %s in %s", when, id, line, got)
+					}
 				}
 			}
+			c.send("peek 4", "use b", "put 0 0 60 1", "n", "quit")
+			c.want("NOT_FOUND", "USING b")
+			var next int
+			if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next < 5 {
+				t.Errorf("%s: the next id is %d, %v", when, next, err)
+			}
 		}
-		c.send("peek 4", "use b", "put 0 0 60 1", "n", "quit")
-		c.want("NOT_FOUND", "USING b")
-		var next int
-		if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next < 5 {
-			t.Errorf("%s: the next id is %d, %v", when, next, err)
+		n.kill()
+		n.start("--cluster=" + w.list)
+		check("after a kill")
+		n.p.signal(syscall.SIGTERM)
+		if code := n.p.wait(); code != exitOK {
+			t.Errorf("exit code %d", code)
 		}
-	}
-	n.kill()
-	n.start("--cluster=" + w.list)
-	check("after a kill")
-	n.p.signal(syscall.SIGTERM)
-	if code := n.p.wait(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-	n.start() // the directory knows the members
-	check("after a stop")
+		n.start() // the directory knows the members
+		check("after a stop")
+	})
 }
 
 func TestALeaderThatIsToldToStopHandsOver(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 3)
-	w.startAll()
-	l := w.leader()
-	c := l.dial()
-	waits := l.dial()
-	waits.send("watch nothing", "ignore default", "reserve")
-	waits.want("WATCHING 2", "WATCHING 1")
-	c.send("put 0 0 60 1", "x")
-	c.want("INSERTED 1")
-	l.p.signal(syscall.SIGTERM)
-	if code := l.p.wait(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-	if err := l.p.await(`"another member leads"`); err != nil {
-		t.Error(err)
-	}
-	c.wantEOF()
-	waits.wantEOF()
-	l.door.lead("")
-	l.p = nil
-	next := w.leader()
-	c = next.dial()
-	c.send("peek 1")
-	c.want("FOUND 1 1", "x")
+	undisturbed(t, 3, func(t testing.TB, w *town) {
+		w.startAll()
+		l := w.leader()
+		c := l.dial()
+		waits := l.dial()
+		waits.send("watch nothing", "ignore default", "reserve")
+		waits.want("WATCHING 2", "WATCHING 1")
+		c.send("put 0 0 60 1", "x")
+		c.want("INSERTED 1")
+		l.p.signal(syscall.SIGTERM)
+		if code := l.p.wait(); code != exitOK {
+			t.Errorf("exit code %d", code)
+		}
+		for _, line := range []string{`"why":"it was handed over"`, `"another member leads"`} {
+			if err := l.p.await(line); err != nil {
+				t.Error(err)
+			}
+		}
+		c.wantEOF()
+		waits.wantEOF()
+		l.door.lead("")
+		l.p = nil
+		next := w.leader()
+		c = next.dial()
+		c.send("peek 1")
+		c.want("FOUND 1 1", "x")
+	})
 }
 
 func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 3)
-	w.startAll()
-	l := w.leader()
-	port := l.clients()
-	want := "standby, leader is " + l.name + " " + port
-	w.eventually("all others say "+want, func() bool {
+	undisturbed(t, 3, func(t testing.TB, w *town) {
+		w.startAll()
+		l := w.leader()
+		port := l.clients()
+		want := "standby, leader is " + l.name + " " + port
+		w.eventually("all others say "+want, func() bool {
+			for _, n := range w.nodes {
+				if status, text := n.readyz(); n != l && (status != http.StatusServiceUnavailable || text != want) {
+					return false
+				}
+			}
+			return true
+		})
 		for _, n := range w.nodes {
-			if status, text := n.readyz(); n != l && (status != http.StatusServiceUnavailable || text != want) {
-				return false
+			if status, _ := httpGet(t, "http://"+n.http+"/healthz"); status != http.StatusOK {
+				t.Errorf("%s is not healthy: %d", n.name, status)
+			}
+			if n != l && n.last("listening") != "" {
+				t.Errorf("%s listens for clients on %s", n.name, n.last("listening"))
 			}
 		}
-		return true
-	})
-	for _, n := range w.nodes {
-		res, err := http.Get("http://" + n.http + "/healthz")
-		if err != nil {
+		l.p.signal(syscall.SIGUSR1)
+		w.eventually("the leader drains", func() bool {
+			status, text := l.readyz()
+			return status == http.StatusServiceUnavailable && text == "draining"
+		})
+		c := l.dial()
+		c.send("undrain")
+		c.want("NOT_DRAINING")
+		w.eventually("the leader accepts jobs again", func() bool {
+			status, _ := l.readyz()
+			return status == http.StatusOK
+		})
+		c.send("drain")
+		c.want("DRAINING")
+		w.eventually("the leader drains because a client says so", func() bool {
+			status, text := l.readyz()
+			return status == http.StatusServiceUnavailable && text == "draining"
+		})
+		// Transferring the office takes the clients along.
+		var other *townsman
+		for _, n := range w.nodes {
+			if n != l {
+				other = n
+			}
+		}
+		if _, err := other.ask(`{"op":"transfer"}`); err == nil || !strings.Contains(err.Error(), l.name) {
+			t.Errorf("a standby was asked to hand over: %v", err)
+		}
+		if _, err := l.ask(`{"op":"transfer","to":"` + other.name + `"}`); err != nil {
 			t.Fatal(err)
 		}
-		res.Body.Close()
-		if res.StatusCode != http.StatusOK {
-			t.Errorf("%s is not healthy: %d", n.name, res.StatusCode)
+		if n := w.leader(); n != other {
+			t.Errorf("%s leads, want %s", n.name, other.name)
 		}
-		if n != l && n.last("listening") != "" {
-			t.Errorf("%s listens for clients on %s", n.name, n.last("listening"))
-		}
-	}
-	l.p.signal(syscall.SIGUSR1)
-	w.eventually("the leader drains", func() bool {
-		status, text := l.readyz()
-		return status == http.StatusServiceUnavailable && text == "draining"
-	})
-	c := l.dial()
-	c.send("undrain")
-	c.want("NOT_DRAINING")
-	w.eventually("the leader accepts jobs again", func() bool {
-		status, _ := l.readyz()
-		return status == http.StatusOK
-	})
-	c.send("drain")
-	c.want("DRAINING")
-	w.eventually("the leader drains because a client says so", func() bool {
-		status, text := l.readyz()
-		return status == http.StatusServiceUnavailable && text == "draining"
-	})
-	// Transferring the office takes the clients along.
-	var other *townsman
-	for _, n := range w.nodes {
-		if n != l {
-			other = n
-		}
-	}
-	if _, err := other.ask(`{"op":"transfer"}`); err == nil || !strings.Contains(err.Error(), l.name) {
-		t.Errorf("a standby was asked to hand over: %v", err)
-	}
-	if _, err := l.ask(`{"op":"transfer","to":"` + other.name + `"}`); err != nil {
-		t.Fatal(err)
-	}
-	if n := w.leader(); n != other {
-		t.Errorf("%s leads, want %s", n.name, other.name)
-	}
-	w.eventually("the old leader's port is closed", func() bool {
-		conn, err := net.Dial("tcp", port)
-		if err == nil {
-			conn.Close()
-		}
-		return err != nil
+		w.eventually("the old leader's port is closed", func() bool {
+			conn, err := net.Dial("tcp", port)
+			if err == nil {
+				conn.Close()
+			}
+			return err != nil
+		})
 	})
 }
 

@@ -39,176 +39,181 @@ func (w *town) askLeader(request string) {
 
 func TestANodeIsAddedCatchesUpAndTakesOver(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
-	w.startAll()
-	first := w.leader()
-	c := first.dial()
-	for i := range 50 {
-		c.send("put 0 0 60 3", "abc")
-		c.want(fmt.Sprint("INSERTED ", i+1))
-	}
-	second := w.grow()
-	second.start("--cluster=" + w.list + "," + second.name + "=" + second.door.addr())
-	w.eventually("the node says that it belongs to nobody", func() bool {
-		status, text := second.readyz()
-		return status == 503 && text == "waiting for the other members"
+	undisturbed(t, 1, func(t testing.TB, w *town) {
+		w.startAll()
+		first := w.leader()
+		c := first.dial()
+		for i := range 50 {
+			c.send("put 0 0 60 3", "abc")
+			c.want(fmt.Sprint("INSERTED ", i+1))
+		}
+		second := w.grow()
+		second.start("--cluster=" + w.list + "," + second.name + "=" + second.door.addr())
+		w.eventually("the node says that it belongs to nobody", func() bool {
+			status, text := second.readyz()
+			return status == 503 && text == "waiting for the other members"
+		})
+		w.askLeader(`{"op":"add","node":"` + second.name + "=" + second.door.addr() + `"}`)
+		if jobs := w.settled(); jobs != 50 {
+			t.Errorf("%d jobs", jobs)
+		}
+		w.askLeader(`{"op":"transfer","to":"` + second.name + `"}`)
+		w.eventually("the new node leads", func() bool { return w.leader() == second })
+		// The one that has founded the cluster leaves it, and says so when it is started again.
+		w.askLeader(`{"op":"remove","node":"n1"}`)
+		if code := first.p.wait(); code != exitFailed {
+			t.Errorf("exit code %d", code)
+		}
+		if err := first.p.await("was removed from the cluster"); err != nil {
+			t.Error(err)
+		}
+		again := launch(t, "-b", first.dir, "--node=n1="+first.door.addr(), "--cluster-listen=127.0.0.1:0", "-p0", "-l127.0.0.1")
+		if code := again.wait(); code != exitBinlog || !strings.Contains(strings.Join(again.log(), ""), "removed from its cluster") {
+			t.Errorf("started again: %d, %q", code, again.log())
+		}
+		first.p = nil
+		c = second.dial()
+		c.send("put 0 0 60 1", "x", "peek 1")
+		var next int
+		if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next <= 50 {
+			t.Errorf("the next id is %d, %v", next, err)
+		}
+		c.want("FOUND 1 3", "abc")
 	})
-	w.askLeader(`{"op":"add","node":"` + second.name + "=" + second.door.addr() + `"}`)
-	if jobs := w.settled(); jobs != 50 {
-		t.Errorf("%d jobs", jobs)
-	}
-	w.askLeader(`{"op":"transfer","to":"` + second.name + `"}`)
-	w.eventually("the new node leads", func() bool { return w.leader() == second })
-	// The one that has founded the cluster leaves it, and says so when it is started again.
-	w.askLeader(`{"op":"remove","node":"n1"}`)
-	if code := first.p.wait(); code != exitFailed {
-		t.Errorf("exit code %d", code)
-	}
-	if err := first.p.await("was removed from the cluster"); err != nil {
-		t.Error(err)
-	}
-	again := launch(t, "-b", first.dir, "--node=n1="+first.door.addr(), "--cluster-listen=127.0.0.1:0", "-p0", "-l127.0.0.1")
-	if code := again.wait(); code != exitBinlog || !strings.Contains(strings.Join(again.log(), ""), "removed from its cluster") {
-		t.Errorf("started again: %d, %q", code, again.log())
-	}
-	first.p = nil
-	c = second.dial()
-	c.send("put 0 0 60 1", "x", "peek 1")
-	var next int
-	if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next <= 50 {
-		t.Errorf("the next id is %d, %v", next, err)
-	}
-	c.want("FOUND 1 3", "abc")
 }
 
 // A member that was away while others were added, and does not know them, catches up
 // although one of these leads and none that it knows is left.
 func TestAMemberThatWasAwayMeetsThoseWhoWereAdded(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 3)
-	w.startAll()
-	c := w.dial()
-	c.send("put 0 0 60 1", "x")
-	c.want("INSERTED 1")
-	l := w.leader()
-	var away *townsman
-	for _, n := range w.nodes {
-		if n != l {
-			away = n
+	undisturbed(t, 3, func(t testing.TB, w *town) {
+		w.startAll()
+		c := w.dial()
+		c.send("put 0 0 60 1", "x")
+		c.want("INSERTED 1")
+		l := w.leader()
+		var away *townsman
+		for _, n := range w.nodes {
+			if n != l {
+				away = n
+			}
 		}
-	}
-	away.kill()
-	members := slices.Clone(w.nodes)
-	for _, old := range w.nodes[:3] {
-		if old == away {
-			continue
+		away.kill()
+		members := slices.Clone(w.nodes)
+		for _, old := range w.nodes[:3] {
+			if old == away {
+				continue
+			}
+			added := w.grow()
+			members = append(members, added)
+			list := ""
+			for _, m := range members {
+				list += "," + m.name + "=" + m.door.addr()
+			}
+			added.start("--cluster=" + list[1:])
+			w.askLeader(`{"op":"add","node":"` + added.name + "=" + added.door.addr() + `"}`)
+			w.askLeader(`{"op":"transfer","to":"` + added.name + `"}`)
+			w.eventually("the new node leads", func() bool { return w.leader() == added })
+			w.askLeader(`{"op":"remove","node":"` + old.name + `"}`)
+			old.p.wait()
+			old.p = nil
+			members = slices.DeleteFunc(members, func(m *townsman) bool { return m == old })
 		}
-		added := w.grow()
-		members = append(members, added)
-		list := ""
-		for _, m := range members {
-			list += "," + m.name + "=" + m.door.addr()
+		away.start()
+		if jobs := w.settled(); jobs != 1 {
+			t.Errorf("%d jobs", jobs)
 		}
-		added.start("--cluster=" + list[1:])
-		w.askLeader(`{"op":"add","node":"` + added.name + "=" + added.door.addr() + `"}`)
-		w.askLeader(`{"op":"transfer","to":"` + added.name + `"}`)
-		w.eventually("the new node leads", func() bool { return w.leader() == added })
-		w.askLeader(`{"op":"remove","node":"` + old.name + `"}`)
-		old.p.wait()
-		old.p = nil
-		members = slices.DeleteFunc(members, func(m *townsman) bool { return m == old })
-	}
-	away.start()
-	if jobs := w.settled(); jobs != 1 {
-		t.Errorf("%d jobs", jobs)
-	}
+	})
 }
 
 // A member that comes back with its old command line and without its disk does not vote
 // as what it was, and does not found another cluster.
 func TestAWipedNodeIsNoMember(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 3)
-	w.startAll()
-	l := w.leader()
-	c := l.dial()
-	c.send("put 0 0 60 1", "x")
-	c.want("INSERTED 1")
-	var wiped *townsman
-	for _, n := range w.nodes {
-		if n != l {
-			wiped = n
+	undisturbed(t, 3, func(t testing.TB, w *town) {
+		w.startAll()
+		l := w.leader()
+		c := l.dial()
+		c.send("put 0 0 60 1", "x")
+		c.want("INSERTED 1")
+		var wiped *townsman
+		for _, n := range w.nodes {
+			if n != l {
+				wiped = n
+			}
 		}
-	}
-	wiped.kill()
-	entries, err := os.ReadDir(wiped.dir)
-	no(t, err)
-	for _, e := range entries {
-		no(t, os.RemoveAll(filepath.Join(wiped.dir, e.Name())))
-	}
-	wiped.start("--cluster=" + w.list)
-	wiped.p.waitText("remove " + wiped.name + " and add it again")
-	// With the other follower gone too, nobody is left to elect a leader with.
-	for _, n := range w.nodes {
-		if n != l && n != wiped {
-			n.kill()
+		wiped.kill()
+		entries, err := os.ReadDir(wiped.dir)
+		no(t, err)
+		for _, e := range entries {
+			no(t, os.RemoveAll(filepath.Join(wiped.dir, e.Name())))
 		}
-	}
-	w.eventually("the leader has given up", func() bool {
-		status, _ := l.readyz()
-		return status != 200
+		wiped.start("--cluster=" + w.list)
+		wiped.p.waitText("remove " + wiped.name + " and add it again")
+		// With the other follower gone too, nobody is left to elect a leader with.
+		for _, n := range w.nodes {
+			if n != l && n != wiped {
+				n.kill()
+			}
+		}
+		w.eventually("the leader has given up", func() bool {
+			status, _ := l.readyz()
+			return status != 200
+		})
+		l.p.waitText(`"why":"too few members answer"`)
+		if _, text := httpGet(t, "http://"+wiped.http+"/readyz"); text != "waiting for the other members\n" {
+			t.Errorf("the wiped node says %q", text)
+		}
+		for _, n := range w.nodes {
+			if n.p == nil {
+				n.start()
+			}
+		}
+		c = w.dial()
+		c.send("peek 1")
+		c.want("FOUND 1 1", "x")
 	})
-	if _, text := wiped.readyz(); text != "waiting for the other members" {
-		t.Errorf("the wiped node says %q", text)
-	}
-	for _, n := range w.nodes {
-		if n.p == nil {
-			n.start()
-		}
-	}
-	c = w.dial()
-	c.send("peek 1")
-	c.want("FOUND 1 1", "x")
 }
 
 func TestMembersWithCertificatesServeAndStrangersAreRefused(t *testing.T) {
 	t.Parallel()
-	authority, stranger := wiretest.NewAuthority(t, "cluster"), wiretest.NewAuthority(t, "stranger")
-	flags := func(f wiretest.Files) []string {
-		return []string{"--cluster-cert=" + f.Cert, "--cluster-key=" + f.Key, "--cluster-ca=" + authority.File}
-	}
-	ends := time.Now().Add(time.Hour)
-	w := newTown(t, 3)
-	for i, n := range w.nodes {
-		f := authority.Issue(ends, "127.0.0.1")
-		if i == 2 {
-			f = stranger.Issue(ends, "127.0.0.1")
+	undisturbed(t, 3, func(t testing.TB, w *town) {
+		authority, stranger := wiretest.NewAuthority(t, "cluster"), wiretest.NewAuthority(t, "stranger")
+		flags := func(f wiretest.Files) []string {
+			return []string{"--cluster-cert=" + f.Cert, "--cluster-key=" + f.Key, "--cluster-ca=" + authority.File}
 		}
-		n.args = flags(f)
-		n.start("--cluster=" + w.list)
-	}
-	for _, n := range w.nodes[:2] {
-		n.p.waitText("certificate")
-		if status, text := n.readyz(); status == 200 {
-			t.Errorf("%s serves with a stranger: %s", n.name, text)
+		ends := time.Now().Add(time.Hour)
+		for i, n := range w.nodes {
+			f := authority.Issue(ends, "127.0.0.1")
+			if i == 2 {
+				f = stranger.Issue(ends, "127.0.0.1")
+			}
+			n.args = flags(f)
+			n.start("--cluster=" + w.list)
 		}
-	}
-	w.nodes[2].kill()
-	mine := authority.Issue(ends, "127.0.0.1")
-	w.nodes[2].args = flags(mine)
-	w.nodes[2].start("--cluster=" + w.list)
-	config, err := peerwire.LoadTLS(mine.Cert, mine.Key, authority.File, slog.New(slog.DiscardHandler))
-	no(t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), electionPatience)
-	defer cancel()
-	var s control.Status
-	w.eventually("the leader tells of three members, and of itself", func() bool {
-		resp, err := peerwire.Call(ctx, peerwire.ClientConfig{TLS: config}, w.leader().door.addr(), []byte(`{"op":"status"}`))
-		return err == nil && json.Unmarshal(resp, &s) == nil && s.Clients != "" && len(s.Members) == 3
+		for _, n := range w.nodes[:2] {
+			n.p.waitText("certificate")
+			if status, text := n.readyz(); status == 200 {
+				t.Errorf("%s serves with a stranger: %s", n.name, text)
+			}
+		}
+		w.nodes[2].kill()
+		mine := authority.Issue(ends, "127.0.0.1")
+		w.nodes[2].args = flags(mine)
+		w.nodes[2].start("--cluster=" + w.list)
+		config, err := peerwire.LoadTLS(mine.Cert, mine.Key, authority.File, slog.New(slog.DiscardHandler))
+		no(t, err)
+		ctx, cancel := context.WithTimeout(context.Background(), electionPatience)
+		defer cancel()
+		var s control.Status
+		w.eventually("the leader tells of three members, and of itself", func() bool {
+			resp, err := peerwire.Call(ctx, peerwire.ClientConfig{TLS: config}, w.leader().door.addr(), []byte(`{"op":"status"}`))
+			return err == nil && json.Unmarshal(resp, &s) == nil && s.Clients != "" && len(s.Members) == 3
+		})
+		client := dial(t, address{"tcp", s.Clients})
+		client.send("put 0 0 60 1", "x")
+		client.want("INSERTED 1")
 	})
-	client := dial(t, address{"tcp", s.Clients})
-	client.send("put 0 0 60 1", "x")
-	client.want("INSERTED 1")
 }
 
 func TestANodeThatWaitsForTheOthersStopsWhenItIsTold(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/beanstalkd/go-beanstalk"
 
 	peerwire "trellis/binlog/replica/wire"
+	"trellis/binlog/replica/wire/wiretest"
 )
 
 // prometheus is a running Prometheus that scrapes one server.
@@ -32,7 +33,7 @@ type prometheus struct {
 }
 
 // startPrometheus starts a Prometheus that scrapes target several times a second.
-func startPrometheus(t *testing.T, target string, args ...string) *prometheus {
+func startPrometheus(t testing.TB, target string, args ...string) *prometheus {
 	t.Helper()
 	path, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -48,12 +49,7 @@ func startPrometheus(t *testing.T, target string, args ...string) *prometheus {
 	if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	l.Close() // Prometheus does not say which port it has taken
+	addr := wiretest.ReservedAddr(t) // Prometheus does not say which port it has taken
 	launchCommand(t, exec.Command(path, append([]string{
 		"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + addr, "--log.level=warn",
 	}, args...)...))
@@ -244,7 +240,7 @@ var dashboardVariables = strings.NewReplacer(
 )
 
 // dashboardQueries are all queries of the dashboard.
-func dashboardQueries(t *testing.T) (queries []string) {
+func dashboardQueries(t testing.TB) (queries []string) {
 	t.Helper()
 	b, err := os.ReadFile("deploy/grafana/trellis.json")
 	no(t, err)
@@ -274,7 +270,7 @@ func dashboardQueries(t *testing.T) (queries []string) {
 
 // alertQueries are the expressions of all alerts, with every threshold lowered so
 // that what they compare with it must be there for them to have an answer.
-func alertQueries(t *testing.T) (queries []string) {
+func alertQueries(t testing.TB) (queries []string) {
 	t.Helper()
 	out, err := exec.Command("promtool", "check", "rules", "deploy/prometheus/trellis.rules.yml").CombinedOutput()
 	if err != nil {
@@ -390,50 +386,51 @@ func ofCluster(query string) bool { return strings.Contains(query, "beanstalkd_c
 
 func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 3)
-	w.startAll()
-	l := w.leader()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	_, err := peerwire.Fetch(ctx, peerwire.ClientConfig{}, l.door.addr(), []byte(`{"op":"backup"}`), io.Discard) // takes a snapshot
-	no(t, err)
-	stop := make(chan struct{})
-	var load sync.WaitGroup
-	defer load.Wait()
-	defer close(stop)
-	c, err := net.Dial("tcp", l.clients())
-	no(t, err)
-	defer c.Close()
-	load.Go(func() { _, _ = io.Copy(io.Discard, c) })
-	load.Go(func() {
-		for {
-			select {
-			case <-stop:
-				_ = c.Close()
-				return
-			case <-time.After(50 * time.Millisecond):
-				_, _ = io.WriteString(c, "put 0 0 60 1\r\nx\r\npeek-ready\r\n")
-			}
-		}
-	})
 	for name, args := range histogramModes {
 		t.Run(name, func(t *testing.T) {
-			p := startPrometheus(t, "http://"+l.http, args...)
-			p.untilIs("beanstalkd_cluster_leads", 1)
-			p.untilIs("beanstalkd_cluster_voters", 3)
-			p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
-			p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
-			p.untilIs("beanstalkd_cluster_offices_total", 1)
-			queries := 0
-			for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
-				if ofCluster(q) {
-					queries++
-					p.untilData(q)
+			undisturbed(t, 3, func(t testing.TB, w *town) {
+				w.startAll()
+				l := w.leader()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				_, err := peerwire.Fetch(ctx, peerwire.ClientConfig{}, l.door.addr(), []byte(`{"op":"backup"}`), io.Discard) // takes a snapshot
+				no(t, err)
+				stop := make(chan struct{})
+				var load sync.WaitGroup
+				defer load.Wait()
+				defer close(stop)
+				c, err := net.Dial("tcp", l.clients())
+				no(t, err)
+				defer c.Close()
+				load.Go(func() { _, _ = io.Copy(io.Discard, c) })
+				load.Go(func() {
+					for {
+						select {
+						case <-stop:
+							_ = c.Close()
+							return
+						case <-time.After(50 * time.Millisecond):
+							_, _ = io.WriteString(c, "put 0 0 60 1\r\nx\r\npeek-ready\r\n")
+						}
+					}
+				})
+				p := startPrometheus(t, "http://"+l.http, args...)
+				p.untilIs("beanstalkd_cluster_leads", 1)
+				p.untilIs("beanstalkd_cluster_voters", 3)
+				p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
+				p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
+				p.untilIs("beanstalkd_cluster_offices_total", 1)
+				queries := 0
+				for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
+					if ofCluster(q) {
+						queries++
+						p.untilData(q)
+					}
 				}
-			}
-			if queries < 4 {
-				t.Errorf("%d queries: were all of them found?", queries)
-			}
+				if queries < 4 {
+					t.Errorf("%d queries: were all of them found?", queries)
+				}
+			})
 		})
 	}
 }

@@ -28,7 +28,7 @@ type certFiles struct {
 	caFile, cert, key string
 }
 
-func newCertFiles(t *testing.T) *certFiles {
+func newCertFiles(t testing.TB) *certFiles {
 	t.Helper()
 	f := &certFiles{ca: tlstest.NewAuthority("authority"), dir: t.TempDir()}
 	f.caFile, _ = tlstest.Write(t, f.dir, "ca", f.ca.Cert)
@@ -37,7 +37,7 @@ func newCertFiles(t *testing.T) *certFiles {
 }
 
 // renew replaces the server's certificate.
-func (f *certFiles) renew(t *testing.T) tls.Certificate {
+func (f *certFiles) renew(t testing.TB) tls.Certificate {
 	t.Helper()
 	c := f.ca.Issue(tlstest.Name, nil)
 	f.cert, f.key = tlstest.Write(t, f.dir, "server", c)
