@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,6 +108,13 @@ func (n *node) count() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.messages)
+}
+
+// received are the messages so far. More may come.
+func (n *node) received() []*raftpb.Message {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.messages)
 }
 
 func (n *node) lost(id member.ID) int {

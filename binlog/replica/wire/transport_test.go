@@ -33,7 +33,7 @@ func TestMessagesArriveInTheOrderOfTheirLane(t *testing.T) {
 	for _, to := range ns[1:] {
 		eventually(t, "all messages arrive", func() bool { return to.count() == 2*rounds })
 		var appends, beats uint64
-		for _, m := range to.messages {
+		for _, m := range to.received() {
 			if m.GetType() == raftpb.MsgApp {
 				if want := appendOf(ns[0], to, appends, int(appends%3)*3000, 5); !sameMessage(m, want) {
 					t.Fatalf("append %d is %v", appends, m)
@@ -65,7 +65,7 @@ func TestLargeMessagesDoNotHoldUpVotes(t *testing.T) {
 	}
 	ns[0].tr.Send(message(raftpb.MsgVote, ns[0], ns[1]))
 	eventually(t, "the vote arrives", func() bool { return ns[1].count() > 0 })
-	if k := ns[1].messages[0].GetType(); k != raftpb.MsgVote {
+	if k := ns[1].received()[0].GetType(); k != raftpb.MsgVote {
 		t.Errorf("a %s came first", k)
 	}
 	close(release)
@@ -671,7 +671,7 @@ func TestConnectionsComeBackWhenTheNetworkDoes(t *testing.T) {
 		}
 		for _, n := range ns {
 			_ = n.tr.Close()
-			for _, m := range n.messages {
+			for _, m := range n.received() {
 				for _, e := range m.Entries {
 					if len(e.Data) > 0 && e.Data[0] != byte(e.GetIndex()) {
 						t.Fatalf("entry %d has the data of another", e.GetIndex())
@@ -697,15 +697,17 @@ func TestTheTestNetworkRepeatsAndLoses(t *testing.T) {
 	ns[0].tr.Send(message(raftpb.MsgVote, ns[0], ns[1]))
 	ns[1].tr.Send(message(raftpb.MsgHeartbeatResp, ns[1], ns[0]))
 	eventually(t, "the other direction works", func() bool { return ns[0].count() == 1 })
-	ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1])) // is lost too, on the same lane
+	eventually(t, "the vote is lost", func() bool { return net.Lost("n1", "n2") == 1 })
+	ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
+	eventually(t, "the heartbeat is lost too", func() bool { return net.Lost("n1", "n2") == 2 })
 	net.Lose("n1", "n2", 0)
 	net.Repeat("n1", "n2", 0)
 	eventually(t, "the next message arrives", func() bool {
 		ns[0].tr.Send(message(raftpb.MsgPreVote, ns[0], ns[1]))
 		return ns[1].count() > 2
 	})
-	for _, m := range ns[1].messages[2:] {
-		if m.GetType() == raftpb.MsgVote {
+	for _, m := range ns[1].received()[2:] {
+		if m.GetType() != raftpb.MsgPreVote {
 			t.Errorf("a lost message came: %v", m)
 		}
 	}

@@ -20,6 +20,7 @@ type Network struct {
 	rng     *rand.Rand
 	names   map[string]string // of nodes, by address
 	links   map[link]state
+	lost    map[link]int // messages
 	conns   map[*pair]bool
 	changed chan struct{} // closed when a link changes
 }
@@ -45,7 +46,7 @@ type pair struct {
 func NewNetwork(seed uint64) *Network {
 	n := &Network{
 		rng: rand.New(rand.NewPCG(seed, 0)), names: map[string]string{}, links: map[link]state{},
-		conns: map[*pair]bool{}, changed: make(chan struct{}),
+		lost: map[link]int{}, conns: map[*pair]bool{}, changed: make(chan struct{}),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
@@ -121,6 +122,13 @@ func (n *Network) Repeat(from, to string, probability float64) {
 // Lose drops a message's frame with that probability.
 func (n *Network) Lose(from, to string, probability float64) {
 	n.set(from, to, func(s *state) { s.lose = probability })
+}
+
+// Lost is how many messages were dropped because of Lose.
+func (n *Network) Lost(from, to string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lost[link{from, to}]
 }
 
 // Heal makes all links whole.
@@ -248,6 +256,7 @@ func (n *Network) read(src net.Conn, from, to string, f *framer, way chan<- parc
 			n.mu.Lock()
 			if s.lose > 0 && f.message(data) && n.rng.Float64() < s.lose {
 				copies = 0
+				n.lost[link{from, to}]++
 			} else if s.repeat > 0 && f.message(data) && n.rng.Float64() < s.repeat {
 				copies = 2
 			}
