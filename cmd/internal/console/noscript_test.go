@@ -130,6 +130,8 @@ func TestEverythingIsDoneWithoutScripts(t *testing.T) {
 	v.changeJobs()
 	v.changeJob()
 	v.changeServer()
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for _, ch := range changes {
 		if !v.posted[ch.path] {
 			t.Errorf("no page has led to POST %s", ch.path)
