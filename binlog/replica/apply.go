@@ -434,10 +434,12 @@ func (a *applier) serve(reign uint64) error {
 		return nil
 	}
 	a.voidSnapshot()
+	// The entry tells the time, to this node too, as it tells all others. The wall clock was
+	// looked at for it, and may have been set since.
+	a.node.clock.hear(reign)
 	o.base = a.node.clock.lead(a.at.Stamp)
 	o.nextID = a.at.Highest + 1
 	o.highest = a.at.Highest
-	a.node.clock.hear(reign) // this node knows the time from now on, as those who hear it do
 	if err := a.node.opts.Queue.Serve(o); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

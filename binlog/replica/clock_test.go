@@ -120,3 +120,22 @@ func TestANodeThatHasLedDoesNotLookAtTheWallClockAgain(t *testing.T) {
 		t.Errorf("cluster time jumped by %d ns", d)
 	}
 }
+
+// The others know the time from the entry that begins the office. A leader whose wall clock
+// is set while that is committed, or which waits long for it, must not be ahead of them.
+func TestALeaderBeginsWithTheTimeThatItHasTold(t *testing.T) {
+	h := newHand(t, 3)
+	clock := h.opts.Clock.(*testClock)
+	clock.wall.Store(startOfTime)
+	h.elected()
+	clock.wall.Add(int64(time.Hour))
+	clock.mono.Add(int64(time.Second))
+	h.answer()
+	o, err := h.leading()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := o.Now(); now != startOfTime {
+		t.Errorf("its office begins %v later than its entry says", time.Duration(now-startOfTime))
+	}
+}
