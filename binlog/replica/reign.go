@@ -53,16 +53,13 @@ func (c *consensus) take(term uint64) {
 func (c *consensus) whyLost(st raft.BasicStatus) string {
 	switch {
 	case c.transfer != nil && c.transfer.office == c.office:
-		return handedOver
+		return "it was handed over"
 	case st.GetTerm() == c.office.reign:
 		return "too few members answer"
 	default:
 		return fmt.Sprintf("term %d has begun", st.GetTerm())
 	}
 }
-
-// handedOver is the reason of an office that has ended as somebody wanted it to.
-const handedOver = "it was handed over"
 
 // lose ends the office, and says why. The applier gives up the queue.
 func (c *consensus) lose(why string) {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"crypto/tls"
 	"strings"
 	"testing"
-	"time"
 )
 
 func TestAClientIsKnownByItsCertificateOrByATokenOverTLS(t *testing.T) {
@@ -26,11 +24,7 @@ func TestAClientIsKnownByItsCertificateOrByATokenOverTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = conn.Close() })
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
-		return &client{t, conn, bufio.NewReader(conn)}
+		return clientOn(t, conn)
 	}
 	producer, worker := dial(with("other.example")), dial(with("worker.example"))
 	producer.send("use auth/right", "use jobs/a", "put 0 0 60 1", "x")
