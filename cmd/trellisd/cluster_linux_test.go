@@ -291,9 +291,7 @@ func (c *testCluster) work() *workload {
 // progress waits for so many more replies.
 func (w *workload) progress(commands int) {
 	w.c.t.Helper()
-	ctx, cancel := context.WithTimeout(w.c.ctx, 2*patience)
-	defer cancel()
-	if err := w.Recorder.Await(ctx, w.Recorder.Answered()+commands); err != nil {
+	if err := w.Recorder.Await(w.c.ctx, w.Recorder.Answered()+commands); err != nil {
 		w.c.t.Fatalf("clients have had no %d more replies: %v", commands, err)
 	}
 }
