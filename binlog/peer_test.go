@@ -42,12 +42,12 @@ func startPeer(t testing.TB, dir string, args ...string) *peer {
 		}
 		t.Skip("beanstalkd is not installed: skipped, for TRELLIS_NEED_PEERS is not 1")
 	}
-	sock, err := os.MkdirTemp("", "peer")
+	sockDir, err := os.MkdirTemp("", "peer")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(sock) })
-	sock = filepath.Join(sock, "s")
+	t.Cleanup(func() { os.RemoveAll(sockDir) })
+	sock := filepath.Join(sockDir, "s")
 	var stderr bytes.Buffer
 	p := &peer{t: t, cmd: exec.Command(path, append([]string{"-b", dir, "-l", "unix:" + sock}, args...)...)}
 	p.cmd.Stderr = &stderr
