@@ -252,8 +252,12 @@ func TestConnectionsAreListedWhileTheyComeAndGo(t *testing.T) {
 		})
 	}
 	asker := c.hire()
+	rounds := 60
+	if proof {
+		rounds = 200
+	}
 	c.within(func() {
-		for range 200 {
+		for range rounds {
 			var last uint64
 			left := len(stayers)
 			for page := true; page; {

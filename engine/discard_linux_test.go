@@ -45,7 +45,7 @@ func million(t testing.TB) *Engine {
 // The memory of a million jobs is the system's again when Discard returns, but for what the
 // collector finds, and engines that follow each other take no more than the first.
 func TestAProcessThatMakesManyEnginesDoesNotGrow(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if !proof || raceEnabled {
 		t.Skip("it takes long")
 	}
 	const engines = 5

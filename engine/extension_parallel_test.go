@@ -81,8 +81,11 @@ func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 	}{{1, 4, 0}, {4, 1, 0}, {4, 4, 0}, {3, 16, 0}, {1, 4, 20}, {4, 1, 20}, {3, 16, 20}} {
 		t.Run(fmt.Sprintf("%d loops, %d shards, %d steps", c.loops, c.shards, c.steps), func(t *testing.T) {
 			jobs := 4000
-			if raceEnabled {
+			if raceEnabled || !proof {
 				jobs = 1200
+			}
+			if !proof {
+				jobs /= 2
 			}
 			st := &storm{t: t, crew: newCrew(t, c.loops, c.shards), tubes: numbered(6), jobs: int64(jobs), ended: make(chan struct{})}
 			st.crew.steps.Store(c.steps)

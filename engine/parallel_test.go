@@ -140,7 +140,11 @@ func TestReserveTakesTheMostUrgentOfAllTubesUnderContention(t *testing.T) {
 			pri uint32
 			id  uint64
 		}
-		for range 500 {
+		rounds := 200
+		if proof {
+			rounds = 500
+		}
+		for range rounds {
 			var jobs []job
 			for range 1 + rnd.IntN(6) {
 				producer.use(tubes[rnd.IntN(len(tubes))])

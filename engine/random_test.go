@@ -87,7 +87,7 @@ func (r *rig) actionsOnKeys() map[string]func(*rapid.T) {
 
 // rapidFlag sets a flag of rapid for one test, unless the command line does.
 func rapidFlag(t *testing.T, name string, n int) {
-	if name == "rapid.checks" && (raceEnabled || testing.Short()) {
+	if name == "rapid.checks" && (raceEnabled || !proof) {
 		n /= 10
 	}
 	f := flag.Lookup(name)

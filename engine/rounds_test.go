@@ -227,6 +227,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := newSim(100, 1)
 			l := slow(t, s)
 			check := c(t, s, l)

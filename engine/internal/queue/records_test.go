@@ -70,9 +70,12 @@ func oneOf(t *rapid.T, n int) int {
 	return rapid.IntRange(0, n-1).Draw(t, "index")
 }
 
-// check checks a property more often than rapid does by itself, and with more
-// steps, unless the command line says how often.
+// check checks a property with more steps than rapid does by itself, and in proof more
+// often, unless the command line says how often.
 func check(t *testing.T, checks, steps int, property func(*rapid.T)) {
+	if !proof {
+		checks /= 5
+	}
 	for name, n := range map[string]int{"rapid.checks": checks, "rapid.steps": steps} {
 		f := flag.Lookup(name)
 		if old := f.Value.String(); old == f.DefValue {
