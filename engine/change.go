@@ -59,10 +59,9 @@ func (sh *shard) provide(j *job, ch *change) error {
 }
 
 // apply makes a change for which provide has found memory: it takes the job out of
-// the queue of its old state, and puts it into that of the new one. A job that becomes
-// ready is handed on when somebody waits for it.
+// the queue of its old state, and puts it into that of the new one. Whoever calls it also
+// dispatches the tube, before the lock is released.
 func (sh *shard) apply(r ref, j *job, ch *change) {
-	vacated := sh.vacates(j)
 	sh.takeOut(j)
 	if j.counters != 0 {
 		*sh.counters.At(j.counters) = ch.counters
@@ -81,8 +80,6 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		} else {
 			sh.pushLimited(t, r, j)
 		}
-		sh.dispatch(t)
-		return
 	case delayed:
 		t.delayed.Push(sh.table, ch.at.key(), r, &j.Links)
 		sh.arm(&t.timer, t.firstDelay())
@@ -98,14 +95,7 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 			sh.occupy(t, j)
 		}
 	}
-	if vacated {
-		sh.dispatch(t)
-	}
 }
-
-// vacates tells whether a job leaves others the room to be reserved when it is taken out.
-// Whoever takes it out has them dispatched afterwards.
-func (sh *shard) vacates(j *job) bool { return j.flags&isLimited != 0 && j.state == reserved }
 
 // takeOut removes a job from the queue of its state. It is for the caller to give it
 // a new state, or to erase it.
@@ -185,13 +175,11 @@ func (sh *shard) remove(r ref, j *job, out *Output) error {
 	if err := sh.recordDelete(j, out); err != nil {
 		return err
 	}
-	t, vacated := sh.tubes[j.tube], sh.vacates(j)
+	t := sh.tubes[j.tube]
 	t.deletes++
 	sh.takeOut(j)
 	sh.erase(r, j)
-	if vacated {
-		sh.dispatch(t)
-	}
+	sh.dispatch(t)
 	return nil
 }
 

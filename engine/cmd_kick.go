@@ -119,7 +119,9 @@ func (sh *shard) kick(r ref, j *job, out *Output) error {
 	ch.to = ready
 	ch.counters.kicks++
 	ch.counters.attempts = 0
-	return sh.change(r, j, &ch, out)
+	err := sh.change(r, j, &ch, out)
+	sh.dispatch(sh.tubes[j.tube])
+	return err
 }
 
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {

@@ -155,6 +155,7 @@ func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error 
 	if sh.tubes[j.tube].name == name {
 		if j.state == reserved {
 			sh.makeReady(r, j)
+			sh.dispatch(sh.tubes[j.tube])
 		}
 		return nil
 	}
@@ -178,7 +179,6 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 	}
 	keys, taken := sh.keysIn(to, name, j)
 	before := sh.keysOf(j)
-	vacated := sh.vacates(j)
 	var err error
 	if sh == to {
 		err = sh.moveWithin(r, j, t, ch, keys, out)
@@ -197,9 +197,8 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 			_ = to.endTombstone(r, j, out) // its timer tries again
 		}
 	}
-	if vacated {
-		sh.dispatch(old)
-	}
+	to.dispatch(t)
+	sh.dispatch(old)
 	sh.dropIfUnused(old)
 	return nil
 }

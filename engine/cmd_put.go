@@ -127,6 +127,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	}
 	t.puts++
 	sh.totals.puts++
+	sh.dispatch(t)
 	return nil
 }
 

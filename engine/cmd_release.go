@@ -15,6 +15,7 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	s.loop.Spend(j.steps() - 1) // any command costs one
 	err := sh.change(r, j, &ch, out)
+	sh.dispatch(sh.tubes[j.tube])
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
 
@@ -58,6 +59,7 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 		var err error
 		if t := sh.tubes[j.tube]; !t.judge(&ch) {
 			err = sh.change(r, j, &ch, out)
+			sh.dispatch(t)
 		} else {
 			to := e.shardFor([]byte(t.dead.DeadTube))
 			if set&to.self == 0 {

@@ -156,6 +156,7 @@ func (sh *shard) buryDead(r ref, j *job, ch change, to *shard, out *Output) erro
 	var err error
 	if dead == t.name {
 		err = sh.change(r, j, &ch, out)
+		sh.dispatch(t)
 	} else {
 		err = sh.moveTo(r, j, &ch, to, dead, out)
 	}
@@ -184,6 +185,7 @@ func (sh *shard) timeOut(r ref, j *job) bool {
 		sh.recordTimeOut(j, &ch)
 	}
 	sh.apply(r, j, &ch)
+	sh.dispatch(t)
 	return true
 }
 

@@ -195,6 +195,7 @@ func (s *Session) returnAll(now Time) (done bool) {
 		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
 			if r, j := sh.find(v.jobs[0].id); j != nil && sh.heldBy(s, j) {
 				sh.makeReady(r, j)
+				sh.dispatch(sh.tubes[j.tube])
 			}
 			v.jobs.removeOldest()
 		}

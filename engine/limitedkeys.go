@@ -282,8 +282,8 @@ func (sh *shard) occupy(t *tube, j *job) {
 	sh.count(t, s, s.reserved+1, s.reserved+1)
 }
 
-// vacate counts off a limited job that was reserved. The caller then dispatches the tube's
-// jobs, of which more may go.
+// vacate counts off a limited job that was reserved. More of the tube's jobs may be reserved
+// then.
 func (sh *shard) vacate(t *tube, j *job) {
 	s := sh.groupOfJob(j).key
 	sh.count(t, s, s.reserved-1, s.reserved)

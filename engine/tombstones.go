@@ -49,7 +49,6 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 		j.segment = ticket.Segment
 		sh.recordedEnd(ticket.Pos, out)
 	}
-	vacated := sh.vacates(j)
 	t.deletes++
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
@@ -66,9 +65,7 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
-	if vacated {
-		sh.dispatch(t)
-	}
+	sh.dispatch(t)
 	sh.dropIfUnused(t)
 	return nil
 }

@@ -66,6 +66,7 @@ func (t *tube) Expire(now int64) (done bool) {
 		}
 		r := t.delayed.First().Ref
 		sh.makeReady(r, sh.job(r))
+		sh.dispatch(t)
 	}
 	if t.pausedUntil != 0 && !t.paused(Time(now)) {
 		t.pausedUntil, t.pause = 0, 0
