@@ -41,8 +41,9 @@ func TestALoopIsBusyAfterAPanicInTheMiddleOfAChange(t *testing.T) {
 			// What a bug might leave: everything that a change needs is missing.
 			for _, sh := range s.engine.shards {
 				sh.jobs = arena.Slab[job]{}
-				sh.loop, sh.armed = new(Loop), MaxTime // it has no bell
-				sh.loop.alarm.Store(int64(MaxTime))
+				broken := new(Loop) // it has no bell
+				broken.alarm.Store(int64(MaxTime))
+				sh.alarm, sh.armed = broken.request, MaxTime
 				if cmd.Op != codec.OpPauseTube && cmd.Op != codec.OpKick {
 					sh.byName = nil
 				}

@@ -80,24 +80,24 @@ func (c *census) session(s *Session) {
 		w := &s.watched[i]
 		c.watched[w.tube]++
 		watches |= 1 << w.tube.shard.number
-		if w.session != s {
+		if w.waiter != waiter(s) {
 			c.failf("a watch of %s names another session", w.tube.name)
 		}
-		if w.queued() && s.claim.Load() == claimFree {
+		if w.queued() && s.claimed.Load() == claimFree {
 			c.failf("a session that does not wait stands in the queue of %s", w.tube.name)
 		}
-		if !w.queued() && s.claim.Load() == claimWaiting {
+		if !w.queued() && s.claimed.Load() == claimWaiting {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
-	for h := s.firstHolding(); h != nil; h = h.next {
-		if h.session != s || h.shard.holdings[h.index] != h {
+	for h := s.held.list(); h != nil; h = h.next {
+		if h.of != s.held || h.shard.holdings[h.index] != h {
 			c.failf("a holding in shard %d is not its session's", h.shard.number)
 		}
 		holds |= 1 << h.shard.number
 	}
-	if watches != s.watches || holds != s.holds() || len(s.watched) == 0 {
-		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.holds(), watches, holds)
+	if watches != s.watches || holds != s.held.set() || len(s.watched) == 0 {
+		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.held.set(), watches, holds)
 	}
 }
 
@@ -131,7 +131,7 @@ func (c *census) roll() {
 }
 
 func (c *census) loop(l *Loop) {
-	c.caller(&l.caller)
+	c.caller(&l.locks)
 	waiting, open, producers, workers := 0, 0, 0, 0
 	c.timers = map[*queue.Timer]string{}
 	for _, s := range l.mail.list {
@@ -139,15 +139,15 @@ func (c *census) loop(l *Loop) {
 			c.failf("a session is in a mailbox twice")
 		}
 		c.mailed[s] = l
-		if s.loop != l || s.claim.Load() != claimTaken {
-			c.failf("a session in the mailbox has claim %d", s.claim.Load())
+		if s.loop != l || s.claimed.Load() != claimTaken {
+			c.failf("a session in the mailbox has claim %d", s.claimed.Load())
 		}
 	}
 	for _, s := range l.turns.list[l.turns.head:] {
 		if s.loop != l {
 			c.failf("a session is in the queue of another loop")
 		}
-		if s.claim.Load() == claimTaken {
+		if s.claimed.Load() == claimTaken {
 			c.mailed[s] = l
 		}
 	}
@@ -166,7 +166,7 @@ func (c *census) loop(l *Loop) {
 		} else if c.mailed[s] == nil {
 			c.failf("a closed session is still there")
 		}
-		switch s.claim.Load() {
+		switch s.claimed.Load() {
 		case claimWaiting:
 			waiting++
 			at := min(s.wait.until, s.wait.soon)
@@ -198,9 +198,9 @@ func (c *census) loop(l *Loop) {
 	}
 }
 
-func (c *census) caller(by *caller) {
-	if by.locked != 0 || len(by.bells) != 0 {
-		c.failf("a caller has the locks %b and %d bells to ring", by.locked, len(by.bells))
+func (c *census) caller(by *lockSet) {
+	if by.held != 0 || len(by.wakers) != 0 {
+		c.failf("a goroutine has the locks %b and %d loops to wake", by.held, len(by.wakers))
 	}
 }
 
@@ -425,7 +425,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		if w.tube != t || !w.queued() || w.prev != last {
 			c.failf("the sessions that wait for %s are linked wrongly", t.name)
 		}
-		switch w.session.claim.Load() {
+		switch w.waiter.(*Session).claimed.Load() {
 		case claimWaiting:
 			claimable++
 		case claimFree:
@@ -459,7 +459,7 @@ func (c *census) holding(h *holding, want *jobCounts) {
 	for i := range h.jobs.Len() {
 		e := h.jobs.At(i)
 		j := c.visit(sh, e.Ref, reserved, "a holding")
-		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.heldBy(h.session, j) {
+		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.heldBy(h.of, j) {
 			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
 		}
 		if j.counters == 0 {

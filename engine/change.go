@@ -19,7 +19,7 @@ type change struct {
 	at       Time
 	pri      uint32
 	counters counters
-	session  *Session // of a job that becomes reserved
+	holder   *holdings // of a job that becomes reserved
 }
 
 // present is the change that leaves a job as it is.
@@ -87,7 +87,7 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		sh.buries = max(sh.buries, uint64(ch.at))
 		t.buried.Push(sh.table, r, &j.Links)
 	case reserved:
-		h := sh.holdingOf(ch.session)
+		h := sh.holdingOf(ch.holder)
 		j.Next = h.index
 		t.reserved++
 		h.add(r, j)
@@ -142,22 +142,19 @@ func (sh *shard) makeReady(r ref, j *job) {
 
 // reserve gives a ready, delayed or buried job to a session, whose loop is the
 // caller's or that the caller has claimed. It fails when there is no memory.
-func (sh *shard) reserve(s *Session, r ref, j *job) error {
-	if s.held == nil {
-		s.held = new(holdings)
-	}
+func (sh *shard) reserve(to *holdings, r ref, j *job) error {
 	ch := sh.present(j)
-	ch.to, ch.session = reserved, s
+	ch.to, ch.holder = reserved, to
 	ch.at = sh.now + seconds(j.ttr)
 	ch.counters.reserves++
-	ch.counters.order = s.held.made
+	ch.counters.order = to.made
 	if err := sh.provide(j, &ch); err != nil {
 		return err
 	}
 	if j.state == ready {
 		sh.totals.ready.Observe(time.Duration(sh.now-j.at()), 1)
 	}
-	s.held.made++
+	to.made++
 	sh.apply(r, j, &ch)
 	return nil
 }

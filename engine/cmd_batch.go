@@ -20,7 +20,7 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	set := s.watches | s.holds()
+	set := s.watches | s.held.set()
 	s.lockAll(set, now)
 	b := &batch{most: count}
 	err := b.take(s, now)
@@ -99,7 +99,7 @@ func (b *batch) take(s *Session, now Time) error {
 			break
 		}
 		pos := sh.uncommitted(j.at())
-		if err := sh.reserve(s, r, j); err != nil {
+		if err := sh.reserve(s.holdings(), r, j); err != nil {
 			return err
 		}
 		b.pos = max(b.pos, pos)
@@ -134,10 +134,10 @@ func (b *batch) turn(s *Session, now Time, out *Output) Outcome {
 // copyJob appends a job to the data, or leaves a place for it if its body is large.
 func (b *batch) copyJob(s *Session, now Time, x batchJob) (bytes int) {
 	sh := x.shard
-	sh.lock(&s.loop.caller, now)
-	defer sh.unlock(&s.loop.caller)
+	sh.lock(&s.loop.locks, now)
+	defer sh.unlock(&s.loop.locks)
 	switch _, j := sh.find(x.id); {
-	case j == nil || !sh.heldBy(s, j):
+	case j == nil || !sh.heldBy(s.held, j):
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
@@ -155,12 +155,12 @@ func (b *batch) pinLarge(s *Session, now Time) {
 	held := b.large[:0]
 	for _, x := range b.large {
 		sh := x.shard
-		sh.lock(&s.loop.caller, now)
-		if _, j := sh.find(x.id); j != nil && sh.heldBy(s, j) {
+		sh.lock(&s.loop.locks, now)
+		if _, j := sh.find(x.id); j != nil && sh.heldBy(s.held, j) {
 			x.body = sh.pin(j, 0)
 			held = append(held, x)
 		}
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 	}
 	b.large = held
 }

@@ -221,17 +221,17 @@ type heldJob struct {
 // there are, and whether the session waits for a job, in the same moment.
 func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waiting bool, pos journal.Pos) {
 	var set shardSet
-	if s.claim.Load() == claimFree {
-		set = s.holds()
+	if s.claimed.Load() == claimFree {
+		set = s.held.set()
 	} else {
 		// Whoever claims it may add to what it holds, with the lock of a watched shard.
 		s.lockAll(s.watches, now)
-		set = s.watches | s.holds()
+		set = s.watches | s.held.set()
 		s.unlockAll(s.watches)
 	}
 	s.lockAll(set, now)
-	waiting = s.claim.Load() == claimWaiting
-	for h := s.firstHolding(); h != nil; h = h.next {
+	waiting = s.claimed.Load() == claimWaiting
+	for h := s.held.list(); h != nil; h = h.next {
 		sh := h.shard
 		if h.jobs.Len() == 0 {
 			continue

@@ -3,13 +3,13 @@ package engine
 import "trellis/codec"
 
 func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
-	if !sh.heldBy(s, j) && (j.state == reserved || s.onlyWorks()) {
+	if !sh.heldBy(s.held, j) && (j.state == reserved || s.onlyWorks()) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done

@@ -21,9 +21,9 @@ func (s *Session) setDeadLetters(now Time, cmd *codec.Command, out *Output) Outc
 
 func (x *settingDeadLetters) turn(s *Session, now Time, out *Output) Outcome {
 	sh := s.loop.engine.shardFor([]byte(x.Tube))
-	sh.lock(&s.loop.caller, now)
+	sh.lock(&s.loop.locks, now)
 	err := sh.set(&x.Setting, out)
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	switch {
 	case err == nil:
 		out.reply(codec.ReplyDLQSet)

@@ -29,11 +29,11 @@ type deletion struct {
 // flushTube deletes all jobs of a tube that are there when it begins.
 func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	sh := s.loop.engine.shardFor(cmd.Tube)
-	sh.lock(&s.loop.caller, now)
+	sh.lock(&s.loop.locks, now)
 	t := sh.byName[string(cmd.Tube)]
 	if k := sh.keyspaceOf(string(cmd.Tube)); t == nil && (k == nil || k.tombstones == 0) {
 		s.notFound(sh, out, codec.ReplyNotFound)
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 		return Done
 	}
 	d := &deletion{
@@ -43,7 +43,7 @@ func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if t != nil {
 		d.most = t.jobs()
 	}
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	return d.turn(s, now, out)
 }
 
@@ -64,10 +64,10 @@ func (s *Session) deleteTubeJobs(now Time, cmd *codec.Command, out *Output) Outc
 	case d.most == t.reserved && t.limited == nil: // so that none is reserved meanwhile in place of another
 		d.scans = true
 	default:
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 		return (&deletionByID{deletion: d}).turn(s, now, out)
 	}
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	return d.turn(s, now, out)
 }
 
@@ -87,10 +87,10 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 	var changes Output // out depends on them no sooner than it has the reply
 	for more := true; more; {
 		before := d.steps
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		var err error
 		more, err = slice(&changes)
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		d.pos = max(d.pos, changes.Pos)
 		left := l.Spend(d.steps - before + scanSteps)
 		switch {
@@ -118,8 +118,8 @@ func (d *deletion) run(s *Session, now Time, out *Output, t task, slice func(*Ou
 func (d *deletion) slice(out *Output) (more bool, err error) {
 	sh := d.shard
 	t := sh.byName[d.tube]
-	begin := d.steps - sh.by.loop.budget // of which the jobs' keys may take some
-	full := func() bool { return d.steps-sh.by.loop.budget-begin >= scanSlice }
+	begin := d.steps - *sh.by.budget // of which the jobs' keys may take some
+	full := func() bool { return d.steps-*sh.by.budget-begin >= scanSlice }
 	for len(d.heads) > 0 {
 		switch r := d.next(t); {
 		case r == 0:

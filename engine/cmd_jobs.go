@@ -38,7 +38,7 @@ func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	if !known {
 		s.notFound(sh, out, codec.ReplyNotFound)
 	}
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	if !known {
 		return Done
 	}
@@ -53,7 +53,7 @@ func (s *Session) placeToGoOn(now Time, of state, cmd *codec.Command) (p orderPl
 	if l := s.loop.listed[s]; l.id == cmd.ID && l.tube == string(cmd.Tube) && l.state == of {
 		return l.orderPlace, true
 	}
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		return p, false
@@ -74,11 +74,11 @@ func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 	l := s.loop
 	for !li.surveyed {
 		sh := li.shard
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		if li.step(sh.byName[li.tube]) {
 			li.surveyed, li.now, li.pos = true, sh.now, sh.uncommitted(sh.now)
 		}
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		if !l.Spend(li.takeSteps()+scanSteps) && !li.surveyed {
 			return s.yield(li)
 		}
@@ -175,10 +175,10 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	of := stateOf(cmd.State)
 	if of == reserved {
 		p := &peekingReserved{survey: newSurvey(sh, t.name, of, peekCandidates), again: peekAgain}
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 		return p.turn(s, now, out)
 	}
-	defer sh.unlock(&s.loop.caller)
+	defer sh.unlock(&s.loop.locks)
 	if r := t.first(of); r != 0 {
 		out.dependOn(sh.uncommitted(sh.now))
 		out.appendFound(sh, sh.job(r))
@@ -203,19 +203,19 @@ const (
 func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	l, sh := s.loop, p.shard
 	for {
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		t := sh.byName[p.tube]
 		done := p.step(t)
 		left := l.Spend(p.takeSteps() + scanSteps)
 		if done {
 			break
 		}
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		if !left {
 			return s.yield(p)
 		}
 	}
-	defer sh.unlock(&l.caller)
+	defer sh.unlock(&l.locks)
 	p.sort(len(p.found))
 	for i := range p.found {
 		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {

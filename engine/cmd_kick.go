@@ -26,9 +26,9 @@ type kicking struct {
 // make it longer.
 func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 	t := s.used
-	t.shard.lock(&s.loop.caller, now)
+	t.shard.lock(&s.loop.locks, now)
 	k := kickOf(t, bound)
-	t.shard.unlock(&s.loop.caller)
+	t.shard.unlock(&s.loop.locks)
 	return k.turn(s, now, out)
 }
 
@@ -39,7 +39,7 @@ func (s *Session) kickTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Done
 	}
 	k := kickOf(t, cmd.Bound)
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	return k.turn(s, now, out)
 }
 
@@ -58,9 +58,9 @@ func (k kicking) turn(s *Session, now Time, out *Output) Outcome {
 	l, sh := s.loop, k.shard
 	var changes Output // out depends on them no sooner than it has the reply
 	for k.kicked < k.most {
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		n, steps, err := k.slice(sh, &changes)
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		k.kicked += n
 		k.pos = max(k.pos, changes.Pos)
 		left := l.Spend(steps + lockSteps)
@@ -91,8 +91,8 @@ func (k kicking) slice(sh *shard, out *Output) (n, steps int, err error) {
 	if t == nil {
 		return 0, 0, nil
 	}
-	begin := sh.by.loop.budget // of which the jobs' keys may take some
-	for n < k.most-k.kicked && steps+begin-sh.by.loop.budget < kickSlice {
+	begin := *sh.by.budget // of which the jobs' keys may take some
+	for n < k.most-k.kicked && steps+begin-*sh.by.budget < kickSlice {
 		r := t.buried.First(sh.table)
 		if k.from == delayed {
 			r = 0
@@ -125,7 +125,7 @@ func (sh *shard) kick(r ref, j *job, out *Output) error {
 }
 
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)

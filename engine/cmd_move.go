@@ -36,7 +36,7 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 			s.unlockAll(set)
 			continue
 		}
-		if j.state == reserved && !from.heldBy(s, j) || j.state == tombstone {
+		if j.state == reserved && !from.heldBy(s.held, j) || j.state == tombstone {
 			s.notFound(from, out, codec.ReplyNotFound)
 			s.unlockAll(set)
 			return Done
@@ -81,7 +81,7 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if m.source == m.target {
 		m.most = 0
 	}
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	return m.turn(s, now, out)
 }
 
@@ -124,9 +124,9 @@ func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
 
 // slice moves some jobs under the shards' locks.
 func (m *movingTube) slice(out *Output) (n, steps int, err error) {
-	l := m.from.by.loop
-	begin := l.budget // of which the jobs' keys may take some
-	for bytes := 0; n < m.most-m.moved && steps+begin-l.budget < moveSlice && bytes < moveSliceBytes; n++ {
+	budget := m.from.by.budget
+	begin := *budget // of which the jobs' keys may take some
+	for bytes := 0; n < m.most-m.moved && steps+begin-*budget < moveSlice && bytes < moveSliceBytes; n++ {
 		t := m.from.byName[m.source]
 		if t == nil {
 			break

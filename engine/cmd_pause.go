@@ -3,7 +3,7 @@ package engine
 import "trellis/codec"
 
 func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh := s.loop.engine.shardFor(name)
 	sh.lock(c, now)
 	t := sh.byName[string(name)]

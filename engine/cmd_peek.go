@@ -3,7 +3,7 @@ package engine
 import "trellis/codec"
 
 func (s *Session) peek(now Time, id uint64, out *Output) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, _, j := s.loop.engine.lockJob(c, id, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
@@ -16,7 +16,7 @@ func (s *Session) peek(now Time, id uint64, out *Output) {
 
 // peekFirst shows the first job of the used tube in one of its queues.
 func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	t := s.used
 	sh := t.shard
 	sh.lock(c, now)

@@ -43,7 +43,7 @@ func (in *incoming) change() change {
 
 // put accepts a job whose whole body is in hand.
 func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
-	e, c := s.loop.engine, &s.loop.caller
+	e, c := s.loop.engine, &s.loop.locks
 	s.becomeProducer()
 	var keys *journal.Keys
 	if cmd.Tags != nil {
@@ -180,14 +180,14 @@ type putting struct{}
 func (putting) turn(s *Session, now Time, out *Output) Outcome {
 	sh, in := s.used.shard, s.incoming
 	recorded := s.recordLarge(in)
-	sh.lock(&s.loop.caller, now)
+	sh.lock(&s.loop.locks, now)
 	var err error
 	if recorded != nil {
 		err = s.abort(sh, in, recorded)
 	} else {
 		err = s.insert(sh, in, out)
 	}
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	return s.inserted(err, in.id, out)
 }
 
@@ -232,15 +232,15 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 		return
 	}
 	sh := s.used.shard
-	sh.lock(&l.caller, now)
+	sh.lock(&l.locks, now)
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err == nil {
 		in.body, in.bytes = body, sh.bodies.Bytes(body, cmd.Size)
 		in.missing = in.bytes
 	}
-	sh.unlock(&l.caller)
+	sh.unlock(&l.locks)
 	if err != nil {
-		l.engine.refund(&l.caller, in.size, in.keys)
+		l.engine.refund(&l.locks, in.size, in.keys)
 		return
 	}
 	in.id = l.ids.take(0)
@@ -280,14 +280,14 @@ func (s *Session) dropIncoming(now Time) (done bool) {
 	}
 	if in.id != 0 {
 		sh := s.used.shard
-		sh.lock(&s.loop.caller, now)
+		sh.lock(&s.loop.locks, now)
 		// If that fails for good, a restart brings the job: nobody was told that there
 		// is none.
 		wait := errors.Is(s.unrecord(sh, in), journal.ErrRoom)
 		if !wait {
 			s.discard(sh, in)
 		}
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 		if wait {
 			return false
 		}

@@ -10,7 +10,7 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	ch := sh.present(j)
 	ch.release(cmd, now)
 	if sh.tubes[j.tube].judge(&ch) {
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 		return s.releaseDead(now, cmd, out)
 	}
 	s.loop.Spend(j.steps() - 1) // any command costs one
@@ -49,7 +49,7 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 			s.unlockAll(set)
 			continue
 		}
-		if !sh.heldBy(s, j) {
+		if !sh.heldBy(s.held, j) {
 			s.notFound(sh, out, codec.ReplyNotFound)
 			s.unlockAll(set)
 			return Done

@@ -14,7 +14,7 @@ func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.loop.budget -= len(s.watched) / watchesPerStep
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
-	set := s.watches | s.holds()
+	set := s.watches | s.held.set()
 	s.lockAll(set, now)
 	outcome := s.reserveFirst(now, until, out)
 	s.unlockAll(set)
@@ -39,7 +39,7 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	if first != nil {
 		sh := from.shard
 		pos := sh.uncommitted(first.at())
-		if err := sh.reserve(s, r, first); err != nil {
+		if err := sh.reserve(s.holdings(), r, first); err != nil {
 			out.reply(codec.ReplyOutOfMemory)
 			return Done
 		}
@@ -55,7 +55,7 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 // locks are held.
 func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 	soon := MaxTime
-	for h := s.firstHolding(); h != nil; h = h.next {
+	for h := s.held.list(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
 	}
 	switch {
@@ -72,7 +72,7 @@ func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
@@ -92,7 +92,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 		return s.changed(sh, err, cmd, out, "")
 	}
 	s.becomeWorker()
-	if err := sh.reserve(s, r, j); err != nil {
+	if err := sh.reserve(s.holdings(), r, j); err != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
 	out.dependOn(pos)

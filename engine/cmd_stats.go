@@ -75,7 +75,7 @@ func (s *Session) stats(now Time, out *Output) {
 	l := s.loop
 	l.budget -= statsSteps
 	e := l.engine
-	t := e.snapshot(&l.caller, now)
+	t := e.snapshot(&l.locks, now)
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.number("current-jobs-urgent", uint64(t.Urgent))
 	y.number("current-jobs-ready", uint64(t.Ready))
@@ -122,8 +122,8 @@ func (s *Session) stats(now Time, out *Output) {
 func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	l := s.loop
 	sh := l.engine.shardFor(name)
-	sh.lock(&l.caller, now)
-	defer sh.unlock(&l.caller)
+	sh.lock(&l.locks, now)
+	defer sh.unlock(&l.locks)
 	t := sh.byName[string(name)]
 	if t == nil {
 		s.notFound(sh, out, codec.ReplyNotFound)
@@ -150,12 +150,12 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 
 func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
-	sh, _, j := l.engine.lockJob(&l.caller, id, now)
+	sh, _, j := l.engine.lockJob(&l.locks, id, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return
 	}
-	defer sh.unlock(&l.caller)
+	defer sh.unlock(&l.locks)
 	out.dependOn(sh.uncommitted(sh.now))
 	var n counters
 	if j.counters != 0 {

@@ -13,6 +13,6 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 	h.jobs.Remove(sh.table, &j.Links)
 	j.At = int64(now + seconds(j.ttr))
 	h.add(r, j)
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	out.reply(codec.ReplyTouched)
 }

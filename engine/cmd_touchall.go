@@ -16,7 +16,7 @@ type touchingAll struct {
 }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{at: now, holding: s.firstHolding()}).turn(s, now, out)
+	return (&touchingAll{at: now, holding: s.held.list()}).turn(s, now, out)
 }
 
 func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
@@ -24,14 +24,14 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 	for ta.holding != nil {
 		h := ta.holding
 		sh := h.shard
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		before := ta.touched
 		if ta.cursor == 0 && h.jobs.Len() <= scanSlice {
 			ta.few(h)
 		} else {
 			ta.scan(h)
 		}
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding != nil {
 			return s.yield(ta)
 		}

@@ -3,7 +3,7 @@ package engine
 import "trellis/codec"
 
 func (s *Session) use(now Time, name []byte, out *Output) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	old := s.used
 	if old.name == string(name) {
 		out.Buf = codec.AppendUsing(out.Buf, name)

@@ -7,7 +7,7 @@ import (
 )
 
 func (s *Session) watch(now Time, name []byte, out *Output) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	e := s.loop.engine
 	sh := e.shardFor(name)
 	sh.lock(c, now)
@@ -33,14 +33,14 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	}
 	t.watching++
 	sh.unlock(c)
-	s.watched = append(s.watched, watch{session: s, tube: t})
+	s.watched = append(s.watched, watch{waiter: s, tube: t})
 	s.watches |= 1 << sh.number
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
 // ignore takes a tube off the watch list. The last entry takes its place.
 func (s *Session) ignore(now Time, name []byte, out *Output) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	s.loop.budget -= len(s.watched) / watchesPerStep
 	i := slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
 	if i >= 0 && len(s.watched) == 1 {

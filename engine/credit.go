@@ -49,7 +49,7 @@ func (l *Loop) charge(size uint32, keys *journal.Keys) bool {
 		if !l.take(n+more, limit) {
 			return false
 		}
-		l.engine.refundBytes(&l.caller, more)
+		l.engine.refundBytes(&l.locks, more)
 		return true
 	}
 	return l.take(n, limit)
@@ -113,31 +113,30 @@ func (e *Engine) callIn() {
 
 // refund counts a job with a body of size bytes and these keys off. keys may be nil. c is
 // the goroutine that calls it.
-func (e *Engine) refund(c *caller, size uint32, keys *journal.Keys) {
+func (e *Engine) refund(c *lockSet, size uint32, keys *journal.Keys) {
 	if e.cfg.Limits.Memory != 0 {
 		e.refundBytes(c, jobFootprint(size, keys))
 	}
 }
 
 // countBytes counts n bytes whether they fit below the limit or not.
-func (e *Engine) countBytes(c *caller, n int64) {
-	if e.cfg.Limits.Memory == 0 || c.loop != nil && c.loop.credit.spend(n) {
+func (e *Engine) countBytes(c *lockSet, n int64) {
+	if e.cfg.Limits.Memory == 0 || c.credit != nil && c.credit.spend(n) {
 		return
 	}
 	e.usage.memory.Add(n)
 }
 
 // refundBytes counts n bytes of a job off.
-func (e *Engine) refundBytes(c *caller, n int64) {
+func (e *Engine) refundBytes(c *lockSet, n int64) {
 	if e.cfg.Limits.Memory == 0 {
 		return
 	}
-	if c.loop == nil {
+	if c.credit == nil {
 		e.usage.memory.Add(-n)
 		return
 	}
-	credit := &c.loop.credit
-	if have := credit.bytes.Add(n); have > 2*creditPortion && credit.bytes.CompareAndSwap(have, creditPortion) {
+	if have := c.credit.bytes.Add(n); have > 2*creditPortion && c.credit.bytes.CompareAndSwap(have, creditPortion) {
 		e.usage.memory.Add(creditPortion - have)
 	}
 }

@@ -240,7 +240,7 @@ func (sh *shard) recordTimeOut(j *job, ch *change) {
 func (sh *shard) enter(to *shard) (entered, ok bool) {
 	c := sh.by
 	switch {
-	case to == sh || c.locked&to.self != 0:
+	case to == sh || c.held&to.self != 0:
 		return false, true
 	case to.number > sh.number:
 		to.mu.Lock()
@@ -248,7 +248,7 @@ func (sh *shard) enter(to *shard) (entered, ok bool) {
 		return false, false
 	}
 	to.by = c
-	c.locked |= to.self
+	c.held |= to.self
 	return true, true
 }
 
@@ -270,8 +270,8 @@ func (e *Engine) Settings(f func(*journal.Setting) error) error {
 func (f *Follower) Setting(x *journal.Setting) error {
 	kept := *x
 	sh := f.engine.shardFor([]byte(kept.Tube))
-	sh.lock(&f.caller, f.stamp)
-	defer sh.unlock(&f.caller)
+	sh.lock(&f.locks, f.stamp)
+	defer sh.unlock(&f.locks)
 	f.engine.settings.keep(&kept, false, 0)
 	sh.putInForce(&kept)
 	return nil

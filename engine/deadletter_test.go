@@ -54,7 +54,7 @@ func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
 	if c.start(t, "list-dlq") != Wait {
 		t.Fatal("a list of all settings does not mind that the round is over")
 	}
-	var by caller
+	var by lockSet
 	for _, x := range []journal.Setting{{Tube: "t7"}, {Tube: "t8", MaxAttempts: 9, DeadTube: "dead"}} {
 		sh := s.engine.shardFor([]byte(x.Tube))
 		sh.lock(&by, s.now)
@@ -201,7 +201,7 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	c.expect(t, "DLQ_SET\r\n", "set-dlq %s 1 %s\r\n", high, low)
 	c.expect(t, "USING "+high+"\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "use %s\r\nput 0 0 1 1\r\na\r\nreserve-job 1\r\n", high)
 	from, to := e.shards[len(e.shards)-1], e.shards[0]
-	var by caller
+	var by lockSet
 	now := s.now + second
 	look := func() state {
 		now++ // what is left of a lock's work comes a nanosecond later
@@ -221,7 +221,7 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	if st := look(); st != buried {
 		t.Errorf("when the lock is free, the job is %v", st)
 	}
-	if by.locked != 0 || to.by != nil {
+	if by.held != 0 || to.by != nil {
 		t.Error("a lock is held still")
 	}
 	// Who has the lock need not wait for himself.
@@ -247,7 +247,7 @@ func TestWhatTimeOutsBuryUnderOneLockIsBounded(t *testing.T) {
 		c.ask(t, "reserve-job %d\r\n", id+1)
 	}
 	sh := e.shards[1]
-	var by caller
+	var by lockSet
 	dead, locks := uint64(0), 0
 	for ; dead < jobs; locks++ {
 		sh.lock(&by, s.now+second+Time(locks))

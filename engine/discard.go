@@ -46,7 +46,7 @@ func (sh *shard) discard() {
 	sh.holdings, sh.freeHoldings = nil, nil
 	sh.retired = retirement{}
 	sh.totals = shardTotals{}
-	sh.loop, sh.wheel, sh.due = nil, queue.Wheel{}, MaxTime
+	sh.alarm, sh.wheel, sh.due = nil, queue.Wheel{}, MaxTime
 }
 
 // clear forgets all tubes.

@@ -112,7 +112,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 // it appends the reply, or why the change was not made, or has the command executed
 // again when the journal has room.
 func (s *Session) changed(sh *shard, err error, cmd *codec.Command, out *Output, reply string) Outcome {
-	sh.unlock(&s.loop.caller)
+	sh.unlock(&s.loop.locks)
 	return s.answerChange(err, cmd, out, reply)
 }
 
@@ -135,10 +135,10 @@ func (s *Session) answerChange(err error, cmd *codec.Command, out *Output, reply
 // none, it appends NOT_FOUND, holds no lock, and t is nil.
 func (s *Session) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tube) {
 	sh = s.loop.engine.shardFor(name)
-	sh.lock(&s.loop.caller, now)
+	sh.lock(&s.loop.locks, now)
 	if t = sh.byName[string(name)]; t == nil {
 		s.notFound(sh, out, codec.ReplyNotFound)
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 	}
 	return sh, t
 }
@@ -146,13 +146,13 @@ func (s *Session) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tu
 // lockReserved locks the shard of a job and returns the job if the session has
 // reserved it. Otherwise it appends NOT_FOUND, holds no lock, and sh is nil.
 func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, r, j = s.loop.engine.lockJob(c, id, now)
 	if sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return nil, 0, nil
 	}
-	if !sh.heldBy(s, j) {
+	if !sh.heldBy(s.held, j) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return nil, 0, nil

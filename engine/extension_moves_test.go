@@ -35,7 +35,7 @@ func TestTouchAllCountsAJobWhoseRecordMovesOnce(t *testing.T) {
 	if c.start(t, "touch-all") != Wait {
 		t.Fatalf("all is done at once: %q", c.took())
 	}
-	var by caller
+	var by lockSet
 	for range 10_000 {
 		s.now += tidyPause
 		sh.lock(&by, s.now)

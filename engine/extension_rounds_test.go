@@ -202,12 +202,12 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 	l := s.loops[0]
 	for more := true; more; {
 		before := unsorted()
-		sh.lock(&l.caller, s.now)
+		sh.lock(&l.locks, s.now)
 		var err error
 		if more, err = d.slice(new(Output)); err != nil {
 			t.Fatal(err)
 		}
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		if sorted := before - unsorted(); sorted > sortSlice {
 			t.Errorf("%d jobs were put into order under one lock", sorted)
 		}

@@ -18,7 +18,7 @@ import (
 // says that they come once and in order. A Follower is for one goroutine.
 type Follower struct {
 	engine *Engine
-	caller caller
+	locks  lockSet
 	now    Time // delays that have ended by it are over; Always if that is not known
 	stamp  Time // when the records were made: jobs that they make ready have been so since then
 
@@ -74,26 +74,26 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 		replaced = old.former(j)
 		same := j.state != tombstone && old.tubes[j.tube].name == r.Tube
 		if f.strict && (same || j.state == tombstone) {
-			old.unlock(&f.caller)
+			old.unlock(&f.locks)
 			return replaced, fmt.Errorf("job %d comes into being, but there is one of that id", r.ID)
 		}
 		if old == sh && same && j.ttr == max(r.TTR, 1) && old.hasKeys(j, &r.Keys) &&
 			j.created == e.sinceStart(r.Created) && bytes.Equal(old.body(j), r.Body) {
 			j.onRecord(r, segment)
 			err = f.apply(old, ref, j, r)
-			old.unlock(&f.caller)
+			old.unlock(&f.locks)
 			return replaced, err
 		}
 		old.takeOut(j)
 		old.erase(ref, j)
-		old.unlock(&f.caller)
+		old.unlock(&f.locks)
 	}
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
 	f.charge(jobFootprint(uint32(len(r.Body)), &r.Keys))
-	sh.lock(&f.caller, f.stamp)
-	defer sh.unlock(&f.caller)
+	sh.lock(&f.locks, f.stamp)
+	defer sh.unlock(&f.locks)
 	if err := f.insert(sh, r, segment); err != nil {
 		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
 	}
@@ -154,7 +154,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 			old.takeOut(j)
 			old.erase(ref, j)
 		}
-		old.unlock(&f.caller)
+		old.unlock(&f.locks)
 	case f.strict:
 		err = fmt.Errorf("job %d leaves a tombstone, but there is none of that id", r.ID)
 	}
@@ -163,8 +163,8 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	}
 	f.charge(tombstoneFootprint(&r.Keys))
 	sh := f.engine.shardFor([]byte(r.Tube))
-	sh.lock(&f.caller, f.stamp)
-	defer sh.unlock(&f.caller)
+	sh.lock(&f.locks, f.stamp)
+	defer sh.unlock(&f.locks)
 	ref, j, err = sh.newJob(job{Links: queue.Links{ID: r.ID}, segment: segment})
 	if err != nil {
 		return replaced, fmt.Errorf("tombstone of job %d: %w", r.ID, err)
@@ -194,7 +194,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 func (f *Follower) Update(r *journal.Record) error {
 	sh, ref, j := f.lockJob(r.ID)
 	if sh != nil {
-		defer sh.unlock(&f.caller)
+		defer sh.unlock(&f.locks)
 	}
 	if sh == nil || j.state == tombstone {
 		if f.strict {
@@ -213,7 +213,7 @@ func (f *Follower) Delete(id uint64) (segment uint32) {
 	if sh == nil {
 		return 0
 	}
-	defer sh.unlock(&f.caller)
+	defer sh.unlock(&f.locks)
 	segment = j.segment
 	sh.takeOut(j)
 	sh.erase(ref, j)
@@ -238,9 +238,9 @@ func (f *Follower) tidyShards() (more bool) {
 		return false
 	}
 	for _, sh := range f.engine.shards {
-		sh.lock(&f.caller, f.stamp)
+		sh.lock(&f.locks, f.stamp)
 		stepped := sh.tidier.step(f.stamp)
-		sh.unlock(&f.caller)
+		sh.unlock(&f.locks)
 		if stepped {
 			return true
 		}
@@ -259,14 +259,14 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 		sh.mu.Lock()
 		sh.standby = false
 		sh.now = max(sh.now, now)
-		sh.alarm()
+		sh.setAlarm()
 		sh.mu.Unlock()
 	}
 }
 
 // lockJob locks the shard of a job or tombstone and returns it; sh is nil if there is none.
 func (f *Follower) lockJob(id uint64) (sh *shard, r ref, j *job) {
-	return f.engine.lockRecord(&f.caller, id, f.stamp, true)
+	return f.engine.lockRecord(&f.locks, id, f.stamp, true)
 }
 
 // apply brings a job to the state that a record tells of.

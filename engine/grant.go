@@ -202,7 +202,7 @@ func (s *Session) hides(now Time, cmd *codec.Command) bool {
 	default:
 		return false // the others find only jobs that the client has reserved
 	}
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
 		return false

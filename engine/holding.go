@@ -12,46 +12,46 @@ type holdings struct {
 	oldest holding // the list's last; most sessions have no other
 }
 
-// firstHolding is the first of the session's holdings, nil if it never had one.
-func (s *Session) firstHolding() *holding {
-	if s.held == nil {
+// list is the first of a session's holdings, nil if it never had one.
+func (hs *holdings) list() *holding {
+	if hs == nil {
 		return nil
 	}
-	return s.held.first
+	return hs.first
 }
 
-// holds is the shards in which the session has, or had, reservations.
-func (s *Session) holds() shardSet {
-	if s.held == nil {
+// set is the shards in which the session has, or had, reservations.
+func (hs *holdings) set() shardSet {
+	if hs == nil {
 		return 0
 	}
-	return s.held.shards
+	return hs.shards
 }
 
 // holding is what one session has reserved in one shard. The shard's lock
 // guards it. It lives until the session closes.
 type holding struct {
-	session *Session
-	shard   *shard
-	next    *holding    // of the session's; does not change
-	index   uint32      // in shard.holdings
-	jobs    queue.Heap  // by deadline
-	timer   queue.Timer // fires no later than the first deadline
+	of    *holdings
+	shard *shard
+	next  *holding    // of the session's; does not change
+	index uint32      // in shard.holdings
+	jobs  queue.Heap  // by deadline
+	timer queue.Timer // fires no later than the first deadline
 }
 
-// holdingOf returns the session's holding in sh, and makes it if there is none. s.held
-// is not nil. The caller owns the session: it runs on its loop, or has claimed it.
-func (sh *shard) holdingOf(s *Session) *holding {
-	for h := s.firstHolding(); h != nil; h = h.next {
+// holdingOf returns a session's holding in sh, and makes it if there is none. The caller
+// owns the session: it runs on its loop, or has claimed it.
+func (sh *shard) holdingOf(of *holdings) *holding {
+	for h := of.first; h != nil; h = h.next {
 		if h.shard == sh {
 			return h
 		}
 	}
-	h := &s.held.oldest
-	if s.held.first != nil {
+	h := &of.oldest
+	if of.first != nil {
 		h = new(holding)
 	}
-	h.session, h.shard, h.next = s, sh, s.held.first
+	h.of, h.shard, h.next = of, sh, of.first
 	h.timer.Owner = h
 	if n := len(sh.freeHoldings); n > 0 {
 		h.index = sh.freeHoldings[n-1]
@@ -61,8 +61,8 @@ func (sh *shard) holdingOf(s *Session) *holding {
 		h.index = uint32(len(sh.holdings))
 		sh.holdings = append(sh.holdings, h)
 	}
-	s.held.first = h
-	s.held.shards |= 1 << sh.number
+	of.first = h
+	of.shards |= sh.self
 	return h
 }
 
@@ -97,9 +97,9 @@ func (h *holding) marginBegins() Time {
 	return MaxTime
 }
 
-// heldBy tells whether the session has reserved j.
-func (sh *shard) heldBy(s *Session, j *job) bool {
-	return j.state == reserved && sh.holdings[j.Next].session == s
+// heldBy tells whether j is one of these reservations. hs may be nil.
+func (sh *shard) heldBy(hs *holdings, j *job) bool {
+	return j.state == reserved && sh.holdings[j.Next].of == hs
 }
 
 // Expire ends the reservations whose time to run has ended.

@@ -19,7 +19,7 @@ func (s *Session) Close(now Time) (done bool) {
 	if s.flags&isWorker != 0 {
 		l.counts.workers.Add(-1)
 	}
-	if s.claim.Load() != claimFree && !s.stopWaiting(now) {
+	if s.claimed.Load() != claimFree && !s.stopWaiting(now) {
 		return false // a job is on its way: Next finishes what is left
 	}
 	return s.leave(now)
@@ -39,7 +39,7 @@ func (s *Session) leave(now Time) (done bool) {
 		s.loop.turns.push(s)
 		return false
 	}
-	c := &s.loop.caller
+	c := &s.loop.locks
 	sh := s.used.shard
 	sh.lock(c, now)
 	s.used.using--
@@ -61,10 +61,10 @@ func (s *Session) unwatchAll(now Time) (done bool) {
 		s.watched[0] = s.watched[last]
 		s.watched[last] = watch{}
 		s.watched = s.watched[:last]
-		t.shard.lock(&l.caller, now)
+		t.shard.lock(&l.locks, now)
 		t.watching--
 		t.shard.dropIfUnused(t)
-		t.shard.unlock(&l.caller)
+		t.shard.unlock(&l.locks)
 		if !l.Spend(lockSteps) && len(s.watched) > 0 {
 			return false
 		}
@@ -148,7 +148,7 @@ func (s *Session) giveBack(now Time) (done bool) {
 // countReservations is how many jobs the session has reserved. From now on their times
 // to run do not end; others may still delete them.
 func (s *Session) countReservations(now Time) (n int) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	for h := s.held.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.shard.wheel.Cancel(&h.timer)
@@ -165,7 +165,7 @@ func (s *Session) gather(now Time) (done bool) {
 	l, v := s.loop, s.wait.leaving
 	for v.from != nil {
 		h := v.from
-		h.shard.lock(&l.caller, now)
+		h.shard.lock(&l.locks, now)
 		end := min(v.next+giveBackSlice, h.jobs.Len())
 		for i := v.next; i < end; i++ {
 			e := h.jobs.At(i)
@@ -176,7 +176,7 @@ func (s *Session) gather(now Time) (done bool) {
 		if v.next = end; end == h.jobs.Len() {
 			v.from, v.next = h.next, 0
 		}
-		h.shard.unlock(&l.caller)
+		h.shard.unlock(&l.locks)
 		if !l.Spend(steps) {
 			return v.from == nil
 		}
@@ -191,15 +191,15 @@ func (s *Session) returnAll(now Time) (done bool) {
 		number := v.jobs[0].shard
 		sh := l.engine.shards[number]
 		n := 0
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
-			if r, j := sh.find(v.jobs[0].id); j != nil && sh.heldBy(s, j) {
+			if r, j := sh.find(v.jobs[0].id); j != nil && sh.heldBy(s.held, j) {
 				sh.makeReady(r, j)
 				sh.dispatch(sh.tubes[j.tube])
 			}
 			v.jobs.removeOldest()
 		}
-		sh.unlock(&l.caller)
+		sh.unlock(&l.locks)
 		if !l.Spend(2*n + lockSteps) {
 			return len(v.jobs) == 0
 		}
@@ -209,7 +209,7 @@ func (s *Session) returnAll(now Time) (done bool) {
 
 // dropHoldings ends the holdings, which are empty.
 func (s *Session) dropHoldings(now Time) {
-	c := &s.loop.caller
+	c := &s.loop.locks
 	for h := s.held.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.drop()

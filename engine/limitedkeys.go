@@ -271,8 +271,8 @@ func (sh *shard) uncrowd(t *tube, g *group, j *job) {
 // Where jobs come and go in turn, many groups do so at the same time; and while the garbage
 // collector runs, who allocates much works for it.
 func (sh *shard) resized(g *group, room int) {
-	if now := g.rest.Room(); now != room && sh.by.loop != nil {
-		sh.by.loop.budget -= now
+	if now := g.rest.Room(); now != room {
+		sh.by.spend(now)
 	}
 }
 

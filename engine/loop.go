@@ -37,7 +37,7 @@ type Loop struct {
 	engine *Engine
 	bell   Bell
 	peers  Carrier // the bell, if it is a Carrier; otherwise nil
-	caller caller
+	locks  lockSet
 	budget int // steps that are left of this round
 
 	// What has had its share of this round. The rest waits for others, or for the next round.
@@ -110,7 +110,7 @@ const (
 func (e *Engine) NewLoop(bell Bell) *Loop {
 	l := &Loop{engine: e, bell: bell, due: MaxTime, budget: roundSteps}
 	l.alarm.Store(int64(MaxTime))
-	l.caller.loop = l
+	l.locks = lockSet{budget: &l.budget, credit: &l.credit}
 	l.peers, _ = bell.(Carrier)
 	l.ids.engine = e
 	e.loopsMu.Lock()
@@ -123,8 +123,8 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 		l := e.loops[i%len(e.loops)]
 		l.shards = append(l.shards, sh)
 		sh.mu.Lock()
-		sh.loop, sh.armed = l, MaxTime
-		sh.alarm()
+		sh.alarm, sh.armed = l.request, MaxTime
+		sh.setAlarm()
 		sh.mu.Unlock()
 	}
 	return l
@@ -133,7 +133,7 @@ func (e *Engine) NewLoop(bell Bell) *Loop {
 // Busy tells whether the loop's goroutine is inside a locked part of the
 // engine. When it is found so after a panic, the engine's state may be broken
 // and the process must not go on.
-func (l *Loop) Busy() bool { return l.caller.locked != 0 }
+func (l *Loop) Busy() bool { return l.locks.held != 0 }
 
 // Refill begins a round: the loop has polled for input since the last one.
 func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundSteps, false, false }
@@ -208,17 +208,17 @@ func (l *Loop) pending(now Time) bool {
 // giveBackBytes is how much memory is given back to the system between two polls.
 const giveBackBytes = 4 << 20
 
-// post tells the loop of a session that c has just claimed.
-func (l *Loop) post(s *Session, c *caller) {
+// post tells the loop of a session that somebody with these locks has just claimed.
+func (l *Loop) post(s *Session, by *lockSet) {
 	l.mail.mu.Lock()
 	l.mail.list = append(l.mail.list, s)
 	ring := !l.mail.rung
 	l.mail.rung = true
 	l.hasMail.Store(true)
 	l.mail.mu.Unlock()
-	// The caller's own loop calls Next when it is done with its commands.
-	if ring && c.loop != l {
-		c.bells = append(c.bells, l)
+	// A loop that is executing commands calls Next when it is done with them.
+	if ring && by != &l.locks {
+		by.wakers = append(by.wakers, l.bell)
 	}
 }
 
@@ -276,11 +276,11 @@ func (l *Loop) meet(now Time) {
 		}
 		sh := shards[l.next%len(shards)]
 		l.next++
-		sh.lock(&l.caller, now)
+		sh.lock(&l.locks, now)
 		l.budget -= lockSteps
 		sh.armed = MaxTime
-		sh.alarm()
-		sh.unlock(&l.caller)
+		sh.setAlarm()
+		sh.unlock(&l.locks)
 	}
 	if l.budget > 0 {
 		l.wheel.Advance(int64(now), &l.budget)

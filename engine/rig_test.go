@@ -165,7 +165,7 @@ func (r *rig) load() {
 // shed throws the ballast off: the tidier will move what is left.
 func (r *rig) shed() {
 	for sh, b := range r.ballast {
-		var c caller
+		var c lockSet
 		sh.lock(&c, r.now)
 		for _, x := range b.jobs {
 			sh.jobs.Free(x)
@@ -328,6 +328,11 @@ func (r *rig) connOf(s *Session) *rigConn {
 	return nil
 }
 
+// holderOf is the connection whose reservations these are.
+func (r *rig) holderOf(hs *holdings) *rigConn {
+	return r.conns[slices.IndexFunc(r.conns, func(c *rigConn) bool { return c.session.held == hs })]
+}
+
 func (r *rig) forget(c *rigConn) {
 	r.conns = slices.DeleteFunc(r.conns, func(o *rigConn) bool { return o == c })
 }
@@ -376,7 +381,7 @@ func (s spy) Expire(now int64) bool {
 	case *tube:
 		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
 	case *holding:
-		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.connOf(x.session).client, shard: x.shard.number})
+		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.holderOf(x.of).client, shard: x.shard.number})
 	}
 	return s.owner.Expire(now)
 }
@@ -440,7 +445,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 	if loopsFirst {
 		// Another loop's command may have come first to a shard.
 		for _, sh := range slices.Backward(r.engine.shards) {
-			var c caller
+			var c lockSet
 			sh.lock(&c, r.now)
 			sh.unlock(&c)
 		}
@@ -545,7 +550,7 @@ func (r *rig) compareState() {
 		if want.due != 0 && j.at() != want.due {
 			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.At, want.due)
 		}
-		if want.holder != nil && r.connOf(sh.holdings[j.Next].session).client != want.holder {
+		if want.holder != nil && r.holderOf(sh.holdings[j.Next].of).client != want.holder {
 			r.t.Fatalf("job %d is held by another connection", id)
 		}
 		if !bytes.Equal(sh.body(j), []byte(want.body)) {
@@ -576,8 +581,8 @@ func (r *rig) compareTube(t *tube) {
 	}
 	var got []*modelClient
 	for w := t.firstWaiting; w != nil; w = w.next {
-		if w.session.claim.Load() == claimWaiting {
-			got = append(got, r.connOf(w.session).client)
+		if w.waiter.(*Session).claimed.Load() == claimWaiting {
+			got = append(got, r.connOf(w.waiter.(*Session)).client)
 		}
 	}
 	if want := r.model.waitingFor(mt); !slices.Equal(got, want) {

@@ -45,7 +45,7 @@ type Session struct {
 	commands          uint64 // well-formed ones
 	bytesIn, bytesOut uint64 // of commands and replies
 
-	claim   atomic.Uint32
+	claimed atomic.Uint32
 	watches shardSet
 	flags   uint8
 }
@@ -80,12 +80,12 @@ func (l *Loop) open(s *Session, t *tube, now Time) {
 	s.loop, s.opened = l, now
 	s.flags = isOpen
 	sh := l.engine.defaultShard
-	sh.lock(&l.caller, now)
+	sh.lock(&l.locks, now)
 	t.using++
 	t.watching++
-	sh.unlock(&l.caller)
+	sh.unlock(&l.locks)
 	s.used = t
-	s.first = [1]watch{{session: s, tube: t}}
+	s.first = [1]watch{{waiter: s, tube: t}}
 	s.watched = s.first[:]
 	s.watches = 1 << sh.number
 	l.counts.opened.Add(1)
@@ -145,7 +145,7 @@ func (s *Session) resume(now Time, out *Output) Outcome {
 // goOn prepares a session from its loop's queue for Resume, or goes on with closing it.
 // It returns false when Next is not to return the session.
 func (s *Session) goOn(now Time) bool {
-	if s.claim.Load() == claimTaken {
+	if s.claimed.Load() == claimTaken {
 		s.handed(now)
 	}
 	if s.flags&isOpen == 0 {
@@ -174,8 +174,8 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 // Reserves tells whether the session has reserved a job. It takes the lock of
 // each shard in which it ever has.
 func (s *Session) Reserves(now Time) bool {
-	c := &s.loop.caller
-	for h := s.firstHolding(); h != nil; h = h.next {
+	c := &s.loop.locks
+	for h := s.held.list(); h != nil; h = h.next {
 		h.shard.lock(c, now)
 		n := h.jobs.Len()
 		h.shard.unlock(c)
@@ -186,16 +186,24 @@ func (s *Session) Reserves(now Time) bool {
 	return false
 }
 
+// holdings returns s.held, which it makes if need be.
+func (s *Session) holdings() *holdings {
+	if s.held == nil {
+		s.held = new(holdings)
+	}
+	return s.held
+}
+
 // lockAll takes the locks of a set of shards, in order.
 func (s *Session) lockAll(set shardSet, now Time) {
 	for ; set != 0; set &= set - 1 {
-		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&s.loop.caller, now)
+		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&s.loop.locks, now)
 	}
 }
 
 func (s *Session) unlockAll(set shardSet) {
 	for ; set != 0; set &= set - 1 {
-		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].unlock(&s.loop.caller)
+		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].unlock(&s.loop.locks)
 	}
 }
 

@@ -21,7 +21,7 @@ type shard struct {
 	self   shardSet // the set of this shard alone
 
 	mu sync.Mutex
-	by *caller // who holds mu
+	by *lockSet // of the goroutine that holds mu
 
 	byName    map[string]*tube
 	tubes     []*tube // nil where free
@@ -37,7 +37,7 @@ type shard struct {
 	holdings     []*holding // nil where free; entry 0 stays free
 	freeHoldings []uint32
 
-	loop    *Loop // that meets the shard's deadlines; nil while there is none
+	alarm   func(Time) // asks the loop that meets the shard's deadlines to lock it then; nil while there is none
 	wheel   queue.Wheel
 	now     Time // when the lock was last taken; never goes back
 	due     Time // when the wheel wants to be advanced; later than now, except while it is advanced
@@ -73,44 +73,51 @@ type shardTotals struct {
 	limited        int                 // limited keys
 }
 
-// A caller is a goroutine inside the engine: a loop's, or one that looks at the
-// shards. It knows of which shards it holds the locks, and which loops it has to ring once
-// it has let go of them.
-type caller struct {
-	loop   *Loop // whose goroutine it is; nil for none
-	locked shardSet
-	bells  []*Loop
+// A lockSet is the shards whose locks a goroutine holds, and what it does there is paid
+// from. The zero lockSet is that of a goroutine which only looks, and pays nothing.
+type lockSet struct {
+	held   shardSet
+	wakers []Bell  // to be rung when the last lock is released
+	budget *int    // what is left of the loop's round, in units of cost: see [Loop.Spend]
+	credit *credit // memory that the loop may give to jobs
+}
+
+// spend takes a cost off the budget.
+func (c *lockSet) spend(cost int) {
+	if c.budget != nil {
+		*c.budget -= cost
+	}
 }
 
 // lock takes the shard for c and does what is due in it, so that what c sees
 // does not depend on how late a timer is, unless very much is due at once.
-func (sh *shard) lock(c *caller, now Time) {
+func (sh *shard) lock(c *lockSet, now Time) {
 	sh.mu.Lock()
-	c.locked |= sh.self
+	c.held |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now && !sh.standby {
-		sh.meet(c.loop)
+		sh.meet()
 	}
 }
 
 // unlock releases the shard and, with the last of c's locks, rings. It is not to
 // be deferred where the shard is being changed: a panic has to leave the lock
 // held, for [Loop.Busy] to tell.
-func (sh *shard) unlock(c *caller) {
+func (sh *shard) unlock(c *lockSet) {
 	sh.by = nil
 	sh.mu.Unlock()
-	c.locked &^= sh.self
-	if c.locked == 0 && len(c.bells) > 0 {
-		c.ring()
+	c.held &^= sh.self
+	if c.held == 0 && len(c.wakers) > 0 {
+		c.wake()
 	}
 }
 
-func (c *caller) ring() {
-	for i, l := range c.bells {
-		c.bells[i] = nil
-		l.bell.Ring()
+func (c *lockSet) wake() {
+	for i, w := range c.wakers {
+		c.wakers[i] = nil
+		w.Ring()
 	}
-	c.bells = c.bells[:0]
+	c.wakers = c.wakers[:0]
 }
 
 // maxMoves is how many jobs at most become ready by time, or are handed to waiting
@@ -118,15 +125,14 @@ func (c *caller) ring() {
 // that becomes ready.
 const maxMoves = 1024
 
-// spentMoves is maxMoves for a loop whose budget is spent. It is more than is due at
+// spentMoves is maxMoves for those whose budget is spent. It is more than is due at
 // once as a rule.
 const spentMoves = 32
 
-// meet fires what is due, at the expense of the loop that has the lock, if it is one.
-// When that is too much at once, the rest is due a nanosecond later: then whoever next
-// takes the lock goes on.
-func (sh *shard) meet(l *Loop) {
-	if l != nil && l.budget <= 0 {
+// meet fires what is due, at the expense of whoever has the lock. When that is too much at
+// once, the rest is due a nanosecond later: then whoever next takes the lock goes on.
+func (sh *shard) meet() {
+	if b := sh.by.budget; b != nil && *b <= 0 {
 		sh.moves = spentMoves
 	}
 	most := sh.moves
@@ -135,9 +141,7 @@ func (sh *shard) meet(l *Loop) {
 	} else {
 		sh.due = sh.now + 1
 	}
-	if l != nil {
-		l.budget -= most - sh.moves
-	}
+	sh.by.spend(most - sh.moves)
 }
 
 // mayMove tells whether one more job may become ready by time, or be handed over.
@@ -164,15 +168,15 @@ func (sh *shard) arm(t *queue.Timer, at Time) {
 	sh.wheel.Schedule(t, int64(at))
 	if at < sh.due {
 		sh.due = at
-		sh.alarm()
+		sh.setAlarm()
 	}
 }
 
-// alarm asks the shard's loop to take the lock when something is due.
-func (sh *shard) alarm() {
-	if sh.due < sh.armed && sh.loop != nil && !sh.standby {
+// setAlarm asks the shard's loop to take the lock when something is due.
+func (sh *shard) setAlarm() {
+	if sh.due < sh.armed && sh.alarm != nil && !sh.standby {
 		sh.armed = sh.due
-		sh.loop.request(sh.due)
+		sh.alarm(sh.due)
 	}
 }
 
@@ -189,12 +193,12 @@ func (sh *shard) find(id uint64) (ref, *job) {
 
 // lockJob takes the lock of the shard in which a job lives and returns the job.
 // Without such a job it takes no lock and sh is nil.
-func (e *Engine) lockJob(c *caller, id uint64, now Time) (sh *shard, r ref, j *job) {
+func (e *Engine) lockJob(c *lockSet, id uint64, now Time) (sh *shard, r ref, j *job) {
 	return e.lockRecord(c, id, now, false)
 }
 
 // lockRecord is lockJob, which finds tombstones as well if it is to.
-func (e *Engine) lockRecord(c *caller, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
+func (e *Engine) lockRecord(c *lockSet, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
 	entry := e.ids.entry(id)
 	if entry == nil {
 		return nil, 0, nil

@@ -54,11 +54,11 @@ type TubeSnapshot struct {
 // Snapshot sums up what the server counts. Any goroutine may call it. It takes
 // one shard's lock at a time, each for a moment.
 func (e *Engine) Snapshot(now Time) *Snapshot {
-	var c caller
+	var c lockSet
 	return e.snapshot(&c, now)
 }
 
-func (e *Engine) snapshot(c *caller, now Time) *Snapshot {
+func (e *Engine) snapshot(c *lockSet, now Time) *Snapshot {
 	s := &Snapshot{
 		Tubes: e.registry.size(), Draining: e.draining.Load(),
 		RefusedMemory:   e.usage.refusedMemory.Load(),
@@ -110,7 +110,7 @@ const tubeSlice = 512
 // time. Any goroutine may call EachTube. It holds one shard's lock at a time, for as long as it
 // takes to copy the numbers of some hundred tubes, and needs memory for as many.
 func (e *Engine) EachTube(now Time, f func(*TubeSnapshot)) {
-	var c caller
+	var c lockSet
 	slice := make([]TubeSnapshot, 0, tubeSlice)
 	for _, sh := range e.shards {
 		for at, more := 0, true; more; at += tubeSlice {

@@ -1,14 +1,28 @@
 package engine
 
-import "trellis/codec"
+import (
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
 
 // A session that finds no job waits: it stands in the queue of every tube that
 // it watches, and whoever makes a job ready in one of them claims it.
 
-// watch is a session's interest in one tube. While the session waits, it stands
-// in the tube's queue of waiting sessions; the shard's lock guards that.
+// A waiter is a client that may wait for a job. A shard calls it with its lock held.
+type waiter interface {
+	// claim ends the wait and returns where the job is to be reserved, nil if the wait
+	// has ended otherwise. It is one atomic step, so that a waiter gets one job.
+	claim() *holdings
+	// deliver follows a claim: the job of that id is reserved, and what is told of it
+	// depends on pos. Without an id there was no memory for that, and the waiter tries
+	// again.
+	deliver(sh *shard, id uint64, pos journal.Pos)
+}
+
+// watch is a client's interest in one tube. While the client waits, it stands
+// in the tube's queue of waiting clients; the shard's lock guards that.
 type watch struct {
-	session    *Session
+	waiter     waiter
 	tube       *tube
 	next, prev *watch
 }
@@ -33,7 +47,7 @@ func (s *Session) startWaiting(until, soon, now Time) {
 		s.watched[i].enqueue()
 	}
 	s.loop.counts.waiting.Add(1)
-	s.claim.Store(claimWaiting)
+	s.claimed.Store(claimWaiting)
 	w.schedule(now)
 }
 
@@ -97,36 +111,45 @@ func (sh *shard) dispatch(t *tube) {
 		}
 		w := t.firstWaiting
 		w.dequeue()
-		s := w.session
-		// Its wait may have ended elsewhere a moment ago.
-		if !s.claim.CompareAndSwap(claimWaiting, claimTaken) {
-			continue
+		to := w.waiter.claim()
+		if to == nil {
+			continue // its wait has ended elsewhere a moment ago
 		}
-		s.loop.counts.waiting.Add(-1)
 		j := sh.job(r)
-		pos := sh.uncommitted(j.at())
-		if err := sh.reserve(s, r, j); err != nil {
-			// No memory for its counters: the job stays, and the session is
-			// woken without one and tries again.
-			s.wait.shard, s.wait.id = sh, 0
-			s.loop.post(s, sh.by)
+		id, pos := j.ID, sh.uncommitted(j.at())
+		if err := sh.reserve(to, r, j); err != nil {
+			w.waiter.deliver(sh, 0, 0) // no memory for its counters: the job stays
 			return
 		}
-		s.wait.shard, s.wait.id, s.wait.pos = sh, j.ID, pos
-		s.loop.post(s, sh.by)
+		w.waiter.deliver(sh, id, pos)
 	}
+}
+
+// claim implements waiter.
+func (s *Session) claim() *holdings {
+	if !s.claimed.CompareAndSwap(claimWaiting, claimTaken) {
+		return nil
+	}
+	s.loop.counts.waiting.Add(-1)
+	return s.holdings()
+}
+
+// deliver implements waiter.
+func (s *Session) deliver(sh *shard, id uint64, pos journal.Pos) {
+	s.wait.shard, s.wait.id, s.wait.pos = sh, id, pos
+	s.loop.post(s, sh.by)
 }
 
 // stopWaiting ends the session's wait for a job. It reports false if there is none, or
 // if somebody has claimed the session to hand a job over: then it turns up in the
 // mailbox.
 func (s *Session) stopWaiting(now Time) bool {
-	if !s.claim.CompareAndSwap(claimWaiting, claimTaken) {
+	if !s.claimed.CompareAndSwap(claimWaiting, claimTaken) {
 		return false
 	}
 	s.loop.counts.waiting.Add(-1)
 	s.dequeueAll(now)
-	s.claim.Store(claimFree)
+	s.claimed.Store(claimFree)
 	return true
 }
 
@@ -152,7 +175,7 @@ func (s *Session) handed(now Time) {
 	} else {
 		s.loop.wheel.Cancel(&s.wait.timer) // its only entry was taken by the claimer
 	}
-	s.claim.Store(claimFree)
+	s.claimed.Store(claimFree)
 }
 
 // Expire ends the wait at its time-out. What is due in the watched tubes comes
@@ -161,8 +184,8 @@ func (w *wait) Expire(at int64) (done bool) {
 	s, now := w.session, Time(at)
 	s.loop.budget -= expireSteps
 	s.lockAll(s.watches, now)
-	waits := s.claim.Load() == claimWaiting
-	held := s.firstHolding() // who claims the session may add one, with one of these locks
+	waits := s.claimed.Load() == claimWaiting
+	held := s.held.list() // who claims the session may add one, with one of these locks
 	s.unlockAll(s.watches)
 	if waits {
 		w.soon = s.marginBegins(held, now)
@@ -185,7 +208,7 @@ func (w *wait) Expire(at int64) (done bool) {
 // marginBegins is when the safety margin of the first job in a list of holdings begins, which
 // may be later than when the session began to wait: somebody else may have deleted a job.
 func (s *Session) marginBegins(h *holding, now Time) Time {
-	c, soon := &s.loop.caller, MaxTime
+	c, soon := &s.loop.locks, MaxTime
 	for ; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		soon = min(soon, h.marginBegins())
@@ -206,19 +229,19 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	if w.shard != nil {
 		sh, id := w.shard, w.id
 		w.shard = nil
-		sh.lock(&s.loop.caller, now)
-		if _, j := sh.find(id); j != nil && sh.heldBy(s, j) {
+		sh.lock(&s.loop.locks, now)
+		if _, j := sh.find(id); j != nil && sh.heldBy(s.held, j) {
 			if w.batch > 0 {
 				size := j.size
-				sh.unlock(&s.loop.caller)
+				sh.unlock(&s.loop.locks)
 				return s.handedBatch(sh, id, size, int(w.batch), now, out)
 			}
 			out.dependOn(w.pos)
 			out.appendReserved(sh, j)
-			sh.unlock(&s.loop.caller)
+			sh.unlock(&s.loop.locks)
 			return Done
 		}
-		sh.unlock(&s.loop.caller)
+		sh.unlock(&s.loop.locks)
 	}
 	// Its time to run ended before this loop came to say so, or somebody deleted it. If it
 	// waits on, that is the same wait, but its place in the queues is gone.

@@ -67,7 +67,7 @@ func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next u
 type walk struct {
 	engine *Engine
 	f      func(*journal.Record) error
-	caller caller
+	locks  lockSet
 	record journal.Record
 	body   []byte
 }
@@ -75,13 +75,13 @@ type walk struct {
 // visit shows a job, if there is one of that id.
 func (w *walk) visit(id uint64) (visited bool, err error) {
 	// Nothing becomes due by the clock of somebody who only looks.
-	sh, _, j := w.engine.lockRecord(&w.caller, id, Always, true)
+	sh, _, j := w.engine.lockRecord(&w.locks, id, Always, true)
 	if sh == nil {
 		return false, nil
 	}
 	if j.state == tombstone {
 		w.record = sh.recordTombstone(j)
-		sh.unlock(&w.caller)
+		sh.unlock(&w.locks)
 		return true, w.f(&w.record)
 	}
 	ch := sh.present(j)
@@ -90,12 +90,12 @@ func (w *walk) visit(id uint64) (visited bool, err error) {
 	if j.size < pinnedSize {
 		w.body = append(w.body[:0], sh.body(j)...)
 		w.record.Body = w.body
-		sh.unlock(&w.caller)
+		sh.unlock(&w.locks)
 		return true, w.f(&w.record)
 	}
 	body := sh.pin(j, 0)
 	w.record.Body = body.Bytes
-	sh.unlock(&w.caller)
+	sh.unlock(&w.locks)
 	defer body.Release()
 	return true, w.f(&w.record)
 }
