@@ -28,7 +28,7 @@ type plantLoop struct {
 	_   [128]byte // loops share no cache line
 }
 
-func (l *plantLoop) Ring()      {}
+func (l *plantLoop) Wake()      {}
 func (l *plantLoop) Alarm(Time) {}
 
 // A client is a connection that takes commands as the decoder gives them.

@@ -152,8 +152,8 @@ func (c *census) loop(l *Loop) {
 		}
 	}
 	mails := len(l.mail.list) + len(l.mail.calls)
-	if l.hasMail.Load() != (mails > 0) || mails > 0 && !l.mail.rung {
-		c.failf("a mailbox of %d says %v, rung %v", mails, l.hasMail.Load(), l.mail.rung)
+	if l.hasMail.Load() != (mails > 0) || mails > 0 && !l.mail.woken {
+		c.failf("a mailbox of %d says %v, rung %v", mails, l.hasMail.Load(), l.mail.woken)
 	}
 	for _, s := range c.sessions {
 		if s.loop != l {

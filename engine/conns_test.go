@@ -153,7 +153,7 @@ func TestWhoAsksForConnectionsAndGoesIsForgotten(t *testing.T) {
 			t.Fatalf("%s is done at once: %q", command, c.took())
 		}
 		c.end()
-		c.loop.Ring()
+		c.loop.Wake()
 		s.Settle()
 		if got := c.took(); got != "" {
 			t.Errorf("%s: it was sent %q", command, got)
@@ -169,7 +169,7 @@ func TestAConnectionThatGoesWhileItIsAskedForIsNotShown(t *testing.T) {
 	c, other := s.open(), s.open()
 	c.start(t, "stats-conn 2")
 	other.end()
-	c.loop.Ring()
+	c.loop.Wake()
 	s.Settle()
 	if got := c.took(); got != "NOT_FOUND\r\n" {
 		t.Errorf("got %q", got)
@@ -177,7 +177,7 @@ func TestAConnectionThatGoesWhileItIsAskedForIsNotShown(t *testing.T) {
 	third := s.open()
 	c.start(t, "list-connections")
 	third.end()
-	c.loop.Ring()
+	c.loop.Wake()
 	s.Settle()
 	if got := idsIn(c.took()); !slices.Equal(got, []uint64{1}) {
 		t.Errorf("got %v", got)

@@ -34,7 +34,7 @@ type crewLoop struct {
 	*Loop
 	crew  *crew
 	calls chan func(now Time)
-	bell  chan struct{}
+	waker chan struct{}
 	timer *time.Timer
 }
 
@@ -42,8 +42,8 @@ func newCrew(t *testing.T, loops, shards int) *crew {
 	c := &crew{t: t, start: time.Now()}
 	c.engine = New(Config{MaxJobSize: 1 << 16, Shards: shards, Info: testInfo})
 	for range loops {
-		l := &crewLoop{crew: c, calls: make(chan func(Time), 64), bell: make(chan struct{}, 1)}
-		l.timer = time.AfterFunc(time.Hour, l.Ring)
+		l := &crewLoop{crew: c, calls: make(chan func(Time), 64), waker: make(chan struct{}, 1)}
+		l.timer = time.AfterFunc(time.Hour, l.Wake)
 		l.Loop = c.engine.NewLoop(l)
 		c.loops = append(c.loops, l)
 		c.ended.Go(l.run)
@@ -57,15 +57,15 @@ func (c *crew) real(at Time) time.Duration {
 	return max(0, time.Duration((at-c.now()+haste-1)/haste))
 }
 
-// Ring implements Bell.
-func (l *crewLoop) Ring() {
+// Ring implements Waker.
+func (l *crewLoop) Wake() {
 	select {
-	case l.bell <- struct{}{}:
+	case l.waker <- struct{}{}:
 	default:
 	}
 }
 
-// Alarm implements Bell.
+// Alarm implements Waker.
 func (l *crewLoop) Alarm(at Time) { l.timer.Reset(l.crew.real(at)) }
 
 func (l *crewLoop) run() {
@@ -83,7 +83,7 @@ func (l *crewLoop) run() {
 					f(now)
 				}
 			}
-		case <-l.bell:
+		case <-l.waker:
 		}
 		l.Refill()
 		if steps := l.crew.steps.Load(); steps > 0 {

@@ -1,7 +1,7 @@
 // Package engine is the queue: tubes, jobs, reservations, waiting workers,
 // time-outs and statistics, as the beanstalkd protocol defines them. It is a
 // state machine without I/O, clock or goroutines. Time comes in as an argument;
-// what it wants from outside goes out through [Config] and [Bell]. So one set of
+// what it wants from outside goes out through [Config] and [Waker]. So one set of
 // scripts can drive it under a clock of its own, drive the whole server over a
 // socket, and drive a real beanstalkd.
 //
@@ -13,7 +13,7 @@
 //	e := engine.New(engine.Config{Journal: log, ...})
 //	f := e.Follow(now)                  // f.Full, f.Update, f.Delete, f.Setting: what is on record
 //	f.Serve(log.NextID(), now)
-//	l := e.NewLoop(bell)                // on each loop's goroutine from here on
+//	l := e.NewLoop(waker)                // on each loop's goroutine from here on
 //	l.Open(&session, now)               // for each connection
 //	switch session.Execute(now, &cmd, &out) {
 //	case engine.Done:                   // the next command
@@ -36,8 +36,8 @@
 //	...
 //	e.Discard()                         // the loops have ended: all memory is given back
 //
-// Next is called until it returns nil after every batch of commands, when the bell has
-// rung, and when an alarm has come. Replies wait until the journal is committed up to
+// Next is called until it returns nil after every batch of commands, when the loop was
+// woken, and when an alarm has come. Replies wait until the journal is committed up to
 // Output.Pos.
 //
 // # Structure

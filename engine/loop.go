@@ -9,19 +9,19 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// Bell lets the engine reach a loop. Any goroutine may call it. It must neither
+// Waker lets the engine reach a loop. Any goroutine may call it. It must neither
 // block nor call the engine.
-type Bell interface {
+type Waker interface {
 	// Ring asks for calls of Loop.Next on the loop's goroutine, once it has polled
 	// for input again.
-	Ring()
+	Wake()
 	// Alarm asks for such calls at or soon after at, and not before. It replaces the
-	// request before it. Calls of one Bell's Alarm do not overlap, but are made with
+	// request before it. Calls of one Waker's Alarm do not overlap, but are made with
 	// locks of the engine held.
 	Alarm(at Time)
 }
 
-// A Carrier is a Bell that knows the connections of its loop's sessions. It is called on
+// A Carrier is a Waker that knows the connections of its loop's sessions. It is called on
 // the loop's goroutine.
 type Carrier interface {
 	// PeerAddr returns the address at the other end of a session's connection, "" if it
@@ -35,8 +35,8 @@ type Carrier interface {
 // loop's goroutine, except where they say otherwise. Make one with [Engine.NewLoop].
 type Loop struct {
 	engine *Engine
-	bell   Bell
-	peers  Carrier // the bell, if it is a Carrier; otherwise nil
+	waker  Waker
+	peers  Carrier // the waker, if it is a Carrier; otherwise nil
 	locks  lockSet
 	budget int // steps that are left of this round
 
@@ -48,7 +48,7 @@ type Loop struct {
 	// come, first served.
 	turns sessionQueue
 
-	// alarm is the time for which Bell.Alarm was called last, MaxTime when that has
+	// alarm is the time for which Waker.Alarm was called last, MaxTime when that has
 	// come. Anybody may read it.
 	alarm   atomic.Int64
 	alarmMu sync.Mutex  // held to write alarm; taken last
@@ -61,7 +61,7 @@ type Loop struct {
 		mu    sync.Mutex
 		list  []*Session  // claimed sessions, in the order of their claims
 		calls []*rollCall // that are passed on to this loop
-		rung  bool        // the loop has been asked to look, or will without being asked
+		woken bool        // the loop has been asked to look, or will without being asked
 	}
 	hasMail atomic.Bool // mail.list or mail.calls is not empty
 	taken   []*Session  // the spare slice for mail.list
@@ -70,7 +70,7 @@ type Loop struct {
 
 	// Sessions whose command found no room in the journal.
 	starved  []*Session
-	starving atomic.Bool // there were some once, so that Engine.Room rings. Only the loop writes it
+	starving atomic.Bool // there were some once, so that Engine.Room wakes it. Only the loop writes it
 	fed      atomic.Bool // Engine.Room was called since they starved
 
 	// ahead counts, for each of two eras, the puts that are on record and not jobs yet:
@@ -107,11 +107,11 @@ const (
 
 // NewLoop adds an event loop to the engine, which divides the shards' deadlines among
 // its loops anew. Any goroutine may call it.
-func (e *Engine) NewLoop(bell Bell) *Loop {
-	l := &Loop{engine: e, bell: bell, due: MaxTime, budget: roundSteps}
+func (e *Engine) NewLoop(waker Waker) *Loop {
+	l := &Loop{engine: e, waker: waker, due: MaxTime, budget: roundSteps}
 	l.alarm.Store(int64(MaxTime))
 	l.locks = lockSet{budget: &l.budget, credit: &l.credit}
-	l.peers, _ = bell.(Carrier)
+	l.peers, _ = waker.(Carrier)
 	l.ids.engine = e
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
@@ -153,13 +153,13 @@ func (l *Loop) Left() int { return l.budget }
 // Next returns a session that can go on: its Resume is to be called once, now or when
 // the client has taken its output. It also returns a closed session whose Close was not
 // done, when it is; there is nothing to resume then. Nil means that there is none, or
-// that the budget is spent; then Next has rung the bell.
+// that the budget is spent; then Next has called Waker.Wake.
 //
 // All that the engine does for the loop besides executing commands happens here:
 // hand-overs, time-outs, deadlines of shards, closes, turns of long commands. The loop
-// calls Next until it returns nil when the bell has rung or an alarm has come, and
+// calls Next until it returns nil when it was woken or an alarm has come, and
 // after it has called any other method of the loop or of its sessions, because what
-// they hand over to the loop's own sessions does not ring.
+// they hand over to the loop's own sessions does not wake it.
 func (l *Loop) Next(now Time) *Session {
 	l.ids.giveBack()
 	for l.budget > 0 {
@@ -190,7 +190,7 @@ func (l *Loop) Next(now Time) *Session {
 		}
 	}
 	if l.pending(now) {
-		l.bell.Ring()
+		l.waker.Wake()
 	}
 	return nil
 }
@@ -212,13 +212,13 @@ const giveBackBytes = 4 << 20
 func (l *Loop) post(s *Session, by *lockSet) {
 	l.mail.mu.Lock()
 	l.mail.list = append(l.mail.list, s)
-	ring := !l.mail.rung
-	l.mail.rung = true
+	wake := !l.mail.woken
+	l.mail.woken = true
 	l.hasMail.Store(true)
 	l.mail.mu.Unlock()
 	// A loop that is executing commands calls Next when it is done with them.
-	if ring && by != &l.locks {
-		by.wakers = append(by.wakers, l.bell)
+	if wake && by != &l.locks {
+		by.wakers = append(by.wakers, l.waker)
 	}
 }
 
@@ -228,7 +228,7 @@ func (l *Loop) takeMail() {
 	l.taken, l.mail.list = l.mail.list, l.taken[:0]
 	l.calls = append(l.calls, l.mail.calls...)
 	l.mail.calls = nil
-	l.mail.rung = false
+	l.mail.woken = false
 	l.hasMail.Store(false)
 	l.mail.mu.Unlock()
 	for i, s := range l.taken {
@@ -250,7 +250,7 @@ func (l *Loop) request(at Time) {
 	defer l.alarmMu.Unlock()
 	if int64(at) < l.alarm.Load() {
 		l.alarm.Store(int64(at))
-		l.bell.Alarm(at)
+		l.waker.Alarm(at)
 	}
 }
 
@@ -313,7 +313,7 @@ func (e *Engine) Room() {
 	for _, l := range e.loops {
 		if l.starving.Load() {
 			l.fed.Store(true)
-			l.bell.Ring()
+			l.waker.Wake()
 		}
 	}
 }

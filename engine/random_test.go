@@ -408,7 +408,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		"deliver": func(t *rapid.T) {
 			var l []*rigLoop
 			for _, x := range r.loops {
-				if x.rung || x.owed {
+				if x.woken || x.owed {
 					l = append(l, x)
 				}
 			}

@@ -49,12 +49,12 @@ const (
 
 type rigLoop struct {
 	*Loop
-	rung  bool
+	woken bool
 	owed  bool // it has called the engine since it called Next last
 	alarm Time // what it was asked for; MaxTime when that has come
 }
 
-func (l *rigLoop) Ring()         { l.rung = true }
+func (l *rigLoop) Wake()         { l.woken = true }
 func (l *rigLoop) Alarm(at Time) { l.alarm = at }
 
 type rigConn struct {
@@ -266,7 +266,7 @@ func (r *rig) settle() {
 	for again := r.patience < deliversLater; again; {
 		again = false
 		for _, l := range r.loops {
-			if l.rung || l.owed {
+			if l.woken || l.owed {
 				again = true
 				r.deliver(l)
 			}
@@ -276,7 +276,7 @@ func (r *rig) settle() {
 
 // deliver pulls all that waits for a loop.
 func (r *rig) deliver(l *rigLoop) {
-	l.rung, l.owed = false, false
+	l.woken, l.owed = false, false
 	for {
 		l.Refill()
 		next := l.Next(r.now)
@@ -498,7 +498,7 @@ func (r *rig) check() {
 		if l.alarm > l.due {
 			r.t.Errorf("loop %d is due at %d, its alarm is for %d", i, l.due, l.alarm)
 		}
-		if (l.hasMail.Load() || !l.turns.empty()) && !l.rung && !l.owed {
+		if (l.hasMail.Load() || !l.turns.empty()) && !l.woken && !l.owed {
 			r.t.Errorf("loop %d has something to do and nobody said so", i)
 		}
 	}

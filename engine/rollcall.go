@@ -51,12 +51,12 @@ func (c *rollCall) goOn(on *Loop) {
 	m := &to.mail
 	m.mu.Lock()
 	m.calls = append(m.calls, c)
-	ring := !m.rung
-	m.rung = true
+	wake := !m.woken
+	m.woken = true
 	to.hasMail.Store(true)
 	m.mu.Unlock()
-	if ring && to != on {
-		to.bell.Ring()
+	if wake && to != on {
+		to.waker.Wake()
 	}
 }
 

@@ -25,9 +25,9 @@ type slowLoop struct {
 func slow(t *testing.T, s *sim) *slowLoop { return &slowLoop{t: t, sim: s, loop: s.loops[0]} }
 
 // round pulls all that may happen until the loop polls again, and tells whether the
-// bell has asked for another one.
+// loop has asked for another one.
 func (l *slowLoop) round() (again bool) {
-	l.loop.rung = false
+	l.loop.woken = false
 	if l.loop.alarm <= l.sim.now {
 		l.loop.alarm = MaxTime
 	}
@@ -45,7 +45,7 @@ func (l *slowLoop) round() (again bool) {
 		l.woken++
 	}
 	l.most = max(l.most, roundSteps-l.loop.budget)
-	return l.loop.rung || l.loop.alarm <= l.sim.now+1
+	return l.loop.woken || l.loop.alarm <= l.sim.now+1
 }
 
 // rounds goes on until there is nothing left to do at this time, and returns how many
@@ -635,10 +635,10 @@ func TestMemoryIsGivenBackOnceInARound(t *testing.T) {
 	l := s.loops[0]
 	l.Refill()
 	for range n { // once for each connection that a poll has reported
-		l.rung = false
+		l.woken = false
 		l.Next(s.now)
 	}
-	if !arena.Discarded() || !l.rung {
+	if !arena.Discarded() || !l.woken {
 		t.Errorf("all is given back between two polls")
 	}
 	if rounds := slow(t, s).rounds(); rounds != 2 || arena.Discarded() {

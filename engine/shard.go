@@ -77,7 +77,7 @@ type shardTotals struct {
 // from. The zero lockSet is that of a goroutine which only looks, and pays nothing.
 type lockSet struct {
 	held   shardSet
-	wakers []Bell  // to be rung when the last lock is released
+	wakers []Waker // to be called when the last lock is released
 	budget *int    // what is left of the loop's round, in units of cost: see [Loop.Spend]
 	credit *credit // memory that the loop may give to jobs
 }
@@ -100,7 +100,7 @@ func (sh *shard) lock(c *lockSet, now Time) {
 	}
 }
 
-// unlock releases the shard and, with the last of c's locks, rings. It is not to
+// unlock releases the shard and, with the last of c's locks, wakes loops. It is not to
 // be deferred where the shard is being changed: a panic has to leave the lock
 // held, for [Loop.Busy] to tell.
 func (sh *shard) unlock(c *lockSet) {
@@ -115,7 +115,7 @@ func (sh *shard) unlock(c *lockSet) {
 func (c *lockSet) wake() {
 	for i, w := range c.wakers {
 		c.wakers[i] = nil
-		w.Ring()
+		w.Wake()
 	}
 	c.wakers = c.wakers[:0]
 }

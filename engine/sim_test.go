@@ -44,11 +44,11 @@ type sim struct {
 
 type simLoop struct {
 	*Loop
-	rung  bool
+	woken bool
 	alarm Time
 }
 
-func (l *simLoop) Ring()         { l.rung = true }
+func (l *simLoop) Wake()         { l.woken = true }
 func (l *simLoop) Alarm(at Time) { l.alarm = at }
 
 // PeerAddr implements Carrier.
@@ -56,7 +56,7 @@ func (l *simLoop) PeerAddr(*Session) string { return "[::1]:12345" }
 
 // run is a round of the loop: it pulls all that waits for it.
 func (l *simLoop) run(now Time) {
-	l.rung = false
+	l.woken = false
 	if l.alarm <= now {
 		l.alarm = MaxTime
 	}
@@ -109,7 +109,7 @@ func (s *sim) Settle() {
 	for again := true; again; {
 		again = false
 		for _, l := range s.loops {
-			if l.rung {
+			if l.woken {
 				again = true
 				l.run(s.now)
 			}
@@ -238,7 +238,7 @@ func (c *simConn) work() {
 	if c.eof && !c.waiting && !c.ended {
 		c.end()
 	}
-	c.loop.Ring()
+	c.loop.Wake()
 	c.sim.Settle()
 }
 
@@ -294,7 +294,7 @@ func (c *simConn) HalfClose() error {
 func (c *simConn) Close() error {
 	if !c.ended {
 		c.end()
-		c.loop.Ring()
+		c.loop.Wake()
 		c.sim.Settle()
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // loop is the reactor's side of one of gnet's event loops. It is the engine's
-// Bell for the sessions on it. What is not marked otherwise belongs to the
+// Waker for the sessions on it. What is not marked otherwise belongs to the
 // loop's goroutine.
 type loop struct {
 	server  *Server
@@ -87,10 +87,10 @@ func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
 // engine may have the bell rung at once, and whoever answers that needs l.engine.
 func (l *loop) enterEngine() { l.engine = l.server.cfg.Engine.NewLoop(l) }
 
-// Ring implements engine.Bell. Any goroutine may call it.
-func (l *loop) Ring() { l.bell.ring() }
+// Wake implements engine.Waker. Any goroutine may call it.
+func (l *loop) Wake() { l.bell.ring() }
 
-// Alarm implements engine.Bell. Any goroutine may call it.
+// Alarm implements engine.Waker. Any goroutine may call it.
 func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
 
 // leaveWritable tells the loop that c's client takes output again, perhaps

@@ -30,7 +30,7 @@ func newRig(t testing.TB) *rig {
 		MaxJobSize: 65535,
 		Info:       engine.Info{Usage: r.usage},
 	})
-	r.loop = r.engine.NewLoop(silentBell{})
+	r.loop = r.engine.NewLoop(silentWaker{})
 	return r
 }
 
@@ -38,12 +38,12 @@ func (r *rig) usage() (user, system time.Duration) {
 	return 1500 * time.Millisecond, 250 * time.Millisecond
 }
 
-// silentBell needs no ringing: everything is on one goroutine, and Next is
+// silentWaker need not wake: everything is on one goroutine, and Next is
 // called after every command.
-type silentBell struct{}
+type silentWaker struct{}
 
-func (silentBell) Ring()             {}
-func (silentBell) Alarm(engine.Time) {}
+func (silentWaker) Wake()             {}
+func (silentWaker) Alarm(engine.Time) {}
 
 func (r *rig) sources() Sources {
 	return Sources{
