@@ -11,6 +11,7 @@ import (
 // An append that is still filling its part of a batch holds up the writer of that
 // batch, and nobody else.
 func TestNoRecordIsWrittenBeforeItIsEncoded(t *testing.T) {
+	t.Parallel()
 	o := newOwner()
 	fs := faultfs.New(testDir)
 	if err := o.open(testDir, Options{FS: fs, SyncInterval: NeverSync}); err != nil {
@@ -68,6 +69,7 @@ func TestNoRecordIsWrittenBeforeItIsEncoded(t *testing.T) {
 // A loop that flushes is not held up by the write of a large job, nor by another
 // loop that still encodes one.
 func TestFlushLeavesALargeWriteToTheCommitter(t *testing.T) {
+	t.Parallel()
 	o := newOwner()
 	fs := faultfs.New(testDir)
 	if err := o.open(testDir, Options{FS: fs, SyncInterval: NeverSync}); err != nil {

@@ -17,6 +17,7 @@ func hungBell(t testing.TB) *bell {
 }
 
 func TestAWaitReturnsOnceForAllRingsBeforeIt(t *testing.T) {
+	t.Parallel()
 	b := hungBell(t)
 	b.ring()
 	b.ring()
@@ -44,6 +45,7 @@ func awaitAsleep(b *bell) {
 }
 
 func TestNoRingIsLost(t *testing.T) {
+	t.Parallel()
 	b := hungBell(t)
 	const ringers, each = 4, 5000
 	var done atomic.Int64
@@ -65,6 +67,7 @@ func TestNoRingIsLost(t *testing.T) {
 }
 
 func TestABellThatNobodyWaitsForMayBeRung(t *testing.T) {
+	t.Parallel()
 	var never bell
 	never.ring()
 	never.close()

@@ -43,6 +43,7 @@ func (o *owner) pass(t *testing.T, first, last uint64) {
 
 // An owner records a job before others can find it.
 func TestAJobThatCompactionHasMissedIsMovedLater(t *testing.T) {
+	t.Parallel()
 	o := newOwner()
 	var missed atomic.Bool
 	o.openWith(t, Options{FS: faultfs.New(testDir), SegmentSize: MinSegmentSize}, func(id uint64, segment uint32) error {
@@ -59,6 +60,7 @@ func TestAJobThatCompactionHasMissedIsMovedLater(t *testing.T) {
 }
 
 func TestCompactionThatMetAFullDiskGoesOnWhenThereIsSpace(t *testing.T) {
+	t.Parallel()
 	o := newOwner()
 	fs := faultfs.New(testDir)
 	asked, moved := make(chan struct{}), make(chan struct{})

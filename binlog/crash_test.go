@@ -13,8 +13,10 @@ import (
 var levels = map[string]time.Duration{"synced": 0, "interval": time.Millisecond, "never": NeverSync}
 
 func TestWhatWasWrittenIsThereAfterACleanEnd(t *testing.T) {
+	t.Parallel()
 	for name, interval := range levels {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := newHistory(t, 1, Options{SyncInterval: interval})
 			if err := h.start(); err != nil {
 				t.Fatal(err)
@@ -71,9 +73,9 @@ func countCalls(t *testing.T, opts Options) int {
 }
 
 func testCrashAtEveryCall(t *testing.T, opts Options, power bool, fault faultfs.Fault) {
-	step := 1
-	if testing.Short() {
-		step = 7
+	step := 7
+	if proof {
+		step = 1
 	}
 	testCrashAtCalls(t, opts, power, fault, 1, step)
 }
@@ -118,28 +120,34 @@ func testCrashAtCalls(t *testing.T, opts Options, power bool, fault faultfs.Faul
 }
 
 func TestAPowerCutAtAnyCallLosesNothingThatWasSynced(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"synced", "interval"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testCrashAtEveryCall(t, Options{SyncInterval: levels[name]}, true, faultfs.Fault{Off: true})
 		})
 	}
 }
 
 func TestAKillAtAnyCallLosesNothingThatWasCommitted(t *testing.T) {
+	t.Parallel()
 	for name := range levels {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			testCrashAtEveryCall(t, Options{SyncInterval: levels[name]}, false, faultfs.Fault{Off: true})
 		})
 	}
 }
 
 func TestAnErrorOfAnyCallLosesNothing(t *testing.T) {
+	t.Parallel()
 	boom := errors.New("boom")
 	faults := []faultfs.Fault{{Err: boom}, {Err: boom, Short: 20}, {Err: syscall.ENOSPC}, {Err: syscall.EINTR}}
 	for i, f := range faults {
 		t.Run(fmt.Sprint(f.Err, " after ", f.Short), func(t *testing.T) {
+			t.Parallel()
 			step := len(faults)
-			if testing.Short() {
+			if !proof {
 				step *= 5
 			}
 			testCrashAtCalls(t, Options{}, true, f, 1+i, step)

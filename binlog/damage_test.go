@@ -82,10 +82,11 @@ func within(t testing.TB, got, want map[uint64]Record) {
 }
 
 func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
+	t.Parallel()
 	m, jobs := aLog(t, Options{})
-	step := 53
-	if testing.Short() {
-		step = 1511
+	step := 1511
+	if proof {
+		step = 53
 	}
 	names := m.segments()
 	for _, name := range names {
@@ -144,6 +145,7 @@ func TestABitThatFlipsAnywhereIsNoticed(t *testing.T) {
 }
 
 func TestFilesThatAreMissingOrCutAreNoticed(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	names := m.segments()
 	first, middle, last := names[0], names[len(names)/2], names[len(names)-1]
@@ -175,6 +177,7 @@ func TestFilesThatAreMissingOrCutAreNoticed(t *testing.T) {
 
 // The deletes of one log are not those of another one's jobs.
 func TestTwoLogsOfOursInOneDirectoryAreRefused(t *testing.T) {
+	t.Parallel()
 	own, other := newClient(t, Options{SegmentSize: MinSegmentSize}), newClient(t, Options{SegmentSize: MinSegmentSize})
 	for range 60 {
 		own.newJob(100)
@@ -236,6 +239,7 @@ func unchanged(t *testing.T, fs vfs.FS, want files) {
 // Nothing has vouched for the newest segment yet: its only batch was acknowledged a moment
 // before the server was killed.
 func TestAHeaderThatTheSystemCannotReadIsDamage(t *testing.T) {
+	t.Parallel()
 	for level, interval := range levels {
 		t.Run(level, func(t *testing.T) {
 			c := newClient(t, Options{SyncInterval: interval, SegmentSize: MinSegmentSize})
@@ -308,6 +312,7 @@ func (m files) changeHeader(t *testing.T, name string, change func(*record.Heade
 // A segment can only say of older ones that they are not needed. What says more is
 // not believed, for the files would be removed.
 func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
+	t.Parallel()
 	for level, interval := range levels {
 		m, _ := aLog(t, Options{SyncInterval: interval})
 		names := m.segments()
@@ -347,6 +352,7 @@ func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
 // A power cut may take the names of files that were not synced, and leave those of
 // later ones.
 func TestAFileThatIsMissingFromWhatWasNotSyncedIsATornEnd(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SyncInterval: time.Hour, SegmentSize: MinSegmentSize})
 	for range 300 {
 		c.newJob(100)
@@ -398,6 +404,7 @@ func TestAFileThatIsMissingFromWhatWasNotSyncedIsATornEnd(t *testing.T) {
 
 // What compaction has dropped stays so, also if its file could not be removed.
 func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: MinSegmentSize})
 	for range 100 {
 		c.newJob(100)
@@ -437,6 +444,7 @@ func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
 }
 
 func TestWithoutSyncsOnlyTheLastSegmentCanBeTorn(t *testing.T) {
+	t.Parallel()
 	m, jobs := aLog(t, Options{SyncInterval: NeverSync})
 	names := m.segments()
 	bad := m.clone()
@@ -456,6 +464,7 @@ func TestWithoutSyncsOnlyTheLastSegmentCanBeTorn(t *testing.T) {
 }
 
 func TestTheErrorOfADamagedLogTellsWhatToLookAt(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	name := m.segments()[1]
 	m[name][len(m[name])/2] ^= 4
@@ -466,6 +475,7 @@ func TestTheErrorOfADamagedLogTellsWhatToLookAt(t *testing.T) {
 }
 
 func TestAnUnknownVersionIsNotSalvaged(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	for _, name := range m.segments() {
 		le.PutUint32(m[name][8:], 2)
@@ -477,6 +487,7 @@ func TestAnUnknownVersionIsNotSalvaged(t *testing.T) {
 }
 
 func TestADirectoryOfAClusterIsRefusedAndNotWrittenTo(t *testing.T) {
+	t.Parallel()
 	for mark, advice := range map[string]string{"cluster": "--cluster", "meta": "copy its segments"} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, mark), nil, 0o600); err != nil {
@@ -493,6 +504,7 @@ func TestADirectoryOfAClusterIsRefusedAndNotWrittenTo(t *testing.T) {
 }
 
 func TestALockedDirectoryIsRefusedWithItsHolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := newOwner()
 	if err := o.open(dir, Options{SyncInterval: time.Second}); err != nil {

@@ -27,6 +27,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestAFullDiskRefusesJobsButNeverDeletes(t *testing.T) {
+	t.Parallel()
 	for name, interval := range levels {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, Options{SyncInterval: interval, SegmentSize: 16 << 10})
@@ -87,6 +88,7 @@ func TestAFullDiskRefusesJobsButNeverDeletes(t *testing.T) {
 }
 
 func TestServiceReturnsWhenTheDiskGetsRoom(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: 16 << 10})
 	c.fs.SetCapacity(100 << 10)
 	full := func() error {
@@ -115,6 +117,7 @@ func TestServiceReturnsWhenTheDiskGetsRoom(t *testing.T) {
 // A job for which only a further segment has room is taken as soon as there can
 // be one, although smaller jobs never met the full disk.
 func TestALargeJobIsTakenOnceTheDiskHasRoom(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: 16 << 10})
 	c.newJob(10)
 	c.fs.SetCapacity(c.fs.Used())
@@ -144,6 +147,7 @@ func noSpace(c faultfs.Call) faultfs.Fault {
 // A server that was killed on a full disk can be started on it, and its consumers
 // can go on, also when commits and compaction have used what is kept for them.
 func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: 16 << 10})
 	c.fs.SetCapacity(100 << 10)
 	for {
@@ -193,6 +197,7 @@ func TestAFullDiskIsNoObstacleToAStart(t *testing.T) {
 // The numbers of segments follow each other, whatever is left of the spare files
 // of a run that was killed.
 func TestSpareFilesOnAFullDiskLeaveNoGap(t *testing.T) {
+	t.Parallel()
 	m, want := aLog(t, Options{})
 	names := m.segments()
 	next := record.FileIndex(names[len(names)-1]) + 1
@@ -240,6 +245,7 @@ func TestSpareFilesOnAFullDiskLeaveNoGap(t *testing.T) {
 }
 
 func TestADiskThatBreaksItsPromiseOfSpaceHoldsCommitsBack(t *testing.T) {
+	t.Parallel()
 	for _, interval := range []time.Duration{0, time.Millisecond} {
 		c := newClient(t, Options{SyncInterval: interval})
 		c.newJob(10)
@@ -280,6 +286,7 @@ func TestADiskThatBreaksItsPromiseOfSpaceHoldsCommitsBack(t *testing.T) {
 }
 
 func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
+	t.Parallel()
 	for _, op := range []string{"write", "sync"} {
 		for _, interval := range []time.Duration{0, time.Millisecond} {
 			failures := make(chan error, 10)
@@ -345,6 +352,7 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 
 // A server that ends while its disk fails has written its stop record, but not for certain.
 func TestAStopRecordWhoseSyncHasFailedIsWrittenAgain(t *testing.T) {
+	t.Parallel()
 	fs := faultfs.New(testDir)
 	put := func(o *owner, id uint64) {
 		t.Helper()
@@ -452,6 +460,7 @@ func (f *heldFile) Allocate(size int64) error {
 
 // What the kernel has lost in a failed sync, no later sync brings back.
 func TestNoSyncIsBelievedAfterOneHasFailed(t *testing.T) {
+	t.Parallel()
 	fs := newHeldFS("sync")
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs}); err != nil {
@@ -483,6 +492,7 @@ func TestNoSyncIsBelievedAfterOneHasFailed(t *testing.T) {
 
 // One sync serves all that was appended while the one before was under way.
 func TestASyncServesAllThatWaitForIt(t *testing.T) {
+	t.Parallel()
 	fs := newHeldFS("sync")
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs}); err != nil {
@@ -511,6 +521,7 @@ func TestASyncServesAllThatWaitForIt(t *testing.T) {
 }
 
 func TestAShortWriteIsRepaired(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SyncInterval: time.Millisecond})
 	writes, short := 0, 0
 	c.fs.Hook(func(call faultfs.Call) faultfs.Fault {
@@ -545,6 +556,7 @@ func TestAShortWriteIsRepaired(t *testing.T) {
 
 // The limit holds for jobs; their deletes are always taken.
 func TestASlowDiskBoundsWhatWaitsInMemory(t *testing.T) {
+	t.Parallel()
 	fs := faultfs.New(testDir)
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs, MaxPending: 10_000, SyncInterval: time.Millisecond}); err != nil {

@@ -12,6 +12,7 @@ import (
 // The longer a run leaves unsynced what it has acknowledged, the more ids a power
 // cut may take the traces of.
 func TestNoIDIsUsedAgainThatAPowerCutMayHaveTaken(t *testing.T) {
+	t.Parallel()
 	for _, interval := range []time.Duration{50 * time.Millisecond, time.Minute, time.Hour} {
 		c := newClient(t, Options{SyncInterval: interval})
 		c.fs.Hook(func(call faultfs.Call) faultfs.Fault { // however long the test takes
@@ -44,6 +45,7 @@ func TestNoIDIsUsedAgainThatAPowerCutMayHaveTaken(t *testing.T) {
 }
 
 func TestAStartThatFailsDoesNotCountAsACleanEnd(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SyncInterval: time.Second})
 	c.end(c.newJob(10))
 	c.log.Flush()
@@ -70,6 +72,7 @@ func TestAStartThatFailsDoesNotCountAsACleanEnd(t *testing.T) {
 
 // Nobody knows which ids the records had that are damaged.
 func TestASalvageLeavesIDsOut(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	o, _, err := openFiles(t, m, Options{})
 	if err != nil {

@@ -23,6 +23,7 @@ func tombstoneOf(r *Record) *Record {
 
 // Room for a tombstone is kept from the put on, and for its end.
 func TestAFullDiskRefusesNoTombstones(t *testing.T) {
+	t.Parallel()
 	for name, interval := range levels {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, Options{SyncInterval: interval, SegmentSize: MinSegmentSize})
@@ -71,6 +72,7 @@ func TestAFullDiskRefusesNoTombstones(t *testing.T) {
 // Tombstones do not fill segments to the end, and the keeper does not give back the room for
 // that.
 func TestAFullDiskRefusesNoTombstonesThatLeaveMuchOfTheirSegmentsUnused(t *testing.T) {
+	t.Parallel()
 	fs := faultfs.New(testDir)
 	o := newOwner()
 	if err := o.openStill(testDir, Options{FS: fs, SegmentSize: MinSegmentSize}); err != nil {
@@ -109,6 +111,7 @@ func TestAFullDiskRefusesNoTombstonesThatLeaveMuchOfTheirSegmentsUnused(t *testi
 // However often it is compacted, a log keeps its tombstones, and not the jobs that have
 // left them.
 func TestCompactionKeepsTombstones(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: MinSegmentSize})
 	first := keyedRecord(1, 3000)
 	c.nextID = 1
@@ -142,6 +145,7 @@ func TestCompactionKeepsTombstones(t *testing.T) {
 
 // An owner's timers may be faster than Start: what they do waits.
 func TestAnAppendBeforeTheStartFindsNoRoom(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{})
 	c.newJob(10)
 	if err := c.log.Close(); err != nil {

@@ -33,6 +33,8 @@ type owner struct {
 
 	settings map[string]Setting
 
+	tombstones int64 // bytes of those that the jobs may leave
+
 	// orphans counts updates of ids that were not told before.
 	orphans int
 
@@ -103,14 +105,25 @@ func (o *owner) Full(r *Record, segment uint32) (was journal.Former, err error) 
 	if j != nil {
 		was = j.former()
 	}
-	j = own(r, segment)
-	j.Body = bytes.Clone(r.Body)
-	o.jobs[r.ID] = j
+	o.own(r, segment).Body = bytes.Clone(r.Body)
 	return was, nil
 }
 
-// own is a job whose full record was written to a segment.
-func own(r *Record, segment uint32) *ownedJob { return &ownedJob{*r, segment, r.Size()} }
+// own takes a job whose full record was written to a segment.
+func (o *owner) own(r *Record, segment uint32) *ownedJob {
+	o.disown(r.ID)
+	j := &ownedJob{*r, segment, r.Size()}
+	o.jobs[r.ID] = j
+	o.tombstones += j.former().Tombstone
+	return j
+}
+
+func (o *owner) disown(id uint64) {
+	if j := o.jobs[id]; j != nil {
+		o.tombstones -= j.former().Tombstone
+		delete(o.jobs, id)
+	}
+}
 
 func (j *ownedJob) former() journal.Former {
 	f := journal.Former{Segment: j.segment, Size: j.size}
@@ -178,7 +191,7 @@ func (o *owner) put(r *Record) (p Pos, err error) {
 		defer o.mu.Unlock()
 		t, err := o.log.Put(r)
 		if err == nil {
-			o.jobs[r.ID] = own(r, t.Segment)
+			o.own(r, t.Segment)
 		}
 		p = t.Pos
 		return err
@@ -207,7 +220,7 @@ func (o *owner) replace(r *Record) (p Pos, err error) {
 		old := o.jobs[r.ID]
 		t, err := o.log.Replace(r, old.former())
 		if err == nil {
-			o.jobs[r.ID] = own(r, t.Segment)
+			o.own(r, t.Segment)
 		}
 		p = t.Pos
 		return err
@@ -224,14 +237,23 @@ func (o *owner) delete(id uint64) (Pos, error) {
 	if err != nil {
 		return 0, err
 	}
-	delete(o.jobs, id)
+	o.disown(id)
 	return p, nil
+}
+
+// small gives a log small segments unless its test wants others: a file system in memory
+// clears and copies all that was allocated.
+func small(opts Options) Options {
+	if opts.SegmentSize == 0 {
+		opts.SegmentSize = 64 << 10
+	}
+	return opts
 }
 
 // open opens a log for o and replays it.
 func (o *owner) open(dir string, opts Options) error {
 	o.hooks.Migrate, o.hooks.OnRoom = o.migrate, o.room.onRoom
-	l, err := Open(dir, opts)
+	l, err := Open(dir, small(opts))
 	if err != nil {
 		return err
 	}
@@ -258,7 +280,7 @@ func (o *owner) openStill(dir string, opts Options) error {
 			}
 		}
 	}
-	l, err := Open(dir, opts)
+	l, err := Open(dir, small(opts))
 	if err != nil {
 		return err
 	}

@@ -167,6 +167,7 @@ func body(n int) string {
 const maxJob = 65535
 
 func TestALogOfBeanstalkdsIsImported(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	p := startPeer(t, dir, "-s", "20000")
 	n := 0
@@ -294,6 +295,7 @@ func TestALogOfBeanstalkdsIsImported(t *testing.T) {
 }
 
 func TestBeanstalkdReadsWhatIsExported(t *testing.T) {
+	t.Parallel()
 	dir, to := t.TempDir(), t.TempDir()
 	o := newOwner()
 	if err := o.open(dir, Options{SyncInterval: NeverSync}); err != nil {
@@ -401,6 +403,7 @@ func appendV5(b []byte, j *beanstalkd.Job, tube, body string) []byte {
 }
 
 func TestVersion5IsReadAsBeanstalkdReadsIt(t *testing.T) {
+	t.Parallel()
 	now := time.Now().UnixMicro() * 1000
 	file := binary.LittleEndian.AppendUint32(nil, 5)
 	var jobs []*beanstalkd.Job

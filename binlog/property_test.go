@@ -18,6 +18,7 @@ import (
 // of the commands, with all in it that was acknowledged, as far as the level of
 // safety says.
 func TestRandomHistoriesSurviveRandomCrashes(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHistory(rt, rapid.Uint64().Draw(rt, "seed"), Options{
 			SyncInterval: levels[rapid.SampledFrom([]string{"synced", "interval", "never"}).Draw(rt, "level")],
@@ -74,8 +75,10 @@ func TestRandomHistoriesSurviveRandomCrashes(t *testing.T) {
 
 // Many goroutines, compaction and the operating system's files.
 func TestManyGoroutinesAppendAtOnce(t *testing.T) {
+	t.Parallel()
 	for name, interval := range levels {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			const writers, steps = 4, 1500
 			dir := t.TempDir()
 			o := newOwner()
@@ -138,6 +141,7 @@ func (o *owner) snapshot1(id uint64) Record {
 }
 
 func TestAnIDIsNeverUsedAgain(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: MinSegmentSize})
 	for range 1000 {
 		c.end(c.newJob(100))
@@ -170,6 +174,7 @@ func TestAnIDIsNeverUsedAgain(t *testing.T) {
 }
 
 func TestProgressAndRecoveryAreTold(t *testing.T) {
+	t.Parallel()
 	m, jobs := aLog(t, Options{})
 	phases := map[string]Progress{}
 	o, _, err := openFiles(t, m, Options{Progress: func(p Progress) { phases[p.Phase] = p }})
@@ -198,6 +203,7 @@ func TestProgressAndRecoveryAreTold(t *testing.T) {
 
 // A sync is due soon after a write, also when nothing follows.
 func TestTheLastWriteIsSyncedWithoutFurtherTraffic(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SyncInterval: 5 * time.Millisecond})
 	c.newJob(10)
 	c.log.Flush()

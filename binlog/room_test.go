@@ -33,6 +33,7 @@ func watch(tell func(string)) *slog.Logger {
 
 // Whoever reads the server's output may stop doing so.
 func TestNoLineIsWrittenWithALockHeldThatAppendsNeed(t *testing.T) {
+	t.Parallel()
 	o := newOwner()
 	fs := faultfs.New(testDir)
 	var l atomic.Pointer[Log]
@@ -64,6 +65,7 @@ func TestNoLineIsWrittenWithALockHeldThatAppendsNeed(t *testing.T) {
 // A disk that is slow to give space back, or to sync a directory, is not waited
 // for.
 func TestAnAppendThatNeedsASegmentWaitsForItsAllocationOnly(t *testing.T) {
+	t.Parallel()
 	for op, interval := range map[string]time.Duration{"truncate": NeverSync, "syncdir": time.Millisecond} {
 		t.Run(op, func(t *testing.T) {
 			fs := newHeldFS(op)
@@ -95,6 +97,7 @@ func TestAnAppendThatNeedsASegmentWaitsForItsAllocationOnly(t *testing.T) {
 // Files stay open until they are synced, so that a sync does not wait for its
 // time when there are many.
 func TestALongSyncIntervalKeepsFewFilesOpen(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SyncInterval: time.Hour, SegmentSize: MinSegmentSize})
 	for range 2000 {
 		c.newJob(100)
@@ -142,6 +145,7 @@ func (f *poorFS) OpenDir(name string) (vfs.Dir, error) {
 }
 
 func TestALackOfDescriptorsDoesNotEndTheLog(t *testing.T) {
+	t.Parallel()
 	fs := &poorFS{FS: faultfs.New(testDir)}
 	o := newOwner()
 	if err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize}); err != nil {
@@ -176,6 +180,7 @@ func TestALackOfDescriptorsDoesNotEndTheLog(t *testing.T) {
 
 // What is allocated to a spare segment that is used up meanwhile is given back.
 func TestASpareSegmentMayBeUsedUpWhileItGrows(t *testing.T) {
+	t.Parallel()
 	fs := newHeldFS("allocate")
 	o := newOwner()
 	o.openWith(t, Options{FS: fs, SegmentSize: MinSegmentSize}, nil)
@@ -252,6 +257,7 @@ func refused(t *testing.T, opts Options) (o *owner, fs *heldFS, id uint64, told 
 
 // An append that was refused with ErrRoom can rely on OnRoom.
 func TestARefusedAppendIsToldToTryAgain(t *testing.T) {
+	t.Parallel()
 	boom := errors.New("boom")
 	for what, c := range map[string]struct {
 		meanwhile func(o *owner)
@@ -282,6 +288,7 @@ func TestARefusedAppendIsToldToTryAgain(t *testing.T) {
 }
 
 func TestARefusedAppendIsToldOfTheLogsEnd(t *testing.T) {
+	t.Parallel()
 	o, fs, id, told := refused(t, Options{})
 	closed := make(chan error)
 	go func() { closed <- o.log.Close() }()
@@ -304,6 +311,7 @@ func TestARefusedAppendIsToldOfTheLogsEnd(t *testing.T) {
 // disk that is full now and then: each appender waits for no more than one such
 // call before it tries again.
 func TestManyAppendersWaitForRoomAndGetIt(t *testing.T) {
+	t.Parallel()
 	const appenders, jobs = 8, 300
 	o := newOwner()
 	fs := faultfs.New(testDir)
@@ -355,6 +363,7 @@ func TestManyAppendersWaitForRoomAndGetIt(t *testing.T) {
 // What was granted is there when the one who wanted it comes, however often the
 // keeper looks for what can be given back, and others may use it.
 func TestRoomThatWasGrantedIsKept(t *testing.T) {
+	t.Parallel()
 	o := newOwner()
 	if err := o.openStill(testDir, Options{FS: faultfs.New(testDir), SegmentSize: MinSegmentSize}); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 // Nobody but the log writes settings again when compaction removes the segments in which
 // they are.
 func TestSettingsOutliveTheSegmentsThatTheyWereWrittenTo(t *testing.T) {
+	t.Parallel()
 	fs := faultfs.New(testDir)
 	opts := Options{FS: fs, SegmentSize: MinSegmentSize}
 	o := newOwner()
@@ -59,6 +60,7 @@ func TestSettingsOutliveTheSegmentsThatTheyWereWrittenTo(t *testing.T) {
 }
 
 func TestASettingThatTheFormatCannotHoldIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{})
 	for _, s := range []Setting{{}, {Tube: "t", DeadTube: "d"}, {Tube: "t", MaxAttempts: 1}, {Tube: string(make([]byte, 201))}} {
 		if _, err := c.log.Set(&s); err != ErrInvalid {
@@ -68,6 +70,7 @@ func TestASettingThatTheFormatCannotHoldIsRefused(t *testing.T) {
 }
 
 func TestASalvageKeepsSettings(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, Options{SegmentSize: MinSegmentSize})
 	setting := Setting{Tube: "mail", MaxAttempts: 3, DeadTube: "mail.dead"}
 	if _, err := c.set(setting); err != nil {

@@ -53,6 +53,7 @@ func theirJob(id uint64, s beanstalkd.State, buries uint32, size int) beanstalkd
 }
 
 func TestBurialsKeepTheirOrderOverCompactionOfTheirLog(t *testing.T) {
+	t.Parallel()
 	l := newTheirLog()
 	l.file(5)
 	l.short(3, beanstalkd.Buried, 1, 1) // its full record is in a file that is gone
@@ -81,6 +82,7 @@ func TestBurialsKeepTheirOrderOverCompactionOfTheirLog(t *testing.T) {
 }
 
 func TestTheTornEndOfTheirLogIsLeftOutAndTold(t *testing.T) {
+	t.Parallel()
 	for what, tear := range map[string]func(*theirLog){
 		"nothing is torn":        func(l *theirLog) { l.zeros(500) },
 		"no room for a record":   func(l *theirLog) { l.zeros(60) },
@@ -143,6 +145,7 @@ func TestTheTornEndOfTheirLogIsLeftOutAndTold(t *testing.T) {
 }
 
 func TestDamageOfTheirFilesStopsTheImport(t *testing.T) {
+	t.Parallel()
 	le := binary.LittleEndian
 	for what, harm := range map[string]func(l *theirLog, at int){
 		"version":          func(l *theirLog, at int) { l.files[l.name][0] = 6 },
@@ -200,6 +203,7 @@ func TestDamageOfTheirFilesStopsTheImport(t *testing.T) {
 }
 
 func TestTwoLogsInOneDirectoryAreRefused(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	l := newTheirLog()
 	l.file(1)
@@ -210,6 +214,7 @@ func TestTwoLogsInOneDirectoryAreRefused(t *testing.T) {
 }
 
 func TestACrashAtAnyCallOfAnImportOrASalvageLosesNothing(t *testing.T) {
+	t.Parallel()
 	l := newTheirLog()
 	for n := range 3 {
 		l.file(n + 1)
@@ -224,6 +229,7 @@ func TestACrashAtAnyCallOfAnImportOrASalvageLosesNothing(t *testing.T) {
 	damaged[name][len(damaged[name])/2] ^= 1
 	for what, m := range map[string]files{"import": l.files, "salvage": damaged} {
 		t.Run(what, func(t *testing.T) {
+			t.Parallel()
 			opts := Options{SkipDamaged: what == "salvage", SegmentSize: MinSegmentSize}
 			o, fs, err := openFiles(t, m, opts)
 			if err != nil {
@@ -231,9 +237,9 @@ func TestACrashAtAnyCallOfAnImportOrASalvageLosesNothing(t *testing.T) {
 			}
 			o.log.Close()
 			want, calls := o.snapshot(), fs.Calls()
-			step := 1
-			if testing.Short() {
-				step = 7
+			step := 7
+			if proof {
+				step = 1
 			}
 			for n := 1; n <= calls; n += step {
 				fs := m.fs(t)
@@ -272,6 +278,7 @@ func TestACrashAtAnyCallOfAnImportOrASalvageLosesNothing(t *testing.T) {
 
 // Whoever only wants the import need not start a server.
 func TestOpenAndCloseImport(t *testing.T) {
+	t.Parallel()
 	l := newTheirLog()
 	l.file(1)
 	l.full(7, beanstalkd.Delayed, 0, "abc")
@@ -302,6 +309,7 @@ func beanstalkdFile(name string) int {
 }
 
 func TestVerifyTellsWhatTheirLogHolds(t *testing.T) {
+	t.Parallel()
 	l := newTheirLog()
 	l.file(1)
 	l.full(7, 1, 0, "abc")

@@ -17,6 +17,7 @@ import (
 )
 
 func TestVerifyTellsWhatADirectoryHolds(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	names := m.segments()
 	report := func(m files) (string, error) {
@@ -64,6 +65,7 @@ func (b *busyFS) List(dir string) ([]vfs.Entry, error) {
 
 // A server that is running writes what is read, and removes what was listed.
 func TestVerifyBelievesInDamageThatStays(t *testing.T) {
+	t.Parallel()
 	m, _ := aLog(t, Options{})
 	names := m.segments()
 	sound := m.fs(t)
@@ -118,6 +120,7 @@ func (r removedFS) OpenRead(name string) (vfs.File, error) {
 }
 
 func TestDumpWritesEveryRecord(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	o := newOwner()
 	if err := o.open(dir, Options{}); err != nil {
