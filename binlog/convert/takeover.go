@@ -174,15 +174,7 @@ func (t *Takeover) plan(build, aside string, old []string) (string, error) {
 		name = fmt.Sprintf("%s.%d", aside, n)
 	}
 	text := strings.Join(append([]string{name}, old...), "\n") + "\n"
-	file, err := t.FS.Create(filepath.Join(build, planName), 0)
-	if err != nil {
-		return "", err
-	}
-	_, err = file.WriteAt([]byte(text), 0)
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
+	if err := vfs.WriteFile(t.FS, filepath.Join(build, planName), []byte(text)); err != nil {
 		return "", err
 	}
 	return name, vfs.SyncDir(t.FS, build)

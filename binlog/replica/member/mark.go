@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"path/filepath"
 
 	"trellis/binlog/vfs"
@@ -18,7 +17,7 @@ import (
 const MarkName = "cluster"
 
 const (
-	markTemp  = MarkName + ".tmp"
+	markTemp  = MarkName + vfs.TempSuffix
 	maxMark   = 64 << 10 // bytes; that of MaxMembers is smaller
 	markTitle = "trellis member "
 	version   = "1"
@@ -125,26 +124,10 @@ func readAll(f vfs.File) ([]byte, error) {
 // has failed, nobody knows which of them is on disk. The caller has locked the
 // directory and knows why a node may change what it is; a running node has a Store.
 func Write(fsys vfs.FS, dir string, id Identity) error {
-	name, temp := filepath.Join(dir, MarkName), filepath.Join(dir, markTemp)
+	name := filepath.Join(dir, MarkName)
 	b, err := encode(id)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if err := fsys.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	f, err := fsys.Create(temp, 0)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	if _, err = f.WriteAt(b, 0); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = fsys.Rename(temp, name)
-	}
 	if err == nil {
-		err = vfs.SyncDir(fsys, dir)
+		err = vfs.Replace(fsys, name, b)
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)

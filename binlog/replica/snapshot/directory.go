@@ -15,7 +15,7 @@ import (
 const (
 	metaName    = "meta"
 	pointerName = "current"
-	pointerTemp = "current.tmp"
+	pointerTemp = pointerName + vfs.TempSuffix
 	unfinished  = "unfinished." // and a number: being written or received; and the name of a finished one: being removed
 )
 
@@ -78,7 +78,7 @@ func publish(fs vfs.FS, dir, tmp string, m *Meta) (_ Meta, path string, err erro
 // returns where the snapshot is: tmp may be somebody else's by then, since begin draws a name
 // as soon as it is free.
 func rename(fs vfs.FS, dir, tmp, path string, m *Meta) (left string, err error) {
-	if err := writeFile(fs, filepath.Join(tmp, metaName), m.encode()); err != nil {
+	if err := vfs.WriteFile(fs, filepath.Join(tmp, metaName), m.encode()); err != nil {
 		return tmp, err
 	}
 	if err := vfs.SyncDir(fs, tmp); err != nil {
@@ -142,23 +142,6 @@ func removeAll(fs vfs.FS, path string) error {
 		}
 	}
 	return fs.Remove(path)
-}
-
-// writeFile makes a new file with that content, durable but for its name. After an error
-// there is none.
-func writeFile(fs vfs.FS, name string, b []byte) error {
-	f, err := fs.Create(name, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(b, 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, fs.Remove(name))
-	}
-	return nil
 }
 
 // readFile returns the content of a file of at most limit bytes. Errors of the file's

@@ -168,7 +168,7 @@ func TestDamageIsReportedWithFileAndOffset(t *testing.T) {
 			t.Fatal(err)
 		}
 		damaged(t, fs, path, name, 0)
-		if err := writeFile(fs, name, b); err != nil {
+		if err := vfs.WriteFile(fs, name, b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -203,18 +203,18 @@ func TestSegmentsInTheWrongPlaceAreDamage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(fs.Remove(first), writeFile(fs, first, b)); err != nil {
+		if err := errors.Join(fs.Remove(first), vfs.WriteFile(fs, first, b)); err != nil {
 			t.Fatal(err)
 		}
 		damaged(t, fs, path, first, maxFile)
-		if err := errors.Join(fs.Remove(first), writeFile(fs, first, was)); err != nil {
+		if err := errors.Join(fs.Remove(first), vfs.WriteFile(fs, first, was)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// The pointer names the description, not only the entry.
 	m := other
 	m.Index = 9
-	if err := errors.Join(fs.Remove(filepath.Join(path, metaName)), writeFile(fs, filepath.Join(path, metaName), m.encode())); err != nil {
+	if err := errors.Join(fs.Remove(filepath.Join(path, metaName)), vfs.WriteFile(fs, filepath.Join(path, metaName), m.encode())); err != nil {
 		t.Fatal(err)
 	}
 	var d *DamageError

@@ -159,18 +159,8 @@ func setCurrent(fs vfs.FS, dir string, m *Meta) error {
 	case was.index > m.Index || was.index == m.Index && was.term != m.Term:
 		return fmt.Errorf("%w: that is of entry %d of term %d", ErrOlder, was.index, was.term)
 	}
-	temp := filepath.Join(dir, pointerTemp)
-	if err := fs.Remove(temp); err != nil && !errors.Is(err, iofs.ErrNotExist) {
-		return err
-	}
 	p := pointer{m.Index, m.Term, m.sum}
-	if err := writeFile(fs, temp, p.encode()); err != nil {
-		return err
-	}
-	if err := fs.Rename(temp, filepath.Join(dir, pointerName)); err != nil {
-		return err
-	}
-	return vfs.SyncDir(fs, dir)
+	return vfs.Replace(fs, filepath.Join(dir, pointerName), p.encode())
 }
 
 // Prune removes the complete snapshots that are older than the current one, but for those

@@ -113,7 +113,7 @@ func copyDir(fs vfs.FS, from, to string) error {
 		}
 		b, err := readFile(fs, filepath.Join(from, e.Name), maxFile)
 		if err == nil {
-			err = writeFile(fs, filepath.Join(to, e.Name), b)
+			err = vfs.WriteFile(fs, filepath.Join(to, e.Name), b)
 		}
 		if err != nil {
 			return err

@@ -134,7 +134,7 @@ func extract(fs vfs.FS, dir string, in *summedReader) (Meta, error) {
 		return Meta{}, err
 	}
 	guard := filepath.Join(dir, metaName)
-	if err := writeFile(fs, guard, m.encode()); err != nil {
+	if err := vfs.WriteFile(fs, guard, m.encode()); err != nil {
 		return Meta{}, err
 	}
 	err = vfs.SyncDir(fs, dir)
