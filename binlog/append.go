@@ -270,7 +270,7 @@ func (l *Log) begin(seg *segment) {
 		Seed: l.seed, Index: seg.Index, Oldest: oldest,
 		Base: l.tail, Synced: Pos(l.synced.Load()),
 		LastID: l.lastID, Created: time.Now().UnixNano(),
-		Boot: l.boot, Interval: int64(l.opts.SyncInterval),
+		Boot: l.boot, Sync: l.opts.Sync,
 	}
 	seg.salt = seg.Salt()
 	l.segs = append(l.segs, seg)

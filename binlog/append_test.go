@@ -14,7 +14,7 @@ func TestNoRecordIsWrittenBeforeItIsEncoded(t *testing.T) {
 	t.Parallel()
 	o := newOwner()
 	fs := faultfs.New(testDir)
-	if err := o.open(testDir, Options{FS: fs, SyncInterval: NeverSync}); err != nil {
+	if err := o.open(testDir, Options{FS: fs, Sync: SyncNever}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()
@@ -72,7 +72,7 @@ func TestFlushLeavesALargeWriteToTheCommitter(t *testing.T) {
 	t.Parallel()
 	o := newOwner()
 	fs := faultfs.New(testDir)
-	if err := o.open(testDir, Options{FS: fs, SyncInterval: NeverSync}); err != nil {
+	if err := o.open(testDir, Options{FS: fs, Sync: SyncNever}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()

@@ -15,9 +15,9 @@ import (
 	"trellis/binlog/vfs/faultfs"
 )
 
-func benchLog(b *testing.B, interval time.Duration) *owner {
+func benchLog(b *testing.B, policy SyncPolicy) *owner {
 	o := newOwner()
-	if err := o.open(b.TempDir(), Options{SyncInterval: interval, SegmentSize: 64 << 20}); err != nil {
+	if err := o.open(b.TempDir(), Options{Sync: policy, SegmentSize: 64 << 20}); err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { o.log.Close() })
@@ -43,7 +43,7 @@ func (o *owner) append(r *Record) (t Ticket, err error) {
 
 // One put and one delete, committed once for every 64 of them.
 func BenchmarkPutDelete(b *testing.B) {
-	o := benchLog(b, NeverSync)
+	o := benchLog(b, SyncNever)
 	r := testRecord(1, 100)
 	size := journal.Size(r.Tube, len(r.Body))
 	b.ReportAllocs()
@@ -63,7 +63,7 @@ func BenchmarkPutDelete(b *testing.B) {
 }
 
 func BenchmarkPutDeleteParallel(b *testing.B) {
-	o := benchLog(b, NeverSync)
+	o := benchLog(b, SyncNever)
 	var id atomic.Uint64
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
@@ -109,7 +109,7 @@ func BenchmarkAppend(b *testing.B) {
 		for _, goroutines := range []int{1, 2} {
 			b.Run(fmt.Sprintf("body=%d/goroutines=%d", size, goroutines), func(b *testing.B) {
 				o := newOwner()
-				if err := o.open(testDir, Options{SyncInterval: NeverSync, FS: discardFS{faultfs.New(testDir)}, SegmentSize: 64 << 20}); err != nil {
+				if err := o.open(testDir, Options{Sync: SyncNever, FS: discardFS{faultfs.New(testDir)}, SegmentSize: 64 << 20}); err != nil {
 					b.Fatal(err)
 				}
 				defer o.log.Close()
@@ -148,7 +148,7 @@ func BenchmarkAppend(b *testing.B) {
 }
 
 func BenchmarkCommitWritten(b *testing.B) {
-	o := benchLog(b, 50*time.Millisecond)
+	o := benchLog(b, SyncEvery(50*time.Millisecond))
 	r := testRecord(1, 100)
 	size := journal.Size(r.Tube, len(r.Body))
 	b.ReportAllocs()
@@ -207,7 +207,7 @@ func (c *countRestorer) Setting(*Setting) error { return nil }
 func BenchmarkReplayMillion(b *testing.B) {
 	dir := b.TempDir()
 	o := newOwner()
-	if err := o.open(dir, Options{SyncInterval: NeverSync}); err != nil {
+	if err := o.open(dir, Options{Sync: SyncNever}); err != nil {
 		b.Fatal(err)
 	}
 	const jobs = 1_000_000
@@ -227,7 +227,7 @@ func BenchmarkReplayMillion(b *testing.B) {
 	b.ReportAllocs()
 	before := cpuTime()
 	for b.Loop() {
-		l, err := Open(dir, Options{SyncInterval: NeverSync})
+		l, err := Open(dir, Options{Sync: SyncNever})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -177,10 +177,10 @@ func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
 		},
 	}
 	for name, work := range workloads {
-		for level, interval := range levels {
+		for level, policy := range levels {
 			t.Run(name+", "+level, func(t *testing.T) {
 				t.Parallel()
-				c := newClientOf(t, Options{SyncInterval: interval, SegmentSize: 64 << 10}, (*owner).openStill)
+				c := newClientOf(t, Options{Sync: policy, SegmentSize: 64 << 10}, (*owner).openStill)
 				work(c)
 				s := c.log.Stats()
 				t.Logf("worst %d, %d moved of %d written, segments %d", c.worst, s.Migrated, s.Written(), s.SegmentsRemoved)
@@ -196,7 +196,7 @@ func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
 		// depends on who gets his turn.
 		t.Run(name+", as a server", func(t *testing.T) {
 			t.Parallel()
-			c := newClient(t, Options{SyncInterval: time.Millisecond, SegmentSize: 64 << 10})
+			c := newClient(t, Options{Sync: SyncEvery(time.Millisecond), SegmentSize: 64 << 10})
 			work(c)
 			c.log.Flush()
 			eventually(t, "compaction", func() bool { return c.excess() <= 0 })

@@ -56,7 +56,7 @@ const flushSize = 1 << 20
 // slowWrite tells whether a write would take long, or might have to wait for the
 // disk.
 func (l *Log) slowWrite() bool {
-	return l.opts.SyncInterval == 0 || l.pending.Load() > flushSize ||
+	return l.opts.Sync == SyncAlways || l.pending.Load() > flushSize ||
 		l.syncing.Load() || l.blocked.Load() || l.slow.Load()
 }
 
@@ -66,7 +66,7 @@ func (l *Log) commit() {
 	l.wmu.Lock()
 	l.write()
 	l.unlockWriter()
-	if l.opts.SyncInterval == 0 && !l.failed.Load() && !l.blocked.Load() {
+	if l.opts.Sync == SyncAlways && !l.failed.Load() && !l.blocked.Load() {
 		l.sync()
 	}
 }
@@ -247,20 +247,21 @@ func (l *Log) landed(took time.Duration) {
 	if l.opts.Observer != nil {
 		l.opts.Observer.Committed(f.records, f.bytes, took)
 	}
-	switch {
-	case l.opts.SyncInterval > 0:
-		wake(l.wakeSyncer)
-		if sealed > maxSealed {
-			wake(l.hurrySyncer)
-		}
-		l.publish(f.end)
-	case l.opts.SyncInterval < 0:
+	switch l.opts.Sync {
+	case SyncAlways:
+		return // the sync publishes it
+	case SyncNever:
 		if sealed > 0 {
 			wake(l.wakeTrimmer)
 		}
 		l.dirty = l.dirty[:0]
-		l.publish(f.end)
+	default:
+		wake(l.wakeSyncer)
+		if sealed > maxSealed {
+			wake(l.hurrySyncer)
+		}
 	}
+	l.publish(f.end)
 }
 
 func (l *Log) publish(p Pos) {
@@ -312,7 +313,7 @@ func (l *Log) sync() {
 	if l.opts.Observer != nil {
 		l.opts.Observer.Synced(took)
 	}
-	if l.opts.SyncInterval == 0 {
+	if l.opts.Sync == SyncAlways {
 		l.publish(end)
 	}
 }
@@ -354,10 +355,11 @@ func (l *Log) runSyncer() {
 		case <-l.wakeSyncer:
 			// The first write since the last sync. It is to be on disk in time, so
 			// the sync starts earlier by as long as it may take.
+			interval := l.opts.Sync.Interval()
 			l.mu.Lock()
-			early := min(2*l.count.lastSync, l.opts.SyncInterval/2)
+			early := min(2*l.count.lastSync, interval/2)
 			l.mu.Unlock()
-			timer.Reset(l.opts.SyncInterval - early)
+			timer.Reset(interval - early)
 			select {
 			case <-l.stop:
 				return
@@ -376,7 +378,7 @@ func (l *Log) runSyncer() {
 // so far as the log syncs at all. It reports false if that failed.
 func (l *Log) makeDurable() bool {
 	l.commit()
-	if l.opts.SyncInterval > 0 && !l.failed.Load() {
+	if l.opts.Sync.Interval() > 0 && !l.failed.Load() {
 		l.sync()
 	}
 	return !l.failed.Load() && !l.blocked.Load()

@@ -278,7 +278,7 @@ func (l *Log) remove() error {
 	n := len(l.gone) - len(kept)
 	clear(l.gone[len(kept):])
 	l.gone = kept
-	if l.opts.SyncInterval >= 0 {
+	if l.opts.Sync != SyncNever {
 		if e := l.entries.Sync(); e != nil {
 			l.fail(e) // new segments' names may be lost
 			return ErrFailed

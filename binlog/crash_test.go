@@ -10,14 +10,14 @@ import (
 	"trellis/binlog/vfs/faultfs"
 )
 
-var levels = map[string]time.Duration{"synced": 0, "interval": time.Millisecond, "never": NeverSync}
+var levels = map[string]SyncPolicy{"synced": SyncAlways, "interval": SyncEvery(time.Millisecond), "never": SyncNever}
 
 func TestWhatWasWrittenIsThereAfterACleanEnd(t *testing.T) {
 	t.Parallel()
-	for name, interval := range levels {
+	for name, policy := range levels {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHistory(t, 1, Options{SyncInterval: interval})
+			h := newHistory(t, 1, Options{Sync: policy})
 			if err := h.start(); err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +124,7 @@ func TestAPowerCutAtAnyCallLosesNothingThatWasSynced(t *testing.T) {
 	for _, name := range []string{"synced", "interval"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testCrashAtEveryCall(t, Options{SyncInterval: levels[name]}, true, faultfs.Fault{Off: true})
+			testCrashAtEveryCall(t, Options{Sync: levels[name]}, true, faultfs.Fault{Off: true})
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestAKillAtAnyCallLosesNothingThatWasCommitted(t *testing.T) {
 	for name := range levels {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testCrashAtEveryCall(t, Options{SyncInterval: levels[name]}, false, faultfs.Fault{Off: true})
+			testCrashAtEveryCall(t, Options{Sync: levels[name]}, false, faultfs.Fault{Off: true})
 		})
 	}
 }
@@ -151,7 +151,7 @@ func TestAnErrorOfAnyCallLosesNothing(t *testing.T) {
 				step *= 5
 			}
 			testCrashAtCalls(t, Options{}, true, f, 1+i, step)
-			testCrashAtCalls(t, Options{SyncInterval: time.Millisecond}, false, f, len(faults)-i, step)
+			testCrashAtCalls(t, Options{Sync: SyncEvery(time.Millisecond)}, false, f, len(faults)-i, step)
 		})
 	}
 }

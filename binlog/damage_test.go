@@ -240,9 +240,9 @@ func unchanged(t *testing.T, fs vfs.FS, want files) {
 // before the server was killed.
 func TestAHeaderThatTheSystemCannotReadIsDamage(t *testing.T) {
 	t.Parallel()
-	for level, interval := range levels {
+	for level, policy := range levels {
 		t.Run(level, func(t *testing.T) {
-			c := newClient(t, Options{SyncInterval: interval, SegmentSize: MinSegmentSize})
+			c := newClient(t, Options{Sync: policy, SegmentSize: MinSegmentSize})
 			for c.log.Stats().CurrentSegment < 3 {
 				c.nextID++
 				pos, err := c.put(testRecord(c.nextID, 100))
@@ -313,8 +313,8 @@ func (m files) changeHeader(t *testing.T, name string, change func(*record.Heade
 // not believed, for the files would be removed.
 func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
 	t.Parallel()
-	for level, interval := range levels {
-		m, _ := aLog(t, Options{SyncInterval: interval})
+	for level, policy := range levels {
+		m, _ := aLog(t, Options{Sync: policy})
 		names := m.segments()
 		last := names[len(names)-1]
 		index := uint64(record.FileIndex(last))
@@ -353,7 +353,7 @@ func TestASegmentThatDisownsLaterOnesIsDamage(t *testing.T) {
 // later ones.
 func TestAFileThatIsMissingFromWhatWasNotSyncedIsATornEnd(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Options{SyncInterval: time.Hour, SegmentSize: MinSegmentSize})
+	c := newClient(t, Options{Sync: SyncEvery(time.Hour), SegmentSize: MinSegmentSize})
 	for range 300 {
 		c.newJob(100)
 	}
@@ -445,7 +445,7 @@ func TestASalvageBringsNoDroppedJobsBack(t *testing.T) {
 
 func TestWithoutSyncsOnlyTheLastSegmentCanBeTorn(t *testing.T) {
 	t.Parallel()
-	m, jobs := aLog(t, Options{SyncInterval: NeverSync})
+	m, jobs := aLog(t, Options{Sync: SyncNever})
 	names := m.segments()
 	bad := m.clone()
 	bad[names[1]][len(bad[names[1]])/2] ^= 1
@@ -507,7 +507,7 @@ func TestALockedDirectoryIsRefusedWithItsHolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := newOwner()
-	if err := o.open(dir, Options{SyncInterval: time.Second}); err != nil {
+	if err := o.open(dir, Options{Sync: SyncEvery(time.Second)}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()

@@ -53,17 +53,16 @@
 //
 // # Guarantees
 //
-// Whatever Committed has reached survives: with SyncInterval 0 the loss of
-// power, otherwise the end of the process at any moment. With a positive
-// SyncInterval a power cut takes at most what was appended in that time, with
-// NeverSync whatever the kernel had not written. What is recovered is always the
+// Whatever Committed has reached survives: with SyncAlways the loss of
+// power, otherwise the end of the process at any moment. With SyncEvery a power cut takes
+// at most what was appended in that time, with SyncNever whatever the kernel had not written. What is recovered is always the
 // state after some prefix of the appends: nothing is reordered and no record is
 // taken in part.
 //
 // An id that a client was told is not used again in the life of a directory
-// (with NeverSync: unless power is lost). After a power cut that may have taken
+// (with SyncNever: unless power is lost). After a power cut that may have taken
 // the last records, and after a salvage, ids are left out for that: ten million,
-// and another million for each second of SyncInterval.
+// and another million for each second between two syncs.
 //
 // Deletes need no disk space that was not reserved when the job was put. On a
 // full disk Put and Update fail with ErrNoSpace, and succeed again once there is
@@ -94,7 +93,7 @@
 //
 // The committer, which syncs before replies leave, waits for work in a system call, so that
 // waking it takes no longer than a switch of threads. While there are commits it thus
-// occupies one of the GOMAXPROCS processors of the runtime; a program with SyncInterval 0
+// occupies one of the GOMAXPROCS processors of the runtime; a program with SyncAlways
 // should set GOMAXPROCS one higher for that.
 //
 // The files that are open are the directory and its lock, a pipe that wakes the

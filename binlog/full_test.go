@@ -28,9 +28,9 @@ func eventually(t *testing.T, what string, ok func() bool) {
 
 func TestAFullDiskRefusesJobsButNeverDeletes(t *testing.T) {
 	t.Parallel()
-	for name, interval := range levels {
+	for name, policy := range levels {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, Options{SyncInterval: interval, SegmentSize: 16 << 10})
+			c := newClient(t, Options{Sync: policy, SegmentSize: 16 << 10})
 			c.fs.SetCapacity(200 << 10)
 			for {
 				c.nextID++
@@ -246,8 +246,8 @@ func TestSpareFilesOnAFullDiskLeaveNoGap(t *testing.T) {
 
 func TestADiskThatBreaksItsPromiseOfSpaceHoldsCommitsBack(t *testing.T) {
 	t.Parallel()
-	for _, interval := range []time.Duration{0, time.Millisecond} {
-		c := newClient(t, Options{SyncInterval: interval})
+	for _, policy := range []SyncPolicy{SyncAlways, SyncEvery(time.Millisecond)} {
+		c := newClient(t, Options{Sync: policy})
 		c.newJob(10)
 		short := 24 // bytes that the first write gets done
 		c.fs.Hook(func(call faultfs.Call) faultfs.Fault {
@@ -288,12 +288,12 @@ func TestADiskThatBreaksItsPromiseOfSpaceHoldsCommitsBack(t *testing.T) {
 func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"write", "sync"} {
-		for _, interval := range []time.Duration{0, time.Millisecond} {
+		for _, policy := range []SyncPolicy{SyncAlways, SyncEvery(time.Millisecond)} {
 			failures := make(chan error, 10)
 			o := newOwner()
 			o.hooks.OnFail = func(err error) { failures <- err }
 			fs := faultfs.New(testDir)
-			if err := o.open(testDir, Options{FS: fs, SyncInterval: interval}); err != nil {
+			if err := o.open(testDir, Options{FS: fs, Sync: policy}); err != nil {
 				t.Fatal(err)
 			}
 			pos, err := o.put(testRecord(1, 10))
@@ -320,8 +320,8 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 			}
 			fs.Hook(nil)
 			frozen := o.log.Committed()
-			if interval == 0 && frozen >= pos {
-				t.Errorf("%s, %v: what has failed was committed", op, interval)
+			if policy == SyncAlways && frozen >= pos {
+				t.Errorf("%s, %v: what has failed was committed", op, policy)
 			}
 			if _, err := o.put(testRecord(3, 10)); !errors.Is(err, ErrFailed) {
 				t.Errorf("put: %v", err)
@@ -334,7 +334,7 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 				t.Errorf("close: %v", err)
 			}
 			if o.log.Committed() != frozen || len(failures) != 0 {
-				t.Errorf("%s, %v: there was a commit, or OnFail was called again", op, interval)
+				t.Errorf("%s, %v: there was a commit, or OnFail was called again", op, policy)
 			}
 			again := newOwner()
 			if err := again.open(testDir, Options{FS: fs.Killed()}); err != nil {
@@ -342,7 +342,7 @@ func TestAFailedWriteOrSyncEndsAllCommits(t *testing.T) {
 			}
 			for id := range acknowledged {
 				if again.jobs[id] == nil {
-					t.Errorf("%s, %v: job %d is lost", op, interval, id)
+					t.Errorf("%s, %v: job %d is lost", op, policy, id)
 				}
 			}
 			again.log.Close()
@@ -522,7 +522,7 @@ func TestASyncServesAllThatWaitForIt(t *testing.T) {
 
 func TestAShortWriteIsRepaired(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Options{SyncInterval: time.Millisecond})
+	c := newClient(t, Options{Sync: SyncEvery(time.Millisecond)})
 	writes, short := 0, 0
 	c.fs.Hook(func(call faultfs.Call) faultfs.Fault {
 		if call.Op != "write" {
@@ -559,7 +559,7 @@ func TestASlowDiskBoundsWhatWaitsInMemory(t *testing.T) {
 	t.Parallel()
 	fs := faultfs.New(testDir)
 	o := newOwner()
-	if err := o.open(testDir, Options{FS: fs, MaxPending: 10_000, SyncInterval: time.Millisecond}); err != nil {
+	if err := o.open(testDir, Options{FS: fs, MaxPending: 10_000, Sync: SyncEvery(time.Millisecond)}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()

@@ -264,7 +264,7 @@ func (h *history) crash(power bool) Pos {
 	required := h.log.Committed()
 	if power {
 		required = h.log.durablePos()
-		if h.opts.SyncInterval < 0 {
+		if h.opts.Sync == SyncNever {
 			required = 0
 		}
 	}

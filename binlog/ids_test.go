@@ -14,7 +14,7 @@ import (
 func TestNoIDIsUsedAgainThatAPowerCutMayHaveTaken(t *testing.T) {
 	t.Parallel()
 	for _, interval := range []time.Duration{50 * time.Millisecond, time.Minute, time.Hour} {
-		c := newClient(t, Options{SyncInterval: interval})
+		c := newClient(t, Options{Sync: SyncEvery(interval)})
 		c.fs.Hook(func(call faultfs.Call) faultfs.Fault { // however long the test takes
 			if call.Op == "sync" {
 				return faultfs.Fault{Err: errors.New("not before the power cut")}
@@ -46,7 +46,7 @@ func TestNoIDIsUsedAgainThatAPowerCutMayHaveTaken(t *testing.T) {
 
 func TestAStartThatFailsDoesNotCountAsACleanEnd(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Options{SyncInterval: time.Second})
+	c := newClient(t, Options{Sync: SyncEvery(time.Second)})
 	c.end(c.newJob(10))
 	c.log.Flush()
 	fs := c.fs.PowerCut(rand.New(rand.NewPCG(1, 1)))

@@ -24,9 +24,9 @@ func tombstoneOf(r *Record) *Record {
 // Room for a tombstone is kept from the put on, and for its end.
 func TestAFullDiskRefusesNoTombstones(t *testing.T) {
 	t.Parallel()
-	for name, interval := range levels {
+	for name, policy := range levels {
 		t.Run(name, func(t *testing.T) {
-			c := newClient(t, Options{SyncInterval: interval, SegmentSize: MinSegmentSize})
+			c := newClient(t, Options{Sync: policy, SegmentSize: MinSegmentSize})
 			c.fs.SetCapacity(200 << 10)
 			for {
 				c.nextID++

@@ -164,7 +164,7 @@ func (l *Log) Recovery() Recovery { return l.recovery }
 // Committed is the place up to which everything is committed. It may be called
 // from any goroutine.
 func (l *Log) Committed() Pos {
-	if l.opts.SyncInterval == 0 {
+	if l.opts.Sync == SyncAlways {
 		return Pos(l.synced.Load())
 	}
 	return Pos(l.written.Load())
@@ -172,7 +172,7 @@ func (l *Log) Committed() Pos {
 
 // durablePos is the place up to which everything is as safe as it will get.
 func (l *Log) durablePos() Pos {
-	if l.opts.SyncInterval < 0 {
+	if l.opts.Sync == SyncNever {
 		return Pos(l.written.Load())
 	}
 	return Pos(l.synced.Load())

@@ -7,10 +7,6 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// NeverSync as Options.SyncInterval leaves it to the kernel when data reaches
-// the disk.
-const NeverSync time.Duration = -1
-
 // Limits and defaults of Options.
 const (
 	DefaultSegmentSize = 10 << 20
@@ -27,10 +23,9 @@ type Options struct {
 	// DefaultSegmentSize. A record that is larger gets a larger file.
 	SegmentSize int64
 
-	// SyncInterval says what committed means. Zero: synced to the disk.
-	// Positive: handed to the kernel, and synced at most that much later.
-	// NeverSync: handed to the kernel.
-	SyncInterval time.Duration
+	// Sync says what committed means: with SyncAlways, synced to the disk, otherwise
+	// handed to the kernel.
+	Sync SyncPolicy
 
 	// MaxPending bounds the bytes that are appended and not yet written: Put, Update,
 	// Replace, Set and Move return ErrBusy beyond it. Deletes and tombstones are

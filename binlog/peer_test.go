@@ -298,7 +298,7 @@ func TestBeanstalkdReadsWhatIsExported(t *testing.T) {
 	t.Parallel()
 	dir, to := t.TempDir(), t.TempDir()
 	o := newOwner()
-	if err := o.open(dir, Options{SyncInterval: NeverSync}); err != nil {
+	if err := o.open(dir, Options{Sync: SyncNever}); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Now()

@@ -21,8 +21,8 @@ func TestRandomHistoriesSurviveRandomCrashes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHistory(rt, rapid.Uint64().Draw(rt, "seed"), Options{
-			SyncInterval: levels[rapid.SampledFrom([]string{"synced", "interval", "never"}).Draw(rt, "level")],
-			SegmentSize:  rapid.SampledFrom([]int64{MinSegmentSize, 3 * MinSegmentSize, 1 << 20}).Draw(rt, "segment"),
+			Sync:        levels[rapid.SampledFrom([]string{"synced", "interval", "never"}).Draw(rt, "level")],
+			SegmentSize: rapid.SampledFrom([]int64{MinSegmentSize, 3 * MinSegmentSize, 1 << 20}).Draw(rt, "segment"),
 		})
 		if err := h.start(); err != nil {
 			rt.Fatal(err)
@@ -54,7 +54,7 @@ func TestRandomHistoriesSurviveRandomCrashes(t *testing.T) {
 				if err := h.recoverAndCheck(last); err != nil {
 					rt.Fatal(err)
 				}
-			case end == "power" && h.opts.SyncInterval < 0:
+			case end == "power" && h.opts.Sync == SyncNever:
 				// Nothing is promised, not even about ids, but that damage does not
 				// go unnoticed.
 				h.crash(true)
@@ -76,13 +76,13 @@ func TestRandomHistoriesSurviveRandomCrashes(t *testing.T) {
 // Many goroutines, compaction and the operating system's files.
 func TestManyGoroutinesAppendAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, interval := range levels {
+	for name, policy := range levels {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const writers, steps = 4, 1500
 			dir := t.TempDir()
 			o := newOwner()
-			opts := Options{SyncInterval: interval, SegmentSize: 64 << 10}
+			opts := Options{Sync: policy, SegmentSize: 64 << 10}
 			if err := o.open(dir, opts); err != nil {
 				t.Fatal(err)
 			}
@@ -204,7 +204,7 @@ func TestProgressAndRecoveryAreTold(t *testing.T) {
 // A sync is due soon after a write, also when nothing follows.
 func TestTheLastWriteIsSyncedWithoutFurtherTraffic(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Options{SyncInterval: 5 * time.Millisecond})
+	c := newClient(t, Options{Sync: SyncEvery(5 * time.Millisecond)})
 	c.newJob(10)
 	c.log.Flush()
 	eventually(t, "the sync", func() bool {
@@ -214,7 +214,7 @@ func TestTheLastWriteIsSyncedWithoutFurtherTraffic(t *testing.T) {
 }
 
 func TestAppendsDoNotAllocate(t *testing.T) {
-	c := newClient(t, Options{SyncInterval: NeverSync, SegmentSize: 1 << 20})
+	c := newClient(t, Options{Sync: SyncNever, SegmentSize: 1 << 20})
 	r := testRecord(1, 100)
 	size := journal.Size(r.Tube, len(r.Body))
 	if n := testing.AllocsPerRun(200, func() {

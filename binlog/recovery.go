@@ -33,9 +33,7 @@ type Recovery struct {
 // idGap is how many ids are left out when the records of the last ones may be
 // lost: a million for each second between two syncs, of which one may take
 // seconds itself.
-func idGap(syncInterval int64) uint64 {
-	return uint64(10+max(syncInterval, 0)/int64(time.Second)) << 20
-}
+func idGap(p SyncPolicy) uint64 { return uint64(10+p.Interval()/time.Second) << 20 }
 
 // recover gets the directory into a state from which Replay can read and go on.
 func (l *Log) recover() error {
@@ -58,9 +56,9 @@ func (l *Log) recover() error {
 		r.Bytes += seg.Used
 	}
 	r.NextID = s.LastID + 1
-	if !r.Clean && s.Run.Interval != 0 && (l.boot == 0 || l.boot != s.Run.Boot) {
+	if !r.Clean && s.Run.Sync != SyncAlways && (l.boot == 0 || l.boot != s.Run.Boot) {
 		// The machine was restarted: ids that were told to clients may be lost.
-		r.NextID += idGap(s.Run.Interval)
+		r.NextID += idGap(s.Run.Sync)
 	}
 	r.Took = time.Since(began)
 	return nil
@@ -91,7 +89,7 @@ func (l *Log) survey() (*inspect.Survey, error) {
 		return s, err
 	}
 	l.log.Warn("the log is damaged: taking over what is sound", "error", err)
-	salvaged, err := t.Salvage(s, idGap(s.Run.Interval))
+	salvaged, err := t.Salvage(s, idGap(s.Run.Sync))
 	if err != nil {
 		return nil, fmt.Errorf("salvage: %w", err)
 	}
@@ -161,7 +159,7 @@ func (l *Log) blank(c *Cut) (err error) {
 			return err
 		}
 	}
-	if l.opts.SyncInterval < 0 {
+	if l.opts.Sync == SyncNever {
 		return nil
 	}
 	return f.Sync()
@@ -196,7 +194,7 @@ func (l *Log) Start(hooks Hooks) error {
 	go l.runKeeper()
 	l.workers.Add(1)
 	go l.runTrimmer()
-	if l.opts.SyncInterval > 0 {
+	if l.opts.Sync.Interval() > 0 {
 		l.workers.Add(1)
 		go l.runSyncer()
 	}
@@ -306,7 +304,7 @@ func (l *Log) begins() error {
 	if err := l.adopt(s.Spare); err != nil {
 		return err
 	}
-	if l.opts.SyncInterval >= 0 {
+	if l.opts.Sync != SyncNever {
 		// The run that made these files may have been killed before it did this.
 		if err := l.entries.Sync(); err != nil {
 			return err
@@ -332,7 +330,7 @@ func (l *Log) begins() error {
 		l.room.free += seg.limit() - seg.used
 	}
 	l.written.Store(uint64(l.tail) - uint64(l.unwritten))
-	if l.opts.SyncInterval >= 0 {
+	if l.opts.Sync != SyncNever {
 		l.synced.Store(l.written.Load())
 	}
 	l.mu.Lock()
@@ -348,7 +346,7 @@ func (l *Log) begins() error {
 	}
 	r := record.Run{
 		At: time.Now().UnixNano(), Boot: l.boot, NextID: l.recovery.NextID,
-		Synced: Pos(l.synced.Load()), Interval: int64(l.opts.SyncInterval),
+		Synced: Pos(l.synced.Load()), Sync: l.opts.Sync,
 	}
 	b, seg := l.append(record.StartSize)
 	r.Encode(b, seg.salt)
@@ -370,7 +368,7 @@ func (l *Log) makeOldDurable(seg *segment) error {
 	if err != nil {
 		return err
 	}
-	if l.opts.SyncInterval >= 0 {
+	if l.opts.Sync != SyncNever {
 		err = errors.Join(l.rewrite(file, seg), file.Sync())
 	}
 	if !seg.sealed {
@@ -389,7 +387,7 @@ func (l *Log) makeOldDurable(seg *segment) error {
 // rewrite writes again what an earlier run may have failed to sync. The system may
 // believe that it is on disk, and would not write it at the next sync.
 func (l *Log) rewrite(file vfs.File, seg *segment) error {
-	if l.found.Run.Interval < 0 || seg.end() <= l.found.Synced {
+	if l.found.Run.Sync == SyncNever || seg.end() <= l.found.Synced {
 		return nil
 	}
 	off := int64(0)

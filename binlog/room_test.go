@@ -66,11 +66,11 @@ func TestNoLineIsWrittenWithALockHeldThatAppendsNeed(t *testing.T) {
 // for.
 func TestAnAppendThatNeedsASegmentWaitsForItsAllocationOnly(t *testing.T) {
 	t.Parallel()
-	for op, interval := range map[string]time.Duration{"truncate": NeverSync, "syncdir": time.Millisecond} {
+	for op, policy := range map[string]SyncPolicy{"truncate": SyncNever, "syncdir": SyncEvery(time.Millisecond)} {
 		t.Run(op, func(t *testing.T) {
 			fs := newHeldFS(op)
 			o := newOwner()
-			if err := o.open(testDir, Options{FS: fs, SyncInterval: interval, SegmentSize: MinSegmentSize}); err != nil {
+			if err := o.open(testDir, Options{FS: fs, Sync: policy, SegmentSize: MinSegmentSize}); err != nil {
 				t.Fatal(err)
 			}
 			defer o.log.Close()
@@ -98,7 +98,7 @@ func TestAnAppendThatNeedsASegmentWaitsForItsAllocationOnly(t *testing.T) {
 // time when there are many.
 func TestALongSyncIntervalKeepsFewFilesOpen(t *testing.T) {
 	t.Parallel()
-	c := newClient(t, Options{SyncInterval: time.Hour, SegmentSize: MinSegmentSize})
+	c := newClient(t, Options{Sync: SyncEvery(time.Hour), SegmentSize: MinSegmentSize})
 	for range 2000 {
 		c.newJob(100)
 	}
@@ -315,7 +315,7 @@ func TestManyAppendersWaitForRoomAndGetIt(t *testing.T) {
 	const appenders, jobs = 8, 300
 	o := newOwner()
 	fs := faultfs.New(testDir)
-	if err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize, SyncInterval: NeverSync, MaxPending: 1 << 30}); err != nil {
+	if err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize, Sync: SyncNever, MaxPending: 1 << 30}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()

@@ -77,7 +77,7 @@ func (l *Log) Stats() Stats {
 	if len(l.segs) > 0 {
 		s.OldestSegment, s.CurrentSegment = l.segs[0].Index, l.current().Index
 	}
-	if written, synced := l.written.Load(), l.synced.Load(); l.opts.SyncInterval >= 0 && written > synced {
+	if written, synced := l.written.Load(), l.synced.Load(); l.opts.Sync != SyncNever && written > synced {
 		s.UnsyncedBytes = int64(written - synced)
 	}
 	return s

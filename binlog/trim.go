@@ -30,7 +30,7 @@ func (l *Log) nameSpares() {
 		}
 	}
 	l.mu.Unlock()
-	if len(fresh) == 0 || l.opts.SyncInterval < 0 {
+	if len(fresh) == 0 || l.opts.Sync == SyncNever {
 		return
 	}
 	if err := l.entries.Sync(); err != nil {

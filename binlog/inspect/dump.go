@@ -59,7 +59,7 @@ func (d *dumper) segment(fs vfs.FS, f File, seed uint32) (err error) {
 	h := f.Header
 	if f.Wrong == nil {
 		d.print("%s 0 header base=%d synced=%d oldest=%d last-id=%d created=%s boot=%016x interval=%d\n", name,
-			h.Base, h.Synced, h.Oldest, h.LastID, stamp(h.Created), h.Boot, h.Interval)
+			h.Base, h.Synced, h.Oldest, h.LastID, stamp(h.Created), h.Boot, h.Sync)
 	} else {
 		d.print("%s 0 BAD %v\n", name, f.Wrong)
 		h = record.Header{Seed: seed, Index: f.Index}
@@ -113,7 +113,7 @@ func (d *dumper) record(b []byte) {
 	case record.Start:
 		var s record.Run
 		s.Decode(b)
-		d.print("at=%s boot=%016x next-id=%d synced=%d interval=%d\n", stamp(s.At), s.Boot, s.NextID, s.Synced, s.Interval)
+		d.print("at=%s boot=%016x next-id=%d synced=%d interval=%d\n", stamp(s.At), s.Boot, s.NextID, s.Synced, s.Sync)
 	}
 }
 

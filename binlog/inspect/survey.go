@@ -223,7 +223,7 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 		s.Segments = append(s.Segments, Segment{Header: h, Name: f.Name, Size: f.Size, Used: record.HeaderSize})
 		seg = &s.Segments[len(s.Segments)-1]
 		s.LastID = max(s.LastID, h.LastID)
-		s.Run.Boot, s.Run.Interval = h.Boot, h.Interval
+		s.Run.Boot, s.Run.Sync = h.Boot, h.Sync
 	}
 	if f.Wrong == nil {
 		s.Synced = max(s.Synced, h.Synced)
@@ -385,7 +385,7 @@ func (s *Survey) damaged(c *Cut) string {
 		return c.What + "; it was on disk for certain"
 	case len(s.Segments) == 0:
 		return c.What
-	case s.Run.Interval < 0 && c.later:
+	case s.Run.Sync == record.SyncNever && c.later:
 		// Without syncs nothing is certain, so that all of the log would count as
 		// its torn end.
 		return c.What + "; later segments are sound"

@@ -61,11 +61,11 @@ func DecodeUpdate(b []byte, r *journal.Record) {
 // Decode reads a sound start record.
 func (r *Run) Decode(b []byte) {
 	*r = Run{
-		At:       int64(le.Uint64(b[8:])),
-		Boot:     le.Uint64(b[16:]),
-		NextID:   le.Uint64(b[24:]),
-		Synced:   journal.Pos(le.Uint64(b[32:])),
-		Interval: int64(le.Uint64(b[40:])),
+		At:     int64(le.Uint64(b[8:])),
+		Boot:   le.Uint64(b[16:]),
+		NextID: le.Uint64(b[24:]),
+		Synced: journal.Pos(le.Uint64(b[32:])),
+		Sync:   SyncPolicy(le.Uint64(b[40:])),
 	}
 }
 

@@ -165,11 +165,11 @@ func EncodeSmall(b []byte, salt Salt, k Kind, number uint64) {
 
 // Run is what a start record says: a server has begun to append.
 type Run struct {
-	At       int64       // wall clock, nanoseconds since 1970
-	Boot     uint64      // number of the machine's start; 0 is unknown
-	NextID   uint64      // smaller ids may have been used
-	Synced   journal.Pos // all before it is certain to be on disk
-	Interval int64       // between two syncs, nanoseconds; 0 each commit, -1 never
+	At     int64       // wall clock, nanoseconds since 1970
+	Boot   uint64      // number of the machine's start; 0 is unknown
+	NextID uint64      // smaller ids may have been used
+	Synced journal.Pos // all before it is certain to be on disk
+	Sync   SyncPolicy
 }
 
 // Encode fills b, which has StartSize bytes.
@@ -179,7 +179,7 @@ func (r *Run) Encode(b []byte, salt Salt) {
 	le.PutUint64(b[16:], r.Boot)
 	le.PutUint64(b[24:], r.NextID)
 	le.PutUint64(b[32:], uint64(r.Synced))
-	le.PutUint64(b[40:], uint64(r.Interval))
+	le.PutUint64(b[40:], uint64(r.Sync))
 	seal(b, salt)
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"errors"
+	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/vfs"
@@ -34,11 +35,27 @@ type Header struct {
 	LastID  uint64      // no larger id was used before this segment
 	Created int64       // wall clock, nanoseconds since 1970
 
-	// Boot and Interval are as in the start record of the run that has begun the
+	// Boot and Sync are as in the start record of the run that has begun the
 	// segment, because that record may have gone with an older segment.
-	Boot     uint64
-	Interval int64
+	Boot uint64
+	Sync SyncPolicy
 }
+
+// SyncPolicy says when a log syncs what it has written. Its values are on disk.
+type SyncPolicy int64
+
+// The policies, beside those of SyncEvery.
+const (
+	SyncAlways SyncPolicy = 0  // at each commit
+	SyncNever  SyncPolicy = -1 // when the kernel thinks fit
+)
+
+// SyncEvery is the policy to sync at most that long after a write. If d is not positive,
+// it is SyncAlways.
+func SyncEvery(d time.Duration) SyncPolicy { return SyncPolicy(max(d, 0)) }
+
+// Interval is the time of a SyncEvery, and zero of other policies.
+func (p SyncPolicy) Interval() time.Duration { return time.Duration(max(p, 0)) }
 
 // Encode fills the first HeaderSize bytes of b.
 func (h *Header) Encode(b []byte) {
@@ -53,7 +70,7 @@ func (h *Header) Encode(b []byte) {
 	le.PutUint64(b[40:], h.LastID)
 	le.PutUint64(b[48:], uint64(h.Created))
 	le.PutUint64(b[56:], h.Boot)
-	le.PutUint64(b[64:], uint64(h.Interval))
+	le.PutUint64(b[64:], uint64(h.Sync))
 	le.PutUint32(b[76:], headerSum(b))
 }
 
@@ -85,15 +102,15 @@ func (h *Header) Decode(b []byte) error {
 		return ErrDisowned
 	}
 	*h = Header{
-		Seed:     le.Uint32(b[12:]),
-		Index:    le.Uint32(b[16:]),
-		Oldest:   le.Uint32(b[20:]),
-		Base:     journal.Pos(le.Uint64(b[24:])),
-		Synced:   journal.Pos(le.Uint64(b[32:])),
-		LastID:   le.Uint64(b[40:]),
-		Created:  int64(le.Uint64(b[48:])),
-		Boot:     le.Uint64(b[56:]),
-		Interval: int64(le.Uint64(b[64:])),
+		Seed:    le.Uint32(b[12:]),
+		Index:   le.Uint32(b[16:]),
+		Oldest:  le.Uint32(b[20:]),
+		Base:    journal.Pos(le.Uint64(b[24:])),
+		Synced:  journal.Pos(le.Uint64(b[32:])),
+		LastID:  le.Uint64(b[40:]),
+		Created: int64(le.Uint64(b[48:])),
+		Boot:    le.Uint64(b[56:]),
+		Sync:    SyncPolicy(le.Uint64(b[64:])),
 	}
 	return nil
 }

@@ -52,9 +52,9 @@ func newDurable(l *binlog.Log, dir string) *durable {
 // logOptions are the log's options as the command line has them.
 func logOptions(opt *options.Options, log *slog.Logger) binlog.Options {
 	return binlog.Options{
-		SegmentSize:  opt.SegmentSize,
-		SyncInterval: opt.SyncInterval,
-		SkipDamaged:  opt.SkipDamaged,
+		SegmentSize: opt.SegmentSize,
+		Sync:        opt.Sync,
+		SkipDamaged: opt.SkipDamaged,
 		Progress: func(p binlog.Progress) {
 			log.Info("reading the binlog", "phase", p.Phase, "bytes", p.Done, "of", p.Total, "records", p.Records)
 		},

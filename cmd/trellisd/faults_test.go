@@ -31,10 +31,10 @@ type wired struct {
 const faultyDir = "/faulty"
 
 // wireUp starts a server as serve does.
-func wireUp(t *testing.T, fs *faultfs.FS, sync time.Duration) *wired {
+func wireUp(t *testing.T, fs *faultfs.FS, sync binlog.SyncPolicy) *wired {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	opts := logOptions(&options.Options{Binlog: faultyDir, SyncInterval: sync, SegmentSize: 16 << 10}, log)
+	opts := logOptions(&options.Options{Binlog: faultyDir, Sync: sync, SegmentSize: 16 << 10}, log)
 	opts.FS = fs
 	l, err := binlog.Open(faultyDir, opts)
 	if err != nil {
@@ -97,12 +97,12 @@ func TestAFailingDiskLeavesUnansweredWhatWaitsForItAndEndsTheServer(t *testing.T
 	t.Parallel()
 	for _, tt := range []struct {
 		call string
-		sync time.Duration
+		sync binlog.SyncPolicy
 	}{
-		{"write", 0},
-		{"sync", 0},
-		{"write", 50 * time.Millisecond},
-		{"write", binlog.NeverSync},
+		{"write", binlog.SyncAlways},
+		{"sync", binlog.SyncAlways},
+		{"write", binlog.SyncEvery(50 * time.Millisecond)},
+		{"write", binlog.SyncNever},
 	} {
 		t.Run(fmt.Sprintf("%s, interval %d", tt.call, tt.sync), func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +142,7 @@ func TestAFailingDiskLeavesUnansweredWhatWaitsForItAndEndsTheServer(t *testing.T
 func TestASecondSignalDoesNotWaitForTheDisk(t *testing.T) {
 	t.Parallel()
 	fs := faultfs.New(faultyDir)
-	w := wireUp(t, fs, 0)
+	w := wireUp(t, fs, binlog.SyncAlways)
 	c := w.dial()
 	c.send("use x")
 	c.want("USING x")
@@ -170,7 +170,7 @@ func TestASecondSignalDoesNotWaitForTheDisk(t *testing.T) {
 func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
 	t.Parallel()
 	fs := faultfs.New(faultyDir)
-	w := wireUp(t, fs, 0)
+	w := wireUp(t, fs, binlog.SyncAlways)
 	c := w.dial()
 	c.send("use x")
 	c.want("USING x")
@@ -206,7 +206,7 @@ func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
 func TestALogThatFailsWhenItIsClosedIsTold(t *testing.T) {
 	t.Parallel()
 	fs := faultfs.New(faultyDir)
-	w := wireUp(t, fs, time.Hour)
+	w := wireUp(t, fs, binlog.SyncEvery(time.Hour))
 	c := w.dial()
 	c.send("put 1 0 60 1", "x")
 	c.want("INSERTED 1")

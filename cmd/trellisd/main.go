@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 
+	"trellis/binlog"
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
@@ -112,7 +113,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	rc := reactorConfig(opt, log)
 	rc.Now = now
 	spare := spareOfServer
-	if bl != nil && opt.SyncInterval == 0 {
+	if bl != nil && opt.Sync == binlog.SyncAlways {
 		spare = spareOfSyncedServer
 	}
 	spareProcs(rc.Loops, spare)

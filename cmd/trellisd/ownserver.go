@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"trellis/binlog"
 	"trellis/cmd/internal/console"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
@@ -143,7 +144,7 @@ func (s *ownServer) Sections() (all []console.Section) {
 		if b := s.src.Binlog(); b != nil {
 			var l lines
 			l.add("Directory", "%s", s.opt.Binlog)
-			l.add("Synced", "%s", synced(s.opt.SyncInterval))
+			l.add("Synced", "%s", synced(s.opt.Sync))
 			l.add("Segments", "%d", b.Segments)
 			l.add("On disk", "%s", sizeText(b.DiskBytes))
 			l.add("Needed by jobs", "%s", sizeText(b.LiveBytes))
@@ -246,14 +247,14 @@ func clusterLines(c *metrics.Cluster) (l lines) {
 	return l
 }
 
-func synced(interval time.Duration) string {
-	switch {
-	case interval < 0:
+func synced(p binlog.SyncPolicy) string {
+	switch p {
+	case binlog.SyncNever:
 		return "by the system"
-	case interval == 0:
+	case binlog.SyncAlways:
 		return "before each reply"
 	}
-	return "every " + interval.String()
+	return "every " + p.Interval().String()
 }
 
 func atMost(n int) string {

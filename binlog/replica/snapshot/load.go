@@ -130,7 +130,7 @@ func (r *reader) segment(name string, want sealed.Segment) error {
 	if r.segments == 1 {
 		r.seed = h.Seed
 	}
-	if h.Index != uint32(r.segments) || h.Oldest != 1 || h.Seed != r.seed || h.Base != r.base || h.Synced != r.base || h.LastID != r.lastID || h.Interval != 0 {
+	if h.Index != uint32(r.segments) || h.Oldest != 1 || h.Seed != r.seed || h.Base != r.base || h.Synced != r.base || h.LastID != r.lastID || h.Sync != record.SyncAlways {
 		return &DamageError{File: name, What: "the header is that of another segment"}
 	}
 	r.base += journal.Pos(want.Size)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"trellis/binlog"
 	"trellis/binlog/replica/member"
 )
 
@@ -28,8 +29,8 @@ func TestAMembersCommandLine(t *testing.T) {
 			o.Cluster.Node, o.MaxJobSize = n1, 16<<20
 		}, "maximum job size was set to 16777216"},
 		{"-bD|--node=n1=127.0.0.1:1|-z16777216", func(o *Options) { o.Cluster.Node, o.MaxJobSize = n1, 16<<20 }, ""},
-		{"-bD|--node=n1=127.0.0.1:1|-f0", func(o *Options) { o.Cluster.Node, o.SyncInterval = n1, 0 }, ignored},
-		{"-bD|--node=n1=127.0.0.1:1|-F", func(o *Options) { o.Cluster.Node, o.SyncInterval = n1, -1 }, ignored},
+		{"-bD|--node=n1=127.0.0.1:1|-f0", func(o *Options) { o.Cluster.Node, o.Sync = n1, binlog.SyncAlways }, ignored},
+		{"-bD|--node=n1=127.0.0.1:1|-F", func(o *Options) { o.Cluster.Node, o.Sync = n1, binlog.SyncNever }, ignored},
 		{"-bD|--node=n1=127.0.0.1:1|-s1048576", func(o *Options) { o.Cluster.Node, o.SegmentSize = n1, 1<<20 }, "in a cluster, -s is ignored."},
 	} {
 		got, err := Parse(strings.Split(x.args, "|"))

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"trellis/binlog"
 )
 
 const (
@@ -109,10 +111,10 @@ type Options struct {
 	LogFormat  string   // LogText or LogJSON
 	LogLevel   slog.Level
 
-	Binlog       string        // directory; empty: jobs are in memory only
-	SyncInterval time.Duration // 0: a sync before every reply that needs one; negative: never
-	SegmentSize  int64         // bytes, as given; 0: the binlog's default
-	SkipDamaged  bool          // start with what is sound of a damaged binlog
+	Binlog      string // directory; empty: jobs are in memory only
+	Sync        binlog.SyncPolicy
+	SegmentSize int64 // bytes, as given; 0: the binlog's default
+	SkipDamaged bool  // start with what is sound of a damaged binlog
 
 	AuthFile string // who may do what; empty: everybody everything
 	TLS      TLS
@@ -175,7 +177,7 @@ func Parse(args []string) (*Options, error) {
 		LogFormat:  LogText,
 		LogLevel:   slog.LevelWarn,
 
-		SyncInterval: DefaultSyncInterval,
+		Sync:         binlog.SyncEvery(DefaultSyncInterval),
 		MetricsTubes: DefaultMetricsTubes,
 
 		MaxTubes:   DefaultMaxTubes,
@@ -333,10 +335,10 @@ func Parse(args []string) (*Options, error) {
 			return err
 		}
 		flags.sync = true
-		opt.SyncInterval = time.Duration(min(ms, uint64(MaxSyncInterval/time.Millisecond))) * time.Millisecond
+		opt.Sync = binlog.SyncEvery(time.Duration(min(ms, uint64(MaxSyncInterval/time.Millisecond))) * time.Millisecond)
 		return nil
 	})
-	word("no-sync", "F", func() error { opt.SyncInterval, flags.sync = -1, true; return nil })
+	word("no-sync", "F", func() error { opt.Sync, flags.sync = binlog.SyncNever, true; return nil })
 	value("segment-size", "s", func(v string) error {
 		n, err := parseSize(v)
 		if err != nil {

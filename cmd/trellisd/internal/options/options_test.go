@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trellis/binlog"
 )
 
 // defaults returns what an empty command line gives, changed by change.
@@ -18,7 +20,7 @@ func defaults(change func(*Options)) *Options {
 		LogFormat:  LogText,
 		LogLevel:   slog.LevelWarn,
 
-		SyncInterval: DefaultSyncInterval,
+		Sync:         binlog.SyncEvery(DefaultSyncInterval),
 		MetricsTubes: 1000,
 
 		MaxTubes:   1_000_000,
@@ -97,13 +99,13 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 
 		{"-b/var/lib/x", func(o *Options) { o.Binlog = "/var/lib/x" }},
 		{"--binlog=/tmp", func(o *Options) { o.Binlog = "/tmp" }},
-		{"-f0", func(o *Options) { o.SyncInterval = 0 }},
-		{"-f1234", func(o *Options) { o.SyncInterval = 1234 * time.Millisecond }},
-		{"-f99999999999999999999999", func(o *Options) { o.SyncInterval = MaxSyncInterval }},
-		{"-F", func(o *Options) { o.SyncInterval = -1 }},
-		{"-f5|-F", func(o *Options) { o.SyncInterval = -1 }},
+		{"-f0", func(o *Options) { o.Sync = binlog.SyncAlways }},
+		{"-f1234", func(o *Options) { o.Sync = binlog.SyncEvery(1234 * time.Millisecond) }},
+		{"-f99999999999999999999999", func(o *Options) { o.Sync = binlog.SyncEvery(MaxSyncInterval) }},
+		{"-F", func(o *Options) { o.Sync = binlog.SyncNever }},
+		{"-f5|-F", func(o *Options) { o.Sync = binlog.SyncNever }},
 		{"-VVFf10", func(o *Options) {
-			o.SyncInterval = 10 * time.Millisecond
+			o.Sync = binlog.SyncEvery(10 * time.Millisecond)
 			o.LogLevel = slog.LevelDebug
 		}},
 		{"-s4096", func(o *Options) { o.SegmentSize = 4096 }},
