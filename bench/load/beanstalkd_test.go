@@ -74,6 +74,7 @@ func tryBeanstalkd(t *testing.T, path string) (bench.Address, bool) {
 }
 
 func TestEveryScenarioRunsCleanAgainstBeanstalkd(t *testing.T) {
+	t.Parallel()
 	addr := startBeanstalkd(t)
 	for name, cfg := range scenarioCases(t, addr) {
 		t.Run(name, func(t *testing.T) {

@@ -98,6 +98,7 @@ func scenarioCases(t *testing.T, addr bench.Address) map[string]bench.Config {
 }
 
 func TestEveryScenarioRunsCleanAgainstACorrectServer(t *testing.T) {
+	t.Parallel()
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	t.Run("all", func(t *testing.T) {
 		for name, cfg := range scenarioCases(t, s.Addr) {
@@ -144,6 +145,7 @@ func checkClean(t *testing.T, cfg bench.Config) {
 }
 
 func TestBooksCatchEveryFault(t *testing.T) {
+	t.Parallel()
 	cycle := []string{"put", "cycle", "produce-consume", "mix"}
 	for _, c := range []struct {
 		name      string
@@ -209,6 +211,7 @@ func TestAWorkerThatGivesUpEndsTheRunOfAll(t *testing.T) {
 
 // The jobs of a connection come back when it is closed, and a job whose reply is missing may be there or not.
 func TestNothingElseIsWrongWhenAConnectionBreaks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		scenario string
 		depth    int
@@ -250,6 +253,7 @@ func TestRunsAreSummarised(t *testing.T) {
 }
 
 func TestARunEndsOnAServerThatKeepsWhatItDeletes(t *testing.T) {
+	t.Parallel()
 	for _, scenario := range []string{"put", "cycle"} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
@@ -263,6 +267,7 @@ func TestARunEndsOnAServerThatKeepsWhatItDeletes(t *testing.T) {
 }
 
 func TestTheSameSeedMakesTheSameBodies(t *testing.T) {
+	t.Parallel()
 	bodiesOf := func(seed uint64) string {
 		s := faulty.Start(t, "tcp", faulty.Faults{})
 		cfg := quick(s.Addr, "put")
@@ -376,6 +381,7 @@ func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
 }
 
 func TestCleaningSendsNothingBehindAReserveThatTimesOut(t *testing.T) {
+	t.Parallel()
 	s := faulty.Start(t, "tcp", faulty.Faults{Forgetful: true})
 	for _, scenario := range []string{"put", "cycle", "bury-kick", "mix"} {
 		cfg := scenarioCases(t, s.Addr)[scenario]
@@ -388,6 +394,7 @@ func TestCleaningSendsNothingBehindAReserveThatTimesOut(t *testing.T) {
 }
 
 func TestAnInterruptedRunEnds(t *testing.T) {
+	t.Parallel()
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	cfg := quick(s.Addr, "cycle")
 	cfg.Count, cfg.Duration = 0, time.Hour

@@ -30,6 +30,7 @@ func serveTLS(t *testing.T, faults faulty.Faults) bench.Address {
 }
 
 func TestAServerIsMeasuredOverTLS(t *testing.T) {
+	t.Parallel()
 	addr := serveTLS(t, faulty.Faults{})
 	for _, change := range []func(*bench.Config){
 		func(c *bench.Config) {},
