@@ -8,64 +8,44 @@ import (
 	"trellis/binlog"
 )
 
-var (
-	binlogSegments = gauge("beanstalkd_binlog_segments",
-		"Segments of the binlog that hold records.")
-	binlogOldest = gauge("beanstalkd_binlog_oldest_segment",
-		"Number of the oldest of them.")
-	binlogCurrent = gauge("beanstalkd_binlog_current_segment",
-		"Number of the segment that is written to.")
-	binlogJobs = gauge("beanstalkd_binlog_jobs",
-		"Jobs that the binlog holds, and deleted jobs that still keep their unique key.")
-	binlogDisk = gauge("beanstalkd_binlog_disk_bytes",
-		"Size of the binlog's files, those included that are kept ready.")
-	binlogLive = gauge("beanstalkd_binlog_live_bytes",
-		"Bytes of the records that jobs still need.")
-	binlogDead = gauge("beanstalkd_binlog_dead_bytes",
-		"Bytes of records that nothing needs any more and that compaction has not removed yet.")
-	binlogFree = gauge("beanstalkd_binlog_free_bytes",
-		"Bytes that are allocated on the disk and not used yet.")
-	binlogPending = gauge("beanstalkd_binlog_pending_bytes",
-		"Bytes of records that are not written yet.")
-	binlogUnsynced = gauge("beanstalkd_binlog_unsynced_bytes",
-		"Bytes that are written and not yet synced to the disk.")
-	binlogWritten = counter("beanstalkd_binlog_records_written_total",
-		"Records that commands have written.")
-	binlogMigrated = counter("beanstalkd_binlog_records_migrated_total",
-		"Records that compaction has moved.")
-	binlogCreated = counter("beanstalkd_binlog_segments_created_total",
-		"Segments that were begun.")
-	binlogRemoved = counter("beanstalkd_binlog_segments_removed_total",
-		"Segments that were removed.")
-	binlogWaits = counter("beanstalkd_binlog_append_waits_total",
-		"Attempts to record something that found no room and were put off until there was some.")
-	binlogSpaceErrors = counter("beanstalkd_binlog_space_errors_total",
-		"Attempts to get disk space that failed.")
-	binlogFull = gauge("beanstalkd_binlog_full",
-		"1 while new jobs are refused for want of disk space, 0 otherwise.")
-	binlogFailed = gauge("beanstalkd_binlog_failed",
-		"1 if a write or sync has failed, so that nothing is committed any more, 0 otherwise.")
-)
-
-func collectBinlog(ch chan<- prometheus.Metric, s *binlog.Stats) {
-	ch <- binlogSegments.with(float64(s.Segments))
-	ch <- binlogOldest.with(float64(s.OldestSegment))
-	ch <- binlogCurrent.with(float64(s.CurrentSegment))
-	ch <- binlogJobs.with(float64(s.Jobs))
-	ch <- binlogDisk.with(float64(s.DiskBytes))
-	ch <- binlogLive.with(float64(s.LiveBytes))
-	ch <- binlogDead.with(float64(s.UsedBytes - s.LiveBytes))
-	ch <- binlogFree.with(float64(s.FreeBytes))
-	ch <- binlogPending.with(float64(s.PendingBytes))
-	ch <- binlogUnsynced.with(float64(s.UnsyncedBytes))
-	ch <- binlogWritten.with(float64(s.Written()))
-	ch <- binlogMigrated.with(float64(s.Migrated))
-	ch <- binlogCreated.with(float64(s.SegmentsCreated))
-	ch <- binlogRemoved.with(float64(s.SegmentsRemoved))
-	ch <- binlogWaits.with(float64(s.AppendWaits))
-	ch <- binlogSpaceErrors.with(float64(s.SpaceErrors))
-	ch <- binlogFull.with(oneIf(s.Full))
-	ch <- binlogFailed.with(oneIf(s.Failed))
+var binlogMetrics = list[*binlog.Stats]{
+	gauge("beanstalkd_binlog_segments", "Segments of the binlog that hold records.",
+		func(s *binlog.Stats) float64 { return float64(s.Segments) }),
+	gauge("beanstalkd_binlog_oldest_segment", "Number of the oldest of them.",
+		func(s *binlog.Stats) float64 { return float64(s.OldestSegment) }),
+	gauge("beanstalkd_binlog_current_segment", "Number of the segment that is written to.",
+		func(s *binlog.Stats) float64 { return float64(s.CurrentSegment) }),
+	gauge("beanstalkd_binlog_jobs", "Jobs that the binlog holds, and deleted jobs that still keep their unique key.",
+		func(s *binlog.Stats) float64 { return float64(s.Jobs) }),
+	gauge("beanstalkd_binlog_disk_bytes", "Size of the binlog's files, those included that are kept ready.",
+		func(s *binlog.Stats) float64 { return float64(s.DiskBytes) }),
+	gauge("beanstalkd_binlog_live_bytes", "Bytes of the records that jobs still need.",
+		func(s *binlog.Stats) float64 { return float64(s.LiveBytes) }),
+	gauge("beanstalkd_binlog_dead_bytes", "Bytes of records that nothing needs any more and that compaction has not removed yet.",
+		func(s *binlog.Stats) float64 { return float64(s.UsedBytes - s.LiveBytes) }),
+	gauge("beanstalkd_binlog_free_bytes", "Bytes that are allocated on the disk and not used yet.",
+		func(s *binlog.Stats) float64 { return float64(s.FreeBytes) }),
+	gauge("beanstalkd_binlog_pending_bytes", "Bytes of records that are not written yet.",
+		func(s *binlog.Stats) float64 { return float64(s.PendingBytes) }),
+	gauge("beanstalkd_binlog_unsynced_bytes", "Bytes that are written and not yet synced to the disk.",
+		func(s *binlog.Stats) float64 { return float64(s.UnsyncedBytes) }),
+	counter("beanstalkd_binlog_records_written_total", "Records that commands have written.",
+		func(s *binlog.Stats) float64 { return float64(s.Written()) }),
+	counter("beanstalkd_binlog_records_migrated_total", "Records that compaction has moved.",
+		func(s *binlog.Stats) float64 { return float64(s.Migrated) }),
+	counter("beanstalkd_binlog_segments_created_total", "Segments that were begun.",
+		func(s *binlog.Stats) float64 { return float64(s.SegmentsCreated) }),
+	counter("beanstalkd_binlog_segments_removed_total", "Segments that were removed.",
+		func(s *binlog.Stats) float64 { return float64(s.SegmentsRemoved) }),
+	counter("beanstalkd_binlog_append_waits_total",
+		"Attempts to record something that found no room and were put off until there was some.",
+		func(s *binlog.Stats) float64 { return float64(s.AppendWaits) }),
+	counter("beanstalkd_binlog_space_errors_total", "Attempts to get disk space that failed.",
+		func(s *binlog.Stats) float64 { return float64(s.SpaceErrors) }),
+	gauge("beanstalkd_binlog_full", "1 while new jobs are refused for want of disk space, 0 otherwise.",
+		func(s *binlog.Stats) float64 { return oneIf(s.Full) }),
+	gauge("beanstalkd_binlog_failed", "1 if a write or sync has failed, so that nothing is committed any more, 0 otherwise.",
+		func(s *binlog.Stats) float64 { return oneIf(s.Failed) }),
 }
 
 // Commits counts what commits cost. It is the binlog's [binlog.Observer]. Any

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 
 	"trellis/binlog"
 	"trellis/cmd/trellisd/internal/access"
@@ -134,20 +135,19 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector].
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.collectAlways(ch)
-	var log *binlog.Stats
+	s := server{src: &c.src}
 	if c.src.Binlog != nil {
-		if log = c.src.Binlog(); log != nil {
-			collectBinlog(ch, log)
+		if log := c.src.Binlog(); log != nil {
+			binlogMetrics.collect(ch, log)
+			s.binlog = *log
 		}
 	}
 	serving := c.src.Serving()
-	var now engine.Time
-	var s *engine.Snapshot
 	var shown []engine.TubeSnapshot
 	var rest engine.TubeSums
 	if serving != nil {
-		now = serving.Now()
-		s = serving.Engine.Snapshot(now)
+		s.now = serving.Now()
+		s.Snapshot = serving.Engine.Snapshot(s.now)
 		shown, rest = c.tubes(serving)
 		if serving.Current != nil && !serving.Current() {
 			serving = nil // another member may lead by now, and its jobs are those of the cluster
@@ -163,7 +163,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	if c.src.Access != nil {
-		collectAccess(ch, c.src.Access())
+		accessMetrics.collect(ch, c.src.Access())
 	}
 	st := serving.Reactor.Stats()
 	collectReactor(ch, &st)
@@ -172,13 +172,18 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if c.src.Certificates != nil {
 		collectHandshakes(ch, serving.Reactor.Handshakes())
 	}
-	c.collectServer(ch, s)
-	for i := range shown {
-		collectTube(ch, &shown[i])
-	}
-	collectOthers(ch, &rest)
+	serverMetrics.collect(ch, &s)
+	ch <- jobWait.with(&s.ReadyTimes)
+	restMetrics.collect(ch, &rest)
 	if c.opt.Legacy {
-		c.collectLegacy(ch, now, s, shown, log)
+		legacyMetrics.collect(ch, &s)
+	}
+	for i := range shown {
+		name := []*dto.LabelPair{label("tube", shown[i].Name)}
+		tubeMetrics.collect(ch, &shown[i], name...)
+		if c.opt.Legacy {
+			legacyTubeMetrics.collect(ch, &shown[i], name...)
+		}
 	}
 }
 
@@ -189,9 +194,13 @@ func (c *collector) collectAlways(ch chan<- prometheus.Metric) {
 		collectReload(ch, stats())
 	}
 	if c.src.Certificates != nil {
-		collectCertificates(ch, c.src.Certificates())
+		certificates := c.src.Certificates()
+		certificateMetrics.collect(ch, certificates)
+		collectReload(ch, certificates.Reload)
 	}
-	if c.memoryLimit > 0 {
-		ch <- processMemoryLimit.with(float64(c.memoryLimit))
-	}
+	processMetrics.collect(ch, c.memoryLimit)
+}
+
+func collectReload(ch chan<- prometheus.Metric, s reload.Stats) {
+	reloadMetrics.collect(ch, s, label("file", s.What))
 }

@@ -11,26 +11,33 @@ import (
 	"trellis/reactor"
 )
 
-var (
-	listenerConnections = gauge("beanstalkd_listener_connections",
-		"Open connections by the listening socket that they came from.", "listener", "tls")
-	listenerAccepted = counter("beanstalkd_listener_accepted_connections_total",
-		"Connections that came from a listening socket and were given to an event loop.", "listener", "tls")
+var listenerMetrics = list[reactor.ListenerStats]{
+	gauge("beanstalkd_listener_connections", "Open connections by the listening socket that they came from.",
+		func(l reactor.ListenerStats) float64 { return float64(l.Connections) }, "listener", "tls"),
+	counter("beanstalkd_listener_accepted_connections_total",
+		"Connections that came from a listening socket and were given to an event loop.",
+		func(l reactor.ListenerStats) float64 { return float64(l.Accepted) }, "listener", "tls"),
+}
 
-	handshakeDuration = newDurations("beanstalkd_tls_handshake_duration_seconds",
-		"How long TLS handshakes took, by how they ended: ok; certificate, the client's is missing or not accepted; "+
-			"protocol, no TLS or nothing of it that is accepted; refused, the client sent an alert; closed, the client went; "+
-			"timeout; crowded, given up to make room for others; stopped, the server was stopped or failed.", -14, 4, "result")
-	handshakesPending = gauge("beanstalkd_tls_pending_handshakes",
-		"TLS handshakes that are under way.")
-	certificateExpiry = gauge("beanstalkd_tls_certificate_expiry_timestamp_seconds",
-		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.", "certificate")
-)
+var certificateMetrics = list[Certificates]{
+	gauges("certificate", "beanstalkd_tls_certificate_expiry_timestamp_seconds",
+		"When certificates expire: server, the server's own; client_ca, the first of the authorities of clients.", by[Certificates]{
+			{"server", func(c Certificates) float64 { return float64(c.Expires.Unix()) }},
+			{"client_ca", func(c Certificates) float64 {
+				return shownIf(!c.ClientCAExpires.IsZero(), float64(c.ClientCAExpires.Unix()))
+			}},
+		}),
+}
 
-var (
-	certificateServer   = label("certificate", "server")
-	certificateClientCA = label("certificate", "client_ca")
-)
+var handshakeMetrics = list[*reactor.HandshakeStats]{
+	gauge("beanstalkd_tls_pending_handshakes", "TLS handshakes that are under way.",
+		func(s *reactor.HandshakeStats) float64 { return float64(s.Pending) }),
+}
+
+var handshakeDuration = newDurations("beanstalkd_tls_handshake_duration_seconds",
+	"How long TLS handshakes took, by how they ended: ok; certificate, the client's is missing or not accepted; "+
+		"protocol, no TLS or nothing of it that is accepted; refused, the client sent an alert; closed, the client went; "+
+		"timeout; crowded, given up to make room for others; stopped, the server was stopped or failed.", -14, 4, "result")
 
 var handshakeLabels = func() (l [reactor.NumHandshakeResults]*dto.LabelPair) {
 	for r := range l {
@@ -55,9 +62,7 @@ func collectListeners(ch chan<- prometheus.Metric, all []reactor.ListenerStats) 
 		sums[k] = s
 	}
 	for k, s := range sums {
-		addr, tls := label("listener", k.addr), label("tls", strconv.FormatBool(k.tls))
-		ch <- listenerConnections.with(float64(s.Connections), addr, tls)
-		ch <- listenerAccepted.with(float64(s.Accepted), addr, tls)
+		listenerMetrics.collect(ch, s, label("listener", k.addr), label("tls", strconv.FormatBool(k.tls)))
 	}
 }
 
@@ -65,7 +70,7 @@ func collectHandshakes(ch chan<- prometheus.Metric, s *reactor.HandshakeStats) {
 	for r := range s.Took {
 		ch <- handshakeDuration.with(&s.Took[r], handshakeLabels[r])
 	}
-	ch <- handshakesPending.with(float64(s.Pending))
+	handshakeMetrics.collect(ch, s)
 }
 
 // Certificates are what there is to know of the server's certificates.
@@ -73,12 +78,4 @@ type Certificates struct {
 	Expires         time.Time // the server's own
 	ClientCAExpires time.Time // the first of the authorities of clients; zero if there are none
 	Reload          reload.Stats
-}
-
-func collectCertificates(ch chan<- prometheus.Metric, s Certificates) {
-	ch <- certificateExpiry.with(float64(s.Expires.Unix()), certificateServer)
-	if !s.ClientCAExpires.IsZero() {
-		ch <- certificateExpiry.with(float64(s.ClientCAExpires.Unix()), certificateClientCA)
-	}
-	collectReload(ch, s.Reload)
 }
