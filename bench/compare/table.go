@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -150,20 +151,26 @@ func Machine() string {
 }
 
 // UpdateMarkdown writes text into the file between the lines "<!-- MARK: begin -->" and "<!-- MARK: end -->", in place
-// of what is there. A file that does not exist is made, with these lines.
+// of what is there. A file that does not exist is made. A file that has other such sections, but not this one, gets it at
+// its end; one that has none is left alone, because it may be meant for something else.
 func UpdateMarkdown(file, mark string, text []byte) error {
-	markBegin, markEnd := "<!-- "+mark+": begin -->\n", "<!-- "+mark+": end -->\n"
+	begin, end := "<!-- "+mark+": begin -->\n", "<!-- "+mark+": end -->\n"
 	old, err := os.ReadFile(file)
-	if errors.Is(err, os.ErrNotExist) {
-		old, err = []byte(markBegin+markEnd), nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		old = []byte("# Results of trellis bench compare\n\n" + begin + end)
+	case err != nil:
 		return err
+	case !bytes.Contains(old, []byte(begin)) && anySection.Match(old):
+		old = append(old, "\n"+begin+end...)
 	}
-	before, rest, ok1 := bytes.Cut(old, []byte(markBegin))
-	_, after, ok2 := bytes.Cut(rest, []byte(markEnd))
+	before, rest, ok1 := bytes.Cut(old, []byte(begin))
+	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok1 || !ok2 {
-		return fmt.Errorf("%s lacks the lines %q and %q", file, markBegin, markEnd)
+		return fmt.Errorf("%s lacks the lines %q and %q", file, begin, end)
 	}
-	return os.WriteFile(file, slices.Concat(before, []byte(markBegin), text, []byte(markEnd), after), 0o644)
+	return os.WriteFile(file, slices.Concat(before, []byte(begin), text, []byte(end), after), 0o644)
 }
+
+// anySection is the first line of a section that UpdateMarkdown has written.
+var anySection = regexp.MustCompile(`(?m)^<!-- bench( \w+)?: begin -->$`)

@@ -10,21 +10,38 @@ import (
 )
 
 func TestMarkdownReplacesWhatIsBetweenTheMarks(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "README.md")
-	for _, text := range []string{"one\n", "two\nlines\n"} {
-		if err := UpdateMarkdown(file, "mark", []byte(text)); err != nil {
+	file := filepath.Join(t.TempDir(), "RESULTS.md")
+	update := func(mark, text, want string) {
+		t.Helper()
+		if err := UpdateMarkdown(file, mark, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		got, err := os.ReadFile(file)
-		if want := "<!-- mark: begin -->\n" + text + "<!-- mark: end -->\n"; err != nil || string(got) != want {
+		if got, err := os.ReadFile(file); err != nil || string(got) != want {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
 	}
-	if err := os.WriteFile(file, []byte("no marks\n"), 0o600); err != nil {
-		t.Fatal(err)
+	section := func(mark, text string) string {
+		return "<!-- " + mark + ": begin -->\n" + text + "<!-- " + mark + ": end -->\n"
 	}
-	if err := UpdateMarkdown(file, "mark", []byte("x")); err == nil {
-		t.Error("a file without marks was changed")
+	const head = "# Results of trellis bench compare\n\n"
+	update("bench", "one\n", head+section("bench", "one\n"))
+	update("bench", "two\nlines\n", head+section("bench", "two\nlines\n"))
+	update("bench cluster", "three\n", head+section("bench", "two\nlines\n")+"\n"+section("bench cluster", "three\n"))
+	update("bench", "", head+section("bench", "")+"\n"+section("bench cluster", "three\n"))
+}
+
+func TestMarkdownLeavesOtherFilesAlone(t *testing.T) {
+	for _, text := range []string{"no marks\n", "<!-- bench: begin -->\nno end\n"} {
+		file := filepath.Join(t.TempDir(), "README.md")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := UpdateMarkdown(file, "bench", []byte("x")); err == nil {
+			t.Errorf("%q: no error", text)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != text {
+			t.Errorf("%q became %q, %v", text, got, err)
+		}
 	}
 }
 
