@@ -1,6 +1,7 @@
 // Package bench describes loads on a server that speaks the beanstalkd protocol: Config is what a load is given, Result
 // what it finds out, and the other types are addresses, body sizes, command mixes and violations in them. Package load puts
-// the load on and package compare compares servers; both speak only the wire protocol.
+// the load on and package compare compares servers; both speak only the wire protocol. A new scenario is an entry in one list:
+// see package load.
 //
 // # Use
 //

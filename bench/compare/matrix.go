@@ -6,6 +6,7 @@ import (
 
 	"trellis/bench"
 	"trellis/bench/internal/quantity"
+	"trellis/bench/load"
 )
 
 // matrixLoad is the load that most rows of a matrix vary: 50 connections, one command in flight on each, bodies of 100
@@ -27,7 +28,7 @@ const closedLoop = "cycle, 50 connections"
 // noMoreThanFirst is the target of measurements in which the first server is good: to need no more than it does.
 var noMoreThanFirst = target{ratioBelow, 1}
 
-// StandardMatrix returns the measurements of the README, in which every scenario has its row. For two servers in three
+// StandardMatrix returns the measurements of RESULTS.md, in which every scenario has its row. For two servers in three
 // rounds they take a quarter of an hour at most.
 func StandardMatrix() []Measurement {
 	seconds := measured{figure{name: "time", unit: quantity.Seconds}, runSeconds}
@@ -60,8 +61,10 @@ func StandardMatrix() []Measurement {
 			seconds.with(target{ratioBelow, 1.0 / 10}, target{ratioBelow, 1.0 / 20}),
 			measured{figure{name: "memory a job", unit: quantity.Bytes}, bytesPerJob}.with(target{valueBelow, 220}, target{valueBelow, 160})),
 	}
-	for _, l := range otherScenarios() {
-		all = append(all, l.measurement())
+	for _, sc := range load.Scenarios() {
+		if sc.Row != nil {
+			all = append(all, scenarioRow(sc))
+		}
 	}
 	all = append(all,
 		openLoop(matrixLoad("cycle", func(c *bench.Config) { c.Duration = 8 * time.Second })),
@@ -75,61 +78,31 @@ func StandardMatrix() []Measurement {
 	return append(all, secureRows()...)
 }
 
-// A scenarioLoad is a load of the standard matrix that is measured by what it costs the server, and by further figures.
-type scenarioLoad struct {
-	cfg     bench.Config
-	more    string // appended to its name
-	figures []measured
-}
-
-// otherScenarios are the scenarios that the rest of the standard matrix leaves out.
-func otherScenarios() []scenarioLoad {
-	handover := latency("p50 from put to reserved", bench.HandoverMetric, p50)
-	late := latency("p99 of how late", bench.LateMetric, p99)
-	of := func(scenario, more string, change func(*bench.Config), figures ...measured) scenarioLoad {
-		return scenarioLoad{matrixLoad(scenario, change), more, figures}
+// scenarioRow is a row that the scenario declares: what it costs the server, and the figure that the scenario is about.
+func scenarioRow(sc *load.Scenario) Measurement {
+	cfg := matrixLoad(sc.Name, sc.Row.Set)
+	name := sc.Name + ", " + plural(cfg.Conns, "connection") + sc.Row.Detail
+	figures := []measured{cpuFigure.with(noMoreThanFirst, target{})}
+	switch sc.Metric {
+	case bench.HandoverMetric:
+		figures = append(figures, latency("p50 from put to reserved", bench.HandoverMetric, p50))
+	case bench.LateMetric:
+		figures = append(figures, latency("p99 of how late", bench.LateMetric, p99))
+	case bench.UnitMetric:
+		figures = append(figures, latency("p99 of a unit", bench.UnitMetric, p99).with(noMoreThanFirst, target{}), rateFigure)
+	default:
+		figures = append(figures, rateOf(sc))
 	}
-	return []scenarioLoad{
-		of("put", "", func(c *bench.Config) { c.Keep = true }, rateFigure),
-		of("produce-consume", "", nil, rateFigure),
-		of("fan-in", "", nil, rateFigure),
-		of("many-tubes", ", 1,000 tubes", func(c *bench.Config) { c.Tubes = 1000 }, rateFigure),
-		of("watch-many", ", 100 tubes", func(c *bench.Config) { c.Tubes = 100 }, rateFigure),
-		of("waiting", "", func(c *bench.Config) { c.Conns = 1000 }, handover),
-		of("delayed", ", 10,000 jobs/s with a delay of 1 s",
-			func(c *bench.Config) { c.Rate, c.Delay, c.Warmup = 10000, time.Second, 1500*time.Millisecond }, late),
-		of("reserve-timeout", ", a timeout of 1 s", func(c *bench.Config) { c.Conns, c.Timeout = 1000, time.Second }, late),
-		of("priorities", "", nil, rateFigure),
-		of("bury-kick", "", nil, rateFigure),
-		of("mix", "", func(c *bench.Config) { c.Mix = matrixMix }, rateFigure),
-		of("churn", "", nil, rateFigure),
-		of("connect", "", nil, measured{figure{name: "connections", unit: quantity.PerSecond}, unitRate}),
-		of("large", ", bodies of 65,000 bytes", func(c *bench.Config) { c.Size = bench.FixedSize(65000) },
-			latency("p99 of a unit", bench.UnitMetric, p99).with(noMoreThanFirst, target{}), rateFigure),
+	return loadOn(name, "", cfg, figures...)
+}
+
+// rateOf is the rate of a scenario's commands, or of its units.
+func rateOf(sc *load.Scenario) measured {
+	if sc.Units == "" {
+		return rateFigure
 	}
+	return measured{figure{name: sc.Units, unit: quantity.PerSecond}, unitRate}
 }
-
-// measurement is the load on a fresh server, with its cost as the first figure.
-func (l scenarioLoad) measurement() Measurement {
-	name := l.cfg.Scenario + ", " + plural(l.cfg.Conns, "connection") + l.more
-	figures := append([]measured{cpuFigure.with(noMoreThanFirst, target{})}, l.figures...)
-	return loadOn(name, "", l.cfg, figures...)
-}
-
-// matrixMix is the mix of the standard matrix: mostly puts, reserves and deletes, and a little of what happens when
-// workers fail and operators look.
-var matrixMix = bench.Mix{Steps: []bench.MixStep{
-	{Weight: 30, Command: "put", Priority: bench.Range{Most: 1000}},
-	{Weight: 30, Command: "reserve"},
-	{Weight: 26, Command: "delete"},
-	{Weight: 4, Command: "release", Priority: bench.Range{Most: 1000}},
-	{Weight: 3, Command: "touch"},
-	{Weight: 2, Command: "bury"},
-	{Weight: 2, Command: "kick", Bound: bench.Range{Least: 1, Most: 10}},
-	{Weight: 1, Command: "peek-ready"},
-	{Weight: 1, Command: "stats-job"},
-	{Weight: 1, Command: "stats-tube"},
-}}
 
 // plural writes a number with the word for what is counted.
 func plural(n int, word string) string {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"trellis/bench"
 	"trellis/bench/load"
 )
 
@@ -42,16 +42,18 @@ func TestTheStandardMatrixHasEveryScenario(t *testing.T) {
 }
 
 func TestTheLoadsOfTheOtherScenariosRun(t *testing.T) {
-	for _, l := range otherScenarios() {
-		l.cfg.Conns, l.cfg.Rate = min(l.cfg.Conns, 4), min(l.cfg.Rate, 50)
-		l.cfg.Duration, l.cfg.Warmup = 20*time.Millisecond, 0
-		t.Run(l.cfg.Scenario, func(t *testing.T) {
-			s := &session{Comparison: &Comparison{}, server: fakeCommand(t, "a", ""), table: new(Table), notes: make(map[Note]bool)}
-			defer s.close()
-			m := l.measurement()
-			if values, err := m.measure(t.Context(), s); err != nil || len(values) != len(m.figures) || s.table.Err() != nil {
-				t.Errorf("%s: got %v, %v, %v", m.name, values, err, s.table.Err())
+	for _, sc := range load.Scenarios() {
+		if sc.Row == nil {
+			continue
+		}
+		small := *sc
+		small.Row = &load.Row{Set: func(c *bench.Config) {
+			if sc.Row.Set != nil {
+				sc.Row.Set(c)
 			}
-		})
+			c.Conns, c.Rate = min(c.Conns, 4), min(c.Rate, 50)
+			c.Warmup = 0
+		}}
+		t.Run(sc.Name, func(t *testing.T) { measureQuickly(t, scenarioRow(&small), fakeCommand(t, "a", "")) })
 	}
 }

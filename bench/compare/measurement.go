@@ -131,17 +131,19 @@ func withAndWithout(name string, without, with bench.Config, m measured, goal ta
 // Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr, Runs and
 // CPUs are the comparison's.
 func Load(cfg bench.Config) Measurement {
-	if cfg.Scenario == "idle" {
+	sc := load.FindScenario(cfg.Scenario)
+	if sc != nil && sc.Uses&load.Count == 0 { // it has no units
 		return loadOn(cfg.Scenario, "", cfg, memoryFigure, measured{figure{name: "server CPU", unit: quantity.Cores, zero: true}, serverBusy})
 	}
 	figures := []measured{
 		rateFigure, cpuFigure,
 		latency("p50 of a unit", bench.UnitMetric, p50), latency("p99 of a unit", bench.UnitMetric, p99), latency("p99.9 of a unit", bench.UnitMetric, p999),
 	}
-	switch sc := load.FindScenario(cfg.Scenario); {
-	case cfg.Scenario == "delayed" || cfg.Scenario == "reserve-timeout":
+	switch {
+	case sc == nil: // the load says so
+	case sc.Metric == bench.LateMetric:
 		figures = append(figures, latency("p50 of how late", bench.LateMetric, p50), latency("p99 of how late", bench.LateMetric, p99))
-	case sc != nil && sc.Consumers:
+	case sc.Uses&load.Producers != 0:
 		figures = append(figures, latency("p50 from put to reserved", bench.HandoverMetric, p50), latency("p99 from put to reserved", bench.HandoverMetric, p99))
 	}
 	if cfg.Conns+cfg.Idle+cfg.Waiting >= bench.MemoryConns && cfg.Held == 0 {

@@ -3,7 +3,6 @@ package load
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"trellis/bench"
@@ -41,14 +40,14 @@ func complete(c *bench.Config) (*Scenario, error) {
 		return nil, errors.New("no address")
 	case c.Conns*c.Depth > 1<<24:
 		return nil, errors.New("more than 16,777,216 commands in flight are not supported")
-	case sc.Consumers && c.Producers >= c.Conns:
+	case sc.Uses&Producers != 0 && c.Producers >= c.Conns:
 		return nil, fmt.Errorf("%d of %d connections put, and none is left to reserve", c.Producers, c.Conns)
 	case c.Backlog > 0 && c.Held*c.Conns >= c.Backlog:
 		return nil, fmt.Errorf("connections hold %d jobs, and no more than %d are to be in the server", c.Held*c.Conns, c.Backlog)
 	case c.Delay%time.Second != 0 || c.Timeout%time.Second != 0:
 		return nil, errors.New("delay and timeout must be whole seconds")
-	case c.Scenario == "mix" && len(c.Mix.Steps) == 0:
-		return nil, errors.New("the scenario \"mix\" needs a file with a mix")
+	case sc.Uses&Mix != 0 && len(c.Mix.Steps) == 0:
+		return nil, fmt.Errorf("the scenario %q needs a file with a mix", sc.Name)
 	}
 	return sc, nil
 }
@@ -60,25 +59,23 @@ func misfit(c *bench.Config, sc *Scenario) error {
 		min(c.Duration, c.Warmup, c.Delay, c.Timeout, c.Patience) < 0 || c.Count < 0 || c.Rate < 0 {
 		return errors.New("numbers must not be negative")
 	}
-	is := func(names ...string) bool { return slices.Contains(names, sc.Name) }
 	for _, o := range []struct {
-		set, used bool
-		what      string
+		option Options
+		set    bool
+		what   string
 	}{
-		{c.Producers > 0, sc.Consumers, "producers"},
-		{c.Delay > 0, is("delayed"), "a delay"},
-		{c.Timeout > 0, is("reserve-timeout"), "a timeout"},
-		{len(c.Mix.Steps) > 0, is("mix"), "a mix"},
-		{c.Tubes > 0, !is("priorities", "connect", "idle"), "a number of tubes"},
-		{c.Depth > 1, !is("churn", "connect", "reserve-timeout", "idle"), "a depth"},
-		{c.Count > 0, !is("idle"), "a count"},
-		{c.Rate > 0, !is("idle"), "a rate"},
-		// The connections of a mix give away all that they have reserved.
-		{c.Held > 0, !sc.Consumers && !is("churn", "connect", "idle", "mix"), "held jobs"},
-		// Where nothing is deleted, puts would wait for ever once it is reached.
-		{c.Backlog > 0, !is("put", "connect", "reserve-timeout", "mix", "idle"), "a backlog"},
+		{Producers, c.Producers > 0, "producers"},
+		{Delay, c.Delay > 0, "a delay"},
+		{Timeout, c.Timeout > 0, "a timeout"},
+		{Mix, len(c.Mix.Steps) > 0, "a mix"},
+		{Tubes, c.Tubes > 0, "a number of tubes"},
+		{Depth, c.Depth > 1, "a depth"},
+		{Count, c.Count > 0, "a count"},
+		{Rate, c.Rate > 0, "a rate"},
+		{Held, c.Held > 0, "held jobs"},
+		{Backlog, c.Backlog > 0, "a backlog"},
 	} {
-		if o.set && !o.used {
+		if o.set && sc.Uses&o.option == 0 {
 			return fmt.Errorf("the scenario %q has no use for %s", sc.Name, o.what)
 		}
 	}

@@ -19,6 +19,10 @@
 // the latency of a unit counts from when it was due, so that a stall of the server shows in every unit that it delayed.
 // Units begin up to ten seconds late; those that still could not begin count with the time that they have waited.
 //
+// A new scenario is an entry in the list scenarios, a driver if none there sends what it needs, and the driver's test. The
+// entry says which settings the scenario uses; the help of the command line, the checks of configurations, the row in the
+// standard comparison, and the tests that run every scenario on a server with and without faults follow from it.
+//
 // # Invariants
 //
 //   - The book knows every job by the id that the server gave it. A job must come to one connection at a time, with the

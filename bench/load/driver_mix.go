@@ -40,6 +40,21 @@ func newMixTable(m bench.Mix) *mixTable {
 	return t
 }
 
+// standardMix is the mix of the standard comparison: mostly puts, reserves and deletes, and a little of what happens when
+// workers fail and operators look.
+var standardMix = bench.Mix{Steps: []bench.MixStep{
+	{Weight: 30, Command: "put", Priority: bench.Range{Most: 1000}},
+	{Weight: 30, Command: "reserve"},
+	{Weight: 26, Command: "delete"},
+	{Weight: 4, Command: "release", Priority: bench.Range{Most: 1000}},
+	{Weight: 3, Command: "touch"},
+	{Weight: 2, Command: "bury"},
+	{Weight: 2, Command: "kick", Bound: bench.Range{Least: 1, Most: 10}},
+	{Weight: 1, Command: "peek-ready"},
+	{Weight: 1, Command: "stats-job"},
+	{Weight: 1, Command: "stats-tube"},
+}}
+
 const (
 	// mostHeld is how many jobs a connection of a mix holds at most.
 	mostHeld = 1000

@@ -49,7 +49,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	defer func() { ctl.Close() }()
 	seed := cfg.Seed + uint64(number)
 	s := &shared{
-		cfg: cfg, addr: &cfg.Addr, drv: sc.driver, consumes: sc.Consumers, seed: seed, unitsPerConn: cfg.Depth,
+		cfg: cfg, addr: &cfg.Addr, scenario: sc, drv: sc.driver, consumes: sc.Uses&Producers != 0, seed: seed, unitsPerConn: cfg.Depth,
 		bodies: newBodies(cfg.Size, seed), mix: newMixTable(cfg.Mix), counters: make([]counters, cfg.Threads),
 		base: time.Now(), prefix: tubePrefix(),
 	}

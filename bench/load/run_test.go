@@ -38,6 +38,15 @@ func mustSizes(t *testing.T, s string) bench.Sizes {
 	return z
 }
 
+func mustMix(t *testing.T, s string) bench.Mix {
+	t.Helper()
+	m, err := bench.ParseMix(strings.NewReader(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 const testMix = `
 # a little of everything
 40 put pri=0-1000 delay=0
@@ -61,6 +70,12 @@ func scenarioCases(t *testing.T, addr bench.Address) map[string]bench.Config {
 	cases := make(map[string]bench.Config)
 	for _, sc := range scenarios {
 		cfg := quick(addr, sc.Name)
+		if sc.Uses&Count == 0 {
+			cfg.Count, cfg.Duration = 0, 50*time.Millisecond
+		}
+		if sc.Uses&Mix != 0 {
+			cfg.Mix = mustMix(t, testMix)
+		}
 		cases[sc.Name] = cfg
 	}
 	with := func(name, scenario string, change func(*bench.Config)) {
@@ -68,14 +83,7 @@ func scenarioCases(t *testing.T, addr bench.Address) map[string]bench.Config {
 		change(&cfg)
 		cases[name] = cfg
 	}
-	with("idle", "idle", func(c *bench.Config) { c.Count, c.Duration = 0, 50*time.Millisecond })
-	with("mix", "mix", func(c *bench.Config) {
-		var err error
-		if c.Mix, err = bench.ParseMix(strings.NewReader(testMix)); err != nil {
-			t.Fatal(err)
-		}
-		c.Depth = 4
-	})
+	with("mix", "mix", func(c *bench.Config) { c.Mix, c.Depth = mustMix(t, testMix), 4 })
 	with("reserve-timeout", "reserve-timeout", func(c *bench.Config) { c.Count, c.Timeout = 16, time.Second })
 	with("reserve-timeout of nothing", "reserve-timeout", func(c *bench.Config) { c.Timeout = 0 })
 	with("priorities", "priorities", func(c *bench.Config) { c.Count, c.Conns, c.Depth = 8, 2, 4 })
@@ -133,7 +141,7 @@ func checkClean(t *testing.T, cfg bench.Config) {
 		t.Fatal(err)
 	}
 	run := res.Runs[0]
-	if cfg.Scenario == "idle" {
+	if FindScenario(cfg.Scenario).Uses&Count == 0 {
 		return
 	}
 	if cfg.Count > 0 && run.Units != float64(cfg.Count) {

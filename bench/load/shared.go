@@ -15,8 +15,9 @@ import (
 type shared struct {
 	cfg      *bench.Config
 	addr     *bench.Address
-	drv      driver
-	consumes bool
+	scenario *Scenario
+	drv      driver // the scenario's
+	consumes bool   // some connections take the jobs that others put
 	violations
 	book     *book
 	bodies   *bodies

@@ -32,7 +32,7 @@ func (s *shared) newWorkers() ([]*worker, error) {
 	add(roleIdle, cfg.Idle)
 	add(roleWaiting, cfg.Waiting)
 	s.spread = n
-	if cfg.Scenario == "churn" || cfg.Scenario == "connect" {
+	if s.scenario.reconnects {
 		s.spread = churnSources * portsPerSource
 	}
 	if err := host.RaiseFileLimit(n + 64); err != nil {

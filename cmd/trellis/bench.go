@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,13 +58,18 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 	f.IntVar(&l.cfg.Waiting, "waiting", 0, "further connections that wait for a job in vain")
 	f.IntVar(&l.cfg.Held, "held", 0, "jobs that each connection holds reserved all the time")
 	f.IntVar(&l.cfg.FurtherTubes, "further-tubes", 0, "further tubes, each with a delayed job")
-	f.DurationVar(&l.cfg.Delay, "delay", 0, "scenario delayed: the longest delay, in whole seconds (default 1s)")
-	f.DurationVar(&l.cfg.Timeout, "timeout", time.Second, "scenario reserve-timeout: the timeout, in whole seconds")
-	f.StringVar(&l.mix, "mix", "", "scenario mix: the file with weights and commands")
+	f.DurationVar(&l.cfg.Delay, "delay", 0, forScenario(load.Delay)+"the longest delay, in whole seconds (default 1s)")
+	f.DurationVar(&l.cfg.Timeout, "timeout", time.Second, forScenario(load.Timeout)+"the timeout, in whole seconds")
+	f.StringVar(&l.mix, "mix", "", forScenario(load.Mix)+"the file with weights and commands")
 	f.DurationVar(&l.cfg.Patience, "patience", 10*time.Second, "give up when no reply has come for so long")
 	l.flags = f
 	cmd.Flags().AddFlagSet(f)
 	cmd.MarkFlagsMutuallyExclusive("duration", "count")
+}
+
+// forScenario begins the help text of a flag that only some scenarios have a use for.
+func forScenario(option load.Options) string {
+	return "scenario " + strings.Join(load.UsedBy(option), ", ") + ": "
 }
 
 // given returns the name of a flag other than except that was given, and "" when none was.
@@ -100,7 +106,7 @@ func (l *loadFlags) config(scenario string) (cfg bench.Config, err error) {
 	if cfg.Count > 0 && !f.Changed("warmup") {
 		cfg.Warmup = 0
 	}
-	if scenario != "reserve-timeout" && !f.Changed("timeout") {
+	if !f.Changed("timeout") && !slices.Contains(load.UsedBy(load.Timeout), scenario) {
 		cfg.Timeout = 0
 	}
 	return cfg, nil

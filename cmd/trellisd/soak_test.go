@@ -171,25 +171,26 @@ const soakOverTLS = 3
 // soakLoad runs the next of the load generator's scenarios for a moment.
 func soakLoad(t *testing.T, s *server, certs *certFiles, n int) {
 	t.Helper()
-	scenarios := load.Scenarios()
+	scenario := load.Scenarios()[n%len(load.Scenarios())]
 	cfg := bench.Config{
-		Scenario: scenarios[n%len(scenarios)].Name, Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
+		Scenario: scenario.Name, Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
 		Duration: 700 * time.Millisecond, Warmup: time.Millisecond,
 		Seed: rand.Uint64(), Patience: time.Minute,
 	}
 	cfg.Threads = min(cfg.Conns, 1+rand.IntN(3))
 	var err error
-	switch cfg.Scenario {
-	case "mix":
+	if scenario.Uses&load.Mix != 0 {
 		if cfg.Mix, err = bench.ParseMix(strings.NewReader(soakMix)); err != nil {
 			t.Fatal(err)
 		}
-	case "reserve-timeout":
-		cfg.Depth, cfg.Timeout = 1, time.Second
-	case "churn", "connect", "idle":
+	}
+	if scenario.Uses&load.Timeout != 0 {
+		cfg.Timeout = time.Second
+	}
+	if scenario.Uses&load.Depth == 0 {
 		cfg.Depth = 1
-	case "watch-many":
-		cfg.Tubes = 100
+	}
+	switch cfg.Scenario {
 	case "large":
 		cfg.Conns = min(cfg.Conns, 50)
 	case "put":
