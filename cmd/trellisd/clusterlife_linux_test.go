@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -406,9 +405,7 @@ func (c *testCluster) split() {
 func plantedProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "trellisd")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-tags=planted", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	no(t, goBuild(program, ".", "-tags=planted"))
 	return program
 }
 

@@ -47,10 +47,8 @@ func TestTheCommandsForTLSWork(t *testing.T) {
 		needPeer(t, "%v", err)
 	}
 	bin, dir := t.TempDir(), t.TempDir()
-	tool := filepath.Join(bin, "trellis-tool")
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", tool, "../trellis").CombinedOutput(); err != nil {
-		t.Fatalf("building trellis: %v\n%s", err, out)
-	}
+	tool, err := program(t.TempDir(), "trellis")
+	no(t, err)
 	// The server takes a free port and tells it; the tool waits until it has.
 	log := filepath.Join(dir, "log")
 	wrapper(t, bin, "trellisd", fmt.Sprintf(`exec %s "${@//0.0.0.0:11400/127.0.0.1:0}" -V --log-format=json 2>%s`, binary, log))

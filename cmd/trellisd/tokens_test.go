@@ -42,9 +42,8 @@ type reader struct {
 func newReader(t *testing.T) *reader {
 	t.Helper()
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(bin, "trellis"), "../trellis")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building trellis: %v\n%s", err, out)
+	if _, err := program(bin, "trellis"); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Symlink(binary, filepath.Join(bin, "trellisd")); err != nil {
 		t.Fatal(err)
