@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -24,10 +26,10 @@ func TestServersThatWantATokenAreCompared(t *testing.T) {
 	command := "x=" + trellisd + " -l {host} -p {port} --auth-file " + access
 	for _, what := range [][]string{{"-n", "100", "-c", "3", "cycle"}, {"--matrix", "standard", "--rows", "TCP_NODELAY"}} {
 		args := append([]string{"bench", "compare", "--server", command, "--rounds", "1"}, what...)
-		if out, errs, status := trellis(t, append(args, "--token-file", token)...); status != 0 {
+		if out, errs, status := trellisIn(t, nil, append(args, "--token-file", token)...); status != 0 {
 			t.Errorf("%v: status %d\n%s%s", what, status, out, errs)
 		}
-		if _, errs, status := trellis(t, args...); status != 1 || !strings.Contains(errs, "UNKNOWN_COMMAND") {
+		if _, errs, status := trellisIn(t, nil, args...); status != 1 || !strings.Contains(errs, "UNKNOWN_COMMAND") {
 			t.Errorf("%v without the token: status %d\n%s", what, status, errs)
 		}
 	}
@@ -41,7 +43,7 @@ func TestAClusterIsComparedWithAServerAlone(t *testing.T) {
 	dir := t.TempDir()
 	md := filepath.Join(dir, "README.md")
 	keeps := trellisd + " -l {host} -p {port} --http {host}:{http} -b {dir} "
-	out, errs, status := trellis(t, "bench", "compare", "--matrix", "cluster", "--rows", "put, 50", "-t", "300ms", "--rounds", "1",
+	out, errs, status := trellisIn(t, nil, "bench", "compare", "--matrix", "cluster", "--rows", "put, 50", "-t", "300ms", "--rounds", "1",
 		"--dir", dir, "--markdown", md, "--server", "alone="+keeps+"-f 0", "--server", "three="+keeps+"--node {node} --cluster {cluster}")
 	if status != 0 {
 		t.Fatalf("status %d\n%s%s", status, out, errs)

@@ -13,10 +13,17 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "trellis:", visible(err.Error()))
-		os.Exit(exitStatus(err))
+	os.Exit(run(ctx, newCommand()))
+}
+
+// run returns the exit status.
+func run(ctx context.Context, cmd *cobra.Command) int {
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
+	fmt.Fprintln(cmd.ErrOrStderr(), "trellis:", visible(err.Error()))
+	return exitStatus(err)
 }
 
 func newCommand() *cobra.Command {

@@ -19,7 +19,7 @@ import (
 const mainEnv = "TRELLIS_TEST_MAIN"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(mainEnv) != "" {
+	if os.Getenv(mainEnv) != "" || len(os.Args) == 2 && os.Args[1] == minderName {
 		main()
 		return
 	}
@@ -27,13 +27,20 @@ func TestMain(m *testing.M) {
 	_ = os.RemoveAll(serverDir)
 }
 
-// trellis runs the command, and returns what it says and its exit status.
+// trellis runs the command in this process, and returns what it says and its exit status. Its standard input is empty.
 func trellis(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	return trellisIn(t, nil, args...)
+	var out, errs bytes.Buffer
+	cmd := newCommand()
+	cmd.SetArgs(args)
+	cmd.SetIn(new(bytes.Reader))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	status = run(t.Context(), cmd)
+	return out.String(), errs.String(), status
 }
 
-// trellisIn is trellis with more in its environment.
+// trellisIn runs the command as a process, with more in its environment.
 func trellisIn(t *testing.T, env []string, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
 	self, err := os.Executable()
@@ -81,7 +88,7 @@ func fullServer(t *testing.T) string {
 }
 
 func TestAServerThatFailsMakesTheExitStatusOne(t *testing.T) {
-	out, errs, status := trellis(t, "bench", "run", "-a", fullServer(t), "-n", "20", "-c", "2", "--patience", "1s", "cycle")
+	out, errs, status := trellisIn(t, nil, "bench", "run", "-a", fullServer(t), "-n", "20", "-c", "2", "--patience", "1s", "cycle")
 	if status != 1 || !strings.Contains(out, "VIOLATION") || !strings.Contains(errs, "OUT_OF_MEMORY") {
 		t.Errorf("status %d\n%s\n%s", status, out, errs)
 	}
@@ -109,14 +116,14 @@ func TestMistakesAreExplained(t *testing.T) {
 		"0 rounds":                   "bench compare --rounds 0 --server=x{port} cycle",
 		"processor 0 cannot be both": "bench compare --server-cpus 0 --load-cpus 0 --server=x{port} cycle",
 	} {
-		if out, errs, status := trellis(t, strings.Fields(args)...); status != 1 || !strings.Contains(errs, want) {
+		if out, errs, status := trellisIn(t, nil, strings.Fields(args)...); status != 1 || !strings.Contains(errs, want) {
 			t.Errorf("trellis %s: status %d, want %q\n%s%s", args, status, want, out, errs)
 		}
 	}
 }
 
 func TestHelpNamesEveryScenario(t *testing.T) {
-	out, _, status := trellis(t, "bench", "run", "--help")
+	out, _, status := trellisIn(t, nil, "bench", "run", "--help")
 	for _, name := range []string{
 		"put", "cycle", "produce-consume", "fan-in", "many-tubes", "watch-many", "delayed", "priorities",
 		"waiting", "bury-kick", "reserve-timeout", "churn", "connect", "idle", "large", "mix",
@@ -143,7 +150,7 @@ func peer(t *testing.T) string {
 func TestCompareWritesItsTable(t *testing.T) {
 	server := peer(t)
 	md := filepath.Join(t.TempDir(), "README.md")
-	out, errs, status := trellis(t, "bench", "compare", "--server", "a="+server, "--server", "b="+server, "--rounds", "1",
+	out, errs, status := trellisIn(t, nil, "bench", "compare", "--server", "a="+server, "--server", "b="+server, "--rounds", "1",
 		"--markdown", md, "-n", "300", "-c", "3", "cycle")
 	text, err := os.ReadFile(md)
 	if status != 0 || err != nil || !strings.Contains(string(text), "| cycle | commands |") || !strings.Contains(out, "ratio") {
@@ -153,7 +160,7 @@ func TestCompareWritesItsTable(t *testing.T) {
 
 func TestAnUnfinishedComparisonLeavesTheTableOfTheLastOne(t *testing.T) {
 	md := filepath.Join(t.TempDir(), "README.md")
-	_, errs, status := trellis(t, "bench", "compare", "--server", "a="+peer(t), "--rounds", "1", "--markdown", md, "-n", "10", "recovery")
+	_, errs, status := trellisIn(t, nil, "bench", "compare", "--server", "a="+peer(t), "--rounds", "1", "--markdown", md, "-n", "10", "recovery")
 	if status != 1 || !strings.Contains(errs, "{dir}") {
 		t.Errorf("status %d\n%s", status, errs)
 	}
@@ -176,7 +183,7 @@ func TestRunWritesEveryFormat(t *testing.T) {
 	}()
 	waitFor(t, socket)
 	file := func(name string) string { return filepath.Join(dir, name) }
-	out, errs, status := trellis(t, "bench", "run", "-a", socket, "-n", "500", "-c", "5", "--runs", "2",
+	out, errs, status := trellisIn(t, nil, "bench", "run", "-a", socket, "-n", "500", "-c", "5", "--runs", "2",
 		"--json", file("j"), "--csv", file("c"), "--hdr-log", file("h"), "produce-consume")
 	if status != 0 || !strings.Contains(out, "put to reserved") {
 		t.Fatalf("status %d\n%s%s", status, out, errs)
@@ -186,7 +193,7 @@ func TestRunWritesEveryFormat(t *testing.T) {
 			t.Errorf("%s: %v, %q", name, err, text)
 		}
 	}
-	if out, _, status = trellis(t, "bench", "run", "-a", socket, "-n", "10", "--json", "-", "put"); status != 0 || out[0] != '{' {
+	if out, _, status = trellisIn(t, nil, "bench", "run", "-a", socket, "-n", "10", "--json", "-", "put"); status != 0 || out[0] != '{' {
 		t.Errorf("status %d\n%s", status, out)
 	}
 }

@@ -20,6 +20,27 @@ import (
 // patience is how long anything may take that should happen at once.
 const patience = 30 * time.Second
 
+// serverDir is what TestMain removes.
+var serverDir string
+
+// server is the path of trellisd: the one in TRELLIS_BIN, or one that is built, once.
+var server = sync.OnceValues(func() (string, error) {
+	if bin := os.Getenv("TRELLIS_BIN"); bin != "" {
+		return filepath.Join(bin, "trellisd"), nil
+	}
+	dir, err := os.MkdirTemp("", "trellis-test-")
+	if err != nil {
+		return "", err
+	}
+	serverDir = dir
+	path := filepath.Join(dir, "trellisd")
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", path, "../trellisd").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("building trellisd: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
 // A queueServer is a process of trellisd or beanstalkd, on a socket that nobody else can take.
 type queueServer struct {
 	t     *testing.T

@@ -317,7 +317,7 @@ func TestWorkEndsWhenItsCommandCannotBeStarted(t *testing.T) {
 	if err := os.WriteFile(program, []byte("#!/nonexistent\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, status := trellis(t, "work", "-a", s.addr, "t", "--", program); status == 0 || !strings.Contains(errs, program) {
+	if _, errs, status := trellisIn(t, nil, "work", "-a", s.addr, "t", "--", program); status == 0 || !strings.Contains(errs, program) {
 		t.Errorf("status %d: %s", status, errs)
 	}
 	eventually(t, "the job is ready", func() bool { return c.stat("stats-job 1", "state") == "ready" })

@@ -1,3 +1,5 @@
+//go:build proof
+
 package console
 
 import (
@@ -33,7 +35,7 @@ func needPeer(t *testing.T, format string, args ...any) {
 	if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
 		t.Fatalf(format, args...)
 	}
-	t.Skipf(format+" (make test installs it)", args...)
+	t.Skipf(format+" (make proof installs it)", args...)
 }
 
 // patience is how long a test waits for the browser.
@@ -49,9 +51,6 @@ type browser struct {
 
 // newBrowser starts Chromium and shows it a console.
 func newBrowser(t *testing.T, r *rig) *browser {
-	if testing.Short() {
-		t.Skip("takes a minute, in which nobody but one browser asks")
-	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		needPeer(t, "no chromium")
