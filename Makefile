@@ -10,7 +10,7 @@
 # make deb     a Debian package for ARCH, in bin/release
 # make release archives for all systems and packages, in bin/release
 # make try     build a package twice, install, use, upgrade and purge it; needs root on Debian
-# make bench   the server side by side with beanstalkd, into README.md; MATRIX=cluster: with a cluster of itself
+# make bench   the server side by side with beanstalkd, into bench/RESULTS.md; MATRIX=cluster: with a cluster of itself
 # make micro   what the parts cost, without sockets
 # make fmt     format the sources
 # make clean   remove what make has made
@@ -44,7 +44,7 @@ CLUSTER    ?= 10m
 SOAK       ?= 10m
 SCALE      ?= .
 MATRIX     ?= standard
-BENCH    = --matrix $(MATRIX) --markdown README.md
+BENCH    = --matrix $(MATRIX) --markdown bench/RESULTS.md
 
 # The commit is known only in a clone.
 COMMIT  = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
@@ -65,7 +65,7 @@ export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$
 .PHONY: always run build test proof crash cluster soak scale vuln deb release try bench micro fmt clean peers-test peers-proof check quick cross unit race fuzz
 .NOTPARALLEL:
 
-run: bin/trellisd
+run: build
 	./bin/trellisd -V --http 127.0.0.1:11380 $(ARGS)
 
 build: bin/trellisd bin/trellis
@@ -184,6 +184,7 @@ try:
 
 bench: peers-test build
 	./bin/trellis bench compare $(BENCH)
+	$(GO) test -count=1 -run '^TestREADMEShowsRowsOfTheResults$$' ./cmd/doc -update
 
 micro:
 	$(GO) test -run '^$$' -bench . -benchmem $(call packages,$(DIRS))

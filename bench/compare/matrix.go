@@ -28,7 +28,7 @@ const closedLoop = "cycle, 50 connections"
 // noMoreThanFirst is the target of measurements in which the first server is good: to need no more than it does.
 var noMoreThanFirst = target{ratioBelow, 1}
 
-// StandardMatrix returns the measurements of RESULTS.md, in which every scenario has its row. For two servers in three
+// StandardMatrix returns the measurements of bench/RESULTS.md, in which every scenario has its row. For two servers in three
 // rounds they take a quarter of an hour at most.
 func StandardMatrix() []Measurement {
 	seconds := measured{figure{name: "time", unit: quantity.Seconds}, runSeconds}

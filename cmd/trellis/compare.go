@@ -40,17 +40,17 @@ A command with {cluster} in it is that of a member of a cluster, and started thr
 for the member, and {http} for the port of its metrics. The member that serves clients is loaded.
 
 "recovery" puts jobs into a server, kills it, and measures how long it takes to come back; its
-command must have {dir} in it. --matrix standard is the table of bench/RESULTS.md, --matrix
-durability measures the modes of the binlog; both add -b, -f and -F to the servers' commands. The standard matrix
+command must have {dir} in it. --matrix standard is the table of bench/RESULTS.md, --matrix durability
+measures the modes of the binlog; both add -b, -f and -F to the servers' commands. The standard matrix
 measures TLS too, with options of trellisd; servers that lack them get stunnel in front, if the path has
 it. --matrix cluster compares trellisd -b DIR -f 0 with a cluster of three. With a matrix, --duration
 is the most that any load lasts.
 
 ` + scenarioList(),
 		Example: `  trellis bench compare cycle -c 1000 -t 5s
-  trellis bench compare --matrix standard --markdown RESULTS.md
+  trellis bench compare --matrix standard --markdown bench/RESULTS.md
   trellis bench compare --matrix standard --rows TLS
-  trellis bench compare --matrix cluster --markdown RESULTS.md
+  trellis bench compare --matrix cluster --markdown bench/RESULTS.md
   trellis bench compare --matrix standard --server 'beanstalkd=beanstalkd -l {host} -p {port}' \
     --server 'fork=/opt/fork/beanstalkd -l {host} -p {port}' --server 'trellisd=bin/trellisd -l {host} -p {port}'
   trellis bench compare recovery -n 1000000 --dir /var/tmp --server 'a=beanstalkd -l {host} -p {port} -b {dir}'`,

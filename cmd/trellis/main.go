@@ -35,9 +35,14 @@ func newCommand() *cobra.Command {
 What asks a server takes its address from -a, TRELLIS_ADDR or BEANSTALKD_URL. It works with trellisd and with a stock beanstalkd, and
 says which command the server lacks for the rest.
 
+Tables are for people and may change. With -o json, ndjson or yaml the output has the keys of the protocol, and numbers without
+units. What comes from a job or a server cannot control a terminal: it is escaped, and peek --raw refuses to write such a body there.
+"trellis completion" makes completions for shells, which also complete the server's tubes.
+
 ` + exitHelp + `
 
 For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 when a log is damaged.`,
+		Example:       examples,
 		Args:          cobra.NoArgs, // so that a mistyped command is an error
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,

@@ -1,3 +1,5 @@
+//go:build linux && proof
+
 package main
 
 import (
@@ -16,7 +18,7 @@ import (
 	"trellis/binlog/replica/wire/wiretest"
 )
 
-// A shell does what the README says, block after block. What it starts is gone when the
+// A shell does what the documents say, block after block. What it starts is gone when the
 // test ends.
 type shell struct {
 	t     *testing.T
@@ -25,7 +27,7 @@ type shell struct {
 	ports map[string]string
 }
 
-// Ports of the README become free ones.
+// Ports of the documents become free ones.
 var portPattern = regexp.MustCompile(`\b11[34]\d\d\b`)
 
 // atExit ends what the shell has started. If a command has failed, the members first tell how
@@ -138,10 +140,10 @@ func (s *shell) dial() *beanstalk.Conn {
 	return nil
 }
 
-func TestAClusterIsMadeKilledAndLookedAfterAsTheREADMESays(t *testing.T) {
+func TestAClusterIsMadeKilledAndLookedAfterAsTheDocumentsSay(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, newReader(t))
-	if out := s.do(markedCommands(t, "cluster")...); !strings.Contains(out, " leads\n") || strings.Contains(out, "nobody") {
+	if out := s.do(documentLines(t, "cluster")...); !strings.Contains(out, " leads\n") || strings.Contains(out, "nobody") {
 		t.Fatalf("%s", out)
 	}
 	var ids []uint64
@@ -158,14 +160,14 @@ func TestAClusterIsMadeKilledAndLookedAfterAsTheREADMESays(t *testing.T) {
 	}
 	put()
 	s.until("trellis cluster status", "n3    ")
-	kill := markedCommands(t, "cluster-kill")
+	kill := documentLines(t, "cluster-kill")
 	s.do(kill...)
 	put()
 	same := "all members that answer have the same jobs"
 	s.until(kill[len(kill)-1], same)
 	s.until("trellis cluster status | grep -c standby || :", "2")
 
-	operate := s.do(markedCommands(t, "cluster-operate")...)
+	operate := s.do(documentLines(t, "cluster-operate")...)
 	for _, want := range []string{
 		"the cluster has 4 members", "n3 is no member any more; the cluster has 3 members", "100 records of ",
 	} {
@@ -182,7 +184,7 @@ func TestAClusterIsMadeKilledAndLookedAfterAsTheREADMESays(t *testing.T) {
 			t.Errorf("job %d: %q, %v", id, body, err)
 		}
 	}
-	// The backup is what README and manual say that it is.
+	// The backup is what documents and manual say that it is.
 	b := start(t, "-b", s.path("monday"))
 	if got := b.dial(0).data("stats-tube default"); !strings.Contains(got, "current-jobs-ready: 100\n") {
 		t.Errorf("%s", got)

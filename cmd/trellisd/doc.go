@@ -12,5 +12,19 @@
 // clients' sockets only to see that it can. It serves clients while it leads; package
 // internal/cluster makes an engine and a reactor for each office.
 //
+// # The project
+//
+//   - engine is the queue: a state machine without clock, sockets or goroutines. engine/script runs
+//     the specification, which is scripts of what clients send and must receive.
+//   - codec is the wire format; reactor has the connections on event loops, and TLS.
+//   - binlog is the log of one server, binlog/replica that of several, on go.etcd.io/raft. Below them:
+//     the formats of files, conversion, inspection, and a file system that fails on demand.
+//   - cmd/trellisd/internal has what surrounds the queue: command line, sockets, certificates, rights,
+//     files that are loaded again, cluster, metrics, HTTP. cmd/trellisd/deploy has units, package,
+//     image, dashboard and alerts; cmd/doc the documents.
+//   - cmd/trellis is the operator's tool; cmd/internal what it shares with the server: the client, the
+//     console, the questions to a cluster's member.
+//   - bench puts load on servers, keeps books of every job, and compares servers.
+//
 // Run trellisd --help for the command line, the signals and the exit codes.
 package main

@@ -1,14 +1,141 @@
+//go:build proof
+
 package main
 
 import (
+	"bytes"
+	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"trellis/cmd/trellisd/internal/options"
 )
+
+// documentBlock is the text of the block that has this name in the documents.
+func documentBlock(t *testing.T, name string) string {
+	t.Helper()
+	files, err := filepath.Glob("../doc/*.md")
+	no(t, err)
+	begin := regexp.MustCompile("(?m)^```[a-z]+ " + name + "\n")
+	for _, file := range append(files, "../../README.md") {
+		b, err := os.ReadFile(file)
+		no(t, err)
+		if at := begin.FindIndex(b); at != nil {
+			block, _, _ := strings.Cut(string(b[at[1]:]), "```\n")
+			return block
+		}
+	}
+	t.Fatalf("no document has a block %q", name)
+	return ""
+}
+
+// documentLines are the lines of a block without comments.
+func documentLines(t *testing.T, name string) (lines []string) {
+	t.Helper()
+	for line := range strings.Lines(documentBlock(t, name)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestAFirstJobIsPutAndDoneAsTheREADMESays(t *testing.T) {
+	t.Parallel()
+	r := newReader(t)
+	s := start(t)
+	r.port = portOf(t, s.addrs[0].String())
+	top := filepath.Dir(strings.Split(r.path, ":")[0])
+	no(t, os.Symlink(strings.Split(r.path, ":")[0], filepath.Join(top, "bin")))
+	job := exec.Command("bash", "-euc", strings.Replace(documentBlock(t, "first-job"), "bin/trellis work", "exec bin/trellis work", 1))
+	job.Dir = top
+	job.Env = append(os.Environ(), "TRELLIS_ADDR="+s.addrs[0].String())
+	read, write, err := os.Pipe()
+	no(t, err)
+	defer read.Close()
+	job.Stdout, job.Stderr = write, write
+	no(t, job.Start())
+	no(t, write.Close())
+	c := s.dial(0)
+	for end := time.Now().Add(patience); !strings.Contains(c.data("stats"), "\ncmd-delete: 1\n"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Error("the job is not done")
+			break
+		}
+	}
+	no(t, job.Process.Signal(os.Interrupt))
+	var out bytes.Buffer
+	_, _ = out.ReadFrom(read)
+	if err := job.Wait(); err != nil || !strings.Contains(out.String(), "hello") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+
+	wire, err := exec.Command("bash", "-euc", strings.ReplaceAll(documentBlock(t, "wire"), "11300", r.port)).CombinedOutput()
+	if want := "INSERTED 2\r\nRESERVED 2 5\r\nhello\r\nDELETED\r\n"; err != nil || string(wire) != want {
+		t.Errorf("%v, %q", err, wire)
+	}
+
+	program := filepath.Join(t.TempDir(), "main.go")
+	no(t, os.WriteFile(program, []byte(strings.ReplaceAll(documentBlock(t, "go-client"), "11300", r.port)), 0o600))
+	client, err := exec.Command("go", "run", program).CombinedOutput()
+	if want := "3 hello <nil>\n"; err != nil || string(client) != want {
+		t.Errorf("%v, %s", err, client)
+	}
+}
+
+func TestPrometheusTakesTheConfigurationOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "prometheus.yml")
+	no(t, os.WriteFile(file, []byte(documentBlock(t, "prometheus")), 0o600))
+	cmd := exec.Command("promtool", "check", "config", file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if cmd.Process == nil {
+			needPeer(t, "promtool is not installed: %v", err)
+		}
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestScriptsAskAndChangeByHTTPAsTheDocumentsSay(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"curl", "jq"} {
+		if _, err := exec.LookPath(program); err != nil {
+			needPeer(t, "%v", err)
+		}
+	}
+	_, hash, _ := strings.Cut(webConfig, "prometheus: ")
+	file := filepath.Join(t.TempDir(), "web.yml")
+	writeAuthFile(t, file, strings.Replace(documentBlock(t, "web-config"), "$2y$10$...", strings.TrimSpace(hash), 1))
+	s, url := monitored(t, "--console=write", "--web-config-file", file)
+	if status, _ := httpGet(t, url+"/metrics"); status != http.StatusUnauthorized {
+		t.Errorf("without a password: %d", status)
+	}
+	c := s.dial(0)
+	c.send("use mail", "put 0 0 60 1", "a", "reserve-job 1", "bury 1 0")
+	c.want("USING mail", "INSERTED 1", "RESERVED 1 1", "a", "BURIED")
+	do := func(block string) string {
+		block = strings.ReplaceAll(block, "127.0.0.1:11380", strings.TrimPrefix(url, "http://"))
+		block = strings.NewReplacer("-u ann ", "", "curl -s ", "curl -s -u prometheus:secret ").Replace(block)
+		out, err := exec.Command("sh", "-euc", block).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	buried := regexp.MustCompile(`"mail",\s+"current-jobs-buried": 1\s`)
+	if out := do(documentBlock(t, "api")); !buried.MatchString(out) {
+		t.Errorf("%s", out)
+	}
+	do(documentBlock(t, "api-write"))
+	c.send("peek-ready")
+	c.want("FOUND 1 1", "a")
+}
 
 // extensionsOf are the names that capabilities lists, in its order.
 func extensionsOf(t *testing.T) (names []string) {
@@ -46,26 +173,10 @@ func mentioned(names, lines []string) (found []string) {
 	return found
 }
 
-func TestREADMEAndManualHaveTheExtensionsInTheOrderOfCapabilities(t *testing.T) {
+func TestTheManualHasTheExtensionsInTheOrderOfCapabilities(t *testing.T) {
 	t.Parallel()
 	names := extensionsOf(t)
-
-	b, err := os.ReadFile("../../README.md")
-	no(t, err)
-	_, section, _ := strings.Cut(string(b), "\n## Commands beyond beanstalkd's\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var rows []string
-	for line := range strings.Lines(section) {
-		if command, found := strings.CutPrefix(line, "| `"); found {
-			command, _, _ = strings.Cut(command, " | ")
-			rows = append(rows, command)
-		}
-	}
-	if got := mentioned(names, rows); !slices.Equal(got, names) {
-		t.Errorf("README.md has the commands\n%q, capabilities\n%q", got, names)
-	}
-
-	_, section, _ = strings.Cut(options.Manual, "\nEXTENSIONS\n")
+	_, section, _ := strings.Cut(options.Manual, "\nEXTENSIONS\n")
 	_, section, _ = strings.Cut(section, "\n\n") // what is said before of all
 	section, _, _ = strings.Cut(section, "\nLIMITS\n")
 	var headings []string
@@ -79,7 +190,7 @@ func TestREADMEAndManualHaveTheExtensionsInTheOrderOfCapabilities(t *testing.T) 
 	}
 }
 
-func TestEveryFlagIsInREADMEUsageAndManual(t *testing.T) {
+func TestEveryFlagIsInUsageAndManual(t *testing.T) {
 	t.Parallel()
 	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
 	flagsOf := func(lines []string) (flags []string) {
@@ -105,21 +216,7 @@ func TestEveryFlagIsInREADMEUsageAndManual(t *testing.T) {
 	_, manual, _ := strings.Cut(options.Manual, "\nOPTIONS\n")
 	manual, _, _ = strings.Cut(manual, "\nBINLOG\n")
 	inManual := flagsOf(leading(manual, func(line string) (string, bool) { return line, strings.HasPrefix(line, "    -") }))
-	b, err := os.ReadFile("../../README.md")
-	no(t, err)
-	_, readme, _ := strings.Cut(string(b), "\n| flag | | default |\n")
-	readme, _, _ = strings.Cut(readme, "\n\n")
-	inREADME := flagsOf(leading(readme, func(line string) (string, bool) {
-		flags, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), " | ")
-		return flags, strings.HasPrefix(line, "| `-")
-	}))
-
 	if len(inUsage) < 40 || !slices.Equal(inManual, inUsage) {
 		t.Errorf("the manual has the flags\n%q, the usage\n%q", inManual, inUsage)
-	}
-	// The README leaves out what only asks for words.
-	told := slices.DeleteFunc(slices.Clone(inUsage), func(flag string) bool { return flag == "--help" || flag == "--version" })
-	if !slices.Equal(inREADME, told) {
-		t.Errorf("README.md has the flags\n%q, the usage\n%q", inREADME, told)
 	}
 }

@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -5,31 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
-
-// commandBlocks are the blocks of commands in a subsection of the README.
-func commandBlocks(t *testing.T, section string) (blocks []string) {
-	t.Helper()
-	text, err := os.ReadFile("../../README.md")
-	no(t, err)
-	_, rest, found := strings.Cut(string(text), "\n### "+section+"\n")
-	if !found {
-		t.Fatalf("the README has no section %q", section)
-	}
-	rest, _, _ = strings.Cut(rest, "\n## ")
-	rest, _, _ = strings.Cut(rest, "\n### ")
-	for {
-		_, behind, found := strings.Cut(rest, "```sh\n")
-		if !found {
-			return blocks
-		}
-		var block string
-		block, rest, _ = strings.Cut(behind, "```")
-		blocks = append(blocks, block)
-	}
-}
 
 // wrapper puts a program into dir that calls another one, on a port of the test's.
 func wrapper(t *testing.T, dir, name, script string) {
@@ -37,7 +16,7 @@ func wrapper(t *testing.T, dir, name, script string) {
 	no(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/bash\n"+script), 0o700))
 }
 
-// What the README says about TLS works, block by block, in one directory.
+// What network.md says about TLS works, block by block, in one directory.
 func TestTheCommandsForTLSWork(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {
@@ -63,10 +42,7 @@ done
 cat %s >&2
 exit 1
 `, log, log, tool, log))
-	blocks := commandBlocks(t, "TLS")
-	if len(blocks) < 3 {
-		t.Fatalf("%d blocks of commands", len(blocks))
-	}
+	blocks := []string{documentBlock(t, "tls-authority"), documentBlock(t, "tls-server"), documentBlock(t, "tls-mutual")}
 	for i, block := range blocks {
 		no(t, os.WriteFile(log, nil, 0o600))
 		cmd := exec.Command("bash", "-e", "-c", `trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT`+"\n"+block)

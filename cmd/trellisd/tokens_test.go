@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -10,28 +12,7 @@ import (
 	"time"
 )
 
-// markedCommands are the lines of the block of the README that is marked with a name, but for
-// comments.
-func markedCommands(t *testing.T, name string) (lines []string) {
-	t.Helper()
-	b, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, ok := strings.Cut(string(b), "<!-- "+name+": begin -->\n```shell\n")
-	block, _, closed := strings.Cut(rest, "```\n<!-- "+name+": end -->")
-	if !ok || !closed {
-		t.Fatalf("the README has no commands %q", name)
-	}
-	for line := range strings.Lines(block) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			lines = append(lines, line)
-		}
-	}
-	return lines
-}
-
-// A reader does what the README says, in a directory of its own.
+// A reader does what the documents say, in a directory of its own.
 type reader struct {
 	t    *testing.T
 	dir  string
@@ -51,7 +32,7 @@ func newReader(t *testing.T) *reader {
 	return &reader{t, t.TempDir(), bin + ":" + os.Getenv("PATH"), "0"}
 }
 
-// command is a line of the README, ready to be run.
+// command is a line of a document, ready to be run.
 func (r *reader) command(line string) *exec.Cmd {
 	cmd := exec.Command("sh", "-euc", "exec 2>&1; "+strings.ReplaceAll(line, "11300", r.port))
 	if strings.HasPrefix(line, "trellisd ") {
@@ -92,10 +73,10 @@ func (r *reader) until(line string, success bool) {
 	}
 }
 
-func TestTokensAreMadeUsedAndReplacedAsTheREADMESays(t *testing.T) {
+func TestTokensAreMadeUsedAndReplacedAsTheDocumentsSay(t *testing.T) {
 	t.Parallel()
 	r := newReader(t)
-	s := r.follow(markedCommands(t, "tokens"))
+	s := r.follow(documentLines(t, "tokens"))
 	ping := func(token string) string {
 		return fmt.Sprintf("trellis ping -a 127.0.0.1:11300 --token-file %s.token", token)
 	}
@@ -108,7 +89,7 @@ func TestTokensAreMadeUsedAndReplacedAsTheREADMESays(t *testing.T) {
 	c.send("use auth/"+strings.TrimSpace(string(b)), "use billing/mail", "put 0 0 60 5", "hello", "stats")
 	c.want("USING default", "USING billing/mail", "INSERTED 1", "UNKNOWN_COMMAND")
 
-	rotation := markedCommands(t, "rotation")
+	rotation := documentLines(t, "rotation")
 	if len(rotation) != 2 {
 		t.Fatalf("%q", rotation)
 	}

@@ -40,7 +40,8 @@ archive() {
     local name=trellis-$VERSION-$2-$3
     mkdir "$work/$name"
     binaries "$2" "$3" "$work/$name"
-    cp -R README.md "$work/documents/man" "$work/documents/completion" "$work/$name"
+    cp -R "$work/documents/man" "$work/documents/completion" "$work/$name"
+    cp --parents README.md cmd/doc/*.md bench/RESULTS.md "$work/$name"
     cp -R $DEPLOY/prometheus $DEPLOY/grafana $DEPLOY/systemd "$work/$name"
     tar -C "$work" --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw \
         --mtime="@$SOURCE_DATE_EPOCH" -cf - "$name" | gzip -9n >"$1/$name.tar.gz"
@@ -52,7 +53,9 @@ deb() {
     local root=$work/deb-$2
     mkdir -p "$root"
     binaries linux "$2" "$root"
-    cp -R README.md $DEPLOY/debian $DEPLOY/prometheus $DEPLOY/grafana $DEPLOY/systemd \
+    mkdir "$root/documents"
+    cp --parents README.md cmd/doc/*.md bench/RESULTS.md "$root/documents"
+    cp -R $DEPLOY/debian $DEPLOY/prometheus $DEPLOY/grafana $DEPLOY/systemd \
         "$work/documents/man" "$work/documents/completion" "$root"
     printf 'trellis (%s) unstable; urgency=medium\n\n  * Version %s.\n\n -- %s  %s\n' "$VERSION" "$VERSION" \
         "$(sed -n 's/^maintainer: *//p' $DEPLOY/debian/nfpm.yaml)" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")" >"$root/changelog"
