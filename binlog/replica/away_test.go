@@ -33,6 +33,7 @@ func (c *cluster) remove(p *peer) {
 }
 
 func TestANodeThatWasAwayCatchesUpWithALeaderThatWasAdded(t *testing.T) {
+	t.Parallel()
 	c := newWiredCluster(t, 3).startAll()
 	old := c.leader()
 	away, other := c.others(old)[0], c.others(old)[1]
@@ -49,6 +50,7 @@ func TestANodeThatWasAwayCatchesUpWithALeaderThatWasAdded(t *testing.T) {
 }
 
 func TestANodeCatchesUpThatKnowsNoneOfTheMembers(t *testing.T) {
+	t.Parallel()
 	c := newWiredCluster(t, 3).startAll()
 	old := c.leader()
 	away, other := c.others(old)[0], c.others(old)[1]
@@ -70,6 +72,7 @@ func TestANodeCatchesUpThatKnowsNoneOfTheMembers(t *testing.T) {
 }
 
 func TestANodeThatWasRemovedWhileItWasAwayEnds(t *testing.T) {
+	t.Parallel()
 	c := newWiredCluster(t, 3).startAll()
 	old := c.leader()
 	away, other := c.others(old)[0], c.others(old)[1]

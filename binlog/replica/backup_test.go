@@ -9,6 +9,7 @@ import (
 )
 
 func TestABackupIsAllThatWasAcknowledged(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	for range 30 {
 		c.must(func(q *model) error { _, err := q.put(make([]byte, 100)); return err })

@@ -73,6 +73,7 @@ func TestALeaderThatEndsBeforeItsFirstEntryTellsNoTime(t *testing.T) {
 // A standby whose clock is an hour ahead must not fire delays an hour early, and one
 // that is an hour late must not fire them late.
 func TestWrongClocksDoNotMoveClusterTime(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	for i, p := range c.nodes {
 		p.clock.wall.Store(startOfTime + int64(i-1)*int64(time.Hour))

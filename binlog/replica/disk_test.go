@@ -33,6 +33,7 @@ func (p *peer) entriesFault(op string, fault func()) {
 }
 
 func TestANodeEndsWhenItsDiskFails(t *testing.T) {
+	t.Parallel()
 	for _, op := range []string{"write", "sync"} {
 		for _, leads := range []bool{true, false} {
 			t.Run(op, func(t *testing.T) {
@@ -62,6 +63,7 @@ func TestANodeEndsWhenItsDiskFails(t *testing.T) {
 
 // Entries that are not in memory are read from the disk when a follower lacks them.
 func TestALeaderThatCannotReadAnOldEntryEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	away := c.others(c.leader())[0]
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
@@ -97,6 +99,7 @@ func TestALeaderThatCannotReadAnOldEntryEnds(t *testing.T) {
 }
 
 func TestANodeThatCannotReadWhatItHasToApplyEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	p := c.nodes[0]
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
@@ -122,6 +125,7 @@ func TestANodeThatCannotReadWhatItHasToApplyEnds(t *testing.T) {
 }
 
 func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	p := c.others(l)[0]
@@ -176,6 +180,7 @@ func (p *peer) hang(t *testing.T) (release func()) {
 }
 
 func TestALeaderWhoseDiskHangsGivesUpItsOffice(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
@@ -192,6 +197,7 @@ func TestALeaderWhoseDiskHangsGivesUpItsOffice(t *testing.T) {
 }
 
 func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	p := c.others(c.leader())[0]
 	release := p.hang(t)
@@ -225,6 +231,7 @@ func (p *peer) hangSnapshots(t *testing.T, op string) (hung *atomic.Bool, releas
 }
 
 func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	p := c.nodes[0]
 	p.bytes = 5000
@@ -245,6 +252,7 @@ func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
 }
 
 func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	c.patience = 200
 	for _, p := range c.nodes {
@@ -264,6 +272,7 @@ func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
 // A queue is not retired before the walk over its jobs has ended, and the walk does not wait
 // for the disk.
 func TestADiskThatHangsUnderASnapshotKeepsNobodyInOffice(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	for _, p := range c.nodes {
 		p.onRetire = func() { p.frozen.Store(true) } // or it would end because of its disk
@@ -341,6 +350,7 @@ func TestADiskThatHangsUnderASnapshotKeepsNobodyInOffice(t *testing.T) {
 
 // Run does not return before the disk has answered, and nobody else says why.
 func TestANodeThatWaitsForItsDiskToEndSaysSo(t *testing.T) {
+	t.Parallel()
 	for what, failed := range map[string]bool{"the node was told to end": false, "the node cannot go on": true} {
 		t.Run(what, func(t *testing.T) {
 			c := newCluster(t, 1, 1)

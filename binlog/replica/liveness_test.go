@@ -10,6 +10,7 @@ import (
 // While the raft goroutine waits for a read, nobody hears that the office is lost but by
 // those who look after it.
 func TestALeaderWhoseRaftGoroutineHangsLeavesItsClients(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
 	l := c.leader()
@@ -35,6 +36,7 @@ func TestALeaderWhoseRaftGoroutineHangsLeavesItsClients(t *testing.T) {
 
 // Nothing can end a loop that hangs but the end of the process, and its clients wait.
 func TestANodeWhoseQueueDoesNotEndItsServiceEnds(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	gate := make(chan struct{})
 	t.Cleanup(func() { close(gate) })

@@ -57,6 +57,7 @@ func (c *cluster) lead(what string, do func(n *Node) error) {
 }
 
 func TestAClusterOfOneGrowsToThreeAndShrinksAgain(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	ctx := within(t)
 	for range 50 {
@@ -88,6 +89,7 @@ func TestAClusterOfOneGrowsToThreeAndShrinksAgain(t *testing.T) {
 
 // The snapshot that a new member gets waits for no entry but those that there are.
 func TestANodeIsAddedToAClusterInWhichNothingWasDone(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	_, m := c.grow()
 	c.lead("add", func(n *Node) error { return n.Add(within(t), m) })
@@ -97,6 +99,7 @@ func TestANodeIsAddedToAClusterInWhichNothingWasDone(t *testing.T) {
 }
 
 func TestANodeWithANameOrAddressOfAMembersIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	before := c.settled()
 	for what, change := range map[string]func(m *member.Member){
@@ -130,6 +133,7 @@ func TestANodeWithANameOrAddressOfAMembersIsRefused(t *testing.T) {
 
 // A snapshot that was taken before the member was removed has it as one, and is not for it.
 func TestAMemberThatWasRemovedUnheardIsAddedAgainUnderItsID(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	ctx := within(t)
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
@@ -159,6 +163,7 @@ func TestAMemberThatWasRemovedUnheardIsAddedAgainUnderItsID(t *testing.T) {
 }
 
 func TestAChangeWithoutALiveMajorityIsRefused(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	ctx := within(t)
 	l := c.leader()
@@ -172,6 +177,7 @@ func TestAChangeWithoutALiveMajorityIsRefused(t *testing.T) {
 }
 
 func TestATransferLosesNothingAndLeavesNoOutcomeUnknown(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	ctx := within(t)
 	for range 5 {
@@ -190,6 +196,7 @@ func TestATransferLosesNothingAndLeavesNoOutcomeUnknown(t *testing.T) {
 
 // The first word to the member that is to take over may be lost, or come too early for it.
 func TestALeaderThatIsRemovedHandsOverAtTheSecondTry(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	var tries atomic.Int32
@@ -214,6 +221,7 @@ func TestALeaderThatIsRemovedHandsOverAtTheSecondTry(t *testing.T) {
 
 // A leader that is told to stop does not have to wait for the end of a long snapshot.
 func TestTheOfficeIsHandedOverWhileAMemberCatchesUp(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	ctx := within(t)
 	l := c.leader()
@@ -244,6 +252,7 @@ func TestTheOfficeIsHandedOverWhileAMemberCatchesUp(t *testing.T) {
 }
 
 func TestAMemberThatWasRemovedWhileItCaughtUpGetsNoVote(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	ctx := within(t)
 	n := c.leader().running()
@@ -264,6 +273,7 @@ func TestAMemberThatWasRemovedWhileItCaughtUpGetsNoVote(t *testing.T) {
 
 // It may have caught up for an hour, and whoever changes the members is soon done.
 func TestAMemberThatHasCaughtUpWaitsForAChangeThatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	n := c.leader().running()
 	_, m := c.grow()
@@ -282,6 +292,7 @@ func TestAMemberThatHasCaughtUpWaitsForAChangeThatIsUnderWay(t *testing.T) {
 }
 
 func TestALeaderGoesOnAfterATransferThatFails(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	c.must(func(q *model) error { _, err := q.put(nil); return err })

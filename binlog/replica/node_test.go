@@ -9,6 +9,7 @@ import (
 )
 
 func TestOneNodeServesAndFindsItsJobsAgain(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	l := c.leader()
 	var ids []uint64
@@ -40,6 +41,7 @@ func TestOneNodeServesAndFindsItsJobsAgain(t *testing.T) {
 }
 
 func TestANodeTellsWhatItHasFoundOfItsLog(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	p := c.nodes[0]
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
@@ -76,6 +78,7 @@ func TestANodeTellsWhatItHasFoundOfItsLog(t *testing.T) {
 }
 
 func TestThreeNodesGoOnWithoutTheLeader(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	for round := range 5 {
 		l := c.leader()
@@ -96,6 +99,7 @@ func TestThreeNodesGoOnWithoutTheLeader(t *testing.T) {
 }
 
 func TestALeaderThatIsCutOffComesBackAsAStandby(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	c.must(func(q *model) error { _, err := q.put(nil); return err })

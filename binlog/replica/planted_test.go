@@ -1,3 +1,5 @@
+//go:build proof
+
 package replica
 
 import (
@@ -12,9 +14,6 @@ import (
 
 // The tests of the rules that nothing is lost by would notice if one were broken.
 func TestPlantedFaultsAreFound(t *testing.T) {
-	if testing.Short() || os.Getenv("TRELLIS_PLANTED") != "" {
-		t.Skip("builds the tests anew")
-	}
 	binaries := map[string]string{}
 	for _, dir := range []string{".", "./member"} {
 		binaries[dir] = filepath.Join(t.TempDir(), "planted.test")

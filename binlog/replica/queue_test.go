@@ -185,7 +185,11 @@ func (q *model) Digest() Digest {
 	defer q.mu.Unlock()
 	h := fnv.New64a()
 	for _, id := range slices.Sorted(maps.Keys(q.jobs)) {
-		fmt.Fprintf(h, "%+v\n", q.jobs[id])
+		r := q.jobs[id]
+		fmt.Fprintf(h, "%d bytes ", len(r.Body))
+		h.Write(r.Body)
+		r.Body = nil
+		fmt.Fprintf(h, "%+v\n", r)
 	}
 	for _, tube := range slices.Sorted(maps.Keys(q.settings)) {
 		fmt.Fprintf(h, "%+v\n", q.settings[tube])

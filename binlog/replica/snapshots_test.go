@@ -30,6 +30,7 @@ func (c *cluster) untilSnapshot(l *peer) {
 }
 
 func TestAFollowerThatWasAwayForLongCatchesUpBySnapshot(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	for _, p := range c.nodes {
 		p.bytes = 10_000
@@ -59,6 +60,7 @@ func TestAFollowerThatWasAwayForLongCatchesUpBySnapshot(t *testing.T) {
 // A snapshot is of a running queue: what was executed and not committed when its jobs
 // were written is in it only with the entries that follow.
 func TestASnapshotThatIsTakenDuringWritesIsTheQueueAtItsEntry(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	for _, p := range c.nodes {
 		p.bytes = 5000
@@ -81,6 +83,7 @@ func TestASnapshotThatIsTakenDuringWritesIsTheQueueAtItsEntry(t *testing.T) {
 // A crash at any call of the file system while a snapshot is received and installed
 // leaves a node that catches up when it is started again.
 func TestACrashWhileASnapshotIsInstalledLeavesANodeThatCatchesUp(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	for _, p := range c.nodes {
 		p.bytes = 5000
@@ -133,6 +136,7 @@ func TestACrashWhileASnapshotIsInstalledLeavesANodeThatCatchesUp(t *testing.T) {
 // Until the pointer to a snapshot is durable, the log has to hold what is behind the one
 // before.
 func TestTheLogKeepsWhatNoDurableSnapshotHas(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1)
 	p := c.nodes[0]
 	p.bytes = 5000
@@ -200,6 +204,7 @@ func TestASnapshotThatFailsIsNotTriedAgainAtOnce(t *testing.T) {
 }
 
 func TestThoseWhoWaitForASnapshotHearThatItFails(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
 	l := c.nodes[0]
@@ -258,6 +263,7 @@ func TestASnapshotWaitsForTheCommitOfWhatItHasSeen(t *testing.T) {
 
 // A leader that does not know yet how far a follower is may send a snapshot in vain.
 func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1)
 	c.nodes[0].bytes = 10_000
 	c.startAll()
@@ -301,6 +307,7 @@ func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
 // The walk leaves jobs out that come into being meanwhile. Their entries bring them into the
 // snapshot.
 func TestASnapshotHasTheJobsThatComeIntoBeingDuringItsWalk(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()
 	l := c.leader()
 	const before, meanwhile = 2 * jobsAtATime, 10

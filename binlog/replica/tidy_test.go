@@ -4,6 +4,7 @@ import "testing"
 
 // A standby is tidied to the end, also when the leader has nothing more to tell.
 func TestAStandbyIsTidiedToTheEnd(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	const jobs = 20
 	var ids []uint64

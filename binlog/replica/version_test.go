@@ -18,6 +18,7 @@ func (c *cluster) replace(p *peer, newest uint32) {
 }
 
 func TestAVersionOfEntriesIsAllowedOnceAllMembersReadIt(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	for _, p := range c.nodes {
 		p.bytes = 10_000

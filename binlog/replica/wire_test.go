@@ -3,6 +3,7 @@ package replica
 import "testing"
 
 func TestNodesOverRealConnections(t *testing.T) {
+	t.Parallel()
 	c := newWiredCluster(t, 3)
 	for _, p := range c.nodes {
 		p.bytes = 20_000
@@ -41,6 +42,7 @@ func TestNodesOverRealConnections(t *testing.T) {
 // A node knows those who were members when it went away, and a leader that was added
 // since has to be heard all the same.
 func TestANodeThatWasAwayWhileTheLeaderWasAddedCatchesUp(t *testing.T) {
+	t.Parallel()
 	c := newWiredCluster(t, 3)
 	c.startAll()
 	ctx := within(t)

@@ -99,9 +99,9 @@ func TestAFaultAtAnyCallLosesNothingThatWasAcknowledged(t *testing.T) {
 	if len(n.done.entries)+int(n.done.base.Index) < 20 {
 		t.Fatalf("the work is too little: %+v", n.done)
 	}
-	step := 1
-	if testing.Short() {
-		step = 7
+	step := 29
+	if proof {
+		step = 1
 	}
 	for i, f := range faults {
 		for _, power := range []bool{true, false} {

@@ -222,10 +222,14 @@ func TestAClusterIsFoundedInAnyOrder(t *testing.T) {
 // Every call that any of the nodes makes to its disk is the one during which its power
 // goes, with several outcomes of what is left on the disk.
 func TestAFoundingSurvivesACrashAtAnyPoint(t *testing.T) {
+	outcomes := uint64(1)
+	if proof {
+		outcomes = 3
+	}
 	for victim := range 3 {
 		for at := 1; ; at++ {
 			crashed := false
-			for seed := range uint64(3) {
+			for seed := range outcomes {
 				synctest.Test(t, func(t *testing.T) {
 					rng := rand.New(rand.NewPCG(seed, uint64(at)))
 					w := newTown(t, 3)
@@ -449,8 +453,11 @@ func TestAFounderThatIsEmptiedDuringTheFoundingDoesNotGoOn(t *testing.T) {
 // that come late: whenever a node is Joined, every member of its cluster that still has the
 // directory it had then has that cluster's identity.
 func TestNoHistoryFoundsTwoClustersOrHalfOfOne(t *testing.T) {
-	foundings := 0
-	for seed := range uint64(400) {
+	histories, foundings := 50, 0
+	if proof {
+		histories = 400
+	}
+	for seed := range uint64(histories) {
 		h := newHistory(t, seed)
 		for range 200 {
 			h.step()
@@ -462,8 +469,8 @@ func TestNoHistoryFoundsTwoClustersOrHalfOfOne(t *testing.T) {
 			}
 		}
 	}
-	if foundings < 40 {
-		t.Errorf("only %d of 400 histories founded a cluster", foundings)
+	if foundings < histories/10 {
+		t.Errorf("only %d of %d histories founded a cluster", foundings, histories)
 	}
 }
 

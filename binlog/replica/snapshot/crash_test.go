@@ -131,9 +131,9 @@ func TestAFaultAtAnyCallLeavesAWholeSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := clean.Calls()
-	step := 1
-	if testing.Short() {
-		step = 5
+	step := 13
+	if proof {
+		step = 1
 	}
 	for i, f := range faults {
 		for _, end := range []string{"power", "kill", "go on"} {
