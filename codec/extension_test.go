@@ -6,6 +6,7 @@ import (
 )
 
 func TestDecoderKnowsExtensionsOnlyIfToldTo(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line  string
 		with  Op
@@ -69,6 +70,7 @@ func TestDecoderKnowsExtensionsOnlyIfToldTo(t *testing.T) {
 }
 
 func TestDecoderFillsTheFieldsOfExtensions(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		line string
 		want Command

@@ -25,10 +25,11 @@ func FuzzDecoderAgreesWithReference(f *testing.F) {
 }
 
 func TestDecoderAgreesWithReferenceOnRandomInput(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	runs := 4000
-	if testing.Short() {
-		runs = 400
+	runs := 400
+	if proof {
+		runs = 4000
 	}
 	for range runs {
 		input := randomInput(r)

@@ -8,6 +8,7 @@ import (
 )
 
 func TestNumbersOfEveryLengthBeforeEveryByte(t *testing.T) {
+	t.Parallel()
 	const digits = "12345678901234567890123"
 	for length := range len(digits) + 1 {
 		for _, zeros := range []int{0, 1, 7, 8, 9, 30} {
@@ -47,6 +48,7 @@ func TestNumbersOfEveryLengthBeforeEveryByte(t *testing.T) {
 }
 
 func TestNumbersAtTheLimits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		number string
 		ok32   bool

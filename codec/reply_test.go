@@ -7,6 +7,7 @@ import (
 )
 
 func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		got  []byte
 		want string

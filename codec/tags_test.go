@@ -7,6 +7,7 @@ import (
 )
 
 func TestTagsOfAPut(t *testing.T) {
+	t.Parallel()
 	k64 := strings.Repeat("k", 64)
 	for _, c := range []struct {
 		tags string
@@ -75,6 +76,7 @@ func TestTagsOfAPut(t *testing.T) {
 }
 
 func TestAPutWithoutTagsHasNone(t *testing.T) {
+	t.Parallel()
 	d := Decoder{MaxJobSize: 10, Extensions: true}
 	cmd := Command{Tags: new(Tags)}
 	if _, ok := d.Next([]byte("put 1 2 3 1\r\na\r\n"), &cmd); !ok || cmd.Op != OpPut || cmd.Tags != nil {
@@ -84,6 +86,7 @@ func TestAPutWithoutTagsHasNone(t *testing.T) {
 
 // Size decides before tags do.
 func TestAPutTooBigIsThatWhateverItsTags(t *testing.T) {
+	t.Parallel()
 	d := Decoder{MaxJobSize: 10, Extensions: true}
 	var cmd Command
 	if _, ok := d.Next([]byte("put 1 2 3 11 x:y\r\n"), &cmd); !ok || cmd.Op != OpPutTooBig {

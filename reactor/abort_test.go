@@ -33,6 +33,7 @@ func (ts *testServer) untilRead(n uint64) {
 }
 
 func TestNothingExecutesWhileTheServerIsHeld(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		h, executed := counting()
 		ts := serve(t, network, 2, h)
@@ -87,6 +88,7 @@ func TestNothingExecutesWhileTheServerIsHeld(t *testing.T) {
 }
 
 func TestAHeldServerSendsRepliesThatAreCommitted(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
 	c := ts.dial()
@@ -107,6 +109,7 @@ func TestAHeldServerSendsRepliesThatAreCommitted(t *testing.T) {
 }
 
 func TestAFlushWaitsForCommittedReplies(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
 	c := ts.dial()
@@ -129,6 +132,7 @@ func TestAFlushWaitsForCommittedReplies(t *testing.T) {
 
 // What a held server keeps for a client that goes on sending is bounded.
 func TestAHeldServerStopsReading(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	c := ts.dial()
 	c.do("list-tube-used\r\n", "USING default\r\n")
@@ -145,6 +149,7 @@ func TestAHeldServerStopsReading(t *testing.T) {
 
 // Waits do not end while the server is held, and those that fell due do afterwards.
 func TestWaitsEndBehindAHold(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	c := ts.dial()
 	c.send("reserve-with-timeout 1\r\n")
@@ -161,6 +166,7 @@ func TestWaitsEndBehindAHold(t *testing.T) {
 }
 
 func TestAServerThatIsShutDownIsNotHeld(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	c := ts.dial()
 	c.do("list-tube-used\r\n", "USING default\r\n")
@@ -190,6 +196,7 @@ func (c *client) expectReset(what string) {
 }
 
 func TestAbortResetsAllConnectionsWithoutAWord(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		h, executed := counting()
@@ -254,6 +261,7 @@ func listenAgain(t *testing.T, network string) net.Listener {
 
 // A loop that hangs does not keep the clients of others waiting, nor those who connect.
 func TestAbortDoesNotWaitForALoopThatHangsToResetTheOthers(t *testing.T) {
+	t.Parallel()
 	skipUnlessResetAtOnce(t)
 	networks(t, func(t *testing.T, network string) {
 		for hangs := range 2 { // the loop that accepts, and the other
@@ -349,6 +357,7 @@ func skipUnlessResetAtOnce(t *testing.T) {
 
 // A handshake has a goroutine of its own, which waits for its client and for no loop.
 func TestAbortEndsHandshakesAlsoIfALoopHangs(t *testing.T) {
+	t.Parallel()
 	skipUnlessResetAtOnce(t)
 	ts := serveHanging(t, "tcp", 0)
 	ts.setTokens(1)
@@ -379,6 +388,7 @@ func TestAbortEndsHandshakesAlsoIfALoopHangs(t *testing.T) {
 
 // What another loop has accepted, and the end of a handshake, may come late.
 func TestAConnectionThatComesToALoopAfterAbortIsEnded(t *testing.T) {
+	t.Parallel()
 	skipUnlessResetAtOnce(t)
 	ts := serveHanging(t, "tcp", 0)
 	var a *acceptor
@@ -407,6 +417,7 @@ func TestAConnectionThatComesToALoopAfterAbortIsEnded(t *testing.T) {
 }
 
 func TestAbortResetsClientsThatALoopThatHangsHasNotAccepted(t *testing.T) {
+	t.Parallel()
 	skipUnlessResetAtOnce(t)
 	plainNetworks(t, func(t *testing.T, network string) {
 		ts := serveHanging(t, network, 0)
@@ -438,6 +449,7 @@ func (l slowListener) SyscallConn() (syscall.RawConn, error) {
 
 // Abort closes the listeners that it finds, and Serve one that comes too late.
 func TestServeDoesNotWaitForALoopThatHangsWhenAbortHasBegun(t *testing.T) {
+	t.Parallel()
 	skipUnlessResetAtOnce(t)
 	ts := serveHanging(t, "tcp", 1)
 	ts.hang()
@@ -461,6 +473,7 @@ func TestServeDoesNotWaitForALoopThatHangsWhenAbortHasBegun(t *testing.T) {
 
 // A client that does not take what it is owed is reset as well, and does not get the rest.
 func TestAbortDropsWhatClientsHaveNotTaken(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	c := ts.dial()
 	c.put(strings.Repeat("x", maxJob))
@@ -475,6 +488,7 @@ func TestAbortDropsWhatClientsHaveNotTaken(t *testing.T) {
 }
 
 func TestAbortEndsAShutdownThatWaits(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	ts := serveJournaled(t, "tcp", 2, hooks{}, j)
 	c := ts.dial()
@@ -497,6 +511,7 @@ func TestAbortEndsAShutdownThatWaits(t *testing.T) {
 // Clients work as fast as they can when the server is aborted: what the engine and the
 // journal are after that, they stay.
 func TestNothingExecutesAfterAbort(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	j.atOnce.Store(true)
 	h, executed := counting()

@@ -12,6 +12,7 @@ import (
 // Another process that has the listener too may shut it down. Serve then returns,
 // and clients that were accepted are served on.
 func TestAListenerThatIsShutDownElsewhereEndsServe(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		plainNetworks(t, func(t *testing.T, network string) {
 			ts := serve(t, network, 1, hooks{ungated: ungated})

@@ -27,6 +27,7 @@ func acceptors(t *testing.T, f func(t *testing.T, ungated bool)) {
 var keepAlive = []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
 
 func TestAcceptedSocketsHaveTheirListenersTimings(t *testing.T) {
+	t.Parallel()
 	timings := []int{77, 33, 5}
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
@@ -85,6 +86,7 @@ func TestAcceptedSocketsHaveTheirListenersTimings(t *testing.T) {
 // Many connect at once, to several listeners. All are served, and the loops have
 // equally many of them.
 func TestConnectionsAreSpreadEvenly(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serve(t, "tcp", 3, hooks{ungated: ungated})
 		addrs := []net.Addr{ts.addr, ts.listen("unix"), ts.listen("tcp")}
@@ -109,8 +111,9 @@ func TestConnectionsAreSpreadEvenly(t *testing.T) {
 }
 
 func TestShutdownWhileManyConnect(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
-		for range 5 {
+		for range some(20) {
 			ts := serve(t, "tcp", 2, hooks{ungated: ungated})
 			addrs := []net.Addr{ts.addr, ts.listen("unix")}
 			var wg sync.WaitGroup
@@ -149,6 +152,7 @@ func TestShutdownWhileManyConnect(t *testing.T) {
 // Another process, such as systemd, may have a listener too. When the server stops
 // accepting it must stop looking at it.
 func TestAListenerThatOthersHaveIsLeftToThem(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serve(t, "tcp", 1, hooks{ungated: ungated})
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -177,6 +181,7 @@ func TestAListenerThatOthersHaveIsLeftToThem(t *testing.T) {
 }
 
 func TestConnectionsThatAreGoneBeforeTheyAreAcceptedDoNoHarm(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		h, blocked, release := blocker()
 		h.ungated = ungated
@@ -202,6 +207,7 @@ func TestConnectionsThatAreGoneBeforeTheyAreAcceptedDoNoHarm(t *testing.T) {
 }
 
 func TestServeRefusesWhatItCannotAcceptOn(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -88,6 +88,7 @@ func guarded(t testing.TB, network string, h hooks, d *doorkeeper) *testServer {
 }
 
 func TestATokenInTheFirstLineOpensTheSession(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		ts := guarded(t, network, hooks{}, newDoorkeeper())
 		for input, reply := range map[string]string{
@@ -116,6 +117,7 @@ func TestATokenInTheFirstLineOpensTheSession(t *testing.T) {
 }
 
 func TestAnythingButATokenInTheFirstLineEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	const unknown = "UNKNOWN_COMMAND\r\n"
 	for _, network := range []string{"tcp", "unix"} {
 		d := newDoorkeeper()
@@ -187,6 +189,7 @@ func guardedAhead(t *testing.T, network string, d *doorkeeper, idle time.Duratio
 }
 
 func TestAClientThatDoesNotAuthenticateInTimeIsClosed(t *testing.T) {
+	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		d := newDoorkeeper()
 		ts, put := guardedAhead(t, network, d, 0)
@@ -217,6 +220,7 @@ func TestAClientThatDoesNotAuthenticateInTimeIsClosed(t *testing.T) {
 }
 
 func TestAClientThatLeavesBeforeItAuthenticatesLeavesNothing(t *testing.T) {
+	t.Parallel()
 	ts := guarded(t, "tcp", hooks{}, newDoorkeeper())
 	for _, begun := range []string{"", "auth go", "put 0 0"} {
 		c := ts.dial()
@@ -245,6 +249,7 @@ func TestAClientThatLeavesBeforeItAuthenticatesLeavesNothing(t *testing.T) {
 }
 
 func TestAUserOnAUnixSocketNeedsNoToken(t *testing.T) {
+	t.Parallel()
 	d := newDoorkeeper()
 	d.users = true
 	ts := guarded(t, "unix", hooks{}, d)
@@ -266,6 +271,7 @@ func TestAUserOnAUnixSocketNeedsNoToken(t *testing.T) {
 }
 
 func TestARevokedClientIsClosedAndOthersAreNot(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 3} {
 		d := newDoorkeeper()
 		ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops = d, loops })
@@ -302,6 +308,7 @@ func TestARevokedClientIsClosedAndOthersAreNot(t *testing.T) {
 
 // Who is owed much when his token is taken away gets it, as after a quit.
 func TestARevokedClientIsSentWhatItIsOwed(t *testing.T) {
+	t.Parallel()
 	d := newDoorkeeper()
 	ts := guarded(t, "tcp", hooks{}, d)
 	c := ts.dial()
@@ -323,6 +330,7 @@ func TestARevokedClientIsSentWhatItIsOwed(t *testing.T) {
 
 // What a client is told when it authenticates is for nobody else.
 func TestAHeldServerAnswersTokens(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		d := newDoorkeeper()
@@ -373,6 +381,7 @@ func TestAHeldServerAnswersTokens(t *testing.T) {
 
 // A file of tokens may change whenever it likes.
 func TestRevokingReturnsAlsoWhenTheServerHasEnded(t *testing.T) {
+	t.Parallel()
 	ends := map[string]func(ts *testServer){
 		"abort":    func(ts *testServer) { ts.Abort() },
 		"shutdown": func(ts *testServer) { _ = ts.Shutdown(context.Background()) },
@@ -406,6 +415,7 @@ func TestRevokingReturnsAlsoWhenTheServerHasEnded(t *testing.T) {
 }
 
 func TestAPanicOfAccessControlCostsOneClient(t *testing.T) {
+	t.Parallel()
 	ts := guarded(t, "tcp", hooks{fatal: func() { t.Error("the process would have ended") }}, newDoorkeeper())
 	c, other := ts.dial(), ts.dial()
 	c.send("auth dreadful\r\n")
@@ -417,6 +427,7 @@ func TestAPanicOfAccessControlCostsOneClient(t *testing.T) {
 }
 
 func TestAnAuthenticatedClientMayBeIdleForAsLongAsOthers(t *testing.T) {
+	t.Parallel()
 	for _, idle := range []time.Duration{0, time.Hour} {
 		ts, put := guardedAhead(t, "tcp", newDoorkeeper(), idle)
 		c := ts.dial()
@@ -436,6 +447,7 @@ func TestAnAuthenticatedClientMayBeIdleForAsLongAsOthers(t *testing.T) {
 }
 
 func TestAServerStopsWhileClientsHaveNotAuthenticated(t *testing.T) {
+	t.Parallel()
 	ts := guarded(t, "tcp", hooks{}, newDoorkeeper())
 	silent, begun := ts.dial(), ts.dial()
 	begun.send("auth go")
@@ -479,6 +491,7 @@ func FuzzFirstLine(f *testing.F) {
 }
 
 func TestConnectionsOfClientsWithGrantsAreCountedByTheirListener(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = newDoorkeeper() })
 	count := func() int64 { return ts.Stats().Listeners[0].Connections }
 	known, unknown := ts.dial(), ts.dial()

@@ -37,6 +37,7 @@ func text(seed, n int) string {
 }
 
 func TestLargeBodiesArriveWholeHoweverSlowlyTheyAreTaken(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c := ts.dial()
@@ -65,6 +66,7 @@ func TestLargeBodiesArriveWholeHoweverSlowlyTheyAreTaken(t *testing.T) {
 }
 
 func TestABodyIsSentAfterItsJobIsDeleted(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "unix", 1, hooks{})
 	c, other := ts.dial(), ts.dial()
 	body := text(1, 900_000)
@@ -83,6 +85,7 @@ func TestABodyIsSentAfterItsJobIsDeleted(t *testing.T) {
 }
 
 func TestNoBodyStaysPinnedForAClientThatHasGone(t *testing.T) {
+	t.Parallel()
 	for how, end := range map[string]func(ts *testServer, c *client){
 		"closed": func(_ *testServer, c *client) { c.Close() },
 		"half-closed and closed": func(ts *testServer, c *client) {
@@ -110,6 +113,7 @@ func TestNoBodyStaysPinnedForAClientThatHasGone(t *testing.T) {
 
 // The replies of the batch in which a command panics are not sent.
 func TestAPanicBehindALargeBodyReleasesIt(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "unix", 1, panicky())
 	c := ts.dial()
 	c.put(text(1, 100_000))
@@ -119,6 +123,7 @@ func TestAPanicBehindALargeBodyReleasesIt(t *testing.T) {
 }
 
 func TestABodyWaitsForACommitAndIsDroppedWhenTheJournalFails(t *testing.T) {
+	t.Parallel()
 	for _, fails := range []bool{false, true} {
 		j := new(fakeJournal)
 		ts := serveJournaled(t, "unix", 1, hooks{}, j)

@@ -2,7 +2,9 @@ package reactor
 
 import (
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ func serveLimited(t testing.TB, network string, limit func(*Config)) *testServer
 }
 
 func TestAConnectionTooManyIsRefusedInWords(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serveLimited(t, network, func(c *Config) { c.MaxConnections = 3; c.Loops = 2 })
 		var served []*client
@@ -61,6 +64,7 @@ func TestAConnectionTooManyIsRefusedInWords(t *testing.T) {
 }
 
 func TestTheLimitOnConnectionsIsExactOverSeveralListeners(t *testing.T) {
+	t.Parallel()
 	ts := serveLimited(t, "tcp", func(c *Config) { c.MaxConnections = 20; c.Loops = 2 })
 	addrs := []func() *client{ts.dial}
 	for range 3 {
@@ -87,6 +91,7 @@ func TestTheLimitOnConnectionsIsExactOverSeveralListeners(t *testing.T) {
 }
 
 func TestTheDefaultLimitOnConnectionsLeavesDescriptors(t *testing.T) {
+	t.Parallel()
 	n := DefaultMaxConnections()
 	var ts *testServer
 	if ts = serve(t, "unix", 1, hooks{}); ts.Stats().MaxConnections != n || n < 1 {
@@ -94,11 +99,13 @@ func TestTheDefaultLimitOnConnectionsLeavesDescriptors(t *testing.T) {
 	}
 }
 
-const idleTimeout = 80 * time.Millisecond
+const idleTimeout = 300 * time.Millisecond
 
 func TestIdleClientsAreClosed(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serveLimited(t, network, func(c *Config) { c.IdleTimeout = idleTimeout })
+		var clients sync.WaitGroup
 		for name, send := range map[string]string{
 			"silent":           "",
 			"after a command":  "use a\r\n",
@@ -112,11 +119,16 @@ func TestIdleClientsAreClosed(t *testing.T) {
 			if strings.HasSuffix(send, "\r\n") {
 				c.expect("USING a\r\n")
 			}
-			c.expectEOF()
-			if d := time.Since(began); d < idleTimeout {
-				t.Errorf("%s: closed after %v", name, d)
-			}
+			clients.Go(func() {
+				if b, err := io.ReadAll(c.r); len(b) > 0 || err != nil {
+					t.Errorf("%s: got %q, %v", name, b, err)
+				}
+				if d := time.Since(began); d < idleTimeout {
+					t.Errorf("%s: closed after %v", name, d)
+				}
+			})
 		}
+		clients.Wait()
 		ts.until("all are gone", func() bool { s := ts.sum(); return s.Connections == 0 && s.Idle == 5 })
 		if m := ts.engine.Snapshot(ts.cfg.Now()); m.Connections != 0 || m.Tubes != 1 {
 			t.Errorf("%+v", m)
@@ -125,6 +137,7 @@ func TestIdleClientsAreClosed(t *testing.T) {
 }
 
 func TestClientsThatWaitOrHoldAJobAreNotIdle(t *testing.T) {
+	t.Parallel()
 	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = idleTimeout })
 	waiting, holding := ts.dial(), ts.dial()
 	waiting.do("watch w\r\n", "WATCHING 2\r\n")
@@ -151,15 +164,19 @@ func TestClientsThatWaitOrHoldAJobAreNotIdle(t *testing.T) {
 }
 
 func TestAClientThatIsOwedRepliesAndTakesNoneIsIdle(t *testing.T) {
-	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = idleTimeout })
+	t.Parallel()
+	ts, put := serveAhead(t, "tcp", nil, func(c *Config) { c.IdleTimeout = time.Hour })
 	c := ts.dial()
 	send, _ := floodReplies(c, 4000)
 	c.send(send)
-	ts.until("it was closed", func() bool { s := ts.sum(); return s.Connections == 0 && s.Idle == 1 })
+	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
+	put(time.Hour + time.Second)
+	ts.until("it was closed", func() bool { s := ts.sum(); return s.Connections == 1 && s.Idle == 1 })
 }
 
 // A busy client is looked at once in a timeout, however much it sends.
 func TestBusyClientsAreNotClosed(t *testing.T) {
+	t.Parallel()
 	ts := serveLimited(t, "tcp", func(c *Config) { c.IdleTimeout = 2 * time.Second })
 	c := ts.dial()
 	for range 50 {
@@ -179,6 +196,7 @@ func TestBusyClientsAreNotClosed(t *testing.T) {
 }
 
 func TestIdlenessUnderASimulatedClock(t *testing.T) {
+	t.Parallel()
 	const timeout = 800 * time.Second
 	var clock atomic.Int64
 	clock.Store(int64(12345 * time.Second))
@@ -224,6 +242,7 @@ func TestIdlenessUnderASimulatedClock(t *testing.T) {
 }
 
 func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
+	t.Parallel()
 	const size = 400_000
 	for limit, closed := range map[int64]bool{size + 100_000: false, size - 100_000: true} {
 		c, _ := loneConfig(t, nil, func(c *Config) { c.MaxOutput = limit })
@@ -242,6 +261,7 @@ func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
 // Back-pressure comes first: with the usual limits a client that reads nothing
 // is not closed but no longer read.
 func TestBackPressureComesBeforeTheLimitOnOutput(t *testing.T) {
+	t.Parallel()
 	ts := serveLimited(t, "tcp", func(c *Config) { c.MaxOutput = 4 << 20 })
 	c := ts.dial()
 	const n = 4000

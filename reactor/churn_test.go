@@ -20,7 +20,8 @@ func TestNoByteReachesAnotherClient(t *testing.T) {
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 4, hooks{})
 		addrs := []net.Addr{ts.addr, ts.listen("unix")}
-		const clients, rounds = 16, 80
+		const clients = 16
+		rounds := some(80)
 		var wg sync.WaitGroup
 		for i := range clients {
 			wg.Go(func() {

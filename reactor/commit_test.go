@@ -74,6 +74,7 @@ func (j *fakeJournal) untilRecorded(ts *testServer, n uint64) {
 }
 
 func TestRepliesWaitForTheCommitThatTheyDependOn(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		for _, loops := range []int{1, 3} {
 			t.Run(fmt.Sprint(loops, " loops"), func(t *testing.T) {
@@ -108,6 +109,7 @@ func TestRepliesWaitForTheCommitThatTheyDependOn(t *testing.T) {
 }
 
 func TestAWaitingWorkerGetsNoJobThatIsNotCommitted(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		ts := serveJournaled(t, network, 2, hooks{}, j)
@@ -134,6 +136,7 @@ func TestAWaitingWorkerGetsNoJobThatIsNotCommitted(t *testing.T) {
 }
 
 func TestHeldRepliesReachClientsThatHaveQuitOrHalfClosed(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		ts := serveJournaled(t, network, 1, hooks{}, j)
@@ -155,6 +158,7 @@ func TestHeldRepliesReachClientsThatHaveQuitOrHalfClosed(t *testing.T) {
 // While a client waits for a commit, what it sends on is kept and executed
 // afterwards, in order and within the bound.
 func TestPipelinedCommandsGoOnAfterEachCommit(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		const n = 30_000
 		j := new(fakeJournal)
@@ -175,6 +179,7 @@ func TestPipelinedCommandsGoOnAfterEachCommit(t *testing.T) {
 }
 
 func TestWhenTheJournalFailsConnectionsEndWithoutAWord(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		ts := serveJournaled(t, network, 1, hooks{}, j)
@@ -202,6 +207,7 @@ func (c *client) pending() string {
 
 // A client has taken a part of a reply, and waits for a job, when the log fails.
 func TestAFailedCommitDoesNotCutIntoAReplyThatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	ts := serveJournaled(t, "unix", 1, hooks{}, j)
 	c, p := ts.dial(), ts.dial()
@@ -229,6 +235,7 @@ type fencedJournal struct{ *fakeJournal }
 func (j fencedJournal) Barrier() journal.Pos { return j.next() }
 
 func TestRepliesWaitForTheBarrierThatProvesThem(t *testing.T) {
+	t.Parallel()
 	j := fencedJournal{new(fakeJournal)}
 	ts := serveConfig(t, "tcp", hooks{}, j.fakeJournal, func(c *Config) {
 		c.Engine, c.Now = newJournaledEngine(t, j)
@@ -263,6 +270,7 @@ func TestRepliesWaitForTheBarrierThatProvesThem(t *testing.T) {
 // While a long command takes whole rounds of its loop, what is committed reaches the
 // others' clients within a few.
 func TestALongCommandKeepsNobodyWaitingForWhatIsCommitted(t *testing.T) {
+	t.Parallel()
 	const n, patienceRounds = 100_000, 4
 	j := new(fakeJournal)
 	j.atOnce.Store(true)

@@ -21,6 +21,7 @@ func (ts *testServer) connect() *client {
 }
 
 func TestAConnectionFromInsideTheProcessIsServedAsAnyOther(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 3, hooks{})
 		outside, inside := ts.dial(), ts.connect()
@@ -40,6 +41,7 @@ func TestAConnectionFromInsideTheProcessIsServedAsAnyOther(t *testing.T) {
 }
 
 func TestConnectionsFromInsideTheProcessAreSpreadOverTheLoops(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 4, hooks{})
 	for range 8 {
 		ts.connect().do("list-tube-used\r\n", "USING default\r\n")
@@ -52,6 +54,7 @@ func TestConnectionsFromInsideTheProcessAreSpreadOverTheLoops(t *testing.T) {
 }
 
 func TestManyConnectFromInsideTheProcessAtOnce(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	var wg sync.WaitGroup
 	for range 20 {
@@ -73,6 +76,7 @@ func TestManyConnectFromInsideTheProcessAtOnce(t *testing.T) {
 }
 
 func TestAConnectionFromInsideTheProcessTakesNoPlace(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 1 })
 	inside := ts.connect()
 	outside := ts.dial()
@@ -89,6 +93,7 @@ func TestAConnectionFromInsideTheProcessTakesNoPlace(t *testing.T) {
 }
 
 func TestAccessControlIsNotAskedOfAConnectionFromInsideTheProcess(t *testing.T) {
+	t.Parallel()
 	d := newDoorkeeper()
 	ts := guarded(t, "tcp", hooks{}, d)
 	c := ts.connect()
@@ -99,12 +104,14 @@ func TestAccessControlIsNotAskedOfAConnectionFromInsideTheProcess(t *testing.T) 
 }
 
 func TestAConnectionFromInsideTheProcessNeedsNoPlainListener(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tls1.3", 1, hooks{})
 	ts.connect().do("list-tube-used\r\n", "USING default\r\n")
 	ts.dial().do("list-tube-used\r\n", "USING default\r\n")
 }
 
 func TestAConnectionFromInsideTheProcessMayBeIdle(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.IdleTimeout = 10 * time.Millisecond })
 	inside := ts.connect()
 	for range 3 {
@@ -114,6 +121,7 @@ func TestAConnectionFromInsideTheProcessMayBeIdle(t *testing.T) {
 }
 
 func TestThePeerOfAConnectionFromInsideTheProcessHasAName(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "unix", 1, hooks{})
 	ts.connect().do("list-tube-used\r\n", "USING default\r\n")
 	var peers []Peer
@@ -127,6 +135,7 @@ func TestThePeerOfAConnectionFromInsideTheProcessHasAName(t *testing.T) {
 }
 
 func TestShutdownEndsConnectionsFromInsideTheProcess(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	c := ts.connect()
 	c.do("list-tube-used\r\n", "USING default\r\n")
@@ -140,6 +149,7 @@ func TestShutdownEndsConnectionsFromInsideTheProcess(t *testing.T) {
 }
 
 func TestConnectingWhileTheServerIsShutDownFailsOrIsEnded(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -165,6 +175,7 @@ func TestConnectingWhileTheServerIsShutDownFailsOrIsEnded(t *testing.T) {
 }
 
 func TestConnectGivesUpWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
 	reached, release := make(chan struct{}), make(chan struct{})
 	ts := serve(t, "tcp", 1, hooks{})
 	ts.loops[0].call(func(*loop) {

@@ -32,6 +32,7 @@ func field(t testing.TB, entry, key string) string {
 }
 
 func TestAConnectionIsDescribedWithItsAddressAndWhatItHasSent(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := extended(t, network, func(*Config) {})
 		c := ts.dial()
@@ -71,6 +72,7 @@ func TestAConnectionIsDescribedWithItsAddressAndWhatItHasSent(t *testing.T) {
 }
 
 func TestConnectionsOfAllLoopsAreListed(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := extended(t, network, func(*Config) {})
 		var ids []string
@@ -107,6 +109,7 @@ func TestConnectionsOfAllLoopsAreListed(t *testing.T) {
 }
 
 func TestTheNameOfAConnectionIsThatOfItsGrant(t *testing.T) {
+	t.Parallel()
 	d := newDoorkeeper()
 	ts := extended(t, "tcp", func(c *Config) { c.Access = d })
 	c := ts.dial()
@@ -121,6 +124,7 @@ func TestTheNameOfAConnectionIsThatOfItsGrant(t *testing.T) {
 }
 
 func TestServersWithoutExtensionsDoNotKnowConnections(t *testing.T) {
+	t.Parallel()
 	ts := extended(t, "tcp", func(c *Config) { c.Extensions = false })
 	ts.dial().do("stats-conn\r\nstats-conn 1\r\nlist-connections\r\ncapabilities\r\n",
 		"BAD_FORMAT\r\nBAD_FORMAT\r\nUNKNOWN_COMMAND\r\nUNKNOWN_COMMAND\r\n")
@@ -128,6 +132,7 @@ func TestServersWithoutExtensionsDoNotKnowConnections(t *testing.T) {
 
 // A loop that is busy with something else keeps nobody but who asks for its connections.
 func TestWhoAsksForConnectionsWaitsForTheirLoop(t *testing.T) {
+	t.Parallel()
 	h, blocked, release := blocker()
 	ts := serveConfig(t, "tcp", h, nil, func(c *Config) { c.Loops, c.Extensions = 2, true })
 	asker, stuck, same, gone := ts.dialOn(0), ts.dialOn(1), ts.dialOn(0), ts.dialOn(0)
@@ -150,6 +155,7 @@ func TestWhoAsksForConnectionsWaitsForTheirLoop(t *testing.T) {
 }
 
 func TestShutdownAnswersWhoAsksForConnections(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 100)
 	h := hooks{command: func(_ *conn, cmd *codec.Command) {
 		if cmd.Op == codec.OpListConns {
@@ -182,6 +188,7 @@ func TestShutdownAnswersWhoAsksForConnections(t *testing.T) {
 
 // A list is made of parts, which are sent as they are taken.
 func TestALongListOfConnectionsArrivesWhole(t *testing.T) {
+	t.Parallel()
 	ts := extended(t, "tcp", func(*Config) {})
 	name := strings.Repeat("n", 190)
 	for i := range 300 {

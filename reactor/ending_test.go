@@ -17,6 +17,7 @@ import (
 )
 
 func TestHalfClosedClientIsAnsweredAndThenClosed(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 2, hooks{})
 		for input, want := range map[string]string{
@@ -45,6 +46,7 @@ func TestHalfClosedClientIsAnsweredAndThenClosed(t *testing.T) {
 }
 
 func TestHalfClosedClientGetsAReadyJobWhichThenReturns(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 2, hooks{})
 		p := ts.dial()
@@ -61,6 +63,7 @@ func TestHalfClosedClientGetsAReadyJobWhichThenReturns(t *testing.T) {
 // So much was sent behind a reserve that the reactor has stopped reading: the
 // end of it must be noticed all the same.
 func TestHalfCloseBehindMoreInputThanIsKept(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c := ts.dial()
@@ -108,6 +111,7 @@ func blocker() (h hooks, blocked, release chan struct{}) {
 // The end of a waiting client's input and the job for it arrive at its loop
 // together. gnet reports the end first.
 func TestHalfCloseWhileAJobIsBeingHandedOver(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		h, blocked, release := blocker()
 		ts := serve(t, network, 2, h)
@@ -126,6 +130,7 @@ func TestHalfCloseWhileAJobIsBeingHandedOver(t *testing.T) {
 }
 
 func TestClientVanishesWhileAJobIsBeingHandedOver(t *testing.T) {
+	t.Parallel()
 	tcpNetworks(t, func(t *testing.T, network string) {
 		for _, how := range []string{"close", "reset"} {
 			t.Run(how, func(t *testing.T) {
@@ -151,6 +156,7 @@ func TestClientVanishesWhileAJobIsBeingHandedOver(t *testing.T) {
 }
 
 func TestJobsReturnWhenTheirClientVanishes(t *testing.T) {
+	t.Parallel()
 	big := strings.Repeat("x", 200_000)
 	stages := map[string]func(ts *testServer, c *client){
 		"idle":      func(ts *testServer, c *client) {},
@@ -212,10 +218,11 @@ func TestJobsReturnWhenTheirClientVanishes(t *testing.T) {
 // Whatever the moment at which a waiting client vanishes, the job goes to
 // somebody who is there.
 func TestNoJobIsLostToClientsThatVanishWhileWaiting(t *testing.T) {
+	t.Parallel()
 	tcpNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 4, hooks{})
 		p, w := ts.dial(), ts.dial()
-		for i := range 300 {
+		for i := range some(300) {
 			v := ts.dial()
 			v.do("use a\r\n", "USING a\r\n")
 			v.send("reserve\r\n")
@@ -238,7 +245,12 @@ func TestNoJobIsLostToClientsThatVanishWhileWaiting(t *testing.T) {
 
 // floodReplies makes the client a debt of n replies of 10 KB each.
 func floodReplies(c *client, n int) (send, reply string) {
-	body := strings.Repeat("0123456789", 1000)
+	return floodOf(c, n, 10_000)
+}
+
+// floodOf is floodReplies with replies of a given size.
+func floodOf(c *client, n, size int) (send, reply string) {
+	body := strings.Repeat("0123456789", size/10)
 	id := c.put(body)
 	return strings.Repeat(fmt.Sprintf("peek %d\r\n", id), n), fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, len(body), body)
 }
@@ -255,11 +267,12 @@ func (c *client) expectMany(n int, want string) {
 }
 
 func TestHalfClosedSlowReaderGetsEverything(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, other := ts.dial(), ts.dial()
-		const n = 10_500 // 105 MB; and the commands are more than one read
-		send, reply := floodReplies(c, n)
+		const n = 10_500 // whose commands are more than one read
+		send, reply := floodOf(c, n, 2500)
 		c.do("reserve\r\n", "RESERVED"+strings.TrimPrefix(reply, "FOUND"))
 		sent := make(chan struct{})
 		go func() {
@@ -293,6 +306,7 @@ func TestHalfClosedSlowReaderGetsEverything(t *testing.T) {
 }
 
 func TestRepliesBeforeQuitArriveFirst(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, w := ts.dial(), ts.dial()
@@ -312,6 +326,7 @@ func TestRepliesBeforeQuitArriveFirst(t *testing.T) {
 }
 
 func TestQuitClosesAtOnce(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c := ts.dial()
@@ -325,6 +340,7 @@ func TestQuitClosesAtOnce(t *testing.T) {
 // A client that sends nothing behind its quit is not waited for, where the system
 // tells that nothing is unread.
 func TestClientThatHasQuitIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{linger: time.Hour})
 		c := ts.dial()
@@ -340,6 +356,7 @@ func TestClientThatHasQuitIsNotWaitedFor(t *testing.T) {
 }
 
 func TestClientThatHasQuitAndStaysIsClosed(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{linger: time.Millisecond})
 		c := ts.dial()
@@ -353,6 +370,7 @@ func TestClientThatHasQuitAndStaysIsClosed(t *testing.T) {
 }
 
 func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"half-close", "quit", "quit and go on"} {
 		t.Run(how, func(t *testing.T) {
 			h := hooks{patience: 50 * time.Millisecond}
@@ -414,6 +432,7 @@ func serveAhead(t *testing.T, network string, j *fakeJournal, change func(*Confi
 
 // A client cannot take what the server does not send.
 func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		for what, room := range map[string]bool{"a commit": true, "room in the journal": false} {
 			t.Run(what, func(t *testing.T) {
@@ -448,6 +467,7 @@ func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 
 // The client may be gone, and a disk may hang for days.
 func TestClientThatIsDoneIsCutWhenTheServerHasDelayedForLong(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	ts, put := serveAhead(t, "tcp", j, func(*Config) {})
 	c := ts.dial()
@@ -472,6 +492,7 @@ func TestClientThatIsDoneIsCutWhenTheServerHasDelayedForLong(t *testing.T) {
 
 // What waits for a commit behind what the client does not take is no excuse.
 func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
+	t.Parallel()
 	j := new(fakeJournal)
 	ts, put := serveAhead(t, "unix", j, func(*Config) {})
 	c, p := ts.dial(), ts.dial()
@@ -505,7 +526,8 @@ func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
 // What a client reserved is there for others when the client learns that its connection
 // has ended, even if it was so much that it was given back in several rounds.
 func TestAClientLearnsOfItsEndWhenOthersCanHaveItsJobs(t *testing.T) {
-	const n = 10_000
+	t.Parallel()
+	const n = 5_000 // more than a round gives back
 	networks(t, func(t *testing.T, network string) {
 		for name, leave := range map[string]func(c *client){
 			"quit":                func(c *client) { c.send("quit\r\n") },

@@ -13,6 +13,7 @@ func crowded(t *testing.T, d *doorkeeper) *testServer {
 }
 
 func TestClientsThatAreSilentLeaveRoomForOthers(t *testing.T) {
+	t.Parallel()
 	d := newDoorkeeper()
 	ts := crowded(t, d)
 	var good, silent []*client
@@ -42,6 +43,7 @@ func TestClientsThatAreSilentLeaveRoomForOthers(t *testing.T) {
 }
 
 func TestTheLastPlaceIsASilentClients(t *testing.T) {
+	t.Parallel()
 	d := newDoorkeeper()
 	ts := crowded(t, d)
 	for range 7 {
@@ -59,6 +61,7 @@ func TestTheLastPlaceIsASilentClients(t *testing.T) {
 }
 
 func TestSilentClientsOfOtherLoopsMakeRoomToo(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 4, 16 })
 	for range 12 {
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")

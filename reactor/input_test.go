@@ -9,6 +9,7 @@ import (
 )
 
 func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
+	t.Parallel()
 	var q inputQueue
 	var n counts
 	r := rand.New(rand.NewPCG(1, 2))

@@ -27,6 +27,7 @@ func (ts *testServer) untilCounted(op codec.Op, answered, waited uint64) {
 }
 
 func TestEveryCommandThatIsAnsweredIsTimedOnce(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, worker := ts.dial(), ts.dial()
@@ -61,6 +62,7 @@ func TestEveryCommandThatIsAnsweredIsTimedOnce(t *testing.T) {
 }
 
 func TestTheTimeOfACommandIncludesItsCommit(t *testing.T) {
+	t.Parallel()
 	const delay = 50 * time.Millisecond
 	j := new(fakeJournal)
 	ts := serveJournaled(t, "tcp", 1, hooks{}, j)
@@ -81,6 +83,7 @@ func TestTheTimeOfACommandIncludesItsCommit(t *testing.T) {
 }
 
 func TestAKickThatYieldsIsTimedAsAWhole(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	c := ts.dial()
 	manyDelayed(c, 30_000)
@@ -90,6 +93,7 @@ func TestAKickThatYieldsIsTimedAsAWhole(t *testing.T) {
 
 // A reserve-batch with a long reply is put together in turns, and did not wait for a job.
 func TestABatchThatYieldsIsTimedFromItsBeginning(t *testing.T) {
+	t.Parallel()
 	const old = 1000 * time.Hour
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) {
 		now := c.Now
@@ -111,6 +115,7 @@ func TestABatchThatYieldsIsTimedFromItsBeginning(t *testing.T) {
 }
 
 func TestABatchBeginsWithItsFirstCommand(t *testing.T) {
+	t.Parallel()
 	var y latency
 	var t1, t2 batch
 	t1.begin(10)

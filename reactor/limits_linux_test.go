@@ -10,6 +10,7 @@ import (
 
 // A client that takes all it is given does not keep its loop for long.
 func TestClientThatTakesMuchYields(t *testing.T) {
+	t.Parallel()
 	c, _ := lone(t)
 	if err := unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 64<<20); err != nil {
 		t.Skip("a socket's buffer cannot be made so big that nobody need read from it:", err)

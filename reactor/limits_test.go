@@ -12,6 +12,7 @@ import (
 // A client that sends without end and reads nothing costs bounded memory, and
 // the others on its loop go on.
 func TestClientThatNeverReadsIsBounded(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		body := strings.Repeat("x", 60_000)
 		for name, command := range map[string]string{
@@ -35,7 +36,7 @@ func TestClientThatNeverReadsIsBounded(t *testing.T) {
 					}
 				}()
 				ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
-				for i := range 500 {
+				for i := range some(500) {
 					other.do(fmt.Sprintf("use t%d\r\n", i), fmt.Sprintf("USING t%d\r\n", i))
 				}
 				c.Close()
@@ -56,6 +57,7 @@ func TestClientThatNeverReadsIsBounded(t *testing.T) {
 // One batch may bring far more replies than the client takes. They are produced
 // as it takes them.
 func TestRepliesAreProducedAsTheyAreTaken(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c := ts.dial()
@@ -75,6 +77,7 @@ func TestRepliesAreProducedAsTheyAreTaken(t *testing.T) {
 // A waiting client may have stalled before; its job comes behind what it has
 // not read yet.
 func TestHandOverToAStalledClient(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, p := ts.dial(), ts.dial()
@@ -91,6 +94,7 @@ func TestHandOverToAStalledClient(t *testing.T) {
 
 // Where reading cannot be paused, a client that sends too far ahead is closed.
 func TestClientThatCannotBePausedIsClosed(t *testing.T) {
+	t.Parallel()
 	for name, first := range map[string]string{"waiting": "reserve\r\n", "stalled": "peek 1\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			ts := serve(t, "tcp", 1, hooks{unpaused: true})
@@ -121,6 +125,7 @@ func TestClientThatCannotBePausedIsClosed(t *testing.T) {
 
 // Small input behind a waiting reserve does not take a big buffer.
 func TestSmallPendingInputTakesASmallBuffer(t *testing.T) {
+	t.Parallel()
 	large := appendPooled(nil, make([]byte, 100_000))
 	release(large)
 	for range 100 {
@@ -138,6 +143,7 @@ func TestSmallPendingInputTakesASmallBuffer(t *testing.T) {
 }
 
 func TestGnetKeepsNoAddressesOfAConnection(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		kept := make(chan string, 1)
 		ts := serve(t, network, 1, hooks{command: func(c *conn, _ *codec.Command) {

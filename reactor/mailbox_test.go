@@ -3,6 +3,7 @@ package reactor
 import "testing"
 
 func TestAMailboxKeepsTheOrderAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	var m mailbox[int]
 	left, popped := 0, 0
 	for i := range 1000 {
@@ -35,6 +36,7 @@ func TestAMailboxKeepsTheOrderAndLosesNothing(t *testing.T) {
 
 // A loop that is never done with its mail finds something left whenever it takes more.
 func TestAMailboxThatIsNeverEmptyStaysSmall(t *testing.T) {
+	t.Parallel()
 	for _, kept := range []int{1, 2, 7, 100} {
 		var m mailbox[int]
 		left, popped := 0, 0

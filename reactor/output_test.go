@@ -6,6 +6,7 @@ import (
 )
 
 func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
+	t.Parallel()
 	var q outputQueue
 	var n counts
 	check := func(sendable string, length int) {

@@ -18,6 +18,7 @@ func panicky() hooks {
 }
 
 func TestPanicInACommandCostsOneConnection(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, panicky())
 		c, w := ts.dial(), ts.dial()
@@ -42,6 +43,7 @@ func TestPanicInACommandCostsOneConnection(t *testing.T) {
 // The command stands behind a reserve that another client's put ends: that
 // client must not suffer.
 func TestPanicInAWokenClientsCommandCostsThatClient(t *testing.T) {
+	t.Parallel()
 	for _, loops := range []int{1, 2} {
 		ts := serve(t, "tcp", loops, panicky())
 		c, d, p := ts.dial(), ts.dial(), ts.dial()
@@ -57,6 +59,7 @@ func TestPanicInAWokenClientsCommandCostsThatClient(t *testing.T) {
 }
 
 func TestPanicInALastCommandOfAHalfClosedClient(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, panicky())
 	c, w := ts.dial(), ts.dial()
 	c.put("x")
@@ -69,6 +72,7 @@ func TestPanicInALastCommandOfAHalfClosedClient(t *testing.T) {
 }
 
 func TestPanicInsideTheEngineEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	h := panicky()
 	var fatal atomic.Int32
 	h.fatal = func() { fatal.Add(1) }
@@ -82,6 +86,7 @@ func TestPanicInsideTheEngineEndsTheProcess(t *testing.T) {
 }
 
 func TestPanicOutsideOfCommandsEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	var fatal atomic.Int32
 	ts := serve(t, "tcp", 1, hooks{fatal: func() { fatal.Add(1) }})
 	ts.loops[0].call(func(*loop) { panic("provoked") })

@@ -3,6 +3,7 @@ package reactor
 import "testing"
 
 func TestAConnectionsPhaseMovesForwardOnly(t *testing.T) {
+	t.Parallel()
 	for from := greeting; from <= ended; from++ {
 		for to := greeting; to <= ended; to++ {
 			want := to > from || from == waiting && to == serving

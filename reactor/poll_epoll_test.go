@@ -16,6 +16,7 @@ func (b *bell) written() bool {
 }
 
 func TestABellIsWrittenToOnlyWhileItsLoopSleeps(t *testing.T) {
+	t.Parallel()
 	b, err := newBell()
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +42,7 @@ func TestABellIsWrittenToOnlyWhileItsLoopSleeps(t *testing.T) {
 }
 
 func TestLoopsPollByThemselves(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	ts.onLoops(func(l *loop) {
 		if !l.polling.on {
@@ -51,6 +53,7 @@ func TestLoopsPollByThemselves(t *testing.T) {
 
 // What gnet has to do is done, and whoever polls then goes on with everybody.
 func TestATaskOfGnetsEndsTheLoopsOwnPolling(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	l := ts.loops[0]
 	before, worker := ts.dial(), ts.dial()

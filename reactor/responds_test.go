@@ -9,6 +9,7 @@ import (
 )
 
 func TestALoopThatIsBusyWithACommandDoesNotRespond(t *testing.T) {
+	t.Parallel()
 	entered, goOn := make(chan struct{}), make(chan struct{})
 	ts := serve(t, "tcp", 2, hooks{command: func(_ *conn, cmd *codec.Command) {
 		if cmd.Op == codec.OpListTubes {
@@ -42,6 +43,7 @@ func TestALoopThatIsBusyWithACommandDoesNotRespond(t *testing.T) {
 }
 
 func TestAHeldServerResponds(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	ts.Hold(true)
 	if err := ts.Responds(t.Context()); err != nil {
@@ -51,6 +53,7 @@ func TestAHeldServerResponds(t *testing.T) {
 }
 
 func TestAServerThatHasEndedResponds(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	ts.Abort()
 	for range 3 {

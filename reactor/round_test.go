@@ -67,6 +67,7 @@ func sendAll(cs []*client, s string) {
 }
 
 func TestTheEndOfAPauseIsSpreadOverRounds(t *testing.T) {
+	t.Parallel()
 	const n = 600
 	var m meter
 	ts := serve(t, "unix", 1, m.hooks())
@@ -108,6 +109,7 @@ func manyTubes(c *client, n int) {
 }
 
 func TestListsAreSpreadOverRoundsAndTakeLittleMemory(t *testing.T) {
+	t.Parallel()
 	const tubes, clients = 5000, 12
 	var m meter
 	ts := serve(t, "unix", 1, m.hooks())
@@ -128,6 +130,7 @@ func TestListsAreSpreadOverRoundsAndTakeLittleMemory(t *testing.T) {
 }
 
 func TestKicksAreSpreadOverRounds(t *testing.T) {
+	t.Parallel()
 	const n = 30_000
 	for name, kicks := range map[string]int{"one": 1, "two clients": 2, "many in one write": 74} {
 		t.Run(name, func(t *testing.T) {
@@ -150,6 +153,7 @@ func TestKicksAreSpreadOverRounds(t *testing.T) {
 }
 
 func TestTimeOutsOfOneMomentAreSpreadOverRounds(t *testing.T) {
+	t.Parallel()
 	const n = 600
 	var m meter
 	var ahead atomic.Int64
@@ -170,6 +174,7 @@ func TestTimeOutsOfOneMomentAreSpreadOverRounds(t *testing.T) {
 }
 
 func TestTheCloseOfAClientWithManyReservationsIsSpreadOverRounds(t *testing.T) {
+	t.Parallel()
 	const n = 20_000
 	var m meter
 	ts := serve(t, "unix", 1, m.hooks())
@@ -188,6 +193,7 @@ func TestTheCloseOfAClientWithManyReservationsIsSpreadOverRounds(t *testing.T) {
 }
 
 func TestCommittedRepliesAreHandedBackOverRounds(t *testing.T) {
+	t.Parallel()
 	const n = 600
 	var m meter
 	j := new(fakeJournal)
@@ -204,6 +210,7 @@ func TestCommittedRepliesAreHandedBackOverRounds(t *testing.T) {
 }
 
 func TestManyCommandsOfOneReadAreSpreadOverRounds(t *testing.T) {
+	t.Parallel()
 	const n = 8 * roundSteps
 	var m meter
 	ts := serve(t, "unix", 1, m.hooks())
@@ -216,6 +223,7 @@ func TestManyCommandsOfOneReadAreSpreadOverRounds(t *testing.T) {
 
 // A reserve looks at every tube that the client watches.
 func TestDearCommandsOfOneReadAreSpreadOverRounds(t *testing.T) {
+	t.Parallel()
 	const tubes, n = 4000, 32
 	var m meter
 	ts := serve(t, "unix", 1, m.hooks())
@@ -234,6 +242,7 @@ func TestDearCommandsOfOneReadAreSpreadOverRounds(t *testing.T) {
 }
 
 func TestALoopWithNothingToDoDoesNothing(t *testing.T) {
+	t.Parallel()
 	var m meter
 	ts := serve(t, "unix", 1, m.hooks())
 	a, b := ts.dial(), ts.dial()
@@ -252,6 +261,7 @@ func TestALoopWithNothingToDoDoesNothing(t *testing.T) {
 // A poll that reports connections and the bell begins one round, in whatever order they
 // come: with two, others would wait for twice as much.
 func TestAPollBeginsAtMostOneRound(t *testing.T) {
+	t.Parallel()
 	c, _ := lone(t)
 	l := c.loop
 	conn := func() { l.reported(&c.round) }

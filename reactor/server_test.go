@@ -226,6 +226,7 @@ func (ts *testServer) untilWaiting(n int) {
 
 // An engine is none the worse for a server that could not be started.
 func TestAServerCanStartWhereAnotherCouldNot(t *testing.T) {
+	t.Parallel()
 	const loops, jobs = 3, 64 // in so many tubes, of all shards
 	e, now := newEngine(t)
 	var made int

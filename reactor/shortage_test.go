@@ -170,6 +170,7 @@ func (c *child) until(what string, cond func(Stats) bool) {
 }
 
 func TestOutOfDescriptors(t *testing.T) {
+	t.Parallel()
 	const limit = 48
 	s := startChild(t, limit)
 
@@ -250,6 +251,7 @@ func TestOutOfDescriptors(t *testing.T) {
 }
 
 func TestAcceptingGoesOnAsSoonAsAConnectionIsClosed(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		var short atomic.Bool
 		ts := serve(t, "tcp", 1, hooks{acceptPause: time.Hour, ungated: ungated, accept: func() error {
@@ -276,6 +278,7 @@ func TestAcceptingGoesOnAsSoonAsAConnectionIsClosed(t *testing.T) {
 }
 
 func TestBrokenEngineEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	s := startChild(t, 0)
 	c := dial(t, s.addr)
 	c.send("use panic\r\n")

@@ -20,6 +20,7 @@ func (ts *testServer) shutDown(ctx context.Context) <-chan error {
 }
 
 func TestShutdownSendsWhatIsPending(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		for _, halfClose := range []bool{false, true} {
 			ts := serve(t, network, 2, hooks{})
@@ -43,6 +44,7 @@ func TestShutdownSendsWhatIsPending(t *testing.T) {
 }
 
 func TestShutdownGivesUpOnClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		for _, halfClose := range []bool{false, true} {
 			ts := serve(t, network, 2, hooks{})
@@ -68,6 +70,7 @@ func TestShutdownGivesUpOnClientsThatDoNotRead(t *testing.T) {
 }
 
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 2, hooks{})
 		var cs []*client
@@ -90,6 +93,7 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 }
 
 func TestShutdownDoesNotWaitForWaitingClients(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 2, hooks{})
 		a, b := ts.dial(), ts.dial()
@@ -105,6 +109,7 @@ func TestShutdownDoesNotWaitForWaitingClients(t *testing.T) {
 }
 
 func TestShutdownEndsServe(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	if err := <-ts.shutDown(t.Context()); err != nil {
 		t.Error(err)
@@ -130,8 +135,9 @@ func TestShutdownEndsServe(t *testing.T) {
 
 // Bells and timers may ring at any time while the loops end.
 func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
-		for range 20 {
+		for range some(20) {
 			ts := serve(t, network, 4, hooks{})
 			for range 8 {
 				w := ts.dial()
@@ -148,6 +154,7 @@ func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
 
 // Producers that do not pause, and a journal that always has something to commit.
 func TestShutdownAnswersEveryCommandThatIsOnRecord(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		ts := serveJournaled(t, network, 2, hooks{}, j)

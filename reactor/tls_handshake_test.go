@@ -69,6 +69,7 @@ func (st *HandshakeStats) count(r HandshakeResult) (n uint64) {
 }
 
 func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 2, hooks{})
 	addr := ts.serveTLS(mutualTLS())
 	ca := pki().ca
@@ -77,7 +78,7 @@ func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
 			c.DNSNames = append(c.DNSNames, fmt.Sprintf("%0100d.example", i))
 		}
 	})
-	const times = 25
+	times := 5 * some(5)
 	n := 0
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for name, tt := range map[string]struct {
@@ -128,6 +129,7 @@ func (d certified) Identify(p *Peer) *engine.Grant {
 }
 
 func TestAClientIsKnownByItsCertificateAlsoWhenItsSessionIsResumed(t *testing.T) {
+	t.Parallel()
 	d := certified{newDoorkeeper(), make(chan string, 10)}
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = d })
 	config := mutualTLS()
@@ -164,6 +166,7 @@ func TestAClientIsKnownByItsCertificateAlsoWhenItsSessionIsResumed(t *testing.T)
 
 // A certificate is big, and nobody needs it when it is known who has it.
 func TestCertificatesAreForgottenWhenTheirClientsAreKnown(t *testing.T) {
+	t.Parallel()
 	d := certified{newDoorkeeper(), make(chan string, 10)}
 	for name, access := range map[string]Access{"everybody is served": nil, "with access control": d} {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +204,7 @@ func TestCertificatesAreForgottenWhenTheirClientsAreKnown(t *testing.T) {
 // Whatever occupies the handshakes, a good client is served, and nothing is left in
 // the end.
 func TestAFloodOfHandshakesLeavesRoomForAGoodClient(t *testing.T) {
+	t.Parallel()
 	hello := helloOf(t)
 	for name, flood := range map[string]func(c net.Conn){
 		"silent":     func(net.Conn) {},
@@ -371,6 +375,7 @@ func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) ch
 // While handshakes compute, those that come have no goroutine, no buffer, nothing but a
 // descriptor; and whoever is served already goes on.
 func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	ts.setTokens(1)
 	var g gatekeeper
@@ -399,6 +404,7 @@ func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 
 // What a client was sent has cost something, and it may be about to answer.
 func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{handshake: time.Hour}, nil, func(c *Config) { c.MaxConnections = 80 })
 	ts.setTokens(1)
 	var g gatekeeper
@@ -433,6 +439,7 @@ func (ts *testServer) idleTokens() int {
 // Otherwise nobody would ever be done while more come than the server can serve; and if
 // new ones never had a turn, those that dribble would keep them out.
 func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	ts.setTokens(1)
 	var done []uint64 // how many handshakes had ended well when each of the new ones began; of the one that has the token
@@ -488,6 +495,7 @@ func helloOf(t *testing.T) []byte {
 }
 
 func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 4 })
 	addr := ts.serveTLS(serverTLS())
 	kept := []*client{ts.dial(), ts.dial(), ts.dial()}
@@ -514,6 +522,7 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 }
 
 func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
+	t.Parallel()
 	hello := helloOf(t)
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serve(t, "tcp", 2, hooks{ungated: ungated})
@@ -535,6 +544,7 @@ func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 }
 
 func TestAbortEndsHandshakesWhereverTheyAre(t *testing.T) {
+	t.Parallel()
 	hello := helloOf(t)
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serve(t, "tcp", 2, hooks{ungated: ungated})
@@ -553,6 +563,7 @@ func TestAbortEndsHandshakesWhereverTheyAre(t *testing.T) {
 
 // Nobody keeps a handshake under way by sending a little now and then.
 func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
+	t.Parallel()
 	hello := helloOf(t)
 	for name, first := range map[string][]byte{"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello} {
 		t.Run(name, func(t *testing.T) {
@@ -583,6 +594,7 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 
 // Nobody else looks at those that could not begin.
 func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
+	t.Parallel()
 	hello := helloOf(t)
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, ungated: ungated})
@@ -622,6 +634,7 @@ func TestACrowdOfHandshakesLeavesHalfOfTheProcessorsWhateverGOMAXPROCSIs(t *test
 
 // A good client is the newest, as it sends its hello at once.
 func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, ungated: ungated}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
 		addr := ts.serveTLS(serverTLS())
@@ -657,6 +670,7 @@ func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 }
 
 func TestAClientThatClosesWhileItIsSilentIsForgottenAtOnce(t *testing.T) {
+	t.Parallel()
 	hello := helloOf(t)
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serve(t, "tcp", 1, hooks{handshake: time.Hour, ungated: ungated})
@@ -689,6 +703,7 @@ func TestAClientThatClosesWhileItIsSilentIsForgottenAtOnce(t *testing.T) {
 // The alert tells somebody who has mixed up the ports what is wrong, however much was sent,
 // and although the server reads no more of it than it needs.
 func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		pieces []string
 		half   bool // the client ends its half before it reads
@@ -740,6 +755,7 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 }
 
 func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
+	t.Parallel()
 	acceptors(t, func(t *testing.T, ungated bool) {
 		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, ungated: ungated}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
 		addr := ts.serveTLS(serverTLS())
@@ -771,6 +787,7 @@ func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
 
 // A client may send more in a handshake than it can need. It is cut off, and told so.
 func TestAHandshakeIsBounded(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	addr := ts.serveTLS(serverTLS())
 	config := addr.client.Clone()
@@ -786,6 +803,7 @@ func TestAHandshakeIsBounded(t *testing.T) {
 }
 
 func TestAFailedHandshakeIsLoggedWithThePeer(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	addr := ts.serveTLS(mutualTLS())
 	nc, err := net.Dial("tcp", addr.String())

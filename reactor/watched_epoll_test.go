@@ -79,6 +79,7 @@ func (c *splitting) Write(p []byte) (int, error) {
 }
 
 func TestAHelloThatComesInPiecesIsServedWhenItIsComplete(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	addr := ts.serveTLS(serverTLS())
 	long := addr.client.Clone()
@@ -114,6 +115,7 @@ func TestAHelloThatComesInPiecesIsServedWhenItIsComplete(t *testing.T) {
 
 // The system can then not keep the whole hello for whoever waits for it.
 func TestAHelloIsServedThatIsBiggerThanTheSocketsBuffer(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
@@ -136,6 +138,7 @@ func TestAHelloIsServedThatIsBiggerThanTheSocketsBuffer(t *testing.T) {
 
 // The descriptors of clients that are given up are soon those of others, on the same loop.
 func TestNobodyIsMistakenForASilentClientThatHadItsDescriptor(t *testing.T) {
+	t.Parallel()
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections, c.Loops = 40, 1 })
 	addr := ts.serveTLS(serverTLS())
 	for range 30 {

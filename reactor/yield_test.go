@@ -25,6 +25,7 @@ func manyDelayed(c *client, n int) {
 }
 
 func TestCommandsBehindAKickThatYieldsAreExecutedAfterIt(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		const n = 30_000
 		ts := serve(t, network, 1, hooks{})
@@ -40,6 +41,7 @@ func TestCommandsBehindAKickThatYieldsAreExecutedAfterIt(t *testing.T) {
 }
 
 func TestAHalfClosedClientsKickIsFinished(t *testing.T) {
+	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		const n = 30_000
 		ts := serve(t, network, 1, hooks{})
@@ -54,6 +56,7 @@ func TestAHalfClosedClientsKickIsFinished(t *testing.T) {
 }
 
 func TestAClientThatVanishesInAKickIsForgotten(t *testing.T) {
+	t.Parallel()
 	ts := serve(t, "tcp", 1, hooks{})
 	p := ts.dial()
 	manyDelayed(p, 60_000)
@@ -67,6 +70,7 @@ func TestAClientThatVanishesInAKickIsForgotten(t *testing.T) {
 }
 
 func TestOthersHaveTheirTurnBesideAClientThatSendsManyCommands(t *testing.T) {
+	t.Parallel()
 	const n = 2 * roundSteps      // in one read
 	var mine, before atomic.Int64 // commands of the client; how many came before the other's
 	blocked, goOn := make(chan struct{}), make(chan struct{})

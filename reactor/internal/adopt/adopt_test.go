@@ -15,6 +15,7 @@ import (
 // Package adopt calls functions of gnet that are not exported. Whoever takes
 // another version of gnet has to compare them with what doc.go says of them.
 func TestGnetIsTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
 	const want = gnetPath + " v2.10.0"
 	b, err := os.ReadFile("../../../go.mod")
 	if err != nil {
@@ -113,6 +114,7 @@ func on(t *testing.T, el gnet.EventLoop, f func()) {
 }
 
 func TestAnAdoptedConnectionIsServedAsAnEnrolledOne(t *testing.T) {
+	t.Parallel()
 	e, first := start(t)
 	loop, err := Of(first)
 	if err != nil {
@@ -161,6 +163,7 @@ func TestAnAdoptedConnectionIsServedAsAnEnrolledOne(t *testing.T) {
 
 // A poller takes no descriptor twice, nor one of a file.
 func TestADescriptorThatThePollerRefusesIsClosed(t *testing.T) {
+	t.Parallel()
 	e, first := start(t)
 	loop, err := Of(first)
 	if err != nil {
@@ -195,6 +198,7 @@ type stranger struct{ gnet.Conn }
 func (stranger) EventLoop() gnet.EventLoop { return nil }
 
 func TestOtherTypesThanGnetsAreRefused(t *testing.T) {
+	t.Parallel()
 	if _, err := Of(stranger{}); err == nil {
 		t.Error("a stranger was taken for gnet's")
 	}
