@@ -5,9 +5,31 @@ import (
 	"fmt"
 )
 
-// Pos is a place in the log: the number of bytes that precede it since the
+// Pos is a position in the log: the number of bytes that precede it since the
 // directory's first day. It grows over restarts and compaction.
 type Pos uint64
+
+// Record is a job's state in plain values. A tombstone has only ID, State, Due, Tube and
+// Keys, of which it has the unique key and its seconds.
+type Record struct {
+	ID        uint64
+	State     State
+	Pri       uint32
+	Delay     uint32 // seconds, as last given by put or release
+	TTR       uint32 // seconds
+	Created   int64  // wall clock, nanoseconds since 1970
+	Due       int64  // wall clock, nanoseconds since 1970; of a delayed job or a tombstone
+	BuryOrder uint64 // of a buried job: of two in a tube, the one buried later has the greater
+	Reserves  uint32
+	Timeouts  uint32
+	Releases  uint32
+	Buries    uint32
+	Kicks     uint32
+	Attempts  uint32 // releases and time-outs since it was put or last kicked
+	Tube      string
+	Body      []byte
+	Keys      Keys
+}
 
 // State is a job's state as the log knows it. There is none for a reserved job:
 // a reservation does not outlive the server, so its job is ready.
@@ -38,29 +60,100 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint8(s))
 }
 
-// MaxTube is the longest name of a tube in bytes.
-const MaxTube = 200
+// UsualAttempts is how many attempts a record without that field stands for: all releases
+// and time-outs of a job that was never kicked, 0 for one that was. Jobs from beanstalkd's
+// logs, and from logs before attempts were recorded, have as many.
+func (r *Record) UsualAttempts() uint32 {
+	if r.Kicks != 0 {
+		return 0
+	}
+	return r.Releases + r.Timeouts
+}
 
-// Record is a job's state in plain values. A tombstone has only ID, State, Due, Tube and
-// Keys, of which it has the unique key and its seconds.
-type Record struct {
-	ID        uint64
-	State     State
-	Pri       uint32
-	Delay     uint32 // seconds, as last given by put or release
-	TTR       uint32 // seconds
-	Created   int64  // wall clock, nanoseconds since 1970
-	Due       int64  // wall clock, nanoseconds since 1970; of a delayed job or a tombstone
-	BuryOrder uint64 // of a buried job: of two in a tube, the one buried later has the greater
-	Reserves  uint32
-	Timeouts  uint32
-	Releases  uint32
-	Buries    uint32
-	Kicks     uint32
-	Attempts  uint32 // releases and time-outs since it was put or last kicked
-	Tube      string
-	Body      []byte
-	Keys      Keys
+// Optional is how many bytes optional fields other than keys take in the full record of r:
+// attempts, unless they are the usual ones.
+func (r *Record) Optional() int {
+	if r.Attempts != r.UsualAttempts() {
+		return AttemptsSize
+	}
+	return 0
+}
+
+// Keys are the unique key and the limited key that a job was put with. Most jobs have
+// neither, and the zero Keys.
+type Keys struct {
+	// Unique is a key that no other job of the tube has while this one lives; "" for none.
+	Unique string
+	// Limited is a key of which at most Limit jobs of the tube are reserved when this one
+	// becomes reserved, itself included; "" for none.
+	Limited string
+	Limit   uint32
+	// Seconds is how long nobody gets the unique key after the job was deleted.
+	Seconds uint32
+}
+
+// Size is what keys take in a full record, in bytes.
+func (k *Keys) Size() int64 {
+	if *k == (Keys{}) {
+		return 0
+	}
+	return KeysFixed + int64(len(k.Unique)) + int64(len(k.Limited))
+}
+
+// Valid tells whether a record can hold the keys.
+func (k *Keys) Valid() bool {
+	return len(k.Unique) <= MaxKey && len(k.Limited) <= MaxKey &&
+		(k.Unique != "" || k.Seconds == 0) && (k.Limited != "") == (k.Limit > 0)
+}
+
+// Tombstone is what is left of the keys when the job was deleted. It is zero if the unique
+// key is free then.
+func (k *Keys) Tombstone() Keys {
+	if k.Unique == "" || k.Seconds == 0 {
+		return Keys{}
+	}
+	return Keys{Unique: k.Unique, Seconds: k.Seconds}
+}
+
+// Lengths in bytes.
+const (
+	MaxTube = 200 // of the longest name of a tube
+	MaxKey  = 64  // of the longest key
+
+	// FullFixed is what every full record takes beside tube, keys and body, but for up to
+	// seven bytes behind them.
+	FullFixed = 72
+
+	// KeysFixed is what the keys of a record take beside their own bytes, if there are any.
+	KeysFixed = 10
+
+	// AttemptsSize is what attempts take in a full record, unless they are the usual ones.
+	AttemptsSize = 4
+
+	// MaxTombstone is the length of the longest record of a tombstone.
+	MaxTombstone = (FullFixed + MaxTube + KeysFixed + MaxKey + 7) &^ 7
+)
+
+// Size is the length in bytes of the full record of r.
+func (r *Record) Size() int64 { return SizeOf(r.Tube, len(r.Body)+r.Optional(), &r.Keys) }
+
+// Size is the length in bytes of the full record of a job without keys in that tube. body is
+// the length of its body plus [Record.Optional].
+func Size(tube string, body int) int64 {
+	return (FullFixed + int64(len(tube)) + int64(body) + 7) &^ 7
+}
+
+// SizeOf is Size for a job with keys.
+func SizeOf(tube string, body int, k *Keys) int64 { return Size(tube, body+int(k.Size())) }
+
+// TombstoneSize is the length in bytes of the record of the tombstone that a job with those
+// keys in that tube may leave, 0 if it leaves none.
+func TombstoneSize(tube string, k *Keys) int64 {
+	left := k.Tombstone()
+	if left == (Keys{}) {
+		return 0
+	}
+	return SizeOf(tube, 0, &left)
 }
 
 // Ticket tells where a job's full record went.
@@ -83,15 +176,13 @@ type Counters struct {
 	Migrated, Written uint64 // records; what was migrated was also written
 }
 
-// Size is the length in bytes of the full record of a job without keys in that tube. body is
-// the length of its body plus [Record.Optional].
-func Size(tube string, body int) int64 {
-	return (FullFixed + int64(len(tube)) + int64(body) + 7) &^ 7
+// Setting is what is on record of a tube's dead letters. It belongs to the name of the
+// tube, whether there is a tube of that name or not.
+type Setting struct {
+	Tube        string
+	MaxAttempts uint32 // attempts with which a job becomes a dead letter; 0 ends the tube's setting
+	DeadTube    string // where it goes; empty if MaxAttempts is 0
 }
-
-// FullFixed is what every full record takes beside tube, keys and body, but for up to
-// seven bytes behind them.
-const FullFixed = 72
 
 // Errors that a caller decides by.
 var (
