@@ -51,6 +51,10 @@ type directory struct {
 	changes []change // since the last sync
 }
 
+func newDirectory() *directory {
+	return &directory{entries: map[string]any{}, durable: map[string]any{}}
+}
+
 type change struct {
 	add    string // with node
 	remove string
@@ -76,8 +80,7 @@ type write struct {
 
 // New returns a file system with one directory.
 func New(dir string) *FS {
-	d := &directory{entries: map[string]any{}, durable: map[string]any{}}
-	return &FS{dirs: map[string]*directory{dir: d}, locks: map[string]bool{}, boot: 1}
+	return &FS{dirs: map[string]*directory{dir: newDirectory()}, locks: map[string]bool{}, boot: 1}
 }
 
 // Hook has every call ask first. Nil ends that.
@@ -269,18 +272,39 @@ func (f *FS) enter(op, name string) (Fault, error) {
 	return x, x.Err
 }
 
-// leave ends a call that was done.
-func (x Fault) leave() error {
+// call does a call that has no effect if the hook has it fail, and all of its effect if the
+// power goes meanwhile. An error of do is one of name.
+func (f *FS) call(op, name string, do func() error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x, err := f.enter(op, name)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return &fs.PathError{Op: op, Path: name, Err: err}
+	}
 	if x.Off {
 		return ErrOff
 	}
 	return nil
 }
 
+// at does a call on the entry of that name in its directory, which is nil if there is none.
+func (f *FS) at(op, name string, do func(d *directory, base string, node any) error) error {
+	return f.call(op, name, func() error {
+		d, base, node, err := f.lookup(name)
+		if err != nil {
+			return err
+		}
+		return do(d, base, node)
+	})
+}
+
 func (f *FS) lookup(name string) (*directory, string, any, error) {
 	d := f.dirs[filepath.Dir(name)]
 	if d == nil {
-		return nil, "", nil, &fs.PathError{Op: "look up", Path: name, Err: fs.ErrNotExist}
+		return nil, "", nil, fs.ErrNotExist
 	}
 	base := filepath.Base(name)
 	return d, base, d.entries[base], nil
@@ -292,52 +316,42 @@ func (d *directory) add(name string, node any) {
 }
 
 // List implements vfs.FS.
-func (f *FS) List(dir string) ([]vfs.Entry, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("list", dir)
-	if err != nil {
-		return nil, err
-	}
-	d := f.dirs[dir]
-	if d == nil {
-		return nil, &fs.PathError{Op: "list", Path: dir, Err: fs.ErrNotExist}
-	}
-	var es []vfs.Entry
-	for _, name := range slices.Sorted(maps.Keys(d.entries)) {
-		e := vfs.Entry{Name: name}
-		switch n := d.entries[name].(type) {
-		case *inode:
-			e.Size = int64(len(n.data))
-		case *directory:
-			e.Dir = true
+func (f *FS) List(dir string) (es []vfs.Entry, err error) {
+	err = f.call("list", dir, func() error {
+		d := f.dirs[dir]
+		if d == nil {
+			return fs.ErrNotExist
 		}
-		es = append(es, e)
-	}
-	return es, x.leave()
+		for _, name := range slices.Sorted(maps.Keys(d.entries)) {
+			e := vfs.Entry{Name: name}
+			switch n := d.entries[name].(type) {
+			case *inode:
+				e.Size = int64(len(n.data))
+			case *directory:
+				e.Dir = true
+			}
+			es = append(es, e)
+		}
+		return nil
+	})
+	return es, err
 }
 
 // Create implements vfs.FS.
 func (f *FS) Create(name string, size int64) (vfs.File, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("create", name)
-	if err != nil {
-		return nil, err
-	}
-	d, base, node, err := f.lookup(name)
-	if err != nil {
-		return nil, err
-	}
-	if node != nil {
-		return nil, &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist}
-	}
-	if f.full(size) {
-		return nil, &fs.PathError{Op: "create", Path: name, Err: syscall.ENOSPC}
-	}
-	i := &inode{data: make([]byte, size)}
-	d.add(base, i)
-	return &file{f, i, name}, x.leave()
+	n := &inode{}
+	err := f.at("create", name, func(d *directory, base string, node any) error {
+		if node != nil {
+			return fs.ErrExist
+		}
+		if f.full(size) {
+			return syscall.ENOSPC
+		}
+		n.data = make([]byte, size)
+		d.add(base, n)
+		return nil
+	})
+	return &file{f, n, name}, err
 }
 
 func (f *FS) full(more int64) bool {
@@ -346,21 +360,15 @@ func (f *FS) full(more int64) bool {
 
 // Open implements vfs.FS.
 func (f *FS) Open(name string) (vfs.File, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("open", name)
-	if err != nil {
-		return nil, err
-	}
-	_, _, node, err := f.lookup(name)
-	if err != nil {
-		return nil, err
-	}
-	i, ok := node.(*inode)
-	if !ok {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return &file{f, i, name}, x.leave()
+	var n *inode
+	err := f.at("open", name, func(_ *directory, _ string, node any) error {
+		var ok bool
+		if n, ok = node.(*inode); !ok {
+			return fs.ErrNotExist
+		}
+		return nil
+	})
+	return &file{f, n, name}, err
 }
 
 // OpenRead implements vfs.FS.
@@ -368,101 +376,75 @@ func (f *FS) OpenRead(name string) (vfs.File, error) { return f.Open(name) }
 
 // Remove implements vfs.FS.
 func (f *FS) Remove(name string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("remove", name)
-	if err != nil {
-		return err
-	}
-	d, base, node, err := f.lookup(name)
-	if err != nil {
-		return err
-	}
-	if node == nil {
-		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
-	}
-	if sub, ok := node.(*directory); ok {
-		if len(sub.entries) > 0 {
-			return &fs.PathError{Op: "remove", Path: name, Err: syscall.ENOTEMPTY}
+	return f.at("remove", name, func(d *directory, base string, node any) error {
+		if node == nil {
+			return fs.ErrNotExist
 		}
-		delete(f.dirs, name)
-	}
-	delete(d.entries, base)
-	d.changes = append(d.changes, change{remove: base})
-	return x.leave()
+		if sub, ok := node.(*directory); ok {
+			if len(sub.entries) > 0 {
+				return syscall.ENOTEMPTY
+			}
+			delete(f.dirs, name)
+		}
+		delete(d.entries, base)
+		d.changes = append(d.changes, change{remove: base})
+		return nil
+	})
 }
 
 // Rename implements vfs.FS.
 func (f *FS) Rename(from, to string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("rename", from)
-	if err != nil {
-		return err
-	}
-	d, base, node, err := f.lookup(from)
-	if err != nil {
-		return err
-	}
-	d2, base2, there, err := f.lookup(to)
-	if err != nil {
-		return err
-	}
-	if node == nil {
-		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
-	}
-	if sub, ok := there.(*directory); ok && len(sub.entries) > 0 {
-		return &fs.PathError{Op: "rename", Path: to, Err: syscall.ENOTEMPTY}
-	}
-	if sub, ok := node.(*directory); ok {
-		delete(f.dirs, from)
-		f.dirs[to] = sub
-	}
-	delete(d.entries, base)
-	d2.entries[base2] = node
-	if d == d2 {
-		d.changes = append(d.changes, change{remove: base, add: base2, node: node})
-	} else {
-		b := &both{}
-		d2.changes = append(d2.changes, change{add: base2, node: node, both: b})
-		d.changes = append(d.changes, change{remove: base, both: b})
-	}
-	return x.leave()
+	return f.at("rename", from, func(d *directory, base string, node any) error {
+		d2, base2, there, err := f.lookup(to)
+		if err != nil {
+			return err
+		}
+		if node == nil {
+			return fs.ErrNotExist
+		}
+		if sub, ok := there.(*directory); ok && len(sub.entries) > 0 {
+			return syscall.ENOTEMPTY
+		}
+		if sub, ok := node.(*directory); ok {
+			delete(f.dirs, from)
+			f.dirs[to] = sub
+		}
+		delete(d.entries, base)
+		d2.entries[base2] = node
+		if d == d2 {
+			d.changes = append(d.changes, change{remove: base, add: base2, node: node})
+		} else {
+			b := &both{}
+			d2.changes = append(d2.changes, change{add: base2, node: node, both: b})
+			d.changes = append(d.changes, change{remove: base, both: b})
+		}
+		return nil
+	})
 }
 
 // Mkdir implements vfs.FS.
 func (f *FS) Mkdir(name string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("mkdir", name)
-	if err != nil {
-		return err
-	}
-	d, base, node, err := f.lookup(name)
-	if err != nil {
-		return err
-	}
-	if node != nil {
-		return &fs.PathError{Op: "mkdir", Path: name, Err: fs.ErrExist}
-	}
-	sub := &directory{entries: map[string]any{}, durable: map[string]any{}}
-	f.dirs[name] = sub
-	d.add(base, sub)
-	return x.leave()
+	return f.at("mkdir", name, func(d *directory, base string, node any) error {
+		if node != nil {
+			return fs.ErrExist
+		}
+		sub := newDirectory()
+		f.dirs[name] = sub
+		d.add(base, sub)
+		return nil
+	})
 }
 
 // OpenDir implements vfs.FS.
 func (f *FS) OpenDir(name string) (vfs.Dir, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	x, err := f.enter("opendir", name)
-	if err != nil {
-		return nil, err
-	}
-	if f.dirs[name] == nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
-	}
-	return openDir{f, f.dirs[name], name}, x.leave()
+	var d *directory
+	err := f.call("opendir", name, func() error {
+		if d = f.dirs[name]; d == nil {
+			return fs.ErrNotExist
+		}
+		return nil
+	})
+	return openDir{f, d, name}, err
 }
 
 type openDir struct {
@@ -477,10 +459,10 @@ func (o openDir) Sync() error {
 	o.fs.mu.Lock()
 	defer o.fs.mu.Unlock()
 	x, err := o.fs.enter("syncdir", o.name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	if x.Off {
+	case x.Off:
 		return ErrOff
 	}
 	d := o.dir
@@ -496,23 +478,17 @@ func (o openDir) Sync() error {
 
 // Lock implements vfs.FS.
 func (f *FS) Lock(name string) (io.Closer, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if _, err := f.enter("lock", name); err != nil {
-		return nil, err
-	}
-	d, base, node, err := f.lookup(name)
-	if err != nil {
-		return nil, err
-	}
-	if f.locks[name] {
-		return nil, &vfs.LockedError{Name: name, PID: 1}
-	}
-	if node == nil {
-		d.add(base, &inode{})
-	}
-	f.locks[name] = true
-	return unlocker{f, name}, nil
+	err := f.at("lock", name, func(d *directory, base string, node any) error {
+		if f.locks[name] {
+			return &vfs.LockedError{Name: name, PID: 1}
+		}
+		if node == nil {
+			d.add(base, &inode{})
+		}
+		f.locks[name] = true
+		return nil
+	})
+	return unlocker{f, name}, err
 }
 
 type unlocker struct {
@@ -547,10 +523,13 @@ func (f *file) ReadAt(p []byte, off int64) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, f.node.data[off:])
-	if n < len(p) {
+	switch {
+	case n < len(p):
 		return n, io.EOF
+	case x.Off:
+		return n, ErrOff
 	}
-	return n, x.leave()
+	return n, nil
 }
 
 func (f *file) WriteAt(p []byte, off int64) (int, error) {
@@ -575,12 +554,17 @@ func (f *file) write(p []byte, off int64) {
 	if len(p) == 0 {
 		return
 	}
-	if end := off + int64(len(p)); end > int64(len(f.node.data)) {
-		f.node.data = append(f.node.data, make([]byte, end-int64(len(f.node.data)))...)
-	}
+	f.node.grow(off + int64(len(p)))
 	copy(f.node.data[off:], p)
 	f.node.writes = append(f.node.writes, write{off, slices.Clone(p)})
 	f.node.found(off, off+int64(len(p)))
+}
+
+// grow makes the file at least that long.
+func (i *inode) grow(size int64) {
+	if more := size - int64(len(i.data)); more > 0 {
+		i.data = append(i.data, make([]byte, more)...)
+	}
 }
 
 // found takes bytes that are written again out of what is lost.
@@ -627,35 +611,21 @@ func (f *file) Sync() error {
 }
 
 func (f *file) Allocate(size int64) error {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
-	x, err := f.fs.enter("allocate", f.name)
-	if err != nil {
-		return err
-	}
-	more := size - int64(len(f.node.data))
-	if f.fs.full(more) {
-		return &fs.PathError{Op: "allocate", Path: f.name, Err: syscall.ENOSPC}
-	}
-	if more > 0 {
-		f.node.data = append(f.node.data, make([]byte, more)...)
-	}
-	return x.leave()
+	return f.fs.call("allocate", f.name, func() error {
+		if f.fs.full(size - int64(len(f.node.data))) {
+			return syscall.ENOSPC
+		}
+		f.node.grow(size)
+		return nil
+	})
 }
 
 func (f *file) Truncate(size int64) error {
-	f.fs.mu.Lock()
-	defer f.fs.mu.Unlock()
-	x, err := f.fs.enter("truncate", f.name)
-	if err != nil {
-		return err
-	}
-	if size < int64(len(f.node.data)) {
+	return f.fs.call("truncate", f.name, func() error {
+		f.node.grow(size)
 		f.node.data = f.node.data[:size:size]
-	} else {
-		f.node.data = append(f.node.data, make([]byte, size-int64(len(f.node.data)))...)
-	}
-	return x.leave()
+		return nil
+	})
 }
 
 func (f *file) Size() (int64, error) {
