@@ -1,6 +1,10 @@
 package record
 
-import "trellis/binlog/journal"
+import (
+	"bytes"
+
+	"trellis/binlog/journal"
+)
 
 // KindOf is the kind of a sound record.
 func KindOf(b []byte) Kind { return Kind(b[7] >> 4) }
@@ -18,20 +22,50 @@ func DecodeFull(b []byte, r *journal.Record, names *Names) {
 	r.Pri = le.Uint32(b[32:])
 	r.Delay = le.Uint32(b[36:])
 	r.TTR = le.Uint32(b[40:])
-	r.Reserves = le.Uint32(b[48:])
-	r.Timeouts = le.Uint32(b[52:])
-	r.Releases = le.Uint32(b[56:])
-	r.Buries = le.Uint32(b[60:])
-	r.Kicks = le.Uint32(b[64:])
-	r.Attempts = r.UsualAttempts()
+	decodeCounts(b[48:], r)
 	if b[68]&attemptsFlag != 0 {
 		r.Attempts = le.Uint32(b[fullFixed:])
 	}
-	r.Tube = names.Get(b[keysAt(b)-int(b[69]) : keysAt(b)])
+	at := keysAt(b)
+	r.Tube = names.Get(b[at-int(b[69]) : at])
 	r.Keys = decodeKeys(b)
 	start := BodyOffset(b)
 	end := start + int(le.Uint32(b[44:]))
 	r.Body = b[start:end:end]
+}
+
+// stateIn is the state in a state's byte.
+func stateIn(b byte) journal.State { return journal.State(b &^ flags) }
+
+// keysAt is where in a full record its keys start, if it has some.
+func keysAt(b []byte) int {
+	at := fullFixed + int(b[69])
+	if b[68]&attemptsFlag != 0 {
+		at += journal.AttemptsSize
+	}
+	return at
+}
+
+// keysSize is how many bytes the keys of a sound full record take.
+func keysSize(b []byte) int {
+	if b[68]&keysFlag == 0 {
+		return 0
+	}
+	at := keysAt(b)
+	return journal.KeysFixed + int(b[at]) + int(b[at+1])
+}
+
+// decodeKeys reads the keys of a sound full record.
+func decodeKeys(b []byte) (k journal.Keys) {
+	if b[68]&keysFlag == 0 {
+		return k
+	}
+	b = b[keysAt(b):]
+	unique, limited := b[journal.KeysFixed:][:b[0]], b[journal.KeysFixed+int(b[0]):][:b[1]]
+	return journal.Keys{
+		Unique: string(unique), Seconds: le.Uint32(b[2:]),
+		Limited: string(limited), Limit: le.Uint32(b[6:]),
+	}
 }
 
 // BodyOffset is where in a sound full record its body starts.
@@ -41,21 +75,33 @@ func BodyOffset(b []byte) int { return keysAt(b) + keysSize(b) }
 // and Keys, which it clears.
 func DecodeUpdate(b []byte, r *journal.Record) {
 	*r = journal.Record{
-		ID:       le.Uint64(b[8:]),
-		State:    stateIn(b[52]),
-		Pri:      le.Uint32(b[24:]),
-		Delay:    le.Uint32(b[28:]),
-		Reserves: le.Uint32(b[32:]),
-		Timeouts: le.Uint32(b[36:]),
-		Releases: le.Uint32(b[40:]),
-		Buries:   le.Uint32(b[44:]),
-		Kicks:    le.Uint32(b[48:]),
+		ID: le.Uint64(b[8:]), State: stateIn(b[52]), Pri: le.Uint32(b[24:]), Delay: le.Uint32(b[28:]),
 	}
-	r.Attempts = r.UsualAttempts()
+	decodeCounts(b[32:], r)
 	if b[52]&attemptsFlag != 0 {
 		r.Attempts = le.Uint32(b[UpdateSize:])
 	}
 	setWhen(r, le.Uint64(b[16:]))
+}
+
+// decodeCounts reads what putCounts has written, and sets the usual attempts.
+func decodeCounts(b []byte, r *journal.Record) {
+	r.Reserves = le.Uint32(b)
+	r.Timeouts = le.Uint32(b[4:])
+	r.Releases = le.Uint32(b[8:])
+	r.Buries = le.Uint32(b[12:])
+	r.Kicks = le.Uint32(b[16:])
+	r.Attempts = r.UsualAttempts()
+}
+
+// DecodeSetting reads a sound setting.
+func DecodeSetting(b []byte) journal.Setting {
+	dead := settingFixed + int(b[12])
+	return journal.Setting{
+		MaxAttempts: le.Uint32(b[8:]),
+		Tube:        string(b[settingFixed:dead]),
+		DeadTube:    string(b[dead : dead+int(b[13])]),
+	}
 }
 
 // Decode reads a sound start record.
@@ -134,7 +180,7 @@ func impossible(b []byte, index uint32) string {
 		n, state := int(b[69]), stateIn(b[68])
 		size := int(le.Uint32(b[44:]))
 		if n == 0 || n > journal.MaxTube || le.Uint64(b[8:]) == 0 || b[68]&keysFlag != 0 && !keysPossible(b) ||
-			b[68]&attemptsFlag != 0 && le.Uint32(b[fullFixed:]) == usualAttempts(b[52:]) {
+			b[68]&attemptsFlag != 0 && le.Uint32(b[fullFixed:]) == usualAttempts(b[48:]) {
 			return what
 		}
 		if !validState(state) {
@@ -148,11 +194,14 @@ func impossible(b []byte, index uint32) string {
 	case Update:
 		wide := len(b) > UpdateSize
 		if !validState(stateIn(b[52])) || !allZero(b[53:56]) || le.Uint64(b[8:]) == 0 || wide != (b[52]&attemptsFlag != 0) ||
-			b[52]&keysFlag != 0 || wide && (!allZero(b[60:]) || le.Uint32(b[UpdateSize:]) == usualAttempts(b[36:])) {
+			b[52]&keysFlag != 0 || wide && (!allZero(b[60:]) || le.Uint32(b[UpdateSize:]) == usualAttempts(b[32:])) {
 			return "an update record with impossible fields"
 		}
 	case Setting:
-		return impossibleSetting(b)
+		end := settingFixed + int(b[12]) + int(b[13])
+		if s := DecodeSetting(b); !ValidSetting(&s) || b[14]|b[15] != 0 || !allZero(b[end:]) {
+			return "a setting record with impossible fields"
+		}
 	case Drop:
 		if Number(b) > uint64(index) {
 			return "a drop record that says that its own segment is not needed"
@@ -161,29 +210,34 @@ func impossible(b []byte, index uint32) string {
 	return ""
 }
 
-// maxNames is how many names a Names holds. They take some 16 MiB at most.
-const maxNames = 1 << 16
-
-// Names keeps one string for each name of a tube that was read. When it is full it forgets
-// them all, since most of them may be those of tubes that are gone. The zero Names is empty.
-type Names struct {
-	last string
-	all  map[string]string
+// keysFit tells whether a full record of n bytes, the first 72 of which are in b, has a
+// length that keys can give it.
+func keysFit(b []byte, n int64) bool {
+	rest := int64(keysAt(b)) + int64(le.Uint32(b[44:])) + journal.KeysFixed
+	return (rest+1+7)&^7 <= n && n <= (rest+2*journal.MaxKey+7)&^7
 }
 
-// Get returns b as a string.
-func (t *Names) Get(b []byte) string {
-	if string(b) == t.last {
-		return t.last
+// keysPossible judges the keys of a full record with a right checksum, whose length keysFit
+// has found possible.
+func keysPossible(b []byte) bool {
+	at := keysAt(b)
+	if len(b) < at+journal.KeysFixed {
+		return false
 	}
-	s, ok := t.all[string(b)]
-	if !ok {
-		s = string(b)
-		if t.all == nil || len(t.all) == maxNames {
-			t.all = map[string]string{}
-		}
-		t.all[s] = s
+	if b[at] > journal.MaxKey || b[at+1] > journal.MaxKey || len(b) < at+keysSize(b) {
+		return false
 	}
-	t.last = s
-	return s
+	k := decodeKeys(b)
+	want := (int64(at) + k.Size() + int64(le.Uint32(b[44:])) + 7) &^ 7
+	return k != journal.Keys{} && k.Valid() && int64(len(b)) == want
 }
+
+// usualAttempts is journal.Record.UsualAttempts of a record that has its counts at the start
+// of b.
+func usualAttempts(b []byte) uint32 {
+	var r journal.Record
+	decodeCounts(b, &r)
+	return r.Attempts
+}
+
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }

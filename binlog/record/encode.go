@@ -41,8 +41,21 @@ const (
 	MaxSize    = maxWords * 8
 )
 
+// A state's byte has flags above the state. Each says that the record has an optional
+// field, which is left out while its value can be told from the others.
 const (
-	fullFixed = journal.FullFixed
+	attemptsFlag = 1 << 3 // attempts, which are not what journal.Record.UsualAttempts tells
+	keysFlag     = 1 << 4 // keys, only in a full record
+	flags        = attemptsFlag | keysFlag
+
+	// updateAttempts is what attempts take in an update, so that its length stays a
+	// multiple of eight.
+	updateAttempts = 8
+)
+
+const (
+	fullFixed    = journal.FullFixed
+	settingFixed = 16 // bytes of a setting before the names
 
 	// headAt is where a full record keeps a checksum of what precedes, so that a
 	// reader need not believe a length to find out that it is wrong.
@@ -93,6 +106,13 @@ func validTombstone(body int, k *journal.Keys) bool {
 // ValidState tells whether r can be an update record.
 func ValidState(r *journal.Record) bool { return r.ID != 0 && validState(r.State) }
 
+// ValidSetting tells whether s can be a record: its tube, and, if it does not end the
+// tube's setting, its dead tube have 1 to journal.MaxTube bytes.
+func ValidSetting(s *journal.Setting) bool {
+	return len(s.Tube) > 0 && len(s.Tube) <= journal.MaxTube && len(s.DeadTube) <= journal.MaxTube &&
+		(s.MaxAttempts == 0) == (s.DeadTube == "")
+}
+
 func validState(s journal.State) bool {
 	return s == journal.Ready || s == journal.Buried || s == journal.Delayed
 }
@@ -107,17 +127,13 @@ func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	le.PutUint32(b[36:], r.Delay)
 	le.PutUint32(b[40:], r.TTR)
 	le.PutUint32(b[44:], uint32(len(r.Body)))
-	le.PutUint32(b[48:], r.Reserves)
-	le.PutUint32(b[52:], r.Timeouts)
-	le.PutUint32(b[56:], r.Releases)
-	le.PutUint32(b[60:], r.Buries)
-	le.PutUint32(b[64:], r.Kicks)
+	putCounts(b[48:], r)
 	b[68] = byte(r.State)
 	n := fullFixed
 	if r.Optional() > 0 {
 		b[68] |= attemptsFlag
 		le.PutUint32(b[n:], r.Attempts)
-		n += attemptsSize
+		n += journal.AttemptsSize
 	}
 	if r.Keys != (journal.Keys{}) {
 		b[68] |= keysFlag
@@ -134,6 +150,31 @@ func EncodeFull(b []byte, salt Salt, r *journal.Record) {
 	le.PutUint32(b, sum(head, b[headAt:]))
 }
 
+func putCounts(b []byte, r *journal.Record) {
+	le.PutUint32(b, r.Reserves)
+	le.PutUint32(b[4:], r.Timeouts)
+	le.PutUint32(b[8:], r.Releases)
+	le.PutUint32(b[12:], r.Buries)
+	le.PutUint32(b[16:], r.Kicks)
+}
+
+// putKeys writes the keys of a job that has some, and returns how many bytes they take.
+func putKeys(b []byte, k *journal.Keys) int {
+	b[0], b[1] = byte(len(k.Unique)), byte(len(k.Limited))
+	le.PutUint32(b[2:], k.Seconds)
+	le.PutUint32(b[6:], k.Limit)
+	n := journal.KeysFixed + copy(b[journal.KeysFixed:], k.Unique)
+	return n + copy(b[n:], k.Limited)
+}
+
+// SizeOfUpdate is the length in bytes of the update record of r.
+func SizeOfUpdate(r *journal.Record) int64 {
+	if r.Optional() > 0 {
+		return UpdateSize + updateAttempts
+	}
+	return UpdateSize
+}
+
 // EncodeUpdate fills b, which has as many bytes as SizeOfUpdate tells, with a job's
 // changed state.
 func EncodeUpdate(b []byte, salt Salt, r *journal.Record) {
@@ -142,16 +183,28 @@ func EncodeUpdate(b []byte, salt Salt, r *journal.Record) {
 	le.PutUint64(b[16:], when(r))
 	le.PutUint32(b[24:], r.Pri)
 	le.PutUint32(b[28:], r.Delay)
-	le.PutUint32(b[32:], r.Reserves)
-	le.PutUint32(b[36:], r.Timeouts)
-	le.PutUint32(b[40:], r.Releases)
-	le.PutUint32(b[44:], r.Buries)
-	le.PutUint32(b[48:], r.Kicks)
+	putCounts(b[32:], r)
 	le.PutUint32(b[52:], uint32(r.State))
 	if len(b) > UpdateSize {
 		b[52] |= attemptsFlag
 		le.PutUint64(b[UpdateSize:], uint64(r.Attempts))
 	}
+	seal(b, salt)
+}
+
+// SettingSize is the length in bytes of the record of s.
+func SettingSize(s *journal.Setting) int64 { return settingSize(len(s.Tube), len(s.DeadTube)) }
+
+func settingSize(tube, dead int) int64 { return int64(settingFixed+tube+dead+7) &^ 7 }
+
+// EncodeSetting fills b, which has SettingSize bytes, with a valid setting.
+func EncodeSetting(b []byte, salt Salt, s *journal.Setting) {
+	putHead(b, Setting)
+	le.PutUint32(b[8:], s.MaxAttempts)
+	b[12], b[13], b[14], b[15] = byte(len(s.Tube)), byte(len(s.DeadTube)), 0, 0
+	n := settingFixed + copy(b[settingFixed:], s.Tube)
+	n += copy(b[n:], s.DeadTube)
+	clear(b[n:])
 	seal(b, salt)
 }
 

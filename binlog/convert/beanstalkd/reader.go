@@ -2,6 +2,7 @@ package beanstalkd
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -169,14 +170,7 @@ func (r *Reader) end(e *Entry, got []byte, err error) error {
 	return &TornError{e.Offset, "the file ends in a record"}
 }
 
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func allZero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // unwritten tells what a record without an id is: the zeros that a file is
 // filled with, or a record that was being written.
