@@ -2,11 +2,39 @@ package binlog
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
 )
+
+// batch is what was appended since the last batch was taken for writing.
+type batch struct {
+	chunks  []chunk
+	records int
+	bytes   int64
+
+	// encoders counts the appends that are still filling their part of a chunk. It
+	// grows only with the log's mu held, and so not after the batch was taken; the
+	// writer waits until it is zero. An encoder may hold a lock of the owner's, but
+	// takes none, and waits for nothing.
+	encoders *sync.WaitGroup
+}
+
+// chunk is bytes of one segment that are written with one call.
+type chunk struct {
+	seg *segment
+	off int64
+	buf []byte
+}
+
+// chunkSize is the size of a chunk's buffer in bytes, unless a record is larger.
+// A batch grows by chunks, so that nothing is copied when it does.
+const chunkSize = 256 << 10
+
+// maxIdle is how many buffers are kept for further chunks.
+const maxIdle = 32
 
 // Put appends a new job. It fails with ErrRoom, ErrNoSpace, ErrBusy, ErrInvalid,
 // ErrFailed or ErrClosed, and then has changed nothing. After ErrRoom
@@ -52,27 +80,16 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 		return Ticket{}, err
 	}
 	b, seg := l.append(n)
-	seg.kept++
-	seg.live += n
+	l.link(seg, n, former)
 	l.room.tombstones += tombstone - former.Tombstone
-	switch {
-	case moves:
-		l.unlink(former.Segment, former.Size)
-		l.room.live += n - former.Size
-		l.count.moves++
-	case former.Segment != 0:
-		l.unlink(former.Segment, former.Size)
-		l.room.live += n - former.Size
-		if r.State == journal.Deleted {
-			l.count.deletes++
-		} else {
-			l.count.updates++
-		}
-	default:
+	if former.Segment == 0 {
 		l.room.jobs++
-		l.room.live += n
 		l.lastID = max(l.lastID, r.ID)
-		l.count.puts++
+	}
+	if moves {
+		l.count.Migrated++
+	} else {
+		l.count.Written++
 	}
 	t, salt := Ticket{Pos: l.tail, Segment: seg.Index}, seg.salt
 	if n < encodeOutside {
@@ -96,6 +113,10 @@ func tombstoneRoom(r *Record) int64 {
 	return journal.TombstoneSize(r.Tube, &r.Keys)
 }
 
+// MaxPending is how many bytes are appended and not yet written before Put, Update, Replace,
+// Set and Move return ErrBusy. Deletes and tombstones are always taken.
+const MaxPending = 256 << 20
+
 // encodeOutside is the length in bytes from which on a record is encoded without
 // mu. For a smaller one that gains nothing: to count the encoders costs as much.
 const encodeOutside = 8 << 10
@@ -114,7 +135,7 @@ func (l *Log) Update(r *Record) (Pos, error) {
 	}
 	b, seg := l.append(n)
 	record.EncodeUpdate(b, seg.salt, r)
-	l.count.updates++
+	l.count.Written++
 	return l.tail, nil
 }
 
@@ -130,24 +151,35 @@ func (l *Log) Delete(id uint64, former journal.Former) (Pos, error) {
 	b, seg := l.append(record.SmallSize)
 	record.EncodeSmall(b, seg.salt, record.Delete, id)
 	l.room.jobs--
-	l.room.live -= former.Size
 	l.room.tombstones -= former.Tombstone
-	l.unlink(former.Segment, former.Size)
-	l.count.deletes++
+	l.unlink(former)
+	l.count.Written++
 	return l.tail, nil
 }
 
-// unlink takes the full record of a job, or a setting, off its segment's account. With mu held.
-func (l *Log) unlink(segment uint32, size int64) {
-	i := int(int64(segment) - int64(l.segs[0].Index))
+// link puts a full record or a setting of n bytes, in seg, on the accounts, in place of the
+// former one if there is one. With mu held.
+func (l *Log) link(seg *segment, n int64, former journal.Former) {
+	seg.kept++
+	seg.live += n
+	l.room.live += n
+	if former.Segment != 0 {
+		l.unlink(former)
+	}
+}
+
+// unlink takes a full record or a setting off the accounts. With mu held.
+func (l *Log) unlink(former journal.Former) {
+	l.room.live -= former.Size
+	i := int(int64(former.Segment) - int64(l.segs[0].Index))
 	if i < 0 || i >= len(l.segs) {
-		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d", segment, l.segs[0].Index, l.current().Index))
+		panic(fmt.Sprintf("binlog: a job claims to be in segment %d; there are %d to %d", former.Segment, l.segs[0].Index, l.current().Index))
 	}
 	s := l.segs[i]
 	s.kept--
-	s.live -= size
+	s.live -= former.Size
 	if s.kept < 0 || s.live < 0 {
-		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", segment))
+		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", former.Segment))
 	}
 	if l.compactable() {
 		wake(l.wakeCompactor)
@@ -198,7 +230,7 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 		return ErrRoom // an owner's timer was faster than Start
 	case keep > 0 && l.blocked.Load():
 		return ErrNoSpace
-	case keep > 0 && l.unwritten >= l.opts.MaxPending:
+	case keep > 0 && l.unwritten >= l.maxPending:
 		return ErrBusy
 	case l.fits(n, keep):
 		return nil
@@ -207,7 +239,7 @@ func (l *Log) admit(n, keep int64, urgent bool) error {
 	}
 	// The keeper allocates ahead of need, so that this is rare.
 	l.room.wanted.add(want{n, keep, urgent})
-	l.count.refused++
+	l.count.AppendWaits++
 	wake(l.wakeKeeper)
 	return ErrRoom
 }
@@ -234,15 +266,30 @@ func (l *Log) append(n int64) ([]byte, *segment) {
 	return b, seg
 }
 
+// grow is append without regard to room. With mu held.
 func (l *Log) grow(seg *segment, n int64) []byte {
-	b, idle := l.batch.grow(seg, n, l.idle)
-	l.idle = idle
+	off := seg.used
 	seg.used += n
 	l.tail += Pos(n)
 	l.room.used += n
 	l.unwritten += n
+	l.batch.bytes += n
 	l.pending.Add(n)
-	return b
+	if k := len(l.batch.chunks); k > 0 {
+		c := &l.batch.chunks[k-1]
+		if m := int64(len(c.buf)); c.seg == seg && m+n <= int64(cap(c.buf)) {
+			c.buf = c.buf[:m+n]
+			return c.buf[m : m+n : m+n]
+		}
+	}
+	var buf []byte
+	if k := len(l.idle); k > 0 && n <= chunkSize {
+		buf, l.idle = l.idle[k-1], l.idle[:k-1]
+	} else {
+		buf = make([]byte, max(n, chunkSize))
+	}
+	l.batch.chunks = append(l.batch.chunks, chunk{seg: seg, off: off, buf: buf[:n]})
+	return buf[:n:n]
 }
 
 // rotate ends the current segment and goes on in the first spare one.

@@ -183,12 +183,12 @@ func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
 				c := newClientOf(t, Options{Sync: policy, SegmentSize: 64 << 10}, (*owner).openStill)
 				work(c)
 				s := c.log.Stats()
-				t.Logf("worst %d, %d moved of %d written, segments %d", c.worst, s.Migrated, s.Written(), s.SegmentsRemoved)
+				t.Logf("worst %d, %d moved of %d written, segments %d", c.worst, s.Migrated, s.Written, s.SegmentsRemoved)
 				if c.worst > 0 {
 					t.Errorf("the directory was %d bytes too large", c.worst)
 				}
-				if s.Migrated > 2*s.Written() {
-					t.Errorf("%d jobs were moved for %d records", s.Migrated, s.Written())
+				if s.Migrated > 2*s.Written {
+					t.Errorf("%d jobs were moved for %d records", s.Migrated, s.Written)
 				}
 			})
 		}
@@ -200,8 +200,8 @@ func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
 			work(c)
 			c.log.Flush()
 			eventually(t, "compaction", func() bool { return c.excess() <= 0 })
-			if s := c.log.Stats(); s.Migrated > 2*s.Written() {
-				t.Errorf("%d jobs were moved for %d records", s.Migrated, s.Written())
+			if s := c.log.Stats(); s.Migrated > 2*s.Written {
+				t.Errorf("%d jobs were moved for %d records", s.Migrated, s.Written)
 			}
 		})
 	}

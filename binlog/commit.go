@@ -87,7 +87,6 @@ const yieldInterval = 8 * time.Millisecond
 
 // runCommitter is the committer's goroutine.
 func (l *Log) runCommitter() {
-	defer l.workers.Done()
 	retry := time.AfterFunc(farAway, l.bell.ring)
 	defer retry.Stop()
 	yielded := time.Now()
@@ -225,11 +224,6 @@ func (l *Log) landed(took time.Duration) {
 	}
 	l.written.Store(uint64(f.end))
 	l.unwritten -= f.bytes
-	l.count.commits++
-	l.count.commitRecords += uint64(f.records)
-	l.count.commitBytes += uint64(f.bytes)
-	l.count.largestCommit = max(l.count.largestCommit, f.records)
-	l.count.writeTime += took
 	for i := range f.chunks {
 		if buf := f.chunks[i].buf; cap(buf) == chunkSize && len(l.idle) < maxIdle {
 			l.idle = append(l.idle, buf[:0])
@@ -302,9 +296,8 @@ func (l *Log) sync() {
 		return
 	}
 	l.synced.Store(uint64(end))
-	l.count.syncs++
-	l.count.syncTime += took
-	l.count.lastSync = took
+	l.count.Syncs++
+	l.count.LastSync = took
 	trim := len(l.sealed) > 0
 	l.mu.Unlock()
 	if trim {
@@ -345,7 +338,6 @@ const maxSealed = 16
 // runSyncer is the goroutine that syncs when committed does not mean synced. It
 // sleeps while there is nothing to sync.
 func (l *Log) runSyncer() {
-	defer l.workers.Done()
 	timer := time.NewTimer(farAway)
 	defer timer.Stop()
 	for {
@@ -357,7 +349,7 @@ func (l *Log) runSyncer() {
 			// the sync starts earlier by as long as it may take.
 			interval := l.opts.Sync.Interval()
 			l.mu.Lock()
-			early := min(2*l.count.lastSync, interval/2)
+			early := min(2*l.count.LastSync, interval/2)
 			l.mu.Unlock()
 			timer.Reset(interval - early)
 			select {

@@ -34,7 +34,6 @@ const (
 )
 
 func (l *Log) runCompactor() {
-	defer l.compactor.Done()
 	retry := time.NewTimer(farAway)
 	defer retry.Stop()
 	var sc record.Scanner
@@ -287,7 +286,7 @@ func (l *Log) remove() error {
 	l.mu.Lock()
 	l.room.disk -= removed
 	l.room.removed = true
-	l.count.dropped += uint64(n)
+	l.count.SegmentsRemoved += uint64(n)
 	l.pace()
 	l.mu.Unlock()
 	wake(l.wakeKeeper)

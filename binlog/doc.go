@@ -88,7 +88,7 @@
 // segment. Hooks.OnRoom then tells when to try again. Room that was made for an
 // append stays until that append or another one takes it. One write, and one sync
 // where that is asked for, serve all that was appended while the one before was
-// under way. Memory for what waits to be written is bounded by Options.MaxPending
+// under way. Memory for what waits to be written is bounded by MaxPending
 // plus a record, 16 bytes for each delete, and the record of each tombstone.
 //
 // The committer, which syncs before replies leave, waits for work in a system call, so that

@@ -53,9 +53,11 @@ type Log struct {
 	begun     bool               // the start record of this run is appended
 	closing   bool               // Close was called: appends are refused
 	err       error              // why the log has failed; nil if it has not
-	count     counters
-	stalled   bool  // compaction has failed, and waits before it tries again
-	unwritten int64 // bytes that were appended and are not written
+	count     Stats              // of which only the counters are kept up
+	stalled   bool               // compaction has failed, and waits before it tries again
+	unwritten int64              // bytes that were appended and are not written
+
+	maxPending int64 // MaxPending but in tests
 
 	// wmu is held while a batch is taken and written. It is taken before mu, and
 	// guards what follows.
@@ -87,6 +89,43 @@ type Log struct {
 	stopping, stop     chan struct{} // closed to end the compactor, and then the other goroutines
 	compactor, workers sync.WaitGroup
 }
+
+// segment is one file of the log. The log's mu guards the fields that change,
+// except file.
+type segment struct {
+	record.Header
+	salt record.Salt
+	name string // path
+	size int64  // of the file, allocated
+
+	used   int64 // bytes that were appended, from the file's start on
+	sealed bool  // its end record is appended: nothing follows
+	kept   int64 // jobs that have their latest full record here, and latest settings
+	live   int64 // bytes of those records
+	stuck  bool  // damaged, so that compaction cannot free it
+
+	// named tells that the file's name is durable. A sync of a segment includes
+	// that of its name.
+	named atomic.Bool
+
+	// file is open from the segment's creation, or Start, until the segment is
+	// sealed and durable. Until then writes and syncs use it; then it is trimmed
+	// and closed under trimMu, and nil.
+	file vfs.File
+}
+
+func newSegment(s *inspect.Segment) *segment {
+	return &segment{Header: s.Header, salt: s.Salt(), name: s.Name, size: s.Size, used: s.Used, sealed: s.Sealed}
+}
+
+// limit is where records must end: the rest is for the end record.
+func (s *segment) limit() int64 { return s.size&^7 - record.SmallSize }
+
+// capacity is what an empty segment of that size holds in records.
+func capacity(size int64) int64 { return size&^7 - record.HeaderSize - record.SmallSize }
+
+// end is the place behind what was appended.
+func (s *segment) end() Pos { return s.Base + Pos(s.used) }
 
 // Restorer takes what a log holds, in the order of the log. No method keeps its argument or
 // the body in it after it has returned.
@@ -129,7 +168,7 @@ func Open(dir string, opts Options) (*Log, error) {
 }
 
 func newLog(dir string, opts Options) *Log {
-	l := &Log{dir: dir, opts: opts, fs: opts.FS, log: opts.Log, settings: map[string]setting{}}
+	l := &Log{dir: dir, opts: opts, fs: opts.FS, log: opts.Log, maxPending: MaxPending, settings: map[string]setting{}}
 	if l.fs == nil {
 		l.fs = vfs.OS{}
 	}
@@ -143,9 +182,6 @@ func newLog(dir string, opts Options) *Log {
 		o.SegmentSize = DefaultSegmentSize
 	}
 	o.SegmentSize = min(max((o.SegmentSize+4095)&^4095, MinSegmentSize), MaxSegmentSize)
-	if o.MaxPending == 0 {
-		o.MaxPending = DefaultMaxPending
-	}
 	for _, c := range []*chan struct{}{
 		&l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,
 	} {

@@ -7,12 +7,11 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// Limits and defaults of Options.
+// Limits and the default of Options.SegmentSize.
 const (
 	DefaultSegmentSize = 10 << 20
 	MinSegmentSize     = 4 << 10
 	MaxSegmentSize     = 1 << 30
-	DefaultMaxPending  = 256 << 20
 )
 
 // Options configure a Log. Observer is called on the goroutine that has written or
@@ -26,11 +25,6 @@ type Options struct {
 	// Sync says what committed means: with SyncAlways, synced to the disk, otherwise
 	// handed to the kernel.
 	Sync SyncPolicy
-
-	// MaxPending bounds the bytes that are appended and not yet written: Put, Update,
-	// Replace, Set and Move return ErrBusy beyond it. Deletes and tombstones are
-	// always taken. Zero means DefaultMaxPending.
-	MaxPending int64
 
 	// SkipDamaged makes Open accept a log with damage: what is sound is taken
 	// over into new segments, and all the old files are kept in a sub-directory.

@@ -244,7 +244,7 @@ func TestALogOfBeanstalkdsIsImported(t *testing.T) {
 		answers[id] = said{p.stats(id), p.do("peek %d", id)}
 	}
 	p.kill()
-	if err := o.open(dir, Options{MaxPending: 1 << 30}); err != nil {
+	if err := o.open(dir, Options{}); err != nil {
 		t.Fatal(err)
 	}
 	check()

@@ -23,7 +23,6 @@ type Recovery struct {
 	Bytes    int64 // of the segments
 	Clean    bool  // the last server ended in good order, or there was none
 	NextID   uint64
-	Took     time.Duration
 
 	Cut      *Cut              // the torn end of the log that was cut off
 	Imported *convert.Imported // what came over from beanstalkd's log
@@ -37,7 +36,6 @@ func idGap(p SyncPolicy) uint64 { return uint64(10+p.Interval()/time.Second) << 
 
 // recover gets the directory into a state from which Replay can read and go on.
 func (l *Log) recover() error {
-	began := time.Now()
 	s, err := l.survey()
 	if err == nil {
 		err = l.repair(s)
@@ -60,7 +58,6 @@ func (l *Log) recover() error {
 		// The machine was restarted: ids that were told to clients may be lost.
 		r.NextID += idGap(s.Run.Sync)
 	}
-	r.Took = time.Since(began)
 	return nil
 }
 
@@ -168,12 +165,10 @@ func (l *Log) blank(c *Cut) (err error) {
 // Replay tells the owner every job that is alive. It must be called once, before
 // Start.
 func (l *Log) Replay(to Restorer) error {
-	began := time.Now()
 	if err := l.replay(to); err != nil {
 		return fmt.Errorf("log directory %s: replay: %w", l.dir, err)
 	}
 	l.recovery.Jobs = l.room.jobs
-	l.recovery.Took += time.Since(began)
 	return nil
 }
 
@@ -188,18 +183,13 @@ func (l *Log) Start(hooks Hooks) error {
 		return fmt.Errorf("log directory %s: %w", l.dir, spaceError(err))
 	}
 	l.found = nil
-	l.workers.Add(1)
-	go l.runCommitter()
-	l.workers.Add(1)
-	go l.runKeeper()
-	l.workers.Add(1)
-	go l.runTrimmer()
+	l.workers.Go(l.runCommitter)
+	l.workers.Go(l.runKeeper)
+	l.workers.Go(l.runTrimmer)
 	if l.opts.Sync.Interval() > 0 {
-		l.workers.Add(1)
-		go l.runSyncer()
+		l.workers.Go(l.runSyncer)
 	}
-	l.compactor.Add(1)
-	go l.runCompactor()
+	l.compactor.Go(l.runCompactor)
 	wake(l.wakeKeeper)
 	wake(l.wakeCompactor)
 	return nil
@@ -257,7 +247,7 @@ func (r *replay) record(seg *segment, b []byte) error {
 	switch k := record.KindOf(b); {
 	case k == record.Setting:
 		s := record.DecodeSetting(b)
-		r.replayed(seg, &s)
+		r.keep(seg, &s)
 		return r.to.Setting(&s)
 	case k != record.Full && k != record.Update, r.found.Deleted.Has(record.Number(b)):
 		return nil
@@ -270,16 +260,9 @@ func (r *replay) record(seg *segment, b []byte) error {
 	if err != nil {
 		return err
 	}
-	n := int64(len(b))
-	seg.kept++
-	seg.live += n
+	r.link(seg, int64(len(b)), was)
 	r.room.tombstones += tombstoneRoom(&r.rec) - was.Tombstone
-	r.room.live += n - was.Size
-	if was.Segment != 0 {
-		old := r.segs[was.Segment-r.segs[0].Index]
-		old.kept--
-		old.live -= was.Size
-	} else {
+	if was.Segment == 0 {
 		r.room.jobs++
 	}
 	return nil

@@ -133,7 +133,6 @@ func (l *Log) waste(spares int) int64 {
 const retryFull = 200 * time.Millisecond
 
 func (l *Log) runKeeper() {
-	defer l.workers.Done()
 	retry := time.NewTimer(farAway)
 	defer retry.Stop()
 	told := false // the operator knows that the disk is full
@@ -211,7 +210,7 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 		r.patience = time.Time{}
 		if err := l.allocate(w.n); err != nil {
 			r.full = err
-			l.count.spaceErrors++
+			l.count.SpaceErrors++
 			if r.wanted.n > 0 {
 				l.tellRoom()
 			}
@@ -300,7 +299,7 @@ func (l *Log) allocate(n int64) error {
 		return err
 	}
 	l.addSpare(seg)
-	l.count.created++
+	l.count.SegmentsCreated++
 	l.pace()
 	wake(l.wakeTrimmer)
 	return nil

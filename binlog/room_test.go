@@ -315,7 +315,7 @@ func TestManyAppendersWaitForRoomAndGetIt(t *testing.T) {
 	const appenders, jobs = 8, 300
 	o := newOwner()
 	fs := faultfs.New(testDir)
-	if err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize, Sync: SyncNever, MaxPending: 1 << 30}); err != nil {
+	if err := o.open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize, Sync: SyncNever}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.log.Close()

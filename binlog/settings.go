@@ -27,7 +27,7 @@ func (l *Log) Set(s *Setting) (Pos, error) {
 		return 0, err
 	}
 	l.appendSetting(s, n)
-	l.count.sets++
+	l.count.Written++
 	return l.tail, nil
 }
 
@@ -44,7 +44,7 @@ func (l *Log) migrateSetting(tube string, segment uint32) error {
 			return err
 		}
 		l.appendSetting(&s.Setting, s.size())
-		l.count.moves++
+		l.count.Migrated++
 		return nil
 	})
 }
@@ -53,38 +53,23 @@ func (l *Log) migrateSetting(tube string, segment uint32) error {
 func (l *Log) appendSetting(s *Setting, n int64) {
 	b, seg := l.append(n)
 	record.EncodeSetting(b, seg.salt, s)
-	if was, replaces := l.keep(seg, s); replaces {
-		l.unlink(was.segment, was.size())
-	}
+	l.keep(seg, s)
 }
 
-// keep notes that the last setting of a tube is in a segment, and puts it on the
-// segment's account. The setting that it replaces, which it returns, is still on the
-// account of its own segment.
-func (l *Log) keep(seg *segment, s *Setting) (was setting, replaces bool) {
-	was, replaces = l.settings[s.Tube]
-	if replaces {
-		l.room.live -= was.size()
+// keep notes that the last setting of a tube is in a segment, instead of the one before.
+// With mu held.
+func (l *Log) keep(seg *segment, s *Setting) {
+	var former journal.Former
+	if was, ok := l.settings[s.Tube]; ok {
+		former = journal.Former{Segment: was.segment, Size: was.size()}
 	}
-	if s.MaxAttempts == 0 {
+	if s.MaxAttempts > 0 {
+		l.settings[s.Tube] = setting{*s, seg.Index}
+		l.link(seg, record.SettingSize(s), former)
+	} else if former.Segment != 0 {
 		// The record of an end is needed only while there is an older record, and older
 		// segments are removed first.
 		delete(l.settings, s.Tube)
-		return was, replaces
-	}
-	kept := setting{*s, seg.Index}
-	l.settings[s.Tube] = kept
-	seg.kept++
-	seg.live += kept.size()
-	l.room.live += kept.size()
-	return was, replaces
-}
-
-// replayed takes a setting that was read in a segment.
-func (l *Log) replayed(seg *segment, s *journal.Setting) {
-	if was, replaces := l.keep(seg, s); replaces {
-		old := l.segs[was.segment-l.segs[0].Index]
-		old.kept--
-		old.live -= was.size()
+		l.unlink(former)
 	}
 }

@@ -51,8 +51,8 @@ func TestSettingsOutliveTheSegmentsThatTheyWereWrittenTo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s := o.log.Stats(); s.LiveBytes != 0 || s.Settings != 0 {
-		t.Errorf("%d live bytes of %d settings when all were ended", s.LiveBytes, s.Settings)
+	if n := o.log.Stats().LiveBytes; n != 0 || len(o.log.settings) != 0 {
+		t.Errorf("%d live bytes of %d settings when all were ended", n, len(o.log.settings))
 	}
 	if err := o.log.Close(); err != nil {
 		t.Fatal(err)

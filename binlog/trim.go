@@ -7,7 +7,6 @@ import "errors"
 // depend on the keeper's.
 
 func (l *Log) runTrimmer() {
-	defer l.workers.Done()
 	for {
 		select {
 		case <-l.stop:

@@ -30,7 +30,7 @@ var binlogMetrics = list[*binlog.Stats]{
 	gauge("beanstalkd_binlog_unsynced_bytes", "Bytes that are written and not yet synced to the disk.",
 		func(s *binlog.Stats) float64 { return float64(s.UnsyncedBytes) }),
 	counter("beanstalkd_binlog_records_written_total", "Records that commands have written.",
-		func(s *binlog.Stats) float64 { return float64(s.Written()) }),
+		func(s *binlog.Stats) float64 { return float64(s.Written) }),
 	counter("beanstalkd_binlog_records_migrated_total", "Records that compaction has moved.",
 		func(s *binlog.Stats) float64 { return float64(s.Migrated) }),
 	counter("beanstalkd_binlog_segments_created_total", "Segments that were begun.",

@@ -56,7 +56,7 @@ var legacyMetrics = append(legacyCommands(), list[*server]{
 	gauge("binlog_records_migrated", "The number of records that compaction has moved.",
 		func(s *server) float64 { return float64(s.binlog.Migrated) }),
 	gauge("binlog_records_written", "The number of records that were written.",
-		func(s *server) float64 { return float64(s.binlog.Written() + s.binlog.Migrated) }),
+		func(s *server) float64 { return float64(s.binlog.Written + s.binlog.Migrated) }),
 	gauge("binlog_max_size", "The size in bytes of a binlog file.",
 		func(s *server) float64 { return float64(s.src.SegmentSize) }),
 	gauge("draining", "Whether new jobs are refused because of drain mode.",

@@ -112,7 +112,7 @@ func (r *rig) wholeSources() Sources {
 	src.Binlog = func() *binlog.Stats {
 		return &binlog.Stats{
 			Segments: 2, OldestSegment: 4, CurrentSegment: 5, UsedBytes: 1000, LiveBytes: 300,
-			Puts: 10, Updates: 5, Deletes: 3, Migrated: 2,
+			Written: 18, Migrated: 2,
 		}
 	}
 	src.Access = func() access.Stats {
