@@ -108,15 +108,9 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	if l.left(seg) == 0 {
 		return nil
 	}
-	file, err := l.fs.OpenRead(seg.name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	sc.Reset(file, &seg.Header, seg.used)
 	var damage error
 	seen := 0
-	for b, gap := range sc.Records() {
+	for b, gap := range sc.File(l.fs, seg.name, &seg.Header, seg.used) {
 		if seen++; seen%sliceRecords == 0 {
 			if l.left(seg) == 0 {
 				return nil
@@ -141,6 +135,9 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 				return fmt.Errorf("move a setting: %w", err)
 			}
 		}
+	}
+	if err := sc.Err(); err != nil {
+		return err
 	}
 	n := l.left(seg)
 	switch {

@@ -114,7 +114,7 @@ type segment struct {
 	file vfs.File
 }
 
-func newSegment(s *inspect.Segment) *segment {
+func newSegment(s *inspect.File) *segment {
 	return &segment{Header: s.Header, salt: s.Salt(), name: s.Name, size: s.Size, used: s.Used, sealed: s.Sealed}
 }
 

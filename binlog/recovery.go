@@ -220,27 +220,17 @@ type replay struct {
 	rec   Record
 }
 
-func (r *replay) segment(seg *segment) (err error) {
-	file, err := r.fs.OpenRead(seg.name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	r.sc.Reset(file, &seg.Header, seg.used)
-	for {
-		at := r.sc.Offset()
-		b, err := r.sc.Next()
-		switch {
-		case errors.Is(err, record.ErrUnwritten) && at == seg.used:
-			return nil
-		case err != nil:
-			return &DamageError{File: seg.name, Offset: at, What: err.Error() + "; it was sound a moment ago"}
+func (r *replay) segment(seg *segment) error {
+	for b, gap := range r.sc.File(r.fs, seg.name, &seg.Header, seg.used) {
+		if gap != nil {
+			return &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error() + "; it was sound a moment ago"}
 		}
 		r.meter.Add(int64(len(b)))
 		if err := r.record(seg, b); err != nil {
 			return err
 		}
 	}
+	return r.sc.Err()
 }
 
 func (r *replay) record(seg *segment, b []byte) error {

@@ -92,8 +92,9 @@ func soundJobs(fs vfs.FS, dir string) (*jobs, error) {
 		return nil, errors.New("there is no log")
 	}
 	var files []inspect.File
-	for _, seg := range s.Segments {
-		files = append(files, inspect.File{Index: seg.Index, Name: seg.Name, Size: seg.Used, Header: seg.Header})
+	for _, f := range s.Segments {
+		f.Size = f.Used
+		files = append(files, f)
 	}
 	js, skipped, _, err := readSegments(fs, files, s.Seed, inspect.NewMeter("", 0, nil))
 	if err != nil {

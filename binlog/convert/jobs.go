@@ -91,26 +91,19 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 	)
 	for i, f := range files {
 		js.files = append(js.files, f.Name)
-		file, err := fs.OpenRead(f.Name)
-		if err != nil {
-			return nil, 0, 0, err
+		if f.Wrong == nil {
+			js.lastID = max(js.lastID, f.Header.LastID)
 		}
-		h := f.Header
-		if f.Wrong != nil {
-			h = record.Header{Seed: seed, Index: f.Index}
-		}
-		js.lastID = max(js.lastID, h.LastID)
-		sc.Reset(file, &h, f.Size)
-		for b, gap := range sc.Records() {
+		for b, gap := range f.Records(fs, seed, &sc) {
 			if gap != nil {
 				skipped += gap.Size
 				continue
 			}
 			m.Add(int64(len(b)))
+			js.lastID = max(js.lastID, record.LastID(b))
 			id := record.Number(b)
 			switch record.KindOf(b) {
 			case record.Full:
-				js.lastID = max(js.lastID, id)
 				if deleted.Has(id) {
 					continue
 				}
@@ -122,7 +115,6 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 				j.Body = nil
 				js.byID[id] = j
 			case record.Update:
-				js.lastID = max(js.lastID, id)
 				j := js.byID[id]
 				if j == nil {
 					if !deleted.Has(id) {
@@ -139,19 +131,12 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 					js.settings[s.Tube] = s
 				}
 			case record.Delete:
-				js.lastID = max(js.lastID, id)
 				deleted.Add(id)
 				delete(js.byID, id)
 				delete(orphans, id)
-			case record.Start:
-				var r record.Run
-				r.Decode(b)
-				js.lastID = max(js.lastID, max(r.NextID, 1)-1)
-			case record.End:
-				js.lastID = max(js.lastID, id)
 			}
 		}
-		if err := file.Close(); err != nil {
+		if err := sc.Err(); err != nil {
 			return nil, 0, 0, err
 		}
 	}

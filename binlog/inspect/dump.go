@@ -31,7 +31,7 @@ func Dump(w io.Writer, fs vfs.FS, dir string, bodies bool) error {
 	}
 	d := &dumper{printer: printer{w: w}, bodies: bodies}
 	for _, f := range s.Files {
-		err := d.segment(fs, f, s.Seed)
+		err := d.segment(fs, &f, s.Seed)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // compaction has removed it since
 		}
@@ -49,23 +49,15 @@ type dumper struct {
 	names  record.Names
 }
 
-func (d *dumper) segment(fs vfs.FS, f File, seed uint32) (err error) {
-	file, err := fs.OpenRead(f.Name)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	name := filepath.Base(f.Name)
-	h := f.Header
+func (d *dumper) segment(fs vfs.FS, f *File, seed uint32) error {
+	name, h := filepath.Base(f.Name), &f.Header
 	if f.Wrong == nil {
 		d.print("%s 0 header base=%d synced=%d oldest=%d last-id=%d created=%s boot=%016x interval=%d\n", name,
 			h.Base, h.Synced, h.Oldest, h.LastID, stamp(h.Created), h.Boot, h.Sync)
 	} else {
 		d.print("%s 0 BAD %v\n", name, f.Wrong)
-		h = record.Header{Seed: seed, Index: f.Index}
 	}
-	d.sc.Reset(file, &h, f.Size)
-	for b, gap := range d.sc.Records() {
+	for b, gap := range f.Records(fs, seed, &d.sc) {
 		if gap != nil {
 			d.print("%s %d BAD %v: %d bytes\n", name, gap.Offset, gap.Err, gap.Size)
 		} else {
@@ -76,7 +68,7 @@ func (d *dumper) segment(fs vfs.FS, f File, seed uint32) (err error) {
 			break
 		}
 	}
-	return nil
+	return d.sc.Err()
 }
 
 func (d *dumper) record(b []byte) {

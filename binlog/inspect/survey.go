@@ -3,6 +3,7 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"path/filepath"
 	"slices"
 
@@ -18,7 +19,7 @@ type Survey struct {
 	Spare []File // that were allocated and never written to; they follow Files
 	Stale []File // that a crash kept from being removed
 
-	Segments []Segment   // what is to be replayed: contiguous, up to the cut
+	Segments []File      // what is to be replayed: contiguous, up to the cut, with Used and Sealed
 	Deleted  IDSet       // ids that have a delete record in Segments
 	Seed     uint32      // the directory's; 0 if no header could be read
 	LastID   uint64      // the greatest that Segments tell of
@@ -38,27 +39,35 @@ type Survey struct {
 
 // File is a segment's file.
 type File struct {
+	record.Header
 	Index  uint32
 	Name   string // path
 	Size   int64  // bytes
-	Header record.Header
-	Wrong  error // what is wrong with the header
+	Wrong  error  // what is wrong with the header
+	Used   int64  // bytes from the file's start on that are sound
+	Sealed bool   // it has an end record, and so a successor
 
 	zero  bool // nothing but zeros, or begun
 	begun bool // the first segment, with nothing but zeros behind its first sector
 }
 
-// Segment is a segment that is sound up to Used.
-type Segment struct {
-	record.Header
-	Name   string // path
-	Size   int64  // of the file, bytes
-	Used   int64  // bytes from the file's start on
-	Sealed bool   // it has an end record, and so a successor
+// header is the file's, or what is needed of it to read the records behind a wrong one.
+func (f *File) header(seed uint32) record.Header {
+	if f.Wrong != nil {
+		return record.Header{Seed: seed, Index: f.Index}
+	}
+	return f.Header
 }
 
-// End is the position behind the segment's last record.
-func (s *Segment) End() journal.Pos { return s.Base + journal.Pos(s.Used) }
+// Records goes through the file's records and gaps, whatever its header. The directory's
+// seed is that of a Survey. The scanner's Err comes after it.
+func (f *File) Records(fs vfs.FS, seed uint32, sc *record.Scanner) iter.Seq2[[]byte, *record.Gap] {
+	h := f.header(seed)
+	return sc.File(fs, f.Name, &h, f.Size)
+}
+
+// End is the position behind the last record of a file in Segments.
+func (f *File) End() journal.Pos { return f.Base + journal.Pos(f.Used) }
 
 // Cut is the place where a crash has torn the log.
 type Cut struct {
@@ -202,15 +211,8 @@ func (s *Survey) walk(m *Meter) error {
 
 // read reads one file and adds what it finds.
 func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
-	file, err := s.fs.OpenRead(f.Name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-
-	h := f.Header
+	h := f.header(s.Seed)
 	if f.Wrong != nil {
-		h = record.Header{Seed: s.Seed, Index: f.Index}
 		if n := len(s.Segments); n > 0 {
 			h.Base = s.Segments[n-1].End()
 		}
@@ -218,9 +220,9 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 	if s.Cut == nil {
 		s.Cut = s.cutBefore(f, &h)
 	}
-	var seg *Segment // nil behind the cut
+	var seg *File // nil behind the cut
 	if s.Cut == nil {
-		s.Segments = append(s.Segments, Segment{Header: h, Name: f.Name, Size: f.Size, Used: record.HeaderSize})
+		s.Segments = append(s.Segments, File{Header: h, Index: f.Index, Name: f.Name, Size: f.Size, Used: record.HeaderSize})
 		seg = &s.Segments[len(s.Segments)-1]
 		s.LastID = max(s.LastID, h.LastID)
 		s.Run.Boot, s.Run.Sync = h.Boot, h.Sync
@@ -229,9 +231,8 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 		s.Synced = max(s.Synced, h.Synced)
 		s.drop(h.Oldest)
 	}
-	sc.Reset(file, &h, f.Size)
 	done := int64(0)
-	for b, gap := range sc.Records() {
+	for b, gap := range sc.File(s.fs, f.Name, &h, f.Size) {
 		if gap != nil {
 			if s.Cut == nil {
 				s.Cut = cutAt(f, gap.Offset, h.Base+journal.Pos(gap.Offset), gap.Err.Error())
@@ -259,7 +260,7 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 		}
 	}
 	m.Done += f.Size - done
-	return nil
+	return sc.Err()
 }
 
 // cutBefore returns a Cut if the log cannot go on in f, whose header is h, and nil if it can.
@@ -278,8 +279,7 @@ func (s *Survey) cutBefore(f *File, h *record.Header) *Cut {
 	case f.Wrong != nil:
 		return s.badHeader(f, h)
 	case !last.Sealed:
-		before := File{Index: last.Index, Name: last.Name, Size: last.Size}
-		return cutAt(&before, last.Used, last.End(), "the segment has no end record, but there is a later segment")
+		return cutAt(last, last.Used, last.End(), "the segment has no end record, but there is a later segment")
 	case last.End() != h.Base:
 		return cutAt(f, 0, min(h.Base, last.End()), fmt.Sprintf("the segment starts at %d, but the one before ends at %d", h.Base, last.End()))
 	}
@@ -322,20 +322,14 @@ func (s *Survey) vouch(k record.Kind, b []byte) {
 // note takes what a record before the cut says.
 func (s *Survey) note(k record.Kind, b []byte) {
 	s.Clean = k == record.Stop || s.Clean && k == record.End
+	s.LastID = max(s.LastID, record.LastID(b))
 	switch k {
-	case record.Full:
-		s.LastID = max(s.LastID, record.Number(b))
 	case record.Delete:
-		id := record.Number(b)
-		s.LastID = max(s.LastID, id)
-		s.Deleted.Add(id)
+		s.Deleted.Add(record.Number(b))
 	case record.Setting:
 		s.noteSetting(record.DecodeSetting(b))
 	case record.Start:
 		s.Run.Decode(b)
-		s.LastID = max(s.LastID, max(s.Run.NextID, 1)-1)
-	case record.End:
-		s.LastID = max(s.LastID, record.Number(b))
 	}
 }
 

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 
 	"trellis/binlog/journal"
 )
@@ -11,6 +12,19 @@ func KindOf(b []byte) Kind { return Kind(b[7] >> 4) }
 
 // Number is what a small record says, and the id of a full record or an update.
 func Number(b []byte) uint64 { return le.Uint64(b[8:]) }
+
+// LastID is the greatest id that a sound record tells of, 0 if it tells of none.
+func LastID(b []byte) uint64 {
+	switch KindOf(b) {
+	case Full, Update, Delete, End:
+		return Number(b)
+	case Start:
+		var r Run
+		r.Decode(b)
+		return max(r.NextID, 1) - 1
+	}
+	return 0
+}
 
 // DecodeFull reads a sound full record. The body is a part of b; the tube's name
 // is one of names.
@@ -105,13 +119,11 @@ func DecodeSetting(b []byte) journal.Setting {
 }
 
 // Decode reads a sound start record.
-func (r *Run) Decode(b []byte) {
-	*r = Run{
-		At:     int64(le.Uint64(b[8:])),
-		Boot:   le.Uint64(b[16:]),
-		NextID: le.Uint64(b[24:]),
-		Synced: journal.Pos(le.Uint64(b[32:])),
-		Sync:   SyncPolicy(le.Uint64(b[40:])),
+func (r *Run) Decode(b []byte) { decode(b[8:], r) }
+
+func decode(b []byte, fields any) {
+	if _, err := binary.Decode(b, le, fields); err != nil {
+		panic(err) // b is too short
 	}
 }
 

@@ -216,7 +216,8 @@ func EncodeSmall(b []byte, salt Salt, k Kind, number uint64) {
 	seal(b, salt)
 }
 
-// Run is what a start record says: a server has begun to append.
+// Run is what a start record says: a server has begun to append. Its fields stand in the
+// order of the format.
 type Run struct {
 	At     int64       // wall clock, nanoseconds since 1970
 	Boot   uint64      // number of the machine's start; 0 is unknown
@@ -228,12 +229,15 @@ type Run struct {
 // Encode fills b, which has StartSize bytes.
 func (r *Run) Encode(b []byte, salt Salt) {
 	putHead(b, Start)
-	le.PutUint64(b[8:], uint64(r.At))
-	le.PutUint64(b[16:], r.Boot)
-	le.PutUint64(b[24:], r.NextID)
-	le.PutUint64(b[32:], uint64(r.Synced))
-	le.PutUint64(b[40:], uint64(r.Sync))
+	encode(b[8:], r)
 	seal(b, salt)
+}
+
+// encode writes the fields of a Header or a Run, which are rare.
+func encode(b []byte, fields any) {
+	if _, err := binary.Encode(b, le, fields); err != nil {
+		panic(err) // b is too short
+	}
 }
 
 // when is the field that a delayed job uses for its due time and a buried one for

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"iter"
+
+	"trellis/binlog/vfs"
 )
 
 // Scanner reads a segment's records one after the other. Reset comes before all
@@ -18,6 +20,7 @@ type Scanner struct {
 
 	buf []byte // a window of the file
 	at  int64  // where the window starts
+	err error  // of File
 }
 
 // scanWindow is how many bytes are read at a time: few calls, and little enough to
@@ -154,6 +157,22 @@ func (s *Scanner) Records() iter.Seq2[[]byte, *Gap] {
 		}
 	}
 }
+
+// File is Records of a segment's file, which it opens and closes. Err comes after it.
+func (s *Scanner) File(fs vfs.FS, name string, h *Header, size int64) iter.Seq2[[]byte, *Gap] {
+	return func(yield func([]byte, *Gap) bool) {
+		file, err := fs.OpenRead(name)
+		if s.err = err; err != nil {
+			return
+		}
+		defer func() { s.err = file.Close() }()
+		s.Reset(file, h, size)
+		s.Records()(yield)
+	}
+}
+
+// Err is why the file of the last File could not be opened or closed.
+func (s *Scanner) Err() error { return s.err }
 
 // Zeros tells whether a file of that size holds nothing but zeros from off on.
 func Zeros(f io.ReaderAt, off, size int64) bool {

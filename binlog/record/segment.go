@@ -25,7 +25,7 @@ const (
 	HeaderSize = 80
 )
 
-// Header starts every segment.
+// Header starts every segment. Its fields stand in the order of the format.
 type Header struct {
 	Seed    uint32      // the directory's
 	Index   uint32      // of the segment, from 1 on
@@ -62,15 +62,7 @@ func (h *Header) Encode(b []byte) {
 	clear(b[:HeaderSize])
 	copy(b, magic)
 	le.PutUint32(b[8:], formatVersion)
-	le.PutUint32(b[12:], h.Seed)
-	le.PutUint32(b[16:], h.Index)
-	le.PutUint32(b[20:], h.Oldest)
-	le.PutUint64(b[24:], uint64(h.Base))
-	le.PutUint64(b[32:], uint64(h.Synced))
-	le.PutUint64(b[40:], h.LastID)
-	le.PutUint64(b[48:], uint64(h.Created))
-	le.PutUint64(b[56:], h.Boot)
-	le.PutUint64(b[64:], uint64(h.Sync))
+	encode(b[12:], h)
 	le.PutUint32(b[76:], headerSum(b))
 }
 
@@ -101,17 +93,7 @@ func (h *Header) Decode(b []byte) error {
 	case le.Uint32(b[20:]) > le.Uint32(b[16:]):
 		return ErrDisowned
 	}
-	*h = Header{
-		Seed:    le.Uint32(b[12:]),
-		Index:   le.Uint32(b[16:]),
-		Oldest:  le.Uint32(b[20:]),
-		Base:    journal.Pos(le.Uint64(b[24:])),
-		Synced:  journal.Pos(le.Uint64(b[32:])),
-		LastID:  le.Uint64(b[40:]),
-		Created: int64(le.Uint64(b[48:])),
-		Boot:    le.Uint64(b[56:]),
-		Sync:    SyncPolicy(le.Uint64(b[64:])),
-	}
+	decode(b[12:], h)
 	return nil
 }
 

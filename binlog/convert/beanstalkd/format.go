@@ -29,13 +29,16 @@ const (
 // MaxTube is the longest name of a tube in bytes.
 const MaxTube = 200
 
-// Job is a job's record. Times are in nanoseconds.
+// Job is a job's record of version 7, field by field. Times are in nanoseconds, in version
+// 5 in microseconds.
 type Job struct {
 	ID       uint64
 	Pri      uint32
+	_        uint32
 	Delay    int64
 	TTR      int64
 	BodySize int32 // with the CR LF at its end
+	_        uint32
 	Created  int64 // since 1970
 	Deadline int64 // since 1970; of a delayed job
 	Reserves uint32
@@ -44,6 +47,7 @@ type Job struct {
 	Buries   uint32
 	Kicks    uint32
 	State    State
+	_        [3]byte
 }
 
 const (
@@ -61,33 +65,22 @@ const maxSeconds = math.MaxUint32 * int64(1e9)
 // who goes on from it is to have ids left.
 const maxID = 1<<62 - 1
 
-// decodeJob reports what is wrong with a record, or "".
+// decodeJob reads a record, of which version 5 leaves out the end, and reports what is wrong
+// with it, or "".
 func decodeJob(b []byte, version int, j *Job) string {
-	scale := uint64(1)
+	var whole [jobSize7]byte
+	copy(whole[:], b)
+	if _, err := binary.Decode(whole[:], le, j); err != nil {
+		panic(err)
+	}
 	if version == Version5 {
-		scale = 1000 // microseconds
-	}
-	ns := func(b []byte) int64 {
-		v := le.Uint64(b)
-		if v > math.MaxInt64/scale {
-			return -1
+		for _, t := range []*int64{&j.Delay, &j.TTR, &j.Created, &j.Deadline} {
+			if *t < 0 || *t > math.MaxInt64/1000 {
+				*t = -1
+			} else {
+				*t *= 1000
+			}
 		}
-		return int64(v * scale)
-	}
-	*j = Job{
-		ID:       le.Uint64(b),
-		Pri:      le.Uint32(b[8:]),
-		Delay:    ns(b[16:]),
-		TTR:      ns(b[24:]),
-		BodySize: int32(le.Uint32(b[32:])),
-		Created:  ns(b[40:]),
-		Deadline: ns(b[48:]),
-		Reserves: le.Uint32(b[56:]),
-		Timeouts: le.Uint32(b[60:]),
-		Releases: le.Uint32(b[64:]),
-		Buries:   le.Uint32(b[68:]),
-		Kicks:    le.Uint32(b[72:]),
-		State:    State(b[76]),
 	}
 	switch {
 	case j.ID > maxID:
@@ -128,21 +121,13 @@ func AppendShort(b []byte, j *Job) []byte {
 func FullSize(tube string, body int) int64 { return 4 + int64(len(tube)) + jobSize7 + int64(body) + 2 }
 
 func appendJob(b []byte, j *Job, bodySize int32) []byte {
-	b = le.AppendUint64(b, j.ID)
-	b = le.AppendUint32(b, j.Pri)
-	b = le.AppendUint32(b, 0)
-	b = le.AppendUint64(b, uint64(j.Delay))
-	b = le.AppendUint64(b, uint64(j.TTR))
-	b = le.AppendUint32(b, uint32(bodySize))
-	b = le.AppendUint32(b, 0)
-	b = le.AppendUint64(b, uint64(j.Created))
-	b = le.AppendUint64(b, uint64(j.Deadline))
-	b = le.AppendUint32(b, j.Reserves)
-	b = le.AppendUint32(b, j.Timeouts)
-	b = le.AppendUint32(b, j.Releases)
-	b = le.AppendUint32(b, j.Buries)
-	b = le.AppendUint32(b, j.Kicks)
-	return append(b, byte(j.State), 0, 0, 0)
+	r := *j
+	r.BodySize = bodySize
+	b, err := binary.Append(b, le, &r)
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 // FileName is the name of the n-th file.
