@@ -46,7 +46,7 @@ func (l *Log) Flush() {
 			return
 		}
 	}
-	l.bell.ring()
+	l.waker.wake()
 }
 
 // flushSize is the most bytes that Flush writes itself. More takes a millisecond or
@@ -76,7 +76,7 @@ func (l *Log) commit() {
 func (l *Log) unlockWriter() {
 	l.wmu.Unlock()
 	if l.wanted.Load() {
-		l.bell.ring()
+		l.waker.wake()
 	}
 }
 
@@ -87,7 +87,7 @@ const yieldInterval = 8 * time.Millisecond
 
 // runCommitter is the committer's goroutine.
 func (l *Log) runCommitter() {
-	retry := time.AfterFunc(farAway, l.bell.ring)
+	retry := time.AfterFunc(farAway, l.waker.wake)
 	defer retry.Stop()
 	yielded := time.Now()
 	for {
@@ -95,7 +95,7 @@ func (l *Log) runCommitter() {
 			yielded = now
 			runtime.Gosched()
 		}
-		l.bell.wait()
+		l.waker.wait()
 		select {
 		case <-l.stop:
 			return
@@ -173,7 +173,7 @@ func (l *Log) writeFlight() bool {
 			// batch, and all replies that depend on it, wait for space.
 			if !l.blocked.Swap(true) {
 				l.log.Error("no space to write what was accepted: waiting for it", "file", c.seg.name, "error", err)
-				l.bell.ring()
+				l.waker.wake()
 			}
 			return false
 		default:

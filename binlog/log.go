@@ -82,7 +82,7 @@ type Log struct {
 	failed   atomic.Bool   // err is set
 	failOnce sync.Once
 
-	bell bell // of the committer
+	waker waker // of the committer
 
 	wakeSyncer, hurrySyncer, wakeKeeper, wakeTrimmer, wakeCompactor, caughtUp, roomTold chan struct{} // of capacity 1
 
@@ -244,7 +244,7 @@ func (l *Log) Close() error {
 	close(l.stopping)
 	l.compactor.Wait()
 	close(l.stop)
-	l.bell.ring()
+	l.waker.wake()
 	l.workers.Wait()
 
 	var err error
@@ -259,7 +259,7 @@ func (l *Log) Close() error {
 	for _, s := range l.spares {
 		err = errors.Join(err, s.file.Close())
 	}
-	l.bell.close()
+	l.waker.close()
 	return errors.Join(err, l.entries.Close(), l.lock.Close())
 }
 

@@ -176,7 +176,7 @@ func (l *Log) Replay(to Restorer) error {
 // must be called once, after Replay.
 func (l *Log) Start(hooks Hooks) error {
 	l.hooks = hooks
-	if err := l.bell.hang(); err != nil {
+	if err := l.waker.open(); err != nil {
 		return fmt.Errorf("log directory %s: wake the committer: %w", l.dir, err)
 	}
 	if err := l.begins(); err != nil {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-func hungBell(t testing.TB) *bell {
-	b := new(bell)
-	if err := b.hang(); err != nil {
+func openWaker(t testing.TB) *waker {
+	b := new(waker)
+	if err := b.open(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.close)
 	return b
 }
 
-func TestAWaitReturnsOnceForAllRingsBeforeIt(t *testing.T) {
+func TestAWaitReturnsOnceForAllWakesBeforeIt(t *testing.T) {
 	t.Parallel()
-	b := hungBell(t)
-	b.ring()
-	b.ring()
+	b := openWaker(t)
+	b.wake()
+	b.wake()
 	b.wait()
 	heard := make(chan bool)
 	go func() {
@@ -30,56 +30,56 @@ func TestAWaitReturnsOnceForAllRingsBeforeIt(t *testing.T) {
 	awaitAsleep(b)
 	select {
 	case <-heard:
-		t.Error("a wait returned without a ring")
+		t.Error("a wait returned without a wake")
 	default:
 	}
-	b.ring()
+	b.wake()
 	<-heard
 }
 
-// awaitAsleep returns when somebody waits for the bell.
-func awaitAsleep(b *bell) {
+// awaitAsleep returns when somebody waits.
+func awaitAsleep(b *waker) {
 	for b.state.Load() != asleep {
 		time.Sleep(50 * time.Microsecond)
 	}
 }
 
-func TestNoRingIsLost(t *testing.T) {
+func TestNoWakeIsLost(t *testing.T) {
 	t.Parallel()
-	b := hungBell(t)
-	const ringers, each = 4, 5000
+	b := openWaker(t)
+	const wakers, each = 4, 5000
 	var done atomic.Int64
-	for range ringers {
+	for range wakers {
 		go func() {
 			for i := range each {
 				done.Add(1)
-				b.ring()
+				b.wake()
 				if i%100 == 0 {
 					awaitAsleep(b) // what was done has been seen by then, by this wait or by others
 				}
 			}
 		}()
 	}
-	for seen := int64(0); seen < ringers*each; {
-		b.wait() // for ever if the last ring is lost
+	for seen := int64(0); seen < wakers*each; {
+		b.wait() // for ever if the last wake is lost
 		seen = done.Load()
 	}
 }
 
-func TestABellThatNobodyWaitsForMayBeRung(t *testing.T) {
+func TestAWakerThatNobodyWaitsForMayBeUsed(t *testing.T) {
 	t.Parallel()
-	var never bell
-	never.ring()
+	var never waker
+	never.wake()
 	never.close()
 
-	b := hungBell(t)
+	b := openWaker(t)
 	var waiting sync.WaitGroup
 	waiting.Go(b.wait)
 	awaitAsleep(b)
-	b.ring()
+	b.wake()
 	waiting.Wait()
 	b.close()
-	b.ring()
+	b.wake()
 	b.close()
 }
 
@@ -88,13 +88,13 @@ func TestCloseFreesTheCommittersPipe(t *testing.T) {
 	if err := o.open(t.TempDir(), Options{}); err != nil {
 		t.Fatal(err)
 	}
-	if !o.log.bell.open {
+	if !o.log.waker.opened {
 		t.Fatal("there is no pipe")
 	}
 	if err := o.log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if o.log.bell.open {
+	if o.log.waker.opened {
 		t.Error("the pipe is still open")
 	}
 }
