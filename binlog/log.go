@@ -114,10 +114,6 @@ type segment struct {
 	file vfs.File
 }
 
-func newSegment(s *inspect.File) *segment {
-	return &segment{Header: s.Header, salt: s.Salt(), name: s.Name, size: s.Size, used: s.Used, sealed: s.Sealed}
-}
-
 // limit is where records must end: the rest is for the end record.
 func (s *segment) limit() int64 { return s.size&^7 - record.SmallSize }
 

@@ -198,8 +198,8 @@ func (l *Log) Start(hooks Hooks) error {
 // replay tells the owner the jobs and counts them, segment by segment.
 func (l *Log) replay(to Restorer) error {
 	r := &replay{Log: l, to: to, meter: inspect.NewMeter("replay", l.recovery.Bytes, l.opts.Progress)}
-	for i := range l.found.Segments {
-		l.segs = append(l.segs, newSegment(&l.found.Segments[i]))
+	for _, f := range l.found.Segments {
+		l.segs = append(l.segs, &segment{Header: f.Header, salt: f.Salt(), name: f.Name, size: f.Size, used: f.Used, sealed: f.Sealed})
 	}
 	for _, seg := range l.segs {
 		if err := r.segment(seg); err != nil {

@@ -3,7 +3,9 @@ package convert
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -231,13 +233,7 @@ func readFile(fs vfs.FS, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	size, err := file.Size()
-	b := make([]byte, size)
-	if err == nil {
-		if n, e := file.ReadAt(b, 0); n < len(b) {
-			err = e
-		}
-	}
+	b, err := io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64))
 	return string(b), errors.Join(err, file.Close())
 }
 

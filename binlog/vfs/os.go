@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"sync"
@@ -26,7 +27,7 @@ func (OS) List(dir string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	es := make([]Entry, 0, len(des))
+	var es []Entry
 	for _, de := range des {
 		fi, err := de.Info()
 		if errors.Is(err, os.ErrNotExist) {
@@ -70,8 +71,17 @@ func (OS) OpenRead(name string) (File, error) {
 func (OS) Remove(name string) error        { return os.Remove(name) }
 func (OS) Rename(from, to string) error    { return os.Rename(from, to) }
 func (OS) Mkdir(name string) error         { return os.Mkdir(name, 0o700) }
-func (OS) Boot() uint64                    { return boot() }
 func (f osFile) Truncate(size int64) error { return f.File.Truncate(size) }
+
+func (OS) Boot() uint64 {
+	id, err := bootID()
+	if err != nil {
+		return 0
+	}
+	h := fnv.New64a()
+	h.Write(id)
+	return h.Sum64()
+}
 
 func (OS) OpenDir(name string) (Dir, error) {
 	f, err := os.Open(name)

@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"hash/fnv"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -31,12 +30,4 @@ func allocate(f *os.File, off, n int64) error {
 	}
 }
 
-func boot() uint64 {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return 0
-	}
-	h := fnv.New64a()
-	h.Write(id)
-	return h.Sum64()
-}
+func bootID() ([]byte, error) { return os.ReadFile("/proc/sys/kernel/random/boot_id") }

@@ -3,7 +3,6 @@
 package vfs
 
 import (
-	"hash/fnv"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,12 +13,4 @@ func syncData(f *os.File) error { return f.Sync() }
 
 func allocate(f *os.File, off, n int64) error { return writeZeros(f, off, n) }
 
-func boot() uint64 {
-	at, err := unix.SysctlRaw("kern.boottime")
-	if err != nil {
-		return 0
-	}
-	h := fnv.New64a()
-	h.Write(at)
-	return h.Sum64()
-}
+func bootID() ([]byte, error) { return unix.SysctlRaw("kern.boottime") }
