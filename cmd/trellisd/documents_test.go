@@ -176,7 +176,7 @@ func mentioned(names, lines []string) (found []string) {
 func TestTheManualHasTheExtensionsInTheOrderOfCapabilities(t *testing.T) {
 	t.Parallel()
 	names := extensionsOf(t)
-	_, section, _ := strings.Cut(options.Manual, "\nEXTENSIONS\n")
+	_, section, _ := strings.Cut(options.Manual(), "\nEXTENSIONS\n")
 	_, section, _ = strings.Cut(section, "\n\n") // what is said before of all
 	section, _, _ = strings.Cut(section, "\nLIMITS\n")
 	var headings []string
@@ -187,36 +187,5 @@ func TestTheManualHasTheExtensionsInTheOrderOfCapabilities(t *testing.T) {
 	}
 	if got := mentioned(names, headings); !slices.Equal(got, names) {
 		t.Errorf("the manual has the commands\n%q, capabilities\n%q", got, names)
-	}
-}
-
-func TestEveryFlagIsInUsageAndManual(t *testing.T) {
-	t.Parallel()
-	flag := regexp.MustCompile(`--[a-z][a-z-]+`)
-	flagsOf := func(lines []string) (flags []string) {
-		for _, line := range lines {
-			flags = append(flags, flag.FindAllString(line, -1)...)
-		}
-		slices.Sort(flags)
-		return slices.Compact(flags)
-	}
-	leading := func(text string, leads func(line string) (string, bool)) (lines []string) {
-		for line := range strings.Lines(text) {
-			if line, leads := leads(line); leads {
-				lines = append(lines, line)
-			}
-		}
-		return lines
-	}
-
-	inUsage := flagsOf(leading(options.Usage, func(line string) (string, bool) {
-		head, _, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		return head, strings.HasPrefix(head, "-")
-	}))
-	_, manual, _ := strings.Cut(options.Manual, "\nOPTIONS\n")
-	manual, _, _ = strings.Cut(manual, "\nBINLOG\n")
-	inManual := flagsOf(leading(manual, func(line string) (string, bool) { return line, strings.HasPrefix(line, "    -") }))
-	if len(inUsage) < 40 || !slices.Equal(inManual, inUsage) {
-		t.Errorf("the manual has the flags\n%q, the usage\n%q", inManual, inUsage)
 	}
 }

@@ -32,9 +32,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		case options.PrintVersion:
 			fmt.Fprintln(stdout, versionLine())
 		case options.PrintUsage:
-			io.WriteString(stderr, options.Usage)
+			io.WriteString(stderr, options.Usage())
 		case options.PrintManual:
-			io.WriteString(stdout, options.Manual)
+			io.WriteString(stdout, options.Manual())
 		case options.Serve:
 			err = serve(opt, newLogger(stderr, opt))
 		}

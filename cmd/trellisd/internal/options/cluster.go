@@ -1,8 +1,6 @@
 package options
 
 import (
-	"net"
-
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
 )
@@ -32,51 +30,9 @@ func (c *Cluster) ListenAddr() string {
 	return c.Node.Addr
 }
 
-// givenFlags tells which flags were given whose values do not tell it.
-type givenFlags struct {
-	sync, segment bool // -f or -F, and -s
-	tubes         bool // --metrics-tubes
-}
-
-// clusterFlags declares the flags of a cluster.
-func (opt *Options) clusterFlags(value func(long, short string, set func(string) error)) {
-	c := &opt.Cluster
-	value("node", "", func(v string) (err error) {
-		if c.Node, err = member.ParseNode(v); err != nil {
-			return usagef("invalid node for --node: %v; give NAME=HOST:PORT", err)
-		}
-		return nil
-	})
-	value("cluster", "", func(v string) (err error) {
-		if c.Nodes, err = member.ParseNodes(v); err != nil {
-			return usagef("invalid members for --cluster: %v; give NAME=HOST:PORT,NAME=HOST:PORT,...", err)
-		}
-		return nil
-	})
-	value("cluster-listen", "", func(v string) error {
-		if _, _, err := net.SplitHostPort(v); err != nil {
-			return usagef("invalid address for --cluster-listen: %s; give HOST:PORT or :PORT", v)
-		}
-		c.Listen = v
-		return nil
-	})
-	for _, f := range []struct {
-		flag string
-		to   *string
-	}{{"cluster-cert", &c.Cert}, {"cluster-key", &c.Key}, {"cluster-ca", &c.CA}} {
-		value(f.flag, "", func(v string) error {
-			if v == "" {
-				return usagef("empty file for --%s; give the path of a file in PEM", f.flag)
-			}
-			*f.to = v
-			return nil
-		})
-	}
-}
-
 // checkCluster checks the flags of a cluster's member as a whole.
-func (opt *Options) checkCluster(given givenFlags) error {
-	c := &opt.Cluster
+func (line *commandLine) checkCluster() error {
+	c := &line.Cluster
 	files := 0
 	for _, f := range []string{c.Cert, c.Key, c.CA} {
 		if f != "" {
@@ -88,9 +44,9 @@ func (opt *Options) checkCluster(given givenFlags) error {
 		return usagef("--cluster needs --node NAME=HOST:PORT too: which of the members this is")
 	case !c.Member():
 		return nil
-	case opt.Binlog == "":
+	case line.Binlog == "":
 		return usagef("--node needs -b DIR: a member of a cluster keeps its log there")
-	case opt.SkipDamaged:
+	case line.SkipDamaged:
 		return usagef("--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, empty its directory, and add it again")
 	case files != 0 && files != 3:
 		return usagef("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three")
@@ -103,15 +59,15 @@ func (opt *Options) checkCluster(given givenFlags) error {
 			return usagef("%v", err)
 		}
 	}
-	if opt.MaxJobSize > MaxClusterJobSize {
-		opt.MaxJobSize = MaxClusterJobSize
-		opt.notice("maximum job size was set to %d", opt.MaxJobSize)
+	if line.MaxJobSize > MaxClusterJobSize {
+		line.MaxJobSize = MaxClusterJobSize
+		line.notice("maximum job size was set to %d", line.MaxJobSize)
 	}
-	if given.sync {
-		opt.notice("in a cluster, -f and -F are ignored: most of the members have synced what is acknowledged.")
+	if line.Changed("sync-interval") || line.Changed("no-sync") {
+		line.notice("in a cluster, -f and -F are ignored: most of the members have synced what is acknowledged.")
 	}
-	if given.segment {
-		opt.notice("in a cluster, -s is ignored.")
+	if line.Changed("segment-size") {
+		line.notice("in a cluster, -s is ignored.")
 	}
 	return nil
 }

@@ -1,12 +1,10 @@
 package options
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
-	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +21,6 @@ const (
 	// DefaultTLSPort is the port of a --tls-listen that names none.
 	DefaultTLSPort = "11400"
 
-	// DefaultMaxJobSize is the largest body, in bytes, that a put may carry unless
-	// -z says otherwise.
-	DefaultMaxJobSize = 65535
-
 	// MaxJobSizeLimit is the largest value of -z, in bytes. Greater values are
 	// lowered to it with a notice.
 	MaxJobSizeLimit = 1 << 30
@@ -37,9 +31,6 @@ const (
 
 	// MaxLoops is the largest value of --loops.
 	MaxLoops = 255
-
-	// DefaultSyncInterval is how long what was acknowledged may stay unsynced.
-	DefaultSyncInterval = 50 * time.Millisecond
 
 	// MaxSyncInterval is the largest value of -f. Greater ones are lowered to it.
 	MaxSyncInterval = time.Hour
@@ -144,17 +135,6 @@ type Options struct {
 	Notices []string
 }
 
-// TLS is how clients are served that speak it.
-type TLS struct {
-	Listen     []string // every --tls-listen, in order
-	Cert, Key  string   // files
-	ClientCA   string   // file; empty: clients are not asked for certificates
-	Optional   bool     // clients without a certificate are served too
-	MinVersion uint16   // as crypto/tls numbers it
-
-	clientAuth bool // --tls-client-auth was there
-}
-
 // UsageError is a mistake in the command line. Its text says what is wrong and
 // what to do about it, in one line.
 type UsageError struct{ text string }
@@ -171,268 +151,78 @@ var errDone = errors.New("nothing more to read")
 // Parse reads args, the command line without the program's name. The error is a
 // *UsageError. Also when there is one, the Options hold what was read before it.
 func Parse(args []string) (*Options, error) {
-	opt := &Options{
-		Port:       DefaultPort,
-		MaxJobSize: DefaultMaxJobSize,
-		LogFormat:  LogText,
-		LogLevel:   slog.LevelWarn,
-
-		Sync:         binlog.SyncEvery(DefaultSyncInterval),
-		MetricsTubes: DefaultMetricsTubes,
-
-		MaxTubes:   DefaultMaxTubes,
-		MaxWatched: DefaultMaxWatched,
-		MaxKeys:    DefaultMaxKeys,
-
-		TLS: TLS{MinVersion: tls.VersionTLS12},
-	}
-	verbosity, levelGiven := 0, false
-	var flags givenFlags
-
-	fs := pflag.NewFlagSet("trellisd", pflag.ContinueOnError)
-	fs.SetInterspersed(false) // a stray argument is the first mistake, whatever stands behind it
-	fs.Usage = func() {}
-
-	value := func(long, short string, set func(string) error) {
-		fs.VarP(setter(set), long, short, "")
-	}
-	word := func(long, short string, set func() error) {
-		fs.VarPF(setter(func(v string) error {
-			if v != given {
-				return usagef("flag takes no value: --%s; leave out %q", long, "="+v)
+	c := &commandLine{Options: new(Options), FlagSet: pflag.NewFlagSet("trellisd", pflag.ContinueOnError)}
+	c.SetInterspersed(false) // a stray argument is the first mistake, whatever stands behind it
+	c.Usage = func() {}
+	for _, f := range slices.Concat(table(c)...) {
+		if f.def != "" {
+			if err := f.set(f.def); err != nil {
+				panic(err) // a default that the flag does not take
 			}
-			return set()
-		}), long, short, "").NoOptDefVal = given
+		}
+		c.declare(f)
 	}
-	end := func(a Action) func() error {
-		return func() error {
-			opt.Action = a
-			return errDone
-		}
+	err := c.Parse(args)
+	if err == nil && c.NArg() > 0 {
+		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", c.Arg(0))
 	}
-
-	value("listen", "l", func(v string) error {
-		if v == "" {
-			return usagef("empty address for -l; give a host, an IP address or unix:PATH")
-		}
-		opt.Listen = append(opt.Listen, v)
-		return nil
-	})
-	value("port", "p", func(v string) error {
-		if err := checkPort(v); err != nil {
-			return err
-		}
-		opt.Port, opt.PortGiven = v, true
-		return nil
-	})
-	value("user", "u", func(v string) error {
-		opt.User = v
-		if v == "" {
-			return usagef("empty user for -u; give a name or a user id")
-		}
-		return nil
-	})
-	value("max-job-size", "z", func(v string) error {
-		n, err := parseSize(v)
-		if err != nil {
-			return err
-		}
-		if n > MaxJobSizeLimit {
-			n = MaxJobSizeLimit
-			opt.notice("maximum job size was set to %d", n)
-		}
-		opt.MaxJobSize = uint32(n)
-		return nil
-	})
-	value("loops", "", func(v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 || n > MaxLoops {
-			return usagef("invalid number of loops: %s; give a number from 1 to %d", v, MaxLoops)
-		}
-		opt.Loops = n
-		return nil
-	})
-	value("log-format", "", func(v string) error {
-		if v != LogText && v != LogJSON {
-			return usagef("unknown log format: %s; give %s or %s", v, LogText, LogJSON)
-		}
-		opt.LogFormat = v
-		return nil
-	})
-	value("log-level", "", func(v string) error {
-		level, ok := logLevels[v]
-		if !ok {
-			return usagef("unknown log level: %s; give debug, info, warn or error", v)
-		}
-		opt.LogLevel, levelGiven = level, true
-		return nil
-	})
-	word("verbose", "V", func() error { verbosity++; return nil })
-	word("version", "v", end(PrintVersion))
-	word("help", "", end(PrintManual))
-
-	// The long names of the next three exist only because the flag package wants
-	// one for every letter.
-	word("usage", "h", end(PrintUsage))
-	word("obsolete-c", "c", opt.obsolete("c"))
-	word("obsolete-n", "n", opt.obsolete("n"))
-
-	value("http", "", func(v string) error {
-		if _, _, err := net.SplitHostPort(v); err != nil {
-			return usagef("invalid address for --http: %s; give HOST:PORT or :PORT", v)
-		}
-		opt.HTTP = v
-		return nil
-	})
-	value("web-config-file", "", func(v string) error {
-		if v == "" {
-			return usagef("empty name for --web-config-file; give the path of a file")
-		}
-		opt.WebConfig = v
-		return nil
-	})
-	value("console", "", func(v string) error {
-		if v != ConsoleOff && v != ConsoleRead && v != ConsoleWrite {
-			return usagef("unknown value for --console: %s; give %s, %s or %s", v, ConsoleOff, ConsoleRead, ConsoleWrite)
-		}
-		opt.Console = v
-		return nil
-	})
-	value("http-host", "", func(v string) error {
-		if v == "" || strings.ContainsAny(v, "/ ") {
-			return usagef("invalid name for --http-host: %q; give a host's name, as browsers have it in their address bar", v)
-		}
-		opt.HTTPHosts = append(opt.HTTPHosts, v)
-		return nil
-	})
-	value("auth-file", "", func(v string) error {
-		if v == "" {
-			return usagef("empty name for --auth-file; give the path of a file")
-		}
-		opt.AuthFile = v
-		return nil
-	})
-	word("pprof", "", func() error { opt.Pprof = true; return nil })
-	value("metrics-tubes", "", func(v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 1 {
-			return usagef("invalid number of tubes: %s; give a number from 1 on", v)
-		}
-		opt.MetricsTubes, flags.tubes = n, true
-		return nil
-	})
-	word("metrics-legacy", "", func() error { opt.MetricsLegacy = true; return nil })
-	value("binlog", "b", func(v string) error {
-		if v == "" {
-			return usagef("empty directory for -b; give the path of one that exists")
-		}
-		opt.Binlog = v
-		return nil
-	})
-	value("sync-interval", "f", func(v string) error {
-		ms, err := parseSize(v)
-		if err != nil {
-			return err
-		}
-		flags.sync = true
-		opt.Sync = binlog.SyncEvery(time.Duration(min(ms, uint64(MaxSyncInterval/time.Millisecond))) * time.Millisecond)
-		return nil
-	})
-	word("no-sync", "F", func() error { opt.Sync, flags.sync = binlog.SyncNever, true; return nil })
-	value("segment-size", "s", func(v string) error {
-		n, err := parseSize(v)
-		if err != nil {
-			return err
-		}
-		flags.segment = true
-		opt.SegmentSize = int64(min(n, MaxSegmentSize))
-		if n > MaxSegmentSize {
-			opt.notice("binlog segment size was set to %d", opt.SegmentSize)
-		}
-		return nil
-	})
-	word("skip-damaged", "", func() error { opt.SkipDamaged = true; return nil })
-
-	word("no-extensions", "", func() error { opt.NoExtensions = true; return nil })
-
-	opt.clusterFlags(value)
-
-	value("max-memory", "", func(v string) (err error) {
-		opt.MaxMemory, err = parseBound("max-memory", v, MinMaxMemory, math.MaxInt64)
-		return err
-	})
-	value("max-connections", "", func(v string) error {
-		n, err := parseBound("max-connections", v, 1, math.MaxInt32)
-		opt.MaxConnections = int(n)
-		return err
-	})
-	value("idle-timeout", "", func(v string) error {
-		n, err := parseBound("idle-timeout", v, 0, int64(MaxIdleTimeout/time.Second))
-		opt.IdleTimeout = time.Duration(n) * time.Second
-		return err
-	})
-	value("max-output", "", func(v string) (err error) {
-		opt.MaxOutput, err = parseBound("max-output", v, MinMaxOutput, math.MaxInt64)
-		return err
-	})
-	value("max-tubes", "", func(v string) error {
-		n, err := parseBound("max-tubes", v, 0, math.MaxInt32)
-		opt.MaxTubes = int(n)
-		return err
-	})
-	value("max-watched", "", func(v string) error {
-		n, err := parseBound("max-watched", v, 0, math.MaxInt32)
-		opt.MaxWatched = int(n)
-		return err
-	})
-	value("max-keys", "", func(v string) error {
-		n, err := parseBound("max-keys", v, 0, math.MaxInt32)
-		opt.MaxKeys = int(n)
-		return err
-	})
-
-	opt.TLS.flags(value)
-
-	err := fs.Parse(args)
-	if err == nil && fs.NArg() > 0 {
-		err = usagef("unknown argument: %s; trellisd takes flags only, see trellisd -h", fs.Arg(0))
+	c.PortGiven = c.Changed("port")
+	if !c.Changed("log-level") {
+		c.LogLevel = levelOf(c.verbosity)
 	}
-	if err == nil {
-		err = opt.checkHTTP(flags)
-	}
-	if !levelGiven {
-		opt.LogLevel = levelOf(verbosity)
-	}
-	if err == nil {
-		err = opt.checkCluster(flags)
-	}
-	if err == nil {
-		err = opt.TLS.check()
+	for _, check := range []func() error{c.checkHTTP, c.checkCluster, c.checkTLS} {
+		if err == nil {
+			err = check()
+		}
 	}
 	if err != nil && !errors.Is(err, errDone) {
-		return opt, usageError(err)
+		return c.Options, usageError(err)
 	}
-	return opt, nil
+	return c.Options, nil
+}
+
+// commandLine is one that is being read.
+type commandLine struct {
+	*Options
+	*pflag.FlagSet
+	verbosity int // how often -V was given
+}
+
+func (c *commandLine) declare(f flag) {
+	if f.value != "" {
+		c.VarP(setter(f.set), f.name, f.letter, "")
+		return
+	}
+	c.VarPF(setter(func(v string) error {
+		if v != given {
+			return usagef("flag takes no value: --%s; leave out %q", f.name, "="+v)
+		}
+		return f.set(v)
+	}), f.name, f.letter, "").NoOptDefVal = given
+}
+
+// end returns the setter of a flag that ends the reading.
+func (c *commandLine) end(a Action) func(string) error {
+	return func(string) error {
+		c.Action = a
+		return errDone
+	}
 }
 
 // checkHTTP checks the flags of the HTTP side as a whole.
-func (opt *Options) checkHTTP(given givenFlags) error {
-	for _, f := range []struct {
-		flag  string
-		given bool
-	}{
-		{"--web-config-file", opt.WebConfig != ""},
-		{"--console=" + opt.Console, opt.Console == ConsoleRead || opt.Console == ConsoleWrite},
-		{"--http-host", opt.HTTPHosts != nil},
-		{"--pprof", opt.Pprof},
-		{"--metrics-tubes", given.tubes},
-		{"--metrics-legacy", opt.MetricsLegacy},
-	} {
-		if f.given && opt.HTTP == "" {
-			return usagef("%s is for HTTP, which is off; give --http HOST:PORT too", f.flag)
+func (c *commandLine) checkHTTP() error {
+	if c.HTTP == "" {
+		for _, f := range []string{"web-config-file", "console", "http-host", "pprof", "metrics-tubes", "metrics-legacy"} {
+			switch {
+			case !c.Changed(f) || f == "console" && c.Console == ConsoleOff:
+				continue
+			case f == "console":
+				f += "=" + c.Console
+			}
+			return usagef("--%s is for HTTP, which is off; give --http HOST:PORT too", f)
 		}
 	}
-	if opt.Console == ConsoleWrite && opt.WebConfig == "" {
+	if c.Console == ConsoleWrite && c.WebConfig == "" {
 		return usagef("--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too")
 	}
 	return nil
@@ -460,8 +250,8 @@ func (opt *Options) notice(format string, args ...any) {
 	opt.Notices = append(opt.Notices, fmt.Sprintf(format, args...))
 }
 
-func (opt *Options) obsolete(letter string) func() error {
-	return func() error {
+func (opt *Options) obsolete(letter string) func(string) error {
+	return func(string) error {
 		opt.notice("-%s flag was removed. binlog is always compacted.", letter)
 		return nil
 	}
@@ -546,15 +336,14 @@ func parseSize(v string) (uint64, error) {
 	return n, nil
 }
 
-// parseBound reads the value of a flag that is a bound. A number over most is
-// lowered to it.
-func parseBound(flag, v string, least, most int64) (int64, error) {
-	n, err := strconv.ParseInt(v, 10, 64)
-	switch {
-	case errors.Is(err, strconv.ErrRange) && n > 0:
-		return most, nil
-	case err != nil || n < least:
-		return 0, usagef("invalid value for --%s: %s; give a number of at least %d, without a unit", flag, v, least)
+// bound sets a number of at least so much. A greater number than most is lowered to it.
+func bound[T int | int64](to *T, name string, least, most int64) func(string) error {
+	return func(v string) error {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if tooLarge := errors.Is(err, strconv.ErrRange) && n > 0; !tooLarge && (err != nil || n < least) {
+			return usagef("invalid value for --%s: %s; give a number of at least %d, without a unit", name, v, least)
+		}
+		*to = T(min(n, most))
+		return nil
 	}
-	return min(n, most), nil
 }

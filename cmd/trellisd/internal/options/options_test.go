@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func defaults(change func(*Options)) *Options {
 		LogFormat:  LogText,
 		LogLevel:   slog.LevelWarn,
 
-		Sync:         binlog.SyncEvery(DefaultSyncInterval),
+		Sync:         binlog.SyncEvery(50 * time.Millisecond),
 		MetricsTubes: 1000,
 
 		MaxTubes:   1_000_000,
@@ -138,10 +139,10 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 			o.TLS.Listen, o.TLS.Cert, o.TLS.Key = []string{"::1", ":9"}, "c", "k"
 		}},
 		{"--tls-cert=c|--tls-key=k|--tls-client-ca=a|--tls-client-auth=optional|--tls-min=1.3", func(o *Options) {
-			o.TLS = TLS{Cert: "c", Key: "k", ClientCA: "a", Optional: true, clientAuth: true, MinVersion: tls.VersionTLS13}
+			o.TLS = TLS{Cert: "c", Key: "k", ClientCA: "a", Optional: true, MinVersion: tls.VersionTLS13}
 		}},
 		{"--tls-client-auth=optional|--tls-client-auth=require|--tls-cert=c|--tls-key=k|--tls-client-ca=a", func(o *Options) {
-			o.TLS.Cert, o.TLS.Key, o.TLS.ClientCA, o.TLS.clientAuth = "c", "k", "a", true
+			o.TLS.Cert, o.TLS.Key, o.TLS.ClientCA = "c", "k", "a"
 		}},
 		{"--tls-key=k|-v", func(o *Options) { o.Action, o.TLS.Key = PrintVersion, "k" }},
 
@@ -291,7 +292,7 @@ func TestWhatWasReadBeforeAMistakeIsKept(t *testing.T) {
 }
 
 func TestHelpDescribesEveryFlag(t *testing.T) {
-	for _, text := range []struct{ name, text string }{{"usage", Usage}, {"manual", Manual}} {
+	for _, text := range []struct{ name, text string }{{"usage", Usage()}, {"manual", Manual()}} {
 		for _, flag := range []string{
 			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
 			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
@@ -310,5 +311,35 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 				t.Errorf("%s, line %d: too long, or blanks at its end: %q", text.name, i+1, line)
 			}
 		}
+	}
+}
+
+func TestTheTableIsComplete(t *testing.T) {
+	c := &commandLine{Options: new(Options)}
+	letters, names := make(map[string]bool), make(map[string]bool)
+	for _, f := range slices.Concat(table(c)...) {
+		if letters[f.letter] || names[f.name] {
+			t.Errorf("there are two of -%s, --%s", f.letter, f.name)
+		}
+		letters[f.letter], names[f.name] = f.letter != "", true
+		switch {
+		case f.name == "" || f.help == "" || f.manual == "" || f.set == nil:
+			t.Errorf("%q lacks something", f.name)
+		case f.letterOnly && f.letter == "":
+			t.Errorf("%q cannot be given", f.name)
+		case f.value == "" && f.def != "":
+			t.Errorf("%q has a default and takes no value", f.name)
+		case f.def != "" && f.set(f.def) != nil:
+			t.Errorf("%q does not take its default", f.name)
+		}
+		if !strings.Contains(Usage(), " "+f.head("")) || !strings.Contains(Manual(), "\n    "+f.head("")+"\n        ") {
+			t.Errorf("usage or manual lack %q", f.head(""))
+		}
+	}
+	if len(names) < 45 {
+		t.Errorf("%d flags", len(names))
+	}
+	if strings.Contains(Manual(), "THE FLAGS") {
+		t.Error("the manual has no flags")
 	}
 }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"trellis/cmd/trellisd/internal/options"
+)
+
+func TestThePageSaysWhatTheManualSays(t *testing.T) {
+	var words []string
+	unescape := strings.NewReplacer(`\fB`, "", `\fP`, "", `\-`, "-", `\\`, `\`, `\&`, "", "\n"+`\[la]`, "", `\[ra]`, "")
+	for line := range strings.Lines(unescape.Replace(page("", ""))) {
+		if title, ok := strings.CutPrefix(line, ".SH "); ok {
+			line = title
+		} else if strings.HasPrefix(line, ".") {
+			continue
+		}
+		words = append(words, strings.Fields(line)...)
+	}
+	if want := strings.Fields(options.Manual()); !slices.Equal(words, want) {
+		for i := range words {
+			if i >= len(want) || words[i] != want[i] {
+				t.Fatalf("differs from: %s", strings.Join(words[i:min(i+10, len(words))], " "))
+			}
+		}
+		t.Fatalf("%d words, want %d", len(words), len(want))
+	}
+}
+
+func TestGroffFindsNothingToWarnOf(t *testing.T) {
+	path, err := exec.LookPath("groff")
+	if err != nil {
+		if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
+			t.Fatal(err)
+		}
+		t.Skipf("%v (make test installs it)", err)
+	}
+	cmd := exec.Command(path, "-man", "-Tutf8", "-ww", "-z")
+	cmd.Stdin = strings.NewReader(page("1.0", "2024-02-29"))
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
