@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -78,27 +77,27 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	if err := changeUser(opt.User, nil, log); err != nil {
 		return err
 	}
-	queue, end, err := newQueue(opt, mon, log)
+	end, err := openQueue(opt, mon, log)
 	if err != nil {
 		return err
 	}
 	defer end()
-	peerTLS, err := loadPeerTLS(&opt.Cluster, log)
-	if err != nil {
-		return exitWith(exitUsage, err)
+	var peerTLS *tls.Config // nil if members speak without
+	if c := &opt.Cluster; c.Cert != "" {
+		if peerTLS, err = peerwire.LoadTLS(c.Cert, c.Key, c.CA, log); err != nil {
+			return exitWith(exitUsage, err)
+		}
 	}
 	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
-	var open atomic.Pointer[cluster.Member]
 	mon.stores = metrics.NewStores()
-	mon.cluster = func() *metrics.Cluster { return clusterStats(open.Load(), queue) }
 	mon.serve(opt, log)
 	collectSoon()
 	limitHeap(opt)
 	m, err := cluster.Open(cluster.Config{
 		Dir: opt.Binlog, Self: opt.Cluster.Node, Nodes: opt.Cluster.Nodes, TLS: peerTLS,
-		Listener: peers, Queue: queue, Observer: mon.stores, Log: log,
+		Listener: peers, Queue: mon.queue, Observer: mon.stores, Log: log,
 	})
 	if err != nil {
 		return exitWith(exitBinlog, err)
@@ -109,47 +108,39 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 			err = errors.Join(err, m.Close())
 		}
 	}()
-	open.Store(m)
+	mon.member.Store(m)
 	mon.ready.ReadyUnless(func() error {
 		if why := m.State(); why != "" {
 			return errors.New(why)
 		}
 		return nil
 	})
-	m.Changed(func() { mon.show(queue) })
-	return superviseMember(m, queue, mon, sigs, log)
+	m.Changed(mon.show)
+	return superviseMember(m, mon, sigs, log)
 }
 
-// loadPeerTLS loads what connections between members need, nil if they are without TLS.
-func loadPeerTLS(c *options.Cluster, log *slog.Logger) (*tls.Config, error) {
-	if c.Cert == "" {
-		return nil, nil
-	}
-	return peerwire.LoadTLS(c.Cert, c.Key, c.CA, log)
-}
-
-// newQueue makes the queue of a member. It opens and closes the clients' sockets, and loads
+// openQueue makes the queue of a member, mon.queue. It opens and closes the clients' sockets, and loads
 // the certificates and the file of --auth-file, so that a mistake shows at the start and not
 // when the member is to lead. end stops watching these files.
-func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.Queue, end func(), err error) {
+func openQueue(opt *options.Options, mon *monitor, log *slog.Logger) (end func(), err error) {
 	s := new(sockets)
 	err = s.open(opt, log)
 	s.close(log)
 	if err != nil {
-		return nil, nil, exitWith(exitListen, err)
+		return nil, exitWith(exitListen, err)
 	}
 	certs, err := loadCerts(opt, s, log)
 	if err != nil {
-		return nil, nil, exitWith(exitUsage, err)
+		return nil, exitWith(exitUsage, err)
 	}
 	acc, err := openAccess(opt, s.plain, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	mon.access, mon.sockets = acc, s.plain
 	info, err := newInfo()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	began := time.Now()
 	info.Uptime = func() time.Duration { return time.Since(began) }
@@ -172,11 +163,12 @@ func newQueue(opt *options.Options, mon *monitor, log *slog.Logger) (q *cluster.
 		rc.Access, qc.Serves = acc, acc.server.Store
 	}
 	qc.Reactor = rc
-	return cluster.NewQueue(qc), watchFiles(certs, acc), nil
+	mon.queue = cluster.NewQueue(qc)
+	return watchFiles(certs, acc), nil
 }
 
 // superviseMember runs a member until a signal says stop, or it cannot go on.
-func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs *signals, log *slog.Logger) error {
+func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.Logger) error {
 	sigs.serving.Store(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -187,13 +179,13 @@ func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs
 	for {
 		select {
 		case <-sigs.drain:
-			queue.Drain()
+			mon.queue.Drain()
 			log.Info("drain mode: refusing new jobs, whenever this node leads")
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
 			notify(daemon.SdNotifyStopping, log)
 			mon.ready.NotReady("stopping")
-			leave(m, queue, log)
+			handOver(m, mon.queue, log)
 			cancel()
 			err := <-ran
 			if err == nil {
@@ -207,9 +199,9 @@ func superviseMember(m *cluster.Member, queue *cluster.Queue, mon *monitor, sigs
 	}
 }
 
-// leave hands the office over if this member leads. If no other member takes it, clients get
+// handOver makes another member the leader if this one leads. If none takes over, clients get
 // what they are owed, as from a server alone.
-func leave(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
+func handOver(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	if queue.Serving() == nil {
 		return
 	}
@@ -228,25 +220,26 @@ func leave(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	}
 }
 
-// clusterStats is a member's state for the metrics, nil before it belongs to a cluster.
-func clusterStats(m *cluster.Member, queue *cluster.Queue) *metrics.Cluster {
-	if m == nil {
+// clusterStats is nil on a server alone, and before this member belongs to a cluster.
+func (m *monitor) clusterStats() *metrics.Cluster {
+	member := m.member.Load()
+	if member == nil {
 		return nil
 	}
-	s := m.Status()
+	s := member.Status()
 	if s == nil {
 		return nil
 	}
-	return &metrics.Cluster{Status: *s, Offices: queue.Offices()}
+	return &metrics.Cluster{Status: *s, Offices: m.queue.Offices()}
 }
 
 // show publishes what a member serves now. Any goroutine may call it.
-func (m *monitor) show(queue *cluster.Queue) {
+func (m *monitor) show() {
 	m.showing.Lock()
 	defer m.showing.Unlock()
 	var serving *metrics.Serving
 	var srv *reactor.Server
-	if q := queue.Serving(); q != nil {
+	if q := m.queue.Serving(); q != nil {
 		srv = q.Reactor
 		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Current: q.Current}
 	}

@@ -10,7 +10,7 @@
 //
 // A member of a cluster opens the socket for its peers, becomes the user, and then opens the
 // clients' sockets only to see that it can. It serves clients while it leads; package
-// internal/cluster makes an engine and a reactor for each office.
+// internal/cluster makes an engine and a reactor whenever it becomes the leader.
 //
 // # The project
 //

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/cluster"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/cmd/trellisd/internal/web"
@@ -38,8 +39,9 @@ type monitor struct {
 	uptime       func() time.Duration            // of a member of a cluster; nil on a server alone. Set before serve
 	binlog       atomic.Pointer[binlog.Log]      // nil until it is open
 	serving      atomic.Pointer[metrics.Serving] // nil while clients are not served
-	cluster      func() *metrics.Cluster         // set before serve; nil on a server alone
+	queue        *cluster.Queue                  // of a member of a cluster; set before serve
 	stores       *metrics.Stores                 // likewise
+	member       atomic.Pointer[cluster.Member]  // nil on a server alone, and until it is open
 
 	sockets []net.Listener                 // for clients, without TLS; set before serve
 	reactor atomic.Pointer[reactor.Server] // set with serving
@@ -98,10 +100,11 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		Build:        metrics.Build{Version: version, Revision: commit, Date: date},
 		Usage:        usage,
 		Uptime:       m.uptime,
-		Cluster:      m.cluster,
 		Stores:       m.stores,
 	}
-	if opt.Binlog != "" && !opt.Cluster.Member() {
+	if opt.Cluster.Member() {
+		src.Cluster = m.clusterStats
+	} else if opt.Binlog != "" {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats
 	}
@@ -136,6 +139,7 @@ func (m *monitor) shows(s *metrics.Serving, srv *reactor.Server) {
 	m.reactor.Store(srv)
 }
 
+// binlogStats is nil while there is no binlog.
 func (m *monitor) binlogStats() *binlog.Stats {
 	l := m.binlog.Load()
 	if l == nil {

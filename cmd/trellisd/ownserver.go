@@ -87,22 +87,18 @@ func (s *ownServer) Problems() (all []console.Problem) {
 	note := func(path, format string, args ...any) {
 		all = append(all, console.Problem{Text: fmt.Sprintf(format, args...), Path: path})
 	}
-	if s.src.Binlog != nil {
-		if b := s.src.Binlog(); b != nil && b.Failed {
-			severe("/server", "The log has failed: nothing is acknowledged any more.")
-		} else if b != nil && b.Full {
-			severe("/server", "The disk is full: new jobs are refused.")
-		}
+	if b := s.monitor.binlogStats(); b != nil && b.Failed {
+		severe("/server", "The log has failed: nothing is acknowledged any more.")
+	} else if b != nil && b.Full {
+		severe("/server", "The disk is full: new jobs are refused.")
 	}
-	if s.src.Cluster != nil {
-		if c := s.src.Cluster(); c != nil {
-			if c.Leader == 0 {
-				severe("/server", "No member of the cluster leads, as far as this one knows.")
-			}
-			for _, member := range c.Members {
-				if c.Leads && !member.Alive {
-					note("/server", "The member %s has not been heard of lately.", member.Name)
-				}
+	if c := s.monitor.clusterStats(); c != nil {
+		if c.Leader == 0 {
+			severe("/server", "No member of the cluster leads, as far as this one knows.")
+		}
+		for _, member := range c.Members {
+			if c.Leads && !member.Alive {
+				note("/server", "The member %s has not been heard of lately.", member.Name)
 			}
 		}
 	}
@@ -140,24 +136,20 @@ func (s *ownServer) Sections() (all []console.Section) {
 	section("Program", s.program())
 	section("Settings", s.settings(serving))
 	section("Memory", s.memory(serving))
-	if s.src.Binlog != nil {
-		if b := s.src.Binlog(); b != nil {
-			var l lines
-			l.add("Directory", "%s", s.opt.Binlog)
-			l.add("Synced", "%s", synced(s.opt.Sync))
-			l.add("Segments", "%d", b.Segments)
-			l.add("On disk", "%s", sizeText(b.DiskBytes))
-			l.add("Needed by jobs", "%s", sizeText(b.LiveBytes))
-			l.add("To be compacted", "%s", sizeText(b.UsedBytes-b.LiveBytes))
-			l.add("Not yet synced", "%s", sizeText(b.PendingBytes+b.UnsyncedBytes))
-			l.add("Last sync took", "%s", b.LastSync.Round(10*time.Microsecond))
-			section("Log", l)
-		}
+	if b := s.monitor.binlogStats(); b != nil {
+		var l lines
+		l.add("Directory", "%s", s.opt.Binlog)
+		l.add("Synced", "%s", synced(s.opt.Sync))
+		l.add("Segments", "%d", b.Segments)
+		l.add("On disk", "%s", sizeText(b.DiskBytes))
+		l.add("Needed by jobs", "%s", sizeText(b.LiveBytes))
+		l.add("To be compacted", "%s", sizeText(b.UsedBytes-b.LiveBytes))
+		l.add("Not yet synced", "%s", sizeText(b.PendingBytes+b.UnsyncedBytes))
+		l.add("Last sync took", "%s", b.LastSync.Round(10*time.Microsecond))
+		section("Log", l)
 	}
-	if s.src.Cluster != nil {
-		if c := s.src.Cluster(); c != nil {
-			section("Cluster", clusterLines(c))
-		}
+	if c := s.monitor.clusterStats(); c != nil {
+		section("Cluster", clusterLines(c))
 	}
 	return all
 }

@@ -12,57 +12,28 @@ import (
 	"github.com/spf13/pflag"
 
 	"trellis/binlog"
+	"trellis/binlog/replica/member"
 )
 
 const (
-	// DefaultPort is the port that beanstalkd clients try first.
-	DefaultPort = "11300"
-
 	// DefaultTLSPort is the port of a --tls-listen that names none.
 	DefaultTLSPort = "11400"
-
-	// MaxJobSizeLimit is the largest value of -z, in bytes. Greater values are
-	// lowered to it with a notice.
-	MaxJobSizeLimit = 1 << 30
 
 	// DefaultMetricsTubes is how many tubes have metrics of their own unless
 	// --metrics-tubes says otherwise.
 	DefaultMetricsTubes = 1000
 
-	// MaxLoops is the largest value of --loops.
-	MaxLoops = 255
-
-	// MaxSyncInterval is the largest value of -f. Greater ones are lowered to it.
-	MaxSyncInterval = time.Hour
-
 	// DefaultMaxTubes is how many tubes there may be unless --max-tubes says
 	// otherwise.
 	DefaultMaxTubes = 1_000_000
+)
 
-	// DefaultMaxWatched is how many tubes a client may watch unless --max-watched
-	// says otherwise. A reserve looks at all of them in one moment, which keeps the
-	// client's loop and the tubes' shards for up to 0.3 microseconds a tube: so many
-	// take less than a millisecond.
-	DefaultMaxWatched = 2000
-
-	// DefaultMaxKeys is how many keys jobs may have unless --max-keys says otherwise.
-	DefaultMaxKeys = 1_000_000
-
-	// MinMaxMemory is the smallest value of --max-memory in bytes. Memory for jobs
-	// is taken in pieces of megabytes.
-	MinMaxMemory = 1 << 20
-
-	// MinMaxOutput is the smallest value of --max-output in bytes: below it, there
-	// would be no room for back-pressure.
-	MinMaxOutput = 1 << 20
-
-	// MaxIdleTimeout is the largest value of --idle-timeout. Greater ones are
-	// lowered to it.
-	MaxIdleTimeout = 100 * 365 * 24 * time.Hour
-
-	// MaxSegmentSize is the largest value of -s in bytes. Greater ones are lowered
-	// to it with a notice.
-	MaxSegmentSize = 1 << 30
+// What greater values of flags are lowered to.
+const (
+	maxSize           = 1 << 30 // -z and -s, in bytes
+	maxSyncInterval   = time.Hour
+	maxIdleTimeout    = 100 * 365 * 24 * time.Hour
+	maxClusterJobSize = 16 << 20 // -z of a member of a cluster
 )
 
 // Action is what the command line asks for.
@@ -97,7 +68,7 @@ type Options struct {
 	Port       string   // number or service name
 	PortGiven  bool     // -p was there
 	User       string   // empty: stay who we are
-	MaxJobSize uint32   // bytes, at most MaxJobSizeLimit; 0 allows empty bodies only
+	MaxJobSize uint32   // bytes, at most 1 GiB; 0 allows empty bodies only
 	Loops      int      // event loops; 0: the reactor's default
 	LogFormat  string   // LogText or LogJSON
 	LogLevel   slog.Level
@@ -135,6 +106,36 @@ type Options struct {
 	Notices []string
 }
 
+// TLS is how clients are served that speak it.
+type TLS struct {
+	Listen     []string // every --tls-listen, in order
+	Cert, Key  string   // files
+	ClientCA   string   // file; empty: clients are not asked for certificates
+	Optional   bool     // clients without a certificate are served too
+	MinVersion uint16   // as crypto/tls numbers it
+}
+
+// Cluster is what a member of a cluster is told. The zero Cluster is that of a server
+// alone.
+type Cluster struct {
+	Node   member.Node   // this node; its name is empty on a server alone
+	Nodes  []member.Node // all of --cluster; nil if it was not given
+	Listen string        // HOST:PORT for the other members; empty: the node's own address
+
+	Cert, Key, CA string // files in PEM; all are empty where all members are on loopback
+}
+
+// Member tells whether the server is a member of a cluster.
+func (c *Cluster) Member() bool { return c.Node.Name != "" }
+
+// ListenAddr is the address for connections of the other members.
+func (c *Cluster) ListenAddr() string {
+	if c.Listen != "" {
+		return c.Listen
+	}
+	return c.Node.Addr
+}
+
 // UsageError is a mistake in the command line. Its text says what is wrong and
 // what to do about it, in one line.
 type UsageError struct{ text string }
@@ -168,7 +169,7 @@ func Parse(args []string) (*Options, error) {
 	}
 	c.PortGiven = c.Changed("port")
 	if !c.Changed("log-level") {
-		c.LogLevel = levelOf(c.verbosity)
+		c.LogLevel = []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug}[min(c.verbosity, 2)]
 	}
 	for _, check := range []func() error{c.checkHTTP, c.checkCluster, c.checkTLS} {
 		if err == nil {
@@ -209,41 +210,11 @@ func (c *commandLine) end(a Action) func(string) error {
 	}
 }
 
-// checkHTTP checks the flags of the HTTP side as a whole.
-func (c *commandLine) checkHTTP() error {
-	if c.HTTP == "" {
-		for _, f := range []string{"web-config-file", "console", "http-host", "pprof", "metrics-tubes", "metrics-legacy"} {
-			switch {
-			case !c.Changed(f) || f == "console" && c.Console == ConsoleOff:
-				continue
-			case f == "console":
-				f += "=" + c.Console
-			}
-			return usagef("--%s is for HTTP, which is off; give --http HOST:PORT too", f)
-		}
-	}
-	if c.Console == ConsoleWrite && c.WebConfig == "" {
-		return usagef("--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too")
-	}
-	return nil
-}
-
 var logLevels = map[string]slog.Level{
 	"debug": slog.LevelDebug,
 	"info":  slog.LevelInfo,
 	"warn":  slog.LevelWarn,
 	"error": slog.LevelError,
-}
-
-func levelOf(verbosity int) slog.Level {
-	switch verbosity {
-	case 0:
-		return slog.LevelWarn
-	case 1:
-		return slog.LevelInfo
-	default:
-		return slog.LevelDebug
-	}
 }
 
 func (opt *Options) notice(format string, args ...any) {
@@ -320,13 +291,7 @@ func parseSize(v string) (uint64, error) {
 	if negative || strings.HasPrefix(digits, "+") {
 		digits = digits[1:]
 	}
-	for _, c := range []byte(digits) {
-		if c < '0' || c > '9' {
-			digits = ""
-			break
-		}
-	}
-	if digits == "" {
+	if digits == "" || strings.Trim(digits, "0123456789") != "" {
 		return 0, usagef("invalid size: %s; give a number of bytes, in decimal and without a unit", v)
 	}
 	n, err := strconv.ParseUint(digits, 10, 64)

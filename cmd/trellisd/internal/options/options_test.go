@@ -102,7 +102,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--binlog=/tmp", func(o *Options) { o.Binlog = "/tmp" }},
 		{"-f0", func(o *Options) { o.Sync = binlog.SyncAlways }},
 		{"-f1234", func(o *Options) { o.Sync = binlog.SyncEvery(1234 * time.Millisecond) }},
-		{"-f99999999999999999999999", func(o *Options) { o.Sync = binlog.SyncEvery(MaxSyncInterval) }},
+		{"-f99999999999999999999999", func(o *Options) { o.Sync = binlog.SyncEvery(maxSyncInterval) }},
 		{"-F", func(o *Options) { o.Sync = binlog.SyncNever }},
 		{"-f5|-F", func(o *Options) { o.Sync = binlog.SyncNever }},
 		{"-VVFf10", func(o *Options) {
@@ -111,7 +111,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		}},
 		{"-s4096", func(o *Options) { o.SegmentSize = 4096 }},
 		{"-s|-1", func(o *Options) {
-			o.SegmentSize = MaxSegmentSize
+			o.SegmentSize = maxSize
 			o.Notices = []string{"binlog segment size was set to 1073741824"}
 		}},
 		{"--http=127.0.0.1:11380", func(o *Options) { o.HTTP = "127.0.0.1:11380" }},
@@ -126,7 +126,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--max-connections=7", func(o *Options) { o.MaxConnections = 7 }},
 		{"--idle-timeout=90", func(o *Options) { o.IdleTimeout = 90 * time.Second }},
 		{"--idle-timeout=5|--idle-timeout=0", nil},
-		{"--idle-timeout=99999999999999999999", func(o *Options) { o.IdleTimeout = MaxIdleTimeout }},
+		{"--idle-timeout=99999999999999999999", func(o *Options) { o.IdleTimeout = maxIdleTimeout }},
 		{"--no-extensions", func(o *Options) { o.NoExtensions = true }},
 		{"--max-output=2000000", func(o *Options) { o.MaxOutput = 2_000_000 }},
 		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
