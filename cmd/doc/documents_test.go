@@ -124,6 +124,44 @@ func TestEveryBlockIsRunByATest(t *testing.T) {
 	}
 }
 
+// The last column of the table of what was tried has names of tests, as for go test -run, those of packages
+// other than cmd/trellisd with the package before them.
+func TestWhatWasTriedCanBeRepeated(t *testing.T) {
+	_, table, _ := strings.Cut(read(t, "limits.md"), "\n## Abuse and faults\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	code := regexp.MustCompile("`([^`]*)`")
+	test := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	commands := 0
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.ReplaceAll(strings.Trim(line, "| \n"), `\|`, "OR"), " | ")
+		for _, m := range code.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+			command := strings.ReplaceAll(m[1], "OR", "|")
+			if strings.HasPrefix(command, "make ") || strings.HasPrefix(command, "SOAK") || strings.Contains(command, "NAME") {
+				continue
+			}
+			commands++
+			dir, pattern := "cmd/trellisd", strings.Trim(command, "'")
+			if rest, fuzz := strings.CutPrefix(command, "go test -fuzz "); fuzz {
+				pattern, dir, _ = strings.Cut(rest, " ")
+			} else if strings.HasPrefix(command, "./") {
+				dir, pattern, _ = strings.Cut(command, " -run ")
+			}
+			pattern, _, _ = strings.Cut(strings.Trim(pattern, "'"), "/") // names of parts are made when they run
+			tests := regexp.MustCompile(pattern)
+			found := dir != "" && pattern == ""
+			for _, file := range glob(t, strings.TrimPrefix(dir, "./")+"/*_test.go") {
+				found = found || slices.ContainsFunc(test.FindAllStringSubmatch(read(t, file), -1), func(m []string) bool { return tests.MatchString(m[1]) })
+			}
+			if !found {
+				t.Errorf("there is no test %q in %s", pattern, dir)
+			}
+		}
+	}
+	if commands < 20 {
+		t.Errorf("%d commands", commands)
+	}
+}
+
 // rows are the rows of the tables in a text by what was measured and its figure. A row without the first
 // goes on with that of the row before.
 func rows(text string) map[[2]string][]string {
