@@ -15,7 +15,7 @@ type usage struct {
 	at         int64        // the moment, on the run's clock; 0: nothing was read
 	server     host.CPUTime // by the server
 	generator  int64        // by this process
-	processors []host.ProcessorTime
+	processors map[int]host.ProcessorTime
 }
 
 // A meter reads what the server has used: from the kernel when it runs on this machine, and otherwise from its `stats`.

@@ -30,10 +30,11 @@ func othersOn(cpus []int, from, to *usage, used int64) float64 {
 	}
 	occupied, stolen := int64(0), int64(0)
 	for _, c := range cpus {
-		if c >= min(len(from.processors), len(to.processors)) {
+		a, knownBefore := from.processors[c]
+		b, known := to.processors[c]
+		if !known || !knownBefore {
 			return 0
 		}
-		a, b := &from.processors[c], &to.processors[c]
 		occupied += elapsed - (b.Idle - a.Idle) - (b.Interrupts - a.Interrupts)
 		stolen += b.Stolen - a.Stolen
 	}

@@ -1,15 +1,13 @@
 package host
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -18,21 +16,15 @@ const tick = 10e6
 
 // CPU returns the CPU time of all threads of a process, also of those that have ended.
 func CPU(pid int) (CPUTime, error) {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return CPUTime{}, err
 	}
-	// The name, in parentheses, may hold anything.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	if len(fields) < 13 {
-		return CPUTime{}, fmt.Errorf("/proc/%d/stat: too few fields", pid)
+	stat, err := p.Stat()
+	if err != nil {
+		return CPUTime{}, err
 	}
-	user, err1 := strconv.ParseInt(string(fields[11]), 10, 64)
-	sys, err2 := strconv.ParseInt(string(fields[12]), 10, 64)
-	if err := errors.Join(err1, err2); err != nil {
-		return CPUTime{}, fmt.Errorf("/proc/%d/stat: %w", pid, err)
-	}
-	u := CPUTime{Total: (user + sys) * tick, User: user * tick, Sys: sys * tick}
+	u := CPUTime{Total: int64(stat.UTime+stat.STime) * tick, User: int64(stat.UTime) * tick, Sys: int64(stat.STime) * tick}
 	var ts unix.Timespec
 	// The clock of a process is numbered by its inverted id; see clock_getcpuclockid(3).
 	if unix.ClockGettime(int32(^pid<<3|2), &ts) == nil {
@@ -45,52 +37,39 @@ func CPU(pid int) (CPUTime, error) {
 // kernel walk the page tables: the counters that everybody may read lag behind by as much as a thousand connections
 // take.
 func Memory(pid int) int64 {
-	if n := memoryLine(pid, "smaps_rollup", "Rss:"); n > 0 {
-		return n
+	if p, err := procfs.NewProc(pid); err == nil {
+		if sum, err := p.ProcSMapsRollup(); err == nil && sum.Rss > 0 {
+			return int64(sum.Rss)
+		}
 	}
-	return memoryLine(pid, "status", "VmRSS:")
+	return int64(status(pid).VmRSS)
 }
 
 // PeakMemory returns the most resident memory that a process ever had in bytes, 0 when it cannot be read.
-func PeakMemory(pid int) int64 { return memoryLine(pid, "status", "VmHWM:") }
+func PeakMemory(pid int) int64 { return int64(status(pid).VmHWM) }
 
-// memoryLine returns the size in bytes that a line of /proc/pid/file states in kB behind begin, 0 when it cannot be read.
-func memoryLine(pid int, file, begin string) int64 {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + file)
-	if err != nil {
-		return 0
+// status returns what the kernel tells of a process, zero when it cannot be read.
+func status(pid int) (s procfs.ProcStatus) {
+	if p, err := procfs.NewProc(pid); err == nil {
+		s, _ = p.NewStatus()
 	}
-	for line := range strings.Lines(string(text)) {
-		if value, ok := strings.CutPrefix(line, begin); ok {
-			kb, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
-			return kb << 10
-		}
-	}
-	return 0
+	return s
 }
 
-// Processors returns the times of all processors, indexed by their numbers, nil when they cannot be read.
-func Processors() []ProcessorTime {
-	stat, err := os.ReadFile("/proc/stat")
+// Processors returns the times of all processors by their numbers, nil when they cannot be read.
+func Processors() map[int]ProcessorTime {
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil
 	}
-	var all []ProcessorTime
-	for line := range strings.Lines(string(stat)) {
-		// cpu0 user nice system idle iowait irq softirq steal; some numbers may be missing between the lines.
-		fields := strings.Fields(line)
-		n, err := strconv.Atoi(strings.TrimPrefix(fields[0], "cpu"))
-		if err != nil || len(fields) < 9 {
-			continue
-		}
-		ticks := func(i int) int64 {
-			v, _ := strconv.ParseInt(fields[i], 10, 64)
-			return v * tick
-		}
-		for len(all) <= n {
-			all = append(all, ProcessorTime{})
-		}
-		all[n] = ProcessorTime{Idle: ticks(4) + ticks(5), Interrupts: ticks(6) + ticks(7), Stolen: ticks(8)}
+	stat, err := fs.Stat()
+	if err != nil {
+		return nil
+	}
+	all := make(map[int]ProcessorTime)
+	ns := func(seconds float64) int64 { return int64(seconds * 1e9) }
+	for n, t := range stat.CPU {
+		all[int(n)] = ProcessorTime{Idle: ns(t.Idle + t.Iowait), Interrupts: ns(t.IRQ + t.SoftIRQ), Stolen: ns(t.Steal)}
 	}
 	return all
 }
@@ -111,19 +90,13 @@ func Affinity(pid int) []int {
 }
 
 // HasSeveralProcessors tells whether this machine has more than one processor, whichever of them this process may use.
-var HasSeveralProcessors = sync.OnceValue(func() bool {
-	online, err := os.ReadFile("/sys/devices/system/cpu/online") // such as 0-3 or 0,2
-	return err == nil && bytes.ContainsAny(online, ",-")
-})
+var HasSeveralProcessors = sync.OnceValue(func() bool { return len(Processors()) > 1 })
 
 // ProcessorModel returns the name of the first processor.
 func ProcessorModel() string {
-	info, err := os.ReadFile("/proc/cpuinfo")
-	if err == nil {
-		for line := range strings.Lines(string(info)) {
-			if value, ok := strings.CutPrefix(line, "model name"); ok {
-				return strings.TrimLeft(strings.TrimSpace(value), ": ")
-			}
+	if fs, err := procfs.NewDefaultFS(); err == nil {
+		if all, err := fs.CPUInfo(); err == nil && len(all) > 0 && all[0].ModelName != "" {
+			return all[0].ModelName
 		}
 	}
 	return "an unknown processor"
@@ -149,15 +122,18 @@ func FileSystem(dir string) string {
 
 // KernelVersion returns the name and the release of the kernel.
 func KernelVersion() string {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
 		return "Linux"
 	}
-	return "Linux " + strings.TrimSpace(string(release))
+	return "Linux " + unix.ByteSliceToString(u.Release[:])
 }
 
 // PinThread binds the calling thread to some processors, when any are named.
-func PinThread(cpus []int) error {
+func PinThread(cpus []int) error { return pin(0, cpus) }
+
+// pin binds a thread, 0 standing for the calling one.
+func pin(tid int, cpus []int) error {
 	if len(cpus) == 0 {
 		return nil
 	}
@@ -165,7 +141,7 @@ func PinThread(cpus []int) error {
 	for _, c := range cpus {
 		set.Set(c)
 	}
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
+	if err := unix.SchedSetaffinity(tid, &set); err != nil {
 		return fmt.Errorf("binding to the processors %v: %w", cpus, err)
 	}
 	return nil
@@ -177,24 +153,13 @@ func EndWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL
 
 // PinProcess binds all threads of this process, and those to come, to some processors, when any are named.
 func PinProcess(cpus []int) error {
-	if len(cpus) == 0 {
-		return nil
-	}
-	var set unix.CPUSet
-	for _, c := range cpus {
-		set.Set(c)
-	}
-	tasks, err := os.ReadDir("/proc/self/task")
+	threads, err := procfs.AllThreads(os.Getpid())
 	if err != nil {
 		return fmt.Errorf("listing the threads of this process: %w", err)
 	}
-	for _, t := range tasks {
-		tid, err := strconv.Atoi(t.Name())
-		if err == nil {
-			err = unix.SchedSetaffinity(tid, &set)
-		}
-		if err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("binding to the processors %v: %w", cpus, err)
+	for _, t := range threads {
+		if err := pin(t.PID, cpus); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
 		}
 	}
 	return nil

@@ -16,7 +16,7 @@ func Memory(int) int64 { return 0 }
 
 func PeakMemory(int) int64 { return 0 }
 
-func Processors() []ProcessorTime { return nil }
+func Processors() map[int]ProcessorTime { return nil }
 
 func Affinity(int) []int { return nil }
 
