@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,7 @@ type Interval struct {
 	Durations  *hdr.PackedHistogram // nanoseconds
 }
 
-// A Summary holds the figures of a run that are compared between runs.
+// A Summary holds the figures of a run that are compared between runs. All are float64, which Result relies on.
 type Summary struct {
 	Seconds        float64 `json:"seconds"`
 	Commands       float64 `json:"commands"`
@@ -158,31 +159,15 @@ func (r *Result) Err() error {
 
 // summarise compares the runs figure by figure.
 func (r *Result) summarise() {
+	figure := func(s *Summary, i int) reflect.Value { return reflect.ValueOf(s).Elem().Field(i) }
 	all := make([]float64, len(r.Runs))
-	for _, f := range summaryFields {
+	for f := range reflect.TypeFor[Summary]().NumField() {
 		for i := range r.Runs {
-			all[i] = *f(&r.Runs[i].Summary)
+			all[i] = figure(&r.Runs[i].Summary, f).Float()
 		}
 		slices.Sort(all)
-		*f(&r.Least), *f(&r.Median), *f(&r.Most) = all[0], quantity.Median(all), all[len(all)-1]
+		figure(&r.Least, f).SetFloat(all[0])
+		figure(&r.Median, f).SetFloat(quantity.Median(all))
+		figure(&r.Most, f).SetFloat(all[len(all)-1])
 	}
-}
-
-var summaryFields = []func(*Summary) *float64{
-	func(s *Summary) *float64 { return &s.Seconds },
-	func(s *Summary) *float64 { return &s.Commands },
-	func(s *Summary) *float64 { return &s.Units },
-	func(s *Summary) *float64 { return &s.CommandRate },
-	func(s *Summary) *float64 { return &s.UnitRate },
-	func(s *Summary) *float64 { return &s.UserPerCommand },
-	func(s *Summary) *float64 { return &s.SysPerCommand },
-	func(s *Summary) *float64 { return &s.CPUPerCommand },
-	func(s *Summary) *float64 { return &s.ServerBusy },
-	func(s *Summary) *float64 { return &s.GeneratorBusy },
-	func(s *Summary) *float64 { return &s.OthersBusy },
-	func(s *Summary) *float64 { return &s.UnitP50 },
-	func(s *Summary) *float64 { return &s.UnitP99 },
-	func(s *Summary) *float64 { return &s.UnitP999 },
-	func(s *Summary) *float64 { return &s.BytesPerConn },
-	func(s *Summary) *float64 { return &s.BytesPerJob },
 }

@@ -36,15 +36,9 @@ func clusterLoad(scenario string, conns, depth int, first ...measured) Measureme
 	cfg := matrixLoad(scenario, func(c *bench.Config) { c.Conns, c.Depth, c.Keep = conns, depth, scenario == "put" })
 	leader := cpuFigure
 	leader.name = "CPU a command, the server or the leader"
-	m := Measurement{name: scenario + ", " + plural(conns, "connection")}
-	if depth > 1 {
-		m.name += fmt.Sprintf(", %d pipelined", depth)
-	}
+	m := Measurement{name: scenario + ", " + connections(conns, depth)}
 	first = append(first, rateFigure, leader)
-	for _, f := range first {
-		m.figures = append(m.figures, f.figure)
-	}
-	m.figures = append(m.figures,
+	m.figures = append(figuresOf(first),
 		figure{name: "CPU a command, each of the others", unit: quantity.Nanoseconds, zero: true},
 		figure{name: "batches", unit: quantity.PerSecond},
 		figure{name: "commands a batch", unit: quantity.Number})
@@ -66,10 +60,6 @@ func clusterLoad(scenario string, conns, depth int, first ...measured) Measureme
 		if err != nil {
 			return nil, fmt.Errorf("observing %s: %w", s.server.Name, err)
 		}
-		var values []float64
-		for _, f := range first {
-			values = append(values, f.value(run))
-		}
 		perCommand, perBatch := 0.0, 0.0
 		if run.Commands > 0 && len(s.others) > 0 {
 			perCommand = float64(others.Nanoseconds()) / run.Commands / float64(len(s.others))
@@ -77,7 +67,7 @@ func clusterLoad(scenario string, conns, depth int, first ...measured) Measureme
 		if batches > 0 {
 			perBatch = run.CommandRate / batches
 		}
-		return append(values, perCommand, batches, perBatch), nil
+		return append(valuesOf(first, run), perCommand, batches, perBatch), nil
 	}
 	return m
 }

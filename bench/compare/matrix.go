@@ -31,7 +31,8 @@ var noMoreThanFirst = target{ratioBelow, 1}
 // StandardMatrix returns the measurements of bench/RESULTS.md, in which every scenario has its row. For two servers in three
 // rounds they take a quarter of an hour at most.
 func StandardMatrix() []Measurement {
-	seconds := measured{figure{name: "time", unit: quantity.Seconds}, runSeconds}
+	seconds := taken("time", quantity.Seconds, func(r *bench.RunResult) float64 { return r.Seconds })
+	perJob := taken("memory a job", quantity.Bytes, func(r *bench.RunResult) float64 { return r.BytesPerJob })
 	conns := func(n int) func(*bench.Config) { return func(c *bench.Config) { c.Conns = n } }
 	pipelined := func(n int) func(*bench.Config) { return func(c *bench.Config) { c.Depth = n } }
 	cheaper := cpuFigure.with(noMoreThanFirst, target{})
@@ -59,7 +60,7 @@ func StandardMatrix() []Measurement {
 		loadOn("put of 1,000,000 jobs, 50 connections, 32 pipelined", "",
 			matrixLoad("put", func(c *bench.Config) { c.Depth, c.Count, c.Warmup, c.Keep = 32, 1000000, 0, true }),
 			seconds.with(target{ratioBelow, 1.0 / 10}, target{ratioBelow, 1.0 / 20}),
-			measured{figure{name: "memory a job", unit: quantity.Bytes}, bytesPerJob}.with(target{valueBelow, 220}, target{valueBelow, 160})),
+			perJob.with(target{valueBelow, 220}, target{valueBelow, 160})),
 	}
 	for _, sc := range load.Scenarios() {
 		if sc.Row != nil {
@@ -91,17 +92,18 @@ func scenarioRow(sc *load.Scenario) Measurement {
 	case bench.UnitMetric:
 		figures = append(figures, latency("p99 of a unit", bench.UnitMetric, p99).with(noMoreThanFirst, target{}), rateFigure)
 	default:
-		figures = append(figures, rateOf(sc))
+		rate := rateFigure
+		if sc.Units != "" {
+			rate = unitRate(sc.Units)
+		}
+		figures = append(figures, rate)
 	}
 	return loadOn(name, "", cfg, figures...)
 }
 
-// rateOf is the rate of a scenario's commands, or of its units.
-func rateOf(sc *load.Scenario) measured {
-	if sc.Units == "" {
-		return rateFigure
-	}
-	return measured{figure{name: sc.Units, unit: quantity.PerSecond}, unitRate}
+// unitRate is the rate of units, which the figure calls by a name.
+func unitRate(name string) measured {
+	return taken(name, quantity.PerSecond, func(r *bench.RunResult) float64 { return r.UnitRate })
 }
 
 // plural writes a number with the word for what is counted.
@@ -110,6 +112,15 @@ func plural(n int, word string) string {
 		word += "s"
 	}
 	return quantity.Whole(float64(n)) + " " + word
+}
+
+// connections writes how many connections a load has, and how many commands each has in flight.
+func connections(n, depth int) string {
+	text := plural(n, "connection")
+	if depth > 1 {
+		text += fmt.Sprintf(", %d pipelined", depth)
+	}
+	return text
 }
 
 // DurabilityMatrix returns the measurements of the binlog: in each mode of syncing, what puts and cycles cost, and what
@@ -163,10 +174,7 @@ func syncedByDefault() []Measurement {
 
 // logged is a load on a server that is started with args, which make it keep a log.
 func logged(args, mode, scenario string, conns, depth int, m measured) Measurement {
-	name := fmt.Sprintf("binlog, %s: %s, %s", mode, scenario, plural(conns, "connection"))
-	if depth > 1 {
-		name += fmt.Sprintf(", %d pipelined", depth)
-	}
+	name := fmt.Sprintf("binlog, %s: %s, %s", mode, scenario, connections(conns, depth))
 	cfg := matrixLoad(scenario, func(c *bench.Config) { c.Conns, c.Depth, c.Keep = conns, depth, scenario == "put" })
 	return loadOn(name, args, cfg, m)
 }

@@ -29,14 +29,6 @@ func (m *Measurement) Name() string { return m.name }
 // A value takes a figure out of a run.
 type value func(*bench.RunResult) float64
 
-func commandRate(r *bench.RunResult) float64   { return r.CommandRate }
-func unitRate(r *bench.RunResult) float64      { return r.UnitRate }
-func cpuPerCommand(r *bench.RunResult) float64 { return r.CPUPerCommand }
-func serverBusy(r *bench.RunResult) float64    { return r.ServerBusy }
-func runSeconds(r *bench.RunResult) float64    { return r.Seconds }
-func bytesPerConn(r *bench.RunResult) float64  { return r.BytesPerConn }
-func bytesPerJob(r *bench.RunResult) float64   { return r.BytesPerJob }
-
 // A measured is a figure, and how it is taken out of a run.
 type measured struct {
 	figure
@@ -44,10 +36,15 @@ type measured struct {
 }
 
 var (
-	rateFigure   = measured{figure{name: "commands", unit: quantity.PerSecond}, commandRate}
-	cpuFigure    = measured{figure{name: "server CPU a command", unit: quantity.Nanoseconds}, cpuPerCommand}
-	memoryFigure = measured{figure{name: "memory a connection", unit: quantity.Kilobytes}, bytesPerConn}
+	rateFigure   = taken("commands", quantity.PerSecond, func(r *bench.RunResult) float64 { return r.CommandRate })
+	cpuFigure    = taken("server CPU a command", quantity.Nanoseconds, func(r *bench.RunResult) float64 { return r.CPUPerCommand })
+	memoryFigure = taken("memory a connection", quantity.Kilobytes, func(r *bench.RunResult) float64 { return r.BytesPerConn })
 )
+
+// taken is a figure that is taken out of a run.
+func taken(name string, unit quantity.Unit, of value) measured {
+	return measured{figure{name: name, unit: unit}, of}
+}
 
 func p50(m *bench.MetricResult) int64  { return m.P50 }
 func p99(m *bench.MetricResult) int64  { return m.P99 }
@@ -55,12 +52,12 @@ func p999(m *bench.MetricResult) int64 { return m.P999 }
 
 // latency is a figure of the durations of a metric.
 func latency(name, metric string, of func(*bench.MetricResult) int64) measured {
-	return measured{figure{name: name, unit: quantity.Nanoseconds}, func(r *bench.RunResult) float64 {
+	return taken(name, quantity.Nanoseconds, func(r *bench.RunResult) float64 {
 		if m := r.Metric(metric); m != nil {
 			return float64(of(m))
 		}
 		return 0
-	}}
+	})
 }
 
 // with returns the figure with targets.
@@ -69,27 +66,42 @@ func (m measured) with(atLeast, aim target) measured {
 	return m
 }
 
-// loadOn is one load on a fresh server that is started with the further arguments args.
-func loadOn(name, args string, cfg bench.Config, figures ...measured) Measurement {
-	m := Measurement{name: name}
-	for _, f := range figures {
-		m.figures = append(m.figures, f.figure)
-	}
-	m.measure = func(ctx context.Context, s *session) ([]float64, error) {
-		if err := s.prepare(ctx, args, &cfg); err != nil {
-			return nil, err
-		}
-		run, err := s.run(ctx, cfg)
+// A runner puts one load on a server that it has started.
+type runner func(context.Context, *session) (*bench.RunResult, error)
+
+// oneRun is a measurement whose figures are taken out of one run.
+func oneRun(name string, run runner, figures ...measured) Measurement {
+	return Measurement{name: name, figures: figuresOf(figures), measure: func(ctx context.Context, s *session) ([]float64, error) {
+		r, err := run(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		var values []float64
-		for _, f := range figures {
-			values = append(values, f.value(run))
-		}
-		return values, nil
+		return valuesOf(figures, r), nil
+	}}
+}
+
+func figuresOf(all []measured) (figures []figure) {
+	for _, m := range all {
+		figures = append(figures, m.figure)
 	}
-	return m
+	return figures
+}
+
+func valuesOf(all []measured, r *bench.RunResult) (values []float64) {
+	for _, m := range all {
+		values = append(values, m.value(r))
+	}
+	return values
+}
+
+// loadOn is one load on a fresh server that is started with the further arguments args.
+func loadOn(name, args string, cfg bench.Config, figures ...measured) Measurement {
+	return oneRun(name, func(ctx context.Context, s *session) (*bench.RunResult, error) {
+		if err := s.prepare(ctx, args, &cfg); err != nil {
+			return nil, err
+		}
+		return s.run(ctx, cfg)
+	}, figures...)
 }
 
 // prepare starts the server with room for the connections of cfg.
@@ -101,8 +113,7 @@ func (s *session) prepare(ctx context.Context, args string, cfg *bench.Config) e
 }
 
 // withAndWithout is two loads on one server. Its figure is that of the load "with" as a multiple of that of the load
-// "without". The load "without" runs before and after the other, so that the server is as warm for both and a drift
-// cancels out; the load "with" lasts as long as both together.
+// "without". The load "with" lasts as long as the two runs of the other together.
 func withAndWithout(name string, without, with bench.Config, m measured, goal target) Measurement {
 	with.Duration = 2 * without.Duration
 	return Measurement{
@@ -112,20 +123,32 @@ func withAndWithout(name string, without, with bench.Config, m measured, goal ta
 			if err := s.prepare(ctx, "", &with); err != nil {
 				return nil, err
 			}
-			var values [3]float64
-			for i, cfg := range []bench.Config{without, with, without} {
-				r, err := s.run(ctx, cfg)
-				if err != nil {
-					return nil, err
-				}
-				values[i] = m.value(r)
-			}
-			if values[0] == 0 || values[2] == 0 {
-				return []float64{0}, nil
-			}
-			return []float64{2 * values[1] / (values[0] + values[2])}, nil
+			_, times, err := s.between(ctx, without, m.value, func() (*bench.RunResult, error) { return s.run(ctx, with) })
+			return []float64{times}, err
 		},
 	}
+}
+
+// between makes a run between two runs of the load "without", so that the server is as warm for both and a drift cancels
+// out. times is the run's value as a multiple of the mean of the other two, 0 when that is not known.
+func (s *session) between(
+	ctx context.Context, without bench.Config, of value, run func() (*bench.RunResult, error),
+) (r *bench.RunResult, times float64, err error) {
+	before, err := s.run(ctx, without)
+	if err != nil {
+		return nil, 0, err
+	}
+	if r, err = run(); err != nil {
+		return nil, 0, err
+	}
+	after, err := s.run(ctx, without)
+	if err != nil {
+		return nil, 0, err
+	}
+	if of(before) > 0 && of(after) > 0 {
+		times = 2 * of(r) / (of(before) + of(after))
+	}
+	return r, times, nil
 }
 
 // Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr, Runs and
@@ -133,7 +156,9 @@ func withAndWithout(name string, without, with bench.Config, m measured, goal ta
 func Load(cfg bench.Config) Measurement {
 	sc := load.FindScenario(cfg.Scenario)
 	if sc != nil && sc.Uses&load.Count == 0 { // it has no units
-		return loadOn(cfg.Scenario, "", cfg, memoryFigure, measured{figure{name: "server CPU", unit: quantity.Cores, zero: true}, serverBusy})
+		busy := taken("server CPU", quantity.Cores, func(r *bench.RunResult) float64 { return r.ServerBusy })
+		busy.zero = true
+		return loadOn(cfg.Scenario, "", cfg, memoryFigure, busy)
 	}
 	figures := []measured{
 		rateFigure, cpuFigure,
@@ -213,27 +238,19 @@ func openLoop(cfg bench.Config) Measurement {
 	const name = "cycle, 50 connections, open loop at half of the first server's limit"
 	most := latency("p99.9 of a unit", bench.UnitMetric, p999).with(target{ratioBelow, 1}, target{ratioBelow, 0.5})
 	middle := latency("p50 of a unit", bench.UnitMetric, p50)
-	return Measurement{
-		name:    name,
-		figures: []figure{most.figure, middle.figure},
-		measure: func(ctx context.Context, s *session) ([]float64, error) {
-			limit := s.table.find(closedLoop, rateFigure.name)
-			switch {
-			case limit == 0 && s.table.has(closedLoop):
-				return nil, fmt.Errorf("%w: the row %q tells no rate of the first server", errNoRate, closedLoop)
-			case limit == 0:
-				return nil, fmt.Errorf("the row %q must be measured too, and before", closedLoop)
-			}
-			cfg := cfg
-			cfg.Rate = limit / 3 / 2 // a unit is three commands
-			if err := s.prepare(ctx, "", &cfg); err != nil {
-				return nil, err
-			}
-			run, err := s.run(ctx, cfg)
-			if err != nil {
-				return nil, err
-			}
-			return []float64{most.value(run), middle.value(run)}, nil
-		},
-	}
+	return oneRun(name, func(ctx context.Context, s *session) (*bench.RunResult, error) {
+		limit := s.table.find(closedLoop, rateFigure.name)
+		switch {
+		case limit == 0 && s.table.has(closedLoop):
+			return nil, fmt.Errorf("%w: the row %q tells no rate of the first server", errNoRate, closedLoop)
+		case limit == 0:
+			return nil, fmt.Errorf("the row %q must be measured too, and before", closedLoop)
+		}
+		cfg := cfg
+		cfg.Rate = limit / 3 / 2 // a unit is three commands
+		if err := s.prepare(ctx, "", &cfg); err != nil {
+			return nil, err
+		}
+		return s.run(ctx, cfg)
+	}, most, middle)
 }

@@ -150,49 +150,37 @@ func secureRows() []Measurement {
 	}
 }
 
-// secureCost is a load over TLS, and the processor time of a command as a multiple of that in plain text. The load in plain
-// text runs before and after the other, as in withAndWithout.
+// secureCost is a load over TLS, and the processor time of a command as a multiple of that in plain text.
 func secureCost(name string, cfg bench.Config, goal target) Measurement {
-	cpu := cpuFigure.with(noMoreThanFirst, target{})
+	figures := []measured{cpuFigure.with(noMoreThanFirst, target{}), rateFigure}
 	over := cfg
 	over.Duration = 2 * cfg.Duration
 	return Measurement{
 		name: name,
 		figures: []figure{
-			cpu.figure,
-			{name: cpu.name + ", TLS / plain", unit: quantity.Multiple, atLeast: goal, aim: goal},
-			rateFigure.figure,
+			figures[0].figure,
+			{name: cpuFigure.name + ", TLS / plain", unit: quantity.Multiple, atLeast: goal, aim: goal},
+			figures[1].figure,
 		},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			cert, err := s.startSecure(ctx, &cfg, false)
 			if err != nil {
 				return nil, err
 			}
-			before, err := s.run(ctx, cfg)
+			r, times, err := s.between(ctx, cfg, cpuFigure.value, func() (*bench.RunResult, error) {
+				return s.runSecure(ctx, cert.client(), over)
+			})
 			if err != nil {
 				return nil, err
 			}
-			secure, err := s.runSecure(ctx, cert.client(), over)
-			if err != nil {
-				return nil, err
-			}
-			after, err := s.run(ctx, cfg)
-			if err != nil {
-				return nil, err
-			}
-			times := 0.0
-			if before.CPUPerCommand > 0 && after.CPUPerCommand > 0 {
-				times = 2 * secure.CPUPerCommand / (before.CPUPerCommand + after.CPUPerCommand)
-			}
-			return []float64{secure.CPUPerCommand, times, secure.CommandRate}, nil
+			return []float64{cpuFigure.value(r), times, rateFigure.value(r)}, nil
 		},
 	}
 }
 
 // secureIdle is the memory of connections over TLS that do nothing.
 func secureIdle(name string, cfg bench.Config, mutual bool) Measurement {
-	m := memoryFigure.with(target{valueBelow, 9 * 1024}, target{})
-	return Measurement{name: name, figures: []figure{m.figure}, measure: func(ctx context.Context, s *session) ([]float64, error) {
+	return oneRun(name, func(ctx context.Context, s *session) (*bench.RunResult, error) {
 		cert, err := s.startSecure(ctx, &cfg, mutual)
 		if err != nil {
 			return nil, err
@@ -210,50 +198,42 @@ func secureIdle(name string, cfg bench.Config, mutual bool) Measurement {
 		if n := asked.Load(); mutual && n < int64(cfg.Conns) && len(r.Violations) == 0 {
 			return nil, fmt.Errorf("the server has asked %d of %d clients for a certificate", n, cfg.Conns)
 		}
-		return []float64{m.value(r)}, nil
-	}}
+		return r, nil
+	}, memoryFigure.with(target{valueBelow, 9 * 1024}, target{}))
 }
 
 // handshakes are connections that have one command answered and close.
 func handshakes(name string, resumed bool) Measurement {
 	cfg := matrixLoad("connect", func(c *bench.Config) { c.Threads = 4 }) // each has one handshake under way
-	cost := measured{figure{name: "server CPU a connection", unit: quantity.Nanoseconds}, func(r *bench.RunResult) float64 {
+	cost := taken("server CPU a connection", quantity.Nanoseconds, func(r *bench.RunResult) float64 {
 		if r.Units == 0 {
 			return 0
 		}
 		return r.CPUPerCommand * r.Commands / r.Units
-	}}.with(noMoreThanFirst, target{})
-	rate := measured{figure{name: "handshakes", unit: quantity.PerSecond}, unitRate}
-	return Measurement{
-		name:    name,
-		figures: []figure{cost.figure, rate.figure},
-		measure: func(ctx context.Context, s *session) ([]float64, error) {
-			cert, err := s.startSecure(ctx, &cfg, false)
-			if err != nil {
-				return nil, err
+	})
+	return oneRun(name, func(ctx context.Context, s *session) (*bench.RunResult, error) {
+		cert, err := s.startSecure(ctx, &cfg, false)
+		if err != nil {
+			return nil, err
+		}
+		config := cert.client()
+		var all, again atomic.Int64
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			all.Add(1)
+			if state.DidResume {
+				again.Add(1)
 			}
-			config := cert.client()
-			var all, again atomic.Int64
-			config.VerifyConnection = func(state tls.ConnectionState) error {
-				all.Add(1)
-				if state.DidResume {
-					again.Add(1)
-				}
-				return nil
-			}
-			if resumed {
-				config.ClientSessionCache = tls.NewLRUClientSessionCache(0)
-			}
-			r, err := s.runSecure(ctx, config, cfg)
-			if err != nil {
-				return nil, err
-			}
-			if resumed && again.Load() < all.Load()/2 { // some may begin before the first ticket has come
-				return nil, fmt.Errorf("%d of %d sessions were resumed", again.Load(), all.Load())
-			}
-			return []float64{cost.value(r), rate.value(r)}, nil
-		},
-	}
+			return nil
+		}
+		if resumed {
+			config.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+		}
+		r, err := s.runSecure(ctx, config, cfg)
+		if err == nil && resumed && again.Load() < all.Load()/2 { // some may begin before the first ticket has come
+			return nil, fmt.Errorf("%d of %d sessions were resumed", again.Load(), all.Load())
+		}
+		return r, err
+	}, cost.with(noMoreThanFirst, target{}), unitRate("handshakes"))
 }
 
 // firstCommands is how many connections firstCommand tries.

@@ -37,25 +37,11 @@ func dialControl(a *bench.Address, token string, timeout time.Duration) (*contro
 	if token == "" {
 		return c, nil
 	}
-	if err := c.authenticate(token); err != nil {
+	if _, err := c.exchange("auth "+token, replyAuthenticated); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("authenticating at %s: %w", a, err)
 	}
 	return c, nil
-}
-
-// authenticate offers a token. The error does not show it.
-func (c *control) authenticate(token string) error {
-	c.out = fmt.Appendf(c.out[:0], "auth %s\r\n", token)
-	r := new(reply)
-	err := c.send()
-	if err == nil {
-		err = c.receive(r)
-	}
-	if err == nil && r.kind != replyAuthenticated {
-		err = fmt.Errorf("the server answered %s", r.line)
-	}
-	return err
 }
 
 // Stats connects to a server, authenticates if there is a token, and returns what the server answers to `stats`.
@@ -109,6 +95,15 @@ func (c *control) peek(want int) ([]byte, error) {
 
 // ask sends one command and reads its reply, which must be of that kind.
 func (c *control) ask(command string, want replyKind) (*reply, error) {
+	r, err := c.exchange(command, want)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", command, err)
+	}
+	return r, nil
+}
+
+// exchange is ask with errors that do not show the command.
+func (c *control) exchange(command string, want replyKind) (*reply, error) {
 	c.out = append(append(c.out[:0], command...), '\r', '\n')
 	r := new(reply)
 	err := c.send()
@@ -118,10 +113,7 @@ func (c *control) ask(command string, want replyKind) (*reply, error) {
 	if err == nil && r.kind != want {
 		err = fmt.Errorf("the server answered %s", r.line)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", command, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // pipeline sends n commands in batches, each appended by add, and calls got with every reply. After an error of got it

@@ -3,9 +3,7 @@ package load
 import "trellis/bench"
 
 // putDriver puts jobs. A unit is a put.
-type putDriver struct{ noConsumers }
-
-func (putDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
+type putDriver struct{ ownTube }
 
 func (putDriver) begin(w *worker, c *conn, at int64) { w.sendPut(c, at, at, 0, 0, 0) }
 
@@ -15,11 +13,7 @@ func (putDriver) reply(w *worker, c *conn, s slot, _ *reply, now int64, _ bool) 
 
 // cycleDriver puts a job, reserves one and deletes it. Connections that share a tube share its jobs: there is always
 // one ready for each reserve, as each comes after a put of its own unit.
-type cycleDriver struct{ noConsumers }
-
-func (cycleDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
-
-func (cycleDriver) begin(w *worker, c *conn, at int64) { w.sendPut(c, at, at, 0, 0, 0) }
+type cycleDriver struct{ putDriver }
 
 func (cycleDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool) {
 	switch {
@@ -36,16 +30,12 @@ func (cycleDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok boo
 
 // buryDriver goes the way of a job that fails once: put, reserve, bury, kick, reserve, delete. As with cycleDriver,
 // connections share jobs, and each finds one in the state that it needs.
-type buryDriver struct{ noConsumers }
+type buryDriver struct{ putDriver }
 
 const (
 	buryFirst uint8 = iota
 	buryAgain
 )
-
-func (buryDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
-
-func (buryDriver) begin(w *worker, c *conn, at int64) { w.sendPut(c, at, at, 0, 0, 0) }
 
 func (buryDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool) {
 	switch {
@@ -70,9 +60,7 @@ func (buryDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool
 }
 
 // timeoutDriver reserves from an empty tube. A unit is a reserve that times out.
-type timeoutDriver struct{ noConsumers }
-
-func (timeoutDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
+type timeoutDriver struct{ ownTube }
 
 func (timeoutDriver) begin(w *worker, c *conn, at int64) {
 	w.sendNumber(c, metricReserve, "reserve-with-timeout ", uint64(w.cfg.Timeout.Seconds()), at, at, mayFindNothing)
@@ -96,7 +84,7 @@ const churnSources = 10
 
 // connectDriver connects, has one command answered, and closes. With TLS a unit has a handshake, and reads the tickets with
 // which the next one may resume the session.
-type connectDriver struct{ noConsumers }
+type connectDriver struct{ ownTube }
 
 func (connectDriver) setup(w *worker, c *conn, k int) bool {
 	if k == 0 {

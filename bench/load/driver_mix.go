@@ -63,12 +63,10 @@ const (
 )
 
 // mixDriver sends commands at random. A unit is a command.
-type mixDriver struct{ noConsumers }
+type mixDriver struct{ ownTube }
 
 // mayFindNothing, as a step, also allows the reply that the command has in allowed.
 const mayFindNothing uint8 = 0xff
-
-func (mixDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
 
 // choose returns a step at random, by the weights.
 func (w *worker) choose() *mixStep {

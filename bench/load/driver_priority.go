@@ -11,9 +11,7 @@ const (
 
 // priorityDriver puts a batch of jobs with random priorities into a tube of the connection's own, and then takes them
 // out again: the more urgent first, and of equals the older.
-type priorityDriver struct{ noConsumers }
-
-func (priorityDriver) setup(w *worker, c *conn, k int) bool { return ownTube(w, c, k) }
+type priorityDriver struct{ ownTube }
 
 func (d priorityDriver) begin(w *worker, c *conn, at int64) {
 	c.drv = driverState{start: at}

@@ -209,8 +209,10 @@ func boundBacklog(c *bench.Config, jobs int) {
 	}
 }
 
-// ownTube is driver.setup for a connection that puts into and takes from one tube.
-func ownTube(w *worker, c *conn, k int) bool {
+// ownTube is embedded by drivers whose connections all begin units, and put into and take from one tube each.
+type ownTube struct{}
+
+func (ownTube) setup(w *worker, c *conn, k int) bool {
 	tube := w.tube(int(c.number))
 	switch k {
 	case 0:
@@ -223,7 +225,4 @@ func ownTube(w *worker, c *conn, k int) bool {
 	return k < 3
 }
 
-// noConsumers is embedded by drivers whose connections all begin units.
-type noConsumers struct{}
-
-func (noConsumers) join(*worker, *conn, int64) {}
+func (ownTube) join(*worker, *conn, int64) {}

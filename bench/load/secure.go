@@ -12,9 +12,10 @@ import (
 
 // secure is TLS on a connection of the load. After the handshake, the tls.Conn reads from memory and writes to it.
 type secure struct {
-	conn *tls.Conn
-	in   []byte // what was read, and not decrypted yet
-	out  []byte // what was encrypted, and not written yet
+	net.Conn // nil: the tls.Conn has no use for what is not defined here
+	conn     *tls.Conn
+	in       []byte // what was read, and not decrypted yet
+	out      []byte // what was encrypted, and not written yet
 
 	// During the handshake only: the socket, and when to give up.
 	fd       int32
@@ -137,12 +138,3 @@ func (s *secure) await(events int16) error {
 		}
 	}
 }
-
-// The rest of net.Conn, which the tls.Conn has no use for.
-
-func (s *secure) Close() error                     { return nil }
-func (s *secure) LocalAddr() net.Addr              { return nil }
-func (s *secure) RemoteAddr() net.Addr             { return nil }
-func (s *secure) SetDeadline(time.Time) error      { return nil }
-func (s *secure) SetReadDeadline(time.Time) error  { return nil }
-func (s *secure) SetWriteDeadline(time.Time) error { return nil }
