@@ -58,9 +58,9 @@ type Config struct {
 	CPUs []int `json:"cpus"`
 	// Keep leaves the jobs in the server, for callers that stop it afterwards. They are counted, but not compared.
 	Keep bool `json:"keep"`
-	// Patience is how long the load may go without any reply before the run is given up. Default 10 seconds; Delay or
+	// ReplyTimeout is how long the load may go without any reply before the run is given up. Default 10 seconds; Delay or
 	// Timeout is added.
-	Patience time.Duration `json:"patience_ns"`
+	ReplyTimeout time.Duration `json:"patience_ns"`
 	// Log keeps a histogram of every second for Result.WriteLog.
 	Log bool `json:"-"`
 	// Progress, when set, is called several times a second, from one goroutine of the run's own.

@@ -64,7 +64,7 @@ func TestComparisonMeasuresAllServersInAllRounds(t *testing.T) {
 func TestComparisonReportsAServerThatBreaksThePromises(t *testing.T) {
 	c := &Comparison{Servers: []Server{fakeCommand(t, "good", ""), fakeCommand(t, "lossy", "lossy")}, Rounds: 1}
 	cfg := small("put", 200)
-	cfg.Patience = patienceOfFaults
+	cfg.ReplyTimeout = faultTimeout
 	res, err := c.Run(t.Context(), []Measurement{Load(cfg)})
 	if err != nil {
 		t.Fatal(err)

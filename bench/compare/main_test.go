@@ -148,5 +148,5 @@ func peer(t *testing.T, program string) string {
 	return path
 }
 
-// patienceOfFaults is how long a load waits for what a faulty server does not send.
-const patienceOfFaults = 2 * time.Second
+// faultTimeout is how long a load waits for what a faulty server does not send.
+const faultTimeout = 2 * time.Second

@@ -28,7 +28,7 @@ type process struct {
 	tls    string // where it speaks TLS if its command says {tls}
 	begun  time.Time
 	output output
-	ended  chan struct{} // closed when it has ended, and nobody writes to output any more or stopPatience has passed since
+	ended  chan struct{} // closed when it has ended, and nobody writes to output any more or stopTimeout has passed since
 }
 
 // An output keeps the beginning of what a process says.
@@ -56,7 +56,7 @@ func (o *output) String() string {
 func (p *process) run(words []string, cpus []int) error {
 	p.cmd, p.ended = exec.Command(words[0], words[1:]...), make(chan struct{})
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.WaitDelay = stopPatience
+	p.cmd.WaitDelay = stopTimeout
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	host.EndWithThread(p.cmd.SysProcAttr) // Ctrl-C at a terminal reaches the generator alone
 	result := make(chan error)
@@ -82,12 +82,12 @@ var errSilent = errors.New("is not ready")
 // await waits until ready says that the process serves on addr. It returns an error that wraps errNoStart when the process
 // ends before.
 func (p *process) await(ctx context.Context, addr string, ready func() bool) error {
-	return p.awaitFor(ctx, addr, startPatience, ready)
+	return p.awaitFor(ctx, addr, startTimeout, ready)
 }
 
 // awaitFor is await with a limit.
-func (p *process) awaitFor(ctx context.Context, addr string, patience time.Duration, ready func() bool) error {
-	for deadline := time.Now().Add(patience); !ready(); {
+func (p *process) awaitFor(ctx context.Context, addr string, timeout time.Duration, ready func() bool) error {
+	for deadline := time.Now().Add(timeout); !ready(); {
 		select {
 		case <-p.ended:
 			err := errNoStart
@@ -127,7 +127,7 @@ func (p *process) stop() {
 	p.signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(stopPatience):
+	case <-time.After(stopTimeout):
 	}
 	p.kill() // a wrapper may have ended before its server
 }

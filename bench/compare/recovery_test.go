@@ -29,7 +29,7 @@ func TestRecoveryFindsTheJobsOfBeanstalkd(t *testing.T) {
 func TestRecoveryMissesJobsThatWereAcknowledged(t *testing.T) {
 	c := &Comparison{Servers: []Server{fakeCommand(t, "forgetful", "{dir}")}, Rounds: 1, Dir: t.TempDir()}
 	cfg := small("put", 10)
-	cfg.Patience = patienceOfFaults
+	cfg.ReplyTimeout = faultTimeout
 	res, err := c.Run(t.Context(), []Measurement{Recovery("recovery", "", cfg)})
 	if err != nil {
 		t.Fatal(err)

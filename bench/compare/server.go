@@ -58,8 +58,8 @@ func (s Server) clustered() bool { return strings.Contains(s.Command, "{cluster}
 var errNoStart = errors.New("the server does not start")
 
 const (
-	startPatience = 60 * time.Second // a server may have a long log to read
-	stopPatience  = 10 * time.Second
+	startTimeout = 60 * time.Second // a server may have a long log to read
+	stopTimeout  = 10 * time.Second
 )
 
 // errPortTaken is returned for a server that ended while another program had its port.
@@ -164,7 +164,7 @@ func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus 
 		switch {
 		case err == nil:
 			leader = i
-		case !errors.Is(err, errSilent) || time.Since(all[0].begun) > startPatience:
+		case !errors.Is(err, errSilent) || time.Since(all[0].begun) > startTimeout:
 			return all, err
 		}
 	}

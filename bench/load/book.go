@@ -14,9 +14,9 @@ const (
 type jobState uint8
 
 const (
-	jobInserted jobState = 1 << iota // the put was acknowledged
-	jobHeld                          // a connection of ours has it reserved
-	jobSeen                          // it was reserved at least once
+	jobInserted  jobState = 1 << iota // the put was acknowledged
+	jobReserved                       // a connection of ours has it reserved
+	jobHandedOut                      // it was reserved at least once
 	jobDeleted
 )
 
@@ -132,7 +132,7 @@ func (k *book) inserted(id, seq uint64, tag uint32, sent int64) int64 {
 		return -1
 	}
 	took := int64(-1)
-	if e.state&jobSeen != 0 {
+	if e.state&jobHandedOut != 0 {
 		took = e.at - sent
 		if e.seq != noSeq && e.seq != seq {
 			k.add(bench.ViolationCorrupt, "job %d came with the body of another job", id)
@@ -160,7 +160,7 @@ func (k *book) reserved(id uint64, body []byte, now int64) (tag uint32, took int
 	case p == closedPage || e.state&jobDeleted != 0:
 		k.add(bench.ViolationDuplicate, "job %d was handed out after it was deleted", id)
 		return 0, -1
-	case e.state&jobHeld != 0:
+	case e.state&jobReserved != 0:
 		k.add(bench.ViolationDuplicate, "job %d was handed out while it was reserved", id)
 	case !intact:
 		k.add(bench.ViolationCorrupt, "the body of job %d (%d bytes) is not the one that was put", id, len(body))
@@ -170,31 +170,31 @@ func (k *book) reserved(id uint64, body []byte, now int64) (tag uint32, took int
 		} else if seq == noSeq && len(body) != k.bodies.size(e.seq) {
 			k.add(bench.ViolationCorrupt, "the body of job %d has %d bytes, put with %d", id, len(body), k.bodies.size(e.seq))
 		}
-		if e.state&jobSeen == 0 {
+		if e.state&jobHandedOut == 0 {
 			took = now - e.at
 		}
-	case e.state&jobSeen == 0:
+	case e.state&jobHandedOut == 0:
 		e.at, e.seq = now, seq
 	}
-	e.state |= jobHeld | jobSeen
+	e.state |= jobReserved | jobHandedOut
 	return e.tag, took
 }
 
-// letGo records that a release or a bury of the job is about to be sent. From then on another may get it.
-func (k *book) letGo(id uint64) {
+// release records that a release or a bury of the job is about to be sent. From then on another may get it.
+func (k *book) release(id uint64) {
 	s := k.lock(id)
 	defer k.unlock(s)
 	if p := s.page(id); p != closedPage {
-		p.entries[id%pageSize].state &^= jobHeld
+		p.entries[id%pageSize].state &^= jobReserved
 	}
 }
 
-// letGoAll records that all connections of the run are closed, which gives back what they held. The workers must have ended.
-func (k *book) letGoAll() {
+// releaseAll records that all connections of the run are closed, which gives back what they held. The workers must have ended.
+func (k *book) releaseAll() {
 	for i := range k.stripes {
 		for _, p := range k.stripes[i].pages {
 			for j := range p.entries {
-				p.entries[j].state &^= jobHeld
+				p.entries[j].state &^= jobReserved
 			}
 		}
 	}
@@ -210,7 +210,7 @@ func (k *book) deleted(id uint64) {
 		k.add(bench.ViolationDuplicate, "job %d was deleted twice", id)
 		return
 	}
-	e.state = e.state&^jobHeld | jobDeleted
+	e.state = e.state&^jobReserved | jobDeleted
 	if e.state&jobInserted != 0 {
 		s.finish(id, p)
 	}
@@ -225,7 +225,7 @@ func (k *book) close(keep bool) {
 				e := &p.entries[j]
 				id := no*pageSize + uint64(j)
 				switch {
-				case e.state&(jobSeen|jobDeleted) != 0 && e.state&jobInserted == 0:
+				case e.state&(jobHandedOut|jobDeleted) != 0 && e.state&jobInserted == 0:
 					k.add(bench.ViolationDuplicate, "job %d was handed out, but no put was given that id", id)
 				case e.state != 0 && e.state&jobDeleted == 0 && !keep:
 					k.add(bench.ViolationLost, "job %d was put and never came back", id)

@@ -35,7 +35,7 @@ func TestBookTakesAnyOrderOfWhatConnectionsReport(t *testing.T) {
 		if _, took := k.reserved(3, k.body(12), 200); (took >= 0) != (i == 0) {
 			t.Errorf("time %d: got %d ns", i, took)
 		}
-		k.letGo(3)
+		k.release(3)
 	}
 	k.reserved(3, k.body(12), 300)
 	k.deleted(3)

@@ -55,7 +55,7 @@ func (s *shared) cleanUp(ctl *control) error {
 	if s.cfg.Keep {
 		return nil
 	}
-	for deadline := time.Now().Add(s.cfg.Patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(s.cfg.ReplyTimeout); ; time.Sleep(10 * time.Millisecond) {
 		for tubes := range slices.Chunk(s.tubes, watchedAtOnce) {
 			err := ctl.watchOnly(tubes)
 			if err == nil {
@@ -192,7 +192,7 @@ func (s *shared) closeAll(workers []*worker) {
 	for _, w := range workers {
 		w.closeAll()
 	}
-	s.book.letGoAll()
+	s.book.releaseAll()
 }
 
 // closeAll closes all that a worker has open, once its thread has ended. It may be called again.

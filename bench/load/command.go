@@ -42,25 +42,25 @@ func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 }
 
 // sendReserve sends a reserve without a timeout.
-func (w *worker) sendReserve(c *conn, sent, start int64, step uint8) {
+func (w *worker) sendReserve(c *conn, sent, start int64, stage uint8) {
 	w.out = append(w.out, "reserve\r\n"...)
-	w.push(c, slot{sent: sent, start: start, metric: metricReserve, step: step})
+	w.push(c, slot{sent: sent, start: start, metric: metricReserve, stage: stage})
 }
 
 // sendNumber sends a command with one number.
-func (w *worker) sendNumber(c *conn, m metric, command string, n uint64, sent, start int64, step uint8) {
+func (w *worker) sendNumber(c *conn, m metric, command string, n uint64, sent, start int64, stage uint8) {
 	w.out = append(strconv.AppendUint(append(w.out, command...), n, 10), '\r', '\n')
-	w.push(c, slot{sent: sent, start: start, arg: n, metric: m, step: step})
+	w.push(c, slot{sent: sent, start: start, arg: n, metric: m, stage: stage})
 }
 
 // sendDelete deletes a job.
-func (w *worker) sendDelete(c *conn, id uint64, sent, start int64, step uint8) {
-	w.sendNumber(c, metricDelete, "delete ", id, sent, start, step)
+func (w *worker) sendDelete(c *conn, id uint64, sent, start int64, stage uint8) {
+	w.sendNumber(c, metricDelete, "delete ", id, sent, start, stage)
 }
 
 // sendBury buries a job that this connection holds.
 func (w *worker) sendBury(c *conn, id uint64, sent, start int64) {
-	w.book.letGo(id)
+	w.book.release(id)
 	w.out = append(strconv.AppendUint(append(w.out, "bury "...), id, 10), " 0\r\n"...)
 	w.push(c, slot{sent: sent, start: start, arg: id, metric: metricBury})
 }
@@ -75,7 +75,7 @@ func (w *worker) sendTube(c *conn, m metric, command, tube string) {
 // check books what a reply says, and reports whether it is one that the command may get.
 func (w *worker) check(s *slot, r *reply, now int64) bool {
 	if r.kind != expected[s.metric] {
-		if s.step == mayFindNothing && r.kind == allowed[s.metric] && r.kind != replyGarbage {
+		if s.stage == mayFindNothing && r.kind == allowed[s.metric] && r.kind != replyGarbage {
 			return true
 		}
 		w.violate(bench.ViolationReply, "%s was answered %q", metricNames[s.metric], r.line)

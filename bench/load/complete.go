@@ -20,8 +20,8 @@ func complete(c *bench.Config) (*Scenario, error) {
 	}
 	c.Conns = max(c.Conns, 1)
 	c.Depth = max(c.Depth, 1)
-	if c.Patience <= 0 {
-		c.Patience = 10 * time.Second
+	if c.ReplyTimeout <= 0 {
+		c.ReplyTimeout = 10 * time.Second
 	}
 	if sc.shape != nil {
 		sc.shape(c)
@@ -56,7 +56,7 @@ func complete(c *bench.Config) (*Scenario, error) {
 // before defaults are filled in.
 func misfit(c *bench.Config, sc *Scenario) error {
 	if min(c.Conns, c.Producers, c.Depth, c.Threads, c.Tubes, c.Runs, c.Backlog, c.Idle, c.Waiting, c.Held, c.FurtherTubes) < 0 ||
-		min(c.Duration, c.Warmup, c.Delay, c.Timeout, c.Patience) < 0 || c.Count < 0 || c.Rate < 0 {
+		min(c.Duration, c.Warmup, c.Delay, c.Timeout, c.ReplyTimeout) < 0 || c.Count < 0 || c.Rate < 0 {
 		return errors.New("numbers must not be negative")
 	}
 	for _, o := range []struct {

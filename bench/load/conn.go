@@ -21,24 +21,24 @@ const (
 
 // A conn is one connection. It belongs to one worker.
 type conn struct {
-	fd        int32
-	index     uint32 // in the worker's conns
-	number    uint32 // among the run's connections of this role
-	role      role
-	state     connState
-	writing   bool // the poller is asked about writability
-	head      uint32
-	tail      uint32 // commands [head, tail) are in flight
-	nextSetup uint32
-	units     uint32   // units under way
-	nextHeld  int      // commands sent to hold jobs
-	want      int      // the least length of carry that can be a whole reply
-	carry     []byte   // the beginning of a reply
-	pending   []byte   // what the kernel has not taken yet, encrypted if there is TLS
-	began     int64    // when connecting began; 0: nothing is being connected
-	held      []uint64 // ids of jobs that it holds, beyond those of its units
-	secure    *secure  // nil for plain text
-	drv       driverState
+	fd           int32
+	index        uint32 // in the worker's conns
+	number       uint32 // among the run's connections of this role
+	role         role
+	state        connState
+	writing      bool // the poller is asked about writability
+	head         uint32
+	tail         uint32 // commands [head, tail) are in flight
+	nextSetup    uint32
+	units        uint32   // units under way
+	nextHeld     int      // commands sent to hold jobs
+	want         int      // the least length of carry that can be a whole reply
+	carry        []byte   // the beginning of a reply
+	pending      []byte   // what the kernel has not taken yet, encrypted if there is TLS
+	began        int64    // when connecting began; 0: nothing is being connected
+	reservations []uint64 // ids of jobs that it has reserved, beyond those of its units
+	secure       *secure  // nil for plain text
+	drv          driverState
 }
 
 // driverState is what a driver may keep with a connection.
@@ -56,7 +56,7 @@ type slot struct {
 	arg    uint64 // the job's number for a put, otherwise the number in the command, such as an id
 	tag    uint32 // what the book shall keep of a put
 	metric metric
-	step   uint8 // the driver's
+	stage  uint8 // of the unit, as its driver counts; or mayFindNothing
 }
 
 // A driver is the logic of a scenario: it begins units, and continues them as replies come. One driver serves all

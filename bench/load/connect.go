@@ -32,7 +32,7 @@ func (w *worker) connect() error {
 		if w.violations.total.Load() > 0 {
 			return bench.ErrBroken
 		}
-		if w.now()-w.lastReply > int64(w.cfg.Patience) {
+		if w.now()-w.lastReply > int64(w.cfg.ReplyTimeout) {
 			return fmt.Errorf("%d of %d connections were ready when the server ceased to answer", w.ready, len(w.conns))
 		}
 	}
@@ -74,7 +74,7 @@ func (w *worker) connected(c *conn) {
 		}
 	}
 	if config := w.addr.TLS(); config != nil {
-		s, err := handshake(c.fd, config, w.cfg.Patience)
+		s, err := handshake(c.fd, config, w.cfg.ReplyTimeout)
 		if err != nil {
 			w.fail(c, "handshake: %v", err)
 			return
@@ -203,7 +203,7 @@ func (w *worker) rollCall() error {
 		if w.abort.Load() {
 			return errAborted
 		}
-		if w.violations.total.Load() > violationLimit || w.now()-w.lastReply > int64(w.cfg.Patience) {
+		if w.violations.total.Load() > violationLimit || w.now()-w.lastReply > int64(w.cfg.ReplyTimeout) {
 			w.violate(bench.ViolationMissing, "%d of %d idle connections do not answer", idle-w.ready, idle)
 			return bench.ErrBroken
 		}

@@ -43,7 +43,7 @@ func (buryDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool
 		w.end(c, s.start, now)
 	case s.metric == metricPut:
 		w.sendReserve(c, now, s.start, buryFirst)
-	case s.metric == metricReserve && s.step == buryFirst:
+	case s.metric == metricReserve && s.stage == buryFirst:
 		w.sendBury(c, r.id, now, s.start)
 	case s.metric == metricBury:
 		w.sendNumber(c, metricKick, "kick ", 1, now, s.start, 0)

@@ -65,7 +65,7 @@ const (
 // mixDriver sends commands at random. A unit is a command.
 type mixDriver struct{ ownTube }
 
-// mayFindNothing, as a step, also allows the reply that the command has in allowed.
+// mayFindNothing, as a stage, also allows the reply that the command has in allowed.
 const mayFindNothing uint8 = 0xff
 
 // choose returns a step at random, by the weights.
@@ -86,7 +86,7 @@ func (w *worker) pick(r bench.Range) uint32 {
 func (d mixDriver) begin(w *worker, c *conn, at int64) {
 	step := w.choose()
 	switch {
-	case step.needsJob && len(c.held) == 0, step.metric == metricReserve && len(c.held) < mostHeld:
+	case step.needsJob && len(c.reservations) == 0, step.metric == metricReserve && len(c.reservations) < mostHeld:
 		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)
 	case step.metric == metricPut && w.backlog() < mostMixed:
 		delay := w.pick(step.Delay)
@@ -94,7 +94,7 @@ func (d mixDriver) begin(w *worker, c *conn, at int64) {
 	case step.metric == metricKick:
 		w.sendNumber(c, metricKick, "kick ", uint64(w.pick(step.Bound)), at, at, 0)
 	case step.needsJob && (step.metric == metricTouch || step.metric == metricStats):
-		w.sendNumber(c, step.metric, step.Command+" ", c.held[len(c.held)-1], at, at, 0)
+		w.sendNumber(c, step.metric, step.Command+" ", c.reservations[len(c.reservations)-1], at, at, 0)
 	case step.needsJob || step.metric == metricPut || step.metric == metricReserve:
 		d.giveAway(w, c, step, at)
 	case step.Command == "stats-tube":
@@ -102,22 +102,22 @@ func (d mixDriver) begin(w *worker, c *conn, at int64) {
 		w.push(c, slot{sent: at, start: at, metric: metricStats})
 	default:
 		w.out = append(append(w.out, step.Command...), '\r', '\n')
-		w.push(c, slot{sent: at, start: at, metric: step.metric, step: mayFindNothing})
+		w.push(c, slot{sent: at, start: at, metric: step.metric, stage: mayFindNothing})
 	}
 }
 
 // giveAway releases, buries or deletes a job that c holds. A put beyond mostMixed and a reserve beyond mostHeld become a
 // delete; when c holds no job, any of them becomes a reserve.
 func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
-	if len(c.held) == 0 {
+	if len(c.reservations) == 0 {
 		w.sendNumber(c, metricReserve, "reserve-with-timeout ", 0, at, at, mayFindNothing)
 		return
 	}
-	id := c.held[len(c.held)-1]
-	c.held = c.held[:len(c.held)-1]
+	id := c.reservations[len(c.reservations)-1]
+	c.reservations = c.reservations[:len(c.reservations)-1]
 	switch step.metric {
 	case metricRelease:
-		w.book.letGo(id)
+		w.book.release(id)
 		w.out = append(w.out, "release "...)
 		w.out = append(strconv.AppendUint(w.out, id, 10), ' ')
 		w.out = append(strconv.AppendUint(w.out, uint64(w.pick(step.Priority)), 10), ' ')
@@ -132,7 +132,7 @@ func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
 
 func (mixDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool) {
 	if ok && r.kind == replyReserved {
-		c.held = append(c.held, r.id)
+		c.reservations = append(c.reservations, r.id)
 	}
 	w.end(c, s.start, now)
 }

@@ -46,7 +46,7 @@ func (w *worker) run(window times) (err error) {
 		}
 		if !finished && w.active == 0 {
 			w.lastReply = now // nothing is owed
-		} else if now-w.lastReply > int64(w.cfg.Patience) {
+		} else if now-w.lastReply > int64(w.cfg.ReplyTimeout) {
 			w.reportMissing()
 			break
 		}
@@ -164,10 +164,10 @@ func (w *worker) reportMissing() {
 		if c.role != roleUnits || c.head == c.tail {
 			continue
 		}
-		w.violate(bench.ViolationMissing, "connection %d: no reply to %s for %v", i, metricNames[w.slot(c, c.head).metric], w.cfg.Patience)
+		w.violate(bench.ViolationMissing, "connection %d: no reply to %s for %v", i, metricNames[w.slot(c, c.head).metric], w.cfg.ReplyTimeout)
 	}
 	for _, i := range w.refused {
-		w.violate(bench.ViolationClosed, "connection %d: no room in the server's backlog for %v", i, w.cfg.Patience)
+		w.violate(bench.ViolationClosed, "connection %d: no room in the server's backlog for %v", i, w.cfg.ReplyTimeout)
 	}
 	if w.consumes && w.backlog() > 0 {
 		w.violate(bench.ViolationMissing, "%d jobs were put and did not come back", w.backlog())

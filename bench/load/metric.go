@@ -41,6 +41,6 @@ var expected = [numMetrics]replyKind{
 	metricAuth: replyAuthenticated,
 }
 
-// allowed is another reply that a command may get when its step says that it may find nothing; where there is none,
+// allowed is another reply that a command may get when its stage is mayFindNothing; where there is none,
 // it is replyGarbage.
 var allowed = [numMetrics]replyKind{metricReserve: replyTimedOut, metricPeek: replyNotFound}

@@ -42,7 +42,7 @@ func Run(ctx context.Context, cfg bench.Config) (*bench.Result, error) {
 
 // runOnce is one run from connecting to cleaning up. With an error, it returns what was measured before, or nil.
 func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (*bench.RunResult, error) {
-	ctl, err := dialControl(&cfg.Addr, cfg.Token, cfg.Patience)
+	ctl, err := dialControl(&cfg.Addr, cfg.Token, cfg.ReplyTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 		phase("cleaning up")
 		s.closeAll(workers)
 		s.abort.Store(false)
-		ctl.timeout = cfg.Patience
+		ctl.timeout = cfg.ReplyTimeout
 		_ = s.cleanUp(ctl) // what cannot be taken out stays; the run failed for another reason
 		return s.failed(r, err)
 	}
@@ -108,7 +108,7 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 	}
 	err = onAll(workers, func(w *worker) error { return w.run(window) })
 	if err != nil {
-		ctl.timeout = cfg.Patience
+		ctl.timeout = cfg.ReplyTimeout
 	}
 	if s.atStart.at > 0 && s.atEnd.at == 0 {
 		s.sample(&s.atEnd)

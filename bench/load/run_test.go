@@ -17,7 +17,7 @@ import (
 
 // quick is a small load that ends by a count.
 func quick(addr bench.Address, scenario string) bench.Config {
-	return bench.Config{Addr: addr, Scenario: scenario, Conns: 8, Count: 200, Seed: 7, Patience: time.Minute}
+	return bench.Config{Addr: addr, Scenario: scenario, Conns: 8, Count: 200, Seed: 7, ReplyTimeout: time.Minute}
 }
 
 func mustRun(t *testing.T, cfg bench.Config) *bench.Result {
@@ -183,7 +183,7 @@ func TestBooksCatchEveryFault(t *testing.T) {
 				t.Parallel()
 				s := faulty.Start(t, "tcp", c.faults)
 				cfg := scenarioCases(t, s.Addr)[scenario]
-				cfg.Patience = patienceOfFaults
+				cfg.ReplyTimeout = faultTimeout
 				if scenario == "delayed" {
 					cfg.Count = 20
 				}
@@ -208,7 +208,7 @@ func TestAWorkerThatGivesUpEndsTheRunOfAll(t *testing.T) {
 	t.Parallel()
 	s := faulty.Start(t, "tcp", faulty.Faults{Mute: 150}) // of 200 puts, one is not answered
 	cfg := quick(s.Addr, "produce-consume")
-	cfg.Conns, cfg.Producers, cfg.Threads, cfg.Patience = 6, 3, 3, patienceOfFaults
+	cfg.Conns, cfg.Producers, cfg.Threads, cfg.ReplyTimeout = 6, 3, 3, faultTimeout
 	for _, v := range mustRun(t, cfg).Runs[0].Violations {
 		if v.Kind == bench.ViolationMissing {
 			return
@@ -235,7 +235,7 @@ func TestNothingElseIsWrongWhenAConnectionBreaks(t *testing.T) {
 			t.Parallel()
 			s := faulty.Start(t, "tcp", c.faults)
 			cfg := quick(s.Addr, c.scenario)
-			cfg.Depth, cfg.Patience = c.depth, patienceOfFaults
+			cfg.Depth, cfg.ReplyTimeout = c.depth, faultTimeout
 			res := mustRun(t, cfg)
 			if v := res.Runs[0].Violations; len(v) != 1 || v[0].Kind != c.want {
 				t.Errorf("got %v, want %q alone", res.Err(), c.want)
@@ -266,7 +266,7 @@ func TestARunEndsOnAServerThatKeepsWhatItDeletes(t *testing.T) {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			cfg := quick(faulty.Start(t, "tcp", faulty.Faults{Undelete: 1}).Addr, scenario)
-			cfg.Patience = patienceOfFaults
+			cfg.ReplyTimeout = faultTimeout
 			if err := mustRun(t, cfg).Err(); !errors.Is(err, bench.ErrBroken) {
 				t.Errorf("got %v", err)
 			}
@@ -358,7 +358,7 @@ func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ctl.Close()
-	s := &shared{cfg: &bench.Config{Patience: time.Second}, bodies: newBodies(bench.FixedSize(10), 1), base: time.Now()}
+	s := &shared{cfg: &bench.Config{ReplyTimeout: time.Second}, bodies: newBodies(bench.FixedSize(10), 1), base: time.Now()}
 	s.book = newBook(&s.violations, s.bodies, false)
 	for i := range 2*watchedAtOnce + 500 {
 		s.tubes = append(s.tubes, fmt.Sprint("tube-", i))
@@ -406,7 +406,7 @@ func TestAnInterruptedRunEnds(t *testing.T) {
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	cfg := quick(s.Addr, "cycle")
 	cfg.Count, cfg.Duration = 0, time.Hour
-	cfg.Patience = time.Hour // what had been on its way keeps nobody waiting
+	cfg.ReplyTimeout = time.Hour // what had been on its way keeps nobody waiting
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.Progress = func(p bench.Progress) {
 		if p.Commands > 0 {
@@ -438,7 +438,7 @@ func TestAnInterruptionIsHeededBeforeTheServerHasAnswered(t *testing.T) {
 		}
 	}()
 	cfg := quick(addr, "cycle")
-	cfg.Patience = time.Hour
+	cfg.ReplyTimeout = time.Hour
 	if _, err := Run(ctx, cfg); !errors.Is(err, errAborted) {
 		t.Errorf("got %v", err)
 	}
@@ -454,6 +454,6 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-// patienceOfFaults is how long a run waits for what a faulty server does not send. On a busy machine, a correct reply may
+// faultTimeout is how long a run waits for what a faulty server does not send. On a busy machine, a correct reply may
 // take most of it.
-const patienceOfFaults = 2 * time.Second
+const faultTimeout = 2 * time.Second

@@ -112,7 +112,7 @@ var scenarios = []*Scenario{
 		driver: produceDriver{delayed: true}, shape: func(c *bench.Config) {
 			c.Delay = cmp.Or(c.Delay, time.Second)
 			boundBacklog(c, 10000)
-			c.Patience += c.Delay
+			c.ReplyTimeout += c.Delay
 			halfProduce(c)
 		},
 	},
@@ -139,7 +139,7 @@ var scenarios = []*Scenario{
 		Name: "reserve-timeout", About: "reserves that time out; how late they do",
 		Uses: Timeout | Tubes | Count | Rate | Held, Metric: bench.LateMetric,
 		Row:    &Row{", a timeout of 1 s", func(c *bench.Config) { c.Conns, c.Timeout = 1000, time.Second }},
-		driver: timeoutDriver{}, shape: func(c *bench.Config) { c.Patience += c.Timeout },
+		driver: timeoutDriver{}, shape: func(c *bench.Config) { c.ReplyTimeout += c.Timeout },
 	},
 	{
 		Name: "churn", About: "connect, put, reserve, delete and close",

@@ -23,8 +23,8 @@ type secure struct {
 }
 
 // handshake blocks until the handshake has ended: a worker has one under way at a time, and its other connections wait.
-func handshake(fd int32, config *tls.Config, patience time.Duration) (*secure, error) {
-	s := &secure{fd: fd, deadline: time.Now().Add(patience)}
+func handshake(fd int32, config *tls.Config, timeout time.Duration) (*secure, error) {
+	s := &secure{fd: fd, deadline: time.Now().Add(timeout)}
 	s.conn = tls.Client(s, config)
 	if err := s.conn.Handshake(); err != nil {
 		return nil, err

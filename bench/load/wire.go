@@ -71,7 +71,7 @@ func (w *worker) take(c *conn, now int64) {
 	w.record(s.metric, s.start, now-s.sent)
 	if c.state == stateSetup {
 		if s.metric == metricReserve && ok {
-			c.held = append(c.held, w.rep.id)
+			c.reservations = append(c.reservations, w.rep.id)
 		}
 		w.prepareConn(c, now)
 		return

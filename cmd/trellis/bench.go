@@ -61,7 +61,7 @@ func (l *loadFlags) register(cmd *cobra.Command) {
 	f.DurationVar(&l.cfg.Delay, "delay", 0, forScenario(load.Delay)+"the longest delay, in whole seconds (default 1s)")
 	f.DurationVar(&l.cfg.Timeout, "timeout", time.Second, forScenario(load.Timeout)+"the timeout, in whole seconds")
 	f.StringVar(&l.mix, "mix", "", forScenario(load.Mix)+"the file with weights and commands")
-	f.DurationVar(&l.cfg.Patience, "patience", 10*time.Second, "give up when no reply has come for so long")
+	f.DurationVar(&l.cfg.ReplyTimeout, "patience", 10*time.Second, "give up when no reply has come for so long")
 	l.flags = f
 	cmd.Flags().AddFlagSet(f)
 	cmd.MarkFlagsMutuallyExclusive("duration", "count")

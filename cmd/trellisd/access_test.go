@@ -275,7 +275,7 @@ func TestTheLoadGeneratorAuthenticates(t *testing.T) {
 	for _, scenario := range []string{"cycle", "produce-consume", "churn"} {
 		cfg := bench.Config{
 			Addr: addr, Token: "right", Runs: 1,
-			Scenario: scenario, Conns: 10, Depth: 1, Threads: 1, Idle: 2, Waiting: 2, Count: 200, Seed: 1, Patience: patience,
+			Scenario: scenario, Conns: 10, Depth: 1, Threads: 1, Idle: 2, Waiting: 2, Count: 200, Seed: 1, ReplyTimeout: patience,
 		}
 		res, err := load.Run(t.Context(), cfg)
 		if err == nil {

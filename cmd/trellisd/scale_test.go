@@ -106,7 +106,7 @@ func underLoad(t *testing.T, s *server, cfg bench.Config) *bench.RunResult {
 	if cfg.Addr, err = bench.ParseAddress(s.addrs[0].String()); err != nil {
 		t.Fatal(err)
 	}
-	cfg.Patience, cfg.Seed = time.Minute, 1
+	cfg.ReplyTimeout, cfg.Seed = time.Minute, 1
 	r, err := load.Run(context.Background(), cfg)
 	if err == nil {
 		err = r.Err()

@@ -175,7 +175,7 @@ func soakLoad(t *testing.T, s *server, certs *certFiles, n int) {
 	cfg := bench.Config{
 		Scenario: scenario.Name, Conns: []int{1, 7, 50, 300}[rand.IntN(4)], Depth: []int{1, 1, 8, 32}[rand.IntN(4)],
 		Duration: 700 * time.Millisecond, Warmup: time.Millisecond,
-		Seed: rand.Uint64(), Patience: time.Minute,
+		Seed: rand.Uint64(), ReplyTimeout: time.Minute,
 	}
 	cfg.Threads = min(cfg.Conns, 1+rand.IntN(3))
 	var err error

@@ -16,7 +16,7 @@ type Stats struct {
 	Authenticated uint64 // connections whose client was known, or has sent a token that is right
 	BadToken      uint64 // connections closed because the token was nobody's
 	NoToken       uint64 // because something else was sent than a token
-	Silent        uint64 // because no line was sent in time, or before others needed the place
+	Silent        uint64 // because no line was sent in time, or before others needed the connection
 	Denied        uint64 // commands that a client had no right to
 }
 
