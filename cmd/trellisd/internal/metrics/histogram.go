@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -44,12 +46,26 @@ type distribution struct {
 
 func (m *distribution) Desc() *prometheus.Desc { return m.desc }
 
+// unlabelled stands for the family in what the library makes of the native buckets: the labels are added afterwards.
+var unlabelled = prometheus.NewDesc("native_buckets", "Native buckets.", nil, nil)
+
 func (m *distribution) Write(out *dto.Metric) error {
-	count, sum := m.h.Count(), m.h.Sum.Seconds()
-	out.Label = m.labels
-	out.Histogram = &dto.Histogram{SampleCount: &count, SampleSum: &sum}
+	buckets := make(map[int]int64)
+	for i, n := range m.h.Buckets {
+		if i > 0 && n > 0 { // the first has no lower bound, which is Prometheus's zero bucket
+			buckets[histogram.First+i] = int64(n)
+		}
+	}
+	native, err := prometheus.NewConstNativeHistogram(unlabelled, m.h.Count(), m.h.Sum.Seconds(), buckets, nil,
+		m.h.Buckets[0], histogram.Schema, histogram.UpperBound(0), time.Time{})
+	if err != nil {
+		return err
+	}
+	if err := native.Write(out); err != nil {
+		return err
+	}
+	out.Label, out.Histogram.CreatedTimestamp = m.labels, nil
 	m.writeClassic(out.Histogram)
-	m.writeNative(out.Histogram)
 	return nil
 }
 
@@ -65,45 +81,5 @@ func (m *distribution) writeClassic(out *dto.Histogram) {
 		}
 		bound, cumulative := histogram.UpperBound(i), n
 		out.Bucket = append(out.Bucket, &dto.Bucket{UpperBound: &bound, CumulativeCount: &cumulative})
-	}
-}
-
-// longestGap is the most empty buckets in a row that are written out; more of them end a span.
-const longestGap = 2
-
-// writeNative fills in the buckets in spans of neighbours, each as its difference
-// from the one before. The first bucket has no lower bound, which is Prometheus's
-// zero bucket.
-func (m *distribution) writeNative(out *dto.Histogram) {
-	schema, threshold, zeros := int32(histogram.Schema), histogram.UpperBound(0), m.h.Buckets[0]
-	out.Schema, out.ZeroThreshold, out.ZeroCount = &schema, &threshold, &zeros
-
-	var span *dto.BucketSpan
-	last := int64(0)                   // count of the bucket written last
-	next := int32(histogram.First) + 1 // number of the bucket behind it
-	write := func(n int64) {
-		*span.Length++
-		out.PositiveDelta = append(out.PositiveDelta, n-last)
-		last = n
-		next++
-	}
-	for i, n := range m.h.Buckets {
-		if i == 0 || n == 0 {
-			continue
-		}
-		number := int32(histogram.First + i)
-		if gap := number - next; span == nil || gap > longestGap {
-			offset := gap
-			if span == nil {
-				offset = number // counted from bucket 0
-			}
-			span = &dto.BucketSpan{Offset: &offset, Length: new(uint32)}
-			out.PositiveSpan = append(out.PositiveSpan, span)
-			next = number
-		}
-		for next < number {
-			write(0)
-		}
-		write(int64(n))
 	}
 }
