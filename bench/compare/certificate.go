@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -43,29 +44,18 @@ func newCertificate(dir string) (*certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a certificate: %w", err)
 	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("making a certificate: %w", err)
-	}
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("writing a key: %w", err)
 	}
-	c := &certificate{
-		cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"),
-		pair:  tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
-		roots: x509.NewCertPool(),
+	c := &certificate{cert: filepath.Join(dir, "cert.pem"), key: filepath.Join(dir, "key.pem"), roots: x509.NewCertPool()}
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	if c.pair, err = tls.X509KeyPair(certPEM, keyPEM); err != nil {
+		return nil, fmt.Errorf("making a certificate: %w", err)
 	}
-	c.roots.AddCert(leaf)
-	for _, f := range []struct {
-		name  string
-		block pem.Block
-	}{{c.cert, pem.Block{Type: "CERTIFICATE", Bytes: der}}, {c.key, pem.Block{Type: "PRIVATE KEY", Bytes: secret}}} {
-		if err := os.WriteFile(f.name, pem.EncodeToMemory(&f.block), 0o600); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+	c.roots.AddCert(c.pair.Leaf)
+	return c, errors.Join(os.WriteFile(c.cert, certPEM, 0o600), os.WriteFile(c.key, keyPEM, 0o600))
 }
 
 // client is the configuration of a client that accepts the certificate, and has it too.

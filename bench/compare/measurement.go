@@ -151,8 +151,8 @@ func (s *session) between(
 	return r, times, nil
 }
 
-// Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr, Runs and
-// CPUs are the comparison's.
+// Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr and Runs
+// are the comparison's, and so are CPUs unless they are given.
 func Load(cfg bench.Config) Measurement {
 	sc := load.FindScenario(cfg.Scenario)
 	if sc != nil && sc.Uses&load.Count == 0 { // it has no units
@@ -212,11 +212,9 @@ func twoProcessors(cfg bench.Config) Measurement {
 				if err := s.start(ctx, "", s.allCPUs()[:i+1]); err != nil {
 					return nil, err
 				}
-				on := *s
-				loaded := *s.Comparison
-				loaded.LoadCPUs = s.allCPUs()[2:]
-				on.Comparison = &loaded
-				run, err := on.run(ctx, cfg)
+				cfg := cfg
+				cfg.CPUs = s.allCPUs()[2:]
+				run, err := s.run(ctx, cfg)
 				if err != nil {
 					return nil, err
 				}

@@ -89,7 +89,10 @@ func (s *session) run(ctx context.Context, cfg bench.Config) (*bench.RunResult, 
 
 // runOn is run at another address of the server.
 func (s *session) runOn(ctx context.Context, addr bench.Address, cfg bench.Config) (*bench.RunResult, error) {
-	cfg.Addr, cfg.Runs, cfg.CPUs, cfg.Token = addr, 1, s.LoadCPUs, s.Token
+	cfg.Addr, cfg.Runs, cfg.Token = addr, 1, s.Token
+	if cfg.CPUs == nil {
+		cfg.CPUs = s.LoadCPUs
+	}
 	if s.Longest > 0 {
 		cfg.Duration, cfg.Warmup = min(cfg.Duration, s.Longest), min(cfg.Warmup, s.Longest)
 	}

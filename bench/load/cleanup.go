@@ -75,9 +75,10 @@ func (s *shared) cleanUp(ctl *control) error {
 	}
 }
 
-// deleteRest deletes by id the jobs that drain cannot reserve, which are delayed or buried. left is how many exist and
-// could not be deleted: connections hold them whose end the server has not seen yet. A job that does not exist is lost, or
-// was deleted by a command whose reply nobody waited for, because the run was interrupted.
+// deleteRest deletes by id the jobs that drain cannot reserve, which are delayed or buried.
+//
+// left: jobs that are still reserved by connections whose close the server has not noticed. A job that does not exist is
+// lost, or a delete was under way when the run was interrupted.
 func (s *shared) deleteRest(ctl *control) (left int, err error) {
 	var ids []uint64
 	s.book.ids(func(id uint64) { ids = append(ids, id) })

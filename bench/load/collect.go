@@ -8,7 +8,7 @@ import (
 	"trellis/bench"
 )
 
-// collect fills r with the figures of the workers, which have ended. r gets none when one ended before it began to record.
+// collect fills r with the figures of the workers, which have ended; with none if one of them ended before it recorded.
 func (s *shared) collect(r *bench.RunResult, workers []*worker) {
 	if slices.ContainsFunc(workers, func(w *worker) bool { return w.startedAt == 0 }) {
 		return
@@ -48,7 +48,9 @@ func (s *shared) collect(r *bench.RunResult, workers []*worker) {
 	r.ServerBusy = used / 1e9 / r.Seconds
 	r.OthersBusy = s.meter.others(&s.atStart, &s.atEnd)
 	r.ServerLocal = s.meter.pid != 0
-	r.Intervals = s.intervals(&rec)
+	second := func(v bench.Interval) int64 { return int64(v.Start.Sub(s.base) / logInterval) }
+	slices.SortStableFunc(rec.intervals, func(a, b bench.Interval) int { return int(second(a) - second(b)) })
+	r.Intervals = rec.intervals
 	for m, h := range rec.hists {
 		if h == nil || h.TotalCount() == 0 {
 			continue
@@ -64,29 +66,11 @@ func (s *shared) collect(r *bench.RunResult, workers []*worker) {
 	}
 }
 
-// intervals returns what the recorder holds of each second, in the order of the seconds.
-func (s *shared) intervals(rec *recorder) []bench.Interval {
-	slices.SortStableFunc(rec.intervals, func(a, b interval) int { return int(a.start/int64(logInterval) - b.start/int64(logInterval)) })
-	all := make([]bench.Interval, len(rec.intervals))
-	for i, v := range rec.intervals {
-		all[i] = bench.Interval{
-			Metric: metricNames[v.metric], Durations: v.hist,
-			Start: s.base.Add(time.Duration(v.start)), End: s.base.Add(time.Duration(v.end)),
-		}
+// growth is how much the server's memory grew for each of n, 0 when a size is not known, which is zero, or when they are
+// too few for their memory to stand out.
+func growth(before, after, n, least int64) float64 {
+	if before <= 0 || after <= 0 || n < least {
+		return 0
 	}
-	return all
-}
-
-// memoryPerConn takes the server's memory before and after connections were made; zero is not known.
-func memoryPerConn(r *bench.RunResult, before, after int64, conns int) {
-	if before > 0 && after > 0 && conns >= bench.MemoryConns {
-		r.BytesPerConn = float64(after-before) / float64(conns)
-	}
-}
-
-// memoryPerJob takes the server's memory before and after jobs were put; zero is not known.
-func memoryPerJob(r *bench.RunResult, before, after, jobs int64) {
-	if before > 0 && after > 0 && jobs >= bench.MemoryJobs {
-		r.BytesPerJob = float64(after-before) / float64(jobs)
-	}
+	return float64(after-before) / float64(n)
 }

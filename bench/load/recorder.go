@@ -4,6 +4,8 @@ import (
 	"time"
 
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
+
+	"trellis/bench"
 )
 
 // The histograms hold nanoseconds up to ten minutes with three significant digits.
@@ -20,19 +22,13 @@ type recorder struct {
 	n      int64
 	// With a log, hists hold only what came after the last cut, and the rest is in totals and intervals.
 	totals    [numMetrics]*hdr.Histogram
-	intervals []interval
-	cutAt     int64 // when the present interval began
+	intervals []bench.Interval
+	base      time.Time // when the run's clock began
+	cutAt     int64     // when the present interval began, on that clock
 }
 
 // logInterval is the length of the intervals of a log.
 const logInterval = time.Second
-
-// An interval holds what was recorded in one piece of the time, for the log.
-type interval struct {
-	start, end int64 // on the run's clock
-	metric     metric
-	hist       *hdr.PackedHistogram
-}
 
 // add records a duration of v nanoseconds.
 func (r *recorder) add(m metric, v int64) {
@@ -66,7 +62,10 @@ func (r *recorder) cut(now int64) {
 		}
 		p := hdr.NewPacked(1, longestLatency, 3)
 		p.MergeFrom(h)
-		r.intervals = append(r.intervals, interval{r.cutAt, now, metric(m), p})
+		r.intervals = append(r.intervals, bench.Interval{
+			Metric: metricNames[m], Durations: p,
+			Start: r.base.Add(time.Duration(r.cutAt)), End: r.base.Add(time.Duration(now)),
+		})
 		if r.totals[m] == nil {
 			r.totals[m] = newHistogram()
 		}

@@ -33,6 +33,15 @@ type reply struct {
 	body []byte // of RESERVED, FOUND and OK
 }
 
+// plainReplies are the replies that have no arguments.
+var plainReplies = map[string]replyKind{
+	"RELEASED": replyReleased, "TOUCHED": replyTouched, "PAUSED": replyPaused, "NOT_FOUND": replyNotFound,
+	"TIMED_OUT": replyTimedOut, "DEADLINE_SOON": replyDeadlineSoon, "AUTHENTICATED": replyAuthenticated,
+	"NOT_IGNORED": replyOther, "UNAUTHORIZED": replyOther, "BAD_FORMAT": replyOther, "UNKNOWN_COMMAND": replyOther,
+	"OUT_OF_MEMORY": replyOther, "INTERNAL_ERROR": replyOther, "EXPECTED_CRLF": replyOther, "JOB_TOO_BIG": replyOther,
+	"DRAINING": replyOther,
+}
+
 // longestLine bounds a reply line: USING with a name of 200 bytes is the longest of the protocol.
 const longestLine = 256
 
@@ -101,30 +110,10 @@ func parseReply(p []byte, r *reply) (n, want int) {
 		r.id, ok = parseNumber(rest)
 	case "USING":
 		r.kind, ok = replyUsing, len(rest) > 0
+	case "DELETED": // ahead of the table, because there are so many
+		r.kind, ok = replyDeleted, rest == nil
 	default:
-		ok = rest == nil
-		switch string(line) {
-		case "DELETED":
-			r.kind = replyDeleted
-		case "RELEASED":
-			r.kind = replyReleased
-		case "TOUCHED":
-			r.kind = replyTouched
-		case "PAUSED":
-			r.kind = replyPaused
-		case "NOT_FOUND":
-			r.kind = replyNotFound
-		case "TIMED_OUT":
-			r.kind = replyTimedOut
-		case "DEADLINE_SOON":
-			r.kind = replyDeadlineSoon
-		case "AUTHENTICATED":
-			r.kind = replyAuthenticated
-		case "NOT_IGNORED", "UNAUTHORIZED", "BAD_FORMAT", "UNKNOWN_COMMAND", "OUT_OF_MEMORY", "INTERNAL_ERROR", "EXPECTED_CRLF", "JOB_TOO_BIG", "DRAINING":
-			r.kind = replyOther
-		default:
-			ok = false
-		}
+		r.kind, ok = plainReplies[string(line)]
 	}
 	if !ok {
 		r.kind = replyGarbage

@@ -122,11 +122,11 @@ func runOnce(ctx context.Context, cfg *bench.Config, sc *Scenario, number int) (
 		return giveUp(err)
 	}
 	if r.JobsLeft = inServer(workers) - held; r.JobsLeft > 0 {
-		memoryPerJob(r, connected, loaded, r.JobsLeft)
+		r.BytesPerJob = growth(connected, loaded, r.JobsLeft, bench.MemoryJobs)
 		loaded = min(connected, loaded)
 	}
 	if cfg.Held == 0 {
-		memoryPerConn(r, before, loaded, cfg.Conns+cfg.Idle+cfg.Waiting)
+		r.BytesPerConn = growth(before, loaded, int64(cfg.Conns+cfg.Idle+cfg.Waiting), bench.MemoryConns)
 	}
 
 	phase("cleaning up")

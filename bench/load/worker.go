@@ -89,7 +89,7 @@ var errAborted = errors.New("interrupted")
 func newWorker(s *shared, id int) *worker {
 	return &worker{
 		shared: s, id: id, public: &s.counters[id], rng: rand.New(rand.NewPCG(s.seed, uint64(id))), seq: uint64(id),
-		in: make([]byte, 256<<10), out: make([]byte, 0, 64<<10),
+		in: make([]byte, 256<<10), out: make([]byte, 0, 64<<10), rec: recorder{base: s.base},
 	}
 }
 

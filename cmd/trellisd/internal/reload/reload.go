@@ -65,7 +65,7 @@ func (f *Files) read() (contents [][]byte, sum [sha256.Size]byte, err error) {
 }
 
 func readFile(path string) ([]byte, error) {
-	// To open something else, as a pipe, could take for ever, and it cannot be read again.
+	// To open a pipe could take for ever, and what was read from it is gone.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s: it is no regular file", path)
 	}
