@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"net"
@@ -37,37 +38,31 @@ func ParseTLSAddress(s string, config *tls.Config) (Address, error) {
 }
 
 func parseAddress(s, defaultPort string, config *tls.Config) (Address, error) {
+	a, host := Address{Network: "unix", tls: config}, "localhost"
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
-		return unixAddress(strings.TrimPrefix(path, "//")).withTLS(config, "localhost"), nil
-	}
-	if strings.HasPrefix(s, "/") {
-		return unixAddress(s).withTLS(config, "localhost"), nil
-	}
-	s = strings.TrimPrefix(s, "tcp://")
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		host, port = strings.Trim(s, "[]"), defaultPort
-	}
-	if host == "" {
-		host = "127.0.0.1"
-	}
-	tcp, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, port))
-	if err != nil {
-		return Address{}, fmt.Errorf("address %q: %w", s, err)
-	}
-	ap := netip.AddrPortFrom(tcp.AddrPort().Addr().Unmap(), uint16(tcp.Port))
-	return Address{Network: "tcp", Name: ap.String(), tcp: ap}.withTLS(config, host), nil
-}
-
-func (a Address) withTLS(config *tls.Config, host string) Address {
-	if config != nil {
-		if config.ServerName == "" {
-			config = config.Clone()
-			config.ServerName = host
+		a.Name = strings.TrimPrefix(path, "//")
+	} else if strings.HasPrefix(s, "/") {
+		a.Name = s
+	} else {
+		s = strings.TrimPrefix(s, "tcp://")
+		var port string
+		var err error
+		if host, port, err = net.SplitHostPort(s); err != nil {
+			host, port = strings.Trim(s, "[]"), defaultPort
 		}
-		a.tls = config
+		host = cmp.Or(host, "127.0.0.1")
+		tcp, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			return Address{}, fmt.Errorf("address %q: %w", s, err)
+		}
+		a.Network, a.tcp = "tcp", netip.AddrPortFrom(tcp.AddrPort().Addr().Unmap(), uint16(tcp.Port))
+		a.Name = a.tcp.String()
 	}
-	return a
+	if config != nil && config.ServerName == "" {
+		a.tls = config.Clone()
+		a.tls.ServerName = host
+	}
+	return a, nil
 }
 
 // TLS returns the TLS configuration for connections to the server, nil for plain text. The caller must not change it.
@@ -81,8 +76,6 @@ func (a *Address) Dial(timeout time.Duration) (net.Conn, error) {
 	}
 	return d.Dial(a.Network, a.Name)
 }
-
-func unixAddress(path string) Address { return Address{Network: "unix", Name: path} }
 
 // TCP returns the address as numbers, the zero value for a unix socket.
 func (a *Address) TCP() netip.AddrPort { return a.tcp }

@@ -15,11 +15,13 @@ func RaiseFileLimit(n int) error {
 		return fmt.Errorf("reading the limit of open files: %w", err)
 	}
 	have := lim.Max
-	if uint64(lim.Cur) < uint64(n) {
-		setRlimit(&lim, uint64(n))
-	}
+	raise(&lim.Cur, n)
+	raise(&lim.Max, n)
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		return fmt.Errorf("%d open files are needed, the limit is %d (ulimit -n): %w", n, have, err)
 	}
 	return nil
 }
+
+// raise raises a limit, whose type differs between systems.
+func raise[T int64 | uint64](limit *T, n int) { *limit = max(*limit, T(n)) }

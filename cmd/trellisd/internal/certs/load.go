@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -134,30 +135,13 @@ func subject(c *x509.Certificate) string {
 // pairError says which file is to blame for an error of tls.X509KeyPair.
 func (f *Files) pairError(key []byte, err error) error {
 	block, _ := pem.Decode(key)
-	for rest := key; ; {
-		var b *pem.Block
-		if b, rest = pem.Decode(rest); b == nil {
-			break
-		}
-		if _, err := x509.ParsePKCS8PrivateKey(b.Bytes); err == nil {
-			return f.mismatch()
-		}
-		if _, err := x509.ParseECPrivateKey(b.Bytes); err == nil {
-			return f.mismatch()
-		}
-		if _, err := x509.ParsePKCS1PrivateKey(b.Bytes); err == nil {
-			return f.mismatch()
-		}
-	}
 	switch {
 	case block == nil:
 		return fmt.Errorf("%s: there is no private key in it (PEM, -----BEGIN PRIVATE KEY-----)", f.Key)
 	case block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "":
 		return fmt.Errorf("%s: the key is encrypted; decrypt it: openssl pkey -in %s", f.Key, f.Key)
+	case strings.Contains(err.Error(), "does not match"):
+		return fmt.Errorf("%s: the key does not belong to the certificate in %s", f.Key, f.Cert)
 	}
 	return fmt.Errorf("%s: %w", f.Key, err)
-}
-
-func (f *Files) mismatch() error {
-	return fmt.Errorf("%s: the key does not belong to the certificate in %s", f.Key, f.Cert)
 }

@@ -40,23 +40,20 @@ func Lookup(name string) (*User, error) {
 		return nil, fmt.Errorf("user lookup failed: %q: %w", name, err)
 	}
 
-	u := &User{name: name}
-	if u.UID, err = strconv.Atoi(entry.Uid); err != nil {
-		return nil, fmt.Errorf("user lookup failed: user id of %q: %w", name, err)
-	}
-	if u.GID, err = strconv.Atoi(entry.Gid); err != nil {
-		return nil, fmt.Errorf("user lookup failed: group id of %q: %w", name, err)
-	}
-	gids, err := entry.GroupIds()
+	groups, err := entry.GroupIds()
 	if err != nil {
 		return nil, fmt.Errorf("user lookup failed: groups of %q: %w", name, err)
 	}
-	u.groups = []int{u.GID}
-	for _, s := range gids {
-		gid, err := strconv.Atoi(s)
+	var ids []int
+	for _, s := range append([]string{entry.Uid, entry.Gid}, groups...) {
+		id, err := strconv.Atoi(s)
 		if err != nil {
-			return nil, fmt.Errorf("user lookup failed: groups of %q: %w", name, err)
+			return nil, fmt.Errorf("user lookup failed: ids of %q: %w", name, err)
 		}
+		ids = append(ids, id)
+	}
+	u := &User{UID: ids[0], GID: ids[1], name: name, groups: ids[1:2]}
+	for _, gid := range ids[2:] {
 		if gid != u.GID {
 			u.groups = append(u.groups, gid)
 		}
