@@ -157,7 +157,6 @@ func (r *Result) Err() error {
 	return fmt.Errorf("%w\n%s", ErrBroken, strings.Join(all, "\n"))
 }
 
-// summarise compares the runs figure by figure.
 func (r *Result) summarise() {
 	figure := func(s *Summary, i int) reflect.Value { return reflect.ValueOf(s).Elem().Field(i) }
 	all := make([]float64, len(r.Runs))

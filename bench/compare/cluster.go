@@ -80,7 +80,6 @@ type observation struct {
 	err     error
 }
 
-// counted is what a counter said at a moment.
 type counted struct {
 	at    time.Time
 	value float64
@@ -129,7 +128,6 @@ func (o *observation) end() (others time.Duration, batches float64, err error) {
 	return o.others[1] - o.others[0], batches, o.err
 }
 
-// scrape reads one metric of a server.
 func scrape(addr, name string) counted {
 	c := http.Client{Timeout: 10 * time.Second}
 	r, err := c.Get("http://" + addr + "/metrics")

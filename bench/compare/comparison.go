@@ -65,7 +65,6 @@ func (c *Comparison) Run(ctx context.Context, all []Measurement) (*Table, error)
 	return t, nil
 }
 
-// version asks a server for its version.
 func (c *Comparison) version(ctx context.Context, server Server) (string, error) {
 	s := &session{Comparison: c, server: server}
 	defer s.close()

@@ -50,7 +50,6 @@ func p50(m *bench.MetricResult) int64  { return m.P50 }
 func p99(m *bench.MetricResult) int64  { return m.P99 }
 func p999(m *bench.MetricResult) int64 { return m.P999 }
 
-// latency is a figure of the durations of a metric.
 func latency(name, metric string, of func(*bench.MetricResult) int64) measured {
 	return taken(name, quantity.Nanoseconds, func(r *bench.RunResult) float64 {
 		if m := r.Metric(metric); m != nil {
@@ -60,7 +59,6 @@ func latency(name, metric string, of func(*bench.MetricResult) int64) measured {
 	})
 }
 
-// with returns the figure with targets.
 func (m measured) with(atLeast, aim target) measured {
 	m.atLeast, m.aim = atLeast, aim
 	return m
@@ -69,7 +67,6 @@ func (m measured) with(atLeast, aim target) measured {
 // A runner puts one load on a server that it has started.
 type runner func(context.Context, *session) (*bench.RunResult, error)
 
-// oneRun is a measurement whose figures are taken out of one run.
 func oneRun(name string, run runner, figures ...measured) Measurement {
 	return Measurement{name: name, figures: figuresOf(figures), measure: func(ctx context.Context, s *session) ([]float64, error) {
 		r, err := run(ctx, s)
@@ -199,7 +196,6 @@ func Recovery(name, args string, cfg bench.Config) Measurement {
 	}
 }
 
-// twoProcessors compares a server on two processors with itself on one.
 func twoProcessors(cfg bench.Config) Measurement {
 	goal := target{valueAbove, 1.5}
 	return Measurement{

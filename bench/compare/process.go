@@ -81,12 +81,7 @@ var errSilent = errors.New("is not ready")
 
 // await waits until ready says that the process serves on addr. It returns an error that wraps errNoStart when the process
 // ends before.
-func (p *process) await(ctx context.Context, addr string, ready func() bool) error {
-	return p.awaitFor(ctx, addr, startTimeout, ready)
-}
-
-// awaitFor is await with a limit.
-func (p *process) awaitFor(ctx context.Context, addr string, timeout time.Duration, ready func() bool) error {
+func (p *process) await(ctx context.Context, addr string, timeout time.Duration, ready func() bool) error {
 	for deadline := time.Now().Add(timeout); !ready(); {
 		select {
 		case <-p.ended:
@@ -122,7 +117,6 @@ func (p *process) signal(s syscall.Signal) {
 	_ = syscall.Kill(-p.cmd.Process.Pid, s) // it fails when all have ended
 }
 
-// stop ends the process and waits until it is gone.
 func (p *process) stop() {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -132,7 +126,6 @@ func (p *process) stop() {
 	p.kill() // a wrapper may have ended before its server
 }
 
-// kill ends the process without giving it a chance.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.ended

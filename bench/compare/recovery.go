@@ -74,7 +74,6 @@ func (s *session) comeBack(ctx context.Context, args string, r *recovered) (benc
 	return s.proc.addr, nil
 }
 
-// diskUsage returns the sum of the sizes of the files in dir.
 func diskUsage(dir string) int64 {
 	total := int64(0)
 	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -124,7 +124,6 @@ func (t *Table) find(row, figure string) float64 {
 	return 0
 }
 
-// has tells whether a row was measured, or was to be.
 func (t *Table) has(row string) bool {
 	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Name == row })
 }

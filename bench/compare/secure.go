@@ -86,7 +86,6 @@ func (s *session) startSecure(ctx context.Context, cfg *bench.Config, mutual boo
 	return cert, err
 }
 
-// putInFront starts stunnel in front of the server.
 func (s *session) putInFront(ctx context.Context, program, dir string, cert *certificate, mutual bool) error {
 	conf := filepath.Join(dir, "stunnel.conf")
 	text := fmt.Sprintf(stunnelConf, s.proc.tls, s.proc.addr.Name, cert.cert, cert.key)
@@ -110,7 +109,7 @@ func (s *session) putInFront(ctx context.Context, program, dir string, cert *cer
 
 // awaitTLS waits until p, which is the server or stunnel, serves TLS.
 func (s *session) awaitTLS(ctx context.Context, p *process, cert *certificate) error {
-	return p.await(ctx, s.proc.tls, func() bool {
+	return p.await(ctx, s.proc.tls, startTimeout, func() bool {
 		c, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", s.proc.tls, cert.client())
 		if err == nil {
 			c.Close()
@@ -131,7 +130,6 @@ func (s *session) runSecure(ctx context.Context, config *tls.Config, cfg bench.C
 	return s.runOn(ctx, addr, cfg)
 }
 
-// secureRows are the measurements of TLS.
 func secureRows() []Measurement {
 	cost := func(more string, depth int, limit float64) Measurement {
 		cfg := matrixLoad("cycle", func(c *bench.Config) { c.Depth = depth })
@@ -236,7 +234,6 @@ func handshakes(name string, resumed bool) Measurement {
 	}, cost.with(noMoreThanFirst, target{}), unitRate("handshakes"))
 }
 
-// firstCommands is how many connections firstCommand tries.
 const firstCommands = 21
 
 // firstCommand is the time from the first command of a client without TCP_NODELAY to its reply. A server that does not

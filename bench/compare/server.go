@@ -48,10 +48,8 @@ func ParseServer(s string) (Server, error) {
 	return Server{name, command}, nil
 }
 
-// clusterSize is the number of members of a cluster.
 const clusterSize = 3
 
-// clustered tells whether the server is a cluster.
 func (s Server) clustered() bool { return strings.Contains(s.Command, "{cluster}") }
 
 // errNoStart is returned for a server that ends instead of starting, as one does that lacks an option.
@@ -71,17 +69,21 @@ const startAttempts = 5
 // start runs the server on the given processors, with more arguments, and returns when it accepts connections. dir
 // stands for {dir}. The first process is the one that serves clients; a cluster has others.
 func (s Server) start(ctx context.Context, args, dir, token string, cpus []int) (all []*process, err error) {
+	start := s.startAlone
+	if s.clustered() {
+		start = s.startCluster
+	}
 	for range startAttempts {
-		if s.clustered() {
-			all, err = s.startCluster(ctx, args, dir, token, cpus)
-		} else {
-			all, err = s.startOnce(ctx, args, dir, cpus)
+		all, err = start(ctx, args, dir, token, cpus)
+		if err == nil {
+			return all, nil
 		}
+		killAll(all)
 		if !errors.Is(err, errPortTaken) {
 			break
 		}
 	}
-	return all, err
+	return nil, fmt.Errorf("starting %s: %w", s.Name, err)
 }
 
 // launch starts the command on a port that was free a moment ago. Further pairs of placeholders and what they stand for
@@ -104,27 +106,21 @@ func (s Server) launch(args, dir string, cpus []int, pairs ...string) (*process,
 	return p, p.run(words, cpus)
 }
 
-// startOnce is start on a port that was free a moment ago.
-func (s Server) startOnce(ctx context.Context, args, dir string, cpus []int) ([]*process, error) {
+func (s Server) startAlone(ctx context.Context, args, dir, _ string, cpus []int) ([]*process, error) {
 	p, err := s.launch(args, dir, cpus)
 	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", s.Name, err)
+		return nil, err
 	}
-	err = p.await(ctx, p.addr.Name, func() bool {
+	return []*process{p}, p.await(ctx, p.addr.Name, startTimeout, func() bool {
 		c, err := net.DialTimeout("tcp", p.addr.Name, time.Second)
 		if err == nil {
 			c.Close()
 		}
 		return err == nil
 	})
-	if err != nil {
-		p.stop()
-		return nil, fmt.Errorf("%s: %w", s.Name, err)
-	}
-	return []*process{p}, nil
 }
 
-// startCluster starts the members of a cluster, and returns when one of them serves clients.
+// startCluster returns when one of the members serves clients. It may return processes together with an error.
 func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus []int) (all []*process, err error) {
 	ports, err := freePorts(clusterSize)
 	if err != nil {
@@ -134,18 +130,10 @@ func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus 
 	for i, port := range ports {
 		nodes = append(nodes, memberName(i)+"="+loopback(port))
 	}
-	defer func() {
-		if err != nil {
-			killAll(all)
-			for i := range nodes {
-				_ = os.RemoveAll(filepath.Join(dir, memberName(i))) // it knows ports that the next attempt does not have
-			}
-			all, err = nil, fmt.Errorf("%s: %w", s.Name, err)
-		}
-	}()
 	for i, node := range nodes {
 		own := filepath.Join(dir, memberName(i))
-		if err := os.Mkdir(own, 0o700); err != nil {
+		// A member of the attempt before has noted ports that this one does not have.
+		if err := errors.Join(os.RemoveAll(own), os.Mkdir(own, 0o700)); err != nil {
 			return all, err
 		}
 		p, err := s.launch(args, own, cpus, "{node}", node, "{cluster}", strings.Join(nodes, ","))
@@ -157,7 +145,7 @@ func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus 
 	leader := -1
 	for i := 0; leader < 0; i = (i + 1) % len(all) {
 		p := all[i]
-		err := p.awaitFor(ctx, p.addr.Name, 100*time.Millisecond, func() bool {
+		err := p.await(ctx, p.addr.Name, 100*time.Millisecond, func() bool {
 			_, err := load.Stats(&p.addr, token)
 			return err == nil
 		})

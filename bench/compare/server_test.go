@@ -29,7 +29,7 @@ func TestAPortThatAnotherProgramTookIsToldFromAnOptionThatIsNotKnown(t *testing.
 		if err := p.run([]string{"sh", "-c", "echo '" + says + "'; exit 1"}, nil); err != nil {
 			t.Fatal(err)
 		}
-		err := p.await(t.Context(), "127.0.0.1:0", func() bool { return false })
+		err := p.await(t.Context(), "127.0.0.1:0", startTimeout, func() bool { return false })
 		if !errors.Is(err, errNoStart) || errors.Is(err, errPortTaken) != want {
 			t.Errorf("%q: got %v", says, err)
 		}

@@ -23,7 +23,6 @@ type session struct {
 	others []*process // further members of its cluster, or a proxy in front of it
 }
 
-// start starts the session's server afresh.
 func (s *session) start(ctx context.Context, args string, cpus []int) error {
 	s.stop()
 	dir := ""
@@ -37,7 +36,6 @@ func (s *session) start(ctx context.Context, args string, cpus []int) error {
 	return s.restart(ctx, args, dir, cpus)
 }
 
-// makeDir makes a directory for a server's log.
 func (s *session) makeDir() (string, error) {
 	under := s.Dir
 	if under == "" {
@@ -82,7 +80,6 @@ func (s *session) close() {
 	}
 }
 
-// run puts a load on the server.
 func (s *session) run(ctx context.Context, cfg bench.Config) (*bench.RunResult, error) {
 	return s.runOn(ctx, s.proc.addr, cfg)
 }
@@ -116,7 +113,6 @@ func (s *session) runOn(ctx context.Context, addr bench.Address, cfg bench.Confi
 	return r, nil
 }
 
-// broke notes that the server broke its promises.
 func (s *session) broke(err error) {
 	s.notes[NoteBroken] = true
 	s.table.Broken = append(s.table.Broken, fmt.Sprintf("%s: %v", s.server.Name, err))

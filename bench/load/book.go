@@ -200,7 +200,6 @@ func (k *book) releaseAll() {
 	}
 }
 
-// deleted records the acknowledgement of a delete.
 func (k *book) deleted(id uint64) {
 	s := k.lock(id)
 	defer k.unlock(s)

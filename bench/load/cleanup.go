@@ -127,7 +127,6 @@ func (s *shared) drain(ctl *control, tubes []string, deadline time.Time) error {
 	return nil
 }
 
-// countReady returns how many ready jobs the server counts in the tubes.
 func countReady(ctl *control, tubes []string) (ready int, err error) {
 	err = ctl.pipeline(len(tubes), func(b []byte, i int) []byte {
 		return fmt.Appendf(b, "stats-tube %s\r\n", tubes[i])

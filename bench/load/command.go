@@ -41,24 +41,20 @@ func (w *worker) sendPut(c *conn, sent, start int64, pri, delay, tag uint32) {
 	w.push(c, slot{sent: sent, start: start, arg: seq, tag: tag, metric: metricPut})
 }
 
-// sendReserve sends a reserve without a timeout.
 func (w *worker) sendReserve(c *conn, sent, start int64, stage uint8) {
 	w.out = append(w.out, "reserve\r\n"...)
 	w.push(c, slot{sent: sent, start: start, metric: metricReserve, stage: stage})
 }
 
-// sendNumber sends a command with one number.
 func (w *worker) sendNumber(c *conn, m metric, command string, n uint64, sent, start int64, stage uint8) {
 	w.out = append(strconv.AppendUint(append(w.out, command...), n, 10), '\r', '\n')
 	w.push(c, slot{sent: sent, start: start, arg: n, metric: m, stage: stage})
 }
 
-// sendDelete deletes a job.
 func (w *worker) sendDelete(c *conn, id uint64, sent, start int64, stage uint8) {
 	w.sendNumber(c, metricDelete, "delete ", id, sent, start, stage)
 }
 
-// sendBury buries a job that this connection holds.
 func (w *worker) sendBury(c *conn, id uint64, sent, start int64) {
 	w.book.release(id)
 	w.out = append(strconv.AppendUint(append(w.out, "bury "...), id, 10), " 0\r\n"...)

@@ -12,7 +12,6 @@ import (
 // connectsAtOnce bounds the connections of a worker that are being made, so that no listener's backlog overflows.
 const connectsAtOnce = 100
 
-// connect opens all connections and sets them up.
 func (w *worker) connect() error {
 	next := 0
 	w.lastReply = w.now()
@@ -108,7 +107,6 @@ func (w *worker) prepareConn(c *conn, now int64) {
 	w.ready++
 }
 
-// setup sends the k-th set-up command of c.
 func (w *worker) setup(c *conn, k int) bool {
 	switch c.role {
 	case roleIdle:
@@ -185,7 +183,6 @@ func (w *worker) reopen() {
 	}
 }
 
-// rollCall has every idle connection answer once.
 func (w *worker) rollCall() error {
 	w.stopping, w.lastReply = true, w.now()
 	w.ready = 0

@@ -54,7 +54,6 @@ func Stats(a *bench.Address, token string) (map[string]string, error) {
 	return c.stats("stats")
 }
 
-// send writes the commands that have been appended to c.out.
 func (c *control) send() error {
 	if err := c.SetDeadline(time.Now().Add(c.timeout)); err != nil {
 		return err

@@ -68,7 +68,6 @@ type mixDriver struct{ ownTube }
 // mayFindNothing, as a stage, also allows the reply that the command has in allowed.
 const mayFindNothing uint8 = 0xff
 
-// choose returns a step at random, by the weights.
 func (w *worker) choose() *mixStep {
 	at := w.rng.Uint32N(w.mix.total)
 	i := 0
@@ -78,7 +77,6 @@ func (w *worker) choose() *mixStep {
 	return &w.mix.steps[i]
 }
 
-// pick returns a number of the range at random.
 func (w *worker) pick(r bench.Range) uint32 {
 	return r.Least + uint32(w.rng.Uint64N(uint64(r.Most-r.Least)+1))
 }

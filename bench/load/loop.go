@@ -5,7 +5,6 @@ import (
 	"trellis/bench/internal/host"
 )
 
-// longestTail is bench.LongestTail in nanoseconds.
 const longestTail = int64(bench.LongestTail)
 
 // run drives the connections until the scenario ends.
@@ -217,13 +216,11 @@ func (w *worker) sleep(now int64) int64 {
 	return d
 }
 
-// pushFree notes that c can begin a unit.
 func (w *worker) pushFree(c *conn) {
 	w.free[w.freeTail&uint32(len(w.free)-1)] = c.index
 	w.freeTail++
 }
 
-// dispatch begins the units that are due.
 func (w *worker) dispatch(now int64) {
 	var c *conn
 	for w.freeHead != w.freeTail && !w.stopping && w.mayBegin(now) {
@@ -263,7 +260,6 @@ func (w *worker) backlog() int64 {
 	return n
 }
 
-// begin begins a unit on c.
 func (w *worker) begin(c *conn, now int64) {
 	if w.interval > 0 {
 		now = int64(w.nextDue)
@@ -292,7 +288,6 @@ func (w *worker) end(c *conn, start, now int64) {
 	w.pushFree(c)
 }
 
-// handle serves n events of the poller.
 func (w *worker) handle(n int) {
 	for i := range n {
 		key, readable, writable := w.poll.event(i)

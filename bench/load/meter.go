@@ -80,7 +80,6 @@ func (m *meter) confirm() bool {
 	return true
 }
 
-// statedCPU returns the CPU time that the server says it has used.
 func statedCPU(stats map[string]string) int64 {
 	return seconds(stats["rusage-utime"]) + seconds(stats["rusage-stime"])
 }
@@ -91,7 +90,6 @@ func sameCPU(a, b int64) bool {
 	return max(diff, -diff) < int64(time.Second/20)+a/20
 }
 
-// read returns what has been used.
 func (m *meter) read() (usage, error) {
 	var u usage
 	if m.pid != 0 {

@@ -27,10 +27,8 @@ type recorder struct {
 	cutAt     int64     // when the present interval began, on that clock
 }
 
-// logInterval is the length of the intervals of a log.
 const logInterval = time.Second
 
-// add records a duration of v nanoseconds.
 func (r *recorder) add(m metric, v int64) {
 	if m == r.metric && v == r.value {
 		r.n++
@@ -53,7 +51,6 @@ func (r *recorder) flush() {
 	r.n = 0
 }
 
-// cut ends an interval at the time now.
 func (r *recorder) cut(now int64) {
 	r.flush()
 	for m, h := range r.hists {
@@ -75,7 +72,6 @@ func (r *recorder) cut(now int64) {
 	r.cutAt = now
 }
 
-// merge adds all that o holds to r.
 func (r *recorder) merge(o *recorder) {
 	o.flush()
 	for m := range o.hists {

@@ -33,7 +33,6 @@ type reply struct {
 	body []byte // of RESERVED, FOUND and OK
 }
 
-// plainReplies are the replies that have no arguments.
 var plainReplies = map[string]replyKind{
 	"RELEASED": replyReleased, "TOUCHED": replyTouched, "PAUSED": replyPaused, "NOT_FOUND": replyNotFound,
 	"TIMED_OUT": replyTimedOut, "DEADLINE_SOON": replyDeadlineSoon, "AUTHENTICATED": replyAuthenticated,

@@ -181,7 +181,6 @@ func (s *shared) failed(r *bench.RunResult, err error) (*bench.RunResult, error)
 	return r, err
 }
 
-// inServer returns the number of jobs that the workers have put and not deleted.
 func inServer(workers []*worker) int64 {
 	n := int64(0)
 	for _, w := range workers {

@@ -122,7 +122,6 @@ func (s *secure) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// await waits until the socket is ready for a direction.
 func (s *secure) await(events int16) error {
 	for {
 		left := time.Until(s.deadline)

@@ -93,7 +93,6 @@ func tuneThread() {
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // the default is 50 microseconds; without it, latencies are coarser
 }
 
-// threadCPU returns the CPU time of the calling thread in nanoseconds.
 func threadCPU() int64 {
 	var ts unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts) != nil {

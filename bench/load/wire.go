@@ -86,7 +86,6 @@ func (w *worker) slot(c *conn, at uint32) *slot {
 	return &w.slots[c.index*(w.mask+1)+at&w.mask]
 }
 
-// flush writes what was prepared for c.
 func (w *worker) flush(c *conn) {
 	p := w.out
 	if c.secure != nil && len(p) > 0 {

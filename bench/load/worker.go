@@ -83,7 +83,6 @@ type worker struct {
 	nextLog   int64             // when the next interval of the log ends
 }
 
-// errAborted is returned when the context of a run ends.
 var errAborted = errors.New("interrupted")
 
 func newWorker(s *shared, id int) *worker {
@@ -113,7 +112,6 @@ func (w *worker) prepare() error {
 	return w.poll.open()
 }
 
-// powerOfTwo returns the least power of two that is not below n.
 func powerOfTwo(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
 // onThread runs f on a thread of its own, bound to the processors of the configuration.

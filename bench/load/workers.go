@@ -7,7 +7,6 @@ import (
 	"trellis/bench/internal/host"
 )
 
-// newWorkers makes the workers of a run and spreads the connections over them.
 func (s *shared) newWorkers() ([]*worker, error) {
 	cfg := s.cfg
 	units, consumers := cfg.Conns, 0

@@ -29,7 +29,6 @@ type audit struct {
 	refusalLogs         [numReasons]throttle.Throttle
 }
 
-// reason is why a client is not served.
 type reason uint8
 
 const (
@@ -43,7 +42,6 @@ func (r reason) String() string {
 	return [numReasons]string{badToken: "wrong token", noToken: "a command before a token", silent: "no token in time"}[r]
 }
 
-// admitted is told that a client is served.
 func (a *audit) admitted(id *identity, p *reactor.Peer) {
 	a.admissions.Add(1)
 	n, ok := id.admissions.Allow()
@@ -53,7 +51,6 @@ func (a *audit) admitted(id *identity, p *reactor.Peer) {
 	a.log.Info("client authenticated", append(about(p), "client", id.name, "by", strings.TrimSuffix(string(id.kind), ":"), "unreported", n)...)
 }
 
-// refused is told that a connection ends because its client is not known.
 func (a *audit) refused(p *reactor.Peer, why reason) {
 	a.refusals[why].Add(1)
 	if n, ok := a.refusalLogs[why].Allow(); ok {
@@ -80,7 +77,6 @@ func (a *audit) stats() Stats {
 	}
 }
 
-// about describes a peer.
 func about(p *reactor.Peer) (attrs []any) {
 	attrs = append(attrs, "peer", p.Addr)
 	if p.UID >= 0 {

@@ -14,7 +14,6 @@ import (
 	"trellis/reactor/throttle"
 )
 
-// hashSize is the number of bytes of a token's hash.
 const hashSize = sha256.Size
 
 // An identity is the clients of one line of the file.

@@ -121,7 +121,6 @@ func checkTime(name string, c *x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// subject is the name by which a certificate is known.
 func subject(c *x509.Certificate) string {
 	switch {
 	case len(c.DNSNames) > 0:

@@ -55,7 +55,6 @@ func (a address) String() string {
 	return net.JoinHostPort(a.host, a.port)
 }
 
-// portNumber looks a port up.
 func portNumber(port string) (uint16, error) {
 	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 		return uint16(n), nil

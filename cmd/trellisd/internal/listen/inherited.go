@@ -85,7 +85,6 @@ func badEnvironment(name, value string) error {
 	return fmt.Errorf("bad socket activation: %s=%s; unset it, or let systemd set it", name, value)
 }
 
-// check makes sure that f is a stream socket that listens.
 func check(f *os.File) error {
 	fd := int(f.Fd())
 	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)

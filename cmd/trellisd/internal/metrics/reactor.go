@@ -62,7 +62,6 @@ var loopMetrics = list[*reactor.LoopStats]{
 		func(l *reactor.LoopStats) float64 { return float64(l.PendingOutput) }, "loop"),
 }
 
-// overLoops is the sum of a count over all loops.
 func overLoops(count func(*reactor.LoopStats) uint64) func(*reactor.Stats) float64 {
 	return func(s *reactor.Stats) float64 {
 		sum := uint64(0)

@@ -29,5 +29,4 @@ func showFirst(before map[string]struct{}) func(a, b *engine.TubeSnapshot) int {
 	}
 }
 
-// jobsOf is how many jobs a tube holds.
 func jobsOf(t *engine.TubeSnapshot) int { return t.Ready + t.Reserved + t.Delayed + t.Buried }

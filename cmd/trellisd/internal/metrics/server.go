@@ -18,7 +18,6 @@ type server struct {
 	binlog binlog.Stats // zero if there is none
 }
 
-// uptime is how long the server has run.
 func (s *server) uptime() time.Duration {
 	if s.src.Uptime != nil {
 		return s.src.Uptime()
