@@ -71,9 +71,9 @@ func (l *Log) full(r *Record, former journal.Former, moves bool) (Ticket, error)
 	case moves:
 		err = l.admit(n, l.room.reserved()+l.room.margin/2, true)
 	case former.Segment != 0:
-		err = l.admit(n, l.room.floor()+l.entombing(tombstone), false)
+		err = l.admit(n, l.room.floor()+l.tombstoneMargin(tombstone), false)
 	default:
-		err = l.admit(n, l.room.floor()+deleteRoom+l.entombing(tombstone), false)
+		err = l.admit(n, l.room.floor()+deleteRoom+l.tombstoneMargin(tombstone), false)
 	}
 	if err != nil {
 		l.mu.Unlock()
@@ -157,8 +157,8 @@ func (l *Log) Delete(id uint64, former journal.Former) (Pos, error) {
 	return l.tail, nil
 }
 
-// link puts a full record or a setting of n bytes, in seg, on the accounts, in place of the
-// former one if there is one. With mu held.
+// link counts a full record or a setting of n bytes in seg, instead of the former one if there
+// is one. With mu held.
 func (l *Log) link(seg *segment, n int64, former journal.Former) {
 	seg.kept++
 	seg.live += n
@@ -168,7 +168,7 @@ func (l *Log) link(seg *segment, n int64, former journal.Former) {
 	}
 }
 
-// unlink takes a full record or a setting off the accounts. With mu held.
+// unlink no longer counts a full record or a setting. With mu held.
 func (l *Log) unlink(former journal.Former) {
 	l.room.live -= former.Size
 	i := int(int64(former.Segment) - int64(l.segs[0].Index))
@@ -181,22 +181,21 @@ func (l *Log) unlink(former journal.Former) {
 	if s.kept < 0 || s.live < 0 {
 		panic(fmt.Sprintf("binlog: more jobs leave segment %d than were in it", former.Segment))
 	}
-	if l.compactable() {
+	if l.shouldCompact() {
 		wake(l.wakeCompactor)
 	}
 	l.pace()
 }
 
-// pace decides whether commits give way to compaction: the directory is nearly
-// as large as it may be, or will be with the next segment, and there is something
-// to free. With mu held.
+// pace decides whether commits wait for compaction: the directory is nearly as large as
+// it may be, or will be with the next segment, and there is something to remove. With mu held.
 func (l *Log) pace() {
 	size := l.opts.SegmentSize
 	over := l.room.over(size) + size/8
 	if over <= 0 && l.room.short() {
 		over += size
 	}
-	if slow := over > 0 && l.freeable(); slow != l.slow.Load() {
+	if slow := over > 0 && l.canCompact(); slow != l.slow.Load() {
 		l.slow.Store(slow)
 		if slow {
 			wake(l.wakeCompactor)
@@ -206,9 +205,9 @@ func (l *Log) pace() {
 	}
 }
 
-// freeable tells whether compaction can free the oldest segment. It cannot free one
+// canCompact tells whether compaction can remove the oldest segment. It cannot remove one
 // that is not written yet, and commits must not wait for that. With mu held.
-func (l *Log) freeable() bool {
+func (l *Log) canCompact() bool {
 	seg := l.segs[0]
 	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.kept == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil)
 }

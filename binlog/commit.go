@@ -35,14 +35,14 @@ func (l *Log) Flush() {
 		if !l.wmu.TryLock() {
 			// The holder writes these records too, because it looks at wanted after it
 			// has released the lock; or it has released it already.
-			l.wanted.Store(true)
+			l.flushWanted.Store(true)
 			if !l.wmu.TryLock() {
 				return
 			}
 		}
 		l.write()
 		l.wmu.Unlock()
-		if !l.wanted.Load() {
+		if !l.flushWanted.Load() {
 			return
 		}
 	}
@@ -75,7 +75,7 @@ func (l *Log) commit() {
 // it.
 func (l *Log) unlockWriter() {
 	l.wmu.Unlock()
-	if l.wanted.Load() {
+	if l.flushWanted.Load() {
 		l.waker.wake()
 	}
 }
@@ -101,7 +101,7 @@ func (l *Log) runCommitter() {
 			return
 		default:
 		}
-		l.giveWay()
+		l.awaitCompaction()
 		l.commit()
 		switch {
 		case l.failed.Load():
@@ -112,17 +112,17 @@ func (l *Log) runCommitter() {
 	}
 }
 
-// maxGiveWay is the longest that a commit waits for compaction, and that room is
+// maxCompactionWait is the longest that a commit waits for compaction, and that room is
 // withheld from appends when the next segment would make the directory too large.
-// It has an end because compaction may be unable to free anything.
-const maxGiveWay = 4 * time.Millisecond
+// It has an end because compaction may be unable to remove anything.
+const maxCompactionWait = 4 * time.Millisecond
 
-// giveWay lets compaction catch up.
-func (l *Log) giveWay() {
+// awaitCompaction lets compaction catch up.
+func (l *Log) awaitCompaction() {
 	if !l.slow.Load() {
 		return
 	}
-	timeout := time.NewTimer(maxGiveWay)
+	timeout := time.NewTimer(maxCompactionWait)
 	defer timeout.Stop()
 	for l.slow.Load() {
 		select {
@@ -137,7 +137,7 @@ func (l *Log) giveWay() {
 
 // write writes all that was appended before the call. With wmu held.
 func (l *Log) write() {
-	l.wanted.Store(false)
+	l.flushWanted.Store(false)
 	if len(l.flight.chunks) > 0 && !l.writeFlight() {
 		return // there is no space still
 	}
@@ -187,7 +187,7 @@ func (l *Log) writeFlight() bool {
 	if l.blocked.Swap(false) {
 		l.log.Info("there is space again")
 	}
-	l.landed(time.Since(began))
+	l.finishFlight(time.Since(began))
 	return true
 }
 
@@ -214,8 +214,8 @@ func (l *Log) take() bool {
 	return true
 }
 
-// landed accounts for the batch in flight, which was written, and publishes it. With wmu held.
-func (l *Log) landed(took time.Duration) {
+// finishFlight accounts for the batch in flight, which was written, and publishes it. With wmu held.
+func (l *Log) finishFlight(took time.Duration) {
 	f := &l.flight
 	l.mu.Lock()
 	if l.err != nil { // of a sync, meanwhile: what is committed does not move any more
@@ -231,7 +231,7 @@ func (l *Log) landed(took time.Duration) {
 		f.chunks[i] = chunk{}
 	}
 	sealed := len(l.sealed)
-	compact := l.compactable()
+	compact := l.shouldCompact()
 	l.pace()
 	l.mu.Unlock()
 	if compact {

@@ -18,7 +18,7 @@ import (
 //
 // When the directory is nearly twice as large as the live records, half of what
 // it holds is garbage, and going once through all of it moves at most one byte
-// for each byte that it frees. So for every workload no more is written for
+// for each byte that it removes. So for every workload no more is written for
 // compaction than by the clients.
 
 const (
@@ -58,10 +58,10 @@ func (l *Log) runCompactor() {
 	}
 }
 
-// compact frees the oldest segments until the directory is small enough.
+// compact removes the oldest segments until the directory is small enough.
 func (l *Log) compact(sc *record.Scanner) error {
-	if len(l.gone) > 0 {
-		if err := l.remove(); err != nil {
+	if len(l.dropped) > 0 {
+		if err := l.removeFiles(); err != nil {
 			return err
 		}
 	}
@@ -73,24 +73,24 @@ func (l *Log) compact(sc *record.Scanner) error {
 		if err := l.evacuate(seg, sc); err != nil {
 			return err
 		}
-		if err := l.drop(); err != nil {
+		if err := l.removeEmpty(); err != nil {
 			return err
 		}
 	}
 }
 
-// victim is the oldest segment if it is to be freed now.
+// victim is the oldest segment if it is to be removed now.
 func (l *Log) victim() *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if seg := l.segs[0]; l.err == nil && !l.closing && l.compactable() && seg.end() <= Pos(l.written.Load()) {
+	if seg := l.segs[0]; l.err == nil && !l.closing && l.shouldCompact() && seg.end() <= Pos(l.written.Load()) {
 		return seg
 	}
 	return nil
 }
 
-// compactable tells whether the oldest segment is to be freed. With mu held.
-func (l *Log) compactable() bool {
+// shouldCompact tells whether the oldest segment is to be removed. With mu held.
+func (l *Log) shouldCompact() bool {
 	seg := l.segs[0]
 	switch {
 	case !seg.sealed:
@@ -105,17 +105,17 @@ func (l *Log) compactable() bool {
 
 // evacuate has the owner move all jobs out of a segment, and moves the settings.
 func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
-	if l.left(seg) == 0 {
+	if l.kept(seg) == 0 {
 		return nil
 	}
 	var damage error
 	seen := 0
 	for b, gap := range sc.File(l.fs, seg.name, &seg.Header, seg.used) {
 		if seen++; seen%sliceRecords == 0 {
-			if l.left(seg) == 0 {
+			if l.kept(seg) == 0 {
 				return nil
 			}
-			if err := l.breathe(); err != nil {
+			if err := l.yield(); err != nil {
 				return err
 			}
 		}
@@ -139,7 +139,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	if err := sc.Err(); err != nil {
 		return err
 	}
-	n := l.left(seg)
+	n := l.kept(seg)
 	switch {
 	case n == 0:
 		return nil
@@ -182,10 +182,10 @@ func (l *Log) awaitRoom() error {
 	}
 }
 
-// breathe commits what was moved and lets other goroutines run. While the directory is too
+// yield commits what was moved and lets other goroutines run. While the directory is too
 // large it does not pause: commits wait for the compactor then, so clients would wait for
 // its pauses too.
-func (l *Log) breathe() error {
+func (l *Log) yield() error {
 	l.Flush()
 	if l.slow.Load() {
 		runtime.Gosched()
@@ -200,23 +200,23 @@ func (l *Log) breathe() error {
 	}
 }
 
-func (l *Log) left(seg *segment) int64 {
+func (l *Log) kept(seg *segment) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return seg.kept
 }
 
-// drop removes the oldest segments that have no jobs. That they go is a record
+// removeEmpty removes the oldest segments that have no jobs. That they go is a record
 // of its own, which is durable, as all moved jobs are, before the first file
-// goes: whatever a crash leaves of the files is known to be garbage.
-func (l *Log) drop() error {
+// goes. After a crash it tells that the other files are garbage.
+func (l *Log) removeEmpty() error {
 	for {
 		err := l.recordDrop()
 		switch {
-		case err == nil && len(l.gone) == 0:
+		case err == nil && len(l.dropped) == 0:
 			return nil
 		case err == nil:
-			return l.remove()
+			return l.removeFiles()
 		case !errors.Is(err, ErrRoom):
 			return err
 		}
@@ -244,15 +244,15 @@ func (l *Log) recordDrop() error {
 	for _, s := range l.segs[:n] {
 		l.room.used -= s.used
 	}
-	l.gone = append(l.gone, l.segs[:n]...)
+	l.dropped = append(l.dropped, l.segs[:n]...)
 	l.segs = l.segs[n:]
 	b, seg := l.append(record.SmallSize)
 	record.EncodeSmall(b, seg.salt, record.Drop, uint64(l.segs[0].Index))
 	return nil
 }
 
-// remove removes the files of dropped segments.
-func (l *Log) remove() error {
+// removeFiles removes the files of segments that are not needed.
+func (l *Log) removeFiles() error {
 	if !l.makeDurable() {
 		if l.failed.Load() {
 			return ErrFailed
@@ -261,9 +261,9 @@ func (l *Log) remove() error {
 	}
 	l.trim() // closes those that the trimmer has not come to yet
 	var err error
-	kept := l.gone[:0]
+	kept := l.dropped[:0]
 	removed := int64(0)
-	for _, s := range l.gone {
+	for _, s := range l.dropped {
 		if e := l.fs.Remove(s.name); e != nil {
 			err = errors.Join(err, e)
 			kept = append(kept, s)
@@ -271,9 +271,9 @@ func (l *Log) remove() error {
 		}
 		removed += s.size
 	}
-	n := len(l.gone) - len(kept)
-	clear(l.gone[len(kept):])
-	l.gone = kept
+	n := len(l.dropped) - len(kept)
+	clear(l.dropped[len(kept):])
+	l.dropped = kept
 	if l.opts.Sync != SyncNever {
 		if e := l.entries.Sync(); e != nil {
 			l.fail(e) // new segments' names may be lost

@@ -69,18 +69,18 @@ type Log struct {
 	syncMu  sync.Mutex
 	cleaned []*segment // what dirty was before the last sync, kept for its memory
 
-	trimMu sync.Mutex // held while full segments are trimmed and closed; taken before mu
-	gone   []*segment // dropped segments whose files are still there; the compactor's own
+	trimMu  sync.Mutex // held while full segments are trimmed and closed; taken before mu
+	dropped []*segment // segments that are not needed and whose files are still there; the compactor's own
 
-	written  atomic.Uint64 // Pos: handed to the kernel
-	synced   atomic.Uint64 // Pos: on disk
-	pending  atomic.Int64  // bytes in the batch
-	wanted   atomic.Bool   // a Flush did not get wmu, and relies on its holder
-	syncing  atomic.Bool   // a sync is under way
-	blocked  atomic.Bool   // a write found no space and is to be tried again
-	slow     atomic.Bool   // the directory is too large: commits give way to compaction
-	failed   atomic.Bool   // err is set
-	failOnce sync.Once
+	written     atomic.Uint64 // Pos: handed to the kernel
+	synced      atomic.Uint64 // Pos: on disk
+	pending     atomic.Int64  // bytes in the batch
+	flushWanted atomic.Bool   // a Flush did not get wmu, and relies on its holder
+	syncing     atomic.Bool   // a sync is under way
+	blocked     atomic.Bool   // a write found no space and is to be tried again
+	slow        atomic.Bool   // the directory is too large: commits wait for compaction
+	failed      atomic.Bool   // err is set
+	failOnce    sync.Once
 
 	waker waker // of the committer
 
@@ -102,7 +102,7 @@ type segment struct {
 	sealed bool  // its end record is appended: nothing follows
 	kept   int64 // jobs that have their latest full record here, and latest settings
 	live   int64 // bytes of those records
-	stuck  bool  // damaged, so that compaction cannot free it
+	stuck  bool  // damaged, so that compaction cannot empty it
 
 	// named tells that the file's name is durable. A sync of a segment includes
 	// that of its name.
@@ -120,13 +120,13 @@ func (s *segment) limit() int64 { return s.size&^7 - record.SmallSize }
 // capacity is what an empty segment of that size holds in records.
 func capacity(size int64) int64 { return size&^7 - record.HeaderSize - record.SmallSize }
 
-// end is the place behind what was appended.
+// end is the position behind what was appended.
 func (s *segment) end() Pos { return s.Base + Pos(s.used) }
 
 // Restorer takes what a log holds, in the order of the log. No method keeps its argument or
 // the body in it after it has returned.
 type Restorer interface {
-	// Full tells the whole state of a job, or a tombstone, as of this place in the log.
+	// Full tells the whole state of a job, or a tombstone, as of this position.
 	// It replaces all that was told of the id before. The owner keeps segment with the
 	// job and returns what it kept before, the zero Former if the id is new.
 	Full(r *Record, segment uint32) (replaced journal.Former, err error)
@@ -135,7 +135,7 @@ type Restorer interface {
 	// Keys. An id that the owner does not know is to be ignored.
 	Update(r *Record) error
 
-	// Setting tells a tube's setting as of this place in the log, or its end.
+	// Setting tells a tube's setting as of this position, or its end.
 	Setting(s *Setting) error
 }
 
@@ -193,7 +193,7 @@ func (l *Log) NextID() uint64 { return l.recovery.NextID }
 // Recovery tells what Open and Replay found.
 func (l *Log) Recovery() Recovery { return l.recovery }
 
-// Committed is the place up to which everything is committed. It may be called
+// Committed is the position up to which everything is committed. It may be called
 // from any goroutine.
 func (l *Log) Committed() Pos {
 	if l.opts.Sync == SyncAlways {
@@ -202,7 +202,7 @@ func (l *Log) Committed() Pos {
 	return Pos(l.written.Load())
 }
 
-// durablePos is the place up to which everything is as safe as it will get.
+// durablePos is the position up to which everything is synced, if the log syncs at all.
 func (l *Log) durablePos() Pos {
 	if l.opts.Sync == SyncNever {
 		return Pos(l.written.Load())
@@ -259,7 +259,7 @@ func (l *Log) Close() error {
 	return errors.Join(err, l.entries.Close(), l.lock.Close())
 }
 
-// finish writes what is left, and a stop record.
+// finish writes what is pending, and a stop record.
 func (l *Log) finish() error {
 	if l.makeDurable() {
 		l.mu.Lock()

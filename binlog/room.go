@@ -17,8 +17,8 @@ const deleteRoom = record.SmallSize
 // room is the account of the directory's space, in bytes. The log's mu guards
 // it.
 //
-// Its invariant is that free is at least reserved(). Puts and updates are refused
-// before they break it; a delete takes as much of free as of reserved.
+// Its invariant is that free is at least reserved(). Puts and updates that would break it
+// are refused; a delete takes as much of free as of reserved.
 type room struct {
 	free int64 // allocated for records and not used, in the current segment and the spares
 	used int64 // appended to all segments
@@ -29,18 +29,17 @@ type room struct {
 	// tombstones is what is reserved for those that jobs may leave.
 	tombstones int64
 
-	// margin is kept free beyond reserved. Compaction may use one half to move jobs.
-	// The other is for the log's own records, so that compaction can drop the
-	// segment that it has emptied, and a server can start, on a full disk. Ahead is
-	// how much more the keeper allocates before it is needed. Both are fractions of
-	// a segment.
+	// margin is kept free beyond reserved. On a full disk, compaction may use one half
+	// to move jobs. The other is for the log's own records: that a segment is not needed,
+	// and that a server has started. Ahead is how much more the keeper allocates before it
+	// is needed. Both are fractions of a segment.
 	margin, ahead int64
 
-	wanted   want      // by appends that were refused and not yet told to try again
-	granted  want      // what they were told to try again for: it is kept for them
-	patience time.Time // until when those that want room wait for compaction; zero if they do not
-	full     error     // why the last file could not be allocated
-	removed  bool      // a file was removed since keepRoom was last called
+	wanted    want      // by appends that were refused and not yet told to try again
+	granted   want      // what they were told to try again for: it is kept for them
+	waitUntil time.Time // when room.wanted no longer waits for compaction; zero if it does not
+	full      error     // why the last file could not be allocated
+	removed   bool      // a file was removed since keepRoom was last called
 }
 
 // want is room that an append was refused. Of several it is the greatest.
@@ -82,16 +81,15 @@ func (r *room) over(segmentSize int64) int64 {
 // leave tombstones would keep compaction busy for ever.
 func (r *room) needed() int64 { return r.live + r.tombstones }
 
-// Bytes that may be left unused at the end of each segment by those records that must
-// always fit.
+// Bytes at the end of each segment that may be too few for a record that must always fit.
 const (
 	deleteWaste    = 8
 	tombstoneWaste = journal.MaxTombstone - 8
 )
 
-// entombing is what has to be free besides what is reserved before a job that may leave a
-// tombstone of n bytes is admitted. With mu held.
-func (l *Log) entombing(n int64) int64 {
+// tombstoneMargin is how many free bytes, beyond the reserve, are needed to admit a job whose
+// tombstone takes n. With mu held.
+func (l *Log) tombstoneMargin(n int64) int64 {
 	if n > 0 && l.room.tombstones == 0 {
 		n += (tombstoneWaste - deleteWaste) * int64(len(l.spares)+1)
 	}
@@ -114,8 +112,8 @@ func (l *Log) fits(n, keep int64) bool {
 	return free-n >= keep+l.waste(len(l.spares))
 }
 
-// waste is how much of what is free those records that must always fit may leave unused, at
-// the ends of the current segment and of so many spares. With mu held.
+// waste is how many free bytes, at the ends of the current segment and of that many spares,
+// may be too few for a record that must always fit. With mu held.
 func (l *Log) waste(spares int) int64 {
 	n := int64(deleteWaste)
 	if l.room.tombstones > 0 {
@@ -124,10 +122,9 @@ func (l *Log) waste(spares int) int64 {
 	return n * int64(spares+1)
 }
 
-// The keeper allocates segments before they are needed, so that appends seldom
-// meet a log without room, and gives back what is not needed any more. An append
-// that needs more is refused, and remembered in room.wanted until the keeper has
-// told that it makes sense to try again.
+// The keeper allocates segments before they are needed, so that appends are seldom
+// refused, and removes spare ones that are not needed any more. What a refused append
+// needs is in room.wanted until the keeper has told it to try again.
 
 // retryFull is how often a full disk is asked again.
 const retryFull = 200 * time.Millisecond
@@ -135,7 +132,7 @@ const retryFull = 200 * time.Millisecond
 func (l *Log) runKeeper() {
 	retry := time.NewTimer(farAway)
 	defer retry.Stop()
-	told := false // the operator knows that the disk is full
+	warned := false // the operator knows that the disk is full
 	for {
 		again := false // the disk was full, but it is time to ask again
 		select {
@@ -155,12 +152,12 @@ func (l *Log) runKeeper() {
 			retry.Reset(wait)
 		}
 		switch {
-		case err != nil && !told:
+		case err != nil && !warned:
 			l.log.Warn("no further segment can be allocated: new jobs are refused until one can", "error", err)
-			told = true
-		case err == nil && grown && told:
+			warned = true
+		case err == nil && grown && warned:
 			l.log.Info("segments can be allocated again")
-			told = false
+			warned = false
 		}
 	}
 }
@@ -196,18 +193,18 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 			return 0, grown, nil
 		}
 		if l.slow.Load() && !w.urgent {
-			// Compaction will free a segment first, and then wake us, unless it fails.
+			// Compaction will remove a segment first, and then wake us, unless it fails.
 			if w.n == 0 {
 				return retryFull, grown, nil
 			}
-			if r.patience.IsZero() {
-				r.patience = time.Now().Add(maxGiveWay)
+			if r.waitUntil.IsZero() {
+				r.waitUntil = time.Now().Add(maxCompactionWait)
 			}
-			if wait := time.Until(r.patience); wait > 0 {
+			if wait := time.Until(r.waitUntil); wait > 0 {
 				return wait, grown, nil
 			}
 		}
-		r.patience = time.Time{}
+		r.waitUntil = time.Time{}
 		if err := l.allocate(w.n); err != nil {
 			r.full = err
 			l.count.SpaceErrors++
@@ -218,7 +215,7 @@ func (l *Log) keepRoom(again bool) (wait time.Duration, grown bool, err error) {
 		}
 		r.full, grown = nil, true
 	}
-	l.giveBack()
+	l.removeSpares()
 	return 0, grown, nil
 }
 
@@ -234,10 +231,10 @@ func (l *Log) tellRoom() {
 	}
 }
 
-// giveBack removes the last spare segments while there is more room than is
+// removeSpares removes the last spare segments while there is more room than is
 // needed soon. What was granted and not taken yet stays, unless others have used
 // it up. With mu held, which it releases while it works.
-func (l *Log) giveBack() {
+func (l *Log) removeSpares() {
 	r := &l.room
 	for len(l.spares) > 0 {
 		if g := r.granted; g.n > 0 && l.fits(g.n, g.keep) {
@@ -255,7 +252,7 @@ func (l *Log) giveBack() {
 		r.disk -= seg.size
 		l.pace()
 		l.mu.Unlock()
-		l.discard(seg)
+		l.removeSpare(seg)
 		l.mu.Lock()
 	}
 }
@@ -330,8 +327,8 @@ func (l *Log) create(index uint32, size int64) (*segment, error) {
 	return seg, nil
 }
 
-// discard removes a spare segment.
-func (l *Log) discard(seg *segment) {
+// removeSpare removes a spare segment.
+func (l *Log) removeSpare(seg *segment) {
 	if err := errors.Join(seg.file.Close(), l.fs.Remove(seg.name)); err != nil {
 		l.log.Warn("a spare segment cannot be removed", "error", err)
 	}

@@ -11,10 +11,10 @@
 // # Torn or damaged
 //
 // The segments are read from the oldest that is needed, each up to its end
-// record, the last one up to where only zeros follow. A place that holds no sound
+// record, the last one up to where only zeros follow. An offset that holds no sound
 // record, or where a segment or its end is missing, is damage if anything that
 // can be read behind it (a header, a mark, a start or stop record, found by
-// trying every eighth byte) says that the place was on disk. Otherwise it is what
+// trying every eighth byte) says that it was on disk. Otherwise it is what
 // a crash has left of writes that were not synced: the log ends there. A record or a
 // header that the system cannot read, and a right checksum over what cannot be true, are
 // damage too. A log that is never synced knows of nothing that is on disk for certain, so
@@ -24,7 +24,7 @@
 // Segments of two logs are neither: which of them is to be used only their owner knows.
 //
 // Two things go unnoticed. A bit that flips in the last batch before a crash,
-// which no later record vouches for, is taken for a torn end. And if somebody
+// which no later record calls durable, is taken for a torn end. And if somebody
 // removes the newest segments, nothing is left that tells of them.
 //
 // # Limits

@@ -13,7 +13,7 @@ import (
 )
 
 // Survey is what a first reading of all segments finds out, before anything is
-// changed or told to anybody.
+// changed or replayed.
 type Survey struct {
 	Files []File // that are needed, by index
 	Spare []File // that were allocated and never written to; they follow Files
@@ -25,7 +25,7 @@ type Survey struct {
 	LastID   uint64      // the greatest that Segments tell of
 	Synced   journal.Pos // the greatest position that a record calls durable
 	Records  int64       // in Segments
-	Settings int         // of dead letters, that Segments leave in force
+	Settings int         // of dead letters, at the end of Segments
 	Named    uint32      // the oldest segment that is needed, by all that can be read, also behind the cut
 	Run      record.Run  // the last one in Segments
 	Clean    bool        // Segments end with a stop record
@@ -69,7 +69,7 @@ func (f *File) Records(fs vfs.FS, seed uint32, sc *record.Scanner) iter.Seq2[[]b
 // End is the position behind the last record of a file in Segments.
 func (f *File) End() journal.Pos { return f.Base + journal.Pos(f.Used) }
 
-// Cut is the place where a crash has torn the log.
+// Cut is where a crash has torn the log.
 type Cut struct {
 	File   string // path
 	Index  uint32 // of the file
@@ -79,7 +79,7 @@ type Cut struct {
 	Sound  int64  // records behind it that can be read, and are lost
 
 	pos        journal.Pos
-	err        error // of the system, if the place could not be read
+	err        error // of the system, if the bytes could not be read
 	impossible bool  // what is there was written so: no crash has torn it
 	later      bool  // some of the sound records are in later files
 }
@@ -204,7 +204,7 @@ func (s *Survey) walk(m *Meter) error {
 		}
 		if first == 0 || s.oldest >= s.Files[first].Index {
 			m.End()
-			return s.judge(first)
+			return s.conclude(first)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 	}
 	if f.Wrong == nil {
 		s.Synced = max(s.Synced, h.Synced)
-		s.drop(h.Oldest)
+		s.noteOldest(h.Oldest)
 	}
 	done := int64(0)
 	for b, gap := range sc.File(s.fs, f.Name, &h, f.Size) {
@@ -246,7 +246,7 @@ func (s *Survey) read(f *File, sc *record.Scanner, m *Meter) error {
 		m.Add(sc.Offset() - done)
 		done = sc.Offset()
 		k := record.KindOf(b)
-		s.vouch(k, b)
+		s.noteDurable(k, b)
 		if s.Cut == nil {
 			s.Records++
 			s.note(k, b)
@@ -296,17 +296,17 @@ func (s *Survey) badHeader(f *File, h *record.Header) *Cut {
 	return c
 }
 
-// drop takes what a header or a drop record says is the oldest segment that is needed.
-func (s *Survey) drop(oldest uint32) {
+// noteOldest takes what a header or a drop record says is the oldest segment that is needed.
+func (s *Survey) noteOldest(oldest uint32) {
 	s.Named = max(s.Named, oldest)
 	if s.Cut == nil {
 		s.oldest = max(s.oldest, oldest)
 	}
 }
 
-// vouch takes what a record, which may be behind the cut, says was durable, or says is
-// not needed.
-func (s *Survey) vouch(k record.Kind, b []byte) {
+// noteDurable takes what a record, which may be behind the cut, says of other segments: that
+// they are durable, or not needed.
+func (s *Survey) noteDurable(k record.Kind, b []byte) {
 	switch k {
 	case record.Mark, record.Stop:
 		s.Synced = max(s.Synced, journal.Pos(record.Number(b)))
@@ -315,7 +315,7 @@ func (s *Survey) vouch(k record.Kind, b []byte) {
 		r.Decode(b)
 		s.Synced = max(s.Synced, r.Synced)
 	case record.Drop:
-		s.drop(uint32(record.Number(b)))
+		s.noteOldest(uint32(record.Number(b)))
 	}
 }
 
@@ -343,8 +343,8 @@ func (s *Survey) noteSetting(x journal.Setting) {
 	s.Settings = len(s.set)
 }
 
-// judge decides whether the log is sound, torn or damaged.
-func (s *Survey) judge(first int) error {
+// conclude decides whether the log is sound, torn or damaged.
+func (s *Survey) conclude(first int) error {
 	if c := s.Cut; c != nil {
 		if what := s.damaged(c); what != "" {
 			return &record.DamageError{File: c.File, Offset: c.Offset, What: what, Sound: c.Sound, Err: c.err}
@@ -369,8 +369,8 @@ func (s *Survey) judge(first int) error {
 	return nil
 }
 
-// damaged tells a place where synced data is lost from the torn end that a crash
-// leaves.
+// damaged tells what is wrong at a cut that no crash can have made, because what was there
+// had been synced. It returns "" for a torn end.
 func (s *Survey) damaged(c *Cut) string {
 	switch {
 	case c.err != nil, c.impossible:

@@ -133,8 +133,8 @@ type partial struct {
 	at  int
 }
 
-// plausible judges a record by its start, of which b has at least 16 bytes, or
-// 72 if so many are left of the file. It returns the record's length and the
+// plausible checks a record by its start. b has at least 16 bytes of it, and 72 if the
+// file has that many more. It returns the record's length and the
 // checksum so far, or what is wrong with the record.
 func plausible(b []byte, left int64, salt Salt) (n int64, p partial, wrong string) {
 	word := le.Uint32(b[4:])
@@ -175,7 +175,7 @@ func plausible(b []byte, left int64, salt Salt) (n int64, p partial, wrong strin
 	return n, p, ""
 }
 
-// check judges the whole of a plausible record.
+// check compares the checksum of a plausible record.
 func check(b []byte, p partial) string {
 	if sum(p.crc, b[p.at:]) != le.Uint32(b) {
 		return "a " + KindOf(b).String() + " record with a wrong checksum"
@@ -183,8 +183,8 @@ func check(b []byte, p partial) string {
 	return ""
 }
 
-// impossible judges what a record with a right checksum says, in the segment of
-// that index. It finds nothing wrong in what this package has written.
+// impossible checks the fields of a record with a right checksum, in the segment of that
+// index. In what this package has written it finds nothing wrong.
 func impossible(b []byte, index uint32) string {
 	switch KindOf(b) {
 	case Full:
@@ -229,7 +229,7 @@ func keysFit(b []byte, n int64) bool {
 	return (rest+1+7)&^7 <= n && n <= (rest+2*journal.MaxKey+7)&^7
 }
 
-// keysPossible judges the keys of a full record with a right checksum, whose length keysFit
+// keysPossible checks the keys of a full record with a right checksum, whose length keysFit
 // has found possible.
 func keysPossible(b []byte) bool {
 	at := keysAt(b)

@@ -8,14 +8,14 @@ import (
 // ErrInvalid tells of a record that the format cannot hold: see Valid.
 var ErrInvalid = errors.New("invalid record")
 
-// ErrUnwritten tells of a place in a segment that was never written: zeros, or
+// ErrUnwritten tells of an offset in a segment that was never written: zeros, or
 // the end of the file.
 var ErrUnwritten = errors.New("nothing is written here")
 
-// BadError tells of a place in a segment that holds no sound record.
+// BadError tells of an offset in a segment that holds no sound record.
 type BadError struct {
 	What       string
-	Err        error // of the system, if the place could not be read
+	Err        error // of the system, if the bytes could not be read
 	Impossible bool  // the checksum is right, so that no crash has made it
 }
 

@@ -97,7 +97,7 @@ func (s *Scanner) fill(n int64) ([]byte, error) {
 	got, err := s.f.ReadAt(s.buf[m:end], s.at+int64(m))
 	s.buf = s.buf[:m+got]
 	if int64(len(s.buf)) >= n {
-		return s.buf, nil // an error beyond what is wanted will be met again
+		return s.buf, nil // an error further on is returned when that is wanted
 	}
 	if err == nil || err == io.EOF {
 		err = io.ErrUnexpectedEOF
@@ -105,7 +105,7 @@ func (s *Scanner) fill(n int64) ([]byte, error) {
 	return nil, &BadError{What: "it cannot be read", Err: err}
 }
 
-// resync goes on to the next sound record behind a bad place. It reports false
+// resync goes on to the next sound record behind a bad one. It reports false
 // when there is none.
 func (s *Scanner) resync() bool {
 	for s.off += 8; s.off <= s.size-SmallSize; s.off += 8 {
@@ -123,7 +123,7 @@ func (s *Scanner) resync() bool {
 	return false
 }
 
-// Gap is a place in a segment that holds no sound record.
+// Gap is a part of a segment that holds no sound record.
 type Gap struct {
 	Offset int64
 	Size   int64 // bytes, up to the next sound record or the end of the file

@@ -37,7 +37,7 @@ type Segment struct {
 // closing is what the last records of a segment take: a stop record and the end record.
 const closing = 2 * record.SmallSize
 
-// Place returns the place of a record of n bytes, to be filled at once, and the salt with
+// Place returns the n bytes of the next record, to be filled at once, and the salt with
 // which to do it.
 func (w *Writer) Place(n int64) ([]byte, record.Salt, error) {
 	if w.out.Open() && w.out.Size()+n > w.Limit-closing {

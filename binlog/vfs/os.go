@@ -132,7 +132,7 @@ func writeZeros(f *os.File, off, n int64) error {
 }
 
 // The kernel's lock is the process's, not the descriptor's: it does not keep two
-// callers in one process apart, and closing any descriptor of the file drops it.
+// callers in one process apart, and closing any descriptor of the file releases it.
 // So a process opens such a file once at a time.
 var held = struct {
 	sync.Mutex

@@ -61,8 +61,8 @@ var le = binary.LittleEndian
 // of seconds.
 const maxSeconds = math.MaxUint32 * int64(1e9)
 
-// maxID is the greatest id that is believed. Nobody gets that far by counting, and
-// who goes on from it is to have ids left.
+// maxID is the greatest id that is believed. No server has counted that far, and the one
+// that goes on from it needs ids too.
 const maxID = 1<<62 - 1
 
 // decodeJob reads a record, of which version 5 leaves out the end, and reports what is wrong

@@ -557,7 +557,7 @@ func (f *file) write(p []byte, off int64) {
 	f.node.grow(off + int64(len(p)))
 	copy(f.node.data[off:], p)
 	f.node.writes = append(f.node.writes, write{off, slices.Clone(p)})
-	f.node.found(off, off+int64(len(p)))
+	f.node.rewritten(off, off+int64(len(p)))
 }
 
 // grow makes the file at least that long.
@@ -567,8 +567,8 @@ func (i *inode) grow(size int64) {
 	}
 }
 
-// found takes bytes that are written again out of what is lost.
-func (i *inode) found(from, to int64) {
+// rewritten takes bytes that are written again out of what is lost.
+func (i *inode) rewritten(from, to int64) {
 	var lost []write
 	for _, w := range i.lost {
 		end := w.off + int64(len(w.data))
