@@ -127,11 +127,13 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 		}
 		switch record.KindOf(b) {
 		case record.Full:
-			if err := l.migrate(record.Number(b), seg.Index); err != nil {
-				return fmt.Errorf("move job %d: %w", record.Number(b), err)
+			id := record.Number(b)
+			if err := l.inRoom(func() error { return l.hooks.Migrate(id, seg.Index) }); err != nil {
+				return fmt.Errorf("move job %d: %w", id, err)
 			}
 		case record.Setting:
-			if err := l.migrateSetting(record.DecodeSetting(b).Tube, seg.Index); err != nil {
+			tube := record.DecodeSetting(b).Tube
+			if err := l.inRoom(func() error { return l.migrateSetting(tube, seg.Index) }); err != nil {
 				return fmt.Errorf("move a setting: %w", err)
 			}
 		}
@@ -154,31 +156,17 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 	return fmt.Errorf("%s cannot be freed: %d jobs or settings in it were not found: %w", seg.name, n, damage)
 }
 
-// migrate has the owner move a job.
-func (l *Log) migrate(id uint64, segment uint32) error {
-	return l.inRoom(func() error { return l.hooks.Migrate(id, segment) })
-}
-
-// inRoom moves something as soon as there is room for it.
-func (l *Log) inRoom(move func() error) error {
+// inRoom does an append again for as long as there is no room, each time when it makes sense.
+func (l *Log) inRoom(do func() error) error {
 	for {
-		err := move()
-		if !errors.Is(err, ErrRoom) {
+		if err := do(); !errors.Is(err, ErrRoom) {
 			return err
 		}
-		if err := l.awaitRoom(); err != nil {
-			return err
+		select {
+		case <-l.stopping:
+			return ErrClosed
+		case <-l.roomTold:
 		}
-	}
-}
-
-// awaitRoom waits until it makes sense to append again after ErrRoom.
-func (l *Log) awaitRoom() error {
-	select {
-	case <-l.stopping:
-		return ErrClosed
-	case <-l.roomTold:
-		return nil
 	}
 }
 
@@ -210,20 +198,10 @@ func (l *Log) kept(seg *segment) int64 {
 // of its own, which is durable, as all moved jobs are, before the first file
 // goes. After a crash it tells that the other files are garbage.
 func (l *Log) removeEmpty() error {
-	for {
-		err := l.recordDrop()
-		switch {
-		case err == nil && len(l.dropped) == 0:
-			return nil
-		case err == nil:
-			return l.removeFiles()
-		case !errors.Is(err, ErrRoom):
-			return err
-		}
-		if err := l.awaitRoom(); err != nil {
-			return err
-		}
+	if err := l.inRoom(l.recordDrop); err != nil || len(l.dropped) == 0 {
+		return err
 	}
+	return l.removeFiles()
 }
 
 // recordDrop takes the oldest segments that have no jobs out of the log, to be

@@ -10,10 +10,15 @@
 //	  sealed        whole segments, for conversions and snapshots
 //	  inspect       what a directory holds: survey, verify, dump; torn and damaged
 //	  convert       beanstalkd's own log in and out; salvage of a damaged log
+//	  replica       the log of several servers, with packages of its own
 //	  vfs           the file system as a log needs it, and one that fails on demand
 //
-// Imports run downwards: binlog uses all others; convert uses inspect and sealed, and
-// all of them use record.
+// A record passes few files. Put appends it to a batch (append.go) if the directory has
+// room (room.go). The batch is written and synced (commit.go) by whoever flushes it, or by
+// the committer, a goroutine. Other goroutines allocate segments ahead of need (room.go),
+// make their names durable and cut them to their length when they are full (trim.go), and
+// move the jobs out of the oldest (compact.go). Open surveys the directory and Replay reads it
+// (recovery.go).
 //
 // # Use
 //
@@ -53,11 +58,11 @@
 //
 // # Guarantees
 //
-// Whatever Committed has reached survives: with SyncAlways the loss of
-// power, otherwise the end of the process at any moment. With SyncEvery a power cut takes
-// at most what was appended in that time, with SyncNever whatever the kernel had not written. What is recovered is always the
-// state after some prefix of the appends: nothing is reordered and no record is
-// taken in part.
+// Whatever Committed has reached survives: with SyncAlways the loss of power, otherwise the
+// end of the process at any moment. With SyncEvery a power cut takes at most what was
+// appended in that time, with SyncNever whatever the kernel had not written. What is
+// recovered is always the state after some prefix of the appends: nothing is reordered and
+// no record is taken in part.
 //
 // An id that a client was told is not used again in the life of a directory
 // (with SyncNever: unless power is lost). After a power cut that may have taken
@@ -71,41 +76,39 @@
 // missing; commits then wait for space, and nothing is lost.
 //
 // A failed write or sync ends the log: Hooks.OnFail is called once, Committed
-// does not move any more, all appends return ErrFailed.
+// does not move any more, all appends return ErrFailed. A new run first writes again
+// whatever no record calls durable: after a failed sync, the system may believe that it is
+// on disk.
 //
 // Damage, that is anything that cannot be read although it was on disk for
 // certain, stops Open with a *DamageError before anything is changed.
 // Options.SkipDamaged takes over what is sound, and keeps the damaged files in a
-// sub-directory.
+// sub-directory. A torn end is no damage: it is overwritten with zeros or removed, and
+// reported.
 //
 // # Cost
 //
-// An append never waits. It takes a place in a buffer under a short lock, and fills
-// it, outside that lock if the record is large. It allocates nothing but that buffer, if no
-// used one is left that is large enough. When clients fill segments faster than files can be
-// allocated, Put and Update are refused with ErrRoom until one is, or for up to 4 ms when the
-// directory has reached its greatest size and compaction is about to free a
-// segment. Hooks.OnRoom then tells when to try again. Room that was made for an
-// append stays until that append or another one takes it. One write, and one sync
-// where that is asked for, serve all that was appended while the one before was
-// under way. Memory for what waits to be written is bounded by MaxPending
-// plus a record, 16 bytes for each delete, and the record of each tombstone.
+// An append never waits, and allocates nothing but a buffer now and then. When clients fill
+// segments faster than files can be allocated, it is refused with ErrRoom until one is, or
+// for up to 4 ms when the directory has reached its greatest size and compaction is about to
+// remove a segment. Hooks.OnRoom then tells when to try again, and the room that was made
+// stays until it is used. One write, and one sync where that is asked for, serve all that was
+// appended while the one before was under way. What waits to be written takes no more memory
+// than MaxPending and a record, 16 bytes for each delete, and the record of each tombstone.
 //
-// The committer, which syncs before replies leave, waits for work in a system call, so that
-// waking it takes no longer than a switch of threads. While there are commits it thus
-// occupies one of the GOMAXPROCS processors of the runtime; a program with SyncAlways
-// should set GOMAXPROCS one higher for that.
+// With SyncAlways the committer waits for work in a system call, which wakes it sooner. It
+// thus occupies one of the GOMAXPROCS processors of the runtime, and a program should set
+// GOMAXPROCS one higher for that.
 //
-// The files that are open are the directory and its lock, a pipe that wakes the
-// committer, the spare segments and the current one, the full ones that are not durable
-// yet, and one that compaction reads. When more than sixteen full ones wait for a sync, the
-// sync comes early.
+// Open files are the directory and its lock, a pipe that wakes the committer, the spare
+// segments and the current one, the full ones that are not durable yet, and one that
+// compaction reads. When more than sixteen full ones wait for a sync, the sync comes early.
 //
 // The directory stays below twice the needed bytes and two segments. The needed bytes are
-// the full records of all jobs, the latest settings, and what is reserved for tombstones.
-// When compaction cannot keep up with the clients, each commit waits for it up to 4 ms. For
-// each byte that clients write, compaction writes no more than one or two. The bound
-// includes the reserve for deletes, 16 bytes a job.
+// the full records of all jobs, the latest settings, and what is reserved for tombstones; the
+// bound includes the reserve for deletes, 16 bytes a job. When compaction cannot keep up with
+// the clients, each commit waits for it up to 4 ms. For each byte that clients write,
+// compaction writes no more than one or two.
 //
 // Replay needs memory for one read buffer, a bit for each id that was deleted, and the names
 // of some 65,000 tubes at most, beside what the owner keeps: the owner does not hear of jobs
@@ -120,13 +123,4 @@
 //	damaged/              the files of a log that was salvaged
 //	takeover.tmp/         an import or a salvage that is not complete
 //	takeover.done/        one that counts, whose files Open moves to their places
-//
-// # Recovery
-//
-// Open surveys the segments (package inspect). A torn end is overwritten with
-// zeros or removed, and reported. Replay then tells the owner the jobs in the
-// order of the log, without those that were deleted.
-//
-// A new run first writes again whatever no record calls durable: after a failed sync, the
-// system may believe that it is on disk.
 package binlog

@@ -3,6 +3,7 @@ package binlog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
@@ -150,14 +151,8 @@ func (l *Log) blank(c *Cut) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	zeros := make([]byte, min(1<<20, c.Size-c.Offset))
-	for off := c.Offset; off < c.Size; off += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), c.Size-off)], off); err != nil {
-			return err
-		}
-	}
-	if l.opts.Sync == SyncNever {
-		return nil
+	if err := vfs.WriteZeros(f, c.Offset, c.Size-c.Offset); err != nil || l.opts.Sync == SyncNever {
+		return err
 	}
 	return f.Sync()
 }
@@ -367,18 +362,9 @@ func (l *Log) rewrite(file vfs.File, seg *segment) error {
 	if l.found.Synced > seg.Base {
 		off = int64(l.found.Synced - seg.Base)
 	}
-	buf := make([]byte, min(1<<20, seg.used-off))
-	for off < seg.used {
-		b := buf[:min(int64(len(buf)), seg.used-off)]
-		if n, err := file.ReadAt(b, off); n < len(b) {
-			return err
-		}
-		if _, err := file.WriteAt(b, off); err != nil {
-			return err
-		}
-		off += int64(len(b))
-	}
-	return nil
+	n := seg.used - off
+	_, err := io.CopyN(io.NewOffsetWriter(file, off), io.NewSectionReader(file, off, n), n)
+	return err
 }
 
 // adopt takes over the spare segments of an earlier run. The first one that is of no use,

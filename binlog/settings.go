@@ -33,20 +33,18 @@ func (l *Log) Set(s *Setting) (Pos, error) {
 
 // migrateSetting appends a tube's setting again if its record is in the given segment.
 func (l *Log) migrateSetting(tube string, segment uint32) error {
-	return l.inRoom(func() error {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		s := l.settings[tube]
-		if s.segment != segment {
-			return nil
-		}
-		if err := l.admit(s.size(), l.room.reserved()+l.room.margin/2, true); err != nil {
-			return err
-		}
-		l.appendSetting(&s.Setting, s.size())
-		l.count.Migrated++
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.settings[tube]
+	if s.segment != segment {
 		return nil
-	})
+	}
+	if err := l.admit(s.size(), l.room.reserved()+l.room.margin/2, true); err != nil {
+		return err
+	}
+	l.appendSetting(&s.Setting, s.size())
+	l.count.Migrated++
+	return nil
 }
 
 // appendSetting appends a setting of n bytes, for which there is room. With mu held.

@@ -52,26 +52,20 @@ func (OS) Create(name string, size int64) (File, error) {
 	return osFile{f}, nil
 }
 
-func (OS) Open(name string) (File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR, 0)
+func (OS) Open(name string) (File, error)     { return open(name, os.O_RDWR) }
+func (OS) OpenRead(name string) (File, error) { return open(name, os.O_RDONLY) }
+
+func open(name string, flag int) (File, error) {
+	f, err := os.OpenFile(name, flag, 0)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
 }
 
-func (OS) OpenRead(name string) (File, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return osFile{f}, nil
-}
-
-func (OS) Remove(name string) error        { return os.Remove(name) }
-func (OS) Rename(from, to string) error    { return os.Rename(from, to) }
-func (OS) Mkdir(name string) error         { return os.Mkdir(name, 0o700) }
-func (f osFile) Truncate(size int64) error { return f.File.Truncate(size) }
+func (OS) Remove(name string) error     { return os.Remove(name) }
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+func (OS) Mkdir(name string) error      { return os.Mkdir(name, 0o700) }
 
 func (OS) Boot() uint64 {
 	id, err := bootID()
@@ -117,8 +111,8 @@ func (f osFile) Allocate(size int64) error {
 	return nil
 }
 
-// writeZeros allocates by writing, where the system has no other way.
-func writeZeros(f *os.File, off, n int64) error {
+// WriteZeros writes n zeros from off on.
+func WriteZeros(f io.WriterAt, off, n int64) error {
 	zeros := make([]byte, min(n, 1<<20))
 	for n > 0 {
 		m, err := f.WriteAt(zeros[:min(n, int64(len(zeros)))], off)

@@ -24,7 +24,7 @@ func allocate(f *os.File, off, n int64) error {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case errors.Is(err, unix.EOPNOTSUPP):
-			return writeZeros(f, off, n)
+			return WriteZeros(f, off, n)
 		}
 		return err
 	}

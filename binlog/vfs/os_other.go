@@ -11,6 +11,6 @@ import (
 // syncData is fsync, and on darwin F_FULLFSYNC, which reaches the medium.
 func syncData(f *os.File) error { return f.Sync() }
 
-func allocate(f *os.File, off, n int64) error { return writeZeros(f, off, n) }
+func allocate(f *os.File, off, n int64) error { return WriteZeros(f, off, n) }
 
 func bootID() ([]byte, error) { return unix.SysctlRaw("kern.boottime") }

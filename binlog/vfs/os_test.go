@@ -61,7 +61,7 @@ func TestZerosAreWrittenWhereNothingElseAllocates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := writeZeros(f, 10, 3<<20); err != nil {
+	if err := WriteZeros(f, 10, 3<<20); err != nil {
 		t.Fatal(err)
 	}
 	if fi, err := f.Stat(); err != nil || fi.Size() != 3<<20+10 {
