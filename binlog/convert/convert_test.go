@@ -150,15 +150,16 @@ func TestASalvageKeepsWhatIsSound(t *testing.T) {
 }
 
 // writeSegments makes jobs and settings the log of a directory.
-func writeSegments(t *testing.T, fs vfs.FS, dir string, settings map[string]journal.Setting, jobs ...*journal.Record) {
+func writeSegments(t *testing.T, fs vfs.FS, dir string, settings map[string]journal.Setting, records ...*journal.Record) {
 	t.Helper()
-	b := &builder{sealed.Writer{FS: fs, Dir: dir, Limit: 4096, Seed: 7, Index: 1, LastID: 9}}
-	for _, r := range jobs {
-		if err := b.add(r); err != nil {
+	w := &sealed.Writer{FS: fs, Dir: dir, Limit: 4096, Seed: 7, Index: 1, LastID: 9}
+	for _, r := range records {
+		if err := writeJob(w, r); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(b.addSettings(settings), b.Close()); err != nil {
+	js := &jobs{settings: settings}
+	if err := js.write(w); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"trellis/binlog/inspect"
 	"trellis/binlog/journal"
 	"trellis/binlog/record"
+	"trellis/binlog/sealed"
 	"trellis/binlog/vfs"
 )
 
@@ -76,6 +77,40 @@ func (js *jobs) each(order []*job, fn func(*journal.Record) error) (err error) {
 		}
 	}
 	return nil
+}
+
+// write writes all jobs and settings to a new log, and closes it.
+func (js *jobs) write(w *sealed.Writer) error {
+	err := js.each(js.sorted(), func(r *journal.Record) error { return writeJob(w, r) })
+	for _, tube := range slices.Sorted(maps.Keys(js.settings)) {
+		if err == nil {
+			s := js.settings[tube]
+			err = writeSetting(w, &s)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+func writeJob(w *sealed.Writer, r *journal.Record) error {
+	if !record.Valid(r) {
+		return fmt.Errorf("job %d: a body of %d bytes: %w", r.ID, len(r.Body), record.ErrInvalid)
+	}
+	b, salt, err := w.Place(r.Size())
+	if err == nil {
+		record.EncodeFull(b, salt, r)
+	}
+	return err
+}
+
+func writeSetting(w *sealed.Writer, s *journal.Setting) error {
+	b, salt, err := w.Place(record.SettingSize(s))
+	if err == nil {
+		record.EncodeSetting(b, salt, s)
+	}
+	return err
 }
 
 // readSegments reads the sound records of segments. It returns how many bytes it has

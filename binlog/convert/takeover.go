@@ -48,21 +48,21 @@ func (t *Takeover) Salvage(s *inspect.Survey, idGap uint64) (*Salvaged, error) {
 	if s.Seed == 0 {
 		return nil, errors.New("no segment has a sound header: nothing can be read")
 	}
-	b := &builder{sealed.Writer{Seed: s.Seed}}
+	w := &sealed.Writer{Seed: s.Seed}
 	var old []string
 	for _, f := range s.Files {
 		old = append(old, filepath.Base(f.Name))
-		b.Index = f.Index + 1
+		w.Index = f.Index + 1
 		size := journal.Pos(f.Size+7) &^ 7
 		if f.Wrong == nil {
-			b.Base = max(b.Base, f.Header.Base+size)
+			w.Base = max(w.Base, f.Header.Base+size)
 		} else {
-			b.Base += size
+			w.Base += size
 		}
 	}
 	for _, f := range s.Spare {
 		old = append(old, filepath.Base(f.Name))
-		b.Index = f.Index + 1
+		w.Index = f.Index + 1
 	}
 	// Compaction removes the oldest file first, but may fail to: then the deletes of
 	// that file's jobs have gone with a later one.
@@ -84,7 +84,7 @@ func (t *Takeover) Salvage(s *inspect.Survey, idGap uint64) (*Salvaged, error) {
 			report.Jobs++
 		}
 	}
-	report.Aside, err = t.replaceBy(js, "damaged", old, b)
+	report.Aside, err = t.replaceBy(js, "damaged", old, w)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (t *Takeover) Import() (*Imported, error) {
 	for _, name := range js.files {
 		old = append(old, filepath.Base(name))
 	}
-	report.Aside, err = t.replaceBy(js, "beanstalkd", old, &builder{sealed.Writer{Index: 1, Seed: rand.Uint32() | 1}})
+	report.Aside, err = t.replaceBy(js, "beanstalkd", old, &sealed.Writer{Index: 1, Seed: rand.Uint32() | 1})
 	if err != nil {
 		return nil, fmt.Errorf("import beanstalkd's log: %w", err)
 	}
@@ -136,24 +136,18 @@ func (t *Takeover) Import() (*Imported, error) {
 
 // replaceBy makes jobs the directory's log, and moves the old files into a new
 // sub-directory, whose path it returns.
-func (t *Takeover) replaceBy(js *jobs, aside string, old []string, b *builder) (string, error) {
+func (t *Takeover) replaceBy(js *jobs, aside string, old []string, w *sealed.Writer) (string, error) {
 	build := filepath.Join(t.Dir, buildDir)
 	if err := t.FS.Mkdir(build); err != nil {
 		return "", err
 	}
-	b.FS, b.Dir, b.Limit, b.LastID, b.Boot = t.FS, build, t.SegmentSize, js.lastID, t.FS.Boot()
-	err := js.each(js.sorted(), b.add)
-	if err == nil {
-		err = b.addSettings(js.settings)
-	}
-	if err == nil {
-		err = b.Close()
-	}
+	w.FS, w.Dir, w.Limit, w.LastID, w.Boot = t.FS, build, t.SegmentSize, js.lastID, t.FS.Boot()
+	err := js.write(w)
 	if err == nil {
 		aside, err = t.plan(build, aside, old)
 	}
 	if err != nil {
-		return "", errors.Join(err, b.Abandon(), t.removeDir(build))
+		return "", errors.Join(err, w.Abandon(), t.removeDir(build))
 	}
 	if err := t.FS.Rename(build, filepath.Join(t.Dir, doneDir)); err != nil {
 		return "", err

@@ -35,6 +35,7 @@ type Fault struct {
 
 // FS is a file system. Its zero value is not ready for use; see New.
 type FS struct {
+	root     string
 	mu       sync.Mutex
 	dirs     map[string]*directory
 	locks    map[string]bool
@@ -80,7 +81,7 @@ type write struct {
 
 // New returns a file system with one directory.
 func New(dir string) *FS {
-	return &FS{dirs: map[string]*directory{dir: newDirectory()}, locks: map[string]bool{}, boot: 1}
+	return &FS{root: dir, dirs: map[string]*directory{dir: newDirectory()}, locks: map[string]bool{}, boot: 1}
 }
 
 // Hook has every call ask first. Nil ends that.
@@ -135,7 +136,7 @@ func (f *FS) Killed() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.off = true
-	return &FS{dirs: f.dirs, locks: map[string]bool{}, capacity: f.capacity, boot: f.boot}
+	return &FS{root: f.root, dirs: f.dirs, locks: map[string]bool{}, capacity: f.capacity, boot: f.boot}
 }
 
 // PowerCut returns the file system as the machine may find it when it is started
@@ -144,23 +145,10 @@ func (f *FS) PowerCut(rng *rand.Rand) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.off = true
-	g := &FS{dirs: map[string]*directory{}, locks: map[string]bool{}, capacity: f.capacity, boot: f.boot + 1}
+	g := &FS{root: f.root, dirs: map[string]*directory{}, locks: map[string]bool{}, capacity: f.capacity, boot: f.boot + 1}
 	r := &restart{g, rng, map[*inode]*inode{}, map[*both]bool{}}
-	for _, name := range f.roots() {
-		r.directory(name, f.dirs[name])
-	}
+	r.directory(f.root, f.dirs[f.root])
 	return g
-}
-
-// roots are the directories that are in no other.
-func (f *FS) roots() []string {
-	var names []string
-	for _, name := range slices.Sorted(maps.Keys(f.dirs)) {
-		if f.dirs[filepath.Dir(name)] == nil {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // restart is what a power cut leaves, as it is drawn.
