@@ -20,7 +20,7 @@ type flight struct {
 }
 
 // Flush commits what was appended, or sees to it that it soon will be. A loop
-// calls it once after the commands of a batch, holding no lock that the owner
+// calls it once after all commands of a round, holding no lock that the owner
 // needs in OnCommit. If the log does not wait for syncs, nobody else writes just
 // now, and there is not much to write, it writes at once: then Committed has moved
 // when it returns.

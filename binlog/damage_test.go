@@ -518,3 +518,34 @@ func TestALockedDirectoryIsRefusedWithItsHolder(t *testing.T) {
 		t.Error("a directory that does not exist was opened")
 	}
 }
+
+func TestReplayNoticesWhatHasChangedSinceTheSurvey(t *testing.T) {
+	t.Parallel()
+	m, _ := aLog(t, Options{})
+	name := m.segments()[1]
+	for what, harm := range map[string]func(b []byte){
+		"one byte":          func(b []byte) { b[len(b)/2] ^= 1 },
+		"zeros to the end":  func(b []byte) { clear(b[len(b)/2:]) },
+		"zeros and nothing": func(b []byte) { clear(b[record.HeaderSize:]) },
+	} {
+		fs := m.fs(t)
+		l, err := Open(testDir, Options{FS: fs, SegmentSize: MinSegmentSize})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := slices.Clone(m[name])
+		harm(bad)
+		f, err := fs.Open(filepath.Join(testDir, name))
+		if err == nil {
+			_, err = f.WriteAt(bad, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var damage *DamageError
+		if err := l.Replay(newOwner()); !errors.As(err, &damage) || filepath.Base(damage.File) != name {
+			t.Errorf("%s: %v", what, err)
+		}
+		l.Close()
+	}
+}

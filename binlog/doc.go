@@ -29,7 +29,7 @@
 //	err = l.Start(hooks)               // the log takes appends
 //	next := l.NextID()
 //	t, err := l.Put(record)            // or Update, Delete: under the owner's lock of that job
-//	l.Flush()                          // once after a batch of commands, without that lock
+//	l.Flush()                          // once after all commands of a round, without that lock
 //	... l.Committed() >= t.Pos ...     // only then may the reply leave
 //	err = l.Close()
 //

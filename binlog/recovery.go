@@ -216,16 +216,24 @@ type replay struct {
 }
 
 func (r *replay) segment(seg *segment) error {
+	end := int64(record.HeaderSize)
+	damage := func(err error) error {
+		return &DamageError{File: seg.name, Offset: end, What: err.Error() + "; it was sound a moment ago"}
+	}
 	for b, gap := range r.sc.File(r.fs, seg.name, &seg.Header, seg.used) {
 		if gap != nil {
-			return &DamageError{File: seg.name, Offset: gap.Offset, What: gap.Err.Error() + "; it was sound a moment ago"}
+			return damage(gap.Err)
 		}
+		end = r.sc.Offset()
 		r.meter.Add(int64(len(b)))
 		if err := r.record(seg, b); err != nil {
 			return err
 		}
 	}
-	return r.sc.Err()
+	if err := r.sc.Err(); err != nil || end == seg.used {
+		return err
+	}
+	return damage(record.ErrUnwritten)
 }
 
 func (r *replay) record(seg *segment, b []byte) error {

@@ -47,15 +47,9 @@ const (
 )
 
 func (s State) String() string {
-	switch s {
-	case Ready:
-		return "ready"
-	case Buried:
-		return "buried"
-	case Delayed:
-		return "delayed"
-	case Deleted:
-		return "deleted"
+	names := [...]string{Ready: "ready", Buried: "buried", Delayed: "delayed", Deleted: "deleted"}
+	if int(s) < len(names) && names[s] != "" {
+		return names[s]
 	}
 	return fmt.Sprintf("state %d", uint8(s))
 }

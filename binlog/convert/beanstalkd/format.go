@@ -1,6 +1,7 @@
 package beanstalkd
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"strconv"
@@ -146,16 +147,7 @@ func FileNumber(name string) (int, bool) {
 
 // ValidTube tells whether a tube's name is one that clients can use.
 func ValidTube(name []byte) bool {
-	if len(name) == 0 || len(name) > MaxTube || name[0] == '-' {
-		return false
-	}
-	for _, c := range name {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		case strings.IndexByte("-+/;.$_()", c) >= 0:
-		default:
-			return false
-		}
-	}
-	return true
+	return len(name) > 0 && len(name) <= MaxTube && name[0] != '-' && len(bytes.Trim(name, tubeBytes)) == 0
 }
+
+const tubeBytes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-+/;.$_()"
