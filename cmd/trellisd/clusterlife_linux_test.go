@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -413,8 +415,8 @@ func plantedProgram(t *testing.T) string {
 // found out when it was stopped, and does not know yet what has happened since.
 func TestALeaderThatAnswersWithoutARoundIsFoundOut(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a program")
+	if raceEnabled {
+		t.Skip("builds a program, and the race detector has nothing new to see in it")
 	}
 	c := prepareCluster(t)
 	c.program, c.env = plantedProgram(t), []string{"TRELLIS_PLANTED=no-round"}
@@ -485,8 +487,8 @@ func (c *testCluster) staleRead() []clustertest.Op {
 // member that it was, elects one that never had it.
 func TestAWipedNodeThatVotesIsFoundOut(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a program")
+	if raceEnabled {
+		t.Skip("builds a program, and the race detector has nothing new to see in it")
 	}
 	c := prepareCluster(t)
 	c.program, c.env = plantedProgram(t), []string{"TRELLIS_PLANTED=wiped-votes"}
@@ -535,8 +537,8 @@ func TestAWipedNodeThatVotesIsFoundOut(t *testing.T) {
 // disk is full, has the leader say that a job is safe which nobody else has.
 func TestAFollowerThatAnswersBeforeItHasStoredIsFoundOut(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a program")
+	if raceEnabled {
+		t.Skip("builds a program, and the race detector has nothing new to see in it")
 	}
 	program := plantedProgram(t)
 	foundOut(t, 5, func() error {
@@ -609,8 +611,8 @@ func (c *testCluster) unstored() []clustertest.Op {
 // everybody ignores the batch.
 func TestABatchOfAnOldReignThatCountsIsFoundOut(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds a program")
+	if raceEnabled {
+		t.Skip("builds a program, and the race detector has nothing new to see in it")
 	}
 	program := plantedProgram(t)
 	const attempts = 5

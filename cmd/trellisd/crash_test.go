@@ -38,7 +38,7 @@ func TestNothingAcknowledgedIsLostByAKilledServer(t *testing.T) {
 	switch n, err := strconv.Atoi(os.Getenv(crashKills)); {
 	case err == nil:
 		kills = n
-	case raceEnabled || testing.Short():
+	case raceEnabled || !proof:
 		kills = 4
 	}
 	t.Parallel()

@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -6,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,16 +15,6 @@ import (
 	"strings"
 	"testing"
 )
-
-// needPeer skips the test because something is missing that other projects make,
-// or fails it where the environment promises that nothing is missing.
-func needPeer(t testing.TB, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
-		t.Fatalf(format, args...)
-	}
-	t.Skipf(format+" (make test installs it)", args...)
-}
 
 // suiteResult is what mocha's JSON reporter writes.
 type suiteResult struct {
@@ -84,15 +75,6 @@ func beanstalkdPort(t *testing.T, path string) string {
 	}
 	t.Fatal("beanstalkd printed no port")
 	return ""
-}
-
-func portOf(t *testing.T, addr string) string {
-	t.Helper()
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // The suite of the Node client has 55 tests. One of them is switched off, and one

@@ -12,65 +12,12 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/reactor"
 )
-
-func TestAFloodOfTheLargestBodiesStopsAtMaxMemory(t *testing.T) {
-	t.Parallel()
-	const limit, size = 64 << 20, 1 << 20
-	s := start(t, "-z", strconv.Itoa(size), "--max-memory", strconv.Itoa(limit))
-	a := s.addrs[0]
-	watcher := s.dial(0)
-	before := resident(t, s.cmd.Process.Pid)
-	body := strings.Repeat("b", size)
-	var mu sync.Mutex
-	var ids []string
-	refused := 0
-	var wg sync.WaitGroup
-	for range 8 {
-		c := dial(t, a)
-		wg.Go(func() {
-			for range 40 {
-				if _, err := fmt.Fprintf(c.conn, "put 0 0 600 %d\r\n%s\r\n", size, body); err != nil {
-					t.Error(err)
-					return
-				}
-				line, err := c.in.ReadString('\n')
-				mu.Lock()
-				if id, ok := strings.CutPrefix(line, "INSERTED "); ok {
-					ids = append(ids, strings.TrimSpace(id))
-				} else if refused++; line != "OUT_OF_MEMORY\r\n" {
-					t.Errorf("got %q, %v", line, err)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	if n := len(ids) * size; n > limit || n < limit*3/4 {
-		t.Errorf("%d bytes were accepted, the limit is %d", n, limit)
-	}
-	if grown := resident(t, s.cmd.Process.Pid) - before; grown > 2*limit && !raceEnabled {
-		t.Errorf("the server has grown by %d MB", grown>>20)
-	}
-	// All else goes on, and room that is made is used.
-	if got := stats(watcher)["current-jobs-ready"]; got != strconv.Itoa(len(ids)) {
-		t.Errorf("%s jobs, want %d", got, len(ids))
-	}
-	for _, id := range ids[:3] {
-		watcher.send("delete " + id)
-		watcher.want("DELETED")
-	}
-	watcher.send(fmt.Sprintf("put 0 0 600 %d\r\n%s", size, body))
-	if line := watcher.line(); !strings.HasPrefix(line, "INSERTED") {
-		t.Errorf("got %q after jobs were deleted", line)
-	}
-}
 
 func TestTheHeapIsLimitedWithTheMemoryForJobs(t *testing.T) {
 	limit := debug.SetMemoryLimit(-1)

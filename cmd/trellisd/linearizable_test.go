@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -33,7 +35,7 @@ func TestAHistoryOfAServerThatForgetsIsNotLinearizable(t *testing.T) {
 // anew, and checks what they saw.
 func killedHistory(t *testing.T, args ...string) error {
 	kills, commands := 5, 400
-	if raceEnabled || testing.Short() {
+	if raceEnabled {
 		kills = 2
 	}
 	var addr atomic.Value

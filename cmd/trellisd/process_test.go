@@ -379,3 +379,22 @@ func (c *client) data(command string) string {
 	}
 	return string(b[:size])
 }
+
+// needPeer skips the test because something is missing that other projects make,
+// or fails it where the environment promises that nothing is missing.
+func needPeer(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
+		t.Fatalf(format, args...)
+	}
+	t.Skipf(format+" (make proof installs it)", args...)
+}
+
+func portOf(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

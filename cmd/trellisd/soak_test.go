@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -39,8 +41,6 @@ func TestSoak(t *testing.T) {
 		if d, err = time.ParseDuration(v); err != nil {
 			t.Fatalf("%s: %v", soakTime, err)
 		}
-	} else if testing.Short() && !raceEnabled {
-		t.Skip("it takes 10 seconds, or 20 with two processors")
 	}
 	t.Parallel()
 	for _, part := range []struct {

@@ -397,8 +397,8 @@ func TestAPrivilegedSocketSurvivesTheChangeOfUser(t *testing.T) {
 }
 
 func TestAnIdleServerUsesNoProcessorTime(t *testing.T) {
-	if raceEnabled || testing.Short() {
-		t.Skip("takes seconds, and the race detector has work of its own")
+	if raceEnabled {
+		t.Skip("the race detector has work of its own")
 	}
 	t.Parallel()
 	s := start(t)

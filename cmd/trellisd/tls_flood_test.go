@@ -1,3 +1,5 @@
+//go:build proof
+
 package main
 
 import (
@@ -54,7 +56,7 @@ func askAgain(conn net.Conn) *asker {
 func TestAFloodOfHandshakesIsServedAroundAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	n := 1500
-	if raceEnabled || testing.Short() {
+	if raceEnabled {
 		n = 300
 	}
 	files := newCertFiles(t)

@@ -1,0 +1,5 @@
+//go:build !proof
+
+package main
+
+const proof = false

@@ -1,0 +1,141 @@
+//go:build proof
+
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"trellis/reactor/tlstest"
+)
+
+func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
+	files := newCertFiles(t)
+	s := startTLS(t, files.flags()...)
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for range 4 {
+		c := s.dialTLS(0, files.client())
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				c.send("put 0 0 60 1", "x", "reserve")
+				var id int
+				if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &id); err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = c.line(), c.line()
+			}
+		})
+	}
+	serial := func() string {
+		c, err := tryTLS(s.addrs[0], files.client())
+		if err != nil {
+			t.Error(err)
+			return ""
+		}
+		defer c.Close()
+		return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	first := serial()
+	second := files.renew(t).Leaf.SerialNumber.String()
+	for deadline := time.Now().Add(2 * patience); serial() != second; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the server still has certificate %s, not %s", first, second)
+		}
+	}
+	s.waitText("certificates were reloaded")
+	cancel()
+	clients.Wait()
+}
+
+// Everything that says who may connect is replaced while clients work. None of them
+// notices, not even one whose authority has gone: that counts for whoever connects.
+func TestAuthoritiesAndIdentitiesAreReplacedUnderLoad(t *testing.T) {
+	t.Parallel()
+	files, second := newCertFiles(t), tlstest.NewAuthority("second")
+	as := func(ca *tlstest.Authority, name string) *tls.Config {
+		c := ca.Issue(name, nil)
+		config := files.client()
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+		return config
+	}
+	const worker, guest, fresh = "worker cert:DNS:worker.example all *\n", "guest cert:DNS:guest.example all *\n", "fresh cert:DNS:fresh.example all *\n"
+	auth := authFile(t, worker, guest)
+	s, url := monitored(t, append(files.flags(), "--tls-client-ca="+files.caFile, "--auth-file="+auth)...)
+	addr := s.addrs[1]
+	serves := func(config *tls.Config) bool {
+		c, err := tryTLS(addr, config)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}
+	first := as(files.ca, "worker.example")
+	visitor, newcomer := as(files.ca, "guest.example"), as(second, "fresh.example")
+	newer := as(second, "worker.example")
+	if !serves(visitor) || serves(newcomer) {
+		t.Fatal("it does not serve whom its files name, or serves others")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var clients sync.WaitGroup
+	for range 4 {
+		c := s.dialTLS(1, first)
+		_ = c.conn.SetDeadline(time.Now().Add(20 * patience))
+		clients.Go(func() {
+			for ctx.Err() == nil {
+				c.send("put 0 0 60 1", "x")
+				var id int
+				if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &id); err != nil {
+					t.Error(err)
+					return
+				}
+				c.send(fmt.Sprintf("delete %d", id))
+				if answer := c.line(); answer != "DELETED" {
+					t.Errorf("got %q", answer)
+					return
+				}
+			}
+		})
+	}
+	failing := func(v float64) bool {
+		return gaugeOf(t, url, `beanstalkd_reload_failing{file="certificates"}`) == v &&
+			gaugeOf(t, url, `beanstalkd_reload_failing{file="auth-file"}`) == v
+	}
+
+	key, err := os.ReadFile(files.key)
+	no(t, err)
+	no(t, os.WriteFile(files.key, tlstest.KeyPEM(second.Cert), 0o600))
+	writeAuthFile(t, auth, worker, guest, "oops\n")
+	await(t, "neither can be loaded", func() bool { return failing(1) })
+	if !serves(first) || !serves(visitor) {
+		t.Error("a mistake in a file has changed who is served")
+	}
+
+	no(t, os.WriteFile(files.key, key, 0o600))
+	no(t, os.WriteFile(files.caFile, append(tlstest.CertPEM(files.ca.Cert), tlstest.CertPEM(second.Cert)...), 0o600))
+	writeAuthFile(t, auth, worker, guest, fresh)
+	await(t, "the mistakes are mended", func() bool { return failing(0) })
+	await(t, "who is new is served", func() bool { return serves(newcomer) && serves(newer) })
+	if !serves(first) || !serves(visitor) {
+		t.Error("who was served before is not")
+	}
+
+	// Their tickets are good for a long time yet.
+	writeAuthFile(t, auth, worker, fresh)
+	await(t, "whose line has gone is refused", func() bool { return !serves(visitor) })
+	no(t, os.WriteFile(files.caFile, tlstest.CertPEM(second.Cert), 0o600))
+	await(t, "whose authority has gone is refused", func() bool { return !serves(first) })
+	if !serves(newer) || !serves(newcomer) {
+		t.Error("others are refused too")
+	}
+	cancel()
+	clients.Wait()
+}
