@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"trellis/bench"
 	"trellis/bench/load"
@@ -109,56 +108,6 @@ func TestAUserOfAUnixSocketNeedsNoToken(t *testing.T) {
 	d.send("stats")
 	d.want("UNKNOWN_COMMAND")
 	d.wantEOF()
-}
-
-func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
-	t.Parallel()
-	keep, old, fresh := tokenLine("keep", "keep", "all", "*"), tokenLine("b", "old", "all", "*"), tokenLine("b", "fresh", "all", "*")
-	path := authFile(t, keep, old)
-	s, url := monitored(t, "--auth-file", path)
-	as := func(token string) *client {
-		c := s.dial(0)
-		_ = c.conn.SetDeadline(time.Now().Add(10 * patience))
-		c.send("auth " + token)
-		c.want("AUTHENTICATED")
-		return c
-	}
-	keeper, leaver := as("keep"), as("old")
-	leaver.send("put 0 0 60 1", "x", "reserve")
-	leaver.want("INSERTED 1", "RESERVED 1 1", "x")
-
-	// A mistake changes nothing.
-	writeAuthFile(t, path, keep, old, "oops\n")
-	s.waitText("a changed file cannot be loaded")
-	if log := strings.Join(s.log(), "\n"); !strings.Contains(log, path+":3: 1 fields") {
-		t.Errorf("the line is not named:\n%s", log)
-	}
-	as("old")
-	if body := scrape(t, url); !strings.Contains(body, `beanstalkd_reload_failing{file="auth-file"} 1`) {
-		t.Error("the metrics do not say so")
-	}
-
-	writeAuthFile(t, path, keep, fresh)
-	leaver.wantEOF()
-	keeper.send("reserve")
-	keeper.want("RESERVED 1 1", "x")
-	as("fresh")
-	c := s.dial(0)
-	c.send("auth old")
-	c.want("UNAUTHORIZED")
-	c.wantEOF()
-	body := scrape(t, url)
-	for _, want := range []string{
-		`beanstalkd_reload_failing{file="auth-file"} 0`,
-		`beanstalkd_reloads_total{file="auth-file",result="failed"} 1`,
-		`beanstalkd_reloads_total{file="auth-file",result="loaded"} 1`,
-		`beanstalkd_authentication_failures_total{reason="token"} 1`,
-		`beanstalkd_authenticated_connections_total 4`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %s", want)
-		}
-	}
 }
 
 func TestAMistakeInAFileEndsTheStartWithFileAndLine(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -69,6 +70,9 @@ func TestMistakesEndTheStartWithOneLineAndBeanstalkdsCode(t *testing.T) {
 	}
 }
 
+// ofCommit is what -v tells of a program that was built in a clone.
+var ofCommit = regexp.MustCompile(` \([0-9a-f]{12}, [0-9-]{10}\)`)
+
 func TestVersionAndManualGoToStdoutAndUsageToStderr(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ args, stdout, stderr string }{
@@ -85,7 +89,7 @@ func TestVersionAndManualGoToStdoutAndUsageToStderr(t *testing.T) {
 			t.Errorf("%s: exit code %d", tt.args, code)
 		}
 		for _, s := range []struct{ name, got, want string }{
-			{"stdout", p.stdout.String(), tt.stdout},
+			{"stdout", ofCommit.ReplaceAllString(p.stdout.String(), ""), tt.stdout},
 			{"stderr", strings.Join(p.log(), "\n"), tt.stderr},
 		} {
 			if !strings.HasPrefix(s.got, s.want) || s.want == "" && s.got != "" {
