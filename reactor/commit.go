@@ -107,7 +107,11 @@ func (l *loop) commit() {
 	if k.next == len(k.conns) {
 		return
 	}
+	// Flush may commit, and tell all loops so. This one looks for itself, and must not be
+	// woken for it. Whatever is committed after that look finds pending set again.
+	k.pending.Store(false)
 	l.server.cfg.Journal.Flush()
+	k.pending.Store(true)
 	k.committed = l.server.cfg.Journal.Committed()
 	if k.next > len(k.conns)/2 {
 		n := copy(k.conns, k.conns[k.next:])

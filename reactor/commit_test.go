@@ -16,6 +16,7 @@ type fakeJournal struct {
 	recorded, done atomic.Uint64
 	flushes        atomic.Int64
 	atOnce         atomic.Bool // commit what is recorded whenever Flush is called
+	committed      func()      // is called by Flush; may be nil
 }
 
 // A crampedJournal takes no new jobs until it has room.
@@ -59,6 +60,9 @@ func (j *fakeJournal) Flush() {
 	j.flushes.Add(1)
 	if j.atOnce.Load() {
 		j.done.Store(j.recorded.Load())
+	}
+	if j.committed != nil {
+		j.committed()
 	}
 }
 
@@ -153,6 +157,29 @@ func TestHeldRepliesReachClientsThatHaveQuitOrHalfClosed(t *testing.T) {
 		b.expect("INSERTED 2\r\nDELETED\r\n")
 		b.expectEOF()
 	})
+}
+
+func TestALoopThatCommitsDoesNotWakeItself(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	j := new(fakeJournal)
+	j.atOnce.Store(true)
+	var ts *testServer
+	var woken atomic.Int64
+	j.committed = func() {
+		ts.Committed()
+		if ts.loops[0].bell.rung.Load() {
+			woken.Add(1)
+		}
+	}
+	ts = serveJournaled(t, "tcp", 1, hooks{}, j)
+	c := ts.dial()
+	for range n {
+		c.put("x")
+	}
+	if woken, flushes := woken.Load(), j.flushes.Load(); woken > 0 || flushes != n {
+		t.Errorf("of %d commits %d have woken the loop", flushes, woken)
+	}
 }
 
 // While a client waits for a commit, what it sends on is kept and executed
