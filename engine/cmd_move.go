@@ -56,16 +56,11 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 	}
 }
 
-// movingTube is a move-tube.
-type movingTube struct {
-	from, to *shard
-	source   string // tubes may disappear meanwhile, and come again
-	target   string
-	of       state
-	most     int
-	moved    int
-	pos      journal.Pos // in the journal that the reply depends on
-}
+// A slice of a move-tube ends with the first job that exceeds these together.
+const (
+	moveSlice      = 2 * scanSlice // its cost
+	moveSliceBytes = 64 << 10      // of bodies that are copied
+)
 
 // moveTube moves the first jobs of a tube in one state to another tube.
 func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
@@ -73,77 +68,14 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if t == nil {
 		return Done
 	}
-	of := stateOf(cmd.State)
-	m := &movingTube{
-		from: sh, to: s.loop.engine.shardFor(cmd.To), source: t.name, target: string(cmd.To),
-		of: of, most: int(min(int64(cmd.Bound), int64(t.count(of)))),
-	}
-	if m.source == m.target {
-		m.most = 0
+	b := bulkOf(t, move, stateOf(cmd.State), cmd.Bound)
+	b.to, b.target = s.loop.engine.shardFor(cmd.To), string(cmd.To)
+	b.locks |= b.to.self
+	if b.tube == b.target {
+		b.most = 0
 	}
 	sh.unlock(&s.loop.locks)
-	return m.turn(s, now, out)
-}
-
-// A slice ends with the first job that exceeds one of these.
-const (
-	moveSlice      = 2 * scanSlice // steps
-	moveSliceBytes = 64 << 10      // of bodies that are copied
-)
-
-func (m *movingTube) turn(s *Session, now Time, out *Output) Outcome {
-	set := shardSet(1<<m.from.number | 1<<m.to.number)
-	var changes Output // out depends on them no sooner than it has the reply
-	for m.moved < m.most {
-		s.lockAll(set, now)
-		n, steps, err := m.slice(&changes)
-		s.unlockAll(set)
-		m.moved += n
-		m.pos = max(m.pos, changes.Pos)
-		left := s.loop.Spend(steps + lockSteps)
-		switch {
-		case errors.Is(err, journal.ErrRoom):
-			return s.awaitRoom(m)
-		case err != nil && m.moved == 0:
-			out.refuse(err)
-			return Done
-		case err != nil || n == 0:
-			m.most = m.moved // the others have gone, or stay where they are
-		}
-		if !left && m.moved < m.most {
-			return s.yield(m)
-		}
-	}
-	out.dependOn(m.pos)
-	if m.moved == 0 {
-		out.dependOn(m.from.vanished())
-	}
-	out.Buf = codec.AppendCount(out.Buf, "MOVED", uint64(m.moved))
-	return Done
-}
-
-// slice moves some jobs under the shards' locks.
-func (m *movingTube) slice(out *Output) (n, steps int, err error) {
-	budget := m.from.by.budget
-	begin := *budget // of which the jobs' keys may take some
-	for bytes := 0; n < m.most-m.moved && steps+begin-*budget < moveSlice && bytes < moveSliceBytes; n++ {
-		t := m.from.byName[m.source]
-		if t == nil {
-			break
-		}
-		r := t.first(m.of)
-		if r == 0 {
-			break
-		}
-		j := m.from.job(r)
-		size, cost := int(j.size), j.moveSteps()
-		if err := m.from.move(r, j, m.to, m.target, out); err != nil {
-			return n, steps, err
-		}
-		bytes += size
-		steps += cost
-	}
-	return n, steps, nil
+	return b.turn(s, now, out)
 }
 
 var errTooManyTubes = errors.New("there are as many tubes as there may be")

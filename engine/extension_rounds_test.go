@@ -192,7 +192,7 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\nRESERVED %d 0\r\n\r\n", i+1, i+1), "put 0 0 9 0\r\n\r\nreserve\r\n")
 	}
 	sh := s.engine.defaultShard
-	d := &deletionByID{deletion: &deletion{scan: scanOf(sh, defaultTube), of: reserved, most: most, newest: ^uint64(0)}}
+	d := &deletionByID{deletion: deletionOf(sh, defaultTube, remove, most)}
 	unsorted := func() int {
 		if d.survey == nil {
 			return 0
@@ -203,8 +203,9 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 	for more := true; more; {
 		before := unsorted()
 		sh.lock(&l.locks, s.now)
+		d.end = l.budget - scanSlice
 		var err error
-		if more, err = d.slice(new(Output)); err != nil {
+		if more, err = d.next(new(Output)); err != nil {
 			t.Fatal(err)
 		}
 		sh.unlock(&l.locks)
@@ -212,8 +213,8 @@ func TestReservedJobsThatAreToBeDeletedAreSortedInSlices(t *testing.T) {
 			t.Errorf("%d jobs were put into order under one lock", sorted)
 		}
 	}
-	if d.deleted != most {
-		t.Errorf("%d jobs were deleted, not %d", d.deleted, most)
+	if d.done != most {
+		t.Errorf("%d jobs were deleted, not %d", d.done, most)
 	}
 	for i := most; i < n; i++ {
 		c.expect(t, "DELETED\r\n", "delete %d\r\n", i+1)

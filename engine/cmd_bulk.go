@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"errors"
+	"math"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// A bulk is a command over many jobs of a tube, whoever has reserved them. It takes the
+// first jobs out of queues, a slice under each lock.
+type bulk struct {
+	shard  *shard
+	locks  shardSet // of the shard, and of that to which jobs move
+	tube   string   // it may disappear meanwhile, and come again
+	verb   verb
+	to     *shard    // where jobs move
+	target string    // tube
+	heads  [3]state  // the queues that are left, and then 0
+	most   int       // how many jobs
+	newest uint64    // the greatest id of them
+	rest   *deletion // finds what is not at the heads of queues; nil for commands without
+
+	done   int         // jobs
+	passed bool        // a job that came later stood before others
+	end    int         // of the slice: what is left of the budget then
+	pos    journal.Pos // in the journal that the reply depends on
+}
+
+// A verb is what a bulk does to jobs.
+type verb uint8
+
+const (
+	kick verb = iota
+	move
+	remove
+	flush // which leaves no tombstones
+)
+
+// verbs tell of each how the reply begins, and what a slice costs, after which others get
+// the locks.
+var verbs = [...]struct {
+	reply string
+	slice int
+}{kick: {"KICKED", kickSlice}, move: {"MOVED", moveSlice}, remove: {"DELETED", scanSlice}, flush: {"FLUSHED", scanSlice}}
+
+// bulkOf is a bulk for the first jobs of a tube in one state. Its shard is locked.
+func bulkOf(t *tube, v verb, from state, bound uint32) bulk {
+	return bulk{
+		shard: t.shard, locks: t.shard.self, tube: t.name, verb: v, heads: [3]state{from},
+		most: int(min(int64(bound), int64(t.count(from)))), newest: math.MaxUint64,
+	}
+}
+
+// turn does as much as the round's budget allows.
+func (b *bulk) turn(s *Session, now Time, out *Output) Outcome {
+	l := s.loop
+	var changes Output // out depends on them no sooner than it has the reply
+	for more := true; more; {
+		s.lockAll(b.locks, now)
+		b.end = l.budget - verbs[b.verb].slice
+		var err error
+		more, err = b.next(&changes)
+		s.unlockAll(b.locks)
+		b.pos = max(b.pos, changes.Pos)
+		left := l.Spend(lockSteps)
+		switch {
+		case errors.Is(err, journal.ErrRoom):
+			return s.awaitRoom(b.task())
+		case err != nil && b.done == 0:
+			out.refuse(err)
+			return Done
+		case err != nil:
+			more = false // the others stay as they are
+		}
+		if more && !left {
+			return s.yield(b.task())
+		}
+	}
+	out.dependOn(b.pos)
+	if b.done == 0 {
+		out.dependOn(b.shard.vanished())
+	}
+	out.Buf = codec.AppendCount(out.Buf, verbs[b.verb].reply, uint64(b.done))
+	return Done
+}
+
+// task is what goes on with the bulk. A bulk that is done at once takes no memory.
+func (b *bulk) task() task {
+	if b.rest != nil {
+		return b.rest // which has the bulk
+	}
+	again := *b
+	return &again
+}
+
+// full tells whether others are to get the locks.
+func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }
+
+// do does to a job what the command is for. If it fails, nothing has changed.
+func (b *bulk) do(r ref, j *job, out *Output) (err error) {
+	sh, size, cost := b.shard, int(j.size), j.steps()
+	switch b.verb {
+	case kick:
+		err = sh.kick(r, j, out)
+	case move:
+		cost = j.moveSteps()
+		err = sh.move(r, j, b.to, b.target, out)
+	case remove:
+		err = sh.delete(r, j, out)
+	case flush:
+		err = sh.remove(r, j, out)
+	}
+	if err != nil {
+		return err
+	}
+	b.done++
+	sh.by.spend(cost)
+	if b.verb == move {
+		b.end += size * moveSlice / moveSliceBytes
+	}
+	return nil
+}
+
+// next does a slice under the locks. It returns false at the end.
+func (b *bulk) next(out *Output) (more bool, err error) {
+	for b.heads[0] != 0 {
+		r := b.first()
+		switch {
+		case r == 0:
+			b.heads = [3]state{b.heads[1], b.heads[2]}
+		case b.full():
+			return true, nil
+		default:
+			if err := b.do(r, b.shard.job(r), out); err != nil {
+				return true, err
+			}
+		}
+	}
+	if b.rest == nil {
+		return false, nil
+	}
+	return b.rest.next(out)
+}
+
+// first is the job to go on with from the first of heads, 0 when there is none.
+func (b *bulk) first() ref {
+	t := b.shard.byName[b.tube]
+	if t == nil || b.done >= b.most {
+		return 0
+	}
+	r := t.first(b.heads[0])
+	if r != 0 && b.shard.job(r).ID > b.newest {
+		b.passed = true
+		return 0
+	}
+	return r
+}
