@@ -77,7 +77,6 @@ type listingConns struct {
 	gathered bool
 	text     []byte
 	pos      journal.Pos
-	begun    bool // the reply
 }
 
 func (s *Session) listConns(now Time, cmd *codec.Command, out *Output) Outcome {
@@ -86,7 +85,7 @@ func (s *Session) listConns(now Time, cmd *codec.Command, out *Output) Outcome {
 	return li.turn(s, now, out)
 }
 
-func (li *listingConns) turn(s *Session, _ Time, out *Output) Outcome {
+func (li *listingConns) turn(s *Session, now Time, out *Output) Outcome {
 	if li.call != nil {
 		li.take()
 	}
@@ -100,7 +99,7 @@ func (li *listingConns) turn(s *Session, _ Time, out *Output) Outcome {
 		}
 		li.gathered = true
 	}
-	return li.write(s, out)
+	return (&listing{items: &textItems{li.text}, size: len(li.text), pos: li.pos}).turn(s, now, out)
 }
 
 // take adds the connections that were described to the list. The first that does not fit
@@ -123,22 +122,16 @@ func (li *listingConns) take() {
 	li.pos = max(li.pos, c.pos)
 }
 
-// write appends a part of the list.
-func (li *listingConns) write(s *Session, out *Output) Outcome {
-	out.dependOn(li.pos)
-	if !li.begun {
-		li.begun = true
-		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+len(li.text))
-		out.Buf = append(out.Buf, listHead...)
+// textItems is a list in pieces, each of which costs as much as an item.
+type textItems struct{ left []byte }
+
+func (t *textItems) next(b []byte) (_ []byte, ok bool) {
+	if len(t.left) == 0 {
+		return b, false
 	}
-	n := min(len(li.text), listPart)
-	out.Buf = append(out.Buf, li.text[:n]...)
-	if li.text = li.text[n:]; len(li.text) > 0 {
-		s.loop.Spend(n >> 10)
-		return s.yield(li)
-	}
-	out.Buf = append(out.Buf, "\r\n"...)
-	return Done
+	n := min(len(t.left), 1<<10)
+	b, t.left = append(b, t.left[:n]...), t.left[n:]
+	return b, true
 }
 
 // appendEntry describes the session as it is at one moment. pos is what the description

@@ -35,67 +35,34 @@ func (x *settingDeadLetters) turn(s *Session, now Time, out *Output) Outcome {
 	return Done
 }
 
-// A listingSettings is a list-dlq. All settings are as of the moment when it began.
-type listingSettings struct {
-	left  []*journal.Setting // still to be counted, then still to be sent
-	all   []*journal.Setting // nil when all are counted
-	bytes int                // of the items of the list, as far as counted
-	pos   journal.Pos
-	begun bool // the reply
-}
-
-// listDeadLetters lists the settings whose tubes are the client's.
+// listDeadLetters lists the settings whose tubes are the client's, all as of the moment when
+// it begins.
 func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
 	all, pos := s.loop.engine.settings.snapshot()
-	return (&listingSettings{left: all, all: all, pos: pos}).turn(s, now, out)
+	li := &listing{items: &settingItems{s, all}, counted: &settingItems{s, all}, pos: pos}
+	return li.turn(s, now, out)
 }
 
-// turn counts, because the length of the list goes first, and then appends a part of it.
-func (li *listingSettings) turn(s *Session, _ Time, out *Output) Outcome {
-	for n := 0; !li.begun && len(li.left) > 0; n++ {
-		if !s.loop.Spend(1) && n > 0 {
-			return s.yield(li)
-		}
-		if li.shows(s, li.left[0]) {
-			li.bytes += settingLength(li.left[0])
-		}
-		li.left = li.left[1:]
-	}
-	if !li.begun {
-		li.begun, li.left = true, li.all
-		out.dependOn(li.pos)
-		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.bytes)
-		out.Buf = append(out.Buf, listHead...)
-	}
-	full := len(out.Buf) + listPart
-	for n := 0; len(li.left) > 0; n++ {
-		if !s.loop.Spend(1) && n > 0 || len(out.Buf) >= full {
-			return s.yield(li)
-		}
-		if li.shows(s, li.left[0]) {
-			out.Buf = appendSetting(out.Buf, li.left[0])
-		}
-		li.left = li.left[1:]
-	}
-	out.Buf = append(out.Buf, "\r\n"...)
-	return Done
+// settingItems are the settings in a list.
+type settingItems struct {
+	session *Session
+	left    []*journal.Setting
 }
 
-// shows tells whether a setting is the client's business: both of its tubes are, as for
-// set-dlq, and so none is named here that list-tubes would not name.
-func (li *listingSettings) shows(s *Session, x *journal.Setting) bool {
-	return s.flags&restricted == 0 || s.wait.grant.permits(x.Tube) && s.wait.grant.permits(x.DeadTube)
-}
-
-func appendSetting(b []byte, x *journal.Setting) []byte {
+func (si *settingItems) next(b []byte) (_ []byte, ok bool) {
+	if len(si.left) == 0 {
+		return b, false
+	}
+	x := si.left[0]
+	si.left = si.left[1:]
+	// A setting is the client's business if both of its tubes are, as for set-dlq. So none is
+	// named here that list-tubes would not name.
+	if s := si.session; s.flags&restricted != 0 && (!s.wait.grant.permits(x.Tube) || !s.wait.grant.permits(x.DeadTube)) {
+		return b, true
+	}
 	y := yaml(b)
 	y.quoted("- tube", x.Tube)
 	y.number("  max-attempts", uint64(x.MaxAttempts))
 	y.quoted("  dead-tube", x.DeadTube)
-	return y
-}
-
-// settingLength is the length of what appendSetting appends.
-func settingLength(x *journal.Setting) int {
-	return len("- tube: \"\"\n  max-attempts: \n  dead-tube: \"\"\n") + len(x.Tube) + digits(uint64(x.MaxAttempts)) + len(x.DeadTube)
+	return y, true
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"strconv"
-
 	"trellis/binlog/journal"
 	"trellis/codec"
 )
@@ -13,7 +11,6 @@ type listingJobs struct {
 	surveyed bool
 	now      Time // when the survey was finished
 	pos      journal.Pos
-	begun    bool // the reply
 }
 
 // listPlace remembers where the last list-jobs of a session ended, so that the next one
@@ -88,81 +85,44 @@ func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 			return s.yield(li)
 		}
 	}
-	return li.write(s, out)
+	return li.write(s, now, out)
 }
 
-// write appends a part of the list.
-func (li *listingJobs) write(s *Session, out *Output) Outcome {
-	out.dependOn(li.pos)
-	if !li.begun {
-		li.begun = true
-		size := len(listHead)
-		for i := range li.found {
-			size += li.itemSize(&li.found[i])
+// write begins the list.
+func (li *listingJobs) write(s *Session, now Time, out *Output) Outcome {
+	if n := len(li.found); n > 0 {
+		if s.loop.listed == nil {
+			s.loop.listed = make(map[*Session]listPlace)
 		}
-		out.Buf = codec.AppendOKLine(out.Buf, size)
-		out.Buf = append(out.Buf, listHead...)
-		s.rememberList(li)
-		s.loop.Spend(len(li.found) / 4)
+		s.loop.listed[s] = listPlace{li.tube, li.state, li.found[n-1].orderPlace}
 	}
-	full := len(out.Buf) + listPart
-	for n := 0; len(li.found) > 0; n++ {
-		if !s.loop.Spend(1) && n > 0 || len(out.Buf) >= full {
-			return s.yield(li)
-		}
-		out.Buf = li.appendItem(out.Buf, &li.found[0])
-		li.found = li.found[1:]
-	}
-	out.Buf = append(out.Buf, "\r\n"...)
-	return Done
+	all := jobItems{li.found, li.now, li.state == delayed || li.state == reserved}
+	again := all
+	return (&listing{items: &all, counted: &again, pos: li.pos}).turn(s, now, out)
 }
 
-func (s *Session) rememberList(li *listingJobs) {
-	n := len(li.found)
-	if n == 0 {
-		return
-	}
-	if s.loop.listed == nil {
-		s.loop.listed = make(map[*Session]listPlace)
-	}
-	s.loop.listed[s] = listPlace{li.tube, li.state, li.found[n-1].orderPlace}
+// jobItems are the jobs in a list.
+type jobItems struct {
+	left  []listed
+	now   Time // when the survey was finished
+	timed bool // they have a time that is left
 }
 
-func (li *listingJobs) appendItem(b []byte, e *listed) []byte {
-	field := func(k string, n uint64) {
-		b = append(b, k...)
-		b = append(strconv.AppendUint(b, n, 10), '\n')
+func (ji *jobItems) next(b []byte) (_ []byte, ok bool) {
+	if len(ji.left) == 0 {
+		return b, false
 	}
-	field("- id: ", e.id)
-	field("  pri: ", uint64(e.pri))
-	field("  age: ", li.age(e))
-	field("  size: ", uint64(e.size))
-	if li.timed() {
-		field("  time-left: ", li.left(e))
+	e := &ji.left[0]
+	ji.left = ji.left[1:]
+	y := yaml(b)
+	y.number("- id", e.id)
+	y.number("  pri", uint64(e.pri))
+	y.number("  age", uint64(max(0, ji.now-e.created).whole()))
+	y.number("  size", uint64(e.size))
+	if ji.timed {
+		y.number("  time-left", uint64(max(0, e.at-ji.now).whole()))
 	}
-	return b
-}
-
-// itemSize is the length of what appendItem appends.
-func (li *listingJobs) itemSize(e *listed) int {
-	n := len("- id: \n  pri: \n  age: \n  size: \n") + digits(e.id) + digits(uint64(e.pri)) + digits(li.age(e)) + digits(uint64(e.size))
-	if li.timed() {
-		n += len("  time-left: \n") + digits(li.left(e))
-	}
-	return n
-}
-
-func (li *listingJobs) timed() bool           { return li.state == delayed || li.state == reserved }
-func (li *listingJobs) age(e *listed) uint64  { return uint64(max(0, li.now-e.created).whole()) }
-func (li *listingJobs) left(e *listed) uint64 { return uint64(max(0, e.at-li.now).whole()) }
-
-// digits is how many digits a number has.
-func digits(n uint64) int {
-	count := 1
-	for ; n > 9; n /= 10 {
-		count++
-	}
-	return count
+	return y, true
 }
 
 // peekTube shows the first job of a tube in one state, of the reserved ones that with

@@ -1,86 +1,100 @@
 package engine
 
-import "trellis/codec"
+import (
+	"slices"
 
-// A list of tubes can be much longer than what may lie ready for a client that does
-// not take it. So it is sent in parts, and its length, which goes first, is known
-// without writing it.
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// A list can be much longer than what may lie ready for a client that does not take it. So
+// it is sent in parts. Its length goes first: unless it is known, all items are appended to
+// scratch memory once to count their bytes.
 const (
-	listPart  = 32 << 10 // bytes of a part, but for the last name
+	listPart  = 32 << 10 // bytes of a part, but for the last item
 	listHead  = "---\n"
 	itemExtra = len("- \n") // of a name in a list
 )
 
 // A listing is a list that is being sent.
 type listing struct {
-	names nameSource
-	begun bool
+	items   items
+	counted items       // the same as items, as far as they are not counted; nil when all are
+	size    int         // bytes of all items, as far as counted
+	pos     journal.Pos // that the list depends on
+	begun   bool        // the reply
 }
 
-// nameSource goes through the names of a list.
-type nameSource interface {
-	// size is the length in bytes of the items of the list.
-	size() int
-	// next returns the next name, false when there is none. An empty name is not
-	// listed: it lets others have their turn while names are looked at.
-	next() (name string, ok bool)
+// items goes through what is listed.
+type items interface {
+	// next appends the next item, or nothing for one that is not to be shown. It returns
+	// false when there is none.
+	next(b []byte) (_ []byte, ok bool)
 }
 
-// listTubes lists the tubes that there are when it begins.
-func (s *Session) listTubes(now Time, out *Output) Outcome {
-	if s.flags&restricted != 0 {
-		return s.listGranted(now, out)
-	}
-	li := &listing{names: s.loop.engine.registry.snapshot()}
-	return li.turn(s, now, out)
-}
-
-func (s *Session) listTubesWatched(now Time, out *Output) Outcome {
-	li := &listing{names: &watchedNames{left: s.watched}}
-	return li.turn(s, now, out)
-}
-
-// turn appends a part of the list.
+// turn counts, or appends a part of the list.
 func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
+	l := s.loop
+	for n := 0; li.counted != nil; n++ {
+		if n > 0 && !l.Spend(1) {
+			return s.yield(li)
+		}
+		item, ok := li.counted.next(l.scratch[:0])
+		l.scratch = item[:0]
+		if li.size += len(item); !ok {
+			li.counted = nil
+		}
+	}
 	if !li.begun {
 		li.begun = true
-		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.names.size())
+		out.dependOn(li.pos)
+		out.Buf = codec.AppendOKLine(out.Buf, len(listHead)+li.size)
 		out.Buf = append(out.Buf, listHead...)
 	}
 	full := len(out.Buf) + listPart
 	for n := 0; ; n++ {
-		name, ok := li.names.next()
-		if !ok {
+		var ok bool
+		if out.Buf, ok = li.items.next(out.Buf); !ok {
 			out.Buf = append(out.Buf, "\r\n"...)
 			return Done
 		}
-		if name != "" {
-			out.Buf = append(out.Buf, "- "...)
-			out.Buf = append(out.Buf, name...)
-			out.Buf = append(out.Buf, '\n')
-		}
-		if !s.loop.Spend(1) && n > 0 || len(out.Buf) >= full {
+		if !l.Spend(1) && n > 0 || len(out.Buf) >= full {
 			return s.yield(li)
 		}
 	}
+}
+
+// listTubes lists the tubes that there are when it begins, as far as they are the client's.
+func (s *Session) listTubes(now Time, out *Output) Outcome {
+	names := s.loop.engine.registry.snapshot()
+	li := &listing{items: names, size: names.bytes}
+	if s.flags&restricted != 0 {
+		names.grant = s.wait.grant
+		again := *names
+		again.pages = slices.Clone(names.pages)
+		li.counted, li.size = &again, 0
+	}
+	return li.turn(s, now, out)
+}
+
+func (s *Session) listTubesWatched(now Time, out *Output) Outcome {
+	li := &listing{items: &watchedNames{s.watched}, counted: &watchedNames{s.watched}}
+	return li.turn(s, now, out)
 }
 
 // watchedNames are the names in a session's watch list, which does not change while
 // it is listed.
 type watchedNames struct{ left []watch }
 
-func (w *watchedNames) size() (n int) {
-	for i := range w.left {
-		n += len(w.left[i].tube.name) + itemExtra
+func (w *watchedNames) next(b []byte) (_ []byte, ok bool) {
+	if len(w.left) == 0 {
+		return b, false
 	}
-	return n
+	b = appendName(b, w.left[0].tube.name)
+	w.left = w.left[1:]
+	return b, true
 }
 
-func (w *watchedNames) next() (string, bool) {
-	if len(w.left) == 0 {
-		return "", false
-	}
-	t := w.left[0].tube
-	w.left = w.left[1:]
-	return t.name, true
+func appendName(b []byte, name string) []byte {
+	return append(append(append(b, "- "...), name...), '\n')
 }

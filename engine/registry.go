@@ -89,14 +89,13 @@ type tubeNames struct {
 	pages []*page
 	at    int // in the first of pages
 	left  int
-	bytes int // of the items of the list
+	bytes int    // of the items of the list
+	grant *Grant // of those that are shown; nil if all are
 }
 
-func (n *tubeNames) size() int { return n.bytes }
-
-func (n *tubeNames) next() (string, bool) {
+func (n *tubeNames) next(b []byte) (_ []byte, ok bool) {
 	if n.left == 0 {
-		return "", false
+		return b, false
 	}
 	n.left--
 	t := n.pages[0].tubes[n.at]
@@ -104,5 +103,8 @@ func (n *tubeNames) next() (string, bool) {
 		n.pages[0] = nil // its names may be garbage by now
 		n.pages, n.at = n.pages[1:], 0
 	}
-	return t.name, true
+	if n.grant != nil && !n.grant.permits(t.name) {
+		return b, true
+	}
+	return appendName(b, t.name), true
 }
