@@ -183,16 +183,16 @@ func (b *batch) reply(out *Output) {
 // firstJobs is a heap of tubes by their first ready jobs, the most urgent one first.
 type firstJobs []*tube
 
-func (f firstJobs) sooner(i, k int) bool {
-	a, b := f[i], f[k]
-	return a.shard.job(a.ready.First(a.shard.table)).sooner(b.shard.job(b.ready.First(b.shard.table)))
+func sooner(a, b **tube) bool {
+	return (*a).firstJob().sooner((*b).firstJob())
 }
+
+// firstJob is the tube's first ready job.
+func (t *tube) firstJob() *job { return t.shard.job(t.ready.First(t.shard.table)) }
 
 func (f *firstJobs) add(t *tube) {
 	*f = append(*f, t)
-	for i, h := len(*f)-1, *f; i > 0 && h.sooner(i, (i-1)/2); i = (i - 1) / 2 {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-	}
+	heapUp(*f, sooner)
 }
 
 // taken puts the first tube, whose first job was taken, to its place.
@@ -204,18 +204,5 @@ func (f *firstJobs) taken() {
 		h = h[:len(h)-1]
 		*f = h
 	}
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= len(h) {
-			return
-		}
-		if c+1 < len(h) && h.sooner(c+1, c) {
-			c++
-		}
-		if !h.sooner(c, i) {
-			return
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
+	heapDown(h, sooner)
 }

@@ -1,7 +1,5 @@
 package engine
 
-import "container/heap"
-
 // Close ends the session: what it has reserved becomes ready, and its tubes lose it.
 // It reports whether that is done. When it is much, or a job is on its way, Next goes on
 // with it, and returns the session a last time when it is done.
@@ -76,9 +74,9 @@ func (s *Session) unwatchAll(now Time) (done bool) {
 // leaving is the reservations of a closed session. They are given back in the order
 // in which they were made, over all shards, which a heap finds a few at a time.
 type leaving struct {
-	from *holding // whose jobs are to be gathered; those before it are all in jobs
-	next int      // the next job of that holding
-	jobs reservations
+	from *holding      // whose jobs are to be gathered; those before it are all in jobs
+	next int           // the next job of that holding
+	jobs []reservation // a heap, the oldest first
 }
 
 // reservation has no pointers, so that the collector need not look at a million.
@@ -88,28 +86,17 @@ type reservation struct {
 	shard uint32 // its number
 }
 
-// reservations is a heap of them, the oldest first.
-type reservations []reservation
+func older(a, b *reservation) bool { return a.age > b.age }
 
-func (r reservations) Len() int           { return len(r) }
-func (r reservations) Less(i, j int) bool { return r[i].age > r[j].age }
-func (r reservations) Swap(i, j int)      { r[i], r[j] = r[j], r[i] }
-func (r reservations) Push(any)           { panic("engine: reservations are added without boxing") }
-func (r reservations) Pop() any           { panic("engine: reservations are removed without boxing") }
-
-func (r *reservations) add(x reservation) {
-	*r = append(*r, x)
-	heap.Fix(r, len(*r)-1)
+func (v *leaving) add(x reservation) {
+	v.jobs = append(v.jobs, x)
+	heapUp(v.jobs, older)
 }
 
-func (r *reservations) removeOldest() {
-	last := len(*r) - 1
-	(*r)[0] = (*r)[last]
-	(*r)[last] = reservation{}
-	*r = (*r)[:last]
-	if last > 0 {
-		heap.Fix(r, 0)
-	}
+func (v *leaving) removeOldest() {
+	last := len(v.jobs) - 1
+	v.jobs[0], v.jobs = v.jobs[last], v.jobs[:last]
+	heapDown(v.jobs, older)
 }
 
 // giveBackSlice is how many reservations are looked at under one lock.
@@ -128,7 +115,7 @@ func (s *Session) giveBack(now Time) (done bool) {
 			return true
 		}
 		// No lock is held, and the list need not be copied while it grows.
-		s.waiter().leaving = &leaving{from: s.held.first, jobs: make(reservations, 0, n)}
+		s.waiter().leaving = &leaving{from: s.held.first, jobs: make([]reservation, 0, n)}
 	}
 	for {
 		if !s.gather(now) || !s.returnAll(now) {
@@ -170,7 +157,7 @@ func (s *Session) gather(now Time) (done bool) {
 		for i := v.next; i < end; i++ {
 			e := h.jobs.At(i)
 			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
-			v.jobs.add(reservation{e.ID, s.held.made - order, uint32(h.shard.number)})
+			v.add(reservation{e.ID, s.held.made - order, uint32(h.shard.number)})
 		}
 		steps := end - v.next + lockSteps
 		if v.next = end; end == h.jobs.Len() {
@@ -197,7 +184,7 @@ func (s *Session) returnAll(now Time) (done bool) {
 				sh.makeReady(r, j)
 				sh.dispatch(sh.tubes[j.tube])
 			}
-			v.jobs.removeOldest()
+			v.removeOldest()
 		}
 		sh.unlock(&l.locks)
 		if !l.Spend(2*n + lockSteps) {

@@ -46,7 +46,7 @@ type Loop struct {
 
 	// turns has the sessions that can go on, or have something left to do, first
 	// come, first served.
-	turns sessionQueue
+	turns fifo[*Session]
 
 	// alarm is the time for which Waker.Alarm was called last, MaxTime when that has
 	// come. Anybody may read it.
@@ -66,7 +66,7 @@ type Loop struct {
 	hasMail atomic.Bool // mail.list or mail.calls is not empty
 	taken   []*Session  // the spare slice for mail.list
 
-	calls []*rollCall // taken out of mail.calls, first come, first served
+	calls fifo[*rollCall] // taken out of mail.calls
 
 	// Sessions whose command found no room in the journal.
 	starved  []*Session
@@ -172,11 +172,11 @@ func (l *Loop) Next(now Time) *Session {
 		if l.fed.Load() {
 			l.feed()
 		}
-		if len(l.calls) > 0 {
+		if !l.calls.empty() {
 			l.answerCall(now)
 		}
 		if l.turns.empty() {
-			if len(l.calls) > 0 || l.hasMail.Load() {
+			if !l.calls.empty() || l.hasMail.Load() {
 				continue
 			}
 			if l.behind && Time(l.alarm.Load()) <= now {
@@ -202,7 +202,7 @@ func (l *Loop) pending(now Time) bool {
 		l.gaveBack = true
 		arena.GiveBack(giveBackBytes)
 	}
-	return !l.turns.empty() || len(l.calls) > 0 || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
+	return !l.turns.empty() || !l.calls.empty() || l.hasMail.Load() || l.fed.Load() || Time(l.alarm.Load()) <= now || arena.Discarded()
 }
 
 // giveBackBytes is how much memory is given back to the system between two polls.
@@ -226,7 +226,9 @@ func (l *Loop) post(s *Session, by *lockSet) {
 func (l *Loop) takeMail() {
 	l.mail.mu.Lock()
 	l.taken, l.mail.list = l.mail.list, l.taken[:0]
-	l.calls = append(l.calls, l.mail.calls...)
+	for _, c := range l.mail.calls {
+		l.calls.push(c)
+	}
 	l.mail.calls = nil
 	l.mail.woken = false
 	l.hasMail.Store(false)
@@ -326,39 +328,4 @@ func (l *Loop) feed() {
 		l.turns.push(s)
 	}
 	l.starved = l.starved[:0]
-}
-
-// sessionQueue is a queue of sessions. Its loop's goroutine owns it.
-type sessionQueue struct {
-	list []*Session
-	head int
-}
-
-// maxQueueCap is the capacity that an empty queue keeps, and how many puts that are not
-// finished a loop has memory ready for.
-const maxQueueCap = 1024
-
-func (q *sessionQueue) empty() bool { return q.head == len(q.list) }
-
-func (q *sessionQueue) push(s *Session) {
-	if n := len(q.list); n == cap(q.list) && q.head > n/2 {
-		rest := copy(q.list, q.list[q.head:])
-		clear(q.list[rest:])
-		q.list, q.head = q.list[:rest], 0
-	}
-	q.list = append(q.list, s)
-}
-
-func (q *sessionQueue) pop() *Session {
-	s := q.list[q.head]
-	q.list[q.head] = nil
-	q.head++
-	switch {
-	case q.head < len(q.list):
-	case cap(q.list) > maxQueueCap:
-		q.list, q.head = nil, 0
-	default:
-		q.list, q.head = q.list[:0], 0
-	}
-	return s
 }

@@ -63,14 +63,11 @@ func (c *rollCall) goOn(on *Loop) {
 // answerCall does a slice of the first call: it describes sessions of the loop for others,
 // or has the asker go on.
 func (l *Loop) answerCall(now Time) {
-	c := l.calls[0]
+	c := l.calls.first()
 	if len(c.loops) > 0 && !c.visit(l, now) {
 		return
 	}
-	l.calls[0] = nil
-	if l.calls = l.calls[1:]; len(l.calls) == 0 {
-		l.calls = nil
-	}
+	l.calls.pop()
 	if len(c.loops) > 0 {
 		c.loops = c.loops[1:]
 		c.goOn(l)

@@ -85,12 +85,12 @@ func (v *survey) see(j *job) {
 	case v.count < v.most:
 		v.steps++
 		v.found = append(v.found, e)
-		v.up(v.count)
 		v.count++
+		heapUp(v.found, behind)
 	case p.before(v.found[0].orderPlace):
 		v.steps++
 		v.found[0] = e
-		v.down()
+		heapDown(v.found[:v.count], behind)
 	}
 }
 
@@ -101,31 +101,8 @@ func (v *survey) takeSteps() (n int) {
 	return n
 }
 
-func (v *survey) up(i int) {
-	h := v.found
-	for i > 0 && h[(i-1)/2].before(h[i].orderPlace) {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-		i = (i - 1) / 2
-	}
-}
-
-func (v *survey) down() {
-	h := v.found[:v.count]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= len(h) {
-			return
-		}
-		if c+1 < len(h) && h[c].before(h[c+1].orderPlace) {
-			c++
-		}
-		if !h[i].before(h[c].orderPlace) {
-			return
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-}
+// behind is the order of the heap.
+func behind(a, b *listed) bool { return b.before(a.orderPlace) }
 
 // sort puts the next n jobs, from the last one on down, into order. It returns false
 // when all are.
@@ -133,7 +110,7 @@ func (v *survey) sort(n int) (more bool) {
 	for ; n > 0 && v.count > 0; n-- {
 		v.count--
 		v.found[0], v.found[v.count] = v.found[v.count], v.found[0]
-		v.down()
+		heapDown(v.found[:v.count], behind)
 	}
 	if v.count > 0 {
 		return true
