@@ -36,17 +36,6 @@ func kickOf(t *tube, bound uint32) bulk {
 	return bulkOf(t, kick, from, bound)
 }
 
-// kick makes a buried or delayed job ready.
-func (sh *shard) kick(r ref, j *job, out *Output) error {
-	ch := sh.present(j)
-	ch.to = ready
-	ch.counters.kicks++
-	ch.counters.attempts = 0
-	err := sh.change(r, j, &ch, out)
-	sh.dispatch(sh.tubes[j.tube])
-	return err
-}
-
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
 	c := &s.loop.locks
 	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)

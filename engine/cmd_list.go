@@ -66,8 +66,9 @@ func (li *listing) turn(s *Session, _ Time, out *Output) Outcome {
 
 // listTubes lists the tubes that there are when it begins, as far as they are the client's.
 func (s *Session) listTubes(now Time, out *Output) Outcome {
-	names := s.loop.engine.registry.snapshot()
-	li := &listing{items: names, size: names.bytes}
+	pages, count, bytes := s.loop.engine.registry.snapshot()
+	names := &tubeNames{pages: pages, left: count}
+	li := &listing{items: names, size: bytes + count*itemExtra}
 	if s.flags&restricted != 0 {
 		names.grant = s.wait.grant
 		again := *names
@@ -97,4 +98,28 @@ func (w *watchedNames) next(b []byte) (_ []byte, ok bool) {
 
 func appendName(b []byte, name string) []byte {
 	return append(append(append(b, "- "...), name...), '\n')
+}
+
+// tubeNames goes through the names of a snapshot of the registry.
+type tubeNames struct {
+	pages []*page
+	at    int // in the first of pages
+	left  int
+	grant *Grant // of those that are shown; nil if all are
+}
+
+func (n *tubeNames) next(b []byte) (_ []byte, ok bool) {
+	if n.left == 0 {
+		return b, false
+	}
+	n.left--
+	t := n.pages[0].tubes[n.at]
+	if n.at++; n.at == pageTubes {
+		n.pages[0] = nil // its names may be garbage by now
+		n.pages, n.at = n.pages[1:], 0
+	}
+	if n.grant != nil && !n.grant.permits(t.name) {
+		return b, true
+	}
+	return appendName(b, t.name), true
 }

@@ -104,7 +104,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 		return s.abort(sh, in, err)
 	}
 	// The index has the job before the journal does: Migrate must find all that the journal has.
-	sh.engine.ids.put(in.id, placeOf(sh.number, r))
+	sh.shared.ids.put(in.id, placeOf(sh.number, r))
 	ch := in.change()
 	switch {
 	case in.keys != nil:
@@ -122,7 +122,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	}
 	if err != nil {
 		sh.freeJob(r, j)
-		sh.engine.ids.put(in.id, 0)
+		sh.shared.ids.put(in.id, 0)
 		return s.abort(sh, in, err)
 	}
 	t.puts++
@@ -150,7 +150,7 @@ func (s *Session) unrecord(sh *shard, in *incoming) error {
 	if in.ticket.Segment == 0 {
 		return nil
 	}
-	_, err := sh.engine.cfg.Journal.Delete(in.id, journal.Former{
+	_, err := sh.shared.cfg.Journal.Delete(in.id, journal.Former{
 		Segment: in.ticket.Segment, Size: journal.Size(s.used.name, int(in.size)),
 	})
 	if !errors.Is(err, journal.ErrRoom) {
@@ -213,8 +213,8 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 // discard frees what a put took that does not become a job.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
-	sh.engine.refund(sh.by, in.size, in.keys)
-	sh.engine.ids.retire(in.id)
+	sh.shared.refund(sh.by, in.size, in.keys)
+	sh.shared.ids.retire(in.id)
 	sh.tidier.wanted()
 }
 
@@ -325,4 +325,47 @@ func (s *Session) becomeProducer() {
 		s.flags |= isProducer
 		s.loop.counts.producers.Add(1)
 	}
+}
+
+// keysOfTags are the keys of a put's job.
+func keysOfTags(t *codec.Tags) *journal.Keys {
+	return &journal.Keys{
+		Unique: string(t.Unique), Seconds: t.Seconds,
+		Limited: string(t.Limited), Limit: t.Limit,
+	}
+}
+
+// errDuplicate tells that a put was answered because its unique key has a holder.
+var errDuplicate = errors.New("the unique key has a holder")
+
+// findDuplicate answers a put whose unique key has a holder, and gives that the put's
+// priority if it is more urgent. It returns errDuplicate then, or why the priority could not
+// be changed, and nil if the key is free.
+func (s *Session) findDuplicate(sh *shard, in *incoming, out *Output) error {
+	k := sh.holder(s.used.name, in.keys.Unique)
+	if k == nil {
+		return nil
+	}
+	r, j := sh.find(k.id)
+	if j.state == tombstone && j.at() <= sh.now {
+		sh.loseKey(k)
+		return nil
+	}
+	out.observes()
+	out.dependOn(sh.uncommitted(sh.now))
+	if j.state != tombstone && in.pri < j.pri {
+		if err := sh.raise(r, j, in.pri, out); err != nil {
+			return err
+		}
+		out.Buf = codec.AppendRaised(out.Buf, j.ID, duplicateStates[j.state], in.pri)
+	} else {
+		out.Buf = codec.AppendDuplicate(out.Buf, j.ID, duplicateStates[j.state])
+	}
+	sh.totals.duplicates++
+	return errDuplicate
+}
+
+// duplicateStates are the words for a holder's state.
+var duplicateStates = [numStates]string{
+	ready: "READY", reserved: "RESERVED", buried: "BURIED", delayed: "DELAYED", tombstone: "DELETED",
 }

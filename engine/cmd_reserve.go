@@ -88,7 +88,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 		since = j.at()
 	}
 	pos := sh.uncommitted(since)
-	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.engine.barrier != nil {
+	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.barrier != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
 	s.becomeWorker()
@@ -99,23 +99,6 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	out.appendReserved(sh, j)
 	sh.unlock(c)
 	return Done
-}
-
-// recordTaken records that a delayed or buried job is about to be reserved: after a
-// restart it is ready, as every reserved job is. Where there is no disk space to record
-// that, it will be where it was, unless others follow the journal: they must not know
-// another state, and the command is refused.
-func (sh *shard) recordTaken(j *job, out *Output) error {
-	if j.state == ready {
-		return nil
-	}
-	ch := sh.present(j)
-	ch.to = ready
-	ch.counters.reserves++
-	if err := sh.provide(j, &ch); err != nil {
-		return err // and the reservation would have failed for the same reason
-	}
-	return sh.record(j, &ch, out)
 }
 
 func (s *Session) becomeWorker() {

@@ -11,74 +11,16 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// Config is what an engine needs to know and to reach.
-type Config struct {
-	// MaxJobSize is the largest body in bytes that a put may announce. The
-	// engine shows it in statistics; the decoder enforces it.
-	MaxJobSize uint32
-	// Shards is the number of shards, a power of two of at most 16. 0 means 16.
-	// More shards let more loops work at once.
-	Shards int
-	// Limits bound what clients can make the engine hold.
-	Limits Limits
-	// Journal makes changes durable. Nil keeps them in memory only.
-	Journal Journal
-	// Stock keeps the engine from doing by itself what beanstalkd does not do: settings of
-	// dead letters and limited keys stay on record, but have no effect.
-	Stock bool
-	// SegmentSize is the size in bytes of the journal's segments that stats
-	// shows, also of a server without one. 0 means beanstalkd's default.
-	SegmentSize int64
-	// Start is the time of the wall clock at Time 0. [Engine.ClockSet] changes it.
-	Start time.Time
-	// Info is shown by the command stats.
-	Info Info
-}
-
-// Info describes the server's process and its machine.
-type Info struct {
-	PID      int
-	Version  string
-	ID       string // 16 hexadecimal digits that differ from one start to the next
-	Hostname string
-	OS       string // the system's version, as uname gives it
-	Platform string // the machine, as uname gives it
-	// Usage returns the processor time that the process has used. Any goroutine
-	// may call it.
-	Usage func() (user, system time.Duration)
-	// Uptime returns how long the server has run. Any goroutine may call it. Nil
-	// stands for the time since Time 0.
-	Uptime func() time.Duration
-}
-
-func (i *Info) uptime(now Time) Time {
-	if i.Uptime == nil {
-		return now
-	}
-	return Time(i.Uptime())
-}
-
 const defaultShards = maxShards
 
 // Engine is a whole queue server without its connections. Make one with [New].
 type Engine struct {
-	cfg          Config
-	start        atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
-	seed         maphash.Seed
-	shards       []*shard
+	shared
 	defaultShard *shard // of the tube that always exists
 	defaultTube  *tube
 	emptyTube    *tube // takes the place of the default tube for those who may not have that; see grant.go
-	ids          idIndex
-	_            [64]byte
-	lastID       atomic.Uint64 // shares no cache line with what every command reads
-	_            [64]byte
-	registry     registry
-	settings     settings // of dead letters
 	roll         roll
 	draining     atomic.Bool
-	usage        usage
-	barrier      Barrier // the journal's, nil if it has none
 
 	loopsMu sync.Mutex
 	loops   []*Loop // guarded by loopsMu
@@ -101,12 +43,12 @@ func New(cfg Config) *Engine {
 	if cfg.SegmentSize == 0 {
 		cfg.SegmentSize = 10 << 20
 	}
-	e := &Engine{cfg: cfg, seed: maphash.MakeSeed()}
+	e := &Engine{shared: shared{cfg: cfg, seed: maphash.MakeSeed()}}
 	e.recordIn(cfg.Journal)
 	e.ClockSet(cfg.Start)
 	for i := range n {
 		sh := &shard{
-			engine:   e,
+			shared:   &e.shared,
 			number:   i,
 			self:     1 << i,
 			byName:   make(map[string]*tube),

@@ -13,7 +13,7 @@ package engine
 // another one was answered gets the greater id, on whichever connections they are, and
 // a client alone sees 1, 2, 3, ... without gaps.
 type idBlock struct {
-	engine *Engine
+	shared *shared
 	last   uint64 // the last id that was handed out
 	end    uint64 // ids after last up to end are left
 	takes  int    // how often the counter was asked in this batch
@@ -38,7 +38,7 @@ func (b *idBlock) take(after uint64) uint64 {
 		b.drop()
 		b.single = true
 	}
-	counter := &b.engine.lastID
+	counter := &b.shared.lastID
 	switch {
 	case b.takes == 0 || b.single:
 		b.last = counter.Add(1)
@@ -67,8 +67,8 @@ func (b *idBlock) giveBack() {
 
 // drop gives up what is left of the block.
 func (b *idBlock) drop() {
-	if b.last < b.end && !b.engine.lastID.CompareAndSwap(b.end, b.last) {
-		b.engine.ids.retireUnused(b.last+1, b.end)
+	if b.last < b.end && !b.shared.lastID.CompareAndSwap(b.end, b.last) {
+		b.shared.ids.retireUnused(b.last+1, b.end)
 	}
 	b.end = b.last
 }

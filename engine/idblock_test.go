@@ -10,7 +10,7 @@ import (
 func twoBlocks(lastID uint64) (e *Engine, a, b *idBlock) {
 	e = New(Config{})
 	e.lastID.Store(lastID)
-	return e, &idBlock{engine: e}, &idBlock{engine: e}
+	return e, &idBlock{shared: &e.shared}, &idBlock{shared: &e.shared}
 }
 
 func TestALoopAloneHandsOutIDsWithoutGapsOverBatchesOfAnyLength(t *testing.T) {
@@ -101,7 +101,7 @@ func TestIDsOfSeveralLoopsGrowWithTime(t *testing.T) {
 	rapidFlag(t, "rapid.checks", 100)
 	rapid.Check(t, func(t *rapid.T) {
 		e, a, b := twoBlocks(0)
-		loops := []*idBlock{a, b, {engine: e}}
+		loops := []*idBlock{a, b, {shared: &e.shared}}
 		began := make([]uint64, len(loops)) // the greatest id answered when the loop's batch began
 		inBatch := make([]bool, len(loops))
 		last := make([]uint64, len(loops))
@@ -136,7 +136,7 @@ func TestLoopsThatTakeIDsAtOnceShareNone(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range loops {
 		all.Go(func() {
-			block := &idBlock{engine: e}
+			block := &idBlock{shared: &e.shared}
 			var mine []uint64
 			for n := range batches {
 				for range (n+i)%30 + 1 {

@@ -9,18 +9,6 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// Waker lets the engine reach a loop. Any goroutine may call it. It must neither
-// block nor call the engine.
-type Waker interface {
-	// Ring asks for calls of Loop.Next on the loop's goroutine, once it has polled
-	// for input again.
-	Wake()
-	// Alarm asks for such calls at or soon after at, and not before. It replaces the
-	// request before it. Calls of one Waker's Alarm do not overlap, but are made with
-	// locks of the engine held.
-	Alarm(at Time)
-}
-
 // A Carrier is a Waker that knows the connections of its loop's sessions. It is called on
 // the loop's goroutine.
 type Carrier interface {
@@ -102,7 +90,6 @@ const (
 
 	wakeSteps   = 32 // to wake a session: its reply is a write of its own, of about 8 µs
 	expireSteps = 4  // to end a session's wait
-	lockSteps   = 1  // to take a lock and look
 )
 
 // NewLoop adds an event loop to the engine, which divides the shards' deadlines among
@@ -112,7 +99,7 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 	l.alarm.Store(int64(MaxTime))
 	l.locks = lockSet{budget: &l.budget, credit: &l.credit}
 	l.peers, _ = waker.(Carrier)
-	l.ids.engine = e
+	l.ids.shared = &e.shared
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
 	e.loops = append(e.loops, l)

@@ -50,9 +50,6 @@ type Session struct {
 	flags   uint8
 }
 
-// shardSet has a bit for each shard.
-type shardSet uint16
-
 const (
 	isOpen uint8 = 1 << iota
 	isProducer

@@ -1,13 +1,31 @@
 package engine
 
 import (
+	"hash/maphash"
 	"sync"
+	"sync/atomic"
 
 	"trellis/binlog/journal"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/queue"
 )
+
+// shared is what the shards have in common. What is not marked otherwise does not change.
+type shared struct {
+	cfg      Config       // the journal changes when a standby begins to serve
+	start    atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
+	seed     maphash.Seed
+	shards   []*shard
+	ids      idIndex
+	_        [64]byte
+	lastID   atomic.Uint64 // shares no cache line with what every command reads
+	_        [64]byte
+	registry registry
+	settings settings // of dead letters
+	usage    usage
+	barrier  Barrier // the journal's, nil if it has none
+}
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,
 // under one lock. Everything in it is guarded by that lock.
@@ -16,7 +34,7 @@ import (
 // of those that are held for a moment only: of the registry, the settings, the index
 // of ids, a loop's mailbox or alarm.
 type shard struct {
-	engine *Engine
+	shared *shared
 	number int
 	self   shardSet // the set of this shard alone
 
@@ -81,6 +99,9 @@ type lockSet struct {
 	budget *int    // what is left of the loop's round, in units of cost: see [Loop.Spend]
 	credit *credit // memory that the loop may give to jobs
 }
+
+// lockSteps is what it costs to take a lock and look.
+const lockSteps = 1
 
 // spend takes a cost off the budget.
 func (c *lockSet) spend(cost int) {
@@ -184,7 +205,7 @@ func (sh *shard) job(r ref) *job { return sh.jobs.At(r) }
 
 // find returns a job, or tombstone, of the shard by its id.
 func (sh *shard) find(id uint64) (ref, *job) {
-	p := sh.engine.ids.get(id)
+	p := sh.shared.ids.get(id)
 	if p == 0 || p.shard() != sh.number {
 		return 0, nil
 	}
@@ -193,12 +214,12 @@ func (sh *shard) find(id uint64) (ref, *job) {
 
 // lockJob takes the lock of the shard in which a job lives and returns the job.
 // Without such a job it takes no lock and sh is nil.
-func (e *Engine) lockJob(c *lockSet, id uint64, now Time) (sh *shard, r ref, j *job) {
+func (e *shared) lockJob(c *lockSet, id uint64, now Time) (sh *shard, r ref, j *job) {
 	return e.lockRecord(c, id, now, false)
 }
 
 // lockRecord is lockJob, which finds tombstones as well if it is to.
-func (e *Engine) lockRecord(c *lockSet, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
+func (e *shared) lockRecord(c *lockSet, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
 	entry := e.ids.entry(id)
 	if entry == nil {
 		return nil, 0, nil
@@ -224,3 +245,6 @@ func (e *Engine) lockRecord(c *lockSet, id uint64, now Time, tombstones bool) (s
 }
 
 func (sh *shard) body(j *job) []byte { return sh.bodies.Bytes(j.body, j.size) }
+
+// shardSet has a bit for each shard.
+type shardSet uint16

@@ -144,7 +144,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	serving := c.src.Serving()
 	var shown []engine.TubeSnapshot
-	var rest engine.TubeSums
+	var rest tubeSums
 	if serving != nil {
 		s.now = serving.Now()
 		s.Snapshot = serving.Engine.Snapshot(s.now)

@@ -32,37 +32,37 @@ var tubeMetrics = list[*engine.TubeSnapshot]{
 }
 
 // restMetrics sum up the tubes that are not shown one by one.
-var restMetrics = list[*engine.TubeSums]{
+var restMetrics = list[*tubeSums]{
 	gauge("beanstalkd_tubes_folded", "Tubes that are not shown but summed up as other tubes.",
-		func(r *engine.TubeSums) float64 { return float64(r.Tubes) }),
-	gauges("state", "beanstalkd_other_tubes_current_jobs", "Jobs by state of all tubes that are not shown.", by[*engine.TubeSums]{
-		{"ready", func(r *engine.TubeSums) float64 { return float64(r.Ready) }},
-		{"reserved", func(r *engine.TubeSums) float64 { return float64(r.Reserved) }},
-		{"delayed", func(r *engine.TubeSums) float64 { return float64(r.Delayed) }},
-		{"buried", func(r *engine.TubeSums) float64 { return float64(r.Buried) }},
+		func(r *tubeSums) float64 { return float64(r.Tubes) }),
+	gauges("state", "beanstalkd_other_tubes_current_jobs", "Jobs by state of all tubes that are not shown.", by[*tubeSums]{
+		{"ready", func(r *tubeSums) float64 { return float64(r.Ready) }},
+		{"reserved", func(r *tubeSums) float64 { return float64(r.Reserved) }},
+		{"delayed", func(r *tubeSums) float64 { return float64(r.Delayed) }},
+		{"buried", func(r *tubeSums) float64 { return float64(r.Buried) }},
 	}),
 	gauge("beanstalkd_other_tubes_current_jobs_urgent", "Ready jobs with a priority under 1024 of all tubes that are not shown.",
-		func(r *engine.TubeSums) float64 { return float64(r.Urgent) }),
+		func(r *tubeSums) float64 { return float64(r.Urgent) }),
 	gauge("beanstalkd_other_tubes_oldest_ready_age_seconds",
 		"How long the oldest ready job of all tubes that are not shown has been ready.",
-		func(r *engine.TubeSums) float64 { return r.OldestReady.Seconds() }),
+		func(r *tubeSums) float64 { return r.OldestReady.Seconds() }),
 	gauge("beanstalkd_other_tubes_current_using", "Connections that use a tube that is not shown.",
-		func(r *engine.TubeSums) float64 { return float64(r.Using) }),
+		func(r *tubeSums) float64 { return float64(r.Using) }),
 	gauge("beanstalkd_other_tubes_current_watching",
 		"Tubes that are watched and not shown, counted once for every connection that watches them.",
-		func(r *engine.TubeSums) float64 { return float64(r.Watching) }),
+		func(r *tubeSums) float64 { return float64(r.Watching) }),
 	gauge("beanstalkd_other_tubes_current_waiting",
 		"Tubes that are waited for and not shown, counted once for every connection that waits.",
-		func(r *engine.TubeSums) float64 { return float64(r.Waiting) }),
+		func(r *tubeSums) float64 { return float64(r.Waiting) }),
 	gauge("beanstalkd_other_tubes_paused", "Tubes that are paused and not shown.",
-		func(r *engine.TubeSums) float64 { return float64(r.Paused) }),
+		func(r *tubeSums) float64 { return float64(r.Paused) }),
 }
 
 // tubes chooses the tubes to be shown, and sums up the rest. Scrapes do so one at a time.
-func (c *collector) tubes(s *Serving) (shown []engine.TubeSnapshot, rest engine.TubeSums) {
+func (c *collector) tubes(s *Serving) (shown []engine.TubeSnapshot, rest tubeSums) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sel := engine.NewTubeSelection(c.opt.Tubes, showFirst(c.shown))
+	sel := newTubeSelection(c.opt.Tubes, showFirst(c.shown))
 	s.Engine.EachTube(s.Now(), sel.Add)
 	shown, rest = sel.End()
 	c.shown = make(map[string]struct{}, len(shown))

@@ -92,7 +92,7 @@ func (sh *shard) tidy(r ref) {
 
 // moved tells all that refer to a job's record where it is now.
 func (sh *shard) moved(r ref, j *job) {
-	sh.engine.ids.put(j.ID, placeOf(sh.number, r))
+	sh.shared.ids.put(j.ID, placeOf(sh.number, r))
 	if j.state == tombstone {
 		sh.tombstones.heap.Moved(r, &j.Links)
 		return

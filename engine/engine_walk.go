@@ -127,3 +127,16 @@ func (e *Engine) catchUp() (done bool) {
 	}
 	return true
 }
+
+// Settings calls f for the settings of dead letters that are in force, by the names of
+// their tubes and as they are at one moment. An error of f's ends it and is returned. f
+// does not change them. Any goroutine may call it, also while a follower is fed.
+func (e *Engine) Settings(f func(*journal.Setting) error) error {
+	list, _ := e.settings.snapshot()
+	for _, x := range list {
+		if err := f(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -40,9 +40,9 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 	if sh.journaled() {
 		x := &sh.journal.record
 		*x = journal.Record{
-			ID: j.ID, State: journal.Deleted, Due: sh.engine.wall(end), Tube: t.name, Keys: k.keys.Tombstone(),
+			ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(end), Tube: t.name, Keys: k.keys.Tombstone(),
 		}
-		ticket, err := sh.engine.cfg.Journal.Replace(x, sh.former(j))
+		ticket, err := sh.shared.cfg.Journal.Replace(x, sh.former(j))
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 	}
 	keys := k.keys
 	k.keys = keys.Tombstone()
-	sh.engine.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&k.keys))
+	sh.shared.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&k.keys))
 	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
@@ -100,7 +100,7 @@ func (d *tombstones) endNow(r ref, j *job) {
 func (sh *shard) recordTombstone(j *job) journal.Record {
 	k := sh.keyedOf(j)
 	return journal.Record{
-		ID: j.ID, State: journal.Deleted, Due: sh.engine.wall(j.at()), Tube: k.space.name, Keys: k.keys,
+		ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(j.at()), Tube: k.space.name, Keys: k.keys,
 	}
 }
 

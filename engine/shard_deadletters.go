@@ -91,7 +91,7 @@ func (g *settings) recorded() journal.Pos {
 // set records a tube's setting and puts it in force. The shard is the one in which the
 // tube lives, and is locked.
 func (sh *shard) set(x *journal.Setting, out *Output) error {
-	e := sh.engine
+	e := sh.shared
 	fresh := sh.settings[x.Tube] == nil
 	if fresh && x.MaxAttempts == 0 {
 		out.dependOn(e.settings.recorded())
@@ -133,7 +133,7 @@ func (sh *shard) putInForce(x *journal.Setting) {
 
 // deadLetters is the setting that counts for the jobs of a tube, nil if there is none.
 func (sh *shard) deadLetters(tube string) *journal.Setting {
-	if sh.engine.cfg.Stock {
+	if sh.shared.cfg.Stock {
 		return nil
 	}
 	return sh.settings[tube]
@@ -193,7 +193,7 @@ func (sh *shard) timeOut(r ref, j *job) bool {
 // is not buried. It returns false for ok if it could not have the lock of the dead tube's
 // shard.
 func (sh *shard) timeOutDead(r ref, j *job, ch *change) (buried, ok bool) {
-	to := sh.engine.shardFor([]byte(sh.tubes[j.tube].dead.DeadTube))
+	to := sh.shared.shardFor([]byte(sh.tubes[j.tube].dead.DeadTube))
 	entered, ok := sh.enter(to)
 	if !ok {
 		return false, false
@@ -224,7 +224,7 @@ const (
 // recordTimeOut puts a time-out on record, so that a restart does not give the job its
 // attempts again. If the journal has no room, it does: the job becomes ready in any case.
 func (sh *shard) recordTimeOut(j *job, ch *change) {
-	log := sh.engine.cfg.Journal
+	log := sh.shared.cfg.Journal
 	if log == nil {
 		return
 	}
@@ -250,29 +250,4 @@ func (sh *shard) enter(to *shard) (entered, ok bool) {
 	to.by = c
 	c.held |= to.self
 	return true, true
-}
-
-// Settings calls f for the settings of dead letters that are in force, by the names of
-// their tubes and as they are at one moment. An error of f's ends it and is returned. f
-// does not change them. Any goroutine may call it, also while a follower is fed.
-func (e *Engine) Settings(f func(*journal.Setting) error) error {
-	list, _ := e.settings.snapshot()
-	for _, x := range list {
-		if err := f(x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Setting takes a tube's setting of dead letters, which replaces the one of before, or its
-// end. There may be more than clients may make.
-func (f *Follower) Setting(x *journal.Setting) error {
-	kept := *x
-	sh := f.engine.shardFor([]byte(kept.Tube))
-	sh.lock(&f.locks, f.stamp)
-	defer sh.unlock(&f.locks)
-	f.engine.settings.keep(&kept, false, 0)
-	sh.putInForce(&kept)
-	return nil
 }

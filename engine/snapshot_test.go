@@ -1,11 +1,9 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,56 +85,6 @@ func TestEachTubeMeetsEveryTubeOnce(t *testing.T) {
 	}
 }
 
-// byReady puts tubes with many ready jobs first, and those with as many by name.
-func byReady(a, b *TubeSnapshot) int {
-	return cmp.Or(cmp.Compare(b.Ready, a.Ready), cmp.Compare(a.Name, b.Name))
-}
-
-// selected are the first tubes of an engine.
-func selected(e *Engine, now Time, limit int, compare func(a, b *TubeSnapshot) int) (first []TubeSnapshot, rest TubeSums) {
-	sel := NewTubeSelection(limit, compare)
-	e.EachTube(now, sel.Add)
-	return sel.End()
-}
-
-func TestTheFirstTubesAreThoseOfAllTubesSorted(t *testing.T) {
-	e, now, all := crowd(t, 3000)
-	for name, compare := range map[string]func(a, b *TubeSnapshot) int{
-		"name":  func(a, b *TubeSnapshot) int { return cmp.Compare(a.Name, b.Name) },
-		"ready": byReady,
-		"oldest": func(a, b *TubeSnapshot) int {
-			return cmp.Or(cmp.Compare(b.OldestReady, a.OldestReady), cmp.Compare(a.Name, b.Name))
-		},
-	} {
-		want := slices.SortedFunc(maps.Values(all), func(a, b TubeSnapshot) int { return compare(&a, &b) })
-		for _, limit := range []int{0, 1, 10, 1000, 10_000} {
-			first, rest := selected(e, now, limit, compare)
-			kept := min(limit, len(want))
-			if !slices.Equal(first, want[:kept]) {
-				t.Errorf("by %s, limit %d: got %v", name, limit, first)
-			}
-			var sums TubeSums
-			for i := range want[kept:] {
-				sums.Add(&want[kept+i])
-			}
-			if rest != sums {
-				t.Errorf("by %s, limit %d: the rest %+v, want %+v", name, limit, rest, sums)
-			}
-		}
-	}
-}
-
-func TestASelectionHasATubeThatWasSeenTwiceOnce(t *testing.T) {
-	sel := NewTubeSelection(3, func(a, b *TubeSnapshot) int { return cmp.Compare(b.Ready, a.Ready) })
-	for _, tube := range []TubeSnapshot{{Name: "a", Ready: 2}, {Name: "b", Ready: 1}, {Name: "a"}} {
-		sel.Add(&tube)
-	}
-	first, rest := sel.End()
-	if len(first) != 2 || first[0].Name != "a" || first[1].Name != "b" || rest != (TubeSums{}) {
-		t.Errorf("got %v, %v", first, rest)
-	}
-}
-
 // Tubes come and go meanwhile.
 func TestTubesAreSelectedWhileLoopsRun(t *testing.T) {
 	c := newCrew(t, 2, 4)
@@ -162,24 +110,17 @@ func TestTubesAreSelectedWhileLoopsRun(t *testing.T) {
 	}
 	c.within(func() {
 		for range 200 {
-			first, rest := selected(c.engine, c.now(), 10, byReady)
-			if len(first) < 1 || len(first) > 10 || first[0].Ready < 1 {
-				t.Errorf("selected %+v, and the rest %+v", first, rest)
+			var most TubeSnapshot
+			c.engine.EachTube(c.now(), func(tube *TubeSnapshot) {
+				if tube.Ready > most.Ready {
+					most = *tube
+				}
+			})
+			if most.Ready < 1 {
+				t.Error("no tube has a ready job")
 			}
 		}
 	})
 	stop.Store(true)
 	busy.Wait()
-}
-
-func BenchmarkTubeSelection(b *testing.B) {
-	for _, tubes := range []int{1000, 100_000} {
-		b.Run(fmt.Sprint("tubes=", tubes), func(b *testing.B) {
-			e, now, _ := crowd(b, tubes)
-			b.ReportAllocs()
-			for b.Loop() {
-				selected(e, now, 50, byReady)
-			}
-		})
-	}
 }

@@ -159,3 +159,18 @@ func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r r
 	}
 	return sh, r, j
 }
+
+// notFound appends a reply that says that a job or tube is not there, or not as it
+// would have to be. A nil shard stands for all.
+func (s *Session) notFound(sh *shard, out *Output, reply string) {
+	if e := s.loop.engine; e.cfg.Journal != nil {
+		if sh != nil {
+			out.dependOn(sh.vanished())
+		} else {
+			for _, sh := range e.shards {
+				out.dependOn(sh.vanished())
+			}
+		}
+	}
+	out.reply(reply)
+}

@@ -140,3 +140,15 @@ func (sh *shard) freeBody(body ref, size uint32) {
 	}
 	sh.bodies.Free(body, size)
 }
+
+// observes notes that the replies may tell of a state that all clients share. It comes
+// before the command is executed, because a record that the command makes then proves
+// that state.
+func (o *Output) observes() { o.observed = true }
+
+// proves notes a record of a command's own. It stands behind everything that the replies
+// tell of, so that its commit is proof of that too.
+func (o *Output) proves(pos journal.Pos) {
+	o.dependOn(pos)
+	o.observed = false
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"sync/atomic"
+	"unsafe"
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
@@ -34,48 +35,6 @@ func jobFootprint(size uint32, keys *journal.Keys) int64 {
 	return jobMemory + arena.Footprint(size) + keysFootprint(keys)
 }
 
-// charge counts a job with a body of size bytes and these keys, which may be nil, unless it
-// would be too much. A limited key that no job has yet is counted when the job gets it. The
-// bytes for it are taken now and left in the loop's credit, from which countBytes takes them.
-// Only the loop's goroutine may call it.
-func (l *Loop) charge(size uint32, keys *journal.Keys) bool {
-	limit := l.engine.cfg.Limits.Memory
-	if limit == 0 {
-		return true
-	}
-	n := jobFootprint(size, keys)
-	if keys != nil && keys.Limited != "" {
-		more := limitedKeyFootprint(keys.Limited) + groupMemory
-		if !l.take(n+more, limit) {
-			return false
-		}
-		l.engine.refundBytes(&l.locks, more)
-		return true
-	}
-	return l.take(n, limit)
-}
-
-// take counts n bytes if they fit below the limit.
-func (l *Loop) take(n, limit int64) bool {
-	e := l.engine
-	if l.credit.spend(n) {
-		return true
-	}
-	if e.usage.take(n+creditPortion, limit) {
-		l.credit.bytes.Add(creditPortion)
-		return true
-	}
-	if e.usage.take(n, limit) {
-		return true
-	}
-	e.callIn()
-	if e.usage.take(n, limit) {
-		return true
-	}
-	e.usage.refusedMemory.Add(1)
-	return false
-}
-
 // spend takes n bytes out of a credit, if it has them.
 func (c *credit) spend(n int64) bool {
 	for {
@@ -102,25 +61,16 @@ func (u *usage) take(n, limit int64) bool {
 	}
 }
 
-// callIn takes the credits of all loops back.
-func (e *Engine) callIn() {
-	e.loopsMu.Lock()
-	defer e.loopsMu.Unlock()
-	for _, l := range e.loops {
-		e.usage.memory.Add(-l.credit.bytes.Swap(0))
-	}
-}
-
 // refund counts a job with a body of size bytes and these keys off. keys may be nil. c is
 // the goroutine that calls it.
-func (e *Engine) refund(c *lockSet, size uint32, keys *journal.Keys) {
+func (e *shared) refund(c *lockSet, size uint32, keys *journal.Keys) {
 	if e.cfg.Limits.Memory != 0 {
 		e.refundBytes(c, jobFootprint(size, keys))
 	}
 }
 
 // countBytes counts n bytes whether they fit below the limit or not.
-func (e *Engine) countBytes(c *lockSet, n int64) {
+func (e *shared) countBytes(c *lockSet, n int64) {
 	if e.cfg.Limits.Memory == 0 || c.credit != nil && c.credit.spend(n) {
 		return
 	}
@@ -128,7 +78,7 @@ func (e *Engine) countBytes(c *lockSet, n int64) {
 }
 
 // refundBytes counts n bytes of a job off.
-func (e *Engine) refundBytes(c *lockSet, n int64) {
+func (e *shared) refundBytes(c *lockSet, n int64) {
 	if e.cfg.Limits.Memory == 0 {
 		return
 	}
@@ -140,3 +90,18 @@ func (e *Engine) refundBytes(c *lockSet, n int64) {
 		e.usage.memory.Add(creditPortion - have)
 	}
 }
+
+// usage is what is held of what Limits bound, and how often that was too much.
+type usage struct {
+	_      [64]byte
+	memory atomic.Int64 // bytes of jobs and of the loops' credits; counted only while they are limited
+	_      [64]byte
+
+	keys atomic.Int64 // unique and limited keys, each by tube
+
+	refusedMemory, refusedTubes, refusedWatching, refusedKeys atomic.Uint64
+}
+
+// jobMemory is what a job takes beside its body: its record, its counters, and
+// its entry in the index.
+const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(counters{}) + unsafe.Sizeof(place(0)))

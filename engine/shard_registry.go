@@ -76,35 +76,10 @@ func (g *registry) size() int {
 	return g.count
 }
 
-// snapshot returns the list as it is now.
-func (g *registry) snapshot() *tubeNames {
+// snapshot returns the tubes as they are now, their number, and the bytes of all names.
+func (g *registry) snapshot() (pages []*page, count, bytes int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.snapshots++
-	return &tubeNames{pages: slices.Clone(g.pages), left: g.count, bytes: g.bytes + g.count*itemExtra}
-}
-
-// tubeNames goes through the names of a snapshot.
-type tubeNames struct {
-	pages []*page
-	at    int // in the first of pages
-	left  int
-	bytes int    // of the items of the list
-	grant *Grant // of those that are shown; nil if all are
-}
-
-func (n *tubeNames) next(b []byte) (_ []byte, ok bool) {
-	if n.left == 0 {
-		return b, false
-	}
-	n.left--
-	t := n.pages[0].tubes[n.at]
-	if n.at++; n.at == pageTubes {
-		n.pages[0] = nil // its names may be garbage by now
-		n.pages, n.at = n.pages[1:], 0
-	}
-	if n.grant != nil && !n.grant.permits(t.name) {
-		return b, true
-	}
-	return appendName(b, t.name), true
+	return slices.Clone(g.pages), g.count, g.bytes
 }

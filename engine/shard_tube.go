@@ -88,7 +88,7 @@ func (t *tube) arm() {
 }
 
 // shardFor is the shard in which a tube of that name lives.
-func (e *Engine) shardFor(name []byte) *shard {
+func (e *shared) shardFor(name []byte) *shard {
 	return e.shards[maphash.Bytes(e.seed, name)&uint64(len(e.shards)-1)]
 }
 
@@ -99,8 +99,8 @@ func (sh *shard) tube(name []byte, limit int) *tube {
 		return t
 	}
 	t := &tube{name: string(name), shard: sh}
-	if !sh.engine.registry.add(t, limit) {
-		sh.engine.usage.refusedTubes.Add(1)
+	if !sh.shared.registry.add(t, limit) {
+		sh.shared.usage.refusedTubes.Add(1)
 		return nil
 	}
 	t.timer.Owner = t
@@ -126,5 +126,5 @@ func (sh *shard) dropIfUnused(t *tube) {
 	delete(sh.byName, t.name)
 	sh.tubes[t.index] = nil
 	sh.freeTubes = append(sh.freeTubes, t.index)
-	sh.engine.registry.remove(t)
+	sh.shared.registry.remove(t)
 }

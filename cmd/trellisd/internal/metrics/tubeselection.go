@@ -1,14 +1,16 @@
-package engine
+package metrics
 
 import (
 	"container/heap"
 	"slices"
 	"sort"
 	"time"
+
+	"trellis/engine"
 )
 
-// TubeSums are the sums over some tubes of what their snapshots tell.
-type TubeSums struct {
+// tubeSums are the sums over some tubes of what their snapshots tell.
+type tubeSums struct {
 	Tubes, Paused                    int
 	Ready, Reserved, Delayed, Buried int
 	Urgent                           int
@@ -17,7 +19,7 @@ type TubeSums struct {
 }
 
 // Add adds a tube.
-func (s *TubeSums) Add(t *TubeSnapshot) {
+func (s *tubeSums) Add(t *engine.TubeSnapshot) {
 	s.Tubes++
 	if t.PauseLeft > 0 {
 		s.Paused++
@@ -33,24 +35,24 @@ func (s *TubeSums) Add(t *TubeSnapshot) {
 	s.OldestReady = max(s.OldestReady, t.OldestReady)
 }
 
-// A TubeSelection divides the tubes that are added to it into the first ones in some
+// A tubeSelection divides the tubes that are added to it into the first ones in some
 // order, which it keeps, and the rest, which it only sums up. However many are added, it
-// takes the memory of those that it keeps. Make one with [NewTubeSelection]. One goroutine
-// may use it at a time.
-type TubeSelection struct {
+// takes the memory of those that it keeps. One goroutine may use it
+// at a time.
+type tubeSelection struct {
 	chosen tubeHeap
 	limit  int
-	rest   TubeSums
+	rest   tubeSums
 }
 
-// NewTubeSelection makes a selection that keeps up to limit tubes. compare is negative if
+// newTubeSelection makes a selection that keeps up to limit tubes. compare is negative if
 // a comes before b; it must tell tubes of different names apart.
-func NewTubeSelection(limit int, compare func(a, b *TubeSnapshot) int) *TubeSelection {
-	return &TubeSelection{limit: limit, chosen: tubeHeap{compare: compare}}
+func newTubeSelection(limit int, compare func(a, b *engine.TubeSnapshot) int) *tubeSelection {
+	return &tubeSelection{limit: limit, chosen: tubeHeap{compare: compare}}
 }
 
 // Add takes what it needs of t.
-func (s *TubeSelection) Add(t *TubeSnapshot) {
+func (s *tubeSelection) Add(t *engine.TubeSnapshot) {
 	h := &s.chosen
 	switch {
 	case len(h.tubes) < s.limit:
@@ -66,11 +68,11 @@ func (s *TubeSelection) Add(t *TubeSnapshot) {
 
 // End returns the first tubes in their order, each name once, and the sums of the rest.
 // Nothing may be added afterwards.
-func (s *TubeSelection) End() (first []TubeSnapshot, rest TubeSums) {
+func (s *tubeSelection) End() (first []engine.TubeSnapshot, rest tubeSums) {
 	sort.Sort(sort.Reverse(&s.chosen))
 	first = s.chosen.tubes
 	seen := make(map[string]struct{}, len(first))
-	first = slices.DeleteFunc(first, func(t TubeSnapshot) bool {
+	first = slices.DeleteFunc(first, func(t engine.TubeSnapshot) bool {
 		// A tube that goes and comes back while others are looked at is seen twice.
 		_, twice := seen[t.Name]
 		seen[t.Name] = struct{}{}
@@ -81,8 +83,8 @@ func (s *TubeSelection) End() (first []TubeSnapshot, rest TubeSums) {
 
 // tubeHeap has the tube that comes last on top.
 type tubeHeap struct {
-	tubes   []TubeSnapshot
-	compare func(a, b *TubeSnapshot) int
+	tubes   []engine.TubeSnapshot
+	compare func(a, b *engine.TubeSnapshot) int
 }
 
 func (h *tubeHeap) Len() int           { return len(h.tubes) }
@@ -90,7 +92,7 @@ func (h *tubeHeap) Less(i, j int) bool { return h.compare(&h.tubes[i], &h.tubes[
 func (h *tubeHeap) Swap(i, j int)      { h.tubes[i], h.tubes[j] = h.tubes[j], h.tubes[i] }
 
 // Push implements [heap.Interface].
-func (h *tubeHeap) Push(x any) { h.tubes = append(h.tubes, x.(TubeSnapshot)) }
+func (h *tubeHeap) Push(x any) { h.tubes = append(h.tubes, x.(engine.TubeSnapshot)) }
 
 // Pop implements [heap.Interface].
 func (h *tubeHeap) Pop() any {

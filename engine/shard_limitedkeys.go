@@ -101,15 +101,15 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	if s == nil {
 		s = &limitedKey{tube: t, key: key}
 		t.limited.keys.insert(s)
-		sh.engine.countBytes(sh.by, limitedKeyFootprint(key))
+		sh.shared.countBytes(sh.by, limitedKeyFootprint(key))
 		sh.totals.limited++
-		sh.engine.usage.keys.Add(1)
+		sh.shared.usage.keys.Add(1)
 	}
 	g := s.group(limit)
 	if g == nil {
 		g = &group{key: s, limit: limit}
 		s.add(g)
-		sh.engine.countBytes(sh.by, groupMemory)
+		sh.shared.countBytes(sh.by, groupMemory)
 	}
 	s.jobs++
 	g.jobs++
@@ -125,16 +125,16 @@ func (g *group) leave() {
 	g.jobs--
 	if g.jobs == 0 {
 		s.remove(g)
-		sh.engine.refundBytes(sh.by, groupMemory)
+		sh.shared.refundBytes(sh.by, groupMemory)
 	}
 	if s.jobs == 0 {
 		t.limited.keys.remove(s)
-		sh.engine.refundBytes(sh.by, limitedKeyFootprint(s.key))
+		sh.shared.refundBytes(sh.by, limitedKeyFootprint(s.key))
 		if t.limited.keys.count == 0 {
 			t.limited = nil
 		}
 		sh.totals.limited--
-		sh.engine.usage.keys.Add(-1)
+		sh.shared.usage.keys.Add(-1)
 	}
 }
 

@@ -55,7 +55,7 @@ type mark struct {
 	at  Time
 }
 
-func (sh *shard) journaled() bool { return sh.engine.cfg.Journal != nil }
+func (sh *shard) journaled() bool { return sh.shared.cfg.Journal != nil }
 
 // recorded notes that the shard has something on record up to pos.
 func (sh *shard) recorded(pos journal.Pos) {
@@ -66,7 +66,7 @@ func (sh *shard) recorded(pos journal.Pos) {
 // at since, or 0 when its record is committed for certain. A job is seldom handed out
 // before that, and then waits for no more than the commit that is under way.
 func (sh *shard) uncommitted(since Time) journal.Pos {
-	log, s := sh.engine.cfg.Journal, &sh.journal
+	log, s := sh.shared.cfg.Journal, &sh.journal
 	if log == nil || since < s.committed {
 		return 0
 	}
@@ -83,25 +83,10 @@ func (sh *shard) uncommitted(since Time) journal.Pos {
 // in the shard. Any goroutine may call it.
 func (sh *shard) vanished() journal.Pos { return journal.Pos(sh.journal.vanished.Load()) }
 
-// notFound appends a reply that says that a job or tube is not there, or not as it
-// would have to be. A nil shard stands for all.
-func (s *Session) notFound(sh *shard, out *Output, reply string) {
-	if e := s.loop.engine; e.cfg.Journal != nil {
-		if sh != nil {
-			out.dependOn(sh.vanished())
-		} else {
-			for _, sh := range e.shards {
-				out.dependOn(sh.vanished())
-			}
-		}
-	}
-	out.reply(reply)
-}
-
 // record records a change of a job that has not been made yet: the first one puts the
 // job on record.
 func (sh *shard) record(j *job, ch *change, out *Output) error {
-	log := sh.engine.cfg.Journal
+	log := sh.shared.cfg.Journal
 	switch {
 	case log == nil:
 		return nil
@@ -155,7 +140,7 @@ func (sh *shard) recordDelete(j *job, out *Output) error {
 	if !sh.journaled() {
 		return nil
 	}
-	pos, err := sh.engine.cfg.Journal.Delete(j.ID, sh.former(j))
+	pos, err := sh.shared.cfg.Journal.Delete(j.ID, sh.former(j))
 	if err != nil {
 		return err
 	}
@@ -166,7 +151,7 @@ func (sh *shard) recordDelete(j *job, out *Output) error {
 // Migrate records all of a job again if its last full record stands in the given
 // segment of the journal. It returns what [Journal.Move] does. Any goroutine may
 // call it.
-func (e *Engine) Migrate(id uint64, segment uint32) error {
+func (e *shared) Migrate(id uint64, segment uint32) error {
 	p := e.ids.get(id)
 	if p == 0 {
 		return nil
@@ -191,7 +176,35 @@ func (e *Engine) Migrate(id uint64, segment uint32) error {
 
 // wall is the time of the wall clock at t, in nanoseconds since 1970, as the
 // clock goes now.
-func (e *Engine) wall(t Time) int64 { return e.start.Load() + int64(t) }
+func (e *shared) wall(t Time) int64 { return e.start.Load() + int64(t) }
 
 // sinceStart is the reverse of wall.
-func (e *Engine) sinceStart(wall int64) Time { return Time(wall - e.start.Load()) }
+func (e *shared) sinceStart(wall int64) Time { return Time(wall - e.start.Load()) }
+
+// recordTaken records that a delayed or buried job is about to be reserved: after a
+// restart it is ready, as every reserved job is. Where there is no disk space to record
+// that, it will be where it was, unless others follow the journal: they must not know
+// another state, and the command is refused.
+func (sh *shard) recordTaken(j *job, out *Output) error {
+	if j.state == ready {
+		return nil
+	}
+	ch := sh.present(j)
+	ch.to = ready
+	ch.counters.reserves++
+	if err := sh.provide(j, &ch); err != nil {
+		return err // and the reservation would have failed for the same reason
+	}
+	return sh.record(j, &ch, out)
+}
+
+// Barrier is a further method of a [Journal] that other servers share, one of which may
+// take over. There the commit of a record proves that the record is safe; but a reply
+// that only shows state may come from a server that does not know yet that it was
+// replaced, and the state may be another one by now.
+type Barrier interface {
+	// Barrier returns a position that is committed only if this server was not
+	// replaced when Barrier was called, and only when all that was recorded before is
+	// committed. Like the methods of Journal it does not wait.
+	Barrier() journal.Pos
+}

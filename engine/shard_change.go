@@ -182,12 +182,12 @@ func (sh *shard) remove(r ref, j *job, out *Output) error {
 
 // erase ends a job, or a tombstone, that stands in no queue.
 func (sh *shard) erase(r ref, j *job) {
-	sh.retired.retire(&sh.engine.ids, j.ID)
+	sh.retired.retire(&sh.shared.ids, j.ID)
 	sh.freeBody(j.body, j.size)
 	if j.flags == 0 {
-		sh.engine.refund(sh.by, j.size, nil)
+		sh.shared.refund(sh.by, j.size, nil)
 	} else {
-		sh.engine.refund(sh.by, j.size, &sh.keyedOf(j).keys)
+		sh.shared.refund(sh.by, j.size, &sh.keyedOf(j).keys)
 	}
 	if j.state == tombstone {
 		sh.freeJob(r, j)
@@ -228,7 +228,7 @@ func (sh *shard) freeJob(r ref, j *job) {
 var errTooManyJobs = errors.New("the shard has no more names for jobs")
 
 // changeOf is the change that a record tells of.
-func (e *Engine) changeOf(r *journal.Record) change {
+func (e *shared) changeOf(r *journal.Record) change {
 	ch := change{to: ready, pri: r.Pri, counters: counters{
 		delay: r.Delay, reserves: r.Reserves, timeouts: r.Timeouts,
 		releases: r.Releases, buries: r.Buries, kicks: r.Kicks, attempts: r.Attempts,
@@ -249,7 +249,7 @@ func (sh *shard) describe(j *job, ch *change) *journal.Record {
 		*r = sh.recordTombstone(j)
 		return r
 	}
-	*r = sh.engine.recordOf(j, ch, sh.tubes[j.tube].name, sh.body(j))
+	*r = sh.shared.recordOf(j, ch, sh.tubes[j.tube].name, sh.body(j))
 	if j.flags != 0 {
 		r.Keys = sh.keysOf(j)
 	}
@@ -258,7 +258,7 @@ func (sh *shard) describe(j *job, ch *change) *journal.Record {
 
 // recordOf is what the journal is told of a job after a change, but for its keys. A reserved
 // job is ready to the journal.
-func (e *Engine) recordOf(j *job, ch *change, tube string, body []byte) journal.Record {
+func (e *shared) recordOf(j *job, ch *change, tube string, body []byte) journal.Record {
 	n := &ch.counters
 	r := journal.Record{
 		ID: j.ID, State: journal.Ready,
@@ -274,4 +274,15 @@ func (e *Engine) recordOf(j *job, ch *change, tube string, body []byte) journal.
 		r.State, r.BuryOrder = journal.Buried, uint64(ch.at)
 	}
 	return r
+}
+
+// kick makes a buried or delayed job ready.
+func (sh *shard) kick(r ref, j *job, out *Output) error {
+	ch := sh.present(j)
+	ch.to = ready
+	ch.counters.kicks++
+	ch.counters.attempts = 0
+	err := sh.change(r, j, &ch, out)
+	sh.dispatch(sh.tubes[j.tube])
+	return err
 }

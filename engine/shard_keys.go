@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"trellis/binlog/journal"
-	"trellis/codec"
 	"trellis/engine/internal/queue"
 )
 
@@ -139,14 +138,6 @@ func (j *job) moveSteps() int {
 	return n
 }
 
-// keysOfTags are the keys of a put's job.
-func keysOfTags(t *codec.Tags) *journal.Keys {
-	return &journal.Keys{
-		Unique: string(t.Unique), Seconds: t.Seconds,
-		Limited: string(t.Limited), Limit: t.Limit,
-	}
-}
-
 // keysOf are the keys of a job or tombstone as they are on record.
 func (sh *shard) keysOf(j *job) journal.Keys {
 	if j.flags == 0 {
@@ -179,7 +170,7 @@ func (sh *shard) attach(t *tube, j *job, k *keyed) {
 		}
 		sh.hold(k)
 	}
-	if keys.Limited != "" && !sh.engine.cfg.Stock {
+	if keys.Limited != "" && !sh.shared.cfg.Stock {
 		k.group = sh.groupOf(t, keys.Limited, keys.Limit)
 		k.keys.Limited = k.group.key.key // one text for all jobs of the key
 		j.flags |= isLimited
@@ -250,10 +241,10 @@ func (sh *shard) hold(k *keyed) {
 	sh.holders.insert(k)
 	if k.space.holders++; k.space.holders == 1 {
 		sh.keyspaces.insert(k.space)
-		sh.engine.countBytes(sh.by, keyspaceFootprint(k.space.name))
+		sh.shared.countBytes(sh.by, keyspaceFootprint(k.space.name))
 	}
 	sh.totals.unique++
-	sh.engine.usage.keys.Add(1)
+	sh.shared.usage.keys.Add(1)
 }
 
 // release leaves the unique key of k, which has held it, without a holder.
@@ -262,7 +253,7 @@ func (sh *shard) release(k *keyed) {
 	sh.holders.remove(k)
 	if s.holders--; s.holders == 0 {
 		sh.keyspaces.remove(s)
-		sh.engine.refundBytes(sh.by, keyspaceFootprint(s.name))
+		sh.shared.refundBytes(sh.by, keyspaceFootprint(s.name))
 	}
 	if k == s.first || k.prev != nil {
 		s.unlist(k)
@@ -270,7 +261,7 @@ func (sh *shard) release(k *keyed) {
 	} else {
 		sh.totals.unique--
 	}
-	sh.engine.usage.keys.Add(-1)
+	sh.shared.usage.keys.Add(-1)
 }
 
 // loseKey takes the unique key from its holder, by which a tombstone ends.
@@ -285,7 +276,7 @@ func (sh *shard) loseKey(k *keyed) {
 // attachNew is attach for a new job, whose unique key has no holder. It fails when there are
 // more keys then than there may be; the caller takes them away with the job.
 func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
-	e := sh.engine
+	e := sh.shared
 	more := keys.Unique != "" || t.limitedKeyOf(keys.Limited) == nil
 	sh.attach(t, j, &keyed{id: j.ID, keys: *keys})
 	// Others may attach keys at the same time, and then both be refused, but the limit holds.
@@ -294,41 +285,6 @@ func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
 		return errTooManyKeys
 	}
 	return nil
-}
-
-// errDuplicate tells that a put was answered because its unique key has a holder.
-var errDuplicate = errors.New("the unique key has a holder")
-
-// findDuplicate answers a put whose unique key has a holder, and gives that the put's
-// priority if it is more urgent. It returns errDuplicate then, or why the priority could not
-// be changed, and nil if the key is free.
-func (s *Session) findDuplicate(sh *shard, in *incoming, out *Output) error {
-	k := sh.holder(s.used.name, in.keys.Unique)
-	if k == nil {
-		return nil
-	}
-	r, j := sh.find(k.id)
-	if j.state == tombstone && j.at() <= sh.now {
-		sh.loseKey(k)
-		return nil
-	}
-	out.observes()
-	out.dependOn(sh.uncommitted(sh.now))
-	if j.state != tombstone && in.pri < j.pri {
-		if err := sh.raise(r, j, in.pri, out); err != nil {
-			return err
-		}
-		out.Buf = codec.AppendRaised(out.Buf, j.ID, duplicateStates[j.state], in.pri)
-	} else {
-		out.Buf = codec.AppendDuplicate(out.Buf, j.ID, duplicateStates[j.state])
-	}
-	sh.totals.duplicates++
-	return errDuplicate
-}
-
-// duplicateStates are the words for a holder's state.
-var duplicateStates = [numStates]string{
-	ready: "READY", reserved: "RESERVED", buried: "BURIED", delayed: "DELAYED", tombstone: "DELETED",
 }
 
 // raise records a job's priority and gives it to the job.

@@ -117,3 +117,7 @@ func (h *holding) Expire(now int64) (done bool) {
 	sh.arm(&h.timer, h.deadline())
 	return true
 }
+
+// safetyMargin is the last part of a job's time to run, during which the client that has
+// reserved it is not made to wait for another job.
+const safetyMargin = second

@@ -284,3 +284,15 @@ func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
 	sh.apply(ref, j, &ch)
 	return nil
 }
+
+// Setting takes a tube's setting of dead letters, which replaces the one of before, or its
+// end. There may be more than clients may make.
+func (f *Follower) Setting(x *journal.Setting) error {
+	kept := *x
+	sh := f.engine.shardFor([]byte(kept.Tube))
+	sh.lock(&f.locks, f.stamp)
+	defer sh.unlock(&f.locks)
+	f.engine.settings.keep(&kept, false, 0)
+	sh.putInForce(&kept)
+	return nil
+}

@@ -1,0 +1,80 @@
+package engine
+
+import "time"
+
+// Config is what an engine needs to know and to reach.
+type Config struct {
+	// MaxJobSize is the largest body in bytes that a put may announce. The
+	// engine shows it in statistics; the decoder enforces it.
+	MaxJobSize uint32
+	// Shards is the number of shards, a power of two of at most 16. 0 means 16.
+	// More shards let more loops work at once.
+	Shards int
+	// Limits bound what clients can make the engine hold.
+	Limits Limits
+	// Journal makes changes durable. Nil keeps them in memory only.
+	Journal Journal
+	// Stock keeps the engine from doing by itself what beanstalkd does not do: settings of
+	// dead letters and limited keys stay on record, but have no effect.
+	Stock bool
+	// SegmentSize is the size in bytes of the journal's segments that stats
+	// shows, also of a server without one. 0 means beanstalkd's default.
+	SegmentSize int64
+	// Start is the time of the wall clock at Time 0. [Engine.ClockSet] changes it.
+	Start time.Time
+	// Info is shown by the command stats.
+	Info Info
+}
+
+// Info describes the server's process and its machine.
+type Info struct {
+	PID      int
+	Version  string
+	ID       string // 16 hexadecimal digits that differ from one start to the next
+	Hostname string
+	OS       string // the system's version, as uname gives it
+	Platform string // the machine, as uname gives it
+	// Usage returns the processor time that the process has used. Any goroutine
+	// may call it.
+	Usage func() (user, system time.Duration)
+	// Uptime returns how long the server has run. Any goroutine may call it. Nil
+	// stands for the time since Time 0.
+	Uptime func() time.Duration
+}
+
+func (i *Info) uptime(now Time) Time {
+	if i.Uptime == nil {
+		return now
+	}
+	return Time(i.Uptime())
+}
+
+// Limits bound what clients can make the engine hold. Zero means no limit.
+type Limits struct {
+	// Memory is how many bytes jobs may take: records, bodies, and bodies that
+	// are arriving. A put beyond it is answered OUT_OF_MEMORY and changes
+	// nothing. Jobs that are restored from a journal count, and are not refused.
+	Memory int64
+	// Tubes is the number of tubes, beyond which use and watch of a new one are
+	// answered OUT_OF_MEMORY.
+	Tubes int
+	// Watched is the number of tubes that one client may watch, beyond which a
+	// watch is answered OUT_OF_MEMORY.
+	Watched int
+	// Keys is the number of keys of jobs and tombstones, beyond which a put with a new
+	// one is answered OUT_OF_MEMORY. Each counts in each tube. Those that are restored
+	// from a journal or moved count, and are not refused.
+	Keys int
+}
+
+// Waker lets the engine reach a loop. Any goroutine may call it. It must neither
+// block nor call the engine.
+type Waker interface {
+	// Ring asks for calls of Loop.Next on the loop's goroutine, once it has polled
+	// for input again.
+	Wake()
+	// Alarm asks for such calls at or soon after at, and not before. It replaces the
+	// request before it. Calls of one Waker's Alarm do not overlap, but are made with
+	// locks of the engine held.
+	Alarm(at Time)
+}

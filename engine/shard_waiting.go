@@ -1,0 +1,85 @@
+package engine
+
+import "trellis/binlog/journal"
+
+// A waiter is a client that may wait for a job. A shard calls it with its lock held.
+type waiter interface {
+	// claim ends the wait and returns where the job is to be reserved, nil if the wait
+	// has ended otherwise. It is one atomic step, so that a waiter gets one job.
+	claim() *holdings
+	// deliver follows a claim: the job of that id is reserved, and what is told of it
+	// depends on pos. Without an id there was no memory for that, and the waiter tries
+	// again.
+	deliver(sh *shard, id uint64, pos journal.Pos)
+}
+
+// watch is a client's interest in one tube. While the client waits, it stands
+// in the tube's queue of waiting clients; the shard's lock guards that.
+type watch struct {
+	waiter     waiter
+	tube       *tube
+	next, prev *watch
+}
+
+func (w *watch) enqueue() {
+	t := w.tube
+	w.next, w.prev = nil, t.lastWaiting
+	if t.lastWaiting != nil {
+		t.lastWaiting.next = w
+	} else {
+		t.firstWaiting = w
+	}
+	t.lastWaiting = w
+	t.waiting++
+}
+
+// queued tells whether the session stands in the tube's queue.
+func (w *watch) queued() bool { return w.prev != nil || w.tube.firstWaiting == w }
+
+func (w *watch) dequeue() {
+	if !w.queued() {
+		return
+	}
+	t := w.tube
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		t.firstWaiting = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		t.lastWaiting = w.prev
+	}
+	w.next, w.prev = nil, nil
+	t.waiting--
+}
+
+// dispatch hands ready jobs of t to sessions that wait for them, the one that
+// has waited longest first. What it does not come to, the tube's timer makes it
+// go on with.
+func (sh *shard) dispatch(t *tube) {
+	for t.firstWaiting != nil && !t.paused(sh.now) {
+		r := t.ready.First(sh.table)
+		if r == 0 {
+			return
+		}
+		if !sh.mayMove() {
+			sh.arm(&t.timer, sh.now+1)
+			return
+		}
+		w := t.firstWaiting
+		w.dequeue()
+		to := w.waiter.claim()
+		if to == nil {
+			continue // its wait has ended elsewhere a moment ago
+		}
+		j := sh.job(r)
+		id, pos := j.ID, sh.uncommitted(j.at())
+		if err := sh.reserve(to, r, j); err != nil {
+			w.waiter.deliver(sh, 0, 0) // no memory for its counters: the job stays
+			return
+		}
+		w.waiter.deliver(sh, id, pos)
+	}
+}
