@@ -88,9 +88,6 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 			return exitWith(exitUsage, err)
 		}
 	}
-	if err := checkWebConfig(opt); err != nil {
-		return err
-	}
 	mon.stores = metrics.NewStores()
 	mon.serve(opt, log)
 	collectSoon()
@@ -129,15 +126,10 @@ func openQueue(opt *options.Options, mon *monitor, log *slog.Logger) (end func()
 	if err != nil {
 		return nil, exitWith(exitListen, err)
 	}
-	certs, err := loadCerts(opt, s, log)
-	if err != nil {
-		return nil, exitWith(exitUsage, err)
-	}
-	acc, err := openAccess(opt, s.plain, log)
+	certs, acc, err := loadFiles(opt, s, mon, log)
 	if err != nil {
 		return nil, err
 	}
-	mon.access, mon.sockets = acc, s.plain
 	info, err := newInfo()
 	if err != nil {
 		return nil, err
@@ -157,7 +149,7 @@ func openQueue(opt *options.Options, mon *monitor, log *slog.Logger) (end func()
 		return s.plain, s.tls, nil
 	}}
 	if certs != nil {
-		qc.TLS, mon.certificates = certs.Config(), certs.stats
+		qc.TLS = certs.Config()
 	}
 	if acc != nil {
 		rc.Access, qc.Serves = acc, acc.server.Store

@@ -80,21 +80,8 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if err := changeUser(opt.User, sock.all(), log); err != nil {
 		return err
 	}
-	// Files are read as the new user: what that user cannot read fails now, and not when it changes.
-	certs, err := loadCerts(opt, sock, log)
+	certs, acc, err := loadFiles(opt, sock, mon, log)
 	if err != nil {
-		return exitWith(exitUsage, err)
-	}
-
-	acc, err := openAccess(opt, sock.plain, log)
-	if err != nil {
-		return err
-	}
-	mon.access, mon.sockets = acc, sock.plain
-	if certs != nil {
-		mon.certificates = certs.stats
-	}
-	if err := checkWebConfig(opt); err != nil {
 		return err
 	}
 

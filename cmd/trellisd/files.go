@@ -44,6 +44,23 @@ func (c *certificates) stats() (s metrics.Certificates) {
 	return s
 }
 
+// loadFiles loads the files that the command line names and that may be loaded again, for the clients'
+// sockets s, and checks the one that protects HTTP. They are read as the user of -u: what that user cannot
+// read fails now, and not when it changes.
+func loadFiles(opt *options.Options, s *sockets, mon *monitor, log *slog.Logger) (certs *certificates, acc *accessControl, err error) {
+	if certs, err = loadCerts(opt, s, log); err != nil {
+		return nil, nil, exitWith(exitUsage, err)
+	}
+	if acc, err = openAccess(opt, s.plain, log); err != nil {
+		return nil, nil, err
+	}
+	mon.access, mon.sockets = acc, s.plain
+	if certs != nil {
+		mon.certificates = certs.stats
+	}
+	return certs, acc, checkWebConfig(opt)
+}
+
 // watchFiles has files loaded again when they change, until stop is called. Both may be
 // nil.
 func watchFiles(c *certificates, a *accessControl) (stop func()) {
