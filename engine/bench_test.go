@@ -59,11 +59,11 @@ func (p *plant) client(loop int) *client {
 
 // clear deletes all jobs and gives their memory back.
 func (p *plant) clear() {
-	for id := range p.engine.lastID.Load() {
-		if at := p.engine.ids.get(id + 1); at != 0 {
-			sh := p.engine.shards[at.shard()]
-			sh.takeOut(sh.job(at.ref()))
-			sh.erase(at.ref(), sh.job(at.ref()))
+	for id := range p.engine.ids.Last.Load() {
+		if at := p.engine.ids.Get(id + 1); at != 0 {
+			sh := p.engine.shards[at.Shard()]
+			sh.takeOut(sh.job(at.Ref()))
+			sh.erase(at.Ref(), sh.job(at.Ref()))
 		}
 	}
 	for _, sh := range p.engine.shards {
@@ -110,7 +110,7 @@ func (c *client) putNext(pri, delay uint32) {
 // put puts a job, in a batch of its own, and returns its id.
 func (c *client) put(pri, delay uint32) uint64 {
 	c.putNext(pri, delay)
-	c.loop.ids.giveBack()
+	c.loop.ids.GiveBack()
 	return c.replyID()
 }
 

@@ -115,10 +115,10 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 
 	keyed, unique, tombstones, limited := 0, 0, 0, 0
 	for p := range c.visited {
-		if p.shard() != sh.number {
+		if p.Shard() != sh.number {
 			continue
 		}
-		j := sh.job(p.ref())
+		j := sh.job(p.Ref())
 		if j.flags == 0 {
 			continue
 		}

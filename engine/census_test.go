@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -18,8 +19,8 @@ type census struct {
 	ballast  map[*shard]ballast
 	errs     []error
 
-	jobs     map[place]uint64        // what the index of ids knows
-	visited  map[place]string        // the queue in which a job was found
+	jobs     map[ids.Place]uint64    // what the index of ids knows
+	visited  map[ids.Place]string    // the queue in which a job was found
 	counters map[ref]uint64          // of the present shard
 	timers   map[*queue.Timer]string // of the present shard or loop: those that should be set
 	using    map[*tube]int           // sessions
@@ -40,11 +41,11 @@ const ballastBody = 100 // bytes
 
 func (c *census) run() []error {
 	e := c.engine
-	c.jobs, c.visited = map[place]uint64{}, map[place]string{}
+	c.jobs, c.visited = map[ids.Place]uint64{}, map[ids.Place]string{}
 	c.using, c.watched = map[*tube]int{}, map[*tube]int{}
 	c.mailed = map[*Session]*Loop{}
-	for id := max(c.firstID, 1); id <= e.lastID.Load() && id != 0; id++ {
-		if p := e.ids.get(id); p != 0 {
+	for id := max(c.firstID, 1); id <= e.ids.Last.Load() && id != 0; id++ {
+		if p := e.ids.Get(id); p != 0 {
 			if other, twice := c.jobs[p]; twice {
 				c.failf("jobs %d and %d have the same place", other, id)
 			}
@@ -293,7 +294,7 @@ func (c *census) shard(sh *shard) {
 
 	bodies := 0
 	for p := range c.visited {
-		if p.shard() == sh.number && sh.job(p.ref()).size > 0 {
+		if p.Shard() == sh.number && sh.job(p.Ref()).size > 0 {
 			bodies++
 		}
 	}
@@ -340,7 +341,7 @@ var liveOfPool = func() []int {
 
 // visit notes that a job was found in a queue.
 func (c *census) visit(sh *shard, r ref, want state, in string) *job {
-	p := placeOf(sh.number, r)
+	p := ids.PlaceOf(sh.number, r)
 	j := sh.job(r)
 	if id := c.jobs[p]; id == 0 || id != j.ID {
 		c.failf("%s has job %d at the place of %d", in, j.ID, id)
@@ -524,7 +525,7 @@ func (g *registry) list() (tubes []*tube) {
 
 // checkEmpty reports what an engine without sessions and jobs still has.
 func checkEmpty(e *Engine) (errs []error) {
-	c := &census{engine: e, firstID: e.lastID.Load()}
+	c := &census{engine: e, firstID: e.ids.Last.Load()}
 	errs = c.run()
 	for _, sh := range e.shards {
 		if sh.keyed.count != 0 || sh.holders.count != 0 || sh.keyspaces.count != 0 {

@@ -146,8 +146,11 @@ func (b *bulk) next(out *Output) (more bool, err error) {
 
 // first is the job to go on with from the first of heads, 0 when there is none.
 func (b *bulk) first() ref {
+	if b.done >= b.most {
+		return 0
+	}
 	t := b.shard.byName[b.tube]
-	if t == nil || b.done >= b.most {
+	if t == nil {
 		return 0
 	}
 	r := t.first(b.heads[0])

@@ -41,7 +41,7 @@ func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		most = t.jobs()
 	}
 	d := deletionOf(sh, string(cmd.Tube), flush, most)
-	d.heads, d.newest, d.graves = [3]state{ready, delayed, buried}, s.loop.engine.lastID.Load(), -1
+	d.heads, d.newest, d.graves = [3]state{ready, delayed, buried}, s.loop.engine.ids.Last.Load(), -1
 	sh.unlock(&s.loop.locks)
 	return d.turn(s, now, out)
 }

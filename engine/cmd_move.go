@@ -22,12 +22,12 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 	e := s.loop.engine
 	to := e.shardFor([]byte(m.to))
 	for {
-		p := e.ids.get(m.id)
+		p := e.ids.Get(m.id)
 		if p == 0 {
 			s.notFound(nil, out, codec.ReplyNotFound)
 			return Done
 		}
-		from := e.shards[p.shard()]
+		from := e.shards[p.Shard()]
 		set := shardSet(1<<from.number | 1<<to.number)
 		s.lockAll(set, now)
 		r, j := from.find(m.id)

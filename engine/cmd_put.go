@@ -5,6 +5,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -55,7 +56,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	if !cmd.Terminated || e.draining.Load() {
 		e.refund(c, cmd.Size, keys)
-		e.ids.retire(s.loop.ids.take(0))
+		e.ids.Retire(s.loop.ids.Take(0))
 		if !cmd.Terminated {
 			out.reply(codec.ReplyExpectedCRLF)
 		} else {
@@ -73,7 +74,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Done
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
-	sh.lastID = s.loop.ids.take(sh.lastID)
+	sh.lastID = s.loop.ids.Take(sh.lastID)
 	in := incoming{
 		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys, body: body, since: now,
 	}
@@ -104,7 +105,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 		return s.abort(sh, in, err)
 	}
 	// The index has the job before the journal does: Migrate must find all that the journal has.
-	sh.shared.ids.put(in.id, placeOf(sh.number, r))
+	sh.shared.ids.Put(in.id, ids.PlaceOf(sh.number, r))
 	ch := in.change()
 	switch {
 	case in.keys != nil:
@@ -122,7 +123,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	}
 	if err != nil {
 		sh.freeJob(r, j)
-		sh.shared.ids.put(in.id, 0)
+		sh.shared.ids.Put(in.id, 0)
 		return s.abort(sh, in, err)
 	}
 	t.puts++
@@ -214,7 +215,7 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
 	sh.shared.refund(sh.by, in.size, in.keys)
-	sh.shared.ids.retire(in.id)
+	sh.shared.ids.Retire(in.id)
 	sh.tidier.wanted()
 }
 
@@ -243,7 +244,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 		l.engine.refund(&l.locks, in.size, in.keys)
 		return
 	}
-	in.id = l.ids.take(0)
+	in.id = l.ids.Take(0)
 }
 
 func (s *Session) putChunk(p []byte) {

@@ -36,12 +36,12 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 	e := s.loop.engine
 	var dead shardSet
 	for {
-		p := e.ids.get(cmd.ID)
+		p := e.ids.Get(cmd.ID)
 		if p == 0 {
 			s.notFound(nil, out, codec.ReplyNotFound)
 			return Done
 		}
-		sh := e.shards[p.shard()]
+		sh := e.shards[p.Shard()]
 		set := dead | sh.self
 		s.lockAll(set, now)
 		r, j := sh.find(cmd.ID)

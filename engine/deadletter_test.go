@@ -207,11 +207,11 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 		now++ // what is left of a lock's work comes a nanosecond later
 		from.lock(&by, now)
 		defer from.unlock(&by)
-		p := e.ids.get(1)
-		if p.shard() != from.number {
-			return to.job(p.ref()).state
+		p := e.ids.Get(1)
+		if p.Shard() != from.number {
+			return to.job(p.Ref()).state
 		}
-		return from.job(p.ref()).state
+		return from.job(p.Ref()).state
 	}
 	to.mu.Lock()
 	if st := look(); st != reserved {

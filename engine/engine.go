@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
-const defaultShards = maxShards
+const defaultShards = ids.MaxShards
 
 // Engine is a whole queue server without its connections. Make one with [New].
 type Engine struct {
@@ -37,8 +38,8 @@ func New(cfg Config) *Engine {
 	if n == 0 {
 		n = defaultShards
 	}
-	if n < 0 || n > maxShards || n&(n-1) != 0 {
-		panic(fmt.Sprintf("engine: %d shards: want a power of two of at most %d", n, maxShards))
+	if n < 0 || n > ids.MaxShards || n&(n-1) != 0 {
+		panic(fmt.Sprintf("engine: %d shards: want a power of two of at most %d", n, ids.MaxShards))
 	}
 	if cfg.SegmentSize == 0 {
 		cfg.SegmentSize = 10 << 20

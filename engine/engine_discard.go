@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -24,7 +25,7 @@ func (e *Engine) Discard() {
 		sh.discard()
 		sh.mu.Unlock()
 	}
-	e.ids.root.Store(nil)
+	e.ids.Discard()
 	e.registry.clear()
 	e.roll.clear()
 	e.loopsMu.Lock()
@@ -44,7 +45,7 @@ func (sh *shard) discard() {
 	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
 	sh.keyspaces, sh.tombstones.heap = hashTable[keyspace, byTubeName]{}, queue.Heap{}
 	sh.holdings, sh.freeHoldings = nil, nil
-	sh.retired = retirement{}
+	sh.retired = ids.Retirement{}
 	sh.totals = shardTotals{}
 	sh.alarm, sh.wheel, sh.due = nil, queue.Wheel{}, MaxTime
 }

@@ -7,6 +7,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -35,7 +36,7 @@ const Always Time = math.MinInt64
 // longer from now on than its whole length, even if somebody has set the wall clock. At
 // Always the records' own times count.
 func (e *Engine) Follow(now Time) *Follower {
-	e.ids.beginRestore()
+	e.ids.BeginRestore()
 	for _, sh := range e.shards {
 		sh.mu.Lock()
 		sh.standby = true
@@ -133,7 +134,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 		return err
 	}
 	j.onRecord(r, segment)
-	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
+	f.engine.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	if r.Keys != (journal.Keys{}) {
 		sh.attach(sh.tubes[j.tube], j, &keyed{id: r.ID, keys: r.Keys})
 	}
@@ -169,7 +170,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	if err != nil {
 		return replaced, fmt.Errorf("tombstone of job %d: %w", r.ID, err)
 	}
-	f.engine.ids.put(r.ID, placeOf(sh.number, ref))
+	f.engine.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	end := f.engine.sinceStart(r.Due)
 	if f.now != Always {
 		end = min(end, f.now+seconds(r.Keys.Seconds)) // although somebody may have set the clock
@@ -253,8 +254,8 @@ func (f *Follower) tidyShards() (more bool) {
 // that was never used. What has become due meanwhile becomes ready in turns.
 func (f *Follower) Serve(nextID uint64, now Time) {
 	e := f.engine
-	e.lastID.Store(max(nextID, 1) - 1)
-	e.ids.endRestore(max(nextID, 1))
+	e.ids.Last.Store(max(nextID, 1) - 1)
+	e.ids.EndRestore(max(nextID, 1))
 	for _, sh := range e.shards {
 		sh.mu.Lock()
 		sh.standby = false

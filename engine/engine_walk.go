@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/ids"
 )
 
 // ErrDiscarded is returned by [Engine.Walk] when the engine was discarded meanwhile.
@@ -33,14 +34,14 @@ func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next u
 	}
 	w := walk{engine: e, f: f}
 	for n > 0 {
-		leaf, first := e.ids.leafFrom(from)
+		leaf, first := e.ids.LeafFrom(from)
 		if leaf == nil {
 			return 0, nil
 		}
 		from = max(from, first)
 		before := n
 		for ; n > 0; from++ {
-			if leaf.places[leafSlot(from)].Load() != 0 {
+			if leaf.Has(from) {
 				visited, err := w.visit(from)
 				if err != nil {
 					return from, err
@@ -49,7 +50,7 @@ func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next u
 					n--
 				}
 			}
-			if leafSlot(from) == 1<<leafBits-1 {
+			if ids.EndsLeaf(from) {
 				if from++; from == 0 {
 					return 0, nil
 				}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"trellis/engine/internal/ids"
 )
 
 // Records are moved while a touch-all goes over them.
@@ -24,9 +25,9 @@ func TestTouchAllCountsAJobWhoseRecordMovesOnce(t *testing.T) {
 		}
 	}
 	sh := s.engine.defaultShard
-	places := func() (p []place) {
+	places := func() (p []ids.Place) {
 		for i := range held {
-			p = append(p, s.engine.ids.get(uint64(8*(i+1))))
+			p = append(p, s.engine.ids.Get(uint64(8*(i+1))))
 		}
 		return p
 	}

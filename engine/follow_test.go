@@ -183,7 +183,7 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			pick(t, "client", clients).say(strings.Split(fmt.Sprintf(format, args...), "\n")...)
 		}
 		id := func(t *rapid.T) uint64 {
-			return rapid.Uint64Range(1, leader.engine.lastID.Load()+1).Draw(t, "id")
+			return rapid.Uint64Range(1, leader.engine.ids.Last.Load()+1).Draw(t, "id")
 		}
 		pri := func(t *rapid.T) uint32 { return rapid.Uint32Range(0, 20).Draw(t, "pri") }
 		delay := func(t *rapid.T) uint32 { return among[uint32](t, "delay", 0, 0, 1, 50) }
@@ -250,12 +250,12 @@ func TestAnEngineThatFollowsTheJournalOfAnotherEqualsIt(t *testing.T) {
 			t.Fatalf("the standby's digest is %v, the leader's %v, %v, %v", theirs, ours, err, e)
 		}
 		for id, x := range record.jobs {
-			if p := standby.ids.get(id); p == 0 || standby.shards[p.shard()].job(p.ref()).segment != x.segment {
+			if p := standby.ids.Get(id); p == 0 || standby.shards[p.Shard()].job(p.Ref()).segment != x.segment {
 				t.Fatalf("the standby does not know where job %d is on record", id)
 			}
 		}
-		follower.Serve(leader.engine.lastID.Load()+1, 0)
-		if err := serves(standby, leader.engine.lastID.Load()+1); err != nil {
+		follower.Serve(leader.engine.ids.Last.Load()+1, 0)
+		if err := serves(standby, leader.engine.ids.Last.Load()+1); err != nil {
 			t.Error(err)
 		}
 		for _, err := range (&census{engine: standby}).run() {
@@ -328,9 +328,9 @@ func TestAFullRecordReplacesTheTubeAndTheBody(t *testing.T) {
 		if err != nil || replaced.Segment != uint32(i) {
 			t.Fatalf("record %d replaces segment %d, %v", i, replaced, err)
 		}
-		p := s.engine.ids.get(1)
-		sh := s.engine.shards[p.shard()]
-		j := sh.job(p.ref())
+		p := s.engine.ids.Get(1)
+		sh := s.engine.shards[p.Shard()]
+		j := sh.job(p.Ref())
 		ch := sh.present(j)
 		got := sh.describe(j, &ch)
 		if got.State != r.State || got.Tube != r.Tube || !bytes.Equal(got.Body, r.Body) || got.Pri != r.Pri ||

@@ -130,7 +130,7 @@ func (r *limitedRun) take(rnd *rand.Rand, h *hand) (held []takenJob) {
 			held = append(held, r.reserved(id, body))
 		}
 	case 1:
-		if id, body := reservedIn(h.with(codec.OpReserveJob, 1+rnd.Uint64N(r.crew.engine.lastID.Load()+1))); id != 0 {
+		if id, body := reservedIn(h.with(codec.OpReserveJob, 1+rnd.Uint64N(r.crew.engine.ids.Last.Load()+1))); id != 0 {
 			held = append(held, r.reserved(id, body))
 		}
 	default:

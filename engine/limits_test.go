@@ -120,7 +120,7 @@ func TestLoopsShareTheMemoryLimit(t *testing.T) {
 		t.Fatal("the clients are on one loop")
 	}
 	for range 2 {
-		first := s.engine.lastID.Load() + 1
+		first := s.engine.ids.Last.Load() + 1
 		for i := range uint64(n) {
 			clients[i%3].expect(t, fmt.Sprintf("INSERTED %d\r\n", first+i), "%s", put)
 			if used := s.engine.memoryUsed(); used != int64(i+1)*(jobMemory+1024) {

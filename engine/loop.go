@@ -6,6 +6,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -67,7 +68,7 @@ type Loop struct {
 
 	listed map[*Session]listPlace // where the last list-jobs of each session that sent one ended
 
-	ids          idBlock
+	ids          ids.Block
 	credit       credit
 	freeIncoming []*incoming
 	scratch      []byte // for statistics, whose length goes first in the reply
@@ -99,7 +100,7 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 	l.alarm.Store(int64(MaxTime))
 	l.locks = lockSet{budget: &l.budget, credit: &l.credit}
 	l.peers, _ = waker.(Carrier)
-	l.ids.shared = &e.shared
+	l.ids.Index = &e.ids
 	e.loopsMu.Lock()
 	defer e.loopsMu.Unlock()
 	e.loops = append(e.loops, l)
@@ -148,7 +149,7 @@ func (l *Loop) Left() int { return l.budget }
 // after it has called any other method of the loop or of its sessions, because what
 // they hand over to the loop's own sessions does not wake it.
 func (l *Loop) Next(now Time) *Session {
-	l.ids.giveBack()
+	l.ids.GiveBack()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
 			l.meet(now)

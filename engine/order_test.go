@@ -17,7 +17,7 @@ type finder struct {
 }
 
 func (f *finder) Put(r *journal.Record) (journal.Ticket, error) {
-	if f.engine.ids.get(r.ID) == 0 {
+	if f.engine.ids.Get(r.ID) == 0 {
 		f.missed = append(f.missed, r.ID)
 	}
 	return f.file.Put(r)
@@ -37,7 +37,7 @@ func TestAJobCanBeFoundBeforeItIsOnRecord(t *testing.T) {
 	// One that cannot be recorded is not found afterwards.
 	f.err = journal.ErrNoSpace
 	c.expect(t, "OUT_OF_MEMORY\r\n", "put 0 0 9 1\r\nx\r\n")
-	if s.engine.ids.get(3) != 0 {
+	if s.engine.ids.Get(3) != 0 {
 		t.Error("a job that was refused can be found")
 	}
 }
@@ -76,9 +76,9 @@ func TestALargeBodyIsRecordedWithoutTheLockOfItsShard(t *testing.T) {
 				t.Errorf("recorded under the lock: %v, want %v", got, want)
 			}
 			for id, x := range f.jobs {
-				p := s.engine.ids.get(id)
-				sh := s.engine.shards[p.shard()]
-				j := sh.job(p.ref())
+				p := s.engine.ids.Get(id)
+				sh := s.engine.shards[p.Shard()]
+				j := sh.job(p.Ref())
 				ch := sh.present(j)
 				if got := sh.describe(j, &ch); !same(got, &x.record) || j.segment != x.segment {
 					t.Errorf("job %d in segment %d is on record as %+v in %d, is %+v", id, j.segment, x.record, x.segment, got)

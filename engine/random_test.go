@@ -109,7 +109,7 @@ func drawPlan(t *rapid.T) rigPlan {
 	for range rapid.IntRange(1, 5).Draw(t, "tubes") {
 		p.places = append(p.places, rapid.IntRange(0, p.shards-1).Draw(t, "shard"))
 	}
-	p.lastID = rapid.SampledFrom([]uint64{0, 0, 0, 1<<leafBits - 3, 1<<(leafBits+nodeBits) - 3, math.MaxUint64 - 10_000}).Draw(t, "last id")
+	p.lastID = rapid.SampledFrom([]uint64{0, 0, 0, 1<<8 - 3, 1<<22 - 3, math.MaxUint64 - 10_000}).Draw(t, "last id")
 	p.maxKeys = rapid.SampledFrom([]int{0, 0, 0, 3}).Draw(t, "max keys")
 	p.ballast = rapid.IntRange(0, 9).Draw(t, "ballast") == 9
 	return p

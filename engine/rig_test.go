@@ -126,7 +126,7 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 		l.Loop = r.engine.NewLoop(l)
 		r.loops = append(r.loops, l)
 	}
-	r.engine.lastID.Store(p.lastID)
+	r.engine.ids.Last.Store(p.lastID)
 	r.model = newModel(int(p.maxJob), p.lastID, testInfo, f)
 	r.model.maxKeys = p.maxKeys
 	if p.ballast {
@@ -257,7 +257,7 @@ func (r *rig) expect(c *rigConn, got Outcome) {
 // ran says that a loop has called the engine, and that its batch of commands has
 // ended.
 func (r *rig) ran(l *rigLoop) {
-	l.ids.giveBack()
+	l.ids.GiveBack()
 	l.owed = true
 	r.settle()
 }
@@ -530,19 +530,19 @@ func (r *rig) compareState() {
 		}
 	}
 	r.model.endTombstones()
-	if live != len(r.model.jobs)+len(r.model.tombs) || r.engine.lastID.Load() != r.model.lastID {
-		r.t.Fatalf("%d jobs, last id %d; want %d and %d tombstones, %d", live, r.engine.lastID.Load(), len(r.model.jobs), len(r.model.tombs), r.model.lastID)
+	if live != len(r.model.jobs)+len(r.model.tombs) || r.engine.ids.Last.Load() != r.model.lastID {
+		r.t.Fatalf("%d jobs, last id %d; want %d and %d tombstones, %d", live, r.engine.ids.Last.Load(), len(r.model.jobs), len(r.model.tombs), r.model.lastID)
 	}
 	for _, c := range r.conns {
 		r.compareTurns(c)
 	}
 	for id, want := range r.model.jobs {
-		p := r.engine.ids.get(id)
+		p := r.engine.ids.Get(id)
 		if p == 0 {
 			r.t.Fatalf("there is no job %d", id)
 		}
-		sh := r.engine.shards[p.shard()]
-		j := sh.job(p.ref())
+		sh := r.engine.shards[p.Shard()]
+		j := sh.job(p.Ref())
 		if j.state.String() != want.state || sh.tubes[j.tube].name != want.tube.name || j.pri != want.pri {
 			r.t.Fatalf("job %d is %v in %s with priority %d, want %s in %s with %d", id,
 				j.state, sh.tubes[j.tube].name, j.pri, want.state, want.tube.name, want.pri)
@@ -564,9 +564,9 @@ func (r *rig) compareState() {
 func (r *rig) compareTurns(c *rigConn) {
 	older := ^uint32(0)
 	for i, j := range r.model.heldBy(c.client) {
-		p := r.engine.ids.get(j.id)
-		sh := r.engine.shards[p.shard()]
-		age := c.session.held.made - sh.counters.At(sh.job(p.ref()).counters).order
+		p := r.engine.ids.Get(j.id)
+		sh := r.engine.shards[p.Shard()]
+		age := c.session.held.made - sh.counters.At(sh.job(p.Ref()).counters).order
 		if i > 0 && age >= older {
 			r.t.Fatalf("conn %d reserved job %d too early", c.number, j.id)
 		}

@@ -8,6 +8,7 @@ import (
 	"trellis/binlog/journal"
 	"trellis/engine/histogram"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -17,10 +18,7 @@ type shared struct {
 	start    atomic.Int64 // wall clock at Time 0, nanoseconds since 1970
 	seed     maphash.Seed
 	shards   []*shard
-	ids      idIndex
-	_        [64]byte
-	lastID   atomic.Uint64 // shares no cache line with what every command reads
-	_        [64]byte
+	ids      ids.Index
 	registry registry
 	settings settings // of dead letters
 	usage    usage
@@ -63,9 +61,9 @@ type shard struct {
 	moves   int  // how many more jobs may become ready by time, or be handed over, while the lock is held
 	standby bool // nothing becomes ready by time
 
-	lastID  uint64     // the greatest id of a put whose body was in hand
-	retired retirement // ids of erased jobs that are still to be counted
-	buries  uint64     // the greatest place in the order of burying
+	lastID  uint64         // the greatest id of a put whose body was in hand
+	retired ids.Retirement // ids of erased jobs that are still to be counted
+	buries  uint64         // the greatest place in the order of burying
 	totals  shardTotals
 	tidier  tidier
 	journal journalShard
@@ -205,11 +203,11 @@ func (sh *shard) job(r ref) *job { return sh.jobs.At(r) }
 
 // find returns a job, or tombstone, of the shard by its id.
 func (sh *shard) find(id uint64) (ref, *job) {
-	p := sh.shared.ids.get(id)
-	if p == 0 || p.shard() != sh.number {
+	p := sh.shared.ids.Get(id)
+	if p == 0 || p.Shard() != sh.number {
 		return 0, nil
 	}
-	return p.ref(), sh.job(p.ref())
+	return p.Ref(), sh.job(p.Ref())
 }
 
 // lockJob takes the lock of the shard in which a job lives and returns the job.
@@ -220,22 +218,22 @@ func (e *shared) lockJob(c *lockSet, id uint64, now Time) (sh *shard, r ref, j *
 
 // lockRecord is lockJob, which finds tombstones as well if it is to.
 func (e *shared) lockRecord(c *lockSet, id uint64, now Time, tombstones bool) (sh *shard, r ref, j *job) {
-	entry := e.ids.entry(id)
+	entry := e.ids.Entry(id)
 	if entry == nil {
 		return nil, 0, nil
 	}
 	for {
-		p := place(entry.Load())
+		p := ids.Place(entry.Load())
 		if p == 0 {
 			return nil, 0, nil
 		}
-		sh = e.shards[p.shard()]
+		sh = e.shards[p.Shard()]
 		sh.lock(c, now)
 		// The job may be gone by now, or its record may have moved.
-		p = place(entry.Load())
-		if p != 0 && p.shard() == sh.number {
-			if j = sh.job(p.ref()); j.state != tombstone || tombstones {
-				return sh, p.ref(), j
+		p = ids.Place(entry.Load())
+		if p != 0 && p.Shard() == sh.number {
+			if j = sh.job(p.Ref()); j.state != tombstone || tombstones {
+				return sh, p.Ref(), j
 			}
 			sh.unlock(c)
 			return nil, 0, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -182,7 +183,7 @@ func (sh *shard) remove(r ref, j *job, out *Output) error {
 
 // erase ends a job, or a tombstone, that stands in no queue.
 func (sh *shard) erase(r ref, j *job) {
-	sh.retired.retire(&sh.shared.ids, j.ID)
+	sh.retired.Retire(&sh.shared.ids, j.ID)
 	sh.freeBody(j.body, j.size)
 	if j.flags == 0 {
 		sh.shared.refund(sh.by, j.size, nil)
@@ -206,7 +207,7 @@ func (sh *shard) newJob(j job) (ref, *job, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if r > maxJobRef {
+	if r > ids.MaxRef {
 		sh.jobs.Free(r)
 		return 0, nil, errTooManyJobs
 	}

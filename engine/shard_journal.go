@@ -152,11 +152,11 @@ func (sh *shard) recordDelete(j *job, out *Output) error {
 // segment of the journal. It returns what [Journal.Move] does. Any goroutine may
 // call it.
 func (e *shared) Migrate(id uint64, segment uint32) error {
-	p := e.ids.get(id)
+	p := e.ids.Get(id)
 	if p == 0 {
 		return nil
 	}
-	sh := e.shards[p.shard()]
+	sh := e.shards[p.Shard()]
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	_, j := sh.find(id)

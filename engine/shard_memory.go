@@ -6,6 +6,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine/internal/arena"
+	"trellis/engine/internal/ids"
 )
 
 // credit is memory that a loop may give to jobs. Its bytes are counted in
@@ -104,4 +105,4 @@ type usage struct {
 
 // jobMemory is what a job takes beside its body: its record, its counters, and
 // its entry in the index.
-const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(counters{}) + unsafe.Sizeof(place(0)))
+const jobMemory = int64(unsafe.Sizeof(job{}) + unsafe.Sizeof(counters{}) + unsafe.Sizeof(ids.Place(0)))

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
@@ -127,7 +128,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 		to.tidier.wanted()
 		return err
 	}
-	sh.shared.ids.put(j.ID, placeOf(to.number, there))
+	sh.shared.ids.Put(j.ID, ids.PlaceOf(to.number, there))
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
 	var k *keyed

@@ -1,6 +1,9 @@
 package engine
 
-import "trellis/engine/internal/queue"
+import (
+	"trellis/engine/internal/ids"
+	"trellis/engine/internal/queue"
+)
 
 // tidier gives memory back that a shard does not need any more. When jobs are
 // erased it looks, a while later, whether what is left lies scattered over much
@@ -92,7 +95,7 @@ func (sh *shard) tidy(r ref) {
 
 // moved tells all that refer to a job's record where it is now.
 func (sh *shard) moved(r ref, j *job) {
-	sh.shared.ids.put(j.ID, placeOf(sh.number, r))
+	sh.shared.ids.Put(j.ID, ids.PlaceOf(sh.number, r))
 	if j.state == tombstone {
 		sh.tombstones.heap.Moved(r, &j.Links)
 		return

@@ -62,7 +62,7 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 			pick(t, "client", clients).say(strings.Split(fmt.Sprintf(format, args...), "\n")...)
 		}
 		id := func(t *rapid.T) uint64 {
-			return rapid.Uint64Range(1, leader.engine.lastID.Load()+1).Draw(t, "id")
+			return rapid.Uint64Range(1, leader.engine.ids.Last.Load()+1).Draw(t, "id")
 		}
 		pri := func(t *rapid.T) uint32 { return rapid.Uint32Range(0, 20).Draw(t, "pri") }
 		delay := func(t *rapid.T) uint32 { return among[uint32](t, "delay", 0, 0, 1, 50) }
@@ -99,8 +99,8 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 
 // skipIDs leaves ids out, as loops do that put at the same time.
 func (e *Engine) skipIDs(n uint64) {
-	last := e.lastID.Add(n)
-	e.ids.retireUnused(last-n+1, last)
+	last := e.ids.Last.Add(n)
+	e.ids.RetireUnused(last-n+1, last)
 }
 
 // compareWalked makes an engine of what a walk has seen and of records, and compares it with
@@ -150,7 +150,7 @@ func TestAWalkVisitsNoMoreJobsThanItIsTold(t *testing.T) {
 		s.engine.skipIDs(uint64(n))
 		for range 3 {
 			c.say("put 0 0 9 1", "a")
-			all = append(all, s.engine.lastID.Load())
+			all = append(all, s.engine.ids.Last.Load())
 		}
 	}
 	for n := range 5 {

@@ -1,26 +1,32 @@
-package engine
+package ids
 
 import (
 	"sync"
 	"sync/atomic"
+
+	"trellis/engine/internal/arena"
 )
 
-// A place is a job's shard, in the high bits, and its ref there. The zero place
+// A Place is a job's shard, in the high bits, and its ref there. The zero Place
 // is none.
-type place uint32
+type Place uint32
 
 const (
-	maxShards = 16
-	refBits   = 28 // 268 million jobs in a shard
-	maxJobRef = 1<<refBits - 1
+	MaxShards = 16             // that a Place can tell apart
+	refBits   = 28             // 268 million jobs in a shard
+	MaxRef    = 1<<refBits - 1 // the greatest ref of a job
 )
 
-func placeOf(shard int, r ref) place { return place(shard)<<refBits | place(r) }
+// PlaceOf is the place of a job's record in a shard.
+func PlaceOf(shard int, r arena.Ref) Place { return Place(shard)<<refBits | Place(r) }
 
-func (p place) shard() int { return int(p >> refBits) }
-func (p place) ref() ref   { return ref(p) & maxJobRef }
+// Shard is the number of the shard.
+func (p Place) Shard() int { return int(p >> refBits) }
 
-// idIndex finds a job's place by its id. Readers take no lock.
+// Ref names the job's record in the shard.
+func (p Place) Ref() arena.Ref { return arena.Ref(p) & MaxRef }
+
+// Index finds a job's place by its id. Readers take no lock.
 //
 // It is a radix tree: a leaf holds the places of 256 ids, a node has 16,384
 // children. The root covers the ids seen so far and no more: a node up to id
@@ -33,12 +39,15 @@ func (p place) ref() ref   { return ref(p) & maxJobRef }
 // retired exactly once: when its job is deleted, or when it is clear that it will
 // never be a job's. A node is pruned when all of its children have been.
 //
-// While an engine is being restored, between beginRestore and endRestore, no id is
+// While an engine is being restored, between BeginRestore and EndRestore, no id is
 // handed out, and ids may come and go in any order, the same one repeatedly. Then a
 // leaf is pruned when none of its ids has a place.
-type idIndex struct {
-	root      atomic.Pointer[idNode]
+type Index struct {
+	root      atomic.Pointer[node]
 	restoring bool // changes only while nobody else uses the index
+
+	_    [64]byte
+	Last atomic.Uint64 // the last id that was handed out; shares no cache line with what every look-up reads
 
 	_  [64]byte   // the lock shares no cache line with what every look-up reads
 	mu sync.Mutex // held to add and to prune leaves and nodes
@@ -51,28 +60,28 @@ const (
 	topShift = 64 - nodeBits // 8 bits select the entry in a leaf, 14 the child in each of 4 nodes
 )
 
-// idNode is an inner node. Its children are leaves in the lowest level and nodes in
+// node is an inner node. Its children are leaves in the lowest level and nodes in
 // those above it.
-type idNode struct {
+type node struct {
 	shift  int // a child covers 1<<shift ids
-	leaves *[1 << nodeBits]atomic.Pointer[idLeaf]
-	nodes  *[1 << nodeBits]atomic.Pointer[idNode]
-	left   int // children that are not pruned, or, while restoring, that exist; guarded by idIndex.mu
+	leaves *[1 << nodeBits]atomic.Pointer[Leaf]
+	nodes  *[1 << nodeBits]atomic.Pointer[node]
+	left   int // children that are not pruned, or, while restoring, that exist; guarded by Index.mu
 }
 
-// idLeaf keeps its entries in the order of the ids: the 16 ids of a block share a
+// Leaf keeps its entries in the order of the ids: the 16 ids of a block share a
 // cache line, and only the loop that took the block writes there.
-type idLeaf struct {
+type Leaf struct {
 	places [1 << leafBits]atomic.Uint32
 	left   atomic.Int32 // ids that are not retired, or, while restoring, that have a place
 }
 
-func (x *idIndex) newNode(shift int) *idNode {
-	n := &idNode{shift: shift}
+func (x *Index) newNode(shift int) *node {
+	n := &node{shift: shift}
 	if shift == leafBits {
-		n.leaves = new([1 << nodeBits]atomic.Pointer[idLeaf])
+		n.leaves = new([1 << nodeBits]atomic.Pointer[Leaf])
 	} else {
-		n.nodes = new([1 << nodeBits]atomic.Pointer[idNode])
+		n.nodes = new([1 << nodeBits]atomic.Pointer[node])
 	}
 	if !x.restoring {
 		n.left = 1 << nodeBits
@@ -80,16 +89,22 @@ func (x *idIndex) newNode(shift int) *idNode {
 	return n
 }
 
+// Has tells whether an id of the leaf has a place.
+func (l *Leaf) Has(id uint64) bool { return l.places[leafSlot(id)].Load() != 0 }
+
+// EndsLeaf tells whether an id is the last of its leaf.
+func EndsLeaf(id uint64) bool { return leafSlot(id) == 1<<leafBits-1 }
+
 func leafSlot(id uint64) uint64 { return id & (1<<leafBits - 1) }
 
-func (n *idNode) slot(id uint64) uint64 { return id >> (n.shift & 63) & (1<<nodeBits - 1) }
+func (n *node) slot(id uint64) uint64 { return id >> (n.shift & 63) & (1<<nodeBits - 1) }
 
 // covers tells whether the ids below n, a root, include id.
-func (n *idNode) covers(id uint64) bool { return id>>(n.shift&63)>>nodeBits == 0 }
+func (n *node) covers(id uint64) bool { return id>>(n.shift&63)>>nodeBits == 0 }
 
-// entry returns where the place of an id is kept, or nil if the id has no leaf. It
+// Entry returns where the place of an id is kept, or nil if the id has no leaf. It
 // stays valid when the leaf is pruned: then it holds no place.
-func (x *idIndex) entry(id uint64) *atomic.Uint32 {
+func (x *Index) Entry(id uint64) *atomic.Uint32 {
 	leaf := x.leaf(id)
 	if leaf == nil {
 		return nil
@@ -97,18 +112,21 @@ func (x *idIndex) entry(id uint64) *atomic.Uint32 {
 	return &leaf.places[leafSlot(id)]
 }
 
-// get returns the place of a job, zero if there is none.
-func (x *idIndex) get(id uint64) place {
-	e := x.entry(id)
+// Get returns the place of a job, zero if there is none.
+func (x *Index) Get(id uint64) Place {
+	e := x.Entry(id)
 	if e == nil {
 		return 0
 	}
-	return place(e.Load())
+	return Place(e.Load())
 }
 
-// leafFrom returns the first leaf that has an id of at least from, and the first of its
+// Discard empties the index.
+func (x *Index) Discard() { x.root.Store(nil) }
+
+// LeafFrom returns the first leaf that has an id of at least from, and the first of its
 // ids. It returns nil if there is none.
-func (x *idIndex) leafFrom(from uint64) (leaf *idLeaf, first uint64) {
+func (x *Index) LeafFrom(from uint64) (leaf *Leaf, first uint64) {
 	root := x.root.Load()
 	if root == nil || !root.covers(from) {
 		return nil, 0
@@ -116,8 +134,8 @@ func (x *idIndex) leafFrom(from uint64) (leaf *idLeaf, first uint64) {
 	return root.leafFrom(from, 0)
 }
 
-// leafFrom is that of the index for the ids under n, of which base is the first.
-func (n *idNode) leafFrom(from, base uint64) (leaf *idLeaf, first uint64) {
+// LeafFrom is LeafFrom of the index for the ids under n, of which base is the first.
+func (n *node) leafFrom(from, base uint64) (leaf *Leaf, first uint64) {
 	for slot := n.slot(from); slot < 1<<nodeBits; slot++ {
 		first = base + slot<<(n.shift&63)
 		if n.leaves != nil {
@@ -133,7 +151,7 @@ func (n *idNode) leafFrom(from, base uint64) (leaf *idLeaf, first uint64) {
 	return nil, 0
 }
 
-func (x *idIndex) leaf(id uint64) *idLeaf {
+func (x *Index) leaf(id uint64) *Leaf {
 	n := x.root.Load()
 	if n == nil || !n.covers(id) {
 		return nil
@@ -146,8 +164,8 @@ func (x *idIndex) leaf(id uint64) *idLeaf {
 	return n.leaves[n.slot(id)].Load()
 }
 
-// put sets the place of an id that has been handed out and is not retired.
-func (x *idIndex) put(id uint64, p place) {
+// Put sets the place of an id that has been handed out and is not retired.
+func (x *Index) Put(id uint64, p Place) {
 	leaf := x.leaf(id)
 	if leaf == nil {
 		leaf = x.addLeaf(id)
@@ -159,7 +177,7 @@ func (x *idIndex) put(id uint64, p place) {
 	entry.Store(uint32(p))
 }
 
-func (x *idIndex) addLeaf(id uint64) *idLeaf {
+func (x *Index) addLeaf(id uint64) *Leaf {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	n := x.grow(id)
@@ -175,7 +193,7 @@ func (x *idIndex) addLeaf(id uint64) *idLeaf {
 	}
 	slot := &n.leaves[n.slot(id)]
 	if slot.Load() == nil {
-		leaf := new(idLeaf)
+		leaf := new(Leaf)
 		switch {
 		case x.restoring:
 			n.left++
@@ -190,7 +208,7 @@ func (x *idIndex) addLeaf(id uint64) *idLeaf {
 }
 
 // grow returns the root, after it has made one that covers id. The caller holds mu.
-func (x *idIndex) grow(id uint64) *idNode {
+func (x *Index) grow(id uint64) *node {
 	root := x.root.Load()
 	if root != nil && root.covers(id) {
 		return root
@@ -221,8 +239,8 @@ func (x *idIndex) grow(id uint64) *idNode {
 	return root
 }
 
-// retire ends an id that was handed out. It may have a place or not.
-func (x *idIndex) retire(id uint64) {
+// Retire ends an id that was handed out. It may have a place or not.
+func (x *Index) Retire(id uint64) {
 	leaf := x.leaf(id)
 	if leaf == nil {
 		leaf = x.addLeaf(id)
@@ -231,8 +249,8 @@ func (x *idIndex) retire(id uint64) {
 	x.count(leaf, id, 1)
 }
 
-// retireUnused ends the ids from first to last, which never had a place.
-func (x *idIndex) retireUnused(first, last uint64) {
+// RetireUnused ends the ids from first to last, which never had a place.
+func (x *Index) RetireUnused(first, last uint64) {
 	for {
 		end := min(last, first|(1<<leafBits-1))
 		leaf := x.leaf(first)
@@ -248,7 +266,7 @@ func (x *idIndex) retireUnused(first, last uint64) {
 }
 
 // count counts n ids of a leaf, of which id is one, as retired.
-func (x *idIndex) count(leaf *idLeaf, id uint64, n int32) {
+func (x *Index) count(leaf *Leaf, id uint64, n int32) {
 	if leaf.left.Add(-n) > 0 {
 		return
 	}
@@ -257,18 +275,18 @@ func (x *idIndex) count(leaf *idLeaf, id uint64, n int32) {
 	x.root.Load().prune(id)
 }
 
-// A retirement holds ids of one leaf that have no place any more and are still to
+// A Retirement holds ids of one leaf that have no place any more and are still to
 // be counted as retired. Its owner's lock guards it. One count for many ids keeps the
 // processors from passing the leaf's counter around. As long as there is one to be
 // counted, the leaf is not pruned.
-type retirement struct {
-	leaf *idLeaf
+type Retirement struct {
+	leaf *Leaf
 	id   uint64 // one of them
 	n    int32
 }
 
-// retire ends an id that has a place.
-func (r *retirement) retire(x *idIndex, id uint64) {
+// Retire ends an id that has a place.
+func (r *Retirement) Retire(x *Index, id uint64) {
 	if r.leaf == nil || (id^r.id)>>leafBits != 0 {
 		r.flush(x)
 		r.leaf, r.id = x.leaf(id), id
@@ -277,16 +295,16 @@ func (r *retirement) retire(x *idIndex, id uint64) {
 	r.n++
 }
 
-func (r *retirement) flush(x *idIndex) {
+func (r *Retirement) flush(x *Index) {
 	if r.leaf != nil {
 		x.count(r.leaf, r.id, r.n)
 	}
-	*r = retirement{}
+	*r = Retirement{}
 }
 
 // prune removes the leaf of id, and every node under n that has lost its last child
 // by that. It reports whether n has lost its last.
-func (n *idNode) prune(id uint64) bool {
+func (n *node) prune(id uint64) bool {
 	slot := n.slot(id)
 	if n.leaves != nil {
 		n.leaves[slot].Store(nil)
@@ -300,14 +318,14 @@ func (n *idNode) prune(id uint64) bool {
 	return n.left == 0
 }
 
-// beginRestore lets ids have places that were never handed out. The index must be
-// empty, and one goroutine alone may change it until endRestore.
-func (x *idIndex) beginRestore() { x.restoring = true }
+// BeginRestore lets ids have places that were never handed out. The index must be
+// empty, and one goroutine alone may change it until EndRestore.
+func (x *Index) BeginRestore() { x.restoring = true }
 
-// endRestore says that next is the first id to be handed out: the ids below it that
+// EndRestore says that next is the first id to be handed out: the ids below it that
 // have no place are retired. No id from next on may have a place. It takes time for
 // one leaf and the nodes above it, however many ids there are.
-func (x *idIndex) endRestore(next uint64) {
+func (x *Index) EndRestore(next uint64) {
 	leaf := x.leaf(next)
 	if leaf == nil {
 		leaf = x.addLeaf(next)

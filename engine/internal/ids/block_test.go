@@ -1,4 +1,4 @@
-package engine
+package ids
 
 import (
 	"sync"
@@ -7,36 +7,36 @@ import (
 	"pgregory.net/rapid"
 )
 
-func twoBlocks(lastID uint64) (e *Engine, a, b *idBlock) {
-	e = New(Config{})
-	e.lastID.Store(lastID)
-	return e, &idBlock{shared: &e.shared}, &idBlock{shared: &e.shared}
+func twoBlocks(lastID uint64) (x *Index, a, b *Block) {
+	x = new(Index)
+	x.Last.Store(lastID)
+	return x, &Block{Index: x}, &Block{Index: x}
 }
 
 func TestALoopAloneHandsOutIDsWithoutGapsOverBatchesOfAnyLength(t *testing.T) {
-	e, a, _ := twoBlocks(0)
+	x, a, _ := twoBlocks(0)
 	want := uint64(1)
 	for batch := range 100 {
 		for range batch {
-			if id := a.take(want - 1); id != want {
+			if id := a.Take(want - 1); id != want {
 				t.Fatalf("batch of %d: id %d, want %d", batch, id, want)
 			}
 			want++
 		}
-		a.giveBack()
-		if last := e.lastID.Load(); last != want-1 {
+		a.GiveBack()
+		if last := x.Last.Load(); last != want-1 {
 			t.Fatalf("after a batch of %d the last id is %d, want %d", batch, last, want-1)
 		}
 	}
 }
 
 func TestALongBatchTakesIDsByLinesOfTheIndex(t *testing.T) {
-	e, a, _ := twoBlocks(0)
+	x, a, _ := twoBlocks(0)
 	const n = 1000
 	asked := 0
 	for last := uint64(0); a.last < n; {
-		a.take(0)
-		if now := e.lastID.Load(); now != last {
+		a.Take(0)
+		if now := x.Last.Load(); now != last {
 			last = now
 			asked++
 			if asked > 3 && (now+1)%idsInLine != 0 {
@@ -53,27 +53,27 @@ func TestALongBatchTakesIDsByLinesOfTheIndex(t *testing.T) {
 // handed out to nobody, and the index forgets it.
 func TestIDsThatCannotBeGivenBackAreRetired(t *testing.T) {
 	const end = 2 * perLeaf
-	e, a, b := twoBlocks(perLeaf - 10)
+	x, a, b := twoBlocks(perLeaf - 10)
 	for id := uint64(1); id <= perLeaf-10; id++ {
-		e.ids.retire(id)
+		x.Retire(id)
 	}
 	handedOut := map[uint64]bool{}
-	for e.lastID.Load() < end {
+	for x.Last.Load() < end {
 		for range 6 {
-			handedOut[a.take(0)] = true
+			handedOut[a.Take(0)] = true
 		}
-		handedOut[b.take(0)] = true
-		a.giveBack()
-		b.giveBack()
+		handedOut[b.Take(0)] = true
+		a.GiveBack()
+		b.GiveBack()
 	}
-	last := e.lastID.Load()
+	last := x.Last.Load()
 	for id := range handedOut {
-		e.ids.retire(id)
+		x.Retire(id)
 	}
 	for id := last + 1; leafSlot(id) != 0; id++ {
-		e.ids.retire(id)
+		x.Retire(id)
 	}
-	if leaves, _ := e.ids.leaves(); leaves != 0 {
+	if leaves, _ := x.leaves(); leaves != 0 {
 		t.Fatalf("%d leaves are left after %d of %d ids", leaves, len(handedOut), last)
 	}
 }
@@ -81,15 +81,15 @@ func TestIDsThatCannotBeGivenBackAreRetired(t *testing.T) {
 // A put that finds jobs with greater ids in its shard gets a greater one, and the loop
 // takes no more blocks in that batch.
 func TestAnIDIsGreaterThanThoseOfEarlierPutsIntoTheShard(t *testing.T) {
-	e, a, b := twoBlocks(0)
+	x, a, b := twoBlocks(0)
 	for range 3 {
-		a.take(0)
+		a.Take(0)
 	}
-	after := b.take(0)
+	after := b.Take(0)
 	for range 20 {
-		id := a.take(after)
-		if id != after+1 || e.lastID.Load() != id {
-			t.Fatalf("id %d after %d, and the last one of all is %d", id, after, e.lastID.Load())
+		id := a.Take(after)
+		if id != after+1 || x.Last.Load() != id {
+			t.Fatalf("id %d after %d, and the last one of all is %d", id, after, x.Last.Load())
 		}
 		after = id
 	}
@@ -98,10 +98,9 @@ func TestAnIDIsGreaterThanThoseOfEarlierPutsIntoTheShard(t *testing.T) {
 // Whatever loops do, no id is handed out twice, those of a loop grow, and a put that
 // begins after another one was answered has the greater id.
 func TestIDsOfSeveralLoopsGrowWithTime(t *testing.T) {
-	rapidFlag(t, "rapid.checks", 100)
 	rapid.Check(t, func(t *rapid.T) {
-		e, a, b := twoBlocks(0)
-		loops := []*idBlock{a, b, {shared: &e.shared}}
+		x, a, b := twoBlocks(0)
+		loops := []*Block{a, b, {Index: x}}
 		began := make([]uint64, len(loops)) // the greatest id answered when the loop's batch began
 		inBatch := make([]bool, len(loops))
 		last := make([]uint64, len(loops))
@@ -113,14 +112,14 @@ func TestIDsOfSeveralLoopsGrowWithTime(t *testing.T) {
 				inBatch[i], began[i] = true, answered
 			}
 			for range rapid.IntRange(1, 40).Draw(t, "puts") {
-				id := loops[i].take(0)
-				if seen[id] || id <= last[i] || id <= began[i] || id > e.lastID.Load() {
+				id := loops[i].Take(0)
+				if seen[id] || id <= last[i] || id <= began[i] || id > x.Last.Load() {
 					t.Fatalf("loop %d: id %d after its own %d; %d was answered before; seen: %v", i, id, last[i], began[i], seen[id])
 				}
 				seen[id], last[i] = true, id
 			}
 			if rapid.Bool().Draw(t, "end") {
-				loops[i].giveBack()
+				loops[i].GiveBack()
 				inBatch[i] = false
 				answered = max(answered, last[i])
 			}
@@ -130,19 +129,19 @@ func TestIDsOfSeveralLoopsGrowWithTime(t *testing.T) {
 
 func TestLoopsThatTakeIDsAtOnceShareNone(t *testing.T) {
 	const loops, batches = 4, 2000
-	e := New(Config{})
+	x := new(Index)
 	var mu sync.Mutex
 	seen := map[uint64]bool{}
 	var all sync.WaitGroup
 	for i := range loops {
 		all.Go(func() {
-			block := &idBlock{shared: &e.shared}
+			block := &Block{Index: x}
 			var mine []uint64
 			for n := range batches {
 				for range (n+i)%30 + 1 {
-					mine = append(mine, block.take(0))
+					mine = append(mine, block.Take(0))
 				}
-				block.giveBack()
+				block.GiveBack()
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -151,13 +150,13 @@ func TestLoopsThatTakeIDsAtOnceShareNone(t *testing.T) {
 					t.Errorf("id %d was handed out twice", id)
 				}
 				seen[id] = true
-				e.ids.retire(id)
+				x.Retire(id)
 			}
 		})
 	}
 	all.Wait()
 	// All others were retired: only the leaf in which the next ids will be is there.
-	if leaves, _ := e.ids.leaves(); leaves > 1 {
-		t.Fatalf("%d leaves are left of %d ids", leaves, e.lastID.Load())
+	if leaves, _ := x.leaves(); leaves > 1 {
+		t.Fatalf("%d leaves are left of %d ids", leaves, x.Last.Load())
 	}
 }
