@@ -63,7 +63,7 @@ func (p *plant) clear() {
 		if at := p.engine.ids.Get(id + 1); at != 0 {
 			sh := p.engine.shards[at.Shard()]
 			sh.takeOut(sh.job(at.Ref()))
-			sh.erase(at.Ref(), sh.job(at.Ref()))
+			sh.free(at.Ref(), sh.job(at.Ref()))
 		}
 	}
 	for _, sh := range p.engine.shards {

@@ -91,14 +91,14 @@ func (c *census) session(s *Session) {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
 	}
-	for h := s.held.list(); h != nil; h = h.next {
-		if h.of != s.held || h.shard.holdings[h.index] != h {
+	for h := s.reserved.list(); h != nil; h = h.next {
+		if h.of != s.reserved || h.shard.reservations[h.index] != h {
 			c.failf("a holding in shard %d is not its session's", h.shard.number)
 		}
 		holds |= 1 << h.shard.number
 	}
-	if watches != s.watches || holds != s.held.set() || len(s.watched) == 0 {
-		c.failf("shards watched %b, held in %b; want %b, %b", s.watches, s.held.set(), watches, holds)
+	if watches != s.watchedShards || holds != s.reserved.set() || len(s.watched) == 0 {
+		c.failf("shards watched %b, held in %b; want %b, %b", s.watchedShards, s.reserved.set(), watches, holds)
 	}
 }
 
@@ -266,7 +266,7 @@ func (c *census) shard(sh *shard) {
 	}
 
 	free = 0
-	for i, h := range sh.holdings[1:] {
+	for i, h := range sh.reservations[1:] {
 		if h == nil {
 			free++
 			continue
@@ -276,8 +276,8 @@ func (c *census) shard(sh *shard) {
 		}
 		c.holding(h, &want)
 	}
-	if free != len(sh.freeHoldings) || sh.holdings[0] != nil {
-		c.failf("shard %d has %d free holdings and knows %d", sh.number, free, len(sh.freeHoldings))
+	if free != len(sh.freeReservations) || sh.reservations[0] != nil {
+		c.failf("shard %d has %d free holdings and knows %d", sh.number, free, len(sh.freeReservations))
 	}
 
 	c.keys(sh, &want)
@@ -420,7 +420,7 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	}
 
 	waiting, claimable := 0, 0
-	var last *watch
+	var last *subscription
 	for w := t.firstWaiting; w != nil; w = w.next {
 		waiting++
 		if w.tube != t || !w.queued() || w.prev != last {
@@ -454,13 +454,13 @@ func (c *census) inTube(j *job, t *tube) {
 	}
 }
 
-func (c *census) holding(h *holding, want *jobCounts) {
+func (c *census) holding(h *reservations, want *jobCounts) {
 	sh := h.shard
 	c.check(h.jobs.Check(sh.table), "a holding")
 	for i := range h.jobs.Len() {
 		e := h.jobs.At(i)
 		j := c.visit(sh, e.Ref, reserved, "a holding")
-		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.heldBy(h.of, j) {
+		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.reservedBy(h.of, j) {
 			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
 		}
 		if j.counters == 0 {
@@ -480,7 +480,7 @@ func (c *census) registry() {
 	for _, sh := range c.engine.shards {
 		total += len(sh.byName)
 		held := map[uint32]int{}
-		for _, h := range sh.holdings {
+		for _, h := range sh.reservations {
 			if h != nil {
 				for r := range h.jobs.All() {
 					held[sh.job(r).tube]++
@@ -531,7 +531,7 @@ func checkEmpty(e *Engine) (errs []error) {
 		if sh.keyed.count != 0 || sh.holders.count != 0 || sh.keyspaces.count != 0 {
 			errs = append(errs, fmt.Errorf("shard %d has keys", sh.number))
 		}
-		if sh.jobs.Live() != 0 || len(sh.freeHoldings) != len(sh.holdings)-1 || len(sh.byName) > 1 {
+		if sh.jobs.Live() != 0 || len(sh.freeReservations) != len(sh.reservations)-1 || len(sh.byName) > 1 {
 			errs = append(errs, fmt.Errorf("shard %d is not empty", sh.number))
 		}
 	}

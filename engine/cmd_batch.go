@@ -20,7 +20,7 @@ func (s *Session) reserveBatch(now Time, cmd *codec.Command, out *Output) Outcom
 
 func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	set := s.watches | s.held.set()
+	set := s.watchedShards | s.reserved.set()
 	s.lockAll(set, now)
 	b := &batch{most: count}
 	err := b.take(s, now)
@@ -46,9 +46,9 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 func (s *Session) handedBatch(sh *shard, id uint64, size uint32, count int, now Time, out *Output) Outcome {
 	b := &batch{most: count, jobs: []batchJob{{sh, id}}, bytes: int(size)}
 	b.pos = s.wait.pos
-	s.lockAll(s.watches, now)
+	s.lockAll(s.watchedShards, now)
 	_ = b.take(s, now) // without memory there are fewer
-	s.unlockAll(s.watches)
+	s.unlockAll(s.watchedShards)
 	return b.turn(s, now, out)
 }
 
@@ -83,7 +83,7 @@ type largeJob struct {
 // take reserves jobs of the watched tubes, whose shards are locked, the most urgent
 // first.
 func (b *batch) take(s *Session, now Time) error {
-	s.loop.budget -= len(s.watched) / watchesPerStep
+	s.loop.budget -= len(s.watched) / watchesPerCost
 	var tubes firstJobs
 	for i := range s.watched {
 		if t := s.watched[i].tube; t.ready.First(t.shard.table) != 0 && !t.paused(now) {
@@ -98,8 +98,8 @@ func (b *batch) take(s *Session, now Time) error {
 		if len(b.jobs) > 0 && b.bytes+int(j.size) > maxBatchBytes {
 			break
 		}
-		pos := sh.uncommitted(j.at())
-		if err := sh.reserve(s.holdings(), r, j); err != nil {
+		pos := sh.dependsOn(j.at())
+		if err := sh.reserve(s.reservationSet(), r, j); err != nil {
 			return err
 		}
 		b.pos = max(b.pos, pos)
@@ -131,13 +131,13 @@ func (b *batch) turn(s *Session, now Time, out *Output) Outcome {
 	return Done
 }
 
-// copyJob appends a job to the data, or leaves a place for it if its body is large.
+// copyJob appends a job to the data, or notes where it belongs if its body is large.
 func (b *batch) copyJob(s *Session, now Time, x batchJob) (bytes int) {
 	sh := x.shard
 	sh.lock(&s.loop.locks, now)
 	defer sh.unlock(&s.loop.locks)
 	switch _, j := sh.find(x.id); {
-	case j == nil || !sh.heldBy(s.held, j):
+	case j == nil || !sh.reservedBy(s.reserved, j):
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
@@ -156,7 +156,7 @@ func (b *batch) pinLarge(s *Session, now Time) {
 	for _, x := range b.large {
 		sh := x.shard
 		sh.lock(&s.loop.locks, now)
-		if _, j := sh.find(x.id); j != nil && sh.heldBy(s.held, j) {
+		if _, j := sh.find(x.id); j != nil && sh.reservedBy(s.reserved, j) {
 			x.body = sh.pin(j, 0)
 			held = append(held, x)
 		}
@@ -195,7 +195,7 @@ func (f *firstJobs) add(t *tube) {
 	heapUp(*f, sooner)
 }
 
-// taken puts the first tube, whose first job was taken, to its place.
+// taken puts the heap right after the first job of the first tube was taken.
 func (f *firstJobs) taken() {
 	h := *f
 	if h[0].ready.First(h[0].shard.table) == 0 {

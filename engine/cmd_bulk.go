@@ -64,7 +64,7 @@ func (b *bulk) turn(s *Session, now Time, out *Output) Outcome {
 		more, err = b.next(&changes)
 		s.unlockAll(b.locks)
 		b.pos = max(b.pos, changes.Pos)
-		left := l.Spend(lockSteps)
+		left := l.Spend(lockCost)
 		switch {
 		case errors.Is(err, journal.ErrRoom):
 			return s.awaitRoom(b.task())
@@ -80,7 +80,7 @@ func (b *bulk) turn(s *Session, now Time, out *Output) Outcome {
 	}
 	out.dependOn(b.pos)
 	if b.done == 0 {
-		out.dependOn(b.shard.vanished())
+		out.dependOn(b.shard.dependsOnEnds())
 	}
 	out.Buf = codec.AppendCount(out.Buf, verbs[b.verb].reply, uint64(b.done))
 	return Done
@@ -100,17 +100,17 @@ func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }
 
 // do does to a job what the command is for. If it fails, nothing has changed.
 func (b *bulk) do(r ref, j *job, out *Output) (err error) {
-	sh, size, cost := b.shard, int(j.size), j.steps()
+	sh, size, cost := b.shard, int(j.size), j.cost()
 	switch b.verb {
 	case kick:
 		err = sh.kick(r, j, out)
 	case move:
-		cost = j.moveSteps()
+		cost = j.moveCost()
 		err = sh.move(r, j, b.to, b.target, out)
 	case remove:
 		err = sh.delete(r, j, out)
 	case flush:
-		err = sh.remove(r, j, out)
+		err = sh.deleteEntirely(r, j, out)
 	}
 	if err != nil {
 		return err

@@ -23,7 +23,7 @@ var (
 // statsOwnConn describes the client's own connection.
 func (s *Session) statsOwnConn(now Time, out *Output) {
 	l := s.loop
-	l.budget -= entrySteps
+	l.budget -= entryCost
 	s.bytesOut += uint64(out.size()) // replies to commands that came in the same read
 	y, pos := s.appendEntry(append(l.scratch[:0], listHead...), &dictionaryForm, now)
 	s.bytesOut -= uint64(out.size())
@@ -215,24 +215,24 @@ type heldJob struct {
 func (s *Session) heldJobs(list []heldJob, n int, now Time) (_ []heldJob, count int, waiting bool, pos journal.Pos) {
 	var set shardSet
 	if s.claimed.Load() == claimFree {
-		set = s.held.set()
+		set = s.reserved.set()
 	} else {
 		// Whoever claims it may add to what it holds, with the lock of a watched shard.
-		s.lockAll(s.watches, now)
-		set = s.watches | s.held.set()
-		s.unlockAll(s.watches)
+		s.lockAll(s.watchedShards, now)
+		set = s.watchedShards | s.reserved.set()
+		s.unlockAll(s.watchedShards)
 	}
 	s.lockAll(set, now)
 	waiting = s.claimed.Load() == claimWaiting
-	for h := s.held.list(); h != nil; h = h.next {
+	for h := s.reserved.list(); h != nil; h = h.next {
 		sh := h.shard
 		if h.jobs.Len() == 0 {
 			continue
 		}
-		pos = max(pos, sh.uncommitted(sh.now))
+		pos = max(pos, sh.dependsOn(sh.now))
 		count += h.jobs.Len()
 		for e := range h.jobs.Least(n) {
-			list = append(list, heldJob{e.ID, e.Key, s.held.made - sh.counters.At(sh.job(e.Ref).counters).order})
+			list = append(list, heldJob{e.ID, e.Key, s.reserved.made - sh.counters.At(sh.job(e.Ref).counters).order})
 		}
 	}
 	s.unlockAll(set)

@@ -9,12 +9,12 @@ func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
-	if !sh.heldBy(s.held, j) && (j.state == reserved || s.onlyWorks()) {
+	if !sh.reservedBy(s.reserved, j) && (j.state == reserved || s.onlyWorks()) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return Done
 	}
-	s.loop.Spend(j.steps() - 1) // any command costs one
+	s.loop.Spend(j.cost() - 1) // any command costs one
 	err := sh.delete(r, j, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyDeleted)
 }

@@ -81,7 +81,7 @@ func (d *deletion) next(out *Output) (more bool, err error) {
 	t := sh.byName[d.tube]
 	d.scans = d.scans || d.passed || d.verb == flush && t != nil && t.reserved > 0
 	if !d.scans || d.scan.done() || t == nil || d.done >= d.most {
-		return d.eraseTombstones(out)
+		return d.deleteTombstones(out)
 	}
 	d.scan.slice(t, func(r ref, j *job) bool {
 		switch {
@@ -95,12 +95,12 @@ func (d *deletion) next(out *Output) (more bool, err error) {
 		}
 		return err == nil
 	})
-	sh.by.spend(scanSteps)
+	sh.by.spend(scanCost)
 	return !d.scan.done() || d.verb == flush, err
 }
 
-// eraseTombstones erases those of a tube that is flushed, some under each lock.
-func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
+// deleteTombstones deletes those of a tube that is flushed, some under each lock.
+func (d *deletion) deleteTombstones(out *Output) (more bool, err error) {
 	if d.verb != flush {
 		return false, nil
 	}
@@ -111,8 +111,8 @@ func (d *deletion) eraseTombstones(out *Output) (more bool, err error) {
 			d.graves = k.tombstones
 		}
 	}
-	n, err := sh.eraseTombstones(d.tube, d.newest, min(d.graves, scanSlice/keyedSteps), out)
-	sh.by.spend(n * keyedSteps)
+	n, err := sh.deleteTombstones(d.tube, d.newest, min(d.graves, scanSlice/keyedCost), out)
+	sh.by.spend(n * keyedCost)
 	if d.graves -= n; n == 0 && err == nil {
 		d.graves = 0 // the others have ended meanwhile
 	}
@@ -151,8 +151,8 @@ func (d *deletionByID) next(out *Output) (more bool, err error) {
 	case d.survey == nil:
 		d.survey = newSurvey(sh, d.tube, reserved, min(d.most-d.done, codec.MaxListJobs))
 	case !d.found:
-		d.found = d.survey.step(t)
-		sh.by.spend(d.survey.takeSteps() + scanSteps)
+		d.found = d.survey.look(t)
+		sh.by.spend(d.survey.takeCost() + scanCost)
 	case d.survey.sort(sortSlice):
 		sh.by.spend(sortSlice)
 	case len(d.survey.found) == 0:

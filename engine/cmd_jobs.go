@@ -13,19 +13,19 @@ type listingJobs struct {
 	pos      journal.Pos
 }
 
-// listPlace remembers where the last list-jobs of a session ended, so that the next one
+// listEnd remembers where the last list-jobs of a session ended, so that the next one
 // can go on there although the job may have gone.
-type listPlace struct {
+type listEnd struct {
 	tube  string
 	state state
-	orderPlace
+	sortKey
 }
 
 // listJobs lists the first jobs of a tube in one state, or those behind the job with the
 // command's id.
 func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	of := stateOf(cmd.State)
-	after, known := s.placeToGoOn(now, of, cmd)
+	after, known := s.whereToGoOn(now, of, cmd)
 	sh, t := s.lockTube(now, cmd.Tube, out)
 	if t == nil {
 		return Done
@@ -42,13 +42,13 @@ func (s *Session) listJobs(now Time, cmd *codec.Command, out *Output) Outcome {
 	return (&listingJobs{survey: v}).turn(s, now, out)
 }
 
-// placeToGoOn finds the place of the job behind which a list is to begin.
-func (s *Session) placeToGoOn(now Time, of state, cmd *codec.Command) (p orderPlace, known bool) {
+// whereToGoOn finds the sort key of the job behind which a list is to begin.
+func (s *Session) whereToGoOn(now Time, of state, cmd *codec.Command) (p sortKey, known bool) {
 	if cmd.ID == 0 || of == reserved {
-		return orderPlace{id: cmd.ID}, true
+		return sortKey{id: cmd.ID}, true
 	}
 	if l := s.loop.listed[s]; l.id == cmd.ID && l.tube == string(cmd.Tube) && l.state == of {
-		return l.orderPlace, true
+		return l.sortKey, true
 	}
 	c := &s.loop.locks
 	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
@@ -60,9 +60,9 @@ func (s *Session) placeToGoOn(now Time, of state, cmd *codec.Command) (p orderPl
 		return p, false // that there is such a job, and its priority, are none of the client's business
 	}
 	if of == ready {
-		return orderPlace{key: uint64(j.pri), id: j.ID}, true
+		return sortKey{key: uint64(j.pri), id: j.ID}, true
 	}
-	return j.place(), j.state == of && sh.tubes[j.tube].name == string(cmd.Tube)
+	return j.sortKey(), j.state == of && sh.tubes[j.tube].name == string(cmd.Tube)
 }
 
 const sortSlice = 256 // jobs that are put into order in one go
@@ -72,11 +72,11 @@ func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 	for !li.surveyed {
 		sh := li.shard
 		sh.lock(&l.locks, now)
-		if li.step(sh.byName[li.tube]) {
-			li.surveyed, li.now, li.pos = true, sh.now, sh.uncommitted(sh.now)
+		if li.look(sh.byName[li.tube]) {
+			li.surveyed, li.now, li.pos = true, sh.now, sh.dependsOn(sh.now)
 		}
 		sh.unlock(&l.locks)
-		if !l.Spend(li.takeSteps()+scanSteps) && !li.surveyed {
+		if !l.Spend(li.takeCost()+scanCost) && !li.surveyed {
 			return s.yield(li)
 		}
 	}
@@ -92,9 +92,9 @@ func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
 func (li *listingJobs) write(s *Session, now Time, out *Output) Outcome {
 	if n := len(li.found); n > 0 {
 		if s.loop.listed == nil {
-			s.loop.listed = make(map[*Session]listPlace)
+			s.loop.listed = make(map[*Session]listEnd)
 		}
-		s.loop.listed[s] = listPlace{li.tube, li.state, li.found[n-1].orderPlace}
+		s.loop.listed[s] = listEnd{li.tube, li.state, li.found[n-1].sortKey}
 	}
 	all := jobItems{li.found, li.now, li.state == delayed || li.state == reserved}
 	again := all
@@ -140,7 +140,7 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	defer sh.unlock(&s.loop.locks)
 	if r := t.first(of); r != 0 {
-		out.dependOn(sh.uncommitted(sh.now))
+		out.dependOn(sh.dependsOn(sh.now))
 		out.appendFound(sh, sh.job(r))
 	} else {
 		s.notFound(sh, out, codec.ReplyNotFound)
@@ -165,8 +165,8 @@ func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	for {
 		sh.lock(&l.locks, now)
 		t := sh.byName[p.tube]
-		done := p.step(t)
-		left := l.Spend(p.takeSteps() + scanSteps)
+		done := p.look(t)
+		left := l.Spend(p.takeCost() + scanCost)
 		if done {
 			break
 		}
@@ -179,7 +179,7 @@ func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	p.sort(len(p.found))
 	for i := range p.found {
 		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
-			out.dependOn(sh.uncommitted(sh.now))
+			out.dependOn(sh.dependsOn(sh.now))
 			out.appendFound(sh, j)
 			return Done
 		}

@@ -85,7 +85,7 @@ func (s *Session) listTubesWatched(now Time, out *Output) Outcome {
 
 // watchedNames are the names in a session's watch list, which does not change while
 // it is listed.
-type watchedNames struct{ left []watch }
+type watchedNames struct{ left []subscription }
 
 func (w *watchedNames) next(b []byte) (_ []byte, ok bool) {
 	if len(w.left) == 0 {

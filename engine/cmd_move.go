@@ -35,12 +35,12 @@ func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
 			s.unlockAll(set)
 			continue
 		}
-		if j.state == reserved && !from.heldBy(s.held, j) || j.state == tombstone {
+		if j.state == reserved && !from.reservedBy(s.reserved, j) || j.state == tombstone {
 			s.notFound(from, out, codec.ReplyNotFound)
 			s.unlockAll(set)
 			return Done
 		}
-		s.loop.Spend(j.moveSteps())
+		s.loop.Spend(j.moveCost())
 		err := from.move(r, j, to, m.to, out)
 		s.unlockAll(set)
 		switch {

@@ -9,7 +9,7 @@ func (s *Session) peek(now Time, id uint64, out *Output) {
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return
 	}
-	out.dependOn(sh.uncommitted(sh.now))
+	out.dependOn(sh.dependsOn(sh.now))
 	out.appendFound(sh, j)
 	sh.unlock(c)
 }
@@ -34,6 +34,6 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return
 	}
-	out.dependOn(sh.uncommitted(sh.now))
+	out.dependOn(sh.dependsOn(sh.now))
 	out.appendFound(sh, sh.job(r))
 }

@@ -14,7 +14,7 @@ import (
 // already and is written there as it arrives, without the shard's lock: no other part of
 // the engine knows of it.
 type incoming struct {
-	id                    uint64 // 0 when there was no memory: the body is dropped
+	id                    uint64 // 0 when there was no memory: the body is discarded
 	pri, delay, ttr, size uint32
 	body                  ref
 	keys                  *journal.Keys  // nil if it has no tags
@@ -93,7 +93,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	t := s.used
 	if in.keys != nil {
-		s.loop.Spend(keyedSteps)
+		s.loop.Spend(keyedCost)
 		if err := s.findDuplicate(sh, in, out); err != nil {
 			return s.abort(sh, in, err)
 		}
@@ -122,7 +122,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 		}
 	}
 	if err != nil {
-		sh.freeJob(r, j)
+		sh.freeRecord(r, j)
 		sh.shared.ids.Put(in.id, 0)
 		return s.abort(sh, in, err)
 	}
@@ -171,7 +171,7 @@ func (s *Session) inserted(err error, id uint64, out *Output) Outcome {
 	default:
 		out.refuse(err)
 	}
-	s.forgetIncoming()
+	s.freeIncoming()
 	return Done
 }
 
@@ -260,21 +260,21 @@ func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
 		out.reply(codec.ReplyOutOfMemory)
 	case !terminated:
 		out.reply(codec.ReplyExpectedCRLF)
-		s.dropIncoming(now)
+		s.discardIncoming(now)
 	case s.loop.engine.draining.Load():
 		out.reply(codec.ReplyDraining)
-		s.dropIncoming(now)
+		s.discardIncoming(now)
 	default:
 		s.incoming.since = now
 		return putting{}.turn(s, now, out)
 	}
-	s.forgetIncoming()
+	s.freeIncoming()
 	return Done
 }
 
-// dropIncoming ends a put that is not to become a job. It reports false when the journal
+// discardIncoming ends a put that is not to become a job. It reports false when the journal
 // has no room for that at this moment.
-func (s *Session) dropIncoming(now Time) (done bool) {
+func (s *Session) discardIncoming(now Time) (done bool) {
 	in := s.incoming
 	if in == nil {
 		return true
@@ -293,29 +293,29 @@ func (s *Session) dropIncoming(now Time) (done bool) {
 			return false
 		}
 	}
-	s.forgetIncoming()
+	s.freeIncoming()
 	return true
 }
 
 // keepIncoming remembers a put that is not finished.
 func (s *Session) keepIncoming(in incoming) {
 	l := s.loop
-	if n := len(l.freeIncoming); n > 0 {
-		s.incoming = l.freeIncoming[n-1]
-		l.freeIncoming = l.freeIncoming[:n-1]
+	if n := len(l.spareIncoming); n > 0 {
+		s.incoming = l.spareIncoming[n-1]
+		l.spareIncoming = l.spareIncoming[:n-1]
 	} else {
 		s.incoming = new(incoming)
 	}
 	*s.incoming = in
 }
 
-// forgetIncoming keeps the memory of a put that has ended for the next one, unless there is
+// freeIncoming keeps the memory of a put that has ended for the next one, unless there is
 // enough of that.
-func (s *Session) forgetIncoming() {
+func (s *Session) freeIncoming() {
 	if in := s.incoming; in != nil {
 		*in = incoming{}
-		if l := s.loop; len(l.freeIncoming) < maxQueueCap {
-			l.freeIncoming = append(l.freeIncoming, in)
+		if l := s.loop; len(l.spareIncoming) < maxQueueCap {
+			l.spareIncoming = append(l.spareIncoming, in)
 		}
 		s.incoming = nil
 	}
@@ -352,8 +352,8 @@ func (s *Session) findDuplicate(sh *shard, in *incoming, out *Output) error {
 		sh.loseKey(k)
 		return nil
 	}
-	out.observes()
-	out.dependOn(sh.uncommitted(sh.now))
+	out.showsState()
+	out.dependOn(sh.dependsOn(sh.now))
 	if j.state != tombstone && in.pri < j.pri {
 		if err := sh.raise(r, j, in.pri, out); err != nil {
 			return err

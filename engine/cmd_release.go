@@ -9,11 +9,11 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	ch := sh.present(j)
 	ch.release(cmd, now)
-	if sh.tubes[j.tube].judge(&ch) {
+	if sh.tubes[j.tube].exhausts(&ch) {
 		sh.unlock(&s.loop.locks)
 		return s.releaseDead(now, cmd, out)
 	}
-	s.loop.Spend(j.steps() - 1) // any command costs one
+	s.loop.Spend(j.cost() - 1) // any command costs one
 	err := sh.change(r, j, &ch, out)
 	sh.dispatch(sh.tubes[j.tube])
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
@@ -49,7 +49,7 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 			s.unlockAll(set)
 			continue
 		}
-		if !sh.heldBy(s.held, j) {
+		if !sh.reservedBy(s.reserved, j) {
 			s.notFound(sh, out, codec.ReplyNotFound)
 			s.unlockAll(set)
 			return Done
@@ -57,7 +57,7 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 		ch := sh.present(j)
 		ch.release(cmd, now)
 		var err error
-		if t := sh.tubes[j.tube]; !t.judge(&ch) {
+		if t := sh.tubes[j.tube]; !t.exhausts(&ch) {
 			err = sh.change(r, j, &ch, out)
 			sh.dispatch(t)
 		} else {
@@ -67,7 +67,7 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 				dead = to.self
 				continue
 			}
-			s.loop.Spend(j.moveSteps())
+			s.loop.Spend(j.moveCost())
 			err = sh.buryDead(r, j, ch, to, out)
 		}
 		s.unlockAll(set)

@@ -11,10 +11,10 @@ import (
 // given time for one.
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
-	s.loop.budget -= len(s.watched) / watchesPerStep
+	s.loop.budget -= len(s.watched) / watchesPerCost
 	// The shards in which it has reserved jobs matter only for the safety
 	// margin, but they must be looked at in the same moment.
-	set := s.watches | s.held.set()
+	set := s.watchedShards | s.reserved.set()
 	s.lockAll(set, now)
 	outcome := s.reserveFirst(now, until, out)
 	s.unlockAll(set)
@@ -38,8 +38,8 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	}
 	if first != nil {
 		sh := from.shard
-		pos := sh.uncommitted(first.at())
-		if err := sh.reserve(s.holdings(), r, first); err != nil {
+		pos := sh.dependsOn(first.at())
+		if err := sh.reserve(s.reservationSet(), r, first); err != nil {
 			out.reply(codec.ReplyOutOfMemory)
 			return Done
 		}
@@ -55,7 +55,7 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 // locks are held.
 func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 	soon := MaxTime
-	for h := s.held.list(); h != nil; h = h.next {
+	for h := s.reserved.list(); h != nil; h = h.next {
 		soon = min(soon, h.marginBegins())
 	}
 	switch {
@@ -87,12 +87,12 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	if j.state == ready {
 		since = j.at()
 	}
-	pos := sh.uncommitted(since)
+	pos := sh.dependsOn(since)
 	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.barrier != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
 	s.becomeWorker()
-	if err := sh.reserve(s.holdings(), r, j); err != nil {
+	if err := sh.reserve(s.reservationSet(), r, j); err != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
 	out.dependOn(pos)

@@ -67,13 +67,13 @@ var statsCommands = [...]codec.Op{
 	codec.OpListTubesWatched, codec.OpPauseTube,
 }
 
-// statsSteps is what it takes to look at all shards and to ask the system for the
+// statsCost is what it takes to look at all shards and to ask the system for the
 // processor time.
-const statsSteps = 32
+const statsCost = 32
 
 func (s *Session) stats(now Time, out *Output) {
 	l := s.loop
-	l.budget -= statsSteps
+	l.budget -= statsCost
 	e := l.engine
 	t := e.snapshot(&l.locks, now)
 	y := yaml(append(l.scratch[:0], "---\n"...))
@@ -129,7 +129,7 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return
 	}
-	out.dependOn(sh.uncommitted(sh.now))
+	out.dependOn(sh.dependsOn(sh.now))
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.quoted("name", t.name)
 	y.number("current-jobs-urgent", uint64(t.ready.Urgent()))
@@ -156,7 +156,7 @@ func (s *Session) statsJob(now Time, id uint64, out *Output) {
 		return
 	}
 	defer sh.unlock(&l.locks)
-	out.dependOn(sh.uncommitted(sh.now))
+	out.dependOn(sh.dependsOn(sh.now))
 	var n counters
 	if j.counters != 0 {
 		n = *sh.counters.At(j.counters)

@@ -9,7 +9,7 @@ func (s *Session) touch(now Time, id uint64, out *Output) {
 	if sh == nil {
 		return
 	}
-	h := sh.holdings[j.Next]
+	h := sh.reservations[j.Next]
 	h.jobs.Remove(sh.table, &j.Links)
 	j.At = int64(now + seconds(j.ttr))
 	h.add(r, j)

@@ -9,20 +9,20 @@ import (
 // touchingAll is a touch-all: it touches what the session has reserved when it begins,
 // shard by shard.
 type touchingAll struct {
-	at      Time     // when it began
-	holding *holding // of the session, which is next
-	cursor  ref      // of a scan of that holding's shard; 0 if there is none
-	touched uint64
+	at           Time          // when it began
+	reservations *reservations // of the session, which is next
+	cursor       ref           // of a scan of their shard; 0 if there is none
+	touched      uint64
 }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{at: now, holding: s.held.list()}).turn(s, now, out)
+	return (&touchingAll{at: now, reservations: s.reserved.list()}).turn(s, now, out)
 }
 
 func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 	l := s.loop
-	for ta.holding != nil {
-		h := ta.holding
+	for ta.reservations != nil {
+		h := ta.reservations
 		sh := h.shard
 		sh.lock(&l.locks, now)
 		before := ta.touched
@@ -32,7 +32,7 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 			ta.scan(h)
 		}
 		sh.unlock(&l.locks)
-		if !l.Spend(int(ta.touched-before)+scanSteps) && ta.holding != nil {
+		if !l.Spend(int(ta.touched-before)+scanCost) && ta.reservations != nil {
 			return s.yield(ta)
 		}
 	}
@@ -40,18 +40,18 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 	return Done
 }
 
-// few touches all jobs of a holding that has not many.
-func (ta *touchingAll) few(h *holding) {
+// few touches all of a few reservations.
+func (ta *touchingAll) few(h *reservations) {
 	for _, r := range slices.AppendSeq(make([]ref, 0, scanSlice), h.jobs.All()) {
 		ta.touch(h, r, h.shard.job(r))
 		ta.touched++
 	}
-	ta.holding = h.next
+	ta.reservations = h.next
 }
 
-// scan touches the holding's jobs among the next slice of the shard's jobs. In the holding's
+// scan touches the session's jobs among the next slice of the shard's jobs. In their
 // heap, which changes meanwhile, some could be missed. A job whose record moves is met twice.
-func (ta *touchingAll) scan(h *holding) {
+func (ta *touchingAll) scan(h *reservations) {
 	if ta.cursor == 0 {
 		// No time to run that began before ends as late as those that begin now, which
 		// tells the jobs that were touched from the others.
@@ -63,13 +63,13 @@ func (ta *touchingAll) scan(h *holding) {
 		}
 	})
 	if ta.cursor == 0 {
-		ta.holding = h.next
+		ta.reservations = h.next
 	}
 }
 
 // touch starts the time to run of a job anew. It returns false if the job has as much time
 // already.
-func (ta *touchingAll) touch(h *holding, r ref, j *job) bool {
+func (ta *touchingAll) touch(h *reservations, r ref, j *job) bool {
 	end := ta.at + seconds(j.ttr)
 	if end <= j.at() {
 		return false

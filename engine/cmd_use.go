@@ -24,6 +24,6 @@ func (s *Session) use(now Time, name []byte, out *Output) {
 	out.Buf = codec.AppendUsing(out.Buf, name)
 	old.shard.lock(c, now)
 	old.using--
-	old.shard.dropIfUnused(old)
+	old.shard.removeIfUnused(old)
 	old.shard.unlock(c)
 }

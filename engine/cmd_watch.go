@@ -13,9 +13,9 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	sh.lock(c, now)
 	old := sh.byName[string(name)]
 	sh.unlock(c)
-	s.loop.budget -= len(s.watched) / watchesPerStep
+	s.loop.budget -= len(s.watched) / watchesPerCost
 	// A tube that it watches stays. A long list is not searched under the lock.
-	if old != nil && s.watchIndex(old) >= 0 {
+	if old != nil && s.indexOf(old) >= 0 {
 		out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 		return
 	}
@@ -33,16 +33,16 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	}
 	t.watching++
 	sh.unlock(c)
-	s.watched = append(s.watched, watch{waiter: s, tube: t})
-	s.watches |= 1 << sh.number
+	s.watched = append(s.watched, subscription{waiter: s, tube: t})
+	s.watchedShards |= 1 << sh.number
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
 // ignore takes a tube off the watch list. The last entry takes its place.
 func (s *Session) ignore(now Time, name []byte, out *Output) {
 	c := &s.loop.locks
-	s.loop.budget -= len(s.watched) / watchesPerStep
-	i := slices.IndexFunc(s.watched, func(w watch) bool { return w.tube.name == string(name) })
+	s.loop.budget -= len(s.watched) / watchesPerCost
+	i := slices.IndexFunc(s.watched, func(w subscription) bool { return w.tube.name == string(name) })
 	if i >= 0 && len(s.watched) == 1 {
 		out.reply(codec.ReplyNotIgnored)
 		return
@@ -51,11 +51,11 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		t := s.watched[i].tube
 		last := len(s.watched) - 1
 		s.watched[i] = s.watched[last]
-		s.watched[last] = watch{}
+		s.watched[last] = subscription{}
 		s.watched = s.watched[:last]
-		s.watches = 0
+		s.watchedShards = 0
 		for i := range s.watched {
-			s.watches |= 1 << s.watched[i].tube.shard.number
+			s.watchedShards |= 1 << s.watched[i].tube.shard.number
 		}
 		// Whoever has gone to another tube needs no list any more. Whoever has come back to
 		// the first one may do so again and again.
@@ -65,14 +65,14 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		}
 		t.shard.lock(c, now)
 		t.watching--
-		t.shard.dropIfUnused(t)
+		t.shard.removeIfUnused(t)
 		t.shard.unlock(c)
 	}
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
 // watchIndex is where a tube stands in the watch list, -1 if it does not.
-func (s *Session) watchIndex(t *tube) int {
+func (s *Session) indexOf(t *tube) int {
 	for i := range s.watched {
 		if s.watched[i].tube == t {
 			return i

@@ -23,7 +23,7 @@ func TestTheRollIsASortedListOfSessions(t *testing.T) {
 		var want []*Session
 		gone := &Session{}
 		strike := func(i int) {
-			r.strike(want[i])
+			r.remove(want[i])
 			gone = want[i]
 			want = slices.Delete(want, i, i+1)
 		}
@@ -31,7 +31,7 @@ func TestTheRollIsASortedListOfSessions(t *testing.T) {
 			"enter": func(t *rapid.T) {
 				for range rapid.IntRange(1, 300).Draw(t, "sessions") {
 					s := new(Session)
-					r.enter(s)
+					r.add(s)
 					want = append(want, s)
 				}
 			},
@@ -109,13 +109,13 @@ func TestAListOfManyConnectionsKeepsToItsRounds(t *testing.T) {
 		if len(ids) != want || want > 0 && (ids[0] != uint64(after+1) || ids[want-1] != uint64(after+want)) {
 			t.Fatalf("behind %d: %d connections", after, len(ids))
 		}
-		if most := want*entrySteps/roundSteps + 1; want > 0 && rounds < most {
+		if most := want*entryCost/roundBudget + 1; want > 0 && rounds < most {
 			t.Errorf("%d connections took %d rounds, want at least %d", want, rounds, most)
 		}
 		after += want
 	}
-	if most := roundSteps + 2*callSlice*entrySteps; l.most > most {
-		t.Errorf("a round took %d steps; its budget is %d", l.most, roundSteps)
+	if most := roundBudget + 2*callSlice*entryCost; l.most > most {
+		t.Errorf("a round took %d steps; its budget is %d", l.most, roundBudget)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
 		}
 		sh.unlock(&by)
 	}
-	if n := l.rounds(); n < 3 || l.most > roundSteps+roundSteps/4 {
+	if n := l.rounds(); n < 3 || l.most > roundBudget+roundBudget/4 {
 		t.Errorf("%d rounds, of up to %d steps", n, l.most)
 	}
 	list := c.took()

@@ -31,7 +31,7 @@
 //	f := e.Follow(engine.Always)        // f.Full, f.Update, f.Delete, f.Setting: as others record it
 //	f.Strict()                          // from here on, each record once and in order
 //	for f.Tidy() { ... }                // between records: memory is given back
-//	f.RecordIn(office)
+//	f.RecordIn(log)
 //	f.Serve(nextID, now)
 //	...
 //	e.Discard()                         // the loops have ended: all memory is given back
@@ -55,19 +55,36 @@
 // Time-outs and closes take the same step, so a session never gets two jobs, and no
 // job goes to one that has left.
 //
-// Each command has a file, cmd_NAME.go. All of them change jobs by one function,
-// which takes a description of what the job will be, records it in the journal, makes it and
-// queues the job: see change.go. Deadlines, recovery and standbys use the same.
+// The package has two floors, and a file's name says on which it is. What lies under the lock
+// of a shard stands in shard*.go: it knows no session and no loop, only a waiter that it may
+// claim, and the budget from which what it does is paid. Above it are sessions, loops,
+// commands and the engine (session*.go, loop*.go, cmd_*.go, engine*.go); a test keeps the
+// floors apart. Commands over all jobs of a tube share a runner (cmd_bulk.go), and lists a
+// writer (cmd_list.go).
+//
+// A job's state changes by shard.apply alone, which takes a description of what the job will be
+// (shard_change.go): for commands, deadlines, recovery and standbys. Commands record the
+// description in the journal first. Whoever has changed a job dispatches its tube before the
+// lock is released: that hands ready jobs to waiters. Only touch, raised priorities of jobs that
+// are not ready, and the ends of jobs go another way.
 //
 // Job records lie in slabs outside the collected heap, refer to each other by
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every
 // queue is a list or a heap, every deadline is in a timing wheel (internal/queue).
 //
+// # Locks
+//
+// They are taken in this order: Engine.life, Engine.walks, Engine.loopsMu, the shards by
+// number, and then at most one of those that are held for a moment only: of the registry, the
+// settings, the index of ids, the roll, a loop's mailbox or alarm, and the arena. With the lock
+// of an alarm held, Waker.Alarm is called. A shard that does what is due may try the lock of one
+// with a smaller number, and does not wait for it.
+//
 // # Dead letters
 //
 // A tube may have a setting: so many attempts, that is releases and time-outs since the put
 // or the last kick, and the name of a dead tube. A job that has used up its attempts is
-// buried there (deadletter.go). Settings belong to names: they lie in the shard of the name,
+// buried there. Settings belong to names: they lie in the shard of the name,
 // and a tube refers to its own. A release takes the locks of both shards in order. A
 // time-out comes while its shard is locked, perhaps with others: it waits for the lock of the
 // dead tube's shard only if that has a greater number; otherwise, if the lock is taken, the
@@ -77,10 +94,10 @@
 //
 // A job that was put with tags has keys: a unique one, which no other job of its tube has,
 // and a limited one, of which only so many jobs of the tube are reserved at once. They
-// lie in a table of the shard beside the jobs (keys.go), and have no part in what is done to
+// lie in a table of the shard beside the jobs, and have no part in what is done to
 // jobs without keys. A job that its limit keeps from being reserved is ready, and stands
-// apart from those that can be (limitedkeys.go). A deleted job may leave a tombstone, which keeps
-// its unique key for some time: the job's record, which no command finds (tombstones.go).
+// apart from those that can be. A deleted job may leave a tombstone, which keeps its unique key
+// for some time: the job's record, which no command finds.
 //
 // # Connections
 //
@@ -116,8 +133,8 @@
 //     tubes lie in two shards, both are locked. (In a standby a record may replace the tube.)
 //   - A unique key has at most one holder in a tube. It is a job or a tombstone.
 //   - Of a limited key no job becomes reserved while as many are as its limit says.
-//   - Sessions are served first come, first served, in each tube. One that was to get a job
-//     which was gone before it could be told of it waits on behind the others.
+//   - Sessions are served first come, first served, in each tube. If a job that was handed
+//     over is gone before the reply, the session waits again, at the end of the queue.
 //   - No deadline is met early. A command sees everything that was due before
 //     it in the shards that it touches, however late the timers are; unless
 //     thousands of jobs are due at once, for these become ready in turns.
@@ -131,13 +148,40 @@
 //   - Nobody waits long for somebody else. What takes long (kick, lists, hand-overs and
 //     time-outs of many sessions, the close of a client with many reservations) is done
 //     in slices: under a shard's lock some hundred jobs, in one round of a loop as much as its
-//     budget of steps allows. Under a lock nothing waits for a disk, and no memory is given
+//     budget allows. Under a lock nothing waits for a disk, and no memory is given
 //     back to the system.
-//   - What a reply tells, also that something is not there, is on record up to
-//     Output.Pos; except that stats and list-tubes may count what a crash undoes. Where
-//     another server may take over (see [Barrier]), a commit up to there also proves that none
-//     had done so. A command that finds no room in the journal has changed nothing and is
-//     executed again when there is some.
+//   - What a reply tells is on record up to Output.Pos; except that stats and list-tubes may
+//     count what a crash undoes. A reply that shows a job depends on the record that made it
+//     so, and one that says that something is not there on the last end of a job in the shard
+//     (shard.dependsOn, dependsOnEnds). Without a cluster that is all. In a cluster another
+//     server may have taken over before the reply: then a reply that shows state depends on
+//     [Barrier] as well, unless a record of its own command stands behind that state, whose
+//     commit tells the same (Output.showsState, recorded).
+//   - A command that finds no room in the journal has changed nothing and is executed again
+//     when there is some.
+//
+// # Words
+//
+//   - attempt: a release or a time-out since the put or the last kick
+//   - bulk: a command over many jobs of a tube
+//   - claim: the atomic step that ends a session's wait
+//   - cost: what something takes of a round's budget
+//   - credit: memory that a loop may give to jobs
+//   - delete: end a job; remove: take out of a collection; free: give memory back; discard: not
+//     keep what has arrived
+//   - dispatch: hand ready jobs of a tube to waiters
+//   - group: the jobs of one limited key and one limit
+//   - keyspace: the unique keys of a tube
+//   - lock set: the shards that a goroutine has locked
+//   - place: a job's shard, and its record there
+//   - reservations: what a session has reserved
+//   - retire: say that an id will never be a job's again
+//   - roll: the list of all open sessions
+//   - round: what a loop does between two polls
+//   - subscription: a session's interest in a tube
+//   - tombstone: what keeps the unique key of a deleted job
+//   - turn: what a task does of its work in one go
+//   - waker: what gets a sleeping loop to look
 //
 // # Limits
 //

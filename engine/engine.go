@@ -19,7 +19,7 @@ type Engine struct {
 	shared
 	defaultShard *shard // of the tube that always exists
 	defaultTube  *tube
-	emptyTube    *tube // takes the place of the default tube for those who may not have that; see grant.go
+	emptyTube    *tube // takes the place of the default tube for those who may not have that; see session_grant.go
 	roll         roll
 	draining     atomic.Bool
 
@@ -49,15 +49,15 @@ func New(cfg Config) *Engine {
 	e.ClockSet(cfg.Start)
 	for i := range n {
 		sh := &shard{
-			shared:   &e.shared,
-			number:   i,
-			self:     1 << i,
-			byName:   make(map[string]*tube),
-			jobs:     arena.NewSlab[job](),
-			counters: arena.NewSlab[counters](),
-			holdings: make([]*holding, 1),
-			due:      MaxTime,
-			armed:    MaxTime,
+			shared:       &e.shared,
+			number:       i,
+			self:         1 << i,
+			byName:       make(map[string]*tube),
+			jobs:         arena.NewSlab[job](),
+			counters:     arena.NewSlab[counters](),
+			reservations: make([]*reservations, 1),
+			due:          MaxTime,
+			armed:        MaxTime,
 		}
 		sh.tidier.shard = sh
 		sh.tidier.timer.Owner = &sh.tidier

@@ -35,7 +35,7 @@ func (e *Engine) Discard() {
 	}
 }
 
-// discard drops all that belongs to the shard's tubes.
+// discard frees all that belongs to the shard's tubes.
 func (sh *shard) discard() {
 	sh.jobs.Discard()
 	sh.counters.Discard()
@@ -44,13 +44,13 @@ func (sh *shard) discard() {
 	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
 	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
 	sh.keyspaces, sh.tombstones.heap = hashTable[keyspace, byTubeName]{}, queue.Heap{}
-	sh.holdings, sh.freeHoldings = nil, nil
+	sh.reservations, sh.freeReservations = nil, nil
 	sh.retired = ids.Retirement{}
 	sh.totals = shardTotals{}
 	sh.alarm, sh.wheel, sh.due = nil, queue.Wheel{}, MaxTime
 }
 
-// clear forgets all tubes.
+// clear removes all tubes.
 func (g *registry) clear() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

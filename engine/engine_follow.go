@@ -86,7 +86,7 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 			return replaced, err
 		}
 		old.takeOut(j)
-		old.erase(ref, j)
+		old.free(ref, j)
 		old.unlock(&f.locks)
 	}
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
@@ -153,7 +153,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 			err = fmt.Errorf("job %d leaves a tombstone that is not its own", r.ID)
 		} else {
 			old.takeOut(j)
-			old.erase(ref, j)
+			old.free(ref, j)
 		}
 		old.unlock(&f.locks)
 	case f.strict:
@@ -217,7 +217,7 @@ func (f *Follower) Delete(id uint64) (segment uint32) {
 	defer sh.unlock(&f.locks)
 	segment = j.segment
 	sh.takeOut(j)
-	sh.erase(ref, j)
+	sh.free(ref, j)
 	return segment
 }
 

@@ -9,9 +9,9 @@ import (
 // What a command does to all jobs of a tube is done in rounds that others share, and to
 // the end.
 func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
-	n, some := 2*roundSteps+10, roundSteps+1000
+	n, some := 2*roundBudget+10, roundBudget+1000
 	if proof {
-		n, some = 3*roundSteps+10, 8000
+		n, some = 3*roundBudget+10, 8000
 	}
 	bury := func(t *testing.T, c *simConn) {
 		for i := range n {
@@ -54,20 +54,20 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), put, 0, 0},
 		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), bury, 0, 0},
 		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), hold, 0, 0},
-		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), putKeyed, 0, keyedSteps},
-		{"flush-tube default", "FLUSHED 0\r\n", leaveTombstones, 0, keyedSteps},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), putKeyed, 0, keyedCost},
+		{"flush-tube default", "FLUSHED 0\r\n", leaveTombstones, 0, keyedCost},
 		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), bury, n, 0},
-		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), buryKeyed, n, keyedSteps},
+		{"kick-tube default 99999", fmt.Sprintf("KICKED %d\r\n", n), buryKeyed, n, keyedCost},
 		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), put, 0, 0},
-		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), putKeyed, 0, keyedSteps},
+		{"delete-tube-jobs default ready 99999", fmt.Sprintf("DELETED %d\r\n", n), putKeyed, 0, keyedCost},
 		{fmt.Sprintf("delete-tube-jobs default ready %d", some), fmt.Sprintf("DELETED %d\r\n", some), put, n - some, 0},
 		{"delete-tube-jobs default reserved 99999", fmt.Sprintf("DELETED %d\r\n", n), hold, 0, 0},
 		{fmt.Sprintf("delete-tube-jobs default reserved %d", n-2), fmt.Sprintf("DELETED %d\r\n", n-2), hold, 0, 3},
 		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), put, n, 2},
 		{"move-tube default buried other 99999", fmt.Sprintf("MOVED %d\r\n", n), bury, 0, 2},
-		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putKeyed, n, keyedMoveSteps},
-		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putShuffled, n, keyedMoveSteps},
-		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), putShuffled, 0, keyedSteps},
+		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putKeyed, n, keyedMoveCost},
+		{"move-tube default ready other 99999", fmt.Sprintf("MOVED %d\r\n", n), putShuffled, n, keyedMoveCost},
+		{"flush-tube default", fmt.Sprintf("FLUSHED %d\r\n", n), putShuffled, 0, keyedCost},
 		{"touch-all", fmt.Sprintf("TOUCHED_ALL %d\r\n", n), hold, 0, 0},
 	} {
 		t.Run(strings.ReplaceAll(c.command, " ", "_"), func(t *testing.T) {
@@ -81,10 +81,10 @@ func TestCommandsOverManyJobsKeepToTheirRounds(t *testing.T) {
 				t.Fatalf("all is done at once: %q", client.took())
 			}
 			rounds := l.rounds()
-			if l.most > roundSteps+2*scanSlice {
-				t.Errorf("a round took %d steps; its budget is %d", l.most, roundSteps)
+			if l.most > roundBudget+2*scanSlice {
+				t.Errorf("a round took %d steps; its budget is %d", l.most, roundBudget)
 			}
-			if least := n * c.steps / (roundSteps + 2*scanSlice); rounds < least {
+			if least := n * c.steps / (roundBudget + 2*scanSlice); rounds < least {
 				t.Errorf("it took %d rounds, want at least %d", rounds, least)
 			}
 			if got := client.took(); got != c.reply {
@@ -111,8 +111,8 @@ func TestALongListKeepsToItsRounds(t *testing.T) {
 	}
 	rounds := l.rounds()
 	// How long the list is going to be is counted in one go.
-	if most := roundSteps + scanSlice + 10_000/4; l.most > most || rounds < n/roundSteps {
-		t.Errorf("%d rounds of up to %d steps, want at least %d of at most %d", rounds, l.most, n/roundSteps, most)
+	if most := roundBudget + scanSlice + 10_000/4; l.most > most || rounds < n/roundBudget {
+		t.Errorf("%d rounds of up to %d steps, want at least %d of at most %d", rounds, l.most, n/roundBudget, most)
 	}
 	if got := strings.Count(c.took(), "- id: "); got != 10_000 {
 		t.Errorf("the list has %d jobs", got)

@@ -99,7 +99,7 @@ func TestAListGoesOnBehindNoJobOfATubeThatIsNotTheClients(t *testing.T) {
 // Whose list is short because most tubes are not the client's does not keep others
 // from their turn.
 func TestAListOfGrantedTubesIsMadeInTurns(t *testing.T) {
-	const n = 3 * roundSteps
+	const n = 3 * roundBudget
 	s := newSim(100, 1)
 	other := s.open()
 	want := "---\n"
@@ -115,7 +115,7 @@ func TestAListOfGrantedTubesIsMadeInTurns(t *testing.T) {
 	if c.start(t, "list-tubes") != Wait {
 		t.Fatal("the list comes at once")
 	}
-	if rounds := l.rounds(); rounds < 4 || l.most > roundSteps+wakeSteps {
+	if rounds := l.rounds(); rounds < 4 || l.most > roundBudget+wakeCost {
 		t.Errorf("%d rounds of up to %d steps", rounds, l.most)
 	}
 	if got, want := c.took(), fmt.Sprintf("OK %d\r\n%s\r\n", len(want), want); got != want {
@@ -146,7 +146,7 @@ func TestASessionWithAGrantLeavesNothingBehind(t *testing.T) {
 
 // What access control costs, those pay who use it.
 func TestAGrantMakesNoOtherSessionBigger(t *testing.T) {
-	if n := unsafe.Sizeof(Session{}); n > 112+unsafe.Sizeof(watch{}) {
+	if n := unsafe.Sizeof(Session{}); n > 112+unsafe.Sizeof(subscription{}) {
 		t.Errorf("a session has %d bytes", n)
 	}
 	if n := unsafe.Sizeof(wait{}); n > 144 { // what the allocator gives anyway

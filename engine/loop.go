@@ -27,7 +27,7 @@ type Loop struct {
 	waker  Waker
 	peers  Carrier // the waker, if it is a Carrier; otherwise nil
 	locks  lockSet
-	budget int // steps that are left of this round
+	budget int // what is left of this round, in units of cost
 
 	// What has had its share of this round. The rest waits for others, or for the next round.
 	behind   bool // deadlines are left: sessions that can go on come first
@@ -66,12 +66,12 @@ type Loop struct {
 	// see Engine.Walk. The loop changes it, anybody may read it.
 	ahead [2]atomic.Int32
 
-	listed map[*Session]listPlace // where the last list-jobs of each session that sent one ended
+	listed map[*Session]listEnd // where the last list-jobs of each session that sent one ended
 
-	ids          ids.Block
-	credit       credit
-	freeIncoming []*incoming
-	scratch      []byte // for statistics, whose length goes first in the reply
+	ids           ids.Block
+	credit        credit
+	spareIncoming []*incoming
+	scratch       []byte // for statistics, whose length goes first in the reply
 
 	counts loopCounts
 }
@@ -83,20 +83,19 @@ type loopCounts struct {
 	opened, sessions, producers, workers, waiting atomic.Int64
 }
 
-// A round is what a loop does between two polls for input. Its budget is counted in
-// steps of about a quarter of a microsecond, so that a round is over after about a
-// millisecond, and that it is can be tested without a clock.
+// A round is what a loop does between two polls for input. Its budget is counted in units of
+// cost (4,096 are about 1 ms), so tests need no clock.
 const (
-	roundSteps = 4096
+	roundBudget = 4096
 
-	wakeSteps   = 32 // to wake a session: its reply is a write of its own, of about 8 µs
-	expireSteps = 4  // to end a session's wait
+	wakeCost   = 32 // to wake a session: its reply is a write of its own, of about 8 µs
+	expireCost = 4  // to end a session's wait
 )
 
 // NewLoop adds an event loop to the engine, which divides the shards' deadlines among
 // its loops anew. Any goroutine may call it.
 func (e *Engine) NewLoop(waker Waker) *Loop {
-	l := &Loop{engine: e, waker: waker, due: MaxTime, budget: roundSteps}
+	l := &Loop{engine: e, waker: waker, due: MaxTime, budget: roundBudget}
 	l.alarm.Store(int64(MaxTime))
 	l.locks = lockSet{budget: &l.budget, credit: &l.credit}
 	l.peers, _ = waker.(Carrier)
@@ -124,17 +123,17 @@ func (e *Engine) NewLoop(waker Waker) *Loop {
 func (l *Loop) Busy() bool { return l.locks.held != 0 }
 
 // Refill begins a round: the loop has polled for input since the last one.
-func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundSteps, false, false }
+func (l *Loop) Refill() { l.budget, l.behind, l.gaveBack = roundBudget, false, false }
 
-// Spend takes steps off the round's budget and tells whether any are left. A single
+// Spend takes a cost off the round's budget and tells whether any is left. A single
 // command of a client's is executed without; what takes long waits for the next
 // round.
-func (l *Loop) Spend(steps int) bool {
-	l.budget -= steps
+func (l *Loop) Spend(cost int) bool {
+	l.budget -= cost
 	return l.budget > 0
 }
 
-// Left is how many steps are left of the round's budget. It is negative when more were
+// Left is what is left of the round's budget. It is negative when more were
 // spent than there were.
 func (l *Loop) Left() int { return l.budget }
 
@@ -152,7 +151,7 @@ func (l *Loop) Next(now Time) *Session {
 	l.ids.GiveBack()
 	for l.budget > 0 {
 		if Time(l.alarm.Load()) <= now && (!l.behind || l.turns.empty()) {
-			l.meet(now)
+			l.fireDue(now)
 		}
 		if l.hasMail.Load() {
 			l.takeMail()
@@ -173,7 +172,7 @@ func (l *Loop) Next(now Time) *Session {
 			break
 		}
 		if s := l.turns.pop(); s.goOn(now) {
-			l.budget -= wakeSteps
+			l.budget -= wakeCost
 			return s
 		}
 	}
@@ -251,9 +250,9 @@ func (l *Loop) alarmCame() {
 	l.alarmMu.Unlock()
 }
 
-// meet does what is due in the loop's shards, and ends the waits that have run out, with
+// fireDue does what is due in the loop's shards, and ends the waits that have run out, with
 // half of what is left of the budget. What is not done by then is due again at once.
-func (l *Loop) meet(now Time) {
+func (l *Loop) fireDue(now Time) {
 	kept := l.budget / 2
 	l.budget -= kept
 	l.alarmCame()
@@ -267,7 +266,7 @@ func (l *Loop) meet(now Time) {
 		sh := shards[l.next%len(shards)]
 		l.next++
 		sh.lock(&l.locks, now)
-		l.budget -= lockSteps
+		l.budget -= lockCost
 		sh.armed = MaxTime
 		sh.setAlarm()
 		sh.unlock(&l.locks)

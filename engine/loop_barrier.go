@@ -19,10 +19,10 @@ var ownOps = [256]bool{
 // that clients share and no record behind that state proves it already. Without a
 // [Barrier] it does nothing.
 func (l *Loop) Barrier(out *Output) {
-	if b := l.engine.barrier; b != nil && out.observed {
+	if b := l.engine.barrier; b != nil && out.showState {
 		out.dependOn(b.Barrier())
 	}
-	out.observed = false
+	out.showState = false
 }
 
 // recordIn makes changes go into a journal, nil for none.

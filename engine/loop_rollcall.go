@@ -77,8 +77,8 @@ func (l *Loop) answerCall(now Time) {
 }
 
 const (
-	callSlice  = 16 // sessions that are described before others have their turn
-	entrySteps = 8  // to describe one
+	callSlice = 16 // sessions that are described before others have their turn
+	entryCost = 8  // to describe one
 )
 
 // visit describes some sessions of the loop. It returns true when all are.
@@ -92,7 +92,7 @@ func (c *rollCall) visit(l *Loop, now Time) (done bool) {
 			return false
 		}
 		n++
-		l.budget -= entrySteps + len(s.watched)/watchesPerStep
+		l.budget -= entryCost + len(s.watched)/watchesPerCost
 		if s.flags&isOpen == 0 || c.grant != nil && !c.grant.permitsAll(s) {
 			continue
 		}

@@ -21,7 +21,7 @@ func TestRegistryMovesTheLastTubeIntoAGap(t *testing.T) {
 	for n := range 500 {
 		if i := rnd.IntN(len(list)); i > 0 && rnd.IntN(2) == 0 {
 			gone := list[i]
-			gone.shard.dropIfUnused(gone)
+			gone.shard.removeIfUnused(gone)
 			last := len(list) - 1
 			list[i] = list[last]
 			list = list[:last]

@@ -194,7 +194,7 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	c.decoder.MaxJobSize = r.engine.cfg.MaxJobSize
 	c.decoder.Extensions = true
 	c.loop.Open(&c.session, r.now)
-	c.session.held = &holdings{made: turn}
+	c.session.reserved = &reservationSet{made: turn}
 	c.loop.owed = true
 	c.client = r.model.open()
 	r.conns = append(r.conns, c)
@@ -329,8 +329,8 @@ func (r *rig) connOf(s *Session) *rigConn {
 }
 
 // holderOf is the connection whose reservations these are.
-func (r *rig) holderOf(hs *holdings) *rigConn {
-	return r.conns[slices.IndexFunc(r.conns, func(c *rigConn) bool { return c.session.held == hs })]
+func (r *rig) holderOf(hs *reservationSet) *rigConn {
+	return r.conns[slices.IndexFunc(r.conns, func(c *rigConn) bool { return c.session.reserved == hs })]
 }
 
 func (r *rig) forget(c *rigConn) {
@@ -380,7 +380,7 @@ func (s spy) Expire(now int64) bool {
 	switch x := s.owner.(type) {
 	case *tube:
 		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
-	case *holding:
+	case *reservations:
 		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.holderOf(x.of).client, shard: x.shard.number})
 	}
 	return s.owner.Expire(now)
@@ -396,7 +396,7 @@ func (r *rig) spyOnAll() {
 		for _, t := range sh.byName {
 			on(&t.timer)
 		}
-		for _, h := range sh.holdings {
+		for _, h := range sh.reservations {
 			if h != nil {
 				on(&h.timer)
 			}
@@ -454,7 +454,7 @@ func (r *rig) meetAlarms(loopsFirst bool) {
 		if l.alarm <= r.now {
 			l.alarm = MaxTime
 			l.Refill()
-			l.meet(r.now)
+			l.fireDue(r.now)
 			l.owed = true
 		}
 	}
@@ -550,7 +550,7 @@ func (r *rig) compareState() {
 		if want.due != 0 && j.at() != want.due {
 			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.At, want.due)
 		}
-		if want.holder != nil && r.holderOf(sh.holdings[j.Next].of).client != want.holder {
+		if want.holder != nil && r.holderOf(sh.reservations[j.Next].of).client != want.holder {
 			r.t.Fatalf("job %d is held by another connection", id)
 		}
 		if !bytes.Equal(sh.body(j), []byte(want.body)) {
@@ -566,7 +566,7 @@ func (r *rig) compareTurns(c *rigConn) {
 	for i, j := range r.model.heldBy(c.client) {
 		p := r.engine.ids.Get(j.id)
 		sh := r.engine.shards[p.Shard()]
-		age := c.session.held.made - sh.counters.At(sh.job(p.Ref()).counters).order
+		age := c.session.reserved.made - sh.counters.At(sh.job(p.Ref()).counters).order
 		if i > 0 && age >= older {
 			r.t.Fatalf("conn %d reserved job %d too early", c.number, j.id)
 		}

@@ -44,7 +44,7 @@ func (l *slowLoop) round() (again bool) {
 		c.out.flatten()
 		l.woken++
 	}
-	l.most = max(l.most, roundSteps-l.loop.budget)
+	l.most = max(l.most, roundBudget-l.loop.budget)
 	return l.loop.woken || l.loop.alarm <= l.sim.now+1
 }
 
@@ -91,7 +91,7 @@ func (c *simConn) putMany(t *testing.T, first, n int, format string) {
 // Whatever clients do, no round of a loop takes much more than its budget, and all of
 // it is done in the end.
 func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
-	const n = 3*roundSteps + 10
+	const n = 3*roundBudget + 10
 	for name, c := range map[string]func(t *testing.T, s *sim, l *slowLoop) (check func()){
 		"a pause ends for which many wait": func(t *testing.T, s *sim, l *slowLoop) func() {
 			c := s.open()
@@ -234,7 +234,7 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 			rounds := l.rounds()
 			check()
 			// The last step that is begun within the budget may be a long one.
-			if most := roundSteps + maxMoves + wakeSteps; l.most > most || rounds < 2 {
+			if most := roundBudget + maxMoves + wakeCost; l.most > most || rounds < 2 {
 				t.Errorf("%d rounds of up to %d steps, want several of at most %d", rounds, l.most, most)
 			}
 		})
@@ -284,7 +284,7 @@ func TestAListOfTubesThatIsBeingSentDoesNotChange(t *testing.T) {
 // What a closed client held becomes ready in the order in which it had reserved it,
 // whatever the tubes, and however many rounds that takes.
 func TestReservationsOfAClosedClientComeBackInTheirOrder(t *testing.T) {
-	const n = roundSteps
+	const n = roundBudget
 	s := newSim(100, 1)
 	c := s.open()
 	var want []string
@@ -334,7 +334,7 @@ func TestRoomForAllReservationsOfAClosedClientIsMadeAtOnce(t *testing.T) {
 	l := slow(t, s)
 	l.loop.budget = 1
 	c.session.Close(s.now)
-	v := c.session.wait.leaving
+	v := c.session.wait.closing
 	if len(v.jobs) == 0 || len(v.jobs) >= 16*n || cap(v.jobs) < 16*n {
 		t.Errorf("there is room for %d reservations, %d are there", cap(v.jobs), len(v.jobs))
 	}
@@ -383,7 +383,7 @@ func TestWhatAClosedClientHeldComesBackAlthoughOthersDeleteSomeOfIt(t *testing.T
 }
 
 func TestAClientThatClosesInTheMiddleOfAKickLeavesTheRestAsItIs(t *testing.T) {
-	const n = 2 * roundSteps
+	const n = 2 * roundBudget
 	s := newSim(100, 1)
 	producer, kicker := s.open(), s.open()
 	producer.putMany(t, 1, n, "put 0 100 9 0\r\n\r\n")
@@ -405,7 +405,7 @@ func TestAnIdleClientLeavesAtOnceAlthoughTheRoundIsOver(t *testing.T) {
 	c := s.open()
 	l := slow(t, s)
 	l.loop.Refill()
-	l.loop.Spend(roundSteps)
+	l.loop.Spend(roundBudget)
 	if !c.session.Close(s.now) {
 		t.Error("its end is left to the next round")
 	}
@@ -475,7 +475,7 @@ func TestWhatACommandFindsDueIsTakenOffTheBudget(t *testing.T) {
 		t.Fatal("no job is ready")
 	}
 	moved := s.engine.Snapshot(s.now-1).Ready + 1
-	if spent := roundSteps - s.loops[0].Left(); spent < moved || spent > roundSteps+maxMoves+len(tubes)*spentMoves+wakeSteps {
+	if spent := roundBudget - s.loops[0].Left(); spent < moved || spent > roundBudget+maxMoves+len(tubes)*spentMoves+wakeCost {
 		t.Errorf("%d jobs became ready in a command that took %d steps", moved, spent)
 	}
 }
@@ -492,7 +492,7 @@ func TestToSearchALongWatchListIsTakenOffTheBudget(t *testing.T) {
 		if c.start(t, "%s", line) != Done {
 			t.Fatal(line)
 		}
-		if spent := roundSteps - s.loops[0].Left(); spent < n/watchesPerStep {
+		if spent := roundBudget - s.loops[0].Left(); spent < n/watchesPerCost {
 			t.Errorf("%s took %d steps", line, spent)
 		}
 	}
@@ -535,7 +535,7 @@ func TestWhatIsDoneBeforeTheJournalIsFullIsTakenOffTheBudget(t *testing.T) {
 		if c.start(t, "%s", command) != Wait {
 			t.Fatalf("%s does not wait: %q", command, c.took())
 		}
-		if spent := roundSteps - s.loops[0].Left(); spent < done {
+		if spent := roundBudget - s.loops[0].Left(); spent < done {
 			t.Errorf("%s took %d steps for %d jobs", command, spent, done)
 		}
 	}
@@ -548,11 +548,11 @@ func TestCommandsForAJobWithKeysAreTakenOffTheBudgetForWhatTheyTake(t *testing.T
 		command, reply string
 		steps          int
 	}{
-		{"put 0 0 9 0 idp:k con:k\r\n", "INSERTED 1\r\n", keyedSteps},
+		{"put 0 0 9 0 idp:k con:k\r\n", "INSERTED 1\r\n", keyedCost},
 		{"reserve", "RESERVED 1 0\r\n\r\n", 0},
-		{"release 1 0 0", "RELEASED\r\n", keyedSteps - 1},
-		{"move-job 1 other", "MOVED\r\n", keyedMoveSteps},
-		{"delete 1", "DELETED\r\n", keyedSteps - 1},
+		{"release 1 0 0", "RELEASED\r\n", keyedCost - 1},
+		{"move-job 1 other", "MOVED\r\n", keyedMoveCost},
+		{"delete 1", "DELETED\r\n", keyedCost - 1},
 	} {
 		s.loops[0].Refill()
 		if c.start(t, "%s", x.command) != Done {
@@ -561,7 +561,7 @@ func TestCommandsForAJobWithKeysAreTakenOffTheBudgetForWhatTheyTake(t *testing.T
 		if got := c.took(); got != x.reply {
 			t.Errorf("%s: %q, want %q", x.command, got, x.reply)
 		}
-		if spent := roundSteps - s.loops[0].Left(); spent < x.steps {
+		if spent := roundBudget - s.loops[0].Left(); spent < x.steps {
 			t.Errorf("%s took %d steps, want at least %d", x.command, spent, x.steps)
 		}
 	}
@@ -578,7 +578,7 @@ func TestAPeekAtReservedJobsIsTakenOffTheBudgetToItsLastSlice(t *testing.T) {
 	if c.start(t, "peek-tube default reserved") != Done || c.took() != "FOUND 1 0\r\n\r\n" {
 		t.Error("the first job was not found at once")
 	}
-	if spent := roundSteps - s.loops[0].Left(); spent < peekCandidates+scanSteps {
+	if spent := roundBudget - s.loops[0].Left(); spent < peekCandidates+scanCost {
 		t.Errorf("it took %d steps", spent)
 	}
 }
@@ -594,14 +594,14 @@ func TestRoomForTheJobsOfAGroupIsTakenOffTheBudget(t *testing.T) {
 		l.Refill()
 		c.start(t, format, args...)
 		c.took()
-		return roundSteps - l.Left()
+		return roundBudget - l.Left()
 	}
 	made, dropped := 0, 0
 	for i := range n {
-		made += spent("put %d 0 9 0 con:k\r\n", i*7919%n) - keyedSteps
+		made += spent("put %d 0 9 0 con:k\r\n", i*7919%n) - keyedCost
 	}
 	for i := range n {
-		dropped += spent("delete %d", n-i) - keyedSteps + 1
+		dropped += spent("delete %d", n-i) - keyedCost + 1
 	}
 	if made < 1024 || dropped < 1024/2 || made > 8*n || dropped > 8*n {
 		t.Errorf("%d jobs came and went for %d and %d steps", n, made, dropped)
@@ -612,8 +612,8 @@ func TestStatsAreTakenOffTheBudgetForWhatTheyTake(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
 	s.loops[0].Refill()
-	if c.start(t, "stats") != Done || s.loops[0].Left() > roundSteps-statsSteps {
-		t.Errorf("stats took %d steps", roundSteps-s.loops[0].Left())
+	if c.start(t, "stats") != Done || s.loops[0].Left() > roundBudget-statsCost {
+		t.Errorf("stats took %d steps", roundBudget-s.loops[0].Left())
 	}
 }
 
@@ -679,7 +679,7 @@ func TestALoopKeepsMemoryForFewUnfinishedPuts(t *testing.T) {
 	for i, c := range s.conns {
 		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "\r\n")
 	}
-	if got := len(s.loops[0].freeIncoming); got != maxQueueCap {
+	if got := len(s.loops[0].spareIncoming); got != maxQueueCap {
 		t.Errorf("the loop keeps memory for %d puts", got)
 	}
 }

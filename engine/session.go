@@ -33,21 +33,21 @@ const (
 // The zero Session is ready for [Loop.Open].
 type Session struct {
 	loop     *Loop
-	used     *tube     // nil once a closed session has left all that others can see
-	watched  []watch   // never empty while open; does not change while the session waits
-	first    [1]watch  // where watched lies until the session watches a second tube, and again when that is the only one
-	held     *holdings // made with the first reservation
-	wait     *wait     // made when a command, or a close, is not finished at once, or for a restricted session
-	incoming *incoming // the put whose body is arriving, or that waits for room in the journal, or nil
+	used     *tube           // nil once a closed session has left all that others can see
+	watched  []subscription  // never empty while open; does not change while the session waits
+	first    [1]subscription // where watched lies until the session watches a second tube, and again when that is the only one
+	reserved *reservationSet // made with the first reservation
+	wait     *wait           // made when a command, or a close, is not finished at once, or for a restricted session
+	incoming *incoming       // the put whose body is arriving, or that waits for room in the journal, or nil
 
 	id                uint64 // in the order in which sessions were opened
 	opened            Time
 	commands          uint64 // well-formed ones
 	bytesIn, bytesOut uint64 // of commands and replies
 
-	claimed atomic.Uint32
-	watches shardSet
-	flags   uint8
+	claimed       atomic.Uint32
+	watchedShards shardSet
+	flags         uint8
 }
 
 const (
@@ -82,12 +82,12 @@ func (l *Loop) open(s *Session, t *tube, now Time) {
 	t.watching++
 	sh.unlock(&l.locks)
 	s.used = t
-	s.first = [1]watch{{waiter: s, tube: t}}
+	s.first = [1]subscription{{waiter: s, tube: t}}
 	s.watched = s.first[:]
-	s.watches = 1 << sh.number
+	s.watchedShards = 1 << sh.number
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
-	l.engine.roll.enter(s)
+	l.engine.roll.add(s)
 }
 
 // Received notes that n bytes of commands have come from the client.
@@ -105,7 +105,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	s.loop.budget--
 	if !ownOps[cmd.Op] {
-		out.observes()
+		out.showsState()
 	}
 	if s.flags&restricted != 0 {
 		if outcome, denied := s.restrict(now, cmd, out); denied {
@@ -122,7 +122,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 // Resume goes on with a command that was not finished, after Next has returned the
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
-	out.observes()
+	out.showsState()
 	outcome := s.resume(now, out)
 	if outcome != Wait {
 		s.flags &^= isWaiting
@@ -146,7 +146,7 @@ func (s *Session) goOn(now Time) bool {
 		s.handed(now)
 	}
 	if s.flags&isOpen == 0 {
-		return s.leave(now)
+		return s.finishClose(now)
 	}
 	return true
 }
@@ -163,7 +163,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 		return Wait
 	}
 	s.flags &^= isWaiting
-	out.observes()
+	out.showsState()
 	s.timedOut(out, timedOut, int(s.wait.batch))
 	return Done
 }
@@ -172,7 +172,7 @@ func (s *Session) HalfClose(now Time, out *Output) Outcome {
 // each shard in which it ever has.
 func (s *Session) Reserves(now Time) bool {
 	c := &s.loop.locks
-	for h := s.held.list(); h != nil; h = h.next {
+	for h := s.reserved.list(); h != nil; h = h.next {
 		h.shard.lock(c, now)
 		n := h.jobs.Len()
 		h.shard.unlock(c)
@@ -183,12 +183,12 @@ func (s *Session) Reserves(now Time) bool {
 	return false
 }
 
-// holdings returns s.held, which it makes if need be.
-func (s *Session) holdings() *holdings {
-	if s.held == nil {
-		s.held = new(holdings)
+// reservationSet returns s.reserved, which it makes if need be.
+func (s *Session) reservationSet() *reservationSet {
+	if s.reserved == nil {
+		s.reserved = new(reservationSet)
 	}
-	return s.held
+	return s.reserved
 }
 
 // lockAll takes the locks of a set of shards, in order.
@@ -209,7 +209,7 @@ func (s *Session) unlockAll(set shardSet) {
 type wait struct {
 	session *Session
 	grant   *Grant      // of a restricted session
-	leaving *leaving    // what a closed session has still to give back
+	closing *closing    // what a closed session has still to give back
 	task    task        // what Resume goes on with; nil while the session waits for a job
 	timer   queue.Timer // of a session that waits for a job, in the loop's wheel
 	since   Time        // when the wait for a job began

@@ -9,7 +9,7 @@ func (s *Session) Close(now Time) (done bool) {
 	}
 	s.flags &^= isOpen
 	l := s.loop
-	l.engine.roll.strike(s)
+	l.engine.roll.remove(s)
 	l.counts.sessions.Add(-1)
 	if s.flags&isProducer != 0 {
 		l.counts.producers.Add(-1)
@@ -20,16 +20,16 @@ func (s *Session) Close(now Time) (done bool) {
 	if s.claimed.Load() != claimFree && !s.stopWaiting(now) {
 		return false // a job is on its way: Next finishes what is left
 	}
-	return s.leave(now)
+	return s.finishClose(now)
 }
 
-// leave undoes all that others can see of a closed session, as far as the round's
+// finishClose undoes all that others can see of a closed session, as far as the round's
 // budget goes; Next goes on with the rest.
-func (s *Session) leave(now Time) (done bool) {
+func (s *Session) finishClose(now Time) (done bool) {
 	if s.used == nil {
 		return false // it had left already: it stood in the loop's queue twice
 	}
-	if !s.dropIncoming(now) {
+	if !s.discardIncoming(now) {
 		s.loop.starve(s)
 		return false
 	}
@@ -41,7 +41,7 @@ func (s *Session) leave(now Time) (done bool) {
 	sh := s.used.shard
 	sh.lock(c, now)
 	s.used.using--
-	sh.dropIfUnused(s.used)
+	sh.removeIfUnused(s.used)
 	sh.unlock(c)
 	s.used, s.wait = nil, nil
 	delete(s.loop.listed, s)
@@ -51,19 +51,19 @@ func (s *Session) leave(now Time) (done bool) {
 // unwatchAll ends the session's interest in its tubes, one after the other.
 func (s *Session) unwatchAll(now Time) (done bool) {
 	l := s.loop
-	// Each step takes the first tube and moves the last one to its place, which
+	// Each turn takes the first tube and moves the last one into the gap, which
 	// shows in the order of list-tubes.
 	for len(s.watched) > 0 {
 		last := len(s.watched) - 1
 		t := s.watched[0].tube
 		s.watched[0] = s.watched[last]
-		s.watched[last] = watch{}
+		s.watched[last] = subscription{}
 		s.watched = s.watched[:last]
 		t.shard.lock(&l.locks, now)
 		t.watching--
-		t.shard.dropIfUnused(t)
+		t.shard.removeIfUnused(t)
 		t.shard.unlock(&l.locks)
-		if !l.Spend(lockSteps) && len(s.watched) > 0 {
+		if !l.Spend(lockCost) && len(s.watched) > 0 {
 			return false
 		}
 	}
@@ -71,11 +71,11 @@ func (s *Session) unwatchAll(now Time) (done bool) {
 	return true
 }
 
-// leaving is the reservations of a closed session. They are given back in the order
+// closing is the reservations of a closed session. They are given back in the order
 // in which they were made, over all shards, which a heap finds a few at a time.
-type leaving struct {
-	from *holding      // whose jobs are to be gathered; those before it are all in jobs
-	next int           // the next job of that holding
+type closing struct {
+	from *reservations // whose jobs are to be gathered; those before it are all in jobs
+	next int           // the next job of those
 	jobs []reservation // a heap, the oldest first
 }
 
@@ -88,12 +88,12 @@ type reservation struct {
 
 func older(a, b *reservation) bool { return a.age > b.age }
 
-func (v *leaving) add(x reservation) {
+func (v *closing) add(x reservation) {
 	v.jobs = append(v.jobs, x)
 	heapUp(v.jobs, older)
 }
 
-func (v *leaving) removeOldest() {
+func (v *closing) removeOldest() {
 	last := len(v.jobs) - 1
 	v.jobs[0], v.jobs = v.jobs[last], v.jobs[:last]
 	heapDown(v.jobs, older)
@@ -105,30 +105,30 @@ const giveBackSlice = 128
 // giveBack makes what the session has reserved ready again, in the order in
 // which it was reserved, as far as the round's budget goes.
 func (s *Session) giveBack(now Time) (done bool) {
-	if s.held == nil {
+	if s.reserved == nil {
 		return true
 	}
-	if s.wait == nil || s.wait.leaving == nil {
+	if s.wait == nil || s.wait.closing == nil {
 		n := s.countReservations(now)
 		if n == 0 {
-			s.dropHoldings(now)
+			s.freeReservations(now)
 			return true
 		}
 		// No lock is held, and the list need not be copied while it grows.
-		s.waiter().leaving = &leaving{from: s.held.first, jobs: make([]reservation, 0, n)}
+		s.waiter().closing = &closing{from: s.reserved.first, jobs: make([]reservation, 0, n)}
 	}
 	for {
 		if !s.gather(now) || !s.returnAll(now) {
 			return false
 		}
 		if !s.Reserves(now) {
-			s.dropHoldings(now)
+			s.freeReservations(now)
 			return true
 		}
-		// Others have deleted some jobs meanwhile. That moves the rest to other places,
+		// Others have deleted some jobs meanwhile. That moves the rest,
 		// where they may have been missed.
-		v := s.wait.leaving
-		v.from, v.next = s.held.first, 0
+		v := s.wait.closing
+		v.from, v.next = s.reserved.first, 0
 	}
 }
 
@@ -136,12 +136,12 @@ func (s *Session) giveBack(now Time) (done bool) {
 // to run do not end; others may still delete them.
 func (s *Session) countReservations(now Time) (n int) {
 	c := &s.loop.locks
-	for h := s.held.first; h != nil; h = h.next {
+	for h := s.reserved.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.shard.wheel.Cancel(&h.timer)
 		n += h.jobs.Len()
 		h.shard.unlock(c)
-		s.loop.budget -= lockSteps
+		s.loop.budget -= lockCost
 	}
 	return n
 }
@@ -149,7 +149,7 @@ func (s *Session) countReservations(now Time) (n int) {
 // gather learns what the session has reserved. What others delete at the same time may
 // make it miss some jobs; none is added.
 func (s *Session) gather(now Time) (done bool) {
-	l, v := s.loop, s.wait.leaving
+	l, v := s.loop, s.wait.closing
 	for v.from != nil {
 		h := v.from
 		h.shard.lock(&l.locks, now)
@@ -157,14 +157,14 @@ func (s *Session) gather(now Time) (done bool) {
 		for i := v.next; i < end; i++ {
 			e := h.jobs.At(i)
 			order := h.shard.counters.At(h.shard.job(e.Ref).counters).order
-			v.add(reservation{e.ID, s.held.made - order, uint32(h.shard.number)})
+			v.add(reservation{e.ID, s.reserved.made - order, uint32(h.shard.number)})
 		}
-		steps := end - v.next + lockSteps
+		cost := end - v.next + lockCost
 		if v.next = end; end == h.jobs.Len() {
 			v.from, v.next = h.next, 0
 		}
 		h.shard.unlock(&l.locks)
-		if !l.Spend(steps) {
+		if !l.Spend(cost) {
 			return v.from == nil
 		}
 	}
@@ -173,34 +173,34 @@ func (s *Session) gather(now Time) (done bool) {
 
 // returnAll makes the jobs ready.
 func (s *Session) returnAll(now Time) (done bool) {
-	l, v := s.loop, s.wait.leaving
+	l, v := s.loop, s.wait.closing
 	for len(v.jobs) > 0 {
 		number := v.jobs[0].shard
 		sh := l.engine.shards[number]
 		n := 0
 		sh.lock(&l.locks, now)
 		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
-			if r, j := sh.find(v.jobs[0].id); j != nil && sh.heldBy(s.held, j) {
+			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(s.reserved, j) {
 				sh.makeReady(r, j)
 				sh.dispatch(sh.tubes[j.tube])
 			}
 			v.removeOldest()
 		}
 		sh.unlock(&l.locks)
-		if !l.Spend(2*n + lockSteps) {
+		if !l.Spend(2*n + lockCost) {
 			return len(v.jobs) == 0
 		}
 	}
 	return true
 }
 
-// dropHoldings ends the holdings, which are empty.
-func (s *Session) dropHoldings(now Time) {
+// freeReservations frees the lists of reservations, which are empty.
+func (s *Session) freeReservations(now Time) {
 	c := &s.loop.locks
-	for h := s.held.first; h != nil; h = h.next {
+	for h := s.reserved.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
-		h.drop()
+		h.free()
 		h.shard.unlock(c)
 	}
-	s.held = nil
+	s.reserved = nil
 }

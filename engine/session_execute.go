@@ -152,7 +152,7 @@ func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r r
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return nil, 0, nil
 	}
-	if !sh.heldBy(s.held, j) {
+	if !sh.reservedBy(s.reserved, j) {
 		sh.unlock(c)
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return nil, 0, nil
@@ -165,10 +165,10 @@ func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r r
 func (s *Session) notFound(sh *shard, out *Output, reply string) {
 	if e := s.loop.engine; e.cfg.Journal != nil {
 		if sh != nil {
-			out.dependOn(sh.vanished())
+			out.dependOn(sh.dependsOnEnds())
 		} else {
 			for _, sh := range e.shards {
-				out.dependOn(sh.vanished())
+				out.dependOn(sh.dependsOnEnds())
 			}
 		}
 	}

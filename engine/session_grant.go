@@ -174,7 +174,7 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
 	switch cmd.Op {
 	case codec.OpPutBegin, codec.OpPutChunk, codec.OpPutTooBig:
-		return Done // answered when all of the body was dropped
+		return Done // answered when all of the body was discarded
 	}
 	s.wait.grant.tell(commandOf(cmd.Op))
 	out.reply(codec.ReplyUnknownCommand)

@@ -28,8 +28,8 @@ type rollPage struct {
 	sessions [rollPageLen]*Session // the first n are there
 }
 
-// enter gives a session its id and puts it on the list.
-func (r *roll) enter(s *Session) {
+// add gives a session its id and puts it on the list.
+func (r *roll) add(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lastID++
@@ -47,11 +47,11 @@ func (r *roll) enter(s *Session) {
 	p.n++
 }
 
-// strike takes a session off the list.
-func (r *roll) strike(s *Session) {
+// remove takes a session off the list.
+func (r *roll) remove(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i, at := r.place(s.id)
+	i, at := r.search(s.id)
 	p := r.pages[i]
 	copy(p.sessions[at:p.n], p.sessions[at+1:p.n])
 	p.n--
@@ -66,7 +66,7 @@ func (r *roll) strike(s *Session) {
 	}
 }
 
-// clear forgets all sessions.
+// clear removes all sessions.
 func (r *roll) clear() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -80,9 +80,9 @@ func (r *roll) join(i int) {
 	r.pages = slices.Delete(r.pages, i+1, i+2)
 }
 
-// place is where the first session is whose id is not less than id. It is behind the last
+// search is where the first session is whose id is not less than id. It is behind the last
 // page if there is none.
-func (r *roll) place(id uint64) (page, at int) {
+func (r *roll) search(id uint64) (page, at int) {
 	page = sort.Search(len(r.pages), func(i int) bool {
 		p := r.pages[i]
 		return p.sessions[p.n-1].id >= id
@@ -98,7 +98,7 @@ func (r *roll) place(id uint64) (page, at int) {
 func (r *roll) appendFrom(list []*Session, id uint64, n int) []*Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	page, at := r.place(id)
+	page, at := r.search(id)
 	for ; n > 0 && page < len(r.pages); page, at = page+1, 0 {
 		p := r.pages[page]
 		some := p.sessions[at:min(p.n, at+n)]
@@ -112,7 +112,7 @@ func (r *roll) appendFrom(list []*Session, id uint64, n int) []*Session {
 func (r *roll) find(id uint64) *Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	page, at := r.place(id)
+	page, at := r.search(id)
 	if page == len(r.pages) || r.pages[page].sessions[at].id != id {
 		return nil
 	}

@@ -40,12 +40,12 @@ func (w *wait) schedule(now Time) {
 func (s *Session) WaitingSince() Time { return s.wait.since }
 
 // claim implements waiter.
-func (s *Session) claim() *holdings {
+func (s *Session) claim() *reservationSet {
 	if !s.claimed.CompareAndSwap(claimWaiting, claimTaken) {
 		return nil
 	}
 	s.loop.counts.waiting.Add(-1)
-	return s.holdings()
+	return s.reservationSet()
 }
 
 // deliver implements waiter.
@@ -71,16 +71,16 @@ func (s *Session) stopWaiting(now Time) bool {
 // still stands in.
 func (s *Session) dequeueAll(now Time) {
 	s.loop.wheel.Cancel(&s.wait.timer)
-	s.lockAll(s.watches, now)
+	s.lockAll(s.watchedShards, now)
 	for i := range s.watched {
 		s.watched[i].dequeue()
 	}
-	s.unlockAll(s.watches)
-	s.loop.budget -= len(s.watched) / watchesPerStep
+	s.unlockAll(s.watchedShards)
+	s.loop.budget -= len(s.watched) / watchesPerCost
 }
 
-// watchesPerStep is how many tubes of a watch list can be looked at in a step.
-const watchesPerStep = 4
+// watchesPerCost is how many tubes of a watch list can be looked at for a unit of cost.
+const watchesPerCost = 4
 
 // handed finds the session in the mailbox: it was claimed for a job.
 func (s *Session) handed(now Time) {
@@ -96,11 +96,11 @@ func (s *Session) handed(now Time) {
 // first: a job that becomes ready at the same moment is delivered.
 func (w *wait) Expire(at int64) (done bool) {
 	s, now := w.session, Time(at)
-	s.loop.budget -= expireSteps
-	s.lockAll(s.watches, now)
+	s.loop.budget -= expireCost
+	s.lockAll(s.watchedShards, now)
 	waits := s.claimed.Load() == claimWaiting
-	held := s.held.list() // who claims the session may add one, with one of these locks
-	s.unlockAll(s.watches)
+	held := s.reserved.list() // who claims the session may add one, with one of these locks
+	s.unlockAll(s.watchedShards)
 	if waits {
 		w.soon = s.marginBegins(held, now)
 		if min(w.until, w.soon) > now {
@@ -119,9 +119,9 @@ func (w *wait) Expire(at int64) (done bool) {
 	return true
 }
 
-// marginBegins is when the safety margin of the first job in a list of holdings begins, which
+// marginBegins is when the safety margin of the first of some reservations begins, which
 // may be later than when the session began to wait: somebody else may have deleted a job.
-func (s *Session) marginBegins(h *holding, now Time) Time {
+func (s *Session) marginBegins(h *reservations, now Time) Time {
 	c, soon := &s.loop.locks, MaxTime
 	for ; h != nil; h = h.next {
 		h.shard.lock(c, now)
@@ -144,7 +144,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		sh, id := w.shard, w.id
 		w.shard = nil
 		sh.lock(&s.loop.locks, now)
-		if _, j := sh.find(id); j != nil && sh.heldBy(s.held, j) {
+		if _, j := sh.find(id); j != nil && sh.reservedBy(s.reserved, j) {
 			if w.batch > 0 {
 				size := j.size
 				sh.unlock(&s.loop.locks)
@@ -158,7 +158,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		sh.unlock(&s.loop.locks)
 	}
 	// Its time to run ended before this loop came to say so, or somebody deleted it. If it
-	// waits on, that is the same wait, but its place in the queues is gone.
+	// waits on, that is the same wait, but now at the end of the queues.
 	since := w.since
 	var outcome Outcome
 	if w.batch > 0 {
@@ -174,9 +174,9 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 // is not 0 for a reserve-batch.
 func (s *Session) timedOut(out *Output, v verdict, batch int) {
 	if e := s.loop.engine; e.cfg.Journal != nil {
-		for set, i := s.watches, 0; set != 0; set, i = set>>1, i+1 {
+		for set, i := s.watchedShards, 0; set != 0; set, i = set>>1, i+1 {
 			if set&1 != 0 {
-				out.dependOn(e.shards[i].vanished())
+				out.dependOn(e.shards[i].dependsOnEnds())
 			}
 		}
 	}

@@ -26,11 +26,8 @@ type shared struct {
 }
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,
-// under one lock. Everything in it is guarded by that lock.
-//
-// Locks are taken in this order: Engine.loopsMu, shards by number, then at most one
-// of those that are held for a moment only: of the registry, the settings, the index
-// of ids, a loop's mailbox or alarm.
+// under one lock. Everything in it is guarded by that lock. For the order of locks see
+// doc.go.
 type shard struct {
 	shared *shared
 	number int
@@ -50,10 +47,10 @@ type shard struct {
 	bodies   arena.Bodies
 	pins     map[bodyKey]*pin // bodies that replies refer to
 
-	holdings     []*holding // nil where free; entry 0 stays free
-	freeHoldings []uint32
+	reservations     []*reservations // nil where free; entry 0 stays free
+	freeReservations []uint32
 
-	alarm   func(Time) // asks the loop that meets the shard's deadlines to lock it then; nil while there is none
+	alarm   func(Time) // asks the loop that serves the shard's deadlines to lock it then; nil while there is none
 	wheel   queue.Wheel
 	now     Time // when the lock was last taken; never goes back
 	due     Time // when the wheel wants to be advanced; later than now, except while it is advanced
@@ -62,8 +59,8 @@ type shard struct {
 	standby bool // nothing becomes ready by time
 
 	lastID  uint64         // the greatest id of a put whose body was in hand
-	retired ids.Retirement // ids of erased jobs that are still to be counted
-	buries  uint64         // the greatest place in the order of burying
+	retired ids.Retirement // ids of deleted jobs that are still to be counted
+	buries  uint64         // the greatest position in the order of burying
 	totals  shardTotals
 	tidier  tidier
 	journal journalShard
@@ -98,8 +95,8 @@ type lockSet struct {
 	credit *credit // memory that the loop may give to jobs
 }
 
-// lockSteps is what it costs to take a lock and look.
-const lockSteps = 1
+// lockCost is what it costs to take a lock and look.
+const lockCost = 1
 
 // spend takes a cost off the budget.
 func (c *lockSet) spend(cost int) {
@@ -115,7 +112,7 @@ func (sh *shard) lock(c *lockSet, now Time) {
 	c.held |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
 	if sh.due <= sh.now && !sh.standby {
-		sh.meet()
+		sh.fire()
 	}
 }
 
@@ -148,9 +145,9 @@ const maxMoves = 1024
 // once as a rule.
 const spentMoves = 32
 
-// meet fires what is due, at the expense of whoever has the lock. When that is too much at
+// fire fires what is due, at the expense of whoever has the lock. When that is too much at
 // once, the rest is due a nanosecond later: then whoever next takes the lock goes on.
-func (sh *shard) meet() {
+func (sh *shard) fire() {
 	if b := sh.by.budget; b != nil && *b <= 0 {
 		sh.moves = spentMoves
 	}

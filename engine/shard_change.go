@@ -11,16 +11,16 @@ import (
 
 // A change is what a command, a deadline or the journal makes of a job: its state
 // and all that goes with it, as they are afterwards. Whatever happens to a job but
-// its end and a touch is a change, made in one place: [shard.apply].
+// its end and a touch is a change, made by one function: [shard.apply].
 type change struct {
 	to state
 	// at is, of a job that becomes delayed, when it will be ready; of a buried
-	// one, its place in the order of burying; of a reserved one, when its time
+	// one, its position in the order of burying; of a reserved one, when its time
 	// to run ends.
 	at       Time
 	pri      uint32
 	counters counters
-	holder   *holdings // of a job that becomes reserved
+	holder   *reservationSet // of a job that becomes reserved
 }
 
 // present is the change that leaves a job as it is.
@@ -88,7 +88,7 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		sh.buries = max(sh.buries, uint64(ch.at))
 		t.buried.Push(sh.table, r, &j.Links)
 	case reserved:
-		h := sh.holdingOf(ch.holder)
+		h := sh.reservationsOf(ch.holder)
 		j.Next = h.index
 		t.reserved++
 		h.add(r, j)
@@ -99,7 +99,7 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 }
 
 // takeOut removes a job from the queue of its state. It is for the caller to give it
-// a new state, or to erase it.
+// a new state, or to free it.
 func (sh *shard) takeOut(j *job) {
 	if j.state == tombstone {
 		sh.tombstones.heap.Remove(sh.table, &j.Links)
@@ -122,7 +122,7 @@ func (sh *shard) takeOut(j *job) {
 	case buried:
 		t.buried.Remove(sh.table, &j.Links)
 	case reserved:
-		sh.holdings[j.Next].jobs.Remove(sh.table, &j.Links)
+		sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
 		if j.flags&isLimited != 0 {
 			sh.vacate(t, j)
@@ -143,7 +143,7 @@ func (sh *shard) makeReady(r ref, j *job) {
 
 // reserve gives a ready, delayed or buried job to a session, whose loop is the
 // caller's or that the caller has claimed. It fails when there is no memory.
-func (sh *shard) reserve(to *holdings, r ref, j *job) error {
+func (sh *shard) reserve(to *reservationSet, r ref, j *job) error {
 	ch := sh.present(j)
 	ch.to, ch.holder = reserved, to
 	ch.at = sh.now + seconds(j.ttr)
@@ -160,29 +160,29 @@ func (sh *shard) reserve(to *holdings, r ref, j *job) error {
 	return nil
 }
 
-// delete records the end of a job and erases it, but for the tombstone that it may leave.
+// delete records the end of a job and frees it, but for the tombstone that it may leave.
 func (sh *shard) delete(r ref, j *job, out *Output) error {
 	if sh.leavesTombstone(j) {
-		return sh.entomb(r, j, out)
+		return sh.makeTombstone(r, j, out)
 	}
-	return sh.remove(r, j, out)
+	return sh.deleteEntirely(r, j, out)
 }
 
-// remove records the end of a job and erases all of it.
-func (sh *shard) remove(r ref, j *job, out *Output) error {
+// deleteEntirely records the end of a job and frees all of it.
+func (sh *shard) deleteEntirely(r ref, j *job, out *Output) error {
 	if err := sh.recordDelete(j, out); err != nil {
 		return err
 	}
 	t := sh.tubes[j.tube]
 	t.deletes++
 	sh.takeOut(j)
-	sh.erase(r, j)
+	sh.free(r, j)
 	sh.dispatch(t)
 	return nil
 }
 
-// erase ends a job, or a tombstone, that stands in no queue.
-func (sh *shard) erase(r ref, j *job) {
+// free frees a job, or a tombstone, that stands in no queue.
+func (sh *shard) free(r ref, j *job) {
 	sh.retired.Retire(&sh.shared.ids, j.ID)
 	sh.freeBody(j.body, j.size)
 	if j.flags == 0 {
@@ -191,14 +191,14 @@ func (sh *shard) erase(r ref, j *job) {
 		sh.shared.refund(sh.by, j.size, &sh.keyedOf(j).keys)
 	}
 	if j.state == tombstone {
-		sh.freeJob(r, j)
+		sh.freeRecord(r, j)
 		sh.tidier.wanted()
 		return
 	}
 	t := sh.tubes[j.tube]
-	sh.freeJob(r, j)
+	sh.freeRecord(r, j)
 	sh.tidier.wanted()
-	sh.dropIfUnused(t)
+	sh.removeIfUnused(t)
 }
 
 // newJob makes the record of a job that stands nowhere yet, as a copy of j.
@@ -215,10 +215,10 @@ func (sh *shard) newJob(j job) (ref, *job, error) {
 	return r, sh.job(r), nil
 }
 
-// freeJob frees a job's record, counters and keys, but not its body.
-func (sh *shard) freeJob(r ref, j *job) {
+// freeRecord frees a job's record, counters and keys, but not its body.
+func (sh *shard) freeRecord(r ref, j *job) {
 	if j.flags != 0 {
-		sh.dropKeys(j)
+		sh.removeKeys(j)
 	}
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)

@@ -30,7 +30,7 @@ type settings struct {
 	pos    journal.Pos        // behind the last setting on record
 }
 
-// reserve reserves a place for one more setting.
+// reserve makes sure that there may be one more setting.
 func (g *settings) reserve() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -41,15 +41,15 @@ func (g *settings) reserve() bool {
 	return true
 }
 
-// cancel gives a reserved place back.
+// cancel undoes reserve.
 func (g *settings) cancel() {
 	g.mu.Lock()
 	g.coming--
 	g.mu.Unlock()
 }
 
-// keep adds a setting, replaces that of the same tube, or removes it. It takes a place
-// that was reserved for it.
+// keep adds a setting, replaces that of the same tube, or removes it. It may
+// have been reserved.
 func (g *settings) keep(x *journal.Setting, reserved bool, pos journal.Pos) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +109,7 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 			}
 			return err
 		}
-		out.proves(pos)
+		out.recorded(pos)
 	}
 	e.settings.keep(x, fresh, pos)
 	sh.putInForce(x)
@@ -139,9 +139,9 @@ func (sh *shard) deadLetters(tube string) *journal.Setting {
 	return sh.settings[tube]
 }
 
-// judge tells whether a job becomes a dead letter by ch, the end of a reservation that has
+// exhausts tells whether a job becomes a dead letter by ch, the end of a reservation that has
 // failed.
-func (t *tube) judge(ch *change) bool {
+func (t *tube) exhausts(ch *change) bool {
 	return t.dead != nil && ch.counters.attempts >= t.dead.MaxAttempts
 }
 
@@ -174,7 +174,7 @@ func (sh *shard) timeOut(r ref, j *job) bool {
 	ch.counters.timeouts++
 	ch.counters.attempts++
 	t := sh.tubes[j.tube]
-	if t.judge(&ch) {
+	if t.exhausts(&ch) {
 		buried, ok := sh.timeOutDead(r, j, &ch)
 		if buried || !ok {
 			return ok
@@ -200,7 +200,7 @@ func (sh *shard) timeOutDead(r ref, j *job, ch *change) (buried, ok bool) {
 	}
 	sh.moves -= deadMoves + int(j.size/deadMoveBytes)
 	if j.flags != 0 {
-		sh.moves -= keyedMoveSteps / 4 // its keys move as well
+		sh.moves -= keyedMoveCost / 4 // its keys move as well
 	}
 	var out Output // nobody waits for it
 	err := sh.buryDead(r, j, *ch, to, &out)

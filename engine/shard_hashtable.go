@@ -3,7 +3,7 @@ package engine
 import "math/bits"
 
 // A hashTable finds entries by their hash. It is a table with linear hashing (W. Litwin,
-// 1980): an insertion adds at most one bucket and a removal drops at most two, so that no call
+// 1980): an insertion adds at most one bucket and a removal takes away at most two, so that no call
 // rehashes more than a few entries. A table whose entries have gone takes no memory.
 //
 // Entries that share a bucket are linked by a field of their own. The zero table is empty.
@@ -36,7 +36,7 @@ func (t *hashTable[E, H]) bucketOf(hash uint64) int {
 }
 
 // parent is the bucket that hands some of its entries to a bucket that is added, and takes
-// them back when that is dropped.
+// them back when that is taken away.
 func parent(bucket int) int { return bucket &^ (1 << (bits.Len(uint(bucket)) - 1)) }
 
 // first returns the first of the entries that may have a hash. The others follow by

@@ -31,8 +31,8 @@ func (s state) String() string {
 type job struct {
 	// Links belong to the queue that the job stands in. At is, of a ready job, when it
 	// became ready; of a delayed one, when it will; of a reserved one, when its time to
-	// run ends; of a buried one, its place in the order of burying.
-	// Next is, of a reserved job, the index of its holding in shard.holdings.
+	// run ends; of a buried one, its position in the order of burying.
+	// Next is, of a reserved job, the index in shard.reservations of those of its session.
 	queue.Links
 	created  Time
 	pri      uint32

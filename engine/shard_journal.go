@@ -37,17 +37,17 @@ type Journal interface {
 }
 
 // journalShard is what a shard knows of its records. The shard's lock guards all of
-// it but vanished.
+// it but lastEnd.
 type journalShard struct {
 	record    journal.Record // to be filled for one call
 	latest    mark           // the last record of the shard
-	pending   mark           // an earlier latest: once it is committed, so is what came before its time
+	pending   mark           // an earlier latest: once pending.pos is committed, so is everything recorded before pending.at
 	committed Time           // what was recorded before this is committed
 
-	// vanished is the position behind the shard's last record of a job's end or
+	// lastEnd is the position behind the shard's last record of a job's end or
 	// change: a reply that something is not there may depend on it. Written under
 	// the shard's lock, read by anybody.
-	vanished atomic.Uint64
+	lastEnd atomic.Uint64
 }
 
 type mark struct {
@@ -62,10 +62,10 @@ func (sh *shard) recorded(pos journal.Pos) {
 	sh.journal.latest = mark{max(sh.journal.latest.pos, pos), sh.now}
 }
 
-// uncommitted is the position in the journal on which a job depends that became ready
-// at since, or 0 when its record is committed for certain. A job is seldom handed out
+// dependsOn is the position in the journal on which a reply depends that shows a job which
+// became ready at since, or 0 when its record is committed for certain. A job is seldom handed out
 // before that, and then waits for no more than the commit that is under way.
-func (sh *shard) uncommitted(since Time) journal.Pos {
+func (sh *shard) dependsOn(since Time) journal.Pos {
 	log, s := sh.shared.cfg.Journal, &sh.journal
 	if log == nil || since < s.committed {
 		return 0
@@ -79,9 +79,9 @@ func (sh *shard) uncommitted(since Time) journal.Pos {
 	return s.latest.pos
 }
 
-// vanished is the position on which a reply depends that says that something is not
-// in the shard. Any goroutine may call it.
-func (sh *shard) vanished() journal.Pos { return journal.Pos(sh.journal.vanished.Load()) }
+// dependsOnEnds is the position on which a reply depends that says that something is not
+// in the shard: whatever made it so is recorded before. Any goroutine may call it.
+func (sh *shard) dependsOnEnds() journal.Pos { return journal.Pos(sh.journal.lastEnd.Load()) }
 
 // record records a change of a job that has not been made yet: the first one puts the
 // job on record.
@@ -110,14 +110,14 @@ func (sh *shard) record(j *job, ch *change, out *Output) error {
 func (sh *shard) recordedPut(j *job, t journal.Ticket, out *Output) {
 	j.segment = t.Segment
 	sh.recorded(t.Pos)
-	out.proves(t.Pos)
+	out.recorded(t.Pos)
 }
 
 // recordedEnd notes a record by which a job, or its state, has come to an end.
 func (sh *shard) recordedEnd(pos journal.Pos, out *Output) {
 	sh.recorded(pos)
-	sh.journal.vanished.Store(uint64(pos))
-	out.proves(pos)
+	sh.journal.lastEnd.Store(uint64(pos))
+	out.recorded(pos)
 }
 
 // former is the last full record of a job or tombstone.

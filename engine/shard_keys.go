@@ -73,7 +73,7 @@ func hashOfID(id uint64) uint64 {
 	return hi ^ lo
 }
 
-// idSeed keeps clients, who choose by their deletes which ids stay, from leaving those that
+// idSeed keeps clients, who choose by their deletes which ids stay, from keeping those that
 // share a bucket.
 var idSeed = rand.Uint64()
 
@@ -103,13 +103,13 @@ func keysFootprint(keys *journal.Keys) int64 {
 	}
 	n := keyedMemory + textFootprint(keys.Unique)
 	if keys.Limited != "" {
-		n += placeMemory
+		n += entryMemory
 	}
 	return n
 }
 
-// placeMemory is what a job may take in the heap of its group, which has some room to spare.
-const placeMemory = int64(unsafe.Sizeof(queue.Entry{})) + 8
+// entryMemory is what a job may take in the heap of its group, which has some room to spare.
+const entryMemory = int64(unsafe.Sizeof(queue.Entry{})) + 8
 
 // textFootprint is the memory of a string: the allocator rounds up.
 func textFootprint(s string) int64 { return int64(len(s)+15) &^ 15 }
@@ -117,23 +117,23 @@ func textFootprint(s string) int64 { return int64(len(s)+15) &^ 15 }
 // What a job with keys costs of a round's budget: its keys lie apart from each other in
 // memory.
 const (
-	keyedSteps     = 4  // to end or change it
-	keyedMoveSteps = 16 // to move it to another tube
+	keyedCost     = 4  // to end or change it
+	keyedMoveCost = 16 // to move it to another tube
 )
 
-// steps is what it costs of a round's budget to end or change the job.
-func (j *job) steps() int {
+// cost is what it takes of a round's budget to end or change the job.
+func (j *job) cost() int {
 	if j.flags != 0 {
-		return keyedSteps
+		return keyedCost
 	}
 	return 1
 }
 
-// moveSteps is what it costs of a round's budget to move the job to another tube.
-func (j *job) moveSteps() int {
+// moveCost is what it takes of a round's budget to move the job to another tube.
+func (j *job) moveCost() int {
 	n := 2 + int(j.size/1024)
 	if j.flags != 0 {
-		n += keyedMoveSteps
+		n += keyedMoveCost
 	}
 	return n
 }
@@ -183,15 +183,15 @@ func (sh *shard) addKeyed(j *job, k *keyed) {
 	j.flags = hasKeys
 }
 
-// dropKeys takes the keys from a job that stands in no queue, and returns their record.
-func (sh *shard) dropKeys(j *job) *keyed {
+// removeKeys takes the keys from a job that stands in no queue, and returns their record.
+func (sh *shard) removeKeys(j *job) *keyed {
 	k := sh.keyedOf(j)
 	sh.keyed.remove(k)
 	if k.space != nil && !k.lost {
 		sh.release(k)
 	}
 	if k.group != nil {
-		k.group.leave()
+		k.group.remove()
 	}
 	j.flags = 0
 	return k
@@ -274,7 +274,7 @@ func (sh *shard) loseKey(k *keyed) {
 }
 
 // attachNew is attach for a new job, whose unique key has no holder. It fails when there are
-// more keys then than there may be; the caller takes them away with the job.
+// more keys then than there may be; whoever calls it takes them away with the job.
 func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
 	e := sh.shared
 	more := keys.Unique != "" || t.limitedKeyOf(keys.Limited) == nil

@@ -50,7 +50,7 @@ func limitedKeyFootprint(key string) int64 {
 	return int64(unsafe.Sizeof(limitedKey{})+2*unsafe.Sizeof((*limitedKey)(nil))) + textFootprint(key)
 }
 
-// groupMemory is what a group is counted for beside the places of its jobs: a record, not
+// groupMemory is what a group is counted for beside the entries of its jobs: a record, not
 // more than two buckets, and the room for one run.
 const groupMemory = int64(unsafe.Sizeof(group{})+2*unsafe.Sizeof((*group)(nil))) + 16
 
@@ -116,8 +116,8 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 	return g
 }
 
-// leave takes a job off its group.
-func (g *group) leave() {
+// remove takes a job off its group.
+func (g *group) remove() {
 	s := g.key
 	t := s.tube
 	sh := t.shard

@@ -11,7 +11,7 @@ import (
 var errTooManyTubes = errors.New("there are as many tubes as there may be")
 
 // move records that a job goes to another tube, and moves it. Both shards are locked. A
-// reserved job is ready afterwards, a buried one last; any other keeps its place in the
+// reserved job is ready afterwards, a buried one last; any other keeps its position in the
 // order. If it cannot be recorded, or there is no room, nothing changes.
 func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error {
 	if sh.tubes[j.tube].name == name {
@@ -48,7 +48,7 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 		err = sh.moveAway(r, j, t, ch, keys, out)
 	}
 	if err != nil {
-		to.dropIfUnused(t)
+		to.removeIfUnused(t)
 		return err
 	}
 	if before != keys {
@@ -56,12 +56,12 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 	}
 	if taken != 0 {
 		if r, j := to.find(taken); j != nil {
-			_ = to.endTombstone(r, j, out) // its timer tries again
+			_ = to.deleteTombstone(r, j, out) // its timer tries again
 		}
 	}
 	to.dispatch(t)
 	sh.dispatch(old)
-	sh.dropIfUnused(old)
+	sh.removeIfUnused(old)
 	return nil
 }
 
@@ -97,7 +97,7 @@ func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Key
 	sh.takeOut(j)
 	j.state, j.tube = unqueued, t.index
 	if j.flags != 0 {
-		sh.rekey(t, j, sh.dropKeys(j), keys)
+		sh.rekey(t, j, sh.removeKeys(j), keys)
 	}
 	sh.apply(r, j, ch)
 	return nil
@@ -124,7 +124,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 	}
 	if err != nil {
 		to.bodies.Free(body, j.size)
-		to.freeJob(there, moved)
+		to.freeRecord(there, moved)
 		to.tidier.wanted()
 		return err
 	}
@@ -133,9 +133,9 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 	sh.freeBody(j.body, j.size)
 	var k *keyed
 	if j.flags != 0 {
-		k = sh.dropKeys(j)
+		k = sh.removeKeys(j)
 	}
-	sh.freeJob(r, j)
+	sh.freeRecord(r, j)
 	sh.tidier.wanted()
 	if k != nil {
 		to.rekey(t, moved, k, keys)

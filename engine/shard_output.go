@@ -15,11 +15,11 @@ type Output struct {
 	// be sent before the journal is committed up to there. [Loop.Barrier] completes
 	// it. It only grows; the owner sets it back to 0.
 	Pos journal.Pos
-	// observed says that the replies show state that may be newer than Pos: see
+	// showState says that the replies show state that may be newer than Pos: see
 	// Loop.Barrier.
-	observed bool
+	showState bool
 	// Bodies are large bodies that belong into the replies and were not copied
-	// to Buf, in the order of their places. The owner releases and removes them.
+	// to Buf, in the order of At. The owner releases and removes them.
 	Bodies []Body
 }
 
@@ -41,7 +41,7 @@ func (o *Output) dependOn(pos journal.Pos) { o.Pos = max(o.Pos, pos) }
 // therefore was not made.
 func (o *Output) refuse(err error) {
 	if errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed) {
-		o.observes()
+		o.showsState()
 		o.reply(codec.ReplyInternalError)
 		return
 	}
@@ -141,14 +141,14 @@ func (sh *shard) freeBody(body ref, size uint32) {
 	sh.bodies.Free(body, size)
 }
 
-// observes notes that the replies may tell of a state that all clients share. It comes
+// showsState notes that the replies may tell of a state that all clients share. It comes
 // before the command is executed, because a record that the command makes then proves
 // that state.
-func (o *Output) observes() { o.observed = true }
+func (o *Output) showsState() { o.showState = true }
 
-// proves notes a record of a command's own. It stands behind everything that the replies
+// recorded notes a record of a command's own. It stands behind everything that the replies
 // tell of, so that its commit is proof of that too.
-func (o *Output) proves(pos journal.Pos) {
+func (o *Output) recorded(pos journal.Pos) {
 	o.dependOn(pos)
-	o.observed = false
+	o.showState = false
 }

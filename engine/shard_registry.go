@@ -57,7 +57,7 @@ func (g *registry) remove(t *tube) {
 	}
 }
 
-// set puts a tube, or nothing, to a place in the list.
+// set makes a tube, or nothing, the i-th of the list.
 func (g *registry) set(i int, t *tube) {
 	p := g.pages[i/pageTubes]
 	if p.since != g.snapshots {

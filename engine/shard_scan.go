@@ -21,7 +21,7 @@ func scanOf(sh *shard, name string) scan { return scan{shard: sh, tube: name, cu
 func (sc *scan) done() bool { return sc.cursor == 0 }
 
 // slice calls f for the next jobs of the tube t until it returns false: then the scan
-// goes on with the same job. f may erase the job. The shard is locked.
+// goes on with the same job. f may delete the job. The shard is locked.
 func (sc *scan) slice(t *tube, f func(ref, *job) bool) {
 	sh, again := sc.shard, ref(0)
 	next := sh.jobs.Walk(sc.cursor, scanSlice, func(r ref) {
@@ -34,11 +34,11 @@ func (sc *scan) slice(t *tube, f func(ref, *job) bool) {
 	}
 }
 
-// scanSteps is what a slice costs, besides what is done to the jobs.
-const scanSteps = scanSlice/16 + lockSteps
+// scanCost is what a slice costs, besides what is done to the jobs.
+const scanCost = scanSlice/16 + lockCost
 
 // first is the job that is first in a state, 0 if there is none. A reserved job has no
-// place among those of its tube.
+// queue among those of its tube.
 func (t *tube) first(in state) ref {
 	switch in {
 	case ready:

@@ -4,36 +4,36 @@ import "slices"
 
 // A survey finds the first jobs of a tube in one state, in the order in which they would
 // be taken, a slice under each lock. Reserved jobs are in the order of their ids. A job
-// that keeps its state and its place while the survey is made is found, if enough
+// that keeps its state and its sort key while the survey is made is found, if enough
 // are asked for.
 type survey struct {
 	scan
 	state state
 	most  int
-	after orderPlace
+	after sortKey
 
 	begun bool
 	found []listed // a heap, the last in order first, until it is sorted
 	count int      // of found, those that are still a heap
-	steps int      // that changes of the heap have taken since the last takeSteps
+	cost  int      // of changes of the heap since the last takeCost
 }
 
-// orderPlace is a place in the order of a tube's jobs in one state. The zero place is
+// sortKey is a position in the order of a tube's jobs in one state. The zero sortKey is
 // before all.
-type orderPlace struct{ key, id uint64 }
+type sortKey struct{ key, id uint64 }
 
-func (p orderPlace) before(q orderPlace) bool { return p.key < q.key || p.key == q.key && p.id < q.id }
+func (p sortKey) before(q sortKey) bool { return p.key < q.key || p.key == q.key && p.id < q.id }
 
 // listed is what a list shows of a job.
 type listed struct {
-	orderPlace
+	sortKey
 	pri, size   uint32
 	created, at Time
 }
 
-// place is the job's place in the order of the tube's jobs in the same state.
-func (j *job) place() orderPlace {
-	p := orderPlace{id: j.ID}
+// sortKey is the job's in the order of the tube's jobs in the same state.
+func (j *job) sortKey() sortKey {
+	p := sortKey{id: j.ID}
 	switch j.state {
 	case ready:
 		p.key = uint64(j.pri)
@@ -50,9 +50,9 @@ func newSurvey(sh *shard, name string, of state, most int) *survey {
 	return &survey{scan: scanOf(sh, name), state: of, most: most}
 }
 
-// step looks at the next slice of the jobs of t, the tube as it is now, or nil. It
+// look looks at the next slice of the jobs of t, the tube as it is now, or nil. It
 // returns true at the end. The shard is locked.
-func (v *survey) step(t *tube) (done bool) {
+func (v *survey) look(t *tube) (done bool) {
 	if t == nil || v.most == 0 || t.count(v.state) == 0 {
 		return true
 	}
@@ -76,33 +76,33 @@ func (v *survey) step(t *tube) (done bool) {
 
 // see takes a job, if it is one of the first.
 func (v *survey) see(j *job) {
-	p := j.place()
+	p := j.sortKey()
 	if !v.after.before(p) {
 		return
 	}
 	e := listed{p, j.pri, j.size, j.created, j.at()}
 	switch {
 	case v.count < v.most:
-		v.steps++
+		v.cost++
 		v.found = append(v.found, e)
 		v.count++
 		heapUp(v.found, behind)
-	case p.before(v.found[0].orderPlace):
-		v.steps++
+	case p.before(v.found[0].sortKey):
+		v.cost++
 		v.found[0] = e
 		heapDown(v.found[:v.count], behind)
 	}
 }
 
-// takeSteps returns how many steps were taken for jobs that were found since it was last
+// takeCost returns what was spent on jobs that were found since it was last
 // called.
-func (v *survey) takeSteps() (n int) {
-	n, v.steps = v.steps, 0
+func (v *survey) takeCost() (n int) {
+	n, v.cost = v.cost, 0
 	return n
 }
 
 // behind is the order of the heap.
-func behind(a, b *listed) bool { return b.before(a.orderPlace) }
+func behind(a, b *listed) bool { return b.before(a.sortKey) }
 
 // sort puts the next n jobs, from the last one on down, into order. It returns false
 // when all are.

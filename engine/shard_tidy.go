@@ -6,16 +6,16 @@ import (
 )
 
 // tidier gives memory back that a shard does not need any more. When jobs are
-// erased it looks, a while later, whether what is left lies scattered over much
+// deleted it looks, a while later, whether what is left lies scattered over much
 // more memory than it takes, and then moves it together, a few jobs at a time.
 // Bodies that are being sent or received stay where they are: a walk that could move
-// nothing is not repeated before another job is erased. The shard's lock guards it.
+// nothing is not repeated before another job is deleted. The shard's lock guards it.
 type tidier struct {
 	shard  *shard
 	timer  queue.Timer
 	cursor ref  // where the walk over the job records is, 0 when there is none
 	copied int  // bytes of bodies that this step has moved
-	again  bool // another look may find more: jobs were erased, or moved
+	again  bool // another look may find more: jobs were deleted, or moved
 }
 
 const (
@@ -113,6 +113,6 @@ func (sh *shard) moved(r ref, j *job) {
 	case buried:
 		t.buried.Moved(sh.table, r, &j.Links)
 	case reserved:
-		sh.holdings[j.Next].jobs.Moved(r, &j.Links)
+		sh.reservations[j.Next].jobs.Moved(r, &j.Links)
 	}
 }

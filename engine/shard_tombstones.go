@@ -33,8 +33,8 @@ func (sh *shard) leavesTombstone(j *job) bool {
 	return !k.lost && k.keys.Tombstone() != (journal.Keys{})
 }
 
-// entomb records that a job is deleted and leaves a tombstone, and makes it one.
-func (sh *shard) entomb(r ref, j *job, out *Output) error {
+// makeTombstone records that a job is deleted and leaves a tombstone, and makes it one.
+func (sh *shard) makeTombstone(r ref, j *job, out *Output) error {
 	t, k := sh.tubes[j.tube], sh.keyedOf(j)
 	end := sh.now + seconds(k.keys.Seconds)
 	if sh.journaled() {
@@ -56,7 +56,7 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 		sh.counters.Free(j.counters)
 	}
 	if k.group != nil {
-		k.group.leave()
+		k.group.remove()
 		k.group = nil
 	}
 	keys := k.keys
@@ -66,7 +66,7 @@ func (sh *shard) entomb(r ref, j *job, out *Output) error {
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
 	sh.dispatch(t)
-	sh.dropIfUnused(t)
+	sh.removeIfUnused(t)
 	return nil
 }
 
@@ -104,13 +104,13 @@ func (sh *shard) recordTombstone(j *job) journal.Record {
 	}
 }
 
-// endTombstone records the end of a tombstone and erases it.
-func (sh *shard) endTombstone(r ref, j *job, out *Output) error {
+// deleteTombstone records the end of a tombstone and frees it.
+func (sh *shard) deleteTombstone(r ref, j *job, out *Output) error {
 	if err := sh.recordDelete(j, out); err != nil {
 		return err
 	}
 	sh.takeOut(j)
-	sh.erase(r, j)
+	sh.free(r, j)
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (d *tombstones) Expire(now int64) (done bool) {
 		}
 		r := d.heap.First().Ref
 		var nobody Output
-		switch err := sh.endTombstone(r, sh.job(r), &nobody); {
+		switch err := sh.deleteTombstone(r, sh.job(r), &nobody); {
 		case err == nil:
 		case errors.Is(err, journal.ErrRoom):
 			sh.arm(&d.timer, Time(now)+tombstoneRetry)
@@ -169,9 +169,9 @@ func (s *keyspace) unlist(k *keyed) {
 	s.tombstones--
 }
 
-// eraseTombstones looks at up to budget tombstones of a tube's name, erases those whose ids
+// deleteTombstones looks at up to budget tombstones of a tube's name, deletes those whose ids
 // are not greater than newest, and returns how many it has looked at.
-func (sh *shard) eraseTombstones(name string, newest uint64, budget int, out *Output) (seen int, err error) {
+func (sh *shard) deleteTombstones(name string, newest uint64, budget int, out *Output) (seen int, err error) {
 	for ; seen < budget; seen++ {
 		s := sh.keyspaceOf(name)
 		if s == nil || s.first == nil {
@@ -184,7 +184,7 @@ func (sh *shard) eraseTombstones(name string, newest uint64, budget int, out *Ou
 			continue
 		}
 		r, j := sh.find(k.id)
-		if err := sh.endTombstone(r, j, out); err != nil {
+		if err := sh.deleteTombstone(r, j, out); err != nil {
 			return seen, err
 		}
 	}

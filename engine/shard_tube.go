@@ -23,7 +23,7 @@ type tube struct {
 	limited  *limitedKeys // nil while no job has a limited key
 
 	// The sessions that wait for one of its jobs, longest first.
-	firstWaiting, lastWaiting *watch
+	firstWaiting, lastWaiting *subscription
 	waiting                   int
 
 	using    int // sessions
@@ -37,7 +37,7 @@ type tube struct {
 
 	dead *journal.Setting // where its dead letters go, nil if it has none
 
-	listed int // its place in the registry. Guarded by the registry's lock
+	listed int // its index in the registry. Guarded by the registry's lock
 }
 
 func (t *tube) paused(now Time) bool { return t.pausedUntil > now }
@@ -117,8 +117,8 @@ func (sh *shard) tube(name []byte, limit int) *tube {
 	return t
 }
 
-// dropIfUnused ends a tube that no session uses or watches and that has no job.
-func (sh *shard) dropIfUnused(t *tube) {
+// removeIfUnused removes a tube that no session uses or watches and that has no job.
+func (sh *shard) removeIfUnused(t *tube) {
 	if t.using > 0 || t.watching > 0 || t.jobs() > 0 || t.name == defaultTube {
 		return
 	}

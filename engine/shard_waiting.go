@@ -6,22 +6,22 @@ import "trellis/binlog/journal"
 type waiter interface {
 	// claim ends the wait and returns where the job is to be reserved, nil if the wait
 	// has ended otherwise. It is one atomic step, so that a waiter gets one job.
-	claim() *holdings
+	claim() *reservationSet
 	// deliver follows a claim: the job of that id is reserved, and what is told of it
 	// depends on pos. Without an id there was no memory for that, and the waiter tries
 	// again.
 	deliver(sh *shard, id uint64, pos journal.Pos)
 }
 
-// watch is a client's interest in one tube. While the client waits, it stands
+// A subscription is a client's interest in one tube. While the client waits, it stands
 // in the tube's queue of waiting clients; the shard's lock guards that.
-type watch struct {
+type subscription struct {
 	waiter     waiter
 	tube       *tube
-	next, prev *watch
+	next, prev *subscription
 }
 
-func (w *watch) enqueue() {
+func (w *subscription) enqueue() {
 	t := w.tube
 	w.next, w.prev = nil, t.lastWaiting
 	if t.lastWaiting != nil {
@@ -34,9 +34,9 @@ func (w *watch) enqueue() {
 }
 
 // queued tells whether the session stands in the tube's queue.
-func (w *watch) queued() bool { return w.prev != nil || w.tube.firstWaiting == w }
+func (w *subscription) queued() bool { return w.prev != nil || w.tube.firstWaiting == w }
 
-func (w *watch) dequeue() {
+func (w *subscription) dequeue() {
 	if !w.queued() {
 		return
 	}
@@ -75,7 +75,7 @@ func (sh *shard) dispatch(t *tube) {
 			continue // its wait has ended elsewhere a moment ago
 		}
 		j := sh.job(r)
-		id, pos := j.ID, sh.uncommitted(j.at())
+		id, pos := j.ID, sh.dependsOn(j.at())
 		if err := sh.reserve(to, r, j); err != nil {
 			w.waiter.deliver(sh, 0, 0) // no memory for its counters: the job stays
 			return

@@ -203,7 +203,7 @@ func (w *Wheel) Check() error {
 			}
 			var last *Timer
 			for t := first; t != nil; last, t = t, t.next {
-				if t != first && t.prev != last || int(t.place) != level*wheelSlots+slot+1 {
+				if t != first && t.prev != last || int(t.slot) != level*wheelSlots+slot+1 {
 					return fmt.Errorf("slot %d.%d is linked wrongly", level, slot)
 				}
 				tick, shift := max(t.at>>tickBits, w.now), level*slotBits

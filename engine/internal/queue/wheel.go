@@ -34,10 +34,9 @@ type Wheel struct {
 	// that they stay behind those scheduled before.
 	moving int
 
-	// pass is the present tick plus 1 while a pass over its slot in the lowest
-	// level is under way: soonest then covers only what it has come past. kept is
-	// the last timer that it has left in place, behind which it goes on, nil if it
-	// goes on from the first.
+	// pass is now+1 while fire is partway through a slot, else 0: soonest then covers only
+	// what fire has come past. kept is the last timer that it has left there, behind which
+	// it goes on, nil if it goes on from the first.
 	pass int64
 	kept *Timer
 }
@@ -63,7 +62,7 @@ type Timer struct {
 
 	next, prev *Timer // in the slot, a queue whose first keeps the last in prev
 	at         int64  // when it is due, in nanoseconds, meaningful while scheduled
-	place      int16  // level and slot, plus 1; 0 when not scheduled
+	slot       int16  // level and slot, plus 1; 0 when not scheduled
 }
 
 // An Expirer does what is due when its timer fires. The timer is not scheduled
@@ -73,7 +72,7 @@ type Timer struct {
 type Expirer interface{ Expire(now int64) (done bool) }
 
 // Scheduled reports whether t will fire.
-func (t *Timer) Scheduled() bool { return t.place != 0 }
+func (t *Timer) Scheduled() bool { return t.slot != 0 }
 
 // At is when a scheduled timer is due, in nanoseconds.
 func (t *Timer) At() int64 { return t.at }
@@ -109,15 +108,15 @@ func (w *Wheel) insert(t *Timer, lowest int) {
 			w.soonest[slot] = min(w.soonest[slot], t.at)
 		}
 	}
-	t.place = int16(level*wheelSlots+int(slot)) + 1
+	t.slot = int16(level*wheelSlots+int(slot)) + 1
 }
 
 // Cancel makes t not fire. A timer that is not scheduled stays as it is.
 func (w *Wheel) Cancel(t *Timer) {
-	if t.place == 0 {
+	if t.slot == 0 {
 		return
 	}
-	level, slot := int(t.place-1)/wheelSlots, int(t.place-1)%wheelSlots
+	level, slot := int(t.slot-1)/wheelSlots, int(t.slot-1)%wheelSlots
 	head := &w.slots[level][slot]
 	first := *head
 	if t == w.kept {
@@ -135,7 +134,7 @@ func (w *Wheel) Cancel(t *Timer) {
 		*head = nil
 		w.filled[level] &^= 1 << slot
 	}
-	t.next, t.prev, t.place = nil, nil, 0
+	t.next, t.prev, t.slot = nil, nil, 0
 }
 
 // Due is a time by which Advance has something to do: a timer to fire, some to
@@ -244,8 +243,8 @@ func (w *Wheel) Advance(now int64, budget *int) (all bool) {
 // fire fires what is due in the lowest level's present slot, and what becomes
 // due there while it does. It returns false if it was interrupted.
 //
-// A pass goes along the slot from the first timer to the last and leaves those in
-// place that are not due. Another one follows if some of them are due by then.
+// A pass goes along the slot from the first timer to the last and leaves those
+// there that are not due. Another one follows if some of them are due by then.
 func (w *Wheel) fire(now int64, budget *int) (done bool) {
 	slot, pass := w.now&(wheelSlots-1), w.now+1
 	head := &w.slots[0][slot]

@@ -322,13 +322,13 @@ func TestAdvanceKeepsToItsBudget(t *testing.T) {
 			for now := int64(0); fired < n; now = max(now, w.Due()) {
 				for all := false; !all; calls++ {
 					for i := range timers {
-						places[i] = timers[i].timer.place
+						places[i] = timers[i].timer.slot
 					}
 					left := budget
 					all = w.Advance(now, &left)
 					changed := 0
 					for i := range timers {
-						if places[i] != timers[i].timer.place {
+						if places[i] != timers[i].timer.slot {
 							changed++
 						}
 					}
@@ -358,12 +358,12 @@ func TestSkipMovesFewTimersAtATime(t *testing.T) {
 	for range 2 * n {
 		places := make([]int16, n)
 		for i := range timers {
-			places[i] = timers[i].timer.place
+			places[i] = timers[i].timer.slot
 		}
 		w.Skip(100 * second)
 		changed := 0
 		for i := range timers {
-			if places[i] != timers[i].timer.place {
+			if places[i] != timers[i].timer.slot {
 				changed++
 			}
 		}
