@@ -3,16 +3,12 @@ package engine
 import "trellis/codec"
 
 func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
-	c := &s.loop.locks
-	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	sh, r, j := s.lockJob(now, cmd.ID, out)
 	if sh == nil {
-		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
 	if !sh.reservedBy(s.reserved, j) && (j.state == reserved || s.onlyWorks()) {
-		sh.unlock(c)
-		s.notFound(sh, out, codec.ReplyNotFound)
-		return Done
+		return s.refuseJob(sh, out)
 	}
 	s.loop.Spend(j.cost() - 1) // any command costs one
 	err := sh.delete(r, j, out)

@@ -37,16 +37,12 @@ func kickOf(t *tube, bound uint32) bulk {
 }
 
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	c := &s.loop.locks
-	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	sh, r, j := s.lockJob(now, cmd.ID, out)
 	if sh == nil {
-		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
 	if j.state != buried && j.state != delayed {
-		sh.unlock(c)
-		s.notFound(sh, out, codec.ReplyNotFound)
-		return Done
+		return s.refuseJob(sh, out)
 	}
 	err := sh.kick(r, j, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyKicked)

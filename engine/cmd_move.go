@@ -19,40 +19,28 @@ func (s *Session) moveJob(now Time, cmd *codec.Command, out *Output) Outcome {
 }
 
 func (m movingJob) turn(s *Session, now Time, out *Output) Outcome {
-	e := s.loop.engine
-	to := e.shardFor([]byte(m.to))
-	for {
-		p := e.ids.Get(m.id)
-		if p == 0 {
-			s.notFound(nil, out, codec.ReplyNotFound)
-			return Done
-		}
-		from := e.shards[p.Shard()]
-		set := shardSet(1<<from.number | 1<<to.number)
-		s.lockAll(set, now)
-		r, j := from.find(m.id)
-		if j == nil { // it has gone, or moved
-			s.unlockAll(set)
-			continue
-		}
-		if j.state == reserved && !from.reservedBy(s.reserved, j) || j.state == tombstone {
-			s.notFound(from, out, codec.ReplyNotFound)
-			s.unlockAll(set)
-			return Done
-		}
-		s.loop.Spend(j.moveCost())
-		err := from.move(r, j, to, m.to, out)
-		s.unlockAll(set)
-		switch {
-		case err == nil:
-			out.reply(codec.ReplyMoved)
-		case errors.Is(err, journal.ErrRoom):
-			return s.awaitRoom(m)
-		default:
-			out.refuse(err)
-		}
+	to := s.loop.engine.shardFor([]byte(m.to))
+	from, r, j, locked := s.lockJobWith(to.self, now, m.id, out)
+	if from == nil {
 		return Done
 	}
+	if j.state == reserved && !from.reservedBy(s.reserved, j) || j.state == tombstone {
+		s.notFound(from, out, codec.ReplyNotFound)
+		s.unlockAll(locked)
+		return Done
+	}
+	s.loop.Spend(j.moveCost())
+	err := from.move(r, j, to, m.to, out)
+	s.unlockAll(locked)
+	switch {
+	case err == nil:
+		out.reply(codec.ReplyMoved)
+	case errors.Is(err, journal.ErrRoom):
+		return s.awaitRoom(m)
+	default:
+		out.refuse(err)
+	}
+	return Done
 }
 
 // A slice of a move-tube ends with the first job that exceeds these together.

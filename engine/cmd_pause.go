@@ -3,13 +3,8 @@ package engine
 import "trellis/codec"
 
 func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
-	c := &s.loop.locks
-	sh := s.loop.engine.shardFor(name)
-	sh.lock(c, now)
-	t := sh.byName[string(name)]
+	sh, t := s.lockTube(now, name, out)
 	if t == nil {
-		sh.unlock(c)
-		s.notFound(sh, out, codec.ReplyNotFound)
 		return
 	}
 	t.pauses++
@@ -21,5 +16,5 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 		sh.arm(&t.timer, t.pausedUntil)
 	}
 	out.reply(codec.ReplyPaused)
-	sh.unlock(c)
+	sh.unlock(&s.loop.locks)
 }

@@ -33,25 +33,15 @@ func (ch *change) release(cmd *codec.Command, now Time) {
 // releaseDead is release for a job that has used up its attempts. While it has no lock, the
 // job or the setting may change: it looks anew when it has those of both shards.
 func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome {
-	e := s.loop.engine
 	var dead shardSet
 	for {
-		p := e.ids.Get(cmd.ID)
-		if p == 0 {
-			s.notFound(nil, out, codec.ReplyNotFound)
+		sh, r, j, locked := s.lockJobWith(dead, now, cmd.ID, out)
+		if sh == nil {
 			return Done
-		}
-		sh := e.shards[p.Shard()]
-		set := dead | sh.self
-		s.lockAll(set, now)
-		r, j := sh.find(cmd.ID)
-		if j == nil { // it has gone, or moved
-			s.unlockAll(set)
-			continue
 		}
 		if !sh.reservedBy(s.reserved, j) {
 			s.notFound(sh, out, codec.ReplyNotFound)
-			s.unlockAll(set)
+			s.unlockAll(locked)
 			return Done
 		}
 		ch := sh.present(j)
@@ -61,16 +51,16 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 			err = sh.change(r, j, &ch, out)
 			sh.dispatch(t)
 		} else {
-			to := e.shardFor([]byte(t.dead.DeadTube))
-			if set&to.self == 0 {
-				s.unlockAll(set)
+			to := s.loop.engine.shardFor([]byte(t.dead.DeadTube))
+			if locked&to.self == 0 {
+				s.unlockAll(locked)
 				dead = to.self
 				continue
 			}
 			s.loop.Spend(j.moveCost())
 			err = sh.buryDead(r, j, ch, to, out)
 		}
-		s.unlockAll(set)
+		s.unlockAll(locked)
 		return s.answerChange(err, cmd, out, codec.ReplyReleased)
 	}
 }

@@ -72,16 +72,12 @@ func (s *Session) waitOr(batch int, now, until Time, out *Output) Outcome {
 }
 
 func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome {
-	c := &s.loop.locks
-	sh, r, j := s.loop.engine.lockJob(c, cmd.ID, now)
+	sh, r, j := s.lockJob(now, cmd.ID, out)
 	if sh == nil {
-		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done
 	}
 	if j.state == reserved || sh.passedOver(j) {
-		sh.unlock(c)
-		s.notFound(sh, out, codec.ReplyNotFound)
-		return Done
+		return s.refuseJob(sh, out)
 	}
 	since := sh.now // a delayed or buried job does not tell when it became so
 	if j.state == ready {
@@ -97,7 +93,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	}
 	out.dependOn(pos)
 	out.appendReserved(sh, j)
-	sh.unlock(c)
+	sh.unlock(&s.loop.locks)
 	return Done
 }
 

@@ -121,14 +121,11 @@ func (s *Session) stats(now Time, out *Output) {
 
 func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	l := s.loop
-	sh := l.engine.shardFor(name)
-	sh.lock(&l.locks, now)
-	defer sh.unlock(&l.locks)
-	t := sh.byName[string(name)]
+	sh, t := s.lockTube(now, name, out)
 	if t == nil {
-		s.notFound(sh, out, codec.ReplyNotFound)
 		return
 	}
+	defer sh.unlock(&l.locks)
 	out.dependOn(sh.dependsOn(sh.now))
 	y := yaml(append(l.scratch[:0], "---\n"...))
 	y.quoted("name", t.name)
@@ -150,9 +147,8 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 
 func (s *Session) statsJob(now Time, id uint64, out *Output) {
 	l := s.loop
-	sh, _, j := l.engine.lockJob(&l.locks, id, now)
+	sh, _, j := s.lockJob(now, id, out)
 	if sh == nil {
-		s.notFound(nil, out, codec.ReplyNotFound)
 		return
 	}
 	defer sh.unlock(&l.locks)

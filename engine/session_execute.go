@@ -143,21 +143,50 @@ func (s *Session) lockTube(now Time, name []byte, out *Output) (sh *shard, t *tu
 	return sh, t
 }
 
-// lockReserved locks the shard of a job and returns the job if the session has
-// reserved it. Otherwise it appends NOT_FOUND, holds no lock, and sh is nil.
-func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
-	c := &s.loop.locks
-	sh, r, j = s.loop.engine.lockJob(c, id, now)
-	if sh == nil {
+// lockJob locks the shard of a job and returns the job. If there is none, it appends
+// NOT_FOUND, holds no lock, and sh is nil.
+func (s *Session) lockJob(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
+	if sh, r, j = s.loop.engine.lockJob(&s.loop.locks, id, now); sh == nil {
 		s.notFound(nil, out, codec.ReplyNotFound)
-		return nil, 0, nil
 	}
-	if !sh.reservedBy(s.reserved, j) {
-		sh.unlock(c)
-		s.notFound(sh, out, codec.ReplyNotFound)
+	return sh, r, j
+}
+
+// lockReserved is lockJob for a job that the session has reserved. Others are not found.
+func (s *Session) lockReserved(now Time, id uint64, out *Output) (sh *shard, r ref, j *job) {
+	if sh, r, j = s.lockJob(now, id, out); sh != nil && !sh.reservedBy(s.reserved, j) {
+		s.refuseJob(sh, out)
 		return nil, 0, nil
 	}
 	return sh, r, j
+}
+
+// refuseJob releases the lock of the shard of a job to which the command may not be done, and
+// appends NOT_FOUND.
+func (s *Session) refuseJob(sh *shard, out *Output) Outcome {
+	sh.unlock(&s.loop.locks)
+	s.notFound(sh, out, codec.ReplyNotFound)
+	return Done
+}
+
+// lockJobWith locks the shard of a job, and all that are in set, and returns the job and what
+// it has locked. If there is no such job, it appends NOT_FOUND, holds no lock, and sh is nil.
+func (s *Session) lockJobWith(set shardSet, now Time, id uint64, out *Output) (sh *shard, r ref, j *job, locked shardSet) {
+	e := s.loop.engine
+	for {
+		p := e.ids.Get(id)
+		if p == 0 {
+			s.notFound(nil, out, codec.ReplyNotFound)
+			return nil, 0, nil, 0
+		}
+		sh = e.shards[p.Shard()]
+		locked = set | sh.self
+		s.lockAll(locked, now)
+		if r, j = sh.find(id); j != nil {
+			return sh, r, j, locked
+		}
+		s.unlockAll(locked) // it has gone, or moved
+	}
 }
 
 // notFound appends a reply that says that a job or tube is not there, or not as it
