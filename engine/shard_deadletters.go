@@ -30,8 +30,8 @@ type settings struct {
 	pos    journal.Pos        // behind the last setting on record
 }
 
-// reserve makes sure that there may be one more setting.
-func (g *settings) reserve() bool {
+// makeRoom makes sure that there may be one more setting.
+func (g *settings) makeRoom() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.list)+g.coming >= maxSettings {
@@ -41,7 +41,7 @@ func (g *settings) reserve() bool {
 	return true
 }
 
-// cancel undoes reserve.
+// cancel undoes makeRoom.
 func (g *settings) cancel() {
 	g.mu.Lock()
 	g.coming--
@@ -49,7 +49,7 @@ func (g *settings) cancel() {
 }
 
 // keep adds a setting, replaces that of the same tube, or removes it. It may
-// have been reserved.
+// have room made for it.
 func (g *settings) keep(x *journal.Setting, reserved bool, pos journal.Pos) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (sh *shard) set(x *journal.Setting, out *Output) error {
 		out.dependOn(e.settings.recorded())
 		return nil
 	}
-	if fresh && !e.settings.reserve() {
+	if fresh && !e.settings.makeRoom() {
 		return errTooManySettings
 	}
 	var pos journal.Pos

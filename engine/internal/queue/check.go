@@ -19,7 +19,7 @@ func (h *Heap) All() iter.Seq[Ref] {
 	}
 }
 
-// Check reports whether the heap's order and its records' places are right.
+// Check reports whether the heap's order and its records' indexes are right.
 // It is for tests and looks at every entry.
 func (h *Heap) Check(t Table) error {
 	for i := range h.Len() {

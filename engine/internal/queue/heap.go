@@ -7,7 +7,7 @@ import (
 
 // A Heap orders records by a key and, for equal keys, by id. It has four
 // children to a node: half the depth of a binary heap, and a node's children
-// share a cache line or two. A record knows its place (Links.Prev), so it can be
+// share a cache line or two. A record knows its index (Links.Prev), so it can be
 // taken from the middle.
 //
 // Up to blockLen entries lie in a slice that doubles and halves. Beyond that the
@@ -72,7 +72,7 @@ func (h *Heap) trim() {
 // First returns the least entry. The heap must not be empty.
 func (h *Heap) First() Entry { return h.small[0] }
 
-// At returns the entry at a place from 0 to Len()-1. Places are in no order,
+// At returns the entry at an index from 0 to Len()-1. Indexes are in no order,
 // except that the first entry is at 0, and they change with every Push and
 // Remove.
 func (h *Heap) At(i int) Entry {
@@ -86,7 +86,7 @@ func (h *Heap) At(i int) Entry {
 // not change meanwhile.
 func (h *Heap) Least(n int) iter.Seq[Entry] {
 	return func(yield func(Entry) bool) {
-		// The places of entries that were not yielded but whose parents were, the
+		// The indexes of entries that were not yielded but whose parents were, the
 		// greatest entry first: the last one is yielded next.
 		var next []int
 		add := func(i int) {
@@ -157,7 +157,7 @@ func (h *Heap) Moved(r Ref, l *Links) {
 	h.small[l.Prev].Ref = r
 }
 
-// up puts e at place i or, as far as it must, nearer to the first.
+// up puts e at index i or, as far as it must, nearer to the first.
 func up(t Table, s []Entry, i int, e Entry) {
 	for i > 0 {
 		parent := (i - 1) / heapArity
@@ -170,8 +170,8 @@ func up(t Table, s []Entry, i int, e Entry) {
 	set(t, &s[i], i, e)
 }
 
-// down puts e at a place below i if it must stand there, and reports whether it
-// did. If not, it leaves place i as it is.
+// down puts e at an index below i if it must stand there, and reports whether it
+// did. If not, it leaves index i as it is.
 func down(t Table, s []Entry, i int, e Entry) (moved bool) {
 	for {
 		first := i*heapArity + 1
@@ -196,7 +196,7 @@ func down(t Table, s []Entry, i int, e Entry) (moved bool) {
 	return moved
 }
 
-// set writes e to its place, which is the i-th, and the place into e's record.
+// set writes e to index i, and the index into e's record.
 func set(t Table, place *Entry, i int, e Entry) {
 	*place = e
 	t.at(e.Ref).Prev = uint32(i)

@@ -14,7 +14,7 @@ type Links struct {
 	// became ready, in Ordered the key. A Heap does not look at it.
 	At int64
 	// Prev and Next are the neighbours in a linked run. In a heap, Prev is the
-	// place of the record's entry, and Next is free for the owner of a Heap.
+	// index of the record's entry, and Next is free for the owner of a Heap.
 	Prev, Next uint32
 }
 

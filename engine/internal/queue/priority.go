@@ -87,7 +87,7 @@ func (q *ByPriority) Remove(t Table, pri uint32, l *Links) {
 	q.runs = q.runs[:last]
 }
 
-// insert makes room for a run at place i. There are few, too few for a copy by
+// insert makes room for a run at index i. There are few, too few for a copy by
 // the runtime to pay.
 func (q *ByPriority) insert(i int, u priorityRun) {
 	q.runs = append(q.runs, u)
@@ -111,7 +111,7 @@ func (q *ByPriority) Moved(t Table, pri uint32, r Ref, l *Links) {
 	}
 }
 
-// find returns the place of a priority's run, or the place where it would go.
+// find returns the index of a priority's run, or that where it would go.
 func (q *ByPriority) find(pri uint32) (i int, found bool) {
 	i = len(q.runs)
 	for i > 0 && q.runs[i-1].pri < pri {
