@@ -120,7 +120,7 @@ func TestDigestsDifferInWhateverIsOnRecord(t *testing.T) {
 		ID: 1, State: journal.Delayed, Pri: 1, Delay: 5, TTR: 9, Created: 1e18, Due: 1e18 + 5e9,
 		Releases: 1, Buries: 1, Kicks: 1, Tube: "a", Body: []byte("body"),
 	}
-	digest := func(due Time, records ...journal.Record) Digest {
+	digest := func(due Time, records ...journal.Record) journal.Digest {
 		e := New(Config{Info: testInfo, Start: time.Unix(1e9, 0)})
 		defer e.Discard()
 		f := e.Follow(Always)

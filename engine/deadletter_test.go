@@ -300,14 +300,8 @@ func TestAStockEngineKeepsSettingsAndDoesNotGoByThem(t *testing.T) {
 func TestTheDigestIncludesSettings(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
-	digest := func() Digest {
-		d, err := s.engine.Digest(MaxTime)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
-	}
-	seen := map[Digest]string{digest(): "none"}
+	digest := func() journal.Digest { return s.engine.digestAt(t, MaxTime) }
+	seen := map[journal.Digest]string{digest(): "none"}
 	for _, set := range []string{"t 1 d", "t 2 d", "t 2 e", "t2 2 e", "u 1 d"} {
 		c.expect(t, "DLQ_SET\r\n", "set-dlq %s\r\n", set)
 		if was, ok := seen[digest()]; ok {

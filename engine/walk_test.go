@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,13 +16,23 @@ import (
 	"trellis/codec"
 )
 
-// digest is the engine's, at a time.
-func (e *Engine) digestAt(t interface{ Fatal(...any) }, due Time) Digest {
-	d, err := e.Digest(due)
-	if err != nil {
+// digestAt is the digest of all that the engine has on record, at a time.
+func (e *Engine) digestAt(t interface{ Fatal(...any) }, due Time) journal.Digest {
+	until := int64(math.MaxInt64)
+	if due != MaxTime {
+		until = e.wall(due)
+	}
+	d := journal.NewDigester(until)
+	for from := uint64(1); from != 0; {
+		var err error
+		if from, err = e.Walk(from, 1024, d.Add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Settings(d.AddSetting); err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return d.Digest()
 }
 
 // While clients do what they like, a walk takes some jobs at a time. What it has seen,

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -211,18 +213,27 @@ func (q *Queue) Settings(f func(*journal.Setting) error) error {
 	return e.Settings(f)
 }
 
+// digestSlice is how many jobs are summed up before loops have their turn.
+const digestSlice = 1024
+
 // Digest implements replica.Queue. A queue that is given up meanwhile has no jobs.
 func (q *Queue) Digest() replica.Digest {
 	e := q.present()
 	if e == nil {
 		return replica.Digest{}
 	}
-	// Clocks of members differ, so that delays must not matter.
-	d, err := e.Digest(engine.MaxTime)
-	if err != nil {
+	d := journal.NewDigester(math.MaxInt64) // clocks of members differ, so that delays must not matter
+	for from := uint64(1); from != 0; {
+		var err error
+		if from, err = e.Walk(from, digestSlice, d.Add); err != nil {
+			return replica.Digest{}
+		}
+		runtime.Gosched() // loops have work to do
+	}
+	if err := e.Settings(d.AddSetting); err != nil {
 		return replica.Digest{}
 	}
-	return replica.Digest(d)
+	return replica.Digest(d.Digest())
 }
 
 func (q *Queue) present() *engine.Engine {
