@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
 	"trellis/engine/internal/arena"
 
 	"pgregory.net/rapid"
