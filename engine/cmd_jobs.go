@@ -68,17 +68,13 @@ func (s *Session) whereToGoOn(now Time, of state, cmd *codec.Command) (p sortKey
 const sortSlice = 256 // jobs that are put into order in one go
 
 func (li *listingJobs) turn(s *Session, now Time, out *Output) Outcome {
-	l := s.loop
-	for !li.surveyed {
-		sh := li.shard
-		sh.lock(&l.locks, now)
-		if li.look(sh.byName[li.tube]) {
-			li.surveyed, li.now, li.pos = true, sh.now, sh.dependsOn(sh.now)
-		}
-		sh.unlock(&l.locks)
-		if !l.Spend(li.takeCost()+scanCost) && !li.surveyed {
+	l, sh := s.loop, li.shard
+	if !li.surveyed {
+		if !li.run(s, now) {
 			return s.yield(li)
 		}
+		li.surveyed, li.now, li.pos = true, sh.now, sh.dependsOn(sh.now)
+		sh.unlock(&l.locks)
 	}
 	for li.sort(sortSlice) {
 		if !l.Spend(sortSlice) {
@@ -161,21 +157,11 @@ const (
 )
 
 func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
-	l, sh := s.loop, p.shard
-	for {
-		sh.lock(&l.locks, now)
-		t := sh.byName[p.tube]
-		done := p.look(t)
-		left := l.Spend(p.takeCost() + scanCost)
-		if done {
-			break
-		}
-		sh.unlock(&l.locks)
-		if !left {
-			return s.yield(p)
-		}
+	if !p.run(s, now) {
+		return s.yield(p)
 	}
-	defer sh.unlock(&l.locks)
+	sh := p.shard
+	defer sh.unlock(&s.loop.locks)
 	p.sort(len(p.found))
 	for i := range p.found {
 		if _, j := sh.find(p.found[i].id); j != nil && j.state == reserved && sh.tubes[j.tube].name == p.tube {
@@ -190,4 +176,21 @@ func (p *peekingReserved) turn(s *Session, now Time, out *Output) Outcome {
 	// Reservations here are so short that the first ones are over before all are known.
 	s.notFound(sh, out, codec.ReplyNotFound)
 	return Done
+}
+
+// run looks at slices of jobs until all were looked at, and then holds the lock. It returns
+// false when the round's budget is spent before.
+func (v *survey) run(s *Session, now Time) (done bool) {
+	for {
+		v.shard.lock(&s.loop.locks, now)
+		done = v.look(v.shard.byName[v.tube])
+		left := s.loop.Spend(v.takeCost() + scanCost)
+		if done {
+			return true
+		}
+		v.shard.unlock(&s.loop.locks)
+		if !left {
+			return false
+		}
+	}
 }

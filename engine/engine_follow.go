@@ -92,20 +92,13 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 	if f.strict && replaced == (journal.Former{}) && r.ID < f.decided {
 		return replaced, fmt.Errorf("job %d comes into being, but ids below %d were decided on before", r.ID, f.decided)
 	}
-	f.charge(jobFootprint(uint32(len(r.Body)), &r.Keys))
+	f.engine.countBytes(&f.locks, jobFootprint(uint32(len(r.Body)), &r.Keys))
 	sh.lock(&f.locks, f.stamp)
 	defer sh.unlock(&f.locks)
 	if err := f.insert(sh, r, segment); err != nil {
 		return replaced, fmt.Errorf("job %d: %w", r.ID, err)
 	}
 	return replaced, nil
-}
-
-// charge counts n bytes for a job. There is always room.
-func (f *Follower) charge(n int64) {
-	if f.engine.cfg.Limits.Memory != 0 {
-		f.engine.usage.memory.Add(n)
-	}
 }
 
 // hasKeys tells whether a job has these keys, and none of them was lost.
@@ -162,7 +155,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	if err != nil {
 		return replaced, err
 	}
-	f.charge(tombstoneFootprint(&r.Keys))
+	f.engine.countBytes(&f.locks, tombstoneFootprint(&r.Keys))
 	sh := f.engine.shardFor([]byte(r.Tube))
 	sh.lock(&f.locks, f.stamp)
 	defer sh.unlock(&f.locks)

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"trellis/engine/internal/arena"
-
 	"pgregory.net/rapid"
+
+	"trellis/engine/internal/arena"
 )
 
 // leaves counts the leaves and nodes of an index, without its root.
