@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 func clearCommand() *cobra.Command {
@@ -55,7 +56,7 @@ would be.
 	cmd.Flags().BoolVar(&cl.dry, "dry-run", false, "only tell what would be deleted")
 	f.register(cmd)
 	f.completeTubes(cmd, 1)
-	completeStates(cmd)
+	completeStates(cmd, client.States)
 	return cmd
 }
 
@@ -67,7 +68,7 @@ type clearing struct {
 }
 
 func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn, p *printer) error {
-	stats, err := statsOfTube(ctx, c, cl.tube)
+	stats, err := operate.StatsTube(ctx, c, cl.tube)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,7 @@ func (cl *clearing) run(ctx context.Context, cmd *cobra.Command, c *client.Conn,
 	for _, s := range cl.states {
 		n := stats.Uint("current-jobs-" + string(s))
 		found += n
-		parts = append(parts, grouped(n)+" "+string(s))
+		parts = append(parts, operate.Count(n)+" "+string(s))
 		fields = append(fields, number(string(s), n))
 	}
 	what := strings.Join(parts, ", ")
@@ -111,20 +112,20 @@ func (cl *clearing) delete(ctx context.Context, c *client.Conn, found uint64) (n
 	}
 	if has && len(cl.states) > 1 {
 		n, err = c.FlushTube(ctx, cl.tube)
-		return n, gone(err)
+		return n, operate.Gone(err)
 	}
 	var lacking error
 	// Another round finds the jobs that have changed their states meanwhile. The bound ends it while others put.
 	for more := true; more && n < found; {
 		more = false
 		for _, s := range cl.states {
-			o, err := deleteJobs(ctx, c, &selection{tube: cl.tube, of: s, most: found - n})
-			n += o.done
-			more = more || o.done > 0 && len(cl.states) > 1
-			exit, lacks := (*exitError)(nil), (*client.LacksError)(nil)
+			o, err := operate.Delete(ctx, c, &operate.Jobs{Tube: cl.tube, State: s, Most: found - n})
+			n += o.Done
+			more = more || o.Done > 0 && len(cl.states) > 1
+			lacks := (*client.LacksError)(nil)
 			switch {
 			case err == nil:
-			case errors.As(err, &exit) && exit.status == exitNothing: // the tube has gone with its last job
+			case errors.Is(err, client.ErrNotFound): // the tube has gone with its last job
 				return n, nil
 			case errors.As(err, &lacks):
 				lacking = fmt.Errorf("the reserved jobs stay: %w", lacks)

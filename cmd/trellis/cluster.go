@@ -16,6 +16,7 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
 	"trellis/cmd/internal/control"
+	"trellis/cmd/internal/operate"
 )
 
 // clusterFailed gives an error of a conversation with members its exit status. Once the command's context has ended, it was
@@ -155,7 +156,7 @@ waits. One that was interrupted may be repeated, and goes on.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is a member; the cluster has %s\n", n, count(len(v.Members), "member", "members"))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is a member; the cluster has %s\n", n, operate.Counted(len(v.Members), "member"))
 			return nil
 		},
 	}
@@ -177,7 +178,7 @@ another member takes over first. It is refused if too few of the others answer: 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s\n", args[0], count(len(v.Members), "member", "members"))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s\n", args[0], operate.Counted(len(v.Members), "member"))
 			return nil
 		},
 	}
@@ -230,12 +231,4 @@ func (f *clusterFlags) leader(cmd *cobra.Command) (*control.Status, error) {
 	}
 	s, err := c.Leader(cmd.Context(), f.nodes)
 	return s, clusterFailed(cmd.Context(), err)
-}
-
-// count is a number of things.
-func count[N int | uint64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -14,6 +14,7 @@ import (
 	"trellis/binlog/replica/snapshot"
 	"trellis/binlog/vfs"
 	"trellis/cmd/internal/control"
+	"trellis/cmd/internal/operate"
 )
 
 // asUser is in the help of the commands that make directories.
@@ -48,7 +49,7 @@ a new cluster of it. ` + asUser,
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s of %s, as of entry %d, are in %s; they came from %s\n",
-				count(meta.Records, "record", "records"), size(meta.Bytes), meta.Index, args[0], from.Node)
+				operate.Counted(meta.Records, "record"), operate.Size(meta.Bytes), meta.Index, args[0], from.Node)
 			return nil
 		},
 	}
@@ -111,12 +112,8 @@ func ofDirectories(err error) error {
 	return err
 }
 
-const nodeAndDir = "NAME=HOST:PORT DIR"
-
 func initCommand() *cobra.Command {
-	var from string
-	cmd := &cobra.Command{
-		Use:   "init --from DIR " + nodeAndDir,
+	return foundingCommand("init", "the binlog, which is what the server had with -b", offline.Init, &cobra.Command{
 		Short: "Make the directory of a new cluster's first member out of a server's binlog",
 		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of a server's binlog or a backup, which stays as it is. The
 server must have been stopped. The first member is then started with --node NAME=HOST:PORT and -b, and leads at once;
@@ -126,28 +123,11 @@ The ids of new jobs begin %d behind the last one: after a backup was taken, clie
 `, offline.SkippedIDs) + asUser,
 		Example: `  trellis cluster init --from /var/lib/trellis n1=10.0.0.1:11390 /var/lib/trellis-n1
   trellisd -b /var/lib/trellis-n1 --node n1=10.0.0.1:11390 --cluster-cert C --cluster-key K --cluster-ca A`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := member.ParseNode(args[0])
-			if err != nil {
-				return usageError(err)
-			}
-			made, err := offline.Init(vfs.OS{}, from, node, args[1])
-			if err != nil {
-				return ofDirectories(err)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s of %s are in %s; the first member of cluster %s is %s, and new jobs begin at id %d\n",
-				count(made.Records, "record", "records"), size(made.Bytes), args[1], made.Cluster, node, made.NextID)
-			return nil
-		},
-	}
-	return fromDirectory(cmd, &from, "the binlog, which is what the server had with -b")
+	})
 }
 
 func recoverCommand() *cobra.Command {
-	var from string
-	cmd := &cobra.Command{
-		Use:   "recover --from DIR " + nodeAndDir,
+	return foundingCommand("recover", "the directory of the member, which is what it had with -b", offline.Recover, &cobra.Command{
 		Short: "Make a new cluster of one out of a member of a cluster that has lost the others",
 		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of that of a member whose cluster has lost most of its members for
 good. That member must have been stopped; its directory stays as it is.
@@ -161,37 +141,38 @@ the same jobs, and clients can reach both: empty their directories, and add them
 as they are.
 `, offline.SkippedIDs) + asUser,
 		Example: `  trellis cluster recover --from /var/lib/trellis n1=10.0.0.1:11390 /var/lib/trellis-new`,
-		Args:    cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			node, err := member.ParseNode(args[0])
-			if err != nil {
-				return usageError(err)
-			}
-			made, err := offline.Recover(vfs.OS{}, from, node, args[1])
-			if err != nil {
-				return ofDirectories(err)
-			}
-			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "%s of %s are in %s; the first member of cluster %s is %s, and new jobs begin at id %d\n",
-				count(made.Records, "record", "records"), size(made.Bytes), args[1], made.Cluster, node, made.NextID)
+	})
+}
+
+// foundingCommand completes a command that makes the directory of a new cluster's first member of another one.
+func foundingCommand(name, from string, found func(fs vfs.FS, from string, node member.Node, to string) (offline.Made, error), cmd *cobra.Command) *cobra.Command {
+	var dir string
+	cmd.Use = name + " --from DIR NAME=HOST:PORT DIR"
+	cmd.Flags().StringVar(&dir, "from", "", from)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if dir == "" {
+			return errors.New("--from DIR is missing: the directory that it is made of")
+		}
+		return cobra.ExactArgs(2)(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		node, err := member.ParseNode(args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		made, err := found(vfs.OS{}, dir, node, args[1])
+		if err != nil {
+			return ofDirectories(err)
+		}
+		out := cmd.OutOrStdout()
+		fmt.Fprintf(out, "%s of %s are in %s; the first member of cluster %s is %s, and new jobs begin at id %d\n",
+			operate.Counted(made.Records, "record"), operate.Size(made.Bytes), args[1], made.Cluster, node, made.NextID)
+		if name == "recover" {
 			fmt.Fprintf(out, "%d of the log's last entries are not known to have been committed, and were taken\n", made.Uncommitted)
 			fmt.Fprintf(out, "WARNING: members of the old cluster %s must not be started again: clients could reach both clusters, "+
 				"and both give out the same jobs. Empty their directories, and add them to the new one.\n", made.Old)
-			return nil
-		},
-	}
-	return fromDirectory(cmd, &from, "the directory of the member, which is what it had with -b")
-}
-
-// fromDirectory declares the flag --from, which must be given.
-func fromDirectory(cmd *cobra.Command, from *string, usage string) *cobra.Command {
-	cmd.Flags().StringVar(from, "from", "", usage)
-	check := cmd.Args
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if *from == "" {
-			return errors.New("--from DIR is missing: the directory that it is made of")
 		}
-		return check(cmd, args)
+		return nil
 	}
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/control"
+	"trellis/cmd/internal/operate"
 )
 
 func statusCommand(f *clusterFlags) *cobra.Command {
@@ -212,12 +213,12 @@ func (s *clusterStatus) writeTable(w io.Writer) error {
 func (c *clusterMember) row(digest bool) []string {
 	row := []string{c.Name, c.Addr, c.Role, "-", "-", "-", "-", "-"}
 	if c.Behind != nil && c.Role != "leader" {
-		row[5] = fmt.Sprintf("%s, %s", count(*c.Behind, "entry", "entries"), size(*c.BehindBytes))
+		row[5] = fmt.Sprintf("%s, %s", operate.Counted(*c.Behind, "entry"), operate.Size(*c.BehindBytes))
 	}
 	if c.Role != noAnswer {
 		row[3], row[4] = fmt.Sprint(c.Term), fmt.Sprint(c.Applied)
 		if c.SnapAge != nil {
-			row[6] = fmt.Sprintf("%d, %s", c.Snapshot, size(c.SnapBytes))
+			row[6] = fmt.Sprintf("%d, %s", c.Snapshot, operate.Size(c.SnapBytes))
 		}
 		if c.Clients != "" {
 			row[7] = c.Clients
@@ -261,17 +262,4 @@ func (s *clusterStatus) remarks(w io.Writer) {
 	if len(lines) > 0 {
 		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
 	}
-}
-
-// size is a number of bytes for people.
-func size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	f, i := float64(n), 0
-	for ; f >= 1024 && i < len(units)-1; i++ {
-		f /= 1024
-	}
-	if i == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", f, units[i])
 }

@@ -85,9 +85,9 @@ func (f *serverFlags) beginning(ctx context.Context, begun string) (found []stri
 }
 
 // completeStates has the shell offer states for the flag --state.
-func completeStates(cmd *cobra.Command) {
+func completeStates(cmd *cobra.Command, states []client.State) {
 	var words []string
-	for _, s := range client.States {
+	for _, s := range states {
 		words = append(words, string(s))
 	}
 	complete(cmd, "state", words...)

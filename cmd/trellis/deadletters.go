@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 func deadLettersCommand() *cobra.Command {
@@ -93,7 +94,7 @@ JSON is an object with the keys of list-dlq.
 					return err
 				}
 				return p.result(
-					fmt.Sprintf("jobs of tube %s go to %s after %s", args[0], args[2], count(attempts, "attempt", "attempts")),
+					fmt.Sprintf("jobs of tube %s go to %s after %s", args[0], args[2], operate.Counted(attempts, "attempt")),
 					client.Fields{text("tube", args[0]), number("max-attempts", attempts), text("dead-tube", args[2])},
 				)
 			})

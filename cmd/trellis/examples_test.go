@@ -43,7 +43,7 @@ func TestTheToolByExample(t *testing.T) {
 		"1 ready job of tube mail deleted",
 		"would delete the jobs of tube mail.test: 2 ready",
 		"2 jobs of tube mail.test deleted",
-		"tube mail paused for 10m00s",
+		"tube mail paused for 10 m",
 		`"name":"mail.failed"`,
 		"put into tube news",
 		"1,000 jobs put",

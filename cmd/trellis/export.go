@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellis/internal/jobfile"
 )
 
@@ -61,7 +62,7 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
 	cmd.Flags().StringSliceVarP(&states, "state", "s", nil, "only ready, reserved, delayed or buried ones; several with commas")
 	f.registerServer(cmd)
 	f.completeTubes(cmd, 1)
-	completeStates(cmd)
+	completeStates(cmd, client.States)
 	return cmd
 }
 
@@ -80,13 +81,11 @@ func (e *export) run(ctx context.Context, c *client.Conn, errs io.Writer) error 
 		progress = newProgressLine(f)
 	}
 	defer progress.clear()
-	if _, err := c.StatsTube(ctx, e.tube); errors.Is(err, client.ErrNotFound) { // before a server that lacks list-jobs is told so
-		return noTube(e.tube)
-	} else if err != nil {
+	if _, err := operate.StatsTube(ctx, c, e.tube); err != nil { // before a server that lacks list-jobs is told so
 		return err
 	}
 	for _, s := range e.states {
-		err := eachJob(ctx, c, e.tube, s, 0, func(page []client.Fields) error {
+		err := operate.Each(ctx, c, e.tube, s, 0, func(page []client.Fields) error {
 			err := e.page(ctx, c, page)
 			progress.write(jobsIn(e.n, "") + " written")
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellis/internal/producer"
 )
 
@@ -36,13 +37,13 @@ func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, max
 	progress.clear()
 	sentence := jobsIn(sum.Put, "") + " put"
 	if sum.Buried > 0 {
-		sentence += fmt.Sprintf(", %s of them buried by the server, which had no memory to queue them", grouped(sum.Buried))
+		sentence += fmt.Sprintf(", %s of them buried by the server, which had no memory to queue them", operate.Count(sum.Buried))
 	}
 	if sum.Duplicates > 0 {
-		sentence += fmt.Sprintf(", %s had the key of another", grouped(sum.Duplicates))
+		sentence += fmt.Sprintf(", %s had the key of another", operate.Count(sum.Duplicates))
 	}
 	if sum.Refused > 0 {
-		sentence += fmt.Sprintf(", %s refused", grouped(sum.Refused))
+		sentence += fmt.Sprintf(", %s refused", operate.Count(sum.Refused))
 	}
 	said := out.result(sentence, client.Fields{
 		number("put", sum.Put), number("buried", sum.Buried), number("duplicates", sum.Duplicates), number("refused", sum.Refused),

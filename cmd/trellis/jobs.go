@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 func jobsCommand() *cobra.Command {
@@ -61,7 +62,7 @@ cannot list jobs; trellis peek shows its first ones.
 	cmd.Flags().StringVar(&grep, "grep", "", "only jobs whose bodies match this regular expression")
 	f.register(cmd)
 	f.completeTubes(cmd, 1)
-	completeStates(cmd)
+	completeStates(cmd, client.States)
 	return cmd
 }
 
@@ -106,7 +107,7 @@ func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer) error {
 		return nil
 	}
 	for _, s := range j.states {
-		err := eachJob(ctx, c, j.tube, s, j.limitOfState(), func(page []client.Fields) error {
+		err := operate.Each(ctx, c, j.tube, s, j.limitOfState(), func(page []client.Fields) error {
 			for i := range page {
 				page[i] = slices.Insert(page[i], min(1, len(page[i])), text("state", string(s)))
 			}
@@ -127,7 +128,7 @@ func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer) error {
 			if l.n > 0 { // the tube has gone since
 				break
 			}
-			return noTube(j.tube)
+			return &operate.NoTubeError{Tube: j.tube}
 		}
 		if err != nil {
 			return err
@@ -175,34 +176,4 @@ func bodyField(body []byte) client.Field {
 		return text("body", string(body))
 	}
 	return text("body-base64", base64.StdEncoding.EncodeToString(body))
-}
-
-// jobsAtOnce is how many jobs are asked for at once: as many as a server lists, since it looks at all
-// jobs of the tube's shard for each page.
-const jobsAtOnce = client.MaxListJobs
-
-// eachJob hands over the jobs of a tube in a state, in pages, at most limit of them; 0: all.
-// It needs the extension list-jobs. What do does to the jobs of a page does not disturb the
-// next one, unless it lists others over c: the server remembers where c's last list ended.
-// The error is client.ErrNotFound if there is no such tube, or no more.
-func eachJob(ctx context.Context, c *client.Conn, tube string, s client.State, limit uint64, do func(page []client.Fields) error) error {
-	for seen, after := uint64(0), uint64(0); limit == 0 || seen < limit; {
-		n := uint64(jobsAtOnce)
-		if limit != 0 {
-			n = min(n, limit-seen)
-		}
-		page, err := c.ListJobs(ctx, tube, s, uint32(n), after)
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		after = page[len(page)-1].Uint("id")
-		seen += uint64(len(page))
-		if err := do(page); err != nil {
-			return err
-		}
-		if uint64(len(page)) < n {
-			break
-		}
-	}
-	return nil
 }

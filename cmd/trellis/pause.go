@@ -11,76 +11,65 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // pauseForEver is the longest pause that the protocol has.
 const pauseForEver = math.MaxUint32
 
 func pauseCommand() *cobra.Command {
-	var f serverFlags
-	var every bool
-	cmd := &cobra.Command{
+	return pausingCommand("paused", &cobra.Command{
 		Use:   "pause {TUBE | --all} [SECONDS]",
 		Short: "Have a tube hand out no jobs for a while",
 		Long: `Have a tube, or every tube that there is now, hand out no jobs for so many seconds, or until trellis resume. Jobs can be put
-meanwhile, and those that are reserved are not touched.
-
-JSON is an object with paused, how many tubes were.
-
-` + exitHelp,
+meanwhile, and those that are reserved are not touched.`,
 		Example: `  trellis pause mail 600
   trellis pause --all`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			tube, rest, err := tubeOrAll(args, every)
-			if err != nil {
-				return err
-			}
-			length := uint64(pauseForEver)
-			if len(rest) > 0 {
-				if length, err = strconv.ParseUint(rest[0], 10, 32); err != nil || length == 0 || len(rest) > 1 {
-					return usageError(fmt.Errorf("%q is not a number of seconds from 1 to %d", strings.Join(rest, " "), uint32(pauseForEver)))
-				}
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				what := "paused until resumed"
-				if length != pauseForEver {
-					what = "paused for " + seconds(length)
-				}
-				return pauseTubes(ctx, c, p, tube, uint32(length), "paused", what)
-			})
-		},
-	}
-	cmd.Flags().BoolVar(&every, "all", false, "every tube")
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
-	return cmd
+	}, func(args []string) (uint32, string, error) {
+		if len(args) == 0 {
+			return pauseForEver, "paused until resumed", nil
+		}
+		length, err := strconv.ParseUint(args[0], 10, 32)
+		if err != nil || length == 0 || len(args) > 1 {
+			err = fmt.Errorf("%q is not a number of seconds from 1 to %d", strings.Join(args, " "), uint32(pauseForEver))
+		}
+		return uint32(length), "paused for " + operate.Seconds(length), err
+	})
 }
 
 func resumeCommand() *cobra.Command {
-	var f serverFlags
-	var every bool
-	cmd := &cobra.Command{
+	return pausingCommand("resumed", &cobra.Command{
 		Use:   "resume {TUBE | --all}",
 		Short: "End the pause of a tube",
-		Long: `Have a tube, or every tube, hand out jobs again.
-
-JSON is an object with resumed, how many tubes were.
-
-` + exitHelp,
+		Long:  "Have a tube, or every tube, hand out jobs again.",
 		Example: `  trellis resume mail
   trellis resume --all`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			tube, rest, err := tubeOrAll(args, every)
-			if err == nil && len(rest) > 0 {
-				err = usageError(errors.New("give one tube only, or --all"))
-			}
-			if err != nil {
-				return err
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				return pauseTubes(ctx, c, p, tube, 0, "resumed", "resumed")
-			})
-		},
+	}, func(args []string) (uint32, string, error) {
+		if len(args) > 0 {
+			return 0, "", errors.New("give one tube only, or --all")
+		}
+		return 0, "resumed", nil
+	})
+}
+
+// pausingCommand completes a command that pauses tubes. Key counts them in JSON; length makes of the arguments behind the tube
+// for how long they are paused, and what is said of them.
+func pausingCommand(key string, cmd *cobra.Command, length func(args []string) (seconds uint32, what string, err error)) *cobra.Command {
+	var f serverFlags
+	var every bool
+	cmd.Long += fmt.Sprintf("\n\nJSON is an object with %s, how many tubes were.\n\n%s", key, exitHelp)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		tube, rest, err := tubeOrAll(args, every)
+		if err != nil {
+			return err
+		}
+		seconds, what, err := length(rest)
+		if err != nil {
+			return usageError(err)
+		}
+		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+			return pauseTubes(ctx, c, p, tube, seconds, key, what)
+		})
 	}
 	cmd.Flags().BoolVar(&every, "all", false, "every tube")
 	f.register(cmd)
@@ -105,7 +94,7 @@ func pauseTubes(ctx context.Context, c *client.Conn, p *printer, tube string, le
 	if tube != "" {
 		err := c.Pause(ctx, tube, length)
 		if errors.Is(err, client.ErrNotFound) {
-			err = noTube(tube)
+			err = &operate.NoTubeError{Tube: tube}
 		}
 		if err != nil {
 			return err
@@ -124,10 +113,10 @@ func pauseTubes(ctx context.Context, c *client.Conn, p *printer, tube string, le
 		if err == nil {
 			paused++
 		}
-		return gone(err)
+		return operate.Gone(err)
 	})
 	if err != nil {
 		return err
 	}
-	return p.result(fmt.Sprintf("%s %s", count(paused, "tube", "tubes"), what), client.Fields{number(key, paused)})
+	return p.result(operate.Counted(paused, "tube")+" "+what, client.Fields{number(key, paused)})
 }

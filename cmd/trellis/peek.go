@@ -66,7 +66,7 @@ reserved job.
 	cmd.Flags().BoolVar(&raw, "raw", false, "only the body, byte for byte")
 	f.register(cmd)
 	f.completeTubes(cmd, 0, "tube")
-	completeStates(cmd)
+	completeStates(cmd, client.States)
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // times and sizes are the keys of statistics that are seconds and bytes.
@@ -38,60 +39,47 @@ func texts(values []client.Value) (all []string) {
 	return all
 }
 
-// asTime shows seconds.
-func asTime(v client.Value) string {
-	n, err := strconv.ParseUint(v.Text, 10, 64)
-	if err != nil {
-		return v.Text
+// asWhole shows a value that is a whole number as text does, and another one as it is.
+func asWhole(text func(uint64) string) func(client.Value) string {
+	return func(v client.Value) string {
+		n, err := strconv.ParseUint(v.Text, 10, 64)
+		if err != nil {
+			return v.Text
+		}
+		return text(n)
 	}
-	return seconds(n)
 }
 
-// asSize shows bytes.
-func asSize(v client.Value) string {
-	n, err := strconv.ParseInt(v.Text, 10, 64)
-	if err != nil {
-		return v.Text
-	}
-	return size(n)
-}
+var (
+	asTime  = asWhole(operate.Seconds)
+	asSize  = asWhole(operate.Size[uint64])
+	asCount = asWhole(func(n uint64) string { return operate.Count(n) })
+	asPause = asWhole(operate.PauseText)
+)
 
-// asCount shows how many there are.
-func asCount(v client.Value) string {
-	n, err := strconv.ParseUint(v.Text, 10, 64)
-	if err != nil {
-		return v.Text
+// columnsOf are the columns that a view has of tubes.
+func columnsOf(view operate.View) (columns []column) {
+	for _, c := range operate.ColumnsOf(view) {
+		col := column{head: strings.ToUpper(c.Heading), key: c.JSON, right: c.Kind != operate.Name}
+		switch c.Kind {
+		case operate.Number:
+			col.show = asCount
+		case operate.Age:
+			col.show = asTime
+		case operate.Pause:
+			col.show, col.style = asPause, ifAny(yellow)
+		}
+		if c.Alarm {
+			col.style = ifAny(red)
+		}
+		columns = append(columns, col)
 	}
-	return grouped(n)
-}
-
-// forEver is the number of seconds above which a pause is shown without its end: see pauseForEver.
-const forEver = 10 * 365 * 86400
-
-// asPause shows the seconds that are left of a pause.
-func asPause(v client.Value) string {
-	switch n, err := strconv.ParseUint(v.Text, 10, 64); {
-	case err != nil:
-		return v.Text
-	case n == 0:
-		return "-"
-	case n > forEver:
-		return "yes"
-	default:
-		return seconds(n)
-	}
+	return columns
 }
 
 // counted is a column of numbers.
 func counted(head, key string) column {
 	return column{head: head, key: key, right: true, show: asCount}
-}
-
-// alarming is a column of numbers that should be 0.
-func alarming(head, key string) column {
-	c := counted(head, key)
-	c.style = ifAny(red)
-	return c
 }
 
 // ifAny is a style for numbers other than 0.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 func statsCommand() *cobra.Command {
@@ -54,7 +55,7 @@ JSON has the keys of stats, stats-tube and stats-job. Tables show times and size
 func statsOf(ctx context.Context, c *client.Conn, cmd *cobra.Command, tube string, job uint64) (client.Fields, error) {
 	switch {
 	case cmd.Flags().Changed("tube"):
-		return statsOfTube(ctx, c, tube)
+		return operate.StatsTube(ctx, c, tube)
 	case cmd.Flags().Changed("job"):
 		stats, err := c.StatsJob(ctx, job)
 		if errors.Is(err, client.ErrNotFound) {
@@ -64,16 +65,5 @@ func statsOf(ctx context.Context, c *client.Conn, cmd *cobra.Command, tube strin
 	}
 	return c.Stats(ctx)
 }
-
-// statsOfTube are a tube's statistics. The error tells which tube is not there.
-func statsOfTube(ctx context.Context, c *client.Conn, tube string) (client.Fields, error) {
-	stats, err := c.StatsTube(ctx, tube)
-	if errors.Is(err, client.ErrNotFound) {
-		err = noTube(tube)
-	}
-	return stats, err
-}
-
-func noTube(tube string) error { return nothingFound(fmt.Errorf("there is no tube %q", tube)) }
 
 func noJob(id uint64) error { return nothingFound(fmt.Errorf("there is no job %d", id)) }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellis/internal/top"
 )
 
@@ -41,19 +42,11 @@ that the table has, total-jobs and cmd-delete, and rate-in, rate-out and age.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v.query.Sort = strings.ToUpper(v.query.Sort)
-			known := false
-			for _, c := range top.Columns {
-				known = known || c.Title == v.query.Sort
-			}
-			if !known || v.interval < time.Second/10 || v.collector.Limit < 1 {
+			if !slices.Contains(top.Titles(), v.query.Sort) || v.interval < time.Second/10 || v.collector.Limit < 1 {
 				return usageError(errors.New("--sort is the heading of a column, --interval at least 0.1 s, and --limit at least 1"))
 			}
 			return v.run(cmd, &f)
 		},
-	}
-	var titles []string
-	for _, c := range top.Columns {
-		titles = append(titles, strings.ToLower(c.Title))
 	}
 	cmd.Flags().DurationVarP(&v.interval, "interval", "i", 2*time.Second, "time between two looks")
 	cmd.Flags().StringVar(&v.query.Sort, "sort", "ready", "the column to sort by: its heading")
@@ -61,7 +54,7 @@ that the table has, total-jobs and cmd-delete, and rate-in, rate-out and age.
 	cmd.Flags().StringVar(&v.query.Filter, "filter", "", "only tubes with this in their names")
 	cmd.Flags().IntVarP(&v.collector.Limit, "limit", "n", 500, "ask about so many tubes at most")
 	cmd.Flags().BoolVar(&v.once, "once", false, "print one table")
-	complete(cmd, "sort", titles...)
+	complete(cmd, "sort", strings.Fields(strings.ToLower(strings.Join(top.Titles(), " ")))...)
 	f.register(cmd)
 	f.completeTubes(cmd, 0)
 	return cmd
@@ -152,51 +145,19 @@ func (v *topView) table(ctx context.Context, p *printer, errs io.Writer) error {
 	if err != nil {
 		return err
 	}
-	l := p.list(
-		column{head: "TUBE", key: "name"},
-		counted("READY", "current-jobs-ready"), counted("RESERVED", "current-jobs-reserved"), counted("DELAYED", "current-jobs-delayed"),
-		alarming("BURIED", "current-jobs-buried"),
-		column{head: "IN/S", key: "rate-in", right: true}, column{head: "OUT/S", key: "rate-out", right: true},
-		counted("WAITING", "current-waiting"), counted("WATCHING", "current-watching"),
-		column{head: "AGE", key: "age", right: true, show: asTime},
-		column{head: "PAUSED", key: "pause-time-left", right: true, show: asPause, style: ifAny(yellow)},
-	)
+	l := p.list(columnsOf(operate.Top)...)
 	for i := range s.Tubes {
-		if err := l.add(tubeFields(&s.Tubes[i])); err != nil {
+		if err := l.add(s.Tubes[i].Fields(operate.TopJSON)); err != nil {
 			return err
 		}
 	}
 	l.end()
 	if n := s.Matched - len(s.Tubes); n > 0 {
 		fmt.Fprintf(errs, "these are the first %s tubes by name; %s more are left out: see --limit and --filter\n",
-			grouped(uint64(len(s.Tubes))), grouped(uint64(n)))
+			operate.Count(len(s.Tubes)), operate.Count(n))
 	}
 	if s.Matched == 0 {
 		return nothingFound(fmt.Errorf("no tube has %q in its name", v.query.Filter))
 	}
 	return nil
-}
-
-// tubeFields is a tube with the keys of the protocol, and others for what the protocol does not tell.
-func tubeFields(t *top.Tube) client.Fields {
-	f := client.Fields{
-		text("name", t.Name), number("current-jobs-ready", t.Ready), number("current-jobs-reserved", t.Reserved),
-		number("current-jobs-delayed", t.Delayed), number("current-jobs-buried", t.Buried),
-		number("current-waiting", t.Waiting), number("current-watching", t.Watching),
-		number("total-jobs", t.Total), number("cmd-delete", t.Deleted), number("pause-time-left", t.Pause),
-	}
-	f = append(f, rateFields("rate-in", t.In)...)
-	f = append(f, rateFields("rate-out", t.Out)...)
-	if t.Age != top.Unknown {
-		f = append(f, number("age", uint64(t.Age)))
-	}
-	return f
-}
-
-// rateFields is a field with a rate, none if it is not known.
-func rateFields(key string, rate float64) client.Fields {
-	if rate == top.Unknown {
-		return nil
-	}
-	return client.Fields{{Key: key, Value: client.Value{Kind: client.Number, Text: strconv.FormatFloat(rate, 'f', 1, 64)}}}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 func tubesCommand() *cobra.Command {
@@ -48,13 +49,7 @@ func listTubes(ctx context.Context, c *client.Conn, p *printer, glob string) err
 		return err
 	}
 	tubes = matching(tubes, glob)
-	l := p.list(
-		column{head: "TUBE", key: "name"},
-		counted("READY", "current-jobs-ready"), counted("RESERVED", "current-jobs-reserved"), counted("DELAYED", "current-jobs-delayed"),
-		alarming("BURIED", "current-jobs-buried"), counted("TOTAL", "total-jobs"),
-		counted("USING", "current-using"), counted("WATCHING", "current-watching"), counted("WAITING", "current-waiting"),
-		column{head: "PAUSED", key: "pause-time-left", right: true, show: asPause, style: ifAny(yellow)},
-	)
+	l := p.list(columnsOf(operate.List)...)
 	for len(tubes) > 0 {
 		n := min(len(tubes), tubesAtOnce)
 		stats, err := c.StatsTubes(ctx, tubes[:n])

@@ -59,19 +59,3 @@ func FuzzVisible(f *testing.F) {
 		}
 	})
 }
-
-func TestTimesAndNumbersForPeople(t *testing.T) {
-	for n, want := range map[uint64]string{
-		0: "0s", 59: "59s", 60: "1m00s", 3599: "59m59s", 3600: "1h00m", 86399: "23h59m", 86400: "1d00h", 31536000 - 1: "364d23h",
-		31536000: "1y0d", 4294967295: "136y70d",
-	} {
-		if got := seconds(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-	for n, want := range map[uint64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", 1<<64 - 1: "18,446,744,073,709,551,615"} {
-		if got := grouped(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-}

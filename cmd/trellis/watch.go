@@ -57,7 +57,7 @@ The server needs the extension list-jobs, which a stock beanstalkd does not have
 	cmd.Flags().DurationVarP(&interval, "interval", "i", time.Second, "time between two looks")
 	f.register(cmd)
 	f.completeTubes(cmd, 1)
-	completeStates(cmd)
+	completeStates(cmd, client.States)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"trellis/binlog"
 	"trellis/cmd/internal/console"
+	"trellis/cmd/internal/operate"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
 	"trellis/codec"
@@ -25,29 +26,31 @@ type ownServer struct {
 }
 
 // Counts implements [console.Local].
-func (s *ownServer) Counts() (n console.Counts, ok bool) {
+func (s *ownServer) Counts() (n operate.Counts, ok bool) {
 	serving := s.src.Serving()
 	if serving == nil {
 		return n, false
 	}
 	e := serving.Engine.Snapshot(serving.Now())
-	return console.Counts{
+	return operate.Counts{
 		Ready: int64(e.Ready), Reserved: int64(e.Reserved), Delayed: int64(e.Delayed), Buried: int64(e.Buried),
 		Waiting: e.Waiting, Puts: e.Puts, Deletes: e.Commands[codec.OpDelete], Timeouts: e.Timeouts,
 	}, true
 }
 
 // Tubes implements [console.Local].
-func (s *ownServer) Tubes(visit func(*console.Tube)) error {
+func (s *ownServer) Tubes(visit func(*operate.Tube)) error {
 	serving := s.src.Serving()
 	if serving == nil {
 		return s.monitor.notServing()
 	}
 	serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
-		visit(&console.Tube{
-			Name: t.Name, Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
-			Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), Waiting: int64(t.Waiting),
-			Puts: t.Puts, Deletes: t.Deletes, PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+		visit(&operate.Tube{
+			Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+			Counts: operate.Counts{
+				Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
+				Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,
+			},
 		})
 	})
 	return nil
@@ -111,7 +114,7 @@ func (s *ownServer) Problems() (all []console.Problem) {
 		severe("/server", "Draining: new jobs are refused.")
 	}
 	if limit := s.src.Limits.Memory; limit > 0 && float64(e.Memory) >= near*float64(limit) {
-		severe("/server", "Jobs take %s of memory, of at most %s.", sizeText(e.Memory), sizeText(limit))
+		severe("/server", "Jobs take %s of memory, of at most %s.", operate.Size(e.Memory), operate.Size(limit))
 	}
 	if limit := s.src.Limits.Tubes; limit > 0 && float64(e.Tubes) >= near*float64(limit) {
 		severe("/tubes", "There are %d tubes, of at most %d.", e.Tubes, limit)
@@ -141,10 +144,10 @@ func (s *ownServer) Sections() (all []console.Section) {
 		l.add("Directory", "%s", s.opt.Binlog)
 		l.add("Synced", "%s", synced(s.opt.Sync))
 		l.add("Segments", "%d", b.Segments)
-		l.add("On disk", "%s", sizeText(b.DiskBytes))
-		l.add("Needed by jobs", "%s", sizeText(b.LiveBytes))
-		l.add("To be compacted", "%s", sizeText(b.UsedBytes-b.LiveBytes))
-		l.add("Not yet synced", "%s", sizeText(b.PendingBytes+b.UnsyncedBytes))
+		l.add("On disk", "%s", operate.Size(b.DiskBytes))
+		l.add("Needed by jobs", "%s", operate.Size(b.LiveBytes))
+		l.add("To be compacted", "%s", operate.Size(b.UsedBytes-b.LiveBytes))
+		l.add("Not yet synced", "%s", operate.Size(b.PendingBytes+b.UnsyncedBytes))
 		l.add("Last sync took", "%s", b.LastSync.Round(10*time.Microsecond))
 		section("Log", l)
 	}
@@ -170,7 +173,7 @@ func (s *ownServer) program() (l lines) {
 }
 
 func (s *ownServer) settings(serving *metrics.Serving) (l lines) {
-	l.add("Largest body", "%s", sizeText(int64(s.src.MaxJobSize)))
+	l.add("Largest body", "%s", operate.Size(int64(s.src.MaxJobSize)))
 	if serving != nil {
 		st := serving.Reactor.Stats()
 		l.add("Event loops", "%d", len(st.Loops))
@@ -198,16 +201,16 @@ func (s *ownServer) memory(serving *metrics.Serving) (l lines) {
 	runtimemetrics.Read(r)
 	if serving != nil {
 		e := serving.Engine.Snapshot(serving.Now())
-		l.add("Of jobs", "%s", sizeText(e.Memory))
+		l.add("Of jobs", "%s", operate.Size(e.Memory))
 	}
 	limit := "none"
 	if s.src.Limits.Memory > 0 {
-		limit = sizeText(s.src.Limits.Memory)
+		limit = operate.Size(s.src.Limits.Memory)
 	}
 	l.add("Limit for jobs", "%s", limit)
 	untouched := int64(len(ballast))
-	l.add("Collected heap", "%s", sizeText(int64(r[0].Value.Uint64())-untouched))
-	l.add("Of the Go runtime", "%s", sizeText(int64(r[1].Value.Uint64())-untouched))
+	l.add("Collected heap", "%s", operate.Size(int64(r[0].Value.Uint64())-untouched))
+	l.add("Of the Go runtime", "%s", operate.Size(int64(r[1].Value.Uint64())-untouched))
 	l.add("Goroutines", "%d", r[2].Value.Uint64())
 	return l
 }
@@ -222,8 +225,8 @@ func clusterLines(c *metrics.Cluster) (l lines) {
 	l.add("Leads", "%s", leader)
 	l.add("Term", "%d", c.Term)
 	l.add("Entries applied", "%d of %d", c.Applied, c.Last)
-	l.add("Log", "%s", sizeText(c.LogBytes))
-	l.add("Snapshot", "%s", sizeText(c.SnapshotBytes))
+	l.add("Log", "%s", operate.Size(c.LogBytes))
+	l.add("Snapshot", "%s", operate.Size(c.SnapshotBytes))
 	for _, member := range c.Members {
 		state := "member"
 		switch {
@@ -254,17 +257,4 @@ func atMost(n int) string {
 		return "no limit"
 	}
 	return "at most " + strconv.Itoa(n)
-}
-
-// sizeText writes a size.
-func sizeText(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }

@@ -10,15 +10,15 @@ const maxActions = 200
 
 // action is an attempt at a change.
 type action struct {
-	Number uint64
-	At     time.Time
-	Who    string // the user, as authentication says
-	From   string // the address
-	What   string // such as "kick"
-	On     string // such as "tube mail"
-	Detail string // such as "at most 100"
-	Result string // what came of it, or why nothing did
-	Failed bool
+	Number uint64    `json:"number"`
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`    // the user, as authentication says
+	From   string    `json:"from"`   // the address
+	What   string    `json:"what"`   // such as "kick"
+	On     string    `json:"on"`     // such as "tube mail"
+	Detail string    `json:"detail"` // such as "at most 100"
+	Result string    `json:"result"` // what came of it, or why nothing did
+	Failed bool      `json:"failed"`
 }
 
 // actionLog are the last actions. Any goroutine may use it.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // agesListed is how many ready jobs a histogram of ages is made of at most, those that would
@@ -34,7 +35,7 @@ func ages(jobs []client.Fields) []Bucket {
 	}
 	buckets = append(buckets, Bucket{UpTo: -1})
 	for _, j := range jobs {
-		age := seconds(j.Uint("age"))
+		age := operate.FromSeconds(j.Uint("age"))
 		i := slices.IndexFunc(buckets, func(b Bucket) bool { return b.UpTo < 0 || age <= b.UpTo })
 		buckets[i].Count++
 	}
@@ -68,7 +69,7 @@ func (c *Console) agesOfTube(ctx context.Context, conn *client.Conn, tube string
 func agesBars(a agesOf, all int64) *bars {
 	note := "since they were put"
 	if int64(a.listed) < all && a.listed == agesListed {
-		note = "since they were put, of the next " + number(a.listed) + " of " + number(all)
+		note = "since they were put, of the next " + operate.Count(a.listed) + " of " + operate.Count(all)
 	}
 	empty, buckets := "No job is ready.", a.buckets
 	if buckets == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // putMany puts so many small jobs into a tube.
@@ -44,14 +45,14 @@ func TestATubeShowsHowOldItsReadyJobsAre(t *testing.T) {
 	r.put("b", 1, 1000, "x")
 	r.putMany("many", agesListed+5)
 	page := r.page("/tubes/a")
-	wantText(t, page, "How old ready jobs are", "since they were put", "≤ 15 m", "over 7 d 0 h 0")
+	wantText(t, page, "How old ready jobs are", "since they were put", "≤ 15 m", "over 7 d 0")
 	for _, p := range []string{`<svg viewBox="0 0 600 120"`, `<rect class="bar wait"`} {
 		if !strings.Contains(page, p) {
 			t.Errorf("the page lacks %s", p)
 		}
 	}
 	wantText(t, r.page("/tubes/b"), "How old ready jobs are", "No job is ready.")
-	wantText(t, r.page("/tubes/many"), fmt.Sprintf("of the next %s of %s", number(agesListed), number(agesListed+5)))
+	wantText(t, r.page("/tubes/many"), fmt.Sprintf("of the next %s of %s", operate.Count(agesListed), operate.Count(agesListed+5)))
 	if page := stockRigWith(t, "a").page("/tubes/a"); strings.Contains(page, "How old ready jobs are") {
 		t.Error("of a server without lists there are ages")
 	}

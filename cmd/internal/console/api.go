@@ -8,36 +8,52 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // apiRoot is what the paths of the API begin with, behind the base.
 const apiRoot = "/api/v1"
 
-// openapi describes the API.
-//
-//go:embed openapi.json
-var openapi []byte
-
-func serveDescription(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openapi)
-}
-
 // apiRead is something that the API tells.
 type apiRead struct {
-	path string // below apiRoot
-	read func(*request) (any, error)
+	path   string // below apiRoot
+	read   func(*request) (any, error)
+	id     string // in the description, as are the others below
+	about  string
+	answer string // the name of its schema
+	query  []schema
 }
+
+var (
+	stateParam = param("state", "string", "The state", schema{"enum": client.States, "default": client.Ready})
+	limitParam = param("limit", "integer", "How many at most", between(1, client.MaxListJobs, rowsShown))
+	afterParam = param("after", "integer", "The last id of the page before", between(0, math.MaxUint64, 0))
+)
 
 // apiReads are all that there are, except for the description itself.
 var apiReads = []apiRead{
-	{"/stats", readStats},
-	{"/tubes", readTubes},
-	{"/tubes/{tube}", readTube},
-	{"/tubes/{tube}/jobs", readJobs},
-	{"/jobs/{id}", readJob},
-	{"/connections", readConnections},
-	{"/actions", readActions},
+	{path: "/stats", read: readStats, id: "stats", answer: "Statistics", about: "Statistics of the server, with the keys of the command stats"},
+	{
+		path: "/tubes", read: readTubes, id: "tubes", answer: "Tubes", about: "Tubes, as they were counted at most some seconds ago",
+		query: []schema{
+			param("q", "string", "Only those with this text in their names, in either case", schema{"maxLength": nameRunes}),
+			param("sort", "string", "By what; numbers have the greatest first", schema{"enum": sortKeys(), "default": "jobs"}),
+			param("reverse", "string", "1: the other way round", schema{"enum": []string{"1"}}),
+			param("offset", "integer", "How many to leave out", between(0, maxRows, 0)),
+			param("limit", "integer", "How many at most", between(1, maxTubesRead, rowsShown)),
+		},
+	},
+	{path: "/tubes/{tube}", read: readTube, id: "tube", answer: "Statistics", about: "Statistics of a tube, with the keys of the command stats-tube"},
+	{
+		path: "/tubes/{tube}/jobs", read: readJobs, id: "jobs", answer: "Jobs", query: []schema{stateParam, limitParam, afterParam},
+		about: "Jobs of a tube in a state, in the order in which they would be taken. Needs list-jobs.",
+	},
+	{path: "/jobs/{id}", read: readJob, id: "job", answer: "Statistics", about: "Statistics of a job, with the keys of the command stats-job"},
+	{
+		path: "/connections", read: readConnections, id: "connections", answer: "Connections", query: []schema{limitParam, afterParam},
+		about: "Connections by id, with the keys of list-connections. Needs list-connections.",
+	},
+	{path: "/actions", read: readActions, id: "actions", answer: "Actions", about: "The last 200 changes that were tried here, the newest first"},
 }
 
 // apiError is the answer to a request that has failed.
@@ -92,29 +108,10 @@ func readStats(r *request) (v any, err error) {
 
 // apiTubes is a page of tubes.
 type apiTubes struct {
-	Tubes []apiTube `json:"tubes"`
-	// Found are those that the filter lets through, Total all that the server has.
-	Found int `json:"found"`
-	Total int `json:"total"`
-	// Age is how many seconds ago the tubes were counted.
-	Age float64 `json:"age"`
-}
-
-// apiTube is a tube with the keys of stats-tube, as far as a table has them.
-type apiTube struct {
-	Name     string   `json:"name"`
-	Urgent   int64    `json:"current-jobs-urgent"`
-	Ready    int64    `json:"current-jobs-ready"`
-	Reserved int64    `json:"current-jobs-reserved"`
-	Delayed  int64    `json:"current-jobs-delayed"`
-	Buried   int64    `json:"current-jobs-buried"`
-	Total    uint64   `json:"total-jobs"`
-	Using    int64    `json:"current-using"`
-	Watching int64    `json:"current-watching"`
-	Waiting  int64    `json:"current-waiting"`
-	Deletes  uint64   `json:"cmd-delete"`
-	Pause    int64    `json:"pause-time-left"`
-	Oldest   *float64 `json:"oldest-ready,omitempty"` // seconds
+	Tubes []client.Fields `json:"tubes" each:"Tube"`
+	Found int             `json:"found" about:"Tubes that the filter lets through"`
+	Total int             `json:"total" about:"Tubes of the server"`
+	Age   float64         `json:"age" about:"How many seconds ago they were counted"`
 }
 
 func readTubes(r *request) (any, error) {
@@ -127,17 +124,9 @@ func readTubes(r *request) (any, error) {
 		return nil, err
 	}
 	rows, found := list.find(q)
-	v := apiTubes{Tubes: []apiTube{}, Found: found, Total: list.tubes, Age: ageOf(list)}
+	v := apiTubes{Tubes: []client.Fields{}, Found: found, Total: list.tubes, Age: ageOf(list)}
 	for _, t := range rows {
-		a := apiTube{
-			Name: t.Name, Urgent: t.Urgent, Ready: t.Ready, Reserved: t.Reserved, Delayed: t.Delayed, Buried: t.Buried, Total: t.Puts,
-			Using: t.Using, Watching: t.Watching, Waiting: t.Waiting, Deletes: t.Deletes, Pause: int64(math.Ceil(t.PauseLeft.Seconds())),
-		}
-		if t.Oldest >= 0 {
-			s := t.Oldest.Seconds()
-			a.Oldest = &s
-		}
-		v.Tubes = append(v.Tubes, a)
+		v.Tubes = append(v.Tubes, t.Fields(operate.API))
 	}
 	return v, nil
 }
@@ -156,7 +145,7 @@ func readTube(r *request) (v any, err error) {
 
 // apiJobs is a page of jobs.
 type apiJobs struct {
-	Jobs []client.Fields `json:"jobs"`
+	Jobs []client.Fields `json:"jobs" each:"Job"`
 }
 
 func readJobs(r *request) (any, error) {
@@ -221,29 +210,9 @@ func readConnections(r *request) (any, error) {
 
 // apiActions are the last actions, the newest first.
 type apiActions struct {
-	Actions []apiAction `json:"actions"`
+	Actions []action `json:"actions"`
 }
 
-type apiAction struct {
-	Number uint64 `json:"number"`
-	At     string `json:"at"`
-	Who    string `json:"who"`
-	From   string `json:"from"`
-	What   string `json:"what"`
-	On     string `json:"on"`
-	Detail string `json:"detail"`
-	Result string `json:"result"`
-	Failed bool   `json:"failed"`
-}
-
-func readActions(r *request) (any, error) {
-	v := apiActions{Actions: []apiAction{}}
-	for _, a := range r.c.actions.all() {
-		v.Actions = append(v.Actions, apiAction{
-			a.Number, a.At.UTC().Format("2006-01-02T15:04:05Z"), a.Who, a.From, a.What, a.On, a.Detail, a.Result, a.Failed,
-		})
-	}
-	return v, nil
-}
+func readActions(r *request) (any, error) { return apiActions{r.c.actions.all()}, nil }
 
 func ageOf(l *tubeList) float64 { return math.Round(time.Since(l.at).Seconds()*10) / 10 }

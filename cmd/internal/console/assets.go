@@ -15,6 +15,7 @@ import (
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/console/chart"
+	"trellis/cmd/internal/operate"
 )
 
 //go:embed templates static
@@ -55,7 +56,7 @@ func (a asset) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func (c *Console) parsePages() map[string]*template.Template {
 	base := c.cfg.Base
 	funcs := template.FuncMap{
-		"number": number, "short": short, "size": size, "since": since, "duration": duration, "plural": plural,
+		"number": operate.Count, "plural": operate.Counted, "size": operate.Size[uint64], "since": operate.Seconds, "duration": operate.Duration,
 		"line":  func(s string) string { return line(s, nameRunes) },
 		"asset": func(name string) string { return base + "/static/" + assets[name].tag + "/" + name },
 		"tubeURL": func(name string) string {
@@ -66,7 +67,6 @@ func (c *Console) parsePages() map[string]*template.Template {
 		},
 		"jobURL": func(id uint64) string { return fmt.Sprintf("%s/jobs/%d", base, id) },
 		"link":   func(path string) string { return base + path },
-		"u64":    u64,
 		"share":  share,
 		"n":      func(f client.Fields, key string) uint64 { return f.Uint(key) },
 		"text":   func(f client.Fields, key string) string { return line(f.Text(key), nameRunes) },
@@ -100,7 +100,7 @@ func pairsOf(pairs []any) map[string]any {
 }
 
 // share draws what states a tube's jobs are in.
-func share(t *Tube) template.HTML {
+func share(t *operate.Tube) template.HTML {
 	return chart.Share([]chart.Part{
 		{Class: "ready", Value: float64(t.Ready)},
 		{Class: "reserved", Value: float64(t.Reserved)},
@@ -120,15 +120,4 @@ func listed(f client.Fields, key string) string {
 		parts = append(parts, "…")
 	}
 	return strings.Join(parts, ", ")
-}
-
-// u64 is a count as plural wants it, of the kinds of numbers that templates have; 0 for less than 0.
-func u64(n any) uint64 {
-	switch n := n.(type) {
-	case int:
-		return uint64(max(0, n))
-	case int64:
-		return uint64(max(0, n))
-	}
-	return 0
 }

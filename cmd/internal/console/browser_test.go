@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // needPeer skips the test because something is missing that other projects make, or fails
@@ -183,7 +184,7 @@ func furnish(r *rig) (ready, held, buried uint64) {
 		slow := math.Sin(x / 2900)
 		in += 48 * (1 + 0.3*math.Sin(x/47) + 0.15*math.Sin(x/11) + 0.08*math.Sin(x/3) + 0.3*slow)
 		out += 46 * (1 + 0.25*math.Sin((x-14)/47) + 0.1*math.Sin(x/7) + 0.3*slow)
-		n := Counts{
+		n := operate.Counts{
 			Ready: int64(69 + 34*math.Sin(x/47) + 6*math.Sin(x/5)), Reserved: int64(6.5 + 3*math.Sin(x/13)),
 			Delayed: int64(12.5 + 4*math.Sin(x/190)), Buried: int64((x + 21600) / 2700), Waiting: int64(max(0, 3-9*math.Sin(x/47))),
 			Puts: uint64(in), Deletes: uint64(out), Timeouts: uint64((x + 21600) / 4),

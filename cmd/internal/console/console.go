@@ -111,24 +111,6 @@ func (c *Console) Run(ctx context.Context) {
 	}
 }
 
-// ask does something with a connection to the server.
-func (c *Console) ask(ctx context.Context, do func(*client.Conn) error) error {
-	return c.pool.with(ctx, do)
-}
-
-// Has tells whether the server has all of these extensions.
-func (f features) Has(names ...string) bool {
-	for _, name := range names {
-		if !f.caps.Has(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// features are what the server of a console can do.
-type features struct{ caps client.Capabilities }
-
 // routes are all paths. Each has its methods; others are answered 405.
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()

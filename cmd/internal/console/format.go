@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -40,90 +38,6 @@ func tubeFromElement(element string) (name string, ok bool) {
 	name = strings.TrimPrefix(element, "~")
 	return name, client.CheckTube(name) == nil
 }
-
-// number writes a whole number with commas.
-func number(n any) string {
-	var s string
-	switch n := n.(type) {
-	case int:
-		s = strconv.Itoa(n)
-	case int64:
-		s = strconv.FormatInt(n, 10)
-	case uint64:
-		s = strconv.FormatUint(n, 10)
-	case uint32:
-		s = strconv.FormatUint(uint64(n), 10)
-	default:
-		panic(fmt.Sprintf("console: a number of type %T", n))
-	}
-	digits := strings.TrimPrefix(s, "-")
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	if len(s) > 0 && s[0] == '-' {
-		return "-" + digits
-	}
-	return digits
-}
-
-// short writes a number in few characters: 950, 12.3k, 4.5M.
-func short(v float64) string {
-	switch {
-	case v != v:
-		return "–"
-	case v >= 1e9:
-		return trim(v/1e9) + "G"
-	case v >= 1e6:
-		return trim(v/1e6) + "M"
-	case v >= 1e4:
-		return trim(v/1e3) + "k"
-	case v >= 100 || v == float64(int64(v)):
-		return number(int64(v + 0.5))
-	}
-	return trim(v)
-}
-
-func trim(v float64) string {
-	precision := 1
-	if v >= 100 {
-		precision = 0
-	}
-	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', precision, 64), ".0")
-}
-
-// size writes a number of bytes.
-func size(n uint64) string {
-	const unit = 1024
-	if n < unit {
-		return strconv.FormatUint(n, 10) + " B"
-	}
-	v, i := float64(n)/unit, 0
-	for v >= unit && i < 4 {
-		v /= unit
-		i++
-	}
-	return trim(v) + " " + []string{"KiB", "MiB", "GiB", "TiB", "PiB"}[i]
-}
-
-// duration writes a time in its two greatest units.
-func duration(d time.Duration) string {
-	if d < 0 {
-		return "–"
-	}
-	s := int64(d / time.Second)
-	switch {
-	case s < 60:
-		return fmt.Sprintf("%d s", s)
-	case s < 3600:
-		return fmt.Sprintf("%d m %d s", s/60, s%60)
-	case s < 86400:
-		return fmt.Sprintf("%d h %d m", s/3600, s%3600/60)
-	}
-	return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
-}
-
-// since is duration for seconds that a server tells.
-func since(secs uint64) string { return duration(seconds(secs)) }
 
 // visible makes text of what may be anything: what is not UTF-8 is replaced, and
 // characters that control something are shown. Line breaks and tabs stay.

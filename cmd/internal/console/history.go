@@ -3,13 +3,13 @@ package console
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/console/series"
+	"trellis/cmd/internal/operate"
 )
 
 const (
@@ -33,30 +33,22 @@ type history struct {
 // trend is the history of one thing. It is guarded by the mutex of its history.
 type trend struct {
 	ring   series.Ring
-	last   Counts    // as measured last
-	at     time.Time // when; zero if it was not, or could not be, measured
-	wanted time.Time // when somebody has looked last
-	ages   agesOf    // of a tube's ready jobs, as listed last
-	lists  bool      // they are being listed
+	meter  operate.Meter // zero if the last look at it has failed
+	wanted time.Time     // when somebody has looked last
+	ages   agesOf        // of a tube's ready jobs, as listed last
+	lists  bool          // they are being listed
 }
 
 func (h *history) init() { h.tubes = make(map[string]*trend) }
 
 // add adds what was counted at a time.
-func (t *trend) add(now time.Time, n Counts) {
-	p := series.Point{
-		series.In: float32(math.NaN()), series.Out: float32(math.NaN()), series.Timeouts: float32(math.NaN()),
+func (t *trend) add(now time.Time, n operate.Counts) {
+	rates := t.meter.Rates(now, n)
+	t.ring.Add(now.Unix(), series.Point{
+		series.In: float32(rates.In), series.Out: float32(rates.Out), series.Timeouts: float32(rates.Timeouts),
 		series.Ready: float32(n.Ready), series.Reserved: float32(n.Reserved), series.Delayed: float32(n.Delayed),
 		series.Buried: float32(n.Buried), series.Waiting: float32(n.Waiting),
-	}
-	// Counters that have gone back are those of another server, or of another tube of that name.
-	if d := now.Sub(t.at).Seconds(); !t.at.IsZero() && d > 0 && n.Puts >= t.last.Puts && n.Deletes >= t.last.Deletes && n.Timeouts >= t.last.Timeouts {
-		p[series.In] = float32(float64(n.Puts-t.last.Puts) / d)
-		p[series.Out] = float32(float64(n.Deletes-t.last.Deletes) / d)
-		p[series.Timeouts] = float32(float64(n.Timeouts-t.last.Timeouts) / d)
-	}
-	t.ring.Add(now.Unix(), p)
-	t.last, t.at = n, now
+	})
 }
 
 // points are those of the last five minutes by the second, or of the last six hours by the minute.
@@ -156,20 +148,20 @@ func (h *history) followed(now time.Time) (names []string) {
 func (c *Console) measure(ctx context.Context, now time.Time) {
 	h := &c.history
 	names := h.followed(now)
-	var counts Counts
+	var counts operate.Counts
 	var known bool
 	if c.cfg.Local != nil {
 		counts, known = c.cfg.Local.Counts()
 	}
 	var tubes []client.Fields
 	if c.cfg.Local == nil || known && len(names) > 0 {
-		err := c.ask(ctx, func(conn *client.Conn) (err error) {
+		err := c.pool.with(ctx, func(conn *client.Conn) (err error) {
 			if c.cfg.Local == nil {
 				stats, err := conn.Stats(ctx)
 				if err != nil {
 					return err
 				}
-				counts, known = countsOf(stats), true
+				counts, known = operate.CountsOf(stats), true
 			}
 			tubes, err = conn.StatsTubes(ctx, names)
 			return err
@@ -184,42 +176,19 @@ func (c *Console) measure(ctx context.Context, now time.Time) {
 	if known {
 		h.server.add(now, counts)
 	} else {
-		h.server.at = time.Time{}
+		h.server.meter = operate.Meter{}
 	}
 	for i, name := range names {
 		t := h.tubes[name]
 		switch {
 		case t == nil:
 		case i < len(tubes) && tubes[i] != nil:
-			t.add(now, tubeCounts(tubes[i]))
+			t.add(now, operate.CountsOf(tubes[i]))
 		default:
-			t.at = time.Time{}
+			t.meter = operate.Meter{}
 		}
 	}
 }
-
-func countsOf(f client.Fields) Counts {
-	n := stateCounts(f)
-	n.Puts, n.Timeouts = f.Uint("total-jobs"), f.Uint("job-timeouts")
-	return n
-}
-
-func tubeCounts(f client.Fields) Counts {
-	n := stateCounts(f)
-	n.Puts = f.Uint("total-jobs")
-	return n
-}
-
-func stateCounts(f client.Fields) Counts {
-	return Counts{
-		Ready: count(f, "current-jobs-ready"), Reserved: count(f, "current-jobs-reserved"),
-		Delayed: count(f, "current-jobs-delayed"), Buried: count(f, "current-jobs-buried"),
-		Waiting: count(f, "current-waiting"), Deletes: f.Uint("cmd-delete"),
-	}
-}
-
-// count is a number of things. A server can claim any.
-func count(f client.Fields, key string) int64 { return int64(min(f.Uint(key), 1<<53)) }
 
 // isGone tells whether an error says that there is no such thing.
 func isGone(err error) bool { return errors.Is(err, client.ErrNotFound) }

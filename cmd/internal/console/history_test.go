@@ -10,16 +10,17 @@ import (
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/console/series"
+	"trellis/cmd/internal/operate"
 )
 
 func TestRatesAreDifferencesOfCounters(t *testing.T) {
 	var tr trend
 	at := time.Unix(1_800_000_000, 0)
-	tr.add(at, Counts{Puts: 100, Deletes: 50, Ready: 7})
-	tr.add(at.Add(time.Second), Counts{Puts: 110, Deletes: 50, Ready: 9})
-	tr.add(at.Add(3*time.Second), Counts{Puts: 130, Deletes: 54, Ready: 8})
-	tr.add(at.Add(4*time.Second), Counts{Puts: 3, Deletes: 1, Ready: 2}) // another server
-	tr.add(at.Add(5*time.Second), Counts{Puts: 4, Deletes: 1, Ready: 2})
+	tr.add(at, operate.Counts{Puts: 100, Deletes: 50, Ready: 7})
+	tr.add(at.Add(time.Second), operate.Counts{Puts: 110, Deletes: 50, Ready: 9})
+	tr.add(at.Add(3*time.Second), operate.Counts{Puts: 130, Deletes: 54, Ready: 8})
+	tr.add(at.Add(4*time.Second), operate.Counts{Puts: 3, Deletes: 1, Ready: 2}) // another server
+	tr.add(at.Add(5*time.Second), operate.Counts{Puts: 4, Deletes: 1, Ready: 2})
 	points := tr.points(at.Add(5*time.Second), false)
 	var got []string
 	for _, p := range points[len(points)-6:] {
@@ -76,23 +77,23 @@ func TestTubesThatNobodyLooksAtAreForgotten(t *testing.T) {
 func TestATableHasTheTubesWithTheMostJobs(t *testing.T) {
 	b := tableBuilder{list: new(tubeList)}
 	for i := range maxRows + 500 {
-		b.add(&Tube{Name: fmt.Sprintf("t%06d", i), Ready: int64(i), Oldest: -1})
+		b.add(&operate.Tube{Name: fmt.Sprintf("t%06d", i), Counts: operate.Counts{Ready: int64(i)}, Oldest: -1})
 	}
 	l := b.end()
 	if l.tubes != maxRows+500 || len(l.rows) != maxRows || l.rows[0].Name != "t000500" {
 		t.Errorf("%d of %d tubes, from %s", len(l.rows), l.tubes, l.rows[0].Name)
 	}
-	rows, all := l.find(&tubeQuery{column: "ready", offset: 1, limit: 2})
+	rows, all := l.find(&tubeQuery{by: sortable["ready"], offset: 1, limit: 2})
 	if all != maxRows || rows[0].Ready != maxRows+498 || rows[1].Ready != maxRows+497 {
 		t.Errorf("%v of %d", rows, all)
 	}
-	if rows, all := l.find(&tubeQuery{column: "ready", reverse: true, filter: "T1004", limit: 2}); all != 100 || rows[0].Name != "t100400" {
+	if rows, all := l.find(&tubeQuery{by: sortable["ready"], reverse: true, filter: "T1004", limit: 2}); all != 100 || rows[0].Name != "t100400" {
 		t.Errorf("%v of %d", rows, all)
 	}
-	if rows, _ := l.find(&tubeQuery{column: "name", reverse: true, limit: 1}); rows[0].Name != "t100499" {
+	if rows, _ := l.find(&tubeQuery{by: sortable["name"], reverse: true, limit: 1}); rows[0].Name != "t100499" {
 		t.Errorf("%v", rows)
 	}
-	if rows, all := l.find(&tubeQuery{column: "name", offset: 1 << 30, limit: 1}); len(rows) != 0 || all != maxRows {
+	if rows, all := l.find(&tubeQuery{by: sortable["name"], offset: 1 << 30, limit: 1}); len(rows) != 0 || all != maxRows {
 		t.Errorf("%v of %d", rows, all)
 	}
 }

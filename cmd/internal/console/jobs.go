@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 const (
@@ -43,9 +44,20 @@ type jobRow struct {
 func rowOf(tube string, f client.Fields) jobRow {
 	j := jobRow{ID: f.Uint("id"), Tube: tube, Pri: f.Uint("pri"), Age: f.Uint("age"), Size: f.Uint("size")}
 	if v, ok := f.Get("time-left"); ok && v.Text != "" {
-		j.Left = since(f.Uint("time-left"))
+		j.Left = operate.Seconds(f.Uint("time-left"))
 	}
 	return j
+}
+
+// firstRow is the first job of a tube in a state that has so many, for a server without lists.
+func firstRow(ctx context.Context, conn *client.Conn, tube string, state client.State, n int64) ([]jobRow, error) {
+	next := nextJob{State: state, Count: n}
+	if err := next.find(ctx, conn, tube); err != nil || next.ID == 0 {
+		return nil, err
+	}
+	row := rowOf(tube, next.Stats)
+	row.ID, row.Preview = next.ID, next.Preview
+	return []jobRow{row}, nil
 }
 
 // stateTab is a link to the jobs in a state.
@@ -100,8 +112,9 @@ func (c *Console) jobs(r *request) error {
 			return err
 		}
 		data.Tabs, data.Rows, more = nil, nil, false
-		for _, s := range statesShown {
-			n := count(stats, "current-jobs-"+string(s))
+		counts := operate.CountsOf(stats)
+		for _, s := range client.States {
+			n := counts.Of(s)
 			data.Tabs = append(data.Tabs, stateTab{s, n, s == state, here + url.Values{"state": {string(s)}}.Encode()})
 			if s == state {
 				data.All = n
@@ -109,14 +122,8 @@ func (c *Console) jobs(r *request) error {
 		}
 		if !r.features.Has("list-jobs") {
 			data.Lacks = true
-			next := nextJob{State: state, Count: data.All}
-			if err := next.find(ctx, conn, name); err != nil || next.ID == 0 {
-				return err
-			}
-			row := rowOf(name, next.Stats)
-			row.ID, row.Preview = next.ID, next.Preview
-			data.Rows = []jobRow{row}
-			return nil
+			data.Rows, err = firstRow(ctx, conn, name, state, data.All)
+			return err
 		}
 		limit := rowsShown
 		if search != "" {
@@ -296,10 +303,10 @@ func (c *Console) failed(r *request) error {
 	if err != nil {
 		return err
 	}
-	rows, _ := list.find(&tubeQuery{column: "buried", limit: failedTubes})
-	rows = slices.DeleteFunc(rows, func(t *Tube) bool { return t.Buried == 0 || client.CheckTube(t.Name) != nil })
+	rows, _ := list.find(&tubeQuery{by: sortable["buried"], limit: failedTubes})
+	rows = slices.DeleteFunc(rows, func(t *operate.Tube) bool { return t.Buried == 0 || client.CheckTube(t.Name) != nil })
 	data := struct {
-		Tubes   []*Tube
+		Tubes   []*operate.Tube
 		Rows    []jobRow
 		Jobs    int64
 		InTubes int
@@ -360,13 +367,7 @@ func (c *Console) failed(r *request) error {
 // buried are the first buried jobs of a tube; where there are no lists, the first one.
 func buried(ctx context.Context, conn *client.Conn, tube string, lacks bool) (rows []jobRow, err error) {
 	if lacks {
-		next := nextJob{State: client.Buried, Count: 1}
-		if err := next.find(ctx, conn, tube); err != nil || next.ID == 0 {
-			return nil, err
-		}
-		row := rowOf(tube, next.Stats)
-		row.ID, row.Preview = next.ID, next.Preview
-		return []jobRow{row}, nil
+		return firstRow(ctx, conn, tube, client.Buried, 1)
 	}
 	list, err := conn.ListJobs(ctx, tube, client.Buried, failedEach, 0)
 	if isGone(err) {

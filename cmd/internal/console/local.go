@@ -1,15 +1,19 @@
 package console
 
-import "time"
+import (
+	"time"
+
+	"trellis/cmd/internal/operate"
+)
 
 // Local is the server that a console is part of: it tells what the protocol does not, and
 // what would cost much to ask for. Its methods are called by any goroutine.
 type Local interface {
 	// Counts are those of the server, false while it serves nobody.
-	Counts() (Counts, bool)
+	Counts() (operate.Counts, bool)
 	// Tubes calls visit for every tube, and must not hold up clients meanwhile. It fails
 	// while the server serves nobody.
-	Tubes(visit func(*Tube)) error
+	Tubes(visit func(*operate.Tube)) error
 	// Waits is how long jobs were ready before they were reserved, in buckets; nil if
 	// that is not known.
 	Waits() []Bucket
@@ -18,27 +22,6 @@ type Local interface {
 	// Sections are what else there is to know: settings, memory, the log, the cluster.
 	Sections() []Section
 }
-
-// Counts are what is measured once a second.
-type Counts struct {
-	Ready, Reserved, Delayed, Buried int64
-	Waiting                          int64 // clients that wait for a job
-	Puts, Deletes, Timeouts          uint64
-}
-
-// Tube is what a table of tubes shows of one.
-type Tube struct {
-	Name                             string
-	Ready, Reserved, Delayed, Buried int64
-	Urgent                           int64
-	Using, Watching, Waiting         int64 // connections
-	Puts, Deletes                    uint64
-	PauseLeft                        time.Duration
-	Oldest                           time.Duration // how long the oldest ready job has been ready; negative if not known
-}
-
-// Jobs is how many jobs the tube has.
-func (t *Tube) Jobs() int64 { return t.Ready + t.Reserved + t.Delayed + t.Buried }
 
 // Bucket is a bar of a histogram: how many durations were up to UpTo and over that of the
 // bucket before. UpTo of the last one may be negative: without bound.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,10 +17,8 @@ import (
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/console/chart"
 	"trellis/cmd/internal/console/series"
+	"trellis/cmd/internal/operate"
 )
-
-// statesShown are the states in the order in which pages show them.
-var statesShown = client.States
 
 // plot is a chart as a page shows it.
 type plot struct {
@@ -67,10 +67,10 @@ func newPlot(title, unit string, points []series.Point, long bool, curves ...cur
 			}
 		}
 		lines[i] = chart.Line{Class: cu.class, Values: values, Fill: cu.fill}
-		p.Legend = append(p.Legend, legend{cu.class, cu.name, short(last)})
+		p.Legend = append(p.Legend, legend{cu.class, cu.name, operate.Short(last)})
 	}
 	top := chart.Top(lines)
-	p.SVG, p.Top, p.Data = chart.Lines(lines, top), short(top), data.String()
+	p.SVG, p.Top, p.Data = chart.Lines(lines, top), operate.Short(top), data.String()
 	return p
 }
 
@@ -122,11 +122,11 @@ func newBars(title, note, empty string, buckets []Bucket) *bars {
 	for i, k := range buckets {
 		values[i] = float64(k.Count)
 		sum += k.Count
-		bin := bin{Count: k.Count, Short: short(float64(k.Count))}
+		bin := bin{Count: k.Count, Short: operate.Short(float64(k.Count))}
 		if k.UpTo >= 0 {
-			bin.Edge, bin.Range = brief(k.UpTo), "up to "+precise(k.UpTo)
+			bin.Edge, bin.Range = brief(k.UpTo), "up to "+operate.Duration(k.UpTo)
 		} else {
-			bin.Last, bin.Range = true, "over "+precise(buckets[max(0, i-1)].UpTo)
+			bin.Last, bin.Range = true, "over "+operate.Duration(buckets[max(0, i-1)].UpTo)
 		}
 		b.Bins = append(b.Bins, bin)
 	}
@@ -141,24 +141,13 @@ func newBars(title, note, empty string, buckets []Bucket) *bars {
 func brief(d time.Duration) string {
 	switch {
 	case d < time.Minute:
-		return precise(d)
+		return operate.Duration(d)
 	case d < time.Hour:
-		return trim(d.Minutes()) + " m"
+		return operate.Short(d.Minutes()) + " m"
 	case d < 24*time.Hour:
-		return trim(d.Hours()) + " h"
+		return operate.Short(d.Hours()) + " h"
 	}
-	return trim(d.Hours()/24) + " d"
-}
-
-// precise is duration with milliseconds and microseconds for what is shorter than a second.
-func precise(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return duration(d)
+	return operate.Short(d.Hours()/24) + " d"
 }
 
 // tile is a number that a page shows large.
@@ -182,10 +171,11 @@ func (c *Console) overview(r *request) error {
 		Plots    []plot
 		Waits    *bars
 		Problems []Problem
-		Busiest  []*Tube
+		Busiest  []*operate.Tube
+		Columns  []*operate.Column
 		Tubes    int
 		Known    bool // the tubes are known
-	}{Long: long}
+	}{Long: long, Columns: c.columns()}
 	if c.cfg.Local != nil {
 		data.Problems = c.cfg.Local.Problems()
 		data.Waits = newBars("How long jobs were ready before they were reserved", "since the start", "No job has been reserved yet.", c.cfg.Local.Waits())
@@ -197,40 +187,47 @@ func (c *Console) overview(r *request) error {
 		data.Down = line(err.Error(), 400)
 		return r.render("overview", "Overview", "overview", data)
 	}
-	n := stateCounts(stats)
+	n := operate.CountsOf(stats)
 	oldest := ""
 	if list, err := c.list(r.Context()); err == nil {
-		data.Busiest, data.Tubes = list.find(&tubeQuery{column: "jobs", limit: 8})
+		data.Busiest, data.Tubes = list.find(&tubeQuery{by: sortable["jobs"], limit: 8})
 		data.Tubes, data.Known = list.tubes, true
 		data.Problems = append(data.Problems, tubeProblems(list)...)
 		if list.sum.Oldest >= 0 && n.Ready > 0 {
-			oldest = "oldest " + duration(list.sum.Oldest)
+			oldest = "oldest " + operate.Duration(list.sum.Oldest)
 		}
 	}
 	if stats.Text("draining") == "true" && c.cfg.Local == nil {
 		data.Problems = append([]Problem{{Severe: true, Text: "Draining: new jobs are refused.", Path: "/server"}}, data.Problems...)
 	}
-	data.Tiles = []tile{
-		{"Ready", "ready", number(n.Ready), oldest, "/tubes?sort=ready"},
-		{"Reserved", "reserved", number(n.Reserved), "", "/tubes?sort=reserved"},
-		{"Delayed", "delayed", number(n.Delayed), "", "/tubes?sort=delayed"},
-		{"Buried", "buried", number(n.Buried), "", "/failed"},
-		{"Workers", "plain", number(count(stats, "current-workers")), number(n.Waiting) + " waiting", "/connections"},
-		{"Timed out", "plain", number(stats.Uint("job-timeouts")), "since the start", ""},
-	}
+	data.Tiles = append(stateTiles(&n, oldest, "/tubes?sort="),
+		tile{"Workers", "plain", operate.Count(stats.Uint("current-workers")), operate.Count(n.Waiting) + " waiting", "/connections"},
+		tile{"Timed out", "plain", operate.Count(n.Timeouts), "since the start", ""},
+	)
+	data.Tiles[3].Path = "/failed"
 	return r.render("overview", "Overview", "overview", data)
+}
+
+// stateTiles are how many jobs are in each state, with a note on ready ones. The state's name follows path.
+func stateTiles(n *operate.Counts, ready, path string) (tiles []tile) {
+	for _, s := range client.States {
+		name := string(s)
+		tiles = append(tiles, tile{strings.ToUpper(name[:1]) + name[1:], name, operate.Count(n.Of(s)), ready, path + name})
+		ready = ""
+	}
+	return tiles
 }
 
 // tubeProblems are what a table tells of tubes that need attention.
 func tubeProblems(l *tubeList) (p []Problem) {
 	if l.paused > 0 {
-		p = append(p, Problem{Text: plural(uint64(l.paused), "tube") + " paused.", Path: "/tubes?sort=paused"})
+		p = append(p, Problem{Text: operate.Counted(l.paused, "tube") + " paused.", Path: "/tubes?sort=paused"})
 	}
 	if l.idle > 0 {
-		p = append(p, Problem{Text: plural(uint64(l.idle), "tube") + " with ready jobs that no worker watches.", Path: "/tubes?sort=ready"})
+		p = append(p, Problem{Text: operate.Counted(l.idle, "tube") + " with ready jobs that no worker watches.", Path: "/tubes?sort=ready"})
 	}
 	if l.buried > 0 {
-		p = append(p, Problem{Text: plural(uint64(l.sum.Buried), "buried job") + " in " + plural(uint64(l.buried), "tube") + ".", Path: "/failed"})
+		p = append(p, Problem{Text: operate.Counted(l.sum.Buried, "buried job") + " in " + operate.Counted(l.buried, "tube") + ".", Path: "/failed"})
 	}
 	return p
 }
@@ -238,13 +235,19 @@ func tubeProblems(l *tubeList) (p []Problem) {
 // rowsShown is how many tubes, jobs or connections a page has.
 const rowsShown = 100
 
-// column is a head of a table by which it can be sorted.
-type column struct {
-	Key, Name string
-	Link      string
-	Sort      string // as aria-sort has it; empty if the table is not sorted by it
-	Optional  bool   // left out where there is little room
-	Number    bool
+// maxTubesRead is how many tubes one request may ask for.
+const maxTubesRead = 1000
+
+// heading is the head of a column by which a table can be sorted.
+type heading struct {
+	*operate.Column
+	Link string
+	Sort string // as aria-sort has it; empty if the table is not sorted by it
+}
+
+// columns are those of a table of tubes.
+func (c *Console) columns() []*operate.Column {
+	return slices.DeleteFunc(operate.ColumnsOf(operate.Page), func(col *operate.Column) bool { return col.Local && c.cfg.Local == nil })
 }
 
 // tubes is the page of all tubes.
@@ -260,17 +263,19 @@ func (c *Console) tubes(r *request) error {
 	rows, all := list.find(q)
 	data := struct {
 		Filter              string
-		Columns             []column
-		Rows                []*Tube
+		Columns             []*operate.Column
+		Headings            []heading
+		Rows                []*operate.Tube
 		All, Tubes, Missing int
 		First, Last         int
 		Previous, Next      string
 		Age                 string
-		Oldest              bool
-	}{Filter: q.filter, Rows: rows, All: all, Tubes: list.tubes, Missing: list.tubes - len(list.rows), First: q.offset + 1, Last: q.offset + len(rows)}
-	data.Oldest = c.cfg.Local != nil
+	}{
+		Filter: q.filter, Columns: c.columns(), Rows: rows, All: all, Tubes: list.tubes, Missing: list.tubes - len(list.rows),
+		First: q.offset + 1, Last: q.offset + len(rows),
+	}
 	if age := time.Since(list.at); age > 3*tableAge {
-		data.Age = duration(age)
+		data.Age = operate.Duration(age)
 	}
 	link := func(column string, reverse bool, offset int) string {
 		v := url.Values{}
@@ -286,35 +291,23 @@ func (c *Console) tubes(r *request) error {
 		}
 		return c.cfg.Base + "/tubes?" + v.Encode()
 	}
-	for _, col := range []column{
-		{Key: "name", Name: "Tube"},
-		{Key: "ready", Name: "Ready", Number: true},
-		{Key: "reserved", Name: "Reserved", Number: true},
-		{Key: "delayed", Name: "Delayed", Number: true, Optional: true},
-		{Key: "buried", Name: "Buried", Number: true},
-		{Key: "oldest", Name: "Oldest ready", Number: true, Optional: true},
-		{Key: "watching", Name: "Workers", Number: true, Optional: true},
-		{Key: "waiting", Name: "Waiting", Number: true, Optional: true},
-	} {
-		if col.Key == "oldest" && !data.Oldest {
-			continue
-		}
-		reverse := false
-		if col.Key == q.column {
+	for _, col := range data.Columns {
+		h, reverse := heading{Column: col}, false
+		if col.Key == q.by.Key {
 			reverse = !q.reverse
-			col.Sort = "descending"
-			if (col.Key == "name") != q.reverse {
-				col.Sort = "ascending"
+			h.Sort = "descending"
+			if (col.Kind == operate.Name) != q.reverse {
+				h.Sort = "ascending"
 			}
 		}
-		col.Link = link(col.Key, reverse, 0)
-		data.Columns = append(data.Columns, col)
+		h.Link = link(col.Key, reverse, 0)
+		data.Headings = append(data.Headings, h)
 	}
 	if q.offset > 0 {
-		data.Previous = link(q.column, q.reverse, max(0, q.offset-q.limit))
+		data.Previous = link(q.by.Key, q.reverse, max(0, q.offset-q.limit))
 	}
 	if q.offset+len(rows) < all {
-		data.Next = link(q.column, q.reverse, q.offset+q.limit)
+		data.Next = link(q.by.Key, q.reverse, q.offset+q.limit)
 	}
 	return r.render("tubes", "Tubes", "tubes", data)
 }
@@ -322,12 +315,10 @@ func (c *Console) tubes(r *request) error {
 // tubeQuery reads which tubes are wanted.
 func (r *request) tubeQuery() (*tubeQuery, error) {
 	v := r.URL.Query()
-	q := &tubeQuery{filter: strings.TrimSpace(v.Get("q")), column: v.Get("sort"), reverse: v.Get("reverse") == "1"}
-	if q.column == "" {
-		q.column = "jobs"
-	}
-	if columns[q.column] == nil {
-		return nil, inputf("tubes cannot be sorted by %s", line(q.column, 40))
+	q := &tubeQuery{filter: strings.TrimSpace(v.Get("q")), reverse: v.Get("reverse") == "1"}
+	by := cmp.Or(v.Get("sort"), "jobs")
+	if q.by = sortable[by]; q.by == nil {
+		return nil, inputf("tubes cannot be sorted by %s", line(by, 40))
 	}
 	if len(q.filter) > nameRunes {
 		return nil, inputf("no name is that long")
@@ -336,7 +327,7 @@ func (r *request) tubeQuery() (*tubeQuery, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := r.bounded("limit", rowsShown, 1, 1000)
+	limit, err := r.bounded("limit", rowsShown, 1, maxTubesRead)
 	q.offset, q.limit = int(offset), int(limit)
 	return q, err
 }
@@ -371,6 +362,7 @@ func (c *Console) tube(r *request) error {
 	}{Name: name, Long: long}
 	ctx := r.Context()
 	var points []series.Point
+	var n operate.Counts
 	tooBig := make(map[client.State]bool)
 	look := func(conn *client.Conn) error {
 		if err := r.known(conn); err != nil {
@@ -379,10 +371,11 @@ func (c *Console) tube(r *request) error {
 		if data.Stats, err = conn.StatsTube(ctx, name); err != nil {
 			return err
 		}
+		n = operate.CountsOf(data.Stats)
 		points = c.history.ofTube(name, time.Now(), long) // from now on the ages can be kept, too
 		data.Next = nil
-		for _, state := range statesShown {
-			next := nextJob{State: state, Count: count(data.Stats, "current-jobs-"+string(state)), TooBig: tooBig[state]}
+		for _, state := range client.States {
+			next := nextJob{State: state, Count: n.Of(state), TooBig: tooBig[state]}
 			if err := next.find(ctx, conn, name); err != nil {
 				tooBig[state] = errors.Is(err, errTooBig)
 				return err
@@ -412,17 +405,11 @@ func (c *Console) tube(r *request) error {
 		return err
 	}
 	data.Plots = []plot{tubeFlowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
-	data.Paused = seconds(data.Stats.Uint("pause-time-left"))
-	n := stateCounts(data.Stats)
-	jobs := "/tubes/" + tubeElement(name) + "/jobs?state="
-	data.Tiles = []tile{
-		{"Ready", "ready", number(n.Ready), number(data.Stats.Uint("current-jobs-urgent")) + " urgent", jobs + "ready"},
-		{"Reserved", "reserved", number(n.Reserved), "", jobs + "reserved"},
-		{"Delayed", "delayed", number(n.Delayed), "", jobs + "delayed"},
-		{"Buried", "buried", number(n.Buried), "", jobs + "buried"},
-		{"Workers", "plain", number(count(data.Stats, "current-watching")), number(n.Waiting) + " waiting", ""},
-		{"Put in all", "plain", number(data.Stats.Uint("total-jobs")), number(data.Stats.Uint("cmd-delete")) + " deleted", ""},
-	}
+	data.Paused = operate.FromSeconds(data.Stats.Uint("pause-time-left"))
+	data.Tiles = append(stateTiles(&n, operate.Count(data.Stats.Uint("current-jobs-urgent"))+" urgent", "/tubes/"+tubeElement(name)+"/jobs?state="),
+		tile{"Workers", "plain", operate.Count(data.Stats.Uint("current-watching")), operate.Count(n.Waiting) + " waiting", ""},
+		tile{"Put in all", "plain", operate.Count(n.Puts), operate.Count(n.Deletes) + " deleted", ""},
+	)
 	return r.render("tube", name, "tubes", data)
 }
 

@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"testing"
+	"trellis/cmd/internal/client"
 )
 
 func TestEveryPageIsRendered(t *testing.T) {
@@ -19,7 +20,7 @@ func TestEveryPageIsRendered(t *testing.T) {
 		wantText(t, r.page("/tubes"), "mail/out", "default", "1–2 of 2")
 		wantText(t, r.page("/tubes?q=MAIL&sort=name&reverse=1"), "1–1 of 1 that have “MAIL” in their names")
 		wantText(t, r.page(tube), "mail/out", "Next jobs", fmt.Sprintf("Job %d", ready), fmt.Sprintf("Job %d", buried), fmt.Sprintf("Job %d", held))
-		for _, s := range statesShown {
+		for _, s := range client.States {
 			wantText(t, r.page(tube+"/jobs?state="+string(s)), "mail/out", "order in which they would be taken", "ready 1", "buried 1")
 		}
 		wantText(t, r.page(tube+"/jobs?q=ann%40example"), "1 hit in 1 of 1 bodies")

@@ -49,8 +49,7 @@ func (p *pool) with(ctx context.Context, do func(*client.Conn) error) error {
 		return ctx.Err()
 	}
 	defer func() { p.free <- struct{}{} }()
-	conn := p.take()
-	if conn != nil {
+	if conn := p.take(); conn != nil {
 		err := do(conn)
 		if !isConnError(err) {
 			p.put(conn)

@@ -18,7 +18,7 @@ type request struct {
 	*http.Request
 	c        *Console
 	w        http.ResponseWriter
-	features features // of the server; set by known
+	features client.Capabilities // of the server; set by known
 }
 
 // inputError is a mistake in a request.
@@ -57,11 +57,11 @@ func status(err error) int {
 }
 
 // ask does something with a connection to the server.
-func (r *request) ask(do func(*client.Conn) error) error { return r.c.ask(r.Context(), do) }
+func (r *request) ask(do func(*client.Conn) error) error { return r.c.pool.with(r.Context(), do) }
 
 // known finds out what the server can do.
 func (r *request) known(conn *client.Conn) (err error) {
-	r.features.caps, err = conn.Capabilities(r.Context())
+	r.features, err = conn.Capabilities(r.Context())
 	return err
 }
 
@@ -126,7 +126,7 @@ type view struct {
 	Notice  *action
 	Servers []serverLink
 	// Features are what the server can do, as far as the page has asked.
-	Features features
+	Features *client.Capabilities
 	Data     any
 }
 
@@ -138,7 +138,7 @@ func (r *request) render(name, title, section string, data any) error {
 func (r *request) renderStatus(status int, name, title, section string, data any) error {
 	v := view{
 		Title: title, Section: section, Server: r.c.cfg.Server, Base: r.c.cfg.Base, Write: r.c.cfg.Write,
-		Path: r.URL.RequestURI(), Servers: r.c.cfg.servers, Features: r.features, Data: data,
+		Path: r.URL.RequestURI(), Servers: r.c.cfg.servers, Features: &r.features, Data: data,
 	}
 	if n, err := strconv.ParseUint(r.URL.Query().Get("done"), 10, 64); err == nil {
 		v.Notice = r.c.actions.get(n)

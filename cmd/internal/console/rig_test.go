@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -229,20 +230,22 @@ func values(pairs ...string) url.Values {
 // local tells of the rig's server what trellisd tells of its own.
 type local struct{ r *rig }
 
-func (l local) Counts() (Counts, bool) {
+func (l local) Counts() (operate.Counts, bool) {
 	s := l.r.engine.Snapshot(l.r.now())
-	return Counts{
+	return operate.Counts{
 		Ready: int64(s.Ready), Reserved: int64(s.Reserved), Delayed: int64(s.Delayed), Buried: int64(s.Buried),
 		Waiting: s.Waiting, Puts: s.Puts, Timeouts: s.Timeouts,
 	}, true
 }
 
-func (l local) Tubes(visit func(*Tube)) error {
+func (l local) Tubes(visit func(*operate.Tube)) error {
 	l.r.engine.EachTube(l.r.now(), func(t *engine.TubeSnapshot) {
-		visit(&Tube{
-			Name: t.Name, Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
-			Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), Waiting: int64(t.Waiting),
-			Puts: t.Puts, Deletes: t.Deletes, PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+		visit(&operate.Tube{
+			Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+			Counts: operate.Counts{
+				Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
+				Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,
+			},
 		})
 	})
 	return nil

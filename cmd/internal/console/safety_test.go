@@ -234,7 +234,7 @@ func TestEveryAttemptAtAChangeIsLoggedAndShown(t *testing.T) {
 	r.call("/jobs/1/bury", "")
 	log := r.log.String()
 	for _, want := range []string{
-		`level=WARN msg="console: change" who=ann from=127.0.0.1:5555 what=pause on="tube a" detail="60 s" result="paused for 1 m 0 s"`,
+		`level=WARN msg="console: change" who=ann from=127.0.0.1:5555 what=pause on="tube a" detail="60 s" result="paused for 1 m"`,
 		`msg="console: change failed" who=ann from=127.0.0.1:5555 what=kick on="tube nosuch" detail="at most 1" result="not found"`,
 		`msg="console: change" who=ann from=127.0.0.1:5555 what=bury on="job 1" detail="" result="1 job buried"`,
 	} {
@@ -242,8 +242,8 @@ func TestEveryAttemptAtAChangeIsLoggedAndShown(t *testing.T) {
 			t.Errorf("the log lacks %s:\n%s", want, log)
 		}
 	}
-	wantText(t, r.page("/actions"), "ann", "127.0.0.1:5555", "pause tube a 60 s", "paused for 1 m 0 s", "kick tube nosuch at most 1", "not found", "1 job buried")
-	wantText(t, r.page(a.Header.Get("Location")), "tube a paused for 1 m 0 s")
+	wantText(t, r.page("/actions"), "ann", "127.0.0.1:5555", "pause tube a 60 s", "paused for 1 m", "kick tube nosuch at most 1", "not found", "1 job buried")
+	wantText(t, r.page(a.Header.Get("Location")), "tube a paused for 1 m")
 	for range maxActions + 10 {
 		r.post("/tubes/a/pause", values("seconds", "0"))
 	}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 const (
@@ -49,9 +49,9 @@ type tubeTable struct {
 
 // tubeList is a table of tubes. It does not change.
 type tubeList struct {
-	rows   []Tube // by name; those with the most jobs if there are more than maxRows
-	tubes  int    // how many the server has
-	sum    Tube   // of all: its numbers are sums, and Oldest is the greatest
+	rows   []operate.Tube // by name; those with the most jobs if there are more than maxRows
+	tubes  int            // how many the server has
+	sum    operate.Tube   // of all: its numbers are sums, and Oldest is the greatest
 	paused int
 	buried int // tubes with buried jobs
 	idle   int // tubes with ready jobs that are not paused and that nobody watches
@@ -124,7 +124,7 @@ func (c *Console) makeTable(done chan struct{}, edits uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), tableTime)
 	defer cancel()
 	began := time.Now()
-	b := tableBuilder{list: &tubeList{at: began, edits: edits, sum: Tube{Oldest: -1}}}
+	b := tableBuilder{list: &tubeList{at: began, edits: edits, sum: operate.Tube{Oldest: -1}}}
 	var err error
 	if c.cfg.Local != nil {
 		err = c.cfg.Local.Tubes(b.add)
@@ -147,12 +147,12 @@ func (c *Console) makeTable(done chan struct{}, edits uint64) {
 }
 
 // askTubes asks the server for all tubes, some at a time.
-func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
+func (c *Console) askTubes(ctx context.Context, visit func(*operate.Tube)) error {
 	// Each question has as long as any request, so that a server that does not answer is noticed as soon.
 	ask := func(do func(context.Context, *client.Conn) error) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
-		return c.ask(ctx, func(conn *client.Conn) error { return do(ctx, conn) })
+		return c.pool.with(ctx, func(conn *client.Conn) error { return do(ctx, conn) })
 	}
 	var names []string
 	err := ask(func(ctx context.Context, conn *client.Conn) (err error) {
@@ -163,7 +163,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 	names = slices.DeleteFunc(names, func(name string) bool {
 		valid := client.CheckTube(name) == nil
 		if !valid {
-			visit(&Tube{Name: name, Oldest: -1})
+			visit(&operate.Tube{Name: name, Oldest: -1})
 		}
 		return !valid
 	})
@@ -173,7 +173,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 			all, err := conn.StatsTubes(ctx, names[:n])
 			for i, f := range all {
 				if err == nil && f != nil {
-					visit(tubeOf(names[i], f))
+					visit(operate.TubeOf(names[i], f))
 				}
 			}
 			return err
@@ -183,29 +183,13 @@ func (c *Console) askTubes(ctx context.Context, visit func(*Tube)) error {
 	return err
 }
 
-// tubeOf is a tube by its statistics.
-func tubeOf(name string, f client.Fields) *Tube {
-	n := stateCounts(f)
-	return &Tube{
-		Name: name, Ready: n.Ready, Reserved: n.Reserved, Delayed: n.Delayed, Buried: n.Buried,
-		Urgent: count(f, "current-jobs-urgent"),
-		Using:  count(f, "current-using"), Watching: count(f, "current-watching"), Waiting: n.Waiting,
-		Puts: f.Uint("total-jobs"), Deletes: f.Uint("cmd-delete"),
-		PauseLeft: seconds(f.Uint("pause-time-left")),
-		Oldest:    -1,
-	}
-}
-
-// seconds is a duration that a server tells. A server can claim any.
-func seconds(n uint64) time.Duration { return time.Duration(min(n, 1<<33)) * time.Second }
-
 // tableBuilder collects the tubes of a table.
 type tableBuilder struct {
 	list *tubeList
 	heap byJobs // of list.rows when there are maxRows; the one with the fewest jobs is the first
 }
 
-func (b *tableBuilder) add(t *Tube) {
+func (b *tableBuilder) add(t *operate.Tube) {
 	l := b.list
 	l.tubes++
 	s := &l.sum
@@ -237,66 +221,68 @@ func (b *tableBuilder) add(t *Tube) {
 
 // end returns the table.
 func (b *tableBuilder) end() *tubeList {
-	rows := []Tube(b.heap)
-	slices.SortFunc(rows, func(a, b Tube) int { return strings.Compare(a.Name, b.Name) })
+	rows := []operate.Tube(b.heap)
+	slices.SortFunc(rows, func(a, b operate.Tube) int { return strings.Compare(a.Name, b.Name) })
 	// A tube that goes and comes back while others are looked at is seen twice.
-	b.list.rows = slices.CompactFunc(rows, func(a, b Tube) bool { return a.Name == b.Name })
+	b.list.rows = slices.CompactFunc(rows, func(a, b operate.Tube) bool { return a.Name == b.Name })
 	return b.list
 }
 
 // byJobs is a heap.
-type byJobs []Tube
+type byJobs []operate.Tube
 
 func (h byJobs) Len() int           { return len(h) }
 func (h byJobs) Less(i, j int) bool { return h[i].Jobs() < h[j].Jobs() }
 func (h byJobs) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
 
 // Push implements [heap.Interface].
-func (h *byJobs) Push(x any) { *h = append(*h, x.(Tube)) }
+func (h *byJobs) Push(x any) { *h = append(*h, x.(operate.Tube)) }
 
 // Pop implements [heap.Interface].
 func (h *byJobs) Pop() any { panic("console: nothing is taken from a table") }
 
-// columns are what a table may be sorted by, each with its order: the greatest number first.
-var columns = map[string]func(a, b *Tube) int{
-	"name":     func(a, b *Tube) int { return strings.Compare(a.Name, b.Name) },
-	"jobs":     func(a, b *Tube) int { return cmp.Compare(b.Jobs(), a.Jobs()) },
-	"ready":    func(a, b *Tube) int { return cmp.Compare(b.Ready, a.Ready) },
-	"reserved": func(a, b *Tube) int { return cmp.Compare(b.Reserved, a.Reserved) },
-	"delayed":  func(a, b *Tube) int { return cmp.Compare(b.Delayed, a.Delayed) },
-	"buried":   func(a, b *Tube) int { return cmp.Compare(b.Buried, a.Buried) },
-	"watching": func(a, b *Tube) int { return cmp.Compare(b.Watching, a.Watching) },
-	"waiting":  func(a, b *Tube) int { return cmp.Compare(b.Waiting, a.Waiting) },
-	"oldest":   func(a, b *Tube) int { return cmp.Compare(b.Oldest, a.Oldest) },
-	"paused":   func(a, b *Tube) int { return cmp.Compare(b.PauseLeft, a.PauseLeft) },
+// sortable are the columns that tubes can be sorted by.
+var sortable = func() map[string]*operate.Column {
+	columns := make(map[string]*operate.Column)
+	for _, c := range operate.ColumnsOf(operate.Page | operate.Sort) {
+		columns[c.Key] = c
+	}
+	return columns
+}()
+
+// sortKeys are the keys of sortable, in the order of the columns.
+func sortKeys() (keys []string) {
+	for _, c := range operate.ColumnsOf(operate.Page | operate.Sort) {
+		keys = append(keys, c.Key)
+	}
+	return keys
 }
 
 // tubeQuery says which rows of a table are wanted.
 type tubeQuery struct {
 	filter        string // that names have in them, whatever the case
-	column        string // of columns
+	by            *operate.Column
 	reverse       bool
 	offset, limit int
 }
 
 // find returns the rows that are wanted, and how many rows all pages have together.
-func (l *tubeList) find(q *tubeQuery) (rows []*Tube, all int) {
+func (l *tubeList) find(q *tubeQuery) (rows []*operate.Tube, all int) {
 	filter := strings.ToLower(q.filter)
-	hits := make([]*Tube, 0, len(l.rows))
+	hits := make([]*operate.Tube, 0, len(l.rows))
 	for i := range l.rows {
 		if filter == "" || strings.Contains(strings.ToLower(l.rows[i].Name), filter) {
 			hits = append(hits, &l.rows[i])
 		}
 	}
 	all = len(hits)
-	if q.column != "name" {
-		compare := columns[q.column]
+	if q.by.Kind != operate.Name {
 		// Stable: rows are by name already.
-		slices.SortStableFunc(hits, func(a, b *Tube) int {
+		slices.SortStableFunc(hits, func(a, b *operate.Tube) int {
 			if q.reverse {
 				a, b = b, a
 			}
-			return compare(a, b)
+			return q.by.Compare(a, b)
 		})
 	} else if q.reverse {
 		slices.Reverse(hits)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 // listEvery is how old a list of more names than Collector.Limit may be.
@@ -24,25 +25,8 @@ type Collector struct {
 	names  []string     // of all tubes, in order
 	listed time.Time    // when they were asked for
 
-	before counts            // of the server, at the look before
-	tubes  map[string]counts // of the tubes that the look before asked about
-}
-
-// counts are what rates come from.
-type counts struct {
-	at       time.Time
-	in, out  uint64
-	existing bool
-}
-
-// rates are how fast the counts have grown since earlier ones, in a second, and Unknown if those are of another life of the
-// tube or server.
-func (c counts) rates(since counts) (in, out float64) {
-	took := c.at.Sub(since.at).Seconds()
-	if !since.existing || took <= 0 || c.in < since.in || c.out < since.out {
-		return Unknown, Unknown
-	}
-	return float64(c.in-since.in) / took, float64(c.out-since.out) / took
+	server operate.Meter
+	tubes  map[string]*operate.Meter // of the tubes that the look before asked about
 }
 
 // Close ends the connection.
@@ -73,10 +57,8 @@ func (c *Collector) look(ctx context.Context, q Query) (s *Sample, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Sample{Query: q, At: c.Now(), Server: server(stats)}
-	total := counts{s.At, s.Server.Total, s.Server.Deleted, true}
-	s.Server.In, s.Server.Out = total.rates(c.before)
-	c.before = total
+	s = &Sample{Query: q, At: c.Now(), Server: serverOf(stats)}
+	s.Server.Rates = c.server.Rates(s.At, s.Server.Counts)
 	if len(c.names) <= c.Limit || s.At.Sub(c.listed) >= listEvery {
 		if c.names, err = c.conn.Tubes(ctx); err != nil {
 			return nil, err
@@ -116,41 +98,38 @@ func (c *Collector) choose(names []string, q Query) ([]string, int) {
 }
 
 // statistics asks about tubes. Those that have gone are left out.
-func (c *Collector) statistics(ctx context.Context, names []string) ([]Tube, error) {
+func (c *Collector) statistics(ctx context.Context, names []string) ([]operate.Tube, error) {
 	all, err := c.conn.StatsTubes(ctx, names)
 	if err != nil {
 		return nil, err
 	}
 	now := c.Now()
-	seen := make(map[string]counts, len(names))
-	tubes := make([]Tube, 0, len(names))
+	seen := make(map[string]*operate.Meter, len(names))
+	tubes := make([]operate.Tube, 0, len(names))
 	for i, f := range all {
 		if f == nil {
 			continue
 		}
-		t := Tube{
-			Name: names[i], Age: Unknown,
-			Ready: f.Uint("current-jobs-ready"), Reserved: f.Uint("current-jobs-reserved"),
-			Delayed: f.Uint("current-jobs-delayed"), Buried: f.Uint("current-jobs-buried"),
-			Waiting: f.Uint("current-waiting"), Watching: f.Uint("current-watching"), Pause: f.Uint("pause-time-left"),
-			Total: f.Uint("total-jobs"), Deleted: f.Uint("cmd-delete"),
+		t := operate.TubeOf(names[i], f)
+		meter := c.tubes[t.Name]
+		if meter == nil {
+			meter = new(operate.Meter)
 		}
-		n := counts{now, t.Total, t.Deleted, true}
-		t.In, t.Out = n.rates(c.tubes[t.Name])
-		seen[t.Name] = n
-		tubes = append(tubes, t)
+		t.Rates = meter.Rates(now, t.Counts)
+		seen[t.Name] = meter
+		tubes = append(tubes, *t)
 	}
 	c.tubes = seen
 	return tubes, nil
 }
 
 // ages asks for the next jobs of tubes.
-func (c *Collector) ages(ctx context.Context, tubes []Tube) error {
+func (c *Collector) ages(ctx context.Context, tubes []operate.Tube) error {
 	has, err := c.conn.Has(ctx, "list-jobs")
 	if err != nil || !has {
 		return err
 	}
-	var asked []*Tube
+	var asked []*operate.Tube
 	for i := range tubes {
 		if tubes[i].Ready > 0 {
 			asked = append(asked, &tubes[i])
@@ -164,19 +143,15 @@ func (c *Collector) ages(ctx context.Context, tubes []Tube) error {
 			return nil
 		}
 		if err == nil && len(jobs) > 0 {
-			asked[i].Age = int64(min(jobs[0].Uint("age"), 1<<62))
+			asked[i].Age = operate.FromSeconds(jobs[0].Uint("age"))
 		}
 		return err
 	})
 }
 
-func server(f client.Fields) Server {
+func serverOf(f client.Fields) Server {
 	return Server{
-		Version: f.Text("version"), Uptime: f.Uint("uptime"), Draining: f.Text("draining") == "true",
-		Ready: f.Uint("current-jobs-ready"), Reserved: f.Uint("current-jobs-reserved"),
-		Delayed: f.Uint("current-jobs-delayed"), Buried: f.Uint("current-jobs-buried"),
-		Connections: f.Uint("current-connections"), Producers: f.Uint("current-producers"),
-		Workers: f.Uint("current-workers"), Waiting: f.Uint("current-waiting"),
-		Total: f.Uint("total-jobs"), Deleted: f.Uint("cmd-delete"),
+		Version: f.Text("version"), Uptime: f.Uint("uptime"), Draining: f.Text("draining") == "true", Counts: operate.CountsOf(f),
+		Connections: f.Uint("current-connections"), Producers: f.Uint("current-producers"), Workers: f.Uint("current-workers"),
 	}
 }

@@ -3,6 +3,7 @@ package top
 import (
 	"fmt"
 	"strings"
+	"trellis/cmd/internal/operate"
 
 	"charm.land/lipgloss/v2"
 )
@@ -40,6 +41,8 @@ func (m *Model) draw() string {
 	return strings.Join(lines, "\n")
 }
 
+func short[N int64 | uint64](n N) string { return operate.Short(float64(n)) }
+
 func (m *Model) totals() []string {
 	head := "trellis top  "
 	if m.paused { // in front, as the rest may be cut
@@ -52,17 +55,17 @@ func (m *Model) totals() []string {
 	if s.Draining {
 		head += notice.Render("draining") + "  "
 	}
-	head += fmt.Sprintf("%s  version %s  up %s  %s", strong.Render(m.visible(m.addr)), m.visible(s.Version), period(s.Uptime), m.sample.At.Format("15:04:05"))
-	buried := fmt.Sprintf("buried %s", count(s.Buried))
+	head += fmt.Sprintf("%s  version %s  up %s  %s", strong.Render(m.visible(m.addr)), m.visible(s.Version), operate.Seconds(s.Uptime), m.sample.At.Format("15:04:05"))
+	buried := "buried " + short(s.Buried)
 	if s.Buried > 0 {
 		buried = alarm.Render(buried)
 	}
 	return []string{
 		head,
 		fmt.Sprintf("jobs     ready %s  reserved %s  delayed %s  %s  in %s/s  out %s/s",
-			count(s.Ready), count(s.Reserved), count(s.Delayed), buried, rate(s.In), rate(s.Out)),
+			short(s.Ready), short(s.Reserved), short(s.Delayed), buried, operate.Short(s.In), operate.Short(s.Out)),
 		fmt.Sprintf("clients  connections %s  producers %s  workers %s  waiting %s",
-			count(s.Connections), count(s.Producers), count(s.Workers), count(s.Waiting)),
+			short(s.Connections), short(s.Producers), short(s.Workers), short(s.Waiting)),
 	}
 }
 
@@ -75,54 +78,54 @@ func (m *Model) notices() string {
 		return ""
 	}
 	s := m.sample
-	text := fmt.Sprintf("%s tubes", count(uint64(s.All)))
+	text := fmt.Sprintf("%s tubes", operate.Count(s.All))
 	if s.Query.Filter != "" {
-		text = fmt.Sprintf("%s of %s with %q in their names", count(uint64(s.Matched)), text, s.Query.Filter)
+		text = fmt.Sprintf("%s of %s with %q in their names", operate.Count(s.Matched), text, s.Query.Filter)
 	}
 	if n := s.Left(); n > 0 {
 		return notice.Render(fmt.Sprintf("%s; sorted are the first %s by name: / or n shows others",
-			text, count(uint64(len(s.Tubes)))))
+			text, operate.Count(len(s.Tubes))))
 	}
 	return faint.Render(text)
 }
 
 // shown are the columns that there is room for, and the width of the first one.
-func (m *Model) shown() ([]Column, int) {
-	n, width := 1, m.width
-	for n < len(Columns) && width-Columns[n].width-1 >= minName {
-		width -= Columns[n].width + 1
+func (m *Model) shown() ([]*operate.Column, int) {
+	n, rest := 1, m.width
+	for n < len(columns) && rest-width(columns[n])-1 >= minName {
+		rest -= width(columns[n]) + 1
 		n++
 	}
-	return Columns[:n], width
+	return columns[:n], rest
 }
 
 func (m *Model) headings() string {
-	columns, width := m.shown()
+	columns, nameWidth := m.shown()
 	var b strings.Builder
-	for i, c := range columns {
-		title := c.Title
-		if c.Title == m.query.Sort {
-			title += map[bool]string{false: "↓", true: "↑"}[m.query.Reverse]
+	for _, c := range columns {
+		text := title(c)
+		if text == m.query.Sort {
+			text += map[bool]string{false: "↓", true: "↑"}[m.query.Reverse]
 		}
-		b.WriteString(cell(title, i, width, &columns[i]))
+		b.WriteString(cell(text, nameWidth, c))
 	}
 	return heading.Render(b.String())
 }
 
 // cell aligns the text of a column.
-func cell(text string, i, nameWidth int, c *Column) string {
-	if i == 0 {
+func cell(text string, nameWidth int, c *operate.Column) string {
+	if c.Kind == operate.Name {
 		text = lipgloss.NewStyle().MaxWidth(nameWidth).Render(text)
 		return text + strings.Repeat(" ", max(0, nameWidth-lipgloss.Width(text)))
 	}
-	return strings.Repeat(" ", max(1, c.width+1-lipgloss.Width(text))) + text
+	return strings.Repeat(" ", max(1, width(c)+1-lipgloss.Width(text))) + text
 }
 
 func (m *Model) table() (lines []string) {
 	if m.sample == nil {
 		return nil
 	}
-	columns, width := m.shown()
+	columns, nameWidth := m.shown()
 	first := m.query.First - m.sample.First
 	for row := first; row < first+m.rows() && row < len(m.sample.Tubes); row++ {
 		if row < 0 { // the last look has not asked about it: the next one does
@@ -131,13 +134,12 @@ func (m *Model) table() (lines []string) {
 		}
 		t := &m.sample.Tubes[row]
 		var b strings.Builder
-		b.WriteString(cell(m.visible(t.Name), 0, width, &columns[0]))
-		for i := 1; i < len(columns); i++ {
-			text := cell(columns[i].show(t), i, width, &columns[i])
+		for _, c := range columns {
+			text := cell(m.visible(c.ShortText(t)), nameWidth, c)
 			switch {
-			case columns[i].Title == "BURIED" && t.Buried > 0:
+			case c.Alarm && !c.Zero(t):
 				text = alarm.Render(text)
-			case columns[i].Title == "PAUSED" && t.Pause > 0:
+			case c.Kind == operate.Pause && !c.Zero(t):
 				text = notice.Render(text)
 			}
 			b.WriteString(text)

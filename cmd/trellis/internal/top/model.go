@@ -126,7 +126,7 @@ func (m *Model) key(key string) tea.Cmd {
 	case "/":
 		m.typing, m.typed = true, m.query.Filter
 	case "left", "<":
-		return m.sort(column(m.query.Sort)+len(Columns)-1, false)
+		return m.sort(column(m.query.Sort)+len(columns)-1, false)
 	case "right", ">":
 		return m.sort(column(m.query.Sort)+1, false)
 	case "r":
@@ -191,7 +191,7 @@ func (m *Model) filter(part string) tea.Cmd {
 
 // sort sorts by a column.
 func (m *Model) sort(by int, reverse bool) tea.Cmd {
-	m.query.Sort, m.query.Reverse, m.query.First = Columns[by%len(Columns)].Title, reverse, 0
+	m.query.Sort, m.query.Reverse, m.query.First = title(columns[by%len(columns)]), reverse, 0
 	if m.sample != nil && m.sample.First == 0 {
 		order(m.sample.Tubes, m.query.Sort, m.query.Reverse) // at once, as far as it is known
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"pgregory.net/rapid"
 
 	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -145,7 +147,7 @@ func TestALookAsksAboutItsLimitOfTubesOnly(t *testing.T) {
 	if n := s.asked("stats-tube"); n != 100 {
 		t.Errorf("%d tubes were asked about", n)
 	}
-	if n := s.asked("list-jobs"); n != 1 || look.Tubes[0].Age != 77 || look.Tubes[1].Age != Unknown {
+	if n := s.asked("list-jobs"); n != 1 || look.Tubes[0].Age != 77*time.Second || look.Tubes[1].Age >= 0 {
 		t.Errorf("%d ages were asked for; %+v", n, look.Tubes[:2])
 	}
 
@@ -202,15 +204,15 @@ func TestRatesComeFromTwoLooks(t *testing.T) {
 		in, out         uint64
 		rateIn, rateOut float64
 	}{
-		{100, 50, Unknown, Unknown},
+		{100, 50, math.NaN(), math.NaN()},
 		{150, 53, 25, 1.5},
 		{150, 53, 0, 0},
-		{5, 1, Unknown, Unknown}, // a new server or tube
+		{5, 1, math.NaN(), math.NaN()}, // a new server or tube
 		{7, 1, 1, 0},
 	} {
 		got := look(want.in, want.out)
-		for _, r := range [][2]float64{{got.Server.In, got.Server.Out}, {got.Tubes[0].In, got.Tubes[0].Out}} {
-			if r[0] != want.rateIn || r[1] != want.rateOut {
+		for _, r := range [][2]float64{{got.Server.In, got.Server.Out}, {got.Tubes[0].Rates.In, got.Tubes[0].Rates.Out}} {
+			if fmt.Sprint(r) != fmt.Sprint([2]float64{want.rateIn, want.rateOut}) { // NaN is not equal to itself
 				t.Errorf("look %d: rates %v, want %v", i, r, want)
 			}
 		}
@@ -221,7 +223,7 @@ func TestAStockServerIsNotAskedForAges(t *testing.T) {
 	s := &fakeServer{stock: true, tubes: []string{"a"}, stats: map[string]map[string]uint64{"a": {"current-jobs-ready": 1}}}
 	c, _ := newCollector(t, s, 100)
 	look, err := c.Look(t.Context(), Query{Sort: "READY", Rows: 10})
-	if err != nil || look.Tubes[0].Age != Unknown || s.asked("list-jobs") != 0 {
+	if err != nil || look.Tubes[0].Age >= 0 || s.asked("list-jobs") != 0 {
 		t.Errorf("%v, %+v", err, look)
 	}
 }
@@ -263,10 +265,19 @@ func visible(s string) string { return strings.ReplaceAll(s, "\x1b", `\x1b`) }
 func sample() *Sample {
 	return &Sample{
 		At: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), All: 3, Matched: 3,
-		Server: Server{Version: "1.0", Uptime: 93784, Ready: 1234567, Reserved: 3, Delayed: 4, Buried: 5, Connections: 1200, Producers: 100, Workers: 20, Waiting: 7, In: 1234.5, Out: 12.34},
-		Tubes: []Tube{
-			{Name: "mail", Ready: 1234567, Reserved: 3, Waiting: 7, Watching: 20, In: 1234.5, Out: 12.34, Age: 93784},
-			{Name: "thumb\x1b[31mnails/" + strings.Repeat("x", 60), Buried: 5, Delayed: 4, In: Unknown, Out: Unknown, Age: Unknown, Pause: 59},
+		Server: Server{
+			Version: "1.0", Uptime: 93784, Connections: 1200, Producers: 100, Workers: 20,
+			Counts: operate.Counts{Ready: 1234567, Reserved: 3, Delayed: 4, Buried: 5, Waiting: 7}, Rates: operate.Rates{In: 1234.5, Out: 12.34},
+		},
+		Tubes: []operate.Tube{
+			{
+				Name: "mail", Counts: operate.Counts{Ready: 1234567, Reserved: 3, Waiting: 7}, Watching: 20,
+				Rates: operate.Rates{In: 1234.5, Out: 12.34}, Age: 93784 * time.Second,
+			},
+			{
+				Name: "thumb\x1b[31mnails/" + strings.Repeat("x", 60), Counts: operate.Counts{Buried: 5, Delayed: 4},
+				Rates: operate.Rates{In: math.NaN(), Out: math.NaN()}, Age: -1, PauseLeft: 59 * time.Second,
+			},
 			{Name: "zero", Age: 0},
 		},
 	}
@@ -378,7 +389,7 @@ type shrinking struct{ tubes int }
 func (s *shrinking) Look(_ context.Context, q Query) (*Sample, error) {
 	all := &Sample{Query: q, All: s.tubes, Matched: s.tubes}
 	for i := range s.tubes {
-		all.Tubes = append(all.Tubes, Tube{Name: fmt.Sprintf("t%05d", i)})
+		all.Tubes = append(all.Tubes, operate.Tube{Name: fmt.Sprintf("t%05d", i)})
 	}
 	if q.Sort == byName {
 		all.First = min(q.First, s.tubes)
@@ -472,7 +483,9 @@ func TestNoKeysAndNoSampleBreakTheFrame(t *testing.T) {
 					s.First = rapid.IntRange(0, s.Matched).Draw(t, "first")
 				}
 				for i := range rapid.IntRange(0, s.Matched-s.First).Draw(t, "tubes") {
-					s.Tubes = append(s.Tubes, Tube{Name: fmt.Sprint("tube", i), Ready: rapid.Uint64().Draw(t, "ready"), Age: rapid.Int64().Draw(t, "age")})
+					s.Tubes = append(s.Tubes, operate.Tube{
+						Name: fmt.Sprint("tube", i), Counts: operate.Counts{Ready: rapid.Int64().Draw(t, "ready")}, Age: time.Duration(rapid.Int64().Draw(t, "age")),
+					})
 				}
 				m.looking = true
 				m.Update(looked{s, nil})
@@ -490,25 +503,4 @@ func TestNoKeysAndNoSampleBreakTheFrame(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestNumbersAreShort(t *testing.T) {
-	for n, want := range map[uint64]string{
-		0: "0", 99_999: "99999", 100_000: "100k", 999_499: "999k", 999_500: "1.00M", 1_234_567: "1.23M", 12_345_678: "12M",
-		9_999_999_999: "10G", 1<<64 - 1: "18E",
-	} {
-		if got := count(n); got != want {
-			t.Errorf("%d: %s, want %s", n, got, want)
-		}
-	}
-	for f, want := range map[float64]string{Unknown: "-", 0: "0.0", 99.94: "99.9", 99.95: "100", 1e6: "1.00M"} {
-		if got := rate(f); got != want {
-			t.Errorf("%v: %s, want %s", f, got, want)
-		}
-	}
-	for s, want := range map[uint64]string{0: "0s", 59: "59s", 60: "1m00s", 3599: "59m59s", 3600: "1h00m", 86400: "1d00h", 1 << 40: "34865y"} {
-		if got := period(s); got != want {
-			t.Errorf("%d: %s, want %s", s, got, want)
-		}
-	}
 }
