@@ -39,8 +39,12 @@ others; then the connections are made again, as often as needed. Only the first 
 
 SIGTERM or SIGINT ends the work: no job is begun any more, and commands may go on for --grace. Those that still run then
 are stopped, and their jobs are ready again, without an attempt having been counted. A second signal ends everything at
-once. Commands do not outlive trellis work, even when it is killed: each has a process group of its own, which a
-second process kills then.
+once.
+
+The server gives the jobs of a trellis work that was killed, for want of memory perhaps, to others at once. So that no
+command of it, and nothing that such a command has started, goes on beside theirs, each command has a process group
+of its own, and a second process, trellis work-minder, kills these groups then. If the second process is killed, trellis
+work ends in order, with status 1.
 
 The exit status is 0 when the work was ended by a signal, 1 when the command could not be started, 2 when the command line is
 wrong, 3 when the server cannot be reached at first, and 4 when it refuses the tube.`,
@@ -104,7 +108,7 @@ func work(ctx context.Context, cfg worker.Config) error {
 	if err != nil {
 		return err
 	}
-	if cfg.Minder, err = worker.StartMinder(func() *exec.Cmd { return exec.Command(self, minderName) }); err != nil {
+	if cfg.Minder, err = worker.StartMinder(exec.Command(self, minderName)); err != nil {
 		return err
 	}
 	done, err := worker.Run(ctx, cfg)

@@ -22,7 +22,6 @@ const (
 type command struct {
 	cmd    *exec.Cmd
 	minder *Minder
-	run    string        // its name at the minder
 	done   chan struct{} // closed when the program has exited and its output was read
 	err    error         // of the run; to be read after done
 	kill   *time.Timer   // nil until stop
@@ -30,18 +29,17 @@ type command struct {
 
 // start starts a program with body on its standard input, which the program need not read.
 func start(argv, env []string, body []byte, stdout, stderr io.Writer, minder *Minder) (*command, error) {
-	c := &command{cmd: exec.Command(argv[0], argv[1:]...), minder: minder, run: minder.begin(), done: make(chan struct{})}
-	c.cmd.Env = append(append(os.Environ(), env...), runEnv+"="+c.run)
+	c := &command{cmd: exec.Command(argv[0], argv[1:]...), minder: minder, done: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdin = bytes.NewReader(body) // exec does not take a closed pipe for an error
 	c.cmd.Stdout, c.cmd.Stderr = stdout, stderr
 	c.cmd.WaitDelay = drainAfter
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(c.cmd.SysProcAttr)
 	if err := c.cmd.Start(); err != nil {
-		minder.end(c.run)
 		return nil, err
 	}
-	minder.started(c.run, c.cmd.Process.Pid)
+	minder.begin(c.cmd.Process.Pid)
 	go func() {
 		defer close(c.done)
 		c.err = c.cmd.Wait()
@@ -68,7 +66,7 @@ func (c *command) wait() error {
 		c.kill.Stop()
 		c.signal(syscall.SIGKILL)
 	}
-	c.minder.end(c.run)
+	c.minder.end(c.cmd.Process.Pid)
 	return c.err
 }
 

@@ -31,10 +31,10 @@
 // # Processes
 //
 // Every command leads a process group. Stopping it means SIGTERM to the group, and SIGKILL after
-// [killAfter]. A process that survives its command's exit on its own is left alone. A [Minder] kills
-// the groups of a worker that was killed itself.
+// [killAfter]. A process that survives its command's exit on its own is left alone.
 //
-// A worker that is killed between the start of a command and the word to its minder leaves a group that the minder has not
-// heard of. On Linux the minder finds its processes by the variable TRELLIS_WORK_RUN in their environment; elsewhere those
-// that the command has started by then are left behind.
+// A worker that is killed cannot stop its commands, and the server gives their jobs to others at once. A [Minder], a second
+// process, kills their groups then. A worker whose minder has been killed ends in order: somebody may start it again. Of a
+// command whose group could not be told to the minder before the worker was killed, the system kills the first process
+// ([syscall.SysProcAttr.Pdeathsig]), where it can do that.
 package worker

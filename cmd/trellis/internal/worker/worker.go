@@ -89,6 +89,14 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 			}
 		})
 	}
+	slots.Go(func() {
+		select {
+		case <-cfg.Minder.ended:
+			failing.Do(func() { failed = errMinder })
+			cancel()
+		case <-ctx.Done():
+		}
+	})
 	idle := make(chan struct{})
 	go func() {
 		slots.Wait()

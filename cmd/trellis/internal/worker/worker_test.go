@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -42,16 +41,14 @@ func startMinder(t *testing.T) *Minder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := StartMinder(func() *exec.Cmd {
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), minderEnv+"=1")
-		return cmd
-	})
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), minderEnv+"=1")
+	m, err := StartMinder(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
+		if err := m.Close(); err != nil && !killed(err) {
 			t.Error(err)
 		}
 	})
@@ -136,10 +133,16 @@ func TestLinesGetTheirPrefixHoweverTheyAreWritten(t *testing.T) {
 }
 
 func TestAMinderKnowsWhatRuns(t *testing.T) {
-	got := running(strings.NewReader("run a 12\nrun b 13\nend a\nrun c 1\nrun d -5\nrun e x\nnonsense\nrun f 0\nrun g 0\nrun h 0\nend g\nrun h 15\nrun i 14"))
-	if fmt.Sprint(got) != "map[b:13 f:0 h:15 i:14]" {
+	got := running(strings.NewReader("12\n13\n-12\n1\n-1\n0\nnonsense\n15\n14\n-15\n15"))
+	if fmt.Sprint(got) != "map[13:true 14:true 15:true]" {
 		t.Error(got)
 	}
+}
+
+// killed tells whether a process has ended by SIGKILL.
+func killed(err error) bool {
+	exit := (*exec.ExitError)(nil)
+	return errors.As(err, &exit) && exit.String() == "signal: killed"
 }
 
 // lose ends the pipe, as the system does for a worker that is killed.
@@ -149,62 +152,18 @@ func (m *Minder) lose() {
 	m.pipe.Close()
 }
 
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-func TestAMinderThatIsKilledIsReplacedByOneThatKnowsWhatRuns(t *testing.T) {
+func TestAWorkerEndsWithItsMinder(t *testing.T) {
 	m := startMinder(t)
-	c, err := start([]string{"sh", "-c", "sleep 1000 & wait"}, nil, nil, nil, nil, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.mu.Lock()
-	killed := m.cmd
-	_ = killed.Process.Kill()
-	m.mu.Unlock()
-	eventually(t, "another minder", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.cmd != killed
+	_ = m.cmd.Process.Kill()
+	ours, theirs := net.Pipe()
+	go speak(theirs, answers("reserve-with-timeout", "TIMED_OUT\r\n"))
+	_, err := Run(t.Context(), Config{
+		Dial: func(context.Context) (net.Conn, error) { return ours, nil },
+		Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"true"}, Timeout: time.Minute, Grace: time.Minute, Log: io.Discard, Minder: m,
 	})
-	m.lose()
-	<-c.done
-	if exit := (*exec.ExitError)(nil); !errors.As(c.err, &exit) || exit.String() != "signal: killed" {
-		t.Error(c.err)
+	if !errors.Is(err, errMinder) {
+		t.Error(err)
 	}
-}
-
-func TestAMinderThatDoesNotReadIsReplaced(t *testing.T) {
-	m := startMinder(t)
-	m.mu.Lock()
-	m.patience = 10 * time.Millisecond
-	stopped := m.cmd
-	err := stopped.Process.Signal(syscall.SIGSTOP)
-	m.mu.Unlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := m.begin()
-	defer m.end(run)
-	eventually(t, "another minder", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for range 100 { // some thousand fill the pipe
-			if m.cmd != stopped {
-				m.patience = minderPatience // the new one reads, but not at once
-				return true
-			}
-			m.set(run, 0)
-		}
-		return false
-	})
 }
 
 func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
@@ -253,7 +212,7 @@ func TestAMinderKillsWhatRunsAtItsWorkersEnd(t *testing.T) {
 	}
 	m.lose()
 	<-c.done
-	if exit := (*exec.ExitError)(nil); !errors.As(c.err, &exit) || exit.String() != "signal: killed" {
+	if !killed(c.err) {
 		t.Error(c.err)
 	}
 }
