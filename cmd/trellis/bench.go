@@ -31,7 +31,6 @@ corrupted job, and any error reply, is reported and makes the exit status 1.`,
 	return cmd
 }
 
-// loadFlags are the flags that describe a load.
 type loadFlags struct {
 	cfg   bench.Config
 	size  string

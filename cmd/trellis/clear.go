@@ -40,13 +40,9 @@ would be.
 			if err := client.CheckTube(cl.tube); err != nil {
 				return usageError(err)
 			}
-			cl.states = client.States
-			if state != "" {
-				s, err := client.ParseState(state)
-				if err != nil {
-					return usageError(fmt.Errorf("--state: %w", err))
-				}
-				cl.states = []client.State{s}
+			var err error
+			if cl.states, err = oneOrAll(state); err != nil {
+				return err
 			}
 			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return cl.run(ctx, cmd, c, p) })
 		},
@@ -60,7 +56,6 @@ would be.
 	return cmd
 }
 
-// clearing is what to clear.
 type clearing struct {
 	tube     string
 	states   []client.State

@@ -34,7 +34,6 @@ func clusterFailed(ctx context.Context, err error) error {
 	return &exitError{exitUnreachable, err}
 }
 
-// clusterFlags are the flags of the commands that ask members.
 type clusterFlags struct {
 	nodes         []string
 	cert, key, ca string
@@ -72,7 +71,7 @@ func (f *clusterFlags) client(log io.Writer) (*control.Client, error) {
 	if len(f.nodes) == 0 || f.timeout <= 0 {
 		return nil, usageError(errors.New("--node needs an address, and --timeout a time above zero"))
 	}
-	c := &control.Client{Patience: f.timeout}
+	c := &control.Client{Timeout: f.timeout}
 	files := 0
 	for _, name := range []string{f.cert, f.key, f.ca} {
 		if name != "" {
@@ -213,7 +212,6 @@ and no reply is; clients have to connect anew, and all reservations end.`,
 	}
 }
 
-// lead has the leader do something.
 func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*control.View, *control.Status) bool) (*control.View, error) {
 	c, err := f.client(cmd.ErrOrStderr())
 	if err != nil {
@@ -223,7 +221,6 @@ func (f *clusterFlags) lead(cmd *cobra.Command, r control.Request, done func(*co
 	return v, clusterFailed(cmd.Context(), err)
 }
 
-// leader waits until a member leads.
 func (f *clusterFlags) leader(cmd *cobra.Command) (*control.Status, error) {
 	c, err := f.client(cmd.ErrOrStderr())
 	if err != nil {

@@ -47,9 +47,9 @@ func view() *control.View {
 	learner.SnapshotStamp = 0
 	v.Leader = leader
 	for _, s := range []*control.Status{leader, standby, nil, learner} {
-		v.Heard = append(v.Heard, control.Heard{Status: s})
+		v.Answers = append(v.Answers, control.Answer{Status: s})
 	}
-	v.Heard[2].Err = errors.New("dial tcp 10.0.0.3:11390: connect: connection refused")
+	v.Answers[2].Err = errors.New("dial tcp 10.0.0.3:11390: connect: connection refused")
 	return v
 }
 
@@ -65,12 +65,12 @@ func table(t *testing.T, v *control.View, digest bool) string {
 func TestStatusIsATable(t *testing.T) {
 	tables := []string{table(t, view(), false), table(t, view(), true)}
 	v := view()
-	v.Heard[1].Status.Digest.Sum = 0xabd
+	v.Answers[1].Status.Digest.Sum = 0xabd
 	tables = append(tables, table(t, v, true))
-	v.Heard[1].Status.Applied++
+	v.Answers[1].Status.Applied++
 	tables = append(tables, table(t, v, true))
 	v = view()
-	v.Leader, v.Heard[0] = nil, control.Heard{Err: errors.New("it does not answer")}
+	v.Leader, v.Answers[0] = nil, control.Answer{Err: errors.New("it does not answer")}
 	tables = append(tables, table(t, v, false))
 	golden(t, "testdata/clusterstatus.txt", strings.Join(tables, "\n----\n"))
 }

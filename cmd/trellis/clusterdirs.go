@@ -83,7 +83,7 @@ func fetchBackup(ctx context.Context, c *control.Client, addr string, index uint
 func source(v *control.View) (best *control.Status, err error) {
 	answering, voters := 0, 0
 	for i, m := range v.Members {
-		s := v.Heard[i].Status
+		s := v.Answers[i].Status
 		if m.Voter {
 			voters++
 		}

@@ -71,7 +71,7 @@ func look(cmd *cobra.Command, c *control.Client, nodes []string, digest bool) (*
 // comparable tells whether all members that answer have a digest of the same entry.
 func comparable(v *control.View) bool {
 	index := uint64(0)
-	for _, h := range v.Heard {
+	for _, h := range v.Answers {
 		switch s := h.Status; {
 		case s == nil:
 		case s.Digest == nil || index != 0 && s.Applied != index:
@@ -126,7 +126,7 @@ func newClusterStatus(v *control.View, digest bool) *clusterStatus {
 		s.Leader = v.Leader.Node.Name
 	}
 	for i, m := range v.Members {
-		h := v.Heard[i]
+		h := v.Answers[i]
 		c := clusterMember{Name: m.Name, Addr: m.Addr, ID: m.ID.String(), Voter: m.Voter, Role: noAnswer}
 		if l := v.Leader; l != nil {
 			entries, bytes := l.Last-min(l.Last, m.Match), m.Behind
@@ -158,7 +158,6 @@ func newClusterStatus(v *control.View, digest bool) *clusterStatus {
 	return s
 }
 
-// take takes what a member says.
 func (c *clusterMember) take(s *control.Status) {
 	switch {
 	case s.Serves:

@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	completionPatience = 500 * time.Millisecond // unless --timeout says otherwise: a shell that waits longer feels broken
-	completionTubes    = 1000
-	completionBytes    = 16 << 20 // of the list of tubes
+	completionTimeout = 500 * time.Millisecond // unless --timeout says otherwise: a shell that waits longer feels broken
+	completionTubes   = 1000
+	completionBytes   = 16 << 20 // of the list of tubes
 )
 
-// complete has the shell offer words for a flag.
 func complete(cmd *cobra.Command, flag string, words ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
@@ -46,11 +45,11 @@ func (f *serverFlags) tubes(cmd *cobra.Command, _ []string, begun string) ([]str
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	patience := completionPatience
+	timeout := completionTimeout
 	if cmd.Flags().Changed("timeout") {
-		patience = f.timeout
+		timeout = f.timeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answer := make(chan []string, 1)
 	go func() { // a name server may take longer than the context lasts
@@ -84,7 +83,6 @@ func (f *serverFlags) beginning(ctx context.Context, begun string) (found []stri
 	return found
 }
 
-// completeStates has the shell offer states for the flag --state.
 func completeStates(cmd *cobra.Command, states []client.State) {
 	var words []string
 	for _, s := range states {

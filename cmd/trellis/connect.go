@@ -17,7 +17,6 @@ import (
 	"trellis/cmd/internal/client"
 )
 
-// serverFlags are the flags of the commands that ask a server.
 type serverFlags struct {
 	to      target
 	token   tokenFlag
@@ -75,7 +74,7 @@ func (f *serverFlags) dialAddr(ctx context.Context, a *bench.Address, token stri
 		return nil, f.explain(a.String(), &client.ConnError{Addr: a.String(), Err: err})
 	}
 	c := client.New(nc, a.String())
-	c.Patience = f.timeout
+	c.Timeout = f.timeout
 	if token != "" {
 		if err := c.Auth(ctx, token); err != nil {
 			c.Close()

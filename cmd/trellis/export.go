@@ -39,16 +39,11 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e := export{tube: args[0], seen: make(idSet), out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)}
 			err := client.CheckTube(e.tube)
-			for _, name := range states {
-				s, wrong := client.ParseState(name)
-				err = errors.Join(err, wrong)
-				e.states = append(e.states, s)
-			}
+			var wrong error
+			e.states, wrong = parseStates(states)
+			err = errors.Join(err, wrong)
 			if err != nil {
 				return usageError(err)
-			}
-			if len(states) == 0 {
-				e.states = client.States
 			}
 			ctx := cmd.Context()
 			c, err := f.dial(ctx)
@@ -66,7 +61,6 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
 	return cmd
 }
 
-// export writes the jobs of a tube.
 type export struct {
 	tube   string
 	states []client.State

@@ -17,10 +17,8 @@ import (
 	"trellis/cmd/internal/client"
 )
 
-// formats are what -o takes.
 var formats = []string{"table", "json", "ndjson", "yaml"}
 
-// outputFlags say how results are written.
 type outputFlags struct {
 	format    string
 	noHeaders bool
@@ -92,7 +90,6 @@ type cell struct {
 	style
 }
 
-// A listing is a list of objects that is being written.
 type listing struct {
 	p       *printer
 	columns []column
@@ -211,7 +208,6 @@ func (p *printer) styled(c cell) {
 	fmt.Fprintf(p.w, "%s%s\x1b[0m", c.style, c.text)
 }
 
-// object writes one object, as a table with a line for each key.
 func (p *printer) object(f client.Fields) error {
 	if p.format == "table" {
 		columns := []column{{head: "KEY"}, {head: "VALUE"}}
@@ -279,17 +275,14 @@ func yamlKey(key string) string {
 	return string(visibleJSON(text))
 }
 
-// number is a field with a whole number.
 func number[N int | uint64 | uint32](key string, n N) client.Field {
 	return client.Field{Key: key, Value: client.Value{Kind: client.Number, Text: fmt.Sprint(n)}}
 }
 
-// text is a field with a text.
 func text(key, s string) client.Field {
 	return client.Field{Key: key, Value: client.Value{Text: s}}
 }
 
-// numbers is a field with a list of whole numbers.
 func numbers(key string, all []uint64) client.Field {
 	v := client.Value{Kind: client.List}
 	for _, n := range all {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,6 @@ import (
 	"trellis/cmd/trellis/internal/producer"
 )
 
-// jobFlags say what a new job is like.
 type jobFlags struct{ pri, delay, ttr uint32 }
 
 func (j *jobFlags) register(f *pflag.FlagSet, when string) {
@@ -90,7 +90,6 @@ after its end, no other is put. Only a server with the extension idp can do that
 	return cmd
 }
 
-// uniqueTag is the tag for KEY[:SECONDS].
 func uniqueTag(s string) (string, error) {
 	key, seconds, ok := strings.Cut(s, ":")
 	tag, err := producer.KeyTag(key)
@@ -103,7 +102,6 @@ func uniqueTag(s string) (string, error) {
 	return tag + ":" + seconds, nil
 }
 
-// put is what to put.
 type put struct {
 	job           producer.Job // for what the input does not say
 	lines, ndjson bool
@@ -134,7 +132,6 @@ func (p *put) run(ctx context.Context, c *client.Conn, out *printer) error {
 	return p.one(ctx, c, out, body)
 }
 
-// one puts a single job.
 func (p *put) one(ctx context.Context, c *client.Conn, out *printer, body []byte) error {
 	if err := c.Use(ctx, p.job.Tube); err != nil {
 		return err
@@ -162,7 +159,6 @@ func (p *put) one(ctx context.Context, c *client.Conn, out *printer, body []byte
 // maxUntold is what is taken for the max-job-size of a server that does not tell.
 const maxUntold = 16 << 20
 
-// maxJobSize is how large a body may be.
 func maxJobSize(ctx context.Context, c *client.Conn) (uint64, error) {
 	caps, err := c.Capabilities(ctx)
 	if err != nil || caps.MaxJobSize > 0 {
@@ -176,4 +172,71 @@ func maxJobSize(ctx context.Context, c *client.Conn) (uint64, error) {
 		return min(n, client.DefaultMaxBody), nil
 	}
 	return maxUntold, nil
+}
+
+func importJobsCommand() *cobra.Command {
+	var f serverFlags
+	var j jobFlags
+	var tube string
+	cmd := &cobra.Command{
+		Use:   "import [FILE]",
+		Short: "Put exported jobs back, each in its state",
+		Long: `Put the jobs that trellis export has written, from a file or standard input.
+
+Each job goes into its tube, or that of --tube, with its body, priority and time to run. A ready or reserved job is ready. A
+delayed job has the delay that was left. A buried job is buried: it is put with a delay of an hour, reserved by its id, and
+buried, so that an interrupted import, which says so, leaves it to become ready after that hour.
+
+Jobs get new ids and begin a new age, and their counters (reserves, timeouts, releases, buries, kicks) begin at 0. Keys and limits that were
+given to a job with put are not in the file. Jobs keep the order that they have in it among those with the same priority.
+
+Importing the same file twice puts its jobs twice. Lines that cannot be put are told, as by trellis put.
+
+` + exitHelp,
+		Example: `  trellis export mail | trellis -a other:11300 import
+  trellis import --tube mail.old mail.ndjson`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if tube != "" {
+				if err := client.CheckTube(tube); err != nil {
+					return usageError(err)
+				}
+			}
+			in := cmd.InOrStdin()
+			if len(args) == 1 && args[0] != "-" {
+				file, err := os.Open(args[0])
+				if err != nil {
+					return usageError(err)
+				}
+				defer file.Close()
+				in = file
+			}
+			otherwise := producer.Job{NewJob: client.NewJob{Pri: j.pri, Delay: j.delay, TTR: j.ttr}}
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+				return importJobs(ctx, c, p, cmd.ErrOrStderr(), in, tube, otherwise)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&tube, "tube", "t", "", "the tube, in place of those in the file")
+	j.register(cmd.Flags(), " of jobs of which the file does not tell")
+	f.register(cmd)
+	f.completeTubes(cmd, 0, "tube")
+	cmd.ValidArgsFunction = nil // a file
+	return cmd
+}
+
+func importJobs(ctx context.Context, c *client.Conn, p *printer, errs io.Writer, in io.Reader, tube string, otherwise producer.Job) error {
+	most, err := maxJobSize(ctx, c)
+	if err != nil {
+		return err
+	}
+	return feed(ctx, c, p, errs, most, producer.NewFile(interruptible(ctx, in), most, func(j *jobfile.Job) (producer.Job, error) {
+		if tube != "" {
+			j.Tube = tube
+		}
+		if j.Tube == "" {
+			return producer.Job{}, fmt.Errorf("there is no tube in it: give --tube")
+		}
+		return producer.Restore(j, otherwise)
+	}))
 }

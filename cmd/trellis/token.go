@@ -82,7 +82,6 @@ func writeToken(path, token string) error {
 	return err
 }
 
-// maxTokenFile is how large a file with a token may be, in bytes.
 const maxTokenFile = 4096
 
 // readSmall reads a file, but at most one byte more than the limit.
@@ -95,7 +94,6 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-// tokenFlag is the flag --token-file.
 type tokenFlag struct{ path string }
 
 func (t *tokenFlag) register(f *pflag.FlagSet) {

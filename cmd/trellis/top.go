@@ -63,7 +63,6 @@ that the table has, total-jobs and cmd-delete, and rate-in, rate-out and age.
 // maxTopReply bounds the list of tubes that a server may answer with: 300,000 of the longest names.
 const maxTopReply = 64 << 20
 
-// topView is what to show, and how.
 type topView struct {
 	collector top.Collector
 	query     top.Query

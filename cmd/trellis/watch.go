@@ -36,19 +36,14 @@ The server needs the extension list-jobs, which a stock beanstalkd does not have
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v := watchView{tube: args[0], interval: interval}
 			err := client.CheckTube(v.tube)
-			for _, name := range states {
-				s, wrong := client.ParseState(name)
-				err = errors.Join(err, wrong)
-				v.states = append(v.states, s)
-			}
+			var wrong error
+			v.states, wrong = parseStates(states)
+			err = errors.Join(err, wrong)
 			if interval < time.Second/10 {
 				err = errors.Join(err, errors.New("--interval is at least 0.1 s"))
 			}
 			if err != nil {
 				return usageError(err)
-			}
-			if len(states) == 0 {
-				v.states = client.States
 			}
 			return f.run(cmd, v.run)
 		},
@@ -61,7 +56,6 @@ The server needs the extension list-jobs, which a stock beanstalkd does not have
 	return cmd
 }
 
-// watchView is what to watch.
 type watchView struct {
 	tube     string
 	states   []client.State

@@ -175,7 +175,7 @@ func TestAServerThatSaysNothingIsLeft(t *testing.T) {
 
 func TestPatienceEndsWhenAServerSendsNothingMore(t *testing.T) {
 	c := answers(t, func(string) string { return "OK 100\r\nhalf of it" })
-	c.Patience = time.Millisecond
+	c.Timeout = time.Millisecond
 	if _, err := c.Stats(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
@@ -184,7 +184,7 @@ func TestPatienceEndsWhenAServerSendsNothingMore(t *testing.T) {
 func TestPatienceIsForEachPart(t *testing.T) {
 	nc := &fed{rest: []byte(okReply("---\n" + strings.Repeat("- a\n", 100)))}
 	c := New(nc, "there")
-	c.Patience = time.Hour
+	c.Timeout = time.Hour
 	if names, err := c.Tubes(t.Context()); err != nil || len(names) != 100 {
 		t.Errorf("%d names, %v", len(names), err)
 	}

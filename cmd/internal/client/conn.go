@@ -26,10 +26,10 @@ type Conn struct {
 	// connection.
 	MaxBody int64
 
-	// Patience is how long the server may take to send the next part of a reply, or to take the
+	// Timeout is how long the server may take to send the next part of a reply, or to take the
 	// next part of a command; 0 means as long as the context allows. The error of a server that
 	// takes longer is context.DeadlineExceeded, too.
-	Patience time.Duration
+	Timeout time.Duration
 
 	addr    string
 	nc      net.Conn
@@ -43,7 +43,6 @@ type Conn struct {
 	caps *Capabilities
 }
 
-// sent is a command that waits for its reply.
 type sent struct {
 	word string
 	tube string // of a use
@@ -67,7 +66,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return s.nc.Read(p)
 }
 
-// Write writes large bodies in parts, since Patience is for each part.
+// Write writes large bodies in parts, since Timeout is for each part.
 func (s *stream) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		if err = s.arm(); err != nil {
@@ -84,8 +83,8 @@ func (s *stream) Write(p []byte) (n int, err error) {
 // makes the deadline earlier.
 func (s *stream) arm() error {
 	deadline, _ := s.ctx.Deadline()
-	if s.Patience > 0 {
-		if by := time.Now().Add(s.Patience); deadline.IsZero() || by.Before(deadline) {
+	if s.Timeout > 0 {
+		if by := time.Now().Add(s.Timeout); deadline.IsZero() || by.Before(deadline) {
 			deadline = by
 		}
 	}

@@ -102,7 +102,6 @@ var texts = map[string]bool{
 	"addr": true, "watching": true,
 }
 
-// errYAML tells that a body is not statistics as beanstalkd writes them.
 var errYAML = errors.New("not statistics of beanstalkd's kind")
 
 // A yamlReader reads the part of YAML that beanstalkd and Trellis write: after a line "---"
@@ -122,7 +121,6 @@ func (y *yamlReader) line() (line string, ok bool) {
 	return "", false
 }
 
-// parseFields reads a dictionary.
 func parseFields(body []byte) (f Fields, err error) {
 	y := yamlReader{rest: body}
 	for line, ok := y.line(); ok; line, ok = y.line() {
@@ -146,7 +144,6 @@ func parseStats(body []byte) (Fields, error) {
 	return f, err
 }
 
-// parseNames reads a list of scalars.
 func parseNames(body []byte) (names []string, err error) {
 	y := yamlReader{rest: body}
 	for line, ok := y.line(); ok; line, ok = y.line() {
@@ -159,7 +156,6 @@ func parseNames(body []byte) (names []string, err error) {
 	return names, nil
 }
 
-// parseEntries reads a list of dictionaries.
 func parseEntries(body []byte) (entries []Fields, err error) {
 	y := yamlReader{rest: body}
 	for line, ok := y.line(); ok; line, ok = y.line() {

@@ -8,7 +8,6 @@ import (
 // maxActions is how many actions are remembered.
 const maxActions = 200
 
-// action is an attempt at a change.
 type action struct {
 	Number uint64    `json:"number"`
 	At     time.Time `json:"at"`

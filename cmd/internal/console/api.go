@@ -14,7 +14,6 @@ import (
 // apiRoot is what the paths of the API begin with, behind the base.
 const apiRoot = "/api/v1"
 
-// apiRead is something that the API tells.
 type apiRead struct {
 	path   string // below apiRoot
 	read   func(*request) (any, error)
@@ -106,7 +105,6 @@ func readStats(r *request) (v any, err error) {
 	return v, err
 }
 
-// apiTubes is a page of tubes.
 type apiTubes struct {
 	Tubes []client.Fields `json:"tubes" each:"Tube"`
 	Found int             `json:"found" about:"Tubes that the filter lets through"`
@@ -143,7 +141,6 @@ func readTube(r *request) (v any, err error) {
 	return v, err
 }
 
-// apiJobs is a page of jobs.
 type apiJobs struct {
 	Jobs []client.Fields `json:"jobs" each:"Job"`
 }
@@ -196,7 +193,6 @@ func readJob(r *request) (v any, err error) {
 	return v, err
 }
 
-// apiConnections is a page of connections.
 type apiConnections struct {
 	Connections []client.Fields `json:"connections"`
 }

@@ -81,7 +81,7 @@ func TestAServerThatFailsIsSaidToAndIsUsedAgain(t *testing.T) {
 					return nil, err
 				}
 				c := client.New(nc, "the server")
-				c.Patience = 20 * time.Millisecond
+				c.Timeout = 20 * time.Millisecond
 				return c, nil
 			}
 			for _, path := range everyPage() {

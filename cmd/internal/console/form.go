@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/operate"
 )
 
-// confirmation is what the page that asks once more shows.
 type confirmation struct {
 	What, Target, Detail string
 	Count                int64 // jobs

@@ -79,7 +79,6 @@ func preview(body []byte) string {
 	return line(string(body[:min(len(body), 4*previewRunes+1)]), previewRunes)
 }
 
-// shownBody is a body as a page shows it.
 type shownBody struct {
 	View  string // text, json or hex
 	Text  string

@@ -73,7 +73,7 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	t := h.tubes[name]
 	if t == nil {
 		if len(h.tubes) >= followedTubes {
-			h.forgetOne()
+			h.removeOldest()
 		}
 		t = new(trend)
 		h.tubes[name] = t
@@ -118,8 +118,8 @@ func (h *history) changed() {
 	}
 }
 
-// forgetOne drops the tube that nobody has looked at for longest. The caller holds mu.
-func (h *history) forgetOne() {
+// removeOldest removes the tube that nobody has looked at for longest. The caller holds mu.
+func (h *history) removeOldest() {
 	oldest := ""
 	for name, t := range h.tubes {
 		if oldest == "" || t.wanted.Before(h.tubes[oldest].wanted) {

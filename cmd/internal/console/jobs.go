@@ -32,7 +32,6 @@ const (
 	failedTime = 50 * time.Millisecond
 )
 
-// jobRow is a job in a list.
 type jobRow struct {
 	ID             uint64
 	Tube           string
@@ -60,7 +59,6 @@ func firstRow(ctx context.Context, conn *client.Conn, tube string, state client.
 	return []jobRow{row}, nil
 }
 
-// stateTab is a link to the jobs in a state.
 type stateTab struct {
 	State client.State
 	Count int64
@@ -199,7 +197,7 @@ func previews(ctx context.Context, conn *client.Conn, rows []jobRow) error {
 // grep looks for a text in the bodies of jobs, except those that are too large. It returns
 // how many jobs it has looked at: not all if there are many hits, or much to read.
 func grep(ctx context.Context, conn *client.Conn, tube string, list []client.Fields, text string) (hits []jobRow, searched int, err error) {
-	var read []int // places in list
+	var read []int // indexes of list
 	end, total := 0, uint64(0)
 	for ; end < len(list); end++ {
 		size := list[end].Uint("size")

@@ -65,7 +65,6 @@ var describe = sync.OnceValues(func() ([]byte, error) {
 	}, "", " ")
 })
 
-// serveDescription answers with the description.
 func serveDescription(w http.ResponseWriter, _ *http.Request) {
 	text, err := describe()
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"trellis/cmd/internal/operate"
 )
 
-// plot is a chart as a page shows it.
 type plot struct {
 	Title  string
 	Unit   string // of its values, such as "jobs/s"
@@ -94,7 +93,6 @@ func workerPlot(points []series.Point, long bool) plot {
 	return newPlot("Workers with nothing to do", "waiting", points, long, curve{series.Waiting, "waiting", "waiting", true})
 }
 
-// bars is a histogram as a page shows it.
 type bars struct {
 	Title, Note string
 	Empty       string // said in place of bars if there is nothing to show
@@ -102,7 +100,6 @@ type bars struct {
 	Bins        []bin
 }
 
-// bin is a bar's label.
 type bin struct {
 	Last  bool // it has no bound
 	Edge  string
@@ -150,10 +147,8 @@ func brief(d time.Duration) string {
 	return operate.Short(d.Hours()/24) + " d"
 }
 
-// tile is a number that a page shows large.
 type tile struct{ Name, Class, Value, Note, Path string }
 
-// overview is the first page.
 func (c *Console) overview(r *request) error {
 	long := r.URL.Query().Get("range") == "6h"
 	var stats client.Fields
@@ -238,7 +233,6 @@ const rowsShown = 100
 // maxTubesRead is how many tubes one request may ask for.
 const maxTubesRead = 1000
 
-// heading is the head of a column by which a table can be sorted.
 type heading struct {
 	*operate.Column
 	Link string
@@ -332,7 +326,6 @@ func (r *request) tubeQuery() (*tubeQuery, error) {
 	return q, err
 }
 
-// nextJob is the first job of a tube in a state.
 type nextJob struct {
 	State   client.State
 	Count   int64
@@ -520,7 +513,6 @@ func (c *Console) putForm(r *request) error {
 	return r.render("put", "Put a job", "put", struct{ Tube string }{tube})
 }
 
-// download answers with a body as it is.
 func (c *Console) download(r *request) error {
 	id, err := r.id()
 	if err != nil {

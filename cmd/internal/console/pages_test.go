@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"testing"
+
 	"trellis/cmd/internal/client"
 )
 

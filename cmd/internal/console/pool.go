@@ -135,7 +135,6 @@ func (p *pool) put(conn *client.Conn) {
 	}
 }
 
-// closeIdle closes connections that nobody has needed for long.
 func (p *pool) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

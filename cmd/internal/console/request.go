@@ -21,7 +21,6 @@ type request struct {
 	features client.Capabilities // of the server; set by known
 }
 
-// inputError is a mistake in a request.
 type inputError struct{ text string }
 
 func (e *inputError) Error() string { return e.text }
@@ -115,7 +114,6 @@ func (r *request) state() (client.State, error) {
 	return state, nil
 }
 
-// view is what templates get.
 type view struct {
 	Title   string
 	Section string // of the navigation
@@ -164,7 +162,6 @@ func (c *Console) page(f func(*request) error) http.Handler {
 	})
 }
 
-// failure is what the page of an error shows.
 type failure struct {
 	Status     int
 	Text, Hint string

@@ -1,7 +1,7 @@
 package console
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -21,10 +21,10 @@ const (
 	// left alone after that, so that a server with very many tubes has time for others.
 	tableTime  = time.Minute
 	tableShare = 20
-	// tablePatience is how long a request waits for a new table if there is an older one,
-	// and firstPatience if there is none.
-	tablePatience = 40 * time.Millisecond
-	firstPatience = 5 * time.Second
+	// tableTimeout is how long a request waits for a new table if there is an older one,
+	// and firstTimeout if there is none.
+	tableTimeout = 40 * time.Millisecond
+	firstTimeout = 5 * time.Second
 	// tableKept is how long a table is kept that nobody looks at.
 	tableKept = time.Minute
 	// tableBatch is how many tubes are asked for at once, so that nobody waits for all.
@@ -44,7 +44,7 @@ type tubeTable struct {
 	wanted time.Time     // when somebody has asked last
 	next   time.Time     // when a new one may be made
 	edits  uint64        // changes that were made here
-	drop   *time.Timer   // calls forget; nil if there is nothing to forget
+	drop   *time.Timer   // calls free; nil if there is nothing to free
 }
 
 // tubeList is a table of tubes. It does not change.
@@ -72,18 +72,18 @@ func (c *Console) list(ctx context.Context) (*tubeList, error) {
 		go c.makeTable(t.making, t.edits)
 	}
 	if t.drop == nil {
-		t.drop = time.AfterFunc(tableKept, t.forget)
+		t.drop = time.AfterFunc(tableKept, t.free)
 	}
 	list, making := t.now, t.making
 	t.mu.Unlock()
 	if making == nil {
 		return list, list.err
 	}
-	patience := tablePatience
+	timeout := tableTimeout
 	if list == nil {
-		patience = firstPatience
+		timeout = firstTimeout
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-making:
@@ -108,12 +108,12 @@ func (t *tubeTable) changed() {
 	t.edits++
 }
 
-// forget drops a table that nobody looks at.
-func (t *tubeTable) forget() {
+// free lets go of a table that nobody looks at.
+func (t *tubeTable) free() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if rest := tableKept - time.Since(t.wanted); rest > 0 {
-		t.drop = time.AfterFunc(rest, t.forget)
+		t.drop = time.AfterFunc(rest, t.free)
 		return
 	}
 	t.now, t.drop = nil, nil
@@ -186,7 +186,7 @@ func (c *Console) askTubes(ctx context.Context, visit func(*operate.Tube)) error
 // tableBuilder collects the tubes of a table.
 type tableBuilder struct {
 	list *tubeList
-	heap byJobs // of list.rows when there are maxRows; the one with the fewest jobs is the first
+	rows []operate.Tube // those of list, and some that may be left out of it
 }
 
 func (b *tableBuilder) add(t *operate.Tube) {
@@ -207,39 +207,27 @@ func (b *tableBuilder) add(t *operate.Tube) {
 	if t.Buried > 0 {
 		l.buried++
 	}
-	switch {
-	case len(b.heap) < maxRows:
-		b.heap = append(b.heap, *t)
-		if len(b.heap) == maxRows {
-			heap.Init(&b.heap)
-		}
-	case t.Jobs() > b.heap[0].Jobs():
-		b.heap[0] = *t
-		heap.Fix(&b.heap, 0)
+	if b.rows = append(b.rows, *t); len(b.rows) == maxRows+maxRows/4 {
+		b.cut()
+	}
+}
+
+// cut leaves out the tubes with the fewest jobs.
+func (b *tableBuilder) cut() {
+	if len(b.rows) > maxRows {
+		slices.SortFunc(b.rows, func(a, b operate.Tube) int { return cmp.Compare(b.Jobs(), a.Jobs()) })
+		b.rows = b.rows[:maxRows]
 	}
 }
 
 // end returns the table.
 func (b *tableBuilder) end() *tubeList {
-	rows := []operate.Tube(b.heap)
-	slices.SortFunc(rows, func(a, b operate.Tube) int { return strings.Compare(a.Name, b.Name) })
+	b.cut()
+	slices.SortFunc(b.rows, func(a, b operate.Tube) int { return strings.Compare(a.Name, b.Name) })
 	// A tube that goes and comes back while others are looked at is seen twice.
-	b.list.rows = slices.CompactFunc(rows, func(a, b operate.Tube) bool { return a.Name == b.Name })
+	b.list.rows = slices.CompactFunc(b.rows, func(a, b operate.Tube) bool { return a.Name == b.Name })
 	return b.list
 }
-
-// byJobs is a heap.
-type byJobs []operate.Tube
-
-func (h byJobs) Len() int           { return len(h) }
-func (h byJobs) Less(i, j int) bool { return h[i].Jobs() < h[j].Jobs() }
-func (h byJobs) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-
-// Push implements [heap.Interface].
-func (h *byJobs) Push(x any) { *h = append(*h, x.(operate.Tube)) }
-
-// Pop implements [heap.Interface].
-func (h *byJobs) Pop() any { panic("console: nothing is taken from a table") }
 
 // sortable are the columns that tubes can be sorted by.
 var sortable = func() map[string]*operate.Column {

@@ -20,9 +20,9 @@ import (
 type Client struct {
 	Wire wire.ClientConfig
 
-	// Patience is how long a member may take to tell its status. A leader may take twice
+	// Timeout is how long a member may take to tell its status. A leader may take twice
 	// as long to appear.
-	Patience time.Duration
+	Timeout time.Duration
 }
 
 // Errors by which the tool tells its user who is at fault.
@@ -34,8 +34,8 @@ var (
 	ErrNoLeader = errors.New("no member leads the cluster: most members have to run and to reach each other")
 )
 
-// Heard is what a member has said, or why it has said nothing.
-type Heard struct {
+// Answer is what a member has said, or why it has said nothing.
+type Answer struct {
 	Node   member.Node // without a name, if it was asked by its address and did not answer
 	Status *Status     // nil if it did not answer
 	Err    error
@@ -45,7 +45,7 @@ type Heard struct {
 type View struct {
 	Cluster member.ClusterID
 	Members []replica.MemberStatus // as the leader sees them, or, without one, as the newest answer has them
-	Heard   []Heard                // of each member, in the same order
+	Answers []Answer               // of each member, in the same order
 	Leader  *Status                // nil if no member that was reached leads
 }
 
@@ -61,7 +61,7 @@ func (v *View) Member(name string) (m replica.MemberStatus, ok bool) {
 // Last is the index of the last entry that any member has. If most members have answered,
 // nothing that was acknowledged before they were asked lies behind it.
 func (v *View) Last() (index uint64) {
-	for _, h := range v.Heard {
+	for _, h := range v.Answers {
 		if h.Status != nil {
 			index = max(index, h.Status.Last)
 		}
@@ -85,7 +85,7 @@ func (c *Client) Look(ctx context.Context, addrs []string, digest bool) (*View, 
 	v := &View{Cluster: best.Cluster, Members: best.Members}
 	missing := func() (more []string) {
 		for _, m := range v.Members {
-			if !slices.ContainsFunc(first, func(h heardAt) bool { return h.is(m.Node()) }) {
+			if !slices.ContainsFunc(first, func(h answerFrom) bool { return h.is(m.Node()) }) {
 				more = append(more, m.Addr)
 			}
 		}
@@ -103,30 +103,30 @@ func (c *Client) Look(ctx context.Context, addrs []string, digest bool) (*View, 
 		return nil, context.Cause(ctx)
 	}
 	for _, m := range v.Members {
-		i := slices.IndexFunc(first, func(h heardAt) bool { return h.is(m.Node()) })
-		h := first[i].Heard
+		i := slices.IndexFunc(first, func(h answerFrom) bool { return h.is(m.Node()) })
+		h := first[i].Answer
 		h.Node = m.Node()
 		if h.Status != nil && h.Status.Cluster != v.Cluster {
 			h.Status, h.Err = nil, fmt.Errorf("it belongs to cluster %s", h.Status.Cluster)
 		}
-		v.Heard = append(v.Heard, h)
+		v.Answers = append(v.Answers, h)
 	}
 	return v, nil
 }
 
-type heardAt struct {
+type answerFrom struct {
 	addr string
-	Heard
+	Answer
 }
 
 // is tells whether a node was asked.
-func (h *heardAt) is(n member.Node) bool {
+func (h *answerFrom) is(n member.Node) bool {
 	return h.addr == n.Addr || h.Status != nil && h.Status.Node == n
 }
 
 // ask asks the nodes at some addresses, all at once.
-func (c *Client) ask(ctx context.Context, addrs []string, digest bool) []heardAt {
-	hs := make([]heardAt, len(addrs))
+func (c *Client) ask(ctx context.Context, addrs []string, digest bool) []answerFrom {
+	hs := make([]answerFrom, len(addrs))
 	var all sync.WaitGroup
 	for i, addr := range addrs {
 		hs[i].addr = addr
@@ -145,7 +145,7 @@ func (c *Client) ask(ctx context.Context, addrs []string, digest bool) []heardAt
 
 // newest is the answer with the latest term, and among those the one that has applied most.
 // The error tells why nobody has answered.
-func newest(hs []heardAt) (best *Status, err error) {
+func newest(hs []answerFrom) (best *Status, err error) {
 	var remote *wire.RemoteError
 	var why []string
 	for _, h := range hs {
@@ -173,7 +173,7 @@ func newest(hs []heardAt) (best *Status, err error) {
 func (c *Client) Status(ctx context.Context, addr string, digest bool) (s Status, err error) {
 	if !digest {
 		var cancel func()
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Patience, errors.New("it does not answer"))
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, errors.New("it does not answer"))
 		defer cancel()
 	}
 	err = c.call(ctx, addr, Request{Op: OpStatus, Digest: digest}, nil, &s)
@@ -205,14 +205,14 @@ func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, 
 // lookPause is between two looks for a leader.
 const lookPause = 100 * time.Millisecond
 
-// Lead asks the leader, and the next one if that has lost its office meanwhile. After an
+// Lead asks the leader, and the next one if that has stopped being leader meanwhile. After an
 // attempt that has failed, done tells from what is to be seen then, and from the leader that
 // was asked, whether it had its effect all the same; done may be nil. Errors wrap
 // ErrUnreachable or ErrNoLeader, or are what the leader says, a *wire.RemoteError.
 func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(v *View, asked *Status) bool) (*View, error) {
 	var asked *Status // the last leader that was asked
 	var said error    // by it
-	for end := time.Now().Add(2 * c.Patience); ; {
+	for end := time.Now().Add(2 * c.Timeout); ; {
 		v, err := c.Look(ctx, addrs, false)
 		if err != nil {
 			return nil, err
@@ -232,7 +232,7 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 			if s, err := c.Status(ctx, l.Node.Addr, false); err == nil && s.Leads && s.Term == l.Term {
 				return nil, said
 			}
-			end = time.Now().Add(2 * c.Patience) // it has lost the office, or has gone
+			end = time.Now().Add(2 * c.Timeout) // it does not lead any more, or has gone
 		}
 		if time.Now().After(end) {
 			return nil, errors.Join(ErrNoLeader, said)
@@ -247,7 +247,7 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 
 // Leader waits until a member serves clients. Errors wrap ErrUnreachable, or ErrNoLeader.
 func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
-	for end := time.Now().Add(2 * c.Patience); ; {
+	for end := time.Now().Add(2 * c.Timeout); ; {
 		v, err := c.Look(ctx, addrs, false)
 		switch {
 		case err == nil && v.Leader != nil && v.Leader.Serves:
@@ -266,10 +266,10 @@ func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
 	}
 }
 
-// Await waits until a node answers who it is, or for Patience: one that is about to be
+// Await waits until a node answers who it is, or for Timeout: one that is about to be
 // added may just have been started.
 func (c *Client) Await(ctx context.Context, addr string) {
-	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	call := func(ctx context.Context, addr string, req []byte) ([]byte, error) {
 		return wire.Call(ctx, c.Wire, addr, req)

@@ -104,7 +104,6 @@ func Seconds(n uint64) string {
 	return fmt.Sprintf("%d s", n)
 }
 
-// significant writes a number below 1000 with three digits.
 func significant(v float64) string {
 	switch {
 	case v < 9.995:

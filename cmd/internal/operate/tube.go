@@ -68,7 +68,9 @@ func TubeOf(name string, f client.Fields) *Tube {
 }
 
 // FromSeconds is a time of so many seconds. A server can claim any: it is cut after some centuries.
-func FromSeconds(seconds uint64) time.Duration { return time.Duration(min(seconds, 1<<33)) * time.Second }
+func FromSeconds(seconds uint64) time.Duration {
+	return time.Duration(min(seconds, 1<<33)) * time.Second
+}
 
 // Rates are how fast counters grow, in a second; NaN: not known.
 type Rates struct{ In, Out, Timeouts float64 }

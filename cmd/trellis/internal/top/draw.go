@@ -3,6 +3,7 @@ package top
 import (
 	"fmt"
 	"strings"
+
 	"trellis/cmd/internal/operate"
 
 	"charm.land/lipgloss/v2"

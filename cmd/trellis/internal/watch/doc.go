@@ -7,7 +7,7 @@
 // # What is asked
 //
 // The wire has no order by age: a new job may stand anywhere in a queue. A look that finds a queue
-// longer than a page reads its first page, what has come behind the place that was its end, where most
+// longer than a page reads its first page, what has come behind its former end, where most
 // new jobs stand, and one page of a walk through the rest. So a look costs a few pages of a thousand
 // jobs for each state, and a job in the middle of a long queue is found when the walk gets there.
 //

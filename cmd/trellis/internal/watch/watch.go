@@ -32,17 +32,17 @@ type Job struct {
 
 // A Watcher finds the new jobs of a tube. It is for one goroutine.
 type Watcher struct {
-	list   Lister
-	tube   string
-	states []client.State
-	places map[client.State]*places
+	list    Lister
+	tube    string
+	states  []client.State
+	cursors map[client.State]*cursor
 
 	newest uint64              // jobs with ids up to this are old, in whatever state
 	seen   map[uint64]struct{} // ids above it that were found
 }
 
-// places are ids of jobs behind which a look goes on reading a queue.
-type places struct {
+// A cursor is where a look goes on reading a queue: behind which jobs.
+type cursor struct {
 	tail uint64 // the one that was last in the queue; 0: not known
 	walk uint64 // the last one that the walk has read; 0: it begins behind the first page
 }
@@ -50,11 +50,11 @@ type places struct {
 // Start returns a watcher of a tube that looks for new jobs in some states. All jobs that are in the tube now are old, also
 // those in other states, which may change them later. Start reads through the whole tube once. The tube need not exist yet.
 func Start(ctx context.Context, list Lister, tube string, states []client.State) (*Watcher, error) {
-	w := &Watcher{list: list, tube: tube, states: states, places: make(map[client.State]*places), seen: make(map[uint64]struct{})}
+	w := &Watcher{list: list, tube: tube, states: states, cursors: make(map[client.State]*cursor), seen: make(map[uint64]struct{})}
 	for _, s := range client.States {
-		p := &places{}
+		p := &cursor{}
 		if slices.Contains(states, s) {
-			w.places[s] = p
+			w.cursors[s] = p
 		}
 		for full := true; full; {
 			page, err := w.page(ctx, s, p.tail)
@@ -88,13 +88,13 @@ func (w *Watcher) Look(ctx context.Context) (found []Job, err error) {
 			return nil, err
 		}
 	}
-	w.forget()
+	w.prune()
 	slices.SortFunc(found, func(a, b Job) int { return cmp.Compare(a.ID, b.ID) })
 	return found, nil
 }
 
 func (w *Watcher) look(ctx context.Context, s client.State, take func([]client.Fields)) error {
-	p := w.places[s]
+	p := w.cursors[s]
 	start := uint64(0)
 	if s == client.Reserved { // these are listed by id
 		start = w.newest
@@ -105,7 +105,7 @@ func (w *Watcher) look(ctx context.Context, s client.State, take func([]client.F
 	}
 	take(first)
 	if len(first) < pageSize { // that was all
-		*p = places{}
+		*p = cursor{}
 		if len(first) > 0 {
 			p.tail = lastID(first)
 		}
@@ -145,7 +145,7 @@ func (w *Watcher) look(ctx context.Context, s client.State, take func([]client.F
 	return nil
 }
 
-// page returns a page behind a job, nil if the server does not know the place, and an empty one at the end.
+// page returns a page behind a job, nil if the server does not know where that job was, and an empty one at the end.
 func (w *Watcher) page(ctx context.Context, s client.State, after uint64) ([]client.Fields, error) {
 	page, err := w.list.ListJobs(ctx, w.tube, s, pageSize, after)
 	if errors.Is(err, client.ErrNotFound) {
@@ -157,8 +157,8 @@ func (w *Watcher) page(ctx context.Context, s client.State, after uint64) ([]cli
 	return page, err
 }
 
-// forget bounds what is remembered.
-func (w *Watcher) forget() {
+// prune bounds what is remembered.
+func (w *Watcher) prune() {
 	if len(w.seen) <= maxSeen {
 		return
 	}

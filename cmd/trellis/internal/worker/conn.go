@@ -74,8 +74,8 @@ type reservation struct {
 
 // reserve waits for a job. The error is client.ErrNotFound when none came within reserveFor, or when the job was deleted
 // before its statistics were asked for.
-func (c *conn) reserve(ctx context.Context, patience time.Duration) (*reservation, error) {
-	bounded, cancel := context.WithTimeout(ctx, reserveFor+patience)
+func (c *conn) reserve(ctx context.Context, timeout time.Duration) (*reservation, error) {
+	bounded, cancel := context.WithTimeout(ctx, reserveFor+timeout)
 	defer cancel()
 	job, err := c.Reserve(bounded, uint32(reserveFor/time.Second))
 	if err != nil {

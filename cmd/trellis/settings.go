@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
+)
+
+// pauseForEver is the longest pause that the protocol has.
+const pauseForEver = math.MaxUint32
+
+func pauseCommand() *cobra.Command {
+	return pausingCommand("paused", &cobra.Command{
+		Use:   "pause {TUBE | --all} [SECONDS]",
+		Short: "Have a tube hand out no jobs for a while",
+		Long: `Have a tube, or every tube that there is now, hand out no jobs for so many seconds, or until trellis resume. Jobs can be put
+meanwhile, and those that are reserved are not touched.`,
+		Example: `  trellis pause mail 600
+  trellis pause --all`,
+	}, func(args []string) (uint32, string, error) {
+		if len(args) == 0 {
+			return pauseForEver, "paused until resumed", nil
+		}
+		length, err := strconv.ParseUint(args[0], 10, 32)
+		if err != nil || length == 0 || len(args) > 1 {
+			err = fmt.Errorf("%q is not a number of seconds from 1 to %d", strings.Join(args, " "), uint32(pauseForEver))
+		}
+		return uint32(length), "paused for " + operate.Seconds(length), err
+	})
+}
+
+func resumeCommand() *cobra.Command {
+	return pausingCommand("resumed", &cobra.Command{
+		Use:   "resume {TUBE | --all}",
+		Short: "End the pause of a tube",
+		Long:  "Have a tube, or every tube, hand out jobs again.",
+		Example: `  trellis resume mail
+  trellis resume --all`,
+	}, func(args []string) (uint32, string, error) {
+		if len(args) > 0 {
+			return 0, "", errors.New("give one tube only, or --all")
+		}
+		return 0, "resumed", nil
+	})
+}
+
+// pausingCommand completes a command that pauses tubes. Key counts them in JSON; length makes of the arguments behind the tube
+// for how long they are paused, and what is said of them.
+func pausingCommand(key string, cmd *cobra.Command, length func(args []string) (seconds uint32, what string, err error)) *cobra.Command {
+	var f serverFlags
+	var every bool
+	cmd.Long += fmt.Sprintf("\n\nJSON is an object with %s, how many tubes were.\n\n%s", key, exitHelp)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		tube, rest, err := tubeOrAll(args, every)
+		if err != nil {
+			return err
+		}
+		seconds, what, err := length(rest)
+		if err != nil {
+			return usageError(err)
+		}
+		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+			return pauseTubes(ctx, c, p, tube, seconds, key, what)
+		})
+	}
+	cmd.Flags().BoolVar(&every, "all", false, "every tube")
+	f.register(cmd)
+	f.completeTubes(cmd, 1)
+	return cmd
+}
+
+// tubeOrAll takes the tube from the arguments, unless it is every one: then it is "".
+func tubeOrAll(args []string, every bool) (tube string, rest []string, err error) {
+	if every {
+		return "", args, nil
+	}
+	if len(args) == 0 {
+		return "", nil, usageError(errors.New("give a tube, or --all"))
+	}
+	return args[0], args[1:], usageError(client.CheckTube(args[0]))
+}
+
+// pauseTubes pauses a tube, or all if it is "". Key counts them in JSON, and what tells it to
+// people.
+func pauseTubes(ctx context.Context, c *client.Conn, p *printer, tube string, length uint32, key, what string) error {
+	if tube != "" {
+		err := c.Pause(ctx, tube, length)
+		if errors.Is(err, client.ErrNotFound) {
+			err = &operate.NoTubeError{Tube: tube}
+		}
+		if err != nil {
+			return err
+		}
+		return p.result("tube "+tube+" "+what, client.Fields{number(key, 1)})
+	}
+	tubes, err := c.Tubes(ctx)
+	if err != nil {
+		return err
+	}
+	paused := 0
+	err = c.Pipeline(ctx, len(tubes), func(i int) client.Command {
+		return client.Command{Line: fmt.Sprintf("pause-tube %s %d", tubes[i], length)}
+	}, func(_ int, r client.Reply) error {
+		err := r.Check("pause-tube", "PAUSED")
+		if err == nil {
+			paused++
+		}
+		return operate.Gone(err)
+	})
+	if err != nil {
+		return err
+	}
+	return p.result(operate.Counted(paused, "tube")+" "+what, client.Fields{number(key, paused)})
+}
+
+func drainCommand() *cobra.Command {
+	return drainingCommand("drain", "Have the server take no new jobs", `Have the server answer every put with DRAINING, until trellis undrain or its end. All else goes on.
+
+JSON is an object with draining, true. A stock beanstalkd does not have the command, and drains on SIGUSR1.`, true)
+}
+
+func undrainCommand() *cobra.Command {
+	return drainingCommand("undrain", "Have the server take new jobs again", `Have the server take new jobs again, also if it drains because of SIGUSR1.
+
+JSON is an object with draining, false. A stock beanstalkd cannot do that.`, false)
+}
+
+func drainingCommand(name, short, long string, on bool) *cobra.Command {
+	var f serverFlags
+	cmd := &cobra.Command{
+		Use:     name,
+		Short:   short,
+		Long:    long + "\n\n" + exitHelp,
+		Example: "  trellis " + name,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+				do, sentence, value := c.Undrain, "it takes new jobs", "false"
+				if on {
+					do, sentence, value = c.Drain, "it drains: it takes no new jobs", "true"
+				}
+				if err := do(ctx); err != nil {
+					return err
+				}
+				return p.result(sentence, client.Fields{{Key: "draining", Value: client.Value{Kind: client.Bool, Text: value}}})
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func deadLettersCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dlq",
+		Short: "Say where jobs go that fail again and again",
+		Long: `Say where jobs go that fail again and again: a job whose reservations have ended so many times by a release or a time-out is
+buried in another tube, its dead-letter queue. A kick there gives it its attempts again.
+
+A stock beanstalkd does not have dead-letter queues.
+
+` + exitHelp,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	mistakesAreUsage(cmd)
+	cmd.AddCommand(listDeadLettersCommand(), setDeadLettersCommand(), unsetDeadLettersCommand())
+	return cmd
+}
+
+func listDeadLettersCommand() *cobra.Command {
+	var f serverFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tubes that have a dead-letter queue",
+		Long: `List the tubes that have a dead-letter queue, by name.
+
+JSON has the keys of list-dlq.
+
+` + exitHelp,
+		Example: "  trellis dlq list",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+				settings, err := c.DeadLetters(ctx)
+				if err != nil {
+					return err
+				}
+				l := p.list(column{head: "TUBE", key: "tube"}, counted("ATTEMPTS", "max-attempts"), column{head: "DEAD TUBE", key: "dead-tube"})
+				for _, s := range settings {
+					if err := l.add(s); err != nil {
+						return err
+					}
+				}
+				l.end()
+				if l.n == 0 {
+					return nothingFound(errors.New("no tube has a dead-letter queue"))
+				}
+				return nil
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func setDeadLettersCommand() *cobra.Command {
+	return settingDeadLetters(&cobra.Command{
+		Use:   "set TUBE ATTEMPTS DEAD-TUBE",
+		Short: "Give a tube a dead-letter queue",
+		Long: `Have jobs of TUBE that have failed ATTEMPTS times buried in DEAD-TUBE, which may be TUBE itself. It counts for jobs that are
+there already, from their next failure on.
+
+JSON is an object with the keys of list-dlq.`,
+		Example: "  trellis dlq set mail 5 mail.failed",
+		Args:    cobra.ExactArgs(3),
+	}, 3)
+}
+
+func unsetDeadLettersCommand() *cobra.Command {
+	return settingDeadLetters(&cobra.Command{
+		Use:   "unset TUBE",
+		Short: "Let jobs of a tube fail as often as they do",
+		Long: `Take a tube's dead-letter queue away. Jobs that are there stay there.
+
+JSON is an object with tube and max-attempts, 0.`,
+		Example: "  trellis dlq unset mail",
+		Args:    cobra.ExactArgs(1),
+	}, 1)
+}
+
+// settingDeadLetters completes a command whose so many arguments are a tube, attempts and a dead-letter queue, or the tube only.
+func settingDeadLetters(cmd *cobra.Command, tubes int) *cobra.Command {
+	var f serverFlags
+	cmd.Long += "\n\n" + exitHelp
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		tube, dead, attempts := args[0], args[0], uint64(0)
+		fields, sentence := client.Fields{text("tube", tube), number("max-attempts", 0)}, fmt.Sprintf("jobs of tube %s stay there", tube)
+		if len(args) == 3 {
+			var err error
+			if attempts, err = strconv.ParseUint(args[1], 10, 32); err != nil || attempts == 0 {
+				return usageError(fmt.Errorf("%q is not a number of attempts", args[1]))
+			}
+			dead = args[2]
+			fields = client.Fields{text("tube", tube), number("max-attempts", attempts), text("dead-tube", dead)}
+			sentence = fmt.Sprintf("jobs of tube %s go to %s after %s", tube, dead, operate.Counted(attempts, "attempt"))
+		}
+		if err := cmp.Or(client.CheckTube(tube), client.CheckTube(dead)); err != nil {
+			return usageError(err)
+		}
+		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+			if err := c.SetDeadLetters(ctx, tube, uint32(attempts), dead); err != nil {
+				return err
+			}
+			return p.result(sentence, fields)
+		})
+	}
+	f.register(cmd)
+	f.completeTubes(cmd, tubes)
+	return cmd
+}

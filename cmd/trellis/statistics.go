@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"trellis/cmd/internal/client"
+	"trellis/cmd/internal/operate"
+)
+
+func statsCommand() *cobra.Command {
+	var f serverFlags
+	var tube string
+	var job uint64
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Show statistics of the server, of a tube or of a job",
+		Long: `Show statistics of the server, or with --tube of a tube, or with --job of a job.
+
+JSON has the keys of stats, stats-tube and stats-job. Tables show times and sizes with their units.
+
+` + exitHelp,
+		Example: `  trellis stats
+  trellis stats --tube mail -o json
+  trellis stats --job 17`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("tube") && cmd.Flags().Changed("job") {
+				return usageError(errors.New("give either --tube or --job"))
+			}
+			if cmd.Flags().Changed("tube") {
+				if err := client.CheckTube(tube); err != nil {
+					return usageError(err)
+				}
+			}
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+				stats, err := statsOf(ctx, c, cmd, tube, job)
+				if err != nil {
+					return err
+				}
+				return p.object(stats)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&tube, "tube", "t", "", "of this tube")
+	cmd.Flags().Uint64Var(&job, "job", 0, "of the job with this id")
+	f.register(cmd)
+	f.completeTubes(cmd, 0, "tube")
+	return cmd
+}
+
+func statsOf(ctx context.Context, c *client.Conn, cmd *cobra.Command, tube string, job uint64) (client.Fields, error) {
+	switch {
+	case cmd.Flags().Changed("tube"):
+		return operate.StatsTube(ctx, c, tube)
+	case cmd.Flags().Changed("job"):
+		stats, err := c.StatsJob(ctx, job)
+		if errors.Is(err, client.ErrNotFound) {
+			err = noJob(job)
+		}
+		return stats, err
+	}
+	return c.Stats(ctx)
+}
+
+func noJob(id uint64) error { return nothingFound(fmt.Errorf("there is no job %d", id)) }
+
+func tubesCommand() *cobra.Command {
+	var f serverFlags
+	cmd := &cobra.Command{
+		Use:   "tubes [GLOB]",
+		Short: "List tubes with their jobs and clients",
+		Long: `List the server's tubes by name, each with its statistics. In GLOB, * stands for any characters and ? for one.
+TOTAL is how many jobs were ever put, PAUSED what is left of a pause, and yes for one until trellis resume.
+
+JSON has the keys of stats-tube.
+
+` + exitHelp,
+		Example: `  trellis tubes
+  trellis tubes 'mail/*' -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			glob := "*"
+			if len(args) > 0 {
+				glob = args[0]
+			}
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return listTubes(ctx, c, p, glob) })
+		},
+	}
+	f.register(cmd)
+	f.completeTubes(cmd, 1)
+	return cmd
+}
+
+// tubesAtOnce are asked about before any is written. Only a table needs memory for all of them.
+const tubesAtOnce = 1000
+
+func listTubes(ctx context.Context, c *client.Conn, p *printer, glob string) error {
+	tubes, err := c.Tubes(ctx)
+	if err != nil {
+		return err
+	}
+	tubes = matching(tubes, glob)
+	l := p.list(columnsOf(operate.List)...)
+	for len(tubes) > 0 {
+		n := min(len(tubes), tubesAtOnce)
+		stats, err := c.StatsTubes(ctx, tubes[:n])
+		if err != nil {
+			return err
+		}
+		for _, s := range stats {
+			if s == nil { // it has gone since
+				continue
+			}
+			if err := l.add(s); err != nil {
+				return err
+			}
+		}
+		tubes = tubes[n:]
+	}
+	l.end()
+	if l.n == 0 {
+		return nothingFound(fmt.Errorf("no tube matches %q", glob))
+	}
+	return nil
+}
+
+// matching are the tubes that match a pattern of * and ?, in order.
+func matching(tubes []string, glob string) (found []string) {
+	pattern := regexp.QuoteMeta(glob)
+	pattern = strings.ReplaceAll(strings.ReplaceAll(pattern, `\*`, `.*`), `\?`, `.`)
+	matches := regexp.MustCompile(`(?s)\A` + pattern + `\z`)
+	for _, tube := range tubes {
+		if matches.MatchString(tube) {
+			found = append(found, tube)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+func connectionsCommand() *cobra.Command {
+	var f serverFlags
+	var limit uint64
+	cmd := &cobra.Command{
+		Use:   "connections",
+		Short: "List who is connected",
+		Long: `List the server's connections by their ids: who each of them is, what it uses and holds, and what it has sent and received.
+HELD is how many jobs it has reserved, WAITING for how long it has waited for one.
+
+JSON has the keys of list-connections. A stock beanstalkd does not have the command; trellis stats tells how many there are.
+
+` + exitHelp,
+		Example: "  trellis connections --limit 20",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return listConnections(ctx, c, p, limit) })
+		},
+	}
+	cmd.Flags().Uint64Var(&limit, "limit", 1000, "so many at most; 0: all")
+	f.register(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+// connectionsAtOnce are in one reply.
+const connectionsAtOnce = 1000
+
+func listConnections(ctx context.Context, c *client.Conn, p *printer, limit uint64) error {
+	l := p.list(
+		column{head: "ID", key: "id", right: true},
+		column{head: "ADDRESS", key: "addr"},
+		column{head: "USING", key: "tube"},
+		counted("WATCHING", "watching-count"), counted("HELD", "reserved-count"),
+		column{head: "WAITING", key: "waiting-time", right: true, show: asWait},
+		column{head: "AGE", key: "age", right: true, show: asTime},
+		counted("COMMANDS", "commands"),
+		column{head: "IN", key: "bytes-in", right: true, show: asSize},
+		column{head: "OUT", key: "bytes-out", right: true, show: asSize},
+		column{head: "NAME", key: "name"},
+	)
+	for after := uint64(0); limit == 0 || uint64(l.n) < limit; {
+		n := uint64(connectionsAtOnce)
+		if limit != 0 {
+			n = min(n, limit-uint64(l.n))
+		}
+		page, err := c.Connections(ctx, n, after)
+		if err != nil {
+			return err
+		}
+		for _, conn := range page {
+			if err := l.add(conn); err != nil {
+				return err
+			}
+			if id := conn.Uint("id"); id > after {
+				after = id
+			} else {
+				return errors.New("the server's list of connections is not in the order of their ids")
+			}
+		}
+		if uint64(len(page)) < n {
+			break
+		}
+	}
+	l.end()
+	return nil
+}
+
+func asWait(v client.Value) string {
+	if v.Text == "0" {
+		return "-"
+	}
+	return asTime(v)
+}
