@@ -83,7 +83,7 @@ func number(name string, least, most uint32, about string, of func(*order) *uint
 	}
 }
 
-// of is number for a job that is put, where 0 stands for what is not given.
+// ofPut is number for a job that is put, where 0 stands for what is not given.
 func ofPut(name, about string, of func(*order) *uint32) *field {
 	f := number(name, 0, math.MaxUint32, about, of)
 	f.schema["default"], f.optional = 0, true

@@ -42,36 +42,36 @@ func (p *pool) init(dial func(context.Context) (*client.Conn, error)) {
 
 // with lends a connection to do, which must change nothing: if do fails on an idle connection,
 // which the server may have closed since, it is called again with a new one.
-func (p *pool) with(ctx context.Context, do func(*client.Conn) error) error {
-	select {
-	case <-p.free:
-	case <-ctx.Done():
-		return ctx.Err()
+func (p *pool) with(ctx context.Context, do func(*client.Conn) error) (err error) {
+	if err := p.acquire(ctx); err != nil {
+		return err
 	}
-	defer func() { p.free <- struct{}{} }()
-	if conn := p.take(); conn != nil {
-		err := do(conn)
-		if !isConnError(err) {
+	defer p.release()
+	for conn := p.take(); ; conn = nil {
+		fresh := conn == nil
+		if fresh {
+			if conn, err = p.connect(ctx); err != nil {
+				return err
+			}
+		}
+		if err = do(conn); !isConnError(err) {
 			p.put(conn)
 			return err
 		}
 		_ = conn.Close()
-		if ctx.Err() != nil || errors.Is(err, errTooBig) {
+		if fresh || ctx.Err() != nil || errors.Is(err, errTooBig) {
 			return err
 		}
 	}
-	return p.fresh(ctx, do)
 }
 
 // once lends a new connection to do, for what must not be done twice. If do fails, the
 // connection is closed, so that the server releases what it may have reserved.
 func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
-	select {
-	case <-p.free:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := p.acquire(ctx); err != nil {
+		return err
 	}
-	defer func() { p.free <- struct{}{} }()
+	defer p.release()
 	conn, err := p.connect(ctx)
 	if err != nil {
 		return err
@@ -84,18 +84,17 @@ func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
 	return nil
 }
 
-func (p *pool) fresh(ctx context.Context, do func(*client.Conn) error) error {
-	conn, err := p.connect(ctx)
-	if err != nil {
-		return err
+// acquire waits until there may be one more connection in use.
+func (p *pool) acquire(ctx context.Context) error {
+	select {
+	case <-p.free:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err = do(conn); isConnError(err) {
-		_ = conn.Close()
-		return err
-	}
-	p.put(conn)
-	return err
 }
+
+func (p *pool) release() { p.free <- struct{}{} }
 
 func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
 	conn, err := p.dial(ctx)
