@@ -97,12 +97,8 @@ func (c *Console) call(ch *change) http.Handler {
 	})
 }
 
-func readStats(r *request) (v any, err error) {
-	err = r.ask(func(conn *client.Conn) error {
-		v, err = conn.Stats(r.Context())
-		return err
-	})
-	return v, err
+func readStats(r *request) (any, error) {
+	return asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.Stats(r.Context()) })
 }
 
 type apiTubes struct {
@@ -129,16 +125,12 @@ func readTubes(r *request) (any, error) {
 	return v, nil
 }
 
-func readTube(r *request) (v any, err error) {
+func readTube(r *request) (any, error) {
 	name, err := r.tube()
 	if err != nil {
 		return nil, err
 	}
-	err = r.ask(func(conn *client.Conn) error {
-		v, err = conn.StatsTube(r.Context(), name)
-		return err
-	})
-	return v, err
+	return asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.StatsTube(r.Context(), name) })
 }
 
 type apiJobs struct {
@@ -171,26 +163,19 @@ func (r *request) rows(list func(conn *client.Conn, limit, after uint64) ([]clie
 	if err != nil {
 		return nil, err
 	}
-	err = r.ask(func(conn *client.Conn) error {
-		rows, err = list(conn, limit, after)
-		return err
-	})
+	rows, err = asked(r, func(conn *client.Conn) ([]client.Fields, error) { return list(conn, limit, after) })
 	if rows == nil {
 		rows = []client.Fields{}
 	}
 	return rows, err
 }
 
-func readJob(r *request) (v any, err error) {
+func readJob(r *request) (any, error) {
 	id, err := r.id()
 	if err != nil {
 		return nil, err
 	}
-	err = r.ask(func(conn *client.Conn) error {
-		v, err = conn.StatsJob(r.Context(), id)
-		return err
-	})
-	return v, err
+	return asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.StatsJob(r.Context(), id) })
 }
 
 type apiConnections struct {

@@ -151,14 +151,7 @@ type tile struct{ Name, Class, Value, Note, Path string }
 
 func (c *Console) overview(r *request) error {
 	long := r.URL.Query().Get("range") == "6h"
-	var stats client.Fields
-	err := r.ask(func(conn *client.Conn) (err error) {
-		if err = r.known(conn); err != nil {
-			return err
-		}
-		stats, err = conn.Stats(r.Context())
-		return err
-	})
+	stats, err := r.stats()
 	data := struct {
 		Long     bool
 		Down     string
@@ -447,14 +440,8 @@ func (c *Console) server(r *request) error {
 		Down     string
 		Draining bool
 	}{}
-	err := r.ask(func(conn *client.Conn) (err error) {
-		if err = r.known(conn); err != nil {
-			return err
-		}
-		data.Stats, err = conn.Stats(r.Context())
-		return err
-	})
-	if err != nil {
+	var err error
+	if data.Stats, err = r.stats(); err != nil {
 		data.Down = line(err.Error(), 400)
 	}
 	data.Draining = data.Stats.Text("draining") == "true"
@@ -476,21 +463,14 @@ func (c *Console) connections(r *request) error {
 		After uint64
 		Next  uint64
 	}{After: after}
-	err = r.ask(func(conn *client.Conn) (err error) {
-		if err = r.known(conn); err != nil {
+	if data.Stats, err = r.stats(); err != nil {
+		return err
+	}
+	if data.Lacks = !r.features.Has("list-connections"); !data.Lacks {
+		data.Rows, err = asked(r, func(conn *client.Conn) ([]client.Fields, error) { return conn.Connections(r.Context(), rowsShown+1, after) })
+		if err != nil {
 			return err
 		}
-		if data.Stats, err = conn.Stats(r.Context()); err != nil {
-			return err
-		}
-		if data.Lacks = !r.features.Has("list-connections"); data.Lacks {
-			return nil
-		}
-		data.Rows, err = conn.Connections(r.Context(), rowsShown+1, after)
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	if len(data.Rows) > rowsShown {
 		data.Rows = data.Rows[:rowsShown]
@@ -524,11 +504,7 @@ func (c *Console) download(r *request) error {
 	default:
 		return errDownloads
 	}
-	var j client.Job
-	err = r.ask(func(conn *client.Conn) (err error) {
-		j, err = peek(r.Context(), conn, id)
-		return err
-	})
+	j, err := asked(r, func(conn *client.Conn) (client.Job, error) { return peek(r.Context(), conn, id) })
 	if err != nil {
 		return err
 	}

@@ -58,6 +58,25 @@ func status(err error) int {
 // ask does something with a connection to the server.
 func (r *request) ask(do func(*client.Conn) error) error { return r.c.pool.with(r.Context(), do) }
 
+// asked is ask for what has an answer.
+func asked[T any](r *request, question func(*client.Conn) (T, error)) (answer T, err error) {
+	err = r.ask(func(conn *client.Conn) (err error) {
+		answer, err = question(conn)
+		return err
+	})
+	return answer, err
+}
+
+// stats are the server's statistics, after it was found out what the server can do.
+func (r *request) stats() (client.Fields, error) {
+	return asked(r, func(conn *client.Conn) (client.Fields, error) {
+		if err := r.known(conn); err != nil {
+			return nil, err
+		}
+		return conn.Stats(r.Context())
+	})
+}
+
 // known finds out what the server can do.
 func (r *request) known(conn *client.Conn) (err error) {
 	r.features, err = conn.Capabilities(r.Context())
