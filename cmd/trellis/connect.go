@@ -114,8 +114,7 @@ func dialAddress(ctx context.Context, a *bench.Address, timeout time.Duration) (
 	return d.DialContext(ctx, a.Network, a.Name)
 }
 
-// explain says in one line which server it was and what to do, and gives the error its exit
-// status. An error that has one keeps it.
+// explain makes of an error one line that names the server and says what to do, with an exit status if it has none.
 func (f *serverFlags) explain(addr string, err error) error {
 	exit, conn, no, part := (*exitError)(nil), (*client.ConnError)(nil), (*client.RefusedError)(nil), (*partialError)(nil)
 	switch {
@@ -147,7 +146,7 @@ func interrupted(addr string) error {
 	return &exitError{exitInterrupted, fmt.Errorf("%s: interrupted", addr)}
 }
 
-// explainConn is explain for trouble with the connection itself. The hint is what may be the matter if it is the first trouble.
+// explainConn is explain for an error of the connection. The hint says what may be wrong if the server has never answered.
 func (f *serverFlags) explainConn(addr string, err *client.ConnError) (hint string, explained error) {
 	reason := err.Err
 	if sys := syscall.Errno(0); errors.As(reason, &sys) { // shorter than what net makes of it

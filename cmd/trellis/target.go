@@ -23,7 +23,7 @@ type target struct {
 	tls           bool
 	ca, cert, key string // files
 
-	// elsewhere says that the files are also for another port than addr's, which speaks TLS.
+	// elsewhere: a second address, not addr, speaks TLS, and the files are needed for it even without --tls.
 	elsewhere bool
 
 	flags *pflag.FlagSet

@@ -141,13 +141,11 @@ func (c *Conn) roundTrip(ctx context.Context) (Reply, error) {
 	return c.Next(ctx)
 }
 
-// Queue makes a command ready to be sent, and may send what was queued before, and a part of this
-// one, while the context lasts. After an error other than of what may be sent, the connection is
-// useless, and this command has not been sent as a whole. Each command has a reply, which Next
-// returns in turn. A caller that queues many has to read replies meanwhile: a server whose replies
-// are not taken stops reading commands (see Pipeline).
+// Queue puts a command into the buffer, and sends what has no room there. Next returns the replies in turn. Read some before
+// very many commands are queued: a server whose replies are not read stops reading commands (see Pipeline).
 //
-// An extension needs an earlier call of Capabilities; without it the error is a LacksError.
+// An extension needs an earlier call of Capabilities. Without it the error is a LacksError; that and ErrLine leave the
+// connection as it was. After any other error it is useless, and the command was not sent as a whole.
 func (c *Conn) Queue(ctx context.Context, line string, body []byte) error {
 	for _, name := range extensionsIn(line) {
 		if !c.caps.Has(name) {

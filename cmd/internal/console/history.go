@@ -82,9 +82,9 @@ func (h *history) ofTube(name string, now time.Time, long bool) []series.Point {
 	return t.points(now, long)
 }
 
-// beginAges returns the ages that were kept for a tube, or none. If they are to be listed anew, and
-// nobody is about to, the caller is to do it, and to call done with what comes of it, or with what
-// was kept; otherwise done is nil. The tube must be followed, or nothing could be kept.
+// beginAges returns the last ages of a tube's jobs, if there are any. If done is not nil, they are too old: the caller lists
+// them and passes them to done, or passes the old ones if that fails. Nobody else is asked to list them until then. For a
+// tube that is not followed done is nil.
 func (h *history) beginAges(tube string, now time.Time) (a agesOf, done func(agesOf)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -467,7 +467,9 @@ func (c *Console) connections(r *request) error {
 		return err
 	}
 	if data.Lacks = !r.features.Has("list-connections"); !data.Lacks {
-		data.Rows, err = asked(r, func(conn *client.Conn) ([]client.Fields, error) { return conn.Connections(r.Context(), rowsShown+1, after) })
+		data.Rows, err = asked(r, func(conn *client.Conn) ([]client.Fields, error) {
+			return conn.Connections(r.Context(), rowsShown+1, after)
+		})
 		if err != nil {
 			return err
 		}

@@ -16,15 +16,12 @@ const (
 	// maxRows is how many tubes a table has.
 	maxRows = 100_000
 	// tableAge is how old a table may be before it is made anew.
-	tableAge = 2 * time.Second
-	// tableTime is how long making one may take, and tableShare how many times as long it is
-	// left alone after that, so that a server with very many tubes has time for others.
-	tableTime  = time.Minute
-	tableShare = 20
-	// tableTimeout is how long a request waits for a new table if there is an older one,
-	// and firstTimeout if there is none.
-	tableTimeout = 40 * time.Millisecond
-	firstTimeout = 5 * time.Second
+	tableAge  = 2 * time.Second
+	tableTime = time.Minute // for making one
+	// tableShare bounds what tables cost the server: 1/20 of its time. The next one waits 20 times as long as this one took.
+	tableShare   = 20
+	tableTimeout = 40 * time.Millisecond // of a request that waits for a new table and could have an older one
+	firstTimeout = 5 * time.Second       // of one that could not
 	// tableKept is how long a table is kept that nobody looks at.
 	tableKept = time.Minute
 	// tableBatch is how many tubes are asked for at once, so that nobody waits for all.

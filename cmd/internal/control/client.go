@@ -205,10 +205,9 @@ func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, 
 // lookPause is between two looks for a leader.
 const lookPause = 100 * time.Millisecond
 
-// Lead asks the leader, and the next one if that has stopped being leader meanwhile. After an
-// attempt that has failed, done tells from what is to be seen then, and from the leader that
-// was asked, whether it had its effect all the same; done may be nil. Errors wrap
-// ErrUnreachable or ErrNoLeader, or are what the leader says, a *wire.RemoteError.
+// Lead sends a request to the leader, and to the next one if that has stopped being leader meanwhile. The request may have
+// been carried out although its reply was lost: done decides that from the present view and the leader that was asked; it
+// may be nil. Errors wrap ErrUnreachable or ErrNoLeader, or are what the leader says, a *wire.RemoteError.
 func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(v *View, asked *Status) bool) (*View, error) {
 	var asked *Status // the last leader that was asked
 	var said error    // by it

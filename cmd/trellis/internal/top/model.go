@@ -12,8 +12,8 @@ type Looker interface {
 	Look(ctx context.Context, q Query) (*Sample, error)
 }
 
-// A Model is the state of the view, as package bubbletea wants it. One look is under way at most; the next one comes
-// an interval after its end.
+// A Model is the state of the view, as package bubbletea wants it. It asks the server for one sample at a time, and for the
+// next one an interval after the answer.
 type Model struct {
 	ctx      context.Context
 	source   Looker

@@ -72,9 +72,9 @@ func (w *worker) environment(job *reservation) []string {
 	return env
 }
 
-// attend waits for the end of the command and keeps its job meanwhile. It stops the command and says why when the job is not
-// this worker's any more, when the connection is lost, and when the worker's grace has ended. In the last case the job is kept
-// until the command has ended, so that nobody else runs it beside it.
+// attend touches the job until its command has ended. It stops the command, and returns why, when the job is no longer this
+// worker's, when the connection is lost, and when the worker's grace has ended. After the grace the job is still touched until
+// the command has ended, so that no other worker begins it before.
 func (w *worker) attend(c *conn, job *reservation, command *command) error {
 	ttr := min(max(1, job.stats.Uint("ttr")), math.MaxUint32)
 	touch := time.NewTicker(time.Duration(ttr) * time.Second / 2)
