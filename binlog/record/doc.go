@@ -1,15 +1,15 @@
 // Package record is the format of the log: how the records of jobs and of the
 // log itself are written, checked and read, and how a segment is read from its
-// start to its end. It works on bytes and an io.ReaderAt, knows of no Log, and
-// keeps no state but a Scanner's.
+// start to its end. It knows of no Log, and keeps no state but a Scanner's.
 //
 // # Use
 //
 // To write, take a slice of the record's exact length ([journal.Size],
 // [SizeOfUpdate], [SettingSize], [StartSize] or [SmallSize]) and encode into it with the salt of
-// the segment. To read, [Scanner.Reset] a scanner to a segment and take records
-// from [Scanner.Records], which finds its way behind damage, or from
-// [Scanner.Next], which does not. A record that a scanner has returned is sound:
+// the segment. To read, go through [Scanner.File] of a segment, which finds the records
+// behind damage too. For bytes that are no file, [Scanner.Reset] a scanner and take records
+// from [Scanner.Records], or from [Scanner.Next], which stops at damage. A record that a
+// scanner has returned is sound:
 // its checksums are right and its fields are possible, so that the decoders
 // cannot fail on it.
 //

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -13,8 +14,7 @@ const seriesDigits = 10
 
 // Name is the name of the file with that number.
 func (s Series) Name(number uint32) string {
-	n := strconv.FormatUint(uint64(number), 10)
-	return string(s) + strings.Repeat("0", seriesDigits-len(n)) + n
+	return fmt.Sprintf("%s%0*d", string(s), seriesDigits, number)
 }
 
 // Number is the number in a file's name, or 0 if the file is not of the series.
