@@ -174,7 +174,7 @@ func BenchmarkCommitSynced(b *testing.B) {
 		default:
 		}
 	}
-	if err := o.open(b.TempDir(), Options{}); err != nil {
+	if err := o.open(b.TempDir(), Options{SegmentSize: DefaultSegmentSize}); err != nil {
 		b.Fatal(err)
 	}
 	defer o.log.Close()
@@ -207,7 +207,7 @@ func (c *countRestorer) Setting(*Setting) error { return nil }
 func BenchmarkReplayMillion(b *testing.B) {
 	dir := b.TempDir()
 	o := newOwner()
-	if err := o.open(dir, Options{Sync: SyncNever}); err != nil {
+	if err := o.open(dir, Options{Sync: SyncNever, SegmentSize: DefaultSegmentSize}); err != nil {
 		b.Fatal(err)
 	}
 	const jobs = 1_000_000
