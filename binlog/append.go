@@ -209,7 +209,10 @@ func (l *Log) pace() {
 // that is not written yet, and commits must not wait for that. With mu held.
 func (l *Log) canCompact() bool {
 	seg := l.segs[0]
-	return seg.sealed && seg.end() <= Pos(l.written.Load()) && !l.stalled && (seg.kept == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil)
+	if !seg.sealed || seg.end() > Pos(l.written.Load()) || l.stalled {
+		return false
+	}
+	return seg.kept == 0 || !seg.stuck && l.hooks.Migrate != nil && l.room.full == nil
 }
 
 func (l *Log) current() *segment { return l.segs[len(l.segs)-1] }

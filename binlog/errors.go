@@ -3,7 +3,6 @@ package binlog
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"trellis/binlog/convert"
 	"trellis/binlog/inspect"
@@ -26,18 +25,6 @@ type (
 	Cut         = inspect.Cut
 	DamageError = record.DamageError
 )
-
-// SyncPolicy says when a log syncs what it has written: see SyncEvery.
-type SyncPolicy = record.SyncPolicy
-
-// The policies, beside those of SyncEvery.
-const (
-	SyncAlways = record.SyncAlways // before a commit
-	SyncNever  = record.SyncNever  // when the kernel thinks fit
-)
-
-// SyncEvery is the policy to sync at most that long after a write.
-func SyncEvery(d time.Duration) SyncPolicy { return record.SyncEvery(d) }
 
 // Errors of appends.
 var (

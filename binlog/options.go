@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
 
@@ -13,6 +14,18 @@ const (
 	MinSegmentSize     = 4 << 10
 	MaxSegmentSize     = 1 << 30
 )
+
+// SyncPolicy says when a log syncs what it has written: see SyncEvery.
+type SyncPolicy = record.SyncPolicy
+
+// The policies, beside those of SyncEvery.
+const (
+	SyncAlways = record.SyncAlways // before a commit
+	SyncNever  = record.SyncNever  // when the kernel thinks fit
+)
+
+// SyncEvery is the policy to sync at most that long after a write.
+func SyncEvery(d time.Duration) SyncPolicy { return record.SyncEvery(d) }
 
 // Options configure a Log. Observer is called on the goroutine that has written or
 // synced, with the log's locks held; see [Hooks].
