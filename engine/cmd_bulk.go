@@ -45,12 +45,12 @@ var verbs = [...]struct {
 	slice int
 }{kick: {"KICKED", kickSlice}, move: {"MOVED", moveSlice}, remove: {"DELETED", scanSlice}, flush: {"FLUSHED", scanSlice}}
 
-// bulkOf is a bulk for the first jobs of a tube in one state. Its shard is locked.
-func bulkOf(t *tube, v verb, from state, bound uint32) bulk {
-	return bulk{
-		shard: t.shard, locks: t.shard.self, tube: t.name, verb: v, heads: [3]state{from},
-		most: int(min(int64(bound), int64(t.count(from)))), newest: math.MaxUint64,
-	}
+// begin makes b, which is zero, a bulk for the first jobs of a tube in one state. Its shard is
+// locked.
+func (b *bulk) begin(t *tube, v verb, from state, bound uint32) {
+	b.shard, b.locks, b.tube = t.shard, t.shard.self, t.name
+	b.verb, b.heads[0], b.newest = v, from, math.MaxUint64
+	b.most = int(min(int64(bound), int64(t.count(from))))
 }
 
 // turn does as much as the round's budget allows.

@@ -11,7 +11,8 @@ const kickSlice = 256
 func (s *Session) kick(now Time, bound uint32, out *Output) Outcome {
 	t := s.used
 	t.shard.lock(&s.loop.locks, now)
-	b := kickOf(t, bound)
+	var b bulk
+	b.beginKick(t, bound)
 	t.shard.unlock(&s.loop.locks)
 	return b.turn(s, now, out)
 }
@@ -22,18 +23,19 @@ func (s *Session) kickTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if t == nil {
 		return Done
 	}
-	b := kickOf(t, cmd.Bound)
+	var b bulk
+	b.beginKick(t, cmd.Bound)
 	sh.unlock(&s.loop.locks)
 	return b.turn(s, now, out)
 }
 
-// kickOf is a kick of at most bound jobs of a tube, whose shard is locked.
-func kickOf(t *tube, bound uint32) bulk {
+// beginKick makes b a kick of at most bound jobs of a tube, whose shard is locked.
+func (b *bulk) beginKick(t *tube, bound uint32) {
 	from := delayed
 	if t.buried.Len() > 0 {
 		from = buried
 	}
-	return bulkOf(t, kick, from, bound)
+	b.begin(t, kick, from, bound)
 }
 
 func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {

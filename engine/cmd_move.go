@@ -55,7 +55,8 @@ func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
 	if t == nil {
 		return Done
 	}
-	b := bulkOf(t, move, stateOf(cmd.State), cmd.Bound)
+	var b bulk
+	b.begin(t, move, stateOf(cmd.State), cmd.Bound)
 	b.to, b.target = s.loop.engine.shardFor(cmd.To), string(cmd.To)
 	b.locks |= b.to.self
 	if b.tube == b.target {
