@@ -93,7 +93,7 @@ func (c *census) session(s *Session) {
 	}
 	for h := s.reserved.list(); h != nil; h = h.next {
 		if h.of != s.reserved || h.shard.reservations[h.index] != h {
-			c.failf("a holding in shard %d is not its session's", h.shard.number)
+			c.failf("reservations in shard %d are not their session's", h.shard.number)
 		}
 		holds |= 1 << h.shard.number
 	}
@@ -272,12 +272,12 @@ func (c *census) shard(sh *shard) {
 			continue
 		}
 		if h.shard != sh || h.index != uint32(i+1) {
-			c.failf("holding %d of shard %d is not in its place", i, sh.number)
+			c.failf("reservations %d of shard %d are at another index", i, sh.number)
 		}
-		c.holding(h, &want)
+		c.reservations(h, &want)
 	}
 	if free != len(sh.freeReservations) || sh.reservations[0] != nil {
-		c.failf("shard %d has %d free holdings and knows %d", sh.number, free, len(sh.freeReservations))
+		c.failf("shard %d has %d free lists of reservations and knows %d", sh.number, free, len(sh.freeReservations))
 	}
 
 	c.keys(sh, &want)
@@ -454,14 +454,14 @@ func (c *census) inTube(j *job, t *tube) {
 	}
 }
 
-func (c *census) holding(h *reservations, want *jobCounts) {
+func (c *census) reservations(h *reservations, want *jobCounts) {
 	sh := h.shard
-	c.check(h.jobs.Check(sh.table), "a holding")
+	c.check(h.jobs.Check(sh.table), "reservations")
 	for i := range h.jobs.Len() {
 		e := h.jobs.At(i)
-		j := c.visit(sh, e.Ref, reserved, "a holding")
+		j := c.visit(sh, e.Ref, reserved, "reservations")
 		if timeOf(e.Key) != j.at() || j.Next != h.index || !sh.reservedBy(h.of, j) {
-			c.failf("reserved job %d runs until %d in holding %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
+			c.failf("reserved job %d runs until %d in list %d, is held until %d in %d", j.ID, j.At, j.Next, e.Key, h.index)
 		}
 		if j.counters == 0 {
 			c.failf("reserved job %d has no counters", j.ID)
@@ -469,9 +469,9 @@ func (c *census) holding(h *reservations, want *jobCounts) {
 		want.in[reserved]++
 	}
 	if at := h.deadline(); at != MaxTime {
-		c.covered(&h.timer, at, "a holding")
+		c.covered(&h.timer, at, "reservations")
 	} else if h.timer.Scheduled() {
-		c.timers[&h.timer] = "a holding"
+		c.timers[&h.timer] = "reservations"
 	}
 }
 

@@ -44,7 +44,7 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 			return err
 		}
 	}
-	entomb := func(id uint64, tube string) func(*Follower) error {
+	tombstoned := func(id uint64, tube string) func(*Follower) error {
 		return func(f *Follower) error {
 			_, err := f.Full(&journal.Record{
 				ID: id, State: journal.Deleted, Tube: tube, Due: 1e18, Keys: journal.Keys{Unique: "k", Seconds: 9},
@@ -68,17 +68,17 @@ func TestAStrictFollowerFindsWhatCannotBe(t *testing.T) {
 		{"a job that moves to another tube", steps{full(1), decided(2), move(1), move(1)}, "job 1 comes into being, but there is one of that id"},
 		{"a job that moves, and moves back", steps{full(1), decided(2), move(1), full(1), move(1), remove(1)}, ""},
 		{"a job that is there", steps{full(1), full(1)}, "job 1 comes into being, but there is one of that id"},
-		{"a key's life", steps{keyed(1, "a"), entomb(1, "a"), remove(1), keyed(2, "a"), remove(2), keyed(3, "a")}, ""},
+		{"a key's life", steps{keyed(1, "a"), tombstoned(1, "a"), remove(1), keyed(2, "a"), remove(2), keyed(3, "a")}, ""},
 		{"a key of two tubes", steps{keyed(1, "a"), keyed(2, "b")}, ""},
 		{"a key that is there", steps{keyed(1, "a"), keyed(2, "a")}, `job 2: it has the key "k", but so has job 1`},
-		{"a key that is taken from a tombstone", steps{keyed(1, "a"), entomb(1, "a"), keyed(2, "a"), remove(1), remove(2)}, ""},
-		{"a key that is moved to a tombstone", steps{keyed(1, "a"), entomb(1, "a"), keyed(2, "b"), keyed(2, "a"), remove(1)}, ""},
-		{"a tombstone of none", steps{entomb(1, "a")}, "job 1 leaves a tombstone, but there is none of that id"},
-		{"a second tombstone", steps{keyed(1, "a"), entomb(1, "a"), entomb(1, "a")}, "job 1 leaves a tombstone that is not its own"},
-		{"a tombstone in another tube", steps{keyed(1, "a"), entomb(1, "b")}, "job 1 leaves a tombstone that is not its own"},
-		{"a tombstone of a job without a key", steps{full(1), entomb(1, "a")}, "job 1 leaves a tombstone that is not its own"},
-		{"a job that comes back from a tombstone", steps{keyed(1, "a"), entomb(1, "a"), keyed(1, "b")}, "job 1 comes into being, but there is one of that id"},
-		{"a change of a tombstone", steps{keyed(1, "a"), entomb(1, "a"), update(1)}, "job 1 changes, but there is none of that id"},
+		{"a key that is taken from a tombstone", steps{keyed(1, "a"), tombstoned(1, "a"), keyed(2, "a"), remove(1), remove(2)}, ""},
+		{"a key that is moved to a tombstone", steps{keyed(1, "a"), tombstoned(1, "a"), keyed(2, "b"), keyed(2, "a"), remove(1)}, ""},
+		{"a tombstone of none", steps{tombstoned(1, "a")}, "job 1 leaves a tombstone, but there is none of that id"},
+		{"a second tombstone", steps{keyed(1, "a"), tombstoned(1, "a"), tombstoned(1, "a")}, "job 1 leaves a tombstone that is not its own"},
+		{"a tombstone in another tube", steps{keyed(1, "a"), tombstoned(1, "b")}, "job 1 leaves a tombstone that is not its own"},
+		{"a tombstone of a job without a key", steps{full(1), tombstoned(1, "a")}, "job 1 leaves a tombstone that is not its own"},
+		{"a job that comes back from a tombstone", steps{keyed(1, "a"), tombstoned(1, "a"), keyed(1, "b")}, "job 1 comes into being, but there is one of that id"},
+		{"a change of a tombstone", steps{keyed(1, "a"), tombstoned(1, "a"), update(1)}, "job 1 changes, but there is none of that id"},
 		{"a change of none", steps{update(1)}, "job 1 changes, but there is none of that id"},
 		{"a change of one that is gone", steps{full(1), remove(1), update(1)}, "job 1 changes, but there is none of that id"},
 		{"the end of none", steps{remove(1)}, "job 1 ends, but there is none"},

@@ -232,8 +232,8 @@ func (m *model) listDLQ() string {
 	return okReply(y)
 }
 
-// judge tells whether a job whose reservation has failed becomes a dead letter.
-func (m *model) judge(j *modelJob) bool {
+// exhausts tells whether a job whose reservation has failed becomes a dead letter.
+func (m *model) exhausts(j *modelJob) bool {
 	most := m.dead[j.tube.name].max
 	return most > 0 && j.attempts >= most
 }

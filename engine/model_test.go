@@ -368,7 +368,7 @@ func (m *model) expire(j *modelJob) {
 	j.attempts++
 	m.timeouts++
 	if m.dead[j.tube.name].max > 0 && m.file.refusal() == "" {
-		if m.judge(j) {
+		if m.exhausts(j) {
 			m.buryDead(j)
 			return
 		}
@@ -527,7 +527,7 @@ func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
 	j.releases++
 	j.attempts++
 	j.pri, j.delay = pri, delay
-	if m.judge(j) {
+	if m.exhausts(j) {
 		m.buryDead(j)
 	} else {
 		m.queue(j)
