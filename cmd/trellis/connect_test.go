@@ -90,7 +90,7 @@ func TestATokenIsOfferedBeforeAnythingElse(t *testing.T) {
 	}
 	addr := fake(t, map[string]string{"auth tr_right": "AUTHENTICATED\r\n", "stats": "{OK}---\nuptime: 5\n"})
 	out, errs, status := trellis(t, "stats", "-a", addr, "--token-file", token)
-	if status != 0 || !strings.Contains(out, "uptime  5s") {
+	if status != 0 || !strings.Contains(out, "uptime  5 s") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 }

@@ -222,7 +222,7 @@ func (v *visitor) changeTube() {
 	v.open("/tubes")
 	v.fill("#pause-for", "3600")
 	v.click(`button[form="pause"][formaction="` + path + `/pause"]`)
-	v.at("/tubes", "tube mail/out paused for 1 h 0 m")
+	v.at("/tubes", "tube mail/out paused for 1 h")
 	if left := v.r.stat(tube, "pause-time-left"); left <= 500 {
 		v.t.Fatalf("the tube is paused for %d s", left)
 	}
