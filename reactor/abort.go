@@ -136,8 +136,8 @@ func disconnectListener(listener int) {
 func (l *loop) resetAll() {
 	l.prepareToStop()
 	now := l.server.cfg.Now()
-	for c := range l.enrolledConns() {
-		c.reset(now)
+	for c := range l.gnet.Conns() {
+		c.(*conn).reset(now)
 	}
 }
 

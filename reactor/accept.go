@@ -46,6 +46,7 @@ type acceptor struct {
 	raw      rawListener // keeps the listener's descriptor valid while it is used
 	loop     *loop
 	id       listenerID
+	number   int32       // under which the loop watches the listener; negative
 	tls      *tls.Config // nil for a listener whose clients do not speak TLS
 
 	shortages chan error // why a connection that was accepted did not get to its loop
@@ -55,9 +56,9 @@ type acceptor struct {
 	logged bool // that accepting has paused
 
 	// Of the loop's goroutine.
-	options  []option // of TCP: what is to be set on each connection
-	gate     gate
-	attempts int // how many connections to try to accept in one round
+	options  []option     // of TCP: what is to be set on each connection
+	stopped  chan<- error // where to tell why the loop does not accept any more; nil while the listener is not watched
+	attempts int          // how many connections to try to accept in one round
 }
 
 // rawListener is what an acceptor needs of a [syscall.RawConn].
@@ -93,12 +94,13 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	}
 	on := s.loops[s.listeners%len(s.loops)]
 	s.listeners++
+	number := -int32(s.listeners)
 	id := s.listening.add(l.Addr(), config != nil)
 	s.acceptors.Add(1)
 	s.mu.Unlock()
 	defer s.acceptors.Done()
 	defer l.Close()
-	a := &acceptor{server: s, listener: l, loop: on, id: id, tls: config, attempts: 1, shortages: make(chan error, 1)}
+	a := &acceptor{server: s, listener: l, loop: on, id: id, number: number, tls: config, attempts: 1, shortages: make(chan error, 1)}
 	defer a.close()
 	err := a.prepare()
 	if err == nil {
@@ -213,16 +215,13 @@ func (a *acceptor) run() error {
 // await has the loop accept whenever somebody connects. It returns when that has
 // failed, with the reason, or when the server is shut down.
 func (a *acceptor) await() error {
-	if a.server.hooks.ungated || !a.loop.canGate() {
-		return a.awaitByPoll()
-	}
 	failed := make(chan error, 1)
 	var err error
-	a.onLoop(func() { err = a.openGate(failed) })
+	a.onLoop(func() { err = a.watch(failed) })
 	if err != nil {
 		return err
 	}
-	defer a.onLoop(a.closeGate)
+	defer a.onLoop(a.unwatch)
 	select {
 	case err = <-failed:
 		return err
@@ -231,39 +230,57 @@ func (a *acceptor) await() error {
 	}
 }
 
-// awaitByPoll is await where gnet's poller cannot be made to watch a listener. It
-// keeps a thread, which waits and then wakes the loop.
-func (a *acceptor) awaitByPoll() error {
-	var pipe [2]int
-	if err := unix.Pipe(pipe[:]); err != nil {
-		return os.NewSyscallError("pipe", err)
+// watch has the loop accept from now on. When that fails, the reason is sent to failed, and
+// nothing more is accepted.
+func (a *acceptor) watch(failed chan<- error) error {
+	err := a.control(func(listener int) error { return a.loop.gnet.Watch(listener, a.number) })
+	if err != nil {
+		return os.NewSyscallError("watching a listener", err)
 	}
-	unix.CloseOnExec(pipe[0])
-	unix.CloseOnExec(pipe[1])
-	returned, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-a.server.done:
-		case <-returned:
-		}
-		_ = unix.Close(pipe[1]) // which ends Poll
-	}()
-	var err error
-	closed := a.raw.Control(func(listener uintptr) {
-		fds := []unix.PollFd{{Fd: int32(listener), Events: unix.POLLIN}, {Fd: int32(pipe[0]), Events: unix.POLLIN}}
-		for err == nil && fds[1].Revents == 0 {
-			if _, e := unix.Poll(fds, -1); e != nil && e != unix.EINTR {
-				err = os.NewSyscallError("poll", e)
-			} else if fds[0].Revents != 0 {
-				err = a.round()
-			}
-		}
-	})
-	close(returned)
-	<-ended
-	_ = unix.Close(pipe[0])
-	if closed != nil {
+	a.stopped = failed
+	a.loop.acceptors[a.number] = a
+	return nil
+}
+
+// unwatch undoes watch. This matters even if the listener is about to be closed: while
+// another process has it too, it would go on to be reported.
+func (a *acceptor) unwatch() {
+	if a.stopped != nil {
+		a.stopped = nil
+		delete(a.loop.acceptors, a.number)
+		_ = a.control(a.loop.gnet.Unwatch)
+	}
+}
+
+// reported accepts those who have connected. ended without input is an error of the listener,
+// as when another process that has it too shuts it down: accepting tells which.
+func (a *acceptor) reported(input bool) {
+	attempts := a.attempts
+	if !input {
+		attempts = 1
+	}
+	// An attempt that finds nobody costs about as much as one that succeeds. So
+	// there are about as many as found somebody lately; the listener is reported again
+	// if some are left.
+	drained, err := a.accept(attempts)
+	if err == nil && !input {
+		err = errors.New("the poller has reported an error")
+	}
+	switch {
+	case err != nil:
+		stopped := a.stopped
+		a.unwatch()
+		stopped <- err
+	case drained:
+		a.attempts = max(1, a.attempts/2)
+	case a.attempts < maxAccepted:
+		a.attempts++
+	}
+}
+
+// control calls f with the listener's descriptor, unless that has been closed.
+func (a *acceptor) control(f func(listener int) error) (err error) {
+	if closed := a.raw.Control(func(fd uintptr) { err = f(int(fd)) }); closed != nil {
 		return closed
 	}
 	return err

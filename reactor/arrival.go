@@ -112,7 +112,7 @@ func (s *Server) leastLoop(preferred *loop) *loop {
 // arrive gives a connection to the loop. Any goroutine may call it.
 func (l *loop) arrive(n arrival) {
 	l.arrivals.leave(n)
-	l.bell.ring()
+	l.gnet.Wake()
 }
 
 // admitNext takes in the connection that arrived first.
@@ -149,19 +149,22 @@ func (l *loop) admitOrLog(n arrival) error {
 // back.
 func (l *loop) admit(n arrival) error {
 	s := l.server
-	c, context := l.newConn(n)
-	err := l.adopt.Adopt(n.fd, context)
-	if err == nil {
-		s.accepting.accepted.Add(1)
-		s.listening.counts[c.listener].accepted.Add(1)
-		return nil
+	c := new(conn)
+	if n.tls != nil {
+		c = &n.tls.conn
 	}
-	if c.loop != nil {
-		return nil // it was opened, and its end gives back the place
+	c.loop, c.fd, c.listener = l, int32(n.fd), n.listener
+	if err := l.gnet.Adopt(n.fd, c); err != nil {
+		l.leavePlace(n.listener)
+		s.accepting.refused.Add(1)
+		return fmt.Errorf("giving a connection to a loop: %w", err)
 	}
-	l.leavePlace(n.listener)
-	s.accepting.refused.Add(1)
-	return fmt.Errorf("giving a connection to a loop: %w", err)
+	s.accepting.accepted.Add(1)
+	s.listening.counts[c.listener].accepted.Add(1)
+	now := s.cfg.Now()
+	c.open(now)
+	l.serve(now)
+	return nil
 }
 
 // leavePlace undoes leastLoop and takePlace for a connection that was given to the loop.
@@ -170,16 +173,4 @@ func (l *loop) leavePlace(from listenerID) {
 	if !from.own() {
 		l.server.open.Add(-1)
 	}
-}
-
-// newConn returns the connection that n begins, and what gnet is to know it by.
-func (l *loop) newConn(n arrival) (c *conn, context any) {
-	if n.tls != nil {
-		c, context = &n.tls.conn, n.tls
-	} else {
-		c = new(conn)
-		context = c
-	}
-	c.listener = n.listener
-	return c, context
 }

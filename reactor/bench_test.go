@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/gnetloop"
 )
 
 // lone returns a connection on a loop that only the caller drives, and the
@@ -19,7 +21,7 @@ func lone(t testing.TB) (c *conn, client int) {
 // loneConfig is lone with a journal, if it is not nil, and with a configuration that
 // change has changed.
 func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, client int) {
-	ts := serveConfig(t, "unix", hooks{}, j, change)
+	ts := serveConfig(t, "unix", hooks{unpaused: true}, j, change)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -28,13 +30,11 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	l, err := newLoop(ts.Server, nil) // gnet does not know it
+	l, err := newLoop(ts.Server, new(gnetloop.Loop)) // gnet does not know it
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.bell.silence()
-	l.enterEngine()
-	t.Cleanup(func() { unix.Close(l.bell.fd) })
+	l.engine = ts.engine.NewLoop(l)
 	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
@@ -69,7 +69,7 @@ func BenchmarkTraffic(b *testing.B) {
 						}
 					}
 					t := now()
-					c.loop.reported(&c.round)
+					c.loop.Round(false)
 					c.traffic(t, in)
 					c.loop.serve(t)
 					if n, err := unix.Read(client, buf); err != nil || n == 0 || buf[n-1] != '\n' {
@@ -125,10 +125,10 @@ func BenchmarkCommittedBatch(b *testing.B) {
 		in = strconv.AppendInt(append(in[:0], "put 0 0 60 10\r\n0123456789\r\ndelete "...), id, 10)
 		in = append(in, "\r\n"...)
 		t := now()
-		l.reported(&c.round)
+		l.Round(false)
 		c.traffic(t, in)
 		l.serve(t)
-		l.polled()
+		l.Round(true)
 		if n, err := unix.Read(client, buf); err != nil || n == 0 || buf[n-1] != '\n' {
 			b.Fatal(n, err)
 		}

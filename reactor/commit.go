@@ -50,7 +50,7 @@ type uncommittedBatch struct {
 func (s *Server) Committed() {
 	for _, l := range s.loops {
 		if l.commits.pending.Load() {
-			l.bell.ring()
+			l.gnet.Wake()
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (s *Server) Committed() {
 func (s *Server) CommitFailed() {
 	for _, l := range s.loops {
 		l.commits.failing.Store(true)
-		l.bell.ring()
+		l.gnet.Wake()
 	}
 }
 
@@ -88,7 +88,7 @@ func (c *conn) awaitCommit(firm int, pos journal.Pos) {
 		k.pending.Store(true)
 	}
 	k.conns = append(k.conns, c)
-	l.bell.ring()
+	l.gnet.Wake()
 }
 
 // addBatch takes the commands of a connection whose replies wait.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 
 	"trellis/codec"
@@ -18,10 +17,8 @@ type conn struct {
 	session  engine.Session // the first field: see connOf
 	decoder  codec.Decoder
 	loop     *loop     // set by open
-	gc       gnet.Conn // nil when gnet has closed, or is about to close, the connection
 	x        *backlog  // nil while nothing is pending
 	deadline *deadline // nil where connections may be idle for ever, until it is being ended
-	round    uint32    // in which gnet last reported it
 	fd       int32     // valid until end
 
 	phase   phase
@@ -29,6 +26,7 @@ type conn struct {
 	closure closure
 	command codec.Op // the one that is not finished, while the phase is waiting
 
+	inGnet     bool // gnet has fd, and is not about to close it
 	registered bool // the watcher knows fd
 	stalled    bool // the client has to take output before it can go on
 	unflushed  bool // counted in Server.unflushed
@@ -54,10 +52,11 @@ func connOf(s *engine.Session) *conn {
 	return (*conn)(unsafe.Pointer(s))
 }
 
-// open is the beginning of a connection.
-func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
+// open is the beginning of a connection that gnet has.
+func (c *conn) open(now engine.Time) {
+	l := c.loop
 	defer l.recovered()
-	c.loop, c.gc, c.fd = l, gc, int32(gc.Fd())
+	c.inGnet = true
 	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
 	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
@@ -69,21 +68,41 @@ func (c *conn) open(l *loop, gc gnet.Conn, now engine.Time) {
 	}
 	if l.server.cfg.Access != nil && !c.listener.own() {
 		c.meet(now)
-		return
+	} else {
+		c.enter(serving)
+		l.executing = c
+		l.engine.Open(&c.session, now)
+		l.executing = nil
+		c.watchIdleness(now)
 	}
-	c.enter(serving)
-	l.executing = c
-	l.engine.Open(&c.session, now)
-	l.executing = nil
-	c.watchIdleness(now)
+	if c.listener.tls() && c.phase < broken {
+		c.tls().begin(now)
+	}
 }
 
-// action is what gnet's callbacks for c return.
-func (c *conn) action() gnet.Action {
-	if c.phase == ended || c.gc == nil {
-		return gnet.Close
+// Received implements gnetloop.Conn.
+func (c *conn) Received(p []byte) {
+	l := c.loop
+	now := l.server.cfg.Now()
+	l.engine.Spend(connSteps)
+	if c.listener.tls() {
+		c.tls().received(now, p)
+	} else {
+		c.traffic(now, p)
 	}
-	return gnet.None
+	l.serve(now)
+}
+
+// Closing implements gnetloop.Conn.
+func (c *conn) Closing(err error) {
+	l := c.loop
+	now := l.server.cfg.Now()
+	if c.inGnet { // otherwise it goes on without gnet already
+		c.inGnet = false
+		c.closing(now, err)
+	}
+	l.serve(now)
+	l.server.descriptorFreed()
 }
 
 // traffic takes what the client has sent. p is valid only during the call.
@@ -219,7 +238,7 @@ func (c *conn) conclude(now engine.Time) {
 		if !c.ending() {
 			c.beginEnding(now)
 		}
-	case c.gc == nil || (c.x == nil || !c.x.behindQuit) && !unread(int(c.fd)):
+	case !c.inGnet || (c.x == nil || !c.x.behindQuit) && !unread(int(c.fd)):
 		c.end(now)
 		return
 	default:
@@ -299,19 +318,19 @@ func (c *conn) supervise() error {
 		}
 		c.registered, x.armed = true, true
 	}
-	if c.gc == nil {
+	if !c.inGnet {
 		return nil
 	}
 	if x.in.overflowed() {
 		return errTooMuchInput
 	}
-	if !l.poller.Works() {
+	if l.server.hooks.unpaused {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	want, change := resumed, l.poller.Resume
+	want, change := resumed, l.gnet.Resume
 	if c.phase < draining && (c.stalled || x.in.full() || l.draining) {
-		want, change = paused, l.poller.Pause
+		want, change = paused, l.gnet.Pause
 	}
 	if want == c.intake || want == resumed && c.intake == reading {
 		return nil
@@ -419,9 +438,7 @@ func (c *conn) end(now engine.Time) {
 		_ = unix.Close(int(c.fd))
 		l.server.descriptorFreed()
 	}
-	// gnet closes what it has reported when its callback returns (see action). Of other
-	// connections it may still have reports at hand.
-	if c.gc != nil && l.dealing != c {
-		l.closeSoon(c.gc)
+	if c.inGnet {
+		l.gnet.Close(int(c.fd))
 	}
 }

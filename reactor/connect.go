@@ -74,3 +74,13 @@ func connectedPair() (here net.Conn, there int, err error) {
 	}
 	return here, fds[1], nil
 }
+
+// socketpair returns two connected sockets; the second does not block.
+func socketpair() (fds [2]int, err error) {
+	if fds, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0); err != nil {
+		return fds, os.NewSyscallError("socketpair", err)
+	}
+	unix.CloseOnExec(fds[0])
+	unix.CloseOnExec(fds[1])
+	return fds, os.NewSyscallError("setnonblock", unix.SetNonblock(fds[1], true))
+}

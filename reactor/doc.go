@@ -7,7 +7,7 @@
 // to one of a few event loops, where it stays. A loop has one goroutine, and a
 // connection, its session and its buffers are touched by no other. What others
 // have for a loop (a job that another loop's put hands over, a commit, a socket
-// that takes output again) they leave in a mailbox, and then ring the loop's bell.
+// that takes output again) they leave in a mailbox, and then wake the loop.
 //
 // For each read, all complete commands in it are decoded and executed, their
 // replies are collected in one buffer of the loop's, and one write sends them.
@@ -16,17 +16,9 @@
 // itself, because gnet's buffer for output has no bound and gnet knows of no wish
 // to stop reading.
 //
-// # Polling
-//
-// On Linux a loop waits by itself, with gnet's epoll descriptor, inside a call from
-// gnet that returns when gnet has a task for the loop, which is at the server's end. What
-// is reported of a client is gnet's to deal with: it reads, calls OnTraffic, and closes
-// the descriptor behind OnClose. Other reports mean an acceptor, the bell, or a client that
-// begins to speak TLS.
-//
-// gnet's own polling, which is used elsewhere, polls twice before it sleeps, and yields
-// the processor in between. On a server that is not saturated that makes the runtime
-// switch threads twice for each command.
+// Package gnetloop is the only one that knows gnet. There a loop polls by itself, with the
+// descriptor of gnet's poller: gnet reads what is reported of a client, and closes the
+// descriptor in the end.
 //
 // # Rounds
 //
@@ -47,28 +39,21 @@
 //
 // serve ends everything that gnet makes the loop do. What a command hands over to
 // another client of the same loop thus reaches that client without another way
-// through the system. If something is left, serve rings the bell and goes on after
+// through the system. If something is left, serve wakes its own loop and goes on after
 // the next poll. A session in a long command takes whatever it gets, so up to half of
 // that round's budget goes to the other kinds first.
 //
 // A read executes its commands even if the budget is spent, but then at most 32 of
 // them, and fewer if they are dear; the rest joins the run queue. So a client that
 // sends a few commands at a time waits for nobody but those whose input has come in
-// the same poll. A poll reports up to 128 connections, or 1,024 where gnet polls, and the
+// the same poll. A poll reports up to 128 connections, and the
 // time until the next one grows with the number of those that have sent something, or
 // that have ended: an end costs the system about 20 µs. (When the later ones of a poll
 // went to the run queue, those of the next poll overtook them, and with thousands of
 // busy clients the slowest replies took several times as long.)
 //
 // A loop with nothing to do sleeps in its poll. It has one timer, for the engine and
-// for the deadlines of connections. The bell wakes it: a descriptor that the poller
-// reports when something was written to it. While a loop that polls by itself is awake,
-// nothing is written: it sees that the bell was rung when it has polled.
-//
-// Where gnet polls, it does not tell when. But a poll reports a connection at most once,
-// so that a round begins when one comes for the second time. gnet takes the bell for a
-// connection: when it is rung in every round, each poll begins one. (A task for gnet's
-// queue would be no sign: gnet runs that queue until it is empty, and then polls.)
+// for the deadlines of connections.
 //
 // # The life of a connection
 //
@@ -106,13 +91,8 @@
 // for a handful of commands: on Linux accept4, epoll_ctl, the reads and writes of
 // its commands, epoll_ctl and close. One loop accepts for each listener, on its own
 // goroutine, and gives every connection to the loop that has fewest, itself
-// included. Package adopt registers the bare descriptor with gnet, and says what of
-// gnet it relies on. Go's poller is not involved.
-//
-// The loop learns from its own poller that somebody has connected: see
-// gate_epoll.go for how, as gnet has no means for that. Where that does not work, on
-// kqueue systems, with the build tag poll_opt, and where gnet's poller is not found
-// (see below), a thread for each listener waits in poll(2) and rings the loop.
+// included. It learns from its own poller that somebody has connected. Go's poller is not
+// involved.
 //
 // TCP_NODELAY and SO_KEEPALIVE are set on the listener where connections inherit
 // them, and on connections that were there before.
@@ -131,8 +111,7 @@
 // report no more before the rest is. So a silent client costs the system calls accept4,
 // epoll_ctl, twice, and close, and one that sends byte by byte costs little more. A client
 // that does not speak TLS is told so by the loop itself. The loop leaves to crypto/tls whatever
-// else is strange. Only a loop that polls by itself can watch (see Polling): elsewhere, a
-// goroutine begins at once.
+// else is strange. On kqueue systems a goroutine begins at once.
 //
 // On the loop the tls.Conn is the same, and what lies under it is memory: the loop feeds
 // it with what gnet has read, takes the plain text out, and writes what it has sealed to
@@ -189,8 +168,8 @@
 //
 // With a journal, replies that depend on a change wait until the journal is
 // committed that far; the client's next commands wait with them, and other clients
-// do not. The first connection of a round that has to wait rings the bell, and one
-// Flush then serves all that have come since.
+// do not. The first connection of a round that has to wait wakes the loop, and one
+// Flush, after the next poll, serves all that have come since.
 //
 // When the journal fails, replies that wait for it are dropped, and their
 // connections end without a word: whether what the replies tell has happened, only
@@ -230,10 +209,8 @@
 // in them. An idle connection has none. It costs less than 230 bytes here, with what
 // the engine keeps, and about 300 in gnet.
 //
-// Stopping gnet from reading needs the descriptor of gnet's poller, which is
-// taken from its unexported fields and proven to be the right one when the server
-// starts. Where that fails, or with the build tag poll_opt, reading goes on, and
-// a client that has sent 4 MiB too far ahead is closed.
+// Where gnet reads on to the end of the input all the same, as it does with kqueue, a client
+// that has sent 4 MiB too far ahead is closed.
 //
 // Past Config.MaxOutput a client is closed. Because executing stops long before,
 // only a single reply that is bigger can get there.

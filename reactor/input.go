@@ -13,9 +13,8 @@ const (
 	// reads more are kept.
 	keepInput = 64 << 10
 
-	// inputCap is how much input may wait where reading cannot be paused, or
-	// where gnet reads on to the end of the input all the same, as it does with
-	// kqueue. A client that sends more is closed.
+	// inputCap is how much input may wait where gnet reads on to the end of the input
+	// although reading is paused, as it does with kqueue. A client that sends more is closed.
 	inputCap = 4 << 20
 )
 

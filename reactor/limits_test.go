@@ -5,8 +5,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-
-	"trellis/codec"
 )
 
 // A client that sends without end and reads nothing costs bounded memory, and
@@ -140,18 +138,4 @@ func TestSmallPendingInputTakesASmallBuffer(t *testing.T) {
 		t.Fatalf("%d bytes", len(b.B))
 	}
 	release(b)
-}
-
-func TestGnetKeepsNoAddressesOfAConnection(t *testing.T) {
-	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
-		kept := make(chan string, 1)
-		ts := serve(t, network, 1, hooks{command: func(c *conn, _ *codec.Command) {
-			kept <- fmt.Sprint(c.gc.LocalAddr(), c.gc.RemoteAddr())
-		}})
-		ts.dial().do("list-tube-used\r\n", "USING default\r\n")
-		if got, want := <-kept, "<nil> <nil>"; got != want {
-			t.Errorf("addresses: %s, want %s", got, want)
-		}
-	})
 }

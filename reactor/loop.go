@@ -4,12 +4,9 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"github.com/panjf2000/gnet/v2"
-
 	"trellis/codec"
 	"trellis/engine"
-	"trellis/reactor/internal/adopt"
-	"trellis/reactor/internal/gnetpoll"
+	"trellis/reactor/internal/gnetloop"
 )
 
 // loop is the reactor's side of one of gnet's event loops. It is the engine's
@@ -17,13 +14,9 @@ import (
 // loop's goroutine.
 type loop struct {
 	server  *Server
-	el      gnet.EventLoop
-	engine  *engine.Loop
-	poller  gnetpoll.Poller // does not change
-	bell    *bell           // does not change
-	alarm   *alarm          // does not change
-	polling polling         // unless gnet polls
-	adopt   adopt.Loop      // does not change
+	gnet    *gnetloop.Loop // does not change
+	engine  *engine.Loop   // does not change once the loop runs
+	alarm   *alarm         // does not change
 	counts  counts
 	latency latency
 	members atomic.Int64 // connections that it has, or is about to have; written by anybody
@@ -38,7 +31,7 @@ type loop struct {
 	cmd    codec.Command
 
 	// What serve does.
-	round     uint32   // the number of the round; see reported
+	round     uint32   // the number of the round
 	run       runQueue // connections that can go on
 	commits   commits
 	backlogs  []*backlog // unused
@@ -47,12 +40,12 @@ type loop struct {
 	revoked   []*conn     // whose clients may do nothing any more
 	nextLook  engine.Time // when the alarm was asked to go off for a deadline
 
-	granted map[*conn]*engine.Grant // clients that are known; nil without access control
+	granted   map[*conn]*engine.Grant // clients that are known; nil without access control
+	acceptors map[int32]*acceptor     // those whose listeners are watched, by the number under which they are
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
 	behind    bool  // serve has left something that is not the engine's
-	dealing   *conn // the one that gnet has reported, and closes if the callback returns gnet.Close
 	held      bool  // nothing is executed for now: see Server.Hold
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
@@ -63,32 +56,23 @@ type loop struct {
 }
 
 // newLoop returns a loop that the engine does not know yet.
-func newLoop(s *Server, el gnet.EventLoop) (*loop, error) {
+func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 	if hook := s.hooks.loop; hook != nil {
 		if err := hook(); err != nil {
 			return nil, err
 		}
 	}
-	b, err := newBell()
-	if err != nil {
-		return nil, err
-	}
-	l := &loop{server: s, el: el, bell: b, round: 1, nextLook: engine.MaxTime}
-	b.loop = l
+	l := &loop{server: s, gnet: g, nextLook: engine.MaxTime, acceptors: make(map[int32]*acceptor)}
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
 		l.greeters.init(&s.cfg)
 	}
-	l.alarm = newAlarm(b.ring, s.cfg.Now)
+	l.alarm = newAlarm(g.Wake, s.cfg.Now)
 	return l, nil
 }
 
-// enterEngine makes the loop known to the engine. It is called on the loop's goroutine: the
-// engine may have the bell rung at once, and whoever answers that needs l.engine.
-func (l *loop) enterEngine() { l.engine = l.server.cfg.Engine.NewLoop(l) }
-
 // Wake implements engine.Waker. Any goroutine may call it.
-func (l *loop) Wake() { l.bell.ring() }
+func (l *loop) Wake() { l.gnet.Wake() }
 
 // Alarm implements engine.Waker. Any goroutine may call it.
 func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
@@ -97,14 +81,14 @@ func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
 // without cause. Any goroutine may call it.
 func (l *loop) leaveWritable(c *conn) {
 	l.writable.leave(c)
-	l.bell.ring()
+	l.gnet.Wake()
 }
 
 // call has the loop call f soon, or never if the loop is being ended: who waits for f keeps
 // it from that (see Server.beginHold). Any goroutine may call it.
 func (l *loop) call(f func(*loop)) {
 	l.calls.leave(f)
-	l.bell.ring()
+	l.gnet.Wake()
 }
 
 // takeMail takes what others have left, and makes the calls.
@@ -124,7 +108,7 @@ func (l *loop) prepareToStop() {
 	// deadlines.
 	var left []*conn
 	for _, d := range l.deadlines {
-		if d.conn.gc == nil {
+		if !d.conn.inGnet {
 			left = append(left, d.conn)
 		}
 	}
@@ -142,7 +126,7 @@ func (l *loop) recovered() {
 	if r == nil {
 		return
 	}
-	l.bell.ring() // whoever comes behind is served after the next poll
+	l.gnet.Wake() // whoever comes behind is served after the next poll
 	s := l.server
 	c := l.executing
 	stack := string(debug.Stack())

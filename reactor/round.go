@@ -25,17 +25,23 @@ const (
 // bytesSteps is what it takes to copy n bytes.
 func bytesSteps(n int) int { return n >> 10 }
 
-// reported notes that gnet has reported a connection, or the bell. last is the round
-// in which it did so before. A poll reports each at most once: what comes for the
-// second time in a round shows that there has been a poll, and a new round begins.
-// (Where gnet reads a connection to its end at once, as it does on kqueue systems,
-// rounds are shorter.)
-func (l *loop) reported(last *uint32) {
-	if *last == l.round {
-		l.newRound()
+// Round implements gnetloop.Handler.
+func (l *loop) Round(woken bool) {
+	l.newRound()
+	if woken {
+		l.wake()
 	}
-	*last = l.round
-	l.engine.Spend(connSteps)
+}
+
+// Reported implements gnetloop.Handler. The numbers of listeners are negative, those of TLS
+// handshakes are not.
+func (l *loop) Reported(number int32, input, ended bool) {
+	if number >= 0 {
+		l.engine.Spend(connSteps)
+		l.server.handshakes.reported(number, ended)
+	} else if a := l.acceptors[number]; a != nil { // otherwise it is watched no longer
+		a.reported(input)
+	}
 }
 
 func (l *loop) newRound() {
@@ -46,14 +52,8 @@ func (l *loop) newRound() {
 	l.engine.Refill()
 }
 
-// polled is called when gnet has reported the bell, as only a poll can.
-func (l *loop) polled() {
-	l.reported(&l.bell.round)
-	l.answerBell()
-}
-
-// answerBell does what the bell was rung for.
-func (l *loop) answerBell() {
+// wake does what the loop was woken for.
+func (l *loop) wake() {
 	defer l.recovered()
 	l.takeMail()
 	now := l.server.cfg.Now()
@@ -109,7 +109,7 @@ func (l *loop) serve(now engine.Time) {
 	}
 	if l.left(now) {
 		l.behind = true
-		l.bell.ring()
+		l.gnet.Wake()
 	}
 	l.askForDeadline()
 }

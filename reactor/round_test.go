@@ -257,35 +257,3 @@ func TestALoopWithNothingToDoDoesNothing(t *testing.T) {
 		return m.rounds.Load() == before
 	})
 }
-
-// A poll that reports connections and the bell begins one round, in whatever order they
-// come: with two, others would wait for twice as much.
-func TestAPollBeginsAtMostOneRound(t *testing.T) {
-	t.Parallel()
-	c, _ := lone(t)
-	l := c.loop
-	conn := func() { l.reported(&c.round) }
-	for name, polls := range map[string][][]func(){
-		"a connection":                   {{conn}, {conn}},
-		"the bell":                       {{l.polled}, {l.polled}},
-		"a connection, then the bell":    {{conn, l.polled}, {conn, l.polled}},
-		"the bell, then a connection":    {{l.polled, conn}, {l.polled, conn}},
-		"now in this order, now in that": {{conn, l.polled}, {l.polled, conn}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first := l.round
-			for n := range 100 {
-				before := l.round
-				for _, report := range polls[n%2] {
-					report()
-				}
-				if l.round > before+1 {
-					t.Fatalf("poll %d began %d rounds", n, l.round-before)
-				}
-			}
-			if n := l.round - first; n < 99 {
-				t.Errorf("there were %d rounds in 100 polls", n)
-			}
-		})
-	}
-}

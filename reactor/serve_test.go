@@ -253,16 +253,6 @@ func TestAcceptedTCPConnectionsHaveKeepAliveAndNoDelay(t *testing.T) {
 	}
 }
 
-func TestReadingCanBePaused(t *testing.T) {
-	t.Parallel()
-	ts := serve(t, "tcp", 2, hooks{})
-	for i, l := range ts.loops {
-		if !l.poller.Works() {
-			t.Errorf("loop %d cannot pause", i)
-		}
-	}
-}
-
 func TestAnIdleConnectionIsSmall(t *testing.T) {
 	t.Parallel()
 	if n := unsafe.Sizeof(conn{}); n > 224 {

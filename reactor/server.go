@@ -11,10 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
-
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/gnetloop"
 	"trellis/reactor/throttle"
 )
 
@@ -73,12 +72,11 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	hooks   hooks
-	client  *gnet.Client
 	watch   *watcher
 	extraFD extraFD // for connections that outlive gnet's descriptor
 
-	loops []*loop
-	byEL  map[gnet.EventLoop]*loop // does not change after New
+	gnet  []*gnetloop.Loop
+	loops []*loop // one for each of gnet; does not change after New
 
 	aborting  atomic.Bool   // nothing is executed or sent any more
 	aborted   chan struct{} // closed when aborting begins
@@ -122,7 +120,7 @@ type hooks struct {
 	acceptPause time.Duration                     // instead of minAcceptPause
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
 	loop        func() error                      // before a loop is made: its error is that of making it
-	ungated     bool                              // gnet's poller cannot watch listeners
+	unwatched   bool                              // handshakes wait in a goroutine for their clients to begin
 }
 
 // New starts a server's event loops. It serves nobody until [Server.Serve] is
@@ -170,7 +168,6 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		cfg:     cfg,
 		log:     cfg.Log,
 		hooks:   h,
-		byEL:    make(map[gnet.EventLoop]*loop),
 		aborted: make(chan struct{}),
 		done:    make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -184,25 +181,34 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	s.extraFD.from = s.watch.poll.FD()
 	s.extraFD.hold() // tried again whenever it is needed
-	s.client, err = gnet.NewClient(&handler{server: s},
-		gnet.WithNumEventLoop(cfg.Loops),
-		gnet.WithReadBufferCap(readSize),
-		gnet.WithLogger(gnetLog{s}),
-	)
-	if err == nil {
-		err = s.client.Start()
-	}
-	if err != nil {
-		s.watch.close()
-		s.extraFD.release()
+	if err := s.startLoops(); err != nil {
+		s.endLoops()
 		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
 	}
-	if err = s.findLoops(cfg.Loops); err != nil {
-		s.endLoops()
-		return nil, fmt.Errorf("reactor: finding the event loops: %w", err)
-	}
-	s.onLoops((*loop).prepareToPoll)
 	return s, nil
+}
+
+func (s *Server) startLoops() (err error) {
+	s.gnet, err = gnetloop.Start(gnetloop.Config{Loops: s.cfg.Loops, ReadSize: readSize, Log: s.log, Fatal: s.die})
+	if err != nil {
+		return err
+	}
+	for _, g := range s.gnet {
+		l, err := newLoop(s, g)
+		if err != nil {
+			return err
+		}
+		s.loops = append(s.loops, l)
+	}
+	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
+	// the server can no longer fail to start.
+	for _, l := range s.loops {
+		l.engine = s.cfg.Engine.NewLoop(l)
+		if err := l.gnet.Run(l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Shutdown ends a Hold, stops accepting and closes the listeners, sends what clients are
@@ -282,15 +288,11 @@ func (s *Server) stop() {
 
 // endLoops ends gnet's loops, and frees what the server has.
 func (s *Server) endLoops() {
-	for _, l := range s.loops {
-		l.bell.silence()
-	}
-	if err := s.client.Stop(); err != nil {
+	if err := gnetloop.Stop(s.gnet); err != nil {
 		s.log.Error("stopping the event loops", "error", err)
 	}
 	for _, l := range s.loops {
 		l.alarm.stop()
-		l.bell.close()
 	}
 	s.watch.close()
 	s.extraFD.release()

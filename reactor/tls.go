@@ -119,7 +119,8 @@ func (t *tlsConn) received(now engine.Time, p []byte) {
 	case err == io.EOF:
 		// gnet would read on behind a close_notify: the connection goes on without it,
 		// as a plain one does after its end.
-		t.gc = nil
+		t.inGnet = false
+		t.loop.gnet.Close(int(t.fd))
 		t.halfClosed(now)
 		t.outlive(now)
 	default:

@@ -21,6 +21,14 @@ import (
 	"trellis/reactor/tlstest"
 )
 
+// watchedOrNot runs a test with each of the ways in which the server learns that a client begins
+// its handshake.
+func watchedOrNot(t *testing.T, f func(t *testing.T, unwatched bool)) {
+	for name, unwatched := range map[string]bool{"a loop waits": false, "a goroutine waits": true} {
+		t.Run(name, func(t *testing.T) { f(t, unwatched) })
+	}
+}
+
 // mutualTLS is the configuration of a server that wants certificates of its clients.
 func mutualTLS() *tls.Config {
 	config := serverTLS()
@@ -524,8 +532,8 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	acceptors(t, func(t *testing.T, ungated bool) {
-		ts := serve(t, "tcp", 2, hooks{ungated: ungated})
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serve(t, "tcp", 2, hooks{unwatched: unwatched})
 		addr := ts.serveTLS(serverTLS())
 		for _, part := range []int{0, 1, len(hello) / 2, len(hello)} {
 			connectAll(t, addr, 5, hello[:part])
@@ -546,8 +554,8 @@ func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 func TestAbortEndsHandshakesWhereverTheyAre(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	acceptors(t, func(t *testing.T, ungated bool) {
-		ts := serve(t, "tcp", 2, hooks{ungated: ungated})
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serve(t, "tcp", 2, hooks{unwatched: unwatched})
 		addr := ts.serveTLS(serverTLS())
 		parts := []int{0, 1, len(hello) / 2, len(hello)}
 		for _, part := range parts {
@@ -567,8 +575,8 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 	hello := helloOf(t)
 	for name, first := range map[string][]byte{"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello} {
 		t.Run(name, func(t *testing.T) {
-			acceptors(t, func(t *testing.T, ungated bool) {
-				ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, ungated: ungated})
+			watchedOrNot(t, func(t *testing.T, unwatched bool) {
+				ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, unwatched: unwatched})
 				addr := ts.serveTLS(serverTLS())
 				c, err := net.Dial("tcp", addr.String())
 				if err != nil {
@@ -596,8 +604,8 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	acceptors(t, func(t *testing.T, ungated bool) {
-		ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, ungated: ungated})
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, unwatched: unwatched})
 		ts.setTokens(0)
 		addr := ts.serveTLS(serverTLS())
 		var ended uint64
@@ -635,8 +643,8 @@ func TestACrowdOfHandshakesLeavesHalfOfTheProcessorsWhateverGOMAXPROCSIs(t *test
 // A good client is the newest, as it sends its hello at once.
 func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 	t.Parallel()
-	acceptors(t, func(t *testing.T, ungated bool) {
-		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, ungated: ungated}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, unwatched: unwatched}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
 		addr := ts.serveTLS(serverTLS())
 		const most, more = 80 / 4, 15
 		var conns []net.Conn
@@ -672,8 +680,8 @@ func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 func TestAClientThatClosesWhileItIsSilentIsForgottenAtOnce(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	acceptors(t, func(t *testing.T, ungated bool) {
-		ts := serve(t, "tcp", 1, hooks{handshake: time.Hour, ungated: ungated})
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serve(t, "tcp", 1, hooks{handshake: time.Hour, unwatched: unwatched})
 		addr := ts.serveTLS(serverTLS())
 		n := uint64(0)
 		for name, end := range map[string]func(c *net.TCPConn) error{
@@ -717,8 +725,8 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 		"a record of no kind": {[]string{"\x17\x03\x03\x00\x05hello"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			acceptors(t, func(t *testing.T, ungated bool) {
-				ts := serve(t, "tcp", 1, hooks{ungated: ungated, alert: time.Hour})
+			watchedOrNot(t, func(t *testing.T, unwatched bool) {
+				ts := serve(t, "tcp", 1, hooks{unwatched: unwatched, alert: time.Hour})
 				addr := ts.serveTLS(serverTLS())
 				nc, err := net.Dial("tcp", addr.String())
 				if err != nil {
@@ -756,8 +764,8 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 
 func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
 	t.Parallel()
-	acceptors(t, func(t *testing.T, ungated bool) {
-		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, ungated: ungated}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, unwatched: unwatched}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
 		addr := ts.serveTLS(serverTLS())
 		const n = 60 // of which a third are given up for others
 		connectAll(t, addr, n, []byte("stats\r\n"))

@@ -1,7 +1,6 @@
 package reactor
 
 import (
-	gio "github.com/panjf2000/gnet/v2/pkg/io"
 	"golang.org/x/sys/unix"
 
 	"trellis/engine"
@@ -126,7 +125,7 @@ func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
 		return c.write(pieces[0])
 	}
 	for {
-		n, err := gio.Writev(int(c.fd), pieces)
+		n, err := writevFD(int(c.fd), pieces)
 		if err != unix.EINTR {
 			return c.wrote(n, err)
 		}

@@ -23,3 +23,6 @@ func writeFD(fd int, b []byte) (n int, err error) {
 	}
 	return int(r), nil
 }
+
+// writevFD writes what fd takes at once of pieces.
+func writevFD(fd int, pieces [][]byte) (n int, err error) { return unix.Writev(fd, pieces) }

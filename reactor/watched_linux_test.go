@@ -1,5 +1,3 @@
-//go:build linux && !poll_opt
-
 package reactor
 
 import (

@@ -1,4 +1,4 @@
-//go:build !linux || poll_opt
+//go:build !linux
 
 package reactor
 
@@ -13,3 +13,6 @@ func (h *handshake) endWatch()        {}
 
 func (*watched) addLocked(*handshake)    {}
 func (*watched) removeLocked(*handshake) {}
+
+// reported is not called.
+func (*handshakes) reported(int32, bool) {}

@@ -1,10 +1,9 @@
-//go:build linux && !poll_opt
-
 package reactor
 
 import (
 	"crypto/tls"
 	"io"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -35,12 +34,12 @@ type watch struct {
 // that does not work. It is called on the loop's goroutine.
 func (h *handshake) beginWatch() bool {
 	l := h.by.loop
-	if !l.canPoll() || l.server.hooks.ungated {
+	if l.server.hooks.unwatched {
 		return false
 	}
 	w := &h.watch
-	w.number = l.server.handshakes.watched.last.Add(1)
-	w.on = l.poller.Watch(h.fd, w.number) == nil
+	w.number = l.server.handshakes.watched.last.Add(1) & math.MaxInt32
+	w.on = l.gnet.WatchNews(h.fd, w.number) == nil
 	return w.on
 }
 
@@ -49,7 +48,7 @@ func (h *handshake) beginWatch() bool {
 func (h *handshake) endWatch() {
 	if h.watch.on {
 		h.watch.on = false
-		_ = h.by.loop.poller.Unreport(h.fd)
+		_ = h.by.loop.gnet.Unwatch(h.fd)
 		h.awaitBytes(1)
 	}
 }
@@ -81,7 +80,7 @@ func (ws *watched) removeLocked(h *handshake) {
 
 // reported deals with a watched handshake of which the poller of its loop has reported
 // something.
-func (hs *handshakes) reported(number int32, events uint32) {
+func (hs *handshakes) reported(number int32, ended bool) {
 	hs.mu.Lock()
 	h := hs.watched.byNumber[number]
 	if h == nil {
@@ -90,7 +89,7 @@ func (hs *handshakes) reported(number int32, events uint32) {
 	}
 	// While h is in watched and mu is held, nobody closes the descriptor.
 	if h.list == &hs.told {
-		if h.drain(events) {
+		if h.drain(ended) {
 			hs.leaveLocked(h)
 			hs.mu.Unlock()
 			h.leave(nil)
@@ -99,7 +98,7 @@ func (hs *handshakes) reported(number int32, events uint32) {
 		hs.mu.Unlock()
 		return
 	}
-	first, err := h.look(hs.watched.first[:], events)
+	first, err := h.look(hs.watched.first[:], ended)
 	switch {
 	case err != nil:
 		hs.leaveLocked(h)
@@ -108,7 +107,7 @@ func (hs *handshakes) reported(number int32, events uint32) {
 	case first == noTLS:
 		hs.leaveLocked(h)
 		hs.mu.Unlock()
-		h.refuse(events)
+		h.refuse(ended)
 	case first == whole:
 		hs.watched.removeLocked(h)
 		h.endWatch()
@@ -130,7 +129,7 @@ const (
 
 // look tells what a silent client has sent, and leaves that where it is. Its error is that of
 // a connection that has ended without anything.
-func (h *handshake) look(p []byte, events uint32) (first, error) {
+func (h *handshake) look(p []byte, ended bool) (first, error) {
 	n, err := receive(h.fd, p, unix.MSG_PEEK)
 	switch {
 	case err == unix.EAGAIN:
@@ -147,15 +146,12 @@ func (h *handshake) look(p []byte, events uint32) (first, error) {
 	if n == len(p) && n < want {
 		n, _ = unix.IoctlGetInt(h.fd, unix.TIOCINQ) // which is 0 when it fails
 	}
-	if n >= want || want == h.watch.bytes || events&inputEnd != 0 {
+	if n >= want || want == h.watch.bytes || ended {
 		return whole, nil
 	}
 	h.awaitBytes(want)
 	return partial, nil
 }
-
-// inputEnd are the events that a descriptor has when no more input comes.
-const inputEnd = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 
 // receive reads what there is to be read. With MSG_PEEK it leaves it there.
 func receive(fd int, p []byte, flags int) (int, error) {
@@ -207,14 +203,14 @@ var errNoTLS = tls.RecordHeaderError{Msg: "first record does not look like a TLS
 
 // refuse tells a client that it does not speak TLS, as explain does, but without a goroutine.
 // h is in no list, and does not count as pending until it is told.
-func (h *handshake) refuse(events uint32) {
+func (h *handshake) refuse(ended bool) {
 	hs := &h.by.server.handshakes
 	h.end(errNoTLS)
 	h.awaitBytes(1)
 	h.left = alertInput
 	_, _ = unix.Write(h.fd, noTLSAlert) // a new connection has room for it
 	_ = unix.Shutdown(h.fd, unix.SHUT_WR)
-	ended := h.drain(events)
+	ended = h.drain(ended)
 	hs.mu.Lock()
 	h.list = &hs.told
 	if ended || hs.over {
@@ -229,7 +225,7 @@ func (h *handshake) refuse(events uint32) {
 
 // drain throws away what a client has sent that was told. It reports whether the connection is
 // to be closed: after the end, or when the client sends too much.
-func (h *handshake) drain(events uint32) (ended bool) {
+func (h *handshake) drain(inputEnded bool) (ended bool) {
 	var p [8 << 10]byte
 	n, err := receive(h.fd, p[:], 0)
 	if err == unix.EAGAIN {
@@ -239,8 +235,8 @@ func (h *handshake) drain(events uint32) (ended bool) {
 	switch {
 	case err != nil, n == 0, h.left <= 0:
 		return true
-	case n < len(p) && events&inputEnd == 0:
+	case n < len(p) && !inputEnded:
 		return false // what comes now is reported
 	}
-	return h.by.loop.poller.Rewatch(h.fd, h.watch.number) != nil
+	return h.by.loop.gnet.WatchAgain(h.fd, h.watch.number) != nil
 }

@@ -1,0 +1,111 @@
+package gnetloop
+
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What gnet calls the descriptors of its poller.
+const (
+	pollerField = "fd"
+	wakeField   = "efd" // of an eventfd, whose reports are edge-triggered, so that nobody has to read it
+)
+
+type event = unix.EpollEvent
+
+// watched is nothing here: a report has the number under which a descriptor is watched.
+type watched struct{}
+
+// byNumber is the descriptor in reports of what is watched. The number is in their field Pad.
+const byNumber = -1
+
+//go:linkname processIO github.com/panjf2000/gnet/v2.(*conn).processIO
+func processIO(c unsafe.Pointer, fd int, events uint32, flags uint16) error
+
+// poll fills events with what there is to report. It waits until there is something, or does
+// not; there may be nothing even so. The runtime is told only of a call that may block.
+func (l *Loop) poll(wait bool) (n int, err error) {
+	var r uintptr
+	var errno unix.Errno
+	fd, events := uintptr(l.poller), uintptr(unsafe.Pointer(&l.events[0]))
+	if wait {
+		r, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, fd, events, maxReports, ^uintptr(0), 0, 0)
+	} else {
+		r, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, events, maxReports, 0, 0, 0)
+	}
+	switch errno {
+	case 0:
+		return int(r), nil
+	case unix.EINTR:
+		return 0, nil
+	}
+	return 0, errno
+}
+
+// report deals with a report. One of a descriptor that is not known here is that of wakeFD.
+func (l *Loop) report(ev *event) {
+	const (
+		input = unix.EPOLLIN | unix.EPOLLPRI
+		ended = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+	)
+	if ev.Fd == byNumber {
+		l.handler.Reported(ev.Pad, ev.Events&input != 0, ev.Events&ended != 0)
+	} else if gc := l.conns[ev.Fd]; gc != nil {
+		// What goes wrong with a connection ends it, of which OnClose tells.
+		_ = processIO(pointer(gc), int(ev.Fd), ev.Events, 0)
+	}
+}
+
+// interrupt makes a poll that waits return.
+func (l *Loop) interrupt() error {
+	one := [8]byte{0: 1, 7: 1} // a number in any byte order
+	for {
+		switch _, err := unix.Write(l.wakeFD, one[:]); err {
+		case unix.EINTR:
+		case unix.EAGAIN: // the counter is full
+			_, _ = unix.Read(l.wakeFD, one[:])
+		default:
+			return err
+		}
+	}
+}
+
+// Pause stops reading from a connection. The peer's end of sending is still noticed: gnet then
+// takes the connection for ended without reading what is left.
+func (l *Loop) Pause(fd int) error {
+	return l.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLRDHUP})
+}
+
+// Resume undoes Pause. The events are those that gnet registers for.
+func (l *Loop) Resume(fd int) error {
+	return l.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN | unix.EPOLLPRI})
+}
+
+// Watch has the loop report a descriptor that is none of its connections, for as long as it has
+// input. Several may have the same number.
+func (l *Loop) Watch(fd int, number int32) error {
+	return l.control(unix.EPOLL_CTL_ADD, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: unix.EPOLLIN})
+}
+
+// WatchNews is Watch for reports of input each time when more has come, and of the end.
+func (l *Loop) WatchNews(fd int, number int32) error {
+	return l.watchNews(unix.EPOLL_CTL_ADD, fd, number)
+}
+
+// WatchAgain has a descriptor of WatchNews reported once more if it has input that was reported before.
+func (l *Loop) WatchAgain(fd int, number int32) error {
+	return l.watchNews(unix.EPOLL_CTL_MOD, fd, number)
+}
+
+func (l *Loop) watchNews(op, fd int, number int32) error {
+	const events = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
+	return l.control(op, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: events})
+}
+
+// Unwatch undoes Watch and WatchNews. Any goroutine may call it.
+func (l *Loop) Unwatch(fd int) error { return unix.EpollCtl(l.poller, unix.EPOLL_CTL_DEL, fd, nil) }
+
+func (l *Loop) control(op, fd int, ev unix.EpollEvent) error {
+	return unix.EpollCtl(l.poller, op, fd, &ev)
+}
