@@ -257,40 +257,6 @@ func TestADescriptorThatThePollerRefusesIsClosed(t *testing.T) {
 	})
 }
 
-func TestALoopThatIsAwakeIsNotInterrupted(t *testing.T) {
-	t.Parallel()
-	fds := pair(t)
-	defer unix.Close(fds[1])
-	written := func() bool {
-		n, _ := unix.Read(fds[1], make([]byte, 8))
-		return n > 0
-	}
-	l := &Loop{wakeFD: fds[0], waker: waker{open: true}}
-	l.waker.awake.Store(true)
-	l.Wake()
-	if written() {
-		t.Error("a loop that is awake was interrupted")
-	}
-	if l.waker.mayRest() {
-		t.Error("it goes to sleep although it was woken")
-	}
-	l.waker.woken.Store(false)
-	if !l.waker.mayRest() {
-		t.Error("it does not go to sleep although it was not woken")
-	}
-	l.Wake()
-	l.Wake()
-	if !written() || written() {
-		t.Error("a loop that sleeps was not interrupted, or more than once")
-	}
-	l.waker.woken.Store(false)
-	l.waker.close()
-	l.Wake()
-	if written() {
-		t.Error("a loop that has ended was interrupted")
-	}
-}
-
 func TestLoopsThatWereNotRunCanBeStopped(t *testing.T) {
 	t.Parallel()
 	loops, err := Start(Config{Loops: 3, ReadSize: 4096, Log: slog.New(slog.DiscardHandler)})
@@ -335,6 +301,7 @@ func TestFieldsThatAreNotThereAreNotFound(t *testing.T) {
 	t.Parallel()
 	type poller struct{ fd any }
 	type loop struct{ poller *poller }
+	_ = poller{}.fd
 	for _, names := range [][]string{{"poller", "fd"}, {"poller", "efd"}, {"fd"}, {"poller", "fd", "fd"}} {
 		if fd, err := descriptor(reflect.ValueOf(&loop{&poller{}}), names...); err == nil {
 			t.Errorf("%v is %d", names, fd)

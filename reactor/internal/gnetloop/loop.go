@@ -50,8 +50,7 @@ type Loop struct {
 	client *gnet.Client
 	el     gnet.EventLoop
 	ptr    unsafe.Pointer // el, as gnet's functions want it
-	poller int            // the descriptor of gnet's epoll or kqueue
-	wakeFD int            // where the poller is interrupted
+	poller poller
 	fatal  func(why string, attrs ...any)
 
 	waker  waker
@@ -64,7 +63,6 @@ type Loop struct {
 	conns    map[int32]gnet.Conn // by descriptor
 	adopting Conn                // between Adopt and gnet's OnOpen
 	closing  []gnet.Conn         // to be closed at the end of the round
-	watched  watched
 }
 
 // Run has the loop's goroutine serve its connections until Stop. Any goroutine may call it,
@@ -107,13 +105,13 @@ func (l *Loop) wait() (n int, err error) {
 	}
 	// While there is much to do, there is more when that is done.
 	if l.found > 1 || l.waker.woken.Load() {
-		if l.found, err = l.poll(false); l.found > 0 || err != nil {
+		if l.found, err = l.poller.poll(l.events, false); l.found > 0 || err != nil {
 			return l.found, err
 		}
 	}
 	l.found = 0 // Wake may be called just now, and what was reported is old
 	if l.waker.mayRest() {
-		l.found, err = l.poll(true)
+		l.found, err = l.poller.poll(l.events, true)
 	}
 	l.waker.awake.Store(true)
 	return l.found, err

@@ -3,33 +3,37 @@
 package gnetloop
 
 import (
+	"reflect"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// What gnet calls the descriptor of its poller, which it interrupts by an event of its own.
-const (
-	pollerField = "fd"
-	wakeField   = "fd"
-)
+// poller is gnet's.
+type poller struct {
+	fd      int             // of the kqueue
+	watched map[int32]int32 // the number of each descriptor that is watched
+}
+
+func (p *poller) find(el reflect.Value) (err error) {
+	p.fd, err = descriptor(el, "poller", "fd")
+	p.watched = make(map[int32]int32)
+	return err
+}
 
 type event = unix.Kevent_t
-
-// watched is what is watched: the number of each descriptor.
-type watched map[int32]int32
 
 //go:linkname processIO github.com/panjf2000/gnet/v2.(*conn).processIO
 func processIO(c unsafe.Pointer, fd int, filter int16, flags uint16) error
 
 // poll fills events with what there is to report. It waits until there is something, or does
 // not; there may be nothing even so.
-func (l *Loop) poll(wait bool) (n int, err error) {
+func (p *poller) poll(events []event, wait bool) (n int, err error) {
 	timeout := new(unix.Timespec)
 	if wait {
 		timeout = nil
 	}
-	if n, err = unix.Kevent(l.poller, nil, l.events, timeout); err == unix.EINTR {
+	if n, err = unix.Kevent(p.fd, nil, events, timeout); err == unix.EINTR {
 		return 0, nil
 	}
 	return n, err
@@ -44,15 +48,15 @@ func (l *Loop) report(ev *event) {
 	if gc := l.conns[fd]; gc != nil {
 		// What goes wrong with a connection ends it, of which OnClose tells.
 		_ = processIO(pointer(gc), int(fd), ev.Filter, ev.Flags)
-	} else if number, ok := l.watched[fd]; ok {
+	} else if number, ok := l.poller.watched[fd]; ok {
 		l.handler.Reported(number, true, ev.Flags&unix.EV_EOF != 0)
 	}
 }
 
-// interrupt makes a poll that waits return.
-func (l *Loop) interrupt() error {
+// interrupt makes a poll that waits return, by gnet's event for that.
+func (p *poller) interrupt() error {
 	for {
-		_, err := unix.Kevent(l.wakeFD, []unix.Kevent_t{{Filter: unix.EVFILT_USER, Fflags: unix.NOTE_TRIGGER}}, nil, nil)
+		_, err := unix.Kevent(p.fd, []unix.Kevent_t{{Filter: unix.EVFILT_USER, Fflags: unix.NOTE_TRIGGER}}, nil, nil)
 		if err != unix.EINTR {
 			return err
 		}
@@ -61,30 +65,27 @@ func (l *Loop) interrupt() error {
 
 // Pause stops reading from a connection. The peer's end of sending goes unnoticed until reading
 // goes on.
-func (l *Loop) Pause(fd int) error { return l.control(fd, unix.EV_DISABLE) }
+func (l *Loop) Pause(fd int) error { return l.poller.control(fd, unix.EV_DISABLE) }
 
 // Resume undoes Pause.
-func (l *Loop) Resume(fd int) error { return l.control(fd, unix.EV_ENABLE) }
+func (l *Loop) Resume(fd int) error { return l.poller.control(fd, unix.EV_ENABLE) }
 
 // Watch has the loop report a descriptor that is none of its connections, for as long as it has
 // input. Several may have the same number.
 func (l *Loop) Watch(fd int, number int32) error {
-	if l.watched == nil {
-		l.watched = make(watched)
-	}
-	l.watched[int32(fd)] = number
-	return l.control(fd, unix.EV_ADD)
+	l.poller.watched[int32(fd)] = number
+	return l.poller.control(fd, unix.EV_ADD)
 }
 
 // Unwatch undoes Watch.
 func (l *Loop) Unwatch(fd int) error {
-	delete(l.watched, int32(fd))
-	return l.control(fd, unix.EV_DELETE)
+	delete(l.poller.watched, int32(fd))
+	return l.poller.control(fd, unix.EV_DELETE)
 }
 
-func (l *Loop) control(fd, flags int) error {
+func (p *poller) control(fd, flags int) error {
 	ev := make([]unix.Kevent_t, 1)
 	unix.SetKevent(&ev[0], fd, unix.EVFILT_READ, flags)
-	_, err := unix.Kevent(l.poller, ev, nil, nil)
+	_, err := unix.Kevent(p.fd, ev, nil, nil)
 	return err
 }

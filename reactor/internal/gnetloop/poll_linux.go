@@ -1,21 +1,26 @@
 package gnetloop
 
 import (
+	"reflect"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// What gnet calls the descriptors of its poller.
-const (
-	pollerField = "fd"
-	wakeField   = "efd" // of an eventfd, whose reports are edge-triggered, so that nobody has to read it
-)
+// poller is gnet's.
+type poller struct {
+	fd     int // of the epoll instance
+	wakeFD int // an eventfd, whose reports are edge-triggered, so that nobody has to read it
+}
+
+func (p *poller) find(el reflect.Value) (err error) {
+	if p.fd, err = descriptor(el, "poller", "fd"); err == nil {
+		p.wakeFD, err = descriptor(el, "poller", "efd")
+	}
+	return err
+}
 
 type event = unix.EpollEvent
-
-// watched is nothing here: a report has the number under which a descriptor is watched.
-type watched struct{}
 
 // byNumber is the descriptor in reports of what is watched. The number is in their field Pad.
 const byNumber = -1
@@ -25,14 +30,14 @@ func processIO(c unsafe.Pointer, fd int, events uint32, flags uint16) error
 
 // poll fills events with what there is to report. It waits until there is something, or does
 // not; there may be nothing even so. The runtime is told only of a call that may block.
-func (l *Loop) poll(wait bool) (n int, err error) {
+func (p *poller) poll(events []event, wait bool) (n int, err error) {
 	var r uintptr
 	var errno unix.Errno
-	fd, events := uintptr(l.poller), uintptr(unsafe.Pointer(&l.events[0]))
+	fd, to := uintptr(p.fd), uintptr(unsafe.Pointer(&events[0]))
 	if wait {
-		r, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, fd, events, maxReports, ^uintptr(0), 0, 0)
+		r, _, errno = unix.Syscall6(unix.SYS_EPOLL_PWAIT, fd, to, uintptr(len(events)), ^uintptr(0), 0, 0)
 	} else {
-		r, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, events, maxReports, 0, 0, 0)
+		r, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, fd, to, uintptr(len(events)), 0, 0, 0)
 	}
 	switch errno {
 	case 0:
@@ -43,7 +48,7 @@ func (l *Loop) poll(wait bool) (n int, err error) {
 	return 0, errno
 }
 
-// report deals with a report. One of a descriptor that is not known here is that of wakeFD.
+// report deals with a report. One of a descriptor that is not known here is that of the poller's wakeFD.
 func (l *Loop) report(ev *event) {
 	const (
 		input = unix.EPOLLIN | unix.EPOLLPRI
@@ -58,13 +63,13 @@ func (l *Loop) report(ev *event) {
 }
 
 // interrupt makes a poll that waits return.
-func (l *Loop) interrupt() error {
+func (p *poller) interrupt() error {
 	one := [8]byte{0: 1, 7: 1} // a number in any byte order
 	for {
-		switch _, err := unix.Write(l.wakeFD, one[:]); err {
+		switch _, err := unix.Write(p.wakeFD, one[:]); err {
 		case unix.EINTR:
 		case unix.EAGAIN: // the counter is full
-			_, _ = unix.Read(l.wakeFD, one[:])
+			_, _ = unix.Read(p.wakeFD, one[:])
 		default:
 			return err
 		}
@@ -74,18 +79,18 @@ func (l *Loop) interrupt() error {
 // Pause stops reading from a connection. The peer's end of sending is still noticed: gnet then
 // takes the connection for ended without reading what is left.
 func (l *Loop) Pause(fd int) error {
-	return l.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLRDHUP})
+	return l.poller.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLRDHUP})
 }
 
 // Resume undoes Pause. The events are those that gnet registers for.
 func (l *Loop) Resume(fd int) error {
-	return l.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN | unix.EPOLLPRI})
+	return l.poller.control(unix.EPOLL_CTL_MOD, fd, unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN | unix.EPOLLPRI})
 }
 
 // Watch has the loop report a descriptor that is none of its connections, for as long as it has
 // input. Several may have the same number.
 func (l *Loop) Watch(fd int, number int32) error {
-	return l.control(unix.EPOLL_CTL_ADD, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: unix.EPOLLIN})
+	return l.poller.control(unix.EPOLL_CTL_ADD, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: unix.EPOLLIN})
 }
 
 // WatchNews is Watch for reports of input each time when more has come, and of the end.
@@ -100,12 +105,12 @@ func (l *Loop) WatchAgain(fd int, number int32) error {
 
 func (l *Loop) watchNews(op, fd int, number int32) error {
 	const events = unix.EPOLLIN | unix.EPOLLRDHUP | unix.EPOLLET
-	return l.control(op, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: events})
+	return l.poller.control(op, fd, unix.EpollEvent{Fd: byNumber, Pad: number, Events: events})
 }
 
 // Unwatch undoes Watch and WatchNews. Any goroutine may call it.
-func (l *Loop) Unwatch(fd int) error { return unix.EpollCtl(l.poller, unix.EPOLL_CTL_DEL, fd, nil) }
+func (l *Loop) Unwatch(fd int) error { return unix.EpollCtl(l.poller.fd, unix.EPOLL_CTL_DEL, fd, nil) }
 
-func (l *Loop) control(op, fd int, ev unix.EpollEvent) error {
-	return unix.EpollCtl(l.poller, op, fd, &ev)
+func (p *poller) control(op, fd int, ev unix.EpollEvent) error {
+	return unix.EpollCtl(p.fd, op, fd, &ev)
 }

@@ -96,10 +96,7 @@ func (l *Loop) find() error {
 		return fmt.Errorf("%v is no list of one event loop", el.Type())
 	}
 	el = el.Index(0)
-	if l.poller, err = descriptor(el, "poller", pollerField); err != nil {
-		return err
-	}
-	if l.wakeFD, err = descriptor(el, "poller", wakeField); err != nil {
+	if err := l.poller.find(el); err != nil {
 		return err
 	}
 	l.ptr = el.UnsafePointer()

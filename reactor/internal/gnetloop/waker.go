@@ -25,7 +25,7 @@ func (l *Loop) Wake() {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if w.open && !w.awake.Load() {
-		if err := l.interrupt(); err != nil {
+		if err := l.poller.interrupt(); err != nil {
 			// Sessions might sleep for ever.
 			l.fatal("an event loop cannot be woken", "error", err)
 		}
