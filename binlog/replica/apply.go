@@ -19,9 +19,9 @@ import (
 	"trellis/binlog/replica/snapshot"
 )
 
-// applier is the goroutine that applies entries that are committed: to the standby, or,
-// in office, by telling the office of its batches' commits. It makes the queue a standby
-// or a server.
+// applier is the goroutine that applies entries that are committed. On a follower it feeds
+// the standby; on the leader, whose queue is ahead of the entries, it tells the Leadership
+// which of its batches are committed. It makes the queue a standby or a server.
 type applier struct {
 	node *Node
 	wake chan struct{}
@@ -35,19 +35,19 @@ type applier struct {
 	waiting atomic.Int64   // what was posted and is not done
 
 	// The goroutine's.
-	at      snapshot.Meta // as of the last entry that was applied
-	standby Standby       // nil while there was no stamp, and in office
-	office  *Office       // that the queue serves in; nil for a standby
-	reader  entry.Reader
-	names   record.Names
-	rec     journal.Record
-	fulls   int
-	untold  int64      // bytes that were applied since raft was woken to hear of it
-	grown   int64      // bytes of entries behind the current snapshot
-	walk    *walk      // the snapshot that is being taken; nil if there is none
-	walking sync.Mutex // held by the goroutine of a walk, also of one that was given up
-	still   bool       // no snapshot may be taken
-	wanted  bool       // a snapshot is to be taken however short the log is
+	at         snapshot.Meta // as of the last entry that was applied
+	standby    Standby       // nil while there was no stamp, and while this node leads
+	leadership *Leadership   // that the queue serves in; nil for a standby
+	reader     entry.Reader
+	names      record.Names
+	rec        journal.Record
+	fulls      int
+	untold     int64      // bytes that were applied since raft was woken to hear of it
+	grown      int64      // bytes of entries behind the current snapshot
+	walk       *walk      // the snapshot that is being taken; nil if there is none
+	walking    sync.Mutex // held by the goroutine of a walk, also of one that was given up
+	still      bool       // no snapshot may be taken
+	wanted     bool       // a snapshot is to be taken however short the log is
 }
 
 func newApplier(n *Node) *applier {
@@ -113,9 +113,9 @@ func (a *applier) run() {
 // end retires the queue of a node that ends.
 func (a *applier) end() {
 	a.voidSnapshot()
-	if a.office != nil {
-		a.office.end()
-		a.node.opts.Queue.Retire(a.office)
+	if a.leadership != nil {
+		a.leadership.end()
+		a.node.opts.Queue.Retire(a.leadership)
 	}
 }
 
@@ -153,7 +153,7 @@ func (a *applier) load() error {
 		a.standby.Strict()
 		a.standby.Stamp(meta.Stamp)
 		a.standby.Decided(meta.Decided)
-		a.node.clock.observe(meta.Stamp, meta.Reign)
+		a.node.clock.observe(meta.Stamp, meta.BatchTerm)
 	}
 	a.at = meta
 	return nil
@@ -164,18 +164,18 @@ func (a *applier) begin(start int64) (err error) {
 	return err
 }
 
-// retire takes the loss of an office. If the queue has served in it, it has executed
+// retire takes the end of a leadership. If the queue has served in it, it has executed
 // what may never be committed, and has to be made anew.
-func (a *applier) retire(o *Office) error {
-	if a.office != o {
+func (a *applier) retire(l *Leadership) error {
+	if a.leadership != l {
 		return nil
 	}
 	a.voidSnapshot()
 	ended := make(chan struct{})
 	go a.node.awaitRetirement(ended)
-	a.node.opts.Queue.Retire(o)
+	a.node.opts.Queue.Retire(l)
 	close(ended)
-	a.office = nil
+	a.leadership = nil
 	was := a.at
 	if err := a.load(); err != nil {
 		return err
@@ -312,24 +312,24 @@ func (a *applier) normal(e *raftpb.Entry) error {
 	if err != nil {
 		return err
 	}
-	if h.Reign != e.GetTerm() && !planted.Has(planted.OldReign) {
-		if a.office != nil && h.Reign == a.office.reign {
-			return diverged("a batch of %v is ignored", a.office)
+	if h.Term != e.GetTerm() && !planted.Has(planted.OldTerm) {
+		if a.leadership != nil && h.Term == a.leadership.term {
+			return diverged("a batch of %v is ignored", a.leadership)
 		}
 		return nil
 	}
-	if err := a.follows(&h); err != nil && !planted.Has(planted.OldReign) {
+	if err := a.follows(&h); err != nil && !planted.Has(planted.OldTerm) {
 		return err
 	}
 	if err := a.readable(uint32(h.Version)); err != nil {
 		return err
 	}
-	if a.office != nil {
-		if h.Reign != a.office.reign {
-			return diverged("an entry of reign %d while this node is in %v", h.Reign, a.office)
+	if a.leadership != nil {
+		if h.Term != a.leadership.term {
+			return diverged("an entry of term %d while this node is in %v", h.Term, a.leadership)
 		}
 		a.advance(&h)
-		return a.office.complete(h.Sequence)
+		return a.leadership.complete(h.Sequence)
 	}
 	if a.standby == nil {
 		if err := a.begin(h.Stamp); err != nil {
@@ -346,18 +346,18 @@ func (a *applier) normal(e *raftpb.Entry) error {
 	}
 	a.advance(&h)
 	if h.Kind == entry.Begin {
-		return a.serve(h.Reign)
+		return a.serve(h.Term)
 	}
 	return nil
 }
 
-// follows checks that an entry comes in its place: behind the one before of its reign.
+// follows checks that an entry comes in its place: behind the last one of its term.
 func (a *applier) follows(h *entry.Header) error {
 	switch {
-	case h.Reign == a.at.Reign && h.Sequence == a.at.Sequence+1 && h.Kind != entry.Begin:
-	case h.Reign > a.at.Reign && h.Sequence == 1 && h.Kind == entry.Begin:
+	case h.Term == a.at.BatchTerm && h.Sequence == a.at.Sequence+1 && h.Kind != entry.Begin:
+	case h.Term > a.at.BatchTerm && h.Sequence == 1 && h.Kind == entry.Begin:
 	default:
-		return diverged("a %v, number %d of reign %d, behind number %d of reign %d", h.Kind, h.Sequence, h.Reign, a.at.Sequence, a.at.Reign)
+		return diverged("a %v, number %d of term %d, behind number %d of term %d", h.Kind, h.Sequence, h.Term, a.at.Sequence, a.at.BatchTerm)
 	}
 	return nil
 }
@@ -374,12 +374,12 @@ func (a *applier) readable(version uint32) error {
 
 // advance takes over what a header says, for the snapshot to come and the clock.
 func (a *applier) advance(h *entry.Header) {
-	a.at.Reign, a.at.Sequence = h.Reign, h.Sequence
+	a.at.BatchTerm, a.at.Sequence = h.Term, h.Sequence
 	a.at.Stamp = max(a.at.Stamp, h.Stamp)
 	a.at.Highest = max(a.at.Highest, h.LastID)
 	a.at.Decided = max(a.at.Decided, h.Decided)
 	a.at.Version = max(a.at.Version, uint32(h.Version))
-	a.node.clock.observe(h.Stamp, h.Reign)
+	a.node.clock.observe(h.Stamp, h.Term)
 }
 
 // records applies the records of the reader's entry to the standby.
@@ -427,26 +427,26 @@ func (a *applier) record(b []byte) error {
 	return nil
 }
 
-// serve lets the queue serve, if the entry that was applied begins this node's office.
-func (a *applier) serve(reign uint64) error {
-	o := a.node.office.Load()
-	if o == nil || o.reign != reign || o.over.Load() {
+// serve lets the queue serve, if the entry that was applied begins this node's leadership.
+func (a *applier) serve(term uint64) error {
+	l := a.node.leadership.Load()
+	if l == nil || l.term != term || l.over.Load() {
 		return nil
 	}
 	a.voidSnapshot()
 	// The entry tells the time, to this node too, as it tells all others. The wall clock was
 	// looked at for it, and may have been set since.
-	a.node.clock.hear(reign)
-	o.base = a.node.clock.lead(a.at.Stamp)
-	o.nextID = a.at.Highest + 1
-	o.highest = a.at.Highest
-	if err := a.node.opts.Queue.Serve(o); err != nil {
+	a.node.clock.hear(term)
+	l.base = a.node.clock.lead(a.at.Stamp)
+	l.nextID = a.at.Highest + 1
+	l.highest = a.at.Highest
+	if err := a.node.opts.Queue.Serve(l); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
-	a.office, a.standby = o, nil
-	o.serving.Store(true)
+	a.leadership, a.standby = l, nil
+	l.serving.Store(true)
 	a.node.inbox.ring()
-	a.node.opts.Log.Info("this node leads", "term", reign)
+	a.node.opts.Log.Info("this node leads", "term", term)
 	return nil
 }
 

@@ -8,7 +8,7 @@ import (
 	"trellis/binlog/replica/entry"
 )
 
-// unit is a batch of records, or a read round. The office's mutex guards it.
+// unit is a batch of records, or a read round. The leadership's mutex guards it.
 type unit struct {
 	pos      journal.Pos
 	buf      []byte // of a batch: room for the header, and records
@@ -22,52 +22,52 @@ type unit struct {
 func (u *unit) round() bool { return u.buf == nil }
 
 // add adds a unit.
-func (o *Office) add(buf []byte) *unit {
-	o.last++
-	u := &unit{pos: o.last, buf: buf}
-	o.units = append(o.units, u)
+func (l *Leadership) add(buf []byte) *unit {
+	l.last++
+	u := &unit{pos: l.last, buf: buf}
+	l.units = append(l.units, u)
 	return u
 }
 
 // room returns n bytes in the open batch, whose position is then o.last. If always is set,
-// it refuses them only when the office is over. The caller holds mu.
-func (o *Office) room(n int64, always bool) ([]byte, error) {
+// it refuses them only when the leadership is over. The caller holds mu.
+func (l *Leadership) room(n int64, always bool) ([]byte, error) {
 	switch {
-	case o.over.Load():
+	case l.over.Load():
 		return nil, journal.ErrFailed
-	case o.low && !always:
+	case l.low && !always:
 		return nil, journal.ErrNoSpace
-	case o.bytes+n > maxUncommitted && o.bytes > 0 && !always:
-		o.refused = true
+	case l.bytes+n > maxUncommitted && l.bytes > 0 && !always:
+		l.refused = true
 		return nil, journal.ErrRoom
 	}
-	u := o.open(int(n))
+	u := l.open(int(n))
 	at := len(u.buf)
 	u.buf = append(u.buf, make([]byte, n)...)
-	o.bytes += n
-	o.written++
+	l.bytes += n
+	l.written++
 	if len(u.buf) >= maxBatch {
-		o.wake()
+		l.wake()
 	}
 	return u.buf[at:], nil
 }
 
 // open returns the batch that takes the next record, of n bytes.
-func (o *Office) open(n int) *unit {
-	if len(o.units) > o.sent {
-		u := o.units[len(o.units)-1]
+func (l *Leadership) open(n int) *unit {
+	if len(l.units) > l.sent {
+		u := l.units[len(l.units)-1]
 		if !u.round() && u.raise == 0 && len(u.buf)+n <= maxBatch {
 			return u
 		}
 	}
-	return o.add(o.buffer())
+	return l.add(l.buffer())
 }
 
 // buffer returns a buffer with room for a header.
-func (o *Office) buffer() []byte {
-	if n := len(o.spare); n > 0 {
-		b := o.spare[n-1]
-		o.spare = o.spare[:n-1]
+func (l *Leadership) buffer() []byte {
+	if n := len(l.spare); n > 0 {
+		b := l.spare[n-1]
+		l.spare = l.spare[:n-1]
 		return b
 	}
 	return make([]byte, entry.HeaderSize, 16<<10)
@@ -76,38 +76,38 @@ func (o *Office) buffer() []byte {
 // recycle keeps the buffer of a committed batch for later, unless it is of an unusual size.
 // No entry shares it: raft clones what it is given when it appends it to its log
 // (TestRaftCopiesWhatIsProposed).
-func (o *Office) recycle(b []byte) {
-	if cap(b) <= 2*maxBatch && len(o.spare) < maxInFlight {
-		o.spare = append(o.spare, b[:entry.HeaderSize])
+func (l *Leadership) recycle(b []byte) {
+	if cap(b) <= 2*maxBatch && len(l.spare) < maxInFlight {
+		l.spare = append(l.spare, b[:entry.HeaderSize])
 	}
 }
 
 // stamp adds an empty batch, so that followers learn the time, if nothing else waits.
-func (o *Office) stamp() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.units) == 0 {
-		o.add(o.buffer())
+func (l *Leadership) stamp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.units) == 0 {
+		l.add(l.buffer())
 	}
 }
 
 // raise adds a batch that allows a version of entries.
-func (o *Office) raise(version uint16) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.over.Load() {
-		o.add(o.buffer()).raise = version
+func (l *Leadership) raise(version uint16) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.over.Load() {
+		l.add(l.buffer()).raise = version
 	}
 }
 
 // choose returns how many units are to be sent now, none if they have to wait for others
 // that are on their way. The last one is the batch u, to be sealed, or a round if u is nil.
-func (o *Office) choose() (n int, u *unit) {
+func (l *Leadership) choose() (n int, u *unit) {
 	var f flight
-	for _, u := range o.units[:o.sent] {
+	for _, u := range l.units[:l.sent] {
 		f.add(u)
 	}
-	waiting := o.units[o.sent:]
+	waiting := l.units[l.sent:]
 	for i, u := range waiting {
 		if u.round() {
 			continue
@@ -157,35 +157,35 @@ func (f *flight) tooShort(u *unit) bool {
 }
 
 // due tells whether something is to be sent now.
-func (o *Office) due() bool {
-	n, _ := o.choose()
+func (l *Leadership) due() bool {
+	n, _ := l.choose()
 	return n > 0
 }
 
 // next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
 // The raft goroutine alone calls it, and sends what it got.
-func (o *Office) next() (data []byte, round journal.Pos) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	n, u := o.choose()
-	o.sent += n
+func (l *Leadership) next() (data []byte, round journal.Pos) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, u := l.choose()
+	l.sent += n
 	switch {
 	case n == 0:
 		return nil, 0
 	case u == nil:
-		return nil, o.units[o.sent-1].pos
+		return nil, l.units[l.sent-1].pos
 	}
-	return o.seal(u), 0
+	return l.seal(u), 0
 }
 
-// seal makes a batch an entry's data. The header says that ids of earlier reigns that are no
+// seal makes a batch an entry's data. The header says that ids of earlier terms that are no
 // jobs by now never become jobs: standbys refuse such a job.
-func (o *Office) seal(u *unit) []byte {
-	o.sequence++
-	u.sequence, u.sealed = o.sequence, o.clock.Mono()
+func (l *Leadership) seal(u *unit) []byte {
+	l.sequence++
+	u.sequence, u.sealed = l.sequence, l.clock.Mono()
 	h := entry.Header{
-		Kind: entry.Records, Reign: o.reign, Sequence: u.sequence,
-		Stamp: o.Now(), LastID: o.highest, Decided: o.nextID,
+		Kind: entry.Records, Term: l.term, Sequence: u.sequence,
+		Stamp: l.Now(), LastID: l.highest, Decided: l.nextID,
 	}
 	if u.raise > 0 {
 		h.Kind, h.Version = entry.Raise, u.raise
@@ -194,87 +194,87 @@ func (o *Office) seal(u *unit) []byte {
 	return u.buf
 }
 
-// begin is the data of the office's first entry.
-func (o *Office) begin(stamp int64, highest uint64) []byte {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.sequence++
+// begin is the data of the leadership's first entry.
+func (l *Leadership) begin(stamp int64, highest uint64) []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sequence++
 	b := make([]byte, entry.HeaderSize)
-	h := entry.Header{Kind: entry.Begin, Reign: o.reign, Sequence: o.sequence, Stamp: stamp, LastID: highest}
+	h := entry.Header{Kind: entry.Begin, Term: l.term, Sequence: l.sequence, Stamp: stamp, LastID: highest}
 	h.Seal(b)
 	return b
 }
 
 // complete takes the commit of a batch. The applier calls it.
-func (o *Office) complete(sequence uint64) error {
-	o.mu.Lock()
-	if o.over.Load() {
-		o.mu.Unlock()
+func (l *Leadership) complete(sequence uint64) error {
+	l.mu.Lock()
+	if l.over.Load() {
+		l.mu.Unlock()
 		return nil
 	}
 	n := 0
-	for n < o.sent && (o.units[n].round() || o.units[n].done) {
+	for n < l.sent && (l.units[n].round() || l.units[n].done) {
 		n++
 	}
-	if n == o.sent || o.units[n].sequence != sequence {
-		o.mu.Unlock()
-		return fmt.Errorf("%w: batch %d of %v is committed, but another one is next", ErrDiverged, sequence, o)
+	if n == l.sent || l.units[n].sequence != sequence {
+		l.mu.Unlock()
+		return fmt.Errorf("%w: batch %d of %v is committed, but another one is next", ErrDiverged, sequence, l)
 	}
-	o.units[n].done = true
-	for _, u := range o.units[:n] {
+	l.units[n].done = true
+	for _, u := range l.units[:n] {
 		u.done = true
 	}
-	took := o.clock.Mono() - o.units[n].sealed
-	if o.finish() {
-		o.wake()
+	took := l.clock.Mono() - l.units[n].sealed
+	if l.finish() {
+		l.wake()
 	}
-	o.took(time.Duration(took))
+	l.took(time.Duration(took))
 	return nil
 }
 
 // finish takes ended units out of the queue and calls the hooks. due tells whether something
 // is to be sent now. The caller holds mu; finish unlocks it before the hooks run.
-func (o *Office) finish() (due bool) {
+func (l *Leadership) finish() (due bool) {
 	n := 0
-	pos := journal.Pos(o.committed.Load())
-	for n < o.sent && o.units[n].done {
-		u := o.units[n]
+	pos := journal.Pos(l.committed.Load())
+	for n < l.sent && l.units[n].done {
+		u := l.units[n]
 		pos = u.pos
 		if !u.round() {
-			o.bytes -= int64(len(u.buf) - entry.HeaderSize)
-			o.recycle(u.buf)
+			l.bytes -= int64(len(u.buf) - entry.HeaderSize)
+			l.recycle(u.buf)
 		}
 		n++
 	}
-	left := copy(o.units, o.units[n:])
-	clear(o.units[left:])
-	o.units = o.units[:left]
-	o.sent -= n
-	o.committed.Store(uint64(pos))
-	if len(o.units) == 0 {
-		o.settled()
+	left := copy(l.units, l.units[n:])
+	clear(l.units[left:])
+	l.units = l.units[:left]
+	l.sent -= n
+	l.committed.Store(uint64(pos))
+	if len(l.units) == 0 {
+		l.settled()
 	}
-	room := o.refused && o.bytes <= maxUncommitted/2
-	o.refused = o.refused && !room
-	due = o.due()
-	o.mu.Unlock()
-	if n > 0 && o.hooks.OnCommit != nil {
-		o.hooks.OnCommit(pos)
+	room := l.refused && l.bytes <= maxUncommitted/2
+	l.refused = l.refused && !room
+	due = l.due()
+	l.mu.Unlock()
+	if n > 0 && l.hooks.OnCommit != nil {
+		l.hooks.OnCommit(pos)
 	}
-	if room && o.hooks.OnRoom != nil {
-		o.hooks.OnRoom()
+	if room && l.hooks.OnRoom != nil {
+		l.hooks.OnRoom()
 	}
 	return due
 }
 
 // oldest returns the tick when the oldest unit was first seen waiting, now if there is none.
-func (o *Office) oldest(now uint64) uint64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.units) == 0 {
+func (l *Leadership) oldest(now uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.units) == 0 {
 		return now
 	}
-	u := o.units[0]
+	u := l.units[0]
 	if u.begun == 0 {
 		u.begun = now
 	}

@@ -10,18 +10,18 @@ import (
 func BenchmarkPut(b *testing.B) {
 	n := &Node{inbox: newInbox()}
 	n.opts.Clock = &testClock{}
-	o := newOffice(1, 0, n)
+	l := newLeadership(1, 0, n)
 	r := journal.Record{ID: 1, State: journal.Ready, TTR: 60, Tube: "default", Body: make([]byte, 100)}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		if _, err := o.Put(&r); err != nil {
+		if _, err := l.Put(&r); err != nil {
 			b.Fatal(err)
 		}
 		if i%100 == 99 {
-			if data, _ := o.next(); data == nil {
+			if data, _ := l.next(); data == nil {
 				b.Fatal("no batch")
 			}
-			if err := o.complete(o.sequence); err != nil {
+			if err := l.complete(l.sequence); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -32,9 +32,9 @@ func BenchmarkPut(b *testing.B) {
 func BenchmarkBarrier(b *testing.B) {
 	n := &Node{inbox: newInbox()}
 	n.opts.Clock = &testClock{}
-	o := newOffice(1, 0, n)
+	l := newLeadership(1, 0, n)
 	b.ReportAllocs()
 	for b.Loop() {
-		o.Barrier()
+		l.Barrier()
 	}
 }

@@ -329,8 +329,8 @@ func (c *cluster) heal() {
 	}
 }
 
-// checkTime checks that cluster time has never gone back from office to office, and that
-// reigns and ids have only grown.
+// checkTime checks that cluster time has never gone back from leadership to leadership, and that
+// terms and ids have only grown.
 func (c *cluster) checkTime() {
 	var all []served
 	c.served.Lock()
@@ -338,11 +338,11 @@ func (c *cluster) checkTime() {
 	all = c.servedAll
 	for i := range all {
 		for _, s := range all {
-			if s.reign < all[i].reign && (s.nextID > all[i].nextID || s.now > all[i].now) {
-				c.t.Errorf("office %+v is followed by %+v", s, all[i])
+			if s.term < all[i].term && (s.nextID > all[i].nextID || s.now > all[i].now) {
+				c.t.Errorf("leadership %+v is followed by %+v", s, all[i])
 			}
-			if s.reign == all[i].reign && s != all[i] {
-				c.t.Errorf("two offices of one term: %+v and %+v", s, all[i])
+			if s.term == all[i].term && s != all[i] {
+				c.t.Errorf("two leaderships of one term: %+v and %+v", s, all[i])
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func (c systemClock) Wall() int64 { return time.Now().UnixNano() }
 type clusterClock struct {
 	clock Clock
 	base  atomic.Int64  // cluster time at Mono 0; the greatest that an entry has shown
-	reign atomic.Uint64 // the latest that an entry was of
+	term  atomic.Uint64 // the latest that an entry was of
 	heard atomic.Uint64 // the term of the first leader that has sent something since the start; 0 if none has
 }
 
@@ -47,12 +47,12 @@ func (k *clusterClock) hear(term uint64) { k.heard.CompareAndSwap(0, term) }
 // nobody has told how long the outage before it was.
 func (k *clusterClock) informed() bool {
 	first := k.heard.Load()
-	return first != 0 && k.reign.Load() >= first
+	return first != 0 && k.term.Load() >= first
 }
 
-// observe takes an entry's stamp, and its reign. The applier calls it.
-func (k *clusterClock) observe(stamp int64, reign uint64) {
-	k.reign.Store(max(k.reign.Load(), reign))
+// observe takes an entry's stamp, and its term. The applier calls it.
+func (k *clusterClock) observe(stamp int64, term uint64) {
+	k.term.Store(max(k.term.Load(), term))
 	base := stamp - k.clock.Mono()
 	for old := k.base.Load(); base > old; old = k.base.Load() {
 		if k.base.CompareAndSwap(old, base) {
@@ -61,7 +61,7 @@ func (k *clusterClock) observe(stamp int64, reign uint64) {
 	}
 }
 
-// lead returns cluster time at Mono 0 for a node that takes office. One that no leader has
+// lead returns cluster time at Mono 0 for a node that becomes leader. One that no leader has
 // informed since its start, because all were down or it is alone, has nothing but the wall
 // clock to tell how long that was. last is the last stamp.
 func (k *clusterClock) lead(last int64) (base int64) {

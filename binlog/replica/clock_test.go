@@ -105,24 +105,24 @@ func TestWrongClocksDoNotMoveClusterTime(t *testing.T) {
 func TestANodeThatHasLedDoesNotLookAtTheWallClockAgain(t *testing.T) {
 	h := newHand(t, 1)
 	clock := h.opts.Clock.(*testClock)
-	o := h.lead()
-	before := o.Now()
+	l := h.lead()
+	before := l.Now()
 	clock.wall.Add(int64(3600e9))
-	h.consensus.giveUp("a test")
+	h.consensus.stepDown("a test")
 	for range 2*backoffTicks + 3*electionTicks {
 		h.consensus.onTick()
 		h.run()
 	}
 	again, err := h.leading()
-	if err != nil || again == o {
-		t.Fatal("no second office", err)
+	if err != nil || again == l {
+		t.Fatal("no second leadership", err)
 	}
 	if d := again.Now() - before; d != 0 {
 		t.Errorf("cluster time jumped by %d ns", d)
 	}
 }
 
-// The others know the time from the entry that begins the office. A leader whose wall clock
+// The others know the time from the entry that begins the leadership. A leader whose wall clock
 // is set while that is committed, or which waits long for it, must not be ahead of them.
 func TestALeaderBeginsWithTheTimeThatItHasTold(t *testing.T) {
 	h := newHand(t, 3)
@@ -132,11 +132,11 @@ func TestALeaderBeginsWithTheTimeThatItHasTold(t *testing.T) {
 	clock.wall.Add(int64(time.Hour))
 	clock.mono.Add(int64(time.Second))
 	h.answer()
-	o, err := h.leading()
+	l, err := h.leading()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now := o.Now(); now != startOfTime {
-		t.Errorf("its office begins %v later than its entry says", time.Duration(now-startOfTime))
+	if now := l.Now(); now != startOfTime {
+		t.Errorf("its leadership begins %v later than its entry says", time.Duration(now-startOfTime))
 	}
 }

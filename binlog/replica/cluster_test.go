@@ -45,7 +45,7 @@ type cluster struct {
 	wired    bool          // nodes talk over real connections
 
 	served    sync.Mutex
-	servedAll []served // all offices; served guards it
+	servedAll []served // all leaderships; served guards it
 }
 
 // peer is a machine: what is left of a node when its process ends, and the process.

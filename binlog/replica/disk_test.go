@@ -179,7 +179,7 @@ func (p *peer) hang(t *testing.T) (release func()) {
 	return release
 }
 
-func TestALeaderWhoseDiskHangsGivesUpItsOffice(t *testing.T) {
+func TestALeaderWhoseDiskHangsStepsDown(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
@@ -271,7 +271,7 @@ func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
 
 // A queue is not retired before the walk over its jobs has ended, and the walk does not wait
 // for the disk.
-func TestADiskThatHangsUnderASnapshotKeepsNobodyInOffice(t *testing.T) {
+func TestADiskThatHangsUnderASnapshotKeepsNobodyLeading(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
 	for _, p := range c.nodes {

@@ -16,19 +16,36 @@
 // founder has written the initial snapshot (snapshot.WriteInitial): index 1, term 1, all
 // founders as voters, no jobs. A node that joins has no snapshot.
 //
-// # Words
+// # Glossary
 //
-// An entry is a place in raft's log; it has an index and a term. A reign is the time in
-// which one node leads in one term; its number is the term. An [Office] is a reign as the
-// leader sees it. A batch is what becomes one entry (package entry): the records of some
-// changes. A standby is the queue of a node that does not lead, fed with entries. Cluster
-// time is what the leader's clock shows, in nanoseconds since 1970.
+//	entry           an item of raft's log; it has an index and a term
+//	term            raft's count of elections; one node at most leads in each
+//	batch           the records of some changes, which become one entry (package entry)
+//	leadership      the time in which a node leads in one term: a [Leadership]
+//	step down       to stop leading by choice; to be deposed, because raft says so
+//	hand over       to stop leading in favour of a member that is named
+//	serve           what the queue does while its node leads: it executes commands
+//	standby         the queue of a node that does not lead, fed with entries
+//	retire          to end the queue's service and reset its connections
+//	unit            a batch or a read round; units have positions, and end in their order
+//	read round      raft's question to a majority whether this node still leads
+//	seal            to close a batch and give it its header; it is proposed then
+//	window          what may be on its way to a commit at a time
+//	stamp           the leader's time in a batch
+//	cluster time    what the stamps say, in nanoseconds since 1970
+//	snapshot        files with all jobs as of an entry (package snapshot)
+//	walk            the taking of a snapshot of a queue that changes meanwhile
+//	pointer         the file that names the current snapshot
+//	trim            to drop entries that the current snapshot has
+//	mark            in the entry log: everything before it was synced
+//	member          a node that belongs to the cluster; a voter, or a learner
+//	incarnation     the number of one life of a directory (package member)
 //
 // # The goroutines of a node
 //
 //   - raft (consensus, inbox): owns raft's state. It takes messages of peers, responses of
 //     the two others, ticks and calls from the inbox, has raft step them, and hands on
-//     what raft wants done. It starts and ends offices and seals batches. It waits for no
+//     what raft wants done. It starts and ends leaderships and seals batches. It waits for no
 //     peer, and for the disk only while it reads old entries that are not in memory.
 //   - writer: takes raft's MsgStorageAppend, stores all that wait with one sync, and lets
 //     their responses go, in order: votes and acknowledgements to peers, the rest to raft.
@@ -40,9 +57,9 @@
 //   - space: asks every second how much of the disk is free. The answer may take long.
 //   - watchRaft: watches the raft goroutine. While a read keeps that one waiting, the
 //     followers hear no heartbeats and elect another leader. So after 2 s watchRaft ends the
-//     office in its place, and the clients' connections are reset. After 30 s the node ends.
+//     leadership in its place, and the clients' connections are reset. After 30 s the node ends.
 //
-// The queue calls an Office from any goroutine; the transport calls a Node from any.
+// The queue calls a Leadership from any goroutine; the transport calls a Node from any.
 // Nobody waits for the raft goroutine but the applier, for a change of the members, callers
 // of Transfer, Add and Remove, and the transport's goroutine that has received a snapshot.
 // The raft goroutine waits for none of these, so nothing can wait in a circle.
@@ -58,7 +75,7 @@
 //     wait for that.
 //  3. Raft sends the entry to the followers while the writer stores it.
 //  4. When most members have the entry on disk, it is committed; once this node is one of
-//     them, the applier gets it, and the office's Committed moves. The reply leaves.
+//     them, the applier gets it, and the leadership's Committed moves. The reply leaves.
 //  5. Followers learn that it is committed, with the next entries or after a tick of 50 ms,
 //     and apply its records to their standbys. No client waits for that. Of a change of the
 //     members they learn at once, because what a majority is depends on it (keepBack).
@@ -73,78 +90,78 @@
 //
 //  1. The standby of every node is a function of the entries alone: records are applied
 //     in order; what depends on a clock, or on a client, happens at the leader, and
-//     becomes a record. An entry is applied if and only if its reign is its term. The
-//     test uses nothing but the entry, so that all nodes agree on it.
+//     becomes a record. A batch is applied if and only if the term in its header, in which
+//     it was sealed, is the term of its entry. The test uses nothing but the entry, so
+//     that all nodes agree on it.
 //  2. The leader's queue is ahead of the entries: it has executed what is not committed.
 //     It is the same function of the entries plus its own batches in their order, because
-//     it began as a standby to which everything up to the entry that begins its reign was
+//     it began as a standby to which everything up to its first entry, `begin`, was
 //     applied (Queue.Serve comes then, and not before), and because from there on all
-//     entries that are applied are its own: those of other reigns have other terms, and
-//     the applier hears that the office is lost before it gets one of these.
-//  3. A batch is proposed while raft leads in the term of the reign; the raft goroutine
-//     looks in the same step in which it proposes. So the entry has the reign's term. It
-//     is proposed once: if raft refuses it, or it is not committed in 2 s, the reign ends.
-//     Batches of a reign are numbered, and a node that applies another number than the
+//     entries that are applied are its own: the applier hears that the leadership has
+//     ended before it gets an entry of another term.
+//  3. A batch is proposed while raft leads in the batch's term; the raft goroutine looks
+//     in the same step in which it proposes. So the entry has that term. It is proposed
+//     once: if raft refuses it, or it is not committed in 2 s, the leadership ends.
+//     Batches of a term are numbered, and a node that applies another number than the
 //     next one ends (ErrDiverged), as does a leader whose own batch is ignored.
-//  4. When the office is lost, nobody knows which of the last batches will be committed.
+//  4. When a leadership ends, nobody knows which of the last batches will be committed.
 //     So a queue that has served is thrown away, whatever state it is in, and made anew from
 //     snapshot and log. One that has not served yet is still the standby that it was.
 //     Connections are reset without a word: the outcome of what was not yet acknowledged
 //     is unknown, and said to be.
-//  5. Raft's own view of who leads can change twice between two looks. So the office is
+//  5. Raft's own view of who leads can change twice between two looks. So the leadership is
 //     compared by term, and not only by role.
-//  6. The ids of a reign begin behind the highest that any entry up to its beginning
+//  6. The ids of a term begin behind the highest that any entry up to its `begin`
 //     names, and an entry names those of its jobs. A client is told an id only when its
 //     entry is committed, so no id that a client has seen comes back. Each batch names the
-//     first id of its reign (entry.Header.Decided), and standbys refuse a job that comes
+//     first id of its term (entry.Header.Decided), and standbys refuse a job that comes
 //     into being with a lower one.
 //
 // # Why no reply is false
 //
-// A reply leaves when Office.Committed has reached the position that it depends on. With a
-// change that is the batch. What only reads depends on Office.Barrier, taken after the
+// A reply leaves when Leadership.Committed has reached the position that it depends on. With a
+// change that is the batch. What only reads depends on Leadership.Barrier, taken after the
 // command was executed. Units, which are batches and read rounds, have positions in the
 // order in which they were begun, and Committed reaches a unit when it and all before it
 // have ended well:
 //
 //   - A batch that was not yet sent when Barrier was called. Say that another node had
 //     been elected before the call, and had committed something that the reply should
-//     have shown. Its log had at its election all that it would ever have of this reign.
+//     have shown. Its log had at its election all that it would ever have of this node's term.
 //     The batch was proposed later, so it is in no log of a later leader, and is never
 //     committed. The other way round: its commit proves that there was no such node.
 //   - A round that was not yet begun: raft's ReadIndex asks most members whether they
 //     still follow this leader (ReadOnlySafe; no lease and no clock). The answer counts if
-//     this node leads in the reign's term when it handles it: a deposed node's question
+//     this node leads in the round's term when it handles it: a deposed node's question
 //     would be forwarded to the new leader, whose answer says nothing. It counts when all
 //     batches before it are committed: the read may have seen them.
 //
 // Several questions share a round that was not begun, and a batch that follows a round
-// that was not begun proves it. An office that is over never moves Committed again;
-// positions go on from office to office and never come twice in a process.
+// that was not begun proves it. A leadership that is over never moves Committed again;
+// positions go on from leadership to leadership and never come twice in a process.
 //
-// # Offices
+// # Leaderships
 //
-// Raft wins an election; the raft goroutine sees it (take) and proposes `begin`. The
-// applier applies everything up to `begin`, has the queue serve, and the office's pump
-// starts. Raft shows another term or role; the raft goroutine ends the office (lose), and
-// the applier retires the queue and makes a standby. Meanwhile the node votes, but does
-// not campaign; nor does it after a start, until it has applied what it knew to be
-// committed.
+// Raft wins an election; the raft goroutine sees it (lead) and proposes `begin`. The
+// applier applies everything up to `begin`, has the queue serve, and batches are sent. Raft
+// shows another term or role; the raft goroutine ends the leadership (deposed), and the
+// applier retires the queue and makes a standby. Meanwhile the node votes, but does not
+// campaign; nor does it after a start, until it has applied what it knew to be committed.
 //
-// A leader that cannot do its work gives up: `begin` not applied within 2 s, a batch or a
+// A leader that cannot do its work steps down: `begin` not applied within 2 s, a batch or a
 // round that has not ended within 2 s, or a queue that does not answer (its owner notices,
-// and calls Resign). Heartbeats alone, which need no disk and no queue, would keep it in
-// office. It raises its own term, which any node may do at any time as a
-// candidate does, and is then a follower like others. It does not campaign for 2 s, and
-// twice as long each further time, up to a minute; an office that lasts a minute ends that.
+// and calls Resign). Heartbeats alone, which need no disk and no queue, would keep it the
+// leader. It raises its own term, which any node may do at any time as a candidate does, and
+// is then a follower like others. It does not campaign for 2 s, and twice as long each
+// further time, up to a minute; a leadership that lasts a minute ends that.
 //
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
 // all that it has executed is committed and given to the system as replies, and only then
 // raft tells the other member to campaign. So every client that takes its replies has
 // them, but for what the network holds up when the connection is reset: these clients do
-// not know what has become of their last commands, as after any other loss of an office.
+// not know what has become of their last commands, as after any other change of leader.
 // If that one has not taken over within an election's time, it is told once more; then the
-// queue goes on in the same office.
+// queue goes on in the same leadership.
 //
 // # Cluster time
 //
@@ -173,7 +190,7 @@
 //
 // The queue is not given up before a call of Queue.Walk has returned. So the walk waits for
 // no disk meanwhile: it collects the jobs of a turn, and writes them when the call is over.
-// If the disk hangs then, the office ends without it, and the walk gives its snapshot up
+// If the disk hangs then, the leadership ends without it, and the walk gives its snapshot up
 // when the disk answers.
 //
 // The settings of dead letters are written behind the jobs, as they are at that moment, and
@@ -252,11 +269,11 @@
 //
 // Run returns an error when it cannot go on: a disk that cannot store entries or a snapshot
 // of the leader's, or that does not answer, a queue that does not end its service within
-// 10 s of the loss of an office, damage, an entry that it cannot read or that contradicts
+// 10 s of the end of a leadership, damage, an entry that it cannot read or that contradicts
 // what it has, a standby that refuses a record, or its removal. It does not try again: to
 // go on would be to guess. A full disk
 // is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
-// office. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
+// leadership. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
 // is behind the one before. Who waits for it is told, and for 5 s no other is taken because
 // somebody wants one.
 //

@@ -149,28 +149,28 @@ func (h *hand) campaign() {
 	h.run()
 }
 
-func (h *hand) lead() *Office {
+func (h *hand) lead() *Leadership {
 	h.t.Helper()
 	h.campaign()
 	h.answer()
-	o, err := h.leading()
+	l, err := h.leading()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return o
+	return l
 }
 
 // put appends a job, without waiting for its commit.
-func put(t *testing.T, o *Office, id uint64, body int) journal.Pos {
+func put(t *testing.T, l *Leadership, id uint64, body int) journal.Pos {
 	t.Helper()
-	ticket, err := o.Put(&journal.Record{ID: id, State: journal.Ready, TTR: 1, Tube: "default", Body: make([]byte, body)})
+	ticket, err := l.Put(&journal.Record{ID: id, State: journal.Ready, TTR: 1, Tube: "default", Body: make([]byte, body)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return ticket.Pos
 }
 
-// deposed has the node hear of a leader of the next term. The office does not know yet.
+// deposed has the node hear of a leader of the next term. The leadership does not know yet.
 func (h *hand) deposed() {
 	h.t.Helper()
 	term, from, to := h.consensus.rn.BasicStatus().GetTerm()+1, uint64(2), uint64(1)
@@ -179,11 +179,11 @@ func (h *hand) deposed() {
 	}
 }
 
-func TestTheQueueServesNotBeforeTheEntryThatBeginsTheReignIsApplied(t *testing.T) {
+func TestTheQueueServesNotBeforeTheEntryThatBeginsTheTermIsApplied(t *testing.T) {
 	h := newHand(t, 3)
 	h.elected()
 	if h.queue.serves() {
-		t.Fatal("the queue serves though nothing of this reign is committed")
+		t.Fatal("the queue serves though nothing of this term is committed")
 	}
 	for len(h.sent) == 0 {
 		h.consensus.rn.Tick()
@@ -197,9 +197,9 @@ func TestTheQueueServesNotBeforeTheEntryThatBeginsTheReignIsApplied(t *testing.T
 	}
 }
 
-func TestAnOfficeThatWasLostAndWonAgainBetweenTwoLooksIsOver(t *testing.T) {
+func TestALeadershipThatWasLostAndWonAgainBetweenTwoLooksIsOver(t *testing.T) {
 	h := newHand(t, 1)
-	o := h.lead()
+	l := h.lead()
 	c := h.consensus
 	term := c.rn.BasicStatus().GetTerm() + 1
 	self := uint64(1)
@@ -221,60 +221,60 @@ func TestAnOfficeThatWasLostAndWonAgainBetweenTwoLooksIsOver(t *testing.T) {
 	}
 	h.run()
 	again, err := h.leading()
-	if err != nil || again == o || again.reign <= term-1 || !o.over.Load() {
-		t.Fatalf("%v follows %v, %v", again, o, err)
+	if err != nil || again == l || again.term <= term-1 || !l.over.Load() {
+		t.Fatalf("%v follows %v, %v", again, l, err)
 	}
 	if h.queue.standbys != 2 {
-		t.Errorf("the queue was made %d times, not for each office", h.queue.standbys)
+		t.Errorf("the queue was made %d times, not for each leadership", h.queue.standbys)
 	}
-	if _, err := o.Put(&journal.Record{ID: 1}); !errors.Is(err, journal.ErrFailed) {
-		t.Errorf("the old office takes a job: %v", err)
+	if _, err := l.Put(&journal.Record{ID: 1}); !errors.Is(err, journal.ErrFailed) {
+		t.Errorf("the old leadership takes a job: %v", err)
 	}
 }
 
-func TestANodeThatHasLostItsOfficeDoesNotNameItselfAsTheLeader(t *testing.T) {
+func TestANodeThatIsDeposedDoesNotNameItselfAsTheLeader(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.consensus.onTick()
-	if s := h.Status(); !s.Leads || s.Leader != 1 || s.Term != o.reign || s.Elections != 1 {
+	if s := h.Status(); !s.Leads || s.Leader != 1 || s.Term != l.term || s.Elections != 1 {
 		t.Fatalf("%+v", s)
 	}
 	h.deposed()
 	h.consensus.observe()
-	if s := h.Status(); s.Leads || s.Leader != 2 || s.Term != o.reign+1 || s.Depositions != 1 {
+	if s := h.Status(); s.Leads || s.Leader != 2 || s.Term != l.term+1 || s.Depositions != 1 {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestARoundOfADeposedLeaderDoesNotCount(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
-	pos := o.Barrier()
+	l := h.lead()
+	pos := l.Barrier()
 	h.run()
-	if o.Committed() >= pos {
+	if l.Committed() >= pos {
 		t.Fatal("a round has ended that nobody has answered")
 	}
 	h.deposed()
-	h.consensus.confirm(raft.ReadState{RequestCtx: roundContext(o.reign, pos)})
-	if o.Committed() >= pos {
+	h.consensus.confirm(raft.ReadState{RequestCtx: roundContext(l.term, pos)})
+	if l.Committed() >= pos {
 		t.Error("an answer to a deposed leader counts")
 	}
 	h.run()
-	h.consensus.confirm(raft.ReadState{RequestCtx: roundContext(o.reign, pos)})
-	if o.Committed() >= pos {
-		t.Error("a round has ended after its office")
+	h.consensus.confirm(raft.ReadState{RequestCtx: roundContext(l.term, pos)})
+	if l.Committed() >= pos {
+		t.Error("a round has ended after its leadership")
 	}
-	if o.Barrier() != math.MaxUint64 {
-		t.Error("an office that is over promises a commit")
+	if l.Barrier() != math.MaxUint64 {
+		t.Error("a leadership that is over promises a commit")
 	}
 }
 
 func TestARoundCountsWhenTheBatchesBeforeItAreCommitted(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
-	batch := put(t, o, 1, 10)
+	l := h.lead()
+	batch := put(t, l, 1, 10)
 	h.run()
-	round := o.Barrier()
+	round := l.Barrier()
 	if round <= batch {
 		t.Fatal("a batch that was sent before the question answers it")
 	}
@@ -289,27 +289,27 @@ func TestARoundCountsWhenTheBatchesBeforeItAreCommitted(t *testing.T) {
 	}
 	h.sent = nil
 	h.run()
-	if o.Committed() >= batch {
+	if l.Committed() >= batch {
 		t.Fatal("the round has ended before the batch")
 	}
 	for _, m := range appends {
 		h.Message(answerTo(m))
 	}
 	h.answer()
-	if o.Committed() != round {
-		t.Errorf("committed up to %d, the round is %d", o.Committed(), round)
+	if l.Committed() != round {
+		t.Errorf("committed up to %d, the round is %d", l.Committed(), round)
 	}
 }
 
 func TestABatchThatIsSentLaterProvesTheRoundsBeforeIt(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
-	round, again := o.Barrier(), o.Barrier()
+	l := h.lead()
+	round, again := l.Barrier(), l.Barrier()
 	if round != again {
 		t.Errorf("two questions, of which none was asked yet, are rounds %d and %d", round, again)
 	}
-	batch := put(t, o, 1, 10)
-	if o.Barrier() != batch {
+	batch := put(t, l, 1, 10)
+	if l.Barrier() != batch {
 		t.Error("a batch that was not sent yet does not serve as a round")
 	}
 	h.run()
@@ -319,64 +319,64 @@ func TestABatchThatIsSentLaterProvesTheRoundsBeforeIt(t *testing.T) {
 		}
 	}
 	h.answer()
-	if o.Committed() != batch {
-		t.Errorf("committed up to %d, the batch is %d", o.Committed(), batch)
+	if l.Committed() != batch {
+		t.Errorf("committed up to %d, the batch is %d", l.Committed(), batch)
 	}
 }
 
 func TestNoMoreThanTheWindowIsOnItsWay(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	for i := range 6 {
-		put(t, o, uint64(1+i), 100)
+		put(t, l, uint64(1+i), 100)
 		h.run()
 	}
-	if o.sent != maxInFlight || len(o.units) != maxInFlight+1 {
-		t.Errorf("%d of %d batches are on their way", o.sent, len(o.units))
+	if l.sent != maxInFlight || len(l.units) != maxInFlight+1 {
+		t.Errorf("%d of %d batches are on their way", l.sent, len(l.units))
 	}
 	h.answer()
 	for i := range 3 {
-		put(t, o, uint64(10+i), 1<<20)
+		put(t, l, uint64(10+i), 1<<20)
 		h.run()
 	}
-	if o.sent != 1 {
-		t.Errorf("%d batches of 1 MiB are on their way", o.sent)
+	if l.sent != 1 {
+		t.Errorf("%d batches of 1 MiB are on their way", l.sent)
 	}
-	last := put(t, o, 13, 10)
+	last := put(t, l, 13, 10)
 	h.answer()
-	if o.Committed() != last {
-		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	if l.Committed() != last {
+		t.Errorf("committed up to %d of %d", l.Committed(), last)
 	}
 }
 
 func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	asked := 0
-	o.hooks.OnRoom = func() { asked++ }
-	put(t, o, 1, 10)
-	o.bytes += maxUncommitted // as if so much had been appended
-	if _, err := o.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t"}); !errors.Is(err, journal.ErrRoom) {
+	l.hooks.OnRoom = func() { asked++ }
+	put(t, l, 1, 10)
+	l.bytes += maxUncommitted // as if so much had been appended
+	if _, err := l.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t"}); !errors.Is(err, journal.ErrRoom) {
 		t.Fatalf("%v", err)
 	}
-	if _, err := o.Delete(1, journal.Former{}); err != nil {
+	if _, err := l.Delete(1, journal.Former{}); err != nil {
 		t.Errorf("a delete: %v", err)
 	}
-	o.bytes -= maxUncommitted
+	l.bytes -= maxUncommitted
 	h.answer()
 	if asked != 1 {
 		t.Errorf("OnRoom was called %d times", asked)
 	}
-	put(t, o, 2, 10)
+	put(t, l, 2, 10)
 }
 
-func TestARefusedProposalEndsTheReign(t *testing.T) {
+func TestARefusedProposalEndsTheTerm(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.consensus.rn.TransferLeader(2) // raft takes no proposals meanwhile
 	h.consensus.propose(make([]byte, 8))
-	if st := h.consensus.rn.BasicStatus(); !o.over.Load() || st.RaftState != raft.StateFollower || st.GetTerm() != o.reign+1 {
-		t.Errorf("the office goes on, or raft stays the leader: %+v", st)
+	if st := h.consensus.rn.BasicStatus(); !l.over.Load() || st.RaftState != raft.StateFollower || st.GetTerm() != l.term+1 {
+		t.Errorf("the leadership goes on, or raft stays the leader: %+v", st)
 	}
 	h.run()
 	if h.queue.serves() || h.queue.standbys != 2 {
@@ -384,10 +384,10 @@ func TestARefusedProposalEndsTheReign(t *testing.T) {
 	}
 }
 
-func TestANodeThatHasGivenUpItsOfficeDoesNotCampaignForAWhile(t *testing.T) {
+func TestANodeThatHasSteppedDownDoesNotCampaignForAWhile(t *testing.T) {
 	h := newHand(t, 1)
-	o := h.lead()
-	h.consensus.giveUp("a test")
+	l := h.lead()
+	h.consensus.stepDown("a test")
 	h.run()
 	for range backoffTicks - 1 {
 		h.consensus.onTick()
@@ -400,7 +400,7 @@ func TestANodeThatHasGivenUpItsOfficeDoesNotCampaignForAWhile(t *testing.T) {
 		h.consensus.onTick()
 		h.run()
 	}
-	if again, err := h.leading(); err != nil || again.reign <= o.reign {
+	if again, err := h.leading(); err != nil || again.term <= l.term {
 		t.Errorf("it does not lead again: %v", err)
 	}
 }
@@ -438,11 +438,11 @@ func raftEntry(index, term uint64, data []byte) *raftpb.Entry {
 	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Index: &index, Term: &term, Data: data}
 }
 
-func TestAStandbyTakesEntriesOfTheReignOfTheirTermOnly(t *testing.T) {
+func TestAStandbyTakesEntriesOfTheTermOfTheirTermOnly(t *testing.T) {
 	h := newHand(t, 3)
 	a := h.applier
-	begin := sealed(entry.Header{Kind: entry.Begin, Reign: 4, Sequence: 1, Stamp: 7})
-	old := sealed(entry.Header{Kind: entry.Records, Reign: 4, Sequence: 2, Stamp: 8, LastID: 1}, fullRecord(1))
+	begin := sealed(entry.Header{Kind: entry.Begin, Term: 4, Sequence: 1, Stamp: 7})
+	old := sealed(entry.Header{Kind: entry.Records, Term: 4, Sequence: 2, Stamp: 8, LastID: 1}, fullRecord(1))
 	if err := a.entry(raftEntry(2, 4, begin)); err != nil {
 		t.Fatal(err)
 	}
@@ -450,16 +450,16 @@ func TestAStandbyTakesEntriesOfTheReignOfTheirTermOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.queue.count() != 0 {
-		t.Error("a batch of an old reign was applied")
+		t.Error("a batch of an old term was applied")
 	}
 	if err := a.entry(raftEntry(4, 4, old)); err != nil || h.queue.count() != 1 {
-		t.Errorf("a batch of its reign was not applied: %v", err)
+		t.Errorf("a batch of its term was not applied: %v", err)
 	}
 }
 
 func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
-	begin := entry.Header{Kind: entry.Begin, Reign: 4, Sequence: 1, Stamp: 7}
-	next := entry.Header{Kind: entry.Records, Reign: 4, Sequence: 2, Stamp: 8, LastID: 9}
+	begin := entry.Header{Kind: entry.Begin, Term: 4, Sequence: 1, Stamp: 7}
+	next := entry.Header{Kind: entry.Records, Term: 4, Sequence: 2, Stamp: 8, LastID: 9}
 	later := next
 	later.Sequence = 3
 	unknown := sealed(next)
@@ -475,7 +475,7 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 		"an unknown version":       {reseal(unknown), entry.ErrUnknown},
 		"a broken checksum":        {append(sealed(next), 0, 0, 0, 0, 0, 0, 0, 0), entry.ErrMalformed},
 		"a gap":                    {sealed(later), ErrDiverged},
-		"a second begin":           {sealed(entry.Header{Kind: entry.Begin, Reign: 4, Sequence: 2}), ErrDiverged},
+		"a second begin":           {sealed(entry.Header{Kind: entry.Begin, Term: 4, Sequence: 2}), ErrDiverged},
 		"the same again":           {sealed(begin), ErrDiverged},
 		"the end of no job":        {sealed(next, deleteRecord(9)), ErrDiverged},
 		"a put of a job twice":     {sealed(next, fullRecord(3), fullRecord(3)), ErrDiverged},
@@ -516,28 +516,28 @@ func markRecord(b []byte) []byte {
 
 func TestALeaderWhoseBatchIsIgnoredEnds(t *testing.T) {
 	h := newHand(t, 1)
-	o := h.lead()
-	data := sealed(entry.Header{Kind: entry.Records, Reign: o.reign, Sequence: 2, Stamp: 8, LastID: 1}, fullRecord(1))
-	if err := h.applier.entry(raftEntry(10, o.reign+1, data)); !errors.Is(err, ErrDiverged) {
+	l := h.lead()
+	data := sealed(entry.Header{Kind: entry.Records, Term: l.term, Sequence: 2, Stamp: 8, LastID: 1}, fullRecord(1))
+	if err := h.applier.entry(raftEntry(10, l.term+1, data)); !errors.Is(err, ErrDiverged) {
 		t.Errorf("%v", err)
 	}
 }
 
-// Ids of a reign are greater than those of the reigns before, and what says so is in each
-// batch: a standby refuses a job with an id of an earlier reign, whether it was one or not.
-func TestAJobWithAnIDOfAnEarlierReignIsRefused(t *testing.T) {
+// Ids of a term are greater than those of the terms before, and what says so is in each
+// batch: a standby refuses a job with an id of an earlier term, whether it was one or not.
+func TestAJobWithAnIDOfAnEarlierTermIsRefused(t *testing.T) {
 	h := newHand(t, 1)
-	o := h.lead()
-	put(t, o, 100, 10)
+	l := h.lead()
+	put(t, l, 100, 10)
 	h.run()
-	h.consensus.giveUp("a test")
+	h.consensus.stepDown("a test")
 	for range 2*backoffTicks + 3*electionTicks {
 		h.consensus.onTick()
 		h.run()
 	}
 	again, err := h.leading()
 	if err != nil || again.NextID() != 101 {
-		t.Fatalf("the next office begins with job %d, %v", again.NextID(), err)
+		t.Fatalf("the next leadership begins with job %d, %v", again.NextID(), err)
 	}
 	put(t, again, 99, 10)
 	h.run() // the leader is ahead of the entries, and believes itself
@@ -573,10 +573,10 @@ func (h *hand) beat(low map[uint64]bool) {
 
 func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	low := map[uint64]bool{}
 	try := func() error {
-		_, err := o.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
+		_, err := l.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
 		return err
 	}
 	low[2] = true
@@ -589,7 +589,7 @@ func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 	if err := try(); !errors.Is(err, journal.ErrNoSpace) {
 		t.Errorf("two of three: %v", err)
 	}
-	if _, err := o.Delete(1, journal.Former{}); err != nil {
+	if _, err := l.Delete(1, journal.Former{}); err != nil {
 		t.Errorf("a delete: %v", err)
 	}
 	h.space.low.Store(false)
@@ -602,7 +602,7 @@ func TestPutsAreRefusedWhileMostDisksAreNearlyFull(t *testing.T) {
 // What a member said before it died does not help: it stores nothing.
 func TestAMemberThatIsDeadHasNoSpace(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	c := h.consensus
 	for _, x := range []struct {
 		what    string
@@ -628,11 +628,11 @@ func TestAMemberThatIsDeadHasNoSpace(t *testing.T) {
 			}
 		}
 		c.checkSpace()
-		_, err := o.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
+		_, err := l.Put(&journal.Record{ID: 1, State: journal.Ready, Tube: "t"})
 		if refused := errors.Is(err, journal.ErrNoSpace); refused != x.refused {
 			t.Errorf("%s: %v", x.what, err)
 		}
-		if _, err := o.Delete(1, journal.Former{}); err != nil {
+		if _, err := l.Delete(1, journal.Former{}); err != nil {
 			t.Errorf("%s: a delete: %v", x.what, err)
 		}
 	}
@@ -721,10 +721,10 @@ func TestANodeWhoseQueueIsBeingMadeVotesAndDoesNotCampaign(t *testing.T) {
 // right as long as raft copies what is proposed.
 func TestRaftCopiesWhatIsProposed(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.sent = nil
-	put(t, o, 1, 100)
-	data, _ := o.next()
+	put(t, l, 1, 100)
+	data, _ := l.next()
 	want := slices.Clone(data)
 	h.consensus.propose(data)
 	clear(data)
@@ -748,7 +748,7 @@ func TestRaftCopiesWhatIsProposed(t *testing.T) {
 func (h *hand) elected() {
 	h.t.Helper()
 	h.campaign()
-	for h.office.Load() == nil {
+	for h.leadership.Load() == nil {
 		sent := h.sent
 		h.sent = nil
 		for _, m := range sent {
@@ -760,15 +760,15 @@ func (h *hand) elected() {
 	}
 }
 
-func TestALeaderWhoseReignDoesNotBeginGivesUp(t *testing.T) {
+func TestALeaderWhoseTermDoesNotBeginGivesUp(t *testing.T) {
 	h := newHand(t, 3)
 	h.elected()
-	o := h.office.Load()
+	l := h.leadership.Load()
 	for range patienceTicks + 2 {
 		h.beatOnly() // heartbeats alone do not keep it
 	}
-	if st := h.consensus.rn.BasicStatus(); !o.over.Load() || st.RaftState == raft.StateLeader {
-		t.Errorf("it stays in office: %+v", st)
+	if st := h.consensus.rn.BasicStatus(); !l.over.Load() || st.RaftState == raft.StateLeader {
+		t.Errorf("it stays leader: %+v", st)
 	}
 	if h.queue.standbys > 1 {
 		t.Error("a queue that has not served was made anew")
@@ -777,13 +777,13 @@ func TestALeaderWhoseReignDoesNotBeginGivesUp(t *testing.T) {
 
 func TestALeaderThatCannotCommitGivesUp(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
-	put(t, o, 1, 10)
+	l := h.lead()
+	put(t, l, 1, 10)
 	for range patienceTicks + 2 {
 		h.beatOnly()
 	}
-	if !o.over.Load() || h.consensus.retreat.until <= h.consensus.tick {
-		t.Error("it stays in office, or campaigns at once")
+	if !l.over.Load() || h.consensus.retreat.until <= h.consensus.tick {
+		t.Error("it stays leader, or campaigns at once")
 	}
 }
 

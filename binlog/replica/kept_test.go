@@ -51,20 +51,20 @@ func (h *hand) committed() uint64 { return h.consensus.rn.BasicStatus().GetCommi
 
 func TestFollowersHearOfACommitWithTheNextEntries(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.consensus.sendKept()
 	h.sent = nil
-	pos := put(t, o, 1, 10)
+	pos := put(t, l, 1, 10)
 	h.run()
 	h.acknowledge()
 	h.apply()
-	if o.Committed() != pos {
-		t.Fatalf("committed up to %d of %d", o.Committed(), pos)
+	if l.Committed() != pos {
+		t.Fatalf("committed up to %d of %d", l.Committed(), pos)
 	}
 	if _, empty := h.appends(); len(empty) > 0 {
 		t.Errorf("messages without entries: %v", empty)
 	}
-	put(t, o, 2, 10)
+	put(t, l, 2, 10)
 	h.run()
 	for follower := uint64(2); follower <= 3; follower++ {
 		full, _ := h.appends()
@@ -82,10 +82,10 @@ func TestFollowersHearOfACommitWithTheNextEntries(t *testing.T) {
 
 func TestFollowersOfAnIdleLeaderHearOfACommitWithTheNextTick(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.consensus.sendKept()
 	h.sent = nil
-	put(t, o, 1, 10)
+	put(t, l, 1, 10)
 	h.run()
 	h.acknowledge()
 	h.consensus.onTick()
@@ -131,11 +131,11 @@ func TestFollowersHearOfAChangeOfTheMembersAtOnce(t *testing.T) {
 
 func TestAFollowerThatGetsNoEntriesIsAskedAtOnceWhatItHas(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.consensus.sendKept()
 	h.sent = nil
 	h.consensus.rn.ReportUnreachable(3) // what was sent may be lost
-	put(t, o, 1, 10)
+	put(t, l, 1, 10)
 	h.run()
 	full, empty := h.appends()
 	if len(full[3])+len(empty[3]) == 0 {
@@ -148,10 +148,10 @@ func TestAFollowerThatGetsNoEntriesIsAskedAtOnceWhatItHas(t *testing.T) {
 	}
 }
 
-func TestWhatWasKeptBackEndsWithTheOffice(t *testing.T) {
+func TestWhatWasKeptBackEndsWithTheLeadership(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
-	put(t, o, 1, 10)
+	l := h.lead()
+	put(t, l, 1, 10)
 	h.run()
 	h.acknowledge()
 	if len(h.consensus.kept) == 0 {
@@ -162,11 +162,11 @@ func TestWhatWasKeptBackEndsWithTheOffice(t *testing.T) {
 	h.sent = nil
 	h.consensus.sendKept()
 	if len(h.sent) > 0 {
-		t.Errorf("a message of an office that is over: %v", h.sent)
+		t.Errorf("a message of a leadership that is over: %v", h.sent)
 	}
 }
 
-func TestAnOfficeExpectsChangesOfTheMembersInItsOwnLogOnly(t *testing.T) {
+func TestALeadershipExpectsChangesOfTheMembersInItsOwnLogOnly(t *testing.T) {
 	h := newHand(t, 3)
 	h.consensus.changed = 1000 // by an entry that was cut off later
 	before, err := h.log.LastIndex()

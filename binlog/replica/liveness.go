@@ -34,18 +34,18 @@ func (n *Node) watchRaft() {
 	}
 }
 
-// abandon ends the office without the raft goroutine, which gives it up when it can.
+// abandon ends the leadership without the raft goroutine, which gives it up when it can.
 func (n *Node) abandon() {
-	o := n.office.Load()
-	if o == nil {
+	l := n.leadership.Load()
+	if l == nil {
 		return
 	}
-	n.opts.Log.Warn("the disk does not answer: the clients are left to another leader", "term", o.reign)
-	o.end()
-	n.applier.post(func() error { return n.applier.retire(o) })
+	n.opts.Log.Warn("the disk does not answer: the clients are left to another leader", "term", l.term)
+	l.end()
+	n.applier.post(func() error { return n.applier.retire(l) })
 }
 
-// retreat is the time for which a node that has given up office does not campaign: the
+// retreat is the time for which a node that has stepped down does not campaign: the
 // reason may well be there still, and another node is better. It doubles each time.
 type retreat struct {
 	until uint64 // tick
@@ -57,21 +57,21 @@ func (r *retreat) begin(now uint64) {
 	r.until = now + r.next
 }
 
-// checkPatience gives up an office in which nothing moves: heartbeats, which need no
+// checkPatience gives up a leadership in which nothing moves: heartbeats, which need no
 // disk, would keep such a leader for ever.
 func (c *consensus) checkPatience() {
-	o := c.office
+	l := c.leadership
 	switch {
-	case o == nil:
-	case o.over.Load():
-		c.giveUp("a read of old entries has taken too long")
-	case !o.serving.Load():
-		if c.tick-o.began > patienceTicks {
-			c.giveUp("its first entry was not committed and applied in time")
+	case l == nil:
+	case l.over.Load():
+		c.stepDown("a read of old entries has taken too long")
+	case !l.serving.Load():
+		if c.tick-l.began > patienceTicks {
+			c.stepDown("its first entry was not committed and applied in time")
 		}
-	case c.tick-o.oldest(c.tick) > patienceTicks:
-		c.giveUp("nothing is committed")
-	case c.tick-o.began > maxBackoff:
+	case c.tick-l.oldest(c.tick) > patienceTicks:
+		c.stepDown("nothing is committed")
+	case c.tick-l.began > maxBackoff:
 		c.retreat = retreat{} // all is well
 	}
 }
@@ -100,8 +100,8 @@ func (c *consensus) checkStore() {
 
 // passTime lets the followers of an idle leader know what time it is.
 func (c *consensus) passTime() {
-	o := c.office
-	if o != nil && o.serving.Load() && c.tick-c.proposed >= stampTicks && !c.alone() && c.rn.BasicStatus().LeadTransferee == 0 {
-		o.stamp()
+	l := c.leadership
+	if l != nil && l.serving.Load() && c.tick-c.proposed >= stampTicks && !c.alone() && c.rn.BasicStatus().LeadTransferee == 0 {
+		l.stamp()
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// While the raft goroutine waits for a read, nobody hears that the office is lost but by
+// While the raft goroutine waits for a read, nobody hears that leadership is lost but by
 // those who look after it.
 func TestALeaderWhoseRaftGoroutineHangsLeavesItsClients(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,7 @@ func (n *Node) promote(ctx context.Context, id uint64) error {
 	return n.change(ctx, raftpb.ConfChangeAddNode, id, nil, func(cs *raftpb.ConfState) bool { return isVoter(cs, id) })
 }
 
-// Remove takes a member out of the cluster. If that is this node, the office goes to
+// Remove takes a member out of the cluster. If that is this node, leadership goes to
 // another member first, and the error wraps ErrNotLeader: that member is to be asked.
 // Other errors are those of Add.
 func (n *Node) Remove(ctx context.Context, id member.ID) error {

@@ -39,7 +39,7 @@ func (c *cluster) grow() (*peer, member.Member) {
 	return p, m
 }
 
-// lead executes something on the node that serves, again while the office changes.
+// lead executes something on the node that serves, again while the leadership changes.
 func (c *cluster) lead(what string, do func(n *Node) error) {
 	c.t.Helper()
 	var last error
@@ -220,7 +220,7 @@ func TestALeaderThatIsRemovedHandsOverAtTheSecondTry(t *testing.T) {
 }
 
 // A leader that is told to stop does not have to wait for the end of a long snapshot.
-func TestTheOfficeIsHandedOverWhileAMemberCatchesUp(t *testing.T) {
+func TestTheLeadershipIsHandedOverWhileAMemberCatchesUp(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1).startAll()
 	ctx := within(t)
@@ -235,7 +235,7 @@ func TestTheOfficeIsHandedOverWhileAMemberCatchesUp(t *testing.T) {
 	added := make(chan error, 1)
 	go func() { added <- n.Add(ctx, m) }()
 	c.eventually("it learns", func() bool { return len(n.Status().Members) == 4 })
-	c.eventually("the office is handed over", func() bool { // Add may just have seen that it learns
+	c.eventually("leadership is handed over", func() bool { // Add may just have seen that it learns
 		err := n.Transfer(ctx, to.id)
 		if err != nil && !errors.Is(err, errBusy) {
 			t.Fatal(err)

@@ -40,8 +40,8 @@ type Node struct {
 
 	snapshotTook atomic.Int64 // nanoseconds; of the last one that was taken here
 
-	office atomic.Pointer[Office]
-	status atomic.Pointer[raftStatus]
+	leadership atomic.Pointer[Leadership]
+	status     atomic.Pointer[raftStatus]
 
 	ticks <-chan time.Time // set before Run, by tests
 

@@ -61,7 +61,7 @@ type Observer interface {
 	// Stored tells how long a store took: one write and one sync, of all that waited. The
 	// writer calls it.
 	Stored(took time.Duration)
-	// Committed tells how long a batch of this node's office was on its way, from its
+	// Committed tells how long a batch of this node's leadership was on its way, from its
 	// proposal to its commit. The applier calls it.
 	Committed(took time.Duration)
 }
@@ -81,9 +81,9 @@ const (
 
 	electionTicks  = 10  // a follower that hears no leader for that long, or up to twice as long, campaigns
 	heartbeatTicks = 1   // between two heartbeats of a leader
-	patienceTicks  = 40  // a leader that cannot commit for that long gives up office
+	patienceTicks  = 40  // a leader that cannot commit for that long steps down
 	stampTicks     = 200 // an idle leader lets the followers know the time that often
-	backoffTicks   = 40  // after giving up office; doubled each time
+	backoffTicks   = 40  // after stepping down; doubled each time
 	maxBackoff     = 1200
 )
 

@@ -30,7 +30,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	for f, by := range map[planted.Fault]struct{ dir, test string }{
 		planted.NoRound:     {".", "TestARoundOfADeposedLeaderDoesNotCount"},
 		planted.EarlyAnswer: {".", "TestVotesAndAcknowledgementsLeaveWhenTheyAreOnDisk"},
-		planted.OldReign:    {".", "TestAStandbyTakesEntriesOfTheReignOfTheirTermOnly"},
+		planted.OldTerm:     {".", "TestAStandbyTakesEntriesOfTheTermOfTheirTermOnly"},
 		planted.WipedVotes:  {"./member", "TestAWipedNodeDoesNotComeBackAsItself"},
 	} {
 		if out, err := run("none", by.dir, by.test); err != nil {

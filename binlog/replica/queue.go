@@ -42,15 +42,15 @@ type Queue interface {
 
 	// Serve tells that the node leads and that the standby has all that is committed:
 	// commands may be executed, with o as their journal, until Retire.
-	Serve(o *Office) error
+	Serve(l *Leadership) error
 
-	// Retire tells that the office is lost. When it returns nothing executes, and no
+	// Retire tells that leadership is lost. When it returns nothing executes, and no
 	// reply leaves any more: the connections were reset without a word.
-	Retire(o *Office)
+	Retire(l *Leadership)
 
 	// Hold stops executing, for a transfer, and returns when nothing executes any more;
 	// or goes on. What was executed may still be committed and replied to. It may be
-	// called at any time, also without an office; Retire ends a hold.
+	// called at any time, also without a leadership; Retire ends a hold.
 	Hold(on bool)
 
 	// Flush gives the system every reply that is committed, for clients that take them, or

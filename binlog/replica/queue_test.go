@@ -15,33 +15,33 @@ import (
 // model is a Queue in its simplest form: a map of jobs. What it executes is checked
 // against what its Standby is fed with, and it is as strict as a standby has to be.
 type model struct {
-	walks    sync.RWMutex // Retire and Standby wait for calls of Walk, as those of an engine do
-	mu       sync.Mutex
-	changed  *sync.Cond
-	jobs     map[uint64]journal.Record
-	settings map[string]journal.Setting
-	feeding  bool
-	strict   bool
-	office   *Office
-	held     bool
-	nextID   uint64
-	offices  int
-	standbys int
-	start    int64
-	decided  uint64       // as the standby was told
-	untidy   int          // how often Tidy is still to be called
-	onServe  func(served) // may be nil
-	onRetire func()       // may be nil
-	onVisit  func(uint64) // before Walk visits a job; may be nil
-	onHold   func(bool)   // may be nil
-	ticks    int
-	patience int // ticks after which a client hangs up; 0 is never
+	walks       sync.RWMutex // Retire and Standby wait for calls of Walk, as those of an engine do
+	mu          sync.Mutex
+	changed     *sync.Cond
+	jobs        map[uint64]journal.Record
+	settings    map[string]journal.Setting
+	feeding     bool
+	strict      bool
+	leadership  *Leadership
+	held        bool
+	nextID      uint64
+	leaderships int
+	standbys    int
+	start       int64
+	decided     uint64       // as the standby was told
+	untidy      int          // how often Tidy is still to be called
+	onServe     func(served) // may be nil
+	onRetire    func()       // may be nil
+	onVisit     func(uint64) // before Walk visits a job; may be nil
+	onHold      func(bool)   // may be nil
+	ticks       int
+	patience    int // ticks after which a client hangs up; 0 is never
 }
 
 // served is what the queue was told when it began to serve.
 type served struct {
-	reign, nextID uint64
-	now           int64
+	term, nextID uint64
+	now          int64
 }
 
 func newModel() *model {
@@ -55,7 +55,7 @@ func (q *model) Standby(start int64) (Standby, error) {
 	defer q.walks.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.office != nil {
+	if q.leadership != nil {
 		return nil, errors.New("a standby while the queue serves")
 	}
 	q.jobs, q.feeding, q.strict, q.start = map[uint64]journal.Record{}, true, false, start
@@ -65,23 +65,23 @@ func (q *model) Standby(start int64) (Standby, error) {
 	return modelStandby{q}, nil
 }
 
-func (q *model) Serve(o *Office) error {
+func (q *model) Serve(l *Leadership) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.office != nil || !q.feeding {
-		return errors.New("two offices at a time")
+	if q.leadership != nil || !q.feeding {
+		return errors.New("two leaderships at a time")
 	}
-	o.Attach(Hooks{
+	l.Attach(Hooks{
 		OnCommit: func(journal.Pos) { q.wake() },
 		OnRoom:   q.wake,
 	})
-	if q.start > o.Now() {
+	if q.start > l.Now() {
 		return errors.New("cluster time went back")
 	}
-	q.office, q.feeding, q.held, q.nextID = o, false, false, o.NextID()
-	q.offices++
+	q.leadership, q.feeding, q.held, q.nextID = l, false, false, l.NextID()
+	q.leaderships++
 	if q.onServe != nil {
-		q.onServe(served{o.reign, o.NextID(), o.Now()})
+		q.onServe(served{l.term, l.NextID(), l.Now()})
 	}
 	q.changed.Broadcast()
 	return nil
@@ -103,7 +103,7 @@ func (q *model) wake() {
 	q.changed.Broadcast()
 }
 
-func (q *model) Retire(o *Office) {
+func (q *model) Retire(l *Leadership) {
 	if q.onRetire != nil {
 		q.onRetire()
 	}
@@ -111,17 +111,17 @@ func (q *model) Retire(o *Office) {
 	defer q.walks.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.office != o {
-		panic("an office is retired that the queue does not have")
+	if q.leadership != l {
+		panic("a leadership is retired that the queue does not have")
 	}
-	q.office, q.held = nil, false
+	q.leadership, q.held = nil, false
 	q.changed.Broadcast()
 }
 
 func (q *model) Hold(on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.held = on && q.office != nil
+	q.held = on && q.leadership != nil
 	if q.onHold != nil {
 		q.onHold(on)
 	}
@@ -286,38 +286,38 @@ var errRefused = errors.New("refused")
 
 // execute runs a command as a server does: at once, with a reply when what it depends on
 // is committed. do returns that position.
-func (q *model) execute(do func(o *Office) (journal.Pos, error)) error {
+func (q *model) execute(do func(l *Leadership) (journal.Pos, error)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	o := q.office
-	if o == nil || q.held {
+	l := q.leadership
+	if l == nil || q.held {
 		return errRefused
 	}
-	pos, err := do(o)
+	pos, err := do(l)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
-	o.Flush()
+	l.Flush()
 	began := q.ticks
-	for o.Committed() < pos {
-		if q.office != o || q.patience > 0 && q.ticks-began > q.patience {
+	for l.Committed() < pos {
+		if q.leadership != l || q.patience > 0 && q.ticks-began > q.patience {
 			return errReset
 		}
 		q.changed.Wait()
 	}
-	if q.office != o {
+	if q.leadership != l {
 		return errReset
 	}
 	return nil
 }
 
 func (q *model) put(body []byte) (id uint64, err error) {
-	err = q.execute(func(o *Office) (journal.Pos, error) {
-		r := journal.Record{ID: q.nextID, State: journal.Ready, TTR: 60, Tube: "default", Created: o.Now(), Body: body}
+	err = q.execute(func(l *Leadership) (journal.Pos, error) {
+		r := journal.Record{ID: q.nextID, State: journal.Ready, TTR: 60, Tube: "default", Created: l.Now(), Body: body}
 		if r.ID%3 == 0 {
 			r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", r.ID), Seconds: 60, Limited: "c", Limit: 2}
 		}
-		t, err := o.Put(&r)
+		t, err := l.Put(&r)
 		if err != nil {
 			return 0, err
 		}
@@ -331,8 +331,8 @@ func (q *model) put(body []byte) (id uint64, err error) {
 
 // set changes a tube's setting of dead letters.
 func (q *model) set(s journal.Setting) error {
-	return q.execute(func(o *Office) (journal.Pos, error) {
-		pos, err := o.Set(&s)
+	return q.execute(func(l *Leadership) (journal.Pos, error) {
+		pos, err := l.Set(&s)
 		if err == nil {
 			q.keep(&s)
 		}
@@ -342,13 +342,13 @@ func (q *model) set(s journal.Setting) error {
 
 // bury sets a job's number of buries, so that it tells which change was the last.
 func (q *model) bury(id uint64, buries uint32) error {
-	return q.execute(func(o *Office) (journal.Pos, error) {
+	return q.execute(func(l *Leadership) (journal.Pos, error) {
 		r, ok := q.jobs[id]
 		if !ok {
 			return 0, fmt.Errorf("job %d is not there", id)
 		}
 		r.Buries = buries
-		pos, err := o.Update(&r)
+		pos, err := l.Update(&r)
 		if err == nil {
 			q.jobs[id] = r
 		}
@@ -357,20 +357,20 @@ func (q *model) bury(id uint64, buries uint32) error {
 }
 
 func (q *model) delete(id uint64) error {
-	return q.execute(func(o *Office) (journal.Pos, error) {
+	return q.execute(func(l *Leadership) (journal.Pos, error) {
 		r, ok := q.jobs[id]
 		if !ok {
-			return o.Barrier(), nil
+			return l.Barrier(), nil
 		}
 		if keys := r.Keys.Tombstone(); keys != (journal.Keys{}) && r.State != journal.Deleted {
 			// It leaves a tombstone, whose end follows.
-			r = journal.Record{ID: id, State: journal.Deleted, Due: o.Now(), Tube: r.Tube, Keys: keys}
-			if _, err := o.Replace(&r, journal.Former{}); err != nil {
+			r = journal.Record{ID: id, State: journal.Deleted, Due: l.Now(), Tube: r.Tube, Keys: keys}
+			if _, err := l.Replace(&r, journal.Former{}); err != nil {
 				return 0, err
 			}
 			q.jobs[id] = r
 		}
-		pos, err := o.Delete(id, journal.Former{})
+		pos, err := l.Delete(id, journal.Former{})
 		if err == nil {
 			delete(q.jobs, id)
 		}
@@ -380,9 +380,9 @@ func (q *model) delete(id uint64) error {
 
 // peek returns a job as it is.
 func (q *model) peek(id uint64) (r journal.Record, found bool, err error) {
-	err = q.execute(func(o *Office) (journal.Pos, error) {
+	err = q.execute(func(l *Leadership) (journal.Pos, error) {
 		r, found = q.jobs[id]
-		return o.Barrier(), nil
+		return l.Barrier(), nil
 	})
 	return r, found, err
 }
@@ -390,7 +390,7 @@ func (q *model) peek(id uint64) (r journal.Record, found bool, err error) {
 func (q *model) serves() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.office != nil && !q.held
+	return q.leadership != nil && !q.held
 }
 
 func (q *model) count() int {

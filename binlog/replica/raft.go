@@ -20,8 +20,8 @@ type consensus struct {
 	node *Node
 	rn   *raft.RawNode
 
-	office *Office     // of the term that this node leads in; nil if it does not lead
-	last   journal.Pos // of the last unit of the last office
+	leadership *Leadership // of the term that this node leads in; nil if it does not lead
+	last       journal.Pos // of the last unit of the last leadership
 
 	tick     uint64
 	heard    map[uint64]uint64 // tick of the last message of a member
@@ -29,9 +29,9 @@ type consensus struct {
 	retreat  retreat
 	full     map[uint64]bool            // members whose disks are nearly full
 	reads    map[uint64]uint32          // the latest version of entries that a member says it can read
-	told     map[uint64]uint64          // what a follower was told to be committed by a MsgApp of this office, or of the one just lost
+	told     map[uint64]uint64          // what a follower was told to be committed by a MsgApp of this leadership, or of the one just ended
 	kept     map[uint64]*raftpb.Message // to followers, kept back; see keepBack
-	raised   uint32                     // what this office has raised that version to; 0 if it has not
+	raised   uint32                     // what this leadership has raised that version to; 0 if it has not
 
 	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
 	feeding  int               // standbys that are being made; the node does not campaign meanwhile
@@ -66,7 +66,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 		AsyncStorageWrites:        true,
 		MaxSizePerMsg:             maxMessage,
 		MaxCommittedSizePerReady:  maxApplying,
-		MaxUncommittedEntriesSize: math.MaxUint64, // the office has a limit of its own
+		MaxUncommittedEntriesSize: math.MaxUint64, // the leadership has a limit of its own
 		MaxInflightMsgs:           256,
 		MaxInflightBytes:          maxSent,
 		CheckQuorum:               true,

@@ -18,16 +18,16 @@ import (
 // walk is a snapshot that is being taken, on a goroutine of its own. The queue changes
 // meanwhile, so the snapshot is put right by the entries that were applied since.
 type walk struct {
-	applier *applier
-	office  *Office // in which the queue serves; nil for a standby
-	from    uint64  // the last entry that was applied when the walk began
-	last    uint64  // the highest id that the entries up to from name
-	grown   int64   // applier.grown then
-	number  uint64  // of the node's walks, from 1 on
-	cancel  chan struct{}
+	applier    *applier
+	leadership *Leadership // in which the queue serves; nil for a standby
+	from       uint64      // the last entry that was applied when the walk began
+	last       uint64      // the highest id that the entries up to from name
+	grown      int64       // applier.grown then
+	number     uint64      // of the node's walks, from 1 on
+	cancel     chan struct{}
 
 	walked bool        // the walk has ended, and waits for its extent; the applier's
-	want   journal.Pos // in office: all that the walk has seen was appended up to there; the applier's
+	want   journal.Pos // as leader: all that the walk has seen was appended up to there; the applier's
 	end    chan extent // where the snapshot ends
 }
 
@@ -90,7 +90,7 @@ func (a *applier) considerSnapshot() {
 		return
 	}
 	long := a.grown > max(a.node.opts.SnapshotBytes, a.node.store.current().Bytes)
-	if a.still || !long && !a.wanted || a.standby == nil && a.office == nil || !a.walking.TryLock() {
+	if a.still || !long && !a.wanted || a.standby == nil && a.leadership == nil || !a.walking.TryLock() {
 		return
 	}
 	a.wanted = false
@@ -99,7 +99,7 @@ func (a *applier) considerSnapshot() {
 	number := a.walks
 	a.mu.Unlock()
 	w := &walk{
-		applier: a, office: a.office, from: a.at.Index, last: a.at.Highest, grown: a.grown, number: number,
+		applier: a, leadership: a.leadership, from: a.at.Index, last: a.at.Highest, grown: a.grown, number: number,
 		cancel: make(chan struct{}), end: make(chan extent, 1),
 	}
 	a.walk = w
@@ -111,7 +111,7 @@ func (a *applier) considerSnapshot() {
 
 // voidSnapshot gives up the snapshot that is being taken: the queue is not what it was.
 // It does not wait for the walk, which may be waiting for the disk while clients wait to
-// hear that the office is lost.
+// hear that leadership is lost.
 func (a *applier) voidSnapshot() {
 	if a.walk != nil {
 		close(a.walk.cancel)
@@ -123,7 +123,7 @@ func (a *applier) voidSnapshot() {
 // committed.
 func (a *applier) endWalk() {
 	w := a.walk
-	if !w.walked || w.office != nil && w.office.Committed() < w.want {
+	if !w.walked || w.leadership != nil && w.leadership.Committed() < w.want {
 		return
 	}
 	w.walked = false
@@ -239,9 +239,9 @@ func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
 // extent waits until all that the walk has seen is committed and applied.
 func (w *walk) extent() (extent, error) {
 	var want journal.Pos
-	if w.office != nil {
-		want = w.office.position()
-		w.office.wake()
+	if w.leadership != nil {
+		want = w.leadership.position()
+		w.leadership.wake()
 	}
 	a := w.applier
 	a.post(func() error {

@@ -228,16 +228,16 @@ func TestThoseWhoWaitForASnapshotHearThatItFails(t *testing.T) {
 // that.
 func TestASnapshotWaitsForTheCommitOfWhatItHasSeen(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	change := func(buries uint32) journal.Record {
 		return journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "default", Buries: buries}
 	}
-	put(t, o, 1, 0)
+	put(t, l, 1, 0)
 	h.queue.jobs[1] = change(0)
 	h.answer()
 	r := change(1)
 	h.queue.jobs[1] = r
-	pos, err := o.Update(&r)
+	pos, err := l.Update(&r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestASnapshotWaitsForTheCommitOfWhatItHasSeen(t *testing.T) {
 		h.apply()
 		time.Sleep(time.Millisecond)
 	}
-	if w.want == 0 || o.Committed() >= pos {
+	if w.want == 0 || l.Committed() >= pos {
 		t.Fatalf("a snapshot ends, up to entry %d, before what it has seen is committed", h.store.current().Index)
 	}
 	h.answer()

@@ -55,12 +55,12 @@ func (s *space) look() {
 	}
 }
 
-// checkSpace has the office refuse puts while the voters that are alive and have space are no
+// checkSpace has the leadership refuse puts while the voters that are alive and have space are no
 // majority: nothing could be committed without one whose disk is nearly full. One that has
 // not said yet how much it has counts as having some. While too few are alive, nothing is
 // committed anyway. It stays as it was then, and puts wait for their commit.
 func (c *consensus) checkSpace() {
-	if c.office == nil {
+	if c.leadership == nil {
 		return
 	}
 	c.full[uint64(c.node.opts.Self)] = c.node.space.low.Load()
@@ -75,12 +75,12 @@ func (c *consensus) checkSpace() {
 		}
 	}
 	if alive > len(voters)/2 {
-		c.office.setLow(room <= len(voters)/2)
+		c.leadership.setLow(room <= len(voters)/2)
 	}
 }
 
-func (o *Office) setLow(low bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.low = low
+func (l *Leadership) setLow(low bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.low = low
 }

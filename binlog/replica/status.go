@@ -41,7 +41,7 @@ type Status struct {
 	// a tick; 0 if none waits, and on a node that does not lead.
 	Uncommitted time.Duration
 	Elections   uint64 // that this node has won since its start
-	Depositions uint64 // offices that it has lost since then, or given up, or handed over
+	Depositions uint64 // leaderships that it has lost since then, or given up, or handed over
 	ReadRounds  uint64 // that it has asked for since then
 }
 
@@ -57,7 +57,7 @@ type MemberStatus struct {
 	Behind int64
 }
 
-// raftStatus is what the raft goroutine tells of itself, once a tick and whenever an office
+// raftStatus is what the raft goroutine tells of itself, once a tick and whenever a leadership
 // begins or ends.
 type raftStatus struct {
 	role         raft.StateType
@@ -74,8 +74,8 @@ func (c *consensus) publish() {
 	st := c.rn.Status()
 	p := &raftStatus{role: st.RaftState, term: st.GetTerm(), commit: st.GetCommit(), lead: st.Lead}
 	p.elections, p.depositions, p.rounds = c.elections, c.depositions, c.rounds
-	if c.office != nil {
-		p.uncommitted = time.Duration(c.tick-c.office.oldest(c.tick)) * Tick
+	if c.leadership != nil {
+		p.uncommitted = time.Duration(c.tick-c.leadership.oldest(c.tick)) * Tick
 	}
 	if len(st.Progress) > 0 {
 		p.match, p.alive = map[uint64]uint64{}, map[uint64]bool{}
@@ -111,10 +111,10 @@ func (n *Node) Status() Status {
 	}
 	s.Leader, s.Term, s.Commit = member.ID(p.lead), p.term, p.commit
 	s.Uncommitted, s.Elections, s.Depositions, s.ReadRounds = p.uncommitted, p.elections, p.depositions, p.rounds
-	if o := n.office.Load(); o != nil && !o.over.Load() {
-		s.Leads, s.Serves, s.Term, s.Leader = true, o.serving.Load(), o.reign, n.opts.Self
+	if l := n.leadership.Load(); l != nil && !l.over.Load() {
+		s.Leads, s.Serves, s.Term, s.Leader = true, l.serving.Load(), l.term, n.opts.Self
 	} else if s.Leader == n.opts.Self {
-		s.Leader = 0 // the office is over, or not begun, and the raft goroutine has not said so yet
+		s.Leader = 0 // the leadership is over, or not begun, and the raft goroutine has not said so yet
 	}
 	for _, m := range at.Members {
 		o := MemberStatus{

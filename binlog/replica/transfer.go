@@ -15,16 +15,16 @@ import (
 // errTransfer tells that a transfer has ended without another leader.
 var errTransfer = errors.New("the other member has not taken over; this node goes on")
 
-// transfer is a handing over of the office. The raft goroutine's.
+// transfer is a handing over of leadership. The raft goroutine's.
 type transfer struct {
-	office *Office
-	done   chan error // holds the end
+	leadership *Leadership
+	done       chan error // holds the end
 }
 
 // flushTime is how long a transfer waits for clients that do not take their replies.
 const flushTime = 200 * time.Millisecond
 
-// Transfer hands the office over to another member that votes, or to the one that has
+// Transfer hands leadership over to another member that votes, or to the one that has
 // the most if `to` is 0. The queue stops executing, all that it has executed is
 // committed, its replies are given to the system, and only then the other member is told.
 // If that has not taken over within an election's time, it is told once more, and then this
@@ -41,7 +41,7 @@ func (n *Node) Transfer(ctx context.Context, to member.ID) error {
 // errBusy tells of two requests at a time.
 var errBusy = errors.New("the members or the leader are being changed already")
 
-// handOver transfers the office, as Transfer says. With changing held.
+// handOver transfers the leadership, as Transfer says. With changing held.
 func (n *Node) handOver(ctx context.Context, to member.ID) error {
 	err := n.handOverOnce(ctx, to)
 	if errors.Is(err, errTransfer) {
@@ -52,7 +52,7 @@ func (n *Node) handOver(ctx context.Context, to member.ID) error {
 }
 
 func (n *Node) handOverOnce(ctx context.Context, to member.ID) error {
-	o, err := n.leading()
+	l, err := n.leading()
 	if err != nil {
 		return err
 	}
@@ -60,22 +60,22 @@ func (n *Node) handOverOnce(ctx context.Context, to member.ID) error {
 		return err
 	}
 	n.opts.Queue.Hold(true)
-	if err := n.handOverHeld(ctx, o, to); err != nil {
+	if err := n.handOverHeld(ctx, l, to); err != nil {
 		n.opts.Queue.Hold(false)
 		return fmt.Errorf("transfer to %v: %w", to, err)
 	}
 	return nil
 }
 
-func (n *Node) handOverHeld(ctx context.Context, o *Office, to member.ID) error {
-	if err := o.settle(ctx); err != nil {
+func (n *Node) handOverHeld(ctx context.Context, l *Leadership, to member.ID) error {
+	if err := l.settle(ctx); err != nil {
 		return err
 	}
 	// Connections are reset when the other member leads.
 	flush, cancel := context.WithTimeout(ctx, flushTime)
 	n.opts.Queue.Flush(flush)
 	cancel()
-	t := &transfer{o, make(chan error, 1)}
+	t := &transfer{l, make(chan error, 1)}
 	if err := n.ask(func(c *consensus) error { return c.beginTransfer(t, uint64(to)) }); err != nil {
 		return err
 	}
@@ -87,10 +87,10 @@ func (n *Node) handOverHeld(ctx context.Context, o *Office, to member.ID) error 
 	}
 }
 
-// leading returns the office that the queue serves in.
-func (n *Node) leading() (*Office, error) {
-	if o := n.office.Load(); o != nil && o.serving.Load() && !o.over.Load() {
-		return o, nil
+// leading returns the leadership that the queue serves in.
+func (n *Node) leading() (*Leadership, error) {
+	if l := n.leadership.Load(); l != nil && l.serving.Load() && !l.over.Load() {
+		return l, nil
 	}
 	return nil, ErrNotLeader
 }
@@ -139,7 +139,7 @@ func (c *consensus) best(of member.ID) (best member.ID) {
 }
 
 func (c *consensus) beginTransfer(t *transfer, to uint64) error {
-	if c.office != t.office {
+	if c.leadership != t.leadership {
 		return ErrNotLeader
 	}
 	c.transfer = t
@@ -152,7 +152,7 @@ func (c *consensus) watchTransfer(st raft.BasicStatus) {
 	t := c.transfer
 	switch {
 	case t == nil:
-	case c.office != t.office:
+	case c.leadership != t.leadership:
 		c.transfer = nil
 		t.done <- nil
 	case st.LeadTransferee == 0:
@@ -162,39 +162,39 @@ func (c *consensus) watchTransfer(st raft.BasicStatus) {
 }
 
 // settle waits until all that was appended is committed.
-func (o *Office) settle(ctx context.Context) error {
-	o.mu.Lock()
-	if o.over.Load() {
-		o.mu.Unlock()
+func (l *Leadership) settle(ctx context.Context) error {
+	l.mu.Lock()
+	if l.over.Load() {
+		l.mu.Unlock()
 		return ErrNotLeader
 	}
 	idle := make(chan struct{})
-	if len(o.units) == 0 {
+	if len(l.units) == 0 {
 		close(idle)
 	} else {
-		o.idle = append(o.idle, idle)
+		l.idle = append(l.idle, idle)
 	}
-	o.mu.Unlock()
-	o.wake()
+	l.mu.Unlock()
+	l.wake()
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		o.mu.Lock()
-		o.idle = slices.DeleteFunc(o.idle, func(c chan struct{}) bool { return c == idle })
-		o.mu.Unlock()
+		l.mu.Lock()
+		l.idle = slices.DeleteFunc(l.idle, func(c chan struct{}) bool { return c == idle })
+		l.mu.Unlock()
 		return fmt.Errorf("what was executed is not committed: %w", ctx.Err())
 	}
-	if o.over.Load() {
+	if l.over.Load() {
 		return ErrNotLeader
 	}
 	return nil
 }
 
-// settled wakes those who wait in settle: nothing is uncommitted, or the office is over.
+// settled wakes those who wait in settle: nothing is uncommitted, or the leadership is over.
 // With mu held.
-func (o *Office) settled() {
-	for _, c := range o.idle {
+func (l *Leadership) settled() {
+	for _, c := range l.idle {
 		close(c)
 	}
-	o.idle = nil
+	l.idle = nil
 }

@@ -9,8 +9,8 @@ import "slices"
 // raiseVersion allows the latest version of entries that all members can read, if it is
 // later than the one that is allowed.
 func (c *consensus) raiseVersion() {
-	o := c.office
-	if o == nil || !o.serving.Load() || c.rn.BasicStatus().LeadTransferee != 0 {
+	l := c.leadership
+	if l == nil || !l.serving.Load() || c.rn.BasicStatus().LeadTransferee != 0 {
 		return
 	}
 	to := c.node.opts.newest
@@ -23,6 +23,6 @@ func (c *consensus) raiseVersion() {
 	if to > max(1, c.raised, c.node.applier.seen().Version) {
 		c.raised = to
 		c.node.opts.Log.Info("all members can read a later version of entries", "version", to)
-		o.raise(uint16(to))
+		l.raise(uint16(to))
 	}
 }

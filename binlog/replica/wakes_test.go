@@ -18,9 +18,9 @@ func woken(c chan struct{}) bool {
 
 func TestACommitIndexDoesNotWakeTheWriter(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.writer.rest()
-	put(t, o, 1, 10)
+	put(t, l, 1, 10)
 	h.run()
 	woken(h.writer.wake)
 	h.acknowledge() // no more than the commit index has to be stored
@@ -43,7 +43,7 @@ func TestACommitIndexDoesNotWakeTheWriter(t *testing.T) {
 	if stored() != h.committed() {
 		t.Errorf("the writer that has nothing to do has stored commit index %d of %d", stored(), h.committed())
 	}
-	put(t, o, 2, 10)
+	put(t, l, 2, 10)
 	h.consensus.pump()
 	h.ready()
 	if !woken(h.writer.wake) {
@@ -94,19 +94,19 @@ func TestRaftIsWokenForWhatWasAppliedOnlyIfThatMatters(t *testing.T) {
 
 func TestRaftIsWokenOnceSomethingCanBeSent(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	h.sent = nil
 	for i := range maxInFlight {
-		put(t, o, uint64(1+i), 10)
+		put(t, l, uint64(1+i), 10)
 		woken(h.inbox.wake)
-		if o.Flush(); !woken(h.inbox.wake) {
+		if l.Flush(); !woken(h.inbox.wake) {
 			t.Fatalf("raft was not woken for batch %d", i+1)
 		}
 		h.run()
 	}
-	last := put(t, o, 10, 10)
+	last := put(t, l, 10, 10)
 	woken(h.inbox.wake)
-	if o.Flush(); woken(h.inbox.wake) {
+	if l.Flush(); woken(h.inbox.wake) {
 		t.Error("raft was woken for a batch that has to wait")
 	}
 	full, _ := h.appends()
@@ -119,19 +119,19 @@ func TestRaftIsWokenOnceSomethingCanBeSent(t *testing.T) {
 	}
 	h.sent = append(h.sent, full[2][1:]...)
 	h.answer()
-	if o.Committed() != last {
-		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	if l.Committed() != last {
+		t.Errorf("committed up to %d of %d", l.Committed(), last)
 	}
 }
 
 func TestABatchThatIsShorterThanThoseOnTheirWayGrows(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	sends := func(id uint64, body int) bool {
-		put(t, o, id, body)
-		sent := o.sent
+		put(t, l, id, body)
+		sent := l.sent
 		h.run()
-		return o.sent > sent
+		return l.sent > sent
 	}
 	if !sends(1, 4000) || !sends(2, 1000) {
 		t.Fatal("one of the first two batches waits")
@@ -149,60 +149,60 @@ func TestABatchThatIsShorterThanThoseOnTheirWayGrows(t *testing.T) {
 	if !sends(6, 4000) || !sends(7, 4000) {
 		t.Fatal("one of two batches waits")
 	}
-	last := put(t, o, 8, 10)
+	last := put(t, l, 8, 10)
 	h.run()
-	if o.sent == len(o.units) {
+	if l.sent == len(l.units) {
 		t.Error("a short batch does not wait for longer ones")
 	}
 	h.answer()
-	if o.Committed() != last {
-		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	if l.Committed() != last {
+		t.Errorf("committed up to %d of %d", l.Committed(), last)
 	}
 }
 
 func TestARoundDoesNotWaitForAShortBatchBehindIt(t *testing.T) {
 	h := newHand(t, 3)
-	o := h.lead()
+	l := h.lead()
 	for id := range uint64(2) {
-		put(t, o, 1+id, 4000)
+		put(t, l, 1+id, 4000)
 		h.run()
 	}
-	round := o.Barrier()
-	last := put(t, o, 3, 10)
+	round := l.Barrier()
+	last := put(t, l, 3, 10)
 	h.run()
-	if n := len(o.units); o.sent != n-1 || o.units[n-2].pos != round {
-		t.Errorf("%d of %d units are on their way; all but the last should be", o.sent, n)
+	if n := len(l.units); l.sent != n-1 || l.units[n-2].pos != round {
+		t.Errorf("%d of %d units are on their way; all but the last should be", l.sent, n)
 	}
 	h.answer()
-	if o.Committed() != last {
-		t.Errorf("committed up to %d of %d", o.Committed(), last)
+	if l.Committed() != last {
+		t.Errorf("committed up to %d of %d", l.Committed(), last)
 	}
 }
 
 func TestALongBatchAndOneThatCannotGrowDoNotWait(t *testing.T) {
 	h := newHand(t, 3)
 	h.opts.newest = 2
-	o := h.lead()
-	put(t, o, 1, 450<<10)
+	l := h.lead()
+	put(t, l, 1, 450<<10)
 	h.run()
-	put(t, o, 2, longBatch)
+	put(t, l, 2, longBatch)
 	h.run()
-	if o.sent != 2 {
-		t.Errorf("%d batches are on their way: one with longBatch bytes waits", o.sent)
+	if l.sent != 2 {
+		t.Errorf("%d batches are on their way: one with longBatch bytes waits", l.sent)
 	}
-	put(t, o, 3, 1000)
-	put(t, o, 4, maxBatch-1000) // does not fit into the batch before
+	put(t, l, 3, 1000)
+	put(t, l, 4, maxBatch-1000) // does not fit into the batch before
 	h.run()
-	if o.sent != 4 {
-		t.Errorf("%d batches are on their way: one that cannot grow waits", o.sent)
+	if l.sent != 4 {
+		t.Errorf("%d batches are on their way: one that cannot grow waits", l.sent)
 	}
 	h.answer()
-	put(t, o, 5, 1000)
+	put(t, l, 5, 1000)
 	h.run()
-	o.raise(2)
+	l.raise(2)
 	h.run()
-	if o.sent != 2 {
-		t.Errorf("%d batches are on their way: one that allows a version waits", o.sent)
+	if l.sent != 2 {
+		t.Errorf("%d batches are on their way: one that allows a version waits", l.sent)
 	}
 	h.answer()
 }

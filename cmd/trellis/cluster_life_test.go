@@ -144,7 +144,7 @@ func reply(t *testing.T, addr, command string) string {
 	return string(b[:n])
 }
 
-// putJobs has n jobs acknowledged by whoever leads. A leader that loses its office meanwhile,
+// putJobs has n jobs acknowledged by whoever leads. A leader that is deposed meanwhile,
 // as on a machine that does much else, may have done one more.
 func putJobs(t *testing.T, at string, n int) {
 	t.Helper()

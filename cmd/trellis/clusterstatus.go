@@ -163,7 +163,7 @@ func (c *clusterMember) take(s *control.Status) {
 	case s.Serves:
 		c.Role = "leader"
 	case s.Leads:
-		c.Role = "taking office"
+		c.Role = "not serving yet"
 	case c.Voter:
 		c.Role = "standby"
 	default:

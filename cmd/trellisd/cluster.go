@@ -222,7 +222,7 @@ func (m *monitor) clusterStats() *metrics.Cluster {
 	if s == nil {
 		return nil
 	}
-	return &metrics.Cluster{Status: *s, Offices: m.queue.Offices()}
+	return &metrics.Cluster{Status: *s, Leaderships: m.queue.Leaderships()}
 }
 
 // show publishes what a member serves now. Any goroutine may call it.

@@ -569,7 +569,7 @@ func TestNothingAcknowledgedIsLostByAClusterWhoseLeaderGoes(t *testing.T) {
 }
 
 // audit compares the leader's jobs with the books, and returns the leader. One that loses its
-// office meanwhile, as on a busy machine, is followed by the next: so the first audit is given
+// leadership meanwhile, as on a busy machine, is followed by the next: so the first audit is given
 // up at any moment, as if that had happened.
 func (c *testCluster) audit(books *crash) (s *server) {
 	c.t.Helper()

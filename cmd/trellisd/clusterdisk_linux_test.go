@@ -153,7 +153,7 @@ func (n *clusterNode) logged(text string) (times int) {
 }
 
 // A member with a full disk waits for space. A follower is waited for by nobody; a leader
-// gives up its office. With little space on most disks new jobs are refused, and what
+// steps down. With little space on most disks new jobs are refused, and what
 // there is can be worked on.
 func TestFullDisksOfMembers(t *testing.T) {
 	t.Parallel()

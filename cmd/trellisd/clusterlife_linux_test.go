@@ -609,7 +609,7 @@ func (c *testCluster) unstored() []clustertest.Op {
 // The check would notice: a batch that is proposed by a leader of a later term, behind what
 // others have done in between, takes the job back to what it was. Without that mistake
 // everybody ignores the batch.
-func TestABatchOfAnOldReignThatCountsIsFoundOut(t *testing.T) {
+func TestABatchOfAnOldTermThatCountsIsFoundOut(t *testing.T) {
 	t.Parallel()
 	if raceEnabled {
 		t.Skip("builds a program, and the race detector has nothing new to see in it")
@@ -643,7 +643,7 @@ func TestABatchOfAnOldReignThatCountsIsFoundOut(t *testing.T) {
 		t.Fatal("no batch was proposed again")
 	}
 	foundOut(t, attempts, func() error {
-		history, _ := try("proposed-again,old-reign")
+		history, _ := try("proposed-again,old-term")
 		return clustertest.Check(history)
 	})
 }

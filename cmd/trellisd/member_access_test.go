@@ -35,7 +35,7 @@ func TestAMemberThatServesNobodyShowsItsFilesAndItsMemoryLimit(t *testing.T) {
 }
 
 // A member asks its clients who they are, over TLS too, like a server alone, in each of
-// its offices.
+// its leaderships.
 func TestAMemberServesOnlyWhomItsFilesName(t *testing.T) {
 	t.Parallel()
 	undisturbed(t, 1, func(t testing.TB, w *town) {

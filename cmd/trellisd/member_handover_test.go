@@ -89,7 +89,7 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 			status, text := l.readyz()
 			return status == http.StatusServiceUnavailable && text == "draining"
 		})
-		// Transferring the office takes the clients along.
+		// Transferring leadership takes the clients along.
 		var other *townsman
 		for _, n := range w.nodes {
 			if n != l {
@@ -115,7 +115,7 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 	})
 }
 
-// A leader whose port somebody else has does not keep the office.
+// A leader whose port somebody else has does not stay leader.
 func TestALeaderThatCannotServeClientsHandsOver(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, 3)

@@ -346,7 +346,7 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 		}
 		var l *townsman
 		w.eventually("they have worked", func() bool {
-			if at.Load() == 0 { // at first, and when a leader has lost its office under them
+			if at.Load() == 0 { // at first, and when their leader was deposed
 				var addr string
 				l, addr = w.serving()
 				for worker := range 4 {

@@ -257,7 +257,7 @@ func (w *town) fill(n int, body string) uint64 {
 				w.t.Fatal(line)
 			}
 		}
-		if err != nil { // the office has ended
+		if err != nil { // the leadership has ended
 			n += batch
 			c = w.dial()
 		}
@@ -265,7 +265,7 @@ func (w *town) fill(n int, body string) uint64 {
 	return w.settled()
 }
 
-// The office goes round and round: each time a process makes an engine and event loops
+// Leadership goes round and round: each time a process makes an engine and event loops
 // anew, and it does not grow.
 func TestAProcessThatLeadsAgainAndAgainDoesNotGrow(t *testing.T) {
 	if raceEnabled {
@@ -309,8 +309,8 @@ func TestAProcessThatLeadsAgainAndAgainDoesNotGrow(t *testing.T) {
 		round()
 	}
 	if after := held(); after > before+before/2 {
-		t.Errorf("%d kB before 16 offices, %d kB after", before, after)
+		t.Errorf("%d kB before 16 leaderships, %d kB after", before, after)
 	} else {
-		t.Logf("%d kB before 16 offices, %d kB after", before, after)
+		t.Logf("%d kB before 16 leaderships, %d kB after", before, after)
 	}
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // undisturbed runs a test of a new town whose leader is to stay the leader until the test
-// ends its office. On a machine that does much else a leader may not hear from the others
-// for a second and lose its office to one of them: a test that has failed in such a town
+// ends a leadership. On a machine that does much else a leader may not hear from the others
+// for a second and lose leadership to one of them: a test that has failed in such a town
 // is run again in another one.
 func undisturbed(t testing.TB, nodes int, test func(t testing.TB, w *town)) {
 	t.Helper()
@@ -66,7 +66,7 @@ func TestATestIsRunAgainOnlyInPlaceOfOneThatWasDisturbed(t *testing.T) {
 				return false
 			})
 			l.p.signal(syscall.SIGCONT)
-			l.p.waitText("lost its office")
+			l.p.waitText("does not lead any more")
 			t.Fatal("as it may")
 		})
 	})
@@ -75,7 +75,7 @@ func TestATestIsRunAgainOnlyInPlaceOfOneThatWasDisturbed(t *testing.T) {
 	}
 }
 
-// disturbed tells which office has ended without the test's doing, "" if there was none.
+// disturbed tells which leadership has ended without the test's doing, "" if there was none.
 // Nothing excuses a data race.
 func (w *town) disturbed() (why string) {
 	for _, p := range w.launched {
@@ -90,10 +90,10 @@ func (w *town) disturbed() (why string) {
 			var record struct{ Msg, Why, Reason string }
 			switch err := json.Unmarshal([]byte(l), &record); {
 			case err != nil:
-			case record.Msg == "this node has lost its office" && record.Why != "it was handed over":
-				return fmt.Sprintf("a node has lost its office: %s", record.Why)
+			case record.Msg == "this node does not lead any more" && record.Why != "it was handed over":
+				return fmt.Sprintf("a node does not lead any more: %s", record.Why)
 			case record.Msg == "no other member takes over":
-				return fmt.Sprintf("an office was not handed over: %s", record.Reason)
+				return fmt.Sprintf("leadership was not handed over: %s", record.Reason)
 			}
 		}
 	}

@@ -21,12 +21,12 @@
 //	 4  1  version of the format, 1
 //	 5  1  kind: 1 records, 2 begin, 3 raise
 //	 6  2  of a raise: the version of the format that is allowed from now on; zero in others
-//	 8  8  reign: the term in which the entry was proposed
-//	16  8  sequence: of this reign, 1, 2, 3, ...
+//	 8  8  term: the term in which the entry was proposed
+//	16  8  sequence: of this term, 1, 2, 3, ...
 //	24  8  stamp: cluster time in nanoseconds since 1970
 //	32  8  the highest id that was used up to this entry
 //	40  8  decided: all ids below this one are those of jobs that were put before this entry,
-//	       or never become jobs: the first id of the reign
+//	       or never become jobs: the first id of the term
 //	48     records
 //
 // Records are those of kinds full, update, delete and setting of package record, one behind the

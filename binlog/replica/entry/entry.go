@@ -18,7 +18,7 @@ const (
 	// Records is a group commit: the changes of jobs since the entry before.
 	Records Kind = 1 + iota
 
-	// Begin tells that a leader has taken office. What follows it in the same reign is
+	// Begin is the first entry of a leader. What follows it in the same term is
 	// this leader's.
 	Begin
 
@@ -82,8 +82,8 @@ func malformed(format string, args ...any) error {
 // Header starts every entry.
 type Header struct {
 	Kind     Kind
-	Reign    uint64 // the term in which the entry was proposed, above zero
-	Sequence uint64 // counts the entries of a reign from 1 on
+	Term     uint64 // the term in which the entry was proposed, above zero
+	Sequence uint64 // counts the entries of a term from 1 on
 	Stamp    int64  // cluster time, nanoseconds since 1970
 	LastID   uint64 // no greater id was used up to this entry
 	Decided  uint64 // no id below this one is going to become a job; at most LastID + 1
@@ -93,8 +93,8 @@ type Header struct {
 // wrong tells what is impossible about a header, or "".
 func (h *Header) wrong(records int) string {
 	switch {
-	case h.Reign == 0 || h.Sequence == 0:
-		return "no reign or no sequence"
+	case h.Term == 0 || h.Sequence == 0:
+		return "no term or no sequence"
 	case h.Decided > h.LastID && h.Decided-h.LastID > 1:
 		return fmt.Sprintf("ids below %d are decided, but the last is %d", h.Decided, h.LastID)
 	case h.Kind != Records && records > 0:
@@ -116,7 +116,7 @@ func (h *Header) Seal(b []byte) {
 	}
 	b[4], b[5] = first, byte(h.Kind)
 	le.PutUint16(b[6:], h.Version)
-	le.PutUint64(b[8:], h.Reign)
+	le.PutUint64(b[8:], h.Term)
 	le.PutUint64(b[16:], h.Sequence)
 	le.PutUint64(b[24:], uint64(h.Stamp))
 	le.PutUint64(b[32:], h.LastID)
@@ -139,7 +139,7 @@ func (h *Header) Decode(b []byte) error {
 	}
 	d := Header{
 		Kind:     Kind(b[5]),
-		Reign:    le.Uint64(b[8:]),
+		Term:     le.Uint64(b[8:]),
 		Sequence: le.Uint64(b[16:]),
 		Stamp:    int64(le.Uint64(b[24:])),
 		LastID:   le.Uint64(b[32:]),

@@ -67,7 +67,7 @@ func appendSmall(b []byte, k record.Kind, number uint64) []byte {
 	return b
 }
 
-var header = Header{Kind: Records, Reign: 3, Sequence: 9, Stamp: 1_700_000_000_123_456_789, LastID: 12, Decided: 11}
+var header = Header{Kind: Records, Term: 3, Sequence: 9, Stamp: 1_700_000_000_123_456_789, LastID: 12, Decided: 11}
 
 // anEntry has one record of each kind.
 func anEntry() []byte {
@@ -134,7 +134,7 @@ func TestSettingsAndAttemptsAreReadInEntries(t *testing.T) {
 // The bytes of version 1 do not change.
 func TestTheFormatIsAsWritten(t *testing.T) {
 	b := make([]byte, HeaderSize)
-	h := Header{Kind: Begin, Reign: 0x0102, Sequence: 3, Stamp: 4, LastID: 5, Decided: 6}
+	h := Header{Kind: Begin, Term: 0x0102, Sequence: 3, Stamp: 4, LastID: 5, Decided: 6}
 	h.Seal(b)
 	const want = "01020000" + "0201000000000000" + "0300000000000000" + "0400000000000000" + "0500000000000000" + "0600000000000000"
 	if got := hex.EncodeToString(b[4:]); got != want {
@@ -172,7 +172,7 @@ func TestEntriesThatCannotBeAreRefused(t *testing.T) {
 		"an unknown kind":        {func(b []byte) []byte { b[5] = 4; return b }, ErrUnknown},
 		"no kind":                {func(b []byte) []byte { b[5] = 0; return b }, ErrUnknown},
 		"reserved bytes":         {func(b []byte) []byte { b[6] = 1; return b }, ErrMalformed},
-		"no reign":               {func(b []byte) []byte { clear(b[8:16]); return b }, ErrMalformed},
+		"no term":                {func(b []byte) []byte { clear(b[8:16]); return b }, ErrMalformed},
 		"no sequence":            {func(b []byte) []byte { clear(b[16:24]); return b }, ErrMalformed},
 		"decided ids to come":    {func(b []byte) []byte { b[40] = 14; return b }, ErrMalformed},
 		"decided, no id at all":  {func(b []byte) []byte { b[32] = 0; b[40] = 2; return b }, ErrMalformed},
@@ -212,9 +212,9 @@ func TestRecordsThatCannotBeAreRefused(t *testing.T) {
 
 func TestSealPanicsForWhatCannotBeRead(t *testing.T) {
 	for what, h := range map[string]Header{
-		"no kind":  {Reign: 1, Sequence: 1},
-		"no reign": {Kind: Begin, Sequence: 1},
-		"decided":  {Kind: Records, Reign: 1, Sequence: 1, LastID: 3, Decided: 5},
+		"no kind": {Term: 1, Sequence: 1},
+		"no term": {Kind: Begin, Sequence: 1},
+		"decided": {Kind: Records, Term: 1, Sequence: 1, LastID: 3, Decided: 5},
 	} {
 		func() {
 			defer func() {
@@ -281,7 +281,7 @@ func BenchmarkRead(b *testing.B) {
 	for i := range uint64(80) {
 		data = appendFull(data, sample(i+1, 120))
 	}
-	h := Header{Kind: Records, Reign: 1, Sequence: 1, LastID: 80, Decided: 1}
+	h := Header{Kind: Records, Term: 1, Sequence: 1, LastID: 80, Decided: 1}
 	h.Seal(data)
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
@@ -302,7 +302,7 @@ func BenchmarkRead(b *testing.B) {
 
 func BenchmarkSeal(b *testing.B) {
 	data := make([]byte, 16<<10)
-	h := Header{Kind: Records, Reign: 1, Sequence: 1}
+	h := Header{Kind: Records, Term: 1, Sequence: 1}
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -311,7 +311,7 @@ func BenchmarkSeal(b *testing.B) {
 }
 
 func TestARaiseTellsItsVersionAndNothingElseDoes(t *testing.T) {
-	h := Header{Kind: Raise, Reign: 3, Sequence: 9, Stamp: 5, LastID: 12, Decided: 11, Version: 2}
+	h := Header{Kind: Raise, Term: 3, Sequence: 9, Stamp: 5, LastID: 12, Decided: 11, Version: 2}
 	b := make([]byte, HeaderSize)
 	h.Seal(b)
 	var got Header

@@ -163,8 +163,8 @@ func newMemberDir(t *testing.T) *memberDir {
 	return m
 }
 
-// append appends an entry with records of a reign.
-func (m *memberDir) append(term, reign, sequence uint64, last uint64, records ...func([]byte) []byte) {
+// append appends an entry of a term, with a batch of another or the same.
+func (m *memberDir) append(term, batchTerm, sequence uint64, last uint64, records ...func([]byte) []byte) {
 	m.t.Helper()
 	b := make([]byte, entry.HeaderSize)
 	kind := entry.Records
@@ -174,7 +174,7 @@ func (m *memberDir) append(term, reign, sequence uint64, last uint64, records ..
 	for _, r := range records {
 		b = r(b)
 	}
-	h := entry.Header{Kind: kind, Reign: reign, Sequence: sequence, Stamp: 5, LastID: last}
+	h := entry.Header{Kind: kind, Term: batchTerm, Sequence: sequence, Stamp: 5, LastID: last}
 	h.Seal(b)
 	m.last++
 	index := m.last
@@ -220,7 +220,7 @@ func TestAMemberIsRecoveredWithAllThatItsLogHolds(t *testing.T) {
 	id := old.Highest + 1
 	m.append(2, 2, 1, id)
 	m.append(2, 2, 2, id+1, full(job(id, "new")), end(2))
-	m.append(3, 2, 3, id+5, full(job(id+5, "of-a-reign-that-was-over"))) // counts for nobody
+	m.append(3, 2, 3, id+5, full(job(id+5, "of-a-term-that-was-over"))) // counts for nobody
 	buried := job(3, "")
 	buried.State, buried.Pri = journal.Buried, 9
 	m.append(3, 3, 1, id+1)

@@ -115,7 +115,7 @@
 //	 12  4  length of the description in bytes, at most 1 MiB
 //	 16  8  index of M
 //	 24  8  term of M
-//	 32  8  reign of the last batch up to M
+//	 32  8  term of the last batch up to M
 //	 40  8  sequence of that batch
 //	 48  8  stamp: cluster time at M in nanoseconds since 1970
 //	 56  8  the highest id that was used up to M

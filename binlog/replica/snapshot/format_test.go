@@ -19,7 +19,7 @@ import (
 
 func aMeta() Meta {
 	m := metaOf(0x0102)
-	m.Reign, m.Sequence, m.Stamp, m.Highest, m.Decided, m.Version = 2, 3, 4, 5, 6, 7
+	m.BatchTerm, m.Sequence, m.Stamp, m.Highest, m.Decided, m.Version = 2, 3, 4, 5, 6, 7
 	m.ConfState.VotersOutgoing, m.ConfState.LearnersNext, m.ConfState.AutoLeave = []uint64{15}, []uint64{16, 17}, proto.Bool(true)
 	m.Members = m.Members[:1]
 	m.Records, m.Fulls, m.Bytes = 9, 8, 96+1024
@@ -105,7 +105,7 @@ func TestDescriptionsThatCannotBeAreRefused(t *testing.T) {
 	for what, change := range map[string]func(b []byte) []byte{
 		"no entry":               func(b []byte) []byte { clear(b[16:24]); return b },
 		"no term":                func(b []byte) []byte { clear(b[24:32]); return b },
-		"a reign to come":        func(b []byte) []byte { b[32] = 4; return b },
+		"a batch to come":        func(b []byte) []byte { b[32] = 4; return b },
 		"decided ids to come":    func(b []byte) []byte { b[64] = 7; return b },
 		"reserved bytes":         func(b []byte) []byte { b[76] = 1; return b },
 		"more fulls than all":    func(b []byte) []byte { b[88] = 10; return b },

@@ -23,12 +23,12 @@ type Meta struct {
 	ConfState   *raftpb.ConfState // not nil; nobody changes it
 	Members     []member.Member   // those of ConfState, and what is known of others
 
-	Reign    uint64 // of the last batch that was applied, 0 before the first
-	Sequence uint64 // of that batch
-	Stamp    int64  // cluster time, nanoseconds since 1970
-	Highest  uint64 // no greater id was used
-	Decided  uint64 // no id below this one is going to become a job; at most Highest + 1
-	Version  uint32 // of entries: the greatest that the members may write
+	BatchTerm uint64 // of the last batch that was applied, 0 before the first
+	Sequence  uint64 // of that batch
+	Stamp     int64  // cluster time, nanoseconds since 1970
+	Highest   uint64 // no greater id was used
+	Decided   uint64 // no id below this one is going to become a job; at most Highest + 1
+	Version   uint32 // of entries: the greatest that the members may write
 
 	// Set by Writer.Finish.
 	Records uint64 // records of jobs, and settings, in the segments
@@ -74,8 +74,8 @@ func (m *Meta) wrong() string {
 	switch {
 	case m.Index == 0 || m.Term == 0:
 		return fmt.Sprintf("entry %d of term %d", m.Index, m.Term)
-	case m.Reign > m.Term:
-		return fmt.Sprintf("reign %d in term %d", m.Reign, m.Term)
+	case m.BatchTerm > m.Term:
+		return fmt.Sprintf("a batch of term %d in term %d", m.BatchTerm, m.Term)
 	case m.Decided > m.Highest && m.Decided-m.Highest > 1:
 		return fmt.Sprintf("ids below %d are decided, but the highest is %d", m.Decided, m.Highest)
 	case len(m.ConfState.GetVoters()) == 0:
@@ -133,7 +133,7 @@ func (m *Meta) encode() []byte {
 	copy(b, metaMagic)
 	le.PutUint32(b[8:], formatVersion)
 	for i, v := range [...]uint64{
-		m.Index, m.Term, m.Reign, m.Sequence, uint64(m.Stamp), m.Highest, m.Decided,
+		m.Index, m.Term, m.BatchTerm, m.Sequence, uint64(m.Stamp), m.Highest, m.Decided,
 	} {
 		le.PutUint64(b[16+8*i:], v)
 	}
@@ -204,7 +204,7 @@ func (m *Meta) decode(b []byte) error {
 		return errors.New("impossible fields")
 	}
 	d := Meta{
-		Index: le.Uint64(b[16:]), Term: le.Uint64(b[24:]), Reign: le.Uint64(b[32:]), Sequence: le.Uint64(b[40:]),
+		Index: le.Uint64(b[16:]), Term: le.Uint64(b[24:]), BatchTerm: le.Uint64(b[32:]), Sequence: le.Uint64(b[40:]),
 		Stamp: int64(le.Uint64(b[48:])), Highest: le.Uint64(b[56:]), Decided: le.Uint64(b[64:]), Version: le.Uint32(b[72:]),
 		Records: le.Uint64(b[80:]), Fulls: le.Uint64(b[88:]), Bytes: int64(le.Uint64(b[96:])), sum: check,
 	}

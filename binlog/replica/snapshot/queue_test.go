@@ -283,7 +283,7 @@ func metaOf(index uint64) Meta {
 			{ID: 11, Incarnation: 21, Name: "n1", Addr: "127.0.0.1:11390"},
 			{ID: 12, Incarnation: 22, Name: "n2", Addr: "127.0.0.1:11391"},
 		},
-		Reign: 2, Sequence: 7, Stamp: 1_700_000_000_123_456_789, Version: 1,
+		BatchTerm: 2, Sequence: 7, Stamp: 1_700_000_000_123_456_789, Version: 1,
 	}
 }
 

@@ -351,7 +351,7 @@ func TestWhatASnapshotCannotHoldIsRefused(t *testing.T) {
 		"a member twice":             func(w *Writer) error { return finish(w, func(m *Meta) { m.Members[1].ID = 11 }) },
 		"a member's name":            func(w *Writer) error { return finish(w, func(m *Meta) { m.Members[1].Name = "a b" }) },
 		"ids that are decided":       func(w *Writer) error { return finish(w, func(m *Meta) { m.Decided = 2 }) },
-		"a reign of a later term":    func(w *Writer) error { return finish(w, func(m *Meta) { m.Reign = 4 }) },
+		"a batch of a later term":    func(w *Writer) error { return finish(w, func(m *Meta) { m.BatchTerm = 4 }) },
 		"many members":               func(w *Writer) error { return finish(w, func(m *Meta) { m.ConfState.Voters = make([]uint64, 1000) }) },
 	} {
 		w, err := Create(fs, dir)

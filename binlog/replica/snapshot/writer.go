@@ -102,13 +102,13 @@ func (w *Writer) Setting(s *journal.Setting) error {
 }
 
 // Entry writes the records of an entry that was committed, behind those of all entries
-// before it. It returns the entry's header, and whether it counts: not if its reign is not
-// its term, nor if it is raft's own. Errors wrap those of package entry.
+// before it. It returns the entry's header, and whether it counts: an entry of raft's own
+// does not, nor a batch of another term than the entry's. Errors wrap those of package entry.
 func (w *Writer) Entry(e *raftpb.Entry) (h entry.Header, counts bool, err error) {
 	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
 		return h, false, nil
 	}
-	if h, err = w.reader.Reset(e.GetData()); err != nil || h.Reign != e.GetTerm() {
+	if h, err = w.reader.Reset(e.GetData()); err != nil || h.Term != e.GetTerm() {
 		return h, false, err
 	}
 	for {

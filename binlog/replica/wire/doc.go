@@ -47,7 +47,7 @@
 // On lanes: MsgApp, MsgAppResp, MsgVote, MsgVoteResp, MsgPreVote, MsgPreVoteResp,
 // MsgHeartbeat, MsgHeartbeatResp and MsgTimeoutNow. MsgSnap only at the beginning of a
 // snapshot stream. MsgProp, MsgReadIndex, MsgReadIndexResp and MsgTransferLeader do not:
-// a follower that forwards them would have another node's leader answer for its own reign.
+// a follower that forwards them would have another node's leader answer for its own term.
 // Send drops them, and a connection that brings one is ended.
 //
 // # The handshake

@@ -4,8 +4,8 @@
 //
 // All are found within a process, and from outside, by what clients of three processes see.
 //
-// OldReign alone changes nothing: a leader proposes a batch while it leads in the term of the
-// batch's reign, and once, so that no entry has a batch of an old reign. ProposedAgain breaks
+// OldTerm alone changes nothing: a leader proposes a batch once, and while it leads in the
+// batch's term, so that no entry has a batch of an old term. ProposedAgain breaks
 // that rule, and alone changes nothing either: the batch is in the log, and everybody
 // ignores it. Clients see a difference if both are wanted.
 package planted
@@ -18,10 +18,10 @@ const (
 	NoRound Fault = "no-round"
 	// EarlyAnswer: votes and acknowledgements go to others before what they promise is on disk.
 	EarlyAnswer Fault = "early-answer"
-	// OldReign: a batch counts although another leader has been elected since it was sealed,
+	// OldTerm: a batch counts although another leader has been elected since it was sealed,
 	// and although batches of that one came before it.
-	OldReign Fault = "old-reign"
-	// ProposedAgain: a leader that loses its office keeps the batches that were on their way,
+	OldTerm Fault = "old-term"
+	// ProposedAgain: a leader that is deposed keeps the batches that were on their way,
 	// and proposes them once more when it is elected again.
 	ProposedAgain Fault = "proposed-again"
 	// WipedVotes: a node whose directory was emptied takes the identity of the member that

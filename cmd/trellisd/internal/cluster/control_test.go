@@ -6,7 +6,7 @@ import (
 	"trellis/binlog/replica/member"
 )
 
-// A leader that invites a node may lose its office, or be told to stop, before the node is a
+// A leader that invites a node may be deposed, or be told to stop, before the node is a
 // member. The node runs under its id by then.
 func TestANodeIsAddedThatWasInvitedBefore(t *testing.T) {
 	r := newRig(t, 1)

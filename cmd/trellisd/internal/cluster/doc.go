@@ -13,18 +13,18 @@
 //
 //	Standby --> Serve --> Retire --> Standby --> ...
 //
-// A standby is an engine that is fed and has no clients. When the node takes office, the
+// A standby is an engine that is fed and has no clients. When the node becomes leader, the
 // same engine gets a journal and a reactor, and only then the clients' port is opened. When
-// the office is lost the reactor is aborted and the engine discarded, because both have
+// leadership is lost the reactor is aborted and the engine discarded, because both have
 // seen what may never be committed; the node then begins a new standby. So a process makes
 // many engines and reactors, but never has two.
 //
 // The port that clients connect to is open while the node leads and at no other time. If
 // it cannot be opened, as another process has it, that is tried again, and after some
-// seconds the office is handed over.
+// seconds leadership is handed over.
 //
 // While the queue serves, each event loop and each of the engine's shards is asked every
-// 250 ms for a sign of life. When one gives none for 2 s the node gives up its office, and
+// 250 ms for a sign of life. When one gives none for 2 s the node steps down, and
 // the clients of the other loops are reset at once: so they wait 2.25 s and an election.
 // Those of the loop itself wait until it comes back, or until the process ends 10 s later
 // (replica.ErrStuck), because a loop that does not come back cannot be ended.

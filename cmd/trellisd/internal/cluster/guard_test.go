@@ -141,7 +141,7 @@ func (r *rig) ask(addr net.Addr, command string) (c net.Conn, line string, err e
 }
 
 // A leader one of whose loops hangs would go on to lead, since its heartbeats need none.
-func TestALeaderWhoseLoopHangsLeavesItsOffice(t *testing.T) {
+func TestALeaderWhoseLoopHangsStepsDown(t *testing.T) {
 	r := newRig(t, 3)
 	var (
 		l      int
@@ -150,7 +150,7 @@ func TestALeaderWhoseLoopHangsLeavesItsOffice(t *testing.T) {
 	)
 	// More clients than the loop can have that is about to hang: a new one goes to the loop
 	// with the fewest.
-	r.eventually("a leader has clients", func() bool { // again if it loses its office meanwhile
+	r.eventually("a leader has clients", func() bool { // again if it is deposed meanwhile
 		var addr net.Addr
 		l, addr = r.leader(-1)
 		others = nil

@@ -222,7 +222,7 @@ func (m *Member) HandOver(ctx context.Context) error {
 	return node.Transfer(ctx, 0)
 }
 
-// resign has the node give up its office, if it has one.
+// resign has the node step down, if it leads.
 func (m *Member) resign(why string) {
 	if node := m.node.Load(); node != nil {
 		node.Resign(why)

@@ -48,26 +48,26 @@ type Queue struct {
 	handOver func(context.Context) error
 	// fail ends the node. Set before the node runs.
 	fail func(error)
-	// resign has the node give up its office. Set before the node runs.
+	// resign has the node step down. Set before the node runs.
 	resign func(why string)
 	// changed is called when Serving may tell something else. It must not block. Set before
 	// the node runs.
 	changed func()
 
-	mu       sync.Mutex
-	engine   *engine.Engine   // nil before the first standby
-	follower *engine.Follower // nil when the engine serves
-	start    int64            // cluster time at the engine's Time 0
-	service  *service         // nil while there is no office
-	draining bool             // offices to come begin in drain mode
-	offices  uint64           // that were served
+	mu          sync.Mutex
+	engine      *engine.Engine   // nil before the first standby
+	follower    *engine.Follower // nil when the engine serves
+	start       int64            // cluster time at the engine's Time 0
+	service     *service         // nil while there is no leadership
+	draining    bool             // leaderships to come begin in drain mode
+	leaderships uint64           // that were served
 }
 
-// Offices is how often the queue began to serve. Any goroutine may call it.
-func (q *Queue) Offices() uint64 {
+// Leaderships is how often the queue began to serve. Any goroutine may call it.
+func (q *Queue) Leaderships() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.offices
+	return q.leaderships
 }
 
 // NewQueue makes a queue without jobs.
@@ -104,19 +104,19 @@ func (q *Queue) discard() {
 }
 
 // Serve implements replica.Queue.
-func (q *Queue) Serve(o *replica.Office) error {
+func (q *Queue) Serve(l *replica.Leadership) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.engine
-	// The office's clock and this one run at the same speed, and this one takes no lock.
-	base, began := engine.Time(o.Now()-q.start), time.Now()
+	// The leadership's clock and this one run at the same speed, and this one takes no lock.
+	base, began := engine.Time(l.Now()-q.start), time.Now()
 	now := func() engine.Time { return base + engine.Time(time.Since(began)) }
-	q.follower.RecordIn(o)
-	q.follower.Serve(o.NextID(), now())
+	q.follower.RecordIn(l)
+	q.follower.Serve(l.NextID(), now())
 	q.follower = nil
 	e.Drain(q.draining)
 	cfg := q.cfg.Reactor
-	cfg.Engine, cfg.Now, cfg.Journal = e, now, o
+	cfg.Engine, cfg.Now, cfg.Journal = e, now, l
 	srv, err := reactor.New(cfg)
 	if err != nil {
 		return fmt.Errorf("starting the event loops: %w", err)
@@ -124,21 +124,21 @@ func (q *Queue) Serve(o *replica.Office) error {
 	if q.cfg.Serves != nil {
 		q.cfg.Serves(srv)
 	}
-	o.Attach(replica.Hooks{
+	l.Attach(replica.Hooks{
 		OnCommit: func(journal.Pos) { srv.Committed() },
 		OnRoom:   e.Room,
 	})
-	s := &service{queue: q, office: o, server: srv, now: now}
+	s := &service{queue: q, leadership: l, server: srv, now: now}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	q.service = s
-	q.offices++
+	q.leaderships++
 	s.working.Go(s.listen)
 	s.working.Go(s.guard)
 	return nil
 }
 
 // Retire implements replica.Queue.
-func (q *Queue) Retire(*replica.Office) {
+func (q *Queue) Retire(*replica.Leadership) {
 	q.mu.Lock()
 	s := q.service
 	q.service = nil
@@ -175,7 +175,7 @@ func (q *Queue) Flush(ctx context.Context) {
 }
 
 // Shutdown ends the service in order, while the node still leads: clients get what they
-// are owed until ctx ends. It does nothing without an office.
+// are owed until ctx ends. It does nothing without a leadership.
 func (q *Queue) Shutdown(ctx context.Context) error {
 	s := q.serving()
 	if s == nil {
@@ -185,7 +185,7 @@ func (q *Queue) Shutdown(ctx context.Context) error {
 	return s.server.Shutdown(ctx)
 }
 
-// Drain turns drain mode on, also in offices to come, until a client turns it off.
+// Drain turns drain mode on, also in leaderships to come, until a client turns it off.
 func (q *Queue) Drain() {
 	q.mu.Lock()
 	q.draining = true

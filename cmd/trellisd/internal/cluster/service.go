@@ -12,22 +12,22 @@ import (
 	"trellis/reactor"
 )
 
-// service is what a queue has for the time of one office.
+// service is what a queue has for the time of one leadership.
 type service struct {
-	queue   *Queue
-	office  *replica.Office
-	server  *reactor.Server
-	now     func() engine.Time
-	ctx     context.Context // ends with the service
-	cancel  context.CancelFunc
-	working sync.WaitGroup // listen, and what accepts
-	addrs   []net.Addr     // guarded by queue.mu
+	queue      *Queue
+	leadership *replica.Leadership
+	server     *reactor.Server
+	now        func() engine.Time
+	ctx        context.Context // ends with the service
+	cancel     context.CancelFunc
+	working    sync.WaitGroup // listen, and what accepts
+	addrs      []net.Addr     // guarded by queue.mu
 }
 
 const (
 	// listenPause is between two attempts to open the clients' sockets.
 	listenPause = 200 * time.Millisecond
-	// listenPatience is how long that is tried before the office is handed over.
+	// listenPatience is how long that is tried before leadership is handed over.
 	listenPatience = 3 * time.Second
 )
 
@@ -40,11 +40,11 @@ const (
 
 // current implements Serving.Current.
 func (s *service) current() bool {
-	pos := s.office.Barrier()
-	s.office.Flush()
+	pos := s.leadership.Barrier()
+	s.leadership.Flush()
 	patience := time.NewTimer(currentPatience)
 	defer patience.Stop()
-	for s.office.Committed() < pos {
+	for s.leadership.Committed() < pos {
 		select {
 		case <-s.ctx.Done():
 			return false
@@ -57,7 +57,7 @@ func (s *service) current() bool {
 }
 
 // listen opens the clients' sockets and has the server accept on them. It tries until it
-// can, or until the office has gone to somebody who can.
+// can, or until another member that can leads.
 func (s *service) listen() {
 	q := s.queue
 	for tries := 0; ; tries++ {

@@ -97,7 +97,7 @@ func (m *Member) State() string {
 
 func (m *Member) standby(st replica.Status) string {
 	if st.Leads {
-		return "leader, taking office"
+		return "leader, not serving yet"
 	}
 	for _, o := range st.Members {
 		if o.ID != st.Leader {

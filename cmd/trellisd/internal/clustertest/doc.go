@@ -31,9 +31,9 @@
 //
 //   - A command without a reply was executed at any time after it was sent, or not at all.
 //   - A session that has ended has done so at any time after its last command that had a
-//     reply was sent: its server may have been killed, or have lost office, long before the
+//     reply was sent: its server may have been killed, or have been deposed, long before the
 //     client noticed. Its reservations end then, and that is how a change of leader frees
-//     them. A session that goes on to have replies has not ended, so that within one reign
+//     them. A session that goes on to have replies has not ended, so that within one term
 //     two sessions never hold the same job.
 //   - A put without a reply is known by its body once somebody sees its job.
 //

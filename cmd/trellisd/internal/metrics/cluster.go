@@ -11,7 +11,7 @@ import (
 // Cluster is how a member sees its cluster.
 type Cluster struct {
 	replica.Status
-	Offices uint64 // times that this node began to serve clients
+	Leaderships uint64 // times that this node began to serve clients
 }
 
 func (c *Cluster) voters() (n int) {
@@ -37,7 +37,7 @@ var clusterMetrics = list[*Cluster]{
 	gauge("beanstalkd_cluster_term", "The term that this member is in. Each election begins another one.",
 		func(s *Cluster) float64 { return float64(s.Term) }),
 	counter("beanstalkd_cluster_offices_total", "Times that this member began to serve clients.",
-		func(s *Cluster) float64 { return float64(s.Offices) }),
+		func(s *Cluster) float64 { return float64(s.Leaderships) }),
 	gauge("beanstalkd_cluster_committed_entries",
 		"Number of the last entry of the cluster's log that is committed, as far as this member knows.",
 		func(s *Cluster) float64 { return float64(s.Commit) }),
@@ -68,7 +68,7 @@ var clusterMetrics = list[*Cluster]{
 		func(s *Cluster) float64 { return shownIf(s.Leads, s.Uncommitted.Seconds()) }),
 	counter("beanstalkd_cluster_elections_total", "Elections that this member has won.",
 		func(s *Cluster) float64 { return float64(s.Elections) }),
-	counter("beanstalkd_cluster_depositions_total", "Offices that this member has lost, given up or handed over.",
+	counter("beanstalkd_cluster_depositions_total", "Times that this member has stopped being the leader.",
 		func(s *Cluster) float64 { return float64(s.Depositions) }),
 	counter("beanstalkd_cluster_read_rounds_total",
 		"Times that this member has asked the others whether it still leads, so that reads could be answered.",

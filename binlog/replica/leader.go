@@ -9,31 +9,31 @@ import (
 	"trellis/binlog/replica/internal/planted"
 )
 
-// The raft goroutine takes office when raft has won an election, and loses it when raft
-// shows any other term or role. It looks after every step that it has raft take, and
-// before it hands on what raft wants done, so that the applier hears of a lost office
-// before it gets an entry of the term that follows.
+// The raft goroutine begins a leadership when raft has won an election, and ends it when raft
+// shows any other term or role. It compares after every step of raft's, and before it hands
+// on what raft wants done, so that the applier hears that a leadership has ended before it
+// gets an entry of the term that follows.
 
-// observe compares the office with what raft says.
+// observe compares the leadership with what raft says.
 func (c *consensus) observe() {
 	st := c.rn.BasicStatus()
 	leads := st.RaftState == raft.StateLeader
-	if c.office != nil && (!leads || st.GetTerm() != c.office.reign) {
-		c.lose(c.whyLost(st))
+	if c.leadership != nil && (!leads || st.GetTerm() != c.leadership.term) {
+		c.deposed(c.whyLost(st))
 	}
 	c.watchTransfer(st)
-	if c.office == nil && leads {
-		c.take(st.GetTerm())
+	if c.leadership == nil && leads {
+		c.lead(st.GetTerm())
 	}
 }
 
-// take begins an office: it proposes the entry that begins the reign. The applier goes on
+// lead begins a leadership: it proposes the entry that begins it. The applier goes on
 // when that is committed.
-func (c *consensus) take(term uint64) {
+func (c *consensus) lead(term uint64) {
 	n := c.node
-	c.office = newOffice(term, c.last, n)
-	n.office.Store(c.office)
-	c.office.began = c.tick
+	c.leadership = newLeadership(term, c.last, n)
+	n.leadership.Store(c.leadership)
+	c.leadership.began = c.tick
 	c.elections++
 	c.raised = 0
 	// What the leaders before have left in the log may change the members, as raft assumes too.
@@ -46,36 +46,36 @@ func (c *consensus) take(term uint64) {
 		n.opts.Log.Warn("a batch is proposed again", "term", term)
 		_ = c.rn.Propose(batch) // a mistake need not succeed
 	}
-	c.propose(c.office.begin(stamp, last.Highest))
+	c.propose(c.leadership.begin(stamp, last.Highest))
 }
 
-// whyLost tells what has ended the office, from what raft says now.
+// whyLost tells what has ended the leadership, from what raft says now.
 func (c *consensus) whyLost(st raft.BasicStatus) string {
 	switch {
-	case c.transfer != nil && c.transfer.office == c.office:
+	case c.transfer != nil && c.transfer.leadership == c.leadership:
 		return "it was handed over"
-	case st.GetTerm() == c.office.reign:
+	case st.GetTerm() == c.leadership.term:
 		return "too few members answer"
 	default:
 		return fmt.Sprintf("term %d has begun", st.GetTerm())
 	}
 }
 
-// lose ends the office, and says why. The applier gives up the queue.
-func (c *consensus) lose(why string) {
-	o := c.office
-	c.office = nil
+// deposed ends the leadership, and says why. The applier gives up the queue.
+func (c *consensus) deposed(why string) {
+	l := c.leadership
+	c.leadership = nil
 	c.depositions++
-	c.publish() // before the office is gone: Status must not take this node for the leader then
-	c.node.office.Store(nil)
-	c.last = o.end()
+	c.publish() // before the leadership is gone: Status must not take this node for the leader then
+	c.node.leadership.Store(nil)
+	c.last = l.end()
 	clear(c.kept)
 	clear(c.told)
 	c.feeding++
-	c.node.opts.Log.Info("this node has lost its office", "term", o.reign, "why", why)
+	c.node.opts.Log.Info("this node does not lead any more", "term", l.term, "why", why)
 	c.node.applier.post(func() error {
 		defer c.node.inbox.call(c.fed)
-		return c.node.applier.retire(o)
+		return c.node.applier.retire(l)
 	})
 }
 
@@ -83,42 +83,42 @@ func (c *consensus) lose(why string) {
 func (c *consensus) fed() { c.feeding-- }
 
 // propose has raft replicate an entry. Nothing is ever proposed twice: an error ends the
-// office, and what becomes of the batch is seen in the log.
+// leadership, and what becomes of the batch is seen in the log.
 func (c *consensus) propose(data []byte) {
 	c.proposed = c.tick
 	if err := c.rn.Propose(data); err != nil {
-		c.giveUp("raft has refused an entry: " + err.Error())
+		c.stepDown("raft has refused an entry: " + err.Error())
 	}
 }
 
-// pump sends what waits in the office, as far as that may be on its way at a time.
+// pump sends what waits in the leadership, as far as that may be on its way at a time.
 func (c *consensus) pump() {
-	for c.office != nil && c.office.serving.Load() {
+	for c.leadership != nil && c.leadership.serving.Load() {
 		st := c.rn.BasicStatus()
-		if st.RaftState != raft.StateLeader || st.GetTerm() != c.office.reign || st.LeadTransferee != 0 {
+		if st.RaftState != raft.StateLeader || st.GetTerm() != c.leadership.term || st.LeadTransferee != 0 {
 			return // observe comes next; raft takes nothing during a transfer
 		}
-		data, round := c.office.next()
+		data, round := c.leadership.next()
 		switch {
 		case data != nil:
 			c.propose(data)
 		case round != 0:
 			c.rounds++
-			c.rn.ReadIndex(roundContext(c.office.reign, round))
+			c.rn.ReadIndex(roundContext(c.leadership.term, round))
 		default:
 			return
 		}
 	}
 }
 
-// giveUp has raft give up its office. Raft knows no such wish: a leader that hears its
+// stepDown has raft stop leading. Raft knows no such wish: a leader that hears its
 // followers stays one. But every node may raise its own term at any time, as a candidate
 // does, and a leader that does so is a follower in a term without a leader. A message
 // of the next term from this node itself has that effect.
-func (c *consensus) giveUp(why string) {
+func (c *consensus) stepDown(why string) {
 	c.retreat.begin(c.tick)
 	term := c.rn.BasicStatus().GetTerm()
-	c.node.opts.Log.Warn("this node gives up its office", "term", term, "why", why)
+	c.node.opts.Log.Warn("this node steps down", "term", term, "why", why)
 	self := uint64(c.node.opts.Self)
 	next := term + 1
 	if err := c.rn.Step(&raftpb.Message{Type: raftpb.MsgAppResp.Enum(), From: &self, To: &self, Term: &next}); err != nil {
@@ -127,13 +127,13 @@ func (c *consensus) giveUp(why string) {
 	c.observe()
 }
 
-// Resign gives up the office, if this node has one, because the queue cannot do its work:
+// Resign has this node step down, if it leads, because the queue cannot do its work:
 // a loop of the server, or a shard of the engine, does not answer. Another node is
 // elected, if there is one.
 func (n *Node) Resign(why string) {
 	n.inbox.call(func() {
-		if n.consensus.office != nil {
-			n.consensus.giveUp(why)
+		if n.consensus.leadership != nil {
+			n.consensus.stepDown(why)
 		}
 	})
 }
