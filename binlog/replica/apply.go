@@ -188,7 +188,7 @@ func (a *applier) retire(l *Leadership) error {
 	return nil
 }
 
-// retireTicks is how many ticks awaitRetirement divides its patience into.
+// retireTicks is how many ticks awaitRetirement divides its timeout into.
 const retireTicks = 40
 
 // awaitRetirement fails the node if the queue does not end its service: nothing else can
@@ -196,8 +196,8 @@ const retireTicks = 40
 // this goroutine has seen, so that a process that gets no processor is not taken for one
 // that hangs.
 func (n *Node) awaitRetirement(ended <-chan struct{}) {
-	patience := n.opts.retireTime
-	ticker := time.NewTicker(patience / retireTicks)
+	timeout := n.opts.retireTime
+	ticker := time.NewTicker(timeout / retireTicks)
 	defer ticker.Stop()
 	for range retireTicks {
 		select {
@@ -211,7 +211,7 @@ func (n *Node) awaitRetirement(ended <-chan struct{}) {
 		return
 	default:
 	}
-	n.fail(fmt.Errorf("%w: it was told to end its service more than %v ago", ErrStuck, patience))
+	n.fail(fmt.Errorf("%w: it was told to end its service more than %v ago", ErrStuck, timeout))
 }
 
 // replayBytes is how much of the log is read at a time.

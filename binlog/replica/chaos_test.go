@@ -225,7 +225,7 @@ func TestJobsSurviveWhatAClusterMeets(t *testing.T) {
 
 func chaos(t *testing.T, n int, seed uint64) {
 	c := newCluster(t, n, seed)
-	c.patience = 30
+	c.timeout = 30
 	for _, p := range c.nodes {
 		p.bytes = 20_000
 		p.clock.mono.Store(c.rng.Int64N(int64(time.Hour)))

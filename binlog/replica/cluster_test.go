@@ -40,7 +40,7 @@ type cluster struct {
 	halt  chan struct{}
 	group sync.WaitGroup
 
-	patience int           // of clients, in ticks; 0 is without end
+	timeout int           // of clients, in ticks; 0 is without end
 	period   time.Duration // of ticks, at least
 	wired    bool          // nodes talk over real connections
 
@@ -207,7 +207,7 @@ func (p *peer) tick() {
 // start starts a node on its machine.
 func (c *cluster) start(p *peer) error {
 	queue := newModel()
-	queue.patience = c.patience
+	queue.timeout = c.timeout
 	queue.onRetire = p.onRetire
 	queue.onServe = func(s served) {
 		c.served.Lock()

@@ -156,7 +156,7 @@ func TestAFullDiskIsToldOnceAMinute(t *testing.T) {
 		return nil
 	}
 	for _, want := range []int{1, 1, 2} {
-		if err := h.writer.patiently(0, store); err != nil {
+		if err := h.writer.retryWhileFull(0, store); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Count(log.String(), "the disk is full"); got != want {
@@ -254,7 +254,7 @@ func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
 func TestALeaderThatIsDeposedDoesNotWaitForItsSnapshot(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
-	c.patience = 200
+	c.timeout = 200
 	for _, p := range c.nodes {
 		p.bytes = 5000
 	}

@@ -764,7 +764,7 @@ func TestALeaderWhoseTermDoesNotBeginGivesUp(t *testing.T) {
 	h := newHand(t, 3)
 	h.elected()
 	l := h.leadership.Load()
-	for range patienceTicks + 2 {
+	for range commitTimeoutTicks + 2 {
 		h.beatOnly() // heartbeats alone do not keep it
 	}
 	if st := h.consensus.rn.BasicStatus(); !l.over.Load() || st.RaftState == raft.StateLeader {
@@ -779,7 +779,7 @@ func TestALeaderThatCannotCommitGivesUp(t *testing.T) {
 	h := newHand(t, 3)
 	l := h.lead()
 	put(t, l, 1, 10)
-	for range patienceTicks + 2 {
+	for range commitTimeoutTicks + 2 {
 		h.beatOnly()
 	}
 	if !l.over.Load() || h.consensus.retreat.until <= h.consensus.tick {

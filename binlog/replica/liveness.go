@@ -26,7 +26,7 @@ func (n *Node) watchRaft() {
 		}
 		n.inbox.ring()
 		switch still++; still {
-		case patienceTicks:
+		case commitTimeoutTicks:
 			n.abandon()
 		case hangTicks:
 			n.fail(fmt.Errorf("%w: a read of old entries in %s has taken %v; look at the disk", ErrHung, n.opts.Dir, hangTicks*Tick))
@@ -57,19 +57,19 @@ func (r *retreat) begin(now uint64) {
 	r.until = now + r.next
 }
 
-// checkPatience gives up a leadership in which nothing moves: heartbeats, which need no
+// checkProgress ends a leadership in which nothing moves: heartbeats, which need no
 // disk, would keep such a leader for ever.
-func (c *consensus) checkPatience() {
+func (c *consensus) checkProgress() {
 	l := c.leadership
 	switch {
 	case l == nil:
 	case l.over.Load():
 		c.stepDown("a read of old entries has taken too long")
 	case !l.serving.Load():
-		if c.tick-l.began > patienceTicks {
+		if c.tick-l.began > commitTimeoutTicks {
 			c.stepDown("its first entry was not committed and applied in time")
 		}
-	case c.tick-l.oldest(c.tick) > patienceTicks:
+	case c.tick-l.oldest(c.tick) > commitTimeoutTicks:
 		c.stepDown("nothing is committed")
 	case c.tick-l.began > maxBackoff:
 		c.retreat = retreat{} // all is well

@@ -81,7 +81,7 @@ const (
 
 	electionTicks  = 10  // a follower that hears no leader for that long, or up to twice as long, campaigns
 	heartbeatTicks = 1   // between two heartbeats of a leader
-	patienceTicks  = 40  // a leader that cannot commit for that long steps down
+	commitTimeoutTicks  = 40  // a leader that cannot commit for that long steps down
 	stampTicks     = 200 // an idle leader lets the followers know the time that often
 	backoffTicks   = 40  // after stepping down; doubled each time
 	maxBackoff     = 1200

@@ -35,7 +35,7 @@ type model struct {
 	onVisit     func(uint64) // before Walk visits a job; may be nil
 	onHold      func(bool)   // may be nil
 	ticks       int
-	patience    int // ticks after which a client hangs up; 0 is never
+	timeout    int // ticks after which a client hangs up; 0 is never
 }
 
 // served is what the queue was told when it began to serve.
@@ -92,7 +92,7 @@ func (q *model) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ticks++
-	if q.patience > 0 {
+	if q.timeout > 0 {
 		q.changed.Broadcast()
 	}
 }
@@ -300,7 +300,7 @@ func (q *model) execute(do func(l *Leadership) (journal.Pos, error)) error {
 	l.Flush()
 	began := q.ticks
 	for l.Committed() < pos {
-		if q.leadership != l || q.patience > 0 && q.ticks-began > q.patience {
+		if q.leadership != l || q.timeout > 0 && q.ticks-began > q.timeout {
 			return errReset
 		}
 		q.changed.Wait()

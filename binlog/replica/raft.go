@@ -231,7 +231,7 @@ func (c *consensus) onTick() {
 	}
 	c.sendKept()
 	c.observe()
-	c.checkPatience()
+	c.checkProgress()
 	c.checkStore()
 	c.passTime()
 	c.checkSpace()

@@ -124,7 +124,7 @@ func (w *writer) work() error {
 		queue = queue[n:]
 	}
 	if trim.Index > 0 {
-		return w.patiently(0, func() error { return w.node.log.Trim(trim) })
+		return w.retryWhileFull(0, func() error { return w.node.log.Trim(trim) })
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (w *writer) save(ms []job) error {
 		w.answerPeers(ms)
 	}
 	began := time.Now()
-	if err := w.patiently(bytes, func() error { return w.node.log.Append(updates...) }); err != nil {
+	if err := w.retryWhileFull(bytes, func() error { return w.node.log.Append(updates...) }); err != nil {
 		return err
 	}
 	w.node.opts.Observer.Stored(time.Since(began))
@@ -199,9 +199,9 @@ func (w *writer) answerRaft(ms []job) {
 	w.node.inbox.respond(own...)
 }
 
-// patiently calls store, again and again while the disk is full: that is the one failure
+// retryWhileFull calls store, again and again while the disk is full: that is the one failure
 // that leaves the log as it was.
-func (w *writer) patiently(bytes int64, store func() error) error {
+func (w *writer) retryWhileFull(bytes int64, store func() error) error {
 	w.bytes.Store(bytes)
 	for {
 		w.stores++
@@ -239,7 +239,7 @@ func (w *writer) rest() error {
 	if w.held != nil {
 		u := *w.held
 		w.held = nil
-		if err := w.patiently(0, func() error { return w.node.log.Append(u) }); err != nil {
+		if err := w.retryWhileFull(0, func() error { return w.node.log.Append(u) }); err != nil {
 			return err
 		}
 	}
@@ -252,10 +252,10 @@ func (w *writer) rest() error {
 // install makes a durable snapshot of the leader's the current one, has the log begin behind
 // it, and then has the applier load it.
 func (w *writer) install(s *received) error {
-	if err := w.patiently(0, func() error { return w.node.store.setCurrent(s.meta, s.path) }); err != nil {
+	if err := w.retryWhileFull(0, func() error { return w.node.store.setCurrent(s.meta, s.path) }); err != nil {
 		return err
 	}
-	if err := w.patiently(0, func() error { return w.node.log.Install(s.meta.Entry()) }); err != nil {
+	if err := w.retryWhileFull(0, func() error { return w.node.log.Install(s.meta.Entry()) }); err != nil {
 		return err
 	}
 	w.node.applier.post(w.node.applier.install)

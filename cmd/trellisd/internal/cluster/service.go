@@ -27,28 +27,28 @@ type service struct {
 const (
 	// listenPause is between two attempts to open the clients' sockets.
 	listenPause = 200 * time.Millisecond
-	// listenPatience is how long that is tried before leadership is handed over.
-	listenPatience = 3 * time.Second
+	// listenTimeout is how long that is tried before leadership is handed over.
+	listenTimeout = 3 * time.Second
 )
 
 const (
 	// currentPause is between two looks at what is committed.
 	currentPause = time.Millisecond
-	// currentPatience is how long a reader waits for that.
-	currentPatience = time.Second
+	// currentTimeout is how long a reader waits for that.
+	currentTimeout = time.Second
 )
 
 // current implements Serving.Current.
 func (s *service) current() bool {
 	pos := s.leadership.Barrier()
 	s.leadership.Flush()
-	patience := time.NewTimer(currentPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(currentTimeout)
+	defer timeout.Stop()
 	for s.leadership.Committed() < pos {
 		select {
 		case <-s.ctx.Done():
 			return false
-		case <-patience.C:
+		case <-timeout.C:
 			return false
 		case <-time.After(currentPause):
 		}
@@ -69,7 +69,7 @@ func (s *service) listen() {
 		if tries == 0 {
 			q.cfg.Log.Error("clients cannot be served yet; trying again", "error", err)
 		}
-		if tries > 0 && tries%int(listenPatience/listenPause) == 0 {
+		if tries > 0 && tries%int(listenTimeout/listenPause) == 0 {
 			q.cfg.Log.Error("clients cannot be served; handing over to another member", "error", err)
 			s.giveUp()
 		}
