@@ -24,7 +24,7 @@ import (
 // which of its batches are committed. It makes the queue a standby or a server.
 type applier struct {
 	node *Node
-	wake chan struct{}
+	waker chan struct{}
 	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
@@ -51,7 +51,7 @@ type applier struct {
 }
 
 func newApplier(n *Node) *applier {
-	a := &applier{node: n, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	a := &applier{node: n, waker: make(chan struct{}, 1), done: make(chan struct{})}
 	a.post(a.install)
 	return a
 }
@@ -63,7 +63,7 @@ func (a *applier) post(f func() error) {
 	a.queue = append(a.queue, f)
 	a.mu.Unlock()
 	select {
-	case a.wake <- struct{}{}:
+	case a.waker <- struct{}{}:
 	default:
 	}
 }
@@ -105,7 +105,7 @@ func (a *applier) run() {
 		select {
 		case <-a.node.stopped:
 			return
-		case <-a.wake:
+		case <-a.waker:
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (a *applier) respond(m *raftpb.Message) {
 		return e.GetType() != raftpb.EntryNormal
 	})
 	if !urgent {
-		a.node.inbox.leave(m.GetResponses()...)
+		a.node.inbox.respondLater(m.GetResponses()...)
 		return
 	}
 	a.untold = 0
@@ -445,7 +445,7 @@ func (a *applier) serve(term uint64) error {
 	}
 	a.leadership, a.standby = l, nil
 	l.serving.Store(true)
-	a.node.inbox.ring()
+	a.node.inbox.wake()
 	a.node.opts.Log.Info("this node leads", "term", term)
 	return nil
 }

@@ -17,7 +17,7 @@ const messageOverhead = 256
 // inbox is what waits for the raft goroutine. Any goroutine may add to it; it never
 // blocks.
 type inbox struct {
-	wake chan struct{} // holds one token when something waits
+	waker chan struct{} // holds one token when something waits
 
 	mu    sync.Mutex
 	peers []*raftpb.Message // may be dropped
@@ -26,12 +26,12 @@ type inbox struct {
 	calls []func()          // to be run by the raft goroutine, in order
 }
 
-func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
+func newInbox() *inbox { return &inbox{waker: make(chan struct{}, 1)} }
 
-// ring has the raft goroutine look.
-func (b *inbox) ring() {
+// wake has the raft goroutine look.
+func (b *inbox) wake() {
 	select {
-	case b.wake <- struct{}{}:
+	case b.waker <- struct{}{}:
 	default:
 	}
 }
@@ -45,18 +45,18 @@ func (b *inbox) peer(m *raftpb.Message) {
 		b.size += size
 	}
 	b.mu.Unlock()
-	b.ring()
+	b.wake()
 }
 
 // respond adds responses of writer or applier.
 func (b *inbox) respond(ms ...*raftpb.Message) {
-	b.leave(ms...)
-	b.ring()
+	b.respondLater(ms...)
+	b.wake()
 }
 
-// leave adds responses for the raft goroutine to find when it looks next, after a tick at
+// respondLater adds responses for the raft goroutine to find when it looks next, after a tick at
 // the latest.
-func (b *inbox) leave(ms ...*raftpb.Message) {
+func (b *inbox) respondLater(ms ...*raftpb.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.local = append(b.local, ms...)
@@ -67,7 +67,7 @@ func (b *inbox) call(f func()) {
 	b.mu.Lock()
 	b.calls = append(b.calls, f)
 	b.mu.Unlock()
-	b.ring()
+	b.wake()
 }
 
 // take empties the inbox.

@@ -21,7 +21,7 @@ func (c *consensus) observe() {
 	if c.leadership != nil && (!leads || st.GetTerm() != c.leadership.term) {
 		c.deposed(c.whyLost(st))
 	}
-	c.watchTransfer(st)
+	c.checkTransfer(st)
 	if c.leadership == nil && leads {
 		c.lead(st.GetTerm())
 	}

@@ -62,7 +62,7 @@ type Hooks struct {
 }
 
 func newLeadership(term uint64, after journal.Pos, n *Node) *Leadership {
-	l := &Leadership{term: term, clock: n.opts.Clock, wake: n.inbox.ring, took: n.opts.Observer.Committed, last: after}
+	l := &Leadership{term: term, clock: n.opts.Clock, wake: n.inbox.wake, took: n.opts.Observer.Committed, last: after}
 	l.committed.Store(uint64(after))
 	return l
 }

@@ -24,7 +24,7 @@ func (n *Node) watchRaft() {
 			turns, still = now, 0
 			continue
 		}
-		n.inbox.ring()
+		n.inbox.wake()
 		switch still++; still {
 		case commitTimeoutTicks:
 			n.abandon()

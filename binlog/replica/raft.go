@@ -86,7 +86,7 @@ func (c *consensus) run() {
 		select {
 		case <-n.stopped:
 			return
-		case <-n.inbox.wake:
+		case <-n.inbox.waker:
 		case <-n.ticks:
 			c.takeInbox() // what was left there may decide whether the node campaigns
 			c.onTick()

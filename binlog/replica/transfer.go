@@ -147,8 +147,8 @@ func (c *consensus) beginTransfer(t *transfer, to uint64) error {
 	return nil
 }
 
-// watchTransfer ends a transfer that has succeeded or that raft has given up.
-func (c *consensus) watchTransfer(st raft.BasicStatus) {
+// checkTransfer ends a transfer that has succeeded or that raft has given up.
+func (c *consensus) checkTransfer(st raft.BasicStatus) {
 	t := c.transfer
 	switch {
 	case t == nil:

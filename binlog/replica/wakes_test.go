@@ -22,9 +22,9 @@ func TestACommitIndexDoesNotWakeTheWriter(t *testing.T) {
 	h.writer.rest()
 	put(t, l, 1, 10)
 	h.run()
-	woken(h.writer.wake)
+	woken(h.writer.waker)
 	h.acknowledge() // no more than the commit index has to be stored
-	if woken(h.writer.wake) {
+	if woken(h.writer.waker) {
 		t.Error("the writer was woken for a commit index")
 	}
 	stored := func() uint64 {
@@ -46,7 +46,7 @@ func TestACommitIndexDoesNotWakeTheWriter(t *testing.T) {
 	put(t, l, 2, 10)
 	h.consensus.pump()
 	h.ready()
-	if !woken(h.writer.wake) {
+	if !woken(h.writer.waker) {
 		t.Error("the writer was not woken for an entry")
 	}
 }
@@ -68,9 +68,9 @@ func TestACommitIndexIsStoredAsSoonAsTheWriterRests(t *testing.T) {
 
 func TestRaftIsWokenForWhatWasAppliedOnlyIfThatMatters(t *testing.T) {
 	apply := func(h *hand, m *raftpb.Message) bool {
-		woken(h.inbox.wake)
+		woken(h.inbox.waker)
 		h.applier.respond(m)
-		return woken(h.inbox.wake)
+		return woken(h.inbox.waker)
 	}
 	normal := func(size int) *raftpb.Message {
 		return &raftpb.Message{Entries: []*raftpb.Entry{raftEntry(9, 1, make([]byte, size))}}
@@ -98,23 +98,23 @@ func TestRaftIsWokenOnceSomethingCanBeSent(t *testing.T) {
 	h.sent = nil
 	for i := range maxInFlight {
 		put(t, l, uint64(1+i), 10)
-		woken(h.inbox.wake)
-		if l.Flush(); !woken(h.inbox.wake) {
+		woken(h.inbox.waker)
+		if l.Flush(); !woken(h.inbox.waker) {
 			t.Fatalf("raft was not woken for batch %d", i+1)
 		}
 		h.run()
 	}
 	last := put(t, l, 10, 10)
-	woken(h.inbox.wake)
-	if l.Flush(); woken(h.inbox.wake) {
+	woken(h.inbox.waker)
+	if l.Flush(); woken(h.inbox.waker) {
 		t.Error("raft was woken for a batch that has to wait")
 	}
 	full, _ := h.appends()
 	h.Message(answerTo(full[2][0])) // the first batch is on two disks
 	h.consensus.takeInbox()
 	h.ready()
-	woken(h.inbox.wake)
-	if h.apply(); !woken(h.inbox.wake) {
+	woken(h.inbox.waker)
+	if h.apply(); !woken(h.inbox.waker) {
 		t.Error("raft was not woken when the window had room")
 	}
 	h.sent = append(h.sent, full[2][1:]...)

@@ -18,7 +18,7 @@ import (
 // disk.
 type writer struct {
 	node *Node
-	wake chan struct{}
+	waker chan struct{}
 
 	mu      sync.Mutex
 	queue   []job            // in order
@@ -41,11 +41,11 @@ const (
 	fullWarn = time.Minute            // between two warnings of a full disk
 )
 
-func newWriter(n *Node) *writer { return &writer{node: n, wake: make(chan struct{}, 1)} }
+func newWriter(n *Node) *writer { return &writer{node: n, waker: make(chan struct{}, 1)} }
 
-func (w *writer) ring() {
+func (w *writer) wake() {
 	select {
-	case w.wake <- struct{}{}:
+	case w.waker <- struct{}{}:
 	default:
 	}
 }
@@ -64,7 +64,7 @@ func (w *writer) append(m *raftpb.Message, s *received) {
 	w.queue = append(w.queue, job{m, s})
 	w.mu.Unlock()
 	if s != nil || len(m.GetResponses()) > 0 {
-		w.ring()
+		w.wake()
 	}
 }
 
@@ -74,7 +74,7 @@ func (w *writer) trimTo(id entrylog.EntryID) {
 	w.mu.Lock()
 	w.trim = id
 	w.mu.Unlock()
-	w.ring()
+	w.wake()
 }
 
 func (w *writer) take() ([]job, entrylog.EntryID) {
@@ -96,7 +96,7 @@ func (w *writer) run() {
 		select {
 		case <-w.node.stopped:
 			return
-		case <-w.wake:
+		case <-w.waker:
 			err = w.work()
 		case <-idle.C:
 			err = w.rest()
