@@ -23,31 +23,31 @@ import (
 // the standby; on the leader, whose queue is ahead of the entries, it tells the Leadership
 // which of its batches are committed. It makes the queue a standby or a server.
 type applier struct {
-	node *Node
+	node  *Node
 	waker chan struct{}
-	done chan struct{} // closed when the goroutine has ended
+	done  chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex
-	queue   []func() error // to be done in order
-	shared  snapshot.Meta  // a copy of at, as of the last message
-	walks   uint64         // that have begun
-	failure failure        // of the last walk that has failed
-	waiting atomic.Int64   // what was posted and is not done
+	mu        sync.Mutex
+	tasks     []func() error // to be done in order
+	stateCopy snapshot.Meta  // a copy of state, as of the last message
+	walks     uint64         // that have begun
+	failure   failure        // of the last walk that has failed
+	waiting   atomic.Int64   // what was posted and is not done
 
 	// The goroutine's.
-	at         snapshot.Meta // as of the last entry that was applied
-	standby    Standby       // nil while there was no stamp, and while this node leads
-	leadership *Leadership   // that the queue serves in; nil for a standby
-	reader     entry.Reader
-	names      record.Names
-	rec        journal.Record
-	fulls      int
-	untold     int64      // bytes that were applied since raft was woken to hear of it
-	grown      int64      // bytes of entries behind the current snapshot
-	walk       *walk      // the snapshot that is being taken; nil if there is none
-	walking    sync.Mutex // held by the goroutine of a walk, also of one that was given up
-	still      bool       // no snapshot may be taken
-	wanted     bool       // a snapshot is to be taken however short the log is
+	state          snapshot.Meta // as of the last entry that was applied
+	standby        Standby       // nil while there was no stamp, and while this node leads
+	leadership     *Leadership   // that the queue serves in; nil for a standby
+	reader         entry.Reader
+	names          record.Names
+	rec            journal.Record
+	fulls          int
+	unreported     int64      // bytes that were applied since raft was woken to hear of it
+	logBytes       int64      // bytes of entries behind the current snapshot
+	walk           *walk      // the snapshot that is being taken; nil if there is none
+	walkLock       sync.Mutex // held by the goroutine of a walk, also of one that was given up
+	snapshotsOff   bool       // no snapshot may be taken
+	snapshotWanted bool       // a snapshot is to be taken however short the log is
 }
 
 func newApplier(n *Node) *applier {
@@ -60,7 +60,7 @@ func newApplier(n *Node) *applier {
 func (a *applier) post(f func() error) {
 	a.waiting.Add(1)
 	a.mu.Lock()
-	a.queue = append(a.queue, f)
+	a.tasks = append(a.tasks, f)
 	a.mu.Unlock()
 	select {
 	case a.waker <- struct{}{}:
@@ -68,16 +68,16 @@ func (a *applier) post(f func() error) {
 	}
 }
 
-// seen is what was applied, as of the last message.
-func (a *applier) seen() snapshot.Meta {
+// applied is the state as of the last message.
+func (a *applier) applied() snapshot.Meta {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.shared
+	return a.stateCopy
 }
 
-func (a *applier) share() {
+func (a *applier) publish() {
 	a.mu.Lock()
-	a.shared = a.at
+	a.stateCopy = a.state
 	a.mu.Unlock()
 }
 
@@ -86,8 +86,8 @@ func (a *applier) run() {
 	defer a.end()
 	for !a.node.ended() {
 		a.mu.Lock()
-		queue := a.queue
-		a.queue = nil
+		queue := a.tasks
+		a.tasks = nil
 		a.mu.Unlock()
 		for _, f := range queue {
 			if a.node.ended() {
@@ -125,12 +125,12 @@ func (a *applier) install() error {
 	if err := a.load(); err != nil {
 		return err
 	}
-	a.still = false
-	a.share()
-	index, members := a.at.Index, a.at.Members
+	a.snapshotsOff = false
+	a.publish()
+	index, members := a.state.Index, a.state.Members
 	a.node.inbox.call(func() {
 		a.node.transport.SetPeers(index, members)
-		a.node.consensus.fed()
+		a.node.consensus.standbyMade()
 	})
 	return nil
 }
@@ -142,7 +142,7 @@ func (a *applier) load() error {
 	if err := a.readable(meta.Version); err != nil {
 		return fmt.Errorf("the snapshot of %v: %w", meta.Entry(), err)
 	}
-	a.standby, a.grown = nil, 0
+	a.standby, a.logBytes = nil, 0
 	if meta.Stamp != 0 {
 		if err := a.begin(meta.Stamp); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (a *applier) load() error {
 		a.standby.Decided(meta.Decided)
 		a.node.clock.observe(meta.Stamp, meta.BatchTerm)
 	}
-	a.at = meta
+	a.state = meta
 	return nil
 }
 
@@ -176,15 +176,15 @@ func (a *applier) retire(l *Leadership) error {
 	a.node.opts.Queue.Retire(l)
 	close(ended)
 	a.leadership = nil
-	was := a.at
+	was := a.state
 	if err := a.load(); err != nil {
 		return err
 	}
 	if err := a.replay(was.Index); err != nil {
 		return err
 	}
-	a.at.ConfState, a.at.Members = was.ConfState, was.Members
-	a.share()
+	a.state.ConfState, a.state.Members = was.ConfState, was.Members
+	a.publish()
 	return nil
 }
 
@@ -220,9 +220,9 @@ const replayBytes = 4 << 20
 // replay applies entries once more, to a new standby. The members are not changed
 // again.
 func (a *applier) replay(last uint64) error {
-	return a.node.eachEntry(a.at.Index, last, func(e *raftpb.Entry) error {
+	return a.node.eachEntry(a.state.Index, last, func(e *raftpb.Entry) error {
 		if e.GetType() != raftpb.EntryNormal {
-			a.at.Index, a.at.Term = e.GetIndex(), e.GetTerm()
+			a.state.Index, a.state.Term = e.GetIndex(), e.GetTerm()
 			return nil
 		}
 		return a.entry(e)
@@ -257,7 +257,7 @@ func (a *applier) apply(m *raftpb.Message) {
 				return err
 			}
 		}
-		a.share()
+		a.publish()
 		a.respond(m)
 		a.considerSnapshot()
 		return nil
@@ -271,15 +271,15 @@ const quietBytes = maxApplying / 16
 // respond tells raft what was applied: at once if that is much or changes the members,
 // otherwise when raft wakes for something else.
 func (a *applier) respond(m *raftpb.Message) {
-	a.untold += payload(m)
-	urgent := a.untold >= quietBytes || slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
+	a.unreported += payload(m)
+	urgent := a.unreported >= quietBytes || slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
 		return e.GetType() != raftpb.EntryNormal
 	})
 	if !urgent {
 		a.node.inbox.respondLater(m.GetResponses()...)
 		return
 	}
-	a.untold = 0
+	a.unreported = 0
 	a.node.inbox.respond(m.GetResponses()...)
 }
 
@@ -298,8 +298,8 @@ func (a *applier) entry(e *raftpb.Entry) (err error) {
 	if err != nil {
 		return fmt.Errorf("%v: %w", idOf(e), err)
 	}
-	a.at.Index, a.at.Term = e.GetIndex(), e.GetTerm()
-	a.grown += int64(len(e.GetData())) + entryOverhead
+	a.state.Index, a.state.Term = e.GetIndex(), e.GetTerm()
+	a.logBytes += int64(len(e.GetData())) + entryOverhead
 	return nil
 }
 
@@ -337,8 +337,8 @@ func (a *applier) normal(e *raftpb.Entry) error {
 		}
 		a.standby.Strict()
 	}
-	a.standby.Stamp(max(a.at.Stamp, h.Stamp))
-	if h.Decided > a.at.Decided {
+	a.standby.Stamp(max(a.state.Stamp, h.Stamp))
+	if h.Decided > a.state.Decided {
 		a.standby.Decided(h.Decided)
 	}
 	if err := a.records(); err != nil {
@@ -354,10 +354,10 @@ func (a *applier) normal(e *raftpb.Entry) error {
 // follows checks that an entry comes in its place: behind the last one of its term.
 func (a *applier) follows(h *entry.Header) error {
 	switch {
-	case h.Term == a.at.BatchTerm && h.Sequence == a.at.Sequence+1 && h.Kind != entry.Begin:
-	case h.Term > a.at.BatchTerm && h.Sequence == 1 && h.Kind == entry.Begin:
+	case h.Term == a.state.BatchTerm && h.Sequence == a.state.Sequence+1 && h.Kind != entry.Begin:
+	case h.Term > a.state.BatchTerm && h.Sequence == 1 && h.Kind == entry.Begin:
 	default:
-		return diverged("a %v, number %d of term %d, behind number %d of term %d", h.Kind, h.Sequence, h.Term, a.at.Sequence, a.at.BatchTerm)
+		return diverged("a %v, number %d of term %d, behind number %d of term %d", h.Kind, h.Sequence, h.Term, a.state.Sequence, a.state.BatchTerm)
 	}
 	return nil
 }
@@ -374,11 +374,11 @@ func (a *applier) readable(version uint32) error {
 
 // advance takes over what a header says, for the snapshot to come and the clock.
 func (a *applier) advance(h *entry.Header) {
-	a.at.BatchTerm, a.at.Sequence = h.Term, h.Sequence
-	a.at.Stamp = max(a.at.Stamp, h.Stamp)
-	a.at.Highest = max(a.at.Highest, h.LastID)
-	a.at.Decided = max(a.at.Decided, h.Decided)
-	a.at.Version = max(a.at.Version, uint32(h.Version))
+	a.state.BatchTerm, a.state.Sequence = h.Term, h.Sequence
+	a.state.Stamp = max(a.state.Stamp, h.Stamp)
+	a.state.Highest = max(a.state.Highest, h.LastID)
+	a.state.Decided = max(a.state.Decided, h.Decided)
+	a.state.Version = max(a.state.Version, uint32(h.Version))
 	a.node.clock.observe(h.Stamp, h.Term)
 }
 
@@ -393,7 +393,7 @@ func (a *applier) records() error {
 			return err
 		}
 		if record.KindOf(b) != record.Setting {
-			a.at.Highest = max(a.at.Highest, record.Number(b))
+			a.state.Highest = max(a.state.Highest, record.Number(b))
 		}
 		if err := a.record(b); err != nil {
 			return fmt.Errorf("the standby refuses a record: %w", err)
@@ -437,9 +437,9 @@ func (a *applier) serve(term uint64) error {
 	// The entry tells the time, to this node too, as it tells all others. The wall clock was
 	// looked at for it, and may have been set since.
 	a.node.clock.hear(term)
-	l.base = a.node.clock.lead(a.at.Stamp)
-	l.nextID = a.at.Highest + 1
-	l.highest = a.at.Highest
+	l.base = a.node.clock.lead(a.state.Stamp)
+	l.nextID = a.state.Highest + 1
+	l.highest = a.state.Highest
 	if err := a.node.opts.Queue.Serve(l); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -462,20 +462,20 @@ func (a *applier) confChange(e *raftpb.Entry) error {
 	select {
 	case <-a.node.stopped:
 		return ErrClosed
-	case a.at.ConfState = <-done:
+	case a.state.ConfState = <-done:
 	}
-	members, err := changeMembers(slices.Clone(a.at.Members), a.at.ConfState, cc)
+	members, err := changeMembers(slices.Clone(a.state.Members), a.state.ConfState, cc)
 	if err != nil {
 		return err
 	}
-	a.at.Members = members
+	a.state.Members = members
 	a.node.inbox.call(func() { a.node.transport.SetPeers(index, members) })
 	return a.removed()
 }
 
 // removed ends a node that is a member no more.
 func (a *applier) removed() error {
-	if isMember(a.at.ConfState, uint64(a.node.opts.Self)) {
+	if isMember(a.state.ConfState, uint64(a.node.opts.Self)) {
 		return nil
 	}
 	return ErrRemoved

@@ -14,7 +14,7 @@ import (
 // called. It waits until the node has them. The node does not have to lead. If the snapshot
 // cannot be taken, the error says why.
 func (n *Node) Backup(ctx context.Context, index uint64, w io.Writer) (snapshot.Meta, error) {
-	if err := n.freshSnapshot(ctx, max(index, n.applier.seen().Index)); err != nil {
+	if err := n.freshSnapshot(ctx, max(index, n.applier.applied().Index)); err != nil {
 		return snapshot.Meta{}, fmt.Errorf("backup: %w", err)
 	}
 	meta, path := n.store.hold()
@@ -30,8 +30,8 @@ func (n *Node) freshSnapshot(ctx context.Context, index uint64) error {
 		if err := n.applier.failedSince(begun); err != nil {
 			return err
 		}
-		if n.applier.seen().Index >= index {
-			n.applier.wantSnapshot()
+		if n.applier.applied().Index >= index {
+			n.applier.requestSnapshot()
 		}
 		select {
 		case <-ctx.Done():

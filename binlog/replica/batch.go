@@ -10,13 +10,13 @@ import (
 
 // unit is a batch of records, or a read round. The leadership's mutex guards it.
 type unit struct {
-	pos      journal.Pos
-	buf      []byte // of a batch: room for the header, and records
-	raise    uint16 // of a batch without records that allows a later version of entries; else 0
-	sequence uint64 // of a batch that is on its way
-	sealed   int64  // the clock's time when a batch was
-	begun    uint64 // tick when it was first seen waiting; 0 is not yet
-	done     bool
+	pos       journal.Pos
+	buf       []byte // of a batch: room for the header, and records
+	raise     uint16 // of a batch without records that allows a later version of entries; else 0
+	sequence  uint64 // of a batch that is on its way
+	sealed    int64  // the clock's time when a batch was
+	firstSeen uint64 // tick when it was first seen waiting; 0 is not yet
+	done      bool
 }
 
 func (u *unit) round() bool { return u.buf == nil }
@@ -35,10 +35,10 @@ func (l *Leadership) room(n int64, always bool) ([]byte, error) {
 	switch {
 	case l.over.Load():
 		return nil, journal.ErrFailed
-	case l.low && !always:
+	case l.spaceLow && !always:
 		return nil, journal.ErrNoSpace
 	case l.bytes+n > maxUncommitted && l.bytes > 0 && !always:
-		l.refused = true
+		l.roomAsked = true
 		return nil, journal.ErrRoom
 	}
 	u := l.open(int(n))
@@ -54,7 +54,7 @@ func (l *Leadership) room(n int64, always bool) ([]byte, error) {
 
 // open returns the batch that takes the next record, of n bytes.
 func (l *Leadership) open(n int) *unit {
-	if len(l.units) > l.sent {
+	if len(l.units) > l.inFlight {
 		u := l.units[len(l.units)-1]
 		if !u.round() && u.raise == 0 && len(u.buf)+n <= maxBatch {
 			return u
@@ -104,10 +104,10 @@ func (l *Leadership) raise(version uint16) {
 // that are on their way. The last one is the batch u, to be sealed, or a round if u is nil.
 func (l *Leadership) choose() (n int, u *unit) {
 	var f flight
-	for _, u := range l.units[:l.sent] {
+	for _, u := range l.units[:l.inFlight] {
 		f.add(u)
 	}
-	waiting := l.units[l.sent:]
+	waiting := l.units[l.inFlight:]
 	for i, u := range waiting {
 		if u.round() {
 			continue
@@ -168,12 +168,12 @@ func (l *Leadership) next() (data []byte, round journal.Pos) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, u := l.choose()
-	l.sent += n
+	l.inFlight += n
 	switch {
 	case n == 0:
 		return nil, 0
 	case u == nil:
-		return nil, l.units[l.sent-1].pos
+		return nil, l.units[l.inFlight-1].pos
 	}
 	return l.seal(u), 0
 }
@@ -213,10 +213,10 @@ func (l *Leadership) complete(sequence uint64) error {
 		return nil
 	}
 	n := 0
-	for n < l.sent && (l.units[n].round() || l.units[n].done) {
+	for n < l.inFlight && (l.units[n].round() || l.units[n].done) {
 		n++
 	}
-	if n == l.sent || l.units[n].sequence != sequence {
+	if n == l.inFlight || l.units[n].sequence != sequence {
 		l.mu.Unlock()
 		return fmt.Errorf("%w: batch %d of %v is committed, but another one is next", ErrDiverged, sequence, l)
 	}
@@ -237,7 +237,7 @@ func (l *Leadership) complete(sequence uint64) error {
 func (l *Leadership) finish() (due bool) {
 	n := 0
 	pos := journal.Pos(l.committed.Load())
-	for n < l.sent && l.units[n].done {
+	for n < l.inFlight && l.units[n].done {
 		u := l.units[n]
 		pos = u.pos
 		if !u.round() {
@@ -249,13 +249,13 @@ func (l *Leadership) finish() (due bool) {
 	left := copy(l.units, l.units[n:])
 	clear(l.units[left:])
 	l.units = l.units[:left]
-	l.sent -= n
+	l.inFlight -= n
 	l.committed.Store(uint64(pos))
 	if len(l.units) == 0 {
 		l.settled()
 	}
-	room := l.refused && l.bytes <= maxUncommitted/2
-	l.refused = l.refused && !room
+	room := l.roomAsked && l.bytes <= maxUncommitted/2
+	l.roomAsked = l.roomAsked && !room
 	due = l.due()
 	l.mu.Unlock()
 	if n > 0 && l.hooks.OnCommit != nil {
@@ -275,8 +275,8 @@ func (l *Leadership) oldest(now uint64) uint64 {
 		return now
 	}
 	u := l.units[0]
-	if u.begun == 0 {
-		u.begun = now
+	if u.firstSeen == 0 {
+		u.firstSeen = now
 	}
-	return u.begun
+	return u.firstSeen
 }

@@ -27,10 +27,10 @@ func (c systemClock) Wall() int64 { return time.Now().UnixNano() }
 // sums over all entries. The clocks of machines are used to measure time that passes,
 // and nothing else: two that differ by an hour do no harm.
 type clusterClock struct {
-	clock Clock
-	base  atomic.Int64  // cluster time at Mono 0; the greatest that an entry has shown
-	term  atomic.Uint64 // the latest that an entry was of
-	heard atomic.Uint64 // the term of the first leader that has sent something since the start; 0 if none has
+	clock     Clock
+	base      atomic.Int64  // cluster time at Mono 0; the greatest that an entry has shown
+	term      atomic.Uint64 // the latest that an entry was of
+	firstTerm atomic.Uint64 // the term of the first leader that has sent something since the start; 0 if none has
 }
 
 func newClusterClock(c Clock) *clusterClock {
@@ -40,13 +40,13 @@ func newClusterClock(c Clock) *clusterClock {
 }
 
 // hear takes the term of a leader, this node included.
-func (k *clusterClock) hear(term uint64) { k.heard.CompareAndSwap(0, term) }
+func (k *clusterClock) hear(term uint64) { k.firstTerm.CompareAndSwap(0, term) }
 
 // informed tells whether an entry was applied of the first leader that was heard since the
 // start, or of a later one. A leader may end before any entry of its own arrives, and then
 // nobody has told how long the outage before it was.
 func (k *clusterClock) informed() bool {
-	first := k.heard.Load()
+	first := k.firstTerm.Load()
 	return first != 0 && k.term.Load() >= first
 }
 

@@ -41,8 +41,8 @@ type cluster struct {
 	group sync.WaitGroup
 
 	timeout int           // of clients, in ticks; 0 is without end
-	period   time.Duration // of ticks, at least
-	wired    bool          // nodes talk over real connections
+	period  time.Duration // of ticks, at least
+	wired   bool          // nodes talk over real connections
 
 	served    sync.Mutex
 	servedAll []served // all leaderships; served guards it

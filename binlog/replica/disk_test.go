@@ -297,7 +297,7 @@ func TestADiskThatHangsUnderASnapshotKeepsNobodyLeading(t *testing.T) {
 	l.queue.mu.Unlock()
 	hung, release := l.hangSnapshots(t, "write")
 	n.applier.post(func() error {
-		n.applier.wanted = true
+		n.applier.snapshotWanted = true
 		n.applier.considerSnapshot()
 		return nil
 	})
@@ -325,10 +325,10 @@ func TestADiskThatHangsUnderASnapshotKeepsNobodyLeading(t *testing.T) {
 		t.Errorf("%v, and before the disk hung %v", after, before)
 	}
 	c.eventually("the snapshot is given up", func() bool {
-		if !n.applier.walking.TryLock() {
+		if !n.applier.walkLock.TryLock() {
 			return false
 		}
-		n.applier.walking.Unlock()
+		n.applier.walkLock.Unlock()
 		return true
 	})
 	if v := visited.Load(); v != seen {

@@ -97,8 +97,8 @@ func (h *hand) save() {
 func (h *hand) apply() {
 	h.t.Helper()
 	h.applier.mu.Lock() // a walk may post
-	queue := h.applier.queue
-	h.applier.queue = nil
+	queue := h.applier.tasks
+	h.applier.tasks = nil
 	h.applier.mu.Unlock()
 	for _, f := range queue {
 		if err := f(); err != nil {
@@ -331,16 +331,16 @@ func TestNoMoreThanTheWindowIsOnItsWay(t *testing.T) {
 		put(t, l, uint64(1+i), 100)
 		h.run()
 	}
-	if l.sent != maxInFlight || len(l.units) != maxInFlight+1 {
-		t.Errorf("%d of %d batches are on their way", l.sent, len(l.units))
+	if l.inFlight != maxInFlight || len(l.units) != maxInFlight+1 {
+		t.Errorf("%d of %d batches are on their way", l.inFlight, len(l.units))
 	}
 	h.answer()
 	for i := range 3 {
 		put(t, l, uint64(10+i), 1<<20)
 		h.run()
 	}
-	if l.sent != 1 {
-		t.Errorf("%d batches of 1 MiB are on their way", l.sent)
+	if l.inFlight != 1 {
+		t.Errorf("%d batches of 1 MiB are on their way", l.inFlight)
 	}
 	last := put(t, l, 13, 10)
 	h.answer()
@@ -544,7 +544,7 @@ func TestAJobWithAnIDOfAnEarlierTermIsRefused(t *testing.T) {
 	h.deposed()
 	h.consensus.observe()
 	h.applier.mu.Lock()
-	retire := h.applier.queue
+	retire := h.applier.tasks
 	h.applier.mu.Unlock()
 	if len(retire) != 1 {
 		t.Fatalf("the applier has %d things to do", len(retire))
@@ -617,14 +617,14 @@ func TestAMemberThatIsDeadHasNoSpace(t *testing.T) {
 		{"all are dead again", []uint64{2, 3}, []uint64{2}, false},
 		{"the one that is dead is full", []uint64{3}, []uint64{3}, false},
 	} {
-		clear(c.full)
+		clear(c.fullDisks)
 		for _, id := range x.full {
-			c.full[id] = true
+			c.fullDisks[id] = true
 		}
 		c.tick += 2 * electionTicks
 		for id := uint64(2); id <= 3; id++ {
 			if !slices.Contains(x.silent, id) {
-				c.heard[id] = c.tick
+				c.lastHeard[id] = c.tick
 			}
 		}
 		c.checkSpace()
@@ -782,7 +782,7 @@ func TestALeaderThatCannotCommitGivesUp(t *testing.T) {
 	for range commitTimeoutTicks + 2 {
 		h.beatOnly()
 	}
-	if !l.over.Load() || h.consensus.retreat.until <= h.consensus.tick {
+	if !l.over.Load() || h.consensus.backoff.until <= h.consensus.tick {
 		t.Error("it stays leader, or campaigns at once")
 	}
 }

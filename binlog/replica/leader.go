@@ -35,10 +35,10 @@ func (c *consensus) lead(term uint64) {
 	n.leadership.Store(c.leadership)
 	c.leadership.began = c.tick
 	c.elections++
-	c.raised = 0
+	c.raisedVersion = 0
 	// What the leaders before have left in the log may change the members, as raft assumes too.
-	c.changed = c.rn.Status().Progress[uint64(n.opts.Self)].Match
-	last := n.applier.seen()
+	c.changeIndex = c.rn.Status().Progress[uint64(n.opts.Self)].Match
+	last := n.applier.applied()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	c.publish()
 	n.opts.Log.Info("this node was elected", "term", term)
@@ -69,18 +69,18 @@ func (c *consensus) deposed(why string) {
 	c.publish() // before the leadership is gone: Status must not take this node for the leader then
 	c.node.leadership.Store(nil)
 	c.last = l.end()
-	clear(c.kept)
-	clear(c.told)
-	c.feeding++
+	clear(c.notices)
+	clear(c.commitSent)
+	c.pendingStandbys++
 	c.node.opts.Log.Info("this node does not lead any more", "term", l.term, "why", why)
 	c.node.applier.post(func() error {
-		defer c.node.inbox.call(c.fed)
+		defer c.node.inbox.call(c.standbyMade)
 		return c.node.applier.retire(l)
 	})
 }
 
-// fed notes that a standby that was being made is as far as it can be: see quiet.
-func (c *consensus) fed() { c.feeding-- }
+// standbyMade notes the end of the making of a standby: see quiet.
+func (c *consensus) standbyMade() { c.pendingStandbys-- }
 
 // propose has raft replicate an entry. Nothing is ever proposed twice: an error ends the
 // leadership, and what becomes of the batch is seen in the log.
@@ -116,7 +116,7 @@ func (c *consensus) pump() {
 // does, and a leader that does so is a follower in a term without a leader. A message
 // of the next term from this node itself has that effect.
 func (c *consensus) stepDown(why string) {
-	c.retreat.begin(c.tick)
+	c.backoff.begin(c.tick)
 	term := c.rn.BasicStatus().GetTerm()
 	c.node.opts.Log.Warn("this node steps down", "term", term, "why", why)
 	self := uint64(c.node.opts.Self)

@@ -37,18 +37,18 @@ type Leadership struct {
 	committed atomic.Uint64
 	over      atomic.Bool // written under mu
 
-	mu       sync.Mutex // guards what follows
-	units    []*unit    // that have not ended, oldest first
-	sent     int        // how many of them, the oldest ones, are on their way
-	last     journal.Pos
-	sequence uint64 // of the last entry that was proposed
-	bytes    int64  // of records in units
-	highest  uint64 // id that an entry or a record has named
-	written  uint64 // records, for Counters
-	low      bool   // those who are alive and have room on their disks are no majority
-	refused  bool   // somebody has got ErrRoom
-	spare    [][]byte
-	idle     []chan struct{} // closed when there are no units, or the leadership is over
+	mu        sync.Mutex // guards what follows
+	units     []*unit    // that have not ended, oldest first
+	inFlight  int        // how many of them, the oldest ones, are on their way
+	last      journal.Pos
+	sequence  uint64 // of the last entry that was proposed
+	bytes     int64  // of records in units
+	highest   uint64 // id that an entry or a record has named
+	written   uint64 // records, for Counters
+	spaceLow  bool   // those who are alive and have room on their disks are no majority
+	roomAsked bool   // somebody has got ErrRoom
+	spare     [][]byte
+	idle      []chan struct{} // closed when there are no units, or the leadership is over
 }
 
 // Hooks are what a leadership calls. Those that are nil do nothing. They must not block.
@@ -174,7 +174,7 @@ func (l *Leadership) Barrier() journal.Pos {
 	if planted.Has(planted.NoRound) {
 		return journal.Pos(l.committed.Load())
 	}
-	if l.sent == len(l.units) {
+	if l.inFlight == len(l.units) {
 		l.add(nil)
 	}
 	return l.last
@@ -192,7 +192,7 @@ func (l *Leadership) String() string { return fmt.Sprintf("the leadership of ter
 
 // keep keeps the batches that are on their way, for planted.ProposedAgain. With mu held.
 func (l *Leadership) keep() {
-	for _, u := range l.units[:l.sent] {
+	for _, u := range l.units[:l.inFlight] {
 		if !u.round() && !u.done {
 			planted.Keep(u.buf)
 		}
@@ -209,7 +209,7 @@ func (l *Leadership) end() journal.Pos {
 	if planted.Has(planted.ProposedAgain) {
 		l.keep()
 	}
-	l.units, l.sent, l.spare = nil, 0, nil
+	l.units, l.inFlight, l.spare = nil, 0, nil
 	l.settled()
 	return l.last
 }

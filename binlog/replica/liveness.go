@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// watchRaft watches the raft goroutine, which waits for nothing but reads of old entries.
-// While such a read hangs the node sends no heartbeats, so that another one is elected:
-// this node's clients are told so by the end of their connections. A node whose disk does
-// not answer for long ends. Time is counted by ticks that this goroutine has seen, so that
-// a process that was stopped for a while is not taken for one that hangs.
+// watchRaft notices when the raft goroutine hangs in a read of old entries, the only thing
+// that it waits for. The node sends no heartbeats then, another one is elected, and this one
+// resets its clients' connections. After hangTicks the node ends. Ticks are counted, not
+// time, so that a process that was stopped for a while is not taken for one that hangs.
 func (n *Node) watchRaft() {
 	ticker := time.NewTicker(Tick)
 	defer ticker.Stop()
-	turns, still := uint64(0), 0
+	turns, stalled := uint64(0), 0
 	for {
 		select {
 		case <-n.stopped:
@@ -21,11 +20,11 @@ func (n *Node) watchRaft() {
 		case <-ticker.C:
 		}
 		if now := n.consensus.turns.Load(); now != turns {
-			turns, still = now, 0
+			turns, stalled = now, 0
 			continue
 		}
 		n.inbox.wake()
-		switch still++; still {
+		switch stalled++; stalled {
 		case commitTimeoutTicks:
 			n.abandon()
 		case hangTicks:
@@ -34,7 +33,7 @@ func (n *Node) watchRaft() {
 	}
 }
 
-// abandon ends the leadership without the raft goroutine, which gives it up when it can.
+// abandon ends the leadership in place of the raft goroutine, which steps down when it can.
 func (n *Node) abandon() {
 	l := n.leadership.Load()
 	if l == nil {
@@ -45,20 +44,20 @@ func (n *Node) abandon() {
 	n.applier.post(func() error { return n.applier.retire(l) })
 }
 
-// retreat is the time for which a node that has stepped down does not campaign: the
-// reason may well be there still, and another node is better. It doubles each time.
-type retreat struct {
+// backoff is how long a node that has stepped down does not campaign, because the reason may
+// last and another node is better. It doubles each time.
+type backoff struct {
 	until uint64 // tick
 	next  uint64 // ticks
 }
 
-func (r *retreat) begin(now uint64) {
+func (r *backoff) begin(now uint64) {
 	r.next = min(max(r.next*2, backoffTicks), maxBackoff)
 	r.until = now + r.next
 }
 
-// checkProgress ends a leadership in which nothing moves: heartbeats, which need no
-// disk, would keep such a leader for ever.
+// checkProgress ends a leadership in which nothing is committed: its heartbeats, which need
+// no disk, would keep it for ever.
 func (c *consensus) checkProgress() {
 	l := c.leadership
 	switch {
@@ -72,7 +71,7 @@ func (c *consensus) checkProgress() {
 	case c.tick-l.oldest(c.tick) > commitTimeoutTicks:
 		c.stepDown("nothing is committed")
 	case c.tick-l.began > maxBackoff:
-		c.retreat = retreat{} // all is well
+		c.backoff = backoff{} // all is well
 	}
 }
 
@@ -87,13 +86,13 @@ const (
 func (c *consensus) checkStore() {
 	began, bytes := c.node.writer.storing()
 	if began == 0 {
-		c.writing = 0
+		c.storeNumber = 0
 		return
 	}
-	if c.writing != began {
-		c.writing, c.writingSince = began, c.tick
+	if c.storeNumber != began {
+		c.storeNumber, c.storeSeen = began, c.tick
 	}
-	if took := c.tick - c.writingSince; took > hangTicks+uint64(bytes/hangBytes) {
+	if took := c.tick - c.storeSeen; took > hangTicks+uint64(bytes/hangBytes) {
 		c.node.fail(fmt.Errorf("%w: a write of %d bytes to %s has taken %v; look at the disk", ErrHung, bytes, c.node.opts.Dir, time.Duration(took)*Tick))
 	}
 }

@@ -73,7 +73,7 @@ func (n *Node) addLearner(ctx context.Context, m member.Member) error {
 		return errBusy
 	}
 	defer n.changing.Unlock()
-	for _, o := range n.applier.seen().Members {
+	for _, o := range n.applier.applied().Members {
 		switch {
 		case o.ID == m.ID && o == m:
 		case o.ID == m.ID || o.Name == m.Name || o.Addr == m.Addr:
@@ -85,7 +85,7 @@ func (n *Node) addLearner(ctx context.Context, m member.Member) error {
 		return err
 	}
 	id := uint64(m.ID)
-	if isMember(n.applier.seen().ConfState, id) {
+	if isMember(n.applier.applied().ConfState, id) {
 		return nil
 	}
 	return n.change(ctx, raftpb.ConfChangeAddLearnerNode, id, context, func(cs *raftpb.ConfState) bool { return isMember(cs, id) })
@@ -137,7 +137,7 @@ func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64
 	proposed := false
 	var asked uint64 // tick of the first look
 	return n.poll(ctx, func(c *consensus) (bool, error) {
-		cs := n.applier.seen().ConfState
+		cs := n.applier.applied().ConfState
 		switch {
 		case isJoint(cs) || !c.quietMembers():
 			return false, nil
@@ -214,7 +214,7 @@ func (n *Node) caughtUp(ctx context.Context, id uint64) error {
 	heard := uint64(0) // tick when the member was last heard, or of the first look
 	begun := n.applier.begun()
 	return n.poll(ctx, func(c *consensus) (bool, error) {
-		if heard = max(heard, c.heard[id]); heard == 0 {
+		if heard = max(heard, c.lastHeard[id]); heard == 0 {
 			heard = c.tick
 		}
 		if c.tick > heard+silentTicks {
@@ -240,7 +240,7 @@ const near = 64
 // quietMembers tells whether no change of the members is under way: raft would ignore
 // another one.
 func (c *consensus) quietMembers() bool {
-	return c.rn.BasicStatus().Applied >= c.changed && len(c.rn.Status().Config.Voters[1]) == 0
+	return c.rn.BasicStatus().Applied >= c.changeIndex && len(c.rn.Status().Config.Voters[1]) == 0
 }
 
 // liveMajority refuses a change after which most of those who vote would not answer:
@@ -256,7 +256,7 @@ func (c *consensus) liveMajority(cs *raftpb.ConfState, kind raftpb.ConfChangeTyp
 	}
 	live := 0
 	for _, v := range voters {
-		if v == uint64(c.node.opts.Self) || c.heard[v] > asked {
+		if v == uint64(c.node.opts.Self) || c.lastHeard[v] > asked {
 			live++
 		}
 	}
@@ -272,7 +272,7 @@ func (c *consensus) applyConfChange(index uint64, cc *raftpb.ConfChangeV2) *raft
 	before := c.rn.Status()
 	c.conf = c.rn.ApplyConfChange(cc)
 	if len(cc.GetContext()) > 0 {
-		c.added = index
+		c.addIndex = index
 	}
 	if before.RaftState != raft.StateLeader {
 		return c.conf
@@ -287,11 +287,11 @@ func (c *consensus) applyConfChange(index uint64, cc *raftpb.ConfChangeV2) *raft
 	return c.conf
 }
 
-// snapshotLacks tells whether the current snapshot was taken before somebody became a
-// member: raft takes no snapshot in which it is none. It may be one in a snapshot before all
-// the same, if it was removed since and has come back without ever having heard of that. Behind
-// such a snapshot comes the entry that has removed it, and it would end.
-func (c *consensus) snapshotLacks() bool { return c.node.store.current().Index < c.added }
+// snapshotLacks tells whether the current snapshot is older than the latest member. Raft
+// would not load it there: the member is not in it. It may be in it all the same if it was
+// removed and added again and has never heard of either. Then the snapshot must not be loaded:
+// the entry that removed the member follows it, and the member would end.
+func (c *consensus) snapshotLacks() bool { return c.node.store.current().Index < c.addIndex }
 
 // NotMember tells that this node was removed without having heard of it: a member has
 // applied more than this node, and has it no more.

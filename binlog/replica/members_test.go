@@ -110,7 +110,7 @@ func TestANodeWithANameOrAddressOfAMembersIsRefused(t *testing.T) {
 		"the name and the address": func(m *member.Member) { m.ID = 9 },
 	} {
 		c.lead(what, func(n *Node) error {
-			m := n.applier.seen().Members[0]
+			m := n.applier.applied().Members[0]
 			change(&m)
 			switch err := n.Add(within(t), m); {
 			case errors.Is(err, ErrNotLeader), errors.Is(err, ErrClosed):
@@ -266,7 +266,7 @@ func TestAMemberThatWasRemovedWhileItCaughtUpGetsNoVote(t *testing.T) {
 	if err := n.promote(ctx, uint64(m.ID)); !errors.Is(err, errRemoved) {
 		t.Errorf("%v", err)
 	}
-	if cs := n.applier.seen().ConfState; len(cs.GetVoters()) != 1 || len(cs.GetLearners()) != 0 {
+	if cs := n.applier.applied().ConfState; len(cs.GetVoters()) != 1 || len(cs.GetLearners()) != 0 {
 		t.Errorf("%v", cs)
 	}
 }

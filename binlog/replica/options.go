@@ -79,12 +79,12 @@ const (
 	// Tick is how long a tick of raft is.
 	Tick = 50 * time.Millisecond
 
-	electionTicks  = 10  // a follower that hears no leader for that long, or up to twice as long, campaigns
-	heartbeatTicks = 1   // between two heartbeats of a leader
-	commitTimeoutTicks  = 40  // a leader that cannot commit for that long steps down
-	stampTicks     = 200 // an idle leader lets the followers know the time that often
-	backoffTicks   = 40  // after stepping down; doubled each time
-	maxBackoff     = 1200
+	electionTicks      = 10  // a follower that hears no leader for that long, or up to twice as long, campaigns
+	heartbeatTicks     = 1   // between two heartbeats of a leader
+	commitTimeoutTicks = 40  // a leader that cannot commit for that long steps down
+	stampTicks         = 200 // an idle leader lets the followers know the time that often
+	backoffTicks       = 40  // after stepping down; doubled each time
+	maxBackoff         = 1200
 )
 
 // maxRetire is how long the end of a queue's service may take. It takes milliseconds.

@@ -25,22 +25,22 @@ const (
 // the log has grown by does: otherwise a receiver that often stops for a moment might never
 // come to its end.
 type paced struct {
-	w     io.Writer
-	since func() time.Duration // since the stream has begun
-	grown func() int64         // bytes that the log has grown by since then
-	pause func() error         // waits for pacePause; its error ends the stream
+	w      io.Writer
+	since  func() time.Duration // since the stream has begun
+	growth func() int64         // bytes that the log has grown by since then
+	pause  func() error         // waits for pacePause; its error ends the stream
 
-	credit int64 // bytes that may be sent as of the last look; below zero, one waits
-	at     time.Duration
-	had    int64 // the most that the log had grown by then
+	credit     int64 // bytes that may be sent as of the last look; below zero, one waits
+	lastLook   time.Duration
+	lastGrowth int64 // the most that the log had grown by then
 }
 
 func (n *Node) pace(index uint64, w io.Writer) *paced {
 	began, size := time.Now(), n.log.SizeBehind(index)
 	return &paced{
-		w:     w,
-		since: func() time.Duration { return time.Since(began) },
-		grown: func() int64 { return n.log.SizeBehind(index) - size },
+		w:      w,
+		since:  func() time.Duration { return time.Since(began) },
+		growth: func() int64 { return n.log.SizeBehind(index) - size },
 		pause: func() error {
 			select {
 			case <-n.stopped:
@@ -73,8 +73,8 @@ func (p *paced) Write(b []byte) (n int, err error) {
 
 // look adds what has come since the last look to the credit.
 func (p *paced) look() {
-	at, grown := p.since(), max(p.had, p.grown())
-	even := p.credit + int64((at-p.at).Seconds()*paceRate)
-	p.credit = max(p.credit, min(even, paceBurst)) + 2*(grown-p.had)
-	p.at, p.had = at, grown
+	at, grown := p.since(), max(p.lastGrowth, p.growth())
+	even := p.credit + int64((at-p.lastLook).Seconds()*paceRate)
+	p.credit = max(p.credit, min(even, paceBurst)) + 2*(grown-p.lastGrowth)
+	p.lastLook, p.lastGrowth = at, grown
 }

@@ -20,10 +20,10 @@ func TestASnapshotIsSentEvenlyAndOutrunsTheLog(t *testing.T) {
 		var now time.Duration
 		var out bytes.Buffer
 		p := &paced{
-			w:     &out,
-			since: func() time.Duration { return now },
-			grown: func() int64 { return int64(now.Seconds() * float64(x.rate)) },
-			pause: func() error { now += pacePause; return nil },
+			w:      &out,
+			since:  func() time.Duration { return now },
+			growth: func() int64 { return int64(now.Seconds() * float64(x.rate)) },
+			pause:  func() error { now += pacePause; return nil },
 		}
 		n, err := p.Write(make([]byte, paceRate))
 		if n != paceRate || err != nil || out.Len() != paceRate {
@@ -53,10 +53,10 @@ func TestAStreamGoesOnEvenlyAfterAReceiverHasStopped(t *testing.T) {
 	const stalled = 10 * time.Second
 	var now time.Duration
 	p := &paced{
-		w:     &slow{at: paceRate / 2, stall: func() { now += stalled }},
-		since: func() time.Duration { return now },
-		grown: func() int64 { return 0 },
-		pause: func() error { now += pacePause; return nil },
+		w:      &slow{at: paceRate / 2, stall: func() { now += stalled }},
+		since:  func() time.Duration { return now },
+		growth: func() int64 { return 0 },
+		pause:  func() error { now += pacePause; return nil },
 	}
 	if n, err := p.Write(make([]byte, paceRate)); n != paceRate || err != nil {
 		t.Fatalf("%d bytes, %v", n, err)
@@ -71,10 +71,10 @@ func TestAStreamOutrunsTheLogThoughItsReceiverStops(t *testing.T) {
 	const stalled, rate = 10 * time.Second, 2 * paceRate
 	var now time.Duration
 	p := &paced{
-		w:     &slow{at: paceRate / 2, stall: func() { now += stalled }},
-		since: func() time.Duration { return now },
-		grown: func() int64 { return int64(now.Seconds() * rate) },
-		pause: func() error { now += pacePause; return nil },
+		w:      &slow{at: paceRate / 2, stall: func() { now += stalled }},
+		since:  func() time.Duration { return now },
+		growth: func() int64 { return int64(now.Seconds() * rate) },
+		pause:  func() error { now += pacePause; return nil },
 	}
 	total := int64(2 * stalled.Seconds() * rate)
 	b := make([]byte, paceRate)
@@ -90,7 +90,7 @@ func TestAStreamOutrunsTheLogThoughItsReceiverStops(t *testing.T) {
 
 func TestAStreamEndsWithTheNode(t *testing.T) {
 	p := &paced{
-		w: new(bytes.Buffer), since: func() time.Duration { return 0 }, grown: func() int64 { return 0 },
+		w: new(bytes.Buffer), since: func() time.Duration { return 0 }, growth: func() int64 { return 0 },
 		pause: func() error { return ErrClosed },
 	}
 	if n, err := p.Write(make([]byte, paceRate)); !errors.Is(err, ErrClosed) || n >= paceRate {

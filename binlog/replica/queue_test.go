@@ -35,7 +35,7 @@ type model struct {
 	onVisit     func(uint64) // before Walk visits a job; may be nil
 	onHold      func(bool)   // may be nil
 	ticks       int
-	timeout    int // ticks after which a client hangs up; 0 is never
+	timeout     int // ticks after which a client hangs up; 0 is never
 }
 
 // served is what the queue was told when it began to serve.

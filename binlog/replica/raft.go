@@ -23,28 +23,28 @@ type consensus struct {
 	leadership *Leadership // of the term that this node leads in; nil if it does not lead
 	last       journal.Pos // of the last unit of the last leadership
 
-	tick     uint64
-	heard    map[uint64]uint64 // tick of the last message of a member
-	proposed uint64            // tick of the last proposal
-	retreat  retreat
-	full     map[uint64]bool            // members whose disks are nearly full
-	reads    map[uint64]uint32          // the latest version of entries that a member says it can read
-	told     map[uint64]uint64          // what a follower was told to be committed by a MsgApp of this leadership, or of the one just ended
-	kept     map[uint64]*raftpb.Message // to followers, kept back; see keepBack
-	raised   uint32                     // what this leadership has raised that version to; 0 if it has not
+	tick          uint64
+	lastHeard     map[uint64]uint64 // tick of the last message of a member
+	proposed      uint64            // tick of the last proposal
+	backoff       backoff
+	fullDisks     map[uint64]bool            // members whose disks are nearly full
+	versions      map[uint64]uint32          // the latest version of entries that a member says it can read
+	commitSent    map[uint64]uint64          // the commit index of the last MsgApp to a follower, in this leadership or the one just ended
+	notices       map[uint64]*raftpb.Message // MsgApps that tell followers of a commit and wait for the next tick; see postpone
+	raisedVersion uint32                     // the version that this leadership has allowed; 0 if none
 
-	floor    uint64            // what was committed at the start; the node does not campaign before it is applied
-	feeding  int               // standbys that are being made; the node does not campaign meanwhile
-	handed   uint64            // index of the last entry that the applier was given
-	lag      int64             // bytes of entries that are stored, or soon will be, and not applied
-	trim     uint64            // the log may begin behind that entry, once no follower needs more
-	transfer *transfer         // nil if there is none
-	conf     *raftpb.ConfState // as last applied
-	changed  uint64            // index of the last entry that may change the members, applied or not
-	added    uint64            // index of the last entry that was applied since the start and has added a member
-	arriving *arriving         // a snapshot that has come from the leader; nil if there is none
+	floor           uint64            // what was committed at the start; the node does not campaign before it is applied
+	pendingStandbys int               // standbys that are being made; the node does not campaign meanwhile
+	applyIndex      uint64            // index of the last entry that the applier was given
+	lag             int64             // bytes of entries that are stored, or soon will be, and not applied
+	trimIndex       uint64            // the log may begin behind that entry, once no follower needs more
+	transfer        *transfer         // nil if there is none
+	conf            *raftpb.ConfState // as last applied
+	changeIndex     uint64            // index of the last entry that may change the members, applied or not
+	addIndex        uint64            // index of the last entry that was applied since the start and has added a member
+	incoming        *incoming         // a snapshot that has come from the leader; nil if there is none
 
-	writing, writingSince uint64 // a store of the writer, and the tick when it was first seen
+	storeNumber, storeSeen uint64 // a store of the writer, and the tick when it was first seen
 
 	elections, depositions, rounds uint64 // that there were
 
@@ -56,7 +56,7 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, heard: map[uint64]uint64{}, full: map[uint64]bool{}, reads: map[uint64]uint32{}, told: map[uint64]uint64{}, kept: map[uint64]*raftpb.Message{}, floor: hard.GetCommit(), feeding: 1, handed: meta.Index, conf: meta.ConfState}
+	c := &consensus{node: n, lastHeard: map[uint64]uint64{}, fullDisks: map[uint64]bool{}, versions: map[uint64]uint32{}, commitSent: map[uint64]uint64{}, notices: map[uint64]*raftpb.Message{}, floor: hard.GetCommit(), pendingStandbys: 1, applyIndex: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -177,7 +177,7 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	if m.GetTo() != uint64(c.node.opts.Self) {
 		return
 	}
-	c.heard[m.GetFrom()] = c.tick
+	c.lastHeard[m.GetFrom()] = c.tick
 	if stored(m) && c.node.writer.waiting.Load() > maxStoring {
 		return // the disk is full, or hangs: whatever is asked again would pile up
 	}
@@ -192,8 +192,8 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 			return
 		}
 	case raftpb.MsgHeartbeatResp:
-		c.full[m.GetFrom()] = m.GetReject()
-		c.reads[m.GetFrom()] = uint32(min(m.GetRejectHint(), math.MaxUint16))
+		c.fullDisks[m.GetFrom()] = m.GetReject()
+		c.versions[m.GetFrom()] = uint32(min(m.GetRejectHint(), math.MaxUint16))
 	}
 	if err := c.rn.Step(m); err != nil {
 		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
@@ -211,7 +211,7 @@ func stored(m *raftpb.Message) bool {
 
 // quiet tells whether the node votes, but must not campaign.
 func (c *consensus) quiet() bool {
-	return c.feeding > 0 || c.retreat.until > c.tick || c.rn.BasicStatus().Applied < c.floor
+	return c.pendingStandbys > 0 || c.backoff.until > c.tick || c.rn.BasicStatus().Applied < c.floor
 }
 
 func (c *consensus) onTick() {
@@ -229,7 +229,7 @@ func (c *consensus) onTick() {
 	default:
 		c.rn.Tick()
 	}
-	c.sendKept()
+	c.sendNotices()
 	c.observe()
 	c.checkProgress()
 	c.checkStore()
@@ -252,23 +252,19 @@ func (c *consensus) handle(rd raft.Ready) {
 	for _, m := range rd.Messages {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
-			var received *received
+			var snapshot *incoming
 			if m.GetSnapshot() != nil {
-				c.feeding++
-				received = c.arriving.received
-				c.handed = m.GetSnapshot().GetMetadata().GetIndex()
-				c.arriving.taken = true
-				c.conf = m.GetSnapshot().GetMetadata().GetConfState()
+				snapshot = c.installSnapshot(m.GetSnapshot().GetMetadata())
 			}
 			for _, e := range m.GetEntries() {
 				if e.GetType() != raftpb.EntryNormal {
-					c.changed = e.GetIndex()
+					c.changeIndex = e.GetIndex()
 				}
 			}
 			c.lag += payload(m)
-			c.node.writer.append(m, received)
+			c.node.writer.append(m, snapshot)
 		case raft.LocalApplyThread:
-			c.handed = m.GetEntries()[len(m.GetEntries())-1].GetIndex()
+			c.applyIndex = m.GetEntries()[len(m.GetEntries())-1].GetIndex()
 			c.node.applier.apply(m)
 		default:
 			c.send(m)
@@ -284,7 +280,7 @@ func (c *consensus) send(m *raftpb.Message) {
 		c.node.sendSnapshot(m)
 		return
 	}
-	if m.GetType() == raftpb.MsgApp && c.keepBack(m) {
+	if m.GetType() == raftpb.MsgApp && c.postpone(m) {
 		return
 	}
 	if m.GetType() == raftpb.MsgHeartbeatResp {

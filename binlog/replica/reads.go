@@ -40,7 +40,7 @@ func (l *Leadership) confirm(pos journal.Pos) {
 		l.mu.Unlock()
 		return
 	}
-	for _, u := range l.units[:l.sent] {
+	for _, u := range l.units[:l.inFlight] {
 		if u.round() && u.pos <= pos {
 			u.done = true
 		}

@@ -186,17 +186,17 @@ func TestASnapshotThatFailsIsNotTriedAgainAtOnce(t *testing.T) {
 	fails := func(number uint64) {
 		t.Helper()
 		for a.failedSince(number-1) == nil {
-			a.wantSnapshot() // the walk before may not have ended yet
+			a.requestSnapshot() // the walk before may not have ended yet
 			h.apply()
 			time.Sleep(time.Millisecond)
 		}
 	}
 	fails(1)
 	for range 10 {
-		a.wantSnapshot()
+		a.requestSnapshot()
 		h.apply()
 	}
-	if a.begun() != 1 || a.wanted {
+	if a.begun() != 1 || a.snapshotWanted {
 		t.Fatalf("%d snapshots were begun", a.begun())
 	}
 	h.opts.Clock.(*testClock).mono.Add(failedPause)
@@ -241,14 +241,14 @@ func TestASnapshotWaitsForTheCommitOfWhatItHasSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.applier.wanted = true
+	h.applier.snapshotWanted = true
 	h.applier.considerSnapshot()
 	w := h.applier.walk
-	for w.want == 0 && h.applier.walk == w && len(w.end) == 0 && h.store.current().Index == 1 {
+	for w.endPos == 0 && h.applier.walk == w && len(w.end) == 0 && h.store.current().Index == 1 {
 		h.apply()
 		time.Sleep(time.Millisecond)
 	}
-	if w.want == 0 || l.Committed() >= pos {
+	if w.endPos == 0 || l.Committed() >= pos {
 		t.Fatalf("a snapshot ends, up to entry %d, before what it has seen is committed", h.store.current().Index)
 	}
 	h.answer()
@@ -338,7 +338,7 @@ func TestASnapshotHasTheJobsThatComeIntoBeingDuringItsWalk(t *testing.T) {
 	l.queue.mu.Unlock()
 	n := l.running()
 	n.applier.post(func() error {
-		n.applier.wanted = true
+		n.applier.snapshotWanted = true
 		n.applier.considerSnapshot()
 		return nil
 	})

@@ -37,8 +37,8 @@ func (s *space) run() {
 	}
 }
 
-// look finds out whether there is room for the next snapshot, which will be about as long
-// as the last one, and for the reserve.
+// look finds out whether the next snapshot, which will be about as long as the last one, and
+// the reserve fit on the disk.
 func (s *space) look() {
 	free, err := s.node.opts.Free()
 	if err != nil {
@@ -55,22 +55,22 @@ func (s *space) look() {
 	}
 }
 
-// checkSpace has the leadership refuse puts while the voters that are alive and have space are no
-// majority: nothing could be committed without one whose disk is nearly full. One that has
-// not said yet how much it has counts as having some. While too few are alive, nothing is
-// committed anyway. It stays as it was then, and puts wait for their commit.
+// checkSpace refuses puts unless a majority of the voters is alive and has free space: a
+// commit would need a member whose disk is nearly full. A member that has not reported yet
+// counts as having space. While no majority is alive nothing is committed anyway, and
+// nothing changes here.
 func (c *consensus) checkSpace() {
 	if c.leadership == nil {
 		return
 	}
-	c.full[uint64(c.node.opts.Self)] = c.node.space.low.Load()
+	c.fullDisks[uint64(c.node.opts.Self)] = c.node.space.low.Load()
 	voters, alive, room := c.conf.GetVoters(), 0, 0
 	for _, id := range voters {
 		if !c.alive(id) {
 			continue
 		}
 		alive++
-		if !c.full[id] {
+		if !c.fullDisks[id] {
 			room++
 		}
 	}
@@ -82,5 +82,5 @@ func (c *consensus) checkSpace() {
 func (l *Leadership) setLow(low bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.low = low
+	l.spaceLow = low
 }

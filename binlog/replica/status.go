@@ -89,13 +89,13 @@ func (c *consensus) publish() {
 
 // alive tells whether a member was heard within an election's time.
 func (c *consensus) alive(id uint64) bool {
-	at, ok := c.heard[id]
+	at, ok := c.lastHeard[id]
 	return id == uint64(c.node.opts.Self) || ok && c.tick-at <= electionTicks
 }
 
 // Status tells how the node is. It is at most a tick old.
 func (n *Node) Status() Status {
-	at := n.applier.seen()
+	at := n.applier.applied()
 	snapshot := n.store.current()
 	first, _ := n.log.FirstIndex()
 	last, _ := n.log.LastIndex()

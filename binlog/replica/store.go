@@ -83,8 +83,8 @@ func (s *store) setCurrent(m snapshot.Meta, path string) error {
 	return nil
 }
 
-// discard removes a snapshot that is not the current one, and that nobody reads.
-func (s *store) discard(path string) error {
+// remove removes a snapshot that is not the current one, and that nobody reads.
+func (s *store) remove(path string) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	s.mu.Lock()

@@ -17,11 +17,11 @@ func (c *consensus) raiseVersion() {
 	cs := c.conf
 	for _, id := range slices.Concat(cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext()) {
 		if id != uint64(c.node.opts.Self) {
-			to = min(to, c.reads[id])
+			to = min(to, c.versions[id])
 		}
 	}
-	if to > max(1, c.raised, c.node.applier.seen().Version) {
-		c.raised = to
+	if to > max(1, c.raisedVersion, c.node.applier.applied().Version) {
+		c.raisedVersion = to
 		c.node.opts.Log.Info("all members can read a later version of entries", "version", to)
 		l.raise(uint16(to))
 	}

@@ -129,9 +129,9 @@ func TestABatchThatIsShorterThanThoseOnTheirWayGrows(t *testing.T) {
 	l := h.lead()
 	sends := func(id uint64, body int) bool {
 		put(t, l, id, body)
-		sent := l.sent
+		sent := l.inFlight
 		h.run()
-		return l.sent > sent
+		return l.inFlight > sent
 	}
 	if !sends(1, 4000) || !sends(2, 1000) {
 		t.Fatal("one of the first two batches waits")
@@ -151,7 +151,7 @@ func TestABatchThatIsShorterThanThoseOnTheirWayGrows(t *testing.T) {
 	}
 	last := put(t, l, 8, 10)
 	h.run()
-	if l.sent == len(l.units) {
+	if l.inFlight == len(l.units) {
 		t.Error("a short batch does not wait for longer ones")
 	}
 	h.answer()
@@ -170,8 +170,8 @@ func TestARoundDoesNotWaitForAShortBatchBehindIt(t *testing.T) {
 	round := l.Barrier()
 	last := put(t, l, 3, 10)
 	h.run()
-	if n := len(l.units); l.sent != n-1 || l.units[n-2].pos != round {
-		t.Errorf("%d of %d units are on their way; all but the last should be", l.sent, n)
+	if n := len(l.units); l.inFlight != n-1 || l.units[n-2].pos != round {
+		t.Errorf("%d of %d units are on their way; all but the last should be", l.inFlight, n)
 	}
 	h.answer()
 	if l.Committed() != last {
@@ -187,22 +187,22 @@ func TestALongBatchAndOneThatCannotGrowDoNotWait(t *testing.T) {
 	h.run()
 	put(t, l, 2, longBatch)
 	h.run()
-	if l.sent != 2 {
-		t.Errorf("%d batches are on their way: one with longBatch bytes waits", l.sent)
+	if l.inFlight != 2 {
+		t.Errorf("%d batches are on their way: one with longBatch bytes waits", l.inFlight)
 	}
 	put(t, l, 3, 1000)
 	put(t, l, 4, maxBatch-1000) // does not fit into the batch before
 	h.run()
-	if l.sent != 4 {
-		t.Errorf("%d batches are on their way: one that cannot grow waits", l.sent)
+	if l.inFlight != 4 {
+		t.Errorf("%d batches are on their way: one that cannot grow waits", l.inFlight)
 	}
 	h.answer()
 	put(t, l, 5, 1000)
 	h.run()
 	l.raise(2)
 	h.run()
-	if l.sent != 2 {
-		t.Errorf("%d batches are on their way: one that allows a version waits", l.sent)
+	if l.inFlight != 2 {
+		t.Errorf("%d batches are on their way: one that allows a version waits", l.inFlight)
 	}
 	h.answer()
 }

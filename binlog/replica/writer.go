@@ -17,7 +17,7 @@ import (
 // puts all that waits into one store, and lets the responses go, in order, when that is on
 // disk.
 type writer struct {
-	node *Node
+	node  *Node
 	waker chan struct{}
 
 	mu      sync.Mutex
@@ -28,10 +28,9 @@ type writer struct {
 	waiting atomic.Int64     // messages that are not done
 
 	// The goroutine's.
-	stores uint64
-	held   *entrylog.Update // the latest hard state, if nobody waits for it
-	warned bool             // the log has been told that the disk is full
-	told   int64            // Clock.Mono when it was told last
+	stores        uint64
+	lastHardState *entrylog.Update // the latest hard state, if nobody waits for it
+	nextWarning   int64            // Clock.Mono before which a full disk is not logged again
 }
 
 // Times of the writer.
@@ -53,12 +52,12 @@ func (w *writer) wake() {
 // job is a MsgStorageAppend.
 type job struct {
 	*raftpb.Message
-	received *received // the message's snapshot; nil if it has none
+	snapshot *incoming // the message's snapshot; nil if it has none
 }
 
 // append takes a MsgStorageAppend. It never blocks. One without responses has no entries, and
 // does not wake the writer: nobody waits for it.
-func (w *writer) append(m *raftpb.Message, s *received) {
+func (w *writer) append(m *raftpb.Message, s *incoming) {
 	w.waiting.Add(1)
 	w.mu.Lock()
 	w.queue = append(w.queue, job{m, s})
@@ -114,7 +113,7 @@ func (w *writer) work() error {
 	queue, trim := w.take()
 	for len(queue) > 0 {
 		n := 1 // a snapshot's message begins a part
-		for n < len(queue) && queue[n].received == nil {
+		for n < len(queue) && queue[n].snapshot == nil {
 			n++
 		}
 		if err := w.save(queue[:n]); err != nil {
@@ -132,7 +131,7 @@ func (w *writer) work() error {
 // save stores messages, of which the first one may have a snapshot, and lets their
 // responses go.
 func (w *writer) save(ms []job) error {
-	if s := ms[0].received; s != nil {
+	if s := ms[0].snapshot; s != nil {
 		if err := w.install(s); err != nil {
 			return err
 		}
@@ -140,14 +139,12 @@ func (w *writer) save(ms []job) error {
 	var updates []entrylog.Update
 	var bytes int64
 	answers := false
-	if w.held != nil {
-		updates = append(updates, *w.held)
+	if w.lastHardState != nil {
+		updates = append(updates, *w.lastHardState)
 	}
 	for _, m := range ms {
 		answers = answers || len(m.GetResponses()) > 0
-		for _, e := range m.GetEntries() {
-			bytes += int64(len(e.GetData()))
-		}
+		bytes += payload(m.Message)
 		u := entrylog.Update{Entries: m.GetEntries()}
 		if m.Term != nil {
 			u.HardState = &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
@@ -155,10 +152,10 @@ func (w *writer) save(ms []job) error {
 		updates = append(updates, u)
 	}
 	if !answers {
-		w.held = &updates[len(updates)-1]
+		w.lastHardState = &updates[len(updates)-1]
 		return nil
 	}
-	w.held = nil
+	w.lastHardState = nil
 	if planted.Has(planted.EarlyAnswer) {
 		w.answerPeers(ms)
 	}
@@ -223,10 +220,10 @@ func (w *writer) retryWhileFull(bytes int64, store func() error) error {
 // warnFull tells that the disk is full, once for many tries.
 func (w *writer) warnFull() {
 	now := w.node.opts.Clock.Mono()
-	if w.warned && now-w.told < int64(fullWarn) {
+	if now < w.nextWarning {
 		return
 	}
-	w.warned, w.told = true, now
+	w.nextWarning = now + int64(fullWarn)
 	w.node.opts.Log.Warn("the disk is full: this node waits for space", "dir", w.node.opts.Dir)
 }
 
@@ -236,9 +233,9 @@ func (w *writer) rest() error {
 	if err := w.work(); err != nil {
 		return err
 	}
-	if w.held != nil {
-		u := *w.held
-		w.held = nil
+	if w.lastHardState != nil {
+		u := *w.lastHardState
+		w.lastHardState = nil
 		if err := w.retryWhileFull(0, func() error { return w.node.log.Append(u) }); err != nil {
 			return err
 		}
@@ -251,7 +248,7 @@ func (w *writer) rest() error {
 
 // install makes a durable snapshot of the leader's the current one, has the log begin behind
 // it, and then has the applier load it.
-func (w *writer) install(s *received) error {
+func (w *writer) install(s *incoming) error {
 	if err := w.retryWhileFull(0, func() error { return w.node.store.setCurrent(s.meta, s.path) }); err != nil {
 		return err
 	}

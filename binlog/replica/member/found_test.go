@@ -380,7 +380,7 @@ func TestListsThatDisagreeFoundNothing(t *testing.T) {
 
 func TestANodeAtAnothersAddressIsNotTakenForIt(t *testing.T) {
 	nodes := []Node{{"n1", "h1:1"}, {"n2", "h2:1"}}
-	s := decide(nodes[0], nodes, Identity{Incarnation: 1}, []heard{{}, {Answer: Answer{Node: Node{"n3", "h2:1"}, Nodes: nodes, Identity: Identity{Incarnation: 2}}}})
+	s := decide(nodes[0], nodes, Identity{Incarnation: 1}, []reply{{}, {Answer: Answer{Node: Node{"n3", "h2:1"}, Nodes: nodes, Identity: Identity{Incarnation: 2}}}})
 	if s.do != wait || s.why != "at h2:1 is the node n3=h2:1, not n2=h2:1" {
 		t.Fatalf("%+v", s)
 	}
@@ -483,9 +483,9 @@ type history struct {
 }
 
 type historyNode struct {
-	store *Store
-	fs    *faultfs.FS
-	heard []heard // the last answers, however old
+	store   *Store
+	fs      *faultfs.FS
+	replies []reply // the last answers, however old
 }
 
 type lateProposal struct {
@@ -518,23 +518,23 @@ func (h *history) step() {
 	n := h.nodes[i]
 	switch r := h.rng.IntN(100); {
 	case r < 30: // asks one other
-		if n.heard == nil {
-			n.heard = make([]heard, 3)
-			for j := range n.heard {
-				n.heard[j].err = errors.New("not asked yet")
+		if n.replies == nil {
+			n.replies = make([]reply, 3)
+			for j := range n.replies {
+				n.replies[j].err = errors.New("not asked yet")
 			}
 		}
 		j := h.rng.IntN(3)
-		n.heard[j].Answer, n.heard[j].err = Probe(context.Background(), func(_ context.Context, _ string, req []byte) ([]byte, error) {
+		n.replies[j].Answer, n.replies[j].err = Probe(context.Background(), func(_ context.Context, _ string, req []byte) ([]byte, error) {
 			resp, _, err := h.nodes[j].store.Control(req)
 			return resp, err
 		}, "")
-	case r < 60: // decides by what it has heard
+	case r < 60: // decides by its replies
 		own := n.store.Identity()
-		if n.heard == nil || own.State > Proposed {
+		if n.replies == nil || own.State > Proposed {
 			return
 		}
-		s := decide(h.list[i], h.list, own, n.heard)
+		s := decide(h.list[i], h.list, own, n.replies)
 		switch s.do {
 		case adopt:
 			h.must(n.store.replace(own, s.next))
@@ -563,11 +563,11 @@ func (h *history) step() {
 		}
 	case r < 98: // a power cut
 		n.fs = n.fs.PowerCut(h.rng)
-		n.heard = nil
+		n.replies = nil
 		h.open(i)
 	default: // the directory is emptied
 		n.fs = faultfs.New("/d")
-		n.heard = nil
+		n.replies = nil
 		h.open(i)
 	}
 	h.check()

@@ -225,6 +225,6 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		nodes := []Node{{"n0", "h0:1"}, a.Node}
-		_ = decide(nodes[0], nodes, Identity{Incarnation: 1}, []heard{{}, {Answer: a}})
+		_ = decide(nodes[0], nodes, Identity{Incarnation: 1}, []reply{{}, {Answer: a}})
 	})
 }

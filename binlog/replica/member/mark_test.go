@@ -160,7 +160,7 @@ func TestFailedWriteIsForGood(t *testing.T) {
 		}
 		return faultfs.Fault{}
 	})
-	next := propose(s.self, s.nodes, s.Identity(), make([]heard, 1))
+	next := propose(s.self, s.nodes, s.Identity(), make([]reply, 1))
 	if _, err := s.replace(s.Identity(), next); !errors.Is(err, broken) {
 		t.Fatalf("%v, want the error of the sync", err)
 	}

@@ -100,10 +100,10 @@ func (s *Store) propose(ctx context.Context, call Call, m Member, id Identity) e
 }
 
 // probe asks all nodes of --cluster at once, but for this one.
-func (s *Store) probe(ctx context.Context, call Call) []heard {
+func (s *Store) probe(ctx context.Context, call Call) []reply {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	hs := make([]heard, len(s.nodes))
+	hs := make([]reply, len(s.nodes))
 	var all sync.WaitGroup
 	for i, n := range s.nodes {
 		if n != s.self {
@@ -114,8 +114,8 @@ func (s *Store) probe(ctx context.Context, call Call) []heard {
 	return hs
 }
 
-// heard is what a node of --cluster said when it was asked, or why it did not.
-type heard struct {
+// reply is what a node of --cluster said when it was asked, or why it did not.
+type reply struct {
 	Answer
 	err error
 }
@@ -136,43 +136,43 @@ type step struct {
 }
 
 // decide says what a node does that is Empty or Proposed, by what it is and what the
-// nodes of --cluster just said; heard[i] is of nodes[i]. It is all of the founding's
+// nodes of --cluster just said; replies[i] is of nodes[i]. It is all of the founding's
 // logic; doc.go says why it is safe.
-func decide(self Node, nodes []Node, own Identity, heard []heard) step {
+func decide(self Node, nodes []Node, own Identity, replies []reply) step {
 	if !slices.Contains(nodes, self) {
 		return step{why: "it is not in --cluster: it waits to be added (trellis cluster add " + self.String() + ")"}
 	}
 	if planted.Has(planted.WipedVotes) {
-		if id, ok := former(self, own, heard); ok {
+		if id, ok := former(self, own, replies); ok {
 			return step{do: adopt, next: id}
 		}
 	}
-	if why := belongs(self, nodes, own, heard); why != "" {
+	if why := belongs(self, nodes, own, replies); why != "" {
 		return step{why: why}
 	}
 	switch {
 	case own.State == Proposed && own.Self != own.founder().ID:
-		return decideMember(nodes, own, heard)
+		return decideMember(nodes, own, replies)
 	case own.State == Proposed:
-		return decideFounder(self, nodes, own, heard)
+		return decideFounder(self, nodes, own, replies)
 	case nodes[0] != self:
-		return step{why: firstProblem(self, nodes, heard, nodes[0].String()+" is to found the cluster, and has not proposed it yet")}
+		return step{why: firstProblem(self, nodes, replies, nodes[0].String()+" is to found the cluster, and has not proposed it yet")}
 	}
-	for i, h := range heard {
+	for i, h := range replies {
 		if nodes[i] != self && h.err == nil && h.Identity.State == Proposed {
 			return step{why: nodes[i].String() + " has the proposal of a " + self.Name + " whose directory was emptied since; empty its directory too"}
 		}
 	}
-	if why := firstProblem(self, nodes, heard, ""); why != "" {
+	if why := firstProblem(self, nodes, replies, ""); why != "" {
 		return step{why: why}
 	}
-	return step{do: adopt, next: propose(self, nodes, own, heard)}
+	return step{do: adopt, next: propose(self, nodes, own, replies)}
 }
 
 // former is who a node was, by what the members of its cluster say, before its directory was
 // emptied. It is nobody now: see package planted.
-func former(self Node, own Identity, heard []heard) (id Identity, ok bool) {
-	for _, h := range heard {
+func former(self Node, own Identity, replies []reply) (id Identity, ok bool) {
+	for _, h := range replies {
 		if own.State != Empty || h.err != nil || h.Identity.State != Joined {
 			continue
 		}
@@ -187,8 +187,8 @@ func former(self Node, own Identity, heard []heard) (id Identity, ok bool) {
 
 // belongs says why there is nothing to found: another node belongs to a cluster that
 // this one is not of.
-func belongs(self Node, nodes []Node, own Identity, heard []heard) string {
-	for i, h := range heard {
+func belongs(self Node, nodes []Node, own Identity, replies []reply) string {
+	for i, h := range replies {
 		if nodes[i] == self || h.err != nil || h.Identity.State == Empty || h.Identity.State == Proposed {
 			continue
 		}
@@ -210,8 +210,8 @@ func belongs(self Node, nodes []Node, own Identity, heard []heard) string {
 }
 
 // decideMember decides for a node that has a proposal of another one.
-func decideMember(nodes []Node, own Identity, heard []heard) step {
-	for i, h := range heard {
+func decideMember(nodes []Node, own Identity, replies []reply) step {
+	for i, h := range replies {
 		if nodes[i] == own.Member().Node() || h.err != nil {
 			continue
 		}
@@ -222,14 +222,14 @@ func decideMember(nodes []Node, own Identity, heard []heard) step {
 			return step{why: nodes[i].String() + " has proposed a cluster, and its directory was emptied since; empty this directory too"}
 		}
 	}
-	return step{why: firstProblem(own.Member().Node(), nodes, heard, "not all nodes have the proposal yet")}
+	return step{why: firstProblem(own.Member().Node(), nodes, replies, "not all nodes have the proposal yet")}
 }
 
 // decideFounder decides for the node that has proposed.
-func decideFounder(self Node, nodes []Node, own Identity, heard []heard) step {
-	s := step{why: firstProblem(self, nodes, heard, "")}
+func decideFounder(self Node, nodes []Node, own Identity, replies []reply) step {
+	s := step{why: firstProblem(self, nodes, replies, "")}
 	again := false
-	for i, h := range heard {
+	for i, h := range replies {
 		m := own.Cluster.Members[i]
 		switch {
 		case nodes[i] == self || wrong(nodes, nodes[i], h) != "":
@@ -251,7 +251,7 @@ func decideFounder(self Node, nodes []Node, own Identity, heard []heard) step {
 	case s.why != "":
 		return s
 	case again:
-		return step{do: adopt, next: propose(self, nodes, own, heard)}
+		return step{do: adopt, next: propose(self, nodes, own, replies)}
 	case len(s.propose) > 0:
 		return s
 	}
@@ -259,12 +259,12 @@ func decideFounder(self Node, nodes []Node, own Identity, heard []heard) step {
 }
 
 // propose draws the ids of a cluster whose nodes have all answered.
-func propose(self Node, nodes []Node, own Identity, heard []heard) Identity {
+func propose(self Node, nodes []Node, own Identity, replies []reply) Identity {
 	c := Cluster{ID: NewClusterID()}
 	for i, n := range nodes {
 		m := Member{ID: NewID(), Incarnation: own.Incarnation, Name: n.Name, Addr: n.Addr}
 		if n != self {
-			m.Incarnation = heard[i].Identity.Incarnation
+			m.Incarnation = replies[i].Identity.Incarnation
 		}
 		c.Members = append(c.Members, m)
 	}
@@ -272,19 +272,19 @@ func propose(self Node, nodes []Node, own Identity, heard []heard) Identity {
 }
 
 // firstProblem says what keeps a node from taking part in the founding, or otherwise.
-func firstProblem(self Node, nodes []Node, heard []heard, otherwise string) string {
+func firstProblem(self Node, nodes []Node, replies []reply, otherwise string) string {
 	for i, n := range nodes {
 		if n == self {
 			continue
 		}
-		if why := wrong(nodes, n, heard[i]); why != "" {
+		if why := wrong(nodes, n, replies[i]); why != "" {
 			return why
 		}
 	}
 	return otherwise
 }
 
-func wrong(nodes []Node, n Node, h heard) string {
+func wrong(nodes []Node, n Node, h reply) string {
 	switch {
 	case errors.Is(h.err, context.DeadlineExceeded):
 		return n.String() + " does not answer"

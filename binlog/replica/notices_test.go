@@ -52,7 +52,7 @@ func (h *hand) committed() uint64 { return h.consensus.rn.BasicStatus().GetCommi
 func TestFollowersHearOfACommitWithTheNextEntries(t *testing.T) {
 	h := newHand(t, 3)
 	l := h.lead()
-	h.consensus.sendKept()
+	h.consensus.sendNotices()
 	h.sent = nil
 	pos := put(t, l, 1, 10)
 	h.run()
@@ -83,7 +83,7 @@ func TestFollowersHearOfACommitWithTheNextEntries(t *testing.T) {
 func TestFollowersOfAnIdleLeaderHearOfACommitWithTheNextTick(t *testing.T) {
 	h := newHand(t, 3)
 	l := h.lead()
-	h.consensus.sendKept()
+	h.consensus.sendNotices()
 	h.sent = nil
 	put(t, l, 1, 10)
 	h.run()
@@ -101,7 +101,7 @@ func TestFollowersOfAnIdleLeaderHearOfACommitWithTheNextTick(t *testing.T) {
 func TestFollowersHearOfAChangeOfTheMembersAtOnce(t *testing.T) {
 	h := newHand(t, 3)
 	h.lead()
-	h.consensus.sendKept()
+	h.consensus.sendNotices()
 	h.sent = nil
 	id := uint64(4)
 	context, err := json.Marshal(member.Member{ID: member.ID(id), Name: "n4", Addr: "127.0.0.1:14"})
@@ -123,8 +123,8 @@ func TestFollowersHearOfAChangeOfTheMembersAtOnce(t *testing.T) {
 	}
 	_, empty := h.appends()
 	for follower := uint64(2); follower <= 3; follower++ {
-		if ms := empty[follower]; len(ms) == 0 || ms[0].GetCommit() < h.consensus.changed {
-			t.Errorf("follower %d hears of %v, the change is entry %d", follower, ms, h.consensus.changed)
+		if ms := empty[follower]; len(ms) == 0 || ms[0].GetCommit() < h.consensus.changeIndex {
+			t.Errorf("follower %d hears of %v, the change is entry %d", follower, ms, h.consensus.changeIndex)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func TestFollowersHearOfAChangeOfTheMembersAtOnce(t *testing.T) {
 func TestAFollowerThatGetsNoEntriesIsAskedAtOnceWhatItHas(t *testing.T) {
 	h := newHand(t, 3)
 	l := h.lead()
-	h.consensus.sendKept()
+	h.consensus.sendNotices()
 	h.sent = nil
 	h.consensus.rn.ReportUnreachable(3) // what was sent may be lost
 	put(t, l, 1, 10)
@@ -141,9 +141,9 @@ func TestAFollowerThatGetsNoEntriesIsAskedAtOnceWhatItHas(t *testing.T) {
 	if len(full[3])+len(empty[3]) == 0 {
 		t.Fatal("follower 3 is not asked")
 	}
-	h.consensus.told[3] = h.consensus.changed
+	h.consensus.commitSent[3] = h.consensus.changeIndex
 	to, commit := uint64(3), h.committed()
-	if h.consensus.keepBack(&raftpb.Message{Type: raftpb.MsgApp.Enum(), To: &to, Commit: &commit}) {
+	if h.consensus.postpone(&raftpb.Message{Type: raftpb.MsgApp.Enum(), To: &to, Commit: &commit}) {
 		t.Error("a question without entries is kept back")
 	}
 }
@@ -154,13 +154,13 @@ func TestWhatWasKeptBackEndsWithTheLeadership(t *testing.T) {
 	put(t, l, 1, 10)
 	h.run()
 	h.acknowledge()
-	if len(h.consensus.kept) == 0 {
+	if len(h.consensus.notices) == 0 {
 		t.Fatal("nothing is kept back")
 	}
 	h.deposed()
 	h.run()
 	h.sent = nil
-	h.consensus.sendKept()
+	h.consensus.sendNotices()
 	if len(h.sent) > 0 {
 		t.Errorf("a message of a leadership that is over: %v", h.sent)
 	}
@@ -168,13 +168,13 @@ func TestWhatWasKeptBackEndsWithTheLeadership(t *testing.T) {
 
 func TestALeadershipExpectsChangesOfTheMembersInItsOwnLogOnly(t *testing.T) {
 	h := newHand(t, 3)
-	h.consensus.changed = 1000 // by an entry that was cut off later
+	h.consensus.changeIndex = 1000 // by an entry that was cut off later
 	before, err := h.log.LastIndex()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.elected()
-	if got := h.consensus.changed; got != before {
+	if got := h.consensus.changeIndex; got != before {
 		t.Errorf("changes are expected up to entry %d; the log of the new leader ends with %d", got, before)
 	}
 }

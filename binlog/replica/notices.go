@@ -8,9 +8,9 @@ import (
 
 // Raft tells the followers of each commit at once, by a message without entries. Nobody
 // waits for that, and it is costly: the leader writes it to each follower, which syncs before
-// it answers, and the leader reads the answers. So the raft goroutine keeps such a message
-// back. The next entries for the follower tell of the commit as well, and of later ones; if
-// none come, the message is sent with the next tick.
+// it answers, and the leader reads the answers. So the raft goroutine postpones such a
+// notice. The next entries for the follower tell of the commit as well, and of later ones; if
+// none come, the notice is sent with the next tick.
 //
 // A change of the members is an exception. A follower acts on it when it knows that it is
 // committed, and if the leader ended before, the others might lack a majority among those who
@@ -18,16 +18,16 @@ import (
 //
 // To raft this looks like a network that delays a message, or delivers a later one first.
 
-// keepBack keeps a MsgApp back, or returns false if it has to be sent now. What was kept back
-// for the same follower is given up: the new message tells all that it would have told.
-func (c *consensus) keepBack(m *raftpb.Message) bool {
+// postpone keeps a MsgApp until the next tick, or returns false if it has to be sent now. A
+// notice to the same follower that has not been sent is discarded: this message says as much.
+func (c *consensus) postpone(m *raftpb.Message) bool {
 	to := m.GetTo()
-	delete(c.kept, to)
-	if len(m.GetEntries()) > 0 || c.told[to] < c.changed || !c.flows(to) {
-		c.told[to] = m.GetCommit()
+	delete(c.notices, to)
+	if len(m.GetEntries()) > 0 || c.commitSent[to] < c.changeIndex || !c.flows(to) {
+		c.commitSent[to] = m.GetCommit()
 		return false
 	}
-	c.kept[to] = m
+	c.notices[to] = m
 	return true
 }
 
@@ -43,10 +43,10 @@ func (c *consensus) flows(follower uint64) (yes bool) {
 	return yes
 }
 
-// sendKept sends what is kept back.
-func (c *consensus) sendKept() {
-	for _, m := range c.kept {
+// sendNotices sends the notices that were postponed.
+func (c *consensus) sendNotices() {
+	for _, m := range c.notices {
 		c.node.transport.Send(m)
 	}
-	clear(c.kept)
+	clear(c.notices)
 }
