@@ -36,7 +36,7 @@
 //	snapshot        files with all jobs as of an entry (package snapshot)
 //	walk            the taking of a snapshot of a queue that changes meanwhile
 //	pointer         the file that names the current snapshot
-//	trim            to drop entries that the current snapshot has
+//	trim            to remove entries that the current snapshot has
 //	mark            in the entry log: everything before it was synced
 //	member          a node that belongs to the cluster; a voter, or a learner
 //	incarnation     the number of one life of a directory (package member)
@@ -252,7 +252,7 @@
 //
 // They are raft's: MsgApp and its response, MsgHeartbeat and its response (also for read
 // rounds), MsgPreVote, MsgVote and their responses, MsgTimeoutNow (a transfer), MsgSnap
-// (with files). All others are dropped; above all MsgProp, because a proposal that comes
+// (with files). All others are discarded; above all MsgProp, because a proposal that comes
 // from elsewhere is tied to no term, and MsgReadIndex. A response to a heartbeat has
 // Reject set when the sender's disk is nearly full, and in RejectHint the latest version
 // of entries that it can read. Raft looks at neither there.

@@ -7,7 +7,7 @@ import (
 )
 
 // maxInbox bounds the bytes of peers' messages that wait for the raft goroutine. What
-// comes beyond is dropped, as a network drops it.
+// comes beyond is discarded, as a network discards it.
 const maxInbox = 64 << 20
 
 // messageOverhead is about what a message takes beside its context and the data of its
@@ -20,9 +20,9 @@ type inbox struct {
 	waker chan struct{} // holds one token when something waits
 
 	mu    sync.Mutex
-	peers []*raftpb.Message // may be dropped
+	peers []*raftpb.Message // may be discarded
 	size  int64             // bytes of peers
-	local []*raftpb.Message // of writer and applier; in order, and none is ever dropped
+	local []*raftpb.Message // of writer and applier; in order, and none is ever discarded
 	calls []func()          // to be run by the raft goroutine, in order
 }
 

@@ -219,7 +219,7 @@ func (n *Node) fail(err error) {
 	n.stop(err)
 }
 
-// Message takes a message of another member. It never blocks, and drops the message
+// Message takes a message of another member. It never blocks, and discards the message
 // when too many wait.
 func (n *Node) Message(m *raftpb.Message) {
 	if fromPeers(m) {

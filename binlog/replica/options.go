@@ -101,7 +101,7 @@ const (
 	maxSent        = 16 << 20  // bytes of entries on their way to a follower, but for one
 	maxApplying    = 16 << 20  // bytes of entries that the applier has, but for one
 	maxLag         = 64 << 20  // bytes of entries that a follower holds and has not applied
-	maxStoring     = 1024      // messages that wait for the disk, when more of peers are dropped
+	maxStoring     = 1024      // messages that wait for the disk, when more of peers are discarded
 )
 
 // Transport brings messages to the other members. It never blocks, and may lose, delay

@@ -200,8 +200,8 @@ func (l *Log) beginBehind(id EntryID) error {
 	l.mu.Lock()
 	l.publish(d)
 	if keep {
-		l.table.drop(id.Index + 1)
-		l.cache.drop(id.Index + 1)
+		l.table.removeBefore(id.Index + 1)
+		l.cache.removeBefore(id.Index + 1)
 	} else {
 		l.superseded++
 		l.table.reset(id.Index + 1)

@@ -57,8 +57,8 @@ func (c *cache) cut(index uint64) {
 	}
 }
 
-// drop removes the entries before index.
-func (c *cache) drop(index uint64) {
+// removeBefore removes the entries before index.
+func (c *cache) removeBefore(index uint64) {
 	for c.head < len(c.ring) && c.ring[c.head].GetIndex() < index {
 		c.evict()
 	}

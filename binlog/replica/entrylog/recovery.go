@@ -280,7 +280,7 @@ func (r *reader) item(b []byte, pos uint64) (wrong string) {
 			return fmt.Sprintf("the log begins behind %v, which it lacks", id)
 		}
 		*st = st.begin(id, true)
-		r.table.drop(id.Index + 1)
+		r.table.removeBefore(id.Index + 1)
 	case itemReset:
 		if id.Index <= st.hard.commit {
 			return fmt.Sprintf("the log is emptied for %v, but all up to %d is committed", id, st.hard.commit)

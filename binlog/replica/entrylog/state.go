@@ -122,8 +122,8 @@ func (t *table) cut(index uint64) {
 	t.runs = t.runs[:n]
 }
 
-// drop removes the entries before index, which is at most next.
-func (t *table) drop(index uint64) {
+// removeBefore removes the entries before index, which is at most next.
+func (t *table) removeBefore(index uint64) {
 	if index <= t.low {
 		return
 	}

@@ -38,7 +38,7 @@
 //     delete: ids are not used again.
 //   - The Meta is as of M, and M is committed.
 //   - While Load or Send reads a snapshot, its path is in Prune's list.
-//   - Before anything is dropped for a snapshot, SetCurrent has returned nil.
+//   - Before anything is removed for a snapshot, SetCurrent has returned nil.
 //   - A standby for which Load has returned an error is thrown away. It is told which ids
 //     never become jobs, and to be strict, after Load.
 //

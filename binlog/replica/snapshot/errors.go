@@ -20,7 +20,7 @@ var (
 	ErrNone = errors.New("there is no snapshot")
 
 	// ErrOlder tells of a snapshot that is older than the current one. The pointer never
-	// goes back: what the entry log has dropped since is in the current one only.
+	// goes back: what the entry log has removed since is in the current one only.
 	ErrOlder = errors.New("the snapshot is older than the current one")
 
 	// ErrVersion tells of a snapshot, a pointer or a stream that a later program has

@@ -54,8 +54,8 @@ func (t *Transport) serve(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(t.ctx, 2*t.timing.greet)
 	stop := until(ctx, raw)
 	c, h, err := t.welcome(ctx, raw)
-	if h.admitted != nil {
-		defer h.admitted()
+	if h.release != nil {
+		defer h.release()
 	}
 	expired := !stop()
 	cancel()
@@ -113,9 +113,9 @@ func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello,
 		}
 		return c, h, err
 	}
-	r := t.meet(h)
+	r := t.admit(h)
 	if r == nil {
-		h.admitted, r = t.admit(h.purpose)
+		h.release, r = t.acquire(h.purpose)
 	}
 	if r != nil {
 		_, _ = c.Write(encodeReply(r.status, r.reason)) // the reason is logged here too
@@ -152,23 +152,23 @@ func (t *Transport) refuse(h hello) *refusal {
 	return nil
 }
 
-// admit takes a place among those for connections of a purpose. Lanes need none: a newer
+// acquire takes a slot for a connection of a purpose. Lanes need none: a newer
 // one ends the older.
-func (t *Transport) admit(p purpose) (leave func(), r *refusal) {
-	var places chan struct{}
+func (t *Transport) acquire(p purpose) (release func(), r *refusal) {
+	var slots chan struct{}
 	switch p {
 	case purposeControl:
-		places = t.controls
+		slots = t.controls
 	case purposeSnapshot:
-		places = t.snapshots
+		slots = t.snapshots
 	default:
 		return nil, nil
 	}
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	default:
-		return nil, refuse(refused, "%d connections for %s are all that this node serves", cap(places), p)
+		return nil, refuse(refused, "%d connections for %s are all that this node serves", cap(slots), p)
 	}
 }
 

@@ -40,7 +40,7 @@ type Config struct {
 // Handler is the node. Its methods are called from goroutines of the transport, never
 // from within a call to it, and not any more when Close has returned.
 type Handler interface {
-	// Message gets a message that a member has sent. It must not block: it drops the
+	// Message gets a message that a member has sent. It must not block: it discards the
 	// message if the node has no room for it. The message is the handler's; the data of
 	// its entries share a buffer.
 	//

@@ -17,7 +17,7 @@
 // # What holds
 //
 //   - Send, SetPeers, SendSnapshot and Identify never wait for a peer. What cannot be
-//     sent is dropped, and Handler.Unreachable tells it, once for many messages. Raft
+//     sent is discarded, and Handler.Unreachable tells it, once for many messages. Raft
 //     expects no more of a network than this.
 //   - A connection serves one purpose. Each member has two lanes to each other one,
 //     connections that the sending side makes: one for appends (MsgApp), one for all other
@@ -48,7 +48,7 @@
 // MsgHeartbeat, MsgHeartbeatResp and MsgTimeoutNow. MsgSnap only at the beginning of a
 // snapshot stream. MsgProp, MsgReadIndex, MsgReadIndexResp and MsgTransferLeader do not:
 // a follower that forwards them would have another node's leader answer for its own term.
-// Send drops them, and a connection that brings one is ended.
+// Send discards them, and a connection that brings one is ended.
 //
 // # The handshake
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // lane carries messages of one sort to one member, in their order, over one connection
-// at a time that it makes itself. Its messages are dropped whenever it has none.
+// at a time that it makes itself. Its messages are discarded whenever it has none.
 type lane struct {
 	t       *Transport
 	peer    *peer

@@ -30,8 +30,8 @@ func (m *members) refuseUnlisted(h hello) *refusal {
 	return nil
 }
 
-// meet says why a hello is refused. If it is not, its sender is a peer afterwards.
-func (t *Transport) meet(h hello) *refusal {
+// admit says why a hello is refused. If it is not, its sender is a peer afterwards.
+func (t *Transport) admit(h hello) *refusal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r := t.refuse(h); r != nil || h.purpose == purposeControl {

@@ -28,7 +28,7 @@ type Transport struct {
 	cancel context.CancelFunc
 	all    sync.WaitGroup // of all goroutines
 
-	// members is who this node and the others are. SetPeers, Identify and meet replace it,
+	// members is who this node and the others are. SetPeers, Identify and admit replace it,
 	// with mu held.
 	members atomic.Pointer[members]
 
@@ -164,9 +164,9 @@ func (t *Transport) connect(m member.Member) *peer {
 	return p
 }
 
-// Send sends a message to its member, or drops it. It never blocks. The message and its
+// Send sends a message to its member, or discards it. It never blocks. The message and its
 // entries must not be changed any more. Messages of kinds that do not cross (see doc.go)
-// are dropped without a word, and a MsgSnap is for SendSnapshot.
+// are discarded without a word, and a MsgSnap is for SendSnapshot.
 func (t *Transport) Send(m *raftpb.Message) {
 	if !crosses(m.GetType()) {
 		return

@@ -27,7 +27,7 @@ func Keep(batch []byte) {
 	kept.batches = append(kept.batches, batch)
 }
 
-// Kept returns the batches that were kept, and forgets them.
+// Kept returns the batches that were kept, and removes them.
 func Kept() [][]byte {
 	kept.Lock()
 	defer kept.Unlock()
