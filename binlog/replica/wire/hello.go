@@ -53,7 +53,7 @@ type hello struct {
 	index   uint64 // of an entry as of which the sender is a member, 0 if it knows of none
 	to      station
 
-	release func() // gives back the place that admit gave; nil without one; not on the wire
+	release func() // gives back the slot of acquire; nil without one; not on the wire
 }
 
 // station is the directory that a hello is meant for.
