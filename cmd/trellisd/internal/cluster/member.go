@@ -44,6 +44,7 @@ type Member struct {
 	transport *wire.Transport
 	call      member.Call
 
+	first   *replica.Node                // made by prepare, for Run; nil if prepare has not run
 	invited atomic.Bool                  // the group has not been heard yet
 	node    atomic.Pointer[replica.Node] // nil until the member belongs to a cluster
 	failed  chan error                   // has the first error that ends the member and does not come from the node
@@ -84,22 +85,25 @@ func (m *Member) Close() error {
 func (m *Member) Run(ctx context.Context) error {
 	id, err := m.store.Settle(ctx, m.call, m.cfg.Log, m.prepare)
 	if err != nil {
+		err = errors.Join(err, m.closeFirst())
 		if ctx.Err() != nil {
 			return nil
 		}
 		return fmt.Errorf("becoming a member of the cluster: %w", err)
 	}
 	m.invited.Store(id.State == member.Invited)
-	node, err := replica.Open(m.options(id))
-	if err != nil {
-		return fmt.Errorf("opening %s: %w", m.cfg.Dir, err)
+	node := m.first
+	if node == nil {
+		if node, err = replica.Open(m.options(id)); err != nil {
+			return fmt.Errorf("opening %s: %w", m.cfg.Dir, err)
+		}
 	}
 	if err := m.store.Agree(members(node)); err != nil {
 		return errors.Join(err, node.Close())
 	}
 	m.cfg.Log.Info("this node is a member", "cluster", id.Cluster.ID, "node", m.cfg.Self.Name, "id", id.Self)
+	m.node.Store(node) // before anybody can reach it
 	m.transport.Identify(id.Cluster.ID, id.Member())
-	m.node.Store(node)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watching := make(chan struct{})
@@ -140,8 +144,11 @@ func members(n *replica.Node) (list []member.Member) {
 }
 
 // prepare makes the entry log and the first snapshot of a node that is about to be a
-// member, in place of what an attempt before has left.
+// member, in place of what an attempt before has left. The node stays open for Run.
 func (m *Member) prepare(id member.Identity) error {
+	if err := m.closeFirst(); err != nil {
+		return err
+	}
 	for _, name := range []string{"entries", "snapshots"} {
 		if err := os.RemoveAll(filepath.Join(m.cfg.Dir, name)); err != nil {
 			return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
@@ -166,6 +173,17 @@ func (m *Member) prepare(id member.Identity) error {
 	node, err := replica.Open(o)
 	if err != nil {
 		return fmt.Errorf("preparing %s: %w", m.cfg.Dir, err)
+	}
+	m.first = node
+	return nil
+}
+
+// closeFirst closes a node that prepare has made for nothing.
+func (m *Member) closeFirst() error {
+	node := m.first
+	m.first = nil
+	if node == nil {
+		return nil
 	}
 	return node.Close()
 }
@@ -229,47 +247,35 @@ func (m *Member) resign(why string) {
 	}
 }
 
-// handler is what the transport calls.
+// handler is what the transport calls. Only Control is called before the transport knows
+// who this node is, which it learns when there is a node.
 type handler struct{ m *Member }
 
 var errNotYet = errors.New("this node belongs to no cluster yet")
 
 // Message implements wire.Handler.
 func (h handler) Message(msg *raftpb.Message) {
-	if node := h.m.node.Load(); node != nil && h.m.join() {
-		node.Message(msg)
+	if h.m.join() {
+		h.m.node.Load().Message(msg)
 	}
 }
 
 // Snapshot implements wire.Handler.
 func (h handler) Snapshot(msg *raftpb.Message, r io.Reader) error {
-	node := h.m.node.Load()
-	if node == nil || !h.m.join() {
+	if !h.m.join() {
 		return errNotYet
 	}
-	return node.Snapshot(msg, r)
+	return h.m.node.Load().Snapshot(msg, r)
 }
 
 // Unreachable implements wire.Handler.
-func (h handler) Unreachable(id member.ID) {
-	if node := h.m.node.Load(); node != nil {
-		node.Unreachable(id)
-	}
-}
+func (h handler) Unreachable(id member.ID) { h.m.node.Load().Unreachable(id) }
 
 // SnapshotSent implements wire.Handler.
-func (h handler) SnapshotSent(id member.ID, ok bool) {
-	if node := h.m.node.Load(); node != nil {
-		node.SnapshotSent(id, ok)
-	}
-}
+func (h handler) SnapshotSent(id member.ID, ok bool) { h.m.node.Load().SnapshotSent(id, ok) }
 
 // NotMember implements wire.Handler.
-func (h handler) NotMember(by member.ID) {
-	if node := h.m.node.Load(); node != nil {
-		node.NotMember(by)
-	}
-}
+func (h handler) NotMember(by member.ID) { h.m.node.Load().NotMember(by) }
 
 // Control implements wire.Handler.
 func (h handler) Control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
