@@ -216,28 +216,9 @@
 // Yielding the processor is not enough. Nor is it enough that one goroutine can run beside
 // the event loops: see spareProcs in cmd/trellisd.
 //
-// "make scale SCALE=snapshot" measures what clients of a leader wait for meanwhile. A loop is
-// asked for what needs no other goroutine, a round for a peek, and a put for a commit. Three
-// members with 10,000,000 jobs of 10 bytes, their files in memory, their network and the
-// clients shared two cores with what others ran there. These are the waits in ms that 99.9 %
-// did not exceed, and the longest. A process that asks nobody and only sleeps was kept
-// waiting as long as the last column says, so the longest ones say more of that machine than of
-// a leader.
-//
-//	                               loop         round         put           nobody
-//	nothing happens                0.3   1.6    1.4   7.3     7.8  17.7     0.3   1.3
-//	a snapshot is taken, 19 s      1.7  15.3    4.5  29.0    15.0  30.0     2.0  15.1
-//	it is sent as a backup, 14 s   1.2   7.7    6.0  20.4    16.0  43.9     2.2  13.7
-//	it is sent to a follower       1.7  29.4    9.8  42.7    11.5  26.0     3.3  25.9
-//	the follower loads it, 12 s    2.0   5.7    6.5  66.1    11.3 108.4     3.5   8.7
-//
-// The puts were measured later, when more was run there. A snapshot that is sent to a
-// follower costs rounds and puts the most because sender, network and receiver share the cores.
-// In an earlier measurement members, network and clients had real-time priority; the longest
-// waits of 10,000,000 jobs of 100 bytes, on one disk, were 8.4 of a loop and 24.6 of a round
-// while a snapshot was taken, 10.0 of nobody. A disk that the leader shares with a follower
-// that receives a snapshot keeps everybody waiting: up to 0.45 s were measured for a sync of
-// 4 KiB by a process that does nothing else.
+// What clients of a leader wait for meanwhile was measured: see cmd/doc/limits.md, and "make
+// scale SCALE=snapshot". A disk that the leader shares with a follower that receives a snapshot
+// keeps everybody waiting: up to 0.45 s for a sync of 4 KiB by a process that does nothing else.
 //
 // # Members
 //
@@ -272,8 +253,8 @@
 // 10 s of the end of a leadership, damage, an entry that it cannot read or that contradicts
 // what it has, a standby that refuses a record, or its removal. It does not try again: to
 // go on would be to guess. A full disk
-// is no failure; the writer waits for space, and a leader that waits for 2 s gives up its
-// leadership. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
+// is no failure; the writer waits for space, and a leader that waits for 2 s steps
+// down. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
 // is behind the one before. Who waits for it is told, and for 5 s no other is taken because
 // somebody wants one.
 //
@@ -284,29 +265,6 @@
 // 64 MiB of messages that wait, and 1,024 messages whose answers wait for the disk; 16 MiB of
 // entries that are being applied; 1.25 MiB of records, or twice the largest, of a snapshot
 // that is taken. A follower takes no more entries while it has not applied 64 MiB of what it
-// has stored, and some of that is committed. A batch has 512 KiB, or one record.
-//
-// # Limits on paper
-//
-// What a cluster of three machines should do, of which each syncs in 0.5 ms, and which are
-// 0.2 ms apart there and back. The leader syncs while it sends, so that a batch is
-// committed when the faster of the followers has answered, after 0.2 ms + 0.5 ms = 0.7 ms:
-//
-//   - One connection that waits for each reply: 1 / 0.7 ms, about 1,400 changes a second,
-//     and 1 / 0.2 ms, 5,000 reads, for which no disk is waited for. A change that comes while
-//     two longer batches are on their way may wait for one of them first.
-//   - Many connections: 4 batches are on their way at a time, at most 4 / 0.7 ms, about
-//     5,700 batches a second; a sync has all batches that wait for it, so that the disk sets
-//     no lower bound. With n changes a batch that is 5,700 n changes a second. Batches grow
-//     while they wait, so that what bounds the rate is the leader's processors, as on a
-//     server alone, and then the network: the leader sends each change twice.
-//   - Bytes: 2 MiB are on their way at a time, 2 MiB / 0.7 ms, about 3 GB/s, which is more
-//     than disks and networks of such machines carry.
-//
-// Followers add no rate: they apply what the leader has executed. So ten clusters carry ten
-// times what one carries, and a hundred a hundred times, if tubes are spread over them so
-// that each gets its part, and clients know which cluster has a tube. A reserve over tubes of
-// several clusters cannot be exact: there is no order between jobs of two leaders, and a
-// job that was reserved at one while another answered first would have to be given back. So
-// there is none.
+// has stored, and some of that is committed. A batch has 512 KiB, or one record. What a
+// cluster should do on paper is in cmd/doc/limits.md.
 package replica
