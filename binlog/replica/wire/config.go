@@ -54,7 +54,8 @@ type Handler interface {
 	// Close.
 	Snapshot(m *raftpb.Message, r io.Reader) error
 
-	// Unreachable tells that messages to a member were lost.
+	// Unreachable tells that a message to a member was lost. Unlike the others it may be
+	// called from within Send. It must not block.
 	Unreachable(id member.ID)
 
 	// SnapshotSent tells how a SendSnapshot has ended.

@@ -17,8 +17,8 @@
 // # What holds
 //
 //   - Send, SetPeers, SendSnapshot and Identify never wait for a peer. What cannot be
-//     sent is discarded, and Handler.Unreachable tells it, once for many messages. Raft
-//     expects no more of a network than this.
+//     sent is discarded, and Handler.Unreachable tells it. Raft expects no more of a
+//     network than this.
 //   - A connection serves one purpose. Each member has two lanes to each other one,
 //     connections that the sending side makes: one for appends (MsgApp), one for all other
 //     messages, so that no vote and no heartbeat waits behind entries. Messages of a lane

@@ -71,7 +71,7 @@ func (l *lane) run() {
 			l.set(true)
 			err = l.serve(c)
 			l.set(false)
-			l.t.lost.report(l.peer.ID)
+			l.t.lost(l.peer.ID)
 			if time.Since(began) > tm.retries {
 				retry = tm.retry
 			}
@@ -142,7 +142,7 @@ func (l *lane) write(ctx context.Context, c *timedConn) error {
 		for _, m := range batch {
 			if err := w.message(m); err != nil {
 				l.t.cfg.Log.Error("a message cannot be sent", "peer", l.peer.String(), "error", err)
-				l.t.lost.report(l.peer.ID)
+				l.t.lost(l.peer.ID)
 			}
 		}
 		clear(batch)

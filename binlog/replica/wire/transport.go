@@ -32,8 +32,6 @@ type Transport struct {
 	// with mu held.
 	members atomic.Pointer[members]
 
-	lost reporter // members that messages were lost to
-
 	// Each has a token for every connection of its purpose that is served.
 	controls, snapshots chan struct{}
 
@@ -81,12 +79,10 @@ func start(cfg Config, tm timing) (*Transport, error) {
 		controls: make(chan struct{}, maxControl), snapshots: make(chan struct{}, maxStreams),
 		inbound: map[inboundKey]net.Conn{},
 		streams: map[member.ID]*outStream{},
-		lost:    reporter{wake: make(chan struct{}, 1)},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.members.Store(&members{cluster: cfg.Cluster, self: cfg.Self})
 	t.all.Go(t.accept)
-	t.all.Go(func() { t.lost.run(t.ctx, cfg.Handler.Unreachable) })
 	return t, nil
 }
 
@@ -174,7 +170,7 @@ func (t *Transport) Send(m *raftpb.Message) {
 	id := member.ID(m.GetTo())
 	p := t.members.Load().peers[id]
 	if p == nil {
-		t.lost.report(id)
+		t.lost(id)
 		return
 	}
 	l := p.lanes[purposeRest-1]
@@ -182,7 +178,7 @@ func (t *Transport) Send(m *raftpb.Message) {
 		l = p.lanes[purposeAppends-1]
 	}
 	if !l.put(m) {
-		t.lost.report(id)
+		t.lost(id)
 	}
 }
 
@@ -201,45 +197,16 @@ func (t *Transport) Close() error {
 	return err
 }
 
+// lost tells the handler that messages to a member were lost.
+func (t *Transport) lost(id member.ID) {
+	if t.ctx.Err() == nil {
+		t.cfg.Handler.Unreachable(id)
+	}
+}
+
 // until closes a connection when a context ends, until stop is called.
 func until(ctx context.Context, c net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
-}
-
-// reporter tells the handler to which members messages were lost, once for many messages. It
-// has a goroutine of its own, because Send must not wait, and its caller may be who is told.
-type reporter struct {
-	wake chan struct{}
-
-	mu  sync.Mutex
-	ids map[member.ID]bool
-}
-
-func (r *reporter) report(id member.ID) {
-	r.mu.Lock()
-	if r.ids == nil {
-		r.ids = map[member.ID]bool{}
-	}
-	r.ids[id] = true
-	r.mu.Unlock()
-	poke(r.wake)
-}
-
-func (r *reporter) run(ctx context.Context, tell func(member.ID)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-r.wake:
-		}
-		r.mu.Lock()
-		ids := r.ids
-		r.ids = nil
-		r.mu.Unlock()
-		for id := range ids {
-			tell(id)
-		}
-	}
 }
 
 func poke(c chan struct{}) {
