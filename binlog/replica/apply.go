@@ -23,9 +23,9 @@ import (
 // the standby; on the leader, whose queue is ahead of the entries, it tells the Leadership
 // which of its batches are committed. It makes the queue a standby or a server.
 type applier struct {
-	node  *Node
-	waker chan struct{}
-	done  chan struct{} // closed when the goroutine has ended
+	node *Node
+	waker
+	done chan struct{} // closed when the goroutine has ended
 
 	mu        sync.Mutex
 	tasks     []func() error // to be done in order
@@ -51,7 +51,7 @@ type applier struct {
 }
 
 func newApplier(n *Node) *applier {
-	a := &applier{node: n, waker: make(chan struct{}, 1), done: make(chan struct{})}
+	a := &applier{node: n, waker: newWaker(), done: make(chan struct{})}
 	a.post(a.install)
 	return a
 }
@@ -62,10 +62,7 @@ func (a *applier) post(f func() error) {
 	a.mu.Lock()
 	a.tasks = append(a.tasks, f)
 	a.mu.Unlock()
-	select {
-	case a.waker <- struct{}{}:
-	default:
-	}
+	a.wake()
 }
 
 // applied is the state as of the last message.
@@ -214,9 +211,6 @@ func (n *Node) awaitRetirement(ended <-chan struct{}) {
 	n.fail(fmt.Errorf("%w: it was told to end its service more than %v ago", ErrStuck, timeout))
 }
 
-// replayBytes is how much of the log is read at a time.
-const replayBytes = 4 << 20
-
 // replay applies entries once more, to a new standby. The members are not changed
 // again.
 func (a *applier) replay(last uint64) error {
@@ -231,22 +225,12 @@ func (a *applier) replay(last uint64) error {
 
 // eachEntry reads committed entries behind index from up to last from the log.
 func (n *Node) eachEntry(from, last uint64, f func(*raftpb.Entry) error) error {
-	for from < last {
+	return n.log.Each(from, last, func(e *raftpb.Entry) error {
 		if n.ended() {
 			return ErrClosed
 		}
-		es, err := n.log.Entries(from+1, last+1, replayBytes)
-		if err != nil {
-			return fmt.Errorf("read entries from %d on: %w", from+1, err)
-		}
-		for _, e := range es {
-			if err := f(e); err != nil {
-				return err
-			}
-			from = e.GetIndex()
-		}
-	}
-	return nil
+		return f(e)
+	})
 }
 
 // apply takes a MsgStorageApply.

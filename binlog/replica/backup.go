@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"trellis/binlog/replica/snapshot"
 )
@@ -33,16 +32,9 @@ func (n *Node) freshSnapshot(ctx context.Context, index uint64) error {
 		if n.applier.applied().Index >= index {
 			n.applier.requestSnapshot()
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-n.stopped:
-			return ErrClosed
-		case <-time.After(freshTime):
+		if err := n.pause(ctx, freshTime); err != nil {
+			return err
 		}
 	}
 	return nil
 }
-
-// freshTime is between two looks for a new snapshot.
-const freshTime = 20 * time.Millisecond

@@ -17,7 +17,7 @@ const messageOverhead = 256
 // inbox is what waits for the raft goroutine. Any goroutine may add to it; it never
 // blocks.
 type inbox struct {
-	waker chan struct{} // holds one token when something waits
+	waker
 
 	mu    sync.Mutex
 	peers []*raftpb.Message // may be discarded
@@ -26,12 +26,17 @@ type inbox struct {
 	calls []func()          // to be run by the raft goroutine, in order
 }
 
-func newInbox() *inbox { return &inbox{waker: make(chan struct{}, 1)} }
+func newInbox() *inbox { return &inbox{waker: newWaker()} }
 
-// wake has the raft goroutine look.
-func (b *inbox) wake() {
+// waker wakes a goroutine that receives from it: it holds one token when something waits.
+type waker chan struct{}
+
+func newWaker() waker { return make(waker, 1) }
+
+// wake never blocks.
+func (w waker) wake() {
 	select {
-	case b.waker <- struct{}{}:
+	case w <- struct{}{}:
 	default:
 	}
 }

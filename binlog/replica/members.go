@@ -94,7 +94,7 @@ func (n *Node) addLearner(ctx context.Context, m member.Member) error {
 // promote gives a member a vote, as soon as nobody else changes the members or the leader.
 func (n *Node) promote(ctx context.Context, id uint64) error {
 	for !n.changing.TryLock() {
-		if err := n.pause(ctx); err != nil {
+		if err := n.pause(ctx, pollTime); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,11 @@ func (n *Node) change(ctx context.Context, kind raftpb.ConfChangeType, id uint64
 	})
 }
 
-// pollTime is between two looks at what is waited for.
-const pollTime = 5 * time.Millisecond
+// Times between two looks at what is waited for: something that raft does, and a snapshot.
+const (
+	pollTime  = 5 * time.Millisecond
+	freshTime = 20 * time.Millisecond
+)
 
 // poll has the raft goroutine of a node that serves look, again and again, until it
 // tells that what is waited for is there.
@@ -183,20 +186,20 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 		if done || err != nil {
 			return err
 		}
-		if err := n.pause(ctx); err != nil {
+		if err := n.pause(ctx, pollTime); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits for pollTime. It ends with an error when ctx or the node does.
-func (n *Node) pause(ctx context.Context) error {
+// pause waits. It ends with an error when ctx or the node does.
+func (n *Node) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
+		return context.Cause(ctx)
 	case <-n.stopped:
 		return ErrClosed
-	case <-time.After(pollTime):
+	case <-time.After(d):
 		return nil
 	}
 }

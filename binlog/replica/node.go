@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"log/slog"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -59,30 +57,7 @@ const (
 // Open opens a node's entry log and current snapshot. Errors are those of entrylog.Open
 // and of the snapshots. Run or Close follows.
 func Open(opts Options) (*Node, error) {
-	if opts.Clock == nil {
-		opts.Clock = systemClock{time.Now()}
-	}
-	if opts.FS == nil {
-		opts.FS = vfs.OS{}
-	}
-	if opts.Log == nil {
-		opts.Log = slog.New(slog.DiscardHandler)
-	}
-	if opts.SnapshotBytes == 0 {
-		opts.SnapshotBytes = DefaultSnapshotBytes
-	}
-	if opts.newest == 0 {
-		opts.newest = entry.Newest
-	}
-	if opts.Observer == nil {
-		opts.Observer = nobody{}
-	}
-	if opts.retireTime == 0 {
-		opts.retireTime = maxRetire
-	}
-	if opts.hangGrace == 0 {
-		opts.hangGrace = hangGrace
-	}
+	opts.setDefaults()
 	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
 	var err error
 	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
@@ -113,7 +88,7 @@ func (n *Node) openLog(meta *snapshot.Meta) error {
 		}
 	}
 	log, err := entrylog.Open(dir, entrylog.Options{
-		New: n.opts.New, Snapshot: metadata(meta), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
+		New: n.opts.New, Snapshot: meta.Raft(), OfferSnapshot: n.offer, FS: n.opts.FS, SegmentSize: n.opts.segmentSize,
 	})
 	if err != nil {
 		return err

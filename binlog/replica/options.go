@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -8,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/vfs"
 )
@@ -54,6 +56,17 @@ type Options struct {
 	newest      uint32        // version of entries that this node can read; zero means entry.Newest
 	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
 	hangGrace   time.Duration // how long an end may take before the log tells; zero means hangGrace
+}
+
+func (o *Options) setDefaults() {
+	o.SnapshotBytes = cmp.Or(o.SnapshotBytes, DefaultSnapshotBytes)
+	o.Clock = cmp.Or[Clock](o.Clock, systemClock{time.Now()})
+	o.FS = cmp.Or[vfs.FS](o.FS, vfs.OS{})
+	o.Observer = cmp.Or[Observer](o.Observer, nobody{})
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.newest = cmp.Or(o.newest, entry.Newest)
+	o.retireTime = cmp.Or(o.retireTime, maxRetire)
+	o.hangGrace = cmp.Or(o.hangGrace, hangGrace)
 }
 
 // Observer is told how long things take. Its methods must not block.

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"io"
 	"time"
 )
@@ -41,14 +42,7 @@ func (n *Node) pace(index uint64, w io.Writer) *paced {
 		w:      w,
 		since:  func() time.Duration { return time.Since(began) },
 		growth: func() int64 { return n.log.SizeBehind(index) - size },
-		pause: func() error {
-			select {
-			case <-n.stopped:
-				return ErrClosed
-			case <-time.After(pacePause):
-				return nil
-			}
-		},
+		pause:  func() error { return n.pause(context.Background(), pacePause) },
 	}
 }
 

@@ -107,8 +107,4 @@ func (s *store) send(m *raftpb.SnapshotMetadata, w io.Writer) error {
 }
 
 // raftSnapshot is a snapshot as raft has it: without data, which the files hold.
-func raftSnapshot(m *snapshot.Meta) *raftpb.Snapshot { return &raftpb.Snapshot{Metadata: metadata(m)} }
-
-func metadata(m *snapshot.Meta) *raftpb.SnapshotMetadata {
-	return &raftpb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: m.ConfState}
-}
+func raftSnapshot(m *snapshot.Meta) *raftpb.Snapshot { return &raftpb.Snapshot{Metadata: m.Raft()} }

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,8 +18,8 @@ import (
 // puts all that waits into one store, and lets the responses go, in order, when that is on
 // disk.
 type writer struct {
-	node  *Node
-	waker chan struct{}
+	node *Node
+	waker
 
 	mu      sync.Mutex
 	queue   []job            // in order
@@ -40,14 +41,7 @@ const (
 	fullWarn = time.Minute            // between two warnings of a full disk
 )
 
-func newWriter(n *Node) *writer { return &writer{node: n, waker: make(chan struct{}, 1)} }
-
-func (w *writer) wake() {
-	select {
-	case w.waker <- struct{}{}:
-	default:
-	}
-}
+func newWriter(n *Node) *writer { return &writer{node: n, waker: newWaker()} }
 
 // job is a MsgStorageAppend.
 type job struct {
@@ -209,10 +203,8 @@ func (w *writer) retryWhileFull(bytes int64, store func() error) error {
 			return err
 		}
 		w.warnFull()
-		select {
-		case <-w.node.stopped:
-			return ErrClosed
-		case <-time.After(fullTime):
+		if err := w.node.pause(context.Background(), fullTime); err != nil {
+			return err
 		}
 	}
 }

@@ -75,6 +75,27 @@ func (l *Log) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
 	}
 }
 
+// eachBytes is how much of the log Each reads at a time.
+const eachBytes = 4 << 20
+
+// Each calls f with the entries behind the index after, up to last. It ends with f's error,
+// or with one of Entries.
+func (l *Log) Each(after, last uint64, f func(*raftpb.Entry) error) error {
+	for after < last {
+		es, err := l.Entries(after+1, last+1, eachBytes)
+		if err != nil {
+			return fmt.Errorf("read entries from %d on: %w", after+1, err)
+		}
+		for _, e := range es {
+			if err := f(e); err != nil {
+				return err
+			}
+			after = e.GetIndex()
+		}
+	}
+	return nil
+}
+
 // run is a part of the log that is being read.
 type run struct {
 	log        *Log

@@ -101,8 +101,8 @@ func TestTheCacheIsBoundedAndHoldsTheLastEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := &n.log.cache
-		if c.bytes > 3000 || c.bytes != int64(len(c.ring)-c.head)*(100+entryOverhead) || len(c.ring) > 200 {
-			t.Fatalf("after entry %d: %d bytes, %d of %d", i, c.bytes, c.head, len(c.ring))
+		if c.bytes > 3000 || c.bytes != int64(len(c.entries))*(100+entryOverhead) || cap(c.entries) > 200 {
+			t.Fatalf("after entry %d: %d bytes, %d entries, room for %d", i, c.bytes, len(c.entries), cap(c.entries))
 		}
 	}
 	reads := n.counted("read")
@@ -112,8 +112,8 @@ func TestTheCacheIsBoundedAndHoldsTheLastEntries(t *testing.T) {
 	if err := n.append(Update{entries(301, 301, 1, 9000), nil}); err != nil {
 		t.Fatal(err)
 	}
-	if c := &n.log.cache; len(c.ring)-c.head != 1 {
-		t.Errorf("%d entries beside one that is larger than the cache", len(c.ring)-c.head)
+	if c := &n.log.cache; len(c.entries) != 1 {
+		t.Errorf("%d entries beside one that is larger than the cache", len(c.entries))
 	}
 }
 

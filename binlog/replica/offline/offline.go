@@ -108,15 +108,12 @@ func Recover(fsys vfs.FS, from string, node member.Node, dir string) (Made, erro
 	})
 }
 
-// readBytes is how much of an entry log is read at a time.
-const readBytes = 4 << 20
-
 func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta, made *Made) (err error) {
 	old, path, err := snapshot.Current(fsys, filepath.Join(from, snapshotsDir))
 	if err != nil {
 		return err
 	}
-	log, err := entrylog.Open(filepath.Join(from, entriesDir), entrylog.Options{Snapshot: metadata(&old), FS: fsys})
+	log, err := entrylog.Open(filepath.Join(from, entriesDir), entrylog.Options{Snapshot: old.Raft(), FS: fsys})
 	if err != nil {
 		return err
 	}
@@ -136,23 +133,16 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 	}
 	made.Entries = last - old.Index
 	made.Uncommitted = last - min(last, max(hard.GetCommit(), old.Index))
-	for next := old.Index + 1; next <= last; {
-		es, err := log.Entries(next, last+1, readBytes)
+	return log.Each(old.Index, last, func(e *raftpb.Entry) error {
+		h, counts, err := w.Entry(e)
 		if err != nil {
-			return fmt.Errorf("read entries from %d on: %w", next, err)
+			return fmt.Errorf("entry %d of term %d: %w", e.GetIndex(), e.GetTerm(), err)
 		}
-		for _, e := range es {
-			h, counts, err := w.Entry(e)
-			if err != nil {
-				return fmt.Errorf("entry %d of term %d: %w", e.GetIndex(), e.GetTerm(), err)
-			}
-			if counts {
-				m.Highest, m.Stamp = max(m.Highest, h.LastID), max(m.Stamp, h.Stamp)
-			}
-			next = e.GetIndex() + 1
+		if counts {
+			m.Highest, m.Stamp = max(m.Highest, h.LastID), max(m.Stamp, h.Stamp)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // copier writes the records of a snapshot into another one.
@@ -251,15 +241,11 @@ func makeLog(fsys vfs.FS, dir string, meta *snapshot.Meta) error {
 	if err := vfs.SyncDir(fsys, dir); err != nil {
 		return err
 	}
-	log, err := entrylog.Open(entries, entrylog.Options{New: true, Snapshot: metadata(meta), FS: fsys})
+	log, err := entrylog.Open(entries, entrylog.Options{New: true, Snapshot: meta.Raft(), FS: fsys})
 	if err != nil {
 		return err
 	}
 	return log.Close()
-}
-
-func metadata(m *snapshot.Meta) *raftpb.SnapshotMetadata {
-	return &raftpb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: m.ConfState}
 }
 
 // Backup fills dir, which is made if it does not exist, from the stream of a node's backup:

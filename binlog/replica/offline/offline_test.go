@@ -103,7 +103,7 @@ func load(t *testing.T, dir string) (jobs, snapshot.Meta) {
 	if err := snapshot.Load(vfs.OS{}, path, js); err != nil {
 		t.Fatal(err)
 	}
-	l, err := entrylog.Open(filepath.Join(dir, entriesDir), entrylog.Options{Snapshot: metadata(&meta)})
+	l, err := entrylog.Open(filepath.Join(dir, entriesDir), entrylog.Options{Snapshot: meta.Raft()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func newMemberDir(t *testing.T) *memberDir {
 	}
 	_, meta := load(t, dir)
 	m := &memberDir{t: t, dir: dir, last: 1}
-	if m.log, err = entrylog.Open(filepath.Join(dir, entriesDir), entrylog.Options{Snapshot: metadata(&meta)}); err != nil {
+	if m.log, err = entrylog.Open(filepath.Join(dir, entriesDir), entrylog.Options{Snapshot: meta.Raft()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = m.log.Close() })

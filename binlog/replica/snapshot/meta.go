@@ -42,6 +42,11 @@ type Meta struct {
 // Entry names the snapshot's entry.
 func (m *Meta) Entry() entrylog.EntryID { return entrylog.EntryID{Index: m.Index, Term: m.Term} }
 
+// Raft is what raft knows of the snapshot.
+func (m *Meta) Raft() *raftpb.SnapshotMetadata {
+	return &raftpb.SnapshotMetadata{Index: &m.Index, Term: &m.Term, ConfState: m.ConfState}
+}
+
 const (
 	metaMagic     = "TRELSNP\n"
 	formatVersion = 1
