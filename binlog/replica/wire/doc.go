@@ -11,8 +11,7 @@
 //	t.SendSnapshot(m, write)                   // a MsgSnap with its files
 //	err = t.Close()
 //
-// A tool asks nodes with [Call], and with [Fetch] for what is long. Package wiretest has a
-// network for tests that cuts, blocks, delays, repeats and loses, and certificates.
+// A tool asks nodes with [Call], and with [Fetch] for what is long.
 //
 // # What holds
 //

@@ -19,7 +19,6 @@ import (
 	"go.uber.org/goleak"
 
 	"trellis/binlog/replica/member"
-	"trellis/binlog/replica/wire/wiretest"
 )
 
 // No test leaves a goroutine behind: a transport that was closed has none.
@@ -154,7 +153,7 @@ var testCluster = member.ClusterID{1, 2, 3}
 // setup is how nodes of a test are made.
 type setup struct {
 	timing timing
-	net    *wiretest.Network
+	net    *testNetwork
 	tls    func(i int) *tls.Config
 	change func(i int, n *node, cfg *Config)
 }

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/member"
-	"trellis/binlog/replica/wire/wiretest"
 )
 
 // behind starts two nodes: the first knows both as of entry 9, the second only itself, as
@@ -24,7 +23,7 @@ func behind(t *testing.T, s setup) []*node {
 }
 
 func TestAMemberThatANodeHasNotHeardOfIsAnswered(t *testing.T) {
-	net := wiretest.NewNetwork(1)
+	net := newTestNetwork(1)
 	t.Cleanup(net.Close)
 	ns := behind(t, setup{net: net})
 	for range 3 {

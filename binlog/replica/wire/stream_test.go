@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
-
-	"trellis/binlog/replica/wire/wiretest"
 )
 
 type contextT = context.Context
@@ -126,7 +124,7 @@ func TestAReceiverThatFailsEndsTheTransferAndSaysWhy(t *testing.T) {
 }
 
 func TestATransferThroughACutIsReported(t *testing.T) {
-	net := wiretest.NewNetwork(1)
+	net := newTestNetwork(1)
 	defer net.Close()
 	ns := taking(t, setup{timing: patient, net: net}, discard)
 	defer func() { _ = ns[1].tr.Close() }()
@@ -145,7 +143,7 @@ func TestATransferThroughACutIsReported(t *testing.T) {
 func TestATransferThatStandsStillIsReported(t *testing.T) {
 	t.Parallel()
 	for name, direction := range map[string][2]string{"towards the receiver": {"n1", "n2"}, "towards the sender": {"n2", "n1"}} {
-		net := wiretest.NewNetwork(1)
+		net := newTestNetwork(1)
 		begun, took := make(chan struct{}), make(chan error, 1)
 		ns := taking(t, setup{net: net, timing: patient.but(func(tm *timing) { tm.stall, tm.dead = 2*time.Second, 2*time.Second })},
 			func(m *raftpb.Message, r io.Reader) error {

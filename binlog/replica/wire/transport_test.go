@@ -15,7 +15,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog/replica/member"
-	"trellis/binlog/replica/wire/wiretest"
 )
 
 func TestMessagesArriveInTheOrderOfTheirLane(t *testing.T) {
@@ -636,7 +635,7 @@ func TestCloseEndsWhateverGoesOn(t *testing.T) {
 // and never take a message for another.
 func TestConnectionsComeBackWhenTheNetworkDoes(t *testing.T) {
 	for seed := range uint64(3) {
-		net := wiretest.NewNetwork(seed)
+		net := newTestNetwork(seed)
 		ns := nodes(t, 3, setup{net: net})
 		breaks := []func(a, b string){
 			net.Cut, net.Block, net.Reset,
@@ -685,7 +684,7 @@ func TestConnectionsComeBackWhenTheNetworkDoes(t *testing.T) {
 
 // What a node has sent twice arrives twice: the test network's own behaviour.
 func TestTheTestNetworkRepeatsAndLoses(t *testing.T) {
-	net := wiretest.NewNetwork(1)
+	net := newTestNetwork(1)
 	defer net.Close()
 	ns := nodes(t, 2, setup{timing: patient, net: net})
 	defer func() { _ = ns[0].tr.Close(); _ = ns[1].tr.Close() }()

@@ -1,8 +1,7 @@
-package wiretest
+package wire
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"math/rand/v2"
 	"net"
@@ -10,8 +9,9 @@ import (
 	"time"
 )
 
-// Network is a set of links between nodes. All methods may be called from any goroutine.
-type Network struct {
+// testNetwork stands between a dialling node and a real listener: its links cut, block one
+// way, delay, repeat and lose. Each node has its own Dialer. All methods may be called from any goroutine.
+type testNetwork struct {
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
 	all    sync.WaitGroup
@@ -19,41 +19,41 @@ type Network struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	names   map[string]string // of nodes, by address
-	links   map[link]state
-	lost    map[link]int // messages
-	conns   map[*pair]bool
+	links   map[netLink]linkState
+	lost    map[netLink]int // messages
+	conns   map[*netConn]bool
 	changed chan struct{} // closed when a link changes
 }
 
 // link is one direction.
-type link struct{ from, to string }
+type netLink struct{ from, to string }
 
-type state struct {
+type linkState struct {
 	cut, blocked  bool
 	delay, jitter time.Duration
 	repeat, lose  float64
 }
 
-// pair is a connection: what the dialler has, and what the listener has.
-type pair struct {
+// netConn is a connection: what the dialler has, and what the listener has.
+type netConn struct {
 	from, to string
 	near     net.Conn // our end of the pipe that the dialler has
 	far      net.Conn
 }
 
-// NewNetwork returns a network whose links do nothing yet. The seed decides what is
+// newTestNetwork returns a network whose links do nothing yet. The seed decides what is
 // repeated, lost and how long it is delayed.
-func NewNetwork(seed uint64) *Network {
-	n := &Network{
-		rng: rand.New(rand.NewPCG(seed, 0)), names: map[string]string{}, links: map[link]state{},
-		lost: map[link]int{}, conns: map[*pair]bool{}, changed: make(chan struct{}),
+func newTestNetwork(seed uint64) *testNetwork {
+	n := &testNetwork{
+		rng: rand.New(rand.NewPCG(seed, 0)), names: map[string]string{}, links: map[netLink]linkState{},
+		lost: map[netLink]int{}, conns: map[*netConn]bool{}, changed: make(chan struct{}),
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
 
 // Close ends all connections.
-func (n *Network) Close() {
+func (n *testNetwork) Close() {
 	n.cancel()
 	n.mu.Lock()
 	for p := range n.conns {
@@ -63,37 +63,37 @@ func (n *Network) Close() {
 	n.all.Wait()
 }
 
-func (p *pair) close() {
+func (p *netConn) close() {
 	_ = p.near.Close()
 	_ = p.far.Close()
 }
 
 // Name says which node listens at an address.
-func (n *Network) Name(addr, node string) {
+func (n *testNetwork) Name(addr, node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.names[addr] = node
 }
 
-func (n *Network) set(from, to string, change func(*state)) {
+func (n *testNetwork) set(from, to string, change func(*linkState)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	s := n.links[link{from, to}]
+	s := n.links[netLink{from, to}]
 	change(&s)
-	n.links[link{from, to}] = s
+	n.links[netLink{from, to}] = s
 	close(n.changed)
 	n.changed = make(chan struct{})
 }
 
 // Cut resets the connections between two nodes, and refuses new ones.
-func (n *Network) Cut(a, b string) {
-	n.set(a, b, func(s *state) { s.cut = true })
-	n.set(b, a, func(s *state) { s.cut = true })
+func (n *testNetwork) Cut(a, b string) {
+	n.set(a, b, func(s *linkState) { s.cut = true })
+	n.set(b, a, func(s *linkState) { s.cut = true })
 	n.Reset(a, b)
 }
 
 // Reset ends the connections between two nodes; they may connect again.
-func (n *Network) Reset(a, b string) {
+func (n *testNetwork) Reset(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for p := range n.conns {
@@ -105,34 +105,36 @@ func (n *Network) Reset(a, b string) {
 
 // Block has nothing arrive any more that goes from one node to the other: senders find
 // their buffers full, and connections that are made do not come about.
-func (n *Network) Block(from, to string) { n.set(from, to, func(s *state) { s.blocked = true }) }
+func (n *testNetwork) Block(from, to string) {
+	n.set(from, to, func(s *linkState) { s.blocked = true })
+}
 
 // Delay has what goes from one node to the other take that long, and a random part of
 // jitter longer; it stays in order.
-func (n *Network) Delay(from, to string, delay, jitter time.Duration) {
-	n.set(from, to, func(s *state) { s.delay, s.jitter = delay, jitter })
+func (n *testNetwork) Delay(from, to string, delay, jitter time.Duration) {
+	n.set(from, to, func(s *linkState) { s.delay, s.jitter = delay, jitter })
 }
 
 // Repeat sends a message's frame twice with that probability. It works on connections
 // without TLS, as Lose does.
-func (n *Network) Repeat(from, to string, probability float64) {
-	n.set(from, to, func(s *state) { s.repeat = probability })
+func (n *testNetwork) Repeat(from, to string, probability float64) {
+	n.set(from, to, func(s *linkState) { s.repeat = probability })
 }
 
 // Lose drops a message's frame with that probability.
-func (n *Network) Lose(from, to string, probability float64) {
-	n.set(from, to, func(s *state) { s.lose = probability })
+func (n *testNetwork) Lose(from, to string, probability float64) {
+	n.set(from, to, func(s *linkState) { s.lose = probability })
 }
 
 // Lost is how many messages were dropped because of Lose.
-func (n *Network) Lost(from, to string) int {
+func (n *testNetwork) Lost(from, to string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.lost[link{from, to}]
+	return n.lost[netLink{from, to}]
 }
 
 // Heal makes all links whole.
-func (n *Network) Heal() {
+func (n *testNetwork) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	clear(n.links)
@@ -141,14 +143,14 @@ func (n *Network) Heal() {
 }
 
 // at returns a link's state, and a channel that is closed when it may have changed.
-func (n *Network) at(from, to string) (state, <-chan struct{}) {
+func (n *testNetwork) at(from, to string) (linkState, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.links[link{from, to}], n.changed
+	return n.links[netLink{from, to}], n.changed
 }
 
 // passable waits until a link is not blocked.
-func (n *Network) passable(ctx context.Context, from, to string) error {
+func (n *testNetwork) passable(ctx context.Context, from, to string) error {
 	for {
 		s, changed := n.at(from, to)
 		if !s.blocked {
@@ -165,12 +167,12 @@ func (n *Network) passable(ctx context.Context, from, to string) error {
 }
 
 // Dialer is what a node dials others with.
-func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (net.Conn, error) {
+func (n *testNetwork) Dialer(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		n.mu.Lock()
 		to := n.names[addr]
 		n.mu.Unlock()
-		for _, l := range []link{{from, to}, {to, from}} {
+		for _, l := range []netLink{{from, to}, {to, from}} {
 			if err := n.passable(ctx, l.from, l.to); err != nil {
 				return nil, err
 			}
@@ -184,10 +186,10 @@ func (n *Network) Dialer(from string) func(ctx context.Context, addr string) (ne
 			return nil, err
 		}
 		given, near := net.Pipe()
-		p := &pair{from: from, to: to, near: near, far: far}
+		p := &netConn{from: from, to: to, near: near, far: far}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if n.ctx.Err() != nil || n.links[link{from, to}].cut {
+		if n.ctx.Err() != nil || n.links[netLink{from, to}].cut {
 			p.close()
 			return nil, errors.New("the network is cut")
 		}
@@ -216,7 +218,7 @@ type parcel struct {
 const inFlight = 16
 
 // pump brings what comes from src to dst.
-func (n *Network) pump(dst, src net.Conn, from, to string, f *framer) {
+func (n *testNetwork) pump(dst, src net.Conn, from, to string, f *framer) {
 	way := make(chan parcel, inFlight)
 	broken := make(chan struct{})
 	n.all.Go(func() {
@@ -245,7 +247,7 @@ func (n *Network) pump(dst, src net.Conn, from, to string, f *framer) {
 	_ = n.passable(n.ctx, from, to)
 }
 
-func (n *Network) read(src net.Conn, from, to string, f *framer, way chan<- parcel, broken <-chan struct{}) {
+func (n *testNetwork) read(src net.Conn, from, to string, f *framer, way chan<- parcel, broken <-chan struct{}) {
 	var last time.Time
 	buf := make([]byte, 32<<10)
 	for {
@@ -256,7 +258,7 @@ func (n *Network) read(src net.Conn, from, to string, f *framer, way chan<- parc
 			n.mu.Lock()
 			if s.lose > 0 && f.message(data) && n.rng.Float64() < s.lose {
 				copies = 0
-				n.lost[link{from, to}]++
+				n.lost[netLink{from, to}]++
 			} else if s.repeat > 0 && f.message(data) && n.rng.Float64() < s.repeat {
 				copies = 2
 			}
@@ -291,14 +293,6 @@ type framer struct {
 	rest    []byte
 }
 
-const (
-	magic     = "TRELPEER"
-	helloHead = 72
-	helloTail = 4
-	overhead  = 12 // of a frame
-	message   = 1
-)
-
 func (f *framer) split(b []byte) (parts [][]byte) {
 	if len(b) == 0 {
 		return nil
@@ -317,12 +311,12 @@ func (f *framer) split(b []byte) (parts [][]byte) {
 			if len(f.rest) < helloHead {
 				return parts
 			}
-			size = helloHead + int(f.rest[11]) + int(binary.LittleEndian.Uint16(f.rest[12:])) + helloTail
+			size = helloHead + int(f.rest[11]) + int(le.Uint16(f.rest[12:])) + frameTail
 		} else {
-			if len(f.rest) < overhead {
+			if len(f.rest) < frameHead+frameTail {
 				return parts
 			}
-			size = overhead + int(binary.LittleEndian.Uint32(f.rest))
+			size = frameHead + frameTail + int(le.Uint32(f.rest))
 		}
 		if len(f.rest) < size {
 			return parts
@@ -335,5 +329,5 @@ func (f *framer) split(b []byte) (parts [][]byte) {
 
 // message tells whether a part that split has returned is a frame with a raft message.
 func (f *framer) message(part []byte) bool {
-	return f != nil && !f.foreign && len(part) >= overhead && string(part[:len(magic)]) != magic && part[4] == message
+	return f != nil && !f.foreign && len(part) >= frameHead+frameTail && string(part[:len(magic)]) != magic && kind(part[4]) == kindMessage
 }
