@@ -29,8 +29,8 @@ DIRS    = $(wildcard bench binlog cmd codec engine reactor)
 SOURCES = go.mod go.sum $(shell find $(DIRS) -type f ! -path '*/testdata/*')
 
 packages = $(addprefix ./,$(addsuffix /...,$(1)))
-# The programs are tested as processes: in make test without the race detector.
-PROGRAMS = bench cmd
+# The programs are tested as processes, in make test without the race detector. What takes longest is first.
+PROGRAMS = cmd bench
 PARTS    = $(filter-out $(PROGRAMS),$(DIRS))
 # Packages in which goroutines meet.
 RACY     = $(filter-out codec,$(DIRS))
