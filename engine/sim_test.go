@@ -16,7 +16,7 @@ import (
 // the clock moves only when a script waits.
 type simTarget struct{ loops int }
 
-func (st simTarget) Start(options ...string) (script.Server, error) {
+func (st simTarget) Start(clients []script.Client, options ...string) (script.Server, error) {
 	values := map[string]uint64{"-z": 65535, "--max-keys": 0}
 	for i := 0; i+1 < len(options); i += 2 {
 		name := options[i]
@@ -28,7 +28,9 @@ func (st simTarget) Start(options ...string) (script.Server, error) {
 			return nil, fmt.Errorf("option %s: %w", name, err)
 		}
 	}
-	return newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])}), nil
+	s := newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])})
+	s.grant(clients)
+	return s, nil
 }
 
 // sim is an engine with loops and connections and a clock of its own, all on one
@@ -66,13 +68,8 @@ func (l *simLoop) run(now Time) {
 	}
 }
 
-// StartFor starts an engine that grants clients what scripts say of them.
-func (st simTarget) StartFor(clients []script.Client, options ...string) (script.Server, error) {
-	server, err := st.Start(options...)
-	if err != nil {
-		return nil, err
-	}
-	s := server.(*sim)
+// grant grants clients what scripts say of them.
+func (s *sim) grant(clients []script.Client) {
 	s.grants = make(map[string]*Grant)
 	for _, c := range clients {
 		var rights Rights
@@ -81,7 +78,6 @@ func (st simTarget) StartFor(clients []script.Client, options ...string) (script
 		}
 		s.grants[c.Name] = NewGrant(c.Name, rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
 	}
-	return s, nil
 }
 
 func newSim(maxJob uint32, loops int) *sim { return newLimitedSim(maxJob, loops, Limits{}) }
@@ -147,11 +143,9 @@ func (s *sim) Wait(d time.Duration) {
 func (s *sim) Drain(on bool) error { s.engine.Drain(on); return nil }
 func (s *sim) Stop()               {}
 
-func (s *sim) Open() (script.Conn, error) { return s.open(), nil }
-
-// OpenAs opens a connection of a client that may do what its grant says.
-func (s *sim) OpenAs(client string) (script.Conn, error) {
-	if s.grants[client] == nil {
+// Open opens a connection, of a client that may do what its grant says if it has a name.
+func (s *sim) Open(client string) (script.Conn, error) {
+	if client != "" && s.grants[client] == nil {
 		return nil, fmt.Errorf("no client %q", client)
 	}
 	return s.openAs(s.grants[client]), nil

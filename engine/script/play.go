@@ -8,21 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"testing"
 )
-
-// Run plays a case against a target with these tags and fails the test if the
-// server does anything but what the script says. A case that is not meant for
-// such a target is skipped.
-func Run(t *testing.T, c Case, target Target, tags ...string) {
-	t.Helper()
-	if !c.Applies(tags...) {
-		t.Skipf("not meant for a target tagged %s", strings.Join(tags, ", "))
-	}
-	if err := Play(c, target, tags...); err != nil {
-		t.Error(err)
-	}
-}
 
 // Play plays a case against a target with these tags. The error tells the first
 // thing that the server did otherwise than the script says, with the line.
@@ -93,7 +79,7 @@ func (p *player) play(s *step) error {
 	}
 	switch s.verb {
 	case verbOpenAs:
-		return p.openAs(s.conn, s.as)
+		return p.open(s.conn, s.as)
 	case verbWait:
 		p.server.Wait(s.duration)
 		p.settled()
@@ -106,10 +92,12 @@ func (p *player) play(s *step) error {
 		p.settle(nil)
 		return p.server.Drain(s.on)
 	}
-	c, err := p.conn(s.conn)
-	if err != nil {
-		return err
+	if p.conns[s.conn] == nil {
+		if err := p.open(s.conn, ""); err != nil {
+			return err
+		}
 	}
+	c := p.conns[s.conn]
 	switch s.verb {
 	case verbSend:
 		p.settle(c)
@@ -139,15 +127,8 @@ func (p *player) play(s *step) error {
 }
 
 func (p *player) start() (err error) {
-	if p.server != nil {
-		return nil
-	}
-	if len(p.clients) == 0 {
-		p.server, err = p.target.Start(p.options...)
-	} else if t, ok := p.target.(AccessTarget); ok {
-		p.server, err = t.StartFor(p.clients, p.options...)
-	} else {
-		err = fmt.Errorf("for clients with some rights: %w", errors.ErrUnsupported)
+	if p.server == nil {
+		p.server, err = p.target.Start(p.clients, p.options...)
 	}
 	if err != nil {
 		return fmt.Errorf("starting the server: %w", err)
@@ -155,36 +136,18 @@ func (p *player) start() (err error) {
 	return nil
 }
 
-// openAs opens a connection of a client with some rights.
-func (p *player) openAs(name, client string) error {
-	s, ok := p.server.(AccessServer)
-	if !ok {
-		return fmt.Errorf("as a client with some rights: %w", errors.ErrUnsupported)
-	}
+// open opens a connection, of a client with some rights unless its name is "".
+func (p *player) open(name, client string) error {
 	if p.conns[name] != nil {
 		return errors.New("the connection is open already")
 	}
 	p.settle(nil)
-	c, err := s.OpenAs(client)
+	c, err := p.server.Open(client)
 	if err != nil {
 		return fmt.Errorf("opening a connection: %w", err)
 	}
 	p.conns[name] = &playedConn{Conn: c}
 	return nil
-}
-
-// conn returns the connection of that name, a new one if there is none.
-func (p *player) conn(name string) (*playedConn, error) {
-	if c := p.conns[name]; c != nil {
-		return c, nil
-	}
-	p.settle(nil)
-	c, err := p.server.Open()
-	if err != nil {
-		return nil, fmt.Errorf("opening a connection: %w", err)
-	}
-	p.conns[name] = &playedConn{Conn: c}
-	return p.conns[name], nil
 }
 
 // settle makes sure that what other connections than c have sent is handled

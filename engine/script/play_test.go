@@ -17,11 +17,15 @@ type echo struct {
 	log []string
 }
 
-func (e *echo) Start(options ...string) (Server, error) {
+func (e *echo) Start(clients []Client, options ...string) (Server, error) {
 	if slices.Contains(options, "-fail") {
 		return nil, errors.New("does not start")
 	}
-	e.note("start %s", strings.Join(options, " "))
+	if clients == nil {
+		e.note("start %s", strings.Join(options, " "))
+	} else {
+		e.note("start for %v %s", clients, strings.Join(options, " "))
+	}
 	return e, nil
 }
 
@@ -36,7 +40,15 @@ func (e *echo) count(what string) (n int) {
 	return n
 }
 
-func (e *echo) Open() (Conn, error)  { e.note("open"); return &echoConn{server: e}, nil }
+func (e *echo) Open(client string) (Conn, error) {
+	if client == "" {
+		e.note("open")
+	} else {
+		e.note("open as %s", client)
+	}
+	return &echoConn{server: e}, nil
+}
+
 func (e *echo) Wait(d time.Duration) { e.note("wait %v", d) }
 func (e *echo) Settle()              { e.note("settle") }
 func (e *echo) Drain(on bool) error  { e.note("drain %v", on); return nil }
@@ -161,9 +173,11 @@ func TestPlayingFailsAtTheLineThatDoesNotHold(t *testing.T) {
 // A dictionary answers every line with a dictionary.
 type dictionary struct{ echo }
 
-func (d *dictionary) Start(...string) (Server, error) { return d, nil }
+func (d *dictionary) Start([]Client, ...string) (Server, error) { return d, nil }
 
-func (d *dictionary) Open() (Conn, error) { return &dictionaryConn{echoConn{server: &d.echo}}, nil }
+func (d *dictionary) Open(string) (Conn, error) {
+	return &dictionaryConn{echoConn{server: &d.echo}}, nil
+}
 
 type dictionaryConn struct{ echoConn }
 
@@ -253,33 +267,20 @@ func TestLongRepliesAreCutInMessages(t *testing.T) {
 	}
 }
 
-// accessEcho is an echo that knows clients.
-type accessEcho struct{ *echo }
-
-func (e accessEcho) StartFor(clients []Client, options ...string) (Server, error) {
-	e.note("start for %v %s", clients, strings.Join(options, " "))
-	return e, nil
-}
-
-func (e accessEcho) OpenAs(client string) (Conn, error) {
-	e.note("open as %s", client)
-	return e.Open()
-}
-
 func TestClientsWithSomeRightsAreToldToTheTarget(t *testing.T) {
 	cases, err := Parse("x.txt", "== a\nclient a put,work b,c/*\nclient d all *\nserver -z 1\nconn 1 as a\nconn 1 > x\nconn 1 < x\nconn 2 open\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := accessEcho{new(echo)}
+	e := new(echo)
 	if err := Play(cases[0], e); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"start for [{a [put work] [b c/*]} {d [all] [*]}] -z 1", "open as a", "open"}
-	if got := e.log[:3]; !slices.Equal(got, want) {
+	want := []string{"start for [{a [put work] [b c/*]} {d [all] [*]}] -z 1", "open as a"}
+	if got := e.log[:2]; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if err := Play(cases[0], new(echo)); !errors.Is(err, errors.ErrUnsupported) {
+	if err := Play(cases[0], new(Socket)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("by a target that knows no clients: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -44,39 +45,30 @@ type Socket struct {
 }
 
 // Start launches a server.
-func (s *Socket) Start(options ...string) (Server, error) {
+func (s *Socket) Start(clients []Client, options ...string) (Server, error) {
+	if clients != nil {
+		if s.Authorize == nil {
+			return nil, fmt.Errorf("clients with some rights: %w", errors.ErrUnsupported)
+		}
+		more, err := s.Authorize(clients)
+		if err != nil {
+			return nil, err
+		}
+		options = append(more, options...)
+	}
 	p, err := s.Launch(options...)
 	if err != nil {
 		return nil, err
 	}
 	return &socketServer{Process: p, limits: Socket{
-		Patience: orDefault(s.Patience, 10*time.Second),
-		Quiet:    orDefault(s.Quiet, 30*time.Millisecond),
-		Settling: orDefault(s.Settling, 15*time.Millisecond),
+		Patience: cmp.Or(s.Patience, 10*time.Second),
+		Quiet:    cmp.Or(s.Quiet, 30*time.Millisecond),
+		Settling: cmp.Or(s.Settling, 15*time.Millisecond),
 	}}, nil
-}
-
-// StartFor launches a server that knows clients.
-func (s *Socket) StartFor(clients []Client, options ...string) (Server, error) {
-	if s.Authorize == nil {
-		return nil, fmt.Errorf("clients with some rights: %w", errors.ErrUnsupported)
-	}
-	more, err := s.Authorize(clients)
-	if err != nil {
-		return nil, err
-	}
-	return s.Start(append(more, options...)...)
 }
 
 // Token is what a client of that name authenticates with.
 func Token(client string) string { return "token-of-" + client }
-
-func orDefault(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
-}
 
 type socketServer struct {
 	*Process
@@ -84,18 +76,14 @@ type socketServer struct {
 	touched time.Time // when a client last did something
 }
 
-// Open connects and exchanges an empty line for UNKNOWN_COMMAND. Without that the
-// connection could still be in the listener's queue when other connections, opened
-// earlier, are served. The exchange is in no statistics.
-func (s *socketServer) Open() (Conn, error) { return s.open("", "UNKNOWN_COMMAND\r\n") }
-
-// OpenAs connects and authenticates, which tells as much.
-func (s *socketServer) OpenAs(client string) (Conn, error) {
-	return s.open("auth "+Token(client), "AUTHENTICATED\r\n")
-}
-
-// open connects and exchanges a line for its reply.
-func (s *socketServer) open(line, reply string) (Conn, error) {
+// Open connects and exchanges a line for its reply: one that authenticates, or an empty one for
+// UNKNOWN_COMMAND. Without that the connection could still be in the listener's queue when other
+// connections, opened earlier, are served. The exchange is in no statistics.
+func (s *socketServer) Open(client string) (Conn, error) {
+	line, reply := "", "UNKNOWN_COMMAND\r\n"
+	if client != "" {
+		line, reply = "auth "+Token(client), "AUTHENTICATED\r\n"
+	}
 	nc, err := s.dial()
 	if err != nil {
 		return nil, err

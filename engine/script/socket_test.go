@@ -89,14 +89,14 @@ conn 4 close
 func TestASocketTargetLosesPatience(t *testing.T) {
 	target := miniature(t)
 	target.Patience = time.Millisecond
-	s, err := target.Start()
+	s, err := target.Start(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Stop()
 	// The exchange of Open may not be over in that time; here it is.
 	s.(*socketServer).limits.Patience = 10 * time.Second
-	c, err := s.Open()
+	c, err := s.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,16 +13,16 @@ var ErrSilence = errors.New("no reply")
 // be called from several goroutines at once, a Server and its Conns may not.
 type Target interface {
 	// Start starts a fresh server: no jobs, no tubes but default, ids from 1,
-	// all counters at 0. The options are words of a command line, such as
-	// "-z", "10".
-	Start(options ...string) (Server, error)
+	// all counters at 0. If there are clients it serves these and no others. The options
+	// are words of a command line, such as "-z", "10".
+	Start(clients []Client, options ...string) (Server, error)
 }
 
 // A Server is one running server.
 type Server interface {
-	// Open connects a client. The server has taken note of the connection
-	// when Open returns.
-	Open() (Conn, error)
+	// Open connects a client, one of that name unless it is "". The server has taken note
+	// of the connection when Open returns.
+	Open(client string) (Conn, error)
 
 	// Wait lets d pass on the server's clock and returns when what became due
 	// has been done.
@@ -46,21 +46,6 @@ type Client struct {
 	Name   string
 	Rights []string // in the words of trellisd's authentication file
 	Tubes  []string // names, and beginnings of names with a * behind them
-}
-
-// An AccessTarget is a Target whose servers can be told what clients may do.
-type AccessTarget interface {
-	Target
-	// StartFor is Start for a server that serves these clients and no others. It is an
-	// AccessServer.
-	StartFor(clients []Client, options ...string) (Server, error)
-}
-
-// An AccessServer is a server that knows clients.
-type AccessServer interface {
-	Server
-	// OpenAs is Open for a client of that name.
-	OpenAs(client string) (Conn, error)
 }
 
 // A Conn is a client's end of a connection.

@@ -88,29 +88,20 @@ func parseLiteral(s string) ([]byte, error) {
 	return t[0].literal, nil
 }
 
-// unescape decodes the escape at the start of s, which takes n bytes.
+// unescape decodes the escape at the start of s, which takes n bytes: one of Go's, or that of a
+// space or a brace.
 func unescape(s string) (c byte, n int, err error) {
-	if len(s) > 1 {
-		switch s[1] {
-		case 'r':
-			return '\r', 2, nil
-		case 'n':
-			return '\n', 2, nil
-		case 't':
-			return '\t', 2, nil
-		case 's':
-			return ' ', 2, nil
-		case '\\', '{':
-			return s[1], 2, nil
-		case 'x':
-			if len(s) >= 4 {
-				if v, err := strconv.ParseUint(s[2:4], 16, 8); err == nil {
-					return byte(v), 4, nil
-				}
-			}
-		}
+	if len(s) > 1 && s[1] == 's' {
+		return ' ', 2, nil
 	}
-	return 0, 0, fmt.Errorf("bad escape at %q", s)
+	if len(s) > 1 && s[1] == '{' {
+		return '{', 2, nil
+	}
+	v, multibyte, rest, err := strconv.UnquoteChar(s, 0)
+	if err != nil || multibyte {
+		return 0, 0, fmt.Errorf("bad escape at %q", s)
+	}
+	return byte(v), len(s) - len(rest), nil
 }
 
 // braced cuts the braces at the start of s, which may be nested, from the rest.
@@ -158,7 +149,7 @@ func parsePattern(inner string) (token, error) {
 		return token{matches: func(b []byte) bool { return !bytes.ContainsAny(b, "\r\n") }}, nil
 	}
 	if inner == "#" {
-		return token{matches: isNumber, length: true}, nil
+		return token{matches: number.Match, length: true}, nil
 	}
 	if expr, ok := strings.CutPrefix(inner, "~"); ok {
 		re, err := regexp.Compile("^(?:" + expr + ")$")
@@ -175,24 +166,14 @@ func parsePattern(inner string) (token, error) {
 		}
 		return token{matches: func(b []byte) bool {
 			n, err := strconv.ParseUint(string(b), 10, 64)
-			return err == nil && isNumber(b) && low <= n && n <= high
+			return err == nil && number.Match(b) && low <= n && n <= high
 		}}, nil
 	}
 	return token{}, fmt.Errorf("unknown pattern {%s}", inner)
 }
 
-// isNumber tells whether b is a decimal number as the server writes it.
-func isNumber(b []byte) bool {
-	if len(b) == 0 || b[0] == '0' && len(b) > 1 {
-		return false
-	}
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
-}
+// number is a decimal number as the server writes it.
+var number = regexp.MustCompile("^(0|[1-9][0-9]*)$")
 
 // verdict is what a comparison of received bytes with a text came to.
 type verdict uint8
