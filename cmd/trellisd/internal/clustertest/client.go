@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -302,12 +303,7 @@ func (c *Client) hold(o *Op) {
 	case "RESERVED":
 		c.holds = append(c.holds, o.ID)
 	case "RELEASED", "BURIED", "DELETED", "MOVED":
-		for i, id := range c.holds {
-			if id == o.ID {
-				c.holds = append(c.holds[:i], c.holds[i+1:]...)
-				return
-			}
-		}
+		c.holds = slices.DeleteFunc(c.holds, func(id uint64) bool { return id == o.ID })
 	}
 }
 

@@ -107,7 +107,7 @@ const resendTime = 200 * time.Millisecond
 
 // Isolate cuts a node off from all others.
 func (n *Network) Isolate(name string) {
-	for _, other := range n.names() {
+	for other := range n.pids() {
 		if other != name {
 			n.Cut(name, other)
 		}
@@ -143,13 +143,15 @@ func (n *Network) Close() {
 	n.work.Wait()
 }
 
-func (n *Network) names() (names []string) {
+// pids are the nodes' processes, by name.
+func (n *Network) pids() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name := range n.nodes {
-		names = append(names, name)
+	pids := map[string]int{}
+	for name, e := range n.nodes {
+		pids[name] = e.pid
 	}
-	return names
+	return pids
 }
 
 func (n *Network) set(d direction, change func(*rule)) {
@@ -278,13 +280,7 @@ func (n *Network) source(in net.Conn) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("whose connection it is: %w", err)
 	}
-	n.mu.Lock()
-	pids := map[string]int{}
-	for name, e := range n.nodes {
-		pids[name] = e.pid
-	}
-	n.mu.Unlock()
-	for name, pid := range pids {
+	for name, pid := range n.pids() {
 		if pid != 0 && hasSocket(pid, inode) {
 			return name, nil
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,11 +15,12 @@ type Recorder struct {
 	began time.Time
 	name  string // in the keys of its jobs: those of an earlier history may outlive their jobs
 
+	sessions atomic.Int64 // numbers given out
+	numbers  atomic.Int64 // of puts
+
 	mu       sync.Mutex
 	ops      []Op          // guarded by mu
 	answered int           // guarded by mu; commands that had a reply
-	sessions int           // guarded by mu; numbers given out
-	numbers  int           // guarded by mu; of puts
 	more     chan struct{} // guarded by mu; closed when answered has grown
 }
 
@@ -65,19 +67,9 @@ func (r *Recorder) Await(ctx context.Context, n int) error {
 	}
 }
 
-func (r *Recorder) session() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sessions++
-	return r.sessions
-}
+func (r *Recorder) session() int { return int(r.sessions.Add(1)) }
 
-func (r *Recorder) number() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.numbers++
-	return r.numbers
-}
+func (r *Recorder) number() int { return int(r.numbers.Add(1)) }
 
 // ended notes that the server ends a session at some time from then on.
 func (r *Recorder) ended(session int, from int64) {

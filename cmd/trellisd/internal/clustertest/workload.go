@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
@@ -106,38 +108,29 @@ func (p *pool) size() int {
 // that no server may give. Connections that are lost are part of the history, and no error.
 func (w *Workload) Run(ctx context.Context) error {
 	w.pools = map[string]*pool{}
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	var wrong error
+	var all errgroup.Group
 	for n, tube := range w.Tubes {
 		p := &pool{tube: tube, keyed: n%2 == 1}
 		w.pools[tube] = p
 		for i := range w.Clients {
-			all.Go(func() {
+			all.Go(func() error {
 				c := w.Recorder.NewClient(tube, w.Addrs)
 				if !p.keyed {
 					if err := c.SetDeadLetters(ctx, attempts); err != nil {
-						if ctx.Err() == nil {
-							mu.Lock()
-							defer mu.Unlock()
-							wrong = errors.Join(wrong, err)
+						if ctx.Err() != nil {
+							return nil
 						}
-						return
+						return err
 					}
 				}
 				if i%2 == 1 {
 					c.waits = patient
 				}
-				if err := w.client(ctx, c, p); err != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					wrong = errors.Join(wrong, err)
-				}
+				return w.client(ctx, c, p)
 			})
 		}
 	}
-	all.Wait()
-	return wrong
+	return all.Wait()
 }
 
 // attempts is how many failed reservations make a job a dead letter.
