@@ -37,7 +37,12 @@ func (c *conn) peerAddr() (addr string, onUnix bool) {
 	if c.listener.own() {
 		return ownAddr, false
 	}
-	sa, err := unix.Getpeername(int(c.fd))
+	return peerAddr(int(c.fd))
+}
+
+// peerAddr is what the system says of a socket's peer.
+func peerAddr(fd int) (addr string, onUnix bool) {
+	sa, err := unix.Getpeername(fd)
 	if err != nil {
 		return "", false // it is gone
 	}
