@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/internal/planted"
@@ -39,9 +38,7 @@ type applier struct {
 	standby        Standby       // nil while there was no stamp, and while this node leads
 	leadership     *Leadership   // that the queue serves in; nil for a standby
 	reader         entry.Reader
-	names          record.Names
-	rec            journal.Record
-	fulls          int
+	decoder        snapshot.Decoder
 	unreported     int64      // bytes that were applied since raft was woken to hear of it
 	logBytes       int64      // bytes of entries behind the current snapshot
 	walk           *walk      // the snapshot that is being taken; nil if there is none
@@ -385,30 +382,12 @@ func (a *applier) records() error {
 	}
 }
 
-// namesTurn is how many full records share a cache of tubes' names. An older cache would
-// hold the names of many tubes that are gone.
-const namesTurn = 1 << 16
-
 func (a *applier) record(b []byte) error {
-	switch record.KindOf(b) {
-	case record.Full:
-		if a.fulls++; a.fulls%namesTurn == 0 {
-			a.names = record.Names{}
-		}
-		record.DecodeFull(b, &a.rec, &a.names)
-		_, err := a.standby.Full(&a.rec, segment)
-		return err
-	case record.Update:
-		record.DecodeUpdate(b, &a.rec)
-		return a.standby.Update(&a.rec)
-	case record.Setting:
-		s := record.DecodeSetting(b)
-		return a.standby.Setting(&s)
+	known, err := a.decoder.Tell(b, segment, a.standby)
+	if err == nil && !known {
+		err = diverged("the end of job %d, which is not there", record.Number(b))
 	}
-	if id := record.Number(b); a.standby.Delete(id) == 0 {
-		return diverged("the end of job %d, which is not there", id)
-	}
-	return nil
+	return err
 }
 
 // serve lets the queue serve, if the entry that was applied begins this node's leadership.

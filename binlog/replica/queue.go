@@ -4,21 +4,16 @@ import (
 	"context"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/replica/snapshot"
 )
 
 // Standby is an empty queue that is fed with what is committed. An engine.Follower is
 // one. The applier alone calls it.
 type Standby interface {
-	// Full takes all of a job: a new one, or one that goes to another tube. It returns
-	// the record that was given with the job before, none if the id is not known.
-	Full(r *journal.Record, segment uint32) (journal.Former, error)
-	// Update takes a job's later state.
-	Update(r *journal.Record) error
-	// Delete takes a job's end. It returns the job's segment, 0 if the id is not known.
-	Delete(id uint64) uint32
-	// Setting takes a tube's setting of dead letters, which replaces the one of before, or
-	// its end.
-	Setting(s *journal.Setting) error
+	// Full returns the record that was given with the job before, none if the id is not
+	// known, and Delete the job's segment, 0 if the id is not known.
+	snapshot.Standby
+
 	// Strict ends the loading of a snapshot: from now on errors are a put of a known id
 	// and a change of an unknown one. The node ends with them.
 	Strict()

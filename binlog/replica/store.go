@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -28,9 +27,6 @@ type store struct {
 
 // openStore finds the current snapshot. A node that is about to join has none.
 func openStore(fsys vfs.FS, dir string) (*store, error) {
-	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
 	s := &store{fs: fsys, dir: dir, reading: map[string]int{}}
 	var err error
 	if s.meta, s.path, err = snapshot.Current(fsys, dir); err != nil && !errors.Is(err, snapshot.ErrNone) {

@@ -12,7 +12,7 @@ import (
 // of segments that are needed no more, on a goroutine of its own.
 type keeper struct {
 	log    *Log
-	wake   chan struct{}
+	waker  chan struct{}
 	halt   chan struct{}
 	worker sync.WaitGroup
 
@@ -27,16 +27,16 @@ type keeper struct {
 
 func (k *keeper) start(l *Log) {
 	k.log = l
-	k.wake = make(chan struct{}, 1)
+	k.waker = make(chan struct{}, 1)
 	k.halt = make(chan struct{})
 	k.next = l.current.index + 1
 	k.worker.Go(k.run)
-	k.ring()
+	k.wake()
 }
 
-func (k *keeper) ring() {
+func (k *keeper) wake() {
 	select {
-	case k.wake <- struct{}{}:
+	case k.waker <- struct{}{}:
 	default:
 	}
 }
@@ -60,7 +60,7 @@ func (k *keeper) run() {
 		select {
 		case <-k.halt:
 			return
-		case <-k.wake:
+		case <-k.waker:
 		}
 		k.making.Lock()
 		if k.spare == nil {
@@ -113,7 +113,7 @@ func (k *keeper) begun() {
 	k.making.Lock()
 	k.spare = nil
 	k.making.Unlock()
-	k.ring()
+	k.wake()
 }
 
 // remove has files removed, oldest first.
@@ -121,7 +121,7 @@ func (k *keeper) remove(s []*segment) {
 	k.mu.Lock()
 	k.obsolete = append(k.obsolete, s...)
 	k.mu.Unlock()
-	k.ring()
+	k.wake()
 }
 
 // removeAll removes what is obsolete. The directory is synced after each file, so

@@ -1,6 +1,7 @@
 package entrylog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -102,16 +103,10 @@ type Log struct {
 // which the node must not go on, ErrNoLog, ErrVersion, ErrLocked, ErrNoSpace, ErrFailed,
 // or one of the system. Only the last four are worth another try.
 func Open(dir string, opts Options) (*Log, error) {
-	if opts.FS == nil {
-		opts.FS = vfs.OS{}
-	}
-	if opts.SegmentSize == 0 {
-		opts.SegmentSize = DefaultSegmentSize
-	}
+	opts.FS = cmp.Or[vfs.FS](opts.FS, vfs.OS{})
+	opts.CacheSize = cmp.Or(opts.CacheSize, DefaultCacheSize)
+	opts.SegmentSize = cmp.Or(opts.SegmentSize, DefaultSegmentSize)
 	opts.SegmentSize = (min(max(opts.SegmentSize, MinSegmentSize), MaxSegmentSize) + 4095) &^ 4095
-	if opts.CacheSize == 0 {
-		opts.CacheSize = DefaultCacheSize
-	}
 	began := time.Now()
 	l := &Log{fs: opts.FS, dir: dir, opts: opts, conf: raftpb.EnsureConfState(opts.Snapshot.GetConfState())}
 	l.cache.limit = opts.CacheSize

@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog"
-	"trellis/binlog/journal"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -60,7 +59,7 @@ func Init(fsys vfs.FS, from string, node member.Node, dir string) (Made, error) 
 		if log.Recovery().Segments == 0 {
 			return errors.Join(fmt.Errorf("%s: %w", from, ErrNoLog), log.Close())
 		}
-		if err := log.Replay(restorer{w}); err != nil {
+		if err := log.Replay(w.Copier()); err != nil {
 			return errors.Join(err, log.Close())
 		}
 		m.Highest = log.NextID() - 1
@@ -68,20 +67,6 @@ func Init(fsys vfs.FS, from string, node member.Node, dir string) (Made, error) 
 		return log.Close()
 	})
 }
-
-// restorer writes the jobs of a binlog into a snapshot.
-type restorer struct{ w *snapshot.Writer }
-
-// Full implements binlog.Restorer.
-func (r restorer) Full(rec *journal.Record, _ uint32) (journal.Former, error) {
-	return journal.Former{}, r.w.Full(rec)
-}
-
-// Update implements binlog.Restorer.
-func (r restorer) Update(rec *journal.Record) error { return r.w.Update(rec) }
-
-// Setting implements binlog.Restorer.
-func (r restorer) Setting(s *journal.Setting) error { return r.w.Setting(s) }
 
 // Recover makes the directory of node, a cluster of its own, out of the directory of a
 // member that does not run. dir is made if it does not exist. Errors wrap those of
@@ -118,8 +103,8 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	c := copier{restorer: restorer{w}}
-	if err := errors.Join(snapshot.Load(fsys, path, &c), c.err); err != nil {
+	c := w.Copier()
+	if err := errors.Join(snapshot.Load(fsys, path, c), c.Err()); err != nil {
 		return err
 	}
 	m.Highest, m.Stamp = old.Highest, old.Stamp
@@ -143,20 +128,6 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 		}
 		return nil
 	})
-}
-
-// copier writes the records of a snapshot into another one.
-type copier struct {
-	restorer
-	err error // of the first delete that could not be written
-}
-
-// Delete implements snapshot.Standby.
-func (c *copier) Delete(id uint64) uint32 {
-	if err := c.w.Delete(id); c.err == nil {
-		c.err = err
-	}
-	return 0
 }
 
 // Names of the directories in a member's directory.

@@ -12,26 +12,6 @@ import (
 	"trellis/binlog/vfs"
 )
 
-// Standby takes the jobs and settings of a snapshot, in the order in which they were written.
-// No method keeps its argument or the body in it after it has returned.
-type Standby interface {
-	// Full takes the whole state of a job, or a tombstone, which replaces what was told of
-	// it before.
-	Full(r *journal.Record, segment uint32) (replaced journal.Former, err error)
-
-	// Update takes a later state of a job: all fields but Tube, TTR, Created, Body and
-	// Keys. An id that is not known is to be ignored: the job's end follows, or is part of
-	// what the snapshot was made of.
-	Update(r *journal.Record) error
-
-	// Delete takes the end of a job, which may not be known.
-	Delete(id uint64) (segment uint32)
-
-	// Setting takes a tube's setting of dead letters, which replaces what was told of it
-	// before, or its end.
-	Setting(s *journal.Setting) error
-}
-
 // Load feeds a standby, which is empty, with the snapshot in that directory. Each record is
 // checked before it is told; whether the rest is sound is known only when Load returns nil.
 // After an error the standby is void: it has some of the jobs. A *DamageError names the
@@ -73,8 +53,7 @@ type reader struct {
 
 	data    summed
 	scanner record.Scanner
-	names   record.Names
-	rec     journal.Record
+	decoder Decoder
 }
 
 // summed computes the checksum of a file that is read from its start to its end.
@@ -207,20 +186,7 @@ func (r *reader) tell(k record.Kind, b []byte) error {
 	if r.to == nil {
 		return nil
 	}
-	var err error
-	switch k {
-	case record.Full:
-		record.DecodeFull(b, &r.rec, &r.names)
-		_, err = r.to.Full(&r.rec, uint32(r.segments))
-	case record.Update:
-		record.DecodeUpdate(b, &r.rec)
-		err = r.to.Update(&r.rec)
-	case record.Setting:
-		s := record.DecodeSetting(b)
-		err = r.to.Setting(&s)
-	default:
-		r.to.Delete(record.Number(b))
-	}
+	_, err := r.decoder.Tell(b, uint32(r.segments), r.to)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,8 +29,9 @@ type Writer struct {
 	records uint64
 	fulls   uint64
 
-	reader entry.Reader
-	names  record.Names
+	reader  entry.Reader // of Entry, as what follows
+	decoder Decoder
+	copier  *Copier
 }
 
 // Create begins a snapshot in a directory of snapshots, which it makes if need be.
@@ -38,10 +40,12 @@ func Create(fs vfs.FS, dir string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin a snapshot in %s: %w", dir, spaceError(err))
 	}
-	return &Writer{
+	w := &Writer{
 		fs: fs, dir: dir, tmp: tmp,
 		out: sealed.Writer{FS: fs, Dir: tmp, Limit: segmentSize, Seed: rand.Uint32() | 1, Index: 1, Gentle: true},
-	}, nil
+	}
+	w.copier = w.Copier()
+	return w, nil
 }
 
 // Full writes the whole state of a job, which replaces what was written of it before. r
@@ -117,29 +121,12 @@ func (w *Writer) Entry(e *raftpb.Entry) (h entry.Header, counts bool, err error)
 			return h, true, nil
 		}
 		if err == nil {
-			err = w.redo(b)
+			_, err = w.decoder.Tell(b, 1, w.copier)
 		}
-		if err != nil {
+		if err = cmp.Or(err, w.copier.err); err != nil {
 			return h, true, err
 		}
 	}
-}
-
-// redo writes a record of an entry.
-func (w *Writer) redo(b []byte) error {
-	var r journal.Record
-	switch record.KindOf(b) {
-	case record.Full:
-		record.DecodeFull(b, &r, &w.names)
-		return w.Full(&r)
-	case record.Update:
-		record.DecodeUpdate(b, &r)
-		return w.Update(&r)
-	case record.Setting:
-		s := record.DecodeSetting(b)
-		return w.Setting(&s)
-	}
-	return w.Delete(record.Number(b))
 }
 
 // extend returns the place for a record of n bytes, to be filled at once, and its salt. The

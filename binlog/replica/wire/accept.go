@@ -202,7 +202,7 @@ func (t *Transport) receive(c net.Conn, h hello) error {
 	t.inbound[key] = c
 	t.mu.Unlock()
 	for _, l := range p.lanes {
-		poke(l.hurry)
+		wake(l.hurry)
 	}
 	err := t.read(c, ms.self.ID, h.from.ID)
 	t.mu.Lock()

@@ -18,7 +18,7 @@ type lane struct {
 	t       *Transport
 	peer    *peer
 	purpose purpose
-	wake    chan struct{} // has a token when there are messages
+	waker   chan struct{} // has a token when there are messages
 	hurry   chan struct{} // has a token when the member is known to live
 
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ func (l *lane) put(m *raftpb.Message) bool {
 	}
 	l.mu.Unlock()
 	if ok {
-		poke(l.wake)
+		wake(l.waker)
 	}
 	return ok
 }
@@ -136,7 +136,7 @@ func (l *lane) write(ctx context.Context, c *timedConn) error {
 			if err := w.frame(kindPulse, nil); err != nil {
 				return err
 			}
-		case <-l.wake:
+		case <-l.waker:
 		}
 		batch := l.take()
 		for _, m := range batch {

@@ -153,7 +153,7 @@ func (t *Transport) connect(m member.Member) *peer {
 	p := &peer{Member: m}
 	p.ctx, p.cancel = context.WithCancel(t.ctx)
 	for i := range p.lanes {
-		l := &lane{t: t, peer: p, purpose: purposeAppends + purpose(i), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+		l := &lane{t: t, peer: p, purpose: purposeAppends + purpose(i), waker: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 		p.lanes[i] = l
 		t.all.Go(l.run)
 	}
@@ -209,7 +209,7 @@ func until(ctx context.Context, c net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 
-func poke(c chan struct{}) {
+func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -193,7 +193,7 @@ func TestSendNeverBlocksWhenThePeerDoesNotRead(t *testing.T) {
 }
 
 func TestASingleMessageIsTakenWhateverItsSize(t *testing.T) {
-	l := &lane{wake: make(chan struct{}, 1), up: true}
+	l := &lane{waker: make(chan struct{}, 1), up: true}
 	if !l.put(appendOf(me, you, 1, maxQueue+1)) || l.put(appendOf(me, you, 2, 1)) {
 		t.Error("want the first and not the second")
 	}
