@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -28,20 +26,5 @@ func TestThePageSaysWhatTheManualSays(t *testing.T) {
 			}
 		}
 		t.Fatalf("%d words, want %d", len(words), len(want))
-	}
-}
-
-func TestGroffFindsNothingToWarnOf(t *testing.T) {
-	path, err := exec.LookPath("groff")
-	if err != nil {
-		if os.Getenv("TRELLIS_NEED_PEERS") == "1" {
-			t.Fatal(err)
-		}
-		t.Skipf("%v (make test installs it)", err)
-	}
-	cmd := exec.Command(path, "-man", "-Tutf8", "-ww", "-z")
-	cmd.Stdin = strings.NewReader(page("1.0", "2024-02-29"))
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v\n%s", err, out)
 	}
 }
