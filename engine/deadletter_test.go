@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
 )
 
 // tubeIn is a name of a tube that lives in that shard.
@@ -231,6 +232,34 @@ func TestADeadLetterByTimeOutWaitsForALockThatSomebodyHas(t *testing.T) {
 	s.now += second
 	c.expect(t, "MOVED\r\nFOUND 1 1\r\na\r\n", "move-job 1 %s\r\npeek-tube %s buried\r\n", low, low)
 	s.check(t)
+}
+
+// A time-out takes the lock of the dead tube's shard without telling it the time: what would be
+// reserved there would time out too early.
+func TestADeadLetterByTimeOutHandsOverNothingInTheDeadTube(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	e := s.engine
+	low, high := e.tubeIn(0, "low"), e.tubeIn(len(e.shards)-1, "high")
+	c.expect(t, "DLQ_SET\r\n", "set-dlq %s 1 %s\r\n", low, high)
+	c.expect(t, "USING "+low+"\r\nINSERTED 1\r\nRESERVED 1 1\r\na\r\n", "use %s\r\nput 0 0 5 1\r\na\r\nreserve-job 1\r\n", low)
+	for range 2 {
+		s.open().expect(t, "WATCHING 2\r\n", "watch %s\r\nreserve\r\n", high)
+	}
+	to := e.shards[len(e.shards)-1]
+	to.counters = arena.Slab[counters]{} // so that the job stays ready, although one more waits for it
+	c.expect(t, "USING "+high+"\r\nINSERTED 2\r\n", "use %s\r\nput 0 0 1 1\r\nb\r\n", high)
+	to.counters = arena.NewSlab[counters]()
+	var by lockSet
+	now := s.now + 5*second
+	e.shards[0].lock(&by, now)
+	e.shards[0].unlock(&by)
+	if p := e.ids.Get(1); p.Shard() != to.number {
+		t.Error("the job of the time-out is no dead letter")
+	}
+	if _, j := to.find(2); j.state == reserved && j.at() <= now {
+		t.Errorf("the other is reserved until %v, and it is %v", j.at(), now)
+	}
 }
 
 // Bodies are copied under a lock, so that few large ones are buried under one.

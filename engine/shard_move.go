@@ -59,7 +59,9 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 			_ = to.deleteTombstone(r, j, out) // its timer tries again
 		}
 	}
-	to.dispatch(t)
+	if ch.to == ready { // a time-out that buries a dead letter has not set to.now, by which jobs are handed over
+		to.dispatch(t)
+	}
 	sh.dispatch(old)
 	sh.removeIfUnused(old)
 	return nil
