@@ -71,7 +71,7 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
-// watchIndex is where a tube stands in the watch list, -1 if it does not.
+// indexOf is where a tube stands in the watch list, -1 if it does not.
 func (s *Session) indexOf(t *tube) int {
 	for i := range s.watched {
 		if s.watched[i].tube == t {

@@ -64,9 +64,9 @@
 //
 // A job's state changes by shard.apply alone, which takes a description of what the job will be
 // (shard_change.go): for commands, deadlines, recovery and standbys. Commands record the
-// description in the journal first. Whoever has changed a job dispatches its tube before the
-// lock is released: that hands ready jobs to waiters. Only touch, raised priorities of jobs that
-// are not ready, and the ends of jobs go another way.
+// description in the journal first. Whoever has made a job ready, or ended a reservation,
+// dispatches its tube before the lock is released: that hands ready jobs to waiters. Only touch,
+// raised priorities of jobs that are not ready, and the ends of jobs go another way.
 //
 // Job records lie in slabs outside the collected heap, refer to each other by
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every

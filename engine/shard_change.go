@@ -60,8 +60,8 @@ func (sh *shard) provide(j *job, ch *change) error {
 }
 
 // apply makes a change for which provide has found memory: it takes the job out of
-// the queue of its old state, and puts it into that of the new one. Whoever calls it also
-// dispatches the tube, before the lock is released.
+// the queue of its old state, and puts it into that of the new one. Whoever makes a job
+// ready by it, or ends a reservation, also dispatches the tube, before the lock is released.
 func (sh *shard) apply(r ref, j *job, ch *change) {
 	sh.takeOut(j)
 	if j.counters != 0 {

@@ -48,12 +48,12 @@ func (g *settings) cancel() {
 	g.mu.Unlock()
 }
 
-// keep adds a setting, replaces that of the same tube, or removes it. It may
-// have room made for it.
-func (g *settings) keep(x *journal.Setting, reserved bool, pos journal.Pos) {
+// keep adds a setting, replaces that of the same tube, or removes it. room says
+// that makeRoom has made room for it.
+func (g *settings) keep(x *journal.Setting, room bool, pos journal.Pos) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if reserved {
+	if room {
 		g.coming--
 	}
 	g.pos = max(g.pos, pos)

@@ -18,7 +18,7 @@ const (
 	reserved
 	buried
 	delayed
-	tombstone // no job any more: see tombstones.go
+	tombstone // no job any more: see shard_tombstones.go
 	numStates
 )
 
@@ -44,7 +44,7 @@ type job struct {
 	segment  uint32 // of the journal, in which its last full record stands
 	state    state
 	optional uint8 // bytes of optional fields in its last full record
-	flags    uint8 // see keys.go
+	flags    uint8 // see shard_keys.go
 }
 
 // at is Links.At as a time.

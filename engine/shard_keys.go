@@ -15,8 +15,8 @@ import (
 // so that jobs without keys pay nothing for them but a bit.
 //
 // A unique key has one holder in a tube: a job, or the tombstone of one. It belongs to the
-// tube's name, because a tombstone outlives the tube. For limited keys see limitedkeys.go, for
-// tombstones tombstones.go.
+// tube's name, because a tombstone outlives the tube. For limited keys see
+// shard_limitedkeys.go, for tombstones shard_tombstones.go.
 
 // Flags of a job.
 const (

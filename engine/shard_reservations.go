@@ -2,8 +2,8 @@ package engine
 
 import "trellis/engine/internal/queue"
 
-// A reservationSet is what one session has reserved, by shard. They belong to the session's loop;
-// but whoever claims the session may add to them, with the lock of a shard that the
+// A reservationSet is what one session has reserved, by shard. It belongs to the session's loop;
+// but whoever claims the session may add to it, with the lock of a shard that the
 // session watches.
 type reservationSet struct {
 	first  *reservations // a list, the newest first
@@ -29,7 +29,7 @@ func (hs *reservationSet) set() shardSet {
 }
 
 // reservations are what one session has reserved in one shard. The shard's lock
-// guards it. It lives until the session closes.
+// guards them. The list lives until the session closes.
 type reservations struct {
 	of    *reservationSet
 	shard *shard
@@ -97,7 +97,7 @@ func (h *reservations) marginBegins() Time {
 	return MaxTime
 }
 
-// heldBy tells whether j is one of these reservations. hs may be nil.
+// reservedBy tells whether j is one of these reservations. hs may be nil.
 func (sh *shard) reservedBy(hs *reservationSet, j *job) bool {
 	return j.state == reserved && sh.reservations[j.Next].of == hs
 }

@@ -134,7 +134,7 @@ func (x *Index) LeafFrom(from uint64) (leaf *Leaf, first uint64) {
 	return root.leafFrom(from, 0)
 }
 
-// LeafFrom is LeafFrom of the index for the ids under n, of which base is the first.
+// leafFrom is LeafFrom of the index for the ids under n, of which base is the first.
 func (n *node) leafFrom(from, base uint64) (leaf *Leaf, first uint64) {
 	for slot := n.slot(from); slot < 1<<nodeBits; slot++ {
 		first = base + slot<<(n.shift&63)
