@@ -18,16 +18,16 @@
 # ARGS are further arguments of the server: make run ARGS='-p 11301'
 
 GO          ?= go
-GOFUMPT      = mvdan.cc/gofumpt@v0.12.0
-STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# Built once, for this Go: "go run" asks the network about a version each time.
+TOOLS       := .cache/tools/$(shell $(GO) env GOVERSION | tr ' ' -)
+GOFUMPT      = $(TOOLS)/mvdan.cc/gofumpt@v0.12.0/gofumpt
+STATICCHECK  = $(TOOLS)/honnef.co/go/tools/cmd/staticcheck@v0.8.2/staticcheck
 GOVULNCHECK  = golang.org/x/vuln/cmd/govulncheck@v1.1.4
 # Later ones take modules from a place that not every proxy reaches.
 NFPM         = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 DOCKERLINTER = dockerlinter@1.2.2
 
-DIRS    = $(wildcard bench binlog cmd codec engine reactor)
-SOURCES = go.mod go.sum $(shell find $(DIRS) -type f ! -path '*/testdata/*')
-
+DIRS     = $(wildcard bench binlog cmd codec engine reactor)
 packages = $(addprefix ./,$(addsuffix /...,$(1)))
 # The programs are tested as processes, in make test without the race detector. What takes longest is first.
 PROGRAMS = cmd bench
@@ -70,13 +70,12 @@ run: build
 
 build: bin/trellisd bin/trellis
 
-bin/%: $(SOURCES) bin/.ldflags
+# Go knows better than make whether a program is up to date.
+bin/%: always
 	CGO_ENABLED=0 $(GO) build -buildvcs=false -trimpath -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
-# The commit may change without the sources.
-bin/.ldflags: always
-	@mkdir -p $(@D)
-	@echo '$(LDFLAGS)' | cmp -s - $@ || echo '$(LDFLAGS)' >$@
+$(TOOLS)/%:
+	GOBIN='$(CURDIR)/$(@D)' $(GO) install $(*D)
 
 # A test says by the build tag of its file that it is for make proof alone, or asks the constant
 # proof how much it should try.
@@ -88,11 +87,11 @@ proof: peers-proof build cross unit race fuzz
 check quick cross unit race fuzz: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 check quick cross unit: export CGO_ENABLED = 0
 
-check:
+check: $(GOFUMPT) $(STATICCHECK)
 	$(GO) vet -tags proof ./...
-	@unformatted=$$($(GO) run $(GOFUMPT) -l $(DIRS)) && \
+	@unformatted=$$($(GOFUMPT) -l $(DIRS)) && \
 	if [ -n "$$unformatted" ]; then echo "not formatted, see make fmt:" $$unformatted; exit 1; fi
-	$(GO) run $(STATICCHECK) -tags proof ./...
+	$(STATICCHECK) -tags proof ./...
 
 # check vets. The limit of go test, 10 minutes for a package, is short on a machine that does
 # much else.
@@ -106,13 +105,15 @@ unit race fuzz: export TRELLIS_FIVEBEANS = $(CACHE)/fivebeans
 unit race fuzz: export TRELLIS_AXE = $(CACHE)/axe
 quick: export TRELLIS_NEED_PEERS = $(shell PATH='$(PATH)' sh -c 'command -v beanstalkd' >/dev/null && echo 1)
 quick unit: export TRELLIS_BIN = $(CURDIR)/bin
+# Also where they are asked for alone, they test what the sources say.
+quick unit: build
 
 quick:
 	$(RACE) $(call packages,$(PARTS))
 	$(TEST) $(call packages,$(PROGRAMS))
 
 peers-test peers-proof:
-	@.ci/peers $(@:peers-%=%) $(CACHE)
+	@GO='$(GO)' .ci/peers $(@:peers-%=%) '$(CACHE)'
 
 cross:
 	@for t in $(CROSS); do \
@@ -189,8 +190,8 @@ bench: peers-test build
 micro:
 	$(GO) test -run '^$$' -bench . -benchmem $(call packages,$(DIRS))
 
-fmt:
-	$(GO) run $(GOFUMPT) -w $(DIRS)
+fmt: $(GOFUMPT)
+	$(GOFUMPT) -w $(DIRS)
 
 clean:
 	rm -rf bin .cache
