@@ -62,7 +62,7 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 CACHE = $(CURDIR)/.cache
 export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin
 
-.PHONY: always run build test proof crash cluster soak scale vuln deb release try bench micro fmt clean peers-test peers-proof check quick cross unit race fuzz
+.PHONY: always run build test proof crash cluster soak scale vuln deb release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
 .NOTPARALLEL:
 
 run: build
@@ -112,7 +112,7 @@ quick:
 	$(RACE) $(call packages,$(PARTS))
 	$(TEST) $(call packages,$(PROGRAMS))
 
-peers-test peers-proof:
+peers-test peers-proof peers-bench:
 	@GO='$(GO)' .ci/peers $(@:peers-%=%) '$(CACHE)'
 
 cross:
@@ -183,7 +183,7 @@ try:
 	{ echo "$$found"; exit 1; }
 	cmd/trellisd/deploy/debian/try.sh bin/try/trellis_0.0.1_$(ARCH).deb bin/try/trellis_0.0.2_$(ARCH).deb $(CACHE)/debian
 
-bench: peers-test build
+bench: peers-bench build
 	./bin/trellis bench compare $(BENCH)
 	$(GO) test -count=1 -run '^TestREADMEShowsRowsOfTheResults$$' ./cmd/doc -update
 
