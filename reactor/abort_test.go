@@ -403,13 +403,13 @@ func TestAConnectionThatComesToALoopAfterAbortIsEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer here.Close()
-	if !ts.takePlace() {
+	if !ts.takeSlot() {
 		t.Fatal("there is no place")
 	}
 	sound := ts.loops[1-ts.hangs]
 	sound.members.Add(1)
 	sound.arrive(arrival{fd: there, by: a})
-	_ = here.SetDeadline(time.Now().Add(patience))
+	_ = here.SetDeadline(time.Now().Add(testTimeout))
 	if b, err := io.ReadAll(here); len(b) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("its client got %q and %v", b, err)
 	}
@@ -461,7 +461,7 @@ func TestServeDoesNotWaitForALoopThatHangsWhenAbortHasBegun(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("it waits")
 	}
 	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
@@ -593,7 +593,7 @@ func TestServersThatFollowEachOtherLeaveNothing(t *testing.T) {
 		live()
 	}
 	settled := func() bool { return descriptors() <= fds && runtime.NumGoroutine() <= goroutines }
-	for end := time.Now().Add(patience); !settled() && time.Now().Before(end); {
+	for end := time.Now().Add(testTimeout); !settled() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if !settled() {

@@ -118,7 +118,7 @@ func TestShutdownWhileManyConnect(t *testing.T) {
 			})
 		}
 		ts.until("some were accepted", func() bool { return ts.Stats().Accepted > 50 })
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 		if err := ts.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}

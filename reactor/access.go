@@ -20,7 +20,7 @@ type Access interface {
 	// token is nobody's. token is valid during the call only.
 	Authenticate(p *Peer, token []byte) *engine.Grant
 	// Refused is told of a client that is disconnected because it has sent something
-	// else than a token, or no line for too long or while others wanted its place.
+	// else than a token, or no line for too long or while others wanted its slot.
 	Refused(p *Peer, why Refusal)
 }
 
@@ -32,7 +32,7 @@ type Refusal uint8
 const (
 	RefusedUnauthenticated Refusal = iota // it has sent a command
 	RefusedSilent                         // it has sent no line in time
-	RefusedCrowded                        // it has sent no line yet, and others want its place
+	RefusedCrowded                        // it has sent no line yet, and others want its slot
 )
 
 // Peer is what is known of who is at the other end of a connection.
@@ -47,12 +47,12 @@ type Peer struct {
 	TLS *tls.ConnectionState
 }
 
-// authPatience is how long a client may take to authenticate.
-const authPatience = 10 * time.Second
+// authTimeout is how long a client may take to authenticate.
+const authTimeout = 10 * time.Second
 
-// meet begins a connection of a server with access control. The engine hears of a client
+// identify begins a connection of a server with access control. The engine hears of a client
 // only when it is known.
-func (c *conn) meet(now engine.Time) {
+func (c *conn) identify(now engine.Time) {
 	l := c.loop
 	if p := c.peer(); p.known() {
 		l.executing = c
@@ -63,7 +63,7 @@ func (c *conn) meet(now engine.Time) {
 			return
 		}
 	}
-	c.beginGreeting(now)
+	c.beginAuthentication(now)
 }
 
 // known tells whether the connection may say who the peer is.
@@ -82,14 +82,14 @@ func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
 	}
 	l.granted[c] = g
 	if c.listener.tls() {
-		c.tls().forget()
+		c.tls().freeCertificates()
 	}
-	c.watchIdleness(now)
+	c.limitIdleness(now)
 }
 
-// greet takes the first line of a client that has to authenticate. ok tells that it has,
+// authenticate takes the first line of a client that has to authenticate. ok tells that it has,
 // and rest is what it has sent behind that line.
-func (c *conn) greet(now engine.Time, p []byte) (rest []byte, ok bool) {
+func (c *conn) authenticate(now engine.Time, p []byte) (rest []byte, ok bool) {
 	l := c.loop
 	l.executing = c
 	n, whole := c.decoder.Next(p, &l.cmd)
@@ -145,8 +145,8 @@ func firstToken(whole bool, cmd *codec.Command) (token []byte, reply string) {
 	return nil, codec.ReplyUnknownCommand
 }
 
-// refuseGreeter is for a client that is disconnected because it has not authenticated.
-func (c *conn) refuseGreeter(why Refusal) {
+// countRefusal is for a client that is disconnected because it has not authenticated.
+func (c *conn) countRefusal(why Refusal) {
 	c.loop.counts.unauthorized.Add(1)
 	p := c.peer()
 	c.loop.server.cfg.Access.Refused(&p, why)
@@ -176,7 +176,7 @@ func (s *Server) Revoke(gone func(*engine.Grant) bool) {
 // revoke ends a connection whose client may do nothing any more.
 func (c *conn) revoke(now engine.Time) {
 	defer c.loop.recovered()
-	c.loop.engine.Spend(connSteps)
+	c.loop.engine.Spend(connCost)
 	if c.phase >= draining {
 		return
 	}

@@ -196,13 +196,13 @@ func TestAClientThatDoesNotAuthenticateInTimeIsClosed(t *testing.T) {
 		silent, slow, known := ts.dial(), ts.dial(), ts.dial()
 		slow.send("auth ")
 		known.do("auth good\r\n", "AUTHENTICATED\r\n")
-		put(authPatience / 2)
+		put(authTimeout / 2)
 		slow.send("go") // which does not make its time longer
 		known.do("use a\r\n", "USING a\r\n")
 		if n := len(d.refusals()); n != 0 {
 			t.Errorf("%d are refused after half of the time", n)
 		}
-		put(authPatience/2 + time.Second)
+		put(authTimeout/2 + time.Second)
 		silent.expectEOF()
 		slow.expectEOF()
 		known.do("use b\r\n", "USING b\r\n")
@@ -341,19 +341,19 @@ func TestAHeldServerAnswersTokens(t *testing.T) {
 		j.untilRecorded(ts, 1)
 		ts.Hold(true)
 		tokens := d.tokens.Load()
-		greeters := []struct{ sends, told, thenTold string }{
+		unauthenticated := []struct{ sends, told, thenTold string }{
 			{"auth good\r\n", "AUTHENTICATED\r\n", ""},
 			{"auth good\r\nuse a\r\n", "AUTHENTICATED\r\n", "USING a\r\n"},
 			{"use auth/good\r\n", "USING default\r\n", ""},
 			{"use auth/good\r\nuse a\r\n", "USING default\r\n", "USING a\r\n"},
 		}
 		var clients []*client
-		for _, g := range greeters {
+		for _, g := range unauthenticated {
 			c := ts.dial()
 			c.send(g.sends)
 			clients = append(clients, c)
 		}
-		ts.until("their tokens were looked at", func() bool { return d.tokens.Load()-tokens == int64(len(greeters)) })
+		ts.until("their tokens were looked at", func() bool { return d.tokens.Load()-tokens == int64(len(unauthenticated)) })
 		ts.Hold(true) // a loop is through with what it was doing
 
 		j.commit(ts, 1)
@@ -364,14 +364,14 @@ func TestAHeldServerAnswersTokens(t *testing.T) {
 		stranger.do("auth bad\r\n", "UNAUTHORIZED\r\n")
 		stranger.expectEOF()
 		for i, c := range clients {
-			c.expect(greeters[i].told)
+			c.expect(unauthenticated[i].told)
 			if p := c.pending(); p != "" {
 				t.Errorf("%q was executed", p)
 			}
 		}
 		ts.Hold(false)
 		for i, c := range clients {
-			c.expect(greeters[i].thenTold)
+			c.expect(unauthenticated[i].thenTold)
 			c.do("list-tubes-watched\r\n", "OK 14\r\n---\n- default\n\r\n")
 			c.closeWrite()
 			c.expectEOF()
@@ -407,7 +407,7 @@ func TestRevokingReturnsAlsoWhenTheServerHasEnded(t *testing.T) {
 			ended.Store(true)
 			select {
 			case <-done:
-			case <-time.After(patience):
+			case <-time.After(testTimeout):
 				t.Error("it waits")
 			}
 		})

@@ -8,11 +8,11 @@ import (
 	"trellis/engine"
 )
 
-// alarm is a loop's only timer. It rings the loop's bell at the earliest of the
+// alarm is a loop's only timer. It wakes the loop at the earliest of the
 // times that it was asked for: one by the engine, and one for the loop's own
 // deadlines. A request replaces the one before of the same kind.
 type alarm struct {
-	ring func()
+	wake func()
 	now  func() engine.Time
 
 	wentOff atomic.Bool // since came was called
@@ -30,15 +30,15 @@ const (
 	numAlarms
 )
 
-func newAlarm(ring func(), now func() engine.Time) *alarm {
-	a := &alarm{ring: ring, now: now, set: engine.MaxTime}
+func newAlarm(wake func(), now func() engine.Time) *alarm {
+	a := &alarm{wake: wake, now: now, set: engine.MaxTime}
 	for i := range a.asked {
 		a.asked[i] = engine.MaxTime
 	}
 	return a
 }
 
-// ask has the bell rung at or soon after at. Any goroutine may call it.
+// ask has the loop woken at or soon after at. Any goroutine may call it.
 func (a *alarm) ask(kind int, at engine.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -47,7 +47,7 @@ func (a *alarm) ask(kind int, at engine.Time) {
 }
 
 // came forgets the requests whose time has come, and tells whether one for a
-// deadline was among them. The loop calls it when the bell has rung.
+// deadline was among them. The loop calls it when it was woken.
 func (a *alarm) came(now engine.Time) (deadline bool) {
 	if !a.wentOff.Load() {
 		return false
@@ -91,7 +91,7 @@ func (a *alarm) goOff() {
 	a.set = engine.MaxTime
 	a.wentOff.Store(true)
 	a.mu.Unlock()
-	a.ring()
+	a.wake()
 }
 
 // stop keeps the alarm from going off any more.

@@ -8,7 +8,7 @@ import (
 )
 
 // arrival is a connection on its way to its loop, which counts it in members already. It
-// has a place under the limit, unless the process has made it to itself.
+// has a slot under the limit, unless the process has made it to itself.
 type arrival struct {
 	fd       int
 	listener listenerID
@@ -75,8 +75,8 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 	default:
 		return false, os.NewSyscallError("accept", err)
 	}
-	if !a.server.takePlace() && !(a.giveUpGreeter() && a.server.takePlace()) {
-		a.server.handshakes.giveUpOldest() // whoever comes next may have its place
+	if !a.server.takeSlot() && !(a.giveUpUnauthenticated() && a.server.takeSlot()) {
+		a.server.handshakes.giveUpOldest() // whoever comes next may have its slot
 		a.refuse(fd)
 		return false, nil
 	}
@@ -111,13 +111,13 @@ func (s *Server) leastLoop(preferred *loop) *loop {
 
 // arrive gives a connection to the loop. Any goroutine may call it.
 func (l *loop) arrive(n arrival) {
-	l.arrivals.leave(n)
+	l.arrivals.post(n)
 	l.gnet.Wake()
 }
 
 // admitNext takes in the connection that arrived first.
 func (l *loop) admitNext() {
-	l.engine.Spend(connSteps)
+	l.engine.Spend(connCost)
 	n := l.arrivals.pop()
 	if err := l.admitOrLog(n); err != nil {
 		select {
@@ -145,7 +145,7 @@ func (l *loop) admitOrLog(n arrival) error {
 	return nil
 }
 
-// admit begins a connection. If it fails, the descriptor is closed, and the place given
+// admit begins a connection. If it fails, the descriptor is closed, and the slot given
 // back.
 func (l *loop) admit(n arrival) error {
 	s := l.server
@@ -155,7 +155,7 @@ func (l *loop) admit(n arrival) error {
 	}
 	c.loop, c.fd, c.listener = l, int32(n.fd), n.listener
 	if err := l.gnet.Adopt(n.fd, c); err != nil {
-		l.leavePlace(n.listener)
+		l.freeSlot(n.listener)
 		s.accepting.refused.Add(1)
 		return fmt.Errorf("giving a connection to a loop: %w", err)
 	}
@@ -167,8 +167,8 @@ func (l *loop) admit(n arrival) error {
 	return nil
 }
 
-// leavePlace undoes leastLoop and takePlace for a connection that was given to the loop.
-func (l *loop) leavePlace(from listenerID) {
+// freeSlot undoes leastLoop and takeSlot for a connection that was given to the loop.
+func (l *loop) freeSlot(from listenerID) {
 	l.members.Add(-1)
 	if !from.own() {
 		l.server.open.Add(-1)

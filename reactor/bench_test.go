@@ -30,7 +30,12 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(fds[0]); unix.Close(fds[1]) })
-	l, err := newLoop(ts.Server, new(gnetloop.Loop)) // gnet does not know it
+	loops, err := gnetloop.Start(gnetloop.Config{Loops: 1, ReadSize: readSize, Log: ts.Server.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gnetloop.Stop(loops) })
+	l, err := newLoop(ts.Server, loops[0]) // which is not run
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,7 +206,7 @@ func TestIdlenessUnderASimulatedClock(t *testing.T) {
 	})
 	l := c.loop
 	now := engine.Time(clock.Load())
-	c.watchIdleness(now)
+	c.limitIdleness(now)
 	looks := 0
 	pass := func(d time.Duration) {
 		now = engine.Time(clock.Add(int64(d)))
@@ -217,7 +217,7 @@ func TestIdlenessUnderASimulatedClock(t *testing.T) {
 		l.serve(now)
 	}
 	for range 100 { // something every tenth of a timeout
-		c.touched(now)
+		c.noteActivity(now)
 		pass(timeout / 10)
 		if c.phase == ended || len(l.deadlines) != 1 {
 			t.Fatal("a busy client was closed, or lost")

@@ -13,7 +13,7 @@ import (
 // tells is committed. Both methods are called on the goroutines of loops, also of
 // several at a time.
 type Committer interface {
-	// Committed is the place up to which the journal is committed.
+	// Committed is the position up to which the journal is committed.
 	Committed() journal.Pos
 	// Flush commits what was recorded, or sees to it that it soon will be. It
 	// does not wait for a disk.
@@ -21,28 +21,26 @@ type Committer interface {
 }
 
 // commits is a loop's connections whose replies wait for the journal. The first
-// connection in a round whose replies have to wait rings the bell; when the loop hears
-// it, after the next poll, one Flush serves all that have come since. Nobody waits for
+// connection in a round whose replies have to wait wakes the loop;
+// after the next poll, one Flush serves all that have come since. Nobody waits for
 // longer than that and the commit take, and a connection whose commands changed nothing
 // does not wait at all.
 type commits struct {
-	// conns have output that waits for a commit, from next on. They are served in
-	// this order, which is that of their places in the journal, or nearly so: who
-	// waits for less than the one before is served with it.
-	conns     []*conn
-	next      int
-	committed journal.Pos // the place that Flush has been found to have reached
+	// waiting have output that waits for a commit, in order of arrival. One that depends on an
+	// earlier position is released with its predecessor.
+	waiting   queue[*conn]
+	committed journal.Pos // the position that Flush has been found to have reached
 
-	pending atomic.Bool // conns is not empty; Server.Committed looks at it
+	pending atomic.Bool // Committed is to wake the loop: somebody waits, and the loop has looked already
 	failing atomic.Bool // nothing will be committed any more
 
-	batches []uncommittedBatch // the commands that the output answers, a batch for each round
+	batches []heldBatch // the commands that the output answers, a batch for each round
 }
 
-type uncommittedBatch struct {
-	round uint32
-	pos   journal.Pos // what the replies wait for
-	batch batch
+type heldBatch struct {
+	round     uint32
+	dependsOn journal.Pos // what the replies wait for
+	batch     batch
 }
 
 // Committed tells the loops that the journal has been committed further. Any
@@ -66,7 +64,7 @@ func (s *Server) CommitFailed() {
 	}
 }
 
-// mustWait tells whether replies that depend on a place in the journal have to
+// mustWait tells whether replies that depend on a position in the journal have to
 // wait.
 func (l *loop) mustWait(pos journal.Pos) bool {
 	return pos != 0 && l.server.cfg.Journal.Committed() < pos
@@ -83,28 +81,27 @@ func (c *conn) awaitCommit(firm int, pos journal.Pos) {
 	if listed {
 		return
 	}
-	if k.next == len(k.conns) {
-		k.conns, k.next = k.conns[:0], 0
+	if k.waiting.empty() {
 		k.pending.Store(true)
 	}
-	k.conns = append(k.conns, c)
+	k.waiting.push(c)
 	l.gnet.Wake()
 }
 
 // addBatch takes the commands of a connection whose replies wait.
 func (k *commits) addBatch(round uint32, pos journal.Pos, b *batch) {
 	if n := len(k.batches); n == 0 || k.batches[n-1].round != round {
-		k.batches = append(k.batches, uncommittedBatch{round: round})
+		k.batches = append(k.batches, heldBatch{round: round})
 	}
 	last := &k.batches[len(k.batches)-1]
-	last.pos = max(last.pos, pos)
+	last.dependsOn = max(last.dependsOn, pos)
 	last.batch.take(b)
 }
 
 // commit commits what connections wait for, as far as that is possible at once.
 func (l *loop) commit() {
 	k := &l.commits
-	if k.next == len(k.conns) {
+	if k.waiting.empty() {
 		return
 	}
 	// Flush may commit, and tell all loops so. This one looks for itself, and must not be
@@ -113,22 +110,17 @@ func (l *loop) commit() {
 	l.server.cfg.Journal.Flush()
 	k.pending.Store(true)
 	k.committed = l.server.cfg.Journal.Committed()
-	if k.next > len(k.conns)/2 {
-		n := copy(k.conns, k.conns[k.next:])
-		clear(k.conns[n:])
-		k.conns, k.next = k.conns[:n], 0
-	}
 }
 
 // hasCommitted tells whether the output of the connection that has waited longest
 // need not wait any more.
 func (l *loop) hasCommitted() bool {
 	k := &l.commits
-	if k.next == len(k.conns) {
+	if k.waiting.empty() {
 		return false
 	}
-	x := k.conns[k.next].x
-	return x == nil || x.out.pos <= k.committed || k.failing.Load()
+	x := k.waiting.first().x
+	return x == nil || x.out.dependsOn <= k.committed || k.failing.Load()
 }
 
 // nextCommitted takes the connection whose output need not wait any more from the
@@ -138,10 +130,8 @@ func (l *loop) nextCommitted() *conn {
 	if !l.hasCommitted() {
 		return nil
 	}
-	c := k.conns[k.next]
-	k.conns[k.next] = nil
-	k.next++
-	if k.next == len(k.conns) {
+	c := k.waiting.pop()
+	if k.waiting.empty() {
 		k.pending.Store(false)
 	}
 	if !l.hasCommitted() {
@@ -154,7 +144,7 @@ func (l *loop) nextCommitted() *conn {
 func (l *loop) countCommitted() {
 	k := &l.commits
 	n, now, failing := 0, l.server.cfg.Now(), k.failing.Load()
-	for n < len(k.batches) && (failing || k.batches[n].pos <= k.committed) {
+	for n < len(k.batches) && (failing || k.batches[n].dependsOn <= k.committed) {
 		if !failing {
 			l.latency.answered(&k.batches[n].batch, now)
 		}
@@ -168,16 +158,16 @@ func (l *loop) countCommitted() {
 func (c *conn) committed(now engine.Time) {
 	l := c.loop
 	defer l.recovered()
-	l.engine.Spend(connSteps)
+	l.engine.Spend(connCost)
 	if c.x == nil || !c.x.out.uncommitted() {
 		return // it has ended
 	}
-	if c.x.out.pos <= l.commits.committed {
-		c.touched(now) // its client's time to take the output begins
+	if c.x.out.dependsOn <= l.commits.committed {
+		c.noteActivity(now) // its client's time to take the output begins
 		c.x.out.committed()
 		c.advance(now)
 	} else {
-		c.x.out.dropUncommitted(&l.counts)
+		c.x.out.discardUncommitted(&l.counts)
 		if c.phase < draining {
 			c.enter(draining)
 		}
@@ -192,7 +182,7 @@ func (c *conn) sendUncommitted(now engine.Time) {
 	l := c.loop
 	for c.x != nil && c.x.out.uncommitted() && !l.server.aborting.Load() {
 		l.server.cfg.Journal.Flush()
-		for l.mustWait(c.x.out.pos) {
+		for l.mustWait(c.x.out.dependsOn) {
 			if l.commits.failing.Load() || l.server.aborting.Load() {
 				return
 			}

@@ -27,7 +27,7 @@ type conn struct {
 	command codec.Op // the one that is not finished, while the phase is waiting
 
 	inGnet     bool // gnet has fd, and is not about to close it
-	registered bool // the watcher knows fd
+	registered bool // in loop.stalled
 	stalled    bool // the client has to take output before it can go on
 	unflushed  bool // counted in Server.unflushed
 
@@ -38,11 +38,10 @@ type conn struct {
 type backlog struct {
 	in         inputQueue
 	out        outputQueue
-	next       *conn       // in loop.run
 	since      engine.Time // of a command that takes long: when it began
 	queued     bool        // in loop.run
 	woken      bool        // the session can go on, as soon as the client has taken its output
-	armed      bool        // the watcher will tell when the client takes output
+	armed      bool        // the loop is told when the client takes output
 	behindQuit bool        // the client has sent something behind its quit
 }
 
@@ -67,13 +66,13 @@ func (c *conn) open(now engine.Time) {
 		return
 	}
 	if l.server.cfg.Access != nil && !c.listener.own() {
-		c.meet(now)
+		c.identify(now)
 	} else {
 		c.enter(serving)
 		l.executing = c
 		l.engine.Open(&c.session, now)
 		l.executing = nil
-		c.watchIdleness(now)
+		c.limitIdleness(now)
 	}
 	if c.listener.tls() && c.phase < broken {
 		c.tls().begin(now)
@@ -84,7 +83,7 @@ func (c *conn) open(now engine.Time) {
 func (c *conn) Received(p []byte) {
 	l := c.loop
 	now := l.server.cfg.Now()
-	l.engine.Spend(connSteps)
+	l.engine.Spend(connCost)
 	if c.listener.tls() {
 		c.tls().received(now, p)
 	} else {
@@ -114,13 +113,13 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 		return
 	}
 	c.session.Received(len(p))
-	if c.phase == greeting {
+	if c.phase == authenticating {
 		var ok bool
-		if p, ok = c.greet(now, p); !ok {
+		if p, ok = c.authenticate(now, p); !ok {
 			return
 		}
 	}
-	c.touched(now)
+	c.noteActivity(now)
 	switch {
 	case c.phase == waiting || c.x != nil || l.held:
 		c.flush() // the reply to a token may stand in l.out
@@ -157,14 +156,32 @@ func (c *conn) resume(now engine.Time) {
 // goOn goes on with a connection out of the run queue.
 func (c *conn) goOn(now engine.Time) {
 	defer c.loop.recovered()
-	c.loop.engine.Spend(connSteps)
+	c.loop.engine.Spend(connCost)
 	if c.phase < broken {
 		c.advance(now)
 		c.conclude(now)
 	}
 }
 
-// takesOutput goes on after the watcher has rung, perhaps without cause.
+// Writable implements gnetloop.Handler.
+func (l *loop) Writable(fd int) {
+	if c := l.stalled[int32(fd)]; c != nil {
+		l.writable = append(l.writable, c)
+		l.serve(l.server.cfg.Now())
+	}
+}
+
+// forgetOutput ends the interest in whether the client takes output. Its descriptor is about to
+// be closed.
+func (c *conn) forgetOutput() {
+	if c.registered {
+		c.registered = false
+		delete(c.loop.stalled, c.fd)
+		c.loop.gnet.ForgetOutput(int(c.fd))
+	}
+}
+
+// takesOutput goes on when the client takes output again, perhaps.
 func (c *conn) takesOutput(now engine.Time) {
 	if c.phase < broken && c.x != nil {
 		c.x.armed = false
@@ -191,8 +208,8 @@ func (c *conn) backlog() *backlog {
 // for a commit allocate nothing.
 const maxBacklogs = 256
 
-// dropBacklog gives c.x, in which nothing is pending, back to the loop.
-func (c *conn) dropBacklog() {
+// freeBacklog gives c.x, in which nothing is pending, back to the loop.
+func (c *conn) freeBacklog() {
 	l := c.loop
 	if len(l.backlogs) < maxBacklogs {
 		*c.x = backlog{}
@@ -254,7 +271,8 @@ func (c *conn) conclude(now engine.Time) {
 		return
 	}
 	c.setStalled(c.sendable())
-	if c.canGoOn() {
+	if c.canGoOn() && !x.queued {
+		x.queued = true
 		c.loop.run.push(c)
 	}
 	c.setUnflushed(c.stalled || x.queued || x.out.uncommitted() || c.takesLong() || c.intake == detached)
@@ -273,7 +291,7 @@ func (c *conn) conclude(now engine.Time) {
 		return
 	}
 	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() && !c.stalled {
-		c.dropBacklog()
+		c.freeBacklog()
 	}
 }
 
@@ -305,7 +323,7 @@ var (
 	errTooMuchOutput = errors.New("it is owed more replies than may be kept")
 )
 
-// supervise has the watcher tell when a client that has stalled takes output again,
+// supervise has gnetloop tell when a client that has stalled takes output again,
 // and has gnet read the client or not.
 func (c *conn) supervise() error {
 	l, x := c.loop, c.x
@@ -313,9 +331,10 @@ func (c *conn) supervise() error {
 		return errTooMuchOutput
 	}
 	if c.stalled && !x.armed {
-		if err := l.server.watch.arm(c); err != nil {
+		if err := l.gnet.AwaitOutput(int(c.fd), c.registered); err != nil {
 			return fmt.Errorf("waiting until it takes output: %w", err)
 		}
+		l.stalled[c.fd] = c
 		c.registered, x.armed = true, true
 	}
 	if !c.inGnet {
@@ -408,7 +427,7 @@ func (c *conn) end(now engine.Time) {
 	counts := &l.counts
 	counts.connections.Add(-1)
 	l.server.listening.counts[c.listener].open.Add(-1)
-	l.leavePlace(c.listener)
+	l.freeSlot(c.listener)
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)
 		if d.ending {
@@ -421,14 +440,12 @@ func (c *conn) end(now engine.Time) {
 	if l.granted != nil {
 		delete(l.granted, c)
 	}
-	if c.registered {
-		l.server.watch.forget(int(c.fd))
-	}
+	c.forgetOutput()
 	if x := c.x; x != nil {
-		x.in.drop(counts)
-		x.out.drop(counts)
+		x.in.discard(counts)
+		x.out.discard(counts)
 		if !x.queued { // otherwise the queue needs it
-			c.dropBacklog()
+			c.freeBacklog()
 		}
 	}
 	if l.server.aborting.Load() {

@@ -22,7 +22,7 @@ func (id listenerID) own() bool { return id == ownListener }
 // Connect makes a connection to the server from inside its process, and returns the
 // client's end of it. A loop serves it as any other client, with the same commands and
 // the same turns, but Config.Access is not asked, the client may do everything, it takes
-// no place of Config.MaxConnections, and Config.IdleTimeout does not end it. The address
+// no slot of Config.MaxConnections, and Config.IdleTimeout does not end it. The address
 // of the peer is "console". After an error for want of a descriptor it can be tried again.
 //
 // Connect works whether or not [Server.Serve] was called. After Shutdown has begun it

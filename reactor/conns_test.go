@@ -173,7 +173,7 @@ func TestShutdownAnswersWhoAsksForConnections(t *testing.T) {
 	for range clients {
 		<-asked
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := ts.Shutdown(ctx); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (h deadlines) first() *deadline {
 	return h[0]
 }
 
-// set puts d in its place for at.
+// set sets d for at.
 func (h *deadlines) set(d *deadline, at engine.Time) {
 	d.at = at
 	if d.index < 0 {
@@ -88,16 +88,16 @@ func (h deadlines) down(i int) {
 	}
 }
 
-// touched notes that the client has sent or taken something.
-func (c *conn) touched(now engine.Time) {
+// noteActivity notes that the client has sent or taken something.
+func (c *conn) noteActivity(now engine.Time) {
 	if c.deadline != nil {
 		c.deadline.active = now
 	}
 }
 
-// watchIdleness gives the connection a deadline for being idle, if Config.IdleTimeout
+// limitIdleness gives the connection a deadline for being idle, if Config.IdleTimeout
 // sets one.
-func (c *conn) watchIdleness(now engine.Time) {
+func (c *conn) limitIdleness(now engine.Time) {
 	timeout := c.loop.server.cfg.IdleTimeout
 	if timeout == 0 || c.listener.own() {
 		return
@@ -129,15 +129,15 @@ func (c *conn) endsAt(now engine.Time) engine.Time {
 	s := c.loop.server
 	d := c.deadline
 	switch {
-	case c.phase == greeting:
-		return d.active + engine.Time(authPatience)
+	case c.phase == authenticating:
+		return d.active + engine.Time(authTimeout)
 	case c.phase == lingering:
 		return d.active + engine.Time(s.hooks.linger)
 	case d.ending && c.waits() && !c.sendable():
-		patience := engine.Time(s.hooks.patience)
-		return min(now+patience, d.active+serversPatience*patience)
+		timeout := engine.Time(s.hooks.drain)
+		return min(now+timeout, d.active+serverTimeouts*timeout)
 	case d.ending:
-		return d.active + engine.Time(s.hooks.patience)
+		return d.active + engine.Time(s.hooks.drain)
 	case c.waits(), c.session.Reserves(now):
 		return now + engine.Time(s.cfg.IdleTimeout)
 	}
@@ -153,7 +153,7 @@ func (c *conn) waits() bool {
 func (c *conn) checkDeadline(now engine.Time) {
 	l := c.loop
 	defer l.recovered()
-	l.engine.Spend(lookSteps)
+	l.engine.Spend(lookCost)
 	d := c.deadline
 	if at := c.endsAt(now); at > now {
 		l.deadlines.set(d, at)
@@ -161,8 +161,8 @@ func (c *conn) checkDeadline(now engine.Time) {
 	}
 	s := l.server
 	switch {
-	case c.phase == greeting:
-		c.refuseGreeter(RefusedSilent)
+	case c.phase == authenticating:
+		c.countRefusal(RefusedSilent)
 	case c.phase == lingering: // it need not have known better
 	case d.ending:
 		c.fail() // it is not told that this was all

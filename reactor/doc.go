@@ -24,7 +24,7 @@
 //
 // The poller reports each connection that has input once, and is polled again. What a
 // loop does between two polls is a round, and everybody else waits for its end. So
-// a round has a budget of steps of about a quarter of a microsecond, which the
+// a round has a budget, in units of cost of about a quarter of a microsecond, which the
 // engine keeps (engine.Loop.Refill and Spend): about a millisecond in all.
 //
 // All that is not reading is done in the same place, serve, which takes a bit of
@@ -59,7 +59,7 @@
 //
 // A connection has one of these phases, and moves only along the arrows:
 //
-//	greeting                       the client has to authenticate; it has no session yet
+//	authenticating                       the client has to authenticate; it has no session yet
 //	   | it has sent a token
 //	serving <---> waiting          a command is not finished: a reserve without a job,
 //	   |             |             a long list, a put without room in the log
@@ -75,7 +75,7 @@
 //	draining --> ended             all is sent, and nothing is there that was not read
 //
 // A connection of a server without access control begins in serving. A client that sends
-// anything but a token while greeting is told so, and goes on to draining.
+// anything but a token while authenticating is told so, and goes on to draining.
 //
 // Beside that, its intake says who reads what the client sends: gnet (reading),
 // nobody for now (paused), or, after the client has sent its last (finished), the
@@ -102,7 +102,7 @@
 // Connections from a listener of [Server.ServeTLS] are accepted like others. The
 // handshake runs in a goroutine of its own, which reads and writes the socket and
 // waits for the client; crypto/tls cannot do it in pieces, because it keeps the first
-// error. A connection has its place under the limit from the beginning, and reaches a
+// error. A connection has its slot under the limit from the beginning, and reaches a
 // loop when the handshake is done.
 //
 // The goroutine begins when it has something to do. Until the client's first record is there
@@ -157,7 +157,7 @@
 //     connection open and the return from gnet's report of its end, or while the
 //     reactor owns it. No byte for one client can reach another who got the
 //     number later.
-//   - No reply leaves before the place in the journal that it depends on is
+//   - No reply leaves before the position in the journal that it depends on is
 //     committed, and none overtakes one that waits for that.
 //   - The loop's buffer of replies is empty when serve begins and after each thing
 //     that it does.
@@ -190,9 +190,8 @@
 // # Clients that do not keep up
 //
 // While a client has output pending, none of its further commands is executed and
-// it is not read; the system then makes it stop sending. One goroutine for all
-// connections waits, with a poller of its own, until such a client takes output
-// again, and tells the connection's loop. A long reply that the engine gives in
+// it is not read; the system then makes it stop sending. The loop is told when such a
+// client takes output again. A long reply that the engine gives in
 // parts goes on when the part before has been taken. Commands behind one that waits
 // are kept, up to a limit, and then reading stops as well.
 //
@@ -222,7 +221,7 @@
 // libraries that have no such command. Until then the engine does not hear of the client.
 // It has one line, no body, and 10 seconds, however much it sends in them. There may be 1,000
 // such clients, or a quarter of the connections if that is less; then the oldest of them is
-// disconnected for the newest, and also when there is no place left for a connection. So
+// disconnected for the newest, and also when there is no slot left for a connection. So
 // silent clients keep nobody out who sends a token at once. Once it is known, a client's
 // session has the rights that Access says ([engine.Grant]), and the connection goes on as
 // any other. Revoke ends connections by their rights.
@@ -237,7 +236,7 @@
 // protocol over it. It is a socket pair, one end of which lies on a loop as any client's
 // connection does. So what the console asks for waits its turn, is recorded, and is
 // answered when it is committed, as if a client had sent it. But it may do everything, takes no
-// place under the limit, is not ended for being idle, and appears in no listener's counts.
+// slot under the limit, is not ended for being idle, and appears in no listener's counts.
 //
 // # Clients that do nothing
 //

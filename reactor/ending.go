@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// drainPatience is how long a client that has sent its last, or has quit, may
+	// drainTimeout is how long a client that has sent its last, or has quit, may
 	// take nothing of what could be sent to it before the connection is cut.
-	drainPatience = 5 * time.Minute
+	drainTimeout = 5 * time.Minute
 
-	// serversPatience is how many times as long such a connection is kept while it is the server that
-	// delays. Its client may be gone, and would have a place for as long as a disk hangs.
-	serversPatience = 12
+	// serverTimeouts is how many times as long such a connection is kept while it is the server that
+	// delays. Its client may be gone, and would have a slot for as long as a disk hangs.
+	serverTimeouts = 12
 
 	// lingerTime is how long a client that has quit, and was sent everything, may
 	// leave its connection open.
@@ -28,7 +28,7 @@ const (
 func (c *conn) closing(now engine.Time, err error) {
 	l := c.loop
 	defer l.recovered()
-	l.engine.Spend(connSteps)
+	l.engine.Spend(connCost)
 	if c.phase == ended {
 		return
 	}
@@ -98,12 +98,9 @@ func (c *conn) detach(now engine.Time) {
 		c.end(now)
 		return
 	}
-	// The watcher knows the connection by its old descriptor.
-	if c.registered {
-		s.watch.forget(int(c.fd))
-	}
+	c.forgetOutput()
 	c.fd = int32(fd)
-	c.intake, c.registered, c.x.armed = detached, false, false
+	c.intake, c.x.armed = detached, false
 	c.beginEnding(now)
 	c.conclude(now)
 }

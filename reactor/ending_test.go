@@ -373,7 +373,7 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"half-close", "quit", "quit and go on"} {
 		t.Run(how, func(t *testing.T) {
-			h := hooks{patience: 50 * time.Millisecond}
+			h := hooks{drain: 50 * time.Millisecond}
 			h.command = func(c *conn, cmd *codec.Command) {
 				if cmd.Op == codec.OpListTubeUsed { // the client wants little room
 					_ = unix.SetsockoptInt(int(c.fd), unix.SOL_SOCKET, unix.SO_SNDBUF, 4096)
@@ -448,12 +448,12 @@ func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 				c.closeWrite()
 				ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
 				for range 3 {
-					put(drainPatience + time.Second)
+					put(drainTimeout + time.Second)
 				}
 				j.room.Store(true)
 				e.Room()
 				j.untilRecorded(ts, 1)
-				put(drainPatience + time.Second)
+				put(drainTimeout + time.Second)
 				j.commit(ts, 1)
 				c.expect("INSERTED 1\r\n")
 				c.expectEOF()
@@ -474,11 +474,11 @@ func TestClientThatIsDoneIsCutWhenTheServerHasDelayedForLong(t *testing.T) {
 	c.send("put 0 0 9 1\r\nx\r\n")
 	c.closeWrite()
 	ts.until("it is being ended", func() bool { return ts.sum().Ending == 1 })
-	for n := range serversPatience {
+	for n := range serverTimeouts {
 		if cut := ts.sum().Cut; cut != 0 {
-			t.Fatalf("cut: %d after %d times the patience", cut, n)
+			t.Fatalf("cut: %d after %d times the testTimeout", cut, n)
 		}
-		put(drainPatience + time.Second)
+		put(drainTimeout + time.Second)
 	}
 	c.expectEOF()
 	if n := ts.sum().Cut; n != 1 {
@@ -513,11 +513,11 @@ func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
 			t.Error("it is not as it was meant to be")
 		}
 	})
-	put(drainPatience / 2)
+	put(drainTimeout / 2)
 	if n := ts.sum().Cut; n != 0 {
 		t.Errorf("cut: %d after half of the time", n)
 	}
-	put(drainPatience/2 + time.Second)
+	put(drainTimeout/2 + time.Second)
 	if n := ts.sum().Cut; n != 1 {
 		t.Errorf("cut: %d", n)
 	}

@@ -47,7 +47,7 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 		if l.replyBytes() >= highWater && (!c.flush() || l.engine.Left() <= 0) {
 			return p
 		}
-		if left := l.engine.Left(); left <= 0 && (executed >= overrun || had-left >= overrunSteps) && len(p) > 0 {
+		if left := l.engine.Left(); left <= 0 && (executed >= overrun || had-left >= overrunCost) && len(p) > 0 {
 			return p
 		}
 	}
@@ -60,7 +60,7 @@ func (c *conn) endWait(now engine.Time) {
 	outcome := c.session.Resume(now, &l.out)
 	l.executing = nil
 	if outcome == engine.Done {
-		c.touched(now)
+		c.noteActivity(now)
 		c.waited(now)
 	}
 }

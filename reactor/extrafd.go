@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -9,8 +10,6 @@ import (
 // extraFD is a descriptor that is held so that there is one to be had when a
 // connection outlives gnet's descriptor. All loops use it.
 type extraFD struct {
-	from int // an open descriptor; the extra one is a copy of it
-
 	mu sync.Mutex
 	fd int // 0 for none; guarded by mu
 }
@@ -24,7 +23,7 @@ func (p *extraFD) hold() {
 
 func (p *extraFD) holdLocked() {
 	if p.fd == 0 {
-		if fd, err := duplicate(p.from); err == nil {
+		if fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			p.fd = fd
 		}
 	}

@@ -70,7 +70,7 @@ func FuzzServer(f *testing.F) {
 // feed writes in, in pieces of cut bytes if that is not 0, for as long as the
 // server takes it.
 func feed(c *client, in []byte, cut uint8) {
-	_ = c.SetWriteDeadline(time.Now().Add(patience))
+	_ = c.SetWriteDeadline(time.Now().Add(testTimeout))
 	for cut > 0 && len(in) > 0 {
 		n := min(int(cut), len(in))
 		if _, err := c.Write(in[:n]); err != nil {

@@ -20,8 +20,8 @@ type handshake struct {
 	fd       int
 	accepted time.Time
 	expires  time.Time       // guarded by handshakes.mu
-	place    *list.Element   // in list; nil when it has left; guarded by handshakes.mu
-	list     *list.List      // fresh, begun or told of handshakes; guarded by handshakes.mu
+	element  *list.Element   // of list; nil when it is in none; guarded by handshakes.mu
+	list     *list.List      // fresh, begun or alerted of handshakes; guarded by handshakes.mu
 	inLine   *list.Element   // in handshakes.line; nil when it is not there; guarded by handshakes.mu
 	watch    watch           // how the poller reports it
 	givenUp  bool            // guarded by handshakes.mu
@@ -83,12 +83,12 @@ func (h *handshake) open() error {
 	socket := os.NewFile(uintptr(h.fd), "socket")
 	raw, err := socket.SyscallConn()
 	if err == nil {
-		err = socket.SetDeadline(h.accepted.Add(hs.patience))
+		err = socket.SetDeadline(h.accepted.Add(hs.timeout))
 	}
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	h.socket, h.raw = socket, raw
-	if h.place == nil {
+	if h.element == nil {
 		return os.ErrDeadlineExceeded
 	}
 	return err
@@ -118,7 +118,7 @@ func (h *handshake) read(p []byte) (n int, err error) {
 		return len(p), nil
 	}
 	p = p[:min(len(p), h.left)]
-	waited := h.raw.Read(h.patiently(func(fd int) error {
+	waited := h.raw.Read(h.whenReady(func(fd int) error {
 		n, err = unix.Read(fd, p)
 		return err
 	}))
@@ -139,7 +139,7 @@ func (h *handshake) read(p []byte) (n int, err error) {
 
 // write writes for the tls.Conn.
 func (h *handshake) write(p []byte) (n int, err error) {
-	waited := h.raw.Write(h.patiently(func(fd int) error {
+	waited := h.raw.Write(h.whenReady(func(fd int) error {
 		for n < len(p) {
 			var m int
 			if m, err = unix.Write(fd, p[n:]); err != nil {
@@ -158,9 +158,9 @@ func (h *handshake) write(p []byte) (n int, err error) {
 	return n, os.NewSyscallError("write", err)
 }
 
-// patiently makes of a system call one for a [syscall.RawConn], which waits until the socket
+// whenReady makes of a system call one for a [syscall.RawConn], which waits until the socket
 // is ready while it returns false. The token is given back before.
-func (h *handshake) patiently(call func(fd int) error) func(fd uintptr) bool {
+func (h *handshake) whenReady(call func(fd int) error) func(fd uintptr) bool {
 	return func(fd uintptr) bool {
 		for {
 			switch call(int(fd)) {
@@ -205,7 +205,7 @@ func (h *handshake) explain(result HandshakeResult, why error) {
 	if result == HandshakeCertificate || result == HandshakeProtocol {
 		err := h.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 		hs.mu.Lock()
-		if h.place != nil && err == nil {
+		if h.element != nil && err == nil {
 			err = h.socket.SetDeadline(time.Now().Add(hs.alert))
 		}
 		hs.mu.Unlock()
@@ -215,6 +215,6 @@ func (h *handshake) explain(result HandshakeResult, why error) {
 		}
 	}
 	hs.mu.Lock()
-	hs.leaveLocked(h)
+	hs.removeLocked(h)
 	hs.mu.Unlock()
 }

@@ -61,7 +61,7 @@ func (h *handshake) end(err error) HandshakeResult {
 	result := h.result(err)
 	hs.ended.Took[result].Observe(took, 1)
 	if err == nil {
-		hs.leaveLocked(h)
+		hs.removeLocked(h)
 	}
 	if h.started {
 		hs.litterLocked()

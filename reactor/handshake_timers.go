@@ -27,7 +27,7 @@ func (hs *handshakes) expire() {
 	hs.mu.Lock()
 	hs.expires = time.Time{}
 	hs.mu.Unlock()
-	for _, l := range []*list.List{&hs.fresh, &hs.told} {
+	for _, l := range []*list.List{&hs.fresh, &hs.alerted} {
 		for hs.expireFirst(l) {
 		}
 	}
@@ -51,10 +51,10 @@ func (hs *handshakes) expireFirst(l *list.List) bool {
 	if h.inLine != nil {
 		why = errNotBegun
 	}
-	hs.leaveLocked(h)
+	hs.removeLocked(h)
 	hs.running.Add(1) // stop waits until the descriptor is closed
 	hs.mu.Unlock()
-	h.leave(why)
+	h.finish(why)
 	hs.running.Done()
 	return true
 }

@@ -12,7 +12,7 @@ func (hs *handshakes) lineUpLocked(h *handshake) {
 
 // startLocked begins a handshake, which gets a token.
 func (hs *handshakes) startLocked(h *handshake) {
-	hs.leaveLocked(h)
+	hs.removeLocked(h)
 	hs.enterLocked(h, &hs.begun)
 	h.started, h.token = true, true
 	hs.running.Go(h.run)
@@ -23,9 +23,9 @@ func (h *handshake) take() bool {
 	hs := &h.by.server.handshakes
 	hs.mu.Lock()
 	h.awaits = false
-	if h.place == nil || h.token {
+	if h.element == nil || h.token {
 		defer hs.mu.Unlock()
-		return h.place != nil
+		return h.element != nil
 	}
 	if hs.tokens > 0 {
 		hs.tokens--

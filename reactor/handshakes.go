@@ -70,24 +70,24 @@ type handshakes struct {
 	most    int
 	running sync.WaitGroup
 
-	mu       sync.Mutex
-	tokens   int          // that nobody has; guarded by mu
-	inRow    int          // tokens that went to begun handshakes since one went to a new one; guarded by mu
-	waiting  []*handshake // begun, and wait for a token, the last is the next to get it; guarded by mu
-	fresh    list.List    // of *handshake, those that have not begun, the oldest first; guarded by mu
-	line     list.List    // of *handshake, those of fresh that wait for a token, the last is the next to get it; guarded by mu
-	told     list.List    // of *handshake, those whose clients were told that they do not speak TLS, in that order; guarded by mu
-	watched  watched
-	begun    list.List      // of *handshake, in the order in which they began; guarded by mu
-	ended    HandshakeStats // guarded by mu, without Pending
-	litter   int            // handshakes whose garbage may be there; guarded by mu
-	sweeper  *time.Timer    // collects it; nil before the first crowd; guarded by mu
-	expiry   *time.Timer    // calls expire; nil before the first that did not begin at once; guarded by mu
-	expires  time.Time      // when it does; zero if it does not; guarded by mu
-	over     bool           // no more may begin; guarded by mu
-	patience time.Duration  // how long a handshake may take, and may wait before it begins; does not change
-	alert    time.Duration  // how long a client may read why it has failed; does not change
-	logs     [NumHandshakeResults]throttle.Throttle
+	mu      sync.Mutex
+	tokens  int          // that nobody has; guarded by mu
+	inRow   int          // tokens that went to begun handshakes since one went to a new one; guarded by mu
+	waiting []*handshake // begun, and wait for a token, the last is the next to get it; guarded by mu
+	fresh   list.List    // of *handshake, those that have not begun, the oldest first; guarded by mu
+	line    list.List    // of *handshake, those of fresh that wait for a token, the last is the next to get it; guarded by mu
+	alerted list.List    // of *handshake, those whose clients were told that they do not speak TLS, in that order; guarded by mu
+	watched watched
+	begun   list.List      // of *handshake, in the order in which they began; guarded by mu
+	ended   HandshakeStats // guarded by mu, without Pending
+	litter  int            // handshakes whose garbage may be there; guarded by mu
+	sweeper *time.Timer    // collects it; nil before the first crowd; guarded by mu
+	expiry  *time.Timer    // calls expire; nil before the first that did not begin at once; guarded by mu
+	expires time.Time      // when it does; zero if it does not; guarded by mu
+	over    bool           // no more may begin; guarded by mu
+	timeout time.Duration  // how long a handshake may take, and may wait before it begins; does not change
+	alert   time.Duration  // how long a client may read why it has failed; does not change
+	logs    [NumHandshakeResults]throttle.Throttle
 }
 
 // processors is how many the process could use when it began. A program may raise GOMAXPROCS
@@ -95,25 +95,25 @@ type handshakes struct {
 // there. Such a goroutine takes no processor from others, and a handshake does.
 var processors = runtime.GOMAXPROCS(0)
 
-func (hs *handshakes) init(maxConnections int, patience, alert time.Duration) {
-	hs.patience, hs.alert = patience, alert
+func (hs *handshakes) init(maxConnections int, timeout, alert time.Duration) {
+	hs.timeout, hs.alert = timeout, alert
 	hs.tokens = max(1, processors/2)
 	hs.most = min(maxHandshakes, max(1, maxConnections/4))
 }
 
-func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len() + hs.told.Len() }
+func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len() + hs.alerted.Len() }
 
-// add is called with a connection that has a place. Its handshake begins when its client has
+// add is called with a connection that has a slot. Its handshake begins when its client has
 // sent something and there is a token for it. When there are as many handshakes as may be,
 // another is given up.
 func (hs *handshakes) add(a *acceptor, fd int) {
 	h := &handshake{by: a, fd: fd, accepted: time.Now()}
-	h.expires = h.accepted.Add(hs.patience)
+	h.expires = h.accepted.Add(hs.timeout)
 	watched := h.beginWatch()
 	hs.mu.Lock()
 	if hs.over {
 		hs.mu.Unlock()
-		h.leave(errGivenUp)
+		h.finish(errGivenUp)
 		return
 	}
 	var old *handshake
@@ -131,20 +131,20 @@ func (hs *handshakes) add(a *acceptor, fd int) {
 
 // enterLocked makes h the newest of a list. It is in none.
 func (hs *handshakes) enterLocked(h *handshake, l *list.List) {
-	h.list, h.place = l, l.PushBack(h)
+	h.list, h.element = l, l.PushBack(h)
 	if l != &hs.begun {
 		hs.watched.addLocked(h)
 		hs.expireAtLocked(h.expires)
 	}
 }
 
-// leaveLocked takes h out of all lists, which makes room for another handshake.
-func (hs *handshakes) leaveLocked(h *handshake) {
-	if h.place == nil {
+// removeLocked takes h out of all lists, which makes room for another handshake.
+func (hs *handshakes) removeLocked(h *handshake) {
+	if h.element == nil {
 		return
 	}
-	h.list.Remove(h.place)
-	h.place = nil
+	h.list.Remove(h.element)
+	h.element = nil
 	if h.inLine != nil {
 		hs.line.Remove(h.inLine)
 		h.inLine = nil
@@ -165,7 +165,7 @@ func (hs *handshakes) giveUpOldest() {
 // list, or of those that have begun, the first that waits for its client.
 func (hs *handshakes) oldestLocked() *handshake {
 	most := &hs.begun
-	for _, l := range []*list.List{&hs.fresh, &hs.told} {
+	for _, l := range []*list.List{&hs.fresh, &hs.alerted} {
 		if l.Len() > most.Len() {
 			most = l
 		}
@@ -178,7 +178,7 @@ func (hs *handshakes) oldestLocked() *handshake {
 			return h
 		}
 	}
-	for _, l := range []*list.List{&hs.told, &hs.fresh, &hs.begun} {
+	for _, l := range []*list.List{&hs.alerted, &hs.fresh, &hs.begun} {
 		if e := l.Front(); e != nil {
 			return e.Value.(*handshake)
 		}
@@ -193,7 +193,7 @@ func (hs *handshakes) giveUpLocked(h *handshake) {
 		return
 	}
 	h.givenUp = true
-	hs.leaveLocked(h)
+	hs.removeLocked(h)
 	if i := slices.Index(hs.waiting, h); i >= 0 {
 		hs.waiting = slices.Delete(hs.waiting, i, i+1)
 		h.turn <- struct{}{}
@@ -209,13 +209,13 @@ func (h *handshake) abandon() {
 	if h == nil || h.started { // which does not change any more
 		return
 	}
-	h.leave(errGivenUp)
+	h.finish(errGivenUp)
 }
 
-// leave ends a handshake that has no goroutine, and that is in no list any more. Of one whose
+// finish ends a handshake that has no goroutine, and that is in no list any more. Of one whose
 // client was told, refuse has noted why before.
-func (h *handshake) leave(why error) {
-	if h.list != &h.by.server.handshakes.told {
+func (h *handshake) finish(why error) {
+	if h.list != &h.by.server.handshakes.alerted {
 		h.end(why)
 	}
 	h.endWatch()

@@ -74,8 +74,8 @@ func (q *inputQueue) keepLast(k int, n *counts) {
 	}
 }
 
-// drop empties the queue.
-func (q *inputQueue) drop(n *counts) {
+// discard empties the queue.
+func (q *inputQueue) discard(n *counts) {
 	if q.buf != nil {
 		q.keepLast(0, n)
 	}

@@ -47,7 +47,7 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 		t.Errorf("the peak is %d, want %d", got, peak)
 	}
 	q.rest = true
-	q.drop(&n)
+	q.discard(&n)
 	if !q.empty() || q.rest || n.pendingInput.Load() != 0 {
 		t.Error("something is left after drop")
 	}

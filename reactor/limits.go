@@ -33,8 +33,8 @@ func descriptorLimit() int64 {
 	return int64(min(uint64(l.Cur), math.MaxInt32))
 }
 
-// takePlace counts a connection that is about to be, unless there are too many.
-func (s *Server) takePlace() bool {
+// takeSlot counts a connection that is about to be, unless there are too many.
+func (s *Server) takeSlot() bool {
 	if s.open.Add(1) > int64(s.cfg.MaxConnections) {
 		s.open.Add(-1)
 		return false

@@ -31,14 +31,16 @@ type loop struct {
 	cmd    codec.Command
 
 	// What serve does.
-	round     uint32   // the number of the round
-	run       runQueue // connections that can go on
-	commits   commits
-	backlogs  []*backlog // unused
-	deadlines deadlines
-	greeters  greeters
-	revoked   []*conn     // whose clients may do nothing any more
-	nextLook  engine.Time // when the alarm was asked to go off for a deadline
+	round           uint32       // the number of the round
+	run             queue[*conn] // connections that can go on
+	commits         commits
+	backlogs        []*backlog // unused
+	deadlines       deadlines
+	unauthenticated unauthenticated
+	revoked         []*conn         // whose clients may do nothing any more
+	stalled         map[int32]*conn // those of which gnetloop tells when they take output, by descriptor
+	writable        []*conn         // whose clients take output again, perhaps
+	nextLook        engine.Time     // when the alarm was asked to go off for a deadline
 
 	granted   map[*conn]*engine.Grant // clients that are known; nil without access control
 	acceptors map[int32]*acceptor     // those whose listeners are watched, by the number under which they are
@@ -50,7 +52,6 @@ type loop struct {
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 
-	writable mailbox[*conn]       // whose clients take output again, perhaps
 	calls    mailbox[func(*loop)] // see call
 	arrivals mailbox[arrival]     // connections that were accepted on another loop
 }
@@ -62,10 +63,10 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 			return nil, err
 		}
 	}
-	l := &loop{server: s, gnet: g, nextLook: engine.MaxTime, acceptors: make(map[int32]*acceptor)}
+	l := &loop{server: s, gnet: g, nextLook: engine.MaxTime, acceptors: make(map[int32]*acceptor), stalled: make(map[int32]*conn)}
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
-		l.greeters.init(&s.cfg)
+		l.unauthenticated.init(&s.cfg)
 	}
 	l.alarm = newAlarm(g.Wake, s.cfg.Now)
 	return l, nil
@@ -77,23 +78,15 @@ func (l *loop) Wake() { l.gnet.Wake() }
 // Alarm implements engine.Waker. Any goroutine may call it.
 func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
 
-// leaveWritable tells the loop that c's client takes output again, perhaps
-// without cause. Any goroutine may call it.
-func (l *loop) leaveWritable(c *conn) {
-	l.writable.leave(c)
-	l.gnet.Wake()
-}
-
 // call has the loop call f soon, or never if the loop is being ended: who waits for f keeps
 // it from that (see Server.beginHold). Any goroutine may call it.
 func (l *loop) call(f func(*loop)) {
-	l.calls.leave(f)
+	l.calls.post(f)
 	l.gnet.Wake()
 }
 
 // takeMail takes what others have left, and makes the calls.
 func (l *loop) takeMail() {
-	l.writable.take()
 	l.arrivals.take()
 	for l.calls.take(); !l.calls.empty(); {
 		l.calls.pop()(l)
@@ -139,7 +132,7 @@ func (l *loop) recovered() {
 	}
 	l.batch = batch{}
 	if !busy { // otherwise a body's lock may be held
-		l.dropReplies()
+		l.discardReplies()
 	}
 	if c == nil {
 		return

@@ -8,7 +8,7 @@ func TestAMailboxKeepsTheOrderAndLosesNothing(t *testing.T) {
 	left, popped := 0, 0
 	for i := range 1000 {
 		for range i % 7 {
-			m.leave(left)
+			m.post(left)
 			left++
 		}
 		if i%3 == 0 {
@@ -40,16 +40,16 @@ func TestAMailboxThatIsNeverEmptyStaysSmall(t *testing.T) {
 	for _, kept := range []int{1, 2, 7, 100} {
 		var m mailbox[int]
 		left, popped := 0, 0
-		leave := func() {
-			m.leave(left)
+		post := func() {
+			m.post(left)
 			left++
 		}
 		for range kept {
-			leave()
+			post()
 		}
 		m.take()
 		for range 10_000 {
-			leave()
+			post()
 			m.take()
 			if v := m.pop(); v != popped {
 				t.Fatalf("popped %d, want %d", v, popped)
@@ -59,7 +59,7 @@ func TestAMailboxThatIsNeverEmptyStaysSmall(t *testing.T) {
 				t.Fatal("nothing is left")
 			}
 		}
-		if n := len(m.taken); n > 2*kept+2 {
+		if n := len(m.items); n > 2*kept+2 {
 			t.Errorf("%d are kept for the %d that are left", n, kept)
 		}
 	}

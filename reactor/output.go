@@ -25,10 +25,10 @@ type outputQueue struct {
 	begun  int           // how many bytes of the first body were taken
 	pinned int           // bytes of bodies that were not taken
 
-	// While pos is not 0, what lies behind the first firm bytes of buf waits until
-	// the journal is committed up to pos.
-	firm int
-	pos  journal.Pos
+	// While dependsOn is not 0, what lies behind the first firm bytes of buf waits until
+	// the journal is committed up to there.
+	firm      int
+	dependsOn journal.Pos
 }
 
 func (q *outputQueue) empty() bool { return q.buf == nil }
@@ -42,11 +42,11 @@ func (q *outputQueue) len() int {
 }
 
 // uncommitted tells whether a part of the queue waits for a commit.
-func (q *outputQueue) uncommitted() bool { return q.pos != 0 }
+func (q *outputQueue) uncommitted() bool { return q.dependsOn != 0 }
 
 // end is the index in buf up to which the queue may be sent.
 func (q *outputQueue) end() int {
-	if q.pos != 0 {
+	if q.dependsOn != 0 {
 		return q.firm
 	}
 	return len(q.buf.B)
@@ -108,14 +108,14 @@ func (q *outputQueue) adopt(b []byte, n *counts) {
 // awaitCommit makes what lies behind the first firm bytes of buf wait for a commit up to
 // pos, with what already waits.
 func (q *outputQueue) awaitCommit(firm int, pos journal.Pos) {
-	if q.pos == 0 {
+	if q.dependsOn == 0 {
 		q.firm = firm
 	}
-	q.pos = max(q.pos, pos)
+	q.dependsOn = max(q.dependsOn, pos)
 }
 
 // committed lets everything be written.
-func (q *outputQueue) committed() { q.pos = 0 }
+func (q *outputQueue) committed() { q.dependsOn = 0 }
 
 // sent drops the first k bytes, which were written.
 func (q *outputQueue) sent(k int, n *counts) {
@@ -147,8 +147,8 @@ func (q *outputQueue) sent(k int, n *counts) {
 	}
 }
 
-// dropUncommitted drops what waits for a commit.
-func (q *outputQueue) dropUncommitted(n *counts) {
+// discardUncommitted drops what waits for a commit.
+func (q *outputQueue) discardUncommitted(n *counts) {
 	before := q.len()
 	for i := len(q.bodies) - 1; i >= 0 && q.bodies[i].At >= q.firm; i-- {
 		q.pinned -= len(q.bodies[i].Bytes)
@@ -156,15 +156,15 @@ func (q *outputQueue) dropUncommitted(n *counts) {
 		q.bodies = slices.Delete(q.bodies, i, i+1)
 	}
 	q.buf.B = q.buf.B[:q.firm]
-	q.pos = 0
+	q.dependsOn = 0
 	n.pendingOutput.Add(int64(q.len() - before))
 	if q.at == q.firm {
 		q.free()
 	}
 }
 
-// drop empties the queue.
-func (q *outputQueue) drop(n *counts) {
+// discard empties the queue.
+func (q *outputQueue) discard(n *counts) {
 	if q.buf != nil {
 		n.pendingOutput.Add(int64(-q.len()))
 		q.free()

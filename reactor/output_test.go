@@ -31,8 +31,8 @@ func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	check("firm2 ", 17)
 	q.sent(2, &n)
 	check("rm2 ", 15)
-	if !q.uncommitted() || q.pos != 20 {
-		t.Fatalf("it waits for %d", q.pos)
+	if !q.uncommitted() || q.dependsOn != 20 {
+		t.Fatalf("it waits for %d", q.dependsOn)
 	}
 	q.committed()
 	check("rm2 held behind", 15)
@@ -42,16 +42,16 @@ func TestAnOutputQueueHoldsBackWhatIsNotCommitted(t *testing.T) {
 	q.add([]byte("all is held"), nil, &n)
 	q.awaitCommit(0, 30)
 	check("", 11)
-	q.dropUncommitted(&n)
+	q.discardUncommitted(&n)
 	check("", 0)
 
 	q.adopt([]byte("firm"), &n)
 	q.add([]byte("held"), nil, &n)
 	q.awaitCommit(4, 40)
 	q.sent(1, &n)
-	q.dropUncommitted(&n)
+	q.discardUncommitted(&n)
 	check("irm", 3)
-	q.drop(&n)
+	q.discard(&n)
 	check("", 0)
 	if q.uncommitted() || n.peakOutput.Load() != 17 {
 		t.Errorf("uncommitted %t, peak %d", q.uncommitted(), n.peakOutput.Load())

@@ -8,16 +8,16 @@ import "fmt"
 type phase uint8
 
 const (
-	greeting  phase = iota // the client has to authenticate; the session is not open
-	serving                // commands are executed as they come
-	waiting                // the session waits: commands that come are kept
-	draining               // nothing more is executed; the client is still sent what it is owed
-	lingering              // all is sent; the client has sent too much, was told that no more comes, and is to close
-	broken                 // nothing more is read or written; conclude ends the connection
-	ended                  // nothing is left of it
+	authenticating phase = iota // the client has to authenticate; the session is not open
+	serving                     // commands are executed as they come
+	waiting                     // the session waits: commands that come are kept
+	draining                    // nothing more is executed; the client is still sent what it is owed
+	lingering                   // all is sent; the client has sent too much, was told that no more comes, and is to close
+	broken                      // nothing more is read or written; conclude ends the connection
+	ended                       // nothing is left of it
 )
 
-var phaseNames = [...]string{"greeting", "serving", "waiting", "draining", "lingering", "broken", "ended"}
+var phaseNames = [...]string{"authenticating", "serving", "waiting", "draining", "lingering", "broken", "ended"}
 
 func (p phase) String() string { return phaseNames[p] }
 
@@ -26,8 +26,8 @@ func (c *conn) enter(p phase) {
 	if p <= c.phase && !(p == serving && c.phase == waiting) {
 		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
 	}
-	if c.phase == greeting && c.deadline != nil {
-		c.loop.greeters.count--
+	if c.phase == authenticating && c.deadline != nil {
+		c.loop.unauthenticated.count--
 	}
 	c.phase = p
 }

@@ -4,8 +4,8 @@ import "testing"
 
 func TestAConnectionsPhaseMovesForwardOnly(t *testing.T) {
 	t.Parallel()
-	for from := greeting; from <= ended; from++ {
-		for to := greeting; to <= ended; to++ {
+	for from := authenticating; from <= ended; from++ {
+		for to := authenticating; to <= ended; to++ {
 			want := to > from || from == waiting && to == serving
 			got := func() (moved bool) {
 				defer func() { moved = recover() == nil }()

@@ -6,24 +6,24 @@ import (
 	"trellis/engine"
 )
 
-// What the loop does between two polls is counted in steps of about a quarter of a
-// microsecond. The engine keeps the account: Refill begins a round with a budget
-// of steps, Spend takes some off.
+// What the loop does between two polls is counted in units of cost, of about a quarter of a
+// microsecond each. The engine keeps the account: Refill begins a round with a budget,
+// Spend takes some off.
 const (
-	// connSteps is what it takes to deal with a connection, a read or a write included,
+	// connCost is to deal with a connection, a read or a write included,
 	// beside the commands that it has executed.
-	connSteps = 32
-	// lookSteps is what it takes to look at a connection's deadline.
-	lookSteps = 2
+	connCost = 32
+	// lookCost is to look at a connection's deadline.
+	lookCost = 2
 	// overrun is how many commands a connection may have executed once the budget
 	// is spent, so that a client that sends a few at a time never waits for its
-	// turn, and overrunSteps how many steps they may take.
-	overrun      = 32
-	overrunSteps = 256
+	// turn, and overrunCost how much they may cost.
+	overrun     = 32
+	overrunCost = 256
 )
 
-// bytesSteps is what it takes to copy n bytes.
-func bytesSteps(n int) int { return n >> 10 }
+// bytesCost is to copy n bytes.
+func bytesCost(n int) int { return n >> 10 }
 
 // Round implements gnetloop.Handler.
 func (l *loop) Round(woken bool) {
@@ -37,7 +37,7 @@ func (l *loop) Round(woken bool) {
 // handshakes are not.
 func (l *loop) Reported(number int32, input, ended bool) {
 	if number >= 0 {
-		l.engine.Spend(connSteps)
+		l.engine.Spend(connCost)
 		l.server.handshakes.reported(number, ended)
 	} else if a := l.acceptors[number]; a != nil { // otherwise it is watched no longer
 		a.reported(input)
@@ -69,8 +69,8 @@ func (l *loop) wake() {
 }
 
 // serve does what is to be done besides reading, a bit of each kind in turn, until
-// nothing is left or the budget of the round is spent. In the latter case the bell
-// rings, so that it goes on after the next poll, and up to half of what is left of the
+// nothing is left or the budget of the round is spent. In the latter case the loop
+// is woken, so that it goes on after the next poll, and up to half of what is left of the
 // budget then goes to what is not the engine's. Every callback of gnet's ends with it, so
 // that what commands hand over to sessions of the same loop reaches them without another
 // way through the system.
@@ -87,7 +87,7 @@ func (l *loop) serve(now engine.Time) {
 	if l.behind {
 		// A session in a long command takes all that it gets.
 		l.behind = false
-		for half := l.engine.Left() / 2; l.engine.Left() > half && l.step(now); {
+		for half := l.engine.Left() / 2; l.engine.Left() > half && l.turn(now); {
 		}
 	}
 	for {
@@ -98,12 +98,12 @@ func (l *loop) serve(now engine.Time) {
 		if l.engine.Left() <= 0 {
 			break
 		}
-		if !l.step(now) && o == nil {
+		if !l.turn(now) && o == nil {
 			l.askForDeadline()
 			return
 		}
 	}
-	// The engine rings for itself, if it has something left.
+	// The engine wakes the loop itself, if it has something left.
 	for o := l.nextSession(now); o != nil; o = l.nextSession(now) {
 		o.resume(now)
 	}
@@ -122,24 +122,24 @@ func (l *loop) nextSession(now engine.Time) *conn {
 	return connOf(l.engine.Next(now))
 }
 
-// step does one thing of each kind that is the reactor's own. It reports false
+// turn does one thing of each kind that is the reactor's own. It reports false
 // when there was none.
-func (l *loop) step(now engine.Time) (did bool) {
+func (l *loop) turn(now engine.Time) (did bool) {
 	if l.canRun() {
-		l.run.pop().goOn(now)
+		c := l.run.pop()
+		c.x.queued = false
+		c.goOn(now)
 		did = true
 	}
 	if !l.arrivals.empty() {
 		l.admitNext()
 		did = true
 	}
-	if !l.writable.empty() {
-		l.writable.pop().takesOutput(now)
+	if c := takeLast(&l.writable); c != nil {
+		c.takesOutput(now)
 		did = true
 	}
-	if n := len(l.revoked); n > 0 {
-		c := l.revoked[n-1]
-		l.revoked = slices.Delete(l.revoked, n-1, n)
+	if c := takeLast(&l.revoked); c != nil {
 		c.revoke(now)
 		did = true
 	}
@@ -154,13 +154,24 @@ func (l *loop) step(now engine.Time) (did bool) {
 	return did
 }
 
+// takeLast takes the last connection out of a list, nil if there is none.
+func takeLast(list *[]*conn) *conn {
+	n := len(*list)
+	if n == 0 {
+		return nil
+	}
+	c := (*list)[n-1]
+	*list = slices.Delete(*list, n-1, n)
+	return c
+}
+
 // canRun tells whether a connection in the run queue may go on.
 func (l *loop) canRun() bool { return !l.run.empty() && !l.held }
 
-// left tells whether step would do something.
+// left tells whether turn would do something.
 func (l *loop) left(now engine.Time) bool {
 	d := l.deadlines.first()
-	return l.canRun() || !l.writable.empty() || !l.arrivals.empty() || len(l.revoked) > 0 || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || len(l.writable) > 0 || !l.arrivals.empty() || len(l.revoked) > 0 || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

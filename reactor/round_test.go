@@ -79,7 +79,7 @@ func TestTheEndOfAPauseIsSpreadOverRounds(t *testing.T) {
 	for range n {
 		p.put("x")
 	}
-	m.check(ts, n*connSteps, func() {
+	m.check(ts, n*connCost, func() {
 		for _, w := range workers {
 			if line := w.line(); !strings.HasPrefix(line, "RESERVED ") || w.line() != "x" {
 				t.Fatalf("got %q", line)
@@ -164,7 +164,7 @@ func TestTimeOutsOfOneMomentAreSpreadOverRounds(t *testing.T) {
 	workers := ts.dialMany(n)
 	sendAll(workers, "reserve-with-timeout 1000\r\n")
 	ts.untilWaiting(n)
-	m.check(ts, n*connSteps, func() {
+	m.check(ts, n*connCost, func() {
 		ahead.Store(int64(2000 * time.Second))
 		ts.dial().send("list-tube-used\r\n") // the server's timer knows nothing of the leap
 		for _, w := range workers {
@@ -201,7 +201,7 @@ func TestCommittedRepliesAreHandedBackOverRounds(t *testing.T) {
 	cs := ts.dialMany(n)
 	sendAll(cs, "put 0 0 9 1\r\nx\r\n")
 	j.untilRecorded(ts, n)
-	m.check(ts, n*connSteps, func() {
+	m.check(ts, n*connCost, func() {
 		j.commit(ts, n)
 		for _, c := range cs {
 			c.line()

@@ -72,7 +72,6 @@ type Server struct {
 	cfg     Config
 	log     *slog.Logger
 	hooks   hooks
-	watch   *watcher
 	extraFD extraFD // for connections that outlive gnet's descriptor
 
 	gnet  []*gnetloop.Loop
@@ -97,7 +96,7 @@ type Server struct {
 	accepting  acceptStats
 	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
-	open      atomic.Int64    // places that are taken under MaxConnections
+	open      atomic.Int64    // slots that are taken under MaxConnections
 	unflushed atomic.Int64    // connections that are owed something: see conn.setUnflushed
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
@@ -113,7 +112,7 @@ type hooks struct {
 	round       func(*loop)                       // at the end of a round
 	busy        func() bool                       // tells that the engine was interrupted
 	unpaused    bool                              // reading cannot be paused
-	patience    time.Duration                     // instead of drainPatience
+	drain       time.Duration                     // instead of drainTimeout
 	linger      time.Duration                     // instead of lingerTime
 	handshake   time.Duration                     // instead of handshakeTime
 	alert       time.Duration                     // instead of alertTime
@@ -149,8 +148,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if h.patience == 0 {
-		h.patience = drainPatience
+	if h.drain == 0 {
+		h.drain = drainTimeout
 	}
 	if h.acceptPause == 0 {
 		h.acceptPause = minAcceptPause
@@ -176,10 +175,6 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		flushed: make(chan struct{}, 1),
 	}
 	s.handshakes.init(cfg.MaxConnections, h.handshake, h.alert)
-	if s.watch, err = newWatcher(); err != nil {
-		return nil, fmt.Errorf("reactor: opening a poller: %w", err)
-	}
-	s.extraFD.from = s.watch.poll.FD()
 	s.extraFD.hold() // tried again whenever it is needed
 	if err := s.startLoops(); err != nil {
 		s.endLoops()
@@ -294,7 +289,6 @@ func (s *Server) endLoops() {
 	for _, l := range s.loops {
 		l.alarm.stop()
 	}
-	s.watch.close()
 	s.extraFD.release()
 }
 

@@ -23,8 +23,8 @@ import (
 	"trellis/engine"
 )
 
-// patience is how long a test waits for something that must happen.
-const patience = 20 * time.Second
+// testTimeout is how long a test waits for something that must happen.
+const testTimeout = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	if limit := os.Getenv(childEnv); limit != "" {
@@ -205,7 +205,7 @@ func (ts *testServer) peaks() (in, out int64) {
 // until waits for a condition.
 func (ts *testServer) until(what string, cond func() bool) {
 	ts.t.Helper()
-	for end := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			ts.t.Fatalf("waited in vain until %s: %+v", what, ts.Stats())
 		}
@@ -278,7 +278,7 @@ func dial(t testing.TB, addr net.Addr) *client {
 }
 
 func newClient(t testing.TB, nc net.Conn) *client {
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(testTimeout))
 	t.Cleanup(func() { nc.Close() })
 	return &client{Conn: nc, t: t, r: bufio.NewReader(nc)}
 }

@@ -61,7 +61,7 @@ func serveShort(limit string) error {
 		}
 		fmt.Printf("%s\n", b)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (c *child) stats() (st Stats) {
 
 func (c *child) until(what string, cond func(Stats) bool) {
 	c.t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) {
 		st := c.stats()
 		if cond(st) {
 			return

@@ -69,7 +69,7 @@ type tlsBuffers struct {
 func (t *tlsConn) begin(now engine.Time) {
 	t.transport.out = &t.loop.tls
 	if t.loop.server.cfg.Access == nil {
-		t.forget()
+		t.freeCertificates()
 	}
 	t.received(now, nil)
 }
@@ -77,11 +77,11 @@ func (t *tlsConn) begin(now engine.Time) {
 // nobody takes the place of certificates that are forgotten.
 var nobody = new(x509.Certificate)
 
-// forget drops the client's certificates when it is known who the client is, or nobody
+// freeCertificates frees the client's certificates when it is known who the client is, or nobody
 // wants to know: crypto/tls would keep them until the connection ends, 3 KB for each. They
 // can be reached only through the slices that it shows, which it wants left alone for the
 // sake of those that read them; nobody does from here on.
-func (t *tlsConn) forget() {
+func (t *tlsConn) freeCertificates() {
 	state := t.tls.ConnectionState()
 	drop := func(all []*x509.Certificate) {
 		for i := range all {
@@ -152,7 +152,7 @@ func (t *tlsConn) decrypt(p []byte) (plain []byte, err error) {
 	}
 	t.transport.in = nil
 	l.executing = nil
-	l.engine.Spend(cryptoCost * bytesSteps(n))
+	l.engine.Spend(cryptoCost * bytesCost(n))
 	if err == errNoInput {
 		err = nil
 	}
@@ -196,16 +196,16 @@ func (t *tlsConn) sendHeld() bool {
 	n, _ := t.writeRaw(t.held.B[t.heldAt:])
 	if n > 0 {
 		t.torn = true
-		t.touched(t.loop.server.cfg.Now())
+		t.noteActivity(t.loop.server.cfg.Now())
 	}
 	if t.heldAt += n; t.heldAt < len(t.held.B) {
 		return false
 	}
-	t.dropHeld()
+	t.discardHeld()
 	return true
 }
 
-func (t *tlsConn) dropHeld() {
+func (t *tlsConn) discardHeld() {
 	if t.held != nil {
 		release(t.held)
 		t.held, t.heldAt, t.torn = nil, 0, false
@@ -255,7 +255,7 @@ func (t *tlsConn) seal(b []byte) bool {
 		return false
 	}
 	l := t.loop
-	l.engine.Spend(cryptoCost * bytesSteps(len(b)))
+	l.engine.Spend(cryptoCost * bytesCost(len(b)))
 	if _, err := t.tls.Write(b); err != nil {
 		t.mute = true
 		l.tls.sealed = l.tls.sealed[:0]
@@ -283,7 +283,7 @@ func (t *tlsConn) close() {
 		for !t.sayGoodbye() && t.loop.stopping && t.torn && t.awaitSocket() {
 		}
 	}
-	t.dropHeld()
+	t.discardHeld()
 }
 
 // saidGoodbye tells whether nothing is left to say to a client that was sent all

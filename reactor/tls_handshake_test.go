@@ -367,7 +367,7 @@ func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) ch
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { nc.Close() })
-		_ = nc.SetDeadline(time.Now().Add(patience))
+		_ = nc.SetDeadline(time.Now().Add(testTimeout))
 		go func() {
 			c := tls.Client(&pausing{Conn: nc, goOn: goOn}, addr.client)
 			_, err := io.WriteString(c, "use a\r\n")
@@ -522,7 +522,7 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 			return false
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(testTimeout))
 		_, _ = io.WriteString(c, "use a\r\n")
 		b, _ := io.ReadAll(io.LimitReader(c, 7))
 		return string(b) == "USING a"
@@ -583,7 +583,7 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				_, _ = c.Write(first)
 				_, err = io.Copy(io.Discard, c)
 				if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -616,7 +616,7 @@ func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				_, _ = c.Write(first)
 				if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 					t.Fatal("the server keeps the connection")
@@ -654,7 +654,7 @@ func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			_ = c.SetDeadline(time.Now().Add(patience))
+			_ = c.SetDeadline(time.Now().Add(testTimeout))
 			conns = append(conns, c)
 			ts.until("it is waited for", func() bool { // otherwise a newer one may be given up in its place
 				st := ts.Handshakes()
@@ -733,7 +733,7 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer nc.Close()
-				_ = nc.SetDeadline(time.Now().Add(patience))
+				_ = nc.SetDeadline(time.Now().Add(testTimeout))
 				for _, piece := range tt.pieces {
 					if _, err := io.WriteString(nc, piece); err != nil {
 						t.Fatal(err)
@@ -782,7 +782,7 @@ func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer endless.Close()
-		_ = endless.SetDeadline(time.Now().Add(patience))
+		_ = endless.SetDeadline(time.Now().Add(testTimeout))
 		for err == nil {
 			_, err = endless.Write(make([]byte, 64<<10))
 		}
@@ -844,7 +844,7 @@ func FuzzHandshake(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(testTimeout))
 		_, _ = c.Write(in)
 		_ = c.(*net.TCPConn).CloseWrite()
 		_, _ = io.Copy(io.Discard, c)

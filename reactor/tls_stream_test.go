@@ -58,7 +58,7 @@ func (ts *testServer) dialWire(addr tlsAddr, suite func(*tls.Config), prepare fu
 	config := addr.client.Clone()
 	suite(config)
 	tc := tls.Client(w, config)
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(testTimeout))
 	if err := tc.Handshake(); err != nil {
 		ts.t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestAbortDoesNotWaitForARecordThatIsUnderWay(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Error("it waits")
 		client.Close()
 		<-done

@@ -33,7 +33,7 @@ func (a tlsAddr) dial() (*tls.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = nc.SetDeadline(time.Now().Add(patience))
+	_ = nc.SetDeadline(time.Now().Add(testTimeout))
 	c := tls.Client(nc, a.client)
 	if err := c.Handshake(); err != nil {
 		return nil, errors.Join(err, nc.Close())

@@ -88,11 +88,11 @@ func (hs *handshakes) reported(number int32, ended bool) {
 		return
 	}
 	// While h is in watched and mu is held, nobody closes the descriptor.
-	if h.list == &hs.told {
+	if h.list == &hs.alerted {
 		if h.drain(ended) {
-			hs.leaveLocked(h)
+			hs.removeLocked(h)
 			hs.mu.Unlock()
-			h.leave(nil)
+			h.finish(nil)
 			return
 		}
 		hs.mu.Unlock()
@@ -101,11 +101,11 @@ func (hs *handshakes) reported(number int32, ended bool) {
 	first, err := h.look(hs.watched.first[:], ended)
 	switch {
 	case err != nil:
-		hs.leaveLocked(h)
+		hs.removeLocked(h)
 		hs.mu.Unlock()
-		h.leave(err)
+		h.finish(err)
 	case first == noTLS:
-		hs.leaveLocked(h)
+		hs.removeLocked(h)
 		hs.mu.Unlock()
 		h.refuse(ended)
 	case first == whole:
@@ -212,14 +212,14 @@ func (h *handshake) refuse(ended bool) {
 	_ = unix.Shutdown(h.fd, unix.SHUT_WR)
 	ended = h.drain(ended)
 	hs.mu.Lock()
-	h.list = &hs.told
+	h.list = &hs.alerted
 	if ended || hs.over {
 		hs.mu.Unlock()
-		h.leave(nil)
+		h.finish(nil)
 		return
 	}
 	h.expires = time.Now().Add(hs.alert)
-	hs.enterLocked(h, &hs.told)
+	hs.enterLocked(h, &hs.alerted)
 	hs.mu.Unlock()
 }
 

@@ -92,7 +92,7 @@ func TestAHelloThatComesInPiecesIsServedWhenItIsComplete(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer nc.Close()
-				_ = nc.SetDeadline(time.Now().Add(patience))
+				_ = nc.SetDeadline(time.Now().Add(testTimeout))
 				c := tls.Client(&splitting{nc, at, func() {
 					ts.until("it was looked at", func() bool { return ts.partial() == 1 })
 				}}, config)

@@ -19,8 +19,8 @@ func (l *loop) replyBytes() int {
 	return n
 }
 
-// dropReplies empties l.out.
-func (l *loop) dropReplies() {
+// discardReplies empties l.out.
+func (l *loop) discardReplies() {
 	releaseBodies(l.out.Bodies)
 	l.out.Bodies = l.out.Bodies[:0]
 	l.out.Pos = 0
@@ -41,7 +41,7 @@ func (c *conn) flush() bool {
 	}
 	if c.phase >= broken {
 		l.batch = batch{}
-		l.dropReplies()
+		l.discardReplies()
 		return false
 	}
 	total := l.replyBytes()
@@ -75,7 +75,7 @@ func (c *conn) flush() bool {
 		c.retain(n)
 		return false
 	}
-	l.dropReplies()
+	l.discardReplies()
 	return ok
 }
 
@@ -95,7 +95,7 @@ func (c *conn) retain(n int) {
 	} else {
 		x.out.add(b[n:], nil, &l.counts)
 	}
-	l.dropReplies()
+	l.discardReplies()
 }
 
 // writePending writes pending output. It reports whether none is left.
@@ -110,7 +110,7 @@ func (c *conn) writePending(now engine.Time) bool {
 		return false
 	}
 	if n > 0 {
-		c.touched(now)
+		c.noteActivity(now)
 		q.sent(n, &l.counts)
 	}
 	return q.empty()
@@ -158,7 +158,7 @@ func (c *conn) wrote(n int, err error) (int, bool) {
 	switch err {
 	case nil:
 		c.loop.counts.bytesOut.Add(uint64(n))
-		c.loop.engine.Spend(bytesSteps(n))
+		c.loop.engine.Spend(bytesCost(n))
 		return n, true
 	case unix.EAGAIN:
 		return 0, true

@@ -11,7 +11,7 @@
 //     connection that is used for four commands, that costs more than the commands.
 //   - It stops reading from a connection for a while ([Loop.Pause]).
 //   - It watches descriptors that are no connections ([Loop.Watch]), each by a number of its
-//     owner's.
+//     owner's, and tells when a descriptor can be written to ([Loop.AwaitOutput]).
 //   - It wakes a loop at the price of one short write, and for nothing while the loop is awake
 //     ([Loop.Wake]).
 //   - It polls. gnet polls twice before it sleeps, and yields the processor in between. On a

@@ -40,6 +40,8 @@ type rounds struct {
 	calls  chan func()
 	number atomic.Int32 // that was reported last
 	times  atomic.Int64 // that any was
+
+	writable chan int
 }
 
 func (r *rounds) Round(woken bool) {
@@ -58,6 +60,8 @@ func (r *rounds) Reported(number int32, _, _ bool) {
 	r.times.Add(1)
 }
 
+func (r *rounds) Writable(fd int) { r.writable <- fd }
+
 // startLoop runs a loop. call runs a function on its goroutine.
 func startLoop(t *testing.T) (l *Loop, r *rounds, call func(func())) {
 	t.Helper()
@@ -70,7 +74,7 @@ func startLoop(t *testing.T) (l *Loop, r *rounds, call func(func())) {
 			t.Error(err)
 		}
 	})
-	l, r = loops[0], &rounds{calls: make(chan func(), 10)}
+	l, r = loops[0], &rounds{calls: make(chan func(), 10), writable: make(chan int, 10)}
 	if err := l.Run(r); err != nil {
 		t.Fatal(err)
 	}
@@ -237,6 +241,43 @@ func TestAWatchedDescriptorIsReportedByItsNumber(t *testing.T) {
 	call(func() {})
 	if n := r.times.Load() - times; n > 0 {
 		t.Errorf("it was reported %d times after Unwatch", n)
+	}
+}
+
+func TestADescriptorIsReportedOnceWhenItTakesOutput(t *testing.T) {
+	t.Parallel()
+	l, r, call := startLoop(t)
+	here, e := adopt(t, l, call)
+	await := func(again bool) {
+		call(func() {
+			if err := l.AwaitOutput(e.fd, again); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for again := range 3 {
+		await(again > 0)
+		if fd := <-r.writable; fd != e.fd {
+			t.Errorf("%d takes output, want %d", fd, e.fd)
+		}
+	}
+	for chunk := make([]byte, 1<<20); ; {
+		if _, err := unix.Write(e.fd, chunk); err != nil {
+			break // it is full
+		}
+	}
+	await(true)
+	do(t, here, "a") // takes some of it
+	for n := 1; n > 0; {
+		n, _, _ = unix.Recvfrom(here, make([]byte, 1<<20), unix.MSG_DONTWAIT)
+	}
+	<-r.writable
+	call(func() { l.ForgetOutput(e.fd) })
+	await(false)
+	<-r.writable
+	call(func() {})
+	if n := len(r.writable); n != 0 {
+		t.Errorf("there are %d more reports", n)
 	}
 }
 

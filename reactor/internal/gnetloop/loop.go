@@ -21,6 +21,9 @@ type Handler interface {
 	// Reported tells of a descriptor that is watched under a number: that it has input, or
 	// that it has come to its end, or both. It may be older than Unwatch.
 	Reported(number int32, input, ended bool)
+	// Writable tells that a descriptor of AwaitOutput can be written to or is broken, or perhaps
+	// neither.
+	Writable(fd int)
 }
 
 // Conn is a connection of a loop, which calls it on its goroutine.
@@ -44,7 +47,7 @@ const (
 )
 
 // Loop is one of gnet's event loops. Its methods are for its own goroutine, where they do not
-// say otherwise. The zero Loop has no goroutine, and nothing wakes it.
+// say otherwise.
 type Loop struct {
 	// These do not change.
 	client *gnet.Client

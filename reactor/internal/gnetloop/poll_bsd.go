@@ -21,6 +21,9 @@ func (p *poller) find(el reflect.Value) (err error) {
 	return err
 }
 
+func (p *poller) open() error { return nil }
+func (p *poller) close()      {}
+
 type event = unix.Kevent_t
 
 //go:linkname processIO github.com/panjf2000/gnet/v2.(*conn).processIO
@@ -45,12 +48,25 @@ func (l *Loop) report(ev *event) {
 	if ev.Filter == unix.EVFILT_USER {
 		return
 	}
-	if gc := l.conns[fd]; gc != nil {
+	if ev.Filter == unix.EVFILT_WRITE { // which gnet never asks for: nobody writes by it
+		l.handler.Writable(int(fd))
+	} else if gc := l.conns[fd]; gc != nil {
 		// What goes wrong with a connection ends it, of which OnClose tells.
 		_ = processIO(pointer(gc), int(fd), ev.Filter, ev.Flags)
 	} else if number, ok := l.poller.watched[fd]; ok {
 		l.handler.Reported(number, true, ev.Flags&unix.EV_EOF != 0)
 	}
+}
+
+// AwaitOutput asks for one report of fd when it can be written to. ForgetOutput has to come
+// before fd is closed.
+func (l *Loop) AwaitOutput(fd int, _ bool) error {
+	return l.poller.control(fd, unix.EVFILT_WRITE, unix.EV_ADD|unix.EV_ONESHOT)
+}
+
+// ForgetOutput undoes AwaitOutput.
+func (l *Loop) ForgetOutput(fd int) {
+	_ = l.poller.control(fd, unix.EVFILT_WRITE, unix.EV_DELETE) // gone already if it was reported
 }
 
 // interrupt makes a poll that waits return, by gnet's event for that.
@@ -65,27 +81,27 @@ func (p *poller) interrupt() error {
 
 // Pause stops reading from a connection. The peer's end of sending goes unnoticed until reading
 // goes on.
-func (l *Loop) Pause(fd int) error { return l.poller.control(fd, unix.EV_DISABLE) }
+func (l *Loop) Pause(fd int) error { return l.poller.control(fd, unix.EVFILT_READ, unix.EV_DISABLE) }
 
 // Resume undoes Pause.
-func (l *Loop) Resume(fd int) error { return l.poller.control(fd, unix.EV_ENABLE) }
+func (l *Loop) Resume(fd int) error { return l.poller.control(fd, unix.EVFILT_READ, unix.EV_ENABLE) }
 
 // Watch has the loop report a descriptor that is none of its connections, for as long as it has
 // input. Several may have the same number.
 func (l *Loop) Watch(fd int, number int32) error {
 	l.poller.watched[int32(fd)] = number
-	return l.poller.control(fd, unix.EV_ADD)
+	return l.poller.control(fd, unix.EVFILT_READ, unix.EV_ADD)
 }
 
 // Unwatch undoes Watch.
 func (l *Loop) Unwatch(fd int) error {
 	delete(l.poller.watched, int32(fd))
-	return l.poller.control(fd, unix.EV_DELETE)
+	return l.poller.control(fd, unix.EVFILT_READ, unix.EV_DELETE)
 }
 
-func (p *poller) control(fd, flags int) error {
+func (p *poller) control(fd, filter, flags int) error {
 	ev := make([]unix.Kevent_t, 1)
-	unix.SetKevent(&ev[0], fd, unix.EVFILT_READ, flags)
+	unix.SetKevent(&ev[0], fd, filter, flags)
 	_, err := unix.Kevent(p.fd, ev, nil, nil)
 	return err
 }

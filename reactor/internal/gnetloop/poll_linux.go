@@ -1,16 +1,19 @@
 package gnetloop
 
 import (
+	"math"
+	"os"
 	"reflect"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// poller is gnet's.
+// poller is gnet's, and one of our own for output.
 type poller struct {
 	fd     int // of the epoll instance
 	wakeFD int // an eventfd, whose reports are edge-triggered, so that nobody has to read it
+	output int // an epoll instance, which fd reports: one of them cannot have a descriptor twice
 }
 
 func (p *poller) find(el reflect.Value) (err error) {
@@ -20,10 +23,27 @@ func (p *poller) find(el reflect.Value) (err error) {
 	return err
 }
 
+// open adds the poller for output.
+func (p *poller) open() (err error) {
+	if p.output, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return os.NewSyscallError("epoll_create1", err)
+	}
+	err = p.control(unix.EPOLL_CTL_ADD, p.output, unix.EpollEvent{Fd: byNumber, Pad: outputNumber, Events: unix.EPOLLIN})
+	if err != nil {
+		p.close()
+	}
+	return os.NewSyscallError("epoll_ctl", err)
+}
+
+func (p *poller) close() { _ = unix.Close(p.output) }
+
 type event = unix.EpollEvent
 
 // byNumber is the descriptor in reports of what is watched. The number is in their field Pad.
 const byNumber = -1
+
+// outputNumber is nobody else's number.
+const outputNumber = math.MinInt32
 
 //go:linkname processIO github.com/panjf2000/gnet/v2.(*conn).processIO
 func processIO(c unsafe.Pointer, fd int, events uint32, flags uint16) error
@@ -54,13 +74,37 @@ func (l *Loop) report(ev *event) {
 		input = unix.EPOLLIN | unix.EPOLLPRI
 		ended = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 	)
-	if ev.Fd == byNumber {
+	if ev.Fd == byNumber && ev.Pad == outputNumber {
+		l.reportOutput()
+	} else if ev.Fd == byNumber {
 		l.handler.Reported(ev.Pad, ev.Events&input != 0, ev.Events&ended != 0)
 	} else if gc := l.conns[ev.Fd]; gc != nil {
 		// What goes wrong with a connection ends it, of which OnClose tells.
 		_ = processIO(pointer(gc), int(ev.Fd), ev.Events, 0)
 	}
 }
+
+func (l *Loop) reportOutput() {
+	var events [maxReports]event
+	n, _ := unix.EpollWait(l.poller.output, events[:], 0)
+	for i := range max(0, n) {
+		l.handler.Writable(int(events[i].Fd))
+	}
+}
+
+// AwaitOutput asks for one report of fd when it can be written to. again tells that this is not
+// the first time, and that ForgetOutput, which has to come before fd is closed, was not called since.
+func (l *Loop) AwaitOutput(fd int, again bool) error {
+	op := unix.EPOLL_CTL_ADD
+	if again {
+		op = unix.EPOLL_CTL_MOD
+	}
+	ev := unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLOUT | unix.EPOLLONESHOT}
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.poller.output, op, fd, &ev))
+}
+
+// ForgetOutput undoes AwaitOutput.
+func (l *Loop) ForgetOutput(fd int) { _ = unix.EpollCtl(l.poller.output, unix.EPOLL_CTL_DEL, fd, nil) }
 
 // interrupt makes a poll that waits return.
 func (p *poller) interrupt() error {

@@ -68,6 +68,9 @@ func start(cfg *Config) (*Loop, error) {
 	if err := l.find(); err != nil {
 		return nil, errors.Join(fmt.Errorf("gnetloop: gnet is not the version that is known here: %w", err), client.Stop())
 	}
+	if err := l.poller.open(); err != nil {
+		return nil, errors.Join(err, client.Stop())
+	}
 	l.waker.open = true
 	return l, nil
 }
@@ -82,6 +85,7 @@ func Stop(loops []*Loop) (err error) {
 	}
 	for _, l := range loops {
 		err = errors.Join(err, l.client.Stop())
+		l.poller.close()
 	}
 	return err
 }

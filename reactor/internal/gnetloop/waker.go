@@ -6,7 +6,7 @@ import (
 )
 
 // waker makes a loop begin a round. A loop that is awake looks for itself before it sleeps, so
-// that the system is asked only for one that sleeps. The zero waker wakes nobody.
+// that the system is asked only for one that sleeps.
 type waker struct {
 	woken atomic.Bool // Wake was called, and no round has begun since
 	awake atomic.Bool // the loop looks at woken before it sleeps

@@ -36,8 +36,8 @@ func TestClientsThatAreSilentLeaveRoomForOthers(t *testing.T) {
 		t.Errorf("refused %v", got)
 	}
 	ts.onLoops(func(l *loop) {
-		if l.greeters.count != 0 || len(l.greeters.queue) > 2*l.greeters.most {
-			t.Errorf("%d silent clients, %d in the queue", l.greeters.count, len(l.greeters.queue))
+		if l.unauthenticated.count != 0 || len(l.unauthenticated.queue) > 2*l.unauthenticated.most {
+			t.Errorf("%d silent clients, %d in the queue", l.unauthenticated.count, len(l.unauthenticated.queue))
 		}
 	})
 }
