@@ -24,14 +24,11 @@ func parse(s []byte, cmd *Command) int {
 		case has(s, "peek "):
 			return parseID(OpPeek, s, len("peek "), cmd)
 		case has(s, "peek-ready"):
-			cmd.set(OpPeekReady)
-			return len("peek-ready")
+			return word(OpPeekReady, "peek-ready", cmd)
 		case has(s, "peek-delayed"):
-			cmd.set(OpPeekDelayed)
-			return len("peek-delayed")
+			return word(OpPeekDelayed, "peek-delayed", cmd)
 		case has(s, "peek-buried"):
-			cmd.set(OpPeekBuried)
-			return len("peek-buried")
+			return word(OpPeekBuried, "peek-buried", cmd)
 		case has(s, "pause-tube"):
 			return parsePause(s, cmd)
 		}
@@ -80,29 +77,30 @@ func parse(s []byte, cmd *Command) int {
 		case has(s, "stats-tube "):
 			return parseName(OpStatsTube, s, len("stats-tube "), cmd)
 		case has(s, "stats"):
-			cmd.set(OpStats)
-			return len("stats")
+			return word(OpStats, "stats", cmd)
 		}
 	case 'l':
 		switch {
 		case has(s, "list-tubes-watched"):
-			cmd.set(OpListTubesWatched)
-			return len("list-tubes-watched")
+			return word(OpListTubesWatched, "list-tubes-watched", cmd)
 		case has(s, "list-tube-used"):
-			cmd.set(OpListTubeUsed)
-			return len("list-tube-used")
+			return word(OpListTubeUsed, "list-tube-used", cmd)
 		case has(s, "list-tubes"):
-			cmd.set(OpListTubes)
-			return len("list-tubes")
+			return word(OpListTubes, "list-tubes", cmd)
 		}
 	case 'q':
 		if has(s, "quit") {
-			cmd.set(OpQuit)
-			return len("quit")
+			return word(OpQuit, "quit", cmd)
 		}
 	}
 	cmd.set(OpUnknown)
 	return noMatch
+}
+
+// word is for a command without arguments.
+func word(op Op, word string, cmd *Command) int {
+	cmd.set(op)
+	return len(word)
 }
 
 func parseID(op Op, s []byte, i int, cmd *Command) int {
@@ -161,8 +159,7 @@ func parseReserve(s []byte, cmd *Command) int {
 	case has(s, "reserve-job "):
 		return parseID(OpReserveJob, s, len("reserve-job "), cmd)
 	default:
-		cmd.set(OpReserve)
-		return len("reserve")
+		return word(OpReserve, "reserve", cmd)
 	}
 }
 

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"container/heap"
 	"time"
 
 	"trellis/engine"
@@ -35,57 +36,40 @@ func (h deadlines) first() *deadline {
 func (h *deadlines) set(d *deadline, at engine.Time) {
 	d.at = at
 	if d.index < 0 {
-		d.index = len(*h)
-		*h = append(*h, d)
+		heap.Push(h, d)
+	} else {
+		heap.Fix(h, d.index)
 	}
-	h.down(h.up(d.index))
 }
 
 func (h *deadlines) remove(d *deadline) {
-	i, last := d.index, len(*h)-1
-	if i < 0 {
-		return
-	}
-	h.swap(i, last)
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	d.index = -1
-	if i < last {
-		h.down(h.up(i))
+	if d.index >= 0 {
+		heap.Remove(h, d.index)
 	}
 }
 
-func (h deadlines) swap(i, j int) {
+// The rest is for package heap.
+
+func (h deadlines) Len() int           { return len(h) }
+func (h deadlines) Less(i, j int) bool { return h[i].at < h[j].at }
+
+func (h deadlines) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-func (h deadlines) up(i int) int {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if h[parent].at <= h[i].at {
-			break
-		}
-		h.swap(i, parent)
-		i = parent
-	}
-	return i
+func (h *deadlines) Push(d any) {
+	d.(*deadline).index = len(*h)
+	*h = append(*h, d.(*deadline))
 }
 
-func (h deadlines) down(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
-			if h[child].at < h[least].at {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		h.swap(i, least)
-		i = least
-	}
+func (h *deadlines) Pop() any {
+	last := len(*h) - 1
+	d := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	d.index = -1
+	return d
 }
 
 // noteActivity notes that the client has sent or taken something.

@@ -14,14 +14,9 @@ type extraFD struct {
 	fd int // 0 for none; guarded by mu
 }
 
-// hold makes sure that the extra one is held, if that is possible.
+// hold makes sure that the extra one is held, if that is possible. mu is held, or nobody else
+// uses it yet.
 func (p *extraFD) hold() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.holdLocked()
-}
-
-func (p *extraFD) holdLocked() {
 	if p.fd == 0 {
 		if fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
 			p.fd = fd
@@ -29,13 +24,8 @@ func (p *extraFD) holdLocked() {
 	}
 }
 
+// release is hold's opposite.
 func (p *extraFD) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.releaseLocked()
-}
-
-func (p *extraFD) releaseLocked() {
 	if p.fd != 0 {
 		_ = unix.Close(p.fd)
 		p.fd = 0
@@ -49,10 +39,10 @@ func (p *extraFD) duplicate(fd int) (int, error) {
 	defer p.mu.Unlock()
 	n, err := duplicate(fd)
 	if err != nil && p.fd != 0 {
-		p.releaseLocked()
+		p.release()
 		return duplicate(fd)
 	}
-	p.holdLocked()
+	p.hold()
 	return n, err
 }
 

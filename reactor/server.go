@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -148,21 +149,11 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if h.drain == 0 {
-		h.drain = drainTimeout
-	}
-	if h.acceptPause == 0 {
-		h.acceptPause = minAcceptPause
-	}
-	if h.linger == 0 {
-		h.linger = lingerTime
-	}
-	if h.handshake == 0 {
-		h.handshake = handshakeTime
-	}
-	if h.alert == 0 {
-		h.alert = alertTime
-	}
+	h.drain = cmp.Or(h.drain, drainTimeout)
+	h.acceptPause = cmp.Or(h.acceptPause, minAcceptPause)
+	h.linger = cmp.Or(h.linger, lingerTime)
+	h.handshake = cmp.Or(h.handshake, handshakeTime)
+	h.alert = cmp.Or(h.alert, alertTime)
 	s := &Server{
 		cfg:     cfg,
 		log:     cfg.Log,
