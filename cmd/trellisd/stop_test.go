@@ -14,14 +14,21 @@ import (
 	"testing"
 )
 
+// needSignal skips the test where the signal is ignored by this process, and so by the servers
+// that it starts, as under nohup or in the background of a script.
+func needSignal(t *testing.T, sig os.Signal) {
+	t.Helper()
+	if signal.Ignored(sig) {
+		t.Skip("ignored by this process, and so by the servers that it starts")
+	}
+}
+
 func TestSignalsThatStopTheServer(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
-			if signal.Ignored(sig) {
-				t.Skip("ignored by this process, and so by the servers that it starts: see nohup")
-			}
+			needSignal(t, sig)
 			s := start(t)
 			idle, waiting := s.dial(0), s.dial(0)
 			waiting.send("use x", "reserve")
@@ -83,6 +90,7 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
+			needSignal(t, sig)
 			s := start(t, "-z1048576")
 			c := s.dial(0)
 			// Replies that nobody reads keep the server from ending in order.
@@ -111,16 +119,19 @@ func TestASignalBeforeClientsAreServedEndsTheServerAtOnce(t *testing.T) {
 		t.Skip("no pipe can be made here: ", err)
 	}
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		p := launch(t, "-V", "--log-format=json", "-lunix:"+path, "-b", dir)
-		p.waitText(`"listening"`)
-		p.signal(sig)
-		if code := p.wait(); code != 0 {
-			t.Errorf("%v: exit code %d", sig, code)
-		}
-		p.waitText("stopping before clients are served")
-		if _, err := os.Lstat(path); err == nil {
-			t.Error("the socket's file is still there")
-		}
+		t.Run(sig.String(), func(t *testing.T) {
+			needSignal(t, sig)
+			p := launch(t, "-V", "--log-format=json", "-lunix:"+path, "-b", dir)
+			p.waitText(`"listening"`)
+			p.signal(sig)
+			if code := p.wait(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			p.waitText("stopping before clients are served")
+			if _, err := os.Lstat(path); err == nil {
+				t.Error("the socket's file is still there")
+			}
+		})
 	}
 }
 
