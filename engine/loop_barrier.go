@@ -14,11 +14,17 @@ var ownOps = [256]bool{
 	codec.OpQuit: true, codec.OpUnknown: true, codec.OpBadFormat: true,
 }
 
-// Barrier completes out.Pos. It is called once for the replies in out, before they are
-// sent or kept, and makes them depend on the journal's barrier if they tell of a state
-// that clients share and no record behind that state proves it already. Without a
-// [Barrier] it does nothing.
-func (l *Loop) Barrier(out *Output) {
+// Replied counts the replies in out, of n bytes, and completes out.Pos. It is called once,
+// before they are sent or kept, and makes them depend on the journal's barrier if they tell
+// of a state that clients share and no record behind that state proves it already.
+func (s *Session) Replied(n int, out *Output) {
+	s.bytesOut += uint64(n)
+	if out.showState { // which a session that is not open yet never does
+		s.loop.completePos(out)
+	}
+}
+
+func (l *Loop) completePos(out *Output) {
 	if b := l.engine.barrier; b != nil && out.showState {
 		out.dependOn(b.Barrier())
 	}

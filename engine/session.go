@@ -93,9 +93,6 @@ func (l *Loop) open(s *Session, t *tube, now Time) {
 // Received notes that n bytes of commands have come from the client.
 func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
 
-// Replied notes that replies of n bytes have left the Output.
-func (s *Session) Replied(n int) { s.bytesOut += uint64(n) }
-
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {

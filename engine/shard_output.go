@@ -12,11 +12,11 @@ type Output struct {
 	// Buf is appended to. The owner empties it and may use its memory again.
 	Buf []byte
 	// Pos is the position in the journal that the replies depend on: they must not
-	// be sent before the journal is committed up to there. [Loop.Barrier] completes
+	// be sent before the journal is committed up to there. [Session.Replied] completes
 	// it. It only grows; the owner sets it back to 0.
 	Pos journal.Pos
 	// showState says that the replies show state that may be newer than Pos: see
-	// Loop.Barrier.
+	// Session.Replied.
 	showState bool
 	// Bodies are large bodies that belong into the replies and were not copied
 	// to Buf, in the order of At. The owner releases and removes them.

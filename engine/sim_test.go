@@ -261,7 +261,7 @@ func (c *simConn) Receive() ([]byte, error) {
 	}
 	b := c.out.Buf
 	c.out.Buf = nil
-	c.session.Replied(len(b))
+	c.session.bytesOut += uint64(len(b))
 	return b, nil
 }
 

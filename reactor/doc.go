@@ -179,7 +179,7 @@
 //
 // A server that may be replaced by another one depends on more than its own journal: a
 // reply that tells of the queue's state waits for a position that proves that nobody had
-// taken over (engine.Loop.Barrier). When it is to hand over, Hold stops all execution,
+// taken over (engine.Session.Replied). When it is to hand over, Hold stops all execution,
 // while replies go out as they are committed. When it has been replaced, Abort resets all
 // connections: what was not sent by then may not be true.
 //

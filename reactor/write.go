@@ -45,8 +45,7 @@ func (c *conn) flush() bool {
 		return false
 	}
 	total := l.replyBytes()
-	c.session.Replied(total)
-	l.engine.Barrier(out)
+	c.session.Replied(total, out)
 	if wait := l.mustWait(out.Pos); wait || c.pendingOutput() {
 		x := c.backlog()
 		firm := 0
