@@ -136,6 +136,13 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 	}
 }
 
+// noteActivity notes that the client has sent or taken something.
+func (c *conn) noteActivity(now engine.Time) {
+	if c.deadline != nil {
+		c.deadline.active = now
+	}
+}
+
 // resume goes on with a session whose wait is over, or that is closed completely.
 func (c *conn) resume(now engine.Time) {
 	defer c.loop.recovered()

@@ -72,13 +72,6 @@ func (h *deadlines) Pop() any {
 	return d
 }
 
-// noteActivity notes that the client has sent or taken something.
-func (c *conn) noteActivity(now engine.Time) {
-	if c.deadline != nil {
-		c.deadline.active = now
-	}
-}
-
 // limitIdleness gives the connection a deadline for being idle, if Config.IdleTimeout
 // sets one.
 func (c *conn) limitIdleness(now engine.Time) {
