@@ -2,7 +2,7 @@
 
 package reactor
 
-// watched are the handshakes for which a loop's poller waits: see watched_epoll.go. Here there
+// watched are the handshakes for which a loop's poller waits: see watched_linux.go. Here there
 // are none. A handshake begins as soon as there is a token, and its goroutine waits.
 type watched struct{}
 

@@ -20,7 +20,7 @@
 //     polls, is over. Then connections are closed, so that no report of a descriptor can be
 //     older than its number.
 //
-// [Loop.Run] polls with gnet's own descriptor, inside a task of gnet's that returns when the
+// [Loop.Run] polls with gnet's own descriptor, inside a task of gnet's that ends when the
 // loops are to end. What is reported of a connection is given to gnet, as if gnet had polled.
 //
 // # What is relied on

@@ -45,12 +45,9 @@ type rounds struct {
 }
 
 func (r *rounds) Round(woken bool) {
-	for woken {
-		select {
-		case f := <-r.calls:
-			f()
-		default:
-			return
+	if woken {
+		for range len(r.calls) { // what comes during a call is for the next round
+			(<-r.calls)()
 		}
 	}
 }
@@ -62,7 +59,7 @@ func (r *rounds) Reported(number int32, _, _ bool) {
 
 func (r *rounds) Writable(fd int) { r.writable <- fd }
 
-// startLoop runs a loop. call runs a function on its goroutine.
+// startLoop starts and runs a loop. call runs a function on its goroutine.
 func startLoop(t *testing.T) (l *Loop, r *rounds, call func(func())) {
 	t.Helper()
 	loops, err := Start(Config{Loops: 1, ReadSize: 4096, Log: slog.New(slog.DiscardHandler), Fatal: func(why string, attrs ...any) { t.Error(why, attrs) }})
@@ -74,11 +71,18 @@ func startLoop(t *testing.T) (l *Loop, r *rounds, call func(func())) {
 			t.Error(err)
 		}
 	})
-	l, r = loops[0], &rounds{calls: make(chan func(), 10), writable: make(chan int, 10)}
+	r, call = run(t, loops[0])
+	return loops[0], r, call
+}
+
+// run runs a loop. call runs a function on its goroutine.
+func run(t *testing.T, l *Loop) (r *rounds, call func(func())) {
+	t.Helper()
+	r = &rounds{calls: make(chan func(), 10), writable: make(chan int, 10)}
 	if err := l.Run(r); err != nil {
 		t.Fatal(err)
 	}
-	return l, r, func(f func()) {
+	return r, func(f func()) {
 		done := make(chan struct{})
 		r.calls <- func() { f(); close(done) }
 		l.Wake()
@@ -344,6 +348,52 @@ func TestStopEndsWhatConnectionsThereAre(t *testing.T) {
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the connection was not closed")
+	}
+}
+
+// slowConn is a Conn that tells when it closes, and then waits.
+type slowConn struct{ closing, goOn chan struct{} }
+
+func (c *slowConn) Received([]byte) {}
+
+func (c *slowConn) Closing(error) {
+	close(c.closing)
+	<-c.goOn
+}
+
+// A loop that takes long to close its connections keeps no other one from ending. Otherwise gnet
+// would go on to serve the clients of the others, in rounds that nobody begins.
+func TestLoopsEndTogether(t *testing.T) {
+	t.Parallel()
+	loops, err := Start(Config{Loops: 2, ReadSize: 4096, Log: slog.New(slog.DiscardHandler), Fatal: func(why string, attrs ...any) { t.Error(why, attrs) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns [2]*slowConn
+	for i, l := range loops {
+		_, call := run(t, l)
+		fds := pair(t)
+		conns[i] = &slowConn{make(chan struct{}), make(chan struct{})}
+		call(func() {
+			if err := l.Adopt(fds[1], conns[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	stopped := make(chan error)
+	go func() { stopped <- Stop(loops) }()
+	for _, c := range conns {
+		select {
+		case <-c.closing:
+		case <-time.After(10 * time.Second):
+			t.Error("a loop does not end while another one closes its connections")
+		}
+	}
+	for _, c := range conns {
+		close(c.goOn)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/panjf2000/gnet/v2"
+	gneterrors "github.com/panjf2000/gnet/v2/pkg/errors"
 	"golang.org/x/sys/unix"
 )
 
@@ -140,7 +141,8 @@ func descriptor(v reflect.Value, names ...string) (int, error) {
 	return int(v.Int()), nil
 }
 
-// task is a gnet.Runnable.
+// task is a gnet.Runnable with which the event loop ends: gnet never polls for itself then,
+// and closes the connections.
 type task func()
 
-func (f task) Run(context.Context) error { f(); return nil }
+func (f task) Run(context.Context) error { f(); return gneterrors.ErrEngineShutdown }
