@@ -125,8 +125,9 @@ func (b *bulk) do(r ref, j *job, out *Output) (err error) {
 
 // next does a slice under the locks. It returns false at the end.
 func (b *bulk) next(out *Output) (more bool, err error) {
+	t := b.shard.byName[b.tube] // which is empty if it is removed meanwhile
 	for b.heads[0] != 0 {
-		r := b.first()
+		r := b.first(t)
 		switch {
 		case r == 0:
 			b.heads = [3]state{b.heads[1], b.heads[2]}
@@ -144,13 +145,9 @@ func (b *bulk) next(out *Output) (more bool, err error) {
 	return b.rest.next(out)
 }
 
-// first is the job to go on with from the first of heads, 0 when there is none.
-func (b *bulk) first() ref {
-	if b.done >= b.most {
-		return 0
-	}
-	t := b.shard.byName[b.tube]
-	if t == nil {
+// first is the job to go on with from the first of heads, 0 when there is none, or no tube.
+func (b *bulk) first(t *tube) ref {
+	if t == nil || b.done >= b.most {
 		return 0
 	}
 	r := t.first(b.heads[0])
