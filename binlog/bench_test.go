@@ -203,6 +203,8 @@ func (c *countRestorer) Update(*Record) error { return nil }
 
 func (c *countRestorer) Setting(*Setting) error { return nil }
 
+func (c *countRestorer) Hold(*journal.Hold) error { return nil }
+
 // A million jobs of 100 bytes: the time is for all of them.
 func BenchmarkReplayMillion(b *testing.B) {
 	dir := b.TempDir()

@@ -131,7 +131,7 @@ func (l *Log) evacuate(seg *segment, sc *record.Scanner) error {
 			if err := l.inRoom(func() error { return l.hooks.Migrate(id, seg.Index) }); err != nil {
 				return fmt.Errorf("move job %d: %w", id, err)
 			}
-		case record.Setting:
+		case record.Setting, record.Policy:
 			tube := record.DecodeSetting(b).Tube
 			if err := l.inRoom(func() error { return l.migrateSetting(tube, seg.Index) }); err != nil {
 				return fmt.Errorf("move a setting: %w", err)

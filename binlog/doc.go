@@ -51,7 +51,7 @@
 //   - Replies wait for Committed. OnCommit tells when it has grown, which may be
 //     before Flush returns.
 //
-// Settings of dead letters are few. The log keeps the latest of each tube itself, and
+// Settings of tubes are few. The log keeps the latest of each tube itself, and
 // compaction moves them without the owner:
 //
 //	p, err := l.Set(&setting)          // under the owner's lock of that tube's setting

@@ -122,9 +122,9 @@ func (h *history) step() bool {
 			h.did(pos, func(m map[uint64]Record) { m[r.ID] = r })
 		}
 	case n < 20:
-		s := Setting{Tube: h.tube(), MaxAttempts: h.rng.Uint32N(3)}
-		if s.MaxAttempts > 0 {
-			s.DeadTube = h.tube()
+		s := journal.DeadLetters(h.tube(), h.rng.Uint32N(3), "")
+		if s.RetryMin = h.rng.Uint32N(2); s.Attempts > 0 {
+			s.Dead = h.tube()
 		}
 		var pos Pos
 		if pos, err = h.set(s); err == nil {
@@ -175,6 +175,9 @@ func (h *history) someKeys() (k journal.Keys) {
 		k.Seconds = h.rng.Uint32N(2) * h.rng.Uint32()
 	} else if n > 4 {
 		k.Limited, k.Limit = strings.Repeat("c", 1+h.rng.IntN(journal.MaxKey)), h.rng.Uint32N(9)+1
+	}
+	if h.rng.IntN(6) == 0 {
+		k.Terms = &journal.Terms{Fair: "f", Group: strings.Repeat("g", h.rng.IntN(journal.MaxKey)), After: "h", Expires: h.rng.Uint32()}
 	}
 	return k
 }

@@ -137,6 +137,11 @@ type Restorer interface {
 
 	// Setting tells a tube's setting as of this position, or its end.
 	Setting(s *Setting) error
+
+	// Hold tells that a job was reserved, and that this was on record: the log is a copy of a
+	// cluster's snapshot. The job is ready, wherever it stood. An id that is not known is to be
+	// ignored.
+	Hold(h *journal.Hold) error
 }
 
 // Open locks the directory, which must exist, checks all of its log and gets it

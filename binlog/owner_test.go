@@ -135,8 +135,16 @@ func (j *ownedJob) former() journal.Former {
 
 // Setting implements Restorer.
 func (o *owner) Setting(s *Setting) error {
-	if delete(o.settings, s.Tube); s.MaxAttempts > 0 {
+	if delete(o.settings, s.Tube); !s.IsDefault() {
 		o.settings[s.Tube] = *s
+	}
+	return nil
+}
+
+// Hold implements Restorer.
+func (o *owner) Hold(h *journal.Hold) error {
+	if j := o.jobs[h.ID]; j != nil {
+		j.State, j.Due, j.BuryOrder, j.Reserves = journal.Ready, 0, 0, h.Reserves
 	}
 	return nil
 }
@@ -323,15 +331,16 @@ func keepSetting(m map[uint64]Record, s Setting) {
 	h := fnv.New64a()
 	h.Write([]byte(s.Tube))
 	id := h.Sum64() | 1<<63
-	if delete(m, id); s.MaxAttempts > 0 {
-		m[id] = Record{Tube: s.Tube + ">" + s.DeadTube, Attempts: s.MaxAttempts}
+	if delete(m, id); !s.IsDefault() {
+		m[id] = Record{Tube: s.Tube + ">" + s.Dead, Attempts: s.Attempts, Delay: s.RetryMin}
 	}
 }
 
 func sameRecord(a, b *Record) bool {
 	x, y := *a, *b
 	x.Body, y.Body = nil, nil
-	return fmt.Sprint(x) == fmt.Sprint(y) && bytes.Equal(a.Body, b.Body)
+	x.Keys, y.Keys = journal.Keys{}, journal.Keys{}
+	return a.Keys.Equal(&b.Keys) && fmt.Sprint(x) == fmt.Sprint(y) && bytes.Equal(a.Body, b.Body)
 }
 
 // diff tells in what two sets of jobs differ, or "".

@@ -238,15 +238,18 @@ func (r *replay) segment(seg *segment) error {
 
 func (r *replay) record(seg *segment, b []byte) error {
 	switch k := record.KindOf(b); {
-	case k == record.Setting:
+	case k == record.Setting || k == record.Policy:
 		s := record.DecodeSetting(b)
 		r.keep(seg, &s)
 		return r.to.Setting(&s)
-	case k != record.Full && k != record.Update, r.found.Deleted.Has(record.Number(b)):
+	case k != record.Full && k != record.Update && k != record.Hold, r.found.Deleted.Has(record.Number(b)):
 		return nil
 	case k == record.Update:
 		record.DecodeUpdate(b, &r.rec)
 		return r.to.Update(&r.rec)
+	case k == record.Hold:
+		h := record.DecodeHold(b)
+		return r.to.Hold(&h)
 	}
 	record.DecodeFull(b, &r.rec, &r.names)
 	was, err := r.to.Full(&r.rec, seg.Index)

@@ -5,7 +5,7 @@ import (
 	"trellis/binlog/record"
 )
 
-// setting is a tube's setting of dead letters, and where its record is. There are few, so
+// setting is a tube's setting, and where its record is. There are few, so
 // that the log keeps them itself, and needs nobody to tell it what compaction has to move.
 type setting struct {
 	Setting
@@ -14,8 +14,8 @@ type setting struct {
 
 func (s *setting) size() int64 { return record.SettingSize(&s.Setting) }
 
-// Set appends a tube's setting of dead letters, which replaces the one before. One
-// without attempts ends it. It fails as Put does.
+// Set appends a tube's setting, which replaces the one before. The default policy ends it. It
+// fails as Put does.
 func (l *Log) Set(s *Setting) (Pos, error) {
 	if !record.ValidSetting(s) {
 		return 0, ErrInvalid
@@ -61,7 +61,7 @@ func (l *Log) keep(seg *segment, s *Setting) {
 	if was, ok := l.settings[s.Tube]; ok {
 		former = journal.Former{Segment: was.segment, Size: was.size()}
 	}
-	if s.MaxAttempts > 0 {
+	if !s.IsDefault() {
 		l.settings[s.Tube] = setting{*s, seg.Index}
 		l.link(seg, record.SettingSize(s), former)
 	} else if former.Segment != 0 {

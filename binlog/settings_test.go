@@ -4,6 +4,7 @@ import (
 	"maps"
 	"testing"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/vfs/faultfs"
 )
 
@@ -18,11 +19,12 @@ func TestSettingsOutliveTheSegmentsThatTheyWereWrittenTo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []Setting{
-		{Tube: "mail", MaxAttempts: 3, DeadTube: "mail.dead"},
-		{Tube: "ended", MaxAttempts: 3, DeadTube: "mail.dead"},
-		{Tube: "replaced", MaxAttempts: 3, DeadTube: "a"},
-		{Tube: "ended"},
-		{Tube: "replaced", MaxAttempts: 1, DeadTube: "a-longer-name"},
+		journal.DeadLetters("mail", 3, "mail.dead"),
+		journal.DeadLetters("ended", 3, "mail.dead"),
+		journal.DeadLetters("replaced", 3, "a"),
+		{Tube: "policy", Policy: journal.Policy{Rate: 5, Per: 60, Dead: "d", RetryFactor: 2, RetryMax: 1}},
+		journal.DeadLetters("ended", 0, ""),
+		journal.DeadLetters("replaced", 1, "a-longer-name"),
 	} {
 		if _, err := o.set(s); err != nil {
 			t.Fatal(err)
@@ -42,12 +44,12 @@ func TestSettingsOutliveTheSegmentsThatTheyWereWrittenTo(t *testing.T) {
 		if err := o.open(testDir, opts); err != nil {
 			t.Fatal(err)
 		}
-		if !maps.Equal(o.settings, want) || len(want) != 2 {
+		if !maps.Equal(o.settings, want) || len(want) != 3 {
 			t.Fatalf("settings %v, want %v", o.settings, want)
 		}
 	}
 	for tube := range o.settings {
-		if _, err := o.set(Setting{Tube: tube}); err != nil {
+		if _, err := o.set(journal.DeadLetters(tube, 0, "")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +64,7 @@ func TestSettingsOutliveTheSegmentsThatTheyWereWrittenTo(t *testing.T) {
 func TestASettingThatTheFormatCannotHoldIsRefused(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, Options{})
-	for _, s := range []Setting{{}, {Tube: "t", DeadTube: "d"}, {Tube: "t", MaxAttempts: 1}, {Tube: string(make([]byte, 201))}} {
+	for _, s := range []Setting{{}, {Tube: "t"}, journal.DeadLetters("", 1, "d"), journal.DeadLetters(string(make([]byte, 201)), 1, "d")} {
 		if _, err := c.log.Set(&s); err != ErrInvalid {
 			t.Errorf("%+v: %v", s, err)
 		}
@@ -72,7 +74,7 @@ func TestASettingThatTheFormatCannotHoldIsRefused(t *testing.T) {
 func TestASalvageKeepsSettings(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, Options{SegmentSize: MinSegmentSize})
-	setting := Setting{Tube: "mail", MaxAttempts: 3, DeadTube: "mail.dead"}
+	setting := journal.DeadLetters("mail", 3, "mail.dead")
 	if _, err := c.set(setting); err != nil {
 		t.Fatal(err)
 	}

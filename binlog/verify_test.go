@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"trellis/binlog/inspect"
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/vfs"
 )
@@ -142,7 +143,9 @@ func TestDumpWritesEveryRecord(t *testing.T) {
 	if _, err := o.delete(1); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []Setting{{Tube: "mail", MaxAttempts: 3, DeadTube: "mail.dead"}, {Tube: "mail"}, {Tube: "x", MaxAttempts: 1, DeadTube: "y"}} {
+	more := journal.DeadLetters("y", 0, "y.dead")
+	more.RetryMin, more.Paused, more.RetryJitter = 5, true, 0
+	for _, s := range []Setting{journal.DeadLetters("mail", 3, "mail.dead"), journal.DeadLetters("mail", 0, ""), journal.DeadLetters("x", 1, "y"), more} {
 		if _, err := o.set(s); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +153,7 @@ func TestDumpWritesEveryRecord(t *testing.T) {
 	// While the server runs.
 	o.log.commit()
 	var b strings.Builder
-	if err := inspect.Verify(&b, vfs.OS{}, dir); err != nil || !strings.Contains(b.String(), "is running") || !strings.Contains(b.String(), "\n1 settings of dead letters\n") {
+	if err := inspect.Verify(&b, vfs.OS{}, dir); err != nil || !strings.Contains(b.String(), "is running") || !strings.Contains(b.String(), "\n2 settings of tubes\n") {
 		t.Errorf("verify: %v\n%s", err, &b)
 	}
 	if err := o.log.Close(); err != nil {
@@ -165,7 +168,8 @@ func TestDumpWritesEveryRecord(t *testing.T) {
 		` full id=1 ready pri=1 delay=0 reserves=0 timeouts=0 releases=0 buries=0 kicks=0 attempts=0 tube=default ttr=60 created=2023-11-14T22:13:20.000000001Z bytes=3 body="bbb"`,
 		` update id=1 buried pri=1 delay=0 order=9 reserves=0 timeouts=0 releases=0 buries=1 kicks=0`,
 		` update id=1 delayed pri=1 delay=0 due=2026-01-02T03:04:05.000000006Z `,
-		` delete id=1`, ` setting tube=mail max-attempts=3 dead-tube=mail.dead`, ` setting tube=mail max-attempts=0`, ` mark synced=`, ` stop synced=`,
+		` delete id=1`, ` setting tube=mail max-attempts=3 dead-tube=mail.dead`, ` setting tube=mail max-attempts=0`,
+		` policy tube=y dead=y.dead retry-min=5 retry-jitter=0 paused=1`, ` mark synced=`, ` stop synced=`,
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &b)

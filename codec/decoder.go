@@ -24,26 +24,28 @@ type Decoder struct {
 	// line ends with so far.
 	held uint8
 
-	// ok, in stateBody, says that no byte behind the body was wrong so far. In
-	// stateSkip it says that the last byte was a CR.
-	ok bool
+	// shape, in stateSkip, is how far the line is that of a put with tags.
+	shape shape
 
 	// line has the beginning of a line that the input cut, or, while held is 0,
 	// the line of the last command, in which its Tube lies.
 	line *line
 
 	// left is the number of bytes still to come of a body and of the two bytes
-	// behind it.
+	// behind it. In stateSkip it is the last number that shape has seen.
 	left uint64
 }
 
 type state uint8
 
 const (
-	stateLine state = iota // in a line, of which held bytes are known
-	stateSkip              // in a line that is too long
-	stateBody              // in a body of which pieces are handed out
-	stateDrop              // in a body that is too big
+	stateLine    state = iota // in a line, of which held bytes are known
+	stateSkip                 // in a line that is too long
+	stateSkipCR               // the same, and its last byte was a CR
+	stateBody                 // in a body of which pieces are handed out
+	stateBadBody              // the same, and a byte behind it was wrong
+	stateDrop                 // in a body that is too big
+	stateRefuse               // in the body of a malformed put that takes it along
 )
 
 type line [MaxLine]byte
@@ -75,7 +77,9 @@ func (d *Decoder) Next(p []byte, cmd *Command) (n int, ok bool) {
 		if n < 0 {
 			return d.cut(p, cmd)
 		}
-		d.judge(p[:n], end, cmd)
+		if d.judge(p[:n], end, cmd); cmd.Op == OpBadFormat && d.isTagged(p[:n]) {
+			return d.refuse(p, n, cmd)
+		}
 	}
 	if cmd.Op == OpPut {
 		n = d.put(p, n, cmd)
@@ -91,12 +95,23 @@ func (d *Decoder) Release() {
 	*d = Decoder{MaxJobSize: d.MaxJobSize, Extensions: d.Extensions}
 }
 
-// Overlong tells whether the input ends within a line that is too long.
-func (d *Decoder) Overlong() bool { return d.state == stateSkip }
+// AtStart tells whether the next byte begins a new command: no line and no body has begun
+// and not ended.
+func (d *Decoder) AtStart() bool { return d.state == stateLine && d.held == 0 }
+
+// Refusing tells whether the input ends within what will be refused in any case: a line that
+// is too long, or the body that a malformed put takes along.
+func (d *Decoder) Refusing() bool {
+	return d.state == stateSkip || d.state == stateSkipCR || d.state == stateRefuse
+}
+
+// InBody tells whether the input ends within a body, or behind it before all of its end has come.
+func (d *Decoder) InBody() bool { return d.state >= stateBody }
 
 // cut takes the beginning of a line that does not end in p, or is too long.
 func (d *Decoder) cut(p []byte, cmd *Command) (int, bool) {
 	if len(p) >= MaxLine {
+		d.shape = d.newShape()
 		return d.skip(p, cmd)
 	}
 	d.line = lines.Get().(*line)
@@ -107,12 +122,12 @@ func (d *Decoder) cut(p []byte, cmd *Command) (int, bool) {
 // resume decodes what follows on bytes of earlier inputs.
 func (d *Decoder) resume(p []byte, cmd *Command) (int, bool) {
 	switch d.state {
-	case stateSkip:
+	case stateSkip, stateSkipCR:
 		return d.skip(p, cmd)
-	case stateBody:
+	case stateBody, stateBadBody:
 		d.free()
 		return d.body(p, cmd)
-	case stateDrop:
+	case stateDrop, stateRefuse:
 		d.free()
 		return d.dropBody(p, cmd)
 	}
@@ -138,6 +153,8 @@ func (d *Decoder) extend(p []byte, cmd *Command) (int, bool) {
 	if n < 0 {
 		if held+len(p) >= MaxLine {
 			d.held = matchHTTP(0, d.line[:held])
+			d.shape = d.newShape()
+			d.follow(d.line[:held])
 			d.free()
 			return d.skip(p, cmd)
 		}
@@ -149,7 +166,9 @@ func (d *Decoder) extend(p []byte, cmd *Command) (int, bool) {
 	s := d.line[:held+n]
 	end := parse(s, cmd)
 	if end != len(s)-len(crlf) {
-		d.judge(s, end, cmd)
+		if d.judge(s, end, cmd); cmd.Op == OpBadFormat && d.isTagged(s) {
+			return d.refuse(p, n, cmd)
+		}
 	}
 	if cmd.Op == OpPut {
 		n = d.put(p, n, cmd)
@@ -187,6 +206,10 @@ func (d *Decoder) judge(s []byte, end int, cmd *Command) {
 		if cmd.Size <= d.MaxJobSize && !(d.Extensions && parseTags(s[:len(s)-len(crlf)], end, cmd)) {
 			cmd.Op = OpBadFormat
 		}
+	case OpWatch:
+		if !d.Extensions || !parseWeight(s[:len(s)-len(crlf)], end, cmd) {
+			cmd.set(OpBadFormat)
+		}
 	case OpAuth:
 		cmd.set(OpUnknown)
 	default:
@@ -204,7 +227,7 @@ func (d *Decoder) put(p []byte, n int, cmd *Command) int {
 		d.state, d.left = stateDrop, left
 	case left > uint64(len(p)-n):
 		cmd.Op = OpPutBegin
-		d.state, d.left, d.ok = stateBody, left, true
+		d.state, d.left = stateBody, left
 	default:
 		end := n + int(cmd.Size)
 		cmd.Body = p[n:end:end]
@@ -228,20 +251,31 @@ func (d *Decoder) body(p []byte, cmd *Command) (int, bool) {
 	}
 	n := 0
 	for n < len(p) && d.left > 0 {
-		d.ok = d.ok && p[n] == crlf[len(crlf)-int(d.left)]
+		if p[n] != crlf[len(crlf)-int(d.left)] {
+			d.state = stateBadBody
+		}
 		d.left--
 		n++
 	}
 	if d.left > 0 {
 		return n, false
 	}
-	d.state = stateLine
 	cmd.set(OpPutEnd)
-	cmd.Terminated = d.ok
+	cmd.Terminated = d.state == stateBody
+	d.state = stateLine
 	return n, true
 }
 
-// dropBody takes bytes of a body that is too big.
+// refuse drops the body of a malformed put whose line ends at p[n]. d.left is the size that
+// the line gives.
+func (d *Decoder) refuse(p []byte, n int, cmd *Command) (int, bool) {
+	d.free()
+	d.state, d.left = stateRefuse, d.left+uint64(len(crlf))
+	dropped, ok := d.dropBody(p[n:], cmd)
+	return n + dropped, ok
+}
+
+// dropBody takes bytes of a body that nobody gets.
 func (d *Decoder) dropBody(p []byte, cmd *Command) (int, bool) {
 	if d.left > uint64(len(p)) {
 		d.left -= uint64(len(p))
@@ -249,8 +283,11 @@ func (d *Decoder) dropBody(p []byte, cmd *Command) (int, bool) {
 	}
 	n := int(d.left)
 	d.left = 0
-	d.state = stateLine
 	cmd.set(OpPutTooBigEnd)
+	if d.state == stateRefuse {
+		cmd.Op, cmd.CountAs = OpBadFormat, OpPut
+	}
+	d.state = stateLine
 	return n, true
 }
 
@@ -259,22 +296,29 @@ func (d *Decoder) skip(p []byte, cmd *Command) (int, bool) {
 	if len(p) == 0 {
 		return 0, false
 	}
-	cr := d.state == stateSkip && d.ok
 	n := 1
-	if !cr || p[0] != '\n' {
+	if d.state != stateSkipCR || p[0] != '\n' {
 		n = lineEnd(p, len(p))
 	}
 	if n < 0 {
 		d.state = stateSkip
-		d.ok = p[len(p)-1] == '\r'
+		if p[len(p)-1] == '\r' {
+			d.state = stateSkipCR
+		}
 		d.held = matchHTTP(d.held, p)
+		d.follow(p)
 		return len(p), false
 	}
-	cmd.set(OpBadFormat)
-	if matchHTTP(d.held, p[:n-1]) == wholeHTTP {
-		cmd.set(OpHTTP)
-	}
+	http := matchHTTP(d.held, p[:n-1]) == wholeHTTP
 	d.state, d.held = stateLine, 0
+	if http {
+		cmd.set(OpHTTP)
+		return n, true
+	}
+	if d.follow(p[:n]); d.shape == tagged {
+		return d.refuse(p, n, cmd)
+	}
+	cmd.set(OpBadFormat)
 	return n, true
 }
 

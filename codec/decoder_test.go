@@ -75,10 +75,6 @@ func answers(events []event) (list []string) {
 	return list
 }
 
-// atStart reports whether the next byte begins a new command line: no line and no
-// body has begun and not ended.
-func (d *Decoder) atStart() bool { return d.state == stateLine && d.held == 0 }
-
 func TestDecoderAnswersEdgeCasesLikeBeanstalkd(t *testing.T) {
 	t.Parallel()
 	cases := edgeCases(t)
@@ -134,7 +130,7 @@ func TestDecoderFillsFields(t *testing.T) {
 		{"stats-job 12\r\n", event{Op: OpStatsJob, ID: 12}},
 		{"stats-tube a\r\n", event{Op: OpStatsTube, Tube: "a"}},
 		{"use " + longest + "\r\n", event{Op: OpUse, Tube: longest}},
-		{"watch a\r\n", event{Op: OpWatch, Tube: "a"}},
+		{"watch a\r\n", event{Op: OpWatch, Tube: "a", Weight: 1}},
 		{"ignore a\r\n", event{Op: OpIgnore, Tube: "a"}},
 		{"list-tubes\r\n", event{Op: OpListTubes}},
 		{"list-tube-used\r\n", event{Op: OpListTubeUsed}},
@@ -247,7 +243,7 @@ func TestDecoderCountsOffBodiesOfFourGigabytes(t *testing.T) {
 		case limit > 0 && (cmd.Op != OpPutEnd || cmd.Terminated || body != size):
 			t.Errorf("limit %d ends with %v, %v, %d bytes", limit, cmd.Op, cmd.Terminated, body)
 		}
-		if !d.atStart() {
+		if !d.AtStart() {
 			t.Errorf("limit %d: not at the start", limit)
 		}
 	}
@@ -312,14 +308,14 @@ func TestADecoderTellsThatALineIsTooLong(t *testing.T) {
 	var cmd Command
 	d := Decoder{}
 	d.Next([]byte(strings.Repeat("x", MaxLine-1)), &cmd)
-	if d.Overlong() {
+	if d.Refusing() {
 		t.Error("before the line was")
 	}
 	d.Next([]byte("x"), &cmd)
-	if !d.Overlong() {
+	if !d.Refusing() {
 		t.Error("not when the line was")
 	}
-	if d.Next([]byte("\r\n"), &cmd); d.Overlong() {
+	if d.Next([]byte("\r\n"), &cmd); d.Refusing() {
 		t.Error("after the line's end")
 	}
 }
@@ -350,11 +346,11 @@ func TestReleaseForgetsWhatHasBegun(t *testing.T) {
 	} {
 		d := Decoder{MaxJobSize: 5}
 		decode(t, &d, nil, begun)
-		if d.atStart() != (begun == "") {
-			t.Errorf("%q: atStart is %v", begun, d.atStart())
+		if d.AtStart() != (begun == "") {
+			t.Errorf("%q: AtStart is %v", begun, d.AtStart())
 		}
 		d.Release()
-		if !d.atStart() || d != (Decoder{MaxJobSize: 5}) {
+		if !d.AtStart() || d != (Decoder{MaxJobSize: 5}) {
 			t.Errorf("%q: Release leaves %+v", begun, d)
 		}
 	}

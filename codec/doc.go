@@ -38,8 +38,11 @@
 // path, so that "use HTTP/1.1" is none: it names a tube.
 //
 // With [Decoder.Extensions], commands that beanstalkd does not have are known by their
-// whole words, and tags may stand behind the size of a put ([Tags]). A put with anything
-// else there is malformed, and its body runs as commands, as without extensions.
+// whole words, tags may stand behind the size of a put ([Tags]), and a weight behind the name in a watch. A malformed put whose
+// fifth word begins as a tag does, with letters and a colon, takes its body along,
+// and so does one whose line is too long: what stands behind the colon, and the body, may be
+// written by strangers. The body behind any other malformed put runs as commands, as with
+// beanstalkd.
 //
 // # Limits
 //
@@ -52,5 +55,5 @@
 // The package does no I/O and starts no goroutine. A Decoder belongs to whoever
 // owns its connection and must not be used by two goroutines at once. Nothing
 // here allocates, except the pool when it has no line buffer left and an
-// appender when its slice has no room, and a put with tags.
+// appender when its slice has no room, a put with tags, and a set-tube.
 package codec

@@ -1,6 +1,9 @@
 package codec
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // The limits of commands that beanstalkd does not have.
 const (
@@ -10,9 +13,14 @@ const (
 	MaxReserveBatch = 1000
 	// MaxListConns is how many connections a list-connections shows at most.
 	MaxListConns = 10_000
+	// MaxWeight is the greatest weight of a watched tube.
+	MaxWeight = 9999
+	// MaxStatsTubes is how many tubes a stats-tubes shows at most.
+	MaxStatsTubes = 1000
 
-	usualListJobs  = 100
-	usualListConns = 1000
+	usualListJobs   = 100
+	usualListConns  = 1000
+	usualStatsTubes = 100
 )
 
 // extension is a command that beanstalkd does not have. The words are matched whole,
@@ -51,6 +59,18 @@ var extensions = func() map[string]extension {
 		{OpListDLQ, func(*arguments, *Command) bool { return true }},
 		{OpStatsConn, parseStatsConn},
 		{OpListConns, parseListConns},
+		{OpKickConn, func(a *arguments, cmd *Command) bool { return a.number64(&cmd.ID) }},
+		{OpListAccounts, func(*arguments, *Command) bool { return true }},
+		{OpReload, func(*arguments, *Command) bool { return true }},
+		{OpSetTube, parseSetTube},
+		{OpListSettings, func(a *arguments, cmd *Command) bool {
+			cmd.Tube = nil
+			return a.end() || a.name(&cmd.Tube)
+		}},
+		{OpReserveMode, parseReserveMode},
+		{OpStatsTubeX, func(a *arguments, cmd *Command) bool { return a.name(&cmd.Tube) }},
+		{OpStatsTubes, parseStatsTubes},
+		{OpStatsGroup, func(a *arguments, cmd *Command) bool { return a.name(&cmd.Tube) && len(cmd.Tube) <= MaxKey }},
 	} {
 		m[e.op.String()] = e
 	}
@@ -116,6 +136,32 @@ func parseStatsConn(a *arguments, cmd *Command) bool {
 
 func parseListConns(a *arguments, cmd *Command) bool {
 	return a.page(usualListConns, MaxListConns, cmd)
+}
+
+func parseReserveMode(a *arguments, cmd *Command) bool {
+	w := a.word()
+	i := slices.Index(modeNames[FIFO:], string(w))
+	cmd.Mode, cmd.Info = FIFO+Mode(i), !a.end()
+	return i >= 0 && (!cmd.Info || string(a.word()) == "info")
+}
+
+// parseWeight reads the weight behind the name in the watch s, a line without its CR LF, from
+// s[i] on.
+func parseWeight(s []byte, i int, cmd *Command) bool {
+	a := arguments{s: s, at: i}
+	return a.number32(&cmd.Weight) && 1 <= cmd.Weight && cmd.Weight <= MaxWeight && a.end()
+}
+
+func parseStatsTubes(a *arguments, cmd *Command) bool {
+	cmd.Tube, cmd.Bound = nil, usualStatsTubes
+	if a.end() {
+		return true
+	}
+	if !a.number32(&cmd.Bound) {
+		return false
+	}
+	cmd.Bound = min(cmd.Bound, MaxStatsTubes)
+	return a.end() || a.name(&cmd.Tube)
 }
 
 // arguments are what is left of a line.

@@ -63,6 +63,11 @@ func randomInput(r *rand.Rand) string {
 		"default", "a", "-a", "a-", "+/;.$_()-", "a@b", "", "12",
 		strings.Repeat("n", 199), strings.Repeat("n", 200), strings.Repeat("n", 201), strings.Repeat("n", 210),
 	}
+	tags := []string{
+		"idp:k", "con:c:2", "idp:", "idp:a@b", "idp:\x00", "x:", "idp:k:9 con:c", "idp:k idp:k", "Idp:k", "idp :k", "idp2:k",
+		"fair:f", "grp:g", "aft:g", "aft:h:settled", "aft:h:", "exp:9", "exp:4294967296", "grp:g aft:h fair:f exp:0", "grp:g aft:g",
+		"idp:" + strings.Repeat("k", 65), "idp:" + strings.Repeat("k", 220), "idp:k" + strings.Repeat(" con:", 60) + "\r",
+	}
 	junk := []string{
 		" ", "  ", "\t", "\r", "\n", "\x00", "-", "+", "x", ",", "\xff", "\v", "\f", "/", ":",
 		strings.Repeat("x", 200), strings.Repeat(" ", 210), strings.Repeat("\r", 300),
@@ -70,9 +75,16 @@ func randomInput(r *rand.Rand) string {
 	}
 	var b strings.Builder
 	for range 1 + r.IntN(4) {
-		b.WriteString(one(words))
+		if r.IntN(4) == 0 {
+			b.WriteString(one([]string{"put 0 0 1 4 ", "put 1 2 3 1  ", "put " + strings.Repeat("0", 219) + "1 2 3 4 ", "put 1 2 3 4294967295 "}))
+			b.WriteString(one(tags))
+		} else {
+			b.WriteString(one(words))
+		}
 		for range r.IntN(5) {
-			switch r.IntN(8) {
+			switch r.IntN(9) {
+			case 8:
+				b.WriteString(one(tags))
 			case 0, 1, 2:
 				b.WriteString(one(numbers[:6]))
 			case 3:

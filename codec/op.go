@@ -25,7 +25,7 @@ const (
 	OpStatsJob                     // ID
 	OpStatsTube                    // Tube
 	OpUse                          // Tube
-	OpWatch                        // Tube
+	OpWatch                        // Tube, Weight
 	OpIgnore                       // Tube
 	OpListTubes                    //
 	OpListTubeUsed                 //
@@ -56,6 +56,15 @@ const (
 	OpListDLQ        //
 	OpStatsConn      // ID
 	OpListConns      // Bound, ID: at most Bound connections, those with greater ids than ID
+	OpKickConn       // ID
+	OpListAccounts   //
+	OpReload         //
+	OpSetTube        // Tube, Pairs, To
+	OpListSettings   // Tube, empty if it names none
+	OpReserveMode    // Mode, Info
+	OpStatsTubeX     // Tube
+	OpStatsTubes     // Bound, Tube: at most Bound tubes, those behind Tube
+	OpStatsGroup     // Tube: the name of a group
 
 	// NumCommands is the number of commands, for arrays with one element for
 	// each. It is no Op itself.
@@ -140,6 +149,15 @@ var opNames = [...]string{
 	OpListDLQ:            "list-dlq",
 	OpStatsConn:          "stats-conn",
 	OpListConns:          "list-connections",
+	OpKickConn:           "kick-connection",
+	OpListAccounts:       "list-accounts",
+	OpReload:             "reload",
+	OpSetTube:            "set-tube",
+	OpListSettings:       "list-settings",
+	OpReserveMode:        "reserve-mode",
+	OpStatsTubeX:         "stats-tube-x",
+	OpStatsTubes:         "stats-tubes",
+	OpStatsGroup:         "stats-group",
 	OpDrainStatus:        "(drain status)",
 	OpStatsOwnConn:       "(stats-conn)",
 	OpPutBegin:           "(put begin)",

@@ -49,6 +49,7 @@ func parse(s []byte, cmd *Command) int {
 		}
 	case 'w':
 		if has(s, "watch ") {
+			cmd.Weight = 1
 			return parseName(OpWatch, s, len("watch "), cmd)
 		}
 	case 'i':

@@ -2,9 +2,12 @@ package codec
 
 import (
 	"bytes"
+	"fmt"
+	"maps"
 	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -14,22 +17,35 @@ import (
 type event struct {
 	Op, CountAs                           Op
 	Pri, Delay, TTR, Size, Bound, Timeout uint32
+	Weight                                uint32
 	ID                                    uint64
-	Tube, Token, Body                     string
+	Tube, Token, Tags, Body               string
 	Terminated                            bool
 	Open                                  bool // the input ends within the body
 	End                                   int  // offset in the input behind it
 }
 
 // reference decodes a whole stream in the plainest way: one pattern for each row
-// of the table of commands, tried in the order of the table.
-func reference(input string, maxJobSize uint32) (events []event) {
+// of the table of commands, tried in the order of the table. Of extensions it knows the
+// tags of a put and the weight of a watch.
+func reference(input string, maxJobSize uint32, extensions bool) (events []event) {
 	for at := 0; at < len(input); {
 		n := strings.Index(input[at:], "\r\n")
 		if n < 0 {
 			break
 		}
 		e := referenceLine(input[at:at+n], maxJobSize)
+		if extensions && e.Op == OpBadFormat {
+			referenceWeight(input[at:at+n], &e)
+			if taken := referenceTags(input[at:at+n], &e); taken > len(input)-at {
+				return events
+			} else if taken > 0 {
+				at += taken
+				e.End = at
+				events = append(events, e)
+				continue
+			}
+		}
 		at += n + 2
 		if e.Op == OpPut || e.Op == OpPutTooBig {
 			rest := input[at:]
@@ -92,6 +108,77 @@ var table = []struct {
 	{OpQuit, "quit", ``},
 	{OpPauseTube, "pause-tube", `^ *` + name + ` +(\d+)$`},
 	{OpAuth, "auth ", `^([!-~]+)$`},
+}
+
+const tagKey = `([A-Za-z0-9+/;.$_()][-A-Za-z0-9+/;.$_()]{0,63})`
+
+var (
+	weighted  = regexp.MustCompile(`^watch ` + name + ` +0*([1-9]\d{0,3})$`)
+	number    = regexp.MustCompile(`\d+`)
+	taggedPut = regexp.MustCompile(`^put  *\d+ +\d+ +\d+ +(\d+) +[A-Za-z]+:`)
+	goodPut   = regexp.MustCompile(`^put +(\d+) +(\d+) +(\d+) +(\d+)((?: +\S+)+)$`)
+	goodTag   = regexp.MustCompile(`^(?:(idp|con):` + tagKey + `(?::(\d+))?|(fair|grp):` + tagKey + `|(aft):` + tagKey + `(:settled)?|(exp):(\d+))$`)
+)
+
+// referenceWeight makes e a watch if the line is one with a good weight.
+func referenceWeight(line string, e *event) {
+	if args := weighted.FindStringSubmatch(line); args != nil && len(line)+2 <= MaxLine && len(args[1]) <= MaxTubeName && args[1][0] != '-' {
+		w, _ := strconv.Atoi(args[2])
+		*e = event{Op: OpWatch, CountAs: OpWatch, Tube: args[1], Weight: uint32(w)}
+	}
+}
+
+// referenceTags says what a line is with extensions that is malformed without: e becomes a put
+// if the line has good tags; otherwise taken is how many bytes the line takes with its body, 0 if
+// it does not take it along.
+func referenceTags(line string, e *event) (taken int) {
+	args := taggedPut.FindStringSubmatch(line)
+	if args == nil {
+		return 0
+	}
+	for _, number := range number.FindAllString(args[0], 4) {
+		if v, _ := new(big.Int).SetString(number, 10); v.BitLen() > 32 {
+			return 0
+		}
+	}
+	size, _ := strconv.Atoi(args[1])
+	if good := goodPut.FindStringSubmatch(line); good != nil && len(line)+2 <= MaxLine {
+		if tags, ok := referenceTagList(strings.Fields(good[5])); ok {
+			var numbers [4]uint32
+			for i := range numbers {
+				v, _ := strconv.ParseUint(good[1+i], 10, 64)
+				numbers[i] = uint32(v)
+			}
+			*e = event{Op: OpPut, CountAs: OpPut, Pri: numbers[0], Delay: numbers[1], TTR: numbers[2], Size: numbers[3], Tags: tags}
+			return 0
+		}
+	}
+	*e = event{Op: OpBadFormat, CountAs: OpPut}
+	return len(line) + 2 + size + 2
+}
+
+// referenceTagList says what tags are, each by its kind, and whether they are good.
+func referenceTagList(words []string) (tags string, ok bool) {
+	kinds := map[string]string{}
+	for _, w := range words {
+		m := goodTag.FindStringSubmatch(w)
+		if m == nil {
+			return "", false
+		}
+		kind, key, n := m[1]+m[4]+m[6]+m[9], m[2]+m[5]+m[7], m[3]+m[10]
+		if n == "" && kind == "con" {
+			n = "1"
+		}
+		v, _ := new(big.Int).SetString("0"+n, 10)
+		if _, twice := kinds[kind]; twice || v.BitLen() > 32 || kind == "con" && v.Sign() == 0 {
+			return "", false
+		}
+		kinds[kind] = fmt.Sprintf("%s:%s%s:%v", kind, key, m[8], v)
+	}
+	if g := kinds["grp"]; g != "" && strings.TrimPrefix(g, "grp") == strings.Replace(strings.TrimPrefix(kinds["aft"], "aft"), ":settled", "", 1) {
+		return "", false
+	}
+	return strings.Join(slices.Sorted(maps.Values(kinds)), " "), true
 }
 
 var requestLine = regexp.MustCompile(`(?s)^.* HTTP/1\.[01]$`)
@@ -172,6 +259,9 @@ func referenceCommand(line string, maxJobSize uint32) event {
 		case OpStatsTube, OpUse, OpWatch, OpIgnore:
 			e.Tube = args[0]
 			good = len(e.Tube) <= 200 && e.Tube[0] != '-'
+			if row.op == OpWatch {
+				e.Weight = 1
+			}
 		case OpAuth:
 			e.Token = args[0]
 		case OpPauseTube:
@@ -226,6 +316,34 @@ func decode(t *testing.T, d *Decoder, boundary func(at int), pieces ...string) (
 	return events
 }
 
+// tagsText says what tags are, as referenceTagList does.
+func tagsText(t *Tags) string {
+	var list []string
+	for _, k := range []struct {
+		kind string
+		key  []byte
+		n    uint32
+	}{
+		{"aft", t.After, 0},
+		{"con", t.Limited, t.Limit},
+		{"fair", t.Fair, 0},
+		{"grp", t.Group, 0},
+		{"idp", t.Unique, t.Seconds},
+	} {
+		if settled := ""; k.key != nil {
+			if k.kind == "aft" && t.Settled {
+				settled = ":settled"
+			}
+			list = append(list, fmt.Sprintf("%s:%s%s:%d", k.kind, k.key, settled, k.n))
+		}
+	}
+	if t.HasExpiry {
+		list = append(list, fmt.Sprintf("exp::%d", t.Expires))
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}
+
 // add appends what cmd says to events. It was decoded from taken, the end of
 // which is at offset at, and is followed by rest.
 func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int) []event {
@@ -240,6 +358,9 @@ func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int)
 	case OpPut, OpPutBegin, OpPutTooBig:
 		wantCountAs = OpPut
 		e.Pri, e.Delay, e.TTR, e.Size = cmd.Pri, cmd.Delay, cmd.TTR, cmd.Size
+		if cmd.Tags != nil && cmd.Op != OpPutTooBig {
+			e.Tags = tagsText(cmd.Tags)
+		}
 	case OpPeek, OpReserveJob, OpDelete, OpKickJob, OpTouch, OpStatsJob:
 		e.ID = cmd.ID
 	case OpReserveWithTimeout:
@@ -250,8 +371,10 @@ func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int)
 		e.ID, e.Pri = cmd.ID, cmd.Pri
 	case OpKick:
 		e.Bound = cmd.Bound
-	case OpStatsTube, OpUse, OpWatch, OpIgnore:
+	case OpStatsTube, OpUse, OpIgnore:
 		e.Tube = string(cmd.Tube)
+	case OpWatch:
+		e.Tube, e.Weight = string(cmd.Tube), cmd.Weight
 	case OpPauseTube:
 		e.Tube, e.Delay = string(cmd.Tube), cmd.Delay
 	case OpAuth:
@@ -295,10 +418,29 @@ func add(t *testing.T, events []event, cmd *Command, taken, rest []byte, at int)
 	return append(events, e)
 }
 
-// check compares the decoder with the reference, however the input is cut.
+var extensionLine = func() *regexp.Regexp {
+	var words []string
+	for word := range extensions {
+		words = append(words, regexp.QuoteMeta(word))
+	}
+	return regexp.MustCompile(strings.Join(words, "|"))
+}()
+
+// check compares the decoder with the reference, without and with extensions, however the
+// input is cut.
 func check(t *testing.T, input string, maxJobSize uint32, cuts []int) {
 	t.Helper()
-	want := reference(input, maxJobSize)
+	everywhere := len(input) <= 4*MaxLine
+	checkWith(t, input, maxJobSize, false, everywhere, cuts)
+	if !extensionLine.MatchString(input) { // which the reference does not know
+		checkWith(t, input, maxJobSize, true, everywhere, cuts)
+	}
+}
+
+// checkWith cuts the input in two at every place if everywhere is set, and else only at cuts.
+func checkWith(t *testing.T, input string, maxJobSize uint32, extensions, everywhere bool, cuts []int) {
+	t.Helper()
+	want := reference(input, maxJobSize, extensions)
 	atStart := map[int]bool{0: true}
 	for _, e := range want {
 		if e.Op != OpPutTooBig && !e.Open {
@@ -307,10 +449,11 @@ func check(t *testing.T, input string, maxJobSize uint32, cuts []int) {
 	}
 	try := func(pieces ...string) {
 		t.Helper()
-		d := Decoder{MaxJobSize: maxJobSize}
+		fresh := Decoder{MaxJobSize: maxJobSize, Extensions: extensions}
+		d := fresh
 		checkStart := func(at int) {
-			if d.atStart() != atStart[at] {
-				t.Fatalf("%q cut into %q: atStart is %v after %d bytes", input, pieces, d.atStart(), at)
+			if d.AtStart() != atStart[at] {
+				t.Fatalf("%q cut into %q: AtStart is %v after %d bytes", input, pieces, d.AtStart(), at)
 			}
 			if d.held == 0 && d.line != nil {
 				t.Fatalf("%q cut into %q: a buffer is kept after %d bytes", input, pieces, at)
@@ -318,16 +461,16 @@ func check(t *testing.T, input string, maxJobSize uint32, cuts []int) {
 		}
 		got := decode(t, &d, checkStart, pieces...)
 		if !slices.Equal(got, want) {
-			t.Fatalf("%q cut into %q:\n got %+v\nwant %+v", input, pieces, got, want)
+			t.Fatalf("%q with extensions %v, cut into %q:\n got %+v\nwant %+v", input, extensions, pieces, got, want)
 		}
 		checkStart(len(input))
 		d.Release()
-		if d != (Decoder{MaxJobSize: maxJobSize}) || !d.atStart() {
+		if d != fresh || !d.AtStart() {
 			t.Fatalf("%q cut into %q: Release leaves %+v", input, pieces, d)
 		}
 	}
 	try(input)
-	if len(input) <= 4*MaxLine {
+	if everywhere {
 		bytewise := make([]string, len(input))
 		for i := range bytewise {
 			bytewise[i] = input[i : i+1]

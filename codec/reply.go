@@ -10,7 +10,7 @@ const (
 	ReplyDraining       = "DRAINING\r\n"
 	ReplyExpectedCRLF   = "EXPECTED_CRLF\r\n"
 	ReplyJobTooBig      = "JOB_TOO_BIG\r\n"
-	ReplyKicked         = "KICKED\r\n" // to a kick-job
+	ReplyKicked         = "KICKED\r\n" // to a kick-job or kick-connection
 	ReplyNotFound       = "NOT_FOUND\r\n"
 	ReplyNotIgnored     = "NOT_IGNORED\r\n"
 	ReplyPaused         = "PAUSED\r\n"
@@ -23,6 +23,7 @@ const (
 	ReplyInternalError  = "INTERNAL_ERROR\r\n"
 
 	ReplyDLQSet      = "DLQ_SET\r\n"      // to a set-dlq
+	ReplyTubeSet     = "TUBE_SET\r\n"     // to a set-tube
 	ReplyMoved       = "MOVED\r\n"        // to a move-job
 	ReplyNotDraining = "NOT_DRAINING\r\n" // to an undrain
 	// To auth, which is no command of beanstalkd's.
@@ -77,10 +78,51 @@ func AppendUsing[Name string | []byte](b []byte, tube Name) []byte {
 	return append(b, crlf...)
 }
 
+// AppendMode appends the reply to a reserve-mode.
+func AppendMode(b []byte, m Mode, info bool) []byte {
+	b = append(append(b, "USING "...), modeNames[m]...)
+	if info {
+		b = append(b, " info"...)
+	}
+	return append(b, crlf...)
+}
+
 // AppendReservedLine appends the first line of the reply that hands out the job id.
 // Its body of size bytes and CR LF follow.
 func AppendReservedLine(b []byte, id uint64, size int) []byte {
 	return appendJobLine(append(b, "RESERVED "...), id, size)
+}
+
+// A JobInfo is what a client is told of each job that it reserves, if it has asked for that.
+type JobInfo struct {
+	Tube               string
+	Pri, TTR, Attempts uint32
+	Age                uint64 // whole seconds
+	// The keys of its tags, "" for one that it has not.
+	Unique, Limited, Group, Fair string
+}
+
+// AppendReservedInfoLine is AppendReservedLine, which tells of i as well.
+func AppendReservedInfoLine(b []byte, id uint64, size int, i *JobInfo) []byte {
+	b = strconv.AppendUint(append(b, "RESERVED "...), id, 10)
+	b = strconv.AppendInt(append(b, ' '), int64(size), 10)
+	b = append(append(b, " tube:"...), i.Tube...)
+	b = strconv.AppendUint(append(b, " pri:"...), uint64(i.Pri), 10)
+	b = strconv.AppendUint(append(b, " age:"...), i.Age, 10)
+	b = strconv.AppendUint(append(b, " ttr:"...), uint64(i.TTR), 10)
+	b = strconv.AppendUint(append(b, " attempts:"...), uint64(i.Attempts), 10)
+	b = appendTag(b, " idp:", i.Unique)
+	b = appendTag(b, " con:", i.Limited)
+	b = appendTag(b, " grp:", i.Group)
+	b = appendTag(b, " fair:", i.Fair)
+	return append(b, crlf...)
+}
+
+func appendTag(b []byte, tag, key string) []byte {
+	if key == "" {
+		return b
+	}
+	return append(append(b, tag...), key...)
 }
 
 // AppendFoundLine appends the first line of the reply that shows the job id. Its

@@ -1,5 +1,7 @@
 package codec
 
+import "bytes"
+
 // MaxKey is the length in bytes of the longest key of a tag.
 const MaxKey = 64
 
@@ -9,47 +11,55 @@ func parseTags(s []byte, i int, cmd *Command) bool {
 	a := arguments{s: s, at: i}
 	var tags Tags // kept only if the put is well formed, so that it costs others nothing
 	for !a.end() {
-		w := a.word()
-		switch {
-		case has(w, "idp:") && tags.Unique == nil:
-			key, n, _, ok := parseTag(w[len("idp:"):])
-			if !ok {
-				return false
-			}
-			tags.Unique, tags.Seconds = key, n
-		case has(w, "con:") && tags.Limited == nil:
-			key, n, given, ok := parseTag(w[len("con:"):])
-			if !given {
-				n = 1
-			}
-			if !ok || n == 0 {
-				return false
-			}
-			tags.Limited, tags.Limit = key, n
-		default:
+		if !tags.read(a.word()) {
 			return false
 		}
+	}
+	if tags.After != nil && bytes.Equal(tags.After, tags.Group) {
+		return false // it would wait for itself
 	}
 	cmd.Tags = &tags
 	return true
 }
 
-// parseTag reads a key, and the number behind it if one is given.
-func parseTag(w []byte) (key []byte, n uint32, given, ok bool) {
-	end := nameRun(w, 0)
-	key = w[:end:end]
-	if !validName(key) || len(key) > MaxKey {
-		return nil, 0, false, false
+// read reads a tag, which must be the first of its kind.
+func (t *Tags) read(w []byte) bool {
+	colon := []byte(":")
+	kind, w, _ := bytes.Cut(w, colon)
+	key, more, given := bytes.Cut(w, colon)
+	switch string(kind) {
+	case "idp":
+		return readKey(key, &t.Unique) && (!given || readNumber(more, &t.Seconds))
+	case "con":
+		t.Limit = 1
+		return readKey(key, &t.Limited) && (!given || readNumber(more, &t.Limit)) && t.Limit > 0
+	case "fair":
+		return readKey(key, &t.Fair) && !given
+	case "grp":
+		return readKey(key, &t.Group) && !given
+	case "aft":
+		t.Settled = given
+		return readKey(key, &t.After) && (!given || string(more) == "settled")
+	case "exp":
+		first := !t.HasExpiry
+		t.HasExpiry = true
+		return first && readNumber(key, &t.Expires) && !given
 	}
-	if end == len(w) {
-		return key, 0, false, true
+	return false
+}
+
+// readKey reads a word that is a key, unless there is one already.
+func readKey(w []byte, to *[]byte) bool {
+	if *to != nil || len(w) > MaxKey || nameRun(w, 0) != len(w) || !validName(w) {
+		return false
 	}
-	if w[end] != ':' {
-		return nil, 0, false, false
-	}
-	v, to := digits(w, end+1, end+1, 0)
-	if to != len(w) || v > 1<<32-1 {
-		return nil, 0, false, false
-	}
-	return key, uint32(v), true, true
+	*to = w
+	return true
+}
+
+// readNumber reads a word that is a number.
+func readNumber(w []byte, to *uint32) bool {
+	v, end := digits(w, 0, 0, 0)
+	*to = uint32(v)
+	return len(w) > 0 && end == len(w) && v <= 1<<32-1
 }

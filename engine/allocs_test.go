@@ -78,6 +78,33 @@ func TestHotCommandsDoNotAllocate(t *testing.T) {
 	}
 }
 
+// Nor do they for a client that has weights and is told more.
+func TestHotCommandsOfAWeightedSessionDoNotAllocate(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	p := newPlant(t, 1)
+	t.Cleanup(p.clear)
+	c := p.client(0)
+	c.must(&codec.Command{Op: codec.OpWatch, Weight: 5, Tube: []byte("a")}, "WATCHING")
+	for _, mode := range []codec.Mode{codec.Weighted, codec.WeightedFair} {
+		c.must(&codec.Command{Op: codec.OpReserveMode, Mode: mode, Info: true}, "USING")
+		for range 2 { // first grow, then measure
+			const runs = 1000
+			for range runs + 1 {
+				c.put(0, 0)
+			}
+			if allocs := testing.AllocsPerRun(runs, func() { c.delete(c.reserve()) }); allocs != 0 {
+				t.Errorf("mode %d: %v allocations", mode, allocs)
+			}
+		}
+	}
+	rewatch := codec.Command{Op: codec.OpWatch, Weight: 7, Tube: []byte("a")}
+	if allocs := testing.AllocsPerRun(1000, func() { c.must(&rewatch, "WATCHING 2") }); allocs != 0 {
+		t.Errorf("another weight: %v allocations", allocs)
+	}
+}
+
 func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -87,7 +114,7 @@ func TestHotCommandsOnTubesDoNotAllocate(t *testing.T) {
 	keeper.must(&codec.Command{Op: codec.OpUse, Tube: []byte("a")}, "USING")
 	do := func(cmd codec.Command) func() { return func() { c.do(&cmd) } }
 	useA, useDefault := do(codec.Command{Op: codec.OpUse, Tube: []byte("a")}), do(codec.Command{Op: codec.OpUse, Tube: []byte(defaultTube)})
-	watch, ignore := do(codec.Command{Op: codec.OpWatch, Tube: []byte("a")}), do(codec.Command{Op: codec.OpIgnore, Tube: []byte("a")})
+	watch, ignore := do(codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte("a")}), do(codec.Command{Op: codec.OpIgnore, Tube: []byte("a")})
 	timeout := codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1}
 	for name, op := range map[string]func(){
 		"use":              func() { useA(); useDefault() },

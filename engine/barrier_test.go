@@ -181,6 +181,34 @@ func TestRepliesWaitForAProofOfWhatTheyTell(t *testing.T) {
 	}
 }
 
+// The replies of a loop's sessions stand in one Output: what one has noted and not told must not
+// be taken for a note of the next one's.
+func TestACommandThatTellsNothingLeavesNothingToProve(t *testing.T) {
+	s, f, c := newTerm(t)
+	c.say("ignore default", "release 2 0 0")
+	c.settled()
+	f.barriers = 0
+	c.say("reserve-with-timeout 5")
+	if pos := c.settled(); pos != 0 || f.barriers != 0 {
+		t.Errorf("what waits leaves replies that wait for %d, with %d barriers", pos, f.barriers)
+	}
+	// The job that ends the wait has gone by then: it goes on.
+	if err := s.open().Send([]byte("use other\r\nput 0 0 9 1\r\nx\r\nflush-tube other\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	f.barriers = 0
+	c.work()
+	if pos := c.settled(); pos != 0 || f.barriers != 0 {
+		t.Errorf("what waits on leaves replies that wait for %d, with %d barriers", pos, f.barriers)
+	}
+	c.out.showsState()
+	c.out.Buf = append(c.out.Buf, "FOUND"...)
+	c.out.Discard()
+	if pos := c.settled(); pos != 0 || len(c.out.Buf) != 0 {
+		t.Errorf("what was discarded leaves %q, which waits for %d", c.out.Buf, pos)
+	}
+}
+
 func TestRepliesThatEndAWaitNeedABarrierOfTheirOwn(t *testing.T) {
 	for _, x := range []struct {
 		name, reply string

@@ -257,7 +257,7 @@ func BenchmarkUse(b *testing.B) {
 	c, keeper := p.client(0), p.client(0)
 	cmds := []*codec.Command{{Op: codec.OpUse, Tube: []byte("a")}, {Op: codec.OpUse, Tube: []byte("b")}}
 	for _, cmd := range cmds {
-		keeper.must(&codec.Command{Op: codec.OpWatch, Tube: cmd.Tube}, "WATCHING")
+		keeper.must(&codec.Command{Op: codec.OpWatch, Weight: 1, Tube: cmd.Tube}, "WATCHING")
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -269,7 +269,7 @@ func BenchmarkWatchAndIgnore(b *testing.B) {
 	p := newPlant(b, 1)
 	c, keeper := p.client(0), p.client(0)
 	keeper.must(&codec.Command{Op: codec.OpUse, Tube: []byte("a")}, "USING")
-	watch := &codec.Command{Op: codec.OpWatch, Tube: []byte("a")}
+	watch := &codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte("a")}
 	ignore := &codec.Command{Op: codec.OpIgnore, Tube: []byte("a")}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -345,7 +345,7 @@ func BenchmarkHandOver(b *testing.B) {
 			p := newPlant(b, x.loops)
 			for i := range x.waiting {
 				other := p.client(0)
-				other.must(&codec.Command{Op: codec.OpWatch, Tube: []byte(fmt.Sprint("tube", i))}, "WATCHING")
+				other.must(&codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte(fmt.Sprint("tube", i))}, "WATCHING")
 				other.must(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, "WATCHING")
 				other.do(&codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1e9})
 			}
@@ -395,7 +395,7 @@ func BenchmarkParallelCycle(b *testing.B) {
 						if x.shards > 0 {
 							tube := p.tubeIn(n % x.shards)
 							c.do(&codec.Command{Op: codec.OpUse, Tube: tube})
-							c.do(&codec.Command{Op: codec.OpWatch, Tube: tube})
+							c.do(&codec.Command{Op: codec.OpWatch, Weight: 1, Tube: tube})
 							c.do(&codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)})
 						}
 						clients = append(clients, c)

@@ -25,7 +25,7 @@ func TestALoopIsBusyAfterAPanicInTheMiddleOfAChange(t *testing.T) {
 		{Op: codec.OpKickJob, ID: 3},
 		{Op: codec.OpPauseTube, Tube: []byte(defaultTube), Delay: 1},
 		{Op: codec.OpUse, Tube: []byte("new")},
-		{Op: codec.OpWatch, Tube: []byte("new")},
+		{Op: codec.OpWatch, Weight: 1, Tube: []byte("new")},
 	} {
 		t.Run(cmd.Op.String(), func(t *testing.T) {
 			s := newSim(100, 1)

@@ -113,7 +113,8 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		c.timers[&d.timer] = "tombstones"
 	}
 
-	keyed, unique, tombstones, limited := 0, 0, 0, 0
+	c.expiries(sh)
+	keyed, unique, tombstones, limited, fair := 0, 0, 0, 0, 0
 	for p := range c.visited {
 		if p.Shard() != sh.number {
 			continue
@@ -124,17 +125,17 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 		}
 		keyed++
 		k := sh.keyedOf(j)
-		if k == nil || k.id != j.ID || j.flags&hasKeys == 0 || (j.flags&isLimited != 0) != (k.group != nil) {
+		if k == nil || k.id != j.ID || j.flags&hasKeys == 0 || (j.flags&isLimited != 0) != (k.group != nil) || (j.flags&isFair != 0) != (k.terms != nil && k.terms.fair != nil) {
 			c.failf("job %d has flags %b and keys %+v", j.ID, j.flags, k)
 			continue
 		}
-		if k.keys.Unique == "" {
+		if k.unique == "" {
 			if k.space != nil {
 				c.failf("job %d has no unique key, but %+v", j.ID, k)
 			}
 			continue
 		}
-		if holds := sh.holder(k.space.name, k.keys.Unique) == k; holds == k.lost {
+		if holds := sh.holder(k.space.name, k.unique) == k; holds == k.lost {
 			c.failf("job %d holds its key: %v, has lost it: %v", j.ID, holds, k.lost)
 		}
 		switch {
@@ -151,6 +152,9 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 	for _, t := range sh.byName {
 		if t.limited != nil {
 			limited += t.limited.keys.count
+		}
+		if t.fair != nil {
+			fair += t.fair.keys.count
 		}
 	}
 	c.check(sh.keyed.check(), "jobs with keys")
@@ -178,9 +182,56 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 	}
 	n := &sh.totals
 	if keyed != sh.keyed.count || held != unique+tombstones || held != sh.holders.count || listed != tombstones ||
-		n.unique != unique || n.tombstones != tombstones || n.limited != limited {
-		c.failf("shard %d counts %d unique keys, %d tombstones, %d limited keys and %d jobs with keys; has %d, %d, %d and %d; %d keys are held, %d tombstones listed",
-			sh.number, n.unique, n.tombstones, n.limited, sh.keyed.count, unique, tombstones, limited, keyed, held, listed)
+		n.unique != unique || n.tombstones != tombstones || n.limited != limited || n.fair != fair {
+		c.failf("shard %d counts %d unique keys, %d tombstones, %d limited and %d fair keys and %d jobs with keys; has %d, %d, %d, %d and %d; %d keys are held, %d tombstones listed",
+			sh.number, n.unique, n.tombstones, n.limited, n.fair, sh.keyed.count, unique, tombstones, limited, fair, keyed, held, listed)
+	}
+}
+
+// expiries checks the heap of expiries of a shard, and that those stand there who have to.
+func (c *census) expiries(sh *shard) {
+	x := &sh.expiries
+	for i := range x.heap.len {
+		e := x.heap.at(i)
+		j := sh.job(sh.shared.ids.Get(e.k.id).Ref())
+		if e.k != sh.keyedOf(j) || int(e.k.place) != i+1 {
+			c.failf("entry %d of the expiries is job %d at %d", i, e.k.id, e.k.place)
+		}
+		if parent := x.heap.at((i - 1) / expiryArity); i > 0 && e.before(parent) {
+			c.failf("entry %d of the expiries is before its parent", i)
+		}
+	}
+	if n := len(x.heap.blocks); n > 0 && x.heap.len <= (n-2)<<expiryBlockBits || n<<expiryBlockBits < x.heap.len {
+		c.failf("%d blocks for %d expiries", n, x.heap.len)
+	}
+	if x.heap.len > 0 {
+		c.covered(&x.timer, x.heap.at(0).at, "expiries")
+	} else if x.timer.Scheduled() {
+		c.timers[&x.timer] = "expiries"
+	}
+	standing := 0
+	for k := range sh.keyed.all() {
+		_, j := sh.find(k.id)
+		if j == nil {
+			continue // found elsewhere
+		}
+		if has := k.terms != nil && k.terms.Expires > 0 && !sh.shared.cfg.Stock; has != (j.flags&expires != 0) {
+			c.failf("job %d has flags %b and terms %+v", j.ID, j.flags, k.terms)
+		}
+		if k.place != 0 {
+			standing++
+		}
+		switch {
+		case j.flags&expires == 0 || sh.kicked(j):
+			if k.place != 0 {
+				c.failf("job %d is to expire", j.ID)
+			}
+		case k.place == 0 && j.state != reserved && j.state != buried:
+			c.failf("job %d, which is %v, is not to expire", j.ID, j.state)
+		}
+	}
+	if standing != x.heap.len {
+		c.failf("%d jobs stand among %d expiries", standing, x.heap.len)
 	}
 }
 
@@ -191,9 +242,59 @@ type keyedJob = keyed
 func (c *census) countKeys() {
 	n := 0
 	for _, sh := range c.engine.shards {
-		n += sh.totals.unique + sh.totals.tombstones + sh.totals.limited
+		n += sh.totals.unique + sh.totals.tombstones + sh.totals.limited + sh.totals.fair
 	}
+	groups, _ := c.engine.groups.size()
+	n += groups
 	if got := c.engine.usage.keys.Load(); got != int64(n) {
 		c.failf("%d keys are counted, there are %d", got, n)
+	}
+}
+
+// fair checks the fair keys of a tube.
+func (c *census) fair(sh *shard, t *tube) {
+	f := t.fair
+	c.check(f.keys.check(), "fair keys of "+t.name)
+	jobs, held := map[*fairKey]uint32{}, map[*fairKey]uint32{}
+	for k := range sh.keyed.all() {
+		if _, j := sh.find(k.id); j != nil && j.flags&isFair != 0 && j.tube == t.index {
+			jobs[k.terms.fair]++
+			if j.state == reserved {
+				held[k.terms.fair]++
+			}
+		}
+	}
+	if k := f.last; k != nil && (t.fairKeyOf(k.key) != nil || k.jobs > 0 || k.next <= f.lap) {
+		c.failf("%s remembers the key %s", t.name, k.key)
+	}
+	all, reserved, waiting := 0, 0, 0
+	for k := range f.keys.all() {
+		all += int(k.jobs)
+		reserved += int(k.reserved)
+		if t.fairKeyOf(k.key) != k || k.jobs == 0 || k.jobs != jobs[k] || k.reserved != held[k] {
+			c.failf("key %s of %s: %d of %d jobs are reserved, counts %d of %d", k.key, t.name, held[k], jobs[k], k.reserved, k.jobs)
+		}
+		c.check(k.candidates.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }), "candidates of "+k.key)
+		for r := range k.candidates.All(sh.table) {
+			if j := sh.job(r); j.state != ready || sh.fairKeyOfJob(j) != k || sh.passedOver(j) {
+				c.failf("job %d is no candidate of %s", j.ID, k.key)
+			}
+		}
+		if k.candidates.Empty() {
+			continue
+		}
+		waiting++
+		j := sh.job(k.candidates.First(sh.table))
+		if want, got := (standing{rankOf(j.pri, int(k.reserved)), k.now, j.ID, k}), *f.line.at(k.index); got != want {
+			c.failf("%s stands in line as %+v, should as %+v", k.key, got, want)
+		}
+	}
+	if all != f.jobs || reserved != f.reserved || waiting != f.line.count {
+		c.failf("%s: %d jobs have fair keys, %d reserved, counts %d and %d; %d keys wait, %d stand in line", t.name, all, reserved, f.jobs, f.reserved, waiting, f.line.count)
+	}
+	for i := 1; i < f.line.count; i++ {
+		if f.line.at(i).before(f.line.at((i - 1) / lineArity)) {
+			c.failf("entry %d of %s is before the one above", i, t.name)
+		}
 	}
 }

@@ -63,6 +63,8 @@ func (c *census) run() []error {
 	}
 	c.registry()
 	c.countKeys()
+	c.groups()
+	c.accounts()
 	c.roll()
 	if len(c.visited) != len(c.jobs) {
 		c.failf("the index knows %d jobs, the queues %d", len(c.jobs), len(c.visited))
@@ -90,6 +92,9 @@ func (c *census) session(s *Session) {
 		if !w.queued() && s.claimed.Load() == claimWaiting {
 			c.failf("a session that waits is missing from the queue of %s", w.tube.name)
 		}
+	}
+	if w := s.loop.weights[s]; (w != nil) != (s.flags&hasWeights != 0) || w != nil && len(w.of) != len(s.watched) || w == nil && s.flags&isWeighted != 0 {
+		c.failf("a session that watches %d tubes has the weights %+v, flags %b", len(s.watched), w, s.flags)
 	}
 	for h := s.reserved.list(); h != nil; h = h.next {
 		if h.of != s.reserved || h.shard.reservations[h.index] != h {
@@ -133,6 +138,11 @@ func (c *census) roll() {
 
 func (c *census) loop(l *Loop) {
 	c.caller(&l.locks)
+	for s := range l.weights {
+		if !slices.Contains(c.sessions, s) {
+			c.failf("a loop has weights of a session that is gone")
+		}
+	}
 	waiting, open, producers, workers := 0, 0, 0, 0
 	c.timers = map[*queue.Timer]string{}
 	for _, s := range l.mail.list {
@@ -200,8 +210,8 @@ func (c *census) loop(l *Loop) {
 }
 
 func (c *census) caller(by *lockSet) {
-	if by.held != 0 || len(by.wakers) != 0 {
-		c.failf("a goroutine has the locks %b and %d loops to wake", by.held, len(by.wakers))
+	if by.held != 0 || len(by.wakers) != 0 || len(by.firings) != 0 {
+		c.failf("a goroutine has the locks %b, %d loops to wake and %d groups to fire", by.held, len(by.wakers), len(by.firings))
 	}
 }
 
@@ -281,6 +291,9 @@ func (c *census) shard(sh *shard) {
 	}
 
 	c.keys(sh, &want)
+	if sh.firings.timer.Scheduled() {
+		c.timers[&sh.firings.timer] = "firings"
+	}
 	if sh.tidier.timer.Scheduled() {
 		c.timers[&sh.tidier.timer] = "the tidier"
 	}
@@ -299,7 +312,7 @@ func (c *census) shard(sh *shard) {
 		}
 	}
 	for _, s := range c.sessions {
-		if s.incoming != nil && s.used.shard == sh && s.incoming.size > 0 {
+		if in := s.incoming; in != nil && in.id != 0 && s.used.shard == sh && in.size > 0 {
 			bodies++
 		}
 	}
@@ -371,12 +384,13 @@ func (c *census) check(err error, of string) {
 
 func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	q, in := &t.ready, "ready jobs of "+t.name
-	var withheld []ref
 	if t.limited != nil {
-		withheld = slices.Collect(t.limited.withheld(sh.table))
 		c.limits(sh, t)
 	}
-	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }, withheld...), in)
+	if t.fair != nil {
+		c.fair(sh, t)
+	}
+	c.check(q.Check(sh.table, func(r ref) uint32 { return sh.job(r).pri }, slices.Collect(t.withheld())...), in)
 	for r := range t.allReady() {
 		c.inTube(c.visit(sh, r, ready, in), t)
 	}
@@ -397,6 +411,8 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		want.in[delayed]++
 	}
 
+	c.held(sh, t, want)
+
 	in = "buried jobs of " + t.name
 	c.check(t.buried.Check(sh.table), in)
 	for r := range t.buried.All(sh.table) {
@@ -412,6 +428,9 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 		next = min(next, t.pausedUntil)
 	} else if t.pause != 0 {
 		c.failf("%s shows a pause and has none", t.name)
+	}
+	if t.firstWaiting != nil && t.isShut() {
+		next = min(next, t.shut)
 	}
 	if next != MaxTime {
 		c.covered(&t.timer, next, "tube "+t.name)
@@ -437,8 +456,12 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	if waiting != t.waiting || t.lastWaiting != last {
 		c.failf("%s counts %d waiting sessions, has %d", t.name, t.waiting, waiting)
 	}
-	if claimable > 0 && t.ready.First(t.shard.table) != 0 && t.pausedUntil == 0 {
+	if claimable > 0 && t.next() != 0 && !t.isShut() {
 		c.failf("%s has %d ready jobs and %d sessions that wait", t.name, t.ready.Len(), claimable)
+	}
+	shut := t.shut
+	if t.gate(); t.shut != shut {
+		c.failf("%s is shut until %d, by its reasons until %d", t.name, shut, t.shut)
 	}
 	if t.using != c.using[t] || t.watching != c.watched[t] {
 		c.failf("%s counts %d using and %d watching, has %d and %d", t.name, t.using, t.watching, c.using[t], c.watched[t])

@@ -208,6 +208,36 @@ func TestADigestDoesNotTellReservedJobsFromReadyOnes(t *testing.T) {
 	check("reserved again")
 }
 
+func TestADigestTellsHoldsThatHaveNotEnded(t *testing.T) {
+	base := journal.Hold{ID: 1, Session: 5, End: 7, Reserves: 2}
+	digest := func(last int64, h *journal.Hold) journal.Digest {
+		d := journal.NewDigester(0, last)
+		if err := d.Add(&journal.Record{ID: 1, State: journal.Ready, Tube: "a"}, h); err != nil {
+			t.Fatal(err)
+		}
+		return d.Digest()
+	}
+	want, none := digest(6, &base), digest(6, nil)
+	if want.Sum != none.Sum || want.Jobs != none.Jobs || none.Holds != 0 {
+		t.Errorf("held %v, and not held %v", want, none)
+	}
+	for what, change := range map[string]func(h *journal.Hold){
+		"the job":          func(h *journal.Hold) { h.ID++ },
+		"the session":      func(h *journal.Hold) { h.Session++ },
+		"the end":          func(h *journal.Hold) { h.End++ },
+		"the reservations": func(h *journal.Hold) { h.Reserves++ },
+	} {
+		h := base
+		change(&h)
+		if digest(6, &h) == want {
+			t.Errorf("%s: no difference", what)
+		}
+	}
+	if got := digest(7, &base); got != none {
+		t.Errorf("a hold that has ended counts: %v", got)
+	}
+}
+
 // A process may make many engines: the memory of one is there for the next, and all of it
 // is given back.
 func TestADiscardedEngineHasGivenAllMemoryBack(t *testing.T) {

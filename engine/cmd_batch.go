@@ -23,7 +23,7 @@ func (s *Session) reserveUpTo(count int, now, until Time, out *Output) Outcome {
 	set := s.watchedShards | s.reserved.set()
 	s.lockAll(set, now)
 	b := &batch{most: count}
-	err := b.take(s, now)
+	err := b.take(s)
 	outcome := Done
 	switch {
 	case len(b.jobs) > 0:
@@ -47,7 +47,7 @@ func (s *Session) handedBatch(sh *shard, id uint64, size uint32, count int, now 
 	b := &batch{most: count, jobs: []batchJob{{sh, id}}, bytes: int(size)}
 	b.pos = s.wait.pos
 	s.lockAll(s.watchedShards, now)
-	_ = b.take(s, now) // without memory there are fewer
+	_ = b.take(s) // without memory there are fewer
 	s.unlockAll(s.watchedShards)
 	return b.turn(s, now, out)
 }
@@ -77,32 +77,44 @@ type batchJob struct {
 type largeJob struct {
 	batchJob
 	at   int
+	line []byte // that comes before the body
 	body Body
 }
 
-// take reserves jobs of the watched tubes, whose shards are locked, the most urgent
-// first.
-func (b *batch) take(s *Session, now Time) error {
+// A choice is the tubes from which a reserve-batch may take jobs, all of whose shards are locked.
+type choice interface {
+	// next is the tube from which the next job is to be taken, nil if there is none.
+	next() *tube
+	// taken puts things right after the first job of that tube was taken.
+	taken()
+}
+
+// take reserves jobs of the watched tubes, whose shards are locked, as that many reserves would.
+func (b *batch) take(s *Session) error {
 	s.loop.budget -= len(s.watched) / watchesPerCost
-	var tubes firstJobs
-	for i := range s.watched {
-		if t := s.watched[i].tube; t.ready.First(t.shard.table) != 0 && !t.paused(now) {
-			tubes.add(t)
-		}
+	var tubes choice
+	if s.flags&isWeighted != 0 {
+		tubes = s.loop.weights[s].choice(s.watched)
+	} else {
+		tubes = mostUrgent(s.watched)
 	}
-	for len(b.jobs) < b.most && len(tubes) > 0 {
-		t := tubes[0]
+	for len(b.jobs) < b.most {
+		t := tubes.next()
+		if t == nil {
+			break
+		}
 		sh := t.shard
-		r := t.ready.First(sh.table)
+		r := t.candidate()
 		j := sh.job(r)
 		if len(b.jobs) > 0 && b.bytes+int(j.size) > maxBatchBytes {
 			break
 		}
 		pos := sh.dependsOn(j.at())
-		if err := sh.reserve(s.reservationSet(), r, j); err != nil {
+		held, err := sh.reserve(s.reservationSet(), r, j)
+		if err != nil {
 			return err
 		}
-		b.pos = max(b.pos, pos)
+		b.pos = max(b.pos, pos, held)
 		b.bytes += int(j.size)
 		b.jobs = append(b.jobs, batchJob{sh, j.ID})
 		s.loop.budget--
@@ -141,7 +153,7 @@ func (b *batch) copyJob(s *Session, now Time, x batchJob) (bytes int) {
 	case j.size >= pinnedSize:
 		b.large = append(b.large, largeJob{batchJob: x, at: len(b.data)})
 	default:
-		b.data = codec.AppendReservedLine(b.data, x.id, int(j.size))
+		b.data = s.appendReservedLine(b.data, sh, j)
 		b.data = append(b.data, sh.body(j)...)
 		b.data = append(b.data, "\r\n"...)
 		b.small++
@@ -157,6 +169,7 @@ func (b *batch) pinLarge(s *Session, now Time) {
 		sh := x.shard
 		sh.lock(&s.loop.locks, now)
 		if _, j := sh.find(x.id); j != nil && sh.reservedBy(s.reserved, j) {
+			x.line = s.appendReservedLine(nil, sh, j)
 			x.body = sh.pin(j, 0)
 			held = append(held, x)
 		}
@@ -172,7 +185,7 @@ func (b *batch) reply(out *Output) {
 	for _, x := range b.large {
 		out.Buf = append(out.Buf, b.data[sent:x.at]...)
 		sent = x.at
-		out.Buf = codec.AppendReservedLine(out.Buf, x.id, len(x.body.Bytes))
+		out.Buf = append(out.Buf, x.line...)
 		x.body.At = len(out.Buf)
 		out.Bodies = append(out.Bodies, x.body)
 		out.Buf = append(out.Buf, "\r\n"...)
@@ -181,28 +194,37 @@ func (b *batch) reply(out *Output) {
 }
 
 // firstJobs is a heap of tubes by their first ready jobs, the most urgent one first.
-type firstJobs []*tube
+type firstJobs struct{ tubes []*tube }
 
-func sooner(a, b **tube) bool {
-	return (*a).firstJob().sooner((*b).firstJob())
+// mostUrgent chooses the most urgent job each time.
+func mostUrgent(watched []subscription) *firstJobs {
+	f := new(firstJobs)
+	for i := range watched {
+		if t := watched[i].tube; t.candidate() != 0 {
+			f.tubes = append(f.tubes, t)
+			heapUp(f.tubes, sooner)
+		}
+	}
+	return f
 }
+
+func sooner(a, b **tube) bool { return (*a).firstJob().sooner((*b).firstJob()) }
 
 // firstJob is the tube's first ready job.
-func (t *tube) firstJob() *job { return t.shard.job(t.ready.First(t.shard.table)) }
+func (t *tube) firstJob() *job { return t.shard.job(t.next()) }
 
-func (f *firstJobs) add(t *tube) {
-	*f = append(*f, t)
-	heapUp(*f, sooner)
+func (f *firstJobs) next() *tube {
+	if len(f.tubes) == 0 {
+		return nil
+	}
+	return f.tubes[0]
 }
 
-// taken puts the heap right after the first job of the first tube was taken.
 func (f *firstJobs) taken() {
-	h := *f
-	if h[0].ready.First(h[0].shard.table) == 0 {
-		h[0] = h[len(h)-1]
-		h[len(h)-1] = nil
-		h = h[:len(h)-1]
-		*f = h
+	if h := f.tubes; h[0].candidate() == 0 {
+		last := len(h) - 1
+		h[0], h[last] = h[last], nil
+		f.tubes = h[:last]
 	}
-	heapDown(h, sooner)
+	heapDown(f.tubes, sooner)
 }

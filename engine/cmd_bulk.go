@@ -17,7 +17,7 @@ type bulk struct {
 	verb   verb
 	to     *shard    // where jobs move
 	target string    // tube
-	heads  [3]state  // the queues that are left, and then 0
+	heads  [4]state  // the queues that are left, and then 0
 	most   int       // how many jobs
 	newest uint64    // the greatest id of them
 	rest   *deletion // finds what is not at the heads of queues; nil for commands without
@@ -49,14 +49,25 @@ var verbs = [...]struct {
 // locked.
 func (b *bulk) begin(t *tube, v verb, from state, bound uint32) {
 	b.shard, b.locks, b.tube = t.shard, t.shard.self, t.name
-	b.verb, b.heads[0], b.newest = v, from, math.MaxUint64
-	b.most = int(min(int64(bound), int64(t.count(from))))
+	b.verb, b.newest = v, math.MaxUint64
+	b.from(t, from, bound)
+}
+
+// from has b take at most bound jobs that are in a state or shown to be. A kick leaves held ones.
+func (b *bulk) from(t *tube, in state, bound uint32) {
+	n := t.count(in)
+	b.heads[0] = in
+	if in == delayed && (b.verb != kick || t.shard.shared.cfg.Stock) {
+		n += t.count(held)
+		b.heads[1] = held
+	}
+	b.most = int(min(int64(bound), int64(n)))
 }
 
 // turn does as much as the round's budget allows.
 func (b *bulk) turn(s *Session, now Time, out *Output) Outcome {
 	l := s.loop
-	var changes Output // out depends on them no sooner than it has the reply
+	changes := Output{by: out.by} // out depends on them no sooner than it has the reply
 	for more := true; more; {
 		s.lockAll(b.locks, now)
 		b.end = l.budget - verbs[b.verb].slice
@@ -100,7 +111,8 @@ func (b *bulk) full() bool { return *b.shard.by.budget <= b.end }
 
 // do does to a job what the command is for. If it fails, nothing has changed.
 func (b *bulk) do(r ref, j *job, out *Output) (err error) {
-	sh, size, cost := b.shard, int(j.size), j.cost()
+	sh, t, size, cost := b.shard, b.shard.tubes[j.tube], int(j.size), j.cost()
+	anyOrder := b.verb == flush || b.verb == remove && j.state == reserved
 	switch b.verb {
 	case kick:
 		err = sh.kick(r, j, out)
@@ -110,10 +122,18 @@ func (b *bulk) do(r ref, j *job, out *Output) (err error) {
 	case remove:
 		err = sh.delete(r, j, out)
 	case flush:
-		err = sh.deleteEntirely(r, j, out)
+		if err = sh.deleteEntirely(r, j, out); err == nil {
+			t.totals().flushed++
+		}
 	}
 	if err != nil {
 		return err
+	}
+	if b.verb == remove || b.verb == flush {
+		t.deletes++
+	}
+	if anyOrder && t.fair != nil {
+		t.fair.last = nil // it is whichever was found last
 	}
 	b.done++
 	sh.by.spend(cost)
@@ -130,7 +150,7 @@ func (b *bulk) next(out *Output) (more bool, err error) {
 		r := b.first(t)
 		switch {
 		case r == 0:
-			b.heads = [3]state{b.heads[1], b.heads[2]}
+			b.heads = [4]state{b.heads[1], b.heads[2], b.heads[3]}
 		case b.full():
 			return true, nil
 		default:

@@ -10,7 +10,11 @@ func (s *Session) bury(now Time, cmd *codec.Command, out *Output) Outcome {
 	ch := sh.present(j)
 	ch.to, ch.pri, ch.at = buried, cmd.Pri, Time(sh.buries+1)
 	ch.counters.buries++
+	t := sh.tubes[j.tube]
 	err := sh.change(r, j, &ch, out)
-	sh.dispatch(sh.tubes[j.tube])
+	if err == nil {
+		t.totals().buries++
+	}
+	sh.dispatch(t)
 	return s.changed(sh, err, cmd, out, codec.ReplyBuried)
 }

@@ -58,6 +58,34 @@ func (d *describing) turn(s *Session, now Time, out *Output) Outcome {
 	return Done
 }
 
+// kickConn ends a connection. When it is answered, the session is closed, and what it had
+// reserved is ready again, unless that is so much that it is given back in turns.
+func (s *Session) kickConn(id uint64, out *Output) Outcome {
+	if id == s.id {
+		out.reply(codec.ReplyKicked)
+		return Quit
+	}
+	o := s.loop.engine.roll.find(id)
+	if o == nil {
+		out.reply(codec.ReplyNotFound)
+		return Done
+	}
+	c := &rollCall{sessions: []*Session{o}, kicks: true}
+	return s.callRoll(c, (*kicking)(c))
+}
+
+// kicking is a kick-connection of a connection that may be another loop's.
+type kicking rollCall
+
+func (k *kicking) turn(_ *Session, _ Time, out *Output) Outcome {
+	if k.kicked {
+		out.reply(codec.ReplyKicked)
+	} else {
+		out.reply(codec.ReplyNotFound) // it has gone
+	}
+	return Done
+}
+
 const (
 	// rollSlice is how many connections are described before the list of them goes on with
 	// the next ones.

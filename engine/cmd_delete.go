@@ -11,6 +11,10 @@ func (s *Session) delete(now Time, cmd *codec.Command, out *Output) Outcome {
 		return s.refuseJob(sh, out)
 	}
 	s.loop.Spend(j.cost() - 1) // any command costs one
+	t := sh.tubes[j.tube]
 	err := sh.delete(r, j, out)
+	if err == nil {
+		t.deletes++
+	}
 	return s.changed(sh, err, cmd, out, codec.ReplyDeleted)
 }

@@ -41,7 +41,7 @@ func (s *Session) flushTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		most = t.jobs()
 	}
 	d := deletionOf(sh, string(cmd.Tube), flush, most)
-	d.heads, d.newest, d.graves = [3]state{ready, delayed, buried}, s.loop.engine.ids.Last.Load(), -1
+	d.heads, d.newest, d.graves = [4]state{held, ready, delayed, buried}, s.loop.engine.ids.Last.Load(), -1
 	sh.unlock(&s.loop.locks)
 	return d.turn(s, now, out)
 }
@@ -56,7 +56,7 @@ func (s *Session) deleteTubeJobs(now Time, cmd *codec.Command, out *Output) Outc
 	d := deletionOf(sh, t.name, remove, int(min(int64(cmd.Bound), int64(t.count(of)))))
 	switch d.of = of; {
 	case of != reserved:
-		d.heads[0] = of
+		d.from(t, of, cmd.Bound)
 	case d.most == t.reserved && t.limited == nil: // so that none is reserved meanwhile in place of another
 		d.scans = true
 	default:

@@ -62,7 +62,7 @@ func (s *Session) whereToGoOn(now Time, of state, cmd *codec.Command) (p sortKey
 	if of == ready {
 		return sortKey{key: uint64(j.pri), id: j.ID}, true
 	}
-	return j.sortKey(), j.state == of && sh.tubes[j.tube].name == string(cmd.Tube)
+	return j.sortKey(), j.state.shown() == of && sh.tubes[j.tube].name == string(cmd.Tube)
 }
 
 const sortSlice = 256 // jobs that are put into order in one go
@@ -135,7 +135,7 @@ func (s *Session) peekTube(now Time, cmd *codec.Command, out *Output) Outcome {
 		return p.turn(s, now, out)
 	}
 	defer sh.unlock(&s.loop.locks)
-	if r := t.first(of); r != 0 {
+	if r := t.firstShown(of); r != 0 {
 		out.dependOn(sh.dependsOn(sh.now))
 		out.appendFound(sh, sh.job(r))
 	} else {

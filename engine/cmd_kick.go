@@ -43,7 +43,7 @@ func (s *Session) kickJob(now Time, cmd *codec.Command, out *Output) Outcome {
 	if sh == nil {
 		return Done
 	}
-	if j.state != buried && j.state != delayed {
+	if j.state != buried && j.state.shown() != delayed {
 		return s.refuseJob(sh, out)
 	}
 	err := sh.kick(r, j, out)

@@ -70,7 +70,7 @@ func (s *Session) listTubes(now Time, out *Output) Outcome {
 	names := &tubeNames{pages: pages, left: count}
 	li := &listing{items: names, size: bytes + count*itemExtra}
 	if s.flags&restricted != 0 {
-		names.grant = s.wait.grant
+		names.grant = s.wait.grant.Grant
 		again := *names
 		again.pages = slices.Clone(names.pages)
 		li.counted, li.size = &again, 0
@@ -109,8 +109,18 @@ type tubeNames struct {
 }
 
 func (n *tubeNames) next(b []byte) (_ []byte, ok bool) {
+	t, ok := n.tube()
+	if t != nil {
+		b = appendName(b, t.name)
+	}
+	return b, ok
+}
+
+// tube returns the next tube, nil for one that is not to be shown, and false when there is
+// none.
+func (n *tubeNames) tube() (_ *tube, ok bool) {
 	if n.left == 0 {
-		return b, false
+		return nil, false
 	}
 	n.left--
 	t := n.pages[0].tubes[n.at]
@@ -119,7 +129,7 @@ func (n *tubeNames) next(b []byte) (_ []byte, ok bool) {
 		n.pages, n.at = n.pages[1:], 0
 	}
 	if n.grant != nil && !n.grant.permits(t.name) {
-		return b, true
+		return nil, true
 	}
-	return appendName(b, t.name), true
+	return t, true
 }

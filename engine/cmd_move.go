@@ -15,6 +15,9 @@ type movingJob struct {
 
 // moveJob moves a job to another tube. A job that the session has reserved is ready there.
 func (s *Session) moveJob(now Time, cmd *codec.Command, out *Output) Outcome {
+	if s.refuseToken(cmd.Tube, out) {
+		return Done
+	}
 	return movingJob{cmd.ID, string(cmd.Tube)}.turn(s, now, out)
 }
 
@@ -51,6 +54,9 @@ const (
 
 // moveTube moves the first jobs of a tube in one state to another tube.
 func (s *Session) moveTube(now Time, cmd *codec.Command, out *Output) Outcome {
+	if s.refuseToken(cmd.To, out) {
+		return Done
+	}
 	sh, t := s.lockTube(now, cmd.Tube, out)
 	if t == nil {
 		return Done

@@ -11,10 +11,11 @@ func (s *Session) pauseTube(now Time, name []byte, delay uint32, out *Output) {
 	t.pause, t.pausedUntil = delay, now+seconds(delay)
 	if delay == 0 {
 		t.pausedUntil = 0
-		sh.dispatch(t)
 	} else {
 		sh.arm(&t.timer, t.pausedUntil)
 	}
+	t.gate()
+	sh.dispatch(t)
 	out.reply(codec.ReplyPaused)
 	sh.unlock(&s.loop.locks)
 }

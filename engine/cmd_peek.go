@@ -26,7 +26,7 @@ func (s *Session) peekFirst(now Time, op codec.Op, out *Output) {
 	case codec.OpPeekDelayed:
 		of = delayed
 	}
-	r := t.first(of)
+	r := t.firstShown(of)
 	if r == 0 {
 		s.notFound(sh, out, codec.ReplyNotFound)
 		return

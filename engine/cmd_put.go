@@ -5,24 +5,49 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/codec"
+	"trellis/engine/internal/arena"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
 // incoming is a put whose body is still arriving, or whose record waits for room in
-// the journal. It belongs to the session's loop. Its body lies in the shard's memory
+// the journal. It belongs to the session's loop. Its body has its place in the shard's memory
 // already and is written there as it arrives, without the shard's lock: no other part of
-// the engine knows of it.
+// the engine knows of it. The place costs only addresses before it is written to, so the
+// body is counted as it arrives.
 type incoming struct {
-	id                    uint64 // 0 when there was no memory: the body is discarded
+	id                    uint64 // 0 when there is no memory: the body is discarded
 	pri, delay, ttr, size uint32
 	body                  ref
 	keys                  *journal.Keys  // nil if it has no tags
 	bytes                 []byte         // the body; nil for a put whose body came at once, unless it waits for room
 	missing               []byte         // the rest of bytes, which is still to be filled
+	account               *tally         // that it was admitted to; nil for none
+	timed                 bool           // it is known when it expires, or that it does not
+	denied                bool           // its client has no right to it: the body is discarded
 	since                 Time           // when it was complete
 	ticket                journal.Ticket // of a large body, which is on record before it is a job
 	era                   uint32         // of that record: see Loop.ahead
+}
+
+// bodyStep is how many bytes of a body are counted at a time as it arrives.
+const bodyStep = 4 << 10
+
+// counted is the memory that n bytes of a body of size bytes are counted for.
+func counted(n int, size uint32) int64 {
+	all := arena.Footprint(size)
+	if n == int(size) {
+		return all
+	}
+	return min(all, int64(n+bodyStep-1)&^(bodyStep-1))
+}
+
+// arrived is how many bytes of the body have.
+func (in *incoming) arrived() int { return int(in.size) - len(in.missing) }
+
+// footprint is the memory that it is counted for.
+func (in *incoming) footprint() int64 {
+	return jobFootprint(0, in.keys) + counted(in.arrived(), in.size)
 }
 
 // job is the record of the job that it becomes, which stands nowhere yet.
@@ -50,12 +75,13 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	if cmd.Tags != nil {
 		keys = keysOfTags(cmd.Tags)
 	}
-	if !s.loop.charge(cmd.Size, keys) {
+	account, ok := s.admit(cmd.Size, keys)
+	if !ok {
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	if !cmd.Terminated || e.draining.Load() {
-		e.refund(c, cmd.Size, keys)
+		e.dismiss(c, account, jobFootprint(cmd.Size, keys))
 		e.ids.Retire(s.loop.ids.Take(0))
 		if !cmd.Terminated {
 			out.reply(codec.ReplyExpectedCRLF)
@@ -69,15 +95,17 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	body, err := sh.bodies.Alloc(cmd.Size)
 	if err != nil {
 		sh.unlock(c)
-		e.refund(c, cmd.Size, keys)
+		e.dismiss(c, account, jobFootprint(cmd.Size, keys))
 		out.reply(codec.ReplyOutOfMemory)
 		return Done
 	}
 	copy(sh.bodies.Bytes(body, cmd.Size), cmd.Body)
 	sh.lastID = s.loop.ids.Take(sh.lastID)
 	in := incoming{
-		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys, body: body, since: now,
+		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys, body: body, account: account, since: now,
 	}
+	in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry
+	s.setExpiry(&in)
 	err = s.insert(sh, &in, out)
 	if errors.Is(err, journal.ErrRoom) {
 		in.bytes = sh.bodies.Bytes(body, cmd.Size)
@@ -85,6 +113,46 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	sh.unlock(c)
 	return s.inserted(err, in.id, out)
+}
+
+// setExpiry gives a put without the tag exp the expiry that the setting of its tube says. The
+// shard is locked. What it takes is counted without asking.
+func (s *Session) setExpiry(in *incoming) {
+	p := s.used.policy
+	if p == nil || p.Expire == 0 || in.timed || !s.loop.engine.recordsAll() {
+		return
+	}
+	var keys journal.Keys
+	var terms journal.Terms
+	if in.keys != nil {
+		keys = *in.keys
+	}
+	if keys.Terms != nil {
+		terms = *keys.Terms
+	}
+	terms.Expires, in.timed = p.Expire, true
+	keys.Terms = &terms
+	more := keysFootprint(&keys) - keysFootprint(in.keys)
+	in.keys = &keys
+	s.loop.engine.countBytes(&s.loop.locks, more)
+	in.account.add(0, more)
+}
+
+// admit counts a put with a body of size bytes and these keys, which may be nil, unless it
+// would be too much for the server or for the account of the tube, or others could not read
+// its record. It returns that account.
+func (s *Session) admit(size uint32, keys *journal.Keys) (account *tally, ok bool) {
+	if keys != nil && keys.Terms != nil && !s.loop.engine.recordsAll() {
+		return nil, false
+	}
+	if account = s.used.account.Load(); account != nil && !account.admit(jobFootprint(size, keys)) {
+		return nil, false
+	}
+	if !s.loop.charge(size, keys) {
+		account.dismiss(jobFootprint(size, keys))
+		return nil, false
+	}
+	return account, true
 }
 
 // insert makes a job of a put whose body lies in the shard, records it if it is not on
@@ -110,6 +178,9 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	switch {
 	case in.keys != nil:
 		if err = sh.attachNew(t, j, in.keys); err == nil {
+			if x := sh.keyedOf(j).terms; x != nil && x.After != "" && sh.holdBack(j.ID, x, false) {
+				ch.to, ch.at = held, MaxTime
+			}
 			err = sh.change(r, j, &ch, out)
 		}
 	case in.ticket.Segment == 0:
@@ -126,6 +197,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 		sh.shared.ids.Put(in.id, 0)
 		return s.abort(sh, in, err)
 	}
+	t.admitted(in.account, jobFootprint(in.size, in.keys))
 	t.puts++
 	sh.totals.puts++
 	sh.dispatch(t)
@@ -151,9 +223,13 @@ func (s *Session) unrecord(sh *shard, in *incoming) error {
 	if in.ticket.Segment == 0 {
 		return nil
 	}
-	_, err := sh.shared.cfg.Journal.Delete(in.id, journal.Former{
-		Segment: in.ticket.Segment, Size: journal.Size(s.used.name, int(in.size)),
-	})
+	former := journal.Former{Segment: in.ticket.Segment, Size: journal.Size(s.used.name, int(in.size))}
+	var err error
+	if by := s.origin(); by == (journal.Origin{}) {
+		_, err = sh.shared.cfg.Journal.Delete(in.id, former)
+	} else { // or else it would look like the delete of a job that was put
+		_, err = sh.shared.holds.DeleteFor(in.id, former, by)
+	}
 	if !errors.Is(err, journal.ErrRoom) {
 		s.loop.ahead[in.era].Add(-1)
 	}
@@ -203,6 +279,7 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 	}
 	j, ch := in.job(), in.change()
 	r := e.recordOf(&j, &ch, s.used.name, in.bytes)
+	r.Origin = s.origin()
 	in.era = e.era.Load() & 1
 	s.loop.ahead[in.era].Add(1)
 	if in.ticket, err = e.cfg.Journal.Put(&r); err != nil {
@@ -214,44 +291,88 @@ func (s *Session) recordLarge(in *incoming) (err error) {
 // discard frees what a put took that does not become a job.
 func (s *Session) discard(sh *shard, in *incoming) {
 	sh.bodies.Free(in.body, in.size)
-	sh.shared.refund(sh.by, in.size, in.keys)
+	sh.shared.dismiss(sh.by, in.account, in.footprint())
 	sh.shared.ids.Retire(in.id)
 	sh.tidier.wanted()
 }
 
-// putBegin takes room for a body that has not arrived. The job gets its id now,
+// putBegin finds a place for a body that has not arrived. The job gets its id now,
 // as in beanstalkd.
 func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	s.becomeProducer()
-	l := s.loop
 	s.keepIncoming(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
-	in := s.incoming
 	if cmd.Tags != nil {
-		in.keys = keysOfTags(cmd.Tags)
+		s.incoming.keys, s.incoming.timed = keysOfTags(cmd.Tags), cmd.Tags.HasExpiry
 	}
-	if !l.charge(in.size, in.keys) {
+	s.placeIncoming(now)
+}
+
+// placeIncoming finds the place. If there is no room, the put has no id.
+func (s *Session) placeIncoming(now Time) {
+	l, in := s.loop, s.incoming
+	account, ok := s.admitIncoming(in)
+	if !ok {
 		return
 	}
 	sh := s.used.shard
 	sh.lock(&l.locks, now)
-	body, err := sh.bodies.Alloc(cmd.Size)
+	body, err := sh.bodies.Alloc(in.size)
 	if err == nil {
-		in.body, in.bytes = body, sh.bodies.Bytes(body, cmd.Size)
-		in.missing = in.bytes
+		in.body, in.bytes = body, sh.bodies.Bytes(body, in.size)
+		in.missing, in.account = in.bytes, account
+		s.setExpiry(in)
 	}
 	sh.unlock(&l.locks)
 	if err != nil {
-		l.engine.refund(&l.locks, in.size, in.keys)
+		l.engine.dismiss(&l.locks, account, jobFootprint(0, in.keys))
 		return
 	}
 	in.id = l.ids.Take(0)
 }
 
-func (s *Session) putChunk(p []byte) {
-	in := s.incoming
-	if in.id != 0 {
-		in.missing = in.missing[copy(in.missing, p):]
+// admitIncoming is admit for a put whose body is still to come, and may never do so: it needs
+// room for the body as well, and takes none for it.
+func (s *Session) admitIncoming(in *incoming) (account *tally, ok bool) {
+	all := jobFootprint(in.size, in.keys)
+	if !s.used.account.Load().fits(all) || !s.loop.fits(all) {
+		return nil, false
 	}
+	return s.admit(0, in.keys)
+}
+
+// putChunk takes a piece of a body. If there is no memory for it, what has come before is
+// freed now, and the rest is discarded.
+func (s *Session) putChunk(now Time, p []byte) {
+	in, c := s.incoming, &s.loop.locks
+	if in.id == 0 {
+		return
+	}
+	if s.loop.engine.cfg.Limits.Memory == 0 && in.account == nil || s.admitMore(in, len(p)) {
+		in.missing = in.missing[copy(in.missing, p):]
+		return
+	}
+	sh := s.used.shard
+	sh.lock(c, now)
+	s.discard(sh, in)
+	sh.unlock(c)
+	in.id, in.account, in.bytes, in.missing = 0, nil, nil, nil
+}
+
+// admitMore counts n bytes more of a body that is arriving, unless that would be too much.
+func (s *Session) admitMore(in *incoming, n int) bool {
+	before := in.arrived()
+	bytes := counted(before+n, in.size) - counted(before, in.size)
+	if bytes == 0 {
+		return true
+	}
+	if !in.account.admitMore(bytes) {
+		return false
+	}
+	if limit := s.loop.engine.cfg.Limits.Memory; limit != 0 && !s.loop.take(bytes, limit) {
+		in.account.add(0, -bytes)
+		return false
+	}
+	return true
 }
 
 func (s *Session) putEnd(now Time, terminated bool, out *Output) Outcome {
@@ -328,12 +449,22 @@ func (s *Session) becomeProducer() {
 	}
 }
 
-// keysOfTags are the keys of a put's job.
+// keysOfTags are the keys and terms of a put's job, nil if it has none.
 func keysOfTags(t *codec.Tags) *journal.Keys {
-	return &journal.Keys{
+	keys := journal.Keys{
 		Unique: string(t.Unique), Seconds: t.Seconds,
 		Limited: string(t.Limited), Limit: t.Limit,
 	}
+	terms := journal.Terms{
+		Fair: string(t.Fair), Group: string(t.Group), After: string(t.After), Settled: t.Settled, Expires: t.Expires,
+	}
+	if terms != (journal.Terms{}) {
+		keys.Terms = &terms
+	}
+	if keys == (journal.Keys{}) {
+		return nil
+	}
+	return &keys
 }
 
 // errDuplicate tells that a put was answered because its unique key has a holder.
@@ -368,5 +499,5 @@ func (s *Session) findDuplicate(sh *shard, in *incoming, out *Output) error {
 
 // duplicateStates are the words for a holder's state.
 var duplicateStates = [numStates]string{
-	ready: "READY", reserved: "RESERVED", buried: "BURIED", delayed: "DELAYED", tombstone: "DELETED",
+	ready: "READY", reserved: "RESERVED", buried: "BURIED", delayed: "DELAYED", held: "DELAYED", tombstone: "DELETED",
 }

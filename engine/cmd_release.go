@@ -7,30 +7,43 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	if sh == nil {
 		return Done
 	}
-	ch := sh.present(j)
-	ch.release(cmd, now)
-	if sh.tubes[j.tube].exhausts(&ch) {
+	ch, what := sh.released(j, cmd)
+	if sh.tubes[j.tube].buries(what) {
 		sh.unlock(&s.loop.locks)
 		return s.releaseDead(now, cmd, out)
 	}
 	s.loop.Spend(j.cost() - 1) // any command costs one
-	err := sh.change(r, j, &ch, out)
-	sh.dispatch(sh.tubes[j.tube])
+	err := sh.changeReleased(r, j, &ch, what, out)
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
 
-// release turns the change that leaves a job as it is into that of a release.
-func (ch *change) release(cmd *codec.Command, now Time) {
-	ch.to, ch.pri = ready, cmd.Pri
-	ch.counters.delay = cmd.Delay
-	ch.counters.releases++
-	ch.counters.attempts++
-	if cmd.Delay > 0 {
-		ch.to, ch.at = delayed, now+seconds(cmd.Delay)
-	}
+// released is what a release makes of a job.
+func (sh *shard) released(j *job, cmd *codec.Command) (change, fate) {
+	ch := sh.present(j)
+	ch.pri, ch.counters.delay = cmd.Pri, cmd.Delay
+	what := sh.failed(j, &ch, byRelease)
+	return ch, what
 }
 
-// releaseDead is release for a job that has used up its attempts. While it has no lock, the
+// changeReleased records and makes what released has told of a job that is not buried.
+func (sh *shard) changeReleased(r ref, j *job, ch *change, what fate, out *Output) error {
+	t := sh.tubes[j.tube]
+	if what == expired {
+		err := sh.deleteExpired(r, j, out)
+		if err == nil {
+			t.countFailure(byRelease, what)
+		}
+		return err
+	}
+	err := sh.change(r, j, ch, out)
+	if err == nil {
+		t.countFailure(byRelease, what)
+	}
+	sh.dispatch(t)
+	return err
+}
+
+// releaseDead is release for a job that goes to the dead tube. While it has no lock, the
 // job or the setting may change: it looks anew when it has those of both shards.
 func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome {
 	var dead shardSet
@@ -44,21 +57,22 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 			s.unlockAll(locked)
 			return Done
 		}
-		ch := sh.present(j)
-		ch.release(cmd, now)
+		ch, what := sh.released(j, cmd)
 		var err error
-		if t := sh.tubes[j.tube]; !t.exhausts(&ch) {
-			err = sh.change(r, j, &ch, out)
-			sh.dispatch(t)
+		if !sh.tubes[j.tube].buries(what) {
+			err = sh.changeReleased(r, j, &ch, what, out)
 		} else {
-			to := s.loop.engine.shardFor([]byte(t.dead.DeadTube))
+			t := sh.tubes[j.tube]
+			to := s.loop.engine.shardFor([]byte(t.deadTube()))
 			if locked&to.self == 0 {
 				s.unlockAll(locked)
 				dead = to.self
 				continue
 			}
 			s.loop.Spend(j.moveCost())
-			err = sh.buryDead(r, j, ch, to, out)
+			if err = sh.buryDead(r, j, ch, what, to, out); err == nil {
+				t.countFailure(byRelease, what)
+			}
 		}
 		s.unlockAll(locked)
 		return s.answerChange(err, cmd, out, codec.ReplyReleased)

@@ -7,8 +7,8 @@ import (
 	"trellis/codec"
 )
 
-// reserve takes the first ready job of all watched tubes, or waits until the
-// given time for one.
+// reserve takes the first ready job of all watched tubes, or that of the tube which the
+// session's weights choose, or waits until the given time for one.
 func (s *Session) reserve(now, until Time, out *Output) Outcome {
 	s.becomeWorker()
 	s.loop.budget -= len(s.watched) / watchesPerCost
@@ -26,25 +26,32 @@ func (s *Session) reserveFirst(now, until Time, out *Output) Outcome {
 	var first *job
 	var r ref
 	var from *tube
-	for i := range s.watched {
-		t := s.watched[i].tube
-		tr := t.ready.First(t.shard.table)
-		if tr == 0 || t.paused(now) {
-			continue
+	if s.flags&isWeighted != 0 {
+		if from, r = s.loop.weights[s].pick(s.watched); from != nil {
+			first = from.shard.job(r)
 		}
-		if tj := t.shard.job(tr); first == nil || tj.sooner(first) {
-			from, r, first = t, tr, tj
+	} else {
+		for i := range s.watched {
+			t := s.watched[i].tube
+			tr := t.candidate()
+			if tr == 0 {
+				continue
+			}
+			if tj := t.shard.job(tr); first == nil || tj.sooner(first) {
+				from, r, first = t, tr, tj
+			}
 		}
 	}
 	if first != nil {
 		sh := from.shard
 		pos := sh.dependsOn(first.at())
-		if err := sh.reserve(s.reservationSet(), r, first); err != nil {
-			out.reply(codec.ReplyOutOfMemory)
+		held, err := sh.reserve(s.reservationSet(), r, first)
+		if err != nil {
+			out.refuse(err)
 			return Done
 		}
-		out.dependOn(pos)
-		out.appendReserved(sh, first)
+		out.dependOn(max(pos, held))
+		s.appendReserved(out, sh, first)
 		return Done
 	}
 	return s.waitOr(0, now, until, out)
@@ -76,7 +83,7 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 	if sh == nil {
 		return Done
 	}
-	if j.state == reserved || sh.passedOver(j) {
+	if j.state == reserved || sh.passedOver(j) || j.state == held && !sh.shared.cfg.Stock || !sh.tubes[j.tube].mayStart() {
 		return s.refuseJob(sh, out)
 	}
 	since := sh.now // a delayed or buried job does not tell when it became so
@@ -84,17 +91,34 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 		since = j.at()
 	}
 	pos := sh.dependsOn(since)
-	if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.barrier != nil {
+	if s.flags&onRecord != 0 {
+		// The hold alone takes the job from where it is.
+	} else if err := sh.recordTaken(j, out); errors.Is(err, journal.ErrRoom) || err != nil && sh.shared.barrier != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
 	s.becomeWorker()
-	if err := sh.reserve(s.reservationSet(), r, j); err != nil {
+	held, err := sh.reserve(s.reservationSet(), r, j)
+	if err != nil {
 		return s.changed(sh, err, cmd, out, "")
 	}
-	out.dependOn(pos)
-	out.appendReserved(sh, j)
+	out.dependOn(max(pos, held))
+	s.appendReserved(out, sh, j)
 	sh.unlock(&s.loop.locks)
 	return Done
+}
+
+// appendReserved appends the reply that hands out a job.
+func (s *Session) appendReserved(out *Output, sh *shard, j *job) {
+	out.Buf = s.appendReservedLine(out.Buf, sh, j)
+	out.appendBody(sh, j)
+}
+
+func (s *Session) appendReservedLine(b []byte, sh *shard, j *job) []byte {
+	if s.flags&isInformed == 0 {
+		return codec.AppendReservedLine(b, j.ID, int(j.size))
+	}
+	info := sh.info(j)
+	return codec.AppendReservedInfoLine(b, j.ID, int(j.size), &info)
 }
 
 func (s *Session) becomeWorker() {

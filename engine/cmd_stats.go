@@ -40,12 +40,16 @@ func (y *yaml) quoted(k, v string) {
 }
 
 func (y *yaml) duration(k string, d time.Duration) {
+	y.micros(k, uint64(d/time.Microsecond))
+}
+
+// micros appends microseconds as seconds.
+func (y *yaml) micros(k string, n uint64) {
 	y.key(k)
-	*y = strconv.AppendInt(*y, int64(d/time.Second), 10)
+	*y = strconv.AppendUint(*y, n/1e6, 10)
 	*y = append(*y, '.')
-	micro := int64(d % time.Second / time.Microsecond)
-	for unit := int64(100_000); unit > 0; unit /= 10 {
-		*y = append(*y, byte('0'+micro/unit%10))
+	for unit := uint64(100_000); unit > 0; unit /= 10 {
+		*y = append(*y, byte('0'+n/unit%10))
 	}
 	*y = append(*y, '\n')
 }
@@ -132,7 +136,7 @@ func (s *Session) statsTube(now Time, name []byte, out *Output) {
 	y.number("current-jobs-urgent", uint64(t.ready.Urgent()))
 	y.number("current-jobs-ready", uint64(t.ready.Len()))
 	y.number("current-jobs-reserved", uint64(t.reserved))
-	y.number("current-jobs-delayed", uint64(t.delayed.Len()))
+	y.number("current-jobs-delayed", uint64(t.countShown(delayed)))
 	y.number("current-jobs-buried", uint64(t.buried.Len()))
 	y.number("total-jobs", t.puts)
 	y.number("current-using", uint64(t.using))

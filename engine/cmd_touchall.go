@@ -13,10 +13,11 @@ type touchingAll struct {
 	reservations *reservations // of the session, which is next
 	cursor       ref           // of a scan of their shard; 0 if there is none
 	touched      uint64
+	changes      Output // what the touches depend on
 }
 
 func (s *Session) touchAll(now Time, out *Output) Outcome {
-	return (&touchingAll{at: now, reservations: s.reserved.list()}).turn(s, now, out)
+	return (&touchingAll{at: now, reservations: s.reserved.list(), changes: Output{by: out.by}}).turn(s, now, out)
 }
 
 func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
@@ -36,6 +37,7 @@ func (ta *touchingAll) turn(s *Session, now Time, out *Output) Outcome {
 			return s.yield(ta)
 		}
 	}
+	out.dependOn(ta.changes.Pos)
 	out.Buf = codec.AppendCount(out.Buf, "TOUCHED_ALL", ta.touched)
 	return Done
 }
@@ -74,8 +76,6 @@ func (ta *touchingAll) touch(h *reservations, r ref, j *job) bool {
 	if end <= j.at() {
 		return false
 	}
-	h.jobs.Remove(h.shard.table, &j.Links)
-	j.At = int64(end)
-	h.add(r, j)
-	return true
+	// It fails only if another server has taken over: then nobody is answered.
+	return h.shard.touch(h, r, j, end, &ta.changes) == nil
 }

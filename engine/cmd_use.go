@@ -9,10 +9,13 @@ func (s *Session) use(now Time, name []byte, out *Output) {
 		out.Buf = codec.AppendUsing(out.Buf, name)
 		return
 	}
+	if s.refuseToken(name, out) {
+		return
+	}
 	e := s.loop.engine
 	sh := e.shardFor(name)
 	sh.lock(c, now)
-	t := sh.tube(name, e.cfg.Limits.Tubes)
+	t := sh.tube(name, true)
 	if t == nil {
 		sh.unlock(c)
 		out.reply(codec.ReplyOutOfMemory)

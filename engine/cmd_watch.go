@@ -6,7 +6,11 @@ import (
 	"trellis/codec"
 )
 
-func (s *Session) watch(now Time, name []byte, out *Output) {
+// watch has the session watch a tube, or gives one that it watches another weight.
+func (s *Session) watch(now Time, name []byte, weight uint16, out *Output) {
+	if s.refuseToken(name, out) {
+		return
+	}
 	c := &s.loop.locks
 	e := s.loop.engine
 	sh := e.shardFor(name)
@@ -15,9 +19,12 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	sh.unlock(c)
 	s.loop.budget -= len(s.watched) / watchesPerCost
 	// A tube that it watches stays. A long list is not searched under the lock.
-	if old != nil && s.indexOf(old) >= 0 {
-		out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
-		return
+	if old != nil {
+		if i := s.indexOf(old); i >= 0 {
+			s.setWeight(i, weight)
+			out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
+			return
+		}
 	}
 	if limit := e.cfg.Limits.Watched; limit != 0 && len(s.watched) >= limit {
 		e.usage.refusedWatching.Add(1)
@@ -25,7 +32,7 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 		return
 	}
 	sh.lock(c, now)
-	t := sh.tube(name, e.cfg.Limits.Tubes)
+	t := sh.tube(name, true)
 	if t == nil {
 		out.reply(codec.ReplyOutOfMemory)
 		sh.unlock(c)
@@ -35,6 +42,7 @@ func (s *Session) watch(now Time, name []byte, out *Output) {
 	sh.unlock(c)
 	s.watched = append(s.watched, subscription{waiter: s, tube: t})
 	s.watchedShards |= 1 << sh.number
+	s.setWeight(len(s.watched)-1, weight)
 	out.Buf = codec.AppendWatching(out.Buf, uint64(len(s.watched)))
 }
 
@@ -53,6 +61,9 @@ func (s *Session) ignore(now Time, name []byte, out *Output) {
 		s.watched[i] = s.watched[last]
 		s.watched[last] = subscription{}
 		s.watched = s.watched[:last]
+		if s.flags&hasWeights != 0 {
+			s.loop.weights[s].remove(i)
+		}
 		s.watchedShards = 0
 		for i := range s.watched {
 			s.watchedShards |= 1 << s.watched[i].tube.shard.number

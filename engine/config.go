@@ -12,10 +12,13 @@ type Config struct {
 	Shards int
 	// Limits bound what clients can make the engine hold.
 	Limits Limits
+	// Accounts are the shares that some clients have of the server. Nil means that there are
+	// none.
+	Accounts *Accounts
 	// Journal makes changes durable. Nil keeps them in memory only.
 	Journal Journal
 	// Stock keeps the engine from doing by itself what beanstalkd does not do: settings of
-	// dead letters and limited keys stay on record, but have no effect.
+	// tubes and limited keys stay on record, but have no effect.
 	Stock bool
 	// SegmentSize is the size in bytes of the journal's segments that stats
 	// shows, also of a server without one. 0 means beanstalkd's default.
@@ -24,6 +27,15 @@ type Config struct {
 	Start time.Time
 	// Info is shown by the command stats.
 	Info Info
+	// Audit, if it is not nil, is told of commands once they are answered: pause-tube,
+	// flush-tube, kick-tube, move-job, move-tube, delete-tube-jobs, set-dlq, set-tube, drain, undrain,
+	// kick-connection, reload, and all that are denied. Several loops may call it at a time, with no
+	// lock of the engine held, and it must not block.
+	Audit func(Deed)
+	// Reload begins to load files again, for the command of that name. It must not block, and
+	// has answer called once, on any goroutine, with what came of it: entries of a YAML list.
+	// Nil stands for no files.
+	Reload func(answer func(entries []byte))
 }
 
 // Info describes the server's process and its machine.
@@ -51,9 +63,10 @@ func (i *Info) uptime(now Time) Time {
 
 // Limits bound what clients can make the engine hold. Zero means no limit.
 type Limits struct {
-	// Memory is how many bytes jobs may take: records, bodies, and bodies that
-	// are arriving. A put beyond it is answered OUT_OF_MEMORY and changes
-	// nothing. Jobs that are restored from a journal count, and are not refused.
+	// Memory is how many bytes jobs may take: records, bodies, and of bodies that
+	// are arriving what has arrived. A put beyond it is answered OUT_OF_MEMORY and
+	// changes nothing, except that it has used up an id if that shows only while its
+	// body arrives. Jobs that are restored from a journal count, and are not refused.
 	Memory int64
 	// Tubes is the number of tubes, beyond which use and watch of a new one are
 	// answered OUT_OF_MEMORY.
@@ -62,9 +75,12 @@ type Limits struct {
 	// watch is answered OUT_OF_MEMORY.
 	Watched int
 	// Keys is the number of keys of jobs and tombstones, beyond which a put with a new
-	// one is answered OUT_OF_MEMORY. Each counts in each tube. Those that are restored
-	// from a journal or moved count, and are not refused.
+	// one is answered OUT_OF_MEMORY. Each counts in each tube, a group once. Those that are
+	// restored from a journal or moved count, and are not refused.
 	Keys int
+	// KeySeconds is for how many seconds at most the unique key of a deleted job is not
+	// free, whatever its put says, and also if that is restored from a journal.
+	KeySeconds uint32
 }
 
 // Waker lets the engine reach a loop. Any goroutine may call it. It must neither

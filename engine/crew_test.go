@@ -18,14 +18,15 @@ import (
 // timers, clients on goroutines of their own. Its clock goes a thousand times
 // as fast as the real one, so that seconds of the protocol pass in milliseconds.
 type crew struct {
-	t      *testing.T
-	engine *Engine
-	start  time.Time
-	loops  []*crewLoop
-	opened atomic.Int64
-	sent   [codec.NumCommands]atomic.Uint64
-	steps  atomic.Int64 // the budget of a round, if it is not 0
-	ended  sync.WaitGroup
+	t        *testing.T
+	engine   *Engine
+	accounts Accounts
+	start    time.Time
+	loops    []*crewLoop
+	opened   atomic.Int64
+	sent     [codec.NumCommands]atomic.Uint64
+	steps    atomic.Int64 // the budget of a round, if it is not 0
+	ended    sync.WaitGroup
 }
 
 const haste = 1000
@@ -40,7 +41,7 @@ type crewLoop struct {
 
 func newCrew(t *testing.T, loops, shards int) *crew {
 	c := &crew{t: t, start: time.Now()}
-	c.engine = New(Config{MaxJobSize: 1 << 16, Shards: shards, Info: testInfo})
+	c.engine = New(Config{MaxJobSize: 1 << 16, Shards: shards, Info: testInfo, Accounts: &c.accounts})
 	for range loops {
 		l := &crewLoop{crew: c, calls: make(chan func(Time), 64), waker: make(chan struct{}, 1)}
 		l.timer = time.AfterFunc(time.Hour, l.Wake)
@@ -217,8 +218,10 @@ func (h *hand) halfClose() {
 	})
 }
 
-func (h *hand) use(tube string)   { h.do(codec.Command{Op: codec.OpUse, Tube: []byte(tube)}) }
-func (h *hand) watch(tube string) { h.do(codec.Command{Op: codec.OpWatch, Tube: []byte(tube)}) }
+func (h *hand) use(tube string) { h.do(codec.Command{Op: codec.OpUse, Tube: []byte(tube)}) }
+func (h *hand) watch(tube string) {
+	h.do(codec.Command{Op: codec.OpWatch, Weight: 1, Tube: []byte(tube)})
+}
 
 func (h *hand) watchOnly(tubes ...string) {
 	for _, tube := range tubes {

@@ -30,7 +30,12 @@ func (s *sim) check(t *testing.T) {
 func TestThereAreAtMostSoManySettings(t *testing.T) {
 	s := newSim(100, 1)
 	c := s.open()
-	for i := range maxSettings {
+	room := maxSettings
+	if !proof {
+		room = 1000
+		s.engine.settings.coming = maxSettings - room
+	}
+	for i := range room {
 		c.expect(t, "DLQ_SET\r\n", "set-dlq t%d 7 dead\r\n", i)
 	}
 	c.expect(t, "OUT_OF_MEMORY\r\n", "set-dlq more 1 dead\r\n")
@@ -45,9 +50,10 @@ func TestThereAreAtMostSoManySettings(t *testing.T) {
 
 // The list is that of the moment when it began, however long it takes.
 func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
+	const many = 10_000
 	s := newSim(100, 1)
 	c := s.open()
-	for i := range maxSettings {
+	for i := range many {
 		c.expect(t, "DLQ_SET\r\n", "set-dlq t%d 7 dead\r\n", i)
 	}
 	l := slow(t, s)
@@ -56,7 +62,7 @@ func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
 		t.Fatal("a list of all settings does not mind that the round is over")
 	}
 	var by lockSet
-	for _, x := range []journal.Setting{{Tube: "t7"}, {Tube: "t8", MaxAttempts: 9, DeadTube: "dead"}} {
+	for _, x := range []journal.Setting{journal.DeadLetters("t7", 0, ""), journal.DeadLetters("t8", 9, "dead")} {
 		sh := s.engine.shardFor([]byte(x.Tube))
 		sh.lock(&by, s.now)
 		if err := sh.set(&x, &Output{}); err != nil {
@@ -73,7 +79,7 @@ func TestALongListOfSettingsLetsOthersHaveTheirTurns(t *testing.T) {
 	if _, err := fmt.Sscanf(head, "OK %d", &size); err != nil || len(list) != size+2 {
 		t.Fatalf("%q, with %d bytes behind it", head, len(list))
 	}
-	if n := strings.Count(list, "- tube: "); n != maxSettings || !strings.Contains(list, "\"t7\"\n  max-attempts: 7\n") || strings.Contains(list, "max-attempts: 9") {
+	if n := strings.Count(list, "- tube: "); n != many || !strings.Contains(list, "\"t7\"\n  max-attempts: 7\n") || strings.Contains(list, "max-attempts: 9") {
 		t.Errorf("%d settings", n)
 	}
 }
@@ -124,6 +130,21 @@ func TestWithoutRoomForADeadLetterTheReleaseIsRefusedAndTheTimeOutIsNot(t *testi
 	}
 }
 
+func TestATimeOutWithoutRoomForItsDeadLetterHandsOverTheMostUrgentJob(t *testing.T) {
+	s := newSim(100_000, 1)
+	f := newFile(nil)
+	s.engine.cfg.Journal = f
+	a, b := s.open(), s.open()
+	a.expect(t, "INSERTED 1\r\nRESERVED 1 1\r\na\r\nINSERTED 2\r\nDLQ_SET\r\nPAUSED\r\n",
+		"put 1 0 1 1\r\na\r\nreserve\r\nput 2 0 9 1\r\nb\r\nset-dlq default 1 default\r\npause-tube default 2\r\n")
+	b.expect(t, "", "reserve\r\n")
+	f.err = journal.ErrNoSpace
+	s.now += 3 * second // the time to run has ended, and then the pause: nobody has looked yet
+	a.expect(t, "FOUND 2 1\r\nb\r\n", "peek-ready\r\n")
+	b.expect(t, "RESERVED 1 1\r\na\r\n", "")
+	s.check(t)
+}
+
 func TestASettingThatCannotBeRecordedIsNotMade(t *testing.T) {
 	s, f, c := newJudged(t, 1, Limits{})
 	f.err = journal.ErrNoSpace
@@ -153,7 +174,7 @@ func TestDeadLettersAndSettingsWaitForRoomInTheJournal(t *testing.T) {
 	if got := c.took() + other.took(); got != "RELEASED\r\nDLQ_SET\r\n" {
 		t.Fatalf("answered %q", got)
 	}
-	if x := f.jobs[2]; x.record.Tube != "dead" || x.record.State != journal.Buried || f.settings["t"] != (journal.Setting{Tube: "t", MaxAttempts: 3, DeadTube: "u"}) {
+	if x := f.jobs[2]; x.record.Tube != "dead" || x.record.State != journal.Buried || f.settings["t"] != journal.DeadLetters("t", 3, "u") {
 		t.Errorf("on record is %+v, and %v", x.record, f.settings)
 	}
 	s.check(t)
@@ -303,7 +324,7 @@ func TestAStockEngineKeepsSettingsAndDoesNotGoByThem(t *testing.T) {
 	f := newFile(nil)
 	s.engine.cfg.Journal = f
 	follower := s.engine.Follow(0)
-	want := journal.Setting{Tube: "default", MaxAttempts: 1, DeadTube: "dead"}
+	want := journal.DeadLetters("default", 1, "dead")
 	if err := follower.Setting(&want); err != nil {
 		t.Fatal(err)
 	}

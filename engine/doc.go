@@ -34,6 +34,7 @@
 //	f.RecordIn(log)
 //	f.Serve(nextID, now)
 //	...
+//	e.Hold(true)                        // no deadline is met until Hold(false)
 //	e.Discard()                         // the loops have ended: all memory is given back
 //
 // Next is called until it returns nil after every batch of commands, when the loop was
@@ -74,21 +75,50 @@
 //
 // # Locks
 //
-// They are taken in this order: Engine.life, Engine.walks, Engine.loopsMu, the shards by
+// They are taken in this order: Accounts.mu, Engine.life, Engine.walks, Engine.loopsMu, the shards by
 // number, and then at most one of those that are held for a moment only: of the registry, the
-// settings, the index of ids, the roll, a loop's mailbox or alarm, and the arena. With the lock
+// settings, the groups, the index of ids, the roll, a loop's mailbox or alarm, and the arena. With the lock
 // of an alarm held, Waker.Alarm is called. A shard that does what is due may try the lock of one
 // with a smaller number, and does not wait for it.
 //
+// # Settings
+//
+// A tube may have a setting, which says how its jobs are handed out and what becomes of those that
+// fail. Settings belong to names: they lie in the shard of the name, and a tube refers to what its
+// own says, its policy. What a setting changes is put in force by shard.putInForce, also of a
+// standby. Where other members of a cluster could not read a setting, it is refused
+// (shared.recordsAll).
+//
+// # Shut tubes
+//
+// A tube may be shut, by a pause, or because its setting limits how many jobs start in a time or
+// are reserved at once: it hands out no jobs until some time. That time is one word, which
+// tube.gate puts together from all reasons whenever one of them changes (shard_gate.go). The
+// tube's timer is armed for it when the tube shuts while somebody waits there, and when
+// somebody begins to wait while it is shut. So no client goes on waiting when a tube has opened.
+//
+// # Another engine
+//
+// A client may go on in another engine that has the same jobs, if it has none: its session is detached
+// from the one, which is held and then discarded, and attached to the other ([Detached]). It uses and watches
+// what it did, waits until when it did, and goes on with a body of which a part has come.
+//
 // # Dead letters
 //
-// A tube may have a setting: so many attempts, that is releases and time-outs since the put
-// or the last kick, and the name of a dead tube. A job that has used up its attempts is
-// buried there. Settings belong to names: they lie in the shard of the name,
-// and a tube refers to its own. A release takes the locks of both shards in order. A
+// A policy may limit the attempts of a job, that is releases and time-outs since the put
+// or the last kick. A job that has used up its attempts is buried, in the dead tube if the policy
+// names one. A release takes the locks of both shards in order. A
 // time-out comes while its shard is locked, perhaps with others: it waits for the lock of the
 // dead tube's shard only if that has a greater number; otherwise, if the lock is taken, the
 // time-out comes a moment later. Copying a large body counts as many time-outs.
+//
+// # Expiry
+//
+// A job may be started until so many seconds after its put. Such jobs stand in a heap of their
+// shard, which is looked at before timers fire: what expires in the moment in which a delay or
+// a pause ends is handed to nobody. The end of a reservation looks at the clock itself, and a dead
+// tube is reached as by a time-out. A standby lets nothing expire: it is told of the delete, or of
+// the dead letter.
 //
 // # Keys
 //
@@ -96,8 +126,35 @@
 // and a limited one, of which only so many jobs of the tube are reserved at once. They
 // lie in a table of the shard beside the jobs, and have no part in what is done to
 // jobs without keys. A job that its limit keeps from being reserved is ready, and stands
-// apart from those that can be. A deleted job may leave a tombstone, which keeps its unique key
+// apart from those that can be. Jobs with a fair key share their tube with those of others: of
+// equal priority goes first that whose key has the fewest jobs reserved, and keys with equally many
+// go in laps, a job of each. A deleted job may leave a tombstone, which keeps its unique key
 // for some time: the job's record, which no command finds.
+//
+// The other tags of a put are the job's terms. They lie beside its keys, go along with the job,
+// and are refused while not all who read the journal can read them.
+//
+// # Weights
+//
+// A session may give the tubes that it watches weights, and have its reserves choose by them
+// instead of by priority. The weights lie beside the session, in a map of its loop that a bit of
+// the session says to look at. Choices follow the multiples of the golden ratio and no dice: so a
+// tube gets its share of any few reserves in a row. A reserve looks at each watched tube, as one
+// by priority does; a reserve-batch looks once, and pays O(log tubes) for each job. A session that
+// waits is handed what comes first, by whichever tube.
+//
+// # Groups
+//
+// A job may be a member of a group, from its put to its end. One that is put to wait for a group
+// is held while that has members, or members that are not buried: held is a state, to clients a
+// delayed job without a time. It is looked at only when the job is put. Groups span shards, so what
+// these have in common are counts, under locks of their own. They change when a member is put, is
+// buried or is not any more, and ends, and not when it moves. Whoever makes a group complete, under
+// whatever locks, notes that with its lock set, and the release of the last of these locks fires
+// what is held: it takes the lock of one shard after the other, and records each job. What was put
+// to wait since then belongs to another epoch of the group, and stays held. A server that begins
+// to serve fires what is complete then, so nothing is lost if the one before it did not come to
+// that.
 //
 // # Connections
 //
@@ -122,7 +179,20 @@
 // not found if it is another's. To a session without a grant that is one test of a bit. A
 // session begins in the default tube; one without rights to that begins in an empty tube of
 // the same name. So no session uses or watches a tube that its grant does not name, and put and
-// reserve need not look. A grant does not change while a session is open.
+// reserve need not look. A grant does not change while a session is open. Commands that are
+// denied, and those that an operator may want to know of later, are told to Config.Audit: see
+// [Deed].
+//
+// # Accounts
+//
+// Teams that share a server may have accounts with limits ([Accounts]). A tube is that of the
+// account with the longest pattern, and counts there whoever uses it. Numbers of an account
+// are kept in two ways: in total, by atomic additions, which limits look at; and by tube, under
+// the shard's lock, so that a tube which goes over to another account when accounts change
+// takes its share along in one step, whatever it holds. The unique keys of a tube's name may
+// outlive the tube, and have a share of their own. A put counts from its beginning, for the
+// account that the tube has then, and goes over when it becomes a job. How many commands its
+// clients give is bounded by a [Rate], which whoever executes commands asks.
 //
 // # Invariants
 //
@@ -133,6 +203,10 @@
 //     tubes lie in two shards, both are locked. (In a standby a record may replace the tube.)
 //   - A unique key has at most one holder in a tube. It is a job or a tombstone.
 //   - Of a limited key no job becomes reserved while as many are as its limit says.
+//   - Who takes the first ready job of a tube takes that of the fair key which comes first, and
+//     lists are in the order of priorities and ids. In which laps keys are is not on record.
+//     Of a group only the first job takes part, whatever fair keys the others have.
+//   - A held job is fired once, and no job is held that was not when it was put.
 //   - Sessions are served first come, first served, in each tube. If a job that was handed
 //     over is gone before the reply, the session waits again, at the end of the queue.
 //   - No deadline is met early. A command sees everything that was due before
@@ -141,10 +215,12 @@
 //   - A tube that no session uses or watches and that has no job does not exist.
 //   - Everything costs O(1) or O(log n) in the one queue that it touches, except
 //     that reserve, and waiting, cost O(watched tubes), and listing costs what it lists.
-//     Reserved jobs stand in queues of their sessions and not of their tubes. So list-jobs,
-//     peek-tube and delete-tube-jobs of reserved jobs, and flush-tube where there is one, look
+//     Reserved jobs stand in queues of their sessions and not of their tubes. So list-jobs and
+//     peek-tube of reserved jobs, where more than some hundred are reserved in the shard, and
+//     delete-tube-jobs of reserved jobs, and flush-tube where there is one, look
 //     at all jobs of the shard. So do list-jobs where more than some hundred jobs are in the
-//     state, and touch-all where a client holds more than that in the shard.
+//     state, but for a first page of a hundred, and touch-all where a client holds more than
+//     that in the shard.
 //   - Nobody waits long for somebody else. What takes long (kick, lists, hand-overs and
 //     time-outs of many sessions, the close of a client with many reservations) is done
 //     in slices: under a shard's lock some hundred jobs, in one round of a loop as much as its
@@ -164,20 +240,28 @@
 //
 //   - attempt: a release or a time-out since the put or the last kick
 //   - bulk: a command over many jobs of a tube
+//   - candidate: a ready job that its limited key lets go
 //   - claim: the atomic step that ends a session's wait
+//   - complete: of a group, that no job has to wait for it
 //   - cost: what something takes of a round's budget
 //   - credit: memory that a loop may give to jobs
 //   - delete: end a job; remove: take out of a collection; free: give memory back; discard: not
 //     keep what has arrived
 //   - dispatch: hand ready jobs of a tube to waiters
-//   - group: the jobs of one limited key and one limit
+//   - fire: make ready, or begin the delay of, what was held for a group that is complete
+//   - group: jobs that others wait for; of limited keys, the jobs of one key and one limit
+//   - held: delayed until a group is complete
 //   - keyspace: the unique keys of a tube
+//   - lap: once around the fair keys of a tube, in which each that has a candidate starts a job
+//   - line: the fair keys of a tube that have candidates, first the one that comes first
 //   - lock set: the shards that a goroutine has locked
+//   - policy: what a tube's setting says
 //   - place: a job's shard, and its record there
 //   - reservations: what a session has reserved
 //   - retire: say that an id will never be a job's again
 //   - roll: the list of all open sessions
 //   - round: what a loop does between two polls
+//   - setting: a policy that was given to a tube's name
 //   - subscription: a session's interest in a tube
 //   - tombstone: what keeps the unique key of a deleted job
 //   - turn: what a task does of its work in one go
@@ -186,5 +270,6 @@
 // # Limits
 //
 // 16 shards; 268 million jobs in a shard; bodies of up to 2^32-1 bytes. A delay,
-// time to run or pause of 2^32-1 seconds does not overflow.
+// time to run or pause of 2^32-1 seconds does not overflow. An account's rate is at most
+// [MaxRate].
 package engine

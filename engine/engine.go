@@ -63,12 +63,19 @@ func New(cfg Config) *Engine {
 		sh.tidier.timer.Owner = &sh.tidier
 		sh.tombstones.shard = sh
 		sh.tombstones.timer.Owner = &sh.tombstones
+		sh.firings.shard = sh
+		sh.firings.timer.Owner = &sh.firings
+		sh.expiries.shard = sh
+		sh.expiries.timer.Owner = &sh.expiries
 		sh.table = queue.TableOf(&sh.jobs.Pool)
 		e.shards = append(e.shards, sh)
 	}
 	e.defaultShard = e.shardFor([]byte(defaultTube))
-	e.defaultTube = e.defaultShard.tube([]byte(defaultTube), 0)
+	e.defaultTube = e.defaultShard.tube([]byte(defaultTube), false)
 	e.emptyTube = &tube{name: defaultTube, shard: e.defaultShard}
+	if cfg.Accounts != nil {
+		cfg.Accounts.add(&e.shared)
+	}
 	return e
 }
 

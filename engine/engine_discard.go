@@ -18,6 +18,9 @@ import (
 // were given back are used again.
 func (e *Engine) Discard() {
 	e.discarded.Store(true)
+	if e.cfg.Accounts != nil {
+		e.cfg.Accounts.remove(&e.shared)
+	}
 	e.life.Lock()
 	defer e.life.Unlock()
 	for _, sh := range e.shards {
@@ -43,6 +46,7 @@ func (sh *shard) discard() {
 	clear(sh.byName)
 	sh.tubes, sh.freeTubes, sh.pins = nil, nil, nil
 	sh.keyed, sh.holders = hashTable[keyed, byJobID]{}, hashTable[keyed, byUniqueKey]{}
+	sh.spaces, sh.recounting = nil, nil
 	sh.keyspaces, sh.tombstones.heap = hashTable[keyspace, byTubeName]{}, queue.Heap{}
 	sh.reservations, sh.freeReservations = nil, nil
 	sh.retired = ids.Retirement{}

@@ -26,6 +26,9 @@ type Follower struct {
 	strict  bool
 	decided uint64 // no id below it may become a job any more
 	tidyAt  Time   // when Tidy looks at the shards again
+
+	absent  map[uint64]*absent // sessions that have holds, or had, by id
+	sweepAt int                // how many of them there are when those without are forgotten
 }
 
 // Always is the time for [Engine.Follow] of a standby, which does not know when it will
@@ -39,7 +42,7 @@ func (e *Engine) Follow(now Time) *Follower {
 	e.ids.BeginRestore()
 	for _, sh := range e.shards {
 		sh.mu.Lock()
-		sh.standby = true
+		sh.still, sh.fed = true, true
 		sh.now = max(sh.now, now)
 		sh.mu.Unlock()
 	}
@@ -103,7 +106,8 @@ func (f *Follower) Full(r *journal.Record, segment uint32) (replaced journal.For
 
 // hasKeys tells whether a job has these keys, and none of them was lost.
 func (sh *shard) hasKeys(j *job, keys *journal.Keys) bool {
-	return sh.keysOf(j) == *keys && (j.flags == 0 || !sh.keyedOf(j).lost)
+	has := sh.keysOf(j)
+	return has.Equal(keys) && (j.flags == 0 || !sh.keyedOf(j).lost)
 }
 
 // insert makes a job of a full record.
@@ -120,7 +124,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
 	ref, j, err := sh.newJob(job{
 		Links: queue.Links{ID: r.ID}, created: f.engine.sinceStart(r.Created), ttr: max(r.TTR, 1),
-		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), 0).index,
+		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), false).index,
 	})
 	if err != nil {
 		sh.bodies.Free(body, uint32(len(r.Body)))
@@ -128,8 +132,9 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 	}
 	j.onRecord(r, segment)
 	f.engine.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
+	sh.tubes[j.tube].countJob(1, jobFootprint(j.size, &r.Keys))
 	if r.Keys != (journal.Keys{}) {
-		sh.attach(sh.tubes[j.tube], j, &keyed{id: r.ID, keys: r.Keys})
+		sh.attach(sh.tubes[j.tube], j, newKeyed(r.ID, &r.Keys))
 	}
 	return f.apply(sh, ref, j, r)
 }
@@ -166,9 +171,9 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	f.engine.ids.Put(r.ID, ids.PlaceOf(sh.number, ref))
 	end := f.engine.sinceStart(r.Due)
 	if f.now != Always {
-		end = min(end, f.now+seconds(r.Keys.Seconds)) // although somebody may have set the clock
+		end = min(end, f.now+f.engine.lasting(&r.Keys)) // although somebody may have set the clock
 	}
-	k := &keyed{id: r.ID, keys: r.Keys}
+	k := newKeyed(r.ID, &r.Keys)
 	sh.addKeyed(j, k)
 	k.space = sh.keyspace(r.Tube)
 	if o := sh.holderIn(k.space, r.Keys.Unique); o == nil {
@@ -178,6 +183,9 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 		sh.hold(k)
 	} else {
 		k.lost = true
+	}
+	if !k.lost {
+		k.space.countBytes(tombstoneFootprint(&r.Keys))
 	}
 	sh.lay(ref, j, k, end)
 	return replaced, nil
@@ -244,17 +252,36 @@ func (f *Follower) tidyShards() (more bool) {
 }
 
 // Serve ends the feeding: sessions may be opened from now on. nextID is the first id
-// that was never used. What has become due meanwhile becomes ready in turns.
+// that was never used. What has become due meanwhile becomes ready in turns. All holds end, which
+// the journal is told: whoever has them cannot be heard yet.
 func (f *Follower) Serve(nextID uint64, now Time) {
 	e := f.engine
+	f.endHolds(now)
 	e.ids.Last.Store(max(nextID, 1) - 1)
 	e.ids.EndRestore(max(nextID, 1))
+	if !e.cfg.Stock {
+		e.groups.fireComplete(func(x firing) { f.fireGroup(x, now) })
+	}
 	for _, sh := range e.shards {
 		sh.mu.Lock()
-		sh.standby = false
+		sh.still, sh.fed = false, false
 		sh.now = max(sh.now, now)
 		sh.setAlarm()
 		sh.mu.Unlock()
+	}
+}
+
+// fireGroup has the jobs fired that are held for a group which is complete: the server before did
+// not come to that, or did not record all of it.
+func (f *Follower) fireGroup(x firing, now Time) {
+	for c, in := range x.in {
+		for _, sh := range f.engine.shards {
+			if in&sh.self != 0 {
+				sh.lock(&f.locks, now)
+				sh.fireHeld(x.group, condition(c))
+				sh.unlock(&f.locks)
+			}
+		}
 	}
 }
 
@@ -266,6 +293,12 @@ func (f *Follower) lockJob(id uint64) (sh *shard, r ref, j *job) {
 // apply brings a job to the state that a record tells of.
 func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
 	ch := f.engine.changeOf(r)
+	if ch.to == held && (j.flags&hasGroups == 0 || sh.keyedOf(j).terms.After == "") {
+		return fmt.Errorf("job %d is held, but waits for no group", r.ID)
+	}
+	if r.State == journal.Stays {
+		return sh.stay(ref, j, &ch)
+	}
 	if ch.to == delayed && f.now != Always {
 		ch.at = min(ch.at, f.now+seconds(r.Delay))
 		if ch.at <= f.now {
@@ -279,10 +312,11 @@ func (f *Follower) apply(sh *shard, ref ref, j *job, r *journal.Record) error {
 	return nil
 }
 
-// Setting takes a tube's setting of dead letters, which replaces the one of before, or its
-// end. There may be more than clients may make.
+// Setting takes a tube's setting, which replaces the one of before, or its end. There may be more
+// than clients may make.
 func (f *Follower) Setting(x *journal.Setting) error {
 	kept := *x
+	kept.Origin = journal.Origin{}
 	sh := f.engine.shardFor([]byte(kept.Tube))
 	sh.lock(&f.locks, f.stamp)
 	defer sh.unlock(&f.locks)

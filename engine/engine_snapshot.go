@@ -11,14 +11,25 @@ import (
 type Snapshot struct {
 	Ready, Reserved, Delayed, Buried int
 	Urgent                           int // of the ready jobs, those with a priority under 1024
+	Held                             int // of the delayed jobs, those that wait for a group
+	Blocked                          int // of these, those of whose group all members are buried, which keeps them waiting
 
 	Puts     uint64 // jobs that were accepted
 	Timeouts uint64 // reservations whose time to run ended
 
+	// Jobs that were delayed because a reservation had failed, by how it had ended.
+	RetriesReleased, RetriesTimedOut, RetriesDisconnected uint64
+
 	DeadLetters uint64 // jobs that were buried because their attempts were used up
+	// Jobs that have expired, by what became of them.
+	ExpiredDeleted, ExpiredBuried uint64
+
 	UniqueKeys  int    // unique keys of jobs: one key in two tubes counts twice
 	LimitedKeys int    // limited keys of jobs, counted in the same way
+	FairKeys    int    // fair keys of jobs, counted in the same way
 	Tombstones  int    // unique keys that deleted jobs still keep
+	Groups      int    // that have a member or hold a job
+	Fired       uint64 // jobs that were held until their groups were complete
 	Duplicates  uint64 // puts that made no job, because their unique key had a holder
 
 	Commands [codec.NumCommands]uint64 // those that were well formed
@@ -32,6 +43,7 @@ type Snapshot struct {
 	Opened      uint64 // connections since the start
 
 	Tubes    int
+	Settings int // of tubes' names
 	Draining bool
 	Memory   int64 // bytes mapped for jobs and their bodies
 
@@ -44,11 +56,22 @@ type TubeSnapshot struct {
 	Name                             string
 	Ready, Reserved, Delayed, Buried int
 	Urgent                           int
+	Held                             int           // of the delayed jobs, those that wait for a group
 	OldestReady                      time.Duration // how long the oldest ready job has been ready
 	Using, Watching, Waiting         int           // connections
+	Keys                             int           // counted as for Limits.Keys
 	Puts, Deletes, Pauses            uint64
 	Pause                            time.Duration // as last given, while it is in force
 	PauseLeft                        time.Duration
+
+	LimitedBy  Limit         // why no job is handed out
+	LimitedFor time.Duration // for how long at least, 0 if that is not known
+
+	Reserves, Releases, Timeouts, Buries uint64
+	DeadLetters, Expired                 uint64
+	Flushed                              uint64 // of Deletes
+	WaitMicros                           uint64 // microseconds for which jobs were ready that were reserved then
+	BusyMicros                           uint64 // microseconds for which jobs were reserved, those that still are up to now
 }
 
 // Snapshot sums up what the server counts. Any goroutine may call it. It takes
@@ -60,25 +83,34 @@ func (e *Engine) Snapshot(now Time) *Snapshot {
 
 func (e *Engine) snapshot(c *lockSet, now Time) *Snapshot {
 	s := &Snapshot{
-		Tubes: e.registry.size(), Draining: e.draining.Load(),
+		Tubes: e.registry.size(), Settings: e.settings.size(), Draining: e.draining.Load(),
 		RefusedMemory:   e.usage.refusedMemory.Load(),
 		RefusedTubes:    e.usage.refusedTubes.Load(),
 		RefusedWatching: e.usage.refusedWatching.Load(),
 		RefusedKeys:     e.usage.refusedKeys.Load(),
 	}
+	s.Groups, s.Blocked = e.groups.size()
 	for _, sh := range e.shards {
 		sh.lock(c, now)
 		n := &sh.totals
 		s.Ready += n.in[ready]
 		s.Reserved += n.in[reserved]
-		s.Delayed += n.in[delayed]
+		s.Delayed += n.in[delayed] + n.in[held]
+		s.Held += n.in[held]
+		s.Fired += n.fired
 		s.Buried += n.in[buried]
 		s.Urgent += n.urgent
 		s.Puts += n.puts
 		s.Timeouts += n.timeouts
+		s.RetriesReleased += n.retries[byRelease]
+		s.RetriesTimedOut += n.retries[byTimeOut]
+		s.RetriesDisconnected += n.retries[byDisconnect]
 		s.DeadLetters += n.deadLetters
+		s.ExpiredDeleted += n.expired
+		s.ExpiredBuried += n.expiredLetters
 		s.UniqueKeys += n.unique
 		s.LimitedKeys += n.limited
+		s.FairKeys += n.fair
 		s.Tombstones += n.tombstones
 		s.Duplicates += n.duplicates
 		s.ReadyTimes.Add(&n.ready)
@@ -119,7 +151,7 @@ func (e *Engine) EachTube(now Time, f func(*TubeSnapshot)) {
 			// Tubes keep their places.
 			for _, t := range sh.tubes[min(at, len(sh.tubes)):min(at+tubeSlice, len(sh.tubes))] {
 				if t != nil {
-					slice = append(slice, t.snapshot(now))
+					slice = append(slice, t.snapshot())
 				}
 			}
 			more = at+tubeSlice < len(sh.tubes)
@@ -131,15 +163,38 @@ func (e *Engine) EachTube(now Time, f func(*TubeSnapshot)) {
 	}
 }
 
-func (t *tube) snapshot(now Time) TubeSnapshot {
+func (t *tube) snapshot() TubeSnapshot {
+	now := t.shard.now // no earlier than the starts that are summed up
+	var n tubeTotals
+	if t.total != nil {
+		n = *t.total
+	}
+	by, left := t.limit()
 	return TubeSnapshot{
 		Name:  t.name,
-		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.delayed.Len(), Buried: t.buried.Len(),
+		Ready: t.ready.Len(), Reserved: t.reserved, Delayed: t.countShown(delayed), Held: t.count(held), Buried: t.buried.Len(),
 		Urgent:      t.ready.Urgent(),
 		OldestReady: time.Duration(t.ready.Oldest(int64(now))),
 		Using:       t.using, Watching: t.watching, Waiting: t.waiting,
 		Puts: t.puts, Deletes: t.deletes, Pauses: t.pauses,
 		Pause:     time.Duration(seconds(t.pause)),
 		PauseLeft: time.Duration(max(0, t.pausedUntil-now)),
+		Keys:      t.keys(),
+		LimitedBy: by, LimitedFor: time.Duration(left),
+		Reserves: n.reserves, Releases: n.releases, Timeouts: n.timeouts, Buries: n.buries,
+		DeadLetters: n.deadLetters, Expired: n.expired, Flushed: n.flushed,
+		WaitMicros: n.wait, BusyMicros: n.busy + uint64(t.reserved)*now.micros(),
 	}
+}
+
+// keys is the number of keys that jobs and tombstones of the tube's name have.
+func (t *tube) keys() int {
+	n := int(t.sharedKeys())
+	if t.shard.spaces == nil { // nobody uses them
+		return n
+	}
+	if s := t.shard.keyspaceOf(t.name); s != nil {
+		n += s.holders
+	}
+	return n
 }

@@ -12,10 +12,12 @@ import (
 var ErrDiscarded = errors.New("engine: the engine was discarded")
 
 // Walk calls f for jobs and tombstones by their ids, from id from on, with what the
-// journal would be told of each at that moment: a reserved job is ready. It visits at
+// journal would be told of each at that moment: a reserved job is ready, and has a hold behind
+// it if the reservation is on record, and neither the end of its session nor that of its number
+// is. Otherwise the hold is nil. Walk visits at
 // most n jobs, and returns the id to go on from, 0 when it has come to the end. Begin
-// with 1. An error of f's ends it, and is returned with the id of f's job. The record and
-// its body, but not its strings, are valid during the call of f only. No shard is locked
+// with 1. An error of f's ends it, and is returned with the id of f's job. The record, its
+// body and the hold, but not strings, are valid during the call of f only. No shard is locked
 // then, but Discard waits for the end of the walk: f must not wait for a disk.
 //
 // Walk may be called from any goroutine while loops run, or while a follower is fed. It
@@ -26,7 +28,7 @@ var ErrDiscarded = errors.New("engine: the engine was discarded")
 //     changed it or deleted the job.
 //   - So the jobs that were visited, and then the records that were made from before
 //     the walk until after it, make an engine that equals this one.
-func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
+func (e *Engine) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
 	e.life.RLock()
 	defer e.life.RUnlock()
 	if from <= 1 && !e.catchUp() || e.discarded.Load() {
@@ -67,9 +69,10 @@ func (e *Engine) Walk(from uint64, n int, f func(*journal.Record) error) (next u
 // A walk is what one call of Walk needs.
 type walk struct {
 	engine *Engine
-	f      func(*journal.Record) error
+	f      func(*journal.Record, *journal.Hold) error
 	locks  lockSet
 	record journal.Record
+	hold   journal.Hold
 	body   []byte
 }
 
@@ -83,22 +86,38 @@ func (w *walk) visit(id uint64) (visited bool, err error) {
 	if j.state == tombstone {
 		w.record = sh.recordTombstone(j)
 		sh.unlock(&w.locks)
-		return true, w.f(&w.record)
+		return true, w.f(&w.record, nil)
 	}
 	ch := sh.present(j)
+	hold := w.holdOf(sh, j, &ch)
 	w.record = w.engine.recordOf(j, &ch, sh.tubes[j.tube].name, nil)
 	w.record.Keys = sh.keysOf(j)
 	if j.size < pinnedSize {
 		w.body = append(w.body[:0], sh.body(j)...)
 		w.record.Body = w.body
 		sh.unlock(&w.locks)
-		return true, w.f(&w.record)
+		return true, w.f(&w.record, hold)
 	}
 	body := sh.pin(j, 0)
 	w.record.Body = body.Bytes
 	sh.unlock(&w.locks)
 	defer body.Release()
-	return true, w.f(&w.record)
+	return true, w.f(&w.record, hold)
+}
+
+// holdOf is the hold of a job, whose present state is ch, nil if there is none. A session whose end
+// is on record gives back what it has in turns, and nobody would end a hold that is told of behind
+// that record.
+func (w *walk) holdOf(sh *shard, j *job, ch *change) *journal.Hold {
+	if j.state != reserved {
+		return nil
+	}
+	s := sh.reservations[j.Next].of.holder
+	if s == nil || s.closed.Load() || w.engine.numbers.gone(journal.NumberOf(s.id)) {
+		return nil
+	}
+	w.hold = journal.Hold{ID: j.ID, Session: s.id, End: w.engine.wall(j.at()), Reserves: ch.counters.reserves}
+	return &w.hold
 }
 
 // catchUpPause is how long catchUp sleeps between looking and looking again.
@@ -129,12 +148,11 @@ func (e *Engine) catchUp() (done bool) {
 	return true
 }
 
-// Settings calls f for the settings of dead letters that are in force, by the names of
-// their tubes and as they are at one moment. An error of f's ends it and is returned. f
-// does not change them. Any goroutine may call it, also while a follower is fed.
+// Settings calls f for the settings that are in force, by the names of their tubes and as
+// they are at one moment. An error of f's ends it and is returned. f does not change them. Any goroutine may call it, also while a follower is fed.
 func (e *Engine) Settings(f func(*journal.Setting) error) error {
 	list, _ := e.settings.snapshot()
-	for _, x := range list {
+	for x := list.next(); x != nil; x = list.next() {
 		if err := f(x); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func TestTouchAllCountsAJobWhoseRecordMovesOnce(t *testing.T) {
 // In a tube whose reservations are over before all jobs were looked at, peek-tube comes to
 // an end too.
 func TestPeekTubeEndsInATubeOfShortReservations(t *testing.T) {
-	const jobs, some = 6000, 200
+	const jobs, some = 6000, scanSlice + 1
 	s := newSim(100, 1)
 	l := slow(t, s)
 	c, worker := s.open(), s.open()

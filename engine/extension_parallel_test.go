@@ -91,6 +91,9 @@ func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 			st.crew.steps.Store(c.steps)
 			setter := st.crew.hire()
 			setter.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(st.tubes[0]), Bound: 1, To: []byte(st.tubes[1])})
+			p := &codec.Pairs{}
+			p.Given[codec.KeyDisconnects], p.Values[codec.KeyDisconnects] = true, 1
+			setter.do(codec.Command{Op: codec.OpSetTube, Tube: []byte(st.tubes[0]), Pairs: p})
 			setter.close()
 			var all sync.WaitGroup
 			for i := range 4 {
@@ -102,6 +105,7 @@ func TestAMovedJobIsNeitherLostNorDoubled(t *testing.T) {
 			for i := range 3 {
 				all.Go(func() { st.manage(rand.New(rand.NewPCG(3, uint64(i)))) })
 			}
+			all.Go(func() { st.crew.changeAccounts(st.tubes, st.ended) })
 			st.crew.within(func() {
 				<-st.ended
 				all.Wait()
@@ -212,6 +216,11 @@ func (st *storm) manage(rnd *rand.Rand) {
 		case 8, 9:
 			h.do(codec.Command{Op: codec.OpSetDLQ, Tube: []byte(st.tubes[1+rnd.IntN(len(st.tubes)-1)]), Bound: rnd.Uint32N(4), To: st.tube(rnd)})
 			h.do(codec.Command{Op: codec.OpListDLQ})
+		case 10:
+			p := &codec.Pairs{}
+			p.Given[codec.KeyDisconnects], p.Values[codec.KeyDisconnects] = true, rnd.Uint32N(2)
+			h.do(codec.Command{Op: codec.OpSetTube, Tube: st.tube(rnd), Pairs: p})
+			h.do(codec.Command{Op: codec.OpListSettings})
 		default:
 			reply := h.do(codec.Command{Op: codec.OpMoveTube, Tube: st.tube(rnd), State: of, To: st.tube(rnd), Bound: 1 + rnd.Uint32N(1000)})
 			st.count(reply, "MOVED")

@@ -2,24 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"testing"
 )
-
-// all yields all entries.
-func (t *hashTable[E, H]) all() iter.Seq[*E] {
-	return func(yield func(*E) bool) {
-		var h H
-		for i := range t.buckets {
-			for e := *t.bucket(i); e != nil; e = *h.next(e) {
-				if !yield(e) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // check looks at all that the table keeps.
 func (t *hashTable[E, H]) check() error {

@@ -26,6 +26,7 @@ type file struct {
 	settings  map[string]journal.Setting
 	counters  journal.Counters
 	graves    journal.Pos // of the last end of a tombstone
+	fires     journal.Pos // of the last firing
 }
 
 // filed is what the journal has of one job.
@@ -55,7 +56,9 @@ func copied(r *journal.Record) journal.Record {
 
 // former is the job's last full record.
 func (x *filed) former() journal.Former {
-	r := &x.full
+	full := x.full
+	r := &full
+	r.Origin = journal.Origin{} // no log of one server has origins
 	f := journal.Former{Segment: x.segment, Size: r.Size()}
 	if r.State != journal.Deleted {
 		f.Tombstone = journal.TombstoneSize(r.Tube, &r.Keys)
@@ -92,6 +95,9 @@ func (f *file) Update(r *journal.Record) (journal.Pos, error) {
 		before.State, before.Due, before.BuryOrder = r.State, 0, 0
 	}
 	pos := f.next()
+	if x.record.State == journal.Held && r.State != journal.Held && r.Kicks == x.record.Kicks {
+		f.fires = pos
+	}
 	// What a duplicate changes of a job that is reserved is no business of who is given it.
 	if x.record = copied(r); !same(&before, r) {
 		x.pos = pos
@@ -122,7 +128,7 @@ func (f *file) Move(r *journal.Record, former journal.Former) (journal.Ticket, e
 		return journal.Ticket{}, f.err
 	}
 	x := f.jobs[r.ID]
-	if x == nil || x.segment != former.Segment || former.Size != x.full.Size() {
+	if x == nil || x.segment != former.Segment || former.Size != x.former().Size {
 		f.t.Errorf("moving job %d, which was %+v: %+v", r.ID, former, x)
 		return journal.Ticket{}, errors.New("not there")
 	}
@@ -151,7 +157,7 @@ func (f *file) Set(s *journal.Setting) (journal.Pos, error) {
 	if f.err != nil {
 		return 0, f.err
 	}
-	if delete(f.settings, s.Tube); s.MaxAttempts > 0 {
+	if delete(f.settings, s.Tube); !s.IsDefault() {
 		f.settings[s.Tube] = *s
 	}
 	return f.next(), nil
@@ -215,8 +221,8 @@ func (r *rig) compareJournal() {
 		r.t.Fatalf("%d jobs and tombstones are on record, want %d", len(r.file.jobs), n)
 	}
 	settings := map[string]journal.Setting{}
-	for name, x := range r.model.dead {
-		settings[name] = journal.Setting{Tube: name, MaxAttempts: uint32(x.max), DeadTube: x.tube}
+	for name, p := range r.model.settings {
+		settings[name] = journal.Setting{Tube: name, Policy: p}
 	}
 	if !maps.Equal(r.file.settings, settings) {
 		r.t.Fatalf("settings %v are on record, want %v", r.file.settings, settings)
@@ -230,7 +236,7 @@ func (r *rig) compareJournal() {
 		s := j.saved
 		want := journal.Record{
 			ID: id, State: map[string]journal.State{
-				"ready": journal.Ready, "delayed": journal.Delayed, "buried": journal.Buried,
+				"ready": journal.Ready, "delayed": journal.Delayed, "buried": journal.Buried, "held": journal.Held,
 			}[s.state],
 			Pri: s.pri, Delay: s.delay, TTR: j.ttr, Created: r.wall(j.created),
 			Reserves: uint32(s.reserves), Timeouts: uint32(s.timeouts), Releases: uint32(s.releases),
@@ -270,7 +276,7 @@ func same(a, b *journal.Record) bool {
 	return a.ID == b.ID && a.State == b.State && a.Pri == b.Pri && a.Delay == b.Delay && a.TTR == b.TTR &&
 		a.Created == b.Created && a.Due == b.Due && a.BuryOrder == b.BuryOrder &&
 		a.Reserves == b.Reserves && a.Timeouts == b.Timeouts && a.Releases == b.Releases &&
-		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Attempts == b.Attempts && a.Tube == b.Tube && a.Keys == b.Keys &&
+		a.Buries == b.Buries && a.Kicks == b.Kicks && a.Attempts == b.Attempts && a.Tube == b.Tube && a.Keys.Equal(&b.Keys) &&
 		bytes.Equal(a.Body, b.Body)
 }
 
@@ -349,7 +355,8 @@ func (r *rig) journalAction(t *rapid.T) {
 		t.Log("the disk is slow")
 	case 5:
 		// A tombstone that ends then stays on record.
-		if rapid.Bool().Draw(t, "fails") && len(r.model.tombs) == 0 {
+		// So is a job that is to be fired then, for good.
+		if rapid.Bool().Draw(t, "fails") && len(r.model.tombs) == 0 && !slices.ContainsFunc(slices.Collect(maps.Values(r.model.jobs)), r.model.isHeld) {
 			f.err = fmt.Errorf("writing: %w", journal.ErrFailed)
 			t.Log("the disk fails")
 		}
@@ -386,11 +393,34 @@ func (r *rig) migrate(t *rapid.T) {
 	case "reserved":
 		r.model.save(j, "ready", 0)
 	case "delayed":
-		r.model.save(j, "delayed", j.due)
+		r.model.save(j, map[bool]string{false: "delayed", true: "held"}[j.held], j.due)
 	default:
 		r.model.save(j, j.state, 0)
 	}
 	j.saved.since = since
+}
+
+// tell tells a follower what is on record, as it stands in a log: full records, and the last states
+// of jobs.
+func (f *file) tell(to *Follower) error {
+	for _, x := range f.settings {
+		if err := to.Setting(&x); err != nil {
+			return err
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(f.jobs)) {
+		x := f.jobs[id]
+		if _, err := to.Full(&x.full, x.segment); err != nil {
+			return err
+		}
+		if x.full.State == journal.Deleted {
+			continue
+		}
+		if err := to.Update(&x.record); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // restart makes an engine and a model of what is on record.
@@ -404,9 +434,10 @@ func (r *rig) restart(after Time) *rig {
 	plan := r.plan
 	plan.ballast = false
 	n := newRig(r.t, plan, f, r.start.Add(time.Duration(r.now+after)))
+	n.shares.set(r.shares.tubes)
 	m := n.model
 	m.lastID = r.model.lastID
-	m.dead = maps.Clone(r.model.dead)
+	m.settings = maps.Clone(r.model.settings)
 	follower := n.engine.Follow(0)
 	for _, s := range f.settings {
 		if err := follower.Setting(&s); err != nil {
@@ -432,8 +463,8 @@ func (r *rig) restart(after Time) *rig {
 		s := old.saved
 		j := &modelJob{
 			id: id, tube: m.make(old.tube.name), ttr: old.ttr, body: old.body,
-			created: old.created - r.now - after,
-			keys:    old.keys, state: s.state, pri: s.pri, delay: s.delay, since: s.since,
+			created: old.created - r.now - after, expiry: MaxTime,
+			keys: old.keys, state: s.state, pri: s.pri, delay: s.delay, since: s.since,
 			reserves: s.reserves, timeouts: s.timeouts, releases: s.releases, buries: s.buries, kicks: s.kicks,
 			attempts: s.attempts,
 		}
@@ -442,6 +473,10 @@ func (r *rig) restart(after Time) *rig {
 				j.state, j.due = "ready", 0
 			}
 		}
+		if s.state == "held" {
+			j.state, j.held = "delayed", true
+		}
+		m.restoreExpiry(j)
 		j.saved = s
 		j.saved.due = s.due - r.now - after
 		m.jobs[id] = j
@@ -451,6 +486,9 @@ func (r *rig) restart(after Time) *rig {
 		y := *x
 		y.end -= r.now + after
 		m.tombs = append(m.tombs, &y)
+	}
+	for _, j := range m.all(func(j *modelJob) bool { return j.held }, byID) {
+		m.left(j.terms().After)
 	}
 	follower.Serve(m.lastID+1, 0)
 	n.wait(0, false) // tombstones that have ended meanwhile

@@ -71,12 +71,13 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		tags func(i int) codec.Tags
-		keys int // limited ones
+		keys int // limited or fair ones
 	}{
 		{"none", nil, 0},
 		{"unique", func(i int) codec.Tags { return codec.Tags{Unique: fmt.Appendf(nil, "key-%d", i)} }, 0},
 		{"long", func(i int) codec.Tags { return codec.Tags{Unique: fmt.Appendf(nil, "key-%060d", i)} }, 0},
 		{"limited", func(i int) codec.Tags { return codec.Tags{Limited: fmt.Appendf(nil, "key-%d", i), Limit: 1} }, jobs},
+		{"fair", func(i int) codec.Tags { return codec.Tags{Fair: fmt.Appendf(nil, "key-%d", i)} }, jobs},
 		{"both", func(i int) codec.Tags {
 			return codec.Tags{Unique: fmt.Appendf(nil, "key-%d", i), Limited: fmt.Appendf(nil, "key-%d", i%1000), Limit: 1}
 		}, 1000},
@@ -94,7 +95,11 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 						cmd.Tags = &tags
 						keys := keysOfTags(&tags)
 						counted += keysFootprint(keys)
-						if i < c.keys {
+						switch {
+						case i >= c.keys:
+						case keys.Fair() != "":
+							counted += fairKeyFootprint(keys.Fair())
+						default:
 							counted += limitedKeyFootprint(keys.Limited) + groupMemory
 						}
 					}

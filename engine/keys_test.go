@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -266,4 +267,52 @@ func TestAFlushOfTombstonesWaitsForRoom(t *testing.T) {
 		t.Errorf("%q, and %d tombstones are left", got, s.engine.defaultShard.totals.tombstones)
 	}
 	s.noErrors(t)
+}
+
+// What a client asks for must not keep a key, and its place under the limit on keys, for ever.
+func TestADeletedJobKeepsItsKeyNoLongerThanItMay(t *testing.T) {
+	limits := Limits{Keys: 1, KeySeconds: 100}
+	s := newLimitedSim(100, 1, limits)
+	f := newFile(nil)
+	s.engine.cfg.Journal = f
+	c := s.open()
+	c.expect(t, "INSERTED 1\r\nDELETED\r\n", "put 0 0 9 1 idp:k:4294967295\r\na\r\ndelete 1\r\n")
+	s.Wait(99 * time.Second)
+	c.expect(t, "INSERTED 1 DELETED\r\nOUT_OF_MEMORY\r\n", "put 0 0 9 1 idp:k\r\na\r\nput 0 0 9 1 idp:j\r\na\r\n")
+	s.Wait(time.Second)
+	c.expect(t, "INSERTED 4\r\nDELETED\r\n", "put 0 0 9 1 idp:j:50\r\na\r\ndelete 4\r\n")
+	s.Wait(49 * time.Second)
+	c.expect(t, "INSERTED 4 DELETED\r\n", "put 0 0 9 1 idp:j\r\na\r\n")
+}
+
+func TestKeysAreShownByTube(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.open()
+	c.ask(t, "use a\r\nput 0 0 9 1 idp:k:100 con:c\r\na\r\nput 0 0 9 1 idp:j con:c:2\r\na\r\nput 0 0 9 1 con:d\r\na\r\ndelete 1\r\nwatch b\r\n")
+	got := map[string]int{}
+	s.engine.EachTube(s.now, func(x *TubeSnapshot) { got[x.Name] = x.Keys })
+	if want := map[string]int{"default": 0, "a": 4, "b": 0}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// So it is with what a server without that limit has recorded.
+func TestARestoredTombstoneLastsNoLongerThanItMay(t *testing.T) {
+	e := New(Config{MaxJobSize: 100, Limits: Limits{KeySeconds: 100}})
+	defer e.Discard()
+	now := 1000 * second
+	follower := e.Follow(now)
+	if _, err := follower.Full(&journal.Record{
+		ID: 1, State: journal.Deleted, Due: time.Unix(0, 0).Add(time.Duration(1<<32) * time.Second).UnixNano(), Tube: defaultTube,
+		Keys: journal.Keys{Unique: "k", Seconds: 1<<32 - 1},
+	}, 1); err != nil {
+		t.Fatal(err)
+	}
+	follower.Serve(2, now)
+	sh := e.defaultShard
+	if k := sh.holder(defaultTube, "k"); k == nil {
+		t.Fatal("it does not hold its key")
+	} else if _, j := sh.find(1); j.at() != now+100*second {
+		t.Errorf("it lasts for %v", time.Duration(j.at()-now))
+	}
 }

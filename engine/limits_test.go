@@ -74,6 +74,99 @@ func TestAPutBeyondTheMemoryLimitChangesNothingAndSucceedsWhenJobsHaveLeft(t *te
 	}
 }
 
+// Whoever announces a body and sends nothing of it keeps nobody from anything.
+func TestABodyTakesMemoryAsItArrives(t *testing.T) {
+	const size, large = 50_000, 300_000
+	s := newLimitedSim(1<<30, 1, Limits{Memory: 1 << 20})
+	used := func(arrived, most int) {
+		t.Helper()
+		if n := s.engine.memoryUsed(); n < int64(arrived) || n > int64(most) {
+			t.Fatalf("%d bytes are counted when %d have arrived, want at most %d", n, arrived, most)
+		}
+	}
+	var silent []*simConn
+	for range 100 {
+		c := s.open()
+		c.expect(t, "", "put 0 0 9 %d\r\n", size)
+		silent = append(silent, c)
+	}
+	used(0, 100*200)
+	// What is announced may be more than there is room for, if it does not come at once.
+	c := s.open()
+	c.expect(t, "INSERTED 101\r\n", "put 0 0 9 %d\r\n%s\r\n", large, strings.Repeat("x", large))
+	before := int(s.engine.memoryUsed())
+	piece := strings.Repeat("y", 100)
+	for n := 0; n < size; n += len(piece) {
+		used(before+n, before+n+bodyStep)
+		silent[0].expect(t, "", "%s", piece)
+	}
+	silent[0].expect(t, "INSERTED 1\r\nFOUND 1 50000\r\n"+strings.Repeat(piece, size/len(piece))+"\r\n", "\r\npeek 1\r\n")
+	if got, want := int(s.engine.memoryUsed()), before+int(jobFootprint(size, nil)-jobFootprint(0, nil)); got != want {
+		t.Fatalf("%d bytes are counted, want %d", got, want)
+	}
+	for _, d := range silent[1:50] {
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Puts that came too late for what was left are refused when that shows, and leave nothing.
+	inserted, refused := 0, 0
+	for _, d := range silent[50:] {
+		d.expect(t, "", "%s", strings.Repeat("z", size-1))
+	}
+	for i, d := range silent[50:] {
+		switch reply := d.ask(t, "z\r\nlist-tube-used\r\n"); reply {
+		case fmt.Sprintf("INSERTED %d\r\nUSING default\r\n", i+51):
+			inserted++
+		case "OUT_OF_MEMORY\r\nUSING default\r\n":
+			refused++
+		default:
+			t.Fatalf("%q", reply)
+		}
+		used(0, 1<<20)
+	}
+	if inserted == 0 || refused == 0 {
+		t.Errorf("%d are inserted, %d are refused", inserted, refused)
+	}
+	var sessions []*Session
+	for _, d := range append(silent[50:], silent[0], c) {
+		sessions = append(sessions, &d.session)
+	}
+	for _, err := range (&census{engine: s.engine, sessions: sessions}).run() {
+		t.Error(err)
+	}
+	c.ask(t, "flush-tube default\r\n")
+	c.ask(t, "delete 101\r\n")
+	for id := range 101 {
+		c.ask(t, "delete %d\r\n", id)
+	}
+	if n := s.engine.memoryUsed(); n != 0 {
+		t.Errorf("%d bytes are counted for no job", n)
+	}
+}
+
+// What is refused in the middle of its body has been nothing, and no other put becomes it.
+func TestAPutThatIsRefusedInTheMiddleOfItsBodyLeavesNothing(t *testing.T) {
+	s := newLimitedSim(65535, 2, Limits{Memory: 100_000})
+	a, b := s.open(), s.open()
+	body := strings.Repeat("x", 60_000)
+	a.expect(t, "", "put 0 0 9 60000 idp:k con:c\r\n%s", body[:20_000])
+	b.expect(t, "INSERTED 2\r\n", "put 0 0 9 60000\r\n%s\r\n", body)
+	a.expect(t, "", "%s", body[20_000:])
+	before := s.engine.memoryUsed()
+	a.expect(t, "OUT_OF_MEMORY\r\nNOT_FOUND\r\n", "\r\npeek 1\r\n")
+	if after := s.engine.memoryUsed(); after != before || after != jobFootprint(60_000, nil) {
+		t.Errorf("%d bytes are counted, then %d", before, after)
+	}
+	for _, err := range (&census{engine: s.engine, sessions: s.sessions()}).run() {
+		t.Error(err)
+	}
+	b.expect(t, "DELETED\r\nINSERTED 3\r\n", "delete 2\r\nput 0 0 9 1 idp:k\r\nx\r\n")
+	if got := s.engine.Snapshot(s.now).RefusedMemory; got != 1 {
+		t.Errorf("%d refusals are counted", got)
+	}
+}
+
 func TestTubesBeyondTheLimitAreRefusedUntilOneHasGone(t *testing.T) {
 	s := newLimitedSim(65535, 1, Limits{Tubes: 3})
 	c := s.open()

@@ -16,12 +16,19 @@ type Carrier interface {
 	// PeerAddr returns the address at the other end of a session's connection, "" if it
 	// cannot be told.
 	PeerAddr(s *Session) string
+	// Disconnect closes a session of the loop, which is open, and ends its connection. It
+	// must not have the loop or the session do anything else.
+	Disconnect(s *Session, now Time)
+	// TokenSent is told that the client of a session has sent what looks as a token where the
+	// name of a tube is wanted.
+	TokenSent(s *Session)
 }
 
 // Loop is the engine's side of one event loop: the sessions that the loop serves,
 // their time-outs, the deadlines of some shards, and the mailbox through which other
 // goroutines tell it that one of its sessions got a job. All methods are for the
-// loop's goroutine, except where they say otherwise. Make one with [Engine.NewLoop].
+// loop's goroutine, except where they say otherwise. Make one with [Engine.NewLoop]. The zero Loop has
+// no engine: Refill, Spend, Left and Busy keep a round's account, and no other method is called.
 type Loop struct {
 	engine *Engine
 	waker  Waker
@@ -62,11 +69,14 @@ type Loop struct {
 	starving atomic.Bool // there were some once, so that Engine.Room wakes it. Only the loop writes it
 	fed      atomic.Bool // Engine.Room was called since they starved
 
+	stopping bool // the server ends: sessions that close have not failed at their jobs
+
 	// ahead counts, for each of two eras, the puts that are on record and not jobs yet:
 	// see Engine.Walk. The loop changes it, anybody may read it.
 	ahead [2]atomic.Int32
 
-	listed map[*Session]listEnd // where the last list-jobs of each session that sent one ended
+	listed  map[*Session]listEnd  // where the last list-jobs of each session that sent one ended
+	weights map[*Session]*weights // of the sessions that have some
 
 	ids           ids.Block
 	credit        credit

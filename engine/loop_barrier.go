@@ -9,7 +9,7 @@ import (
 var ownOps = [256]bool{
 	codec.OpPut: true, codec.OpPutBegin: true, codec.OpPutChunk: true, codec.OpPutEnd: true,
 	codec.OpPutTooBig: true, codec.OpPutTooBigEnd: true,
-	codec.OpUse: true, codec.OpWatch: true, codec.OpIgnore: true,
+	codec.OpUse: true, codec.OpWatch: true, codec.OpIgnore: true, codec.OpReserveMode: true,
 	codec.OpListTubeUsed: true, codec.OpListTubesWatched: true,
 	codec.OpQuit: true, codec.OpUnknown: true, codec.OpBadFormat: true,
 }
@@ -19,7 +19,7 @@ var ownOps = [256]bool{
 // of a state that clients share and no record behind that state proves it already.
 func (s *Session) Replied(n int, out *Output) {
 	s.bytesOut += uint64(n)
-	if out.showState { // which a session that is not open yet never does
+	if out.showState {
 		s.loop.completePos(out)
 	}
 }
@@ -35,4 +35,5 @@ func (l *Loop) completePos(out *Output) {
 func (e *Engine) recordIn(j Journal) {
 	e.cfg.Journal = j
 	e.barrier, _ = j.(Barrier)
+	e.holds, _ = j.(Holds)
 }

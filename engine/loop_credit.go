@@ -23,6 +23,24 @@ func (l *Loop) charge(size uint32, keys *journal.Keys) bool {
 	return l.take(n, limit)
 }
 
+// fits tells whether there is room for n bytes, and takes none. Only the loop's goroutine may
+// call it.
+func (l *Loop) fits(n int64) bool {
+	limit, u := l.engine.cfg.Limits.Memory, &l.engine.usage
+	if limit == 0 {
+		return true
+	}
+	if u.memory.Load()-l.credit.bytes.Load() <= limit-n {
+		return true
+	}
+	l.engine.callIn()
+	if u.memory.Load() <= limit-n {
+		return true
+	}
+	u.refusedMemory.Add(1)
+	return false
+}
+
 // take counts n bytes if they fit below the limit.
 func (l *Loop) take(n, limit int64) bool {
 	e := l.engine

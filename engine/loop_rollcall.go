@@ -2,7 +2,7 @@ package engine
 
 import "trellis/binlog/journal"
 
-// A rollCall has sessions described by the loops that they belong to, one loop after the
+// A rollCall has sessions described, or ended, by the loops that they belong to, one loop after the
 // other, each in its own time, and then lets the session go on that has asked. Whoever has
 // it in hand owns it: the loops pass it on through their mailboxes.
 type rollCall struct {
@@ -13,6 +13,9 @@ type rollCall struct {
 	sessions []*Session
 	loops    []*Loop // to be visited, the present one first; none when the asker's turn has come
 	next     int     // of sessions, for the present loop
+
+	kicks  bool // it ends sessions instead
+	kicked bool // one of them was open
 
 	texts []span // of each session; empty for those that have gone or are not the asker's business
 	text  []byte
@@ -26,7 +29,7 @@ type span struct{ from, to int }
 func (s *Session) callRoll(c *rollCall, t task) Outcome {
 	c.asker = s
 	if s.flags&restricted != 0 {
-		c.grant = s.wait.grant
+		c.grant = s.wait.grant.Grant
 	}
 	c.texts = make([]span, len(c.sessions))
 	has := make(map[*Loop]struct{})
@@ -42,7 +45,7 @@ func (s *Session) callRoll(c *rollCall, t task) Outcome {
 }
 
 // goOn gives the call to the loop whose turn is next. It is called on the goroutine of
-// the loop `on`.
+// the loop `on`, or, with nil, on one that is no loop's.
 func (c *rollCall) goOn(on *Loop) {
 	to := c.asker.loop
 	if len(c.loops) > 0 {
@@ -81,7 +84,7 @@ const (
 	entryCost = 8  // to describe one
 )
 
-// visit describes some sessions of the loop. It returns true when all are.
+// visit describes some sessions of the loop, or ends them. It returns true when all are.
 func (c *rollCall) visit(l *Loop, now Time) (done bool) {
 	for n := 0; c.next < len(c.sessions); c.next++ {
 		s := c.sessions[c.next]
@@ -93,7 +96,11 @@ func (c *rollCall) visit(l *Loop, now Time) (done bool) {
 		}
 		n++
 		l.budget -= entryCost + len(s.watched)/watchesPerCost
-		if s.flags&isOpen == 0 || c.grant != nil && !c.grant.permitsAll(s) {
+		if s.flags&isOpen == 0 || c.grant != nil && !c.grant.shows(s) {
+			continue
+		}
+		if c.kicks {
+			c.kick(s, now)
 			continue
 		}
 		from := len(c.text)
@@ -104,6 +111,14 @@ func (c *rollCall) visit(l *Loop, now Time) (done bool) {
 	}
 	c.next = 0
 	return true
+}
+
+// kick ends a session of the present loop, if somebody carries it.
+func (c *rollCall) kick(s *Session, now Time) {
+	if p := s.loop.peers; p != nil {
+		p.Disconnect(s, now)
+		c.kicked = true
+	}
 }
 
 // peerAddr is the address at the other end of a session's connection.

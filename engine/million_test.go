@@ -33,7 +33,7 @@ func BenchmarkMillionSessions(b *testing.B) {
 					continue
 				}
 				out.Buf = out.Buf[:0]
-				s.Execute(l.now, &codec.Command{Op: codec.OpWatch, Tube: names[i%tubes]}, &out)
+				s.Execute(l.now, &codec.Command{Op: codec.OpWatch, Weight: 1, Tube: names[i%tubes]}, &out)
 				s.Execute(l.now, &codec.Command{Op: codec.OpIgnore, Tube: []byte(defaultTube)}, &out)
 				if s.Execute(l.now, &codec.Command{Op: codec.OpReserveWithTimeout, Timeout: 1e9}, &out) != Wait {
 					b.Fatalf("%q", out.Buf)

@@ -58,13 +58,22 @@ func (m *model) duplicate(c *modelClient, p *modelPut) string {
 		return m.file.refusal()
 	}
 	j.pri = p.pri
+	if j.state == "ready" {
+		m.forget(j.tube)
+	}
 	state, since := j.state, j.saved.since
 	if state == "reserved" {
 		state = "ready"
 	}
 	due := Time(0)
-	if state == "delayed" {
+	switch j.state {
+	case "delayed":
 		due = j.due
+	case "ready":
+		j.ready = m.now // its time counts anew
+	}
+	if j.held {
+		state = "held"
 	}
 	m.save(j, state, due)
 	j.saved.since = since
@@ -79,7 +88,11 @@ func (m *model) mayHave(t *modelTube, k journal.Keys) bool {
 	type key struct{ tube, kind, key string }
 	have := map[key]bool{}
 	add := func(tube string, k journal.Keys) (n int) {
-		for _, x := range []key{{tube, "unique", k.Unique}, {tube, "limited", k.Limited}} {
+		group := ""
+		if k.Terms != nil {
+			group = k.Terms.Group
+		}
+		for _, x := range []key{{tube, "unique", k.Unique}, {tube, "limited", k.Limited}, {tube, "fair", k.Fair()}, {"", "group", group}} {
 			if x.key != "" && !have[x] {
 				have[x] = true
 				n++
@@ -89,6 +102,9 @@ func (m *model) mayHave(t *modelTube, k journal.Keys) bool {
 	}
 	for _, j := range m.jobs {
 		add(j.tube.name, j.keys)
+		if j.held {
+			have[key{"", "group", j.after().group}] = true
+		}
 	}
 	for _, x := range m.tombs {
 		if x.end > m.now {
@@ -99,13 +115,21 @@ func (m *model) mayHave(t *modelTube, k journal.Keys) bool {
 	return n == 0 || len(have) <= m.maxKeys
 }
 
-// end deletes a job, which may leave a tombstone.
+// end is the delete of a job, which may leave a tombstone.
 func (m *model) end(j *modelJob) {
-	delete(m.jobs, j.id)
 	j.tube.deletes++
+	m.vanish(j)
+}
+
+// vanish ends a job, which may leave a tombstone.
+func (m *model) vanish(j *modelJob) {
+	m.leave(j)
+	delete(m.jobs, j.id)
+	m.left(j.terms().Group)
 	if k := j.keys.Tombstone(); k.Unique != "" {
 		m.tombs = append(m.tombs, &modelTombstone{id: j.id, tube: j.tube.name, keys: k, end: m.now + seconds(k.Seconds)})
 	}
+	m.share(j.tube)
 	m.drop(j.tube)
 }
 
@@ -130,6 +154,29 @@ func tagsOf(k *journal.Keys) (s string) {
 	}
 	if k.Limited != "" {
 		s += fmt.Sprintf(" con:%s:%d", k.Limited, k.Limit)
+	}
+	if k.Terms != nil {
+		s += tagsOfTerms(k.Terms)
+	}
+	return s
+}
+
+// tagsOfTerms are the tags of terms.
+func tagsOfTerms(t *journal.Terms) (s string) {
+	if t.Fair != "" {
+		s += " fair:" + t.Fair
+	}
+	if t.Group != "" {
+		s += " grp:" + t.Group
+	}
+	if t.After != "" {
+		s += " aft:" + t.After
+	}
+	if t.Settled {
+		s += ":settled"
+	}
+	if t.Expires > 0 {
+		s += fmt.Sprint(" exp:", t.Expires)
 	}
 	return s
 }

@@ -24,13 +24,17 @@ type model struct {
 	info     Info
 	file     *file // nil without a journal
 
-	jobs    map[uint64]*modelJob
-	tombs   []*modelTombstone
-	maxKeys int          // 0 for no limit
-	tubes   []*modelTube // in the order of list-tubes
-	clients []*modelClient
-	dead    map[string]modelSetting // by tube
-	step    int                     // counts what has to be remembered in order
+	jobs     map[uint64]*modelJob
+	tombs    []*modelTombstone
+	maxKeys  int          // 0 for no limit
+	tubes    []*modelTube // in the order of list-tubes
+	clients  []*modelClient
+	settings map[string]journal.Policy // by tube
+	started  map[string]Time           // by tube: when the next start is due by the rate
+	step     int                       // counts what has to be remembered in order
+	firings  []*modelFiring            // of which some jobs are still held
+	shards   int
+	shardOf  func(tube string) int
 
 	commands        map[string]int
 	puts, timeouts  int
@@ -42,6 +46,8 @@ type modelTube struct {
 	pausedUntil           Time
 	pause                 int
 	puts, deletes, pauses int
+	laps                  modelLaps
+	total                 modelTotals
 }
 
 type modelJob struct {
@@ -51,7 +57,10 @@ type modelJob struct {
 	pri, delay, ttr uint32
 	body            string
 	created         Time
-	due             Time // of a delayed or reserved job
+	due             Time // of a delayed or reserved job; 0 if it is held
+	held            bool // delayed until its group is complete
+	ready, started  Time // when it became ready, or was reserved
+	expiry          Time // when it is looked at whether it is to expire; MaxTime for never
 	holder          *modelClient
 	since           int // the step in which it was buried or reserved
 	saved           modelRecord
@@ -65,6 +74,11 @@ type modelJob struct {
 type modelClient struct {
 	used    *modelTube
 	watched []*modelTube
+	weights map[*modelTube]int // by watched tube
+	mode    string             // as reserve-mode says; "" for fifo
+	info    bool
+	id      uint64 // of its session
+	chosen  uint64 // choices by weight
 
 	producer, worker, halfClosed bool
 
@@ -88,14 +102,15 @@ type modelPut struct {
 	id              uint64
 	pri, delay, ttr uint32
 	body            string
-	size            int
+	size, arrived   int // of body
 	keys            journal.Keys
+	account         *Account // that it was admitted to; nil for none
 }
 
 func newModel(maxJob int, lastID uint64, info Info, f *file) *model {
 	return &model{
 		maxJob: maxJob, lastID: lastID, info: info, file: f,
-		dead: map[string]modelSetting{},
+		settings: map[string]journal.Policy{}, started: map[string]Time{},
 		jobs: map[uint64]*modelJob{}, tubes: []*modelTube{{name: "default"}}, commands: map[string]int{},
 	}
 }
@@ -160,13 +175,25 @@ func byPriority(a, b *modelJob) int {
 	return cmp.Or(cmp.Compare(a.pri, b.pri), cmp.Compare(a.id, b.id))
 }
 
-func byDue(a, b *modelJob) int  { return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id)) }
+func byDue(a, b *modelJob) int {
+	if a.held != b.held {
+		if a.held {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id))
+}
+
 func byStep(a, b *modelJob) int { return cmp.Compare(a.since, b.since) }
 
 func (m *model) paused(t *modelTube) bool { return t.pausedUntil > m.now }
 
 func (m *model) makeReady(j *modelJob) {
-	j.state, j.holder, j.due = "ready", nil, 0
+	m.forget(j.tube)
+	m.leave(j)
+	j.state, j.holder, j.due, j.ready, j.held = "ready", nil, 0, m.now, false
+	m.awaitExpiry(j)
 	m.dispatch(j.tube)
 }
 
@@ -177,22 +204,25 @@ func (m *model) queue(j *modelJob) {
 		m.makeReady(j)
 		return
 	}
+	m.leave(j)
 	j.state, j.holder, j.due = "delayed", nil, m.now+seconds(j.delay)
+	m.awaitExpiry(j)
 	m.save(j, "delayed", j.due)
 	m.dispatch(j.tube)
 }
 
 // dispatch serves the clients that wait for a tube, first come, first served.
 func (m *model) dispatch(t *modelTube) {
-	for !m.paused(t) {
-		jobs := slices.DeleteFunc(m.in(t, "ready", byPriority), m.passedOver)
+	m.share(t)
+	for !m.shut(t) {
+		j := m.first(t)
 		waiting := m.waitingFor(t)
-		if len(jobs) == 0 || len(waiting) == 0 {
+		if j == nil || len(waiting) == 0 {
 			return
 		}
 		c := waiting[0]
-		m.give(jobs[0], c)
-		c.waiting, c.claimed, c.given = false, true, jobs[0].id
+		m.give(j, c)
+		c.waiting, c.claimed, c.given = false, true, j.id
 	}
 }
 
@@ -207,13 +237,16 @@ func (m *model) waitingFor(t *modelTube) (list []*modelClient) {
 }
 
 func (m *model) give(j *modelJob, c *modelClient) {
+	m.start(j)
+	m.countStart(j)
 	j.state, j.holder, j.since, j.due = "reserved", c, m.next(), m.now+seconds(j.ttr)
 	j.reserves++
+	m.share(j.tube)
 }
 
 func (m *model) open() *modelClient {
 	t := m.find("default")
-	c := &modelClient{used: t, watched: []*modelTube{t}}
+	c := &modelClient{used: t, watched: []*modelTube{t}, weights: map[*modelTube]int{t: 1}}
 	m.clients = append(m.clients, c)
 	m.connectionsEver++
 	return c
@@ -226,8 +259,9 @@ func (m *model) close(c *modelClient) {
 	}
 	c.waiting = false
 	for _, j := range m.heldBy(c) {
-		m.makeReady(j)
+		m.lapse(j, m.policy(j.tube.name).Disconnects)
 	}
+	m.fire()
 	m.clients = slices.DeleteFunc(m.clients, func(o *modelClient) bool { return o == c })
 	for len(c.watched) > 0 {
 		t := c.watched[0]
@@ -264,9 +298,9 @@ func (m *model) resume(c *modelClient) {
 	j := m.jobs[c.given]
 	switch {
 	case j != nil && j.holder == c && c.batch > 0:
-		c.out += batchReply(append([]*modelJob{j}, m.takeBatch(c, c.batch-1)...))
+		c.out += m.batchReply(c, append([]*modelJob{j}, m.takeBatch(c, c.batch-1)...))
 	case j != nil && j.holder == c:
-		c.out += reservedReply(j)
+		c.out += m.reservedReply(c, j)
 	case c.batch > 0:
 		c.out += m.seekBatch(c, c.until)
 	default:
@@ -289,6 +323,9 @@ func (m *model) soonest() Time {
 		if j.due != 0 {
 			at = min(at, j.due)
 		}
+		if j.expiry != MaxTime && j.state != "reserved" && j.state != "buried" {
+			at = min(at, max(j.expiry, m.now)) // a restart may be late
+		}
 	}
 	for _, x := range m.tombs {
 		if x.end > m.now {
@@ -298,6 +335,9 @@ func (m *model) soonest() Time {
 	for _, t := range m.tubes {
 		if t.pausedUntil > m.now {
 			at = min(at, t.pausedUntil)
+		}
+		if opens := m.opens(t); opens > m.now && len(m.waitingFor(t)) > 0 && !m.paused(t) && !m.policy(t.name).Paused {
+			at = min(at, opens)
 		}
 	}
 	for _, c := range m.clients {
@@ -311,9 +351,13 @@ func (m *model) soonest() Time {
 // A dueThing is what may have something to do when time passes: a tube, or a
 // client as far as it holds jobs of a shard.
 type dueThing struct {
-	tube   string
-	holder *modelClient
-	shard  int
+	tube     string
+	holder   *modelClient
+	expiries bool // of a shard
+	shard    int
+
+	firing bool // what is to be fired in shard, for these groups
+	lists  []groupWait
 }
 
 // tick does what is due now, in the order of things, and reports what is due and
@@ -322,13 +366,28 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 	m.now = now
 	m.endTombstones()
 	due := func(j *modelJob) bool { return j.due != 0 && j.due <= now }
+	looked := map[int]bool{} // at whose jobs expire
 	for _, x := range things {
+		if x.tube != "" {
+			x.shard = shardOf(x.tube)
+		}
+		if !looked[x.shard] {
+			looked[x.shard] = true
+			m.expireDue(func(j *modelJob) bool { return shardOf(j.tube.name) == x.shard })
+		}
+		if x.firing {
+			m.firedIn(x.shard, x.lists)
+			continue
+		}
 		if x.holder != nil {
 			for _, j := range m.all(func(j *modelJob) bool {
 				return due(j) && j.holder == x.holder && shardOf(j.tube.name) == x.shard
 			}, byDue) {
-				m.expire(j)
+				m.timeOut(j)
 			}
+			continue
+		}
+		if x.expiries {
 			continue
 		}
 		t := m.find(x.tube)
@@ -339,6 +398,10 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 			m.makeReady(j)
 		}
 		m.endPause(t)
+		m.dispatch(t)
+	}
+	if late := m.all(m.expires, byID); len(late) > 0 {
+		return fmt.Errorf("at %d: job %d expires at %d and nothing is done for it", now, late[0].id, late[0].expiry)
 	}
 	if late := m.all(due, byDue); len(late) > 0 {
 		return fmt.Errorf("at %d: job %d is due at %d and nothing is done for it", now, late[0].id, late[0].due)
@@ -346,6 +409,9 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 	for _, t := range m.tubes {
 		if t.pausedUntil != 0 && !m.paused(t) {
 			return fmt.Errorf("at %d: the pause of %s should have ended at %d", now, t.name, t.pausedUntil)
+		}
+		if m.first(t) != nil && !m.shut(t) && len(m.waitingFor(t)) > 0 {
+			return fmt.Errorf("at %d: somebody waits for %s, which is open and has a job", now, t.name)
 		}
 	}
 	for _, c := range m.clients {
@@ -363,18 +429,11 @@ func (m *model) tick(now Time, things []dueThing, shardOf func(tube string) int)
 	return nil
 }
 
-func (m *model) expire(j *modelJob) {
+func (m *model) timeOut(j *modelJob) {
 	j.timeouts++
-	j.attempts++
 	m.timeouts++
-	if m.dead[j.tube.name].max > 0 && m.file.refusal() == "" {
-		if m.exhausts(j) {
-			m.buryDead(j)
-			return
-		}
-		m.save(j, "ready", 0)
-	}
-	m.makeReady(j)
+	j.tube.total.timeouts++
+	m.lapse(j, true)
 }
 
 func (m *model) endPause(t *modelTube) {
@@ -390,11 +449,13 @@ func (m *model) jump(to Time) {
 	for _, j := range m.jobs {
 		switch {
 		case j.due == 0 || j.due > to:
+			continue
 		case j.state == "delayed":
 			m.makeReady(j)
 		default:
-			m.expire(j)
+			m.timeOut(j)
 		}
+		j.tube.total.late = true
 	}
 	for _, t := range m.tubes {
 		m.endPause(t)
@@ -407,6 +468,7 @@ func (m *model) putBegin(c *modelClient, p modelPut) {
 	c.incoming = &p
 	if p.size <= m.maxJob {
 		c.producer = true
+		p.keys = m.expiring(c.used, p.keys)
 		m.lastID++
 		p.id = m.lastID
 	}
@@ -428,17 +490,24 @@ func (m *model) putEnd(c *modelClient, terminated bool) string {
 	}
 	switch {
 	case !m.mayHave(c.used, p.keys):
+		m.left(cmp.Or(p.keys.Terms, &journal.Terms{}).Group) // it was a member for a moment, and what waits to be recorded is tried again
 		return "OUT_OF_MEMORY\r\n"
 	case m.file.refusal() != "":
 		return m.file.refusal()
 	}
 	j := &modelJob{
-		id: p.id, tube: c.used, pri: p.pri, delay: p.delay, ttr: max(p.ttr, 1), body: p.body, created: m.now, keys: p.keys,
+		id: p.id, tube: c.used, pri: p.pri, delay: p.delay, ttr: max(p.ttr, 1), body: p.body, created: m.now, keys: p.keys, expiry: MaxTime,
 	}
 	m.jobs[j.id] = j
 	m.puts++
 	j.tube.puts++
-	m.queue(j)
+	if w := j.after(); w.group != "" && !m.complete(w) {
+		j.state, j.held = "delayed", true
+		m.awaitExpiry(j)
+		m.save(j, "held", 0)
+	} else {
+		m.queue(j)
+	}
 	return fmt.Sprintf("INSERTED %d\r\n", j.id)
 }
 
@@ -450,17 +519,11 @@ func (m *model) reserve(c *modelClient, until Time) string {
 
 func (m *model) seek(c *modelClient, until Time) string {
 	soon := m.margin(c)
-	some := m.all(func(j *modelJob) bool {
-		return j.state == "ready" && slices.Contains(c.watched, j.tube) && !m.passedOver(j)
-	}, byPriority)
-	if m.now >= soon && len(some) == 0 {
-		return "DEADLINE_SOON\r\n"
-	}
-	some = slices.DeleteFunc(some, func(j *modelJob) bool { return m.paused(j.tube) })
+	j := m.choose(c)
 	switch {
-	case len(some) > 0:
-		m.give(some[0], c)
-		return reservedReply(some[0])
+	case j != nil:
+		m.give(j, c)
+		return m.reservedReply(c, j)
 	case m.now >= soon:
 		return "DEADLINE_SOON\r\n"
 	case until <= m.now || c.halfClosed:
@@ -479,8 +542,8 @@ func (m *model) margin(c *modelClient) Time {
 	return soon
 }
 
-func reservedReply(j *modelJob) string {
-	return fmt.Sprintf("RESERVED %d %d\r\n%s\r\n", j.id, len(j.body), j.body)
+func (m *model) reservedReply(c *modelClient, j *modelJob) string {
+	return fmt.Sprintf("RESERVED %d %d%s\r\n%s\r\n", j.id, len(j.body), m.infoOf(c, j), j.body)
 }
 
 func foundReply(j *modelJob) string {
@@ -491,7 +554,7 @@ const notFound = "NOT_FOUND\r\n"
 
 func (m *model) reserveJob(c *modelClient, id uint64) string {
 	j := m.jobs[id]
-	if j == nil || j.state == "reserved" || m.passedOver(j) {
+	if j == nil || j.state == "reserved" || m.passedOver(j) || j.held || m.opens(j.tube) > m.now {
 		return notFound
 	}
 	c.worker = true
@@ -500,7 +563,7 @@ func (m *model) reserveJob(c *modelClient, id uint64) string {
 	if freed && (m.file == nil || m.file.err == nil) {
 		m.save(j, "ready", 0)
 	}
-	return reservedReply(j)
+	return m.reservedReply(c, j)
 }
 
 func (m *model) delete(c *modelClient, id uint64) string {
@@ -521,15 +584,24 @@ func (m *model) release(c *modelClient, id uint64, pri, delay uint32) string {
 	if j == nil || j.holder != c {
 		return notFound
 	}
-	if m.file.refusal() != "" {
+	most := m.policy(j.tube.name).Attempts
+	ends := m.overdue(j) && m.policy(j.tube.name).Dead == "" && (most == 0 || j.attempts+1 < int(most))
+	if m.file.refusal() != "" && (!ends || m.file.failed()) {
 		return m.file.refusal()
 	}
 	j.releases++
 	j.attempts++
+	j.tube.total.releases++
 	j.pri, j.delay = pri, delay
-	if m.exhausts(j) {
+	switch {
+	case m.exhausts(j):
+		j.tube.total.deadLetters++
 		m.buryDead(j)
-	} else {
+	case m.overdue(j):
+		m.expire(j)
+	case delay == 0 && m.policy(j.tube.name).RetryMin > 0:
+		m.backOff(j)
+	default:
 		m.queue(j)
 	}
 	return "RELEASED\r\n"
@@ -544,9 +616,12 @@ func (m *model) bury(c *modelClient, id uint64, pri uint32) string {
 		return m.file.refusal()
 	}
 	j.buries++
+	j.tube.total.buries++
+	m.leave(j)
 	j.pri = pri
 	m.save(j, "buried", 0)
 	j.state, j.holder, j.due, j.since = "buried", nil, 0, m.next()
+	m.left(j.terms().Group)
 	m.dispatch(j.tube)
 	return "BURIED\r\n"
 }
@@ -563,7 +638,7 @@ func (m *model) touch(c *modelClient, id uint64) string {
 func (m *model) kick(c *modelClient, bound int) string {
 	list := m.in(c.used, "buried", byStep)
 	if len(list) == 0 {
-		list = m.in(c.used, "delayed", byDue)
+		list = slices.DeleteFunc(m.in(c.used, "delayed", byDue), func(j *modelJob) bool { return j.held })
 	}
 	list = list[:min(bound, len(list))]
 	if len(list) > 0 && m.file.refusal() != "" {
@@ -601,9 +676,8 @@ func (m *model) peek(id uint64) string {
 }
 
 func (m *model) peekFirst(c *modelClient, state string) string {
-	order := map[string]func(a, b *modelJob) int{"ready": byPriority, "delayed": byDue, "buried": byStep}[state]
-	if list := m.in(c.used, state, order); len(list) > 0 {
-		return foundReply(list[0])
+	if j := m.firstIn(c.used, state); j != nil {
+		return foundReply(j)
 	}
 	return notFound
 }
@@ -615,10 +689,12 @@ func (m *model) use(c *modelClient, name string) string {
 	return "USING " + name + "\r\n"
 }
 
-func (m *model) watch(c *modelClient, name string) string {
-	if t := m.make(name); !slices.Contains(c.watched, t) {
+func (m *model) watch(c *modelClient, name string, weight int) string {
+	t := m.make(name)
+	if !slices.Contains(c.watched, t) {
 		c.watched = append(c.watched, t)
 	}
+	c.weights[t] = weight
 	return fmt.Sprintf("WATCHING %d\r\n", len(c.watched))
 }
 
@@ -631,6 +707,7 @@ func (m *model) ignore(c *modelClient, name string) string {
 		}
 		c.watched[i] = c.watched[last]
 		c.watched = c.watched[:last]
+		delete(c.weights, t)
 		m.drop(t)
 	}
 	return fmt.Sprintf("WATCHING %d\r\n", len(c.watched))

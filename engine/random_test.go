@@ -18,8 +18,8 @@ import (
 // Whatever clients do, in whatever order things happen, they are answered as the
 // documents say, and what the engine keeps fits together after every step.
 //
-// More: go test -run Random -timeout 0 ./engine -rapid.checks=100000. A failure leaves a file
-// under testdata/rapid, which -rapid.failfile replays.
+// More: go test -run Random -timeout 0 ./engine -rapid.checks=100000 -rapid.seed=7. A failure
+// leaves a file under testdata/rapid, which -rapid.failfile replays.
 func TestRandomCommandsAreAnsweredAsByTheModel(t *testing.T) {
 	rapidFlag(t, "rapid.checks", 1200)
 	rapidFlag(t, "rapid.steps", 80)
@@ -74,21 +74,53 @@ func (r *rig) actionsOnKeys() map[string]func(*rapid.T) {
 	all, some := r.actions(), map[string]func(*rapid.T){}
 	for _, name := range []string{
 		"", "put", "put many", "reserve", "reserve until it waits", "reserve-with-timeout", "reserve-job", "reserve-batch", "delete", "release",
-		"bury", "kick", "kick-job", "use", "watch", "pause-tube", "stats", "look at a tube", "clear", "move", "dead letters", "connect",
-		"close", "deliver", "resume", "journal", "migrate", "time passes", "time is full",
+		"bury", "kick", "kick-job", "use", "watch", "reserve-mode", "pause-tube", "stats", "look at a tube", "clear", "move", "dead letters",
+		"settings", "connect",
+		"close", "stats-group", "deliver", "resume", "accounts", "journal", "migrate", "time passes", "time is full",
 	} {
 		some[name] = all[name]
 	}
-	for _, name := range []string{"put many", "release", "reserve-job", "dead letters", "time is full"} {
+	for _, name := range []string{"put many", "release", "reserve-job", "dead letters", "settings", "time is full"} {
 		some[name+" again"] = all[name]
 	}
 	return some
 }
 
-// rapidFlag sets a flag of rapid for one test, unless the command line does.
+// The same holds where clients choose among tubes by weights, which they change, and tubes come
+// and go.
+func TestRandomChoicesByWeightAreThoseOfTheModel(t *testing.T) {
+	rapidFlag(t, "rapid.checks", 100)
+	rapidFlag(t, "rapid.steps", 60)
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t)
+		for len(p.places) < 4 {
+			p.places = append(p.places, p.shards-1)
+		}
+		r := newRig(t, p, nil, time.Unix(1e9, 0))
+		all, some := r.actions(), map[string]func(*rapid.T){}
+		for _, name := range []string{
+			"", "put", "put many", "reserve-with-timeout", "reserve-batch", "delete", "release", "use", "watch", "ignore", "reserve-mode",
+			"pause-tube", "move", "connect", "close", "deliver", "resume", "time passes",
+		} {
+			some[name] = all[name]
+		}
+		for _, name := range []string{"put many", "use", "watch", "reserve-mode", "reserve-batch"} {
+			some[name+" again"] = all[name]
+		}
+		t.Repeat(some)
+		r.audit()
+		r.empty()
+	})
+}
+
+// rapidFlag sets a flag of rapid for one test, unless the command line does. The histories are the
+// same each time, so that a change is judged by what it does: others come from another -rapid.seed.
 func rapidFlag(t *testing.T, name string, n int) {
-	if name == "rapid.checks" && (raceEnabled || !proof) {
-		n /= 10
+	if name == "rapid.checks" {
+		rapidFlag(t, "rapid.seed", 1)
+		if raceEnabled || !proof {
+			n /= 10
+		}
 	}
 	f := flag.Lookup(name)
 	if old := f.Value.String(); old == f.DefValue {
@@ -182,6 +214,49 @@ func delay(t *rapid.T) uint32 {
 	return among[uint32](t, "delay", 0, 0, 0, 1, 2, 3, 10, math.MaxUint32)
 }
 
+// somePair draws a key of set-tube with a value, and says what it makes of a policy.
+func (r *rig) somePair(t *rapid.T) (pair string, change func(*journal.Policy)) {
+	d := journal.DefaultPolicy
+	number := func(key string, to func(*journal.Policy) *uint32, values ...uint32) (string, func(*journal.Policy)) {
+		if n := pick(t, "value", append(values, 1<<32-1)); n != 1<<32-1 {
+			return fmt.Sprint(key, "=", n), func(p *journal.Policy) { *to(p) = n }
+		}
+		return key + "=", func(p *journal.Policy) { *to(p) = *to(&d) }
+	}
+	switch rapid.IntRange(0, 13).Draw(t, "key") {
+	case 0:
+		return number("attempts", func(p *journal.Policy) *uint32 { return &p.Attempts }, 0, 1, 2, 3)
+	case 1, 2:
+		return number("retry-min", func(p *journal.Policy) *uint32 { return &p.RetryMin }, 1, 2, 0, 1<<32-2)
+	case 3:
+		return number("retry-factor", func(p *journal.Policy) *uint32 { return &p.RetryFactor }, 1, 2, 10)
+	case 4:
+		return number("retry-max", func(p *journal.Policy) *uint32 { return &p.RetryMax }, 1, 3, 1<<32-2)
+	case 5:
+		return number("retry-jitter", func(p *journal.Policy) *uint32 { return &p.RetryJitter }, 0, 10, 100)
+	case 6:
+		on := rapid.Bool().Draw(t, "on")
+		return fmt.Sprint("disconnects=", map[bool]int{true: 1}[on]), func(p *journal.Policy) { p.Disconnects = on }
+	case 7, 8:
+		rate := among(t, "rate", "1/1", "2/3", "7/2", "0", "1/86400", "1000000/1")
+		return "rate=" + rate, func(p *journal.Policy) {
+			p.Rate, p.Per = 0, 1
+			_, _ = fmt.Sscanf(rate, "%d/%d", &p.Rate, &p.Per)
+		}
+	case 9:
+		return number("burst", func(p *journal.Policy) *uint32 { return &p.Burst }, 1, 2, 10)
+	case 10:
+		return number("max-reserved", func(p *journal.Policy) *uint32 { return &p.MaxReserved }, 1, 2, 0)
+	case 11:
+		on := rapid.Bool().Draw(t, "on")
+		return fmt.Sprint("paused=", map[bool]int{true: 1}[on]), func(p *journal.Policy) { p.Paused = on }
+	case 12:
+		return number("expire", func(p *journal.Policy) *uint32 { return &p.Expire }, 0, 1, 2, 5)
+	}
+	dead := among(t, "dead", "", r.tubeName(t))
+	return "dead=" + dead, func(p *journal.Policy) { p.Dead = dead }
+}
+
 func (r *rig) actions() map[string]func(*rapid.T) {
 	m := r.model
 	return map[string]func(*rapid.T){
@@ -269,7 +344,16 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 		},
 		"watch": func(t *rapid.T) {
 			c, name := r.idle(t), r.tubeName(t)
-			r.do(c, "watch "+name, func() string { return m.watch(c.client, name) })
+			line, weight := "watch "+name, among(t, "weight", 0, 1, 2, 3, 9999)
+			if weight > 0 {
+				line += fmt.Sprint(" ", weight)
+			}
+			r.do(c, line, func() string { return m.watch(c.client, name, max(weight, 1)) })
+		},
+		"reserve-mode": func(t *rapid.T) {
+			c := r.idle(t)
+			words := among(t, "mode", "weighted", "weighted-fair", "fifo", "default") + among(t, "info", "", " info")
+			r.do(c, "reserve-mode "+words, func() string { return m.reserveMode(c.client, words) })
 		},
 		"ignore": func(t *rapid.T) {
 			c, name := r.idle(t), r.tubeName(t)
@@ -299,7 +383,9 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				r.do(c, "stats", m.stats)
 				r.do(c, "list-dlq", m.listDLQ)
 			case "tube":
-				r.statsTube(c, r.tubeName(t))
+				name := r.tubeName(t)
+				r.statsTube(c, name)
+				r.statsTubeX(c, name)
 			default:
 				id := r.jobID(t)
 				r.do(c, fmt.Sprint("stats-job ", id), func() string { return m.statsJob(id) })
@@ -352,10 +438,27 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			c := r.idle(t)
 			if rapid.IntRange(0, 3).Draw(t, "list") == 3 {
 				r.do(c, "list-dlq", m.listDLQ)
+				r.do(c, "list-settings", m.listSettings)
 				return
 			}
 			name, dead, n := r.tubeName(t), r.tubeName(t), among(t, "attempts", 1, 2, 0, 3)
 			r.do(c, fmt.Sprint("set-dlq ", name, " ", n, " ", dead), func() string { return m.setDLQ(name, n, dead) })
+		},
+		"settings": func(t *rapid.T) {
+			c, name := r.idle(t), r.tubeName(t)
+			pair, change := r.somePair(t)
+			if rapid.IntRange(0, 9).Draw(t, "none") == 9 {
+				pair, change = "none", func(p *journal.Policy) { *p = journal.DefaultPolicy }
+			}
+			r.do(c, "set-tube "+name+" "+pair, func() string {
+				p := m.policy(name)
+				change(&p)
+				return m.set(name, p, "TUBE_SET\r\n")
+			})
+		},
+		"stats-group": func(t *rapid.T) {
+			c, name := r.idle(t), among(t, "group", "g", "h")
+			r.do(c, "stats-group "+name, func() string { return m.statsGroup(name) })
 		},
 		"reserve-batch": func(t *rapid.T) {
 			c, n := r.idle(t), rapid.IntRange(1, 5).Draw(t, "jobs")
@@ -420,6 +523,7 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 			r.resume(c)
 		},
 
+		"accounts":     r.changeAccounts,
 		"journal":      r.journalAction,
 		"migrate":      r.migrate,
 		"time passes":  func(t *rapid.T) { r.pass(t) },
@@ -456,24 +560,45 @@ func (r *rig) putAny(t *rapid.T) {
 // someKeys draws the keys of a put: none, as a rule, unless the plan wants them.
 func (r *rig) someKeys(t *rapid.T) journal.Keys {
 	if r.plan.keyed {
-		return keysOfKind(t, among(t, "keys", "idp", "con", "both", "idp", ""))
+		return keysOfKind(t, among(t, "keys", "idp", "con", "both", "idp", "", "fair", "fair", "fair", "all"))
 	}
 	return someKeys(t)
 }
 
 // someKeys draws the keys of a put: none, as a rule.
 func someKeys(t *rapid.T) journal.Keys {
-	return keysOfKind(t, among(t, "keys", "", "", "", "idp", "con", "both"))
+	return keysOfKind(t, among(t, "keys", "", "", "", "idp", "con", "both", "fair"))
 }
 
 func keysOfKind(t *rapid.T, kind string) (k journal.Keys) {
-	if kind == "idp" || kind == "both" {
+	if kind == "idp" || kind == "both" || kind == "all" {
 		k.Unique, k.Seconds = among(t, "idp", "k", "j"), among[uint32](t, "seconds", 0, 1, 3, 100)
 	}
-	if kind == "con" || kind == "both" {
+	if kind == "con" || kind == "both" || kind == "all" {
 		k.Limited, k.Limit = among(t, "con", "c", "d"), among[uint32](t, "limit", 1, 1, 2, 3)
 	}
+	var terms journal.Terms
+	if kind == "fair" || kind == "all" {
+		terms.Fair = among(t, "fair", "f", "g", "h")
+	}
+	if rapid.IntRange(0, 3).Draw(t, "terms") == 3 {
+		someGroups(t, &terms)
+	}
+	if rapid.IntRange(0, 3).Draw(t, "expires") == 3 {
+		terms.Expires = among[uint32](t, "exp", 1, 2, 3, 5, 1<<32-1)
+	}
+	if terms != (journal.Terms{}) {
+		k.Terms = &terms
+	}
 	return k
+}
+
+// someGroups draws a part in groups.
+func someGroups(t *rapid.T, x *journal.Terms) {
+	x.Group = among(t, "grp", "g", "h", "")
+	if after := among(t, "aft", "", "g", "h"); after != "" && after != x.Group {
+		x.After, x.Settled = after, rapid.Bool().Draw(t, "settled")
+	}
 }
 
 // put sends a put, or at least its line.
@@ -487,6 +612,9 @@ func (r *rig) put(t *rapid.T, c *rigConn, p modelPut) {
 	if p.size != 1 && rapid.IntRange(0, 3).Draw(t, "whole") == 3 {
 		n = rapid.IntRange(len(line), len(c.rest)).Draw(t, "bytes")
 	}
+	if p.size <= r.model.maxJob {
+		p.account = r.shares.known[r.shares.of(c.client.used.name)]
+	}
 	r.model.putBegin(c.client, p)
 	r.more(c, n)
 }
@@ -496,7 +624,10 @@ func (r *rig) more(c *rigConn, n int) {
 	r.expect(c, r.feed(c, c.rest[:n]))
 	if c.rest = c.rest[n:]; len(c.rest) == 0 {
 		c.client.out += r.model.putEnd(c.client, !c.bad)
+		r.model.fire()
 		c.rest, c.bad = nil, false
+	} else if p := c.client.incoming; p != nil {
+		p.arrived = min(p.size, p.size+len("\r\n")-len(c.rest))
 	}
 	r.ran(c.loop)
 }
@@ -508,16 +639,21 @@ func (r *rig) statsTube(c *rigConn, name string) {
 		if t == nil {
 			return notFound
 		}
-		least := len(r.model.waitingFor(t))
-		most := least + r.model.countClients(func(c *modelClient) bool {
-			return c.claimed && slices.Contains(c.watched, t)
-		})
+		least, most := r.waitingIn(t)
 		for n := least; n < most; n++ {
 			if want := r.model.statsTube(name, n); strings.HasSuffix(string(c.out.Buf), want) {
 				return want
 			}
 		}
 		return r.model.statsTube(name, most)
+	})
+}
+
+// waitingIn is how many waiting clients a tube may show.
+func (r *rig) waitingIn(t *modelTube) (least, most int) {
+	least = len(r.model.waitingFor(t))
+	return least, least + r.model.countClients(func(c *modelClient) bool {
+		return c.claimed && slices.Contains(c.watched, t)
 	})
 }
 
@@ -536,8 +672,8 @@ func (r *rig) pass(t *rapid.T) {
 // meet lets time pass until about the next thing that will happen by itself.
 func (r *rig) meet(t *rapid.T) {
 	at := r.model.soonest()
-	// Two waits of 2^32 seconds are more than Time can hold.
-	if at == MaxTime || at-r.now > 1000*second && r.now > second<<28 {
+	// Three waits of 2^32 seconds, restarts between them or not, are more than Time can hold.
+	if at == MaxTime || at-r.now > 1000*second && r.start.Add(time.Duration(r.now)).Unix() > 1e9+1<<28 {
 		t.Skip("nothing will happen")
 	}
 	r.passUntil(t, max(r.now, at+among[Time](t, "off", 0, -1, 1, -tick)))
@@ -548,10 +684,13 @@ func (r *rig) passUntil(t *rapid.T, to Time) {
 	// A dead letter is where its shard does not show until somebody looks there, and an ended
 	// tombstone counts against the limit on keys until then.
 	counted := r.model.maxKeys > 0 && len(r.model.tombs) > 0
-	if nobodyWaits && !counted && !r.model.mayBuryDead() && rapid.IntRange(0, 3).Draw(t, "late") == 3 {
+	if nobodyWaits && !counted && !r.model.judges() && len(r.model.firings) == 0 && rapid.IntRange(0, 3).Draw(t, "late") == 3 {
 		t.Logf("%d: nobody looks at the clock", to)
 		r.jump(to)
 		return
+	}
+	if len(r.model.firings) > 0 { // which is tried again every 10 ms
+		to = min(to, r.now+10*second)
 	}
 	t.Logf("%d", to)
 	r.wait(to, rapid.Bool().Draw(t, "loops first"))
@@ -565,6 +704,7 @@ func (r *rig) audit() {
 	r.do(c, "stats", m.stats)
 	for _, name := range r.names {
 		r.statsTube(c, name)
+		r.statsTubeX(c, name)
 		r.do(c, "use "+name, func() string { return m.use(c.client, name) })
 		for _, state := range []string{"ready", "delayed", "buried"} {
 			r.do(c, "peek-"+state, func() string { return m.peekFirst(c.client, state) })

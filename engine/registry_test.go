@@ -30,7 +30,7 @@ func TestRegistryMovesTheLastTubeIntoAGap(t *testing.T) {
 			}
 		} else {
 			name := []byte(fmt.Sprint("tube", n))
-			list = append(list, e.shardFor(name).tube(name, 0))
+			list = append(list, e.shardFor(name).tube(name, false))
 		}
 		if !slices.Equal(e.registry.list(), list) {
 			t.Fatalf("after %d steps the list is wrong", n)

@@ -21,6 +21,7 @@ import (
 type rig struct {
 	t      *rapid.T
 	plan   rigPlan
+	shares *rigAccounts
 	start  time.Time // at Time 0
 	engine *Engine
 	model  *model
@@ -109,6 +110,8 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 	}
 	// Which tube is in which shard is random; here it must not be.
 	for r.engine == nil || r.engine.defaultShard.number != p.places[0] {
+		r.shares = new(rigAccounts)
+		cfg.Accounts = &r.shares.accounts
 		r.engine = New(cfg)
 	}
 	r.names = []string{defaultTube}
@@ -129,6 +132,7 @@ func newRig(t *rapid.T, p rigPlan, f *file, start time.Time) *rig {
 	r.engine.ids.Last.Store(p.lastID)
 	r.model = newModel(int(p.maxJob), p.lastID, testInfo, f)
 	r.model.maxKeys = p.maxKeys
+	r.model.shards, r.model.shardOf = p.shards, r.shardOf
 	if p.ballast {
 		r.load()
 	}
@@ -197,6 +201,7 @@ func (r *rig) open(loop int, turn uint32) *rigConn {
 	c.session.reserved = &reservationSet{made: turn}
 	c.loop.owed = true
 	c.client = r.model.open()
+	c.client.id = c.session.id
 	r.conns = append(r.conns, c)
 	r.settle()
 	return c
@@ -210,7 +215,7 @@ func (r *rig) feed(c *rigConn, p []byte) Outcome {
 	}
 	before := r.file.pos
 	outcome := c.feed(p)
-	if r.file.pos != before && r.file.pos != r.file.graves && c.out.Pos < r.file.pos {
+	if r.file.pos != before && r.file.pos != r.file.graves && r.file.pos != r.file.fires && c.out.Pos < r.file.pos {
 		r.t.Fatalf("conn %d changed what is on record up to %d, and its replies may be sent at %d", c.number, r.file.pos, c.out.Pos)
 	}
 	return outcome
@@ -238,6 +243,7 @@ func (r *rig) do(c *rigConn, command string, want func() string) {
 	c.loop.Refill() // no command of this size takes more than a round
 	outcome := r.feed(c, []byte(command+"\r\n"))
 	c.client.out += want()
+	r.model.fire()
 	c.waiting = c.client.waiting
 	r.expect(c, outcome)
 	r.ran(c.loop)
@@ -380,6 +386,14 @@ func (s spy) Expire(now int64) bool {
 	switch x := s.owner.(type) {
 	case *tube:
 		s.rig.things = append(s.rig.things, dueThing{tube: x.name})
+	case *firings:
+		t := dueThing{firing: true, shard: x.shard.number}
+		for _, l := range x.lists.list[x.lists.head:] {
+			t.lists = append(t.lists, groupWait{l.group.name, l.condition == noneLeft})
+		}
+		s.rig.things = append(s.rig.things, t)
+	case *expiries:
+		s.rig.things = append(s.rig.things, dueThing{expiries: true, shard: x.shard.number})
 	case *reservations:
 		s.rig.things = append(s.rig.things, dueThing{holder: s.rig.holderOf(x.of).client, shard: x.shard.number})
 	}
@@ -393,9 +407,11 @@ func (r *rig) spyOnAll() {
 		}
 	}
 	for _, sh := range r.engine.shards {
+		on(&sh.firings.timer)
 		for _, t := range sh.byName {
 			on(&t.timer)
 		}
+		on(&sh.expiries.timer)
 		for _, h := range sh.reservations {
 			if h != nil {
 				on(&h.timer)
@@ -504,6 +520,7 @@ func (r *rig) check() {
 	}
 	if !r.late {
 		r.compareState()
+		r.compareAccounts()
 	}
 	r.compareJournal()
 }
@@ -511,7 +528,12 @@ func (r *rig) check() {
 func (r *rig) compareOutput(c *rigConn) {
 	c.out.flatten()
 	if got, want := string(c.out.Buf), c.client.out; got != want {
-		r.t.Fatalf("conn %d < %.400q\nwant     %.400q", c.number, got, want)
+		same := 0
+		for same < min(len(got), len(want)) && got[same] == want[same] {
+			same++
+		}
+		same = max(0, same-100)
+		r.t.Fatalf("conn %d < ... %.400q\nwant     ... %.400q", c.number, got[same:], want[same:])
 	}
 	if len(c.out.Buf) > 0 {
 		r.t.Logf("conn %d < %.100q", c.number, c.out.Buf)
@@ -546,6 +568,9 @@ func (r *rig) compareState() {
 		if j.state.String() != want.state || sh.tubes[j.tube].name != want.tube.name || j.pri != want.pri {
 			r.t.Fatalf("job %d is %v in %s with priority %d, want %s in %s with %d", id,
 				j.state, sh.tubes[j.tube].name, j.pri, want.state, want.tube.name, want.pri)
+		}
+		if (j.state == held) != want.held {
+			r.t.Fatalf("job %d is held: %v, want %v", id, j.state == held, want.held)
 		}
 		if want.due != 0 && j.at() != want.due {
 			r.t.Fatalf("job %d is %v until %d, want %d", id, j.state, j.At, want.due)
@@ -588,9 +613,9 @@ func (r *rig) compareTube(t *tube) {
 	if want := r.model.waitingFor(mt); !slices.Equal(got, want) {
 		r.t.Fatalf("%d sessions wait for %s, want %d, or in another order", len(got), t.name, len(want))
 	}
-	if jobs := slices.DeleteFunc(r.model.in(mt, "ready", byPriority), r.model.passedOver); len(jobs) > 0 {
-		if j := t.shard.job(t.ready.First(t.shard.table)); j.ID != jobs[0].id {
-			r.t.Fatalf("the first ready job of %s is %d, want %d", t.name, j.ID, jobs[0].id)
+	if want := r.model.first(mt); want != nil {
+		if j := t.shard.job(t.next()); j.ID != want.id {
+			r.t.Fatalf("the job of %s to be reserved next is %d, want %d", t.name, j.ID, want.id)
 		}
 	}
 }

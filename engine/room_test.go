@@ -93,6 +93,7 @@ var cramping = map[string]struct{ command, reply string }{
 	"put of a large body":   {"put 0 0 9 100000\r\n" + strings.Repeat("x", 100000) + "\r\n", "INSERTED 5\r\n"},
 	"put with tags":         {"put 0 0 9 1 idp:k:9 con:c\r\nx\r\n", "INSERTED 5\r\n"},
 	"large put with tags":   {"put 0 0 9 100000 idp:k con:c:2\r\n" + strings.Repeat("x", 100000) + "\r\n", "INSERTED 5\r\n"},
+	"put that expires":      {"put 0 0 9 1 exp:900\r\nx\r\n", "INSERTED 5\r\n"},
 	"delete of a ready job": {"delete 1\r\n", "DELETED\r\n"},
 	"delete of one's own":   {"delete 2\r\n", "DELETED\r\n"},
 	"release":               {"release 2 5 0\r\n", "RELEASED\r\n"},

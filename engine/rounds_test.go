@@ -126,6 +126,17 @@ func TestNoRoundOfALoopTakesMuchMoreThanItsBudget(t *testing.T) {
 				}
 			}
 		},
+		"many jobs expire in one moment": func(t *testing.T, s *sim, l *slowLoop) func() {
+			c := s.open()
+			c.expect(t, "TUBE_SET\r\n", "set-tube default expire=1\r\n")
+			c.putMany(t, 1, n, "put 0 0 9 0\r\n\r\n")
+			s.now += second
+			return func() {
+				if x := s.engine.Snapshot(s.now); x.Ready != 0 || x.ExpiredDeleted != n {
+					t.Fatalf("%d are ready, %d of %d have expired", x.Ready, x.ExpiredDeleted, n)
+				}
+			}
+		},
 		"many delays end in one moment": func(t *testing.T, s *sim, l *slowLoop) func() {
 			s.open().putMany(t, 1, n, "put 0 1 9 0\r\n\r\n")
 			s.now += second
@@ -467,7 +478,7 @@ func TestWhatACommandFindsDueIsTakenOffTheBudget(t *testing.T) {
 	c := s.open()
 	tubes := dueInAllShards(t, s, 2*maxMoves)
 	for _, name := range tubes {
-		c.session.watch(s.now-1, []byte(name), &c.out) // not due yet
+		c.session.watch(s.now-1, []byte(name), 1, &c.out) // not due yet
 	}
 	c.took()
 	s.loops[0].Refill()

@@ -47,16 +47,20 @@ type Session struct {
 
 	claimed       atomic.Uint32
 	watchedShards shardSet
-	flags         uint8
+	flags         uint16
 }
 
 const (
-	isOpen uint8 = 1 << iota
+	isOpen uint16 = 1 << iota
 	isProducer
 	isWorker
 	isWaiting  // its command is not finished
 	halfClosed // the peer will send no more: a reserve does not wait
 	restricted // wait.grant says what it may do
+	onRecord   // its reservations are on record, by reserved.holder
+	hasWeights // loop.weights has them
+	isWeighted // and its reserves choose by them
+	isInformed // it is told more of each job that it reserves
 )
 
 // A session's claim decides who ends its wait for a job. It is free, or the session
@@ -104,14 +108,21 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	if !ownOps[cmd.Op] {
 		out.showsState()
 	}
-	if s.flags&restricted != 0 {
-		if outcome, denied := s.restrict(now, cmd, out); denied {
-			return outcome
+	if s.flags&(restricted|onRecord) != 0 {
+		if s.flags&restricted != 0 {
+			if outcome, denied := s.restrict(now, cmd, out); denied {
+				return outcome
+			}
+		}
+		if s.flags&onRecord != 0 {
+			out.by = s.reserved.holder
 		}
 	}
 	outcome := s.execute(now, cmd, out)
+	out.by = nil
 	if outcome == Wait {
 		s.flags |= isWaiting
+		out.waits()
 	}
 	return outcome
 }
@@ -120,8 +131,14 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 // session.
 func (s *Session) Resume(now Time, out *Output) Outcome {
 	out.showsState()
+	if s.flags&onRecord != 0 {
+		out.by = s.reserved.holder
+	}
 	outcome := s.resume(now, out)
-	if outcome != Wait {
+	out.by = nil
+	if outcome == Wait {
+		out.waits()
+	} else {
 		s.flags &^= isWaiting
 	}
 	return outcome
@@ -205,7 +222,7 @@ func (s *Session) unlockAll(set shardSet) {
 // restricted. What is here costs others nothing.
 type wait struct {
 	session *Session
-	grant   *Grant      // of a restricted session
+	grant   *grantee    // of a restricted session
 	closing *closing    // what a closed session has still to give back
 	task    task        // what Resume goes on with; nil while the session waits for a job
 	timer   queue.Timer // of a session that waits for a job, in the loop's wheel

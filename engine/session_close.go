@@ -1,5 +1,11 @@
 package engine
 
+import "trellis/binlog/journal"
+
+// Stop tells the loop that the server is about to end, and closes sessions for no other reason. So
+// what their clients hold has not failed.
+func (l *Loop) Stop() { l.stopping = true }
+
 // Close ends the session: what it has reserved becomes ready, and its tubes lose it.
 // It reports whether that is done. When it is much, or a job is on its way, Next goes on
 // with it, and returns the session a last time when it is done.
@@ -8,9 +14,15 @@ func (s *Session) Close(now Time) (done bool) {
 		return s.used == nil
 	}
 	s.flags &^= isOpen
+	if s.wait != nil && s.wait.task != nil {
+		s.tellUnfinished()
+	}
 	l := s.loop
 	l.engine.roll.remove(s)
 	l.counts.sessions.Add(-1)
+	if s.flags&restricted != 0 && s.wait.grant.account != nil {
+		s.wait.grant.account.connections.Add(-1)
+	}
 	if s.flags&isProducer != 0 {
 		l.counts.producers.Add(-1)
 	}
@@ -45,6 +57,7 @@ func (s *Session) finishClose(now Time) (done bool) {
 	sh.unlock(c)
 	s.used, s.wait = nil, nil
 	delete(s.loop.listed, s)
+	delete(s.loop.weights, s)
 	return true
 }
 
@@ -109,7 +122,7 @@ func (s *Session) giveBack(now Time) (done bool) {
 		return true
 	}
 	if s.wait == nil || s.wait.closing == nil {
-		n := s.countReservations(now)
+		n := s.countReservations(s.recordClose(), now)
 		if n == 0 {
 			s.freeReservations(now)
 			return true
@@ -132,13 +145,28 @@ func (s *Session) giveBack(now Time) (done bool) {
 	}
 }
 
+// recordClose records the end of a session on record, once, if it has ever held a job. No claim can
+// add to what it holds any more. It returns the position behind, 0 if there is nothing to record.
+func (s *Session) recordClose() journal.Pos {
+	h := s.reserved.holder
+	if h == nil || !h.held || h.closed.Load() {
+		return 0
+	}
+	h.closed.Store(true)                      // before the record: see walk.holdOf
+	pos, _ := s.loop.engine.holds.Close(h.id) // it fails only if another server has taken over
+	return pos
+}
+
 // countReservations is how many jobs the session has reserved. From now on their times
-// to run do not end; others may still delete them.
-func (s *Session) countReservations(now Time) (n int) {
+// to run do not end; others may still delete them. The session's end is on record up to pos.
+func (s *Session) countReservations(pos journal.Pos, now Time) (n int) {
 	c := &s.loop.locks
 	for h := s.reserved.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.shard.wheel.Cancel(&h.timer)
+		if pos != 0 {
+			h.shard.recorded(pos)
+		}
 		n += h.jobs.Len()
 		h.shard.unlock(c)
 		s.loop.budget -= lockCost
@@ -171,23 +199,29 @@ func (s *Session) gather(now Time) (done bool) {
 	return true
 }
 
-// returnAll makes the jobs ready.
+// returnAll makes the jobs ready, or what their tubes' settings make of jobs whose client has gone.
 func (s *Session) returnAll(now Time) (done bool) {
 	l, v := s.loop, s.wait.closing
+	var dead shardSet // of a dead tube, whose lock could not be had without a wait
 	for len(v.jobs) > 0 {
 		number := v.jobs[0].shard
 		sh := l.engine.shards[number]
-		n := 0
-		sh.lock(&l.locks, now)
-		for ; n < giveBackSlice && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
+		locked := sh.self | dead
+		s.lockAll(locked, now)
+		dead = 0
+		n, moves := 0, sh.moves
+		for ; n < giveBackSlice && sh.moves >= 0 && len(v.jobs) > 0 && v.jobs[0].shard == number; n++ {
 			if r, j := sh.find(v.jobs[0].id); j != nil && sh.reservedBy(s.reserved, j) {
-				sh.makeReady(r, j)
-				sh.dispatch(sh.tubes[j.tube])
+				if to := sh.giveBack(r, j, l.stopping); to != nil {
+					dead = to.self
+					break
+				}
 			}
 			v.removeOldest()
 		}
-		sh.unlock(&l.locks)
-		if !l.Spend(2*n + lockCost) {
+		cost := 2*n + moves - sh.moves + lockCost
+		s.unlockAll(locked)
+		if !l.Spend(cost) {
 			return len(v.jobs) == 0
 		}
 	}

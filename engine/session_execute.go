@@ -15,7 +15,7 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpPutBegin:
 		s.putBegin(now, cmd)
 	case codec.OpPutChunk:
-		s.putChunk(cmd.Body)
+		s.putChunk(now, cmd.Body)
 	case codec.OpPutEnd:
 		return s.putEnd(now, cmd.Terminated, out)
 	case codec.OpPutTooBig:
@@ -46,11 +46,9 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	case codec.OpUse:
 		s.use(now, cmd.Tube, out)
 	case codec.OpWatch:
-		s.watch(now, cmd.Tube, out)
+		s.watch(now, cmd.Tube, uint16(cmd.Weight), out)
 	case codec.OpIgnore:
 		s.ignore(now, cmd.Tube, out)
-	case codec.OpPauseTube:
-		s.pauseTube(now, cmd.Tube, cmd.Delay, out)
 	case codec.OpListTubes:
 		return s.listTubes(now, out)
 	case codec.OpListTubeUsed:
@@ -67,36 +65,39 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Quit
 	case codec.OpCapabilities:
 		s.capabilities(out)
-	case codec.OpFlushTube:
-		return s.flushTube(now, cmd, out)
 	case codec.OpListJobs:
 		return s.listJobs(now, cmd, out)
-	case codec.OpKickTube:
-		return s.kickTube(now, cmd, out)
 	case codec.OpPeekTube:
 		return s.peekTube(now, cmd, out)
-	case codec.OpMoveJob:
-		return s.moveJob(now, cmd, out)
-	case codec.OpMoveTube:
-		return s.moveTube(now, cmd, out)
-	case codec.OpDeleteTubeJobs:
-		return s.deleteTubeJobs(now, cmd, out)
 	case codec.OpReserveBatch:
 		return s.reserveBatch(now, cmd, out)
+	case codec.OpReserveMode:
+		s.reserveMode(cmd, out)
 	case codec.OpTouchAll:
 		return s.touchAll(now, out)
-	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
+	case codec.OpDrainStatus:
 		s.drain(cmd.Op, out)
-	case codec.OpSetDLQ:
-		return s.setDeadLetters(now, cmd, out)
 	case codec.OpListDLQ:
 		return s.listDeadLetters(now, out)
+	case codec.OpListSettings:
+		return s.listSettings(now, cmd, out)
 	case codec.OpStatsOwnConn:
 		s.statsOwnConn(now, out)
 	case codec.OpStatsConn:
 		return s.statsConn(cmd.ID, out)
 	case codec.OpListConns:
 		return s.listConns(now, cmd, out)
+	case codec.OpStatsTubeX:
+		s.statsTubeX(now, cmd.Tube, out)
+	case codec.OpStatsTubes:
+		return s.listTubeStats(now, cmd, out)
+	case codec.OpStatsGroup:
+		s.statsGroup(cmd.Tube, out)
+	case codec.OpListAccounts:
+		return s.listAccounts(now, out)
+	case codec.OpPauseTube, codec.OpFlushTube, codec.OpKickTube, codec.OpMoveJob, codec.OpMoveTube, codec.OpDeleteTubeJobs,
+		codec.OpSetDLQ, codec.OpSetTube, codec.OpDrain, codec.OpUndrain, codec.OpKickConn, codec.OpReload:
+		return s.audited(now, cmd, out)
 	case codec.OpUnknown, codec.OpAuth:
 		out.reply(codec.ReplyUnknownCommand)
 	case codec.OpHTTP:
@@ -104,6 +105,35 @@ func (s *Session) execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		return Quit
 	default:
 		out.reply(codec.ReplyBadFormat)
+	}
+	return Done
+}
+
+// manage executes a command that Config.Audit is told of.
+func (s *Session) manage(now Time, cmd *codec.Command, out *Output) Outcome {
+	switch cmd.Op {
+	case codec.OpPauseTube:
+		s.pauseTube(now, cmd.Tube, cmd.Delay, out)
+	case codec.OpFlushTube:
+		return s.flushTube(now, cmd, out)
+	case codec.OpKickTube:
+		return s.kickTube(now, cmd, out)
+	case codec.OpMoveJob:
+		return s.moveJob(now, cmd, out)
+	case codec.OpMoveTube:
+		return s.moveTube(now, cmd, out)
+	case codec.OpDeleteTubeJobs:
+		return s.deleteTubeJobs(now, cmd, out)
+	case codec.OpSetDLQ:
+		return s.setDeadLetters(now, cmd, out)
+	case codec.OpSetTube:
+		return s.setTube(now, cmd, out)
+	case codec.OpKickConn:
+		return s.kickConn(cmd.ID, out)
+	case codec.OpReload:
+		return s.reload()
+	case codec.OpDrain, codec.OpUndrain:
+		s.drain(cmd.Op, out)
 	}
 	return Done
 }

@@ -18,13 +18,16 @@ const (
 	// RightWork is for watch, ignore, all kinds of reserve, and delete, release, bury
 	// and touch of jobs that the client has reserved.
 	RightWork
-	// RightRead is for stats, lists of tubes, jobs, connections and settings of dead letters,
+	// RightRead is for stats, lists of tubes, jobs, connections and settings, stats-group,
 	// and all kinds of peek.
 	RightRead
 	// RightManage is for what is done to jobs whoever has reserved them, and to tubes:
-	// delete, kick, move, flush, pause-tube, set-dlq; and for drain.
+	// delete, kick, move, flush, pause-tube, set-tube.
 	RightManage
-	// RightAll is all of them.
+	// RightAdmin is for what concerns the server as a whole, whatever the client's tubes
+	// are: drain, undrain, reload, all connections and kick-connection.
+	RightAdmin
+	// RightAll is all rights to tubes, so all but RightAdmin.
 	RightAll = RightPut | RightWork | RightRead | RightManage
 )
 
@@ -33,6 +36,21 @@ const (
 // often must not become a name that others see.
 const TokenTube = "auth/"
 
+// refuseToken refuses a command that would make a tube of a name under which a client sends a
+// token, as made by trellis token new. So nobody who may list tubes learns the tokens of those
+// who connect to a server that does not ask for any.
+func (s *Session) refuseToken(name []byte, out *Output) bool {
+	const begin, random = TokenTube + "tr_", 43
+	if len(name) != len(begin)+random || string(name[:len(begin)]) != begin {
+		return false
+	}
+	out.reply(codec.ReplyBadFormat)
+	if c := s.loop.peers; c != nil {
+		c.TokenSent(s)
+	}
+	return true
+}
+
 // Grant is what a client may do. It does not change, and many sessions may share it.
 // Make one with [NewGrant].
 type Grant struct {
@@ -40,15 +58,21 @@ type Grant struct {
 	rights   Rights
 	names    []string // of tubes, sorted
 	prefixes []string // of names of tubes
-	denied   func(codec.Op)
+	of       *Account // whose client it is; nil for nobody's
+	alone    grantee  // of the grant, without an account
+}
+
+// grantee is what a session may do, and what bounds it together with others.
+type grantee struct {
+	*Grant
+	account *tally // nil for none
 }
 
 // NewGrant gives the client of that name rights to tubes: names, and beginnings of names
-// with a * behind them. denied, if it is not nil, is told of each command that is denied,
-// and of each that does not find a job because its tube is not the client's. Several loops
-// may call it at a time, with no lock of the engine held, and it must not block.
-func NewGrant(name string, rights Rights, tubes []string, denied func(codec.Op)) *Grant {
-	g := &Grant{name: name, rights: rights, denied: denied}
+// with a * behind them.
+func NewGrant(name string, rights Rights, tubes []string) *Grant {
+	g := &Grant{name: name, rights: rights}
+	g.alone.Grant = g
 	for _, t := range tubes {
 		if prefix, ok := strings.CutSuffix(t, "*"); ok {
 			g.prefixes = append(g.prefixes, prefix)
@@ -60,11 +84,11 @@ func NewGrant(name string, rights Rights, tubes []string, denied func(codec.Op))
 	return g
 }
 
-// tell tells that a command was denied.
-func (g *Grant) tell(op codec.Op) {
-	if g.denied != nil {
-		g.denied(op)
-	}
+// In says that the client's connections, and the rate of its commands, count for an account,
+// which may be nil for none. It returns g, and is called before any session has the grant.
+func (g *Grant) In(account *Account) *Grant {
+	g.of = account
+	return g
 }
 
 // permits tells whether a tube is the client's.
@@ -81,44 +105,65 @@ func (g *Grant) permits(tube string) bool {
 	return found
 }
 
-// permitsAll tells whether all tubes that a session uses and watches are the client's. To
-// that client the session's connection is shown.
-func (g *Grant) permitsAll(s *Session) bool {
-	empty := s.loop.engine.emptyTube
-	permits := func(t *tube) bool { return t == empty || g.permits(t.name) }
-	if !permits(s.used) {
-		return false
-	}
-	for i := range s.watched {
-		if !permits(s.watched[i].tube) {
-			return false
-		}
-	}
-	return true
+// permitsGroup tells whether a put may name a group, which is nil if it names none. A group
+// spans tubes, and so belongs to whom a tube of its name would.
+func (g *Grant) permitsGroup(name []byte) bool { return name == nil || g.permits(string(name)) }
+
+// shows tells whether the client is shown the connection of a session: one of a client of
+// the same name, unless it may administer the server. What others use and watch is no
+// reason: a connection that idles uses default, whoever it belongs to.
+func (g *Grant) shows(s *Session) bool {
+	return g.rights&RightAdmin != 0 || s.flags&restricted != 0 && s.wait.grant.name == g.name
 }
 
 // OpenGranted starts a session as [Loop.Open] does, which may do what g says. If the
 // default tube is not the client's, the session begins with one of that name that is
 // always empty, and that nobody puts into. So clients that ignore default, or count what
-// they watch, need not know.
-func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) {
+// they watch, need not know. It opens no session, and returns false, if the client's account
+// has as many connections as it may have.
+func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
+	account := l.engine.accounts.Load().tallyOf(g.of)
+	if account != nil && !account.addConnection() {
+		return false
+	}
 	t := l.engine.defaultTube
 	if !g.permits(defaultTube) {
 		t = l.engine.emptyTube
 	}
 	l.open(s, t, now)
-	s.waiter().grant = g
+	s.waiter().grant = &g.alone
+	if account != nil {
+		s.wait.grant = &grantee{g, account}
+	}
 	s.flags |= restricted
+	return true
+}
+
+// Rate bounds how many commands of the session are to be executed, together with those of
+// others. It is nil where there is no bound.
+func (s *Session) Rate() *Rate {
+	if s.flags&restricted == 0 || s.wait.grant.account == nil || !s.wait.grant.account.rate.Limited() {
+		return nil
+	}
+	return &s.wait.grant.account.rate
+}
+
+// RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
+func (l *Loop) RateOf(g *Grant) *Rate {
+	if t := l.engine.accounts.Load().tallyOf(g.of); t != nil && t.rate.Limited() {
+		return &t.rate
+	}
+	return nil
 }
 
 // restrict looks at a command of a restricted session before it is executed. If it is not
 // to be, it answers it.
 func (s *Session) restrict(now Time, cmd *codec.Command, out *Output) (outcome Outcome, denied bool) {
-	switch {
-	case !s.mayExecute(cmd):
+	if !s.mayExecute(cmd) {
 		return s.deny(cmd, out), true
-	case s.hides(now, cmd):
-		s.wait.grant.tell(cmd.Op)
+	}
+	if tube := s.hidden(now, cmd); tube != "" {
+		s.tellDenied(cmd, tube, codec.ReplyNotFound)
 		s.notFound(nil, out, codec.ReplyNotFound)
 		return Done, true
 	}
@@ -132,11 +177,15 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 	has := func(r Rights) bool { return g.rights&r != 0 }
 	usesOwn := s.used != s.loop.engine.emptyTube
 	switch cmd.Op {
-	case codec.OpPut, codec.OpPutBegin, codec.OpPutChunk, codec.OpPutEnd, codec.OpPutTooBig, codec.OpPutTooBigEnd:
+	case codec.OpPut, codec.OpPutBegin:
+		return has(RightPut) && usesOwn && (cmd.Tags == nil || g.permitsGroup(cmd.Tags.Group) && g.permitsGroup(cmd.Tags.After))
+	case codec.OpPutChunk, codec.OpPutEnd:
+		return has(RightPut) && usesOwn && !s.incoming.denied
+	case codec.OpPutTooBig, codec.OpPutTooBigEnd:
 		return has(RightPut) && usesOwn
 	case codec.OpReserve, codec.OpReserveWithTimeout, codec.OpReserveJob,
 		codec.OpRelease, codec.OpBury, codec.OpTouch, codec.OpIgnore,
-		codec.OpReserveBatch, codec.OpTouchAll:
+		codec.OpReserveBatch, codec.OpReserveMode, codec.OpTouchAll:
 		return has(RightWork)
 	case codec.OpDelete:
 		return has(RightWork | RightManage)
@@ -146,16 +195,24 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 		return has(RightManage)
 	case codec.OpPeekReady, codec.OpPeekDelayed, codec.OpPeekBuried:
 		return has(RightRead) && usesOwn
-	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes, codec.OpListDLQ, codec.OpStatsConn, codec.OpListConns:
+	case codec.OpPeek, codec.OpStats, codec.OpStatsJob, codec.OpListTubes, codec.OpListDLQ, codec.OpStatsTubes:
 		return has(RightRead)
-	case codec.OpStatsTube, codec.OpListJobs, codec.OpPeekTube:
+	case codec.OpListSettings:
+		return has(RightRead) && (len(cmd.Tube) == 0 || g.permits(string(cmd.Tube)))
+	case codec.OpStatsTube, codec.OpStatsTubeX, codec.OpListJobs, codec.OpPeekTube:
 		return has(RightRead) && g.permits(string(cmd.Tube))
+	case codec.OpStatsGroup:
+		return has(RightRead) && g.permitsGroup(cmd.Tube)
 	case codec.OpPauseTube, codec.OpFlushTube, codec.OpDeleteTubeJobs, codec.OpKickTube, codec.OpMoveJob:
 		return has(RightManage) && g.permits(string(cmd.Tube))
 	case codec.OpMoveTube, codec.OpSetDLQ:
 		return has(RightManage) && g.permits(string(cmd.Tube)) && g.permits(string(cmd.To))
-	case codec.OpDrain, codec.OpUndrain, codec.OpDrainStatus:
-		return has(RightManage)
+	case codec.OpSetTube:
+		return has(RightManage) && g.permits(string(cmd.Tube)) && (len(cmd.To) == 0 || g.permits(string(cmd.To)))
+	case codec.OpDrain, codec.OpUndrain, codec.OpKickConn, codec.OpReload:
+		return has(RightAdmin)
+	case codec.OpDrainStatus, codec.OpStatsConn, codec.OpListConns, codec.OpListAccounts:
+		return has(RightRead | RightAdmin)
 	case codec.OpWatch:
 		return has(RightWork) && g.permits(string(cmd.Tube))
 	case codec.OpUse:
@@ -173,10 +230,15 @@ func (s *Session) mayExecute(cmd *codec.Command) bool {
 // tube than it uses or watches.
 func (s *Session) deny(cmd *codec.Command, out *Output) Outcome {
 	switch cmd.Op {
-	case codec.OpPutBegin, codec.OpPutChunk, codec.OpPutTooBig:
+	case codec.OpPutBegin:
+		s.keepIncoming(incoming{denied: true})
 		return Done // answered when all of the body was discarded
+	case codec.OpPutChunk, codec.OpPutTooBig:
+		return Done
+	case codec.OpPutEnd:
+		s.freeIncoming()
 	}
-	s.wait.grant.tell(commandOf(cmd.Op))
+	s.tellDenied(cmd, "", codec.ReplyUnknownCommand)
 	out.reply(codec.ReplyUnknownCommand)
 	if cmd.Op == codec.OpUse || cmd.Op == codec.OpWatch {
 		return Quit
@@ -193,23 +255,26 @@ func commandOf(op codec.Op) codec.Op {
 	return op
 }
 
-// hides tells whether a command names a job in a tube that is not the client's. No id is
-// used twice. A job that somebody moves before the command is executed was in the client's
-// tube when the command came.
-func (s *Session) hides(now Time, cmd *codec.Command) bool {
+// hidden is the tube, which is not the client's, of the job that a command names; "" where
+// there is nothing to hide. No id is used twice. A job that somebody moves before the command
+// is executed was in the client's tube when the command came.
+func (s *Session) hidden(now Time, cmd *codec.Command) string {
 	switch cmd.Op {
 	case codec.OpDelete, codec.OpReserveJob, codec.OpKickJob, codec.OpPeek, codec.OpStatsJob, codec.OpMoveJob:
 	default:
-		return false // the others find only jobs that the client has reserved
+		return "" // the others find only jobs that the client has reserved
 	}
 	c := &s.loop.locks
 	sh, _, j := s.loop.engine.lockJob(c, cmd.ID, now)
 	if sh == nil {
-		return false
+		return ""
 	}
-	permitted := s.wait.grant.permits(sh.tubes[j.tube].name)
+	tube := sh.tubes[j.tube].name
 	sh.unlock(c)
-	return !permitted
+	if s.wait.grant.permits(tube) {
+		return ""
+	}
+	return tube
 }
 
 // onlyWorks tells whether the session may change no jobs but those that it has reserved.

@@ -151,7 +151,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 				return s.handedBatch(sh, id, size, int(w.batch), now, out)
 			}
 			out.dependOn(w.pos)
-			out.appendReserved(sh, j)
+			s.appendReserved(out, sh, j)
 			sh.unlock(&s.loop.locks)
 			return Done
 		}

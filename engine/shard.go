@@ -20,9 +20,15 @@ type shared struct {
 	shards   []*shard
 	ids      ids.Index
 	registry registry
-	settings settings // of dead letters
+	settings settings
+	accounts atomic.Pointer[accountDirectory] // nil while there are none
 	usage    usage
+	groups   groups
 	barrier  Barrier // the journal's, nil if it has none
+	holds    Holds   // the journal's, nil if it has none
+
+	numbers        numbers       // of the loops of all members
+	contradictions atomic.Uint64 // records of reservations that did not fit: see Engine.Contradictions
 }
 
 // A shard holds some of the tubes with all their jobs, reservations and timers,
@@ -39,7 +45,8 @@ type shard struct {
 	byName    map[string]*tube
 	tubes     []*tube // nil where free
 	freeTubes []uint32
-	settings  map[string]*journal.Setting // of dead letters, by tube; nil until there is one
+	settings  map[string]*journal.Setting // by tube; nil until there is one
+	limits    map[string]*limits          // of the settings that have some, by tube; nil until there is one
 
 	jobs     arena.Slab[job]
 	counters arena.Slab[counters]
@@ -50,13 +57,14 @@ type shard struct {
 	reservations     []*reservations // nil where free; entry 0 stays free
 	freeReservations []uint32
 
-	alarm   func(Time) // asks the loop that serves the shard's deadlines to lock it then; nil while there is none
-	wheel   queue.Wheel
-	now     Time // when the lock was last taken; never goes back
-	due     Time // when the wheel wants to be advanced; later than now, except while it is advanced
-	armed   Time // the earliest time that the loop was asked for and that has not come
-	moves   int  // how many more jobs may become ready by time, or be handed over, while the lock is held
-	standby bool // nothing becomes ready by time
+	alarm func(Time) // asks the loop that serves the shard's deadlines to lock it then; nil while there is none
+	wheel queue.Wheel
+	now   Time // when the lock was last taken; never goes back
+	due   Time // when the wheel wants to be advanced; later than now, except while it is advanced
+	armed Time // the earliest time that the loop was asked for and that has not come
+	moves int  // how many more jobs may become ready by time, or be handed over, while the lock is held
+	still bool // deadlines are not met: it stands by, or is held
+	fed   bool // by a follower: what it has comes from the records of others
 
 	lastID  uint64         // the greatest id of a put whose body was in hand
 	retired ids.Retirement // ids of deleted jobs that are still to be counted
@@ -68,7 +76,12 @@ type shard struct {
 	keyed      hashTable[keyed, byJobID]       // of jobs with keys, and of tombstones
 	holders    hashTable[keyed, byUniqueKey]   // of unique keys
 	keyspaces  hashTable[keyspace, byTubeName] // of tubes
+	spaces     *keyspace                       // all keyspaces, a list
+	recounting *keyspace                       // of that list: where the recount is that goes on now
 	tombstones tombstones
+	held       hashTable[heldList, byGroup]
+	firings    firings
+	expiries   expiries
 
 	_ [64]byte // keeps the next shard's lock off this one's cache lines
 }
@@ -78,12 +91,16 @@ type shardTotals struct {
 	in             [numStates]int // jobs by state
 	urgent         int            // of the ready ones
 	puts, timeouts uint64
+	retries        [numCauses]uint64   // jobs that were delayed because they had failed
 	deadLetters    uint64              // jobs that became dead letters, counted where they are buried
+	expired        uint64              // jobs that were deleted because they had expired
+	expiredLetters uint64              // and that were buried, counted where they are
 	ready          histogram.Histogram // how long jobs were ready before they were reserved
 	duplicates     uint64              // puts whose unique key had a holder
 	unique         int                 // unique keys that jobs hold
 	tombstones     int                 // and that tombstones hold
-	limited        int                 // limited keys
+	limited, fair  int                 // limited keys, and fair ones
+	fired          uint64              // jobs that were held until their groups were complete
 }
 
 // A lockSet is the shards whose locks a goroutine holds, and what it does there is paid
@@ -93,6 +110,9 @@ type lockSet struct {
 	wakers []Waker // to be called when the last lock is released
 	budget *int    // what is left of the loop's round, in units of cost: see [Loop.Spend]
 	credit *credit // memory that the loop may give to jobs
+
+	firings []firing // of groups that it has made complete, to be fired when the last lock is released
+	firing  bool     // it does so now
 }
 
 // lockCost is what it costs to take a lock and look.
@@ -111,19 +131,26 @@ func (sh *shard) lock(c *lockSet, now Time) {
 	sh.mu.Lock()
 	c.held |= sh.self
 	sh.by, sh.now, sh.moves = c, max(sh.now, now), maxMoves
-	if sh.due <= sh.now && !sh.standby {
+	if sh.due <= sh.now && !sh.still {
 		sh.fire()
 	}
 }
 
-// unlock releases the shard and, with the last of c's locks, wakes loops. It is not to
+// unlock releases the shard and, with the last of c's locks, fires groups and wakes loops. It is not to
 // be deferred where the shard is being changed: a panic has to leave the lock
 // held, for [Loop.Busy] to tell.
 func (sh *shard) unlock(c *lockSet) {
+	now := sh.now
 	sh.by = nil
 	sh.mu.Unlock()
 	c.held &^= sh.self
-	if c.held == 0 && len(c.wakers) > 0 {
+	if c.held != 0 {
+		return
+	}
+	if len(c.firings) > 0 {
+		c.fireGroups(sh.shared, now)
+	}
+	if len(c.wakers) > 0 {
 		c.wake()
 	}
 }
@@ -152,6 +179,7 @@ func (sh *shard) fire() {
 		sh.moves = spentMoves
 	}
 	most := sh.moves
+	sh.expireDue()
 	if timers := most; sh.wheel.Advance(int64(sh.now), &timers) {
 		sh.due = Time(sh.wheel.Due())
 	} else {
@@ -190,7 +218,7 @@ func (sh *shard) arm(t *queue.Timer, at Time) {
 
 // setAlarm asks the shard's loop to take the lock when something is due.
 func (sh *shard) setAlarm() {
-	if sh.due < sh.armed && sh.alarm != nil && !sh.standby {
+	if sh.due < sh.armed && sh.alarm != nil && !sh.still {
 		sh.armed = sh.due
 		sh.alarm(sh.due)
 	}

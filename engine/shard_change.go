@@ -14,7 +14,7 @@ import (
 // its end and a touch is a change, made by one function: [shard.apply].
 type change struct {
 	to state
-	// at is, of a job that becomes delayed, when it will be ready; of a buried
+	// at is, of a job that becomes delayed, when it will be ready, MaxTime if it is held; of a buried
 	// one, its position in the order of burying; of a reserved one, when its time
 	// to run ends.
 	at       Time
@@ -63,11 +63,15 @@ func (sh *shard) provide(j *job, ch *change) error {
 // the queue of its old state, and puts it into that of the new one. Whoever makes a job
 // ready by it, or ends a reservation, also dispatches the tube, before the lock is released.
 func (sh *shard) apply(r ref, j *job, ch *change) {
+	from := j.state
+	t := sh.tubes[j.tube]
+	if t.fair != nil {
+		sh.prepareFair(t, j, ch.to)
+	}
 	sh.takeOut(j)
 	if j.counters != 0 {
 		*sh.counters.At(j.counters) = ch.counters
 	}
-	t := sh.tubes[j.tube]
 	j.pri, j.state, j.At = ch.pri, ch.to, int64(ch.at)
 	sh.totals.in[ch.to]++
 	switch ch.to {
@@ -76,14 +80,21 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent++
 		}
-		if j.flags&isLimited == 0 {
-			t.ready.Push(sh.table, j.pri, r, &j.Links)
-		} else {
+		switch {
+		case j.flags&isLimited != 0:
+			t.ready.PushWithheld(j.pri, &j.Links)
 			sh.pushLimited(t, r, j)
+		case t.fair != nil:
+			t.ready.PushWithheld(j.pri, &j.Links)
+			sh.offer(t, r, j)
+		default:
+			t.ready.Push(sh.table, j.pri, r, &j.Links)
 		}
 	case delayed:
 		t.delayed.Push(sh.table, ch.at.key(), r, &j.Links)
 		sh.arm(&t.timer, t.firstDelay())
+	case held:
+		sh.pushHeld(t, r, j)
 	case buried:
 		sh.buries = max(sh.buries, uint64(ch.at))
 		t.buried.Push(sh.table, r, &j.Links)
@@ -91,10 +102,20 @@ func (sh *shard) apply(r ref, j *job, ch *change) {
 		h := sh.reservationsOf(ch.holder)
 		j.Next = h.index
 		t.reserved++
+		t.totals().busy -= sh.now.micros()
+		if t.limits != nil {
+			t.gate()
+		}
 		h.add(r, j)
 		if j.flags&isLimited != 0 {
 			sh.occupy(t, j)
 		}
+	}
+	if j.flags&hasGroups != 0 && (from == held || from == buried || ch.to == buried) {
+		sh.regroup(j)
+	}
+	if j.flags&expires != 0 {
+		sh.awaitExpiry(j)
 	}
 }
 
@@ -109,23 +130,37 @@ func (sh *shard) takeOut(j *job) {
 	t := sh.tubes[j.tube]
 	switch j.state {
 	case ready:
-		if j.flags&isLimited == 0 {
-			t.ready.Remove(sh.table, j.pri, &j.Links)
-		} else {
+		switch {
+		case j.flags&isLimited != 0:
+			t.ready.RemoveWithheld(j.pri, &j.Links)
 			sh.removeLimited(t, j)
+		case j.flags&isFair != 0:
+			t.ready.RemoveWithheld(j.pri, &j.Links)
+			sh.withdraw(t, j)
+		default:
+			t.ready.Remove(sh.table, j.pri, &j.Links)
 		}
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent--
 		}
 	case delayed:
 		t.delayed.Remove(sh.table, &j.Links)
+	case held:
+		sh.removeHeld(t, j)
 	case buried:
 		t.buried.Remove(sh.table, &j.Links)
 	case reserved:
 		sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
+		t.total.busy += sh.now.micros()
+		if t.limits != nil {
+			t.gate()
+		}
 		if j.flags&isLimited != 0 {
 			sh.vacate(t, j)
+		}
+		if j.flags&isFair != 0 {
+			sh.vacateFair(t, j)
 		}
 	default:
 		return // it is new
@@ -142,22 +177,35 @@ func (sh *shard) makeReady(r ref, j *job) {
 }
 
 // reserve gives a ready, delayed or buried job to a session, whose loop is the
-// caller's or that the caller has claimed. It fails when there is no memory.
-func (sh *shard) reserve(to *reservationSet, r ref, j *job) error {
+// caller's or that the caller has claimed. It fails when there is no memory. A reservation of a
+// session on record is on record up to pos; that of another is not, and pos is 0.
+func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, err error) {
 	ch := sh.present(j)
 	ch.to, ch.holder = reserved, to
 	ch.at = sh.now + seconds(j.ttr)
 	ch.counters.reserves++
 	ch.counters.order = to.made
 	if err := sh.provide(j, &ch); err != nil {
-		return err
+		return 0, err
 	}
+	if to.holder != nil {
+		if pos, err = sh.recordHold(to.holder, j, &ch, false); err != nil {
+			return 0, err
+		}
+	}
+	t := sh.tubes[j.tube]
+	if t.limits != nil {
+		t.limits.started(sh.now)
+	}
+	total := t.totals()
+	total.reserves++
 	if j.state == ready {
 		sh.totals.ready.Observe(time.Duration(sh.now-j.at()), 1)
+		total.wait += sh.now.micros() - j.at().micros()
 	}
 	to.made++
 	sh.apply(r, j, &ch)
-	return nil
+	return pos, nil
 }
 
 // delete records the end of a job and frees it, but for the tombstone that it may leave.
@@ -174,7 +222,6 @@ func (sh *shard) deleteEntirely(r ref, j *job, out *Output) error {
 		return err
 	}
 	t := sh.tubes[j.tube]
-	t.deletes++
 	sh.takeOut(j)
 	sh.free(r, j)
 	sh.dispatch(t)
@@ -185,17 +232,24 @@ func (sh *shard) deleteEntirely(r ref, j *job, out *Output) error {
 func (sh *shard) free(r ref, j *job) {
 	sh.retired.Retire(&sh.shared.ids, j.ID)
 	sh.freeBody(j.body, j.size)
-	if j.flags == 0 {
-		sh.shared.refund(sh.by, j.size, nil)
-	} else {
-		sh.shared.refund(sh.by, j.size, &sh.keyedOf(j).keys)
+	var k *keyed
+	n := jobFootprint(j.size, nil)
+	if j.flags != 0 {
+		k = sh.keyedOf(j)
+		keys := k.keys()
+		n += keysFootprint(&keys)
 	}
+	sh.shared.refundBytes(sh.by, n)
 	if j.state == tombstone {
+		if !k.lost { // otherwise it was counted off with the key
+			k.space.countBytes(-n)
+		}
 		sh.freeRecord(r, j)
 		sh.tidier.wanted()
 		return
 	}
 	t := sh.tubes[j.tube]
+	t.countJob(-1, n)
 	sh.freeRecord(r, j)
 	sh.tidier.wanted()
 	sh.removeIfUnused(t)
@@ -218,7 +272,9 @@ func (sh *shard) newJob(j job) (ref, *job, error) {
 // freeRecord frees a job's record, counters and keys, but not its body.
 func (sh *shard) freeRecord(r ref, j *job) {
 	if j.flags != 0 {
-		sh.removeKeys(j)
+		if k := sh.removeKeys(j); k.terms != nil {
+			sh.leave(k.terms)
+		}
 	}
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)
@@ -239,6 +295,8 @@ func (e *shared) changeOf(r *journal.Record) change {
 		ch.to, ch.at = delayed, e.sinceStart(r.Due)
 	case journal.Buried:
 		ch.to, ch.at = buried, Time(r.BuryOrder)
+	case journal.Held:
+		ch.to, ch.at = held, MaxTime
 	}
 	return ch
 }
@@ -273,6 +331,8 @@ func (e *shared) recordOf(j *job, ch *change, tube string, body []byte) journal.
 		r.State, r.Due = journal.Delayed, e.wall(ch.at)
 	case buried:
 		r.State, r.BuryOrder = journal.Buried, uint64(ch.at)
+	case held:
+		r.State = journal.Held
 	}
 	return r
 }

@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
 // A hashTable finds entries by their hash. It is a table with linear hashing (W. Litwin,
 // 1980): an insertion adds at most one bucket and a removal takes away at most two, so that no call
@@ -47,6 +50,20 @@ func (t *hashTable[E, H]) first(hash uint64) *E {
 		return nil
 	}
 	return *t.bucket(t.bucketOf(hash))
+}
+
+// all yields all entries, in no order. The table must not change meanwhile.
+func (t *hashTable[E, H]) all() iter.Seq[*E] {
+	return func(yield func(*E) bool) {
+		var h H
+		for i := range t.buckets {
+			for e := *t.bucket(i); e != nil; e = *h.next(e) {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // insert adds an entry, which is in no table of this kind.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"trellis/binlog/journal"
+	"trellis/codec"
 	"trellis/engine/internal/arena"
 	"trellis/engine/internal/queue"
 )
@@ -18,19 +19,28 @@ const (
 	reserved
 	buried
 	delayed
+	held      // delayed without a time: see shard_held.go
 	tombstone // no job any more: see shard_tombstones.go
 	numStates
 )
 
 func (s state) String() string {
-	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", tombstone: "tombstone"}[s]
+	return [numStates]string{unqueued: "unqueued", ready: "ready", reserved: "reserved", buried: "buried", delayed: "delayed", held: "delayed", tombstone: "tombstone"}[s]
+}
+
+// shown is the state that clients are told: to them a held job is a delayed one.
+func (s state) shown() state {
+	if s == held {
+		return delayed
+	}
+	return s
 }
 
 // job is a job's record: 64 bytes, a cache line, without pointers. The lock of
 // its shard guards it, and it never leaves that shard.
 type job struct {
 	// Links belong to the queue that the job stands in. At is, of a ready job, when it
-	// became ready; of a delayed one, when it will; of a reserved one, when its time to
+	// became ready; of a delayed one, when it will, MaxTime of a held one; of a reserved one, when its time to
 	// run ends; of a buried one, its position in the order of burying.
 	// Next is, of a reserved job, the index in shard.reservations of those of its session.
 	queue.Links
@@ -61,6 +71,25 @@ type counters struct {
 	reserves, timeouts, releases, buries, kicks uint32
 	order                                       uint32 // reservations that its session had made before this one
 	attempts                                    uint32 // releases and time-outs since it was put or last kicked
+}
+
+// info is what a client that has asked for it is told of a job that it reserves.
+func (sh *shard) info(j *job) codec.JobInfo {
+	i := codec.JobInfo{Tube: sh.tubes[j.tube].name, Pri: j.pri, TTR: j.ttr, Age: uint64(max(0, sh.now-j.created).whole())}
+	if j.counters != 0 {
+		i.Attempts = sh.counters.At(j.counters).attempts
+	}
+	if j.flags != 0 {
+		k := sh.keyedOf(j)
+		i.Limited = k.limited
+		if !k.lost {
+			i.Unique = k.unique
+		}
+		if k.terms != nil {
+			i.Group, i.Fair = k.terms.Group, k.terms.Fair
+		}
+	}
+	return i
 }
 
 // onRecord notes that the job's last full record is r, and where it stands.

@@ -27,8 +27,7 @@ type Journal interface {
 	// room as Put does; or it records that the job is deleted and leaves a tombstone, for
 	// which it needs no more room than Delete.
 	Replace(r *journal.Record, former journal.Former) (journal.Ticket, error)
-	// Set records a tube's setting of dead letters, which replaces the one of before, or its
-	// end. It is called under the lock of the tube's shard.
+	// Set records a tube's setting, which replaces the one of before, or its end. It is called under the lock of the tube's shard.
 	Set(s *journal.Setting) (journal.Pos, error)
 	// Committed is the position up to which the record is safe.
 	Committed() journal.Pos
@@ -91,14 +90,25 @@ func (sh *shard) record(j *job, ch *change, out *Output) error {
 	case log == nil:
 		return nil
 	case j.state == unqueued:
-		ticket, err := log.Put(sh.describe(j, ch))
+		r := sh.describe(j, ch)
+		if out.by != nil {
+			r.Origin = out.by.origin()
+		}
+		ticket, err := log.Put(r)
 		if err != nil {
 			return err
 		}
 		sh.recordedPut(j, ticket, out)
 		return nil
 	}
-	pos, err := log.Update(sh.describe(j, ch))
+	r := sh.describe(j, ch)
+	if out.by != nil {
+		r.Origin = out.by.origin()
+	}
+	if ch.to == reserved && sh.shared.holds != nil && sh.shared.holds.RecordsHolds() {
+		r.State = journal.Stays
+	}
+	pos, err := log.Update(r)
 	if err != nil {
 		return err
 	}
@@ -126,13 +136,13 @@ func (sh *shard) former(j *job) journal.Former {
 		return journal.Former{Segment: j.segment, Size: journal.Size(sh.tubes[j.tube].name, int(j.size)+int(j.optional))}
 	}
 	k := sh.keyedOf(j)
-	keys := &k.keys
+	keys := k.keys()
 	if j.state == tombstone {
-		return journal.Former{Segment: j.segment, Size: journal.SizeOf(k.space.name, 0, keys)}
+		return journal.Former{Segment: j.segment, Size: journal.SizeOf(k.space.name, 0, &keys)}
 	}
 	name := sh.tubes[j.tube].name
 	return journal.Former{
-		Segment: j.segment, Size: journal.SizeOf(name, int(j.size)+int(j.optional), keys), Tombstone: journal.TombstoneSize(name, keys),
+		Segment: j.segment, Size: journal.SizeOf(name, int(j.size)+int(j.optional), &keys), Tombstone: journal.TombstoneSize(name, &keys),
 	}
 }
 
@@ -140,7 +150,13 @@ func (sh *shard) recordDelete(j *job, out *Output) error {
 	if !sh.journaled() {
 		return nil
 	}
-	pos, err := sh.shared.cfg.Journal.Delete(j.ID, sh.former(j))
+	var pos journal.Pos
+	var err error
+	if by := out.by.origin(); by == (journal.Origin{}) {
+		pos, err = sh.shared.cfg.Journal.Delete(j.ID, sh.former(j))
+	} else {
+		pos, err = sh.shared.holds.DeleteFor(j.ID, sh.former(j), by)
+	}
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"trellis/engine/internal/queue"
 )
 
-// Jobs that were put with tags have keys. What a shard knows of those lies beside the jobs,
+// Jobs that were put with tags have keys, or other terms. What a shard knows of those lies beside the jobs,
 // so that jobs without keys pay nothing for them but a bit.
 //
 // A unique key has one holder in a tube: a job, or the tombstone of one. It belongs to the
@@ -22,19 +22,60 @@ import (
 const (
 	hasKeys   uint8 = 1 << iota // its keys are in shard.keyed
 	isLimited                   // and it belongs to a group
+	isFair                      // and it has a fair key
+	hasGroups                   // and it has a part in groups: see shard_held.go
+	expires                     // and it has an expiry, which Config.Stock leaves without effect
 )
 
 // keyed is what belongs to a job with keys, or to a tombstone. The shard's lock guards it.
 type keyed struct {
-	id    uint64
-	keys  journal.Keys // as they are on record
-	space *keyspace    // of the unique key; nil if there is none
-	lost  bool         // the unique key has another holder
-	group *group       // of the limited key; nil if there is none, or Config.Stock is set, which leaves limits without effect
+	id              uint64
+	unique, limited string // "" for none
+	seconds, limit  uint32
+	terms           *terms // nil if there are none
+
+	space *keyspace // of the unique key; nil if there is none
+	lost  bool      // the unique key has another holder
+	place uint32    // in the heap of expiries, counted from 1; 0 if it does not stand there
+	group *group    // of the limited key; nil if there is none, or Config.Stock is set, which leaves limits without effect
 
 	next, prev *keyed // in the keyspace's list of tombstones
 	nextByID   *keyed // in a bucket of shard.keyed
 	nextByKey  *keyed // in a bucket of shard.holders
+}
+
+// terms are those of a job, of which nothing changes that is on record. The shard's lock guards
+// them.
+type terms struct {
+	journal.Terms
+	fair   *fairKey   // nil if there is none, or Config.Stock is set
+	buried bool       // counted as a buried member of group
+	group  *jobGroup  // that it is a member of; nil for none
+	held   *heldEntry // nil unless it is held
+}
+
+// newKeyed makes the record of a job's keys, which the shard does not know yet.
+func newKeyed(id uint64, keys *journal.Keys) *keyed {
+	k := &keyed{id: id}
+	k.setKeys(keys)
+	if keys.Terms != nil {
+		k.terms = &terms{Terms: *keys.Terms}
+	}
+	return k
+}
+
+// setKeys makes the keys others, but not the terms.
+func (k *keyed) setKeys(keys *journal.Keys) {
+	k.unique, k.seconds, k.limited, k.limit = keys.Unique, keys.Seconds, keys.Limited, keys.Limit
+}
+
+// keys are the keys and terms as they are on record.
+func (k *keyed) keys() journal.Keys {
+	keys := journal.Keys{Unique: k.unique, Seconds: k.seconds, Limited: k.limited, Limit: k.limit}
+	if k.terms != nil {
+		keys.Terms = &k.terms.Terms
+	}
+	return keys
 }
 
 // A keyspace is the unique keys of a tube. The shard's lock guards it. It exists while one
@@ -46,6 +87,9 @@ type keyspace struct {
 	first, last *keyed // tombstones
 	tombstones  int
 	next        *keyspace // in a bucket of shard.keyspaces
+	holding
+
+	before, after *keyspace // in the list shard.spaces
 }
 
 // byTubeName finds the unique keys of a tube by its name.
@@ -80,7 +124,7 @@ var idSeed = rand.Uint64()
 // byUniqueKey finds the holders of unique keys by tube and key.
 type byUniqueKey struct{}
 
-func (byUniqueKey) hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.keys.Unique) }
+func (byUniqueKey) hash(k *keyed) uint64  { return k.space.hash ^ hashOfKey(k.unique) }
 func (byUniqueKey) next(k *keyed) **keyed { return &k.nextByKey }
 
 // The seeds keep clients from choosing keys that share a bucket. There are two, because the
@@ -101,9 +145,22 @@ func keysFootprint(keys *journal.Keys) int64 {
 	if keys == nil || *keys == (journal.Keys{}) {
 		return 0
 	}
-	n := keyedMemory + textFootprint(keys.Unique)
-	if keys.Limited != "" {
+	n := keyedMemory + textFootprint(keys.Unique) + termsFootprint(keys.Terms)
+	if keys.Limited != "" || keys.Fair() != "" {
 		n += entryMemory
+	}
+	return n
+}
+
+// termsFootprint is the memory that the terms of a job are counted for. The text of a fair key is
+// counted once for all jobs that have it: see fairKeyFootprint.
+func termsFootprint(t *journal.Terms) int64 {
+	if t == nil {
+		return 0
+	}
+	n := int64(unsafe.Sizeof(terms{})) + textFootprint(t.Group) + textFootprint(t.After)
+	if t.Expires > 0 {
+		n += expiryMemory
 	}
 	return n
 }
@@ -138,12 +195,26 @@ func (j *job) moveCost() int {
 	return n
 }
 
+// keyCount is how many keys these are.
+func keyCount(keys *journal.Keys) (n int64) {
+	if keys.Unique != "" {
+		n++
+	}
+	if keys.Limited != "" {
+		n++
+	}
+	if keys.Fair() != "" {
+		n++
+	}
+	return n
+}
+
 // keysOf are the keys of a job or tombstone as they are on record.
 func (sh *shard) keysOf(j *job) journal.Keys {
 	if j.flags == 0 {
 		return journal.Keys{}
 	}
-	return sh.keyedOf(j).keys
+	return sh.keyedOf(j).keys()
 }
 
 // keyedOf returns what belongs to a job with keys, or to a tombstone.
@@ -159,22 +230,37 @@ func (sh *shard) keyedOf(j *job) *keyed {
 var errTooManyKeys = errors.New("there are as many keys as there may be")
 
 // attach gives a job of the tube t, which stands in no queue, the keys of k, a record of its
-// id and keys only. A former holder of the unique key loses it.
-func (sh *shard) attach(t *tube, j *job, k *keyed) {
+// id and keys only. A former holder of the unique key loses it. made tells that it is the first member
+// of its group.
+func (sh *shard) attach(t *tube, j *job, k *keyed) (made bool) {
 	sh.addKeyed(j, k)
-	keys := &k.keys
-	if keys.Unique != "" {
+	if k.unique != "" {
 		k.space = sh.keyspace(t.name)
-		if old := sh.holderIn(k.space, keys.Unique); old != nil {
+		if old := sh.holderIn(k.space, k.unique); old != nil {
 			sh.loseKey(old)
 		}
 		sh.hold(k)
 	}
-	if keys.Limited != "" && !sh.shared.cfg.Stock {
-		k.group = sh.groupOf(t, keys.Limited, keys.Limit)
-		k.keys.Limited = k.group.key.key // one text for all jobs of the key
+	if k.limited != "" && !sh.shared.cfg.Stock {
+		k.group = sh.groupOf(t, k.limited, k.limit)
+		k.limited = k.group.key.key // one text for all jobs of the key
 		j.flags |= isLimited
 	}
+	if x := k.terms; x != nil && x.Fair != "" && !sh.shared.cfg.Stock {
+		x.fair = sh.joinFair(t, x.Fair)
+		x.Fair = x.fair.key // one text here as well
+		j.flags |= isFair
+	}
+	if k.terms != nil && k.terms.Expires > 0 && !sh.shared.cfg.Stock {
+		j.flags |= expires
+	}
+	if x := k.terms; x != nil && (x.Group != "" || x.After != "") {
+		j.flags |= hasGroups
+		if x.Group != "" && x.group == nil {
+			made = sh.join(x)
+		}
+	}
+	return made
 }
 
 // addKeyed makes a job, or a tombstone, one that has keys.
@@ -187,14 +273,25 @@ func (sh *shard) addKeyed(j *job, k *keyed) {
 func (sh *shard) removeKeys(j *job) *keyed {
 	k := sh.keyedOf(j)
 	sh.keyed.remove(k)
+	sh.forgetExpiry(k)
 	if k.space != nil && !k.lost {
 		sh.release(k)
 	}
-	if k.group != nil {
-		k.group.remove()
-	}
+	sh.leaveGroups(j, k)
 	j.flags = 0
 	return k
+}
+
+// leaveGroups takes a job off those of its limited key and of its fair key.
+func (sh *shard) leaveGroups(j *job, k *keyed) {
+	if k.group != nil {
+		k.group.remove()
+		k.group = nil
+	}
+	if j.flags&isFair != 0 {
+		sh.leaveFair(sh.tubes[j.tube], k.terms.fair)
+		k.terms.fair = nil
+	}
 }
 
 // keyspace returns the unique keys of the tube of that name. If there are none, it makes an
@@ -229,7 +326,7 @@ func (sh *shard) holder(name, key string) *keyed {
 
 func (sh *shard) holderIn(s *keyspace, key string) *keyed {
 	for k := sh.holders.first(s.hash ^ hashOfKey(key)); k != nil; k = k.nextByKey {
-		if k.space == s && k.keys.Unique == key {
+		if k.space == s && k.unique == key {
 			return k
 		}
 	}
@@ -241,8 +338,11 @@ func (sh *shard) hold(k *keyed) {
 	sh.holders.insert(k)
 	if k.space.holders++; k.space.holders == 1 {
 		sh.keyspaces.insert(k.space)
+		sh.enlist(k.space)
 		sh.shared.countBytes(sh.by, keyspaceFootprint(k.space.name))
+		k.space.countBytes(keyspaceFootprint(k.space.name))
 	}
+	k.space.countKeys(1)
 	sh.totals.unique++
 	sh.shared.usage.keys.Add(1)
 }
@@ -251,9 +351,12 @@ func (sh *shard) hold(k *keyed) {
 func (sh *shard) release(k *keyed) {
 	s := k.space
 	sh.holders.remove(k)
+	s.countKeys(-1)
 	if s.holders--; s.holders == 0 {
 		sh.keyspaces.remove(s)
+		sh.delist(s)
 		sh.shared.refundBytes(sh.by, keyspaceFootprint(s.name))
+		s.countBytes(-keyspaceFootprint(s.name))
 	}
 	if k == s.first || k.prev != nil {
 		s.unlist(k)
@@ -269,6 +372,8 @@ func (sh *shard) loseKey(k *keyed) {
 	sh.release(k)
 	k.lost = true
 	if r, j := sh.find(k.id); j != nil && j.state == tombstone {
+		keys := k.keys()
+		k.space.countBytes(-tombstoneFootprint(&keys)) // it is about to end, and nobody's any more
 		sh.tombstones.endNow(r, j)
 	}
 }
@@ -277,11 +382,17 @@ func (sh *shard) loseKey(k *keyed) {
 // more keys then than there may be; whoever calls it takes them away with the job.
 func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
 	e := sh.shared
-	more := keys.Unique != "" || t.limitedKeyOf(keys.Limited) == nil
-	sh.attach(t, j, &keyed{id: j.ID, keys: *keys})
+	fair := keys.Fair()
+	more := keys.Unique != "" || keys.Limited != "" && t.limitedKeyOf(keys.Limited) == nil || fair != "" && t.fairKeyOf(fair) == nil
+	if sh.attach(t, j, newKeyed(j.ID, keys)) {
+		more = true
+	}
 	// Others may attach keys at the same time, and then both be refused, but the limit holds.
 	if limit := e.cfg.Limits.Keys; more && limit > 0 && e.usage.keys.Load() > int64(limit) {
 		e.usage.refusedKeys.Add(1)
+		return errTooManyKeys
+	}
+	if more && !t.account.Load().keysFit() {
 		return errTooManyKeys
 	}
 	return nil
@@ -295,7 +406,7 @@ func (sh *shard) raise(r ref, j *job, pri uint32, out *Output) error {
 		return err
 	}
 	if j.state == ready {
-		sh.apply(r, j, &ch)
+		sh.reorder(r, j, &ch)
 	} else {
 		j.pri = pri // it has no part in the order of other jobs
 	}

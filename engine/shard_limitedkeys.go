@@ -102,6 +102,8 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 		s = &limitedKey{tube: t, key: key}
 		t.limited.keys.insert(s)
 		sh.shared.countBytes(sh.by, limitedKeyFootprint(key))
+		t.countBytes(limitedKeyFootprint(key))
+		t.countKeys(1)
 		sh.totals.limited++
 		sh.shared.usage.keys.Add(1)
 	}
@@ -110,6 +112,7 @@ func (sh *shard) groupOf(t *tube, key string, limit uint32) *group {
 		g = &group{key: s, limit: limit}
 		s.add(g)
 		sh.shared.countBytes(sh.by, groupMemory)
+		t.countBytes(groupMemory)
 	}
 	s.jobs++
 	g.jobs++
@@ -126,10 +129,13 @@ func (g *group) remove() {
 	if g.jobs == 0 {
 		s.remove(g)
 		sh.shared.refundBytes(sh.by, groupMemory)
+		t.countBytes(-groupMemory)
 	}
 	if s.jobs == 0 {
 		t.limited.keys.remove(s)
 		sh.shared.refundBytes(sh.by, limitedKeyFootprint(s.key))
+		t.countBytes(-limitedKeyFootprint(s.key))
+		t.countKeys(-1)
 		if t.limited.keys.count == 0 {
 			t.limited = nil
 		}
@@ -182,16 +188,16 @@ func (sh *shard) passedOver(j *job) bool { return j.flags&isLimited != 0 && !sh.
 
 // pushLimited adds a limited job that becomes ready.
 func (sh *shard) pushLimited(t *tube, r ref, j *job) {
-	t.ready.PushWithheld(j.pri, &j.Links)
 	g := sh.groupOfJob(j)
 	if g.first == 0 {
 		sh.stand(t, g, r, j)
 		return
 	}
 	if first := sh.job(g.first); j.sooner(first) {
+		old := g.first
+		sh.stand(t, g, r, j) // before the other steps back, so that their fair key keeps its turn if it has both
 		sh.stepBack(t, g, first)
-		sh.crowd(t, g, g.first, first)
-		sh.stand(t, g, r, j)
+		sh.crowd(t, g, old, first)
 		return
 	}
 	sh.crowd(t, g, r, j)
@@ -203,22 +209,21 @@ func (sh *shard) removeLimited(t *tube, j *job) {
 	if g.firstID != j.ID {
 		sh.uncrowd(t, g, j)
 	} else {
-		sh.stepBack(t, g, j)
 		g.first, g.firstID = 0, 0
 		if r := g.rest.First(sh.table); r != 0 {
 			next := sh.job(r)
 			sh.uncrowd(t, g, next)
-			sh.stand(t, g, r, next)
+			sh.stand(t, g, r, next) // before j steps back: see pushLimited
 		}
+		sh.stepBack(t, g, j)
 	}
-	t.ready.RemoveWithheld(j.pri, &j.Links)
 }
 
 // stand makes a job the first of its group.
 func (sh *shard) stand(t *tube, g *group, r ref, j *job) {
 	g.first, g.firstID = r, j.ID
 	if g.open() {
-		t.ready.Restore(sh.table, j.pri, r, &j.Links)
+		sh.offer(t, r, j)
 	} else {
 		t.limited.passed.Push(sh.table, uint64(j.pri), r, &j.Links)
 	}
@@ -227,7 +232,7 @@ func (sh *shard) stand(t *tube, g *group, r ref, j *job) {
 // stepBack takes the first job of a group out of where stand has put it.
 func (sh *shard) stepBack(t *tube, g *group, j *job) {
 	if g.open() {
-		t.ready.Withhold(sh.table, j.pri, &j.Links)
+		sh.withdraw(t, j)
 	} else {
 		t.limited.passed.Remove(sh.table, &j.Links)
 	}
@@ -242,17 +247,12 @@ func (sh *shard) crowd(t *tube, g *group, r ref, j *job) {
 		}
 		l.crowded = g
 	}
-	room := g.rest.Room()
-	g.rest.Push(sh.table, j.pri, r, &j.Links)
-	sh.resized(g, room)
+	sh.pushTo(&g.rest, r, j)
 }
 
 // uncrowd takes a job out of the rest of its group.
 func (sh *shard) uncrowd(t *tube, g *group, j *job) {
-	room := g.rest.Room()
-	g.rest.Remove(sh.table, j.pri, &j.Links)
-	g.rest.Trim()
-	sh.resized(g, room)
+	sh.removeFrom(&g.rest, j)
 	if !g.rest.Empty() {
 		return
 	}
@@ -267,11 +267,26 @@ func (sh *shard) uncrowd(t *tube, g *group, j *job) {
 	g.next, g.prev = nil, nil
 }
 
-// resized takes off the round's budget what it takes to change the room of a group's heap.
-// Where jobs come and go in turn, many groups do so at the same time; and while the garbage
+// pushTo adds a job to a queue of one of many keys.
+func (sh *shard) pushTo(q *queue.ByPriority, r ref, j *job) {
+	room := q.Room()
+	q.Push(sh.table, j.pri, r, &j.Links)
+	sh.resized(q, room)
+}
+
+// removeFrom undoes pushTo.
+func (sh *shard) removeFrom(q *queue.ByPriority, j *job) {
+	room := q.Room()
+	q.Remove(sh.table, j.pri, &j.Links)
+	q.Trim()
+	sh.resized(q, room)
+}
+
+// resized takes off the round's budget what it takes to change the room of a key's heap.
+// Where jobs come and go in turn, many keys do so at the same time; and while the garbage
 // collector runs, who allocates much works for it.
-func (sh *shard) resized(g *group, room int) {
-	if now := g.rest.Room(); now != room {
+func (sh *shard) resized(q *queue.ByPriority, room int) {
+	if now := q.Room(); now != room {
 		sh.by.spend(now)
 	}
 }
@@ -311,7 +326,7 @@ func (sh *shard) movedLimited(t *tube, r ref, j *job) {
 		g.rest.Moved(sh.table, j.pri, r, &j.Links)
 		return
 	case g.open():
-		t.ready.Moved(sh.table, j.pri, r, &j.Links)
+		sh.movedCandidate(t, r, j)
 	default:
 		t.limited.passed.Moved(r, &j.Links)
 	}
@@ -321,7 +336,7 @@ func (sh *shard) movedLimited(t *tube, r ref, j *job) {
 // firstReady is the first of all ready jobs, those that are passed over included, 0 if
 // there is none.
 func (t *tube) firstReady() ref {
-	r := t.ready.First(t.shard.table)
+	r := t.next()
 	if t.limited == nil || t.limited.passed.Len() == 0 {
 		return r
 	}
@@ -340,10 +355,7 @@ func (t *tube) allReady() iter.Seq[ref] {
 				return
 			}
 		}
-		if t.limited == nil {
-			return
-		}
-		for r := range t.limited.withheld(t.shard.table) {
+		for r := range t.withheld() {
 			if !yield(r) {
 				return
 			}
@@ -351,19 +363,25 @@ func (t *tube) allReady() iter.Seq[ref] {
 	}
 }
 
-// withheld yields the ready jobs that do not stand in the tube's order.
-func (l *limitedKeys) withheld(table queue.Table) iter.Seq[ref] {
+// withheld yields the ready jobs that do not stand in the tube's order, in no order.
+func (t *tube) withheld() iter.Seq[ref] {
 	return func(yield func(ref) bool) {
-		for r := range l.passed.All() {
-			if !yield(r) {
-				return
+		table, all := t.shard.table, true
+		each := func(some iter.Seq[ref]) {
+			some(func(r ref) bool {
+				all = all && yield(r)
+				return all
+			})
+		}
+		if l := t.limited; l != nil {
+			each(l.passed.All())
+			for g := l.crowded; g != nil && all; g = g.next {
+				each(g.rest.All(table))
 			}
 		}
-		for g := l.crowded; g != nil; g = g.next {
-			for r := range g.rest.All(table) {
-				if !yield(r) {
-					return
-				}
+		if f := t.fair; f != nil {
+			for i := 0; i < f.line.count && all; i++ {
+				each(f.line.at(i).key.candidates.All(table))
 			}
 		}
 	}

@@ -62,12 +62,11 @@ func (u *usage) take(n, limit int64) bool {
 	}
 }
 
-// refund counts a job with a body of size bytes and these keys off. keys may be nil. c is
-// the goroutine that calls it.
-func (e *shared) refund(c *lockSet, size uint32, keys *journal.Keys) {
-	if e.cfg.Limits.Memory != 0 {
-		e.refundBytes(c, jobFootprint(size, keys))
-	}
+// dismiss counts a put of n bytes off, also in the account to which it was admitted, if there
+// is one. c is the goroutine that calls it.
+func (e *shared) dismiss(c *lockSet, account *tally, n int64) {
+	e.refundBytes(c, n)
+	account.dismiss(n)
 }
 
 // countBytes counts n bytes whether they fit below the limit or not.

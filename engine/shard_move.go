@@ -15,10 +15,22 @@ var errTooManyTubes = errors.New("there are as many tubes as there may be")
 // order. If it cannot be recorded, or there is no room, nothing changes.
 func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error {
 	if sh.tubes[j.tube].name == name {
-		if j.state == reserved {
-			sh.makeReady(r, j)
-			sh.dispatch(sh.tubes[j.tube])
+		if j.state != reserved {
+			return nil
 		}
+		if sh.overdue(j) && sh.endMoved(j.ID, out) {
+			return nil
+		}
+		if sh.onRecord(j) {
+			ch := sh.present(j)
+			ch.to = ready
+			if err := sh.change(r, j, &ch, out); err != nil {
+				return err
+			}
+		} else {
+			sh.makeReady(r, j)
+		}
+		sh.dispatch(sh.tubes[j.tube])
 		return nil
 	}
 	ch := sh.present(j)
@@ -35,21 +47,39 @@ func (sh *shard) move(r ref, j *job, to *shard, name string, out *Output) error 
 // Both shards are locked. If it cannot be recorded, or there is no room, nothing changes.
 func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *Output) error {
 	old := sh.tubes[j.tube]
-	t := to.tube([]byte(name), sh.shared.cfg.Limits.Tubes)
+	t := to.tube([]byte(name), true)
 	if t == nil {
 		return errTooManyTubes
 	}
+	overdue, id := sh.overdue(j), j.ID
 	keys, taken := sh.keysIn(to, name, j)
-	before := sh.keysOf(j)
+	before, size := sh.keysOf(j), j.size
+	from, account := old.account.Load(), t.account.Load()
 	var err error
-	if sh == to {
+	if account != from {
+		err = account.admitMoved(jobFootprint(size, &keys), keyCount(&keys))
+	}
+	switch {
+	case err != nil:
+		to.removeIfUnused(t)
+		return err
+	case sh == to:
 		err = sh.moveWithin(r, j, t, ch, keys, out)
-	} else {
+	default:
 		err = sh.moveAway(r, j, t, ch, keys, out)
 	}
 	if err != nil {
+		if account != from {
+			account.dismiss(jobFootprint(size, &keys))
+		}
 		to.removeIfUnused(t)
 		return err
+	}
+	old.countJob(-1, jobFootprint(size, &before))
+	if account == from {
+		t.countJob(1, jobFootprint(size, &keys))
+	} else {
+		t.memory += jobFootprint(size, &keys) // admitted above
 	}
 	if before != keys {
 		sh.shared.refundBytes(sh.by, keysFootprint(&before)-keysFootprint(&keys))
@@ -59,12 +89,29 @@ func (sh *shard) moveTo(r ref, j *job, ch *change, to *shard, name string, out *
 			_ = to.deleteTombstone(r, j, out) // its timer tries again
 		}
 	}
-	if ch.to == ready { // a time-out that buries a dead letter has not set to.now, by which jobs are handed over
+	switch {
+	case overdue && ch.to != buried && to.endMoved(id, out):
+	case ch.to == ready: // a time-out that buries a dead letter has not set to.now, by which jobs are handed over
 		to.dispatch(t)
 	}
 	sh.dispatch(old)
 	sh.removeIfUnused(old)
 	return nil
+}
+
+// endMoved has a job expire that was moved, or that is about to be given back by that. It returns
+// false if that cannot be now.
+func (sh *shard) endMoved(id uint64, out *Output) (done bool) {
+	r, j := sh.find(id)
+	ch := sh.present(j)
+	taken, err := sh.end(r, j, &ch, expired, out)
+	if taken != nil && j.state != reserved { // its timer tries again, and nobody starts it before
+		k := sh.keyedOf(j)
+		sh.forgetExpiry(k)
+		sh.pushExpiry(k, sh.now)
+		return true
+	}
+	return taken == nil && err == nil
 }
 
 // keysIn are the keys that a job will have in the tube of that name, of the shard to. Where
@@ -75,7 +122,7 @@ func (sh *shard) keysIn(to *shard, name string, j *job) (keys journal.Keys, take
 		return keys, 0
 	}
 	k := sh.keyedOf(j)
-	keys = k.keys
+	keys = k.keys()
 	lost := k.lost
 	other := to.holder(name, keys.Unique)
 	if other != nil && !lost {
@@ -93,13 +140,20 @@ func (sh *shard) keysIn(to *shard, name string, j *job) (keys journal.Keys, take
 
 // moveWithin moves a job to a tube of the same shard.
 func (sh *shard) moveWithin(r ref, j *job, t *tube, ch *change, keys journal.Keys, out *Output) error {
+	if err := sh.provide(j, ch); err != nil {
+		return err
+	}
 	if err := sh.recordMove(j, j, t, ch, keys, out); err != nil {
 		return err
 	}
 	sh.takeOut(j)
-	j.state, j.tube = unqueued, t.index
+	var k *keyed
 	if j.flags != 0 {
-		sh.rekey(t, j, sh.removeKeys(j), keys)
+		k = sh.removeKeys(j)
+	}
+	j.state, j.tube = unqueued, t.index
+	if k != nil {
+		sh.rekey(t, j, k, keys)
 	}
 	sh.apply(r, j, ch)
 	return nil
@@ -150,7 +204,8 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 // of those that it had.
 func (sh *shard) rekey(t *tube, j *job, k *keyed, keys journal.Keys) {
 	if keys != (journal.Keys{}) {
-		*k = keyed{id: k.id, keys: keys}
+		*k = keyed{id: k.id, terms: k.terms}
+		k.setKeys(&keys)
 		sh.attach(t, j, k)
 	}
 }
@@ -165,6 +220,7 @@ func (sh *shard) recordMove(j, moved *job, t *tube, ch *change, keys journal.Key
 	r := &sh.journal.record
 	*r = e.recordOf(j, ch, t.name, sh.body(j))
 	r.Keys = keys
+	r.Origin = out.by.origin()
 	ticket, err := e.cfg.Journal.Replace(r, sh.former(j))
 	if err != nil {
 		return err

@@ -18,6 +18,8 @@ type Output struct {
 	// showState says that the replies show state that may be newer than Pos: see
 	// Session.Replied.
 	showState bool
+	// by is the session on record whose command is executed; nil for other sessions.
+	by *holder
 	// Bodies are large bodies that belong into the replies and were not copied
 	// to Buf, in the order of At. The owner releases and removes them.
 	Bodies []Body
@@ -90,11 +92,6 @@ type pin struct {
 	orphan bool // the job is gone: the last Release frees the body
 }
 
-func (o *Output) appendReserved(sh *shard, j *job) {
-	o.Buf = codec.AppendReservedLine(o.Buf, j.ID, int(j.size))
-	o.appendBody(sh, j)
-}
-
 func (o *Output) appendFound(sh *shard, j *job) {
 	o.Buf = codec.AppendFoundLine(o.Buf, j.ID, int(j.size))
 	o.appendBody(sh, j)
@@ -146,9 +143,29 @@ func (sh *shard) freeBody(body ref, size uint32) {
 // that state.
 func (o *Output) showsState() { o.showState = true }
 
+// waits is for a command that waits. What it has noted is not for the replies of others, if it has
+// told nothing so far.
+func (o *Output) waits() {
+	if len(o.Buf) == 0 {
+		o.showState = false
+	}
+}
+
+// Discard drops the replies. Their bodies are released.
+func (o *Output) Discard() {
+	for i := range o.Bodies {
+		o.Bodies[i].Release()
+	}
+	clear(o.Bodies)
+	*o = Output{Buf: o.Buf[:0], Bodies: o.Bodies[:0]}
+}
+
 // recorded notes a record of a command's own. It stands behind everything that the replies
 // tell of, so that its commit is proof of that too.
 func (o *Output) recorded(pos journal.Pos) {
 	o.dependOn(pos)
 	o.showState = false
+	if o.by != nil {
+		o.by.told = true
+	}
 }

@@ -10,6 +10,7 @@ type reservationSet struct {
 	shards shardSet
 	made   uint32       // reservations that the session has ever made: the order in which they are given back
 	oldest reservations // the list's last; most sessions have no other
+	holder *holder      // nil unless the session is on record; set before its first reservation
 }
 
 // list is the first of a session's reservations, nil if it never had one.
@@ -110,8 +111,8 @@ func (h *reservations) Expire(now int64) (done bool) {
 			return false
 		}
 		r := h.jobs.First().Ref
-		if !sh.timeOut(r, sh.job(r)) {
-			return false
+		if sh.lapse(r, sh.job(r), byTimeOut) != nil {
+			return false // it lapses a moment later
 		}
 	}
 	sh.arm(&h.timer, h.deadline())

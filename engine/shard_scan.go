@@ -47,10 +47,32 @@ func (t *tube) first(in state) ref {
 		if t.delayed.Len() > 0 {
 			return t.delayed.First().Ref
 		}
+	case held:
+		if t.held != nil {
+			return t.held.First().Ref
+		}
 	case buried:
 		return t.buried.First(t.shard.table)
 	}
 	return 0
+}
+
+// firstShown is the job that is first of those in a state and of those that are shown to be.
+func (t *tube) firstShown(in state) ref {
+	r := t.first(in)
+	if r == 0 && in == delayed {
+		r = t.first(held)
+	}
+	return r
+}
+
+// countShown is the number of jobs that are in a state or shown to be.
+func (t *tube) countShown(in state) int {
+	n := t.count(in)
+	if in == delayed {
+		n += t.count(held)
+	}
+	return n
 }
 
 // count is the number of jobs in a state.
@@ -60,6 +82,10 @@ func (t *tube) count(in state) int {
 		return t.ready.Len()
 	case delayed:
 		return t.delayed.Len()
+	case held:
+		if t.held != nil {
+			return t.held.Len()
+		}
 	case buried:
 		return t.buried.Len()
 	case reserved:
@@ -68,13 +94,15 @@ func (t *tube) count(in state) int {
 	return 0
 }
 
-// all yields all jobs in a state but reserved, in no order.
+// all yields all jobs in a state but reserved, in no order. If it is held, there are some.
 func (t *tube) all(in state) iter.Seq[ref] {
 	switch in {
 	case ready:
 		return t.allReady()
 	case delayed:
 		return t.delayed.All()
+	case held:
+		return t.held.All()
 	default:
 		return t.buried.All(t.shard.table)
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // A survey finds the first jobs of a tube in one state, in the order in which they would
 // be taken, a slice under each lock. Reserved jobs are in the order of their ids. A job
@@ -37,7 +40,7 @@ func (j *job) sortKey() sortKey {
 	switch j.state {
 	case ready:
 		p.key = uint64(j.pri)
-	case delayed:
+	case delayed, held:
 		p.key = j.at().key()
 	case buried:
 		p.key = uint64(j.At)
@@ -53,25 +56,83 @@ func newSurvey(sh *shard, name string, of state, most int) *survey {
 // look looks at the next slice of the jobs of t, the tube as it is now, or nil. It
 // returns true at the end. The shard is locked.
 func (v *survey) look(t *tube) (done bool) {
-	if t == nil || v.most == 0 || t.count(v.state) == 0 {
+	if t == nil || v.most == 0 || t.countShown(v.state) == 0 {
 		return true
 	}
 	if !v.begun {
 		v.begun = true
-		if v.state != reserved && t.count(v.state) <= scanSlice {
-			for r := range t.all(v.state) {
+		if some := v.directly(t); some != nil {
+			for r := range some {
 				v.see(v.shard.job(r))
 			}
 			return true
 		}
 	}
 	v.slice(t, func(_ ref, j *job) bool {
-		if j.state == v.state {
+		if j.state.shown() == v.state {
 			v.see(j)
 		}
 		return true
 	})
 	return v.done()
+}
+
+// firstPage is how many jobs a survey takes from the heads of a tube's queues at most.
+const firstPage = 100
+
+// directly yields jobs among which are all that are to be found, from the tube's own queues and
+// without regard to how many jobs others have. It is nil if there is no such way.
+func (v *survey) directly(t *tube) iter.Seq[ref] {
+	first := v.after == sortKey{} && v.most <= firstPage
+	switch sh := v.shard; {
+	case v.state == reserved:
+		if sh.totals.in[reserved] <= scanSlice && len(sh.reservations) <= scanSlice {
+			return sh.reservedOf(t)
+		}
+	case t.countShown(v.state) <= scanSlice:
+		if t.held != nil && v.state == delayed {
+			return chain(t.all(delayed), t.all(held))
+		}
+		return t.all(v.state)
+	case !first:
+	case v.state == ready && t.limited == nil && t.fair == nil:
+		return t.ready.Least(sh.table, v.most)
+	case v.state == delayed && t.held != nil:
+		return chain(t.delayed.LeastRefs(v.most), t.held.LeastRefs(v.most))
+	case v.state == delayed:
+		return t.delayed.LeastRefs(v.most)
+	case v.state == buried:
+		return t.buried.Least(sh.table, v.most)
+	}
+	return nil
+}
+
+// chain yields what a yields, and then what b yields.
+func chain(a, b iter.Seq[ref]) iter.Seq[ref] {
+	return func(yield func(ref) bool) {
+		for r := range a {
+			if !yield(r) {
+				return
+			}
+		}
+		b(yield)
+	}
+}
+
+// reservedOf yields the reserved jobs of a tube. It looks at all that are reserved in the shard.
+func (sh *shard) reservedOf(t *tube) iter.Seq[ref] {
+	return func(yield func(ref) bool) {
+		for _, h := range sh.reservations {
+			if h == nil {
+				continue
+			}
+			for r := range h.jobs.All() {
+				if sh.job(r).tube == t.index && !yield(r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // see takes a job, if it is one of the first.
@@ -81,6 +142,9 @@ func (v *survey) see(j *job) {
 		return
 	}
 	e := listed{p, j.pri, j.size, j.created, j.at()}
+	if j.state == held {
+		e.at = 0
+	}
 	switch {
 	case v.count < v.most:
 		v.cost++

@@ -107,9 +107,11 @@ func (sh *shard) moved(r ref, j *job) {
 			sh.movedLimited(t, r, j)
 			return
 		}
-		t.ready.Moved(sh.table, j.pri, r, &j.Links)
+		sh.movedCandidate(t, r, j)
 	case delayed:
 		t.delayed.Moved(r, &j.Links)
+	case held:
+		t.held.Moved(r, &j.Links)
 	case buried:
 		t.buried.Moved(sh.table, r, &j.Links)
 	case reserved:

@@ -21,6 +21,14 @@ type tombstones struct {
 // tombstoneFootprint is the memory that a tombstone is counted for.
 func tombstoneFootprint(keys *journal.Keys) int64 { return jobFootprint(0, keys) }
 
+// lasting is for how long a tombstone keeps these keys.
+func (e *shared) lasting(keys *journal.Keys) Time {
+	if most := e.cfg.Limits.KeySeconds; most != 0 {
+		return seconds(min(keys.Seconds, most))
+	}
+	return seconds(keys.Seconds)
+}
+
 // noTube is the tube of a tombstone.
 const noTube = ^uint32(0)
 
@@ -30,17 +38,20 @@ func (sh *shard) leavesTombstone(j *job) bool {
 		return false
 	}
 	k := sh.keyedOf(j)
-	return !k.lost && k.keys.Tombstone() != (journal.Keys{})
+	keys := k.keys()
+	return !k.lost && keys.Tombstone() != (journal.Keys{})
 }
 
 // makeTombstone records that a job is deleted and leaves a tombstone, and makes it one.
 func (sh *shard) makeTombstone(r ref, j *job, out *Output) error {
 	t, k := sh.tubes[j.tube], sh.keyedOf(j)
-	end := sh.now + seconds(k.keys.Seconds)
+	keys := k.keys()
+	left := keys.Tombstone()
+	end := sh.now + sh.shared.lasting(&left)
 	if sh.journaled() {
 		x := &sh.journal.record
 		*x = journal.Record{
-			ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(end), Tube: t.name, Keys: k.keys.Tombstone(),
+			ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(end), Tube: t.name, Keys: left, Origin: out.by.origin(),
 		}
 		ticket, err := sh.shared.cfg.Journal.Replace(x, sh.former(j))
 		if err != nil {
@@ -49,19 +60,21 @@ func (sh *shard) makeTombstone(r ref, j *job, out *Output) error {
 		j.segment = ticket.Segment
 		sh.recordedEnd(ticket.Pos, out)
 	}
-	t.deletes++
 	sh.takeOut(j)
 	sh.freeBody(j.body, j.size)
 	if j.counters != 0 {
 		sh.counters.Free(j.counters)
 	}
-	if k.group != nil {
-		k.group.remove()
-		k.group = nil
+	sh.leaveGroups(j, k)
+	sh.forgetExpiry(k)
+	k.setKeys(&left)
+	if k.terms != nil {
+		sh.leave(k.terms)
+		k.terms = nil
 	}
-	keys := k.keys
-	k.keys = keys.Tombstone()
-	sh.shared.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&k.keys))
+	sh.shared.refundBytes(sh.by, jobFootprint(j.size, &keys)-tombstoneFootprint(&left))
+	t.countJob(-1, jobFootprint(j.size, &keys))
+	k.space.countBytes(tombstoneFootprint(&left))
 	*j = job{Links: queue.Links{ID: j.ID}, segment: j.segment}
 	sh.lay(r, j, k, end)
 	sh.tidier.wanted()
@@ -100,7 +113,7 @@ func (d *tombstones) endNow(r ref, j *job) {
 func (sh *shard) recordTombstone(j *job) journal.Record {
 	k := sh.keyedOf(j)
 	return journal.Record{
-		ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(j.at()), Tube: k.space.name, Keys: k.keys,
+		ID: j.ID, State: journal.Deleted, Due: sh.shared.wall(j.at()), Tube: k.space.name, Keys: k.keys(),
 	}
 }
 

@@ -15,12 +15,15 @@ type tube struct {
 	name  string
 	shard *shard
 	index uint32 // in shard.tubes
+	holding
 
 	ready    queue.Ready
-	delayed  queue.Heap // by due time
+	delayed  queue.Heap  // by due time
+	held     *queue.Heap // by id; nil while there is none
 	buried   queue.Ordered
 	reserved int
 	limited  *limitedKeys // nil while no job has a limited key
+	fair     *fairKeys    // nil if no job has a fair key, but for a while after the last one has gone
 
 	// The sessions that wait for one of its jobs, longest first.
 	firstWaiting, lastWaiting *subscription
@@ -29,22 +32,31 @@ type tube struct {
 	using    int // sessions
 	watching int // sessions
 
+	shut        Time        // until when it hands out no jobs: see gate
 	pausedUntil Time        // 0 when no pause is in force
 	pause       uint32      // seconds, as last given, while a pause is in force
-	timer       queue.Timer // fires no later than the first delay or the pause ends
+	timer       queue.Timer // fires no later than the first delay or the pause ends, or the tube opens for those who wait
 
 	puts, deletes, pauses uint64
+	total                 *tubeTotals // nil while there is nothing to count there
 
-	dead *journal.Setting // where its dead letters go, nil if it has none
+	policy *journal.Policy // what its setting says, nil if it has none
+	limits *limits         // of those, when it hands out jobs; nil if always
 
 	listed int // its index in the registry. Guarded by the registry's lock
 }
 
-func (t *tube) paused(now Time) bool { return t.pausedUntil > now }
+// candidate is the job of the tube that a reserve may take, 0 if there is none.
+func (t *tube) candidate() ref {
+	if t.isShut() {
+		return 0
+	}
+	return t.next()
+}
 
 // jobs is the number of jobs in the tube, in any state.
 func (t *tube) jobs() int {
-	return t.ready.Len() + t.reserved + t.buried.Len() + t.delayed.Len()
+	return t.ready.Len() + t.reserved + t.buried.Len() + t.countShown(delayed)
 }
 
 // firstDelay is when the first of the delayed jobs becomes ready, MaxTime if there is
@@ -68,8 +80,9 @@ func (t *tube) Expire(now int64) (done bool) {
 		sh.makeReady(r, sh.job(r))
 		sh.dispatch(t)
 	}
-	if t.pausedUntil != 0 && !t.paused(Time(now)) {
+	if t.pausedUntil != 0 && t.pausedUntil <= Time(now) {
 		t.pausedUntil, t.pause = 0, 0
+		t.gate()
 	}
 	sh.dispatch(t)
 	t.arm()
@@ -85,6 +98,7 @@ func (t *tube) arm() {
 		at = min(at, t.pausedUntil)
 	}
 	t.shard.arm(&t.timer, at)
+	t.awaitOpening()
 }
 
 // shardFor is the shard in which a tube of that name lives.
@@ -92,19 +106,30 @@ func (e *shared) shardFor(name []byte) *shard {
 	return e.shards[maphash.Bytes(e.seed, name)&uint64(len(e.shards)-1)]
 }
 
-// tube returns the tube of that name and makes it if there is none. It returns
-// nil if there are limit tubes already; a limit of 0 is none.
-func (sh *shard) tube(name []byte, limit int) *tube {
+// tube returns the tube of that name and makes it if there is none. If a client asks for it,
+// the result is nil where there are as many tubes already as there may be.
+func (sh *shard) tube(name []byte, asked bool) *tube {
 	if t := sh.byName[string(name)]; t != nil {
 		return t
 	}
 	t := &tube{name: string(name), shard: sh}
+	account, limit := sh.shared.accounts.Load().of(t.name), 0
+	if asked {
+		limit = sh.shared.cfg.Limits.Tubes
+	}
+	if !account.addTube(asked) {
+		return nil
+	}
 	if !sh.shared.registry.add(t, limit) {
+		account.removeTube()
 		sh.shared.usage.refusedTubes.Add(1)
 		return nil
 	}
+	t.account.Store(account)
 	t.timer.Owner = t
-	t.dead = sh.deadLetters(t.name)
+	t.policy = sh.policy(t.name)
+	t.limits = sh.limitsOf(t.name)
+	t.gate()
 	if n := len(sh.freeTubes); n > 0 {
 		t.index = sh.freeTubes[n-1]
 		sh.freeTubes = sh.freeTubes[:n-1]
@@ -127,4 +152,5 @@ func (sh *shard) removeIfUnused(t *tube) {
 	sh.tubes[t.index] = nil
 	sh.freeTubes = append(sh.freeTubes, t.index)
 	sh.shared.registry.remove(t)
+	t.account.Load().removeTube()
 }

@@ -31,6 +31,7 @@ func (w *subscription) enqueue() {
 	}
 	t.lastWaiting = w
 	t.waiting++
+	t.awaitOpening()
 }
 
 // queued tells whether the session stands in the tube's queue.
@@ -59,8 +60,8 @@ func (w *subscription) dequeue() {
 // has waited longest first. What it does not come to, the tube's timer makes it
 // go on with.
 func (sh *shard) dispatch(t *tube) {
-	for t.firstWaiting != nil && !t.paused(sh.now) {
-		r := t.ready.First(sh.table)
+	for t.firstWaiting != nil && !t.isShut() {
+		r := t.next()
 		if r == 0 {
 			return
 		}
@@ -76,10 +77,11 @@ func (sh *shard) dispatch(t *tube) {
 		}
 		j := sh.job(r)
 		id, pos := j.ID, sh.dependsOn(j.at())
-		if err := sh.reserve(to, r, j); err != nil {
-			w.waiter.deliver(sh, 0, 0) // no memory for its counters: the job stays
+		held, err := sh.reserve(to, r, j)
+		if err != nil {
+			w.waiter.deliver(sh, 0, 0) // no memory for its counters, or another server has taken over: the job stays
 			return
 		}
-		w.waiter.deliver(sh, id, pos)
+		w.waiter.deliver(sh, id, max(pos, held))
 	}
 }

@@ -14,12 +14,20 @@ import (
 
 // simTarget plays scripts on the engine alone: connections are byte slices, and
 // the clock moves only when a script waits.
-type simTarget struct{ loops int }
+type simTarget struct {
+	loops int
+	setUp func(*sim) // may be nil
+}
 
 func (st simTarget) Start(clients []script.Client, options ...string) (script.Server, error) {
 	values := map[string]uint64{"-z": 65535, "--max-keys": 0}
+	journaled := false
 	for i := 0; i+1 < len(options); i += 2 {
 		name := options[i]
+		if name == "-b" {
+			journaled = true
+			continue
+		}
 		if _, ok := values[name]; !ok {
 			return nil, fmt.Errorf("no option %q", name)
 		}
@@ -30,6 +38,12 @@ func (st simTarget) Start(clients []script.Client, options ...string) (script.Se
 	}
 	s := newLimitedSim(uint32(values["-z"]), st.loops, Limits{Keys: int(values["--max-keys"])})
 	s.grant(clients)
+	if journaled {
+		s.engine.recordIn(newFile(nil))
+	}
+	if st.setUp != nil {
+		st.setUp(s)
+	}
 	return s, nil
 }
 
@@ -41,7 +55,9 @@ type sim struct {
 	loops  []*simLoop
 	conns  []*simConn // all that were ever opened
 	grants map[string]*Grant
-	denied []codec.Op // what grants were told of
+	deeds  []Deed // what Config.Audit was told of
+	record bool   // all sessions are on record
+	ended  func() // called by Stop; may be nil
 }
 
 type simLoop struct {
@@ -55,6 +71,12 @@ func (l *simLoop) Alarm(at Time) { l.alarm = at }
 
 // PeerAddr implements Carrier.
 func (l *simLoop) PeerAddr(*Session) string { return "[::1]:12345" }
+
+// TokenSent implements Carrier.
+func (l *simLoop) TokenSent(*Session) {}
+
+// Disconnect implements Carrier.
+func (l *simLoop) Disconnect(s *Session, _ Time) { connOf(s).end() }
 
 // run is a round of the loop: it pulls all that waits for it.
 func (l *simLoop) run(now Time) {
@@ -74,31 +96,66 @@ func (s *sim) grant(clients []script.Client) {
 	for _, c := range clients {
 		var rights Rights
 		for _, r := range c.Rights {
-			rights |= map[string]Rights{"put": RightPut, "work": RightWork, "read": RightRead, "all": RightAll}[r]
+			rights |= map[string]Rights{
+				"put": RightPut, "work": RightWork, "read": RightRead, "all": RightAll, "admin": RightAdmin,
+			}[r]
+			if r == "all" && slices.Contains(c.Tubes, "*") {
+				rights |= RightAdmin
+			}
 		}
-		s.grants[c.Name] = NewGrant(c.Name, rights, c.Tubes, func(op codec.Op) { s.denied = append(s.denied, op) })
+		s.grants[c.Name] = NewGrant(c.Name, rights, c.Tubes)
 	}
+}
+
+// note is the engine's Config.Audit.
+func (s *sim) note(d Deed) {
+	for _, sh := range s.engine.shards {
+		if !sh.mu.TryLock() {
+			panic("a lock is held while " + d.Op.String() + " is told of")
+		}
+		sh.mu.Unlock()
+	}
+	s.deeds = append(s.deeds, d)
 }
 
 func newSim(maxJob uint32, loops int) *sim { return newLimitedSim(maxJob, loops, Limits{}) }
 
 func newLimitedSim(maxJob uint32, loops int, limits Limits) *sim {
-	s := &sim{}
-	s.engine = New(Config{
-		MaxJobSize: maxJob,
-		Limits:     limits,
-		Info: Info{
-			PID: 1, Version: "1.13+trellis.test", ID: "0123456789abcdef",
-			Hostname: "host", OS: "#1 os", Platform: "x86_64",
-			Usage: func() (u, s time.Duration) { return 1234567 * time.Microsecond, 7 * time.Microsecond },
-		},
-	})
+	return newConfiguredSim(Config{MaxJobSize: maxJob, Limits: limits}, loops)
+}
+
+func newConfiguredSim(cfg Config, loops int) *sim {
+	cfg.Info = Info{
+		PID: 1, Version: "1.13+trellis.test", ID: "0123456789abcdef",
+		Hostname: "host", OS: "#1 os", Platform: "x86_64",
+		Usage: func() (u, s time.Duration) { return 1234567 * time.Microsecond, 7 * time.Microsecond },
+	}
+	s := new(sim)
+	cfg.Audit = s.note
+	s.make(cfg, loops)
+	return s
+}
+
+// make makes the engine and its loops.
+func (s *sim) make(cfg Config, loops int) {
+	s.engine, s.loops = New(cfg), nil
 	for range loops {
 		l := &simLoop{alarm: MaxTime}
 		l.Loop = s.engine.NewLoop(l)
 		s.loops = append(s.loops, l)
 	}
-	return s
+}
+
+// Restart implements script.Restarter.
+func (s *sim) Restart() error {
+	f, next := s.engine.cfg.Journal.(*file), s.engine.ids.Last.Load()+1
+	s.make(s.engine.cfg, len(s.loops))
+	follower := s.engine.Follow(s.now)
+	if err := f.tell(follower); err != nil {
+		return err
+	}
+	follower.Serve(next, s.now)
+	return nil
 }
 
 func (s *sim) Settle() {
@@ -141,7 +198,12 @@ func (s *sim) Wait(d time.Duration) {
 }
 
 func (s *sim) Drain(on bool) error { s.engine.Drain(on); return nil }
-func (s *sim) Stop()               {}
+
+func (s *sim) Stop() {
+	if s.ended != nil {
+		s.ended()
+	}
+}
 
 // Open opens a connection, of a client that may do what its grant says if it has a name.
 func (s *sim) Open(client string) (script.Conn, error) {
@@ -163,6 +225,9 @@ func (s *sim) openAs(g *Grant) *simConn {
 	} else {
 		c.loop.OpenGranted(&c.session, g, s.now)
 	}
+	if s.record {
+		c.session.Record(sessionID(1, c.session.id))
+	}
 	return c
 }
 
@@ -174,6 +239,7 @@ type simConn struct {
 	decoder codec.Decoder
 	cmd     codec.Command
 	in      []byte // not yet executed
+	offset  uint64 // what was, in bytes
 	out     Output // not yet received
 	waiting bool
 	held    bool // it does not resume
@@ -219,6 +285,9 @@ func (c *simConn) work() {
 		}
 		in := c.in
 		c.in = c.in[n:]
+		if c.offset += uint64(n); c.sim.record {
+			c.session.CommandEnds(c.offset)
+		}
 		outcome := c.session.Execute(c.sim.now, &cmd, &c.out)
 		c.out.flatten()
 		switch outcome {

@@ -40,12 +40,15 @@ func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]TubeSnapshot) {
 		for range r.IntN(3) {
 			put(0)
 			c.say(fmt.Sprint("reserve-job ", id))
+			tube.Reserves++
 			if r.IntN(2) == 0 {
 				tube.Reserved++
+				tube.BusyMicros -= s.now.micros()
 				continue
 			}
 			c.say(fmt.Sprint("bury ", id, " 0"))
 			tube.Buried++
+			tube.Buries++
 		}
 		if tube.Puts = uint64(tube.Ready + tube.Delayed + tube.Reserved + tube.Buried); tube.Puts > 0 {
 			want[tube.Name] = tube
@@ -58,8 +61,9 @@ func crowd(t testing.TB, tubes int) (*Engine, Time, map[string]TubeSnapshot) {
 	for name, tube := range want {
 		if tube.Ready > 0 {
 			tube.OldestReady = time.Duration(s.now) - tube.OldestReady
-			want[name] = tube
 		}
+		tube.BusyMicros += uint64(tube.Reserved) * s.now.micros()
+		want[name] = tube
 	}
 	return s.engine, s.now, want
 }

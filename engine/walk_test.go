@@ -22,7 +22,7 @@ func (e *Engine) digestAt(t interface{ Fatal(...any) }, due Time) journal.Digest
 	if due != MaxTime {
 		until = e.wall(due)
 	}
-	d := journal.NewDigester(until)
+	d := journal.NewDigester(until, math.MinInt64)
 	for from := uint64(1); from != 0; {
 		var err error
 		if from, err = e.Walk(from, 1024, d.Add); err != nil {
@@ -37,13 +37,24 @@ func (e *Engine) digestAt(t interface{ Fatal(...any) }, due Time) journal.Digest
 
 // While clients do what they like, a walk takes some jobs at a time. What it has seen,
 // and then all that was recorded from its beginning to its end, is what the engine holds.
-func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
+func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) { walkOver(t, false) }
+
+// So it is with the reservations of sessions on record, also of those that are giving back what
+// they had.
+func TestAWalkAndTheRecordsMadeMeanwhileHaveTheReservationsOnRecord(t *testing.T) {
+	walkOver(t, true)
+}
+
+func walkOver(t *testing.T, onRecord bool) {
 	rapidFlag(t, "rapid.checks", 300)
 	rapidFlag(t, "rapid.steps", 80)
 	rapid.Check(t, func(t *rapid.T) {
 		leader := newSim(100_000, 1)
 		record := &tape{file: newFile(t)}
 		leader.engine.cfg.Journal = record
+		if onRecord {
+			leader.onRecord(record)
+		}
 		leader.engine.ClockSet(time.Unix(1e9, 0))
 		defer leader.engine.Discard()
 		var clients []*simConn
@@ -51,22 +62,26 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 			clients = append(clients, leader.open())
 		}
 		var (
-			walked []journal.Record
-			next   uint64
-			from   int // the first record that was made after the walk began
+			seen []walked
+			next uint64
+			from int // the first record that was made after the walk began
 		)
 		walk := func(n int) {
 			var err error
-			if next, err = leader.engine.Walk(next, n, func(r *journal.Record) error {
-				walked = append(walked, copied(r))
+			if next, err = leader.engine.Walk(next, n, func(r *journal.Record, h *journal.Hold) error {
+				x := walked{record: copied(r)}
+				if h != nil {
+					x.hold = *h
+				}
+				seen = append(seen, x)
 				return nil
 			}); err != nil {
 				t.Fatal(err)
 			}
 			if next == 0 {
 				// It has come to its end.
-				compareWalked(t, leader, walked, record.entries[from:])
-				walked, from = nil, len(record.entries)
+				compareWalked(t, leader, seen, record.entries[from:])
+				seen, from = nil, len(record.entries)
 			}
 		}
 		say := func(t *rapid.T, format string, args ...any) {
@@ -89,11 +104,23 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 			"skip ids":    func(t *rapid.T) { leader.engine.skipIDs(rapid.Uint64Range(1, 600).Draw(t, "ids")) },
 			"reserve":     func(t *rapid.T) { say(t, "watch a\nwatch b\nreserve-with-timeout 0") },
 			"reserve-job": func(t *rapid.T) { say(t, "reserve-job %d", id(t)) },
-			"release":     func(t *rapid.T) { say(t, "release %d %d %d", id(t), pri(t), delay(t)) },
-			"bury":        func(t *rapid.T) { say(t, "bury %d %d", id(t), pri(t)) },
-			"kick":        func(t *rapid.T) { say(t, "kick %d", rapid.IntRange(1, 3).Draw(t, "jobs")) },
-			"kick-job":    func(t *rapid.T) { say(t, "kick-job %d", id(t)) },
-			"move":        func(t *rapid.T) { say(t, "move-job %d %s", id(t), among(t, "tube", "default", "a", "b", "c", "d")) },
+			"touch":       func(t *rapid.T) { say(t, "touch %d\ntouch-all", id(t)) },
+			"batch":       func(t *rapid.T) { say(t, "watch a\nwatch b\nreserve-batch 3") },
+			"wait":        func(t *rapid.T) { say(t, "watch c\nreserve-with-timeout 2") },
+			"close": func(t *rapid.T) {
+				i := rapid.IntRange(0, len(clients)-1).Draw(t, "client")
+				leader.loops[0].budget = rapid.IntRange(1, 20).Draw(t, "budget") // it gives back in turns
+				clients[i].end()
+				clients[i] = leader.open()
+				if next == 0 { // a walk begins, and nobody has gone on
+					walk(20)
+				}
+			},
+			"release":  func(t *rapid.T) { say(t, "release %d %d %d", id(t), pri(t), delay(t)) },
+			"bury":     func(t *rapid.T) { say(t, "bury %d %d", id(t), pri(t)) },
+			"kick":     func(t *rapid.T) { say(t, "kick %d", rapid.IntRange(1, 3).Draw(t, "jobs")) },
+			"kick-job": func(t *rapid.T) { say(t, "kick-job %d", id(t)) },
+			"move":     func(t *rapid.T) { say(t, "move-job %d %s", id(t), among(t, "tube", "default", "a", "b", "c", "d")) },
 			"move tube": func(t *rapid.T) {
 				say(t, "move-tube %s ready %s 3", among(t, "tube", "a", "b", "c"), among(t, "to", "d", "a"))
 			},
@@ -108,6 +135,65 @@ func TestAWalkAndTheRecordsMadeMeanwhileMakeAnEqualEngine(t *testing.T) {
 	})
 }
 
+// walked is what a walk tells of a job.
+type walked struct {
+	record journal.Record
+	hold   journal.Hold // its ID is 0 if there is none
+}
+
+// walkedHolds is who holds which job by what a walk tells.
+func (e *Engine) walkedHolds(t *testing.T) string {
+	t.Helper()
+	var list []string
+	for from := uint64(1); from != 0; {
+		var err error
+		if from, err = e.Walk(from, 100, func(r *journal.Record, h *journal.Hold) error {
+			if h != nil {
+				list = append(list, fmt.Sprintf("%d by %d until %v", h.ID, h.Session&(1<<40-1), time.Duration(h.End)))
+			}
+			if r.State != journal.Ready || h != nil && (h.ID != r.ID || h.Offset != 0 || !h.Valid()) {
+				t.Errorf("%v of %v", h, r)
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// Nobody would end a hold that is told of behind the record that ends it, though the session has
+// the job until its turn has come.
+func TestAWalkTellsOfNoHoldWhoseEndIsOnRecord(t *testing.T) {
+	s, _ := recordedSim()
+	defer s.engine.Discard()
+	c, other := s.open(), s.open()
+	for i := range 5 {
+		c.say(fmt.Sprintf("use t%d", i), "put 0 0 9 1", "x", fmt.Sprintf("watch t%d", i))
+	}
+	c.say("reserve-batch 4")
+	other.say("watch t4", "reserve-job 5")
+	if got := s.engine.walkedHolds(t); got != "1 by 1 until 9s, 2 by 1 until 9s, 3 by 1 until 9s, 4 by 1 until 9s, 5 by 2 until 9s" {
+		t.Errorf("held are %s", got)
+	}
+	c.loop.budget = 1
+	c.end()
+	if n := s.engine.Snapshot(s.now).Reserved; n < 2 {
+		t.Fatalf("all was given back at once: %d are reserved", n)
+	}
+	if got := s.engine.walkedHolds(t); got != "5 by 2 until 9s" {
+		t.Errorf("the session has ended, and held are %s", got)
+	}
+	s.engine.numbers.take(&journal.Numbers{First: 1, Count: 1, Member: 3, Nonce: 4})
+	if got := s.engine.walkedHolds(t); got != "5 by 2 until 9s" {
+		t.Errorf("its number was given, and held are %s", got)
+	}
+	s.engine.numbers.take(&journal.Numbers{First: 1, Count: 1})
+	if got := s.engine.walkedHolds(t); got != "" {
+		t.Errorf("its number is gone, and held are %s", got)
+	}
+}
+
 // skipIDs leaves ids out, as loops do that put at the same time.
 func (e *Engine) skipIDs(n uint64) {
 	last := e.ids.Last.Add(n)
@@ -116,12 +202,17 @@ func (e *Engine) skipIDs(n uint64) {
 
 // compareWalked makes an engine of what a walk has seen and of records, and compares it with
 // that which was walked over.
-func compareWalked(t *rapid.T, s *sim, walked []journal.Record, entries []entry) {
+func compareWalked(t *rapid.T, s *sim, seen []walked, entries []entry) {
 	copied := New(Config{Shards: 2, Info: testInfo, Start: time.Unix(1e9-7, 0)})
 	defer copied.Discard()
 	f := copied.Follow(Always)
-	for i := range walked {
-		if _, err := f.Full(&walked[i], 1); err != nil {
+	for i := range seen {
+		x := &seen[i]
+		_, err := f.Full(&x.record, 1)
+		if err == nil && x.hold.ID != 0 {
+			err = f.Hold(&x.hold)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +232,7 @@ func TestAWalkEndsWithTheErrorOfItsVisitor(t *testing.T) {
 	defer s.engine.Discard()
 	s.open().say("put 0 0 9 1", "a", "put 0 0 9 1", "b", "put 0 0 9 1", "c")
 	full := errors.New("full")
-	next, err := s.engine.Walk(0, 10, func(r *journal.Record) error {
+	next, err := s.engine.Walk(0, 10, func(r *journal.Record, _ *journal.Hold) error {
 		if r.ID == 2 {
 			return full
 		}
@@ -168,7 +259,7 @@ func TestAWalkVisitsNoMoreJobsThanItIsTold(t *testing.T) {
 		var seen []uint64
 		for from := uint64(0); ; {
 			before := len(seen)
-			next, err := s.engine.Walk(from, n+1, func(r *journal.Record) error {
+			next, err := s.engine.Walk(from, n+1, func(r *journal.Record, _ *journal.Hold) error {
 				seen = append(seen, r.ID)
 				return nil
 			})
@@ -213,7 +304,7 @@ func TestAWalkWaitsForJobsThatAreOnRecordAndCannotBeFoundYet(t *testing.T) {
 		seen := 0
 		walking.Store(true)
 		for from, first := uint64(0), true; from != 0 || first; first = false {
-			from, _ = s.engine.Walk(from, 1, func(*journal.Record) error { seen++; return nil })
+			from, _ = s.engine.Walk(from, 1, func(*journal.Record, *journal.Hold) error { seen++; return nil })
 		}
 		done <- seen
 	}()
@@ -273,7 +364,7 @@ func TestJobsThatStayAreSeenByEveryWalkBesideRunningLoops(t *testing.T) {
 		seen := 0
 		for from, first := uint64(0), true; from != 0 || first; first = false {
 			var err error
-			from, err = c.engine.Walk(from, 7, func(r *journal.Record) error {
+			from, err = c.engine.Walk(from, 7, func(r *journal.Record, _ *journal.Hold) error {
 				if body, ok := stay[r.ID]; ok {
 					seen++
 					if string(r.Body) != body {
@@ -334,7 +425,7 @@ func TestJobsThatStayAreSeenByEveryWalkBesideAFollower(t *testing.T) {
 		seen := 0
 		for from, first := uint64(0), true; from != 0 || first; first = false {
 			var err error
-			if from, err = e.Walk(from, 100, func(r *journal.Record) error {
+			if from, err = e.Walk(from, 100, func(r *journal.Record, _ *journal.Hold) error {
 				if r.ID%2 == 1 {
 					seen++
 				}
@@ -367,7 +458,7 @@ func BenchmarkWalk(b *testing.B) {
 		b.ReportAllocs()
 		from := uint64(0)
 		for left := b.N; left > 0; left -= 256 {
-			from, _ = e.Walk(from, min(left, 256), func(*journal.Record) error { return nil })
+			from, _ = e.Walk(from, min(left, 256), func(*journal.Record, *journal.Hold) error { return nil })
 		}
 	})
 	b.Run("digest", func(b *testing.B) {

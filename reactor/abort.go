@@ -4,21 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"trellis/engine"
 )
 
 var errAborted = errors.New("reactor: the server was aborted")
 
 // Hold stops the execution of commands, or goes on with it. When Hold(true) returns, no
 // command executes on any loop, and none will until Hold(false) or Shutdown. Nor does the
-// engine end waits or do what is due; all that is made up for afterwards. What clients send
-// meanwhile is kept, up to the usual limits; connections are accepted, and replies are sent
-// when they are committed. Connections that end meanwhile end as always: sessions close, and
-// a reserve of a client that half-closes is answered TIMED_OUT.
+// engine end waits or do what is due, whoever looks at it. All that is made up for afterwards: so
+// are the ends of sessions, and the answers to reserves of clients that half-close. What clients send
+// meanwhile is kept, up to the usual limits; connections wait to be taken in, and replies are sent
+// when they are committed.
 //
 // A server that is being shut down is not held. Hold(true) then returns when it has ended.
 // Calls of Hold must not overlap.
@@ -30,7 +29,59 @@ func (s *Server) Hold(on bool) {
 		return
 	}
 	defer s.holds.Done()
-	s.onLoops(func(l *loop) { l.held = on })
+	e := s.engine.Load()
+	switch {
+	case e == nil: // it stays held
+	case on:
+		s.onLoops(func(l *loop) { l.held = true })
+		e.Hold(true)
+		s.held.Store(true)
+	default:
+		s.release()
+	}
+}
+
+// release ends a Hold, if there is one.
+func (s *Server) release() {
+	s.held.Store(false)
+	s.engine.Load().Hold(false)
+	s.onLoops((*loop).release)
+}
+
+// release has the loop execute commands again, behind what clients have ended meanwhile.
+func (l *loop) release() {
+	l.held = false
+	if l.server.aborting.Load() {
+		return // nothing is executed any more
+	}
+	now := l.server.now()
+	for _, c := range l.postponed {
+		c.makeUp(now)
+	}
+	l.postponed = nil
+}
+
+// postpone has makeUp called for the connection when commands are executed again.
+func (c *conn) postpone() { c.loop.postponed = append(c.loop.postponed, c) }
+
+// makeUp does what could not be done while nothing was executed: it takes the token that the client
+// has sent, answers a reserve that waits of one that will send no more, and closes a session.
+func (c *conn) makeUp(now time.Duration) {
+	defer c.loop.recovered()
+	if c.phase == authenticating && c.pendingInput() > 0 {
+		x := c.x
+		p, rest := slices.Clone(x.in.bytes()), x.in.rest
+		x.in.discard(&c.loop.counts)
+		x.in.rest = rest
+		c.take(now, p)
+	}
+	if c.intake >= finished && c.phase < draining {
+		c.endInput(now)
+	}
+	if c.closure == postponed {
+		c.closeSession(now)
+	}
+	c.conclude(now)
 }
 
 // beginHold keeps the loops from being stopped until holds.Done, unless the server is
@@ -61,10 +112,7 @@ func (s *Server) Flush(ctx context.Context) error {
 		// it makes the second call, it has done so behind the first.
 		s.onLoops(func(*loop) {})
 		s.onLoops(func(*loop) {})
-		var pending int64
-		for _, l := range s.loops {
-			pending += l.counts.pendingOutput.Load()
-		}
+		pending := s.pendingOutput()
 		if pending == 0 {
 			return nil
 		}
@@ -91,6 +139,12 @@ func (s *Server) Flush(ctx context.Context) error {
 //
 // A Shutdown that is under way ends at once, with an error.
 func (s *Server) Abort() {
+	s.beginAbort()
+	_ = s.Shutdown(context.Background())
+}
+
+// beginAbort has all connections reset.
+func (s *Server) beginAbort() {
 	s.abort.Do(func() {
 		s.aborting.Store(true)
 		close(s.aborted)
@@ -101,7 +155,6 @@ func (s *Server) Abort() {
 			l.call((*loop).resetAll)
 		}
 	})
-	_ = s.Shutdown(context.Background())
 }
 
 // disconnectListeners has the system refuse clients, even if the loop that accepts them
@@ -135,14 +188,14 @@ func disconnectListener(listener int) {
 // resetAll ends all connections of the loop. The server is being aborted.
 func (l *loop) resetAll() {
 	l.prepareToStop()
-	now := l.server.cfg.Now()
+	now := l.server.now()
 	for c := range l.gnet.Conns() {
 		c.(*conn).reset(now)
 	}
 }
 
 // reset ends a connection of an aborted server.
-func (c *conn) reset(now engine.Time) {
+func (c *conn) reset(now time.Duration) {
 	defer c.loop.recovered()
 	c.fail()
 	c.end(now)

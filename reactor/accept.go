@@ -29,12 +29,13 @@ const maxAccepted = 16
 
 // acceptStats are written by any acceptor and any loop.
 type acceptStats struct {
-	accepted atomic.Uint64 // connections that were given to a loop
-	failures atomic.Uint64 // attempts that failed for want of descriptors or memory
-	refused  atomic.Uint64 // connections that were accepted and closed again because something failed
-	over     atomic.Uint64 // the same, because there was no room under the limit
-	pauses   atomic.Uint64
-	paused   atomic.Int64 // acceptors that are paused now
+	accepted  atomic.Uint64 // connections that were given to a loop
+	failures  atomic.Uint64 // attempts that failed for want of descriptors or memory
+	refused   atomic.Uint64 // connections that were accepted and closed again because something failed
+	over      atomic.Uint64 // the same, because there was no room under the limit
+	strangers atomic.Uint64 // the same, because they came to a listener for proxies from elsewhere
+	pauses    atomic.Uint64
+	paused    atomic.Int64 // acceptors that are paused now
 }
 
 // acceptor accepts on one listener. It does so on the goroutine of one loop, and
@@ -48,6 +49,7 @@ type acceptor struct {
 	id       listenerID
 	number   int32       // under which the loop watches the listener; negative
 	tls      *tls.Config // nil for a listener whose clients do not speak TLS
+	proxied  bool        // connections begin with a PROXY header
 
 	shortages chan error // why a connection that was accepted did not get to its loop
 
@@ -56,6 +58,7 @@ type acceptor struct {
 	logged bool // that accepting has paused
 
 	// Of the loop's goroutine.
+	header   []byte       // room for a PROXY header
 	options  []option     // of TCP: what is to be set on each connection
 	stopped  chan<- error // where to tell why the loop does not accept any more; nil while the listener is not watched
 	attempts int          // how many connections to try to accept in one round
@@ -67,7 +70,7 @@ type rawListener interface {
 }
 
 // Serve accepts connections on l, which must be a TCP or Unix stream listener that
-// the system knows by a descriptor, until Shutdown, and then closes l and returns
+// the system knows by a descriptor, or a [Proxied] one, until Shutdown, and then closes l and returns
 // nil. l belongs to the server: its socket may go on under another descriptor, and
 // nobody else may accept on l or close it. Serve may be called for
 // several listeners at once. When descriptors or memory run out it waits for
@@ -86,6 +89,10 @@ func (s *Server) Serve(l net.Listener) error { return s.serve(l, nil) }
 func (s *Server) ServeTLS(l net.Listener, config *tls.Config) error { return s.serve(l, config) }
 
 func (s *Server) serve(l net.Listener, config *tls.Config) error {
+	p, proxied := l.(Proxied)
+	if proxied {
+		l = p.Listener
+	}
 	s.mu.Lock()
 	if s.closing {
 		s.mu.Unlock()
@@ -100,7 +107,10 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	s.mu.Unlock()
 	defer s.acceptors.Done()
 	defer l.Close()
-	a := &acceptor{server: s, listener: l, loop: on, id: id, number: number, tls: config, attempts: 1, shortages: make(chan error, 1)}
+	a := &acceptor{server: s, listener: l, loop: on, id: id, number: number, tls: config, proxied: proxied, attempts: 1, shortages: make(chan error, 1)}
+	if proxied {
+		a.header = make([]byte, maxProxyHeader)
+	}
 	defer a.close()
 	err := a.prepare()
 	if err == nil {

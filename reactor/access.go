@@ -52,14 +52,16 @@ const authTimeout = 10 * time.Second
 
 // identify begins a connection of a server with access control. The engine hears of a client
 // only when it is known.
-func (c *conn) identify(now engine.Time) {
+func (c *conn) identify(now time.Duration) {
 	l := c.loop
 	if p := c.peer(); p.known() {
 		l.executing = c
 		g := l.server.cfg.Access.Identify(&p)
 		l.executing = nil
 		if g != nil {
-			c.admitAs(g, now)
+			if !c.admitAs(g, now) {
+				c.refuse(codec.ReplyOutOfMemory, now)
+			}
 			return
 		}
 	}
@@ -69,12 +71,19 @@ func (c *conn) identify(now engine.Time) {
 // known tells whether the connection may say who the peer is.
 func (p *Peer) known() bool { return p.UID >= 0 || p.TLS != nil }
 
-// admitAs begins to serve a client.
-func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
+// admitAs begins to serve a client. It reports false if the client's account has as many
+// connections as it may have.
+func (c *conn) admitAs(g *engine.Grant, now time.Duration) bool {
 	l := c.loop
 	l.executing = c
-	l.engine.OpenGranted(&c.session, g, now)
+	opened := l.engine.OpenGranted(&c.session, g, l.time(now))
 	l.executing = nil
+	if !opened {
+		return false
+	}
+	if r := c.session.Rate(); r != nil {
+		r.Take(l.time(now), rateConnection)
+	}
 	c.enter(serving)
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)
@@ -84,16 +93,27 @@ func (c *conn) admitAs(g *engine.Grant, now engine.Time) {
 	if c.listener.tls() {
 		c.tls().freeCertificates()
 	}
-	c.limitIdleness(now)
+	c.limitLife(now)
+	return true
+}
+
+// refuse ends a connection whose client is not to be served with a reply.
+func (c *conn) refuse(reply string, now time.Duration) {
+	c.loop.out.Buf = append(c.loop.out.Buf, reply...)
+	c.flush()
+	if c.phase < draining {
+		c.enter(draining)
+	}
+	c.conclude(now)
 }
 
 // authenticate takes the first line of a client that has to authenticate. ok tells that it has,
 // and rest is what it has sent behind that line.
-func (c *conn) authenticate(now engine.Time, p []byte) (rest []byte, ok bool) {
+func (c *conn) authenticate(now time.Duration, p []byte) (rest []byte, ok bool) {
 	l := c.loop
 	l.executing = c
 	n, whole := c.decoder.Next(p, &l.cmd)
-	if !whole && !c.decoder.Overlong() {
+	if !whole && !c.decoder.Refusing() {
 		l.executing = nil
 		if c.x != nil || l.draining {
 			c.conclude(now)
@@ -113,20 +133,21 @@ func (c *conn) authenticate(now engine.Time, p []byte) (rest []byte, ok bool) {
 		reply = codec.ReplyUnknownCommand
 	}
 	l.executing = nil
-	l.out.Buf = append(l.out.Buf, reply...)
-	if g != nil {
-		c.admitAs(g, now)
+	switch {
+	case g == nil:
+		l.counts.unauthorized.Add(1)
+	case c.admitAs(g, now):
+		l.out.Buf = append(l.out.Buf, reply...)
 		return p[n:], true
-	}
-	l.counts.unauthorized.Add(1)
-	c.flush()
-	if c.phase < draining {
-		c.enter(draining)
+	default:
+		reply = codec.ReplyOutOfMemory
 	}
 	if n < len(p) {
 		c.backlog().behindQuit = true
 	}
-	c.conclude(now)
+	if g == nil || !c.refuseLater(g, now) {
+		c.refuse(reply, now)
+	}
 	return nil, false
 }
 
@@ -174,12 +195,11 @@ func (s *Server) Revoke(gone func(*engine.Grant) bool) {
 }
 
 // revoke ends a connection whose client may do nothing any more.
-func (c *conn) revoke(now engine.Time) {
+func (c *conn) revoke(now time.Duration) {
 	defer c.loop.recovered()
 	c.loop.engine.Spend(connCost)
-	if c.phase >= draining {
-		return
+	if c.phase < draining {
+		c.enter(draining)
 	}
-	c.enter(draining)
 	c.conclude(now)
 }

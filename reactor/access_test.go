@@ -30,8 +30,8 @@ type doorkeeper struct {
 
 func newDoorkeeper() *doorkeeper {
 	return &doorkeeper{
-		all:  engine.NewGrant("all", engine.RightAll, []string{"*"}, nil),
-		some: engine.NewGrant("some", engine.RightAll, []string{"a"}, nil),
+		all:  engine.NewGrant("all", engine.RightAll, []string{"*"}),
+		some: engine.NewGrant("some", engine.RightAll, []string{"a"}),
 	}
 }
 
@@ -84,7 +84,7 @@ func (d *doorkeeper) refusals() []Refusal {
 
 func guarded(t testing.TB, network string, h hooks, d *doorkeeper) *testServer {
 	t.Helper()
-	return serveConfig(t, network, h, nil, func(c *Config) { c.Access = d })
+	return serveConfig(t, network, h, nil, func(c *Config) { c.Access, c.Extensions = d, true })
 }
 
 func TestATokenInTheFirstLineOpensTheSession(t *testing.T) {
@@ -113,6 +113,30 @@ func TestATokenInTheFirstLineOpensTheSession(t *testing.T) {
 			slow.do("", reply)
 			slow.do("use a\r\n", "USING a\r\n")
 		}
+	}
+}
+
+// A command that waits is answered later, so that nothing of it concerns the next connection of
+// its loop.
+func TestAClientIsTurnedAwayWhileAnotherWaits(t *testing.T) {
+	t.Parallel()
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops = newDoorkeeper(), 1 })
+	c := ts.dial()
+	c.do("auth good\r\n", "AUTHENTICATED\r\n")
+	for range 2 { // a second time after it has been served
+		c.send("reserve\r\n")
+		ts.until("it waits", func() bool { return ts.engine.Snapshot(0).Waiting == 1 })
+		for _, line := range []string{"auth bad\r\n", "stats\r\n"} {
+			d := ts.dial()
+			d.send(line)
+			if got, err := io.ReadAll(d.r); err != nil || len(got) == 0 {
+				t.Fatalf("%q is answered %q, %v", line, got, err)
+			}
+		}
+		p := ts.dial()
+		p.do("auth good\r\n", "AUTHENTICATED\r\n")
+		id := p.put("x")
+		c.expect(reserved(id, "x"))
 	}
 }
 
@@ -145,6 +169,7 @@ func TestAnythingButATokenInTheFirstLineEndsTheConnection(t *testing.T) {
 			"GET / HTTP/1.1\r\n":           unknown,
 			"use auth/good HTTP/1.1\r\n":   unknown,
 			strings.Repeat("x", 300):       unknown, // it is not waited for the end
+			"put 0 0 60 9 idp:@\r\n":       unknown, // nor for that of the body
 			"\x16\x03\x01\x02\x00\x01\r\n": unknown,
 		} {
 			for _, behind := range []string{"", "auth good\r\nput 0 0 60 1\r\nx\r\n"} {
@@ -328,8 +353,9 @@ func TestARevokedClientIsSentWhatItIsOwed(t *testing.T) {
 	}
 }
 
-// What a client is told when it authenticates is for nobody else.
-func TestAHeldServerAnswersTokens(t *testing.T) {
+// To take a token opens a session, which is not done while nothing is executed; nor is what the client
+// is told then for anybody else.
+func TestTokensWaitWhileTheServerIsHeld(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
@@ -339,6 +365,11 @@ func TestAHeldServerAnswersTokens(t *testing.T) {
 		known.do("auth good\r\n", "AUTHENTICATED\r\n")
 		known.send("put 0 0 9 1\r\na\r\n")
 		j.untilRecorded(ts, 1)
+		read := ts.sum().BytesIn
+		silent, half := ts.dial(), ts.dial()
+		half.send("auth ")
+		ts.until("both were taken in", func() bool { return ts.sum().Connections == 3 })
+		ts.untilRead(read + 5)
 		ts.Hold(true)
 		tokens := d.tokens.Load()
 		unauthenticated := []struct{ sends, told, thenTold string }{
@@ -353,25 +384,33 @@ func TestAHeldServerAnswersTokens(t *testing.T) {
 			c.send(g.sends)
 			clients = append(clients, c)
 		}
-		ts.until("their tokens were looked at", func() bool { return d.tokens.Load()-tokens == int64(len(unauthenticated)) })
+		read = ts.sum().BytesIn
+		silent.send("auth good\r\nuse a\r\n")
+		half.send("good\r\nuse a\r\n")
+		ts.untilRead(read + 30)
 		ts.Hold(true) // a loop is through with what it was doing
 
 		j.commit(ts, 1)
 		known.expect("INSERTED 1\r\n")
 		known.closeWrite()
-		known.expectEOF()
 		stranger := ts.dial()
-		stranger.do("auth bad\r\n", "UNAUTHORIZED\r\n")
-		stranger.expectEOF()
-		for i, c := range clients {
-			c.expect(unauthenticated[i].told)
+		stranger.send("auth bad\r\n")
+		for _, c := range append(clients, silent, half) {
 			if p := c.pending(); p != "" {
 				t.Errorf("%q was executed", p)
 			}
 		}
+		if n := d.tokens.Load(); n != tokens {
+			t.Errorf("%d tokens were looked at", n-tokens)
+		}
 		ts.Hold(false)
+		known.expectEOF()
+		stranger.expect("UNAUTHORIZED\r\n")
+		stranger.expectEOF()
+		silent.expect("AUTHENTICATED\r\nUSING a\r\n")
+		half.expect("AUTHENTICATED\r\nUSING a\r\n")
 		for i, c := range clients {
-			c.expect(unauthenticated[i].thenTold)
+			c.expect(unauthenticated[i].told + unauthenticated[i].thenTold)
 			c.do("list-tubes-watched\r\n", "OK 14\r\n---\n- default\n\r\n")
 			c.closeWrite()
 			c.expectEOF()

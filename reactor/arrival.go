@@ -14,6 +14,7 @@ type arrival struct {
 	listener listenerID
 	by       *acceptor // nil for one that the process has made to itself
 	tls      *tlsConn  // nil for a client that does not speak TLS
+	client   *endpoint // what a PROXY header has told of the client; nil without
 }
 
 // option is a socket's option with a whole number for its value.
@@ -75,6 +76,10 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 	default:
 		return false, os.NewSyscallError("accept", err)
 	}
+	if !a.allowed(fd) {
+		_ = unix.Close(fd)
+		return false, nil
+	}
 	if !a.server.takeSlot() && !(a.giveUpUnauthenticated() && a.server.takeSlot()) {
 		a.server.handshakes.giveUpOldest() // whoever comes next may have its slot
 		a.refuse(fd)
@@ -84,12 +89,12 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 		// This fails for a connection that has ended, which is noticed when it is read.
 		_ = unix.SetsockoptInt(fd, o.level, o.name, o.value)
 	}
-	if a.tls != nil {
+	if a.tls != nil || a.proxied {
 		a.server.handshakes.add(a, fd)
 		return false, nil
 	}
 	n := arrival{fd: fd, listener: a.id, by: a}
-	if l := a.server.leastLoop(a.loop); l != a.loop {
+	if l := a.server.leastLoop(a.loop); l != a.loop || l.held {
 		l.arrive(n)
 		return false, nil
 	}
@@ -119,7 +124,7 @@ func (l *loop) arrive(n arrival) {
 func (l *loop) admitNext() {
 	l.engine.Spend(connCost)
 	n := l.arrivals.pop()
-	if err := l.admitOrLog(n); err != nil {
+	if err := l.admitOrLog(n); err != nil && n.by != nil {
 		select {
 		case n.by.shortages <- err:
 		default:
@@ -154,14 +159,18 @@ func (l *loop) admit(n arrival) error {
 		c = &n.tls.conn
 	}
 	c.loop, c.fd, c.listener = l, int32(n.fd), n.listener
+	if n.client != nil {
+		l.setProxied(c, *n.client)
+	}
 	if err := l.gnet.Adopt(n.fd, c); err != nil {
+		delete(l.proxied, c)
 		l.freeSlot(n.listener)
 		s.accepting.refused.Add(1)
 		return fmt.Errorf("giving a connection to a loop: %w", err)
 	}
 	s.accepting.accepted.Add(1)
 	s.listening.counts[c.listener].accepted.Add(1)
-	now := s.cfg.Now()
+	now := s.now()
 	c.open(now)
 	l.serve(now)
 	return nil

@@ -44,7 +44,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
 	l.engine.Open(&c.session, ts.cfg.Now())
-	t.Cleanup(func() { c.end(ts.cfg.Now()) })
+	t.Cleanup(func() { c.end(ts.now()) })
 	return c, fds[1]
 }
 
@@ -59,7 +59,7 @@ func BenchmarkTraffic(b *testing.B) {
 		for _, pipelined := range []int{1, 32} {
 			b.Run(fmt.Sprintf("%s/%d", name, pipelined), func(b *testing.B) {
 				c, client := lone(b)
-				now := c.loop.server.cfg.Now
+				now := c.loop.server.now
 				buf := make([]byte, 64<<10)
 				var in []byte
 				id := int64(0)
@@ -120,7 +120,7 @@ func BenchmarkCommittedBatch(b *testing.B) {
 	j.atOnce.Store(true)
 	c, client := loneConfig(b, j, func(*Config) {})
 	l := c.loop
-	now := l.server.cfg.Now
+	now := l.server.now
 	buf := make([]byte, 64<<10)
 	var in []byte
 	id := int64(0)

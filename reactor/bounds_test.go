@@ -183,7 +183,7 @@ func TestBusyClientsAreNotClosed(t *testing.T) {
 		looked := make(chan struct{})
 		ts.loops[0].call(func(l *loop) {
 			for _, d := range l.deadlines {
-				d.conn.checkDeadline(ts.cfg.Now())
+				d.conn.checkDeadline(ts.now())
 			}
 			close(looked)
 		})
@@ -205,11 +205,11 @@ func TestIdlenessUnderASimulatedClock(t *testing.T) {
 		c.Now = func() engine.Time { return engine.Time(clock.Load()) }
 	})
 	l := c.loop
-	now := engine.Time(clock.Load())
-	c.limitIdleness(now)
+	now := time.Duration(clock.Load())
+	c.limitLife(now)
 	looks := 0
 	pass := func(d time.Duration) {
-		now = engine.Time(clock.Add(int64(d)))
+		now = time.Duration(clock.Add(int64(d)))
 		if f := l.deadlines.first(); f != nil && f.at <= now {
 			looks++
 		}
@@ -226,14 +226,14 @@ func TestIdlenessUnderASimulatedClock(t *testing.T) {
 	if looks > 11 {
 		t.Errorf("it was looked at %d times in 10 timeouts", looks)
 	}
-	last := now - engine.Time(timeout/10)
+	last := now - timeout/10
 	for c.phase != ended {
-		if now-last > engine.Time(timeout) {
+		if now-last > timeout {
 			t.Fatal("an idle client is not closed")
 		}
 		pass(time.Second)
 	}
-	if now-last < engine.Time(timeout) {
+	if now-last < timeout {
 		t.Errorf("closed after %v", time.Duration(now-last))
 	}
 	if len(l.deadlines) != 0 {
@@ -250,7 +250,7 @@ func TestAClientWithTooMuchOutputIsClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := c.loop.server
-		c.traffic(s.cfg.Now(), fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\npeek 1\r\n", size, strings.Repeat("x", size)))
+		c.traffic(s.now(), fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\npeek 1\r\n", size, strings.Repeat("x", size)))
 		n := &c.loop.counts
 		if over, pending := n.overOutput.Load() == 1, n.pendingOutput.Load() > 0; (c.phase == ended) != closed || over != closed || pending == closed {
 			t.Errorf("limit %d: closed %t, counted %t, output pending %t", limit, c.phase == ended, over, pending)

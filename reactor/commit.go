@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
-	"trellis/engine"
 )
 
 // Committer is the journal that replies depend on: no reply leaves before what it
@@ -67,7 +66,7 @@ func (s *Server) CommitFailed() {
 // mustWait tells whether replies that depend on a position in the journal have to
 // wait.
 func (l *loop) mustWait(pos journal.Pos) bool {
-	return pos != 0 && l.server.cfg.Journal.Committed() < pos
+	return pos != 0 && l.journal.Committed() < pos
 }
 
 // awaitCommit keeps c's output behind the first firm bytes back until the journal is
@@ -107,9 +106,9 @@ func (l *loop) commit() {
 	// Flush may commit, and tell all loops so. This one looks for itself, and must not be
 	// woken for it. Whatever is committed after that look finds pending set again.
 	k.pending.Store(false)
-	l.server.cfg.Journal.Flush()
+	l.journal.Flush()
 	k.pending.Store(true)
-	k.committed = l.server.cfg.Journal.Committed()
+	k.committed = l.journal.Committed()
 }
 
 // hasCommitted tells whether the output of the connection that has waited longest
@@ -143,7 +142,7 @@ func (l *loop) nextCommitted() *conn {
 // countCommitted counts the commands whose replies have been sent.
 func (l *loop) countCommitted() {
 	k := &l.commits
-	n, now, failing := 0, l.server.cfg.Now(), k.failing.Load()
+	n, now, failing := 0, l.server.now(), k.failing.Load()
 	for n < len(k.batches) && (failing || k.batches[n].dependsOn <= k.committed) {
 		if !failing {
 			l.latency.answered(&k.batches[n].batch, now)
@@ -155,7 +154,7 @@ func (l *loop) countCommitted() {
 
 // committed goes on once the journal is committed as far as c's output depends on it,
 // or never will be.
-func (c *conn) committed(now engine.Time) {
+func (c *conn) committed(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
 	l.engine.Spend(connCost)
@@ -177,11 +176,11 @@ func (c *conn) committed(now engine.Time) {
 
 // sendUncommitted commits what c's output waits for and goes on, or gives up. It is
 // for the end of the loop, when there is no other round.
-func (c *conn) sendUncommitted(now engine.Time) {
+func (c *conn) sendUncommitted(now time.Duration) {
 	const interval = 50 * time.Microsecond // a sync takes longer
 	l := c.loop
 	for c.x != nil && c.x.out.uncommitted() && !l.server.aborting.Load() {
-		l.server.cfg.Journal.Flush()
+		l.journal.Flush()
 		for l.mustWait(c.x.out.dependsOn) {
 			if l.commits.failing.Load() || l.server.aborting.Load() {
 				return

@@ -15,8 +15,9 @@ import (
 type fakeJournal struct {
 	recorded, done atomic.Uint64
 	flushes        atomic.Int64
-	atOnce         atomic.Bool // commit what is recorded whenever Flush is called
-	committed      func()      // is called by Flush; may be nil
+	atOnce         atomic.Bool  // commit what is recorded whenever Flush is called
+	committed      func()       // is called by Flush; may be nil
+	engines        atomic.Int64 // that have replaced others
 }
 
 // A crampedJournal takes no new jobs until it has room.

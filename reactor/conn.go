@@ -3,6 +3,7 @@ package reactor
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -38,11 +39,15 @@ type conn struct {
 type backlog struct {
 	in         inputQueue
 	out        outputQueue
-	since      engine.Time // of a command that takes long: when it began
-	queued     bool        // in loop.run
-	woken      bool        // the session can go on, as soon as the client has taken its output
-	armed      bool        // the loop is told when the client takes output
-	behindQuit bool        // the client has sent something behind its quit
+	since      time.Duration  // of a command that takes long: when it began
+	queued     bool           // in loop.run
+	woken      bool           // the session can go on, as soon as the client has taken its output
+	armed      bool           // the loop is told when the client takes output
+	behindQuit bool           // the client has sent something behind its quit
+	retired    retirement     // why the connection ends as soon as it can in order
+	owedAt     int32          // index in loop.owed, if owed is not 0
+	owed       int            // bytes for which it stands there
+	throttled  *throttledLine // in which it waits; nil for none
 }
 
 // connOf is the connection of a session, nil for nil.
@@ -52,7 +57,7 @@ func connOf(s *engine.Session) *conn {
 }
 
 // open is the beginning of a connection that gnet has.
-func (c *conn) open(now engine.Time) {
+func (c *conn) open(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
 	c.inGnet = true
@@ -65,14 +70,17 @@ func (c *conn) open(now engine.Time) {
 		c.reset(now)
 		return
 	}
+	if c.listener.tls() {
+		c.tls().transport.out = &l.tls
+	}
 	if l.server.cfg.Access != nil && !c.listener.own() {
 		c.identify(now)
 	} else {
 		c.enter(serving)
 		l.executing = c
-		l.engine.Open(&c.session, now)
+		l.engine.Open(&c.session, l.time(now))
 		l.executing = nil
-		c.limitIdleness(now)
+		c.limitLife(now)
 	}
 	if c.listener.tls() && c.phase < broken {
 		c.tls().begin(now)
@@ -82,7 +90,7 @@ func (c *conn) open(now engine.Time) {
 // Received implements gnetloop.Conn.
 func (c *conn) Received(p []byte) {
 	l := c.loop
-	now := l.server.cfg.Now()
+	now := l.server.now()
 	l.engine.Spend(connCost)
 	if c.listener.tls() {
 		c.tls().received(now, p)
@@ -95,7 +103,7 @@ func (c *conn) Received(p []byte) {
 // Closing implements gnetloop.Conn.
 func (c *conn) Closing(err error) {
 	l := c.loop
-	now := l.server.cfg.Now()
+	now := l.server.now()
 	if c.inGnet { // otherwise it goes on without gnet already
 		c.inGnet = false
 		c.closing(now, err)
@@ -105,7 +113,7 @@ func (c *conn) Closing(err error) {
 }
 
 // traffic takes what the client has sent. p is valid only during the call.
-func (c *conn) traffic(now engine.Time, p []byte) {
+func (c *conn) traffic(now time.Duration, p []byte) {
 	l := c.loop
 	defer l.recovered()
 	l.counts.bytesIn.Add(uint64(len(p)))
@@ -113,7 +121,22 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 		return
 	}
 	c.session.Received(len(p))
+	c.take(now, p)
+}
+
+// take executes what the client has sent, or keeps it.
+func (c *conn) take(now time.Duration, p []byte) {
+	l := c.loop
 	if c.phase == authenticating {
+		if c.throttled() {
+			return // it is refused in any case
+		}
+		if l.held {
+			c.backlog().in.add(p, &l.counts)
+			c.postpone()
+			c.conclude(now)
+			return
+		}
 		var ok bool
 		if p, ok = c.authenticate(now, p); !ok {
 			return
@@ -131,20 +154,23 @@ func (c *conn) traffic(now engine.Time, p []byte) {
 			c.backlog().in.add(rest, &l.counts)
 		}
 	}
+	if l.server.cfg.BodyTimeout > 0 && c.decoder.InBody() {
+		c.limitBody(now)
+	}
 	if c.x != nil || c.phase >= draining || l.draining {
 		c.conclude(now)
 	}
 }
 
 // noteActivity notes that the client has sent or taken something.
-func (c *conn) noteActivity(now engine.Time) {
+func (c *conn) noteActivity(now time.Duration) {
 	if c.deadline != nil {
 		c.deadline.active = now
 	}
 }
 
 // resume goes on with a session whose wait is over, or that is closed completely.
-func (c *conn) resume(now engine.Time) {
+func (c *conn) resume(now time.Duration) {
 	defer c.loop.recovered()
 	switch {
 	case c.closure == closing:
@@ -154,14 +180,15 @@ func (c *conn) resume(now engine.Time) {
 	case c.pendingOutput():
 		c.x.woken = true
 	default:
-		c.endWait(now)
-		c.advance(now)
+		if c.resumeMetered(now) {
+			c.advance(now)
+		}
 	}
 	c.conclude(now)
 }
 
 // goOn goes on with a connection out of the run queue.
-func (c *conn) goOn(now engine.Time) {
+func (c *conn) goOn(now time.Duration) {
 	defer c.loop.recovered()
 	c.loop.engine.Spend(connCost)
 	if c.phase < broken {
@@ -174,7 +201,7 @@ func (c *conn) goOn(now engine.Time) {
 func (l *loop) Writable(fd int) {
 	if c := l.stalled[int32(fd)]; c != nil {
 		l.writable = append(l.writable, c)
-		l.serve(l.server.cfg.Now())
+		l.serve(l.server.now())
 	}
 }
 
@@ -189,7 +216,7 @@ func (c *conn) forgetOutput() {
 }
 
 // takesOutput goes on when the client takes output again, perhaps.
-func (c *conn) takesOutput(now engine.Time) {
+func (c *conn) takesOutput(now time.Duration) {
 	if c.phase < broken && c.x != nil {
 		c.x.armed = false
 		if c.listener.tls() {
@@ -243,12 +270,15 @@ func (c *conn) pendingInput() int {
 // conclude is called behind everything that is done for the connection. It decides
 // whether the connection has come to its end, whether it stands in the run queue, and
 // whether the client is read.
-func (c *conn) conclude(now engine.Time) {
+func (c *conn) conclude(now time.Duration) {
 	if c.phase == ended {
 		return
 	}
 	if c.exhausted() {
 		c.enter(draining)
+	}
+	if c.retired() && c.mayRetire(now) {
+		c.leave()
 	}
 	if c.phase >= draining {
 		c.closeSession(now)
@@ -278,6 +308,9 @@ func (c *conn) conclude(now engine.Time) {
 		return
 	}
 	c.setStalled(c.sendable())
+	if c.loop.server.cfg.MaxOutputTotal > 0 {
+		c.noteOwed()
+	}
 	if c.canGoOn() && !x.queued {
 		x.queued = true
 		c.loop.run.push(c)
@@ -297,7 +330,7 @@ func (c *conn) conclude(now engine.Time) {
 		c.end(now)
 		return
 	}
-	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() && !c.stalled {
+	if x.out.empty() && x.in.empty() && !x.in.rest && !x.queued && !c.takesLong() && !c.stalled && !c.retired() && x.throttled == nil {
 		c.freeBacklog()
 	}
 }
@@ -306,7 +339,7 @@ func (c *conn) conclude(now engine.Time) {
 // on nobody else.
 func (c *conn) canGoOn() bool {
 	x := c.x
-	if !x.out.empty() {
+	if !x.out.empty() || x.throttled != nil {
 		return false
 	}
 	return c.phase == waiting && x.woken || c.phase == serving && (!x.in.empty() || x.in.rest)
@@ -355,7 +388,7 @@ func (c *conn) supervise() error {
 	}
 	// What a client sends behind its quit is read and thrown away.
 	want, change := resumed, l.gnet.Resume
-	if c.phase < draining && (c.stalled || x.in.full() || l.draining) {
+	if c.phase < draining && (c.stalled || x.throttled != nil || x.in.full() || l.draining) {
 		want, change = paused, l.gnet.Pause
 	}
 	if want == c.intake || want == resumed && c.intake == reading {
@@ -369,18 +402,22 @@ func (c *conn) supervise() error {
 }
 
 // closeSession gives back what the client has reserved.
-func (c *conn) closeSession(now engine.Time) {
-	if c.closure != open {
+func (c *conn) closeSession(now time.Duration) {
+	l := c.loop
+	if c.closure == open && l.held {
+		c.closure = postponed
+		c.postpone()
+	}
+	if c.closure > postponed || l.held {
 		return
 	}
 	c.closure = closing
 	c.decoder.Release()
-	l := c.loop
 	if l.server.aborting.Load() {
 		return // nothing changes the engine any more
 	}
 	l.executing = c
-	if c.session.Close(now) {
+	if c.session.Close(l.time(now)) {
 		c.closure = closed
 	}
 	l.executing = nil
@@ -421,7 +458,7 @@ func (c *conn) setUnflushed(u bool) {
 }
 
 // end is the end of a connection. Nothing is done for it afterwards.
-func (c *conn) end(now engine.Time) {
+func (c *conn) end(now time.Duration) {
 	if c.phase == ended {
 		return
 	}
@@ -444,11 +481,13 @@ func (c *conn) end(now engine.Time) {
 	}
 	c.setStalled(false)
 	c.setUnflushed(false)
-	if l.granted != nil {
-		delete(l.granted, c)
-	}
+	delete(l.granted, c)
+	delete(l.detached, c)
+	delete(l.proxied, c)
 	c.forgetOutput()
+	c.forgetOwed()
 	if x := c.x; x != nil {
+		x.unthrottle()
 		x.in.discard(counts)
 		x.out.discard(counts)
 		if !x.queued { // otherwise the queue needs it

@@ -44,7 +44,13 @@ func (s *Server) Connect(ctx context.Context) (net.Conn, error) {
 	adopted := make(chan error, 1)
 	l.call(func(l *loop) {
 		defer s.acceptors.Done()
-		adopted <- l.admit(arrival{fd: there, listener: ownListener})
+		n := arrival{fd: there, listener: ownListener}
+		if l.held {
+			l.arrivals.post(n)
+			adopted <- nil
+			return
+		}
+		adopted <- l.admit(n)
 	})
 	select {
 	case err = <-adopted:

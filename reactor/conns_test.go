@@ -1,13 +1,18 @@
 package reactor
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"trellis/codec"
 )
@@ -126,8 +131,97 @@ func TestTheNameOfAConnectionIsThatOfItsGrant(t *testing.T) {
 func TestServersWithoutExtensionsDoNotKnowConnections(t *testing.T) {
 	t.Parallel()
 	ts := extended(t, "tcp", func(c *Config) { c.Extensions = false })
-	ts.dial().do("stats-conn\r\nstats-conn 1\r\nlist-connections\r\ncapabilities\r\n",
-		"BAD_FORMAT\r\nBAD_FORMAT\r\nUNKNOWN_COMMAND\r\nUNKNOWN_COMMAND\r\n")
+	ts.dial().do("stats-conn\r\nstats-conn 1\r\nlist-connections\r\nkick-connection 1\r\ncapabilities\r\n",
+		"BAD_FORMAT\r\nBAD_FORMAT\r\nUNKNOWN_COMMAND\r\nUNKNOWN_COMMAND\r\nUNKNOWN_COMMAND\r\n")
+}
+
+// Whoever kicks a connection of another loop finds its job at once, also that of a client
+// which takes no output.
+func TestTheJobsOfAKickedConnectionAreReadyWhenTheAnswerComes(t *testing.T) {
+	t.Parallel()
+	ts := extended(t, "tcp", func(*Config) {})
+	operator := ts.dial()
+	body := strings.Repeat("b", 60_000)
+	id := operator.put(body)
+	for i := range 20 {
+		c := ts.dial() // each on the next loop
+		c.send("stats-conn\r\n")
+		own := field(t, c.data(), "id")
+		c.do(fmt.Sprintf("reserve-job %d\r\n", id), reserved(id, body))
+		takes := i%2 == 0
+		if !takes {
+			c.send(strings.Repeat(fmt.Sprintf("peek %d\r\n", id), 500))
+			ts.until("it takes no more", func() bool { return ts.sum().Stalled == 1 })
+		}
+		operator.do("kick-connection "+own+"\r\nreserve-with-timeout 0\r\n", "KICKED\r\n"+reserved(id, body))
+		operator.do(fmt.Sprintf("release %d 0 0\r\n", id), "RELEASED\r\n")
+		if takes {
+			c.expectEOF()
+		}
+		ts.until("it has gone", func() bool { return ts.sum().Connections == 1 })
+		operator.do("kick-connection "+own+"\r\n", "NOT_FOUND\r\n")
+	}
+}
+
+// Connections are kicked in the middle of whatever they do, by several at a time.
+func TestConnectionsAreKickedWhileTheyWork(t *testing.T) {
+	t.Parallel()
+	ts := extended(t, "tcp", func(*Config) {})
+	const jobs, kicks = 50, 300
+	operator := ts.dial()
+	for range jobs {
+		operator.put("x")
+	}
+	kickers := []*client{ts.dial(), ts.dial()}
+	for _, k := range kickers {
+		k.do("list-tube-used\r\n", "USING default\r\n")
+	}
+	var kicked, left atomic.Int64
+	left.Store(kicks)
+	var busy sync.WaitGroup
+	for range 4 {
+		busy.Go(func() {
+			for left.Load() > 0 {
+				c, err := net.Dial(ts.addr.Network(), ts.addr.String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
+				r := bufio.NewReader(c)
+				for left.Load() > 0 {
+					if _, err := io.WriteString(c, "reserve-batch 5\r\nuse a\r\nlist-connections 3\r\nreserve-with-timeout 0\r\ntouch-all\r\n"); err != nil {
+						break
+					}
+					if _, err := r.ReadByte(); err != nil {
+						break
+					}
+				}
+				c.Close()
+			}
+		})
+	}
+	for _, k := range kickers {
+		busy.Go(func() {
+			for left.Add(-1) >= 0 {
+				k.send("list-connections 9 3\r\n")
+				for _, e := range strings.Split(k.data(), "- id: ")[1:] {
+					id, _, _ := strings.Cut(e, "\n")
+					k.send("kick-connection " + id + "\r\n")
+					if k.line() == "KICKED" {
+						kicked.Add(1)
+					}
+				}
+			}
+		})
+	}
+	busy.Wait()
+	ts.until("the workers have gone", func() bool { return ts.sum().Connections == 3 })
+	operator.send("reserve-batch 1000\r\n")
+	operator.expect(fmt.Sprintf("RESERVED_BATCH %d\r\n", jobs))
+	if kicked.Load() == 0 {
+		t.Error("none was kicked")
+	}
 }
 
 // A loop that is busy with something else keeps nobody but who asks for its connections.

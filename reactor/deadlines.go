@@ -2,20 +2,21 @@ package reactor
 
 import (
 	"container/heap"
+	"math/rand/v2"
 	"time"
-
-	"trellis/engine"
 )
 
 // deadline is when a connection ends unless its client does something: when it has
-// been idle for too long, or when it is being ended and takes nothing. A connection
-// has at most one.
+// been idle for too long, when too long nothing of a body has come, or when it is being ended
+// and takes nothing. A connection has at most one.
 type deadline struct {
 	conn   *conn
-	at     engine.Time // when the loop looks at it: when the connection is to end, or earlier
-	active engine.Time // when the client last sent or took something
-	index  int         // in deadlines, or -1
-	ending bool        // the connection is being ended, and counted so
+	at     time.Duration // when the loop looks at it: when the connection is to end, or earlier
+	active time.Duration // when the client last sent or took something
+	old    time.Duration // when the connection is to be retired, or once it is, to end in any case; 0 for never
+	source source        // of the client, while it has to authenticate
+	index  int32         // in deadlines, or -1
+	ending bool          // the connection is being ended, and counted so
 }
 
 // deadlines are those of a loop's connections, a heap by the time at which they
@@ -33,18 +34,18 @@ func (h deadlines) first() *deadline {
 }
 
 // set sets d for at.
-func (h *deadlines) set(d *deadline, at engine.Time) {
+func (h *deadlines) set(d *deadline, at time.Duration) {
 	d.at = at
 	if d.index < 0 {
 		heap.Push(h, d)
 	} else {
-		heap.Fix(h, d.index)
+		heap.Fix(h, int(d.index))
 	}
 }
 
 func (h *deadlines) remove(d *deadline) {
 	if d.index >= 0 {
-		heap.Remove(h, d.index)
+		heap.Remove(h, int(d.index))
 	}
 }
 
@@ -55,11 +56,11 @@ func (h deadlines) Less(i, j int) bool { return h[i].at < h[j].at }
 
 func (h deadlines) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
+	h[i].index, h[j].index = int32(i), int32(j)
 }
 
 func (h *deadlines) Push(d any) {
-	d.(*deadline).index = len(*h)
+	d.(*deadline).index = int32(len(*h))
 	*h = append(*h, d.(*deadline))
 }
 
@@ -72,20 +73,43 @@ func (h *deadlines) Pop() any {
 	return d
 }
 
-// limitIdleness gives the connection a deadline for being idle, if Config.IdleTimeout
-// sets one.
-func (c *conn) limitIdleness(now engine.Time) {
-	timeout := c.loop.server.cfg.IdleTimeout
-	if timeout == 0 || c.listener.own() {
+// limitLife gives the connection a deadline for being idle, and for its age, if Config.IdleTimeout
+// or Config.MaxConnectionAge sets one.
+func (c *conn) limitLife(now time.Duration) {
+	cfg := &c.loop.server.cfg
+	if cfg.IdleTimeout == 0 && cfg.MaxConnectionAge == 0 || c.listener.own() {
 		return
 	}
 	c.deadline = &deadline{conn: c, active: now, index: -1}
-	c.loop.deadlines.set(c.deadline, now+engine.Time(timeout))
+	if age := cfg.MaxConnectionAge; age > 0 {
+		// Those that came together, as after a restart, do not all go at once.
+		c.deadline.old = now + age - rand.N(age/10+1)
+	}
+	c.loop.deadlines.set(c.deadline, c.endsAt(now))
+}
+
+// limitBody gives the connection a deadline for the rest of a body, if Config.BodyTimeout sets
+// one and nothing else ends the connection before.
+func (c *conn) limitBody(now time.Duration) {
+	at := now + c.loop.server.cfg.BodyTimeout
+	switch {
+	case c.listener.own() || c.phase >= draining:
+	case c.deadline == nil:
+		c.deadline = &deadline{conn: c, active: now, index: -1}
+		c.loop.deadlines.set(c.deadline, at)
+	case c.deadline.at > at:
+		c.loop.deadlines.set(c.deadline, at)
+	}
+}
+
+// awaitsBody tells whether the body whose beginning has come is the client's to go on with.
+func (c *conn) awaitsBody() bool {
+	return c.phase == serving && c.intake <= resumed && (c.x == nil || c.x.in.empty() && c.x.out.empty()) && !c.loop.held
 }
 
 // beginEnding gives the connection a deadline for its client to take what it is owed, and
 // counts it as being ended.
-func (c *conn) beginEnding(now engine.Time) {
+func (c *conn) beginEnding(now time.Duration) {
 	if c.deadline == nil {
 		c.deadline = &deadline{conn: c, index: -1}
 	}
@@ -102,36 +126,62 @@ func (c *conn) beginEnding(now engine.Time) {
 func (c *conn) ending() bool { return c.deadline != nil && c.deadline.ending }
 
 // endsAt is when the connection ends if its client does nothing more.
-func (c *conn) endsAt(now engine.Time) engine.Time {
+func (c *conn) endsAt(now time.Duration) time.Duration {
 	s := c.loop.server
 	d := c.deadline
 	switch {
+	case c.phase == authenticating && c.loop.held:
+		return now + authTimeout // its token may have come
 	case c.phase == authenticating:
-		return d.active + engine.Time(authTimeout)
+		return d.active + authTimeout
 	case c.phase == lingering:
-		return d.active + engine.Time(s.hooks.linger)
+		return d.active + s.hooks.linger
 	case d.ending && c.waits() && !c.sendable():
-		timeout := engine.Time(s.hooks.drain)
+		timeout := s.hooks.drain
 		return min(now+timeout, d.active+serverTimeouts*timeout)
 	case d.ending:
-		return d.active + engine.Time(s.hooks.drain)
-	case c.waits(), c.session.Reserves(now):
-		return now + engine.Time(s.cfg.IdleTimeout)
+		return d.active + s.hooks.drain
 	}
-	return d.active + engine.Time(s.cfg.IdleTimeout)
+	at := never
+	if d.old > 0 {
+		at = d.old
+	}
+	if c.retired() {
+		at = min(at, now+s.hooks.retire)
+	}
+	if timeout := s.cfg.IdleTimeout; timeout > 0 {
+		since := d.active
+		if c.waits() || c.loop.held || c.session.Reserves(c.loop.time(now)) {
+			since = now
+		}
+		at = min(at, since+timeout)
+	}
+	if timeout := s.cfg.BodyTimeout; timeout > 0 && c.decoder.InBody() {
+		since := now
+		if c.awaitsBody() {
+			since = d.active
+		}
+		at = min(at, since+timeout)
+	}
+	return at
 }
 
 // waits tells whether the connection waits for what is not its client's to do.
 func (c *conn) waits() bool {
-	return c.phase == waiting || c.x != nil && c.x.out.uncommitted()
+	return c.phase == waiting || c.throttled() || c.x != nil && c.x.out.uncommitted()
 }
 
 // checkDeadline ends a connection whose deadline has come, or puts it off.
-func (c *conn) checkDeadline(now engine.Time) {
+func (c *conn) checkDeadline(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
 	l.engine.Spend(lookCost)
 	d := c.deadline
+	if c.retired() && c.phase < draining && (d.old == 0 || now < d.old) {
+		if c.conclude(now); c.phase >= draining {
+			return
+		}
+	}
 	if at := c.endsAt(now); at > now {
 		l.deadlines.set(d, at)
 		return
@@ -147,10 +197,17 @@ func (c *conn) checkDeadline(now engine.Time) {
 		if n, ok := s.cuts.Allow(); ok {
 			s.log.Warn("a client that has sent its last takes no replies; its connection is cut", "unreported", n)
 		}
+	case d.old > 0 && d.old <= now && !c.retired():
+		c.retire(now, tooOld, 0)
+		return
+	case d.old > 0 && d.old <= now:
+		c.leave()
+		c.conclude(now)
+		return
 	default:
 		l.counts.idle.Add(1)
 		if n, ok := s.idles.Allow(); ok {
-			s.log.Info("an idle connection is closed", "timeout", time.Duration(s.cfg.IdleTimeout), "unreported", n)
+			s.log.Info("an idle connection is closed", "idle", now-d.active, "unreported", n)
 		}
 	}
 	c.end(now)

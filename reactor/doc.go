@@ -133,7 +133,8 @@
 //
 // An idle connection takes about 8 KB more than a plain one, most of it in crypto/tls,
 // and up to 26 KB after a large body has come. A client's certificate, which would be 3 to
-// 4 KB more, is forgotten when it is known who the client is. Each read costs two small
+// 4 KB more, is forgotten when it is known who the client is, but for its DER, which
+// connections share. Each read costs two small
 // allocations, both in crypto/tls.
 //
 // A crowd of handshakes leaves the loops half of the processors: a handshake begins, and goes
@@ -146,6 +147,14 @@
 // client may send 16 KiB in its handshake, or 64 KiB if it is asked for a certificate, and
 // has 10 s. When a handshake has failed, the connection is kept for up to 1 s so that the
 // client can read the alert.
+//
+// # Proxies
+//
+// A connection to a [Proxied] listener begins with a header that names the client. The acceptor
+// looks for it at once, and as a rule it is there. Otherwise the connection stands among the
+// handshakes, with their time and their rules for a crowd, also if no TLS follows. The header is
+// taken from the socket when it is there as a whole, and nothing behind it. So the loops know
+// nothing of it, but for a map of what the headers have told.
 //
 // # Invariants
 //
@@ -179,9 +188,17 @@
 //
 // A server that may be replaced by another one depends on more than its own journal: a
 // reply that tells of the queue's state waits for a position that proves that nobody had
-// taken over (engine.Session.Replied). When it is to hand over, Hold stops all execution,
-// while replies go out as they are committed. When it has been replaced, Abort resets all
+// taken over (engine.Session.Replied). When it is to hand over, Hold stops all execution: no
+// command, no deadline, no end of a session changes the engine, so that nothing is recorded behind what
+// is committed then. Replies go out as they are committed. When it has been replaced, Abort resets all
 // connections: what was not sent by then may not be true.
+//
+// A server may outlive its engine, if all that was executed has been committed: Detach takes it away from
+// a held server, and Attach gives it another one with the same jobs. What a session has asked for
+// (engine.Detached) waits in the loop meanwhile. Nothing of an engine stays: replies that were not taken
+// are copied, lines of accounts are given up, and clients with jobs are reset. Loops have a clock of
+// their own for that, Config.Now, by which connections have their deadlines; the time of the engine is so
+// much later, or earlier (loop.time). Between two engines a loop is held.
 //
 // A process makes one Server after the other. Each has its own loops and descriptors, and
 // leaves none. Only gnet's logger is one for the process: it is that of the last Server,
@@ -211,6 +228,9 @@
 // Where gnet reads on to the end of the input all the same, as it does with kqueue, a client
 // that has sent 4 MiB too far ahead is closed.
 //
+// Past Config.MaxOutputTotal, which counts what all clients are owed, the client is closed that is owed
+// most of those that could take it. Each loop has its own in a heap, and publishes the first.
+//
 // Past Config.MaxOutput a client is closed. Because executing stops long before,
 // only a single reply that is bigger can get there.
 //
@@ -222,13 +242,24 @@
 // It has one line, no body, and 10 seconds, however much it sends in them. There may be 1,000
 // such clients, or a quarter of the connections if that is less; then the oldest of them is
 // disconnected for the newest, and also when there is no slot left for a connection. So
-// silent clients keep nobody out who sends a token at once. Once it is known, a client's
+// silent clients keep nobody out who sends a token at once. While the places are short, one source
+// (an IPv4 address, or the first 64 bits of an IPv6 address) has a quarter of them: of a source with
+// more, the oldest goes first. So it is with TLS handshakes. Clients that are known are never
+// disconnected for others. Once it is known, a client's
 // session has the rights that Access says ([engine.Grant]), and the connection goes on as
 // any other. Revoke ends connections by their rights.
 //
 // A connection has no field for all this, so that one of a server without access control
 // costs nothing more: the deadline is that of idle connections, and each loop keeps a map
 // of the clients that are known.
+//
+// # Accounts with a rate
+//
+// Past the rate of its account ([engine.Rate]), a connection is not read. Those that wait stand
+// in a line for each account, and when commands may be executed again, they take turns of 32. A
+// connection counts as 10 commands, and one that the account has no room for gets its answer in
+// the same line. Each loop has lines of its own, and a connection without such an account costs
+// one test.
 //
 // # Connections of the process to itself
 //
@@ -245,7 +276,17 @@
 // Config.IdleTimeout is set. Then the server closes clients that have neither sent
 // a byte nor taken one for that long, and do not wait for a job, nor hold one, at its
 // end. A command of which only a part has come keeps nobody, nor do replies that
-// are not taken.
+// are not taken. With Config.BodyTimeout, nobody whom the server reads may begin a body and
+// leave it at that.
+//
+// # Connections that retire
+//
+// A connection that has become older than Config.MaxConnectionAge, or whose client's certificate is not
+// accepted any more ([Server.Reverify]), ends as soon as nobody loses anything: no part of a command has come,
+// all replies were taken, and the client has no job. A reserve that waits is ended. For that, a
+// retired connection has a backlog, so that its commands go by the run queue, and conclude sees it behind
+// each batch; while its client does nothing, it is looked at once a second. For a certificate, Config.Grace ends the
+// patience.
 //
 // # The end of a connection
 //

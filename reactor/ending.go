@@ -25,7 +25,7 @@ const (
 )
 
 // closing is called when gnet is about to close the connection.
-func (c *conn) closing(now engine.Time, err error) {
+func (c *conn) closing(now time.Duration, err error) {
 	l := c.loop
 	defer l.recovered()
 	l.engine.Spend(connCost)
@@ -50,7 +50,7 @@ func (c *conn) closing(now engine.Time, err error) {
 
 // outlive goes on with a connection that gnet is about to close, if anything is left to
 // do for its client.
-func (c *conn) outlive(now engine.Time) {
+func (c *conn) outlive(now time.Duration) {
 	if c.exhausted() {
 		c.enter(draining)
 	}
@@ -66,15 +66,24 @@ func (c *conn) outlive(now engine.Time) {
 
 // halfClosed answers a client that will send no more. It may have closed its
 // connection altogether; that shows only when it is written to.
-func (c *conn) halfClosed(now engine.Time) {
+func (c *conn) halfClosed(now time.Duration) {
 	if c.intake == paused || c.intake == resumed && unread(int(c.fd)) {
 		// gnet has noticed the end without reading what comes before it.
 		c.backlog().in.rest = true
 	}
 	c.intake = finished
+	if c.loop.held {
+		c.postpone()
+		return
+	}
+	c.endInput(now)
+}
+
+// endInput tells the engine that the client will send no more, and goes on.
+func (c *conn) endInput(now time.Duration) {
 	l := c.loop
 	l.executing = c
-	outcome := c.session.HalfClose(now, &l.out)
+	outcome := c.session.HalfClose(l.time(now), &l.out)
 	l.executing = nil
 	if outcome == engine.Done && c.phase == waiting {
 		c.waited(now)
@@ -84,7 +93,7 @@ func (c *conn) halfClosed(now engine.Time) {
 
 // detach keeps the connection alive beyond gnet's descriptor, until the client has got
 // everything and the engine has given back what it reserved.
-func (c *conn) detach(now engine.Time) {
+func (c *conn) detach(now time.Duration) {
 	c.backlog()
 	s := c.loop.server
 	fd, err := s.extraFD.duplicate(int(c.fd))
@@ -106,7 +115,7 @@ func (c *conn) detach(now engine.Time) {
 }
 
 // readOn reads once from the connection and executes what it gets.
-func (c *conn) readOn(now engine.Time) {
+func (c *conn) readOn(now time.Duration) {
 	x := c.x
 	b := largeBuffers.Get()
 	if cap(b.B) < readSize {
@@ -140,7 +149,7 @@ func (c *conn) readOn(now engine.Time) {
 }
 
 // lastRead answers what the client has sent before the server ends.
-func (c *conn) lastRead(now engine.Time) {
+func (c *conn) lastRead(now time.Duration) {
 	c.sendUncommitted(now)
 	if c.phase != serving || c.pendingOutput() || c.pendingInput() > 0 {
 		return
@@ -175,7 +184,7 @@ func (c *conn) lastRead(now engine.Time) {
 // close. It is for clients that have sent more behind their last command: if the
 // server closed with that unread, the system would throw away replies that are still
 // on their way.
-func (c *conn) linger(now engine.Time) {
+func (c *conn) linger(now time.Duration) {
 	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
 		c.fail() // the peer is gone
@@ -186,10 +195,25 @@ func (c *conn) linger(now engine.Time) {
 }
 
 // abandon ends a connection because its loop ends.
-func (c *conn) abandon(now engine.Time) {
+func (c *conn) abandon(now time.Duration) {
 	defer c.loop.recovered()
 	c.sendUncommitted(now)
 	c.end(now)
+}
+
+// Disconnect implements engine.Carrier. The client is sent what it is owed as far as it takes
+// it at once: one that takes nothing would keep its connection.
+func (l *loop) Disconnect(s *engine.Session, at engine.Time) {
+	now := l.duration(at)
+	c := connOf(s)
+	if c.phase < draining {
+		c.enter(draining)
+	}
+	c.closeSession(now)
+	if c.sendable() {
+		c.fail()
+	}
+	l.revoked = append(l.revoked, c)
 }
 
 // readFD reads what is there. n is 0 at the end of the input.

@@ -1,27 +1,41 @@
 package reactor
 
-import "trellis/engine"
+import (
+	"time"
+
+	"trellis/engine"
+)
 
 // execute executes the commands in p and returns what it could not execute yet.
 // Their replies are in loop.out, behind what was there before; if they were too
 // many, some have been written.
-func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
+func (c *conn) execute(now time.Duration, p []byte) (rest []byte) {
+	if r := c.session.Rate(); r != nil {
+		return c.executeMetered(r, now, p)
+	}
+	rest, _ = c.executeUpTo(unmetered, now, p)
+	return rest
+}
+
+// executeUpTo is execute for at most so many commands, of which it also returns the number. A
+// body that comes in parts counts once for each.
+func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, executed int) {
 	l := c.loop
 	l.batch.begin(now)
-	had := l.engine.Left()
-	for executed := 1; ; executed++ {
+	had, at := l.engine.Left(), l.time(now)
+	for executed = 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
 		if !ok {
 			l.executing = nil
-			return nil
+			return nil, executed - 1
 		}
 		p = p[n:]
 		if hook := l.server.hooks.command; hook != nil {
 			hook(c, &l.cmd)
 		}
 		before := len(l.out.Buf)
-		outcome := c.session.Execute(now, &l.cmd, &l.out)
+		outcome := c.session.Execute(at, &l.cmd, &l.out)
 		l.executing = nil
 		if outcome == engine.Wait {
 			c.enter(waiting)
@@ -32,7 +46,7 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 			if len(p) == 0 {
 				c.decoder.Next(nil, &l.cmd) // gives back its memory
 			}
-			return p
+			return p, executed
 		}
 		if len(l.out.Buf) > before {
 			l.batch.add(l.cmd.Op)
@@ -42,22 +56,25 @@ func (c *conn) execute(now engine.Time, p []byte) (rest []byte) {
 			if len(p) > 0 {
 				c.backlog().behindQuit = true
 			}
-			return nil
+			return nil, executed
 		}
 		if l.replyBytes() >= highWater && (!c.flush() || l.engine.Left() <= 0) {
-			return p
+			return p, executed
 		}
 		if left := l.engine.Left(); left <= 0 && (executed >= overrun || had-left >= overrunCost) && len(p) > 0 {
-			return p
+			return p, executed
+		}
+		if executed >= most && len(p) > 0 {
+			return p, executed
 		}
 	}
 }
 
 // endWait goes on with a command that the session waits in.
-func (c *conn) endWait(now engine.Time) {
+func (c *conn) endWait(now time.Duration) {
 	l := c.loop
 	l.executing = c
-	outcome := c.session.Resume(now, &l.out)
+	outcome := c.session.Resume(l.time(now), &l.out)
 	l.executing = nil
 	if outcome == engine.Done {
 		c.noteActivity(now)
@@ -66,29 +83,29 @@ func (c *conn) endWait(now engine.Time) {
 }
 
 // waited notes that the command that the session waited in was answered.
-func (c *conn) waited(now engine.Time) {
+func (c *conn) waited(now time.Duration) {
 	l := c.loop
 	if c.takesLong() {
 		l.batch.begin(c.x.since)
 		l.batch.add(c.command)
 	} else {
-		l.latency.waited(c.command, now-c.session.WaitingSince())
+		l.latency.waited(c.command, now-l.duration(c.session.WaitingSince()))
 	}
 	c.enter(serving)
 }
 
 // advance does what can be done now for a connection. What stands in loop.out is
 // the client's and comes behind what is pending.
-func (c *conn) advance(now engine.Time) {
+func (c *conn) advance(now time.Duration) {
 	if c.pendingOutput() {
 		c.flush()
 		if !c.writePending(now) {
 			return
 		}
 	}
-	if c.x != nil && c.x.woken && c.phase == waiting && !c.loop.held {
+	if c.x != nil && c.x.woken && c.x.throttled == nil && c.phase == waiting && !c.loop.held {
 		c.x.woken = false
-		c.endWait(now)
+		c.resumeMetered(now)
 	}
 	c.executePending(now)
 	if c.flush() && c.phase == serving && c.x != nil && c.x.in.rest && c.x.in.empty() {
@@ -97,9 +114,9 @@ func (c *conn) advance(now engine.Time) {
 }
 
 // executePending executes the commands that wait, if they can be.
-func (c *conn) executePending(now engine.Time) {
+func (c *conn) executePending(now time.Duration) {
 	x := c.x
-	if x == nil || x.in.empty() || c.phase != serving || c.loop.held {
+	if x == nil || x.in.empty() || x.throttled != nil || c.phase != serving || c.loop.held {
 		return
 	}
 	rest := c.execute(now, x.in.bytes())

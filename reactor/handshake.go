@@ -16,23 +16,26 @@ import (
 // handshake is one that is under way. Unless marked otherwise, its fields belong to
 // its goroutine.
 type handshake struct {
-	by       *acceptor
-	fd       int
-	accepted time.Time
-	expires  time.Time       // guarded by handshakes.mu
-	element  *list.Element   // of list; nil when it is in none; guarded by handshakes.mu
-	list     *list.List      // fresh, begun or alerted of handshakes; guarded by handshakes.mu
-	inLine   *list.Element   // in handshakes.line; nil when it is not there; guarded by handshakes.mu
-	watch    watch           // how the poller reports it
-	givenUp  bool            // guarded by handshakes.mu
-	started  bool            // it has a goroutine; guarded by handshakes.mu
-	awaits   bool            // it waits for the client; guarded by handshakes.mu
-	token    bool            // it has a token; guarded by handshakes.mu
-	turn     chan struct{}   // tells that it has got a token, or was given up
-	socket   *os.File        // fd; nil before the goroutine runs; guarded by handshakes.mu
-	raw      syscall.RawConn // of socket
-	left     int             // bytes that may still be read
-	padding  int             // zeros that crypto/tls was given since left is 0
+	by          *acceptor
+	fd          int
+	accepted    time.Time
+	source      source          // where the client is, as far as is known; guarded by handshakes.mu
+	client      endpoint        // as a PROXY header says; set before the goroutine runs, or by it
+	awaitsProxy bool            // the PROXY header has not been read yet; likewise
+	expires     time.Time       // guarded by handshakes.mu
+	element     *list.Element   // of list; nil when it is in none; guarded by handshakes.mu
+	list        *list.List      // fresh, begun or alerted of handshakes; guarded by handshakes.mu
+	inLine      *list.Element   // in handshakes.line; nil when it is not there; guarded by handshakes.mu
+	watch       watch           // how the poller reports it
+	givenUp     bool            // guarded by handshakes.mu
+	started     bool            // it has a goroutine; guarded by handshakes.mu
+	awaits      bool            // it waits for the client; guarded by handshakes.mu
+	token       bool            // it has a token; guarded by handshakes.mu
+	turn        chan struct{}   // tells that it has got a token, or was given up
+	socket      *os.File        // fd; nil before the goroutine runs; guarded by handshakes.mu
+	raw         syscall.RawConn // of socket
+	left        int             // bytes that may still be read
+	padding     int             // zeros that crypto/tls was given since left is 0
 }
 
 // errTooLong ends the handshake of a client that has sent too much.
@@ -49,11 +52,17 @@ var (
 func (h *handshake) run() {
 	s := h.by.server
 	defer h.give()
-	t := new(tlsConn)
-	t.transport.handshake = h
-	t.tls = tls.Server(&t.transport, h.by.tls)
+	var t *tlsConn
+	if h.by.tls != nil {
+		t = new(tlsConn)
+		t.transport.handshake = h
+		t.tls = tls.Server(&t.transport, h.by.tls)
+	}
 	err := h.open()
-	if err == nil {
+	if err == nil && h.awaitsProxy {
+		err = h.readProxyHeader()
+	}
+	if err == nil && h.by.tls != nil {
 		err = h.shake(t)
 	}
 	fd := -1
@@ -68,8 +77,20 @@ func (h *handshake) run() {
 		s.descriptorFreed()
 		return
 	}
-	t.transport.handshake = nil
-	s.leastLoop(h.by.loop).arrive(arrival{fd: fd, listener: h.by.id, by: h.by, tls: t})
+	if t != nil {
+		t.transport.handshake = nil
+		t.keepCertificates()
+	}
+	h.arrive(fd, t)
+}
+
+// arrive gives a connection to a loop. t is nil for one that does not speak TLS.
+func (h *handshake) arrive(fd int, t *tlsConn) {
+	n := arrival{fd: fd, listener: h.by.id, by: h.by, tls: t}
+	if h.by.proxied {
+		n.client = &h.client
+	}
+	h.by.server.leastLoop(h.by.loop).arrive(n)
 }
 
 // open makes the descriptor a file, for which a goroutine can wait.
@@ -77,7 +98,7 @@ func (h *handshake) open() error {
 	hs := &h.by.server.handshakes
 	h.turn = make(chan struct{}, 1)
 	h.left = maxBareInput
-	if h.by.tls.ClientAuth != tls.NoClientCert {
+	if config := h.by.tls; config != nil && config.ClientAuth != tls.NoClientCert {
 		h.left = maxHandshakeInput
 	}
 	socket := os.NewFile(uintptr(h.fd), "socket")
@@ -90,6 +111,27 @@ func (h *handshake) open() error {
 	h.socket, h.raw = socket, raw
 	if h.element == nil {
 		return os.ErrDeadlineExceeded
+	}
+	return err
+}
+
+// readProxyHeader waits for the PROXY header.
+func (h *handshake) readProxyHeader() (err error) {
+	p := make([]byte, maxProxyHeader)
+	waited := h.raw.Read(h.whenReady(func(int) error {
+		var whole bool
+		if whole, err = h.takeProxyHeader(p); !whole && err == nil {
+			return unix.EAGAIN
+		}
+		return nil
+	}))
+	switch {
+	case !h.take():
+		return errGivenUp
+	case waited != nil:
+		return waited
+	case err == nil:
+		h.by.server.handshakes.locate(h)
 	}
 	return err
 }

@@ -23,6 +23,7 @@ const (
 	HandshakeOK          HandshakeResult = iota
 	HandshakeCertificate                 // the client's certificate is missing or not accepted
 	HandshakeProtocol                    // what the client sent is no TLS, or no version or suite that is accepted
+	HandshakeProxy                       // what came before it is no PROXY header
 	HandshakeRefused                     // the client has sent an alert; most likely it does not trust the server's certificate
 	HandshakeClosed                      // the client has closed the connection
 	HandshakeTimeout                     // it took too long
@@ -31,11 +32,12 @@ const (
 	NumHandshakeResults
 )
 
-var handshakeResults = [...]string{"ok", "certificate", "protocol", "refused", "closed", "timeout", "crowded", "stopped"}
+var handshakeResults = [...]string{"ok", "certificate", "protocol", "proxy", "refused", "closed", "timeout", "crowded", "stopped"}
 
 func (r HandshakeResult) String() string { return handshakeResults[r] }
 
-// HandshakeStats is what has become of TLS handshakes.
+// HandshakeStats is what has become of TLS handshakes, and of connections whose PROXY header
+// has not come. A connection without TLS counts as OK nowhere.
 type HandshakeStats struct {
 	Pending int // under way now
 	// Took is how long handshakes took from when their connections were accepted, by their
@@ -59,7 +61,9 @@ func (h *handshake) end(err error) HandshakeResult {
 	took := time.Since(h.accepted)
 	hs.mu.Lock()
 	result := h.result(err)
-	hs.ended.Took[result].Observe(took, 1)
+	if err != nil || h.by.tls != nil {
+		hs.ended.Took[result].Observe(took, 1)
+	}
 	if err == nil {
 		hs.removeLocked(h)
 	}
@@ -82,6 +86,8 @@ func (h *handshake) result(err error) HandshakeResult {
 		return HandshakeOK
 	case errors.Is(err, errNotBegun):
 		return HandshakeTimeout
+	case errors.Is(err, errNoProxy):
+		return HandshakeProxy
 	case h.givenUp, errors.Is(err, errGivenUp):
 		select {
 		case <-h.by.server.done:
@@ -120,8 +126,13 @@ func (h *handshake) log(result HandshakeResult, err error) {
 		level = slog.LevelWarn
 	}
 	if n, ok := s.handshakes.logs[result].Allow(); ok {
-		peer, _ := peerAddr(h.fd)
-		s.log.Log(context.Background(), level, "a TLS handshake has failed", "result", result.String(), "error", err,
-			"peer", peer, "listener", h.by.listener.Addr().String(), "unreported", n)
+		peer, what := endpointOf(h.fd), "a TLS handshake has failed"
+		if h.awaitsProxy {
+			what = "a proxy's connection has ended before its header was read"
+		} else if h.by.proxied {
+			peer = h.client
+		}
+		s.log.Log(context.Background(), level, what, "result", result.String(), "error", err,
+			"peer", peer.String(), "listener", h.by.listener.Addr().String(), "unreported", n)
 	}
 }

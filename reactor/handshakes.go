@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"cmp"
 	"container/list"
 	"runtime"
 	"slices"
@@ -64,8 +65,9 @@ const (
 //
 // When there are too many, the oldest is given up, of those that have begun, of those that have
 // not (silent or in line), or of those that were told that they do not speak TLS, whichever are
-// most. A flood that makes the server compute thus leaves the clients that it has begun with the
-// time to answer, and one that is silent leaves them alone.
+// most; and if one source has more than a quarter of the places, the oldest of that. A flood
+// that makes the server compute thus leaves the clients that it has begun with the time to
+// answer, and one that is silent leaves them alone.
 type handshakes struct {
 	most    int
 	running sync.WaitGroup
@@ -79,6 +81,7 @@ type handshakes struct {
 	alerted list.List    // of *handshake, those whose clients were told that they do not speak TLS, in that order; guarded by mu
 	watched watched
 	begun   list.List      // of *handshake, in the order in which they began; guarded by mu
+	sources sources        // of those in fresh, begun and alerted; guarded by mu
 	ended   HandshakeStats // guarded by mu, without Pending
 	litter  int            // handshakes whose garbage may be there; guarded by mu
 	sweeper *time.Timer    // collects it; nil before the first crowd; guarded by mu
@@ -99,6 +102,7 @@ func (hs *handshakes) init(maxConnections int, timeout, alert time.Duration) {
 	hs.timeout, hs.alert = timeout, alert
 	hs.tokens = max(1, processors/2)
 	hs.most = min(maxHandshakes, max(1, maxConnections/4))
+	hs.sources.init(hs.most)
 }
 
 func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len() + hs.alerted.Len() }
@@ -109,6 +113,22 @@ func (hs *handshakes) pendingLocked() int { return hs.fresh.Len() + hs.begun.Len
 func (hs *handshakes) add(a *acceptor, fd int) {
 	h := &handshake{by: a, fd: fd, accepted: time.Now()}
 	h.expires = h.accepted.Add(hs.timeout)
+	if a.proxied {
+		h.awaitsProxy = true
+		// As a rule it is there already.
+		whole, err := h.takeProxyHeader(a.header)
+		switch {
+		case err != nil:
+			h.finish(err)
+			return
+		case whole && a.tls == nil:
+			h.arrive(fd, nil)
+			return
+		}
+		h.source = h.client.source()
+	} else {
+		h.source = endpointOf(fd).source()
+	}
 	watched := h.beginWatch()
 	hs.mu.Lock()
 	if hs.over {
@@ -132,6 +152,7 @@ func (hs *handshakes) add(a *acceptor, fd int) {
 // enterLocked makes h the newest of a list. It is in none.
 func (hs *handshakes) enterLocked(h *handshake, l *list.List) {
 	h.list, h.element = l, l.PushBack(h)
+	hs.sources.add(h.source)
 	if l != &hs.begun {
 		hs.watched.addLocked(h)
 		hs.expireAtLocked(h.expires)
@@ -145,6 +166,7 @@ func (hs *handshakes) removeLocked(h *handshake) {
 	}
 	h.list.Remove(h.element)
 	h.element = nil
+	hs.sources.remove(h.source)
 	if h.inLine != nil {
 		hs.line.Remove(h.inLine)
 		h.inLine = nil
@@ -162,7 +184,8 @@ func (hs *handshakes) giveUpOldest() {
 }
 
 // oldestLocked is the handshake to be given up, nil if there is none: the first of the longest
-// list, or of those that have begun, the first that waits for its client.
+// list, or of those that have begun, the first that waits for its client. If a source has more
+// than its share, only those from there count.
 func (hs *handshakes) oldestLocked() *handshake {
 	most := &hs.begun
 	for _, l := range []*list.List{&hs.fresh, &hs.alerted} {
@@ -170,17 +193,24 @@ func (hs *handshakes) oldestLocked() *handshake {
 			most = l
 		}
 	}
+	from, crowded := hs.sources.heaviest()
+	counts := func(h *handshake) bool { return !crowded || h.source == from }
 	if most != &hs.begun {
-		return most.Front().Value.(*handshake)
-	}
-	for e := hs.begun.Front(); e != nil; e = e.Next() {
-		if h := e.Value.(*handshake); h.awaits {
+		if h := firstOf(most, counts); h != nil {
 			return h
 		}
 	}
-	for _, l := range []*list.List{&hs.alerted, &hs.fresh, &hs.begun} {
-		if e := l.Front(); e != nil {
-			return e.Value.(*handshake)
+	if h := firstOf(&hs.begun, func(h *handshake) bool { return h.awaits && counts(h) }); h != nil {
+		return h
+	}
+	return cmp.Or(firstOf(&hs.alerted, counts), firstOf(&hs.fresh, counts), firstOf(&hs.begun, counts))
+}
+
+// firstOf is the first handshake of a list that counts, nil if there is none.
+func firstOf(l *list.List, counts func(*handshake) bool) *handshake {
+	for e := l.Front(); e != nil; e = e.Next() {
+		if h := e.Value.(*handshake); counts(h) {
+			return h
 		}
 	}
 	return nil

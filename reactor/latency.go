@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"trellis/codec"
-	"trellis/engine"
 	"trellis/engine/histogram"
 )
 
@@ -49,11 +48,11 @@ func (y *latency) addTo(sum *Latency) {
 
 // answered counts the commands of a batch, whose replies have just been written,
 // and empties it.
-func (y *latency) answered(b *batch, now engine.Time) {
+func (y *latency) answered(b *batch, now time.Duration) {
 	if b.commands == 0 {
 		return
 	}
-	d := time.Duration(now - b.began)
+	d := now - b.began
 	y.mu.Lock()
 	for set := b.commands &^ (1 << noCommand); set != 0; set &= set - 1 {
 		op := bits.TrailingZeros64(set)
@@ -65,9 +64,9 @@ func (y *latency) answered(b *batch, now engine.Time) {
 }
 
 // waited counts a command that has waited.
-func (y *latency) waited(op codec.Op, d engine.Time) {
+func (y *latency) waited(op codec.Op, d time.Duration) {
 	y.mu.Lock()
-	y.seen.Waited[op].Observe(time.Duration(d), 1)
+	y.seen.Waited[op].Observe(d, 1)
 	y.mu.Unlock()
 }
 
@@ -77,7 +76,7 @@ func (y *latency) waited(op codec.Op, d engine.Time) {
 // With a journal, that is the commands of a round: their time begins with the
 // first of them, when the others had arrived too.
 type batch struct {
-	began    engine.Time                   // when the first command was read
+	began    time.Duration                 // when the first command was read
 	commands uint64                        // the set of them, a bit for each
 	counts   [codec.NumCommands + 1]uint32 // of those in the set
 }
@@ -98,7 +97,7 @@ var counted = func() (c [256]codec.Op) {
 }()
 
 // begin notes when the commands that are added next were read.
-func (b *batch) begin(now engine.Time) {
+func (b *batch) begin(now time.Duration) {
 	if b.commands == 0 {
 		b.began = now
 	}

@@ -16,7 +16,7 @@ func TestClientThatTakesMuchYields(t *testing.T) {
 		t.Skip("a socket's buffer cannot be made so big that nobody need read from it:", err)
 	}
 	body := strings.Repeat("x", 10_000)
-	now := c.loop.server.cfg.Now()
+	now := c.loop.server.now()
 	c.traffic(now, fmt.Appendf(nil, "put 0 0 60 %d\r\n%s\r\n", len(body), body))
 	input := []byte(strings.Repeat("peek 1\r\n", 1000)) // asks for 10 MB
 	c.traffic(now, input)

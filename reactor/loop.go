@@ -3,6 +3,7 @@ package reactor
 import (
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"trellis/codec"
 	"trellis/engine"
@@ -13,13 +14,17 @@ import (
 // Waker for the sessions on it. What is not marked otherwise belongs to the
 // loop's goroutine.
 type loop struct {
-	server  *Server
-	gnet    *gnetloop.Loop // does not change
-	engine  *engine.Loop   // does not change once the loop runs
-	alarm   *alarm         // does not change
-	counts  counts
-	latency latency
-	members atomic.Int64 // connections that it has, or is about to have; written by anybody
+	server   *Server
+	gnet     *gnetloop.Loop // does not change
+	engine   *engine.Loop   // a zero Loop while there is no engine
+	offset   engine.Time    // the engine's time at the zero of the loop's clock
+	journal  Committer      // of the engine; nil for none
+	alarm    *alarm         // does not change
+	counts   counts
+	latency  latency
+	relief   atomic.Bool  // closeLargest is to be called; set by any loop
+	mostOwed atomic.Int64 // bytes that the first in owed is owed; written by the loop
+	members  atomic.Int64 // connections that it has, or is about to have; written by anybody
 
 	// The replies of the commands that are being executed, or of the wait that is
 	// being ended. It is empty whenever another connection may be dealt with, so
@@ -36,19 +41,25 @@ type loop struct {
 	commits         commits
 	backlogs        []*backlog // unused
 	deadlines       deadlines
+	throttled       throttled
 	unauthenticated unauthenticated
+	owed            owed
 	revoked         []*conn         // whose clients may do nothing any more
+	unverified      []*conn         // whose clients' certificates are not accepted any more
 	stalled         map[int32]*conn // those of which gnetloop tells when they take output, by descriptor
+	postponed       []*conn         // for which something is to be made up when held ends
 	writable        []*conn         // whose clients take output again, perhaps
-	nextLook        engine.Time     // when the alarm was asked to go off for a deadline
+	nextLook        time.Duration   // when the alarm was asked to go off for a deadline
 
-	granted   map[*conn]*engine.Grant // clients that are known; nil without access control
-	acceptors map[int32]*acceptor     // those whose listeners are watched, by the number under which they are
+	detached  map[*conn]*engine.Detached // sessions without an engine
+	granted   map[*conn]*engine.Grant    // clients that are known; nil without access control
+	proxied   map[*conn]endpoint         // what proxies have told of their clients; nil before the first
+	acceptors map[int32]*acceptor        // those whose listeners are watched, by the number under which they are
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
 	behind    bool  // serve has left something that is not the engine's
-	held      bool  // nothing is executed for now: see Server.Hold
+	held      bool  // nothing is executed for now: see Server.Hold. It is so while there is no engine
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 
@@ -63,12 +74,12 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 			return nil, err
 		}
 	}
-	l := &loop{server: s, gnet: g, nextLook: engine.MaxTime, acceptors: make(map[int32]*acceptor), stalled: make(map[int32]*conn)}
+	l := &loop{server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, acceptors: make(map[int32]*acceptor), stalled: make(map[int32]*conn)}
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
 		l.unauthenticated.init(&s.cfg)
 	}
-	l.alarm = newAlarm(g.Wake, s.cfg.Now)
+	l.alarm = newAlarm(g.Wake, s.now)
 	return l, nil
 }
 
@@ -76,7 +87,18 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 func (l *loop) Wake() { l.gnet.Wake() }
 
 // Alarm implements engine.Waker. Any goroutine may call it.
-func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, at) }
+func (l *loop) Alarm(at engine.Time) { l.alarm.ask(engineAlarm, l.duration(at)) }
+
+// time is a time of the loop's clock by that of its engine.
+func (l *loop) time(at time.Duration) engine.Time { return engine.Time(at) + l.offset }
+
+// duration is the reverse of time. Never stays never.
+func (l *loop) duration(at engine.Time) time.Duration {
+	if at == engine.MaxTime {
+		return never
+	}
+	return time.Duration(at - l.offset)
+}
 
 // call has the loop call f soon, or never if the loop is being ended: who waits for f keeps
 // it from that (see Server.beginHold). Any goroutine may call it.
@@ -95,8 +117,9 @@ func (l *loop) takeMail() {
 
 // prepareToStop makes a loop ready for its end.
 func (l *loop) prepareToStop() {
-	now := l.server.cfg.Now()
+	now := l.server.now()
 	l.stopping = true
+	l.engine.Stop()
 	// gnet no longer knows the connections that go on without it. All of them have
 	// deadlines.
 	var left []*conn
@@ -149,5 +172,5 @@ func (l *loop) recovered() {
 		}
 	}()
 	c.fail()
-	c.end(s.cfg.Now())
+	c.end(s.now())
 }

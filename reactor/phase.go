@@ -27,7 +27,7 @@ func (c *conn) enter(p phase) {
 		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
 	}
 	if c.phase == authenticating && c.deadline != nil {
-		c.loop.unauthenticated.count--
+		c.loop.unauthenticated.left(c.deadline)
 	}
 	c.phase = p
 }
@@ -46,9 +46,10 @@ func (c *conn) fail() {
 type closure uint8
 
 const (
-	open    closure = iota // or there is no session yet
-	closing                // the engine gives back what the client has reserved
-	closed                 // all is given back
+	open      closure = iota // or there is no session yet
+	postponed                // it is to be closed when commands are executed again
+	closing                  // the engine gives back what the client has reserved
+	closed                   // all is given back
 )
 
 // intake is who reads what the client sends.

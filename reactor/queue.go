@@ -10,6 +10,8 @@ type queue[T any] struct {
 
 func (q *queue[T]) empty() bool { return q.head == len(q.items) }
 
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
 // first is the one that pop takes out. There must be one.
 func (q *queue[T]) first() T { return q.items[q.head] }
 

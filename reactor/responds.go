@@ -22,7 +22,9 @@ func (s *Server) Responds(ctx context.Context) error {
 	}
 	silent[shards] = true
 	go func() {
-		s.cfg.Engine.Probe()
+		if e := s.engine.Load(); e != nil {
+			e.Probe()
+		}
 		answers <- shards
 	}()
 	for len(silent) > 0 {

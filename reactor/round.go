@@ -2,8 +2,7 @@ package reactor
 
 import (
 	"slices"
-
-	"trellis/engine"
+	"time"
 )
 
 // What the loop does between two polls is counted in units of cost, of about a quarter of a
@@ -56,9 +55,9 @@ func (l *loop) newRound() {
 func (l *loop) wake() {
 	defer l.recovered()
 	l.takeMail()
-	now := l.server.cfg.Now()
+	now := l.server.now()
 	if l.alarm.came(now) {
-		l.nextLook = engine.MaxTime
+		l.nextLook = never
 	}
 	if l.server.aborting.Load() {
 		l.admitAll() // they are reset
@@ -74,7 +73,7 @@ func (l *loop) wake() {
 // budget then goes to what is not the engine's. Every callback of gnet's ends with it, so
 // that what commands hand over to sessions of the same loop reaches them without another
 // way through the system.
-func (l *loop) serve(now engine.Time) {
+func (l *loop) serve(now time.Duration) {
 	if l.server.aborting.Load() {
 		return
 	}
@@ -115,23 +114,29 @@ func (l *loop) serve(now engine.Time) {
 }
 
 // nextSession is the connection of a session that can go on, nil if there is none.
-func (l *loop) nextSession(now engine.Time) *conn {
+func (l *loop) nextSession(now time.Duration) *conn {
 	if l.held {
 		return nil
 	}
-	return connOf(l.engine.Next(now))
+	return connOf(l.engine.Next(l.time(now)))
 }
 
 // turn does one thing of each kind that is the reactor's own. It reports false
 // when there was none.
-func (l *loop) turn(now engine.Time) (did bool) {
+func (l *loop) turn(now time.Duration) (did bool) {
 	if l.canRun() {
 		c := l.run.pop()
 		c.x.queued = false
 		c.goOn(now)
 		did = true
 	}
-	if !l.arrivals.empty() {
+	if !l.held {
+		if c := l.throttled.next(l.time(now)); c != nil {
+			l.goOnThrottled(c, now)
+			did = true
+		}
+	}
+	if l.canAdmit() {
 		l.admitNext()
 		did = true
 	}
@@ -141,6 +146,14 @@ func (l *loop) turn(now engine.Time) (did bool) {
 	}
 	if c := takeLast(&l.revoked); c != nil {
 		c.revoke(now)
+		did = true
+	}
+	if c := takeLast(&l.unverified); c != nil {
+		c.retire(now, uncertified, now+l.server.cfg.Grace)
+		did = true
+	}
+	if l.relief.Load() {
+		l.closeLargest(now)
 		did = true
 	}
 	if c := l.nextCommitted(); c != nil {
@@ -168,17 +181,23 @@ func takeLast(list *[]*conn) *conn {
 // canRun tells whether a connection in the run queue may go on.
 func (l *loop) canRun() bool { return !l.run.empty() && !l.held }
 
+// canAdmit tells whether a connection that has arrived may begin.
+func (l *loop) canAdmit() bool { return !l.arrivals.empty() && !l.held }
+
 // left tells whether turn would do something.
-func (l *loop) left(now engine.Time) bool {
+func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || len(l.writable) > 0 || !l.arrivals.empty() || len(l.revoked) > 0 || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.relief.Load() || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.
 func (l *loop) askForDeadline() {
-	d := l.deadlines.first()
-	if d != nil && d.at < l.nextLook {
-		l.nextLook = d.at
-		l.alarm.ask(deadlineAlarm, d.at)
+	at := l.throttledAt()
+	if d := l.deadlines.first(); d != nil {
+		at = min(at, d.at)
+	}
+	if at < l.nextLook {
+		l.nextLook = at
+		l.alarm.ask(deadlineAlarm, at)
 	}
 }

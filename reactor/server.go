@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"runtime"
 	"sync"
@@ -24,10 +25,10 @@ var ErrClosed = errors.New("reactor: the server is shut down")
 
 // Config is what a server needs.
 type Config struct {
-	// Engine answers the commands. It must outlive the server.
+	// Engine answers the commands. It must outlive the server, or its Detach.
 	Engine *engine.Engine
-	// Now is the engine's clock. It must run at the speed of the monotonic clock
-	// and be callable from any goroutine.
+	// Now is the engine's clock, and that of the server, also when it has another engine. It must
+	// run at the speed of the monotonic clock and be callable from any goroutine.
 	Now func() engine.Time
 	// Journal is where the engine records changes; nil for nowhere. Whoever commits it
 	// must call Server.Committed afterwards, or Server.CommitFailed if it has failed for good.
@@ -47,11 +48,28 @@ type Config struct {
 	// A command or body of which a part is missing does not keep a connection
 	// open. 0 means for ever.
 	IdleTimeout time.Duration
+	// BodyTimeout is how long nothing of a body may come that a client has announced and
+	// for which the server waits, before the connection is closed, whatever the client has
+	// reserved. 0 means for ever.
+	BodyTimeout time.Duration
+	// MaxConnectionAge is how old a connection may become, 0 for any age. Up to a tenth less,
+	// so that not all go at once, the connection ends as soon as nothing of a command has come,
+	// all replies were taken, and the client has no job reserved; a reserve that waits ends too.
+	MaxConnectionAge time.Duration
+	// Grace is how long a connection may go on whose client's certificate is not accepted any
+	// more: see Server.Reverify.
+	Grace time.Duration
 	// MaxOutput is how many bytes of replies may be pending for one client before
 	// its connection is closed. Replies that are not taken stop the execution of
 	// commands long before; what exceeds this is a single huge reply. 0 means
 	// DefaultMaxOutput, or two of the largest bodies if that is more.
 	MaxOutput int64
+	// ProxyFrom are the addresses of the proxies that may connect to a [Proxied] listener.
+	ProxyFrom []netip.Prefix
+	// MaxOutputTotal is how many bytes of replies may be pending for all clients together. Past
+	// it, the one that is owed most of those that do not read is closed; nobody else waits. 0 means
+	// no limit.
+	MaxOutputTotal int64
 	// Access decides who may do what. Nil lets everybody do everything.
 	Access Access
 	// Log gets what an operator should know; nil means slog.Default().
@@ -78,8 +96,10 @@ type Server struct {
 	gnet  []*gnetloop.Loop
 	loops []*loop // one for each of gnet; does not change after New
 
-	aborting  atomic.Bool   // nothing is executed or sent any more
-	aborted   chan struct{} // closed when aborting begins
+	engine    atomic.Pointer[engine.Engine] // nil while there is none
+	held      atomic.Bool                   // by Hold
+	aborting  atomic.Bool                   // nothing is executed or sent any more
+	aborted   chan struct{}                 // closed when aborting begins
 	abort     sync.Once
 	holds     sync.WaitGroup // calls of Hold, Flush and Revoke; Add only with mu held and closing false
 	done      chan struct{}  // closed when shutting down begins
@@ -102,7 +122,8 @@ type Server struct {
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
-	panics, cuts, closes, idles, refusals throttle.Throttle
+	panics, cuts, closes, idles, refusals, strangers, tokens throttle.Throttle
+	unverified                                               throttle.Throttle
 }
 
 // hooks let tests see and provoke what does not happen otherwise. Those that
@@ -118,8 +139,10 @@ type hooks struct {
 	handshake   time.Duration                     // instead of handshakeTime
 	alert       time.Duration                     // instead of alertTime
 	acceptPause time.Duration                     // instead of minAcceptPause
+	retire      time.Duration                     // instead of retirePause
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
 	loop        func() error                      // before a loop is made: its error is that of making it
+	copied      int64                             // instead of maxCopied
 	unwatched   bool                              // handshakes wait in a goroutine for their clients to begin
 }
 
@@ -143,7 +166,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if cfg.MaxOutput == 0 {
 		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+highWater)
 	}
-	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.MaxOutput < 0 {
+	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 || cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 {
 		return nil, errors.New("reactor: a limit is negative")
 	}
 	if cfg.Log == nil {
@@ -154,6 +177,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	h.linger = cmp.Or(h.linger, lingerTime)
 	h.handshake = cmp.Or(h.handshake, handshakeTime)
 	h.alert = cmp.Or(h.alert, alertTime)
+	h.retire = cmp.Or(h.retire, retirePause)
+	h.copied = cmp.Or(h.copied, maxCopied)
 	s := &Server{
 		cfg:     cfg,
 		log:     cfg.Log,
@@ -174,6 +199,9 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	return s, nil
 }
 
+// now is the process's clock, by which loops have their own deadlines.
+func (s *Server) now() time.Duration { return time.Duration(s.cfg.Now()) }
+
 func (s *Server) startLoops() (err error) {
 	s.gnet, err = gnetloop.Start(gnetloop.Config{Loops: s.cfg.Loops, ReadSize: readSize, Log: s.log, Fatal: s.die})
 	if err != nil {
@@ -188,12 +216,14 @@ func (s *Server) startLoops() (err error) {
 	}
 	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
 	// the server can no longer fail to start.
+	s.engine.Store(s.cfg.Engine)
 	for _, l := range s.loops {
-		l.engine = s.cfg.Engine.NewLoop(l)
+		l.engine, l.journal = s.cfg.Engine.NewLoop(l), s.cfg.Journal
 		if err := l.gnet.Run(l); err != nil {
 			return err
 		}
 	}
+	s.cfg.Engine, s.cfg.Journal = nil, nil // they may be replaced
 	return nil
 }
 
@@ -201,7 +231,8 @@ func (s *Server) startLoops() (err error) {
 // owed, closes all connections and stops the loops. It waits for clients that do
 // not read until ctx is done, and then drops their output; a client that waits
 // for a job is not waited for. Its error is that of ctx when output was dropped.
-// Calls after the first wait for the first to end and return nil.
+// Calls after the first wait for the first to end and return nil. A server without an engine is
+// aborted: see Detach.
 func (s *Server) Shutdown(ctx context.Context) (err error) {
 	s.shutdown.Do(func() {
 		s.stopAccepting()
@@ -212,9 +243,14 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.handshakes.stop()
 		// Each client is read at most once more: one that never pauses would always be
 		// owed something. What a loop is executing counts in unflushed once this has run.
+		if s.engine.Load() != nil {
+			s.release()
+		} else {
+			s.beginAbort() // nothing can be executed
+		}
 		s.onLoops(func(l *loop) {
 			l.admitAll()
-			l.held, l.draining = false, true
+			l.draining = true
 		})
 		err = s.awaitFlush(ctx)
 		s.giveUp = ctx.Done()

@@ -169,6 +169,16 @@ func (c *child) until(what string, cond func(Stats) bool) {
 	}
 }
 
+// logs waits until the server has logged a text, and checks that it is one line. A line
+// reaches the test later than what the server counts.
+func (c *child) logs(text string) {
+	c.t.Helper()
+	c.until("it logs "+text, func(Stats) bool { return strings.Contains(c.log.String(), text) })
+	if n := strings.Count(c.log.String(), text); n != 1 {
+		c.t.Errorf("%q was logged %d times", text, n)
+	}
+}
+
 func TestOutOfDescriptors(t *testing.T) {
 	t.Parallel()
 	const limit = 48
@@ -207,9 +217,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	if st.Refused != 0 {
 		t.Errorf("%d connections were refused", st.Refused)
 	}
-	if n := strings.Count(s.log.String(), "accepting connections has paused"); n != 1 {
-		t.Errorf("the pause was logged %d times", n)
-	}
+	s.logs("accepting connections has paused")
 
 	// A half-closed client that is owed much needs a descriptor at its end,
 	// when there is none.
@@ -237,9 +245,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		c.do("use last\r\n", "USING last\r\n")
 	}
 	s.until("accepting goes on", func(st Stats) bool { return st.AcceptPaused == 0 })
-	if !strings.Contains(s.log.String(), "accepting connections goes on") {
-		t.Error("that accepting goes on was not logged")
-	}
+	s.logs("accepting connections goes on")
 	for _, c := range all {
 		c.Close()
 	}

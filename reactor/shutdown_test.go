@@ -92,6 +92,26 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	})
 }
 
+// What clients hold when the server stops has not failed; what those held that left before has.
+func TestShutdownCountsNoAttempt(t *testing.T) {
+	t.Parallel()
+	networks(t, func(t *testing.T, network string) {
+		ts := serveConfig(t, network, hooks{}, nil, func(c *Config) { c.Extensions, c.Loops = true, 2 })
+		a, b := ts.dial(), ts.dial()
+		a.do("set-tube default disconnects=1 attempts=1\r\n", "TUBE_SET\r\n")
+		a.do("put 0 0 100 1\r\na\r\nput 0 0 100 1\r\nb\r\nreserve-job 1\r\n", "INSERTED 1\r\nINSERTED 2\r\nRESERVED 1 1\r\na\r\n")
+		b.do("reserve-job 2\r\n", "RESERVED 2 1\r\nb\r\n")
+		_ = b.Close()
+		ts.until("the job is buried", func() bool { return ts.engine.Snapshot(0).Buried == 1 })
+		if err := <-ts.shutDown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if n := ts.engine.Snapshot(0); n.Ready != 1 || n.Buried != 1 {
+			t.Errorf("%d jobs are ready, %d reserved, %d buried", n.Ready, n.Reserved, n.Buried)
+		}
+	})
+}
+
 func TestShutdownDoesNotWaitForWaitingClients(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, network string) {

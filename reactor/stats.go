@@ -16,7 +16,10 @@ type LoopStats struct {
 	Stalls     uint64 // times that a connection became stalled
 	OverLimit  uint64 // clients closed because they sent more than may be kept for them
 	OverOutput uint64 // clients closed because they were owed more replies than may be kept for them
+	OverTotal  uint64 // clients closed because they were owed most, and all together more than may be kept
 	Idle       uint64 // clients closed because they were idle for too long
+	Aged       uint64 // clients closed because their connection was old
+	Unverified uint64 // clients closed because their certificate was not accepted any more
 	Cut        uint64 // clients closed because they took no output while their connection was being ended
 	Lacking    uint64 // clients closed because no descriptor was left to go on answering after they sent their last
 	Refused    uint64 // clients closed because they did not authenticate
@@ -34,6 +37,7 @@ type Stats struct {
 	Refused        uint64 // connections that were accepted and closed at once because something failed
 	RefusedOver    uint64 // the same, because there were more than the limit allows
 	MaxConnections int    // that limit
+	Strangers      uint64 // connections to listeners for proxies that were closed at once because they came from elsewhere
 
 	Listeners []ListenerStats // in the order in which they were served, those for TLS behind the others
 }
@@ -51,6 +55,7 @@ func (s *Server) Stats() Stats {
 		Refused:        a.refused.Load(),
 		RefusedOver:    a.over.Load(),
 		MaxConnections: s.cfg.MaxConnections,
+		Strangers:      a.strangers.Load(),
 	}
 	s.mu.Lock()
 	st.Listeners = s.listening.stats()
@@ -69,7 +74,10 @@ func (s *Server) Stats() Stats {
 			Stalls:        c.stalls.Load(),
 			OverLimit:     c.overLimit.Load(),
 			OverOutput:    c.overOutput.Load(),
+			OverTotal:     c.overTotal.Load(),
 			Idle:          c.idle.Load(),
+			Aged:          c.aged.Load(),
+			Unverified:    c.unverified.Load(),
 			Cut:           c.cut.Load(),
 			Lacking:       c.lacking.Load(),
 			Refused:       c.unauthorized.Load(),
@@ -86,6 +94,7 @@ type counts struct {
 	opened, bytesIn, bytesOut      atomic.Uint64
 	stalls, overLimit, cut, panics atomic.Uint64
 	overOutput, idle, lacking      atomic.Uint64
-	unauthorized                   atomic.Uint64
+	overTotal                      atomic.Uint64
+	unauthorized, aged, unverified atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }

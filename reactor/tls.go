@@ -4,12 +4,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"time"
+	"unique"
 	"unsafe"
 
 	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
-
-	"trellis/engine"
 )
 
 const (
@@ -35,7 +35,10 @@ const (
 type tlsConn struct {
 	conn      // the first field: see conn.tls
 	transport transport
-	tls       *tls.Conn // over transport
+	// The client's certificate and those behind it, in DER, one after the other; the zero Handle if
+	// it has none. Connections with the same share them.
+	certificates unique.Handle[string]
+	tls          *tls.Conn // over transport
 
 	// Sealed bytes that the socket has not taken, from heldAt on; nil if there are
 	// none. The first inFlight bytes of the pending output are in them: they stay
@@ -66,8 +69,7 @@ type tlsBuffers struct {
 
 // begin begins to serve a connection that is open. The handshake may have read the
 // client's first commands already.
-func (t *tlsConn) begin(now engine.Time) {
-	t.transport.out = &t.loop.tls
+func (t *tlsConn) begin(now time.Duration) {
 	if t.loop.server.cfg.Access == nil {
 		t.freeCertificates()
 	}
@@ -95,7 +97,7 @@ func (t *tlsConn) freeCertificates() {
 }
 
 // received takes what the client has sent. p is valid only during the call.
-func (t *tlsConn) received(now engine.Time, p []byte) {
+func (t *tlsConn) received(now time.Duration, p []byte) {
 	if t.phase >= draining {
 		t.traffic(now, p) // which throws it away
 		return
@@ -196,7 +198,7 @@ func (t *tlsConn) sendHeld() bool {
 	n, _ := t.writeRaw(t.held.B[t.heldAt:])
 	if n > 0 {
 		t.torn = true
-		t.noteActivity(t.loop.server.cfg.Now())
+		t.noteActivity(t.loop.server.now())
 	}
 	if t.heldAt += n; t.heldAt < len(t.held.B) {
 		return false

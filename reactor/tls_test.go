@@ -71,5 +71,10 @@ func (ts *testServer) serveTLS(config *tls.Config) tlsAddr {
 			ts.t.Errorf("ServeTLS: %v", err)
 		}
 	})
-	return tlsAddr{l.Addr(), &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name, DynamicRecordSizingDisabled: true}}
+	return tlsAddr{l.Addr(), tlsClient()}
+}
+
+// tlsClient is the configuration of a client that trusts the server, and has no certificate.
+func tlsClient() *tls.Config {
+	return &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name, DynamicRecordSizingDisabled: true}
 }

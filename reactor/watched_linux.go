@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -98,6 +97,9 @@ func (hs *handshakes) reported(number int32, ended bool) {
 		hs.mu.Unlock()
 		return
 	}
+	if h.awaitsProxy && !hs.proxyReportedLocked(h, ended) {
+		return
+	}
 	first, err := h.look(hs.watched.first[:], ended)
 	switch {
 	case err != nil:
@@ -116,6 +118,34 @@ func (hs *handshakes) reported(number int32, ended bool) {
 	default:
 		hs.mu.Unlock()
 	}
+}
+
+// proxyReportedLocked deals with a handshake whose PROXY header has not been read. It returns true
+// if the client may have begun with TLS, and otherwise unlocks mu.
+func (hs *handshakes) proxyReportedLocked(h *handshake, ended bool) bool {
+	whole, err := h.takeProxyHeader(h.by.header)
+	if err == nil && !whole && ended {
+		err = io.ErrUnexpectedEOF
+	}
+	switch {
+	case err != nil:
+		hs.removeLocked(h)
+		hs.mu.Unlock()
+		h.finish(err)
+	case !whole:
+		hs.mu.Unlock()
+	case h.by.tls != nil:
+		hs.locateLocked(h)
+		return true
+	default:
+		hs.removeLocked(h)
+		hs.running.Add(1) // stop waits until a loop has it
+		hs.mu.Unlock()
+		h.endWatch()
+		h.arrive(h.fd, nil)
+		hs.running.Done()
+	}
+	return false
 }
 
 // first is what a client has sent of its first record.
@@ -151,21 +181,6 @@ func (h *handshake) look(p []byte, ended bool) (first, error) {
 	}
 	h.awaitBytes(want)
 	return partial, nil
-}
-
-// receive reads what there is to be read. With MSG_PEEK it leaves it there.
-func receive(fd int, p []byte, flags int) (int, error) {
-	for {
-		// It does not block, so that the scheduler need not know of it: handshakes.mu is held.
-		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(flags), 0, 0)
-		switch errno {
-		case 0:
-			return int(n), nil
-		case unix.EINTR:
-		default:
-			return 0, errno
-		}
-	}
 }
 
 // What crypto/tls goes by in the first record, RFC 8446, section 5.1.

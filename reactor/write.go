@@ -1,9 +1,9 @@
 package reactor
 
 import (
-	"golang.org/x/sys/unix"
+	"time"
 
-	"trellis/engine"
+	"golang.org/x/sys/unix"
 )
 
 // keepReplies is the largest capacity in bytes that a loop's buffer of replies
@@ -21,13 +21,10 @@ func (l *loop) replyBytes() int {
 
 // discardReplies empties l.out.
 func (l *loop) discardReplies() {
-	releaseBodies(l.out.Bodies)
-	l.out.Bodies = l.out.Bodies[:0]
-	l.out.Pos = 0
 	if cap(l.out.Buf) > keepReplies {
 		l.out.Buf = nil
 	}
-	l.out.Buf = l.out.Buf[:0]
+	l.out.Discard()
 }
 
 // flush writes the replies in loop.out, and empties it in any case: what the
@@ -57,7 +54,7 @@ func (c *conn) flush() bool {
 		if wait || x.out.uncommitted() {
 			c.awaitCommit(firm, pos)
 		} else {
-			l.latency.answered(&l.batch, l.server.cfg.Now())
+			l.latency.answered(&l.batch, l.server.now())
 		}
 		return false
 	}
@@ -69,7 +66,7 @@ func (c *conn) flush() bool {
 		l.pieces = appendPieces(l.pieces[:0], out.Buf, 0, out.Bodies, 0)
 		n, ok = c.writev(l.pieces)
 	}
-	l.latency.answered(&l.batch, l.server.cfg.Now())
+	l.latency.answered(&l.batch, l.server.now())
 	if ok && n < total {
 		c.retain(n)
 		return false
@@ -98,7 +95,7 @@ func (c *conn) retain(n int) {
 }
 
 // writePending writes pending output. It reports whether none is left.
-func (c *conn) writePending(now engine.Time) bool {
+func (c *conn) writePending(now time.Duration) bool {
 	l, q := c.loop, &c.x.out
 	if !q.sendable() {
 		return false // all of it waits for a commit

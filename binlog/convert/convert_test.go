@@ -170,12 +170,14 @@ func TestAnExportTellsWhatBeanstalkdHasNoPlaceFor(t *testing.T) {
 	if err := fs.Mkdir(to); err != nil {
 		t.Fatal(err)
 	}
-	settings := map[string]journal.Setting{"mail": {Tube: "mail", MaxAttempts: 3, DeadTube: "dead"}, "x": {Tube: "x", MaxAttempts: 1, DeadTube: "x"}}
+	settings := map[string]journal.Setting{"mail": journal.DeadLetters("mail", 3, "dead"), "x": {Tube: "x", Policy: journal.Policy{RetryMin: 1, RetryFactor: 1, RetryMax: 1, Per: 1}}}
 	writeSegments(t, fs, testDir, settings,
 		&journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "mail", Releases: 2, Attempts: 2},
-		&journal.Record{ID: 2, State: journal.Ready, TTR: 1, Tube: "mail", Releases: 2, Kicks: 1, Attempts: 1})
+		&journal.Record{ID: 2, State: journal.Ready, TTR: 1, Tube: "mail", Releases: 2, Kicks: 1, Attempts: 1},
+		&journal.Record{ID: 3, State: journal.Ready, TTR: 1, Tube: "mail", Keys: journal.Keys{Terms: &journal.Terms{Fair: "f"}}},
+		&journal.Record{ID: 4, State: journal.Ready, TTR: 1, Tube: "mail", Keys: journal.Keys{Unique: "k", Terms: &journal.Terms{Expires: 9}}})
 	x, err := Export(fs, testDir, to)
-	if err != nil || x.Jobs != 2 || x.Settings != 2 || x.Attempts != 1 {
+	if err != nil || x.Jobs != 4 || x.Settings != 2 || x.Attempts != 1 || x.Unique != 1 || x.Terms != 2 {
 		t.Fatalf("export: %+v, %v", x, err)
 	}
 	back := Takeover{FS: fs, Dir: to, SegmentSize: 4096}
@@ -183,14 +185,16 @@ func TestAnExportTellsWhatBeanstalkdHasNoPlaceFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	js, err := soundJobs(fs, to)
-	if err != nil || js.byID[1].Attempts != 2 || js.byID[2].Attempts != 0 || len(js.settings) != 0 {
+	if err != nil || js.byID[1].Attempts != 2 || js.byID[2].Attempts != 0 || !js.byID[3].Keys.Equal(&journal.Keys{}) || len(js.settings) != 0 {
 		t.Errorf("came back: %+v, %v", js, err)
 	}
 }
 
 func TestASalvageKeepsSettings(t *testing.T) {
 	fs := faultfs.New(testDir)
-	settings := map[string]journal.Setting{"mail": {Tube: "mail", MaxAttempts: 3, DeadTube: "dead"}}
+	policy := journal.DeadLetters("mail", 3, "dead")
+	policy.RetryMin, policy.Rate, policy.Per = 5, 100, 60
+	settings := map[string]journal.Setting{"mail": policy}
 	writeSegments(t, fs, testDir, settings, &journal.Record{ID: 1, State: journal.Ready, TTR: 1, Tube: "mail"})
 	s, err := inspect.Directory(fs, testDir, nil)
 	if err != nil || s.Settings != 1 {

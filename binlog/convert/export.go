@@ -25,11 +25,13 @@ type Exported struct {
 	// a larger one.
 	MaxJobSize int
 
-	// What beanstalkd's format cannot hold, and so was left out: settings of dead letters;
+	// What beanstalkd's format cannot hold, and so was left out: settings of tubes;
 	// the attempts of jobs that were kicked and have failed since, which begin anew; unique
-	// keys and limits of jobs, and keys of deleted ones that are not free yet.
-	Settings                              int
-	Attempts, Unique, Limited, Tombstones int64
+	// keys and limits of jobs, and keys of deleted ones that are not free yet; fair keys,
+	// groups and expiries of jobs. Held jobs, which wait for groups, are buried: what waits for
+	// others must not run before them.
+	Settings                                           int
+	Attempts, Unique, Limited, Tombstones, Terms, Held int64
 }
 
 // exportFile is the size of beanstalkd's own files, unless it is told otherwise.
@@ -130,13 +132,20 @@ func (x *exporter) add(r *journal.Record) error {
 	if r.Keys.Limited != "" {
 		x.report.Limited++
 	}
+	if r.Keys.Terms != nil {
+		x.report.Terms++
+	}
 	j := beanstalkd.Job{
 		ID: r.ID, Pri: r.Pri, Delay: int64(r.Delay) * 1e9, TTR: int64(max(r.TTR, 1)) * 1e9,
 		Created: r.Created, State: beanstalkd.State(r.State),
 		Reserves: r.Reserves, Timeouts: r.Timeouts, Releases: r.Releases, Buries: r.Buries, Kicks: r.Kicks,
 	}
-	if r.State == journal.Delayed {
+	switch r.State {
+	case journal.Delayed:
 		j.Deadline = r.Due
+	case journal.Held:
+		j.State = beanstalkd.Buried
+		x.report.Held++
 	}
 	x.report.Jobs++
 	if r.Attempts != r.UsualAttempts() {

@@ -22,7 +22,7 @@ type jobs struct {
 	byID   map[uint64]*job
 	lastID uint64 // the greatest id that the files tell of
 
-	settings map[string]journal.Setting // of dead letters, by tube
+	settings map[string]journal.Setting // by tube
 }
 
 type job struct {
@@ -159,10 +159,18 @@ func readSegments(fs vfs.FS, files []inspect.File, seed uint32, m *inspect.Meter
 				}
 				was := j.Record
 				record.DecodeUpdate(b, &j.Record)
+				if j.State == journal.Stays {
+					j.State, j.Due, j.BuryOrder = was.State, was.Due, was.BuryOrder
+				}
 				j.Tube, j.TTR, j.Created, j.Keys = was.Tube, was.TTR, was.Created, was.Keys
-			case record.Setting:
+			case record.Hold:
+				if j := js.byID[id]; j != nil { // nobody has it any more
+					j.State, j.Due, j.BuryOrder = journal.Ready, 0, 0
+					j.Reserves = record.DecodeHold(b).Reserves
+				}
+			case record.Setting, record.Policy:
 				s := record.DecodeSetting(b)
-				if delete(js.settings, s.Tube); s.MaxAttempts > 0 {
+				if delete(js.settings, s.Tube); !s.IsDefault() {
 					js.settings[s.Tube] = s
 				}
 			case record.Delete:

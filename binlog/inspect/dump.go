@@ -89,13 +89,29 @@ func (d *dumper) record(b []byte) {
 		d.print("\n")
 	case record.Setting:
 		s := record.DecodeSetting(b)
-		d.print("tube=%s max-attempts=%d", s.Tube, s.MaxAttempts)
-		if s.MaxAttempts > 0 {
-			d.print(" dead-tube=%s", s.DeadTube)
+		d.print("tube=%s max-attempts=%d", s.Tube, s.Attempts)
+		if s.Attempts > 0 {
+			d.print(" dead-tube=%s", s.Dead)
 		}
+		d.origin(s.Origin)
+		d.print("\n")
+	case record.Policy:
+		s := record.DecodeSetting(b)
+		d.print("tube=%s %s", s.Tube, s.Pairs())
+		d.origin(s.Origin)
 		d.print("\n")
 	case record.Delete:
-		d.print("id=%d\n", record.Number(b))
+		d.print("id=%d", record.Number(b))
+		d.origin(record.DeleteOrigin(b))
+		d.print("\n")
+	case record.Hold:
+		h := record.DecodeHold(b)
+		d.print("id=%d session=%d end=%s offset=%d touch=%v reserves=%d\n", h.ID, h.Session, stamp(h.End), h.Offset, h.Touch, h.Reserves)
+	case record.Close:
+		d.print("session=%d\n", record.Number(b))
+	case record.Numbers:
+		n := record.DecodeNumbers(b)
+		d.print("first=%d count=%d member=%016x nonce=%016x\n", n.First, n.Count, n.Member, n.Nonce)
 	case record.Mark, record.Stop:
 		d.print("synced=%d\n", record.Number(b))
 	case record.Drop:
@@ -118,6 +134,13 @@ func (d *dumper) state(r *journal.Record) {
 		d.print(" order=%d", r.BuryOrder)
 	}
 	d.print(" reserves=%d timeouts=%d releases=%d buries=%d kicks=%d attempts=%d", r.Reserves, r.Timeouts, r.Releases, r.Buries, r.Kicks, r.Attempts)
+	d.origin(r.Origin)
+}
+
+func (d *dumper) origin(o journal.Origin) {
+	if o != (journal.Origin{}) {
+		d.print(" session=%d offset=%d", o.Session, o.Offset)
+	}
 }
 
 func (d *dumper) keys(k *journal.Keys) {
@@ -126,6 +149,22 @@ func (d *dumper) keys(k *journal.Keys) {
 	}
 	if k.Limited != "" {
 		d.print(" limited=%q limit=%d", k.Limited, k.Limit)
+	}
+	t := k.Terms
+	if t == nil {
+		return
+	}
+	if t.Fair != "" {
+		d.print(" fair=%q", t.Fair)
+	}
+	if t.Group != "" {
+		d.print(" group=%q", t.Group)
+	}
+	if t.After != "" {
+		d.print(" after=%q settled=%v", t.After, t.Settled)
+	}
+	if t.Expires != 0 {
+		d.print(" expires=%d", t.Expires)
 	}
 }
 

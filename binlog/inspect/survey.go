@@ -25,7 +25,7 @@ type Survey struct {
 	LastID   uint64      // the greatest that Segments tell of
 	Synced   journal.Pos // the greatest position that a record calls durable
 	Records  int64       // in Segments
-	Settings int         // of dead letters, at the end of Segments
+	Settings int         // of tubes, at the end of Segments
 	Named    uint32      // the oldest segment that is needed, by all that can be read, also behind the cut
 	Run      record.Run  // the last one in Segments
 	Clean    bool        // Segments end with a stop record
@@ -326,7 +326,7 @@ func (s *Survey) note(k record.Kind, b []byte) {
 	switch k {
 	case record.Delete:
 		s.Deleted.Add(record.Number(b))
-	case record.Setting:
+	case record.Setting, record.Policy:
 		s.noteSetting(record.DecodeSetting(b))
 	case record.Start:
 		s.Run.Decode(b)
@@ -337,7 +337,7 @@ func (s *Survey) noteSetting(x journal.Setting) {
 	if s.set == nil {
 		s.set = map[string]bool{}
 	}
-	if delete(s.set, x.Tube); x.MaxAttempts > 0 {
+	if delete(s.set, x.Tube); !x.IsDefault() {
 		s.set[x.Tube] = true
 	}
 	s.Settings = len(s.set)

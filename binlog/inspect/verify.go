@@ -41,7 +41,7 @@ func Verify(w io.Writer, fs vfs.FS, dir string) error {
 	}
 	lines.print("%d sound records, last id %d, on disk for certain up to %d\n", s.Records, s.LastID, s.Synced)
 	if s.Settings > 0 {
-		lines.print("%d settings of dead letters\n", s.Settings)
+		lines.print("%d settings of tubes\n", s.Settings)
 	}
 	if err != nil {
 		lines.print("DAMAGED: %v\n", err)

@@ -29,25 +29,34 @@ type Record struct {
 	Tube      string
 	Body      []byte
 	Keys      Keys
+	Origin    Origin // the command that has made this record; not part of the job
 }
 
-// State is a job's state as the log knows it. There is none for a reserved job:
-// a reservation does not outlive the server, so its job is ready.
+// State is a job's state as the log knows it. There is none for a reserved job: a
+// reservation that does not outlive the server is not on record, and its job is ready there;
+// others are holds.
 type State uint8
 
 // The states. Their values are on disk.
 const (
-	Ready   State = 1
+	Ready State = 1
+	// Stays is the state of an update that leaves the job where it stands: who records it
+	// knows only that the job is reserved. No full record has it.
+	Stays   State = 2
 	Buried  State = 3
 	Delayed State = 4
 
 	// Deleted is the state of a tombstone: of the job nothing is left but its unique key,
 	// which is not free before Due. Only full records have it.
 	Deleted State = 5
+
+	// Held is the state of a job that is delayed until a group of jobs is complete: see
+	// Terms.After.
+	Held State = 6
 )
 
 func (s State) String() string {
-	names := [...]string{Ready: "ready", Buried: "buried", Delayed: "delayed", Deleted: "deleted"}
+	names := [...]string{Ready: "ready", Stays: "stays", Buried: "buried", Delayed: "delayed", Deleted: "deleted", Held: "held"}
 	if int(s) < len(names) && names[s] != "" {
 		return names[s]
 	}
@@ -64,8 +73,8 @@ func (r *Record) UsualAttempts() uint32 {
 	return r.Releases + r.Timeouts
 }
 
-// Optional is how many bytes optional fields other than keys take in the full record of r:
-// attempts, unless they are the usual ones.
+// Optional is how many bytes optional fields other than keys and origins take in the full record
+// of r: attempts, unless they are the usual ones.
 func (r *Record) Optional() int {
 	if r.Attempts != r.UsualAttempts() {
 		return AttemptsSize
@@ -73,8 +82,8 @@ func (r *Record) Optional() int {
 	return 0
 }
 
-// Keys are the unique key and the limited key that a job was put with. Most jobs have
-// neither, and the zero Keys.
+// Keys are the unique key and the limited key that a job was put with, and its other terms.
+// Most jobs have none of them, and the zero Keys.
 type Keys struct {
 	// Unique is a key that no other job of the tube has while this one lives; "" for none.
 	Unique string
@@ -84,20 +93,38 @@ type Keys struct {
 	Limit   uint32
 	// Seconds is how long nobody gets the unique key after the job was deleted.
 	Seconds uint32
+	// Terms are the other tags that the job was put with; nil for none. Nobody changes what
+	// they point to.
+	Terms *Terms
 }
 
-// Size is what keys take in a full record, in bytes.
+// Named tells whether there is more than terms.
+func (k *Keys) Named() bool {
+	named := *k
+	named.Terms = nil
+	return named != Keys{}
+}
+
+// Equal tells whether two jobs with these keys have the same ones, and the same terms.
+func (k *Keys) Equal(o *Keys) bool {
+	a, b := *k, *o
+	a.Terms, b.Terms = nil, nil
+	return a == b && (k.Terms == o.Terms || k.Terms != nil && o.Terms != nil && *k.Terms == *o.Terms)
+}
+
+// Size is what keys and terms take in a full record, in bytes.
 func (k *Keys) Size() int64 {
-	if *k == (Keys{}) {
-		return 0
+	n := k.Terms.size()
+	if k.Named() {
+		n += KeysFixed + int64(len(k.Unique)) + int64(len(k.Limited))
 	}
-	return KeysFixed + int64(len(k.Unique)) + int64(len(k.Limited))
+	return n
 }
 
 // Valid tells whether a record can hold the keys.
 func (k *Keys) Valid() bool {
 	return len(k.Unique) <= MaxKey && len(k.Limited) <= MaxKey &&
-		(k.Unique != "" || k.Seconds == 0) && (k.Limited != "") == (k.Limit > 0)
+		(k.Unique != "" || k.Seconds == 0) && (k.Limited != "") == (k.Limit > 0) && k.Terms.valid()
 }
 
 // Tombstone is what is left of the keys when the job was deleted. It is zero if the unique
@@ -129,7 +156,13 @@ const (
 )
 
 // Size is the length in bytes of the full record of r.
-func (r *Record) Size() int64 { return SizeOf(r.Tube, len(r.Body)+r.Optional(), &r.Keys) }
+func (r *Record) Size() int64 {
+	n := SizeOf(r.Tube, len(r.Body)+r.Optional(), &r.Keys)
+	if r.Origin != (Origin{}) {
+		n += OriginSize
+	}
+	return n
+}
 
 // Size is the length in bytes of the full record of a job without keys in that tube. body is
 // the length of its body plus [Record.Optional].
@@ -168,14 +201,6 @@ type Former struct {
 type Counters struct {
 	Oldest, Current   uint32 // segments
 	Migrated, Written uint64 // records; what was migrated was also written
-}
-
-// Setting is what is on record of a tube's dead letters. It belongs to the name of the
-// tube, whether there is a tube of that name or not.
-type Setting struct {
-	Tube        string
-	MaxAttempts uint32 // attempts with which a job becomes a dead letter; 0 ends the tube's setting
-	DeadTube    string // where it goes; empty if MaxAttempts is 0
 }
 
 // Errors that a caller decides by.

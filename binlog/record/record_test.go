@@ -20,14 +20,15 @@ func testRecord(id uint64, body int) *journal.Record {
 func sameRecord(a, b *journal.Record) bool {
 	x, y := *a, *b
 	x.Body, y.Body = nil, nil
-	return fmt.Sprint(x) == fmt.Sprint(y) && bytes.Equal(a.Body, b.Body)
+	x.Keys, y.Keys = journal.Keys{}, journal.Keys{}
+	return fmt.Sprint(x) == fmt.Sprint(y) && a.Keys.Equal(&b.Keys) && bytes.Equal(a.Body, b.Body)
 }
 
 // Records come out as they went in.
 func TestRecordsOfAnyContentAreKept(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := journal.Record{
-			ID: rapid.Uint64Min(1).Draw(rt, "id"), State: rapid.SampledFrom([]journal.State{journal.Ready, journal.Buried, journal.Delayed}).Draw(rt, "state"),
+			ID: rapid.Uint64Min(1).Draw(rt, "id"), State: rapid.SampledFrom([]journal.State{journal.Ready, journal.Buried, journal.Delayed}).Draw(rt, "state"), Origin: someOrigin(rt),
 			Pri: rapid.Uint32().Draw(rt, "pri"), Delay: rapid.Uint32().Draw(rt, "delay"), TTR: rapid.Uint32().Draw(rt, "ttr"),
 			Created: rapid.Int64().Draw(rt, "created"), Reserves: rapid.Uint32().Draw(rt, "reserves"),
 			Timeouts: rapid.Uint32().Draw(rt, "timeouts"), Releases: rapid.Uint32().Draw(rt, "releases"),
@@ -63,6 +64,9 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		if r.State == journal.Deleted {
 			return
 		}
+		if rapid.Bool().Draw(rt, "stays") {
+			r.State, r.Due, r.BuryOrder = journal.Stays, 0, 0
+		}
 		u := make([]byte, SizeOfUpdate(&r))
 		EncodeUpdate(u, 7, &r)
 		if n, p, what = plausible(u, int64(len(u)), 7); what == "" {
@@ -81,15 +85,18 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 
 func TestSettingsAreKept(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		s := journal.Setting{
-			Tube:        rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "tube"),
-			MaxAttempts: rapid.Uint32().Draw(rt, "most"),
+		s := journal.DeadLetters(rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "tube"), rapid.Uint32().Draw(rt, "most"), "")
+		s.Origin = someOrigin(rt)
+		if s.Attempts > 0 {
+			s.Dead = rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "dead tube")
 		}
-		if s.MaxAttempts > 0 {
-			s.DeadTube = rapid.StringMatching(`[a-z]{1,200}`).Draw(rt, "dead tube")
+		kind := Setting
+		if rapid.Bool().Draw(rt, "more") {
+			s.Policy = somePolicy(rt)
+			kind = Policy
 		}
-		if !ValidSetting(&s) {
-			rt.Fatalf("%+v is not valid", s)
+		if !ValidSetting(&s) || s.Plain() != (kind == Setting) {
+			rt.Fatalf("%+v is valid: %v", s, ValidSetting(&s))
 		}
 		b := bytes.Repeat([]byte{0xff}, int(SettingSize(&s)))
 		EncodeSetting(b, 7, &s)
@@ -97,10 +104,109 @@ func TestSettingsAreKept(t *testing.T) {
 		if what == "" {
 			what = check(b, p) + impossible(b, 1)
 		}
-		if got := DecodeSetting(b); what != "" || n != int64(len(b)) || got != s {
-			rt.Fatalf("%s: got %+v, want %+v", what, got, s)
+		if got := DecodeSetting(b); what != "" || n != int64(len(b)) || got != s || KindOf(b) != kind {
+			rt.Fatalf("%s: got a %v record of %+v, want %+v", what, KindOf(b), got, s)
 		}
 	})
+}
+
+// somePolicy is one that a setting record cannot hold.
+func somePolicy(rt *rapid.T) journal.Policy {
+	n := func(what string, least, most uint32) uint32 { return rapid.Uint32Range(least, most).Draw(rt, what) }
+	p := journal.Policy{
+		Attempts: n("attempts", 0, 2), Dead: rapid.StringMatching(`[a-z]{0,200}`).Draw(rt, "dead"),
+		Disconnects: rapid.Bool().Draw(rt, "disconnects"), Paused: rapid.Bool().Draw(rt, "paused"),
+		RetryMin: n("min", 0, 1<<32-1), RetryFactor: n("factor", 1, 10), RetryMax: n("max", 1, 1<<32-1), RetryJitter: n("jitter", 0, 100),
+		Rate: n("rate", 0, 1_000_000), Per: n("per", 1, 86_400), Burst: n("burst", 0, 10_000),
+		MaxReserved: n("max-reserved", 1, 1<<32-1), Expire: n("expire", 0, 1<<32-1),
+	}
+	if p.Rate == 0 {
+		p.Per = 1
+	}
+	return p
+}
+
+// someOrigin is none, or an origin.
+func someOrigin(t *rapid.T) (o journal.Origin) {
+	if rapid.Bool().Draw(t, "of a command") {
+		o = journal.Origin{Session: rapid.Uint64Min(1).Draw(t, "session"), Offset: rapid.Uint64Range(1, journal.MaxOffset).Draw(t, "offset")}
+	}
+	return o
+}
+
+// sound tells what a reader finds wrong with a record that was written, "" if it is nothing.
+func sound(b []byte) string {
+	n, p, what := plausible(b, int64(len(b)), 7)
+	if what == "" {
+		what = check(b, p) + impossible(b, 1)
+	}
+	if what == "" && n != int64(len(b)) {
+		what = fmt.Sprintf("%d bytes of %d", n, len(b))
+	}
+	return what
+}
+
+func TestHoldsClosesNumbersAndDeletesAreKept(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := journal.Hold{
+			ID: rapid.Uint64Min(1).Draw(rt, "id"), Session: rapid.Uint64Min(1).Draw(rt, "session"), End: rapid.Int64().Draw(rt, "end"),
+			Offset: rapid.Uint64Range(0, journal.MaxOffset).Draw(rt, "offset"), Reserves: rapid.Uint32().Draw(rt, "reserves"),
+		}
+		h.Touch = h.Offset != 0 && rapid.Bool().Draw(rt, "touch")
+		b := bytes.Repeat([]byte{0xff}, HoldSize)
+		EncodeHold(b, 7, &h)
+		if got := DecodeHold(b); sound(b) != "" || got != h || LastID(b) != h.ID || Version(b) != 2 {
+			rt.Fatalf("%s: got %+v, want %+v", sound(b), got, h)
+		}
+		n := journal.Numbers{First: rapid.Uint32Range(1, 1<<23).Draw(rt, "first"), Count: rapid.Uint32Range(0, 1<<23).Draw(rt, "count")}
+		if n.Count > 0 && rapid.Bool().Draw(rt, "given") {
+			n.Member, n.Nonce = rapid.Uint64Min(1).Draw(rt, "member"), rapid.Uint64Min(1).Draw(rt, "nonce")
+		}
+		b = bytes.Repeat([]byte{0xff}, NumbersSize)
+		EncodeNumbers(b, 7, &n)
+		if got := DecodeNumbers(b); sound(b) != "" || got != n || LastID(b) != 0 || Version(b) != 2 {
+			rt.Fatalf("%s: got %+v, want %+v", sound(b), got, n)
+		}
+		b = bytes.Repeat([]byte{0xff}, SmallSize)
+		EncodeSmall(b, 7, Close, h.Session)
+		if sound(b) != "" || Number(b) != h.Session || LastID(b) != 0 || Version(b) != 2 {
+			rt.Fatalf("close: %s", sound(b))
+		}
+		o := someOrigin(rt)
+		b = bytes.Repeat([]byte{0xff}, int(SizeOfDelete(&o)))
+		EncodeDelete(b, 7, h.ID, &o)
+		if sound(b) != "" || Number(b) != h.ID || DeleteOrigin(b) != o || (Version(b) == 2) != (o != journal.Origin{}) {
+			rt.Fatalf("delete: %s, of %+v", sound(b), o)
+		}
+	})
+}
+
+// What is new is in records of later versions only: those of before are written as ever.
+func TestRecordsWithoutOriginsAreOfVersionOne(t *testing.T) {
+	r := testRecord(1, 20)
+	set := journal.DeadLetters("t", 1, "d")
+	for second := range 2 {
+		full, update, setting := make([]byte, r.Size()), make([]byte, SizeOfUpdate(r)), make([]byte, SettingSize(&set))
+		EncodeFull(full, 7, r)
+		EncodeUpdate(update, 7, r)
+		EncodeSetting(setting, 7, &set)
+		for _, b := range [][]byte{full, update, setting} {
+			if got := Version(b); got != uint8(1+second) || sound(b) != "" {
+				t.Errorf("a %v record is of version %d, want %d; %s", KindOf(b), got, 1+second, sound(b))
+			}
+		}
+		r.Origin = journal.Origin{Session: 9, Offset: 7}
+		set.Origin = r.Origin
+	}
+	r.Origin, r.State = journal.Origin{}, journal.Stays
+	update := make([]byte, SizeOfUpdate(r))
+	EncodeUpdate(update, 7, r)
+	if Version(update) != 2 || sound(update) != "" {
+		t.Errorf("an update of a job that stays is of version %d; %s", Version(update), sound(update))
+	}
+	if Valid(r) {
+		t.Error("a full record says that its job stays where it is")
+	}
 }
 
 // What a record need not say is not said, so that a program of before can read it.

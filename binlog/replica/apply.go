@@ -32,6 +32,7 @@ type applier struct {
 	walks     uint64         // that have begun
 	failure   failure        // of the last walk that has failed
 	waiting   atomic.Int64   // what was posted and is not done
+	loading   loading
 
 	// The goroutine's.
 	state          snapshot.Meta // as of the last entry that was applied
@@ -137,11 +138,12 @@ func (a *applier) load() error {
 		return fmt.Errorf("the snapshot of %v: %w", meta.Entry(), err)
 	}
 	a.standby, a.logBytes = nil, 0
+	a.loading.begin(meta.Bytes + a.node.log.SizeBehind(meta.Index))
 	if meta.Stamp != 0 {
 		if err := a.begin(meta.Stamp); err != nil {
 			return err
 		}
-		if err := snapshot.Load(a.node.opts.FS, path, a.standby); err != nil {
+		if err := snapshot.Load(a.node.opts.FS, path, a.standby, a.loaded); err != nil {
 			return err
 		}
 		a.standby.Strict()
@@ -150,6 +152,15 @@ func (a *applier) load() error {
 		a.node.clock.observe(meta.Stamp, meta.BatchTerm)
 	}
 	a.state = meta
+	return nil
+}
+
+// loaded counts bytes of the snapshot that is loaded, and ends that with the node.
+func (a *applier) loaded(bytes int64) error {
+	a.loading.done.Add(bytes)
+	if a.node.ended() {
+		return ErrClosed
+	}
 	return nil
 }
 
@@ -280,7 +291,9 @@ func (a *applier) entry(e *raftpb.Entry) (err error) {
 		return fmt.Errorf("%v: %w", idOf(e), err)
 	}
 	a.state.Index, a.state.Term = e.GetIndex(), e.GetTerm()
-	a.logBytes += int64(len(e.GetData())) + entryOverhead
+	size := int64(len(e.GetData())) + entryOverhead
+	a.logBytes += size
+	a.loading.done.Add(size)
 	return nil
 }
 
@@ -373,9 +386,7 @@ func (a *applier) records() error {
 		if err != nil {
 			return err
 		}
-		if record.KindOf(b) != record.Setting {
-			a.state.Highest = max(a.state.Highest, record.Number(b))
-		}
+		a.state.Highest = max(a.state.Highest, record.LastID(b)) // sessions are no ids
 		if err := a.record(b); err != nil {
 			return fmt.Errorf("the standby refuses a record: %w", err)
 		}
@@ -403,6 +414,7 @@ func (a *applier) serve(term uint64) error {
 	l.base = a.node.clock.lead(a.state.Stamp)
 	l.nextID = a.state.Highest + 1
 	l.highest = a.state.Highest
+	l.allow(uint16(a.state.Version))
 	if err := a.node.opts.Queue.Serve(l); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

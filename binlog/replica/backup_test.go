@@ -31,10 +31,10 @@ func TestABackupIsAllThatWasAcknowledged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := snapshot.Load(p.fs, path, s); err != nil {
+		if err := snapshot.Load(p.fs, path, s, nil); err != nil {
 			t.Fatal(err)
 		}
-		if got := copied.Digest(); got != want {
+		if got := copied.Digest(meta.Stamp); got != want {
 			t.Errorf("%s: the backup has %v, the queue %v", p.name, got, want)
 		}
 	}

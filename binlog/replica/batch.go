@@ -13,6 +13,7 @@ type unit struct {
 	pos       journal.Pos
 	buf       []byte // of a batch: room for the header, and records
 	raise     uint16 // of a batch without records that allows a later version of entries; else 0
+	version   uint16 // of entries: what its records may be of; 0 for the first
 	sequence  uint64 // of a batch that is on its way
 	sealed    int64  // the clock's time when a batch was
 	firstSeen uint64 // tick when it was first seen waiting; 0 is not yet
@@ -24,7 +25,7 @@ func (u *unit) round() bool { return u.buf == nil }
 // add adds a unit.
 func (l *Leadership) add(buf []byte) *unit {
 	l.last++
-	u := &unit{pos: l.last, buf: buf}
+	u := &unit{pos: l.last, buf: buf, version: l.version}
 	l.units = append(l.units, u)
 	return u
 }
@@ -97,6 +98,7 @@ func (l *Leadership) raise(version uint16) {
 	defer l.mu.Unlock()
 	if !l.over.Load() {
 		l.add(l.buffer()).raise = version
+		l.allow(version) // for what stands behind it
 	}
 }
 
@@ -186,6 +188,9 @@ func (l *Leadership) seal(u *unit) []byte {
 	h := entry.Header{
 		Kind: entry.Records, Term: l.term, Sequence: u.sequence,
 		Stamp: l.Now(), LastID: l.highest, Decided: l.nextID,
+	}
+	if u.version > 1 {
+		h.Format = uint8(u.version)
 	}
 	if u.raise > 0 {
 		h.Kind, h.Version = entry.Raise, u.raise

@@ -10,6 +10,7 @@ import (
 func BenchmarkPut(b *testing.B) {
 	n := &Node{inbox: newInbox()}
 	n.opts.Clock = &testClock{}
+	n.opts.setDefaults()
 	l := newLeadership(1, 0, n)
 	r := journal.Record{ID: 1, State: journal.Ready, TTR: 60, Tube: "default", Body: make([]byte, 100)}
 	b.ReportAllocs()
@@ -32,6 +33,7 @@ func BenchmarkPut(b *testing.B) {
 func BenchmarkBarrier(b *testing.B) {
 	n := &Node{inbox: newInbox()}
 	n.opts.Clock = &testClock{}
+	n.opts.setDefaults()
 	l := newLeadership(1, 0, n)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -111,7 +111,7 @@ func (k *client) step(q *model) {
 // set changes the setting of a tube that is the client's own.
 func (k *client) set(q *model) {
 	k.tried++
-	s := journal.Setting{Tube: k.name, MaxAttempts: k.tried, DeadTube: "dead"}
+	s := journal.DeadLetters(k.name, k.tried, "dead")
 	switch err := q.set(s); {
 	case err == nil:
 		k.acked = k.tried
@@ -189,7 +189,7 @@ func (k *client) check(q *model) {
 			k.t.Errorf("%q was put once and is there %d times", j.body, bodies[j.body])
 		}
 	}
-	if n := q.settings[k.name].MaxAttempts; n < k.acked || n > k.tried {
+	if n := q.settings[k.name].Attempts; n < k.acked || n > k.tried {
 		k.t.Errorf("the setting of %s is %d; %d were tried, and %d was acknowledged", k.name, n, k.tried, k.acked)
 	}
 	for body := range k.lost {

@@ -40,9 +40,11 @@ type cluster struct {
 	halt  chan struct{}
 	group sync.WaitGroup
 
-	timeout int           // of clients, in ticks; 0 is without end
-	period  time.Duration // of ticks, at least
-	wired   bool          // nodes talk over real connections
+	queue   func(*model) Queue // what a node replicates; nil stands for the model
+	timeout int                // of clients, in ticks; 0 is without end
+	period  time.Duration      // of ticks, at least
+	wired   bool               // nodes talk over real connections
+	rate    int                // bytes a second that one of these carries at most; 0 is any number
 
 	served    sync.Mutex
 	servedAll []served // all leaderships; served guards it
@@ -59,8 +61,10 @@ type peer struct {
 
 	retireTime time.Duration
 	hangGrace  time.Duration
-	onRetire   func() // of its queue
-	newest     uint32 // version of entries that its program can read
+	onRetire   func()      // of its queue
+	newest     uint32      // version of entries that its program can read
+	reserve    int64       // of its disk; 0 does not look at that
+	plenty     atomic.Bool // its disk says that much is free
 
 	ticks  chan time.Time
 	frozen atomic.Bool // gets no ticks
@@ -214,9 +218,14 @@ func (c *cluster) start(p *peer) error {
 		defer c.served.Unlock()
 		c.servedAll = append(c.servedAll, s)
 	}
+	var replicated Queue = queue
+	if c.queue != nil {
+		replicated = c.queue(queue)
+	}
 	n, err := Open(Options{
-		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: queue, Clock: p.clock, FS: p.fs,
+		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: replicated, Clock: p.clock, FS: p.fs,
 		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, hangGrace: p.hangGrace, newest: p.newest,
+		Free: p.free(), reserve: p.reserve,
 		Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})
 	if err != nil {
@@ -246,6 +255,19 @@ func (c *cluster) start(p *peer) error {
 	return nil
 }
 
+// free tells how much is free on a machine's disk, nil if it does not tell.
+func (p *peer) free() func() (int64, error) {
+	if p.reserve == 0 {
+		return nil
+	}
+	return func() (int64, error) {
+		if p.plenty.Load() {
+			return 1 << 40, nil
+		}
+		return p.fs.Free(), nil
+	}
+}
+
 // transport is a node's, and what closes it.
 func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
 	if !c.wired {
@@ -257,15 +279,43 @@ func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
 	}
 	t, err := wire.New(wire.Config{
 		Self: p.member, Cluster: member.ClusterID{1}, Listener: l, Handler: handler{n}, Log: slog.New(slog.DiscardHandler),
+		Dial: c.dial,
 	})
 	return t, func() { _ = t.Close() }, err
+}
+
+// dial connects to a node.
+func (c *cluster) dial(ctx context.Context, addr string) (net.Conn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil || c.rate == 0 {
+		return conn, err
+	}
+	return &slowConn{conn, c.rate}, nil
+}
+
+// slowConn is a connection over a slow link.
+type slowConn struct {
+	net.Conn
+	rate int // bytes a second
+}
+
+func (c *slowConn) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		part := b[n:min(len(b), n+16<<10)]
+		time.Sleep(time.Duration(len(part)) * time.Second / time.Duration(c.rate))
+		var m int
+		m, err = c.Conn.Write(part)
+		n += m
+	}
+	return n, err
 }
 
 // handler is a node that answers no control requests.
 type handler struct{ *Node }
 
 // Control implements wire.Handler.
-func (handler) Control(context.Context, []byte, io.Writer) ([]byte, error) {
+func (handler) Control(context.Context, wire.Caller, []byte, io.Writer) ([]byte, error) {
 	return nil, errors.ErrUnsupported
 }
 
@@ -375,12 +425,16 @@ func (c *cluster) settled() (d Digest) {
 		}
 		return len(slices.Compact(applied)) == 1
 	})
-	first := true
+	first, stamp := true, int64(0)
 	for _, p := range c.nodes {
-		if p.running() == nil {
+		n := p.running()
+		if n == nil {
 			continue
 		}
-		if g := p.queue.Digest(); first {
+		if first { // an idle leader tells the others the time
+			stamp = n.Status().Stamp
+		}
+		if g := n.opts.Queue.Digest(stamp); first {
 			d, first = g, false
 		} else if g != d {
 			c.t.Errorf("%s holds %v, another node %v", p.name, g, d)
@@ -556,6 +610,8 @@ func (t *port) SendSnapshot(m *raftpb.Message, open func(w io.Writer) error) {
 		}
 	})
 }
+
+func (t *port) Arrived(member.ID) uint64 { return 0 }
 
 func (t *port) SetPeers(uint64, []member.Member) {}
 

@@ -54,7 +54,8 @@
 //     between two entries. It owns the standby, and is the only one that makes, feeds,
 //     serves and retires the queue.
 //   - walk: takes a snapshot. There is at most one.
-//   - space: asks every second how much of the disk is free. The answer may take long.
+//   - space: asks every second how much of the disk is free, and keeps a reserve. The answer may
+//     take long.
 //   - watchRaft: watches the raft goroutine. While a read keeps that one waiting, the
 //     followers hear no heartbeats and elect another leader. So after 2 s watchRaft ends the
 //     leadership in its place, and the clients' connections are reset. After 30 s the node ends.
@@ -153,7 +154,15 @@
 // and calls Resign). Heartbeats alone, which need no disk and no queue, would keep it the
 // leader. It raises its own term, which any node may do at any time as a candidate does, and
 // is then a follower like others. It does not campaign for 2 s, and twice as long each
-// further time, up to a minute; a leadership that lasts a minute ends that.
+// further time, up to 8 s, as nobody else may be able to lead; a leadership that lasts a
+// minute ends that. It does not step down while most disks have not answered for a second,
+// because nobody could be elected then, nor commit anything: when they go on, so does it. Nor
+// does it while entries arrive at a follower, however slowly: each counts the bytes that come,
+// and says so in its answers to heartbeats.
+//
+// A member has all of the log soon after its start, and cannot lead before it has made its
+// queue of it, nor soon after it has led. It says so to the leader (report), and nothing is
+// handed over to it meanwhile.
 //
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
 // all that it has executed is committed and given to the system as replies, and only then
@@ -162,6 +171,10 @@
 // not know what has become of their last commands, as after any other change of leader.
 // If that one has not taken over within an election's time, it is told once more; then the
 // queue goes on in the same leadership.
+//
+// A node that alone votes can step aside (StepAside): it does the same, ends its leadership, makes its queue
+// anew, and leads again. Of such a leadership nothing is uncommitted (Settled), so the next queue has
+// the jobs of this one, and clients need not be reset. After any other end nobody knows.
 //
 // # Cluster time
 //
@@ -193,8 +206,8 @@
 // If the disk hangs then, the leadership ends without it, and the walk gives its snapshot up
 // when the disk answers.
 //
-// The settings of dead letters are written behind the jobs, as they are at that moment, and
-// the records of the entries in (N, M] put them right as well.
+// The settings of tubes, and the numbers of loops, are written behind the jobs, as they are
+// at that moment, and the records of the entries in (N, M] put them right as well.
 //
 // Then, in this order, each durable before the next: the files, their directory, the
 // pointer; then the log may begin behind M (retain). So the directory needs the old snapshot,
@@ -220,6 +233,20 @@
 // scale SCALE=snapshot". A disk that the leader shares with a follower that receives a snapshot
 // keeps everybody waiting: up to 0.45 s for a sync of 4 KiB by a process that does nothing else.
 //
+// # Reservations on record
+//
+// Those of a session on record are holds: who has the job, until when, and how often it was
+// reserved. They say what is, so they may come twice, and the last record of a job counts, whatever
+// was before. What does not fit is counted (engine.Engine.Contradictions) and ends no node: it is
+// applied when it is committed, and the reply has left. No session is on record yet but in tests;
+// the first entries of a leader end all holds that it finds. So when a leadership begins all
+// reservations have ended, those that a member of a later program has made as well.
+//
+// A snapshot has the hold behind its job, but none of a session whose end is on record: that
+// session gives back in turns, and if the record came before N, nothing in (N, M] would end the hold.
+// The greatest number that a loop was ever given is kept although nobody has it: no session's id
+// is used again.
+//
 // # Members
 //
 // Changes are raft's, by joint consensus, one at a time. A new member learns, catches up,
@@ -235,33 +262,37 @@
 // rounds), MsgPreVote, MsgVote and their responses, MsgTimeoutNow (a transfer), MsgSnap
 // (with files). All others are discarded; above all MsgProp, because a proposal that comes
 // from elsewhere is tied to no term, and MsgReadIndex. A response to a heartbeat has
-// Reject set when the sender's disk is nearly full, and in RejectHint the latest version
-// of entries that it can read. Raft looks at neither there.
+// what its sender tells of itself (report), in fields that raft does not look at there; a heartbeat
+// has in Index up to where the leader has heard its receiver acknowledge the log (see remind).
 //
 // # Upgrades
 //
 // Members are replaced by those of a newer program one by one: the followers, then, after
 // a transfer, the old leader. Entries stay as the oldest program reads them. When all
 // members have told a leader that they read a later version, it has an entry say so (package
-// entry, Raise), and from there on entries may have it. A member with an older program that
+// entry, Raise), and from there on entries may have it: in version 2, reservations. A member with an older program that
 // comes back ends when it meets that entry, or a snapshot behind it.
 //
 // # What ends a node
 //
 // Run returns an error when it cannot go on: a disk that cannot store entries or a snapshot
 // of the leader's, or that does not answer, a queue that does not end its service within
-// 10 s of the end of a leadership, damage, an entry that it cannot read or that contradicts
-// what it has, a standby that refuses a record, or its removal. It does not try again: to
-// go on would be to guess. A full disk
-// is no failure; the writer waits for space, and a leader that waits for 2 s steps
-// down. Nor is it one if a snapshot of the node's own cannot be taken: the log keeps what
+// 10 s of the end of a leadership, or 3 s after the node is told to end, damage, an entry
+// that it cannot read or that contradicts what it has, a standby that refuses a record, its
+// removal, or the loss of entries that it has acknowledged. It does not try again: to go on would be to guess.
+//
+// A full disk is no failure. The writer first has the reserve removed, and puts are refused
+// from then on, so that the log has room for what is on its way, and for deletes and reservations
+// up to the next snapshot. When that is used up too, it waits for space, and a leader that waits for 2 s steps down. A snapshot frees
+// what the log has of jobs that were deleted, so one is tried every 30 s. Nor is it
+// a failure if a snapshot of the node's own cannot be taken: the log keeps what
 // is behind the one before. Who waits for it is told, and for 5 s no other is taken because
 // somebody wants one.
 //
 // # Limits
 //
-// Memory: 64 MiB of records that are not committed (then journal.ErrRoom, but deletes are
-// taken); the entry log's cache of 64 MiB; 16 MiB of entries on their way to each follower;
+// Memory: 64 MiB of records that are not committed (then journal.ErrRoom, but deletes,
+// and what is recorded of sessions, are taken); the entry log's cache of 64 MiB; 16 MiB of entries on their way to each follower;
 // 64 MiB of messages that wait, and 1,024 messages whose answers wait for the disk; 16 MiB of
 // entries that are being applied; 1.25 MiB of records, or twice the largest, of a snapshot
 // that is taken. A follower takes no more entries while it has not applied 64 MiB of what it

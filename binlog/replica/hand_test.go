@@ -67,6 +67,9 @@ func (h *hand) Send(m *raftpb.Message) { h.sent = append(h.sent, m) }
 // SendSnapshot implements Transport.
 func (h *hand) SendSnapshot(m *raftpb.Message, _ func(io.Writer) error) { h.Send(m) }
 
+// Arrived implements Transport.
+func (h *hand) Arrived(member.ID) uint64 { return 0 }
+
 // SetPeers implements Transport.
 func (h *hand) SetPeers(uint64, []member.Member) {}
 
@@ -463,7 +466,7 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 	later := next
 	later.Sequence = 3
 	unknown := sealed(next)
-	unknown[4] = 3
+	unknown[4] = 4
 	decided := next
 	decided.Decided = 5
 	last := decided
@@ -617,9 +620,9 @@ func TestAMemberThatIsDeadHasNoSpace(t *testing.T) {
 		{"all are dead again", []uint64{2, 3}, []uint64{2}, false},
 		{"the one that is dead is full", []uint64{3}, []uint64{3}, false},
 	} {
-		clear(c.fullDisks)
+		clear(c.reports)
 		for _, id := range x.full {
-			c.fullDisks[id] = true
+			c.reports[id] = report{fullDisk: true}
 		}
 		c.tick += 2 * electionTicks
 		for id := uint64(2); id <= 3; id++ {

@@ -106,7 +106,7 @@ func (c *consensus) stepSnapshot() {
 func (c *consensus) installSnapshot(m *raftpb.SnapshotMetadata) *incoming {
 	c.incoming.state = incomingInstalling
 	c.pendingStandbys++
-	c.applyIndex, c.conf = m.GetIndex(), m.GetConfState()
+	c.lastIndex, c.applyIndex, c.conf = m.GetIndex(), m.GetIndex(), m.GetConfState()
 	return c.incoming
 }
 

@@ -3,6 +3,7 @@ package replica
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,8 +35,11 @@ type Leadership struct {
 	nextID  uint64 // the first id that no entry up to begin has used
 	hooks   Hooks
 
+	allowed   atomic.Uint32 // version, for those who do not have mu
 	committed atomic.Uint64
 	over      atomic.Bool // written under mu
+	aside     atomic.Bool // it ends because the node steps aside: the queue is held until then
+	whole     atomic.Bool // it has ended so, and nothing was uncommitted
 
 	mu        sync.Mutex // guards what follows
 	units     []*unit    // that have not ended, oldest first
@@ -43,6 +47,7 @@ type Leadership struct {
 	last      journal.Pos
 	sequence  uint64 // of the last entry that was proposed
 	bytes     int64  // of records in units
+	version   uint16 // of entries: what the next unit may have
 	highest   uint64 // id that an entry or a record has named
 	written   uint64 // records, for Counters
 	spaceLow  bool   // those who are alive and have room on their disks are no majority
@@ -128,7 +133,7 @@ func (l *Leadership) Delete(id uint64, _ journal.Former) (journal.Pos, error) {
 	return l.last, nil
 }
 
-// Set records a tube's setting of dead letters, or its end. Errors are those of Put.
+// Set records a tube's setting, or its end. Errors are those of Put.
 func (l *Leadership) Set(s *journal.Setting) (journal.Pos, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,6 +143,58 @@ func (l *Leadership) Set(s *journal.Setting) (journal.Pos, error) {
 	}
 	record.EncodeSetting(b, entry.Salt, s)
 	return l.last, nil
+}
+
+// RecordsHolds tells whether all members can read records of sessions on record. What follows is
+// called only then.
+func (l *Leadership) RecordsHolds() bool { return l.allowed.Load() >= 2 }
+
+// RecordsAll tells whether all members can read all records that this program writes.
+func (l *Leadership) RecordsAll() bool { return l.allowed.Load() >= 3 }
+
+// Hold records a reservation. There is always room for it; the error is journal.ErrFailed.
+func (l *Leadership) Hold(h *journal.Hold) (journal.Pos, error) {
+	return l.always(record.HoldSize, func(b []byte) { record.EncodeHold(b, entry.Salt, h) })
+}
+
+// EndHold is Update for a job whose time to run has ended. There is always room for it; the error
+// is journal.ErrFailed.
+func (l *Leadership) EndHold(r *journal.Record) (journal.Pos, error) {
+	return l.always(record.SizeOfUpdate(r), func(b []byte) { record.EncodeUpdate(b, entry.Salt, r) })
+}
+
+// Close records the end of a session. There is always room for it; the error is journal.ErrFailed.
+func (l *Leadership) Close(session uint64) (journal.Pos, error) {
+	return l.always(record.SmallSize, func(b []byte) { record.EncodeSmall(b, entry.Salt, record.Close, session) })
+}
+
+// Numbers records numbers of loops. There is always room for it; the error is journal.ErrFailed.
+func (l *Leadership) Numbers(n *journal.Numbers) (journal.Pos, error) {
+	return l.always(record.NumbersSize, func(b []byte) { record.EncodeNumbers(b, entry.Salt, n) })
+}
+
+// DeleteFor is Delete, by a command.
+func (l *Leadership) DeleteFor(id uint64, _ journal.Former, by journal.Origin) (journal.Pos, error) {
+	return l.always(record.SizeOfDelete(&by), func(b []byte) { record.EncodeDelete(b, entry.Salt, id, &by) })
+}
+
+// always appends a record of n bytes, whatever room there is.
+func (l *Leadership) always(n int64, encode func(b []byte)) (journal.Pos, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	b, err := l.room(n, true)
+	if err != nil {
+		return 0, err
+	}
+	encode(b)
+	return l.last, nil
+}
+
+// allow allows a version of entries to what is appended from now on. With mu held, or before the
+// first record.
+func (l *Leadership) allow(version uint16) {
+	l.version = version
+	l.allowed.Store(uint32(version))
 }
 
 // Committed is the position up to which all is safe.
@@ -187,6 +244,10 @@ func (l *Leadership) Counters() journal.Counters {
 	return journal.Counters{Written: l.written}
 }
 
+// Settled tells, once the leadership is over, that the queue was held and all that it had executed was
+// committed: the jobs of the next queue are those of this one.
+func (l *Leadership) Settled() bool { return l.whole.Load() }
+
 // String names the leadership in messages.
 func (l *Leadership) String() string { return fmt.Sprintf("the leadership of term %d", l.term) }
 
@@ -205,7 +266,9 @@ func (l *Leadership) keep() {
 func (l *Leadership) end() journal.Pos {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over.Store(true)
+	if !l.over.Swap(true) {
+		l.whole.Store(l.aside.Load() && !slices.ContainsFunc(l.units, func(u *unit) bool { return !u.round() }))
+	}
 	if planted.Has(planted.ProposedAgain) {
 		l.keep()
 	}

@@ -57,22 +57,62 @@ func (r *backoff) begin(now uint64) {
 }
 
 // checkProgress ends a leadership in which nothing is committed: its heartbeats, which need
-// no disk, would keep it for ever.
+// no disk, would keep it for ever. It waits while nobody could do better.
 func (c *consensus) checkProgress() {
 	l := c.leadership
+	if l == nil {
+		return
+	}
+	if c.mostDisksStall() {
+		c.excused = c.tick
+	}
 	switch {
-	case l == nil:
 	case l.over.Load():
 		c.stepDown("a read of old entries has taken too long")
 	case !l.serving.Load():
-		if c.tick-l.began > commitTimeoutTicks {
+		if c.late(l.began) {
 			c.stepDown("its first entry was not committed and applied in time")
 		}
-	case c.tick-l.oldest(c.tick) > commitTimeoutTicks:
+	case c.late(l.oldest(c.tick)):
 		c.stepDown("nothing is committed")
-	case c.tick-l.began > maxBackoff:
+	case c.tick-l.began > steadyTicks:
 		c.backoff = backoff{} // all is well
 	}
+}
+
+// late tells whether what waits since a tick should have been committed by now.
+func (c *consensus) late(since uint64) bool { return c.tick-max(since, c.excused) > commitTimeoutTicks }
+
+// arrivalBytes is how much has to arrive at a follower to count: in 2 s more than the messages
+// without entries that are sent with each tick.
+const arrivalBytes = 64 << 10
+
+// noteArrival excuses the leader while entries arrive at a follower, if its own disk does not
+// stall. A large one may take long on a slow link, and nobody else could bring it there faster.
+func (c *consensus) noteArrival(from uint64) {
+	arrived, noted := c.reports[from].arrived, c.arrivals[from]
+	if arrived >= noted && arrived-noted < arrivalBytes {
+		return
+	}
+	c.arrivals[from] = arrived
+	if arrived > noted && c.storing() < stallTicks {
+		c.excused = c.tick
+	}
+}
+
+// mostDisksStall tells whether so many voters wait for their disks that those who do not are
+// no majority: nobody else could be elected, or commit anything. They may share their storage.
+// Were the leader to step down, it would have to make its queue anew, and nobody would be
+// served for as long as that takes after the storage goes on.
+func (c *consensus) mostDisksStall() bool {
+	c.reports[uint64(c.node.opts.Self)] = c.report()
+	voters, stalled := c.conf.GetVoters(), 0
+	for _, id := range voters {
+		if c.alive(id) && c.reports[id].storing >= stallTicks {
+			stalled++
+		}
+	}
+	return len(voters)-stalled <= len(voters)/2
 }
 
 // A store may take that many ticks, and one more for each hangBytes.
@@ -80,6 +120,14 @@ const (
 	hangTicks = 600
 	hangBytes = 256 << 10
 )
+
+// storing is for how many ticks the store that is under way has been seen.
+func (c *consensus) storing() uint64 {
+	if c.storeNumber == 0 {
+		return 0
+	}
+	return c.tick - c.storeSeen
+}
 
 // checkStore ends a node whose disk does not answer: nobody can say any more what is on
 // it, and a vote that waits for it helps nobody.
@@ -92,7 +140,7 @@ func (c *consensus) checkStore() {
 	if c.storeNumber != began {
 		c.storeNumber, c.storeSeen = began, c.tick
 	}
-	if took := c.tick - c.storeSeen; took > hangTicks+uint64(bytes/hangBytes) {
+	if took := c.storing(); took > hangTicks+uint64(bytes/hangBytes) {
 		c.node.fail(fmt.Errorf("%w: a write of %d bytes to %s has taken %v; look at the disk", ErrHung, bytes, c.node.opts.Dir, time.Duration(took)*Tick))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 
 	"trellis/binlog/replica/member"
 )
@@ -22,8 +23,12 @@ import (
 // isMember tells whether an id is one of a configuration's, also of one that is being
 // left.
 func isMember(cs *raftpb.ConfState, id uint64) bool {
-	return slices.Contains(cs.GetVoters(), id) || slices.Contains(cs.GetLearners(), id) ||
-		slices.Contains(cs.GetVotersOutgoing(), id) || slices.Contains(cs.GetLearnersNext(), id)
+	return slices.Contains(cs.GetVotersOutgoing(), id) || !isLeaving(cs, id)
+}
+
+// isLeaving tells whether a member is none any more once its configuration is not joint.
+func isLeaving(cs *raftpb.ConfState, id uint64) bool {
+	return !slices.Contains(cs.GetVoters(), id) && !slices.Contains(cs.GetLearners(), id) && !slices.Contains(cs.GetLearnersNext(), id)
 }
 
 func isVoter(cs *raftpb.ConfState, id uint64) bool { return slices.Contains(cs.GetVoters(), id) }
@@ -42,6 +47,56 @@ func changeMembers(ms []member.Member, cs *raftpb.ConfState, cc *raftpb.ConfChan
 		ms = append(ms, m)
 	}
 	return slices.DeleteFunc(ms, func(m member.Member) bool { return !isMember(cs, uint64(m.ID)) }), nil
+}
+
+// Configurations tells who the members are by what this node has on disk, and may be asked
+// before Run, when nothing is applied: first the members as of the last entry that the node
+// knows to be committed, then those behind each later change in its log. Those may be committed
+// too; if they are not, another change may take their place.
+func (n *Node) Configurations() (lists [][]member.Member, err error) {
+	hard, _, err := n.log.InitialState()
+	if err != nil {
+		return nil, err
+	}
+	meta := n.store.current()
+	now := slices.DeleteFunc(slices.Clone(meta.Members), func(m member.Member) bool { return isLeaving(meta.ConfState, uint64(m.ID)) })
+	lists = append(lists, now)
+	for _, index := range n.log.Recovery().Changes {
+		if index <= meta.Index {
+			continue
+		}
+		err := n.log.Each(index-1, index, func(e *raftpb.Entry) (err error) {
+			cc := &raftpb.ConfChangeV2{}
+			if err = proto.Unmarshal(e.GetData(), cc); err == nil {
+				now, err = changeMembers(slices.Clone(now), keptBy(now, cc), cc)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("the change of the members in entry %d: %w", index, err)
+		}
+		if index <= hard.GetCommit() {
+			lists[0] = now
+		} else {
+			lists = append(lists, now)
+		}
+	}
+	return lists, nil
+}
+
+// keptBy is a configuration of all members that a change does not remove, and of whom it adds.
+func keptBy(ms []member.Member, cc *raftpb.ConfChangeV2) *raftpb.ConfState {
+	cs := &raftpb.ConfState{}
+	for _, m := range ms {
+		cs.Voters = append(cs.Voters, uint64(m.ID))
+	}
+	for _, s := range cc.GetChanges() {
+		cs.Voters = slices.DeleteFunc(cs.Voters, func(id uint64) bool { return id == s.GetNodeId() })
+		if s.GetType() != raftpb.ConfChangeRemoveNode {
+			cs.Voters = append(cs.Voters, s.GetNodeId())
+		}
+	}
+	return cs
 }
 
 // Add makes a node a member that votes. The node runs, knows that it belongs to the
@@ -173,7 +228,7 @@ const (
 func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) error {
 	for {
 		done := false
-		err := n.ask(func(c *consensus) (err error) {
+		err := n.ask(ctx, func(c *consensus) (err error) {
 			if _, err := n.leading(); err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"sync"
@@ -153,28 +154,27 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		}
 		return n.err
 	}
-	n.awaitEnd(ended)
-	return errors.Join(n.err, closed)
+	select {
+	case <-ended:
+		return errors.Join(n.err, closed)
+	case <-time.After(n.opts.hangGrace):
+		return errors.Join(n.err, n.stuck())
+	}
 }
 
 // hangGrace is how long the applier has to retire the queue when the disk does not answer,
-// and how long a node may take to end before its log says what it waits for.
-const hangGrace = 5 * time.Second
+// and how long a node may take to end. Nothing is lost that was acknowledged if it does not
+// come to its end, as nothing is when the process is killed.
+const hangGrace = 3 * time.Second
 
-// awaitEnd waits until all that the node has begun has ended. Run's caller learns of the
-// error only then. If it takes long, the log has it before.
-func (n *Node) awaitEnd(ended <-chan struct{}) {
+// stuck tells what keeps a node from ending.
+func (n *Node) stuck() error {
 	select {
-	case <-ended:
-		return
-	case <-time.After(n.opts.hangGrace):
+	case <-n.applier.done:
+		return fmt.Errorf("%w: the node is to end, and what it writes to %s has not come back for %v; look at the disk", ErrHung, n.opts.Dir, n.opts.hangGrace)
+	default:
+		return fmt.Errorf("%w: the node is to end, and its clients' connections have not ended in %v", ErrStuck, n.opts.hangGrace)
 	}
-	if n.err != nil {
-		n.opts.Log.Error("the node cannot go on, and is to end; it waits for its disk or its queue", "error", n.err)
-	} else {
-		n.opts.Log.Error("the node was told to end; it waits for its disk or its queue")
-	}
-	<-ended
 }
 
 // stop ends the node. The first error counts; nil is none.

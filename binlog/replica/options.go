@@ -55,7 +55,8 @@ type Options struct {
 	segmentSize int64         // of the entry log; zero is its default
 	newest      uint32        // version of entries that this node can read; zero means entry.Newest
 	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
-	hangGrace   time.Duration // how long an end may take before the log tells; zero means hangGrace
+	reserve     int64         // bytes that space keeps; zero means reserve
+	hangGrace   time.Duration // how long an end may take; zero means hangGrace
 }
 
 func (o *Options) setDefaults() {
@@ -66,6 +67,7 @@ func (o *Options) setDefaults() {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.newest = cmp.Or(o.newest, entry.Newest)
 	o.retireTime = cmp.Or(o.retireTime, maxRetire)
+	o.reserve = cmp.Or(o.reserve, reserve)
 	o.hangGrace = cmp.Or(o.hangGrace, hangGrace)
 }
 
@@ -97,7 +99,9 @@ const (
 	commitTimeoutTicks = 40  // a leader that cannot commit for that long steps down
 	stampTicks         = 200 // an idle leader lets the followers know the time that often
 	backoffTicks       = 40  // after stepping down; doubled each time
-	maxBackoff         = 1200
+	maxBackoff         = 160
+	steadyTicks        = 1200 // a leadership that lasts that long ends the doubling
+	stallTicks         = 20   // a disk that has not answered for that long stalls
 )
 
 // maxRetire is how long the end of a queue's service may take. It takes milliseconds.
@@ -126,6 +130,9 @@ type Transport interface {
 	// SendSnapshot sends what open writes, and then m. Handler.SnapshotSent tells the
 	// end.
 	SendSnapshot(m *raftpb.Message, open func(w io.Writer) error)
+	// Arrived is how many bytes have come from a member by way of appends since some time, with
+	// those of messages that are not complete.
+	Arrived(from member.ID) uint64
 	// SetPeers tells who belongs to the cluster as of an entry, this node included. The
 	// index is 0, and there are none, while nothing was applied.
 	SetPeers(index uint64, ms []member.Member)
@@ -141,6 +148,11 @@ var (
 
 	// ErrRemoved tells that the node was removed from the cluster. It is the end of Run.
 	ErrRemoved = errors.New("this node was removed from the cluster; to add it again, empty its directory")
+
+	// ErrForgot tells that the node has lost what it had acknowledged. It is the end of Run, and
+	// the node must not vote any more.
+	ErrForgot = errors.New("this node has lost entries that it had acknowledged: its directory is an older copy, or its machine was rolled back; " +
+		"remove it from the cluster, empty its directory, and add it again")
 
 	// ErrHung tells that the disk does not answer. It is the end of Run.
 	ErrHung = errors.New("the disk does not answer")

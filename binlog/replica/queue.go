@@ -28,7 +28,7 @@ type Standby interface {
 }
 
 // Queue is what a node replicates: its jobs, and those who execute commands on them.
-// All methods but Hold, Flush, Walk, Settings and Digest are called by one goroutine, the
+// All methods but Hold, Flush, Walk, Settings, Numbers and Digest are called by one goroutine, the
 // applier; none is called after Run has returned. An error ends the node.
 type Queue interface {
 	// Standby begins an empty queue. start is the cluster time of its beginning. The
@@ -40,7 +40,8 @@ type Queue interface {
 	Serve(l *Leadership) error
 
 	// Retire tells that leadership is lost. When it returns nothing executes, and no
-	// reply leaves any more: the connections were reset without a word.
+	// reply leaves any more: the connections were reset without a word. If the leadership is Settled,
+	// connections may wait for the next one instead.
 	Retire(l *Leadership)
 
 	// Hold stops executing, for a transfer, and returns when nothing executes any more;
@@ -53,26 +54,34 @@ type Queue interface {
 	Flush(ctx context.Context)
 
 	// Walk visits jobs in the order of their ids, from the id `from` on, and at most n of
-	// them. It returns the id to go on with, 0 at the end. An error of f's ends it, and is
-	// returned with the id of f's job. Each record is consistent in itself; the record and its
-	// body are valid during the call of f only, its strings longer. Any goroutine may call Walk
+	// them, each with its hold, or nil if nothing on record holds it. It returns the id to go on
+	// with, 0 at the end. An error of f's ends it, and is
+	// returned with the id of f's job. Each record is consistent in itself; the record, its
+	// body and the hold are valid during the call of f only, strings longer. Any goroutine may call Walk
 	// while the queue serves or is fed, and it ends with an error if the queue is given up.
 	// Retire and Standby may wait for its end, so f waits for nothing.
-	Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error)
+	Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error)
 
-	// Settings tells the settings of dead letters that are in force, as they are at one
+	// Settings tells the settings of tubes that are in force, as they are at one
 	// moment. Any goroutine may call it, as Walk.
 	Settings(f func(*journal.Setting) error) error
 
-	// Digest is of all jobs and settings as they are on record. Any goroutine may call it.
-	Digest() Digest
+	// Numbers tells the numbers of loops that were given and are not gone, as they are at one
+	// moment, and then, with an empty range, the first that was never given, unless it is the
+	// first of all. Any goroutine may call it, as Walk.
+	Numbers(f func(*journal.Numbers) error) error
+
+	// Digest is of all jobs, settings and holds as they are on record, of which the last was made
+	// at stamp. Any goroutine may call it.
+	Digest(stamp int64) Digest
 }
 
-// Digest is equal for equal jobs and settings, and different for different ones but by
+// Digest is equal for equal jobs, settings and holds, and different for different ones but by
 // chance.
 type Digest struct {
-	Jobs uint64 // the number of jobs
-	Sum  uint64
+	Jobs  uint64 // the number of jobs
+	Sum   uint64 // of jobs and settings
+	Holds uint64 // the sum of holds whose times to run end behind the stamp
 }
 
 // segment is the segment of every job in a cluster. Any number but 0 would do: 0 is what a

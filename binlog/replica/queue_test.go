@@ -34,6 +34,7 @@ type model struct {
 	onRetire    func()       // may be nil
 	onVisit     func(uint64) // before Walk visits a job; may be nil
 	onHold      func(bool)   // may be nil
+	onTick      func()       // with mu held; may be nil
 	ticks       int
 	timeout     int // ticks after which a client hangs up; 0 is never
 }
@@ -92,6 +93,9 @@ func (q *model) tick() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ticks++
+	if q.onTick != nil {
+		q.onTick()
+	}
 	if q.timeout > 0 {
 		q.changed.Broadcast()
 	}
@@ -130,7 +134,7 @@ func (q *model) Hold(on bool) {
 
 func (q *model) Flush(context.Context) {}
 
-func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64, error) {
+func (q *model) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (uint64, error) {
 	q.walks.RLock()
 	defer q.walks.RUnlock()
 	q.mu.Lock()
@@ -151,7 +155,7 @@ func (q *model) Walk(from uint64, n int, f func(*journal.Record) error) (uint64,
 				visit(id)
 			}
 			r.Body = slices.Clone(r.Body)
-			if err := f(&r); err != nil {
+			if err := f(&r, nil); err != nil {
 				return id, err
 			}
 			clear(r.Body) // it is valid during the call only
@@ -173,14 +177,17 @@ func (q *model) Settings(f func(*journal.Setting) error) error {
 	return nil
 }
 
+// Numbers tells none: nobody is on record.
+func (q *model) Numbers(func(*journal.Numbers) error) error { return nil }
+
 // keep notes a setting.
 func (q *model) keep(s *journal.Setting) {
-	if delete(q.settings, s.Tube); s.MaxAttempts > 0 {
+	if delete(q.settings, s.Tube); !s.IsDefault() {
 		q.settings[s.Tube] = *s
 	}
 }
 
-func (q *model) Digest() Digest {
+func (q *model) Digest(int64) Digest {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	h := fnv.New64a()
@@ -194,7 +201,7 @@ func (q *model) Digest() Digest {
 	for _, tube := range slices.Sorted(maps.Keys(q.settings)) {
 		fmt.Fprintf(h, "%+v\n", q.settings[tube])
 	}
-	return Digest{uint64(len(q.jobs)), h.Sum64()}
+	return Digest{Jobs: uint64(len(q.jobs)), Sum: h.Sum64()}
 }
 
 type modelStandby struct{ q *model }
@@ -246,6 +253,12 @@ func (s modelStandby) Setting(x *journal.Setting) error {
 	s.q.keep(x)
 	return nil
 }
+
+func (s modelStandby) Hold(*journal.Hold) error { return nil }
+
+func (s modelStandby) Close(uint64) error { return nil }
+
+func (s modelStandby) Numbers(*journal.Numbers) error { return nil }
 
 func (s modelStandby) Delete(id uint64) uint32 {
 	s.q.mu.Lock()

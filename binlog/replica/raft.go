@@ -11,6 +11,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/binlog/replica/entrylog"
+	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
 )
 
@@ -26,15 +27,17 @@ type consensus struct {
 	tick          uint64
 	lastHeard     map[uint64]uint64 // tick of the last message of a member
 	proposed      uint64            // tick of the last proposal
+	excused       uint64            // the last tick in which it was right that nothing was committed
+	arrivals      map[uint64]uint64 // bytes that had arrived at a member when it was last noted
 	backoff       backoff
-	fullDisks     map[uint64]bool            // members whose disks are nearly full
-	versions      map[uint64]uint32          // the latest version of entries that a member says it can read
+	reports       map[uint64]report          // the last one of each member
 	commitSent    map[uint64]uint64          // the commit index of the last MsgApp to a follower, in this leadership or the one just ended
 	notices       map[uint64]*raftpb.Message // MsgApps that tell followers of a commit and wait for the next tick; see postpone
 	raisedVersion uint32                     // the version that this leadership has allowed; 0 if none
 
 	floor           uint64            // what was committed at the start; the node does not campaign before it is applied
 	pendingStandbys int               // standbys that are being made; the node does not campaign meanwhile
+	lastIndex       uint64            // index of the last entry that the writer was given
 	applyIndex      uint64            // index of the last entry that the applier was given
 	lag             int64             // bytes of entries that are stored, or soon will be, and not applied
 	trimIndex       uint64            // the log may begin behind that entry, once no follower needs more
@@ -56,7 +59,11 @@ func newConsensus(n *Node, meta snapshot.Meta) (*consensus, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &consensus{node: n, lastHeard: map[uint64]uint64{}, fullDisks: map[uint64]bool{}, versions: map[uint64]uint32{}, commitSent: map[uint64]uint64{}, notices: map[uint64]*raftpb.Message{}, floor: hard.GetCommit(), pendingStandbys: 1, applyIndex: meta.Index, conf: meta.ConfState}
+	last, err := n.log.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	c := &consensus{node: n, lastIndex: last, lastHeard: map[uint64]uint64{}, reports: map[uint64]report{}, arrivals: map[uint64]uint64{}, commitSent: map[uint64]uint64{}, notices: map[uint64]*raftpb.Message{}, floor: hard.GetCommit(), pendingStandbys: 1, applyIndex: meta.Index, conf: meta.ConfState}
 	c.rn, err = raft.NewRawNode(&raft.Config{
 		ID:                        uint64(n.opts.Self),
 		ElectionTick:              electionTicks,
@@ -183,6 +190,9 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 	}
 	switch m.GetType() {
 	case raftpb.MsgApp, raftpb.MsgHeartbeat:
+		if c.forgot(m) {
+			return
+		}
 		c.node.clock.hear(m.GetTerm())
 		if st := c.rn.BasicStatus(); len(m.GetEntries()) > 0 && c.lag > maxLag && st.Applied < st.GetCommit() {
 			return // the leader sends it again
@@ -192,8 +202,8 @@ func (c *consensus) stepPeer(m *raftpb.Message) {
 			return
 		}
 	case raftpb.MsgHeartbeatResp:
-		c.fullDisks[m.GetFrom()] = m.GetReject()
-		c.versions[m.GetFrom()] = uint32(min(m.GetRejectHint(), math.MaxUint16))
+		c.reports[m.GetFrom()] = reportOf(m)
+		c.noteArrival(m.GetFrom())
 	}
 	if err := c.rn.Step(m); err != nil {
 		c.node.opts.Log.Debug("raft refused a message", "type", m.GetType(), "from", m.GetFrom(), "error", err)
@@ -211,7 +221,7 @@ func stored(m *raftpb.Message) bool {
 
 // quiet tells whether the node votes, but must not campaign.
 func (c *consensus) quiet() bool {
-	return c.pendingStandbys > 0 || c.backoff.until > c.tick || c.rn.BasicStatus().Applied < c.floor
+	return !c.loaded() || c.backoff.until > c.tick
 }
 
 func (c *consensus) onTick() {
@@ -257,6 +267,7 @@ func (c *consensus) handle(rd raft.Ready) {
 				snapshot = c.installSnapshot(m.GetSnapshot().GetMetadata())
 			}
 			for _, e := range m.GetEntries() {
+				c.lastIndex = e.GetIndex()
 				if e.GetType() != raftpb.EntryNormal {
 					c.changeIndex = e.GetIndex()
 				}
@@ -283,10 +294,13 @@ func (c *consensus) send(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgApp && c.postpone(m) {
 		return
 	}
+	if m.GetType() == raftpb.MsgHeartbeat {
+		c.remind(m)
+	}
 	if m.GetType() == raftpb.MsgHeartbeatResp {
-		// Fields that raft does not look at in such a message.
-		low, newest := c.node.space.low.Load(), uint64(c.node.opts.newest)
-		m.Reject, m.RejectHint = &low, &newest
+		r := c.report()
+		r.arrived = c.node.transport.Arrived(member.ID(m.GetTo()))
+		r.put(m)
 	}
 	c.node.transport.Send(m)
 }

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -17,6 +19,7 @@ type Status struct {
 	Term    uint64
 	Commit  uint64 // index of the last entry that is committed, as far as the node knows
 	Applied uint64 // index of the last entry that was applied
+	ToLoad  uint64 // percent that is left of what this node has to load before it can lead; 0 if it can
 	First   uint64 // index of the first entry in the log
 	Last    uint64 // index of the last entry
 	Members []MemberStatus
@@ -51,10 +54,12 @@ type MemberStatus struct {
 	Voter bool
 	// Alive and Match are known to the leader only: whether the member was heard within
 	// an election's time, and up to which entry it has what the leader has.
-	// Behind is about how many bytes of the log it lacks.
+	// Behind is about how many bytes of the log it lacks. ToLoad is what it has said of itself:
+	// see Status.
 	Alive  bool
 	Match  uint64
 	Behind int64
+	ToLoad uint64
 }
 
 // raftStatus is what the raft goroutine tells of itself, once a tick and whenever a leadership
@@ -63,8 +68,10 @@ type raftStatus struct {
 	role         raft.StateType
 	term, commit uint64
 	lead         uint64
+	toLoad       uint64
 	match        map[uint64]uint64
 	alive        map[uint64]bool
+	reports      map[uint64]report
 
 	uncommitted                    time.Duration
 	elections, depositions, rounds uint64
@@ -72,13 +79,13 @@ type raftStatus struct {
 
 func (c *consensus) publish() {
 	st := c.rn.Status()
-	p := &raftStatus{role: st.RaftState, term: st.GetTerm(), commit: st.GetCommit(), lead: st.Lead}
+	p := &raftStatus{role: st.RaftState, term: st.GetTerm(), commit: st.GetCommit(), lead: st.Lead, toLoad: c.toLoad()}
 	p.elections, p.depositions, p.rounds = c.elections, c.depositions, c.rounds
 	if c.leadership != nil {
 		p.uncommitted = time.Duration(c.tick-c.leadership.oldest(c.tick)) * Tick
 	}
 	if len(st.Progress) > 0 {
-		p.match, p.alive = map[uint64]uint64{}, map[uint64]bool{}
+		p.match, p.alive, p.reports = map[uint64]uint64{}, map[uint64]bool{}, maps.Clone(c.reports)
 	}
 	for id, pr := range st.Progress {
 		p.match[id] = pr.Match
@@ -107,9 +114,9 @@ func (n *Node) Status() Status {
 	}
 	p := n.status.Load()
 	if p == nil {
-		p = &raftStatus{}
+		p = &raftStatus{toLoad: 100}
 	}
-	s.Leader, s.Term, s.Commit = member.ID(p.lead), p.term, p.commit
+	s.Leader, s.Term, s.Commit, s.ToLoad = member.ID(p.lead), p.term, p.commit, p.toLoad
 	s.Uncommitted, s.Elections, s.Depositions, s.ReadRounds = p.uncommitted, p.elections, p.depositions, p.rounds
 	if l := n.leadership.Load(); l != nil && !l.over.Load() {
 		s.Leads, s.Serves, s.Term, s.Leader = true, l.serving.Load(), l.term, n.opts.Self
@@ -118,7 +125,7 @@ func (n *Node) Status() Status {
 	}
 	for _, m := range at.Members {
 		o := MemberStatus{
-			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)],
+			Member: m, Voter: isVoter(at.ConfState, uint64(m.ID)), Alive: p.alive[uint64(m.ID)], Match: p.match[uint64(m.ID)], ToLoad: p.reports[uint64(m.ID)].toLoad,
 		}
 		if len(p.match) > 0 {
 			o.Behind = n.log.SizeBehind(o.Match)
@@ -126,4 +133,9 @@ func (n *Node) Status() Status {
 		s.Members = append(s.Members, o)
 	}
 	return s
+}
+
+// Alone tells whether no other member votes.
+func (s *Status) Alone() bool {
+	return !slices.ContainsFunc(s.Members, func(o MemberStatus) bool { return o.Voter && o.ID != s.Self })
 }

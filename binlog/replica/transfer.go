@@ -76,15 +76,75 @@ func (n *Node) handOverHeld(ctx context.Context, l *Leadership, to member.ID) er
 	n.opts.Queue.Flush(flush)
 	cancel()
 	t := &transfer{l, make(chan error, 1)}
-	if err := n.ask(func(c *consensus) error { return c.beginTransfer(t, uint64(to)) }); err != nil {
+	err := n.ask(ctx, func(c *consensus) error {
+		if ctx.Err() != nil {
+			return ctx.Err() // nobody waits any more
+		}
+		return c.beginTransfer(t, uint64(to))
+	})
+	if err != nil {
 		return err
 	}
 	select {
 	case err := <-t.done:
 		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-n.stopped:
 		return ErrClosed
 	}
+}
+
+// errVoters tells that another member votes.
+var errVoters = errors.New("another member votes: the leadership can be handed over to it")
+
+// StepAside has a node that is the only one to vote end its leadership and lead again, with a queue
+// that is made anew of what is on its disk. All that the old one has executed is committed and replied to
+// before; in between nothing executes. It returns when the node serves again. Errors wrap ErrNotLeader
+// or tell why nothing was done; or ctx has ended, and the node serves again later.
+func (n *Node) StepAside(ctx context.Context) error {
+	if !n.changing.TryLock() {
+		return errBusy
+	}
+	defer n.changing.Unlock()
+	l, err := n.leading()
+	if err != nil {
+		return err
+	}
+	n.opts.Queue.Hold(true)
+	if err = l.settle(ctx); err == nil {
+		flush, cancel := context.WithTimeout(ctx, flushTime)
+		n.opts.Queue.Flush(flush)
+		cancel()
+		// If ctx ended this wait, the queue would go on, and the leadership end nevertheless.
+		err = n.ask(context.WithoutCancel(ctx), func(c *consensus) error { return c.stepAside(l) })
+	}
+	if err != nil {
+		n.opts.Queue.Hold(false)
+		return fmt.Errorf("stepping aside: %w", err)
+	}
+	for {
+		if now, err := n.leading(); err == nil && now != l {
+			return nil
+		}
+		if err := n.pause(ctx, pollTime); err != nil {
+			return fmt.Errorf("it has stepped aside, and does not serve again yet: %w", err)
+		}
+	}
+}
+
+func (c *consensus) stepAside(l *Leadership) error {
+	if c.leadership != l || l.over.Load() {
+		return ErrNotLeader
+	}
+	if !c.alone() {
+		return errVoters
+	}
+	l.aside.Store(true)
+	was := c.backoff
+	c.stepDown("it makes its queue anew, and leads again")
+	c.backoff = was // nobody else could lead
+	return nil
 }
 
 // leading returns the leadership that the queue serves in.
@@ -95,13 +155,15 @@ func (n *Node) leading() (*Leadership, error) {
 	return nil, ErrNotLeader
 }
 
-// ask has the raft goroutine run f, and returns its result.
-func (n *Node) ask(f func(c *consensus) error) error {
+// ask has the raft goroutine run f, and returns its result. If ctx ends first, f may still run.
+func (n *Node) ask(ctx context.Context, f func(c *consensus) error) error {
 	done := make(chan error, 1)
 	n.inbox.call(func() { done <- f(n.consensus) })
 	select {
 	case err := <-done:
 		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-n.stopped:
 		return ErrClosed
 	}
@@ -116,21 +178,21 @@ func (n *Node) successor(ctx context.Context, to member.ID) (best member.ID, err
 			asked = c.tick
 		}
 		if best = c.best(to); best == 0 && c.tick > asked+electionTicks {
-			return false, errors.New("there is no such member that votes and answers")
+			return false, c.noSuccessor(to)
 		}
 		return best != 0, nil
 	})
 	return best, err
 }
 
-// best returns the member that votes, answers and has the most, of all or of one; 0 if
-// there is none.
+// best returns the member that votes, answers, has loaded its jobs and has the most, of all or
+// of one; 0 if there is none.
 func (c *consensus) best(of member.ID) (best member.ID) {
 	st := c.rn.Status()
 	for v := range st.Config.Voters.IDs() {
 		id := member.ID(v)
 		switch {
-		case id == c.node.opts.Self || of != 0 && id != of || !c.alive(v):
+		case id == c.node.opts.Self || of != 0 && id != of || !c.alive(v) || c.reports[v].toLoad > 0:
 		case best == 0 || st.Progress[v].Match > st.Progress[uint64(best)].Match:
 			best = id
 		}
@@ -138,9 +200,26 @@ func (c *consensus) best(of member.ID) (best member.ID) {
 	return best
 }
 
+// errLoading tells that members answer to which nothing can be handed over yet.
+var errLoading = errors.New("has not loaded all jobs yet, and cannot lead before")
+
+// noSuccessor tells why best has found nobody.
+func (c *consensus) noSuccessor(to member.ID) error {
+	for _, m := range c.node.applier.applied().Members {
+		left := c.reports[uint64(m.ID)].toLoad
+		if m.ID != c.node.opts.Self && (to == 0 || m.ID == to) && c.alive(uint64(m.ID)) && left > 0 {
+			return fmt.Errorf("%s %w: %d %% are left", m.Name, errLoading, left)
+		}
+	}
+	return errors.New("there is no such member that votes and answers")
+}
+
 func (c *consensus) beginTransfer(t *transfer, to uint64) error {
 	if c.leadership != t.leadership {
 		return ErrNotLeader
+	}
+	if c.best(member.ID(to)) == 0 { // it may have been started anew since it was chosen
+		return c.noSuccessor(member.ID(to))
 	}
 	c.transfer = t
 	c.rn.TransferLeader(to)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/binlog/record"
 )
 
 const (
@@ -64,28 +65,41 @@ var errTurn = errors.New("the turn has enough bytes")
 // collected is the jobs of one turn of a walk: turnBytes of records at most, unless a
 // single one is larger.
 type collected struct {
-	records []journal.Record
-	bodies  []byte // the records' bodies lie here
-	bytes   int64  // of records
+	jobs   []walked
+	bodies []byte // the records' bodies lie here
+	bytes  int64  // of records
+}
+
+// walked is a job as a walk has met it.
+type walked struct {
+	record journal.Record
+	hold   journal.Hold // its ID is 0 if there is none
 }
 
 // clear makes room for the next turn. Records of the one before must not be used any more.
 func (c *collected) clear() {
-	c.records, c.bodies, c.bytes = c.records[:0], c.bodies[:0], 0
+	c.jobs, c.bodies, c.bytes = c.jobs[:0], c.bodies[:0], 0
 }
 
-// add copies a record, or returns errTurn.
-func (c *collected) add(r *journal.Record) error {
+// add copies a record, and the hold behind it unless that is nil, or returns errTurn.
+func (c *collected) add(r *journal.Record, h *journal.Hold) error {
 	size := r.Size()
+	if h != nil {
+		size += record.HoldSize
+	}
 	if c.bytes > 0 && c.bytes+size > turnBytes {
 		return errTurn
 	}
 	c.bytes += size
-	c.records = append(c.records, *r)
+	x := walked{record: *r}
+	if h != nil {
+		x.hold = *h
+	}
 	at := len(c.bodies)
 	// Bodies that have to move when the buffer grows stay where they are for those records
 	// that have them already.
 	c.bodies = append(c.bodies, r.Body...)
-	c.records[len(c.records)-1].Body = c.bodies[at:len(c.bodies):len(c.bodies)]
+	x.record.Body = c.bodies[at:len(c.bodies):len(c.bodies)]
+	c.jobs = append(c.jobs, x)
 	return nil
 }

@@ -64,14 +64,14 @@ type sized struct {
 	visits []int // in each call of Walk
 }
 
-func (q *sized) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
+func (q *sized) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
 	q.visits = append(q.visits, 0)
 	for ; from <= uint64(len(q.bodies)); from++ {
 		if n--; n < 0 {
 			return from, nil
 		}
 		r := journal.Record{ID: from, TTR: 1, Tube: "mail", State: journal.Ready, Body: make([]byte, q.bodies[from-1])}
-		if err := f(&r); err != nil {
+		if err := f(&r, nil); err != nil {
 			return from, err
 		}
 		q.visits[len(q.visits)-1]++
@@ -171,10 +171,10 @@ type visited struct {
 	visit func(id uint64)
 }
 
-func (q *visited) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
-	return q.sized.Walk(from, n, func(r *journal.Record) error {
+func (q *visited) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
+	return q.sized.Walk(from, n, func(r *journal.Record, h *journal.Hold) error {
 		q.visit(r.ID)
-		return f(r)
+		return f(r, h)
 	})
 }
 

@@ -17,7 +17,7 @@ func (c *consensus) raiseVersion() {
 	cs := c.conf
 	for _, id := range slices.Concat(cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext()) {
 		if id != uint64(c.node.opts.Self) {
-			to = min(to, c.versions[id])
+			to = min(to, c.reports[id].version)
 		}
 	}
 	if to > max(1, c.raisedVersion, c.node.applier.applied().Version) {

@@ -179,6 +179,9 @@ func (w *walk) write() (x extent, meta snapshot.Meta, err error) {
 	if err := n.opts.Queue.Settings(sw.Setting); err != nil {
 		return x, meta, err
 	}
+	if err := n.opts.Queue.Numbers(sw.Numbers); err != nil {
+		return x, meta, err
+	}
 	if x, err = w.extent(); err != nil {
 		return x, meta, err
 	}
@@ -222,8 +225,15 @@ func (w *walk) jobs(sw *snapshot.Writer, t *turns) error {
 			return err
 		}
 		id = next
-		for i := range c.records {
-			if err := sw.Full(&c.records[i]); err != nil {
+		for i := range c.jobs {
+			x := &c.jobs[i]
+			if err := sw.Full(&x.record); err != nil {
+				return err
+			}
+			if x.hold.ID == 0 {
+				continue
+			}
+			if err := sw.Hold(&x.hold); err != nil {
 				return err
 			}
 		}

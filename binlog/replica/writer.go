@@ -202,11 +202,32 @@ func (w *writer) retryWhileFull(bytes int64, store func() error) error {
 		if !errors.Is(err, entrylog.ErrNoSpace) {
 			return err
 		}
+		if w.node.space.release() {
+			continue
+		}
 		w.warnFull()
+		if err := w.trimFull(); err != nil {
+			return err
+		}
 		if err := w.node.pause(context.Background(), fullTime); err != nil {
 			return err
 		}
 	}
+}
+
+// trimFull removes what the log need not have any more, while something that came before waits
+// for space.
+func (w *writer) trimFull() error {
+	w.mu.Lock()
+	trim := w.trim
+	w.mu.Unlock()
+	if trim.Index == 0 {
+		return nil
+	}
+	if err := w.node.log.Trim(trim); !errors.Is(err, entrylog.ErrNoSpace) {
+		return err
+	}
+	return nil // it is tried again
 }
 
 // warnFull tells that the disk is full, once for many tries.

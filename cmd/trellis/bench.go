@@ -143,7 +143,7 @@ func runCommand() *cobra.Command {
 			if cfg.Addr, err = to.address(); err != nil {
 				return err
 			}
-			if cfg.Token, err = token.read(); err != nil {
+			if cfg.Token, err = token.readFor(&cfg.Addr); err != nil {
 				return err
 			}
 			cfg.Log = logTo != ""
@@ -156,7 +156,7 @@ func runCommand() *cobra.Command {
 			}
 			table := io.Discard
 			if jsonTo != "-" && csvTo != "-" && logTo != "-" {
-				table = cmd.OutOrStdout()
+				table = visibleWriter{cmd.OutOrStdout()} // there may be words of the server in it
 			}
 			return errors.Join(
 				err,

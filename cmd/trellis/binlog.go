@@ -111,7 +111,7 @@ func exportCommand() *cobra.Command {
 		Short: "Write the jobs of a binlog as a log that beanstalkd reads",
 		Long: `Write the jobs of a binlog as a log of beanstalkd's, version 7, into the directory TO. That must exist, and have
 no such log yet. The server must have been stopped. What that format cannot hold is left out, and how much it is said on
-standard error: settings of dead letters, attempts of jobs that were kicked, and keys that jobs were put with (idp, con).`,
+standard error: settings of tubes, attempts of jobs that were kicked, and keys that jobs were put with (idp, con).`,
 		Example: `  mkdir /var/lib/beanstalkd && trellis binlog export /var/lib/trellis /var/lib/beanstalkd
   beanstalkd -b /var/lib/beanstalkd`,
 		Args: cobra.ExactArgs(2),
@@ -128,7 +128,7 @@ standard error: settings of dead letters, attempts of jobs that were kicked, and
 			out := cmd.OutOrStdout()
 			fmt.Fprintf(out, "%d jobs in %d files, last id %d\n", x.Jobs, x.Files, x.LastID)
 			if x.Settings > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d settings of dead letters are left out: beanstalkd has none\n", x.Settings)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d settings of tubes are left out: beanstalkd has none\n", x.Settings)
 			}
 			if x.Attempts > 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "the attempts of %d jobs since they were kicked are left out: beanstalkd does not count them\n", x.Attempts)
@@ -136,6 +136,12 @@ standard error: settings of dead letters, attempts of jobs that were kicked, and
 			if x.Unique+x.Limited+x.Tombstones > 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "beanstalkd's format cannot hold the unique keys of %d jobs, the limits of %d jobs, "+
 					"and %d keys of deleted jobs: they are left out\n", x.Unique, x.Limited, x.Tombstones)
+			}
+			if x.Terms > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "the fair keys, groups and expiries of %d jobs are left out: beanstalkd has none\n", x.Terms)
+			}
+			if x.Held > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d jobs that wait for a group are buried: kick them when it is their turn\n", x.Held)
 			}
 			if x.MaxJobSize > beanstalkdMaxJobSize {
 				fmt.Fprintf(out, "beanstalkd must be started with -z %d or more: with less it throws jobs away\n", x.MaxJobSize)

@@ -18,6 +18,7 @@ type nothing struct{}
 func (nothing) Full(*binlog.Record, uint32) (f journal.Former, err error) { return f, nil }
 func (nothing) Update(*binlog.Record) error                               { return nil }
 func (nothing) Setting(*binlog.Setting) error                             { return nil }
+func (nothing) Hold(*journal.Hold) error                                  { return nil }
 
 // openLog makes a log with some jobs in it.
 func openLog(t *testing.T, dir string, jobs int, body string) *binlog.Log {
@@ -155,17 +156,18 @@ func TestAnExportTellsOnStandardErrorWhatIsLeftOut(t *testing.T) {
 	r := binlog.Record{ID: 1, State: journal.Ready, Pri: 7, Releases: 2, Kicks: 1, Attempts: 1}
 	_, err := l.Update(&r)
 	for _, tube := range []string{"mail", "orders"} {
-		_, e := l.Set(&binlog.Setting{Tube: tube, MaxAttempts: 3, DeadTube: "dead"})
+		s := journal.DeadLetters(tube, 3, "dead")
+		_, e := l.Set(&s)
 		err = errors.Join(err, e)
 	}
 	if err := errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	wantTrellis(t, 0, "2 settings of dead letters\n", "binlog", "verify", dir)
+	wantTrellis(t, 0, "2 settings of tubes\n", "binlog", "verify", dir)
 	wantTrellis(t, 0, "setting tube=mail max-attempts=3 dead-tube=dead\n", "binlog", "dump", dir)
 	out, errs, status := trellis(t, "binlog", "export", dir, t.TempDir())
 	if status != 0 || !strings.HasPrefix(out, "1 jobs in 1 files") || strings.Contains(out, "left out") ||
-		!strings.HasPrefix(errs, "2 settings of dead letters are left out") || !strings.Contains(errs, "the attempts of 1 jobs") {
+		!strings.HasPrefix(errs, "2 settings of tubes are left out") || !strings.Contains(errs, "the attempts of 1 jobs") {
 		t.Errorf("status %d\n%s%s", status, out, errs)
 	}
 }

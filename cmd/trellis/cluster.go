@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -28,7 +27,7 @@ func clusterFailed(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return &exitError{exitInterrupted, errors.New("interrupted")}
-	case errors.Is(err, control.ErrNoLeader), errors.As(err, &remote):
+	case errors.Is(err, control.ErrNoLeader), errors.Is(err, control.ErrNotReady), errors.As(err, &remote):
 		return refused(err)
 	}
 	return &exitError{exitUnreachable, err}
@@ -80,11 +79,10 @@ func (f *clusterFlags) client(log io.Writer) (*control.Client, error) {
 	}
 	switch {
 	case files == 3:
-		config, err := loadTLS(f, log)
-		if err != nil {
+		var err error
+		if c.Wire.TLS, err = wire.LoadTLS(f.cert, f.key, f.ca, slog.New(slog.NewTextHandler(log, nil))); err != nil {
 			return nil, usageError(err)
 		}
-		c.Wire.TLS = config
 	case files != 0:
 		return nil, usageError(errors.New("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three"))
 	default:
@@ -95,10 +93,6 @@ func (f *clusterFlags) client(log io.Writer) (*control.Client, error) {
 	return c, nil
 }
 
-func loadTLS(f *clusterFlags, log io.Writer) (*tls.Config, error) {
-	return wire.LoadTLS(f.cert, f.key, f.ca, slog.New(slog.NewTextHandler(log, nil)))
-}
-
 func clusterCommand() *cobra.Command {
 	f := new(clusterFlags)
 	cmd := &cobra.Command{
@@ -107,8 +101,9 @@ func clusterCommand() *cobra.Command {
 		Long: `Look after a cluster of trellisd servers: who leads, who belongs to it, backup and recovery.
 
 Each command asks one member, or several, for all others; --node names them by the address that trellisd has with --node.
-Off loopback all connections use TLS, and the tool needs a certificate like a member's. These flags have their values
-from the environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY, TRELLIS_CLUSTER_CA.
+Off loopback all connections use TLS, and the tool needs a certificate: for status any of the cluster's authorities, for
+the other commands a member's, or one that trellisd --cluster-admin-name means. These flags have their values from the
+environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY, TRELLIS_CLUSTER_CA.
 
 The exit status is 0 when it is done, 2 when the command line is wrong, 3 when nobody was reached, 4 when it was refused,
 130 after an interrupt, and 1 otherwise.`,
@@ -155,7 +150,7 @@ waits. One that was interrupted may be repeated, and goes on.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is a member; the cluster has %s\n", n, operate.Counted(len(v.Members), "member"))
+			tell(cmd.OutOrStdout(), "%s is a member; the cluster has %s", n, operate.Counted(len(v.Members), "member"))
 			return nil
 		},
 	}
@@ -177,7 +172,7 @@ another member takes over first. It is refused if too few of the others answer: 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s\n", args[0], operate.Counted(len(v.Members), "member"))
+			tell(cmd.OutOrStdout(), "%s is no member any more; the cluster has %s", args[0], operate.Counted(len(v.Members), "member"))
 			return nil
 		},
 	}
@@ -188,7 +183,10 @@ func transferCommand(f *clusterFlags) *cobra.Command {
 		Use:   "transfer [NAME]",
 		Short: "Have another member lead",
 		Long: `Have another member lead: the one that is named, or the one that has the most. Nothing that was acknowledged is lost
-and no reply is; clients have to connect anew, and all reservations end.`,
+and no reply is; clients have to connect anew, and all reservations end. It is refused, and nobody notices, while the other
+member has jobs to load: see "trellis cluster status --wait". Where one member alone votes, and none is named, that
+member makes its queue anew of what is on its disk, and leads again: clients wait meanwhile, and those that have reserved
+no job stay connected.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := control.Request{Op: control.OpTransfer}
@@ -197,7 +195,7 @@ and no reply is; clients have to connect anew, and all reservations end.`,
 			}
 			leads := func(v *control.View, asked *control.Status) bool {
 				l := v.Leader
-				return l != nil && l.Serves && (l.Node.Name == r.To || r.To == "" && l.Node.Name != asked.Node.Name)
+				return l != nil && l.Serves && (l.Node.Name == r.To || r.To == "" && (l.Node.Name != asked.Node.Name || asked.Alone()))
 			}
 			if _, err := f.lead(cmd, r, leads); err != nil {
 				return err
@@ -206,7 +204,7 @@ and no reply is; clients have to connect anew, and all reservations end.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s leads\n", l.Node)
+			tell(cmd.OutOrStdout(), "%s leads", l.Node)
 			return nil
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -45,6 +46,7 @@ func view() *control.View {
 	leader, standby, learner := status(1, 9138, 0xabc), status(2, 9138, 0xabc), status(4, 9138, 0xabc)
 	leader.Leads, leader.Serves, leader.Clients = true, true, "10.0.0.1:11300"
 	learner.SnapshotStamp = 0
+	learner.ToLoad = 57
 	v.Leader = leader
 	for _, s := range []*control.Status{leader, standby, nil, learner} {
 		v.Answers = append(v.Answers, control.Answer{Status: s})
@@ -67,12 +69,33 @@ func TestStatusIsATable(t *testing.T) {
 	v := view()
 	v.Answers[1].Status.Digest.Sum = 0xabd
 	tables = append(tables, table(t, v, true))
+	v.Answers[1].Status.Digest.Sum, v.Answers[1].Status.Digest.Holds = 0xabc, 0xd
+	tables = append(tables, table(t, v, true))
 	v.Answers[1].Status.Applied++
 	tables = append(tables, table(t, v, true))
 	v = view()
+	v.Answers[1].Status.Contradictions = 2
 	v.Leader, v.Answers[0] = nil, control.Answer{Err: errors.New("it does not answer")}
 	tables = append(tables, table(t, v, false))
 	golden(t, "testdata/clusterstatus.txt", strings.Join(tables, "\n----\n"))
+}
+
+func TestNothingThatAMemberSaysReachesATerminalAsItCame(t *testing.T) {
+	v := view()
+	v.Members[1].Name, v.Members[2].Addr = hostileText+"\n", hostileText
+	v.Answers[2].Err = errors.New(hostileText + "\n")
+	v.Leader.Node.Name, v.Leader.Clients = hostileText, hostileText
+	lines := strings.Count(table(t, view(), true), "\n")
+	if text := table(t, v, true); !plain(text) || strings.Count(text, "\n") != lines {
+		t.Errorf("%q", text)
+	}
+	var b strings.Builder
+	if err := newClusterStatus(v, true).writeJSON(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !plain(b.String()) || !json.Valid([]byte(b.String())) {
+		t.Errorf("%q", b.String())
+	}
 }
 
 func TestStatusIsJSON(t *testing.T) {
@@ -139,7 +162,7 @@ type fakeMember struct {
 }
 
 // Control implements wire.Handler.
-func (f fakeMember) Control(ctx context.Context, req []byte, _ io.Writer) ([]byte, error) {
+func (f fakeMember) Control(ctx context.Context, _ wire.Caller, req []byte, _ io.Writer) ([]byte, error) {
 	r, err := control.Parse(req)
 	if err != nil {
 		return nil, err
@@ -261,4 +284,67 @@ func TestAHandOverWhoseReplyIsLostIsNotAskedForAgain(t *testing.T) {
 			t.Errorf("%s: %d hand-overs were asked for", args, n)
 		}
 	}
+}
+
+// A member may have all of the log and load its jobs for long, and it cannot lead before.
+func TestStatusWaitsForMembersThatLoad(t *testing.T) {
+	t.Parallel()
+	type state struct{ toLoad, match uint64 } // of n2
+	for _, tt := range []struct {
+		args   string
+		states []state // look by look; the last one stays
+		looks  int     // the command takes at least that many
+		status int
+		want   string
+	}{
+		{"status", []state{{60, 100}}, 1, 0, "standby, loading 40 %"},
+		{"status --wait", []state{{60, 100}, {30, 100}, {0, 20}}, 3, 0, "standby "},
+		{"status --wait n2", []state{{60, 20}, {0, 20}, {0, 99}}, 3, 0, "standby "},
+		{"status --wait n1", []state{{0, 20}}, 1, 0, "standby "},
+		{"status --wait", []state{{60, 100}}, 1, 4, "n2 has 60 % of its jobs to load"},
+		{"status --wait n2", []state{{0, 20}}, 1, 4, "n2 lacks 80 entries"},
+		{"status --wait n3", []state{{0, 100}}, 1, 4, "there is no member n3"},
+		{"status n2", nil, 0, 2, "names of members are for --wait"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			t.Parallel()
+			var looks atomic.Int32
+			at := startMembers(t, func(_ context.Context, self member.ID, _ control.Request, s *control.Status) error {
+				now := tt.states[min(int(looks.Load()), len(tt.states)-1)]
+				s.Last, s.Members = 100, slices.Clone(s.Members)
+				s.Members[1].Match, s.Members[1].Alive = now.match, true
+				if self == 2 { // it is asked last
+					s.ToLoad = now.toLoad
+					looks.Add(1)
+				}
+				return nil
+			}, nil)
+			timeout := "--timeout=1m"
+			if tt.status != 0 {
+				timeout = "--timeout=500ms"
+			}
+			cluster(t, tt.status, tt.want, append(strings.Fields(tt.args), at, timeout)...)
+			if n := int(looks.Load()); n < tt.looks {
+				t.Errorf("%s: %d looks", tt.args, n)
+			}
+		})
+	}
+}
+
+func TestRecoverSaysWhatIsLost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old, lost := filepath.Join(dir, "old"), filepath.Join(dir, "new")
+	cluster(t, 0, "2 records", "init", "--from", writeLog(t, 2, "x"), "n1=127.0.0.1:1", old)
+	segment := filepath.Join(old, "entries", "entries.0000000001")
+	b, err := os.ReadFile(segment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[50] ^= 1 // in the header
+	if err := os.WriteFile(segment, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster(t, 4, "add --skip-damaged", "recover", "--from", old, "n1=127.0.0.1:1", lost)
+	cluster(t, 0, "LOST: the entries from 2 on: "+segment, "recover", "--skip-damaged", "--from", old, "n1=127.0.0.1:1", lost)
 }

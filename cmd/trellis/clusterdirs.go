@@ -48,7 +48,7 @@ a new cluster of it. ` + asUser,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s of %s, as of entry %d, are in %s; they came from %s\n",
+			tell(cmd.OutOrStdout(), "%s of %s, as of entry %d, are in %s; they came from %s",
 				operate.Counted(meta.Records, "record"), operate.Size(meta.Bytes), meta.Index, args[0], from.Node)
 			return nil
 		},
@@ -127,7 +127,15 @@ The ids of new jobs begin %d behind the last one: after a backup was taken, clie
 }
 
 func recoverCommand() *cobra.Command {
-	return foundingCommand("recover", "the directory of the member, which is what it had with -b", offline.Recover, &cobra.Command{
+	var skip bool
+	found := func(fs vfs.FS, from string, node member.Node, to string) (offline.Made, error) {
+		made, err := offline.Recover(fs, from, node, to, skip)
+		if damage := (*binlog.DamageError)(nil); errors.As(err, &damage) {
+			err = refused(fmt.Errorf("%w; if there is no better member, take what is sound before that: add --skip-damaged", err))
+		}
+		return made, err
+	}
+	cmd := foundingCommand("recover", "the directory of the member, which is what it had with -b", found, &cobra.Command{
 		Short: "Make a new cluster of one out of a member of a cluster that has lost the others",
 		Long: fmt.Sprintf(`Make the directory of a new cluster's first member out of that of a member whose cluster has lost most of its members for
 good. That member must have been stopped; its directory stays as it is.
@@ -136,12 +144,17 @@ This is for the day when there is no other way. What this member had not receive
 take the member that has the most. Nobody can tell any more which of its last entries were committed, so all of them are
 taken. The ids of new jobs begin %d behind the last one.
 
+Damage in that directory is an error. With --skip-damaged what is sound before it is taken, and the command says what is
+lost: of the log all entries from the damaged one on, of a snapshot all jobs behind the damaged place.
+
 The old cluster is not told. If enough of its members still run or are started again, they are a cluster of their own, with
 the same jobs, and clients can reach both: empty their directories, and add them to the new cluster. They cannot join it
 as they are.
 `, offline.SkippedIDs) + asUser,
 		Example: `  trellis cluster recover --from /var/lib/trellis n1=10.0.0.1:11390 /var/lib/trellis-new`,
 	})
+	cmd.Flags().BoolVar(&skip, "skip-damaged", false, "leave out what is damaged, and what follows it")
+	return cmd
 }
 
 // foundingCommand completes a command that makes the directory of a new cluster's first member of another one.
@@ -168,6 +181,12 @@ func foundingCommand(name, from string, found func(fs vfs.FS, from string, node 
 		fmt.Fprintf(out, "%s of %s are in %s; the first member of cluster %s is %s, and new jobs begin at id %d\n",
 			operate.Counted(made.Records, "record"), operate.Size(made.Bytes), args[1], made.Cluster, node, made.NextID)
 		if name == "recover" {
+			if d := made.Damage.Snapshot; d != nil {
+				fmt.Fprintf(out, "LOST: the jobs of the snapshot from here on, but for those that later entries name: %v\n", d)
+			}
+			if d := made.Damage.Log; d != nil {
+				fmt.Fprintf(out, "LOST: the entries from %d on: %v\n", made.Lost, d)
+			}
 			fmt.Fprintf(out, "%d of the log's last entries are not known to have been committed, and were taken\n", made.Uncommitted)
 			fmt.Fprintf(out, "WARNING: members of the old cluster %s must not be started again: clients could reach both clusters, "+
 				"and both give out the same jobs. Empty their directories, and add them to the new one.\n", made.Old)

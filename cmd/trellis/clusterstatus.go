@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,15 +19,23 @@ func statusCommand(f *clusterFlags) *cobra.Command {
 	var output string
 	var digest, wait bool
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [--wait [NAME]...]",
 		Short: "Tell who leads, and how all members are",
 		Long: `Ask every member how it is, and tell who leads, who does not answer, what each of them lacks, and its last snapshot.
 
-BEHIND is what a member has not stored yet of the leader's log. With --digest all members read all their jobs: if nothing
-changes meanwhile, equal digests prove that they have the same. (What is not on record does not count: reservations, and
-what clients do.)`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+BEHIND is what a member has not stored yet of the leader's log. A member that was just started, or has just led, may have
+all of it and be loading its jobs, which takes a second for a million of them or so: it cannot lead before. With --wait the
+command first waits until a member serves clients and no member that answers loads, and until the members that are named
+answer, have the log and have loaded. It gives up when that has not come nearer for twice --timeout. With --digest all members read all their jobs: if nothing
+changes meanwhile, equal digests prove that they have the same, and equal holds that the same clients have the same of them.
+(What is not on record does not count: reservations of the leader's own clients, and what clients do.)`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 && !wait {
+				return errors.New("names of members are for --wait")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if output != "table" && output != "json" {
 				return usageError(fmt.Errorf("-o is table or json, not %q", output))
 			}
@@ -35,7 +44,7 @@ what clients do.)`,
 				return err
 			}
 			if wait {
-				if _, err := c.Leader(cmd.Context(), f.nodes); err != nil {
+				if err := c.Ready(cmd.Context(), f.nodes, args); err != nil {
 					return clusterFailed(cmd.Context(), err)
 				}
 			}
@@ -51,7 +60,7 @@ what clients do.)`,
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	cmd.Flags().BoolVar(&wait, "wait", false, "first wait until a member serves clients, up to twice --timeout")
+	cmd.Flags().BoolVar(&wait, "wait", false, "first wait until a member serves clients and none that answers loads, and until the named ones can lead")
 	cmd.Flags().BoolVar(&digest, "digest", false, "compare all jobs of all members, which reads them all")
 	return cmd
 }
@@ -88,7 +97,7 @@ type clusterStatus struct {
 	Cluster string          `json:"cluster"`
 	Term    uint64          `json:"term"`
 	Leader  string          `json:"leader"`         // a name; "" if no member that was reached leads
-	Same    *bool           `json:"same,omitempty"` // whether those that answer have the same jobs; of --digest, if it could be compared
+	Same    *bool           `json:"same,omitempty"` // whether those that answer have the same jobs and holds; of --digest, if it could be compared
 	Members []clusterMember `json:"members"`
 
 	digest bool // was asked for
@@ -109,6 +118,7 @@ type clusterMember struct {
 	Last        uint64   `json:"last"`
 	Behind      *uint64  `json:"behind,omitempty"` // as the leader knows
 	BehindBytes *int64   `json:"behind_bytes,omitempty"`
+	ToLoad      uint64   `json:"to_load_percent,omitempty"` // of its jobs, before it can lead
 	LogBytes    int64    `json:"log_bytes"`
 	Snapshot    uint64   `json:"snapshot"`
 	SnapBytes   int64    `json:"snapshot_bytes"`
@@ -116,6 +126,9 @@ type clusterMember struct {
 	Clients     string   `json:"clients,omitempty"`
 	Jobs        *uint64  `json:"jobs,omitempty"`
 	Digest      string   `json:"digest,omitempty"`
+	Holds       string   `json:"holds,omitempty"` // a digest of the reservations on record
+
+	Contradictions uint64 `json:"contradictions,omitempty"` // records of reservations that do not fit those before them
 }
 
 const noAnswer = "no answer"
@@ -149,9 +162,9 @@ func newClusterStatus(v *control.View, digest bool) *clusterStatus {
 		first := ""
 		for _, c := range s.Members {
 			if first == "" {
-				first = c.Digest
+				first = c.Digest + c.Holds
 			}
-			same = same && (c.Digest == "" || c.Digest == first)
+			same = same && (c.Digest == "" || c.Digest+c.Holds == first)
 		}
 		s.Same = &same
 	}
@@ -170,6 +183,7 @@ func (c *clusterMember) take(s *control.Status) {
 		c.Role = "learner"
 	}
 	c.Term, c.Committed, c.Applied, c.Last = s.Term, s.Commit, s.Applied, s.Last
+	c.ToLoad, c.Contradictions = s.ToLoad, s.Contradictions
 	c.LogBytes, c.Snapshot, c.SnapBytes, c.Clients = s.LogBytes, s.Snapshot, s.SnapshotBytes, s.Clients
 	if s.SnapshotStamp != 0 {
 		age := time.Duration(s.Stamp - s.SnapshotStamp).Seconds()
@@ -177,14 +191,17 @@ func (c *clusterMember) take(s *control.Status) {
 	}
 	if s.Digest != nil {
 		c.Jobs = &s.Digest.Jobs
-		c.Digest = fmt.Sprintf("%016x", s.Digest.Sum)
+		c.Digest, c.Holds = fmt.Sprintf("%016x", s.Digest.Sum), fmt.Sprintf("%016x", s.Digest.Holds)
 	}
 }
 
 func (s *clusterStatus) writeJSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(s)
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(visibleJSON(text), '\n'))
+	return err
 }
 
 func (s *clusterStatus) writeTable(w io.Writer) error {
@@ -192,15 +209,20 @@ func (s *clusterStatus) writeTable(w io.Writer) error {
 	if s.Leader != "" {
 		leader = s.Leader + " leads"
 	}
-	fmt.Fprintf(w, "cluster %s, term %d, %s\n\n", s.Cluster, s.Term, leader)
+	tell(w, "cluster %s, term %d, %s", s.Cluster, s.Term, leader)
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	head := "NAME\tADDRESS\tROLE\tTERM\tAPPLIED\tBEHIND\tSNAPSHOT\tCLIENTS"
 	if s.digest {
-		head += "\tJOBS\tDIGEST"
+		head += "\tJOBS\tDIGEST\tHOLDS"
 	}
 	fmt.Fprintln(t, head)
 	for i := range s.Members {
-		fmt.Fprintln(t, strings.Join(s.Members[i].row(s.digest), "\t"))
+		row := s.Members[i].row(s.digest)
+		for j := range row {
+			row[j] = visible(row[j])
+		}
+		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -213,6 +235,9 @@ func (c *clusterMember) row(digest bool) []string {
 	row := []string{c.Name, c.Addr, c.Role, "-", "-", "-", "-", "-"}
 	if c.Behind != nil && c.Role != "leader" {
 		row[5] = fmt.Sprintf("%s, %s", operate.Counted(*c.Behind, "entry"), operate.Size(*c.BehindBytes))
+	}
+	if c.ToLoad > 0 {
+		row[2] += fmt.Sprintf(", loading %d %%", 100-c.ToLoad)
 	}
 	if c.Role != noAnswer {
 		row[3], row[4] = fmt.Sprint(c.Term), fmt.Sprint(c.Applied)
@@ -227,9 +252,9 @@ func (c *clusterMember) row(digest bool) []string {
 		return row
 	}
 	if c.Jobs == nil {
-		return append(row, "-", "-")
+		return append(row, "-", "-", "-")
 	}
-	return append(row, fmt.Sprint(*c.Jobs), c.Digest)
+	return append(row, fmt.Sprint(*c.Jobs), c.Digest, c.Holds)
 }
 
 // remarks tells what a reader of the table should not overlook.
@@ -245,6 +270,10 @@ func (s *clusterStatus) remarks(w io.Writer) {
 		} else if c.Voter {
 			answering++
 		}
+		if c.Contradictions > 0 {
+			lines = append(lines, fmt.Sprintf("%s HAS MET CONTRADICTIONS: %s of reservations did not fit those before; this is a fault of the program",
+				c.Name, operate.Counted(c.Contradictions, "record")))
+		}
 	}
 	if answering <= voters/2 {
 		lines = append(lines, fmt.Sprintf("%d of %d members that vote answer: that is no majority, so nobody can be served", answering, voters))
@@ -256,9 +285,12 @@ func (s *clusterStatus) remarks(w io.Writer) {
 	case *s.Same:
 		lines = append(lines, "all members that answer have the same jobs")
 	default:
-		lines = append(lines, "MEMBERS DIFFER: at the same entry they do not have the same jobs")
+		lines = append(lines, "MEMBERS DIFFER: at the same entry they do not have the same jobs and holds")
 	}
-	if len(lines) > 0 {
-		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	for i, line := range lines {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		tell(w, "%s", line)
 	}
 }

@@ -98,7 +98,7 @@ func (f *serverFlags) server() (a bench.Address, token string, err error) {
 	}
 	f.to.fromEnvironment()
 	if a, err = f.to.address(); err == nil {
-		token, err = f.token.read()
+		token, err = f.token.readFor(&a)
 	}
 	return a, token, usageError(err)
 }

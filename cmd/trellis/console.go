@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/user"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,13 +36,17 @@ buried, moved, copied and deleted there, and tubes paused and cleared. Servers m
 it tells.
 
 The address to open is printed. It has a token in it, without which nobody gets anywhere: everybody on this machine can connect, but
-only who has the address sees jobs. The console listens on loopback only. From another machine, use "ssh -L 11390:127.0.0.1:11390".
+only who has the address sees jobs. A browser that has opened it is known for 12 hours, until nobody has looked for half an hour, or until
+"Log out". The console listens on loopback only. From another machine, use "ssh -L 11390:127.0.0.1:11390".
 Scripts send the token in a header, "Authorization: Bearer TOKEN"; /api/v1/openapi.json describes what they can ask.
+
+A token is for one server and is sent to no other: of several servers, each is given its own, behind its address.
 
 trellisd --http has the same console built in, which tells more of its own server.
 
 Every change is written to standard error. The console runs until it is interrupted.`,
 		Example: `  trellis console --server 10.0.0.1 --server 10.0.0.2:11301
+  trellis console --tls --server 10.0.0.1,token-file=one.token --server 10.0.0.2,token-file=two.token
   trellis console --write --listen 127.0.0.1:11390`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +63,7 @@ Every change is written to standard error. The console runs until it is interrup
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&servers, "server", nil, "a server, written as for -a; may be given several times (default: that of -a)")
+	flags.StringArrayVar(&servers, "server", nil, "a server, written as for -a, with "+ofServer+"FILE behind it if it wants a token; may be given several times (default: that of -a)")
 	flags.BoolVar(&write, "write", false, "let people change and delete jobs")
 	flags.StringVar(&listen, "listen", "127.0.0.1:0", "address on loopback, HOST:PORT, where the browser connects")
 	f.to.register(flags)
@@ -68,14 +73,20 @@ Every change is written to standard error. The console runs until it is interrup
 	return cmd
 }
 
+// ofServer comes between a server and the file with the token for it.
+const ofServer = ",token-file="
+
 // consoles says which consoles there are to be.
 func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (cfgs []console.Config, err error) {
 	if f.timeout <= 0 {
 		return nil, usageError(errTimeout)
 	}
 	f.to.fromEnvironment()
-	if len(servers) == 0 {
+	switch {
+	case len(servers) == 0:
 		servers = []string{f.to.addr}
+	case len(servers) > 1 && f.token.path != "":
+		return nil, usageError(errors.New("--token-file is for one server, and would show the token to others: give --server ADDR" + ofServer + "FILE"))
 	}
 	who := "somebody"
 	if u, err := user.Current(); err == nil {
@@ -83,16 +94,26 @@ func (f *serverFlags) consoles(servers []string, write bool, log *slog.Logger) (
 	}
 	for _, server := range servers {
 		of := *f
-		of.to.addr = trimURL(server)
+		addr, file, own := strings.Cut(server, ofServer)
+		switch {
+		case own:
+			of.token.path = file
+		case len(servers) > 1:
+			of.token.none = true
+		}
+		of.to.addr = trimURL(addr)
 		a, err := of.to.address()
+		if err == nil {
+			_, err = of.token.readFor(&a) // a mistake shows at the start
+		}
 		if err != nil {
 			return nil, usageError(fmt.Errorf("--server %s: %w", server, err))
 		}
 		cfgs = append(cfgs, console.Config{
 			Server: a.String(),
 			Dial: func(ctx context.Context) (*client.Conn, error) {
-				f := of                      // dialling changes it, and several may dial at a time
-				token, err := f.token.read() // it may have been replaced
+				f := of                           // dialling changes it, and several may dial at a time
+				token, err := f.token.readFor(&a) // it may have been replaced
 				if err != nil {
 					return nil, usageError(err)
 				}
@@ -125,12 +146,7 @@ func listenOnLoopback(address string) (net.Listener, error) {
 
 // serveConsole serves until ctx is done.
 func serveConsole(ctx context.Context, l net.Listener, cfgs []console.Config, out io.Writer) error {
-	all := console.NewSeveral(cfgs)
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return err
-	}
-	gate, token := console.NewGate(port, all)
+	gate, link := console.NewGate(cfgs)
 	server := &http.Server{
 		Handler: gate, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
 		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo),
@@ -140,13 +156,14 @@ func serveConsole(ctx context.Context, l net.Listener, cfgs []console.Config, ou
 	measured := make(chan struct{})
 	go func() {
 		defer close(measured)
-		all.Run(ctx)
+		gate.Run(ctx)
 	}()
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	if _, err := fmt.Fprintf(out, "http://%s/?token=%s\n", l.Addr(), token); err != nil {
+	if _, err := fmt.Fprintf(out, "http://%s%s\n", l.Addr(), link); err != nil {
 		fmt.Fprintln(os.Stderr, "trellis: the address cannot be printed:", err)
 	}
+	var err error
 	select {
 	case <-ctx.Done():
 		stop, done := context.WithTimeout(context.Background(), consoleStopTime)

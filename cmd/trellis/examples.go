@@ -27,6 +27,9 @@ const examples = `  # what is there: nothing is reserved, and nothing changes
   seq 1000 | trellis put -t numbers --lines
   trellis export numbers | trellis import --tube numbers.copy
 
+  # jobs at given times: without --check, and on two hosts, it puts them
+  echo '30 2 * * mon-fri  reports --ttr 600 nightly' | trellis cron --check /dev/stdin
+
   # for scripts
   trellis tubes -o ndjson | grep '"current-jobs-buried":[1-9]'
   trellis top --once --sort in/s --limit 10`

@@ -48,6 +48,7 @@ func TestTheToolByExample(t *testing.T) {
 		"put into tube news",
 		"1,000 jobs put",
 		"numbers.copy  1,000 ",
+		"line 1: tube reports, next at 20",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing", want)

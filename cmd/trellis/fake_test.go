@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -42,6 +44,10 @@ extensions:
 - list-dlq
 - stats-conn
 - list-connections
+- list-accounts
+- set-tube
+- list-settings
+- stats-group
 `
 
 // quiet is a server of which everything is known, also times.
@@ -85,10 +91,54 @@ platform: "x86_64"
 		"set-dlq mail 6 mail":           "OUT_OF_MEMORY\r\n",
 		"list-dlq":                      "{OK}---\n- tube: \"17\"\n  max-attempts: 3\n  dead-tube: \"18\"\n- tube: \"mail\"\n  max-attempts: 5\n  dead-tube: \"mail.dead\"\n",
 		"list-connections 1000 0":       "{OK}" + connections,
+		"list-accounts":                 "{OK}" + accounts,
+		"stats-group import.17":         "{OK}---\nname: \"import.17\"\npending: 1234567\nburied: 3\ncomplete: false\nwaiting-jobs: 1\n",
+		"stats-group done":              "NOT_FOUND\r\n",
 		"list-connections 1 0":          "{OK}" + connections[:strings.Index(connections, "- id: 9")],
 		"delete 1":                      "INTERNAL_ERROR\r\n",
 	})
 }
+
+const accounts = `---
+- name: "acme"
+  patterns: "acme/*,17"
+  jobs: 1234567
+  max-jobs: 2000000
+  refused-jobs: 0
+  memory: 3100000
+  max-memory: 2147483648
+  refused-memory: 3
+  tubes: 17
+  max-tubes: 1000
+  refused-tubes: 0
+  keys: 0
+  max-keys: 100000
+  refused-keys: 0
+  connections: 2
+  max-connections: 500
+  refused-connections: 0
+  rate: 5000
+  rate-waits: 12
+- name: "7"
+  patterns: "*"
+  jobs: 0
+  max-jobs: 0
+  refused-jobs: 0
+  memory: 0
+  max-memory: 0
+  refused-memory: 0
+  tubes: 1
+  max-tubes: 0
+  refused-tubes: 0
+  keys: 0
+  max-keys: 0
+  refused-keys: 0
+  connections: 0
+  max-connections: 0
+  refused-connections: 0
+  rate: 0
+  rate-waits: 0
+`
 
 const connections = `---
 - id: 7
@@ -156,14 +206,26 @@ func hostile(t *testing.T) string {
 		"delete 1":                   "NO" + " " + h + "\r\n",
 		"peek 2":                     h + "\r\n",
 		"pause-tube mail 5":          "OK 5\r\n" + h + "\r\n",
+		"use default":                "USING " + h + "\r\n",
+		"put 0 0 60 1":               h + "\r\n",
+		"kick-job 1":                 "KICKED " + h + "\r\n",
+		"set-dlq mail 5 x":           "NO " + h + "\r\n",
+		"auth tr_x":                  "NO " + h + "\r\n",
+		"list-tube-used":             "USING " + h + "\r\n",
+		"list-tubes-watched":         "OK " + h + "\r\n",
 	})
 }
 
 func TestNothingThatAServerSaysReachesATerminalAsItCame(t *testing.T) {
 	addr := hostile(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("tr_x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, line := range []string{
 		"tubes", "stats", "stats --tube default", "stats --tube mail", "stats --job 1", "jobs mail --state ready", "jobs mail --state ready --grep .",
-		"peek 1", "connections", "dlq list", "delete 1", "peek 2", "pause mail 5",
+		"peek 1", "connections", "dlq list", "delete 1", "peek 2", "pause mail 5", "top --once -i 100ms", "put x", "kick 1", "bury 1",
+		"copy 1 x", "move 1 x", "clear mail --yes", "dlq set mail 5 x", "stats --token-file " + token,
 	} {
 		for _, format := range formats {
 			out, errs, _ := trellis(t, append(strings.Fields(line), "-o", format, "-a", addr)...)
@@ -177,5 +239,51 @@ func TestNothingThatAServerSaysReachesATerminalAsItCame(t *testing.T) {
 				t.Errorf("%s: the error has several lines: %s", line, errs)
 			}
 		}
+	}
+}
+
+func TestCommandsWithoutAFormatMakeVisibleWhatAServerSays(t *testing.T) {
+	addr := hostile(t)
+	for _, line := range []string{"ping", "export mail", "export mail --state ready", "bench run cycle -t 100ms --warmup 0s", "work mail -- true"} {
+		out, errs, _ := trellis(t, append(strings.Fields(line), "-a", addr)...)
+		if text := out + errs; text == "" || !plain(text) {
+			t.Errorf("%s: %q", line, text)
+		}
+	}
+}
+
+func TestWatchMakesVisibleWhatAServerSaysOfNewJobs(t *testing.T) {
+	h := strings.ReplaceAll(hostileText, "\r", "")
+	var looks atomic.Int64
+	addr := serveEach(t, listen(t), func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			reply := "UNKNOWN_COMMAND\r\n"
+			switch line := strings.TrimSuffix(in.Text(), "\r"); {
+			case line == "capabilities":
+				reply = everyExtension
+			case strings.HasPrefix(line, "list-jobs mail "):
+				if reply = "---\n"; strings.HasPrefix(line, "list-jobs mail ready") && looks.Add(1) > 1 {
+					reply += "- id: 9\n  pri: " + h + "\n  age: " + h + "\n  size: " + h + "\n"
+				}
+			case line == "peek 9":
+				reply = "FOUND 9 3\r\nEND\r\n"
+			}
+			if body := strings.TrimPrefix(reply, "{OK}"); strings.HasPrefix(body, "---") {
+				reply = fmt.Sprintf("OK %d\r\n%s\r\n", len(body), body)
+			}
+			if _, err := io.WriteString(c, reply); err != nil {
+				return
+			}
+		}
+	})
+	for _, format := range formats {
+		looks.Store(0)
+		w := startTool(t, "watch", "mail", "-i", "100ms", "--state", "ready", "-o", format, "-a", addr)
+		w.awaitOut("END")
+		if out := w.out.String(); !plain(out) {
+			t.Errorf("%s: %q", format, out)
+		}
+		_ = w.cmd.Process.Signal(os.Interrupt)
+		w.wait()
 	}
 }

@@ -50,13 +50,13 @@ For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 wh
 	}
 	mistakesAreUsage(root)
 	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand(), tokenCommand())
-	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), consoleCommand(), jobsCommand(), peekCommand())
+	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), kickConnectionCommand(), accountsCommand(), groupCommand(), consoleCommand(), jobsCommand(), peekCommand())
 	for i := range jobCommands {
 		root.AddCommand(jobCommands[i].command())
 	}
 	root.AddCommand(clearCommand())
-	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), deadLettersCommand())
-	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(), minderCommand())
+	root.AddCommand(pauseCommand(), resumeCommand(), drainCommand(), undrainCommand(), reloadCommand(), deadLettersCommand(), settingsCommand())
+	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(), cronCommand(), minderCommand())
 	root.AddCommand(buildCommands...)
 	return root
 }

@@ -200,6 +200,46 @@ func TestCommandsOnRealServers(t *testing.T) {
 	}
 }
 
+func TestAConnectionOfAServerIsKicked(t *testing.T) {
+	t.Parallel()
+	addr := "unix:" + startTrellisd(t)
+	c, other := connect(t, addr), connect(t, addr)
+	putMany(t.Context(), t, c, "mail", 1, 0)
+	if _, err := c.ReserveJob(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	list, err := other.Connections(t.Context(), 10, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := "none"
+	for _, conn := range list {
+		if conn.Text("tube") == "mail" {
+			id = conn.Text("id")
+		}
+	}
+	for _, tt := range []struct {
+		args, out, errs string
+		status          int
+	}{
+		{id + " -o ndjson", `{"kicked":` + id + "}\n", "", 0},
+		{id, "", "there is no connection " + id, exitNothing},
+		{"x", "", "x", exitUsage},
+		{"", "", "arg", exitUsage},
+	} {
+		out, errs, status := trellis(t, append([]string{"kick-connection", "-a", addr}, strings.Fields(tt.args)...)...)
+		if out != tt.out || !strings.Contains(errs, tt.errs) || status != tt.status {
+			t.Errorf("%q: status %d\n%s%s", tt.args, status, out, errs)
+		}
+	}
+	if _, err := c.Stats(t.Context()); err == nil {
+		t.Error("the connection still serves")
+	}
+	if _, err := other.ReserveJob(t.Context(), 1); err != nil {
+		t.Errorf("its job is not ready: %v", err)
+	}
+}
+
 func TestConnectionsOfAServerAreListed(t *testing.T) {
 	t.Parallel()
 	addr := "unix:" + startTrellisd(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode"
@@ -99,6 +100,21 @@ func ifAny(s style) func(client.Value) style {
 // that is not printed, invalid UTF-8 and what changes the direction of text are escaped, as
 // Go writes them in strings. Backslashes are left alone.
 func visible(s string) string { return escape(s, "") }
+
+// tell writes a line in which there may be words of a server.
+func tell(w io.Writer, format string, args ...any) {
+	fmt.Fprintln(w, visible(fmt.Sprintf(format, args...)))
+}
+
+// A visibleWriter makes visible what is written to w. Each Write is of whole characters.
+type visibleWriter struct{ w io.Writer }
+
+func (v visibleWriter) Write(p []byte) (int, error) {
+	if _, err := io.WriteString(v.w, visibleText(string(p))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
 // visibleText is visible for a text of several lines.
 func visibleText(s string) string { return escape(s, "\n\t") }

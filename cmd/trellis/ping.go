@@ -40,7 +40,7 @@ is then allowed without --tls, as are --cert and --key. --timeout is for both qu
 			if err != nil {
 				return err
 			}
-			t, err := token.read()
+			t, err := token.readFor(&a)
 			if err != nil {
 				return err
 			}

@@ -29,7 +29,7 @@ func putCommand() *cobra.Command {
 	var f serverFlags
 	var j jobFlags
 	var p put
-	var unique string
+	var tags tagFlags
 	cmd := &cobra.Command{
 		Use:   "put [BODY | - | --lines | --ndjson]",
 		Short: "Put jobs into a tube",
@@ -45,29 +45,35 @@ larger than the server's max-job-size, is told on standard error and left out. W
 for another reason, nothing more is sent; each line that was refused is told.
 
 --unique and "key" make a job unique in its tube: as long as a job with the same key lives, and for so many seconds
-after its end, no other is put. Only a server with the extension idp can do that; a stock beanstalkd is not sent such jobs.
+after its end, no other is put. The other options that name a group or a key, and --expire, are for each job of the input.
+A job with --after waits, delayed, until the jobs of that group are gone; put those first. A job with --fair shares its tube
+with the jobs of other keys: the key with the fewest jobs at work is next. trellisd(8) has the details in its section EXTENSIONS.
+
+All these need extensions of Trellis: a server without them, such as a stock beanstalkd, is not sent such jobs. A line of
+the protocol has 224 bytes: long names do not all fit into one put.
 
 ` + exitHelp,
 		Example: `  trellis put -t mail '{"to": "you@example.org"}'
   trellis put -t mail --delay 3600 - <body
-  cut -d, -f1 users.csv | trellis put -t reminders --lines`,
+  cut -d, -f1 users.csv | trellis put -t reminders --lines --group reminders.may
+  trellis put -t reports --after reminders.may 'all reminders of May are sent'`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stdin := len(args) == 0 || args[0] == "-"
 			p.job.Pri, p.job.Delay, p.job.TTR = j.pri, j.delay, j.ttr
 			var tagErr error
-			if unique != "" {
-				var tag string
-				tag, tagErr = uniqueTag(unique)
-				p.job.Tags = []string{tag}
-			}
+			p.job.Tags, tagErr = tags.tags(cmd.Flags())
 			err := errors.Join(client.CheckTube(p.job.Tube), tagErr)
+			if err == nil {
+				err = p.job.Check() // before its body is known, and has to be read
+			}
 			switch {
+			case err != nil:
 			case p.lines && p.ndjson:
 				err = errors.New("give either --lines or --ndjson")
 			case (p.lines || p.ndjson) && !stdin:
 				err = errors.New("--lines and --ndjson read standard input, and take no body")
-			case (p.lines || p.ndjson) && unique != "":
+			case (p.lines || p.ndjson) && tags.unique != "":
 				err = errors.New(`--unique is for one job; with --ndjson each may have its own "key"`)
 			}
 			if err != nil {
@@ -82,7 +88,7 @@ after its end, no other is put. Only a server with the extension idp can do that
 	}
 	cmd.Flags().StringVarP(&p.job.Tube, "tube", "t", "default", "the tube")
 	j.register(cmd.Flags(), "")
-	cmd.Flags().StringVar(&unique, "unique", "", "KEY[:SECONDS] that no other job of the tube may have")
+	tags.register(cmd.Flags())
 	cmd.Flags().BoolVar(&p.lines, "lines", false, "a job for each line of standard input")
 	cmd.Flags().BoolVar(&p.ndjson, "ndjson", false, "a job for each JSON object of standard input")
 	f.register(cmd)
@@ -90,16 +96,51 @@ after its end, no other is put. Only a server with the extension idp can do that
 	return cmd
 }
 
-func uniqueTag(s string) (string, error) {
-	key, seconds, ok := strings.Cut(s, ":")
-	tag, err := producer.KeyTag(key)
-	if err != nil || !ok {
-		return tag, err
+// tagFlags are the options of a put that are tags on its line.
+type tagFlags struct {
+	unique, group, after, settled, fair string
+	expire                              uint32
+}
+
+func (t *tagFlags) register(f *pflag.FlagSet) {
+	f.StringVar(&t.unique, "unique", "", "KEY[:SECONDS] that no other job of the tube may have")
+	f.StringVar(&t.group, "group", "", "the job is one of this GROUP, for which others may wait")
+	f.StringVar(&t.after, "after", "", "the job waits until those of this GROUP are gone")
+	f.StringVar(&t.settled, "after-settled", "", "the job waits until those of this GROUP are gone or buried")
+	f.StringVar(&t.fair, "fair", "", "the job shares its tube as those of this KEY do")
+	f.Uint32Var(&t.expire, "expire", 0, "seconds after which nobody starts the job any more; 0 is never, whatever the tube's setting")
+}
+
+// tags are the tags of the options that were given, an empty one too: a variable may have been forgotten.
+func (t *tagFlags) tags(f *pflag.FlagSet) (tags []string, err error) {
+	unique, seconds, _ := strings.Cut(t.unique, ":")
+	for _, o := range []struct{ option, kind, key, more string }{
+		{"unique", "idp", unique, t.unique[len(unique):]},
+		{"group", "grp", t.group, ""},
+		{"after", "aft", t.after, ""},
+		{"after-settled", "aft", t.settled, ":settled"},
+		{"fair", "fair", t.fair, ""},
+	} {
+		if !f.Changed(o.option) {
+			continue
+		}
+		tag, wrong := producer.KeyTag(o.kind, o.key)
+		tags, err = append(tags, tag+o.more), errors.Join(err, wrong)
 	}
-	if _, err := strconv.ParseUint(seconds, 10, 32); err != nil {
-		return "", fmt.Errorf("--unique: %q is no number of seconds", seconds)
+	if f.Changed("expire") {
+		tags = append(tags, fmt.Sprintf("exp:%d", t.expire))
 	}
-	return tag + ":" + seconds, nil
+	_, notSeconds := strconv.ParseUint(seconds, 10, 32)
+	switch {
+	case err != nil:
+	case len(unique) < len(t.unique) && notSeconds != nil:
+		err = fmt.Errorf("--unique: %q is no number of seconds", seconds)
+	case t.after != "" && t.settled != "":
+		err = errors.New("give either --after or --after-settled")
+	case t.group != "" && t.group == t.after+t.settled:
+		err = errors.New("a job cannot wait for its own group")
+	}
+	return tags, err
 }
 
 type put struct {
@@ -133,11 +174,14 @@ func (p *put) run(ctx context.Context, c *client.Conn, out *printer) error {
 }
 
 func (p *put) one(ctx context.Context, c *client.Conn, out *printer, body []byte) error {
+	job := p.job.NewJob
+	job.Body = body
+	if err := job.Check(); err != nil {
+		return refused(err)
+	}
 	if err := c.Use(ctx, p.job.Tube); err != nil {
 		return err
 	}
-	job := p.job.NewJob
-	job.Body = body
 	inserted, err := c.Put(ctx, &job)
 	if err != nil {
 		return err

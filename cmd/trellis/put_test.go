@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -59,6 +60,12 @@ func TestPutSaysWhatHasBecomeOfItsJobs(t *testing.T) {
 		tr.run("", "put", "-t", "bad name", "body")
 		tr.run("", "put", "--unique", "-k", "body")
 		tr.run("", "put", "--unique", "k:x", "body")
+		tr.run("", "put", "--group", "", "body")
+		tr.run("", "put", "--fair", strings.Repeat("k", 65), "body")
+		tr.run("", "put", "--after", "g", "--after-settled", "h", "body")
+		tr.run("", "put", "--group", "g", "--after-settled", "g", "body")
+		long := strings.Repeat("k", 64)
+		tr.run("", "put", "--unique", long, "--group", long, "--fair", long, "body")
 		tr.run("", "put", "--pri", "-1", "body")
 		golden(t, "testdata/put.txt", tr.text.String())
 
@@ -78,14 +85,49 @@ func TestPutSaysWhatHasBecomeOfItsJobs(t *testing.T) {
 	})
 }
 
-func TestPutWithAKeySendsNothingToAStockServer(t *testing.T) {
+func TestPutWithATagSendsNothingToAStockServer(t *testing.T) {
 	s := startStock(t)
-	_, errs, status := trellis(t, "put", "-a", s.addr, "--unique", "k", "put 0 0 1 1\r\na\r\n")
-	if status != exitRefused || !strings.Contains(errs, "idp") {
-		t.Errorf("status %d: %s", status, errs)
+	for option, tag := range map[string]string{
+		"--unique": "idp", "--group": "grp", "--after": "aft", "--after-settled": "aft", "--fair": "fair", "--expire": "exp",
+	} {
+		for _, args := range [][]string{{"put 0 0 1 1\r\na\r\n"}, {"--lines"}} {
+			if option == "--unique" && args[0] == "--lines" {
+				continue
+			}
+			_, errs, status := trellisWith(t, "put 0 0 1 1\r\na\r\n", append([]string{"put", "-a", s.addr, option, "7"}, args...)...)
+			if status != exitRefused || !strings.Contains(errs, "the command "+tag+",") {
+				t.Errorf("%s: status %d: %s", option, status, errs)
+			}
+		}
 	}
 	if n := s.dial().stat("stats", "total-jobs"); n != "0" {
 		t.Errorf("%s jobs", n)
+	}
+}
+
+func TestAPutWhoseLineIsTooLongIsNotSent(t *testing.T) {
+	s := startServer(t)
+	long := strings.Repeat("k", 64)
+	// With a size of one digit the line has 224 bytes.
+	args := []string{"put", "-a", s.addr, "-p", "4294967295", "--group", long, "--fair", long}
+	most := append(slices.Clone(args), "--unique", long[:57])
+	if out, errs, status := trellisWith(t, "delete 100", most...); status != exitRefused || !strings.Contains(errs, "would have 225 bytes") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+	if out, errs, status := trellisWith(t, "delete 1", most...); status != 0 {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+	lines := fmt.Sprintf(`{"body":"a","key":"%s"}`+"\n"+`{"body":"b","key":"%[1]s","key-seconds":1234567}`+"\n"+`{"body":"c"}`, long[:50])
+	out, errs, status := trellisWith(t, lines, append(args, "--ndjson")...)
+	if status != exitRefused || out != "2 jobs put, 1 refused\n" || !strings.HasPrefix(errs, "line 2: the line of the put would have 225 bytes") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+	c := s.dial()
+	if n := c.stat("stats", "total-jobs"); n != "3" {
+		t.Errorf("%s jobs", n)
+	}
+	if n := c.stat("stats-group "+long, "pending"); n != "3" {
+		t.Errorf("%s jobs in the group", n)
 	}
 }
 

@@ -160,6 +160,53 @@ func drainingCommand(name, short, long string, on bool) *cobra.Command {
 	return cmd
 }
 
+func reloadCommand() *cobra.Command {
+	var f serverFlags
+	cmd := &cobra.Command{
+		Use:   "reload",
+		Short: "Have the server load its files again",
+		Long: `Have the server load its files again at once, certificates and the authentication file, and tell what came of it. What cannot be
+loaded changes nothing, and the exit status is 1 then. Of a cluster, only the leader can be asked; SIGHUP does the same on each
+machine.
+
+JSON is a list of objects with name, files, result, loaded or failed, and error. A server with an authentication file wants a token
+with the right admin. A stock beanstalkd does not have the command.
+
+` + exitHelp,
+		Example: "  trellis reload",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
+				loaded, err := c.Reload(ctx)
+				if err != nil {
+					return err
+				}
+				l := p.list(column{head: "NAME", key: "name"}, column{head: "RESULT", key: "result"}, column{head: "FILES", key: "files"}, column{head: "ERROR", key: "error"})
+				failed := 0
+				for _, files := range loaded {
+					if files.Text("result") != "loaded" {
+						failed++
+					}
+					if err := l.add(files); err != nil {
+						return err
+					}
+				}
+				l.end()
+				switch {
+				case l.n == 0:
+					return nothingFound(errors.New("the server has no files that it could load again"))
+				case failed > 0:
+					return nothingFound(fmt.Errorf("%d of %d could not be loaded; what was loaded before counts", failed, l.n))
+				}
+				return nil
+			})
+		},
+	}
+	f.register(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
 func deadLettersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"trellis/bench"
 )
 
 // tokenEnv names the file with the token for commands that connect, where no flag does.
@@ -94,10 +96,26 @@ func readSmall(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit+1))
 }
 
-type tokenFlag struct{ path string }
+type tokenFlag struct {
+	path     string
+	insecure bool
+	none     bool // there is none, whatever the environment says
+}
 
 func (t *tokenFlag) register(f *pflag.FlagSet) {
 	f.StringVar(&t.path, "token-file", "", "a file with the token to authenticate with (default $"+tokenEnv+")")
+	f.BoolVar(&t.insecure, "insecure-token", false, "send the token also where others can read it on the way: to another machine without --tls")
+}
+
+// readFor returns the token for a server, "" if none is to be used. It is an error if others could
+// read it on its way there, unless the user wants it so.
+func (t *tokenFlag) readFor(a *bench.Address) (string, error) {
+	token, err := t.read()
+	if err == nil && token != "" && !t.insecure && a.TLS() == nil && a.Network == "tcp" && !a.TCP().Addr().IsLoopback() {
+		err = fmt.Errorf("%s: the token is not sent there without TLS, as others could read it on the way: "+
+			"give --tls, or --insecure-token if nobody else is on that network", a)
+	}
+	return token, err
 }
 
 // read returns the token, "" if none is to be used.
@@ -106,7 +124,7 @@ func (t *tokenFlag) read() (string, error) {
 	if path == "" {
 		path = os.Getenv(tokenEnv)
 	}
-	if path == "" {
+	if path == "" || t.none {
 		return "", nil
 	}
 	b, err := readSmall(path, maxTokenFile)

@@ -3,13 +3,18 @@ package main
 import (
 	"bufio"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"trellis/codec"
 )
@@ -109,5 +114,71 @@ func TestPingAuthenticatesWithTheTokenOfAFile(t *testing.T) {
 		if (status == 0) != (tt.want == "") || !strings.Contains(errs, tt.want) || strings.Contains(errs, "tr_") {
 			t.Errorf("%s, in the environment %s: %d, %q", tt.flag, tt.env, status, errs)
 		}
+	}
+}
+
+func TestATokenIsNotSentWhereOthersCouldReadIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(path, []byte("tr_x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const far = "192.0.2.1" // where nobody is
+	for _, line := range []string{
+		"stats {}", "ping {}", "top {}", "watch {} t", "put {} x", "work {} t -- true", "bench run {} cycle",
+		"console --server " + far + ",token-file=" + path, "console {}",
+	} {
+		_, errs, status := trellis(t, strings.Fields(strings.ReplaceAll(line, "{}", "-a "+far+" --token-file "+path))...)
+		if status == 0 || !strings.Contains(errs, far) || !strings.Contains(errs, "give --tls, or --insecure-token") || strings.Contains(errs, "tr_x") {
+			t.Errorf("%s: status %d, %q", line, status, errs)
+		}
+	}
+	for _, allowed := range []string{"--tls", "--insecure-token"} {
+		// It tries to connect, and does not get there.
+		if _, errs, status := trellis(t, "stats", "-a", far, "--timeout", "50ms", "--token-file", path, allowed); status != exitUnreachable {
+			t.Errorf("%s: status %d, %q", allowed, status, errs)
+		}
+	}
+}
+
+func TestEachServerOfTheConsoleGetsItsOwnToken(t *testing.T) {
+	dir := t.TempDir()
+	var servers []string
+	for _, name := range []string{"a", "b"} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("tr_"+name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		servers = append(servers, fake(t, map[string]string{"auth tr_" + name: "AUTHENTICATED\r\n"})+",token-file="+file)
+	}
+	t.Setenv(tokenEnv, filepath.Join(dir, "a"))
+	servers = append(servers, fake(t, nil)) // which does not know the command
+	dial := func(tokenFile string, servers []string) (errs []error) {
+		f := serverFlags{timeout: time.Minute, token: tokenFlag{path: tokenFile}}
+		f.to.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+		cfgs, err := f.consoles(servers, false, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return []error{err}
+		}
+		for _, cfg := range cfgs {
+			c, err := cfg.Dial(t.Context())
+			if err == nil {
+				err = c.Close()
+			}
+			errs = append(errs, err)
+		}
+		return errs
+	}
+	if errs := dial("", servers); errors.Join(errs...) != nil || len(errs) != 3 {
+		t.Errorf("%v", errs)
+	}
+	plain, _, _ := strings.Cut(servers[0], ",")
+	if errs := dial("", []string{plain}); errs[0] != nil { // of one server, that of the environment
+		t.Errorf("one server: %v", errs)
+	}
+	if errs := dial(filepath.Join(dir, "a"), servers); len(errs) != 1 || exitStatus(errs[0]) != exitUsage || !strings.Contains(errs[0].Error(), "--server ADDR,token-file=FILE") {
+		t.Errorf("one token for several: %v", errs)
+	}
+	if errs := dial("", []string{plain + ",token-file=" + dir + "/none"}); exitStatus(errs[0]) != exitUsage {
+		t.Errorf("a file that is not there: %v", errs)
 	}
 }

@@ -83,7 +83,7 @@ func (v *watchView) run(ctx context.Context, c *client.Conn, p *printer) error {
 					return l.add(append(job, bodyField(body)))
 				}
 				size, _ := job.Get("size")
-				fmt.Fprintf(p.w, layout, job.Text("id"), job.Text("state"), job.Text("pri"), asSize(size), visible(cut(string(body[:min(len(body), 4*excerpt)]), excerpt)))
+				fmt.Fprintf(p.w, layout, visible(job.Text("id")), job.Text("state"), visible(job.Text("pri")), visible(asSize(size)), visible(cut(string(body[:min(len(body), 4*excerpt)]), excerpt)))
 				return nil
 			})
 		}

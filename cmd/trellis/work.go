@@ -7,22 +7,30 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/trellis/internal/worker"
+	"trellis/codec"
 )
 
 func workCommand() *cobra.Command {
 	var f serverFlags
-	cfg := worker.Config{Stdout: os.Stdout, Stderr: os.Stderr, Log: os.Stderr}
+	var tubes []string
+	cfg := worker.Config{Stdout: os.Stdout, Stderr: os.Stderr, Log: visibleWriter{os.Stderr}}
 	cmd := &cobra.Command{
-		Use:   "work TUBE -- COMMAND [ARGUMENT]...",
-		Short: "Run a command for every job of a tube",
+		Use:   "work {TUBE | --tubes TUBE[=WEIGHT],...} -- COMMAND [ARGUMENT]...",
+		Short: "Run a command for every job of a tube, or of several",
 		Long: `Reserve jobs of a tube and run a command for each, with the job's body on standard input. No shell is
 involved: for one, give sh -c 'COMMAND'.
+
+With --tubes the jobs are those of several tubes, the most urgent of all first. With --mode weighted each tube gets a share
+of the jobs that are begun by its weight, and with --mode weighted-fair a share of the time of all workers. Both need a server
+that has reserve-mode.
 
 A job is deleted when its command exits with status 0. Otherwise it is released, with a delay that doubles with every
 failed attempt, and buried when --attempts of them have failed. Releases, timeouts and burials count as failed attempts,
@@ -38,8 +46,9 @@ When the server goes away, the running commands are stopped in the same way, sin
 others; then the connections are made again, as often as needed. Only the first one has to succeed at once.
 
 SIGTERM or SIGINT ends the work: no job is begun any more, and commands may go on for --grace. Those that still run then
-are stopped, and their jobs are ready again, without an attempt having been counted. A second signal ends everything at
-once.
+are stopped, and their jobs are ready again, without an attempt having been counted: they are moved to their own tubes. Where
+the server has no move-job, or does not grant it, they are ready by the end of the connection, which counts as an attempt in a
+tube with the setting disconnects=1. A second signal ends everything at once.
 
 The server gives the jobs of a trellis work that was killed, for want of memory perhaps, to others at once. So that no
 command of it, and nothing that such a command has started, goes on beside theirs, each command has a process group
@@ -49,22 +58,31 @@ work ends in order, with status 1.
 The exit status is 0 when the work was ended by a signal, 1 when the command could not be started, 2 when the command line is
 wrong, 3 when the server cannot be reached at first, and 4 when it refuses the tube.`,
 		Example: `  trellis work mail -j 4 -- /usr/lib/mail/send
+  trellis work --tubes mail=3,reports=1 --mode weighted-fair -j 8 -- /srv/run-job
   trellis work thumbnails --attempts 3 -- timeout 60 sh -c 'convert - -resize 200x200 "/srv/thumbnails/$TRELLIS_JOB_ID.png"'`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if dash := cmd.ArgsLenAtDash(); len(args) < 2 || dash >= 0 && dash != 1 {
-				return errors.New("give a tube, and a command behind --")
+			named := 1
+			if len(tubes) > 0 {
+				named = 0
+			}
+			if dash := cmd.ArgsLenAtDash(); len(args) < named+1 || dash >= 0 && dash != named {
+				return errors.New("give a tube, or --tubes, and a command behind --")
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := client.CheckTube(args[0])
+			if len(tubes) == 0 {
+				tubes, args = args[:1], args[1:]
+			}
+			var err error
+			cfg.Tubes, err = parseTubes(tubes, cfg.Mode)
 			if cfg.Jobs < 1 || cfg.Backoff < 0 || cfg.MaxBackoff < 0 || cfg.Grace < 0 {
 				err = errors.Join(err, errors.New("--jobs must be at least 1, and times not negative"))
 			}
 			if err != nil {
 				return usageError(err)
 			}
-			cfg.Tube, cfg.Argv = args[0], args[1:]
+			cfg.Argv = args
 			if cfg.Argv[0], err = exec.LookPath(cfg.Argv[0]); err != nil {
 				return usageError(err)
 			}
@@ -84,6 +102,8 @@ wrong, 3 when the server cannot be reached at first, and 4 when it refuses the t
 		},
 	}
 	flags := cmd.Flags()
+	flags.StringSliceVar(&tubes, "tubes", nil, "in place of the tube: several, each with a weight from 1 to 9999 if it is to have one")
+	flags.StringVar(&cfg.Mode, "mode", "", "how the server is to choose among the tubes: fifo, weighted or weighted-fair")
 	flags.IntVarP(&cfg.Jobs, "jobs", "j", 1, "how many commands run at once")
 	flags.Uint64Var(&cfg.Attempts, "attempts", 10, "bury a job after so many failed attempts; 0: never")
 	flags.DurationVar(&cfg.Backoff, "backoff", time.Second, "delay of a job after its first failed attempt, rounded up to whole seconds")
@@ -91,15 +111,39 @@ wrong, 3 when the server cannot be reached at first, and 4 when it refuses the t
 	flags.DurationVar(&cfg.Grace, "grace", 30*time.Second, "how long commands may go on after SIGTERM or SIGINT")
 	flags.BoolVar(&cfg.Prefix, "prefix", false, "begin each line that a command writes with the id of its job")
 	f.registerServer(cmd)
+	complete(cmd, "mode", "fifo", "weighted", "weighted-fair")
 	f.completeTubes(cmd, 1)
-	tubes := cmd.ValidArgsFunction
+	names := cmd.ValidArgsFunction
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(given) > 0 { // the command and its arguments
+		if len(given) > 0 || len(tubes) > 0 { // the command and its arguments
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		return tubes(cmd, given, begun)
+		return names(cmd, given, begun)
 	}
 	return cmd
+}
+
+// parseTubes reads tubes with weights, which say nothing unless the mode is a weighted one.
+func parseTubes(words []string, mode string) (all []worker.Tube, err error) {
+	switch mode {
+	case "", "fifo", "weighted", "weighted-fair":
+	default:
+		err = fmt.Errorf("--mode is fifo, weighted or weighted-fair, not %q", mode)
+	}
+	for _, word := range words {
+		name, weight, given := strings.Cut(word, "=")
+		err = errors.Join(err, client.CheckTube(name))
+		n, parseErr := strconv.ParseUint(weight, 10, 32)
+		switch {
+		case !given:
+		case parseErr != nil || n < 1 || n > codec.MaxWeight:
+			err = errors.Join(err, fmt.Errorf("%s: a weight is a number from 1 to %d", word, codec.MaxWeight))
+		case mode == "" || mode == "fifo":
+			err = errors.Join(err, fmt.Errorf("%s: a weight needs --mode weighted or weighted-fair", word))
+		}
+		all = append(all, worker.Tube{Name: name, Weight: uint32(n)})
+	}
+	return all, err
 }
 
 // work runs the worker, and beside it the process that kills its commands if it is killed.

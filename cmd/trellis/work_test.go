@@ -71,6 +71,50 @@ func TestWorkGivesEachJobToACommandAndDeletesIt(t *testing.T) {
 	})
 }
 
+// Four commands run at once: three of the one tube for each of the other.
+func TestWorkOnSeveralTubesFollowsTheirWeights(t *testing.T) {
+	s := startServer(t)
+	c := s.dial()
+	for range 4 {
+		c.put("a", "9", "0", "600", "x")
+		c.put("b", "0", "0", "600", "x")
+	}
+	end := filepath.Join(t.TempDir(), "end")
+	w := startTool(t, "work", "-a", s.addr, "--tubes", "a=3,b=1", "--mode", "weighted-fair", "-j", "4", "--",
+		"sh", "-c", `until [ -e `+end+` ]; do sleep 0.05; done; echo $TRELLIS_JOB_TUBE`)
+	eventually(t, "four jobs are reserved", func() bool { return c.stat("stats", "current-jobs-reserved") == "4" })
+	if a, b := c.stat("stats-tube a", "current-jobs-reserved"), c.stat("stats-tube b", "current-jobs-reserved"); a != "3" || b != "1" {
+		t.Errorf("%s of a, %s of b", a, b)
+	}
+	if err := os.WriteFile(end, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all jobs are deleted", func() bool { return c.stat("stats", "cmd-delete") == "8" })
+	w.stop()
+	if got := sortedLines(w.out.String()); !slices.Equal(got, []string{"a", "a", "a", "a", "b", "b", "b", "b"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestWorkRefusesWhatCannotBeMeant(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"work", "give a tube, or --tubes, and a command behind --"},
+		{"work t", "give a tube, or --tubes, and a command behind --"},
+		{"work --tubes a t -- true", "give a tube, or --tubes, and a command behind --"},
+		{"work --tubes a --", "give a tube, or --tubes, and a command behind --"},
+		{"work --tubes a=3 -- true", "a=3: a weight needs --mode weighted or weighted-fair"},
+		{"work --tubes a=3 --mode fifo -- true", "a=3: a weight needs --mode weighted or weighted-fair"},
+		{"work --tubes a=0 --mode weighted -- true", "a=0: a weight is a number from 1 to 9999"},
+		{"work --tubes a,b=10000 --mode weighted -- true", "b=10000: a weight is a number from 1 to 9999"},
+		{"work --tubes a,-b -- true", "-b"},
+		{"work t --mode fair -- true", `--mode is fifo, weighted or weighted-fair, not "fair"`},
+	} {
+		if _, errs, status := trellisIn(t, nil, strings.Fields(tt.args)...); status != 2 || !strings.Contains(errs, tt.want) {
+			t.Errorf("%s: status %d: %s", tt.args, status, errs)
+		}
+	}
+}
+
 func TestWorkReleasesWithBackOffAndBuriesAfterItsAttempts(t *testing.T) {
 	t.Parallel() // it takes the time of the back-off
 	onBothServers(t, func(t *testing.T, s *queueServer) {
@@ -78,6 +122,7 @@ func TestWorkReleasesWithBackOffAndBuriesAfterItsAttempts(t *testing.T) {
 		c.put("t", "7", "0", "60", "a")
 		w := startWork(t, s, `echo attempt $TRELLIS_JOB_ATTEMPT; exit 3`, "--attempts", "3", "--backoff", "1s")
 		eventually(t, "the job is buried", func() bool { return c.stat("stats-job 1", "state") == "buried" })
+		w.awaitOut("attempt 3\n")
 		if got := w.out.String(); got != "attempt 1\nattempt 2\nattempt 3\n" {
 			t.Errorf("%q", got)
 		}
@@ -89,10 +134,10 @@ func TestWorkReleasesWithBackOffAndBuriesAfterItsAttempts(t *testing.T) {
 
 		c.do("kick-job 1")
 		eventually(t, "three more attempts", func() bool { return c.stat("stats-job 1", "buries") == "2" })
+		w.stop()
 		if got := strings.Count(w.out.String(), "attempt 1\n"); got != 2 {
 			t.Errorf("%d first attempts: %q", got, w.out.String())
 		}
-		w.stop()
 	})
 }
 
@@ -228,11 +273,13 @@ func TestStoppedWorkGivesBackWhatDoesNotEndInItsGrace(t *testing.T) {
 func TestCommandsDoNotOutliveWorkThatIsKilled(t *testing.T) {
 	onBothServers(t, func(t *testing.T, s *queueServer) {
 		c := s.dial()
-		c.put("t", "0", "0", "60", "a")
+		c.put("t", "0", "0", "2", "a")
 		file := filepath.Join(t.TempDir(), "pids")
 		// The shell's child is what only the second process of the worker can reach.
 		w := startWork(t, s, `echo $$ >>`+file+`; sleep 1000 & echo $! >>`+file+`; wait`)
-		eventually(t, "two processes", func() bool { return len(pids(t, file)) == 2 })
+		eventually(t, "two processes", func() bool { return len(pids(t, file)) >= 2 })
+		// The worker touches the job once it has told its second process of the command.
+		eventually(t, "a touch", func() bool { return c.stat("stats", "cmd-touch") != "0" })
 		_ = w.cmd.Process.Kill()
 		for _, pid := range pids(t, file) {
 			eventually(t, "the process ends", func() bool { return !alive(pid) })

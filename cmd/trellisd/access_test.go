@@ -14,7 +14,7 @@ import (
 	"trellis/engine/script"
 )
 
-// tokenLine is a line of an authentication file for who has a token.
+// tokenLine is a line of an authentication file for who has a token. An account may stand behind tubes.
 func tokenLine(name, token, rights, tubes string) string {
 	return fmt.Sprintf("%s sha256:%x %s %s\n", name, sha256.Sum256([]byte(token)), rights, tubes)
 }
@@ -74,7 +74,7 @@ func TestClientsAuthenticateByTokenInEitherWay(t *testing.T) {
 	a.wantEOF()
 	s.waitText(`"msg":"client authenticated"`)
 	s.waitText(`"msg":"client refused"`)
-	s.waitText(`"client":"a","command":"peek-ready"`)
+	s.waitText(`"command":"peek-ready","tube":"a"`)
 	if log := strings.Join(s.log(), "\n"); strings.Contains(log, "three") || strings.Contains(log, "network:") {
 		t.Errorf("it logs what clients send, or warns of a loopback address:\n%s", log)
 	}
@@ -126,7 +126,7 @@ func TestAMistakeInAFileEndsTheStartWithFileAndLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--auth-file", bad}, "trellisd: --auth-file: " + bad + `:2: unknown right "push"; give put, work, read or all`},
+		{[]string{"--auth-file", bad}, "trellisd: --auth-file: " + bad + `:2: unknown right "push"; give put, work, read, all or admin`},
 		{[]string{"--auth-file", none}, "trellisd: --auth-file: " + none + ": it names no client"},
 		{[]string{"--auth-file", twice}, "trellisd: --auth-file: " + twice + ":2: the credential is that of line 1"},
 		{[]string{"--auth-file", pattern}, "trellisd: --auth-file: " + pattern + `:2: no tube can match "b*c"`},
@@ -171,9 +171,10 @@ func TestTheAuthFileIsReadAsTheUserThatTheServerBecomes(t *testing.T) {
 	}
 }
 
-// The password is "secret".
+// The passwords are "secret".
 const webConfig = `basic_auth_users:
   prometheus: $2a$05$0b6/2ipZg8CbPcfPBaVeP.QcyXy7YT357eIxtMWjJ/Tdy1jrxFdAi
+  ann: $2a$05$0b6/2ipZg8CbPcfPBaVeP.QcyXy7YT357eIxtMWjJ/Tdy1jrxFdAi
 `
 
 func TestHTTPIsProtectedButForWhetherTheServerIsAlive(t *testing.T) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -18,7 +19,7 @@ import (
 // A tap stands between clients and a server, counts the connections, and can cut them.
 type tap struct {
 	listener net.Listener
-	server   net.Addr
+	connect  func() (net.Conn, error) // to the server
 	done     sync.WaitGroup
 
 	mu    sync.Mutex
@@ -26,13 +27,13 @@ type tap struct {
 	conns []net.Conn // guarded by mu; both sides of all of them
 }
 
-func newTap(t testing.TB, server net.Addr) *tap {
+func newTap(t testing.TB, connect func() (net.Conn, error)) *tap {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &tap{listener: l, server: server}
+	r := &tap{listener: l, connect: connect}
 	r.done.Go(r.accept)
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -48,7 +49,7 @@ func (r *tap) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial(r.server.Network(), r.server.String())
+		server, err := r.connect()
 		if err != nil {
 			_ = client.Close()
 			continue
@@ -59,7 +60,7 @@ func (r *tap) accept() {
 		r.mu.Unlock()
 		pass := func(to, from net.Conn) {
 			if _, err := io.Copy(to, from); err == nil {
-				_ = to.(*net.TCPConn).CloseWrite()
+				_ = to.(interface{ CloseWrite() error }).CloseWrite()
 				return
 			}
 			// One of them is gone, and the other one would notice without the tap.
@@ -97,12 +98,35 @@ var stockClients = []struct{ name, program, script string }{
 	{"node-beanstalk", "node", "node-beanstalk.js"},
 	{"beaneater", "ruby", "beaneater.rb"},
 	{"pheanstalk", "php", "pheanstalk.php"},
+	{"go-beanstalk", "gobeanstalk", ""},
+}
+
+// proxiedAs is the client whose connection a proxy passes on.
+const proxiedAs = "192.0.2.7:40000"
+
+// ways are those in which a client's connection reaches the server: by itself, or by a proxy that says
+// whose it is, that speaks TLS, or both.
+var ways = []struct {
+	name, header string
+	tls          bool
+}{
+	{"plain", "", false},
+	{"TLS", "", true},
+	{"PROXY 1", "PROXY TCP4 192.0.2.7 192.0.2.1 40000 11300\r\n", false},
+	{"PROXY 1 and TLS", "PROXY TCP4 192.0.2.7 192.0.2.1 40000 11300\r\n", true},
+	{"PROXY 2", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x07\xc0\x00\x02\x01\x9c\x40\x2c\x24", false},
+	{"PROXY 2 and TLS", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x07\xc0\x00\x02\x01\x9c\x40\x2c\x24", true},
 }
 
 // needStockClient returns the path of the program that runs a client, and skips the test
 // if that or the library is missing.
 func needStockClient(t *testing.T, program string) string {
 	t.Helper()
+	if program == "gobeanstalk" {
+		path := filepath.Join(t.TempDir(), program)
+		no(t, goBuild(path, "./testdata/clients/gobeanstalk"))
+		return path
+	}
 	path, err := exec.LookPath(program)
 	if err != nil {
 		needPeer(t, "%s is not installed: %v", program, err)
@@ -186,52 +210,90 @@ func (c *stockClient) end() {
 }
 
 // Libraries that know nothing of access control raise an error when they are refused, and
-// neither hang nor connect again and again.
+// neither hang nor connect again and again, in whatever way their connections reach the server.
 func TestStockClientsAuthenticateOrRaiseAnError(t *testing.T) {
 	t.Parallel()
 	for _, client := range stockClients {
 		t.Run(client.name, func(t *testing.T) {
 			t.Parallel()
 			program := needStockClient(t, client.program)
-			s := start(t, "--auth-file", authFile(t, tokenLine("b", "right", "put,work", "billing/*")))
-			for _, tt := range []struct {
-				name, token string
-				cut         bool
-				first, last string // what is reported of the first client and of the last
-			}{
-				{"no token", "", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
-				{"wrong", "wrong", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
-				{"right", "right", false, "done", "done"},
-				{"reconnect", "right", true, "done", "done"},
-			} {
-				t.Run(tt.name, func(t *testing.T) {
-					r := newTap(t, s.addrs[0])
-					c := runStockClient(t, program, client.script, portOf(t, r.listener.Addr().String()), tt.token)
-					check := func(line, want string) {
-						t.Helper()
-						if want == "done" && line != "done" || want != "done" && !(strings.HasPrefix(line, "error ") && strings.Contains(line, want)) {
-							t.Errorf("it reports %q, want %q", line, want)
+			files := newCertFiles(t)
+			for _, way := range ways {
+				t.Run(way.name, func(t *testing.T) {
+					suffix := ""
+					if way.header != "" {
+						suffix = ",proxy"
+					}
+					args := []string{"-l127.0.0.1" + suffix}
+					if way.tls {
+						args = []string{"--tls-listen=127.0.0.1:0" + suffix, "--tls-cert=" + files.cert, "--tls-key=" + files.key}
+					}
+					args = append(args, "--proxy-from=127.0.0.1", "-V", "--log-format=json", "--auth-file",
+						authFile(t, tokenLine("b", "right", "put,work,read", "billing/*,default")))
+					if !way.tls {
+						args = append(args, "-p0")
+					}
+					s := ready(launch(t, args...), 1)
+					connect := func() (net.Conn, error) {
+						c, err := net.Dial(s.addrs[0].Network(), s.addrs[0].String())
+						if err != nil {
+							return nil, err
 						}
+						if _, err := io.WriteString(c, way.header); err != nil || !way.tls {
+							return c, err
+						}
+						return tls.Client(c, files.client()), nil
 					}
-					check(c.line(), tt.first)
-					if tt.cut {
-						r.cut()
-					}
-					c.goOn()
-					switch again := c.line(); {
-					case tt.first != "done" || tt.cut:
-						// The connection has gone, and a new one has no token.
-						check(again, "")
-					default:
-						check(again, "done")
-					}
-					check(c.line(), tt.last)
-					c.end()
-					// Each of two clients connects once, and libraries may try again.
-					if n := r.connections(); n < 2 || n > 10 {
-						t.Errorf("%d connections, want 2 to 10", n)
+					testTokens(t, func(t *testing.T, token string) (*stockClient, *tap) {
+						r := newTap(t, connect)
+						return runStockClient(t, program, client.script, portOf(t, r.listener.Addr().String()), token), r
+					})
+					if way.header != "" {
+						s.waitText(`"peer":"` + proxiedAs + `"`)
 					}
 				})
+			}
+		})
+	}
+}
+
+// testTokens tries a client library with each kind of token.
+func testTokens(t *testing.T, run func(t *testing.T, token string) (*stockClient, *tap)) {
+	for _, tt := range []struct {
+		name, token string
+		cut         bool
+		first, last string // what is reported of the first client and of the last
+	}{
+		{"no token", "", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
+		{"wrong", "wrong", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
+		{"right", "right", false, "done", "done"},
+		{"reconnect", "right", true, "done", "done"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, r := run(t, tt.token)
+			check := func(line, want string) {
+				t.Helper()
+				if want == "done" && line != "done" || want != "done" && !(strings.HasPrefix(line, "error ") && strings.Contains(line, want)) {
+					t.Errorf("it reports %q, want %q", line, want)
+				}
+			}
+			check(c.line(), tt.first)
+			if tt.cut {
+				r.cut()
+			}
+			c.goOn()
+			switch again := c.line(); {
+			case tt.first != "done" || tt.cut:
+				// The connection has gone, and a new one has no token.
+				check(again, "")
+			default:
+				check(again, "done")
+			}
+			check(c.line(), tt.last)
+			c.end()
+			// Each of two clients connects once, and libraries may try again.
+			if n := r.connections(); n < 2 || n > 10 {
+				t.Errorf("%d connections, want 2 to 10", n)
 			}
 		})
 	}

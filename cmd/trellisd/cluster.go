@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -77,16 +76,21 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 	if err := changeUser(opt.User, nil, log); err != nil {
 		return err
 	}
-	end, err := openQueue(opt, mon, log)
+	if mon.audit, err = openAudit(opt, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mon.audit.Close()) }()
+	end, err := openQueue(opt, mon, sigs, log)
 	if err != nil {
 		return err
 	}
 	defer end()
-	var peerTLS *tls.Config // nil if members speak without
+	var peerTLS *peerwire.Credentials // nil if members speak without
 	if c := &opt.Cluster; c.Cert != "" {
 		if peerTLS, err = peerwire.LoadTLS(c.Cert, c.Key, c.CA, log); err != nil {
 			return exitWith(exitUsage, err)
 		}
+		peerTLS.MemberNames, peerTLS.AdminNames = c.MemberNames, c.AdminNames
 	}
 	mon.stores = metrics.NewStores()
 	mon.serve(opt, log)
@@ -112,14 +116,19 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		}
 		return nil
 	})
-	m.Changed(mon.show)
+	m.Changed(func() {
+		if m.Status() != nil { // until then a signal ends the process at once: reading a log may take long
+			sigs.serving.Store(true)
+		}
+		mon.show()
+	})
 	return superviseMember(m, mon, sigs, log)
 }
 
 // openQueue makes the queue of a member, mon.queue. It opens and closes the clients' sockets, and loads
 // the certificates and the file of --auth-file, so that a mistake shows at the start and not
 // when the member is to lead. end stops watching these files.
-func openQueue(opt *options.Options, mon *monitor, log *slog.Logger) (end func(), err error) {
+func openQueue(opt *options.Options, mon *monitor, sigs *signals, log *slog.Logger) (end func(), err error) {
 	s := new(sockets)
 	err = s.open(opt, log)
 	s.close(log)
@@ -137,7 +146,9 @@ func openQueue(opt *options.Options, mon *monitor, log *slog.Logger) (end func()
 	began := time.Now()
 	info.Uptime = func() time.Duration { return time.Since(began) }
 	mon.uptime = info.Uptime
-	ec := engineConfig(opt, info)
+	files := newReloads(certs, acc, mon.protection, sigs, log)
+	ec := engineConfig(opt, acc, info)
+	ec.Audit, ec.Reload = mon.audit.Command, files.answer
 	rc := reactorConfig(opt, log)
 	spareProcs(rc.Loops, spareOfMember)
 	qc := cluster.QueueConfig{Engine: ec, Log: log, Listen: func() (plain, tls []net.Listener, err error) {
@@ -152,16 +163,16 @@ func openQueue(opt *options.Options, mon *monitor, log *slog.Logger) (end func()
 		qc.TLS = certs.Config()
 	}
 	if acc != nil {
-		rc.Access, qc.Serves = acc, acc.server.Store
+		rc.Access = acc
 	}
+	qc.Serves = func(srv *reactor.Server) { serves(certs, acc, srv) }
 	qc.Reactor = rc
 	mon.queue = cluster.NewQueue(qc)
-	return watchFiles(certs, acc), nil
+	return files.watch(), nil
 }
 
 // superviseMember runs a member until a signal says stop, or it cannot go on.
 func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.Logger) error {
-	sigs.serving.Store(true)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ran := make(chan error, 1)
@@ -192,21 +203,21 @@ func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.L
 }
 
 // handOver makes another member the leader if this one leads. If none takes over, clients get
-// what they are owed, as from a server alone.
+// what they are owed, as from a server alone. All that takes stopTimeout at most.
 func handOver(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	if queue.Serving() == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	err := m.HandOver(ctx)
+	over, done := context.WithTimeout(ctx, handOverTimeout)
+	err := m.HandOver(over)
+	done()
 	if err == nil {
 		log.Info("another member leads")
 		return
 	}
 	log.Info("no other member takes over", "reason", err)
-	ctx, cancel = context.WithTimeout(context.Background(), stopTimeout)
-	defer cancel()
 	if err := queue.Shutdown(ctx); err != nil {
 		log.Warn("some clients did not read their last replies in time", "error", err)
 	}
@@ -238,9 +249,14 @@ func (m *monitor) show() {
 	m.shows(serving, srv)
 }
 
-// engineConfig is what the command line says of engines.
-func engineConfig(opt *options.Options, info engine.Info) engine.Config {
+// engineConfig is what the command line says of engines, and the file of --auth-file of accounts.
+func engineConfig(opt *options.Options, acc *accessControl, info engine.Info) engine.Config {
+	var accounts *engine.Accounts
+	if acc != nil {
+		accounts = &acc.Accounts
+	}
 	return engine.Config{
+		Accounts:    accounts,
 		MaxJobSize:  opt.MaxJobSize,
 		Limits:      limits(opt),
 		Stock:       opt.NoExtensions,
@@ -261,8 +277,13 @@ func reactorConfig(opt *options.Options, log *slog.Logger) reactor.Config {
 		MaxJobSize: opt.MaxJobSize,
 		Extensions: !opt.NoExtensions,
 
-		MaxConnections: opt.MaxConnections,
-		IdleTimeout:    opt.IdleTimeout,
-		MaxOutput:      opt.MaxOutput,
+		ProxyFrom:        opt.ProxyFrom,
+		MaxConnections:   opt.MaxConnections,
+		IdleTimeout:      opt.IdleTimeout,
+		BodyTimeout:      opt.BodyTimeout,
+		MaxConnectionAge: opt.MaxConnectionAge,
+		Grace:            opt.Grace,
+		MaxOutput:        opt.MaxOutput,
+		MaxOutputTotal:   opt.MaxOutputTotal,
 	}
 }

@@ -67,6 +67,8 @@ type clusterStatus struct {
 	Applied     uint64
 	First, Last uint64
 	Digest      json.RawMessage // of all jobs
+
+	Contradictions uint64
 }
 
 // startCluster starts a new cluster and waits until it serves. dirs are where the nodes
@@ -261,6 +263,9 @@ func (c *testCluster) agree() {
 	for i, s := range all {
 		if len(s.Digest) == 0 || !bytes.Equal(s.Digest, all[0].Digest) {
 			c.t.Fatalf("after entry %d %s has the jobs %s, and %s %s", s.Applied, c.nodes[0].name, all[0].Digest, c.nodes[i].name, s.Digest)
+		}
+		if s.Contradictions != 0 {
+			c.t.Errorf("%s has met %d contradictions between records of reservations", c.nodes[i].name, s.Contradictions)
 		}
 	}
 }

@@ -192,9 +192,14 @@ func TestFullDisksOfMembers(t *testing.T) {
 	c.agree()
 
 	for _, n := range c.nodes[:2] {
-		resize(t, disk(n), 100<<20)
+		resize(t, disk(n), 0)
 	}
-	p.answered("OUT_OF_MEMORY")
+	c.await(func() error {
+		if slices.Contains(p.put(60_000, 20), "OUT_OF_MEMORY") {
+			return nil
+		}
+		return errors.New("jobs are not refused")
+	})
 	deleted := 0
 	c.await(func() error {
 		id := strconv.Itoa(deleted + 1)

@@ -199,7 +199,7 @@ func (p *producer) whileServed(what string, do func()) {
 		p.acked, what, lasted, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)*999/1000], took[len(took)-1])
 }
 
-// Settings of dead letters, the dead letters themselves, attempts that have failed, unique
+// Settings of tubes, dead letters, attempts that have failed, jobs that wait for the next one, unique
 // keys and what deleted jobs leave of these are the same on all members, whether they have
 // followed or got a snapshot, and outlive a leader.
 func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
@@ -258,8 +258,17 @@ func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 	var failing []string // two dead letters, and a job that has failed once
 	once := []string{"tube: failing", "state: ready", "releases: 1", "buries: 0"}
 	dead := []string{"tube: dead", "state: buried", "releases: 2", "buries: 1"}
+	var waiting string // a job that has failed once, in a tube where it waits then
+	waits := []string{"tube: waiting", "state: delayed", "delay: 3000", "releases: 1"}
 	fail := func() {
 		t.Helper()
+		ask("TUBE_SET", "set-tube waiting retry-min=3000 retry-jitter=0 disconnects=0 burst=7")
+		for waiting == "" {
+			if got := p.ask("use waiting", "put 5 0 60 1\r\nx"); len(got) == 2 && strings.HasPrefix(got[1], "INSERTED ") {
+				waiting = strings.Fields(got[1])[1]
+			}
+		}
+		fails(waiting, waits...)
 		for len(failing) < 3 {
 			if got := p.ask("use failing", "put 5 0 60 1\r\nx"); len(got) == 2 && strings.HasPrefix(got[1], "INSERTED ") {
 				failing = append(failing, strings.Fields(got[1])[1])
@@ -287,14 +296,21 @@ func TestSettingsAndKeysOfAClusterOutliveItsLeader(t *testing.T) {
 			}
 			return nil
 		})
-		for i, like := range [][]string{dead, dead, once} {
+		c.await(func() error {
+			if got := p.reply("list-settings waiting"); !strings.Contains(got, "retry-min: 3000") || !strings.Contains(got, "burst: 7") {
+				return fmt.Errorf("the setting is %q", got)
+			}
+			return nil
+		})
+		for i, like := range [][]string{dead, dead, once, waits} {
 			c.await(func() error {
-				got := strings.ReplaceAll(p.reply("stats-job "+failing[i]), `"`, "")
+				id := append(failing[:3:3], waiting)[i]
+				got := strings.ReplaceAll(p.reply("stats-job "+id), `"`, "")
 				switch missing := slices.IndexFunc(like, func(field string) bool { return !strings.Contains(got, "\n"+field+"\n") }); {
 				case got == "":
 					return errors.New("no reply")
 				case missing >= 0:
-					t.Fatalf("job %s is %q, and not %q", failing[i], got, like[missing])
+					t.Fatalf("job %s is %q, and not %q", id, got, like[missing])
 				}
 				return nil
 			})

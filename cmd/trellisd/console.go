@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	protocol "trellis/cmd/internal/client"
@@ -21,23 +21,20 @@ import (
 
 // openConsole makes the console and begins to measure. It returns nil if there is to be
 // none.
-func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, log *slog.Logger) *console.Console {
+func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, names []string, log *slog.Logger) *console.Console {
 	mode := m.consoleMode(opt, log)
 	if mode == options.ConsoleOff {
 		return nil
-	}
-	name, _, err := net.SplitHostPort(opt.HTTP)
-	if err != nil {
-		name = ""
 	}
 	c := console.New(console.Config{
 		Server: serverName(opt, m.sockets),
 		Dial:   m.dialSelf,
 		Local:  &ownServer{monitor: m, opt: opt, src: src, began: time.Now()},
 		Write:  mode == options.ConsoleWrite,
-		Who:    func(r *http.Request) (string, bool) { return web.User(opt.WebConfig, r) },
-		Hosts:  append([]string{name}, opt.HTTPHosts...),
-		Log:    log,
+		Who:    web.User,
+		Writes: mayWrite(opt),
+		Hosts:  names,
+		Log:    m.audit.Logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -55,15 +52,27 @@ func (m *monitor) openConsole(opt *options.Options, src metrics.Sources, log *sl
 	return c
 }
 
+// scraper is the name of whoever scrapes metrics, in our documents and in those of Prometheus. Its
+// password lies on another machine, in a file that is not thought to be worth much.
+const scraper = "prometheus"
+
+// mayWrite tells who may change jobs in the console, of those who have proved who they are.
+func mayWrite(opt *options.Options) func(name string) bool {
+	return func(name string) bool {
+		if opt.Writers != nil {
+			return slices.Contains(opt.Writers, name)
+		}
+		name, _, _ = strings.Cut(strings.TrimPrefix(name, "CN="), ",") // of the subject of a certificate
+		return !strings.EqualFold(name, scraper)
+	}
+}
+
 // consoleMode is what --console says. Where it says nothing, the console shows jobs if
 // those who can open it have proved who they are, or could read the jobs anyway: everybody on
 // this machine can connect to a loopback address, and to a server that lets everybody in.
-// It is decided once: a file that changes later does not turn the console off.
+// It is decided once.
 func (m *monitor) consoleMode(opt *options.Options, log *slog.Logger) string {
-	authenticates := false
-	if opt.WebConfig != "" {
-		authenticates, _ = web.Authenticates(opt.WebConfig) // a file that cannot be read asks for nothing
-	}
+	authenticates := m.protection != nil && m.protection.Authenticates()
 	near := !readable(m.listener.Addr())
 	switch {
 	case opt.Console == options.ConsoleRead && !authenticates && !(near && m.anybody()):

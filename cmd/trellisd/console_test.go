@@ -4,7 +4,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,28 +68,62 @@ func TestTheConsoleChangesWhatSomebodyKnownAsksFor(t *testing.T) {
 	c.want("INSERTED 1")
 	form := url.Values{"confirmed": {"yes"}}
 	for _, password := range []string{"", "wrong"} {
-		if status, _ := visit(t, http.MethodPost, address+"/jobs/1/delete", "prometheus", password, form); status != http.StatusUnauthorized {
+		if status, _ := visit(t, http.MethodPost, address+"/jobs/1/delete", "ann", password, form); status != http.StatusUnauthorized {
 			t.Errorf("with the password %q: %d", password, status)
 		}
 	}
+	if status, _ := visit(t, http.MethodPost, address+"/jobs/1/delete", "prometheus", "secret", form); status != http.StatusForbidden {
+		t.Errorf("with the password for scrapes: %d", status)
+	}
 	c.send("peek 1")
 	c.want("FOUND 1 1", "a")
-	if status, page := visit(t, http.MethodPost, address+"/jobs/1/delete", "prometheus", "secret", form); status != http.StatusSeeOther {
+	if status, page := visit(t, http.MethodPost, address+"/jobs/1/delete", "ann", "secret", form); status != http.StatusSeeOther {
 		t.Errorf("with the password: %d %s", status, page)
 	}
 	c.send("peek 1")
 	c.want("NOT_FOUND")
-	s.waitText(`"who":"prometheus"`)
+	s.waitText(`"who":"ann"`)
 
 	// Who takes the users out of the file does not let everybody in.
-	writeAuthFile(t, path, "")
 	c.send("put 5 0 60 1", "a")
 	c.want("INSERTED 2")
-	if status, _ := visit(t, http.MethodPost, address+"/jobs/2/delete", "anybody", "x", form); status != http.StatusForbidden {
-		t.Errorf("without users in the file: %d", status)
+	for _, text := range []string{"", "{}\n", "basic_auth_users:\n"} {
+		writeAuthFile(t, path, text)
+		if status, _ := visit(t, http.MethodPost, address+"/jobs/2/delete", "anybody", "x", form); status != http.StatusUnauthorized {
+			t.Errorf("with %q in the file: %d", text, status)
+		}
+		if status, page := visit(t, http.MethodGet, address+"/metrics", "prometheus", "secret", nil); status != http.StatusOK || !strings.Contains(page, `reload_failing{file="web-config-file"} 1`) {
+			t.Errorf("with %q in the file: %d, and that is not in the metrics", text, status)
+		}
 	}
 	c.send("peek 2")
 	c.want("FOUND 2 1", "a")
+}
+
+func TestScrapersDoNotWriteUnlessTheyAreNamed(t *testing.T) {
+	for name, may := range map[string]bool{
+		"prometheus": false, "Prometheus": false, "CN=prometheus": false, "CN=Prometheus,O=Example": false, "ann": true, "CN=ann,O=prometheus": true, "": true,
+	} {
+		if mayWrite(new(options.Options))(name) != may {
+			t.Errorf("%q: %t", name, !may)
+		}
+		if opt := (&options.Options{Writers: []string{"prometheus", "CN=Prometheus,O=Example"}}); mayWrite(opt)(name) != slices.Contains(opt.Writers, name) {
+			t.Errorf("%q, with %q named", name, opt.Writers)
+		}
+	}
+}
+
+func TestOnlyWritersChangeJobsInTheConsole(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "web.yml")
+	hash := "$2a$05$0b6/2ipZg8CbPcfPBaVeP.QcyXy7YT357eIxtMWjJ/Tdy1jrxFdAi"
+	writeAuthFile(t, path, "basic_auth_users: {prometheus: "+hash+", ann: "+hash+", bob: "+hash+"}\n")
+	_, address := monitored(t, "--console=write", "--web-config-file", path, "--console-writers=bob,prometheus")
+	for user, want := range map[string]int{"ann": http.StatusForbidden, "bob": http.StatusSeeOther, "prometheus": http.StatusSeeOther} {
+		if status, page := visit(t, http.MethodPost, address+"/server/undrain", user, "secret", url.Values{}); status != want {
+			t.Errorf("%s: %d %s", user, status, page)
+		}
+	}
 }
 
 func TestTheConsoleIsThereWhereItShowsNobodyMore(t *testing.T) {
@@ -135,6 +171,8 @@ func TestTheConsoleDoesNotKeepAServerThatHangsFromEnding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	mon.audit, err = openAudit(opt, log)
+	no(t, err)
 	mon.serve(opt, log)
 	hangs, repaired := make(chan struct{}), make(chan struct{})
 	defer close(repaired)
@@ -168,8 +206,12 @@ func TestTheConsoleAnswersToItsOwnNamesOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for host, want := range map[string]int{u.Host: 200, "localhost:" + u.Port(): 200, "queue.example": 200, "evil.example": http.StatusMisdirectedRequest} {
-		for path, want := range map[string]int{"/": want, "/api/v1/stats": want, "/metrics": 200, "/healthz": 200} {
+	hostname, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{u.Host: 200, "localhost:" + u.Port(): 200, "queue.example": 200, hostname: 200, "evil.example": http.StatusMisdirectedRequest} {
+		for path, want := range map[string]int{"/": want, "/api/v1/stats": want, "/metrics": want, "/healthz": 200} {
 			req, err := http.NewRequest(http.MethodGet, address+path, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -186,10 +228,16 @@ func TestAConsoleThatWritesForAnybodyDoesNotStart(t *testing.T) {
 	t.Parallel()
 	open := filepath.Join(t.TempDir(), "web.yml")
 	writeAuthFile(t, open, "rate_limit: {burst: 5, interval: 1s}\n")
+	scrapes := filepath.Join(t.TempDir(), "scrapes.yml")
+	alone, _, _ := strings.Cut(webConfig, "  ann:")
+	writeAuthFile(t, scrapes, alone)
+	nobody := "trellisd: --console=write: nobody whom " + scrapes + " names may write; add a name, or give one of those to --console-writers"
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
+		{[]string{"--web-config-file", scrapes}, nobody},
+		{[]string{"--web-config-file", scrapes, "--console-writers=ann"}, nobody},
 		{nil, "trellisd: --console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too"},
 		{[]string{"--web-config-file", open}, "trellisd: --console=write lets people delete jobs, and needs to know who they are: name them in " + open +
 			", under basic_auth_users, or have it require certificates"},

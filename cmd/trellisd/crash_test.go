@@ -189,13 +189,13 @@ func (c *crash) compare(w *wire) error {
 	if err != nil {
 		return err
 	}
-	jobs, dead, err := c.look(w, next)
+	jobs, settings, err := c.look(w, next)
 	if err != nil {
 		return err
 	}
 	c.first, c.left = next+1, false
 	for _, b := range c.clients {
-		done, err := b.settle(jobs[b.sure.client], dead, time.Now())
+		done, err := b.settle(jobs[b.sure.client], settings, time.Now())
 		if err != nil {
 			t.Error(err)
 		} else {
@@ -241,9 +241,8 @@ func (c *crash) nextID(w *wire) (next uint64, err error) {
 	return next, err
 }
 
-// look returns the jobs that the server has, by client and number, and the settings of dead
-// letters. All of them have ids below next.
-func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, dead map[string]string, err error) {
+// look returns the jobs that the server has, by client and number, and the settings of tubes. All of them have ids below next.
+func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, settings map[string]setting, err error) {
 	t := c.t
 	t.Helper()
 	ids := map[uint64]bool{}
@@ -269,7 +268,7 @@ func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, dead map
 	for id := range ids {
 		lines, asked = append(lines, fmt.Sprint("stats-job ", id), fmt.Sprint("peek ", id)), append(asked, id)
 	}
-	replies, err := w.ask(append(lines, "stats", "list-dlq"))
+	replies, err := w.ask(append(lines, "stats", "list-settings"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -437,6 +436,14 @@ func (b *bookkeeper) choose() *deed {
 		d.keys = anyKeys()
 		d.line = fmt.Sprintf("put %d %d %d %d%s", d.pri, d.delay, d.ttr, len(bodyOf(l.client, d.job, d.size)), d.keys.tags())
 		return d
+	case kind == 30 && rand.IntN(2) == 0:
+		const long = 500_000 // no test lasts so long; it is more than retry-max, so that it does not grow
+		d := &deed{word: "set-tube", tube: rand.IntN(ledgerTubes), bound: long * rand.IntN(2)}
+		d.line = fmt.Sprintf("set-tube %s retry-min=%d retry-jitter=0", l.tubeName(d.tube), d.bound)
+		if d.bound == 0 {
+			d.line = fmt.Sprintf("set-tube %s retry-min= retry-jitter=", l.tubeName(d.tube))
+		}
+		return d
 	case kind == 30:
 		d := &deed{word: "set-dlq", tube: rand.IntN(ledgerTubes), bound: rand.IntN(4)}
 		d.line = fmt.Sprintf("set-dlq %s %d %s", l.tubeName(d.tube), d.bound, l.tubeName(deadTube))
@@ -508,11 +515,11 @@ func anyDelay() uint32 {
 
 // settle finds out how many of the commands that were not acknowledged have been
 // done, given the jobs that there are.
-func (b *bookkeeper) settle(jobs map[int]found, dead map[string]string, now time.Time) (done int, err error) {
+func (b *bookkeeper) settle(jobs map[int]found, settings map[string]setting, now time.Time) (done int, err error) {
 	l := b.sure.clone()
 	var all []string
 	agrees := func() bool {
-		diff := l.compare(jobs, dead)
+		diff := l.compare(jobs, settings)
 		if len(diff) == 0 {
 			l.adopt(jobs)
 			b.sure, b.hoped = l, l.clone()

@@ -20,7 +20,7 @@
 //   - binlog is the log of one server, binlog/replica that of several, on go.etcd.io/raft. Below them:
 //     the formats of files, conversion, inspection, and a file system that fails on demand.
 //   - cmd/trellisd/internal has what surrounds the queue: command line, sockets, certificates, rights,
-//     files that are loaded again, cluster, metrics, HTTP. cmd/trellisd/deploy has units, package,
+//     audit trail, files that are loaded again, cluster, metrics, HTTP. cmd/trellisd/deploy has units, package,
 //     image, dashboard and alerts; cmd/doc the documents.
 //   - cmd/trellis is the operator's tool; cmd/internal what it shares with the server: the client, the
 //     console, the questions to a cluster's member.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -109,9 +110,9 @@ func TestScriptsAskAndChangeByHTTPAsTheDocumentsSay(t *testing.T) {
 			needPeer(t, "%v", err)
 		}
 	}
-	_, hash, _ := strings.Cut(webConfig, "prometheus: ")
+	_, hash, _ := strings.Cut(webConfig, "ann: ")
 	file := filepath.Join(t.TempDir(), "web.yml")
-	writeAuthFile(t, file, strings.Replace(documentBlock(t, "web-config"), "$2y$10$...", strings.TrimSpace(hash), 1))
+	writeAuthFile(t, file, strings.Replace(documentBlock(t, "web-config"), "$2y$10$...", strings.TrimSpace(hash), 2))
 	s, url := monitored(t, "--console=write", "--web-config-file", file)
 	if status, _ := httpGet(t, url+"/metrics"); status != http.StatusUnauthorized {
 		t.Errorf("without a password: %d", status)
@@ -121,7 +122,7 @@ func TestScriptsAskAndChangeByHTTPAsTheDocumentsSay(t *testing.T) {
 	c.want("USING mail", "INSERTED 1", "RESERVED 1 1", "a", "BURIED")
 	do := func(block string) string {
 		block = strings.ReplaceAll(block, "127.0.0.1:11380", strings.TrimPrefix(url, "http://"))
-		block = strings.NewReplacer("-u ann ", "", "curl -s ", "curl -s -u prometheus:secret ").Replace(block)
+		block = strings.NewReplacer("-u ann ", "", "curl -s ", "curl -s -u ann:secret ").Replace(block)
 		out, err := exec.Command("sh", "-euc", block).CombinedOutput()
 		if err != nil {
 			t.Errorf("%v\n%s", err, out)
@@ -187,5 +188,46 @@ func TestTheManualHasTheExtensionsInTheOrderOfCapabilities(t *testing.T) {
 	}
 	if got := mentioned(names, headings); !slices.Equal(got, names) {
 		t.Errorf("the manual has the commands\n%q, capabilities\n%q", got, names)
+	}
+}
+
+func TestAReleaseHasWhatItIsCheckedBy(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		needPeer(t, "%v", err)
+	}
+	dir := t.TempDir()
+	run := func(in, script string, env ...string) string {
+		cmd := exec.Command("bash", "-euc", script)
+		cmd.Dir, cmd.Env = in, append(os.Environ(), env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	run("../..", "cmd/trellisd/deploy/release.sh "+dir+" archive linux/"+runtime.GOARCH, "VERSION=1.2.3", "SOURCE_DATE_EPOCH=1000000000")
+	name := "trellis-1.2.3-linux-" + runtime.GOARCH
+	run(dir, "tar -xzf "+name+".tar.gz && sha256sum trellis*.gz >SHA256SUMS")
+	for file, want := range map[string]string{
+		"sbom.txt": "\tdep\tgithub.com/panjf2000/gnet/v2\tv2.", "cmd/doc/SECURITY.md": "# Reporting a hole", "systemd/trellisd.service": "ExecReload=",
+	} {
+		b, err := os.ReadFile(filepath.Join(dir, name, file))
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("%s: %v, without %q:\n%s", file, err, want, b)
+		}
+	}
+	run(dir, `ssh-keygen -q -t ed25519 -N '' -f key && echo "trellis $(cat key.pub)" >allowed_signers`)
+	run(dir, documentBlock(t, "release-sign"), "KEY=key")
+	if out := run(dir, documentBlock(t, "release-verify")); !strings.Contains(out, name+".tar.gz: OK") {
+		t.Errorf("%s", out)
+	}
+	no(t, os.WriteFile(filepath.Join(dir, name+".tar.gz"), nil, 0o600))
+	if err := exec.Command("bash", "-euc", "cd "+dir+"\n"+documentBlock(t, "release-verify")).Run(); err == nil {
+		t.Error("another archive passes")
+	}
+	run(dir, "echo >>SHA256SUMS")
+	if err := exec.Command("bash", "-euc", "cd "+dir+"\n"+documentBlock(t, "release-verify")).Run(); err == nil {
+		t.Error("other sums pass")
 	}
 }

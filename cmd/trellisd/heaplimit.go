@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"math"
 	"os"
 	"runtime/debug"
@@ -16,6 +17,20 @@ const (
 	heapOfServer     = 256 << 20 // buffers, and lists of what there is
 	heapOfMember     = 512 << 20 // entries that are cached, wait, and are on their way to others
 )
+
+// autoMemory is how much of what the process may take --max-memory=auto lets jobs have, in percent.
+const autoMemory = 80
+
+// fixMemory replaces --max-memory=auto by a number of bytes.
+func fixMemory(opt *options.Options, limit func() int64) error {
+	if opt.MaxMemory != options.AutoMemory {
+		return nil
+	}
+	if opt.MaxMemory = limit() / 100 * autoMemory; opt.MaxMemory == 0 {
+		return errors.New("--max-memory=auto: this system does not tell how much memory there is; give a number of bytes")
+	}
+	return nil
+}
 
 // ballast is never touched, and is made before any memory is used a second time, so that it
 // takes none of the system's. The collector counts it as alive, and so lets a small heap grow

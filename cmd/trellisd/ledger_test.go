@@ -17,7 +17,8 @@ type ledger struct {
 	jobs    map[int]entry
 	tombs   map[keyOf]tomb
 	burials int
-	dead    [ledgerTubes]uint32 // attempts with which jobs of a tube go to deadTube; 0 is no setting
+	dead    [ledgerTubes]uint32 // attempts with which jobs of a tube go to deadTube; 0 if they do not
+	wait    [ledgerTubes]uint32 // seconds that jobs of a tube wait when they have failed
 }
 
 // A ledger's tubes are numbered. The dead letters of all of them go to the last.
@@ -221,7 +222,10 @@ func (l *ledger) do(d *deed, at span) {
 		e.releases++
 		e.attempts++
 		if n := l.dead[e.tube]; n == 0 || e.attempts < n {
-			queue()
+			if queue(); d.delay == 0 && l.wait[e.tube] > 0 {
+				wait := time.Duration(l.wait[e.tube]) * time.Second
+				e.state, e.kept, e.delay, e.due = "delayed", "delayed", l.wait[e.tube], span{at.from.Add(wait), at.to.Add(wait)}
+			}
 			break
 		}
 		l.burials++
@@ -231,6 +235,9 @@ func (l *ledger) do(d *deed, at span) {
 		e.keptReserves = e.reserves
 	case "set-dlq":
 		l.dead[d.tube] = uint32(d.bound)
+		return
+	case "set-tube":
+		l.wait[d.tube] = uint32(d.bound)
 		return
 	case "move-job":
 		l.enter(&e, d.tube)
@@ -303,6 +310,8 @@ func (l *ledger) check(d *deed, r reply) error {
 		want = "KICKED"
 	case "set-dlq":
 		want = "DLQ_SET"
+	case "set-tube":
+		want = "TUBE_SET"
 	case "move-job":
 		want = "MOVED"
 	case "flush-tube":
@@ -362,14 +371,14 @@ type found struct {
 
 // compare tells in what the jobs and settings that a server has after a restart are not
 // those of the ledger.
-func (l *ledger) compare(jobs map[int]found, dead map[string]string) (diff []string) {
+func (l *ledger) compare(jobs map[int]found, settings map[string]setting) (diff []string) {
 	for tube, n := range l.dead {
-		want := ""
+		want := setting{attempts: n, wait: l.wait[tube]}
 		if n > 0 {
-			want = fmt.Sprint(n, " ", l.tubeName(deadTube))
+			want.dead = l.tubeName(deadTube)
 		}
-		if name := l.tubeName(tube); dead[name] != want {
-			diff = append(diff, fmt.Sprintf("the setting of %s is %q, want %q", name, dead[name], want))
+		if name := l.tubeName(tube); settings[name] != want {
+			diff = append(diff, fmt.Sprintf("the setting of %s is %+v, want %+v", name, settings[name], want))
 		}
 	}
 	for n, f := range jobs {
@@ -426,14 +435,21 @@ func (l *ledger) adopt(jobs map[int]found) {
 	}
 }
 
-// parseSettings reads the reply to a list-dlq: attempts and dead tube, by tube.
-func parseSettings(body string) map[string]string {
-	settings := map[string]string{}
+// setting is what the books tell of a tube's setting.
+type setting struct {
+	attempts uint32
+	dead     string
+	wait     uint32
+}
+
+// parseSettings reads the reply to a list-settings, by tube.
+func parseSettings(body string) map[string]setting {
+	settings := map[string]setting{}
 	for item := range strings.SplitSeq(body, "- tube: ") {
-		var tube, dead string
-		var n uint32
-		if _, err := fmt.Sscanf(item, "%q\n  max-attempts: %d\n  dead-tube: %q", &tube, &n, &dead); err == nil {
-			settings[tube] = fmt.Sprint(n, " ", dead)
+		var tube string
+		var s setting
+		if _, err := fmt.Sscanf(item, "%q\n  attempts: %d\n  dead: %q\n  disconnects: 0\n  retry-min: %d", &tube, &s.attempts, &s.dead, &s.wait); err == nil {
+			settings[tube] = s
 		}
 	}
 	return settings

@@ -86,6 +86,18 @@ func TestIdleClientsAreClosedAfterIdleTimeout(t *testing.T) {
 	s.waitText("an idle connection is closed")
 }
 
+func TestAClientThatLeavesABodyIsClosedAfterBodyTimeout(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--body-timeout=1")
+	c, holder := s.dial(0), s.dial(0)
+	holder.send("use x")
+	holder.want("USING x")
+	c.send("put 0 0 60 9", "x")
+	c.wantEOF()
+	holder.send("list-tube-used")
+	holder.want("USING x")
+}
+
 func TestAReplyBeyondMaxOutputEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	// More than the system's buffers take, or the reply would never be pending.

@@ -35,6 +35,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 			io.WriteString(stderr, options.Usage())
 		case options.PrintManual:
 			io.WriteString(stdout, options.Manual())
+		case options.CheckConfig:
+			mistakes := checkConfig(opt)
+			for _, m := range mistakes {
+				say(stderr, opt, slog.LevelError, m.Error())
+			}
+			if len(mistakes) == 0 {
+				fmt.Fprintln(stdout, "nothing is wrong")
+			}
+			return exitCode(errors.Join(mistakes...))
 		case options.Serve:
 			err = serve(opt, newLogger(stderr, opt))
 		}
@@ -54,6 +63,9 @@ func serve(opt *options.Options, log *slog.Logger) error {
 	sigs := catchSignals()
 	defer sigs.release()
 	log.Info("starting", "pid", os.Getpid(), "version", version)
+	if err := fixMemory(opt, metrics.MemoryLimit); err != nil {
+		return exitWith(exitUsage, err)
+	}
 	if opt.Cluster.Member() {
 		return serveMember(opt, sigs, log)
 	}
@@ -80,6 +92,10 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	if err := changeUser(opt.User, sock.all(), log); err != nil {
 		return err
 	}
+	if mon.audit, err = openAudit(opt, log); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, mon.audit.Close()) }()
 	certs, acc, err := loadFiles(opt, sock, mon, log)
 	if err != nil {
 		return err
@@ -95,8 +111,9 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	collectSoon()
 	limitHeap(opt)
 	start, now := newClock()
-	ec := engineConfig(opt, info)
-	ec.Start = start
+	files := newReloads(certs, acc, mon.protection, sigs, log)
+	ec := engineConfig(opt, acc, info)
+	ec.Start, ec.Audit, ec.Reload = start, mon.audit.Command, files.answer
 	rc := reactorConfig(opt, log)
 	rc.Now = now
 	spare := spareOfServer
@@ -129,16 +146,14 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 			return errors.Join(err, stop(srv, nil, log))
 		}
 	}
-	if acc != nil {
-		acc.server.Store(srv)
-	}
-	defer watchFiles(certs, acc)()
+	serves(certs, acc, srv)
+	defer files.watch()()
 	mon.shows(&metrics.Serving{Engine: eng, Now: now, Reactor: srv}, srv)
 	return supervise(eng, srv, sock, certs, logFailed, &mon.ready, sigs, log)
 }
 
 func limits(opt *options.Options) engine.Limits {
-	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys}
+	return engine.Limits{Memory: opt.MaxMemory, Tubes: opt.MaxTubes, Watched: opt.MaxWatched, Keys: opt.MaxKeys, KeySeconds: opt.MaxKeyTTL}
 }
 
 // changeUser has the process run as the user of that name; an empty name changes nothing.

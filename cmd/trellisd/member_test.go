@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -43,6 +45,9 @@ type townsman struct {
 	door *door
 	args []string // beside those that all have
 
+	program string   // "" is the usual one
+	env     []string // beside the test's own
+
 	p    *process // nil while it does not run
 	http string   // its address
 }
@@ -69,7 +74,9 @@ func (n *townsman) start(args ...string) {
 		"--node=" + n.name + "=" + n.door.addr(), "--cluster-listen=127.0.0.1:0",
 	}
 	all = append(append(all, n.args...), args...)
-	n.p = launch(t, all...)
+	cmd := exec.Command(cmp.Or(n.program, binary), all...)
+	cmd.Env = append(os.Environ(), n.env...)
+	n.p = launchCommand(t, cmd)
 	n.town.launched = append(n.town.launched, n.p)
 	n.p.waitText(`"listening for peers"`)
 	n.p.waitText(`"listening for HTTP"`)
@@ -184,6 +191,9 @@ func (w *town) settled() (jobs uint64) {
 			if err != nil || s.Digest == nil {
 				return false
 			}
+			if s.Contradictions != 0 {
+				w.t.Fatalf("%d records of reservations contradict those before them", s.Contradictions)
+			}
 			if first == nil {
 				first = &s
 			}
@@ -203,9 +213,12 @@ type door struct {
 	target atomic.Pointer[string] // "" or nil if nobody is at home
 }
 
-func newDoor(t testing.TB) *door {
+func newDoor(t testing.TB) *door { return newDoorOn(t, "127.0.0.1") }
+
+// newDoorOn makes a door with an address of its own.
+func newDoorOn(t testing.TB, host string) *door {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}

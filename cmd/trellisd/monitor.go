@@ -8,12 +8,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"trellis/binlog"
+	"trellis/cmd/trellisd/internal/audit"
 	"trellis/cmd/trellisd/internal/cluster"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
@@ -34,6 +37,8 @@ type monitor struct {
 	ready        web.Readiness
 	commits      *metrics.Commits
 	showing      sync.Mutex                      // held by show, so that what is newer is shown last
+	protection   *web.Protection                 // nil without --web-config-file; set before serve
+	audit        *audit.Trail                    // set before serve
 	access       *accessControl                  // nil without access control; set before serve
 	certificates func() metrics.Certificates     // nil without TLS; set before serve
 	uptime       func() time.Duration            // of a member of a cluster; nil on a server alone. Set before serve
@@ -67,23 +72,22 @@ func openMonitor(opt *options.Options, log *slog.Logger) (*monitor, error) {
 	return m, nil
 }
 
-// checkWebConfig checks the file that protects the HTTP side, if there is one.
-func checkWebConfig(opt *options.Options) error {
+// protect loads the file that protects the HTTP side, if there is one.
+func (m *monitor) protect(opt *options.Options, log *slog.Logger) (err error) {
 	if opt.WebConfig == "" {
 		return nil
 	}
-	if err := web.Check(opt.WebConfig); err != nil {
+	if m.protection, err = web.Open(opt.WebConfig, log); err != nil {
 		return exitWith(exitUsage, fmt.Errorf("--web-config-file: %w", err))
 	}
-	if opt.Console != options.ConsoleWrite {
-		return nil
+	if opt.Console == options.ConsoleWrite && !m.protection.Authenticates() {
+		return exitWith(exitUsage, fmt.Errorf("--console=write lets people delete jobs, and needs to know who they are: "+
+			"name them in %s, under basic_auth_users, or have it require certificates", opt.WebConfig))
 	}
-	ok, err := web.Authenticates(opt.WebConfig)
-	if err == nil && !ok {
-		err = fmt.Errorf("--console=write lets people delete jobs, and needs to know who they are: "+
-			"name them in %s, under basic_auth_users, or have it require certificates", opt.WebConfig)
+	if names := m.protection.Names(); opt.Console == options.ConsoleWrite && names != nil && !slices.ContainsFunc(names, mayWrite(opt)) {
+		return exitWith(exitUsage, fmt.Errorf("--console=write: nobody whom %s names may write; add a name, or give one of those to --console-writers", opt.WebConfig))
 	}
-	return exitWith(exitUsage, err)
+	return nil
 }
 
 // serve begins to answer HTTP requests.
@@ -108,21 +112,27 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats
 	}
+	src.Audit = m.audit.Stats
 	if m.access != nil {
 		src.Access = m.access.Stats
 		src.Reloads = append(src.Reloads, m.access.file.Stats)
 	}
+	if m.protection != nil {
+		src.Reloads = append(src.Reloads, m.protection.Stats)
+	}
+	names := hostNames(opt)
 	var page http.Handler
-	if c := m.openConsole(opt, src, log); c != nil {
+	if c := m.openConsole(opt, src, names, log); c != nil {
 		page = c
 	}
 	m.web = web.New(web.Config{
-		Metrics: metrics.New(src, metrics.Options{Tubes: opt.MetricsTubes, Legacy: opt.MetricsLegacy}),
-		Ready:   &m.ready,
-		Pprof:   opt.Pprof,
-		Console: page,
-		File:    opt.WebConfig,
-		Log:     log,
+		Metrics:    metrics.New(src, metrics.Options{Tubes: opt.MetricsTubes, Legacy: opt.MetricsLegacy}),
+		Ready:      &m.ready,
+		Pprof:      opt.Pprof,
+		Console:    page,
+		Hosts:      names,
+		Protection: m.protection,
+		Log:        log,
 	})
 	m.done = make(chan struct{})
 	go func() {
@@ -131,6 +141,15 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 			log.Error("serving HTTP", "error", err)
 		}
 	}()
+}
+
+// hostNames are those under which HTTP may be asked, besides those of loopback.
+func hostNames(opt *options.Options) []string {
+	names := append([]string{opt.HTTP}, opt.HTTPHosts...)
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	return names
 }
 
 // shows publishes the server that serves clients; both are nil for none.

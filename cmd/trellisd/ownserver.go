@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	runtimemetrics "runtime/metrics"
@@ -25,13 +26,34 @@ type ownServer struct {
 	began   time.Time
 }
 
-// Counts implements [console.Local].
-func (s *ownServer) Counts() (n operate.Counts, ok bool) {
+var errNotLeading = errors.New("this member cannot prove that it still leads")
+
+// read calls read with the server that serves. If it fails, what was read does not count: a
+// member that was cut off from the others has executed what will never be committed.
+func (s *ownServer) read(read func(*metrics.Serving)) error {
 	serving := s.src.Serving()
 	if serving == nil {
+		return s.monitor.notServing()
+	}
+	read(serving)
+	if serving.Current != nil && !serving.Current() {
+		return errNotLeading
+	}
+	return nil
+}
+
+// snapshot is what the engine that serves has counted.
+func (s *ownServer) snapshot() (e *engine.Snapshot, err error) {
+	err = s.read(func(serving *metrics.Serving) { e = serving.Engine.Snapshot(serving.Now()) })
+	return e, err
+}
+
+// Counts implements [console.Local].
+func (s *ownServer) Counts() (n operate.Counts, ok bool) {
+	e, err := s.snapshot()
+	if err != nil {
 		return n, false
 	}
-	e := serving.Engine.Snapshot(serving.Now())
 	return operate.Counts{
 		Ready: int64(e.Ready), Reserved: int64(e.Reserved), Delayed: int64(e.Delayed), Buried: int64(e.Buried),
 		Waiting: e.Waiting, Puts: e.Puts, Deletes: e.Commands[codec.OpDelete], Timeouts: e.Timeouts,
@@ -40,29 +62,27 @@ func (s *ownServer) Counts() (n operate.Counts, ok bool) {
 
 // Tubes implements [console.Local].
 func (s *ownServer) Tubes(visit func(*operate.Tube)) error {
-	serving := s.src.Serving()
-	if serving == nil {
-		return s.monitor.notServing()
-	}
-	serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
-		visit(&operate.Tube{
-			Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
-			Counts: operate.Counts{
-				Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
-				Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,
-			},
+	return s.read(func(serving *metrics.Serving) {
+		serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
+			visit(&operate.Tube{
+				Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
+				Keys: int64(t.Keys),
+				Counts: operate.Counts{
+					Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
+					Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,
+				},
+			})
 		})
 	})
-	return nil
 }
 
 // Waits implements [console.Local]: how long jobs were ready, in powers of four.
 func (s *ownServer) Waits() (buckets []console.Bucket) {
-	serving := s.src.Serving()
-	if serving == nil {
+	e, err := s.snapshot()
+	if err != nil {
 		return nil
 	}
-	waits := serving.Engine.Snapshot(serving.Now()).ReadyTimes
+	waits := e.ReadyTimes
 	i := 0
 	for exponent := -10; exponent <= 16; exponent += 2 {
 		upTo := float64(uint64(1)<<(exponent+10)) / (1 << 10) // seconds
@@ -105,11 +125,14 @@ func (s *ownServer) Problems() (all []console.Problem) {
 			}
 		}
 	}
+	e, err := s.snapshot()
+	if errors.Is(err, errNotLeading) {
+		severe("/server", "This member cannot prove that it still leads: its jobs are not shown.")
+	}
 	serving := s.src.Serving()
-	if serving == nil {
+	if err != nil || serving == nil {
 		return all // nothing can be asked for then, and pages say why
 	}
-	e := serving.Engine.Snapshot(serving.Now())
 	if e.Draining {
 		severe("/server", "Draining: new jobs are refused.")
 	}
@@ -138,7 +161,10 @@ func (s *ownServer) Sections() (all []console.Section) {
 	serving := s.src.Serving()
 	section("Program", s.program())
 	section("Settings", s.settings(serving))
-	section("Memory", s.memory(serving))
+	section("Memory", s.memory())
+	if l := s.accounts(); len(l) > 0 {
+		section("Accounts", l)
+	}
 	if b := s.monitor.binlogStats(); b != nil {
 		var l lines
 		l.add("Directory", "%s", s.opt.Binlog)
@@ -195,12 +221,11 @@ func (s *ownServer) settings(serving *metrics.Serving) (l lines) {
 	return l
 }
 
-func (s *ownServer) memory(serving *metrics.Serving) (l lines) {
+func (s *ownServer) memory() (l lines) {
 	// Not runtime.ReadMemStats, for which everything stops.
 	r := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/sched/goroutines:goroutines"}}
 	runtimemetrics.Read(r)
-	if serving != nil {
-		e := serving.Engine.Snapshot(serving.Now())
+	if e, err := s.snapshot(); err == nil {
 		l.add("Of jobs", "%s", operate.Size(e.Memory))
 	}
 	limit := "none"
@@ -212,6 +237,35 @@ func (s *ownServer) memory(serving *metrics.Serving) (l lines) {
 	l.add("Collected heap", "%s", operate.Size(int64(r[0].Value.Uint64())-untouched))
 	l.add("Of the Go runtime", "%s", operate.Size(int64(r[1].Value.Uint64())-untouched))
 	l.add("Goroutines", "%d", r[2].Value.Uint64())
+	return l
+}
+
+// maxAccountLines is how many accounts are shown.
+const maxAccountLines = 100
+
+func (s *ownServer) accounts() (l lines) {
+	var all []engine.AccountSnapshot
+	if err := s.read(func(serving *metrics.Serving) { all = serving.Engine.Accounts() }); err != nil {
+		return nil
+	}
+	of := func(n, limit int64, show func(int64) string) string {
+		if limit == 0 {
+			return show(n)
+		}
+		return show(n) + " of " + show(limit)
+	}
+	for i := range all[:min(len(all), maxAccountLines)] {
+		a := &all[i]
+		has, may := &a.Holds, &a.Limits
+		count := func(n int64) string { return strconv.FormatInt(n, 10) }
+		l.add(a.Name, "%s jobs, %s, %s tubes, %s keys, %s connections; %d refused, %d waits",
+			of(has.Jobs, may.Jobs, count), of(has.Memory, may.Memory, operate.Size), of(has.Tubes, may.Tubes, count),
+			of(has.Keys, may.Keys, count), of(has.Connections, may.Connections, count),
+			a.RefusedJobs+a.RefusedMemory+a.RefusedTubes+a.RefusedKeys+a.RefusedConnections, a.Waits)
+	}
+	if more := len(all) - maxAccountLines; more > 0 {
+		l.add("Others", "%d more; trellis accounts lists all", more)
+	}
 	return l
 }
 
@@ -234,6 +288,8 @@ func clusterLines(c *metrics.Cluster) (l lines) {
 			state = "leads"
 		case c.Leads && !member.Alive:
 			state = "not heard of lately"
+		case c.Leads && member.ToLoad > 0:
+			state = "loading its jobs, " + strconv.FormatUint(100-member.ToLoad, 10) + " %"
 		case c.Leads:
 			state = strconv.FormatUint(c.Last-min(c.Last, member.Match), 10) + " entries behind"
 		}

@@ -57,14 +57,12 @@ func TestCertificatesAreReplacedUnderLoad(t *testing.T) {
 }
 
 // Everything that says who may connect is replaced while clients work. None of them
-// notices, not even one whose authority has gone: that counts for whoever connects.
+// notices but those who may not any more.
 func TestAuthoritiesAndIdentitiesAreReplacedUnderLoad(t *testing.T) {
 	t.Parallel()
 	files, second := newCertFiles(t), tlstest.NewAuthority("second")
 	as := func(ca *tlstest.Authority, name string) *tls.Config {
-		c := ca.Issue(name, nil)
-		config := files.client()
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
+		config := files.as(ca, name)
 		config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
 		return config
 	}
@@ -132,13 +130,15 @@ func TestAuthoritiesAndIdentitiesAreReplacedUnderLoad(t *testing.T) {
 	// Their tickets are good for a long time yet.
 	writeAuthFile(t, auth, worker, fresh)
 	await(t, "whose line has gone is refused", func() bool { return !serves(visitor) })
+	leaver := s.dialTLS(1, first)
+	cancel()
+	clients.Wait()
 	no(t, os.WriteFile(files.caFile, tlstest.CertPEM(second.Cert), 0o600))
 	await(t, "whose authority has gone is refused", func() bool { return !serves(first) })
+	leaver.wantEOF()
 	if !serves(newer) || !serves(newcomer) {
 		t.Error("others are refused too")
 	}
-	cancel()
-	clients.Wait()
 }
 
 func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
@@ -157,9 +157,9 @@ func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
 	leaver.send("put 0 0 60 1", "x", "reserve")
 	leaver.want("INSERTED 1", "RESERVED 1 1", "x")
 
-	// A mistake changes nothing.
+	// A line with a mistake leaves the others in force.
 	writeAuthFile(t, path, keep, old, "oops\n")
-	s.waitText("a changed file cannot be loaded")
+	s.waitText("a changed file has a mistake")
 	if log := strings.Join(s.log(), "\n"); !strings.Contains(log, path+":3: 1 fields") {
 		t.Errorf("the line is not named:\n%s", log)
 	}
@@ -168,7 +168,8 @@ func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
 		t.Error("the metrics do not say so")
 	}
 
-	writeAuthFile(t, path, keep, fresh)
+	// It does not keep what is gone beside it in force.
+	writeAuthFile(t, path, keep, "oops\n", fresh)
 	leaver.wantEOF()
 	keeper.send("reserve")
 	keeper.want("RESERVED 1 1", "x")
@@ -177,11 +178,14 @@ func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
 	c.send("auth old")
 	c.want("UNAUTHORIZED")
 	c.wantEOF()
+	failing := func(v float64) func() bool {
+		return func() bool { return gaugeOf(t, url, `beanstalkd_reload_failing{file="auth-file"}`) == v }
+	}
+	await(t, "the mistake is reported", failing(1))
 	body := scrape(t, url)
 	for _, want := range []string{
-		`beanstalkd_reload_failing{file="auth-file"} 0`,
-		`beanstalkd_reloads_total{file="auth-file",result="failed"} 1`,
-		`beanstalkd_reloads_total{file="auth-file",result="loaded"} 1`,
+		`beanstalkd_reloads_total{file="auth-file",result="failed"} 2`,
+		`beanstalkd_reload_mistakes_total{file="auth-file"} 2`,
 		`beanstalkd_authentication_failures_total{reason="token"} 1`,
 		`beanstalkd_authenticated_connections_total 4`,
 	} {
@@ -189,4 +193,20 @@ func TestAChangedAuthFileEndsTheConnectionsOfThoseWhoAreGone(t *testing.T) {
 			t.Errorf("no %s", want)
 		}
 	}
+
+	// A file that has gone says nothing; an empty one says that nobody is let in.
+	writeAuthFile(t, path, keep)
+	await(t, "the mistake is mended", failing(0))
+	no(t, os.Remove(path))
+	await(t, "the missing file is reported", failing(1))
+	keeper.send("list-tube-used")
+	keeper.want("USING default")
+	as("keep")
+	writeAuthFile(t, path)
+	keeper.wantEOF()
+	await(t, "the empty file is loaded", failing(0))
+	c = s.dial(0)
+	c.send("auth keep")
+	c.want("UNAUTHORIZED")
+	c.wantEOF()
 }

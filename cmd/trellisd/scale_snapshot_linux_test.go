@@ -94,6 +94,9 @@ func (m *snapshotWaits) compare() {
 		if len(s.Digest) == 0 || !bytes.Equal(first, s.Digest) {
 			m.t.Errorf("%s has the jobs %s, and %s %s", m.c.nodes[0].name, first, n.name, s.Digest)
 		}
+		if s.Contradictions != 0 {
+			m.t.Errorf("%s has met %d contradictions between records of reservations", n.name, s.Contradictions)
+		}
 	}
 }
 

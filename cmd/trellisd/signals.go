@@ -12,7 +12,8 @@ import (
 type signals struct {
 	stop    chan os.Signal // the first to stop in order, once clients are served
 	drain   chan os.Signal // SIGUSR1: drain mode
-	caught  chan os.Signal // SIGTERM, SIGINT, SIGHUP, as they come
+	reload  chan os.Signal // SIGHUP: load files again
+	caught  chan os.Signal // SIGTERM, SIGINT, as they come
 	serving atomic.Bool
 }
 
@@ -21,17 +22,17 @@ func catchSignals() *signals {
 	s := &signals{
 		stop:   make(chan os.Signal, 1),
 		drain:  make(chan os.Signal, 1),
+		reload: make(chan os.Signal, 1),
 		caught: make(chan os.Signal, 2),
 	}
 	signal.Notify(s.caught, syscall.SIGTERM)
-	// What was started with these ignored, by nohup or in the background of a
-	// script, outlives a closed terminal and ^C.
-	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
-		if !signal.Ignored(sig) {
-			signal.Notify(s.caught, sig)
-		}
+	// What was started with it ignored, in the background of a script, outlives ^C.
+	if !signal.Ignored(syscall.SIGINT) {
+		signal.Notify(s.caught, syscall.SIGINT)
 	}
 	signal.Notify(s.drain, syscall.SIGUSR1)
+	// Also where it is ignored, as by nohup: it ends nothing.
+	signal.Notify(s.reload, syscall.SIGHUP)
 	// Without this, losing the reader of the log would end the process.
 	signal.Ignore(syscall.SIGPIPE)
 	return s
@@ -40,6 +41,7 @@ func catchSignals() *signals {
 func (s *signals) release() {
 	signal.Stop(s.caught)
 	signal.Stop(s.drain)
+	signal.Stop(s.reload)
 }
 
 // during runs a server, which sets s.serving and then heeds s.stop, and returns

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -154,4 +155,20 @@ func TestAUnixSocketBelongsToTheUserThatTheServerBecomes(t *testing.T) {
 	c := s.dial(0)
 	c.send("use x")
 	c.want("USING x")
+}
+
+func TestTheModeOfAUnixSocketIsWhatSocketModeSays(t *testing.T) {
+	t.Parallel()
+	for umask, mode := range map[string]fs.FileMode{"000": 0o660, "077": 0o666} {
+		path := filepath.Join(socketDir(t), "s")
+		cmd := exec.Command("sh", "-c", "umask "+umask+` && exec "$0" "$@"`, binary, "-V", "--log-format=json", "-lunix:"+path, fmt.Sprintf("--socket-mode=%#o", mode))
+		c := ready(launchCommand(t, cmd), 1).dial(0)
+		info, err := os.Lstat(path)
+		no(t, err)
+		if got := info.Mode(); got != fs.ModeSocket|mode {
+			t.Errorf("umask %s: mode %v; want %v", umask, got, mode)
+		}
+		c.send("use x")
+		c.want("USING x")
+	}
 }

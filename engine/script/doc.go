@@ -43,6 +43,8 @@
 //	conn 1 closed       the server has closed and nothing more was received
 //	wait 1.2s           time passes
 //	drain on            drain mode (or off), when a connection has been opened
+//	restart             the server is killed and started on its log, which "server -b log" gives it;
+//	                    clients connect anew
 //
 // All bytes that arrive must be asked for: bytes left over at the end of a case
 // are an error.

@@ -46,6 +46,7 @@ const (
 	verbClosed                // the server has closed
 	verbWait                  // let time pass
 	verbDrain                 // switch drain mode
+	verbRestart               // the server is killed and started again
 )
 
 // A step is a line of a script that does something.
@@ -201,6 +202,12 @@ func (s *step) parse(word, arg string) (err error) {
 		s.on = arg == "on"
 		if arg != "on" && arg != "off" {
 			return errors.New("neither on nor off")
+		}
+		return nil
+	case "restart":
+		s.verb = verbRestart
+		if arg != "" {
+			return errors.New("nothing stands behind restart")
 		}
 		return nil
 	case "conn":

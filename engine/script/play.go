@@ -91,6 +91,8 @@ func (p *player) play(s *step) error {
 		}
 		p.settle(nil)
 		return p.server.Drain(s.on)
+	case verbRestart:
+		return p.restart()
 	}
 	if p.conns[s.conn] == nil {
 		if err := p.open(s.conn, ""); err != nil {
@@ -134,6 +136,20 @@ func (p *player) start() (err error) {
 		return fmt.Errorf("starting the server: %w", err)
 	}
 	return nil
+}
+
+// restart ends the server and all connections, and starts it on its log.
+func (p *player) restart() error {
+	r, ok := p.server.(Restarter)
+	if !ok {
+		return errors.New("the server cannot be started again")
+	}
+	p.settle(nil)
+	if err := p.leftOver(); err != nil {
+		return err
+	}
+	clear(p.conns)
+	return r.Restart()
 }
 
 // open opens a connection, of a client with some rights unless its name is "".

@@ -41,6 +41,13 @@ type Server interface {
 	Stop()
 }
 
+// A Restarter is a Server that has a log.
+type Restarter interface {
+	// Restart kills the server, at a moment when all replies were sent, and starts it on its log.
+	// Its connections are gone.
+	Restart() error
+}
+
 // A Client is the clients of one name, which have some of the rights to some tubes.
 type Client struct {
 	Name   string

@@ -50,9 +50,9 @@ const (
 	// may become.
 	MaxSize = 36 << 20
 
-	// Newest is the latest version of the format that this program can read. It writes no
-	// later one than the last Raise has allowed, and the first without any.
-	Newest = 1
+	// Newest is the latest version of the format that this program reads, as it says. It
+	// writes no later one than the last Raise has allowed, and the first without any.
+	Newest = 3
 
 	first = 1 // the first version, which all programs read
 )
@@ -88,6 +88,7 @@ type Header struct {
 	LastID   uint64 // no greater id was used up to this entry
 	Decided  uint64 // no id below this one is going to become a job; at most LastID + 1
 	Version  uint16 // of a Raise: the version that is allowed, 2 or later; 0 in others
+	Format   uint8  // the version of the entry itself; 0 for the first
 }
 
 // wrong tells what is impossible about a header, or "".
@@ -103,6 +104,8 @@ func (h *Header) wrong(records int) string {
 		return fmt.Sprintf("a %v to version %d", h.Kind, h.Version)
 	case records%8 != 0 || records > MaxSize-HeaderSize:
 		return fmt.Sprintf("%d bytes of records", records)
+	case h.Format == first || h.Format > Newest:
+		return fmt.Sprintf("an entry of version %d", h.Format)
 	}
 	return ""
 }
@@ -114,7 +117,7 @@ func (h *Header) Seal(b []byte) {
 	if wrong := h.wrong(len(b) - HeaderSize); wrong != "" || !h.Kind.known() {
 		panic(fmt.Sprintf("an entry of %v that cannot be: %s", h.Kind, wrong))
 	}
-	b[4], b[5] = first, byte(h.Kind)
+	b[4], b[5] = max(first, h.Format), byte(h.Kind)
 	le.PutUint16(b[6:], h.Version)
 	le.PutUint64(b[8:], h.Term)
 	le.PutUint64(b[16:], h.Sequence)
@@ -132,7 +135,7 @@ func (h *Header) Decode(b []byte) error {
 		return malformed("%d bytes", len(b))
 	case crc32.Checksum(b[4:], castagnoli) != le.Uint32(b):
 		return malformed("wrong checksum")
-	case b[4] != first:
+	case b[4] < first || b[4] > Newest:
 		return fmt.Errorf("%w: version %d", ErrUnknown, b[4])
 	case !Kind(b[5]).known():
 		return fmt.Errorf("%w: %v", ErrUnknown, Kind(b[5]))
@@ -145,6 +148,9 @@ func (h *Header) Decode(b []byte) error {
 		LastID:   le.Uint64(b[32:]),
 		Decided:  le.Uint64(b[40:]),
 		Version:  le.Uint16(b[6:]),
+	}
+	if b[4] != first {
+		d.Format = b[4]
 	}
 	if wrong := d.wrong(len(b) - HeaderSize); wrong != "" {
 		return malformed("%s", wrong)
@@ -205,8 +211,10 @@ func (r *Reader) Next() ([]byte, error) {
 		return nil, malformed("offset %d: %w", at, err)
 	}
 	switch k := record.KindOf(b); {
-	case k == record.Setting:
-	case k != record.Full && k != record.Update && k != record.Delete:
+	case record.Version(b) > max(first, r.header.Format):
+		return nil, malformed("offset %d: a %v record of a later version", at, k)
+	case k == record.Setting || k == record.Policy || k == record.Close || k == record.Numbers: // not of a job
+	case k != record.Full && k != record.Update && k != record.Delete && k != record.Hold:
 		return nil, malformed("offset %d: a %v record", at, k)
 	case record.Number(b) == 0 || record.Number(b) > r.header.LastID:
 		return nil, malformed("offset %d: a %v record of id %d, but the last id is %d", at, k, record.Number(b), r.header.LastID)

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,7 +38,7 @@ func appendUpdate(b []byte, r *journal.Record) []byte {
 }
 
 func appendSetting(b []byte) []byte {
-	s := journal.Setting{Tube: "orders", MaxAttempts: 3, DeadTube: "orders.dead"}
+	s := journal.DeadLetters("orders", 3, "orders.dead")
 	n := len(b)
 	b = append(b, make([]byte, record.SettingSize(&s))...)
 	record.EncodeSetting(b[n:], Salt, &s)
@@ -131,7 +134,130 @@ func TestSettingsAndAttemptsAreReadInEntries(t *testing.T) {
 	}
 }
 
-// The bytes of version 1 do not change.
+// secondEntry has one record of each kind that version 2 has brought.
+func secondEntry() []byte {
+	b := make([]byte, HeaderSize)
+	r := sample(12, 10)
+	r.Origin = journal.Origin{Session: 1<<40 | 7, Offset: 90}
+	b = appendFull(b, r)
+	x := *r
+	x.State = journal.Stays
+	b = appendUpdate(b, &x)
+	h := journal.Hold{ID: 4, Session: r.Origin.Session, End: 2e18, Offset: 95, Reserves: 1}
+	b = append(b, make([]byte, record.HoldSize)...)
+	record.EncodeHold(b[len(b)-record.HoldSize:], Salt, &h)
+	b = appendSmall(b, record.Close, 1<<60) // which is no id of a job
+	b = append(b, make([]byte, record.NumbersSize)...)
+	record.EncodeNumbers(b[len(b)-record.NumbersSize:], Salt, &journal.Numbers{First: 1 << 20, Count: 4, Member: 5, Nonce: 6})
+	n := record.SizeOfDelete(&r.Origin)
+	b = append(b, make([]byte, n)...)
+	record.EncodeDelete(b[int64(len(b))-n:], Salt, 11, &r.Origin)
+	s := journal.DeadLetters("orders", 3, "orders.dead")
+	s.Origin = r.Origin
+	n = record.SettingSize(&s)
+	b = append(b, make([]byte, n)...)
+	record.EncodeSetting(b[int64(len(b))-n:], Salt, &s)
+	second := header
+	second.Format = 2
+	second.Seal(b)
+	return b
+}
+
+func TestHoldsAreReadInEntriesOfVersionTwoOnly(t *testing.T) {
+	var r Reader
+	b := secondEntry()
+	h, err := r.Reset(b)
+	if err != nil || h.Format != 2 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	var kinds []string
+	for {
+		rec, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, record.KindOf(rec).String())
+		// Alone in an entry of version 1 it is refused.
+		alone := append(make([]byte, HeaderSize), rec...)
+		first := header
+		first.Seal(alone)
+		var other Reader
+		if _, err := other.Reset(alone); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Next(); !errors.Is(err, ErrMalformed) {
+			t.Errorf("a %s record in an entry of version 1: %v", kinds[len(kinds)-1], err)
+		}
+	}
+	if got := strings.Join(kinds, " "); got != "full update hold close numbers delete setting" {
+		t.Errorf("records: %s", got)
+	}
+}
+
+// thirdRecords are one record of each kind that version 3 has brought.
+func thirdRecords() [][]byte {
+	s := journal.DeadLetters("orders", 3, "")
+	policy := make([]byte, record.SettingSize(&s))
+	record.EncodeSetting(policy, Salt, &s)
+	job := sample(12, 10)
+	job.Keys.Terms = &journal.Terms{Group: "g"}
+	return [][]byte{policy, appendFull(nil, job)}
+}
+
+// thirdEntry has all of them.
+func thirdEntry() []byte {
+	b := append(make([]byte, HeaderSize), slices.Concat(thirdRecords()...)...)
+	third := header
+	third.Format = 3
+	third.Seal(b)
+	return b
+}
+
+func TestPoliciesAndTermsAreReadInEntriesOfVersionThreeOnly(t *testing.T) {
+	var r Reader
+	for version := uint8(1); version <= Newest; version++ {
+		for _, rec := range thirdRecords() {
+			b := append(make([]byte, HeaderSize), rec...)
+			h := header
+			if version > first {
+				h.Format = version
+			}
+			h.Seal(b)
+			if _, err := r.Reset(b); err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Next()
+			if version < 3 && !errors.Is(err, ErrMalformed) || version >= 3 && (err != nil || !bytes.Equal(got, rec)) {
+				t.Errorf("a %v record in an entry of version %d: %v", record.KindOf(rec), version, err)
+			}
+		}
+	}
+}
+
+// The bytes of a version do not change: members of other programs read them.
+func TestEntriesOfAllVersionsAreAsWritten(t *testing.T) {
+	for version, b := range map[int][]byte{1: append(anEntry(), triedEntry()...), 2: secondEntry(), 3: thirdEntry()} {
+		file := fmt.Sprintf("testdata/version%d.hex", version)
+		got := hex.Dump(b)
+		if os.Getenv("UPDATE") != "" {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("version %d:\ngot\n%s\nwant\n%s", version, got, want)
+		}
+	}
+}
+
+// So are those of a header.
 func TestTheFormatIsAsWritten(t *testing.T) {
 	b := make([]byte, HeaderSize)
 	h := Header{Kind: Begin, Term: 0x0102, Sequence: 3, Stamp: 4, LastID: 5, Decided: 6}
@@ -168,7 +294,8 @@ func TestEntriesThatCannotBeAreRefused(t *testing.T) {
 		change func(b []byte) []byte
 		want   error
 	}{
-		"a later version":        {func(b []byte) []byte { b[4] = 2; return b }, ErrUnknown},
+		"a later version":        {func(b []byte) []byte { b[4] = Newest + 1; return b }, ErrUnknown},
+		"no version":             {func(b []byte) []byte { b[4] = 0; return b }, ErrUnknown},
 		"an unknown kind":        {func(b []byte) []byte { b[5] = 4; return b }, ErrUnknown},
 		"no kind":                {func(b []byte) []byte { b[5] = 0; return b }, ErrUnknown},
 		"reserved bytes":         {func(b []byte) []byte { b[6] = 1; return b }, ErrMalformed},
@@ -234,6 +361,10 @@ func FuzzEntry(f *testing.F) {
 	f.Add(anEntry(), true)
 	f.Add(triedEntry(), false)
 	f.Add(triedEntry(), true)
+	f.Add(secondEntry(), false)
+	f.Add(secondEntry(), true)
+	f.Add(thirdEntry(), false)
+	f.Add(thirdEntry(), true)
 	f.Add(make([]byte, HeaderSize), true)
 	f.Fuzz(func(t *testing.T, b []byte, forge bool) {
 		if forge && len(b) >= HeaderSize {

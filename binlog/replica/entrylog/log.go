@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,6 +53,7 @@ type Recovery struct {
 	Entries int64 // that the log holds
 	Bytes   int64 // of the segments
 	Took    time.Duration
+	Changes []uint64 // indexes of entries, of those that it holds, that are no normal ones
 
 	Cut     *Cut // the write that a crash has torn; nil if there is none
 	Emptied bool // the log did not hold the snapshot's last entry
@@ -123,6 +125,7 @@ func Open(dir string, opts Options) (*Log, error) {
 		l.keeper.stop()
 		return nil, errors.Join(fmt.Errorf("entry log %s: %w", dir, err), l.release())
 	}
+	l.recovered.Changes = slices.DeleteFunc(l.recovered.Changes, func(index uint64) bool { return !l.table.has(index) })
 	l.recovered.Took = time.Since(began)
 	return l, nil
 }

@@ -20,27 +20,13 @@ func (l *Log) recover() error {
 	if err := l.openFiles(); err != nil {
 		return err
 	}
-	segs, rest, err := l.begun()
+	r := reader{log: l}
+	segs, rest, err := r.segments()
 	if err != nil {
 		return err
 	}
 	if len(segs) == 0 && !l.opts.New {
 		return ErrNoLog
-	}
-	r := reader{log: l}
-	for i, s := range segs {
-		var next *segment
-		if i+1 < len(segs) {
-			next = segs[i+1]
-		}
-		if err := r.read(s, next); err != nil {
-			return err
-		}
-	}
-	if len(segs) > 0 {
-		if wrong := r.contradiction(idOfSnapshot(l.opts.Snapshot)); wrong != "" {
-			return &DamageError{File: segs[0].name, What: wrong}
-		}
 	}
 	for _, s := range slices.Backward(rest) {
 		l.segments = l.segments[:len(l.segments)-1]
@@ -54,7 +40,7 @@ func (l *Log) recover() error {
 	l.current, l.chain, l.marked = segs[len(segs)-1], r.chain, r.marked
 	l.state, l.table = r.state, r.table
 	l.end = l.current.end()
-	l.recovered = Recovery{Entries: int64(len(l.table.pos)), Bytes: int64(l.end - segs[0].pos), Cut: r.cut}
+	l.recovered = Recovery{Entries: int64(len(l.table.pos)), Bytes: int64(l.end - segs[0].pos), Changes: r.changes, Cut: r.cut}
 	return r.makeDurable()
 }
 
@@ -81,31 +67,58 @@ func (l *Log) openFiles() error {
 	return nil
 }
 
+// segments reads all segments, and returns them, and the files behind them that were made and
+// never begun. With damage it returns those before it, and the one that it is in if that has a
+// sound header.
+func (r *reader) segments() (segs, rest []*segment, err error) {
+	l := r.log
+	segs, rest, err = l.begun()
+	if errors.Is(err, ErrVersion) {
+		return nil, nil, err
+	}
+	for i, s := range segs {
+		var next *segment
+		if i+1 < len(segs) {
+			next = segs[i+1]
+		}
+		if err := r.read(s, next); err != nil {
+			return segs[:i+1], nil, err
+		}
+	}
+	if err != nil || len(segs) == 0 {
+		return segs, rest, err
+	}
+	if wrong := r.contradiction(idOfSnapshot(l.opts.Snapshot)); wrong != "" {
+		return segs, rest, &DamageError{File: segs[0].name, What: wrong}
+	}
+	return segs, rest, nil
+}
+
 // begun returns the segments, with their headers, and the files behind them that were
-// made and never begun.
+// made and never begun. With damage it returns those before it.
 func (l *Log) begun() (segs, rest []*segment, err error) {
 	b := make([]byte, headerSize)
 	for i, s := range l.segments {
 		n, err := s.file.ReadAt(b, 0)
 		if err != nil && err != io.EOF {
-			return nil, nil, &DamageError{File: s.name, What: "it cannot be read", Err: err}
+			return segs, nil, &DamageError{File: s.name, What: "it cannot be read", Err: err}
 		}
 		index := s.index
 		switch wrong := s.decode(b[:n]); {
 		case wrong == laterVersion:
-			return nil, nil, fmt.Errorf("%s: %w", s.name, ErrVersion)
+			return segs, nil, fmt.Errorf("%s: %w", s.name, ErrVersion)
 		case wrong != "" && !record.Zeros(s.file, headerSize, s.size):
-			return nil, nil, &DamageError{File: s.name, What: wrong + ", and something follows"}
+			return segs, nil, &DamageError{File: s.name, What: wrong + ", and something follows"}
 		case wrong != "":
 			// The sync of a header comes before all that the file holds.
 			rest = append(rest, s)
 			continue
 		case len(rest) > 0:
-			return nil, nil, &DamageError{File: rest[0].name, What: "no sound header, and later segments follow"}
+			return segs, nil, &DamageError{File: rest[0].name, What: "no sound header, and later segments follow"}
 		case s.index != index:
-			return nil, nil, &DamageError{File: s.name, What: fmt.Sprintf("the header of segment %d", s.index)}
+			return segs, nil, &DamageError{File: s.name, What: fmt.Sprintf("the header of segment %d", s.index)}
 		case i > 0 && l.segments[i-1].index+1 != index:
-			return nil, nil, &DamageError{File: l.path(index - 1), What: "the segment is missing"}
+			return segs, nil, &DamageError{File: l.path(index - 1), What: "the segment is missing"}
 		}
 		segs = append(segs, s)
 	}
@@ -144,6 +157,8 @@ type reader struct {
 	last   int64 // in the last segment: offset of the last frame, 0 if there is none
 	cut    *Cut
 	buf    []byte // the segment
+
+	changes []uint64 // indexes of entries that are no normal ones, but for those that were superseded
 }
 
 // read reads a segment. Next is the one behind it, nil for the last one.
@@ -272,6 +287,12 @@ func (r *reader) item(b []byte, pos uint64) (wrong string) {
 		}
 		r.table.add(id, pos)
 		st.last = id
+		for n := len(r.changes); n > 0 && r.changes[n-1] >= id.Index; n-- {
+			r.changes = r.changes[:n-1]
+		}
+		if raftpb.EntryType(b[5]) != raftpb.EntryNormal {
+			r.changes = append(r.changes, id.Index)
+		}
 	case itemHard:
 		return st.setHard(hardState{x, y, le.Uint64(b[24:])})
 	case itemTrim:

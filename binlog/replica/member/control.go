@@ -72,9 +72,10 @@ func Probe(ctx context.Context, call Call, addr string) (Answer, error) {
 }
 
 // Control answers a control request of another node. ok is false if the request is none of
-// this package's; otherwise resp or err is to be sent. It waits for the disk: what it has
-// answered survives a crash.
-func (s *Store) Control(req []byte) (resp []byte, ok bool, err error) {
+// this package's; otherwise resp or err is to be sent. stranger says why whoever asks is no
+// node of the cluster; then it may ask who this node is, and no more. Control waits for the
+// disk: what it has answered survives a crash.
+func (s *Store) Control(req []byte, stranger error) (resp []byte, ok bool, err error) {
 	var op struct {
 		Op string `json:"op"`
 	}
@@ -91,7 +92,9 @@ func (s *Store) Control(req []byte) (resp []byte, ok bool, err error) {
 		return nil, true, s.failed
 	}
 	if r.Op != opProbe {
-		err = r.Identity.check()
+		if err = stranger; err == nil {
+			err = r.Identity.check()
+		}
 	}
 	if err == nil && r.Op != opProbe && !s.identity.equal(r.Identity) {
 		if r.Op == opPropose {

@@ -8,7 +8,7 @@
 //	s, err := member.Open(fs, dir, self, nodes)    // the directory is locked
 //	... serve control requests: Store.Control answers those that are this package's ...
 //	id, err := s.Settle(ctx, call, log, prepare)   // returns when the node belongs to a cluster
-//	err = s.Agree(members)                         // when the members of now are known
+//	err = s.Agree(lists...)                        // of the members of now, as far as they are known
 //	... an Invited node: s.Join() when the first message of its group has come ...
 //	... a node that is told that it was removed: s.Remove() ...
 //
@@ -102,6 +102,6 @@
 // # Limits
 //
 // A name has at most [MaxName] bytes, an address [MaxAddr], a cluster [MaxMembers]
-// members. A member's address does not change; it is removed and added again. Anybody
-// whom the transport lets in can propose and invite, once for each empty directory.
+// members. A member's address does not change; it is removed and added again. Nodes
+// can propose and invite, once for each empty directory; who they are is for the transport to say.
 package member

@@ -63,7 +63,7 @@ func (w *town) call(_ context.Context, addr string, req []byte) ([]byte, error) 
 	if s == nil {
 		return nil, errors.New("connection refused")
 	}
-	resp, ok, err := s.Control(req)
+	resp, ok, err := s.Control(req, nil)
 	if !ok {
 		return nil, errors.New("not a request of package member")
 	}
@@ -526,7 +526,7 @@ func (h *history) step() {
 		}
 		j := h.rng.IntN(3)
 		n.replies[j].Answer, n.replies[j].err = Probe(context.Background(), func(_ context.Context, _ string, req []byte) ([]byte, error) {
-			resp, _, err := h.nodes[j].store.Control(req)
+			resp, _, err := h.nodes[j].store.Control(req, nil)
 			return resp, err
 		}, "")
 	case r < 60: // decides by its replies
@@ -557,7 +557,7 @@ func (h *history) step() {
 		}
 		k := h.rng.IntN(len(h.late))
 		p := h.late[k]
-		_, _, _ = h.nodes[p.to].store.Control(p.req)
+		_, _, _ = h.nodes[p.to].store.Control(p.req, nil)
 		if h.rng.IntN(2) == 0 {
 			h.late = slices.Delete(h.late, k, k+1)
 		}

@@ -2,6 +2,7 @@ package member
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -159,7 +160,7 @@ func TestRequestsThatNoNodeSendsAreRefused(t *testing.T) {
 	}
 	before := w.state(w.nodes[0])
 	for _, req := range []string{"", "{}", "[]", `{"op":"status"}`, `{"op":7}`} {
-		if _, ok, err := s.Control([]byte(req)); ok || err != nil {
+		if _, ok, err := s.Control([]byte(req), nil); ok || err != nil {
 			t.Errorf("%s: %v %v, want it left to others", req, ok, err)
 		}
 	}
@@ -178,7 +179,7 @@ func TestRequestsThatNoNodeSendsAreRefused(t *testing.T) {
 		change(&id)
 		for _, op := range []string{opPropose, opInvite} {
 			_, err := ask(context.Background(), func(_ context.Context, _ string, req []byte) ([]byte, error) {
-				resp, ok, err := s.Control(req)
+				resp, ok, err := s.Control(req, nil)
 				if !ok {
 					t.Error("it was left to others")
 				}
@@ -194,6 +195,29 @@ func TestRequestsThatNoNodeSendsAreRefused(t *testing.T) {
 	}
 }
 
+// Whoever is no member learns who a node is, and changes nothing.
+func TestAStrangerProposesAndInvitesNobody(t *testing.T) {
+	w := newTown(t, 1)
+	s, err := Open(w.disks["n1"], "/d", w.nodes[0], w.nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, stranger := s.Identity(), errors.New("a stranger")
+	id := joined()
+	for op, want := range map[string]error{opProbe: nil, opPropose: stranger, opInvite: stranger} {
+		req, err := json.Marshal(request{op, id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, err := s.Control(req, stranger); !ok || !errors.Is(err, want) {
+			t.Errorf("%s: %t, %v", op, ok, err)
+		}
+	}
+	if !s.Identity().equal(before) {
+		t.Errorf("%+v became %+v", before, s.Identity())
+	}
+}
+
 func FuzzControl(f *testing.F) {
 	f.Add([]byte(`{"op":"probe"}`))
 	f.Add([]byte(`{"op":"propose","identity":{"incarnation":"0000000000000abc","state":"proposed","self":"0000000000000001","round":1,"cluster":{"id":"01000000000000000000000000000000","members":[]}}}`))
@@ -204,7 +228,7 @@ func FuzzControl(f *testing.F) {
 			t.Fatal(err)
 		}
 		before := s.Identity()
-		resp, ok, err := s.Control(req)
+		resp, ok, err := s.Control(req, nil)
 		if ok && err == nil {
 			if a, err := parseAnswer(resp); err != nil || a.Node != nodes[0] {
 				t.Fatalf("%s, %v", resp, err)

@@ -165,7 +165,7 @@ func TestFailedWriteIsForGood(t *testing.T) {
 		t.Fatalf("%v, want the error of the sync", err)
 	}
 	fsys.Hook(nil)
-	if _, ok, err := s.Control([]byte(`{"op":"probe"}`)); !ok || !errors.Is(err, broken) {
+	if _, ok, err := s.Control([]byte(`{"op":"probe"}`), nil); !ok || !errors.Is(err, broken) {
 		t.Fatalf("a node that does not know what is on its disk answers: %v %v", ok, err)
 	}
 	if _, err := s.replace(s.Identity(), next); !errors.Is(err, broken) {
@@ -261,7 +261,7 @@ func TestMembersOfTheFoundingAndOfNowAgree(t *testing.T) {
 		{[]Node{n1}, ""},
 		{[]Node{n2, n3}, ""},
 		{[]Node{n3}, ""},
-		{[]Node{n1, n3}, "the members are n2=h2:1,n3=h3:1, and --cluster says n1=h1:1,n3=h3:1"},
+		{[]Node{n1, n3}, "the members are n2=h2:1,n3=h3:1, as far as is known here, and --cluster says n1=h1:1,n3=h3:1"},
 		{[]Node{n1, n2, n3}, "--cluster says"},
 		{[]Node{n2, {"n3", "h4:1"}}, "--cluster says"},
 	} {

@@ -108,7 +108,8 @@ func (s *Store) checkSelf(id Identity) error {
 	case me.Node() != s.self:
 		return fmt.Errorf("%s: %w: it is that of %s, and --node says %s", s.dir, ErrDisagrees, me.Node(), s.self)
 	case id.State == Removed:
-		return fmt.Errorf("%s: %w (%s); to add it again, empty the directory", s.dir, ErrRemoved, id.Cluster.ID)
+		return fmt.Errorf("%s: %w (%s), or has lost what it had acknowledged; to add it again, remove it if it is still a member, and empty the directory",
+			s.dir, ErrRemoved, id.Cluster.ID)
 	case id.State == Proposed && !slices.Equal(s.nodes, id.Cluster.Nodes()):
 		return fmt.Errorf("%s: %w: it is to found %s, and --cluster says %s; to found another cluster, empty the directories of all",
 			s.dir, ErrDisagrees, formatNodes(id.Cluster.Nodes()), formatNodes(s.nodes))
@@ -116,22 +117,24 @@ func (s *Store) checkSelf(id Identity) error {
 	return nil
 }
 
-// Agree returns nil if --cluster names the members that the mark has or those of now, either
-// with or without this node, which may have come later; no --cluster at all agrees. Otherwise
-// the error wraps ErrDisagrees. The caller asks when it knows the members of now.
-func (s *Store) Agree(now []Member) error {
-	known := s.Identity().Cluster
-	today := Cluster{Members: now}
-	for _, c := range []Cluster{known, today} {
-		if len(s.nodes) == 0 || agree(s.nodes, s.self, c.Nodes()) {
-			return nil
+// Agree returns nil if --cluster names the members that the mark has or those of one of the
+// lists, either with or without this node, which may have come later; no --cluster at all
+// agrees. Otherwise the error wraps ErrDisagrees, and names the members of the last list. The
+// lists are those of now, as far as the caller knows. An empty one is none.
+func (s *Store) Agree(lists ...[]Member) error {
+	last := s.Identity().Cluster
+	ok := len(s.nodes) == 0 || agree(s.nodes, s.self, last.Nodes())
+	for _, ms := range lists {
+		if c := (Cluster{Members: ms}); len(ms) > 0 {
+			ok = ok || agree(s.nodes, s.self, c.Nodes())
+			last = c
 		}
 	}
-	if len(now) == 0 {
-		today = known
+	if ok {
+		return nil
 	}
-	return fmt.Errorf("%s: %w: the members are %s, and --cluster says %s",
-		s.dir, ErrDisagrees, formatNodes(today.Nodes()), formatNodes(s.nodes))
+	return fmt.Errorf("%s: %w: the members are %s, as far as is known here, and --cluster says %s; name the members of now, or leave --cluster out",
+		s.dir, ErrDisagrees, formatNodes(last.Nodes()), formatNodes(s.nodes))
 }
 
 // agree tells whether a --cluster names the members, with or without the node itself.

@@ -17,8 +17,10 @@
 //     backup was taken, or on members that are gone, others were given to clients.
 //  4. Until the directory is complete and durable it has no mark, and a directory that has
 //     entries or snapshots and no mark is refused by a node (package member).
-//  5. The source stays what it was, but for what any start of a server or node on it does:
-//     a torn end is cut off, and what a crash has left of snapshots is removed.
+//  5. A member's directory stays as it is. A binlog stays what it was, but for what any start
+//     of a server on it does: a torn end is cut off.
+//  6. Of a member whose files are damaged, Recover takes what is sound before the damage, if
+//     it is told to, and tells what that leaves out.
 //
 // The old cluster is not told. If other members of it still run, or are started again,
 // clients can reach both, and both give out the same jobs: it is for the operator to see to

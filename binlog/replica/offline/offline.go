@@ -6,11 +6,14 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"trellis/binlog"
+	"trellis/binlog/record"
 	"trellis/binlog/replica/entrylog"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/snapshot"
@@ -45,6 +48,12 @@ type Made struct {
 	Old         member.ClusterID
 	Entries     uint64
 	Uncommitted uint64
+
+	// Damage is what Recover has left out: of the snapshot or of the log what lies in that file
+	// from that offset on, and all that follows. It is nil where there is none.
+	Damage struct{ Snapshot, Log *record.DamageError }
+	// Lost is the index of the first entry that is lost; 0 if none is.
+	Lost uint64
 }
 
 // Init makes the directory of node, a cluster of its own, out of the binlog in from. That
@@ -69,11 +78,12 @@ func Init(fsys vfs.FS, from string, node member.Node, dir string) (Made, error) 
 }
 
 // Recover makes the directory of node, a cluster of its own, out of the directory of a
-// member that does not run. dir is made if it does not exist. Errors wrap those of
-// member.Read, snapshot.Current, entrylog.Open, vfs.ErrLocked, ErrNotEmpty and
-// ErrNoMember.
-func Recover(fsys vfs.FS, from string, node member.Node, dir string) (Made, error) {
-	lock, err := vfs.LockDir(fsys, from)
+// member that does not run, which stays as it is. dir is made if it does not exist. Damage in
+// the old directory is an error, a *record.DamageError; if skip is set, what is sound before it
+// is taken instead. Errors wrap those of member.Read, snapshot.Find, entrylog.Read,
+// vfs.ErrLocked, ErrNotEmpty and ErrNoMember.
+func Recover(fsys vfs.FS, from string, node member.Node, dir string, skip bool) (Made, error) {
+	lock, err := lockSource(fsys, from)
 	if err != nil {
 		return Made{}, err
 	}
@@ -89,22 +99,43 @@ func Recover(fsys vfs.FS, from string, node member.Node, dir string) (Made, erro
 	}
 	return build(fsys, node, dir, func(w *snapshot.Writer, m *snapshot.Meta, made *Made) error {
 		made.Old = id.Cluster.ID
-		return recoverInto(fsys, from, w, m, made)
+		return recoverInto(fsys, from, w, m, made, skip)
 	})
 }
 
-func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta, made *Made) (err error) {
-	old, path, err := snapshot.Current(fsys, filepath.Join(from, snapshotsDir))
+// lockSource locks a member's directory, unless no node has ever run in it or nobody can write
+// there: then none runs.
+func lockSource(fsys vfs.FS, from string) (io.Closer, error) {
+	es, err := fsys.List(from)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.ContainsFunc(es, func(e vfs.Entry) bool { return e.Name == "lock" }) {
+		return io.NopCloser(nil), nil
+	}
+	lock, err := vfs.LockDir(fsys, from)
+	if errors.Is(err, syscall.EROFS) {
+		return io.NopCloser(nil), nil
+	}
+	return lock, err
+}
+
+func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta, made *Made, skip bool) (err error) {
+	old, path, err := snapshot.Find(fsys, filepath.Join(from, snapshotsDir))
 	if err != nil {
 		return err
 	}
-	log, err := entrylog.Open(filepath.Join(from, entriesDir), entrylog.Options{Snapshot: old.Raft(), FS: fsys})
+	log, damage, err := entrylog.Read(filepath.Join(from, entriesDir), entrylog.Options{Snapshot: old.Raft(), FS: fsys}, skip)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
+	made.Damage.Log = damage
 	c := w.Copier()
-	if err := errors.Join(snapshot.Load(fsys, path, c), c.Err()); err != nil {
+	if err := snapshot.Load(fsys, path, c, nil); err != nil && !(skip && errors.As(err, &made.Damage.Snapshot)) {
+		return err
+	}
+	if err := c.Err(); err != nil {
 		return err
 	}
 	m.Highest, m.Stamp = old.Highest, old.Stamp
@@ -115,6 +146,9 @@ func recoverInto(fsys vfs.FS, from string, w *snapshot.Writer, m *snapshot.Meta,
 	hard, _, err := log.InitialState()
 	if err != nil {
 		return err
+	}
+	if damage != nil {
+		made.Lost = last + 1
 	}
 	made.Entries = last - old.Index
 	made.Uncommitted = last - min(last, max(hard.GetCommit(), old.Index))

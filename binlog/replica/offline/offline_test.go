@@ -47,15 +47,21 @@ func (js jobs) Update(r *journal.Record) error {
 }
 
 func (js jobs) Setting(s *journal.Setting) error {
-	js[settingID] = fmt.Sprintf("%+v", *s)
+	js[settingID] = s.Tube + ": " + s.Pairs()
 	return nil
 }
+
+func (js jobs) Hold(*journal.Hold) error { return nil }
+
+func (js jobs) Close(uint64) error { return nil }
+
+func (js jobs) Numbers(*journal.Numbers) error { return nil }
 
 // settingID is where jobs has the last setting.
 const settingID = 1 << 63
 
 // deadLetters is the setting of the log that writeBinlog makes.
-const deadLetters = "{Tube:mail MaxAttempts:3 DeadTube:dead}"
+const deadLetters = "mail: attempts=3 dead=dead"
 
 func (js jobs) Delete(id uint64) uint32 {
 	delete(js, id)
@@ -84,7 +90,8 @@ func writeBinlog(t *testing.T, n uint64) (dir string) {
 		_, err = l.Delete(1, journal.Former{Segment: 1, Size: journal.Size("mail", 5)})
 	}
 	if err == nil {
-		_, err = l.Set(&journal.Setting{Tube: "mail", MaxAttempts: 3, DeadTube: "dead"})
+		setting := journal.DeadLetters("mail", 3, "dead")
+		_, err = l.Set(&setting)
 	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
@@ -100,7 +107,7 @@ func load(t *testing.T, dir string) (jobs, snapshot.Meta) {
 		t.Fatal(err)
 	}
 	js := jobs{}
-	if err := snapshot.Load(vfs.OS{}, path, js); err != nil {
+	if err := snapshot.Load(vfs.OS{}, path, js, nil); err != nil {
 		t.Fatal(err)
 	}
 	l, err := entrylog.Open(filepath.Join(dir, entriesDir), entrylog.Options{Snapshot: meta.Raft()})
@@ -233,7 +240,7 @@ func TestAMemberIsRecoveredWithAllThatItsLogHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "new")
-	made, err := Recover(vfs.OS{}, m.dir, n1, dir)
+	made, err := Recover(vfs.OS{}, m.dir, n1, dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +257,7 @@ func TestAMemberIsRecoveredWithAllThatItsLogHolds(t *testing.T) {
 	if after, err := member.Read(vfs.OS{}, m.dir); err != nil || after.Cluster.ID != made.Old {
 		t.Errorf("the old directory is that of %v now, %v", after, err)
 	}
-	again, err := Recover(vfs.OS{}, m.dir, n1, filepath.Join(t.TempDir(), "again"))
+	again, err := Recover(vfs.OS{}, m.dir, n1, filepath.Join(t.TempDir(), "again"), false)
 	if err != nil || again.LastID != made.LastID || again.Records != made.Records || again.Cluster == made.Cluster {
 		t.Errorf("%+v, %v", again, err)
 	}
@@ -316,7 +323,7 @@ func TestWhatNoMemberIsMadeOf(t *testing.T) {
 	if err := m.log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	recover := func(from, dir string) error { _, err := Recover(vfs.OS{}, from, n1, dir); return err }
+	recover := func(from, dir string) error { _, err := Recover(vfs.OS{}, from, n1, dir, false); return err }
 	create := func(from, dir string) error { _, err := Init(vfs.OS{}, from, n1, dir); return err }
 	fresh := filepath.Join(t.TempDir(), "new")
 	for _, x := range []struct {

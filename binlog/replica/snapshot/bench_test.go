@@ -71,6 +71,9 @@ func (c *counter) Full(*journal.Record, uint32) (journal.Former, error) {
 func (c *counter) Update(*journal.Record) error   { return nil }
 func (c *counter) Delete(uint64) uint32           { return 0 }
 func (c *counter) Setting(*journal.Setting) error { return nil }
+func (c *counter) Hold(*journal.Hold) error       { return nil }
+func (c *counter) Close(uint64) error             { return nil }
+func (c *counter) Numbers(*journal.Numbers) error { return nil }
 
 func BenchmarkLoadAMillionJobs(b *testing.B) {
 	m, path := current1M(b)
@@ -78,7 +81,7 @@ func BenchmarkLoadAMillionJobs(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		var c counter
-		if err := Load(vfs.OS{}, path, &c); err != nil || c.jobs != million {
+		if err := Load(vfs.OS{}, path, &c, nil); err != nil || c.jobs != million {
 			b.Fatal(c, err)
 		}
 	}

@@ -10,7 +10,9 @@
 //
 //	w, err := snapshot.Create(fs, dir)
 //	err = w.Full(job)                                // each, by id
+//	err = w.Hold(hold)                               // behind its job
 //	err = w.Setting(setting)                         // each that is in force
+//	err = w.Numbers(numbers)                         // those of the loops that are not gone
 //	err = w.Full(job), w.Update(job), w.Delete(id)   // the records of the entries in (N, M]
 //	meta, path, err := w.Finish(meta)                // as of M
 //	err = snapshot.SetCurrent(fs, dir, &meta)
@@ -21,7 +23,7 @@
 // catches up:
 //
 //	meta, path, err := snapshot.Current(fs, dir)
-//	err = snapshot.Load(fs, path, standby)
+//	err = snapshot.Load(fs, path, standby, nil)
 //
 //	err = snapshot.Send(fs, path, w)                 // the leader
 //	meta, path, err := snapshot.Receive(fs, dir, index, term, r)
@@ -100,7 +102,8 @@
 // In all segments the oldest that is needed is 1, the seed is the same, drawn for each
 // snapshot, the sync interval is 0, the number of the machine's start is unknown, and
 // everything before the header is said to be on disk. A segment ends at 16 MiB, unless its
-// only record is larger. It has full, update, delete and setting records and an end record; in the
+// only record is larger. It has full, update, delete, setting, hold, close and numbers records, all
+// without origins, and an end record; in the
 // last one there is a stop record before that, so that nothing of a copy can be taken for
 // a torn end, and the end record has the highest id of the description, so that a server
 // with -b goes on behind it.
@@ -122,7 +125,7 @@
 //	 64  8  decided: no id below this one is going to become a job
 //	 72  4  the greatest version of entries that may be written
 //	 76  4  zero
-//	 80  8  full, update, delete and setting records in all segments
+//	 80  8  records in all segments but stop and end records
 //	 88  8  full records
 //	 96  8  bytes of all segments
 //	104  2  a: voters

@@ -179,7 +179,7 @@ func TestDamageIsReportedWithFileAndOffset(t *testing.T) {
 
 func damaged(t *testing.T, fs vfs.FS, path, name string, off int64) {
 	t.Helper()
-	err := Load(fs, path, queue{})
+	err := Load(fs, path, queue{}, nil)
 	var d *DamageError
 	if !errors.As(err, &d) || d.File != name || d.Offset > off {
 		t.Fatalf("%s: damage at %d: %v", name, off, err)

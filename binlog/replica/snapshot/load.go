@@ -16,21 +16,30 @@ import (
 // checked before it is told; whether the rest is sound is known only when Load returns nil.
 // After an error the standby is void: it has some of the jobs. A *DamageError names the
 // file and the offset. It is for any goroutine, as long as the snapshot is not removed.
-func Load(fs vfs.FS, path string, to Standby) error {
-	if err := load(fs, path, to); err != nil {
+//
+// done is told the bytes of each segment that was loaded, and its error ends the loading. Nil
+// does nothing.
+func Load(fs vfs.FS, path string, to Standby, done func(bytes int64) error) error {
+	if err := load(fs, path, to, done); err != nil {
 		return fmt.Errorf("load snapshot %s: %w", path, err)
 	}
 	return nil
 }
 
-func load(fs vfs.FS, path string, to Standby) error {
+func load(fs vfs.FS, path string, to Standby, done func(bytes int64) error) error {
 	m, err := readMeta(fs, path)
 	if err != nil {
 		return err
 	}
 	r := reader{fs: fs, path: path, meta: &m, to: to}
-	for range m.segments {
+	for _, s := range m.segments {
 		if err := r.next(); err != nil {
+			return err
+		}
+		if done == nil {
+			continue
+		}
+		if err := done(s.Size); err != nil {
 			return err
 		}
 	}
@@ -153,10 +162,10 @@ func (r *reader) record(b []byte, left int64) (end bool, wrong string, err error
 	last := r.segments == len(r.meta.segments)
 	id := record.Number(b)
 	switch k := record.KindOf(b); k {
-	case record.Setting:
+	case record.Setting, record.Policy, record.Close, record.Numbers:
 		r.records++
 		return false, "", r.tell(k, b)
-	case record.Full, record.Update, record.Delete:
+	case record.Full, record.Update, record.Delete, record.Hold:
 		if id == 0 || id > r.meta.Highest {
 			return false, fmt.Sprintf("a %v record of job %d, but the highest id is %d", k, id, r.meta.Highest), nil
 		}

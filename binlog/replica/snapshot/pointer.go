@@ -74,9 +74,9 @@ func readPointer(fs vfs.FS, dir string) (pointer, error) {
 // being written, received or removed, and those that are not the current one. Damage
 // keeps it from removing anything. The segments are not read: Load does that.
 func Current(fs vfs.FS, dir string) (m Meta, path string, err error) {
-	m, path, err = current(fs, dir)
+	m, path, err = Find(fs, dir)
 	if err != nil && !errors.Is(err, ErrNone) {
-		return Meta{}, "", fmt.Errorf("current snapshot in %s: %w", dir, err)
+		return Meta{}, "", err
 	}
 	keep := ""
 	if err == nil {
@@ -84,6 +84,14 @@ func Current(fs vfs.FS, dir string) (m Meta, path string, err error) {
 	}
 	if e := tidy(fs, dir, keep); e != nil {
 		return Meta{}, "", fmt.Errorf("remove what is left of snapshots in %s: %w", dir, e)
+	}
+	return m, path, err
+}
+
+// Find returns what Current does, and changes nothing.
+func Find(fs vfs.FS, dir string) (m Meta, path string, err error) {
+	if m, path, err = current(fs, dir); err != nil && !errors.Is(err, ErrNone) {
+		err = fmt.Errorf("current snapshot in %s: %w", dir, err)
 	}
 	return m, path, err
 }

@@ -30,17 +30,25 @@ func settingID(tube string) uint64 { return 1<<63 | uint64(sum(0, []byte(tube)))
 
 func (q queue) Setting(s *journal.Setting) error {
 	id := settingID(s.Tube)
-	if delete(q, id); s.MaxAttempts > 0 {
-		q[id] = job{Record: journal.Record{Attempts: s.MaxAttempts, Tube: s.Tube, Body: []byte(s.DeadTube)}}
+	if delete(q, id); !s.IsDefault() {
+		q[id] = job{Record: journal.Record{Attempts: s.Attempts, Delay: s.RetryMin, Tube: s.Tube, Body: []byte(s.Dead)}}
 	}
 	return nil
 }
+
+func (q queue) Hold(*journal.Hold) error { return nil }
+
+func (q queue) Close(uint64) error { return nil }
+
+func (q queue) Numbers(*journal.Numbers) error { return nil }
 
 // settings are those in q.
 func (q queue) settings() (list []journal.Setting) {
 	for _, id := range slices.Sorted(maps.Keys(q)) {
 		if j := q[id]; j.ID == 0 {
-			list = append(list, journal.Setting{Tube: j.Tube, MaxAttempts: j.Attempts, DeadTube: string(j.Body)})
+			s := journal.DeadLetters(j.Tube, j.Attempts, string(j.Body))
+			s.RetryMin = j.Delay
+			list = append(list, s)
 		}
 	}
 	return list
@@ -104,6 +112,10 @@ func ptr[T any](v T) *T { return &v }
 func text(r *journal.Record) string {
 	x := *r
 	x.Body = nil
+	if t := x.Keys.Terms; t != nil {
+		x.Keys.Terms = nil
+		x.Tube += fmt.Sprintf(" on %+v", *t)
+	}
 	return fmt.Sprintf("%+v with %d bytes of sum %x", x, len(r.Body), sum(0, r.Body))
 }
 
@@ -123,6 +135,9 @@ func recordOf(id uint64, n int, body int) journal.Record {
 		r.Keys = journal.Keys{Limited: "some-key", Limit: uint32(n)}
 	case 3:
 		r.Keys = journal.Keys{Unique: fmt.Sprintf("key%d", id), Seconds: 1, Limited: "c", Limit: 1}
+	}
+	if n%3 == 2 {
+		r.Keys.Terms = &journal.Terms{Fair: fmt.Sprint("f", n), Group: "g", After: "h", Settled: n%2 == 0, Expires: uint32(n)}
 	}
 	switch n % 4 {
 	case 1:
@@ -176,9 +191,10 @@ func newNode(seed uint64) *node {
 func (n *node) change() change {
 	n.n++
 	if n.rng.IntN(20) == 0 {
-		s := journal.Setting{Tube: fmt.Sprint("tube", n.rng.IntN(5)), MaxAttempts: n.rng.Uint32N(3)}
-		if s.MaxAttempts > 0 {
-			s.DeadTube = fmt.Sprint("dead", n.rng.IntN(5))
+		s := journal.DeadLetters(fmt.Sprint("tube", n.rng.IntN(5)), n.rng.Uint32N(3), "")
+		s.RetryMin = n.rng.Uint32N(2)
+		if s.Attempts > 0 {
+			s.Dead = fmt.Sprint("dead", n.rng.IntN(5))
 		}
 		n.jobs.Setting(&s)
 		return change{setting: &s}
@@ -294,7 +310,7 @@ func loaded(fs vfs.FS) (Meta, queue, error) {
 		return m, nil, err
 	}
 	q := queue{}
-	return m, q, Load(fs, path, q)
+	return m, q, Load(fs, path, q, nil)
 }
 
 // names are the names in the directory of snapshots.

@@ -61,7 +61,7 @@ func TestASnapshotLoadsAsTheJobsWereAtItsEnd(t *testing.T) {
 			rt.Fatalf("%q is left of the stream", stream.String())
 		}
 		q = queue{}
-		if err := Load(to, path, q); err != nil {
+		if err := Load(to, path, q, nil); err != nil {
 			rt.Fatal(err)
 		}
 		if err := q.diff(n.jobs); err != nil {
@@ -215,7 +215,7 @@ func TestALargeRecordHasASegmentOfItsOwn(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	got := queue{}
-	if err := errors.Join(Load(fs, path, got), got.diff(want)); err != nil {
+	if err := errors.Join(Load(fs, path, got, nil), got.diff(want)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -386,7 +386,7 @@ func finish(w *Writer, change func(*Meta), ids ...uint64) error {
 // A standby that cannot take a job ends the loading, and is not said to be loaded.
 func TestAStandbysErrorEndsTheLoading(t *testing.T) {
 	fs, _, path := aSnapshot(t)
-	err := Load(fs, path, full{})
+	err := Load(fs, path, full{}, nil)
 	if !errors.Is(err, errFull) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("%v", err)
 	}
@@ -493,7 +493,7 @@ func TestASnapshotThatBeginsWhileAnotherFailsIsComplete(t *testing.T) {
 		err = SetCurrent(fs, dir, &m)
 	}
 	if err == nil {
-		err = Load(fs, path, queue{})
+		err = Load(fs, path, queue{}, nil)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -20,9 +20,18 @@ type Standby interface {
 	// Delete takes the end of a job, which may not be known.
 	Delete(id uint64) (segment uint32)
 
-	// Setting takes a tube's setting of dead letters, which replaces what was told of it
-	// before, or its end.
+	// Setting takes a tube's setting, which replaces what was told of it before, or its end.
 	Setting(s *journal.Setting) error
+
+	// Hold takes a reservation that is on record. An id that is not known is to be ignored, as
+	// by Update.
+	Hold(h *journal.Hold) error
+
+	// Close takes the end of a session, whose jobs are ready then. It may not be known.
+	Close(session uint64) error
+
+	// Numbers takes numbers of loops that were given, or are gone.
+	Numbers(n *journal.Numbers) error
 }
 
 // Decoder tells a Standby what records say. It is for one goroutine; the zero Decoder is ready.
@@ -49,9 +58,17 @@ func (d *Decoder) Tell(b []byte, segment uint32, to Standby) (known bool, err er
 	case record.Update:
 		record.DecodeUpdate(b, &d.rec)
 		err = to.Update(&d.rec)
-	case record.Setting:
+	case record.Setting, record.Policy:
 		s := record.DecodeSetting(b)
 		err = to.Setting(&s)
+	case record.Hold:
+		h := record.DecodeHold(b)
+		err = to.Hold(&h)
+	case record.Close:
+		err = to.Close(record.Number(b))
+	case record.Numbers:
+		n := record.DecodeNumbers(b)
+		err = to.Numbers(&n)
 	default:
 		return to.Delete(record.Number(b)) != 0, nil
 	}
@@ -70,14 +87,37 @@ func (w *Writer) Copier() *Copier { return &Copier{w: w} }
 
 // Full implements Standby.
 func (c *Copier) Full(r *journal.Record, _ uint32) (journal.Former, error) {
-	return journal.Former{}, c.w.Full(r)
+	x := *r
+	x.Origin = journal.Origin{} // a snapshot tells of no commands
+	return journal.Former{}, c.w.Full(&x)
 }
 
 // Update implements Standby.
-func (c *Copier) Update(r *journal.Record) error { return c.w.Update(r) }
+func (c *Copier) Update(r *journal.Record) error {
+	x := *r
+	x.Origin = journal.Origin{}
+	return c.w.Update(&x)
+}
 
 // Setting implements Standby.
-func (c *Copier) Setting(s *journal.Setting) error { return c.w.Setting(s) }
+func (c *Copier) Setting(s *journal.Setting) error {
+	x := *s
+	x.Origin = journal.Origin{}
+	return c.w.Setting(&x)
+}
+
+// Hold implements Standby.
+func (c *Copier) Hold(h *journal.Hold) error {
+	x := *h
+	x.Offset, x.Touch = 0, false
+	return c.w.Hold(&x)
+}
+
+// Close implements Standby.
+func (c *Copier) Close(session uint64) error { return c.w.Close(session) }
+
+// Numbers implements Standby.
+func (c *Copier) Numbers(n *journal.Numbers) error { return c.w.Numbers(n) }
 
 // Delete implements Standby. Err has its error.
 func (c *Copier) Delete(id uint64) uint32 {

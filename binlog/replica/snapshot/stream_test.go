@@ -76,7 +76,7 @@ func TestAStreamIsReadInAnyPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := queue{}
-		if err := errors.Join(Load(fs, path, got), got.diff(n.jobs)); err != nil {
+		if err := errors.Join(Load(fs, path, got, nil), got.diff(n.jobs)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestAFullDiskRefusesASnapshotAndKeepsNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := queue{}
-		if err := errors.Join(Load(fs, path, got), got.diff(n.jobs)); err != nil {
+		if err := errors.Join(Load(fs, path, got, nil), got.diff(n.jobs)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,7 +302,7 @@ func FuzzReceive(f *testing.F) {
 			}
 			return
 		}
-		if err := Load(fs, path, queue{}); err != nil {
+		if err := Load(fs, path, queue{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		var s bytes.Buffer

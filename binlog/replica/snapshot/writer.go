@@ -28,6 +28,7 @@ type Writer struct {
 	out     sealed.Writer
 	records uint64
 	fulls   uint64
+	version uint32 // of entries that may have what was written; 0 for the first
 
 	reader  entry.Reader // of Entry, as what follows
 	decoder Decoder
@@ -61,8 +62,12 @@ func (w *Writer) Full(r *journal.Record) error {
 	}
 	w.fulls++
 	record.EncodeFull(b, salt, r)
+	w.wrote(b)
 	return nil
 }
+
+// wrote notes which version of entries may have a record.
+func (w *Writer) wrote(b []byte) { w.version = max(w.version, uint32(record.Version(b))) }
 
 // Update writes a later state of a job: all fields of r but Tube, TTR, Created, Body and
 // Keys.
@@ -75,6 +80,7 @@ func (w *Writer) Update(r *journal.Record) error {
 		return err
 	}
 	record.EncodeUpdate(b, salt, r)
+	w.wrote(b)
 	return nil
 }
 
@@ -91,8 +97,8 @@ func (w *Writer) Delete(id uint64) error {
 	return nil
 }
 
-// Setting writes a tube's setting of dead letters, which replaces what was written of it
-// before, or its end.
+// Setting writes a tube's setting, which replaces what was written of it before, or its
+// end.
 func (w *Writer) Setting(s *journal.Setting) error {
 	if !record.ValidSetting(s) {
 		return fmt.Errorf("snapshot: the setting of %q: %w", s.Tube, record.ErrInvalid)
@@ -102,6 +108,50 @@ func (w *Writer) Setting(s *journal.Setting) error {
 		return err
 	}
 	record.EncodeSetting(b, salt, s)
+	w.wrote(b)
+	return nil
+}
+
+// Hold writes a reservation that is on record, which replaces what was written of where the job
+// is.
+func (w *Writer) Hold(h *journal.Hold) error {
+	if !h.Valid() {
+		return fmt.Errorf("snapshot: the hold of job %d: %w", h.ID, record.ErrInvalid)
+	}
+	b, salt, err := w.extend(record.HoldSize, h.ID)
+	if err != nil {
+		return err
+	}
+	record.EncodeHold(b, salt, h)
+	w.wrote(b)
+	return nil
+}
+
+// Close writes the end of a session, whose jobs are ready then.
+func (w *Writer) Close(session uint64) error {
+	if session == 0 {
+		return fmt.Errorf("snapshot: the end of session 0: %w", record.ErrInvalid)
+	}
+	b, salt, err := w.extend(record.SmallSize, 0)
+	if err != nil {
+		return err
+	}
+	record.EncodeSmall(b, salt, record.Close, session)
+	w.wrote(b)
+	return nil
+}
+
+// Numbers writes numbers of loops that were given, or are gone.
+func (w *Writer) Numbers(n *journal.Numbers) error {
+	if !n.Valid() {
+		return fmt.Errorf("snapshot: the numbers from %d on: %w", n.First, record.ErrInvalid)
+	}
+	b, salt, err := w.extend(record.NumbersSize, 0)
+	if err != nil {
+		return err
+	}
+	record.EncodeNumbers(b, salt, n)
+	w.wrote(b)
 	return nil
 }
 
@@ -130,7 +180,7 @@ func (w *Writer) Entry(e *raftpb.Entry) (h entry.Header, counts bool, err error)
 }
 
 // extend returns the place for a record of n bytes, to be filled at once, and its salt. The
-// id is the job's, or 0 for a setting.
+// id is the job's, or 0 for what is not of a job.
 func (w *Writer) extend(n int64, id uint64) ([]byte, record.Salt, error) {
 	if w.tmp == "" {
 		return nil, 0, ErrEnded
@@ -149,7 +199,7 @@ func (w *Writer) extend(n int64, id uint64) ([]byte, record.Salt, error) {
 
 // Finish makes the snapshot durable under its name: its files, then its directory, then
 // the directory of all snapshots. The caller has set the fields of m but Records, Fulls
-// and Bytes. It returns the whole description and the path, for SetCurrent. If there is a
+// and Bytes; Version becomes what the records need, if that is more. It returns the whole description and the path, for SetCurrent. If there is a
 // snapshot of the same entry already, it returns that one's. After an error nothing is
 // left; a later snapshot may be tried.
 func (w *Writer) Finish(m Meta) (Meta, string, error) {
@@ -173,6 +223,7 @@ func (w *Writer) complete(m *Meta) error {
 	if wrong := m.wrong(); wrong != "" {
 		return errors.New("impossible: " + wrong)
 	}
+	m.Version = max(m.Version, w.version)
 	if m.Highest < w.out.LastID {
 		return fmt.Errorf("the highest id is said to be %d, but there is a record of job %d", m.Highest, w.out.LastID)
 	}

@@ -3,12 +3,14 @@ package wire
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"trellis/binlog/replica/member"
@@ -77,7 +79,9 @@ func (t *Transport) serve(raw net.Conn) {
 	}
 	if err == nil {
 		defer until(t.ctx, raw)()
+		done := t.stand(c, t.nameOf(h, raw))
 		err = t.handle(c, h)
+		done()
 	}
 	if err != nil && t.ctx.Err() == nil {
 		t.log.warn("a connection was ended", t.nameOf(h, raw), err)
@@ -99,14 +103,17 @@ func (t *Transport) nameOf(h hello, c net.Conn) string {
 // welcome does TLS, reads the hello, and answers it.
 func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello, error) {
 	c := raw
+	var cert *x509.Certificate
 	if t.cfg.TLS != nil {
-		s := tls.Server(raw, t.cfg.TLS)
+		s := tls.Server(raw, t.cfg.TLS.server())
 		if err := s.HandshakeContext(ctx); err != nil {
 			return c, hello{}, fmt.Errorf("TLS: %w", err)
 		}
 		c = s
+		cert = certificateOf(s)
 	}
-	h, err := readHello(c)
+	h, err := readHello(c, t.speaks)
+	h.cert = cert
 	if err != nil {
 		if t.cfg.TLS == nil && (errors.Is(err, errHello) || errors.Is(err, io.ErrUnexpectedEOF)) {
 			err = fmt.Errorf("%w; does it use TLS, and this node not?", err)
@@ -118,20 +125,24 @@ func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello,
 		h.release, r = t.acquire(h.purpose)
 	}
 	if r != nil {
-		_, _ = c.Write(encodeReply(r.status, r.reason)) // the reason is logged here too
+		_, _ = c.Write(encodeReply(t.speaks.highest, r.status, r.reason)) // the reason is logged here too
 		return c, h, r
 	}
-	_, err = c.Write(encodeReply(welcome, ""))
-	return c, h, err
+	version := t.speaks.agreed(h.speaks)
+	_, err = c.Write(encodeReply(version, welcome, ""))
+	return inVersion(version, c), h, err
 }
 
-// refuse says why a hello is refused, or nil.
+// refuse says why a hello is refused, or nil. The caller holds t.mu.
 func (t *Transport) refuse(h hello) *refusal {
-	if h.version != version {
-		return refuse(refused, "version %d of the protocol is spoken here, not %d", version, h.version)
+	if t.speaks.agreed(h.speaks) == 0 {
+		return refuse(refused, "the protocol between members is spoken here in %s, and there in %s", t.speaks, h.speaks)
 	}
 	if h.purpose == purposeControl {
 		return nil
+	}
+	if err := t.checkSender(h); err != nil {
+		return refuse(refused, "%v", err)
 	}
 	ms := t.members.Load()
 	p := ms.peers[h.from.ID]
@@ -175,7 +186,7 @@ func (t *Transport) acquire(p purpose) (release func(), r *refusal) {
 func (t *Transport) handle(c net.Conn, h hello) error {
 	switch h.purpose {
 	case purposeControl:
-		return t.serveControl(c)
+		return t.serveControl(c, t.caller(h.cert))
 	case purposeSnapshot:
 		return t.takeSnapshot(c, h.from.ID)
 	}
@@ -204,7 +215,7 @@ func (t *Transport) receive(c net.Conn, h hello) error {
 	for _, l := range p.lanes {
 		wake(l.hurry)
 	}
-	err := t.read(c, ms.self.ID, h.from.ID)
+	err := t.read(c, ms.self.ID, h.from.ID, &p.arrived[h.purpose-1])
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.inbound[key] != c {
@@ -223,9 +234,10 @@ func (t *Transport) receive(c net.Conn, h hello) error {
 	return err
 }
 
-func (t *Transport) read(c net.Conn, self, from member.ID) error {
+// read reads messages, and counts bytes as they come.
+func (t *Transport) read(c net.Conn, self, from member.ID, arrived *atomic.Uint64) error {
 	tm := &t.timing
-	r := newFrameReader(&echoConn{timedConn: timedConn{c, tm.dead, tm.dead}, period: tm.pulse}, bufSize, kindMessage, kindPulse)
+	r := newFrameReader(&echoConn{timedConn: timedConn{c, tm.dead, tm.dead}, period: tm.pulse, arrived: arrived}, bufSize, kindMessage, kindPulse)
 	for {
 		k, payload, err := r.next()
 		if err != nil {

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"crypto/tls"
 	"io"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func BenchmarkSend(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					s.tls = func(int) *tls.Config { return cfg }
+					s.tls = func(int) *Credentials { return cfg }
 				}
 				ns := nodes(b, 2, s)
 				meet(b, ns...)

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +24,10 @@ type Config struct {
 
 	// TLS is used for connections of both directions; see LoadTLS. Without it, the
 	// listener and all peers have to be on loopback.
-	TLS *tls.Config
+	TLS *Credentials
+
+	// Nodes are members by the command line: certificates for their hosts are members' too.
+	Nodes []member.Node
 
 	// Listener takes the peers' connections. Close closes it.
 	Listener net.Listener
@@ -35,6 +37,8 @@ type Config struct {
 
 	Handler Handler
 	Log     *slog.Logger
+
+	speaks versions // zero means spoken
 }
 
 // Handler is the node. Its methods are called from goroutines of the transport, never
@@ -66,11 +70,12 @@ type Handler interface {
 	// as a member any more. It is told again at each attempt to connect.
 	NotMember(by member.ID)
 
-	// Control answers a control request. The context ends when the asking side has gone
+	// Control answers a control request of whoever holds a certificate of the cluster's
+	// authorities. The context ends when the asking side has gone
 	// and at Close. The text of an error is sent. What is written to stream, before Control
 	// returns, is sent before the response; its writes fail when the asking side is slow
 	// for too long. Most requests have no use for it.
-	Control(ctx context.Context, req []byte, stream io.Writer) (resp []byte, err error)
+	Control(ctx context.Context, from Caller, req []byte, stream io.Writer) (resp []byte, err error)
 }
 
 // ErrPlain tells that an address is not on loopback and that there is no TLS.

@@ -1,12 +1,14 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"trellis/binlog/replica/member"
@@ -65,12 +67,14 @@ func (w *sliceWriter) Write(b []byte) (int, error) {
 // side knows that its bytes arrive, whatever is on their way.
 type echoConn struct {
 	timedConn
-	period time.Duration
-	last   time.Time
+	period  time.Duration
+	last    time.Time
+	arrived *atomic.Uint64 // counts what arrives
 }
 
 func (c *echoConn) Read(b []byte) (int, error) {
 	n, err := c.timedConn.Read(b)
+	c.arrived.Add(uint64(n))
 	if n > 0 && time.Since(c.last) >= c.period/2 {
 		c.last = time.Now()
 		if _, werr := c.Write(pulseFrame); werr != nil && err == nil {
@@ -121,18 +125,20 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 		if err != nil {
 			return c, err
 		}
-		tc := cfg.TLS.Clone()
-		tc.ServerName = host
-		s := tls.Client(c, tc)
+		s := tls.Client(c, cfg.TLS.client(host))
 		if err := s.HandshakeContext(ctx); err != nil {
 			return c, fmt.Errorf("TLS: %w", err)
 		}
 		c = s
+		if err := cfg.TLS.checkMember(certificateOf(s), host); err != nil {
+			return c, err
+		}
 	}
+	h.speaks = cmp.Or(cfg.speaks, spoken())
 	if _, err := c.Write(h.encode()); err != nil {
 		return c, err
 	}
-	err := readReply(c)
+	version, err := readReply(c, h.speaks)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("it ended the connection during the handshake")
 		if cfg.TLS == nil {
@@ -142,12 +148,12 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "remote error" { // an alert of TLS
 		err = fmt.Errorf("it refuses this node's certificate: %w", err)
 	}
-	return c, err
+	return inVersion(version, c), err
 }
 
 // hello is what this node says to another member.
 func (m *members) hello(p purpose, to member.Member) hello {
-	h := hello{version: version, purpose: p, cluster: m.cluster, from: m.self, to: stationOf(to)}
+	h := hello{purpose: p, cluster: m.cluster, from: m.self, to: stationOf(to)}
 	if m.listed {
 		h.index = m.index
 	}

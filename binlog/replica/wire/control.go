@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +17,10 @@ import (
 // ClientConfig is how Call reaches a node. The zero ClientConfig is TCP without TLS, for
 // nodes on loopback.
 type ClientConfig struct {
-	TLS  *tls.Config
+	TLS  *Credentials
 	Dial func(ctx context.Context, addr string) (net.Conn, error) // nil means TCP
+
+	speaks versions // zero means spoken
 }
 
 func (c *ClientConfig) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -30,7 +31,9 @@ func (c *ClientConfig) dial(ctx context.Context, addr string) (net.Conn, error) 
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-func (t *Transport) client() *ClientConfig { return &ClientConfig{TLS: t.cfg.TLS, Dial: t.cfg.Dial} }
+func (t *Transport) client() *ClientConfig {
+	return &ClientConfig{TLS: t.cfg.TLS, Dial: t.cfg.Dial, speaks: t.speaks}
+}
 
 // RemoteError is an error that the asked node's handler has returned.
 type RemoteError struct{ Text string }
@@ -51,7 +54,7 @@ func Fetch(ctx context.Context, cfg ClientConfig, addr string, req []byte, w io.
 	if len(req) > MaxControl {
 		return nil, fmt.Errorf("a control request of %d bytes, at most %d are possible", len(req), MaxControl)
 	}
-	c, err := open(ctx, &cfg, usual.greet, addr, hello{version: version, purpose: purposeControl})
+	c, err := open(ctx, &cfg, usual.greet, addr, hello{purpose: purposeControl})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +94,7 @@ func call(c net.Conn, req []byte, stream io.Writer) ([]byte, error) {
 }
 
 // serveControl answers one request.
-func (t *Transport) serveControl(c net.Conn) error {
+func (t *Transport) serveControl(c net.Conn, from Caller) error {
 	tm := &t.timing
 	tc := &timedConn{c, tm.stall, tm.stall}
 	w := newFrameWriter(tc)
@@ -113,12 +116,16 @@ func (t *Transport) serveControl(c net.Conn) error {
 		_, _ = c.Read(make([]byte, 1))
 		cancel()
 	}()
-	resp, err := t.cfg.Handler.Control(ctx, req, stream)
+	resp, err := t.cfg.Handler.Control(ctx, from, req, stream)
 	if err == nil && len(resp) > MaxControl {
 		err = fmt.Errorf("a response of %d bytes, at most %d are possible", len(resp), MaxControl)
 	}
 	cancel()
 	<-pulses
+	var denied error // for the log
+	if errors.Is(err, from.Admin) || errors.Is(err, from.Member) {
+		denied = err
+	}
 	if err != nil {
 		err = w.frame(kindError, []byte(cut(err.Error())))
 	} else {
@@ -129,7 +136,7 @@ func (t *Transport) serveControl(c net.Conn) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errors.New("nobody takes the response to a control request")
 	}
-	return nil // that who has asked has gone needs no word
+	return denied // that who has asked has gone needs no word
 }
 
 // controlStream takes what is sent before the response to a control request.

@@ -27,8 +27,12 @@
 //     handshake compares the cluster's id, and id and incarnation of both sides, with what
 //     each side knows (but see newcomers); From and To of each message have to fit the
 //     connection; only kinds that a follower or leader sends are taken. What does not fit ends
-//     the connection. With TLS the other side holds a certificate of the cluster's authorities.
-//     The certificate does not say which member it is: all who hold one are trusted alike.
+//     the connection. With TLS the other side holds a certificate of the cluster's authorities,
+//     which is for the host in the address of the member that it names, or has a name that
+//     Credentials.MemberNames mean (see Authorities).
+//   - A lane carries what its link carries, if that is 256 KiB in 3 s at least. Arrived counts
+//     the bytes of a message while it comes, so that a large one on a slow link is told from one
+//     that does not come.
 //   - A member that connects anew has given up its connection before: the newer one wins.
 //   - Either side notices when the other one is gone: a lost connection at once, as both
 //     sides read; a silent one after 3 s without a byte. The sending side writes a pulse
@@ -55,11 +59,11 @@
 // TLS if there is any, with a hello:
 //
 //	 0  8  "TRELPEER"
-//	 8  2  version of the protocol, 1
+//	 8  2  lowest version of the protocol that it speaks, 1
 //	10  1  purpose: 1 appends, 2 other messages, 3 a snapshot, 4 a control request
 //	11  1  length of the name, at most 64
 //	12  2  length of the address, at most 259
-//	14  2  zero
+//	14  2  highest version that it speaks, 0 if that is the lowest
 //	16 16  cluster's id
 //	32  8  raft's id of the side that has dialled, 40 8 its incarnation
 //	48  8  index of an entry as of which that side is a member, 0 if it knows of none
@@ -71,14 +75,31 @@
 // The other side answers, and has closed the connection unless the status is 0:
 //
 //	 0  8  "TRELPEER"
-//	 8  2  version of the protocol that it speaks, 1
+//	 8  2  version of all that follows: the lower of the highest ones of both sides
 //	10  1  status: 0 welcome, 1 refused, 2 refused because it is a member no more
 //	11  1  length of the reason
 //	12     the reason, a text
 //	    4  CRC of all bytes before
 //
-// Later versions keep the hello's layout up to the version, its lengths and its CRC, and
-// the layout of the answer.
+// Later versions keep the layout of both. A program that speaks a later version speaks the one
+// before it too, so that members are replaced one by one. Programs of before there were ranges
+// take no hello with one: a cluster gets from them to a later version by way of a program that
+// speaks version 1 alone.
+//
+// # Authorities
+//
+// An authority may be shared with others, so its signature alone gives no rights but to ask
+// who a node is and how it sees the cluster. Whose certificate is a member's and whose an
+// administrator's is looked at after each handshake, by both sides:
+//
+//   - A certificate of a member that SetPeers has named is for the host in its address.
+//     All members dial each other there, so every cluster's certificates are.
+//   - That of a node which SetPeers has not named, a newcomer or one that founds the
+//     cluster with this one, is for the host of some member: of those that SetPeers has named,
+//     of Config.Nodes, or of Announce.
+//   - Where Credentials.MemberNames are given, it has such a name instead.
+//   - A certificate of an administrator is a member's, or has a name that
+//     Credentials.AdminNames mean where there are any.
 //
 // # Newcomers
 //
@@ -88,8 +109,8 @@
 // has not named the sender, one of three is true:
 //
 //   - The sender's entry is later than this node's. This node may not have heard of it
-//     yet, and takes it for a newcomer: it connects to it, and messages and snapshots pass
-//     both ways. SetPeers ends that if it does not name the newcomer as of an entry that
+//     yet, and takes it for a newcomer, if its certificate is a member's: it connects to it,
+//     and messages and snapshots pass both ways. SetPeers ends that if it does not name the newcomer as of an entry that
 //     is not before the newcomer's.
 //   - This node's entry is not before the sender's. The sender was a member as of its own
 //     entry, and is none as of this node's: it was removed. It is told so (status 2), and

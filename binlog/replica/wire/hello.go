@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -38,7 +39,6 @@ func (p purpose) String() string {
 
 const (
 	magic     = "TRELPEER"
-	version   = 1
 	helloHead = 72
 	replyHead = 12
 	maxReason = 255
@@ -46,14 +46,15 @@ const (
 
 // hello is what the side that has dialled sends first.
 type hello struct {
-	version uint16
+	speaks  versions // by the side that has dialled
 	purpose purpose
 	cluster member.ClusterID
 	from    member.Member
 	index   uint64 // of an entry as of which the sender is a member, 0 if it knows of none
 	to      station
 
-	release func() // gives back the slot of acquire; nil without one; not on the wire
+	cert    *x509.Certificate // of the side that has dialled; nil without TLS; not on the wire
+	release func()            // gives back the slot of acquire; nil without one; not on the wire
 }
 
 // station is the directory that a hello is meant for.
@@ -67,9 +68,12 @@ func stationOf(m member.Member) station { return station{m.ID, m.Incarnation} }
 func (h hello) encode() []byte {
 	b := make([]byte, helloHead, helloHead+len(h.from.Name)+len(h.from.Addr)+frameTail)
 	copy(b, magic)
-	le.PutUint16(b[8:], h.version)
+	le.PutUint16(b[8:], h.speaks.lowest)
 	b[10], b[11] = byte(h.purpose), byte(len(h.from.Name))
 	le.PutUint16(b[12:], uint16(len(h.from.Addr)))
+	if h.speaks.highest > h.speaks.lowest {
+		le.PutUint16(b[14:], h.speaks.highest)
+	}
 	copy(b[16:], h.cluster[:])
 	le.PutUint64(b[32:], uint64(h.from.ID))
 	le.PutUint64(b[40:], uint64(h.from.Incarnation))
@@ -84,8 +88,9 @@ func (h hello) encode() []byte {
 // errHello tells of a connection that did not begin as one of this protocol.
 var errHello = errors.New("not a connection of this protocol")
 
-// readHello reads a hello. One of another version is returned with nothing but its version.
-func readHello(r io.Reader) (h hello, err error) {
+// readHello reads a hello, for a side that speaks those versions. One of a side that speaks
+// none of them is returned with nothing but what that one speaks.
+func readHello(r io.Reader, ours versions) (h hello, err error) {
 	b := make([]byte, helloHead+member.MaxName+member.MaxAddr+frameTail)
 	if _, err := io.ReadFull(r, b[:len(magic)]); err != nil {
 		return h, err
@@ -107,12 +112,19 @@ func readHello(r io.Reader) (h hello, err error) {
 	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
 		return h, fmt.Errorf("%w: its checksum is wrong", errHello)
 	}
-	h.version = le.Uint16(b[8:])
-	if h.version != version {
+	h.speaks.lowest = le.Uint16(b[8:])
+	h.speaks.highest = h.speaks.lowest
+	if highest := le.Uint16(b[14:]); highest > 0 {
+		h.speaks.highest = highest
+	}
+	if h.speaks.highest < h.speaks.lowest {
+		return h, fmt.Errorf("%w: it speaks %s", errHello, h.speaks)
+	}
+	if ours.agreed(h.speaks) == 0 {
 		return h, nil
 	}
 	h.purpose = purpose(b[10])
-	if h.purpose < purposeAppends || h.purpose > purposeControl || b[14] != 0 || b[15] != 0 {
+	if h.purpose < purposeAppends || h.purpose > purposeControl {
 		return h, fmt.Errorf("%w: %s", errHello, h.purpose)
 	}
 	copy(h.cluster[:], b[16:])
@@ -146,7 +158,9 @@ func refuse(s status, format string, args ...any) *refusal {
 	return &refusal{s, fmt.Sprintf(format, args...)}
 }
 
-func encodeReply(s status, reason string) []byte {
+// encodeReply is the answer to a hello, with the version of the connection that follows or, of a
+// refusal, with the highest one that is spoken.
+func encodeReply(version uint16, s status, reason string) []byte {
 	reason = reason[:min(len(reason), maxReason)]
 	b := make([]byte, replyHead, replyHead+len(reason)+frameTail)
 	copy(b, magic)
@@ -156,29 +170,30 @@ func encodeReply(s status, reason string) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// readReply reads the answer to a hello: nil is a welcome.
-func readReply(r io.Reader) error {
+// readReply reads the answer to a hello of a side that speaks those versions: the version of
+// the connection that follows. An error is a *refusal, or tells why there is no answer.
+func readReply(r io.Reader, ours versions) (version uint16, err error) {
 	b := make([]byte, replyHead+maxReason+frameTail)
 	if _, err := io.ReadFull(r, b[:replyHead]); err != nil {
-		return err
+		return 0, err
 	}
 	if string(b[:len(magic)]) != magic {
-		return errHello
+		return 0, errHello
 	}
 	end := replyHead + int(b[11])
 	if _, err := io.ReadFull(r, b[replyHead:end+frameTail]); err != nil {
-		return torn(err, replyHead)
+		return 0, torn(err, replyHead)
 	}
 	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
-		return fmt.Errorf("%w: its checksum is wrong", errHello)
+		return 0, fmt.Errorf("%w: its checksum is wrong", errHello)
 	}
 	if s := status(b[10]); s != welcome {
-		return &refusal{s, printable(b[replyHead:end])}
+		return 0, &refusal{s, printable(b[replyHead:end])}
 	}
-	if v := le.Uint16(b[8:]); v != version {
-		return fmt.Errorf("%w: it welcomes in version %d", errHello, v)
+	if version = le.Uint16(b[8:]); ours.agreed(versions{version, version}) == 0 {
+		return 0, fmt.Errorf("%w: it welcomes in version %d", errHello, version)
 	}
-	return nil
+	return version, nil
 }
 
 // printable is a text of another node as a log may have it.

@@ -99,6 +99,7 @@ func (l *lane) serve(c net.Conn) error {
 	ctx, cancel := context.WithCancelCause(l.peer.ctx)
 	defer cancel(nil)
 	defer until(ctx, c)()
+	defer l.t.stand(c, l.peer.String())()
 	tc := &timedConn{c, l.t.timing.dead, l.t.timing.dead}
 	reader := make(chan struct{})
 	go func() {

@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -60,6 +59,7 @@ type node struct {
 	log     *lockedBuffer
 	got     chan *raftpb.Message // nil in benchmarks
 	sent    chan bool            // of SnapshotSent
+	callers chan Caller          // of Control; nil if nobody wants to know
 	take    func(m *raftpb.Message, r io.Reader) error
 	control func(ctx context.Context, req []byte) ([]byte, error)
 	streams func(req []byte, stream io.Writer) ([]byte, error) // instead of control, if it is set
@@ -96,7 +96,10 @@ func (n *node) NotMember(id member.ID) {
 
 func (n *node) SnapshotSent(id member.ID, ok bool) { n.sent <- ok }
 
-func (n *node) Control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
+func (n *node) Control(ctx context.Context, from Caller, req []byte, stream io.Writer) ([]byte, error) {
+	if n.callers != nil {
+		n.callers <- from
+	}
 	if n.streams != nil {
 		return n.streams(req, stream)
 	}
@@ -154,7 +157,7 @@ var testCluster = member.ClusterID{1, 2, 3}
 type setup struct {
 	timing timing
 	net    *testNetwork
-	tls    func(i int) *tls.Config
+	tls    func(i int) *Credentials
 	change func(i int, n *node, cfg *Config)
 }
 
@@ -286,11 +289,12 @@ func dialAs(t testing.TB, to *node, h hello) (net.Conn, error) {
 	if _, err := c.Write(h.encode()); err != nil {
 		t.Fatal(err)
 	}
-	return c, readReply(c)
+	_, err = readReply(c, h.speaks)
+	return c, err
 }
 
 func helloOf(p purpose, from, to *node) hello {
-	return hello{version: version, purpose: p, cluster: testCluster, from: from.self, index: 1, to: stationOf(to.self)}
+	return hello{speaks: spoken(), purpose: p, cluster: testCluster, from: from.self, index: 1, to: stationOf(to.self)}
 }
 
 // ended waits until the other side has closed a connection.

@@ -122,7 +122,7 @@ func TestNewcomersAreRefused(t *testing.T) {
 		}
 	}})
 	stranger := hello{
-		version: version, purpose: purposeRest, cluster: testCluster, index: 2, to: stationOf(ns[1].self),
+		speaks: spoken(), purpose: purposeRest, cluster: testCluster, index: 2, to: stationOf(ns[1].self),
 		from: member.Member{ID: 7, Incarnation: 8, Name: "n7", Addr: "127.0.0.1:1"},
 	}
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestNewcomersAreBounded(t *testing.T) {
 	ns := nodes(t, 2, setup{timing: patient})
 	come := func(i int) error {
 		_, err := dialAs(t, ns[1], hello{
-			version: version, purpose: purposeRest, cluster: testCluster, index: uint64(i + 2), to: stationOf(ns[1].self),
+			speaks: spoken(), purpose: purposeRest, cluster: testCluster, index: uint64(i + 2), to: stationOf(ns[1].self),
 			from: member.Member{ID: member.ID(1000 + i), Incarnation: 1, Name: "n7", Addr: "127.0.0.1:1"},
 		})
 		return err

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"crypto/tls"
 	"io"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"trellis/binlog/replica/wire/wiretest"
 )
 
-func load(t *testing.T, f wiretest.Files, a *wiretest.Authority) *tls.Config {
+func load(t *testing.T, f wiretest.Files, a *wiretest.Authority) *Credentials {
 	t.Helper()
 	cfg, err := LoadTLS(f.Cert, f.Key, a.File, quietLog(&lockedBuffer{}))
 	if err != nil {
@@ -26,7 +27,7 @@ func load(t *testing.T, f wiretest.Files, a *wiretest.Authority) *tls.Config {
 func TestMembersTalkOverTLS(t *testing.T) {
 	ours := wiretest.NewAuthority(t, "ours")
 	cfg := load(t, ours.Issue(time.Now().Add(time.Hour), "127.0.0.1"), ours)
-	ns := nodes(t, 3, setup{timing: patient, tls: func(int) *tls.Config { return cfg }, change: func(_ int, n *node, _ *Config) {
+	ns := nodes(t, 3, setup{timing: patient, tls: func(int) *Credentials { return cfg }, change: func(_ int, n *node, _ *Config) {
 		n.take, n.control = discard, echo
 	}})
 	meet(t, ns...)
@@ -55,7 +56,7 @@ func TestCertificatesThatAreWrongKeepNodesApart(t *testing.T) {
 	soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	good := load(t, ours.Issue(soon, "127.0.0.1"), ours)
 	for name, c := range map[string]struct {
-		bad                                          *tls.Config
+		bad                                          *Credentials
 		goodDials, goodAccepts, badDials, badAccepts string
 	}{
 		"of another authority": {
@@ -78,13 +79,8 @@ func TestCertificatesThatAreWrongKeepNodesApart(t *testing.T) {
 			"certificate is valid for 10.9.9.9, not 127.0.0.1", "",
 			"", "remote error: tls: bad certificate",
 		},
-		"none": {
-			&tls.Config{RootCAs: good.RootCAs, MinVersion: tls.VersionTLS13, Certificates: good.Certificates, GetCertificate: good.GetCertificate},
-			"", "client didn't provide a certificate",
-			"it refuses this node's certificate", "",
-		},
 	} {
-		ns := nodes(t, 2, setup{timing: patient, tls: func(i int) *tls.Config { return []*tls.Config{good, c.bad}[i] }})
+		ns := nodes(t, 2, setup{timing: patient, tls: func(i int) *Credentials { return []*Credentials{good, c.bad}[i] }})
 		for _, l := range []struct {
 			n    *node
 			msg  string
@@ -120,10 +116,28 @@ func TestCertificatesThatAreWrongKeepNodesApart(t *testing.T) {
 	}
 }
 
+// A side without a certificate is refused.
+func TestWhoHasNoCertificateIsRefused(t *testing.T) {
+	ours := wiretest.NewAuthority(t, "ours")
+	cfg := load(t, ours.Issue(time.Now().Add(time.Hour), "127.0.0.1"), ours)
+	ns := nodes(t, 2, setup{timing: patient, tls: func(int) *Credentials { return cfg }})
+	bare := cfg.client("127.0.0.1")
+	bare.GetClientCertificate = nil
+	c, err := tls.Dial("tcp", ns[0].self.Addr, bare)
+	if err == nil {
+		_, err = c.Read(make([]byte, 1))
+		_ = c.Close()
+	}
+	if err == nil {
+		t.Error("it was taken")
+	}
+	ns[0].logs("client didn't provide a certificate")
+}
+
 func TestANodeWithTLSAndOneWithoutStayApart(t *testing.T) {
 	ours := wiretest.NewAuthority(t, "ours")
 	cfg := load(t, ours.Issue(time.Now().Add(time.Hour), "127.0.0.1"), ours)
-	ns := nodes(t, 2, setup{timing: patient, tls: func(i int) *tls.Config { return []*tls.Config{cfg, nil}[i] }})
+	ns := nodes(t, 2, setup{timing: patient, tls: func(i int) *Credentials { return []*Credentials{cfg, nil}[i] }})
 	eventually(t, "n1 logs that it reaches nobody", func() bool {
 		return strings.Contains(ns[0].log.String(), "no connection to a member")
 	})
@@ -141,7 +155,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns := nodes(t, 2, setup{timing: patient, tls: func(int) *tls.Config { return cfg }})
+	ns := nodes(t, 2, setup{timing: patient, tls: func(int) *Credentials { return cfg }})
 	ns[0].logs("failed to verify certificate")
 
 	// A certificate without its key is half of a change: the old one stays.
@@ -163,11 +177,69 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 		}
 	}
 	put(key)
-	eventually(t, "the failure is logged", func() bool { return strings.Contains(log.String(), "the one before stays") })
+	eventually(t, "the failure is logged", func() bool { return strings.Contains(log.String(), "those before stay") })
 	put(next)
 	meet(t, ns...)
-	if !strings.Contains(log.String(), "the node's certificate was read again") {
-		t.Errorf("it logs\n%s", log)
+	eventually(t, "the success is logged", func() bool {
+		return strings.Contains(log.String(), "the node's certificate and authorities were read again")
+	})
+}
+
+// authorities are those in an authority's file, and trust puts others there.
+func authorities(t *testing.T, a *wiretest.Authority) []byte {
+	t.Helper()
+	pem, err := os.ReadFile(a.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem
+}
+
+func trust(t *testing.T, a *wiretest.Authority, pem []byte) {
+	t.Helper()
+	if err := os.WriteFile(a.File+".tmp", pem, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(a.File+".tmp", a.File); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An authority takes the place of another without a restart: first the members trust both, then
+// they get certificates of the new one, then the old one goes.
+func TestAuthoritiesAreReadAgain(t *testing.T) {
+	ours, next := wiretest.NewAuthority(t, "ours"), wiretest.NewAuthority(t, "next")
+	soon := time.Now().Add(time.Hour)
+	f := ours.Issue(soon, "127.0.0.1")
+	old, fresh := authorities(t, ours), authorities(t, next)
+	cfg := load(t, f, ours)
+	ns := nodes(t, 2, setup{timing: patient, tls: func(int) *Credentials { return cfg }, change: func(_ int, n *node, _ *Config) {
+		n.control = echo
+	}})
+	meet(t, ns...)
+	call := func(c *Credentials) error {
+		_, err := Call(t.Context(), ClientConfig{TLS: c}, ns[0].self.Addr, []byte("{}"))
+		return err
+	}
+	theirs := load(t, next.Issue(soon, "127.0.0.1"), ours)
+	if err := call(theirs); err == nil {
+		t.Fatal("an authority that is not trusted")
+	}
+	trust(t, ours, append(bytes.Clone(old), fresh...))
+	if err := call(theirs); err != nil {
+		t.Fatalf("an authority that was added: %v", err)
+	}
+	trust(t, ours, []byte("half a file"))
+	if err := call(theirs); err != nil {
+		t.Fatalf("a file that cannot be read: %v", err)
+	}
+	next.IssueTo(f, soon, "127.0.0.1")
+	trust(t, ours, fresh)
+	if err := call(load(t, ours.Issue(soon, "127.0.0.1"), ours)); err == nil {
+		t.Fatal("an authority that was taken out")
+	}
+	if err := call(theirs); err != nil {
+		t.Fatal(err)
 	}
 }
 

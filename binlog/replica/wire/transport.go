@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -23,6 +26,7 @@ type Transport struct {
 	cfg    Config
 	log    *limitedLog
 	timing timing
+	speaks versions
 
 	ctx    context.Context // ends at Close
 	cancel context.CancelFunc
@@ -41,6 +45,9 @@ type Transport struct {
 	inbound  map[inboundKey]net.Conn // of lanes
 	streams  map[member.ID]*outStream
 	taking   *inStream // the snapshot that comes in
+	standing map[*standing]bool
+
+	announced []member.Member // by Announce
 }
 
 // members is never changed once it is published.
@@ -56,6 +63,7 @@ type peer struct {
 	member.Member
 	newcomer uint64 // index of its hello if SetPeers has not named it yet, else 0; guarded by Transport.mu
 	lanes    [lanes]*lane
+	arrived  [lanes]atomic.Uint64 // bytes that have come on its lanes
 	cancel   context.CancelFunc
 	ctx      context.Context // ends when it is a member no more, or with another address
 }
@@ -75,14 +83,17 @@ func start(cfg Config, tm timing) (*Transport, error) {
 		}
 	}
 	t := &Transport{
-		cfg: cfg, timing: tm, log: &limitedLog{log: cfg.Log},
+		cfg: cfg, timing: tm, speaks: cmp.Or(cfg.speaks, spoken()), log: &limitedLog{log: cfg.Log},
 		controls: make(chan struct{}, maxControl), snapshots: make(chan struct{}, maxStreams),
 		inbound: map[inboundKey]net.Conn{},
-		streams: map[member.ID]*outStream{},
+		streams: map[member.ID]*outStream{}, standing: map[*standing]bool{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.members.Store(&members{cluster: cfg.Cluster, self: cfg.Self})
 	t.all.Go(t.accept)
+	if cfg.TLS != nil {
+		t.all.Go(t.watchAuthorities)
+	}
 	return t, nil
 }
 
@@ -182,6 +193,15 @@ func (t *Transport) Send(m *raftpb.Message) {
 	}
 }
 
+// Arrived is how many bytes have come from a member on its lane for appends since it is one,
+// with those of messages that are not complete; 0 of a member that is not known.
+func (t *Transport) Arrived(from member.ID) uint64 {
+	if p := t.members.Load().peers[from]; p != nil {
+		return p.arrived[purposeAppends-1].Load()
+	}
+	return 0
+}
+
 // Close ends all connections, and returns when no goroutine of the transport is left.
 func (t *Transport) Close() error {
 	t.mu.Lock()
@@ -255,12 +275,16 @@ func (l *limitedLog) warn(msg, peer string, err error) {
 	l.log.Warn(msg, "peer", peer, "error", text)
 }
 
-// line is an error in one line, without the addresses of a connection: their ports would
-// make each time another line.
+// line is an error in one line, without what would make each time another line: the ports of
+// a connection, and the time at which a certificate was not valid.
 func line(err error) string {
 	text := err.Error()
 	if op := (*net.OpError)(nil); errors.As(err, &op) {
 		text = strings.Replace(text, op.Error(), op.Op+": "+op.Err.Error(), 1)
+	}
+	if bad := (x509.CertificateInvalidError{}); errors.As(err, &bad) && bad.Reason == x509.Expired {
+		c := bad.Cert
+		text = strings.Replace(text, bad.Detail, fmt.Sprintf("it is from %s to %s", c.NotBefore.Format(time.RFC3339), c.NotAfter.Format(time.RFC3339)), 1)
 	}
 	return strings.ReplaceAll(text, "\n", "; ")
 }

@@ -147,8 +147,8 @@ func stuckPeer(t *testing.T, name string, reads bool) (member.Member, func() int
 			conns = append(conns, c)
 			mu.Unlock()
 			all.Go(func() {
-				if _, err := readHello(c); err == nil {
-					_, _ = c.Write(encodeReply(welcome, ""))
+				if _, err := readHello(c, spoken()); err == nil {
+					_, _ = c.Write(encodeReply(1, welcome, ""))
 				}
 				if reads {
 					_, _ = io.Copy(io.Discard, c)
@@ -325,7 +325,7 @@ func TestHandshakesAreRefused(t *testing.T) {
 		{"a stranger", func(h *hello) { h.from.ID = 7 }, "has no member 0000000000000007, as far as n2 knows", notMember},
 		{"a wiped node", func(h *hello) { h.from.Incarnation++ }, "n1 is member 0000000000000065 in incarnation 00000000000003e9, not 00000000000003ea: was its directory replaced?", refused},
 		{"itself", func(h *hello) { h.from = ns[1].self }, "has no member 0000000000000066", notMember},
-		{"a later program", func(h *hello) { h.version = 2 }, "version 1 of the protocol is spoken here, not 2", refused},
+		{"a later program", func(h *hello) { h.speaks = versions{2, 3} }, "the protocol between members is spoken here in version 1, and there in versions 2 to 3", refused},
 	} {
 		for _, p := range []purpose{purposeAppends, purposeRest, purposeSnapshot} {
 			h := helloOf(p, ns[0], ns[1])
@@ -510,9 +510,7 @@ func TestAFloodOfConnectionsIsBoundedAndKeepsNobodyOut(t *testing.T) {
 		ns[0].tr.SetPeers(1, []member.Member{ns[0].self, p.Member})
 		meet(t, ns...)
 	}
-	if n := strings.Count(ns[0].log.String(), "no handshake while many others came"); n != 1 {
-		t.Errorf("it is logged %d times", n)
-	}
+	ns[0].logs("no handshake while many others came")
 }
 
 func TestAHandshakeThatIsNotGoneOnWithIsEnded(t *testing.T) {

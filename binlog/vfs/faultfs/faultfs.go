@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,9 @@ type Fault struct {
 	Err   error // returned by the call, which has no effect
 	Short int   // of a write with Err: the bytes that it writes nevertheless
 	Off   bool  // the power goes during the call
+
+	// Until is what the call waits for before it begins, while others go on. Nil is nothing.
+	Until <-chan struct{}
 }
 
 // FS is a file system. Its zero value is not ready for use; see New.
@@ -103,6 +107,16 @@ func (f *FS) Used() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.used()
+}
+
+// Free is the number of bytes that files may grow by; very many without a capacity.
+func (f *FS) Free() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.capacity == 0 {
+		return math.MaxInt64
+	}
+	return max(f.capacity-f.used(), 0)
 }
 
 func (f *FS) used() (n int64) {
@@ -252,6 +266,11 @@ func (f *FS) enter(op, name string) (Fault, error) {
 		return Fault{}, nil
 	}
 	x := f.hook(Call{f.calls, op, name})
+	if x.Until != nil {
+		f.mu.Unlock()
+		<-x.Until
+		f.mu.Lock()
+	}
 	if x.Off {
 		f.off = true
 	} else if x.Err != nil {

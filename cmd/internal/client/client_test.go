@@ -78,11 +78,19 @@ func TestAServerThatTellsOfNoExtensionsIsNeverSentOne(t *testing.T) {
 		"undrain":          c.Undrain(ctx),
 		"set-dlq":          c.SetDeadLetters(ctx, "a", 1, "b"),
 		"list-dlq":         second(c.DeadLetters(ctx)),
+		"set-tube":         c.SetTube(ctx, "a", "none"),
+		"list-settings":    second(c.Settings(ctx)),
 		"list-connections": second(c.Connections(ctx, 1, 0)),
-		"stats-conn":       second(c.Do(ctx, "stats-conn 1", nil)),
-		"idp":              second(c.Put(ctx, &NewJob{Tags: []string{"idp:k"}, Body: []byte("flush-tube a")})),
-		"con":              second(c.Put(ctx, &NewJob{Tags: []string{"con:k"}, Body: []byte("flush-tube a")})),
-		"touch-all":        second(c.Do(ctx, "touch-all", nil)),
+		"list-accounts":    second(c.Accounts(ctx)),
+		"stats-group":      second(c.StatsGroup(ctx, "g")),
+		"stats-tube-x":     second(c.StatsTubeX(ctx, "t")),
+
+		"stats-conn":   second(c.Do(ctx, "stats-conn 1", nil)),
+		"idp":          second(c.Put(ctx, &NewJob{Tags: []string{"idp:k"}, Body: []byte("flush-tube a")})),
+		"con":          second(c.Put(ctx, &NewJob{Tags: []string{"con:k"}, Body: []byte("flush-tube a")})),
+		"touch-all":    second(c.Do(ctx, "touch-all", nil)),
+		"reserve-mode": c.ReserveMode(ctx, "weighted"),
+		"watch-weight": c.WatchWeight(ctx, "a", 2),
 	} {
 		if lacks := (*LacksError)(nil); !errors.As(err, &lacks) || lacks.Command != command {
 			t.Errorf("%s: %v", command, err)
@@ -306,7 +314,7 @@ func extended(t *testing.T, line, reply string) *Conn {
 	t.Helper()
 	c, _ := script(t, map[string]string{
 		"capabilities": okReply("---\nextensions:\n- kick-tube\n- peek-tube\n- flush-tube\n- list-jobs\n- delete-tube-jobs\n- move-tube\n" +
-			"- move-job\n- drain\n- undrain\n- set-dlq\n- list-dlq\n- list-connections\n- idp\n- con\n"),
+			"- move-job\n- drain\n- undrain\n- set-dlq\n- list-dlq\n- set-tube\n- list-settings\n- list-connections\n- list-accounts\n- stats-group\n- stats-tube-x\n- kick-connection\n- idp\n- con\n"),
 		line: reply,
 	})
 	return c
@@ -335,10 +343,20 @@ func TestCallsSendTheirCommands(t *testing.T) {
 		{"stats-tube a", okReply(stats), func(c *Conn) error { f, err := c.StatsTube(ctx, "a"); return got(f.Text("state"), err)("ready") }},
 		{"stats-job 7", okReply(stats), func(c *Conn) error { f, err := c.StatsJob(ctx, 7); return got(f.Uint("id"), err)(7) }},
 		{"list-connections 5 6", okReply(entries), func(c *Conn) error { l, err := c.Connections(ctx, 5, 6); return got(l[0].Uint("id"), err)(7) }},
+		{"stats-group g", okReply("---\nname: \"g\"\npending: 7\n"), func(c *Conn) error { f, err := c.StatsGroup(ctx, "g"); return got(f.Uint("pending"), err)(7) }},
+		{"list-accounts", okReply("---\n- name: \"17\"\n  patterns: \"18\"\n  jobs: 7\n"), func(c *Conn) error {
+			l, err := c.Accounts(ctx)
+			return got(l, err)("[[{name {0 17 []}} {patterns {0 18 []}} {jobs {1 7 []}}]]")
+		}},
 		{"list-jobs a ready 5", okReply(entries), func(c *Conn) error { l, err := c.ListJobs(ctx, "a", Ready, 5, 0); return got(l[0].Uint("id"), err)(7) }},
 		{"list-jobs a buried 5 6", okReply(entries), func(c *Conn) error { l, err := c.ListJobs(ctx, "a", Buried, 5, 6); return got(l[0].Uint("id"), err)(7) }},
 		{"list-dlq", okReply(entries), func(c *Conn) error { l, err := c.DeadLetters(ctx); return got(l[0].Uint("id"), err)(7) }},
 		{"set-dlq a 3 b", "DLQ_SET\r\n", func(c *Conn) error { return c.SetDeadLetters(ctx, "a", 3, "b") }},
+		{"list-settings t", okReply(entries), func(c *Conn) error { f, err := c.Setting(ctx, "t"); return got(f.Uint("id"), err)(7) }},
+		{"list-settings t", okReply("---\n"), func(c *Conn) error { f, err := c.Setting(ctx, "t"); return got(uint64(len(f)), err)(0) }},
+		{"stats-tube-x t", okReply("---\nlimited-for: 7\n"), func(c *Conn) error { f, err := c.StatsTubeX(ctx, "t"); return got(f.Uint("limited-for"), err)(7) }},
+		{"list-settings", okReply(entries), func(c *Conn) error { l, err := c.Settings(ctx); return got(l[0].Uint("id"), err)(7) }},
+		{"set-tube a rate=1 burst=2", "TUBE_SET\r\n", func(c *Conn) error { return c.SetTube(ctx, "a", "rate=1", "burst=2") }},
 		{"drain", "DRAINING\r\n", func(c *Conn) error { return c.Drain(ctx) }},
 		{"undrain", "NOT_DRAINING\r\n", func(c *Conn) error { return c.Undrain(ctx) }},
 		{"peek 7", "FOUND 7 2\r\nhi\r\n", func(c *Conn) error { return got(c.Peek(ctx, 7))(Job{7, []byte("hi")}) }},
@@ -348,6 +366,7 @@ func TestCallsSendTheirCommands(t *testing.T) {
 		{"reserve-with-timeout 6", "TIMED_OUT\r\n", func(c *Conn) error { return is(second(c.Reserve(ctx, 6)), ErrNotFound) }},
 		{"reserve-with-timeout 7", "DEADLINE_SOON\r\n", func(c *Conn) error { return is(second(c.Reserve(ctx, 7)), ErrDeadlineSoon) }},
 		{"kick-job 7", "KICKED\r\n", func(c *Conn) error { return c.Kick(ctx, 7) }},
+		{"kick-connection 5", "KICKED\r\n", func(c *Conn) error { return c.KickConnection(ctx, 5) }},
 		{"kick-tube a 5", "KICKED 3\r\n", func(c *Conn) error { return got(c.KickTube(ctx, "a", 5))(3) }},
 		{"delete 7", "DELETED\r\n", func(c *Conn) error { return c.Delete(ctx, 7) }},
 		{"delete-tube-jobs a ready 5", "DELETED 3\r\n", func(c *Conn) error { return got(c.DeleteTubeJobs(ctx, "a", Ready, 5))(3) }},

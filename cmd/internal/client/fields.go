@@ -99,7 +99,7 @@ func (v Value) MarshalJSON() ([]byte, error) {
 // not always quote them. An id is text in the answer to stats only.
 var texts = map[string]bool{
 	"name": true, "tube": true, "dead-tube": true, "state": true, "version": true, "hostname": true, "os": true, "platform": true,
-	"addr": true, "watching": true,
+	"addr": true, "watching": true, "patterns": true,
 }
 
 var errYAML = errors.New("not statistics of beanstalkd's kind")

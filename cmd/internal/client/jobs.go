@@ -146,6 +146,20 @@ func (c *Conn) Watch(ctx context.Context, tube string) error {
 	return err
 }
 
+// WatchWeight is Watch of a tube that has a weight in a weighted mode. Needs the extension
+// watch-weight.
+func (c *Conn) WatchWeight(ctx context.Context, tube string, weight uint32) error {
+	_, err := c.call(ctx, "WATCHING", fmt.Sprintf("watch %s %d", tube, weight))
+	return err
+}
+
+// ReserveMode has later reserves choose by fifo, weighted or weighted-fair. Needs the extension
+// reserve-mode.
+func (c *Conn) ReserveMode(ctx context.Context, mode string) error {
+	_, err := c.call(ctx, "USING", "reserve-mode "+mode)
+	return err
+}
+
 // Ignore undoes Watch. A server refuses it for the last tube.
 func (c *Conn) Ignore(ctx context.Context, tube string) error {
 	_, err := c.call(ctx, "WATCHING", "ignore "+tube)
@@ -173,6 +187,16 @@ func (j *NewJob) Command() Command {
 		body = []byte{}
 	}
 	return Command{line, body}
+}
+
+// Check fails if the line of the put is longer than a server takes, as long keys in its tags can
+// make it. A server would take a part of such a line, or the body, for commands.
+func (j *NewJob) Check() error {
+	if n := len(j.Command().Line); n > MaxLine {
+		return fmt.Errorf("the line of the put would have %d bytes with its tags, and a server takes %d: give shorter keys",
+			n+len(crlf), MaxLine+len(crlf))
+	}
+	return nil
 }
 
 // Inserted is the outcome of a put.

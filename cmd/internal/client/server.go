@@ -46,11 +46,24 @@ func (c *Conn) Undrain(ctx context.Context) error {
 	return err
 }
 
+// Reload has the server load its files again, and tells of each group of them whether that has
+// failed. Needs the extension reload.
+func (c *Conn) Reload(ctx context.Context) ([]Fields, error) {
+	return fetch(c, ctx, "reload", parseEntries)
+}
+
 // Connections lists at most limit connections whose ids are above after, by id. The server
 // may list fewer: at most 10,000, and of more than 1000 what fits into 4 MiB. Needs the
 // extension list-connections.
 func (c *Conn) Connections(ctx context.Context, limit, after uint64) ([]Fields, error) {
 	return c.page(ctx, fmt.Sprintf("list-connections %d %d", limit, after), limit)
+}
+
+// KickConnection ends a connection. What it had reserved is ready again. Needs the extension
+// kick-connection. The error is ErrNotFound if there is no such connection.
+func (c *Conn) KickConnection(ctx context.Context, id uint64) error {
+	_, err := c.call(ctx, "KICKED", fmt.Sprintf("kick-connection %d", id))
+	return err
 }
 
 // SetDeadLetters has jobs of a tube whose reservations have ended max times by release or
@@ -64,6 +77,41 @@ func (c *Conn) SetDeadLetters(ctx context.Context, tube string, max uint32, dead
 // extension list-dlq.
 func (c *Conn) DeadLetters(ctx context.Context) ([]Fields, error) {
 	return fetch(c, ctx, "list-dlq", parseEntries)
+}
+
+// SetTube changes keys of a tube's setting, as set-tube does, by pairs such as "retry-min=5", or by
+// "none" alone. Needs the extension set-tube.
+func (c *Conn) SetTube(ctx context.Context, tube string, pairs ...string) error {
+	_, err := c.call(ctx, "TUBE_SET", "set-tube "+tube+" "+strings.Join(pairs, " "))
+	return err
+}
+
+// Settings lists the settings of all tubes: tube, and the keys of set-tube. Needs the extension
+// list-settings.
+func (c *Conn) Settings(ctx context.Context) ([]Fields, error) {
+	return fetch(c, ctx, "list-settings", parseEntries)
+}
+
+// Setting is the entry of Settings of one tube, nil if it has none. Needs the extension list-settings.
+func (c *Conn) Setting(ctx context.Context, tube string) (Fields, error) {
+	entries, err := fetch(c, ctx, "list-settings "+tube, parseEntries)
+	if err != nil || len(entries) == 0 {
+		return nil, err
+	}
+	return entries[0], nil
+}
+
+// Accounts lists the accounts that the client may see: name, patterns of tubes, jobs, max-jobs,
+// refused-jobs, and so for memory, tubes, keys and connections; rate, rate-waits. A limit of 0
+// is none. Needs the extension list-accounts.
+func (c *Conn) Accounts(ctx context.Context) ([]Fields, error) {
+	return fetch(c, ctx, "list-accounts", parseEntries)
+}
+
+// StatsGroup are the counts of a group of jobs: name, pending, buried, complete, waiting-jobs. Needs
+// the extension stats-group. The error is ErrNotFound if no job is in it and none waits for it.
+func (c *Conn) StatsGroup(ctx context.Context, name string) (Fields, error) {
+	return fetch(c, ctx, "stats-group "+name, parseFields)
 }
 
 // Capabilities are what a server can do that beanstalkd cannot. The zero value is that of
@@ -139,7 +187,11 @@ var stock = func() map[string]bool {
 	return m
 }()
 
-const putWords = 5
+// The words that stock commands have, at most.
+const (
+	putWords   = 5
+	watchWords = 2
+)
 
 func extensionsIn(line string) (names []string) {
 	words := strings.Fields(line)
@@ -152,6 +204,9 @@ func extensionsIn(line string) (names []string) {
 			name, _, _ := strings.Cut(tag, ":")
 			names = append(names, name)
 		}
+	}
+	if words[0] == "watch" && len(words) > watchWords {
+		names = append(names, "watch-weight")
 	}
 	return names
 }

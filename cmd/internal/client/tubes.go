@@ -26,6 +26,18 @@ func CheckTube(name string) error {
 	return nil
 }
 
+// CheckGroup tells whether a group of jobs may have that name.
+func CheckGroup(name string) error {
+	const most = 64
+	if len(name) > most {
+		return fmt.Errorf("the name of a group has at most %d bytes, this one %d", most, len(name))
+	}
+	if CheckTube(name) != nil {
+		return fmt.Errorf("%q cannot be the name of a group, which has letters, digits and -+/;.$_(), and does not begin with -", name)
+	}
+	return nil
+}
+
 // Tubes are the names of all tubes that the client may see.
 func (c *Conn) Tubes(ctx context.Context) ([]string, error) {
 	return fetch(c, ctx, "list-tubes", parseNames)
@@ -34,6 +46,12 @@ func (c *Conn) Tubes(ctx context.Context) ([]string, error) {
 // StatsTube are statistics of a tube.
 func (c *Conn) StatsTube(ctx context.Context, tube string) (Fields, error) {
 	return fetch(c, ctx, "stats-tube "+tube, parseFields)
+}
+
+// StatsTubeX are statistics of a tube with what beanstalkd does not count, such as limited-by. Needs the extension
+// stats-tube-x.
+func (c *Conn) StatsTubeX(ctx context.Context, tube string) (Fields, error) {
+	return fetch(c, ctx, "stats-tube-x "+tube, parseFields)
 }
 
 // StatsTubes are statistics of many tubes, in the order of the names. Those of a tube that

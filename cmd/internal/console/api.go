@@ -44,10 +44,18 @@ var apiReads = []apiRead{
 	},
 	{path: "/tubes/{tube}", read: readTube, id: "tube", answer: "Statistics", about: "Statistics of a tube, with the keys of the command stats-tube"},
 	{
+		path: "/tubes/{tube}/settings", read: readSettings, id: "settings", answer: "Statistics",
+		about: "The setting of a tube, with the keys of the command list-settings, which it needs",
+	},
+	{
 		path: "/tubes/{tube}/jobs", read: readJobs, id: "jobs", answer: "Jobs", query: []schema{stateParam, limitParam, afterParam},
 		about: "Jobs of a tube in a state, in the order in which they would be taken. Needs list-jobs.",
 	},
 	{path: "/jobs/{id}", read: readJob, id: "job", answer: "Statistics", about: "Statistics of a job, with the keys of the command stats-job"},
+	{
+		path: "/groups/{group}", read: readGroup, id: "group", answer: "Statistics",
+		about: "The counts of a group of jobs, with the keys of the command stats-group, which it needs; 404 if no job is in it and none waits for it",
+	},
 	{
 		path: "/connections", read: readConnections, id: "connections", answer: "Connections", query: []schema{limitParam, afterParam},
 		about: "Connections by id, with the keys of list-connections. Needs list-connections.",
@@ -133,6 +141,14 @@ func readTube(r *request) (any, error) {
 	return asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.StatsTube(r.Context(), name) })
 }
 
+func readSettings(r *request) (any, error) {
+	name, err := r.tube()
+	if err != nil {
+		return nil, err
+	}
+	return asked(r, func(conn *client.Conn) (client.Fields, error) { return operate.SettingOfTube(r.Context(), conn, name) })
+}
+
 type apiJobs struct {
 	Jobs []client.Fields `json:"jobs" each:"Job"`
 }
@@ -176,6 +192,11 @@ func readJob(r *request) (any, error) {
 		return nil, err
 	}
 	return asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.StatsJob(r.Context(), id) })
+}
+
+func readGroup(r *request) (any, error) {
+	_, stats, err := r.group()
+	return stats, err
 }
 
 type apiConnections struct {

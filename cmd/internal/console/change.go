@@ -19,6 +19,7 @@ const (
 	toTube target = iota
 	toJob
 	toJobs // that the form or JSON names
+	toConnection
 	toServer
 )
 
@@ -79,6 +80,10 @@ var changes = []*change{
 		path: "/tubes/{tube}/dlq", verb: "dlq", id: "setDeadLetters", to: toTube, fields: []*field{attemptsField, toField}, do: doDeadLetters,
 		about: "Bury a job of a tube in another one when its reservations have failed so many times",
 	},
+	{
+		path: "/tubes/{tube}/settings", verb: "set", id: "setTube", to: toTube, fields: []*field{settingsField}, do: doSetTube,
+		about: "Change keys of a tube's setting; others stay as they are. Needs set-tube.",
+	},
 	{path: "/jobs/{id}/kick", verb: "kick", id: "kick", to: toJob, do: doKick, about: "Make a buried or delayed job ready"},
 	{path: "/jobs/{id}/bury", verb: "bury", id: "bury", to: toJob, do: doBury, about: "Bury a ready or delayed job"},
 	{path: "/jobs/{id}/delete", verb: "delete", id: "delete", to: toJob, asks: true, do: doDelete, about: "Delete a job that nobody holds"},
@@ -103,6 +108,10 @@ var changes = []*change{
 	{
 		path: "/put", apiPath: "/jobs", verb: "put", id: "put", to: toServer, do: doPut, about: "Put a job",
 		fields: []*field{toField, priField, delayField, ttrField, keyField, bodyField},
+	},
+	{
+		path: "/connections/{connection}/kick", verb: "kick", id: "kickConnection", to: toConnection, do: doKickConnection,
+		about: "End a connection. What it had reserved is ready again. Needs kick-connection.",
 	},
 	{path: "/server/drain", verb: "drain", id: "drain", to: toServer, asks: true, do: doDrain, about: "Refuse new jobs. Needs drain."},
 	{path: "/server/undrain", verb: "undrain", id: "undrain", to: toServer, do: doUndrain, about: "Take new jobs again. Needs undrain."},
@@ -170,6 +179,14 @@ func doDeadLetters(ctx context.Context, conn *client.Conn, o *order) (outcome, e
 		done = "no job is buried for its failed attempts any more"
 	}
 	return whole(done, conn.SetDeadLetters(ctx, o.Tube, o.Attempts, o.To))
+}
+
+func doSetTube(ctx context.Context, conn *client.Conn, o *order) (outcome, error) {
+	return whole("settings changed", conn.SetTube(ctx, o.Tube, o.Settings...))
+}
+
+func doKickConnection(ctx context.Context, conn *client.Conn, o *order) (outcome, error) {
+	return whole("ended", conn.KickConnection(ctx, o.IDs[0]))
 }
 
 func doDrain(ctx context.Context, conn *client.Conn, _ *order) (outcome, error) {
@@ -262,14 +279,17 @@ func (c *Console) record(ch *change, a action, out outcome, err error) action {
 	return c.actions.add(a)
 }
 
-// allowed tells who wants a change, and whether there may be any.
+// allowed tells who wants a change, and whether that user may have one.
 func (c *Console) allowed(r *request) (who string, err error) {
 	if !c.cfg.Write {
 		return "", errReadOnly
 	}
 	who, ok := c.cfg.Who(r.Request)
-	if !ok {
+	switch {
+	case !ok:
 		err = errNobody
+	case c.cfg.Writes != nil && !c.cfg.Writes(who):
+		err = errReader
 	}
 	return line(who, 80), err
 }
@@ -281,6 +301,8 @@ func (c *Console) target(ch *change, o *order) string {
 		return "tube " + o.Tube
 	case ch.to == toServer:
 		return line(c.cfg.Server, nameRunes)
+	case ch.to == toConnection:
+		return fmt.Sprintf("connection %d", o.IDs[0])
 	case len(o.IDs) == 1:
 		return fmt.Sprintf("job %d", o.IDs[0])
 	}

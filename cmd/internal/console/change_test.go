@@ -19,6 +19,31 @@ func (r *rig) do(path string, pairs ...string) (page string) {
 	return r.page(a.Header.Get("Location"))
 }
 
+// ownID is the id of the test's connection.
+func (r *rig) ownID() string {
+	r.t.Helper()
+	own, err := r.conn.Do(r.t.Context(), "stats-conn", nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.TrimPrefix(strings.Split(string(own.Body), "\n")[1], "id: ")
+}
+
+func TestAConnectionIsEnded(t *testing.T) {
+	r := newRig(t, writable)
+	id := r.put("a", 1, 0, "x")
+	if _, err := r.conn.ReserveJob(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	number := r.ownID()
+	wantText(t, r.page("/connections"), "End")
+	wantText(t, r.do("/connections/"+number+"/kick"), "connection "+number+" ended")
+	wantText(t, r.page("/jobs/"+fmt.Sprint(id)), "ready")
+	if a := r.post("/connections/"+number+"/kick", values()); a.StatusCode != http.StatusNotFound {
+		t.Errorf("again: %s", a.Status)
+	}
+}
+
 func TestFormsDoWhatTheySay(t *testing.T) {
 	r := newRig(t, writable)
 	ready, delayed, buried := r.put("a/b", 7, 0, "one"), r.put("a/b", 7, 500, "two"), r.bury("a/b", "three")

@@ -4,10 +4,8 @@ import (
 	"context"
 	"html/template"
 	"log/slog"
-	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +46,9 @@ type Config struct {
 	// authenticated, and then the change is refused. Several goroutines may call it at
 	// once. It may be nil if Write is not set.
 	Who func(*http.Request) (user string, ok bool)
+	// Writes tells whether a user whom Who has named may change anything; nil for everybody.
+	// Several goroutines may call it at once.
+	Writes func(user string) bool
 	// Hosts are names by which requests may come besides those of loopback and the
 	// address that was connected to.
 	Hosts []string
@@ -57,6 +58,8 @@ type Config struct {
 
 	// servers are links to other consoles beside this one.
 	servers []serverLink
+	// logOut is where the form goes that ends a session; empty if there is none.
+	logOut string
 }
 
 // serverLink leads to the console of a server.
@@ -124,6 +127,7 @@ func (c *Console) routes() http.Handler {
 	get("/tubes/{tube}/jobs", c.jobs)
 	get("/jobs/{id}", c.job)
 	get("/jobs/{id}/body", c.download)
+	get("/groups/{group}", c.group)
 	get("/find", c.find)
 	get("/failed", c.failed)
 	get("/connections", c.connections)
@@ -146,24 +150,14 @@ func (c *Console) routes() http.Handler {
 	return mux
 }
 
-// host is the host part of a Host header or an address, in lower case and without
-// brackets.
-func host(address string) string {
-	h, _, err := net.SplitHostPort(address)
-	if err != nil {
-		h = strings.TrimSuffix(strings.TrimPrefix(address, "["), "]")
-	}
-	return strings.ToLower(strings.TrimSuffix(h, "."))
-}
-
-// Several is the console of several servers: each has one of its own, at /1, /2 and so on.
+// Several is the console of several servers: each has one of its own, at /1, /2 and so on below a base.
 type Several struct {
 	consoles []*Console
 	mux      *http.ServeMux
 }
 
 // NewSeveral makes the console of at least one server. Of a single one it is that server's
-// console; of several it sets the Base of each.
+// console; of several, which have the same Base, it is below that.
 func NewSeveral(cfgs []Config) *Several {
 	s := &Several{mux: http.NewServeMux()}
 	if len(cfgs) == 1 {
@@ -172,16 +166,17 @@ func NewSeveral(cfgs []Config) *Several {
 		s.mux.Handle("/", c)
 		return s
 	}
+	base := cfgs[0].Base
 	for i, cfg := range cfgs {
-		cfg.Base = "/" + strconv.Itoa(i+1)
+		cfg.Base = base + "/" + strconv.Itoa(i+1)
 		for k := range cfgs {
-			cfg.servers = append(cfg.servers, serverLink{cfgs[k].Server, "/" + strconv.Itoa(k+1) + "/", k == i})
+			cfg.servers = append(cfg.servers, serverLink{cfgs[k].Server, base + "/" + strconv.Itoa(k+1) + "/", k == i})
 		}
 		c := New(cfg)
 		s.consoles = append(s.consoles, c)
 		s.mux.Handle(cfg.Base+"/", c)
 	}
-	s.mux.Handle("GET /{$}", http.RedirectHandler("/1/", http.StatusSeeOther))
+	s.mux.Handle("GET "+base+"/{$}", http.RedirectHandler(base+"/1/", http.StatusSeeOther))
 	return s
 }
 

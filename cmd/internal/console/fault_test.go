@@ -20,7 +20,7 @@ import (
 // everyPage are the paths of pages and of what the API reads, on what fill puts in.
 func everyPage() (paths []string) {
 	for _, p := range []string{
-		"/", "/tubes", "/tubes/{tube}", "/tubes/{tube}/jobs", "/tubes/{tube}/jobs?q=x", "/jobs/{id}", "/jobs/{id}/body", "/failed", "/connections", "/put", "/server",
+		"/", "/tubes", "/tubes/{tube}", "/tubes/{tube}/jobs", "/tubes/{tube}/jobs?q=x", "/jobs/{id}", "/jobs/{id}/body", "/groups/{group}", "/failed", "/connections", "/put", "/server",
 	} {
 		paths = append(paths, fill.Replace(p))
 	}
@@ -53,7 +53,7 @@ func TestAServerThatFailsIsSaidToAndIsUsedAgain(t *testing.T) {
 	for name, answer := range servers {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, writable)
-			r.put("a", 1, 0, "x")
+			r.tagged("a", "grp:g")
 			works := r.console.pool.dial
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
@@ -157,7 +157,7 @@ func TestAHangingServerLeavesTheRestOfTheConsole(t *testing.T) {
 // TestPathsAndMethodsThatAreNotThere asks a listening console for what it does not have.
 func TestPathsAndMethodsThatAreNotThere(t *testing.T) {
 	r := newRig(t, writable)
-	r.put("a", 1, 0, "body")
+	r.tagged("a", "grp:g")
 	server := httptest.NewServer(r.console)
 	defer server.Close()
 	ask := func(method, path string) (int, string, string) {
@@ -216,7 +216,7 @@ func TestPathsAndMethodsThatAreNotThere(t *testing.T) {
 // TestVeryManyPagesAtATime asks for more pages at a time than are answered.
 func TestVeryManyPagesAtATime(t *testing.T) {
 	r := newRig(t, nil)
-	r.put("a", 1, 0, "body")
+	r.tagged("a", "grp:g")
 	paths := everyPage()
 	var all sync.WaitGroup
 	for i := range 400 {

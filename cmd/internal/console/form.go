@@ -83,6 +83,8 @@ func (c *Console) backTo(r *request, ch *change, o *order) string {
 		return fmt.Sprintf("%s/jobs/%d", base, o.IDs[0])
 	case ch.verb == "put":
 		return base + "/put"
+	case ch.to == toConnection:
+		return base + "/connections"
 	case ch.to == toServer:
 		return base + "/server"
 	}

@@ -6,11 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"trellis/cmd/internal/client"
 )
@@ -81,7 +85,7 @@ func TestWhatARequestHasInItIsTextToo(t *testing.T) {
 	inert(t, "a search", r.page("/tubes/default/jobs?"+values("q", script).Encode()))
 	harmless(t, "a filter", r.page("/tubes?"+values("q", "<script>alert(1)</script>").Encode()))
 	for _, ch := range changes {
-		form := values("state", script, "to", script, "count", script, "id", script, "seconds", script, "pri", script, "delay", script, "ttr", script, "key", script, "body", script, "view", script)
+		form := values("state", script, "to", script, "count", script, "id", script, "seconds", script, "pri", script, "delay", script, "ttr", script, "key", script, "body", script, "rate", script, "view", script)
 		inert(t, ch.path, r.post(fill.Replace(ch.path), form).text)
 	}
 	r.put("a", 1, 0, "x")
@@ -95,15 +99,15 @@ func TestWhatARequestHasInItIsTextToo(t *testing.T) {
 	lacks(t, "the log", r.log.String(), "\x00", "\x1b", "\u202e", "\xff")
 }
 
-// answers are what a hostile server says to each command.
-func answers(word string) string {
-	name := strings.NewReplacer("\x00", "", "\n", "").Replace(hostile)
+// answers are what a server says to each command that has a name in the place of every text.
+func answers(word, name string) string {
 	ok := func(yaml string) string { return fmt.Sprintf("OK %d\r\n%s\r\n", len(yaml), yaml) }
 	fields := func(indent string) string {
 		var b strings.Builder
 		for i, key := range []string{
 			"name", "tube", "state", "version", "hostname", "id", "addr", "os", "current-jobs-ready", "current-jobs-buried", "current-jobs-reserved",
 			"current-jobs-delayed", "total-jobs", "pause-time-left", "age", "pri", "draining", "watching", "reserved-jobs", "dead-tube", "max-attempts", "waiting", "commands", "reserved-count", "watching-count",
+			"rate", "dead", "limited-by", "limited-for", "pending", "buried", "waiting-jobs",
 		} {
 			value := `"` + name + `"`
 			switch {
@@ -124,21 +128,21 @@ func answers(word string) string {
 	}
 	switch word {
 	case "capabilities":
-		return ok("---\nversion: \"" + name + "\"\nextensions:\n- list-jobs\n- peek-tube\n- list-connections\n- stats-conn\n- list-dlq\n- flush-tube\n- move-job\n- idp\n")
+		return ok("---\nversion: \"" + name + "\"\nextensions:\n- list-jobs\n- peek-tube\n- list-connections\n- stats-conn\n- list-dlq\n- flush-tube\n- move-job\n- idp\n- set-tube\n- list-settings\n- stats-tube-x\n- stats-group\n")
 	case "list-tubes":
 		return ok("---\n- " + name + "\n- default\n- <script>alert(1)</script>\n- ..\n")
-	case "stats", "stats-tube", "stats-job", "stats-conn":
+	case "stats", "stats-tube", "stats-tube-x", "stats-group", "stats-job", "stats-conn":
 		return ok("---\n" + fields(""))
-	case "list-jobs", "list-connections", "list-dlq":
+	case "list-jobs", "list-connections", "list-dlq", "list-settings":
 		return ok("---\n" + fields("  ") + fields("  "))
 	case "peek", "peek-tube":
-		return fmt.Sprintf("FOUND 7 %d\r\n%s\r\n", len(hostile), hostile)
+		return fmt.Sprintf("FOUND 7 %d\r\n%s\r\n", len(name), name)
 	}
-	return "<script>alert(1)</script>\r\n"
+	return name[:min(len(name), 100)] + "\r\n"
 }
 
-// serveHostile answers on a pipe.
-func serveHostile(nc net.Conn) {
+// serveNamed answers on a pipe.
+func serveNamed(nc net.Conn, name string) {
 	defer nc.Close()
 	in := bufio.NewScanner(nc)
 	for in.Scan() {
@@ -146,26 +150,95 @@ func serveHostile(nc net.Conn) {
 		if len(words) == 0 {
 			continue
 		}
-		if _, err := nc.Write([]byte(answers(words[0]))); err != nil {
+		if _, err := nc.Write([]byte(answers(words[0], name))); err != nil {
 			return
 		}
 	}
 }
 
-func TestAHostileServerIsShownAsText(t *testing.T) {
+// namedRig has a console of a server that has a name in the place of every text.
+func namedRig(t *testing.T, name string) *rig {
 	r := newRig(t, writable)
 	c := New(Config{
-		Server: script, Write: true, Who: nobodyAsked, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Server: name, Write: true, Who: nobodyAsked, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 		Dial: func(context.Context) (*client.Conn, error) {
 			here, there := net.Pipe()
-			go serveHostile(there)
-			return client.New(here, script), nil
+			go serveNamed(there, name)
+			return client.New(here, name), nil
 		},
 	})
 	t.Cleanup(c.pool.close)
 	r.console = c
+	return r
+}
+
+var (
+	attributes = regexp.MustCompile(`="[^"]*"`)
+	leads      = regexp.MustCompile(` (href|action|src)="([^"]*)"`)
+)
+
+// skeleton is a page's markup, without its texts and the values of attributes.
+func skeleton(page string) []string {
+	return tags.FindAllString(attributes.ReplaceAllString(page, ""), -1)
+}
+
+// A server's names make no markup, lead nowhere, and control nothing, wherever they stand.
+func TestANameOfAHostileServerIsText(t *testing.T) {
+	paths := []string{
+		"/", "/tubes", "/tubes?sort=name", "/tubes/default", "/tubes/default/jobs", "/tubes/default/jobs?state=reserved", "/tubes/default/jobs?q=x", "/jobs/7", "/jobs/7?view=hex", "/groups/g",
+		"/failed", "/connections", "/put?tube=x", "/server", "/actions", "/nosuch",
+	}
+	pages := func(name string) (all map[string]string) {
+		r := namedRig(t, name)
+		all = make(map[string]string)
+		for _, ch := range changes {
+			all["POST "+ch.path] = r.send(http.MethodPost, fill.Replace(ch.path), "application/x-www-form-urlencoded", writes[ch.path], nil).text
+		}
+		for _, path := range paths {
+			all[path] = r.get(path).text
+		}
+		return all
+	}
+	known := make(map[string]bool)
+	for _, tame := range []string{"x is no name of a tube", "x/is.one"} {
+		for _, page := range pages(tame) {
+			for _, tag := range skeleton(page) {
+				known[tag] = true
+			}
+		}
+	}
+	for _, name := range []string{
+		`<b>"onmouseover='alert(1)' x=`, `</title></textarea></script><script>alert(1)</script>`, `javascript:alert(1)//`, `//evil.example/`, `"><svg onload=alert(1)>`,
+		"' onfocus=alert(1) autofocus '", "`${alert(1)}`", `{{.Server}}<!--`, `]]>--><x>`, `&lt;script&gt;&#60;x&#62;&amp`, `<` + strings.Repeat("x", 5000),
+		"\x1b[2J\x1b]0;x\a\u009b31m\x7f\b", "a\u202eb\u2066c\u200fd\ufeffe\u2028f\u00adg", "\xff\xfe\xc0\xaf<x>", "\U000e0001\ufff9\U0010ffff", "a\vb\fc\r",
+	} {
+		for path, page := range pages(name) {
+			for _, tag := range skeleton(page) {
+				if !known[tag] {
+					t.Errorf("%s: %.40q has made %s", path, name, tag)
+				}
+			}
+			for _, lead := range leads.FindAllStringSubmatch(page, -1) {
+				to := html.UnescapeString(lead[2])
+				if to != "" && !strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "#") && !strings.HasPrefix(to, "?") || strings.HasPrefix(to, "//") {
+					t.Errorf("%s: %.40q leads to %s", path, name, to)
+				}
+			}
+			text := html.UnescapeString(page)
+			if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && r != '\u00a0' && !unicode.IsPrint(r) }); i >= 0 {
+				t.Errorf("%s: %.40q is %.40q", path, name, text[max(0, i-20):])
+			}
+			if !utf8.ValidString(page) {
+				t.Errorf("%s: %.40q is no text", path, name)
+			}
+		}
+	}
+}
+
+func TestAHostileServerIsShownAsText(t *testing.T) {
+	r := namedRig(t, strings.NewReplacer("\x00", "", "\n", "").Replace(hostile))
 	for _, path := range []string{
-		"/", "/tubes", "/tubes/default", "/tubes/default/jobs", "/tubes/default/jobs?state=reserved", "/tubes/default/jobs?q=alert", "/jobs/7", "/jobs/7?view=hex",
+		"/", "/tubes", "/tubes/default", "/tubes/default/jobs", "/tubes/default/jobs?state=reserved", "/tubes/default/jobs?q=alert", "/jobs/7", "/jobs/7?view=hex", "/groups/g",
 		"/failed", "/connections", "/put", "/server", "/actions",
 	} {
 		a := r.get(path)

@@ -7,12 +7,13 @@ import (
 )
 
 // Local is the server that a console is part of: it tells what the protocol does not, and
-// what would cost much to ask for. Its methods are called by any goroutine.
+// what would cost much to ask for. Its methods are called by any goroutine. What they tell of
+// jobs is committed: a member of a cluster that cannot prove that it leads tells nothing of them.
 type Local interface {
 	// Counts are those of the server, false while it serves nobody.
 	Counts() (operate.Counts, bool)
 	// Tubes calls visit for every tube, and must not hold up clients meanwhile. It fails
-	// while the server serves nobody.
+	// while the server serves nobody, and then what visit was told does not count.
 	Tubes(visit func(*operate.Tube)) error
 	// Waits is how long jobs were ready before they were reserved, in buckets; nil if
 	// that is not known.

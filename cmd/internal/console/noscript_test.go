@@ -249,6 +249,10 @@ func (v *visitor) changeTube() {
 		v.t.Fatalf("%v, %v", settings, err)
 	}
 
+	v.fill("#set-retry-min", "5")
+	v.click(button(path+"/settings", ""))
+	v.at(path, "settings changed (retry-min=5)")
+
 	for range 3 {
 		v.r.bury(tube, "failed")
 	}
@@ -405,4 +409,9 @@ func (v *visitor) changeServer() {
 	if s := draining(); s != "false" {
 		v.t.Fatalf("draining is %s", s)
 	}
+
+	own := v.r.ownID()
+	v.open("/connections")
+	v.click(button("/connections/"+own+"/kick", ""))
+	v.at("/connections", "connection "+own+" ended")
 }

@@ -81,7 +81,12 @@ var pathParams = []schema{
 		"name": "tube", "in": "path", "required": true, "schema": schema{"type": "string"},
 		"description": "The name of the tube, escaped: a / as %2F; the tubes . and .. as ~. and ~..",
 	},
+	{
+		"name": "group", "in": "path", "required": true, "schema": schema{"type": "string"},
+		"description": "The name of the group, escaped as that of a tube",
+	},
 	{"name": "id", "in": "path", "required": true, "schema": schema{"type": "integer", "minimum": 0}, "description": "The id of the job"},
+	{"name": "connection", "in": "path", "required": true, "schema": schema{"type": "integer", "minimum": 0}, "description": "The id of the connection"},
 }
 
 // param is a parameter of a query; more is what else its schema has.

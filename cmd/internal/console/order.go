@@ -8,11 +8,13 @@ import (
 	"math"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/internal/operate"
+	"trellis/codec"
 )
 
 const (
@@ -43,6 +45,8 @@ type order struct {
 	Body  string `json:"body,omitempty"`
 
 	Attempts uint32 `json:"attempts,omitempty"`
+
+	Settings []string `json:"settings,omitempty"`
 }
 
 // field is a value of an order.
@@ -155,6 +159,29 @@ var (
 		func(o *order) string { return fmt.Sprintf("%d s", o.Seconds) })
 	attemptsField = telling(number("attempts", 0, math.MaxUint32, "After how many; 0 ends that", func(o *order) *uint32 { return &o.Attempts }),
 		func(o *order) string { return operate.Counted(o.Attempts, "attempt") })
+	settingsField = &field{
+		name: "settings",
+		schema: schema{
+			"type": "array", "items": schema{"type": "string"}, "minItems": 1,
+			"description": "Such as rate=10/1, as set-tube has them. A key without a value gets the default.",
+		},
+		read: func(o *order, form []string) error {
+			o.Settings = form
+			return nil
+		},
+		check: func(o *order, _ *change) error {
+			if len(o.Settings) == 0 {
+				return inputf("no setting was changed")
+			}
+			for _, pair := range o.Settings {
+				if !codec.ValidPair(pair) {
+					return inputf("%s is not a key of set-tube with a value that it may have", line(pair, nameRunes))
+				}
+			}
+			return nil
+		},
+		detail: func(o *order) string { return strings.Join(o.Settings, " ") },
+	}
 
 	priField   = ofPut("pri", "", func(o *order) *uint32 { return &o.Pri })
 	delayField = ofPut("delay", "seconds", func(o *order) *uint32 { return &o.Delay })
@@ -220,6 +247,12 @@ func (o *order) check(r *request, ch *change) (err error) {
 		if o.Tube, err = r.tube(); err != nil {
 			return err
 		}
+	case toConnection:
+		id, err := parseID(r.PathValue("connection"))
+		if err != nil {
+			return err
+		}
+		o.IDs = []uint64{id}
 	case toJob:
 		id, err := r.id()
 		if err != nil {
@@ -253,15 +286,30 @@ func orderOfForm(r *request, ch *change) (*order, error) {
 		return nil, inputf("the form cannot be read, or is too large")
 	}
 	for _, f := range ch.fields {
-		name := f.name
-		if f == idsField {
-			name = "id" // of each check box
+		values := r.PostForm[f.name]
+		switch f {
+		case idsField:
+			values = r.PostForm["id"] // of each check box
+		case settingsField:
+			values = changedSettings(r.PostForm)
 		}
-		if err := f.read(o, r.PostForm[name]); err != nil {
+		if err := f.read(o, values); err != nil {
 			return nil, err
 		}
 	}
 	return o, o.check(r, ch)
+}
+
+// changedSettings are the keys in a form that have another value than they had when it was shown. What somebody else has
+// changed since stays so, and a burst that follows from the rate is not made a value of its own.
+func changedSettings(form url.Values) (pairs []string) {
+	for k := range codec.NumTubeKeys {
+		key := k.String()
+		if value := strings.TrimSpace(form.Get(key)); form.Has(key) && value != form.Get("was-"+key) {
+			pairs = append(pairs, key+"="+value)
+		}
+	}
+	return pairs
 }
 
 // orderOfJSON reads an order from JSON.

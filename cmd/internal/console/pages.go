@@ -345,6 +345,8 @@ func (c *Console) tube(r *request) error {
 		Ages   *bars
 		Next   []nextJob
 		Dead   client.Fields // the setting of dead letters
+		Held   string        // why no ready job is handed out
+		Keys   []operate.Setting
 	}{Name: name, Long: long}
 	ctx := r.Context()
 	var points []series.Point
@@ -375,6 +377,20 @@ func (c *Console) tube(r *request) error {
 			}
 			data.Dead = settingOf(settings, name)
 		}
+		if r.features.Has("stats-tube-x") {
+			x, err := conn.StatsTubeX(ctx, name)
+			if err != nil {
+				return err
+			}
+			data.Held = operate.HeldBack(x)
+		}
+		if r.features.Has("set-tube") && r.features.Has("list-settings") {
+			setting, err := operate.SettingOfTube(ctx, conn, name)
+			if err != nil && !isRefused(err) {
+				return err
+			}
+			data.Keys = operate.SettingsOf(setting)
+		}
 		if data.Ages = nil; r.features.Has("list-jobs") {
 			ages, err := c.agesOfTube(ctx, conn, name)
 			if err != nil {
@@ -397,6 +413,25 @@ func (c *Console) tube(r *request) error {
 		tile{"Put in all", "plain", operate.Count(n.Puts), operate.Count(n.Deletes) + " deleted", ""},
 	)
 	return r.render("tube", name, "tubes", data)
+}
+
+// group is the page of a group of jobs.
+func (c *Console) group(r *request) error {
+	name, stats, err := r.group()
+	if err != nil {
+		return err
+	}
+	pending, buried, waiting := stats.Uint("pending"), stats.Uint("buried"), stats.Uint("waiting-jobs")
+	data := struct {
+		Name    string
+		Tiles   []tile
+		Blocked bool // all that is left of it is buried, and jobs wait for that
+	}{name, []tile{
+		{"Pending", "plain", operate.Count(pending), "jobs that are still there", ""},
+		{"Buried", "buried", operate.Count(buried), "of those", ""},
+		{"Waiting", "delayed", operate.Count(waiting), "jobs that wait for it", ""},
+	}, waiting > 0 && pending > 0 && buried >= pending}
+	return r.render("group", name, "", data)
 }
 
 // find looks for the job. After errTooBig the connection is useless.

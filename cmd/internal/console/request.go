@@ -39,7 +39,7 @@ func status(err error) int {
 		return http.StatusBadRequest
 	case errors.Is(err, client.ErrNotFound), errors.Is(err, errNoPage):
 		return http.StatusNotFound
-	case errors.Is(err, errReadOnly), errors.Is(err, errNobody):
+	case errors.Is(err, errReadOnly), errors.Is(err, errNobody), errors.Is(err, errReader):
 		return http.StatusForbidden
 	case errors.Is(err, errTooBig):
 		return http.StatusRequestEntityTooLarge
@@ -96,13 +96,23 @@ func (r *request) tube() (string, error) {
 	return name, nil
 }
 
+// group is the group of jobs in the path, where its name is escaped as that of a tube, with its counts.
+func (r *request) group() (name string, stats client.Fields, err error) {
+	name, ok := tubeFromElement(r.PathValue("group"))
+	if !ok || client.CheckGroup(name) != nil {
+		return "", nil, inputf("no group can have that name")
+	}
+	stats, err = asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.StatsGroup(r.Context(), name) })
+	return name, stats, err
+}
+
 // id is the job in the path.
 func (r *request) id() (uint64, error) { return parseID(r.PathValue("id")) }
 
 func parseID(s string) (uint64, error) {
 	id, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
-		return 0, inputf("not the id of a job: %s", line(s, 40))
+		return 0, inputf("not an id: %s", line(s, 40))
 	}
 	return id, nil
 }
@@ -142,6 +152,7 @@ type view struct {
 	Path    string // of the page, with its query
 	Notice  *action
 	Servers []serverLink
+	LogOut  string // where the form for that goes; may be empty
 	// Features are what the server can do, as far as the page has asked.
 	Features *client.Capabilities
 	Data     any
@@ -153,9 +164,10 @@ func (r *request) render(name, title, section string, data any) error {
 }
 
 func (r *request) renderStatus(status int, name, title, section string, data any) error {
+	_, err := r.c.allowed(r)
 	v := view{
-		Title: title, Section: section, Server: r.c.cfg.Server, Base: r.c.cfg.Base, Write: r.c.cfg.Write,
-		Path: r.URL.RequestURI(), Servers: r.c.cfg.servers, Features: &r.features, Data: data,
+		Title: title, Section: section, Server: r.c.cfg.Server, Base: r.c.cfg.Base, Write: r.c.cfg.Write && !errors.Is(err, errReader),
+		Path: r.URL.RequestURI(), Servers: r.c.cfg.servers, LogOut: r.c.cfg.logOut, Features: &r.features, Data: data,
 	}
 	if n, err := strconv.ParseUint(r.URL.Query().Get("done"), 10, 64); err == nil {
 		v.Notice = r.c.actions.get(n)
@@ -210,12 +222,14 @@ func (r *request) sorry(err error) {
 
 func (c *Console) nowhere(*request) error { return errNoPage }
 
-// find leads to what somebody looks for: a job by its id, or a tube.
+// find leads to what somebody looks for: a job by its id, a group as put has it, or a tube.
 func (c *Console) find(r *request) error {
 	q := strings.TrimSpace(r.URL.Query().Get("q"))
 	to := c.cfg.Base + "/tubes?" + url.Values{"q": {q}}.Encode()
 	if _, err := strconv.ParseUint(q, 10, 64); err == nil {
 		to = c.cfg.Base + "/jobs/" + q
+	} else if group, ok := strings.CutPrefix(q, "grp:"); ok && client.CheckGroup(group) == nil {
+		to = c.cfg.Base + "/groups/" + tubeElement(group)
 	}
 	http.Redirect(r.w, r.Request, to, http.StatusSeeOther)
 	return nil

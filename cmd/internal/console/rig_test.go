@@ -119,6 +119,20 @@ func (r *rig) put(tube string, pri, delay uint32, body string) uint64 {
 	return i.ID
 }
 
+// tagged puts a job that has a tag.
+func (r *rig) tagged(tube, tag string) uint64 {
+	r.t.Helper()
+	ctx := r.t.Context()
+	if err := r.conn.Use(ctx, tube); err != nil {
+		r.t.Fatal(err)
+	}
+	i, err := r.conn.Put(ctx, &client.NewJob{Pri: 1, TTR: 600, Tags: []string{tag}, Body: []byte("x")})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return i.ID
+}
+
 // bury puts a job that is buried.
 func (r *rig) bury(tube, body string) uint64 {
 	r.t.Helper()

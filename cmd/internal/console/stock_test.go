@@ -45,8 +45,8 @@ func TestAServerWithoutExtensionsIsShownAsFarAsItCanBe(t *testing.T) {
 	wantText(t, r.page("/server"), "current-jobs-ready")
 	wantText(t, r.do("/tubes/a/kick", "count", "1"), "1 job kicked")
 	wantText(t, r.do(fmt.Sprintf("/jobs/%d/copy", ready), "to", "b"), "put as job")
-	for _, path := range []string{"/tubes/a/flush", "/tubes/a/move", "/tubes/a/delete", "/jobs/move", "/server/drain"} {
-		form := values("confirmed", "yes", "state", "ready", "to", "b", "count", "1", "id", fmt.Sprint(ready))
+	for _, path := range []string{"/tubes/a/flush", "/tubes/a/move", "/tubes/a/delete", "/tubes/a/settings", "/jobs/move", "/server/drain"} {
+		form := values("confirmed", "yes", "state", "ready", "to", "b", "count", "1", "rate", "1", "id", fmt.Sprint(ready))
 		if a := r.post(path, form); a.StatusCode != http.StatusNotImplemented {
 			t.Errorf("%s: %s", path, a.Status)
 		}
@@ -55,7 +55,7 @@ func TestAServerWithoutExtensionsIsShownAsFarAsItCanBe(t *testing.T) {
 		t.Errorf("a put with a key: %s", a.Status)
 	}
 	page := r.page("/tubes/a")
-	for _, form := range []string{"/flush", "/move", "/delete"} {
+	for _, form := range []string{"/flush", "/move", "/delete", "/settings"} {
 		if containsAction(page, "/tubes/a"+form) {
 			t.Errorf("the page offers %s", form)
 		}

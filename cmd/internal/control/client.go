@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -32,6 +33,9 @@ var (
 
 	// ErrNoLeader tells that members were reached, and none of them leads.
 	ErrNoLeader = errors.New("no member leads the cluster: most members have to run and to reach each other")
+
+	// ErrNotReady tells that a member could not lead yet.
+	ErrNotReady = errors.New("not all members can lead yet")
 )
 
 // Answer is what a member has said, or why it has said nothing.
@@ -246,20 +250,71 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 
 // Leader waits until a member serves clients. Errors wrap ErrUnreachable, or ErrNoLeader.
 func (c *Client) Leader(ctx context.Context, addrs []string) (*Status, error) {
+	var leader *Status
+	err := c.await(ctx, addrs, func(v *View) (int64, error) {
+		if leader = v.Leader; leader == nil || !leader.Serves {
+			return 0, ErrNoLeader
+		}
+		return 0, nil
+	})
+	return leader, err
+}
+
+// near is how many entries a member may lack whom Ready takes to have the log: while clients are served, some are always on
+// their way.
+const near = 64
+
+// Ready waits until a member serves clients, no member that answers has jobs to load, and members of some names answer and
+// have the leader's log as well. So each of those can lead. Errors wrap ErrUnreachable, ErrNoLeader or ErrNotReady.
+func (c *Client) Ready(ctx context.Context, addrs, names []string) error {
+	return c.await(ctx, addrs, func(v *View) (left int64, err error) {
+		l := v.Leader
+		if l == nil || !l.Serves {
+			return 0, ErrNoLeader
+		}
+		for _, name := range names {
+			if _, ok := v.Member(name); !ok {
+				err = fmt.Errorf("%w: there is no member %s", ErrNotReady, name)
+			}
+		}
+		for i, m := range v.Members {
+			s, named := v.Answers[i].Status, slices.Contains(names, m.Name)
+			switch {
+			case s == nil && named:
+				err = fmt.Errorf("%w: %s does not answer: %w", ErrNotReady, m.Name, v.Answers[i].Err)
+			case s == nil || m.ID == l.Self:
+			case s.ToLoad > 0:
+				left += int64(s.ToLoad)
+				err = fmt.Errorf("%w: %s has %d %% of its jobs to load", ErrNotReady, m.Name, s.ToLoad)
+			case named && (!m.Alive || m.Match+near < l.Last):
+				left += m.Behind
+				err = fmt.Errorf("%w: %s lacks %d entries", ErrNotReady, m.Name, l.Last-min(l.Last, m.Match))
+			}
+		}
+		return left, err
+	})
+}
+
+// await looks at the cluster until so returns no error, or what it says is left has not become less for twice Timeout.
+func (c *Client) await(ctx context.Context, addrs []string, so func(v *View) (left int64, err error)) error {
+	least := int64(math.MaxInt64)
 	for end := time.Now().Add(2 * c.Timeout); ; {
 		v, err := c.Look(ctx, addrs, false)
-		switch {
-		case err == nil && v.Leader != nil && v.Leader.Serves:
-			return v.Leader, nil
-		case err == nil:
-			err = ErrNoLeader
+		if err == nil {
+			var left int64
+			if left, err = so(v); err == nil {
+				return nil
+			}
+			if left < least {
+				least, end = left, time.Now().Add(2*c.Timeout)
+			}
 		}
 		if time.Now().After(end) {
-			return nil, err
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-time.After(lookPause):
 		}
 	}

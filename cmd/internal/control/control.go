@@ -45,4 +45,8 @@ type Status struct {
 	Clients string           `json:"clients"` // where clients are served now, or ""
 	replica.Status
 	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for and could be taken
+
+	// Contradictions is how many records of reservations did not fit those before them, since the
+	// member was started. There should be none.
+	Contradictions uint64 `json:"contradictions,omitempty"`
 }

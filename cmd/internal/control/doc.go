@@ -26,7 +26,9 @@
 //	v, err := c.Look(ctx, addrs, digest)        // asks these and all members that they know
 //	v, err := c.Lead(ctx, addrs, request, done) // asks the leader, whoever that is by then
 //	s, err := c.Leader(ctx, addrs)              // waits for a leader
+//	err := c.Ready(ctx, addrs, names)           // and until these members, and all that answer, can lead
 //	err := c.Backup(ctx, addr, index, w)
 //
-// Whoever the transport lets in may ask for everything.
+// Status is for everybody whom the transport lets in; for everything else the certificate has to
+// be an administrator's (see package wire).
 package control

@@ -67,6 +67,11 @@ var Columns = []*Column{
 		About: "For how many seconds the oldest ready job has been ready; left out where that is not known",
 		of:    func(t *Tube) float64 { return seconds(t.Oldest) },
 	},
+	{
+		Key: "keys", Heading: "Keys", JSON: "keys", Kind: Number, Views: Page | API, Room: "opt", Local: true,
+		About: "Keys of jobs, by idp and con, and those that deleted jobs still keep; left out where that is not known",
+		of:    func(t *Tube) float64 { return known(t.Keys) },
+	},
 	{Key: "in", Heading: "In/s", JSON: "rate-in", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.In }},
 	{Key: "out", Heading: "Out/s", JSON: "rate-out", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Out }},
 	{Key: "total", Heading: "Total", JSON: "total-jobs", Kind: Number, Views: API | TopJSON | List, of: func(t *Tube) float64 { return float64(t.Puts) }},
@@ -84,6 +89,14 @@ func waiting(v View) *Column {
 		Key: "waiting", Heading: "Waiting", JSON: "current-waiting", Kind: Number, Views: v, Room: "opt",
 		of: func(t *Tube) float64 { return float64(t.Waiting) },
 	}
+}
+
+// known is a number that is negative where it is not known.
+func known(n int64) float64 {
+	if n < 0 {
+		return math.NaN()
+	}
+	return float64(n)
 }
 
 func seconds(d time.Duration) float64 {

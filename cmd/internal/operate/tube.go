@@ -50,6 +50,7 @@ type Tube struct {
 	Name string
 	Counts
 	Urgent, Using, Watching int64
+	Keys                    int64 // those of deleted jobs included; negative: not known
 	PauseLeft               time.Duration
 
 	// Oldest is how long the job that has been ready for longest has been so, and Age how long ago the one was put that is
@@ -63,7 +64,7 @@ func TubeOf(name string, f client.Fields) *Tube {
 	return &Tube{
 		Name: name, Counts: CountsOf(f),
 		Urgent: number(f, "current-jobs-urgent"), Using: number(f, "current-using"), Watching: number(f, "current-watching"),
-		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Oldest: -1, Age: -1, Rates: unknownRates,
+		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Keys: -1, Oldest: -1, Age: -1, Rates: unknownRates,
 	}
 }
 

@@ -57,7 +57,7 @@ func TestEveryColumnIsToldOfATube(t *testing.T) {
 		if c.Compare(tube, zero) > 0 {
 			t.Errorf("column %s has the greatest number last", c.Key)
 		}
-		if unknown := c.Text(tube) == "-"; unknown != (c.Kind == Rate || c.Kind == Age || c.Kind == Elapsed) {
+		if unknown := c.Text(tube) == "-"; unknown != (c.Local || c.Kind == Rate || c.Kind == Age) {
 			t.Errorf("column %s of what a server tells is %s", c.Key, c.Text(tube))
 		}
 	}

@@ -15,11 +15,12 @@ export LC_ALL=C TZ=UTC SOURCE_DATE_EPOCH CGO_ENABLED=0
 DATE=$(date -u -d "@$SOURCE_DATE_EPOCH" +%F)
 DEPLOY=cmd/trellisd/deploy
 
-# binaries OS ARCH DIR
+# binaries OS ARCH DIR: the programs, and what they are made of
 binaries() {
     local x="-s -w -X main.version=$VERSION"
     [ -z "${COMMIT:-}" ] || x="$x -X main.commit=$COMMIT -X main.date=$DATE"
     GOOS=$1 GOARCH=$2 "$GO" build -trimpath -buildvcs=false -ldflags "$x" -o "$3/" ./cmd/trellisd ./cmd/trellis
+    (cd "$3" && "$GO" version -m trellisd trellis) >"$3/sbom.txt"
 }
 
 # documents DIR: manual pages and completions, which are the same everywhere

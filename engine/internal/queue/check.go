@@ -72,8 +72,7 @@ func (u *run) check(t Table, before func(l, m *Links) bool) error {
 	return nil
 }
 
-// All yields every record in the queue's order, in no order. The queue must not change
-// meanwhile.
+// All yields every record in the queue, in no order. The queue must not change meanwhile.
 func (q *ByPriority) All(t Table) iter.Seq[Ref] {
 	return func(yield func(Ref) bool) {
 		for _, u := range q.runs {
@@ -84,6 +83,36 @@ func (q *ByPriority) All(t Table) iter.Seq[Ref] {
 			}
 		}
 		q.heap.All()(yield)
+	}
+}
+
+// Least yields the first n records of the order, among up to n others and in no order, fewer if
+// there are not so many. The queue must not change meanwhile.
+func (q *ByPriority) Least(t Table, n int) iter.Seq[Ref] {
+	return least(func(yield func(Ref) bool) {
+		for _, u := range slices.Backward(q.runs) {
+			for r := range u.all(t) {
+				if !yield(r) {
+					return
+				}
+			}
+		}
+	}, &q.heap, n)
+}
+
+// least yields the first n of some records, and then the n least of a heap.
+func least(first iter.Seq[Ref], h *Heap, n int) iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		left := n
+		for r := range first {
+			if left == 0 {
+				break
+			}
+			if left--; !yield(r) {
+				return
+			}
+		}
+		h.LeastRefs(n)(yield)
 	}
 }
 
@@ -156,6 +185,10 @@ func (q *Ordered) All(t Table) iter.Seq[Ref] {
 		q.heap.All()(yield)
 	}
 }
+
+// Least yields the first n records, among up to n others and in no order, fewer if there are not
+// so many. The queue must not change meanwhile.
+func (q *Ordered) Least(t Table, n int) iter.Seq[Ref] { return least(q.run.all(t), &q.heap, n) }
 
 // Check reports whether the queue's structure and count are right. It is for
 // tests and looks at every record.

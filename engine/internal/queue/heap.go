@@ -115,6 +115,17 @@ func (h *Heap) Least(n int) iter.Seq[Entry] {
 	}
 }
 
+// LeastRefs is Least without what is known of the records.
+func (h *Heap) LeastRefs(n int) iter.Seq[Ref] {
+	return func(yield func(Ref) bool) {
+		for e := range h.Least(n) {
+			if !yield(e.Ref) {
+				return
+			}
+		}
+	}
+}
+
 // Push adds the record r, whose links are l.
 func (h *Heap) Push(t Table, key uint64, r Ref, l *Links) {
 	e := Entry{Key: key, ID: l.ID, Ref: r}

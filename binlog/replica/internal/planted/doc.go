@@ -27,4 +27,10 @@ const (
 	// WipedVotes: a node whose directory was emptied takes the identity of the member that
 	// it was, and votes.
 	WipedVotes Fault = "wiped-votes"
+
+	// NextWire is no mistake: the program speaks a later version of the protocol between members
+	// too, which has all bytes behind the handshake inverted.
+	NextWire Fault = "next-wire"
+	// NextWireOnly: it speaks no other.
+	NextWireOnly Fault = "next-wire-only"
 )

@@ -116,6 +116,10 @@ func (p *Producer) collect(ctx context.Context, source Source) (batch []Job, err
 			p.refuse(job.Line, TooLarge(p.MaxBody))
 			continue
 		}
+		if err := job.Check(); err != nil {
+			p.refuse(job.Line, err)
+			continue
+		}
 		batch = append(batch, job)
 		size += len(job.Body)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -337,4 +338,24 @@ func TestAJobDoesNotWaitForTheNextLine(t *testing.T) {
 	}
 	w.Close()
 	end()
+}
+
+func TestJobsDoNotShareTheirTags(t *testing.T) {
+	var otherwise Job
+	otherwise.Tags = append(make([]string, 0, 4), "grp:g", "exp:0")
+	var jobs []string
+	first, err := Put(&jobfile.Job{Key: "a"}, otherwise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Put(&jobfile.Job{Key: "b"}, otherwise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range []Job{first, second} {
+		jobs = append(jobs, strings.Join(j.Tags, " "))
+	}
+	if want := []string{"grp:g exp:0 idp:a", "grp:g exp:0 idp:b"}; !slices.Equal(jobs, want) {
+		t.Errorf("%q, want %q", jobs, want)
+	}
 }

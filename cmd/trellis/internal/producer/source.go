@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"trellis/cmd/internal/client"
 	"trellis/cmd/trellis/internal/jobfile"
@@ -110,14 +111,14 @@ func Put(j *jobfile.Job, otherwise Job) (Job, error) {
 		}
 	}
 	if j.Key != "" {
-		tag, err := KeyTag(j.Key)
+		tag, err := KeyTag("idp", j.Key)
 		if err != nil {
 			return job, err
 		}
 		if j.KeySeconds != nil {
 			tag = fmt.Sprintf("%s:%d", tag, *j.KeySeconds)
 		}
-		job.Tags = []string{tag}
+		job.Tags = append(slices.Clip(job.Tags), tag) // those of otherwise are shared
 	} else if j.KeySeconds != nil {
 		return job, errors.New("key-seconds without key")
 	}
@@ -145,10 +146,10 @@ func Restore(j *jobfile.Job, otherwise Job) (Job, error) {
 
 const maxKey = 64
 
-// KeyTag is the tag of put that makes a job unique in its tube by a key.
-func KeyTag(key string) (string, error) {
+// KeyTag is a tag of put that consists of its kind, such as idp, and a key.
+func KeyTag(kind, key string) (string, error) {
 	if err := client.CheckTube(key); err != nil || len(key) > maxKey {
 		return "", fmt.Errorf("%q cannot be a key, which has 1 to %d letters, digits and -+/;.$_(), and does not begin with -", key, maxKey)
 	}
-	return "idp:" + key, nil
+	return kind + ":" + key, nil
 }

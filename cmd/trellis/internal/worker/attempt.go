@@ -37,8 +37,11 @@ func (w *worker) do(c *conn, job *reservation) error {
 	if given != nil {
 		w.givenUp.Add(1)
 		w.printf("job %d: given up, its command has ended: %v", job.ID, given)
-		if errors.Is(given, errGone) {
+		switch {
+		case errors.Is(given, errGone):
 			return nil
+		case errors.Is(given, errStopped):
+			w.giveBack(c, job)
 		}
 		return given
 	}
@@ -160,6 +163,15 @@ func (w *worker) settle(c *conn, job *reservation, done bool) error {
 	w.givenUp.Add(1)
 	w.printf("job %d: its outcome could not be told to the server, which will hand it out again", job.ID)
 	return err
+}
+
+// giveBack makes a job that is not settled ready, which counts as no attempt. The end of the connection, which follows, would do
+// that too, but where the job's tube takes the end of a connection for a failure (disconnects=1). That is left to a server that
+// lacks move-job or does not grant it.
+func (w *worker) giveBack(c *conn, job *reservation) {
+	if tube, ok := job.stats.Get("tube"); ok {
+		_ = w.ask(func(ctx context.Context) error { return c.MoveJob(ctx, job.ID, tube.Text) })
+	}
 }
 
 // ask bounds the time of one command. It does not end with the worker: what runs is to be settled.

@@ -11,13 +11,13 @@ import (
 	"trellis/cmd/internal/client"
 )
 
-// A conn is a slot's connection, which watches one tube. It belongs to the goroutine of its slot, apart from what observe does.
+// A conn is a slot's connection, which watches the tubes. It belongs to the goroutine of its slot, apart from what observe does.
 type conn struct {
 	*client.Conn
 	nc net.Conn
 }
 
-// connect connects and watches the tube only.
+// connect connects and watches the tubes, and no other.
 func connect(ctx context.Context, cfg *Config) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
@@ -30,16 +30,40 @@ func connect(ctx context.Context, cfg *Config) (*conn, error) {
 		err = c.Auth(ctx, cfg.Token)
 	}
 	if err == nil {
-		err = c.Watch(ctx, cfg.Tube)
-	}
-	if err == nil && cfg.Tube != "default" {
-		err = c.Ignore(ctx, "default")
+		err = c.subscribe(ctx, cfg)
 	}
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+func (c *conn) subscribe(ctx context.Context, cfg *Config) error {
+	ignored := "default"
+	for _, t := range cfg.Tubes {
+		var err error
+		if t.Weight == 0 {
+			err = c.Watch(ctx, t.Name)
+		} else {
+			err = c.WatchWeight(ctx, t.Name, t.Weight)
+		}
+		if err != nil {
+			return err
+		}
+		if t.Name == ignored {
+			ignored = ""
+		}
+	}
+	if ignored != "" {
+		if err := c.Ignore(ctx, ignored); err != nil {
+			return err
+		}
+	}
+	if cfg.Mode == "" {
+		return nil
+	}
+	return c.ReserveMode(ctx, cfg.Mode)
 }
 
 // observe reads from the connection while no reply is due. The channel is closed when the connection ends, and when

@@ -1,4 +1,4 @@
-// Package worker runs a command for every job of a tube: it reserves the job, starts the command with the job's body
+// Package worker runs a command for every job of some tubes: it reserves the job, starts the command with the job's body
 // on standard input, and deletes, releases or buries the job when the command has ended.
 //
 // # Connections
@@ -22,8 +22,8 @@
 // exit status decides nothing.
 //
 // When the worker is stopped, commands may go on for [Config.Grace]. Those that still run are stopped. Their jobs are
-// touched until they have ended; then the connections are closed: the server makes the jobs ready again, and counts no
-// attempt.
+// touched until they have ended; then they are moved to their own tubes, by which they are ready again without an attempt, and
+// the connections are closed. A server that does not move jobs makes them ready then.
 //
 // A job can therefore run more than once, as always with this protocol, but two runs overlap only until the end of
 // the lost connection is noticed and the command is stopped.

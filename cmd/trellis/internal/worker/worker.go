@@ -24,12 +24,13 @@ const (
 	reconnectMax = 5 * time.Second
 )
 
-// Config says what a worker does. All fields but Token and Prefix have to be set, unless 0 is said to mean something.
+// Config says what a worker does. All fields but Token, Mode and Prefix have to be set, unless 0 is said to mean something.
 type Config struct {
 	Dial  func(context.Context) (net.Conn, error) // connects to the server
 	Addr  string                                  // the server, for messages
 	Token string                                  // to authenticate with, if it is not empty
-	Tube  string
+	Tubes []Tube
+	Mode  string   // how the server is to choose among the tubes, as in reserve-mode; "" for what servers do unasked
 	Jobs  int      // how many commands run at once
 	Argv  []string // the program, and its arguments
 
@@ -43,6 +44,12 @@ type Config struct {
 	Prefix         bool      // write the job's id before each line of them
 	Log            io.Writer // what the worker has to say itself
 	Minder         *Minder   // kills the commands if this process is killed
+}
+
+// A Tube is one whose jobs are done.
+type Tube struct {
+	Name   string
+	Weight uint32 // 0 for none, which a weighted mode takes for 1
 }
 
 // Summary is what a worker has done.
@@ -62,7 +69,7 @@ type worker struct {
 }
 
 // Run works until ctx ends, and returns when all commands have ended: see [Config.Grace]. It returns an error if the first
-// connection fails, and ends by itself with one if the server does not let it watch the tube, or if the command cannot be
+// connection fails, and ends by itself with one if the server does not let it watch the tubes, or if the command cannot be
 // started, which is no job's fault. A server that goes away is waited for.
 func Run(ctx context.Context, cfg Config) (Summary, error) {
 	first, err := connect(ctx, &cfg)
@@ -154,7 +161,10 @@ func (w *worker) serve(ctx context.Context, c *conn) (answered bool, err error) 
 	for ctx.Err() == nil {
 		job, err := c.reserve(ctx, w.cfg.Timeout)
 		switch {
-		case ctx.Err() != nil: // the job, if there is one, goes back with the connection
+		case ctx.Err() != nil:
+			if err == nil {
+				w.giveBack(c, job)
+			}
 			return answered, nil
 		case err == nil:
 			err = w.do(c, job)

@@ -159,7 +159,7 @@ func TestAWorkerEndsWithItsMinder(t *testing.T) {
 	go speak(theirs, answers("reserve-with-timeout", "TIMED_OUT\r\n"))
 	_, err := Run(t.Context(), Config{
 		Dial: func(context.Context) (net.Conn, error) { return ours, nil },
-		Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"true"}, Timeout: time.Minute, Grace: time.Minute, Log: io.Discard, Minder: m,
+		Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"true"}, Timeout: time.Minute, Grace: time.Minute, Log: io.Discard, Minder: m,
 	})
 	if !errors.Is(err, errMinder) {
 		t.Error(err)
@@ -194,13 +194,44 @@ func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
 	}()
 	_, err := Run(ctx, Config{
 		Dial: func(context.Context) (net.Conn, error) { return ours, nil },
-		Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"sh", "-c", "trap '' TERM; touch " + begun + "; while :; do sleep 0.1; done"},
+		Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"sh", "-c", "trap '' TERM; touch " + begun + "; while :; do sleep 0.1; done"},
 		Timeout: time.Minute, Log: io.Discard, Minder: startMinder(t),
 	})
 	<-served
 	// One as soon as the command is stopped, and others at each half of the second until it is killed.
 	if err != nil || touches < 2 {
 		t.Errorf("%v, %d touches after the end of the grace", err, touches)
+	}
+}
+
+// To end the connection may count as an attempt, and to move a job does not.
+func TestAStoppedWorkerMovesItsJobToItsOwnTube(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const capabilities = "---\nversion: \"1\"\nextensions:\n- capabilities\n- move-job\n"
+	a := answers("capabilities", fmt.Sprintf("OK %d\r\n%s\r\n", len(capabilities), capabilities), "move-job", "MOVED\r\n")
+	var last string
+	served := make(chan struct{})
+	ours, theirs := net.Pipe()
+	go func() {
+		defer close(served)
+		defer theirs.Close()
+		for in := bufio.NewScanner(theirs); in.Scan(); {
+			last = in.Text()
+			word, _, _ := strings.Cut(last, " ")
+			if _, err := io.WriteString(theirs, a[word]); err != nil {
+				return
+			}
+		}
+	}()
+	_, err := Run(ctx, Config{
+		Dial: func(context.Context) (net.Conn, error) { return ours, nil },
+		Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"sh", "-c", "echo begun; exec sleep 1000"},
+		Stdout: &logged{text: "begun", end: cancel}, Timeout: time.Minute, Log: io.Discard, Minder: startMinder(t),
+	})
+	<-served
+	if err != nil || last != "move-job 5 t" {
+		t.Errorf("%v, %q was sent last", err, last)
 	}
 }
 
@@ -253,7 +284,8 @@ func answers(change ...string) map[string]string {
 	a := map[string]string{
 		"watch": "WATCHING 2\r\n", "ignore": "WATCHING 1\r\n", "reserve-with-timeout": "RESERVED 5 1\r\na\r\n",
 		"stats-job": fmt.Sprintf("OK %d\r\n%s\r\n", len(statsJob), statsJob), "touch": "TOUCHED\r\n",
-		"delete": "DELETED\r\n", "release": "RELEASED\r\n", "bury": "BURIED\r\n",
+		"delete": "DELETED\r\n", "release": "RELEASED\r\n", "bury": "BURIED\r\n", "capabilities": "UNKNOWN_COMMAND\r\n",
+		"list-tube-used": "USING default\r\n",
 	}
 	for i := 0; i < len(change); i += 2 {
 		a[change[i]] = change[i+1]
@@ -300,7 +332,7 @@ func TestAWorkerMakesTheBestOfWhatItsServerSays(t *testing.T) {
 				log.text = "no line has this"
 			}
 			_, err := Run(ctx, Config{
-				Dial: servers(tt.servers...), Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"sh", "-c", tt.command},
+				Dial: servers(tt.servers...), Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"sh", "-c", tt.command},
 				Grace: time.Minute, Timeout: time.Minute, Log: log, Minder: startMinder(t),
 			})
 			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
@@ -355,7 +387,7 @@ func TestAJobIsTouchedOverTLS(t *testing.T) {
 		Dial: func(context.Context) (net.Conn, error) {
 			return tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: authority.Pool, ServerName: tlstest.Name})
 		},
-		Addr: "server", Tube: "t", Jobs: 1, Argv: []string{"sh", "-c", "until [ -e " + end + " ]; do sleep 0.05; done"},
+		Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"sh", "-c", "until [ -e " + end + " ]; do sleep 0.05; done"},
 		Grace: time.Minute, Timeout: time.Minute, Log: io.Discard, Minder: startMinder(t),
 	})
 	<-served

@@ -122,9 +122,22 @@ inside sed -i 's|-V"$|-V --auth-file /etc/trellis/auth"|' /etc/default/trellisd
 inside systemctl restart trellisd.service
 inside trellis ping --token-file /root/me.token
 says "wants a token" inside trellis ping
+before=$(inside systemctl show -P MainPID trellisd)
+inside sh -c 'echo oops >>/etc/trellis/auth'
+! inside systemctl reload trellisd.service 2>/dev/null || fail "a reload that cannot succeed does"
+running
+# shellcheck disable=SC2016 # the shell inside expands it
+inside sh -c 'echo "you $(trellis token new /root/you.token) all *" >/etc/trellis/auth'
+inside systemctl reload trellisd.service
+for _ in $(seq 100); do
+    inside trellis ping --token-file /root/you.token 2>/dev/null && break
+    sleep 0.1
+done
+says "auth-file  loaded" inside trellis reload --token-file /root/you.token
+[ "$(inside systemctl show -P MainPID trellisd)" = "$before" ] || fail "a reload is a restart"
 inside mv /root/trellisd.default /etc/default/trellisd
 inside systemctl restart trellisd.service
-inside rm /etc/trellis/auth /root/me.token
+inside rm /etc/trellis/auth /root/me.token /root/you.token
 
 step "with systemd: TLS, and what the service may do"
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=try -addext subjectAltName=IP:127.0.0.1 \
@@ -201,6 +214,8 @@ hand=''
 step "without systemd: manual pages, remove and purge"
 inside sh -c 'test -s /usr/share/man/man8/trellisd.8.gz && test -s /usr/share/man/man1/trellis.1.gz' ||
     fail "no manual pages"
+inside sh -c 'test -s /usr/share/doc/trellis/sbom.txt && test -s /usr/share/doc/trellis/cmd/doc/SECURITY.md' ||
+    fail "nothing that the package can be checked by"
 says "complete" inside cat /usr/share/bash-completion/completions/trellis
 inside dpkg -r trellis >"$work/log" 2>&1 || fail "removing: $(cat "$work/log")"
 inside dpkg -P trellis >"$work/log" 2>&1 || fail "purging: $(cat "$work/log")"

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor"
@@ -41,8 +42,8 @@ func TestEachMistakeInAFileIsReportedWithItsLine(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{"", "f: it names no client, so that nobody could do anything"},
 		{"# nothing\n\n", "f: it names no client, so that nobody could do anything"},
-		{"a " + h + " put\n", "f:1: 3 fields; a line has a name, a credential, rights and tubes"},
-		{"#\n\na " + h + " put a b", "f:3: 5 fields; a line has a name, a credential, rights and tubes"},
+		{"a " + h + " put\n", "f:1: 3 fields; a line has a name, a credential, rights and tubes, and may go on with account and a name"},
+		{"#\n\na " + h + " put a b", "f:3: 5 fields; a line has a name, a credential, rights and tubes, and may go on with account and a name"},
 		{"a sha256:12 put *", "f:1: credential sha256:12: not 64 hexadecimal digits; trellis token new prints the right ones"},
 		{"a " + h[:70] + "x put *", "f:1: credential " + h[:70] + "x: not 64 hexadecimal digits; trellis token new prints the right ones"},
 		{"a sha512:12 put *", "f:1: unknown credential sha512:12; give sha256:HEX, uid:NUMBER, or cert: with DNS:, URI:, EMAIL:, IP: or CN: and a name"},
@@ -52,8 +53,9 @@ func TestEachMistakeInAFileIsReportedWithItsLine(t *testing.T) {
 		{"a uid:root put *", "f:1: credential uid:root: not the number of a user; id -u NAME prints it"},
 		{"a uid:-1 put *", "f:1: credential uid:-1: not the number of a user; id -u NAME prints it"},
 		{"a uid:4294967295 put *", "f:1: credential uid:4294967295: not the number of a user; id -u NAME prints it"},
-		{"a " + h + " puts *", `f:1: unknown right "puts"; give put, work, read or all, with commas between several`},
-		{"a " + h + " put,,work *", `f:1: unknown right ""; give put, work, read or all, with commas between several`},
+		{"a " + h + " ADMIN *", `f:1: unknown right "ADMIN"; give put, work, read, all or admin, with commas between several`},
+		{"a " + h + " puts *", `f:1: unknown right "puts"; give put, work, read, all or admin, with commas between several`},
+		{"a " + h + " put,,work *", `f:1: unknown right ""; give put, work, read, all or admin, with commas between several`},
 		{"a " + h + " put a*b", `f:1: no tube can match "a*b": a * stands at the end, and for any name that begins so`},
 		{"a " + h + " put a,**", `f:1: no tube can match "**": a * stands at the end, and for any name that begins so`},
 		{"a " + h + " put a,,b", `f:1: no tube can match "": names have`},
@@ -67,6 +69,7 @@ func TestEachMistakeInAFileIsReportedWithItsLine(t *testing.T) {
 		{"a cert:DNS:A.example put a\nb cert:DNS:a.Example put b", "f:2: the credential is that of line 1; give each client one of its own"},
 		{"a " + h + " put \xff", `f:1: byte 0xff in "\xff"; only printable ASCII is allowed`},
 		{"a\x00 " + h + " put a", `f:1: byte 0x00 in "a\x00"; only printable ASCII is allowed`},
+		{"a\n\nb " + h + " put b\nc", "f:1: 1 fields; a line has a name, a credential, rights and tubes, and may go on with account and a name; mistakes that follow: 1"},
 	} {
 		_, err := New("f", slog.New(slog.DiscardHandler)).Load([]byte(tt.text))
 		var mistake *FileError
@@ -77,33 +80,44 @@ func TestEachMistakeInAFileIsReportedWithItsLine(t *testing.T) {
 }
 
 func TestAFileIsReadWithCommentsTabsAndAnyLineEnd(t *testing.T) {
-	lines, err := parse("f", []byte("# name\n\n \t\r\na\t"+hashOf("x")+"  put,work\ta,b/* # f\u00fcr das A-Team\r\nb uid:0 all *"))
-	if err != nil || len(lines) != 2 {
-		t.Fatalf("%v, %v", lines, err)
+	p := parse("f", []byte("# name\n\n \t\r\na\t"+hashOf("x")+"  put,work\ta,b/* # f\u00fcr das A-Team\r\nb uid:0 all,admin b"))
+	if len(p.mistakes) > 0 || len(p.lines) != 2 {
+		t.Fatalf("%v, %v", p.lines, p.mistakes)
 	}
-	a, b := lines[0], lines[1]
+	a, b := p.lines[0], p.lines[1]
 	if a.name != "a" || a.rights != engine.RightPut|engine.RightWork || strings.Join(a.tubes, " ") != "a b/*" {
 		t.Errorf("%+v", a)
 	}
-	if b.name != "b" || b.credential != (credential{byUser, "0"}) || b.rights != engine.RightAll || strings.Join(b.tubes, " ") != "*" {
+	if b.name != "b" || b.credential != (credential{byUser, "0"}) || b.rights != engine.RightAll|engine.RightAdmin || strings.Join(b.tubes, " ") != "b" {
 		t.Errorf("%+v", b)
+	}
+}
+
+func TestAllRightsHaveThatToTheServerOnlyWhereTheyAreToAllTubes(t *testing.T) {
+	for line, admin := range map[string]bool{
+		"all *": true, "put,all a/*,*": true, "admin a": true, "all,admin a/*": true,
+		"all a": false, "all a*,b*": false, "put,work,read *": false,
+	} {
+		p := parse("f", []byte("x uid:1 "+line))
+		if len(p.mistakes) > 0 || (p.lines[0].rights&engine.RightAdmin != 0) != admin {
+			t.Errorf("%s: %+v, %v", line, p.lines, p.mistakes)
+		}
 	}
 }
 
 func FuzzFile(f *testing.F) {
 	f.Add([]byte("a " + hashOf("x") + " put,work a,b/*\n# c\nb cert:DNS:x all *\nc uid:1 read a\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		lines, err := parse("f", content)
-		if err != nil {
+		p := parse("f", content)
+		for _, err := range p.mistakes {
 			var mistake *FileError
-			if !errors.As(err, &mistake) || strings.Contains(err.Error(), "\n") || mistake.Line > bytes.Count(content, []byte("\n"))+1 {
+			if !errors.As(err, &mistake) || strings.Contains(err.Error(), "\n") || mistake.Line < 1 || mistake.Line > bytes.Count(content, []byte("\n"))+1 {
 				t.Errorf("%q: %v", content, err)
 			}
-			return
 		}
 		seen := map[credential]bool{}
-		for _, l := range lines {
-			if l.name == "" || l.rights == 0 || l.rights&^engine.RightAll != 0 || len(l.tubes) == 0 || seen[l.credential] {
+		for _, l := range p.lines {
+			if l.name == "" || l.rights == 0 || l.rights&^(engine.RightAll|engine.RightAdmin) != 0 || len(l.tubes) == 0 || seen[l.credential] {
 				t.Errorf("%q: %+v", content, l)
 			}
 			seen[l.credential] = true
@@ -214,16 +228,39 @@ func TestALineThatStaysAsItWasKeepsItsGrant(t *testing.T) {
 	}
 }
 
-func TestAFileWithAMistakeChangesNothing(t *testing.T) {
-	s, _ := newStore(t, "a "+hashOf("one")+" put a\n")
-	g := s.token("one")
-	for _, text := range []string{"", "a " + hashOf("two") + " put a\nb"} {
-		if _, err := s.Load([]byte(text)); err == nil {
-			t.Fatalf("%q is loaded", text)
+func TestWhatIsGoneIsRevokedThoughOtherLinesHaveMistakes(t *testing.T) {
+	one, two, three, four := hashOf("one"), hashOf("two"), hashOf("three"), hashOf("four")
+	s, _ := newStore(t, "a "+one+" put a\nb "+two+" put b\nc "+three+" all *\n")
+	before := []*engine.Grant{s.token("one"), s.token("two"), s.token("three")}
+	gone, err := s.Load([]byte("oops\nc " + three + " all a*b\na " + one + " put a\nx " + one + " all *\nd " + four + " put d\n"))
+	var partial *reload.PartialError
+	if !errors.As(err, &partial) || len(partial.Mistakes) != 3 {
+		t.Fatalf("mistakes: %v", err)
+	}
+	for i, want := range []string{"f:1: 1 fields", `f:2: no tube can match "a*b"`, "f:4: the credential is that of line 3"} {
+		if !strings.HasPrefix(partial.Mistakes[i].Error(), want) {
+			t.Errorf("%v, want %s", partial.Mistakes[i], want)
 		}
 	}
-	if s.token("one") != g || s.token("two") != nil {
-		t.Error("it has changed")
+	if gone(before[0]) || !gone(before[1]) || !gone(before[2]) {
+		t.Error("it is not the lines that have gone, or have a mistake now, that are revoked")
+	}
+	if s.token("one") != before[0] || s.token("two") != nil || s.token("three") != nil || s.token("four") == nil {
+		t.Error("it is not the lines without a mistake that are in force")
+	}
+}
+
+func TestAnEmptyFileAdmitsNobody(t *testing.T) {
+	for _, text := range []string{"", "# nobody\n\n"} {
+		s, _ := newStore(t, "a "+hashOf("one")+" put a\nu uid:1 all *\n")
+		token, user := s.token("one"), s.Identify(&reactor.Peer{UID: 1})
+		gone, err := s.Load([]byte(text))
+		if err != nil || !gone(token) || !gone(user) || s.token("one") != nil || s.Identify(&reactor.Peer{UID: 1}) != nil {
+			t.Errorf("%q: %v, or somebody is still let in", text, err)
+		}
+		if gone, err = s.Load([]byte("a " + hashOf("one") + " put a\n")); err != nil || gone(s.token("one")) {
+			t.Errorf("%q: nobody is let in again: %v", text, err)
+		}
 	}
 }
 
@@ -236,9 +273,8 @@ func TestEverythingIsCountedAndLoggedNowAndThen(t *testing.T) {
 		s.token("secret-and-wrong")
 		s.Refused(peer, reactor.RefusedUnauthenticated)
 		s.Refused(peer, reactor.RefusedSilent)
-		s.audit.denied(s.roll.Load().all[0], codec.OpDelete)
 	}
-	if got, want := s.Stats(), (Stats{Authenticated: 6, BadToken: 3, NoToken: 3, Silent: 3, Denied: 3}); got != want {
+	if got, want := s.Stats(), (Stats{Authenticated: 6, BadToken: 3, NoToken: 3, Silent: 3}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	for _, want := range []string{
@@ -247,13 +283,12 @@ func TestEverythingIsCountedAndLoggedNowAndThen(t *testing.T) {
 		`level=WARN msg="client refused" peer=192.0.2.1:1 reason="wrong token" unreported=0`,
 		`level=WARN msg="client refused" peer=192.0.2.1:7 reason="a command before a token" unreported=0`,
 		`level=WARN msg="client refused" peer=192.0.2.1:7 reason="no token in time" unreported=0`,
-		`level=WARN msg="command denied" client=anna command=delete unreported=0`,
 	} {
 		if strings.Count(log.String(), want) != 1 {
 			t.Errorf("not once: %s", want)
 		}
 	}
-	if n := strings.Count(log.String(), "\n"); n != 6 || strings.Contains(log.String(), "secret") {
+	if n := strings.Count(log.String(), "\n"); n != 5 || strings.Contains(log.String(), "secret") {
 		t.Errorf("logged:\n%s", log)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"trellis/codec"
 	"trellis/reactor"
 	"trellis/reactor/throttle"
 )
@@ -17,16 +16,15 @@ type Stats struct {
 	BadToken      uint64 // connections closed because the token was nobody's
 	NoToken       uint64 // because something else was sent than a token
 	Silent        uint64 // because no line was sent in time, or before others needed the connection
-	Denied        uint64 // commands that a client had no right to
 }
 
 // audit counts and logs who is served and who is not.
 type audit struct {
 	log *slog.Logger
 
-	admissions, denials atomic.Uint64
-	refusals            [numReasons]atomic.Uint64
-	refusalLogs         [numReasons]throttle.Throttle
+	admissions  atomic.Uint64
+	refusals    [numReasons]atomic.Uint64
+	refusalLogs [numReasons]throttle.Throttle
 }
 
 type reason uint8
@@ -58,22 +56,12 @@ func (a *audit) refused(p *reactor.Peer, why reason) {
 	}
 }
 
-// denied is told that a client has no right to a command. The name of a tube is not logged,
-// nor is anything else that clients send.
-func (a *audit) denied(id *identity, op codec.Op) {
-	a.denials.Add(1)
-	if n, ok := id.denials.Allow(); ok {
-		a.log.Warn("command denied", "client", id.name, "command", op.String(), "unreported", n)
-	}
-}
-
 func (a *audit) stats() Stats {
 	return Stats{
 		Authenticated: a.admissions.Load(),
 		BadToken:      a.refusals[badToken].Load(),
 		NoToken:       a.refusals[noToken].Load(),
 		Silent:        a.refusals[silent].Load(),
-		Denied:        a.denials.Load(),
 	}
 }
 

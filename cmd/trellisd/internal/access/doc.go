@@ -20,10 +20,24 @@
 // DNS:, URI:, EMAIL: or IP: for one of its subject alternative names, CN: for its common
 // name. Where a certificate has several of them, the first line counts.
 //
-// The rights are put, work, read and all: see [engine.Rights]. Tubes are names and
+// The rights are put, work, read, all and admin: see [engine.Rights]. All rights to all
+// tubes contain admin; all rights to some do not. Tubes are names and
 // beginnings of names with a * behind them. Names that begin with auth/ are for tokens, and
 // nobody's tubes: otherwise a token that is sent once too often would become the name of a
 // tube, which others can see.
+//
+// # Accounts
+//
+// Teams that share the server may have accounts, each in a line beside those of clients:
+//
+//	account  acme  tubes acme/*,acme2/*  max-jobs 1000000  max-memory 2GB  max-tubes 1000  max-keys 100000  max-connections 500  rate 5000/s
+//	acme-app sha256:2c26b46b...  put,work  acme/*  account acme
+//
+// Words and values follow the name in any order; a limit that is not there, or 0, is none. The
+// tubes of an account are those that its patterns match better than another account's, whoever
+// uses them: see [engine.Account]. A client's line may end with account and a name: then its
+// connections and commands count there. A client with the name account is no account: its
+// line goes on with a credential.
 //
 // # Tokens
 //
@@ -33,7 +47,12 @@
 //
 // # Changes
 //
-// A file that has changed replaces what was said before as a whole, or not at all. Clients
-// whose line is as it was, wherever it stands now, do not notice. The connections of
-// others end, so that no connection has rights that the file does not give.
+// A file that has changed replaces what was said before. Clients whose line is as it was,
+// wherever it stands now, do not notice. The connections of others end, so that no connection
+// has rights that the file does not give. A line with a mistake gives none, and keeps no
+// other line from what it says: a right that was taken away must not stay because of a slip
+// elsewhere in the same edit. For the same reason a file that has become empty admits
+// nobody. At the start a file with a mistake, or without a client, is not accepted.
+//
+// An account whose line has a mistake stays as it was, for as long as its name can be read.
 package access

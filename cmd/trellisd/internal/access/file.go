@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,8 +18,10 @@ import (
 type line struct {
 	name string
 	credential
-	rights engine.Rights
-	tubes  []string
+	rights  engine.Rights
+	tubes   []string
+	account string // "" for none
+	number  int    // of the line, from 1
 }
 
 // A credential is how clients are known. Two that are equal let the same clients in.
@@ -53,38 +56,42 @@ func (e *FileError) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.Path, e.Line, e.Text)
 }
 
-// parse reads a file's contents. The error is a *FileError, for which the path is.
-func parse(path string, content []byte) (lines []line, err error) {
-	seen := make(map[credential]int)
+// parser reads a file line by line.
+type parser struct {
+	path     string
+	lines    []line // those without a mistake
+	accounts accounts
+	seen     map[credential]int // the line that has it
+	mistakes []error            // each a *FileError
+}
+
+// parse reads a file's contents. The path is for messages.
+func parse(path string, content []byte) *parser {
+	p := &parser{path: path, seen: make(map[credential]int)}
 	number := 0
 	for text := range bytes.Lines(content) {
 		number++
-		l, err := parseLine(string(text))
+		fields, err := split(string(text))
+		if err == nil && len(fields) > 0 {
+			take := p.client
+			if isAccount(fields) {
+				take = p.accounts.take
+			}
+			err = take(number, fields)
+		}
 		if err != nil {
-			return nil, &FileError{path, number, err.Error()}
+			p.mistakes = append(p.mistakes, &FileError{path, number, err.Error()})
 		}
-		if l == nil {
-			continue
-		}
-		if first := seen[l.credential]; first != 0 {
-			return nil, &FileError{path, number, fmt.Sprintf("the credential is that of line %d; give each client one of its own", first)}
-		}
-		seen[l.credential] = number
-		lines = append(lines, *l)
 	}
-	if len(lines) == 0 {
-		return nil, &FileError{path, 0, "it names no client, so that nobody could do anything"}
-	}
-	return lines, nil
+	return p
 }
 
-// parseLine reads a line, which is nil if it says nothing.
-func parseLine(text string) (*line, error) {
+// split returns the fields of a line, none if it says nothing.
+func split(text string) ([]string, error) {
 	fields := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) })
 	for i, f := range fields {
 		if f[0] == '#' {
-			fields = fields[:i]
-			break
+			return fields[:i], nil
 		}
 		for _, c := range []byte(f) {
 			if c < '!' || c > '~' {
@@ -92,23 +99,34 @@ func parseLine(text string) (*line, error) {
 			}
 		}
 	}
-	switch len(fields) {
-	case 0:
-		return nil, nil
-	case 4:
-	default:
-		return nil, fmt.Errorf("%d fields; a line has a name, a credential, rights and tubes", len(fields))
+	return fields, nil
+}
+
+// client takes a line that names clients.
+func (p *parser) client(number int, fields []string) (err error) {
+	l := line{name: fields[0], number: number}
+	if len(fields) == 6 && fields[4] == "account" {
+		l.account = fields[5]
+		fields = fields[:4]
 	}
-	l := &line{name: fields[0]}
-	var err error
+	if len(fields) != 4 {
+		return fmt.Errorf("%d fields; a line has a name, a credential, rights and tubes, and may go on with account and a name", len(fields))
+	}
 	if l.credential, err = parseCredential(fields[1]); err != nil {
-		return nil, err
+		return err
 	}
-	if l.rights, err = parseRights(fields[2]); err != nil {
-		return nil, err
+	if l.tubes, err = parseTubes(fields[3]); err != nil {
+		return err
 	}
-	l.tubes, err = parseTubes(fields[3])
-	return l, err
+	if l.rights, err = parseRights(fields[2], l.tubes); err != nil {
+		return err
+	}
+	if first := p.seen[l.credential]; first != 0 {
+		return fmt.Errorf("the credential is that of line %d; give each client one of its own", first)
+	}
+	p.seen[l.credential] = number
+	p.lines = append(p.lines, l)
+	return nil
 }
 
 func parseCredential(s string) (credential, error) {
@@ -171,17 +189,22 @@ func notEmpty(s string) (string, error) {
 }
 
 var rightsByName = map[string]engine.Rights{
-	"put":  engine.RightPut,
-	"work": engine.RightWork,
-	"read": engine.RightRead,
-	"all":  engine.RightAll,
+	"put":   engine.RightPut,
+	"work":  engine.RightWork,
+	"read":  engine.RightRead,
+	"all":   engine.RightAll,
+	"admin": engine.RightAdmin,
 }
 
-func parseRights(s string) (rights engine.Rights, err error) {
+// parseRights reads rights to tubes. All rights to all tubes are those to the server too.
+func parseRights(s string, tubes []string) (rights engine.Rights, err error) {
 	for name := range strings.SplitSeq(s, ",") {
 		r, ok := rightsByName[name]
 		if !ok {
-			return 0, fmt.Errorf("unknown right %q; give put, work, read or all, with commas between several", name)
+			return 0, fmt.Errorf("unknown right %q; give put, work, read, all or admin, with commas between several", name)
+		}
+		if name == "all" && slices.Contains(tubes, "*") {
+			r |= engine.RightAdmin
 		}
 		rights |= r
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/throttle"
 )
@@ -21,18 +20,17 @@ type identity struct {
 	line
 	grant *engine.Grant
 
-	admissions, denials throttle.Throttle // of lines in the log
+	admissions throttle.Throttle // of lines in the log
 }
 
-func newIdentity(l line, a *audit) *identity {
-	id := &identity{line: l}
-	id.grant = engine.NewGrant(l.name, l.rights, l.tubes, func(op codec.Op) { a.denied(id, op) })
-	return id
+// newIdentity makes the identity of a line. The account may be nil.
+func newIdentity(l line, account *engine.Account) *identity {
+	return &identity{line: l, grant: engine.NewGrant(l.name, l.rights, l.tubes).In(account)}
 }
 
 // same tells whether two lines say the same of the same clients.
 func (l *line) same(o *line) bool {
-	return l.name == o.name && l.credential == o.credential && l.rights == o.rights &&
+	return l.name == o.name && l.credential == o.credential && l.rights == o.rights && l.account == o.account &&
 		strings.Join(l.tubes, ",") == strings.Join(o.tubes, ",")
 }
 

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -11,9 +12,14 @@ import (
 // Store knows the clients that a file names. It is a [reactor.Access]; any goroutine may
 // call its methods, but Load only one at a time.
 type Store struct {
-	path  string
-	audit audit
-	roll  atomic.Pointer[roll]
+	path   string
+	audit  audit
+	loaded bool // Load was called, to which it belongs
+	roll   atomic.Pointer[roll]
+
+	// Accounts are those of the file.
+	Accounts engine.Accounts
+	accounts map[string]engine.AccountTubes // what Accounts was told last, by name; Load's
 }
 
 // New makes a store that knows nobody. The path is that of the file, for messages.
@@ -23,30 +29,39 @@ func New(path string, log *slog.Logger) *Store {
 	return s
 }
 
-// Load takes what is in the file. The error, a *FileError, names the line; then what was
-// loaded before stays. gone tells which grants are in force no more: their connections are
-// to be ended, which [reactor.Server.Revoke] does.
+// Load puts in force what is in the file, except for lines with a mistake: they admit nobody.
+// So what is gone from the file is revoked whatever stands beside it. The error, a
+// [*reload.PartialError], has all mistakes, each a [*FileError]. gone tells which grants are in
+// force no more: [reactor.Server.Revoke] ends their connections.
+//
+// A file that names no client admits nobody. For the first Load that is a mistake.
 func (s *Store) Load(content []byte) (gone func(*engine.Grant) bool, err error) {
-	lines, err := parse(s.path, content)
-	if err != nil {
-		return nil, err
+	file := parse(s.path, content)
+	accounts := s.loadAccounts(&file.accounts)
+	file.findAccounts(accounts)
+	if len(file.mistakes) == 0 && len(file.lines) == 0 && !s.loaded {
+		file.mistakes = append(file.mistakes, &FileError{s.path, 0, "it names no client, so that nobody could do anything"})
 	}
+	if len(file.mistakes) > 0 {
+		err = &reload.PartialError{Mistakes: file.mistakes}
+	}
+	s.loaded = true
 	old := make(map[credential]*identity)
 	for _, id := range s.roll.Load().all {
 		old[id.credential] = id
 	}
 	var all []*identity
 	kept := make(map[*engine.Grant]bool)
-	for _, l := range lines {
+	for _, l := range file.lines {
 		id := old[l.credential]
 		if id == nil || !id.same(&l) {
-			id = newIdentity(l, &s.audit)
+			id = newIdentity(l, accounts[l.account])
 		}
 		kept[id.grant] = true
 		all = append(all, id)
 	}
 	s.roll.Store(newRoll(all))
-	return func(g *engine.Grant) bool { return !kept[g] }, nil
+	return func(g *engine.Grant) bool { return !kept[g] }, err
 }
 
 // Identify implements [reactor.Access].

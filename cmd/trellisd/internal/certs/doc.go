@@ -10,7 +10,8 @@
 // # Generations
 //
 // What is loaded together is a generation: one tls.Config, which does not change. A
-// handshake takes the newest; connections that stand are left alone. When a generation
+// handshake takes the newest. Of connections that stand, those whose client's certificate it does
+// not accept are to be ended: see [Store.Rejected]. When a generation
 // cannot be loaded the one before stays, and package reload tries again, so that a key
 // which is written after its certificate is no trouble.
 //

@@ -2,8 +2,8 @@ package certs
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -27,6 +27,10 @@ type Store struct {
 
 	config *tls.Config // has the keys of tickets; does not change
 	newest atomic.Pointer[generation]
+
+	verifying  sync.Mutex
+	verifiedBy *generation          // guarded by verifying
+	verified   map[string]time.Time // what it has accepted of clients that are connected, and until when; guarded by verifying
 }
 
 // New makes a store that has nothing yet: see Load.
@@ -112,17 +116,7 @@ func (s *Store) verify(state tls.ConnectionState) error {
 	if !state.DidResume || len(state.PeerCertificates) == 0 {
 		return nil
 	}
-	g := s.newest.Load()
-	opts := x509.VerifyOptions{
-		Roots:         g.config.ClientCAs,
-		Intermediates: x509.NewCertPool(),
-		CurrentTime:   s.now(),
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	for _, c := range state.PeerCertificates[1:] {
-		opts.Intermediates.AddCert(c)
-	}
-	if _, err := state.PeerCertificates[0].Verify(opts); err != nil {
+	if _, err := VerifyClient(s.newest.Load().config.ClientCAs, state.PeerCertificates, s.now()); err != nil {
 		return &tls.CertificateVerificationError{UnverifiedCertificates: state.PeerCertificates, Err: err}
 	}
 	return nil

@@ -10,18 +10,25 @@ import (
 
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire"
 	"trellis/cmd/internal/control"
 )
 
 // control answers a request that is none of package member.
-func (m *Member) control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
+func (m *Member) control(ctx context.Context, from wire.Caller, req []byte, stream io.Writer) ([]byte, error) {
 	r, err := control.Parse(req)
+	if err == nil && r.Op != control.OpStatus && from.Admin != nil {
+		err = fmt.Errorf("%s: %w", r.Op, from.Admin)
+	}
 	if err != nil {
 		return nil, err
 	}
 	node := m.node.Load()
 	if node == nil {
 		return nil, errNotYet
+	}
+	if r.Op != control.OpStatus {
+		m.cfg.Log.Info("an administrator's request", "op", r.Op, "by", from.Name, "node", r.Node, "to", r.To)
 	}
 	switch r.Op {
 	case control.OpStatus:
@@ -43,7 +50,11 @@ func (m *Member) control(ctx context.Context, req []byte, stream io.Writer) ([]b
 	switch r.Op {
 	case control.OpTransfer:
 		var to member.ID
-		if to, err = named(st, r.To); err == nil && to != st.Self {
+		switch to, err = named(st, r.To); {
+		case err != nil:
+		case to == 0 && st.Alone():
+			err = node.StepAside(ctx)
+		case to != st.Self:
 			err = node.Transfer(ctx, to)
 		}
 	case control.OpAdd:
@@ -109,7 +120,7 @@ func (m *Member) notLeader(st replica.Status) error {
 }
 
 func (m *Member) status(node *replica.Node) control.Status {
-	s := control.Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status()}
+	s := control.Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status(), Contradictions: m.cfg.Queue.Contradictions()}
 	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
 		s.Clients = m.clientAddr(q.Addrs)
 	}
@@ -123,10 +134,10 @@ const digestTries = 5
 // the time. (A leader's jobs are ahead of what is applied while something is under way.)
 func takeDigest(s *control.Status, q *Queue, node *replica.Node) {
 	for range digestTries {
-		before := node.Status().Applied
-		d := q.Digest()
-		if node.Status().Applied == before {
-			s.Applied, s.Digest = before, &d
+		before := node.Status()
+		d := q.Digest(before.Stamp)
+		if node.Status().Applied == before.Applied {
+			s.Applied, s.Digest = before.Applied, &d
 			return
 		}
 	}

@@ -15,7 +15,7 @@ func TestANodeIsAddedThatWasInvitedBefore(t *testing.T) {
 	l := listenLocally(t)
 	self := member.Node{Name: "n2", Addr: l.Addr().String()}
 	second := r.run(self, []member.Node{first.cfg.Self}, l)
-	now := member.Cluster{ID: first.store.Identity().Cluster.ID, Members: members(first.node.Load())}
+	now := member.Cluster{ID: first.store.Identity().Cluster.ID, Members: first.askMembers(t.Context(), first.cfg.Self.Addr)}
 	if _, err := member.Invite(t.Context(), first.call, now, self); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,9 @@
 // same engine gets a journal and a reactor, and only then the clients' port is opened. When
 // leadership is lost the reactor is aborted and the engine discarded, because both have
 // seen what may never be committed; the node then begins a new standby. So a process makes
-// many engines and reactors, but never has two.
+// many engines and reactors, but never has two. The one exception is a leadership that is settled
+// (replica.Leadership.Settled): its reactor, with the port and the clients that have no jobs, waits
+// without an engine for the next leadership of this node, which alone votes.
 //
 // The port that clients connect to is open while the node leads and at no other time. If
 // it cannot be opened, as another process has it, that is tried again, and after some

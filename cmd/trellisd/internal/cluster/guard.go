@@ -22,12 +22,12 @@ func (s *service) guard() {
 	defer ticker.Stop()
 	for {
 		select {
-		case <-s.ctx.Done():
+		case <-s.ended.Done():
 			return
 		case <-ticker.C:
 		}
 		if err := s.responds(ticker.C); err != nil {
-			if s.ctx.Err() == nil {
+			if s.ended.Err() == nil {
 				s.queue.resign(err.Error())
 			}
 			return
@@ -37,7 +37,7 @@ func (s *service) guard() {
 
 // responds asks the server, and tells who has not answered within guardTicks.
 func (s *service) responds(ticks <-chan time.Time) error {
-	ctx, cancel := context.WithCancel(s.ctx)
+	ctx, cancel := context.WithCancel(s.ended)
 	defer cancel()
 	answer := make(chan error, 1)
 	go func() { answer <- s.server.Responds(ctx) }()

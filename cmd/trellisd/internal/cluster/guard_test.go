@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/engine"
 	"trellis/reactor"
+	"trellis/reactor/tlstest"
 )
 
 // patience is how long a test waits for what must come.
@@ -47,9 +49,12 @@ func newRig(t *testing.T, size int) *rig {
 	t.Cleanup(func() {
 		cancel()
 		r.running.Wait()
-		for _, m := range r.members {
+		for i, m := range r.members {
 			if err := m.Close(); err != nil {
 				t.Error(err)
+			}
+			if n := r.queues[i].Contradictions(); n != 0 {
+				t.Errorf("member %d has met %d contradictions between records of reservations", i, n)
 			}
 		}
 	})
@@ -76,8 +81,13 @@ func (r *rig) run(self member.Node, nodes []member.Node, l net.Listener) *Member
 		Reactor: reactor.Config{Loops: 2, MaxJobSize: 1 << 16, Log: log},
 		Listen: func() (plain, tls []net.Listener, err error) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			return []net.Listener{l}, nil, err
+			if err != nil {
+				return nil, nil, err
+			}
+			s, err := net.Listen("tcp", "127.0.0.1:0")
+			return []net.Listener{l}, []net.Listener{s}, err
 		},
+		TLS: &tls.Config{Certificates: []tls.Certificate{tlstest.NewAuthority("test").Issue("localhost", nil)}},
 		Log: log,
 	})
 	m, err := Open(Config{Dir: r.t.TempDir(), Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log})
@@ -202,7 +212,7 @@ func TestALeaderWhoseLoopHangsStepsDown(t *testing.T) {
 		t.Errorf("the one before has answered %q", b)
 	}
 	r.eventually("the one before stands by", func() bool {
-		s, jobs := r.members[l].Status(), r.queues[l].Digest().Jobs
+		s, jobs := r.members[l].Status(), r.queues[l].Digest(0).Jobs
 		return r.queues[l].Serving() == nil && s.Applied == s.Last && jobs >= 1 && jobs <= tries
 	})
 }

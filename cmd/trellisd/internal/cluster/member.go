@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -27,7 +27,7 @@ type Config struct {
 	Self  member.Node   // of --node
 	Nodes []member.Node // of --cluster; nil if the directory has a mark
 
-	TLS *tls.Config // for connections between members, see [wire.LoadTLS]; nil on loopback
+	TLS *wire.Credentials // for connections between members; nil on loopback
 
 	Listener net.Listener // for the other members; Close closes it
 	Queue    *Queue
@@ -48,6 +48,7 @@ type Member struct {
 	invited atomic.Bool                  // the group has not been heard yet
 	node    atomic.Pointer[replica.Node] // nil until the member belongs to a cluster
 	failed  chan error                   // has the first error that ends the member and does not come from the node
+	asked   time.Time                    // when watch has asked for the members last
 	leader  atomic.Pointer[leader]       // as it has told of itself, nil if nobody has
 	onState atomic.Pointer[func()]
 }
@@ -67,7 +68,7 @@ func Open(cfg Config) (*Member, error) {
 		return nil, errors.Join(err, lock.Close())
 	}
 	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed, cfg.Queue.resign = m.HandOver, m.fail, m.changed, m.resign
-	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
+	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -98,7 +99,7 @@ func (m *Member) Run(ctx context.Context) error {
 			return fmt.Errorf("opening %s: %w", m.cfg.Dir, err)
 		}
 	}
-	if err := m.store.Agree(members(node)); err != nil {
+	if err := m.agree(ctx, node); err != nil {
 		return errors.Join(err, node.Close())
 	}
 	m.cfg.Log.Info("this node is a member", "cluster", id.Cluster.ID, "node", m.cfg.Self.Name, "id", id.Self)
@@ -121,8 +122,9 @@ func (m *Member) Run(ctx context.Context) error {
 	}
 	cancel(nil)
 	<-watching
-	if errors.Is(err, replica.ErrRemoved) {
-		err = errors.Join(err, m.store.Remove())
+	m.cfg.Queue.abandon()
+	if errors.Is(err, replica.ErrRemoved) || errors.Is(err, replica.ErrForgot) {
+		err = errors.Join(err, m.store.Remove()) // it does not run again
 	}
 	return err
 }
@@ -135,12 +137,47 @@ func (m *Member) options(id member.Identity) replica.Options {
 	}
 }
 
-// members are those that a node has applied, none if it has nothing.
-func members(n *replica.Node) (list []member.Member) {
-	for _, m := range n.Status().Members {
-		list = append(list, m.Member)
+// agree checks --cluster. If it names others than this node has on disk, the members may have
+// changed while this node was away. So whom either names is asked, once.
+func (m *Member) agree(ctx context.Context, node *replica.Node) error {
+	lists, err := node.Configurations()
+	if err != nil {
+		return fmt.Errorf("the members in %s: %w", m.cfg.Dir, err)
 	}
-	return list
+	if err = m.store.Agree(lists...); err == nil {
+		return nil
+	}
+	addrs := map[string]bool{}
+	for _, n := range m.cfg.Nodes {
+		addrs[n.Addr] = true
+	}
+	for _, o := range lists[len(lists)-1] {
+		addrs[o.Addr] = true
+	}
+	delete(addrs, m.cfg.Self.Addr)
+	said := make(chan []member.Member, len(addrs))
+	for addr := range addrs {
+		go func() { said <- m.askMembers(ctx, addr) }()
+	}
+	for range addrs {
+		if m.store.Agree(<-said) == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// askMembers asks a node who the members are; none if it does not answer or belongs to another
+// cluster.
+func (m *Member) askMembers(ctx context.Context, addr string) (ms []member.Member) {
+	s := m.askStatus(ctx, addr)
+	if s == nil || s.Cluster != m.store.Identity().Cluster.ID {
+		return nil
+	}
+	for _, o := range s.Members {
+		ms = append(ms, o.Member)
+	}
+	return ms
 }
 
 // prepare makes the entry log and the first snapshot of a node that is about to be a
@@ -278,9 +315,9 @@ func (h handler) SnapshotSent(id member.ID, ok bool) { h.m.node.Load().SnapshotS
 func (h handler) NotMember(by member.ID) { h.m.node.Load().NotMember(by) }
 
 // Control implements wire.Handler.
-func (h handler) Control(ctx context.Context, req []byte, stream io.Writer) ([]byte, error) {
-	if resp, ok, err := h.m.store.Control(req); ok {
+func (h handler) Control(ctx context.Context, from wire.Caller, req []byte, stream io.Writer) ([]byte, error) {
+	if resp, ok, err := h.m.store.Control(req, from.Member); ok {
 		return resp, err
 	}
-	return h.m.control(ctx, req, stream)
+	return h.m.control(ctx, from, req, stream)
 }

@@ -54,13 +54,15 @@ type Queue struct {
 	// the node runs.
 	changed func()
 
-	mu          sync.Mutex
-	engine      *engine.Engine   // nil before the first standby
-	follower    *engine.Follower // nil when the engine serves
-	start       int64            // cluster time at the engine's Time 0
-	service     *service         // nil while there is no leadership
-	draining    bool             // leaderships to come begin in drain mode
-	leaderships uint64           // that were served
+	mu             sync.Mutex
+	engine         *engine.Engine   // nil before the first standby
+	follower       *engine.Follower // nil when the engine serves
+	start          int64            // cluster time at the engine's Time 0
+	service        *service         // nil while there is no leadership
+	waiting        *clients         // those of a leadership that was settled; nil if there are none
+	draining       bool             // leaderships to come begin in drain mode
+	leaderships    uint64           // that were served
+	contradictions uint64           // that the engines before this one have counted
 }
 
 // Leaderships is how often the queue began to serve. Any goroutine may call it.
@@ -68,6 +70,18 @@ func (q *Queue) Leaderships() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.leaderships
+}
+
+// Contradictions is how many records of reservations did not fit those before them, since the
+// process began. Any goroutine may call it.
+func (q *Queue) Contradictions() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.contradictions
+	if q.engine != nil {
+		n += q.engine.Contradictions()
+	}
+	return n
 }
 
 // NewQueue makes a queue without jobs.
@@ -94,6 +108,9 @@ func (q *Queue) discard() {
 	q.mu.Lock()
 	e := q.engine
 	q.engine, q.follower = nil, nil
+	if e != nil {
+		q.contradictions += e.Contradictions()
+	}
 	q.mu.Unlock()
 	if e != nil {
 		e.Discard()
@@ -115,30 +132,50 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	q.follower.Serve(l.NextID(), now())
 	q.follower = nil
 	e.Drain(q.draining)
+	c := q.waiting
+	if c == nil {
+		var err error
+		if c, err = q.newClients(e, now, l); err != nil {
+			return err
+		}
+	}
+	l.Attach(replica.Hooks{
+		OnCommit: func(journal.Pos) { c.server.Committed() },
+		OnRoom:   e.Room,
+	})
+	s := &service{clients: c, leadership: l, now: now}
+	s.ended, s.end = context.WithCancel(c.ctx)
+	q.service = s
+	q.leaderships++
+	if q.waiting == nil {
+		c.working.Go(c.listen)
+	} else {
+		q.waiting = nil
+		c.server.Attach(e, now, l)
+		c.working.Go(q.changed) // which may ask who serves
+	}
+	s.guarding.Go(s.guard)
+	return nil
+}
+
+// newClients starts a server that nobody listens for yet.
+func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.Leadership) (*clients, error) {
 	cfg := q.cfg.Reactor
 	cfg.Engine, cfg.Now, cfg.Journal = e, now, l
 	srv, err := reactor.New(cfg)
 	if err != nil {
-		return fmt.Errorf("starting the event loops: %w", err)
+		return nil, fmt.Errorf("starting the event loops: %w", err)
 	}
 	if q.cfg.Serves != nil {
 		q.cfg.Serves(srv)
 	}
-	l.Attach(replica.Hooks{
-		OnCommit: func(journal.Pos) { srv.Committed() },
-		OnRoom:   e.Room,
-	})
-	s := &service{queue: q, leadership: l, server: srv, now: now}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	q.service = s
-	q.leaderships++
-	s.working.Go(s.listen)
-	s.working.Go(s.guard)
-	return nil
+	c := &clients{queue: q, server: srv}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
 }
 
 // Retire implements replica.Queue.
-func (q *Queue) Retire(*replica.Leadership) {
+func (q *Queue) Retire(l *replica.Leadership) {
 	q.mu.Lock()
 	s := q.service
 	q.service = nil
@@ -150,10 +187,27 @@ func (q *Queue) Retire(*replica.Leadership) {
 		return
 	}
 	q.changed()
-	s.cancel()
-	s.server.Abort()
-	s.working.Wait()
+	s.end()
+	if l.Settled() && s.server.Detach() {
+		q.mu.Lock()
+		q.waiting = s.clients
+		q.mu.Unlock()
+	} else {
+		s.reset()
+	}
+	s.guarding.Wait()
 	q.discard()
+}
+
+// abandon resets the clients that wait for a leadership: there will be none.
+func (q *Queue) abandon() {
+	q.mu.Lock()
+	c := q.waiting
+	q.waiting = nil
+	q.mu.Unlock()
+	if c != nil {
+		c.reset()
+	}
 }
 
 // Hold implements replica.Queue.
@@ -196,7 +250,7 @@ func (q *Queue) Drain() {
 }
 
 // Walk implements replica.Queue.
-func (q *Queue) Walk(from uint64, n int, f func(*journal.Record) error) (next uint64, err error) {
+func (q *Queue) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (next uint64, err error) {
 	e := q.present()
 	if e == nil {
 		return 0, errNoQueue
@@ -213,16 +267,25 @@ func (q *Queue) Settings(f func(*journal.Setting) error) error {
 	return e.Settings(f)
 }
 
+// Numbers implements replica.Queue.
+func (q *Queue) Numbers(f func(*journal.Numbers) error) error {
+	e := q.present()
+	if e == nil {
+		return errNoQueue
+	}
+	return e.Numbers(f)
+}
+
 // digestSlice is how many jobs are summed up before loops have their turn.
 const digestSlice = 1024
 
 // Digest implements replica.Queue. A queue that is given up meanwhile has no jobs.
-func (q *Queue) Digest() replica.Digest {
+func (q *Queue) Digest(stamp int64) replica.Digest {
 	e := q.present()
 	if e == nil {
 		return replica.Digest{}
 	}
-	d := journal.NewDigester(math.MaxInt64) // clocks of members differ, so that delays must not matter
+	d := journal.NewDigester(math.MaxInt64, stamp) // clocks of members differ, so that delays must not matter
 	for from := uint64(1); from != 0; {
 		var err error
 		if from, err = e.Walk(from, digestSlice, d.Add); err != nil {

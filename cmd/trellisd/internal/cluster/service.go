@@ -12,16 +12,32 @@ import (
 	"trellis/reactor"
 )
 
+// clients are those of a queue: a server and its listeners. They end with a leadership, but for one that
+// is settled: then they wait for the next one.
+type clients struct {
+	queue   *Queue
+	server  *reactor.Server
+	ctx     context.Context // ends with them
+	cancel  context.CancelFunc
+	working sync.WaitGroup // listen, and what accepts
+	addrs   []net.Addr     // guarded by queue.mu
+}
+
+// reset ends all connections without a word. When it returns nothing executes.
+func (s *clients) reset() {
+	s.cancel()
+	s.server.Abort()
+	s.working.Wait()
+}
+
 // service is what a queue has for the time of one leadership.
 type service struct {
-	queue      *Queue
+	*clients
 	leadership *replica.Leadership
-	server     *reactor.Server
 	now        func() engine.Time
-	ctx        context.Context // ends with the service
-	cancel     context.CancelFunc
-	working    sync.WaitGroup // listen, and what accepts
-	addrs      []net.Addr     // guarded by queue.mu
+	ended      context.Context
+	end        context.CancelFunc
+	guarding   sync.WaitGroup
 }
 
 const (
@@ -46,7 +62,7 @@ func (s *service) current() bool {
 	defer timeout.Stop()
 	for s.leadership.Committed() < pos {
 		select {
-		case <-s.ctx.Done():
+		case <-s.ended.Done():
 			return false
 		case <-timeout.C:
 			return false
@@ -58,7 +74,7 @@ func (s *service) current() bool {
 
 // listen opens the clients' sockets and has the server accept on them. It tries until it
 // can, or until another member that can leads.
-func (s *service) listen() {
+func (s *clients) listen() {
 	q := s.queue
 	for tries := 0; ; tries++ {
 		plain, tls, err := q.cfg.Listen()
@@ -82,14 +98,14 @@ func (s *service) listen() {
 }
 
 // giveUp has another member lead, if one can.
-func (s *service) giveUp() {
+func (s *clients) giveUp() {
 	if err := s.queue.handOver(s.ctx); err != nil && s.ctx.Err() == nil {
 		s.queue.cfg.Log.Warn("no other member has taken over", "error", err)
 	}
 }
 
 // accept serves the listeners.
-func (s *service) accept(plain, tls []net.Listener) {
+func (s *clients) accept(plain, tls []net.Listener) {
 	q := s.queue
 	var addrs []net.Addr
 	serve := func(l net.Listener, secure bool, serve func() error) {

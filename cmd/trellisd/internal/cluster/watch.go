@@ -48,33 +48,61 @@ func (m *Member) look(ctx context.Context) {
 	switch {
 	case st.Leader == 0 || st.Leads:
 		m.leader.Store(nil)
+		if !st.Leads {
+			m.announce(ctx, st)
+		}
 		return
 	case known != nil && known.id == st.Leader && known.term == st.Term && known.clients != "":
 		return
 	}
 	now := &leader{id: st.Leader, term: st.Term}
 	for _, o := range st.Members {
-		if o.ID == st.Leader {
-			now.clients = m.askClients(ctx, o.Addr)
+		if o.ID != st.Leader {
+			continue
+		}
+		if s := m.askStatus(ctx, o.Addr); s != nil {
+			now.clients = s.Clients // if it is "", it is asked again
 		}
 	}
 	m.leader.Store(now)
 }
 
-// askClients asks a node where it serves clients; "" if it does not answer or serves none.
-func (m *Member) askClients(ctx context.Context, addr string) string {
+// announceInterval is between two questions to the others who the members are.
+const announceInterval = time.Second
+
+// announce asks the others who the members are, while this node hears no leader: that may be one
+// that was added while this node was away. Its certificate is taken for a member's
+// if a member says so. Without TLS there is none to judge.
+func (m *Member) announce(ctx context.Context, st replica.Status) {
+	if m.cfg.TLS == nil || time.Since(m.asked) < announceInterval {
+		return
+	}
+	m.asked = time.Now()
+	known := m.store.Identity().Cluster.Members
+	said := make(chan []member.Member, len(st.Members))
+	for _, o := range st.Members {
+		go func() { said <- m.askMembers(ctx, o.Addr) }()
+	}
+	for range st.Members {
+		known = append(known, <-said...)
+	}
+	m.transport.Announce(known)
+}
+
+// askStatus asks a node how it sees the cluster; nil if it does not answer.
+func (m *Member) askStatus(ctx context.Context, addr string) *control.Status {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	req, err := json.Marshal(control.Request{Op: control.OpStatus})
 	if err != nil {
-		return ""
+		return nil
 	}
 	resp, err := m.call(ctx, addr, req)
-	var s control.Status
-	if err != nil || json.Unmarshal(resp, &s) != nil {
-		return "" // it is asked again
+	s := new(control.Status)
+	if err != nil || json.Unmarshal(resp, s) != nil {
+		return nil
 	}
-	return s.Clients
+	return s
 }
 
 // State tells in a few words why clients are not served here; "" if they are.

@@ -6,17 +6,23 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor"
 )
 
-// tlsName is the name of inherited sockets whose clients speak TLS, FileDescriptorName=
-// in the socket unit.
-const tlsName = "tls"
+// The names of inherited sockets, FileDescriptorName= in the socket unit: tlsName where clients speak TLS,
+// proxyName where they come by proxies that say so, and both, as tls-proxy.
+const (
+	tlsName   = "tls"
+	proxyName = "proxy"
+)
 
 // Inherited returns all sockets that systemd passed to this process, in its order,
-// those named "tls" apart; none if this process was not activated. It takes the
+// those for TLS apart; none if this process was not activated. It takes the
 // activation's variables out of the environment, so a second call finds none.
 // An environment that is wrong, and a descriptor that is no listening stream
 // socket of TCP or UNIX, are errors.
@@ -36,10 +42,16 @@ func Inherited() (plain, tls []net.Listener, err error) {
 		}
 	}
 	for i, f := range files {
-		name := f.Name()
+		name, proxied := strings.CutSuffix(f.Name(), "-"+proxyName)
+		if name == proxyName {
+			name, proxied = "", true
+		}
 		l, err := fromFile(f)
 		if err != nil {
 			return nil, nil, notListening(i, err)
+		}
+		if proxied {
+			l = reactor.Proxied{Listener: l}
 		}
 		if name == tlsName {
 			tls = append(tls, l)

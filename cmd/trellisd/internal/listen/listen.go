@@ -4,23 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"strings"
 	"syscall"
+
+	"trellis/reactor"
 )
+
+// ProxySuffix stands behind an address whose clients come by proxies that say so.
+const ProxySuffix = ",proxy"
 
 // Open opens a socket for every address, in order; none at all means DefaultHost.
 // port is for addresses that name none. flag is the option with which an error advises
-// to choose another port. What is worth telling beside errors, such as a stale socket
-// file that was replaced, goes to log. If one address fails, those before it are closed
-// again.
-func Open(ctx context.Context, addrs []string, port, flag string, log *slog.Logger) ([]net.Listener, error) {
+// to choose another port. mode is that of UNIX sockets, 0 for what the umask makes of it.
+// What is worth telling beside errors, such as a stale socket file that was replaced, goes to
+// log. An address with [ProxySuffix] makes a [reactor.Proxied]. If one address fails, those
+// before it are closed again.
+func Open(ctx context.Context, addrs []string, port, flag string, mode fs.FileMode, log *slog.Logger) ([]net.Listener, error) {
 	if len(addrs) == 0 {
 		addrs = []string{DefaultHost}
 	}
 	var opened []net.Listener
 	for _, s := range addrs {
-		l, err := open(ctx, s, port, flag, log)
+		l, err := open(ctx, s, port, flag, mode, log)
 		if err != nil {
 			return nil, errors.Join(err, closeAll(opened))
 		}
@@ -29,19 +37,40 @@ func Open(ctx context.Context, addrs []string, port, flag string, log *slog.Logg
 	return opened, nil
 }
 
-func open(ctx context.Context, s, port, flag string, log *slog.Logger) (net.Listener, error) {
+// Check tells whether an address, with a port for one that names none, is written so that Open
+// understands it. It does not look whether this machine has the address.
+func Check(addr, port string) error {
+	a, err := parseAddress(strings.TrimSuffix(addr, ProxySuffix), port)
+	switch {
+	case err != nil:
+	case a.path == "":
+		_, err = portNumber(a.port)
+	default:
+		err = checkPath(a.path)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", addr, err)
+	}
+	return nil
+}
+
+func open(ctx context.Context, s, port, flag string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
+	s, proxied := strings.CutSuffix(s, ProxySuffix)
 	a, err := parseAddress(s, port)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %w", err)
 	}
 	var l net.Listener
 	if a.path != "" {
-		l, err = openUnix(a.path, log)
+		l, err = openUnix(ctx, a.path, mode, log)
 	} else {
 		l, err = openTCP(ctx, a)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w%s", a, err, advice(a, flag, err))
+	}
+	if proxied {
+		return reactor.Proxied{Listener: l}, nil
 	}
 	return l, nil
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,7 +19,7 @@ import (
 func open1(t *testing.T, addr string) (l net.Listener, log string, err error) {
 	t.Helper()
 	var buf bytes.Buffer
-	ls, err := Open(context.Background(), []string{addr}, "0", "-p", slog.New(slog.NewTextHandler(&buf, nil)))
+	ls, err := Open(context.Background(), []string{addr}, "0", "-p", 0, slog.New(slog.NewTextHandler(&buf, nil)))
 	if err != nil {
 		return nil, buf.String(), err
 	}
@@ -55,7 +57,7 @@ func TestIPv4AddressesTakeNoIPv6(t *testing.T) {
 
 func TestAFailureClosesWhatWasOpenedBefore(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
-	_, err := Open(context.Background(), []string{"unix:" + path, "192.0.2.1"}, "0", "-p", slog.New(slog.DiscardHandler))
+	_, err := Open(context.Background(), []string{"unix:" + path, "192.0.2.1"}, "0", "-p", 0, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Errorf("got %v", err)
 	}
@@ -110,5 +112,21 @@ func TestClosingTwiceIsHarmless(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); err == nil {
 		t.Error("the socket's file is still there")
+	}
+}
+
+func TestASocketNeverHasMorePermissionsThanItsMode(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere the umask counts for a moment")
+	}
+	path := filepath.Join(shortDir(t), "s")
+	defer syscall.Umask(syscall.Umask(0))
+	l, err := listenUnix(t.Context(), path, 0o600) // before anything else is done to the file
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if info, err := os.Lstat(path); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
 	}
 }

@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor"
 )
 
 // maxUnixPath is the longest path of a socket, in bytes: one is for the final NUL.
@@ -32,9 +35,9 @@ type unixListener struct {
 	err  error // of the first Close
 }
 
-func openUnix(path string, log *slog.Logger) (net.Listener, error) {
-	if len(path) > maxUnixPath {
-		return nil, fmt.Errorf("the path is too long (%d characters, where maximum allowed is %d); choose a shorter one", len(path), maxUnixPath)
+func openUnix(ctx context.Context, path string, mode fs.FileMode, log *slog.Logger) (net.Listener, error) {
+	if err := checkPath(path); err != nil {
+		return nil, err
 	}
 	// Go takes a leading @ for the abstract name space of Linux; to beanstalkd it
 	// is a letter.
@@ -45,7 +48,7 @@ func openUnix(path string, log *slog.Logger) (net.Listener, error) {
 	if err := makeWay(name, log); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: name, Net: "unix"})
+	l, err := listenUnix(ctx, name, mode)
 	if err != nil {
 		return nil, bare(err)
 	}
@@ -57,7 +60,37 @@ func openUnix(path string, log *slog.Logger) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("its socket file is gone: %w", err), l.Close())
 	}
+	if mode == 0 {
+		return ul, nil
+	}
+	if err := os.Chmod(ul.path, mode); err != nil { // for what the umask has taken away
+		return nil, errors.Join(fmt.Errorf("setting its permissions: %w", cause(err)), ul.Close())
+	}
 	return ul, nil
+}
+
+func checkPath(path string) error {
+	if len(path) > maxUnixPath {
+		return fmt.Errorf("the path is too long (%d characters, where maximum allowed is %d); choose a shorter one", len(path), maxUnixPath)
+	}
+	return nil
+}
+
+// listenUnix opens a socket whose file never has more permissions than mode, unless mode is 0.
+func listenUnix(ctx context.Context, name string, mode fs.FileMode) (*net.UnixListener, error) {
+	var lc net.ListenConfig
+	if mode != 0 {
+		lc.Control = func(_, _ string, c syscall.RawConn) error {
+			// On Linux the file gets what the socket has. Elsewhere this fails, and the
+			// file has what the umask makes of it for a moment.
+			return c.Control(func(fd uintptr) { _ = unix.Fchmod(int(fd), uint32(mode)) })
+		}
+	}
+	l, err := lc.Listen(ctx, "unix", name)
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.UnixListener), nil
 }
 
 // makeWay removes a socket file on which nobody listens. It fails if anything
@@ -97,6 +130,9 @@ func makeWay(path string, log *slog.Logger) error {
 // another file by now.
 func Chown(ls []net.Listener, uid, gid int) error {
 	for _, l := range ls {
+		if p, ok := l.(reactor.Proxied); ok {
+			l = p.Listener
+		}
 		ul, ok := l.(*unixListener)
 		if !ok {
 			continue

@@ -43,6 +43,8 @@ var clusterMetrics = list[*Cluster]{
 		func(s *Cluster) float64 { return float64(s.Commit) }),
 	gauge("beanstalkd_cluster_applied_entries", "Number of the last entry that this member has applied.",
 		func(s *Cluster) float64 { return float64(s.Applied) }),
+	gauge("beanstalkd_cluster_to_load_ratio", "Part of its jobs that this member has to load before it can lead, 0 to 1.",
+		func(s *Cluster) float64 { return float64(s.ToLoad) / 100 }),
 	gauge("beanstalkd_cluster_last_entry", "Number of the last entry in this member's log.",
 		func(s *Cluster) float64 { return float64(s.Last) }),
 	gauge("beanstalkd_cluster_log_bytes", "Size of this member's log.",

@@ -11,6 +11,7 @@ import (
 
 	"trellis/binlog"
 	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/audit"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/engine"
 	"trellis/reactor"
@@ -33,9 +34,11 @@ type Sources struct {
 	// Stores are those of a member of a cluster, nil on a server alone.
 	Stores *Stores
 
-	// Access tells whom access control has let in and what it has denied. It is nil if
+	// Access tells whom access control has let in. It is nil if
 	// everybody may do everything.
 	Access func() access.Stats
+	// Audit tells what was denied, and what the audit trail lacks.
+	Audit func() audit.Stats
 	// Reloads tell of files that are loaded again when they change.
 	Reloads []func() reload.Stats
 	// Certificates are those of the server, nil if it has no listener for TLS.
@@ -92,7 +95,7 @@ func New(src Sources, opt Options) *prometheus.Registry {
 
 func register(r prometheus.Registerer, src Sources, opt Options) {
 	r.MustRegister(
-		&collector{src: src, opt: opt, memoryLimit: memoryLimit()},
+		&collector{src: src, opt: opt, memoryLimit: MemoryLimit()},
 		buildInfo(src.Build),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -145,10 +148,12 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	serving := c.src.Serving()
 	var shown []engine.TubeSnapshot
 	var rest tubeSums
+	var accounts []engine.AccountSnapshot
 	if serving != nil {
 		s.now = serving.Now()
 		s.Snapshot = serving.Engine.Snapshot(s.now)
 		shown, rest = c.tubes(serving)
+		accounts = serving.Engine.Accounts()
 		if serving.Current != nil && !serving.Current() {
 			serving = nil // another member may lead by now, and its jobs are those of the cluster
 		}
@@ -162,6 +167,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if serving == nil {
 		return
 	}
+	if c.src.Audit != nil {
+		auditMetrics.collect(ch, c.src.Audit())
+	}
 	if c.src.Access != nil {
 		accessMetrics.collect(ch, c.src.Access())
 	}
@@ -174,6 +182,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	serverMetrics.collect(ch, &s)
 	ch <- jobWait.with(&s.ReadyTimes)
+	for i := range accounts {
+		accountMetrics.collect(ch, &accounts[i], label("account", accounts[i].Name))
+	}
 	restMetrics.collect(ch, &rest)
 	if c.opt.Legacy {
 		legacyMetrics.collect(ch, &s)

@@ -106,7 +106,7 @@ func TestAPartThatDoesNotRunIsNotShown(t *testing.T) {
 
 // alwaysShown is what alerts ask of a server that serves nobody too, as a standby does.
 var alwaysShown = map[string]bool{
-	"beanstalkd_reloads_total": true, "beanstalkd_reload_failing": true,
+	"beanstalkd_reloads_total": true, "beanstalkd_reload_mistakes_total": true, "beanstalkd_reload_failing": true,
 	"beanstalkd_tls_certificate_expiry_timestamp_seconds": true,
 	"beanstalkd_process_memory_limit_bytes":               true,
 }
@@ -124,7 +124,7 @@ func TestAServerThatServesNobodyShowsItsFilesAndItsMemoryLimit(t *testing.T) {
 	}
 	// Two files, the results loaded and failed; the server's certificate and an authority.
 	want := map[string]int{
-		"beanstalkd_reloads_total": 4, "beanstalkd_reload_failing": 2,
+		"beanstalkd_reloads_total": 4, "beanstalkd_reload_mistakes_total": 2, "beanstalkd_reload_failing": 2,
 		"beanstalkd_tls_certificate_expiry_timestamp_seconds": 2, "beanstalkd_process_memory_limit_bytes": 1,
 	}
 	if !maps.Equal(series, want) {

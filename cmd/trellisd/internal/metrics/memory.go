@@ -2,9 +2,9 @@ package metrics
 
 import "github.com/KimMachineGun/automemlimit/memlimit"
 
-// memoryLimit is how much memory the process can have, in bytes: the machine's, or less if a control
+// MemoryLimit is how much memory the process can have, in bytes: the machine's, or less if a control
 // group allows less. It is 0 if neither is known.
-func memoryLimit() int64 { return leastLimit(memlimit.FromSystem, memlimit.FromCgroup) }
+func MemoryLimit() int64 { return leastLimit(memlimit.FromSystem, memlimit.FromCgroup) }
 
 func leastLimit(providers ...memlimit.Provider) int64 {
 	least := uint64(0)

@@ -23,7 +23,7 @@ func TestTheMemoryLimitIsTheLeastOfMachineAndControlGroups(t *testing.T) {
 			t.Errorf("%s: %d, want %d", name, got, tt.want)
 		}
 	}
-	if runtime.GOOS == "linux" && memoryLimit() <= 0 {
+	if runtime.GOOS == "linux" && MemoryLimit() <= 0 {
 		t.Error("the memory of this machine is not known")
 	}
 }

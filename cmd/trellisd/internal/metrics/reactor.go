@@ -15,9 +15,10 @@ var reactorMetrics = list[*reactor.Stats]{
 		func(s *reactor.Stats) float64 { return float64(s.MaxConnections) }),
 	counters("reason", "beanstalkd_refused_connections_total",
 		"Connections that were accepted and closed at once: limit, there were as many as there may be; "+
-			"error, giving it to an event loop failed.", by[*reactor.Stats]{
+			"error, giving it to an event loop failed; proxy, it came to a listener for proxies from elsewhere.", by[*reactor.Stats]{
 			{"limit", func(s *reactor.Stats) float64 { return float64(s.RefusedOver) }},
 			{"error", func(s *reactor.Stats) float64 { return float64(s.Refused) }},
+			{"proxy", func(s *reactor.Stats) float64 { return float64(s.Strangers) }},
 		}),
 	counter("beanstalkd_accept_failures_total", "Attempts to accept a connection that failed, mostly for want of descriptors.",
 		func(s *reactor.Stats) float64 { return float64(s.AcceptFailures) }),
@@ -27,13 +28,18 @@ var reactorMetrics = list[*reactor.Stats]{
 		func(s *reactor.Stats) float64 { return float64(s.AcceptPaused) }),
 	counters("reason", "beanstalkd_closed_clients_total",
 		"Clients that the server closed: input_limit, more commands were sent than may wait; "+
-			"output_limit, they were owed more replies than may wait; idle, nothing happened for too long; "+
+			"output_limit, they were owed more replies than may wait; "+
+			"output_total, they were owed most while all together were owed too much; idle, nothing happened for too long; "+
+			"age, their connection was old; certificate, theirs was not accepted any more; "+
 			"output_timeout, no replies were taken for too long at the connection's end; "+
 			"no_descriptor, none was left to go on answering after the client had sent its last; "+
 			"panic, executing a command failed.", by[*reactor.Stats]{
 			{"input_limit", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverLimit })},
 			{"output_limit", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverOutput })},
+			{"output_total", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverTotal })},
 			{"idle", overLoops(func(l *reactor.LoopStats) uint64 { return l.Idle })},
+			{"age", overLoops(func(l *reactor.LoopStats) uint64 { return l.Aged })},
+			{"certificate", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unverified })},
 			{"output_timeout", overLoops(func(l *reactor.LoopStats) uint64 { return l.Cut })},
 			{"no_descriptor", overLoops(func(l *reactor.LoopStats) uint64 { return l.Lacking })},
 			{"panic", overLoops(func(l *reactor.LoopStats) uint64 { return l.Panics })},

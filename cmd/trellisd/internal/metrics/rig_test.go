@@ -10,6 +10,7 @@ import (
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
 	"trellis/cmd/trellisd/internal/access"
+	"trellis/cmd/trellisd/internal/audit"
 	"trellis/cmd/trellisd/internal/reload"
 	"trellis/codec"
 	"trellis/engine"
@@ -26,9 +27,11 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, now: engine.Time(time.Hour)}
+	accounts := new(engine.Accounts)
+	accounts.Set([]engine.AccountTubes{{Account: engine.NewAccount("acme", engine.AccountLimits{Jobs: 9, Rate: 5000}), Tubes: []string{"mail*"}}})
 	r.engine = engine.New(engine.Config{
-		MaxJobSize: 65535,
-		Info:       engine.Info{Usage: r.usage},
+		MaxJobSize: 65535, Accounts: accounts,
+		Info: engine.Info{Usage: r.usage},
 	})
 	r.loop = r.engine.NewLoop(silentWaker{})
 	return r
@@ -115,8 +118,9 @@ func (r *rig) wholeSources() Sources {
 			Written: 18, Migrated: 2,
 		}
 	}
+	src.Audit = func() audit.Stats { return audit.Stats{Denied: 4, Unreported: 5, Lost: 6} }
 	src.Access = func() access.Stats {
-		return access.Stats{Authenticated: 9, BadToken: 1, NoToken: 2, Silent: 3, Denied: 4}
+		return access.Stats{Authenticated: 9, BadToken: 1, NoToken: 2, Silent: 3}
 	}
 	src.Reloads = []func() reload.Stats{func() reload.Stats { return reload.Stats{What: "auth-file", Loaded: 2, Failed: 1, Failing: true} }}
 	src.Stores = NewStores()

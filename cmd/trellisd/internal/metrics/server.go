@@ -38,9 +38,28 @@ var serverMetrics = list[*server]{
 		func(s *server) float64 { return float64(s.Puts) }),
 	counter("beanstalkd_job_timeouts_total", "Reservations whose time to run ended before the worker was done.",
 		func(s *server) float64 { return float64(s.Timeouts) }),
+	counters("cause", "beanstalkd_retries_total",
+		"Jobs that were delayed, as their tube's setting says, because a reservation had ended by release, time-out or disconnect.", by[*server]{
+			{"release", func(s *server) float64 { return float64(s.RetriesReleased) }},
+			{"timeout", func(s *server) float64 { return float64(s.RetriesTimedOut) }},
+			{"disconnect", func(s *server) float64 { return float64(s.RetriesDisconnected) }},
+		}),
 	counter("beanstalkd_dead_letters_total",
 		"Jobs that were buried because their reservations had failed as often as their tube's setting says.",
 		func(s *server) float64 { return float64(s.DeadLetters) }),
+	gauge("beanstalkd_held_jobs", "Delayed jobs that wait until a group of jobs is done.",
+		func(s *server) float64 { return float64(s.Held) }),
+	gauge("beanstalkd_held_jobs_blocked", "Of these, jobs that wait for groups of which all jobs are buried.",
+		func(s *server) float64 { return float64(s.Blocked) }),
+	counter("beanstalkd_group_firings_total", "Held jobs that became ready, or began their delay, because their group was done.",
+		func(s *server) float64 { return float64(s.Fired) }),
+	counters("outcome", "beanstalkd_expired_total",
+		"Jobs that were not started before they expired: deleted, or buried in the dead tube of their tube's setting.", by[*server]{
+			{"deleted", func(s *server) float64 { return float64(s.ExpiredDeleted) }},
+			{"buried", func(s *server) float64 { return float64(s.ExpiredBuried) }},
+		}),
+	gauge("beanstalkd_settings", "Tubes that have a setting, whether there is a tube of that name or not.",
+		func(s *server) float64 { return float64(s.Settings) }),
 	gauge("beanstalkd_job_memory_bytes", "Memory that is mapped for jobs and their bodies.",
 		func(s *server) float64 { return float64(s.Memory) }),
 	gauge("beanstalkd_job_memory_limit_bytes",
@@ -50,10 +69,13 @@ var serverMetrics = list[*server]{
 		func(s *server) float64 { return float64(s.src.MaxJobSize) }),
 	gauges("kind", "beanstalkd_current_keys",
 		"Keys that jobs were put with, each by tube: unique, no two jobs have the same; limited, only some of "+
-			"those that have the same may be reserved; tombstone, unique keys that deleted jobs still keep.", by[*server]{
+			"those that have the same may be reserved; fair, those that have the same take turns with others; "+
+			"tombstone, unique keys that deleted jobs still keep. And groups, over all tubes.", by[*server]{
 			{"unique", func(s *server) float64 { return float64(s.UniqueKeys) }},
 			{"limited", func(s *server) float64 { return float64(s.LimitedKeys) }},
+			{"fair", func(s *server) float64 { return float64(s.FairKeys) }},
 			{"tombstone", func(s *server) float64 { return float64(s.Tombstones) }},
+			{"group", func(s *server) float64 { return float64(s.Groups) }},
 		}),
 	gauge("beanstalkd_max_keys", "How many keys there may be, of all kinds together. Not shown if there is no limit.",
 		func(s *server) float64 { return shownIf(s.src.Limits.Keys > 0, float64(s.src.Limits.Keys)) }),

@@ -35,7 +35,7 @@ var handshakeMetrics = list[*reactor.HandshakeStats]{
 }
 
 var handshakeDuration = newDurations("beanstalkd_tls_handshake_duration_seconds",
-	"How long TLS handshakes took, by how they ended: ok; certificate, the client's is missing or not accepted; "+
+	"How long TLS handshakes took, with the PROXY header before them, by how they ended: proxy, that is missing or wrong (also without TLS); ok; certificate, the client's is missing or not accepted; "+
 		"protocol, no TLS or nothing of it that is accepted; refused, the client sent an alert; closed, the client went; "+
 		"timeout; crowded, given up to make room for others; stopped, the server was stopped or failed.", -14, 4, "result")
 

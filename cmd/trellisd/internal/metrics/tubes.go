@@ -29,6 +29,26 @@ var tubeMetrics = list[*engine.TubeSnapshot]{
 		func(t *engine.TubeSnapshot) float64 { return float64(t.Pauses) }, "tube"),
 	gauge("beanstalkd_tube_pause_left_seconds", "How long a tube stays paused; 0 if it is not.",
 		func(t *engine.TubeSnapshot) float64 { return t.PauseLeft.Seconds() }, "tube"),
+	gauges("by", "beanstalkd_tube_limited", "1 while ready jobs of a tube wait for its rate, for reserved ones to end, or for a pause to end.",
+		by[*engine.TubeSnapshot]{
+			{"rate", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.RateLimit) }},
+			{"reserved", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.ReservedLimit) }},
+			{"pause", func(t *engine.TubeSnapshot) float64 { return limitedBy(t, engine.PauseLimit) }},
+		}, "tube"),
+	counter("beanstalkd_tube_reserves_total", "Jobs of a tube that were reserved since it came into being.",
+		func(t *engine.TubeSnapshot) float64 { return float64(t.Reserves) }, "tube"),
+	counter("beanstalkd_tube_busy_seconds_total", "For how long jobs of a tube were reserved, summed over the jobs, up to now.",
+		func(t *engine.TubeSnapshot) float64 { return float64(t.BusyMicros) / 1e6 }, "tube"),
+	counter("beanstalkd_tube_wait_seconds_total", "For how long jobs of a tube were ready that were reserved then, summed over the jobs.",
+		func(t *engine.TubeSnapshot) float64 { return float64(t.WaitMicros) / 1e6 }, "tube"),
+}
+
+// limitedBy is 1 if a limit keeps ready jobs of the tube from being handed out.
+func limitedBy(t *engine.TubeSnapshot, by engine.Limit) float64 {
+	if t.Ready > 0 && t.LimitedBy == by {
+		return 1
+	}
+	return 0
 }
 
 // restMetrics sum up the tubes that are not shown one by one.

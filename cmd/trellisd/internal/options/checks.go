@@ -1,11 +1,17 @@
 package options
 
-import "trellis/binlog/replica/wire"
+import (
+	"slices"
+	"strings"
+
+	"trellis/binlog/replica/wire"
+	"trellis/cmd/trellisd/internal/listen"
+)
 
 // checkHTTP checks the flags of the HTTP side as a whole.
 func (c *commandLine) checkHTTP() error {
 	if c.HTTP == "" {
-		for _, f := range []string{"web-config-file", "console", "http-host", "pprof", "metrics-tubes", "metrics-legacy"} {
+		for _, f := range []string{"web-config-file", "console", "console-writers", "http-host", "pprof", "metrics-tubes", "metrics-legacy"} {
 			switch {
 			case !c.Changed(f) || f == "console" && c.Console == ConsoleOff:
 				continue
@@ -17,6 +23,9 @@ func (c *commandLine) checkHTTP() error {
 	}
 	if c.Console == ConsoleWrite && c.WebConfig == "" {
 		return usagef("--console=write lets people delete jobs, and needs to know who they are: give --web-config-file with basic_auth_users too")
+	}
+	if c.Console != ConsoleWrite && c.Writers != nil {
+		return usagef("--console-writers says who may write, and nobody may; give --console=write too")
 	}
 	return nil
 }
@@ -41,6 +50,8 @@ func (line *commandLine) checkCluster() error {
 		return usagef("--skip-damaged is not for a member of a cluster; remove a member whose log is damaged, empty its directory, and add it again")
 	case files != 0 && files != 3:
 		return usagef("--cluster-cert, --cluster-key and --cluster-ca belong together; give all three")
+	case files == 0 && len(c.MemberNames)+len(c.AdminNames) > 0:
+		return usagef("--cluster-allowed-name and --cluster-admin-name are for certificates; give --cluster-cert, --cluster-key and --cluster-ca too")
 	case files == 0:
 		addrs := []string{c.Node.Addr, c.ListenAddr()}
 		for _, n := range c.Nodes {
@@ -77,6 +88,16 @@ func (c *commandLine) checkTLS() error {
 		return usagef("--tls-client-ca without a certificate; give --tls-cert and --tls-key")
 	case t.ClientCA == "" && c.Changed("tls-client-auth"):
 		return usagef("--tls-client-auth without --tls-client-ca; give the authorities of the clients")
+	}
+	return nil
+}
+
+// checkProxies finds a TCP listener for proxies that would serve nobody.
+func (c *commandLine) checkProxies() error {
+	for _, addr := range slices.Concat(c.Listen, c.TLS.Listen) {
+		if strings.HasSuffix(addr, listen.ProxySuffix) && !strings.HasPrefix(addr, "unix:") && len(c.ProxyFrom) == 0 {
+			return usagef("%s: no proxy may connect there; give --proxy-from with the addresses of the proxies", addr)
+		}
 	}
 	return nil
 }

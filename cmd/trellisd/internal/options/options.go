@@ -3,7 +3,9 @@ package options
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,9 @@ const (
 	// DefaultTLSPort is the port of a --tls-listen that names none.
 	DefaultTLSPort = "11400"
 
+	// AutoMemory stands for a MaxMemory by what the process may take.
+	AutoMemory = -1
+
 	// DefaultMetricsTubes is how many tubes have metrics of their own unless
 	// --metrics-tubes says otherwise.
 	DefaultMetricsTubes = 1000
@@ -32,7 +37,7 @@ const (
 const (
 	maxSize           = 1 << 30 // -z and -s, in bytes
 	maxSyncInterval   = time.Hour
-	maxIdleTimeout    = 100 * 365 * 24 * time.Hour
+	maxTimeout        = 100 * 365 * 24 * time.Hour
 	maxClusterJobSize = 16 << 20 // -z of a member of a cluster
 )
 
@@ -45,6 +50,7 @@ const (
 	PrintVersion               // -v: print the version and exit
 	PrintUsage                 // -h: print the summary of the flags and exit
 	PrintManual                // --help: print the whole description and exit
+	CheckConfig                // --check-config: tell whether the server could start and exit
 )
 
 // The values of --log-format.
@@ -73,29 +79,41 @@ type Options struct {
 	LogFormat  string   // LogText or LogJSON
 	LogLevel   slog.Level
 
+	SocketMode fs.FileMode // of UNIX sockets; 0: as the umask has it
+
 	Binlog      string // directory; empty: jobs are in memory only
 	Sync        binlog.SyncPolicy
 	SegmentSize int64 // bytes, as given; 0: the binlog's default
 	SkipDamaged bool  // start with what is sound of a damaged binlog
 
+	ProxyFrom []netip.Prefix // every --proxy-from, in order
+	Grace     time.Duration  // for clients whose certificate is not accepted any more
+
 	AuthFile string // who may do what; empty: everybody everything
-	TLS      TLS
+
+	AuditFile string // who does what; empty: only in the log
+	TLS       TLS
 
 	HTTP          string   // HOST:PORT; empty: no HTTP
 	WebConfig     string   // the file that says how HTTP is protected; empty: not at all
 	Console       string   // ConsoleOff, ConsoleRead or ConsoleWrite; empty: as the protection of HTTP allows
 	HTTPHosts     []string // every --http-host, in order
+	Writers       []string // the names of every --console-writers; nil: it was not given
 	Pprof         bool     // serve profiles there
 	MetricsTubes  int      // the most tubes whose metrics are shown one by one
 	MetricsLegacy bool     // show the names of an older exporter too
 
-	MaxMemory      int64         // bytes that jobs may take; 0: no limit
-	MaxConnections int           // 0: the reactor's default
-	IdleTimeout    time.Duration // 0: clients may be idle for ever
-	MaxOutput      int64         // bytes of replies that a client may be owed; 0: the reactor's default
-	MaxTubes       int           // tubes that there may be; 0: no limit
-	MaxWatched     int           // tubes that one client may watch; 0: no limit
-	MaxKeys        int           // keys of jobs that there may be; 0: no limit
+	MaxMemory        int64         // bytes that jobs may take; 0: no limit; AutoMemory
+	MaxConnections   int           // 0: the reactor's default
+	IdleTimeout      time.Duration // 0: clients may be idle for ever
+	MaxConnectionAge time.Duration // 0: connections may have any age
+	BodyTimeout      time.Duration // 0: nothing of a body may come for ever
+	MaxOutput        int64         // bytes of replies that a client may be owed; 0: the reactor's default
+	MaxOutputTotal   int64         // bytes of replies that all clients together may be owed; 0: no limit
+	MaxTubes         int           // tubes that there may be; 0: no limit
+	MaxWatched       int           // tubes that one client may watch; 0: no limit
+	MaxKeys          int           // keys of jobs that there may be; 0: no limit
+	MaxKeyTTL        uint32        // seconds for which a deleted job may keep its key; 0: no limit
 
 	NoExtensions bool // clients may use no command that beanstalkd does not have
 
@@ -123,6 +141,8 @@ type Cluster struct {
 	Listen string        // HOST:PORT for the other members; empty: the node's own address
 
 	Cert, Key, CA string // files in PEM; all are empty where all members are on loopback
+
+	MemberNames, AdminNames []string // patterns of names in certificates; see wire.Credentials
 }
 
 // Member tells whether the server is a member of a cluster.
@@ -171,7 +191,7 @@ func Parse(args []string) (*Options, error) {
 	if !c.Changed("log-level") {
 		c.LogLevel = []slog.Level{slog.LevelWarn, slog.LevelInfo, slog.LevelDebug}[min(c.verbosity, 2)]
 	}
-	for _, check := range []func() error{c.checkHTTP, c.checkCluster, c.checkTLS} {
+	for _, check := range []func() error{c.checkHTTP, c.checkCluster, c.checkTLS, c.checkProxies} {
 		if err == nil {
 			err = check()
 		}
@@ -301,8 +321,18 @@ func parseSize(v string) (uint64, error) {
 	return n, nil
 }
 
+// wait sets a time in seconds; 0 is for ever.
+func wait(to *time.Duration, name string) func(string) error {
+	return func(v string) error {
+		var n int64
+		err := bound(&n, name, 0, int64(maxTimeout/time.Second))(v)
+		*to = time.Duration(n) * time.Second
+		return err
+	}
+}
+
 // bound sets a number of at least so much. A greater number than most is lowered to it.
-func bound[T int | int64](to *T, name string, least, most int64) func(string) error {
+func bound[T int | int64 | uint32](to *T, name string, least, most int64) func(string) error {
 	return func(v string) error {
 		n, err := strconv.ParseInt(v, 10, 64)
 		if tooLarge := errors.Is(err, strconv.ErrRange) && n > 0; !tooLarge && (err != nil || n < least) {

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,8 +28,10 @@ func defaults(change func(*Options)) *Options {
 		MaxTubes:   1_000_000,
 		MaxWatched: 2000,
 		MaxKeys:    1_000_000,
+		MaxKeyTTL:  604_800,
 
-		TLS: TLS{MinVersion: tls.VersionTLS12},
+		TLS:   TLS{MinVersion: tls.VersionTLS12},
+		Grace: 10 * time.Second,
 	}
 	if change != nil {
 		change(opt)
@@ -73,9 +76,18 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"-l|::1|--listen|unix:/a,b|--listen=localhost:99", func(o *Options) {
 			o.Listen = []string{"::1", "unix:/a,b", "localhost:99"}
 		}},
+		{"--max-connection-age=3600", func(o *Options) { o.MaxConnectionAge = time.Hour }},
+		{"--grace=0", func(o *Options) { o.Grace = 0 }},
 		{"-l|-x", func(o *Options) { o.Listen = []string{"-x"} }},
+		{"-l::1,proxy|--proxy-from=10.0.0.0/8|--proxy-from=2001:db8::7", func(o *Options) {
+			o.Listen = []string{"::1,proxy"}
+			o.ProxyFrom = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::7/128")}
+		}},
+		{"-lunix:/a,proxy", func(o *Options) { o.Listen = []string{"unix:/a,proxy"} }},
 
 		{"-uroot", func(o *Options) { o.User = "root" }},
+		{"--socket-mode|0660", func(o *Options) { o.SocketMode = 0o660 }},
+		{"--socket-mode=777", func(o *Options) { o.SocketMode = 0o777 }},
 		{"--user|nobody", func(o *Options) { o.User = "nobody" }},
 
 		{"-z10", size(10)},
@@ -89,11 +101,15 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"-z99999999999999999999999999", clamped},
 
 		{"--auth-file|/etc/a", func(o *Options) { o.AuthFile = "/etc/a" }},
+		{"--audit-file=/var/log/a", func(o *Options) { o.AuditFile = "/var/log/a" }},
 		{"--http=:1|--web-config-file=w.yml", func(o *Options) { o.HTTP, o.WebConfig = ":1", "w.yml" }},
 		{"--http=:1|--console=off", func(o *Options) { o.HTTP, o.Console = ":1", ConsoleOff }},
 		{"--console=off", func(o *Options) { o.Console = ConsoleOff }},
 		{"--http=:1|--console|read", func(o *Options) { o.HTTP, o.Console = ":1", ConsoleRead }},
 		{"--console=write|--http=:1|--web-config-file=w.yml", func(o *Options) { o.HTTP, o.Console, o.WebConfig = ":1", ConsoleWrite, "w.yml" }},
+		{`--console=write|--http=:1|--web-config-file=w.yml|--console-writers=ann,bob|--console-writers|"CN=eve,O=x",dan`, func(o *Options) {
+			o.HTTP, o.Console, o.WebConfig, o.Writers = ":1", ConsoleWrite, "w.yml", []string{"ann", "bob", "CN=eve,O=x", "dan"}
+		}},
 		{"--http=:1|--http-host=a.example|--http-host|b", func(o *Options) { o.HTTP, o.HTTPHosts = ":1", []string{"a.example", "b"} }},
 		{"--loops|3", func(o *Options) { o.Loops = 3 }},
 		{"--log-format=json", func(o *Options) { o.LogFormat = LogJSON }},
@@ -122,17 +138,23 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--skip-damaged", func(o *Options) { o.SkipDamaged = true }},
 
 		{"--max-memory=1048576", func(o *Options) { o.MaxMemory = 1 << 20 }},
+		{"--max-memory=auto", func(o *Options) { o.MaxMemory = AutoMemory }},
+		{"--check-config|-p1", func(o *Options) { o.Action, o.Port, o.PortGiven = CheckConfig, "1", true }},
 		{"--max-memory|99999999999999999999", func(o *Options) { o.MaxMemory = 1<<63 - 1 }},
 		{"--max-connections=7", func(o *Options) { o.MaxConnections = 7 }},
 		{"--idle-timeout=90", func(o *Options) { o.IdleTimeout = 90 * time.Second }},
 		{"--idle-timeout=5|--idle-timeout=0", nil},
-		{"--idle-timeout=99999999999999999999", func(o *Options) { o.IdleTimeout = maxIdleTimeout }},
+		{"--idle-timeout=99999999999999999999", func(o *Options) { o.IdleTimeout = maxTimeout }},
+		{"--body-timeout=90", func(o *Options) { o.BodyTimeout = 90 * time.Second }},
 		{"--no-extensions", func(o *Options) { o.NoExtensions = true }},
+		{"--max-output-total=3000000", func(o *Options) { o.MaxOutputTotal = 3_000_000 }},
 		{"--max-output=2000000", func(o *Options) { o.MaxOutput = 2_000_000 }},
 		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
 		{"--max-tubes=0|--max-watched=0", func(o *Options) { o.MaxTubes, o.MaxWatched = 0, 0 }},
 		{"--max-keys=5", func(o *Options) { o.MaxKeys = 5 }},
 		{"--max-keys|0", func(o *Options) { o.MaxKeys = 0 }},
+		{"--max-key-ttl=5", func(o *Options) { o.MaxKeyTTL = 5 }},
+		{"--max-key-ttl=99999999999", func(o *Options) { o.MaxKeyTTL = 1<<32 - 1 }},
 
 		{"--tls-cert=c|--tls-key=k", func(o *Options) { o.TLS.Cert, o.TLS.Key = "c", "k" }},
 		{"--tls-listen=::1|--tls-listen|:9|--tls-cert|c|--tls-key|k", func(o *Options) {
@@ -228,16 +250,25 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 		{"--log-level=loud", "unknown log level: loud; give debug, info, warn or error"},
 		{"--version=3", `flag takes no value: --version; leave out "=3"`},
 
+		{"--socket-mode=0", "invalid mode for --socket-mode: 0; give octal digits, as chmod has them, such as 0660"},
+		{"--socket-mode=0888", "invalid mode for --socket-mode: 0888; give octal digits, as chmod has them, such as 0660"},
+		{"--socket-mode=4755", "invalid mode for --socket-mode: 4755; give octal digits, as chmod has them, such as 0660"},
 		{"--max-memory=1000", "invalid value for --max-memory: 1000; give a number of at least 1048576, without a unit"},
 		{"--max-memory=1G", "invalid value for --max-memory: 1G; give a number of at least 1048576, without a unit"},
 		{"--max-connections=0", "invalid value for --max-connections: 0; give a number of at least 1, without a unit"},
 		{"--max-connections=-99999999999999999999", "invalid value for --max-connections: -99999999999999999999; give a number of at least 1, without a unit"},
 		{"--idle-timeout=-1", "invalid value for --idle-timeout: -1; give a number of at least 0, without a unit"},
 		{"--idle-timeout=10s", "invalid value for --idle-timeout: 10s; give a number of at least 0, without a unit"},
+		{"--max-connection-age=1h", "invalid value for --max-connection-age: 1h; give a number of at least 0, without a unit"},
+		{"--grace=-1", "invalid value for --grace: -1; give a number of at least 0, without a unit"},
 		{"--max-output=0", "invalid value for --max-output: 0; give a number of at least 1048576, without a unit"},
 		{"--max-tubes=", "invalid value for --max-tubes: ; give a number of at least 0, without a unit"},
 		{"--max-keys=-1", "invalid value for --max-keys: -1; give a number of at least 0, without a unit"},
 		{"--max-watched=x", "invalid value for --max-watched: x; give a number of at least 0, without a unit"},
+
+		{"--proxy-from=proxy.example", "invalid addresses for --proxy-from: proxy.example; give an IP address, or a prefix such as 10.0.0.0/8"},
+		{"-l127.0.0.1,proxy", "127.0.0.1,proxy: no proxy may connect there; give --proxy-from with the addresses of the proxies"},
+		{"--tls-listen=::1,proxy|--tls-cert=c|--tls-key=k", "::1,proxy: no proxy may connect there; give --proxy-from with the addresses of the proxies"},
 
 		{"--tls-listen=", "empty address for --tls-listen; give a host, an IP address or unix:PATH"},
 		{"--tls-cert=", "empty path for --tls-cert; give that of a PEM file"},
@@ -251,6 +282,11 @@ func TestParseSaysInOneLineWhatIsWrong(t *testing.T) {
 
 		{"--console=yes", "unknown value for --console: yes; give off, read or write"},
 		{"--console=read", "--console=read is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--console-writers=a", "--console-writers is for HTTP, which is off; give --http HOST:PORT too"},
+		{"--http=:1|--console-writers=a", "--console-writers says who may write, and nobody may; give --console=write too"},
+		{"--http=:1|--console-writers=", "invalid names for --console-writers: ; give NAME,NAME,..., those with commas in double quotes"},
+		{"--http=:1|--console-writers=a,,b", "invalid names for --console-writers: a,,b; give NAME,NAME,..., those with commas in double quotes"},
+		{`--http=:1|--console-writers="CN=a`, `invalid names for --console-writers: "CN=a; give NAME,NAME,..., those with commas in double quotes`},
 		{"--http-host=a", "--http-host is for HTTP, which is off; give --http HOST:PORT too"},
 		{"--web-config-file=a", "--web-config-file is for HTTP, which is off; give --http HOST:PORT too"},
 		{"--pprof", "--pprof is for HTTP, which is off; give --http HOST:PORT too"},
@@ -295,12 +331,12 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 	for _, text := range []struct{ name, text string }{{"usage", Usage()}, {"manual", Manual()}} {
 		for _, flag := range []string{
 			"-l", "--listen", "-p", "--port", "-u", "--user", "-z", "--max-job-size", "--loops", "-V", "--verbose",
-			"--log-level", "--log-format", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
+			"--log-level", "--log-format", "--socket-mode", "--check-config", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
-			"--http", "--web-config-file", "--console", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
-			"--max-memory", "--max-connections", "--idle-timeout", "--max-output", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
-			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca",
-			"--auth-file", "--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
+			"--http", "--web-config-file", "--console", "--console-writers", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
+			"--max-memory", "--max-connections", "--idle-timeout", "--max-connection-age", "--grace", "--max-output", "--max-output-total", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
+			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca", "--cluster-allowed-name", "--cluster-admin-name",
+			"--auth-file", "--proxy-from", "--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
 		} {
 			if !strings.Contains(text.text, flag) {
 				t.Errorf("%s: nothing about %s", text.name, flag)

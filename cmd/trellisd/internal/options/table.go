@@ -2,8 +2,11 @@ package options
 
 import (
 	"crypto/tls"
+	"encoding/csv"
+	"io/fs"
 	"math"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +14,7 @@ import (
 
 	"trellis/binlog"
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire"
 )
 
 // A flag is all that there is about one flag: how it is read, what -h says and what the manual says.
@@ -41,11 +45,13 @@ func table(c *commandLine) [][]flag {
     HOST:PORT, [2001:db8::1]:PORT  with a port of its own
     unix:PATH                      a UNIX socket; it has no port
 
+With ",proxy" behind it, connections begin with a PROXY header: see --proxy-from.
 The default is 0.0.0.0. "::" takes IPv6 and, where the system allows it, IPv4.
 Of a host with several addresses the first one is used that this machine has. A
-UNIX socket's permissions follow the umask, and it belongs to the user of -u. A
-socket file that was left behind is replaced. A path on which a server answers
-and a file of any other kind are left alone, and trellisd does not start.`,
+UNIX socket's permissions follow --socket-mode or the umask, and it belongs to
+the user of -u. A socket file that was left behind is replaced. A path on which
+a server answers and a file of any other kind are left alone, and trellisd does
+not start.`,
 	}, {
 		letter: "p", name: "port", value: "PORT", def: "11300", set: func(v string) error {
 			o.Port = v
@@ -53,6 +59,18 @@ and a file of any other kind are left alone, and trellisd does not start.`,
 		},
 		help:   "port number or service name",
 		manual: "A number from 0 to 65535, or a service name. 0 takes a free port, which -V shows.",
+	}, {
+		name: "socket-mode", value: "MODE", set: func(v string) error {
+			mode, err := strconv.ParseUint(v, 8, 32)
+			if err != nil || mode == 0 || mode > 0o777 {
+				return usagef("invalid mode for --socket-mode: %s; give octal digits, as chmod has them, such as 0660", v)
+			}
+			o.SocketMode = fs.FileMode(mode)
+			return nil
+		},
+		help: "permissions of UNIX sockets (default: by the umask)",
+		manual: `The permissions of the UNIX sockets of -l and --tls-listen, in octal: 0660 lets
+the user and the group of -u connect. Nobody gets in before they are set.`,
 	}, {
 		letter: "u", name: "user", value: "USER", set: text(&o.User, "empty user for -u; give a name or a user id"),
 		help: "become this user and its groups",
@@ -102,6 +120,14 @@ whatever may help to find an error.`,
 		name: "log-format", value: "FORMAT", def: LogText, set: oneOf(&o.LogFormat, "unknown log format: %s; give text or json", LogText, LogJSON),
 		help:   "text or json",
 		manual: "text: key=value pairs. json: one object a line.",
+	}, {
+		name: "check-config", set: func(string) error { o.Action = CheckConfig; return nil },
+		help: "check options and the files that they name, and exit",
+		manual: `Check all options and the files that they name as the start would, as the user
+of -u, and exit: with status 0 if nothing is wrong, otherwise with a line for
+each mistake and the status that the start would end with. Nothing is opened or
+changed, so that it can be asked beside the server that runs; whether addresses
+are free and what is in the binlog is not looked at.`,
 	}, {
 		letter: "v", name: "version", set: c.end(PrintVersion),
 		help:   "show version information",
@@ -170,8 +196,8 @@ whose directory is this member's alone. See CLUSTER.`,
 		help: "the members of the cluster, this one included",
 		manual: `The members of the cluster, this one included: the same list, in the same order,
 on all of them. It founds the cluster if the directories of all are empty. Later
-the directory knows the members, and a list that disagrees is refused; it may
-then be left out.`,
+the directory knows the members: the list may stay that of the founding, be that
+of now, or be left out. Any other is refused.`,
 	}, {
 		name: "cluster-listen", value: "HOST:PORT", set: hostPort(&o.Cluster.Listen, "cluster-listen"),
 		help:   "listen there for the others (default: the address of --node)",
@@ -188,13 +214,50 @@ loopback.`,
 		manual: "The key of that certificate, in PEM.",
 	}, {
 		name: "cluster-ca", value: "FILE", set: text(&o.Cluster.CA, "empty file for --cluster-ca; give the path of a file in PEM"),
-		help:   "the authorities that sign those of members",
-		manual: "The authorities by which the members' certificates are signed, in PEM.",
+		help: "the authorities that sign those of members",
+		manual: `The authorities by which the members' certificates are signed, in PEM. They, the
+certificate and its key are read again when they change.`,
+	}, {
+		name: "cluster-allowed-name", value: "PATTERN", set: patterns(&o.Cluster.MemberNames, "cluster-allowed-name"),
+		help: "names in certificates of members, several times if need be\n(default: the host in the member's address)",
+		manual: `Take only those for members whose certificate has a name like PATTERN: a DNS
+name, an IP address or a URI, or CN= and the common name; * stands for any
+characters but a slash. May be given several times. Without it, a member's
+certificate has to be for the host in its address, and who is no member yet
+must be in --cluster or have been added by an administrator.`,
+	}, {
+		name: "cluster-admin-name", value: "PATTERN", set: patterns(&o.Cluster.AdminNames, "cluster-admin-name"),
+		help: "names in certificates of those who may change the cluster\n(default: the members')",
+		manual: `Let only those add and remove members, transfer the leadership and take
+backups whose certificate has a name like PATTERN, as above. May be given
+several times. Without it, these are the members. "trellis cluster status" is
+for everybody with a certificate of --cluster-ca.`,
 	}}, {{
 		name: "auth-file", value: "FILE", set: text(&o.AuthFile, "empty name for --auth-file; give the path of a file"),
 		help: "clients that are served, and what they may do\n(default: everybody everything)",
 		manual: `Serve only clients that FILE names, and let them do only what it says. See
 ACCESS. The file is read as the user of -u.`,
+	}, {
+		name: "audit-file", value: "FILE", set: text(&o.AuditFile, "empty name for --audit-file; give the path of a file"),
+		help: "append to it who does what (default: to the log only)",
+		manual: `Append the audit trail to FILE, as a JSON object a line, beside the log: who was
+let in and who was not, who has deleted, moved or stopped what, what was denied.
+See ACCESS. FILE is made as the user of -u, and again when it was moved away.`,
+	}, {
+		name: "proxy-from", value: "CIDR", set: func(v string) error {
+			p, err := parsePrefix(v)
+			if err != nil {
+				return usagef("invalid addresses for --proxy-from: %s; give an IP address, or a prefix such as 10.0.0.0/8", v)
+			}
+			o.ProxyFrom = append(o.ProxyFrom, p)
+			return nil
+		},
+		help: "proxies that may connect where ADDR of -l or --tls-listen\nends in \",proxy\"; may be given several times",
+		manual: `Where an ADDR of -l or --tls-listen ends in ",proxy", each connection has to begin
+with a header of the PROXY protocol, version 1 or 2, before TLS. It names the
+client that the log, the console and list-connections show. Over TCP, only
+addresses in CIDR may connect there; others are disconnected at once. May be given
+several times. See PROXIES.`,
 	}, {
 		name: "tls-listen", value: "ADDR", set: appendTo(&o.TLS.Listen, "empty address for --tls-listen; give a host, an IP address or unix:PATH"),
 		help: "listen for clients that speak TLS (default port is 11400);\nwithout -l and -p there is no other listener then",
@@ -226,6 +289,13 @@ clients; PEM.`,
 		help:   "require or optional",
 		manual: "require: refuse clients without a certificate. optional: serve them too.",
 	}, {
+		name: "grace", value: "SECONDS", def: "10", set: wait(&o.Grace, "grace"),
+		help: "how long a client may keep jobs whose certificate is not\naccepted any more",
+		manual: `Clients' certificates are verified again when the files are loaded again, and
+once a minute. A connection whose client's is not accepted any more ends as soon
+as its client has no job, no part of a command has come and all replies were
+taken, and SECONDS later in any case.`,
+	}, {
 		name: "tls-min", value: "VERSION", def: "1.2", set: func(v string) error {
 			version, ok := tlsVersions[v]
 			if !ok {
@@ -246,7 +316,9 @@ MONITORING and CONSOLE.`,
 		help: "TLS and passwords for HTTP",
 		manual: `Protect HTTP by TLS, and by names and passwords, as FILE says. Its format is
 that of all of Prometheus's exporters. /healthz and /readyz need no name and
-password.`,
+password. The file is read for each request. What it protects by may change,
+and not vanish: an empty file, or one without the passwords, certificates or TLS
+that there were, is a mistake, which is logged and leaves all as it was.`,
 	}, {
 		name: "console", value: "MODE", set: oneOf(&o.Console, "unknown value for --console: %s; give off, read or write", ConsoleOff, ConsoleRead, ConsoleWrite),
 		help: "off, read or write: the console for the browser there (default\nis read where that shows nobody more than can be seen anyway)",
@@ -257,6 +329,21 @@ asks them who they are, on loopback too. The default is read if
 TCP without authentication, as everybody on the machine could then read the jobs
 anyway; otherwise off. See CONSOLE.`,
 	}, {
+		name: "console-writers", value: "NAME,...", set: func(v string) error {
+			// Names of certificates have commas in them.
+			names, err := csv.NewReader(strings.NewReader(v)).Read()
+			if err != nil || slices.Contains(names, "") {
+				return usagef("invalid names for --console-writers: %s; give NAME,NAME,..., those with commas in double quotes", v)
+			}
+			o.Writers = append(o.Writers, names...)
+			return nil
+		},
+		help: "who may change and delete jobs in the console\n(default: everybody who has a name but prometheus)",
+		manual: `With --console=write: only these may change and delete jobs. A name is one of
+basic_auth_users or, where only certificates are asked for, the subject of one,
+such as "CN=ann,O=Example", in double quotes if it has commas. May be given several
+times. The default is everybody but prometheus, which reads metrics.`,
+	}, {
 		name: "http-host", value: "NAME", set: func(v string) error {
 			if v == "" || strings.ContainsAny(v, "/ ") {
 				return usagef("invalid name for --http-host: %q; give a host's name, as browsers have it in their address bar", v)
@@ -264,10 +351,11 @@ anyway; otherwise off. See CONSOLE.`,
 			o.HTTPHosts = append(o.HTTPHosts, v)
 			return nil
 		},
-		help: "a name by which browsers may open the console",
-		manual: `A name by which browsers may open the console, besides those of loopback, the
-host of --http and the address that was connected to. May be given several
-times. It is for proxies, and for names in DNS.`,
+		help: "a name by which HTTP may be asked",
+		manual: `A name by which browsers may open the console, and Prometheus may ask for metrics,
+besides those of loopback, the host of --http, this machine's own name and the
+address that was connected to. May be given several times. It is for proxies,
+and for names in DNS. /healthz and /readyz can be asked under any name.`,
 	}, {
 		name: "pprof", set: turnOn(&o.Pprof),
 		help:   "serve profiles there too",
@@ -290,15 +378,24 @@ tube_current_jobs_ready{tube}, ... Keys that are no numbers are left out, and
 the label instance is Prometheus's own.`,
 	}}, {{
 		// Memory for jobs is taken in pieces of megabytes.
-		name: "max-memory", value: "BYTES", set: bound(&o.MaxMemory, "max-memory", 1<<20, math.MaxInt64),
-		help: "memory for jobs; beyond it put fails (default: no limit)",
+		name: "max-memory", value: "BYTES", set: func(v string) error {
+			if v == "auto" {
+				o.MaxMemory = AutoMemory
+				return nil
+			}
+			return bound(&o.MaxMemory, "max-memory", 1<<20, math.MaxInt64)(v)
+		},
+		help: "memory for jobs; beyond it put fails (default: no limit);\nauto: 80 % of what the process may take",
 		manual: `The memory that jobs may take, with what is kept about each of them: at
 least 1048576. A put beyond it is answered OUT_OF_MEMORY and changes nothing;
-everything else goes on, and puts succeed again as jobs are deleted. Jobs found
-in the binlog are kept in any case. The default is no limit. Connections, tubes,
-queues and buffers come on top; for them, GOMEMLIMIT is set to the sum of BYTES,
-256 MiB (768 MiB with --node), 1.5 KiB for each connection and 1 KiB for each
-tube that there may be, unless the environment sets it.`,
+everything else goes on, and puts succeed again as jobs are deleted. A body counts
+as it comes, in steps of 4096 bytes. Jobs found in the binlog are kept in any
+case. The default is no limit. Connections, tubes, queues and buffers come on
+top; for them, GOMEMLIMIT is set to the sum of BYTES, 256 MiB (768 MiB with
+--node), 1.5 KiB for each connection and 1 KiB for each tube that there may be,
+unless the environment sets it. auto is 80 % of the machine's memory, or of the
+limit of the process's control group (MemoryMax= of a unit, --memory of a
+container) if that is less.`,
 	}, {
 		name: "max-connections", value: "N", set: bound(&o.MaxConnections, "max-connections", 1, math.MaxInt32),
 		help: "connections (default: by the limit on descriptors)",
@@ -306,16 +403,24 @@ tube that there may be, unless the environment sets it.`,
 notice. The default is the limit on descriptors (which is raised to the hard
 limit), less 128 or a quarter, whichever is less.`,
 	}, {
-		name: "idle-timeout", value: "SECONDS", set: func(v string) error {
-			var n int64
-			err := bound(&n, "idle-timeout", 0, int64(maxIdleTimeout/time.Second))(v)
-			o.IdleTimeout = time.Duration(n) * time.Second
-			return err
-		},
+		name: "idle-timeout", value: "SECONDS", set: wait(&o.IdleTimeout, "idle-timeout"),
 		help: "close clients that do nothing for so long (default: never)",
 		manual: `Close connections on which the client has neither sent nor taken a byte for
 SECONDS, and which neither wait for a job nor hold one. A command or body that
 never gets complete does not keep a connection. The default is 0: never.`,
+	}, {
+		name: "body-timeout", value: "SECONDS", set: wait(&o.BodyTimeout, "body-timeout"),
+		help: "close clients of whose body nothing comes for so long\n(default: never)",
+		manual: `Close connections on which nothing has come for SECONDS of a body that a put has
+announced, whether or not they hold jobs. The default is 0: never.`,
+	}, {
+		name: "max-connection-age", value: "SECONDS", set: wait(&o.MaxConnectionAge, "max-connection-age"),
+		help: "close connections that are older, in order (default: never)",
+		manual: `Close connections that are SECONDS old, or up to a tenth less, so that clients
+spread over a balancer's servers again. A connection stays until nothing of a
+command has come, all replies were taken, and the client has reserved no job:
+one that always has a job is never closed. A reserve that waits ends with the
+connection. The default is 0: never.`,
 	}, {
 		// With less there would be no room for back-pressure.
 		name: "max-output", value: "BYTES", set: bound(&o.MaxOutput, "max-output", 1<<20, math.MaxInt64),
@@ -324,6 +429,13 @@ never gets complete does not keep a connection. The default is 0: never.`,
 least 1048576. A client that does not read its replies is no longer read from long
 before, so that only a reply with a body of about that size gets there. The
 default is 67108864, or twice the size of -z if that is more.`,
+	}, {
+		name: "max-output-total", value: "BYTES", set: bound(&o.MaxOutputTotal, "max-output-total", 1<<20, math.MaxInt64),
+		help: "close who is owed most when all clients together are\nowed more replies (default: no limit)",
+		manual: `When all clients together are owed more than BYTES of replies that they have
+not taken, close the connection that is owed most: at least 1048576. Nobody else
+waits or notices. A client whose replies wait for the disk is not closed. The
+default is no limit.`,
 	}, {
 		name: "max-tubes", value: "N", def: strconv.Itoa(DefaultMaxTubes), set: bound(&o.MaxTubes, "max-tubes", 0, math.MaxInt32),
 		help: "tubes; 0: no limit",
@@ -338,16 +450,21 @@ OUT_OF_MEMORY. A reserve looks at all watched tubes in one moment, in which
 other clients wait. 0 means no limit.`,
 	}, {
 		name: "max-keys", value: "N", def: "1000000", set: bound(&o.MaxKeys, "max-keys", 0, math.MaxInt32),
-		help: "keys of jobs, by idp and con; 0: no limit",
-		manual: `The number of keys that jobs have by the tags idp and con of put, each counted
-in each tube, and those that deleted jobs still keep. A put with one more is
-answered OUT_OF_MEMORY. 0 means no limit.`,
+		help: "keys of jobs, by idp, con and fair; 0: no limit",
+		manual: `The number of keys that jobs have by the tags idp, con and fair of put, each
+counted in each tube, and those that deleted jobs still keep. A put with one
+more is answered OUT_OF_MEMORY. 0 means no limit.`,
+	}, {
+		name: "max-key-ttl", value: "SECONDS", def: "604800", set: bound(&o.MaxKeyTTL, "max-key-ttl", 0, math.MaxUint32),
+		help: "how long a deleted job may keep its key;\n0: no limit",
+		manual: `For how long at most a deleted job keeps the key that idp gave it, whatever the
+put asked for. The default is 604800, seven days. 0 means no limit.`,
 	}, {
 		name: "no-extensions", set: turnOn(&o.NoExtensions),
 		help: "only the commands that beanstalkd has",
 		manual: `Know only the commands that beanstalkd has: all others are answered
-UNKNOWN_COMMAND or BAD_FORMAT, as it does. What set-dlq has set and keys of jobs
-sleep, and stay on record.`,
+UNKNOWN_COMMAND or BAD_FORMAT, as it does. What set-tube and set-dlq have set and
+keys of jobs sleep, and stay on record.`,
 	}}, {{
 		letter: "c", name: "obsolete-c", letterOnly: true, set: o.obsolete("c"),
 		help:   "obsolete: accepted and ignored",
@@ -380,6 +497,17 @@ func appendTo(to *[]string, empty string) func(string) error {
 	}
 }
 
+// patterns appends to patterns of names in certificates.
+func patterns(to *[]string, name string) func(string) error {
+	add := appendTo(to, "empty pattern for --"+name+"; give a name that certificates have")
+	return func(v string) error {
+		if wire.CheckPattern(v) != nil {
+			return usagef("invalid pattern for --%s: %s; give a name, in which * stands for any characters", name, v)
+		}
+		return add(v)
+	}
+}
+
 func oneOf(to *string, unknown string, values ...string) func(string) error {
 	return func(v string) error {
 		if !slices.Contains(values, v) {
@@ -388,6 +516,14 @@ func oneOf(to *string, unknown string, values ...string) func(string) error {
 		*to = v
 		return nil
 	}
+}
+
+// parsePrefix reads an IP address, or a prefix of addresses.
+func parsePrefix(v string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(v); err == nil {
+		return a.Prefix(a.BitLen())
+	}
+	return netip.ParsePrefix(v)
 }
 
 func turnOn(to *bool) func(string) error {

@@ -3,16 +3,22 @@ package reload
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Interval is how often files are looked at.
-const Interval = 10 * time.Second
+const (
+	// Glance is how often the system is asked whether files were written or replaced.
+	Glance = 500 * time.Millisecond
+	// Interval is how often files are read, whatever the system says.
+	Interval = 10 * time.Second
+)
 
 // settling is the time between two looks that must see the same.
 const settling = 100 * time.Millisecond
@@ -20,7 +26,8 @@ const settling = 100 * time.Millisecond
 // MaxSize is the most bytes that a file may have.
 const MaxSize = 16 << 20
 
-// Files are files that are loaded together. Make them with [Load].
+// Files are files that are loaded together. Make them with [Load]. Any goroutine may call
+// their methods.
 type Files struct {
 	// What names them in messages and metrics.
 	What string
@@ -28,11 +35,35 @@ type Files struct {
 	paths []string
 	load  func(contents [][]byte) error
 	log   *slog.Logger
-	seen  [sha256.Size]byte // of what was loaded last, or could not be
 
-	loaded, failed atomic.Uint64
-	failing        atomic.Bool
+	mu   sync.Mutex        // held while the files are read and loaded
+	seen [sha256.Size]byte // guarded by mu; of what was loaded last, or could not be
+
+	states []os.FileInfo // at the last glance; nil where there was no file; used by the goroutine of Watch
+
+	loaded, failed, mistakes atomic.Uint64
+	failing                  atomic.Bool
 }
+
+// PartialError is what a load returns that has put in force what is right in the files, and
+// left out what is not.
+type PartialError struct {
+	Mistakes []error // at least one
+}
+
+// Error tells the first mistake, and how many follow.
+func (e *PartialError) Error() string {
+	if len(e.Mistakes) == 1 {
+		return e.Mistakes[0].Error()
+	}
+	return fmt.Sprintf("%v; mistakes that follow: %d", e.Mistakes[0], len(e.Mistakes)-1)
+}
+
+// Unwrap lets [errors.As] find each mistake.
+func (e *PartialError) Unwrap() []error { return e.Mistakes }
+
+// maxReported is how many mistakes in one state of a file are logged one by one.
+const maxReported = 20
 
 // Load loads files for the first time, and fails if that fails. load is given what is in
 // them, in the order of paths, and is called on one goroutine at a time.
@@ -82,9 +113,10 @@ func readFile(path string) ([]byte, error) {
 }
 
 // Look loads the files again if they have changed, or could not be loaded the last time:
-// a certificate may be valid by now. When they have changed it takes 200 ms. One goroutine
-// at a time may call it: of files that are watched, the one of Watch.
+// a certificate may be valid by now. When they have changed it takes 200 ms.
 func (f *Files) Look() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	contents, sum, err := f.read()
 	if sum == f.seen {
 		if f.failing.Load() && err == nil && f.load(contents) == nil {
@@ -98,9 +130,24 @@ func (f *Files) Look() {
 	if _, again, _ := f.read(); again != sum {
 		return // until they are left alone
 	}
-	if sum == f.seen {
-		return
+	if sum != f.seen {
+		_ = f.use(contents, sum, err)
 	}
+}
+
+// Paths are the names of the files.
+func (f *Files) Paths() []string { return f.paths }
+
+// Reload loads the files as they are now, whether they have changed or not: who asks for it
+// has written them to the end. It fails as Look does, which is also logged.
+func (f *Files) Reload() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.use(f.read())
+}
+
+// use loads what was read. f.mu is held.
+func (f *Files) use(contents [][]byte, sum [sha256.Size]byte, err error) error {
 	f.seen = sum
 	if err == nil {
 		err = f.load(contents)
@@ -108,10 +155,28 @@ func (f *Files) Look() {
 	if err != nil {
 		f.failed.Add(1)
 		f.failing.Store(true)
+		f.report(err)
+		return err
+	}
+	f.succeeded()
+	return nil
+}
+
+// report logs why files are not in force, or not as a whole.
+func (f *Files) report(err error) {
+	var partial *PartialError
+	if !errors.As(err, &partial) {
 		f.log.Error("a changed file cannot be loaded; what was loaded before stays in force", "what", f.What, "error", err)
 		return
 	}
-	f.succeeded()
+	n := len(partial.Mistakes)
+	f.mistakes.Add(uint64(n))
+	for _, mistake := range partial.Mistakes[:min(n, maxReported)] {
+		f.log.Error("a changed file has a mistake; it was loaded without it", "what", f.What, "error", mistake)
+	}
+	if n > maxReported {
+		f.log.Error("a changed file has more mistakes than are logged", "what", f.What, "unreported", n-maxReported)
+	}
 }
 
 func (f *Files) succeeded() {
@@ -123,34 +188,61 @@ func (f *Files) succeeded() {
 // Stats are what has happened to files since they were loaded first.
 type Stats struct {
 	What           string
-	Loaded, Failed uint64 // changes that were loaded, and that could not be
-	Failing        bool   // the last change could not be loaded
+	Loaded, Failed uint64 // how often they were loaded again, and could not be, or not as a whole
+	Mistakes       uint64 // in changes that were loaded without them
+	Failing        bool   // the last time they could not be, or not as a whole
 }
 
 // Stats returns the counts. Any goroutine may call it.
 func (f *Files) Stats() Stats {
-	return Stats{What: f.What, Loaded: f.loaded.Load(), Failed: f.failed.Load(), Failing: f.failing.Load()}
+	return Stats{What: f.What, Loaded: f.loaded.Load(), Failed: f.failed.Load(), Mistakes: f.mistakes.Load(), Failing: f.failing.Load()}
 }
 
-// Watch looks at files, if there are any, every [Interval] until stop is called, once. stop
-// waits for a look that is under way.
+// glance tells whether the system knows of a change since the last glance. It misses one that leaves
+// size and time of a file as they were, and comes with a delay from a file on a network.
+func (f *Files) glance() (changed bool) {
+	states := make([]os.FileInfo, len(f.paths))
+	for i, path := range f.paths {
+		states[i], _ = os.Stat(path)
+		changed = changed || f.states == nil || !sameState(states[i], f.states[i])
+	}
+	f.states = states
+	return changed
+}
+
+func sameState(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// Watch looks at files, if there are any, when a glance shows a change and every [Interval], until
+// stop is called, once. stop waits for a look that is under way.
 func Watch(files ...*Files) (stop func()) {
 	if len(files) == 0 {
 		return func() {}
 	}
 	done, ended := make(chan struct{}), make(chan struct{})
-	ticker := time.NewTicker(Interval)
+	ticker := time.NewTicker(Glance)
 	go func() {
 		defer close(ended)
 		defer ticker.Stop()
+		looked := time.Now()
 		for {
 			select {
 			case <-done:
 				return
 			case <-ticker.C:
 			}
+			all := time.Since(looked) >= Interval
+			if all {
+				looked = time.Now()
+			}
 			for _, f := range files {
-				f.Look()
+				if f.glance() || all {
+					f.Look()
+				}
 			}
 		}
 	}()

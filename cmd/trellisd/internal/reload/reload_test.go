@@ -2,6 +2,7 @@ package reload
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // rig is two files and what was loaded of them.
@@ -102,6 +104,30 @@ func TestWhatCannotBeLoadedIsReportedOnceAndLeavesTheOldInForce(t *testing.T) {
 	}
 }
 
+func TestEachMistakeOfWhatIsLoadedInPartIsLoggedAndCounted(t *testing.T) {
+	r := newRig(t)
+	var mistakes []error
+	for i := range maxReported + 2 {
+		mistakes = append(mistakes, fmt.Errorf("mistake %d.", i+1))
+	}
+	r.files.load = func([][]byte) error { return &PartialError{mistakes} }
+	r.write(r.a, "3")
+	r.look()
+	r.look() // it is tried again, and not reported again
+	if got, want := r.files.Stats(), (Stats{What: "test", Failed: 1, Mistakes: maxReported + 2, Failing: true}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	log := r.log.String()
+	for i, mistake := range mistakes[:maxReported] {
+		if strings.Count(log, mistake.Error()) != 1 {
+			t.Errorf("mistake %d is not logged once", i+1)
+		}
+	}
+	if strings.Count(log, "\n") != maxReported+1 || !strings.Contains(log, "unreported=2") || strings.Contains(log, "stays in force") {
+		t.Errorf("logged:\n%s", log)
+	}
+}
+
 func TestWhatTimeMendsIsLoadedWithoutAChange(t *testing.T) {
 	loaded, early := 0, false
 	path := filepath.Join(t.TempDir(), "a")
@@ -139,6 +165,31 @@ func TestWhatTimeMendsIsLoadedWithoutAChange(t *testing.T) {
 	}
 }
 
+func TestAGlanceShowsEachChangeOnce(t *testing.T) {
+	r := newRig(t)
+	glance := func(what string, want bool) {
+		t.Helper()
+		if r.files.glance() != want {
+			t.Errorf("%s: a change is %t, want %t", what, !want, want)
+		}
+	}
+	glance("the first", true) // since the load
+	glance("no change", false)
+	r.write(r.a, "longer")
+	glance("another size", true)
+	glance("another size, again", false)
+	later := time.Now().Add(time.Hour)
+	no(t, os.Chtimes(r.b, later, later))
+	glance("another time", true)
+	r.write(r.b+".new", "2")
+	no(t, os.Chtimes(r.b+".new", later, later))
+	no(t, os.Rename(r.b+".new", r.b))
+	glance("another file", true)
+	no(t, os.Remove(r.b))
+	glance("no file", true)
+	glance("no file, again", false)
+}
+
 func TestASymbolicLinkThatIsSwappedIsAChange(t *testing.T) {
 	r := newRig(t)
 	other := filepath.Join(filepath.Dir(r.a), "other")
@@ -170,5 +221,36 @@ func TestTheFirstLoadFailsWithTheReason(t *testing.T) {
 	}
 	if _, err := Load("test", []string{path}, load, slog.Default()); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("a huge file: %v", err)
+	}
+}
+
+func TestAReloadLoadsWhatHasNotChangedAndTellsTheReason(t *testing.T) {
+	r := newRig(t)
+	r.loaded = nil
+	if err := r.files.Reload(); err != nil || !slices.Equal(r.loaded, []string{"1,2"}) {
+		t.Errorf("loaded %q, %v", r.loaded, err)
+	}
+	r.write(r.a, "bad")
+	for range 2 {
+		if err := r.files.Reload(); !errors.Is(err, errBad) {
+			t.Errorf("bad: %v", err)
+		}
+	}
+	r.look() // it was reported
+	if err := os.Remove(r.b); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.files.Reload(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("gone: %v", err)
+	}
+	if got, want := r.files.Stats(), (Stats{What: "test", Loaded: 1, Failed: 3, Failing: true}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func no(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

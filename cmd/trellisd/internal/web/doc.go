@@ -8,9 +8,12 @@
 //	/              the console, if there is one; it looks after its own safety
 //
 // A file in the format of Prometheus's exporters may ask for TLS, and for names and
-// passwords. The toolkit reads it again with each request and each handshake; only whether
-// there is TLS at all, HTTP/2 and the rate limit stay as they were at the start. /healthz and
-// /readyz need no password: what they tell is no secret, and a probe has none. Without such a
-// file the server belongs on a loopback address. What clients may cost is bounded: time-outs
-// for every step, few connections and scrapes at a time, small headers.
+// passwords. It is read for each request and each handshake. A protection that it once had stays
+// until the server ends, as do HTTP/2 and the rate limit; a file that is empty, gone or wrong
+// changes nothing. /healthz and /readyz need no password: what they tell is no secret, and a
+// probe has none. Nor do they mind under which name they are asked; all else is answered under
+// names of this host only. Without such a file the server belongs on a loopback address.
+//
+// What clients may cost is bounded: time-outs for every step, few connections, requests and
+// scrapes at a time, small headers. Requests for health have connections that no others can take.
 package web

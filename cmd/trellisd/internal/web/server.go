@@ -13,7 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	toolkit "github.com/prometheus/exporter-toolkit/web"
+
+	"trellis/cmd/internal/hosts"
 )
 
 const (
@@ -37,25 +38,26 @@ type Config struct {
 	Pprof   bool
 	// Console answers all other requests; nil for none.
 	Console http.Handler
-	// File says how requests are protected, in the format of Prometheus's exporters;
-	// empty for not at all. It must have passed Check.
-	File string
-	Log  *slog.Logger
+	// Hosts are names by which everything but health may be asked for, besides those of
+	// loopback and the address that was connected to.
+	Hosts []string
+	// Protection says how requests are protected; nil for not at all.
+	Protection *Protection
+	Log        *slog.Logger
 }
 
 // Server is an HTTP server. Make one with New.
 type Server struct {
-	http   http.Server
-	conns  connections
-	file   string
-	log    *slog.Logger
-	public http.Handler // of /healthz and /readyz, which are not protected
+	http  http.Server
+	conns connections
+	tls   bool
 }
 
 // New makes a server. It adds to the registry what scrapes cost.
 func New(cfg Config) *Server {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metrics(cfg.Metrics, cfg.Log))
+	own := func(path string, h http.Handler) { mux.Handle(path, ownHosts(cfg.Hosts, h)) }
+	own("GET /metrics", metrics(cfg.Metrics, cfg.Log))
 	public := http.NewServeMux()
 	public.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")
@@ -67,37 +69,68 @@ func New(cfg Config) *Server {
 		}
 		answer(w, http.StatusOK, "ok")
 	})
-	mux.Handle("/healthz", public)
-	mux.Handle("/readyz", public)
 	index := "/metrics\n/healthz\n/readyz"
 	if cfg.Pprof {
 		index += "\n/debug/pprof/"
-		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+		own("GET /debug/pprof/", shortened(pprof.Index))
+		own("GET /debug/pprof/cmdline", http.HandlerFunc(pprof.Cmdline))
+		own("GET /debug/pprof/profile", shortened(pprof.Profile))
+		own("GET /debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
+		own("POST /debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
+		own("GET /debug/pprof/trace", shortened(pprof.Trace))
 	}
 	if cfg.Console != nil {
 		mux.Handle("/", cfg.Console)
 	} else {
-		mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		own("GET /{$}", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusOK, index)
-		})
+		}))
 	}
-	s := &Server{file: cfg.File, log: cfg.Log, public: public}
+	s := new(Server)
+	var protected http.Handler = mux
+	if cfg.Protection != nil {
+		protected = cfg.Protection.protect(mux)
+	}
 	s.http = http.Server{
-		Handler:           mux,
+		Handler:           healthFirst(public, s.conns.limited(protected)),
 		ReadHeaderTimeout: readTimeout,
 		ReadTimeout:       readTimeout,
 		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         s.conns.changed,
+		ConnContext:       withConn,
 		ErrorLog:          log.New(&errorLog{log: cfg.Log}, "", 0),
 	}
+	s.tls = cfg.Protection != nil && cfg.Protection.secure(&s.http)
 	return s
+}
+
+// healthFirst has what is not protected answer health checks, and next all else.
+func healthFirst(health, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h, posts := next, r.Method == http.MethodPost
+		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+			h, posts = health, false
+		}
+		if r.ContentLength != 0 && r.ProtoMajor == 1 && !posts {
+			// Nobody wants the body. To wait for it, as net/http does, would keep the connection.
+			w.Header().Set("Connection", "close")
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// ownHosts lets requests through that come under a name of this host.
+func ownHosts(names []string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !hosts.Own(r, names) {
+			answer(w, http.StatusMisdirectedRequest, hosts.Refusal)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func metrics(r *prometheus.Registry, log *slog.Logger) http.Handler {
@@ -119,13 +152,11 @@ func answer(w http.ResponseWriter, status int, text string) {
 
 // Serve answers requests on l until Shutdown.
 func (s *Server) Serve(l net.Listener) error {
-	var err error
-	if s.file == "" {
-		err = s.http.Serve(l)
-	} else {
-		err = toolkit.Serve(&protectedListener{Listener: l, server: s}, &s.http, &toolkit.FlagConfig{WebConfigFile: &s.file}, s.log)
+	serve := s.http.Serve
+	if s.tls {
+		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
-	if !errors.Is(err, http.ErrServerClosed) {
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -11,7 +11,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,16 +31,23 @@ func start(t *testing.T, cfg Config) string {
 		cfg.Ready = new(Readiness)
 	}
 	cfg.Log = slog.New(slog.DiscardHandler)
+	return serve(t, New(cfg))
+}
+
+// serve has a server serve on a port of its own and returns its URL.
+func serve(t *testing.T, s *Server) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(cfg)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		if err := s.Shutdown(context.Background()); err != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel() // nobody waits for requests that never get complete
+		if err := s.Shutdown(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("shutting down: %v", err)
 		}
 		if err := <-served; err != nil {
@@ -187,9 +196,9 @@ func inTime(t *testing.T, try func() error) {
 
 func TestConnectionsThatAreIdleShutNobodyOut(t *testing.T) {
 	dir := t.TempDir()
-	pool := selfSigned(t, dir)
+	pool := certify(t, dir)
 	file := write(t, filepath.Join(dir, "web.yml"), "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n")
-	plain, secure := start(t, Config{}), strings.Replace(start(t, Config{File: file}), "http:", "https:", 1)
+	plain, secure := start(t, Config{}), strings.Replace(start(t, Config{Protection: open(t, file)}), "http:", "https:", 1)
 	for name, tt := range map[string]struct {
 		url       string
 		transport *http.Transport
@@ -207,36 +216,142 @@ func TestConnectionsThatAreIdleShutNobodyOut(t *testing.T) {
 	}
 }
 
-func TestAConnectionMoreThanThereAreRequestsForIsClosed(t *testing.T) {
+func TestRequestsForHealthHavePlacesOfTheirOwn(t *testing.T) {
+	var ready Readiness
+	ready.ReadyUnless(func() error { return nil })
 	asked, answered := make(chan struct{}), make(chan struct{})
-	url := start(t, Config{Console: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	url := start(t, Config{Ready: &ready, Console: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
 		<-answered
 		answer(w, http.StatusOK, "ok")
 	})})
-	ended := make(chan error, maxConnections)
-	for range maxConnections {
+	ended := make(chan error, maxRequests)
+	for range maxRequests {
 		go func() { ended <- once(t, url+"/slow") }()
 	}
-	for range maxConnections {
+	for range maxRequests {
 		select {
 		case <-asked:
 		case err := <-ended:
 			t.Fatalf("a request within the bound: %v", err)
 		}
 	}
-	for range 3 {
-		if err := once(t, url+"/healthz"); err == nil {
-			t.Error("one more was answered")
+	for range maxConnections {
+		// On connections that stay open, and give way to each other.
+		for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusOK, "/metrics": http.StatusServiceUnavailable} {
+			tr := new(http.Transport)
+			t.Cleanup(tr.CloseIdleConnections)
+			if status := as(t, &http.Client{Transport: tr}, url+path, "", ""); status != want {
+				t.Errorf("%s: %d", path, status)
+			}
 		}
 	}
 	close(answered)
-	for range maxConnections {
+	for range maxRequests {
 		if err := <-ended; err != nil {
 			t.Errorf("a request within the bound: %v", err)
 		}
 	}
-	inTime(t, func() error { return once(t, url+"/healthz") })
+	inTime(t, func() error {
+		res, err := http.Get(url + "/metrics")
+		if err == nil && res.StatusCode != http.StatusOK {
+			err = errors.New(res.Status)
+		}
+		return errors.Join(err, res.Body.Close())
+	})
+}
+
+// A request that is under way keeps its connection, however many there are to come.
+func TestTheConnectionOfARequestDoesNotGiveWay(t *testing.T) {
+	dir := t.TempDir()
+	pool := certify(t, dir)
+	file := write(t, filepath.Join(dir, "web.yml"), "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n")
+	for _, http2 := range []bool{false, true} {
+		asked, answered := make(chan struct{}), make(chan struct{})
+		url := start(t, Config{Protection: open(t, file), Console: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked <- struct{}{}
+			<-answered
+			answer(w, http.StatusOK, r.Proto)
+		})})
+		ended := make(chan error, 1)
+		tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: http2}
+		go func() { ended <- onceBy(t, tr, strings.Replace(url, "http:", "https:", 1)+"/slow") }()
+		select {
+		case <-asked:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+		for range 2 * maxConnections {
+			send(t, url, "G")
+		}
+		// Those have been accepted when one more has been answered.
+		inTime(t, func() error {
+			return onceBy(t, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, strings.Replace(url, "http:", "https:", 1)+"/healthz")
+		})
+		close(answered)
+		if err := <-ended; err != nil {
+			t.Errorf("HTTP/2 %t: %v", http2, err)
+		}
+	}
+}
+
+// send opens a connection, sends a request and leaves it there.
+func send(t *testing.T, url, request string) net.Conn {
+	t.Helper()
+	nc, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	if _, err := io.WriteString(nc, request); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// slow are requests whose bodies never come.
+var slow = []string{
+	"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+	"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+	"HEAD / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n",
+	"GET / HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 10\r\n\r\n",
+	"DELETE /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+	"POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+}
+
+func TestWhatIsReadIsAnsweredWithoutWaitingForABody(t *testing.T) {
+	s := New(Config{Metrics: prometheus.NewPedanticRegistry(), Ready: new(Readiness), Log: slog.New(slog.DiscardHandler)})
+	s.http.ReadTimeout, s.http.WriteTimeout = 0, 0 // to wait would take for ever
+	url := serve(t, s)
+	for _, request := range slow {
+		nc := send(t, url, request)
+		if err := nc.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(nc)
+		if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 ") || !strings.Contains(string(b), "Connection: close") {
+			t.Errorf("%q: %v\n%.200s", request, err, b)
+		}
+	}
+}
+
+func TestSlowRequestsKeepNoProbeOut(t *testing.T) {
+	for _, request := range append(slices.Clone(slow),
+		"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
+		"GET /metrics HTTP/1.1\r\nHost: localhost\r\n",
+		"G",
+	) {
+		url := start(t, Config{})
+		for range maxConnections {
+			send(t, url, request)
+		}
+		for range 3 {
+			if err := once(t, url+"/healthz"); err != nil {
+				t.Errorf("beside %q: %v", request, err)
+			}
+		}
+	}
 }
 
 // connection is one that only tells whether it was closed.
@@ -272,21 +387,26 @@ func TestTheConnectionThatWasIdleLongestGivesWay(t *testing.T) {
 		s.changed(all[i], http.StateNew)
 		s.changed(all[i], http.StateActive)
 	}
-	for _, i := range []int{7, 3, 5, 9} {
-		s.changed(all[i], http.StateIdle)
+	for i := range maxRequests {
+		if !s.begin(all[i]) {
+			t.Fatalf("request %d is one too many", i)
+		}
+	}
+	if s.begin(all[maxRequests]) {
+		t.Fatal("there is no bound")
+	}
+	for _, i := range []int{7, 3, 5} {
+		s.end(all[i])
 	}
 	s.changed(all[3], http.StateActive)
 	s.changed(all[3], http.StateIdle) // behind the others now
-	s.changed(all[5], http.StateActive)
-	s.changed(all[9], http.StateClosed) // makes room for one
+	var open []*connection
 	more := func(gives *connection) {
 		t.Helper()
 		c := new(connection)
+		open = append(open, c)
 		s.changed(c, http.StateNew)
-		if gives == nil {
-			gives = c
-		}
-		for i, o := range append(all, c) {
+		for i, o := range append(all, open...) {
 			if o.closed != (o == gives) {
 				t.Errorf("connection %d: closed: %t", i, o.closed)
 			}
@@ -294,22 +414,29 @@ func TestTheConnectionThatWasIdleLongestGivesWay(t *testing.T) {
 		gives.closed = false
 		s.changed(gives, http.StateIdle)   // had a request at that moment
 		s.changed(gives, http.StateClosed) // as the server sees it
-		if gives != c {
-			s.changed(c, http.StateActive)
-		}
 	}
-	first := new(connection)
-	s.changed(first, http.StateNew)
-	s.changed(first, http.StateActive)
-	if first.closed || all[7].closed {
-		t.Error("closed although there is room")
+	for i := maxRequests; i < maxConnections; i++ {
+		more(all[i]) // which have asked nothing, or for health
 	}
 	more(all[7])
-	more(all[3])
-	more(nil)
-	more(nil)
-	s.changed(all[5], http.StateIdle)
 	more(all[5])
+	more(all[3])
+	more(open[0])
+	s.end(all[0])
+	s.changed(all[0], http.StateClosed)
+	first := new(connection)
+	s.changed(first, http.StateNew)
+	if first.closed || open[1].closed {
+		t.Error("closed although there is room")
+	}
+	// HTTP/2 has several requests on a connection.
+	for range 2 {
+		if !s.begin(open[1]) {
+			t.Fatal("there is room for two requests")
+		}
+	}
+	s.end(open[1])
+	more(open[2])
 }
 
 func TestFailedHandshakesAreThrottledAndOtherTroubleIsNot(t *testing.T) {
@@ -334,6 +461,50 @@ func TestProfilesAreServedOnlyOnDemand(t *testing.T) {
 		}
 		if res, body := get(t, start(t, Config{Pprof: true})+path); res.StatusCode != http.StatusOK {
 			t.Errorf("with profiles: %s: %d %s", path, res.StatusCode, body)
+		}
+	}
+}
+
+// seconds answers with how long a profile is to take.
+func seconds(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusOK, r.FormValue("seconds"))
+}
+
+func TestProfilesAndTracesTakeAMinuteAtMost(t *testing.T) {
+	for asked, want := range map[string]string{
+		"": "", "0": "0", "1.5": "1.5", "60": "60", "61": "60", "86400": "60", "1e300": "60", "Inf": "60", "NaN": "60", "-1": "-1", "x": "x",
+		"0x1p40": "60", "99999999999999999999": "60",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/debug/pprof/trace?debug=1&seconds="+asked, nil)
+		w := httptest.NewRecorder()
+		shortened(seconds).ServeHTTP(w, r)
+		if got := strings.TrimSpace(w.Body.String()); got != want {
+			t.Errorf("%q seconds: %q", asked, got)
+		}
+	}
+}
+
+func TestOnlyHealthIsToldUnderAnyName(t *testing.T) {
+	url := start(t, Config{Pprof: true, Hosts: []string{"queue.example:11380"}})
+	for host, own := range map[string]bool{"127.0.0.1": true, "localhost:1": true, "Queue.Example": true, "evil.example": false, "queue.example.evil": false} {
+		for path, any := range map[string]bool{"/healthz": true, "/metrics": false, "/debug/pprof/cmdline": false, "/debug/pprof/": false, "/": false} {
+			req, err := http.NewRequest(http.MethodGet, url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = host
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			res.Body.Close()
+			want := http.StatusOK
+			if !own && !any {
+				want = http.StatusMisdirectedRequest
+			}
+			if res.StatusCode != want {
+				t.Errorf("%s of %s: %s", path, host, res.Status)
+			}
 		}
 	}
 }

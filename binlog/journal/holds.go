@@ -1,0 +1,63 @@
+package journal
+
+// What is on record of sessions of clients that come through other members of a cluster. A
+// server alone records nothing of it.
+
+// Hold is a reservation that is on record: of all that is on record of a job, the last says
+// who has it. So a Hold may come twice.
+type Hold struct {
+	ID       uint64 // the job's
+	Session  uint64 // who has it; not 0
+	End      int64  // of its time to run, cluster time, nanoseconds since 1970
+	Offset   uint64 // where in the session's input the command ends that it answers; 0: it answers none
+	Touch    bool   // the command was a touch
+	Reserves uint32 // how often the job was reserved, this time included
+}
+
+// Origin names a command: the session, and where in its input the command ends. The zero Origin
+// is none.
+type Origin struct {
+	Session uint64
+	Offset  uint64
+}
+
+// Numbers are a range of numbers that a process was given for its loops, one each, or that are
+// gone. A number is the upper part of the ids of its loop's sessions: see NumberOf. Once gone,
+// it is never given again.
+type Numbers struct {
+	First, Count uint32
+	Member       uint64 // the process's
+	Nonce        uint64 // the process's, at random; 0: they are gone
+}
+
+const (
+	// NumberBits is how many bits of a session's id are its loop's number.
+	NumberBits = 24
+
+	// MaxOffset is the greatest offset in the input of a session.
+	MaxOffset = 1<<63 - 1
+
+	// OriginSize is what an origin takes in a record.
+	OriginSize = 16
+)
+
+// NumberOf is the number of the loop that a session belongs to.
+func NumberOf(session uint64) uint32 { return uint32(session >> (64 - NumberBits)) }
+
+// Valid tells whether a hold can be on record.
+func (h *Hold) Valid() bool {
+	return h.ID != 0 && h.Session != 0 && h.Offset <= MaxOffset && (h.Offset != 0 || !h.Touch)
+}
+
+// Valid tells whether an origin can be on record. The zero Origin can not.
+func (o *Origin) Valid() bool { return o.Session != 0 && o.Offset != 0 && o.Offset <= MaxOffset }
+
+// Valid tells whether numbers can be on record. A range that is empty and gone says that all
+// before it were given.
+func (n *Numbers) Valid() bool {
+	return n.First != 0 && n.Count < 1<<NumberBits && n.First+n.Count <= 1<<NumberBits &&
+		(n.Nonce == 0 || n.Count > 0 && n.Member != 0)
+}
+
+// Has tells whether a number is one of them.
+func (n *Numbers) Has(number uint32) bool { return number-n.First < n.Count }

@@ -1,0 +1,550 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/binlog/replica/entry"
+	"trellis/codec"
+	"trellis/engine"
+)
+
+// servedQueue is an engine with one loop. Its clients are on record as soon as that
+// is allowed. The model tells when it serves, and waits for commits: it has no jobs, and its mu
+// is the loop's goroutine.
+type servedQueue struct {
+	*model
+	office *office
+
+	// Guarded by model.mu, but for what the engine guards.
+	engine   *engine.Engine
+	follower *engine.Follower
+	start    int64
+	serving  *Leadership
+	loop     *engine.Loop
+	woken    bool
+	alarm    engine.Time
+	clients  map[*engine.Session]*recorded
+}
+
+// office is what the queues of a cluster have in common.
+type office struct {
+	t        *testing.T
+	number   atomic.Uint64 // of the last loop
+	sessions atomic.Uint64 // that were ever on record
+	last     atomic.Uint64 // id that a client was told of
+	held     atomic.Int64  // jobs that were held when a leadership began
+	quiet    atomic.Bool   // no loop has its turn
+
+	mu     sync.Mutex
+	queues []*servedQueue
+}
+
+// newServedCluster makes a cluster whose queues are engines.
+func newServedCluster(t *testing.T, n int) (*cluster, *office) {
+	o := &office{t: t}
+	o.number.Store(1000)
+	t.Cleanup(func() { // when the nodes have ended
+		for _, q := range o.queues {
+			q.discard()
+		}
+	})
+	c := newCluster(t, n, 1)
+	c.timeout = 100
+	c.queue = func(m *model) Queue {
+		q := &servedQueue{model: m, office: o}
+		m.onTick = q.turn
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.queues = append(o.queues, q)
+		return q
+	}
+	return c, o
+}
+
+// discard gives up the engine. Nothing that it has read contradicted itself.
+func (q *servedQueue) discard() {
+	q.mu.Lock()
+	e := q.engine
+	q.engine, q.follower, q.loop, q.serving = nil, nil, nil, nil
+	q.mu.Unlock()
+	if e == nil {
+		return
+	}
+	if n := e.Contradictions(); n != 0 {
+		q.office.t.Errorf("%d records of reservations contradict those before them", n)
+	}
+	e.Discard()
+}
+
+func (q *servedQueue) Standby(start int64) (Standby, error) {
+	if _, err := q.model.Standby(start); err != nil {
+		return nil, err
+	}
+	q.discard()
+	e := engine.New(engine.Config{MaxJobSize: 1000, Shards: 4, Start: time.Unix(0, start)})
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.engine, q.follower, q.start = e, e.Follow(engine.Always), start
+	return q.follower, nil
+}
+
+// now is the engine's time. With mu held.
+func (q *servedQueue) now() engine.Time { return engine.Time(q.serving.Now() - q.start) }
+
+func (q *servedQueue) Serve(l *Leadership) error {
+	q.mu.Lock()
+	if l.NextID() > 1<<(64-journal.NumberBits) {
+		q.office.t.Errorf("the next job would be %d: that is a session", l.NextID())
+	}
+	q.serving = l
+	now := q.now()
+	q.office.held.Add(int64(q.engine.Snapshot(now).Reserved))
+	q.follower.RecordIn(l)
+	q.follower.Serve(l.NextID(), now)
+	if n := q.engine.Snapshot(now).Reserved; n != 0 {
+		q.office.t.Errorf("%d jobs are reserved when a leadership begins", n)
+	}
+	q.follower, q.clients, q.alarm = nil, map[*engine.Session]*recorded{}, engine.MaxTime
+	q.loop = q.engine.NewLoop(loopBell{q})
+	q.office.number.Add(1)
+	q.mu.Unlock()
+	return q.model.Serve(l)
+}
+
+func (q *servedQueue) Retire(l *Leadership) {
+	q.model.Retire(l)
+	q.discard()
+}
+
+// loopBell is the loop's Waker. The loop has its turn behind each command anyway.
+type loopBell struct{ q *servedQueue }
+
+func (b loopBell) Wake()                { b.q.woken = true }
+func (b loopBell) Alarm(at engine.Time) { b.q.alarm = at }
+
+// turn is called when time has passed.
+func (q *servedQueue) turn() {
+	if q.loop != nil && q.leadership != nil && !q.held && !q.office.quiet.Load() {
+		q.run()
+		q.leadership.Flush()
+	}
+}
+
+// run has the loop do what waits for it. With mu held.
+func (q *servedQueue) run() {
+	for now := q.now(); q.woken || q.alarm <= now; {
+		q.woken = false
+		if q.alarm <= now {
+			q.alarm = engine.MaxTime
+		}
+		q.loop.Refill()
+		for s := q.loop.Next(now); s != nil; s = q.loop.Next(now) {
+			q.clients[s].resume(now)
+		}
+	}
+}
+
+func (q *servedQueue) present() *engine.Engine {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.engine
+}
+
+func (q *servedQueue) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (uint64, error) {
+	if e := q.present(); e != nil {
+		return e.Walk(from, n, f)
+	}
+	return 0, engine.ErrDiscarded
+}
+
+func (q *servedQueue) Settings(f func(*journal.Setting) error) error {
+	if e := q.present(); e != nil {
+		return e.Settings(f)
+	}
+	return engine.ErrDiscarded
+}
+
+func (q *servedQueue) Numbers(f func(*journal.Numbers) error) error {
+	if e := q.present(); e != nil {
+		return e.Numbers(f)
+	}
+	return engine.ErrDiscarded
+}
+
+func (q *servedQueue) Digest(stamp int64) Digest {
+	d := journal.NewDigester(stamp, stamp)
+	for from := uint64(1); from != 0; {
+		var err error
+		if from, err = q.Walk(from, 1000, d.Add); err != nil {
+			q.office.t.Error(err)
+			return Digest{}
+		}
+	}
+	if err := q.Settings(d.AddSetting); err != nil {
+		q.office.t.Error(err)
+	}
+	return Digest(d.Digest())
+}
+
+// recorded is a client, which is on record if that is allowed.
+type recorded struct {
+	office   *office
+	q        *servedQueue // to which it is connected
+	serving  *Leadership  // in which it is
+	session  *engine.Session
+	onRecord bool
+	decoder  codec.Decoder
+	out      engine.Output
+	offset   uint64
+	waits    bool // its reserve does
+}
+
+// connect opens a session in a leadership. With mu held.
+func (k *recorded) connect(q *servedQueue, l *Leadership) {
+	*k = recorded{office: k.office, q: q, serving: l, session: new(engine.Session), onRecord: l.RecordsHolds()}
+	k.decoder = codec.Decoder{MaxJobSize: 1000, Extensions: true}
+	q.clients[k.session] = k
+	q.loop.Open(k.session, q.now())
+	if k.onRecord {
+		k.session.Record(k.office.number.Load()<<(64-journal.NumberBits) | k.office.sessions.Add(1))
+	}
+}
+
+// resume goes on with a command, unless the client has left.
+func (k *recorded) resume(now engine.Time) {
+	if k != nil && k.session.Resume(now, &k.out) != engine.Wait {
+		k.waits = false
+	}
+}
+
+// say executes commands, unless the one before waits, and returns the replies when they are committed.
+func (k *recorded) say(q *servedQueue, commands string) (replies string, err error) {
+	if k.q != q {
+		k.leave()
+	}
+	err = q.execute(func(l *Leadership) (journal.Pos, error) {
+		if k.serving != l {
+			k.connect(q, l)
+		}
+		now := q.now()
+		var cmd codec.Command
+		for in := []byte(commands); len(in) > 0 && !k.waits; {
+			n, whole := k.decoder.Next(in, &cmd)
+			in = in[n:]
+			if k.offset += uint64(n); !whole {
+				break
+			}
+			if k.onRecord {
+				k.session.CommandEnds(k.offset)
+			}
+			k.waits = k.session.Execute(now, &cmd, &k.out) == engine.Wait
+		}
+		q.woken = true
+		q.run()
+		k.session.Replied(len(k.out.Buf), &k.out)
+		pos := k.out.Pos
+		replies = string(k.out.Buf)
+		k.out.Buf, k.out.Pos = nil, 0
+		return pos, nil
+	})
+	if err != nil {
+		k.leave()
+	}
+	return replies, err
+}
+
+// leave closes the session, if its leadership goes on.
+func (k *recorded) leave() {
+	if k.serving == nil {
+		return
+	}
+	k.q.mu.Lock()
+	defer k.q.mu.Unlock()
+	if k.q.serving == k.serving && k.q.leadership == k.serving {
+		delete(k.q.clients, k.session)
+		k.session.Close(k.q.now())
+		k.q.woken = true
+	}
+	k.serving = nil
+}
+
+// next is what a client does next: anything.
+func (k *recorded) next(rng *rand.Rand) string {
+	id := func() uint64 { last := k.office.last.Load(); return last - min(last, rng.Uint64N(40)) + 1 }
+	tube := func() string { return "t" + string(rune('a'+rng.IntN(5))) }
+	switch rng.IntN(18) {
+	case 0, 1, 2:
+		keys := ""
+		if rng.IntN(3) == 0 {
+			keys = fmt.Sprintf(" idp:k%d", rng.IntN(4))
+		}
+		body := strings.Repeat("x", 800) // so that snapshots come soon
+		return fmt.Sprintf("use %s\r\nput %d %d %d %d%s\r\n%s\r\n", tube(), rng.IntN(9), rng.IntN(2), 1+rng.IntN(60), len(body), keys, body)
+	case 3, 4, 5:
+		return fmt.Sprintf("watch %s\r\nreserve-with-timeout %d\r\n", tube(), rng.IntN(3))
+	case 6:
+		return fmt.Sprintf("watch %s\r\nreserve-batch 4\r\n", tube())
+	case 7:
+		return fmt.Sprintf("reserve-job %d\r\n", id())
+	case 8:
+		return fmt.Sprintf("touch %d\r\ntouch-all\r\n", id())
+	case 9:
+		return fmt.Sprintf("release %d %d %d\r\n", id(), rng.IntN(9), rng.IntN(2))
+	case 10:
+		return fmt.Sprintf("bury %d 3\r\n", id())
+	case 11:
+		return fmt.Sprintf("use %s\r\nkick 3\r\nkick-job %d\r\n", tube(), id())
+	case 12:
+		return fmt.Sprintf("move-job %d %s\r\n", id(), tube())
+	case 13:
+		return fmt.Sprintf("set-dlq %s %d dead\r\n", tube(), rng.IntN(3))
+	case 14:
+		return fmt.Sprintf("flush-tube %s\r\n", tube())
+	case 15, 16:
+		return fmt.Sprintf("delete %d\r\ndelete %d\r\n", id(), id())
+	}
+	return "" // it leaves
+}
+
+// work has clients do what they like on whoever serves, until stop is closed.
+func (o *office) work(c *cluster, clients []*recorded, seed uint64) (stop func()) {
+	done := make(chan struct{})
+	var group sync.WaitGroup
+	for i, k := range clients {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		group.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				q := c.nodes[rng.IntN(len(c.nodes))].served()
+				if q == nil {
+					time.Sleep(100 * time.Microsecond)
+					continue
+				}
+				commands := k.next(rng)
+				if commands == "" {
+					k.leave()
+					continue
+				}
+				replies, err := k.say(q, commands)
+				if err != nil && !errors.Is(err, errReset) && !errors.Is(err, errRefused) {
+					o.t.Error(err)
+				}
+				for line := range strings.Lines(replies) {
+					var id uint64
+					if _, err := fmt.Sscanf(line, "INSERTED %d", &id); err == nil {
+						for last := o.last.Load(); last < id && !o.last.CompareAndSwap(last, id); last = o.last.Load() {
+						}
+					}
+				}
+			}
+		})
+	}
+	return sync.OnceFunc(func() { close(done); group.Wait() })
+}
+
+// settledQuietly is settled while no time to run ends.
+func (o *office) settledQuietly(c *cluster) Digest {
+	o.t.Helper()
+	o.quiet.Store(true)
+	defer o.quiet.Store(false)
+	return c.settled()
+}
+
+// served is the queue of a node that serves, nil if it does not.
+func (p *peer) served() *servedQueue {
+	if n := p.running(); n != nil {
+		if q := n.opts.Queue.(*servedQueue); q.serves() {
+			return q
+		}
+	}
+	return nil
+}
+
+// must has a client say something until the replies have that in them.
+func (o *office) must(c *cluster, k *recorded, commands, want string) {
+	o.t.Helper()
+	c.eventually("a reply", func() bool {
+		for _, p := range c.nodes {
+			if q := p.served(); q != nil {
+				replies, err := k.say(q, commands)
+				return err == nil && strings.Contains(replies, want)
+			}
+		}
+		return false
+	})
+}
+
+// reserved is what all members have when a client has reserved a job.
+func (o *office) reserved(c *cluster, k *recorded) Digest {
+	o.t.Helper()
+	k.leave()
+	o.must(c, k, "use mine\r\nwatch mine\r\nput 0 0 3600 1\r\nx\r\nreserve\r\n", "\r\nRESERVED ")
+	return o.settledQuietly(c)
+}
+
+// returns starts a node that was down once the others have dropped what it lacks, and waits
+// until it has a snapshot of theirs.
+func (o *office) returns(c *cluster, away *peer, work func()) {
+	o.t.Helper()
+	last := away.lastIndex()
+	c.eventually("the leader's log begins behind what the follower has", func() bool {
+		work()
+		n := c.leader().running()
+		if n == nil {
+			return false
+		}
+		first, err := n.log.FirstIndex()
+		return err == nil && first > last+1
+	})
+	if err := c.start(away); err != nil {
+		o.t.Fatal(err)
+	}
+	c.eventually("the snapshot is installed", func() bool {
+		n := away.running()
+		return n != nil && n.Status().Snapshot > last
+	})
+}
+
+// versionTwo waits until reservations may be on record.
+func (c *cluster) versionTwo() {
+	c.t.Helper()
+	c.eventually("all read version 2", func() bool {
+		n := c.leader().running()
+		return n != nil && n.Status().Version >= 2
+	})
+}
+
+// Whoever takes over, comes back or gets a snapshot while clients work has their reservations as
+// the leader has; and when a leadership begins, all of them end.
+func TestMembersHaveTheReservationsOnRecord(t *testing.T) {
+	t.Parallel()
+	c, o := newServedCluster(t, 3)
+	for _, p := range c.nodes {
+		p.bytes = 5000
+	}
+	c.startAll().versionTwo()
+	clients := make([]*recorded, 8)
+	for i := range clients {
+		clients[i] = &recorded{office: o}
+	}
+	holder := &recorded{office: o}
+	rounds := 2
+	if proof {
+		rounds = 30
+	}
+	for round := range rounds {
+		stop := o.work(c, clients, uint64(round))
+		c.wait(10)
+		switch l := c.leader(); c.rng.IntN(3) {
+		case 0: // the leader dies
+			l.kill()
+			c.leader(c.others(l)...)
+			c.wait(10)
+			if err := c.start(l); err != nil {
+				t.Fatal(err)
+			}
+		case 1: // it hands over
+			if n := l.running(); n != nil {
+				ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+				_ = n.Transfer(ctx, 0)
+				cancel()
+			}
+		default: // it is cut off
+			c.net.isolate(l, true)
+			c.leader(c.others(l)...)
+			c.net.isolate(l, false)
+		}
+		away := c.others(c.leader())[0]
+		away.kill()
+		o.returns(c, away, func() {})
+		c.wait(10)
+		stop()
+		c.eventually("a job is held on record", func() bool { return o.reserved(c, holder).Holds != 0 })
+	}
+	if o.held.Load() == 0 {
+		t.Error("no job was held when a leadership began")
+	}
+}
+
+// As long as one member cannot read of reservations, nothing of them is written.
+func TestNothingIsHeldOnRecordUntilAllMembersReadIt(t *testing.T) {
+	t.Parallel()
+	c, o := newServedCluster(t, 3)
+	old := c.nodes[1]
+	old.newest = 1
+	c.startAll()
+	k := &recorded{office: o}
+	c.wait(5 * electionTicks)
+	if d := o.reserved(c, k); d.Holds != 0 || k.onRecord {
+		t.Errorf("%v: a reservation is on record", d)
+	}
+	for _, p := range c.nodes {
+		if v := p.running().Status().Version; v > 1 {
+			t.Errorf("%s: version %d is allowed", p.name, v)
+		}
+	}
+	c.replace(old, entry.Newest)
+	c.versionTwo()
+	c.eventually("a job is held on record", func() bool { return o.reserved(c, k).Holds != 0 })
+}
+
+// No number is used twice, and none that is gone comes back, whatever members have forgotten.
+func TestNumbersOfLoopsOutliveSnapshotsAndRestarts(t *testing.T) {
+	t.Parallel()
+	c, o := newServedCluster(t, 3)
+	for _, p := range c.nodes {
+		p.bytes = 5000
+	}
+	c.startAll().versionTwo()
+	for _, x := range []journal.Numbers{
+		{First: 1, Count: 4, Member: 7, Nonce: 1}, {First: 5, Count: 2, Member: 8, Nonce: 2}, {First: 2, Count: 1}, {First: 5, Count: 2},
+	} {
+		c.must(func(q *model) error {
+			return q.execute(func(l *Leadership) (journal.Pos, error) { return l.Numbers(&x) })
+		})
+	}
+	l := c.leader()
+	l.kill() // the others have read them
+	if err := c.start(l); err != nil {
+		t.Fatal(err)
+	}
+	const want = "{1 1 7 1} {3 2 7 1} {7 0 0 0}"
+	numbers := func(what string) {
+		t.Helper()
+		c.settled()
+		for _, p := range c.nodes {
+			var got []string
+			err := p.running().opts.Queue.Numbers(func(n *journal.Numbers) error {
+				got = append(got, fmt.Sprint(*n))
+				return nil
+			})
+			if s := strings.Join(got, " "); err != nil || s != want {
+				t.Errorf("%s: %s has the numbers %s, want %s; %v", what, p.name, s, want, err)
+			}
+		}
+	}
+	numbers("another leads")
+	k := &recorded{office: o}
+	away := c.others(c.leader())[0]
+	away.kill()
+	o.returns(c, away, func() { o.must(c, k, "put 0 0 9 900\r\n"+strings.Repeat("x", 900)+"\r\n", "INSERTED") })
+	numbers("a snapshot was installed")
+	for _, p := range c.nodes {
+		p.kill()
+	}
+	c.startAll()
+	numbers("all have restarted")
+}

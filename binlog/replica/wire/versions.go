@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"fmt"
+	"net"
+
+	"trellis/binlog/replica/internal/planted"
+)
+
+// versions are those of the protocol that a side of a connection speaks. Each connection has
+// the latest one that both sides speak, so that members are replaced by those of a newer
+// program one by one, also when the protocol changes.
+type versions struct{ lowest, highest uint16 }
+
+// spoken are the versions that this program speaks.
+func spoken() versions {
+	switch {
+	case planted.Has(planted.NextWireOnly):
+		return versions{2, 2}
+	case planted.Has(planted.NextWire):
+		return versions{1, 2}
+	}
+	return versions{1, 1}
+}
+
+// agreed is the version of a connection between two sides, 0 if there is none that both speak.
+func (v versions) agreed(o versions) uint16 {
+	if highest := min(v.highest, o.highest); highest >= max(v.lowest, o.lowest) {
+		return highest
+	}
+	return 0
+}
+
+func (v versions) String() string {
+	if v.lowest == v.highest {
+		return fmt.Sprint("version ", v.lowest)
+	}
+	return fmt.Sprintf("versions %d to %d", v.lowest, v.highest)
+}
+
+// inVersion is a connection as it goes on in a version.
+func inVersion(version uint16, c net.Conn) net.Conn {
+	if version > 1 {
+		return planted.Next(c)
+	}
+	return c
+}

@@ -1,0 +1,6 @@
+//go:build proof
+
+package cluster
+
+// proof tells that the tests run for `make proof`, with all repetitions and variants.
+const proof = true

@@ -1,0 +1,150 @@
+//go:build proof
+
+package main
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/beanstalkd/go-beanstalk"
+)
+
+// putters are clients that put jobs, each on a connection that it makes anew when it fails.
+type putters struct {
+	town   *town
+	done   chan struct{}
+	all    sync.WaitGroup
+	stored atomic.Int64 // acknowledged puts
+	failed atomic.Int64 // puts without an answer
+}
+
+func (w *town) putters(clients int) *putters {
+	l := &putters{town: w, done: make(chan struct{})}
+	for range clients {
+		l.all.Go(l.run)
+	}
+	return l
+}
+
+func (l *putters) run() {
+	var c *beanstalk.Conn
+	for {
+		select {
+		case <-l.done:
+			if c != nil {
+				_ = c.Close()
+			}
+			return
+		default:
+		}
+		if c == nil {
+			c = l.dial()
+			continue
+		}
+		if _, err := c.Put([]byte("x"), 0, 0, time.Minute); err != nil {
+			l.failed.Add(1)
+			_ = c.Close()
+			c = nil
+			continue
+		}
+		l.stored.Add(1)
+	}
+}
+
+// dial tries the members in turn, as clients do; nil if none serves.
+func (l *putters) dial() *beanstalk.Conn {
+	for _, n := range l.town.nodes {
+		s, err := n.ask(`{"op":"status"}`)
+		if err != nil || s.Clients == "" {
+			continue
+		}
+		if c, err := beanstalk.DialTimeout("tcp", s.Clients, patience); err == nil {
+			return c
+		}
+	}
+	time.Sleep(10 * time.Millisecond)
+	return nil
+}
+
+// goesOn waits until so many more puts are acknowledged.
+func (l *putters) goesOn(puts int64) {
+	l.town.t.Helper()
+	from := l.stored.Load()
+	l.town.eventually("clients are served", func() bool { return l.stored.Load() >= from+puts })
+}
+
+// Members are replaced by those of a program whose protocol between members is a later one, in
+// the order that the manual says. Clients notice the transfer, and nothing else.
+func TestMembersAreUpgradedOneByOneOverAChangeOfTheirProtocol(t *testing.T) {
+	if raceEnabled {
+		t.Skip("builds a program, and the race detector has nothing new to see in it")
+	}
+	t.Parallel()
+	next := plantedProgram(t)
+	undisturbed(t, 3, func(t testing.TB, w *town) {
+		w.startAll()
+		const clients = 4
+		old, l := w.leader(), w.putters(clients)
+		l.goesOn(100)
+		caughtUp := func(n *townsman) {
+			w.eventually(n.name+" has caught up", func() bool {
+				for _, o := range w.nodes {
+					if s, err := o.ask(`{"op":"status"}`); err == nil && s.Serves {
+						for _, m := range s.Members {
+							if m.Name == n.name {
+								return m.Alive && m.Match > 0 && m.Match+100 >= s.Commit
+							}
+						}
+					}
+				}
+				return false
+			})
+		}
+		replace := func(n *townsman, versions string) {
+			n.door.lead("")
+			n.p.signal(syscall.SIGTERM)
+			n.p.wait()
+			n.program, n.env = next, []string{"TRELLIS_PLANTED=" + versions}
+			n.start()
+			caughtUp(n)
+			l.goesOn(100)
+		}
+		var standbys []*townsman
+		for _, n := range w.nodes {
+			if n != old {
+				standbys = append(standbys, n)
+			}
+		}
+		for _, n := range standbys {
+			replace(n, "next-wire")
+		}
+		if n := l.failed.Load(); n > 0 {
+			t.Errorf("%d errors while the standbys were replaced", n)
+		}
+		_, err := old.ask(`{"op":"transfer","to":"` + standbys[0].name + `"}`)
+		no(t, err)
+		l.goesOn(100)
+		moved := l.failed.Load()
+		if moved > clients {
+			t.Errorf("%d errors of %d clients at the transfer", moved, clients)
+		}
+		replace(old, "next-wire")
+		// The later protocol is the one that is spoken now: who knows no other belongs to them.
+		// It does not talk to this test, which speaks the earlier one.
+		replace(old, "next-wire-only")
+		replace(old, "next-wire")
+		if n := l.failed.Load() - moved; n > 0 {
+			t.Errorf("%d errors behind the transfer", n)
+		}
+		close(l.done)
+		l.all.Wait()
+		if jobs := w.settled(); int64(jobs) < l.stored.Load() {
+			t.Errorf("%d jobs, %d were acknowledged", jobs, l.stored.Load())
+		}
+		t.Log(fmt.Sprint(l.stored.Load(), " puts, ", moved, " errors at the transfer"))
+	})
+}

@@ -1,0 +1,52 @@
+package engine
+
+import "strings"
+
+// listAccounts lists the accounts, with their limits and what they hold: to a client without
+// the right to see the whole server, its own only.
+func (s *Session) listAccounts(now Time, out *Output) Outcome {
+	all := s.loop.engine.Accounts()
+	if s.flags&restricted != 0 && s.wait.grant.rights&RightAdmin == 0 {
+		own := all[:0]
+		for i := range all {
+			if s.wait.grant.of != nil && s.wait.grant.of.name == all[i].Name {
+				own = append(own, all[i])
+			}
+		}
+		all = own
+	}
+	li := &listing{items: &accountItems{all}, counted: &accountItems{all}}
+	return li.turn(s, now, out)
+}
+
+// accountItems are the accounts in a list.
+type accountItems struct{ left []AccountSnapshot }
+
+func (ai *accountItems) next(b []byte) (_ []byte, ok bool) {
+	if len(ai.left) == 0 {
+		return b, false
+	}
+	a := &ai.left[0]
+	ai.left = ai.left[1:]
+	y := yaml(b)
+	y.quoted("- name", a.Name)
+	y.quoted("  patterns", strings.Join(a.Tubes, ","))
+	for _, x := range []struct {
+		what         string
+		holds, limit int64
+		refused      uint64
+	}{
+		{"jobs", a.Holds.Jobs, a.Limits.Jobs, a.RefusedJobs},
+		{"memory", a.Holds.Memory, a.Limits.Memory, a.RefusedMemory},
+		{"tubes", a.Holds.Tubes, a.Limits.Tubes, a.RefusedTubes},
+		{"keys", a.Holds.Keys, a.Limits.Keys, a.RefusedKeys},
+		{"connections", a.Holds.Connections, a.Limits.Connections, a.RefusedConnections},
+	} {
+		y.signed("  "+x.what, x.holds)
+		y.signed("  max-"+x.what, x.limit)
+		y.number("  refused-"+x.what, x.refused)
+	}
+	y.signed("  rate", a.Limits.Rate)
+	y.number("  rate-waits", a.Waits)
+	return y, true
+}

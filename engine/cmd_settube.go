@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// setTube is a set-tube or a set-dlq.
+type setTube struct {
+	tube, dead string
+	pairs      codec.Pairs
+	reply      string
+}
+
+// setTube changes keys of a tube's setting. While others could not read it, it is refused.
+func (s *Session) setTube(now Time, cmd *codec.Command, out *Output) Outcome {
+	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
+		return Done
+	}
+	if !s.loop.engine.recordsAll() {
+		out.reply(codec.ReplyOutOfMemory)
+		return Done
+	}
+	x := &setTube{tube: string(cmd.Tube), dead: string(cmd.To), pairs: *cmd.Pairs, reply: codec.ReplyTubeSet}
+	return x.turn(s, now, out)
+}
+
+// setDeadLetters says where the dead letters of a tube go, or that it has none any more.
+func (s *Session) setDeadLetters(now Time, cmd *codec.Command, out *Output) Outcome {
+	if s.refuseToken(cmd.Tube, out) || s.refuseToken(cmd.To, out) {
+		return Done
+	}
+	x := &setTube{tube: string(cmd.Tube), reply: codec.ReplyDLQSet}
+	x.pairs.Given[codec.KeyAttempts], x.pairs.Given[codec.KeyDead] = true, true
+	if x.pairs.Values[codec.KeyAttempts] = cmd.Bound; cmd.Bound > 0 {
+		x.dead = string(cmd.To)
+	}
+	return x.turn(s, now, out)
+}
+
+func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
+	sh := s.loop.engine.shardFor([]byte(x.tube))
+	sh.lock(&s.loop.locks, now)
+	y := sh.setting(x.tube)
+	x.change(&y.Policy)
+	err := sh.set(&y, out)
+	sh.unlock(&s.loop.locks)
+	switch {
+	case err == nil:
+		out.reply(x.reply)
+	case errors.Is(err, journal.ErrRoom):
+		return s.awaitRoom(x)
+	default:
+		out.refuse(err)
+	}
+	return Done
+}
+
+// change gives a policy the values of the keys that were given.
+func (x *setTube) change(p *journal.Policy) {
+	for k, given := range x.pairs.Given {
+		if !given {
+			continue
+		}
+		v := x.pairs.Values[k]
+		switch codec.TubeKey(k) {
+		case codec.KeyAttempts:
+			p.Attempts = v
+		case codec.KeyDead:
+			p.Dead = x.dead
+		case codec.KeyDisconnects:
+			p.Disconnects = v != 0
+		case codec.KeyRetryMin:
+			p.RetryMin = v
+		case codec.KeyRetryFactor:
+			p.RetryFactor = v
+		case codec.KeyRetryMax:
+			p.RetryMax = v
+		case codec.KeyRetryJitter:
+			p.RetryJitter = v
+		case codec.KeyRate:
+			if p.Rate, p.Per = v, x.pairs.Per; v == 0 {
+				p.Per = 1
+			}
+		case codec.KeyBurst:
+			p.Burst = v
+		case codec.KeyMaxReserved:
+			p.MaxReserved = v
+		case codec.KeyExpire:
+			p.Expire = v
+		case codec.KeyPaused:
+			p.Paused = v != 0
+		}
+	}
+}
+
+// listSettings lists the settings of all tubes, or that of one, as far as their tubes are the
+// client's, all as of the moment when it begins.
+func (s *Session) listSettings(now Time, cmd *codec.Command, out *Output) Outcome {
+	e := s.loop.engine
+	if len(cmd.Tube) == 0 {
+		return s.listAllSettings(now, (*yaml).setting, out)
+	}
+	sh := e.shardFor(cmd.Tube)
+	sh.lock(&s.loop.locks, now)
+	x := sh.settings[string(cmd.Tube)]
+	sh.unlock(&s.loop.locks)
+	var list settingList
+	if x != nil {
+		list.pages = []*settingPage{{list: []*journal.Setting{x}}}
+	}
+	return s.list(now, list, e.settings.recorded(), (*yaml).setting, out)
+}
+
+// listDeadLetters lists where dead letters go, as listSettings does.
+func (s *Session) listDeadLetters(now Time, out *Output) Outcome {
+	return s.listAllSettings(now, (*yaml).deadLetters, out)
+}
+
+func (s *Session) listAllSettings(now Time, show func(*yaml, *journal.Setting), out *Output) Outcome {
+	list, pos := s.loop.engine.settings.snapshot()
+	return s.list(now, list, pos, show, out)
+}
+
+func (s *Session) list(now Time, list settingList, pos journal.Pos, show func(*yaml, *journal.Setting), out *Output) Outcome {
+	li := &listing{items: &settingItems{s, list, show}, counted: &settingItems{s, list, show}, pos: pos}
+	return li.turn(s, now, out)
+}
+
+// settingItems are the settings in a list.
+type settingItems struct {
+	session *Session
+	list    settingList
+	show    func(*yaml, *journal.Setting)
+}
+
+func (si *settingItems) next(b []byte) (_ []byte, ok bool) {
+	x := si.list.next()
+	if x == nil {
+		return b, false
+	}
+	// A setting is the client's business if both of its tubes are, as for set-tube. So none is
+	// named here that list-tubes would not name.
+	if s := si.session; s.flags&restricted != 0 && (!s.wait.grant.permits(x.Tube) || x.Dead != "" && !s.wait.grant.permits(x.Dead)) {
+		return b, true
+	}
+	y := yaml(b)
+	si.show(&y, x)
+	return y, true
+}
+
+func (y *yaml) setting(x *journal.Setting) {
+	number := func(k codec.TubeKey, n uint32) { y.number("  "+k.String(), uint64(n)) }
+	truth := func(k codec.TubeKey, v bool) {
+		n := uint32(0)
+		if v {
+			n = 1
+		}
+		number(k, n)
+	}
+	y.quoted("- tube", x.Tube)
+	number(codec.KeyAttempts, x.Attempts)
+	y.quoted("  "+codec.KeyDead.String(), x.Dead)
+	truth(codec.KeyDisconnects, x.Disconnects)
+	number(codec.KeyRetryMin, x.RetryMin)
+	number(codec.KeyRetryFactor, x.RetryFactor)
+	number(codec.KeyRetryMax, x.RetryMax)
+	number(codec.KeyRetryJitter, x.RetryJitter)
+	rate, burst := "0", x.Burst
+	if x.Rate > 0 {
+		rate = strconv.Itoa(int(x.Rate)) + "/" + strconv.Itoa(int(x.Per))
+		burst = x.BurstInForce()
+	}
+	y.bare("  "+codec.KeyRate.String(), rate)
+	number(codec.KeyBurst, burst)
+	number(codec.KeyMaxReserved, x.MaxReserved)
+	number(codec.KeyExpire, x.Expire)
+	truth(codec.KeyPaused, x.Paused)
+}
+
+func (y *yaml) deadLetters(x *journal.Setting) {
+	if x.Attempts == 0 {
+		return
+	}
+	y.quoted("- tube", x.Tube)
+	y.number("  max-attempts", uint64(x.Attempts))
+	y.quoted("  dead-tube", cmp.Or(x.Dead, x.Tube))
+}

@@ -1,0 +1,173 @@
+package engine
+
+import "trellis/binlog/journal"
+
+// absent is a session on record that no loop of this engine has: what is known of it is what it
+// holds.
+type absent struct {
+	reserved reservationSet
+	holder   holder
+}
+
+// Hold takes a reservation that is on record: the session has the job, whoever had it, and
+// wherever it stood. A job that is not known is passed over. Where holds do not outlive the
+// server, the job is ready.
+func (f *Follower) Hold(h *journal.Hold) error {
+	if f.now == Always && len(f.absent) >= f.sweepAt {
+		f.sweep()
+	}
+	sh, ref, j := f.lockJob(h.ID)
+	if sh != nil {
+		defer sh.unlock(&f.locks)
+	}
+	if sh == nil || j.state == tombstone {
+		f.contradiction(true)
+		return nil
+	}
+	ch := sh.present(j)
+	ch.counters.reserves = max(h.Reserves, 1) // a reserved job has counters
+	if f.now != Always {
+		ch.to, ch.at = ready, 0
+	} else {
+		s := f.session(h.Session)
+		has := sh.reservedBy(&s.reserved, j)
+		f.contradiction(j.state == reserved && !has || h.Touch && !has || f.engine.numbers.gone(journal.NumberOf(h.Session)))
+		ch.to, ch.at, ch.holder = reserved, f.engine.sinceStart(h.End), &s.reserved
+		if !has {
+			ch.counters.order = s.reserved.made
+			s.reserved.made++
+		}
+	}
+	if err := sh.provide(j, &ch); err != nil {
+		return err
+	}
+	sh.apply(ref, j, &ch)
+	return nil
+}
+
+// contradiction counts a record that does not fit what was recorded before, unless records may come
+// twice. It counts nevertheless: the last record is right. All members have the same records.
+func (f *Follower) contradiction(is bool) {
+	if is && f.strict {
+		f.engine.contradictions.Add(1)
+	}
+}
+
+// Contradictions is how many records of reservations did not fit those before them. There should
+// be none. Any goroutine may call it.
+func (e *Engine) Contradictions() uint64 { return e.contradictions.Load() }
+
+// session returns the absent session with an id, and makes it if there is none.
+func (f *Follower) session(id uint64) *absent {
+	s := f.absent[id]
+	if s == nil {
+		s = &absent{holder: holder{id: id}}
+		s.reserved.holder = &s.holder
+		f.absent[id] = s
+	}
+	return s
+}
+
+// minSweep is how many absent sessions are worth a sweep.
+const minSweep = 1024
+
+// sweep forgets absent sessions that hold nothing: their ends may never be on record, if the
+// leader that had them is gone.
+func (f *Follower) sweep() {
+	if f.absent == nil {
+		f.absent = make(map[uint64]*absent)
+	}
+	for id, s := range f.absent {
+		if n := 0; !s.holds(&f.locks, f.stamp, &n) {
+			s.free(&f.locks, f.stamp)
+			delete(f.absent, id)
+		}
+	}
+	f.sweepAt = 2*len(f.absent) + minSweep
+}
+
+// holds tells whether the session has a hold, and adds up how many.
+func (s *absent) holds(c *lockSet, now Time, n *int) bool {
+	for h := s.reserved.first; h != nil; h = h.next {
+		h.shard.lock(c, now)
+		*n += h.jobs.Len()
+		h.shard.unlock(c)
+	}
+	return *n > 0
+}
+
+// free frees the lists of a session that holds nothing.
+func (s *absent) free(c *lockSet, now Time) {
+	for h := s.reserved.first; h != nil; h = h.next {
+		h.shard.lock(c, now)
+		h.free()
+		h.shard.unlock(c)
+	}
+}
+
+// Close takes the end of a session: what it holds is ready.
+func (f *Follower) Close(session uint64) error {
+	if s := f.absent[session]; s != nil {
+		f.end(s, f.stamp, 0)
+	}
+	return nil
+}
+
+// end makes ready what an absent session holds. Its end is on record at pos.
+func (f *Follower) end(s *absent, now Time, pos journal.Pos) {
+	for h := s.reserved.first; h != nil; h = h.next {
+		sh := h.shard
+		sh.lock(&f.locks, now)
+		if pos != 0 {
+			sh.recorded(pos)
+		}
+		for h.jobs.Len() > 0 {
+			r := h.jobs.First().Ref
+			sh.makeReady(r, sh.job(r)) // nobody waits for it yet
+		}
+		h.free()
+		sh.unlock(&f.locks)
+	}
+	delete(f.absent, s.holder.id)
+}
+
+// endHolds ends all holds when the engine is about to serve.
+func (f *Follower) endHolds(now Time) {
+	for id, s := range f.absent {
+		var pos journal.Pos
+		if n := 0; f.engine.holds != nil && s.holds(&f.locks, now, &n) {
+			pos, _ = f.engine.holds.Close(id) // it fails only if another server has taken over, which nobody is told then
+		}
+		f.end(s, now, pos)
+	}
+}
+
+// Numbers takes numbers of loops. What their sessions hold is ready when they are gone.
+func (f *Follower) Numbers(n *journal.Numbers) error {
+	f.engine.numbers.take(n)
+	for id, s := range f.absent {
+		if f.engine.numbers.gone(journal.NumberOf(id)) {
+			f.end(s, f.stamp, 0)
+		}
+	}
+	return nil
+}
+
+// Numbers calls f for the numbers of loops that were given and are not gone, and then, with an
+// empty range, for the first that was never given. An error of f's ends it and is returned. Any
+// goroutine may call it, also while a follower is fed.
+func (e *Engine) Numbers(f func(*journal.Numbers) error) error {
+	e.numbers.mu.Lock()
+	list, next := e.numbers.list[:len(e.numbers.list):len(e.numbers.list)], e.numbers.next
+	e.numbers.mu.Unlock()
+	for i := range list {
+		n := list[i]
+		if err := f(&n); err != nil {
+			return err
+		}
+	}
+	if next == 0 {
+		return nil
+	}
+	return f(&journal.Numbers{First: next})
+}

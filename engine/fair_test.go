@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// A line gives its keys in order, however many come, go and change.
+func TestALineHasItsFirstKeyInFront(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var line fairLine
+	var keys []*fairKey
+	order := func(a, b *fairKey) int {
+		if line.at(a.index).before(line.at(b.index)) {
+			return -1
+		}
+		return 1
+	}
+	some := func() standing {
+		return standing{rank: rnd.Uint64N(3), lap: rnd.Uint64N(3), id: rnd.Uint64N(1000)}
+	}
+	for step := range 20_000 {
+		switch n := len(keys); {
+		case n == 0 || n < 4*linePage && step%4000 < 2000 && rnd.IntN(3) > 0:
+			k := new(fairKey)
+			line.enter(k)
+			s := some()
+			s.key = k
+			line.put(k.index, s)
+			keys = append(keys, k)
+		case rnd.IntN(3) > 0:
+			i := rnd.IntN(n)
+			line.leave(keys[i])
+			keys = slices.Delete(keys, i, i+1)
+		default:
+			k := keys[rnd.IntN(n)]
+			s := some()
+			s.key = k
+			line.put(k.index, s)
+		}
+		if line.count != len(keys) || len(line.pages)*linePage > line.count+2*linePage {
+			t.Fatalf("%d entries on %d pages for %d keys", line.count, len(line.pages), len(keys))
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		first := line.at(0)
+		for _, k := range keys {
+			if s := line.at(k.index); s.key != k || s.before(first) {
+				t.Fatalf("step %d: entry %d has the key %p, want %p, or is before the first", step, k.index, s.key, k)
+			}
+		}
+	}
+	slices.SortFunc(keys, order)
+	for _, k := range keys {
+		if s := line.at(0); s.key != k && (s.before(line.at(k.index)) || line.at(k.index).before(s)) {
+			t.Fatalf("the first is %+v, want %+v", s, line.at(k.index))
+		}
+		line.leave(line.at(0).key)
+	}
+}
+
+// Jobs whose records are moved together are still found where their keys have them.
+func TestTidyingTellsWhereJobsWithKeysAre(t *testing.T) {
+	const n = 20_000
+	s := newSim(100, 1)
+	c := s.open()
+	for i := range n {
+		tags := fmt.Sprintf(" fair:f%d", i%7)
+		switch i / 100 % 4 { // those that stay have one of each
+		case 0:
+			tags += fmt.Sprintf(" con:c%d:3", i%5)
+		case 1:
+			tags = "" // which shares with the others
+		}
+		c.expect(t, fmt.Sprintf("INSERTED %d\r\n", i+1), "put %d 0 9999 0%s\r\n\r\n", i*7919%13, tags)
+	}
+	for id := 1; id <= n; id++ {
+		if id%100 != 0 {
+			c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+		}
+	}
+	sh := s.engine.defaultShard
+	place := sh.shared.ids.Get(n)
+	s.Wait(time.Minute)
+	if sh.shared.ids.Get(n) == place {
+		t.Fatal("no record was moved")
+	}
+	s.noErrors(t)
+	seen := map[uint64]bool{}
+	for range n / 100 {
+		r := sh.byName[defaultTube].firstReady()
+		id := sh.job(r).ID
+		c.expect(t, "DELETED\r\n", "delete %d\r\n", id)
+		seen[id] = true
+	}
+	if len(seen) != n/100 {
+		t.Fatalf("%d jobs were taken, want %d", len(seen), n/100)
+	}
+	s.noErrors(t)
+}
+
+// Who puts one job a second is served as soon as a worker is free, however many another has put.
+func TestAKeyWithFewJobsDoesNotWaitForOneWithMany(t *testing.T) {
+	const workers, work, longest = 10, 10 * second / 1000, 30 * second / 1000
+	many, few := 20_000, 12
+	if proof {
+		many, few = 100_000, 60
+	}
+	p := newPlant(t, 1)
+	loop, producer := p.loops[0], p.client(0)
+	put := func(key string) uint64 {
+		producer.must(&codec.Command{Op: codec.OpPut, TTR: 100, Terminated: true, Tags: &codec.Tags{Fair: []byte(key)}}, "INSERTED ")
+		return producer.replyID()
+	}
+	for range many {
+		put("a")
+	}
+	type worker struct {
+		*client
+		job  uint64
+		free Time
+	}
+	crew := make([]worker, workers)
+	for i := range crew {
+		crew[i].client, crew[i].free = p.client(0), loop.now+Time(i)*second/1000
+	}
+	since := map[uint64]Time{}
+	served := 0
+	for next := loop.now + second; served < few; {
+		w := slices.MinFunc(crew, func(a, b worker) int { return cmp.Compare(a.free, b.free) })
+		if loop.now = max(loop.now, min(next, w.free)); next <= w.free {
+			since[put("b")] = loop.now
+			next += second + second/977
+			continue
+		}
+		i := slices.IndexFunc(crew, func(o worker) bool { return o.client == w.client })
+		if w.job != 0 {
+			w.delete(w.job)
+		}
+		crew[i].job = w.reserve()
+		crew[i].free = loop.now + work
+		if at, ok := since[crew[i].job]; ok {
+			served++
+			if waited := loop.now - at; waited > longest {
+				t.Fatalf("a job has waited for %d ns", waited)
+			}
+		}
+	}
+}
+
+// A standby counts what is reserved, but no laps: they begin anew when it serves.
+func TestAStandbyCountsNoLaps(t *testing.T) {
+	e := New(Config{Info: testInfo, Start: time.Unix(0, 0)})
+	defer e.Discard()
+	f := e.Follow(Always)
+	f.Strict()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, key := range []string{1: "a", 2: "a", 3: "b", 4: "b"} {
+		if id > 0 {
+			_, err := f.Full(&journal.Record{
+				ID: uint64(id), State: journal.Ready, Tube: defaultTube, TTR: 9, Keys: journal.Keys{Terms: &journal.Terms{Fair: key}},
+			}, 1)
+			must(err)
+		}
+	}
+	first := func() uint64 { return e.defaultShard.job(e.defaultShard.byName[defaultTube].next()).ID }
+	a := sessionID(1, 1)
+	must(f.Hold(&journal.Hold{ID: 1, Session: a, End: 9e9, Reserves: 1}))
+	must(f.Hold(&journal.Hold{ID: 1, Session: a, End: 10e9, Touch: true}))
+	if got := first(); got != 3 {
+		t.Errorf("the next is job %d, want one of the key that has none reserved", got)
+	}
+	must(f.Update(&journal.Record{ID: 1, State: journal.Ready, Reserves: 1}))
+	f.Serve(5, 0)
+	if got := first(); got != 1 {
+		t.Errorf("the next is job %d, want the first of all", got)
+	}
+	must(serves(e, 5))
+}
+
+// BenchmarkKeyedCycle compares the cost of fair keys with that of limited ones.
+func BenchmarkKeyedCycle(b *testing.B) {
+	for _, kind := range []struct {
+		name string
+		tags func(key []byte) *codec.Tags
+	}{
+		{"con", func(key []byte) *codec.Tags { return &codec.Tags{Limited: key, Limit: 1000} }},
+		{"fair", func(key []byte) *codec.Tags { return &codec.Tags{Fair: key} }},
+	} {
+		for _, keys := range []int{1, 100_000} {
+			b.Run(fmt.Sprint(kind.name, "/", keys), func(b *testing.B) {
+				p := newPlant(b, 1)
+				c := p.client(0)
+				tags := make([]*codec.Tags, keys)
+				for i := range tags {
+					tags[i] = kind.tags(fmt.Appendf(nil, "key-%d", i))
+				}
+				put := func(i int) {
+					c.must(&codec.Command{
+						Op: codec.OpPut, TTR: 1e9, Size: uint32(len(smallBody)), Body: smallBody, Terminated: true, Tags: tags[i%keys],
+					}, "INSERTED ")
+					c.loop.ids.GiveBack()
+				}
+				for i := range 2 * keys {
+					put(i)
+				}
+				b.ReportAllocs()
+				i := 0
+				for b.Loop() {
+					put(i * 7919)
+					c.delete(c.reserve())
+					i++
+				}
+				b.StopTimer()
+				p.clear()
+			})
+		}
+	}
+}

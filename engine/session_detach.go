@@ -1,0 +1,172 @@
+package engine
+
+import "slices"
+
+// A Detached is a session without an engine: what its client has asked for. It has no job. With it
+// the client goes on in another engine that has the same jobs, and notices nothing.
+type Detached struct {
+	grant             *Grant // nil if the client may do everything
+	used              string
+	watched           []string
+	flags             uint16
+	weights           *weights // of a session that has some
+	opened            Time
+	commands          uint64
+	bytesIn, bytesOut uint64
+
+	until, since Time // of a wait for a job
+	batch        uint16
+
+	incoming *incoming // a put whose body is arriving, or nil
+	arrived  []byte    // of that body; nothing if it is discarded
+}
+
+// carried are the flags that a session keeps. The others say what it has in the engine.
+const carried = isProducer | isWorker | isWaiting | halfClosed | hasWeights | isWeighted | isInformed
+
+// WaitsSince is when the session began to wait for a job, by the time of its engine. It is MaxTime
+// for a session that does not wait.
+func (d *Detached) WaitsSince() Time {
+	if d.flags&isWaiting == 0 {
+		return MaxTime
+	}
+	return d.since
+}
+
+// Size is how many bytes of a body it keeps.
+func (d *Detached) Size() int { return len(d.arrived) }
+
+// Detach takes a session out of an engine that is held (see [Engine.Hold]), and to which nothing is
+// to be done afterwards but Discard. The session is as new. A job that was handed over to it, and of
+// which its client was not told, counts as not handed over. Detach reports false, and leaves the
+// session as it is, if the client has a job, or has had a part of a command executed whose rest
+// is to come, or is on record: it cannot go on.
+func (s *Session) Detach() (d *Detached, ok bool) {
+	w := s.wait
+	if s.flags&onRecord != 0 || w != nil && w.task != nil || s.holds() {
+		return nil, false
+	}
+	d = &Detached{
+		used: s.used.name, flags: s.flags & carried, weights: s.loop.weights[s],
+		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
+	}
+	for i := range s.watched {
+		d.watched = append(d.watched, s.watched[i].tube.name)
+	}
+	if s.flags&restricted != 0 {
+		d.grant = w.grant.Grant
+	}
+	if s.flags&isWaiting != 0 {
+		d.until, d.since, d.batch = w.until, w.since, w.batch
+	}
+	if in := s.incoming; in != nil {
+		kept := *in
+		if kept.body, kept.bytes, kept.missing, kept.account = 0, nil, nil, nil; in.id != 0 {
+			d.arrived = slices.Clone(in.bytes[:in.arrived()])
+		}
+		d.incoming = &kept
+	}
+	*s = Session{}
+	return d, true
+}
+
+// holds tells whether the client was told of a job that the session has reserved.
+func (s *Session) holds() bool {
+	c, n := &s.loop.locks, 0
+	for h := s.reserved.list(); h != nil; h = h.next {
+		h.shard.lock(c, 0)
+		n += h.jobs.Len()
+		h.shard.unlock(c)
+	}
+	if w := s.wait; n == 1 && w != nil && w.shard != nil {
+		w.shard.lock(c, 0)
+		if _, j := w.shard.find(w.id); j != nil && w.shard.reservedBy(s.reserved, j) {
+			n--
+		}
+		w.shard.unlock(c)
+	}
+	return n > 0
+}
+
+// Attach opens a session on the loop in place of one that was detached. Times of the engine of then
+// are by so much less than those of this one. A session that waited is to be resumed. It opens none, and
+// returns false, if the client's account has as many connections as it may have.
+func (l *Loop) Attach(s *Session, d *Detached, by, now Time) bool {
+	if d.grant == nil {
+		l.Open(s, now)
+	} else if !l.OpenGranted(s, d.grant, now) {
+		return false
+	}
+	s.opened, s.commands = d.opened+by, d.commands
+	s.bytesIn, s.bytesOut = s.bytesIn+d.bytesIn, d.bytesOut
+	s.flags |= d.flags &^ (isProducer | isWorker)
+	if d.weights != nil {
+		if l.weights == nil {
+			l.weights = make(map[*Session]*weights)
+		}
+		l.weights[s] = d.weights
+	}
+	if d.flags&isProducer != 0 {
+		s.becomeProducer()
+	}
+	if d.flags&isWorker != 0 {
+		s.becomeWorker()
+	}
+	s.goBackTo(d, now)
+	if s.flags&isWaiting != 0 {
+		w := s.waiter()
+		w.until, w.since, w.batch = d.until, d.since+by, d.batch
+		if w.until != MaxTime {
+			w.until += by
+		}
+	}
+	if d.incoming != nil {
+		s.keepIncoming(*d.incoming)
+		if s.incoming.id != 0 {
+			s.incoming.id = 0
+			s.placeIncoming(now)
+			s.putChunk(now, d.arrived)
+		}
+	}
+	return true
+}
+
+// goBackTo has a session that was just opened use and watch the tubes of d, in their order. No limit
+// keeps it from that.
+func (s *Session) goBackTo(d *Detached, now Time) {
+	c, first := &s.loop.locks, s.used
+	s.watchedShards = 0
+	list := make([]subscription, len(d.watched))
+	for i, name := range d.watched {
+		t := s.enter(first, name, now, 0, 1)
+		list[i] = subscription{waiter: s, tube: t}
+		s.watchedShards |= t.shard.self
+	}
+	if s.watched = list; len(list) == 1 {
+		s.first[0] = list[0]
+		s.watched = s.first[:]
+	}
+	s.used = s.enter(first, d.used, now, 1, 0)
+	first.shard.lock(c, now)
+	first.using--
+	first.watching--
+	first.shard.unlock(c) // it stays, whoever uses it
+}
+
+// enter counts the session as one that uses, or watches, the tube of that name, which is made if
+// there is none. First is the one with which the session has begun: there may be another one of its
+// name, which is not the client's.
+func (s *Session) enter(first *tube, name string, now Time, using, watching int) *tube {
+	c, t, sh := &s.loop.locks, first, first.shard
+	if name != first.name {
+		sh = s.loop.engine.shardFor([]byte(name))
+	}
+	sh.lock(c, now)
+	if name != first.name {
+		t = sh.tube([]byte(name), false)
+	}
+	t.using += using
+	t.watching += watching
+	sh.unlock(c)
+	return t
+}

@@ -1,0 +1,385 @@
+package engine
+
+import (
+	"math"
+	"unsafe"
+
+	"trellis/engine/internal/queue"
+)
+
+// Jobs with a fair key share their tube with those of other keys: among candidates of equal
+// priority goes first the one whose key has the fewest jobs reserved, among equals of these that
+// whose key is in the earliest lap, and then the oldest. Jobs without a fair key share as if
+// they had one in common.
+//
+// A candidate is a ready job that its limited key lets go: of a group with several fair keys only
+// the first job. Keys go in laps: one that has started a job waits for the next lap with the
+// others, and one that comes joins the lap under way.
+//
+// A key stands in the tube's line, by its first candidate, while it has one. Candidates without a
+// key stand in the tube's order of ready jobs, as in a tube without fair keys.
+
+// A key whose jobs have gone is forgotten when another job of the tube becomes ready or reserved,
+// and so are all laps when no job has a key then: who puts a job, works on it, deletes it and puts
+// the next one does not come before those who wait. What commands over many jobs delete in no order
+// of their own is forgotten at once.
+
+// fairKeys are the fair keys of a tube. The shard's lock guards them.
+type fairKeys struct {
+	keys     hashTable[fairKey, byFairKey]
+	line     fairLine
+	lap      uint64   // under way
+	others   laps     // of the jobs without a key
+	jobs     int      // that have a key, in any state
+	reserved int      // of them
+	last     *fairKey // of those whose jobs have gone, that which did so last, unless it is forgotten
+}
+
+// laps are those of a key.
+type laps struct {
+	now  uint64 // in which it is, while it has a candidate
+	next uint64 // the first one after that in which it has started a job
+}
+
+// join has a key that gets a candidate take part in a lap.
+func (l *laps) join(lap uint64) { l.now = max(l.next, lap) }
+
+// start has a key start a job, and returns the lap that is under way then. The key has waited for
+// that if it has a candidate.
+func (l *laps) start(lap uint64, waited bool) uint64 {
+	if waited {
+		lap = max(lap, l.now)
+	}
+	l.next = lap + 1
+	l.now = l.next
+	return lap
+}
+
+// fairKey exists while a job of the tube has it.
+type fairKey struct {
+	key        string
+	jobs       uint32 // that have it, in any state
+	reserved   uint32 // of them
+	candidates queue.ByPriority
+	laps
+	index int // in the tube's line, while it has candidates
+
+	nextOfHash *fairKey // in a bucket of fairKeys.keys
+}
+
+// byFairKey finds fair keys of a tube.
+type byFairKey struct{}
+
+func (byFairKey) hash(k *fairKey) uint64    { return hashOfKey(k.key) }
+func (byFairKey) next(k *fairKey) **fairKey { return &k.nextOfHash }
+
+// fairKeyFootprint is the memory that a fair key is counted for: a record, not more than two
+// buckets, an entry of the line, the room for one run, and the text.
+func fairKeyFootprint(key string) int64 {
+	return int64(unsafe.Sizeof(fairKey{})+2*unsafe.Sizeof((*fairKey)(nil))+unsafe.Sizeof(standing{})) + 16 + textFootprint(key)
+}
+
+// fairKeyOf returns a fair key, nil if no job of the tube has it.
+func (t *tube) fairKeyOf(key string) *fairKey {
+	if t.fair == nil {
+		return nil
+	}
+	for k := t.fair.keys.first(hashOfKey(key)); k != nil; k = k.nextOfHash {
+		if k.key == key {
+			return k
+		}
+	}
+	return nil
+}
+
+// joinFair adds a job of the tube t to those of a fair key, and returns the key.
+func (sh *shard) joinFair(t *tube, key string) *fairKey {
+	if t.fair == nil {
+		t.fair = new(fairKeys)
+	}
+	k := t.fairKeyOf(key)
+	if k == nil {
+		if k = t.fair.last; k != nil && k.key == key {
+			t.fair.last = nil
+		} else {
+			k = &fairKey{key: key}
+		}
+		t.fair.keys.insert(k)
+		sh.shared.countBytes(sh.by, fairKeyFootprint(key))
+		t.countBytes(fairKeyFootprint(key))
+		t.countKeys(1)
+		sh.totals.fair++
+		sh.shared.usage.keys.Add(1)
+	}
+	k.jobs++
+	t.fair.jobs++
+	return k
+}
+
+// leaveFair takes a job of the tube t, which stands in no queue, off those of its fair key.
+func (sh *shard) leaveFair(t *tube, k *fairKey) {
+	f := t.fair
+	f.jobs--
+	if k.jobs--; k.jobs > 0 {
+		return
+	}
+	f.keys.remove(k)
+	sh.shared.refundBytes(sh.by, fairKeyFootprint(k.key))
+	t.countBytes(-fairKeyFootprint(k.key))
+	t.countKeys(-1)
+	sh.totals.fair--
+	sh.shared.usage.keys.Add(-1)
+	if k.next > f.lap { // otherwise there is nothing to remember
+		f.last = k
+	}
+}
+
+// fairKeyOfJob returns the fair key of a job that has one.
+func (sh *shard) fairKeyOfJob(j *job) *fairKey { return sh.keyedOf(j).terms.fair }
+
+// next is the job of the tube to be reserved next, 0 if none can be.
+func (t *tube) next() ref {
+	r := t.ready.First(t.shard.table)
+	if t.fair == nil {
+		return r
+	}
+	return t.fair.next(t, r)
+}
+
+// next is the next of the jobs with a fair key and r, the first of those without one, which is
+// 0 if there is none.
+func (f *fairKeys) next(t *tube, r ref) ref {
+	if f.line.count == 0 {
+		return r
+	}
+	first := f.line.at(0)
+	if r != 0 {
+		j := t.shard.job(r)
+		if other := (standing{rankOf(j.pri, t.reserved-f.reserved), f.others.now, j.ID, nil}); other.before(first) {
+			return r
+		}
+	}
+	return first.key.candidates.First(t.shard.table)
+}
+
+// offer makes a ready job, which is withheld, a candidate.
+func (sh *shard) offer(t *tube, r ref, j *job) {
+	f := t.fair
+	if j.flags&isFair == 0 {
+		if f != nil && t.ready.Empty() {
+			f.others.join(f.lap)
+		}
+		t.ready.Restore(sh.table, j.pri, r, &j.Links)
+		return
+	}
+	k := sh.fairKeyOfJob(j)
+	if k.candidates.Empty() {
+		k.join(f.lap)
+		f.line.enter(k)
+	}
+	sh.pushTo(&k.candidates, r, j)
+	sh.rank(f, k)
+}
+
+// withdraw undoes offer.
+func (sh *shard) withdraw(t *tube, j *job) {
+	if j.flags&isFair == 0 {
+		t.ready.Withhold(sh.table, j.pri, &j.Links)
+		return
+	}
+	k := sh.fairKeyOfJob(j)
+	sh.removeFrom(&k.candidates, j)
+	if k.candidates.Empty() {
+		t.fair.line.leave(k)
+	}
+	sh.rank(t.fair, k)
+}
+
+// movedCandidate tells where the record of a candidate is now.
+func (sh *shard) movedCandidate(t *tube, r ref, j *job) {
+	if j.flags&isFair == 0 {
+		t.ready.Moved(sh.table, j.pri, r, &j.Links)
+		return
+	}
+	sh.fairKeyOfJob(j).candidates.Moved(sh.table, j.pri, r, &j.Links)
+}
+
+// rank puts a key where it belongs in the line by what it has now, if it has a candidate.
+func (sh *shard) rank(f *fairKeys, k *fairKey) {
+	if k.candidates.Empty() {
+		return
+	}
+	j := sh.job(k.candidates.First(sh.table))
+	f.line.put(k.index, standing{rankOf(j.pri, int(k.reserved)), k.now, j.ID, k})
+}
+
+// prepareFair counts in a tube with fair keys that a job is about to come to a state. A standby
+// counts no laps, so that they begin anew when it serves.
+func (sh *shard) prepareFair(t *tube, j *job, to state) {
+	if to != ready && to != reserved {
+		return
+	}
+	f := t.fair
+	f.last = nil
+	if f.jobs == 0 {
+		t.fair = nil
+		return
+	}
+	if j.flags&isFair != 0 {
+		others := t.jobs() - f.jobs
+		if j.state == unqueued {
+			others++ // the tube does not count this one yet
+		}
+		if others == 0 {
+			f.others = laps{}
+		}
+	}
+	if to == ready {
+		return
+	}
+	k, l, waited := sh.lapsOf(t, j)
+	if !sh.still {
+		f.lap = l.start(f.lap, waited)
+	}
+	if k != nil {
+		k.reserved++
+		f.reserved++
+		sh.rank(f, k)
+	}
+}
+
+// lapsOf returns a job's key, nil if it has none, the laps of that, and whether it has a candidate.
+func (sh *shard) lapsOf(t *tube, j *job) (k *fairKey, l *laps, waits bool) {
+	if j.flags&isFair == 0 {
+		return nil, &t.fair.others, !t.ready.Empty()
+	}
+	k = sh.fairKeyOfJob(j)
+	return k, &k.laps, !k.candidates.Empty()
+}
+
+// reorder makes a change of nothing but the priority of a ready job, by which its key stays in
+// the lap in which it is.
+func (sh *shard) reorder(r ref, j *job, ch *change) {
+	t := sh.tubes[j.tube]
+	if t.fair == nil {
+		sh.apply(r, j, ch)
+		return
+	}
+	k, l, waited := sh.lapsOf(t, j)
+	lap := l.now
+	sh.apply(r, j, ch)
+	if waited {
+		l.now = lap
+		if k != nil {
+			sh.rank(t.fair, k)
+		}
+	}
+}
+
+// vacateFair counts off a job with a fair key that was reserved.
+func (sh *shard) vacateFair(t *tube, j *job) {
+	k := sh.fairKeyOfJob(j)
+	k.reserved--
+	t.fair.reserved--
+	sh.rank(t.fair, k)
+}
+
+// A fairLine is a heap of the keys of a tube that have candidates, with four children to a node.
+type fairLine struct {
+	pages [][]standing // at most one more than needed
+	count int
+}
+
+// A standing is a key in the line, and what it stands there by.
+type standing struct {
+	rank uint64 // see rankOf
+	lap  uint64
+	id   uint64 // of its first candidate
+	key  *fairKey
+}
+
+// rankOf orders by priority, and then by how many jobs are reserved.
+func rankOf(pri uint32, reserved int) uint64 { return uint64(pri)<<32 | uint64(reserved) }
+
+func (s *standing) before(o *standing) bool {
+	if s.rank != o.rank {
+		return s.rank < o.rank
+	}
+	if s.lap != o.lap {
+		return s.lap < o.lap
+	}
+	return s.id < o.id
+}
+
+const (
+	linePage  = 128 // entries of a page
+	lineArity = 4
+)
+
+func (l *fairLine) at(i int) *standing { return &l.pages[i/linePage][i%linePage] }
+
+// enter adds a key at the end of the line.
+func (l *fairLine) enter(k *fairKey) {
+	if l.count == len(l.pages)*linePage {
+		var page []standing
+		if l.count > 0 { // a line of few has a small page
+			page = make([]standing, 0, linePage)
+		}
+		l.pages = append(l.pages, page)
+	}
+	last := &l.pages[l.count/linePage]
+	*last = append(*last, standing{rank: math.MaxUint64, lap: math.MaxUint64, key: k})
+	k.index = l.count
+	l.count++
+}
+
+// leave takes a key out.
+func (l *fairLine) leave(k *fairKey) {
+	l.count--
+	last := *l.at(l.count)
+	*l.at(l.count) = standing{}
+	page := l.count / linePage
+	l.pages[page] = l.pages[page][:l.count%linePage]
+	if spare := page + 2; spare < len(l.pages) {
+		l.pages[spare] = nil
+		l.pages = l.pages[:spare]
+	}
+	if last.key != k {
+		l.put(k.index, last)
+	}
+}
+
+// put puts a key at an index or, as far as it must, nearer to the first or the last.
+func (l *fairLine) put(i int, s standing) {
+	for i > 0 {
+		above := (i - 1) / lineArity
+		if !s.before(l.at(above)) {
+			break
+		}
+		l.set(i, *l.at(above))
+		i = above
+	}
+	for {
+		first := i*lineArity + 1
+		if first >= l.count {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+lineArity, l.count); c++ {
+			if l.at(c).before(l.at(least)) {
+				least = c
+			}
+		}
+		if !l.at(least).before(&s) {
+			break
+		}
+		l.set(i, *l.at(least))
+		i = least
+	}
+	l.set(i, s)
+}
+
+func (l *fairLine) set(i int, s standing) {
+	*l.at(i) = s
+	s.key.index = i
+}

@@ -1,0 +1,317 @@
+package engine
+
+import (
+	"container/heap"
+	"errors"
+	"unsafe"
+
+	"trellis/binlog/journal"
+	"trellis/engine/internal/queue"
+)
+
+// A held job waits for its group to become complete. It stands in a queue of its tube, by id, and
+// in a list of its shard, which has all that are held for the same group.
+//
+// Who makes a group complete has the lock of one shard or another, and does not know whether it
+// may wait for those of the shards that hold jobs for the group. It notes the firing
+// (lockSet.firings), and fires them when it holds no lock any more. So what it does next, it does
+// after that.
+
+// A heldEntry is what belongs to a job while it is held. The lock of the job's shard guards it. It goes
+// along when the job moves, so that a move counts nothing.
+type heldEntry struct {
+	id        uint64
+	group     *jobGroup // that it waits for
+	condition condition
+	epoch     uint32    // of the group, in which it was held
+	list      *heldList // nil while the job moves
+	index     int       // in list.jobs
+}
+
+// heldFootprint is the memory that a held job is counted for in addition.
+const heldFootprint = int64(unsafe.Sizeof(heldEntry{}) + 2*unsafe.Sizeof((*heldEntry)(nil)))
+
+// A heldList is the jobs that a shard holds for one group and one condition. The shard's lock
+// guards it.
+type heldList struct {
+	group     *jobGroup
+	condition condition
+	firing    bool         // it stands in shard.firings
+	fired     uint32       // what was held before this epoch is to be fired
+	jobs      []*heldEntry // a heap: by epoch, and then by id
+	next      *heldList    // in a bucket of shard.held
+}
+
+// heldListFootprint is the memory that a list of held jobs is counted for, beside its jobs.
+const heldListFootprint = int64(unsafe.Sizeof(heldList{}) + 2*unsafe.Sizeof((*heldList)(nil)))
+
+// byGroup finds lists of held jobs.
+type byGroup struct{}
+
+func (byGroup) hash(l *heldList) uint64     { return l.group.hash + uint64(l.condition) }
+func (byGroup) next(l *heldList) **heldList { return &l.next }
+
+// before tells whether epoch e ended before epoch f. There may have been 2^32 of them.
+func before(e, f uint32) bool { return int32(e-f) < 0 }
+
+// The methods of a heap: see container/heap.
+
+func (l *heldList) Len() int { return len(l.jobs) }
+
+func (l *heldList) Less(i, j int) bool {
+	a, b := l.jobs[i], l.jobs[j]
+	return before(a.epoch, b.epoch) || a.epoch == b.epoch && a.id < b.id
+}
+
+func (l *heldList) Swap(i, j int) {
+	l.jobs[i], l.jobs[j] = l.jobs[j], l.jobs[i]
+	l.jobs[i].index, l.jobs[j].index = i, j
+}
+
+func (l *heldList) Push(h any) {
+	l.jobs = append(l.jobs, h.(*heldEntry))
+	l.jobs[len(l.jobs)-1].index = len(l.jobs) - 1
+}
+
+func (l *heldList) Pop() any {
+	last := len(l.jobs) - 1
+	h := l.jobs[last]
+	l.jobs[last], l.jobs = nil, l.jobs[:last]
+	return h
+}
+
+// due tells whether a job of the list is to be fired.
+func (l *heldList) due() bool { return len(l.jobs) > 0 && before(l.jobs[0].epoch, l.fired) }
+
+// heldFor returns the jobs that the shard holds for a group, nil if it holds none.
+func (sh *shard) heldFor(g *jobGroup, c condition) *heldList {
+	for l := sh.held.first(g.hash + uint64(c)); l != nil; l = l.next {
+		if l.group == g && l.condition == c {
+			return l
+		}
+	}
+	return nil
+}
+
+// join makes a new job a member of the group that its terms name, which may have to be made.
+func (sh *shard) join(x *terms) (made bool) {
+	g, made := sh.shared.groups.join(x.Group)
+	if made {
+		sh.countGroup(g)
+	}
+	x.group = g
+	x.Group = g.name // one text for all members
+	return made
+}
+
+// holdBack has a job wait for the group that its terms name, unless the group is complete. A job
+// that is held on record waits in any case.
+func (sh *shard) holdBack(id uint64, x *terms, onRecord bool) (held bool) {
+	c := conditionOf(x.Settled)
+	g, epoch, made := sh.shared.groups.hold(x.After, c, onRecord)
+	if made {
+		sh.countGroup(g)
+	}
+	if g == nil {
+		return false
+	}
+	sh.shared.countBytes(sh.by, heldFootprint)
+	x.held = &heldEntry{id: id, group: g, condition: c, epoch: epoch}
+	return true
+}
+
+// countGroup counts a group that has come into being.
+func (sh *shard) countGroup(g *jobGroup) {
+	sh.shared.countBytes(sh.by, groupFootprint(g.name))
+	sh.shared.usage.keys.Add(1)
+}
+
+// changeGroup changes the counts of a group. If it becomes complete by that, the goroutine that has
+// the lock fires what is held for it when it has none.
+func (sh *shard) changeGroup(g *jobGroup, by groupChange) {
+	f, ended := sh.shared.groups.count(g, by, !sh.fed && !sh.shared.cfg.Stock)
+	if ended {
+		sh.shared.refundBytes(sh.by, groupFootprint(g.name))
+		sh.shared.usage.keys.Add(-1)
+	}
+	if f.group != nil {
+		sh.by.firings = append(sh.by.firings, f)
+	}
+}
+
+// regroup tells the groups of a job what it is now.
+func (sh *shard) regroup(j *job) {
+	x := sh.keyedOf(j).terms
+	if is := j.state == buried; x.group != nil && is != x.buried {
+		x.buried = is
+		by := groupChange{buried: 1}
+		if !is {
+			by.buried = -1
+		}
+		sh.changeGroup(x.group, by)
+	}
+	if x.held != nil && j.state != held {
+		sh.letGo(x)
+	}
+}
+
+// letGo counts a job off that its group has held.
+func (sh *shard) letGo(x *terms) {
+	var by groupChange
+	by.held[x.held.condition] = -1
+	sh.changeGroup(x.held.group, by)
+	sh.shared.refundBytes(sh.by, heldFootprint)
+	x.held = nil
+}
+
+// leave ends the part in groups of a job that has ended.
+func (sh *shard) leave(x *terms) {
+	if x.held != nil {
+		sh.letGo(x)
+	}
+	if x.group == nil {
+		return
+	}
+	by := groupChange{members: -1}
+	if x.buried {
+		by.buried = -1
+	}
+	sh.changeGroup(x.group, by)
+	x.group = nil
+}
+
+// pushHeld adds a job that becomes held to its tube and to its list.
+func (sh *shard) pushHeld(t *tube, r ref, j *job) {
+	x := sh.keyedOf(j).terms
+	if x.held == nil {
+		sh.holdBack(j.ID, x, true)
+	}
+	if t.held == nil {
+		t.held = new(queue.Heap)
+	}
+	t.held.Push(sh.table, MaxTime.key(), r, &j.Links)
+	h := x.held
+	epoch := sh.shared.groups.enlist(h.group, h.condition, sh.self)
+	l := sh.heldFor(h.group, h.condition)
+	if l == nil {
+		l = &heldList{group: h.group, condition: h.condition, fired: h.epoch}
+		sh.held.insert(l)
+		sh.shared.countBytes(sh.by, heldListFootprint)
+	}
+	h.list = l
+	heap.Push(l, h)
+	if before(h.epoch, epoch) { // it has ended before the shard was known to hold the job
+		f := firing{group: h.group}
+		f.in[h.condition] = sh.self
+		sh.by.firings = append(sh.by.firings, f)
+	}
+}
+
+// removeHeld takes a held job out of its tube's queue and its list.
+func (sh *shard) removeHeld(t *tube, j *job) {
+	if t.held.Remove(sh.table, &j.Links); t.held.Len() == 0 {
+		t.held = nil
+	}
+	h := sh.keyedOf(j).terms.held
+	l := h.list
+	heap.Remove(l, h.index)
+	if h.list = nil; len(l.jobs) == 0 {
+		sh.held.remove(l)
+		sh.shared.refundBytes(sh.by, heldListFootprint)
+		sh.shared.groups.delist(l.group, l.condition, sh.self)
+	}
+}
+
+// fireGroups fires what is held for the groups that a goroutine has made complete. It holds no lock.
+func (c *lockSet) fireGroups(e *shared, now Time) {
+	if c.firing {
+		return
+	}
+	c.firing = true
+	for len(c.firings) > 0 {
+		f := c.firings[0]
+		c.firings = c.firings[1:]
+		for cond, in := range f.in {
+			for _, sh := range e.shards {
+				if in&sh.self == 0 {
+					continue
+				}
+				sh.lock(c, now)
+				if sh.fireHeld(f.group, condition(cond)) && !sh.still {
+					sh.fire()
+				}
+				sh.unlock(c)
+			}
+		}
+	}
+	c.firings, c.firing = nil, false
+}
+
+// firings are the lists of a shard of which jobs are to be fired. The shard's lock guards it.
+type firings struct {
+	shard *shard
+	timer queue.Timer
+	lists fifo[*heldList]
+}
+
+// fireHeld has the jobs be fired that the shard has held for a group since before its present epoch, as
+// soon as it does what is due. It returns false if it holds none.
+func (sh *shard) fireHeld(g *jobGroup, c condition) bool {
+	l := sh.heldFor(g, c)
+	if l == nil {
+		return false
+	}
+	l.fired = sh.shared.groups.epoch(g, c)
+	if !l.firing {
+		l.firing = true
+		sh.firings.lists.push(l)
+	}
+	sh.arm(&sh.firings.timer, sh.now)
+	return true
+}
+
+// firingMoves is what a job that is fired takes of shard.moves: it is recorded.
+const firingMoves = 2
+
+// firingRetry is how long jobs wait that are to be fired when that cannot be recorded.
+const firingRetry = second / 100
+
+// Expire fires jobs. If that cannot be recorded they stay held, which is the safe side.
+func (f *firings) Expire(now int64) (done bool) {
+	sh := f.shard
+	for !f.lists.empty() {
+		l := f.lists.first()
+		for l.due() {
+			if sh.moves -= firingMoves - 1; !sh.mayMove() {
+				return false
+			}
+			switch err := sh.fireFirst(l); {
+			case err == nil:
+			case errors.Is(err, journal.ErrFailed) || errors.Is(err, journal.ErrClosed):
+				return true
+			default:
+				sh.arm(&f.timer, Time(now)+firingRetry)
+				return true
+			}
+		}
+		l.firing = false
+		f.lists.pop()
+	}
+	return true
+}
+
+// fireFirst records that the first job of a list begins its delay, or is ready, and makes it so.
+func (sh *shard) fireFirst(l *heldList) error {
+	r, j := sh.find(l.jobs[0].id)
+	ch := sh.present(j)
+	if ch.to = ready; ch.counters.delay > 0 {
+		ch.to, ch.at = delayed, sh.now+seconds(ch.counters.delay)
+	}
+	var nobody Output
+	if err := sh.change(r, j, &ch, &nobody); err != nil {
+		return err
+	}
+	sh.totals.fired++
+	sh.dispatch(sh.tubes[j.tube])
+	return nil
+}

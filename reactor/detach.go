@@ -1,0 +1,192 @@
+package reactor
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/bytebufferpool"
+
+	"trellis/engine"
+)
+
+// maxCopied is how many bytes of replies that were not taken, and of bodies that have come in part,
+// Detach copies for all clients together.
+const maxCopied = 64 << 20
+
+// Detach has a held server go on without its engine, which may be discarded when Detach returns: nothing
+// of it is left here. All that was executed has been committed. The server stays held until Attach.
+//
+// Clients that have no job, and wait for nothing but a job, do not notice; nor do those to whom
+// nothing is left but to take what they are owed. All others are reset: their jobs are ready in
+// the next engine, and nobody knows what has become of a command of which a part was executed. So are
+// those for whom more would have to be copied than 64 MiB in all, and those who are owed what is not
+// committed.
+//
+// It reports false, and has done nothing, if the server is not held or is being shut down.
+func (s *Server) Detach() bool {
+	if !s.held.Load() || !s.beginHold() {
+		return false
+	}
+	defer s.holds.Done()
+	var copied atomic.Int64
+	s.onLoops(func(l *loop) { l.detach(&copied) })
+	s.engine.Store(nil)
+	return true
+}
+
+// Attach gives a server without an engine one that has the same jobs, whose clock is now, and which
+// records changes in j, and ends the Hold. Clients go on with it where they were.
+func (s *Server) Attach(e *engine.Engine, now func() engine.Time, j Committer) {
+	if !s.beginHold() {
+		return
+	}
+	defer s.holds.Done()
+	offset := now() - engine.Time(s.now())
+	s.engine.Store(e)
+	s.onLoops(func(l *loop) { l.attach(e, offset, j) })
+	s.release()
+}
+
+// detach has the loop go on without its engine.
+func (l *loop) detach(copied *atomic.Int64) {
+	defer l.recovered()
+	now := l.server.now()
+	k := &l.commits
+	if l.journal != nil {
+		k.committed = l.journal.Committed()
+	}
+	for c := l.nextCommitted(); c != nil; c = l.nextCommitted() {
+		c.committed(now)
+	}
+	for _, c := range l.all() {
+		if !c.detachSession(copied) {
+			c.cutOff(now)
+		} else if c.phase >= draining {
+			c.conclude(now)
+		}
+	}
+	l.throttled = throttled{at: engine.MaxTime}
+	k.waiting, k.batches = queue[*conn]{}, nil
+	k.pending.Store(false)
+	l.engine, l.journal = new(engine.Loop), nil
+	l.out.Discard()
+	l.alarm.ask(engineAlarm, never)
+}
+
+// all returns the connections of the loop.
+func (l *loop) all() (list []*conn) {
+	for c := range l.gnet.Conns() {
+		list = append(list, c.(*conn))
+	}
+	for _, d := range l.deadlines { // those that gnet does not know have one
+		if !d.conn.inGnet {
+			list = append(list, d.conn)
+		}
+	}
+	return list
+}
+
+// detachSession takes out of the connection what belongs to the engine. It reports false if the
+// client cannot go on.
+func (c *conn) detachSession(copied *atomic.Int64) bool {
+	if x := c.x; x != nil {
+		if x.out.uncommitted() || c.phase == authenticating && x.throttled != nil || !c.copies(x.out.pinned, copied) {
+			return false
+		}
+		x.out.unpin()
+		x.throttled, x.woken = nil, false
+	}
+	switch {
+	case c.phase == authenticating:
+	case c.closure != open:
+		c.closure = closed // what it has not given back is ready in the next engine
+	case c.takesLong():
+		return false
+	case c.phase < draining:
+		d, ok := c.session.Detach()
+		if !ok || !c.copies(d.Size(), copied) {
+			return false
+		}
+		if c.loop.detached == nil {
+			c.loop.detached = make(map[*conn]*engine.Detached)
+		}
+		c.loop.detached[c] = d
+	}
+	c.session = engine.Session{}
+	return true
+}
+
+// cutOff resets a connection whose client cannot go on with another engine.
+func (c *conn) cutOff(now time.Duration) {
+	c.closure = closed
+	c.session = engine.Session{}
+	c.resetOnClose()
+	c.fail()
+	c.end(now)
+}
+
+// copies counts n bytes that are to be copied for the client. It reports false if that is too much.
+func (c *conn) copies(n int, copied *atomic.Int64) bool {
+	return n == 0 || copied.Add(int64(n)) <= c.loop.server.hooks.copied
+}
+
+// unpin copies the bodies in the queue, and releases them.
+func (q *outputQueue) unpin() {
+	if len(q.bodies) == 0 {
+		return
+	}
+	b := make([]byte, 0, q.len())
+	at, begun := q.at, q.begun
+	for i := range q.bodies {
+		body := &q.bodies[i]
+		b = append(b, q.buf.B[at:body.At]...)
+		b = append(b, body.Bytes[begun:]...)
+		at, begun = body.At, 0
+	}
+	b = append(b, q.buf.B[at:]...)
+	q.free()
+	q.buf = &bytebufferpool.ByteBuffer{B: b}
+}
+
+// attach has the loop, which is held, go on with an engine. Those who have waited longest come first.
+func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
+	defer l.recovered()
+	by := offset - l.offset
+	l.offset, l.journal = offset, j
+	l.engine = e.NewLoop(l)
+	now := l.server.now()
+	list := make([]*conn, 0, len(l.detached))
+	for c := range l.detached {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b *conn) int {
+		return cmp.Compare(l.detached[a].WaitsSince(), l.detached[b].WaitsSince())
+	})
+	for _, c := range list {
+		c.attach(l.detached[c], by, now)
+	}
+	l.detached = nil
+}
+
+// attach has the connection's client go on where it was.
+func (c *conn) attach(d *engine.Detached, by engine.Time, now time.Duration) {
+	l := c.loop
+	if c.phase >= draining {
+		return // it has left meanwhile
+	}
+	l.executing = c
+	attached := l.engine.Attach(&c.session, d, by, l.time(now))
+	l.executing = nil
+	if !attached {
+		c.cutOff(now)
+		return
+	}
+	if c.phase == waiting {
+		c.backlog().woken = true
+	}
+	if c.x != nil {
+		c.conclude(now)
+	}
+}

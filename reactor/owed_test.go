@@ -1,0 +1,125 @@
+package reactor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// checkOwed makes sure that each loop knows what its clients are owed who do not read.
+func (ts *testServer) checkOwed() {
+	ts.t.Helper()
+	ts.onLoops(func(l *loop) {
+		most := 0
+		for i, c := range l.owed {
+			if c.x.owed != c.x.out.len() || int(c.x.owedAt) != i {
+				ts.t.Errorf("number %d of the heap is owed %d and noted with %d for number %d", i, c.x.out.len(), c.x.owed, c.x.owedAt)
+			}
+			most = max(most, c.x.owed)
+		}
+		if int64(len(l.owed)) != l.counts.stalled.Load() || int64(most) != l.mostOwed.Load() {
+			ts.t.Errorf("%d are in the heap, and %d are stalled; the most is %d, and published %d",
+				len(l.owed), l.counts.stalled.Load(), most, l.mostOwed.Load())
+		}
+	})
+}
+
+func TestWhoIsOwedMostIsClosedWhenAllTogetherAreOwedTooMuch(t *testing.T) {
+	t.Parallel()
+	networks(t, func(t *testing.T, network string) {
+		const limit, crowd, peeks = 4 << 20, 30, 20
+		ts := serveConfig(t, network, hooks{}, nil, func(c *Config) { c.MaxOutputTotal, c.Loops = limit, 2 })
+		body := strings.Repeat("x", maxJob)
+		other := ts.dial()
+		id := other.put(body)
+		var clients []*client
+		for range crowd {
+			c := ts.dial()
+			clients = append(clients, c)
+			c.send(strings.Repeat(fmt.Sprintf("peek %d\r\n", id), peeks))
+			other.do("use a\r\n", "USING a\r\n")
+		}
+		for range 20 {
+			other.do("use b\r\n", "USING b\r\n")
+		}
+		total := func() (n int64) {
+			for _, l := range ts.Stats().Loops {
+				n += l.PendingOutput
+			}
+			return n
+		}
+		ts.until("they are not owed too much", func() bool {
+			st := ts.sum()
+			return total() <= limit && st.OverTotal > 0 && st.Stalled+int64(st.OverTotal) == crowd
+		})
+		ts.checkOwed()
+		if log := ts.log.String(); !strings.Contains(log, "and it is owed most") {
+			t.Errorf("the log:\n%s", log)
+		}
+		// Who was not closed gets all replies. Each has its own time to take them: they are many for a busy machine.
+		served, reply := 0, int64(len(fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, maxJob, body)))
+		for _, c := range clients {
+			_ = c.SetDeadline(time.Now().Add(testTimeout))
+			n, err := io.CopyN(io.Discard, c.r, peeks*reply)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Fatalf("a client that is not closed got %d bytes: %v", n, err)
+			}
+			if n == peeks*reply {
+				served++
+			}
+		}
+		if want := crowd - int(ts.sum().OverTotal); served != want {
+			t.Errorf("%d clients got all replies, want %d", served, want)
+		}
+	})
+}
+
+// Of clients on two loops, the one with the big reply goes, on whichever it is.
+func TestTheLargestOfAllLoopsIsClosed(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 20
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxOutputTotal, c.Loops, c.MaxOutput = limit, 2, 1<<30 })
+	other := ts.dial()
+	small, big := other.put(strings.Repeat("x", 100_000)), other.put(strings.Repeat("x", maxJob))
+	flood := func(id uint64) {
+		c := ts.dial()
+		_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+		c.send(strings.Repeat(fmt.Sprintf("peek %d\r\n", id), 200))
+	}
+	const few, many = 4, 20
+	for range few {
+		flood(small)
+	}
+	ts.until("they take no more", func() bool { return ts.sum().Stalled == few })
+	if n := ts.sum().OverTotal; n != 0 {
+		t.Fatalf("%d small ones were closed", n)
+	}
+	for range many {
+		flood(big)
+	}
+	ts.until("they are not owed too much", func() bool {
+		st := ts.sum()
+		return st.OverTotal > 0 && st.Stalled+int64(st.OverTotal) == few+many && st.PendingOutput <= limit
+	})
+	ts.checkOwed()
+}
+
+func TestNobodyIsClosedForTheTimeThatTheDiskTakes(t *testing.T) {
+	t.Parallel()
+	j := new(fakeJournal)
+	ts := serveConfig(t, "tcp", hooks{}, j, func(c *Config) { c.MaxOutputTotal = 1 })
+	c := ts.dial()
+	c.send("put 0 0 60 1\r\nx\r\n")
+	ts.until("its reply waits", func() bool { return ts.sum().PendingOutput > 1 })
+	j.done.Store(j.recorded.Load())
+	ts.Committed()
+	c.expect("INSERTED 1\r\n")
+	if n := ts.sum().OverTotal; n != 0 {
+		t.Errorf("%d were closed", n)
+	}
+}

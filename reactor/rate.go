@@ -1,0 +1,202 @@
+package reactor
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"trellis/codec"
+	"trellis/engine"
+)
+
+const (
+	// rateTurn is how many commands a connection may have executed at a time while others of
+	// its account wait.
+	rateTurn = 32
+	// rateCost is the cost for which a command that takes long counts as one more: that of a
+	// usual command with its read and its write.
+	rateCost = connCost
+	// rateConnection is how many commands a connection counts as: to accept and to end one
+	// costs the system as much.
+	rateConnection = 10
+)
+
+// throttled are the connections of a loop whose accounts have had as many commands executed as
+// they may. They are not read, and wait in a line for each account, first come, first served,
+// until the loop's alarm goes off. The loop's goroutine owns them.
+type throttled struct {
+	lines map[*engine.Rate]*throttledLine // those that are not empty
+	at    engine.Time                     // when to look at the lines; MaxTime while there is none
+	turn  *conn                           // whose turn it is
+}
+
+// throttledLine is the connections of one account.
+type throttledLine struct {
+	conns queue[*conn] // also of some that have ended since
+	ended int          // those, at least
+	at    engine.Time  // when the first may go on
+}
+
+// executeMetered is execute for a connection whose account has a limit on its commands.
+func (c *conn) executeMetered(r *engine.Rate, now time.Duration, p []byte) (rest []byte) {
+	l := c.loop
+	at := l.time(now)
+	most := r.Left(at)
+	if l.throttled.turn != c && l.throttled.lines[r] != nil {
+		most = 0 // others were there before
+	}
+	if len(p) > 0 && most == 0 {
+		c.throttle(r, at)
+		return p
+	}
+	had := l.engine.Left()
+	rest, executed := c.executeUpTo(min(most, rateTurn), now, p)
+	r.Take(at, executed+max(0, had-l.engine.Left()-executed)/rateCost)
+	return rest
+}
+
+// resumeMetered ends a wait as endWait does. If the command takes long, its account pays for
+// what is done of it now. It reports false if the account cannot: then the connection waits
+// for its turn.
+func (c *conn) resumeMetered(now time.Duration) bool {
+	l := c.loop
+	r := c.session.Rate()
+	if r == nil || !c.takesLong() || l.draining {
+		c.endWait(now)
+		return true
+	}
+	at := l.time(now)
+	if r.Left(at) == 0 || l.throttled.turn != c && l.throttled.lines[r] != nil {
+		c.backlog().woken = true
+		c.throttle(r, at)
+		return false
+	}
+	had := l.engine.Left()
+	c.endWait(now)
+	r.Take(at, (had-l.engine.Left())/rateCost)
+	return true
+}
+
+// throttle has the connection wait in its account's line.
+func (c *conn) throttle(r *engine.Rate, now engine.Time) {
+	t := &c.loop.throttled
+	line := t.lines[r]
+	if line == nil {
+		line = &throttledLine{at: r.Ready(now)}
+		if t.lines == nil {
+			t.lines = make(map[*engine.Rate]*throttledLine)
+		}
+		t.lines[r] = line
+		t.at = min(t.at, line.at)
+	}
+	c.backlog().throttled = line
+	line.conns.push(c)
+	r.Waited()
+}
+
+// unthrottle takes a connection that has ended off its line, sooner or later.
+func (x *backlog) unthrottle() {
+	line := x.throttled
+	if line == nil {
+		return
+	}
+	x.throttled = nil
+	if line.ended++; line.ended > 16+line.conns.len()/2 {
+		line.conns.items = slices.DeleteFunc(line.conns.items[line.conns.head:], func(c *conn) bool { return !c.waitsIn(line) })
+		line.conns.head, line.ended = 0, 0
+	}
+}
+
+// waitsIn tells whether the connection stands in a line.
+func (c *conn) waitsIn(line *throttledLine) bool { return c.x != nil && c.x.throttled == line }
+
+// throttled tells whether the connection waits because of its account's rate.
+func (c *conn) throttled() bool { return c.x != nil && c.x.throttled != nil }
+
+// next takes out a connection whose account has commands left, nil if there is none. Lines
+// that have to wait on are looked at again later.
+func (t *throttled) next(now engine.Time) *conn {
+	if t.at > now {
+		return nil
+	}
+	t.at = engine.MaxTime
+	for r, line := range t.lines {
+		for line.at <= now && !line.conns.empty() && r.Left(now) > 0 {
+			c := line.conns.pop()
+			if !c.waitsIn(line) {
+				line.ended--
+				continue
+			}
+			c.x.throttled = nil
+			t.at = now // there may be more
+			return c
+		}
+		if line.conns.empty() {
+			delete(t.lines, r)
+			continue
+		}
+		if line.at <= now {
+			line.at = max(r.Ready(now), now+1)
+		}
+		t.at = min(t.at, line.at)
+	}
+	return nil
+}
+
+// LimitsChanged has loops look again whether those may go on who wait because of the rate of
+// their account. It is called when the limits of accounts have changed. Any goroutine may call it.
+func (s *Server) LimitsChanged() {
+	if !s.beginHold() {
+		return
+	}
+	defer s.holds.Done()
+	s.onLoops(func(l *loop) {
+		for _, line := range l.throttled.lines {
+			line.at, l.throttled.at = 0, 0
+		}
+	})
+}
+
+// goOnThrottled gives a connection its turn.
+func (l *loop) goOnThrottled(c *conn, now time.Duration) {
+	defer func() { l.throttled.turn = nil }()
+	l.throttled.turn = c
+	if c.phase != authenticating {
+		c.goOn(now)
+		return
+	}
+	defer l.recovered()
+	l.engine.Spend(connCost)
+	c.refuse(codec.ReplyOutOfMemory, now)
+}
+
+// refuseLater has a client for whom its account has no connection left wait for that answer if
+// the account is beyond its rate: otherwise it could connect again and again at the expense of
+// others. Until then it is one of those that have not authenticated, of which there are only so
+// many. It reports false if the client is to be refused now.
+func (c *conn) refuseLater(g *engine.Grant, now time.Duration) bool {
+	l := c.loop
+	r := l.engine.RateOf(g)
+	if r == nil {
+		return false
+	}
+	at := l.time(now)
+	waits := r.Left(at) == 0 || l.throttled.lines[r] != nil
+	r.Take(at, rateConnection)
+	if waits {
+		c.throttle(r, at)
+		c.conclude(now)
+	}
+	return waits
+}
+
+// throttledAt is when the alarm is to go off for those who are throttled.
+func (l *loop) throttledAt() time.Duration {
+	if l.held {
+		return never // nothing is executed
+	}
+	return l.duration(l.throttled.at)
+}
+
+// unmetered is a number of commands that is never reached.
+const unmetered = math.MaxInt

@@ -1,0 +1,98 @@
+package reactor
+
+import (
+	"crypto/tls"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+)
+
+// dialFrom connects from an address of this machine.
+func dialFrom(t *testing.T, from string, to net.Addr) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial(to.Network(), to.String())
+	if err != nil {
+		t.Skipf("this machine has no address %s: %v", from, err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheToken(t *testing.T) {
+	t.Parallel()
+	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 1, 64 })
+	good := newClient(t, dialFrom(t, "127.0.0.2", ts.addr))
+	ts.until("it is there", func() bool { return ts.sum().Connections == 1 })
+	for range 100 {
+		ts.dial()
+	}
+	ts.until("all have come", func() bool { return ts.Stats().Accepted == 101 })
+	good.do("auth good\r\n", "AUTHENTICATED\r\n")
+}
+
+func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheHandshake(t *testing.T) {
+	t.Parallel()
+	watchedOrNot(t, func(t *testing.T, unwatched bool) {
+		ts := serveConfig(t, "tcp", hooks{unwatched: unwatched}, nil, func(c *Config) { c.Loops, c.MaxConnections = 1, 64 })
+		addr := ts.serveTLS(serverTLS())
+		quiet := dialFrom(t, "127.0.0.2", addr)
+		ts.until("it is there", func() bool { return ts.Handshakes().Pending == 1 })
+		connectAll(t, addr, 100, nil)
+		ts.until("all have come", func() bool { return ts.Handshakes().count(HandshakeCrowded) == 101-16 })
+		good := tls.Client(quiet, addr.client)
+		if err := good.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		newClient(t, good).do("list-tube-used\r\n", "USING default\r\n")
+	})
+}
+
+func TestASourceIsAnAddressOrWhatOneMachineCanHave(t *testing.T) {
+	of := func(s string) source { return sourceOf(netip.MustParseAddr(s)) }
+	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8:0:1::1", "2001:db8:0:1:ffff::2"}}
+	for _, a := range same {
+		if of(a[0]) != of(a[1]) {
+			t.Errorf("%s and %s are two sources", a[0], a[1])
+		}
+	}
+	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8:0:1::1", "2001:db8:0:2::1"}, {"192.0.2.1", "2001:db8:0:1::1"}}
+	for _, a := range other {
+		if of(a[0]) == of(a[1]) {
+			t.Errorf("%s and %s are one source", a[0], a[1])
+		}
+	}
+}
+
+func TestTheHeaviestSourceIsKnownAfterAnyComingAndGoing(t *testing.T) {
+	var s sources
+	s.init(16)
+	counts := map[source]int{}
+	for range 20000 {
+		from := source(rand.IntN(8))
+		if counts[from] > 0 && rand.IntN(2) == 0 {
+			s.remove(from)
+			counts[from]--
+		} else {
+			s.add(from)
+			counts[from]++
+		}
+		most := 0
+		for _, n := range counts {
+			most = max(most, n)
+		}
+		heaviest, ok := s.heaviest()
+		if ok != (most > 4) || ok && counts[heaviest] != most {
+			t.Fatalf("%v: %d, %t", counts, heaviest, ok)
+		}
+	}
+	for from, n := range counts {
+		for range n {
+			s.remove(from)
+		}
+	}
+	if len(s.counts)+len(s.heavy) != 0 {
+		t.Errorf("left over: %+v", s)
+	}
+}
