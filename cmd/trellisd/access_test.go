@@ -27,11 +27,12 @@ func authFile(t testing.TB, lines ...string) string {
 	return path
 }
 
+// writeAuthFile replaces the file at once. A server may read it at any moment, and a disk may take
+// seconds between emptying a file and filling it.
 func writeAuthFile(t testing.TB, path string, lines ...string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	no(t, os.WriteFile(path+".new", []byte(strings.Join(lines, "")), 0o600))
+	no(t, os.Rename(path+".new", path))
 }
 
 // authorize is script.Socket's.

@@ -25,6 +25,7 @@ type wired struct {
 	t     *testing.T
 	addr  net.Addr
 	sigs  *signals
+	ready web.Readiness
 	ended chan error
 }
 
@@ -62,7 +63,7 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync binlog.SyncPolicy) *wired {
 		defer w.sigs.release()
 		w.ended <- w.sigs.during(func() (err error) {
 			defer func() { err = errors.Join(err, d.end()) }()
-			return supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, d.failed, new(web.Readiness), w.sigs, log)
+			return supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, d.failed, &w.ready, w.sigs, log)
 		}, log)
 	}()
 	return w
@@ -187,12 +188,10 @@ func TestALogThatFailsWhileTheServerStopsIsTold(t *testing.T) {
 	c.send("put 1 0 60 1", "x")
 	<-hangs
 	w.sigs.caught <- syscall.SIGTERM
-	for { // until it stops
-		conn, err := net.Dial(w.addr.Network(), w.addr.String())
-		if err != nil {
-			break
+	for end := time.Now().Add(patience); w.ready.Err() == nil || w.ready.Err().Error() != "stopping"; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the server does not stop")
 		}
-		_ = conn.Close()
 	}
 	close(fails)
 	c.wantEOF()

@@ -419,44 +419,45 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 
 func TestAClusterOfOneRestartsWithEverything(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 1)
-	w.startAll()
-	n := w.leader()
-	c := n.dial()
-	c.send("use a", "put 1 0 60 1", "x", "put 2 100 60 1", "y", "put 3 0 60 1", "z", "reserve-job 3", "bury 3 7",
-		"put 0 0 60 1", "w", "delete 4", "watch a", "reserve")
-	c.want("USING a", "INSERTED 1", "INSERTED 2", "INSERTED 3", "RESERVED 3 1", "z", "BURIED", "INSERTED 4", "DELETED", "WATCHING 2", "RESERVED 1 1", "x")
-	check := func(when string) {
-		t.Helper()
-		c := w.dial()
-		for id, want := range map[string][]string{
-			"1": {"tube: \"a\"", "state: ready", "pri: 1", "ttr: 60"},
-			"2": {"state: delayed", "pri: 2", "delay: 100"},
-			"3": {"state: buried", "pri: 7", "buries: 1"},
-		} {
-			got := c.data("stats-job " + id)
-			for _, line := range want {
-				if !strings.Contains(got, "\n"+line+"\n") {
-					t.Errorf("%s, job %s: no %s in %s", when, id, line, got)
+	undisturbed(t, 1, func(t testing.TB, w *town) {
+		w.startAll()
+		n := w.leader()
+		c := n.dial()
+		c.send("use a", "put 1 0 60 1", "x", "put 2 100 60 1", "y", "put 3 0 60 1", "z", "reserve-job 3", "bury 3 7",
+			"put 0 0 60 1", "w", "delete 4", "watch a", "reserve")
+		c.want("USING a", "INSERTED 1", "INSERTED 2", "INSERTED 3", "RESERVED 3 1", "z", "BURIED", "INSERTED 4", "DELETED", "WATCHING 2", "RESERVED 1 1", "x")
+		check := func(when string) {
+			t.Helper()
+			c := w.dial()
+			for id, want := range map[string][]string{
+				"1": {"tube: \"a\"", "state: ready", "pri: 1", "ttr: 60"},
+				"2": {"state: delayed", "pri: 2", "delay: 100"},
+				"3": {"state: buried", "pri: 7", "buries: 1"},
+			} {
+				got := c.data("stats-job " + id)
+				for _, line := range want {
+					if !strings.Contains(got, "\n"+line+"\n") {
+						t.Errorf("%s, job %s: no %s in %s", when, id, line, got)
+					}
 				}
 			}
+			c.send("peek 4", "use b", "put 0 0 60 1", "n", "quit")
+			c.want("NOT_FOUND", "USING b")
+			var next int
+			if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next < 5 {
+				t.Errorf("%s: the next id is %d, %v", when, next, err)
+			}
 		}
-		c.send("peek 4", "use b", "put 0 0 60 1", "n", "quit")
-		c.want("NOT_FOUND", "USING b")
-		var next int
-		if _, err := fmt.Sscanf(c.line(), "INSERTED %d", &next); err != nil || next < 5 {
-			t.Errorf("%s: the next id is %d, %v", when, next, err)
+		n.kill()
+		n.start("--cluster=" + w.list)
+		check("after a kill")
+		n.p.signal(syscall.SIGTERM)
+		if code := n.p.wait(); code != exitOK {
+			t.Errorf("exit code %d", code)
 		}
-	}
-	n.kill()
-	n.start("--cluster=" + w.list)
-	check("after a kill")
-	n.p.signal(syscall.SIGTERM)
-	if code := n.p.wait(); code != exitOK {
-		t.Errorf("exit code %d", code)
-	}
-	n.start() // the directory knows the members
-	check("after a stop")
+		n.start() // the directory knows the members
+		check("after a stop")
+	})
 }
 
 func TestWhatAMemberRefusesToStartWith(t *testing.T) {

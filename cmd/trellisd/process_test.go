@@ -22,6 +22,10 @@ import (
 // patience is how long anything may take that should happen at once.
 const patience = 60 * time.Second
 
+// attempts is how often a test is tried in which a stall of the machine, longer than one of the
+// server's own limits, changes what is seen.
+const attempts = 10
+
 // binary is the path of the trellisd that is tested.
 var binary string
 
@@ -291,6 +295,24 @@ type client struct {
 	in   *bufio.Reader
 }
 
+// dialInTime sends lines on a new connection, and returns when the first answer is there. The server
+// may end a connection that a stalled machine has made too late to use: then there is another.
+func (s *server) dialInTime(lines ...string) *client {
+	s.t.Helper()
+	var err error
+	for range attempts {
+		c := s.dial(0)
+		if _, err = io.WriteString(c.conn, strings.Join(lines, "\r\n")+"\r\n"); err == nil {
+			_, err = c.in.Peek(1)
+		}
+		if err == nil {
+			return c
+		}
+	}
+	s.t.Fatalf("%q is never answered: %v", lines, err)
+	return nil
+}
+
 // dial connects to the server's n-th address.
 func (s *server) dial(n int) *client {
 	s.t.Helper()
@@ -334,10 +356,11 @@ func (c *client) send(lines ...string) {
 	}
 }
 
-// want reads as many lines and compares them.
+// want reads as many lines and compares them. The time limit begins anew for each.
 func (c *client) want(lines ...string) {
 	c.t.Helper()
 	for _, want := range lines {
+		c.renew()
 		got, err := c.in.ReadString('\n')
 		if got != want+"\r\n" {
 			c.t.Fatalf("got %q, %v; want %q", got, err, want)
@@ -348,6 +371,7 @@ func (c *client) want(lines ...string) {
 // wantEOF makes sure that the server closes and sends nothing before.
 func (c *client) wantEOF() {
 	c.t.Helper()
+	c.renew()
 	b, err := c.in.ReadByte()
 	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
 		c.t.Fatalf("got %q, %v; want the end", b, err)
@@ -357,6 +381,7 @@ func (c *client) wantEOF() {
 // line reads a line.
 func (c *client) line() string {
 	c.t.Helper()
+	c.renew()
 	line, err := c.in.ReadString('\n')
 	if err != nil {
 		c.t.Fatalf("got %q, %v; want a line", line, err)

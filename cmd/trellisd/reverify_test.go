@@ -5,7 +5,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"trellis/reactor/tlstest"
 )
@@ -40,11 +39,9 @@ func TestWhenAnAuthorityIsRemovedItsClientsConnectionsEnd(t *testing.T) {
 func TestConnectionsThatAreTooOldEnd(t *testing.T) {
 	t.Parallel()
 	s := start(t, "--max-connection-age=1")
-	idle, worker := s.dial(0), s.dial(0)
-	worker.send("put 0 0 600 1", "x", "reserve")
+	worker := s.dialInTime("put 0 0 600 1", "x", "reserve")
 	worker.want("INSERTED 1", "RESERVED 1 1", "x")
-	_ = idle.conn.SetDeadline(time.Now().Add(patience))
-	idle.wantEOF()
+	s.dial(0).wantEOF()
 	worker.send("touch 1", "delete 1")
 	worker.want("TOUCHED", "DELETED")
 	worker.wantEOF()

@@ -97,11 +97,9 @@ func tryTLS(a net.Addr, config *tls.Config) (*tls.Conn, error) {
 		return nil, errors.Join(err, nc.Close())
 	}
 	const question, answer = "list-tube-used\r\n", "USING default\r\n"
-	_, err = io.WriteString(c, question)
+	_, _ = io.WriteString(c, question) // if it fails the server has said why
 	got := make([]byte, len(answer))
-	if err == nil {
-		_, err = io.ReadFull(c, got)
-	}
+	_, err = io.ReadFull(c, got)
 	if err == nil && string(got) != answer {
 		err = fmt.Errorf("got %q", got)
 	}
