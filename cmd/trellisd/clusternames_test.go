@@ -40,45 +40,46 @@ func (n *townsman) askAs(by identified, request string) error {
 
 func TestWhatACertificateOfTheAuthorityMayAskFor(t *testing.T) {
 	t.Parallel()
-	a := wiretest.NewAuthority(t, "shared")
-	members, ops := identify(t, a, "127.0.0.1"), identify(t, a, "ops.example")
-	w := newTown(t, 1)
-	n := w.nodes[0]
-	n.args = members.flags
-	changes := []string{
-		`{"op":"backup"}`, `{"op":"transfer"}`, `{"op":"remove","node":"n1"}`, `{"op":"add","node":"n2=127.0.0.1:1"}`,
-		`{"op":"invite"}`, `{"op":"propose"}`,
-	}
-	refused := func(by identified, why string) {
-		t.Helper()
-		if err := n.askAs(by, `{"op":"status"}`); err != nil {
-			t.Error(err)
+	undisturbed(t, 1, func(t testing.TB, w *town) {
+		a := wiretest.NewAuthority(t, "shared")
+		members, ops := identify(t, a, "127.0.0.1"), identify(t, a, "ops.example")
+		n := w.nodes[0]
+		n.args = members.flags
+		changes := []string{
+			`{"op":"backup"}`, `{"op":"transfer"}`, `{"op":"remove","node":"n1"}`, `{"op":"add","node":"n2=127.0.0.1:1"}`,
+			`{"op":"invite"}`, `{"op":"propose"}`,
 		}
-		for _, request := range changes {
-			if err := n.askAs(by, request); err == nil || !strings.Contains(err.Error(), why) {
-				t.Errorf("%s: %v, want %q", request, err, why)
+		refused := func(by identified, why string) {
+			t.Helper()
+			if err := n.askAs(by, `{"op":"status"}`); err != nil {
+				t.Error(err)
+			}
+			for _, request := range changes {
+				if err := n.askAs(by, request); err == nil || !strings.Contains(err.Error(), why) {
+					t.Errorf("%s: %v, want %q", request, err, why)
+				}
 			}
 		}
-	}
-	n.start("--cluster=" + w.list)
-	w.leader()
-	if err := n.askAs(members, `{"op":"backup"}`); err != nil {
-		t.Errorf("one certificate for all: %v", err)
-	}
-	refused(ops, "the certificate of ops.example is")
-	if err := n.askAs(ops, `{"op":"backup"}`); err == nil || !strings.Contains(err.Error(), "start the members with --cluster-admin-name ops.example") {
-		t.Error(err)
-	}
-	n.p.signal(syscall.SIGTERM)
-	n.p.wait()
-	n.start("--cluster="+w.list, "--cluster-admin-name=ops*")
-	w.leader()
-	if err := n.askAs(ops, `{"op":"backup"}`); err != nil {
-		t.Errorf("an administrator: %v", err)
-	}
-	if err := n.askAs(members, `{"op":"backup"}`); err == nil || !strings.Contains(err.Error(), "no administrator's") {
-		t.Errorf("a member, while administrators are named: %v", err)
-	}
+		n.start("--cluster=" + w.list)
+		w.leader()
+		if err := n.askAs(members, `{"op":"backup"}`); err != nil {
+			t.Errorf("one certificate for all: %v", err)
+		}
+		refused(ops, "the certificate of ops.example is")
+		if err := n.askAs(ops, `{"op":"backup"}`); err == nil || !strings.Contains(err.Error(), "start the members with --cluster-admin-name ops.example") {
+			t.Error(err)
+		}
+		n.p.signal(syscall.SIGTERM)
+		n.p.wait()
+		n.start("--cluster="+w.list, "--cluster-admin-name=ops*")
+		w.leader()
+		if err := n.askAs(ops, `{"op":"backup"}`); err != nil {
+			t.Errorf("an administrator: %v", err)
+		}
+		if err := n.askAs(members, `{"op":"backup"}`); err == nil || !strings.Contains(err.Error(), "no administrator's") {
+			t.Errorf("a member, while administrators are named: %v", err)
+		}
+	})
 }
 
 // A member that was away hears of a leader that was added meanwhile, at a host that it does not

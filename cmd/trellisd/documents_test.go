@@ -19,7 +19,7 @@ import (
 )
 
 // documentBlock is the text of the block that has this name in the documents.
-func documentBlock(t *testing.T, name string) string {
+func documentBlock(t testing.TB, name string) string {
 	t.Helper()
 	files, err := filepath.Glob("../doc/*.md")
 	no(t, err)
@@ -37,7 +37,7 @@ func documentBlock(t *testing.T, name string) string {
 }
 
 // documentLines are the lines of a block without comments.
-func documentLines(t *testing.T, name string) (lines []string) {
+func documentLines(t testing.TB, name string) (lines []string) {
 	t.Helper()
 	for line := range strings.Lines(documentBlock(t, name)) {
 		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {

@@ -115,7 +115,7 @@ func TestFivebeansPassesWhereItPassesWithBeanstalkd(t *testing.T) {
 	// The suite expects what it waits for to happen in time, which on a loaded
 	// machine it does not always, with either server.
 	var differences []string
-	for range 3 {
+	for range attempts {
 		reference := run(beanstalkdPort(t, beanstalkd))
 		ours := run(portOf(t, start(t).addrs[0].String()))
 		want, got := <-reference, <-ours

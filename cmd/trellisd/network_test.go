@@ -32,7 +32,7 @@ func TestTheCommandsForTLSWork(t *testing.T) {
 	log := filepath.Join(dir, "log")
 	wrapper(t, bin, "trellisd", fmt.Sprintf(`exec %s "${@//0.0.0.0:11400/127.0.0.1:0}" -V --log-format=json 2>%s`, binary, log))
 	wrapper(t, bin, "trellis", fmt.Sprintf(`
-for i in $(seq 400); do
+for i in $(seq 2400); do
 	if grep -q '"ready"' %s; then
 		addr=$(sed -n 's/.*"msg":"listening".*"addr":"\([^"]*\)".*/\1/p' %s)
 		exec %s "$@" -a "$addr"

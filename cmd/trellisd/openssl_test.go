@@ -39,7 +39,7 @@ func (f *certFiles) openssl(t *testing.T, s *server, args ...string) *opensslCli
 	if err := cmd.Start(); err != nil {
 		needPeer(t, "openssl: %v", err)
 	}
-	timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(3*patience, func() { _ = cmd.Process.Kill() })
 	t.Cleanup(func() {
 		timer.Stop()
 		_ = cmd.Process.Kill()

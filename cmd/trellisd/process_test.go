@@ -415,7 +415,7 @@ func needPeer(t testing.TB, format string, args ...any) {
 	t.Skipf(format+" (make proof installs it)", args...)
 }
 
-func portOf(t *testing.T, addr string) string {
+func portOf(t testing.TB, addr string) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -406,7 +406,7 @@ func soakMemory(t *testing.T, until time.Time) {
 	filled := sync.OnceFunc(func() { close(full) })
 	for i := range 4 {
 		c := s.dial(0)
-		_ = c.conn.SetDeadline(until.Add(time.Minute))
+		_ = c.conn.SetDeadline(until.Add(10 * patience))
 		putters.Go(func() {
 			defer filled()
 			r := rand.New(rand.NewPCG(uint64(i), 2))
@@ -431,7 +431,6 @@ func soakMemory(t *testing.T, until time.Time) {
 	}
 	for i := range 2 {
 		c := s.dial(0)
-		_ = c.conn.SetDeadline(until.Add(time.Minute))
 		workers.Go(func() {
 			<-full
 			r := rand.New(rand.NewPCG(uint64(i), 3))

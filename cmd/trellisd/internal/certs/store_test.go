@@ -102,7 +102,7 @@ func (r *rig) connect(client *tls.Config) (server tls.ConnectionState, err error
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	_, _ = here.SetDeadline(deadline), there.SetDeadline(deadline)
 	refused := make(chan error, 1)
 	go func() {

@@ -154,13 +154,17 @@ func (r *rig) ask(addr net.Addr, command string) (c net.Conn, line string, err e
 func TestALeaderWhoseLoopHangsStepsDown(t *testing.T) {
 	r := newRig(t, 3)
 	var (
-		l      int
-		c      net.Conn
-		others []net.Conn
+		l        int
+		c        net.Conn
+		others   []net.Conn
+		answered chan error // what c reads
 	)
+	gate := make(chan struct{})
+	release := sync.OnceFunc(func() { close(gate) })
+	defer release()
 	// More clients than the loop can have that is about to hang: a new one goes to the loop
 	// with the fewest.
-	r.eventually("a leader has clients", func() bool { // again if it is deposed meanwhile
+	r.eventually("a loop of a leader that has clients hangs", func() bool { // again if it is deposed meanwhile
 		var addr net.Addr
 		l, addr = r.leader(-1)
 		others = nil
@@ -178,16 +182,25 @@ func TestALeaderWhoseLoopHangsStepsDown(t *testing.T) {
 				others = append(others, o)
 			}
 		}
-		return true
+		hang, ended := r.hangs[l], make(chan error, 1)
+		hang <- gate
+		_, _ = io.WriteString(c, "stats\r\n") // if it fails the read does
+		go func() {
+			_, err := bufio.NewReader(c).ReadString('\n')
+			ended <- err
+		}()
+		answered = ended
+		for len(hang) > 0 && len(ended) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		select {
+		case <-hang:
+			return false
+		default:
+			return true
+		}
 	})
 	reset := make(chan struct{}, len(others))
-	gate := make(chan struct{})
-	release := sync.OnceFunc(func() { close(gate) })
-	defer release()
-	r.hangs[l] <- gate
-	if _, err := io.WriteString(c, "stats\r\n"); err != nil {
-		t.Fatal(err)
-	}
 	for _, o := range others {
 		go func() {
 			_, _ = o.Read(make([]byte, 1))
@@ -208,8 +221,8 @@ func TestALeaderWhoseLoopHangsStepsDown(t *testing.T) {
 		return err == nil
 	})
 	release()
-	if b, err := bufio.NewReader(c).ReadString('\n'); err == nil {
-		t.Errorf("the one before has answered %q", b)
+	if err := <-answered; err == nil {
+		t.Error("the one before has answered")
 	}
 	r.eventually("the one before stands by", func() bool {
 		s, jobs := r.members[l].Status(), r.queues[l].Digest(0).Jobs

@@ -10,7 +10,7 @@ import (
 )
 
 // patience is how long anything may take that should happen at once.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // echoNode is a node "b" that sends back what it gets, in a network where this process is
 // node "a".
