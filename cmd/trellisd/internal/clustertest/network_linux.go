@@ -21,6 +21,7 @@ type Network struct {
 	nodes map[string]*endpoint // guarded by mu; by name
 	rules map[direction]rule   // guarded by mu
 	links map[*link]bool       // guarded by mu; the open ones
+	runs  int                  // guarded by mu; calls of Runs
 	ended bool                 // guarded by mu
 
 	work sync.WaitGroup
@@ -71,12 +72,19 @@ func (n *Network) Add(name string) (addr string, err error) {
 }
 
 // Runs tells the Network where a node listens for its peers, and in which process. It is to
-// be called after each start.
+// be called after each start. Connections of unknown origin are reset, for the process may
+// have dialled before: it will again.
 func (n *Network) Runs(name, target string, pid int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e := n.nodes[name]
 	e.target, e.pid = target, pid
+	n.runs++
+	for l := range n.links {
+		if l.from == "" {
+			n.close(l)
+		}
+	}
 }
 
 // Cut ends all connections between two nodes with a reset, and new ones too.
@@ -203,6 +211,9 @@ func (n *Network) accept(to string, l net.Listener) {
 
 // connect passes a connection on to the node that it is for.
 func (n *Network) connect(in net.Conn, to string) error {
+	n.mu.Lock()
+	runs := n.runs
+	n.mu.Unlock()
 	from, err := n.source(in)
 	if err != nil {
 		return err
@@ -220,7 +231,7 @@ func (n *Network) connect(in net.Conn, to string) error {
 	l := &link{from: from, to: to, in: in, out: out}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended || n.isCut(from, to) {
+	if n.ended || n.isCut(from, to) || from == "" && runs != n.runs {
 		reset(out)
 		return errors.New("nobody is there any more")
 	}

@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -120,6 +121,27 @@ func TestAStrangerIsNotCutOff(t *testing.T) {
 	n.Runs("b", "", 0)
 	if reached(addr, "two") {
 		t.Fatal("a node that does not run is reached")
+	}
+}
+
+// A node that has dialled before it was known is cut off like any other.
+func TestANodeIsKnownThatHasDialledBefore(t *testing.T) {
+	n, addr := echoNode(t)
+	n.Runs("a", "", 0)
+	c := dial(t, addr)
+	if !echoes(c, "one") {
+		t.Fatal("no echo")
+	}
+	n.Runs("a", "", os.Getpid())
+	if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the connection of nobody is still there: %v", err)
+	}
+	if !reached(addr, "two") {
+		t.Fatal("a new connection does not get through")
+	}
+	n.Cut("a", "b")
+	if reached(addr, "three") {
+		t.Fatal("a node that is cut off is reached")
 	}
 }
 
