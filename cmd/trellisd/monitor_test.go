@@ -53,7 +53,7 @@ func scrape(t testing.TB, url string) string {
 
 // httpDo sends a request, and returns the whole answer. No connection stays open. The server
 // ends a connection that takes too long, as it may where others have the processors: then
-// what only asks is sent again.
+// the request is sent again, for as a rule it was not read.
 func httpDo(t testing.TB, c *http.Client, req *http.Request) (status int, body string) {
 	t.Helper()
 	c.Timeout = patience
@@ -63,9 +63,14 @@ func httpDo(t testing.TB, c *http.Client, req *http.Request) (status int, body s
 		if err == nil {
 			return status, body
 		}
-		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
-		if !ended || req.Method != http.MethodGet || time.Now().After(end) {
+		ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+		if !ended || time.Now().After(end) {
 			t.Fatal(err)
+		}
+		if req.GetBody != nil {
+			if req.Body, err = req.GetBody(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
