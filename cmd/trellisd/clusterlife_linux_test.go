@@ -111,10 +111,20 @@ func TestMembersChangeUnderLoad(t *testing.T) {
 func (c *testCluster) tell(request string) {
 	c.t.Helper()
 	c.await(func() error {
-		if _, err := c.ask(c.leader(), request); err != nil {
-			return fmt.Errorf("%s: %w", request, err)
+		l := c.leader()
+		_, err := c.ask(l, request)
+		if err == nil {
+			return nil
 		}
-		return nil
+		s, statusErr := c.status(l)
+		members := map[string]bool{}
+		for _, m := range s.Members {
+			members[m.Name] = m.Voter
+		}
+		if statusErr == nil && s.Serves && isDone(request, l.name, members) {
+			return nil
+		}
+		return fmt.Errorf("%s: %w", request, err)
 	})
 }
 
