@@ -418,7 +418,7 @@ func TestPrometheusAnswersWhatOperatorsOfAClusterAsk(t *testing.T) {
 				p.untilIs("beanstalkd_cluster_voters", 3)
 				p.untilIs("sum(beanstalkd_cluster_member_alive)", 3)
 				p.untilIs("count(beanstalkd_cluster_member_lag_entries)", 2)
-				p.untilIs("beanstalkd_cluster_offices_total", 1)
+				p.untilIs("beanstalkd_cluster_offices_total >= bool 1", 1)
 				queries := 0
 				for _, q := range append(dashboardQueries(t), alertQueries(t)...) {
 					if ofCluster(q) {
