@@ -22,7 +22,7 @@ func TestTheServerBehavesAsTheCorpusSays(t *testing.T) {
 	for _, loops := range several {
 		t.Run(loops+" loops", func(t *testing.T) {
 			t.Parallel()
-			playCases(t, stalls, script.Corpus(), &script.Socket{Launch: func(options ...string) (*script.Process, error) {
+			playCases(t, stalls, script.Corpus(), &script.Socket{Patience: patience, Launch: func(options ...string) (*script.Process, error) {
 				return launchForScript(t, append(options, "--loops="+loops)...)
 			}, Authorize: authorize(t)})
 		})

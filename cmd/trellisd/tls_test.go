@@ -129,7 +129,7 @@ func TestTheServerBehavesOverTLSAsTheCorpusSays(t *testing.T) {
 			t.Parallel()
 			config := files.client()
 			config.MinVersion, config.MaxVersion = version, version
-			playCases(t, stalls, cases, &script.Socket{Authorize: authorize(t), Launch: func(options ...string) (*script.Process, error) {
+			playCases(t, stalls, cases, &script.Socket{Patience: patience, Authorize: authorize(t), Launch: func(options ...string) (*script.Process, error) {
 				p, err := launchForScript(t, append(options, files.flags()...)...)
 				if err != nil {
 					return nil, err
