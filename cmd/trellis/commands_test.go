@@ -104,7 +104,7 @@ func TestCompletionOffersFilesForTheCommandOfWork(t *testing.T) {
 	t.Parallel()
 	addr := fake(t, map[string]string{"list-tubes": "{OK}---\n- mail\n"})
 	for line, want := range map[string]string{"work ma": "mail\n:4\n", "work mail -- ": ":0\n", "work mail -- convert ": ":0\n"} {
-		args := append([]string{"__complete"}, strings.Split(line, " ")...)
+		args := append([]string{"__complete", "work", "--timeout=1m"}, strings.Split(line, " ")[1:]...)
 		if out, errs, status := trellisIn(t, []string{"TRELLIS_ADDR=" + addr}, args...); status != 0 || out != want {
 			t.Errorf("%s: status %d, %q, want %q\n%s", line, status, out, want, errs)
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http/cookiejar"
 	"strings"
 	"testing"
-	"time"
 )
 
 // fakeStats answers every connection to a listener as a server that only knows its
@@ -39,7 +38,7 @@ func runConsole(t *testing.T, args ...string) (address string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, in := io.Pipe()
-	cmd := newCommand()
+	cmd := patientCommand()
 	cmd.SetArgs(append([]string{"console"}, args...))
 	cmd.SetOut(in)
 	ended := make(chan error, 1)
@@ -79,7 +78,7 @@ func TestTheConsoleShowsServersToWhoHasTheToken(t *testing.T) {
 	a, b := fakeStats(t, "1111"), fakeStats(t, "2222")
 	address := runConsole(t, "--server", a, "--server", b)
 	site, _, _ := strings.Cut(address, "?")
-	bare := &http.Client{Timeout: 20 * time.Second}
+	bare := &http.Client{Timeout: patience}
 	if status, _ := fetch(t, bare, site); status != http.StatusUnauthorized {
 		t.Errorf("without the token: %d", status)
 	}
@@ -87,7 +86,7 @@ func TestTheConsoleShowsServersToWhoHasTheToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &http.Client{Timeout: 20 * time.Second, Jar: jar}
+	c := &http.Client{Timeout: patience, Jar: jar}
 	status, text := fetch(t, c, address)
 	if status != http.StatusOK || !strings.Contains(text, "1,111") || !strings.Contains(text, b) || !strings.Contains(text, "read-only") {
 		t.Errorf("the first server: %d\n%s", status, text)

@@ -10,10 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func main() {
+func main() { os.Exit(runUntilSignalled(newCommand())) }
+
+// runUntilSignalled returns the exit status.
+func runUntilSignalled(cmd *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, newCommand()))
+	return run(ctx, cmd)
 }
 
 // run returns the exit status.

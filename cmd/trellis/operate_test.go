@@ -133,7 +133,7 @@ func (p *play) tool(line string) string {
 // ask sends a line and returns the first line of the reply, and its body if it has one.
 func (p *play) ask(line string) string {
 	p.t.Helper()
-	_ = p.nc.SetDeadline(time.Now().Add(time.Minute))
+	_ = p.nc.SetDeadline(time.Now().Add(patience))
 	if _, err := io.WriteString(p.nc, line+"\r\n"); err != nil {
 		p.t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func TestPingTellsByTheAnswerWhetherAServerIsThere(t *testing.T) {
 		{"half an answer", answering(t, "tcp", "127.0.0.1:0", "USING"), false},
 		{"nobody", "127.0.0.1:1", false},
 	} {
-		cmd := newCommand()
+		cmd := patientCommand()
 		cmd.SetArgs([]string{"ping", "-a", tt.addr})
 		if err := cmd.Execute(); err == nil != tt.ok {
 			t.Errorf("%s: %v", tt.name, err)
@@ -124,7 +124,7 @@ func TestPingAsksAStandbyOverTLS(t *testing.T) {
 			if name, value, ok := strings.Cut(tt.env, "="); ok {
 				t.Setenv(name, value)
 			}
-			cmd := newCommand()
+			cmd := patientCommand()
 			cmd.SetArgs(append([]string{"ping", "-a", "127.0.0.1:1", "--standby"}, strings.Fields(tt.args)...))
 			err := cmd.Execute()
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
@@ -138,7 +138,7 @@ func TestPingAsksAStandbyOverTLS(t *testing.T) {
 func TestPingHasOneDeadlineForBothQuestions(t *testing.T) {
 	l := listen(t) // accepts nobody
 	defer l.Close()
-	cmd := newCommand()
+	cmd := patientCommand()
 	cmd.SetArgs([]string{"ping", "-a", l.Addr().String(), "--standby", readyz(t, nil), "--timeout", "10ms"})
 	if err := cmd.Execute(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the second question was asked when the time was over: %v", err)
@@ -171,7 +171,7 @@ func healthCheck(t *testing.T) (args []string) {
 func TestTheImagesHealthCheckIsContentWithEveryMemberThatIsWell(t *testing.T) {
 	t.Parallel()
 	healthy := func(clients, http string) error {
-		cmd := newCommand()
+		cmd := patientCommand()
 		cmd.SetArgs(append(healthCheck(t), "-a", clients, "--standby", http))
 		return cmd.Execute()
 	}
@@ -206,7 +206,7 @@ func TestTheImagesHealthCheckIsContentWithEveryMemberThatIsWell(t *testing.T) {
 	leads := -1
 	for deadline := time.Now().Add(patience); leads < 0; time.Sleep(10 * time.Millisecond) {
 		for i, addr := range clients {
-			cmd := newCommand()
+			cmd := patientCommand()
 			if cmd.SetArgs([]string{"ping", "-a", addr}); cmd.Execute() == nil {
 				leads = i
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long anything may take that should happen at once.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // serverDir is what TestMain removes.
 var serverDir string
@@ -212,7 +212,7 @@ func startTool(t *testing.T, args ...string) *tool {
 	p := &tool{t: t, cmd: exec.Command(self, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), mainEnv+"=1")
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errs
-	p.cmd.WaitDelay = time.Second // commands that it has left behind
+	p.cmd.WaitDelay = patience // commands that it has left behind
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

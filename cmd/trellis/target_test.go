@@ -55,7 +55,7 @@ func TestPingSpeaksTLSAsFlagsAndEnvironmentSay(t *testing.T) {
 				name, value, _ := strings.Cut(e, "=")
 				t.Setenv(name, value)
 			}
-			cmd := newCommand()
+			cmd := patientCommand()
 			cmd.SetArgs(append([]string{"ping"}, strings.Fields(tt.args)...))
 			err := cmd.Execute()
 			if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {

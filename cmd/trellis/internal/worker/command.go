@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-const (
-	// killAfter is how long a command that is stopped has between SIGTERM and SIGKILL.
-	killAfter = 2 * time.Second
-	// drainAfter is how long output is still read after the command has exited: a process that it has left
-	// behind may hold the pipe open for ever.
-	drainAfter = 2 * time.Second
-)
+// killAfter is how long a command that is stopped has between SIGTERM and SIGKILL. A test changes it.
+var killAfter = 2 * time.Second
+
+// drainAfter is how long output is still read after the command has exited: a process that it has left
+// behind may hold the pipe open for ever.
+const drainAfter = 2 * time.Second
 
 // A command is one run of the configured program. Its methods are for one goroutine.
 type command struct {

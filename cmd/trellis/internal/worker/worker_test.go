@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,10 +168,11 @@ func TestAWorkerEndsWithItsMinder(t *testing.T) {
 }
 
 func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
+	defer func(d time.Duration) { killAfter = d }(killAfter)
+	killAfter = time.Minute // the test kills the command before, when it has seen enough
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	dir := t.TempDir()
-	begun := filepath.Join(dir, "begun")
+	begun := filepath.Join(t.TempDir(), "begun")
 	a := answers("stats-job", fmt.Sprintf("OK %d\r\n%s\r\n", len(statsJob)-1, strings.Replace(statsJob, "60", "1", 1)))
 	touches := 0
 	served := make(chan struct{})
@@ -181,10 +183,18 @@ func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
 		for in := bufio.NewScanner(theirs); in.Scan(); {
 			word, _, _ := strings.Cut(in.Text(), " ")
 			if word == "touch" {
+				pid := 0
+				if text, err := os.ReadFile(begun); err == nil {
+					fmt.Sscan(string(text), &pid)
+				}
 				if ctx.Err() != nil {
 					touches++
-				} else if _, err := os.Stat(begun); err == nil {
+				} else if pid != 0 {
 					cancel()
+				}
+				// One touch comes as soon as the command is stopped, and others at each half of the second.
+				if touches == 2 && pid > 0 {
+					_ = syscall.Kill(-pid, syscall.SIGKILL)
 				}
 			}
 			if _, err := io.WriteString(theirs, a[word]); err != nil {
@@ -194,11 +204,10 @@ func TestAWorkerKeepsAJobUntilItsCommandHasBeenStopped(t *testing.T) {
 	}()
 	_, err := Run(ctx, Config{
 		Dial: func(context.Context) (net.Conn, error) { return ours, nil },
-		Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"sh", "-c", "trap '' TERM; touch " + begun + "; while :; do sleep 0.1; done"},
+		Addr: "server", Tubes: []Tube{{Name: "t"}}, Jobs: 1, Argv: []string{"sh", "-c", "trap '' TERM; echo $$ >" + begun + "; while :; do sleep 0.1; done"},
 		Timeout: time.Minute, Log: io.Discard, Minder: startMinder(t),
 	})
 	<-served
-	// One as soon as the command is stopped, and others at each half of the second until it is killed.
 	if err != nil || touches < 2 {
 		t.Errorf("%v, %d touches after the end of the grace", err, touches)
 	}
