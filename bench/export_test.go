@@ -18,7 +18,7 @@ import (
 func TestResultsAreWritten(t *testing.T) {
 	s := faulty.Start(t, "tcp", faulty.Faults{})
 	res, err := load.Run(t.Context(), bench.Config{
-		Addr: s.Addr, Scenario: "cycle", Conns: 8, Count: 200, Seed: 7, ReplyTimeout: 5 * time.Second, Runs: 2, Log: true, Threads: 2,
+		Addr: s.Addr, Scenario: "cycle", Conns: 8, Count: 200, Seed: 7, ReplyTimeout: time.Minute, Runs: 2, Log: true, Threads: 2,
 	})
 	if err != nil {
 		t.Fatal(err)

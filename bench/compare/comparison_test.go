@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"trellis/bench"
 )
 
 func small(scenario string, count int64) bench.Config {
-	return bench.Config{Scenario: scenario, Conns: 5, Count: count, Size: bench.FixedSize(50), Seed: 1}
+	return bench.Config{Scenario: scenario, Conns: 5, Count: count, Size: bench.FixedSize(50), Seed: 1, ReplyTimeout: time.Minute}
 }
 
 func TestComparisonMeasuresAllServersInAllRounds(t *testing.T) {

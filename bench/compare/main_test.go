@@ -84,7 +84,7 @@ func startAnother() {
 	select {}
 }
 
-// standBy notes who was started, and does not return in any member but the second.
+// standBy notes who was started, and does not return in any member but the second, and there when all have been.
 func standBy(l net.Listener, node, file string) {
 	name, _, _ := strings.Cut(node, "=")
 	list, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -98,6 +98,17 @@ func standBy(l net.Listener, node, file string) {
 	if name != "n2" {
 		l.Close()
 		time.Sleep(time.Hour) // the runtime ends a program without cgo in which nothing can happen
+	}
+	for { // a member may take long to start, and is killed when the one that serves is loaded no more
+		text, err := os.ReadFile(file)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if strings.Count(string(text), "\n") >= clusterSize {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -26,7 +26,7 @@ func TestAConnectionThatFindsNoRoomIsMadeLater(t *testing.T) {
 	if err := unix.Listen(listener, 0); err != nil {
 		t.Fatal(err)
 	}
-	cfg := bench.Config{Scenario: "churn", Depth: 1, ReplyTimeout: time.Second}
+	cfg := bench.Config{Scenario: "churn", Depth: 1, ReplyTimeout: time.Minute}
 	s := &shared{cfg: &cfg, addr: &addr, drv: churnDriver{}, bodies: newBodies(bench.FixedSize(10), 1), counters: make([]counters, 1), spread: 1, tubes: []string{"x"}, base: time.Now()}
 	w := newWorker(s, 0)
 	w.conns = make([]conn, 10)

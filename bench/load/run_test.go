@@ -181,23 +181,28 @@ func TestBooksCatchEveryFault(t *testing.T) {
 		for _, scenario := range c.scenarios {
 			t.Run(c.name+"/"+scenario, func(t *testing.T) {
 				t.Parallel()
-				s := faulty.Start(t, "tcp", c.faults)
-				cfg := scenarioCases(t, s.Addr)[scenario]
-				cfg.ReplyTimeout = faultTimeout
-				if scenario == "delayed" {
-					cfg.Count = 20
-				}
-				res := mustRun(t, cfg)
-				err := res.Err()
-				if !errors.Is(err, bench.ErrBroken) {
-					t.Fatalf("the fault was not noticed: %v", err)
-				}
-				for _, v := range res.Runs[0].Violations {
-					if v.Kind == c.want && v.Count > 0 && len(v.Examples) > 0 {
-						return
+				patiently(t, func(patience time.Duration) error {
+					s := faulty.Start(t, "tcp", c.faults)
+					cfg := scenarioCases(t, s.Addr)[scenario]
+					cfg.ReplyTimeout = patience
+					if scenario == "delayed" {
+						cfg.Count = 20
 					}
-				}
-				t.Errorf("want a violation %q, got %v", c.want, err)
+					res, err := Run(t.Context(), cfg)
+					if err != nil {
+						return err
+					}
+					err = res.Err()
+					if !errors.Is(err, bench.ErrBroken) {
+						t.Fatalf("the fault was not noticed: %v", err)
+					}
+					for _, v := range res.Runs[0].Violations {
+						if v.Kind == c.want && v.Count > 0 && len(v.Examples) > 0 {
+							return nil
+						}
+					}
+					return fmt.Errorf("want a violation %q, got %w", c.want, err)
+				})
 			})
 		}
 	}
@@ -207,14 +212,20 @@ func TestBooksCatchEveryFault(t *testing.T) {
 func TestAWorkerThatGivesUpEndsTheRunOfAll(t *testing.T) {
 	t.Parallel()
 	s := faulty.Start(t, "tcp", faulty.Faults{Mute: 150}) // of 200 puts, one is not answered
-	cfg := quick(s.Addr, "produce-consume")
-	cfg.Conns, cfg.Producers, cfg.Threads, cfg.ReplyTimeout = 6, 3, 3, faultTimeout
-	for _, v := range mustRun(t, cfg).Runs[0].Violations {
-		if v.Kind == bench.ViolationMissing {
-			return
+	patiently(t, func(patience time.Duration) error {
+		cfg := quick(s.Addr, "produce-consume")
+		cfg.Conns, cfg.Producers, cfg.Threads, cfg.ReplyTimeout = 6, 3, 3, patience
+		res, err := Run(t.Context(), cfg)
+		if err != nil {
+			return err
 		}
-	}
-	t.Error("nothing was missing")
+		for _, v := range res.Runs[0].Violations {
+			if v.Kind == bench.ViolationMissing {
+				return nil
+			}
+		}
+		return errors.New("nothing was missing")
+	})
 }
 
 // The jobs of a connection come back when it is closed, and a job whose reply is missing may be there or not.
@@ -233,16 +244,22 @@ func TestNothingElseIsWrongWhenAConnectionBreaks(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s, %s", c.scenario, c.want), func(t *testing.T) {
 			t.Parallel()
-			s := faulty.Start(t, "tcp", c.faults)
-			cfg := quick(s.Addr, c.scenario)
-			cfg.Depth, cfg.ReplyTimeout = c.depth, faultTimeout
-			res := mustRun(t, cfg)
-			if v := res.Runs[0].Violations; len(v) != 1 || v[0].Kind != c.want {
-				t.Errorf("got %v, want %q alone", res.Err(), c.want)
-			}
-			if left := s.Jobs(); len(left) > 0 {
-				t.Errorf("%d jobs are left in the server", len(left))
-			}
+			patiently(t, func(patience time.Duration) error {
+				s := faulty.Start(t, "tcp", c.faults)
+				cfg := quick(s.Addr, c.scenario)
+				cfg.Depth, cfg.ReplyTimeout = c.depth, patience
+				res, err := Run(t.Context(), cfg)
+				if err != nil {
+					return err
+				}
+				if v := res.Runs[0].Violations; len(v) != 1 || v[0].Kind != c.want {
+					return fmt.Errorf("got %v, want %q alone", res.Err(), c.want)
+				}
+				if left := s.Jobs(); len(left) > 0 {
+					return fmt.Errorf("%d jobs are left in the server", len(left))
+				}
+				return nil
+			})
 		})
 	}
 }
@@ -265,11 +282,15 @@ func TestARunEndsOnAServerThatKeepsWhatItDeletes(t *testing.T) {
 	for _, scenario := range []string{"put", "cycle"} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
-			cfg := quick(faulty.Start(t, "tcp", faulty.Faults{Undelete: 1}).Addr, scenario)
-			cfg.ReplyTimeout = faultTimeout
-			if err := mustRun(t, cfg).Err(); !errors.Is(err, bench.ErrBroken) {
-				t.Errorf("got %v", err)
-			}
+			patiently(t, func(patience time.Duration) error {
+				cfg := quick(faulty.Start(t, "tcp", faulty.Faults{Undelete: 1}).Addr, scenario)
+				cfg.ReplyTimeout = patience
+				res, err := Run(t.Context(), cfg)
+				if err == nil && !errors.Is(res.Err(), bench.ErrBroken) {
+					err = fmt.Errorf("got %v", res.Err())
+				}
+				return err
+			})
 		})
 	}
 }
@@ -358,7 +379,7 @@ func TestCleaningWatchesABoundedNumberOfTubes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ctl.Close()
-	s := &shared{cfg: &bench.Config{ReplyTimeout: time.Second}, bodies: newBodies(bench.FixedSize(10), 1), base: time.Now()}
+	s := &shared{cfg: &bench.Config{ReplyTimeout: time.Minute}, bodies: newBodies(bench.FixedSize(10), 1), base: time.Now()}
 	s.book = newBook(&s.violations, s.bodies, false)
 	for i := range 2*watchedAtOnce + 500 {
 		s.tubes = append(s.tubes, fmt.Sprint("tube-", i))
@@ -454,6 +475,19 @@ func TestAServerThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-// faultTimeout is how long a run waits for what a faulty server does not send. On a busy machine, a correct reply may
-// take most of it.
-const faultTimeout = 2 * time.Second
+// patiently runs a load that waits for what a faulty server does not send. On a machine that stands still meanwhile, a
+// correct reply seems to be missing too: then the load gets more patience.
+func patiently(t *testing.T, run func(patience time.Duration) error) {
+	t.Helper()
+	for patience := 2 * time.Second; ; patience *= 4 {
+		err := run(patience)
+		if err == nil {
+			return
+		}
+		if patience > time.Minute {
+			t.Error(err)
+			return
+		}
+		t.Logf("with a patience of %v: %v", patience, err)
+	}
+}

@@ -15,7 +15,7 @@ func TestACommandAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(pair[0])
-	cfg := bench.Config{Scenario: "cycle", Depth: 4, Size: bench.FixedSize(100), ReplyTimeout: time.Second}
+	cfg := bench.Config{Scenario: "cycle", Depth: 4, Size: bench.FixedSize(100), ReplyTimeout: time.Minute}
 	s := &shared{cfg: &cfg, drv: cycleDriver{}, bodies: newBodies(cfg.Size, 1), counters: make([]counters, 1), base: time.Now(), unitsPerConn: 4}
 	s.book = newBook(&s.violations, s.bodies, false)
 	w := newWorker(s, 0)
