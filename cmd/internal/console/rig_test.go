@@ -212,10 +212,13 @@ func (r *rig) get(path string) answer {
 	return r.send(http.MethodGet, path, "", "", nil)
 }
 
-// page is get for a page that must be there.
+// page is get for a page that must be there, if not in the first moment.
 func (r *rig) page(path string) string {
 	r.t.Helper()
 	a := r.get(path)
+	for begun := time.Now(); a.StatusCode == http.StatusServiceUnavailable && time.Since(begun) < time.Minute; a = r.get(path) {
+		continue
+	}
 	if a.StatusCode != http.StatusOK {
 		r.t.Fatalf("GET %s: %s\n%s", path, a.Status, a.text)
 	}

@@ -43,6 +43,7 @@
       url.hash = "";
       const answer = await fetch(url, { headers: { "Trellis-Refresh": "1" }, cache: "no-store" });
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (!on) return; // stopped meanwhile
       ok = answer.ok;
       if (ok && document.getElementById("error") !== null) {
         location.replace(url);
