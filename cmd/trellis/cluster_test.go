@@ -145,15 +145,16 @@ func cluster(t *testing.T, wantStatus int, want string, args ...string) string {
 // too little time for its questions, it could not know.
 func clusterGivesUp(t *testing.T, want string, args ...string) {
 	t.Helper()
-	for timeout := 500 * time.Millisecond; ; timeout *= 2 {
+	for begun, timeout := time.Now(), 500*time.Millisecond; ; timeout = min(2*timeout, patience/8) {
 		_, errs, status := trellis(t, append([]string{"cluster", "--timeout", timeout.String()}, args...)...)
 		if status == exitRefused && strings.Contains(errs, want) {
 			return
 		}
-		if timeout > patience/4 {
+		if time.Since(begun) > patience {
 			t.Errorf("trellis cluster %s: status %d, want %q\n%s", strings.Join(args, " "), status, want, errs)
 			return
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
