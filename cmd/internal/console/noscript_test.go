@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -193,6 +194,16 @@ func (v *visitor) visitPages() {
 	v.at("/jobs/2", "Job 2")
 }
 
+// openFor opens a page of which the table may be some seconds old, until it has something.
+func (v *visitor) openFor(path, selector string) {
+	v.t.Helper()
+	there := false
+	for begun := time.Now(); !there && time.Since(begun) < patience; {
+		v.open(path)
+		v.eval(fmt.Sprintf("document.querySelector(%q) !== null", selector), &there)
+	}
+}
+
 // submit presses Enter in a field.
 func (v *visitor) submit(selector string) {
 	v.t.Helper()
@@ -227,9 +238,7 @@ func (v *visitor) changeTube() {
 		v.t.Fatalf("the tube is paused for %d s", left)
 	}
 	resume := `button[form="resume"][formaction="` + path + `/pause"]`
-	for there := false; !there; v.eval(fmt.Sprintf("document.querySelector(%q) !== null", resume), &there) {
-		v.open("/tubes") // a table may be some seconds old
-	}
+	v.openFor("/tubes", resume)
 	v.click(resume)
 	v.at("/tubes", "tube mail/out resumed")
 	v.want(tube, "pause-time-left", 0)
@@ -261,7 +270,7 @@ func (v *visitor) changeTube() {
 	v.at(path, "2 jobs kicked")
 	v.want(tube, "current-jobs-buried", 1)
 
-	v.open("/failed")
+	v.openFor("/failed", button(path+"/kick", ""))
 	v.click(button(path+"/kick", ""))
 	v.at("/failed", "1 job kicked")
 	v.want(tube, "current-jobs-buried", 0)
