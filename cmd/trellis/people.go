@@ -61,6 +61,20 @@ var (
 	asPause = asWhole(operate.PauseText)
 )
 
+// asMean shows seconds with their decimals.
+func asMean(v client.Value) string {
+	seconds, err := strconv.ParseFloat(v.Text, 64)
+	if err != nil {
+		return v.Text
+	}
+	return operate.Span(seconds)
+}
+
+// asWord shows a word, of which none is one.
+func asWord(v client.Value) string { return strings.TrimPrefix(v.Text, none) }
+
+const none = "none"
+
 // columnsOf are the columns that a view has of tubes.
 func columnsOf(view operate.View) (columns []column) {
 	for _, c := range operate.ColumnsOf(view) {
@@ -72,6 +86,10 @@ func columnsOf(view operate.View) (columns []column) {
 			col.show = asTime
 		case operate.Pause:
 			col.show, col.style = asPause, ifAny(yellow)
+		case operate.Mean:
+			col.show = asMean
+		case operate.Word:
+			col.show, col.style = asWord, ifAny(yellow)
 		}
 		if c.Alarm {
 			col.style = ifAny(red)
@@ -86,10 +104,10 @@ func counted(head, key string) column {
 	return column{head: head, key: key, right: true, show: asCount}
 }
 
-// ifAny is a style for numbers other than 0.
+// ifAny is a style for numbers other than 0, and for words other than none.
 func ifAny(s style) func(client.Value) style {
 	return func(v client.Value) style {
-		if v.Text == "0" {
+		if v.Text == "0" || v.Text == none {
 			return ""
 		}
 		return s

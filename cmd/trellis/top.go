@@ -29,11 +29,14 @@ func topCommand() *cobra.Command {
 A server may have very many tubes: each time, --limit of them are asked about, the first ones by name that have --filter in
 their names, and the view says so. Sorted by name, all can be seen: then only those on the screen are asked about.
 
-IN/S and OUT/S are jobs put and deleted in a second. AGE is that of the job that would be taken next: of the oldest ready one,
-if all have one priority. A stock beanstalkd does not tell it.
+IN/S and OUT/S are jobs put and deleted in a second. AGE is for how long the oldest ready job has been ready. WAIT is for how
+long the jobs that were reserved since the last look had been ready, on average, and BUSY how many were reserved at once, on
+average: how many workers the tube keeps busy. LIMITED is what keeps the tube from handing out jobs: a pause, its rate, or as
+many reserved jobs as its setting lets be. A stock beanstalkd does not tell AGE, WAIT and BUSY.
 
 With --once, or when the output is no terminal, one table is printed, with rates over --interval. JSON has the keys of stats-tube
-that the table has, total-jobs and cmd-delete, and rate-in, rate-out and age.
+and stats-tube-x that the table has, total-jobs and cmd-delete, and rate-in, rate-out, age, wait and busy. Cmd-delete leaves out
+what flush-tube has deleted.
 
 ` + exitHelp,
 		Example: `  trellis top
@@ -52,7 +55,7 @@ that the table has, total-jobs and cmd-delete, and rate-in, rate-out and age.
 	cmd.Flags().StringVar(&v.query.Sort, "sort", "ready", "the column to sort by: its heading")
 	cmd.Flags().BoolVarP(&v.query.Reverse, "reverse", "r", false, "sort the other way round")
 	cmd.Flags().StringVar(&v.query.Filter, "filter", "", "only tubes with this in their names")
-	cmd.Flags().IntVarP(&v.collector.Limit, "limit", "n", 500, "ask about so many tubes at most")
+	cmd.Flags().IntVarP(&v.collector.Limit, "limit", "n", client.MaxStatsTubes, "ask about so many tubes at most")
 	cmd.Flags().BoolVar(&v.once, "once", false, "print one table")
 	complete(cmd, "sort", strings.Fields(strings.ToLower(strings.Join(top.Titles(), " ")))...)
 	f.register(cmd)

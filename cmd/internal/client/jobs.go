@@ -71,12 +71,7 @@ func (c *Conn) StatsJob(ctx context.Context, id uint64) (Fields, error) {
 // StatsJobs are statistics of many jobs, in the order of the ids. Those of a job that does
 // not exist (any more) are nil.
 func (c *Conn) StatsJobs(ctx context.Context, ids []uint64) ([]Fields, error) {
-	all := make([]Fields, len(ids))
-	err := c.Pipeline(ctx, len(ids), func(i int) Command { return Command{Line: fmt.Sprintf("stats-job %d", ids[i])} }, func(i int, r Reply) (err error) {
-		all[i], err = c.FieldsOf("stats-job", r)
-		return err
-	})
-	return all, err
+	return statsEach(ctx, c, "stats-job", ids)
 }
 
 // Kick makes a job ready that is buried or delayed.

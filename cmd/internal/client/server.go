@@ -15,12 +15,21 @@ func (c *Conn) Stats(ctx context.Context) (Fields, error) {
 
 // fetch does a command whose reply has a body.
 func fetch[T any](c *Conn, ctx context.Context, line string, parse func([]byte) (T, error)) (v T, err error) {
-	r, err := c.call(ctx, "OK", line)
+	r, err := c.Do(ctx, line, nil)
 	if err != nil {
 		return v, err
 	}
+	word, _, _ := strings.Cut(line, " ")
+	return understand(c, word, &r, parse)
+}
+
+// understand parses the body of a good reply.
+func understand[T any](c *Conn, command string, r *Reply, parse func([]byte) (T, error)) (v T, err error) {
+	if err := r.Check(command, "OK"); err != nil {
+		return v, err
+	}
 	if v, err = parse(r.Body); err != nil {
-		return v, c.broken("%v", err)
+		return v, c.broken("%s: %v", command, err)
 	}
 	return v, nil
 }

@@ -57,28 +57,34 @@ func (c *Conn) StatsTubeX(ctx context.Context, tube string) (Fields, error) {
 // StatsTubes are statistics of many tubes, in the order of the names. Those of a tube that
 // does not exist (any more) are nil.
 func (c *Conn) StatsTubes(ctx context.Context, tubes []string) ([]Fields, error) {
-	all := make([]Fields, len(tubes))
-	err := c.Pipeline(ctx, len(tubes), func(i int) Command { return Command{Line: "stats-tube " + tubes[i]} }, func(i int, r Reply) (err error) {
-		all[i], err = c.FieldsOf("stats-tube", r)
+	return statsEach(ctx, c, "stats-tube", tubes)
+}
+
+// StatsTubesX are those of StatsTubeX, of many tubes as StatsTubes has them.
+func (c *Conn) StatsTubesX(ctx context.Context, tubes []string) ([]Fields, error) {
+	return statsEach(ctx, c, "stats-tube-x", tubes)
+}
+
+// statsEach are the answers to a command about each of many things; nil for one that does not exist (any more).
+func statsEach[T string | uint64](ctx context.Context, c *Conn, command string, of []T) ([]Fields, error) {
+	all := make([]Fields, len(of))
+	err := c.Pipeline(ctx, len(of), func(i int) Command { return Command{Line: fmt.Sprint(command, " ", of[i])} }, func(i int, r Reply) (err error) {
+		all[i], err = c.FieldsOf(command, r)
 		return err
 	})
 	return all, err
 }
 
-// FieldsOf understands the reply to stats-job or stats-tube: statistics, nil for NOT_FOUND.
+// MaxStatsTubes is how many tubes a server tells of at most in one answer to stats-tubes.
+const MaxStatsTubes = 1000
+
+// FieldsOf understands the reply to stats, or to stats of a thing: statistics, nil for NOT_FOUND.
 func (c *Conn) FieldsOf(command string, r Reply) (Fields, error) {
-	err := r.Check(command, "OK")
+	f, err := understand(c, command, &r, parseFields)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	f, err := parseFields(r.Body)
-	if err != nil {
-		return nil, c.broken("%s: %v", command, err)
-	}
-	return f, nil
+	return f, err
 }
 
 // Use makes a tube the one that later puts go into. The tube exists while it is used.
@@ -182,14 +188,12 @@ func (c *Conn) ListJobs(ctx context.Context, tube string, state State, limit uin
 	return c.page(ctx, line, uint64(limit))
 }
 
-// EntriesOf understands the reply to list-jobs: what ListJobs returns.
+// EntriesOf understands the reply to list-jobs or stats-tubes: statistics of each job or tube.
 func (c *Conn) EntriesOf(command string, r Reply) ([]Fields, error) {
-	if err := r.Check(command, "OK"); err != nil {
-		return nil, err
-	}
-	entries, err := parseEntries(r.Body)
-	if err != nil {
-		return nil, c.broken("%s: %v", command, err)
-	}
-	return entries, nil
+	return understand(c, command, &r, parseEntries)
+}
+
+// NamesOf understands the reply to list-tubes.
+func (c *Conn) NamesOf(command string, r Reply) ([]string, error) {
+	return understand(c, command, &r, parseNames)
 }

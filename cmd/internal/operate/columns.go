@@ -35,7 +35,9 @@ const (
 	Rate         // in a second
 	Pause        // whole seconds; 0 is none
 	Age          // whole seconds
-	Elapsed      // seconds
+	Elapsed      // seconds; 0 is none
+	Mean         // seconds, on average
+	Word         // empty is none
 )
 
 // A Column is something that is told of each tube.
@@ -50,12 +52,13 @@ type Column struct {
 	Local   bool   // only a server can tell it of its own tubes
 	About   string // for the API's description
 
-	of func(*Tube) float64 // NaN: not known; nil for the name
+	text func(*Tube) string  // of a Name or a Word
+	of   func(*Tube) float64 // of the other kinds; NaN: not known
 }
 
 // Columns are all columns, in the order in which each view has its own.
 var Columns = []*Column{
-	{Key: "name", Heading: "Tube", JSON: "name", Views: everywhere},
+	{Key: "name", Heading: "Tube", JSON: "name", Views: everywhere, text: func(t *Tube) string { return t.Name }},
 	{Key: "jobs", Kind: Number, Views: Sort, of: func(t *Tube) float64 { return float64(t.Jobs()) }},
 	{Key: "urgent", JSON: "current-jobs-urgent", Kind: Number, Views: API, of: func(t *Tube) float64 { return float64(t.Urgent) }},
 	{Key: "ready", Heading: "Ready", JSON: "current-jobs-ready", Kind: Number, Views: everywhere, of: func(t *Tube) float64 { return float64(t.Ready) }},
@@ -74,13 +77,16 @@ var Columns = []*Column{
 	},
 	{Key: "in", Heading: "In/s", JSON: "rate-in", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.In }},
 	{Key: "out", Heading: "Out/s", JSON: "rate-out", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Out }},
+	{Key: "age", Heading: "Age", JSON: "age", Kind: Age, Views: Top | TopJSON, of: func(t *Tube) float64 { return seconds(t.Oldest) }},
+	{Key: "wait", Heading: "Wait", JSON: "wait", Kind: Mean, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Wait }},
+	{Key: "busy", Heading: "Busy", JSON: "busy", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Busy }},
+	{Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Top | TopJSON, text: func(t *Tube) string { return t.Limited }},
 	{Key: "total", Heading: "Total", JSON: "total-jobs", Kind: Number, Views: API | TopJSON | List, of: func(t *Tube) float64 { return float64(t.Puts) }},
 	{Key: "deleted", JSON: "cmd-delete", Kind: Number, Views: API | TopJSON, of: func(t *Tube) float64 { return float64(t.Deletes) }},
 	{Key: "using", Heading: "Using", JSON: "current-using", Kind: Number, Views: API | List, of: func(t *Tube) float64 { return float64(t.Using) }},
 	waiting(Top | TopJSON), // trellis top has always had it before the next one
 	{Key: "watching", Heading: "Watching", JSON: "current-watching", Kind: Number, Views: everywhere, Room: "opt", of: func(t *Tube) float64 { return float64(t.Watching) }},
 	waiting(Page | API | List),
-	{Key: "age", Heading: "Age", JSON: "age", Kind: Age, Views: Top | TopJSON, of: func(t *Tube) float64 { return seconds(t.Age) }},
 	{Key: "paused", Heading: "Paused", JSON: "pause-time-left", Kind: Pause, Views: Sort | API | Top | TopJSON | List, of: func(t *Tube) float64 { return math.Ceil(t.PauseLeft.Seconds()) }},
 }
 
@@ -116,25 +122,31 @@ func ColumnsOf(v View) (columns []*Column) {
 	return columns
 }
 
-// Compare orders tubes as tables are sorted by the column: the greatest number first, or names in their order. Those of which
-// it is not known are the last.
+// Compare orders tubes as tables are sorted by the column: the greatest number first, names in their order, or words by their
+// kind. Those that have none, or of which it is not known, are the last.
 func (c *Column) Compare(a, b *Tube) int {
-	if c.Kind == Name {
-		return strings.Compare(a.Name, b.Name)
+	switch c.Kind {
+	case Name:
+		return strings.Compare(c.text(a), c.text(b))
+	case Word:
+		return strings.Compare(c.text(b), c.text(a))
 	}
 	return cmp.Compare(c.of(b), c.of(a))
 }
 
 // Zero tells whether there is none of it, or whether it is not known.
 func (c *Column) Zero(t *Tube) bool {
+	if c.text != nil {
+		return c.text(t) == ""
+	}
 	v := c.of(t)
 	return v == 0 || math.IsNaN(v)
 }
 
 // Text is a cell of a table.
 func (c *Column) Text(t *Tube) string {
-	if c.Kind == Name {
-		return t.Name
+	if c.text != nil {
+		return cmp.Or(c.text(t), "-")
 	}
 	v := c.of(t)
 	switch {
@@ -150,7 +162,7 @@ func (c *Column) Text(t *Tube) string {
 	if c.Kind == Elapsed && v == 0 {
 		return "-"
 	}
-	return Duration(time.Duration(v * float64(time.Second)))
+	return Span(v)
 }
 
 // ShortText is Text where there is little room.
@@ -178,8 +190,8 @@ func PauseText(seconds uint64) string {
 // Fields are what a view in JSON has of a tube. What is not known is left out.
 func (t *Tube) Fields(v View) (f client.Fields) {
 	for _, c := range ColumnsOf(v) {
-		if c.Kind == Name {
-			f = append(f, client.Field{Key: c.JSON, Value: client.Value{Text: t.Name}})
+		if c.text != nil {
+			f = append(f, client.Field{Key: c.JSON, Value: client.Value{Text: cmp.Or(c.text(t), "none")}})
 			continue
 		}
 		v, decimals := c.of(t), 0
@@ -191,6 +203,8 @@ func (t *Tube) Fields(v View) (f client.Fields) {
 			decimals = 1
 		case Elapsed:
 			decimals = -1 // as many as are needed
+		case Mean:
+			decimals = 6 // as the protocol has them
 		}
 		f = append(f, client.Field{Key: c.JSON, Value: client.Value{Kind: client.Number, Text: strconv.FormatFloat(v, 'f', decimals, 64)}})
 	}

@@ -85,6 +85,9 @@ func Duration(d time.Duration) string {
 	return Seconds(uint64(d / time.Second))
 }
 
+// Span is Duration for seconds with decimals.
+func Span(seconds float64) string { return Duration(time.Duration(seconds * float64(time.Second))) }
+
 // Seconds is Duration for whole seconds, of which a server may tell more than a time.Duration holds.
 func Seconds(n uint64) string {
 	units := []struct {

@@ -1,7 +1,9 @@
 package operate
 
 import (
+	"cmp"
 	"math"
+	"strconv"
 	"time"
 
 	"trellis/cmd/internal/client"
@@ -12,8 +14,12 @@ type Counts struct {
 	Ready, Reserved, Delayed, Buried int64 // jobs
 	Waiting                          int64 // clients that wait for a job
 
-	// Since the tube or the server exists. Timeouts are not counted by tube.
-	Puts, Deletes, Timeouts uint64
+	// Since the tube or the server exists. stats-tube does not tell Timeouts and Reserves.
+	Puts, Deletes, Timeouts, Reserves uint64
+
+	// For how long jobs were ready that were reserved then, and for how long jobs were reserved: sums in seconds, which are told of
+	// a tube. NaN: not known.
+	Wait, Busy float64
 }
 
 // Jobs is how many jobs there are in all states.
@@ -32,14 +38,25 @@ func (n *Counts) Of(s client.State) int64 {
 	return n.Buried
 }
 
-// CountsOf takes them from statistics.
+// CountsOf takes them from statistics: of stats, stats-tube or stats-tube-x. The latter does not count what flush-tube deletes.
 func CountsOf(f client.Fields) Counts {
 	return Counts{
 		Ready: number(f, "current-jobs-ready"), Reserved: number(f, "current-jobs-reserved"),
 		Delayed: number(f, "current-jobs-delayed"), Buried: number(f, "current-jobs-buried"),
 		Waiting: number(f, "current-waiting"),
-		Puts:    f.Uint("total-jobs"), Deletes: f.Uint("cmd-delete"), Timeouts: f.Uint("job-timeouts"),
+		Puts:    f.Uint("total-jobs"), Deletes: cmp.Or(f.Uint("cmd-delete"), f.Uint("total-deletes")),
+		Timeouts: cmp.Or(f.Uint("job-timeouts"), f.Uint("total-timeouts")), Reserves: f.Uint("total-reserves"),
+		Wait: sum(f, "wait-time"), Busy: sum(f, "busy-time"),
 	}
+}
+
+// sum is a number of seconds; NaN if it is none.
+func sum(f client.Fields, key string) float64 {
+	v, _ := f.Get(key)
+	if n, err := strconv.ParseFloat(v.Text, 64); err == nil && n >= 0 && n <= 1<<53 {
+		return n
+	}
+	return math.NaN()
 }
 
 // number is a number of things. A server can claim any; sums of these do not overflow, and a float64 holds them.
@@ -52,31 +69,52 @@ type Tube struct {
 	Urgent, Using, Watching int64
 	Keys                    int64 // those of deleted jobs included; negative: not known
 	PauseLeft               time.Duration
-
-	// Oldest is how long the job that has been ready for longest has been so, and Age how long ago the one was put that is
-	// taken next. Negative: not known.
-	Oldest, Age time.Duration
-	Rates       Rates
+	Limited                 string        // why it hands out no jobs, as stats-tube-x has it; empty if nothing keeps it from that
+	Oldest                  time.Duration // for how long the job that has been ready for longest has been so; negative: not known
+	Rates                   Rates
 }
 
-// TubeOf makes a tube of the answer to stats-tube. That does not tell the ages and the rates.
+// TubeOf makes a tube of the answer to stats-tube, or to stats-tube-x, which alone tells the age of the oldest ready job, and does
+// not tell Urgent and Using. Neither tells the rates.
 func TubeOf(name string, f client.Fields) *Tube {
-	return &Tube{
+	t := &Tube{
 		Name: name, Counts: CountsOf(f),
 		Urgent: number(f, "current-jobs-urgent"), Using: number(f, "current-using"), Watching: number(f, "current-watching"),
-		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Keys: -1, Oldest: -1, Age: -1, Rates: unknownRates,
+		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Keys: -1, Oldest: -1, Rates: unknownRates,
 	}
+	if _, ok := f.Get("oldest-ready-age"); ok && t.Ready > 0 {
+		t.Oldest = FromSeconds(f.Uint("oldest-ready-age"))
+	}
+	if by := f.Text("limited-by"); by != "none" {
+		t.Limited = by
+	}
+	switch {
+	case t.Limited == pause:
+		t.PauseLeft = FromSeconds(f.Uint("limited-for"))
+	case t.PauseLeft > 0:
+		t.Limited = pause
+	}
+	return t
 }
+
+// pause is what limits a paused tube, in the words of stats-tube-x.
+const pause = "pause"
 
 // FromSeconds is a time of so many seconds. A server can claim any: it is cut after some centuries.
 func FromSeconds(seconds uint64) time.Duration {
-	return time.Duration(min(seconds, 1<<33)) * time.Second
+	return time.Duration(min(seconds, maxSeconds)) * time.Second
 }
 
-// Rates are how fast counters grow, in a second; NaN: not known.
-type Rates struct{ In, Out, Timeouts float64 }
+const maxSeconds = 1 << 33
 
-var unknownRates = Rates{math.NaN(), math.NaN(), math.NaN()}
+// Rates are what counters tell of the time between two looks; NaN: not known.
+type Rates struct {
+	In, Out, Timeouts float64 // in a second
+	Wait              float64 // for how many seconds the jobs that were reserved meanwhile had been ready, on average
+	Busy              float64 // how many jobs were reserved at once, on average: workers that were busy
+}
+
+var unknownRates = Rates{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 
 // A Meter makes rates of counters that are looked at again and again. The zero Meter has not seen any.
 type Meter struct {
@@ -84,15 +122,20 @@ type Meter struct {
 	last Counts
 }
 
-// Rates returns how fast the counters have grown since the look before. That is not known of the first look, nor when
+// Rates returns what the counters tell of the time since the look before. That is not known of the first look, nor when
 // they have become less: they are those of another server then, or of another tube of that name.
 func (m *Meter) Rates(at time.Time, n Counts) Rates {
-	before := *m
+	last, took := m.last, at.Sub(m.at).Seconds()
+	first := m.at.IsZero()
 	*m = Meter{at, n}
-	took := at.Sub(before.at).Seconds()
-	if before.at.IsZero() || took <= 0 || n.Puts < before.last.Puts || n.Deletes < before.last.Deletes || n.Timeouts < before.last.Timeouts {
+	if first || took <= 0 || n.Puts < last.Puts || n.Deletes < last.Deletes || n.Timeouts < last.Timeouts ||
+		n.Reserves < last.Reserves || n.Wait < last.Wait || n.Busy < last.Busy {
 		return unknownRates
 	}
 	rate := func(now, before uint64) float64 { return float64(now-before) / took }
-	return Rates{rate(n.Puts, before.last.Puts), rate(n.Deletes, before.last.Deletes), rate(n.Timeouts, before.last.Timeouts)}
+	r := Rates{rate(n.Puts, last.Puts), rate(n.Deletes, last.Deletes), rate(n.Timeouts, last.Timeouts), math.NaN(), (n.Busy - last.Busy) / took}
+	if started := n.Reserves - last.Reserves; started > 0 {
+		r.Wait = min((n.Wait-last.Wait)/float64(started), maxSeconds)
+	}
+	return r
 }

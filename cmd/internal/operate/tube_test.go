@@ -3,6 +3,7 @@ package operate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,14 +21,18 @@ func TestRatesAreOfCountersThatGrow(t *testing.T) {
 	}{
 		{0, Counts{Puts: 100, Deletes: 50}},
 		{time.Second, Counts{Puts: 110, Deletes: 50, Timeouts: 3}},
-		{3 * time.Second, Counts{Puts: 130, Deletes: 54, Timeouts: 3}},
+		{3 * time.Second, Counts{Puts: 130, Deletes: 54, Timeouts: 3, Reserves: 4, Wait: 6, Busy: 7}},
 		{4 * time.Second, Counts{Puts: 3, Deletes: 1}}, // another server
 		{4 * time.Second, Counts{Puts: 4, Deletes: 1}}, // no time has passed
-		{6 * time.Second, Counts{Puts: 5, Deletes: 1}},
+		{6 * time.Second, Counts{Puts: 5, Deletes: 1, Reserves: 1}},
+		{7 * time.Second, Counts{Puts: 5, Deletes: 1, Reserves: 1, Wait: 5, Busy: 3}}, // it cannot be
+		{8 * time.Second, Counts{Puts: 5, Deletes: 1, Reserves: 2, Wait: 5, Busy: 2}}, // another tube
+		{9 * time.Second, Counts{Puts: 5, Deletes: 1, Reserves: 3, Wait: math.NaN(), Busy: math.NaN()}},
 	} {
 		got = append(got, fmt.Sprint(m.Rates(at.Add(look.after), look.Counts)))
 	}
-	want := "{NaN NaN NaN} {10 0 3} {10 2 0} {NaN NaN NaN} {NaN NaN NaN} {0.5 0 0}"
+	want := "{NaN NaN NaN NaN NaN} {10 0 3 NaN 0} {10 2 0 1.5 3.5} {NaN NaN NaN NaN NaN} {NaN NaN NaN NaN NaN} {0.5 0 0 0 0} " +
+		"{0 0 0 NaN 3} {NaN NaN NaN NaN NaN} {0 0 0 NaN NaN}"
 	if s := strings.Join(got, " "); s != want {
 		t.Errorf("%s, want %s", s, want)
 	}
@@ -57,7 +62,7 @@ func TestEveryColumnIsToldOfATube(t *testing.T) {
 		if c.Compare(tube, zero) > 0 {
 			t.Errorf("column %s has the greatest number last", c.Key)
 		}
-		if unknown := c.Text(tube) == "-"; unknown != (c.Local || c.Kind == Rate || c.Kind == Age) {
+		if unknown := c.Text(tube) == "-"; unknown != (c.Local || c.Kind == Rate || c.Kind == Age || c.Kind == Mean) {
 			t.Errorf("column %s of what a server tells is %s", c.Key, c.Text(tube))
 		}
 	}
@@ -67,13 +72,48 @@ func TestEveryColumnIsToldOfATube(t *testing.T) {
 	if err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
-	tube.Rates, tube.Age, tube.Oldest = Rates{In: 1.25, Out: 7}, 61*time.Second, 1500*time.Millisecond
+	tube.Rates, tube.Oldest = Rates{In: 1.25, Out: 7, Wait: 0.0000254, Busy: 3.04}, 1500*time.Millisecond
 	text, err = tube.Fields(TopJSON).MarshalJSON()
-	if err != nil || !strings.HasSuffix(string(text), `"rate-in":1.2,"rate-out":7.0,"total-jobs":6,"cmd-delete":10,"current-waiting":8,"current-watching":9,"age":61,"pause-time-left":11}`) {
+	if err != nil || !strings.HasSuffix(string(text), `"rate-in":1.2,"rate-out":7.0,"age":2,"wait":0.000025,"busy":3.0,"limited-by":"pause",`+
+		`"total-jobs":6,"cmd-delete":10,"current-waiting":8,"current-watching":9,"pause-time-left":11}`) {
 		t.Errorf("%s, %v", text, err)
 	}
 	if text, err = tube.Fields(API).MarshalJSON(); err != nil || !strings.Contains(string(text), `"oldest-ready":1.5,`) {
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+func TestATubeIsToldOfByStatsTubeX(t *testing.T) {
+	answer := stats("current-jobs-ready", "oldest-ready-age", "limited-for", "total-reserves", "total-deletes", "wait-time", "busy-time")
+	for by, want := range map[string]string{"none": "", "rate": "rate", "reserved": "reserved", "pause": "pause", "later": "later"} {
+		tube := TubeOf("mail", append(answer, client.Field{Key: "limited-by", Value: client.Value{Text: by}}))
+		left := map[bool]time.Duration{true: 3 * time.Second}[by == "pause"]
+		if tube.Limited != want || tube.PauseLeft != left || tube.Oldest != 2*time.Second || tube.Deletes != 5 || tube.Reserves != 4 || tube.Wait != 6 || tube.Busy != 7 {
+			t.Errorf("limited by %s: %+v", by, tube)
+		}
+	}
+	for _, f := range []client.Fields{stats("current-jobs-ready"), stats("oldest-ready-age")} {
+		if tube := TubeOf("mail", f); tube.Oldest >= 0 || tube.Limited != "" || !math.IsNaN(tube.Wait) || !math.IsNaN(tube.Busy) {
+			t.Errorf("what is not told is known: %+v", tube)
+		}
+	}
+}
+
+func TestLimitedTubesAreTheFirst(t *testing.T) {
+	var limited *Column
+	for _, c := range Columns {
+		if c.Key == "limited" {
+			limited = c
+		}
+	}
+	tubes := []*Tube{{}, {Limited: "rate"}, {Limited: "pause"}, {}, {Limited: "rate"}, {Limited: "reserved"}}
+	slices.SortStableFunc(tubes, limited.Compare)
+	var got []string
+	for _, tube := range tubes {
+		got = append(got, fmt.Sprint(limited.ShortText(tube), limited.Zero(tube)))
+	}
+	if want := "reservedfalse ratefalse ratefalse pausefalse -true -true"; strings.Join(got, " ") != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 
@@ -85,7 +125,17 @@ func TestWhatAServerClaimsOverflowsNothing(t *testing.T) {
 	if tube.Ready != 1<<53 || tube.PauseLeft <= 0 || PauseText(uint64(tube.PauseLeft/time.Second)) != "yes" {
 		t.Errorf("%+v", tube)
 	}
-	if math.IsNaN(tube.Rates.In) == false || tube.Oldest >= 0 || tube.Age >= 0 {
+	if math.IsNaN(tube.Rates.In) == false || tube.Oldest >= 0 {
 		t.Errorf("what is not told is known: %+v", tube)
+	}
+	for _, text := range []string{"Inf", "nan", "1e999", "-1", "1e17", "x", ""} {
+		if got := sum(client.Fields{{Key: "wait-time", Value: client.Value{Text: text}}}, "wait-time"); !math.IsNaN(got) {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+	var m Meter
+	m.Rates(time.Unix(1, 0), Counts{})
+	if got := Span(m.Rates(time.Unix(2, 0), Counts{Reserves: 1, Wait: 1 << 53}).Wait); got != "272 y 140 d" {
+		t.Errorf("a wait of %s", got)
 	}
 }

@@ -69,12 +69,14 @@ func Titles() (titles []string) {
 
 func title(c *operate.Column) string { return strings.ToUpper(c.Heading) }
 
-// width is that of a column other than the first.
+// width is that of a column other than the first: room for the heading with an arrow, and for six characters, or a time.
 func width(c *operate.Column) int {
-	if c.Kind == operate.Age || c.Kind == operate.Pause {
-		return 10
+	least := 6
+	switch c.Kind {
+	case operate.Age, operate.Mean, operate.Pause:
+		least = 10
 	}
-	return 8
+	return max(least, len(c.Heading)+1)
 }
 
 // column returns the index of the column with a title, that of READY if there is none.
@@ -138,34 +140,129 @@ func (c *Collector) look(ctx context.Context, q Query) (s *Sample, err error) {
 			return nil, err
 		}
 	}
-	stats, err := c.conn.Stats(ctx)
+	extended, err := c.conn.Has(ctx, "stats-tubes")
 	if err != nil {
 		return nil, err
 	}
-	s = &Sample{Query: q, At: c.Now(), Server: serverOf(stats)}
-	s.Server.Rates = c.server.Rates(s.At, s.Server.Counts)
-	if len(c.names) <= c.Limit || s.At.Sub(c.listed) >= listEvery {
-		if c.names, err = c.conn.Tubes(ctx); err != nil {
-			return nil, err
-		}
-		// What is no name cannot be asked about.
-		c.names = slices.DeleteFunc(c.names, func(name string) bool { return client.CheckTube(name) != nil })
-		slices.Sort(c.names)
-		c.names = slices.Compact(c.names)
-		c.listed = s.At
+	// first tells whether the look is about tubes that are the first ones by name, of which one answer can tell.
+	first := func() bool { return extended && (len(c.names) <= c.Limit || q.Filter == "" && q.Sort != byName) }
+
+	var stats client.Fields
+	var told []tubeStats
+	questions := []question{{"stats", func(r client.Reply) (err error) {
+		stats, err = c.conn.FieldsOf("stats", r)
+		return err
+	}}}
+	if at := c.Now(); len(c.names) <= c.Limit || at.Sub(c.listed) >= listEvery {
+		c.listed = at
+		questions = append(questions, question{"list-tubes", c.list})
+	}
+	asked := first()
+	if asked {
+		questions = append(questions, c.page(&told))
+	}
+	if err := c.ask(ctx, questions); err != nil {
+		return nil, err
 	}
 	names := slices.Clone(c.names)
 	if q.Filter != "" {
 		names = slices.DeleteFunc(names, func(name string) bool { return !strings.Contains(name, q.Filter) })
 	}
-	s.All, s.Matched = len(c.names), len(names)
-	names, s.First = c.choose(names, q)
-	if s.Tubes, err = c.statistics(ctx, names); err != nil {
+	s = &Sample{Query: q, Server: serverOf(stats), All: len(c.names), Matched: len(names)}
+	if asked && first() {
+		err = c.further(ctx, &told)
+		told = slices.DeleteFunc(told, func(t tubeStats) bool { return !strings.Contains(t.name, q.Filter) })
+	} else {
+		names, s.First = c.choose(names, q)
+		told, err = c.each(ctx, names, extended)
+	}
+	if err != nil {
 		return nil, err
 	}
+	s.At = c.Now()
+	s.Server.Rates = c.server.Rates(s.At, s.Server.Counts)
+	s.Tubes = c.measure(s.At, told)
 	order(s.Tubes, q.Sort, q.Reverse)
-	first := min(max(q.First-s.First, 0), len(s.Tubes))
-	return s, c.ages(ctx, s.Tubes[first:min(first+q.Rows, len(s.Tubes))])
+	if extended {
+		return s, nil
+	}
+	from := min(max(q.First-s.First, 0), len(s.Tubes))
+	return s, c.ages(ctx, s.Tubes[from:min(from+q.Rows, len(s.Tubes))])
+}
+
+// A question is a command, and what is done with the reply.
+type question struct {
+	line   string
+	answer func(client.Reply) error
+}
+
+// ask sends questions together.
+func (c *Collector) ask(ctx context.Context, questions []question) error {
+	return c.conn.Pipeline(ctx, len(questions),
+		func(i int) client.Command { return client.Command{Line: questions[i].line} },
+		func(i int, r client.Reply) error { return questions[i].answer(r) })
+}
+
+// list takes the names of all tubes from the reply to list-tubes. What is no name cannot be asked about.
+func (c *Collector) list(r client.Reply) (err error) {
+	if c.names, err = c.conn.NamesOf("list-tubes", r); err != nil {
+		return err
+	}
+	c.names = slices.DeleteFunc(c.names, func(name string) bool { return client.CheckTube(name) != nil })
+	slices.Sort(c.names)
+	c.names = slices.Compact(c.names)
+	return nil
+}
+
+// tubeStats is the answer to stats-tube or stats-tube-x.
+type tubeStats struct {
+	name  string
+	stats client.Fields
+}
+
+// page asks for the tubes behind those that were told of.
+func (c *Collector) page(told *[]tubeStats) question {
+	last, most := "", min(c.Limit-len(*told), client.MaxStatsTubes)
+	line := fmt.Sprint("stats-tubes ", most)
+	if n := len(*told); n > 0 {
+		last = (*told)[n-1].name
+		line += " " + last
+	}
+	return question{line, func(r client.Reply) error {
+		entries, err := c.conn.EntriesOf("stats-tubes", r)
+		for _, f := range entries[:min(len(entries), most)] {
+			if name := f.Text("name"); name > last && client.CheckTube(name) == nil {
+				*told, last = append(*told, tubeStats{name, f}), name
+			}
+		}
+		return err
+	}}
+}
+
+// further asks for further pages behind a full one, up to the limit.
+func (c *Collector) further(ctx context.Context, told *[]tubeStats) error {
+	for before := 0; len(*told)-before == client.MaxStatsTubes && len(*told) < c.Limit; {
+		before = len(*told)
+		if err := c.ask(ctx, []question{c.page(told)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each asks about each of some tubes. Those that have gone are left out.
+func (c *Collector) each(ctx context.Context, names []string, extended bool) (told []tubeStats, err error) {
+	ask := c.conn.StatsTubes
+	if extended {
+		ask = c.conn.StatsTubesX
+	}
+	all, err := ask(ctx, names)
+	for i, f := range all {
+		if f != nil {
+			told = append(told, tubeStats{names[i], f})
+		}
+	}
+	return told, err
 }
 
 // choose returns the tubes to ask about, and the row of the first one.
@@ -182,33 +279,25 @@ func (c *Collector) choose(names []string, q Query) ([]string, int) {
 	return names[first : first+n], first
 }
 
-// statistics asks about tubes. Those that have gone are left out.
-func (c *Collector) statistics(ctx context.Context, names []string) ([]operate.Tube, error) {
-	all, err := c.conn.StatsTubes(ctx, names)
-	if err != nil {
-		return nil, err
-	}
-	now := c.Now()
-	seen := make(map[string]*operate.Meter, len(names))
-	tubes := make([]operate.Tube, 0, len(names))
-	for i, f := range all {
-		if f == nil {
-			continue
-		}
-		t := operate.TubeOf(names[i], f)
+// measure makes tubes of what was told, with rates since the look before.
+func (c *Collector) measure(at time.Time, told []tubeStats) []operate.Tube {
+	seen := make(map[string]*operate.Meter, len(told))
+	tubes := make([]operate.Tube, 0, len(told))
+	for _, x := range told {
+		t := operate.TubeOf(x.name, x.stats)
 		meter := c.tubes[t.Name]
 		if meter == nil {
 			meter = new(operate.Meter)
 		}
-		t.Rates = meter.Rates(now, t.Counts)
+		t.Rates = meter.Rates(at, t.Counts)
 		seen[t.Name] = meter
 		tubes = append(tubes, *t)
 	}
 	c.tubes = seen
-	return tubes, nil
+	return tubes
 }
 
-// ages asks for the next jobs of tubes.
+// ages asks for the next jobs of tubes, where that is all that can be known of how old jobs are.
 func (c *Collector) ages(ctx context.Context, tubes []operate.Tube) error {
 	has, err := c.conn.Has(ctx, "list-jobs")
 	if err != nil || !has {
@@ -228,7 +317,7 @@ func (c *Collector) ages(ctx context.Context, tubes []operate.Tube) error {
 			return nil
 		}
 		if err == nil && len(jobs) > 0 {
-			asked[i].Age = operate.FromSeconds(jobs[0].Uint("age"))
+			asked[i].Oldest = operate.FromSeconds(jobs[0].Uint("age"))
 		}
 		return err
 	})

@@ -140,7 +140,7 @@ func (m *Model) table() (lines []string) {
 			switch {
 			case c.Alarm && !c.Zero(t):
 				text = alarm.Render(text)
-			case c.Kind == operate.Pause && !c.Zero(t):
+			case (c.Kind == operate.Pause || c.Kind == operate.Word) && !c.Zero(t):
 				text = notice.Render(text)
 			}
 			b.WriteString(text)
@@ -176,8 +176,10 @@ trellis top
   q                  quit
 
 IN/S, OUT/S   jobs put and deleted in a second
-AGE           of the job that is next: of the oldest ready one, if all have one
-              priority
+AGE           for how long the oldest ready job has been ready
+WAIT          for how long jobs were ready before they were reserved, on average
+BUSY          how many workers the tube keeps busy, on average
+LIMITED       what keeps it from handing out jobs: pause, rate, reserved
 PAUSED        what is left of a pause
 `), "\n")
 }

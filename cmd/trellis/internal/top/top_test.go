@@ -31,7 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // A fakeServer has tubes with jobs. Its lines are what it was asked.
 type fakeServer struct {
 	tubes   []string
-	stock   bool                         // it has no list-jobs
+	lacks   []string                     // extensions
 	stats   map[string]map[string]uint64 // of some tubes; "" is the server
 	lines   []string
 	hangUp  bool
@@ -70,26 +70,52 @@ func (s *fakeServer) answer(words []string) string {
 		}
 		return ok(text)
 	}
+	if slices.Contains(s.lacks, words[0]) {
+		return "UNKNOWN_COMMAND\r\n"
+	}
 	switch words[0] {
 	case "capabilities":
-		if !s.stock {
-			return ok("---\nversion: \"1\"\nextensions:\n- list-jobs\n")
+		text := "---\nversion: \"1\"\nextensions:\n"
+		for _, name := range []string{"list-jobs", "stats-tube-x", "stats-tubes"} {
+			if !slices.Contains(s.lacks, name) {
+				text += "- " + name + "\n"
+			}
 		}
+		return ok(text)
 	case "list-tube-used":
 		return "USING default\r\n"
 	case "stats":
 		return stats("")
 	case "list-tubes":
 		return ok("---\n- " + strings.Join(s.tubes, "\n- ") + "\n")
-	case "stats-tube":
+	case "stats-tube", "stats-tube-x":
 		if !slices.Contains(s.tubes, words[1]) {
 			return "NOT_FOUND\r\n"
 		}
 		return stats(words[1])
+	case "stats-tubes":
+		return ok(s.page(append(words, "")))
 	case "list-jobs":
 		return ok("---\n- id: 1\n  pri: 0\n  age: 77\n  size: 1\n")
 	}
 	return "UNKNOWN_COMMAND\r\n"
+}
+
+// page answers a stats-tubes with a limit and a name, which may be empty.
+func (s *fakeServer) page(words []string) string {
+	text := "---\n"
+	limit, _ := strconv.Atoi(words[1])
+	for _, name := range slices.Sorted(slices.Values(s.tubes)) {
+		if name <= words[2] || limit == 0 {
+			continue
+		}
+		text += "- name: \"" + name + "\"\n"
+		for key, n := range s.stats[name] {
+			text += "  " + key + ": " + strconv.FormatUint(n, 10) + "\n"
+		}
+		limit--
+	}
+	return text
 }
 
 // asked counts the lines that begin with a word, since the last call.
@@ -132,8 +158,12 @@ func manyTubes(n int) *fakeServer {
 	return s
 }
 
+// older are the extensions that a server of an older version lacks.
+var older = []string{"stats-tube-x", "stats-tubes"}
+
 func TestALookAsksAboutItsLimitOfTubesOnly(t *testing.T) {
 	s := manyTubes(5000)
+	s.lacks = older
 	s.stats["t00003"] = map[string]uint64{"current-jobs-ready": 9}
 	s.stats["t04000"] = map[string]uint64{"current-jobs-ready": 8}
 	c, _ := newCollector(t, s, 100)
@@ -147,7 +177,7 @@ func TestALookAsksAboutItsLimitOfTubesOnly(t *testing.T) {
 	if n := s.asked("stats-tube"); n != 100 {
 		t.Errorf("%d tubes were asked about", n)
 	}
-	if n := s.asked("list-jobs"); n != 1 || look.Tubes[0].Age != 77*time.Second || look.Tubes[1].Age >= 0 {
+	if n := s.asked("list-jobs"); n != 1 || look.Tubes[0].Oldest != 77*time.Second || look.Tubes[1].Oldest >= 0 {
 		t.Errorf("%d ages were asked for; %+v", n, look.Tubes[:2])
 	}
 
@@ -158,15 +188,84 @@ func TestALookAsksAboutItsLimitOfTubesOnly(t *testing.T) {
 }
 
 func TestALookByNameAsksAboutTheShownTubesOnly(t *testing.T) {
-	s := manyTubes(5000)
-	c, _ := newCollector(t, s, 100)
-	look, err := c.Look(t.Context(), Query{Sort: "TUBE", First: 4000, Rows: 3})
-	if err != nil || strings.Join(names(look), " ") != "t04000 t04001 t04002" || look.First != 4000 || s.asked("stats-tube") != 3 {
-		t.Errorf("%v, %+v", err, look)
+	for word, lacks := range map[string][]string{"stats-tube": older, "stats-tube-x": nil} {
+		s := manyTubes(5000)
+		s.lacks = lacks
+		c, _ := newCollector(t, s, 100)
+		look, err := c.Look(t.Context(), Query{Sort: "TUBE", First: 4000, Rows: 3})
+		if err != nil || strings.Join(names(look), " ") != "t04000 t04001 t04002" || look.First != 4000 || s.asked(word) != 3 {
+			t.Errorf("%v, %+v", err, look)
+		}
+		look, err = c.Look(t.Context(), Query{Sort: "TUBE", Reverse: true, First: 4999, Rows: 3})
+		if err != nil || strings.Join(names(look), " ") != "t00000" || look.First != 4999 {
+			t.Errorf("%v, %+v", err, look)
+		}
 	}
-	look, err = c.Look(t.Context(), Query{Sort: "TUBE", Reverse: true, First: 4999, Rows: 3})
-	if err != nil || strings.Join(names(look), " ") != "t00000" || look.First != 4999 {
-		t.Errorf("%v, %+v", err, look)
+}
+
+func TestALookAtAThousandTubesIsThreeQuestions(t *testing.T) {
+	s := manyTubes(1000)
+	s.stats["t00003"] = map[string]uint64{"current-jobs-ready": 9, "oldest-ready-age": 5}
+	s.stats["t00999"] = map[string]uint64{"current-jobs-ready": 8}
+	c, _ := newCollector(t, s, 1000)
+	look := func(q Query, want string) *Sample {
+		t.Helper()
+		s.lines = nil
+		got, err := c.Look(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := strings.Join(s.lines, ","); asked != want {
+			t.Errorf("%+v: %s, want %s", q, asked, want)
+		}
+		return got
+	}
+	got := look(Query{Sort: "READY", Rows: 20}, "capabilities,stats,list-tubes,stats-tubes 1000")
+	if len(got.Tubes) != 1000 || got.All != 1000 || got.Left() != 0 || got.Tubes[1].Name != "t00999" || got.Tubes[0].Oldest != 5*time.Second || got.Tubes[2].Oldest >= 0 {
+		t.Errorf("%d of %d tubes: %+v", len(got.Tubes), got.All, got.Tubes[:3])
+	}
+	got = look(Query{Sort: "TUBE", Reverse: true, First: 500, Rows: 20}, "stats,list-tubes,stats-tubes 1000")
+	if got.First != 0 || len(got.Tubes) != 1000 || got.Tubes[0].Name != "t00999" {
+		t.Errorf("by name: %d from %d: %+v", len(got.Tubes), got.First, got.Tubes[0])
+	}
+	got = look(Query{Sort: "READY", Filter: "99"}, "stats,list-tubes,stats-tubes 1000")
+	if got.Matched != 19 || len(got.Tubes) != 19 || got.Tubes[0].Name != "t00999" {
+		t.Errorf("with a filter: %d of %d tubes: %+v", len(got.Tubes), got.Matched, got.Tubes)
+	}
+}
+
+func TestALookAtMoreTubesAsksForFurtherPages(t *testing.T) {
+	for tubes, want := range map[int]string{
+		999:  "stats-tubes 1000",
+		2000: "stats-tubes 1000,stats-tubes 1000 t00999,stats-tubes 500 t01999",
+		5000: "stats-tubes 1000,stats-tubes 1000 t00999,stats-tubes 500 t01999",
+	} {
+		s := manyTubes(tubes)
+		c, _ := newCollector(t, s, 2500)
+		got, err := c.Look(t.Context(), Query{Sort: "READY"})
+		asked := strings.TrimPrefix(strings.Join(s.lines, ","), "capabilities,stats,list-tubes,")
+		if err != nil || asked != want || len(got.Tubes) != min(tubes, 2500) || got.Left() != max(0, tubes-2500) {
+			t.Errorf("%v: %d of %d tubes by %s, want %s", err, len(got.Tubes), tubes, asked, want)
+		}
+	}
+}
+
+func TestAFilterOfManyTubesAsksAboutThoseItLeaves(t *testing.T) {
+	s := manyTubes(5000)
+	s.tubes = append(s.tubes, "in/mail", "out/mail")
+	c, _ := newCollector(t, s, 100)
+	for _, want := range []string{
+		"capabilities,stats,list-tubes,stats-tubes 100,stats-tube-x in/mail,stats-tube-x out/mail",
+		"stats,stats-tube-x in/mail,stats-tube-x out/mail",
+	} {
+		s.lines = nil
+		got, err := c.Look(t.Context(), Query{Sort: "READY", Filter: "/mail"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if asked := strings.Join(s.lines, ","); asked != want || got.Matched != 2 || len(got.Tubes) != 2 {
+			t.Errorf("%d of %d tubes by %s, want %s", len(got.Tubes), got.Matched, asked, want)
+		}
 	}
 }
 
@@ -220,10 +319,10 @@ func TestRatesComeFromTwoLooks(t *testing.T) {
 }
 
 func TestAStockServerIsNotAskedForAges(t *testing.T) {
-	s := &fakeServer{stock: true, tubes: []string{"a"}, stats: map[string]map[string]uint64{"a": {"current-jobs-ready": 1}}}
+	s := &fakeServer{lacks: []string{"capabilities", "list-jobs"}, tubes: []string{"a"}, stats: map[string]map[string]uint64{"a": {"current-jobs-ready": 1}}}
 	c, _ := newCollector(t, s, 100)
 	look, err := c.Look(t.Context(), Query{Sort: "READY", Rows: 10})
-	if err != nil || look.Tubes[0].Age >= 0 || s.asked("list-jobs") != 0 {
+	if err != nil || look.Tubes[0].Oldest >= 0 || s.asked("list-jobs") != 0 {
 		t.Errorf("%v, %+v", err, look)
 	}
 }
@@ -272,13 +371,14 @@ func sample() *Sample {
 		Tubes: []operate.Tube{
 			{
 				Name: "mail", Counts: operate.Counts{Ready: 1234567, Reserved: 3, Waiting: 7}, Watching: 20,
-				Rates: operate.Rates{In: 1234.5, Out: 12.34}, Age: 93784 * time.Second,
+				Rates: operate.Rates{In: 1234.5, Out: 12.34, Wait: 0.35, Busy: 2.5}, Oldest: 93784 * time.Second, Limited: "reserved",
 			},
 			{
 				Name: "thumb\x1b[31mnails/" + strings.Repeat("x", 60), Counts: operate.Counts{Buried: 5, Delayed: 4},
-				Rates: operate.Rates{In: math.NaN(), Out: math.NaN()}, Age: -1, PauseLeft: 59 * time.Second,
+				Rates: operate.Rates{In: math.NaN(), Out: math.NaN(), Wait: math.NaN(), Busy: math.NaN()}, Oldest: -1, PauseLeft: 59 * time.Second,
+				Limited: "pause",
 			},
-			{Name: "zero", Age: 0},
+			{Name: "zero", Oldest: 0},
 		},
 	}
 }
@@ -323,7 +423,7 @@ func TestFrames(t *testing.T) {
 			b.WriteString(strings.TrimRight(line, " \n") + "\n")
 		}
 	}
-	show("wide", newModel(120, 12))
+	show("wide", newModel(140, 12))
 	show("narrow", newModel(60, 12))
 	show("tiny", newModel(20, 4))
 	m := newModel(120, 12)
@@ -484,7 +584,8 @@ func TestNoKeysAndNoSampleBreakTheFrame(t *testing.T) {
 				}
 				for i := range rapid.IntRange(0, s.Matched-s.First).Draw(t, "tubes") {
 					s.Tubes = append(s.Tubes, operate.Tube{
-						Name: fmt.Sprint("tube", i), Counts: operate.Counts{Ready: rapid.Int64().Draw(t, "ready")}, Age: time.Duration(rapid.Int64().Draw(t, "age")),
+						Name: fmt.Sprint("tube", i), Counts: operate.Counts{Ready: rapid.Int64().Draw(t, "ready")}, Oldest: time.Duration(rapid.Int64().Draw(t, "age")),
+						Limited: rapid.SampledFrom([]string{"", "rate", "\x1b[31m"}).Draw(t, "limited"), Rates: operate.Rates{Wait: rapid.Float64().Draw(t, "wait")},
 					})
 				}
 				m.looking = true
