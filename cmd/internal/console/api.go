@@ -42,7 +42,10 @@ var apiReads = []apiRead{
 			param("limit", "integer", "How many at most", between(1, maxTubesRead, rowsShown)),
 		},
 	},
-	{path: "/tubes/{tube}", read: readTube, id: "tube", answer: "Statistics", about: "Statistics of a tube, with the keys of the command stats-tube"},
+	{
+		path: "/tubes/{tube}", read: readTube, id: "tube", answer: "Statistics",
+		about: "Statistics of a tube, with the keys of the command stats-tube and, where the server has it, of stats-tube-x",
+	},
 	{
 		path: "/tubes/{tube}/settings", read: readSettings, id: "settings", answer: "Statistics",
 		about: "The setting of a tube, with the keys of the command list-settings, which it needs",
@@ -138,7 +141,7 @@ func readTube(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asked(r, func(conn *client.Conn) (client.Fields, error) { return conn.StatsTube(r.Context(), name) })
+	return asked(r, func(conn *client.Conn) (client.Fields, error) { return operate.AllStatsTube(r.Context(), conn, name) })
 }
 
 func readSettings(r *request) (any, error) {

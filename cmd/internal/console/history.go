@@ -48,6 +48,7 @@ func (t *trend) add(now time.Time, n operate.Counts) {
 		series.In: float32(rates.In), series.Out: float32(rates.Out), series.Timeouts: float32(rates.Timeouts),
 		series.Ready: float32(n.Ready), series.Reserved: float32(n.Reserved), series.Delayed: float32(n.Delayed),
 		series.Buried: float32(n.Buried), series.Waiting: float32(n.Waiting),
+		series.Wait: float32(rates.Wait), series.Busy: float32(rates.Busy),
 	})
 }
 
@@ -163,7 +164,7 @@ func (c *Console) measure(ctx context.Context, now time.Time) {
 				}
 				counts, known = operate.CountsOf(stats), true
 			}
-			tubes, err = conn.StatsTubes(ctx, names)
+			tubes, err = operate.StatsTubes(ctx, conn, names)
 			return err
 		})
 		if err != nil {

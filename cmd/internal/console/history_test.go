@@ -32,6 +32,45 @@ func TestRatesAreDifferencesOfCounters(t *testing.T) {
 	}
 }
 
+func TestATubeTellsHowItsWorkersKeepUp(t *testing.T) {
+	r := newRig(t, nil)
+	r.put("a", 1, 0, "x")
+	at := time.Unix(1_800_000_000, 0)
+	r.console.history.ofTube("a", at, false)
+	var got []string
+	for i := range 3 {
+		r.console.measure(t.Context(), at.Add(time.Duration(i)*time.Second))
+		p := r.console.history.ofTube("a", at.Add(time.Duration(i)*time.Second), false)[series.Seconds-1]
+		got = append(got, fmt.Sprint(p[series.Wait] >= 0, p[series.Busy] >= 0))
+		r.hold("a", "y")
+	}
+	if want := "[false false true true true true]"; fmt.Sprint(got) != want {
+		t.Errorf("the waits and what was busy are known: %v, want %s", got, want)
+	}
+	stock := stockRig(t)
+	stock.put("a", 1, 0, "x")
+	wantText(t, r.page("/tubes/a"), "Workers", "busy", "Wait for a worker", "timed out")
+	wantText(t, stock.page("/tubes/a"), "Workers with nothing to do")
+	for want, of := range map[string]*rig{`"limited-by":"none"`: r, `"cmd-delete":0`: stock} {
+		if a := of.get(apiRoot + "/tubes/a"); !strings.Contains(a.text, `"current-using":`) || !strings.Contains(a.text, want) {
+			t.Errorf("%s %s, want %s", a.Status, a.text, want)
+		}
+	}
+}
+
+func TestWaitsAreInMillisecondsUnlessTheyAreLong(t *testing.T) {
+	for wait, want := range map[float32]string{0: "0 ms", 0.0003: "0.3 ms", 0.25: "250 ms", 9.5: "9,500 ms", 12: "12 s", 3600: "3,600 s"} {
+		points := []series.Point{series.Unknown(), {series.Wait: wait}}
+		p := waitPlot(points, false)
+		if got := p.Legend[0].Now + " " + p.Unit; got != want {
+			t.Errorf("%v: %s, want %s", wait, got, want)
+		}
+		if points[1][series.Wait] != wait {
+			t.Errorf("the points of the history have become %v", points[1])
+		}
+	}
+}
+
 func TestWhatCannotBeMeasuredIsAGap(t *testing.T) {
 	r := newRig(t, nil)
 	r.put("a", 1, 0, "x")

@@ -93,6 +93,23 @@ func workerPlot(points []series.Point, long bool) plot {
 	return newPlot("Workers with nothing to do", "waiting", points, long, curve{series.Waiting, "waiting", "waiting", true})
 }
 
+func tubeWorkerPlot(points []series.Point, long bool) plot {
+	return newPlot("Workers", "workers", points, long,
+		curve{series.Busy, "reserved", "busy", true}, curve{series.Waiting, "waiting", "waiting", false})
+}
+
+// waitPlot is in milliseconds as long as no job had to wait for long.
+func waitPlot(points []series.Point, long bool) plot {
+	unit := "s"
+	if !slices.ContainsFunc(points, func(p series.Point) bool { return p[series.Wait] >= 10 }) {
+		unit, points = "ms", slices.Clone(points)
+		for i := range points {
+			points[i][series.Wait] *= 1000
+		}
+	}
+	return newPlot("Wait for a worker", unit, points, long, curve{series.Wait, "wait", "on average", true})
+}
+
 type bars struct {
 	Title, Note string
 	Empty       string // said in place of bars if there is nothing to show
@@ -356,7 +373,7 @@ func (c *Console) tube(r *request) error {
 		if err := r.known(conn); err != nil {
 			return err
 		}
-		if data.Stats, err = conn.StatsTube(ctx, name); err != nil {
+		if data.Stats, err = operate.AllStatsTube(ctx, conn, name); err != nil {
 			return err
 		}
 		n = operate.CountsOf(data.Stats)
@@ -376,13 +393,6 @@ func (c *Console) tube(r *request) error {
 				return err
 			}
 			data.Dead = settingOf(settings, name)
-		}
-		if r.features.Has("stats-tube-x") {
-			x, err := conn.StatsTubeX(ctx, name)
-			if err != nil {
-				return err
-			}
-			data.Held = operate.HeldBack(x)
 		}
 		if r.features.Has("set-tube") && r.features.Has("list-settings") {
 			setting, err := operate.SettingOfTube(ctx, conn, name)
@@ -407,6 +417,10 @@ func (c *Console) tube(r *request) error {
 		return err
 	}
 	data.Plots = []plot{tubeFlowPlot(points, long), statePlot(points, long), workerPlot(points, long)}
+	if r.features.Has("stats-tube-x") {
+		data.Plots = []plot{flowPlot(points, long), statePlot(points, long), tubeWorkerPlot(points, long), waitPlot(points, long)}
+	}
+	data.Held = operate.HeldBack(data.Stats)
 	data.Paused = operate.FromSeconds(data.Stats.Uint("pause-time-left"))
 	data.Tiles = append(stateTiles(&n, operate.Count(data.Stats.Uint("current-jobs-urgent"))+" urgent", "/tubes/"+tubeElement(name)+"/jobs?state="),
 		tile{"Workers", "plain", operate.Count(data.Stats.Uint("current-watching")), operate.Count(n.Waiting) + " waiting", ""},

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"strconv"
 	"time"
@@ -95,6 +96,38 @@ func TubeOf(name string, f client.Fields) *Tube {
 		t.Limited = pause
 	}
 	return t
+}
+
+// StatsTubes are the answers about many tubes, of which [TubeOf] makes tubes: to stats-tube-x, or to stats-tube where the server
+// does not have that. It is nil for a tube that does not exist (any more).
+func StatsTubes(ctx context.Context, c *client.Conn, tubes []string) ([]client.Fields, error) {
+	has, err := c.Has(ctx, "stats-tube-x")
+	switch {
+	case err != nil:
+		return nil, err
+	case has:
+		return c.StatsTubesX(ctx, tubes)
+	}
+	return c.StatsTubes(ctx, tubes)
+}
+
+// AllStatsTube is the answer to stats-tube with what stats-tube-x adds, where the server has that.
+func AllStatsTube(ctx context.Context, c *client.Conn, tube string) (client.Fields, error) {
+	stats, err := c.StatsTube(ctx, tube)
+	if err != nil {
+		return nil, err
+	}
+	has, err := c.Has(ctx, "stats-tube-x")
+	if err != nil || !has {
+		return stats, err
+	}
+	more, err := c.StatsTubeX(ctx, tube)
+	for _, f := range more {
+		if _, ok := stats.Get(f.Key); !ok {
+			stats = append(stats, f)
+		}
+	}
+	return stats, err
 }
 
 // pause is what limits a paused tube, in the words of stats-tube-x.

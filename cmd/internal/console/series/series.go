@@ -15,6 +15,8 @@ const (
 	Delayed                // jobs
 	Buried                 // jobs
 	Waiting                // clients that wait for a job
+	Wait                   // seconds for which jobs were ready before they were reserved, on average
+	Busy                   // jobs that were reserved at once, on average
 	Numbers
 )
 

@@ -174,7 +174,7 @@ func (c *Collector) look(ctx context.Context, q Query) (s *Sample, err error) {
 		told = slices.DeleteFunc(told, func(t tubeStats) bool { return !strings.Contains(t.name, q.Filter) })
 	} else {
 		names, s.First = c.choose(names, q)
-		told, err = c.each(ctx, names, extended)
+		told, err = c.each(ctx, names)
 	}
 	if err != nil {
 		return nil, err
@@ -251,12 +251,8 @@ func (c *Collector) further(ctx context.Context, told *[]tubeStats) error {
 }
 
 // each asks about each of some tubes. Those that have gone are left out.
-func (c *Collector) each(ctx context.Context, names []string, extended bool) (told []tubeStats, err error) {
-	ask := c.conn.StatsTubes
-	if extended {
-		ask = c.conn.StatsTubesX
-	}
-	all, err := ask(ctx, names)
+func (c *Collector) each(ctx context.Context, names []string) (told []tubeStats, err error) {
+	all, err := operate.StatsTubes(ctx, c.conn, names)
 	for i, f := range all {
 		if f != nil {
 			told = append(told, tubeStats{names[i], f})
