@@ -133,6 +133,29 @@ func (e *Engine) snapshot(c *lockSet, now Time) *Snapshot {
 	return s
 }
 
+// Blocks returns the group that a job keeps others waiting for because it is buried, and how many
+// they are; none if it does not. Any goroutine may call it. It takes the lock of the job's shard for
+// a moment.
+func (e *Engine) Blocks(now Time, id uint64) (group string, waiting int) {
+	var c lockSet
+	sh, _, j := e.lockJob(&c, id, now)
+	if sh == nil {
+		return "", 0
+	}
+	defer sh.unlock(&c)
+	if j.state != buried || j.flags == 0 || e.cfg.Stock {
+		return "", 0
+	}
+	x := sh.keyedOf(j).terms
+	if x == nil || x.group == nil {
+		return "", 0
+	}
+	if waiting = e.groups.waiting(x.group); waiting > 0 {
+		group = x.group.name
+	}
+	return group, waiting
+}
+
 // tubeSlice is how many tubes EachTube looks at before it lets others have the shard.
 const tubeSlice = 512
 

@@ -127,6 +127,45 @@ func restarted(t *testing.T, entries []entry) successor {
 }
 
 // A firing that finds no room in the journal is tried again, and until then the job stays held.
+func TestABuriedMemberBlocksThoseThatWaitForAllMembers(t *testing.T) {
+	s := newSim(100, 1)
+	t.Cleanup(s.engine.Discard)
+	c := s.open()
+	c.say("put 9 0 9 1 grp:g fair:f", "a", "put 9 0 9 1 aft:g", "a", "put 9 0 9 1 aft:g:settled", "a", "put 9 0 9 1 grp:h", "a", "put 9 0 9 1 fair:f", "a")
+	c.say("put 9 0 9 1", "a", "put 9 0 9 1 grp:g", "a")
+	for _, step := range []struct{ do, want string }{
+		{"", ""},
+		{"reserve-job 1", ""},
+		{"bury 1 9", "1 g 1"},
+		{"move-job 1 other", "1 g 1"},
+		{"use other", "1 g 1"},
+		{"kick-job 1", ""},
+		{"reserve-job 1", ""},
+		{"bury 1 9", "1 g 1"},
+		{"delete 2", ""},
+		{"reserve-job 4", ""},
+		{"bury 4 9", ""},
+		{"reserve-job 5", ""},
+		{"bury 5 9", ""},
+		{"reserve-job 6", ""},
+		{"bury 6 9", ""},
+		{"delete 1", ""},
+	} {
+		if step.do != "" {
+			c.say(step.do)
+		}
+		got := ""
+		for id := range uint64(8) {
+			if group, waiting := s.engine.Blocks(s.now, id); group != "" || waiting != 0 {
+				got += fmt.Sprintf("%d %s %d", id, group, waiting)
+			}
+		}
+		if got != step.want {
+			t.Errorf("after %q: %q, want %q", step.do, got, step.want)
+		}
+	}
+}
+
 func TestAFiringWaitsForRoom(t *testing.T) {
 	for _, err := range []error{journal.ErrRoom, journal.ErrNoSpace, journal.ErrBusy} {
 		s := newSim(100, 1)

@@ -243,6 +243,14 @@ func (gs *groups) size() (n, blocked int) {
 	return n, blocked
 }
 
+// waiting is how many jobs wait until the group has no member.
+func (gs *groups) waiting(g *jobGroup) int {
+	s := gs.stripe(g.hash)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int(g.held[noMember])
+}
+
 // A groupCount is what is told of a group.
 type groupCount struct {
 	members, buried, held int

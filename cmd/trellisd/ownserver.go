@@ -102,6 +102,15 @@ func (s *ownServer) Waits() (buckets []console.Bucket) {
 // near is the share of a limit from which on Problems reports it.
 const near = 0.9
 
+// Blocks implements [console.Local].
+func (s *ownServer) Blocks(job uint64) (group string, waiting int) {
+	err := s.read(func(serving *metrics.Serving) { group, waiting = serving.Engine.Blocks(serving.Now(), job) })
+	if err != nil {
+		return "", 0
+	}
+	return group, waiting
+}
+
 // Problems implements [console.Local].
 func (s *ownServer) Problems() (all []console.Problem) {
 	severe := func(path, format string, args ...any) {
@@ -135,6 +144,9 @@ func (s *ownServer) Problems() (all []console.Problem) {
 	}
 	if e.Draining {
 		severe("/server", "Draining: new jobs are refused.")
+	}
+	if e.Blocked > 0 {
+		note("/failed", "%s waiting for groups of which all that is left is buried.", operate.Counted(e.Blocked, "job"))
 	}
 	if limit := s.src.Limits.Memory; limit > 0 && float64(e.Memory) >= near*float64(limit) {
 		severe("/server", "Jobs take %s of memory, of at most %s.", operate.Size(e.Memory), operate.Size(limit))

@@ -66,6 +66,7 @@ func (c *Console) parsePages() map[string]*template.Template {
 			return base + "/tubes/" + tubeElement(name)
 		},
 		"jobURL": func(id uint64) string { return fmt.Sprintf("%s/jobs/%d", base, id) },
+		"group":  groupPath,
 		"link":   func(path string) string { return base + path },
 		"share":  share,
 		"n":      func(f client.Fields, key string) uint64 { return f.Uint(key) },

@@ -33,6 +33,9 @@ func tubeElement(name string) string {
 	return url.PathEscape(name)
 }
 
+// groupPath is where the page of a group is.
+func groupPath(name string) string { return "/groups/" + tubeElement(name) }
+
 // tubeFromElement undoes tubeElement, after the path was unescaped.
 func tubeFromElement(element string) (name string, ok bool) {
 	name = strings.TrimPrefix(element, "~")

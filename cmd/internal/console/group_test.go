@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -40,6 +41,48 @@ func TestAGroupIsShownAsFarAsItIs(t *testing.T) {
 	}
 	if a := r.get(page); a.StatusCode != http.StatusNotFound {
 		t.Errorf("a group that is done: %s", a.Status)
+	}
+}
+
+func TestFailedSaysWhichGroupsABuriedJobBlocks(t *testing.T) {
+	r := newRig(t, nil)
+	r.console.cfg.Local = local{r}
+	ctx := t.Context()
+	member := r.tagged("a", "grp:import/1")
+	r.tagged("a", "grp:import/1") // so that it is not settled
+	r.bury("a", "alone")          // so that the tube is listed, however old the table of tubes is
+	job := fmt.Sprintf("/jobs/%d", member)
+	blocks := func() bool {
+		t.Helper()
+		failed, page := strings.Contains(r.page("/failed"), `href="/groups/import%2F1"`), strings.Contains(r.page(job), "it blocks the group")
+		if failed != page {
+			t.Errorf("the page of failed jobs says that it blocks: %v, and that of the job: %v", failed, page)
+		}
+		return failed
+	}
+	r.tagged("b", "aft:import/1:settled")
+	held := []uint64{r.tagged("b", "aft:import/1"), r.tagged("c", "aft:import/1")}
+	if blocks() {
+		t.Error("a job that is not buried blocks")
+	}
+	if _, err := r.conn.ReserveJob(ctx, member); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.conn.Bury(ctx, member, 1); err != nil {
+		t.Fatal(err)
+	}
+	if !blocks() {
+		t.Error("a buried job does not block")
+	}
+	wantText(t, r.page("/failed"), "Blocks", "import/1 2 jobs waiting")
+	wantText(t, r.page(job), "it blocks the group import/1 2 jobs waiting")
+	for _, id := range held {
+		if err := r.conn.Delete(ctx, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if blocks() {
+		t.Error("a job blocks that nobody waits for, but who is content with a buried one")
 	}
 }
 

@@ -38,6 +38,20 @@ type jobRow struct {
 	Pri, Age, Size uint64
 	Left           string // time left; empty if there is none
 	Preview        string
+	blocked
+}
+
+// blocked is what a job blocks because it is buried, as far as that is known.
+type blocked struct {
+	Group   string // empty if there is none
+	Waiting int    // jobs that wait for the group
+}
+
+func (c *Console) blockedBy(job uint64) (b blocked) {
+	if c.cfg.Local != nil {
+		b.Group, b.Waiting = c.cfg.Local.Blocks(job)
+	}
+	return b
 }
 
 func rowOf(tube string, f client.Fields) jobRow {
@@ -245,6 +259,7 @@ func (c *Console) job(r *request) error {
 		Body   shownBody
 		TooBig bool
 		Holder client.Fields
+		blocked
 	}{ID: id}
 	ctx := r.Context()
 	var body []byte
@@ -274,6 +289,7 @@ func (c *Console) job(r *request) error {
 	if err != nil && !data.TooBig {
 		return err
 	}
+	data.blocked = c.blockedBy(id)
 	data.Body = show(body, r.URL.Query().Get("view"))
 	return r.render("job", "Job "+strconv.FormatUint(id, 10), "tubes", data)
 }
@@ -310,6 +326,7 @@ func (c *Console) failed(r *request) error {
 		InTubes int
 		Listed  int // tubes of which some jobs are in Rows
 		Lacks   bool
+		Blocks  bool // some of Rows block groups
 		// Dead are the first of the settings of dead letters.
 		Dead     []client.Fields
 		Settings int
@@ -358,6 +375,11 @@ func (c *Console) failed(r *request) error {
 	}
 	if err != nil {
 		return err
+	}
+	for i := range data.Rows {
+		row := &data.Rows[i]
+		row.blocked = c.blockedBy(row.ID)
+		data.Blocks = data.Blocks || row.Group != ""
 	}
 	return r.render("failed", "Failed", "failed", data)
 }

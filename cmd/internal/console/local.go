@@ -18,6 +18,9 @@ type Local interface {
 	// Waits is how long jobs were ready before they were reserved, in buckets; nil if
 	// that is not known.
 	Waits() []Bucket
+	// Blocks is the group that a job keeps others waiting for because it is buried, and how many they
+	// are; none if it does not, or if that is not known.
+	Blocks(job uint64) (group string, waiting int)
 	// Problems are what an operator should look at.
 	Problems() []Problem
 	// Sections are what else there is to know: settings, memory, the log, the cluster.

@@ -229,7 +229,7 @@ func (c *Console) find(r *request) error {
 	if _, err := strconv.ParseUint(q, 10, 64); err == nil {
 		to = c.cfg.Base + "/jobs/" + q
 	} else if group, ok := strings.CutPrefix(q, "grp:"); ok && client.CheckGroup(group) == nil {
-		to = c.cfg.Base + "/groups/" + tubeElement(group)
+		to = c.cfg.Base + groupPath(group)
 	}
 	http.Redirect(r.w, r.Request, to, http.StatusSeeOther)
 	return nil

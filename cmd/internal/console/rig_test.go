@@ -276,6 +276,8 @@ func (l local) Waits() []Bucket {
 	return append(b, Bucket{-1, 2})
 }
 
+func (l local) Blocks(job uint64) (string, int) { return l.r.engine.Blocks(l.r.now(), job) }
+
 func (l local) Problems() []Problem { return nil }
 
 func (l local) Sections() []Section {
