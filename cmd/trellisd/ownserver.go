@@ -66,7 +66,8 @@ func (s *ownServer) Tubes(visit func(*operate.Tube)) error {
 		serving.Engine.EachTube(serving.Now(), func(t *engine.TubeSnapshot) {
 			visit(&operate.Tube{
 				Name: t.Name, Urgent: int64(t.Urgent), Using: int64(t.Using), Watching: int64(t.Watching), PauseLeft: t.PauseLeft, Oldest: t.OldestReady,
-				Keys: int64(t.Keys),
+				Limited: t.LimitedBy.String(),
+				Keys:    int64(t.Keys),
 				Counts: operate.Counts{
 					Ready: int64(t.Ready), Reserved: int64(t.Reserved), Delayed: int64(t.Delayed), Buried: int64(t.Buried),
 					Waiting: int64(t.Waiting), Puts: t.Puts, Deletes: t.Deletes,

@@ -226,7 +226,7 @@ func stateTiles(n *operate.Counts, ready, path string) (tiles []tile) {
 // tubeProblems are what a table tells of tubes that need attention.
 func tubeProblems(l *tubeList) (p []Problem) {
 	if l.paused > 0 {
-		p = append(p, Problem{Text: operate.Counted(l.paused, "tube") + " paused.", Path: "/tubes?sort=paused"})
+		p = append(p, Problem{Text: operate.Counted(l.paused, "tube") + " paused.", Path: "/tubes?sort=limited"})
 	}
 	if l.idle > 0 {
 		p = append(p, Problem{Text: operate.Counted(l.idle, "tube") + " with ready jobs that no worker watches.", Path: "/tubes?sort=ready"})

@@ -114,3 +114,24 @@ func TestATubeSaysWhatHoldsItBack(t *testing.T) {
 		t.Error("a tube without ready jobs is held back")
 	}
 }
+
+func TestTheTableSaysWhatHoldsTubesBack(t *testing.T) {
+	r := newRig(t, nil)
+	r.console.cfg.Local = local{r}
+	for tube, pair := range map[string]string{"a": "paused=1", "b": "max-reserved=1", "c": "max-reserved=2"} {
+		if err := r.conn.SetTube(t.Context(), tube, pair); err != nil {
+			t.Fatal(err)
+		}
+		r.hold(tube, "x")
+		r.put(tube, 1, 0, "y")
+	}
+	page := r.page("/tubes?sort=limited")
+	wantText(t, page, "a paused by its setting", "b held back by max-reserved")
+	if strings.Contains(plain(page), "c held back") {
+		t.Errorf("a tube that hands out jobs is held back:\n%s", plain(page))
+	}
+	wantText(t, r.page("/"), "1 tube paused.")
+	if a := r.get(apiRoot + "/tubes?sort=limited&limit=1"); !strings.Contains(a.text, `[{"name":"a",`) {
+		t.Errorf("paused tubes are not the first: %s", a.text)
+	}
+}

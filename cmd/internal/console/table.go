@@ -196,7 +196,7 @@ func (b *tableBuilder) add(t *operate.Tube) {
 	s.Buried += t.Buried
 	s.Waiting += t.Waiting
 	s.Oldest = max(s.Oldest, t.Oldest)
-	if t.PauseLeft > 0 {
+	if t.Paused() {
 		l.paused++
 	} else if t.Ready > 0 && t.Watching == 0 {
 		l.idle++

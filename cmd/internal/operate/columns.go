@@ -80,7 +80,7 @@ var Columns = []*Column{
 	{Key: "age", Heading: "Age", JSON: "age", Kind: Age, Views: Top | TopJSON, of: func(t *Tube) float64 { return seconds(t.Oldest) }},
 	{Key: "wait", Heading: "Wait", JSON: "wait", Kind: Mean, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Wait }},
 	{Key: "busy", Heading: "Busy", JSON: "busy", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Busy }},
-	{Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Top | TopJSON, text: func(t *Tube) string { return t.Limited }},
+	{Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Sort | Top | TopJSON, text: (*Tube).limited},
 	{Key: "total", Heading: "Total", JSON: "total-jobs", Kind: Number, Views: API | TopJSON | List, of: func(t *Tube) float64 { return float64(t.Puts) }},
 	{Key: "deleted", JSON: "cmd-delete", Kind: Number, Views: API | TopJSON, of: func(t *Tube) float64 { return float64(t.Deletes) }},
 	{Key: "using", Heading: "Using", JSON: "current-using", Kind: Number, Views: API | List, of: func(t *Tube) float64 { return float64(t.Using) }},
@@ -122,16 +122,17 @@ func ColumnsOf(v View) (columns []*Column) {
 	return columns
 }
 
-// Compare orders tubes as tables are sorted by the column: the greatest number first, names in their order, or words by their
-// kind. Those that have none, or of which it is not known, are the last.
+// Compare orders tubes as tables are sorted by the column: the greatest number first, or names and words in their order. Those
+// that have none, or of which it is not known, are the last.
 func (c *Column) Compare(a, b *Tube) int {
-	switch c.Kind {
-	case Name:
-		return strings.Compare(c.text(a), c.text(b))
-	case Word:
-		return strings.Compare(c.text(b), c.text(a))
+	if c.text == nil {
+		return cmp.Compare(c.of(b), c.of(a))
 	}
-	return cmp.Compare(c.of(b), c.of(a))
+	x, y := c.text(a), c.text(b)
+	if x == "" || y == "" {
+		return strings.Compare(y, x)
+	}
+	return strings.Compare(x, y)
 }
 
 // Zero tells whether there is none of it, or whether it is not known.

@@ -70,7 +70,7 @@ type Tube struct {
 	Urgent, Using, Watching int64
 	Keys                    int64 // those of deleted jobs included; negative: not known
 	PauseLeft               time.Duration
-	Limited                 string        // why it hands out no jobs, as stats-tube-x has it; empty if nothing keeps it from that
+	Limited                 string        // why it hands out no jobs, as stats-tube-x has it; none or empty if nothing keeps it from that
 	Oldest                  time.Duration // for how long the job that has been ready for longest has been so; negative: not known
 	Rates                   Rates
 }
@@ -81,16 +81,13 @@ func TubeOf(name string, f client.Fields) *Tube {
 	t := &Tube{
 		Name: name, Counts: CountsOf(f),
 		Urgent: number(f, "current-jobs-urgent"), Using: number(f, "current-using"), Watching: number(f, "current-watching"),
-		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Keys: -1, Oldest: -1, Rates: unknownRates,
+		PauseLeft: FromSeconds(f.Uint("pause-time-left")), Limited: f.Text("limited-by"), Keys: -1, Oldest: -1, Rates: unknownRates,
 	}
 	if _, ok := f.Get("oldest-ready-age"); ok && t.Ready > 0 {
 		t.Oldest = FromSeconds(f.Uint("oldest-ready-age"))
 	}
-	if by := f.Text("limited-by"); by != "none" {
-		t.Limited = by
-	}
 	switch {
-	case t.Limited == pause:
+	case t.Paused():
 		t.PauseLeft = FromSeconds(f.Uint("limited-for"))
 	case t.PauseLeft > 0:
 		t.Limited = pause
@@ -132,6 +129,33 @@ func AllStatsTube(ctx context.Context, c *client.Conn, tube string) (client.Fiel
 
 // pause is what limits a paused tube, in the words of stats-tube-x.
 const pause = "pause"
+
+// Paused tells whether the tube is paused, by a command or by its setting.
+func (t *Tube) Paused() bool { return t.Limited == pause }
+
+// limited is why it hands out no jobs, empty if nothing keeps it from that.
+func (t *Tube) limited() string {
+	if t.Limited == "none" {
+		return ""
+	}
+	return t.Limited
+}
+
+// LimitText says why the tube hands out none of its ready jobs; empty if nothing keeps it from that, or none is ready.
+func (t *Tube) LimitText() string {
+	switch by := t.limited(); {
+	case t.PauseLeft > 0:
+		return "paused " + Duration(t.PauseLeft)
+	case t.Paused():
+		return "paused by its setting"
+	case by == "" || t.Ready == 0:
+		return ""
+	case by == "reserved":
+		return "held back by max-reserved"
+	default:
+		return "held back by " + by
+	}
+}
 
 // FromSeconds is a time of so many seconds. A server can claim any: it is cut after some centuries.
 func FromSeconds(seconds uint64) time.Duration {

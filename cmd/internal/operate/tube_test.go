@@ -85,15 +85,17 @@ func TestEveryColumnIsToldOfATube(t *testing.T) {
 
 func TestATubeIsToldOfByStatsTubeX(t *testing.T) {
 	answer := stats("current-jobs-ready", "oldest-ready-age", "limited-for", "total-reserves", "total-deletes", "wait-time", "busy-time")
-	for by, want := range map[string]string{"none": "", "rate": "rate", "reserved": "reserved", "pause": "pause", "later": "later"} {
+	for by, want := range map[string]string{
+		"none": "", "rate": "held back by rate", "reserved": "held back by max-reserved", "pause": "paused 3 s", "later": "held back by later",
+	} {
 		tube := TubeOf("mail", append(answer, client.Field{Key: "limited-by", Value: client.Value{Text: by}}))
 		left := map[bool]time.Duration{true: 3 * time.Second}[by == "pause"]
-		if tube.Limited != want || tube.PauseLeft != left || tube.Oldest != 2*time.Second || tube.Deletes != 5 || tube.Reserves != 4 || tube.Wait != 6 || tube.Busy != 7 {
+		if tube.LimitText() != want || tube.Paused() != (by == "pause") || tube.PauseLeft != left || tube.Oldest != 2*time.Second || tube.Deletes != 5 || tube.Reserves != 4 || tube.Wait != 6 || tube.Busy != 7 {
 			t.Errorf("limited by %s: %+v", by, tube)
 		}
 	}
 	for _, f := range []client.Fields{stats("current-jobs-ready"), stats("oldest-ready-age")} {
-		if tube := TubeOf("mail", f); tube.Oldest >= 0 || tube.Limited != "" || !math.IsNaN(tube.Wait) || !math.IsNaN(tube.Busy) {
+		if tube := TubeOf("mail", f); tube.Oldest >= 0 || tube.LimitText() != "" || !math.IsNaN(tube.Wait) || !math.IsNaN(tube.Busy) {
 			t.Errorf("what is not told is known: %+v", tube)
 		}
 	}
@@ -106,13 +108,18 @@ func TestLimitedTubesAreTheFirst(t *testing.T) {
 			limited = c
 		}
 	}
-	tubes := []*Tube{{}, {Limited: "rate"}, {Limited: "pause"}, {}, {Limited: "rate"}, {Limited: "reserved"}}
+	for want, tube := range map[string]Tube{"paused by its setting": {Limited: "pause"}, "": {Limited: "rate"}} { // without ready jobs
+		if got := tube.LimitText(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	tubes := []*Tube{{}, {Limited: "rate"}, {Limited: "pause"}, {Limited: "none"}, {Limited: "rate"}, {Limited: "reserved"}}
 	slices.SortStableFunc(tubes, limited.Compare)
 	var got []string
 	for _, tube := range tubes {
 		got = append(got, fmt.Sprint(limited.ShortText(tube), limited.Zero(tube)))
 	}
-	if want := "reservedfalse ratefalse ratefalse pausefalse -true -true"; strings.Join(got, " ") != want {
+	if want := "pausefalse ratefalse ratefalse reservedfalse -true -true"; strings.Join(got, " ") != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
