@@ -73,7 +73,7 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.becomeProducer()
 	var keys *journal.Keys
 	if cmd.Tags != nil {
-		keys = keysOfTags(cmd.Tags)
+		keys = s.loop.putKeys.set(cmd.Tags)
 	}
 	account, ok := s.admit(cmd.Size, keys)
 	if !ok {
@@ -110,30 +110,24 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	if errors.Is(err, journal.ErrRoom) {
 		in.bytes = sh.bodies.Bytes(body, cmd.Size)
 		s.keepIncoming(in)
+		s.keepKeys()
 	}
 	sh.unlock(c)
 	return s.inserted(err, in.id, out)
 }
 
 // setExpiry gives a put without the tag exp the expiry that the setting of its tube says. The
-// shard is locked. What it takes is counted without asking.
+// shard is locked. What it takes is counted without asking. The keys of
+// the put are the loop's then.
 func (s *Session) setExpiry(in *incoming) {
 	p := s.used.policy
 	if p == nil || p.Expire == 0 || in.timed || !s.loop.engine.recordsAll() {
 		return
 	}
-	var keys journal.Keys
-	var terms journal.Terms
-	if in.keys != nil {
-		keys = *in.keys
-	}
-	if keys.Terms != nil {
-		terms = *keys.Terms
-	}
-	terms.Expires, in.timed = p.Expire, true
-	keys.Terms = &terms
-	more := keysFootprint(&keys) - keysFootprint(in.keys)
-	in.keys = &keys
+	before, keys := keysFootprint(in.keys), &s.loop.putKeys
+	in.keys, in.timed = keys.copy(in.keys), true
+	keys.terms.Expires, keys.Terms = p.Expire, &keys.terms
+	more := keysFootprint(in.keys) - before
 	s.loop.engine.countBytes(&s.loop.locks, more)
 	in.account.add(0, more)
 }
@@ -177,8 +171,9 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	ch := in.change()
 	switch {
 	case in.keys != nil:
-		if err = sh.attachNew(t, j, in.keys); err == nil {
-			if x := sh.keyedOf(j).terms; x != nil && x.After != "" && sh.holdBack(j.ID, x, false) {
+		var k *keyed
+		if k, err = sh.attachNew(t, j, in.keys); err == nil {
+			if x := k.terms; x != nil && x.After != "" && sh.holdBack(j.ID, x, false) {
 				ch.to, ch.at = held, MaxTime
 			}
 			err = sh.change(r, j, &ch, out)
@@ -302,7 +297,7 @@ func (s *Session) putBegin(now Time, cmd *codec.Command) {
 	s.becomeProducer()
 	s.keepIncoming(incoming{pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size})
 	if cmd.Tags != nil {
-		s.incoming.keys, s.incoming.timed = keysOfTags(cmd.Tags), cmd.Tags.HasExpiry
+		s.incoming.keys, s.incoming.timed = new(putKeys).set(cmd.Tags), cmd.Tags.HasExpiry
 	}
 	s.placeIncoming(now)
 }
@@ -321,6 +316,7 @@ func (s *Session) placeIncoming(now Time) {
 		in.body, in.bytes = body, sh.bodies.Bytes(body, in.size)
 		in.missing, in.account = in.bytes, account
 		s.setExpiry(in)
+		s.keepKeys()
 	}
 	sh.unlock(&l.locks)
 	if err != nil {
@@ -430,6 +426,13 @@ func (s *Session) keepIncoming(in incoming) {
 	*s.incoming = in
 }
 
+// keepKeys gives the unfinished put keys of its own if it has those of the loop.
+func (s *Session) keepKeys() {
+	if in := s.incoming; in.keys == &s.loop.putKeys.Keys {
+		in.keys = new(putKeys).copy(in.keys)
+	}
+}
+
 // freeIncoming keeps the memory of a put that has ended for the next one, unless there is
 // enough of that.
 func (s *Session) freeIncoming() {
@@ -449,22 +452,41 @@ func (s *Session) becomeProducer() {
 	}
 }
 
-// keysOfTags are the keys and terms of a put's job, nil if it has none.
-func keysOfTags(t *codec.Tags) *journal.Keys {
-	keys := journal.Keys{
+// putKeys are the keys and terms of a put in one piece of memory. One that is done at once has
+// those of its loop, of which the job gets a copy.
+type putKeys struct {
+	journal.Keys
+	terms journal.Terms
+}
+
+// set makes them those of tags. It returns nil if there are none.
+func (k *putKeys) set(t *codec.Tags) *journal.Keys {
+	k.Keys = journal.Keys{
 		Unique: string(t.Unique), Seconds: t.Seconds,
 		Limited: string(t.Limited), Limit: t.Limit,
 	}
-	terms := journal.Terms{
+	k.terms = journal.Terms{
 		Fair: string(t.Fair), Group: string(t.Group), After: string(t.After), Settled: t.Settled, Expires: t.Expires,
 	}
-	if terms != (journal.Terms{}) {
-		keys.Terms = &terms
+	if k.terms != (journal.Terms{}) {
+		k.Terms = &k.terms
 	}
-	if keys == (journal.Keys{}) {
+	if k.Keys == (journal.Keys{}) {
 		return nil
 	}
-	return &keys
+	return &k.Keys
+}
+
+// copy makes them those of keys, which may be nil, or be these.
+func (k *putKeys) copy(keys *journal.Keys) *journal.Keys {
+	if keys == nil {
+		*k = putKeys{}
+	} else if k.Keys = *keys; k.Terms != nil {
+		k.terms, k.Terms = *k.Terms, &k.terms
+	} else {
+		k.terms = journal.Terms{}
+	}
+	return &k.Keys
 }
 
 // errDuplicate tells that a put was answered because its unique key has a holder.

@@ -93,7 +93,7 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 					if c.tags != nil {
 						tags := c.tags(i)
 						cmd.Tags = &tags
-						keys := keysOfTags(&tags)
+						keys := new(putKeys).set(&tags)
 						counted += keysFootprint(keys)
 						switch {
 						case i >= c.keys:

@@ -81,6 +81,7 @@ type Loop struct {
 	ids           ids.Block
 	credit        credit
 	spareIncoming []*incoming
+	putKeys       putKeys
 	scratch       []byte // for statistics, whose length goes first in the reply
 
 	counts loopCounts

@@ -143,6 +143,44 @@ func TestACommandThatFindsNoRoomInTheJournalIsExecutedWhenThereIsSome(t *testing
 	}
 }
 
+// Puts that wait for room keep their tags, and the expiry of their tube, while others are put.
+func TestPutsThatWaitForRoomKeepTheirTags(t *testing.T) {
+	s, f, c := newCramped(t)
+	f.room = true
+	c.expect(t, "TUBE_SET\r\n", "set-tube default expire=50\r\n")
+	f.room = false
+	want := map[uint64]journal.Keys{
+		5: {Unique: "u5", Seconds: 5, Terms: &journal.Terms{Group: "g5", Expires: 50}},
+		6: {Limited: "l6", Limit: 6, Terms: &journal.Terms{Fair: "f6", Expires: 50}},
+		7: {Terms: &journal.Terms{Expires: 7}},
+		8: {Terms: &journal.Terms{Expires: 50}},
+		9: {Unique: "u9"},
+	}
+	var clients []*simConn
+	for i, tags := range []string{"idp:u5:5 grp:g5", "con:l6:6 fair:f6", "exp:7", "", "idp:u9 exp:0"} {
+		c := s.open()
+		clients = append(clients, c)
+		if i%2 == 0 {
+			c.expect(t, "", "put 0 0 9 1 %s\r\nx\r\n", tags)
+		} else {
+			c.expect(t, "", "%s\r\n", strings.TrimSpace("put 0 0 9 1 "+tags))
+			c.expect(t, "", "x\r\n")
+		}
+	}
+	f.room = true
+	s.engine.Room()
+	s.Settle()
+	for _, c := range clients {
+		c.took()
+	}
+	for id, keys := range want {
+		if x := f.jobs[id]; x == nil || !x.full.Keys.Equal(&keys) {
+			t.Errorf("job %d is on record as %+v, want the keys %+v", id, x, keys)
+		}
+	}
+	s.noErrors(t)
+}
+
 func TestAFullDiskAnswersThoseWhoWaitForRoomInTheJournal(t *testing.T) {
 	for name, x := range cramping {
 		t.Run(name, func(t *testing.T) {

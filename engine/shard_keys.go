@@ -380,22 +380,23 @@ func (sh *shard) loseKey(k *keyed) {
 
 // attachNew is attach for a new job, whose unique key has no holder. It fails when there are
 // more keys then than there may be; whoever calls it takes them away with the job.
-func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) error {
+func (sh *shard) attachNew(t *tube, j *job, keys *journal.Keys) (*keyed, error) {
 	e := sh.shared
 	fair := keys.Fair()
 	more := keys.Unique != "" || keys.Limited != "" && t.limitedKeyOf(keys.Limited) == nil || fair != "" && t.fairKeyOf(fair) == nil
-	if sh.attach(t, j, newKeyed(j.ID, keys)) {
+	k := newKeyed(j.ID, keys)
+	if sh.attach(t, j, k) {
 		more = true
 	}
 	// Others may attach keys at the same time, and then both be refused, but the limit holds.
 	if limit := e.cfg.Limits.Keys; more && limit > 0 && e.usage.keys.Load() > int64(limit) {
 		e.usage.refusedKeys.Add(1)
-		return errTooManyKeys
+		return nil, errTooManyKeys
 	}
 	if more && !t.account.Load().keysFit() {
-		return errTooManyKeys
+		return nil, errTooManyKeys
 	}
-	return nil
+	return k, nil
 }
 
 // raise records a job's priority and gives it to the job.

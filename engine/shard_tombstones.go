@@ -38,8 +38,7 @@ func (sh *shard) leavesTombstone(j *job) bool {
 		return false
 	}
 	k := sh.keyedOf(j)
-	keys := k.keys()
-	return !k.lost && keys.Tombstone() != (journal.Keys{})
+	return !k.lost && k.unique != "" && k.seconds > 0
 }
 
 // makeTombstone records that a job is deleted and leaves a tombstone, and makes it one.
