@@ -283,21 +283,26 @@ func BenchmarkCycle(b *testing.B) {
 	for _, x := range []struct {
 		name        string
 		jobs, tubes int
+		settings    bool // of the tubes
 		pri         func() uint32
 	}{
-		{"empty tube", 0, 0, func() uint32 { return 0 }},
-		{"1e6 ready of one priority", many, 0, func() uint32 { return 0 }},
-		{"1e6 ready of 100 priorities", many, 0, func() uint32 { return rand.Uint32N(100) }},
-		{"1e6 ready of random priorities", many, 0, rand.Uint32},
-		{"10000 further tubes", 0, 10_000, func() uint32 { return 0 }},
+		{"empty tube", 0, 0, false, func() uint32 { return 0 }},
+		{"1e6 ready of one priority", many, 0, false, func() uint32 { return 0 }},
+		{"1e6 ready of 100 priorities", many, 0, false, func() uint32 { return rand.Uint32N(100) }},
+		{"1e6 ready of random priorities", many, 0, false, rand.Uint32},
+		{"10000 further tubes", 0, 10_000, false, func() uint32 { return 0 }},
+		{"10000 further tubes with settings", 0, 10_000, true, func() uint32 { return 0 }},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			p := newPlant(b, 1)
 			c := p.client(0)
 			for i := range x.tubes {
-				other := p.client(0)
-				other.must(&codec.Command{Op: codec.OpUse, Tube: []byte(fmt.Sprint("tube", i))}, "USING")
+				other, tube := p.client(0), fmt.Sprint("tube", i)
+				other.must(&codec.Command{Op: codec.OpUse, Tube: []byte(tube)}, "USING")
 				other.put(0, 0)
+				if x.settings {
+					other.set(tube, "dead", codec.KeyRate, 1)
+				}
 			}
 			for range x.jobs {
 				c.put(x.pri(), 0)

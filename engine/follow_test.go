@@ -392,30 +392,43 @@ func TestAFullRecordReplacesTheTubeAndTheBody(t *testing.T) {
 // BenchmarkPromotion is what passes between the moment when a standby with ten million
 // jobs is told to serve and its first reply, and tells what a record costs before.
 func BenchmarkPromotion(b *testing.B) {
-	const jobs = 10_000_000
-	for range b.N {
-		b.StopTimer()
-		e := New(Config{Info: testInfo})
-		f := e.Follow(Always)
-		began := time.Now()
-		body := make([]byte, 100)
-		for id := range uint64(jobs) {
-			r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: body}
-			if id%10 == 0 {
-				r.State, r.Due = journal.Delayed, 1 // overdue
+	const jobs, groups = 10_000_000, 100_000
+	for _, grouped := range []bool{false, true} {
+		b.Run(map[bool]string{false: "no groups", true: "100000 groups"}[grouped], func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				e := New(Config{Info: testInfo})
+				f := e.Follow(Always)
+				began := time.Now()
+				body := make([]byte, 100)
+				for id := range uint64(jobs) {
+					r := journal.Record{ID: id + 1, State: journal.Ready, TTR: 9, Tube: "default", Body: body}
+					if id%10 == 0 {
+						r.State, r.Due = journal.Delayed, 1 // overdue
+					}
+					if grouped && id < 2*groups { // a member and one that waits, of half of the groups the latter alone
+						name := fmt.Sprint("group", id/2)
+						switch {
+						case id%2 == 0:
+							r.State, r.Keys.Terms = journal.Held, &journal.Terms{After: name}
+						case id%4 == 1:
+							r.Keys.Terms = &journal.Terms{Group: name}
+						}
+					}
+					if _, err := f.Full(&r, 1); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(time.Since(began))/jobs, "ns/record")
+				b.StartTimer()
+				f.Serve(jobs+1, second)
+				if err := serves(e, jobs+1); err != nil {
+					b.Fatal(err)
+				}
+				b.StopTimer()
+				e.discardAll()
 			}
-			if _, err := f.Full(&r, 1); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(float64(time.Since(began))/jobs, "ns/record")
-		b.StartTimer()
-		f.Serve(jobs+1, second)
-		if err := serves(e, jobs+1); err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		e.discardAll()
+		})
 	}
 }
 

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"trellis/codec"
+)
+
+// putTagged puts a job with tags, in a batch of its own, and returns its id.
+func (c *client) putTagged(tags *codec.Tags, body []byte) uint64 {
+	c.must(&codec.Command{
+		Op: codec.OpPut, TTR: 1e9, Size: uint32(len(body)), Body: body, Terminated: true, Tags: tags,
+	}, "INSERTED ")
+	c.loop.ids.GiveBack()
+	return c.replyID()
+}
+
+// BenchmarkTags is a put and a delete of a job with a tag each, beside one that has none.
+func BenchmarkTags(b *testing.B) {
+	named := func(i int) []byte { return fmt.Appendf(nil, "billing/invoices-%d", i) }
+	for _, x := range []struct {
+		name string
+		tags func(i int) *codec.Tags
+	}{
+		{"none", func(int) *codec.Tags { return nil }},
+		{"idp", func(i int) *codec.Tags { return &codec.Tags{Unique: named(i)} }},
+		{"con", func(int) *codec.Tags { return &codec.Tags{Limited: named(0), Limit: 9} }},
+		{"fair", func(int) *codec.Tags { return &codec.Tags{Fair: named(0)} }},
+		{"exp", func(int) *codec.Tags { return &codec.Tags{Expires: 1e9, HasExpiry: true} }},
+		{"grp, one group", func(int) *codec.Tags { return &codec.Tags{Group: named(0)} }},
+		{"grp, a group each", func(i int) *codec.Tags { return &codec.Tags{Group: named(i)} }},
+		{"aft", func(i int) *codec.Tags { return &codec.Tags{After: named(i)} }},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			p := newPlant(b, 1)
+			c := p.client(0)
+			var tags [benchRound]*codec.Tags
+			for i := range tags {
+				tags[i] = x.tags(i)
+			}
+			c.putTagged(tags[0], smallBody) // a group that has one member already
+			b.ReportAllocs()
+			for i := 1; b.Loop(); i++ {
+				c.delete(c.putTagged(tags[i%benchRound], smallBody))
+			}
+			b.StopTimer()
+			p.clear()
+		})
+	}
+}
+
+// A stopwatch knows the longest of some times.
+type stopwatch struct{ longest time.Duration }
+
+func (w *stopwatch) time(f func()) {
+	began := time.Now()
+	f()
+	w.longest = max(w.longest, time.Since(began))
+}
+
+// rounds has the loop go on until done tells that all is, and times each round. A nanosecond passes
+// between them.
+func (l *plantLoop) rounds(w *stopwatch, done func() bool) {
+	for !done() {
+		l.now++
+		w.time(func() { l.pull(l.now) })
+	}
+}
+
+// in counts the jobs of a state.
+func (p *plant) in(s state) (n int) {
+	for _, sh := range p.engine.shards {
+		n += sh.totals.in[s]
+	}
+	return n
+}
+
+// BenchmarkFiring deletes the last of a million members of a group for which 100,000 jobs in 16
+// tubes are held, and goes on until these are ready.
+func BenchmarkFiring(b *testing.B) {
+	const members, waiting, tubes = 1_000_000, 100_000, 16
+	group := []byte("g")
+	for range b.N {
+		b.StopTimer()
+		p := newPlant(b, 1)
+		c := p.client(0)
+		var puts, rounds stopwatch
+		last := uint64(0)
+		for range members {
+			puts.time(func() { last = c.putTagged(&codec.Tags{Group: group}, nil) })
+		}
+		b.ReportMetric(float64(puts.longest.Microseconds()), "µs-longest-put")
+		puts = stopwatch{}
+		for i := range waiting {
+			if i%(waiting/tubes) == 0 {
+				c.must(&codec.Command{Op: codec.OpUse, Tube: fmt.Append(nil, "tube", i)}, "USING")
+			}
+			puts.time(func() { c.putTagged(&codec.Tags{After: group}, nil) })
+		}
+		b.ReportMetric(float64(puts.longest.Microseconds()), "µs-longest-put-held")
+		puts = stopwatch{}
+		for id := last - members + 1; id < last; id++ {
+			puts.time(func() { c.delete(id) })
+		}
+		b.ReportMetric(float64(puts.longest.Microseconds()), "µs-longest-delete")
+		b.StartTimer()
+		rounds.time(func() { c.delete(last) })
+		p.loops[0].rounds(&rounds, func() bool { return p.in(held) == 0 })
+		b.StopTimer()
+		b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
+		p.clear()
+	}
+}
+
+// set gives a tube one setting, and names a dead tube unless dead is empty.
+func (c *client) set(tube, dead string, key codec.TubeKey, value uint32) {
+	pairs := &codec.Pairs{Per: 1}
+	pairs.Given[key], pairs.Values[key] = true, value
+	cmd := &codec.Command{Op: codec.OpSetTube, Tube: []byte(tube), Pairs: pairs}
+	if dead != "" {
+		pairs.Given[codec.KeyDead] = true
+		cmd.To = []byte(dead)
+	}
+	c.must(cmd, "TUBE_SET")
+}
+
+// BenchmarkExpiry is a million jobs of one tube that expire within 0.4 s.
+func BenchmarkExpiry(b *testing.B) {
+	const jobs, within = 1_000_000, 400 * second / 1000
+	for _, dead := range []string{"", "dead"} {
+		b.Run(map[string]string{"": "deleted", "dead": "buried"}[dead], func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				p := newPlant(b, 1)
+				c, l := p.client(0), p.loops[0]
+				c.must(&codec.Command{Op: codec.OpUse, Tube: []byte("tube")}, "USING")
+				c.set("tube", dead, codec.KeyExpire, 1000)
+				began := l.now
+				for i := range Time(jobs) {
+					l.now = began + i*within/jobs
+					c.putTagged(nil, nil)
+				}
+				var rounds stopwatch
+				l.now += 1000 * second
+				b.StartTimer()
+				l.rounds(&rounds, func() bool { return p.in(ready) == 0 })
+				b.StopTimer()
+				b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
+				p.clear()
+			}
+		})
+	}
+}
+
+// BenchmarkStatsOfTubes lists 10,000 tubes with a job each, a thousand at a time.
+func BenchmarkStatsOfTubes(b *testing.B) {
+	const tubes, page = 10_000, 1000
+	p := newPlant(b, 1)
+	c, l := p.client(0), p.loops[0]
+	for i := range tubes {
+		c.must(&codec.Command{Op: codec.OpUse, Tube: fmt.Append(nil, "tube", i)}, "USING")
+		c.put(0, 0)
+	}
+	b.ReportAllocs()
+	var rounds stopwatch
+	for b.Loop() {
+		after := []byte("default")
+		for range tubes / page {
+			ended := false
+			l.now++
+			rounds.time(func() {
+				ended = c.do(&codec.Command{Op: codec.OpStatsTubes, Bound: page, Tube: after}) == Done
+			})
+			for !ended {
+				l.Refill()
+				l.now++
+				rounds.time(func() {
+					for s := l.Next(l.now); s != nil; s = l.Next(l.now) {
+						ended = s.Resume(l.now, &c.out) == Done
+					}
+				})
+			}
+			names := bytes.Split(c.out.Buf, []byte("- name: \""))
+			after, _, _ = bytes.Cut(names[len(names)-1], []byte("\""))
+			if len(names) != page+1 {
+				b.Fatal(len(names)-1, "tubes")
+			}
+		}
+	}
+	b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
+	b.StopTimer()
+	p.clear()
+}
