@@ -259,8 +259,13 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 	f.endHolds(now)
 	e.ids.Last.Store(max(nextID, 1) - 1)
 	e.ids.EndRestore(max(nextID, 1))
-	if !e.cfg.Stock {
-		e.groups.fireComplete(func(x firing) { f.fireGroup(x, now) })
+	if !e.cfg.Stock { // the server before did not come to fire what is complete, or did not record all of it
+		e.groups.endEpochs()
+		for _, sh := range e.shards {
+			sh.lock(&f.locks, now)
+			sh.fireAllHeld()
+			sh.unlock(&f.locks)
+		}
 	}
 	for _, sh := range e.shards {
 		sh.mu.Lock()
@@ -268,20 +273,6 @@ func (f *Follower) Serve(nextID uint64, now Time) {
 		sh.now = max(sh.now, now)
 		sh.setAlarm()
 		sh.mu.Unlock()
-	}
-}
-
-// fireGroup has the jobs fired that are held for a group which is complete: the server before did
-// not come to that, or did not record all of it.
-func (f *Follower) fireGroup(x firing, now Time) {
-	for c, in := range x.in {
-		for _, sh := range f.engine.shards {
-			if in&sh.self != 0 {
-				sh.lock(&f.locks, now)
-				sh.fireHeld(x.group, condition(c))
-				sh.unlock(&f.locks)
-			}
-		}
 	}
 }
 

@@ -205,29 +205,19 @@ func (gs *groups) delist(g *jobGroup, c condition, in shardSet) {
 	g.in[c] &^= in
 }
 
-// fireComplete calls f for the groups that are complete and hold jobs, and ends their epochs. No
-// shard serves yet.
-func (gs *groups) fireComplete(f func(firing)) {
+// endEpochs ends those of the groups that are complete and hold jobs. No shard serves yet.
+func (gs *groups) endEpochs() {
 	for i := range gs.stripes {
 		s := &gs.stripes[i]
 		s.mu.Lock()
-		var all []firing
 		for g := range s.table.all() {
-			x := firing{group: g}
 			for c := range conditions {
 				if g.held[c] > 0 && g.complete(c) {
 					g.epochs[c]++
-					x.in[c] = g.in[c]
 				}
-			}
-			if x.in != [conditions]shardSet{} {
-				all = append(all, x)
 			}
 		}
 		s.mu.Unlock()
-		for _, x := range all {
-			f(x)
-		}
 	}
 }
 

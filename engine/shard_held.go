@@ -261,13 +261,27 @@ func (sh *shard) fireHeld(g *jobGroup, c condition) bool {
 	if l == nil {
 		return false
 	}
-	l.fired = sh.shared.groups.epoch(g, c)
+	sh.fireList(l, sh.shared.groups.epoch(g, c))
+	return true
+}
+
+// fireAllHeld is fireHeld for all groups.
+func (sh *shard) fireAllHeld() {
+	for l := range sh.held.all() {
+		if epoch := sh.shared.groups.epoch(l.group, l.condition); before(l.jobs[0].epoch, epoch) {
+			sh.fireList(l, epoch)
+		}
+	}
+}
+
+// fireList has the jobs of a list be fired that were held before an epoch.
+func (sh *shard) fireList(l *heldList, epoch uint32) {
+	l.fired = epoch
 	if !l.firing {
 		l.firing = true
 		sh.firings.lists.push(l)
 	}
 	sh.arm(&sh.firings.timer, sh.now)
-	return true
 }
 
 // firingMoves is what a job that is fired takes of shard.moves: it is recorded.
