@@ -78,6 +78,8 @@ func BenchmarkMemoryOfKeys(b *testing.B) {
 		{"long", func(i int) codec.Tags { return codec.Tags{Unique: fmt.Appendf(nil, "key-%060d", i)} }, 0},
 		{"limited", func(i int) codec.Tags { return codec.Tags{Limited: fmt.Appendf(nil, "key-%d", i), Limit: 1} }, jobs},
 		{"fair", func(i int) codec.Tags { return codec.Tags{Fair: fmt.Appendf(nil, "key-%d", i)} }, jobs},
+		{"group", func(i int) codec.Tags { return codec.Tags{Group: fmt.Appendf(nil, "key-%d", i%1000)} }, 0},
+		{"expiry", func(int) codec.Tags { return codec.Tags{Expires: 1e9, HasExpiry: true} }, 0},
 		{"both", func(i int) codec.Tags {
 			return codec.Tags{Unique: fmt.Appendf(nil, "key-%d", i), Limited: fmt.Appendf(nil, "key-%d", i%1000), Limit: 1}
 		}, 1000},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"trellis/codec"
 )
@@ -191,6 +192,45 @@ func BenchmarkStatsOfTubes(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(rounds.longest.Microseconds()), "µs-longest-round")
+	b.StopTimer()
+	p.clear()
+}
+
+// BenchmarkMaxReserved has a thousand workers share ten places in a tube: who has a job deletes it,
+// the worker that has waited longest has the next, and the former waits again.
+func BenchmarkMaxReserved(b *testing.B) {
+	const workers, places = 1000, 10
+	p := newPlant(b, 1)
+	l := p.loops[0]
+	producer := p.client(0)
+	producer.set(defaultTube, "", codec.KeyMaxReserved, places)
+	reserve := &codec.Command{Op: codec.OpReserve}
+	var working fifo[*client]
+	for i := range workers {
+		producer.put(0, 0)
+		if c := p.client(0); (c.do(reserve) == Done) != (i < places) {
+			b.Fatalf("worker %d: %q", i, c.out.Buf)
+		} else if i < places {
+			working.push(c)
+		}
+	}
+	t := p.engine.defaultShard.byName[defaultTube]
+	b.ReportAllocs()
+	for b.Loop() {
+		producer.put(0, 0)
+		c := working.pop()
+		c.delete(c.replyID())
+		l.Refill()
+		next := (*client)(unsafe.Pointer(l.Next(l.now)))
+		next.out.Buf = next.out.Buf[:0]
+		if next.session.Resume(l.now, &next.out); t.reserved != places {
+			b.Fatalf("%d jobs are reserved", t.reserved)
+		}
+		working.push(next)
+		if c.do(reserve) != Wait {
+			b.Fatalf("%q", c.out.Buf)
+		}
+	}
 	b.StopTimer()
 	p.clear()
 }
