@@ -248,6 +248,18 @@ func (l *Leadership) Counters() journal.Counters {
 // committed: the jobs of the next queue are those of this one.
 func (l *Leadership) Settled() bool { return l.whole.Load() }
 
+// allCommitted tells whether nothing but read rounds is under way.
+func (l *Leadership) allCommitted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.noBatches()
+}
+
+// noBatches is allCommitted, with mu held.
+func (l *Leadership) noBatches() bool {
+	return !slices.ContainsFunc(l.units, func(u *unit) bool { return !u.round() })
+}
+
 // String names the leadership in messages.
 func (l *Leadership) String() string { return fmt.Sprintf("the leadership of term %d", l.term) }
 
@@ -267,7 +279,7 @@ func (l *Leadership) end() journal.Pos {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over.Swap(true) {
-		l.whole.Store(l.aside.Load() && !slices.ContainsFunc(l.units, func(u *unit) bool { return !u.round() }))
+		l.whole.Store(l.aside.Load() && l.noBatches())
 	}
 	if planted.Has(planted.ProposedAgain) {
 		l.keep()

@@ -34,6 +34,7 @@ type model struct {
 	onRetire    func()       // may be nil
 	onVisit     func(uint64) // before Walk visits a job; may be nil
 	onHold      func(bool)   // may be nil
+	onFlush     func()       // may be nil
 	onTick      func()       // with mu held; may be nil
 	ticks       int
 	timeout     int // ticks after which a client hangs up; 0 is never
@@ -132,7 +133,11 @@ func (q *model) Hold(on bool) {
 	q.changed.Broadcast()
 }
 
-func (q *model) Flush(context.Context) {}
+func (q *model) Flush(context.Context) {
+	if q.onFlush != nil {
+		q.onFlush()
+	}
+}
 
 func (q *model) Walk(from uint64, n int, f func(*journal.Record, *journal.Hold) error) (uint64, error) {
 	q.walks.RLock()

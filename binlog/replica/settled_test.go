@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"testing"
 
 	"trellis/binlog/journal"
@@ -34,5 +35,31 @@ func TestALeadershipIsSettledOnlyIfNothingIsUncommitted(t *testing.T) {
 				t.Errorf("it is settled: %v", l.Settled())
 			}
 		})
+	}
+}
+
+// The node itself appends a batch behind the settling: it is committed, too, before the leadership ends.
+func TestStepAsideWaitsForWhatTheNodeAppendsMeanwhile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 1).startAll()
+	p := c.leader()
+	n := p.running()
+	l, err := n.leading()
+	if err != nil {
+		t.Fatal(err)
+	}
+	flushes := 0
+	p.queue.onFlush = func() {
+		if flushes++; flushes == 1 {
+			l.stamp() // and nobody wakes the node, so that it is uncommitted when the node looks
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+	defer cancel()
+	if err := n.StepAside(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if !l.Settled() {
+		t.Error("the leadership has ended with a batch that is not committed")
 	}
 }

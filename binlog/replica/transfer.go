@@ -112,12 +112,8 @@ func (n *Node) StepAside(ctx context.Context) error {
 		return err
 	}
 	n.opts.Queue.Hold(true)
-	if err = l.settle(ctx); err == nil {
-		flush, cancel := context.WithTimeout(ctx, flushTime)
-		n.opts.Queue.Flush(flush)
-		cancel()
-		// If ctx ended this wait, the queue would go on, and the leadership end nevertheless.
-		err = n.ask(context.WithoutCancel(ctx), func(c *consensus) error { return c.stepAside(l) })
+	for err = errUncommitted; errors.Is(err, errUncommitted); {
+		err = n.stepAsideHeld(ctx, l)
 	}
 	if err != nil {
 		n.opts.Queue.Hold(false)
@@ -133,12 +129,30 @@ func (n *Node) StepAside(ctx context.Context) error {
 	}
 }
 
+func (n *Node) stepAsideHeld(ctx context.Context, l *Leadership) error {
+	if err := l.settle(ctx); err != nil {
+		return err
+	}
+	flush, cancel := context.WithTimeout(ctx, flushTime)
+	n.opts.Queue.Flush(flush)
+	cancel()
+	// If ctx ended this wait, the queue would go on, and the leadership end nevertheless.
+	return n.ask(context.WithoutCancel(ctx), func(c *consensus) error { return c.stepAside(l) })
+}
+
+// errUncommitted tells that the node itself has appended something to a leadership that had settled:
+// it allows a later version of entries whether the queue is held or not.
+var errUncommitted = errors.New("not all is committed")
+
 func (c *consensus) stepAside(l *Leadership) error {
 	if c.leadership != l || l.over.Load() {
 		return ErrNotLeader
 	}
 	if !c.alone() {
 		return errVoters
+	}
+	if !l.allCommitted() {
+		return errUncommitted
 	}
 	l.aside.Store(true)
 	was := c.backoff

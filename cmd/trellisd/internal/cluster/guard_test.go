@@ -67,7 +67,7 @@ func newRig(t *testing.T, size int) *rig {
 // run runs another member.
 func (r *rig) run(self member.Node, nodes []member.Node, l net.Listener) *Member {
 	r.t.Helper()
-	log := slog.New(slog.DiscardHandler) // t.Output() tells what happens
+	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	hang := make(chan chan struct{}, 1)
 	q := NewQueue(QueueConfig{
 		Engine: engine.Config{MaxJobSize: 1 << 16, Info: engine.Info{Usage: func() (user, system time.Duration) {
