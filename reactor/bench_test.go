@@ -40,6 +40,9 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 		t.Fatal(err)
 	}
 	l.engine = ts.engine.NewLoop(l)
+	if j != nil {
+		l.journal = j
+	}
 	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
