@@ -58,14 +58,8 @@ func (c *conn) flush() bool {
 		}
 		return false
 	}
-	var n int
-	var ok bool
-	if len(out.Bodies) == 0 {
-		n, ok = c.write(out.Buf)
-	} else {
-		l.pieces = appendPieces(l.pieces[:0], out.Buf, 0, out.Bodies, 0)
-		n, ok = c.writev(l.pieces)
-	}
+	l.pieces = appendPieces(l.pieces[:0], out.Buf, 0, out.Bodies, 0)
+	n, ok := c.write(l.pieces)
 	l.latency.answered(&l.batch, l.server.now())
 	if ok && n < total {
 		c.retain(n)
@@ -101,7 +95,7 @@ func (c *conn) writePending(now time.Duration) bool {
 		return false // all of it waits for a commit
 	}
 	l.pieces = q.pieces(l.pieces[:0])
-	n, ok := c.writev(l.pieces)
+	n, ok := c.write(l.pieces)
 	if !ok {
 		return false
 	}
@@ -112,13 +106,14 @@ func (c *conn) writePending(now time.Duration) bool {
 	return q.empty()
 }
 
-// writev writes what the client takes at once of several pieces.
-func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
+// write writes what the client takes at once of pieces, and may change these. When the
+// connection turns out to be broken, it reports false, and nothing is written any more.
+func (c *conn) write(pieces [][]byte) (n int, ok bool) {
 	if c.listener.tls() {
 		return c.tls().send(pieces)
 	}
 	if len(pieces) == 1 {
-		return c.write(pieces[0])
+		return c.writeRaw(pieces[0])
 	}
 	for {
 		n, err := writevFD(int(c.fd), pieces)
@@ -126,17 +121,6 @@ func (c *conn) writev(pieces [][]byte) (n int, ok bool) {
 			return c.wrote(n, err)
 		}
 	}
-}
-
-// write writes what the client takes at once. When the connection turns out to
-// be broken, it reports false, and nothing is written any more.
-func (c *conn) write(b []byte) (n int, ok bool) {
-	if c.listener.tls() {
-		l := c.loop
-		l.pieces = append(l.pieces[:0], b)
-		return c.tls().send(l.pieces)
-	}
-	return c.writeRaw(b)
 }
 
 // writeRaw writes what the socket takes at once.
