@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
 	"trellis/engine"
@@ -117,23 +118,16 @@ func (c *conn) detach(now time.Duration) {
 // readOn reads once from the connection and executes what it gets.
 func (c *conn) readOn(now time.Duration) {
 	x := c.x
-	b := largeBuffers.Get()
-	if cap(b.B) < readSize {
-		b.B = make([]byte, readSize)
-	}
-	n, err := readFD(int(c.fd), b.B[:readSize])
-	if n <= 0 {
+	b, err := c.read()
+	if b == nil {
 		// All of the client's input has arrived, so that there is nothing to
 		// wait for.
-		release(b)
 		x.in.rest = false
 		if err != nil && err != unix.EAGAIN {
 			c.fail()
 		}
 		return
 	}
-	b.B = b.B[:n]
-	c.loop.counts.bytesIn.Add(uint64(n))
 	if !c.listener.tls() {
 		x.in.adopt(b, &c.loop.counts)
 	} else {
@@ -154,18 +148,12 @@ func (c *conn) lastRead(now time.Duration) {
 	if c.phase != serving || c.pendingOutput() || c.pendingInput() > 0 {
 		return
 	}
-	b := largeBuffers.Get()
-	defer release(b)
-	if cap(b.B) < readSize {
-		b.B = make([]byte, readSize)
-	}
-	n, err := readFD(int(c.fd), b.B[:readSize])
-	if n <= 0 || err != nil {
+	b, _ := c.read()
+	if b == nil {
 		return
 	}
-	l := c.loop
-	l.counts.bytesIn.Add(uint64(n))
-	rest := b.B[:n]
+	defer release(b)
+	l, rest := c.loop, b.B
 	if c.listener.tls() {
 		rest, _ = c.tls().decrypt(rest)
 	}
@@ -214,6 +202,23 @@ func (l *loop) Disconnect(s *engine.Session, at engine.Time) {
 		c.fail()
 	}
 	l.revoked = append(l.revoked, c)
+}
+
+// read reads once what the socket has. It returns nil at the end of the input, and when
+// there is nothing, with an error then.
+func (c *conn) read() (*bytebufferpool.ByteBuffer, error) {
+	b := largeBuffers.Get()
+	if cap(b.B) < readSize {
+		b.B = make([]byte, readSize)
+	}
+	n, err := readFD(int(c.fd), b.B[:readSize])
+	if n <= 0 {
+		release(b)
+		return nil, err
+	}
+	b.B = b.B[:n]
+	c.loop.counts.bytesIn.Add(uint64(n))
+	return b, nil
 }
 
 // readFD reads what is there. n is 0 at the end of the input.
