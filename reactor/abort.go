@@ -200,10 +200,3 @@ func (c *conn) reset(now time.Duration) {
 	c.fail()
 	c.end(now)
 }
-
-// resetOnClose has the system throw away what it has not sent, and tell the peer so, when the
-// connection is closed.
-func (c *conn) resetOnClose() {
-	// It may have ended, and then there is nobody to tell.
-	_ = unix.SetsockoptLinger(int(c.fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
-}

@@ -2,11 +2,8 @@ package reactor
 
 import (
 	"errors"
-	"fmt"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"trellis/codec"
 	"trellis/engine"
@@ -205,16 +202,6 @@ func (l *loop) Writable(fd int) {
 	}
 }
 
-// forgetOutput ends the interest in whether the client takes output. Its descriptor is about to
-// be closed.
-func (c *conn) forgetOutput() {
-	if c.registered {
-		c.registered = false
-		delete(c.loop.stalled, c.fd)
-		c.loop.gnet.ForgetOutput(int(c.fd))
-	}
-}
-
 // takesOutput goes on when the client takes output again, perhaps.
 func (c *conn) takesOutput(now time.Duration) {
 	if c.phase < broken && c.x != nil {
@@ -371,11 +358,10 @@ func (c *conn) supervise() error {
 		return errTooMuchOutput
 	}
 	if c.stalled && !x.armed {
-		if err := l.gnet.AwaitOutput(int(c.fd), c.registered); err != nil {
-			return fmt.Errorf("waiting until it takes output: %w", err)
+		if err := c.awaitOutput(); err != nil {
+			return err
 		}
-		l.stalled[c.fd] = c
-		c.registered, x.armed = true, true
+		x.armed = true
 	}
 	if !c.inGnet {
 		return nil
@@ -387,18 +373,7 @@ func (c *conn) supervise() error {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	want, change := resumed, l.gnet.Resume
-	if c.phase < draining && (c.stalled || x.throttled != nil || x.in.full() || l.draining) {
-		want, change = paused, l.gnet.Pause
-	}
-	if want == c.intake || want == resumed && c.intake == reading {
-		return nil
-	}
-	if err := change(int(c.fd)); err != nil {
-		return fmt.Errorf("pausing or resuming to read from it: %w", err)
-	}
-	c.intake = want
-	return nil
+	return c.pause(c.phase < draining && (c.stalled || x.throttled != nil || x.in.full() || l.draining))
 }
 
 // closeSession gives back what the client has reserved.
@@ -494,14 +469,5 @@ func (c *conn) end(now time.Duration) {
 			c.freeBacklog()
 		}
 	}
-	if l.server.aborting.Load() {
-		c.resetOnClose()
-	}
-	if c.intake == detached {
-		_ = unix.Close(int(c.fd))
-		l.server.descriptorFreed()
-	}
-	if c.inGnet {
-		l.gnet.Close(int(c.fd))
-	}
+	c.closeSocket()
 }

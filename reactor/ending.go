@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
 
 	"trellis/engine"
@@ -202,31 +201,4 @@ func (l *loop) Disconnect(s *engine.Session, at engine.Time) {
 		c.fail()
 	}
 	l.revoked = append(l.revoked, c)
-}
-
-// read reads once what the socket has. It returns nil at the end of the input, and when
-// there is nothing, with an error then.
-func (c *conn) read() (*bytebufferpool.ByteBuffer, error) {
-	b := largeBuffers.Get()
-	if cap(b.B) < readSize {
-		b.B = make([]byte, readSize)
-	}
-	n, err := readFD(int(c.fd), b.B[:readSize])
-	if n <= 0 {
-		release(b)
-		return nil, err
-	}
-	b.B = b.B[:n]
-	c.loop.counts.bytesIn.Add(uint64(n))
-	return b, nil
-}
-
-// readFD reads what is there. n is 0 at the end of the input.
-func readFD(fd int, p []byte) (n int, err error) {
-	for {
-		n, err = unix.Read(fd, p)
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
 }
