@@ -80,12 +80,7 @@ func (l *loop) all() (list []*conn) {
 	for c := range l.gnet.Conns() {
 		list = append(list, c.(*conn))
 	}
-	for _, d := range l.deadlines { // those that gnet does not know have one
-		if !d.conn.inGnet {
-			list = append(list, d.conn)
-		}
-	}
-	return list
+	return append(list, l.withoutGnet()...)
 }
 
 // detachSession takes out of the connection what belongs to the engine. It reports false if the

@@ -120,17 +120,20 @@ func (l *loop) prepareToStop() {
 	now := l.server.now()
 	l.stopping = true
 	l.engine.Stop()
-	// gnet no longer knows the connections that go on without it. All of them have
-	// deadlines.
-	var left []*conn
-	for _, d := range l.deadlines {
-		if !d.conn.inGnet {
-			left = append(left, d.conn)
-		}
-	}
-	for _, c := range left {
+	for _, c := range l.withoutGnet() {
 		c.abandon(now)
 	}
+}
+
+// withoutGnet returns the connections that gnet does not know any more. All of them have
+// deadlines.
+func (l *loop) withoutGnet() (list []*conn) {
+	for _, d := range l.deadlines {
+		if !d.conn.inGnet {
+			list = append(list, d.conn)
+		}
+	}
+	return list
 }
 
 // recovered is deferred around everything that the loop does for a connection,
