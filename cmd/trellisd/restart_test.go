@@ -17,6 +17,20 @@ func listOf(nodes ...*townsman) string {
 	return strings.Join(parts, ",")
 }
 
+// rejoin starts a member with a list, if there is one, until it is a member: as long as the others
+// do not answer, it may know of no such list and end.
+func (n *townsman) rejoin(list string) {
+	n.town.t.Helper()
+	var args []string
+	if list != "" {
+		args = []string{"--cluster=" + list}
+	}
+	n.town.eventually(n.name+" is a member again", func() bool {
+		n.start(args...)
+		return n.p.await("this node is a member") == nil
+	})
+}
+
 // A member is started again with the list that has founded the cluster, as in a unit file that
 // nobody has touched, or with the list of today, as in one that was put right.
 func TestMembersStartAgainWithTheListOfTheFoundingAndOfToday(t *testing.T) {
@@ -34,12 +48,7 @@ func TestMembersStartAgainWithTheListOfTheFoundingAndOfToday(t *testing.T) {
 	for _, list := range []string{listOf(founders...), listOf(now...), ""} {
 		for _, n := range now {
 			n.kill()
-			if list == "" {
-				n.start()
-			} else {
-				n.start("--cluster=" + list)
-			}
-			n.p.waitText("this node is a member")
+			n.rejoin(list)
 		}
 	}
 	// All at once there is nobody to ask.
@@ -58,8 +67,7 @@ func TestMembersStartAgainWithTheListOfTheFoundingAndOfToday(t *testing.T) {
 	now = append(now, last)
 	last.start("--cluster=" + listOf(now...))
 	w.askLeader(`{"op":"add","node":"` + listOf(last) + `"}`)
-	away.start("--cluster=" + listOf(now...))
-	away.p.waitText("this node is a member")
+	away.rejoin(listOf(now...))
 
 	// A list that never was is refused.
 	away.kill()
