@@ -136,12 +136,16 @@ func TestEveryKindOfAddressIsReached(t *testing.T) {
 
 // checkClean runs cfg and looks at the result.
 func checkClean(t *testing.T, cfg bench.Config) {
-	res := mustRun(t, cfg)
-	if err := res.Err(); err != nil {
-		t.Fatal(err)
+	counts := FindScenario(cfg.Scenario).Uses&Count != 0
+	var run *bench.RunResult
+	for tries := 0; run == nil || counts && cfg.Count == 0 && run.Units == 0 && tries < 5; tries++ { // a stall may take all the time
+		res := mustRun(t, cfg)
+		if err := res.Err(); err != nil {
+			t.Fatal(err)
+		}
+		run = &res.Runs[0]
 	}
-	run := res.Runs[0]
-	if FindScenario(cfg.Scenario).Uses&Count == 0 {
+	if !counts {
 		return
 	}
 	if cfg.Count > 0 && run.Units != float64(cfg.Count) {
