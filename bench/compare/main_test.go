@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"trellis/bench/internal/faulty"
+	"trellis/binlog/replica/wire/wiretest"
 )
 
 // fakeEnv makes this test program a server of package faulty. The first argument is its port. With "lossy" as the second
@@ -128,9 +130,27 @@ func serveFakeTLS(addr, cert, key string, config *tls.Config) {
 	go faulty.Serve(l, faulty.Faults{})
 }
 
+// reservePorts keeps the ports of servers that this test starts from everybody who chooses one, so that no stranger answers
+// in the place of a server.
+func reservePorts(t *testing.T) {
+	was := freePorts
+	t.Cleanup(func() { freePorts = was })
+	freePorts = func(n int) (ports []int, err error) {
+		for range n {
+			addr, err := netip.ParseAddrPort(wiretest.ReservedAddr(t))
+			if err != nil {
+				return nil, err
+			}
+			ports = append(ports, int(addr.Port()))
+		}
+		return ports, nil
+	}
+}
+
 // fakeCommand is a server of this program, for comparisons.
 func fakeCommand(t *testing.T, name, args string) Server {
 	t.Helper()
+	reservePorts(t)
 	t.Setenv(fakeEnv, "1")
 	self, err := os.Executable()
 	if err != nil {
@@ -143,6 +163,7 @@ func fakeCommand(t *testing.T, name, args string) Server {
 // TRELLIS_NEED_PEERS is 1.
 func beanstalkd(t *testing.T, args string) Server {
 	t.Helper()
+	reservePorts(t)
 	return Server{Name: "beanstalkd", Command: peer(t, "beanstalkd") + " -l {host} -p {port} " + args}
 }
 

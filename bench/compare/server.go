@@ -164,8 +164,8 @@ func memberName(i int) string { return "n" + strconv.Itoa(i+1) }
 
 func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-// freePorts finds ports that nobody listens on.
-func freePorts(n int) (ports []int, err error) {
+// freePorts finds ports that nobody listens on. Tests keep others from them.
+var freePorts = func(n int) (ports []int, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
