@@ -21,7 +21,6 @@ const (
 	// tableShare bounds what tables cost the server: 1/20 of its time. The next one waits 20 times as long as this one took.
 	tableShare   = 20
 	tableTimeout = 40 * time.Millisecond // of a request that waits for a new table and could have an older one
-	firstTimeout = 5 * time.Second       // of one that could not
 	// tableKept is how long a table is kept that nobody looks at.
 	tableKept = time.Minute
 	// tableBatch is how many tubes are asked for at once, so that nobody waits for all.
@@ -31,6 +30,9 @@ const (
 	// with names of usual length must fit in.
 	maxReply = 64 << 20
 )
+
+// firstTimeout is tableTimeout of a request that could have no older one. Tests have more.
+var firstTimeout = 5 * time.Second
 
 // tubeTable is what a console knows of all tubes. Requests share it, and it is made by one
 // goroutine at a time, which no request has to wait for.
