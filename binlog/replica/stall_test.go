@@ -22,9 +22,9 @@ func TestALeaderStaysWhileMostDisksStall(t *testing.T) {
 		}
 		gate := make(chan struct{})
 		for _, p := range disks {
-			p.stuck.Store(true)
 			p.fs.Hook(func(call faultfs.Call) faultfs.Fault {
 				if call.Op == "sync" {
+					p.stuck.Store(true)
 					return faultfs.Fault{Until: gate}
 				}
 				return faultfs.Fault{}
@@ -36,13 +36,13 @@ func TestALeaderStaysWhileMostDisksStall(t *testing.T) {
 			acked <- err
 		}()
 		c.wait(4 * commitTimeoutTicks)
-		close(gate)
-		if err := <-acked; err != nil {
-			t.Errorf("%d disks stalled, and a put that waited for them ended with: %v", stalled, err)
-		}
 		for _, p := range disks {
 			p.fs.Hook(nil)
 			p.stuck.Store(false)
+		}
+		close(gate)
+		if err := <-acked; err != nil {
+			t.Errorf("%d disks stalled, and a put that waited for them ended with: %v", stalled, err)
 		}
 		if d := c.settled(); d.Jobs != 2 {
 			t.Errorf("%d jobs", d.Jobs)
@@ -51,6 +51,30 @@ func TestALeaderStaysWhileMostDisksStall(t *testing.T) {
 		if !after.Serves || after.Term != before.Term || after.Depositions > 0 {
 			t.Errorf("%d disks stalled; before: %+v, after: %+v", stalled, before, after)
 		}
+	}
+}
+
+// What the writer waits for is seen by the others, whatever it writes.
+func TestAMarkIsAStoreToo(t *testing.T) {
+	h := newHand(t, 3)
+	l := h.lead()
+	put(t, l, 1, 10)
+	h.run()
+	syncs := 0
+	h.opts.FS.(*faultfs.FS).Hook(func(call faultfs.Call) faultfs.Fault {
+		if call.Op == "sync" {
+			syncs++
+			if number, _ := h.writer.storing(); number == 0 {
+				t.Errorf("sync %d is of no store", syncs)
+			}
+		}
+		return faultfs.Fault{}
+	})
+	if err := h.writer.rest(); err != nil {
+		t.Fatal(err)
+	}
+	if syncs == 0 {
+		t.Error("nothing was marked")
 	}
 }
 

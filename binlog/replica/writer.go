@@ -193,12 +193,8 @@ func (w *writer) answerRaft(ms []job) {
 // retryWhileFull calls store, again and again while the disk is full: that is the one failure
 // that leaves the log as it was.
 func (w *writer) retryWhileFull(bytes int64, store func() error) error {
-	w.bytes.Store(bytes)
 	for {
-		w.stores++
-		w.store.Store(w.stores)
-		err := store()
-		w.store.Store(0)
+		err := w.timed(bytes, store)
 		if !errors.Is(err, entrylog.ErrNoSpace) {
 			return err
 		}
@@ -213,6 +209,15 @@ func (w *writer) retryWhileFull(bytes int64, store func() error) error {
 			return err
 		}
 	}
+}
+
+// timed calls store, and lets others see for how long that takes.
+func (w *writer) timed(bytes int64, store func() error) error {
+	w.bytes.Store(bytes)
+	w.stores++
+	w.store.Store(w.stores)
+	defer w.store.Store(0)
+	return store()
 }
 
 // trimFull removes what the log need not have any more, while something that came before waits
@@ -253,7 +258,7 @@ func (w *writer) rest() error {
 			return err
 		}
 	}
-	if err := w.node.log.Mark(); !errors.Is(err, entrylog.ErrNoSpace) {
+	if err := w.timed(0, w.node.log.Mark); !errors.Is(err, entrylog.ErrNoSpace) {
 		return err
 	}
 	return nil // a mark that found no space is tried again
