@@ -43,7 +43,7 @@ type cluster struct {
 	queue   func(*model) Queue // what a node replicates; nil stands for the model
 	timeout int                // of clients, in ticks; 0 is without end
 	period  time.Duration      // of ticks, at least
-	wired   bool               // nodes talk over real connections
+	wires   *wires             // if nodes talk over real connections
 	rate    int                // bytes a second that one of these carries at most; 0 is any number
 
 	served    sync.Mutex
@@ -68,7 +68,9 @@ type peer struct {
 
 	ticks  chan time.Time
 	frozen atomic.Bool // gets no ticks
-	stuck  atomic.Bool // its disk may not answer: nobody waits for it
+	stuck  atomic.Bool // its disk does not answer: nobody waits for it
+	loads  atomic.Bool // it makes its queue, which nobody waits for
+	full   atomic.Bool // it may wait for space: nobody waits for long
 	member member.Member
 
 	mu    sync.Mutex
@@ -114,7 +116,10 @@ func newWiredCluster(t *testing.T, n int) *cluster {
 
 func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs []string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 1)), halt: make(chan struct{}), period: period, wired: addrs != nil}
+	c := &cluster{t: t, rng: rand.New(rand.NewPCG(seed, 1)), halt: make(chan struct{}), period: period}
+	if addrs != nil {
+		c.wires = &wires{cluster: c, away: map[link]int{}}
+	}
 	c.net = &network{cluster: c, rng: rand.New(rand.NewPCG(seed, 2)), cut: map[link]bool{}}
 	meta := snapshot.Meta{Index: 1, Term: 1, ConfState: &raftpb.ConfState{}}
 	for i := range n {
@@ -135,7 +140,7 @@ func makeCluster(t *testing.T, n int, seed uint64, period time.Duration, addrs [
 }
 
 func (c *cluster) addPeer(m member.Member, meta snapshot.Meta) *peer {
-	p := &peer{id: m.ID, name: m.Name, member: m, fs: faultfs.New(clusterDir), clock: &testClock{}, ticks: make(chan time.Time)}
+	p := &peer{id: m.ID, name: m.Name, member: m, fs: faultfs.New(clusterDir), clock: &testClock{}, ticks: make(chan time.Time), hangGrace: waitTime}
 	p.clock.wall.Store(startOfTime)
 	if meta.Index > 0 {
 		dir := filepath.Join(clusterDir, snapshotsDir)
@@ -181,10 +186,13 @@ func (c *cluster) drive() {
 			}
 		}
 		c.net.pass()
+		c.wires.pass()
 	}
 }
 
-// tick has a node tick, and do all that it has to do.
+// tick has a node tick, and do all that it has to do. A test that has a disk not answer says so
+// in the call that hangs, and takes it back before it lets the call go on: what comes before and after
+// that takes no ticks.
 func (p *peer) tick() {
 	p.mu.Lock()
 	n := p.node
@@ -203,8 +211,11 @@ func (p *peer) tick() {
 	case <-done:
 	case <-n.stopped:
 	}
-	for !p.stuck.Load() && !n.ended() && (n.writer.waiting.Load() > 0 || n.applier.waiting.Load() > 0) {
-		time.Sleep(50 * time.Microsecond)
+	busy := func() bool { return n.writer.waiting.Load() > 0 || !p.loads.Load() && n.applier.waiting.Load() > 0 }
+	for began := time.Now(); !p.stuck.Load() && !n.ended() && busy(); time.Sleep(50 * time.Microsecond) {
+		if p.full.Load() && time.Since(began) > time.Second {
+			return
+		}
 	}
 }
 
@@ -270,7 +281,7 @@ func (p *peer) free() func() (int64, error) {
 
 // transport is a node's, and what closes it.
 func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
-	if !c.wired {
+	if c.wires == nil {
 		return &port{c.net, p}, func() {}, nil
 	}
 	l, err := net.Listen("tcp", p.member.Addr)
@@ -278,10 +289,10 @@ func (c *cluster) transport(p *peer, n *Node) (Transport, func(), error) {
 		return nil, nil, err
 	}
 	t, err := wire.New(wire.Config{
-		Self: p.member, Cluster: member.ClusterID{1}, Listener: l, Handler: handler{n}, Log: slog.New(slog.DiscardHandler),
+		Self: p.member, Cluster: member.ClusterID{1}, Listener: l, Handler: handler{n, c.wires}, Log: slog.New(slog.DiscardHandler),
 		Dial: c.dial,
 	})
-	return t, func() { _ = t.Close() }, err
+	return &wiredPort{t, c.wires}, func() { _ = t.Close() }, err
 }
 
 // dial connects to a node.
@@ -309,14 +320,6 @@ func (c *slowConn) Write(b []byte) (n int, err error) {
 		n += m
 	}
 	return n, err
-}
-
-// handler is a node that answers no control requests.
-type handler struct{ *Node }
-
-// Control implements wire.Handler.
-func (handler) Control(context.Context, wire.Caller, []byte, io.Writer) ([]byte, error) {
-	return nil, errors.ErrUnsupported
 }
 
 func (c *cluster) startAll() *cluster {

@@ -129,7 +129,7 @@ func TestAFollowerWithAFullDiskWaitsForSpace(t *testing.T) {
 	c := newCluster(t, 3, 1).startAll()
 	l := c.leader()
 	p := c.others(l)[0]
-	p.stuck.Store(true)
+	p.stuck.Store(true) // nothing but what it has waits for it
 	p.fs.SetCapacity(p.fs.Used())
 	before := p.running().Status().Last
 	for range 100 {
@@ -168,13 +168,21 @@ func TestAFullDiskIsToldOnceAMinute(t *testing.T) {
 	}
 }
 
+// awaits has a call of a machine's disk wait until a gate is open.
+func (p *peer) awaits(gate <-chan struct{}) {
+	p.stuck.Store(true)
+	<-gate
+	p.stuck.Store(false)
+}
+
 // hang has a machine's disk answer to nothing until it is released.
 func (p *peer) hang(t *testing.T) (release func()) {
 	gate := make(chan struct{})
-	p.stuck.Store(true)
-	p.entriesFault("sync", func() { <-gate })
-	var once sync.Once
-	release = func() { once.Do(func() { close(gate) }) }
+	p.entriesFault("sync", func() { p.awaits(gate) })
+	release = sync.OnceFunc(func() {
+		p.stuck.Store(false)
+		close(gate)
+	})
 	t.Cleanup(release)
 	return release
 }
@@ -192,13 +200,16 @@ func TestALeaderWhoseDiskHangsStepsDown(t *testing.T) {
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
 	release()
 	l.fs.Hook(nil)
-	l.stuck.Store(false)
 	c.settled()
 }
 
 func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 3, 1).startAll()
+	c := newCluster(t, 3, 1)
+	for _, p := range c.nodes {
+		p.hangGrace = time.Second
+	}
+	c.startAll()
 	p := c.others(c.leader())[0]
 	release := p.hang(t)
 	c.eventually("the node ends", func() bool {
@@ -216,14 +227,16 @@ func TestANodeWhoseDiskHangsForLongEnds(t *testing.T) {
 // a snapshot on, until it is released. It tells when that has come.
 func (p *peer) hangSnapshots(t *testing.T, op string) (hung *atomic.Bool, release func()) {
 	gate := make(chan struct{})
-	release = sync.OnceFunc(func() { close(gate) })
+	release = sync.OnceFunc(func() {
+		p.stuck.Store(false)
+		close(gate)
+	})
 	t.Cleanup(release)
 	hung = new(atomic.Bool)
 	p.fs.Hook(func(c faultfs.Call) faultfs.Fault {
 		if c.Op == op && strings.Contains(c.Name, "unfinished.") {
-			p.stuck.Store(true)
 			hung.Store(true)
-			<-gate
+			p.awaits(gate)
 		}
 		return faultfs.Fault{}
 	})
@@ -234,7 +247,7 @@ func TestANodeWhoseDiskHangsDuringASnapshotEnds(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 1)
 	p := c.nodes[0]
-	p.bytes = 5000
+	p.bytes, p.hangGrace = 5000, time.Second
 	c.startAll()
 	hung, _ := p.hangSnapshots(t, "sync")
 	c.eventually("a snapshot hangs", func() bool {
@@ -320,7 +333,6 @@ func TestADiskThatHangsUnderASnapshotKeepsNobodyLeading(t *testing.T) {
 
 	release()
 	l.frozen.Store(false)
-	l.stuck.Store(false)
 	if after := c.settled(); after.Jobs < before.Jobs || after.Jobs > before.Jobs+1 {
 		t.Errorf("%v, and before the disk hung %v", after, before)
 	}
@@ -361,10 +373,9 @@ func TestANodeEndsAlthoughItsDiskHangs(t *testing.T) {
 		gate := make(chan struct{})
 		release := sync.OnceFunc(func() { close(gate) })
 		t.Cleanup(release)
-		p.stuck.Store(true)
 		p.entriesFault("sync", func() {
 			hung.Store(true)
-			<-gate
+			p.awaits(gate)
 		})
 		go func() { _, _ = p.queue.put(nil) }()
 		c.eventually("the disk hangs", hung.Load)

@@ -19,10 +19,10 @@ func (p *peer) loadsSlowly(t *testing.T) (letGo func()) {
 	letGo = sync.OnceFunc(func() {
 		close(gate)
 		p.fs.Hook(nil)
-		p.stuck.Store(false)
+		p.loads.Store(false)
 	})
 	t.Cleanup(letGo)
-	p.stuck.Store(true)
+	p.loads.Store(true)
 	p.fs.Hook(func(c faultfs.Call) faultfs.Fault {
 		if c.Op == "read" && strings.Contains(c.Name, snapshotsDir) && strings.Contains(c.Name, record.FilePrefix) {
 			return faultfs.Fault{Until: gate}

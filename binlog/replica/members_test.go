@@ -29,7 +29,7 @@ func (c *cluster) grow() (*peer, member.Member) {
 	c.t.Helper()
 	id := member.ID(len(c.nodes) + 1)
 	m := member.Member{ID: id, Incarnation: 1, Name: fmt.Sprintf("n%d", id), Addr: fmt.Sprintf("127.0.0.1:%d", id)}
-	if c.wired {
+	if c.wires != nil {
 		m.Addr = wiretest.ReservedAddr(c.t)
 	}
 	p := c.addPeer(m, snapshot.Meta{})

@@ -27,7 +27,7 @@ func (c *cluster) shrink(free int64, knows bool) {
 	for _, p := range c.nodes {
 		p.fs.SetCapacity(p.fs.Used() + free)
 		p.plenty.Store(!knows)
-		p.stuck.Store(true) // it may wait for space
+		p.full.Store(true)
 	}
 }
 
