@@ -104,6 +104,10 @@ type timing struct {
 	finish  time.Duration // of a receiver, from the end of a stream on, beside a second for each finishRate bytes
 	retry   time.Duration // from one attempt to the next one; doubles up to retries
 	retries time.Duration
+
+	// farewell is how long the lanes to a removed member stay, for what was sent before: it is to
+	// learn that it was removed.
+	farewell time.Duration
 }
 
 // finishRate is what a receiver of a snapshot makes durable at least, in bytes a second.
@@ -117,6 +121,8 @@ var usual = timing{
 	finish:  time.Minute,
 	retry:   20 * time.Millisecond,
 	retries: time.Second,
+
+	farewell: 200 * time.Millisecond,
 }
 
 // Bounds of what others can make a node hold.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ type ClientConfig struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error) // nil means TCP
 
 	speaks versions // zero means spoken
+	timing timing   // zero means usual
 }
 
 func (c *ClientConfig) dial(ctx context.Context, addr string) (net.Conn, error) {
@@ -54,13 +56,14 @@ func Fetch(ctx context.Context, cfg ClientConfig, addr string, req []byte, w io.
 	if len(req) > MaxControl {
 		return nil, fmt.Errorf("a control request of %d bytes, at most %d are possible", len(req), MaxControl)
 	}
-	c, err := open(ctx, &cfg, usual.greet, addr, hello{purpose: purposeControl})
+	tm := cmp.Or(cfg.timing, usual)
+	c, err := open(ctx, &cfg, tm.greet, addr, hello{purpose: purposeControl})
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = c.Close() }()
 	defer until(ctx, c)()
-	tc := &timedConn{c, usual.stall, usual.stall} // pulses come while the node works
+	tc := &timedConn{c, tm.stall, tm.stall} // pulses come while the node works
 	resp, err := call(tc, req, w)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire/wiretest"
 )
 
 // No test leaves a goroutine behind: a transport that was closed has none.
@@ -32,9 +33,11 @@ var quick = timing{
 	finish:  2 * time.Second,
 	retry:   5 * time.Millisecond,
 	retries: 50 * time.Millisecond,
+
+	farewell: 200 * time.Millisecond,
 }
 
-// patient never gives anything up while a test runs.
+// patient never gives anything up while a test runs, but for the lanes to a removed member.
 var patient = timing{
 	pulse:   20 * time.Millisecond,
 	dead:    time.Minute,
@@ -43,7 +46,12 @@ var patient = timing{
 	finish:  time.Minute,
 	retry:   5 * time.Millisecond,
 	retries: 50 * time.Millisecond,
+
+	farewell: 200 * time.Millisecond,
 }
+
+// asks is how a test asks a node, which may take its time.
+func asks(c *Credentials) ClientConfig { return ClientConfig{TLS: c, timing: patient} }
 
 // but returns timing with a change.
 func (tm timing) but(change func(*timing)) timing {
@@ -184,7 +192,7 @@ func nodesUnacquainted(t testing.TB, n int, s setup) []*node {
 	ns, ls := make([]*node, n), make([]net.Listener, n)
 	members := make([]member.Member, n)
 	for i := range ns {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := net.Listen("tcp", wiretest.ReservedAddr(t)) // nodes are started again
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -75,7 +75,7 @@ func TestACertificateOfTheAuthorityDoesNotMakeAMember(t *testing.T) {
 		{stranger, "web.example", false, false},
 		{load(t, ours.Issue(soon, "127.0.0.8"), ours), "127.0.0.8", true, true}, // by --cluster
 	} {
-		if _, err := Call(t.Context(), ClientConfig{TLS: c.by}, ns[1].self.Addr, []byte("{}")); err != nil {
+		if _, err := Call(t.Context(), asks(c.by), ns[1].self.Addr, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 		if got := <-calls; got.Name != c.name || (got.Member == nil) != c.member || (got.Admin == nil) != c.admin {
@@ -121,7 +121,7 @@ func TestNamesOfMembersAndAdministratorsAreChecked(t *testing.T) {
 	} {
 		mine := as(c.name)
 		mine.MemberNames = nil // as the tool's
-		if _, err := Call(t.Context(), ClientConfig{TLS: mine}, ns[0].self.Addr, []byte("{}")); err != nil {
+		if _, err := Call(t.Context(), asks(mine), ns[0].self.Addr, []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
 		got := <-calls

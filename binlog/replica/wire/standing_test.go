@@ -59,7 +59,7 @@ func TestARequestThatIsDeniedIsLogged(t *testing.T) {
 	from := make(chan Caller, 1)
 	deny := func(context.Context, []byte) ([]byte, error) { return nil, fmt.Errorf("remove: %w", (<-from).Admin) }
 	ns := nodes(t, 1, setup{timing: patient, tls: func(int) *Credentials { return mine }, change: func(_ int, n *node, _ *Config) { n.callers, n.control = from, deny }})
-	_, err := Call(t.Context(), ClientConfig{TLS: load(t, ours.Issue(soon, "web.example"), ours)}, ns[0].self.Addr, []byte("{}"))
+	_, err := Call(t.Context(), asks(load(t, ours.Issue(soon, "web.example"), ours)), ns[0].self.Addr, []byte("{}"))
 	if err == nil {
 		t.Fatal("it was not denied")
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -144,22 +145,34 @@ func TestATransferThatStandsStillIsReported(t *testing.T) {
 	t.Parallel()
 	for name, direction := range map[string][2]string{"towards the receiver": {"n1", "n2"}, "towards the sender": {"n2", "n1"}} {
 		net := newTestNetwork(1)
-		begun, took := make(chan struct{}), make(chan error, 1)
+		begun, took := make(chan struct{}, 1), make(chan error, 10)
 		ns := taking(t, setup{net: net, timing: patient.but(func(tm *timing) { tm.stall, tm.dead = 2*time.Second, 2*time.Second })},
 			func(m *raftpb.Message, r io.Reader) error {
-				close(begun)
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
 				err := discard(m, r)
 				took <- err
 				return err
 			})
-		ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
-			for {
-				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
-					return err
+		send := func() {
+			ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
+				for {
+					if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+						return err
+					}
 				}
+			})
+		}
+		for begins := false; !begins; {
+			send()
+			select {
+			case <-begun:
+				begins = true
+			case <-ns[0].sent: // the machine stood still before it could begin
 			}
-		})
-		<-begun
+		}
 		net.Block(direction[0], direction[1])
 		if ok := <-ns[0].sent; ok {
 			t.Errorf("%s: it was told to have arrived", name)
@@ -201,15 +214,45 @@ func TestAReceiverThatDoesNotFinishIsGivenUp(t *testing.T) {
 	close(release)
 }
 
-// A receiver that works for longer than the connection's time without a byte lives.
+// renewed is a connection that counts how often its time without a byte begins anew.
+type renewed struct {
+	net.Conn
+	times atomic.Int64
+}
+
+func (c *renewed) SetReadDeadline(at time.Time) error {
+	c.times.Add(1)
+	return c.Conn.SetReadDeadline(at)
+}
+
+// A receiver that has everything and goes on working gives signs of life.
 func TestAReceiverThatTakesLongIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	tm := patient.but(func(tm *timing) { tm.dead = 3 * time.Second })
-	ns := taking(t, setup{timing: tm}, func(m *raftpb.Message, r io.Reader) error {
-		err := discard(m, r)
-		time.Sleep(tm.dead + time.Second)
-		return err
-	})
+	var last atomic.Pointer[renewed] // of the sender's connections
+	ns := nodes(t, 2, setup{timing: patient, change: func(i int, n *node, cfg *Config) {
+		if i == 0 {
+			cfg.Dial = func(ctx contextT, addr string) (net.Conn, error) {
+				c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+				if err != nil {
+					return nil, err
+				}
+				r := &renewed{Conn: c}
+				last.Store(r)
+				return r, nil
+			}
+		}
+		n.take = func(m *raftpb.Message, r io.Reader) error {
+			err := discard(m, r)
+			c := last.Load()
+			few := c.times.Load() + 5
+			for end := time.Now().Add(time.Minute); c.times.Load() < few && err == nil; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					err = errors.New("the sender has heard nothing")
+				}
+			}
+			return err
+		}
+	}})
+	meet(t, ns...)
 	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(io.Writer) error { return nil })
 	once(t, ns[0], true)
 }
@@ -352,12 +395,12 @@ func TestControlRequestsAreAnswered(t *testing.T) {
 	n := asked(t, patient, echo)
 	for _, size := range []int{0, 2, 5000, MaxControl} {
 		req := bytes.Repeat([]byte("r"), size)
-		resp, err := Call(t.Context(), ClientConfig{}, n.self.Addr, req)
+		resp, err := Call(t.Context(), asks(nil), n.self.Addr, req)
 		if err != nil || !bytes.Equal(resp, req) {
 			t.Errorf("%d bytes, %v; want %d", len(resp), err, size)
 		}
 	}
-	if _, err := Call(t.Context(), ClientConfig{}, n.self.Addr, make([]byte, MaxControl+1)); err == nil {
+	if _, err := Call(t.Context(), asks(nil), n.self.Addr, make([]byte, MaxControl+1)); err == nil {
 		t.Error("a request over the limit was sent")
 	}
 }
@@ -376,19 +419,19 @@ func TestAControlResponseMayFollowAStream(t *testing.T) {
 	}
 	req := bytes.Repeat([]byte("r"), 100_000)
 	var got bytes.Buffer
-	resp, err := Fetch(t.Context(), ClientConfig{}, n.self.Addr, req, &got)
+	resp, err := Fetch(t.Context(), asks(nil), n.self.Addr, req, &got)
 	if err != nil || string(resp) != "whole" || !bytes.Equal(got.Bytes(), bytes.Repeat(req, 100)) {
 		t.Errorf("%d bytes and %q, %v", got.Len(), resp, err)
 	}
-	if _, err := Call(t.Context(), ClientConfig{}, n.self.Addr, req); err == nil {
+	if _, err := Call(t.Context(), asks(nil), n.self.Addr, req); err == nil {
 		t.Error("a stream that nobody expects was taken")
 	}
 	full := errors.New("the disk is full")
-	if _, err := Fetch(t.Context(), ClientConfig{}, n.self.Addr, req, brokenWriter{full}); !errors.Is(err, full) {
+	if _, err := Fetch(t.Context(), asks(nil), n.self.Addr, req, brokenWriter{full}); !errors.Is(err, full) {
 		t.Errorf("%v, want what the writer says", err)
 	}
 	end = errors.New("it cannot be read")
-	if _, err := Fetch(t.Context(), ClientConfig{}, n.self.Addr, req, io.Discard); err == nil || err.Error() != end.Error() {
+	if _, err := Fetch(t.Context(), asks(nil), n.self.Addr, req, io.Discard); err == nil || err.Error() != end.Error() {
 		t.Errorf("%v, want %v", err, end)
 	}
 }
@@ -405,7 +448,7 @@ func TestControlErrorsAreTold(t *testing.T) {
 		strings.Repeat("x", maxText-1): func(context.Context, []byte) ([]byte, error) { return nil, errors.New(strings.Repeat("x", 10_000)) },
 	} {
 		n := asked(t, patient, control)
-		_, err := Call(t.Context(), ClientConfig{}, n.self.Addr, nil)
+		_, err := Call(t.Context(), asks(nil), n.self.Addr, nil)
 		if r := (*RemoteError)(nil); !errors.As(err, &r) || !strings.Contains(r.Text, text) {
 			t.Errorf("%v, want %q", err, text)
 		}
@@ -425,7 +468,7 @@ func TestCallEndsWithItsContextAndTheHandlersEndsWithIt(t *testing.T) {
 		<-begun
 		cancel()
 	}()
-	if _, err := Call(ctx, ClientConfig{}, n.self.Addr, nil); !errors.Is(err, context.Canceled) {
+	if _, err := Call(ctx, asks(nil), n.self.Addr, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	<-over
@@ -443,13 +486,13 @@ func TestControlRequestsAreBounded(t *testing.T) {
 	var all sync.WaitGroup
 	for range maxControl {
 		all.Go(func() {
-			if _, err := Call(t.Context(), ClientConfig{}, n.self.Addr, nil); err != nil {
+			if _, err := Call(t.Context(), asks(nil), n.self.Addr, nil); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	begun.Wait()
-	if _, err := Call(t.Context(), ClientConfig{}, n.self.Addr, nil); err == nil || err.Error() != "16 connections for control are all that this node serves" {
+	if _, err := Call(t.Context(), asks(nil), n.self.Addr, nil); err == nil || err.Error() != "16 connections for control are all that this node serves" {
 		t.Errorf("%v", err)
 	}
 	close(release)
@@ -498,11 +541,11 @@ func TestCallToWhatIsNoNodeFails(t *testing.T) {
 		}
 	})
 	for _, a := range answers {
-		if resp, err := Call(t.Context(), ClientConfig{}, l.Addr().String(), nil); err == nil {
+		if resp, err := Call(t.Context(), asks(nil), l.Addr().String(), nil); err == nil {
 			t.Errorf("%q was taken for the response %q", a, resp)
 		}
 	}
-	if _, err := Call(t.Context(), ClientConfig{}, "192.0.2.1:1", nil); !errors.Is(err, ErrPlain) {
+	if _, err := Call(t.Context(), asks(nil), "192.0.2.1:1", nil); !errors.Is(err, ErrPlain) {
 		t.Errorf("off loopback without TLS: %v", err)
 	}
 }

@@ -36,11 +36,11 @@ func TestMembersTalkOverTLS(t *testing.T) {
 	}
 	ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
 	eventually(t, "all messages arrive", func() bool { return ns[1].count() == 51 })
-	resp, err := Call(t.Context(), ClientConfig{TLS: cfg}, ns[2].self.Addr, []byte("{}"))
+	resp, err := Call(t.Context(), asks(cfg), ns[2].self.Addr, []byte("{}"))
 	if err != nil || string(resp) != "{}" {
 		t.Errorf("%q, %v", resp, err)
 	}
-	if _, err := Call(t.Context(), ClientConfig{}, ns[2].self.Addr, []byte("{}")); err == nil || !strings.Contains(err.Error(), "does it use TLS, and this node not?") {
+	if _, err := Call(t.Context(), asks(nil), ns[2].self.Addr, []byte("{}")); err == nil || !strings.Contains(err.Error(), "does it use TLS, and this node not?") {
 		t.Errorf("a request without TLS: %v", err)
 	}
 	ns[0].tr.SendSnapshot(snapshotOf(ns[0], ns[1]), func(w io.Writer) error {
@@ -218,7 +218,7 @@ func TestAuthoritiesAreReadAgain(t *testing.T) {
 	}})
 	meet(t, ns...)
 	call := func(c *Credentials) error {
-		_, err := Call(t.Context(), ClientConfig{TLS: c}, ns[0].self.Addr, []byte("{}"))
+		_, err := Call(t.Context(), asks(c), ns[0].self.Addr, []byte("{}"))
 		return err
 	}
 	theirs := load(t, next.Issue(soon, "127.0.0.1"), ours)

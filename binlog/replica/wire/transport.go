@@ -142,13 +142,9 @@ func (t *Transport) SetPeers(index uint64, ms []member.Member) {
 	t.members.Store(next)
 }
 
-// farewell is how long the lanes to a removed member stay, for what was sent before: it is
-// to learn that it was removed.
-const farewell = 200 * time.Millisecond
-
 // disconnect ends the connections with a former peer. The caller holds t.mu.
 func (t *Transport) disconnect(p *peer) {
-	time.AfterFunc(farewell, p.cancel)
+	time.AfterFunc(t.timing.farewell, p.cancel)
 	for purpose := purposeAppends; purpose <= purposeRest; purpose++ {
 		if c := t.inbound[inboundKey{p.ID, purpose}]; c != nil {
 			_ = c.Close()

@@ -351,7 +351,7 @@ func TestANodeWithoutAnIdentityServesControlOnly(t *testing.T) {
 		}
 	}})
 	ns[0].logs("this node belongs to no cluster yet")
-	resp, err := Call(t.Context(), ClientConfig{}, ns[1].self.Addr, []byte("{}"))
+	resp, err := Call(t.Context(), asks(nil), ns[1].self.Addr, []byte("{}"))
 	if err != nil || string(resp) != "{}" {
 		t.Fatalf("%q, %v", resp, err)
 	}
@@ -392,7 +392,7 @@ func TestConnectionsOfMembersThatAreGoneEnd(t *testing.T) {
 // The last commit that a member hears of may be that of its removal.
 func TestWhatWasSentToAMemberBeforeItsRemovalArrives(t *testing.T) {
 	for range 20 {
-		ns := nodes(t, 2, setup{timing: patient})
+		ns := nodes(t, 2, setup{timing: patient.but(func(tm *timing) { tm.farewell = time.Minute })})
 		meet(t, ns...)
 		before := ns[1].count()
 		ns[0].tr.Send(message(raftpb.MsgHeartbeat, ns[0], ns[1]))
@@ -616,7 +616,7 @@ func TestCloseEndsWhateverGoesOn(t *testing.T) {
 	<-begun
 	called := make(chan error, 1)
 	go func() {
-		_, err := Call(t.Context(), ClientConfig{}, ns[0].self.Addr, nil)
+		_, err := Call(t.Context(), asks(nil), ns[0].self.Addr, nil)
 		called <- err
 	}()
 	_ = ns[0].tr.Close()

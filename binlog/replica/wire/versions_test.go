@@ -67,7 +67,7 @@ func TestMembersOfAnEarlierAndALaterProgramTalk(t *testing.T) {
 				other := ns[1-i]
 				n.tr.Send(message(raftpb.MsgHeartbeat, n, other))
 				eventually(t, "a message arrives", func() bool { return other.count() == 1 })
-				if _, err := Call(t.Context(), ClientConfig{speaks: c.a}, n.self.Addr, []byte("{}")); err != nil {
+				if _, err := Call(t.Context(), ClientConfig{speaks: c.a, timing: patient}, n.self.Addr, []byte("{}")); err != nil {
 					t.Error(err)
 				}
 			}
