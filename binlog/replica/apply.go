@@ -193,30 +193,36 @@ func (a *applier) retire(l *Leadership) error {
 	return nil
 }
 
-// retireTicks is how many ticks awaitRetirement divides its timeout into.
-const retireTicks = 40
-
 // awaitRetirement fails the node if the queue does not end its service: nothing else can
-// end it, and its clients would wait in vain. Time is counted by ticks that
-// this goroutine has seen, so that a process that gets no processor is not taken for one
-// that hangs.
+// end it, and its clients would wait in vain.
 func (n *Node) awaitRetirement(ended <-chan struct{}) {
-	timeout := n.opts.retireTime
-	ticker := time.NewTicker(timeout / retireTicks)
+	if timeout := n.opts.retireTime; !endsWithin(ended, timeout) {
+		n.fail(fmt.Errorf("%w: it was told to end its service more than %v ago", ErrStuck, timeout))
+	}
+}
+
+// endsTicks is how many ticks endsWithin divides its timeout into.
+const endsTicks = 40
+
+// endsWithin waits until something has ended, but not for longer than a timeout. Time is counted
+// by ticks that this goroutine has seen, so that a process that gets no processor is not taken for
+// one that hangs.
+func endsWithin(ended <-chan struct{}, timeout time.Duration) bool {
+	ticker := time.NewTicker(timeout / endsTicks)
 	defer ticker.Stop()
-	for range retireTicks {
+	for range endsTicks {
 		select {
 		case <-ended:
-			return
+			return true
 		case <-ticker.C:
 		}
 	}
 	select {
 	case <-ended: // with the last tick
-		return
+		return true
 	default:
+		return false
 	}
-	n.fail(fmt.Errorf("%w: it was told to end its service more than %v ago", ErrStuck, timeout))
 }
 
 // replay applies entries once more, to a new standby. The members are not changed

@@ -366,7 +366,7 @@ func TestANodeEndsAlthoughItsDiskHangs(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		c := newCluster(t, 1, 1)
 		p := c.nodes[0]
-		p.hangGrace = time.Millisecond
+		p.hangGrace = time.Second / 2
 		c.startAll()
 		c.must(func(q *model) error { _, err := q.put(nil); return err })
 		var hung atomic.Bool

@@ -148,18 +148,13 @@ func (n *Node) Run(ctx context.Context, t Transport) error {
 		return n.err
 	case errors.Is(n.err, ErrHung):
 		// The applier, which retires the queue, may wait for the disk too.
-		select {
-		case <-n.applier.done:
-		case <-time.After(n.opts.hangGrace):
-		}
+		endsWithin(n.applier.done, n.opts.hangGrace)
 		return n.err
 	}
-	select {
-	case <-ended:
-		return errors.Join(n.err, closed)
-	case <-time.After(n.opts.hangGrace):
+	if !endsWithin(ended, n.opts.hangGrace) {
 		return errors.Join(n.err, n.stuck())
 	}
+	return errors.Join(n.err, closed)
 }
 
 // hangGrace is how long the applier has to retire the queue when the disk does not answer,
