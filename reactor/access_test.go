@@ -82,9 +82,11 @@ func (d *doorkeeper) refusals() []Refusal {
 	return slices.Clone(d.refused)
 }
 
+// guarded serves with access control. The time to authenticate does not pass.
 func guarded(t testing.TB, network string, h hooks, d *doorkeeper) *testServer {
 	t.Helper()
-	return serveConfig(t, network, h, nil, func(c *Config) { c.Access, c.Extensions = d, true })
+	ts, _ := serveStopped(t, network, h, nil, func(c *Config) { c.Access, c.Extensions = d, true })
+	return ts
 }
 
 func TestATokenInTheFirstLineOpensTheSession(t *testing.T) {
@@ -197,30 +199,15 @@ func TestAnythingButATokenInTheFirstLineEndsTheConnection(t *testing.T) {
 	}
 }
 
-// guardedAhead serves with a clock that can be put ahead. A loop looks at its clients when
-// it is told of something, such as a connection.
-func guardedAhead(t *testing.T, network string, d *doorkeeper, idle time.Duration) (ts *testServer, put func(time.Duration)) {
-	t.Helper()
-	var ahead atomic.Int64
-	ts = serveConfig(t, network, hooks{}, nil, func(c *Config) {
-		now := c.Now
-		c.Now = func() engine.Time { return now() + engine.Time(ahead.Load()) }
-		c.Access, c.IdleTimeout = d, idle
-	})
-	return ts, func(by time.Duration) {
-		ahead.Add(int64(by))
-		ts.dial()
-	}
-}
-
 func TestAClientThatDoesNotAuthenticateInTimeIsClosed(t *testing.T) {
 	t.Parallel()
 	for _, network := range []string{"tcp", "unix"} {
 		d := newDoorkeeper()
-		ts, put := guardedAhead(t, network, d, 0)
+		ts, put := serveStopped(t, network, hooks{}, nil, func(c *Config) { c.Access = d })
 		silent, slow, known := ts.dial(), ts.dial(), ts.dial()
 		slow.send("auth ")
 		known.do("auth good\r\n", "AUTHENTICATED\r\n")
+		ts.until("all are there", func() bool { return ts.sum().Connections == 3 })
 		put(authTimeout / 2)
 		slow.send("go") // which does not make its time longer
 		known.do("use a\r\n", "USING a\r\n")
@@ -360,7 +347,7 @@ func TestTokensWaitWhileTheServerIsHeld(t *testing.T) {
 	networks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		d := newDoorkeeper()
-		ts := serveConfig(t, network, hooks{}, j, func(c *Config) { c.Access = d })
+		ts, _ := serveStopped(t, network, hooks{}, j, func(c *Config) { c.Access = d })
 		known := ts.dial()
 		known.do("auth good\r\n", "AUTHENTICATED\r\n")
 		known.send("put 0 0 9 1\r\na\r\n")
@@ -468,7 +455,7 @@ func TestAPanicOfAccessControlCostsOneClient(t *testing.T) {
 func TestAnAuthenticatedClientMayBeIdleForAsLongAsOthers(t *testing.T) {
 	t.Parallel()
 	for _, idle := range []time.Duration{0, time.Hour} {
-		ts, put := guardedAhead(t, "tcp", newDoorkeeper(), idle)
+		ts, put := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.IdleTimeout = newDoorkeeper(), idle })
 		c := ts.dial()
 		c.do("auth good\r\n", "AUTHENTICATED\r\n")
 		put(59 * time.Minute)
@@ -531,7 +518,7 @@ func FuzzFirstLine(f *testing.F) {
 
 func TestConnectionsOfClientsWithGrantsAreCountedByTheirListener(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = newDoorkeeper() })
+	ts := guarded(t, "tcp", hooks{}, newDoorkeeper())
 	count := func() int64 { return ts.Stats().Listeners[0].Connections }
 	known, unknown := ts.dial(), ts.dial()
 	known.do("auth good\r\n", "AUTHENTICATED\r\n")

@@ -129,7 +129,7 @@ func TestABodyWaitsForACommitAndIsDroppedWhenTheJournalFails(t *testing.T) {
 		ts := serveJournaled(t, "unix", 1, hooks{}, j)
 		c := ts.dial()
 		body := text(1, 200_000)
-		c.send(fmt.Sprintf("put 0 0 9 %d\r\n%s\r\nreserve\r\n", len(body), body))
+		c.send(fmt.Sprintf("put 0 0 900 %d\r\n%s\r\nreserve\r\n", len(body), body))
 		j.untilRecorded(ts, 1)
 		ts.until("the body is pinned", func() bool { return ts.pinned() == 1 })
 		if p := c.pending(); p != "" {

@@ -121,7 +121,7 @@ func TestAWaitingWorkerGetsNoJobThatIsNotCommitted(t *testing.T) {
 		worker, producer := ts.dial(), ts.dial()
 		worker.send("reserve\r\n")
 		ts.untilWaiting(1)
-		producer.send("put 0 0 9 1\r\na\r\n")
+		producer.send("put 0 0 900 1\r\na\r\n")
 		j.untilRecorded(ts, 1)
 		ts.untilWaiting(0)
 		if p := worker.pending() + producer.pending(); p != "" {
@@ -244,7 +244,7 @@ func TestAFailedCommitDoesNotCutIntoAReplyThatIsUnderWay(t *testing.T) {
 	p.expect("USING big\r\nINSERTED 1\r\n")
 	c.send("peek 1\r\nreserve\r\n")
 	ts.until("it is stalled", func() bool { return ts.sum().Stalled == 1 })
-	p.send("use default\r\nput 0 0 9 1\r\na\r\n")
+	p.send("use default\r\nput 0 0 900 1\r\na\r\n")
 	j.untilRecorded(ts, 2)
 	ts.until("the job is given to it", func() bool { return ts.engine.Snapshot(0).Reserved == 1 })
 	p.send("list-tube-used\r\n")
@@ -276,7 +276,7 @@ func TestRepliesWaitForTheBarrierThatProvesThem(t *testing.T) {
 	j.commit(ts, 1)
 	a.expect("NOT_FOUND\r\nTIMED_OUT\r\nNOT_FOUND\r\n")
 	// A put is its own proof, and that of what was told before it.
-	a.send("peek 1\r\nput 0 0 9 1\r\na\r\n")
+	a.send("peek 1\r\nput 0 0 900 1\r\na\r\n")
 	j.untilRecorded(ts, 2)
 	j.commit(ts, 2)
 	a.expect("NOT_FOUND\r\nINSERTED 1\r\n")
@@ -285,7 +285,7 @@ func TestRepliesWaitForTheBarrierThatProvesThem(t *testing.T) {
 	}
 	// One that has been replaced never says what it thinks.
 	b.send("reserve\r\n")
-	a.send("put 0 0 9 1\r\nb\r\n")
+	a.send("put 0 0 900 1\r\nb\r\n")
 	ts.until("both wait", func() bool { return j.recorded.Load() == 4 })
 	ts.CommitFailed()
 	a.expectEOF()

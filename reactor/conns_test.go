@@ -167,7 +167,7 @@ func TestTheJobsOfAKickedConnectionAreReadyWhenTheAnswerComes(t *testing.T) {
 func TestConnectionsAreKickedWhileTheyWork(t *testing.T) {
 	t.Parallel()
 	ts := extended(t, "tcp", func(*Config) {})
-	const jobs, kicks = 50, 300
+	const jobs, kicks = 50, 100
 	operator := ts.dial()
 	for range jobs {
 		operator.put("x")
@@ -176,12 +176,11 @@ func TestConnectionsAreKickedWhileTheyWork(t *testing.T) {
 	for _, k := range kickers {
 		k.do("list-tube-used\r\n", "USING default\r\n")
 	}
-	var kicked, left atomic.Int64
-	left.Store(kicks)
+	var kicked atomic.Int64
 	var busy sync.WaitGroup
 	for range 4 {
 		busy.Go(func() {
-			for left.Load() > 0 {
+			for kicked.Load() < kicks {
 				c, err := net.Dial(ts.addr.Network(), ts.addr.String())
 				if err != nil {
 					t.Error(err)
@@ -189,7 +188,7 @@ func TestConnectionsAreKickedWhileTheyWork(t *testing.T) {
 				}
 				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				r := bufio.NewReader(c)
-				for left.Load() > 0 {
+				for kicked.Load() < kicks {
 					if _, err := io.WriteString(c, "reserve-batch 5\r\nuse a\r\nlist-connections 3\r\nreserve-with-timeout 0\r\ntouch-all\r\n"); err != nil {
 						break
 					}
@@ -203,7 +202,7 @@ func TestConnectionsAreKickedWhileTheyWork(t *testing.T) {
 	}
 	for _, k := range kickers {
 		busy.Go(func() {
-			for left.Add(-1) >= 0 {
+			for kicked.Load() < kicks {
 				k.send("list-connections 9 3\r\n")
 				for _, e := range strings.Split(k.data(), "- id: ")[1:] {
 					id, _, _ := strings.Cut(e, "\n")
@@ -219,9 +218,6 @@ func TestConnectionsAreKickedWhileTheyWork(t *testing.T) {
 	ts.until("the workers have gone", func() bool { return ts.sum().Connections == 3 })
 	operator.send("reserve-batch 1000\r\n")
 	operator.expect(fmt.Sprintf("RESERVED_BATCH %d\r\n", jobs))
-	if kicked.Load() == 0 {
-		t.Error("none was kicked")
-	}
 }
 
 // A loop that is busy with something else keeps nobody but who asks for its connections.

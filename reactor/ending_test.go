@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -260,6 +259,7 @@ func (c *client) expectMany(n int, want string) {
 	c.t.Helper()
 	got := make([]byte, len(want))
 	for i := range n {
+		c.allowRead()
 		if m, err := io.ReadFull(c.r, got); err != nil || string(got) != want {
 			c.t.Fatalf("reply %d of %d: got %.60q (%d bytes, %v), want %.60q", i, n, got, m, err, want)
 		}
@@ -411,25 +411,6 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 	}
 }
 
-// serveAhead serves one loop with a clock that can be put ahead. When put returns, the loop
-// has looked at its deadlines.
-func serveAhead(t *testing.T, network string, j *fakeJournal, change func(*Config)) (ts *testServer, put func(time.Duration)) {
-	t.Helper()
-	var ahead atomic.Int64
-	ts = serveConfig(t, network, hooks{}, j, func(c *Config) {
-		change(c)
-		now := c.Now
-		c.Now = func() engine.Time { return now() + engine.Time(ahead.Load()) }
-	})
-	return ts, func(by time.Duration) {
-		ahead.Add(int64(by))
-		c := ts.dial()
-		c.send("use any\r\n")
-		c.line()
-		ts.onLoops(func(*loop) {})
-	}
-}
-
 // A client cannot take what the server does not send.
 func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 	t.Parallel()
@@ -439,7 +420,7 @@ func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 				j := &crampedJournal{fakeJournal: new(fakeJournal)}
 				j.room.Store(room)
 				var e *engine.Engine
-				ts, put := serveAhead(t, network, j.fakeJournal, func(c *Config) {
+				ts, put := serveStopped(t, network, hooks{}, j.fakeJournal, func(c *Config) {
 					e, c.Now = newJournaledEngine(t, j)
 					c.Engine = e
 				})
@@ -469,7 +450,7 @@ func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 func TestClientThatIsDoneIsCutWhenTheServerHasDelayedForLong(t *testing.T) {
 	t.Parallel()
 	j := new(fakeJournal)
-	ts, put := serveAhead(t, "tcp", j, func(*Config) {})
+	ts, put := serveStopped(t, "tcp", hooks{}, j, func(*Config) {})
 	c := ts.dial()
 	c.send("put 0 0 9 1\r\nx\r\n")
 	c.closeWrite()
@@ -494,7 +475,7 @@ func TestClientThatIsDoneIsCutWhenTheServerHasDelayedForLong(t *testing.T) {
 func TestClientThatIsDoneAndTakesNothingIsCutBesideACommit(t *testing.T) {
 	t.Parallel()
 	j := new(fakeJournal)
-	ts, put := serveAhead(t, "unix", j, func(*Config) {})
+	ts, put := serveStopped(t, "unix", hooks{}, j, func(*Config) {})
 	c, p := ts.dial(), ts.dial()
 	const n = highWater - 1000 // more than a socket takes, less than is written before the batch's end
 	p.send("put 0 0 9 " + fmt.Sprint(n) + "\r\n" + strings.Repeat("x", n) + "\r\nuse a\r\nput 0 0 9 1\r\ny\r\n")

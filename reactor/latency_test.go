@@ -31,7 +31,7 @@ func TestEveryCommandThatIsAnsweredIsTimedOnce(t *testing.T) {
 	networks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, worker := ts.dial(), ts.dial()
-		c.send("put 0 0 9 1\r\na\r\nput 0 0 9 1\r\nb\r\nuse x\r\nnonsense\r\nput 0 0 9 9999999\r\n" + strings.Repeat("x", 9999999) + "\r\n")
+		c.send("put 0 0 900 1\r\na\r\nput 0 0 900 1\r\nb\r\nuse x\r\nnonsense\r\nput 0 0 9 9999999\r\n" + strings.Repeat("x", 9999999) + "\r\n")
 		c.expect("INSERTED 1\r\nINSERTED 2\r\nUSING x\r\nUNKNOWN_COMMAND\r\nJOB_TOO_BIG\r\n")
 		before := ts.sum().BytesIn
 		c.send("put 0 0 9 4\r\nab")
@@ -42,9 +42,9 @@ func TestEveryCommandThatIsAnsweredIsTimedOnce(t *testing.T) {
 			reserved(1, "a")+reserved(2, "b")+"TIMED_OUT\r\n")
 		worker.send("reserve\r\nlist-tube-used\r\n")
 		ts.untilWaiting(1)
-		c.do("use default\r\nput 0 0 9 1\r\nc\r\n", "USING default\r\nINSERTED 4\r\n")
+		c.do("use default\r\nput 0 0 900 1\r\nc\r\n", "USING default\r\nINSERTED 4\r\n")
 		worker.expect(reserved(4, "c") + "USING default\r\n")
-		worker.send("reserve-with-timeout 9\r\n")
+		worker.send("reserve-with-timeout 900\r\n")
 		ts.untilWaiting(1)
 		worker.closeWrite()
 		worker.expect("TIMED_OUT\r\n")

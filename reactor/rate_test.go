@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"trellis/engine"
 )
 
-// tenants is a server with an account, to which clients with the token "good" belong.
+// tenants is a server with an account, to which clients with the token "good" belong. Time does
+// not pass: what an account may do is what it may at once.
 func tenants(t *testing.T, network string, limits engine.AccountLimits, change func(*doorkeeper, *Config)) (*testServer, *engine.Account) {
 	t.Helper()
 	acme := engine.NewAccount("acme", limits)
@@ -18,9 +18,8 @@ func tenants(t *testing.T, network string, limits engine.AccountLimits, change f
 	e := engine.New(engine.Config{MaxJobSize: maxJob, Accounts: accounts})
 	d := newDoorkeeper()
 	d.all.In(acme)
-	began := time.Now()
-	ts := serveConfig(t, network, hooks{}, nil, func(c *Config) {
-		c.Engine, c.Now = e, func() engine.Time { return engine.Time(time.Since(began)) }
+	ts, _ := serveStopped(t, network, hooks{}, nil, func(c *Config) {
+		c.Engine = e
 		c.Access, c.Extensions = d, true
 		change(d, c)
 	})

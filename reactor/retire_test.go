@@ -11,10 +11,10 @@ import (
 	"unsafe"
 )
 
-// serveForAge serves connections that may become that old, and looks at retired ones often.
-func serveForAge(t *testing.T, network string, age time.Duration) *testServer {
+// serveForAge serves connections that may become old, and looks at retired ones often.
+func serveForAge(t *testing.T, network string) *testServer {
 	t.Helper()
-	return serveConfig(t, network, hooks{retire: time.Millisecond}, nil, func(c *Config) { c.MaxConnectionAge = age })
+	return serveConfig(t, network, hooks{retire: time.Millisecond}, nil, func(c *Config) { c.MaxConnectionAge = time.Hour })
 }
 
 // retireAll makes all connections too old, and tells how many of them stay for the time being.
@@ -35,10 +35,16 @@ func (ts *testServer) retireAll() int {
 func TestAnOldConnectionIsClosedBetweenCommands(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
-		ts := serveForAge(t, network, 20*time.Millisecond)
+		ts, put := serveStopped(t, network, hooks{}, nil, func(c *Config) { c.MaxConnectionAge = time.Hour })
 		idle, worker := ts.dial(), ts.dial()
 		worker.send("watch a\r\nreserve\r\n")
 		worker.expect("WATCHING 2\r\n")
+		ts.until("both are there, and one waits", func() bool { return ts.sum().Connections == 2 && ts.engine.Snapshot(0).Waiting == 1 })
+		put(time.Hour * 8 / 10)
+		if n := ts.sum().Aged; n != 0 {
+			t.Errorf("%d were closed before their time", n)
+		}
+		put(time.Hour * 2 / 10)
 		idle.expectEOF()
 		worker.expectEOF()
 		ts.until("they are counted", func() bool { return ts.sum().Aged == 2 })
@@ -48,7 +54,7 @@ func TestAnOldConnectionIsClosedBetweenCommands(t *testing.T) {
 func TestAnOldConnectionStaysWhileItsClientHasSomethingToLose(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, network string) {
-		ts := serveForAge(t, network, time.Hour)
+		ts := serveForAge(t, network)
 		worker, half, body := ts.dial(), ts.dial(), ts.dial()
 		worker.send("put 0 0 60 1\r\nx\r\nreserve\r\n")
 		worker.expect("INSERTED 1\r\n" + reserved(1, "x"))
@@ -73,7 +79,7 @@ func TestAnOldConnectionStaysWhileItsClientHasSomethingToLose(t *testing.T) {
 
 func TestAnOldConnectionIsClosedWhenItsClientsJobRunsOutOfTime(t *testing.T) {
 	t.Parallel()
-	ts := serveForAge(t, "tcp", time.Hour)
+	ts := serveForAge(t, "tcp")
 	c := ts.dial()
 	c.send("put 0 0 1 1\r\nx\r\nreserve\r\n")
 	c.expect("INSERTED 1\r\n" + reserved(1, "x"))

@@ -70,7 +70,7 @@ func TestTheEndOfAPauseIsSpreadOverRounds(t *testing.T) {
 	t.Parallel()
 	const n = 600
 	var m meter
-	ts := serve(t, "unix", 1, m.hooks())
+	ts, put := serveStopped(t, "unix", m.hooks(), nil, func(*Config) {})
 	p := ts.dial()
 	workers := ts.dialMany(n)
 	sendAll(workers, "reserve\r\n")
@@ -80,6 +80,7 @@ func TestTheEndOfAPauseIsSpreadOverRounds(t *testing.T) {
 		p.put("x")
 	}
 	m.check(ts, n*connCost, func() {
+		put(time.Second)
 		for _, w := range workers {
 			if line := w.line(); !strings.HasPrefix(line, "RESERVED ") || w.line() != "x" {
 				t.Fatalf("got %q", line)

@@ -3,6 +3,7 @@ package reactor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -103,6 +104,7 @@ func serveJournaled(t testing.TB, network string, loops int, h hooks, j *fakeJou
 // serveConfig serves with a configuration that change has changed.
 func serveConfig(t testing.TB, network string, h hooks, j *fakeJournal, change func(*Config)) *testServer {
 	t.Helper()
+	h.handshake, h.linger = cmp.Or(h.handshake, time.Hour), cmp.Or(h.linger, time.Hour)
 	var journal engine.Journal
 	var committer Committer
 	if j != nil {
@@ -142,6 +144,24 @@ func serveConfig(t testing.TB, network string, h hooks, j *fakeJournal, change f
 		}
 	})
 	return ts
+}
+
+// serveStopped serves with a clock that stands still until it is put ahead. When put returns, the
+// loops have looked at their deadlines.
+func serveStopped(t testing.TB, network string, h hooks, j *fakeJournal, change func(*Config)) (ts *testServer, put func(time.Duration)) {
+	t.Helper()
+	var clock atomic.Int64
+	ts = serveConfig(t, network, h, j, func(c *Config) {
+		change(c)
+		clock.Store(int64(c.Now()))
+		c.Now = func() engine.Time { return engine.Time(clock.Load()) }
+	})
+	return ts, func(by time.Duration) {
+		clock.Add(int64(by))
+		for range 2 { // a loop that is called goes on to what is due
+			ts.onLoops(func(*loop) {})
+		}
+	}
 }
 
 // listen makes the server serve one more listener.
@@ -288,16 +308,21 @@ func newClient(t testing.TB, nc net.Conn) *client {
 	return &client{Conn: nc, t: t, r: bufio.NewReader(nc)}
 }
 
+// send sends, for which there is the whole time again, as for all that is read.
 func (c *client) send(s string) {
 	c.t.Helper()
+	_ = c.SetWriteDeadline(time.Now().Add(testTimeout))
 	if _, err := io.WriteString(c, s); err != nil {
 		c.t.Fatalf("sending %.40q: %v", s, err)
 	}
 }
 
+func (c *client) allowRead() { _ = c.SetReadDeadline(time.Now().Add(testTimeout)) }
+
 // expect reads exactly want.
 func (c *client) expect(want string) {
 	c.t.Helper()
+	c.allowRead()
 	got := make([]byte, len(want))
 	n, err := io.ReadFull(c.r, got)
 	if string(got[:n]) != want {
@@ -313,6 +338,7 @@ func (c *client) do(cmd, want string) {
 
 func (c *client) line() string {
 	c.t.Helper()
+	c.allowRead()
 	s, err := c.r.ReadString('\n')
 	if err != nil {
 		c.t.Fatalf("reading a line: %v after %q", err, s)
@@ -338,6 +364,7 @@ func (c *client) data() string {
 // expectEOF makes sure that the server sends nothing more and says so.
 func (c *client) expectEOF() {
 	c.t.Helper()
+	c.allowRead()
 	if b, err := io.ReadAll(c.r); len(b) > 0 || err != nil {
 		c.t.Fatalf("got %.200q (%v), want the end", b, err)
 	}

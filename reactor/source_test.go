@@ -22,7 +22,7 @@ func dialFrom(t *testing.T, from string, to net.Addr) net.Conn {
 
 func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheToken(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 1, 64 })
+	ts, _ := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 1, 64 })
 	good := newClient(t, dialFrom(t, "127.0.0.2", ts.addr))
 	ts.until("it is there", func() bool { return ts.sum().Connections == 1 })
 	for range 100 {

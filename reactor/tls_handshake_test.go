@@ -78,7 +78,7 @@ func (st *HandshakeStats) count(r HandshakeResult) (n uint64) {
 
 func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 2, hooks{})
+	ts := serve(t, "tcp", 2, hooks{alert: time.Hour})
 	addr := ts.serveTLS(mutualTLS())
 	ca := pki().ca
 	huge := ca.Issue("huge", func(c *x509.Certificate) {
@@ -796,7 +796,7 @@ func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
 // A client may send more in a handshake than it can need. It is cut off, and told so.
 func TestAHandshakeIsBounded(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, "tcp", 1, hooks{alert: time.Hour})
 	addr := ts.serveTLS(serverTLS())
 	config := addr.client.Clone()
 	for i := range 2000 {

@@ -298,7 +298,7 @@ func TestAnIdleClientIsToldOfItsEnd(t *testing.T) {
 		"unauthenticated": func(c *Config) { c.Access = d },
 	} {
 		t.Run(name, func(t *testing.T) {
-			ts, put := serveAhead(t, "tcp", nil, change)
+			ts, put := serveStopped(t, "tcp", hooks{}, nil, change)
 			r := new(recorder)
 			_, c := ts.dialWire(ts.serveTLS(serverTLS()), suites["1.2 AES-128-GCM"], func(w *wire) {
 				r.Conn = w.Conn

@@ -9,7 +9,8 @@ import (
 // crowded serves with access control and few places on one loop.
 func crowded(t *testing.T, d *doorkeeper) *testServer {
 	t.Helper()
-	return serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = d, 1, 8 })
+	ts, _ := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = d, 1, 8 })
+	return ts
 }
 
 func TestClientsThatAreSilentLeaveRoomForOthers(t *testing.T) {
@@ -62,7 +63,7 @@ func TestTheLastPlaceIsASilentClients(t *testing.T) {
 
 func TestSilentClientsOfOtherLoopsMakeRoomToo(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 4, 16 })
+	ts, _ := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 4, 16 })
 	for range 12 {
 		ts.dial().do("auth good\r\n", "AUTHENTICATED\r\n")
 	}
