@@ -102,7 +102,7 @@ func (l *crewLoop) run() {
 
 // within fails loudly when f does not come back.
 func (c *crew) within(f func()) {
-	stuck := time.AfterFunc(time.Minute, func() {
+	stuck := time.AfterFunc(5*time.Minute, func() {
 		buf := make([]byte, 1<<20)
 		panic(fmt.Sprintf("%s hangs: %+v\n%s", c.t.Name(), c.engine.Snapshot(c.now()), buf[:runtime.Stack(buf, true)]))
 	})
