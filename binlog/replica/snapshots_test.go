@@ -275,9 +275,7 @@ func TestASnapshotThatIsNotWantedIsRemoved(t *testing.T) {
 		to = c.others(l)[1]
 	}
 	meta := from.store.current()
-	if to.running().Status().Applied < meta.Index {
-		t.Fatal("the follower lacks what the snapshot has")
-	}
+	c.eventually("the follower has what the snapshot has", func() bool { return to.running().Status().Applied >= meta.Index })
 	m := &raftpb.Message{
 		Type: raftpb.MsgSnap.Enum(), From: new(uint64(l.id)), To: new(uint64(to.id)),
 		Term: new(from.Status().Term), Snapshot: raftSnapshot(&meta),

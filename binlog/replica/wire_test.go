@@ -26,9 +26,13 @@ func TestNodesOverRealConnections(t *testing.T) {
 	}
 	c.settled()
 	l = c.leader()
-	if err := l.running().Transfer(within(t), 0); err != nil {
-		t.Fatal(err)
-	}
+	ctx := within(t)
+	c.lead("transfer", func(n *Node) error {
+		if n.opts.Self != l.id {
+			return nil
+		}
+		return n.Transfer(ctx, 0)
+	})
 	l = c.leader(c.others(l)...)
 	l.kill()
 	c.leader(c.others(l)...)
