@@ -444,9 +444,6 @@ func (c *conn) end(now time.Duration) {
 	c.closeSession(now)
 	l := c.loop
 	counts := &l.counts
-	counts.connections.Add(-1)
-	l.server.listening.counts[c.listener].open.Add(-1)
-	l.freeSlot(c.listener)
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)
 		if d.ending {
@@ -469,5 +466,9 @@ func (c *conn) end(now time.Duration) {
 			c.freeBacklog()
 		}
 	}
+	// Who counts connections finds nothing else of those that have gone.
+	l.server.listening.counts[c.listener].open.Add(-1)
+	l.freeSlot(c.listener)
+	counts.connections.Add(-1)
 	c.closeSocket()
 }
