@@ -40,9 +40,12 @@ func TestTheConsoleShowsTheServerThatItIsPartOf(t *testing.T) {
 	c := s.dial(0)
 	c.send("use mail/out", "put 5 0 60 5", "hello")
 	c.want("USING mail/out", "INSERTED 1")
+	c.send("use imports", "put 5 0 60 1 grp:import/1", "x", "put 5 0 60 1 aft:import/1", "y", "reserve-job 2", "bury 2 5")
+	c.want("USING imports", "INSERTED 2", "INSERTED 3", "RESERVED 2 1", "x", "BURIED")
 	for path, want := range map[string]string{
 		"/": "mail/out", "/tubes": "mail/out", "/tubes/mail%2Fout": "Next jobs", "/tubes/mail%2Fout/jobs": "hello", "/jobs/1": "hello",
-		"/failed": "No job is buried", "/connections": "Connections", "/server": "Synced", "/api/v1/tubes/mail%2Fout": `"current-jobs-ready":1`,
+		"/?range=6h": "1 job waiting for groups of which all that is left is buried.", "/failed": `href="/groups/import%2F1"`, "/jobs/2": "it blocks the group",
+		"/connections": "Connections", "/server": "Synced", "/api/v1/tubes/mail%2Fout": `"current-jobs-ready":1`,
 	} {
 		if status, page := visit(t, http.MethodGet, address+path, "", "", nil); status != http.StatusOK || !strings.Contains(page, want) {
 			t.Errorf("%s: %d without %q\n%s", path, status, want, page)
