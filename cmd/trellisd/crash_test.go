@@ -46,8 +46,10 @@ func TestNothingAcknowledgedIsLostByAKilledServer(t *testing.T) {
 	for i := range kills {
 		c.round(crashModes[i%len(crashModes)])
 	}
+	c.over = true
 	c.round(nil)
-	t.Logf("%d kills, %d commands acknowledged, %d not, of which %d had been done", kills, c.acked, c.unacked, c.done)
+	t.Logf("%d kills, %d commands acknowledged, %d not, of which %d had been done; %d jobs fired, %d expired",
+		kills, c.acked, c.unacked, c.done, c.fired, c.expirers[0].expired+c.expirers[1].expired)
 }
 
 // crash is a directory that servers have and lose one after another.
@@ -57,11 +59,14 @@ type crash struct {
 	certs    *certFiles
 	clients  []*bookkeeper
 	relays   []*relay
+	expirers []*expirer
 	greatest uint64 // of all ids that were told to anybody
 	first    uint64 // id of the last round
 	left     bool   // the last audit was given up
+	over     bool   // all jobs of expirers have to expire
 
 	acked, unacked, done int
+	fired                int // jobs that waited for a group
 }
 
 func newCrash(t *testing.T) *crash {
@@ -72,6 +77,9 @@ func newCrash(t *testing.T) *crash {
 	}
 	for i, depth := range []int{1, 20} {
 		c.relays = append(c.relays, &relay{number: 100 + i, depth: depth, jobs: map[int]*relayed{}})
+	}
+	for i, buries := range []bool{false, true} {
+		c.expirers = append(c.expirers, &expirer{number: 200 + i, buries: buries, jobs: map[int]expiring{}})
 	}
 	return c
 }
@@ -135,12 +143,18 @@ func (c *crash) work(s *server) error {
 		run(r.put)
 		run(r.take)
 	}
+	for _, x := range c.expirers {
+		run(x.run)
+	}
 	all.Wait()
 	for _, b := range c.clients {
 		c.greatest = max(c.greatest, b.greatest)
 	}
 	for _, r := range c.relays {
 		c.greatest = max(c.greatest, r.greatest)
+	}
+	for _, x := range c.expirers {
+		c.greatest = max(c.greatest, x.greatest)
 	}
 	return wrong
 }
@@ -203,10 +217,16 @@ func (c *crash) compare(w *wire) error {
 		}
 		c.done += done
 		c.acked, c.unacked = c.acked+b.acked, c.unacked+len(b.open)
-		b.acked, b.open = 0, nil
+		c.fired += b.fired
+		b.acked, b.fired, b.open = 0, 0, nil
 	}
 	for _, r := range c.relays {
 		if err := r.settle(jobs[r.number]); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, x := range c.expirers {
+		if err := x.settle(jobs[x.number], time.Now()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -218,6 +238,15 @@ func (c *crash) compare(w *wire) error {
 			return err
 		}
 		if err := b.auditBurials(w); err != nil {
+			return err
+		}
+	}
+	for _, x := range c.expirers {
+		then := time.Now()
+		if c.over {
+			then = then.Add(patience)
+		}
+		if err := x.awaitExpiries(w, then); err != nil {
 			return err
 		}
 	}
@@ -259,6 +288,13 @@ func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, settings
 			ids[j.id] = true
 		}
 	}
+	expiring := 0 // which may happen meanwhile
+	for _, x := range c.expirers {
+		for _, j := range x.jobs {
+			ids[j.id] = true
+		}
+		expiring += len(x.jobs)
+	}
 	delete(ids, 0)
 
 	jobs = map[int]map[int]found{}
@@ -276,7 +312,7 @@ func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, settings
 	var strays []string
 	for i, id := range asked {
 		stats, peeked := replies[2*i], replies[2*i+1]
-		if stats.line == "NOT_FOUND" {
+		if stats.line == "NOT_FOUND" || peeked.line == "NOT_FOUND" {
 			continue
 		}
 		count++
@@ -306,7 +342,7 @@ func (c *crash) look(w *wire, next uint64) (jobs map[int]map[int]found, settings
 		}
 		total += n
 	}
-	if total != count {
+	if total > count || total < count-expiring {
 		t.Errorf("the server has %d jobs, %d of them with ids that can be", total, count)
 	}
 	_, err = w.ask(strays)
@@ -324,12 +360,29 @@ type bookkeeper struct {
 	numbers  int
 	greatest uint64
 	acked    int
+	fired    int // jobs that were seen to wait for a group no more
 }
 
 // run uses a server until it is gone. The error is what the server did wrong.
 func (b *bookkeeper) run(w *wire) error {
 	b.use = -1
+	lines := []string{"reserve-mode fifo info"}
+	for tube := range ledgerTubes {
+		lines = append(lines, "watch "+b.sure.tubeName(tube))
+	}
+	if _, err := w.ask(lines); err != nil {
+		return nil
+	}
 	for {
+		if err := b.awaitFirings(w); err != nil {
+			if errors.Is(err, errGone) {
+				return nil
+			}
+			return err
+		}
+		if err := b.reserveAny(w); err != nil {
+			return err
+		}
 		for range 1 + rand.IntN(b.depth) {
 			b.add(w)
 		}
@@ -347,10 +400,28 @@ func (b *bookkeeper) run(w *wire) error {
 			b.open = b.open[1:]
 			b.acked++
 		}
-		if err := b.reserveAny(w); err != nil {
-			return err
+	}
+}
+
+// awaitFirings waits until no job is held for a group that is complete.
+func (b *bookkeeper) awaitFirings(w *wire) error {
+	for n, e := range b.sure.jobs {
+		for began := time.Now(); e.firing; time.Sleep(time.Millisecond) {
+			r, err := w.ask([]string{fmt.Sprint("stats-job ", e.id)})
+			if err != nil {
+				return err
+			}
+			if e = e.fired(parseStats(r[0].body)); e.firing && time.Since(began) < patience {
+				continue
+			}
+			b.sure.jobs[n], b.hoped.jobs[n] = e, e
+			if err := b.sure.check(&deed{word: "stats-job", job: n, id: e.id}, r[0]); err != nil || e.firing {
+				return fmt.Errorf("client %d: job %d of a group that is complete: %w, %q", b.sure.client, e.id, err, r[0].body)
+			}
+			b.fired++
 		}
 	}
+	return nil
 }
 
 // reserveAny reserves a job that the server chooses.
@@ -433,7 +504,7 @@ func (b *bookkeeper) choose() *deed {
 		if rand.IntN(50) == 0 {
 			d.size = rand.IntN(20000)
 		}
-		d.keys = anyKeys()
+		d.keys = b.anyKeys()
 		d.line = fmt.Sprintf("put %d %d %d %d%s", d.pri, d.delay, d.ttr, len(bodyOf(l.client, d.job, d.size)), d.keys.tags())
 		return d
 	case kind == 30 && rand.IntN(2) == 0:
@@ -462,7 +533,7 @@ func (b *bookkeeper) choose() *deed {
 			return d
 		}
 	}
-	if e.id == 0 {
+	if e.id == 0 || e.firing {
 		return &deed{word: "peek-buried", line: "peek-buried", tube: b.use}
 	}
 	d := &deed{job: n, id: e.id, pri: rand.Uint32N(10)}
@@ -491,9 +562,24 @@ func (b *bookkeeper) choose() *deed {
 }
 
 // anyKeys are the keys of a put: a unique one of a few, as a rule, which a job seldom keeps
-// when it is deleted, or one that limits reservations, both or none.
-func anyKeys() (k keys) {
-	if rand.IntN(2) > 0 {
+// when it is deleted, or one that limits reservations, both or none. A few jobs in turn are of
+// the same group, or wait for it.
+func (b *bookkeeper) anyKeys() (k keys) {
+	group := func(n int) string { return fmt.Sprintf("g%d-%d", b.sure.client, n) }
+	turn := b.numbers / 6
+	switch rand.IntN(4) {
+	case 0, 1:
+		k.group = group(turn)
+	case 2:
+		k.after, k.settled = group(turn), rand.IntN(2) == 0
+		if rand.IntN(3) == 0 {
+			k.group = group(turn + 1)
+		}
+	}
+	if rand.IntN(4) == 0 {
+		k.fair = fmt.Sprint("f", rand.IntN(3))
+	}
+	if k.after == "" && rand.IntN(2) > 0 {
 		k.unique = fmt.Sprint("k", rand.IntN(20))
 		if rand.IntN(3) == 0 {
 			k.seconds = 10000 + rand.Uint32N(10000)
@@ -548,6 +634,7 @@ func (b *bookkeeper) settle(jobs map[int]found, settings map[string]setting, now
 		if d.word == "flush-tube" { // so does that
 			was := l.clone()
 			maps.DeleteFunc(l.jobs, func(n int, e entry) bool { return e.tube == d.tube && jobs[n].id == 0 })
+			l.fire(span{d.sent, now})
 			if agrees() {
 				return done, nil
 			}
@@ -805,7 +892,7 @@ func (w *wire) read() (r reply, err error) {
 	if len(f) < 2 || !slices.Contains([]string{"RESERVED", "FOUND", "OK"}, f[0]) {
 		return r, nil
 	}
-	size, err := strconv.Atoi(f[len(f)-1])
+	size, err := strconv.Atoi(f[min(2, len(f)-1)])
 	if err != nil {
 		return r, err
 	}

@@ -39,12 +39,16 @@ type tomb struct {
 	unknown bool // it may have been erased by a flush that was not acknowledged
 }
 
-// keys are those of a job's put.
+// keys are those of a job's put, and its groups.
 type keys struct {
 	unique  string
 	seconds uint32
 	limited string
 	limit   uint32
+	fair    string
+	group   string
+	after   string // the group that it waits for
+	settled bool   // it does not wait for those that are buried
 }
 
 // tags are what a put's line says of the keys.
@@ -54,6 +58,28 @@ func (k *keys) tags() (s string) {
 	}
 	if k.limited != "" {
 		s += fmt.Sprintf(" con:%s:%d", k.limited, k.limit)
+	}
+	if k.fair != "" {
+		s += " fair:" + k.fair
+	}
+	if k.group != "" {
+		s += " grp:" + k.group
+	}
+	if k.after != "" {
+		s += " aft:" + k.after
+		if k.settled {
+			s += ":settled"
+		}
+	}
+	return s
+}
+
+// info is what a worker is told of them.
+func (k *keys) info() (s string) {
+	for _, x := range []struct{ name, key string }{{"idp", k.unique}, {"con", k.limited}, {"grp", k.group}, {"fair", k.fair}} {
+		if x.key != "" {
+			s += " " + x.name + ":" + x.key
+		}
 	}
 	return s
 }
@@ -68,6 +94,9 @@ type entry struct {
 	kept            string // the state on record: a reservation is not recorded
 	burial          int    // the order of burials, if kept is buried
 	born, due       span
+
+	held   bool // for a group. The state is delayed
+	firing bool // the group has been complete since: it is held no more, or will soon not be
 
 	reserves, keptReserves  uint32 // now, and on record
 	releases, buries, kicks uint32
@@ -180,8 +209,50 @@ func (l *ledger) enter(e *entry, tube int) {
 	e.tube = tube
 }
 
-// do notes what a command does to the jobs.
+// waits tells whether a job that waits for a group has to.
+func (l *ledger) waits(k *keys) bool {
+	for _, e := range l.jobs {
+		if k.after != "" && e.keys.group == k.after && !(k.settled && e.state == "buried") {
+			return true
+		}
+	}
+	return false
+}
+
+// fire has the groups fire that have become complete.
+func (l *ledger) fire(at span) {
+	for n, e := range l.jobs {
+		if e.held && !e.firing && !l.waits(&e.keys) {
+			e.firing = true
+			// If the server goes first the next one does it, or the one after that.
+			delay := time.Duration(e.delay) * time.Second
+			e.due = span{at.from.Add(delay), at.to.Add(delay + 5*patience)}
+			l.jobs[n] = e
+		}
+	}
+}
+
+// fired is a job as it shows itself, if it waits for a group that has been complete: it may still
+// be held, because there was no room to record more, or because the server has gone meanwhile.
+func (e entry) fired(stats map[string]string) entry {
+	if !e.firing || stats["state"] == "delayed" && stats["time-left"] == "0" {
+		return e
+	}
+	e.held, e.firing, e.state = false, false, "ready"
+	if e.delay > 0 {
+		e.state = "delayed"
+	}
+	e.kept = e.state
+	return e
+}
+
+// do notes what a command does to the jobs, and to those that wait for them.
 func (l *ledger) do(d *deed, at span) {
+	l.change(d, at)
+	l.fire(at)
+}
+
+func (l *ledger) change(d *deed, at span) {
 	e := l.jobs[d.job]
 	later := span{at.from.Add(time.Duration(d.delay) * time.Second), at.to.Add(time.Duration(d.delay) * time.Second)}
 	queue := func() {
@@ -207,9 +278,11 @@ func (l *ledger) do(d *deed, at span) {
 			return
 		}
 		e = entry{keys: d.keys, tube: d.tube, size: d.size, pri: d.pri, delay: d.delay, ttr: d.ttr, born: at, id: d.id}
-		queue()
+		if queue(); l.waits(&d.keys) {
+			e.held, e.state, e.kept, e.due = true, "delayed", "delayed", span{}
+		}
 	case "reserve-job":
-		if l.passedOver(e) {
+		if e.held || l.passedOver(e) {
 			return
 		}
 		e.reserves++
@@ -278,6 +351,7 @@ func (l *ledger) do(d *deed, at span) {
 }
 
 func kicked(e entry) entry {
+	e.held = false
 	e.state, e.kept, e.keptReserves = "ready", "ready", e.reserves
 	e.kicks++
 	e.attempts = 0
@@ -296,12 +370,17 @@ func (l *ledger) check(d *deed, r reply) error {
 			want = fmt.Sprintf("INSERTED %d", d.id)
 		}
 	case "reserve-job":
-		if l.passedOver(e) {
+		if e.held || l.passedOver(e) {
 			want = "NOT_FOUND"
 			break
 		}
 		body = bodyOf(l.client, d.job, e.size)
-		want = fmt.Sprintf("RESERVED %d %d", d.id, len(body))
+		age := "0"
+		if f := strings.Fields(r.line); len(f) > 5 {
+			age = strings.TrimPrefix(f[5], "age:")
+		}
+		want = fmt.Sprintf("RESERVED %d %d tube:%s pri:%d age:%s ttr:%d attempts:%d%s",
+			d.id, len(body), l.tubeName(e.tube), e.pri, age, e.ttr, e.attempts, e.keys.info())
 	case "release", "touch", "delete":
 		want = map[string]string{"release": "RELEASED", "touch": "TOUCHED", "delete": "DELETED"}[d.word]
 	case "bury":
@@ -355,6 +434,9 @@ func (l *ledger) differ(e entry, got map[string]string, state string, reserves, 
 	number("buries", e.buries)
 	number("kicks", e.kicks)
 	number("timeouts", 0)
+	if e.held {
+		number("time-left", 0)
+	}
 	if n, err := strconv.ParseUint(got["reserves"], 10, 32); err != nil || uint32(n) < reserves || uint32(n) > maxReserves {
 		diff = append(diff, fmt.Sprintf("reserves is %s, want %d to %d", got["reserves"], reserves, maxReserves))
 	}
@@ -392,6 +474,7 @@ func (l *ledger) compare(jobs map[int]found, settings map[string]setting) (diff 
 			diff = append(diff, fmt.Sprintf("job %d (number %d, %s) is lost", e.id, n, e.state))
 			continue
 		}
+		e = e.fired(f.stats)
 		state := e.kept
 		if e.state == "reserved" && f.stats["state"] == "ready" {
 			state = "ready" // recorded anew by the log itself, while it was reserved
@@ -403,7 +486,7 @@ func (l *ledger) compare(jobs map[int]found, settings map[string]setting) (diff 
 		if f.body != bodyOf(l.client, n, e.size) {
 			d += fmt.Sprintf(", the body is %.40q", f.body)
 		}
-		if state == "delayed" {
+		if state == "delayed" && !e.held {
 			d += wrongTime("time-left", f.stats["time-left"], f.at.from.Sub(e.due.to), f.at.to.Sub(e.due.from), -1)
 		}
 		d += wrongTime("age", f.stats["age"], f.at.from.Sub(e.born.to), f.at.to.Sub(e.born.from), 1)
@@ -427,8 +510,8 @@ func wrongTime(key, got string, least, most time.Duration, sign time.Duration) s
 // adopt notes what a restart has made of the jobs.
 func (l *ledger) adopt(jobs map[int]found) {
 	for n, f := range jobs {
-		e := l.jobs[n]
-		e.id, e.state = f.id, f.stats["state"]
+		e := l.jobs[n].fired(f.stats)
+		e.id, e.state, e.firing = f.id, f.stats["state"], e.held && !l.waits(&e.keys)
 		reserves, _ := strconv.ParseUint(f.stats["reserves"], 10, 32)
 		e.kept, e.reserves, e.keptReserves = e.state, uint32(reserves), uint32(reserves)
 		l.jobs[n] = e
