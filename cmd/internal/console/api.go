@@ -44,7 +44,7 @@ var apiReads = []apiRead{
 	},
 	{
 		path: "/tubes/{tube}", read: readTube, id: "tube", answer: "Statistics",
-		about: "Statistics of a tube, with the keys of the command stats-tube and, where the server has it, of stats-tube-x",
+		about: "Statistics of a tube, with the keys of the commands stats-tube and, where the server has it, stats-tube-x. jobs-to-do, for autoscalers, are its reserved jobs and, unless something holds them back, its ready ones.",
 	},
 	{
 		path: "/tubes/{tube}/settings", read: readSettings, id: "settings", answer: "Statistics",
@@ -141,7 +141,13 @@ func readTube(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return asked(r, func(conn *client.Conn) (client.Fields, error) { return operate.AllStatsTube(r.Context(), conn, name) })
+	return asked(r, func(conn *client.Conn) (client.Fields, error) {
+		stats, err := operate.AllStatsTube(r.Context(), conn, name)
+		if err != nil {
+			return nil, err
+		}
+		return append(stats, operate.JobsToDo(stats)), nil
+	})
 }
 
 func readSettings(r *request) (any, error) {

@@ -45,6 +45,16 @@ func SettingOfTube(ctx context.Context, conn *client.Conn, tube string) (client.
 	return f, nil
 }
 
+// JobsToDo is how many jobs workers have or could be given now, by the answers to stats-tube and stats-tube-x. More
+// workers are of no use to jobs that a pause or a limit of their tube holds back.
+func JobsToDo(f client.Fields) client.Field {
+	n := number(f, "current-jobs-reserved")
+	if by := f.Text("limited-by"); f.Uint("pause-time-left") == 0 && (by == "none" || by == "") {
+		n += number(f, "current-jobs-ready")
+	}
+	return client.Field{Key: "jobs-to-do", Value: client.Value{Kind: client.Number, Text: strconv.FormatInt(n, 10)}}
+}
+
 // HeldBack tells why a tube hands out none of its ready jobs, by the answer to stats-tube-x; empty if nothing holds it back. A
 // pause with an end is not among it: stats-tube tells of that.
 func HeldBack(f client.Fields) string {
