@@ -172,3 +172,46 @@ func TestAnAppendBeforeTheStartFindsNoRoom(t *testing.T) {
 		}
 	}
 }
+
+// The same while Start runs.
+func TestAppendsAreRefusedUntilTheLogHasStarted(t *testing.T) {
+	t.Parallel()
+	c := newClient(t, Options{})
+	c.newJob(10)
+	if err := c.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Open(testDir, Options{FS: c.fs.Killed()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	o := newOwner()
+	if err := l.Replay(o); err != nil {
+		t.Fatal(err)
+	}
+	began, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for n := 0; ; n++ {
+			r := testRecord(l.NextID(), 10)
+			r.Keys = journal.Keys{Unique: "key", Seconds: 9}
+			_, err := l.Put(r)
+			if n == 0 {
+				close(began)
+			}
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, ErrRoom) {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	<-began
+	if err := l.Start(Hooks{}); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+}

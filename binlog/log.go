@@ -183,6 +183,7 @@ func newLog(dir string, opts Options) *Log {
 		o.SegmentSize = DefaultSegmentSize
 	}
 	o.SegmentSize = min(max((o.SegmentSize+4095)&^4095, MinSegmentSize), MaxSegmentSize)
+	l.room.init(o.SegmentSize)
 	for _, c := range []*chan struct{}{
 		&l.wakeSyncer, &l.hurrySyncer, &l.wakeKeeper, &l.wakeTrimmer, &l.wakeCompactor, &l.caughtUp, &l.roomTold,
 	} {

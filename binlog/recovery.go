@@ -267,7 +267,6 @@ func (r *replay) record(seg *segment, b []byte) error {
 // begins gets the log ready for appends and records that a new run begins.
 func (l *Log) begins() error {
 	s := l.found
-	l.room.init(l.opts.SegmentSize)
 	l.lastID = l.recovery.NextID - 1
 	l.marked = s.Synced
 	l.nextIndex = 1
@@ -396,7 +395,9 @@ func (l *Log) adopt(spare []inspect.File) error {
 			}
 			return err
 		}
+		l.mu.Lock()
 		l.addSpare(&segment{Header: record.Header{Index: f.Index}, name: f.Name, size: size, file: file})
+		l.mu.Unlock()
 		l.nextIndex = f.Index + 1
 	}
 	return nil

@@ -302,6 +302,7 @@ func (l *Log) allocate(n int64) error {
 	return nil
 }
 
+// addSpare takes a segment that is allocated. With mu held.
 func (l *Log) addSpare(seg *segment) {
 	l.spares = append(l.spares, seg)
 	l.room.free += capacity(seg.size)
