@@ -60,7 +60,9 @@ func (j *fakeJournal) Counters() (c journal.Counters) { return c }
 func (j *fakeJournal) Flush() {
 	j.flushes.Add(1)
 	if j.atOnce.Load() {
-		j.done.Store(j.recorded.Load())
+		// Another loop may have committed more meanwhile.
+		for n, done := j.recorded.Load(), j.done.Load(); done < n && !j.done.CompareAndSwap(done, n); done = j.done.Load() {
+		}
 	}
 	if j.committed != nil {
 		j.committed()

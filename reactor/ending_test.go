@@ -82,6 +82,8 @@ func TestHalfCloseBehindMoreInputThanIsKept(t *testing.T) {
 // dialOn returns a client on a given loop.
 func (ts *testServer) dialOn(loop int) *client {
 	ts.t.Helper()
+	// A client that was not told anything yet may still be on its way to a loop.
+	ts.until("all who have come are there", func() bool { return ts.sum().Opened >= ts.dialed.Load() })
 	for range 100 {
 		before := ts.Stats().Loops[loop].Opened
 		c := ts.dial()

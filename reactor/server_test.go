@@ -49,6 +49,7 @@ type testServer struct {
 	addr   net.Addr
 	log    *logBuffer
 	ahead  *atomic.Int64 // of the clock, in a test that changes engines
+	dialed atomic.Uint64 // clients, by dial
 
 	serving sync.WaitGroup
 }
@@ -284,7 +285,9 @@ type client struct {
 
 func (ts *testServer) dial() *client {
 	ts.t.Helper()
-	return dial(ts.t, ts.addr)
+	c := dial(ts.t, ts.addr)
+	ts.dialed.Add(1)
+	return c
 }
 
 func dial(t testing.TB, addr net.Addr) *client {
