@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -252,6 +253,36 @@ func TestStockClientsAuthenticateOrRaiseAnError(t *testing.T) {
 						s.waitText(`"peer":"` + proxiedAs + `"`)
 					}
 				})
+			}
+		})
+	}
+}
+
+// Libraries that know nothing of settings work on a tube that has all of them, but for a pause.
+func TestStockClientsWorkOnATubeWithEverySetting(t *testing.T) {
+	t.Parallel()
+	for _, client := range stockClients {
+		t.Run(client.name, func(t *testing.T) {
+			t.Parallel()
+			program := needStockClient(t, client.program)
+			s := start(t)
+			c := s.dial(0)
+			c.send("set-tube billing/x attempts=9 dead=billing/dead disconnects=1 retry-min=1 retry-factor=3 retry-max=9 " +
+				"retry-jitter=50 rate=1000/2 burst=9 max-reserved=1 expire=3600")
+			c.want("TUBE_SET")
+			if setting := c.data("list-settings billing/x"); strings.Count(setting, ": 0\n") != 1 || strings.Contains(setting, `: ""`) {
+				t.Errorf("not every key but paused is set: %s", setting)
+			}
+			k := runStockClient(t, program, client.script, portOf(t, s.addrs[0].String()), "")
+			lines := []string{k.line()}
+			k.goOn()
+			lines = append(lines, k.line(), k.line())
+			k.end()
+			if !slices.Equal(lines, []string{"done", "done", "done"}) {
+				t.Errorf("it reports %q", lines)
+			}
+			if got := stats(c); got["cmd-delete"] != "3" || got["current-jobs-ready"] != "0" {
+				t.Errorf("%s jobs are done, and %s are left", got["cmd-delete"], got["current-jobs-ready"])
 			}
 		})
 	}
