@@ -128,15 +128,7 @@
 //
 // # Frames
 //
-// All that follows is frames, in both directions:
-//
-//	0  4  length of the payload
-//	4  1  kind
-//	5  3  zero
-//	8     payload
-//	   4  CRC of all bytes before
-//
-// The kinds, and the greatest length of their payload:
+// All that follows is frames, in both directions, as package frame describes them. The kinds, and the greatest length of their payload:
 //
 //	1 message   40 MiB   a raft message: on a lane, and the first frame of a snapshot stream
 //	2 pulse     0        the sender lives
@@ -146,6 +138,7 @@
 //	6 request   1 MiB    a control request, by the side that has dialled
 //	7 response  1 MiB    its response
 //	8 error     512      a text instead of a response
+//	9 trunk     32 KiB   what a loop of a gateway and the leader say: see package trunk of the reactor
 //
 // A message is a head of 72 bytes, and then context, snapshot and entries, nothing else:
 //

@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
+
+	"trellis/binlog/replica/wire/frame"
 )
 
 // kind is what a frame is. Its values are on the wire.
@@ -48,18 +49,15 @@ var maxPayload = [kinds]uint32{
 }
 
 const (
-	frameHead = 8
-	frameTail = 4
+	frameHead = frame.Head
+	frameTail = frame.Tail
 	bufSize   = 64 << 10
 
 	// keepLarge is the greatest buffer for a large frame that a connection keeps.
 	keepLarge = 2 << 20
 )
 
-var (
-	le         = binary.LittleEndian
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-)
+var le = binary.LittleEndian
 
 // errFrame tells of bytes that no program has sent as a frame.
 var errFrame = errors.New("not a frame of this protocol")
@@ -80,15 +78,14 @@ func newFrameWriter(w io.Writer) *frameWriter {
 }
 
 func (f *frameWriter) begin(k kind, length int) {
-	le.PutUint32(f.buf[0:], uint32(length))
-	le.PutUint32(f.buf[4:], uint32(k))
+	frame.PutHead(f.buf[:], uint8(k), length)
 	f.crc = 0
 	f.write(f.buf[:frameHead])
 }
 
 // write adds to the payload.
 func (f *frameWriter) write(b []byte) {
-	f.crc = crc32.Update(f.crc, castagnoli, b)
+	f.crc = frame.Sum(f.crc, b)
 	_, _ = f.w.Write(b) // its error comes again from Flush
 }
 
@@ -133,23 +130,23 @@ func (f *frameReader) next() (kind, []byte, error) {
 	if err != nil {
 		return 0, nil, torn(err, len(head))
 	}
-	length, k := le.Uint32(head), kind(head[4])
-	if head[5] != 0 || head[6] != 0 || head[7] != 0 || !slices.Contains(f.allowed, k) {
+	code, length, ok := frame.ParseHead(head)
+	k := kind(code)
+	if !ok || !slices.Contains(f.allowed, k) {
 		return 0, nil, malformed("kind %d is not expected here", le.Uint32(head[4:]))
 	}
 	if length > maxPayload[k] {
 		return 0, nil, malformed("%d bytes for kind %d, at most %d are possible", length, k, maxPayload[k])
 	}
 	size := frameHead + int(length) + frameTail
-	frame, err := f.take(size)
+	whole, err := f.take(size)
 	if err != nil {
 		return 0, nil, err
 	}
-	end := size - frameTail
-	if le.Uint32(frame[end:]) != crc32.Checksum(frame[:end], castagnoli) {
+	if !frame.Sealed(whole) {
 		return 0, nil, malformed("its checksum is wrong")
 	}
-	return k, frame[frameHead:end], nil
+	return k, whole[frameHead : size-frameTail], nil
 }
 
 // take returns the next size bytes.

@@ -4,11 +4,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"strings"
 
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire/frame"
 )
 
 // purpose is what a connection is for. Its values are on the wire.
@@ -82,7 +82,7 @@ func (h hello) encode() []byte {
 	le.PutUint64(b[64:], uint64(h.to.incarnation))
 	b = append(b, h.from.Name...)
 	b = append(b, h.from.Addr...)
-	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return frame.Seal(b, 0)
 }
 
 // errHello tells of a connection that did not begin as one of this protocol.
@@ -109,7 +109,7 @@ func readHello(r io.Reader, ours versions) (h hello, err error) {
 	if _, err := io.ReadFull(r, b[helloHead:end+frameTail]); err != nil {
 		return h, torn(err, helloHead)
 	}
-	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+	if !frame.Sealed(b[:end+frameTail]) {
 		return h, fmt.Errorf("%w: its checksum is wrong", errHello)
 	}
 	h.speaks.lowest = le.Uint16(b[8:])
@@ -167,7 +167,7 @@ func encodeReply(version uint16, s status, reason string) []byte {
 	le.PutUint16(b[8:], version)
 	b[10], b[11] = byte(s), byte(len(reason))
 	b = append(b, reason...)
-	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	return frame.Seal(b, 0)
 }
 
 // readReply reads the answer to a hello of a side that speaks those versions: the version of
@@ -184,7 +184,7 @@ func readReply(r io.Reader, ours versions) (version uint16, err error) {
 	if _, err := io.ReadFull(r, b[replyHead:end+frameTail]); err != nil {
 		return 0, torn(err, replyHead)
 	}
-	if le.Uint32(b[end:]) != crc32.Checksum(b[:end], castagnoli) {
+	if !frame.Sealed(b[:end+frameTail]) {
 		return 0, fmt.Errorf("%w: its checksum is wrong", errHello)
 	}
 	if s := status(b[10]); s != welcome {

@@ -3,13 +3,13 @@ package wire
 import (
 	"bytes"
 	"errors"
-	"hash/crc32"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"trellis/binlog/replica/member"
+	"trellis/binlog/replica/wire/frame"
 )
 
 var sampleHello = hello{
@@ -138,4 +138,4 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-func crcOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+func crcOf(b []byte) uint32 { return frame.Sum(0, b) }
