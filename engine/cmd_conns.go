@@ -122,6 +122,7 @@ func (li *listingConns) turn(s *Session, now Time, out *Output) Outcome {
 		sessions := r.appendFrom(nil, li.from, min(li.left, rollSlice))
 		if n := len(sessions); n > 0 {
 			li.from = sessions[n-1].id + 1
+			li.gathered = li.from == 0
 			li.call = &rollCall{sessions: sessions, form: listForm}
 			return s.callRoll(li.call, li)
 		}
@@ -183,6 +184,10 @@ func (s *Session) appendEntry(b []byte, f *entryForm, now Time) (_ []byte, pos j
 	number("id", s.id)
 	key("addr")
 	b = append(appendQuoted(b, s.loop.peerAddr(s)), '\n')
+	if via := s.loop.via(s); via != "" {
+		key("via")
+		b = append(appendQuoted(b, via), '\n')
+	}
 	key("tube")
 	b = append(append(b, s.used.name...), '\n')
 	key("watching")

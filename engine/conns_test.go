@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -22,6 +23,19 @@ func TestTheRollIsASortedListOfSessions(t *testing.T) {
 		var r roll
 		var want []*Session
 		gone := &Session{}
+		enter := func(s *Session) {
+			id := cmp.Or(s.id, r.lastID+1)
+			at, there := slices.BinarySearchFunc(want, id, func(o *Session, id uint64) int { return cmp.Compare(o.id, id) })
+			if added := r.add(s); added == there || s.id != id {
+				t.Fatalf("session %d is added: %v, as %d; there was one: %v", id, added, s.id, there)
+			}
+			if !there {
+				want = slices.Insert(want, at, s)
+			}
+			if id == gone.id {
+				gone = &Session{}
+			}
+		}
 		strike := func(i int) {
 			r.remove(want[i])
 			gone = want[i]
@@ -30,9 +44,15 @@ func TestTheRollIsASortedListOfSessions(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
 				for range rapid.IntRange(1, 300).Draw(t, "sessions") {
-					s := new(Session)
-					r.add(s)
-					want = append(want, s)
+					enter(new(Session))
+				}
+			},
+			"enter with ids": func(t *rapid.T) {
+				id := rapid.Uint64Range(1, 1<<20).Draw(t, "first")
+				step := rapid.Uint64Range(0, 7).Draw(t, "step")
+				for range rapid.IntRange(1, 300).Draw(t, "sessions") {
+					enter(&Session{id: 1<<40 + id})
+					id += step
 				}
 			},
 			"strike one": func(t *rapid.T) {

@@ -314,7 +314,7 @@ func (t heldTape) DeleteFor(id uint64, former journal.Former, by journal.Origin)
 // onRecord has all sessions on record, on a tape.
 func (s *sim) onRecord(record *tape) {
 	s.engine.recordIn(heldTape{record})
-	s.record = true
+	s.ids = func(n int) uint64 { return sessionID(1, uint64(n)) }
 }
 
 // held is who holds which job up to the last on record until when, and how often it was reserved.
@@ -345,6 +345,7 @@ func TestScriptsOnRecord(t *testing.T) {
 			script.RunCorpus(t, simTarget{loops, func(s *sim) {
 				record := &tape{file: newFile(nil)}
 				s.onRecord(record)
+				s.ids = func(n int) uint64 { return uint64(n) } // which the scripts know
 				s.ended = func() {
 					standby := New(Config{Info: testInfo, Shards: 4})
 					defer standby.Discard()

@@ -16,6 +16,9 @@ type Carrier interface {
 	// PeerAddr returns the address at the other end of a session's connection, "" if it
 	// cannot be told.
 	PeerAddr(s *Session) string
+	// Via returns the name of the member through which the client of a session comes, "" for a
+	// client that is connected to this server.
+	Via(s *Session) string
 	// Disconnect closes a session of the loop, which is open, and ends its connection. It
 	// must not have the loop or the session do anything else.
 	Disconnect(s *Session, now Time)

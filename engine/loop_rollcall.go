@@ -128,3 +128,11 @@ func (l *Loop) peerAddr(s *Session) string {
 	}
 	return l.peers.PeerAddr(s)
 }
+
+// via is the name of the member through which the client of a session comes, "" for one of this server's.
+func (l *Loop) via(s *Session) string {
+	if l.peers == nil {
+		return ""
+	}
+	return l.peers.Via(s)
+}

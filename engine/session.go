@@ -40,7 +40,7 @@ type Session struct {
 	wait     *wait           // made when a command, or a close, is not finished at once, or for a restricted session
 	incoming *incoming       // the put whose body is arriving, or that waits for room in the journal, or nil
 
-	id                uint64 // in the order in which sessions were opened
+	id                uint64 // its place in lists of sessions
 	opened            Time
 	commands          uint64 // well-formed ones
 	bytesIn, bytesOut uint64 // of commands and replies
@@ -76,9 +76,14 @@ const (
 // Open starts a session on the loop: it uses and watches the default tube.
 func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now) }
 
-// open starts a session that uses and watches t, a tube of the default tube's shard.
-func (l *Loop) open(s *Session, t *tube, now Time) {
+// open starts a session that uses and watches t, a tube of the default tube's shard. It starts none,
+// and returns false, if there is another one of the session's id.
+func (l *Loop) open(s *Session, t *tube, now Time) bool {
 	s.loop, s.opened = l, now
+	if !l.engine.roll.add(s) {
+		*s = Session{}
+		return false
+	}
 	s.flags = isOpen
 	sh := l.engine.defaultShard
 	sh.lock(&l.locks, now)
@@ -91,7 +96,7 @@ func (l *Loop) open(s *Session, t *tube, now Time) {
 	s.watchedShards = 1 << sh.number
 	l.counts.opened.Add(1)
 	l.counts.sessions.Add(1)
-	l.engine.roll.add(s)
+	return true
 }
 
 // Received notes that n bytes of commands have come from the client.

@@ -122,21 +122,30 @@ func (g *Grant) shows(s *Session) bool {
 // they watch, need not know. It opens no session, and returns false, if the client's account
 // has as many connections as it may have.
 func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
+	return l.openGranted(s, g, now) == nil
+}
+
+func (l *Loop) openGranted(s *Session, g *Grant, now Time) error {
 	account := l.engine.accounts.Load().tallyOf(g.of)
 	if account != nil && !account.addConnection() {
-		return false
+		return ErrConnections
 	}
 	t := l.engine.defaultTube
 	if !g.permits(defaultTube) {
 		t = l.engine.emptyTube
 	}
-	l.open(s, t, now)
+	if !l.open(s, t, now) {
+		if account != nil {
+			account.connections.Add(-1)
+		}
+		return ErrSessionID
+	}
 	s.waiter().grant = &g.alone
 	if account != nil {
 		s.wait.grant = &grantee{g, account}
 	}
 	s.flags |= restricted
-	return true
+	return nil
 }
 
 // Rate bounds how many commands of the session are to be executed, together with those of

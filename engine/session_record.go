@@ -1,20 +1,52 @@
 package engine
 
-import "trellis/binlog/journal"
+import (
+	"errors"
 
-// Record puts a session that was just opened on record, under an id that no other session has or
-// had: from now on what it reserves is on record, and what its commands change names them. The
-// journal must have [Holds] that RecordsHolds. A session stays on record.
-func (s *Session) Record(id uint64) {
-	s.flags |= onRecord
-	s.reservationSet().holder = &holder{id: id}
+	"trellis/binlog/journal"
+)
+
+var (
+	// ErrConnections: the client's account has as many connections as it may have.
+	ErrConnections = errors.New("the account has as many connections as it may have")
+	// ErrSessionID: another session has that id.
+	ErrSessionID = errors.New("there is a session of that id")
+	// ErrNoHolds: the journal is read by servers that do not know of reservations.
+	ErrNoHolds = errors.New("reservations cannot be on record yet")
+)
+
+// OpenAs starts a session of a client that is another member's, as [Loop.Open] does, or
+// [Loop.OpenGranted] if g is not nil. Its id is one that no session has had before: [journal.NumberOf]
+// it is that of its loop. If the journal has [Holds], what the session reserves is on record, what its
+// commands change names them, and stays so. It opens none, and returns one of the errors above, if it
+// may not.
+func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
+	records := l.engine.holds != nil
+	if records && !l.engine.holds.RecordsHolds() {
+		return ErrNoHolds
+	}
+	s.id = id
+	if g != nil {
+		if err := l.openGranted(s, g, now); err != nil {
+			return err
+		}
+	} else if !l.open(s, l.engine.defaultTube, now) {
+		return ErrSessionID
+	}
+	if records {
+		s.flags |= onRecord
+		s.reservationSet().holder = &holder{id: id}
+	}
+	return nil
 }
 
-// CommandEnds says where in the input of a session on record the command ends that is executed
-// next. It only grows.
+// CommandEnds says where in the input of a session that is on record the command ends that is
+// executed next. It only grows.
 func (s *Session) CommandEnds(offset uint64) {
-	h := s.reserved.holder
-	h.offset, h.told = offset, false
+	if s.flags&onRecord != 0 {
+		h := s.reserved.holder
+		h.offset, h.told = offset, false
+	}
 }
 
 // origin is the command that is executed, if the session is on record.

@@ -6,18 +6,17 @@ import (
 	"sync"
 )
 
-// roll lists the open sessions of all loops by their ids, which are 1, 2, 3, ... in the
-// order in which they were opened. The lock is taken when a session is opened or closed,
-// and by lists.
+// roll lists the open sessions of all loops by their ids. The lock is taken when a session is
+// opened or closed, and by lists.
 //
-// The list lies in pages, which are never empty. A session that is opened comes at the end
-// of the last page. When two neighbours have become half a page together they become one,
+// The list lies in pages, which are never empty. A full page in whose midst a session is opened
+// becomes two. When two neighbours have become half a page together they become one,
 // so that a list of many that have come and gone takes no more than four times its size.
 type roll struct {
 	mu     sync.Mutex
 	pages  []*rollPage
 	spare  *rollPage // an empty one, to be the next page
-	lastID uint64
+	lastID uint64    // that was given here
 }
 
 const rollPageLen = 128
@@ -28,23 +27,49 @@ type rollPage struct {
 	sessions [rollPageLen]*Session // the first n are there
 }
 
-// add gives a session its id and puts it on the list.
-func (r *roll) add(s *Session) {
+// add puts a session on the list. One that has no id gets the next of 1, 2, 3, ... It returns false
+// if there is another one of its id.
+func (r *roll) add(s *Session) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lastID++
-	s.id = r.lastID
-	last := len(r.pages) - 1
-	if last < 0 || r.pages[last].n == rollPageLen {
-		if r.spare == nil {
-			r.spare = new(rollPage)
-		}
-		r.pages, r.spare = append(r.pages, r.spare), nil
-		last++
+	if s.id == 0 {
+		r.lastID++
+		s.id = r.lastID
 	}
-	p := r.pages[last]
-	p.sessions[p.n] = s
+	i, at := r.search(s.id)
+	switch {
+	case i < len(r.pages) && r.pages[i].sessions[at].id == s.id:
+		return false
+	case at == 0 && i > 0 && r.pages[i-1].n < rollPageLen:
+		i, at = i-1, r.pages[i-1].n
+	case i == len(r.pages) || at == 0 && r.pages[i].n == rollPageLen:
+		r.insertPage(i)
+	case r.pages[i].n == rollPageLen:
+		if r.split(i); at > rollPageLen/2 {
+			i, at = i+1, at-rollPageLen/2
+		}
+	}
+	p := r.pages[i]
+	copy(p.sessions[at+1:p.n+1], p.sessions[at:p.n])
+	p.sessions[at] = s
 	p.n++
+	return true
+}
+
+// insertPage puts an empty page on the list, as number i.
+func (r *roll) insertPage(i int) {
+	if r.spare == nil {
+		r.spare = new(rollPage)
+	}
+	r.pages, r.spare = slices.Insert(r.pages, i, r.spare), nil
+}
+
+// split puts half of page i, which is full, into a new one behind it.
+func (r *roll) split(i int) {
+	r.insertPage(i + 1)
+	p, q := r.pages[i], r.pages[i+1]
+	p.n, q.n = rollPageLen/2, copy(q.sessions[:], p.sessions[rollPageLen/2:])
+	clear(p.sessions[p.n:])
 }
 
 // remove takes a session off the list.

@@ -56,8 +56,9 @@ type sim struct {
 	conns  []*simConn // all that were ever opened
 	grants map[string]*Grant
 	deeds  []Deed // what Config.Audit was told of
-	record bool   // all sessions are on record
 	ended  func() // called by Stop; may be nil
+
+	ids func(n int) uint64 // of the nth connection; nil for those that the engine gives
 }
 
 type simLoop struct {
@@ -71,6 +72,9 @@ func (l *simLoop) Alarm(at Time) { l.alarm = at }
 
 // PeerAddr implements Carrier.
 func (l *simLoop) PeerAddr(*Session) string { return "[::1]:12345" }
+
+// Via implements Carrier.
+func (l *simLoop) Via(s *Session) string { return connOf(s).via }
 
 // TokenSent implements Carrier.
 func (l *simLoop) TokenSent(*Session) {}
@@ -220,13 +224,15 @@ func (s *sim) openAs(g *Grant) *simConn {
 	s.conns = append(s.conns, c)
 	c.decoder.MaxJobSize = s.engine.cfg.MaxJobSize
 	c.decoder.Extensions = true
-	if g == nil {
+	switch {
+	case s.ids != nil:
+		if err := c.loop.OpenAs(&c.session, s.ids(len(s.conns)), g, s.now); err != nil {
+			panic(err)
+		}
+	case g == nil:
 		c.loop.Open(&c.session, s.now)
-	} else {
+	default:
 		c.loop.OpenGranted(&c.session, g, s.now)
-	}
-	if s.record {
-		c.session.Record(sessionID(1, c.session.id))
 	}
 	return c
 }
@@ -241,6 +247,7 @@ type simConn struct {
 	in      []byte // not yet executed
 	offset  uint64 // what was, in bytes
 	out     Output // not yet received
+	via     string // a member
 	waiting bool
 	held    bool // it does not resume
 	eof     bool // the client will send no more
@@ -285,9 +292,8 @@ func (c *simConn) work() {
 		}
 		in := c.in
 		c.in = c.in[n:]
-		if c.offset += uint64(n); c.sim.record {
-			c.session.CommandEnds(c.offset)
-		}
+		c.offset += uint64(n)
+		c.session.CommandEnds(c.offset)
 		outcome := c.session.Execute(c.sim.now, &cmd, &c.out)
 		c.out.flatten()
 		switch outcome {

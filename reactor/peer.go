@@ -52,6 +52,9 @@ func (l *loop) PeerAddr(s *engine.Session) string {
 	return connOf(s).endpoint().String()
 }
 
+// Via implements engine.Carrier.
+func (*loop) Via(*engine.Session) string { return "" }
+
 // TokenSent implements engine.Carrier.
 func (l *loop) TokenSent(s *engine.Session) {
 	if n, ok := l.server.tokens.Allow(); ok {

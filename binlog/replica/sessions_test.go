@@ -213,9 +213,13 @@ func (k *recorded) connect(q *servedQueue, l *Leadership) {
 	*k = recorded{office: k.office, q: q, serving: l, session: new(engine.Session), onRecord: l.RecordsHolds()}
 	k.decoder = codec.Decoder{MaxJobSize: 1000, Extensions: true}
 	q.clients[k.session] = k
-	q.loop.Open(k.session, q.now())
-	if k.onRecord {
-		k.session.Record(k.office.number.Load()<<(64-journal.NumberBits) | k.office.sessions.Add(1))
+	if !k.onRecord {
+		q.loop.Open(k.session, q.now())
+		return
+	}
+	id := k.office.number.Load()<<(64-journal.NumberBits) | k.office.sessions.Add(1)
+	if err := q.loop.OpenAs(k.session, id, nil, q.now()); err != nil {
+		k.office.t.Error(err)
 	}
 }
 

@@ -65,6 +65,7 @@ var _ engine.Carrier = carrier{} // an engine takes a Waker, and would do withou
 func (carrier) Wake()                                   {}
 func (carrier) Alarm(engine.Time)                       {}
 func (carrier) PeerAddr(*engine.Session) string         { return "192.0.2.1:7" }
+func (carrier) Via(*engine.Session) string              { return "" }
 func (carrier) Disconnect(*engine.Session, engine.Time) {}
 func (carrier) TokenSent(*engine.Session)               {}
 
