@@ -135,7 +135,12 @@ func TestWhatNobodySendsIsRefused(t *testing.T) {
 		}
 	}
 	for _, it := range []Item{
-		{Kind: 0}, {Kind: 3}, {Kind: 5}, {Kind: 9}, {Kind: kinds}, {Kind: 255},
+		{Kind: 0},
+		{Kind: 3},
+		{Kind: 5},
+		{Kind: 9},
+		{Kind: kinds},
+		{Kind: 255},
 		{Kind: KindPing, Channel: 1},
 		{Kind: KindClose},
 		{Kind: KindClose, Channel: MaxChannel + 1},
