@@ -31,7 +31,7 @@ func (w *worker) connect() error {
 		if w.violations.total.Load() > 0 {
 			return bench.ErrBroken
 		}
-		if w.now()-w.lastReply > int64(w.cfg.ReplyTimeout) {
+		if w.silent(w.now()) {
 			return fmt.Errorf("%d of %d connections were ready when the server ceased to answer", w.ready, len(w.conns))
 		}
 	}
@@ -200,7 +200,7 @@ func (w *worker) rollCall() error {
 		if w.abort.Load() {
 			return errAborted
 		}
-		if w.violations.total.Load() > violationLimit || w.now()-w.lastReply > int64(w.cfg.ReplyTimeout) {
+		if w.violations.total.Load() > violationLimit || w.silent(w.now()) {
 			w.violate(bench.ViolationMissing, "%d of %d idle connections do not answer", idle-w.ready, idle)
 			return bench.ErrBroken
 		}

@@ -45,7 +45,7 @@ func (w *worker) run(window times) (err error) {
 		}
 		if !finished && w.active == 0 {
 			w.lastReply = now // nothing is owed
-		} else if now-w.lastReply > int64(w.cfg.ReplyTimeout) {
+		} else if w.silent(now) {
 			w.reportMissing()
 			break
 		}
@@ -70,6 +70,16 @@ func (w *worker) run(window times) (err error) {
 	}
 	w.publish()
 	return err
+}
+
+// silent tells whether nothing has come for the reply timeout. If this program stood still for so long, what has come
+// meanwhile is there to be read.
+func (w *worker) silent(now int64) bool {
+	if now-w.lastReply <= int64(w.cfg.ReplyTimeout) {
+		return false
+	}
+	w.handle(w.poll.wait(0))
+	return now-w.lastReply > int64(w.cfg.ReplyTimeout)
 }
 
 // handleAtOnce serves the events that are there already. When there are none, the time that it took counts as spinning.
