@@ -77,9 +77,10 @@ func tubesCommand() *cobra.Command {
 		Use:   "tubes [GLOB]",
 		Short: "List tubes with their jobs and clients",
 		Long: `List the server's tubes by name, each with its statistics. In GLOB, * stands for any characters and ? for one.
-TOTAL is how many jobs were ever put, PAUSED what is left of a pause, and yes for one until trellis resume.
+LIMITED is what keeps a tube from handing out jobs: pause, rate or reserved. TOTAL is how many jobs were ever put, PAUSED what is
+left of a pause, and yes for one until trellis resume.
 
-JSON has the keys of stats-tube.
+JSON has the keys of stats-tube. trellis top -o json has what limits a tube, too.
 
 ` + exitHelp,
 		Example: `  trellis tubes
@@ -110,13 +111,21 @@ func listTubes(ctx context.Context, c *client.Conn, p *printer, glob string) err
 	l := p.list(columnsOf(operate.List)...)
 	for len(tubes) > 0 {
 		n := min(len(tubes), tubesAtOnce)
-		stats, err := c.StatsTubes(ctx, tubes[:n])
+		var stats []client.Fields
+		if p.format == "table" {
+			stats, err = operate.AllStatsTubes(ctx, c, tubes[:n])
+		} else {
+			stats, err = c.StatsTubes(ctx, tubes[:n])
+		}
 		if err != nil {
 			return err
 		}
-		for _, s := range stats {
+		for i, s := range stats {
 			if s == nil { // it has gone since
 				continue
+			}
+			if p.format == "table" {
+				s = append(s, text("limited-by", operate.TubeOf(tubes[i], s).Limited)) // also where the server does not tell
 			}
 			if err := l.add(s); err != nil {
 				return err

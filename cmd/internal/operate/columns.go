@@ -80,7 +80,7 @@ var Columns = []*Column{
 	{Key: "age", Heading: "Age", JSON: "age", Kind: Age, Views: Top | TopJSON, of: func(t *Tube) float64 { return seconds(t.Oldest) }},
 	{Key: "wait", Heading: "Wait", JSON: "wait", Kind: Mean, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Wait }},
 	{Key: "busy", Heading: "Busy", JSON: "busy", Kind: Rate, Views: Top | TopJSON, of: func(t *Tube) float64 { return t.Rates.Busy }},
-	{Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Sort | Top | TopJSON, text: (*Tube).limited},
+	{Key: "limited", Heading: "Limited", JSON: "limited-by", Kind: Word, Views: Sort | Top | TopJSON | List, text: (*Tube).limited},
 	{Key: "total", Heading: "Total", JSON: "total-jobs", Kind: Number, Views: API | TopJSON | List, of: func(t *Tube) float64 { return float64(t.Puts) }},
 	{Key: "deleted", JSON: "cmd-delete", Kind: Number, Views: API | TopJSON, of: func(t *Tube) float64 { return float64(t.Deletes) }},
 	{Key: "using", Heading: "Using", JSON: "current-using", Kind: Number, Views: API | List, of: func(t *Tube) float64 { return float64(t.Using) }},

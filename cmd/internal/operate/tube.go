@@ -119,12 +119,35 @@ func AllStatsTube(ctx context.Context, c *client.Conn, tube string) (client.Fiel
 		return stats, err
 	}
 	more, err := c.StatsTubeX(ctx, tube)
+	return withMore(stats, more), err
+}
+
+// AllStatsTubes are those of AllStatsTube, of many tubes; nil for one that does not exist (any more).
+func AllStatsTubes(ctx context.Context, c *client.Conn, tubes []string) ([]client.Fields, error) {
+	all, err := c.StatsTubes(ctx, tubes)
+	if err != nil {
+		return nil, err
+	}
+	has, err := c.Has(ctx, "stats-tube-x")
+	if err != nil || !has {
+		return all, err
+	}
+	more, err := c.StatsTubesX(ctx, tubes)
+	for i, f := range all {
+		if f != nil {
+			all[i] = withMore(f, more[i])
+		}
+	}
+	return all, err
+}
+
+func withMore(stats, more client.Fields) client.Fields {
 	for _, f := range more {
 		if _, ok := stats.Get(f.Key); !ok {
 			stats = append(stats, f)
 		}
 	}
-	return stats, err
+	return stats
 }
 
 // pause is what limits a paused tube, in the words of stats-tube-x.
