@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -10,26 +9,19 @@ import (
 )
 
 func accountsCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:   "accounts",
 		Short: "List what each account holds, and may hold",
 		Long: `List the accounts of the server's authentication file: what each of them holds, and behind it how much it may. WAITS is how often
 one of its clients had to wait because of the rate. A client without the right admin sees its own account.
 
-JSON has the keys of list-accounts, which also tells which tubes are an account's and what was refused. A limit of 0 is none.
-
-` + exitHelp,
+JSON has the keys of list-accounts, which also tells which tubes are an account's and what was refused. A limit of 0 is none.`,
 		Example: "  trellis accounts\n  trellis accounts -o json | jq '.[] | select(.[\"refused-jobs\"] > 0).name'",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, listAccounts) },
-	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	return cmd
+	}, 0, listAccounts)
 }
 
-func listAccounts(ctx context.Context, c *client.Conn, p *printer) error {
+func listAccounts(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
 	accounts, err := c.Accounts(ctx)
 	if err != nil {
 		return err
@@ -42,7 +34,7 @@ func listAccounts(ctx context.Context, c *client.Conn, p *printer) error {
 			return show(v)
 		}}
 	}
-	l := p.list(
+	return p.list(
 		column{head: "ACCOUNT", key: "name"},
 		counted("JOBS", "jobs"), limit("MAX", "max-jobs", asCount),
 		column{head: "MEMORY", key: "memory", right: true, show: asSize}, limit("MAX", "max-memory", asSize),
@@ -50,15 +42,5 @@ func listAccounts(ctx context.Context, c *client.Conn, p *printer) error {
 		counted("KEYS", "keys"), limit("MAX", "max-keys", asCount),
 		counted("CONNECTIONS", "connections"), limit("MAX", "max-connections", asCount),
 		limit("RATE", "rate", asCount), counted("WAITS", "rate-waits"),
-	)
-	for _, a := range accounts {
-		if err := l.add(a); err != nil {
-			return err
-		}
-	}
-	l.end()
-	if l.n == 0 {
-		return nothingFound(errors.New("the server has no accounts"))
-	}
-	return nil
+	).all(accounts, "the server has no accounts")
 }

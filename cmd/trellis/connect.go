@@ -57,6 +57,18 @@ func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *cl
 	return f.explain(c.Addr(), errors.Join(do(ctx, c, p), p.err()))
 }
 
+// serverCommand completes a command that has no flags but those of a server, which do asks. Its first arguments, so many, are tubes.
+func serverCommand(cmd *cobra.Command, tubes int, do func(ctx context.Context, c *client.Conn, p *printer, args []string) error) *cobra.Command {
+	var f serverFlags
+	cmd.Long += "\n\n" + exitHelp
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return do(ctx, c, p, args) })
+	}
+	f.register(cmd)
+	f.completeTubes(cmd, tubes)
+	return cmd
+}
+
 // dial connects to the server, and authenticates if there is a token. Its errors have
 // their exit statuses.
 func (f *serverFlags) dial(ctx context.Context) (*client.Conn, error) {

@@ -131,6 +131,20 @@ func (l *listing) add(f client.Fields) error {
 	return nil
 }
 
+// all writes the entries and ends the list. If it is empty, that is the error.
+func (l *listing) all(entries []client.Fields, empty string, args ...any) error {
+	for _, f := range entries {
+		if err := l.add(f); err != nil {
+			return err
+		}
+	}
+	l.end()
+	if l.n == 0 {
+		return nothingFound(fmt.Errorf(empty, args...))
+	}
+	return nil
+}
+
 // end ends the list.
 func (l *listing) end() {
 	switch {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -135,34 +136,26 @@ JSON is an object with draining, false. A stock beanstalkd cannot do that.`, fal
 }
 
 func drainingCommand(name, short, long string, on bool) *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:     name,
 		Short:   short,
-		Long:    long + "\n\n" + exitHelp,
+		Long:    long,
 		Example: "  trellis " + name,
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				do, sentence, value := c.Undrain, "it takes new jobs", "false"
-				if on {
-					do, sentence, value = c.Drain, "it drains: it takes no new jobs", "true"
-				}
-				if err := do(ctx); err != nil {
-					return err
-				}
-				return p.result(sentence, client.Fields{{Key: "draining", Value: client.Value{Kind: client.Bool, Text: value}}})
-			})
-		},
-	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	return cmd
+	}, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		do, sentence, value := c.Undrain, "it takes new jobs", "false"
+		if on {
+			do, sentence, value = c.Drain, "it drains: it takes no new jobs", "true"
+		}
+		if err := do(ctx); err != nil {
+			return err
+		}
+		return p.result(sentence, client.Fields{{Key: "draining", Value: client.Value{Kind: client.Bool, Text: value}}})
+	})
 }
 
 func reloadCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:   "reload",
 		Short: "Have the server load its files again",
 		Long: `Have the server load its files again at once, certificates and the authentication file, and tell what came of it. What cannot be
@@ -170,41 +163,24 @@ loaded changes nothing, and the exit status is 1 then. Of a cluster, only the le
 machine.
 
 JSON is a list of objects with name, files, result, loaded or failed, and error. A server with an authentication file wants a token
-with the right admin. A stock beanstalkd does not have the command.
-
-` + exitHelp,
+with the right admin. A stock beanstalkd does not have the command.`,
 		Example: "  trellis reload",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				loaded, err := c.Reload(ctx)
-				if err != nil {
-					return err
-				}
-				l := p.list(column{head: "NAME", key: "name"}, column{head: "RESULT", key: "result"}, column{head: "FILES", key: "files"}, column{head: "ERROR", key: "error"})
-				failed := 0
-				for _, files := range loaded {
-					if files.Text("result") != "loaded" {
-						failed++
-					}
-					if err := l.add(files); err != nil {
-						return err
-					}
-				}
-				l.end()
-				switch {
-				case l.n == 0:
-					return nothingFound(errors.New("the server has no files that it could load again"))
-				case failed > 0:
-					return nothingFound(fmt.Errorf("%d of %d could not be loaded; what was loaded before counts", failed, l.n))
-				}
-				return nil
-			})
-		},
-	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	return cmd
+	}, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		loaded, err := c.Reload(ctx)
+		if err != nil {
+			return err
+		}
+		l := p.list(column{head: "NAME", key: "name"}, column{head: "RESULT", key: "result"}, column{head: "FILES", key: "files"}, column{head: "ERROR", key: "error"})
+		if err := l.all(loaded, "the server has no files that it could load again"); err != nil {
+			return err
+		}
+		failed := slices.DeleteFunc(loaded, func(files client.Fields) bool { return files.Text("result") == "loaded" })
+		if len(failed) > 0 {
+			return nothingFound(fmt.Errorf("%d of %d could not be loaded; what was loaded before counts", len(failed), l.n))
+		}
+		return nil
+	})
 }
 
 func deadLettersCommand() *cobra.Command {
@@ -226,40 +202,22 @@ A stock beanstalkd does not have dead-letter queues.
 }
 
 func listDeadLettersCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:   "list",
 		Short: "List the tubes that have a dead-letter queue",
 		Long: `List the tubes that have a dead-letter queue, by name.
 
-JSON has the keys of list-dlq.
-
-` + exitHelp,
+JSON has the keys of list-dlq.`,
 		Example: "  trellis dlq list",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				settings, err := c.DeadLetters(ctx)
-				if err != nil {
-					return err
-				}
-				l := p.list(column{head: "TUBE", key: "tube"}, counted("ATTEMPTS", "max-attempts"), column{head: "DEAD TUBE", key: "dead-tube"})
-				for _, s := range settings {
-					if err := l.add(s); err != nil {
-						return err
-					}
-				}
-				l.end()
-				if l.n == 0 {
-					return nothingFound(errors.New("no tube has a dead-letter queue"))
-				}
-				return nil
-			})
-		},
-	}
-	f.register(cmd)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	return cmd
+	}, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		settings, err := c.DeadLetters(ctx)
+		if err != nil {
+			return err
+		}
+		l := p.list(column{head: "TUBE", key: "tube"}, counted("ATTEMPTS", "max-attempts"), column{head: "DEAD TUBE", key: "dead-tube"})
+		return l.all(settings, "no tube has a dead-letter queue")
+	})
 }
 
 func setDeadLettersCommand() *cobra.Command {

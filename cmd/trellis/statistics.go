@@ -72,42 +72,32 @@ func statsOf(ctx context.Context, c *client.Conn, cmd *cobra.Command, tube strin
 func noJob(id uint64) error { return nothingFound(fmt.Errorf("there is no job %d", id)) }
 
 func tubesCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:   "tubes [GLOB]",
 		Short: "List tubes with their jobs and clients",
 		Long: `List the server's tubes by name, each with its statistics. In GLOB, * stands for any characters and ? for one.
 LIMITED is what keeps a tube from handing out jobs: pause, rate or reserved. TOTAL is how many jobs were ever put, PAUSED what is
 left of a pause, and yes for one until trellis resume.
 
-JSON has the keys of stats-tube. trellis top -o json has what limits a tube, too.
-
-` + exitHelp,
+JSON has the keys of stats-tube. trellis top -o json has what limits a tube, too.`,
 		Example: `  trellis tubes
   trellis tubes 'mail/*' -o json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			glob := "*"
-			if len(args) > 0 {
-				glob = args[0]
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return listTubes(ctx, c, p, glob) })
-		},
-	}
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
-	return cmd
+	}, 1, listTubes)
 }
 
 // tubesAtOnce are asked about before any is written. Only a table needs memory for all of them.
 const tubesAtOnce = 1000
 
-func listTubes(ctx context.Context, c *client.Conn, p *printer, glob string) error {
+func listTubes(ctx context.Context, c *client.Conn, p *printer, args []string) error {
 	tubes, err := c.Tubes(ctx)
 	if err != nil {
 		return err
 	}
-	tubes = matching(tubes, glob)
+	matches, glob := globOf(args)
+	tubes = slices.DeleteFunc(tubes, func(tube string) bool { return !matches(tube) })
+	slices.Sort(tubes)
+	tubes = slices.Compact(tubes)
 	l := p.list(columnsOf(operate.List)...)
 	for len(tubes) > 0 {
 		n := min(len(tubes), tubesAtOnce)
@@ -133,25 +123,17 @@ func listTubes(ctx context.Context, c *client.Conn, p *printer, glob string) err
 		}
 		tubes = tubes[n:]
 	}
-	l.end()
-	if l.n == 0 {
-		return nothingFound(fmt.Errorf("no tube matches %q", glob))
-	}
-	return nil
+	return l.all(nil, "no tube matches %q", glob)
 }
 
-// matching are the tubes that match a pattern of * and ?, in order.
-func matching(tubes []string, glob string) (found []string) {
-	pattern := regexp.QuoteMeta(glob)
-	pattern = strings.ReplaceAll(strings.ReplaceAll(pattern, `\*`, `.*`), `\?`, `.`)
-	matches := regexp.MustCompile(`(?s)\A` + pattern + `\z`)
-	for _, tube := range tubes {
-		if matches.MatchString(tube) {
-			found = append(found, tube)
-		}
+// globOf is the pattern of * and ? that is the first argument, or that of everything, and tells what matches it.
+func globOf(args []string) (matches func(string) bool, glob string) {
+	glob = "*"
+	if len(args) > 0 {
+		glob = args[0]
 	}
-	slices.Sort(found)
-	return slices.Compact(found)
+	pattern := strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(regexp.QuoteMeta(glob))
+	return regexp.MustCompile(`(?s)\A` + pattern + `\z`).MatchString, glob
 }
 
 func connectionsCommand() *cobra.Command {

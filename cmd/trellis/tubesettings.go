@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,8 +15,7 @@ import (
 )
 
 func settingsCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	cmd := serverCommand(&cobra.Command{
 		Use:   "settings [GLOB]",
 		Short: "List what tubes go by: retries, limits and where failed jobs go",
 		Long: `List the tubes that have a setting, or those whose names match GLOB, by name, with the keys that are not the default. The keys
@@ -23,49 +23,29 @@ stand in trellisd(8) under set-tube. Settings count for all clients of a tube, a
 
 A stock beanstalkd does not have settings.
 
-JSON has the keys of list-settings.
-
-` + exitHelp,
+JSON has the keys of list-settings.`,
 		Example: `  trellis settings
   trellis settings 'mail*' -o json`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			glob := "*"
-			if len(args) > 0 {
-				glob = args[0]
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return listSettings(ctx, c, p, glob) })
-		},
-	}
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
-	mistakesAreUsage(cmd)
+	}, 1, listSettings)
 	cmd.AddCommand(setTubeCommand(), unsetTubeCommand())
 	return cmd
 }
 
-func listSettings(ctx context.Context, c *client.Conn, p *printer, glob string) error {
+func listSettings(ctx context.Context, c *client.Conn, p *printer, args []string) error {
 	settings, err := c.Settings(ctx)
 	if err != nil {
 		return err
 	}
+	matches, glob := globOf(args)
+	settings = slices.DeleteFunc(settings, func(s client.Fields) bool { return !matches(s.Text("tube")) })
+	if p.format == "table" {
+		for i, s := range settings {
+			settings[i] = client.Fields{text("tube", s.Text("tube")), text("setting", setPairs(s))}
+		}
+	}
 	l := p.list(column{head: "TUBE", key: "tube"}, column{head: "SETTING", key: "setting"})
-	for _, s := range settings {
-		if len(matching([]string{s.Text("tube")}, glob)) == 0 {
-			continue
-		}
-		if p.format == "table" {
-			s = client.Fields{text("tube", s.Text("tube")), text("setting", setPairs(s))}
-		}
-		if err := l.add(s); err != nil {
-			return err
-		}
-	}
-	l.end()
-	if l.n == 0 {
-		return nothingFound(fmt.Errorf("no tube with a setting matches %q", glob))
-	}
-	return nil
+	return l.all(settings, "no tube with a setting matches %q", glob)
 }
 
 // setPairs are the pairs of a setting that are not the default.
