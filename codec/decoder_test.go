@@ -395,6 +395,9 @@ func TestEveryOpHasAName(t *testing.T) {
 		if s == "(no op)" || seen[s] {
 			t.Errorf("Op %d is called %q", op, s)
 		}
+		if named := OpNamed(s); named != op {
+			t.Errorf("%q is Op %d, not %d", s, named, op)
+		}
 		seen[s] = true
 	}
 	for _, row := range table {
@@ -408,6 +411,11 @@ func TestEveryOpHasAName(t *testing.T) {
 	for _, op := range []Op{NumCommands, OpHTTP + 1, math.MaxUint8} {
 		if s := op.String(); s != "(no op)" {
 			t.Errorf("Op %d is called %q", op, s)
+		}
+	}
+	for _, s := range []string{"", "no-command", "(no op)"} {
+		if op := OpNamed(s); op != OpUnknown {
+			t.Errorf("%q is Op %d", s, op)
 		}
 	}
 }

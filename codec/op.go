@@ -1,5 +1,7 @@
 package codec
 
+import "slices"
+
 // Op says what a [Command] is: a command of the protocol, which is below
 // [NumCommands], or an event of the decoder, which is above it.
 type Op uint8
@@ -169,6 +171,14 @@ var opNames = [...]string{
 	OpUnknown:            "(unknown)",
 	OpAuth:               "(auth)",
 	OpHTTP:               "(HTTP)",
+}
+
+// OpNamed returns the operation of which String returns that name, OpUnknown if there is none.
+func OpNamed(name string) Op {
+	if i := slices.Index(opNames[:], name); i >= 0 && name != "" {
+		return Op(i)
+	}
+	return OpUnknown
 }
 
 // String returns the protocol's word for a command, such as "peek-ready", and a

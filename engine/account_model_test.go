@@ -206,19 +206,10 @@ func (c *census) accounts() {
 	}
 	for _, a := range c.engine.Accounts() {
 		a.Holds.Connections = 0
-		if want := held[d.byName(a.Name)]; a.Holds != want {
+		if want := held[d.named(a.Name)]; a.Holds != want {
 			c.failf("account %s counts %+v, has %+v", a.Name, a.Holds, want)
 		}
 	}
-}
-
-func (d *accountDirectory) byName(name string) *tally {
-	for _, t := range d.all {
-		if t.account.name == name {
-			return t
-		}
-	}
-	return nil
 }
 
 func (c *census) holding(h *holding, account *tally, bytes int64, of string) {

@@ -229,8 +229,8 @@ func TestAStandbyKnowsWhatAccountsHoldWhenItLeads(t *testing.T) {
 }
 
 func TestAnAccountsConnectionsAreBounded(t *testing.T) {
-	s, _, acme := newAccountSim(t, 2, AccountLimits{Connections: 2})
-	g := NewGrant("client", RightAll, []string{"*"}).In(acme)
+	s, _, _ := newAccountSim(t, 2, AccountLimits{Connections: 2})
+	g := NewGrant("client", RightAll, []string{"*"}).In("acme")
 	open := func() (c *simConn, ok bool) {
 		c = &simConn{sim: s, loop: s.loops[0]}
 		return c, c.loop.OpenGranted(&c.session, g, s.now)
@@ -248,6 +248,24 @@ func TestAnAccountsConnectionsAreBounded(t *testing.T) {
 	}
 	if n := s.engine.accountOf("acme").RefusedConnections; n != 1 {
 		t.Errorf("%d refusals are counted", n)
+	}
+}
+
+// A client's server may be another one than that which counts, and not know the same accounts.
+func TestAClientCountsForTheAccountOfThatNameWhileThereIsOne(t *testing.T) {
+	s, accounts, _ := newAccountSim(t, 1, AccountLimits{Connections: 1})
+	name, account, rights, tubes := NewGrant("client", RightAll, []string{"b/*", "a"}).In("acme").Terms()
+	g := NewGrant(name, rights, tubes).In(account)
+	open := func() bool { return s.loops[0].OpenGranted(new(Session), g, s.now) }
+	if !open() || open() {
+		t.Error("its connections are not bounded")
+	}
+	accounts.Set(nil)
+	if !open() {
+		t.Error("an account that there is not has a limit")
+	}
+	if name != "client" || rights != RightAll || !g.permits("b/c") || !g.permits("a") || g.permits("ab") {
+		t.Errorf("%+v", g)
 	}
 }
 

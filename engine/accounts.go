@@ -174,6 +174,18 @@ func (d *accountDirectory) tallyOf(a *Account) *tally {
 	return nil
 }
 
+// named returns what is counted of the account of that name, nil if there is none.
+func (d *accountDirectory) named(name string) *tally {
+	if d != nil && name != "" {
+		for _, t := range d.all {
+			if t.account.name == name {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
 // AccountSnapshot is what an account holds, and what it may hold.
 type AccountSnapshot struct {
 	Name   string

@@ -107,3 +107,20 @@ func TestTheAuditIsToldWhatWasDeniedAndOnWhichTube(t *testing.T) {
 	}
 	s.wantSaid(t, want...)
 }
+
+func TestADenialIsToldOfWhereTheClientIsConnected(t *testing.T) {
+	s := newSim(100, 1)
+	c := s.openAs(NewGrant("anna", RightPut|RightManage, []string{"a"}))
+	c.via = "n2"
+	s.open().say("use b", "put 0 0 9 1", "x")
+	c.say("pause-tube a 1", "pause-tube b 1", "move-tube a ready b 5", "delete 1", "use auth/secret")
+	s.wantSaid(t, "anna@[::1]:12345 pause-tube a: NOT_FOUND")
+	for _, d := range c.denied {
+		s.deeds = append(s.deeds, Deed{Client: d.Client, Op: d.Op, Tube: d.Tube, To: d.To, ID: d.ID, Result: d.Result, Denied: d.Denied}.At("192.0.2.1:7"))
+	}
+	s.wantSaid(t,
+		"anna@192.0.2.1:7 pause-tube b denied: UNKNOWN_COMMAND",
+		"anna@192.0.2.1:7 move-tube a b denied: UNKNOWN_COMMAND",
+		"anna@192.0.2.1:7 delete b #1 denied: NOT_FOUND",
+		"anna@192.0.2.1:7 use auth/ denied: UNKNOWN_COMMAND")
+}

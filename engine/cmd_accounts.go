@@ -9,7 +9,7 @@ func (s *Session) listAccounts(now Time, out *Output) Outcome {
 	if s.flags&restricted != 0 && s.wait.grant.rights&RightAdmin == 0 {
 		own := all[:0]
 		for i := range all {
-			if s.wait.grant.of != nil && s.wait.grant.of.name == all[i].Name {
+			if s.wait.grant.of == all[i].Name {
 				own = append(own, all[i])
 			}
 		}

@@ -26,10 +26,16 @@ type Deed struct {
 // may have been done.
 const Unfinished = "(unfinished)"
 
+// At returns the deed of a client at an address. It is for one of which another server has told.
+func (d Deed) At(peer string) Deed {
+	d.peer = peer
+	return d
+}
+
 // Peer is the address of the client, "" if it cannot be told. It is for the function that is
 // given the Deed.
 func (d *Deed) Peer() string {
-	if d.peer == "" {
+	if d.peer == "" && d.from != nil {
 		d.peer = d.from.address()
 	}
 	return d.peer

@@ -22,6 +22,9 @@ type Carrier interface {
 	// Disconnect closes a session of the loop, which is open, and ends its connection. It
 	// must not have the loop or the session do anything else.
 	Disconnect(s *Session, now Time)
+	// Denied is told of a command that was denied to the client of a session. It returns true if
+	// another server, to which the client is connected, tells its own [Config].Audit.
+	Denied(s *Session, d *Deed) bool
 	// TokenSent is told that the client of a session has sent what looks as a token where the
 	// name of a tube is wanted.
 	TokenSent(s *Session)

@@ -170,7 +170,7 @@ func TestASessionIsNotOpenedUnderAnIdThatIsTaken(t *testing.T) {
 	s := newSim(100, 2)
 	account := NewAccount("a", AccountLimits{Connections: 2})
 	s.engine.setAccounts([]AccountTubes{{account, []string{"*"}}})
-	g := NewGrant("a", RightAll, []string{"*"}).In(account)
+	g := NewGrant("a", RightAll, []string{"*"}).In(account.Name())
 	a, b := s.loops[0], s.loops[1]
 	var first, second, third Session
 	if err := a.OpenAs(&first, sessionID(3, 5), g, 0); err != nil {

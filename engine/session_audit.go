@@ -91,7 +91,8 @@ func (s *Session) address() string { return s.loop.peerAddr(s) }
 // tellDenied tells of a command that the client has no right to, on a tube if it is known
 // from elsewhere.
 func (s *Session) tellDenied(cmd *codec.Command, tube, reply string) {
-	if s.loop.engine.cfg.Audit == nil {
+	elsewhere, audit := s.loop.peers, s.loop.engine.cfg.Audit
+	if elsewhere == nil && audit == nil {
 		return
 	}
 	d := s.deedOf(cmd)
@@ -99,5 +100,7 @@ func (s *Session) tellDenied(cmd *codec.Command, tube, reply string) {
 		d.Tube = nameInDeed([]byte(tube))
 	}
 	d.Result, d.Denied = strings.TrimSuffix(reply, "\r\n"), true
-	s.loop.engine.cfg.Audit(d)
+	if (elsewhere == nil || !elsewhere.Denied(s, &d)) && audit != nil {
+		audit(d)
+	}
 }

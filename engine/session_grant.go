@@ -58,7 +58,7 @@ type Grant struct {
 	rights   Rights
 	names    []string // of tubes, sorted
 	prefixes []string // of names of tubes
-	of       *Account // whose client it is; nil for nobody's
+	of       string   // name of the account whose client it is; "" for nobody's
 	alone    grantee  // of the grant, without an account
 }
 
@@ -84,11 +84,21 @@ func NewGrant(name string, rights Rights, tubes []string) *Grant {
 	return g
 }
 
-// In says that the client's connections, and the rate of its commands, count for an account,
-// which may be nil for none. It returns g, and is called before any session has the grant.
-func (g *Grant) In(account *Account) *Grant {
+// In says that the client's connections, and the rate of its commands, count for the account of
+// that name, "" for none, while the engine knows one. It returns g, and is called before any session has
+// the grant.
+func (g *Grant) In(account string) *Grant {
 	g.of = account
 	return g
+}
+
+// Terms returns what the grant was made of, so that another server can make the same.
+func (g *Grant) Terms() (name, account string, rights Rights, tubes []string) {
+	tubes = slices.Clone(g.names)
+	for _, p := range g.prefixes {
+		tubes = append(tubes, p+"*")
+	}
+	return g.name, g.of, g.rights, tubes
 }
 
 // permits tells whether a tube is the client's.
@@ -126,7 +136,7 @@ func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
 }
 
 func (l *Loop) openGranted(s *Session, g *Grant, now Time) error {
-	account := l.engine.accounts.Load().tallyOf(g.of)
+	account := l.engine.accounts.Load().named(g.of)
 	if account != nil && !account.addConnection() {
 		return ErrConnections
 	}
@@ -159,7 +169,7 @@ func (s *Session) Rate() *Rate {
 
 // RateOf is what bounds the commands of a grant's clients, nil where there is no bound.
 func (l *Loop) RateOf(g *Grant) *Rate {
-	if t := l.engine.accounts.Load().tallyOf(g.of); t != nil && t.rate.Limited() {
+	if t := l.engine.accounts.Load().named(g.of); t != nil && t.rate.Limited() {
 		return &t.rate
 	}
 	return nil

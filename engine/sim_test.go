@@ -76,6 +76,15 @@ func (l *simLoop) PeerAddr(*Session) string { return "[::1]:12345" }
 // Via implements Carrier.
 func (l *simLoop) Via(s *Session) string { return connOf(s).via }
 
+// Denied implements Carrier.
+func (l *simLoop) Denied(s *Session, d *Deed) bool {
+	if c := connOf(s); c.via != "" {
+		c.denied = append(c.denied, *d)
+		return true
+	}
+	return false
+}
+
 // TokenSent implements Carrier.
 func (l *simLoop) TokenSent(*Session) {}
 
@@ -248,6 +257,7 @@ type simConn struct {
 	offset  uint64 // what was, in bytes
 	out     Output // not yet received
 	via     string // a member
+	denied  []Deed // what that has been told of
 	waiting bool
 	held    bool // it does not resume
 	eof     bool // the client will send no more

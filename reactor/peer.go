@@ -55,6 +55,9 @@ func (l *loop) PeerAddr(s *engine.Session) string {
 // Via implements engine.Carrier.
 func (*loop) Via(*engine.Session) string { return "" }
 
+// Denied implements engine.Carrier.
+func (*loop) Denied(*engine.Session, *engine.Deed) bool { return false }
+
 // TokenSent implements engine.Carrier.
 func (l *loop) TokenSent(s *engine.Session) {
 	if n, ok := l.server.tokens.Allow(); ok {

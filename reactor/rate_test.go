@@ -17,7 +17,7 @@ func tenants(t *testing.T, network string, limits engine.AccountLimits, change f
 	accounts.Set([]engine.AccountTubes{{Account: acme, Tubes: []string{"acme*"}}})
 	e := engine.New(engine.Config{MaxJobSize: maxJob, Accounts: accounts})
 	d := newDoorkeeper()
-	d.all.In(acme)
+	d.all.In("acme")
 	ts, _ := serveStopped(t, network, hooks{}, nil, func(c *Config) {
 		c.Engine = e
 		c.Access, c.Extensions = d, true

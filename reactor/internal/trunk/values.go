@@ -170,19 +170,19 @@ func ParseGrant(b []byte) (g Grant, err error) {
 
 // Denied tells of a command that a client has no right to.
 type Denied struct {
-	Command, Tube, Result string
-	ID                    uint64 // of the job; 0 where there is none
+	Command, Tube, To, Result string
+	ID                        uint64 // of the job or connection; 0 where there is none
 }
 
 const (
-	deniedHead = 8 + 3
-	maxDenied  = deniedHead + 3*maxText
+	deniedHead = 8 + 4
+	maxDenied  = deniedHead + 4*maxText
 )
 
 // Append appends what was denied as an item's data, 255 bytes of each text.
 func (d *Denied) Append(b []byte) []byte {
 	b = le.AppendUint64(b, d.ID)
-	for _, s := range []string{d.Command, d.Tube, d.Result} {
+	for _, s := range []string{d.Command, d.Tube, d.To, d.Result} {
 		b = appendText(b, s[:min(len(s), maxText)])
 	}
 	return b
@@ -196,7 +196,7 @@ func ParseDenied(b []byte) (d Denied, err error) {
 	d.ID = le.Uint64(b)
 	b = b[8:]
 	ok := true
-	for _, s := range []*string{&d.Command, &d.Tube, &d.Result} {
+	for _, s := range []*string{&d.Command, &d.Tube, &d.To, &d.Result} {
 		if ok {
 			*s, b, ok = text(b)
 		}

@@ -68,7 +68,7 @@ func TestGrantsAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 func TestWhatWasDeniedIsReadAsItWasWritten(t *testing.T) {
-	for _, d := range []Denied{{}, {Command: "delete", Tube: "t", Result: "NOT_FOUND", ID: 7}} {
+	for _, d := range []Denied{{}, {Command: "move-job", Tube: "t", To: "u", Result: "NOT_FOUND", ID: 7}} {
 		b := d.Append(nil)
 		if got, err := ParseDenied(b); err != nil || got != d {
 			t.Errorf("%+v was read as %+v, %v", d, got, err)

@@ -23,9 +23,9 @@ type identity struct {
 	admissions throttle.Throttle // of lines in the log
 }
 
-// newIdentity makes the identity of a line. The account may be nil.
-func newIdentity(l line, account *engine.Account) *identity {
-	return &identity{line: l, grant: engine.NewGrant(l.name, l.rights, l.tubes).In(account)}
+// newIdentity makes the identity of a line.
+func newIdentity(l line) *identity {
+	return &identity{line: l, grant: engine.NewGrant(l.name, l.rights, l.tubes).In(l.account)}
 }
 
 // same tells whether two lines say the same of the same clients.

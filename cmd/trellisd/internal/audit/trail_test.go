@@ -62,12 +62,13 @@ type carrier struct{}
 
 var _ engine.Carrier = carrier{} // an engine takes a Waker, and would do without
 
-func (carrier) Wake()                                   {}
-func (carrier) Alarm(engine.Time)                       {}
-func (carrier) PeerAddr(*engine.Session) string         { return "192.0.2.1:7" }
-func (carrier) Via(*engine.Session) string              { return "" }
-func (carrier) Disconnect(*engine.Session, engine.Time) {}
-func (carrier) TokenSent(*engine.Session)               {}
+func (carrier) Wake()                                     {}
+func (carrier) Alarm(engine.Time)                         {}
+func (carrier) PeerAddr(*engine.Session) string           { return "192.0.2.1:7" }
+func (carrier) Via(*engine.Session) string                { return "" }
+func (carrier) Disconnect(*engine.Session, engine.Time)   {}
+func (carrier) Denied(*engine.Session, *engine.Deed) bool { return false }
+func (carrier) TokenSent(*engine.Session)                 {}
 
 // do has an engine tell the trail of commands, each on a connection of its own: of a client
 // that may do everything unless it is given tubes.
