@@ -189,8 +189,8 @@ func disconnectListener(listener int) {
 func (l *loop) resetAll() {
 	l.prepareToStop()
 	now := l.server.now()
-	for c := range l.gnet.Conns() {
-		c.(*conn).reset(now)
+	for _, c := range slices.Clone(l.conns) {
+		c.reset(now)
 	}
 }
 

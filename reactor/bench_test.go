@@ -46,6 +46,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
 	ts.open.Add(1)
+	l.enlist(c)
 	l.engine.Open(&c.session, ts.cfg.Now())
 	t.Cleanup(func() { c.end(ts.now()) })
 	return c, fds[1]

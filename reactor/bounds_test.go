@@ -123,8 +123,8 @@ func TestIdleClientsAreClosed(t *testing.T) {
 		ts.until("all are there, and what they have sent", func() bool {
 			begun := 0
 			ts.onLoops(func(l *loop) {
-				for gc := range l.gnet.Conns() {
-					if !gc.(*conn).decoder.AtStart() {
+				for _, c := range l.conns {
+					if !c.decoder.AtStart() {
 						begun++
 					}
 				}

@@ -18,16 +18,16 @@ type conn struct {
 	x        *backlog  // nil while nothing is pending
 	deadline *deadline // nil where connections may be idle for ever, until it is being ended
 	fd       int32     // valid until end
+	at       int32     // index in loop.conns
 
 	phase   phase
 	intake  intake
 	closure closure
 	command codec.Op // the one that is not finished, while the phase is waiting
 
-	inGnet     bool // gnet has fd, and is not about to close it
-	registered bool // in loop.stalled
-	stalled    bool // the client has to take output before it can go on
-	unflushed  bool // counted in Server.unflushed
+	inGnet    bool // gnet has fd, and is not about to close it
+	stalled   bool // the client has to take output before it can go on
+	unflushed bool // counted in Server.unflushed
 
 	listener listenerID // where it came from; does not change
 }
@@ -58,6 +58,7 @@ func (c *conn) open(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
 	c.inGnet = true
+	l.enlist(c)
 	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
 	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
@@ -443,6 +444,7 @@ func (c *conn) end(now time.Duration) {
 	c.enter(ended)
 	c.closeSession(now)
 	l := c.loop
+	l.strike(c)
 	counts := &l.counts
 	if d := c.deadline; d != nil {
 		l.deadlines.remove(d)

@@ -60,7 +60,7 @@ func (l *loop) detach(copied *atomic.Int64) {
 	for c := l.nextCommitted(); c != nil; c = l.nextCommitted() {
 		c.committed(now)
 	}
-	for _, c := range l.all() {
+	for _, c := range slices.Clone(l.conns) {
 		if !c.detachSession(copied) {
 			c.cutOff(now)
 		} else if c.phase >= draining {
@@ -73,14 +73,6 @@ func (l *loop) detach(copied *atomic.Int64) {
 	l.engine, l.journal = new(engine.Loop), nil
 	l.out.Discard()
 	l.alarm.ask(engineAlarm, never)
-}
-
-// all returns the connections of the loop.
-func (l *loop) all() (list []*conn) {
-	for c := range l.gnet.Conns() {
-		list = append(list, c.(*conn))
-	}
-	return append(list, l.withoutGnet()...)
 }
 
 // detachSession takes out of the connection what belongs to the engine. It reports false if the

@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +38,7 @@ type loop struct {
 
 	// What serve does.
 	round           uint32       // the number of the round
+	conns           []*conn      // all that have not ended, in no order
 	run             queue[*conn] // connections that can go on
 	commits         commits
 	backlogs        []*backlog // unused
@@ -120,20 +122,26 @@ func (l *loop) prepareToStop() {
 	now := l.server.now()
 	l.stopping = true
 	l.engine.Stop()
-	for _, c := range l.withoutGnet() {
-		c.abandon(now)
+	for _, c := range slices.Clone(l.conns) {
+		if !c.inGnet {
+			c.abandon(now)
+		}
 	}
 }
 
-// withoutGnet returns the connections that gnet does not know any more. All of them have
-// deadlines.
-func (l *loop) withoutGnet() (list []*conn) {
-	for _, d := range l.deadlines {
-		if !d.conn.inGnet {
-			list = append(list, d.conn)
-		}
-	}
-	return list
+// enlist adds a connection to the loop's.
+func (l *loop) enlist(c *conn) {
+	c.at = int32(len(l.conns))
+	l.conns = append(l.conns, c)
+}
+
+// strike undoes enlist.
+func (l *loop) strike(c *conn) {
+	last := len(l.conns) - 1
+	l.conns[c.at] = l.conns[last]
+	l.conns[c.at].at = c.at
+	l.conns[last] = nil
+	l.conns = l.conns[:last]
 }
 
 // recovered is deferred around everything that the loop does for a connection,

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,8 +22,7 @@ func serveForAge(t *testing.T, network string) *testServer {
 func (ts *testServer) retireAll() int {
 	var n atomic.Int64
 	ts.onLoops(func(l *loop) {
-		for gc := range l.gnet.Conns() {
-			c := gc.(*conn)
+		for _, c := range slices.Clone(l.conns) {
 			c.retire(ts.now(), tooOld, 0)
 			if c.phase < draining {
 				n.Add(1)

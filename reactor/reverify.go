@@ -75,8 +75,7 @@ func (s *Server) Reverify(rejected func(certificates []string) map[string]error)
 // certified are the loop's connections whose clients have a certificate.
 func (l *loop) certified() iter.Seq[*tlsConn] {
 	return func(yield func(*tlsConn) bool) {
-		for gc := range l.gnet.Conns() {
-			c := gc.(*conn)
+		for _, c := range l.conns {
 			if !c.listener.tls() || c.phase >= draining {
 				continue
 			}

@@ -53,19 +53,17 @@ func (c *conn) pause(on bool) error {
 // awaitOutput has the loop told, once, when the client takes output.
 func (c *conn) awaitOutput() error {
 	l := c.loop
-	if err := l.gnet.AwaitOutput(int(c.fd), c.registered); err != nil {
+	if err := l.gnet.AwaitOutput(int(c.fd), l.stalled[c.fd] == c); err != nil {
 		return fmt.Errorf("waiting until it takes output: %w", err)
 	}
 	l.stalled[c.fd] = c
-	c.registered = true
 	return nil
 }
 
 // forgetOutput ends the interest in whether the client takes output. Its descriptor is about to
 // be closed.
 func (c *conn) forgetOutput() {
-	if c.registered {
-		c.registered = false
+	if c.loop.stalled[c.fd] == c {
 		delete(c.loop.stalled, c.fd)
 		c.loop.gnet.ForgetOutput(int(c.fd))
 	}

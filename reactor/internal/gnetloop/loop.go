@@ -3,7 +3,6 @@ package gnetloop
 import (
 	"context"
 	"fmt"
-	"iter"
 	"os"
 	"reflect"
 	"runtime"
@@ -136,17 +135,6 @@ func (l *Loop) Adopt(fd int, c Conn) error {
 func (l *Loop) Close(fd int) {
 	if gc := l.conns[int32(fd)]; gc != nil {
 		l.closing = append(l.closing, gc)
-	}
-}
-
-// Conns are the connections of the loop.
-func (l *Loop) Conns() iter.Seq[Conn] {
-	return func(yield func(Conn) bool) {
-		for _, gc := range l.conns {
-			if !yield(gc.Context().(Conn)) {
-				return
-			}
-		}
 	}
 }
 
