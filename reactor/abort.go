@@ -192,6 +192,9 @@ func (l *loop) resetAll() {
 	for _, c := range slices.Clone(l.conns) {
 		c.reset(now)
 	}
+	for _, t := range slices.Clone(l.trunks.list) {
+		t.fail(now, errAborted)
+	}
 }
 
 // reset ends a connection of an aborted server.

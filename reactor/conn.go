@@ -200,6 +200,8 @@ func (l *loop) Writable(fd int) {
 	if c := l.stalled[int32(fd)]; c != nil {
 		l.writable = append(l.writable, c)
 		l.serve(l.server.now())
+	} else {
+		l.trunks.takesOutput(fd)
 	}
 }
 

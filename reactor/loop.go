@@ -58,6 +58,8 @@ type loop struct {
 	proxied   map[*conn]endpoint         // what proxies have told of their clients; nil before the first
 	acceptors map[int32]*acceptor        // those whose listeners are watched, by the number under which they are
 
+	trunks trunks
+
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve
 	behind    bool  // serve has left something that is not the engine's
@@ -76,7 +78,7 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 			return nil, err
 		}
 	}
-	l := &loop{server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, acceptors: make(map[int32]*acceptor), stalled: make(map[int32]*conn)}
+	l := &loop{server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, trunks: trunks{tick: never}, acceptors: make(map[int32]*acceptor), stalled: make(map[int32]*conn)}
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
 		l.unauthenticated.init(&s.cfg)
@@ -126,6 +128,9 @@ func (l *loop) prepareToStop() {
 		if !c.inGnet {
 			c.abandon(now)
 		}
+	}
+	if !l.server.aborting.Load() {
+		l.EndRound()
 	}
 }
 

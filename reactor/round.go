@@ -156,6 +156,10 @@ func (l *loop) turn(now time.Duration) (did bool) {
 		l.closeLargest(now)
 		did = true
 	}
+	if l.trunks.left(now) {
+		l.trunks.turn(now)
+		did = true
+	}
 	if c := l.nextCommitted(); c != nil {
 		c.committed(now)
 		did = true
@@ -187,12 +191,12 @@ func (l *loop) canAdmit() bool { return !l.arrivals.empty() && !l.held }
 // left tells whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.relief.Load() || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.
 func (l *loop) askForDeadline() {
-	at := l.throttledAt()
+	at := min(l.throttledAt(), l.trunks.tick)
 	if d := l.deadlines.first(); d != nil {
 		at = min(at, d.at)
 	}

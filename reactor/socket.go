@@ -72,8 +72,12 @@ func (c *conn) forgetOutput() {
 // resetOnClose has the system throw away what it has not sent, and tell the peer so, when the
 // connection is closed.
 func (c *conn) resetOnClose() {
+	resetFD(int(c.fd))
+}
+
+func resetFD(fd int) {
 	// It may have ended, and then there is nobody to tell.
-	_ = unix.SetsockoptLinger(int(c.fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 }
 
 // closeSocket closes the socket of a connection that has ended, if that is not gnet's to do.

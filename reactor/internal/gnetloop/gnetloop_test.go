@@ -57,6 +57,7 @@ func (r *rounds) Reported(number int32, _, _ bool) {
 	r.times.Add(1)
 }
 
+func (r *rounds) EndRound()       {}
 func (r *rounds) Writable(fd int) { r.writable <- fd }
 
 // startLoop starts and runs a loop. call runs a function on its goroutine.

@@ -18,6 +18,8 @@ import (
 type Handler interface {
 	// Round begins a round. woken tells that Wake was called since the one before.
 	Round(woken bool)
+	// EndRound ends it, when all that was reported was dealt with.
+	EndRound()
 	// Reported tells of a descriptor that is watched under a number: that it has input, or
 	// that it has come to its end, or both. It may be older than Unwatch.
 	Reported(number int32, input, ended bool)
@@ -92,11 +94,14 @@ func (l *Loop) run() {
 		for i := range l.events[:n] {
 			l.report(&l.events[i])
 		}
-		for i := 0; i < len(l.closing); i++ { // closing one may end others
-			_ = l.el.Close(l.closing[i])
+		for more := true; more; more = len(l.closing) > 0 {
+			for i := 0; i < len(l.closing); i++ { // closing one may end others
+				_ = l.el.Close(l.closing[i])
+			}
+			clear(l.closing)
+			l.closing = l.closing[:0]
+			l.handler.EndRound()
 		}
-		clear(l.closing)
-		l.closing = l.closing[:0]
 	}
 }
 

@@ -15,11 +15,15 @@ const (
 	maxFrame = frame.Head + MaxPayload + frame.Tail
 )
 
+// keepBuffer is the most memory that an empty Writer keeps.
+const keepBuffer = 1 << 20
+
 // Writer makes frames of items. Its zero value is empty.
 type Writer struct {
 	buf  []byte // frames, the last of which may lack its end
-	at   int    // where in buf that one begins
-	open bool   // it does
+	sent int    // how many bytes of buf have been sent
+	at   int    // where in buf the last frame begins
+	open bool   // it lacks its end
 }
 
 // Add appends an item. Its data are copied.
@@ -33,11 +37,12 @@ func (w *Writer) Add(it *Item) {
 	w.buf = appendItem(w.buf, it)
 }
 
-// Pulse appends a frame without items, if nothing else is to be sent.
+// Pulse appends a frame without items.
 func (w *Writer) Pulse() {
-	if len(w.buf) == 0 {
-		w.begin()
+	if w.open {
+		w.seal()
 	}
+	w.begin()
 }
 
 func (w *Writer) begin() {
@@ -51,22 +56,29 @@ func (w *Writer) seal() {
 	w.open = false
 }
 
-// Len is how many bytes there are, but for the end of the last frame.
-func (w *Writer) Len() int { return len(w.buf) }
+// Len is how many bytes are to be sent, but for the end of the last frame.
+func (w *Writer) Len() int { return len(w.buf) - w.sent }
 
-// Bytes ends the last frame, and returns all. They are valid until the next call.
+// Bytes ends the last frame, and returns all that is to be sent. It is valid until the next call.
 func (w *Writer) Bytes() []byte {
 	if w.open {
 		w.seal()
 	}
-	return w.buf
+	return w.buf[w.sent:]
 }
 
-// Reset forgets all, of which at most keep bytes of memory are kept.
-func (w *Writer) Reset(keep int) {
-	w.open = false
-	if w.buf = w.buf[:0]; cap(w.buf) > keep {
-		w.buf = nil
+// Sent drops the first n bytes of what Bytes has returned.
+func (w *Writer) Sent(n int) {
+	switch w.sent += n; {
+	case w.sent == len(w.buf):
+		w.buf, w.sent = w.buf[:0], 0
+		if cap(w.buf) > keepBuffer {
+			w.buf = nil
+		}
+	case w.sent > len(w.buf)/2:
+		w.buf = w.buf[:copy(w.buf, w.buf[w.sent:])]
+		w.at -= w.sent
+		w.sent = 0
 	}
 }
 

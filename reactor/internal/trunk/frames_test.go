@@ -94,6 +94,31 @@ func TestItemsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
+// What is sent in parts is what was added, also while more is added.
+func TestFramesAreSentInParts(t *testing.T) {
+	items := slices.Repeat(samples(Gateway), 20)
+	var w Writer
+	var sent []byte
+	for i := range items {
+		w.Add(&items[i])
+		if i%3 == 0 {
+			b := w.Bytes()
+			n := len(b) * (i % 5) / 4
+			sent = append(sent, b[:n]...)
+			w.Sent(n)
+		}
+		if w.Len() > cap(w.buf) || w.Len() > 0 && w.sent > len(w.buf)/2 {
+			t.Fatalf("%d bytes of %d are to be sent", w.Len(), len(w.buf))
+		}
+	}
+	sent = append(sent, w.Bytes()...)
+	w.Sent(len(w.Bytes()))
+	r := NewReader(Gateway)
+	if got, err := read(&r, sent, 1000); err != nil || !slices.EqualFunc(got, items, sameItem) || w.Len() != 0 {
+		t.Fatalf("%d of %d items, %v; %d bytes are left", len(got), len(items), err, w.Len())
+	}
+}
+
 func TestFramesHaveAtMostSoMuch(t *testing.T) {
 	var items []Item
 	for i := range 100 {
@@ -110,15 +135,18 @@ func TestFramesHaveAtMostSoMuch(t *testing.T) {
 
 func TestPulsesAreNoItems(t *testing.T) {
 	var w Writer
+	item := Item{Kind: KindRetire}
 	w.Pulse()
+	w.Pulse()
+	w.Add(&item)
 	w.Pulse()
 	b := slices.Clone(w.Bytes())
-	if len(b) != frame.Head+frame.Tail {
-		t.Fatalf("a pulse of %d bytes", len(b))
+	if want := 3*(frame.Head+frame.Tail) + ItemHead; len(b) != want {
+		t.Fatalf("%d bytes, want %d", len(b), want)
 	}
-	for size := 1; size < 30; size++ {
+	for size := 1; size < 40; size++ {
 		r := NewReader(Leader)
-		if got, err := read(&r, slices.Repeat(b, 3), size); len(got) > 0 || err != nil {
+		if got, err := read(&r, b, size); len(got) != 1 || !sameItem(got[0], item) || err != nil {
 			t.Fatalf("pulses were read as %v, %v", got, err)
 		}
 	}
@@ -197,17 +225,18 @@ func TestNothingIsAllocatedForItems(t *testing.T) {
 	var w Writer
 	r := NewReader(Gateway)
 	if n := testing.AllocsPerRun(100, func() {
-		w.Reset(1 << 20)
 		for i := range items {
 			w.Add(&items[i])
 		}
-		for b := w.Bytes(); len(b) > 0; {
-			p := b[:min(len(b), 1000)]
-			b = b[len(p):]
+		for w.Len() > 0 {
+			p := w.Bytes()
+			p = p[:min(len(p), 1000)]
+			n := len(p)
 			var it Item
 			for more := true; more; {
 				p, more, _ = r.Take(p, &it)
 			}
+			w.Sent(n)
 		}
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
@@ -272,18 +301,19 @@ func BenchmarkItems(b *testing.B) {
 	var w Writer
 	r := NewReader(Gateway)
 	for i := 0; i < b.N; {
-		w.Reset(1 << 20)
 		for range 500 {
 			w.Add(&it)
 			i++
 		}
 		p := w.Bytes()
+		n := len(p)
 		for more := true; more; {
 			var err error
 			if p, more, err = r.Take(p, &it); err != nil {
 				b.Fatal(err)
 			}
 		}
+		w.Sent(n)
 		it = Item{Kind: KindInput, Channel: 1, Data: data(100)}
 	}
 }

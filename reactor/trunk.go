@@ -1,0 +1,500 @@
+package reactor
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime/debug"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/trunk"
+)
+
+const (
+	// maxTrunkOutput is how many bytes may wait in a trunk until the socket takes them. What is small and bounded
+	// by itself may exceed it.
+	maxTrunkOutput = 512 << 10
+
+	// fewOutput is how many may wait when those who have more to say than there is room for are told to go on.
+	fewOutput = 64 << 10
+
+	// trunkTick is between two looks at a trunk, each of which sends a pulse. In trunkPatience of them something
+	// has to come, and something of what waits has to leave.
+	trunkTick     = time.Second
+	trunkPatience = 3
+)
+
+// TrunkConn is a connection that two members have agreed to use as a trunk.
+type TrunkConn struct {
+	// Conn is the socket. It is closed when the trunk has taken it over, and goes on under another
+	// descriptor.
+	Conn net.Conn
+	// TLS is the connection above Conn after its handshake, nil without TLS. Nobody reads from it or
+	// writes to it any more. Exchange makes it use another net.Conn than Conn from then on.
+	TLS      *tls.Conn
+	Exchange func(net.Conn)
+	// Rest is what was read from Conn, or from TLS, and belongs to the trunk.
+	Rest []byte
+	// Peer is the name of the member at the other end.
+	Peer string
+	// Number is that of the gateway's loop, with which the ids of its sessions begin.
+	Number uint32
+	// Until ends the trunk, with its cause, when it is done. Nil is never.
+	Until context.Context
+}
+
+// trunkEnd is what a trunk does for: the channels of a leader, or the clients of a gateway. The
+// trunk's loop calls it.
+type trunkEnd interface {
+	// take takes what the other end has sent; it and its data are valid during the call. An error ends the trunk.
+	take(now time.Duration, it *trunk.Item) error
+	// writable tells that there is room again.
+	writable(now time.Duration)
+	// ended tells, once, that nothing more is sent or taken.
+	ended(now time.Duration, err error)
+}
+
+// trunkLine is one side of a trunk. It belongs to its loop's goroutine.
+type trunkLine struct {
+	loop *loop
+	end  trunkEnd
+	peer string
+	fd   int32
+	tls  *trunkTLS // nil without TLS
+
+	reader trunk.Reader
+	writer trunk.Writer
+	item   trunk.Item // which is being taken
+
+	dirty      bool // in trunks.dirty
+	crowded    bool // somebody has found too little room
+	relieved   bool // in trunks.relieved
+	armed      bool // the loop is told when the socket takes output
+	registered bool // it was told so before
+	closing    bool // gnet is about to close the descriptor
+	over       bool
+
+	heard, moved    bool // since the last tick: something has come, something has left
+	silent, blocked int  // ticks in a row in which nothing did
+	forget          func() bool
+}
+
+// trunkTLS is a trunk's TLS, over memory.
+type trunkTLS struct {
+	conn      *tls.Conn
+	transport transport
+	buffers   tlsBuffers
+	sent      int // how many bytes of buffers.sealed have been sent
+}
+
+// trunks are the trunks of a loop.
+type trunks struct {
+	list     []*trunkLine
+	dirty    []*trunkLine  // that have something to write
+	relieved []*trunkLine  // that have room again
+	tick     time.Duration // when the next one is to be looked at; never while there is none
+}
+
+// layTrunk makes a connection a trunk of a loop, which brings what one side sends. The loop makes its
+// end: all that goes wrong from then on is told there. After an error, Conn is closed. It does not wait. Any goroutine may call it.
+func (s *Server) layTrunk(l *loop, c TrunkConn, from trunk.Side, end func(*trunkLine) trunkEnd) error {
+	if !s.beginHold() {
+		_ = c.Conn.Close()
+		return ErrClosed
+	}
+	fd, err := s.takeDescriptor(c.Conn)
+	if err != nil {
+		s.holds.Done()
+		return fmt.Errorf("reactor: making a connection with %s a trunk: %w", c.Peer, err)
+	}
+	t := &trunkLine{loop: l, peer: c.Peer, fd: int32(fd), reader: trunk.NewReader(from)}
+	if c.TLS != nil {
+		t.tls = &trunkTLS{conn: c.TLS}
+		t.tls.transport.out = &t.tls.buffers
+		c.Exchange(&t.tls.transport)
+	}
+	l.call(func(l *loop) {
+		defer s.holds.Done()
+		t.begin(end(t), &c)
+	})
+	return nil
+}
+
+// takeDescriptor takes a connection out of Go's poller, and returns the descriptor that it
+// has now.
+func (s *Server) takeDescriptor(c net.Conn) (fd int, err error) {
+	defer c.Close()
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("a %T has no descriptor", c)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if closed := raw.Control(func(old uintptr) { fd, err = s.extraFD.duplicate(int(old)) }); closed != nil {
+		return -1, closed
+	}
+	return fd, err
+}
+
+// begin is a trunk's beginning.
+func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
+	l := t.loop
+	defer l.recovered()
+	now := l.server.now()
+	t.end = end
+	limitUnsent(int(t.fd))
+	if err := l.gnet.Adopt(int(t.fd), t); err != nil {
+		t.closing = true
+		t.fail(now, err)
+		return
+	}
+	l.trunks.list = append(l.trunks.list, t)
+	l.trunks.tick = min(l.trunks.tick, now+trunkTick)
+	if ctx := c.Until; ctx != nil {
+		t.forget = context.AfterFunc(ctx, func() {
+			l.call(func(l *loop) { t.fail(l.server.now(), context.Cause(ctx)) })
+		})
+	}
+	if l.server.aborting.Load() {
+		t.fail(now, errAborted)
+		return
+	}
+	if err := t.takeItems(now, c.Rest); err != nil {
+		t.fail(now, err)
+	}
+	t.received(now, nil) // TLS may have read more than the handshake
+	l.serve(now)
+}
+
+// send adds an item to what is written at the end of the round. What is sent on a trunk that has ended is dropped.
+func (t *trunkLine) send(it *trunk.Item) {
+	if t.over {
+		return
+	}
+	t.writer.Add(it)
+	t.soil()
+}
+
+// room is how many bytes may be added by those who can wait. When they are few, end.writable comes
+// when there are many again.
+func (t *trunkLine) room() int {
+	n := t.pending()
+	t.crowded = t.crowded || n > fewOutput
+	return max(0, maxTrunkOutput-n)
+}
+
+// pending is how many bytes the socket has not taken.
+func (t *trunkLine) pending() int {
+	n := t.writer.Len()
+	if t.tls != nil {
+		n += len(t.tls.buffers.sealed) - t.tls.sent
+	}
+	return n
+}
+
+// soil has the trunk written at the end of the round.
+func (t *trunkLine) soil() {
+	if !t.dirty {
+		t.dirty = true
+		t.loop.trunks.dirty = append(t.loop.trunks.dirty, t)
+	}
+}
+
+// Received implements gnetloop.Conn.
+func (t *trunkLine) Received(p []byte) {
+	l := t.loop
+	now := l.server.now()
+	l.engine.Spend(connCost)
+	t.received(now, p)
+	l.serve(now)
+}
+
+// Closing implements gnetloop.Conn.
+func (t *trunkLine) Closing(err error) {
+	l := t.loop
+	now := l.server.now()
+	t.closing = true
+	switch {
+	case err == nil:
+		err = ErrClosed
+	case errors.Is(err, io.EOF):
+		err = errOtherSide
+	}
+	t.fail(now, err)
+	l.serve(now)
+	l.server.descriptorFreed()
+}
+
+var (
+	errOtherSide = errors.New("the other side has ended it")
+	errSilence   = errors.New("nothing comes")
+	errBlocked   = errors.New("the other side takes nothing")
+)
+
+// received takes apart what has come. p is valid only during the call.
+func (t *trunkLine) received(now time.Duration, p []byte) {
+	defer t.loop.recovered()
+	if t.over {
+		return
+	}
+	t.heard = true
+	if err := t.read(now, p); err != nil {
+		t.fail(now, err)
+	}
+}
+
+func (t *trunkLine) read(now time.Duration, p []byte) error {
+	if t.tls == nil {
+		return t.takeItems(now, p)
+	}
+	if len(t.tls.buffers.plain) == 0 {
+		t.tls.buffers.plain = make([]byte, readSize)
+	}
+	t.tls.transport.in = p
+	for {
+		n, err := t.decrypt()
+		if taken := t.takeItems(now, t.tls.buffers.plain[:n]); taken != nil {
+			return taken
+		}
+		switch {
+		case err == errNoInput:
+			return nil
+		case err == io.EOF:
+			return errOtherSide
+		case err != nil || t.over:
+			return err
+		}
+	}
+}
+
+// decrypt reads plain text. A panic in crypto/tls is an error of what has come.
+func (t *trunkLine) decrypt() (n int, err error) {
+	defer t.failed(&err)
+	n, err = t.tls.conn.Read(t.tls.buffers.plain)
+	if len(t.tls.buffers.sealed) > t.tls.sent {
+		t.soil() // it has something to say by itself
+	}
+	return n, err
+}
+
+// failed makes a panic an error.
+func (t *trunkLine) failed(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("a panic: %v\n%s", r, debug.Stack())
+	}
+}
+
+// takeItems hands items over to the end.
+func (t *trunkLine) takeItems(now time.Duration, p []byte) error {
+	for {
+		rest, ok, err := t.reader.Take(p, &t.item)
+		if !ok {
+			return err
+		}
+		p = rest
+		if err := t.end.take(now, &t.item); err != nil {
+			return err
+		}
+		if t.over {
+			return nil
+		}
+	}
+}
+
+// flush writes what the socket takes.
+func (t *trunkLine) flush(now time.Duration) {
+	defer t.loop.recovered()
+	for !t.over && !t.armed {
+		b, err := t.sendable()
+		if err != nil {
+			t.fail(now, err)
+			return
+		}
+		if len(b) == 0 {
+			break
+		}
+		n, err := writeFD(int(t.fd), b)
+		if err == unix.EINTR {
+			continue
+		}
+		if n > 0 {
+			t.sent(n)
+		}
+		switch {
+		case err != nil && err != unix.EAGAIN:
+			t.fail(now, fmt.Errorf("writing to it: %w", err))
+			return
+		case n < len(b):
+			if err := t.awaitOutput(); err != nil {
+				t.fail(now, err)
+				return
+			}
+		}
+	}
+	if t.crowded && !t.over && t.pending() <= fewOutput {
+		t.crowded = false
+		t.relieve()
+	}
+}
+
+// sendable is what is to be written next.
+func (t *trunkLine) sendable() (b []byte, err error) {
+	s := t.tls
+	if s == nil {
+		return t.writer.Bytes(), nil
+	}
+	if len(s.buffers.sealed) == s.sent && t.writer.Len() > 0 {
+		s.buffers.sealed, s.sent = s.buffers.sealed[:0], 0
+		defer t.failed(&err)
+		chunk := t.writer.Bytes()
+		chunk = chunk[:min(len(chunk), sealChunk)]
+		t.loop.engine.Spend(cryptoCost * bytesCost(len(chunk)))
+		if _, err := s.conn.Write(chunk); err != nil {
+			return nil, err
+		}
+		t.writer.Sent(len(chunk))
+	}
+	return s.buffers.sealed[s.sent:], nil
+}
+
+// sent notes that the socket has taken n bytes.
+func (t *trunkLine) sent(n int) {
+	t.moved = true
+	t.loop.engine.Spend(bytesCost(n))
+	if t.tls != nil {
+		t.tls.sent += n
+	} else {
+		t.writer.Sent(n)
+	}
+}
+
+// awaitOutput has the loop told, once, when the socket takes output.
+func (t *trunkLine) awaitOutput() error {
+	if err := t.loop.gnet.AwaitOutput(int(t.fd), t.registered); err != nil {
+		return fmt.Errorf("waiting until it takes output: %w", err)
+	}
+	t.armed, t.registered = true, true
+	return nil
+}
+
+// relieve has the end told that there is room.
+func (t *trunkLine) relieve() {
+	if !t.relieved {
+		t.relieved = true
+		t.loop.trunks.relieved = append(t.loop.trunks.relieved, t)
+		t.loop.gnet.Wake()
+	}
+}
+
+// tick sends a pulse, and ends the trunk when the other side has done nothing for too long.
+func (t *trunkLine) tick(now time.Duration) {
+	blocks := t.pending() > 0 && !t.moved
+	t.silent, t.blocked = inARow(t.silent, !t.heard), inARow(t.blocked, blocks)
+	t.heard, t.moved = false, false
+	switch {
+	case t.silent == trunkPatience:
+		t.fail(now, errSilence)
+	case t.blocked == trunkPatience:
+		t.fail(now, errBlocked)
+	case t.pending() == 0:
+		t.writer.Pulse()
+		t.soil()
+	}
+}
+
+// inARow counts how often something was so.
+func inARow(n int, so bool) int {
+	if so {
+		return n + 1
+	}
+	return 0
+}
+
+// fail ends the trunk.
+func (t *trunkLine) fail(now time.Duration, err error) {
+	if t.over {
+		return
+	}
+	t.over = true
+	l := t.loop
+	defer l.recovered()
+	l.trunks.remove(t)
+	if t.forget != nil {
+		t.forget()
+	}
+	if t.registered {
+		l.gnet.ForgetOutput(int(t.fd))
+	}
+	if l.server.aborting.Load() {
+		resetFD(int(t.fd))
+	}
+	if !t.closing {
+		l.gnet.Close(int(t.fd))
+	}
+	l.gnet.Wake() // what that makes of sessions and clients is dealt with in the next round
+	t.end.ended(now, fmt.Errorf("the trunk with %s has ended: %w", t.peer, err))
+}
+
+func (ts *trunks) remove(t *trunkLine) {
+	same := func(o *trunkLine) bool { return o == t }
+	ts.list = slices.DeleteFunc(ts.list, same)
+	ts.dirty = slices.DeleteFunc(ts.dirty, same)
+	ts.relieved = slices.DeleteFunc(ts.relieved, same)
+	if len(ts.list) == 0 {
+		ts.tick = never
+	}
+}
+
+// takesOutput goes on with the trunk whose socket takes output again.
+func (ts *trunks) takesOutput(fd int) {
+	for _, t := range ts.list {
+		if int(t.fd) == fd {
+			t.armed = false
+			t.soil()
+			return
+		}
+	}
+}
+
+// turn does what is to be done.
+func (ts *trunks) turn(now time.Duration) {
+	if n := len(ts.relieved); n > 0 {
+		t := ts.relieved[0]
+		ts.relieved = slices.Delete(ts.relieved, 0, 1)
+		t.relieved = false
+		t.loop.engine.Spend(connCost)
+		t.end.writable(now)
+	}
+	if ts.tick <= now {
+		ts.tick = now + trunkTick
+		for _, t := range slices.Clone(ts.list) {
+			t.tick(now)
+		}
+	}
+}
+
+// left tells whether turn would do something.
+func (ts *trunks) left(now time.Duration) bool { return len(ts.relieved) > 0 || ts.tick <= now }
+
+// EndRound implements gnetloop.Handler. What all that the round did has to say on a trunk leaves in one write.
+func (l *loop) EndRound() {
+	if len(l.trunks.dirty) == 0 {
+		return
+	}
+	now := l.server.now()
+	for len(l.trunks.dirty) > 0 {
+		t := l.trunks.dirty[0]
+		l.trunks.dirty = slices.Delete(l.trunks.dirty, 0, 1)
+		t.dirty = false
+		t.flush(now)
+	}
+}

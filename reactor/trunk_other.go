@@ -1,0 +1,6 @@
+//go:build !linux
+
+package reactor
+
+// limitUnsent is for Linux.
+func limitUnsent(int) {}
