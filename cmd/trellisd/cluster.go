@@ -17,6 +17,7 @@ import (
 	"trellis/cmd/trellisd/internal/listen"
 	"trellis/cmd/trellisd/internal/metrics"
 	"trellis/cmd/trellisd/internal/options"
+	"trellis/cmd/trellisd/internal/web"
 	"trellis/engine"
 	"trellis/reactor"
 )
@@ -92,7 +93,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		}
 		peerTLS.MemberNames, peerTLS.AdminNames = c.MemberNames, c.AdminNames
 	}
-	mon.stores = metrics.NewStores()
+	mon.leads, mon.stores = new(web.Readiness), metrics.NewStores()
 	mon.serve(opt, log)
 	collectSoon()
 	limitHeap(opt)
@@ -110,12 +111,14 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		}
 	}()
 	mon.member.Store(m)
-	mon.ready.ReadyUnless(func() error {
+	leads := func() error {
 		if why := m.State(); why != "" {
 			return errors.New(why)
 		}
 		return nil
-	})
+	}
+	mon.ready.ReadyUnless(leads)
+	mon.leads.ReadyUnless(leads)
 	m.Changed(func() {
 		if m.Status() != nil { // until then a signal ends the process at once: reading a log may take long
 			sigs.serving.Store(true)
@@ -187,7 +190,7 @@ func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.L
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
 			notify(daemon.SdNotifyStopping, log)
-			mon.ready.NotReady("stopping")
+			mon.notReady("stopping")
 			handOver(m, mon.queue, log)
 			cancel()
 			err := <-ran
@@ -196,7 +199,7 @@ func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.L
 			}
 			return err
 		case err := <-ran:
-			mon.ready.NotReady("the node has failed")
+			mon.notReady("the node has failed")
 			return err
 		}
 	}
@@ -234,6 +237,12 @@ func (m *monitor) clusterStats() *metrics.Cluster {
 		return nil
 	}
 	return &metrics.Cluster{Status: *s, Leaderships: m.queue.Leaderships()}
+}
+
+// notReady says why a member is not ready from now on, and does not lead.
+func (m *monitor) notReady(why string) {
+	m.ready.NotReady(why)
+	m.leads.NotReady(why)
 }
 
 // show publishes what a member serves now. Any goroutine may call it.

@@ -108,7 +108,7 @@ func TestALeaderThatWasAddedAtAnotherHostIsTakenByAMemberThatWasAway(t *testing.
 		w.eventually("the new node leads", func() bool { return w.leader() == added })
 		away.start("--cluster=" + w.list)
 		w.eventually("it follows", func() bool {
-			_, text := away.readyz()
+			_, text := away.leaderz()
 			return strings.HasPrefix(text, "standby, leader is "+added.name)
 		})
 	})

@@ -115,7 +115,7 @@ var errNotServing = errors.New("this server serves nobody now")
 
 // notServing is errNotServing with the reason.
 func (m *monitor) notServing() error {
-	if err := m.ready.Err(); err != nil {
+	if err := m.leads.Err(); err != nil {
 		return fmt.Errorf("%w: %w", errNotServing, err)
 	}
 	return errNotServing

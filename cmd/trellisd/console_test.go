@@ -134,7 +134,7 @@ func TestTheConsoleIsThereWhereItShowsNobodyMore(t *testing.T) {
 	tokens := authFile(t, tokenLine("a", "one", "all", "*"))
 	passwords := filepath.Join(t.TempDir(), "web.yml")
 	writeAuthFile(t, passwords, webConfig)
-	const index = "/metrics\n/healthz\n/readyz\n"
+	const index = "/metrics\n/healthz\n/readyz\n/leaderz\n"
 	for _, tt := range []struct {
 		name string
 		args []string

@@ -51,7 +51,7 @@ func TestTheConsoleOfALeaderShowsNothingThatIsNotCommitted(t *testing.T) {
 			if n := ready(); n > 1 {
 				t.Fatalf("the console shows %d jobs, of which 1 is committed", n)
 			}
-			status, _ := l.readyz()
+			status, _ := l.leaderz()
 			return status != http.StatusOK
 		})
 	})

@@ -57,7 +57,7 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 		want := "standby, leader is " + l.name + " " + port
 		w.eventually("all others say "+want, func() bool {
 			for _, n := range w.nodes {
-				if status, text := n.readyz(); n != l && (status != http.StatusServiceUnavailable || text != want) {
+				if status, text := n.leaderz(); n != l && (status != http.StatusServiceUnavailable || text != want) {
 					return false
 				}
 			}
@@ -73,20 +73,20 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 		}
 		l.p.signal(syscall.SIGUSR1)
 		w.eventually("the leader drains", func() bool {
-			status, text := l.readyz()
+			status, text := l.leaderz()
 			return status == http.StatusServiceUnavailable && text == "draining"
 		})
 		c := l.dial()
 		c.send("undrain")
 		c.want("NOT_DRAINING")
 		w.eventually("the leader accepts jobs again", func() bool {
-			status, _ := l.readyz()
+			status, _ := l.leaderz()
 			return status == http.StatusOK
 		})
 		c.send("drain")
 		c.want("DRAINING")
 		w.eventually("the leader drains because a client says so", func() bool {
-			status, text := l.readyz()
+			status, text := l.leaderz()
 			return status == http.StatusServiceUnavailable && text == "draining"
 		})
 		// Transferring leadership takes the clients along.
@@ -101,7 +101,7 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 		}
 		w.eventually(other.name+" leads", func() bool { // again if it could not take over in time
 			_, _ = l.ask(`{"op":"transfer","to":"` + other.name + `"}`)
-			status, _ := other.readyz()
+			status, _ := other.leaderz()
 			return status == http.StatusOK
 		})
 		w.eventually("the old leader's port is closed", func() bool {

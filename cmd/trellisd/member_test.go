@@ -118,8 +118,13 @@ func (n *townsman) kill() {
 }
 
 // readyz is what the node says of its readiness.
-func (n *townsman) readyz() (status int, text string) {
-	res, err := http.Get("http://" + n.http + "/readyz")
+func (n *townsman) readyz() (status int, text string) { return n.probe("/readyz") }
+
+// leaderz is what the node says of whether it leads.
+func (n *townsman) leaderz() (status int, text string) { return n.probe("/leaderz") }
+
+func (n *townsman) probe(path string) (status int, text string) {
+	res, err := http.Get("http://" + n.http + path)
 	if err != nil {
 		return 0, err.Error()
 	}
@@ -141,8 +146,9 @@ func (w *town) eventually(what string, cond func() bool) {
 		if time.Now().After(end) {
 			for _, n := range w.nodes {
 				if n.p != nil {
-					status, text := n.readyz()
-					w.t.Logf("%s: %d %s", n.name, status, text)
+					ready, why := n.readyz()
+					leads, text := n.leaderz()
+					w.t.Logf("%s: %d %s, %d %s", n.name, ready, why, leads, text)
 				}
 			}
 			w.t.Fatalf("waited in vain until %s", what)
@@ -150,13 +156,13 @@ func (w *town) eventually(what string, cond func() bool) {
 	}
 }
 
-// leader waits until a node serves clients, and returns it.
+// leader waits until a node leads, and returns it.
 func (w *town) leader() (leads *townsman) {
 	w.t.Helper()
-	w.eventually("a node serves", func() bool {
+	w.eventually("a node leads", func() bool {
 		for _, n := range w.nodes {
 			if n.p != nil {
-				if status, _ := n.readyz(); status == http.StatusOK {
+				if status, _ := n.leaderz(); status == http.StatusOK {
 					leads = n
 					return true
 				}

@@ -71,7 +71,7 @@ func TestANodeIsAddedCatchesUpAndTakesOver(t *testing.T) {
 		second := w.grow()
 		second.start("--cluster=" + w.list + "," + second.name + "=" + second.door.addr())
 		w.eventually("the node says that it belongs to nobody", func() bool {
-			status, text := second.readyz()
+			status, text := second.leaderz()
 			return status == 503 && text == "waiting for the other members"
 		})
 		w.askLeader(`{"op":"add","node":"` + second.name + "=" + second.door.addr() + `"}`)
@@ -178,11 +178,11 @@ func TestAWipedNodeIsNoMember(t *testing.T) {
 			}
 		}
 		w.eventually("the leader has given up", func() bool {
-			status, _ := l.readyz()
+			status, _ := l.leaderz()
 			return status != 200
 		})
 		l.p.waitText(`"why":"too few members answer"`)
-		if _, text := httpGet(t, "http://"+wiped.http+"/readyz"); text != "waiting for the other members\n" {
+		if _, text := httpGet(t, "http://"+wiped.http+"/leaderz"); text != "waiting for the other members\n" {
 			t.Errorf("the wiped node says %q", text)
 		}
 		for _, n := range w.nodes {
@@ -214,7 +214,7 @@ func TestMembersWithCertificatesServeAndStrangersAreRefused(t *testing.T) {
 		}
 		for _, n := range w.nodes[:2] {
 			n.p.waitText("certificate")
-			if status, text := n.readyz(); status == 200 {
+			if status, text := n.leaderz(); status == 200 {
 				t.Errorf("%s serves with a stranger: %s", n.name, text)
 			}
 		}

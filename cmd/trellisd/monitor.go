@@ -35,6 +35,7 @@ type monitor struct {
 	web          *web.Server
 	done         chan struct{} // closed when web serves no more
 	ready        web.Readiness
+	leads        *web.Readiness // of a member of a cluster; otherwise &ready. Set before serve
 	commits      *metrics.Commits
 	showing      sync.Mutex                      // held by show, so that what is newer is shown last
 	protection   *web.Protection                 // nil without --web-config-file; set before serve
@@ -56,6 +57,7 @@ type monitor struct {
 // openMonitor opens the HTTP side's socket. It serves nothing yet.
 func openMonitor(opt *options.Options, log *slog.Logger) (*monitor, error) {
 	m := new(monitor)
+	m.leads = &m.ready
 	if opt.HTTP == "" {
 		return m, nil
 	}
@@ -128,6 +130,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 	m.web = web.New(web.Config{
 		Metrics:    metrics.New(src, metrics.Options{Tubes: opt.MetricsTubes, Legacy: opt.MetricsLegacy}),
 		Ready:      &m.ready,
+		Leads:      m.leads,
 		Pprof:      opt.Pprof,
 		Console:    page,
 		Hosts:      names,

@@ -204,7 +204,7 @@ func (s *ownServer) program() (l lines) {
 	l.add("Compiler", "%s", runtime.Version())
 	l.add("Up for", "%s", time.Since(s.began).Round(time.Second))
 	state := "serving"
-	if err := s.monitor.ready.Err(); err != nil {
+	if err := s.monitor.leads.Err(); err != nil {
 		state = err.Error()
 	}
 	l.add("State", "%s", state)

@@ -315,8 +315,8 @@ MONITORING and CONSOLE.`,
 		name: "web-config-file", value: "FILE", set: text(&o.WebConfig, "empty name for --web-config-file; give the path of a file"),
 		help: "TLS and passwords for HTTP",
 		manual: `Protect HTTP by TLS, and by names and passwords, as FILE says. Its format is
-that of all of Prometheus's exporters. /healthz and /readyz need no name and
-password. The file is read for each request. What it protects by may change,
+that of all of Prometheus's exporters. /healthz, /readyz and /leaderz need no
+name and password. The file is read for each request. What it protects by may change,
 and not vanish: an empty file, or one without the passwords, certificates or TLS
 that there were, is a mistake, which is logged and leaves all as it was.`,
 	}, {
@@ -355,7 +355,7 @@ times. The default is everybody but prometheus, which reads metrics.`,
 		manual: `A name by which browsers may open the console, and Prometheus may ask for metrics,
 besides those of loopback, the host of --http, this machine's own name and the
 address that was connected to. May be given several times. It is for proxies,
-and for names in DNS. /healthz and /readyz can be asked under any name.`,
+and for names in DNS. Health (see MONITORING) can be asked under any name.`,
 	}, {
 		name: "pprof", set: turnOn(&o.Pprof),
 		help:   "serve profiles there too",

@@ -59,7 +59,7 @@ func TestOnlyWhetherTheServerIsAliveIsPublic(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "web.yml"), users)
 	url := start(t, Config{Protection: open(t, path), Ready: &ready, Pprof: true})
 	for path, public := range map[string]bool{
-		"/healthz": true, "/readyz": true, "/": false, "/metrics": false, "/debug/pprof/": false, "/nosuch": false,
+		"/healthz": true, "/readyz": true, "/leaderz": true, "/": false, "/metrics": false, "/debug/pprof/": false, "/nosuch": false,
 		"//healthz": false, "/healthz/": false, "/HEALTHZ": false, "/metrics?/healthz": false, "/metrics/../healthz": false,
 	} {
 		status := as(t, http.DefaultClient, url+path, "", "")

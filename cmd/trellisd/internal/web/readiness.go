@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"net/http"
 	"sync/atomic"
 )
 
@@ -29,4 +30,13 @@ func (r *Readiness) Err() error {
 		return (*reason)()
 	}
 	return errStarting
+}
+
+// ServeHTTP answers 200 while the service is ready, else 503 and the reason.
+func (r *Readiness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if err := r.Err(); err != nil {
+		answer(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	answer(w, http.StatusOK, "ok")
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -35,6 +36,7 @@ const (
 type Config struct {
 	Metrics *prometheus.Registry
 	Ready   *Readiness
+	Leads   *Readiness // whether the server leads its cluster; nil for one that is alone: as Ready
 	Pprof   bool
 	// Console answers all other requests; nil for none.
 	Console http.Handler
@@ -62,14 +64,9 @@ func New(cfg Config) *Server {
 	public.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, "ok")
 	})
-	public.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := cfg.Ready.Err(); err != nil {
-			answer(w, http.StatusServiceUnavailable, err.Error())
-			return
-		}
-		answer(w, http.StatusOK, "ok")
-	})
-	index := "/metrics\n/healthz\n/readyz"
+	public.Handle("GET /readyz", cfg.Ready)
+	public.Handle("GET /leaderz", cmp.Or(cfg.Leads, cfg.Ready))
+	index := "/metrics\n/healthz\n/readyz\n/leaderz"
 	if cfg.Pprof {
 		index += "\n/debug/pprof/"
 		own("GET /debug/pprof/", shortened(pprof.Index))
@@ -110,7 +107,8 @@ func New(cfg Config) *Server {
 func healthFirst(health, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h, posts := next, r.Method == http.MethodPost
-		if r.URL.Path == "/healthz" || r.URL.Path == "/readyz" {
+		switch r.URL.Path {
+		case "/healthz", "/readyz", "/leaderz":
 			h, posts = health, false
 		}
 		if r.ContentLength != 0 && r.ProtoMajor == 1 && !posts {

@@ -94,6 +94,19 @@ func TestHealthIsThatOfTheProcessAndReadinessThatOfTheService(t *testing.T) {
 	ready.NotReady("draining")
 	check("/healthz", 200, "ok\n")
 	check("/readyz", 503, "draining\n")
+	check("/leaderz", 503, "draining\n")
+}
+
+func TestAMemberThatDoesNotLeadMayBeReady(t *testing.T) {
+	var ready, leads Readiness
+	ready.ReadyUnless(func() error { return nil })
+	leads.NotReady("standby")
+	url := start(t, Config{Ready: &ready, Leads: &leads})
+	for path, want := range map[string]int{"/readyz": http.StatusOK, "/leaderz": http.StatusServiceUnavailable} {
+		if res, body := get(t, url+path); res.StatusCode != want {
+			t.Errorf("%s: %d %q", path, res.StatusCode, body)
+		}
+	}
 }
 
 func TestMetricsComeInTheFormatThatTheClientWants(t *testing.T) {
@@ -541,7 +554,7 @@ func TestTheConsoleHasWhatNobodyElseHas(t *testing.T) {
 	})})
 	for path, own := range map[string]bool{
 		"/": true, "/tubes": true, "/api/v1/stats": true, "/nosuch": true,
-		"/metrics": false, "/healthz": false, "/readyz": false, "/debug/pprof/": false,
+		"/metrics": false, "/healthz": false, "/readyz": false, "/leaderz": false, "/debug/pprof/": false,
 	} {
 		if res, _ := get(t, url+path); (res.StatusCode == http.StatusTeapot) != own {
 			t.Errorf("%s: %s", path, res.Status)
