@@ -75,3 +75,17 @@ func TestACounterIsReadFromTheMetrics(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 }
+
+func TestTheLeaderIsTheMemberThatSaysSo(t *testing.T) {
+	for status, want := range map[int]bool{http.StatusOK: true, http.StatusServiceUnavailable: false, http.StatusNotFound: true} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/leaderz" {
+				w.WriteHeader(status)
+			}
+		}))
+		if got := leads(s.Listener.Addr().String()); got != want {
+			t.Errorf("%d: %v", status, got)
+		}
+		s.Close()
+	}
+}

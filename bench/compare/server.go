@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -120,7 +121,7 @@ func (s Server) startAlone(ctx context.Context, args, dir, _ string, cpus []int)
 	})
 }
 
-// startCluster returns when one of the members serves clients. It may return processes together with an error.
+// startCluster returns when one of the members leads, and serves clients. It may return processes together with an error.
 func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus []int) (all []*process, err error) {
 	ports, err := freePorts(clusterSize)
 	if err != nil {
@@ -147,7 +148,7 @@ func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus 
 		p := all[i]
 		err := p.await(ctx, p.addr.Name, 100*time.Millisecond, func() bool {
 			_, err := load.Stats(&p.addr, token)
-			return err == nil
+			return err == nil && (!strings.Contains(s.Command, "{http}") || leads(p.http))
 		})
 		switch {
 		case err == nil:
@@ -158,6 +159,18 @@ func (s Server) startCluster(ctx context.Context, args, dir, token string, cpus 
 	}
 	all[0], all[leader] = all[leader], all[0]
 	return all, nil
+}
+
+// leads asks a member that answers clients whether it is the leader. One that knows no such question answers as the
+// leader alone.
+func leads(addr string) bool {
+	c := http.Client{Timeout: 10 * time.Second}
+	r, err := c.Get("http://" + addr + "/leaderz")
+	if err != nil {
+		return false
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK || r.StatusCode == http.StatusNotFound
 }
 
 func memberName(i int) string { return "n" + strconv.Itoa(i+1) }
