@@ -77,8 +77,8 @@
 //
 // They are taken in this order: Accounts.mu, Engine.life, Engine.walks, Engine.loopsMu, the shards by
 // number, and then at most one of those that are held for a moment only: of the registry, the
-// settings, the groups, the index of ids, the roll, a loop's mailbox or alarm, and the arena. With the lock
-// of an alarm held, Waker.Alarm is called. A shard that does what is due may try the lock of one
+// settings, the groups, the index of ids, the roll, the numbers of loops, a loop's mailbox or alarm, and
+// the arena. With the lock of an alarm held, Waker.Alarm is called. A shard that does what is due may try the lock of one
 // with a smaller number, and does not wait for it.
 //
 // # Settings

@@ -152,22 +152,3 @@ func (f *Follower) Numbers(n *journal.Numbers) error {
 	}
 	return nil
 }
-
-// Numbers calls f for the numbers of loops that were given and are not gone, and then, with an
-// empty range, for the first that was never given. An error of f's ends it and is returned. Any
-// goroutine may call it, also while a follower is fed.
-func (e *Engine) Numbers(f func(*journal.Numbers) error) error {
-	e.numbers.mu.Lock()
-	list, next := e.numbers.list[:len(e.numbers.list):len(e.numbers.list)], e.numbers.next
-	e.numbers.mu.Unlock()
-	for i := range list {
-		n := list[i]
-		if err := f(&n); err != nil {
-			return err
-		}
-	}
-	if next == 0 {
-		return nil
-	}
-	return f(&journal.Numbers{First: next})
-}

@@ -211,7 +211,14 @@ func TestNumbersAreKeptUntilTheyAreGone(t *testing.T) {
 		{First: 2, Count: 2}, // gone
 		{First: 7, Count: 1, Member: 8, Nonce: 2},
 		{First: 7, Count: 1, Member: 8, Nonce: 2}, // twice
+		{First: 5, Count: 2, Member: 8, Nonce: 2}, // as well
 		{First: 8, Count: 3, Member: 7, Nonce: 3}, // has restarted
+		{First: 11, Count: 9, Member: 9, Nonce: 4},
+		{First: 12, Count: 2}, // gone
+		{First: 14, Count: 6},
+		{First: 11, Count: 9, Member: 9, Nonce: 4}, // twice, and what follows as well
+		{First: 12, Count: 2},
+		{First: 14, Count: 6},
 		{First: 40}, // those before were given
 	} {
 		if !n.Valid() {
@@ -226,12 +233,28 @@ func TestNumbersAreKeptUntilTheyAreGone(t *testing.T) {
 			there = append(there, n)
 		}
 	}
-	if want := []uint32{5, 6, 7, 8, 9, 10}; !slices.Equal(there, want) || g.gone(0) || g.gone(40) {
+	if want := []uint32{5, 6, 7, 8, 9, 10, 11}; !slices.Equal(there, want) || g.gone(0) || g.gone(40) {
 		t.Errorf("numbers %v are there, want %v", there, want)
 	}
-	// What another engine is told of them makes the same.
+	end := uint32(0)
+	for _, x := range g.list {
+		if x.First < end {
+			t.Errorf("number %d is listed behind %d", x.First, end)
+		}
+		end = x.First + x.Count
+	}
+	// What another engine is told of them makes the same. On the way it takes none for gone that is not,
+	// whose holds it would end.
 	var other numbers
-	if err := e.Numbers(func(n *journal.Numbers) error { other.take(n); return nil }); err != nil {
+	if err := e.Numbers(func(n *journal.Numbers) error {
+		other.take(n)
+		for _, x := range there {
+			if other.gone(x) {
+				t.Errorf("behind the numbers from %d on it takes number %d for gone", n.First, x)
+			}
+		}
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range uint32(50) {

@@ -56,6 +56,9 @@ func (s *Session) finishClose(now Time) (done bool) {
 	sh.removeIfUnused(s.used)
 	sh.unlock(c)
 	s.used, s.wait = nil, nil
+	if s.flags&onRecord != 0 {
+		s.loop.engine.numbers.leave(s.id)
+	}
 	delete(s.loop.listed, s)
 	delete(s.loop.weights, s)
 	return true

@@ -18,24 +18,39 @@ var (
 // OpenAs starts a session of a client that is another member's, as [Loop.Open] does, or
 // [Loop.OpenGranted] if g is not nil. Its id is one that no session has had before: [journal.NumberOf]
 // it is that of its loop. If the journal has [Holds], what the session reserves is on record, what its
-// commands change names them, and stays so. It opens none, and returns one of the errors above, if it
-// may not.
+// commands change names them, and stays so. It opens none, and returns one of the errors above, or
+// ErrNumberGone, if it may not.
 func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
 	records := l.engine.holds != nil
-	if records && !l.engine.holds.RecordsHolds() {
-		return ErrNoHolds
-	}
-	s.id = id
-	if g != nil {
-		if err := l.openGranted(s, g, now); err != nil {
-			return err
+	if records {
+		if !l.engine.holds.RecordsHolds() {
+			return ErrNoHolds
 		}
-	} else if !l.open(s, l.engine.defaultTube, now) {
-		return ErrSessionID
+		if !l.engine.numbers.enter(id) {
+			return ErrNumberGone
+		}
+	}
+	if err := l.openUnder(s, id, g, now); err != nil {
+		if records {
+			l.engine.numbers.leave(id)
+		}
+		return err
 	}
 	if records {
 		s.flags |= onRecord
 		s.reservationSet().holder = &holder{id: id}
+	}
+	return nil
+}
+
+// openUnder opens a session under an id, off the record.
+func (l *Loop) openUnder(s *Session, id uint64, g *Grant, now Time) error {
+	s.id = id
+	if g != nil {
+		return l.openGranted(s, g, now)
+	}
+	if !l.open(s, l.engine.defaultTube, now) {
+		return ErrSessionID
 	}
 	return nil
 }

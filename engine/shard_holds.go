@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"trellis/binlog/journal"
@@ -109,65 +108,4 @@ func (sh *shard) stay(r ref, j *job, ch *change) error {
 		*sh.counters.At(j.counters) = ch.counters
 	}
 	return nil
-}
-
-// numbers are those of the loops of all members. With mu held no other lock of the engine is taken.
-type numbers struct {
-	mu   sync.Mutex
-	next uint32            // none from here on was ever given; 0 stands for 1
-	list []journal.Numbers // that were given and are not gone
-}
-
-// take takes a record of numbers.
-func (g *numbers) take(n *journal.Numbers) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.next = max(g.next, n.First+n.Count)
-	kept := g.list[:0:0]
-	for _, x := range g.list {
-		other := x.Member == n.Member && x.Nonce != n.Nonce
-		if n.Nonce == 0 || !other && x.First != n.First { // the record may come twice
-			kept = append(kept, x)
-		}
-	}
-	g.list = kept
-	if n.Nonce != 0 {
-		g.list = append(g.list, *n)
-	} else {
-		g.remove(n)
-	}
-}
-
-// remove takes a range out of the list. With mu held.
-func (g *numbers) remove(n *journal.Numbers) {
-	kept := g.list[:0:0]
-	for _, x := range g.list {
-		end, gone := x.First+x.Count, n.First+n.Count
-		if before := min(end, n.First); before > x.First {
-			y := x
-			y.Count = before - x.First
-			kept = append(kept, y)
-		}
-		if after := max(x.First, gone); after < end {
-			y := x
-			y.First, y.Count = after, end-after
-			kept = append(kept, y)
-		}
-	}
-	g.list = kept
-}
-
-// gone tells whether a number was given and is gone.
-func (g *numbers) gone(number uint32) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if number == 0 || number >= g.next {
-		return false
-	}
-	for i := range g.list {
-		if g.list[i].Has(number) {
-			return false
-		}
-	}
-	return true
 }

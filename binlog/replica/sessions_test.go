@@ -33,12 +33,13 @@ type servedQueue struct {
 	woken    bool
 	alarm    engine.Time
 	clients  map[*engine.Session]*recorded
+	number   uint32 // of the loop; 0 until somebody needs it
 }
 
 // office is what the queues of a cluster have in common.
 type office struct {
 	t        *testing.T
-	number   atomic.Uint64 // of the last loop
+	nonce    atomic.Uint64 // of the last leadership that had a number for its loop
 	sessions atomic.Uint64 // that were ever on record
 	last     atomic.Uint64 // id that a client was told of
 	held     atomic.Int64  // jobs that were held when a leadership began
@@ -51,7 +52,6 @@ type office struct {
 // newServedCluster makes a cluster whose queues are engines.
 func newServedCluster(t *testing.T, n int) (*cluster, *office) {
 	o := &office{t: t}
-	o.number.Store(1000)
 	t.Cleanup(func() { // when the nodes have ended
 		for _, q := range o.queues {
 			q.discard()
@@ -114,8 +114,7 @@ func (q *servedQueue) Serve(l *Leadership) error {
 		q.office.t.Errorf("%d jobs are reserved when a leadership begins", n)
 	}
 	q.follower, q.clients, q.alarm = nil, map[*engine.Session]*recorded{}, engine.MaxTime
-	q.loop = q.engine.NewLoop(loopBell{q})
-	q.office.number.Add(1)
+	q.loop, q.number = q.engine.NewLoop(loopBell{q}), 0
 	q.mu.Unlock()
 	return q.model.Serve(l)
 }
@@ -209,18 +208,25 @@ type recorded struct {
 }
 
 // connect opens a session in a leadership. With mu held.
-func (k *recorded) connect(q *servedQueue, l *Leadership) {
+func (k *recorded) connect(q *servedQueue, l *Leadership) error {
 	*k = recorded{office: k.office, q: q, serving: l, session: new(engine.Session), onRecord: l.RecordsHolds()}
 	k.decoder = codec.Decoder{MaxJobSize: 1000, Extensions: true}
 	q.clients[k.session] = k
 	if !k.onRecord {
 		q.loop.Open(k.session, q.now())
-		return
+		return nil
 	}
-	id := k.office.number.Load()<<(64-journal.NumberBits) | k.office.sessions.Add(1)
-	if err := q.loop.OpenAs(k.session, id, nil, q.now()); err != nil {
-		k.office.t.Error(err)
+	if q.number == 0 {
+		// Of some members, each of which has been restarted.
+		n := k.office.nonce.Add(1)
+		given, _, err := q.engine.GiveNumbers(100+n%3, n, 1)
+		if err != nil {
+			return err
+		}
+		q.number = given[0]
 	}
+	id := uint64(q.number)<<(64-journal.NumberBits) | k.office.sessions.Add(1)
+	return q.loop.OpenAs(k.session, id, nil, q.now())
 }
 
 // resume goes on with a command, unless the client has left.
@@ -237,7 +243,9 @@ func (k *recorded) say(q *servedQueue, commands string) (replies string, err err
 	}
 	err = q.execute(func(l *Leadership) (journal.Pos, error) {
 		if k.serving != l {
-			k.connect(q, l)
+			if err := k.connect(q, l); err != nil {
+				return 0, err
+			}
 		}
 		now := q.now()
 		var cmd codec.Command
@@ -503,52 +511,4 @@ func TestNothingIsHeldOnRecordUntilAllMembersReadIt(t *testing.T) {
 	c.replace(old, entry.Newest)
 	c.versionTwo()
 	c.eventually("a job is held on record", func() bool { return o.reserved(c, k).Holds != 0 })
-}
-
-// No number is used twice, and none that is gone comes back, whatever members have forgotten.
-func TestNumbersOfLoopsOutliveSnapshotsAndRestarts(t *testing.T) {
-	t.Parallel()
-	c, o := newServedCluster(t, 3)
-	for _, p := range c.nodes {
-		p.bytes = 5000
-	}
-	c.startAll().versionTwo()
-	for _, x := range []journal.Numbers{
-		{First: 1, Count: 4, Member: 7, Nonce: 1}, {First: 5, Count: 2, Member: 8, Nonce: 2}, {First: 2, Count: 1}, {First: 5, Count: 2},
-	} {
-		c.must(func(q *model) error {
-			return q.execute(func(l *Leadership) (journal.Pos, error) { return l.Numbers(&x) })
-		})
-	}
-	l := c.leader()
-	l.kill() // the others have read them
-	if err := c.start(l); err != nil {
-		t.Fatal(err)
-	}
-	const want = "{1 1 7 1} {3 2 7 1} {7 0 0 0}"
-	numbers := func(what string) {
-		t.Helper()
-		c.settled()
-		for _, p := range c.nodes {
-			var got []string
-			err := p.running().opts.Queue.Numbers(func(n *journal.Numbers) error {
-				got = append(got, fmt.Sprint(*n))
-				return nil
-			})
-			if s := strings.Join(got, " "); err != nil || s != want {
-				t.Errorf("%s: %s has the numbers %s, want %s; %v", what, p.name, s, want, err)
-			}
-		}
-	}
-	numbers("another leads")
-	k := &recorded{office: o}
-	away := c.others(c.leader())[0]
-	away.kill()
-	o.returns(c, away, func() { o.must(c, k, "put 0 0 9 900\r\n"+strings.Repeat("x", 900)+"\r\n", "INSERTED") })
-	numbers("a snapshot was installed")
-	for _, p := range c.nodes {
-		p.kill()
-	}
-	c.startAll()
-	numbers("all have restarted")
 }
