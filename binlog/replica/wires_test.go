@@ -78,7 +78,7 @@ func (t *wiredPort) Send(m *raftpb.Message) {
 	t.Transport.Send(m)
 }
 
-// handler is the other side: a node that answers no control requests.
+// handler is the other side: a node that answers no control requests and takes no trunks.
 type handler struct {
 	*Node
 	wires *wires
@@ -96,5 +96,10 @@ func (h handler) Unreachable(id member.ID) {
 
 // Control implements wire.Handler.
 func (handler) Control(context.Context, wire.Caller, []byte, io.Writer) ([]byte, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// Trunk implements wire.Handler.
+func (handler) Trunk(member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
 	return nil, errors.ErrUnsupported
 }

@@ -78,10 +78,7 @@ func (t *Transport) serve(raw net.Conn) {
 		return // it was a check of the port
 	}
 	if err == nil {
-		defer until(t.ctx, raw)()
-		done := t.stand(c, t.nameOf(h, raw))
-		err = t.handle(c, h)
-		done()
+		err = t.handle(c, raw, h)
 	}
 	if err != nil && t.ctx.Err() == nil {
 		t.log.warn("a connection was ended", t.nameOf(h, raw), err)
@@ -105,7 +102,7 @@ func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello,
 	c := raw
 	var cert *x509.Certificate
 	if t.cfg.TLS != nil {
-		s := tls.Server(raw, t.cfg.TLS.server())
+		s := tls.Server(&below{raw}, t.cfg.TLS.server())
 		if err := s.HandshakeContext(ctx); err != nil {
 			return c, hello{}, fmt.Errorf("TLS: %w", err)
 		}
@@ -122,7 +119,7 @@ func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello,
 	}
 	r := t.admit(h)
 	if r == nil {
-		h.release, r = t.acquire(h.purpose)
+		h.release, r = t.acquire(h)
 	}
 	if r != nil {
 		_, _ = c.Write(encodeReply(t.speaks.highest, r.status, r.reason)) // the reason is logged here too
@@ -130,7 +127,7 @@ func (t *Transport) welcome(ctx context.Context, raw net.Conn) (net.Conn, hello,
 	}
 	version := t.speaks.agreed(h.speaks)
 	_, err = c.Write(encodeReply(version, welcome, ""))
-	return inVersion(version, c), h, err
+	return inVersion(version, h.purpose, c), h, err
 }
 
 // refuse says why a hello is refused, or nil. The caller holds t.mu.
@@ -163,15 +160,16 @@ func (t *Transport) refuse(h hello) *refusal {
 	return nil
 }
 
-// acquire takes a slot for a connection of a purpose. Lanes need none: a newer
-// one ends the older.
-func (t *Transport) acquire(p purpose) (release func(), r *refusal) {
+// acquire takes a slot for a connection. Lanes need none: a newer one ends the older.
+func (t *Transport) acquire(h hello) (release func(), r *refusal) {
 	var slots chan struct{}
-	switch p {
+	switch h.purpose {
 	case purposeControl:
 		slots = t.controls
 	case purposeSnapshot:
 		slots = t.snapshots
+	case purposeTrunk:
+		return t.acquireTrunk(h.from.ID)
 	default:
 		return nil, nil
 	}
@@ -179,11 +177,16 @@ func (t *Transport) acquire(p purpose) (release func(), r *refusal) {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil
 	default:
-		return nil, refuse(refused, "%d connections for %s are all that this node serves", cap(slots), p)
+		return nil, refuse(refused, "%d connections for %s are all that this node serves", cap(slots), h.purpose)
 	}
 }
 
-func (t *Transport) handle(c net.Conn, h hello) error {
+func (t *Transport) handle(c, raw net.Conn, h hello) error {
+	if h.purpose == purposeTrunk {
+		return t.takeTrunk(c, raw, h)
+	}
+	defer until(t.ctx, raw)()
+	defer t.stand(c, t.nameOf(h, raw))()
 	switch h.purpose {
 	case purposeControl:
 		return t.serveControl(c, t.caller(h.cert))

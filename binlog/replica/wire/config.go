@@ -70,6 +70,11 @@ type Handler interface {
 	// as a member any more. It is told again at each attempt to connect.
 	NotMember(by member.ID)
 
+	// Trunk is asked whether a loop of a member's gateway may begin a trunk, and returns what takes
+	// it, which returns at once. An error's text is sent to the gateway. When the context of the
+	// trunk ends, the trunk has to: the loop's next one waits for that.
+	Trunk(from member.Member, h TrunkHello) (take func(*Trunk), err error)
+
 	// Control answers a control request of whoever holds a certificate of the cluster's
 	// authorities. The context ends when the asking side has gone
 	// and at Close. The text of an error is sent. What is written to stream, before Control

@@ -125,7 +125,7 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 		if err != nil {
 			return c, err
 		}
-		s := tls.Client(c, cfg.TLS.client(host))
+		s := tls.Client(&below{c}, cfg.TLS.client(host))
 		if err := s.HandshakeContext(ctx); err != nil {
 			return c, fmt.Errorf("TLS: %w", err)
 		}
@@ -148,7 +148,7 @@ func greet(ctx context.Context, cfg *ClientConfig, c net.Conn, addr string, h he
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "remote error" { // an alert of TLS
 		err = fmt.Errorf("it refuses this node's certificate: %w", err)
 	}
-	return inVersion(version, c), err
+	return inVersion(version, h.purpose, c), err
 }
 
 // hello is what this node says to another member.

@@ -1,5 +1,6 @@
 // Package wire carries what nodes of a cluster say to each other: raft's messages,
-// snapshots, and control requests. It knows nothing of what entries and snapshots hold.
+// snapshots, and control requests. It knows nothing of what entries and snapshots hold. It begins
+// connections between loops of gateways and the leader, too, which others carry on: trunks.
 //
 // # Use
 //
@@ -9,6 +10,7 @@
 //	t.SetPeers(index, members)                 // connects; again whenever the members change
 //	t.Send(m)                                  // what raft wants sent
 //	t.SendSnapshot(m, write)                   // a MsgSnap with its files
+//	k, err := t.DialTrunk(ctx, leader, hello)  // the leader's Handler.Trunk gets the other end
 //	err = t.Close()
 //
 // A tool asks nodes with [Call], and with [Fetch] for what is long.
@@ -42,6 +44,11 @@
 //     that has something to say says it within milliseconds. Each of them has 2 s.
 //   - Every snapshot that is sent comes to an end that the handler is told of: each part
 //     has 15 s to go, and the receiver a minute and a second for each 4 MiB to finish.
+//   - A loop of a gateway has one trunk. It counts its dials: a later one ends the trunk before,
+//     and begins when that has ended; one that comes behind a later one is refused. A trunk of
+//     another process of the member ends those of the one before. A trunk has to end, at both
+//     ends, when the other member is removed, when the transport is closed, and when the
+//     certificate of the other side is of no authority any more. A member has at most 512.
 //   - What is refused is one line in the log of each side that can know of it, at most
 //     once a minute.
 //
@@ -59,8 +66,8 @@
 // TLS if there is any, with a hello:
 //
 //	 0  8  "TRELPEER"
-//	 8  2  lowest version of the protocol that it speaks, 1
-//	10  1  purpose: 1 appends, 2 other messages, 3 a snapshot, 4 a control request
+//	 8  2  lowest version of the protocol that it speaks: 1, for a trunk 2
+//	10  1  purpose: 1 appends, 2 other messages, 3 a snapshot, 4 a control request, 5 a trunk
 //	11  1  length of the name, at most 64
 //	12  2  length of the address, at most 259
 //	14  2  highest version that it speaks, 0 if that is the lowest
@@ -84,7 +91,7 @@
 // Later versions keep the layout of both. A program that speaks a later version speaks the one
 // before it too, so that members are replaced one by one. Programs of before there were ranges
 // take no hello with one: a cluster gets from them to a later version by way of a program that
-// speaks version 1 alone.
+// speaks version 1 alone. Version 2 is version 1 with trunks.
 //
 // # Authorities
 //
@@ -134,11 +141,14 @@
 //	2 pulse     0        the sender lives
 //	3 chunk     64 KiB   the next bytes of a snapshot stream, or of the one before a response
 //	4 end       0        the snapshot stream is whole
-//	5 done      512      by the receiver of a snapshot: taken if empty, or the reason why not
+//	5 done      512      by who takes a snapshot or a trunk: taken if empty, or the reason why not
 //	6 request   1 MiB    a control request, by the side that has dialled
 //	7 response  1 MiB    its response
 //	8 error     512      a text instead of a response
 //	9 trunk     32 KiB   what a loop of a gateway and the leader say: see package trunk of the reactor
+//	10 begin    24       by the side that has dialled for a trunk, which waits for the answer:
+//	                     0 2 latest version of what kind 9 carries that it speaks; 2 2 zero; 4 4 number of the
+//	                     loop; 8 8 nonce of its process; 16 8 its dials so far, this one included; none is 0
 //
 // A message is a head of 72 bytes, and then context, snapshot and entries, nothing else:
 //

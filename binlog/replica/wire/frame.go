@@ -23,6 +23,8 @@ const (
 	kindRequest                  // a control request
 	kindResponse                 // its response
 	kindError                    // a text instead of a response
+	_                            // what a trunk carries: see package trunk of the reactor
+	kindTrunk                    // what a loop says of itself when it begins a trunk
 	kinds
 )
 
@@ -46,6 +48,7 @@ var maxPayload = [kinds]uint32{
 	kindRequest:  MaxControl,
 	kindResponse: MaxControl,
 	kindError:    maxText,
+	kindTrunk:    trunkHelloSize,
 }
 
 const (

@@ -19,6 +19,7 @@ const (
 	purposeRest                        // the lane of all other messages
 	purposeSnapshot                    // one snapshot stream
 	purposeControl                     // one control request
+	purposeTrunk                       // a trunk of a gateway, see Trunk
 )
 
 const lanes = 2 // purposeAppends and purposeRest
@@ -33,6 +34,8 @@ func (p purpose) String() string {
 		return "snapshot"
 	case purposeControl:
 		return "control"
+	case purposeTrunk:
+		return "trunks"
 	}
 	return fmt.Sprintf("purpose %d", uint8(p))
 }
@@ -124,7 +127,7 @@ func readHello(r io.Reader, ours versions) (h hello, err error) {
 		return h, nil
 	}
 	h.purpose = purpose(b[10])
-	if h.purpose < purposeAppends || h.purpose > purposeControl {
+	if h.purpose < purposeAppends || h.purpose > purposeTrunk || h.purpose == purposeTrunk && ours.agreed(h.speaks) < trunksSince {
 		return h, fmt.Errorf("%w: %s", errHello, h.purpose)
 	}
 	copy(h.cluster[:], b[16:])

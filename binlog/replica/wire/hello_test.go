@@ -23,7 +23,7 @@ func (h hello) equal(o hello) bool {
 }
 
 func TestHelloIsReadAsItWasWritten(t *testing.T) {
-	for p := purposeAppends; p <= purposeControl; p++ {
+	for p := purposeAppends; p <= purposeTrunk; p++ {
 		h := sampleHello
 		h.purpose = p
 		got, err := readHello(bytes.NewReader(h.encode()), spoken())
@@ -56,7 +56,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 		t.Errorf("an address that is too long: %v", err)
 	}
 	h := sampleHello
-	for _, p := range []purpose{0, purposeControl + 1} {
+	for _, p := range []purpose{0, purposeTrunk + 1} {
 		h.purpose = p
 		if _, err := readHello(bytes.NewReader(h.encode()), spoken()); !errors.Is(err, errHello) {
 			t.Errorf("%s: %v", p, err)
@@ -66,7 +66,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 
 func TestAHelloOfALaterVersionIsKnownAsOne(t *testing.T) {
 	h := sampleHello
-	h.speaks, h.purpose = versions{2, 3}, 77
+	h.speaks, h.purpose = versions{3, 4}, 77
 	got, err := readHello(bytes.NewReader(h.encode()), spoken())
 	if err != nil || got.speaks != h.speaks {
 		t.Fatalf("%+v, %v", got, err)
@@ -103,7 +103,7 @@ func TestAnswerToAHello(t *testing.T) {
 		}
 	}
 	b := encodeReply(1, welcome, "")
-	b[8] = 2
+	b[8] = 3
 	b = le.AppendUint32(b[:replyHead], crcOf(b[:replyHead]))
 	if _, err := readReply(bytes.NewReader(b), spoken()); !errors.Is(err, errHello) {
 		t.Errorf("a welcome in another version: %v", err)

@@ -70,6 +70,7 @@ type node struct {
 	callers chan Caller          // of Control; nil if nobody wants to know
 	take    func(m *raftpb.Message, r io.Reader) error
 	control func(ctx context.Context, req []byte) ([]byte, error)
+	trunk   func(from member.Member, h TrunkHello) (func(*Trunk), error)
 	streams func(req []byte, stream io.Writer) ([]byte, error) // instead of control, if it is set
 
 	mu          sync.Mutex
@@ -103,6 +104,8 @@ func (n *node) NotMember(id member.ID) {
 }
 
 func (n *node) SnapshotSent(id member.ID, ok bool) { n.sent <- ok }
+
+func (n *node) Trunk(from member.Member, h TrunkHello) (func(*Trunk), error) { return n.trunk(from, h) }
 
 func (n *node) Control(ctx context.Context, from Caller, req []byte, stream io.Writer) ([]byte, error) {
 	if n.callers != nil {

@@ -14,17 +14,23 @@ type standing struct {
 	conn    *tls.Conn
 	peer    string // who is at the other end, for the log
 	began   time.Time
+	end     func(error)                   // ends it
 	checked atomic.Pointer[x509.CertPool] // the authorities by which its certificate was judged last
 }
 
 // stand has a connection ended when the authorities change, and its certificate is of none of
 // them any more. The caller calls done when it has no use for it any more.
 func (t *Transport) stand(c net.Conn, peer string) (done func()) {
+	return t.standAs(c, peer, func(error) { _ = c.(*tls.Conn).NetConn().Close() }) // tls.Conn would wait to say so
+}
+
+// standAs is stand for a connection that is ended otherwise than by closing it.
+func (t *Transport) standAs(c net.Conn, peer string, end func(error)) (done func()) {
 	s, ok := c.(*tls.Conn)
 	if !ok {
 		return func() {}
 	}
-	st := &standing{conn: s, peer: peer, began: time.Now()}
+	st := &standing{conn: s, peer: peer, began: time.Now(), end: end}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.standing[st] = true
@@ -58,8 +64,9 @@ func (t *Transport) watchAuthorities() {
 				continue
 			}
 			if err := s.verify(roots); err != nil {
-				t.log.warn("a connection was ended", s.peer, fmt.Errorf("the authorities have changed: %w", err))
-				_ = s.conn.NetConn().Close() // tls.Conn would wait to say so
+				err = fmt.Errorf("the authorities have changed: %w", err)
+				t.log.warn("a connection was ended", s.peer, err)
+				s.end(err)
 			}
 		}
 	}

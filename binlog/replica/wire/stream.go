@@ -133,7 +133,7 @@ func (t *Transport) stream(ctx context.Context, h hello, to member.Member, m *ra
 }
 
 // readDone waits for the receiver's word.
-func readDone(c net.Conn) error {
+func readDone(c io.Reader) error {
 	r := newFrameReader(c, 1<<10, kindDone, kindPulse)
 	for {
 		switch k, payload, err := r.next(); {

@@ -46,6 +46,7 @@ type Transport struct {
 	streams  map[member.ID]*outStream
 	taking   *inStream // the snapshot that comes in
 	standing map[*standing]bool
+	gateways map[member.ID]*gateway // that have trunks, or have had some
 
 	announced []member.Member // by Announce
 }
@@ -87,6 +88,7 @@ func start(cfg Config, tm timing) (*Transport, error) {
 		controls: make(chan struct{}, maxControl), snapshots: make(chan struct{}, maxStreams),
 		inbound: map[inboundKey]net.Conn{},
 		streams: map[member.ID]*outStream{}, standing: map[*standing]bool{},
+		gateways: map[member.ID]*gateway{},
 	}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.members.Store(&members{cluster: cfg.Cluster, self: cfg.Self})
@@ -153,12 +155,16 @@ func (t *Transport) disconnect(p *peer) {
 	if t.taking != nil && t.taking.from == p.ID {
 		_ = t.taking.conn.Close()
 	}
+	if g := t.gateways[p.ID]; g != nil && g.conns == 0 {
+		delete(t.gateways, p.ID) // otherwise its last connection has it deleted
+	}
 }
 
 // connect starts the lanes to a member. The caller holds t.mu.
 func (t *Transport) connect(m member.Member) *peer {
 	p := &peer{Member: m}
-	p.ctx, p.cancel = context.WithCancel(t.ctx)
+	ctx, cancel := context.WithCancelCause(t.ctx)
+	p.ctx, p.cancel = ctx, func() { cancel(errNoMember) }
 	for i := range p.lanes {
 		l := &lane{t: t, peer: p, purpose: purposeAppends + purpose(i), waker: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 		p.lanes[i] = l

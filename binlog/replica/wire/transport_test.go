@@ -327,9 +327,9 @@ func TestHandshakesAreRefused(t *testing.T) {
 		{"a stranger", func(h *hello) { h.from.ID = 7 }, "has no member 0000000000000007, as far as n2 knows", notMember},
 		{"a wiped node", func(h *hello) { h.from.Incarnation++ }, "n1 is member 0000000000000065 in incarnation 00000000000003e9, not 00000000000003ea: was its directory replaced?", refused},
 		{"itself", func(h *hello) { h.from = ns[1].self }, "has no member 0000000000000066", notMember},
-		{"a later program", func(h *hello) { h.speaks = versions{2, 3} }, "the protocol between members is spoken here in version 1, and there in versions 2 to 3", refused},
+		{"a later program", func(h *hello) { h.speaks = versions{3, 4} }, "the protocol between members is spoken here in versions 1 to 2, and there in versions 3 to 4", refused},
 	} {
-		for _, p := range []purpose{purposeAppends, purposeRest, purposeSnapshot} {
+		for _, p := range []purpose{purposeAppends, purposeRest, purposeSnapshot, purposeTrunk} {
 			h := helloOf(p, ns[0], ns[1])
 			c.change(&h)
 			conn, err := dialAs(t, ns[1], h)

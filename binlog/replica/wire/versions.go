@@ -16,12 +16,15 @@ type versions struct{ lowest, highest uint16 }
 func spoken() versions {
 	switch {
 	case planted.Has(planted.NextWireOnly):
-		return versions{2, 2}
+		return versions{3, 3}
 	case planted.Has(planted.NextWire):
-		return versions{1, 2}
+		return versions{1, 3}
 	}
-	return versions{1, 1}
+	return versions{1, 2}
 }
+
+// trunksSince is the first version in which members take trunks. All else is as in the one before.
+const trunksSince = 2
 
 // agreed is the version of a connection between two sides, 0 if there is none that both speak.
 func (v versions) agreed(o versions) uint16 {
@@ -38,9 +41,9 @@ func (v versions) String() string {
 	return fmt.Sprintf("versions %d to %d", v.lowest, v.highest)
 }
 
-// inVersion is a connection as it goes on in a version.
-func inVersion(version uint16, c net.Conn) net.Conn {
-	if version > 1 {
+// inVersion is a connection as it goes on in a version. Trunks have versions of their own.
+func inVersion(version uint16, p purpose, c net.Conn) net.Conn {
+	if version > 2 && p != purposeTrunk {
 		return planted.Next(c)
 	}
 	return c

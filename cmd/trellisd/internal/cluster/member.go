@@ -314,6 +314,11 @@ func (h handler) SnapshotSent(id member.ID, ok bool) { h.m.node.Load().SnapshotS
 // NotMember implements wire.Handler.
 func (h handler) NotMember(by member.ID) { h.m.node.Load().NotMember(by) }
 
+// Trunk implements wire.Handler.
+func (h handler) Trunk(member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
+	return nil, errors.New("this node takes no trunks")
+}
+
 // Control implements wire.Handler.
 func (h handler) Control(ctx context.Context, from wire.Caller, req []byte, stream io.Writer) ([]byte, error) {
 	if resp, ok, err := h.m.store.Control(req, from.Member); ok {
