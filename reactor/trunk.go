@@ -48,6 +48,15 @@ type TrunkConn struct {
 	Number uint32
 	// Until ends the trunk, with its cause, when it is done. Nil is never.
 	Until context.Context
+	// Ended is told, once, that the connection is over and why, also if it never became a trunk. It does not
+	// block. Nil does nothing.
+	Ended func(error)
+}
+
+func (c *TrunkConn) ended(err error) {
+	if c.Ended != nil {
+		c.Ended(err)
+	}
 }
 
 // trunkEnd is what a trunk does for: the channels of a leader, or the clients of a gateway. The
@@ -84,6 +93,7 @@ type trunkLine struct {
 	heard, moved    bool // since the last tick: something has come, something has left
 	silent, blocked int  // ticks in a row in which nothing did
 	forget          func() bool
+	done            func(error)
 }
 
 // trunkTLS is a trunk's TLS, over memory.
@@ -107,14 +117,17 @@ type trunks struct {
 func (s *Server) layTrunk(l *loop, c TrunkConn, from trunk.Side, end func(*trunkLine) trunkEnd) error {
 	if !s.beginHold() {
 		_ = c.Conn.Close()
+		c.ended(ErrClosed)
 		return ErrClosed
 	}
 	fd, err := s.takeDescriptor(c.Conn)
 	if err != nil {
 		s.holds.Done()
-		return fmt.Errorf("reactor: making a connection with %s a trunk: %w", c.Peer, err)
+		err = fmt.Errorf("reactor: making a connection with %s a trunk: %w", c.Peer, err)
+		c.ended(err)
+		return err
 	}
-	t := &trunkLine{loop: l, peer: c.Peer, fd: int32(fd), reader: trunk.NewReader(from)}
+	t := &trunkLine{loop: l, peer: c.Peer, fd: int32(fd), reader: trunk.NewReader(from), done: c.ended}
 	if c.TLS != nil {
 		t.tls = &trunkTLS{conn: c.TLS}
 		t.tls.transport.out = &t.tls.buffers
@@ -441,7 +454,9 @@ func (t *trunkLine) fail(now time.Duration, err error) {
 		l.gnet.Close(int(t.fd))
 	}
 	l.gnet.Wake() // what that makes of sessions and clients is dealt with in the next round
-	t.end.ended(now, fmt.Errorf("the trunk with %s has ended: %w", t.peer, err))
+	err = fmt.Errorf("the trunk with %s has ended: %w", t.peer, err)
+	t.end.ended(now, err)
+	t.done(err)
 }
 
 func (ts *trunks) remove(t *trunkLine) {

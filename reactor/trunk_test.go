@@ -367,7 +367,8 @@ func TestATrunkEnds(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(context.Background())
 				defer cancel(nil)
 				e := new(recordedEnd)
-				p := ts.layTest(secure, e, func(c *TrunkConn) { c.Until = ctx })
+				told := make(chan error, 2)
+				p := ts.layTest(secure, e, func(c *TrunkConn) { c.Until, c.Ended = ctx, func(err error) { told <- err } })
 				ts.on(func() {})
 				if test.end == nil {
 					cancel(cause)
@@ -380,6 +381,9 @@ func TestATrunkEnds(t *testing.T) {
 					}
 				} else {
 					ts.expectEnd(e, test.want)
+				}
+				if err := <-told; !errors.Is(err, test.want) || len(told) > 0 {
+					t.Errorf("who has brought it is told %v; want %v, once", err, test.want)
 				}
 				switch test.want {
 				case ErrClosed:
@@ -403,8 +407,9 @@ func TestAServerThatIsShutDownTakesNoTrunk(t *testing.T) {
 		t.Fatal(err)
 	}
 	there, here := tcpPair(t)
-	if err := ts.layTrunk(ts.loops[0], TrunkConn{Conn: here}, trunk.Leader, nil); err != ErrClosed {
-		t.Error(err)
+	var told error
+	if err := ts.layTrunk(ts.loops[0], TrunkConn{Conn: here, Ended: func(err error) { told = err }}, trunk.Leader, nil); err != ErrClosed || told != err {
+		t.Error(err, told)
 	}
 	if n, err := there.Read(make([]byte, 1)); n > 0 || err != io.EOF {
 		t.Error(n, err)
