@@ -45,7 +45,8 @@ func view() *control.View {
 		return s
 	}
 	leader, standby, learner := status(1, 9138, 0xabc), status(2, 9138, 0xabc), status(4, 9138, 0xabc)
-	leader.Leads, leader.Serves, leader.Clients = true, true, "10.0.0.1:11300"
+	leader.Leads, leader.Serves, leader.Clients, leader.Connections = true, true, "10.0.0.1:11300", 12
+	standby.Clients, standby.Connections, standby.Unready = "10.0.0.2:11300", 1, "attaching"
 	learner.SnapshotStamp = 0
 	learner.ToLoad = 57
 	v.Leader = leader

@@ -123,7 +123,9 @@ type clusterMember struct {
 	Snapshot    uint64   `json:"snapshot"`
 	SnapBytes   int64    `json:"snapshot_bytes"`
 	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // from the snapshot to the last entry that the member has; nil if it has no snapshot
-	Clients     string   `json:"clients,omitempty"`
+	Clients     string   `json:"clients,omitempty"`              // where it serves them, as the leader or through it
+	Connections int64    `json:"connections,omitempty"`          // of clients to it
+	Unready     string   `json:"unready,omitempty"`              // why it would not answer a client's command now
 	Jobs        *uint64  `json:"jobs,omitempty"`
 	Digest      string   `json:"digest,omitempty"`
 	Holds       string   `json:"holds,omitempty"` // a digest of the reservations on record
@@ -185,6 +187,7 @@ func (c *clusterMember) take(s *control.Status) {
 	c.Term, c.Committed, c.Applied, c.Last = s.Term, s.Commit, s.Applied, s.Last
 	c.ToLoad, c.Contradictions = s.ToLoad, s.Contradictions
 	c.LogBytes, c.Snapshot, c.SnapBytes, c.Clients = s.LogBytes, s.Snapshot, s.SnapshotBytes, s.Clients
+	c.Connections, c.Unready = s.Connections, s.Unready
 	if s.SnapshotStamp != 0 {
 		age := time.Duration(s.Stamp - s.SnapshotStamp).Seconds()
 		c.SnapAge = &age
@@ -245,7 +248,10 @@ func (c *clusterMember) row(digest bool) []string {
 			row[6] = fmt.Sprintf("%d, %s", c.Snapshot, operate.Size(c.SnapBytes))
 		}
 		if c.Clients != "" {
-			row[7] = c.Clients
+			row[7] = fmt.Sprintf("%d at %s", c.Connections, c.Clients)
+			if c.Unready != "" {
+				row[7] += ", " + c.Unready
+			}
 		}
 	}
 	if !digest {

@@ -111,14 +111,16 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		}
 	}()
 	mon.member.Store(m)
-	leads := func() error {
-		if why := m.State(); why != "" {
-			return errors.New(why)
+	unless := func(why func() string) func() error {
+		return func() error {
+			if why := why(); why != "" {
+				return errors.New(why)
+			}
+			return nil
 		}
-		return nil
 	}
-	mon.ready.ReadyUnless(leads)
-	mon.leads.ReadyUnless(leads)
+	mon.ready.ReadyUnless(unless(m.Unready))
+	mon.leads.ReadyUnless(unless(m.State))
 	m.Changed(func() {
 		if m.Status() != nil { // until then a signal ends the process at once: reading a log may take long
 			sigs.serving.Store(true)

@@ -42,9 +42,11 @@ func Parse(b []byte) (r Request, err error) {
 type Status struct {
 	Node    member.Node      `json:"node"`
 	Cluster member.ClusterID `json:"cluster"`
-	Clients string           `json:"clients"` // where clients are served now, or ""
+	Clients string           `json:"clients"` // where the node serves clients now, as the leader or through it; or ""
 	replica.Status
-	Digest *replica.Digest `json:"digest,omitempty"` // of the jobs as of Applied, if it was asked for and could be taken
+	Connections int64           `json:"connections,omitempty"` // of clients to the node
+	Unready     string          `json:"unready,omitempty"`     // why the node would not answer a client's command now; "" if it would
+	Digest      *replica.Digest `json:"digest,omitempty"`      // of the jobs as of Applied, if it was asked for and could be taken
 
 	// Contradictions is how many records of reservations did not fit those before them, since the
 	// member was started. There should be none.

@@ -12,6 +12,7 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
 	"trellis/cmd/internal/control"
+	"trellis/reactor"
 )
 
 // control answers a request that is none of package member.
@@ -122,9 +123,20 @@ func (m *Member) notLeader(st replica.Status) error {
 func (m *Member) status(node *replica.Node) control.Status {
 	s := control.Status{Node: m.cfg.Self, Cluster: m.store.Identity().Cluster.ID, Status: node.Status(), Contradictions: m.cfg.Queue.Contradictions()}
 	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
-		s.Clients = m.clientAddr(q.Addrs)
+		s.Clients, s.Connections = m.clientAddr(q.Addrs), connections(q.Reactor)
+	} else if f := m.cfg.Queue.Forwarding(); f != nil {
+		s.Clients, s.Connections = m.clientAddr(f.Addrs), connections(f.Reactor)
 	}
+	s.Unready = m.Unready()
 	return s
+}
+
+// connections is how many clients are connected to a server.
+func connections(srv *reactor.Server) (n int64) {
+	for _, l := range srv.Stats().Listeners {
+		n += l.Connections
+	}
+	return n
 }
 
 // digestTries is how often a digest is taken anew because an entry was applied meanwhile.

@@ -51,6 +51,8 @@ type Member struct {
 	asked   time.Time                    // when watch has asked for the members last
 	leader  atomic.Pointer[leader]       // as it has told of itself, nil if nobody has
 	onState atomic.Pointer[func()]
+
+	answered atomic.Int64 // when a client's command would have been answered here last, in nanoseconds since 1970
 }
 
 // Open locks the directory, and begins to answer the other members. Errors name the

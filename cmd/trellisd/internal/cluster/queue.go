@@ -334,3 +334,13 @@ func (q *Queue) Serving() *Serving {
 	}
 	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Current: s.current, Addrs: s.addrs, Draining: q.engine.Draining()}
 }
+
+// Forwarding is the queue while it forwards its clients to the leader.
+type Forwarding struct {
+	Reactor  *reactor.Server
+	Addrs    []net.Addr // that clients connect to; nil while there are none
+	Attached bool       // all event loops are connected with the leader
+}
+
+// Forwarding tells how clients are forwarded, nil if they are not. Any goroutine may call it.
+func (q *Queue) Forwarding() *Forwarding { return nil }

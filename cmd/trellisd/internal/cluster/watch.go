@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"time"
 
 	"trellis/binlog/replica"
@@ -29,7 +30,7 @@ func (m *Member) watch(ctx context.Context) {
 	last := ""
 	for {
 		m.look(ctx)
-		if now := m.State(); now != last {
+		if now := m.State() + m.Unready(); now != last {
 			last = now
 			m.changed()
 		}
@@ -105,7 +106,40 @@ func (m *Member) askStatus(ctx context.Context, addr string) *control.Status {
 	return s
 }
 
-// State tells in a few words why clients are not served here; "" if they are.
+// readyPatience is how long a member that forwards its clients stays ready without a leader. They wait
+// for the next one.
+const readyPatience = 3 * time.Second
+
+// Unready tells in a few words why a client's command would not be answered here now; "" if it would.
+func (m *Member) Unready() string {
+	f := m.cfg.Queue.Forwarding()
+	if f == nil {
+		why := m.State()
+		if why == "" {
+			m.answered.Store(time.Now().UnixNano())
+		}
+		return why
+	}
+	return f.unready(m.node.Load().Status().Leader != 0, &m.answered, time.Now())
+}
+
+// unready is Unready of a member that forwards its clients. answered is when it was ready last.
+func (f *Forwarding) unready(leader bool, answered *atomic.Int64, now time.Time) string {
+	switch {
+	case len(f.Addrs) == 0:
+		return "opening the clients' port"
+	case f.Attached:
+		answered.Store(now.UnixNano())
+		return ""
+	case now.Sub(time.Unix(0, answered.Load())) < readyPatience:
+		return ""
+	case leader:
+		return "attaching"
+	}
+	return "no leader is known"
+}
+
+// State tells in a few words why this member does not serve clients as the leader; "" if it does.
 func (m *Member) State() string {
 	node := m.node.Load()
 	if node == nil {
