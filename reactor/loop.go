@@ -129,9 +129,6 @@ func (l *loop) prepareToStop() {
 			c.abandon(now)
 		}
 	}
-	if !l.server.aborting.Load() {
-		l.EndRound()
-	}
 }
 
 // enlist adds a connection to the loop's.

@@ -431,13 +431,13 @@ func TestATrunkOfASilentSideEnds(t *testing.T) {
 			p.pulse()
 		}
 		for range trunkPatience - 1 {
-			put(trunkTick)
+			put(10 * trunkTick) // a server that was stopped meanwhile has seen one tick
 			p.pulse()
 		}
 		if err := e.err(); err != nil {
 			t.Fatalf("ended too early, with %v", err)
 		}
-		put(10 * trunkTick) // a server that was stopped has seen one tick
+		put(trunkTick)
 		ts.expectEnd(e, errSilence)
 	})
 }

@@ -40,6 +40,7 @@ type rounds struct {
 	calls  chan func()
 	number atomic.Int32 // that was reported last
 	times  atomic.Int64 // that any was
+	end    func()       // is called when a round ends, by the loop; nil for nothing
 
 	writable chan int
 }
@@ -57,7 +58,12 @@ func (r *rounds) Reported(number int32, _, _ bool) {
 	r.times.Add(1)
 }
 
-func (r *rounds) EndRound()       {}
+func (r *rounds) EndRound() {
+	if r.end != nil {
+		r.end()
+	}
+}
+
 func (r *rounds) Writable(fd int) { r.writable <- fd }
 
 // startLoop starts and runs a loop. call runs a function on its goroutine.
@@ -178,6 +184,27 @@ func TestAnAdoptedConnectionIsServed(t *testing.T) {
 	if err := <-eb.closed; err == nil || !strings.Contains(err.Error(), "EOF") {
 		t.Errorf("the other was closed with %v", err)
 	}
+}
+
+// The end of a round comes behind all that the round has closed, and what it closes itself does not wait for the next.
+func TestTheEndOfARoundMayCloseConnections(t *testing.T) {
+	t.Parallel()
+	l, r, call := startLoop(t)
+	_, first := adopt(t, l, call)
+	_, second := adopt(t, l, call)
+	behind := make(chan bool, 1)
+	call(func() {
+		l.Close(first.fd)
+		r.end = func() {
+			r.end = nil
+			behind <- len(first.closed) == 1
+			l.Close(second.fd)
+		}
+	})
+	if !<-behind {
+		t.Error("the round ended before what it has closed")
+	}
+	<-second.closed
 }
 
 func TestAConnectionThatIsPausedIsNotRead(t *testing.T) {
