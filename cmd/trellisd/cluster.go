@@ -238,7 +238,15 @@ func (m *monitor) clusterStats() *metrics.Cluster {
 	if s == nil {
 		return nil
 	}
-	return &metrics.Cluster{Status: *s, Leaderships: m.queue.Leaderships()}
+	return &metrics.Cluster{Status: *s, Leaderships: m.queue.Leaderships(), Ready: member.Unready() == ""}
+}
+
+// forwarding is what forwards clients to the leader, nil while they are not.
+func (m *monitor) forwarding() metrics.Reactor {
+	if f := m.queue.Forwarding(); f != nil {
+		return f.Reactor
+	}
+	return nil
 }
 
 // notReady says why a member is not ready from now on, and does not lead.
@@ -256,6 +264,8 @@ func (m *monitor) show() {
 	if q := m.queue.Serving(); q != nil {
 		srv = q.Reactor
 		serving = &metrics.Serving{Engine: q.Engine, Now: q.Now, Reactor: q.Reactor, Current: q.Current}
+	} else if f := m.queue.Forwarding(); f != nil {
+		srv = f.Reactor // the console's connection goes to the leader like others
 	}
 	m.shows(serving, srv)
 }

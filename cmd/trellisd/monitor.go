@@ -109,7 +109,7 @@ func (m *monitor) serve(opt *options.Options, log *slog.Logger) {
 		Stores:       m.stores,
 	}
 	if opt.Cluster.Member() {
-		src.Cluster = m.clusterStats
+		src.Cluster, src.Forwarding = m.clusterStats, m.forwarding
 	} else if opt.Binlog != "" {
 		m.commits = metrics.NewCommits()
 		src.Commits, src.Binlog = m.commits, m.binlogStats

@@ -11,7 +11,8 @@ import (
 // Cluster is how a member sees its cluster.
 type Cluster struct {
 	replica.Status
-	Leaderships uint64 // times that this node began to serve clients
+	Leaderships uint64 // times that this node began to lead
+	Ready       bool   // a client's command would be answered here now
 }
 
 func (c *Cluster) voters() (n int) {
@@ -34,6 +35,8 @@ var clusterMetrics = list[*Cluster]{
 		func(s *Cluster) float64 { return oneIf(s.Serves) }),
 	gauge("beanstalkd_cluster_leader_known", "1 while this member knows a leader, itself included, 0 otherwise.",
 		func(s *Cluster) float64 { return oneIf(s.Leader != 0) }),
+	gauge("beanstalkd_cluster_ready", "1 while a client's command would be answered here, as /readyz says, 0 otherwise.",
+		func(s *Cluster) float64 { return oneIf(s.Ready) }),
 	gauge("beanstalkd_cluster_term", "The term that this member is in. Each election begins another one.",
 		func(s *Cluster) float64 { return float64(s.Term) }),
 	counter("beanstalkd_cluster_offices_total", "Times that this member began to serve clients.",

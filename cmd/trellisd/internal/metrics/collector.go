@@ -23,6 +23,9 @@ type Sources struct {
 	// Serving returns what serves clients. It returns nil while nobody is served: the
 	// engine may be filled then, and must not be looked at.
 	Serving func() *Serving
+	// Forwarding returns what forwards clients to the leader of a cluster, nil while they are not. The
+	// function itself is nil on a server alone.
+	Forwarding func() Reactor
 	// Binlog returns the binlog's counts, nil before it is open. The function itself
 	// is nil if there is no binlog.
 	Binlog func() *binlog.Stats
@@ -165,21 +168,15 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	if serving == nil {
+		if c.src.Forwarding != nil {
+			if r := c.src.Forwarding(); r != nil {
+				c.collectClients(ch, r)
+			}
+		}
 		return
 	}
-	if c.src.Audit != nil {
-		auditMetrics.collect(ch, c.src.Audit())
-	}
-	if c.src.Access != nil {
-		accessMetrics.collect(ch, c.src.Access())
-	}
-	st := serving.Reactor.Stats()
-	collectReactor(ch, &st)
-	collectListeners(ch, st.Listeners)
+	c.collectClients(ch, serving.Reactor)
 	collectLatency(ch, serving.Reactor.Latency())
-	if c.src.Certificates != nil {
-		collectHandshakes(ch, serving.Reactor.Handshakes())
-	}
 	serverMetrics.collect(ch, &s)
 	ch <- jobWait.with(&s.ReadyTimes)
 	for i := range accounts {
@@ -195,6 +192,22 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		if c.opt.Legacy {
 			legacyTubeMetrics.collect(ch, &shown[i], name...)
 		}
+	}
+}
+
+// collectClients shows those who are connected to this server, and who was not let in.
+func (c *collector) collectClients(ch chan<- prometheus.Metric, r Reactor) {
+	if c.src.Audit != nil {
+		auditMetrics.collect(ch, c.src.Audit())
+	}
+	if c.src.Access != nil {
+		accessMetrics.collect(ch, c.src.Access())
+	}
+	st := r.Stats()
+	collectReactor(ch, &st)
+	collectListeners(ch, st.Listeners)
+	if c.src.Certificates != nil {
+		collectHandshakes(ch, r.Handshakes())
 	}
 }
 

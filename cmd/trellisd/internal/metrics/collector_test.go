@@ -132,6 +132,27 @@ func TestAServerThatServesNobodyShowsItsFilesAndItsMemoryLimit(t *testing.T) {
 	}
 }
 
+// A member that passes on what its clients send knows who they are, and not what they do.
+func TestAServerThatForwardsItsClientsShowsTheirConnections(t *testing.T) {
+	src := newRig(t).wholeSources()
+	serving := src.Serving()
+	src.Serving = func() *Serving { return nil }
+	src.Forwarding = func() Reactor { return serving.Reactor }
+	shown := map[string]bool{}
+	for _, f := range gather(t, pedantic(src, Options{Tubes: allTubes})) {
+		shown[f.GetName()] = true
+	}
+	for name, want := range map[string]bool{
+		"beanstalkd_accepted_connections_total": true, "beanstalkd_loop_connections": true, "beanstalkd_denied_commands_total": true,
+		"beanstalkd_authenticated_connections_total": true, "beanstalkd_tls_handshake_duration_seconds": true, "beanstalkd_listener_connections": true,
+		"beanstalkd_current_connections": false, "beanstalkd_current_jobs": false, "beanstalkd_command_duration_seconds": false,
+	} {
+		if shown[name] != want {
+			t.Errorf("%s is shown: %v", name, shown[name])
+		}
+	}
+}
+
 func TestSeveralScrapesAtATimeAreIndependent(t *testing.T) {
 	r := newRig(t)
 	busy(r)
