@@ -198,6 +198,24 @@ type AccountSnapshot struct {
 	RefusedJobs, RefusedMemory, RefusedTubes, RefusedKeys, RefusedConnections, Waits uint64
 }
 
+// An AccountAmount is one of the amounts that an account may have a limit of.
+type AccountAmount struct {
+	What         string
+	Holds, Limit int64
+	Refused      uint64
+}
+
+// Amounts are all of them, each at the same place of every snapshot.
+func (a *AccountSnapshot) Amounts() [5]AccountAmount {
+	return [...]AccountAmount{
+		{"jobs", a.Holds.Jobs, a.Limits.Jobs, a.RefusedJobs},
+		{"memory", a.Holds.Memory, a.Limits.Memory, a.RefusedMemory},
+		{"tubes", a.Holds.Tubes, a.Limits.Tubes, a.RefusedTubes},
+		{"keys", a.Holds.Keys, a.Limits.Keys, a.RefusedKeys},
+		{"connections", a.Holds.Connections, a.Limits.Connections, a.RefusedConnections},
+	}
+}
+
 // Accounts returns a snapshot of each account, in the order of [Accounts.Set]. Any goroutine may
 // call it; it takes no lock.
 func (e *shared) Accounts() (list []AccountSnapshot) {

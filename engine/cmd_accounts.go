@@ -31,20 +31,10 @@ func (ai *accountItems) next(b []byte) (_ []byte, ok bool) {
 	y := yaml(b)
 	y.quoted("- name", a.Name)
 	y.quoted("  patterns", strings.Join(a.Tubes, ","))
-	for _, x := range []struct {
-		what         string
-		holds, limit int64
-		refused      uint64
-	}{
-		{"jobs", a.Holds.Jobs, a.Limits.Jobs, a.RefusedJobs},
-		{"memory", a.Holds.Memory, a.Limits.Memory, a.RefusedMemory},
-		{"tubes", a.Holds.Tubes, a.Limits.Tubes, a.RefusedTubes},
-		{"keys", a.Holds.Keys, a.Limits.Keys, a.RefusedKeys},
-		{"connections", a.Holds.Connections, a.Limits.Connections, a.RefusedConnections},
-	} {
-		y.signed("  "+x.what, x.holds)
-		y.signed("  max-"+x.what, x.limit)
-		y.number("  refused-"+x.what, x.refused)
+	for _, x := range a.Amounts() {
+		y.signed("  "+x.What, x.Holds)
+		y.signed("  max-"+x.What, x.Limit)
+		y.number("  refused-"+x.What, x.Refused)
 	}
 	y.signed("  rate", a.Limits.Rate)
 	y.number("  rate-waits", a.Waits)

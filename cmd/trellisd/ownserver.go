@@ -6,6 +6,7 @@ import (
 	"runtime"
 	runtimemetrics "runtime/metrics"
 	"strconv"
+	"strings"
 	"time"
 
 	"trellis/binlog"
@@ -269,12 +270,16 @@ func (s *ownServer) accounts() (l lines) {
 	}
 	for i := range all[:min(len(all), maxAccountLines)] {
 		a := &all[i]
-		has, may := &a.Holds, &a.Limits
-		count := func(n int64) string { return strconv.FormatInt(n, 10) }
-		l.add(a.Name, "%s jobs, %s, %s tubes, %s keys, %s connections; %d refused, %d waits",
-			of(has.Jobs, may.Jobs, count), of(has.Memory, may.Memory, operate.Size), of(has.Tubes, may.Tubes, count),
-			of(has.Keys, may.Keys, count), of(has.Connections, may.Connections, count),
-			a.RefusedJobs+a.RefusedMemory+a.RefusedTubes+a.RefusedKeys+a.RefusedConnections, a.Waits)
+		var amounts []string
+		refused := uint64(0)
+		for _, x := range a.Amounts() {
+			if refused += x.Refused; x.What == "memory" {
+				amounts = append(amounts, of(x.Holds, x.Limit, operate.Size))
+				continue
+			}
+			amounts = append(amounts, of(x.Holds, x.Limit, func(n int64) string { return strconv.FormatInt(n, 10) })+" "+x.What)
+		}
+		l.add(a.Name, "%s; %d refused, %d waits", strings.Join(amounts, ", "), refused, a.Waits)
 	}
 	if more := len(all) - maxAccountLines; more > 0 {
 		l.add("Others", "%d more; trellis accounts lists all", more)
