@@ -48,7 +48,7 @@ func TestBookTakesAnyOrderOfWhatConnectionsReport(t *testing.T) {
 func TestBookForgetsPagesWhoseJobsAreGone(t *testing.T) {
 	k := newTestBook()
 	const jobs = 100 * pageSize * bookStripes
-	for id := uint64(0); id < jobs; id++ {
+	for id := range uint64(jobs) {
 		k.inserted(id, id, 0, 0)
 		k.reserved(id, k.body(id), 1)
 		k.deleted(id)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -38,9 +39,7 @@ func inTurn(t *testing.T, replies map[string][]string) (addr string) {
 func stockReplies(others map[string][]string, stats ...string) map[string][]string {
 	all := map[string][]string{"list-tube-used": {"USING default"}, "use t": {"USING t"}, "use default": {"USING default"}}
 	all["stats-tube t"] = append(all["stats-tube t"], stats...)
-	for line, replies := range others {
-		all[line] = replies
-	}
+	maps.Copy(all, others)
 	return all
 }
 

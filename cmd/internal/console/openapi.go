@@ -3,6 +3,7 @@ package console
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"strings"
@@ -92,9 +93,7 @@ var pathParams = []schema{
 // param is a parameter of a query; more is what else its schema has.
 func param(name, kind, about string, more schema) schema {
 	s := schema{"type": kind}
-	for key, value := range more {
-		s[key] = value
-	}
+	maps.Copy(s, more)
 	return schema{"name": name, "in": "query", "description": about, "schema": s}
 }
 
@@ -191,8 +190,7 @@ func schemaOfType(t reflect.Type) schema {
 			return schema{"type": "string", "format": "date-time"}
 		}
 		properties, required := make(schema), []string(nil)
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			name := f.Tag.Get("json")
 			if name == "" {
 				continue

@@ -12,14 +12,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-func ptr(n uint32) *uint32 { return &n }
-
 func TestALineIsWrittenAsDocumented(t *testing.T) {
 	for want, j := range map[string]Job{
 		`{"id":7,"tube":"mail","state":"delayed","pri":10,"age":5,"delay":30,"ttr":60,"time-left":25,"reserves":1,"body":"hello"}`: {
-			ID: 7, Tube: "mail", State: "delayed", Pri: ptr(10), Age: 5, Delay: ptr(30), TTR: ptr(60), TimeLeft: ptr(25), Reserves: 1, Body: []byte("hello"),
+			ID: 7, Tube: "mail", State: "delayed", Pri: new(uint32(10)), Age: 5, Delay: new(uint32(30)), TTR: new(uint32(60)), TimeLeft: new(uint32(25)), Reserves: 1, Body: []byte("hello"),
 		},
-		`{"pri":0,"body":""}`:                     {Pri: ptr(0), Body: []byte{}},
+		`{"pri":0,"body":""}`:                     {Pri: new(uint32(0)), Body: []byte{}},
 		`{"body-base64":"/w=="}`:                  {Body: []byte{0xff}},
 		`{"body":"<a href=\"&\">\n\u0000\u001b"}`: {Body: []byte("<a href=\"&\">\n\x00\x1b")},
 	} {
