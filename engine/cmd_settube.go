@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"strconv"
 
 	"trellis/binlog/journal"
 	"trellis/codec"
@@ -62,38 +61,20 @@ func (x *setTube) turn(s *Session, now Time, out *Output) Outcome {
 
 // change gives a policy the values of the keys that were given.
 func (x *setTube) change(p *journal.Policy) {
-	for k, given := range x.pairs.Given {
-		if !given {
-			continue
-		}
-		v := x.pairs.Values[k]
-		switch codec.TubeKey(k) {
-		case codec.KeyAttempts:
-			p.Attempts = v
-		case codec.KeyDead:
+	for i, given := range x.pairs.Given {
+		key, v := &journal.PolicyKeys[i], x.pairs.Values[i]
+		switch k := codec.TubeKey(i); {
+		case !given:
+		case k == codec.KeyDead:
 			p.Dead = x.dead
-		case codec.KeyDisconnects:
-			p.Disconnects = v != 0
-		case codec.KeyRetryMin:
-			p.RetryMin = v
-		case codec.KeyRetryFactor:
-			p.RetryFactor = v
-		case codec.KeyRetryMax:
-			p.RetryMax = v
-		case codec.KeyRetryJitter:
-			p.RetryJitter = v
-		case codec.KeyRate:
+		case k == codec.KeyRate:
 			if p.Rate, p.Per = v, x.pairs.Per; v == 0 {
 				p.Per = 1
 			}
-		case codec.KeyBurst:
-			p.Burst = v
-		case codec.KeyMaxReserved:
-			p.MaxReserved = v
-		case codec.KeyExpire:
-			p.Expire = v
-		case codec.KeyPaused:
-			p.Paused = v != 0
+		case key.Truth != nil:
+			*key.Truth(p) = v != 0
+		default:
+			*key.Number(p) = v
 		}
 	}
 }
@@ -154,32 +135,18 @@ func (si *settingItems) next(b []byte) (_ []byte, ok bool) {
 }
 
 func (y *yaml) setting(x *journal.Setting) {
-	number := func(k codec.TubeKey, n uint32) { y.number("  "+k.String(), uint64(n)) }
-	truth := func(k codec.TubeKey, v bool) {
-		n := uint32(0)
-		if v {
-			n = 1
-		}
-		number(k, n)
-	}
 	y.quoted("- tube", x.Tube)
-	number(codec.KeyAttempts, x.Attempts)
-	y.quoted("  "+codec.KeyDead.String(), x.Dead)
-	truth(codec.KeyDisconnects, x.Disconnects)
-	number(codec.KeyRetryMin, x.RetryMin)
-	number(codec.KeyRetryFactor, x.RetryFactor)
-	number(codec.KeyRetryMax, x.RetryMax)
-	number(codec.KeyRetryJitter, x.RetryJitter)
-	rate, burst := "0", x.Burst
-	if x.Rate > 0 {
-		rate = strconv.Itoa(int(x.Rate)) + "/" + strconv.Itoa(int(x.Per))
-		burst = x.BurstInForce()
+	for k := range codec.NumTubeKeys {
+		switch name := "  " + k.String(); {
+		case k == codec.KeyDead:
+			y.quoted(name, x.Dead)
+		case k == codec.KeyBurst && x.Rate > 0:
+			y.number(name, uint64(x.BurstInForce()))
+		default:
+			y.key(name)
+			*y = append(journal.PolicyKeys[k].AppendValue(*y, &x.Policy), '\n')
+		}
 	}
-	y.bare("  "+codec.KeyRate.String(), rate)
-	number(codec.KeyBurst, burst)
-	number(codec.KeyMaxReserved, x.MaxReserved)
-	number(codec.KeyExpire, x.Expire)
-	truth(codec.KeyPaused, x.Paused)
 }
 
 func (y *yaml) deadLetters(x *journal.Setting) {

@@ -1,7 +1,8 @@
 package journal
 
 import (
-	"fmt"
+	"bytes"
+	"strconv"
 	"strings"
 )
 
@@ -67,33 +68,57 @@ func (p *Policy) BurstInForce() uint32 {
 	return max(1, p.Rate/(10*p.Per))
 }
 
+// A PolicyKey is one of set-tube's.
+type PolicyKey struct {
+	Name   string
+	Number func(*Policy) *uint32 // nil for the name of a tube, and for what is 0 or 1
+	Truth  func(*Policy) *bool   // of what is 0 or 1
+}
+
+// PolicyKeys are all of them, in the order in which list-settings shows them.
+var PolicyKeys = [...]PolicyKey{
+	{Name: "attempts", Number: func(p *Policy) *uint32 { return &p.Attempts }},
+	{Name: "dead"},
+	{Name: "disconnects", Truth: func(p *Policy) *bool { return &p.Disconnects }},
+	{Name: "retry-min", Number: func(p *Policy) *uint32 { return &p.RetryMin }},
+	{Name: "retry-factor", Number: func(p *Policy) *uint32 { return &p.RetryFactor }},
+	{Name: "retry-max", Number: func(p *Policy) *uint32 { return &p.RetryMax }},
+	{Name: "retry-jitter", Number: func(p *Policy) *uint32 { return &p.RetryJitter }},
+	{Name: "rate", Number: func(p *Policy) *uint32 { return &p.Rate }},
+	{Name: "burst", Number: func(p *Policy) *uint32 { return &p.Burst }},
+	{Name: "max-reserved", Number: func(p *Policy) *uint32 { return &p.MaxReserved }},
+	{Name: "expire", Number: func(p *Policy) *uint32 { return &p.Expire }},
+	{Name: "paused", Truth: func(p *Policy) *bool { return &p.Paused }},
+}
+
+// AppendValue appends the value that the key has in a policy, as set-tube takes it.
+func (k *PolicyKey) AppendValue(b []byte, p *Policy) []byte {
+	switch {
+	case k.Truth != nil:
+		return strconv.AppendUint(b, uint64(number(*k.Truth(p))), 10)
+	case k.Number == nil:
+		return append(b, p.Dead...)
+	}
+	b = strconv.AppendUint(b, uint64(*k.Number(p)), 10)
+	if k.Name == "rate" && p.Rate > 0 {
+		b = strconv.AppendUint(append(b, '/'), uint64(p.Per), 10)
+	}
+	return b
+}
+
 // Pairs are the arguments of a set-tube that makes the policy of the default one.
 func (p *Policy) Pairs() string {
-	var b strings.Builder
-	add := func(key string, value, usual any) {
-		if value != usual {
-			fmt.Fprintf(&b, " %s=%v", key, value)
+	var pairs []string
+	for i := range PolicyKeys {
+		k := &PolicyKeys[i]
+		if v := k.AppendValue(nil, p); !bytes.Equal(v, k.AppendValue(nil, &DefaultPolicy)) {
+			pairs = append(pairs, k.Name+"="+string(v))
 		}
 	}
-	d := &DefaultPolicy
-	add("attempts", p.Attempts, d.Attempts)
-	add("dead", p.Dead, d.Dead)
-	add("disconnects", number(p.Disconnects), 0)
-	add("retry-min", p.RetryMin, d.RetryMin)
-	add("retry-factor", p.RetryFactor, d.RetryFactor)
-	add("retry-max", p.RetryMax, d.RetryMax)
-	add("retry-jitter", p.RetryJitter, d.RetryJitter)
-	if p.Rate > 0 {
-		add("rate", fmt.Sprintf("%d/%d", p.Rate, p.Per), "")
-	}
-	add("burst", p.Burst, d.Burst)
-	add("max-reserved", p.MaxReserved, d.MaxReserved)
-	add("expire", p.Expire, d.Expire)
-	add("paused", number(p.Paused), 0)
-	if b.Len() == 0 {
+	if pairs == nil {
 		return "none"
 	}
-	return b.String()[1:]
+	return strings.Join(pairs, " ")
 }
 
 func number(b bool) int {
