@@ -53,14 +53,8 @@ func appendDuplicate(b []byte, id uint64, state string) []byte {
 	return append(append(b, ' '), state...)
 }
 
-// AppendKicked appends the reply to a kick that moved n jobs. A kick-job is
-// answered with ReplyKicked.
-func AppendKicked(b []byte, n uint64) []byte {
-	return appendNumber(append(b, "KICKED "...), n)
-}
-
-// AppendCount appends the reply to an extension command that has changed n jobs: a word
-// such as FLUSHED, and n.
+// AppendCount appends the reply to a command that has changed n jobs: a word such as
+// KICKED, and n.
 func AppendCount(b []byte, word string, n uint64) []byte {
 	return appendNumber(append(append(b, word...), ' '), n)
 }

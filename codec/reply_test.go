@@ -14,7 +14,7 @@ func TestRepliesAreSpelledAsTheProtocolSays(t *testing.T) {
 	}{
 		{AppendInserted(nil, 1), "INSERTED 1\r\n"},
 		{AppendInserted(nil, math.MaxUint64), "INSERTED 18446744073709551615\r\n"},
-		{AppendKicked(nil, 0), "KICKED 0\r\n"},
+		{AppendCount(nil, "KICKED", 0), "KICKED 0\r\n"},
 		{AppendWatching(nil, 2), "WATCHING 2\r\n"},
 		{AppendUsing(nil, "default"), "USING default\r\n"},
 		{AppendUsing(nil, []byte("a")), "USING a\r\n"},
@@ -41,7 +41,7 @@ func TestRepliesAllocateNothing(t *testing.T) {
 	tube := "default"
 	allocs := testing.AllocsPerRun(10, func() {
 		b = AppendInserted(b[:0], math.MaxUint64)
-		b = AppendKicked(b, math.MaxUint64)
+		b = AppendCount(b, "KICKED", math.MaxUint64)
 		b = AppendWatching(b, math.MaxUint64)
 		b = AppendUsing(b, tube)
 		b = AppendUsing(b, body[:3])

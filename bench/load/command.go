@@ -51,8 +51,8 @@ func (w *worker) sendNumber(c *conn, m metric, command string, n uint64, sent, s
 	w.push(c, slot{sent: sent, start: start, arg: n, metric: m, stage: stage})
 }
 
-func (w *worker) sendDelete(c *conn, id uint64, sent, start int64, stage uint8) {
-	w.sendNumber(c, metricDelete, "delete ", id, sent, start, stage)
+func (w *worker) sendDelete(c *conn, id uint64, sent, start int64) {
+	w.sendNumber(c, metricDelete, "delete ", id, sent, start, 0)
 }
 
 func (w *worker) sendBury(c *conn, id uint64, sent, start int64) {

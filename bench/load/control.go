@@ -51,7 +51,7 @@ func Stats(a *bench.Address, token string) (map[string]string, error) {
 		return nil, err
 	}
 	defer c.Close()
-	return c.stats("stats")
+	return c.stats()
 }
 
 func (c *control) send() error {
@@ -177,9 +177,8 @@ func (c *control) watchOnly(tubes []string) error {
 	return err
 }
 
-// stats returns the dictionary that the command answers with, "stats" or "stats-tube x".
-func (c *control) stats(command string) (map[string]string, error) {
-	r, err := c.ask(command, replyOK)
+func (c *control) stats() (map[string]string, error) {
+	r, err := c.ask("stats", replyOK)
 	if err != nil {
 		return nil, err
 	}

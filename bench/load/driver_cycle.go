@@ -22,7 +22,7 @@ func (cycleDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok boo
 	case s.metric == metricPut:
 		w.sendReserve(c, now, s.start, 0)
 	case s.metric == metricReserve:
-		w.sendDelete(c, r.id, now, s.start, 0)
+		w.sendDelete(c, r.id, now, s.start)
 	default:
 		w.end(c, s.start, now)
 	}
@@ -55,7 +55,7 @@ func (buryDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok bool
 		}
 		w.sendReserve(c, now, s.start, buryAgain)
 	default:
-		w.sendDelete(c, r.id, now, s.start, 0)
+		w.sendDelete(c, r.id, now, s.start)
 	}
 }
 

@@ -124,7 +124,7 @@ func (mixDriver) giveAway(w *worker, c *conn, step *mixStep, at int64) {
 	case metricBury:
 		w.sendBury(c, id, at, at)
 	default:
-		w.sendDelete(c, id, at, at, 0)
+		w.sendDelete(c, id, at, at)
 	}
 }
 

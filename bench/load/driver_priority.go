@@ -52,7 +52,7 @@ func (d priorityDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, o
 			w.violate(bench.ViolationOrder, "job %d of priority %d came after one that is less urgent or younger", r.id, w.tag-1)
 		}
 		p.tag, p.last = w.tag, r.id
-		w.sendDelete(c, r.id, now, p.start, 0)
+		w.sendDelete(c, r.id, now, p.start)
 	default:
 		if p.done++; p.done == 2*priorityBatch {
 			w.end(c, p.start, now)

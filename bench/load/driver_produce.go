@@ -65,7 +65,7 @@ func (d produceDriver) reply(w *worker, c *conn, s slot, r *reply, now int64, ok
 			if d.delayed {
 				d.checkDelay(w, r.id, now)
 			}
-			w.sendDelete(c, r.id, now, now, 0)
+			w.sendDelete(c, r.id, now, now)
 		}
 		w.sendReserve(c, now, now, 0)
 	}

@@ -37,7 +37,7 @@ func openMeter(cfg *bench.Config, ctl *control) (*meter, error) {
 	if len(cfg.CPUs) == 0 {
 		m.generatorCPUs = host.Affinity(0)
 	}
-	stats, err := ctl.stats("stats")
+	stats, err := ctl.stats()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (m *meter) confirm() bool {
 	if m.pid == 0 {
 		return true
 	}
-	stats, err := m.ctl.stats("stats")
+	stats, err := m.ctl.stats()
 	if err != nil {
 		return false
 	}
@@ -105,7 +105,7 @@ func (m *meter) read() (usage, error) {
 			u.server = u.server.Plus(more)
 		}
 	} else {
-		stats, err := m.ctl.stats("stats")
+		stats, err := m.ctl.stats()
 		if err != nil {
 			return u, err
 		}

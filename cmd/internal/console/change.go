@@ -251,11 +251,11 @@ func (c *Console) perform(r *request, ch *change, o *order) (action, outcome, er
 		c.table.changed()
 		c.history.changed()
 	}
-	return c.record(ch, a, out, err), out, err
+	return c.record(a, out, err), out, err
 }
 
 // record logs an attempt at a change, and remembers it.
-func (c *Console) record(ch *change, a action, out outcome, err error) action {
+func (c *Console) record(a action, out outcome, err error) action {
 	a.At, a.Failed = time.Now().UTC().Truncate(time.Second), err != nil
 	switch {
 	case err == nil && out.jobs:

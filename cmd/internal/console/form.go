@@ -55,7 +55,7 @@ func (c *Console) form(ch *change) http.Handler {
 func (c *Console) refused(r *request, ch *change) error {
 	who, err := c.allowed(r)
 	if err != nil {
-		c.record(ch, action{Who: who, From: r.RemoteAddr, What: ch.verb, On: line(r.URL.Path, nameRunes)}, outcome{}, err)
+		c.record(action{Who: who, From: r.RemoteAddr, What: ch.verb, On: line(r.URL.Path, nameRunes)}, outcome{}, err)
 	}
 	return err
 }

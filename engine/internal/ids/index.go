@@ -55,9 +55,8 @@ type Index struct {
 }
 
 const (
-	leafBits = 8
-	nodeBits = 14
-	topShift = 64 - nodeBits // 8 bits select the entry in a leaf, 14 the child in each of 4 nodes
+	leafBits = 8  // that select the entry in a leaf
+	nodeBits = 14 // that select the child in each of 4 nodes
 )
 
 // node is an inner node. Its children are leaves in the lowest level and nodes in

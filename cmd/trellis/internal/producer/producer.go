@@ -69,7 +69,6 @@ type Producer struct {
 	Conn     *client.Conn
 	MaxBody  uint64 // bytes; a larger job is refused without being sent
 	Refused  func(*Refusal)
-	Inserted func(Job, client.Inserted)
 	Progress func(Summary) // after each batch
 
 	sum Summary
@@ -183,9 +182,6 @@ func (p *Producer) putInUsed(ctx context.Context, batch []Job) (err error) {
 			if job.Bury {
 				bury = append(bury, burial{inserted.ID, job.Pri, job.Line})
 			}
-		}
-		if p.Inserted != nil {
-			p.Inserted(job, inserted)
 		}
 		return nil
 	}

@@ -278,21 +278,21 @@ func TestItIsKnownWhatBecameOfTheJobsBeforeAKeyThatIsNotSent(t *testing.T) {
 	}
 }
 
-// produceSlowly has a producer put what is written to w, which the caller closes. inserted gets the body of each job; end
-// waits until the producer has ended.
-func produceSlowly(t *testing.T, source func(io.Reader) Source) (w *io.PipeWriter, inserted <-chan string, end func()) {
+// produceSlowly has a producer put what is written to w, which the caller closes. inserted gets the number of jobs after each
+// batch; end waits until the producer has ended.
+func produceSlowly(t *testing.T, source func(io.Reader) Source) (w *io.PipeWriter, inserted <-chan uint64, end func()) {
 	t.Helper()
 	r, w := io.Pipe()
 	s := &fakeServer{refuse: taken}
 	c := s.dial(t)
-	bodies := make(chan string)
-	p := Producer{Conn: c, MaxBody: 1000, Inserted: func(j Job, _ client.Inserted) { bodies <- string(j.Body) }}
+	jobs := make(chan uint64, 10)
+	p := Producer{Conn: c, MaxBody: 1000, Progress: func(s Summary) { jobs <- s.Put }}
 	ended := make(chan error)
 	go func() {
 		_, err := p.Run(t.Context(), source(r))
 		ended <- err
 	}()
-	return w, bodies, func() {
+	return w, jobs, func() {
 		t.Helper()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -307,20 +307,20 @@ func TestAJobDoesNotWaitBehindBlankLines(t *testing.T) {
 	w, inserted, end := produceSlowly(t, func(r io.Reader) Source {
 		return NewFile(r, 1000, func(j *jobfile.Job) (Job, error) { return Put(j, Job{Tube: "t"}) })
 	})
-	for _, rest := range []string{"\n", "\n\n", "\n \t\r\n\n ", "\n\n{"} { // the last one begins the next job
+	for i, rest := range []string{"\n", "\n\n", "\n \t\r\n\n ", "\n\n{"} { // the last one begins the next job
 		if _, err := io.WriteString(w, `{"body":"a"}`+rest); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-inserted; got != "a" {
-			t.Errorf("%q", got)
+		if got := <-inserted; got != uint64(i+1) {
+			t.Errorf("%d jobs, want %d", got, i+1)
 		}
 	}
 	if _, err := io.WriteString(w, `"body":"b"}`); err != nil {
 		t.Fatal(err)
 	}
 	w.Close()
-	if got := <-inserted; got != "b" {
-		t.Errorf("%q", got)
+	if got := <-inserted; got != 5 {
+		t.Errorf("%d jobs, want 5", got)
 	}
 	end()
 }
@@ -328,12 +328,12 @@ func TestAJobDoesNotWaitBehindBlankLines(t *testing.T) {
 // A slow input is one that has to be waited for, line by line.
 func TestAJobDoesNotWaitForTheNextLine(t *testing.T) {
 	w, inserted, end := produceSlowly(t, func(r io.Reader) Source { return NewLines(r, Job{Tube: "t"}, 1000) })
-	for _, line := range []string{"one", "two"} {
+	for i, line := range []string{"one", "two"} {
 		if _, err := io.WriteString(w, line+"\n"); err != nil {
 			t.Fatal(err)
 		}
-		if got := <-inserted; got != line {
-			t.Errorf("%q", got)
+		if got := <-inserted; got != uint64(i+1) {
+			t.Errorf("%d jobs, want %d", got, i+1)
 		}
 	}
 	w.Close()
