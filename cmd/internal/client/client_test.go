@@ -365,7 +365,6 @@ func TestCallsSendTheirCommands(t *testing.T) {
 		{"reserve-with-timeout 5", "RESERVED 7 2\r\nhi\r\n", func(c *Conn) error { return got(c.Reserve(ctx, 5))(Job{7, []byte("hi")}) }},
 		{"reserve-with-timeout 6", "TIMED_OUT\r\n", func(c *Conn) error { return is(second(c.Reserve(ctx, 6)), ErrNotFound) }},
 		{"reserve-with-timeout 7", "DEADLINE_SOON\r\n", func(c *Conn) error { return is(second(c.Reserve(ctx, 7)), ErrDeadlineSoon) }},
-		{"kick-job 7", "KICKED\r\n", func(c *Conn) error { return c.Kick(ctx, 7) }},
 		{"kick-connection 5", "KICKED\r\n", func(c *Conn) error { return c.KickConnection(ctx, 5) }},
 		{"kick-tube a 5", "KICKED 3\r\n", func(c *Conn) error { return got(c.KickTube(ctx, "a", 5))(3) }},
 		{"delete 7", "DELETED\r\n", func(c *Conn) error { return c.Delete(ctx, 7) }},

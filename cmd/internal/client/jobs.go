@@ -74,12 +74,6 @@ func (c *Conn) StatsJobs(ctx context.Context, ids []uint64) ([]Fields, error) {
 	return statsEach(ctx, c, "stats-job", ids)
 }
 
-// Kick makes a job ready that is buried or delayed.
-func (c *Conn) Kick(ctx context.Context, id uint64) error {
-	_, err := c.call(ctx, "KICKED", fmt.Sprintf("kick-job %d", id))
-	return err
-}
-
 // Delete deletes a job that is not reserved by somebody else.
 func (c *Conn) Delete(ctx context.Context, id uint64) error {
 	_, err := c.call(ctx, "DELETED", fmt.Sprintf("delete %d", id))
