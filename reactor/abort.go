@@ -68,6 +68,12 @@ func (c *conn) postpone() { c.loop.postponed = append(c.loop.postponed, c) }
 // has sent, answers a reserve that waits of one that will send no more, and closes a session.
 func (c *conn) makeUp(now time.Duration) {
 	defer c.loop.recovered()
+	if c.phase == authenticating && c.listener.channel() {
+		if err := c.channel().begin(now); err != nil {
+			c.cutOff(now)
+			return
+		}
+	}
 	if c.phase == authenticating && c.pendingInput() > 0 {
 		x := c.x
 		p, rest := slices.Clone(x.in.bytes()), x.in.rest

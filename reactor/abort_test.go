@@ -250,7 +250,7 @@ func listenAgain(t *testing.T, network string) net.Listener {
 	switch {
 	case network == "unix":
 		at = t.TempDir() + "/s"
-	case strings.HasPrefix(network, "tls"):
+	case strings.HasPrefix(network, "tls"), network == "trunk":
 		network = "tcp"
 	}
 	l, err := net.Listen(network, at)

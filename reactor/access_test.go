@@ -344,7 +344,7 @@ func TestARevokedClientIsSentWhatItIsOwed(t *testing.T) {
 // is told then for anybody else.
 func TestTokensWaitWhileTheServerIsHeld(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		d := newDoorkeeper()
 		ts, _ := serveStopped(t, network, hooks{}, j, func(c *Config) { c.Access = d })

@@ -179,7 +179,7 @@ func (l *loop) admit(n arrival) error {
 // freeSlot undoes leastLoop and takeSlot for a connection that was given to the loop.
 func (l *loop) freeSlot(from listenerID) {
 	l.members.Add(-1)
-	if !from.own() {
+	if !from.own() && !from.channel() {
 		l.server.open.Add(-1)
 	}
 }

@@ -22,7 +22,7 @@ func serveLimited(t testing.TB, network string, limit func(*Config)) *testServer
 
 func TestAConnectionTooManyIsRefusedInWords(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		ts := serveLimited(t, network, func(c *Config) { c.MaxConnections = 3; c.Loops = 2 })
 		var served []*client
 		for i := range 3 {

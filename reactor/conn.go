@@ -58,12 +58,7 @@ func (c *conn) open(now time.Duration) {
 	l := c.loop
 	defer l.recovered()
 	c.inGnet = true
-	l.enlist(c)
-	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
-	c.decoder.Extensions = l.server.cfg.Extensions
-	l.counts.opened.Add(1)
-	l.counts.connections.Add(1)
-	l.server.listening.counts[c.listener].open.Add(1)
+	c.join()
 	if l.server.aborting.Load() {
 		c.reset(now)
 		return
@@ -83,6 +78,17 @@ func (c *conn) open(now time.Duration) {
 	if c.listener.tls() && c.phase < broken {
 		c.tls().begin(now)
 	}
+}
+
+// join makes the connection one of its loop's.
+func (c *conn) join() {
+	l := c.loop
+	l.enlist(c)
+	c.decoder.MaxJobSize = l.server.cfg.MaxJobSize
+	c.decoder.Extensions = l.server.cfg.Extensions
+	l.counts.opened.Add(1)
+	l.counts.connections.Add(1)
+	l.server.listening.counts[c.listener].open.Add(1)
 }
 
 // Received implements gnetloop.Conn.
@@ -213,6 +219,9 @@ func (c *conn) takesOutput(now time.Duration) {
 			c.tls().sendHeld()
 		}
 		c.goOn(now)
+	}
+	if c.listener.channel() {
+		c.channel().trunk.next()
 	}
 }
 
@@ -345,7 +354,13 @@ func (c *conn) takesLong() bool {
 // exhausted tells whether all that the client has sent was executed, and no more will
 // come.
 func (c *conn) exhausted() bool {
-	return c.intake >= finished && c.phase <= serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
+	if c.intake < finished {
+		return false
+	}
+	if c.phase == waiting && c.listener.channel() {
+		return c.channel().leaving && !c.takesLong()
+	}
+	return c.phase <= serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
 }
 
 var (

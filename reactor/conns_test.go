@@ -78,7 +78,7 @@ func TestAConnectionIsDescribedWithItsAddressAndWhatItHasSent(t *testing.T) {
 
 func TestConnectionsOfAllLoopsAreListed(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		ts := extended(t, network, func(*Config) {})
 		var ids []string
 		for i := range 200 {

@@ -204,6 +204,30 @@
 // leaves none. Only gnet's logger is one for the process: it is that of the last Server,
 // which is why there may not be two at a time with different logs.
 //
+// # Channels
+//
+// The clients of another server, a gateway, come over trunks, which [Server.AcceptTrunk] takes. A
+// leaderEnd gives each of them a channel: a connection whose socket is a channel of the trunk. It
+// is a struct around a conn, as one of TLS is, told by the number of its listener, so that all the rest
+// of the reactor deals with it as with any other. gnet does not know it; socket.go, write and the loop's list
+// of connections are where that shows.
+//
+//   - It takes as much output as the gateway has given credit for, and as there is room for in the trunk. The
+//     rest is pending, as with a client that does not take it, and the next credit is what tells that it
+//     takes output again. Channels for which the trunk has no room go on in turn.
+//   - It is never paused. The gateway may send what it has credit for, and gets more when half
+//     of it was executed.
+//   - Its end is an item. What the client has not taken then is the gateway's to deliver.
+//   - Each item with replies tells how much of the input is answered with it, and before it
+//     stands what tubes the client uses and watches then. Replies that are sent in part answer nothing
+//     before the rest of them: whoever goes on for the client elsewhere begins there.
+//   - It takes no slot under the limit, and is in no listener's counts: its gateway counts it.
+//
+// What a gateway sends is taken as a read of a connection is: with 32 commands beyond the budget at most, and
+// the run queue for the rest. A gateway that breaks the rules loses its trunk, and a trunk that ends
+// ends all its channels, one after the other in turn with everything else; but nothing is executed for
+// them from that moment on. An idle channel costs less than 500 bytes with what the engine keeps.
+//
 // # Clients that do not keep up
 //
 // While a client has output pending, none of its further commands is executed and

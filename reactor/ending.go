@@ -95,10 +95,9 @@ func (c *conn) endInput(now time.Duration) {
 // everything and the engine has given back what it reserved.
 func (c *conn) detach(now time.Duration) {
 	c.backlog()
-	s := c.loop.server
-	fd, err := s.extraFD.duplicate(int(c.fd))
-	if err != nil {
+	if err := c.keep(); err != nil {
 		if c.pendingOutput() || c.phase < draining { // the client loses something
+			s := c.loop.server
 			c.loop.counts.lacking.Add(1)
 			if n, ok := s.cuts.Allow(); ok {
 				s.log.Warn("no descriptor is left to send a half-closed client the rest of its replies", "error", err, "unreported", n)
@@ -107,8 +106,6 @@ func (c *conn) detach(now time.Duration) {
 		c.end(now)
 		return
 	}
-	c.forgetOutput()
-	c.fd = int32(fd)
 	c.intake, c.x.armed = detached, false
 	c.beginEnding(now)
 	c.conclude(now)

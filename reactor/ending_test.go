@@ -63,7 +63,7 @@ func TestHalfClosedClientGetsAReadyJobWhichThenReturns(t *testing.T) {
 // end of it must be noticed all the same.
 func TestHalfCloseBehindMoreInputThanIsKept(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c := ts.dial()
 		const n = 18_000

@@ -22,7 +22,7 @@ func (c *conn) execute(now time.Duration, p []byte) (rest []byte) {
 func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, executed int) {
 	l := c.loop
 	l.batch.begin(now)
-	had, at := l.engine.Left(), l.time(now)
+	had, at, channel := l.engine.Left(), l.time(now), c.listener.channel()
 	for executed = 1; ; executed++ {
 		l.executing = c
 		n, ok := c.decoder.Next(p, &l.cmd)
@@ -31,12 +31,18 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 			return nil, executed - 1
 		}
 		p = p[n:]
+		if channel {
+			c.channel().commandEnds(l.cmd.Op, len(p))
+		}
 		if hook := l.server.hooks.command; hook != nil {
 			hook(c, &l.cmd)
 		}
 		before := len(l.out.Buf)
 		outcome := c.session.Execute(at, &l.cmd, &l.out)
 		l.executing = nil
+		if channel {
+			c.channel().made(&l.cmd, l.out.Buf[before:], outcome)
+		}
 		if outcome == engine.Wait {
 			c.enter(waiting)
 			c.command = l.cmd.Op
@@ -76,6 +82,9 @@ func (c *conn) endWait(now time.Duration) {
 	l.executing = c
 	outcome := c.session.Resume(l.time(now), &l.out)
 	l.executing = nil
+	if c.listener.channel() {
+		c.channel().madeMore(l.out.Buf, outcome)
+	}
 	if outcome == engine.Done {
 		c.noteActivity(now)
 		c.waited(now)
@@ -121,4 +130,7 @@ func (c *conn) executePending(now time.Duration) {
 	}
 	rest := c.execute(now, x.in.bytes())
 	x.in.keepLast(len(rest), &c.loop.counts)
+	if c.listener.channel() {
+		c.channel().giveCredit()
+	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // listenerID is the number of the listener that a connection came from. Listeners for TLS
-// have numbers from firstTLS on, and ownListener is no listener's. When the numbers run
+// have numbers from firstTLS on, and ownListener and channelListener are no listener's. When the numbers run
 // out, several listeners share the last one.
 type listenerID uint8
 
@@ -49,7 +49,7 @@ func (t *listenerTable) add(l net.Addr, tls bool) listenerID {
 		return listenerID(min(int(firstTLS)+len(t.tls), listenerIDs) - 1)
 	}
 	t.plain = append(t.plain, addr)
-	return listenerID(min(len(t.plain), int(ownListener)) - 1)
+	return listenerID(min(len(t.plain), int(channelListener)) - 1)
 }
 
 // stats are those of all listeners. Server.mu is held.
@@ -61,7 +61,7 @@ func (t *listenerTable) stats() []ListenerStats {
 			all = append(all, ListenerStats{Addr: addr, TLS: listenerID(first).tls(), Connections: n.open.Load(), Accepted: n.accepted.Load()})
 		}
 	}
-	add(t.plain, 0, int(ownListener))
+	add(t.plain, 0, int(channelListener))
 	add(t.tls, int(firstTLS), listenerIDs)
 	return all
 }

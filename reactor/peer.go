@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/engine"
+	"trellis/reactor/internal/trunk"
 )
 
 // endpoint is the other end of a connection. The zero endpoint is one that is gone.
@@ -47,13 +48,23 @@ func endpointOf(fd int) endpoint {
 	return endpoint{}
 }
 
+// clientOf is what a gateway says of a client.
+func clientOf(o *trunk.Open) endpoint {
+	return endpoint{addr: o.Client, onUnix: o.Network == trunk.NetworkUnix, own: o.Network == trunk.NetworkOwn}
+}
+
 // PeerAddr implements engine.Carrier.
 func (l *loop) PeerAddr(s *engine.Session) string {
 	return connOf(s).endpoint().String()
 }
 
 // Via implements engine.Carrier.
-func (*loop) Via(*engine.Session) string { return "" }
+func (*loop) Via(s *engine.Session) string {
+	if c := connOf(s); c.listener.channel() {
+		return c.channel().trunk.name
+	}
+	return ""
+}
 
 // Denied implements engine.Carrier.
 func (*loop) Denied(*engine.Session, *engine.Deed) bool { return false }
@@ -70,6 +81,9 @@ func (l *loop) TokenSent(s *engine.Session) {
 func (c *conn) endpoint() endpoint {
 	if c.listener.own() {
 		return endpoint{own: true}
+	}
+	if c.listener.channel() {
+		return c.channel().client
 	}
 	if e, ok := c.loop.proxied[c]; ok {
 		return e

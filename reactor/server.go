@@ -117,6 +117,7 @@ type Server struct {
 	accepting  acceptStats
 	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
+	trunks    atomic.Uint32   // that were accepted; each comes to the next loop
 	open      atomic.Int64    // slots that are taken under MaxConnections
 	unflushed atomic.Int64    // connections that are owed something: see conn.setUnflushed
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero

@@ -172,6 +172,9 @@ func (ts *testServer) listen(network string) net.Addr {
 	if strings.HasPrefix(network, "tls") {
 		return ts.listenTLS(network)
 	}
+	if network == "trunk" {
+		return ts.listenTrunk()
+	}
 	if network == "unix" {
 		dir, err := os.MkdirTemp("", "reactor")
 		if err != nil {

@@ -52,6 +52,10 @@ func (c *conn) pause(on bool) error {
 
 // awaitOutput has the loop told, once, when the client takes output.
 func (c *conn) awaitOutput() error {
+	if c.listener.channel() {
+		c.channel().awaitOutput()
+		return nil
+	}
 	l := c.loop
 	if err := l.gnet.AwaitOutput(int(c.fd), l.stalled[c.fd] == c); err != nil {
 		return fmt.Errorf("waiting until it takes output: %w", err)
@@ -69,9 +73,26 @@ func (c *conn) forgetOutput() {
 	}
 }
 
+// keep makes the socket one that gnet does not close.
+func (c *conn) keep() error {
+	if c.listener.channel() {
+		return nil
+	}
+	fd, err := c.loop.server.extraFD.duplicate(int(c.fd))
+	if err == nil {
+		c.forgetOutput()
+		c.fd = int32(fd)
+	}
+	return err
+}
+
 // resetOnClose has the system throw away what it has not sent, and tell the peer so, when the
 // connection is closed.
 func (c *conn) resetOnClose() {
+	if c.listener.channel() {
+		c.channel().resets = true
+		return
+	}
 	resetFD(int(c.fd))
 }
 
@@ -82,6 +103,10 @@ func resetFD(fd int) {
 
 // closeSocket closes the socket of a connection that has ended, if that is not gnet's to do.
 func (c *conn) closeSocket() {
+	if c.listener.channel() {
+		c.channel().close()
+		return
+	}
 	l := c.loop
 	if l.server.aborting.Load() {
 		c.resetOnClose()

@@ -228,7 +228,7 @@ func (t *tlsConn) send(pieces [][]byte) (n int, ok bool) {
 	l := t.loop
 	for len(pieces) > 0 {
 		var chunk []byte
-		chunk, pieces = l.tls.chunk(pieces)
+		chunk, pieces = l.tls.chunk(pieces, sealChunk)
 		if !t.seal(chunk) {
 			n += len(chunk) // nobody could read it
 			continue
@@ -309,18 +309,18 @@ func (t *tlsConn) awaitSocket() bool {
 	}
 }
 
-// chunk takes the bytes that are sealed next from pieces, which hold some, and
-// returns the rest.
-func (b *tlsBuffers) chunk(pieces [][]byte) (chunk []byte, rest [][]byte) {
-	if first := pieces[0]; len(pieces) == 1 || len(first) >= sealChunk {
-		chunk = first[:min(len(first), sealChunk)]
+// chunk takes the bytes that are sealed, or sent over a trunk, next from pieces, which hold some: up
+// to most. It returns the rest.
+func (b *tlsBuffers) chunk(pieces [][]byte, most int) (chunk []byte, rest [][]byte) {
+	if first := pieces[0]; len(pieces) == 1 || len(first) >= most {
+		chunk = first[:min(len(first), most)]
 		return chunk, skip(pieces, len(chunk))
 	}
-	// Small pieces are sealed together: a record of its own for each would be dear.
+	// Small pieces go together: a record, or an item, of its own for each would be dear.
 	b.gathered = b.gathered[:0]
 	for _, p := range pieces {
-		b.gathered = append(b.gathered, p[:min(len(p), sealChunk-len(b.gathered))]...)
-		if len(b.gathered) == sealChunk {
+		b.gathered = append(b.gathered, p[:min(len(p), most-len(b.gathered))]...)
+		if len(b.gathered) == most {
 			break
 		}
 	}

@@ -112,6 +112,9 @@ func (c *conn) write(pieces [][]byte) (n int, ok bool) {
 	if c.listener.tls() {
 		return c.tls().send(pieces)
 	}
+	if c.listener.channel() {
+		return c.channel().send(pieces)
+	}
 	if len(pieces) == 1 {
 		return c.writeRaw(pieces[0])
 	}

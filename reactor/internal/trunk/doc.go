@@ -32,7 +32,8 @@
 //	 2 open        a grant's number, 0 for a client that may do everything: an Open
 //	 4 input       what the client has sent
 //	 6 credit      number: so many bytes more of replies may be sent
-//	 7 half-close  the client sends no more
+//	 7 half-close  the client sends no more. With the flag Leaves it is the gateway that ends: all is
+//	               executed that has come, and a wait for a job is not answered
 //	 8 close       the client has gone, or has taken all that was sent before an end
 //	10 ping        channel 0; any number
 //	11 leave       channel 0; the gateway ends
@@ -44,8 +45,8 @@
 //	               has taken them. With the flag More the last of these replies goes on in another item
 //	14 state       a tube that the client uses, or with the flag Watches, or Ignores, that it does
 //	 6 credit      number: so many bytes more of input may be sent
-//	15 end         the session is over; with the flag Reset, the client has to know that it
-//	               was not answered
+//	15 end         the session is over. number: the low 32 bits of how much of its input was
+//	               executed. With the flag Reset, the client has to know that it was not answered
 //	16 denied      a Denied
 //	17 pong        channel 0; the number of the ping
 //	18 retire      channel 0; no more commands are executed

@@ -49,6 +49,7 @@ const (
 	Watches = 1 // of state
 	Ignores = 2 // of state, alone
 	Reset   = 1 // of end
+	Leaves  = 1 // of half-close
 )
 
 // Limits of an item.
@@ -101,14 +102,14 @@ var shapes = [kinds]shape{
 	KindOpen:      {from: Gateway, channel: true, high: MaxGrant, min: openHead, max: maxOpen},
 	KindInput:     {from: Gateway, channel: true, min: 1, max: MaxData},
 	KindCredit:    {from: Gateway | Leader, channel: true, low: 1, high: MaxCredit},
-	KindHalfClose: {from: Gateway, channel: true},
+	KindHalfClose: {from: Gateway, channel: true, flags: Leaves},
 	KindClose:     {from: Gateway, channel: true},
 	KindPing:      {from: Gateway, high: anyNumber},
 	KindLeave:     {from: Gateway},
 	KindWelcome:   {from: Leader, min: welcomeSize, max: welcomeSize},
 	KindReplies:   {from: Leader, channel: true, flags: More, high: anyNumber, min: 1, max: MaxData},
 	KindState:     {from: Leader, channel: true, flags: Watches | Ignores, min: 1, max: maxTube},
-	KindEnd:       {from: Leader, channel: true, flags: Reset},
+	KindEnd:       {from: Leader, channel: true, flags: Reset, high: anyNumber},
 	KindDenied:    {from: Leader, channel: true, min: deniedHead, max: maxDenied},
 	KindPong:      {from: Leader, high: anyNumber},
 	KindRetire:    {from: Leader},

@@ -1,0 +1,273 @@
+package reactor
+
+import (
+	"time"
+	"unsafe"
+
+	"github.com/valyala/bytebufferpool"
+
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/reactor/internal/trunk"
+)
+
+const (
+	// channelListener is the number of the connections that are channels. Nobody listens for them.
+	channelListener = ownListener - 1
+
+	// maxInputWindow is how much input a client may send ahead that uses all that it may.
+	maxInputWindow = 128 << 10
+	// maxReplyCredit is how many bytes of replies a client may take ahead, at most.
+	maxReplyCredit = trunk.MaxCredit
+)
+
+// channel tells whether the connection is a channel.
+func (id listenerID) channel() bool { return id == channelListener }
+
+// channel is the connection of a gateway's client: its socket is a channel of the trunk. gnet does not
+// know it, and it is never paused, because what may come is bounded. It belongs to its loop's goroutine.
+type channel struct {
+	conn // the first field: see conn.channel
+
+	trunk  *leaderEnd
+	grant  *engine.Grant // nil for a client that may do everything
+	client endpoint
+	id     uint64 // of the session
+	number uint32 // of the channel
+
+	window int32 // how far the gateway may send ahead
+	room   int32 // how much of it is left
+	credit int32 // bytes of replies that may still be sent
+
+	received uint64 // bytes of input
+	ends     uint64 // where in them the last command ends that was executed
+	before   uint64 // where the one before it ends
+	told     uint64 // what the gateway was told to be answered
+
+	// Items that tell of tubes that the client uses and watches, since the gateway was told; nil for none.
+	changes *bytebufferpool.ByteBuffer
+
+	parted  bool // a part of a reply was made, and the rest was not
+	waits   bool // in trunk.waits
+	leaving bool // the gateway ends
+	resets  bool // the client is to be told that it was not answered
+}
+
+// channel is the channel that c is a part of. c.listener.channel() must be true.
+func (c *conn) channel() *channel {
+	// See conn.tls.
+	return (*channel)(unsafe.Pointer(c))
+}
+
+// begin opens the session of a channel.
+func (h *channel) begin(now time.Duration) error {
+	l := h.loop
+	l.executing = &h.conn
+	err := l.engine.OpenAs(&h.session, h.id, h.grant, l.time(now))
+	l.executing = nil
+	if err == engine.ErrConnections {
+		h.refuse(codec.ReplyOutOfMemory, now)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if r := h.session.Rate(); r != nil {
+		r.Take(l.time(now), rateConnection)
+	}
+	h.enter(serving)
+	h.limitLife(now)
+	return nil
+}
+
+// commandEnds notes that all but the last n bytes that have come are executed next, in
+// a command or a part of a put.
+func (h *channel) commandEnds(op codec.Op, n int) {
+	switch op {
+	case codec.OpPutBegin, codec.OpPutChunk, codec.OpPutTooBig:
+		return // nothing is answered before its end
+	}
+	h.before, h.ends, h.parted = h.ends, h.received-uint64(n), false
+	h.session.CommandEnds(h.ends)
+}
+
+// made notes what a command was answered, or a part of that if it waits.
+func (h *channel) made(cmd *codec.Command, reply []byte, outcome engine.Outcome) {
+	h.parted = outcome == engine.Wait && len(reply) > 0
+	var flags uint8
+	switch {
+	case cmd.Op == codec.OpUse && hasPrefix(reply, "USING "):
+	case cmd.Op == codec.OpWatch && hasPrefix(reply, "WATCHING "):
+		flags = trunk.Watches
+	case cmd.Op == codec.OpIgnore && hasPrefix(reply, "WATCHING "):
+		flags = trunk.Ignores
+	default:
+		return
+	}
+	h.changes = appendPooled(h.changes, []byte{flags, byte(len(cmd.Tube))})
+	h.changes = appendPooled(h.changes, cmd.Tube)
+}
+
+func hasPrefix(b []byte, prefix string) bool {
+	return len(b) >= len(prefix) && string(b[:len(prefix)]) == prefix
+}
+
+// madeMore notes what more a command was answered that waited.
+func (h *channel) madeMore(reply []byte, outcome engine.Outcome) {
+	h.parted = outcome == engine.Wait && (h.parted || len(reply) > 0)
+}
+
+// tellChanges tells the gateway what the client uses and watches once it has the replies that follow.
+func (h *channel) tellChanges() {
+	if h.changes == nil {
+		return
+	}
+	for b := h.changes.B; len(b) > 0; {
+		end := 2 + int(b[1])
+		h.say(trunk.Item{Kind: trunk.KindState, Flags: b[0], Data: b[2:end]})
+		b = b[end:]
+	}
+	h.forgetChanges()
+}
+
+func (h *channel) forgetChanges() {
+	if h.changes != nil {
+		release(h.changes)
+		h.changes = nil
+	}
+}
+
+// answered is how much of the input is answered by all that was made of replies.
+func (h *channel) answered() uint64 {
+	if h.phase == waiting {
+		return h.before
+	}
+	return h.ends
+}
+
+// send sends what the client takes at once of pieces, which begin with the pending output if there is
+// any, as far as the trunk has room. It changes pieces.
+func (h *channel) send(pieces [][]byte) (n int, ok bool) {
+	l, t := h.loop, h.trunk
+	if t.over {
+		h.fail()
+		return 0, false
+	}
+	all := l.replyBytes()
+	if h.pendingOutput() {
+		all = h.x.out.len()
+	}
+	most := min(int(h.credit), t.share())
+	for n < most && len(pieces) > 0 {
+		var data []byte
+		data, pieces = l.tls.chunk(pieces, min(trunk.MaxData, most-n))
+		n += len(data)
+		it := trunk.Item{Kind: trunk.KindReplies, Data: data}
+		if n == all {
+			h.tellChanges()
+			h.told = h.answered()
+		}
+		if n < all || h.parted {
+			it.Flags = trunk.More
+		}
+		it.Number = uint32(h.told)
+		h.say(it)
+	}
+	h.credit -= int32(n)
+	return h.wrote(n, nil)
+}
+
+// awaitOutput has the loop go on with the channel when it takes output. The gateway says so when it
+// is the client for whom it waits.
+func (h *channel) awaitOutput() {
+	switch t := h.trunk; {
+	case t.over || h.waits || h.credit == 0:
+	case !t.waits.empty() || t.share() == 0:
+		h.waits = true
+		t.waits.push(h)
+	default:
+		h.loop.writable = append(h.loop.writable, &h.conn)
+	}
+}
+
+// input takes what the client has sent.
+func (h *channel) input(now time.Duration, p []byte) error {
+	if h.intake >= finished {
+		return h.trunk.misuse(h.number, "input behind a half-close")
+	}
+	if len(p) > int(h.room) {
+		return h.trunk.misuse(h.number, "input beyond its credit")
+	}
+	h.room -= int32(len(p))
+	h.received += uint64(len(p))
+	h.traffic(now, p)
+	h.giveCredit()
+	return nil
+}
+
+// giveCredit lets the client send as much more as was executed of its input, when that is half of what
+// it may send.
+func (h *channel) giveCredit() {
+	if h.phase >= draining || h.intake >= finished || h.loop.draining {
+		return // no more of it is executed
+	}
+	kept := int32(h.pendingInput())
+	if h.room == 0 && kept == 0 {
+		h.window = maxInputWindow
+	}
+	n := h.window - h.room - kept
+	if n < h.window/2 {
+		return
+	}
+	h.room += n
+	h.say(trunk.Item{Kind: trunk.KindCredit, Number: uint32(n)})
+}
+
+// takeCredit takes the gateway's word that n bytes more of replies may be sent.
+func (h *channel) takeCredit(n uint32) error {
+	if int64(h.credit)+int64(n) > maxReplyCredit {
+		return h.trunk.misuse(h.number, "more credit for replies than may be given")
+	}
+	h.credit += int32(n)
+	if h.x != nil && h.x.armed {
+		h.loop.writable = append(h.loop.writable, &h.conn)
+	}
+	return nil
+}
+
+// halfClose notes that the client sends no more, or that the gateway reads no more of it because it ends.
+func (h *channel) halfClose(now time.Duration, flags uint8) error {
+	switch {
+	case h.intake >= finished:
+		return h.trunk.misuse(h.number, "a second half-close")
+	case h.phase == authenticating: // until commands are executed again
+		h.intake = finished
+	case flags&trunk.Leaves != 0 && h.phase < draining:
+		h.leaving = true
+		h.intake = finished
+		h.outlive(now)
+	default:
+		h.closing(now, errHalfClosed)
+	}
+	return nil
+}
+
+// close tells the gateway that the session is over, unless the trunk ends itself.
+func (h *channel) close() {
+	h.forgetChanges()
+	s := h.loop.server
+	if h.trunk.over || h.loop.stopping || s.aborting.Load() {
+		return
+	}
+	it := trunk.Item{Kind: trunk.KindEnd, Number: uint32(h.ends)}
+	if h.resets {
+		it.Flags = trunk.Reset
+	}
+	h.say(it)
+}
+
+// say sends an item of the channel.
+func (h *channel) say(it trunk.Item) {
+	it.Channel = h.number
+	h.trunk.say(it)
+}

@@ -1,0 +1,254 @@
+package reactor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/engine"
+	"trellis/reactor/internal/trunk"
+)
+
+const (
+	// itemCost is to deal with an item, beside the commands in it: it has cost no system call.
+	itemCost = 4
+	// openCost is to open a session and to close it.
+	openCost = 16
+
+	// maxGrants is how many bytes of grants a gateway may have on a trunk.
+	maxGrants = 64 << 20
+)
+
+var (
+	errHalfClosed = fmt.Errorf("the gateway's client sends no more: %w", io.EOF)
+	errClientGone = errors.New("the gateway's client has gone")
+	errNoEngine   = errors.New("reactor: a server without an engine takes no trunks")
+)
+
+// trunkOutput is what the end of a trunk says to the other side.
+type trunkOutput interface {
+	// send never fails: what is sent on a trunk that has ended is dropped. The item is the caller's
+	// again when send returns.
+	send(it *trunk.Item)
+	// room is how many bytes may be sent before there are too many that the other side has not taken.
+	room() int
+}
+
+// leaderEnd is the leader's end of a trunk: it serves the clients of one loop of a gateway. It belongs
+// to its loop's goroutine.
+type leaderEnd struct {
+	loop   *loop
+	out    trunkOutput
+	name   string // of the gateway
+	number uint32 // of the gateway's loop
+
+	grants   map[uint32]grant
+	parts    map[uint32]grantPart // of those of which more is to come
+	size     int                  // of all grants and parts
+	channels []*channel           // by number; those that have ended stay until the gateway says close
+	last     uint64               // the id of the session that was opened last
+	waits    queue[*channel]      // for room in the trunk
+	over     bool                 // the trunk has ended
+	said     trunk.Item           // the last item
+}
+
+// grant is what some of the gateway's clients may do.
+type grant struct {
+	*engine.Grant
+	size int // as data of items
+}
+
+// grantPart is what has come of a grant.
+type grantPart struct {
+	tubes []string
+	size  int
+}
+
+// AcceptTrunk serves the clients of a gateway's loop, which has come over c and has been given c.Number. It
+// does not wait: what goes wrong afterwards ends the trunk, and with it the sessions of these clients. After
+// an error, c.Conn is closed, and c.Ended was told. Any goroutine may call it.
+func (s *Server) AcceptTrunk(c TrunkConn) error {
+	if s.engine.Load() == nil {
+		_ = c.Conn.Close()
+		c.ended(errNoEngine)
+		return errNoEngine
+	}
+	l := s.loops[int(s.trunks.Add(1))%len(s.loops)]
+	return s.layTrunk(l, c, trunk.Gateway, func(t *trunkLine) trunkEnd {
+		e := newLeaderEnd(l, t, c.Peer, c.Number)
+		e.welcome()
+		return e
+	})
+}
+
+// newLeaderEnd is the leader's end of the trunk of a gateway's loop, which has that number.
+func newLeaderEnd(l *loop, out trunkOutput, gateway string, number uint32) *leaderEnd {
+	return &leaderEnd{
+		loop: l, out: out, name: gateway, number: number,
+		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart),
+	}
+}
+
+// welcome tells the gateway what it has come to.
+func (e *leaderEnd) welcome() {
+	cfg := &e.loop.server.cfg
+	w := trunk.Welcome{Version: trunk.Version, Extensions: cfg.Extensions, MaxJobSize: cfg.MaxJobSize}
+	e.say(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
+}
+
+// misuse is the error of a gateway that says what no gateway says.
+func (e *leaderEnd) misuse(channel uint32, what string) error {
+	return fmt.Errorf("channel %d: %s", channel, what)
+}
+
+// say sends an item.
+func (e *leaderEnd) say(it trunk.Item) {
+	e.said = it // on the stack it would have to be allocated
+	e.out.send(&e.said)
+	e.said.Data = nil
+}
+
+// share is how many bytes of replies a channel may send now. While others wait for room, it is one item's.
+func (e *leaderEnd) share() int {
+	n := max(0, e.out.room())
+	if !e.waits.empty() {
+		n = min(n, trunk.MaxData)
+	}
+	return n
+}
+
+// take implements trunkEnd.
+func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
+	e.loop.engine.Spend(itemCost)
+	if e.loop.stopping || e.loop.server.aborting.Load() {
+		return ErrClosed
+	}
+	switch it.Kind {
+	case trunk.KindGrant:
+		return e.grant(it)
+	case trunk.KindOpen:
+		return e.open(now, it)
+	case trunk.KindPing:
+		e.say(trunk.Item{Kind: trunk.KindPong, Number: it.Number})
+		return nil
+	case trunk.KindLeave:
+		e.endAll()
+		return nil
+	}
+	var h *channel
+	if it.Channel < uint32(len(e.channels)) {
+		h = e.channels[it.Channel]
+	}
+	switch {
+	case h == nil:
+		return e.misuse(it.Channel, it.Kind.String()+" for a channel that is not open")
+	case it.Kind == trunk.KindClose:
+		e.channels[it.Channel] = nil
+		h.closing(now, errClientGone)
+		return nil
+	case h.phase >= broken:
+		return nil // it was on its way when the session ended
+	}
+	switch it.Kind {
+	case trunk.KindInput:
+		return h.input(now, it.Data)
+	case trunk.KindCredit:
+		return h.takeCredit(it.Number)
+	case trunk.KindHalfClose:
+		return h.halfClose(now, it.Flags)
+	}
+	return e.misuse(it.Channel, it.Kind.String()+" is not for a leader")
+}
+
+// grant takes what clients may do, or a part of it.
+func (e *leaderEnd) grant(it *trunk.Item) error {
+	part, err := trunk.ParseGrant(it.Data)
+	if err != nil {
+		return err
+	}
+	g := e.parts[it.Number]
+	g.tubes = append(g.tubes, part.Tubes...)
+	g.size += len(it.Data)
+	if e.size += len(it.Data); e.size > maxGrants {
+		return e.misuse(0, "more grants than may be kept")
+	}
+	if it.Flags&trunk.More != 0 {
+		e.parts[it.Number] = g
+		return nil
+	}
+	delete(e.parts, it.Number)
+	e.size -= e.grants[it.Number].size
+	e.grants[it.Number] = grant{Grant: engine.NewGrant(part.Name, engine.Rights(part.Rights), g.tubes), size: g.size}
+	return nil
+}
+
+// open begins to serve a client.
+func (e *leaderEnd) open(now time.Duration, it *trunk.Item) error {
+	l := e.loop
+	l.engine.Spend(openCost)
+	o, err := trunk.ParseOpen(it.Data)
+	n := it.Channel
+	g := e.grants[it.Number].Grant
+	switch {
+	case err != nil:
+		return err
+	case g == nil && it.Number != 0:
+		return e.misuse(n, fmt.Sprintf("no grant has the number %d", it.Number))
+	case journal.NumberOf(o.Session) != e.number || o.Session <= e.last:
+		return e.misuse(n, fmt.Sprintf("session %d is opened behind %d, by loop %d", o.Session, e.last, e.number))
+	case n < uint32(len(e.channels)) && e.channels[n] != nil:
+		return e.misuse(n, "it is open")
+	}
+	e.last = o.Session
+	if n >= uint32(len(e.channels)) {
+		e.channels = slices.Grow(e.channels, int(n)+1-len(e.channels))[:n+1]
+	}
+	h := &channel{
+		trunk: e, grant: g, client: clientOf(&o), id: o.Session, number: n,
+		window: trunk.FirstCredit, room: trunk.FirstCredit, credit: trunk.FirstCredit,
+	}
+	e.channels[n] = h
+	l.members.Add(1)
+	h.loop, h.fd, h.listener = l, -1, channelListener
+	h.join()
+	if l.held {
+		h.postpone()
+		return nil
+	}
+	return h.begin(now)
+}
+
+// writable implements trunkEnd: a channel that has waited for room goes on, and the next behind it.
+func (e *leaderEnd) writable(time.Duration) { e.next() }
+
+// next has the channel go on that has waited longest for room in the trunk, if there is some.
+func (e *leaderEnd) next() {
+	for !e.over && !e.waits.empty() && e.out.room() > 0 {
+		h := e.waits.pop()
+		if h.waits = false; h.phase < broken {
+			e.loop.writable = append(e.loop.writable, &h.conn)
+			return
+		}
+	}
+}
+
+// ended implements trunkEnd.
+func (e *leaderEnd) ended(time.Duration, error) {
+	e.over = true
+	e.endAll()
+}
+
+// endAll ends all channels, as if their clients had gone. Nothing is executed for them any more, and
+// their sessions are closed in turn with what else there is to do.
+func (e *leaderEnd) endAll() {
+	for _, h := range e.channels {
+		if h != nil && h.phase < broken {
+			h.fail()
+			e.loop.revoked = append(e.loop.revoked, &h.conn)
+		}
+	}
+	e.waits = queue[*channel]{}
+}
