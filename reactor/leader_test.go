@@ -618,8 +618,10 @@ func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 	t.Parallel()
 	ts := extended(t, "unix", func(*Config) {})
 	c := ts.dial()
-	commands := []string{"use a\r\n", "reserve\r\n", "reserve-with-timeout 0\r\n", "put 0 0 9 3\r\nab", "c\r\n", "put 0 0 9 20000\r\n",
-		strings.Repeat("y", 9000), "quit\r\n", "list-connections\r\n", "peek 1\r\n", "watch b\r\nignore b\r\n", "kick-connection " + fmt.Sprint(session(1)) + "\r\n", "delete 1\r\n", "list-tu"}
+	commands := []string{
+		"use a\r\n", "reserve\r\n", "reserve-with-timeout 0\r\n", "put 0 0 9 3\r\nab", "c\r\n", "put 0 0 9 20000\r\n",
+		strings.Repeat("y", 9000), "quit\r\n", "list-connections\r\n", "peek 1\r\n", "watch b\r\nignore b\r\n", "kick-connection " + fmt.Sprint(session(1)) + "\r\n", "delete 1\r\n", "list-tu",
+	}
 	for range some(200) {
 		s := ts.script(ts.loops[rand.IntN(len(ts.loops))])
 		last := uint64(0)
