@@ -66,9 +66,12 @@ func (c *conn) open(now time.Duration) {
 	if c.listener.tls() {
 		c.tls().transport.out = &l.tls
 	}
-	if l.server.cfg.Access != nil && !c.listener.own() {
+	switch {
+	case l.server.cfg.Access != nil && !c.listener.own():
 		c.identify(now)
-	} else {
+	case l.gateway != nil:
+		c.forward(now)
+	default:
 		c.enter(serving)
 		l.executing = c
 		l.engine.Open(&c.session, l.time(now))
@@ -122,6 +125,10 @@ func (c *conn) traffic(now time.Duration, p []byte) {
 	defer l.recovered()
 	l.counts.bytesIn.Add(uint64(len(p)))
 	if c.phase >= draining || l.server.aborting.Load() {
+		return
+	}
+	if c.phase == forwarded {
+		c.pass(now, p)
 		return
 	}
 	c.session.Received(len(p))
@@ -273,6 +280,9 @@ func (c *conn) conclude(now time.Duration) {
 	if c.phase == ended {
 		return
 	}
+	if c.phase == forwarded {
+		c.forwarding().giveCredit()
+	}
 	if c.exhausted() {
 		c.enter(draining)
 	}
@@ -314,7 +324,8 @@ func (c *conn) conclude(now time.Duration) {
 		x.queued = true
 		c.loop.run.push(c)
 	}
-	c.setUnflushed(c.stalled || x.queued || x.out.uncommitted() || c.takesLong() || c.intake == detached)
+	c.setUnflushed(c.stalled || x.queued || x.out.uncommitted() || c.takesLong() || c.intake == detached ||
+		c.phase == forwarded && c.loop.draining)
 	if err := c.supervise(); err != nil {
 		switch err {
 		case errTooMuchInput:
@@ -391,12 +402,17 @@ func (c *conn) supervise() error {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	return c.pause(c.phase < draining && (c.stalled || x.throttled != nil || x.in.full() || l.draining))
+	full := x.in.full() || c.phase == forwarded && !x.in.empty()
+	return c.pause(c.phase < draining && (c.stalled || x.throttled != nil || full || l.draining))
 }
 
 // closeSession gives back what the client has reserved.
 func (c *conn) closeSession(now time.Duration) {
 	l := c.loop
+	if l.gateway != nil {
+		c.closeChannel()
+		return
+	}
 	if c.closure == open && l.held {
 		c.closure = postponed
 		c.postpone()
@@ -472,6 +488,9 @@ func (c *conn) end(now time.Duration) {
 	}
 	c.setStalled(false)
 	c.setUnflushed(false)
+	if f := c.forwarding(); f != nil {
+		f.forget()
+	}
 	delete(l.granted, c)
 	delete(l.detached, c)
 	delete(l.proxied, c)

@@ -136,6 +136,8 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 		return d.active + authTimeout
 	case c.phase == lingering:
 		return d.active + s.hooks.linger
+	case c.awaitsTrunk():
+		return c.forwarding().since + leaderPatience
 	case d.ending && c.waits() && !c.sendable():
 		timeout := s.hooks.drain
 		return min(now+timeout, d.active+serverTimeouts*timeout)
@@ -168,7 +170,7 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 
 // waits tells whether the connection waits for what is not its client's to do.
 func (c *conn) waits() bool {
-	return c.phase == waiting || c.throttled() || c.x != nil && c.x.out.uncommitted()
+	return c.phase == waiting || c.phase == forwarded || c.throttled() || c.x != nil && c.x.out.uncommitted()
 }
 
 // checkDeadline ends a connection whose deadline has come, or puts it off.
@@ -191,6 +193,10 @@ func (c *conn) checkDeadline(now time.Duration) {
 	case c.phase == authenticating:
 		c.countRefusal(RefusedSilent)
 	case c.phase == lingering: // it need not have known better
+	case c.awaitsTrunk():
+		l.counts.unserved.Add(1)
+		c.resetOnClose()
+		c.fail()
 	case d.ending:
 		c.fail() // it is not told that this was all
 		l.counts.cut.Add(1)

@@ -65,6 +65,8 @@
 //	   |             |             a long list, a put without room in the log
 //	   +------+------+
 //	          | quit; the client's last command is answered; the journal has failed
+//	          |
+//	          +---- forwarded      instead of these two: the leader serves the client, and has ended its session
 //	          v
 //	      draining                 the session is closed; what is owed is sent
 //	          | all is sent, and the client has sent more behind its last command
@@ -200,6 +202,8 @@
 // their own for that, Config.Now, by which connections have their deadlines; the time of the engine is so
 // much later, or earlier (loop.time). Between two engines a loop is held.
 //
+// A server that is made without an engine forwards its clients to one that has it: see Gateways below.
+//
 // A process makes one Server after the other. Each has its own loops and descriptors, and
 // leaves none. Only gnet's logger is one for the process: it is that of the last Server,
 // which is why there may not be two at a time with different logs.
@@ -227,6 +231,26 @@
 // the run queue for the rest. A gateway that breaks the rules loses its trunk, and a trunk that ends
 // ends all its channels, one after the other in turn with everything else; but nothing is executed for
 // them from that moment on. An idle channel costs less than 500 bytes with what the engine keeps.
+//
+// # Gateways
+//
+// A server without an engine passes on what its clients send to the server that leads, and back what that
+// replies: [Server.Forward]. Each loop has a connection to a loop of the leader, its trunk (see package
+// trunk), and each client a channel in it. The gateway decodes nothing but tokens; it takes connections, speaks TLS,
+// and has the limits on connections. How long a client may be idle, and how old a connection may
+// become, is the leader's to say, who knows what a client has reserved.
+//
+// What a read brings becomes input of the channel at once, and goes to the leader with what others have sent in the
+// round. Replies are written when they come. What a client has sent and the leader has not executed is bounded by
+// the leader's credit, and beyond that the client is not read; what it has not taken of replies is bounded
+// by the credit that the gateway gives. Both begin with 16 KiB. The latter is raised to 256 KiB for a client that takes
+// replies faster than they come, as long as there is room under Config.GatewayMemory. What waits for room
+// in the trunk goes in pieces of 16 KiB, in turn; who sends little overtakes them.
+//
+// A client that half-closes, quits or is gone has the same end as on the leader: the leader says when the session is
+// over, and then the connection drains. When the trunk ends, clients that have sent nothing yet wait for the next
+// one, for up to 6 s, as do those that connect meanwhile. The connections of all others end; those that are owed
+// an answer are reset, because nobody knows what has become of their commands.
 //
 // # Clients that do not keep up
 //

@@ -72,6 +72,10 @@ func (c *conn) halfClosed(now time.Duration) {
 		c.backlog().in.rest = true
 	}
 	c.intake = finished
+	if c.phase == forwarded {
+		c.forwarding().enqueue()
+		return
+	}
 	if c.loop.held {
 		c.postpone()
 		return

@@ -53,6 +53,7 @@ type loop struct {
 	writable        []*conn         // whose clients take output again, perhaps
 	nextLook        time.Duration   // when the alarm was asked to go off for a deadline
 
+	gateway   *gateway                   // of a server that forwards its clients; nil otherwise
 	detached  map[*conn]*engine.Detached // sessions without an engine
 	granted   map[*conn]*engine.Grant    // clients that are known; nil without access control
 	proxied   map[*conn]endpoint         // what proxies have told of their clients; nil before the first
@@ -128,6 +129,9 @@ func (l *loop) prepareToStop() {
 		if !c.inGnet {
 			c.abandon(now)
 		}
+	}
+	if !l.server.aborting.Load() {
+		l.gateway.leave()
 	}
 }
 

@@ -11,13 +11,14 @@ const (
 	authenticating phase = iota // the client has to authenticate; the session is not open
 	serving                     // commands are executed as they come
 	waiting                     // the session waits: commands that come are kept
+	forwarded                   // a gateway passes on what comes, and the session is the leader's
 	draining                    // nothing more is executed; the client is still sent what it is owed
 	lingering                   // all is sent; the client has sent too much, was told that no more comes, and is to close
 	broken                      // nothing more is read or written; conclude ends the connection
 	ended                       // nothing is left of it
 )
 
-var phaseNames = [...]string{"authenticating", "serving", "waiting", "draining", "lingering", "broken", "ended"}
+var phaseNames = [...]string{"authenticating", "serving", "waiting", "forwarded", "draining", "lingering", "broken", "ended"}
 
 func (p phase) String() string { return phaseNames[p] }
 

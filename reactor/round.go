@@ -115,7 +115,7 @@ func (l *loop) serve(now time.Duration) {
 
 // nextSession is the connection of a session that can go on, nil if there is none.
 func (l *loop) nextSession(now time.Duration) *conn {
-	if l.held {
+	if l.held || l.gateway != nil {
 		return nil
 	}
 	return connOf(l.engine.Next(l.time(now)))
@@ -143,6 +143,9 @@ func (l *loop) turn(now time.Duration) (did bool) {
 	if c := takeLast(&l.writable); c != nil {
 		c.takesOutput(now)
 		did = true
+	}
+	if g := l.gateway; g != nil {
+		did = g.turn(now) || did
 	}
 	if c := takeLast(&l.revoked); c != nil {
 		c.revoke(now)
@@ -191,7 +194,7 @@ func (l *loop) canAdmit() bool { return !l.arrivals.empty() && !l.held }
 // left tells whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork() || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

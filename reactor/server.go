@@ -25,10 +25,11 @@ var ErrClosed = errors.New("reactor: the server is shut down")
 
 // Config is what a server needs.
 type Config struct {
-	// Engine answers the commands. It must outlive the server, or its Detach.
+	// Engine answers the commands. It must outlive the server, or its Detach. A server without one
+	// forwards its clients: see Server.Forward.
 	Engine *engine.Engine
-	// Now is the engine's clock, and that of the server, also when it has another engine. It must
-	// run at the speed of the monotonic clock and be callable from any goroutine.
+	// Now is the engine's clock, and that of the server, also when it has another engine, or none. It
+	// must run at the speed of the monotonic clock and be callable from any goroutine.
 	Now func() engine.Time
 	// Journal is where the engine records changes; nil for nowhere. Whoever commits it
 	// must call Server.Committed afterwards, or Server.CommitFailed if it has failed for good.
@@ -70,6 +71,10 @@ type Config struct {
 	// it, the one that is owed most of those that do not read is closed; nobody else waits. 0 means
 	// no limit.
 	MaxOutputTotal int64
+	// GatewayMemory is how many bytes of replies may be pending for the clients that a server without an
+	// engine forwards, beside 16 KiB for each. A client that keeps up may have up to 256 KiB as long as
+	// there is room. 0 means DefaultGatewayMemory.
+	GatewayMemory int64
 	// Access decides who may do what. Nil lets everybody do everything.
 	Access Access
 	// Log gets what an operator should know; nil means slog.Default().
@@ -115,6 +120,8 @@ type Server struct {
 
 	handshakes handshakes
 	accepting  acceptStats
+	forwarding forwarding
+	widened    atomic.Int64  // bytes by which windows of forwarded clients were raised
 	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
 	trunks    atomic.Uint32   // that were accepted; each comes to the next loop
@@ -124,7 +131,7 @@ type Server struct {
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
 	panics, cuts, closes, idles, refusals, strangers, tokens throttle.Throttle
-	unverified                                               throttle.Throttle
+	unverified, trunkEnds                                    throttle.Throttle
 }
 
 // hooks let tests see and provoke what does not happen otherwise. Those that
@@ -152,8 +159,11 @@ type hooks struct {
 func New(cfg Config) (*Server, error) { return newServer(cfg, hooks{}) }
 
 func newServer(cfg Config, h hooks) (_ *Server, err error) {
-	if cfg.Engine == nil || cfg.Now == nil {
-		return nil, errors.New("reactor: Engine and Now must be set")
+	if cfg.Now == nil {
+		return nil, errors.New("reactor: Now must be set")
+	}
+	if cfg.Engine == nil && (cfg.Journal != nil || cfg.Access != nil) {
+		return nil, errors.New("reactor: a server without an engine has no journal, and lets everybody do everything")
 	}
 	if cfg.Loops == 0 {
 		cfg.Loops = DefaultLoops()
@@ -167,7 +177,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if cfg.MaxOutput == 0 {
 		cfg.MaxOutput = max(DefaultMaxOutput, 2*int64(cfg.MaxJobSize)+highWater)
 	}
-	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 || cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 {
+	cfg.GatewayMemory = cmp.Or(cfg.GatewayMemory, DefaultGatewayMemory)
+	if cfg.MaxConnections < 0 || cfg.IdleTimeout < 0 || cfg.BodyTimeout < 0 || cfg.MaxConnectionAge < 0 || cfg.Grace < 0 || cfg.MaxOutput < 0 || cfg.MaxOutputTotal < 0 || cfg.GatewayMemory < 0 {
 		return nil, errors.New("reactor: a limit is negative")
 	}
 	if cfg.Log == nil {
@@ -219,7 +230,11 @@ func (s *Server) startLoops() (err error) {
 	// the server can no longer fail to start.
 	s.engine.Store(s.cfg.Engine)
 	for _, l := range s.loops {
-		l.engine, l.journal = s.cfg.Engine.NewLoop(l), s.cfg.Journal
+		if s.cfg.Engine != nil {
+			l.engine, l.journal = s.cfg.Engine.NewLoop(l), s.cfg.Journal
+		} else {
+			l.engine, l.gateway = new(engine.Loop), newGateway(l)
+		}
 		if err := l.gnet.Run(l); err != nil {
 			return err
 		}
@@ -244,14 +259,16 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.handshakes.stop()
 		// Each client is read at most once more: one that never pauses would always be
 		// owed something. What a loop is executing counts in unflushed once this has run.
-		if s.engine.Load() != nil {
+		switch {
+		case s.engine.Load() != nil:
 			s.release()
-		} else {
+		case s.loops[0].gateway == nil:
 			s.beginAbort() // nothing can be executed
 		}
 		s.onLoops(func(l *loop) {
 			l.admitAll()
 			l.draining = true
+			l.gateway.finish(s.now())
 		})
 		err = s.awaitFlush(ctx)
 		s.giveUp = ctx.Done()

@@ -217,6 +217,8 @@ func (ts *testServer) sum() LoopStats {
 		sum.Unverified += l.Unverified
 		sum.Lacking += l.Lacking
 		sum.Refused += l.Refused
+		sum.Unserved += l.Unserved
+		sum.TrunkLost += l.TrunkLost
 		sum.Panics += l.Panics
 	}
 	return sum

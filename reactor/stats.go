@@ -23,6 +23,8 @@ type LoopStats struct {
 	Cut        uint64 // clients closed because they took no output while their connection was being ended
 	Lacking    uint64 // clients closed because no descriptor was left to go on answering after they sent their last
 	Refused    uint64 // clients closed because they did not authenticate
+	Unserved   uint64 // clients of a gateway closed because there was no leader for too long
+	TrunkLost  uint64 // clients of a gateway closed because the trunk has ended on which they were forwarded
 	Panics     uint64 // clients closed because executing a command of theirs panicked
 }
 
@@ -81,6 +83,8 @@ func (s *Server) Stats() Stats {
 			Cut:           c.cut.Load(),
 			Lacking:       c.lacking.Load(),
 			Refused:       c.unauthorized.Load(),
+			Unserved:      c.unserved.Load(),
+			TrunkLost:     c.trunkLost.Load(),
 			Panics:        c.panics.Load(),
 		}
 	}
@@ -96,5 +100,6 @@ type counts struct {
 	overOutput, idle, lacking      atomic.Uint64
 	overTotal                      atomic.Uint64
 	unauthorized, aged, unverified atomic.Uint64
+	unserved, trunkLost            atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }

@@ -1,0 +1,290 @@
+package reactor
+
+import (
+	"fmt"
+	"time"
+
+	"trellis/reactor/internal/trunk"
+)
+
+// forward is what a gateway knows of a client whose bytes it passes on to the leader, and back. It
+// belongs to its loop's goroutine.
+type forward struct {
+	conn    *conn         // nil when the connection has ended, and the channel has not
+	channel uint32        // 0 while the leader has not heard of the client, and when it has ended the channel
+	since   time.Duration // when the client began to wait for a trunk; while the leader has not heard of it
+
+	sent     uint64 // bytes of the client's that were passed on
+	answered uint64 // of them, those that are answered by what has come for the client
+	room     int    // how many more the leader takes now
+	window   int    // how many bytes of replies there may be here that the client has not taken
+	credit   int    // how many more the leader may send now
+
+	queued bool // in gateway.line
+	last   bool // the client was read for the last time, because the server is shut down
+	half   bool // the leader knows that the client sends no more
+	closed bool // the leader knows that the client has gone
+}
+
+const (
+	// maxWindow is how far a window is raised for a client that takes replies faster than they come.
+	maxWindow = 256 << 10
+
+	// leaderPatience is how long a client waits until a leader hears of it.
+	leaderPatience = 6 * time.Second
+)
+
+// forward begins to forward a client.
+func (c *conn) forward(now time.Duration) {
+	g := c.loop.gateway
+	c.enter(forwarded)
+	f := &forward{conn: c}
+	g.forwards[c] = f
+	f.await(now)
+}
+
+// forwarding is what is known of a client that is forwarded, nil for any other.
+func (c *conn) forwarding() *forward {
+	if g := c.loop.gateway; g != nil {
+		return g.forwards[c]
+	}
+	return nil
+}
+
+// await has the leader hear of the client as soon as there is a trunk.
+func (f *forward) await(now time.Duration) {
+	c := f.conn
+	l := c.loop
+	f.since, f.room, f.window, f.credit = now, trunk.FirstCredit, trunk.FirstCredit, trunk.FirstCredit
+	if l.gateway.takes(0) {
+		l.gateway.open(f)
+		return
+	}
+	f.enqueue()
+	if c.deadline == nil {
+		c.deadline = &deadline{conn: c, active: now, index: -1}
+	}
+	l.deadlines.set(c.deadline, c.endsAt(now))
+}
+
+// awaitsTrunk tells whether the leader is to hear of the client, and has not yet.
+func (c *conn) awaitsTrunk() bool {
+	f := c.forwarding()
+	return f != nil && f.channel == 0 && c.phase == forwarded
+}
+
+// pass passes on what the client has sent, or keeps it until that can be done.
+func (c *conn) pass(now time.Duration, p []byte) {
+	l, f := c.loop, c.forwarding()
+	if f.half {
+		return // the server is shut down, and has read the client for the last time
+	}
+	if f.channel != 0 && c.pendingInput() == 0 && len(p) <= min(f.room, trunk.MaxData) && l.gateway.takes(len(p)) {
+		f.send(p)
+	} else {
+		c.backlog().in.add(p, &l.counts)
+		f.enqueue()
+	}
+	if c.x != nil || l.draining {
+		c.conclude(now)
+	}
+}
+
+func (f *forward) send(p []byte) {
+	f.room -= len(p)
+	f.sent += uint64(len(p))
+	f.say(trunk.KindInput, 0, p)
+}
+
+// say sends an item of the client's channel.
+func (f *forward) say(kind trunk.Kind, number int, data []byte) {
+	f.conn.loop.gateway.trunk.send(&trunk.Item{Kind: kind, Channel: f.channel, Number: uint32(number), Data: data})
+}
+
+// enqueue has the client stand in line for the trunk, if there is something to say to the leader.
+func (f *forward) enqueue() {
+	if g := f.conn.loop.gateway; g.welcomed && !f.queued && f.hasMore() {
+		f.queued = true
+		g.line.push(f)
+	}
+}
+
+// hasMore tells whether there is something to say to the leader that only has to wait for the trunk.
+func (f *forward) hasMore() bool {
+	c := f.conn
+	switch {
+	case c == nil || c.phase != forwarded:
+		return false
+	case f.channel == 0:
+		return true
+	case c.pendingInput() > 0:
+		return f.room > 0
+	}
+	return c.x != nil && c.x.in.rest || !f.half && (c.intake >= finished || c.loop.draining)
+}
+
+// goOn says to the leader what is next: what a client sends comes in pieces, in turn with those of
+// others.
+func (f *forward) goOn(now time.Duration) {
+	c := f.conn
+	l := c.loop
+	defer l.recovered()
+	l.engine.Spend(connCost)
+	n := min(c.pendingInput(), f.room, trunk.MaxData)
+	switch {
+	case f.channel == 0:
+		l.gateway.open(f)
+	case n > 0:
+		in := &c.x.in
+		f.send(in.bytes()[:n])
+		in.keepLast(in.len()-n, &l.counts)
+	case c.x != nil && c.x.in.rest:
+		c.readOn(now)
+	case c.intake < finished && !f.last:
+		f.last = true
+		c.backlog()
+		c.readOn(now)
+		c.x.in.rest = false
+	default:
+		f.halfClose()
+	}
+	f.enqueue()
+	c.conclude(now)
+}
+
+// halfClose tells the leader that the client sends no more, or is not read any more.
+func (f *forward) halfClose() {
+	f.half = true
+	it := trunk.Item{Kind: trunk.KindHalfClose, Channel: f.channel}
+	if f.conn.intake < finished {
+		it.Flags = trunk.Leaves
+	}
+	f.conn.loop.gateway.trunk.send(&it)
+}
+
+// takeCredit lets the client send so many bytes more.
+func (f *forward) takeCredit(n uint32) error {
+	if f.room += int(n); f.room > trunk.MaxCredit {
+		return fmt.Errorf("credit for %d bytes of input on channel %d", f.room, f.channel)
+	}
+	f.enqueue()
+	return nil
+}
+
+// deliver takes replies for the client.
+func (f *forward) deliver(now time.Duration, it *trunk.Item) error {
+	answered := uint64(it.Number - uint32(f.answered))
+	switch {
+	case len(it.Data) > f.credit:
+		return fmt.Errorf("%d bytes of replies on channel %d, with credit for %d", len(it.Data), it.Channel, f.credit)
+	case answered > f.sent-f.answered:
+		return fmt.Errorf("an answer to %d bytes more of channel %d, of %d that were sent", answered, it.Channel, f.sent-f.answered)
+	}
+	f.credit -= len(it.Data)
+	f.answered += answered
+	if f.closed {
+		return nil
+	}
+	c := f.conn
+	l := c.loop
+	defer l.recovered()
+	l.engine.Spend(connCost)
+	n := 0
+	if !c.pendingOutput() {
+		l.pieces = append(l.pieces[:0], it.Data)
+		n, _ = c.write(l.pieces)
+		c.noteActivity(now)
+	}
+	if n < len(it.Data) && c.phase < broken {
+		c.backlog().out.add(it.Data[n:], nil, &l.counts)
+	}
+	if c.x != nil || c.phase >= draining || l.draining {
+		c.conclude(now)
+	} else {
+		f.giveCredit()
+	}
+	return nil
+}
+
+// giveCredit lets the leader send as much more as the client has taken, once that is half of what
+// there may be here.
+func (f *forward) giveCredit() {
+	c := f.conn
+	pending := 0
+	if c.pendingOutput() {
+		pending = c.x.out.len()
+	}
+	n := f.window - f.credit - pending
+	if n < f.window/2 || f.channel == 0 {
+		return
+	}
+	if f.credit == 0 && pending == 0 {
+		more := c.loop.server.widen(f.window)
+		f.window += more
+		n += more
+	}
+	f.credit += n
+	f.say(trunk.KindCredit, n, nil)
+}
+
+// widen returns by how much a window may be raised.
+func (s *Server) widen(window int) int {
+	more := min(window, maxWindow-window)
+	if s.widened.Add(int64(more)) > s.cfg.GatewayMemory {
+		s.widened.Add(int64(-more))
+		return 0
+	}
+	return more
+}
+
+// closeChannel ends the session of a client that is or might have been forwarded.
+func (c *conn) closeChannel() {
+	if c.closure != open {
+		return
+	}
+	c.decoder.Release()
+	c.closure = closed
+	if f := c.forwarding(); f != nil && f.channel != 0 {
+		c.closure = closing // until the leader has given back what the client has reserved
+		f.close()
+	}
+}
+
+// close tells the leader that the client has gone.
+func (f *forward) close() {
+	f.closed = true
+	f.say(trunk.KindClose, 0, nil)
+}
+
+// forget is for a connection that has ended.
+func (f *forward) forget() {
+	c := f.conn
+	c.loop.server.widened.Add(int64(trunk.FirstCredit - f.window))
+	delete(c.loop.gateway.forwards, c)
+	f.conn = nil
+}
+
+// channelEnded is the end of the client's session at the leader. The channel's number is free.
+func (f *forward) channelEnded(now time.Duration, it *trunk.Item) {
+	if !f.closed {
+		f.close()
+	}
+	f.channel = 0
+	c := f.conn
+	if c == nil {
+		return
+	}
+	defer c.loop.recovered()
+	c.closure = closed
+	switch {
+	case it.Flags&trunk.Reset != 0:
+		c.resetOnClose()
+		c.fail()
+	case c.phase == forwarded:
+		if it.Number != uint32(f.sent) || c.pendingInput() > 0 {
+			c.backlog().behindQuit = true
+		}
+		c.enter(draining)
+	}
+	c.conclude(now)
+}

@@ -1,0 +1,91 @@
+package reactor
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"trellis/reactor/internal/trunk"
+)
+
+// DefaultGatewayMemory is Config.GatewayMemory in bytes where that is 0.
+const DefaultGatewayMemory = 256 << 20
+
+// A loop pauses before it dials again. The pause doubles each time, until there was a trunk.
+const (
+	minDialPause = 20 * time.Millisecond
+	maxDialPause = time.Second
+)
+
+// Forward has a server without an engine forward its clients to a leader, over a trunk for each loop. dial is
+// called for each loop, by its number from 0 on, on a goroutine of its own, and again, after a pause, when it has
+// failed or the trunk has ended. It returns when its context is done, which it is when the server is
+// shut down. A client waits up to 6 s for a trunk, and is then reset. When the trunk ends, so do the
+// connections of the clients that have sent something. Forward returns at once, and is called once.
+func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.acceptors.Go(func() {
+		<-s.done
+		cancel()
+	})
+	for i, l := range s.loops {
+		s.acceptors.Go(func() { l.keepTrunk(ctx, func() (TrunkConn, error) { return dial(ctx, i) }) })
+	}
+}
+
+// keepTrunk dials for a gateway's loop, until ctx is done.
+func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
+	for pause := minDialPause; ; pause = min(2*pause, maxDialPause) {
+		c, err := dial()
+		ended := make(chan bool, 1)
+		if err == nil {
+			err = l.server.layTrunk(l, c, trunk.Leader, func(t *trunkLine) trunkEnd { return l.gateway.on(t, c.Number, ended) })
+		}
+		if err == nil {
+			select {
+			case welcomed := <-ended:
+				if welcomed {
+					pause = minDialPause
+				}
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// forwarding is whether a server without an engine forwards clients.
+type forwarding struct {
+	mu    sync.Mutex
+	loops int           // that have a trunk; guarded by mu
+	since time.Duration // when there was one last; guarded by mu
+}
+
+// change counts loops that have a trunk.
+func (f *forwarding) change(by int, now time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.loops += by
+	f.since = now
+}
+
+// Forwarding tells how many loops of a server without an engine have a trunk to a leader, and if none has, for how
+// long. Any goroutine may call it.
+func (s *Server) Forwarding() (loops int, without time.Duration) {
+	f := &s.forwarding
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.loops == 0 {
+		without = s.now() - f.since
+	}
+	return f.loops, without
+}

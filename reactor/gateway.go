@@ -1,0 +1,259 @@
+package reactor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/reactor/internal/trunk"
+)
+
+// gateway is what a loop of a server without an engine has beside others: the clients that it forwards,
+// and its end of the trunk to the leader. It belongs to the loop's goroutine.
+type gateway struct {
+	loop     *loop
+	forwards map[*conn]*forward
+
+	trunk    *trunkLine      // nil while there is none
+	welcomed bool            // the leader has said what it is, and takes clients
+	number   uint32          // of the loop, with which the ids of sessions begin
+	opened   uint64          // sessions that there were, whatever the number was
+	channels []*forward      // by number, nil for one that is free; the first is nobody's
+	free     []uint32        // numbers of channels
+	line     queue[*forward] // those who have something to say that has to wait for the trunk
+	lost     []*conn         // those whose trunk has ended
+	data     []byte          // room for that of an item
+	told     chan<- bool     // of the end of the trunk, with welcomed
+}
+
+// smallInput is more than most clients send ahead.
+const smallInput = 8 << 10
+
+func newGateway(l *loop) *gateway {
+	return &gateway{loop: l, forwards: make(map[*conn]*forward), channels: make([]*forward, 1)}
+}
+
+// on has the loop forward over a trunk, when its leader is ready. ended is told of its end, with
+// whether it was.
+func (g *gateway) on(t *trunkLine, number uint32, ended chan<- bool) *gateway {
+	g.trunk, g.number, g.told = t, number, ended
+	return g
+}
+
+// takes tells whether an item with so many bytes of data can be sent now. What is small does not wait for those
+// who send much.
+func (g *gateway) takes(n int) bool {
+	if n > smallInput {
+		n = maxTrunkOutput - fewOutput
+	}
+	return g.welcomed && g.trunk.room() >= n
+}
+
+// hasTurn tells whether who is first in line may say something.
+func (g *gateway) hasTurn() bool {
+	return !g.line.empty() && g.takes(trunk.MaxData)
+}
+
+// next takes the client out of the line whose turn it is, nil if there is none.
+func (g *gateway) next() *forward {
+	for g.hasTurn() {
+		f := g.line.pop()
+		f.queued = false
+		if f.hasMore() {
+			return f
+		}
+	}
+	return nil
+}
+
+// open has the leader hear of a client.
+func (g *gateway) open(f *forward) {
+	c := f.conn
+	switch n := len(g.free); {
+	case n > 0:
+		f.channel = g.free[n-1]
+		g.free = g.free[:n-1]
+		g.channels[f.channel] = f
+	case len(g.channels) <= trunk.MaxChannel:
+		f.channel = uint32(len(g.channels))
+		g.channels = append(g.channels, f)
+	default: // there are more clients than can be
+		c.fail()
+		g.lost = append(g.lost, c)
+		return
+	}
+	g.opened++
+	o := c.endpoint().open(uint64(g.number)<<(64-journal.NumberBits) | g.opened)
+	g.data = o.Append(g.data[:0])
+	f.say(trunk.KindOpen, 0, g.data)
+	if d := c.deadline; d != nil && !d.ending && !c.retired() {
+		g.loop.deadlines.remove(d)
+		c.deadline = nil
+	}
+}
+
+// open is how the leader hears of a client that is there.
+func (e endpoint) open(session uint64) trunk.Open {
+	o := trunk.OpenOf(session, e.addr)
+	switch {
+	case e.own:
+		o.Network = trunk.NetworkOwn
+	case e.onUnix:
+		o.Network = trunk.NetworkUnix
+	}
+	return o
+}
+
+var (
+	errRetired = errors.New("the leader executes no more commands")
+	errGone    = errors.New("the number of this loop is gone")
+)
+
+// take implements trunkEnd.
+func (g *gateway) take(now time.Duration, it *trunk.Item) error {
+	switch it.Kind {
+	case trunk.KindWelcome:
+		return g.begin(it)
+	case trunk.KindPong:
+		return nil
+	case trunk.KindRetire:
+		return errRetired
+	case trunk.KindGone:
+		return errGone
+	}
+	if it.Channel >= uint32(len(g.channels)) || g.channels[it.Channel] == nil {
+		return fmt.Errorf("%v for channel %d, which is not open", it.Kind, it.Channel)
+	}
+	f := g.channels[it.Channel]
+	switch it.Kind {
+	case trunk.KindReplies:
+		return f.deliver(now, it)
+	case trunk.KindCredit:
+		if !f.closed {
+			return f.takeCredit(it.Number)
+		}
+	case trunk.KindEnd:
+		g.loop.engine.Spend(connCost)
+		g.channels[it.Channel] = nil
+		g.free = append(g.free, it.Channel)
+		f.channelEnded(now, it)
+	}
+	return nil
+}
+
+// begin begins to forward on a trunk whose leader has said what it is. Who has waited longest is first.
+func (g *gateway) begin(it *trunk.Item) error {
+	w, err := trunk.ParseWelcome(it.Data)
+	switch {
+	case err != nil:
+		return err
+	case w.Version != trunk.Version:
+		return fmt.Errorf("the leader speaks version %d on trunks", w.Version)
+	case g.welcomed:
+		return errors.New("a second welcome")
+	}
+	g.welcomed = true
+	g.loop.server.forwarding.change(1, g.loop.server.now())
+	waiting := slices.Collect(maps.Values(g.forwards))
+	slices.SortFunc(waiting, func(a, b *forward) int { return cmp.Compare(a.since, b.since) })
+	for _, f := range waiting {
+		f.enqueue()
+	}
+	return nil
+}
+
+// writable implements trunkEnd. Who is next in line goes on in this round.
+func (g *gateway) writable(time.Duration) {}
+
+// ended implements trunkEnd. Clients that have sent nothing wait for another trunk. Those that are owed an answer
+// are reset: nobody knows what has become of their commands. All others get what has come for them.
+func (g *gateway) ended(now time.Duration, err error) {
+	l := g.loop
+	if n, ok := l.server.trunkEnds.Allow(); ok && !l.stopping {
+		l.server.log.Info("clients are not forwarded for now", "reason", err, "unreported", n)
+	}
+	if g.welcomed {
+		l.server.forwarding.change(-1, now)
+	}
+	g.told <- g.welcomed
+	g.trunk, g.welcomed = nil, false
+	g.channels, g.free, g.line = make([]*forward, 1), nil, queue[*forward]{}
+	for c, f := range g.forwards {
+		heard := f.channel != 0
+		f.channel, f.queued = 0, false
+		switch {
+		case c.phase == forwarded && !heard: // waits already
+		case c.phase == forwarded && f.sent == 0 && !f.half && !l.draining:
+			f.await(now)
+		case c.phase == forwarded && f.sent == f.answered && c.pendingInput() == 0:
+			c.enter(draining)
+			g.lost = append(g.lost, c)
+		case c.phase == forwarded:
+			c.fail()
+			g.lost = append(g.lost, c)
+		case c.closure == closing:
+			c.closure = closed
+			g.lost = append(g.lost, c)
+		}
+	}
+	l.gnet.Wake()
+}
+
+// turn does what is to be done beside reading, a bit of each kind.
+func (g *gateway) turn(now time.Duration) (did bool) {
+	if f := g.next(); f != nil {
+		f.goOn(now)
+		did = true
+	}
+	if c := takeLast(&g.lost); c != nil {
+		c.trunkLost(now)
+		did = true
+	}
+	return did
+}
+
+// hasWork tells whether turn would do something.
+func (g *gateway) hasWork() bool { return g != nil && (g.hasTurn() || len(g.lost) > 0) }
+
+// trunkLost goes on with a connection whose trunk has ended.
+func (c *conn) trunkLost(now time.Duration) {
+	defer c.loop.recovered()
+	c.loop.engine.Spend(connCost)
+	if c.closure == open {
+		c.loop.counts.trunkLost.Add(1)
+	}
+	if c.phase == broken {
+		c.resetOnClose()
+	}
+	c.conclude(now)
+}
+
+// leave tells the leader that the loop ends.
+func (g *gateway) leave() {
+	if g != nil && g.welcomed {
+		g.trunk.send(&trunk.Item{Kind: trunk.KindLeave})
+	}
+}
+
+// finish reads each client once more, and has the leader answer all that has come of it, and then end its
+// session. The server is shut down.
+func (g *gateway) finish(now time.Duration) {
+	if g == nil {
+		return
+	}
+	for c, f := range g.forwards {
+		switch {
+		case c.phase != forwarded:
+		case f.channel == 0:
+			c.fail()
+			g.lost = append(g.lost, c)
+		default:
+			f.enqueue()
+			c.conclude(now)
+		}
+	}
+}
