@@ -365,7 +365,7 @@ func (a *applier) follows(h *entry.Header) error {
 // readable refuses a version of entries that the members have agreed on and that this program
 // cannot read.
 func (a *applier) readable(version uint32) error {
-	if newest := a.node.opts.newest; version > newest {
+	if newest := a.node.opts.Newest; version > newest {
 		return fmt.Errorf("%w: the members have agreed on version %d, and it knows %d: start this node with a newer program",
 			entry.ErrUnknown, version, newest)
 	}

@@ -235,7 +235,7 @@ func (c *cluster) start(p *peer) error {
 	}
 	n, err := Open(Options{
 		Dir: clusterDir, New: !p.begun, Self: p.id, Queue: replicated, Clock: p.clock, FS: p.fs,
-		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, hangGrace: p.hangGrace, newest: p.newest,
+		SnapshotBytes: p.bytes, segmentSize: 16 << 10, retireTime: p.retireTime, hangGrace: p.hangGrace, Newest: p.newest,
 		Free: p.free(), reserve: p.reserve,
 		Log: slog.New(slog.NewTextHandler(&prefixed{c.net, p.name}, nil)),
 	})

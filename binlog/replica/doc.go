@@ -270,7 +270,8 @@
 // Members are replaced by those of a newer program one by one: the followers, then, after
 // a transfer, the old leader. Entries stay as the oldest program reads them. When all
 // members have told a leader that they read a later version, it has an entry say so (package
-// entry, Raise), and from there on entries may have it: in version 2, reservations. A member with an older program that
+// entry, Raise), and from there on entries may have it: in version 2, reservations. From version 4 on, members that do not lead forward clients to the one that
+// does, whose trunks they all know. A member with an older program that
 // comes back ends when it meets that entry, or a snapshot behind it.
 //
 // # What ends a node

@@ -466,7 +466,7 @@ func TestEntriesThatCannotBeEndTheNode(t *testing.T) {
 	later := next
 	later.Sequence = 3
 	unknown := sealed(next)
-	unknown[4] = 4
+	unknown[4] = entry.Newest + 1
 	decided := next
 	decided.Decided = 5
 	last := decided

@@ -12,7 +12,7 @@ import (
 // entry that allows it.
 func TestHoldsStandInEntriesOfVersionTwoBehindTheRaise(t *testing.T) {
 	h := newHand(t, 3)
-	h.opts.newest = 2
+	h.opts.Newest = 2
 	l := h.lead()
 	put(t, l, 1, 10)
 	if l.RecordsHolds() {

@@ -49,11 +49,14 @@ type Options struct {
 	// Observer is told how long things take. Nil means nobody.
 	Observer Observer
 
+	// Newest is the latest version of entries that this node reads, as it says. Zero means
+	// entry.Newest; a test may have an older program.
+	Newest uint32
+
 	// Log takes what an operator wants to read. Nil means nothing.
 	Log *slog.Logger
 
 	segmentSize int64         // of the entry log; zero is its default
-	newest      uint32        // version of entries that this node can read; zero means entry.Newest
 	retireTime  time.Duration // how long Queue.Retire may take; zero means maxRetire
 	reserve     int64         // bytes that space keeps; zero means reserve
 	hangGrace   time.Duration // how long an end may take; zero means hangGrace
@@ -65,7 +68,7 @@ func (o *Options) setDefaults() {
 	o.FS = cmp.Or[vfs.FS](o.FS, vfs.OS{})
 	o.Observer = cmp.Or[Observer](o.Observer, nobody{})
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	o.newest = cmp.Or(o.newest, entry.Newest)
+	o.Newest = cmp.Or(o.Newest, entry.Newest)
 	o.retireTime = cmp.Or(o.retireTime, maxRetire)
 	o.reserve = cmp.Or(o.reserve, reserve)
 	o.hangGrace = cmp.Or(o.hangGrace, hangGrace)

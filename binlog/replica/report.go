@@ -19,7 +19,7 @@ type report struct {
 // report is what this node tells of itself. Whom it tells decides about arrived: see send.
 func (c *consensus) report() report {
 	return report{
-		fullDisk: c.node.space.low.Load(), version: c.node.opts.newest, toLoad: c.toLoad(), storing: c.storing(),
+		fullDisk: c.node.space.low.Load(), version: c.node.opts.Newest, toLoad: c.toLoad(), storing: c.storing(),
 	}
 }
 

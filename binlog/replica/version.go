@@ -6,6 +6,9 @@ import "slices"
 // Each says with its answers to heartbeats what it can read, and the leader has an entry say
 // what is allowed. Nothing takes that back: who cannot read it does not get in any more.
 
+// VersionOfTrunks is the version from which on all members take trunks, and dial them.
+const VersionOfTrunks = 4
+
 // raiseVersion allows the latest version of entries that all members can read, if it is
 // later than the one that is allowed.
 func (c *consensus) raiseVersion() {
@@ -13,7 +16,7 @@ func (c *consensus) raiseVersion() {
 	if l == nil || !l.serving.Load() || c.rn.BasicStatus().LeadTransferee != 0 {
 		return
 	}
-	to := c.node.opts.newest
+	to := c.node.opts.Newest
 	cs := c.conf
 	for _, id := range slices.Concat(cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext()) {
 		if id != uint64(c.node.opts.Self) {

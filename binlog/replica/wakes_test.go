@@ -181,7 +181,7 @@ func TestARoundDoesNotWaitForAShortBatchBehindIt(t *testing.T) {
 
 func TestALongBatchAndOneThatCannotGrowDoNotWait(t *testing.T) {
 	h := newHand(t, 3)
-	h.opts.newest = 2
+	h.opts.Newest = 2
 	l := h.lead()
 	put(t, l, 1, 450<<10)
 	h.run()

@@ -207,11 +207,11 @@ func thirdRecords() [][]byte {
 	return [][]byte{policy, appendFull(nil, job)}
 }
 
-// thirdEntry has all of them.
-func thirdEntry() []byte {
+// thirdEntry has all of them, in a version.
+func thirdEntry(version uint8) []byte {
 	b := append(make([]byte, HeaderSize), slices.Concat(thirdRecords()...)...)
 	third := header
-	third.Format = 3
+	third.Format = version
 	third.Seal(b)
 	return b
 }
@@ -239,7 +239,7 @@ func TestPoliciesAndTermsAreReadInEntriesOfVersionThreeOnly(t *testing.T) {
 
 // The bytes of a version do not change: members of other programs read them.
 func TestEntriesOfAllVersionsAreAsWritten(t *testing.T) {
-	for version, b := range map[int][]byte{1: append(anEntry(), triedEntry()...), 2: secondEntry(), 3: thirdEntry()} {
+	for version, b := range map[int][]byte{1: append(anEntry(), triedEntry()...), 2: secondEntry(), 3: thirdEntry(3), 4: thirdEntry(4)} {
 		file := fmt.Sprintf("testdata/version%d.hex", version)
 		got := hex.Dump(b)
 		if os.Getenv("UPDATE") != "" {
@@ -363,8 +363,8 @@ func FuzzEntry(f *testing.F) {
 	f.Add(triedEntry(), true)
 	f.Add(secondEntry(), false)
 	f.Add(secondEntry(), true)
-	f.Add(thirdEntry(), false)
-	f.Add(thirdEntry(), true)
+	f.Add(thirdEntry(4), false)
+	f.Add(thirdEntry(4), true)
 	f.Add(make([]byte, HeaderSize), true)
 	f.Fuzz(func(t *testing.T, b []byte, forge bool) {
 		if forge && len(b) >= HeaderSize {
