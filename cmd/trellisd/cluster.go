@@ -207,22 +207,22 @@ func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.L
 	}
 }
 
-// handOver makes another member the leader if this one leads. If none takes over, clients get
-// what they are owed, as from a server alone. All that takes stopTimeout at most.
+// handOver makes another member the leader if this one leads. If none takes over, or if another one
+// leads, clients get what they are owed, as from a server alone. All that takes stopTimeout at most.
 func handOver(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
-	if queue.Serving() == nil {
-		return
-	}
+	queue.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	over, done := context.WithTimeout(ctx, handOverTimeout)
-	err := m.HandOver(over)
-	done()
-	if err == nil {
-		log.Info("another member leads")
-		return
+	if queue.Serving() != nil {
+		over, done := context.WithTimeout(ctx, handOverTimeout)
+		err := m.HandOver(over)
+		done()
+		if err == nil {
+			log.Info("another member leads")
+			return
+		}
+		log.Info("no other member takes over", "reason", err)
 	}
-	log.Info("no other member takes over", "reason", err)
 	if err := queue.Shutdown(ctx); err != nil {
 		log.Warn("some clients did not read their last replies in time", "error", err)
 	}

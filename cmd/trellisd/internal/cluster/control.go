@@ -18,6 +18,9 @@ import (
 // control answers a request that is none of package member.
 func (m *Member) control(ctx context.Context, from wire.Caller, req []byte, stream io.Writer) ([]byte, error) {
 	r, err := control.Parse(req)
+	if r.Op == opNumbers {
+		return m.giveNumbers(ctx, from, req)
+	}
 	if err == nil && r.Op != control.OpStatus && from.Admin != nil {
 		err = fmt.Errorf("%s: %w", r.Op, from.Admin)
 	}

@@ -13,7 +13,7 @@
 //
 //	Standby --> Serve --> Retire --> Standby --> ...
 //
-// A standby is an engine that is fed and has no clients. When the node becomes leader, the
+// A standby is an engine that is fed and has no clients: those of this member are forwarded. When the node becomes leader, the
 // same engine gets a journal and a reactor, and only then the clients' port is opened. When
 // leadership is lost the reactor is aborted and the engine discarded, because both have
 // seen what may never be committed; the node then begins a new standby. So a process makes
@@ -21,9 +21,23 @@
 // (replica.Leadership.Settled): its reactor, with the port and the clients that have no jobs, waits
 // without an engine for the next leadership of this node, which alone votes.
 //
-// The port that clients connect to is open while the node leads and at no other time. If
+// The port that clients connect to is open while the node leads, and while it forwards clients. If
 // it cannot be opened, as another process has it, that is tried again, and after some
 // seconds leadership is handed over.
+//
+// # Gateways
+//
+// While another member leads, a reactor without an engine forwards clients to it, from the moment
+// at which all members know how (replica.VersionOfTrunks) and a leader is known. Each of its loops has
+// a trunk to the leader: a connection that wire begins, and that a loop of the leader's reactor
+// carries on. Before that the leader gives each loop a number, with which the ids of its sessions
+// begin; a reactor has numbers of its own, so that no id comes twice. The numbers of the process before, and of the reactor before, are
+// gone with that, when its trunks and its sessions have ended.
+//
+// When this node becomes leader, that reactor is aborted, and a new one opens the port, as behind an
+// election today; what its clients had reserved is ready. When it loses leadership, a new one forwards.
+// A loop's trunk ends when another leader is known. It is dialled again until there is one, and the
+// reactor says how long clients wait for that.
 //
 // While the queue serves, each event loop and each of the engine's shards is asked every
 // 250 ms for a sign of life. When one gives none for 2 s the node steps down, and

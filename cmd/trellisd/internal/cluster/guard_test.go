@@ -26,47 +26,102 @@ const patience = 60 * time.Second
 // rig is a cluster in one process, whose loops can be made to hang.
 type rig struct {
 	t       *testing.T
+	net     *network
+	nodes   []member.Node
+	dirs    []string
 	members []*Member
 	queues  []*Queue
 	hangs   []chan chan struct{} // a client's `stats` takes a gate from it, and waits for that
+	newest  []uint32             // version of entries that a member reads; 0 for that of the program
+	runs    []*running           // nil of those that do not run
+}
 
-	ctx     context.Context // of the members' Run
-	running sync.WaitGroup
+// running is a member that runs.
+type running struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	err    error // of Run
 }
 
 func newRig(t *testing.T, size int) *rig {
 	t.Helper()
-	r := &rig{t: t}
+	return newRigOf(t, make([]uint32, size)...)
+}
+
+// newRigOf makes a cluster of members that read these versions of entries.
+func newRigOf(t *testing.T, newest ...uint32) *rig {
+	t.Helper()
+	r := &rig{t: t, net: newNetwork(), newest: newest}
 	var listeners []net.Listener
-	var nodes []member.Node
-	for i := range size {
+	for i := range newest {
 		l := listenLocally(t)
 		listeners = append(listeners, l)
-		nodes = append(nodes, member.Node{Name: fmt.Sprint("n", i+1), Addr: l.Addr().String()})
+		r.nodes = append(r.nodes, member.Node{Name: fmt.Sprint("n", i+1), Addr: l.Addr().String()})
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	r.ctx = ctx
+	_ = t.TempDir() // directories are removed when no member runs
 	t.Cleanup(func() {
-		cancel()
-		r.running.Wait()
-		for i, m := range r.members {
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
-			if n := r.queues[i].Contradictions(); n != 0 {
-				t.Errorf("member %d has met %d contradictions between records of reservations", i, n)
+		for _, run := range r.runs {
+			if run != nil {
+				run.cancel() // all at once, so that none is elected meanwhile
 			}
 		}
+		for i, run := range r.runs {
+			if run != nil {
+				if err := r.stop(i); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		r.net.close()
 	})
 	for i, l := range listeners {
-		r.run(nodes[i], nodes, l)
+		r.run(r.nodes[i], r.nodes, l)
 	}
 	return r
+}
+
+// stop has a member end, and returns the error of its Run.
+func (r *rig) stop(i int) error {
+	r.t.Helper()
+	run := r.runs[i]
+	run.cancel()
+	return r.ended(i)
+}
+
+// ended waits for the end of a member, and returns the error of its Run.
+func (r *rig) ended(i int) error {
+	r.t.Helper()
+	run := r.runs[i]
+	<-run.ended
+	r.runs[i] = nil
+	r.net.left(r.nodes[i].Addr)
+	if err := r.members[i].Close(); err != nil {
+		r.t.Error(err)
+	}
+	if n := r.queues[i].Contradictions(); n != 0 {
+		r.t.Errorf("member %d has met %d contradictions between records of reservations", i, n)
+	}
+	return run.err
 }
 
 // run runs another member.
 func (r *rig) run(self member.Node, nodes []member.Node, l net.Listener) *Member {
 	r.t.Helper()
+	i := len(r.members)
+	if i == len(r.nodes) {
+		r.nodes, r.newest = append(r.nodes, self), append(r.newest, 0)
+	}
+	r.dirs, r.members, r.queues = append(r.dirs, r.t.TempDir()), append(r.members, nil), append(r.queues, nil)
+	r.hangs, r.runs = append(r.hangs, nil), append(r.runs, nil)
+	r.start(i, nodes, l)
+	return r.members[i]
+}
+
+// start starts a member that does not run.
+func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
+	r.t.Helper()
+	self := r.nodes[i]
+	r.net.listens(self.Addr, l.Addr())
 	log := slog.New(slog.NewTextHandler(r.t.Output(), nil))
 	hang := make(chan chan struct{}, 1)
 	q := NewQueue(QueueConfig{
@@ -90,17 +145,19 @@ func (r *rig) run(self member.Node, nodes []member.Node, l net.Listener) *Member
 		TLS: &tls.Config{Certificates: []tls.Certificate{tlstest.NewAuthority("test").Issue("localhost", nil)}},
 		Log: log,
 	})
-	m, err := Open(Config{Dir: r.t.TempDir(), Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log})
+	m, err := Open(Config{
+		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, dial: r.net.dialer(self.Addr), newest: r.newest[i],
+	})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.members, r.queues, r.hangs = append(r.members, m), append(r.queues, q), append(r.hangs, hang)
-	r.running.Go(func() {
-		if err := m.Run(r.ctx); err != nil {
-			r.t.Error(err)
-		}
-	})
-	return m
+	ctx, cancel := context.WithCancel(context.Background())
+	run := &running{cancel: cancel, ended: make(chan struct{})}
+	r.members[i], r.queues[i], r.hangs[i], r.runs[i] = m, q, hang, run
+	go func() {
+		defer close(run.ended)
+		run.err = m.Run(ctx)
+	}()
 }
 
 func listenLocally(t *testing.T) net.Listener {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,9 @@ type Config struct {
 	Queue    *Queue
 	Observer replica.Observer // nil if nobody wants to know
 	Log      *slog.Logger
+
+	dial   func(ctx context.Context, addr string) (net.Conn, error) // to other members; nil means TCP. Tests cut here
+	newest uint32                                                   // version of entries that the node reads; 0 means the program's
 }
 
 // Member is a node with its identity, its connections, and its queue. Make one with
@@ -53,6 +57,9 @@ type Member struct {
 	onState atomic.Pointer[func()]
 
 	answered atomic.Int64 // when a client's command would have been answered here last, in nanoseconds since 1970
+
+	mu    sync.Mutex
+	reign *reign // of whom this member has heard last that it leads; nil if that is itself
 }
 
 // Open locks the directory, and begins to answer the other members. Errors name the
@@ -64,13 +71,13 @@ func Open(cfg Config) (*Member, error) {
 	}
 	m := &Member{cfg: cfg, lock: lock, failed: make(chan error, 1)}
 	m.call = func(ctx context.Context, addr string, req []byte) ([]byte, error) {
-		return wire.Call(ctx, wire.ClientConfig{TLS: cfg.TLS}, addr, req)
+		return wire.Call(ctx, wire.ClientConfig{TLS: cfg.TLS, Dial: cfg.dial}, addr, req)
 	}
 	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed, cfg.Queue.resign = m.HandOver, m.fail, m.changed, m.resign
-	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Handler: handler{m}, Log: cfg.Log})
+	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Dial: cfg.dial, Handler: handler{m}, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -135,7 +142,7 @@ func (m *Member) Run(ctx context.Context) error {
 func (m *Member) options(id member.Identity) replica.Options {
 	return replica.Options{
 		Dir: m.cfg.Dir, New: id.State == member.Invited, Self: id.Self, Queue: m.cfg.Queue, Observer: m.cfg.Observer, Log: m.cfg.Log,
-		Free: func() (int64, error) { return free(m.cfg.Dir) },
+		Free: func() (int64, error) { return free(m.cfg.Dir) }, Newest: m.cfg.newest,
 	}
 }
 
@@ -317,8 +324,8 @@ func (h handler) SnapshotSent(id member.ID, ok bool) { h.m.node.Load().SnapshotS
 func (h handler) NotMember(by member.ID) { h.m.node.Load().NotMember(by) }
 
 // Trunk implements wire.Handler.
-func (h handler) Trunk(member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
-	return nil, errors.New("this node takes no trunks")
+func (h handler) Trunk(from member.Member, hello wire.TrunkHello) (func(*wire.Trunk), error) {
+	return h.m.cfg.Queue.takeTrunk(from, hello)
 }
 
 // Control implements wire.Handler.

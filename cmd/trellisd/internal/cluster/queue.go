@@ -60,6 +60,8 @@ type Queue struct {
 	start          int64            // cluster time at the engine's Time 0
 	service        *service         // nil while there is no leadership
 	waiting        *clients         // those of a leadership that was settled; nil if there are none
+	gateway        *clients         // those that are forwarded to another member; nil if there are none
+	stopping       bool             // no more gateway begins
 	draining       bool             // leaderships to come begin in drain mode
 	leaderships    uint64           // that were served
 	contradictions uint64           // that the engines before this one have counted
@@ -148,7 +150,12 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	q.service = s
 	q.leaderships++
 	if q.waiting == nil {
-		c.working.Go(c.listen)
+		before := q.gateway
+		q.gateway = nil
+		c.working.Go(func() {
+			before.reset() // it has the port
+			c.listen()
+		})
 	} else {
 		q.waiting = nil
 		c.server.Attach(e, now, l)
@@ -158,10 +165,14 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	return nil
 }
 
-// newClients starts a server that nobody listens for yet.
+// newClients starts a server that nobody listens for yet, of a leadership; l is nil, as e is, for one that
+// forwards clients.
 func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.Leadership) (*clients, error) {
 	cfg := q.cfg.Reactor
-	cfg.Engine, cfg.Now, cfg.Journal = e, now, l
+	cfg.Engine, cfg.Now = e, now
+	if l != nil {
+		cfg.Journal = l
+	}
 	srv, err := reactor.New(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("starting the event loops: %w", err)
@@ -169,7 +180,7 @@ func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.
 	if q.cfg.Serves != nil {
 		q.cfg.Serves(srv)
 	}
-	c := &clients{queue: q, server: srv}
+	c := &clients{queue: q, server: srv, leads: l != nil}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -199,15 +210,14 @@ func (q *Queue) Retire(l *replica.Leadership) {
 	q.discard()
 }
 
-// abandon resets the clients that wait for a leadership: there will be none.
+// abandon resets the clients that wait for a leadership, and those that are forwarded: the node has ended.
 func (q *Queue) abandon() {
 	q.mu.Lock()
-	c := q.waiting
-	q.waiting = nil
+	waiting, gateway := q.waiting, q.gateway
+	q.waiting, q.gateway, q.stopping = nil, nil, true
 	q.mu.Unlock()
-	if c != nil {
-		c.reset()
-	}
+	waiting.reset()
+	gateway.reset()
 }
 
 // Hold implements replica.Queue.
@@ -228,15 +238,27 @@ func (q *Queue) Flush(ctx context.Context) {
 	}
 }
 
-// Shutdown ends the service in order, while the node still leads: clients get what they
-// are owed until ctx ends. It does nothing without a leadership.
+// Stop has no clients be forwarded that are not already: the node is about to end.
+func (q *Queue) Stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.stopping = true
+}
+
+// Shutdown ends the service in order, while the node still leads, or while clients are forwarded to
+// another: clients get what they are owed until ctx ends. It does nothing without clients.
 func (q *Queue) Shutdown(ctx context.Context) error {
-	s := q.serving()
-	if s == nil {
+	q.mu.Lock()
+	c := q.gateway
+	if q.service != nil {
+		c = q.service.clients
+	}
+	q.mu.Unlock()
+	if c == nil {
 		return nil
 	}
-	s.cancel()
-	return s.server.Shutdown(ctx)
+	c.cancel()
+	return c.server.Shutdown(ctx)
 }
 
 // Drain turns drain mode on, also in leaderships to come, until a client turns it off.
@@ -334,13 +356,3 @@ func (q *Queue) Serving() *Serving {
 	}
 	return &Serving{Engine: q.engine, Reactor: s.server, Now: s.now, Current: s.current, Addrs: s.addrs, Draining: q.engine.Draining()}
 }
-
-// Forwarding is the queue while it forwards its clients to the leader.
-type Forwarding struct {
-	Reactor  *reactor.Server
-	Addrs    []net.Addr // that clients connect to; nil while there are none
-	Attached bool       // all event loops are connected with the leader
-}
-
-// Forwarding tells how clients are forwarded, nil if they are not. Any goroutine may call it.
-func (q *Queue) Forwarding() *Forwarding { return nil }

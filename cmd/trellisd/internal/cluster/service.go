@@ -7,24 +7,29 @@ import (
 	"sync"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/replica"
 	"trellis/engine"
 	"trellis/reactor"
 )
 
 // clients are those of a queue: a server and its listeners. They end with a leadership, but for one that
-// is settled: then they wait for the next one.
+// is settled: then they wait for the next one. Those that are forwarded end when this node leads.
 type clients struct {
 	queue   *Queue
 	server  *reactor.Server
 	ctx     context.Context // ends with them
 	cancel  context.CancelFunc
 	working sync.WaitGroup // listen, and what accepts
+	leads   bool           // otherwise they are forwarded
 	addrs   []net.Addr     // guarded by queue.mu
 }
 
-// reset ends all connections without a word. When it returns nothing executes.
+// reset ends all connections without a word. When it returns nothing executes. Of nil it does nothing.
 func (s *clients) reset() {
+	if s == nil {
+		return
+	}
 	s.cancel()
 	s.server.Abort()
 	s.working.Wait()
@@ -56,15 +61,17 @@ const (
 
 // current implements Serving.Current.
 func (s *service) current() bool {
-	pos := s.leadership.Barrier()
+	ctx, cancel := context.WithTimeout(s.ended, currentTimeout)
+	defer cancel()
+	return s.await(ctx, s.leadership.Barrier())
+}
+
+// await waits until a position is committed. It returns false if ctx ends before.
+func (s *service) await(ctx context.Context, pos journal.Pos) bool {
 	s.leadership.Flush()
-	timeout := time.NewTimer(currentTimeout)
-	defer timeout.Stop()
 	for s.leadership.Committed() < pos {
 		select {
-		case <-s.ended.Done():
-			return false
-		case <-timeout.C:
+		case <-ctx.Done():
 			return false
 		case <-time.After(currentPause):
 		}
@@ -73,7 +80,7 @@ func (s *service) current() bool {
 }
 
 // listen opens the clients' sockets and has the server accept on them. It tries until it
-// can, or until another member that can leads.
+// can, or, if this one leads, until another member that can leads.
 func (s *clients) listen() {
 	q := s.queue
 	for tries := 0; ; tries++ {
@@ -85,7 +92,7 @@ func (s *clients) listen() {
 		if tries == 0 {
 			q.cfg.Log.Error("clients cannot be served yet; trying again", "error", err)
 		}
-		if tries > 0 && tries%int(listenTimeout/listenPause) == 0 {
+		if s.leads && tries > 0 && tries%int(listenTimeout/listenPause) == 0 {
 			q.cfg.Log.Error("clients cannot be served; handing over to another member", "error", err)
 			s.giveUp()
 		}
@@ -132,5 +139,9 @@ func (s *clients) accept(plain, tls []net.Listener) {
 	s.addrs = addrs
 	q.mu.Unlock()
 	q.changed()
-	q.cfg.Log.Info("ready")
+	if s.leads {
+		q.cfg.Log.Info("ready")
+	} else {
+		q.cfg.Log.Info("ready to forward clients to the leader")
+	}
 }

@@ -30,6 +30,7 @@ func (m *Member) watch(ctx context.Context) {
 	last := ""
 	for {
 		m.look(ctx)
+		m.forward()
 		if now := m.State() + m.Unready(); now != last {
 			last = now
 			m.changed()
