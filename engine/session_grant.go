@@ -92,6 +92,9 @@ func (g *Grant) In(account string) *Grant {
 	return g
 }
 
+// Name returns the client's name.
+func (g *Grant) Name() string { return g.name }
+
 // Terms returns what the grant was made of, so that another server can make the same.
 func (g *Grant) Terms() (name, account string, rights Rights, tubes []string) {
 	tubes = slices.Clone(g.names)

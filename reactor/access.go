@@ -75,6 +75,28 @@ func (p *Peer) known() bool { return p.UID >= 0 || p.TLS != nil }
 // connections as it may have.
 func (c *conn) admitAs(g *engine.Grant, now time.Duration) bool {
 	l := c.loop
+	if l.gateway == nil && !c.openAs(g, now) {
+		return false
+	}
+	if d := c.deadline; d != nil {
+		l.deadlines.remove(d)
+		c.deadline = nil
+	}
+	l.granted[c] = g
+	if c.listener.tls() {
+		c.tls().freeCertificates()
+	}
+	if l.gateway != nil {
+		c.forward(now)
+	} else {
+		c.limitLife(now)
+	}
+	return true
+}
+
+// openAs opens the session of a client. It reports false as admitAs does.
+func (c *conn) openAs(g *engine.Grant, now time.Duration) bool {
+	l := c.loop
 	l.executing = c
 	opened := l.engine.OpenGranted(&c.session, g, l.time(now))
 	l.executing = nil
@@ -85,15 +107,6 @@ func (c *conn) admitAs(g *engine.Grant, now time.Duration) bool {
 		r.Take(l.time(now), rateConnection)
 	}
 	c.enter(serving)
-	if d := c.deadline; d != nil {
-		l.deadlines.remove(d)
-		c.deadline = nil
-	}
-	l.granted[c] = g
-	if c.listener.tls() {
-		c.tls().freeCertificates()
-	}
-	c.limitLife(now)
 	return true
 }
 

@@ -152,6 +152,10 @@ func (c *conn) take(now time.Duration, p []byte) {
 		if p, ok = c.authenticate(now, p); !ok {
 			return
 		}
+		if c.phase == forwarded {
+			c.begin(now, p)
+			return
+		}
 	}
 	c.noteActivity(now)
 	switch {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"trellis/engine"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -11,6 +12,7 @@ import (
 // belongs to its loop's goroutine.
 type forward struct {
 	conn    *conn         // nil when the connection has ended, and the channel has not
+	grant   *engine.Grant // what the client may do; nil for everything
 	channel uint32        // 0 while the leader has not heard of the client, and when it has ended the channel
 	since   time.Duration // when the client began to wait for a trunk; while the leader has not heard of it
 
@@ -38,7 +40,7 @@ const (
 func (c *conn) forward(now time.Duration) {
 	g := c.loop.gateway
 	c.enter(forwarded)
-	f := &forward{conn: c}
+	f := &forward{conn: c, grant: c.loop.granted[c]}
 	g.forwards[c] = f
 	f.await(now)
 }

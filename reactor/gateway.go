@@ -17,6 +17,7 @@ import (
 type gateway struct {
 	loop     *loop
 	forwards map[*conn]*forward
+	known    knownGrants
 
 	trunk    *trunkLine      // nil while there is none
 	welcomed bool            // the leader has said what it is, and takes clients
@@ -73,7 +74,11 @@ func (g *gateway) next() *forward {
 // open has the leader hear of a client.
 func (g *gateway) open(f *forward) {
 	c := f.conn
+	grant, ok := g.numberOf(f.grant)
 	switch n := len(g.free); {
+	case !ok: // it is larger than a leader takes
+		g.refuse(c)
+		return
 	case n > 0:
 		f.channel = g.free[n-1]
 		g.free = g.free[:n-1]
@@ -82,18 +87,23 @@ func (g *gateway) open(f *forward) {
 		f.channel = uint32(len(g.channels))
 		g.channels = append(g.channels, f)
 	default: // there are more clients than can be
-		c.fail()
-		g.lost = append(g.lost, c)
+		g.refuse(c)
 		return
 	}
 	g.opened++
 	o := c.endpoint().open(uint64(g.number)<<(64-journal.NumberBits) | g.opened)
 	g.data = o.Append(g.data[:0])
-	f.say(trunk.KindOpen, 0, g.data)
+	f.say(trunk.KindOpen, int(grant), g.data)
 	if d := c.deadline; d != nil && !d.ending && !c.retired() {
 		g.loop.deadlines.remove(d)
 		c.deadline = nil
 	}
+}
+
+// refuse ends a connection that cannot be forwarded.
+func (g *gateway) refuse(c *conn) {
+	c.fail()
+	g.lost = append(g.lost, c)
 }
 
 // open is how the leader hears of a client that is there.
@@ -136,6 +146,8 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 		if !f.closed {
 			return f.takeCredit(it.Number)
 		}
+	case trunk.KindDenied:
+		return g.denied(f, it)
 	case trunk.KindEnd:
 		g.loop.engine.Spend(connCost)
 		g.channels[it.Channel] = nil
@@ -182,6 +194,7 @@ func (g *gateway) ended(now time.Duration, err error) {
 	g.told <- g.welcomed
 	g.trunk, g.welcomed = nil, false
 	g.channels, g.free, g.line = make([]*forward, 1), nil, queue[*forward]{}
+	g.known = knownGrants{}
 	for c, f := range g.forwards {
 		heard := f.channel != 0
 		f.channel, f.queued = 0, false

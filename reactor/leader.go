@@ -181,7 +181,7 @@ func (e *leaderEnd) grant(it *trunk.Item) error {
 	}
 	delete(e.parts, it.Number)
 	e.size -= e.grants[it.Number].size
-	e.grants[it.Number] = grant{Grant: engine.NewGrant(part.Name, engine.Rights(part.Rights), g.tubes), size: g.size}
+	e.grants[it.Number] = grant{Grant: engine.NewGrant(part.Name, engine.Rights(part.Rights), g.tubes).In(part.Account), size: g.size}
 	return nil
 }
 

@@ -515,6 +515,10 @@ func TestAGatewaysClientIsShownWithItsAddress(t *testing.T) {
 	s.drained()
 }
 
+func denied(channel uint32, d trunk.Denied) trunk.Item {
+	return trunk.Item{Kind: trunk.KindDenied, Channel: channel, Data: d.Append(nil)}
+}
+
 func TestAGatewaysClientMayDoWhatItsGrantSays(t *testing.T) {
 	t.Parallel()
 	ts := serve(t, "unix", 1, hooks{})
@@ -532,8 +536,10 @@ func TestAGatewaysClientMayDoWhatItsGrantSays(t *testing.T) {
 		s.say(it)
 	}
 	s.say(opensWith(1, 1, 3), input(1, "use tube-2999\r\nput 0 0 9 1\r\nx\r\nlist-tubes\r\n"))
+	s.expect(denied(1, trunk.Denied{Command: "list-tubes", Result: "UNKNOWN_COMMAND"}))
 	s.expectReplies(1, "USING tube-2999\r\nINSERTED 1\r\nUNKNOWN_COMMAND\r\n")
 	s.say(opensWith(2, 2, 3), input(2, "use other\r\n"))
+	s.expect(denied(2, trunk.Denied{Command: "use", Tube: "other", Result: "UNKNOWN_COMMAND"}))
 	s.expectReplies(2, "UNKNOWN_COMMAND\r\n")
 	s.expect(endOf(2, len("use other\r\n")))
 	// Grants that are sent again take the place of others, also in the account of their size.

@@ -66,9 +66,6 @@ func (*loop) Via(s *engine.Session) string {
 	return ""
 }
 
-// Denied implements engine.Carrier.
-func (*loop) Denied(*engine.Session, *engine.Deed) bool { return false }
-
 // TokenSent implements engine.Carrier.
 func (l *loop) TokenSent(s *engine.Session) {
 	if n, ok := l.server.tokens.Allow(); ok {
