@@ -34,14 +34,21 @@ func TestWhoIsOwedMostIsClosedWhenAllTogetherAreOwedTooMuch(t *testing.T) {
 	networks(t, func(t *testing.T, network string) {
 		const limit, crowd, peeks = 4 << 20, 30, 20
 		ts := serveConfig(t, network, hooks{}, nil, func(c *Config) { c.MaxOutputTotal, c.Loops = limit, 2 })
-		body := strings.Repeat("x", maxJob)
 		other := ts.dial()
-		id := other.put(body)
+		found := func(n int) (peek string, reply int64) {
+			id := other.put(strings.Repeat("x", n))
+			return fmt.Sprintf("peek %d\r\n", id), int64(len(fmt.Sprintf("FOUND %d %d\r\n\r\n", id, n)) + n)
+		}
+		large, reply := found(maxJob)
 		var clients []*client
-		for range crowd {
+		var replies []int64 // in bytes, of each client
+		for i := range crowd {
+			// The system takes as much as it likes, so a part of the last reply that it takes is left. The first
+			// replies differ, so that not all parts are small.
+			first, n := found((i + 1) * maxJob / crowd)
 			c := ts.dial()
-			clients = append(clients, c)
-			c.send(strings.Repeat(fmt.Sprintf("peek %d\r\n", id), peeks))
+			clients, replies = append(clients, c), append(replies, n+peeks*reply)
+			c.send(first + strings.Repeat(large, peeks))
 			other.do("use a\r\n", "USING a\r\n")
 		}
 		for range 20 {
@@ -62,14 +69,14 @@ func TestWhoIsOwedMostIsClosedWhenAllTogetherAreOwedTooMuch(t *testing.T) {
 			t.Errorf("the log:\n%s", log)
 		}
 		// Who was not closed gets all replies. Each has its own time to take them: they are many for a busy machine.
-		served, reply := 0, int64(len(fmt.Sprintf("FOUND %d %d\r\n%s\r\n", id, maxJob, body)))
-		for _, c := range clients {
+		served := 0
+		for i, c := range clients {
 			_ = c.SetDeadline(time.Now().Add(testTimeout))
-			n, err := io.CopyN(io.Discard, c.r, peeks*reply)
+			n, err := io.CopyN(io.Discard, c.r, replies[i])
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Fatalf("a client that is not closed got %d bytes: %v", n, err)
 			}
-			if n == peeks*reply {
+			if n == replies[i] {
 				served++
 			}
 		}
@@ -85,22 +92,23 @@ func TestTheLargestOfAllLoopsIsClosed(t *testing.T) {
 	const limit = 1 << 20
 	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxOutputTotal, c.Loops, c.MaxOutput = limit, 2, 1<<30 })
 	other := ts.dial()
-	small, big := other.put(strings.Repeat("x", 100_000)), other.put(strings.Repeat("x", maxJob))
-	flood := func(id uint64) {
+	small := other.put(strings.Repeat("x", 100_000))
+	flood := func(first, id uint64) {
 		c := ts.dial()
 		_ = c.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-		c.send(strings.Repeat(fmt.Sprintf("peek %d\r\n", id), 200))
+		c.send(fmt.Sprintf("peek %d\r\n", first) + strings.Repeat(fmt.Sprintf("peek %d\r\n", id), 200))
 	}
 	const few, many = 4, 20
 	for range few {
-		flood(small)
+		flood(small, small)
 	}
 	ts.until("they take no more", func() bool { return ts.sum().Stalled == few })
 	if n := ts.sum().OverTotal; n != 0 {
 		t.Fatalf("%d small ones were closed", n)
 	}
-	for range many {
-		flood(big)
+	big := other.put(strings.Repeat("x", maxJob))
+	for i := range many { // what the system leaves of their last replies differs
+		flood(other.put(strings.Repeat("x", (i+1)*maxJob/many)), big)
 	}
 	ts.until("they are not owed too much", func() bool {
 		st := ts.sum()
