@@ -29,21 +29,66 @@ const MaxSize = 16 << 20
 // Files are files that are loaded together. Make them with [Load]. Any goroutine may call
 // their methods.
 type Files struct {
-	// What names them in messages and metrics.
-	What string
-
-	paths []string
-	load  func(contents [][]byte) error
-	log   *slog.Logger
+	outcomes Outcomes
+	paths    []string
+	load     func(contents [][]byte) error
 
 	mu   sync.Mutex        // held while the files are read and loaded
 	seen [sha256.Size]byte // guarded by mu; of what was loaded last, or could not be
 
 	states []os.FileInfo // at the last glance; nil where there was no file; used by the goroutine of Watch
+}
+
+// Outcomes count what becomes of changes of files, and log it. Any goroutine may call their
+// methods.
+type Outcomes struct {
+	What string // names the files in messages and metrics
+	Log  *slog.Logger
 
 	loaded, failed, mistakes atomic.Uint64
 	failing                  atomic.Bool
 }
+
+// Stats are what has happened to files since they were loaded first.
+type Stats struct {
+	What           string
+	Loaded, Failed uint64 // how often they were loaded again, and could not be, or not as a whole
+	Mistakes       uint64 // in changes that were loaded without them
+	Failing        bool   // the last time they could not be, or not as a whole
+}
+
+// Stats returns the counts.
+func (o *Outcomes) Stats() Stats {
+	return Stats{What: o.What, Loaded: o.loaded.Load(), Failed: o.failed.Load(), Mistakes: o.mistakes.Load(), Failing: o.failing.Load()}
+}
+
+// Add adds what has become of a change: err tells why files are not in force, or not as a whole.
+func (o *Outcomes) Add(err error) {
+	if err == nil {
+		o.loaded.Add(1)
+		o.failing.Store(false)
+		o.Log.Info("a changed file was loaded", "what", o.What)
+		return
+	}
+	o.failed.Add(1)
+	o.failing.Store(true)
+	var partial *PartialError
+	if !errors.As(err, &partial) {
+		o.Log.Error("a changed file cannot be loaded; what was loaded before stays in force", "what", o.What, "error", err)
+		return
+	}
+	n := len(partial.Mistakes)
+	o.mistakes.Add(uint64(n))
+	for _, mistake := range partial.Mistakes[:min(n, maxReported)] {
+		o.Log.Error("a changed file has a mistake; it was loaded without it", "what", o.What, "error", mistake)
+	}
+	if n > maxReported {
+		o.Log.Error("a changed file has more mistakes than are logged", "what", o.What, "unreported", n-maxReported)
+	}
+}
+
+// maxReported is how many mistakes in one state of a file are logged one by one.
+const maxReported = 20
 
 // PartialError is what a load returns that has put in force what is right in the files, and
 // left out what is not.
@@ -62,13 +107,10 @@ func (e *PartialError) Error() string {
 // Unwrap lets [errors.As] find each mistake.
 func (e *PartialError) Unwrap() []error { return e.Mistakes }
 
-// maxReported is how many mistakes in one state of a file are logged one by one.
-const maxReported = 20
-
 // Load loads files for the first time, and fails if that fails. load is given what is in
 // them, in the order of paths, and is called on one goroutine at a time.
 func Load(what string, paths []string, load func(contents [][]byte) error, log *slog.Logger) (*Files, error) {
-	f := &Files{What: what, paths: paths, load: load, log: log}
+	f := &Files{outcomes: Outcomes{What: what, Log: log}, paths: paths, load: load}
 	contents, sum, err := f.read()
 	if err != nil {
 		return nil, err
@@ -119,8 +161,8 @@ func (f *Files) Look() {
 	defer f.mu.Unlock()
 	contents, sum, err := f.read()
 	if sum == f.seen {
-		if f.failing.Load() && err == nil && f.load(contents) == nil {
-			f.succeeded()
+		if f.Stats().Failing && err == nil && f.load(contents) == nil {
+			f.outcomes.Add(nil)
 		}
 		return
 	}
@@ -152,51 +194,12 @@ func (f *Files) use(contents [][]byte, sum [sha256.Size]byte, err error) error {
 	if err == nil {
 		err = f.load(contents)
 	}
-	if err != nil {
-		f.failed.Add(1)
-		f.failing.Store(true)
-		f.report(err)
-		return err
-	}
-	f.succeeded()
-	return nil
-}
-
-// report logs why files are not in force, or not as a whole.
-func (f *Files) report(err error) {
-	var partial *PartialError
-	if !errors.As(err, &partial) {
-		f.log.Error("a changed file cannot be loaded; what was loaded before stays in force", "what", f.What, "error", err)
-		return
-	}
-	n := len(partial.Mistakes)
-	f.mistakes.Add(uint64(n))
-	for _, mistake := range partial.Mistakes[:min(n, maxReported)] {
-		f.log.Error("a changed file has a mistake; it was loaded without it", "what", f.What, "error", mistake)
-	}
-	if n > maxReported {
-		f.log.Error("a changed file has more mistakes than are logged", "what", f.What, "unreported", n-maxReported)
-	}
-}
-
-func (f *Files) succeeded() {
-	f.loaded.Add(1)
-	f.failing.Store(false)
-	f.log.Info("a changed file was loaded", "what", f.What)
-}
-
-// Stats are what has happened to files since they were loaded first.
-type Stats struct {
-	What           string
-	Loaded, Failed uint64 // how often they were loaded again, and could not be, or not as a whole
-	Mistakes       uint64 // in changes that were loaded without them
-	Failing        bool   // the last time they could not be, or not as a whole
+	f.outcomes.Add(err)
+	return err
 }
 
 // Stats returns the counts. Any goroutine may call it.
-func (f *Files) Stats() Stats {
-	return Stats{What: f.What, Loaded: f.loaded.Load(), Failed: f.failed.Load(), Mistakes: f.mistakes.Load(), Failing: f.failing.Load()}
-}
+func (f *Files) Stats() Stats { return f.outcomes.Stats() }
 
 // glance tells whether the system knows of a change since the last glance. It misses one that leaves
 // size and time of a file as they were, and comes with a delay from a file on a network.

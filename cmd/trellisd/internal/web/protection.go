@@ -26,11 +26,11 @@ import (
 // A state that is no good, or that lacks a protection that the one before has, changes nothing.
 // Open makes one. Any goroutine may call its methods.
 type Protection struct {
-	file    string
-	log     *slog.Logger
-	limiter *rate.Limiter // nil for none; as the file said first
-	http2   bool          // likewise
-	plain   bool          // the file asked for no TLS first
+	file     string
+	outcomes reload.Outcomes
+	limiter  *rate.Limiter // nil for none; as the file said first
+	http2    bool          // likewise
+	plain    bool          // the file asked for no TLS first
 
 	comparing sync.Mutex    // held while a password is compared, which costs processor time
 	guesses   chan struct{} // has a token for each request whose password is compared
@@ -38,7 +38,6 @@ type Protection struct {
 	mu    sync.Mutex
 	seen  [sha256.Size]byte // of what was read last; guarded by mu
 	state *state            // that is in force; guarded by mu
-	stats reload.Stats      // guarded by mu
 	err   error             // why the last change could not be loaded; nil if it was; guarded by mu
 }
 
@@ -76,7 +75,7 @@ func (k kinds) lacks(later kinds) string {
 
 // Open reads a file for the first time. The error is one line.
 func Open(file string, log *slog.Logger) (*Protection, error) {
-	p := &Protection{file: file, log: log, guesses: make(chan struct{}, maxGuesses), stats: reload.Stats{What: "web-config-file"}}
+	p := &Protection{file: file, guesses: make(chan struct{}, maxGuesses), outcomes: reload.Outcomes{What: "web-config-file", Log: log}}
 	text, err := os.ReadFile(file)
 	if err == nil {
 		p.seen = p.sum(text)
@@ -226,25 +225,18 @@ func (p *Protection) now() *state {
 			err = fmt.Errorf("%s is gone; restart the server to serve without", gone)
 		}
 	}
-	p.stats.Failing, p.err = err != nil, nil
 	if err != nil {
-		p.stats.Failed++
-		p.err = p.oneLine(err)
-		p.log.Error("a changed file cannot be loaded; what was loaded before stays in force", "what", p.stats.What, "error", p.err)
-		return p.state
+		err = p.oneLine(err)
+	} else {
+		p.state = next
 	}
-	p.stats.Loaded++
-	p.log.Info("a changed file was loaded", "what", p.stats.What)
-	p.state = next
-	return next
+	p.outcomes.Add(err)
+	p.err = err
+	return p.state
 }
 
 // Stats are what has become of changes of the file, as far as a request has come since.
-func (p *Protection) Stats() reload.Stats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stats
-}
+func (p *Protection) Stats() reload.Stats { return p.outcomes.Stats() }
 
 // Authenticates tells whether only those are let through who have proved who they are: by a
 // name and a password, or by a certificate. If so, that does not change.
