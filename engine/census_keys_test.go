@@ -191,20 +191,20 @@ func (c *census) keys(sh *shard, want *jobCounts) {
 // expiries checks the heap of expiries of a shard, and that those stand there who have to.
 func (c *census) expiries(sh *shard) {
 	x := &sh.expiries
-	for i := range x.heap.len {
+	for i := range x.heap.count {
 		e := x.heap.at(i)
 		j := sh.job(sh.shared.ids.Get(e.k.id).Ref())
 		if e.k != sh.keyedOf(j) || int(e.k.place) != i+1 {
 			c.failf("entry %d of the expiries is job %d at %d", i, e.k.id, e.k.place)
 		}
-		if parent := x.heap.at((i - 1) / expiryArity); i > 0 && e.before(parent) {
+		if parent := x.heap.at((i - 1) / pagedArity); i > 0 && e.before(parent) {
 			c.failf("entry %d of the expiries is before its parent", i)
 		}
 	}
-	if n := len(x.heap.blocks); n > 0 && x.heap.len <= (n-2)<<expiryBlockBits || n<<expiryBlockBits < x.heap.len {
-		c.failf("%d blocks for %d expiries", n, x.heap.len)
+	if n := len(x.heap.pages); n > 0 && x.heap.count <= (n-2)<<pageBits || n<<pageBits < x.heap.count {
+		c.failf("%d pages for %d expiries", n, x.heap.count)
 	}
-	if x.heap.len > 0 {
+	if x.heap.count > 0 {
 		c.covered(&x.timer, x.heap.at(0).at, "expiries")
 	} else if x.timer.Scheduled() {
 		c.timers[&x.timer] = "expiries"
@@ -230,8 +230,8 @@ func (c *census) expiries(sh *shard) {
 			c.failf("job %d, which is %v, is not to expire", j.ID, j.state)
 		}
 	}
-	if standing != x.heap.len {
-		c.failf("%d jobs stand among %d expiries", standing, x.heap.len)
+	if standing != x.heap.count {
+		c.failf("%d jobs stand among %d expiries", standing, x.heap.count)
 	}
 }
 
@@ -293,7 +293,7 @@ func (c *census) fair(sh *shard, t *tube) {
 		c.failf("%s: %d jobs have fair keys, %d reserved, counts %d and %d; %d keys wait, %d stand in line", t.name, all, reserved, f.jobs, f.reserved, waiting, f.line.count)
 	}
 	for i := 1; i < f.line.count; i++ {
-		if f.line.at(i).before(f.line.at((i - 1) / lineArity)) {
+		if f.line.at(i).before(f.line.at((i - 1) / pagedArity)) {
 			c.failf("entry %d of %s is before the one above", i, t.name)
 		}
 	}

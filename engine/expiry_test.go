@@ -15,7 +15,7 @@ import (
 // The first of the heap is the one that expires first, whatever comes and goes.
 func TestExpiriesComeInTheirOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var h expiryHeap
+		var h pagedHeap[expiry, *expiry]
 		var want []expiry
 		order := func(a, b expiry) int {
 			if a.before(&b) {
@@ -23,7 +23,7 @@ func TestExpiriesComeInTheirOrder(t *testing.T) {
 			}
 			return 1
 		}
-		n := rapid.SampledFrom([]int{0, 3, 100, 3*expiryBlock + 5}).Draw(t, "at first")
+		n := rapid.SampledFrom([]int{0, 3, 100, 3*pageLen + 5}).Draw(t, "at first")
 		for id := uint64(1); id <= uint64(n+100); id++ {
 			e := expiry{Time(rapid.IntRange(0, 50).Draw(t, "at")), &keyed{id: id}}
 			h.push(e)
@@ -41,8 +41,8 @@ func TestExpiriesComeInTheirOrder(t *testing.T) {
 			if got := *h.at(0); got != e || got.k.place != 1 {
 				t.Fatalf("first is %d of job %d at %d, want %d of job %d", got.at, got.k.id, got.k.place, e.at, e.k.id)
 			}
-			if h.remove(0); e.k.place != 0 || len(h.blocks) > h.len>>expiryBlockBits+2 {
-				t.Fatalf("%d blocks for %d entries, and a place of one that has left: %d", len(h.blocks), h.len, e.k.place)
+			if h.remove(0); len(h.pages) > h.count>>pageBits+2 {
+				t.Fatalf("%d pages for %d entries", len(h.pages), h.count)
 			}
 		}
 	})
@@ -61,11 +61,11 @@ func TestManyJobsExpireInTurns(t *testing.T) {
 		var locks lockSet
 		sh := s.engine.shards[2]
 		turns := 0
-		for ; sh.expiries.heap.len > 0; turns++ {
-			before := sh.expiries.heap.len
+		for ; sh.expiries.heap.count > 0; turns++ {
+			before := sh.expiries.heap.count
 			sh.lock(&locks, s.now+Time(turns))
 			sh.unlock(&locks)
-			if n := before - sh.expiries.heap.len; n == 0 || n > maxMoves {
+			if n := before - sh.expiries.heap.count; n == 0 || n > maxMoves {
 				t.Fatalf("%d jobs expire while the shard is locked", n)
 			}
 			if turns == 0 && sh.totals.in[delayed] > 0 {

@@ -15,7 +15,7 @@ import (
 // A line gives its keys in order, however many come, go and change.
 func TestALineHasItsFirstKeyInFront(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	var line fairLine
+	var line pagedHeap[standing, *standing]
 	var keys []*fairKey
 	order := func(a, b *fairKey) int {
 		if line.at(a.index).before(line.at(b.index)) {
@@ -28,16 +28,15 @@ func TestALineHasItsFirstKeyInFront(t *testing.T) {
 	}
 	for step := range 20_000 {
 		switch n := len(keys); {
-		case n == 0 || n < 4*linePage && step%4000 < 2000 && rnd.IntN(3) > 0:
+		case n == 0 || n < 4*pageLen && step%4000 < 2000 && rnd.IntN(3) > 0:
 			k := new(fairKey)
-			line.enter(k)
 			s := some()
 			s.key = k
-			line.put(k.index, s)
+			line.push(s)
 			keys = append(keys, k)
 		case rnd.IntN(3) > 0:
 			i := rnd.IntN(n)
-			line.leave(keys[i])
+			line.remove(keys[i].index)
 			keys = slices.Delete(keys, i, i+1)
 		default:
 			k := keys[rnd.IntN(n)]
@@ -45,7 +44,7 @@ func TestALineHasItsFirstKeyInFront(t *testing.T) {
 			s.key = k
 			line.put(k.index, s)
 		}
-		if line.count != len(keys) || len(line.pages)*linePage > line.count+2*linePage {
+		if line.count != len(keys) || len(line.pages)*pageLen > line.count+2*pageLen {
 			t.Fatalf("%d entries on %d pages for %d keys", line.count, len(line.pages), len(keys))
 		}
 		if len(keys) == 0 {
@@ -63,7 +62,7 @@ func TestALineHasItsFirstKeyInFront(t *testing.T) {
 		if s := line.at(0); s.key != k && (s.before(line.at(k.index)) || line.at(k.index).before(s)) {
 			t.Fatalf("the first is %+v, want %+v", s, line.at(k.index))
 		}
-		line.leave(line.at(0).key)
+		line.remove(0)
 	}
 }
 

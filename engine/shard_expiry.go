@@ -19,12 +19,22 @@ import (
 // expiries are the expiries of a shard. The shard's lock guards them.
 type expiries struct {
 	shard *shard
-	heap  expiryHeap
+	heap  pagedHeap[expiry, *expiry]
 	timer queue.Timer // fires no later than the first is due
 }
 
 // expiryRetry is how long a job goes on that has expired and finds no room where it is to be buried.
 const expiryRetry = second
+
+// An expiry stands for a job in the heap: by when it expires and, in one moment, by id.
+type expiry struct {
+	at Time
+	k  *keyed
+}
+
+func (e *expiry) before(f *expiry) bool { return e.at < f.at || e.at == f.at && e.k.id < f.k.id }
+
+func (e *expiry) stand(i int) { e.k.place = uint32(i) + 1 }
 
 // expiryMemory is what a job takes in the heap of expiries.
 const expiryMemory = 16
@@ -63,6 +73,7 @@ func (sh *shard) pushExpiry(k *keyed, at Time) {
 func (sh *shard) forgetExpiry(k *keyed) {
 	if k.place != 0 {
 		sh.expiries.heap.remove(int(k.place - 1))
+		k.place = 0
 	}
 }
 
@@ -73,7 +84,7 @@ func (x *expiries) Expire(int64) (done bool) {
 }
 
 func (x *expiries) arm() {
-	if x.heap.len > 0 {
+	if x.heap.count > 0 {
 		x.shard.arm(&x.timer, max(x.heap.at(0).at, x.shard.now+1))
 	}
 }
@@ -82,7 +93,7 @@ func (x *expiries) arm() {
 // moment is not handed out. It leaves half of what may be done at once to the timers.
 func (sh *shard) expireDue() {
 	x := &sh.expiries
-	for least := sh.moves / 2; x.heap.len > 0 && x.heap.at(0).at <= sh.now && sh.moves > least; sh.moves-- {
+	for least := sh.moves / 2; x.heap.count > 0 && x.heap.at(0).at <= sh.now && sh.moves > least; sh.moves-- {
 		k := x.heap.at(0).k
 		r, j := sh.find(k.id)
 		if j.state == reserved || j.state == buried {

@@ -27,12 +27,12 @@ import (
 // fairKeys are the fair keys of a tube. The shard's lock guards them.
 type fairKeys struct {
 	keys     hashTable[fairKey, byFairKey]
-	line     fairLine
-	lap      uint64   // under way
-	others   laps     // of the jobs without a key
-	jobs     int      // that have a key, in any state
-	reserved int      // of them
-	last     *fairKey // of those whose jobs have gone, that which did so last, unless it is forgotten
+	line     pagedHeap[standing, *standing] // of the keys that have candidates
+	lap      uint64                         // under way
+	others   laps                           // of the jobs without a key
+	jobs     int                            // that have a key, in any state
+	reserved int                            // of them
+	last     *fairKey                       // of those whose jobs have gone, that which did so last, unless it is forgotten
 }
 
 // laps are those of a key.
@@ -175,7 +175,7 @@ func (sh *shard) offer(t *tube, r ref, j *job) {
 	k := sh.fairKeyOfJob(j)
 	if k.candidates.Empty() {
 		k.join(f.lap)
-		f.line.enter(k)
+		f.line.push(standing{rank: math.MaxUint64, lap: math.MaxUint64, key: k}) // the last, for now
 	}
 	sh.pushTo(&k.candidates, r, j)
 	sh.rank(f, k)
@@ -190,7 +190,7 @@ func (sh *shard) withdraw(t *tube, j *job) {
 	k := sh.fairKeyOfJob(j)
 	sh.removeFrom(&k.candidates, j)
 	if k.candidates.Empty() {
-		t.fair.line.leave(k)
+		t.fair.line.remove(k.index)
 	}
 	sh.rank(t.fair, k)
 }
@@ -284,12 +284,6 @@ func (sh *shard) vacateFair(t *tube, j *job) {
 	sh.rank(t.fair, k)
 }
 
-// A fairLine is a heap of the keys of a tube that have candidates, with four children to a node.
-type fairLine struct {
-	pages [][]standing // at most one more than needed
-	count int
-}
-
 // A standing is a key in the line, and what it stands there by.
 type standing struct {
 	rank uint64 // see rankOf
@@ -311,75 +305,4 @@ func (s *standing) before(o *standing) bool {
 	return s.id < o.id
 }
 
-const (
-	linePage  = 128 // entries of a page
-	lineArity = 4
-)
-
-func (l *fairLine) at(i int) *standing { return &l.pages[i/linePage][i%linePage] }
-
-// enter adds a key at the end of the line.
-func (l *fairLine) enter(k *fairKey) {
-	if l.count == len(l.pages)*linePage {
-		var page []standing
-		if l.count > 0 { // a line of few has a small page
-			page = make([]standing, 0, linePage)
-		}
-		l.pages = append(l.pages, page)
-	}
-	last := &l.pages[l.count/linePage]
-	*last = append(*last, standing{rank: math.MaxUint64, lap: math.MaxUint64, key: k})
-	k.index = l.count
-	l.count++
-}
-
-// leave takes a key out.
-func (l *fairLine) leave(k *fairKey) {
-	l.count--
-	last := *l.at(l.count)
-	*l.at(l.count) = standing{}
-	page := l.count / linePage
-	l.pages[page] = l.pages[page][:l.count%linePage]
-	if spare := page + 2; spare < len(l.pages) {
-		l.pages[spare] = nil
-		l.pages = l.pages[:spare]
-	}
-	if last.key != k {
-		l.put(k.index, last)
-	}
-}
-
-// put puts a key at an index or, as far as it must, nearer to the first or the last.
-func (l *fairLine) put(i int, s standing) {
-	for i > 0 {
-		above := (i - 1) / lineArity
-		if !s.before(l.at(above)) {
-			break
-		}
-		l.set(i, *l.at(above))
-		i = above
-	}
-	for {
-		first := i*lineArity + 1
-		if first >= l.count {
-			break
-		}
-		least := first
-		for c := first + 1; c < min(first+lineArity, l.count); c++ {
-			if l.at(c).before(l.at(least)) {
-				least = c
-			}
-		}
-		if !l.at(least).before(&s) {
-			break
-		}
-		l.set(i, *l.at(least))
-		i = least
-	}
-	l.set(i, s)
-}
-
-func (l *fairLine) set(i int, s standing) {
-	*l.at(i) = s
-	s.key.index = i
-}
+func (s *standing) stand(i int) { s.key.index = i }
