@@ -57,7 +57,7 @@ func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *cl
 	return f.explain(c.Addr(), errors.Join(do(ctx, c, p), p.err()))
 }
 
-// serverCommand completes a command that has no flags but those of a server, which do asks. Its first arguments, so many, are tubes.
+// serverCommand completes a command that needs no more than a server, which do asks. Its first arguments, so many, are tubes.
 func serverCommand(cmd *cobra.Command, tubes int, do func(ctx context.Context, c *client.Conn, p *printer, args []string) error) *cobra.Command {
 	var f serverFlags
 	cmd.Long += "\n\n" + exitHelp

@@ -137,7 +137,6 @@ func globOf(args []string) (matches func(string) bool, glob string) {
 }
 
 func connectionsCommand() *cobra.Command {
-	var f serverFlags
 	var limit uint64
 	cmd := &cobra.Command{
 		Use:   "connections",
@@ -145,19 +144,14 @@ func connectionsCommand() *cobra.Command {
 		Long: `List the server's connections by their ids: who each of them is, what it uses and holds, and what it has sent and received.
 HELD is how many jobs it has reserved, WAITING for how long it has waited for one.
 
-JSON has the keys of list-connections. A stock beanstalkd does not have the command; trellis stats tells how many there are.
-
-` + exitHelp,
+JSON has the keys of list-connections. A stock beanstalkd does not have the command; trellis stats tells how many there are.`,
 		Example: "  trellis connections --limit 20",
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return listConnections(ctx, c, p, limit) })
-		},
 	}
 	cmd.Flags().Uint64Var(&limit, "limit", 1000, "so many at most; 0: all")
-	f.register(cmd)
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
-	return cmd
+	return serverCommand(cmd, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		return listConnections(ctx, c, p, limit)
+	})
 }
 
 // connectionsAtOnce are in one reply.
