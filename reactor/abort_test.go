@@ -198,7 +198,7 @@ func (c *client) expectReset(what string) {
 
 func TestAbortResetsAllConnectionsWithoutAWord(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		h, executed := counting()
 		ts := serveJournaled(t, network, 2, h, j)
@@ -264,7 +264,7 @@ func listenAgain(t *testing.T, network string) net.Listener {
 func TestAbortDoesNotWaitForALoopThatHangsToResetTheOthers(t *testing.T) {
 	t.Parallel()
 	skipUnlessResetAtOnce(t)
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		for hangs := range 2 { // the loop that accepts, and the other
 			ts := serveHanging(t, network, hangs)
 			ts.hang()

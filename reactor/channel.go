@@ -157,7 +157,7 @@ func (h *channel) send(pieces [][]byte) (n int, ok bool) {
 	if h.pendingOutput() {
 		all = h.x.out.len()
 	}
-	most := min(int(h.credit), t.share())
+	most := min(int(h.credit), t.share(all))
 	for n < most && len(pieces) > 0 {
 		var data []byte
 		data, pieces = l.tls.chunk(pieces, min(trunk.MaxData, most-n))
@@ -182,7 +182,7 @@ func (h *channel) send(pieces [][]byte) (n int, ok bool) {
 func (h *channel) awaitOutput() {
 	switch t := h.trunk; {
 	case t.over || h.waits || h.credit == 0:
-	case !t.waits.empty() || t.share() == 0:
+	case t.share(h.x.out.len()) == 0 || !t.waits.empty() && h.x.out.len() > smallReplies:
 		h.waits = true
 		t.waits.push(h)
 	default:

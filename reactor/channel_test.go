@@ -40,9 +40,6 @@ type testTrunk struct {
 	seen     func(it trunk.Item) // is told of each item that comes; may be nil
 }
 
-// testTrunkOutput is how much the leader may send that was not taken out.
-const testTrunkOutput = 512 << 10
-
 // listenTrunk returns the address of a gateway in memory.
 func (ts *testServer) listenTrunk() net.Addr {
 	ts.t.Helper()
@@ -113,9 +110,8 @@ func (t *testTrunk) send(it *trunk.Item) {
 func (t *testTrunk) room() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := testTrunkOutput - t.size
-	t.full = t.full || n <= 0
-	return max(0, n)
+	t.full = t.full || t.size > fewOutput
+	return max(0, maxTrunkOutput-t.size)
 }
 
 // say has the leader's end take an item. t.mu is held.
@@ -163,7 +159,7 @@ func (t *testTrunk) run() {
 		it := t.queue[0]
 		t.queue = t.queue[1:]
 		t.size -= trunk.ItemHead + len(it.Data)
-		if t.full && t.size < testTrunkOutput/2 {
+		if t.full && t.size <= fewOutput {
 			t.full = false
 			t.loop.call(func(l *loop) { t.end.writable(l.server.now()) })
 		}

@@ -191,7 +191,7 @@ func TestWhoHasAJobIsResetWithItsEngine(t *testing.T) {
 // Replies that were not taken are sent from copies, and whoever would need too large ones is reset.
 func TestRepliesThatAreNotTakenOutliveTheEngine(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		const enough, n = 40, 3
 		body := strings.Repeat("0123456789abcdef", maxJob/16)
 		for _, room := range []int64{0, 1} { // enough, and one byte

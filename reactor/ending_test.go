@@ -416,7 +416,7 @@ func TestClientThatIsDoneAndTakesNothingIsCut(t *testing.T) {
 // A client cannot take what the server does not send.
 func TestClientThatIsDoneIsNotCutWhileTheServerDelays(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		for what, room := range map[string]bool{"a commit": true, "room in the journal": false} {
 			t.Run(what, func(t *testing.T) {
 				j := &crampedJournal{fakeJournal: new(fakeJournal)}

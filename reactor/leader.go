@@ -18,6 +18,9 @@ const (
 	// openCost is to open a session and to close it.
 	openCost = 16
 
+	// smallReplies is more than most clients are sent at a time.
+	smallReplies = 4 << 10
+
 	// maxGrants is how many bytes of grants a gateway may have on a trunk.
 	maxGrants = 64 << 20
 )
@@ -111,13 +114,17 @@ func (e *leaderEnd) say(it trunk.Item) {
 	e.said.Data = nil
 }
 
-// share is how many bytes of replies a channel may send now. While others wait for room, it is one item's.
-func (e *leaderEnd) share() int {
-	n := max(0, e.out.room())
-	if !e.waits.empty() {
-		n = min(n, trunk.MaxData)
+// share is how many of n bytes of replies a channel may send now. What is small waits for nobody who sends much, and
+// finds few bytes before it. While others wait for room, it is one item's.
+func (e *leaderEnd) share(n int) int {
+	room := e.out.room()
+	if n > smallReplies {
+		room -= maxTrunkOutput - fewOutput
+		if !e.waits.empty() {
+			n = min(n, trunk.MaxData)
+		}
 	}
-	return n
+	return max(0, min(n, room))
 }
 
 // take implements trunkEnd.
@@ -226,7 +233,7 @@ func (e *leaderEnd) writable(time.Duration) { e.next() }
 
 // next has the channel go on that has waited longest for room in the trunk, if there is some.
 func (e *leaderEnd) next() {
-	for !e.over && !e.waits.empty() && e.out.room() > 0 {
+	for !e.over && !e.waits.empty() && e.share(trunk.MaxData) > 0 {
 		h := e.waits.pop()
 		if h.waits = false; h.phase < broken {
 			e.loop.writable = append(e.loop.writable, &h.conn)

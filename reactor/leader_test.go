@@ -470,7 +470,7 @@ func TestChannelsTakeTurnsInATrunkThatIsFull(t *testing.T) {
 			done++
 		}
 		s.mu.Lock()
-		relieved := s.full && s.size < testTrunkOutput/2
+		relieved := s.full && s.size <= fewOutput
 		s.full = s.full && !relieved
 		s.mu.Unlock()
 		if relieved {

@@ -175,6 +175,10 @@ func (ts *testServer) listen(network string) net.Addr {
 	if network == "trunk" {
 		return ts.listenTrunk()
 	}
+	if network == "gateway" {
+		_, addr := ts.gatewayOf(func(*Config) {})
+		return addr
+	}
 	if network == "unix" {
 		dir, err := os.MkdirTemp("", "reactor")
 		if err != nil {

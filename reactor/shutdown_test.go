@@ -21,7 +21,7 @@ func (ts *testServer) shutDown(ctx context.Context) <-chan error {
 
 func TestShutdownSendsWhatIsPending(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		for _, halfClose := range []bool{false, true} {
 			ts := serve(t, network, 2, hooks{})
 			c := ts.dial()
@@ -45,7 +45,7 @@ func TestShutdownSendsWhatIsPending(t *testing.T) {
 
 func TestShutdownGivesUpOnClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		for _, halfClose := range []bool{false, true} {
 			ts := serve(t, network, 2, hooks{})
 			c := ts.dial()
@@ -71,7 +71,7 @@ func TestShutdownGivesUpOnClientsThatDoNotRead(t *testing.T) {
 
 func TestShutdownAnswersWhatWasSent(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 2, hooks{})
 		var cs []*client
 		for range 20 {
@@ -98,7 +98,7 @@ func TestShutdownAnswersWhatWasSent(t *testing.T) {
 // What clients hold when the server stops has not failed; what those held that left before has.
 func TestShutdownCountsNoAttempt(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serveConfig(t, network, hooks{}, nil, func(c *Config) { c.Extensions, c.Loops = true, 2 })
 		a, b := ts.dial(), ts.dial()
 		a.do("set-tube default disconnects=1 attempts=1\r\n", "TUBE_SET\r\n")
@@ -117,7 +117,7 @@ func TestShutdownCountsNoAttempt(t *testing.T) {
 
 func TestShutdownDoesNotWaitForWaitingClients(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 2, hooks{})
 		a, b := ts.dial(), ts.dial()
 		a.send("reserve\r\nuse a\r\n")
@@ -159,7 +159,7 @@ func TestShutdownEndsServe(t *testing.T) {
 // Bells and timers may ring at any time while the loops end.
 func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		for range some(20) {
 			ts := serve(t, network, 4, hooks{})
 			for range 8 {
@@ -178,7 +178,7 @@ func TestShutdownWhileJobsAreHandedOver(t *testing.T) {
 // Producers that do not pause, and a journal that always has something to commit.
 func TestShutdownAnswersEveryCommandThatIsOnRecord(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		ts := serveJournaled(t, network, 2, hooks{}, j)
 		end := make(chan struct{})
