@@ -9,6 +9,8 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,14 +19,20 @@ import (
 
 // gatewayOf starts a gateway of the server, in the same process, with as many loops, and a listener. Its trunks are Unix
 // sockets.
-func (ts *testServer) gatewayOf(change func(*Config)) (*Server, net.Addr) {
+func (ts *testServer) gatewayOf() net.Addr {
 	ts.t.Helper()
-	cfg := Config{
+	addr, end := ts.gatewayOver(socketPair)
+	ts.t.Cleanup(end)
+	return addr
+}
+
+// gatewayOver is gatewayOf with other connections for trunks.
+func (ts *testServer) gatewayOver(connect func() (gateway, leader net.Conn, err error)) (addr net.Addr, end func()) {
+	ts.t.Helper()
+	g, err := newServer(Config{
 		Now: ts.cfg.Now, MaxJobSize: ts.cfg.MaxJobSize, Extensions: ts.cfg.Extensions, Loops: len(ts.loops),
 		Log: slog.New(slog.DiscardHandler),
-	}
-	change(&cfg)
-	g, err := newServer(cfg, hooks{handshake: time.Hour, linger: time.Hour})
+	}, hooks{handshake: time.Hour, linger: time.Hour})
 	if err != nil {
 		ts.t.Fatal(err)
 	}
@@ -38,19 +46,19 @@ func (ts *testServer) gatewayOf(change func(*Config)) (*Server, net.Addr) {
 			ts.t.Errorf("Serve: %v", err)
 		}
 	})
-	g.Forward(func(_ context.Context, loop int) (TrunkConn, error) {
-		here, there, err := socketPair()
+	var number atomic.Uint32
+	g.Forward(func(context.Context, int) (TrunkConn, error) {
+		here, there, err := connect()
 		if err != nil {
 			return TrunkConn{}, err
 		}
-		number := uint32(loop + 1)
-		return TrunkConn{Conn: here, Peer: "leader", Number: number}, ts.AcceptTrunk(TrunkConn{Conn: there, Peer: "gateway", Number: number})
+		n := number.Add(1)
+		return TrunkConn{Conn: here, Peer: "leader", Number: n}, ts.AcceptTrunk(TrunkConn{Conn: there, Peer: "gateway", Number: n})
 	})
-	ts.t.Cleanup(func() {
+	return l.Addr(), func() {
 		g.Abort()
 		serving.Wait()
-	})
-	return g, l.Addr()
+	}
 }
 
 // Replies that are small wait for none that are not, however many clients are sent those.
@@ -80,4 +88,84 @@ func TestASmallReplyIsNotBehindManyLargeOnes(t *testing.T) {
 	}
 	s.loop.call(func(l *loop) { s.end.ended(0, io.EOF) })
 	ts.until("the others are gone", func() bool { return ts.sum().Connections == 1 })
+}
+
+// cutTrunk is a connection that passes on so many bytes to the leader, and so many to the gateway, and then ends.
+type cutTrunk struct {
+	toLeader, toGateway int
+	cut                 atomic.Bool
+}
+
+// between returns both ends of the connection.
+func (c *cutTrunk) between() (gateway, leader net.Conn, err error) {
+	gateway, a, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	b, leader, err := socketPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	pass := func(to, from net.Conn, n int) {
+		k, _ := io.CopyN(to, from, int64(n))
+		if k == int64(n) {
+			c.cut.Store(true)
+		}
+		a.Close()
+		b.Close()
+	}
+	go pass(b, a, c.toLeader)
+	go pass(a, b, c.toGateway)
+	return gateway, leader, nil
+}
+
+// Wherever a trunk is cut, a client that has sent something gets a part of its replies and a reset, and never an end in
+// order. What it held is ready. One that has not been heard of yet goes on over the next trunk.
+func TestATrunkMayBeCutAnywhere(t *testing.T) {
+	t.Parallel()
+	ts := serve(t, "unix", 1, hooks{})
+	body := strings.Repeat("x", 40_000)
+	id := ts.dial().put(body)
+	in := fmt.Sprintf("use a\r\nreserve\r\npeek %d\r\nrelease %d 0 0\r\nreserve\r\nbogus\r\n", id, id)
+	want := "USING a\r\n" + reserved(id, body) + strings.Replace(reserved(id, body), "RESERVED", "FOUND", 1) + "RELEASED\r\n" + reserved(id, body) + "UNKNOWN_COMMAND\r\n"
+	const whole = 1 << 30
+	session := func(k *cutTrunk) {
+		var dials atomic.Int32
+		addr, end := ts.gatewayOver(func() (gateway, leader net.Conn, err error) {
+			if dials.Add(1) == 1 {
+				return k.between()
+			}
+			return socketPair()
+		})
+		defer end()
+		c := dial(t, addr)
+		defer c.Close()
+		_, early := io.WriteString(c, in)
+		if early == nil {
+			early = c.Conn.(*net.TCPConn).CloseWrite()
+		}
+		got, err := io.ReadAll(c.r)
+		switch {
+		case !strings.HasPrefix(want, string(got)):
+			t.Errorf("cut at %d and %d: %d bytes came that are no replies", k.toLeader, k.toGateway, len(got))
+		case err == nil && early == nil && len(got) < len(want): // a reset is told once
+			t.Errorf("cut at %d and %d: it ends in order behind %d bytes of %d", k.toLeader, k.toGateway, len(got), len(want))
+		case err != nil && !errors.Is(err, syscall.ECONNRESET):
+			t.Errorf("cut at %d and %d: %v", k.toLeader, k.toGateway, err)
+		}
+		ts.until("the session is closed", func() bool { return ts.engine.Snapshot(ts.cfg.Now()).Reserved == 0 })
+	}
+	for _, step := range []struct{ toLeader, toGateway int }{{37, 0}, {0, 4999}} {
+		for i := 0; ; i++ {
+			k := &cutTrunk{toLeader: whole, toGateway: whole}
+			if step.toLeader > 0 {
+				k.toLeader = i * step.toLeader
+			} else {
+				k.toGateway = i * step.toGateway
+			}
+			if session(k); !k.cut.Load() {
+				break
+			}
+		}
+	}
 }

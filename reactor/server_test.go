@@ -176,8 +176,7 @@ func (ts *testServer) listen(network string) net.Addr {
 		return ts.listenTrunk()
 	}
 	if network == "gateway" {
-		_, addr := ts.gatewayOf(func(*Config) {})
-		return addr
+		return ts.gatewayOf()
 	}
 	if network == "unix" {
 		dir, err := os.MkdirTemp("", "reactor")
