@@ -1,11 +1,13 @@
 package reactor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -167,5 +169,64 @@ func TestATrunkMayBeCutAnywhere(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// Whatever a leader says, the gateway ends its trunk at worst, and forwards over the next one.
+func TestAGatewayTakesWhateverALeaderSays(t *testing.T) {
+	t.Parallel()
+	ts, leader := serveForwarded(t, "unix", hooks{}, func(*Config) {})
+	for range some(200) {
+		k := leader.welcome()
+		var clients []*client
+		for range 3 {
+			c := ts.dial()
+			_, _ = io.WriteString(c, "reserve\r\nput 0 0 9 20000\r\n"+strings.Repeat("x", rand.IntN(18_000)))
+			if rand.IntN(4) == 0 {
+				_ = c.Conn.(*net.UnixConn).CloseWrite()
+			}
+			clients = append(clients, c)
+		}
+		for range 30 {
+			it := trunk.Item{Channel: 1 + rand.Uint32N(3+rand.Uint32N(2))}
+			switch rand.IntN(12) {
+			case 0:
+				it.Kind, it.Number, it.Flags = trunk.KindEnd, rand.Uint32N(100), uint8(rand.IntN(2))
+			case 1, 2:
+				it.Kind, it.Number = trunk.KindCredit, 1+rand.Uint32N(5000)
+			case 3:
+				it.Kind, it.Data = trunk.KindState, []byte("a")
+			case 4:
+				it.Kind, it.Data = trunk.KindDenied, new(trunk.Denied).Append(nil)
+			case 5:
+				it = trunk.Item{Kind: trunk.KindPong}
+			default:
+				it.Kind, it.Data = trunk.KindReplies, bytes.Repeat([]byte("y"), 1+rand.IntN(2000))
+				if rand.IntN(10) == 0 {
+					it.Number = rand.Uint32N(20_000)
+				}
+			}
+			if k.write(func(w *trunk.Writer) { w.Add(&it) }) != nil {
+				break // it has ended the trunk
+			}
+		}
+		k.Close()
+		for _, c := range clients {
+			c.Close()
+		}
+	}
+	k := leader.welcome()
+	ts.dial().send("use a\r\n")
+	for {
+		it, err := k.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if it.Kind == trunk.KindInput && string(it.Data) == "use a\r\n" {
+			break
+		}
+	}
+	if n := ts.sum().Panics; n != 0 {
+		t.Errorf("%d panics", n)
 	}
 }
