@@ -708,3 +708,51 @@ func TestBodiesTakeTurnsAndKeepNobodyElseFromTheTrunk(t *testing.T) {
 		}
 	}
 }
+
+// A gateway does not know what its clients have reserved, and ends them when the grace is over.
+func TestAGatewayEndsClientsOfARemovedAuthority(t *testing.T) {
+	t.Parallel()
+	ts, leader := serveForwarded(t, "tcp", hooks{retire: time.Millisecond}, func(c *Config) { c.Grace = time.Millisecond })
+	addr := ts.serveTLS(mutualTLS())
+	k := leader.welcome()
+	c := dial(t, tlsAddr{addr.Addr, addr.as(pki().ca.Issue("bad", nil))})
+	k.expectOpen(1)
+	other := ts.dial()
+	k.expectOpen(2)
+	ts.Reverify(func(all []string) map[string]error { return map[string]error{all[0]: errors.New("of the test")} })
+	k.expect(trunk.KindClose, 1)
+	k.send(endOf(1, 0))
+	c.expectEOF()
+	other.send("use a\r\n")
+	k.expectInput(2, "use a\r\n")
+	ts.until("it is counted", func() bool { return ts.sum().Unverified == 1 })
+}
+
+// What a gateway does for a command allocates nothing.
+func TestForwardingAllocatesNothing(t *testing.T) {
+	g := newLoneGateway(t, 10)
+	l, now := g.loop, g.loop.server.now()
+	in, out := []byte("delete 1\r\n"), []byte("DELETED\r\n")
+	buf := make([]byte, 64<<10)
+	var w trunk.Writer
+	if n := testing.AllocsPerRun(100, func() {
+		l.Round(false)
+		for i, c := range g.conns {
+			c.traffic(now, in)
+			f := g.channels[i+1]
+			f.room = trunk.FirstCredit
+			w.Add(&trunk.Item{Kind: trunk.KindReplies, Channel: f.channel, Number: uint32(f.sent), Data: out})
+		}
+		l.serve(now)
+		l.EndRound()
+		drain(g.leader, buf)
+		g.gateway.trunk.received(now, w.Bytes())
+		w.Sent(w.Len())
+		l.serve(now)
+		for _, fd := range g.clients {
+			drain(fd, buf)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
