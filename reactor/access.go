@@ -75,7 +75,9 @@ func (p *Peer) known() bool { return p.UID >= 0 || p.TLS != nil }
 // connections as it may have.
 func (c *conn) admitAs(g *engine.Grant, now time.Duration) bool {
 	l := c.loop
-	if l.gateway == nil && !c.openAs(g, now) {
+	if l.gateway != nil {
+		c.enter(forwarded)
+	} else if !c.openAs(g, now) {
 		return false
 	}
 	if d := c.deadline; d != nil {

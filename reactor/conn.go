@@ -70,6 +70,7 @@ func (c *conn) open(now time.Duration) {
 	case l.server.cfg.Access != nil && !c.listener.own():
 		c.identify(now)
 	case l.gateway != nil:
+		c.enter(forwarded)
 		c.forward(now)
 	default:
 		c.enter(serving)

@@ -36,10 +36,9 @@ const (
 	leaderPatience = 6 * time.Second
 )
 
-// forward begins to forward a client.
+// forward begins to forward a client whose phase says so.
 func (c *conn) forward(now time.Duration) {
 	g := c.loop.gateway
-	c.enter(forwarded)
 	f := &forward{conn: c, grant: c.loop.granted[c]}
 	g.forwards[c] = f
 	f.await(now)

@@ -41,7 +41,7 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	g.gateway.welcomed, g.number = true, 1
 	for range clients {
 		here, there := g.pair()
-		c := &conn{loop: l, fd: int32(here)}
+		c := &conn{loop: l, fd: int32(here), phase: forwarded}
 		l.enlist(c)
 		ts.open.Add(1)
 		c.forward(ts.now())

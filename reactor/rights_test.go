@@ -211,3 +211,17 @@ func TestTheOldestGrantIsForgottenForANewOne(t *testing.T) {
 		t.Errorf("a grant that no leader takes has the number %d", n)
 	}
 }
+
+// Clients that have authenticated take no places of those that have not.
+func TestAGatewayHasPlacesForThoseWhoHaveToAuthenticate(t *testing.T) {
+	t.Parallel()
+	gateway, _, _ := serveThrough(t, "tcp", newDoorkeeper(), nil)
+	for range 3 {
+		gateway.dial().do("auth other\r\n", "AUTHENTICATED\r\n")
+	}
+	gateway.onLoops(func(l *loop) {
+		if n := l.unauthenticated.count; n != 0 {
+			t.Errorf("%d places are taken", n)
+		}
+	})
+}
