@@ -153,7 +153,7 @@ func (c *conn) take(now time.Duration, p []byte) {
 		if p, ok = c.authenticate(now, p); !ok {
 			return
 		}
-		if c.phase == forwarded {
+		if l.gateway != nil {
 			c.begin(now, p)
 			return
 		}

@@ -225,3 +225,19 @@ func TestAGatewayHasPlacesForThoseWhoHaveToAuthenticate(t *testing.T) {
 		}
 	})
 }
+
+// A client whose grant no leader takes is disconnected, whatever it sends behind its token.
+func TestAGatewayRefusesAClientWithTooLargeAGrant(t *testing.T) {
+	t.Parallel()
+	access := newDoorkeeper()
+	access.some = engine.NewGrant("some", engine.RightAll, strings.Fields(strings.Repeat("tube ", maxGrant)))
+	gateway, _, _ := serveThrough(t, "tcp", access, nil)
+	gateway.until("it forwards", func() bool { n, _ := gateway.Forwarding(); return n == len(gateway.loops) })
+	c := gateway.dial()
+	c.send("auth other\r\nuse a\r\n")
+	c.expectReset("a client that is refused")
+	gateway.until("it has gone", func() bool { return gateway.sum().Connections == 0 })
+	if n := gateway.sum().Panics; n != 0 {
+		t.Errorf("%d panics", n)
+	}
+}
