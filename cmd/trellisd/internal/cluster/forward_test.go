@@ -175,7 +175,7 @@ func TestEachMemberServes(t *testing.T) {
 
 // Before all members know how, those that do not lead have no port for clients; from then on they have.
 func TestMembersForwardOnceAllKnowHow(t *testing.T) {
-	r := newRigOf(t, 0, entry.Newest-1, 0)
+	r := newRigOf(t, false, 0, entry.Newest-1, 0)
 	old := 1
 	none := func() {
 		t.Helper()
@@ -211,7 +211,7 @@ func TestMembersForwardOnceAllKnowHow(t *testing.T) {
 // What a leader that is deposed, or hands over, has told clients of other members holds; they are reset,
 // and what they held is free.
 func TestAChangeOfLeaderEndsForwardedClients(t *testing.T) {
-	r := newRig(t, 3)
+	r := newCutRig(t, 3)
 	r.all()
 	for n, end := range []func(leader int){
 		func(l int) { r.members[l].resign("a test") },
@@ -250,9 +250,11 @@ func TestAMemberThatIsCutOffEndsItsClients(t *testing.T) {
 		"to the leader":   func(n *network, leader, gateway string) { n.silence(gateway, leader) },
 		"from the leader": func(n *network, leader, gateway string) { n.silence(leader, gateway) },
 	} {
+		if name != "both ways" && !proof {
+			continue // until 3 s have passed
+		}
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, 3)
+			r := newCutRig(t, 3)
 			var l, g int
 			var c *asideClient
 			r.eventually("a client of a member that forwards holds a job", func() bool {
@@ -343,7 +345,7 @@ func TestAMemberThatForwardsStopsInOrder(t *testing.T) {
 // Clients of all members put, reserve and delete while leaders change. No reply is wrong, no job is lost
 // that was acknowledged, and none comes again that was deleted.
 func TestNothingIsLostByClientsOfAnyMemberWhenLeadersChange(t *testing.T) {
-	r := newRig(t, 3)
+	r := newCutRig(t, 3)
 	var (
 		ending  = make(chan struct{})
 		clients sync.WaitGroup
