@@ -127,7 +127,7 @@ func runMember(peers net.Listener, opt *options.Options, sigs *signals, log *slo
 		}
 		mon.show()
 	})
-	return superviseMember(m, mon, sigs, log)
+	return superviseMember(m, mon, opt.StopDelay, sigs, log)
 }
 
 // openQueue makes the queue of a member, mon.queue. It opens and closes the clients' sockets, and loads
@@ -177,13 +177,14 @@ func openQueue(opt *options.Options, mon *monitor, sigs *signals, log *slog.Logg
 }
 
 // superviseMember runs a member until a signal says stop, or it cannot go on.
-func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.Logger) error {
+func superviseMember(m *cluster.Member, mon *monitor, delay time.Duration, sigs *signals, log *slog.Logger) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	ran := make(chan error, 1)
 	go func() { ran <- m.Run(ctx) }()
 	// A standby is as ready as a leader to a service manager.
 	notify(daemon.SdNotifyReady, log)
+	var delayed <-chan time.Time
 	for {
 		select {
 		case <-sigs.drain:
@@ -193,6 +194,8 @@ func superviseMember(m *cluster.Member, mon *monitor, sigs *signals, log *slog.L
 			log.Info("stopping", "signal", sig.String())
 			notify(daemon.SdNotifyStopping, log)
 			mon.notReady("stopping")
+			delayed = time.After(delay)
+		case <-delayed:
 			handOver(m, mon.queue, log)
 			cancel()
 			err := <-ran

@@ -63,7 +63,7 @@ func wireUp(t *testing.T, fs *faultfs.FS, sync binlog.SyncPolicy) *wired {
 		defer w.sigs.release()
 		w.ended <- w.sigs.during(func() (err error) {
 			defer func() { err = errors.Join(err, d.end()) }()
-			return supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, d.failed, &w.ready, w.sigs, log)
+			return supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, d.failed, &w.ready, 0, w.sigs, log)
 		}, log)
 	}()
 	return w
@@ -242,7 +242,7 @@ func TestAServerWhoseListenerHasFailedIsNotReady(t *testing.T) {
 	sigs := catchSignals()
 	defer sigs.release()
 	var ready web.Readiness
-	err = supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, nil, &ready, sigs, log)
+	err = supervise(eng, srv, &sockets{plain: []net.Listener{listener}}, nil, nil, &ready, 0, sigs, log)
 	if !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the server ended with %v", err)
 	}

@@ -149,7 +149,7 @@ func serveOn(sock *sockets, opt *options.Options, sigs *signals, log *slog.Logge
 	serves(certs, acc, srv)
 	defer files.watch()()
 	mon.shows(&metrics.Serving{Engine: eng, Now: now, Reactor: srv}, srv)
-	return supervise(eng, srv, sock, certs, logFailed, &mon.ready, sigs, log)
+	return supervise(eng, srv, sock, certs, logFailed, &mon.ready, opt.StopDelay, sigs, log)
 }
 
 func limits(opt *options.Options) engine.Limits {

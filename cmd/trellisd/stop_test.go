@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -12,6 +13,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/beanstalkd/go-beanstalk"
 )
 
 // needSignal skips the test where the signal is ignored by this process, and so by the servers
@@ -231,4 +235,55 @@ func TestTheServerOutlivesTheReaderOfItsLog(t *testing.T) {
 		c.want("USING x")
 		c.wantEOF()
 	}
+}
+
+// A balancer is to notice that a server or a member stops before it does.
+func TestClientsAreServedForAWhileAfterTheSignal(t *testing.T) {
+	t.Parallel()
+	serves := func(t *testing.T, p *process, url string, put func()) {
+		p.signal(syscall.SIGTERM)
+		for status, body := 0, ""; status != http.StatusServiceUnavailable || body != "stopping\n"; {
+			status, body = httpGet(t, url+"/readyz")
+		}
+		put()
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != 128+int(syscall.SIGTERM) {
+			t.Errorf("exit code %d", code)
+		}
+	}
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		s, url := monitored(t, "--stop-delay=3600")
+		serves(t, s.process, url, func() {
+			c := s.dial(0)
+			c.send("put 0 0 60 1", "x")
+			c.want("INSERTED 1")
+		})
+	})
+	t.Run("member", func(t *testing.T) {
+		t.Parallel()
+		w := newTown(t, 1)
+		n := w.nodes[0]
+		n.args = []string{"--stop-delay=3600"}
+		w.startAll()
+		w.leader()
+		serves(t, n.p, "http://"+n.http, func() {
+			w.eventually("a client is served", func() bool {
+				c, err := beanstalk.DialTimeout("tcp", n.clients(), patience)
+				if err == nil {
+					_, err = c.Put([]byte("x"), 0, 0, time.Minute)
+					_ = c.Close()
+				}
+				return err == nil
+			})
+		})
+	})
+	t.Run("and no longer", func(t *testing.T) {
+		t.Parallel()
+		s := start(t, "--stop-delay=1")
+		s.signal(syscall.SIGTERM)
+		if code := s.wait(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	})
 }

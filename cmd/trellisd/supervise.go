@@ -25,7 +25,7 @@ var errDraining = errors.New("draining")
 
 // supervise serves the sockets until a signal says stop, or one of them or the
 // log fails.
-func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *certificates, logFailed <-chan error, ready *web.Readiness, sigs *signals, log *slog.Logger) error {
+func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *certificates, logFailed <-chan error, ready *web.Readiness, delay time.Duration, sigs *signals, log *slog.Logger) error {
 	sigs.serving.Store(true)
 	failed := make(chan error, len(sock.plain)+len(sock.tls))
 	for _, l := range sock.plain {
@@ -54,6 +54,7 @@ func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *ce
 	log.Info("ready")
 	notify(daemon.SdNotifyReady, log)
 
+	var delayed <-chan time.Time
 	for {
 		select {
 		case <-sigs.drain:
@@ -62,6 +63,8 @@ func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *ce
 		case sig := <-sigs.stop:
 			log.Info("stopping", "signal", sig.String())
 			ready.NotReady("stopping")
+			delayed = time.After(delay)
+		case <-delayed:
 			return stop(srv, logFailed, log)
 		case err := <-failed:
 			log.Info("stopping", "error", err)

@@ -88,6 +88,7 @@ type Options struct {
 
 	ProxyFrom []netip.Prefix // every --proxy-from, in order
 	Grace     time.Duration  // for clients whose certificate is not accepted any more
+	StopDelay time.Duration  // between the signal to stop and stopping
 
 	AuthFile string // who may do what; empty: everybody everything
 

@@ -78,6 +78,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		}},
 		{"--max-connection-age=3600", func(o *Options) { o.MaxConnectionAge = time.Hour }},
 		{"--grace=0", func(o *Options) { o.Grace = 0 }},
+		{"--stop-delay=15", func(o *Options) { o.StopDelay = 15 * time.Second }},
 		{"-l|-x", func(o *Options) { o.Listen = []string{"-x"} }},
 		{"-l::1,proxy|--proxy-from=10.0.0.0/8|--proxy-from=2001:db8::7", func(o *Options) {
 			o.Listen = []string{"::1,proxy"}
@@ -334,7 +335,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"--log-level", "--log-format", "--socket-mode", "--check-config", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
 			"--http", "--web-config-file", "--console", "--console-writers", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
-			"--max-memory", "--max-connections", "--idle-timeout", "--max-connection-age", "--grace", "--max-output", "--max-output-total", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
+			"--max-memory", "--max-connections", "--idle-timeout", "--max-connection-age", "--grace", "--stop-delay", "--max-output", "--max-output-total", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
 			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca", "--cluster-allowed-name", "--cluster-admin-name",
 			"--auth-file", "--proxy-from", "--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
 		} {

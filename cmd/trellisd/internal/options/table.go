@@ -306,6 +306,11 @@ taken, and SECONDS later in any case.`,
 		},
 		help:   "1.2 or 1.3",
 		manual: "The oldest version of TLS that is spoken: 1.2 or 1.3.",
+	}, {
+		name: "stop-delay", value: "SECONDS", set: wait(&o.StopDelay, "stop-delay"),
+		help: "how long to serve on after the signal to stop (default: not)",
+		manual: `Go on for SECONDS after SIGTERM or SIGINT, as long as a balancer needs to notice that
+/readyz and /leaderz say stopping. New clients are served meanwhile. The default is 0.`,
 	}}, {{
 		name: "http", value: "HOST:PORT", set: hostPort(&o.HTTP, "http"),
 		help: "serve metrics, health and the console there\n(default: nowhere)",
