@@ -155,6 +155,7 @@ func openQueue(opt *options.Options, mon *monitor, sigs *signals, log *slog.Logg
 	ec := engineConfig(opt, acc, info)
 	ec.Audit, ec.Reload = mon.audit.Command, files.answer
 	rc := reactorConfig(opt, log)
+	rc.Audit = mon.audit.Command
 	spareProcs(rc.Loops, spareOfMember)
 	qc := cluster.QueueConfig{Engine: ec, Log: log, Listen: func() (plain, tls []net.Listener, err error) {
 		s := new(sockets)

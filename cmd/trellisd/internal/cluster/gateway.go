@@ -185,9 +185,6 @@ func (q *Queue) takeTrunk(from member.Member, h wire.TrunkHello) (take func(*wir
 func (q *Queue) forward(newDialer func(loops int) dialer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.cfg.Reactor.Access != nil {
-		return // who may do what is not known to the leader
-	}
 	if q.stopping || q.gateway != nil || q.waiting != nil || q.service != nil || q.follower == nil {
 		return
 	}
