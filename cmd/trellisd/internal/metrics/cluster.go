@@ -31,7 +31,7 @@ type memberOf struct {
 }
 
 var clusterMetrics = list[*Cluster]{
-	gauge("beanstalkd_cluster_leads", "1 while this member serves clients, 0 while it stands by.",
+	gauge("beanstalkd_cluster_leads", "1 while this member leads, and executes commands, 0 while it stands by.",
 		func(s *Cluster) float64 { return oneIf(s.Serves) }),
 	gauge("beanstalkd_cluster_leader_known", "1 while this member knows a leader, itself included, 0 otherwise.",
 		func(s *Cluster) float64 { return oneIf(s.Leader != 0) }),

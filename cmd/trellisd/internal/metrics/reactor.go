@@ -33,6 +33,7 @@ var reactorMetrics = list[*reactor.Stats]{
 			"age, their connection was old; certificate, theirs was not accepted any more; "+
 			"output_timeout, no replies were taken for too long at the connection's end; "+
 			"no_descriptor, none was left to go on answering after the client had sent its last; "+
+			"no_leader, a standby knew of no leader for too long; leader_lost, a standby's connection with the leader has ended; "+
 			"panic, executing a command failed.", by[*reactor.Stats]{
 			{"input_limit", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverLimit })},
 			{"output_limit", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverOutput })},
@@ -42,6 +43,8 @@ var reactorMetrics = list[*reactor.Stats]{
 			{"certificate", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unverified })},
 			{"output_timeout", overLoops(func(l *reactor.LoopStats) uint64 { return l.Cut })},
 			{"no_descriptor", overLoops(func(l *reactor.LoopStats) uint64 { return l.Lacking })},
+			{"no_leader", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unserved })},
+			{"leader_lost", overLoops(func(l *reactor.LoopStats) uint64 { return l.TrunkLost })},
 			{"panic", overLoops(func(l *reactor.LoopStats) uint64 { return l.Panics })},
 		}),
 }
