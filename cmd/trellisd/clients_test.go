@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -150,13 +151,13 @@ func needStockClient(t *testing.T, program string) string {
 
 // stockClient is a script that runs.
 type stockClient struct {
-	t     *testing.T
+	t     testing.TB
 	stdin io.WriteCloser
 	out   *bufio.Reader
 	wait  func() error
 }
 
-func runStockClient(t *testing.T, program, script, port, token string) *stockClient {
+func runStockClient(t testing.TB, program, script, port, token string) *stockClient {
 	t.Helper()
 	cmd := exec.Command(program, filepath.Join("testdata/clients", script), port, token)
 	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(os.Getenv("TRELLIS_FIVEBEANS"), "node_modules"))
@@ -245,7 +246,7 @@ func TestStockClientsAuthenticateOrRaiseAnError(t *testing.T) {
 						}
 						return tls.Client(c, files.client()), nil
 					}
-					testTokens(t, func(t *testing.T, token string) (*stockClient, *tap) {
+					testTokens(t, func(t testing.TB, token string) (*stockClient, *tap) {
 						r := newTap(t, connect)
 						return runStockClient(t, program, client.script, portOf(t, r.listener.Addr().String()), token), r
 					})
@@ -288,44 +289,80 @@ func TestStockClientsWorkOnATubeWithEverySetting(t *testing.T) {
 	}
 }
 
-// testTokens tries a client library with each kind of token.
-func testTokens(t *testing.T, run func(t *testing.T, token string) (*stockClient, *tap)) {
-	for _, tt := range []struct {
-		name, token string
-		cut         bool
-		first, last string // what is reported of the first client and of the last
-	}{
-		{"no token", "", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
-		{"wrong", "wrong", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
-		{"right", "right", false, "done", "done"},
-		{"reconnect", "right", true, "done", "done"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c, r := run(t, tt.token)
-			check := func(line, want string) {
-				t.Helper()
-				if want == "done" && line != "done" || want != "done" && !(strings.HasPrefix(line, "error ") && strings.Contains(line, want)) {
-					t.Errorf("it reports %q, want %q", line, want)
+// tokens are what is tried with each client library.
+var tokens = []struct {
+	name, token string
+	cut         bool
+	first, last string // what is reported of the first client and of the last
+}{
+	{"no token", "", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
+	{"wrong", "wrong", false, "UNKNOWN_COMMAND", "UNKNOWN_COMMAND"},
+	{"right", "right", false, "done", "done"},
+	{"reconnect", "right", true, "done", "done"},
+}
+
+// testTokens tries a client library, whose connections go through the tap that run makes, with each
+// kind of token.
+func testTokens(t testing.TB, run func(t testing.TB, token string) (*stockClient, *tap)) {
+	t.Helper()
+	for _, tt := range tokens {
+		c, r := run(t, tt.token)
+		check := func(line, want string) {
+			t.Helper()
+			if want == "done" && line != "done" || want != "done" && !(strings.HasPrefix(line, "error ") && strings.Contains(line, want)) {
+				t.Errorf("%s: it reports %q, want %q", tt.name, line, want)
+			}
+		}
+		check(c.line(), tt.first)
+		if tt.cut {
+			r.cut()
+		}
+		c.goOn()
+		switch again := c.line(); {
+		case tt.first != "done" || tt.cut:
+			// The connection has gone, and a new one has no token.
+			check(again, "")
+		default:
+			check(again, "done")
+		}
+		check(c.line(), tt.last)
+		c.end()
+		// Each of two clients connects once, and libraries may try again.
+		if n := r.connections(); n < 2 || n > 10 {
+			t.Errorf("%s: %d connections, want 2 to 10", tt.name, n)
+		}
+	}
+}
+
+// Libraries that know of one address work with a balancer in front of all members, with and without TLS.
+func TestStockClientsWorkAtEveryMember(t *testing.T) {
+	t.Parallel()
+	files := newCertFiles(t)
+	for _, client := range stockClients {
+		t.Run(client.name, func(t *testing.T) {
+			program := needStockClient(t, client.program)
+			undisturbed(t, 3, func(t testing.TB, w *town) {
+				auth := authFile(t, tokenLine("b", "right", "put,work,read", "billing/*,default"))
+				for _, n := range w.nodes {
+					n.args = append(files.flags(), "--auth-file="+auth)
 				}
-			}
-			check(c.line(), tt.first)
-			if tt.cut {
-				r.cut()
-			}
-			c.goOn()
-			switch again := c.line(); {
-			case tt.first != "done" || tt.cut:
-				// The connection has gone, and a new one has no token.
-				check(again, "")
-			default:
-				check(again, "done")
-			}
-			check(c.line(), tt.last)
-			c.end()
-			// Each of two clients connects once, and libraries may try again.
-			if n := r.connections(); n < 2 || n > 10 {
-				t.Errorf("%d connections, want 2 to 10", n)
-			}
+				w.startAll()
+				w.standbys(w.leader())
+				var plain, secure []func() (net.Conn, error)
+				for _, n := range w.nodes {
+					addr, addrTLS := n.clients(), n.last("listening") // the socket for TLS is opened last
+					plain = append(plain, func() (net.Conn, error) { return net.Dial("tcp", addr) })
+					secure = append(secure, func() (net.Conn, error) { return tls.Dial("tcp", addrTLS, files.client()) })
+				}
+				for _, members := range [][]func() (net.Conn, error){plain, secure} {
+					var turn atomic.Int32
+					balance := func() (net.Conn, error) { return members[int(turn.Add(1))%len(members)]() }
+					testTokens(t, func(t testing.TB, token string) (*stockClient, *tap) {
+						r := newTap(t, balance)
+						return runStockClient(t, program, client.script, portOf(t, r.listener.Addr().String()), token), r
+					})
+				}
+			})
 		})
 	}
 }

@@ -48,7 +48,7 @@ func TestALeaderThatIsToldToStopHandsOver(t *testing.T) {
 	})
 }
 
-func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
+func TestAStandbySaysWhoLeadsAndServesClients(t *testing.T) {
 	t.Parallel()
 	undisturbed(t, 3, func(t testing.TB, w *town) {
 		w.startAll()
@@ -63,13 +63,14 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 			}
 			return true
 		})
+		w.standbys(l)
 		for _, n := range w.nodes {
 			if status, _ := httpGet(t, "http://"+n.http+"/healthz"); status != http.StatusOK {
 				t.Errorf("%s is not healthy: %d", n.name, status)
 			}
-			if n != l && n.last("listening") != "" {
-				t.Errorf("%s listens for clients on %s", n.name, n.last("listening"))
-			}
+			c := n.dial()
+			c.send("list-tube-used")
+			c.want("USING default")
 		}
 		l.p.signal(syscall.SIGUSR1)
 		w.eventually("the leader drains", func() bool {
@@ -104,13 +105,10 @@ func TestAStandbySaysWhoLeadsAndServesNobody(t *testing.T) {
 			status, _ := other.leaderz()
 			return status == http.StatusOK
 		})
-		w.eventually("the old leader's port is closed", func() bool {
-			conn, err := net.Dial("tcp", port)
-			if err == nil {
-				conn.Close()
-			}
-			return err != nil
-		})
+		w.standbys(other) // the old leader among them
+		c = l.dial()
+		c.send("list-tube-used")
+		c.want("USING default")
 	})
 }
 

@@ -317,7 +317,7 @@ func (n *townsman) dial() *client {
 	return dial(n.town.t, address{"tcp", n.clients()})
 }
 
-// Clients of a stock library put and delete jobs, and the leader is killed under them.
+// Clients of a stock library put and delete jobs at all members, and the leader is killed under them.
 // What was acknowledged is so at the next leader, and in the end on all nodes.
 func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 	t.Parallel()
@@ -366,9 +366,12 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 		var l *townsman
 		w.eventually("they have worked", func() bool {
 			if at.Load() == 0 { // at first, and when their leader was deposed
-				var addr string
-				l, addr = w.serving()
+				l = w.leader()
 				for worker := range 4 {
+					addr := ""
+					if s, err := w.nodes[worker%len(w.nodes)].ask(`{"op":"status"}`); err == nil {
+						addr = s.Clients
+					}
 					if c, err := beanstalk.DialTimeout("tcp", addr, patience); err == nil {
 						at.Add(1)
 						working.Go(func() { work(c, worker) })

@@ -59,11 +59,11 @@ func (l *putters) run(stored *atomic.Int64) {
 	}
 }
 
-// dial tries the members in turn, as clients do; nil if none serves.
+// dial connects to the leader; nil if none serves.
 func (l *putters) dial() *beanstalk.Conn {
 	for _, n := range l.town.nodes {
 		s, err := n.ask(`{"op":"status"}`)
-		if err != nil || s.Clients == "" {
+		if err != nil || !s.Serves || s.Clients == "" {
 			continue
 		}
 		if c, err := beanstalk.DialTimeout("tcp", s.Clients, patience); err == nil {
