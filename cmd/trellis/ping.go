@@ -29,7 +29,7 @@ func pingCommand() *cobra.Command {
 
 The exit status is 0 if the answer is right and comes in time, and 1 otherwise, for health checks.
 With --standby it is 0 as well if the server is a member of a cluster that serves no clients because
-another one leads, or because it waits for the others. Where its metrics are served with TLS, give
+it waits for the others, or for a leader. Where its metrics are served with TLS, give
 https://host:port: the certificate may be of the system's authorities, or of those of --ca, which
 is then allowed without --tls, as are --cert and --key. --timeout is for both questions together.`,
 		Args: cobra.NoArgs,
@@ -62,7 +62,7 @@ is then allowed without --tls, as are --cert and --key. --timeout is for both qu
 	f := cmd.Flags()
 	to.register(f)
 	token.register(f)
-	f.StringVar(&standby, "standby", "", "host:port of the server's metrics (trellisd --http), or https://host:port: a member of a cluster that stands by is well, too")
+	f.StringVar(&standby, "standby", "", "host:port of the server's metrics (trellisd --http), or https://host:port: a member of a cluster that waits for others is well, too")
 	f.DurationVar(&timeout, "timeout", 3*time.Second, "how long connections and answers may take")
 	return cmd
 }
@@ -104,7 +104,7 @@ func ping(a *bench.Address, token string, deadline time.Time) error {
 
 // standbyStates are the beginnings of the reasons that a member gives for not being ready
 // when that is as it should be.
-var standbyStates = []string{"standby", "waiting for the other members"}
+var standbyStates = []string{"standby", "waiting for the other members", "no leader is known", "attaching"}
 
 // standsBy asks a server for the reason why it does not serve clients. The error is nil if it is a member of a cluster.
 // addr is host:port, or https://host:port.

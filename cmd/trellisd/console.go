@@ -111,7 +111,7 @@ func serverName(opt *options.Options, listeners []net.Listener) string {
 	return name
 }
 
-var errNotServing = errors.New("this server serves nobody now")
+var errNotServing = errors.New("this server executes no commands now")
 
 // notServing is errNotServing with the reason.
 func (m *monitor) notServing() error {
