@@ -270,7 +270,7 @@ func (c *client) expectMany(n int, want string) {
 
 func TestHalfClosedSlowReaderGetsEverything(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, other := ts.dial(), ts.dial()
 		const n = 10_500 // whose commands are more than one read
@@ -309,7 +309,7 @@ func TestHalfClosedSlowReaderGetsEverything(t *testing.T) {
 
 func TestRepliesBeforeQuitArriveFirst(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, w := ts.dial(), ts.dial()
 		const n = 1000

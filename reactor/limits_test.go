@@ -11,7 +11,7 @@ import (
 // the others on its loop go on.
 func TestClientThatNeverReadsIsBounded(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		body := strings.Repeat("x", 60_000)
 		for name, command := range map[string]string{
 			"small replies": "bogus\r\n",
@@ -56,7 +56,7 @@ func TestClientThatNeverReadsIsBounded(t *testing.T) {
 // as it takes them.
 func TestRepliesAreProducedAsTheyAreTaken(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c := ts.dial()
 		const n = 4000
@@ -76,7 +76,7 @@ func TestRepliesAreProducedAsTheyAreTaken(t *testing.T) {
 // not read yet.
 func TestHandOverToAStalledClient(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		ts := serve(t, network, 1, hooks{})
 		c, p := ts.dial(), ts.dial()
 		const n = 3000

@@ -31,7 +31,7 @@ func (ts *testServer) checkOwed() {
 
 func TestWhoIsOwedMostIsClosedWhenAllTogetherAreOwedTooMuch(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	serverNetworks(t, func(t *testing.T, network string) {
 		const limit, crowd, peeks = 4 << 20, 30, 20
 		ts := serveConfig(t, network, hooks{}, nil, func(c *Config) { c.MaxOutputTotal, c.Loops = limit, 2 })
 		other := ts.dial()

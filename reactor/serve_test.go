@@ -32,7 +32,7 @@ func networks(t *testing.T, f func(t *testing.T, network string)) {
 }
 
 // serverNetworks runs a test over all networks but through a gateway. It is for tests of how a server ends, of which
-// a gateway's clients hear less.
+// a gateway's clients hear less, and of what it keeps for those who do not read, some of which the gateway keeps.
 func serverNetworks(t *testing.T, f func(t *testing.T, network string)) {
 	t.Run("trunk", func(t *testing.T) { f(t, "trunk") })
 	directNetworks(t, f)
