@@ -229,7 +229,7 @@ func (h *channel) takeCredit(n uint32) error {
 		return h.trunk.misuse(h.number, "more credit for replies than may be given")
 	}
 	h.credit += int32(n)
-	if h.x != nil && h.x.armed {
+	if h.x != nil && h.x.armed && !h.waits {
 		h.loop.writable = append(h.loop.writable, &h.conn)
 	}
 	return nil

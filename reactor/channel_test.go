@@ -308,3 +308,38 @@ func (c *testChannel) write() {
 	c.closed = true
 	c.change.Broadcast()
 }
+
+// holdingJournal is a fakeJournal of several servers.
+type holdingJournal struct {
+	*fakeJournal
+
+	mu     sync.Mutex
+	holds  []journal.Hold // guarded by mu, as what follows
+	closed []uint64       // sessions
+}
+
+func (j *holdingJournal) RecordsHolds() bool { return true }
+
+func (j *holdingJournal) RecordsAll() bool { return true }
+
+func (j *holdingJournal) Hold(h *journal.Hold) (journal.Pos, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.holds = append(j.holds, *h)
+	return j.next(), nil
+}
+
+func (j *holdingJournal) EndHold(*journal.Record) (journal.Pos, error) { return j.next(), nil }
+
+func (j *holdingJournal) Close(session uint64) (journal.Pos, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.closed = append(j.closed, session)
+	return j.next(), nil
+}
+
+func (j *holdingJournal) Numbers(*journal.Numbers) (journal.Pos, error) { return j.next(), nil }
+
+func (j *holdingJournal) DeleteFor(uint64, journal.Former, journal.Origin) (journal.Pos, error) {
+	return j.next(), nil
+}

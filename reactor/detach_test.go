@@ -85,7 +85,7 @@ func serveChanging(t *testing.T, network string, h hooks, change func(*Config)) 
 // Who holds no job does not notice that the engine is another one, whatever it is about.
 func TestClientsGoOnWithAnotherEngine(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		ts, j := serveChanging(t, network, hooks{}, func(*Config) {})
 		big := strings.Repeat("b", 100_000)
 		add := func(send, expect string) *client {
@@ -163,7 +163,7 @@ func TestClientsGoOnWithAnotherEngine(t *testing.T) {
 // not handed over.
 func TestWhoHasAJobIsResetWithItsEngine(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		ts, j := serveChanging(t, network, hooks{}, func(*Config) {})
 		worker, waits, producer := ts.dial(), ts.dialOn(0), ts.dialOn(1)
 		id := producer.put("x")
@@ -191,7 +191,7 @@ func TestWhoHasAJobIsResetWithItsEngine(t *testing.T) {
 // Replies that were not taken are sent from copies, and whoever would need too large ones is reset.
 func TestRepliesThatAreNotTakenOutliveTheEngine(t *testing.T) {
 	t.Parallel()
-	serverNetworks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		const enough, n = 40, 3
 		body := strings.Repeat("0123456789abcdef", maxJob/16)
 		for _, room := range []int64{0, 1} { // enough, and one byte
@@ -224,7 +224,7 @@ func TestRepliesThatAreNotTakenOutliveTheEngine(t *testing.T) {
 // clients may go on.
 func TestWhoIsOwedWhatIsNotCommittedIsReset(t *testing.T) {
 	t.Parallel()
-	networks(t, func(t *testing.T, network string) {
+	directNetworks(t, func(t *testing.T, network string) {
 		ts, j := serveChanging(t, network, hooks{}, func(*Config) {})
 		j.atOnce.Store(false)
 		c, idle := ts.dial(), ts.dial()

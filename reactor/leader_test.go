@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -484,6 +485,63 @@ func TestChannelsTakeTurnsInATrunkThatIsFull(t *testing.T) {
 	}
 }
 
+// narrow is a trunk with little room, whose items are counted.
+type narrow struct {
+	left  int
+	items []string
+}
+
+func (n *narrow) room() int { return n.left }
+
+func (n *narrow) send(it *trunk.Item) {
+	n.left -= len(it.Data)
+	n.items = append(n.items, fmt.Sprint(it.Kind, it.Channel, len(it.Data)))
+}
+
+// Who waits for room gets one item's at a time, in turn.
+func TestRoomInATrunkIsGivenInTurn(t *testing.T) {
+	t.Parallel()
+	ts := serve(t, "unix", 1, hooks{})
+	ts.dial().put(strings.Repeat("x", 60_000))
+	out := new(narrow)
+	var e *leaderEnd
+	ts.onLoops(func(l *loop) {
+		e = newLeaderEnd(l, out, "gateway", testNumber)
+		for n := range uint32(3) {
+			for _, it := range []trunk.Item{opens(n+1, uint64(n+1)), credit(n+1, 1<<19), input(n+1, "peek 1\r\n")} {
+				if err := e.take(l.server.now(), &it); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for range 2 {
+		ts.onLoops(func(l *loop) {
+			if len(out.items) > 0 {
+				t.Errorf("got %v without room", out.items)
+			}
+		})
+	}
+	ts.onLoops(func(l *loop) {
+		out.left = 7 * trunk.MaxData
+		e.writable(l.server.now())
+	})
+	var want []string
+	for _, n := range []int{1, 2, 3, 1, 2, 3, 1} {
+		want = append(want, fmt.Sprint(trunk.KindReplies, n, trunk.MaxData))
+	}
+	ts.until("the room is used", func() (used bool) {
+		ts.onLoops(func(*loop) { used = len(out.items) >= len(want) })
+		return used
+	})
+	ts.onLoops(func(l *loop) {
+		if !slices.Equal(out.items, want) {
+			t.Errorf("got %v, want %v", out.items, want)
+		}
+		e.ended(l.server.now(), io.EOF)
+	})
+}
+
 func TestAGatewaysClientIsShownWithItsAddress(t *testing.T) {
 	t.Parallel()
 	ts := extended(t, "unix", func(*Config) {})
@@ -551,6 +609,72 @@ func TestAGatewaysClientMayDoWhatItsGrantSays(t *testing.T) {
 	if size := s.end.size; size != len(data) {
 		t.Errorf("the grants have %d bytes, want %d", size, len(data))
 	}
+}
+
+// What a gateway's clients reserve is on record, with where their commands end; so is their end.
+func TestWhatAGatewaysClientsReserveIsOnRecord(t *testing.T) {
+	t.Parallel()
+	j := &holdingJournal{fakeJournal: new(fakeJournal)}
+	j.atOnce.Store(true)
+	e, now := newJournaledEngine(t, j)
+	ts := serveConfig(t, "unix", hooks{}, nil, func(c *Config) { c.Engine, c.Now, c.Journal = e, now, j })
+	s := ts.script(ts.loops[0])
+	p := ts.dial()
+	p.put("a")
+	const first, second = "list-tube-used\r\nreserve\r\n", "reserve\r\nuse b\r\n"
+	s.say(opens(1, 3), input(1, first+second))
+	s.expectReplies(1, "USING default\r\n"+reserved(1, "a"))
+	p.put("b") // for the one that waits
+	s.expectReplies(1, reserved(2, "b")+"USING b\r\n")
+	s.say(bare(trunk.KindClose, 1))
+	p.do("reserve\r\nreserve\r\n", reserved(1, "a")+reserved(2, "b"))
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i, want := range []journal.Hold{
+		{ID: 1, Session: session(3), Offset: uint64(len(first)), Reserves: 1},
+		{ID: 2, Session: session(3), Offset: uint64(len(first + "reserve\r\n")), Reserves: 1},
+	} {
+		if len(j.holds) != 2 {
+			t.Fatalf("got %+v", j.holds)
+		}
+		got := j.holds[i]
+		got.End = 0
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+	if len(j.closed) != 1 || j.closed[0] != session(3) {
+		t.Errorf("the sessions %v have ended", j.closed)
+	}
+}
+
+// Sessions that are on record end with their engine: their clients have to know.
+func TestAGatewaysClientsAreResetWithTheEngine(t *testing.T) {
+	t.Parallel()
+	ts, _ := serveChanging(t, "trunk", hooks{}, func(*Config) {})
+	s := ts.script(ts.loops[0])
+	s.say(opens(1, 1), opens(2, 2), input(2, "reserve\r\n"), opens(3, 3), input(3, "put 0 0 9 9\r\n"), opens(4, 4))
+	s.say(input(4, "list-tube-used\r\n"))
+	s.expect(replies(4, len("list-tube-used\r\n"), 0, "USING default\r\n"))
+	ts.Hold(true)
+	s.say(opens(5, 5)) // which has no session yet
+	if !ts.Detach() {
+		t.Fatal("a held server does not go on without its engine")
+	}
+	got := make(map[uint32]trunk.Item)
+	for range 4 {
+		it := s.next()
+		got[it.Channel] = it
+	}
+	for n, executed := range map[uint32]int{1: 0, 2: len("reserve\r\n"), 3: 0, 4: len("list-tube-used\r\n")} {
+		want := endOf(n, executed)
+		want.Flags = trunk.Reset
+		if show(got[n]) != show(want) {
+			t.Errorf("got %s, want %s", show(got[n]), show(want))
+		}
+	}
+	s.drained()
+	ts.engine.Discard()
 }
 
 // A client that comes while nothing is executed is served afterwards, or by the next engine.

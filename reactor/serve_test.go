@@ -39,7 +39,8 @@ func serverNetworks(t *testing.T, f func(t *testing.T, network string)) {
 }
 
 // directNetworks runs a test over all networks but trunks. Over those, others than the leader decide who
-// may connect, and the end of a client's input is noticed only when all before it was passed on.
+// may connect, the end of a client's input is noticed only when all before it was passed on, and sessions end
+// with the engine.
 func directNetworks(t *testing.T, f func(t *testing.T, network string)) {
 	t.Run("unix", func(t *testing.T) { f(t, "unix") })
 	tcpNetworks(t, f)

@@ -111,6 +111,13 @@ func serveConfig(t testing.TB, network string, h hooks, j *fakeJournal, change f
 	if j != nil {
 		journal, committer = j, j
 	}
+	if network == "trunk" { // sessions are on record
+		if j == nil {
+			j = new(fakeJournal)
+			j.atOnce.Store(true)
+		}
+		journal, committer = &holdingJournal{fakeJournal: j}, j
+	}
 	e, now := newJournaledEngine(t, journal)
 	ts := &testServer{t: t, engine: e, log: new(logBuffer)}
 	cfg := Config{
