@@ -16,6 +16,7 @@ import (
 	"trellis/bench"
 	"trellis/bench/internal/host"
 	"trellis/bench/internal/quantity"
+	"trellis/bench/load"
 )
 
 // ClusterMatrix returns the measurements of what it costs to keep jobs on several servers. The first server should be one
@@ -27,6 +28,43 @@ func ClusterMatrix() []Measurement {
 		clusterLoad("put", 50, 1),
 		clusterLoad("put", 1000, 1),
 		clusterLoad("cycle", 50, 32),
+		throughStandby(50, 32, 1.25),
+		throughStandby(1000, 1, 0.5),
+	}
+}
+
+// throughStandby is a load on a member that does not lead, between two on the leader. Its figure for the processor time that
+// the leader needs for a command is a multiple of that without the standby, and good up to cost.
+func throughStandby(conns, depth int, cost float64) Measurement {
+	cfg := matrixLoad("cycle", func(c *bench.Config) { c.Conns, c.Depth = conns, depth })
+	goal := target{valueBelow, cost}
+	return Measurement{
+		name: "cycle, " + connections(conns, depth) + ", through a standby",
+		figures: []figure{
+			rateFigure.figure,
+			{name: "CPU a command of the leader, through the standby / direct", unit: quantity.Multiple, atLeast: goal, aim: goal},
+		},
+		measure: func(ctx context.Context, s *session) ([]float64, error) {
+			if !s.server.clustered() {
+				return []float64{0, 0}, nil
+			}
+			if err := s.prepare(ctx, "", &cfg); err != nil {
+				return nil, err
+			}
+			standby := s.others[0]
+			err := standby.await(ctx, standby.addr.Name, startTimeout, func() bool {
+				_, err := load.Stats(&standby.addr, s.Token)
+				return err == nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			r, times, err := s.between(ctx, cfg, cpuFigure.value, func() (*bench.RunResult, error) { return s.runOn(ctx, standby.addr, cfg) })
+			if err != nil {
+				return nil, err
+			}
+			return []float64{r.CommandRate, times}, nil
+		},
 	}
 }
 

@@ -89,3 +89,17 @@ func TestTheLeaderIsTheMemberThatSaysSo(t *testing.T) {
 		s.Close()
 	}
 }
+
+func TestAStandbyIsLoadedThatServes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "started")
+	m := throughStandby(4, 1, 1)
+	server := fakeCommand(t, "cluster", "member {node} "+file+" everybody {cluster} {dir}")
+	for values := []float64{0}; values[0] <= 0; { // on a busy machine nothing may happen in so short a time
+		if values, _ = measureQuickly(t, m, server); t.Failed() {
+			return
+		}
+	}
+	if values, _ := measureQuickly(t, m, fakeCommand(t, "a", "")); values[0] != 0 || values[1] != 0 {
+		t.Errorf("a server alone: %v", values)
+	}
+}

@@ -21,7 +21,7 @@ import (
 // fakeEnv makes this test program a server of package faulty. The first argument is its port. With "lossy" as the second
 // it loses jobs, with "broken" it ends at once, and with "once" it ends at once when it is started for the second time on
 // the directory that follows. With "member", the name of a member and a file behind it, it serves nobody but as the
-// second member, and lists in the file who was started. With "dropping" as the last one it closes every connection that
+// second member, but with "everybody", and lists in the file who was started. With "dropping" as the last one it closes every connection that
 // puts. With "parent" instead of a port it is no server, but starts one and tells its address. It knows trellisd's options
 // of TLS; "plain" makes it refuse them, and "open" ask no client for a certificate.
 const fakeEnv = "TRELLIS_COMPARE_TEST_FAKE"
@@ -56,7 +56,7 @@ func serveFake(args []string) {
 		os.Exit(1)
 	}
 	if len(args) > 3 && args[1] == "member" {
-		standBy(l, args[2], args[3])
+		standBy(l, args[2], args[3], slices.Contains(args, "everybody"))
 	}
 	if i := slices.Index(args, "--tls-listen"); i >= 0 {
 		config := new(tls.Config)
@@ -87,7 +87,7 @@ func startAnother() {
 }
 
 // standBy notes who was started, and does not return in any member but the second, and there when all have been.
-func standBy(l net.Listener, node, file string) {
+func standBy(l net.Listener, node, file string, everybody bool) {
 	name, _, _ := strings.Cut(node, "=")
 	list, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err == nil {
@@ -97,7 +97,7 @@ func standBy(l net.Listener, node, file string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if name != "n2" {
+	if name != "n2" && !everybody {
 		l.Close()
 		time.Sleep(time.Hour) // the runtime ends a program without cgo in which nothing can happen
 	}
