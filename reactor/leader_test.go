@@ -485,13 +485,13 @@ func TestChannelsTakeTurnsInATrunkThatIsFull(t *testing.T) {
 	}
 }
 
-// narrow is a trunk with little room, whose items are counted.
+// narrow is a trunk with little room for what is large, whose items are counted.
 type narrow struct {
 	left  int
 	items []string
 }
 
-func (n *narrow) room() int { return n.left }
+func (n *narrow) room() int { return maxTrunkOutput - fewOutput + n.left }
 
 func (n *narrow) send(it *trunk.Item) {
 	n.left -= len(it.Data)
