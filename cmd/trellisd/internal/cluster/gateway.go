@@ -132,6 +132,9 @@ func (g *gateway) try(ctx context.Context, loop int) (reactor.TrunkConn, error) 
 	}
 	k, err := m.transport.DialTrunk(ctx, now.leader, h)
 	if err != nil {
+		if refused := (*wire.RemoteError)(nil); errors.As(err, &refused) {
+			g.askAgain()
+		}
 		return reactor.TrunkConn{}, err
 	}
 	until, cancel := context.WithCancelCause(k.Context)
@@ -159,6 +162,13 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 	}
 	g.dials[loop]++
 	return wire.TrunkHello{Version: trunkVersion, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
+}
+
+// askAgain has a leader asked for the numbers before the next dial: they may be gone.
+func (g *gateway) askAgain() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.givenBy = nil
 }
 
 var errNotServing = errors.New("this node does not lead, or does not serve yet")
