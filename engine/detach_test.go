@@ -188,7 +188,7 @@ func TestAllOfASessionIsDetached(t *testing.T) {
 	if !slices.Equal(fields, known) {
 		t.Errorf("a session has %v; Detach and Attach know of %v", fields, known)
 	}
-	if all := carried | isOpen | restricted | onRecord; all != isInformed<<1-1 {
+	if all := carried | isOpen | restricted | onRecord | parts | isGhost; all != isAged<<1-1 {
 		t.Errorf("Detach and Attach know of the flags %b", all)
 	}
 }

@@ -103,6 +103,14 @@
 // from the one, which is held and then discarded, and attached to the other ([Detached]). It uses and watches
 // what it did, waits until when it did, and goes on with a body of which a part has come.
 //
+// # Sessions on record
+//
+// What a session on record reserves outlives its server. While no loop has the session it is absent: what it
+// holds, a reservationSet, is then in numbers.sessions, and its times to run do not end for a moment. Loop.GoOn
+// makes that the new session's, without a look at any job. Engine.CloseAbsent and Engine.EndNumber have loops give
+// it back, as a session that nobody carries. An id is in numbers.sessions until all that was under way for its
+// session has ended, and is not opened before.
+//
 // # Dead letters
 //
 // A policy may limit the attempts of a job, that is releases and time-outs since the put

@@ -27,8 +27,8 @@ type Follower struct {
 	decided uint64 // no id below it may become a job any more
 	tidyAt  Time   // when Tidy looks at the shards again
 
-	absent  map[uint64]*absent // sessions that have holds, or had, by id
-	sweepAt int                // how many of them there are when those without are forgotten
+	absent  map[uint64]*reservationSet // of sessions that have holds, or had, by id
+	sweepAt int                        // how many of them there are when those without are forgotten
 }
 
 // Always is the time for [Engine.Follow] of a standby, which does not know when it will
@@ -255,8 +255,26 @@ func (f *Follower) tidyShards() (more bool) {
 // that was never used. What has become due meanwhile becomes ready in turns. All holds end, which
 // the journal is told: whoever has them cannot be heard yet.
 func (f *Follower) Serve(nextID uint64, now Time) {
-	e := f.engine
 	f.endHolds(now)
+	f.serve(nextID, now)
+}
+
+// ServeOn is Serve, but holds go on. Sessions that have some are absent: their times to run do not end for
+// a moment, until Loop.Attach finds them, or they are ended by CloseAbsent or EndNumber.
+func (f *Follower) ServeOn(nextID uint64, now Time) {
+	g := &f.engine.numbers
+	f.sweep()
+	for _, s := range f.absent {
+		s.holder.patience.Store(int64(now + absence))
+	}
+	g.mu.Lock()
+	g.sessions, f.absent = f.absent, nil
+	g.mu.Unlock()
+	f.serve(nextID, now)
+}
+
+func (f *Follower) serve(nextID uint64, now Time) {
+	e := f.engine
 	e.ids.Last.Store(max(nextID, 1) - 1)
 	e.ids.EndRestore(max(nextID, 1))
 	if !e.cfg.Stock { // the server before did not come to fire what is complete, or did not record all of it

@@ -2,13 +2,6 @@ package engine
 
 import "trellis/binlog/journal"
 
-// absent is a session on record that no loop of this engine has: what is known of it is what it
-// holds.
-type absent struct {
-	reserved reservationSet
-	holder   holder
-}
-
 // Hold takes a reservation that is on record: the session has the job, whoever had it, and
 // wherever it stood. A job that is not known is passed over. Where holds do not outlive the
 // server, the job is ready.
@@ -30,12 +23,12 @@ func (f *Follower) Hold(h *journal.Hold) error {
 		ch.to, ch.at = ready, 0
 	} else {
 		s := f.session(h.Session)
-		has := sh.reservedBy(&s.reserved, j)
+		has := sh.reservedBy(s, j)
 		f.contradiction(j.state == reserved && !has || h.Touch && !has || f.engine.numbers.gone(journal.NumberOf(h.Session)))
-		ch.to, ch.at, ch.holder = reserved, f.engine.sinceStart(h.End), &s.reserved
+		ch.to, ch.at, ch.holder = reserved, f.engine.sinceStart(h.End), s
 		if !has {
-			ch.counters.order = s.reserved.made
-			s.reserved.made++
+			ch.counters.order = s.made
+			s.made++
 		}
 	}
 	if err := sh.provide(j, &ch); err != nil {
@@ -57,12 +50,16 @@ func (f *Follower) contradiction(is bool) {
 // be none. Any goroutine may call it.
 func (e *Engine) Contradictions() uint64 { return e.contradictions.Load() }
 
-// session returns the absent session with an id, and makes it if there is none.
-func (f *Follower) session(id uint64) *absent {
+// session returns what an absent session holds, and makes it if there is none.
+func (f *Follower) session(id uint64) *reservationSet {
 	s := f.absent[id]
 	if s == nil {
-		s = &absent{holder: holder{id: id}}
-		s.reserved.holder = &s.holder
+		x := &struct {
+			set    reservationSet
+			holder holder
+		}{holder: holder{id: id, held: true}}
+		x.set.holder = &x.holder
+		s = &x.set
 		f.absent[id] = s
 	}
 	return s
@@ -75,7 +72,7 @@ const minSweep = 1024
 // leader that had them is gone.
 func (f *Follower) sweep() {
 	if f.absent == nil {
-		f.absent = make(map[uint64]*absent)
+		f.absent = make(map[uint64]*reservationSet)
 	}
 	for id, s := range f.absent {
 		if n := 0; !s.holds(&f.locks, f.stamp, &n) {
@@ -86,9 +83,9 @@ func (f *Follower) sweep() {
 	f.sweepAt = 2*len(f.absent) + minSweep
 }
 
-// holds tells whether the session has a hold, and adds up how many.
-func (s *absent) holds(c *lockSet, now Time, n *int) bool {
-	for h := s.reserved.first; h != nil; h = h.next {
+// holds tells whether an absent session has a hold, and adds up how many.
+func (s *reservationSet) holds(c *lockSet, now Time, n *int) bool {
+	for h := s.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		*n += h.jobs.Len()
 		h.shard.unlock(c)
@@ -97,8 +94,8 @@ func (s *absent) holds(c *lockSet, now Time, n *int) bool {
 }
 
 // free frees the lists of a session that holds nothing.
-func (s *absent) free(c *lockSet, now Time) {
-	for h := s.reserved.first; h != nil; h = h.next {
+func (s *reservationSet) free(c *lockSet, now Time) {
+	for h := s.first; h != nil; h = h.next {
 		h.shard.lock(c, now)
 		h.free()
 		h.shard.unlock(c)
@@ -114,8 +111,8 @@ func (f *Follower) Close(session uint64) error {
 }
 
 // end makes ready what an absent session holds. Its end is on record at pos.
-func (f *Follower) end(s *absent, now Time, pos journal.Pos) {
-	for h := s.reserved.first; h != nil; h = h.next {
+func (f *Follower) end(s *reservationSet, now Time, pos journal.Pos) {
+	for h := s.first; h != nil; h = h.next {
 		sh := h.shard
 		sh.lock(&f.locks, now)
 		if pos != 0 {

@@ -1,54 +1,92 @@
 package engine
 
 import (
-	"errors"
 	"slices"
 
 	"trellis/binlog/journal"
 )
 
-var (
-	// ErrNumberGone: the number of the session's loop is gone, and so are all its sessions.
-	ErrNumberGone = errors.New("the number of the loop is gone")
-	// ErrSessionsLeft: numbers would be gone while there are sessions of them.
-	ErrSessionsLeft = errors.New("sessions of the member's process before have not ended")
-	// ErrNoNumbers: there are no more numbers to be given.
-	ErrNoNumbers = errors.New("all numbers of loops were given")
-)
-
 // GiveNumbers returns the numbers of n loops of a member's process, which has made up the nonce: those
 // that it was given before, which are not gone, and as many new ones as it lacks. No number is ever
 // given twice. It may be told of them when the journal has committed pos; those of a process of that
-// member before are gone then. What that one had under way has to have ended before: there are no
-// sessions of its numbers. Any goroutine may call it once the engine serves.
+// member before are gone then. What that one had under way has to have ended before: no loop has
+// sessions of its numbers. Any goroutine may call it once the engine has loops.
 func (e *Engine) GiveNumbers(member, nonce uint64, n int) (given []uint32, pos journal.Pos, err error) {
-	if e.holds == nil || !e.holds.RecordsHolds() {
+	switch {
+	case e.holds == nil || !e.holds.RecordsHolds():
 		return nil, 0, ErrNoHolds
+	case member == 0 || nonce == 0:
+		return nil, 0, ErrNoNumbers
 	}
-	g := &e.numbers
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	given = g.of(member, nonce)
-	if lacks := n - len(given); lacks > 0 {
-		x := journal.Numbers{First: max(g.next, 1), Count: uint32(lacks), Member: member, Nonce: nonce}
-		if lacks >= 1<<journal.NumberBits || !x.Valid() {
-			return nil, 0, ErrNoNumbers
-		}
-		for number := range g.sessions {
-			if o := g.find(number); o != nil && o.Member == member && o.Nonce != nonce {
-				return nil, 0, ErrSessionsLeft
-			}
-		}
-		if pos, err = e.holds.Numbers(&x); err != nil {
-			return nil, 0, err
-		}
-		g.keep(&x)
-		given = g.of(member, nonce)
+	given, ended, pos, err := e.numbers.give(e.holds, member, nonce, n)
+	if err != nil {
+		return nil, 0, err
 	}
+	e.endAbsent(ended, pos)
 	if b := e.barrier; b != nil {
 		pos = b.Barrier() // others may have given them to nobody any more
 	}
-	return given[:max(n, 0)], pos, nil
+	return given, pos, nil
+}
+
+// give is GiveNumbers, but for the absent sessions of numbers that are gone, which it returns.
+func (g *numbers) give(log Holds, member, nonce uint64, n int) (given []uint32, ended []*reservationSet, pos journal.Pos, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	given = g.of(member, nonce)
+	lacks := n - len(given)
+	if lacks <= 0 {
+		return given[:max(n, 0)], nil, 0, nil
+	}
+	x := journal.Numbers{First: max(g.next, 1), Count: uint32(lacks), Member: member, Nonce: nonce}
+	if lacks >= 1<<journal.NumberBits || !x.Valid() {
+		return nil, nil, 0, ErrNoNumbers
+	}
+	before := func(number uint32) bool {
+		o := g.find(number)
+		return o != nil && o.Member == member && o.Nonce != nonce
+	}
+	if g.present(before) {
+		return nil, nil, 0, ErrSessionsLeft
+	}
+	if pos, err = log.Numbers(&x); err != nil {
+		return nil, nil, 0, err
+	}
+	ended = g.dismiss(before)
+	g.keep(&x)
+	return g.of(member, nonce), ended, pos, nil
+}
+
+// EndNumber puts on record that a number is gone, up to pos: none of its sessions ever comes back, and
+// what these hold becomes ready in turns. What is under way for them has to have ended before: no loop
+// has one of them. There is nothing to be done, and pos is 0, if it was not given or is gone. Any
+// goroutine may call it once the engine has loops.
+func (e *Engine) EndNumber(number uint32) (pos journal.Pos, err error) {
+	if e.holds == nil || !e.holds.RecordsHolds() {
+		return 0, ErrNoHolds
+	}
+	ended, pos, err := e.numbers.end(e.holds, number)
+	e.endAbsent(ended, pos)
+	return pos, err
+}
+
+// end is EndNumber, but for the absent sessions, which it returns.
+func (g *numbers) end(log Holds, number uint32) (ended []*reservationSet, pos journal.Pos, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	x := journal.Numbers{First: number, Count: 1}
+	switch {
+	case g.find(number) == nil:
+		return nil, 0, nil
+	case g.present(x.Has):
+		return nil, 0, ErrSessionsLeft
+	}
+	if pos, err = log.Numbers(&x); err != nil {
+		return nil, 0, err
+	}
+	ended = g.dismiss(x.Has)
+	g.keep(&x)
+	return ended, pos, nil
 }
 
 // NumberOf tells to which process of which member a loop's number was given. The nonce is 0 if it

@@ -48,6 +48,11 @@ func TestNumbersAreGivenToLoopsOnce(t *testing.T) {
 	if _, _, err := e.GiveNumbers(9, 1, 1<<32+1); !errors.Is(err, ErrNoNumbers) {
 		t.Errorf("many more: %v", err)
 	}
+	for _, nobody := range [][2]uint64{{0, 1}, {9, 0}} {
+		if _, _, err := e.GiveNumbers(nobody[0], nobody[1], 1); !errors.Is(err, ErrNoNumbers) {
+			t.Errorf("member %d with nonce %d: %v", nobody[0], nobody[1], err)
+		}
+	}
 	record.err = journal.ErrFailed
 	if list, _, err := e.GiveNumbers(9, 1, 1); !errors.Is(err, journal.ErrFailed) {
 		t.Errorf("without a record, numbers %v: %v", list, err)

@@ -84,6 +84,9 @@ type Loop struct {
 	listed  map[*Session]listEnd  // where the last list-jobs of each session that sent one ended
 	weights map[*Session]*weights // of the sessions that have some
 
+	number   uint32 // of the ids of sessions that are opened without one; 0 for none
+	sessions uint64 // that have had one of its ids
+
 	ids           ids.Block
 	credit        credit
 	spareIncoming []*incoming

@@ -61,6 +61,9 @@ const (
 	hasWeights // loop.weights has them
 	isWeighted // and its reserves choose by them
 	isInformed // it is told more of each job that it reserves
+	parts      // it leaves what it has reserved to an absent session of its id
+	isGhost    // nobody carries it: it gives back what an absent session held
+	isAged     // its client has waited since wait.since for what it sends next
 )
 
 // A session's claim decides who ends its wait for a job. It is free, or the session
@@ -80,6 +83,10 @@ func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now)
 // and returns false, if there is another one of the session's id.
 func (l *Loop) open(s *Session, t *tube, now Time) bool {
 	s.loop, s.opened = l, now
+	if s.id == 0 && l.number != 0 {
+		l.sessions++
+		s.id = uint64(l.number)<<(64-journal.NumberBits) | l.sessions
+	}
 	if !l.engine.roll.add(s) {
 		*s = Session{}
 		return false
@@ -113,6 +120,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	if !ownOps[cmd.Op] {
 		out.showsState()
 	}
+	age := Time(0)
 	if s.flags&(restricted|onRecord) != 0 {
 		if s.flags&restricted != 0 {
 			if outcome, denied := s.restrict(now, cmd, out); denied {
@@ -121,11 +129,17 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		}
 		if s.flags&onRecord != 0 {
 			out.by = s.reserved.holder
+			if s.flags&isAged != 0 {
+				age, s.flags = now-s.wait.since, s.flags&^isAged
+			}
 		}
 	}
 	outcome := s.execute(now, cmd, out)
 	out.by = nil
 	if outcome == Wait {
+		if age > 0 && s.wait.task == nil {
+			s.wait.hasLasted(age, now)
+		}
 		s.flags |= isWaiting
 		out.waits()
 	}
@@ -165,7 +179,7 @@ func (s *Session) goOn(now Time) bool {
 		s.handed(now)
 	}
 	if s.flags&isOpen == 0 {
-		return s.finishClose(now)
+		return s.finishClose(now) && s.flags&isGhost == 0
 	}
 	return true
 }

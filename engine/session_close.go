@@ -57,7 +57,8 @@ func (s *Session) finishClose(now Time) (done bool) {
 	sh.unlock(c)
 	s.used, s.wait = nil, nil
 	if s.flags&onRecord != 0 {
-		s.loop.engine.numbers.leave(s.id)
+		s.loop.engine.numbers.leave(s.id, s.reserved)
+		s.reserved = nil
 	}
 	delete(s.loop.listed, s)
 	delete(s.loop.weights, s)
@@ -121,7 +122,14 @@ const giveBackSlice = 128
 // giveBack makes what the session has reserved ready again, in the order in
 // which it was reserved, as far as the round's budget goes.
 func (s *Session) giveBack(now Time) (done bool) {
-	if s.reserved == nil {
+	switch {
+	case s.reserved == nil:
+		return true
+	case s.flags&parts != 0 && s.Reserves(now):
+		s.reserved.holder.patience.Store(int64(now + absence))
+		return true
+	case s.flags&parts != 0:
+		s.freeReservations(now)
 		return true
 	}
 	if s.wait == nil || s.wait.closing == nil {
@@ -155,7 +163,10 @@ func (s *Session) recordClose() journal.Pos {
 	if h == nil || !h.held || h.closed.Load() {
 		return 0
 	}
-	h.closed.Store(true)                      // before the record: see walk.holdOf
+	h.closed.Store(true) // before the record: see walk.holdOf
+	if h.gone != 0 {
+		return h.gone
+	}
 	pos, _ := s.loop.engine.holds.Close(h.id) // it fails only if another server has taken over
 	return pos
 }

@@ -5,6 +5,7 @@ import "slices"
 // A Detached is a session without an engine: what its client has asked for. It has no job. With it
 // the client goes on in another engine that has the same jobs, and notices nothing.
 type Detached struct {
+	id                uint64 // of a session on record, whose jobs stay reserved; 0 for another one
 	grant             *Grant // nil if the client may do everything
 	used              string
 	watched           []string
@@ -15,6 +16,7 @@ type Detached struct {
 	bytesIn, bytesOut uint64
 
 	until, since Time // of a wait for a job
+	age          Time // for how long a client has waited for what it sends next
 	batch        uint16
 
 	incoming *incoming // a put whose body is arriving, or nil
@@ -22,7 +24,7 @@ type Detached struct {
 }
 
 // carried are the flags that a session keeps. The others say what it has in the engine.
-const carried = isProducer | isWorker | isWaiting | halfClosed | hasWeights | isWeighted | isInformed
+const carried = isProducer | isWorker | isWaiting | halfClosed | hasWeights | isWeighted | isInformed | isAged
 
 // WaitsSince is when the session began to wait for a job, by the time of its engine. It is MaxTime
 // for a session that does not wait.
@@ -42,13 +44,34 @@ func (d *Detached) Size() int { return len(d.arrived) }
 // session as it is, if the client has a job, or has had a part of a command executed whose rest
 // is to come, or is on record: it cannot go on.
 func (s *Session) Detach() (d *Detached, ok bool) {
-	w := s.wait
-	if s.flags&onRecord != 0 || w != nil && w.task != nil || s.holds() {
+	if s.flags&onRecord != 0 || s.wait != nil && s.wait.task != nil || s.holds() {
 		return nil, false
 	}
-	d = &Detached{
+	d = s.detached()
+	*s = Session{}
+	return d, true
+}
+
+// DetachRecorded is Detach for a session on record, which goes on with all that it holds. It cannot if its
+// client was handed a job and was not told.
+func (s *Session) DetachRecorded() (d *Detached, ok bool) {
+	if w := s.wait; s.flags&onRecord == 0 || w != nil && (w.task != nil || w.shard != nil) {
+		return nil, false
+	}
+	d = s.detached()
+	*s = Session{}
+	return d, true
+}
+
+// detached is the session as it is, without what it holds.
+func (s *Session) detached() *Detached {
+	w := s.wait
+	d := &Detached{
 		used: s.used.name, flags: s.flags & carried, weights: s.loop.weights[s],
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
+	}
+	if s.flags&onRecord != 0 {
+		d.id = s.id
 	}
 	for i := range s.watched {
 		d.watched = append(d.watched, s.watched[i].tube.name)
@@ -56,7 +79,7 @@ func (s *Session) Detach() (d *Detached, ok bool) {
 	if s.flags&restricted != 0 {
 		d.grant = w.grant.Grant
 	}
-	if s.flags&isWaiting != 0 {
+	if s.flags&(isWaiting|isAged) != 0 {
 		d.until, d.since, d.batch = w.until, w.since, w.batch
 	}
 	if in := s.incoming; in != nil {
@@ -66,8 +89,7 @@ func (s *Session) Detach() (d *Detached, ok bool) {
 		}
 		d.incoming = &kept
 	}
-	*s = Session{}
-	return d, true
+	return d
 }
 
 // holds tells whether the client was told of a job that the session has reserved.
@@ -92,12 +114,35 @@ func (s *Session) holds() bool {
 // are by so much less than those of this one. A session that waited is to be resumed. It opens none, and
 // returns false, if the client's account has as many connections as it may have.
 func (l *Loop) Attach(s *Session, d *Detached, by, now Time) bool {
-	if d.grant == nil {
+	return l.GoOn(s, d, by, now) == nil
+}
+
+// GoOn is Attach, and says why there is no session, as OpenAs does. A session that was absent has what it
+// held, without a look at any of that. Before one on record is resumed, CommandEnds says where the command
+// has ended by which it waits.
+func (l *Loop) GoOn(s *Session, d *Detached, by, now Time) error {
+	var err error
+	switch {
+	case d.id != 0:
+		err = l.openAs(s, d.id, d.grant, true, now)
+	case d.grant != nil:
+		err = l.openGranted(s, d.grant, now)
+	default:
 		l.Open(s, now)
-	} else if !l.OpenGranted(s, d.grant, now) {
-		return false
 	}
-	s.opened, s.commands = d.opened+by, d.commands
+	if err != nil {
+		return err
+	}
+	l.restore(s, d, by, now)
+	return nil
+}
+
+// restore gives a session that was just opened what a detached one had.
+func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
+	if d.opened != Always {
+		s.opened = d.opened + by
+	}
+	s.commands = d.commands
 	s.bytesIn, s.bytesOut = s.bytesIn+d.bytesIn, d.bytesOut
 	s.flags |= d.flags &^ (isProducer | isWorker)
 	if d.weights != nil {
@@ -128,7 +173,13 @@ func (l *Loop) Attach(s *Session, d *Detached, by, now Time) bool {
 			s.putChunk(now, d.arrived)
 		}
 	}
-	return true
+	if d.flags&isAged != 0 {
+		s.waiter().since = d.since + by
+	}
+	if d.age > 0 {
+		s.waiter().since = now - d.age
+		s.flags |= isAged
+	}
 }
 
 // goBackTo has a session that was just opened use and watch the tubes of d, in their order. No limit

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"trellis/binlog/journal"
 )
@@ -9,8 +10,6 @@ import (
 var (
 	// ErrConnections: the client's account has as many connections as it may have.
 	ErrConnections = errors.New("the account has as many connections as it may have")
-	// ErrSessionID: another session has that id.
-	ErrSessionID = errors.New("there is a session of that id")
 	// ErrNoHolds: the journal is read by servers that do not know of reservations.
 	ErrNoHolds = errors.New("reservations cannot be on record yet")
 )
@@ -21,27 +20,46 @@ var (
 // commands change names them, and stays so. It opens none, and returns one of the errors above, or
 // ErrNumberGone, if it may not.
 func (l *Loop) OpenAs(s *Session, id uint64, g *Grant, now Time) error {
+	return l.openAs(s, id, g, false, now)
+}
+
+// openAs is OpenAs, also for a session that was absent if it goes on again.
+func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (err error) {
+	var held *reservationSet
 	records := l.engine.holds != nil
 	if records {
 		if !l.engine.holds.RecordsHolds() {
 			return ErrNoHolds
 		}
-		if !l.engine.numbers.enter(id) {
-			return ErrNumberGone
+		if held, err = l.engine.numbers.enter(id, again); err != nil {
+			return err
 		}
 	}
 	if err := l.openUnder(s, id, g, now); err != nil {
 		if records {
-			l.engine.numbers.leave(id)
+			l.engine.numbers.leave(id, held)
 		}
 		return err
 	}
-	if records {
-		s.flags |= onRecord
+	if !records {
+		return nil
+	}
+	s.flags |= onRecord
+	if held != nil {
+		s.reserved = held
+		s.becomeWorker()
+	} else {
 		s.reservationSet().holder = &holder{id: id}
 	}
 	return nil
 }
+
+// Number says that the loop has that number: ids of sessions that are opened on it without one are of that
+// number, behind those of as many sessions as had one before.
+func (l *Loop) Number(number uint32, sessions uint64) { l.number, l.sessions = number, sessions }
+
+// Sessions is how many sessions have had ids of the loop's number that the loop has given.
+func (l *Loop) Sessions() uint64 { return l.sessions }
 
 // openUnder opens a session under an id, off the record.
 func (l *Loop) openUnder(s *Session, id uint64, g *Grant, now Time) error {
@@ -53,6 +71,57 @@ func (l *Loop) openUnder(s *Session, id uint64, g *Grant, now Time) error {
 		return ErrSessionID
 	}
 	return nil
+}
+
+// Record puts a session on record, under its id, with all that it has reserved, in an engine that is held (see
+// [Engine.Hold]): it is going on at another server. It reports false, and does nothing, if the id is of
+// no loop's number, the records take more bytes than room has, from which they are taken, or this server was
+// replaced.
+func (s *Session) Record(room *atomic.Int64, now Time) bool {
+	e := s.loop.engine
+	if s.flags&onRecord != 0 {
+		return true
+	}
+	if e.holds == nil || !e.holds.RecordsHolds() || journal.NumberOf(s.id) == 0 {
+		return false
+	}
+	hs := s.reservationSet()
+	// Whoever has the lock of one of its shards finds all of it on record there, or nothing.
+	s.lockAll(hs.shards, now)
+	size := int64(0)
+	for h := hs.first; h != nil; h = h.next {
+		size += int64(h.jobs.Len()) * journal.HoldSize
+	}
+	ok := room.Add(-size) >= 0
+	if !ok {
+		room.Add(size)
+	} else if _, err := e.numbers.enter(s.id, false); err != nil {
+		ok = false
+	} else {
+		hs.holder = &holder{id: s.id}
+		ok = hs.record()
+	}
+	s.unlockAll(hs.shards)
+	if ok {
+		s.flags |= onRecord
+	}
+	return ok
+}
+
+// record puts all that a session has reserved on record, whose shards are locked. It fails only if another
+// server has taken over.
+func (hs *reservationSet) record() bool {
+	hs.holder.told = true // no command has made these records
+	for h := hs.first; h != nil; h = h.next {
+		for r := range h.jobs.All() {
+			j := h.shard.job(r)
+			ch := h.shard.present(j)
+			if _, err := h.shard.recordHold(hs.holder, j, &ch, true); err != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // CommandEnds says where in the input of a session that is on record the command ends that is

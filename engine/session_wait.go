@@ -35,6 +35,16 @@ func (w *wait) schedule(now Time) {
 	}
 }
 
+// hasLasted makes a wait that has just begun one that is so old.
+func (w *wait) hasLasted(age, now Time) {
+	w.since = now - age
+	if w.until != MaxTime {
+		w.until = max(w.until-age, now+1)
+		w.session.loop.wheel.Cancel(&w.timer)
+		w.schedule(now)
+	}
+}
+
 // WaitingSince is when the session's last wait for a job has begun, or its last reserve-batch
 // that found jobs at once and was not answered at once, because they were many.
 func (s *Session) WaitingSince() Time { return s.wait.since }

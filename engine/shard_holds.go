@@ -40,9 +40,16 @@ type holder struct {
 	told   bool   // a record has told of that command
 	held   bool   // a hold of the session was recorded
 
+	gone journal.Pos // what its number's end is on record up to; 0 if it is not
 	// closed: the session's end is recorded, or about to be. Whoever has a shard's lock may read it.
 	closed atomic.Bool
+	// patience is the time before which none of its times to run ends, as its client cannot be heard.
+	// Whoever has a shard's lock may read it.
+	patience atomic.Int64
 }
+
+// absence is for how long an absent session's times to run do not end: a touch may be on its way.
+const absence = 2 * second
 
 // origin is the command that a record tells of which is made now: the first record of a command
 // does. Nil stands for a session off the record.

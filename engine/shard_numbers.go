@@ -2,18 +2,23 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync"
 
 	"trellis/binlog/journal"
 )
 
-// numbers are those of the loops of all members. With mu held no other lock of the engine is taken.
+// numbers are those of the loops of all members, and the sessions on record that they have. With mu
+// held no other lock of the engine is taken.
 type numbers struct {
-	mu       sync.Mutex
-	next     uint32            // none from here on was ever given; 0 stands for 1
-	list     []journal.Numbers // that were given and are not gone, by their First
-	sessions map[uint32]int    // by number: how many have begun here under an id, and not ended
+	mu   sync.Mutex
+	next uint32            // none from here on was ever given; 0 stands for 1
+	list []journal.Numbers // that were given and are not gone, by their First
+
+	// sessions has nil for each that a loop of this engine has, by id, until all that is under way for it
+	// has ended; and what each holds that none has, which is absent.
+	sessions map[uint64]*reservationSet
 }
 
 // of lists the numbers of a process. With mu held.
@@ -88,27 +93,65 @@ func (g *numbers) isGone(number uint32) bool {
 	return number != 0 && number < g.next && g.find(number) == nil
 }
 
-// enter notes that a session begins. It returns false if the session's number is gone.
-func (g *numbers) enter(session uint64) bool {
-	number := journal.NumberOf(session)
+var (
+	// ErrSessionID: another session has that id, or it has not ended yet.
+	ErrSessionID = errors.New("there is a session of that id")
+	// ErrNumberGone: the number of the session's loop is gone, and so are all its sessions.
+	ErrNumberGone = errors.New("the number of the loop is gone")
+	// ErrSessionsLeft: numbers would be gone while there are sessions of them.
+	ErrSessionsLeft = errors.New("sessions of the member's process before have not ended")
+	// ErrNoNumbers: there are no more numbers to be given, or not to such a process.
+	ErrNoNumbers = errors.New("there are no numbers for the loops")
+)
+
+// enter notes that a session begins, or that an absent one goes on, which returns what that holds.
+func (g *numbers) enter(session uint64, again bool) (*reservationSet, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.isGone(number) {
-		return false
+	if g.isGone(journal.NumberOf(session)) {
+		return nil, ErrNumberGone
+	}
+	held, known := g.sessions[session]
+	if known && (held == nil || !again) {
+		return nil, ErrSessionID
 	}
 	if g.sessions == nil {
-		g.sessions = make(map[uint32]int)
+		g.sessions = make(map[uint64]*reservationSet)
 	}
-	g.sessions[number]++
-	return true
+	g.sessions[session] = nil
+	return held, nil
 }
 
-// leave notes that a session has ended, with all that was under way for it.
-func (g *numbers) leave(session uint64) {
-	number := journal.NumberOf(session)
+// leave notes that no loop has a session any more: it has ended, or is absent and holds that.
+func (g *numbers) leave(session uint64, held *reservationSet) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.sessions[number]--; g.sessions[number] == 0 {
-		delete(g.sessions, number)
+	if held != nil {
+		g.sessions[session] = held
+	} else {
+		delete(g.sessions, session)
 	}
+}
+
+// present tells whether a loop has a session of those numbers. With mu held.
+func (g *numbers) present(among func(number uint32) bool) bool {
+	for id, held := range g.sessions {
+		if held == nil && among(journal.NumberOf(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// dismiss takes the absent sessions of those numbers, by their ids: they go to loops to give back what they
+// hold. With mu held.
+func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) {
+	for id, set := range g.sessions {
+		if set != nil && of(journal.NumberOf(id)) {
+			held = append(held, set)
+			g.sessions[id] = nil
+		}
+	}
+	slices.SortFunc(held, func(a, b *reservationSet) int { return cmp.Compare(a.holder.id, b.holder.id) })
+	return held
 }

@@ -106,6 +106,10 @@ func (sh *shard) reservedBy(hs *reservationSet, j *job) bool {
 // Expire ends the reservations whose time to run has ended.
 func (h *reservations) Expire(now int64) (done bool) {
 	sh := h.shard
+	if s := h.of.holder; s != nil && Time(now) < Time(s.patience.Load()) {
+		sh.arm(&h.timer, max(h.deadline(), Time(s.patience.Load())))
+		return true
+	}
 	for h.deadline() <= Time(now) {
 		if !sh.mayMove() {
 			return false

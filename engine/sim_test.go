@@ -56,7 +56,9 @@ type sim struct {
 	conns  []*simConn // all that were ever opened
 	grants map[string]*Grant
 	deeds  []Deed // what Config.Audit was told of
+	wait   int    // counts how often a client began to wait
 	ended  func() // called by Stop; may be nil
+	before func() // called before a client sends; may be nil
 
 	ids func(n int) uint64 // of the nth connection; nil for those that the engine gives
 }
@@ -259,6 +261,7 @@ type simConn struct {
 	via     string // a member
 	denied  []Deed // what that has been told of
 	waiting bool
+	wait    int  // when that began
 	held    bool // it does not resume
 	eof     bool // the client will send no more
 	ended   bool
@@ -276,6 +279,7 @@ func (c *simConn) resume() {
 	outcome := c.session.Resume(c.sim.now, &c.out)
 	c.out.flatten()
 	if outcome == Wait {
+		c.waits()
 		return
 	}
 	c.waiting = false
@@ -290,6 +294,12 @@ func (o *Output) flatten() {
 		b.Release()
 	}
 	o.Bodies = nil
+}
+
+// waits notes that the client waits, behind all who do.
+func (c *simConn) waits() {
+	c.sim.wait++
+	c.wait = c.sim.wait
 }
 
 func (c *simConn) work() {
@@ -309,6 +319,7 @@ func (c *simConn) work() {
 		switch outcome {
 		case Wait:
 			c.waiting = true
+			c.waits()
 		case Quit:
 			c.end()
 		}
@@ -330,6 +341,9 @@ func (c *simConn) end() {
 func (c *simConn) Send(p []byte) error {
 	if c.ended {
 		return io.ErrClosedPipe
+	}
+	if c.sim.before != nil {
+		c.sim.before()
 	}
 	c.in = append(c.in, p...)
 	c.session.Received(len(p))

@@ -37,6 +37,9 @@ const (
 	// MaxOffset is the greatest offset in the input of a session.
 	MaxOffset = 1<<63 - 1
 
+	// HoldSize is what a hold takes.
+	HoldSize = 48
+
 	// OriginSize is what an origin takes in a record.
 	OriginSize = 16
 )

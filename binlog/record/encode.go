@@ -43,7 +43,7 @@ const (
 	SmallSize   = 16 // of delete without an origin, mark, drop, stop, end and close
 	UpdateSize  = 56 // of an update without optional fields
 	StartSize   = 48
-	HoldSize    = 48
+	HoldSize    = journal.HoldSize
 	NumbersSize = 32
 	MaxSize     = maxWords * 8
 )

@@ -1,0 +1,61 @@
+package engine
+
+import "trellis/binlog/journal"
+
+// A session on record may be absent: no loop has it, and its jobs stay reserved. It goes on when its client
+// is heard of again, through another connection of its member or at another server, which Loop.Attach
+// is told of; or it ends, if it was not named when all were that are left, or with its number.
+
+// Part ends a session as Close does, but its end is not on record, and what it has reserved is that of an
+// absent session of its id. If it is off the record, Part is Close.
+func (s *Session) Part(now Time) (done bool) {
+	if s.flags&(isOpen|onRecord) == isOpen|onRecord {
+		s.flags |= parts
+	}
+	return s.Close(now)
+}
+
+// CloseAbsent ends the absent sessions of a loop's number, whose clients have left: what they hold becomes
+// ready in turns. Any goroutine may call it once the engine has loops.
+func (e *Engine) CloseAbsent(number uint32) {
+	g := &e.numbers
+	g.mu.Lock()
+	ended := g.dismiss(func(n uint32) bool { return n == number })
+	g.mu.Unlock()
+	e.endAbsent(ended, 0)
+}
+
+// endAbsent has the loops give back what absent sessions held. Their end is on record up to pos, or is to be
+// recorded if that is 0.
+func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
+	if len(held) == 0 {
+		return
+	}
+	var c lockSet
+	sh := e.defaultShard
+	sh.lock(&c, 0)
+	e.emptyTube.using += len(held) // nobody's, as its users are
+	sh.unlock(&c)
+	e.loopsMu.Lock()
+	loops := e.loops
+	e.loopsMu.Unlock()
+	for i, set := range held {
+		set.holder.gone = pos
+		l := loops[i%len(loops)]
+		l.revive(&Session{loop: l, id: set.holder.id, used: e.emptyTube, reserved: set, flags: onRecord | isGhost})
+	}
+}
+
+// revive has a closed session that nobody carries end on the loop. Any goroutine may call it.
+func (l *Loop) revive(s *Session) {
+	m := &l.mail
+	m.mu.Lock()
+	m.list = append(m.list, s)
+	wake := !m.woken
+	m.woken = true
+	l.hasMail.Store(true)
+	m.mu.Unlock()
+	if wake {
+		l.waker.Wake()
+	}
+}
