@@ -110,7 +110,7 @@ func (t *testTrunk) send(it *trunk.Item) {
 func (t *testTrunk) room() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.full = t.full || t.size > fewOutput
+	t.full = t.full || t.size >= fewOutput
 	return max(0, maxTrunkOutput-t.size)
 }
 
@@ -159,7 +159,7 @@ func (t *testTrunk) run() {
 		it := t.queue[0]
 		t.queue = t.queue[1:]
 		t.size -= trunk.ItemHead + len(it.Data)
-		if t.full && t.size <= fewOutput {
+		if t.full && t.size < fewOutput {
 			t.full = false
 			t.loop.call(func(l *loop) { t.end.writable(l.server.now()) })
 		}

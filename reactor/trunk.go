@@ -201,7 +201,7 @@ func (t *trunkLine) send(it *trunk.Item) {
 // when there are many again.
 func (t *trunkLine) room() int {
 	n := t.pending()
-	t.crowded = t.crowded || n > fewOutput
+	t.crowded = t.crowded || n >= fewOutput
 	return max(0, maxTrunkOutput-n)
 }
 
@@ -353,7 +353,7 @@ func (t *trunkLine) flush(now time.Duration) {
 			}
 		}
 	}
-	if t.crowded && !t.over && t.pending() <= fewOutput {
+	if t.crowded && !t.over && t.pending() < fewOutput {
 		t.crowded = false
 		t.relieve()
 	}
