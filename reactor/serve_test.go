@@ -25,10 +25,14 @@ func some(n int) int {
 	return max(1, n/10)
 }
 
-// networks runs a test over TCP, over a Unix socket, over TLS, over trunks, and through a gateway.
+// networks runs a test over TCP, over a Unix socket, over TLS, through a gateway, and, in a proof, over trunks
+// without one.
 func networks(t *testing.T, f func(t *testing.T, network string)) {
 	t.Run("gateway", func(t *testing.T) { f(t, "gateway") })
-	serverNetworks(t, f)
+	if proof {
+		t.Run("trunk", func(t *testing.T) { f(t, "trunk") })
+	}
+	directNetworks(t, f)
 }
 
 // serverNetworks runs a test over all networks but through a gateway. It is for tests of how a server ends, of which
