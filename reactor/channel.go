@@ -15,7 +15,7 @@ const (
 	// channelListener is the number of the connections that are channels. Nobody listens for them.
 	channelListener = ownListener - 1
 
-	// maxInputWindow is how much input a client may send ahead that uses all that it may.
+	// maxInputWindow is how far a window is raised for a client that sends more than the leader executes at once.
 	maxInputWindow = 128 << 10
 	// maxReplyCredit is how many bytes of replies a client may take ahead, at most.
 	maxReplyCredit = trunk.MaxCredit
@@ -213,7 +213,7 @@ func (h *channel) giveCredit() {
 	}
 	kept := int32(h.pendingInput())
 	if h.room == 0 && kept == 0 {
-		h.window = maxInputWindow
+		h.window += int32(h.loop.server.widen(int(h.window), maxInputWindow))
 	}
 	n := h.window - h.room - kept
 	if n < h.window/2 {
@@ -256,6 +256,7 @@ func (h *channel) halfClose(now time.Duration, flags uint8) error {
 func (h *channel) close() {
 	h.forgetChanges()
 	s := h.loop.server
+	s.widened.Add(int64(trunk.FirstCredit - h.window))
 	if h.trunk.over || h.loop.stopping || s.aborting.Load() {
 		return
 	}

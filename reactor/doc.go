@@ -243,8 +243,8 @@
 // What a read brings becomes input of the channel at once, and goes to the leader with what others have sent in the
 // round. Replies are written when they come. What a client has sent and the leader has not executed is bounded by
 // the leader's credit, and beyond that the client is not read; what it has not taken of replies is bounded
-// by the credit that the gateway gives. Both begin with 16 KiB. The latter is raised to 256 KiB for a client that takes
-// replies faster than they come, as long as there is room under Config.GatewayMemory. What waits for room
+// by the credit that the gateway gives. Both begin with 16 KiB. They are raised, to 128 and 256 KiB, for a client that
+// uses them whole and keeps up, as long as there is room under Config.GatewayMemory. What waits for room
 // in the trunk goes in pieces of 16 KiB, in turn; who sends little overtakes them.
 //
 // A client that half-closes, quits or is gone has the same end as on the leader: the leader says when the session is

@@ -220,7 +220,7 @@ func (f *forward) giveCredit() {
 		return
 	}
 	if f.credit == 0 && pending == 0 {
-		more := c.loop.server.widen(f.window)
+		more := c.loop.server.widen(f.window, maxWindow)
 		f.window += more
 		n += more
 	}
@@ -229,8 +229,8 @@ func (f *forward) giveCredit() {
 }
 
 // widen returns by how much a window may be raised.
-func (s *Server) widen(window int) int {
-	more := min(window, maxWindow-window)
+func (s *Server) widen(window, most int) int {
+	more := min(window, most-window)
 	if s.widened.Add(int64(more)) > s.cfg.GatewayMemory {
 		s.widened.Add(int64(-more))
 		return 0

@@ -292,9 +292,48 @@ func TestCreditForInputComesBackWhenHalfIsUsed(t *testing.T) {
 	s.say(input(1, "reserve\r\n"+strings.Repeat("x", trunk.FirstCredit-len("reserve\r\n"+"\r\n"))+"\r\n"))
 	s.drained()
 	ts.dial().put("x")
-	s.expect(credit(1, maxInputWindow))
+	s.expect(credit(1, 2*trunk.FirstCredit))
 	s.expectReplies(1, reserved(1, "x")+"BAD_FORMAT\r\n")
 	s.drained()
+}
+
+// A client may send more the more it has used whole, as long as all have not been given too much, and what one had another gets.
+func TestInputOfGatewaysClientsIsBoundedTogether(t *testing.T) {
+	t.Parallel()
+	const most = 3 * trunk.FirstCredit
+	ts := serveConfig(t, "unix", hooks{}, nil, func(c *Config) { c.GatewayMemory, c.Loops = most, 1 })
+	s := ts.script(ts.loops[0])
+	other := ts.dial()
+	// use has a client use whole what it may send, and says what it may send then.
+	use := func(channel uint32, window, next int) (reserves uint64) {
+		t.Helper()
+		left := window - len("reserve\r\n")
+		s.say(input(channel, "reserve\r\n"))
+		for ; left > 0; left -= min(left, trunk.MaxData) {
+			p := []byte(strings.Repeat("x", min(left, trunk.MaxData)))
+			if left <= trunk.MaxData {
+				copy(p[len(p)-2:], "\r\n")
+			}
+			s.say(input(channel, string(p)))
+		}
+		s.drained()
+		id := other.put("x")
+		s.expect(credit(channel, next))
+		s.expectReplies(channel, reserved(id, "x")+"BAD_FORMAT\r\n")
+		s.drained()
+		return id
+	}
+	s.say(opens(1, 1), opens(2, 2))
+	one := use(1, trunk.FirstCredit, 2*trunk.FirstCredit)
+	two := use(1, 2*trunk.FirstCredit, 4*trunk.FirstCredit) // which is all that there is
+	use(2, trunk.FirstCredit, trunk.FirstCredit)
+	s.say(bare(trunk.KindClose, 1))
+	s.expect(endOf(1, 3*trunk.FirstCredit))
+	ts.until("the first has gone", func() bool { return ts.widened.Load() == 0 })
+	for _, id := range []uint64{one, two} { // which it has given back
+		other.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
+	}
+	use(2, trunk.FirstCredit, 2*trunk.FirstCredit)
 }
 
 // A gateway that says what no gateway says loses its trunk.

@@ -72,7 +72,8 @@ type Config struct {
 	// no limit.
 	MaxOutputTotal int64
 	// GatewayMemory is how many bytes of replies may be pending for the clients that a server without an
-	// engine forwards, beside 16 KiB for each. A client that keeps up may have up to 256 KiB as long as
+	// engine forwards, and how many bytes of input of gateways' clients may wait at one with an engine, beside 16 KiB
+	// for each. A client that keeps up may have up to 256 KiB, or 128 KiB of input, as long as
 	// there is room. 0 means DefaultGatewayMemory.
 	GatewayMemory int64
 	// Access decides who may do what. Nil lets everybody do everything.
