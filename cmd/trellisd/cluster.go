@@ -310,5 +310,6 @@ func reactorConfig(opt *options.Options, log *slog.Logger) reactor.Config {
 		Grace:            opt.Grace,
 		MaxOutput:        opt.MaxOutput,
 		MaxOutputTotal:   opt.MaxOutputTotal,
+		GatewayMemory:    opt.GatewayMemory,
 	}
 }

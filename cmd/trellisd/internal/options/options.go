@@ -111,6 +111,7 @@ type Options struct {
 	BodyTimeout      time.Duration // 0: nothing of a body may come for ever
 	MaxOutput        int64         // bytes of replies that a client may be owed; 0: the reactor's default
 	MaxOutputTotal   int64         // bytes of replies that all clients together may be owed; 0: no limit
+	GatewayMemory    int64         // bytes that clients of a standby may have under way together; 0: the reactor's default
 	MaxTubes         int           // tubes that there may be; 0: no limit
 	MaxWatched       int           // tubes that one client may watch; 0: no limit
 	MaxKeys          int           // keys of jobs that there may be; 0: no limit

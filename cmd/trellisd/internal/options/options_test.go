@@ -149,6 +149,7 @@ func TestParseReadsEveryFlagInEveryForm(t *testing.T) {
 		{"--body-timeout=90", func(o *Options) { o.BodyTimeout = 90 * time.Second }},
 		{"--no-extensions", func(o *Options) { o.NoExtensions = true }},
 		{"--max-output-total=3000000", func(o *Options) { o.MaxOutputTotal = 3_000_000 }},
+		{"--gateway-memory=3000000", func(o *Options) { o.GatewayMemory = 3_000_000 }},
 		{"--max-output=2000000", func(o *Options) { o.MaxOutput = 2_000_000 }},
 		{"--max-tubes=10|--max-watched|5", func(o *Options) { o.MaxTubes, o.MaxWatched = 10, 5 }},
 		{"--max-tubes=0|--max-watched=0", func(o *Options) { o.MaxTubes, o.MaxWatched = 0, 0 }},
@@ -335,7 +336,7 @@ func TestHelpDescribesEveryFlag(t *testing.T) {
 			"--log-level", "--log-format", "--socket-mode", "--check-config", "-v", "--version", "-h", "--help", "-b", "--binlog", "-f", "--sync-interval",
 			"-F", "--no-sync", "-s", "--segment-size", "--skip-damaged", "-c", "-n",
 			"--http", "--web-config-file", "--console", "--console-writers", "--http-host", "--pprof", "--metrics-tubes", "--metrics-legacy",
-			"--max-memory", "--max-connections", "--idle-timeout", "--max-connection-age", "--grace", "--stop-delay", "--max-output", "--max-output-total", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
+			"--max-memory", "--max-connections", "--idle-timeout", "--max-connection-age", "--grace", "--stop-delay", "--max-output", "--max-output-total", "--gateway-memory", "--max-tubes", "--max-watched", "--max-keys", "--no-extensions",
 			"--node", "--cluster", "--cluster-listen", "--cluster-cert", "--cluster-key", "--cluster-ca", "--cluster-allowed-name", "--cluster-admin-name",
 			"--auth-file", "--proxy-from", "--tls-listen", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-auth", "--tls-min",
 		} {

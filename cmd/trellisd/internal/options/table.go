@@ -442,6 +442,13 @@ not taken, close the connection that is owed most: at least 1048576. Nobody else
 waits or notices. A client whose replies wait for the disk is not closed. The
 default is no limit.`,
 	}, {
+		name: "gateway-memory", value: "BYTES", set: bound(&o.GatewayMemory, "gateway-memory", 1<<20, math.MaxInt64),
+		help: "what clients of a standby may have under way together\n(default is 268435456)",
+		manual: `How much may be under way between the clients of standbys and the leader, at each
+of them, beside 16 KiB each way for each client: at least 1048576. As long as there
+is room, a client that keeps up may have 128 KiB of commands and 256 KiB of replies.
+The default is 268435456.`,
+	}, {
 		name: "max-tubes", value: "N", def: strconv.Itoa(DefaultMaxTubes), set: bound(&o.MaxTubes, "max-tubes", 0, math.MaxInt32),
 		help: "tubes; 0: no limit",
 		manual: `The number of tubes. use and watch of one more are answered OUT_OF_MEMORY. 0
