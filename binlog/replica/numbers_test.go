@@ -153,7 +153,10 @@ func TestNumbersOfLoopsOutliveLeadersSnapshotsAndRestarts(t *testing.T) {
 		away := c.others(c.leader())[0]
 		away.kill()
 		r.askAny(1, 3)
-		o.returns(c, away, func() { o.must(c, writer, "put 0 0 9 900\r\n"+strings.Repeat("x", 900)+"\r\n", "INSERTED") })
+		// A snapshot is due when the log is three of them long, so nothing is left that makes the next one longer.
+		o.returns(c, away, func() {
+			o.must(c, writer, "put 0 0 9 900\r\n"+strings.Repeat("x", 900)+"\r\nflush-tube default\r\n", "FLUSHED")
+		})
 		r.check("a snapshot was installed")
 		if n := c.leader().running(); n != nil {
 			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
