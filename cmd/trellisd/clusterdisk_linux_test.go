@@ -35,14 +35,19 @@ func resize(t *testing.T, disk string, free int64) {
 // producer puts jobs into a cluster, wherever that serves.
 type producer struct {
 	c     *testCluster
-	conn  net.Conn // nil when it was lost
+	at    *clusterNode // where it connects; nil for any
+	conn  net.Conn     // nil when it was lost
 	in    *bufio.Reader
 	acked int // jobs
 }
 
 // connected tells whether there is a connection, after an attempt to make one.
 func (p *producer) connected() bool {
-	for _, addr := range p.c.addrs() {
+	addrs := p.c.addrs()
+	if p.at != nil {
+		addrs = []string{p.at.client}
+	}
+	for _, addr := range addrs {
 		if p.conn != nil {
 			break
 		}
