@@ -219,14 +219,19 @@ const giveBackBytes = 4 << 20
 func (l *Loop) post(s *Session, by *lockSet) {
 	l.mail.mu.Lock()
 	l.mail.list = append(l.mail.list, s)
-	wake := !l.mail.woken
+	// A loop that is executing commands calls Next when it is done with them.
+	if l.unlockMail() && by != &l.locks {
+		by.wakers = append(by.wakers, l.waker)
+	}
+}
+
+// unlockMail unlocks the mail, to which something was added, and tells whether the loop is to be woken.
+func (l *Loop) unlockMail() (wake bool) {
+	wake = !l.mail.woken
 	l.mail.woken = true
 	l.hasMail.Store(true)
 	l.mail.mu.Unlock()
-	// A loop that is executing commands calls Next when it is done with them.
-	if wake && by != &l.locks {
-		by.wakers = append(by.wakers, l.waker)
-	}
+	return wake
 }
 
 // takeMail queues the sessions that were given a job.

@@ -51,14 +51,9 @@ func (c *rollCall) goOn(on *Loop) {
 	if len(c.loops) > 0 {
 		to = c.loops[0]
 	}
-	m := &to.mail
-	m.mu.Lock()
-	m.calls = append(m.calls, c)
-	wake := !m.woken
-	m.woken = true
-	to.hasMail.Store(true)
-	m.mu.Unlock()
-	if wake && to != on {
+	to.mail.mu.Lock()
+	to.mail.calls = append(to.mail.calls, c)
+	if to.unlockMail() && to != on {
 		to.waker.Wake()
 	}
 }

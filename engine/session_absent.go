@@ -48,14 +48,9 @@ func (e *Engine) endAbsent(held []*reservationSet, pos journal.Pos) {
 
 // revive has a closed session that nobody carries end on the loop. Any goroutine may call it.
 func (l *Loop) revive(s *Session) {
-	m := &l.mail
-	m.mu.Lock()
-	m.list = append(m.list, s)
-	wake := !m.woken
-	m.woken = true
-	l.hasMail.Store(true)
-	m.mu.Unlock()
-	if wake {
+	l.mail.mu.Lock()
+	l.mail.list = append(l.mail.list, s)
+	if l.unlockMail() {
 		l.waker.Wake()
 	}
 }

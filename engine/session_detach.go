@@ -44,23 +44,22 @@ func (d *Detached) Size() int { return len(d.arrived) }
 // session as it is, if the client has a job, or has had a part of a command executed whose rest
 // is to come, or is on record: it cannot go on.
 func (s *Session) Detach() (d *Detached, ok bool) {
-	if s.flags&onRecord != 0 || s.wait != nil && s.wait.task != nil || s.holds() {
-		return nil, false
-	}
-	d = s.detached()
-	*s = Session{}
-	return d, true
+	return s.detachIf(s.flags&onRecord == 0 && (s.wait == nil || s.wait.task == nil) && !s.holds())
 }
 
 // DetachRecorded is Detach for a session on record, which goes on with all that it holds. It cannot if its
 // client was handed a job and was not told.
 func (s *Session) DetachRecorded() (d *Detached, ok bool) {
-	if w := s.wait; s.flags&onRecord == 0 || w != nil && (w.task != nil || w.shard != nil) {
-		return nil, false
+	w := s.wait
+	return s.detachIf(s.flags&onRecord != 0 && (w == nil || w.task == nil && w.shard == nil))
+}
+
+func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
+	if can {
+		d = s.detached()
+		*s = Session{}
 	}
-	d = s.detached()
-	*s = Session{}
-	return d, true
+	return d, can
 }
 
 // detached is the session as it is, without what it holds.
