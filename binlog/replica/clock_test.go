@@ -83,11 +83,7 @@ func TestWrongClocksDoNotMoveClusterTime(t *testing.T) {
 	for range 6 {
 		l := c.leader()
 		c.must(func(q *model) error { _, err := q.put(nil); return err })
-		l.kill()
-		c.leader(c.others(l)...)
-		if err := c.start(l); err != nil {
-			t.Fatal(err)
-		}
+		c.restart(l, func() { c.leader(c.others(l)...) })
 		c.settled()
 	}
 	c.checkTime()

@@ -346,6 +346,18 @@ func (p *peer) kill() {
 	p.fs = p.fs.Killed()
 }
 
+// restart kills a node, and starts it once something was done without it.
+func (c *cluster) restart(p *peer, meanwhile ...func()) {
+	c.t.Helper()
+	p.kill()
+	for _, do := range meanwhile {
+		do()
+	}
+	if err := c.start(p); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // running is the node on a machine, nil if it is down.
 func (p *peer) running() *Node {
 	p.mu.Lock()

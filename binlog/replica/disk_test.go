@@ -51,10 +51,7 @@ func TestANodeEndsWhenItsDiskFails(t *testing.T) {
 				if err, _ := p.end(); !errors.Is(err, journal.ErrFailed) || !strings.Contains(err.Error(), "entries.") && op == "write" {
 					t.Errorf("%v", err)
 				}
-				p.kill()
-				if err := c.start(p); err != nil {
-					t.Fatal(err)
-				}
+				c.restart(p)
 				c.settled()
 			})
 		}
@@ -71,10 +68,7 @@ func TestALeaderThatCannotReadAnOldEntryEnds(t *testing.T) {
 	c.must(func(q *model) error { _, err := q.put(nil); return err })
 	others := c.others(away)
 	for _, p := range others { // so that they have nothing in memory
-		p.kill()
-		if err := c.start(p); err != nil {
-			t.Fatal(err)
-		}
+		c.restart(p)
 	}
 	c.settled()
 	for _, p := range others {

@@ -60,6 +60,16 @@ func (c *cluster) lead(what string, do func(n *Node) error) {
 	})
 }
 
+// handOver asks who leads to hand over to a member, or, with 0, to any. That may fail.
+func (c *cluster) handOver(to member.ID) {
+	c.t.Helper()
+	if n := c.leader().running(); n != nil {
+		ctx, cancel := context.WithTimeout(c.t.Context(), waitTime)
+		defer cancel()
+		_ = n.Transfer(ctx, to)
+	}
+}
+
 func TestAClusterOfOneGrowsToThreeAndShrinksAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 1).startAll()

@@ -26,10 +26,7 @@ func TestOneNodeServesAndFindsItsJobsAgain(t *testing.T) {
 		}
 	}
 	before := c.settled()
-	l.kill()
-	if err := c.start(l); err != nil {
-		t.Fatal(err)
-	}
+	c.restart(l)
 	c.leader()
 	if after := c.settled(); after != before || after.Jobs != 50 {
 		t.Errorf("%v after a restart, %v before", after, before)
@@ -88,12 +85,10 @@ func TestThreeNodesGoOnWithoutTheLeader(t *testing.T) {
 				return err
 			})
 		}
-		l.kill()
-		c.leader(c.others(l)...)
-		c.must(func(q *model) error { return q.delete(uint64(1 + round)) })
-		if err := c.start(l); err != nil {
-			t.Fatal(err)
-		}
+		c.restart(l, func() {
+			c.leader(c.others(l)...)
+			c.must(func(q *model) error { return q.delete(uint64(1 + round)) })
+		})
 		c.settled()
 	}
 }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -143,11 +142,7 @@ func TestNumbersOfLoopsOutliveLeadersSnapshotsAndRestarts(t *testing.T) {
 
 		l = c.leader()
 		r.askAny(2, 3)
-		l.kill()
-		r.askAny(2, 3, c.others(l)...)
-		if err := c.start(l); err != nil {
-			t.Fatal(err)
-		}
+		c.restart(l, func() { r.askAny(2, 3, c.others(l)...) })
 		r.check("a leader has died")
 
 		away := c.others(c.leader())[0]
@@ -158,11 +153,7 @@ func TestNumbersOfLoopsOutliveLeadersSnapshotsAndRestarts(t *testing.T) {
 			o.must(c, writer, "put 0 0 9 900\r\n"+strings.Repeat("x", 900)+"\r\nflush-tube default\r\n", "FLUSHED")
 		})
 		r.check("a snapshot was installed")
-		if n := c.leader().running(); n != nil {
-			ctx, cancel := context.WithTimeout(t.Context(), waitTime)
-			_ = n.Transfer(ctx, away.id)
-			cancel()
-		}
+		c.handOver(away.id)
 		r.askAny(3, 5)
 
 		for _, p := range c.nodes {
@@ -189,11 +180,7 @@ func TestNumbersThatAreGoneDoNotComeBack(t *testing.T) {
 			return q.execute(func(l *Leadership) (journal.Pos, error) { return l.Numbers(&x) })
 		})
 	}
-	l := c.leader()
-	l.kill() // the others have read them
-	if err := c.start(l); err != nil {
-		t.Fatal(err)
-	}
+	c.restart(c.leader()) // the others have read them
 	const want = "{1 1 7 1} {3 2 7 1} "
 	numbers := func(what string) {
 		t.Helper()

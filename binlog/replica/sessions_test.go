@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -462,18 +461,12 @@ func TestMembersHaveTheReservationsOnRecord(t *testing.T) {
 		c.wait(10)
 		switch l := c.leader(); c.rng.IntN(3) {
 		case 0: // the leader dies
-			l.kill()
-			c.leader(c.others(l)...)
-			c.wait(10)
-			if err := c.start(l); err != nil {
-				t.Fatal(err)
-			}
-		case 1: // it hands over
-			if n := l.running(); n != nil {
-				ctx, cancel := context.WithTimeout(t.Context(), waitTime)
-				_ = n.Transfer(ctx, 0)
-				cancel()
-			}
+			c.restart(l, func() {
+				c.leader(c.others(l)...)
+				c.wait(10)
+			})
+		case 1:
+			c.handOver(0)
 		default: // it is cut off
 			c.net.isolate(l, true)
 			c.leader(c.others(l)...)

@@ -71,10 +71,7 @@ func TestASnapshotThatIsTakenDuringWritesIsTheQueueAtItsEntry(t *testing.T) {
 		c.untilSnapshot(l)
 		c.must(func(q *model) error { return q.delete(uint64(1 + c.rng.IntN(50))) })
 		for _, p := range c.nodes {
-			p.kill()
-			if err := c.start(p); err != nil {
-				t.Fatal(err)
-			}
+			c.restart(p)
 		}
 		c.settled()
 	}
@@ -345,10 +342,7 @@ func TestASnapshotHasTheJobsThatComeIntoBeingDuringItsWalk(t *testing.T) {
 	if visited != before || d.Jobs != before+meanwhile {
 		t.Errorf("%d of %d jobs were visited, want %d", visited, d.Jobs, before)
 	}
-	l.kill()
-	if err := c.start(l); err != nil {
-		t.Fatal(err)
-	}
+	c.restart(l)
 	if after := c.settled(); after != d {
 		t.Errorf("%v after a restart, %v before", after, d)
 	}

@@ -34,12 +34,10 @@ func TestNodesOverRealConnections(t *testing.T) {
 		return n.Transfer(ctx, 0)
 	})
 	l = c.leader(c.others(l)...)
-	l.kill()
-	c.leader(c.others(l)...)
-	c.must(func(q *model) error { _, err := q.put(nil); return err })
-	if err := c.start(l); err != nil {
-		t.Fatal(err)
-	}
+	c.restart(l, func() {
+		c.leader(c.others(l)...)
+		c.must(func(q *model) error { _, err := q.put(nil); return err })
+	})
 	c.settled()
 }
 
