@@ -46,7 +46,7 @@ func (g *numbers) give(log Holds, member, nonce uint64, n int) (given []uint32, 
 		o := g.find(number)
 		return o != nil && o.Member == member && o.Nonce != nonce
 	}
-	if g.present(before) {
+	if g.anyPresent(before) {
 		return nil, nil, 0, ErrSessionsLeft
 	}
 	if pos, err = log.Numbers(&x); err != nil {
@@ -78,7 +78,7 @@ func (g *numbers) end(log Holds, number uint32) (ended []*reservationSet, pos jo
 	switch {
 	case g.find(number) == nil:
 		return nil, 0, nil
-	case g.present(x.Has):
+	case g.anyPresent(x.Has):
 		return nil, 0, ErrSessionsLeft
 	}
 	if pos, err = log.Numbers(&x); err != nil {
@@ -87,6 +87,14 @@ func (g *numbers) end(log Holds, number uint32) (ended []*reservationSet, pos jo
 	ended = g.dismiss(x.Has)
 	g.keep(&x)
 	return ended, pos, nil
+}
+
+// NumberPresent tells whether a loop has a session of a number on record, or has still something to do for
+// one that has ended. Any goroutine may call it.
+func (e *Engine) NumberPresent(number uint32) bool {
+	e.numbers.mu.Lock()
+	defer e.numbers.mu.Unlock()
+	return e.numbers.present[number] > 0
 }
 
 // NumberOf tells to which process of which member a loop's number was given. The nonce is 0 if it

@@ -94,6 +94,9 @@ func TestNumbersAreNotGoneBeforeTheirSessionsHaveEnded(t *testing.T) {
 		if gone := len(record.entries) > from; gone != (want == nil) {
 			t.Errorf("%s: it is recorded that the numbers are gone: %v", when, gone)
 		}
+		if there := e.NumberPresent(2); there != (want != nil) {
+			t.Errorf("%s: something is under way for the number: %v", when, there)
+		}
 	}
 	again("a session has closed, and is claimed", ErrSessionsLeft)
 	_ = producer.Close()

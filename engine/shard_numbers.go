@@ -19,6 +19,8 @@ type numbers struct {
 	// sessions has nil for each that a loop of this engine has, by id, until all that is under way for it
 	// has ended; and what each holds that none has, which is absent.
 	sessions map[uint64]*reservationSet
+	// present is how many sessions of each number a loop has.
+	present map[uint32]int
 }
 
 // of lists the numbers of a process. With mu held.
@@ -115,11 +117,20 @@ func (g *numbers) enter(session uint64, again bool) (*reservationSet, error) {
 	if known && (held == nil || !again) {
 		return nil, ErrSessionID
 	}
+	g.come(session)
+	return held, nil
+}
+
+// come notes that a loop has a session. With mu held.
+func (g *numbers) come(session uint64) {
 	if g.sessions == nil {
 		g.sessions = make(map[uint64]*reservationSet)
 	}
+	if g.present == nil {
+		g.present = make(map[uint32]int)
+	}
 	g.sessions[session] = nil
-	return held, nil
+	g.present[journal.NumberOf(session)]++
 }
 
 // leave notes that no loop has a session any more: it has ended, or is absent and holds that.
@@ -131,12 +142,16 @@ func (g *numbers) leave(session uint64, held *reservationSet) {
 	} else {
 		delete(g.sessions, session)
 	}
+	number := journal.NumberOf(session)
+	if g.present[number]--; g.present[number] == 0 {
+		delete(g.present, number)
+	}
 }
 
-// present tells whether a loop has a session of those numbers. With mu held.
-func (g *numbers) present(among func(number uint32) bool) bool {
-	for id, held := range g.sessions {
-		if held == nil && among(journal.NumberOf(id)) {
+// anyPresent tells whether a loop has a session of those numbers. With mu held.
+func (g *numbers) anyPresent(among func(number uint32) bool) bool {
+	for number := range g.present {
+		if among(number) {
 			return true
 		}
 	}
@@ -149,7 +164,7 @@ func (g *numbers) dismiss(of func(number uint32) bool) (held []*reservationSet) 
 	for id, set := range g.sessions {
 		if set != nil && of(journal.NumberOf(id)) {
 			held = append(held, set)
-			g.sessions[id] = nil
+			g.come(id)
 		}
 	}
 	slices.SortFunc(held, func(a, b *reservationSet) int { return cmp.Compare(a.holder.id, b.holder.id) })

@@ -21,6 +21,36 @@ type Origin struct {
 	Offset  uint64
 }
 
+// An Effect is what a record tells of the command that has made it: what its client has to be told, should
+// the reply be lost. A delete of the job of a put, by the same command, takes that back.
+type Effect struct {
+	Session uint64
+	Offset  uint64 // where in the session's input the command ends
+	ID      uint64 // the job's; 0 of a setting
+	Kind    EffectKind
+	State   State // of a put or an update; otherwise 0
+}
+
+// EffectKind is the kind of record of an [Effect].
+type EffectKind uint8
+
+// The kinds. Their values are seen by other members.
+const (
+	EffectPut     EffectKind = 1 + iota // all of a job: it is new, has moved, or leaves a tombstone
+	EffectUpdate                        // a job's state
+	EffectDelete                        // the end of a job
+	EffectHold                          // a reservation
+	EffectTouch                         // a reservation ends at another time
+	EffectSetting                       // of a tube
+)
+
+// Valid tells whether a record can tell of an effect.
+func (x *Effect) Valid() bool {
+	o := Origin{Session: x.Session, Offset: x.Offset}
+	return o.Valid() && EffectPut <= x.Kind && x.Kind <= EffectSetting && (x.ID == 0) == (x.Kind == EffectSetting) &&
+		(x.State != 0) == (x.Kind <= EffectUpdate) && x.State <= Held
+}
+
 // Numbers are a range of numbers that a process was given for its loops, one each, or that are
 // gone. A number is the upper part of the ids of its loop's sessions: see NumberOf. Once gone,
 // it is never given again.
