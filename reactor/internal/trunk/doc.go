@@ -30,11 +30,16 @@
 //	               another grant of this number follows, which has further tubes. Sent again, it
 //	               counts for channels that are opened from then on
 //	 2 open        a grant's number, 0 for a client that may do everything: an Open
+//	 3 resume      an open for a session that goes on: a Resume, in place of an Open. With the flag More
+//	               another resume of this channel follows, which has further tubes
 //	 4 input       what the client has sent
+//	 5 effects     what the log tells of commands of a resumed session that the client has no answer to, in
+//	               their order. With the flag Last these were all
 //	 6 credit      number: so many bytes more of replies may be sent
 //	 7 half-close  the client sends no more. With the flag Leaves it is the gateway that ends: all is
 //	               executed that has come, and a wait for a job is not answered
 //	 8 close       the client has gone, or has taken all that was sent before an end
+//	 9 attached    channel 0; all sessions of this loop that go on have been resumed
 //	10 ping        channel 0; any number
 //	11 leave       channel 0; the gateway ends
 //
@@ -43,7 +48,9 @@
 //	12 welcome     channel 0: a Welcome
 //	13 replies     for the client. number: the low 32 bits of how much of its input is answered when it
 //	               has taken them. With the flag More the last of these replies goes on in another item
-//	14 state       a tube that the client uses, or with the flag Watches, or Ignores, that it does
+//	14 state       what the client will have asked for when it has taken the next replies: with the flags
+//	               Uses, Watches, or Ignores, a tube; Watches has its weight as number, 0 if it was given
+//	               none. With Chooses, number is how its reserves choose: see Choice
 //	 6 credit      number: so many bytes more of input may be sent
 //	15 end         the session is over. number: the low 32 bits of how much of its input was
 //	               executed. With the flag Reset, the client has to know that it was not answered
@@ -52,7 +59,12 @@
 //	18 retire      channel 0; no more commands are executed
 //	19 gone        channel 0; the gateway's number is gone, and its sessions with it
 //
-// The numbers 3, 5 and 9 are for resume, outcomes and attached.
+// # Resume
+//
+// A gateway resumes sessions where the welcome says that this version of the leader's can. What it sends of a
+// session's input is what follows the answered part. If it has sent some of that before, to whomever, the
+// resume says so, and the leader executes nothing before it has the last of the effects: the command that ends
+// where an effect is has been executed.
 //
 // # Credits
 //

@@ -13,10 +13,13 @@ type Kind uint8
 const (
 	KindGrant     Kind = 1
 	KindOpen      Kind = 2
+	KindResume    Kind = 3
 	KindInput     Kind = 4
+	KindEffects   Kind = 5
 	KindCredit    Kind = 6
 	KindHalfClose Kind = 7
 	KindClose     Kind = 8
+	KindAttached  Kind = 9
 	KindPing      Kind = 10
 	KindLeave     Kind = 11
 	KindWelcome   Kind = 12
@@ -31,8 +34,8 @@ const (
 )
 
 var names = [kinds]string{
-	KindGrant: "grant", KindOpen: "open", KindInput: "input", KindCredit: "credit", KindHalfClose: "half-close",
-	KindClose: "close", KindPing: "ping", KindLeave: "leave", KindWelcome: "welcome", KindReplies: "replies",
+	KindGrant: "grant", KindOpen: "open", KindResume: "resume", KindInput: "input", KindEffects: "effects",
+	KindCredit: "credit", KindHalfClose: "half-close", KindClose: "close", KindAttached: "attached", KindPing: "ping", KindLeave: "leave", KindWelcome: "welcome", KindReplies: "replies",
 	KindState: "state", KindEnd: "end", KindDenied: "denied", KindPong: "pong", KindRetire: "retire", KindGone: "gone",
 }
 
@@ -45,11 +48,18 @@ func (k Kind) String() string {
 
 // Flags of items.
 const (
-	More    = 1 // of grant and replies
-	Watches = 1 // of state
-	Ignores = 2 // of state, alone
-	Reset   = 1 // of end
-	Leaves  = 1 // of half-close
+	More   = 1 // of grant, resume and replies
+	Last   = 1 // of effects
+	Reset  = 1 // of end
+	Leaves = 1 // of half-close
+)
+
+// What the flags of state are.
+const (
+	Uses = iota
+	Watches
+	Ignores
+	Chooses
 )
 
 // Limits of an item.
@@ -100,15 +110,18 @@ const anyNumber = 1<<32 - 1
 var shapes = [kinds]shape{
 	KindGrant:     {from: Gateway, flags: More, low: 1, high: MaxGrant, min: grantHead, max: MaxData},
 	KindOpen:      {from: Gateway, channel: true, high: MaxGrant, min: openHead, max: maxOpen},
+	KindResume:    {from: Gateway, channel: true, flags: More, high: MaxGrant, min: resumeHead, max: MaxData},
 	KindInput:     {from: Gateway, channel: true, min: 1, max: MaxData},
+	KindEffects:   {from: Gateway, channel: true, flags: Last, max: MaxData},
 	KindCredit:    {from: Gateway | Leader, channel: true, low: 1, high: MaxCredit},
 	KindHalfClose: {from: Gateway, channel: true, flags: Leaves},
 	KindClose:     {from: Gateway, channel: true},
+	KindAttached:  {from: Gateway},
 	KindPing:      {from: Gateway, high: anyNumber},
 	KindLeave:     {from: Gateway},
 	KindWelcome:   {from: Leader, min: welcomeSize, max: welcomeSize},
 	KindReplies:   {from: Leader, channel: true, flags: More, high: anyNumber, min: 1, max: MaxData},
-	KindState:     {from: Leader, channel: true, flags: Watches | Ignores, min: 1, max: maxTube},
+	KindState:     {from: Leader, channel: true, flags: Watches | Ignores | Chooses, high: anyNumber, max: maxTube},
 	KindEnd:       {from: Leader, channel: true, flags: Reset, high: anyNumber},
 	KindDenied:    {from: Leader, channel: true, min: deniedHead, max: maxDenied},
 	KindPong:      {from: Leader, high: anyNumber},
@@ -153,8 +166,10 @@ func (it *Item) take(p []byte, from Side) (size int, err error) {
 		return 0, malformed("%s with the number %d", it.Kind, it.Number)
 	case s.channel != (it.Channel > 0) || it.Channel > MaxChannel:
 		return 0, malformed("%s for channel %d", it.Kind, it.Channel)
-	case it.Flags&^s.flags != 0 || it.Flags > Ignores:
+	case it.Flags&^s.flags != 0:
 		return 0, malformed("%s with the flags %#x", it.Kind, it.Flags)
+	case it.Kind == KindState && !stateFits(it.Flags, it.Number, n):
+		return 0, malformed("state %d with the number %d and %d bytes", it.Flags, it.Number, n)
 	}
 	size = ItemHead + n
 	it.Data = p[ItemHead:size:size]

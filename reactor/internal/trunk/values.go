@@ -7,12 +7,11 @@ const Version = 1
 
 // Welcome is the leader's first item.
 type Welcome struct {
-	Version       uint16
-	Extensions    bool   // clients may use commands that beanstalkd does not have
-	MaxJobSize    uint32 // of the leader: with Extensions it decides where commands end
-	Term          uint64 // in which it leads
-	FenceTerm     uint64 // all that was executed for this loop before lies before the
-	FenceSequence uint64 // entry with this sequence in this term, or never will be anywhere
+	Version    uint16
+	Extensions bool   // clients may use commands that beanstalkd does not have
+	MaxJobSize uint32 // of the leader: with Extensions it decides where commands end
+	Term       uint64 // in which it leads
+	Fence      uint64 // an index of the log: what was executed for this loop before is in entries up to it, or never will be anywhere
 }
 
 const welcomeSize = 32
@@ -27,18 +26,18 @@ func (w *Welcome) Append(b []byte) []byte {
 	b = append(b, extensions, 0)
 	b = le.AppendUint32(b, w.MaxJobSize)
 	b = le.AppendUint64(b, w.Term)
-	b = le.AppendUint64(b, w.FenceTerm)
-	return le.AppendUint64(b, w.FenceSequence)
+	b = le.AppendUint64(b, w.Fence)
+	return le.AppendUint64(b, 0)
 }
 
 // ParseWelcome reads an item's data.
 func ParseWelcome(b []byte) (w Welcome, err error) {
-	if len(b) != welcomeSize || b[2] > 1 || b[3] != 0 {
+	if len(b) != welcomeSize || b[2] > 1 || b[3] != 0 || le.Uint64(b[24:]) != 0 {
 		return w, malformed("a welcome")
 	}
 	return Welcome{
 		Version: le.Uint16(b), Extensions: b[2] == 1, MaxJobSize: le.Uint32(b[4:]),
-		Term: le.Uint64(b[8:]), FenceTerm: le.Uint64(b[16:]), FenceSequence: le.Uint64(b[24:]),
+		Term: le.Uint64(b[8:]), Fence: le.Uint64(b[16:]),
 	}, nil
 }
 
@@ -92,8 +91,17 @@ func (o *Open) Append(b []byte) []byte {
 
 // ParseOpen reads an item's data.
 func ParseOpen(b []byte) (o Open, err error) {
+	o, rest, err := parseOpen(b)
+	if err == nil && len(rest) > 0 {
+		return Open{}, malformed("an open with %d bytes too many", len(rest))
+	}
+	return o, err
+}
+
+// parseOpen reads what begins an item's data.
+func parseOpen(b []byte) (o Open, rest []byte, err error) {
 	if len(b) < openHead {
-		return o, malformed("an open of %d bytes", len(b))
+		return o, nil, malformed("a session of %d bytes", len(b))
 	}
 	o.Session, o.Network = le.Uint64(b), Network(b[8])
 	want := openHead
@@ -103,14 +111,14 @@ func ParseOpen(b []byte) (o Open, err error) {
 	case NetworkIPv6:
 		want += 2 + 16
 	}
-	if o.Session == 0 || o.Network > NetworkIPv6 || len(b) != want {
-		return o, malformed("an open of session %d, network %d, %d bytes", o.Session, o.Network, len(b))
+	if o.Session == 0 || o.Network > NetworkIPv6 || len(b) < want {
+		return o, nil, malformed("session %d, network %d, %d bytes", o.Session, o.Network, len(b))
 	}
 	if want > openHead {
-		a, _ := netip.AddrFromSlice(b[openHead+2:]) // its length is right
+		a, _ := netip.AddrFromSlice(b[openHead+2 : want]) // its length is right
 		o.Client = netip.AddrPortFrom(a, le.Uint16(b[openHead:]))
 	}
-	return o, nil
+	return o, b[want:], nil
 }
 
 // Grant is what a client may do.

@@ -82,12 +82,12 @@ func TestWhatWasDeniedIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestWelcomesAreReadAsTheyWereWritten(t *testing.T) {
-	w := Welcome{Version: 1, Extensions: true, MaxJobSize: 65535, Term: 3, FenceTerm: 2, FenceSequence: 1}
+	w := Welcome{Version: 1, Extensions: true, MaxJobSize: 65535, Term: 3, Fence: 2}
 	b := w.Append(nil)
 	if got, err := ParseWelcome(b); err != nil || got != w {
 		t.Errorf("%+v was read as %+v, %v", w, got, err)
 	}
-	for i, v := range map[int]byte{2: 2, 3: 1} {
+	for i, v := range map[int]byte{2: 2, 3: 1, 24: 1, 31: 1} {
 		b := w.Append(nil)
 		b[i] = v
 		if _, err := ParseWelcome(b); !errors.Is(err, ErrFormat) {
