@@ -61,6 +61,7 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		if body := b[BodyOffset(b):][:len(r.Body)]; what != "" || n != int64(len(b)) || !sameRecord(&got, &r) || !bytes.Equal(body, r.Body) {
 			rt.Fatalf("%s: got %+v, want %+v", what, got, r)
 		}
+		tellsOf(rt, b, r.Origin, journal.Effect{ID: r.ID, Kind: journal.EffectPut, State: r.State})
 		if r.State == journal.Deleted {
 			return
 		}
@@ -80,6 +81,7 @@ func TestRecordsOfAnyContentAreKept(t *testing.T) {
 		if !sameRecord(&got, &r) {
 			rt.Fatalf("update: got %+v, want %+v", got, r)
 		}
+		tellsOf(rt, u, r.Origin, journal.Effect{ID: r.ID, Kind: journal.EffectUpdate, State: r.State})
 	})
 }
 
@@ -107,6 +109,7 @@ func TestSettingsAreKept(t *testing.T) {
 		if got := DecodeSetting(b); what != "" || n != int64(len(b)) || got != s || KindOf(b) != kind {
 			rt.Fatalf("%s: got a %v record of %+v, want %+v", what, KindOf(b), got, s)
 		}
+		tellsOf(rt, b, s.Origin, journal.Effect{Kind: journal.EffectSetting})
 	})
 }
 
@@ -158,6 +161,14 @@ func TestHoldsClosesNumbersAndDeletesAreKept(t *testing.T) {
 		if got := DecodeHold(b); sound(b) != "" || got != h || LastID(b) != h.ID || Version(b) != 2 {
 			rt.Fatalf("%s: got %+v, want %+v", sound(b), got, h)
 		}
+		by, kind := journal.Origin{}, journal.EffectHold
+		if h.Offset != 0 {
+			by = journal.Origin{Session: h.Session, Offset: h.Offset}
+		}
+		if h.Touch {
+			kind = journal.EffectTouch
+		}
+		tellsOf(rt, b, by, journal.Effect{ID: h.ID, Kind: kind})
 		n := journal.Numbers{First: rapid.Uint32Range(1, 1<<23).Draw(rt, "first"), Count: rapid.Uint32Range(0, 1<<23).Draw(rt, "count")}
 		if n.Count > 0 && rapid.Bool().Draw(rt, "given") {
 			n.Member, n.Nonce = rapid.Uint64Min(1).Draw(rt, "member"), rapid.Uint64Min(1).Draw(rt, "nonce")
@@ -172,13 +183,26 @@ func TestHoldsClosesNumbersAndDeletesAreKept(t *testing.T) {
 		if sound(b) != "" || Number(b) != h.Session || LastID(b) != 0 || Version(b) != 2 {
 			rt.Fatalf("close: %s", sound(b))
 		}
+		tellsOf(rt, b, journal.Origin{}, journal.Effect{})
 		o := someOrigin(rt)
 		b = bytes.Repeat([]byte{0xff}, int(SizeOfDelete(&o)))
 		EncodeDelete(b, 7, h.ID, &o)
 		if sound(b) != "" || Number(b) != h.ID || DeleteOrigin(b) != o || (Version(b) == 2) != (o != journal.Origin{}) {
 			rt.Fatalf("delete: %s, of %+v", sound(b), o)
 		}
+		tellsOf(rt, b, o, journal.Effect{ID: h.ID, Kind: journal.EffectDelete})
 	})
+}
+
+// tellsOf checks what a record says of the command that has made it, none if o is zero.
+func tellsOf(t *rapid.T, b []byte, o journal.Origin, want journal.Effect) {
+	if want.Session, want.Offset = o.Session, o.Offset; o == (journal.Origin{}) {
+		want = journal.Effect{}
+	}
+	got, ok := EffectOf(b)
+	if got != want || ok != (o != journal.Origin{}) || ok && !got.Valid() {
+		t.Fatalf("a %v record tells of %+v, want %+v", KindOf(b), got, want)
+	}
 }
 
 // What is new is in records of later versions only: those of before are written as ever.

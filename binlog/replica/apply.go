@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/record"
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/internal/planted"
@@ -40,12 +41,14 @@ type applier struct {
 	leadership     *Leadership   // that the queue serves in; nil for a standby
 	reader         entry.Reader
 	decoder        snapshot.Decoder
-	unreported     int64      // bytes that were applied since raft was woken to hear of it
-	logBytes       int64      // bytes of entries behind the current snapshot
-	walk           *walk      // the snapshot that is being taken; nil if there is none
-	walkLock       sync.Mutex // held by the goroutine of a walk, also of one that was given up
-	snapshotsOff   bool       // no snapshot may be taken
-	snapshotWanted bool       // a snapshot is to be taken however short the log is
+	effects        []journal.Effect // of the entry that is applied
+	again          bool             // entries are applied once more, to a new standby
+	unreported     int64            // bytes that were applied since raft was woken to hear of it
+	logBytes       int64            // bytes of entries behind the current snapshot
+	walk           *walk            // the snapshot that is being taken; nil if there is none
+	walkLock       sync.Mutex       // held by the goroutine of a walk, also of one that was given up
+	snapshotsOff   bool             // no snapshot may be taken
+	snapshotWanted bool             // a snapshot is to be taken however short the log is
 }
 
 func newApplier(n *Node) *applier {
@@ -121,6 +124,8 @@ func (a *applier) install() error {
 		return err
 	}
 	a.snapshotsOff = false
+	a.node.opts.Queue.EffectsLost()
+	a.node.opts.Queue.Applied(a.state.Index, nil)
 	a.publish()
 	index, members := a.state.Index, a.state.Members
 	a.node.inbox.call(func() {
@@ -228,6 +233,8 @@ func endsWithin(ended <-chan struct{}, timeout time.Duration) bool {
 // replay applies entries once more, to a new standby. The members are not changed
 // again.
 func (a *applier) replay(last uint64) error {
+	a.again = true
+	defer func() { a.again = false }()
 	return a.node.eachEntry(a.state.Index, last, func(e *raftpb.Entry) error {
 		if e.GetType() != raftpb.EntryNormal {
 			a.state.Index, a.state.Term = e.GetIndex(), e.GetTerm()
@@ -254,6 +261,8 @@ func (a *applier) apply(m *raftpb.Message) {
 			if err := a.entry(e); err != nil {
 				return err
 			}
+			a.node.opts.Queue.Applied(e.GetIndex(), a.effects)
+			a.effects = a.effects[:0]
 		}
 		a.publish()
 		a.respond(m)
@@ -395,6 +404,9 @@ func (a *applier) records() error {
 		a.state.Highest = max(a.state.Highest, record.LastID(b)) // sessions are no ids
 		if err := a.record(b); err != nil {
 			return fmt.Errorf("the standby refuses a record: %w", err)
+		}
+		if x, ok := record.EffectOf(b); ok && !a.again {
+			a.effects = append(a.effects, x)
 		}
 	}
 }

@@ -79,7 +79,8 @@
 //     them, the applier gets it, and the leadership's Committed moves. The reply leaves.
 //  5. Followers learn that it is committed, with the next entries or after a tick of 50 ms,
 //     and apply its records to their standbys. No client waits for that. Of a change of the
-//     members they learn at once, because what a majority is depends on it (postpone).
+//     members they learn at once, because what a majority is depends on it, and of what
+//     clients wait for when the leader has changed (postpone).
 //
 // # Why nothing is lost and nodes do not diverge
 //

@@ -38,6 +38,7 @@ func (c *consensus) lead(term uint64) {
 	c.raisedVersion = 0
 	// What the leaders before have left in the log may change the members, as raft assumes too.
 	c.changeIndex = c.rn.Status().Progress[uint64(n.opts.Self)].Match
+	c.beginIndex = c.changeIndex + 2 // behind raft's own
 	last := n.applier.applied()
 	stamp := n.clock.lead(last.Stamp) + n.opts.Clock.Mono()
 	c.publish()

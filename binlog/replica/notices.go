@@ -14,7 +14,8 @@ import (
 //
 // A change of the members is an exception. A follower acts on it when it knows that it is
 // committed, and if the leader ended before, the others might lack a majority among those who
-// were members before.
+// were members before. So is the entry that begins a leadership, and whatever is committed when
+// somebody asks for a fence: clients of followers wait until these have applied it.
 //
 // To raft this looks like a network that delays a message, or delivers a later one first.
 
@@ -23,7 +24,7 @@ import (
 func (c *consensus) postpone(m *raftpb.Message) bool {
 	to := m.GetTo()
 	delete(c.notices, to)
-	if len(m.GetEntries()) > 0 || c.commitSent[to] < c.changeIndex || !c.flows(to) {
+	if len(m.GetEntries()) > 0 || c.commitSent[to] < max(c.changeIndex, c.beginIndex) || !c.flows(to) {
 		c.commitSent[to] = m.GetCommit()
 		return false
 	}

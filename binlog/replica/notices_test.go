@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/replica/member"
 )
 
@@ -176,5 +177,97 @@ func TestALeadershipExpectsChangesOfTheMembersInItsOwnLogOnly(t *testing.T) {
 	h.elected()
 	if got := h.consensus.changeIndex; got != before {
 		t.Errorf("changes are expected up to entry %d; the log of the new leader ends with %d", got, before)
+	}
+}
+
+func TestFollowersHearOfTheBeginningOfALeadershipAtOnce(t *testing.T) {
+	h := newHand(t, 3)
+	h.elected()
+	begin, err := h.log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.acknowledge() // raft's own, by which it learns what followers have
+	for h.committed() < begin {
+		h.run()
+		h.acknowledge()
+	}
+	_, empty := h.appends()
+	for follower := uint64(2); follower <= 3; follower++ {
+		if ms := empty[follower]; len(ms) == 0 || ms[len(ms)-1].GetCommit() < begin {
+			t.Errorf("follower %d hears of %v, the leadership begins with entry %d", follower, ms, begin)
+		}
+	}
+}
+
+func TestFollowersHearOfWhatAFenceHasBehindItAtOnce(t *testing.T) {
+	h := newHand(t, 3)
+	l := h.lead()
+	h.consensus.sendNotices()
+	h.sent = nil
+	pos := put(t, l, 1, 10)
+	h.run()
+	h.acknowledge()
+	h.apply()
+	if l.Committed() != pos {
+		t.Fatalf("committed up to %d of %d", l.Committed(), pos)
+	}
+	fence, err := h.consensus.fence(l)
+	if err != nil || fence != h.committed() || fence < h.applier.state.Index {
+		t.Fatalf("the fence is entry %d of %d, %v", fence, h.committed(), err)
+	}
+	_, empty := h.appends()
+	for follower := uint64(2); follower <= 3; follower++ {
+		if ms := empty[follower]; len(ms) != 1 || ms[0].GetCommit() != fence {
+			t.Errorf("follower %d hears of %v, the fence is entry %d", follower, ms, fence)
+		}
+	}
+	h.deposed()
+	h.consensus.observe()
+	if _, err := h.consensus.fence(l); err == nil {
+		t.Error("a leadership that is over has a fence")
+	}
+}
+
+// A member that has applied the entry of a fence has all that was executed before somebody asked for it.
+func TestAMemberThatHasAppliedAFenceKnowsAllBeforeIt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 1).startAll()
+	id := uint64(1000)
+	for range 10 {
+		var fence uint64
+		c.eventually("a fence", func() bool {
+			n := c.leader().running()
+			if n == nil {
+				return false
+			}
+			l, err := n.leading()
+			if err != nil {
+				return false
+			}
+			id++
+			if _, err := l.Put(&journal.Record{ID: id, State: journal.Ready, TTR: 1, Tube: "default"}); err != nil {
+				return false
+			}
+			fence, err = n.Fence(t.Context(), l)
+			return err == nil
+		})
+		for _, p := range c.nodes {
+			c.eventually("all have applied it", func() bool {
+				if n := p.running(); n == nil || n.leadership.Load() != nil {
+					return true // the leader's queue has executed it, but for what the test has put
+				}
+				p.mu.Lock()
+				q := p.queue
+				p.mu.Unlock()
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				_, known := q.jobs[id]
+				if q.applied >= fence && !known && q.feeding {
+					t.Errorf("%s has applied entry %d, and does not know of what was done before the fence %d", p.name, q.applied, fence)
+				}
+				return q.applied >= fence
+			})
+		}
 	}
 }

@@ -71,6 +71,15 @@ type Queue interface {
 	// first of all. Any goroutine may call it, as Walk.
 	Numbers(f func(*journal.Numbers) error) error
 
+	// Applied tells that all entries up to index are applied, and what those behind the index before have
+	// done for commands of clients. An entry that is applied again, to a queue that is made anew, tells of
+	// nothing; nor does one of a leadership of this node's, whose clients are its own. The effects are
+	// valid during the call only.
+	Applied(index uint64, effects []journal.Effect)
+
+	// EffectsLost tells that a snapshot is taken for entries whose effects Applied does not tell.
+	EffectsLost()
+
 	// Digest is of all jobs, settings and holds as they are on record, of which the last was made
 	// at stamp. Any goroutine may call it.
 	Digest(stamp int64) Digest

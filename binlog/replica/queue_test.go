@@ -38,6 +38,9 @@ type model struct {
 	onTick      func()       // with mu held; may be nil
 	ticks       int
 	timeout     int // ticks after which a client hangs up; 0 is never
+	applied     uint64
+	effects     []journal.Effect // in the order in which they were told
+	lost        int              // how often some were
 }
 
 // served is what the queue was told when it began to serve.
@@ -190,6 +193,22 @@ func (q *model) keep(s *journal.Setting) {
 	if delete(q.settings, s.Tube); !s.IsDefault() {
 		q.settings[s.Tube] = *s
 	}
+}
+
+func (q *model) Applied(index uint64, effects []journal.Effect) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if index < q.applied || index == q.applied && len(effects) > 0 {
+		panic("an entry is applied a second time")
+	}
+	q.applied = index
+	q.effects = append(q.effects, effects...)
+}
+
+func (q *model) EffectsLost() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lost++
 }
 
 func (q *model) Digest(int64) Digest {

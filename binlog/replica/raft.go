@@ -44,6 +44,7 @@ type consensus struct {
 	transfer        *transfer         // nil if there is none
 	conf            *raftpb.ConfState // as last applied
 	changeIndex     uint64            // index of the last entry that may change the members, applied or not
+	beginIndex      uint64            // index of the last entry that begins a leadership of this node's
 	addIndex        uint64            // index of the last entry that was applied since the start and has added a member
 	incoming        *incoming         // a snapshot that has come from the leader; nil if there is none
 

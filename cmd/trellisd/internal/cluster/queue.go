@@ -298,6 +298,12 @@ func (q *Queue) Numbers(f func(*journal.Numbers) error) error {
 	return e.Numbers(f)
 }
 
+// Applied implements replica.Queue. Clients that are forwarded end with their leader: nobody asks for effects.
+func (q *Queue) Applied(uint64, []journal.Effect) {}
+
+// EffectsLost implements replica.Queue.
+func (q *Queue) EffectsLost() {}
+
 // digestSlice is how many jobs are summed up before loops have their turn.
 const digestSlice = 1024
 

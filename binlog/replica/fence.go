@@ -1,0 +1,42 @@
+package replica
+
+import (
+	"context"
+	"time"
+)
+
+// fencePause is between two looks at what is committed.
+const fencePause = time.Millisecond
+
+// Fence returns the index of an entry: what was executed in the leadership before the call is in entries
+// up to that one, or in none and never will be. A member that has applied it knows all of it, and hears at once that
+// it is committed. An error wraps ErrNotLeader, unless ctx has ended.
+func (n *Node) Fence(ctx context.Context, l *Leadership) (index uint64, err error) {
+	pos := l.Barrier()
+	l.Flush()
+	for l.Committed() < pos {
+		if l.over.Load() {
+			return 0, ErrNotLeader
+		}
+		if err := n.pause(ctx, fencePause); err != nil {
+			return 0, err
+		}
+	}
+	err = n.ask(ctx, func(c *consensus) (err error) {
+		index, err = c.fence(l)
+		return err
+	})
+	return index, err
+}
+
+// fence is Fence when all that was executed is committed.
+func (c *consensus) fence(l *Leadership) (index uint64, err error) {
+	if c.leadership != l || l.over.Load() {
+		return 0, ErrNotLeader
+	}
+	c.sendNotices()
+	return c.rn.BasicStatus().GetCommit(), nil
+}
+
+// Term is that of raft in which the node leads.
+func (l *Leadership) Term() uint64 { return l.term }
