@@ -11,8 +11,9 @@ import (
 // Cluster is how a member sees its cluster.
 type Cluster struct {
 	replica.Status
-	Leaderships uint64 // times that this node began to lead
-	Ready       bool   // a client's command would be answered here now
+	Leaderships    uint64 // times that this node began to lead
+	Contradictions uint64 // records of reservations that did not fit those before them
+	Ready          bool   // a client's command would be answered here now
 }
 
 func (c *Cluster) voters() (n int) {
@@ -41,6 +42,9 @@ var clusterMetrics = list[*Cluster]{
 		func(s *Cluster) float64 { return float64(s.Term) }),
 	counter("beanstalkd_cluster_offices_total", "Times that this member began to serve clients.",
 		func(s *Cluster) float64 { return float64(s.Leaderships) }),
+	counter("beanstalkd_cluster_contradictions_total",
+		"Records of reservations that did not fit those before them, in what this member has applied. Each is a fault of the program.",
+		func(s *Cluster) float64 { return float64(s.Contradictions) }),
 	gauge("beanstalkd_cluster_committed_entries",
 		"Number of the last entry of the cluster's log that is committed, as far as this member knows.",
 		func(s *Cluster) float64 { return float64(s.Commit) }),

@@ -102,7 +102,7 @@ func (r *rig) wholeSources() Sources {
 	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000, Keys: 9000}
 	src.Cluster = func() *Cluster {
 		n1, n2 := member.Member{ID: 1, Name: "n1"}, member.Member{ID: 2, Name: "n2"}
-		return &Cluster{Leaderships: 3, Ready: true, Status: replica.Status{
+		return &Cluster{Leaderships: 3, Contradictions: 1, Ready: true, Status: replica.Status{
 			Self: 1, Leader: 1, Leads: true, Serves: true, Term: 7, Commit: 99, Applied: 98, Last: 100,
 			Snapshot: 50, SnapshotBytes: 5000, LogBytes: 10000, Stamp: 1_700_000_090e9, SnapshotStamp: 1_700_000_000e9,
 			SnapshotTook: 1500 * time.Millisecond, Free: 1 << 30, Uncommitted: 50 * time.Millisecond,
