@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,7 @@ func (l *loop) release() {
 	if l.server.aborting.Load() {
 		return // nothing is executed any more
 	}
+	l.endRetired()
 	now := l.server.now()
 	for _, c := range l.postponed {
 		c.makeUp(now)
@@ -106,7 +108,9 @@ const flushPause = time.Millisecond
 
 // Flush waits until the system has every reply, those included that still wait for a
 // commit, and returns nil, or until ctx is done: there may always be clients that do not
-// read. It is for a server that is held, and that will be aborted; on one that is being
+// read. Where the journal has [engine.Holds], clients go on elsewhere with what they have not read, and what they
+// can be sent is waited for only. Gateways are told to retire, as the last thing that is said to them. It
+// is for a server that is held, and that will be aborted, or detached; on one that is being
 // shut down it returns nil at once.
 func (s *Server) Flush(ctx context.Context) error {
 	if !s.beginHold() {
@@ -118,13 +122,14 @@ func (s *Server) Flush(ctx context.Context) error {
 		// it makes the second call, it has done so behind the first.
 		s.onLoops(func(*loop) {})
 		s.onLoops(func(*loop) {})
-		pending := s.pendingOutput()
-		if pending == 0 {
+		var pending atomic.Int64
+		s.onLoops(func(l *loop) { pending.Add(l.unflushed()) })
+		if pending.Load() == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("reactor: %d bytes of replies were not taken: %w", pending, ctx.Err())
+			return fmt.Errorf("reactor: %d bytes of replies were not taken: %w", pending.Load(), ctx.Err())
 		case <-s.done:
 			return nil
 		case <-time.After(flushPause):

@@ -48,6 +48,7 @@ type channel struct {
 	changes *bytebufferpool.ByteBuffer
 
 	parted  bool // a part of a reply was made, and the rest was not
+	parts   bool // the session may go on over another trunk
 	waits   bool // in trunk.waits
 	leaving bool // the gateway ends
 	resets  bool // the client is to be told that it was not answered
@@ -94,18 +95,22 @@ func (h *channel) commandEnds(op codec.Op, n int) {
 // made notes what a command was answered, or a part of that if it waits.
 func (h *channel) made(cmd *codec.Command, reply []byte, outcome engine.Outcome) {
 	h.parted = outcome == engine.Wait && len(reply) > 0
-	var flags uint8
+	flags, number, tube := uint8(trunk.Uses), uint32(0), cmd.Tube
 	switch {
 	case cmd.Op == codec.OpUse && hasPrefix(reply, "USING "):
 	case cmd.Op == codec.OpWatch && hasPrefix(reply, "WATCHING "):
-		flags = trunk.Watches
+		if flags = trunk.Watches; cmd.Weight > 1 && h.trunk.version >= resumesSince {
+			number = cmd.Weight
+		}
 	case cmd.Op == codec.OpIgnore && hasPrefix(reply, "WATCHING "):
 		flags = trunk.Ignores
+	case cmd.Op == codec.OpReserveMode && h.trunk.version >= resumesSince && hasPrefix(reply, "USING "):
+		flags, number, tube = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info), nil
 	default:
 		return
 	}
-	h.changes = appendPooled(h.changes, []byte{flags, byte(len(cmd.Tube))})
-	h.changes = appendPooled(h.changes, cmd.Tube)
+	h.changes = appendPooled(h.changes, []byte{flags, byte(number), byte(number >> 8), byte(len(tube))})
+	h.changes = appendPooled(h.changes, tube)
 }
 
 func hasPrefix(b []byte, prefix string) bool {
@@ -123,8 +128,8 @@ func (h *channel) tellChanges() {
 		return
 	}
 	for b := h.changes.B; len(b) > 0; {
-		end := 2 + int(b[1])
-		h.say(trunk.Item{Kind: trunk.KindState, Flags: b[0], Data: b[2:end]})
+		end := 4 + int(b[3])
+		h.say(trunk.Item{Kind: trunk.KindState, Flags: b[0], Number: uint32(b[1]) | uint32(b[2])<<8, Data: b[4:end]})
 		b = b[end:]
 	}
 	h.forgetChanges()

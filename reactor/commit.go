@@ -28,6 +28,7 @@ type commits struct {
 	// waiting have output that waits for a commit, in order of arrival. One that depends on an
 	// earlier position is released with its predecessor.
 	waiting   queue[*conn]
+	pongs     queue[pong]
 	committed journal.Pos // the position that Flush has been found to have reached
 
 	pending atomic.Bool // Committed is to wake the loop: somebody waits, and the loop has looked already
@@ -80,12 +81,20 @@ func (c *conn) awaitCommit(firm int, pos journal.Pos) {
 	if listed {
 		return
 	}
-	if k.waiting.empty() {
-		k.pending.Store(true)
-	}
+	l.awaitsCommit()
 	k.waiting.push(c)
+}
+
+// awaitsCommit has the loop commit what is about to wait for it.
+func (l *loop) awaitsCommit() {
+	if l.commits.idle() {
+		l.commits.pending.Store(true)
+	}
 	l.gnet.Wake()
 }
+
+// idle tells whether nothing waits.
+func (k *commits) idle() bool { return k.waiting.empty() && k.pongs.empty() }
 
 // addBatch takes the commands of a connection whose replies wait.
 func (k *commits) addBatch(round uint32, pos journal.Pos, b *batch) {
@@ -100,7 +109,7 @@ func (k *commits) addBatch(round uint32, pos journal.Pos, b *batch) {
 // commit commits what connections wait for, as far as that is possible at once.
 func (l *loop) commit() {
 	k := &l.commits
-	if k.waiting.empty() {
+	if k.idle() {
 		return
 	}
 	// Flush may commit, and tell all loops so. This one looks for itself, and must not be
@@ -109,6 +118,9 @@ func (l *loop) commit() {
 	l.journal.Flush()
 	k.pending.Store(true)
 	k.committed = l.journal.Committed()
+	if k.answerPings(); k.idle() {
+		k.pending.Store(false)
+	}
 }
 
 // hasCommitted tells whether the output of the connection that has waited longest
@@ -130,7 +142,7 @@ func (l *loop) nextCommitted() *conn {
 		return nil
 	}
 	c := k.waiting.pop()
-	if k.waiting.empty() {
+	if k.idle() {
 		k.pending.Store(false)
 	}
 	if !l.hasCommitted() {

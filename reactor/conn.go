@@ -190,7 +190,7 @@ func (c *conn) resume(now time.Duration) {
 	defer c.loop.recovered()
 	switch {
 	case c.closure == closing:
-		c.closure = closed
+		c.gaveBack()
 	case c.phase != waiting:
 		return // it is being ended
 	case c.pendingOutput():
@@ -431,10 +431,24 @@ func (c *conn) closeSession(now time.Duration) {
 		return // nothing changes the engine any more
 	}
 	l.executing = c
-	if c.session.Close(l.time(now)) {
-		c.closure = closed
+	done := false
+	if c.listener.channel() && c.channel().parts {
+		done = c.session.Part(l.time(now))
+	} else {
+		done = c.session.Close(l.time(now))
+	}
+	if done {
+		c.gaveBack()
 	}
 	l.executing = nil
+}
+
+// gaveBack notes that the client has given back all that it had in the engine.
+func (c *conn) gaveBack() {
+	c.closure = closed
+	if c.listener.channel() {
+		c.channel().trunk.sessionEnded()
+	}
 }
 
 // setStalled notes whether the client has to take output before it can go on.

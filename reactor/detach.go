@@ -68,7 +68,7 @@ func (l *loop) detach(copied *atomic.Int64) {
 		}
 	}
 	l.throttled = throttled{at: engine.MaxTime}
-	k.waiting, k.batches = queue[*conn]{}, nil
+	k.waiting, k.pongs, k.batches = queue[*conn]{}, queue[pong]{}, nil
 	k.pending.Store(false)
 	l.engine, l.journal = new(engine.Loop), nil
 	l.out.Discard()

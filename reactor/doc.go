@@ -230,7 +230,10 @@
 // What a gateway sends is taken as a read of a connection is: with 32 commands beyond the budget at most, and
 // the run queue for the rest. A gateway that breaks the rules loses its trunk, and a trunk that ends
 // ends all its channels, one after the other in turn with everything else; but nothing is executed for
-// them from that moment on. An idle channel costs less than 500 bytes with what the engine keeps.
+// them from that moment on. If the gateway resumes sessions on another trunk, those that had no end before become
+// absent ([engine.Session.Part]); those of clients that have gone are closed, and so are all when the gateway itself
+// leaves. A ping is answered behind a barrier, so that the pong proves that this server led. A server that is to be
+// replaced tells such gateways to retire when they have all replies, and says no more. An idle channel costs less than 500 bytes with what the engine keeps.
 //
 // # Gateways
 //

@@ -186,6 +186,10 @@ func (c *conn) linger(now time.Duration) {
 func (c *conn) abandon(now time.Duration) {
 	defer c.loop.recovered()
 	c.sendUncommitted(now)
+	if c.listener.channel() {
+		h := c.channel()
+		h.parts = h.trunk.version >= resumesSince
+	}
 	c.end(now)
 }
 

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,11 @@ const (
 
 	// maxGrants is how many bytes of grants a gateway may have on a trunk.
 	maxGrants = 64 << 20
+	// maxPings is how many pings of a gateway may wait to be answered. More are not answered.
+	maxPings = 32
+
+	// resumesSince is the version of what is said on trunks from which on a session outlives its trunk.
+	resumesSince = 2
 )
 
 var (
@@ -43,10 +49,11 @@ type trunkOutput interface {
 // leaderEnd is the leader's end of a trunk: it serves the clients of one loop of a gateway. It belongs
 // to its loop's goroutine.
 type leaderEnd struct {
-	loop   *loop
-	out    trunkOutput
-	name   string // of the gateway
-	number uint32 // of the gateway's loop
+	loop    *loop
+	out     trunkOutput
+	name    string // of the gateway
+	number  uint32 // of the gateway's loop
+	version uint16 // of what is said
 
 	grants   map[uint32]grant
 	parts    map[uint32]grantPart // of those of which more is to come
@@ -54,8 +61,14 @@ type leaderEnd struct {
 	channels []*channel           // by number; those that have ended stay until the gateway says close
 	last     uint64               // the id of the session that was opened last
 	waits    queue[*channel]      // for room in the trunk
+	pings    int                  // that wait to be answered
 	over     bool                 // the trunk has ended
+	retired  bool                 // the last item was said
 	said     trunk.Item           // the last item
+
+	sessions int    // that have not ended, those of channels included that have
+	left     bool   // the gateway ends
+	leaves   func() // is told when it has left and sessions is 0; nil does nothing
 }
 
 // grant is what some of the gateway's clients may do.
@@ -82,7 +95,7 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 	l := s.loops[int(s.trunks.Add(1))%len(s.loops)]
 	return s.layTrunk(l, c, trunk.Gateway, func(t *trunkLine) trunkEnd {
 		e := newLeaderEnd(l, t, c.Peer, c.Number)
-		e.welcome()
+		e.welcome(&c)
 		return e
 	})
 }
@@ -90,15 +103,18 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 // newLeaderEnd is the leader's end of the trunk of a gateway's loop, which has that number.
 func newLeaderEnd(l *loop, out trunkOutput, gateway string, number uint32) *leaderEnd {
 	return &leaderEnd{
-		loop: l, out: out, name: gateway, number: number,
+		loop: l, out: out, name: gateway, number: number, version: 1,
 		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart),
 	}
 }
 
-// welcome tells the gateway what it has come to.
-func (e *leaderEnd) welcome() {
-	cfg := &e.loop.server.cfg
-	w := trunk.Welcome{Version: trunk.Version, Extensions: cfg.Extensions, MaxJobSize: cfg.MaxJobSize}
+// welcome tells the gateway, which has come over c, what it has come to.
+func (e *leaderEnd) welcome(c *TrunkConn) {
+	s := e.loop.server
+	e.version, e.leaves = min(max(c.Version, 1), cmp.Or(s.hooks.trunks, trunk.Version)), c.Leaves
+	w := trunk.Welcome{
+		Version: e.version, Extensions: s.cfg.Extensions, MaxJobSize: s.cfg.MaxJobSize, Term: c.Term, Fence: c.Fence,
+	}
 	e.say(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
 }
 
@@ -107,8 +123,11 @@ func (e *leaderEnd) misuse(channel uint32, what string) error {
 	return fmt.Errorf("channel %d: %s", channel, what)
 }
 
-// say sends an item.
+// say sends an item, unless the last one was sent.
 func (e *leaderEnd) say(it trunk.Item) {
+	if e.retired {
+		return
+	}
 	e.said = it // on the stack it would have to be allocated
 	e.out.send(&e.said)
 	e.said.Data = nil
@@ -139,10 +158,12 @@ func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
 	case trunk.KindOpen:
 		return e.open(now, it)
 	case trunk.KindPing:
-		e.say(trunk.Item{Kind: trunk.KindPong, Number: it.Number})
+		e.ping(it.Number)
 		return nil
 	case trunk.KindLeave:
-		e.endAll()
+		e.left = true
+		e.endAll(false)
+		e.tellLeft()
 		return nil
 	}
 	var h *channel
@@ -202,6 +223,8 @@ func (e *leaderEnd) open(now time.Duration, it *trunk.Item) error {
 	switch {
 	case err != nil:
 		return err
+	case e.left:
+		return e.misuse(n, "an open behind leave")
 	case g == nil && it.Number != 0:
 		return e.misuse(n, fmt.Sprintf("no grant has the number %d", it.Number))
 	case journal.NumberOf(o.Session) != e.number || o.Session <= e.last:
@@ -218,6 +241,7 @@ func (e *leaderEnd) open(now time.Duration, it *trunk.Item) error {
 		window: trunk.FirstCredit, room: trunk.FirstCredit, credit: trunk.FirstCredit,
 	}
 	e.channels[n] = h
+	e.sessions++
 	l.members.Add(1)
 	h.loop, h.fd, h.listener = l, -1, channelListener
 	h.join()
@@ -242,20 +266,35 @@ func (e *leaderEnd) next() {
 	}
 }
 
-// ended implements trunkEnd.
+// ended implements trunkEnd. Sessions that may go on over another trunk do not end.
 func (e *leaderEnd) ended(time.Duration, error) {
 	e.over = true
-	e.endAll()
+	e.endAll(e.version >= resumesSince)
 }
 
-// endAll ends all channels, as if their clients had gone. Nothing is executed for them any more, and
-// their sessions are closed in turn with what else there is to do.
-func (e *leaderEnd) endAll() {
+// endAll ends all channels, as if their clients had gone, or could not be heard for now. Nothing is executed
+// for them any more, and their sessions are closed, or part, in turn with what else there is to do.
+func (e *leaderEnd) endAll(part bool) {
 	for _, h := range e.channels {
 		if h != nil && h.phase < broken {
+			h.parts = part
 			h.fail()
 			e.loop.revoked = append(e.loop.revoked, &h.conn)
 		}
 	}
 	e.waits = queue[*channel]{}
+}
+
+// sessionEnded is told when all is given back that the session of a channel had.
+func (e *leaderEnd) sessionEnded() {
+	e.sessions--
+	e.tellLeft()
+}
+
+// tellLeft tells that the gateway has left, and all its sessions.
+func (e *leaderEnd) tellLeft() {
+	if e.left && e.sessions == 0 && e.leaves != nil {
+		e.leaves()
+		e.leaves = nil
+	}
 }

@@ -884,7 +884,7 @@ func (s *sink) send(it *trunk.Item) { s.bytes += len(it.Data) }
 func (s *sink) room() int           { return 1 << 20 }
 
 // acceptTest has the server accept a trunk, and returns the gateway's side of it.
-func (ts *testServer) acceptTest() *trunkPeer {
+func (ts *testServer) acceptTest(change func(*TrunkConn)) *trunkPeer {
 	ts.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -901,7 +901,9 @@ func (ts *testServer) acceptTest() *trunkPeer {
 	if err != nil {
 		ts.t.Fatal(err)
 	}
-	if err := ts.AcceptTrunk(TrunkConn{Conn: here, Peer: "b", Number: testNumber}); err != nil {
+	c := TrunkConn{Conn: here, Peer: "b", Number: testNumber}
+	change(&c)
+	if err := ts.AcceptTrunk(c); err != nil {
 		ts.t.Fatal(err)
 	}
 	return &trunkPeer{Conn: there, t: ts.t, reader: trunk.NewReader(trunk.Leader)}
@@ -919,7 +921,7 @@ func TestAGatewayIsServedOverAConnection(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			ts := serveConfig(t, "unix", hooks{}, nil, func(c *Config) { c.Loops, c.Extensions = 2, true })
-			p := ts.acceptTest()
+			p := ts.acceptTest(func(*TrunkConn) {})
 			it, err := p.read()
 			if err != nil {
 				t.Fatal(err)

@@ -156,6 +156,7 @@ type hooks struct {
 	loop        func() error                      // before a loop is made: its error is that of making it
 	copied      int64                             // instead of maxCopied
 	unwatched   bool                              // handshakes wait in a goroutine for their clients to begin
+	trunks      uint16                            // instead of trunk.Version
 }
 
 // New starts a server's event loops. It serves nobody until [Server.Serve] is

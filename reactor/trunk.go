@@ -46,6 +46,15 @@ type TrunkConn struct {
 	Peer string
 	// Number is that of the gateway's loop, with which the ids of its sessions begin.
 	Number uint32
+	// Version is the latest of what is said on trunks that the gateway speaks; 0 is 1. It is for the leader's
+	// end, as are the next three.
+	Version uint16
+	// Term is the one in which this server leads, and Fence an index of the log: what was executed for the
+	// loop before is in entries up to that, or never will be anywhere.
+	Term, Fence uint64
+	// Leaves is told, once, that the gateway ends and that all sessions that came over this trunk have. It does
+	// not block. Nil does nothing.
+	Leaves func()
 	// Until ends the trunk, with its cause, when it is done. Nil is never.
 	Until context.Context
 	// Ended is told, once, that the connection is over and why, also if it never became a trunk. It does not

@@ -1,0 +1,62 @@
+package reactor
+
+import (
+	"slices"
+
+	"trellis/engine"
+	"trellis/reactor/internal/trunk"
+)
+
+// unflushed is how many bytes the system has not got of what the loop's clients are owed, and is more than 0
+// while a reply waits for a commit. Trunks whose sessions go on over others are told to retire when nothing
+// more is to be said on them, and then only they are waited for: what their clients
+// have not taken, and what the server's own have not if their sessions go on too, is not lost.
+func (l *loop) unflushed() (bytes int64) {
+	busy := !l.commits.waiting.empty() || len(l.writable) > 0
+	if busy {
+		bytes++
+	}
+	if h, ok := l.journal.(engine.Holds); !ok || !h.RecordsHolds() {
+		bytes += l.counts.pendingOutput.Load()
+	}
+	for _, t := range l.trunks.list {
+		e, ok := t.end.(*leaderEnd)
+		switch {
+		case !ok:
+		case e.version < resumesSince:
+			bytes += e.pendingOutput()
+		case busy || !e.waits.empty():
+			bytes++
+		default:
+			e.retire()
+		}
+		bytes += int64(t.pending())
+	}
+	return bytes
+}
+
+// retire tells the gateway that no more commands are executed. It is the last item.
+func (e *leaderEnd) retire() {
+	e.say(trunk.Item{Kind: trunk.KindRetire})
+	e.retired = true
+}
+
+// pendingOutput is what the trunk's clients are owed.
+func (e *leaderEnd) pendingOutput() (bytes int64) {
+	for _, h := range e.channels {
+		if h != nil && h.pendingOutput() {
+			bytes += int64(h.x.out.len())
+		}
+	}
+	return bytes
+}
+
+// endRetired ends the trunks that were told to retire: their gateways come back over others.
+func (l *loop) endRetired() {
+	now := l.server.now()
+	for _, t := range slices.Clone(l.trunks.list) {
+		if e, ok := t.end.(*leaderEnd); ok && e.retired {
+			t.fail(now, errRetired)
+		}
+	}
+}
