@@ -249,6 +249,18 @@ func TestANodeThatIsDeposedDoesNotNameItselfAsTheLeader(t *testing.T) {
 	}
 }
 
+func TestAFollowerNamesAnotherLeaderAtOnce(t *testing.T) {
+	h := newHand(t, 3)
+	h.consensus.onTick()
+	for term := uint64(4); term < 6; term++ {
+		h.Message(message(raftpb.MsgHeartbeat, term, 2))
+		h.run()
+		if s := h.Status(); s.Leader != 2 || s.Term != term {
+			t.Errorf("member %d leads in term %d, want 2 in term %d", s.Leader, s.Term, term)
+		}
+	}
+}
+
 func TestARoundOfADeposedLeaderDoesNotCount(t *testing.T) {
 	h := newHand(t, 3)
 	l := h.lead()

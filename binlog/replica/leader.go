@@ -25,6 +25,9 @@ func (c *consensus) observe() {
 	if c.leadership == nil && leads {
 		c.lead(st.GetTerm())
 	}
+	if p := c.node.status.Load(); p != nil && st.Lead != raft.None && (p.lead != st.Lead || p.term != st.GetTerm()) {
+		c.publish() // clients of this member wait for a leader
+	}
 }
 
 // lead begins a leadership: it proposes the entry that begins it. The applier goes on

@@ -100,6 +100,6 @@ func (handler) Control(context.Context, wire.Caller, []byte, io.Writer) ([]byte,
 }
 
 // Trunk implements wire.Handler.
-func (handler) Trunk(member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
+func (handler) Trunk(context.Context, member.Member, wire.TrunkHello) (func(*wire.Trunk), error) {
 	return nil, errors.ErrUnsupported
 }

@@ -71,9 +71,10 @@ type Handler interface {
 	NotMember(by member.ID)
 
 	// Trunk is asked whether a loop of a member's gateway may begin a trunk, and returns what takes
-	// it, which returns at once. An error's text is sent to the gateway. When the context of the
-	// trunk ends, the trunk has to: the loop's next one waits for that.
-	Trunk(from member.Member, h TrunkHello) (take func(*Trunk), err error)
+	// it, when the loop's trunk before has ended. It may wait for a moment, until ctx is done. An error's text
+	// is sent to the gateway. When the context of the trunk ends, the trunk has to: the loop's next one waits
+	// for that.
+	Trunk(ctx context.Context, from member.Member, h TrunkHello) (take func(*Trunk), err error)
 
 	// Control answers a control request of whoever holds a certificate of the cluster's
 	// authorities. The context ends when the asking side has gone

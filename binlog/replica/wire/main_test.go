@@ -105,7 +105,9 @@ func (n *node) NotMember(id member.ID) {
 
 func (n *node) SnapshotSent(id member.ID, ok bool) { n.sent <- ok }
 
-func (n *node) Trunk(from member.Member, h TrunkHello) (func(*Trunk), error) { return n.trunk(from, h) }
+func (n *node) Trunk(_ context.Context, from member.Member, h TrunkHello) (func(*Trunk), error) {
+	return n.trunk(from, h)
+}
 
 func (n *node) Control(ctx context.Context, from Caller, req []byte, stream io.Writer) ([]byte, error) {
 	if n.callers != nil {

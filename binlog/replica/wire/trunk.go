@@ -175,7 +175,7 @@ func (t *Transport) beginTrunk(c net.Conn, h hello, th TrunkHello) (trunk *Trunk
 	if p == nil {
 		return nil, nil, errNoMember
 	}
-	if take, err = t.cfg.Handler.Trunk(p.Member, th); err != nil {
+	if take, err = t.cfg.Handler.Trunk(p.ctx, p.Member, th); err != nil {
 		return nil, nil, err
 	}
 	trunk = newTrunk(p.ctx, p.Member, c)
