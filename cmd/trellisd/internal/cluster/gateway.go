@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 const (
 	// dialPause is between two attempts of a loop to begin a trunk.
 	dialPause = 20 * time.Millisecond
+	// lookPause is between two looks whether somebody leads.
+	lookPause = 5 * time.Millisecond
 	// trunkless is how long a loop may lack one before the log says so. A change of leader takes less.
 	trunkless = 3 * time.Second
 	// trunkVersion is the version of what trunks carry.
@@ -63,34 +66,35 @@ func (m *Member) reignNow() *reign {
 
 // forward has the member forward clients while another one leads, once all members know how.
 func (m *Member) forward() {
-	st := m.node.Load().Status()
-	if m.reignNow() == nil || st.Version < replica.VersionOfTrunks {
-		return
+	if m.reignNow() != nil && m.node.Load().Status().Version >= replica.VersionOfTrunks {
+		m.cfg.Queue.forward()
 	}
-	m.cfg.Queue.forward(func(loops int) dialer {
-		g := &gateway{member: m, nonce: max(1, rand.Uint64()), dials: make([]uint64, loops), log: m.cfg.Log, lacking: make([]time.Time, loops)}
-		return g.dial
-	})
 }
 
-// dialer dials the leader for a loop: see [reactor.Server.Forward].
-type dialer func(ctx context.Context, loop int) (reactor.TrunkConn, error)
-
-// gateway is what a server that forwards clients says of itself to leaders. Each server has numbers of its own for
-// its loops, so that no session's id comes again.
+// gateway is what a server says of itself to leaders while it forwards clients. Each server has numbers of its own
+// for its loops, so that no session's id comes again.
 type gateway struct {
 	member *Member
 	nonce  uint64
 	log    *slog.Logger
 
-	mu      sync.Mutex // also held while a leader is asked for numbers
-	numbers []uint32
+	asking sync.Mutex // held while a leader is asked for numbers
+
+	mu      sync.Mutex
+	numbers []uint32    // of each loop; 0 for one that has none
 	givenBy *reign      // whose leader has said last that they are
 	dials   []uint64    // of each loop
 	lacking []time.Time // since when each loop lacks a trunk; zero if it has one, or has told so
 }
 
-// dial returns when a loop has a trunk, or ctx is done.
+func (m *Member) newGateway(loops int) *gateway {
+	return &gateway{
+		member: m, nonce: max(1, rand.Uint64()), log: m.cfg.Log,
+		numbers: make([]uint32, loops), dials: make([]uint64, loops), lacking: make([]time.Time, loops),
+	}
+}
+
+// dial returns when a loop has a trunk, or ctx is done: see [reactor.Server.Forward].
 func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error) {
 	g.mu.Lock()
 	g.lacking[loop] = time.Now()
@@ -101,10 +105,14 @@ func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error)
 			return c, nil
 		}
 		g.tell(loop, err)
+		pause := dialPause
+		if errors.Is(err, errNoLeader) {
+			pause = lookPause
+		}
 		select {
 		case <-ctx.Done():
 			return c, context.Cause(ctx)
-		case <-time.After(dialPause):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -126,11 +134,14 @@ func (g *gateway) try(ctx context.Context, loop int) (reactor.TrunkConn, error) 
 	if now == nil {
 		return reactor.TrunkConn{}, errNoLeader
 	}
-	h, err := g.hello(ctx, now, loop)
+	dialling, done := context.WithCancelCause(ctx)
+	defer done(nil)
+	defer context.AfterFunc(now.ended, func() { done(context.Cause(now.ended)) })()
+	h, err := g.hello(dialling, now, loop)
 	if err != nil {
 		return reactor.TrunkConn{}, err
 	}
-	k, err := m.transport.DialTrunk(ctx, now.leader, h)
+	k, err := m.transport.DialTrunk(dialling, now.leader, h)
 	if err != nil {
 		if refused := (*wire.RemoteError)(nil); errors.As(err, &refused) {
 			g.askAgain()
@@ -152,16 +163,47 @@ func trunkConn(k *wire.Trunk, number uint32, until context.Context, ended func(e
 
 // hello is what a loop says of itself at its next dial.
 func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.TrunkHello, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.givenBy != now {
-		if g.numbers, err = g.member.askNumbers(ctx, now.leader, g.nonce, len(g.dials)); err != nil {
+	g.asking.Lock()
+	defer g.asking.Unlock()
+	if !g.has(now) {
+		given, err := g.member.askNumbers(ctx, now.leader, g.nonce, len(g.dials))
+		if err != nil {
 			return h, err
 		}
-		g.givenBy = now
+		g.take(given, now)
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.dials[loop]++
 	return wire.TrunkHello{Version: trunkVersion, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
+}
+
+// has tells whether a leader has said what the loops' numbers are.
+func (g *gateway) has(now *reign) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.givenBy == now
+}
+
+// take gives the loops the numbers that a leader says are the server's. Each keeps its own unless that is gone:
+// ids of its sessions begin with it.
+func (g *gateway) take(given []uint32, by *reign) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	given = slices.Clone(given)
+	for i, n := range g.numbers {
+		if at := slices.Index(given, n); at >= 0 {
+			given = slices.Delete(given, at, at+1)
+		} else {
+			g.numbers[i] = 0
+		}
+	}
+	for i, n := range g.numbers {
+		if n == 0 {
+			g.numbers[i], given = given[0], given[1:]
+		}
+	}
+	g.givenBy = by
 }
 
 // askAgain has a leader asked for the numbers before the next dial: they may be gone.
@@ -171,28 +213,8 @@ func (g *gateway) askAgain() {
 	g.givenBy = nil
 }
 
-var errNotServing = errors.New("this node does not lead, or does not serve yet")
-
-// takeTrunk tells what takes a trunk of another member's gateway.
-func (q *Queue) takeTrunk(from member.Member, h wire.TrunkHello) (take func(*wire.Trunk), err error) {
-	q.mu.Lock()
-	s, e := q.service, q.engine
-	q.mu.Unlock()
-	if s == nil {
-		return nil, errNotServing
-	}
-	if id, nonce := e.NumberOf(h.Number); id != uint64(from.ID) || nonce != h.Nonce {
-		return nil, errors.New("the loop's number was not given to this process of the member")
-	}
-	return func(k *wire.Trunk) {
-		if err := s.server.AcceptTrunk(trunkConn(k, h.Number, k.Context, k.End)); err != nil {
-			k.End(err)
-		}
-	}, nil
-}
-
 // forward has clients be forwarded, if the queue stands by and they are not already.
-func (q *Queue) forward(newDialer func(loops int) dialer) {
+func (q *Queue) forward() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.stopping || q.gateway != nil || q.waiting != nil || q.service != nil || q.follower == nil {
@@ -205,7 +227,7 @@ func (q *Queue) forward(newDialer func(loops int) dialer) {
 		return
 	}
 	q.gateway = c
-	c.server.Forward(newDialer(q.loops()))
+	c.server.Forward(c.self.dial)
 	c.working.Go(c.listen)
 }
 

@@ -76,7 +76,9 @@ func Open(cfg Config) (*Member, error) {
 	if m.store, err = member.Open(vfs.OS{}, cfg.Dir, cfg.Self, cfg.Nodes); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	cfg.Queue.handOver, cfg.Queue.fail, cfg.Queue.changed, cfg.Queue.resign = m.HandOver, m.fail, m.changed, m.resign
+	q := cfg.Queue
+	q.handOver, q.fail, q.changed, q.resign = m.HandOver, m.fail, m.changed, m.resign
+	q.leads, q.fence, q.newGateway = m.leads, m.fence, m.newGateway
 	m.transport, err = wire.New(wire.Config{TLS: cfg.TLS, Nodes: cfg.Nodes, Listener: cfg.Listener, Dial: cfg.dial, Handler: handler{m}, Log: cfg.Log})
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -293,6 +295,17 @@ func (m *Member) resign(why string) {
 	}
 }
 
+// leads tells whether the node was elected.
+func (m *Member) leads() bool {
+	node := m.node.Load()
+	return node != nil && node.Status().Leads
+}
+
+// fence is that of the node: see [replica.Node.Fence].
+func (m *Member) fence(ctx context.Context, l *replica.Leadership) (uint64, error) {
+	return m.node.Load().Fence(ctx, l)
+}
+
 // handler is what the transport calls. Only Control is called before the transport knows
 // who this node is, which it learns when there is a node.
 type handler struct{ m *Member }
@@ -324,8 +337,8 @@ func (h handler) SnapshotSent(id member.ID, ok bool) { h.m.node.Load().SnapshotS
 func (h handler) NotMember(by member.ID) { h.m.node.Load().NotMember(by) }
 
 // Trunk implements wire.Handler.
-func (h handler) Trunk(from member.Member, hello wire.TrunkHello) (func(*wire.Trunk), error) {
-	return h.m.cfg.Queue.takeTrunk(from, hello)
+func (h handler) Trunk(ctx context.Context, from member.Member, hello wire.TrunkHello) (func(*wire.Trunk), error) {
+	return h.m.cfg.Queue.takeTrunk(ctx, from, hello)
 }
 
 // Control implements wire.Handler.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
@@ -31,8 +32,8 @@ type numbersResponse struct {
 const (
 	// maxLoops is how many loops a gateway can have.
 	maxLoops = 255
-	// numbersTimeout is how long a gateway waits for its numbers, and the leader for the end of the
-	// sessions of the gateway's process before.
+	// numbersTimeout is how long a gateway waits for its numbers, and the leader until it serves, and for the end of
+	// the sessions of the gateway's process before.
 	numbersTimeout = 5 * time.Second
 	// leavePause is between two looks whether those have ended.
 	leavePause = 5 * time.Millisecond
@@ -81,22 +82,24 @@ func (m *Member) giveNumbers(ctx context.Context, from wire.Caller, req []byte) 
 	if !slices.ContainsFunc(node.Status().Members, func(o replica.MemberStatus) bool { return o.ID == r.Member }) {
 		return nil, fmt.Errorf("there is no member %s", r.Member)
 	}
-	q := m.cfg.Queue
-	q.mu.Lock()
-	s, e := q.service, q.engine
-	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, numbersTimeout)
+	defer cancel()
+	s, e := m.cfg.Queue.awaitService(ctx)
 	if s == nil {
 		return nil, errNotServing
 	}
-	ctx, cancel := context.WithTimeout(ctx, numbersTimeout)
-	defer cancel()
 	defer context.AfterFunc(s.ended, cancel)()
 	for {
 		// Nothing of the gateway's process before may be under way when its numbers are gone.
 		if err := m.transport.EndTrunks(ctx, r.Member, r.Nonce); err != nil {
 			return nil, err
 		}
-		given, pos, err := e.GiveNumbers(uint64(r.Member), r.Nonce, r.Loops)
+		var given []uint32
+		var pos journal.Pos
+		err := s.unheld(func() (err error) {
+			given, pos, err = e.GiveNumbers(uint64(r.Member), r.Nonce, r.Loops)
+			return err
+		})
 		switch {
 		case err == nil && s.await(ctx, pos):
 			return json.Marshal(numbersResponse{given})

@@ -50,6 +50,12 @@ type Queue struct {
 	fail func(error)
 	// resign has the node step down. Set before the node runs.
 	resign func(why string)
+	// leads tells whether the node was elected. Set before the node runs.
+	leads func() bool
+	// fence is that of the node. Set before the node runs.
+	fence func(context.Context, *replica.Leadership) (uint64, error)
+	// newGateway makes what a new server of so many loops says of itself to leaders. Set before the node runs.
+	newGateway func(loops int) *gateway
 	// changed is called when Serving may tell something else. It must not block. Set before
 	// the node runs.
 	changed func()
@@ -61,6 +67,8 @@ type Queue struct {
 	service        *service         // nil while there is no leadership
 	waiting        *clients         // those of a leadership that was settled; nil if there are none
 	gateway        *clients         // those that are forwarded to another member; nil if there are none
+	held           bool             // nothing executes: see Hold
+	news           chan struct{}    // closed when service or held change
 	stopping       bool             // no more gateway begins
 	draining       bool             // leaderships to come begin in drain mode
 	leaderships    uint64           // that were served
@@ -88,7 +96,7 @@ func (q *Queue) Contradictions() uint64 {
 
 // NewQueue makes a queue without jobs.
 func NewQueue(cfg QueueConfig) *Queue {
-	return &Queue{cfg: cfg, changed: func() {}}
+	return &Queue{cfg: cfg, changed: func() {}, news: make(chan struct{})}
 }
 
 var errNoQueue = errors.New("this node has no jobs yet, or was about to lose them")
@@ -145,9 +153,10 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 		OnCommit: func(journal.Pos) { c.server.Committed() },
 		OnRoom:   e.Room,
 	})
-	s := &service{clients: c, leadership: l, now: now}
+	s := &service{clients: c, leadership: l, now: now, absences: newAbsences()}
 	s.ended, s.end = context.WithCancel(c.ctx)
-	q.service = s
+	q.service, q.held = s, false
+	q.announce()
 	q.leaderships++
 	if q.waiting == nil {
 		before := q.gateway
@@ -162,6 +171,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 		c.working.Go(q.changed) // which may ask who serves
 	}
 	s.guarding.Go(s.guard)
+	s.guarding.Go(func() { s.watchGateways(e) })
 	return nil
 }
 
@@ -180,7 +190,7 @@ func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.
 	if q.cfg.Serves != nil {
 		q.cfg.Serves(srv)
 	}
-	c := &clients{queue: q, server: srv, leads: l != nil}
+	c := &clients{queue: q, server: srv, self: q.newGateway(q.loops()), leads: l != nil}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -189,7 +199,8 @@ func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.
 func (q *Queue) Retire(l *replica.Leadership) {
 	q.mu.Lock()
 	s := q.service
-	q.service = nil
+	q.service, q.held = nil, false
+	q.announce()
 	if s != nil && !q.engine.Draining() {
 		q.draining = false // a client has ended it
 	}
@@ -222,8 +233,26 @@ func (q *Queue) abandon() {
 
 // Hold implements replica.Queue.
 func (q *Queue) Hold(on bool) {
-	if s := q.serving(); s != nil {
-		s.server.Hold(on)
+	s := q.serving()
+	if s == nil {
+		return
+	}
+	if on {
+		q.hold(s, true)
+	}
+	s.server.Hold(on)
+	if !on {
+		q.hold(s, false)
+	}
+}
+
+// hold notes whether a service is held.
+func (q *Queue) hold(s *service, on bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.service == s {
+		q.held = on
+		q.announce()
 	}
 }
 

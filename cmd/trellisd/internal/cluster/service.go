@@ -18,6 +18,7 @@ import (
 type clients struct {
 	queue   *Queue
 	server  *reactor.Server
+	self    *gateway        // what it says of itself to leaders
 	ctx     context.Context // ends with them
 	cancel  context.CancelFunc
 	working sync.WaitGroup // listen, and what accepts
@@ -42,6 +43,7 @@ type service struct {
 	now        func() engine.Time
 	ended      context.Context
 	end        context.CancelFunc
+	absences   *absences
 	guarding   sync.WaitGroup
 }
 

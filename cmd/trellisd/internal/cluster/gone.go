@@ -1,0 +1,152 @@
+package cluster
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/engine"
+)
+
+// A leader has the numbers of gateways' loops be gone of which it has not heard for long: what their sessions hold is
+// free then, and none of them ever comes back. The gateway has given up by then: see package reactor. What is true rests
+// on the record, and on no clock.
+
+const (
+	// gonePause is between two looks at the gateways.
+	gonePause = 250 * time.Millisecond
+	// goneTicks is how many of them there are without a trunk before a loop's number is gone: eight seconds.
+	goneTicks = 33
+)
+
+// absences is how long loops of gateways have had no trunk.
+type absences struct {
+	mu    sync.Mutex
+	loops map[uint32]*absence // by number
+	left  chan struct{}       // holds one when a gateway has left
+}
+
+// absence is that of a loop.
+type absence struct {
+	trunks int // that there are
+	ticks  int // since the last one
+	left   bool
+}
+
+func newAbsences() *absences {
+	return &absences{loops: map[uint32]*absence{}, left: make(chan struct{}, 1)}
+}
+
+// of is what is known of a loop. With mu held.
+func (a *absences) of(number uint32) *absence {
+	x := a.loops[number]
+	if x == nil {
+		x = new(absence)
+		a.loops[number] = x
+	}
+	return x
+}
+
+// began notes a trunk of a loop.
+func (a *absences) began(number uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.of(number).trunks++
+}
+
+// ended notes its end. The loop is gone if it has left.
+func (a *absences) ended(number uint32, left bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x := a.of(number)
+	x.trunks--
+	x.ticks, x.left = 0, x.left || left
+	if x.left {
+		select {
+		case a.left <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// tick lets time pass for the loops with these numbers, which are all that there are, and returns those that are gone.
+func (a *absences) tick(numbers []uint32, by int) (gone []uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.loops
+	a.loops = make(map[uint32]*absence, len(numbers))
+	for n, x := range before {
+		if x.trunks > 0 {
+			a.loops[n] = x
+		}
+	}
+	for _, n := range numbers {
+		if x := before[n]; x != nil {
+			a.loops[n] = x
+		}
+		x := a.of(n)
+		if x.trunks > 0 {
+			continue
+		}
+		if x.ticks += by; x.left || x.ticks >= goneTicks {
+			gone = append(gone, n)
+		}
+	}
+	return gone
+}
+
+// watchGateways ends the numbers of loops that are gone. Time is counted by ticks that this goroutine has seen, so
+// that a leader that was stopped is patient.
+func (s *service) watchGateways(e *engine.Engine) {
+	ticker := time.NewTicker(gonePause)
+	defer ticker.Stop()
+	for {
+		by := 0
+		select {
+		case <-s.ended.Done():
+			return
+		case <-ticker.C:
+			by = 1
+		case <-s.absences.left:
+		}
+		var numbers []uint32
+		_ = e.Numbers(func(x *journal.Numbers) error {
+			if x.Nonce != s.self.nonce { // this server's own sessions need no trunk
+				for i := range x.Count {
+					numbers = append(numbers, x.First+i)
+				}
+			}
+			return nil
+		})
+		for _, n := range s.absences.tick(numbers, by) {
+			s.endNumber(e, n)
+		}
+	}
+}
+
+// endNumber has a number be gone, or leaves that to the next look.
+func (s *service) endNumber(e *engine.Engine, number uint32) {
+	member, _ := e.NumberOf(number)
+	err := s.unheld(func() error {
+		_, err := e.EndNumber(number)
+		return err
+	})
+	switch {
+	case err == nil:
+		s.queue.cfg.Log.Info("a loop of a member is gone, and what its clients hold is free", "member", member, "number", number)
+	case !errors.Is(err, engine.ErrSessionsLeft) && !errors.Is(err, errNotServing) && s.ended.Err() == nil:
+		s.queue.cfg.Log.Warn("the number of a loop that is gone stays", "number", number, "error", err)
+	}
+}
+
+// unheld calls f while the queue serves and is not held: a hand-over waits for all that is on record, and for trunks.
+func (s *service) unheld(f func() error) error {
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.service != s || q.held {
+		return errNotServing
+	}
+	return f()
+}

@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"slices"
+	"testing"
+)
+
+func TestALoopIsGoneWhenItHasHadNoTrunkForLong(t *testing.T) {
+	a := newAbsences()
+	all := []uint32{3, 4, 5}
+	pass := func(ticks int, want ...uint32) {
+		t.Helper()
+		for range ticks - 1 {
+			if gone := a.tick(all, 1); gone != nil {
+				t.Fatalf("%v are gone", gone)
+			}
+		}
+		if gone := a.tick(all, 1); !slices.Equal(gone, want) {
+			t.Fatalf("%v are gone, want %v", gone, want)
+		}
+	}
+	a.began(4)
+	a.began(7) // its number was given a moment ago
+	pass(goneTicks-1, []uint32{}...)
+	if gone := a.tick(all, 0); gone != nil {
+		t.Errorf("%v are gone without a tick", gone)
+	}
+	pass(1, 3, 5)
+	pass(1, 3, 5) // what is under way had not ended
+	all = []uint32{4, 7}
+	a.began(4) // a trunk takes the place of another
+	a.ended(4, false)
+	pass(3*goneTicks, []uint32{}...)
+	a.ended(4, false)
+	pass(goneTicks-1, []uint32{}...)
+	a.began(4)
+	a.ended(4, false)
+	pass(goneTicks, 4)
+	if a.ended(7, true); len(a.left) != 1 {
+		t.Error("who has left is left to the next tick")
+	}
+	if gone := a.tick(all, 0); !slices.Equal(gone, []uint32{4, 7}) {
+		t.Errorf("%v are gone, and 7 has left", gone)
+	}
+}
