@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"trellis/engine"
@@ -16,16 +17,22 @@ type forward struct {
 	channel uint32        // 0 while the leader has not heard of the client, and when it has ended the channel
 	since   time.Duration // when the client began to wait for a trunk; while the leader has not heard of it
 
-	sent     uint64 // bytes of the client's that were passed on
-	answered uint64 // of them, those that are answered by what has come for the client
-	room     int    // how many more the leader takes now
-	window   int    // how many bytes of replies there may be here that the client has not taken
-	credit   int    // how many more the leader may send now
+	sent     uint64        // bytes of the client's that were passed on
+	answered uint64        // of them, those that are answered by what has come for the client
+	kept     *keptInput    // those that are not, as far as they can be sent again; nil for none
+	lost     uint64        // while fewer are answered, some of those that are not were not kept
+	asked    time.Duration // when the client began to wait for the next answer
+	partial  uint32        // bytes of that which it has got
+	wants    *wants        // what it has asked for; nil for what all clients begin with
+	room     int           // how many more the leader takes now
+	window   int           // how many bytes of replies there may be here that the client has not taken
+	credit   int           // how many more the leader may send now
 
 	queued bool // in gateway.line
 	last   bool // the client was read for the last time, because the server is shut down
 	half   bool // the leader knows that the client sends no more
 	closed bool // the leader knows that the client has gone
+	mixed  bool // how much of what came last is partial is not known
 }
 
 const (
@@ -80,6 +87,9 @@ func (c *conn) pass(now time.Duration, p []byte) {
 	if f.half {
 		return // the server is shut down, and has read the client for the last time
 	}
+	if f.sent == f.answered && c.pendingInput() == 0 {
+		f.asked = now
+	}
 	if f.channel != 0 && c.pendingInput() == 0 && len(p) <= min(f.room, trunk.MaxData) && l.gateway.takes(len(p)) {
 		f.send(p)
 	} else {
@@ -94,6 +104,7 @@ func (c *conn) pass(now time.Duration, p []byte) {
 func (f *forward) send(p []byte) {
 	f.room -= len(p)
 	f.sent += uint64(len(p))
+	f.keep(p)
 	f.say(trunk.KindInput, 0, p)
 }
 
@@ -182,11 +193,15 @@ func (f *forward) deliver(now time.Duration, it *trunk.Item) error {
 		return fmt.Errorf("an answer to %d bytes more of channel %d, of %d that were sent", answered, it.Channel, f.sent-f.answered)
 	}
 	f.credit -= len(it.Data)
-	f.answered += answered
+	c := f.conn
+	if c == nil {
+		f.answered += answered
+		return nil
+	}
+	f.got(now, answered, it)
 	if f.closed {
 		return nil
 	}
-	c := f.conn
 	l := c.loop
 	defer l.recovered()
 	l.engine.Spend(connCost)
@@ -205,6 +220,24 @@ func (f *forward) deliver(now time.Duration, it *trunk.Item) error {
 		f.giveCredit()
 	}
 	return nil
+}
+
+// got notes how much is answered by replies, and what the client has got of another answer.
+func (f *forward) got(now time.Duration, answered uint64, it *trunk.Item) {
+	if g := f.conn.loop.gateway; len(g.states) > 0 {
+		g.settle(f)
+	}
+	more := it.Flags&trunk.More != 0
+	if answered == 0 {
+		n := uint64(f.partial) + uint64(len(it.Data))
+		f.partial, f.mixed = uint32(n), f.mixed || n > math.MaxUint32
+		return
+	}
+	f.answered += answered
+	f.dropKept(int(f.sent - f.answered))
+	f.asked = now
+	// With the flag, a part of the next answer follows the end of the last one, and only the leader knows where.
+	f.partial, f.mixed = 0, more
 }
 
 // giveCredit lets the leader send as much more as the client has taken, once that is half of what
@@ -231,8 +264,7 @@ func (f *forward) giveCredit() {
 // widen returns by how much a window may be raised.
 func (s *Server) widen(window, most int) int {
 	more := min(window, most-window)
-	if s.widened.Add(int64(more)) > s.cfg.GatewayMemory {
-		s.widened.Add(int64(-more))
+	if !s.takeMemory(int64(more)) {
 		return 0
 	}
 	return more
@@ -261,6 +293,8 @@ func (f *forward) close() {
 func (f *forward) forget() {
 	c := f.conn
 	c.loop.server.widened.Add(int64(trunk.FirstCredit - f.window))
+	f.dropKept(0)
+	f.dropWants()
 	delete(c.loop.gateway.forwards, c)
 	f.conn = nil
 }

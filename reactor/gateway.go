@@ -27,8 +27,11 @@ type gateway struct {
 	free     []uint32        // numbers of channels
 	line     queue[*forward] // those who have something to say that has to wait for the trunk
 	lost     []*conn         // those whose trunk has ended
-	data     []byte          // room for that of an item
-	told     chan<- bool     // of the end of the trunk, with welcomed
+	names    tubeNames
+	states   []clientState // that await the replies of their clients
+	unkept   []*keptInput  // unused
+	data     []byte        // room for that of an item
+	told     chan<- bool   // of the end of the trunk, with welcomed
 }
 
 // smallInput is more than most clients send ahead.
@@ -146,6 +149,8 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 		if !f.closed {
 			return f.takeCredit(it.Number)
 		}
+	case trunk.KindState:
+		return g.takeState(f, it)
 	case trunk.KindDenied:
 		return g.denied(f, it)
 	case trunk.KindEnd:
@@ -195,6 +200,7 @@ func (g *gateway) ended(now time.Duration, err error) {
 	g.trunk, g.welcomed = nil, false
 	g.channels, g.free, g.line = make([]*forward, 1), nil, queue[*forward]{}
 	g.known = knownGrants{}
+	g.dropStates()
 	for c, f := range g.forwards {
 		heard := f.channel != 0
 		f.channel, f.queued = 0, false

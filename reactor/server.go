@@ -72,8 +72,8 @@ type Config struct {
 	// no limit.
 	MaxOutputTotal int64
 	// GatewayMemory is how many bytes of replies may be pending for the clients that a server without an
-	// engine forwards, and how many bytes of input of gateways' clients may wait at one with an engine, beside 16 KiB
-	// for each. A client that keeps up may have up to 256 KiB, or 128 KiB of input, as long as
+	// engine forwards, and may be kept of what they have sent and is not answered, and how many bytes of input of
+	// gateways' clients may wait at one with an engine, beside 16 KiB of each kind for each. A client that keeps up may have up to 256 KiB, or 128 KiB of input, as long as
 	// there is room. 0 means DefaultGatewayMemory.
 	GatewayMemory int64
 	// Access decides who may do what. Nil lets everybody do everything.
@@ -125,7 +125,7 @@ type Server struct {
 	handshakes handshakes
 	accepting  acceptStats
 	forwarding forwarding
-	widened    atomic.Int64  // bytes by which windows of forwarded clients were raised
+	widened    atomic.Int64  // bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free
 	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
 
 	trunks    atomic.Uint32   // that were accepted; each comes to the next loop

@@ -1,0 +1,231 @@
+package reactor
+
+import (
+	"errors"
+	"slices"
+
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/reactor/internal/trunk"
+)
+
+// What clients of a gateway use and watch: the leader says so before each reply that tells of it, so that
+// the next leader can be told. Clients of a loop share the names.
+
+// tubeName is the name of a tube that clients use or watch.
+type tubeName struct {
+	name  string
+	users int // how often it is used and watched; those of 0 are forgotten in time
+}
+
+// tubeNames are those of a gateway's loop.
+type tubeNames struct {
+	all    map[string]*tubeName
+	unused int // how many have no users
+}
+
+// maxUnused is how many names may have no users, however few have some.
+const maxUnused = 1 << 10
+
+// get returns the name with one user more.
+func (t *tubeNames) get(name []byte) *tubeName {
+	n := t.all[string(name)]
+	switch {
+	case n == nil:
+		if t.all == nil {
+			t.all = make(map[string]*tubeName)
+		}
+		n = &tubeName{name: string(name)}
+		t.all[n.name] = n
+	case n.users == 0:
+		t.unused--
+	}
+	n.users++
+	return n
+}
+
+// drop takes one user off a name.
+func (t *tubeNames) drop(n *tubeName) {
+	if n.users--; n.users > 0 {
+		return
+	}
+	if t.unused++; t.unused <= max(maxUnused, len(t.all)/2) {
+		return
+	}
+	for s, n := range t.all {
+		if n.users == 0 {
+			delete(t.all, s)
+		}
+	}
+	t.unused = 0
+}
+
+// wants are what a client has asked for, besides jobs, if that is not what all clients begin with.
+type wants struct {
+	used    *tubeName
+	watched []*tubeName // in the engine's order
+	weights []uint16    // of those; nil if the client has given none
+	mode    codec.Mode
+	info    bool
+}
+
+// firstTube is the one that clients use and watch at first.
+const firstTube = "default"
+
+// clientState is an item of that kind, which counts from the client's next replies on.
+type clientState struct {
+	client *forward
+	flags  uint8
+	number uint32
+	tube   *tubeName // nil of a choice
+}
+
+// maxStates is how many states may come before replies. The leader executes no more commands at a time.
+const maxStates = maxInputWindow
+
+var errStates = errors.New("more states than commands were executed")
+
+// takeState takes what the client will have asked for when it has the next replies.
+func (g *gateway) takeState(f *forward, it *trunk.Item) error {
+	if len(g.states) >= maxStates {
+		return errStates
+	}
+	s := clientState{client: f, flags: it.Flags, number: it.Number}
+	if it.Flags != trunk.Chooses {
+		s.tube = g.names.get(it.Data)
+	}
+	g.states = append(g.states, s)
+	return nil
+}
+
+// settle makes true what was said of the client before its replies.
+func (g *gateway) settle(f *forward) {
+	g.states = slices.DeleteFunc(g.states, func(s clientState) bool {
+		if s.client == f {
+			f.settle(&s)
+			g.dropState(&s)
+		}
+		return s.client == f
+	})
+}
+
+// dropStates drops what was said of clients that did not get the replies.
+func (g *gateway) dropStates() {
+	for i := range g.states {
+		g.dropState(&g.states[i])
+	}
+	g.states = nil
+}
+
+func (g *gateway) dropState(s *clientState) {
+	if s.tube != nil {
+		g.names.drop(s.tube)
+	}
+}
+
+func (f *forward) settle(s *clientState) {
+	if f.conn == nil {
+		return // its names are given back
+	}
+	w, names := f.ownWants(), &f.conn.loop.gateway.names
+	switch s.flags {
+	case trunk.Uses:
+		names.drop(w.used)
+		w.used = s.tube
+		w.used.users++
+	case trunk.Watches:
+		w.watch(s.tube, uint16(max(1, s.number)))
+	case trunk.Ignores:
+		if i := slices.Index(w.watched, s.tube); i >= 0 {
+			names.drop(s.tube)
+			w.watched = swapOut(w.watched, i)
+			w.weights = swapOut(w.weights, i)
+		}
+	case trunk.Chooses:
+		w.mode, w.info = trunk.ParseChoice(s.number)
+	}
+}
+
+func (w *wants) watch(t *tubeName, weight uint16) {
+	i := slices.Index(w.watched, t)
+	if i < 0 {
+		i = len(w.watched)
+		t.users++
+		w.watched = append(w.watched, t)
+		if w.weights != nil {
+			w.weights = append(w.weights, weight)
+		}
+	}
+	if w.weights == nil && weight != 1 {
+		w.weights = ones(len(w.watched))
+	}
+	if w.weights != nil {
+		w.weights[i] = weight
+	}
+}
+
+// swapOut takes an element out of a list; the last one takes its place, as with the engine's tubes.
+func swapOut[T any](list []T, i int) []T {
+	if list == nil {
+		return nil
+	}
+	last := len(list) - 1
+	list[i] = list[last]
+	clear(list[last:])
+	return list[:last]
+}
+
+func ones(n int) []uint16 {
+	list := make([]uint16, n)
+	for i := range list {
+		list[i] = 1
+	}
+	return list
+}
+
+// ownWants returns f.wants, which it makes if need be.
+func (f *forward) ownWants() *wants {
+	if f.wants == nil {
+		names := &f.conn.loop.gateway.names
+		first := []byte(firstTube)
+		f.wants = &wants{used: names.get(first), watched: []*tubeName{names.get(first)}, mode: codec.FIFO}
+	}
+	return f.wants
+}
+
+// dropWants gives the names back, which stay what they were.
+func (f *forward) dropWants() {
+	if w := f.wants; w != nil {
+		names := &f.conn.loop.gateway.names
+		names.drop(w.used)
+		for _, t := range w.watched {
+			names.drop(t)
+		}
+	}
+}
+
+// interests are what the client has asked for.
+func (f *forward) interests() engine.Interests {
+	w := f.wants
+	if w == nil {
+		return engine.Interests{Used: firstTube, Watched: []string{firstTube}, Mode: codec.FIFO}
+	}
+	x := engine.Interests{Used: w.used.name, Watched: make([]string, len(w.watched)), Weights: slices.Clone(w.weights), Mode: w.mode, Info: w.info}
+	for i, t := range w.watched {
+		x.Watched[i] = t.name
+	}
+	if weighs := w.mode == codec.Weighted || w.mode == codec.WeightedFair; weighs && x.Weights == nil {
+		x.Weights = ones(len(x.Watched))
+	}
+	return x
+}
+
+// setInterests is for a client that has asked for that before it was forwarded.
+func (f *forward) setInterests(x engine.Interests) {
+	names := &f.conn.loop.gateway.names
+	w := &wants{used: names.get([]byte(x.Used)), weights: slices.Clone(x.Weights), mode: x.Mode, info: x.Info}
+	for _, t := range x.Watched {
+		w.watched = append(w.watched, names.get([]byte(t)))
+	}
+	f.wants = w
+}

@@ -1,0 +1,131 @@
+package reactor
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"trellis/codec"
+	"trellis/engine"
+	"trellis/reactor/internal/trunk"
+)
+
+// wanting is a client of a gateway, and its session at the leader.
+type wanting struct {
+	*forward
+	session engine.Session
+}
+
+// What a gateway knows of its clients' tubes is what the leader's engine has.
+func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
+	t.Parallel()
+	g := newLoneGateway(t, 3)
+	e := engine.New(engine.Config{MaxJobSize: maxJob, Limits: engine.Limits{Watched: 5}})
+	l := e.NewLoop(g.loop)
+	clients := make([]wanting, 3)
+	for i := range clients {
+		w := &clients[i]
+		w.forward = g.channels[i+1]
+		l.Open(&w.session, 1)
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	said := 0
+	for i := range 5000 {
+		w := &clients[r.IntN(3)]
+		cmd := codec.Command{Op: codec.OpUse, Tube: fmt.Append(nil, "t", r.IntN(8))}
+		it := trunk.Item{Kind: trunk.KindState, Channel: w.channel, Flags: trunk.Uses, Data: cmd.Tube}
+		switch r.IntN(8) {
+		case 0:
+		case 1, 2, 3:
+			cmd.Op, it.Flags = codec.OpWatch, trunk.Watches
+			if cmd.Weight = uint32(1 + r.IntN(3)); cmd.Weight > 1 {
+				it.Number = cmd.Weight
+			}
+		case 4, 5, 6:
+			cmd.Op, it.Flags = codec.OpIgnore, trunk.Ignores
+		case 7:
+			cmd = codec.Command{Op: codec.OpReserveMode, Mode: codec.FIFO + codec.Mode(r.IntN(4)), Info: r.IntN(2) > 0}
+			it.Flags, it.Number, it.Data = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info), nil
+		}
+		var out engine.Output
+		w.session.Execute(1, &cmd, &out)
+		if hasPrefix(out.Buf, "USING ") || hasPrefix(out.Buf, "WATCHING ") {
+			g.tell(it)
+			said++
+		}
+		if i%5 == 0 { // several clients may have states that wait
+			for i := range clients {
+				g.tell(replies(clients[i].channel, 0, 0, "x"))
+				clients[i].credit = trunk.FirstCredit
+				drain(g.clients[i], make([]byte, 100))
+			}
+			for i := range clients {
+				want, got := clients[i].session.Interests(), clients[i].interests()
+				if got.Mode == codec.Default {
+					got.Mode = codec.FIFO
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("client %d has asked for %+v, want %+v", i, got, want)
+				}
+			}
+		}
+	}
+	if said < 2500 || len(g.names.all) > 9 {
+		t.Errorf("%d commands were done, and there are %d names", said, len(g.names.all))
+	}
+	x := clients[0].interests()
+	clients[1].dropWants()
+	clients[1].setInterests(x)
+	if got := clients[1].interests(); !reflect.DeepEqual(got, x) {
+		t.Errorf("%+v became %+v", x, got)
+	}
+	for _, c := range g.conns {
+		c.end(g.loop.server.now())
+	}
+	g.dropStates()
+	if g.names.unused != len(g.names.all) {
+		t.Errorf("%d names of %d are not used", g.names.unused, len(g.names.all))
+	}
+}
+
+// What is said before replies that do not come does not count.
+func TestStatesCountWithTheRepliesBehindThem(t *testing.T) {
+	t.Parallel()
+	g := newLoneGateway(t, 2)
+	f := g.channels[1]
+	g.tell(state(1, trunk.Uses, "a"), replies(2, 0, 0, "x"))
+	if got := f.interests().Used; got != "default" || len(g.states) != 1 {
+		t.Errorf("it uses %s, and %d states wait", got, len(g.states))
+	}
+	g.tell(replies(1, 0, 0, "x"))
+	if got := f.interests().Used; got != "a" || len(g.states) != 0 {
+		t.Errorf("it uses %s, and %d states wait", got, len(g.states))
+	}
+	g.tell(state(1, trunk.Uses, "b"))
+	g.dropStates()
+	g.tell(replies(1, 0, 0, "x"))
+	if got := f.interests().Used; got != "a" || g.names.unused != 1 {
+		t.Errorf("it uses %s, and %d names are not used", got, g.names.unused)
+	}
+	it := state(1, trunk.Uses, "c")
+	for range maxStates {
+		g.tell(it)
+	}
+	if err := g.take(g.loop.server.now(), &it); err != errStates {
+		t.Errorf("one more: %v", err)
+	}
+}
+
+// Names that nobody uses any more are forgotten in time.
+func TestNamesOfTubesAreForgotten(t *testing.T) {
+	t.Parallel()
+	var names tubeNames
+	kept := names.get([]byte("kept"))
+	for i := range 10 * maxUnused {
+		names.drop(names.get(fmt.Append(nil, i)))
+	}
+	if n := len(names.all); n > maxUnused+1 || names.all["kept"] != kept || names.get([]byte("kept")) != kept {
+		t.Errorf("%d names are kept", n)
+	}
+}
