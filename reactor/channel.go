@@ -50,6 +50,7 @@ type channel struct {
 	parted  bool // a part of a reply was made, and the rest was not
 	parts   bool // the session may go on over another trunk
 	waits   bool // in trunk.waits
+	more    bool // the client has half-closed, and not all has come that it has sent before
 	leaving bool // the gateway ends
 	resets  bool // the client is to be told that it was not answered
 }
@@ -197,7 +198,7 @@ func (h *channel) awaitOutput() {
 
 // input takes what the client has sent.
 func (h *channel) input(now time.Duration, p []byte) error {
-	if h.intake >= finished {
+	if h.hasAll() {
 		return h.trunk.misuse(h.number, "input behind a half-close")
 	}
 	if len(p) > int(h.room) {
@@ -213,7 +214,7 @@ func (h *channel) input(now time.Duration, p []byte) error {
 // giveCredit lets the client send as much more as was executed of its input, when that is half of what
 // it may send.
 func (h *channel) giveCredit() {
-	if h.phase >= draining || h.intake >= finished || h.loop.draining {
+	if h.phase >= draining || h.hasAll() || h.loop.draining {
 		return // no more of it is executed
 	}
 	kept := int32(h.pendingInput())
@@ -242,20 +243,28 @@ func (h *channel) takeCredit(n uint32) error {
 
 // halfClose notes that the client sends no more, or that the gateway reads no more of it because it ends.
 func (h *channel) halfClose(now time.Duration, flags uint8) error {
+	ahead := flags&trunk.Ahead != 0
 	switch {
-	case h.intake >= finished:
+	case h.intake >= finished && (ahead || !h.more):
 		return h.trunk.misuse(h.number, "a second half-close")
 	case h.phase == authenticating: // until commands are executed again
-		h.intake = finished
+		h.intake, h.more = finished, ahead
+	case h.more:
+		h.more = false
+		h.conclude(now)
 	case flags&trunk.Leaves != 0 && h.phase < draining:
 		h.leaving = true
 		h.intake = finished
 		h.outlive(now)
 	default:
+		h.more = ahead
 		h.closing(now, errHalfClosed)
 	}
 	return nil
 }
+
+// hasAll tells whether all has come that the client has sent before it half-closed.
+func (h *channel) hasAll() bool { return h.intake >= finished && !h.more }
 
 // close tells the gateway that the session is over, unless the trunk ends itself.
 func (h *channel) close() {

@@ -373,8 +373,13 @@ func (c *conn) exhausted() bool {
 	if c.intake < finished {
 		return false
 	}
-	if c.phase == waiting && c.listener.channel() {
-		return c.channel().leaving && !c.takesLong()
+	if c.listener.channel() {
+		switch h := c.channel(); {
+		case h.more:
+			return false
+		case c.phase == waiting:
+			return h.leaving && !c.takesLong()
+		}
 	}
 	return c.phase <= serving && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
 }

@@ -63,20 +63,24 @@ func TestHalfClosedClientGetsAReadyJobWhichThenReturns(t *testing.T) {
 // end of it must be noticed all the same.
 func TestHalfCloseBehindMoreInputThanIsKept(t *testing.T) {
 	t.Parallel()
-	directNetworks(t, func(t *testing.T, network string) {
-		ts := serve(t, network, 1, hooks{})
-		c := ts.dial()
-		const n = 18_000
-		go func() {
-			c.send("reserve\r\n" + strings.Repeat("use a\r\n", n))
-			c.closeWrite()
-		}()
-		c.expect("TIMED_OUT\r\n" + strings.Repeat("USING a\r\n", n))
-		c.expectEOF()
-		if in, _ := ts.peaks(); in > keepInput+2*readSize {
-			t.Errorf("%d bytes of input were kept", in)
-		}
-	})
+	for _, networks := range []func(*testing.T, func(*testing.T, string)){directNetworks, gatewayNetwork} {
+		networks(t, testHalfCloseBehindMoreInputThanIsKept)
+	}
+}
+
+func testHalfCloseBehindMoreInputThanIsKept(t *testing.T, network string) {
+	ts := serve(t, network, 1, hooks{})
+	c := ts.dial()
+	const n = 18_000
+	go func() {
+		c.send("reserve\r\n" + strings.Repeat("use a\r\n", n))
+		c.closeWrite()
+	}()
+	c.expect("TIMED_OUT\r\n" + strings.Repeat("USING a\r\n", n))
+	c.expectEOF()
+	if in, _ := ts.peaks(); in > keepInput+2*readSize {
+		t.Errorf("%d bytes of input were kept", in)
+	}
 }
 
 // dialOn returns a client on a given loop.

@@ -30,6 +30,7 @@ type forward struct {
 
 	queued bool // in gateway.line
 	last   bool // the client was read for the last time, because the server is shut down
+	ahead  bool // the leader knows that the client sends no more than what is here
 	half   bool // the leader knows that the client sends no more
 	closed bool // the leader knows that the client has gone
 	mixed  bool // how much of what came last is partial is not known
@@ -130,10 +131,14 @@ func (f *forward) hasMore() bool {
 	case f.channel == 0:
 		return true
 	case c.pendingInput() > 0:
-		return f.room > 0
+		return f.room > 0 || f.endsAhead()
 	}
 	return c.x != nil && c.x.in.rest || !f.half && (c.intake >= finished || c.loop.draining)
 }
+
+// endsAhead tells whether the leader has to know that the client sends no more before it takes the rest: until
+// then a reserve may wait for ever.
+func (f *forward) endsAhead() bool { return f.conn.intake >= finished && !f.ahead }
 
 // goOn says to the leader what is next: what a client sends comes in pieces, in turn with those of
 // others.
@@ -150,6 +155,9 @@ func (f *forward) goOn(now time.Duration) {
 		in := &c.x.in
 		f.send(in.bytes()[:n])
 		in.keepLast(in.len()-n, &l.counts)
+	case c.pendingInput() > 0:
+		f.ahead = true
+		f.conn.loop.gateway.trunk.send(&trunk.Item{Kind: trunk.KindHalfClose, Flags: trunk.Ahead, Channel: f.channel})
 	case c.x != nil && c.x.in.rest:
 		c.readOn(now)
 	case c.intake < finished && !f.last:

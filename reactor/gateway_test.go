@@ -296,10 +296,7 @@ func TestAGatewayReadsAClientAsFarAsTheLeaderTakesItsInput(t *testing.T) {
 		k.expectOpen(2)
 		body := strings.Repeat("0123456789abcdef", 1<<20/16)
 		var sent sync.WaitGroup
-		sent.Go(func() {
-			c.send(body)
-			c.closeWrite()
-		})
+		sent.Go(func() { c.send(body) })
 		took, room := 0, trunk.FirstCredit
 		for {
 			n := min(room, len(body)-took)
@@ -320,8 +317,32 @@ func TestAGatewayReadsAClientAsFarAsTheLeaderTakesItsInput(t *testing.T) {
 			k.send(credit(1, more))
 			room += more
 		}
-		k.expect(trunk.KindHalfClose, 1)
 		sent.Wait()
+	})
+}
+
+// The leader hears that no more comes before it takes all that has come: a reserve might wait for ever otherwise.
+func TestAGatewayTellsOfAHalfCloseAheadOfInput(t *testing.T) {
+	t.Parallel()
+	directNetworks(t, func(t *testing.T, network string) {
+		ts, leader := serveForwarded(t, network, hooks{}, func(*Config) {})
+		k := leader.welcome()
+		c := ts.dial()
+		k.expectOpen(1)
+		body := strings.Repeat("0123456789abcdef", 2*trunk.FirstCredit/16)
+		c.send(body)
+		k.expectInput(1, body[:trunk.FirstCredit])
+		c.closeWrite()
+		if it := k.expect(trunk.KindHalfClose, 1); it.Flags != trunk.Ahead {
+			t.Errorf("the flags are %d", it.Flags)
+		}
+		k.send(credit(1, 1000))
+		k.expectInput(1, body[trunk.FirstCredit:][:1000])
+		k.send(credit(1, trunk.FirstCredit))
+		k.expectInput(1, body[trunk.FirstCredit+1000:])
+		if it := k.expect(trunk.KindHalfClose, 1); it.Flags != 0 {
+			t.Errorf("the flags of the last one are %d", it.Flags)
+		}
 	})
 }
 

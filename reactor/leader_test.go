@@ -143,6 +143,11 @@ func bare(kind trunk.Kind, channel uint32) trunk.Item {
 	return trunk.Item{Kind: kind, Channel: channel}
 }
 
+// endsAhead tells that the client sends no more than what the gateway has of it.
+func endsAhead(channel uint32) trunk.Item {
+	return trunk.Item{Kind: trunk.KindHalfClose, Channel: channel, Flags: trunk.Ahead}
+}
+
 func endOf(channel uint32, executed int) trunk.Item {
 	return trunk.Item{Kind: trunk.KindEnd, Channel: channel, Number: uint32(executed)}
 }
@@ -297,6 +302,33 @@ func TestCreditForInputComesBackWhenHalfIsUsed(t *testing.T) {
 	s.drained()
 }
 
+// A reserve does not wait for a client of which no more is to come than what there is no room for yet.
+func TestAClientThatSendsNoMoreIsAnsweredBeforeAllHasCome(t *testing.T) {
+	t.Parallel()
+	for _, held := range []bool{false, true} {
+		ts := serve(t, "unix", 1, hooks{})
+		s := ts.script(ts.loops[0])
+		if held {
+			ts.Hold(true)
+		}
+		line := strings.Repeat("x", 98) + "\r\n" // which is a bad command
+		const n = (trunk.FirstCredit - len("reserve\r\n")) / 100
+		s.say(opens(1, 1), input(1, "reserve\r\n"+strings.Repeat(line, n)), endsAhead(1))
+		if held {
+			s.drained()
+			ts.Hold(false)
+		}
+		s.expectReplies(1, "TIMED_OUT\r\n"+strings.Repeat("UNKNOWN_COMMAND\r\n", n))
+		s.drained()
+		s.say(input(1, "reserve\r\nlist-tube-used\r\n"))
+		s.expectReplies(1, "TIMED_OUT\r\nUSING default\r\n")
+		s.drained()
+		s.say(bare(trunk.KindHalfClose, 1))
+		s.expect(endOf(1, n*len(line)+len("reserve\r\nreserve\r\nlist-tube-used\r\n")))
+		s.say(bare(trunk.KindClose, 1))
+	}
+}
+
 // A client may send more the more it has used whole, as long as all have not been given too much, and what one had another gets.
 func TestInputOfGatewaysClientsIsBoundedTogether(t *testing.T) {
 	t.Parallel()
@@ -356,6 +388,8 @@ func TestAGatewayThatBreaksTheRulesLosesItsTrunk(t *testing.T) {
 		"too much credit":         {opens(1, 1), credit(1, trunk.MaxCredit)},
 		"input behind its end":    {opens(1, 1), input(1, strings.Repeat("stats\r\n", 100)), bare(trunk.KindHalfClose, 1), input(1, "x")},
 		"a second half-close":     {opens(1, 1), input(1, strings.Repeat("stats\r\n", 100)), bare(trunk.KindHalfClose, 1), bare(trunk.KindHalfClose, 1)},
+		"a third half-close":      {opens(1, 1), input(1, strings.Repeat("stats\r\n", 100)), endsAhead(1), bare(trunk.KindHalfClose, 1), bare(trunk.KindHalfClose, 1)},
+		"more input ahead, twice": {opens(1, 1), input(1, "x"), endsAhead(1), endsAhead(1)},
 		"a second close":          {opens(1, 1), bare(trunk.KindClose, 1), bare(trunk.KindClose, 1)},
 		"what leaders say":        {opens(1, 1), replies(1, 0, 0, "x")},
 		"an open that is none":    {{Kind: trunk.KindOpen, Channel: 1, Data: []byte("x")}},
@@ -807,7 +841,7 @@ func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 			case 2:
 				it.Kind, it.Number = trunk.KindCredit, 1+rand.Uint32N(20000)
 			case 3:
-				it.Kind = trunk.KindHalfClose
+				it.Kind, it.Flags = trunk.KindHalfClose, uint8(rand.IntN(4))
 			case 4, 5:
 				it.Kind = trunk.KindClose
 			default:

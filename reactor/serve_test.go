@@ -28,11 +28,16 @@ func some(n int) int {
 // networks runs a test over TCP, over a Unix socket, over TLS, through a gateway, and, in a proof, over trunks
 // without one.
 func networks(t *testing.T, f func(t *testing.T, network string)) {
-	t.Run("gateway", func(t *testing.T) { f(t, "gateway") })
+	gatewayNetwork(t, f)
 	if proof {
 		t.Run("trunk", func(t *testing.T) { f(t, "trunk") })
 	}
 	directNetworks(t, f)
+}
+
+// gatewayNetwork runs a test through a gateway.
+func gatewayNetwork(t *testing.T, f func(t *testing.T, network string)) {
+	t.Run("gateway", func(t *testing.T) { f(t, "gateway") })
 }
 
 // serverNetworks runs a test over all networks but through a gateway. It is for tests of how a server ends, of which
@@ -43,8 +48,7 @@ func serverNetworks(t *testing.T, f func(t *testing.T, network string)) {
 }
 
 // directNetworks runs a test over all networks but trunks. Over those, others than the leader decide who
-// may connect, the end of a client's input is noticed only when all before it was passed on, and sessions end
-// with the engine.
+// may connect, and sessions end with the engine.
 func directNetworks(t *testing.T, f func(t *testing.T, network string)) {
 	t.Run("unix", func(t *testing.T) { f(t, "unix") })
 	tcpNetworks(t, f)

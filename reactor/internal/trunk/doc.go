@@ -37,7 +37,8 @@
 //	               their order. With the flag Last these were all
 //	 6 credit      number: so many bytes more of replies may be sent
 //	 7 half-close  the client sends no more. With the flag Leaves it is the gateway that ends: all is
-//	               executed that has come, and a wait for a job is not answered
+//	               executed that has come, and a wait for a job is not answered. With the flag Ahead there
+//	               is more input that the client has sent, and another half-close follows it
 //	 8 close       the client has gone, or has taken all that was sent before an end
 //	 9 attached    channel 0; all sessions of this loop that go on have been resumed
 //	10 ping        channel 0; any number

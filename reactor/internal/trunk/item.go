@@ -52,6 +52,7 @@ const (
 	Last   = 1 // of effects
 	Reset  = 1 // of end
 	Leaves = 1 // of half-close
+	Ahead  = 2 // of half-close
 )
 
 // What the flags of state are.
@@ -114,7 +115,7 @@ var shapes = [kinds]shape{
 	KindInput:     {from: Gateway, channel: true, min: 1, max: MaxData},
 	KindEffects:   {from: Gateway, channel: true, flags: Last, max: MaxData},
 	KindCredit:    {from: Gateway | Leader, channel: true, low: 1, high: MaxCredit},
-	KindHalfClose: {from: Gateway, channel: true, flags: Leaves},
+	KindHalfClose: {from: Gateway, channel: true, flags: Leaves | Ahead},
 	KindClose:     {from: Gateway, channel: true},
 	KindAttached:  {from: Gateway},
 	KindPing:      {from: Gateway, high: anyNumber},
