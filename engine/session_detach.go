@@ -6,6 +6,7 @@ import "slices"
 // the client goes on in another engine that has the same jobs, and notices nothing.
 type Detached struct {
 	id                uint64 // of a session on record, whose jobs stay reserved; 0 for another one
+	offset            uint64 // of the last command of a session on record that was executed
 	grant             *Grant // nil if the client may do everything
 	used              string
 	watched           []string
@@ -70,7 +71,7 @@ func (s *Session) detached() *Detached {
 		opened: s.opened, commands: s.commands, bytesIn: s.bytesIn, bytesOut: s.bytesOut,
 	}
 	if s.flags&onRecord != 0 {
-		d.id = s.id
+		d.id, d.offset = s.id, s.reserved.holder.offset
 	}
 	for i := range s.watched {
 		d.watched = append(d.watched, s.watched[i].tube.name)

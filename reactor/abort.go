@@ -83,7 +83,11 @@ func (c *conn) makeUp(now time.Duration) {
 		x.in.rest = rest
 		c.take(now, p)
 	}
-	if c.intake >= finished && c.phase < draining {
+	switch {
+	case c.intake < finished || c.phase >= draining:
+	case c.phase == forwarded:
+		c.forwarding().enqueue()
+	default:
 		c.endInput(now)
 	}
 	if c.closure == postponed {

@@ -73,10 +73,7 @@ func (c *conn) open(now time.Duration) {
 		c.enter(forwarded)
 		c.forward(now)
 	default:
-		c.enter(serving)
-		l.executing = c
-		l.engine.Open(&c.session, l.time(now))
-		l.executing = nil
+		c.openNow(nil, now)
 		c.limitLife(now)
 	}
 	if c.listener.tls() && c.phase < broken {

@@ -30,9 +30,9 @@ func (s *Server) Detach() bool {
 		return false
 	}
 	defer s.holds.Done()
+	s.engine.Store(nil) // no trunk begins any more
 	var copied atomic.Int64
 	s.onLoops(func(l *loop) { l.detach(&copied) })
-	s.engine.Store(nil)
 	return true
 }
 
@@ -43,9 +43,10 @@ func (s *Server) Attach(e *engine.Engine, now func() engine.Time, j Committer) {
 		return
 	}
 	defer s.holds.Done()
+	s.stopDialling()
 	offset := now() - engine.Time(s.now())
-	s.engine.Store(e)
 	s.onLoops(func(l *loop) { l.attach(e, offset, j) })
+	s.engine.Store(e)
 	s.release()
 }
 
@@ -53,6 +54,8 @@ func (s *Server) Attach(e *engine.Engine, now func() engine.Time, j Committer) {
 func (l *loop) detach(copied *atomic.Int64) {
 	defer l.recovered()
 	now := l.server.now()
+	l.endTrunks(now, errDetached)
+	l.sessions = l.givenIDs()
 	k := &l.commits
 	if l.journal != nil {
 		k.committed = l.journal.Committed()
@@ -87,12 +90,17 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 	}
 	switch {
 	case c.phase == authenticating:
+	case c.listener.channel():
+		return false // its gateway's client goes on
 	case c.closure != open:
 		c.closure = closed // what it has not given back is ready in the next engine
 	case c.takesLong():
 		return false
 	case c.phase < draining:
 		d, ok := c.session.Detach()
+		if !ok {
+			d, ok = c.session.DetachRecorded()
+		}
 		if !ok || !c.copies(d.Size(), copied) {
 			return false
 		}
@@ -140,10 +148,14 @@ func (q *outputQueue) unpin() {
 // attach has the loop, which is held, go on with an engine. Those who have waited longest come first.
 func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 	defer l.recovered()
+	now := l.server.now()
+	forwards := l.endForwarding(now)
 	by := offset - l.offset
 	l.offset, l.journal = offset, j
 	l.engine = e.NewLoop(l)
-	now := l.server.now()
+	if l.number != 0 {
+		l.engine.Number(l.number, l.sessions)
+	}
 	list := make([]*conn, 0, len(l.detached))
 	for c := range l.detached {
 		list = append(list, c)
@@ -155,6 +167,12 @@ func (l *loop) attach(e *engine.Engine, offset engine.Time, j Committer) {
 		c.attach(l.detached[c], by, now)
 	}
 	l.detached = nil
+	for _, f := range forwards {
+		f.goOnServed(now)
+	}
+	if l.number != 0 {
+		e.CloseAbsent(l.number) // their clients have left meanwhile
+	}
 }
 
 // attach has the connection's client go on where it was.

@@ -66,7 +66,8 @@
 //	   +------+------+
 //	          | quit; the client's last command is answered; the journal has failed
 //	          |
-//	          +---- forwarded      instead of these two: the leader serves the client, and has ended its session
+//	          +---- forwarded      instead of these two, as the server's role is: the leader serves the client, and
+//	          |                    has ended its session
 //	          v
 //	      draining                 the session is closed; what is owed is sent
 //	          | all is sent, and the client has sent more behind its last command
@@ -202,7 +203,9 @@
 // their own for that, Config.Now, by which connections have their deadlines; the time of the engine is so
 // much later, or earlier (loop.time). Between two engines a loop is held.
 //
-// A server that is made without an engine forwards its clients to one that has it: see Gateways below.
+// A server that is made without an engine forwards its clients to one that has it: see Gateways below. It is given
+// an engine by Attach, too, when it leads: then its trunks end, and its clients are served directly. And a leader that
+// hands over forwards, after Detach and Forward, those of its clients that are on record, which Record sees to.
 //
 // A process makes one Server after the other. Each has its own loops and descriptors, and
 // leaves none. Only gnet's logger is one for the process: it is that of the last Server,

@@ -15,6 +15,7 @@ type forward struct {
 	conn    *conn         // nil when the connection has ended, and the channel has not
 	grant   *engine.Grant // what the client may do; nil for everything
 	channel uint32        // 0 while the leader has not heard of the client, and when it has ended the channel
+	session uint64        // its id; 0 until a leader has heard of the client
 	since   time.Duration // when the client began to wait for a trunk; while the leader has not heard of it
 
 	sent     uint64        // bytes of the client's that were passed on
@@ -280,7 +281,7 @@ func (s *Server) widen(window, most int) int {
 
 // closeChannel ends the session of a client that is or might have been forwarded.
 func (c *conn) closeChannel() {
-	if c.closure != open {
+	if c.closure > postponed {
 		return
 	}
 	c.decoder.Release()

@@ -20,18 +20,31 @@ const (
 // Forward has a server without an engine forward its clients to a leader, over a trunk for each loop. dial is
 // called for each loop, by its number from 0 on, on a goroutine of its own, and again, after a pause, when it has
 // failed or the trunk has ended. It returns when its context is done, which it is when the server is
-// shut down. A client waits up to 6 s for a trunk, and is then reset. When the trunk ends, so do the
-// connections of the clients that have sent something. Forward returns at once, and is called once.
+// shut down, or given an engine. A client waits up to 6 s for a trunk, and is then reset. When the trunk ends, so do the
+// connections of the clients that have sent something.
+//
+// It is called once for a server that is made without an engine, and once behind each Detach. Then clients go on
+// that were put on record by Record, with what they have reserved; all others are reset. Forward does not wait for a trunk.
 func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, error)) {
+	if !s.beginHold() {
+		return
+	}
+	defer s.holds.Done()
+	s.held.Store(false)
+	s.onLoops((*loop).beginForwarding)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	s.dials = cancel
 	s.acceptors.Go(func() {
-		<-s.done
-		cancel()
+		select {
+		case <-s.done:
+			cancel()
+		case <-ctx.Done():
+		}
 	})
 	for i, l := range s.loops {
 		s.acceptors.Go(func() { l.keepTrunk(ctx, func() (TrunkConn, error) { return dial(ctx, i) }) })
@@ -44,7 +57,12 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 		c, err := dial()
 		ended := make(chan bool, 1)
 		if err == nil {
-			err = l.server.layTrunk(l, c, trunk.Leader, func(t *trunkLine) trunkEnd { return l.gateway.on(t, c.Number, ended) })
+			err = l.server.layTrunk(l, c, trunk.Leader, func(t *trunkLine) trunkEnd {
+				if ctx.Err() != nil {
+					return nil // the loop forwards no more, or the server ends
+				}
+				return l.gateway.on(t, c.Number, ended)
+			})
 		}
 		if err == nil {
 			select {

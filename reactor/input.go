@@ -58,6 +58,17 @@ func (q *inputQueue) add(p []byte, n *counts) {
 	n.addInput(len(p), len(q.buf.B))
 }
 
+// prepend copies p, which was taken out, to the beginning.
+func (q *inputQueue) prepend(p []byte, n *counts) {
+	b := appendPooled(nil, p)
+	if q.buf != nil {
+		b.B = append(b.B, q.bytes()...)
+		release(q.buf)
+	}
+	q.buf, q.at = b, 0
+	n.addInput(len(p), len(b.B))
+}
+
 // adopt makes a buffer, which is not empty, the contents of an empty queue.
 func (q *inputQueue) adopt(b *bytebufferpool.ByteBuffer, n *counts) {
 	q.buf, q.at = b, 0

@@ -94,6 +94,9 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 	}
 	l := s.loops[int(s.trunks.Add(1))%len(s.loops)]
 	return s.layTrunk(l, c, trunk.Gateway, func(t *trunkLine) trunkEnd {
+		if s.engine.Load() == nil {
+			return nil
+		}
 		e := newLeaderEnd(l, t, c.Peer, c.Number)
 		e.welcome(&c)
 		return e

@@ -54,6 +54,8 @@ type loop struct {
 	nextLook        time.Duration   // when the alarm was asked to go off for a deadline
 
 	gateway   *gateway                   // of a server that forwards its clients; nil otherwise
+	number    uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
+	sessions  uint64                     // that have had one of the ids
 	detached  map[*conn]*engine.Detached // sessions without an engine
 	granted   map[*conn]*engine.Grant    // clients that are known; nil without access control
 	proxied   map[*conn]endpoint         // what proxies have told of their clients; nil before the first

@@ -3,7 +3,7 @@ package reactor
 import "fmt"
 
 // phase is how far a connection has come in its life. It only moves forward,
-// except between serving and waiting; enter is the only place where it changes,
+// except among serving, waiting and forwarded; enter is the only place where it changes,
 // and doc.go draws it.
 type phase uint8
 
@@ -24,7 +24,7 @@ func (p phase) String() string { return phaseNames[p] }
 
 // enter moves the connection to another phase.
 func (c *conn) enter(p phase) {
-	if p <= c.phase && !(p == serving && c.phase == waiting) {
+	if p <= c.phase && !(p == serving && (c.phase == waiting || c.phase == forwarded)) {
 		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
 	}
 	if c.phase == authenticating && c.deadline != nil {

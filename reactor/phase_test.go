@@ -6,7 +6,7 @@ func TestAConnectionsPhaseMovesForwardOnly(t *testing.T) {
 	t.Parallel()
 	for from := authenticating; from <= ended; from++ {
 		for to := authenticating; to <= ended; to++ {
-			want := to > from || from == waiting && to == serving
+			want := to > from || (from == waiting || from == forwarded) && to == serving
 			got := func() (moved bool) {
 				defer func() { moved = recover() == nil }()
 				c := conn{phase: from}

@@ -125,8 +125,9 @@ type Server struct {
 	handshakes handshakes
 	accepting  acceptStats
 	forwarding forwarding
-	widened    atomic.Int64  // bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free
-	freed      chan struct{} // tells a paused acceptor that a descriptor was closed
+	dials      context.CancelFunc // ends what Forward has begun, nil for nothing; guarded by mu
+	widened    atomic.Int64       // bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free
+	freed      chan struct{}      // tells a paused acceptor that a descriptor was closed
 
 	trunks    atomic.Uint32   // that were accepted; each comes to the next loop
 	open      atomic.Int64    // slots that are taken under MaxConnections
@@ -155,6 +156,7 @@ type hooks struct {
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
 	loop        func() error                      // before a loop is made: its error is that of making it
 	copied      int64                             // instead of maxCopied
+	recorded    int64                             // instead of maxRecorded
 	unwatched   bool                              // handshakes wait in a goroutine for their clients to begin
 	trunks      uint16                            // instead of trunk.Version
 }
@@ -196,6 +198,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	h.alert = cmp.Or(h.alert, alertTime)
 	h.retire = cmp.Or(h.retire, retirePause)
 	h.copied = cmp.Or(h.copied, maxCopied)
+	h.recorded = cmp.Or(h.recorded, maxRecorded)
 	s := &Server{
 		cfg:     cfg,
 		log:     cfg.Log,

@@ -122,7 +122,7 @@ type trunks struct {
 }
 
 // layTrunk makes a connection a trunk of a loop, which brings what one side sends. The loop makes its
-// end: all that goes wrong from then on is told there. After an error, Conn is closed. It does not wait. Any goroutine may call it.
+// end, nil if it has no use for one any more: all that goes wrong from then on is told there. After an error, Conn is closed. It does not wait. Any goroutine may call it.
 func (s *Server) layTrunk(l *loop, c TrunkConn, from trunk.Side, end func(*trunkLine) trunkEnd) error {
 	if !s.beginHold() {
 		_ = c.Conn.Close()
@@ -172,6 +172,12 @@ func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
 	l := t.loop
 	defer l.recovered()
 	now := l.server.now()
+	if end == nil {
+		_ = unix.Close(int(t.fd))
+		l.server.descriptorFreed()
+		t.done(errNoRole)
+		return
+	}
 	t.end = end
 	limitUnsent(int(t.fd))
 	if err := l.gnet.Adopt(int(t.fd), t); err != nil {
@@ -257,6 +263,7 @@ func (t *trunkLine) Closing(err error) {
 }
 
 var (
+	errNoRole    = errors.New("reactor: the server has changed its role")
 	errOtherSide = errors.New("the other side has ended it")
 	errSilence   = errors.New("nothing comes")
 	errBlocked   = errors.New("the other side takes nothing")

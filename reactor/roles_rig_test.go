@@ -1,0 +1,224 @@
+package reactor
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/engine"
+)
+
+// tape is a journal of several servers that keeps all that is recorded, so that an engine can be made of it.
+type tape struct {
+	*fakeJournal
+
+	mu      sync.Mutex
+	entries []func(*engine.Follower) error // guarded by mu, as what follows
+	effects []journal.Effect               // of commands
+	last    uint64                         // the greatest id of a job
+}
+
+func newTape() *tape {
+	j := &tape{fakeJournal: new(fakeJournal)}
+	j.atOnce.Store(true)
+	return j
+}
+
+func (j *tape) add(by journal.Origin, x journal.Effect, entry func(*engine.Follower) error) journal.Pos {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.entries = append(j.entries, entry)
+	if by != (journal.Origin{}) && by.Offset != 0 {
+		x.Session, x.Offset = by.Session, by.Offset
+		j.effects = append(j.effects, x)
+	}
+	return j.next()
+}
+
+// copied is a copy of a record of which nothing is shared.
+func copied(r *journal.Record) journal.Record {
+	kept := *r
+	kept.Body, kept.Tube = slices.Clone(r.Body), strings.Clone(r.Tube)
+	kept.Keys.Unique, kept.Keys.Limited = strings.Clone(r.Keys.Unique), strings.Clone(r.Keys.Limited)
+	return kept
+}
+
+func (j *tape) full(r *journal.Record, kind journal.EffectKind) journal.Pos {
+	kept := copied(r)
+	j.mu.Lock()
+	j.last = max(j.last, r.ID)
+	j.mu.Unlock()
+	return j.add(r.Origin, journal.Effect{ID: r.ID, Kind: kind, State: r.State}, func(f *engine.Follower) error {
+		_, err := f.Full(&kept, 1)
+		return err
+	})
+}
+
+func (j *tape) Put(r *journal.Record) (journal.Ticket, error) {
+	return journal.Ticket{Pos: j.full(r, journal.EffectPut), Segment: 1}, nil
+}
+
+func (j *tape) Move(r *journal.Record, _ journal.Former) (journal.Ticket, error) {
+	return journal.Ticket{Pos: j.full(r, journal.EffectUpdate), Segment: 1}, nil
+}
+
+func (j *tape) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, error) {
+	return journal.Ticket{Pos: j.full(r, journal.EffectUpdate), Segment: 1}, nil
+}
+
+func (j *tape) Update(r *journal.Record) (journal.Pos, error) {
+	kept := copied(r)
+	return j.add(r.Origin, journal.Effect{ID: r.ID, Kind: journal.EffectUpdate, State: r.State}, func(f *engine.Follower) error {
+		return f.Update(&kept)
+	}), nil
+}
+
+func (j *tape) EndHold(r *journal.Record) (journal.Pos, error) { return j.Update(r) }
+
+func (j *tape) Delete(id uint64, former journal.Former) (journal.Pos, error) {
+	return j.DeleteFor(id, former, journal.Origin{})
+}
+
+func (j *tape) DeleteFor(id uint64, _ journal.Former, by journal.Origin) (journal.Pos, error) {
+	return j.add(by, journal.Effect{ID: id, Kind: journal.EffectDelete}, func(f *engine.Follower) error {
+		f.Delete(id)
+		return nil
+	}), nil
+}
+
+func (j *tape) Set(s *journal.Setting) (journal.Pos, error) {
+	kept := *s
+	return j.add(s.Origin, journal.Effect{Kind: journal.EffectSetting}, func(f *engine.Follower) error { return f.Setting(&kept) }), nil
+}
+
+func (j *tape) RecordsHolds() bool { return true }
+
+func (j *tape) RecordsAll() bool { return true }
+
+func (j *tape) Hold(h *journal.Hold) (journal.Pos, error) {
+	kept, kind := *h, journal.EffectHold
+	if h.Touch {
+		kind = journal.EffectTouch
+	}
+	return j.add(journal.Origin{Session: h.Session, Offset: h.Offset}, journal.Effect{ID: h.ID, Kind: kind}, func(f *engine.Follower) error {
+		return f.Hold(&kept)
+	}), nil
+}
+
+func (j *tape) Close(session uint64) (journal.Pos, error) {
+	return j.add(journal.Origin{}, journal.Effect{}, func(f *engine.Follower) error { return f.Close(session) }), nil
+}
+
+func (j *tape) Numbers(n *journal.Numbers) (journal.Pos, error) {
+	kept := *n
+	return j.add(journal.Origin{}, journal.Effect{}, func(f *engine.Follower) error { return f.Numbers(&kept) }), nil
+}
+
+// cluster is the journal and the clock of servers, one of which leads at a time.
+type cluster struct {
+	t       testing.TB
+	tape    *tape
+	ahead   atomic.Int64
+	began   time.Time
+	engines atomic.Int64
+}
+
+func newCluster(t testing.TB) *cluster {
+	return &cluster{t: t, tape: newTape(), began: time.Now()}
+}
+
+// now is the clock of the servers' processes.
+func (k *cluster) now() engine.Time {
+	return engine.Time(time.Since(k.began)) + engine.Time(k.ahead.Load())
+}
+
+// putAhead puts the clock ahead. The loops of the server look at it.
+func (k *cluster) putAhead(ts *testServer, by time.Duration) {
+	k.ahead.Add(int64(by))
+	ts.onLoops(func(*loop) {})
+}
+
+// engine returns an engine that has all that is on record. Its clock is that of no other one.
+func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
+	k.t.Helper()
+	base := engine.Time(1000*time.Hour) * engine.Time(k.engines.Add(1)-1)
+	now := func() engine.Time { return base + k.now() }
+	e := engine.New(engine.Config{
+		MaxJobSize: maxJob, Journal: k.tape, Start: time.Unix(2e9, 0).Add(-time.Duration(base)),
+		Info: engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
+	})
+	f := e.Follow(engine.Always)
+	f.Strict()
+	j := k.tape
+	j.mu.Lock()
+	entries, last := slices.Clone(j.entries), j.last
+	j.mu.Unlock()
+	for _, feed := range entries {
+		if err := feed(f); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+	if n := e.Contradictions(); n > 0 {
+		k.t.Errorf("%d records do not fit those before them", n)
+	}
+	f.RecordIn(j)
+	f.ServeOn(last+1, now())
+	return e, now
+}
+
+// server starts a server that leads, whose loops have numbers.
+func (k *cluster) server(network string, h hooks, change func(*Config)) *testServer {
+	k.t.Helper()
+	e, _ := k.engine() // the first one has the clock of the process
+	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
+		c.Engine, c.Journal, c.Loops, c.Extensions = e, k.tape, 2, true
+		c.Now = k.now
+		change(c)
+	})
+	ts.engine = e
+	k.number(ts, e)
+	return ts
+}
+
+// number gives the loops of a server that leads their numbers.
+func (k *cluster) number(ts *testServer, e *engine.Engine) {
+	k.t.Helper()
+	numbers, _, err := e.GiveNumbers(1, 1, len(ts.loops))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	ts.Number(numbers)
+}
+
+// resign has a server that leads go on without its engine, whose memory is anybody's afterwards.
+func (k *cluster) resign(ts *testServer) {
+	k.t.Helper()
+	ts.Hold(true)
+	ts.Record()
+	k.tape.commit(ts, k.tape.recorded.Load())
+	old := ts.engine
+	if !ts.Detach() {
+		k.t.Fatal("a held server does not go on without its engine")
+	}
+	ts.engine = nil
+	old.Discard()
+}
+
+// lead has a server lead.
+func (k *cluster) lead(ts *testServer) {
+	k.t.Helper()
+	e, now := k.engine()
+	ts.engine = e
+	ts.Attach(e, now, k.tape)
+}
+
+// noLeader is dialled, and does not answer.
+func noLeader(ctx context.Context, _ int) (TrunkConn, error) {
+	<-ctx.Done()
+	return TrunkConn{}, ctx.Err()
+}

@@ -1,0 +1,101 @@
+package reactor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Clients of a leader that hands over notice nothing, with jobs or without, whatever they are about, if it leads
+// again.
+func TestClientsKeepTheirJobsThroughRoles(t *testing.T) {
+	t.Parallel()
+	for _, forwards := range []bool{false, true} {
+		directNetworks(t, func(t *testing.T, network string) {
+			k := newCluster(t)
+			ts := k.server(network, hooks{}, func(*Config) {})
+			big := strings.Repeat("b", 100_000)
+			add := func(send, expect string) *client {
+				c := ts.dial()
+				c.do("list-tube-used\r\n", "USING default\r\n")
+				c.send(send)
+				c.expect(expect)
+				return c
+			}
+			producer := add("", "")
+			worker := add("", "")
+			id := producer.put("x")
+			worker.do("reserve\r\n", reserved(id, "x"))
+			idle := add("use u\r\nwatch b\r\nwatch a\r\nignore default\r\n", "USING u\r\nWATCHING 2\r\nWATCHING 3\r\nWATCHING 2\r\n")
+			waits := add("watch w\r\nignore default\r\nreserve\r\nlist-tube-used\r\nput 0 0 9 1\r\nx\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+			batch := add("watch s\r\nignore default\r\nreserve-batch 3 1000\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+			short := add("watch n\r\nignore default\r\nreserve-with-timeout 1000\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+			soon := add("watch n\r\nignore default\r\nreserve-with-timeout 300\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+			gone := add("watch n\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+			read := ts.sum().BytesIn
+			body := add("use half\r\nput 0 0 9 100000\r\n"+big[:60_000], "USING half\r\n")
+			line := add("list-tube-u", "")
+			end := add("use half\r\nput 0 0 9 5\r\nabcde\r", "USING half\r\n")
+			ts.untilSeenWaiting(5)
+			ts.until("all that was sent has come", func() bool { return ts.sum().BytesIn >= read+60_000+100 })
+
+			k.resign(ts)
+			before := ts.sum().BytesIn
+			idle.send("list-tube-used\r\n")
+			gone.closeWrite()
+			line.send("sed\r\n")
+			ts.until("more has come", func() bool { return ts.sum().BytesIn >= before+21 && ts.sum().Ending == 1 })
+			if forwards {
+				ts.Forward(noLeader)
+			}
+			k.putAhead(ts, 3*time.Second)
+			late := ts.dial()
+			late.send("use l\r\n")
+			body.send(big[60_000:70_000])
+			if p := idle.pending() + gone.pending() + late.pending(); p != "" {
+				t.Errorf("%q was sent by no engine", p)
+			}
+			k.lead(ts)
+
+			late.expect("USING l\r\n")
+			gone.expect("TIMED_OUT\r\n")
+			gone.expectEOF()
+			idle.expect("USING u\r\n")
+			idle.do("list-tubes-watched\r\n", "OK 12\r\n---\n- a\n- b\n\r\n")
+			line.expect("USING default\r\n")
+			worker.do(fmt.Sprintf("release %d 1 0\r\n", id), "RELEASED\r\n")
+			worker.do("reserve\r\n", reserved(id, "x"))
+			worker.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
+			body.send(big[70_000:] + "\r\npeek-ready\r\n")
+			if _, err := fmt.Sscanf(body.line(), "INSERTED %d", &id); err != nil {
+				t.Fatal(err)
+			}
+			body.expect(fmt.Sprintf("FOUND %d 100000\r\n%s\r\n", id, big))
+			body.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
+			end.send("\npeek-ready\r\n")
+			if _, err := fmt.Sscanf(end.line(), "INSERTED %d", &id); err != nil {
+				t.Fatal(err)
+			}
+			end.expect(fmt.Sprintf("FOUND %d 5\r\nabcde\r\n", id))
+			ts.untilSeenWaiting(4)
+			k.putAhead(ts, 296*time.Second)
+			if p := soon.pending(); p != "" {
+				t.Errorf("%q was sent before the time is over", p)
+			}
+			k.putAhead(ts, 2*time.Second)
+			soon.expect("TIMED_OUT\r\n")
+			idle.do("use s\r\n", "USING s\r\n")
+			id = idle.put("s")
+			batch.expect(fmt.Sprintf("RESERVED_BATCH 1\r\nRESERVED %d 1\r\ns\r\n", id))
+			k.putAhead(ts, 701*time.Second)
+			idle.do("use w\r\n", "USING w\r\n")
+			short.expect("TIMED_OUT\r\n")
+			id = idle.put("w")
+			waits.expect(reserved(id, "w") + "USING default\r\n")
+			if got := waits.line(); !strings.HasPrefix(got, "INSERTED") {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
