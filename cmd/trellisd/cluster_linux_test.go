@@ -40,6 +40,9 @@ type testCluster struct {
 	mu      sync.Mutex
 	clients []string // guarded by mu; addresses that clients try
 
+	launched []*process // for all nodes
+	crews    int        // that there were
+
 	program string   // that the nodes run; binary if it is ""
 	env     []string // of the nodes, beside the test's own
 }
@@ -153,6 +156,7 @@ func (c *testCluster) start(n *clusterNode) {
 		"--node", n.name+"="+n.addr, "--cluster", strings.Join(all, ","), "--cluster-listen=127.0.0.1:0")
 	cmd.Env = append(os.Environ(), c.env...)
 	n.process = launchCommand(t, cmd)
+	c.launched = append(c.launched, n.process)
 	n.waitText(`"listening for peers"`)
 	for _, l := range n.log() {
 		var record struct{ Msg, Addr string }

@@ -32,6 +32,7 @@ type Client struct {
 	tube  string
 	addrs func() []string // client addresses of all nodes
 	waits time.Duration   // for a reply
+	opens time.Duration   // for a connection, and again for the replies to its first commands
 	limit uint32          // attempts after which jobs of the tube are dead letters; 0 is never
 	turn  int             // index of the address to try next, modulo their number
 
@@ -41,13 +42,14 @@ type Client struct {
 	alive   int64 // when the last command that had a reply was called
 	holds   []uint64
 
-	lost int // commands without a reply
+	lost int   // commands without a reply
+	why  error // of the last one
 }
 
 // NewClient makes a client of a tube, which connects when it has something to do. addrs
 // is asked each time.
 func (r *Recorder) NewClient(tube string, addrs func() []string) *Client {
-	return &Client{rec: r, tube: tube, addrs: addrs, waits: hasty}
+	return &Client{rec: r, tube: tube, addrs: addrs, waits: hasty, opens: hasty}
 }
 
 // Holds are the ids that the client has reserved in this session. The slice is the
@@ -80,13 +82,13 @@ func (c *Client) Connect(ctx context.Context) error {
 // dial connects to an address and sets the tube. That is answered by a node that serves,
 // or that believes it does.
 func (c *Client) dial(ctx context.Context, addr string) error {
-	d := net.Dialer{Timeout: hasty}
+	d := net.Dialer{Timeout: c.opens}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
 	}
 	in := bufio.NewReader(conn)
-	err = conn.SetDeadline(time.Now().Add(hasty))
+	err = conn.SetDeadline(time.Now().Add(c.opens))
 	if err == nil {
 		_, err = fmt.Fprintf(conn, "use %s\r\nwatch %s\r\nignore default\r\n", c.tube, c.tube)
 	}
@@ -120,6 +122,48 @@ func (c *Client) Close() {
 // was executed is open.
 var ErrLost = errors.New("the connection was lost")
 
+// SetTube has the client use and watch another tube.
+func (c *Client) SetTube(tube string) error {
+	old := c.tube
+	c.tube = tube
+	return c.say(fmt.Sprintf("use %s\r\nwatch %s\r\nignore %s\r\n", tube, tube, old), "USING "+tube, "WATCHING 2", "WATCHING 1")
+}
+
+// say sends commands that are no part of the history and wants these replies. Its error is ErrLost,
+// or tells of another reply.
+func (c *Client) say(commands string, want ...string) error {
+	if c.conn == nil {
+		return ErrLost
+	}
+	called := c.rec.now()
+	err := c.conn.SetDeadline(time.Now().Add(c.waits))
+	if err == nil {
+		_, err = io.WriteString(c.conn, commands)
+	}
+	for _, want := range want {
+		var line string
+		if err == nil {
+			line, err = c.in.ReadString('\n')
+		}
+		if err == nil && strings.TrimRight(line, "\r\n") != want {
+			return fmt.Errorf("a reply is %q, not %q", line, want)
+		}
+	}
+	if err != nil {
+		c.lose(err)
+		return ErrLost
+	}
+	c.alive = called
+	return nil
+}
+
+// lose ends a connection that the server has ended.
+func (c *Client) lose(why error) {
+	c.lost++
+	c.why = why
+	c.Close()
+}
+
 // Put puts a job and returns its id, or 0 if the server has refused it for want of room.
 func (c *Client) Put(pri, delay uint32, size int) (uint64, error) {
 	return c.put(Op{Pri: pri, Delay: delay}, size, "")
@@ -137,6 +181,24 @@ func (c *Client) put(o Op, size int, tags string) (uint64, error) {
 	o.Verb, o.Number, o.Limit, o.TTR, o.Body = Put, n, c.limit, longTTR+uint32(n%100), bodyOf(n, size)
 	o, err := c.do(o, fmt.Sprintf("put %d %d %d %d%s\r\n%s", o.Pri, o.Delay, o.TTR, len(o.Body), tags, o.Body))
 	return o.ID, err
+}
+
+// PutAll puts jobs with a time to run, all in one write.
+func (c *Client) PutAll(ttr time.Duration, sizes ...int) error {
+	var text strings.Builder
+	ops := make([]Op, len(sizes))
+	for i, size := range sizes {
+		n := c.rec.number()
+		ops[i] = Op{Verb: Put, Number: n, TTR: uint32(ttr.Seconds()), Body: bodyOf(n, size)}
+		fmt.Fprintf(&text, "put 0 0 %d %d\r\n%s\r\n", ops[i].TTR, len(ops[i].Body), ops[i].Body)
+	}
+	err := c.doAll(ops, text.String())
+	for i := 1; err == nil && i < len(ops); i++ {
+		if ops[i].ID <= ops[i-1].ID {
+			err = fmt.Errorf("jobs %d and %d were put one after the other", ops[i-1].ID, ops[i].ID)
+		}
+	}
+	return err
 }
 
 // PutKeyed puts a job with a unique key that outlives it, or finds the one that has the key. A number
@@ -211,6 +273,18 @@ func (c *Client) ask(ctx context.Context, command string) (string, error) {
 	}
 }
 
+// again does something until there is a reply.
+func (c *Client) again(ctx context.Context, do func() error) error {
+	for {
+		if err := c.Connect(ctx); err != nil {
+			return err
+		}
+		if err := do(); !errors.Is(err, ErrLost) {
+			return err
+		}
+	}
+}
+
 func (c *Client) exchange(command string) (reply string, wrong, err error) {
 	if err := c.conn.SetDeadline(time.Now().Add(c.waits)); err != nil {
 		return "", nil, err
@@ -232,6 +306,14 @@ const longTTR = 100_000
 func (c *Client) Reserve() (uint64, error) {
 	o, err := c.do(Op{Verb: Reserve}, string(Reserve))
 	return o.ID, err
+}
+
+// ReserveWithin reserves a job of the tube, for which it waits so many seconds, or none: then it
+// returns 0.
+func (c *Client) ReserveWithin(seconds int) (uint64, error) {
+	ops := []Op{{Verb: Reserve, Wait: time.Duration(seconds) * time.Second}}
+	err := c.doAll(ops, fmt.Sprintf("reserve-with-timeout %d\r\n", seconds))
+	return ops[0].ID, err
 }
 
 // Release releases a job, without a delay or with one that does not end during a test.
@@ -261,33 +343,52 @@ func (c *Client) Look(verb Verb) error {
 // do sends a command, waits for its reply and records both. Its errors are ErrLost, and
 // replies that no server may give.
 func (c *Client) do(o Op, text string) (Op, error) {
+	ops := []Op{o}
+	err := c.doAll(ops, text+"\r\n")
+	return ops[0], err
+}
+
+// doAll sends commands at once, and fills in what came of them.
+func (c *Client) doAll(ops []Op, text string) error {
 	if c.conn == nil {
-		return o, ErrLost
+		return ErrLost
 	}
-	o.Session, o.Tube, o.Call, o.Return = c.session, c.tube, c.rec.now(), never
-	err := c.conn.SetDeadline(time.Now().Add(c.waits))
+	called := c.rec.now()
+	limit := c.waits
+	for i := range ops {
+		ops[i].Session, ops[i].Tube, ops[i].Call, ops[i].Return = c.session, c.tube, called, never
+		limit += ops[i].Wait
+	}
+	err := c.conn.SetDeadline(time.Now().Add(limit))
 	if err == nil {
-		_, err = io.WriteString(c.conn, text+"\r\n")
+		_, err = io.WriteString(c.conn, text)
 	}
 	var wrong error
-	if err == nil {
-		wrong, err = c.read(&o)
+	for i := range ops {
+		o := &ops[i]
+		if err == nil {
+			var w error
+			w, err = c.read(o)
+			wrong = errors.Join(wrong, w)
+		}
+		if err != nil {
+			o.Reply, o.Body, o.Stats = "", bodyIfPut(o), nil
+			if o.Verb.ofTube() {
+				o.ID = 0
+			}
+			c.rec.add(*o)
+			continue
+		}
+		o.Return = c.rec.now()
+		c.alive = called
+		c.rec.add(*o)
+		c.hold(o)
 	}
 	if err != nil {
-		o.Reply, o.Body, o.Stats = "", bodyIfPut(&o), nil
-		if o.Verb.ofTube() {
-			o.ID = 0
-		}
-		c.lost++
-		c.rec.add(o)
-		c.Close()
-		return o, ErrLost
+		c.lose(err)
+		return ErrLost
 	}
-	o.Return = c.rec.now()
-	c.alive = o.Call
-	c.rec.add(o)
-	c.hold(&o)
-	return o, wrong
+	return wrong
 }
 
 func bodyIfPut(o *Op) string {
@@ -299,10 +400,10 @@ func bodyIfPut(o *Op) string {
 
 // hold keeps account of what the client has reserved.
 func (c *Client) hold(o *Op) {
-	switch o.Reply {
-	case "RESERVED":
+	switch {
+	case o.Reply == "RESERVED":
 		c.holds = append(c.holds, o.ID)
-	case "RELEASED", "BURIED", "DELETED", "MOVED":
+	case o.Verb == Release, o.Verb == Bury, o.Verb == Delete, o.Reply == "MOVED", o.Verb == Touch && o.Reply == "NOT_FOUND":
 		c.holds = slices.DeleteFunc(c.holds, func(id uint64) bool { return id == o.ID })
 	}
 }
@@ -325,7 +426,7 @@ func (c *Client) read(o *Op) (wrong, err error) {
 	}
 	o.Reply = f[0]
 	switch {
-	case refused(o) && o.Verb != Put && (o.Reply == "TIMED_OUT") == (o.Verb == Reserve), o.Verb == Put && o.Reply == "OUT_OF_MEMORY":
+	case refused(o) && o.Verb != Put && (o.Reply == "NOT_FOUND") == (o.Verb != Reserve), o.Verb == Put && o.Reply == "OUT_OF_MEMORY":
 		return nil, nil
 	case o.Reply != replies[o.Verb]:
 		return fmt.Errorf("the reply to %s is %q", o.Verb, line), nil

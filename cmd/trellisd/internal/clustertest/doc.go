@@ -14,6 +14,9 @@
 //
 // A Network stands between servers and cuts them off from each other.
 //
+// A Crew is clients of stock libraries that must not notice what happens to members that they are not
+// connected with. What it checks can be told of each reply soon, so that its histories may be long.
+//
 // # The model
 //
 // Check is linearizability, by github.com/anishathalye/porcupine, for each job on its own:

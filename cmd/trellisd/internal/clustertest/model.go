@@ -140,7 +140,9 @@ func (s state) step(o *Op, open bool) []state {
 }
 
 // refused tells whether the reply says that there is no job for the command.
-func refused(o *Op) bool { return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" }
+func refused(o *Op) bool {
+	return o.Reply == "NOT_FOUND" || o.Reply == "TIMED_OUT" || o.Reply == "DEADLINE_SOON"
+}
 
 // do is what a command does to the job, and whether it does something, or finds it. open tells
 // whether the job's limited key lets it be reserved.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // script reads a history: a command a line, as in
@@ -75,10 +76,16 @@ func script(t *testing.T, text string) []Op {
 				if o.ID > 0 {
 					numbers[o.ID] = o.Number
 				}
+			case key == "wait":
+				d, err := time.ParseDuration(value)
+				if err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				o.Wait = d
 			case key == "limited":
 				o.Limited = value
 			case o.Stats == nil:
-				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay, "limit": &o.Limit, "most": &o.Most}[key])
+				set(t, value, map[string]*uint32{"pri": &o.Pri, "delay": &o.Delay, "ttr": &o.TTR, "limit": &o.Limit, "most": &o.Most}[key])
 			case key == "state":
 				o.Stats.State = value
 			default:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 )
 
 // Verb is what a client asks for. Its text is the command's, but for end.
@@ -59,6 +60,8 @@ type Op struct {
 	Found string // of put: in which state the job is that has its key; "" if there was none
 	Reply string // its first word; "" if none has come, and whether it was executed is open
 	Stats *Stats // of stats-job, when Reply is OK
+
+	Wait time.Duration // of reserve: for a job
 
 	Call, Return int64 // nanoseconds of one clock for the whole history; never if Reply is ""
 }

@@ -3,6 +3,8 @@ package clustertest
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,7 +34,13 @@ func NewRecorder() *Recorder {
 // now is the history's clock: monotonic nanoseconds.
 func (r *Recorder) now() int64 { return int64(time.Since(r.began)) }
 
+// longBody is the length of a body that is remembered whole.
+const longBody = 100
+
 func (r *Recorder) add(o Op) {
+	if len(o.Body) > longBody {
+		o.Body = fmt.Sprintf("%s %d bytes %x", o.Body[:longBody/2], len(o.Body), sha256.Sum256([]byte(o.Body)))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, o)

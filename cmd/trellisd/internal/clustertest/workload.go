@@ -274,29 +274,19 @@ func (w *Workload) Audit(ctx context.Context) error {
 }
 
 func (w *Workload) audit(ctx context.Context, c *Client, p *pool) error {
-	again := func(do func() error) error { // until there is a reply
-		for {
-			if err := c.Connect(ctx); err != nil {
-				return err
-			}
-			if err := do(); !errors.Is(err, ErrLost) {
-				return err
-			}
-		}
-	}
 	if err := c.AwaitUnreserved(ctx); err != nil {
 		return err
 	}
 	for _, verb := range []Verb{StatsJob, Peek} {
 		for _, id := range p.all {
-			if err := again(func() error { _, err := c.Job(verb, id); return err }); err != nil {
+			if err := c.again(ctx, func() error { _, err := c.Job(verb, id); return err }); err != nil {
 				return err
 			}
 		}
 	}
 	for found := true; found; {
 		lost := c.Lost()
-		err := again(func() error {
+		err := c.again(ctx, func() error {
 			id, err := c.Reserve()
 			found = id != 0
 			if found && err == nil {
@@ -315,7 +305,7 @@ func (w *Workload) audit(ctx context.Context, c *Client, p *pool) error {
 	// What nobody knows of was put without a reply: it is ready or delayed.
 	for _, verb := range []Verb{PeekReady, PeekDelayed, PeekBuried} {
 		for found := true; found; {
-			err := again(func() error {
+			err := c.again(ctx, func() error {
 				o, err := c.do(Op{Verb: verb}, string(verb))
 				found = o.ID != 0
 				if found && err == nil {
