@@ -168,6 +168,20 @@ func (s *sim) follows(t *testing.T, record *tape) bool {
 		}
 	}
 	slices.SortFunc(list, func(a, b away) int { return cmp.Compare(a.conn.wait, b.conn.wait) })
+	by := s.succeed(t, record)
+	for _, a := range list {
+		s.goesOn(t, a, by)
+	}
+	s.waitOn(t, list)
+	if n := s.engine.Contradictions(); n != 0 {
+		t.Errorf("%d contradictions", n)
+	}
+	return true
+}
+
+// succeed has another engine take office, which knows what is on record. Its times are greater by what is returned.
+func (s *sim) succeed(t *testing.T, record *tape) Time {
+	t.Helper()
 	const by = Time(77 * time.Hour)
 	cfg, next, draining := s.engine.cfg, s.engine.ids.Last.Load()+1, s.engine.Draining()
 	s.engine.Discard()
@@ -193,14 +207,7 @@ func (s *sim) follows(t *testing.T, record *tape) bool {
 		l.woken, l.alarm = true, MaxTime
 		l.Loop = e.NewLoop(l)
 	}
-	for _, a := range list {
-		s.goesOn(t, a, by)
-	}
-	s.waitOn(t, list)
-	if n := e.Contradictions(); n != 0 {
-		t.Errorf("%d contradictions", n)
-	}
-	return true
+	return by
 }
 
 // standbyAgrees compares what the engine holds with what a standby knows by the records.

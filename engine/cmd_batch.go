@@ -60,6 +60,7 @@ type batch struct {
 	jobs  []batchJob
 	bytes int // of their bodies
 	pos   journal.Pos
+	whole bool // the client may have a part of the reply, so that no job may be left out
 
 	looked int    // jobs whose bodies were copied, or will be pinned
 	data   []byte // the lines and bodies of small jobs
@@ -139,6 +140,12 @@ func (b *batch) turn(s *Session, now Time, out *Output) Outcome {
 		return s.yield(b)
 	}
 	b.pinLarge(s, now)
+	if b.whole && b.small+len(b.large) < n {
+		for i := range b.large {
+			b.large[i].body.Release()
+		}
+		return Quit
+	}
 	b.reply(out)
 	return Done
 }

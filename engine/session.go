@@ -112,14 +112,7 @@ func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
 // Execute executes one command of the session's client and appends the reply to
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
-	if cmd.CountAs < codec.NumCommands {
-		s.loop.counts.commands[cmd.CountAs].Add(1)
-		s.commands++
-	}
-	s.loop.budget--
-	if !ownOps[cmd.Op] {
-		out.showsState()
-	}
+	s.counted(cmd, out)
 	age := Time(0)
 	if s.flags&(restricted|onRecord) != 0 {
 		if s.flags&restricted != 0 {
@@ -136,14 +129,31 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	}
 	outcome := s.execute(now, cmd, out)
 	out.by = nil
+	if outcome == Wait && age > 0 && s.wait.task == nil {
+		s.wait.hasLasted(age, now)
+	}
+	s.executed(outcome, out)
+	return outcome
+}
+
+// counted counts a command that is executed.
+func (s *Session) counted(cmd *codec.Command, out *Output) {
+	if cmd.CountAs < codec.NumCommands {
+		s.loop.counts.commands[cmd.CountAs].Add(1)
+		s.commands++
+	}
+	s.loop.budget--
+	if !ownOps[cmd.Op] {
+		out.showsState()
+	}
+}
+
+// executed notes how a command has ended, or that it has not.
+func (s *Session) executed(outcome Outcome, out *Output) {
 	if outcome == Wait {
-		if age > 0 && s.wait.task == nil {
-			s.wait.hasLasted(age, now)
-		}
 		s.flags |= isWaiting
 		out.waits()
 	}
-	return outcome
 }
 
 // Resume goes on with a command that was not finished, after Next has returned the

@@ -48,7 +48,8 @@ const (
 func (x *Effect) Valid() bool {
 	o := Origin{Session: x.Session, Offset: x.Offset}
 	return o.Valid() && EffectPut <= x.Kind && x.Kind <= EffectSetting && (x.ID == 0) == (x.Kind == EffectSetting) &&
-		(x.State != 0) == (x.Kind <= EffectUpdate) && x.State <= Held
+		(x.State != 0) == (x.Kind <= EffectUpdate) && x.State <= Held &&
+		(x.Kind != EffectPut || x.State != Stays) && (x.Kind != EffectUpdate || x.State != Deleted)
 }
 
 // Numbers are a range of numbers that a process was given for its loops, one each, or that are

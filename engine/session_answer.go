@@ -1,0 +1,254 @@
+package engine
+
+import (
+	"trellis/binlog/journal"
+	"trellis/codec"
+)
+
+// A client that goes on at another server may have sent commands whose replies were lost. The log tells which
+// of them were done: these are answered, and not executed again.
+
+// Answer says what is known of the reply to a command that was done before.
+type Answer uint8
+
+const (
+	// NoAnswer: it is not known what the client would have been told. It cannot go on.
+	NoAnswer Answer = iota
+	// SameAnswer: the reply has every byte of the one that was lost.
+	SameAnswer
+	// OtherAnswer: the reply is right, and some of its bytes may be others.
+	OtherAnswer
+	// NotDone: nothing is left of what the command did. It is to be executed as if it began now, unless
+	// something behind it was done.
+	NotDone
+)
+
+// Harmless tells whether the reply to a command depends on nothing but its bytes and the tubes that its client
+// uses and watches, and changes nothing else: so it may be executed although others behind it were done.
+func (s *Session) Harmless(cmd *codec.Command) bool {
+	switch cmd.Op {
+	case codec.OpPut, codec.OpPutEnd:
+		return !cmd.Terminated
+	case codec.OpAuth, codec.OpHTTP:
+		return true
+	}
+	return ownOps[cmd.Op]
+}
+
+// Answer appends the reply to a command of which the log tells by these effects, in their order, that it was
+// done. It is not executed. The Outcome is that of Execute.
+func (s *Session) Answer(now Time, cmd *codec.Command, effects []journal.Effect, out *Output) (Answer, Outcome) {
+	if len(effects) == 0 {
+		return NoAnswer, Done
+	}
+	for i := range effects {
+		if !fits(cmd, &effects[i]) {
+			return NoAnswer, Done
+		}
+	}
+	answer, outcome := s.answer(now, cmd, effects, out)
+	if answer == SameAnswer || answer == OtherAnswer {
+		s.flags &^= isAged
+		s.counted(cmd, out)
+		s.executed(outcome, out)
+	}
+	return answer, outcome
+}
+
+func (s *Session) answer(now Time, cmd *codec.Command, effects []journal.Effect, out *Output) (Answer, Outcome) {
+	switch cmd.Op {
+	case codec.OpPut, codec.OpPutEnd:
+		return s.answerPut(now, cmd, effects, out), Done
+	case codec.OpReserve, codec.OpReserveWithTimeout, codec.OpReserveJob:
+		return s.answerReserve(now, effects[len(effects)-1].ID, out), Done
+	case codec.OpReserveBatch:
+		return s.answerBatch(now, effects, out)
+	case codec.OpTouchAll:
+		return NotDone, Done // only a count of what it holds is right, and it may touch all twice
+	case codec.OpKick, codec.OpKickTube, codec.OpMoveTube, codec.OpDeleteTubeJobs:
+		if cmd.Bound != 1 {
+			return NoAnswer, Done // how far it came is not known
+		}
+	}
+	reply := lostReplies[cmd.Op].reply
+	s.tellAnswered(cmd, reply)
+	out.reply(reply)
+	return SameAnswer, Done
+}
+
+// effectKinds are kinds of effects, a bit each. The first is that of a put that leaves a tombstone.
+type effectKinds uint8
+
+const (
+	aTombstone effectKinds = 1
+	aPut       effectKinds = 1 << journal.EffectPut
+	anUpdate   effectKinds = 1 << journal.EffectUpdate
+	aDelete    effectKinds = 1 << journal.EffectDelete
+	aHold      effectKinds = 1 << journal.EffectHold
+	aTouch     effectKinds = 1 << journal.EffectTouch
+	aSetting   effectKinds = 1 << journal.EffectSetting
+
+	anEnd = aDelete | aTombstone // also of what has expired meanwhile
+)
+
+// lostReplies are, of each command that has effects, their kinds, and the reply where it is always the same. Of
+// some commands over many jobs it is that of a command that asks for one.
+var lostReplies = [codec.NumCommands]struct {
+	reply string
+	kinds effectKinds
+}{
+	codec.OpPut:                {"", aPut | anUpdate | aDelete},
+	codec.OpReserve:            {"", aHold},
+	codec.OpReserveWithTimeout: {"", aHold},
+	codec.OpReserveJob:         {"", aHold},
+	codec.OpReserveBatch:       {"", aHold},
+	codec.OpTouchAll:           {"", aTouch},
+	codec.OpDelete:             {codec.ReplyDeleted, anEnd},
+	codec.OpRelease:            {codec.ReplyReleased, aPut | anUpdate | anEnd},
+	codec.OpBury:               {codec.ReplyBuried, anUpdate},
+	codec.OpTouch:              {codec.ReplyTouched, aTouch},
+	codec.OpKickJob:            {codec.ReplyKicked, anUpdate},
+	codec.OpMoveJob:            {codec.ReplyMoved, aPut | anUpdate | anEnd},
+	codec.OpSetDLQ:             {codec.ReplyDLQSet, aSetting},
+	codec.OpSetTube:            {codec.ReplyTubeSet, aSetting},
+	codec.OpKick:               {"KICKED 1\r\n", anUpdate},
+	codec.OpKickTube:           {"KICKED 1\r\n", anUpdate},
+	codec.OpMoveTube:           {"MOVED 1\r\n", aPut},
+	codec.OpDeleteTubeJobs:     {"DELETED 1\r\n", anEnd},
+}
+
+// fits tells whether a command can have an effect, of which another server has told.
+func fits(cmd *codec.Command, x *journal.Effect) bool {
+	if !x.Valid() {
+		return false
+	}
+	op, kind := cmd.Op, effectKinds(1)<<x.Kind
+	if x.Kind == journal.EffectPut && x.State == journal.Deleted {
+		kind = aTombstone
+	}
+	switch op {
+	case codec.OpPutEnd:
+		op = codec.OpPut
+	case codec.OpDelete, codec.OpRelease, codec.OpBury, codec.OpTouch, codec.OpKickJob, codec.OpMoveJob, codec.OpReserveJob:
+		if x.ID != cmd.ID {
+			return false
+		}
+	}
+	return op < codec.NumCommands && lostReplies[op].kinds&kind != 0 && (op != codec.OpPut || cmd.Terminated)
+}
+
+// answerPut answers a put that has made a job, or has given that of its unique key a more urgent priority.
+func (s *Session) answerPut(now Time, cmd *codec.Command, effects []journal.Effect, out *Output) Answer {
+	pri, unique := cmd.Pri, cmd.Tags != nil && cmd.Tags.Unique != nil
+	if cmd.Op == codec.OpPutEnd {
+		in := s.incoming
+		pri, unique = in.pri, in.keys != nil && in.keys.Unique != ""
+	}
+	var last *journal.Effect // that was not taken back
+	for i := range effects {
+		switch x := &effects[i]; {
+		case x.Kind != journal.EffectDelete:
+			last = x
+		case last != nil && last.ID != x.ID:
+			return NoAnswer
+		default:
+			last = nil
+		}
+	}
+	switch {
+	case last == nil:
+		return NotDone
+	case last.Kind == journal.EffectPut:
+		out.Buf = codec.AppendInserted(out.Buf, last.ID)
+	case !unique || raisedStates[last.State] == "":
+		return NoAnswer
+	default:
+		out.Buf = codec.AppendRaised(out.Buf, last.ID, raisedStates[last.State], pri)
+	}
+	s.becomeProducer()
+	s.discardIncoming(now)
+	return SameAnswer
+}
+
+// raisedStates are the words for the state in which the log leaves a holder that was raised.
+var raisedStates = [...]string{
+	journal.Ready: duplicateStates[ready], journal.Stays: duplicateStates[reserved], journal.Buried: duplicateStates[buried],
+	journal.Delayed: duplicateStates[delayed], journal.Held: duplicateStates[held],
+}
+
+// answerReserve hands out a job again, if the session has it still.
+func (s *Session) answerReserve(now Time, id uint64, out *Output) Answer {
+	c := &s.loop.locks
+	sh, _, j := s.loop.engine.lockJob(c, id, now)
+	if sh == nil {
+		return NotDone
+	}
+	defer sh.unlock(c)
+	if !sh.reservedBy(s.reserved, j) {
+		return NotDone
+	}
+	s.becomeWorker()
+	s.appendReserved(out, sh, j)
+	if s.flags&isInformed != 0 {
+		return OtherAnswer // it tells of the job's age
+	}
+	return SameAnswer
+}
+
+// answerBatch hands out again what the session still has of some jobs.
+func (s *Session) answerBatch(now Time, effects []journal.Effect, out *Output) (Answer, Outcome) {
+	c, e := &s.loop.locks, s.loop.engine
+	b := &batch{whole: s.flags&isInformed == 0}
+	for _, id := range lastHeld(effects) {
+		sh, _, j := e.lockJob(c, id, now)
+		if sh != nil && sh.reservedBy(s.reserved, j) {
+			b.jobs = append(b.jobs, batchJob{sh, id})
+		} else {
+			b.whole = false
+		}
+		if sh != nil {
+			sh.unlock(c)
+		}
+		s.loop.budget--
+	}
+	if len(b.jobs) == 0 {
+		return NotDone, Done
+	}
+	s.becomeWorker()
+	outcome := b.turn(s, now, out)
+	switch {
+	case outcome == Wait:
+		s.wait.since = now // see WaitingSince
+	case outcome == Quit:
+		return NoAnswer, Done
+	}
+	if b.whole {
+		return SameAnswer, outcome
+	}
+	return OtherAnswer, outcome
+}
+
+// lastHeld are the jobs of holds, in the order in which each was held last.
+func lastHeld(effects []journal.Effect) (list []uint64) {
+	at := make(map[uint64]int, len(effects))
+	for i := range effects {
+		at[effects[i].ID] = i
+	}
+	for i := range effects {
+		if id := effects[i].ID; at[id] == i {
+			list = append(list, id)
+		}
+	}
+	return list
+}
+
+// tellAnswered tells Config.Audit of a command that was done elsewhere: whoever did it may not have come to that.
+func (s *Session) tellAnswered(cmd *codec.Command, reply string) {
+	switch cmd.Op {
+	case codec.OpKickTube, codec.OpMoveJob, codec.OpMoveTube, codec.OpDeleteTubeJobs, codec.OpSetDLQ, codec.OpSetTube:
+		if s.loop.engine.cfg.Audit != nil {
+			d := s.deedOf(cmd)
+			s.tellDone(&d, []byte(reply))
+		}
+	}
+}
