@@ -115,11 +115,11 @@ var (
 type gateway struct {
 	conns int    // for trunks, also those that have not begun
 	nonce uint64 // of the process whose trunks these are
-	loops map[uint32]*trunkLine
+	loops map[uint32]*loopTrunks
 }
 
-// trunkLine is what a leader knows of the trunks of a loop.
-type trunkLine struct {
+// loopTrunks is what a leader knows of the trunks of a loop.
+type loopTrunks struct {
 	count uint64 // of the dial that was heard last
 	trunk *Trunk // nil when it has ended
 }
@@ -244,11 +244,11 @@ func (t *Transport) noteTrunk(h hello, th TrunkHello, trunk *Trunk) (old []*Trun
 	g := t.gateways[h.from.ID]
 	if g.nonce != th.Nonce {
 		old = g.end()
-		g.nonce, g.loops = th.Nonce, map[uint32]*trunkLine{}
+		g.nonce, g.loops = th.Nonce, map[uint32]*loopTrunks{}
 	}
 	l := g.loops[th.Number]
 	if l == nil {
-		l = &trunkLine{}
+		l = &loopTrunks{}
 		g.loops[th.Number] = l
 	}
 	if th.Count <= l.count {
