@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"bytes"
 	"time"
 	"unsafe"
 
@@ -98,24 +99,20 @@ func (h *channel) made(cmd *codec.Command, reply []byte, outcome engine.Outcome)
 	h.parted = outcome == engine.Wait && len(reply) > 0
 	flags, number, tube := uint8(trunk.Uses), uint32(0), cmd.Tube
 	switch {
-	case cmd.Op == codec.OpUse && hasPrefix(reply, "USING "):
-	case cmd.Op == codec.OpWatch && hasPrefix(reply, "WATCHING "):
+	case cmd.Op == codec.OpUse && bytes.HasPrefix(reply, []byte("USING ")):
+	case cmd.Op == codec.OpWatch && bytes.HasPrefix(reply, []byte("WATCHING ")):
 		if flags = trunk.Watches; cmd.Weight > 1 && h.trunk.version >= resumesSince {
 			number = cmd.Weight
 		}
-	case cmd.Op == codec.OpIgnore && hasPrefix(reply, "WATCHING "):
+	case cmd.Op == codec.OpIgnore && bytes.HasPrefix(reply, []byte("WATCHING ")):
 		flags = trunk.Ignores
-	case cmd.Op == codec.OpReserveMode && h.trunk.version >= resumesSince && hasPrefix(reply, "USING "):
+	case cmd.Op == codec.OpReserveMode && h.trunk.version >= resumesSince && bytes.HasPrefix(reply, []byte("USING ")):
 		flags, number, tube = trunk.Chooses, trunk.Choice(cmd.Mode, cmd.Info), nil
 	default:
 		return
 	}
 	h.changes = appendPooled(h.changes, []byte{flags, byte(number), byte(number >> 8), byte(len(tube))})
 	h.changes = appendPooled(h.changes, tube)
-}
-
-func hasPrefix(b []byte, prefix string) bool {
-	return len(b) >= len(prefix) && string(b[:len(prefix)]) == prefix
 }
 
 // madeMore notes what more a command was answered that waited.

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -50,7 +51,7 @@ func TestAGatewayKnowsWhatItsClientsHaveAskedFor(t *testing.T) {
 		}
 		var out engine.Output
 		w.session.Execute(1, &cmd, &out)
-		if hasPrefix(out.Buf, "USING ") || hasPrefix(out.Buf, "WATCHING ") {
+		if bytes.HasPrefix(out.Buf, []byte("USING ")) || bytes.HasPrefix(out.Buf, []byte("WATCHING ")) {
 			g.tell(it)
 			said++
 		}

@@ -920,21 +920,7 @@ func (s *sink) room() int           { return 1 << 20 }
 // acceptTest has the server accept a trunk, and returns the gateway's side of it.
 func (ts *testServer) acceptTest(change func(*TrunkConn)) *trunkPeer {
 	ts.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		ts.t.Fatal(err)
-	}
-	defer l.Close()
-	there, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		ts.t.Fatal(err)
-	}
-	ts.t.Cleanup(func() { there.Close() })
-	_ = there.SetDeadline(time.Now().Add(testTimeout))
-	here, err := l.Accept()
-	if err != nil {
-		ts.t.Fatal(err)
-	}
+	there, here := tcpPair(ts.t)
 	c := TrunkConn{Conn: here, Peer: "b", Number: testNumber}
 	change(&c)
 	if err := ts.AcceptTrunk(c); err != nil {

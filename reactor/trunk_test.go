@@ -80,21 +80,7 @@ type trunkPeer struct {
 // layTest makes one side of a new connection a trunk of the server's first loop, and returns the other one.
 func (ts *testServer) layTest(secure bool, e *recordedEnd, change func(*TrunkConn)) *trunkPeer {
 	ts.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		ts.t.Fatal(err)
-	}
-	defer l.Close()
-	there, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		ts.t.Fatal(err)
-	}
-	ts.t.Cleanup(func() { there.Close() })
-	_ = there.SetDeadline(time.Now().Add(testTimeout))
-	here, err := l.Accept()
-	if err != nil {
-		ts.t.Fatal(err)
-	}
+	there, here := tcpPair(ts.t)
 	p := &trunkPeer{Conn: there, t: ts.t, reader: trunk.NewReader(trunk.Leader)}
 	c := TrunkConn{Conn: here, Peer: "b"}
 	if secure {
