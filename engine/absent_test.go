@@ -375,24 +375,38 @@ func TestSessionsWithoutANumberAreNotPutOnRecord(t *testing.T) {
 	}
 }
 
-// A client that was handed a job, and was not told, has a reply to come that only the log knows of.
-func TestWhoWasNotToldOfItsJobIsNotDetached(t *testing.T) {
-	s, _ := numberedSim(t, 2)
+// A client that was handed a job, and was not told, has a reply to come that only the log, and whoever has its
+// session, knows of.
+func TestWhoWasNotToldOfItsJobGoesOnWithIt(t *testing.T) {
+	s, record := numberedSim(t, 2)
 	worker, producer := s.open(), s.open()
 	worker.say("reserve")
 	c := codec.Command{Op: codec.OpPut, CountAs: codec.OpPut, TTR: 9, Size: 1, Body: []byte("x"), Terminated: true}
 	producer.session.CommandEnds(9)
 	producer.session.Execute(s.now, &c, &producer.out)
 	s.engine.Hold(true)
-	if _, ok := worker.session.DetachRecorded(); ok {
-		t.Error("it is detached")
+	was, ok := worker.session.DetachRecorded()
+	if !ok || was.Handed() != 1 || string(was.Wait()) != "reserve\r\n" {
+		t.Fatalf("it is detached: %v", ok)
 	}
 	if _, ok := producer.session.Detach(); ok {
 		t.Error("a session on record is detached as if it were none")
 	}
-	if _, ok := producer.session.DetachRecorded(); !ok {
+	if d, ok := producer.session.DetachRecorded(); !ok || d.Handed() != 0 {
 		t.Error("the other one is not")
 	}
+	worker.ended, producer.ended = true, true
+	s.follows(t, record)
+	var back simConn
+	back.loop = s.loops[0]
+	if err := back.loop.GoOn(&back.session, was, 0, s.now); err != nil {
+		t.Fatal(err)
+	}
+	if outcome := back.session.Resume(s.now, &back.out); outcome != Done || string(back.out.Buf) != "RESERVED 1 1\r\nx\r\n" {
+		t.Errorf("it goes on with %q, %v", back.out.Buf, outcome)
+	}
+	back.out.Discard()
+	back.session.Close(s.now)
 }
 
 // What another server tells of a session is looked at.

@@ -19,6 +19,7 @@ type Detached struct {
 	until, since Time // of a wait for a job
 	age          Time // for how long a client has waited for what it sends next
 	batch        uint16
+	handed       uint64 // the job that has ended the wait, and of which the client was not told; 0 for none
 
 	incoming *incoming // a put whose body is arriving, or nil
 	arrived  []byte    // of that body; nothing if it is discarded
@@ -48,11 +49,32 @@ func (s *Session) Detach() (d *Detached, ok bool) {
 	return s.detachIf(s.flags&onRecord == 0 && (s.wait == nil || s.wait.task == nil) && !s.holds())
 }
 
-// DetachRecorded is Detach for a session on record, which goes on with all that it holds. It cannot if its
-// client was handed a job and was not told.
+// DetachRecorded is Detach for a session on record, which goes on with all that it holds, and with a job that was
+// handed over to it.
 func (s *Session) DetachRecorded() (d *Detached, ok bool) {
 	w := s.wait
-	return s.detachIf(s.flags&onRecord != 0 && (w == nil || w.task == nil && w.shard == nil))
+	if s.flags&onRecord == 0 || w != nil && w.task != nil {
+		return nil, false
+	}
+	handed := s.handedOver()
+	d, ok = s.detachIf(true)
+	d.handed = handed
+	return d, ok
+}
+
+// handedOver is the job that the session was handed over, and has, if its client was not told of it; 0 for none.
+func (s *Session) handedOver() (id uint64) {
+	w := s.wait
+	if w == nil || w.shard == nil {
+		return 0
+	}
+	c := &s.loop.locks
+	w.shard.lock(c, 0)
+	if _, j := w.shard.find(w.id); j != nil && w.shard.reservedBy(s.reserved, j) {
+		id = w.id
+	}
+	w.shard.unlock(c)
+	return id
 }
 
 func (s *Session) detachIf(can bool) (d *Detached, ok bool) {
@@ -100,12 +122,8 @@ func (s *Session) holds() bool {
 		n += h.jobs.Len()
 		h.shard.unlock(c)
 	}
-	if w := s.wait; n == 1 && w != nil && w.shard != nil {
-		w.shard.lock(c, 0)
-		if _, j := w.shard.find(w.id); j != nil && w.shard.reservedBy(s.reserved, j) {
-			n--
-		}
-		w.shard.unlock(c)
+	if n == 1 && s.handedOver() != 0 {
+		n--
 	}
 	return n > 0
 }
@@ -164,6 +182,9 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 		if w.until != MaxTime {
 			w.until += by
 		}
+		if d.handed != 0 {
+			s.isHanded(d.handed, now)
+		}
 	}
 	if d.incoming != nil {
 		s.keepIncoming(*d.incoming)
@@ -179,6 +200,15 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	if d.age > 0 {
 		s.waiter().since = now - d.age
 		s.flags |= isAged
+	}
+}
+
+// isHanded says that a job was handed over to a session that waits: it has the job, unless that has gone.
+func (s *Session) isHanded(id uint64, now Time) {
+	c := &s.loop.locks
+	if sh, _, _ := s.loop.engine.lockJob(c, id, now); sh != nil {
+		s.wait.shard, s.wait.id, s.wait.pos = sh, id, 0
+		sh.unlock(c)
 	}
 }
 

@@ -10,6 +10,10 @@ import (
 // Offset is where the last command ends of a session on record that was executed.
 func (d *Detached) Offset() uint64 { return d.offset }
 
+// Handed is the job that has ended the session's wait, and of which the client was not told: it has it, on record. It
+// is 0 for none.
+func (d *Detached) Handed() uint64 { return d.handed }
+
 // Put is what the client has sent of a put in part, the end of whose body has not begun. It is nil without one. It
 // reports false if that is not known any more.
 func (d *Detached) Put() (b []byte, ok bool) {
