@@ -38,7 +38,8 @@ type Leadership struct {
 	allowed   atomic.Uint32 // version, for those who do not have mu
 	committed atomic.Uint64
 	over      atomic.Bool // written under mu
-	aside     atomic.Bool // it ends because the node steps aside: the queue is held until then
+	held      atomic.Bool // the queue is, until the leadership ends
+	passed    atomic.Bool // it was handed over, or is being
 	whole     atomic.Bool // it has ended so, and nothing was uncommitted
 
 	mu        sync.Mutex // guards what follows
@@ -190,6 +191,15 @@ func (l *Leadership) always(n int64, encode func(b []byte)) (journal.Pos, error)
 	return l.last, nil
 }
 
+// TakesTrunks tells whether all members take trunks, and forward clients while they do not lead.
+func (l *Leadership) TakesTrunks() bool { return l.allowed.Load() >= VersionOfTrunks }
+
+// Over tells whether the leadership has ended.
+func (l *Leadership) Over() bool { return l.over.Load() }
+
+// HandedOver tells, once the leadership is over and Settled, that another member was to take over.
+func (l *Leadership) HandedOver() bool { return l.passed.Load() }
+
 // allow allows a version of entries to what is appended from now on. With mu held, or before the
 // first record.
 func (l *Leadership) allow(version uint16) {
@@ -279,7 +289,7 @@ func (l *Leadership) end() journal.Pos {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over.Swap(true) {
-		l.whole.Store(l.aside.Load() && l.noBatches())
+		l.whole.Store(l.held.Load() && l.noBatches())
 	}
 	if planted.Has(planted.ProposedAgain) {
 		l.keep()

@@ -7,7 +7,7 @@ import (
 	"trellis/binlog/journal"
 )
 
-// Only a leadership that ends because the node steps aside, with nothing uncommitted, is settled.
+// Only a leadership that ends while the queue is held, with nothing uncommitted, is settled.
 func TestALeadershipIsSettledOnlyIfNothingIsUncommitted(t *testing.T) {
 	put := func(l *Leadership) {
 		if _, err := l.Put(&journal.Record{ID: 1, Tube: "x", Body: []byte("y")}); err != nil {
@@ -19,11 +19,11 @@ func TestALeadershipIsSettledOnlyIfNothingIsUncommitted(t *testing.T) {
 		do      func(l *Leadership)
 		settled bool
 	}{
-		{"it steps aside", func(l *Leadership) { l.aside.Store(true) }, true},
+		{"it hands over", func(l *Leadership) { l.held.Store(true) }, true},
 		{"it is deposed", func(*Leadership) {}, false},
-		{"it steps aside with a record", func(l *Leadership) { put(l); l.aside.Store(true) }, false},
-		{"it steps aside while a read is proven", func(l *Leadership) { l.Barrier(); l.aside.Store(true) }, true},
-		{"it was ended before", func(l *Leadership) { put(l); l.end(); l.aside.Store(true) }, false},
+		{"it hands over with a record", func(l *Leadership) { put(l); l.held.Store(true) }, false},
+		{"it hands over while a read is proven", func(l *Leadership) { l.Barrier(); l.held.Store(true) }, true},
+		{"it was ended before", func(l *Leadership) { put(l); l.end(); l.held.Store(true) }, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			n := &Node{inbox: newInbox()}
@@ -59,7 +59,69 @@ func TestStepAsideWaitsForWhatTheNodeAppendsMeanwhile(t *testing.T) {
 	if err := n.StepAside(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if !l.Settled() {
+	if !l.Settled() || l.HandedOver() {
 		t.Error("the leadership has ended with a batch that is not committed")
+	}
+}
+
+// A leadership that was handed over is settled, whatever the node itself has appended meanwhile; one that goes on
+// because the other member does not take over is not, when it ends later.
+func TestALeadershipThatIsHandedOverIsSettled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 1).startAll()
+	c.eventually("a leadership is handed over", func() bool {
+		p := c.leader()
+		n := p.running()
+		l, err := n.leading()
+		if err != nil {
+			return false
+		}
+		flushes := 0
+		p.queue.onFlush = func() {
+			if flushes++; flushes == 1 {
+				l.stamp() // and nobody wakes the node
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+		defer cancel()
+		if err := n.Transfer(ctx, 0); err != nil {
+			return false
+		}
+		if !l.Settled() || !l.HandedOver() {
+			t.Error("the leadership has ended with a batch that is not committed")
+		}
+		return true
+	})
+}
+
+func TestALeadershipThatGoesOnIsNotSettledLater(t *testing.T) {
+	h := newHand(t, 3)
+	l := h.lead()
+	ended := make(chan error)
+	go func() { ended <- h.handOverOnce(t.Context(), 0) }()
+	var err error
+	for going := true; going; {
+		select {
+		case err = <-ended:
+			going = false
+		default:
+			h.consensus.onTick()
+			h.run()
+			for _, m := range h.sent {
+				if r := answerTo(m); r != nil { // nobody campaigns
+					h.Message(r)
+				}
+			}
+			h.sent = nil
+			h.run()
+		}
+	}
+	if err == nil || l.over.Load() {
+		t.Fatalf("it was handed over: %v", err)
+	}
+	h.deposed()
+	h.run()
+	if !l.over.Load() || l.Settled() {
+		t.Errorf("it is over: %v, and settled: %v", l.over.Load(), l.Settled())
 	}
 }

@@ -60,7 +60,12 @@ func (n *Node) handOverOnce(ctx context.Context, to member.ID) error {
 		return err
 	}
 	n.opts.Queue.Hold(true)
-	if err := n.handOverHeld(ctx, l, to); err != nil {
+	for err = errUncommitted; errors.Is(err, errUncommitted); {
+		err = n.handOverHeld(ctx, l, to)
+	}
+	if err != nil {
+		l.held.Store(false)
+		l.passed.Store(false)
 		n.opts.Queue.Hold(false)
 		return fmt.Errorf("transfer to %v: %w", to, err)
 	}
@@ -71,7 +76,6 @@ func (n *Node) handOverHeld(ctx context.Context, l *Leadership, to member.ID) er
 	if err := l.settle(ctx); err != nil {
 		return err
 	}
-	// Connections are reset when the other member leads.
 	flush, cancel := context.WithTimeout(ctx, flushTime)
 	n.opts.Queue.Flush(flush)
 	cancel()
@@ -154,7 +158,7 @@ func (c *consensus) stepAside(l *Leadership) error {
 	if !l.allCommitted() {
 		return errUncommitted
 	}
-	l.aside.Store(true)
+	l.held.Store(true)
 	was := c.backoff
 	c.stepDown("it makes its queue anew, and leads again")
 	c.backoff = was // nobody else could lead
@@ -235,6 +239,11 @@ func (c *consensus) beginTransfer(t *transfer, to uint64) error {
 	if c.best(member.ID(to)) == 0 { // it may have been started anew since it was chosen
 		return c.noSuccessor(member.ID(to))
 	}
+	if !t.leadership.allCommitted() {
+		return errUncommitted
+	}
+	t.leadership.passed.Store(true)
+	t.leadership.held.Store(true)
 	c.transfer = t
 	c.rn.TransferLeader(to)
 	return nil
