@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -51,7 +52,9 @@ type acceptor struct {
 	tls      *tls.Config // nil for a listener whose clients do not speak TLS
 	proxied  bool        // connections begin with a PROXY header
 
-	shortages chan error // why a connection that was accepted did not get to its loop
+	shortages chan error    // why a connection that was accepted did not get to its loop
+	ended     chan struct{} // closed when no more is accepted
+	end       func()        // closes ended
 
 	// Of the goroutine of Serve.
 	logs   throttle.Throttle
@@ -70,8 +73,8 @@ type rawListener interface {
 }
 
 // Serve accepts connections on l, which must be a TCP or Unix stream listener that
-// the system knows by a descriptor, or a [Proxied] one, until Shutdown, and then closes l and returns
-// nil. l belongs to the server: its socket may go on under another descriptor, and
+// the system knows by a descriptor, or a [Proxied] one, until Shutdown or Unserve, and then closes l and
+// returns nil. l belongs to the server: its socket may go on under another descriptor, and
 // nobody else may accept on l or close it. Serve may be called for
 // several listeners at once. When descriptors or memory run out it waits for
 // better times; any other failure to accept ends it with an error.
@@ -107,7 +110,8 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 	s.mu.Unlock()
 	defer s.acceptors.Done()
 	defer l.Close()
-	a := &acceptor{server: s, listener: l, loop: on, id: id, number: number, tls: config, proxied: proxied, attempts: 1, shortages: make(chan error, 1)}
+	a := &acceptor{server: s, listener: l, loop: on, id: id, number: number, tls: config, proxied: proxied, attempts: 1, shortages: make(chan error, 1), ended: make(chan struct{})}
+	a.end = sync.OnceFunc(func() { close(a.ended) })
 	if proxied {
 		a.header = make([]byte, maxProxyHeader)
 	}
@@ -126,6 +130,16 @@ func (s *Server) serve(l net.Listener, config *tls.Config) error {
 		return nil // Abort may not have seen this listener, and run might wait for a loop that hangs
 	}
 	return a.run()
+}
+
+// Unserve ends all calls of Serve and ServeTLS that are under way: clients cannot connect any more. Those who are
+// connected stay, and other listeners may follow. It does not wait.
+func (s *Server) Unserve() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for a := range s.accepts {
+		a.end()
+	}
 }
 
 // close keeps Abort off the listener, and closes its descriptor if that is the acceptor's.
@@ -209,6 +223,8 @@ func (a *acceptor) run() error {
 		select {
 		case <-s.done:
 			return nil
+		case <-a.ended:
+			return nil
 		default:
 		}
 		if !isShortage(err) {
@@ -236,6 +252,8 @@ func (a *acceptor) await() error {
 	case err = <-failed:
 		return err
 	case <-a.server.done:
+		return nil
+	case <-a.ended:
 		return nil
 	}
 }
@@ -350,6 +368,8 @@ func (a *acceptor) sleep(d time.Duration) (freed bool) {
 	case <-t.C:
 		return false
 	case <-s.done:
+		return false
+	case <-a.ended:
 		return false
 	case <-s.freed:
 	}

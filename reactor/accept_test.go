@@ -204,3 +204,35 @@ func TestServeRefusesWhatItCannotAcceptOn(t *testing.T) {
 		t.Error("it is still open")
 	}
 }
+
+func TestAServerThatAcceptsNoMoreKeepsItsClients(t *testing.T) {
+	t.Parallel()
+	ts := serve(t, "tcp", 2, hooks{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	ts.serving.Go(func() { ended <- ts.Serve(l) })
+	c := dial(t, l.Addr())
+	c.do("use a\r\n", "USING a\r\n")
+	ts.Unserve()
+	ts.Unserve()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	c.do("use b\r\n", "USING b\r\n")
+	known := len(ts.Stats().Listeners)
+	if l, err = net.Listen("tcp", l.Addr().String()); err != nil {
+		t.Skip(err) // likewise
+	}
+	ts.serving.Go(func() { ended <- ts.Serve(l) })
+	dial(t, l.Addr()).do("use c\r\n", "USING c\r\n")
+	if n := len(ts.Stats().Listeners); n != known {
+		t.Errorf("%d listeners, and there were %d: one has come back", n, known)
+	}
+	ts.Unserve()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

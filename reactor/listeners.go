@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"net"
+	"slices"
 	"sync/atomic"
 )
 
@@ -38,18 +39,22 @@ type listenerTable struct {
 	plain, tls []string // addresses; guarded by Server.mu
 }
 
-// add gives a listener a number. Server.mu is held.
+// add gives a listener a number, that of the one before on the same address. Server.mu is held.
 func (t *listenerTable) add(l net.Addr, tls bool) listenerID {
 	addr := l.String()
 	if l.Network() == "unix" {
 		addr = "unix:" + addr
 	}
+	addrs, first, end := &t.plain, 0, int(channelListener)
 	if tls {
-		t.tls = append(t.tls, addr)
-		return listenerID(min(int(firstTLS)+len(t.tls), listenerIDs) - 1)
+		addrs, first, end = &t.tls, int(firstTLS), listenerIDs
 	}
-	t.plain = append(t.plain, addr)
-	return listenerID(min(len(t.plain), int(channelListener)) - 1)
+	i := slices.Index(*addrs, addr)
+	if i < 0 {
+		i = len(*addrs)
+		*addrs = append(*addrs, addr)
+	}
+	return listenerID(min(first+i, end-1))
 }
 
 // stats are those of all listeners. Server.mu is held.
