@@ -211,8 +211,8 @@ func superviseMember(m *cluster.Member, mon *monitor, delay time.Duration, sigs 
 	}
 }
 
-// handOver makes another member the leader if this one leads. If none takes over, or if another one
-// leads, clients get what they are owed, as from a server alone. All that takes stopTimeout at most.
+// handOver makes another member the leader if this one leads. Then, or if none takes over, clients get what they
+// are owed, as from a server alone. All that takes stopTimeout at most.
 func handOver(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 	queue.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
@@ -223,9 +223,9 @@ func handOver(m *cluster.Member, queue *cluster.Queue, log *slog.Logger) {
 		done()
 		if err == nil {
 			log.Info("another member leads")
-			return
+		} else {
+			log.Info("no other member takes over", "reason", err)
 		}
-		log.Info("no other member takes over", "reason", err)
 	}
 	if err := queue.Shutdown(ctx); err != nil {
 		log.Warn("some clients did not read their last replies in time", "error", err)

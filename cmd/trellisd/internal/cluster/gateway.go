@@ -27,6 +27,8 @@ const (
 	trunkless = 3 * time.Second
 	// trunkVersion is the version of what trunks carry.
 	trunkVersion = 1
+	// resumes tells whether clients go on under another leader, as trunks of version 2 let them.
+	resumes = trunkVersion >= 2
 )
 
 // reign is the time in which a member leads in one term, for one that does not.
@@ -68,6 +70,9 @@ func (m *Member) reignNow() *reign {
 func (m *Member) forward() {
 	if m.reignNow() != nil && m.node.Load().Status().Version >= replica.VersionOfTrunks {
 		m.cfg.Queue.forward()
+	}
+	if c := m.cfg.Queue.forwarded(); c != nil && resumes {
+		c.port()
 	}
 }
 
@@ -206,6 +211,16 @@ func (g *gateway) take(given []uint32, by *reign) {
 	g.givenBy = by
 }
 
+// all are the loops' numbers; 0 for one that has none.
+func (g *gateway) all() []uint32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.numbers)
+}
+
+// id is the member's.
+func (g *gateway) id() uint64 { return uint64(g.member.node.Load().Status().Self) }
+
 // askAgain has a leader asked for the numbers before the next dial: they may be gone.
 func (g *gateway) askAgain() {
 	g.mu.Lock()
@@ -213,22 +228,40 @@ func (g *gateway) askAgain() {
 	g.givenBy = nil
 }
 
-// forward has clients be forwarded, if the queue stands by and they are not already.
+// forward has clients be forwarded, if this node does not lead and they are not already.
 func (q *Queue) forward() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stopping || q.gateway != nil || q.waiting != nil || q.service != nil || q.follower == nil {
+	if q.gateway != nil || q.service != nil {
 		return
 	}
-	began := time.Now()
-	c, err := q.newClients(nil, func() engine.Time { return engine.Time(time.Since(began)) }, nil)
-	if err != nil {
-		q.fail(err)
+	c := q.waiting
+	if c == nil {
+		if q.stopping || q.follower == nil {
+			return
+		}
+		began := time.Now()
+		var err error
+		if c, err = q.newClients(nil, func() engine.Time { return engine.Time(time.Since(began)) }, nil); err != nil {
+			q.fail(err)
+			return
+		}
+	} else if !resumes {
 		return
 	}
-	q.gateway = c
+	q.gateway, q.waiting = c, nil
 	c.server.Forward(c.self.dial)
-	c.working.Go(c.listen)
+	if !c.opens {
+		c.opens = true
+		c.working.Go(c.listen)
+	}
+}
+
+// forwarded are the clients that are forwarded, nil if none are.
+func (q *Queue) forwarded() *clients {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.gateway
 }
 
 // Forwarding is the queue while it forwards its clients to the leader.

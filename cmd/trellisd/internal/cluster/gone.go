@@ -108,6 +108,9 @@ func (s *service) watchGateways(e *engine.Engine) {
 			return
 		case <-ticker.C:
 			by = 1
+			if resumes && !s.numbered.Load() {
+				s.number(e)
+			}
 		case <-s.absences.left:
 		}
 		var numbers []uint32

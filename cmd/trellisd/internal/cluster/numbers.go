@@ -115,3 +115,34 @@ func (m *Member) giveNumbers(ctx context.Context, from wire.Caller, req []byte) 
 		}
 	}
 }
+
+// number gives the loops of the leader's own server their numbers: sessions that are on record have ids that begin with
+// them. Until all members can read of that there are none.
+func (s *service) number(e *engine.Engine) {
+	g := s.self
+	g.asking.Lock()
+	defer g.asking.Unlock()
+	for !s.numbered.Load() {
+		var given []uint32
+		err := s.unheld(func() (err error) {
+			given, _, err = e.GiveNumbers(g.id(), g.nonce, s.queue.loops())
+			return err
+		})
+		switch {
+		case err == nil:
+			g.take(given, nil)
+			s.server.Number(g.all())
+			s.numbered.Store(true)
+		case errors.Is(err, engine.ErrNoHolds):
+			return
+		case !errors.Is(err, engine.ErrSessionsLeft) && !errors.Is(err, errNotServing):
+			s.queue.cfg.Log.Warn("the clients of this node have no numbers: a hand-over ends them", "error", err)
+			return
+		}
+		select {
+		case <-s.ended.Done():
+			return
+		case <-time.After(leavePause):
+		}
+	}
+}

@@ -60,6 +60,8 @@ type Queue struct {
 	// the node runs.
 	changed func()
 
+	holding sync.Mutex // held by Hold, and when a held server loses its engine
+
 	mu             sync.Mutex
 	engine         *engine.Engine   // nil before the first standby
 	follower       *engine.Follower // nil when the engine serves
@@ -139,16 +141,30 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	base, began := engine.Time(l.Now()-q.start), time.Now()
 	now := func() engine.Time { return base + engine.Time(time.Since(began)) }
 	q.follower.RecordIn(l)
-	q.follower.Serve(l.NextID(), now())
+	if resumes && l.TakesTrunks() {
+		q.follower.ServeOn(l.NextID(), now())
+	} else {
+		q.follower.Serve(l.NextID(), now())
+	}
 	q.follower = nil
 	e.Drain(q.draining)
-	c := q.waiting
-	if c == nil {
+	c, before := q.waiting, (*clients)(nil)
+	switch {
+	case c != nil:
+	case resumes:
+		c = q.gateway
+	default:
+		before = q.gateway // it has the port
+	}
+	q.waiting, q.gateway = nil, nil
+	lives := c != nil
+	if !lives {
 		var err error
 		if c, err = q.newClients(e, now, l); err != nil {
 			return err
 		}
 	}
+	c.leads.Store(true)
 	l.Attach(replica.Hooks{
 		OnCommit: func(journal.Pos) { c.server.Committed() },
 		OnRoom:   e.Room,
@@ -158,18 +174,17 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	q.service, q.held = s, false
 	q.announce()
 	q.leaderships++
-	if q.waiting == nil {
-		before := q.gateway
-		q.gateway = nil
-		c.working.Go(func() {
-			before.reset() // it has the port
-			c.listen()
-		})
-	} else {
-		q.waiting = nil
+	if lives {
 		c.server.Attach(e, now, l)
-		c.working.Go(q.changed) // which may ask who serves
 	}
+	c.working.Go(func() {
+		before.reset()
+		if resumes {
+			s.number(e)
+		}
+		c.open()
+		q.changed() // which may ask who serves
+	})
 	s.guarding.Go(s.guard)
 	s.guarding.Go(func() { s.watchGateways(e) })
 	return nil
@@ -190,7 +205,7 @@ func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.
 	if q.cfg.Serves != nil {
 		q.cfg.Serves(srv)
 	}
-	c := &clients{queue: q, server: srv, self: q.newGateway(q.loops()), leads: l != nil}
+	c := &clients{queue: q, server: srv, self: q.newGateway(q.loops())}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -210,15 +225,26 @@ func (q *Queue) Retire(l *replica.Leadership) {
 	}
 	q.changed()
 	s.end()
-	if l.Settled() && s.server.Detach() {
+	if lives := l.Settled() && (!l.HandedOver() || resumes && l.TakesTrunks()); lives && q.detach(s) {
 		q.mu.Lock()
+		s.clients.leads.Store(false)
 		q.waiting = s.clients
 		q.mu.Unlock()
+		if l.HandedOver() {
+			q.forward()
+		}
 	} else {
 		s.reset()
 	}
 	s.guarding.Wait()
 	q.discard()
+}
+
+// detach takes a server out of its engine, when nobody is about to end its hold.
+func (q *Queue) detach(s *service) bool {
+	q.holding.Lock()
+	defer q.holding.Unlock()
+	return s.server.Detach()
 }
 
 // abandon resets the clients that wait for a leadership, and those that are forwarded: the node has ended.
@@ -231,8 +257,11 @@ func (q *Queue) abandon() {
 	gateway.reset()
 }
 
-// Hold implements replica.Queue.
+// Hold implements replica.Queue. What the server's own clients have reserved is put on record before the leadership is
+// handed over: so they go on.
 func (q *Queue) Hold(on bool) {
+	q.holding.Lock()
+	defer q.holding.Unlock()
 	s := q.serving()
 	if s == nil {
 		return
@@ -241,6 +270,9 @@ func (q *Queue) Hold(on bool) {
 		q.hold(s, true)
 	}
 	s.server.Hold(on)
+	if on && resumes && s.leadership.TakesTrunks() {
+		s.server.Record()
+	}
 	if !on {
 		q.hold(s, false)
 	}
@@ -274,20 +306,44 @@ func (q *Queue) Stop() {
 	q.stopping = true
 }
 
+// attachPatience is how long Shutdown waits until clients are connected with the leader that has taken over.
+const attachPatience = 2 * time.Second
+
 // Shutdown ends the service in order, while the node still leads, or while clients are forwarded to
 // another: clients get what they are owed until ctx ends. It does nothing without clients.
 func (q *Queue) Shutdown(ctx context.Context) error {
-	q.mu.Lock()
-	c := q.gateway
-	if q.service != nil {
-		c = q.service.clients
-	}
-	q.mu.Unlock()
+	c := q.living(ctx)
 	if c == nil {
 		return nil
 	}
 	c.cancel()
 	return c.server.Shutdown(ctx)
+}
+
+// living are the clients, nil if there are none. If this node has handed over, they are to be answered by the next leader.
+func (q *Queue) living(ctx context.Context) *clients {
+	ctx, cancel := context.WithTimeout(ctx, attachPatience)
+	defer cancel()
+	for {
+		q.mu.Lock()
+		s, c := q.service, q.gateway
+		q.mu.Unlock()
+		switch {
+		case s != nil && !s.leadership.Over():
+			return s.clients
+		case s == nil && c == nil:
+			return nil
+		case s == nil:
+			if loops, _ := c.server.Forwarding(); loops == q.loops() {
+				return c
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return c
+		case <-time.After(lookPause):
+		}
+	}
 }
 
 // Drain turns drain mode on, also in leaderships to come, until a client turns it off.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trellis/binlog/journal"
@@ -13,8 +15,9 @@ import (
 	"trellis/reactor"
 )
 
-// clients are those of a queue: a server and its listeners. They end with a leadership, but for one that
-// is settled: then they wait for the next one. Those that are forwarded end when this node leads.
+// clients are those of a queue: a server and its listeners. They live as long as it is known what has become of
+// their commands: while this node forwards them, when it leads, and when it has handed over. Those of a leadership that
+// ends otherwise end with it.
 type clients struct {
 	queue   *Queue
 	server  *reactor.Server
@@ -22,8 +25,12 @@ type clients struct {
 	ctx     context.Context // ends with them
 	cancel  context.CancelFunc
 	working sync.WaitGroup // listen, and what accepts
-	leads   bool           // otherwise they are forwarded
-	addrs   []net.Addr     // guarded by queue.mu
+	leads   atomic.Bool    // otherwise they are forwarded, or wait
+
+	// Guarded by queue.mu.
+	addrs  []net.Addr
+	opens  bool // listen goes on, or some of what it began does
+	serves int  // listeners that are served
 }
 
 // reset ends all connections without a word. When it returns nothing executes. Of nil it does nothing.
@@ -44,6 +51,7 @@ type service struct {
 	ended      context.Context
 	end        context.CancelFunc
 	absences   *absences
+	numbered   atomic.Bool // the loops have their numbers
 	guarding   sync.WaitGroup
 }
 
@@ -81,6 +89,16 @@ func (s *service) await(ctx context.Context, pos journal.Pos) bool {
 	return true
 }
 
+// open opens the clients' port, unless it is open.
+func (s *clients) open() {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	if !s.opens && s.ctx.Err() == nil {
+		s.opens = true
+		s.working.Go(s.listen)
+	}
+}
+
 // listen opens the clients' sockets and has the server accept on them. It tries until it
 // can, or, if this one leads, until another member that can leads.
 func (s *clients) listen() {
@@ -94,7 +112,7 @@ func (s *clients) listen() {
 		if tries == 0 {
 			q.cfg.Log.Error("clients cannot be served yet; trying again", "error", err)
 		}
-		if s.leads && tries > 0 && tries%int(listenTimeout/listenPause) == 0 {
+		if s.leads.Load() && tries > 0 && tries%int(listenTimeout/listenPause) == 0 {
 			q.cfg.Log.Error("clients cannot be served; handing over to another member", "error", err)
 			s.giveUp()
 		}
@@ -116,9 +134,13 @@ func (s *clients) giveUp() {
 // accept serves the listeners.
 func (s *clients) accept(plain, tls []net.Listener) {
 	q := s.queue
-	var addrs []net.Addr
+	q.mu.Lock()
+	s.addrs, s.serves = nil, len(plain)+len(tls)
+	for _, l := range slices.Concat(plain, tls) {
+		s.addrs = append(s.addrs, l.Addr())
+	}
+	q.mu.Unlock()
 	serve := func(l net.Listener, secure bool, serve func() error) {
-		addrs = append(addrs, l.Addr())
 		log := q.cfg.Log
 		if secure {
 			log = log.With("tls", true)
@@ -129,6 +151,7 @@ func (s *clients) accept(plain, tls []net.Listener) {
 			if err := serve(); err != nil && !errors.Is(err, reactor.ErrClosed) && s.ctx.Err() == nil {
 				q.fail(err)
 			}
+			s.served()
 		})
 	}
 	for _, l := range plain {
@@ -137,13 +160,34 @@ func (s *clients) accept(plain, tls []net.Listener) {
 	for _, l := range tls {
 		serve(l, true, func() error { return s.server.ServeTLS(l, q.cfg.TLS) })
 	}
-	q.mu.Lock()
-	s.addrs = addrs
-	q.mu.Unlock()
 	q.changed()
-	if s.leads {
+	if s.leads.Load() {
 		q.cfg.Log.Info("ready")
 	} else {
 		q.cfg.Log.Info("ready to forward clients to the leader")
+	}
+}
+
+// served notes that a listener is not served any more.
+func (s *clients) served() {
+	q := s.queue
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.serves--; s.serves == 0 {
+		s.opens, s.addrs = false, nil
+	}
+}
+
+// gatewayPatience is for how long a gateway has clients without a trunk: then the server has reset them.
+const gatewayPatience = 6 * time.Second
+
+// port closes the clients' port when the server has given up: nobody is forwarded, and clients do well to try another
+// member. It opens it again when a loop is attached.
+func (s *clients) port() {
+	switch loops, without := s.server.Forwarding(); {
+	case loops > 0:
+		s.open()
+	case without >= gatewayPatience:
+		s.server.Unserve()
 	}
 }

@@ -87,6 +87,9 @@ func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) 
 	}
 	fence, err := s.endsBefore(k, e, h.Number)
 	if err == nil {
+		if h.Version < 2 {
+			e.CloseAbsent(h.Number) // it cannot say that they are still there
+		}
 		c.Version, c.Term, c.Fence = h.Version, s.leadership.Term(), fence
 		err = s.unheld(func() error {
 			_ = s.server.AcceptTrunk(c) // which tells of the end, from now on

@@ -127,12 +127,12 @@ func (m *Member) Unready() string {
 // unready is Unready of a member that forwards its clients. answered is when it was ready last.
 func (f *Forwarding) unready(leader bool, answered *atomic.Int64, now time.Time) string {
 	switch {
-	case len(f.Addrs) == 0:
+	case len(f.Addrs) == 0 && (f.Attached || leader):
 		return "opening the clients' port"
 	case f.Attached:
 		answered.Store(now.UnixNano())
 		return ""
-	case now.Sub(time.Unix(0, answered.Load())) < readyPatience:
+	case len(f.Addrs) > 0 && now.Sub(time.Unix(0, answered.Load())) < readyPatience:
 		return ""
 	case leader:
 		return "attaching"
