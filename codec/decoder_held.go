@@ -10,6 +10,8 @@ func (d *Decoder) Held() (b []byte, ok bool) {
 		return d.line[:d.held], true
 	case d.state == stateBody && d.left < uint64(len(crlf)):
 		return crlf[:uint64(len(crlf))-d.left], true
+	case d.state == stateBadBody:
+		return crlf[1:], true // which is as wrong there as what has come
 	}
 	return nil, d.state == stateBody
 }

@@ -419,3 +419,66 @@ func TestEveryOpHasAName(t *testing.T) {
 		}
 	}
 }
+
+// Whatever has come of a line, another decoder that takes it goes on as the first would.
+func TestWhatHasBegunIsTakenByAnotherDecoder(t *testing.T) {
+	long := "use " + strings.Repeat("x", MaxLine) + "\r\n"
+	put := "put 0 0 9 4\r\n"
+	for _, in := range []string{
+		"reserve\r\n", "use a\r\nwatch b\r\n", "use a\rb\r\nreserve\r\n", put + "abcd\r\nreserve\r\n", put + "abcdx\nreserve\r\n",
+		put + "abcd\rxreserve\r\n", put + "abcd\n\nreserve\r\n", long + "reserve\r\n", "put 0 0 9 400\r\n" + strings.Repeat("y", 400) + "\r\nreserve\r\n",
+		"put 0 0 9 4 idp:\r\nabcd\r\nreserve\r\n",
+	} {
+		all := func(p string, d *Decoder) (list []string, body int) {
+			var cmd Command
+			for b := []byte(p); ; {
+				n, ok := d.Next(b, &cmd)
+				if b = b[n:]; !ok {
+					return list, body
+				}
+				switch cmd.Op {
+				case OpPutBegin:
+					body = 0
+				case OpPutChunk:
+					body += len(cmd.Body)
+					continue
+				case OpPut:
+					cmd.set(OpPutEnd)
+				}
+				list = append(list, cmd.Op.String()+strconv.FormatBool(cmd.Op == OpPutEnd && cmd.Terminated))
+			}
+		}
+		for cut := range len(in) {
+			first := Decoder{MaxJobSize: 300, Extensions: true}
+			before, body := all(in[:cut], &first)
+			begun, ok := first.Held()
+			known := first.state == stateLine || first.state == stateBody || first.state == stateBadBody
+			if ok != known {
+				t.Errorf("%.20q, cut at %d: what has come is known: %v", in, cut, ok)
+			}
+			if !ok {
+				continue
+			}
+			second := Decoder{MaxJobSize: 300, Extensions: true}
+			again := ""
+			if first.InBody() {
+				again = put + "abcd"[:body]
+				before = before[:len(before)-1]
+			}
+			after, _ := all(again+string(begun)+in[cut:], &second)
+			strip := func(list []string) (s string) {
+				for _, x := range list {
+					if !strings.HasPrefix(x, OpPutBegin.String()) {
+						s += x + " "
+					}
+				}
+				return s
+			}
+			whole := Decoder{MaxJobSize: 300, Extensions: true}
+			want, _ := all(in, &whole)
+			if got := strip(before) + strip(after); got != strip(want) {
+				t.Errorf("%.20q, cut at %d: %s, want %s", in, cut, got, strip(want))
+			}
+		}
+	}
+}

@@ -409,6 +409,183 @@ func TestWhoWasNotToldOfItsJobGoesOnWithIt(t *testing.T) {
 	back.session.Close(s.now)
 }
 
+// A client that was handed a job, and was not told, is told by the next server, for whom that is what its wait has done.
+func TestWhoWasNotToldOfItsJobIsToldElsewhere(t *testing.T) {
+	for _, wait := range []string{"reserve", "reserve-with-timeout 20", "reserve-batch 3 20"} {
+		s, record := numberedSim(t, 2)
+		worker, producer := s.open(), s.open()
+		worker.say(wait)
+		c := codec.Command{Op: codec.OpPut, CountAs: codec.OpPut, TTR: 9, Size: 1, Body: []byte("x"), Terminated: true}
+		producer.session.CommandEnds(9)
+		producer.session.Execute(s.now, &c, &producer.out)
+		s.engine.Hold(true)
+		if _, ok := producer.session.Detach(); ok {
+			t.Error("a session on record is detached as if it were none")
+		}
+		other, ok := producer.session.DetachRecorded()
+		if !ok || other.Offset() != 9 {
+			t.Fatalf("the one who put the job is not detached: %v", ok)
+		}
+		if id := other.Handed(); id != 0 {
+			t.Errorf("it has got job %d", id)
+		}
+		was, ok := worker.session.DetachRecorded()
+		if !ok {
+			t.Fatal("the worker is not detached")
+		}
+		if was.Handed() != 1 || was.Offset() != uint64(len(wait)+2) {
+			t.Errorf("its wait behind %d got job %d", was.Offset(), was.Handed())
+		}
+		x := journal.Effect{Session: was.ID(), Offset: was.Offset() + uint64(len(was.Wait())), ID: was.Handed(), Kind: journal.EffectHold}
+		s.succeed(t, record)
+		worker.waiting, producer.ended = false, true
+		d, err := Absent(was.ID(), nil, was.Interests(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := worker.loop.GoOn(&worker.session, d, 0, s.now); err != nil {
+			t.Fatal(err)
+		}
+		worker.offset = was.Offset()
+		_, ok = worker.again(string(was.Wait()), []journal.Effect{x}, 0)
+		if got, _ := worker.Pending(); !ok || !strings.HasSuffix(string(got), "RESERVED 1 1\r\nx\r\n") {
+			t.Errorf("%s: told %q, %v", wait, got, ok)
+		}
+		s.noErrors(t)
+	}
+}
+
+// Nobody has to be told again what the server's own clients have done, who end with it.
+func TestRecordsDoNotNameCommandsOfTheServersOwnClients(t *testing.T) {
+	s, record := numberedSim(t, 1)
+	c := s.open()
+	c.say("use a", "watch a")
+	id, x := c.session.id, c.session.Interests()
+	c.leaves(t)
+	d, err := Absent(id, nil, x, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.EndsAt(77)
+	var own Session
+	if err := c.loop.GoOn(&own, d, 0, s.now); err != nil {
+		t.Fatal(err)
+	}
+	from := len(record.entries)
+	var decoder codec.Decoder
+	decoder.MaxJobSize, decoder.Extensions = 100_000, true
+	var out Output
+	var cmd codec.Command
+	big := strings.Repeat("b", pinnedSize)
+	in := []byte(lines("put 0 0 9 1 idp:k:9\na\nput 0 0 9 1\nb\nput 0 0 9 1\nc\nput 0 0 9 32768\n" + big +
+		"\nreserve-batch 9\ntouch 2\nrelease 2 0 0\nbury 3 0\nkick-job 3\ndelete 1\nmove-job 3 b\nset-dlq q 3 b\ndelete 2"))
+	for len(in) > 0 {
+		n, ok := decoder.Next(in, &cmd)
+		if in = in[n:]; ok && own.Execute(s.now, &cmd, &out) != Done {
+			t.Fatalf("%s is not done", cmd.Op)
+		}
+	}
+	replies := strings.Count(string(out.Buf), "\r\n")
+	for _, e := range record.entries[from:] {
+		if x, ok := e.effect(); ok && (x.Offset > 77 || x.Kind != journal.EffectHold) {
+			t.Errorf("a record tells of %+v", x)
+		}
+	}
+	if replies < 12 || len(record.entries)-from < 15 {
+		t.Errorf("%d replies, %d records: %q", replies, len(record.entries)-from, record.since(from))
+	}
+	out.Discard()
+	if was, ok := own.DetachRecorded(); !ok || was.Offset() != 77 {
+		t.Error("it does not go on where it was")
+	}
+}
+
+// A put whose body has come in part goes on at another server, which is sent again what has come of it.
+func TestAPutInPartIsSentAgain(t *testing.T) {
+	for _, x := range []struct{ put, tags string }{
+		{"put 7 5 9 4\nabcd", ""},
+		{"put 7 5 9 4\nab\n", ""},
+		{"put 7 5 9 4\nabcdef", ""},
+		{"put 7 5 9 4\nabcd\n", ""},
+		{"put 7 0 9 4 idp:k con:l fair:f grp:g aft:h exp:7\nabcd", " idp:k:0 con:l:1 fair:f grp:g aft:h exp:7"},
+		{"put 7 0 9 4 idp:k:5 con:l:3 aft:h:settled exp:0\nabcd", " idp:k:5 con:l:3 aft:h:settled exp:0"},
+		{"put 7 0 9 4 exp:0\nabcd", " exp:0"},
+	} {
+		in := lines(x.put) + "list-tube-used\r\n"
+		step := 1
+		if !proof {
+			step = 5
+		}
+		for cut := 0; cut < len(in); cut += step {
+			s, record := numberedSim(t, 1)
+			c, whole := s.open(), s.open()
+			whole.say("set-tube a expire=99", "use a")
+			c.say("use a")
+			_ = c.Send([]byte(in[:cut]))
+			told, _ := c.Pending()
+			s.engine.Hold(true)
+			d, ok := c.session.DetachRecorded()
+			if !ok {
+				t.Fatalf("cut at %d: it is not detached", cut)
+			}
+			put, ok := d.Put()
+			begun, known := c.decoder.Held()
+			if !ok || !known {
+				t.Fatalf("cut at %d: it cannot be sent again", cut)
+			}
+			if line, _, _ := strings.Cut(string(put), "\r"); x.tags != "" && put != nil && !strings.HasSuffix(line, x.tags) {
+				t.Errorf("sent again is %q, want the tags%s", line, x.tags)
+			}
+			rest := string(put) + string(begun) + in[cut:]
+			s.succeed(t, record)
+			whole.ended, c.ended = true, true
+			back, err := s.comesBack(d.ID(), d.Interests(), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = back.Send([]byte(rest))
+			more, _ := back.Pending()
+			one := s.open()
+			one.say("use a")
+			_ = one.Send([]byte(in))
+			want, _ := one.Pending()
+			first, _, _ := strings.Cut(string(want), " ")
+			if got := string(told) + string(more); !strings.HasPrefix(got, first) || strings.Count(got, "\r\n") != strings.Count(string(want), "\r\n") {
+				t.Fatalf("cut at %d: told %q, and without a change %q", cut, got, want)
+			}
+			job := func(reply string) (shown string) {
+				var id int
+				if _, err := fmt.Sscanf(reply, "INSERTED %d", &id); err == nil {
+					_, shown, _ = strings.Cut(back.say(fmt.Sprintf("stats-job %d", id))+back.say(fmt.Sprintf("peek %d", id)), "tube:")
+				}
+				return strings.ReplaceAll(shown, fmt.Sprintf("FOUND %d", id), "FOUND")
+			}
+			if a, b := job(string(more)), job(string(want)); len(told) == 0 && a != b {
+				t.Errorf("cut at %d: the job is %q, and without a change %q", cut, a, b)
+			}
+			s.noErrors(t)
+		}
+	}
+}
+
+// Nothing is known of a body that is being discarded.
+func TestAPutThatIsDiscardedIsNotSentAgain(t *testing.T) {
+	s := newConfiguredSim(Config{MaxJobSize: 100_000, Limits: Limits{Memory: 10_000}}, 1)
+	s.onRecord(&tape{file: newFile(nil)})
+	c := s.open()
+	_ = c.Send([]byte("put 0 0 9 50000\r\nabc"))
+	d, ok := c.session.DetachRecorded()
+	if !ok {
+		t.Fatal("it is not detached")
+	}
+	if sent, ok := d.Put(); ok {
+		t.Errorf("sent again is %q", sent)
+	}
+	if b, ok := c.decoder.Held(); !ok || b != nil {
+		t.Errorf("the decoder has %q", b)
+	}
+}
+
 // What another server tells of a session is looked at.
 func TestASessionThatGoesOnWatchesSomethingOnce(t *testing.T) {
 	for _, x := range []Interests{

@@ -6,7 +6,7 @@ import "slices"
 // the client goes on in another engine that has the same jobs, and notices nothing.
 type Detached struct {
 	id                uint64 // of a session on record, whose jobs stay reserved; 0 for another one
-	offset            uint64 // of the last command of a session on record that was executed
+	offset            uint64 // of a session on record: no record has told of a command that ends behind it
 	grant             *Grant // nil if the client may do everything
 	used              string
 	watched           []string
@@ -136,8 +136,8 @@ func (l *Loop) Attach(s *Session, d *Detached, by, now Time) bool {
 }
 
 // GoOn is Attach, and says why there is no session, as OpenAs does. A session that was absent has what it
-// held, without a look at any of that. Before one on record is resumed, CommandEnds says where the command
-// has ended by which it waits.
+// held, without a look at any of that. Records do not tell which of its commands have made them, until
+// CommandEnds has said where one ends.
 func (l *Loop) GoOn(s *Session, d *Detached, by, now Time) error {
 	var err error
 	switch {
@@ -196,6 +196,10 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	}
 	if d.flags&isAged != 0 {
 		s.waiter().since = d.since + by
+	}
+	if s.flags&onRecord != 0 {
+		h := s.reserved.holder
+		h.offset, h.told = d.offset, true
 	}
 	if d.age > 0 {
 		s.waiter().since = now - d.age

@@ -49,7 +49,7 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 		s.reserved = held
 		s.becomeWorker()
 	} else {
-		s.reservationSet().holder = &holder{id: id}
+		s.reservationSet().holder = &holder{id: id, told: true}
 	}
 	return nil
 }
@@ -133,11 +133,10 @@ func (s *Session) CommandEnds(offset uint64) {
 	}
 }
 
-// origin is the command that is executed, if the session is on record.
+// origin is the command that is executed, if the session is on record and nothing has told of it.
 func (s *Session) origin() (o journal.Origin) {
 	if s.flags&onRecord != 0 {
-		h := s.reserved.holder
-		o = journal.Origin{Session: h.id, Offset: h.offset}
+		o = s.reserved.holder.origin()
 	}
 	return o
 }
