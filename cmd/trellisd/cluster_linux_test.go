@@ -292,7 +292,7 @@ type workload struct {
 func (c *testCluster) work() *workload {
 	ctx, cancel := context.WithCancel(c.ctx)
 	w := &workload{c: c, stop: cancel, done: make(chan error, 1), Workload: &clustertest.Workload{
-		Recorder: clustertest.NewRecorder(), Tubes: []string{"a", "b"}, Clients: 4, Jobs: 30, Addrs: c.addrs,
+		Recorder: clustertest.NewRecorder(), Tubes: []string{"a", "b", "d"}, Clients: 4, Jobs: 30, Addrs: c.addrs,
 	}}
 	go func() { w.done <- w.Run(ctx) }()
 	c.t.Cleanup(func() { w.stop() })

@@ -49,7 +49,7 @@ func killedHistory(t *testing.T, args ...string) error {
 		return s
 	}
 	w := &clustertest.Workload{
-		Recorder: clustertest.NewRecorder(), Tubes: []string{"a", "b"}, Clients: 4, Jobs: 30,
+		Recorder: clustertest.NewRecorder(), Tubes: []string{"a", "b", "d"}, Clients: 4, Jobs: 30,
 		Addrs: func() []string { return []string{addr.Load().(string)} },
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*patience)

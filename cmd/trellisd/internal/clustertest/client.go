@@ -16,7 +16,8 @@ import (
 const (
 	// hasty and patient are how long clients wait for a reply before they try the next
 	// address. A node that is stopped or cut off keeps replies back: hasty clients go on at
-	// its successor, and patient ones are still there to see what it says when it is back.
+	// its successor, and patient ones are still there to see what it says when it is back. At a
+	// member that lives these keep their sessions, which have no end then.
 	hasty   = time.Second
 	patient = 15 * time.Second
 
@@ -32,6 +33,7 @@ type Client struct {
 	tube  string
 	addrs func() []string // client addresses of all nodes
 	waits time.Duration   // for a reply
+	rests bool            // for up to a second between commands
 	opens time.Duration   // for a connection, and again for the replies to its first commands
 	limit uint32          // attempts after which jobs of the tube are dead letters; 0 is never
 	turn  int             // index of the address to try next, modulo their number
@@ -299,8 +301,16 @@ func (c *Client) exchange(command string) (reply string, wrong, err error) {
 	return strings.TrimSpace(line), nil, err
 }
 
-// longTTR, in seconds, does not end during a test: the model knows no time.
+// longTTR, in seconds, does not end during a test.
 const longTTR = 100_000
+
+// PutBrief puts a job that may be worked on for this time only.
+func (c *Client) PutBrief(ttr time.Duration, size int) (uint64, error) {
+	n := c.rec.number()
+	o := Op{Verb: Put, Number: n, TTR: uint32(ttr.Seconds()), Body: bodyOf(n, size)}
+	o, err := c.do(o, fmt.Sprintf("put 0 0 %d %d\r\n%s", o.TTR, len(o.Body), o.Body))
+	return o.ID, err
+}
 
 // Reserve reserves any ready job of the tube, or none: then it returns 0.
 func (c *Client) Reserve() (uint64, error) {

@@ -3,21 +3,7 @@ package clustertest
 import (
 	"strings"
 	"testing"
-	"time"
 )
-
-// crewScript reads a history whose times are milliseconds.
-func crewScript(t *testing.T, text string) []Op {
-	t.Helper()
-	h := script(t, text)
-	for i := range h {
-		h[i].Call *= int64(time.Millisecond)
-		if h[i].Return != never {
-			h[i].Return *= int64(time.Millisecond)
-		}
-	}
-	return h
-}
 
 func TestRepliesOfAQueueThatGoesOnAreAccepted(t *testing.T) {
 	for what, text := range map[string]string{
@@ -95,7 +81,7 @@ func TestRepliesOfAQueueThatGoesOnAreAccepted(t *testing.T) {
 			1 delete 8 30-31 DELETED
 			1 delete 7 32-33 DELETED`,
 	} {
-		if err := checkCrew(crewScript(t, text)); err != nil {
+		if err := checkCrew(milliseconds(script(t, text))); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -183,7 +169,7 @@ func TestRepliesOfAQueueThatDoesNotGoOnAreRefused(t *testing.T) {
 			2 delete 8 32-33 DELETED
 			1 delete 7 32-33 DELETED`},
 	} {
-		h := crewScript(t, x.text)
+		h := milliseconds(script(t, x.text))
 		for i := range h {
 			if h[i].Body == "1" {
 				h[i].Body = bodyOf(1, 0)

@@ -40,7 +40,10 @@
 //     two sessions never hold the same job.
 //   - A put without a reply is known by its body once somebody sees its job.
 //
+// A time to run that is short ends at some time behind the command that began it: from then on its job
+// may be ready, and until then nobody else has it. All other times to run and all delays are longer
+// than any test.
+//
 // Commands on jobs that share no limited key are not compared: that a job of higher priority
-// comes first, or that a tube is empty as a whole, is not checked here. Delays and times to
-// run are longer than any test, for the model knows no time.
+// comes first, or that a tube is empty as a whole, is not checked here.
 package clustertest

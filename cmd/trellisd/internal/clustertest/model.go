@@ -3,6 +3,7 @@ package clustertest
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -32,6 +33,10 @@ type state struct {
 	home, tube              string // the tube that it was put into, and the one that it is in
 	limit, attempts         uint32 // attempts that make it a dead letter at home, 0 for none, and those so far
 	most                    uint32 // jobs of its limited key in its tube that are reserved at a time; 0 if it has no such key
+
+	ttr time.Duration // to run; 0 if it does not end during a test
+	due int64         // when the time to run of a reserved job ends, at the earliest
+	now int64         // the end of the last time to run that has ended: no earlier command follows
 }
 
 // states are those of the jobs of a family, in its order.
@@ -71,8 +76,26 @@ func model(jobs int) porcupine.Model {
 }
 
 // step returns the states in which the jobs may be after a command. There are none if the
-// command cannot have had its reply in ss.
-func (ss states) step(in input) []states {
+// command cannot have had its reply in ss. Times to run that may have ended before the command was
+// executed have ended, or not.
+func (ss states) step(in input) (next []states) {
+	for _, s := range ss {
+		if in.Return < s.now {
+			return nil
+		}
+	}
+	next = ss.stepNow(in)
+	for i, s := range ss {
+		if s.phase == reserved && s.ttr > 0 && in.Return >= s.due {
+			s.phase, s.holder, s.due, s.now = ready, 0, 0, s.due
+			next = append(next, ss.with(i, s).stepNow(in)...)
+		}
+	}
+	return next
+}
+
+// stepNow is step if no more times to run have ended.
+func (ss states) stepNow(in input) []states {
 	if in.job != anyJob {
 		var next []states
 		for _, n := range ss[in.job].step(in.Op, ss.open(in.job)) {
@@ -153,11 +176,14 @@ func (s state) do(o *Op, open bool) (state, bool) {
 	case Put:
 		ok := s.phase == unborn
 		s.home, s.tube, s.limit, s.most = o.Tube, o.Tube, o.Limit, o.Most
+		if o.TTR < longTTR {
+			s.ttr = time.Duration(o.TTR) * time.Second
+		}
 		return s.queued(o.Pri, o.Delay), ok
 	case Reserve:
-		return s.held(o.Session), open && s.phase == ready && s.tube == o.Tube
+		return s.held(o), open && s.phase == ready && s.tube == o.Tube
 	case ReserveJob:
-		return s.held(o.Session), open && alive && s.phase != reserved
+		return s.held(o), open && alive && s.phase != reserved
 	case Release:
 		s.releases++
 		s.attempts++
@@ -169,10 +195,10 @@ func (s state) do(o *Op, open bool) (state, bool) {
 		return s, own
 	case Bury:
 		s.buries++
-		s.phase, s.holder, s.pri = buried, 0, o.Pri
+		s.phase, s.holder, s.due, s.pri = buried, 0, 0, o.Pri
 		return s, own
 	case Touch:
-		return s, own
+		return s.renewed(o), own
 	case KickJob:
 		ok := s.phase == buried || s.phase == delayed
 		s.kicks++
@@ -182,7 +208,7 @@ func (s state) do(o *Op, open bool) (state, bool) {
 		ok := alive && (s.phase != reserved || own)
 		s.tube = o.To
 		if own {
-			s.phase, s.holder = ready, 0
+			s.phase, s.holder, s.due = ready, 0, 0
 		}
 		return s, ok
 	case Flush:
@@ -205,7 +231,7 @@ func (s state) do(o *Op, open bool) (state, bool) {
 		return s, s.phase == buried && s.tube == o.Tube
 	case end:
 		if own {
-			s.phase, s.holder = ready, 0
+			s.phase, s.holder, s.due = ready, 0, 0
 		}
 		return s, true
 	}
@@ -213,15 +239,23 @@ func (s state) do(o *Op, open bool) (state, bool) {
 }
 
 func (s state) queued(pri, delay uint32) state {
-	s.phase, s.holder, s.pri, s.delay = ready, 0, pri, delay
+	s.phase, s.holder, s.due, s.pri, s.delay = ready, 0, 0, pri, delay
 	if delay > 0 {
 		s.phase = delayed
 	}
 	return s
 }
 
-func (s state) held(session int) state {
-	s.phase, s.holder = reserved, session
+func (s state) held(o *Op) state {
+	s.phase, s.holder = reserved, o.Session
+	return s.renewed(o)
+}
+
+// renewed is the job with a time to run that begins with a command.
+func (s state) renewed(o *Op) state {
+	if s.ttr > 0 {
+		s.due = o.Call + int64(s.ttr)
+	}
 	return s
 }
 

@@ -530,3 +530,74 @@ func TestHistoriesThatCannotBeAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// milliseconds makes the times of a history milliseconds.
+func milliseconds(h []Op) []Op {
+	for i := range h {
+		h[i].Call *= int64(time.Millisecond)
+		if h[i].Return != never {
+			h[i].Return *= int64(time.Millisecond)
+		}
+	}
+	return h
+}
+
+func TestATimeToRunEndsInItsTime(t *testing.T) {
+	for what, text := range map[string]string{
+		"a job that is handed out again": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			2 reserve 7 2025-2035 RESERVED
+			1 delete 7 2030-2032 NOT_FOUND`,
+		"a job that is handed out again while it is touched": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			1 touch 7 2020-2040 NOT_FOUND
+			2 reserve 7 2025-2035 RESERVED`,
+		"a job that is handed out again late": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			2 reserve 0 3000-3001 TIMED_OUT
+			1 touch 7 3010-3011 TOUCHED
+			2 reserve 7 5010-5011 RESERVED`,
+		"a job that is handed out again because its session has ended": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			1 end 0 31-open
+			2 reserve 7 35-36 RESERVED`,
+	} {
+		if err := Check(milliseconds(script(t, text))); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, text := range map[string]string{
+		"a job that is handed out again too early": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			2 reserve 7 2020-2029 RESERVED`,
+		"a holder that is told so too early": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			1 delete 7 2020-2029 NOT_FOUND`,
+		"a job that is handed out again although it was touched": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			1 touch 7 1000-1001 TOUCHED
+			2 reserve 7 2500-2501 RESERVED`,
+		"a holder who goes on when another one has the job": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			2 reserve 7 2040-2041 RESERVED
+			1 release 7 2050-2051 RELEASED`,
+		"a time to run that has ended although a later command was executed before": `
+			1 put 7 10-20 INSERTED ttr=2
+			1 reserve 7 30-31 RESERVED
+			2 reserve 7 1000-5000 RESERVED
+			2 bury 7 1001-5000 BURIED
+			3 peek-buried 7 1002-1999 FOUND`,
+	} {
+		if err := Check(milliseconds(script(t, text))); err == nil {
+			t.Errorf("%s: accepted", what)
+		}
+	}
+}

@@ -12,8 +12,9 @@ import (
 )
 
 // Workload has clients use some tubes of a cluster with all commands that the model knows.
-// The first, third, ... of Tubes have dead letters, and their jobs are moved, and flushed now
-// and then. In the others some jobs have unique keys. In all tubes some jobs have limited keys.
+// The first of Tubes has dead letters, and its jobs are moved, and flushed now and then. In the second
+// some jobs have unique keys. In both some jobs have limited keys. In the third jobs may be worked on
+// for some seconds only. Then it begins again.
 type Workload struct {
 	Recorder *Recorder
 	Tubes    []string
@@ -27,7 +28,8 @@ type Workload struct {
 // pool is what the clients of a tube know of its jobs.
 type pool struct {
 	tube  string
-	keyed bool // the tube's jobs have keys; otherwise they may become dead letters
+	keyed bool // the tube's jobs have keys
+	dead  bool // they may become dead letters
 
 	mu   sync.Mutex
 	ids  []uint64 // guarded by mu; of jobs that may be there
@@ -110,12 +112,12 @@ func (w *Workload) Run(ctx context.Context) error {
 	w.pools = map[string]*pool{}
 	var all errgroup.Group
 	for n, tube := range w.Tubes {
-		p := &pool{tube: tube, keyed: n%2 == 1}
+		p := &pool{tube: tube, dead: n%3 == 0, keyed: n%3 == 1}
 		w.pools[tube] = p
 		for i := range w.Clients {
 			all.Go(func() error {
 				c := w.Recorder.NewClient(tube, w.Addrs)
-				if !p.keyed {
+				if p.dead {
 					if err := c.SetDeadLetters(ctx, attempts); err != nil {
 						if ctx.Err() != nil {
 							return nil
@@ -124,7 +126,7 @@ func (w *Workload) Run(ctx context.Context) error {
 					}
 				}
 				if i%2 == 1 {
-					c.waits = patient
+					c.waits, c.rests = patient, p.dead || p.keyed
 				}
 				return w.client(ctx, c, p)
 			})
@@ -143,7 +145,7 @@ func (w *Workload) client(ctx context.Context, c *Client, p *pool) error {
 		if c.Connect(ctx) != nil {
 			return nil // it is over
 		}
-		if c.waits == patient {
+		if c.rests {
 			// So that a stopped node has commands that were sent after its successor has
 			// changed things: answered from its old state, they are wrong.
 			select {
@@ -175,7 +177,9 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	if p.size() < w.Jobs && kind < 40 {
 		var id uint64
 		var err error
-		if rng.IntN(3) == 0 {
+		if !p.dead && !p.keyed {
+			id, err = c.PutBrief(briefTTR, rng.IntN(200))
+		} else if rng.IntN(3) == 0 {
 			id, err = c.PutLimited(p.anyLimited(w.Recorder.number), 1+rng.Uint32N(5)/4, rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
 		} else {
 			id, err = c.Put(rng.Uint32N(10), anyDelay(rng), rng.IntN(200))
@@ -199,9 +203,9 @@ func (w *Workload) command(c *Client, p *pool, rng *rand.Rand) error {
 	switch {
 	case id == 0:
 		return nil
-	case !p.keyed && kind < 70:
+	case p.dead && kind < 70:
 		return c.Move(id, p.anyTube(rng))
-	case !p.keyed && kind == 99 && rng.IntN(3) == 0:
+	case p.dead && kind == 99 && rng.IntN(3) == 0:
 		p.clear()
 		return c.Flush()
 	}
@@ -223,7 +227,7 @@ func (p *pool) anyTube(rng *rand.Rand) string {
 
 // finish does something to a job that the client holds.
 func finish(c *Client, p *pool, id uint64, rng *rand.Rand) error {
-	if !p.keyed && rng.IntN(6) == 0 {
+	if p.dead && rng.IntN(6) == 0 {
 		return c.Move(id, p.anyTube(rng))
 	}
 	switch rng.IntN(4) {
@@ -258,7 +262,7 @@ func (w *Workload) Audit(ctx context.Context) error {
 	for _, tube := range w.Tubes {
 		p := w.pools[tube]
 		tubes := []string{tube}
-		if !p.keyed {
+		if p.dead {
 			tubes = append(tubes, DeadTube(tube))
 		}
 		for _, tube := range tubes {
