@@ -136,6 +136,7 @@ func (t *testTrunk) open(nc *net.TCPConn) {
 		t.channels = append(t.channels, nil)
 	}
 	c := &testChannel{trunk: t, number: uint32(n), nc: nc, window: trunk.FirstCredit}
+	c.ended, c.reset = t.over, t.over && t.ts.aborting.Load() // run may have ended those who were there
 	c.change = sync.NewCond(&t.mu)
 	t.channels[n] = c
 	t.sessions++
