@@ -17,8 +17,6 @@ type Resume struct {
 	Partial uint32
 	// Age is for how long the client has waited for the reply to what follows, in whole milliseconds.
 	Age time.Duration
-	// HalfClosed tells that the input ends with what is sent on this channel, without a half-close.
-	HalfClosed bool
 	// Unanswered tells that effects come, and that of what follows nothing is executed before the last.
 	Unanswered bool
 
@@ -37,8 +35,7 @@ const (
 
 // Bits of a byte of a resume.
 const (
-	isHalfClosed = 1 << iota
-	isUnanswered
+	isUnanswered = 1 << iota
 	isInformed
 	hasWeights
 	resumeBits
@@ -59,7 +56,7 @@ func (r *Resume) Append(b []byte) []byte {
 	b = le.AppendUint64(b, r.Answered)
 	b = le.AppendUint32(b, r.Partial)
 	b = le.AppendUint32(b, uint32(min(r.Age.Milliseconds(), maxAge)))
-	bits := bit(isHalfClosed, r.HalfClosed) | bit(isUnanswered, r.Unanswered) | bit(isInformed, r.Info) | bit(hasWeights, r.Weights != nil)
+	bits := bit(isUnanswered, r.Unanswered) | bit(isInformed, r.Info) | bit(hasWeights, r.Weights != nil)
 	b = append(b, bits, byte(r.Mode))
 	b = appendText(b, r.Used)
 	for len(r.Watched) > 0 && len(b)-start+1+len(r.Watched[0])+2 <= MaxData {
@@ -86,7 +83,7 @@ func ParseResume(b []byte) (r Resume, err error) {
 	r.Answered, r.Partial = le.Uint64(rest), le.Uint32(rest[8:])
 	r.Age = time.Duration(le.Uint32(rest[12:])) * time.Millisecond
 	bits, mode := rest[16], codec.Mode(rest[17])
-	r.HalfClosed, r.Unanswered, r.Info, r.Mode = bits&isHalfClosed != 0, bits&isUnanswered != 0, bits&isInformed != 0, mode
+	r.Unanswered, r.Info, r.Mode = bits&isUnanswered != 0, bits&isInformed != 0, mode
 	ok := false
 	if r.Used, rest, ok = tube(rest[fixed:]); !ok || bits >= resumeBits || !modeFits(mode) || r.Answered > journal.MaxOffset {
 		return r, malformed("a resume at %d with the bits %#x, mode %d, tube %q", r.Answered, bits, mode, r.Used)

@@ -29,7 +29,7 @@ func TestSessionsThatGoOnAreReadAsTheyWereWritten(t *testing.T) {
 		{Open: Open{Session: 1<<64 - 1, Network: NetworkUnix}, Mode: codec.FIFO, Used: strings.Repeat("u", maxTube), Watched: []string{"a", "b"}},
 		{
 			Open: OpenOf(7, netip.MustParseAddrPort("[2001:db8::1]:1")), Answered: journal.MaxOffset, Partial: 1<<32 - 1, Age: maxAge * time.Millisecond,
-			HalfClosed: true, Mode: codec.WeightedFair, Info: true, Used: "a", Watched: []string{"b"}, Weights: []uint16{codec.MaxWeight},
+			Mode: codec.WeightedFair, Info: true, Used: "a", Watched: []string{"b"}, Weights: []uint16{codec.MaxWeight},
 		},
 		{Open: open, Unanswered: true, Answered: 3, Partial: 2, Age: time.Millisecond, Mode: codec.FIFO, Used: "a", Watched: []string{"b"}},
 		many, unweighted,
