@@ -73,7 +73,11 @@ func (c *conn) halfClosed(now time.Duration) {
 	}
 	c.intake = finished
 	if c.phase == forwarded {
-		c.forwarding().enqueue()
+		if f := c.forwarding(); f.channel == 0 && f.owedNothing() {
+			c.enter(draining) // whether there is a leader or not
+		} else {
+			f.enqueue()
+		}
 		return
 	}
 	if c.loop.held {

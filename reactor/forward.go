@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/engine"
 	"trellis/reactor/internal/trunk"
 )
@@ -14,35 +15,36 @@ import (
 type forward struct {
 	conn    *conn         // nil when the connection has ended, and the channel has not
 	grant   *engine.Grant // what the client may do; nil for everything
-	channel uint32        // 0 while the leader has not heard of the client, and when it has ended the channel
-	session uint64        // its id; 0 until a leader has heard of the client
-	since   time.Duration // when the client began to wait for a trunk; while the leader has not heard of it
+	session uint64        // its id; 0 until a leader hears of the client
+	channel uint32        // 0 while there is no trunk on which the leader has heard of it, and when it has ended the channel
+	partial uint32        // bytes of the next answer that the client has got
+	since   time.Duration // when the client began to wait for a trunk; while no leader has heard of it
+	asked   time.Duration // when it began to wait for the next answer
 
-	sent     uint64        // bytes of the client's that were passed on
-	answered uint64        // of them, those that are answered by what has come for the client
-	kept     *keptInput    // those that are not, as far as they can be sent again; nil for none
-	lost     uint64        // while fewer are answered, some of those that are not were not kept
-	asked    time.Duration // when the client began to wait for the next answer
-	partial  uint32        // bytes of that which it has got
-	wants    *wants        // what it has asked for; nil for what all clients begin with
-	room     int           // how many more the leader takes now
-	window   int           // how many bytes of replies there may be here that the client has not taken
-	credit   int           // how many more the leader may send now
+	sent       uint64           // bytes of the client's that were passed on
+	answered   uint64           // of them, those that are answered by what has come for the client
+	lost       uint64           // while fewer are answered, some of the others cannot be sent again
+	unanswered int              // bytes at the beginning of the input that were sent on an earlier trunk
+	kept       *keptInput       // what was sent on this one and is not answered; nil for nothing
+	effects    []journal.Effect // of commands without an answer, as far as the log is known
+	wants      *wants           // what the client has asked for; nil for what all begin with
+
+	room   int // how many bytes more the leader takes now
+	window int // how many bytes of replies there may be here that the client has not taken
+	credit int // how many more the leader may send now
 
 	queued bool // in gateway.line
 	last   bool // the client was read for the last time, because the server is shut down
 	ahead  bool // the leader knows that the client sends no more than what is here
 	half   bool // the leader knows that the client sends no more
 	closed bool // the leader knows that the client has gone
+	barred bool // the leader is to know the effects before it gets input
 	mixed  bool // how much of what came last is partial is not known
 }
 
 const (
 	// maxWindow is how far a window is raised for a client that takes replies faster than they come.
 	maxWindow = 256 << 10
-
-	// leaderPatience is how long a client waits until a leader hears of it.
-	leaderPatience = 6 * time.Second
 )
 
 // forward begins to forward a client whose phase says so.
@@ -61,7 +63,7 @@ func (c *conn) forwarding() *forward {
 	return nil
 }
 
-// await has the leader hear of the client as soon as there is a trunk.
+// await has the leader hear of a new client as soon as there is a trunk.
 func (f *forward) await(now time.Duration) {
 	c := f.conn
 	l := c.loop
@@ -77,10 +79,10 @@ func (f *forward) await(now time.Duration) {
 	l.deadlines.set(c.deadline, c.endsAt(now))
 }
 
-// awaitsTrunk tells whether the leader is to hear of the client, and has not yet.
+// awaitsTrunk tells whether a leader is to hear of the client, and none has yet.
 func (c *conn) awaitsTrunk() bool {
 	f := c.forwarding()
-	return f != nil && f.channel == 0 && c.phase == forwarded
+	return f != nil && f.session == 0 && c.phase == forwarded
 }
 
 // pass passes on what the client has sent, or keeps it until that can be done.
@@ -131,6 +133,8 @@ func (f *forward) hasMore() bool {
 		return false
 	case f.channel == 0:
 		return true
+	case f.barred:
+		return false
 	case c.pendingInput() > 0:
 		return f.room > 0 || f.endsAhead()
 	}
@@ -150,10 +154,13 @@ func (f *forward) goOn(now time.Duration) {
 	l.engine.Spend(connCost)
 	n := min(c.pendingInput(), f.room, trunk.MaxData)
 	switch {
-	case f.channel == 0:
+	case f.channel == 0 && f.session == 0:
 		l.gateway.open(f)
+	case f.channel == 0:
+		f.resume(now)
 	case n > 0:
 		in := &c.x.in
+		f.unanswered = max(0, f.unanswered-n)
 		f.send(in.bytes()[:n])
 		in.keepLast(in.len()-n, &l.counts)
 	case c.pendingInput() > 0:
@@ -244,6 +251,9 @@ func (f *forward) got(now time.Duration, answered uint64, it *trunk.Item) {
 	}
 	f.answered += answered
 	f.dropKept(int(f.sent - f.answered))
+	if f.effects != nil {
+		f.dropEffects()
+	}
 	f.asked = now
 	// With the flag, a part of the next answer follows the end of the last one, and only the leader knows where.
 	f.partial, f.mixed = 0, more
@@ -305,6 +315,7 @@ func (f *forward) forget() {
 	f.dropKept(0)
 	f.dropWants()
 	delete(c.loop.gateway.forwards, c)
+	delete(c.loop.gateway.sessions, f.session)
 	f.conn = nil
 }
 

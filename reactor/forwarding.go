@@ -53,7 +53,8 @@ func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, er
 
 // keepTrunk dials for a gateway's loop, until ctx is done.
 func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
-	for pause := minDialPause; ; pause = min(2*pause, maxDialPause) {
+	for pause := minDialPause; ; {
+		began := time.Now()
 		c, err := dial()
 		ended := make(chan bool, 1)
 		if err == nil {
@@ -64,11 +65,13 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 				return l.gateway.on(t, c.Number, ended)
 			})
 		}
+		wait := pause
+		pause = min(2*pause, maxDialPause)
 		if err == nil {
 			select {
 			case welcomed := <-ended:
-				if welcomed {
-					pause = minDialPause
+				if welcomed { // its clients wait for the next
+					wait, pause = minDialPause-time.Since(began), minDialPause
 				}
 			case <-ctx.Done():
 			}
@@ -76,7 +79,7 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
 	}
 }

@@ -1,11 +1,8 @@
 package reactor
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"trellis/binlog/journal"
@@ -19,14 +16,24 @@ type gateway struct {
 	forwards map[*conn]*forward
 	known    knownGrants
 
+	sessions map[uint64]*forward // those of which a leader has heard, by their ids
+
 	trunk    *trunkLine      // nil while there is none
 	welcomed bool            // the leader has said what it is, and takes clients
+	version  uint16          // of what is said on the trunk, or was on the last
+	before   *terms          // of that leader; nil before the first
 	number   uint32          // of the loop, with which the ids of sessions begin
 	opened   uint64          // sessions that there were, whatever the number was
 	channels []*forward      // by number, nil for one that is free; the first is nobody's
 	free     []uint32        // numbers of channels
 	line     queue[*forward] // those who have something to say that has to wait for the trunk
-	lost     []*conn         // those whose trunk has ended
+	lost     []*conn         // those who cannot go on
+	unnamed  int             // how many are first in line that the leader is to hear of before it has heard of all
+	named    bool            // it has heard of all
+	fence    uint64          // the index of the log up to which all is that was executed for sessions on earlier trunks
+	fenced   time.Duration   // when the leader said so
+	barred   queue[*forward] // those who wait until this member has applied that
+	contact  contact
 	names    tubeNames
 	states   []clientState // that await the replies of their clients
 	unkept   []*keptInput  // unused
@@ -38,13 +45,14 @@ type gateway struct {
 const smallInput = 8 << 10
 
 func newGateway(l *loop) *gateway {
-	return &gateway{loop: l, forwards: make(map[*conn]*forward), channels: make([]*forward, 1)}
+	return &gateway{loop: l, forwards: make(map[*conn]*forward), sessions: make(map[uint64]*forward), channels: make([]*forward, 1), contact: contact{next: never}}
 }
 
 // on has the loop forward over a trunk, when its leader is ready. ended is told of its end, with
 // whether it was.
 func (g *gateway) on(t *trunkLine, number uint32, ended chan<- bool) *gateway {
 	g.trunk, g.number, g.told = t, number, ended
+	g.loop.effects.number.Store(number)
 	return g
 }
 
@@ -67,6 +75,7 @@ func (g *gateway) next() *forward {
 	for g.hasTurn() {
 		f := g.line.pop()
 		f.queued = false
+		g.unnamed = max(0, g.unnamed-1)
 		if f.hasMore() {
 			return f
 		}
@@ -74,27 +83,20 @@ func (g *gateway) next() *forward {
 	return nil
 }
 
-// open has the leader hear of a client.
+// open has the leader hear of a new client.
 func (g *gateway) open(f *forward) {
-	c := f.conn
-	grant, ok := g.numberOf(f.grant)
-	switch n := len(g.free); {
-	case !ok: // it is larger than a leader takes
-		g.refuse(c)
-		return
-	case n > 0:
-		f.channel = g.free[n-1]
-		g.free = g.free[:n-1]
-		g.channels[f.channel] = f
-	case len(g.channels) <= trunk.MaxChannel:
-		f.channel = uint32(len(g.channels))
-		g.channels = append(g.channels, f)
-	default: // there are more clients than can be
-		g.refuse(c)
+	grant, ok := g.assign(f)
+	if !ok {
 		return
 	}
+	if len(g.sessions) == 0 {
+		g.contact.last = g.loop.server.bootTime() // nobody has anything to lose yet
+	}
+	c := f.conn
 	g.opened++
-	o := c.endpoint().open(uint64(g.number)<<(64-journal.NumberBits) | g.opened)
+	f.session = uint64(g.number)<<(64-journal.NumberBits) | g.opened
+	g.sessions[f.session] = f
+	o := c.endpoint().open(f.session)
 	g.data = o.Append(g.data[:0])
 	f.say(trunk.KindOpen, int(grant), g.data)
 	if d := c.deadline; d != nil && !d.ending && !c.retired() {
@@ -103,10 +105,25 @@ func (g *gateway) open(f *forward) {
 	}
 }
 
-// refuse ends a connection that cannot be forwarded.
-func (g *gateway) refuse(c *conn) {
-	c.fail()
-	g.lost = append(g.lost, c)
+// assign gives a client a channel, and returns the number of its grant. It reports false if there is none.
+func (g *gateway) assign(f *forward) (grant uint32, ok bool) {
+	grant, ok = g.numberOf(f.grant)
+	switch n := len(g.free); {
+	case !ok: // it is larger than a leader takes
+	case n > 0:
+		f.channel = g.free[n-1]
+		g.free = g.free[:n-1]
+		g.channels[f.channel] = f
+	case len(g.channels) <= trunk.MaxChannel:
+		f.channel = uint32(len(g.channels))
+		g.channels = append(g.channels, f)
+	default: // there are more clients than can be
+		ok = false
+	}
+	if !ok {
+		g.end(f)
+	}
+	return grant, ok
 }
 
 // open is how the leader hears of a client that is there.
@@ -121,10 +138,7 @@ func (e endpoint) open(session uint64) trunk.Open {
 	return o
 }
 
-var (
-	errRetired = errors.New("the leader executes no more commands")
-	errGone    = errors.New("the number of this loop is gone")
-)
+var errRetired = errors.New("the leader executes no more commands")
 
 // take implements trunkEnd.
 func (g *gateway) take(now time.Duration, it *trunk.Item) error {
@@ -132,11 +146,12 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 	case trunk.KindWelcome:
 		return g.begin(it)
 	case trunk.KindPong:
-		return nil
+		return g.contact.pong(it.Number)
 	case trunk.KindRetire:
 		return errRetired
 	case trunk.KindGone:
-		return errGone
+		g.giveUp(now, errNumberGone)
+		return nil
 	}
 	if it.Channel >= uint32(len(g.channels)) || g.channels[it.Channel] == nil {
 		return fmt.Errorf("%v for channel %d, which is not open", it.Kind, it.Channel)
@@ -162,32 +177,10 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 	return nil
 }
 
-// begin begins to forward on a trunk whose leader has said what it is. Who has waited longest is first.
-func (g *gateway) begin(it *trunk.Item) error {
-	w, err := trunk.ParseWelcome(it.Data)
-	switch {
-	case err != nil:
-		return err
-	case w.Version != trunk.Version:
-		return fmt.Errorf("the leader speaks version %d on trunks", w.Version)
-	case g.welcomed:
-		return errors.New("a second welcome")
-	}
-	g.welcomed = true
-	g.loop.server.forwarding.change(1, g.loop.server.now())
-	waiting := slices.Collect(maps.Values(g.forwards))
-	slices.SortFunc(waiting, func(a, b *forward) int { return cmp.Compare(a.since, b.since) })
-	for _, f := range waiting {
-		f.enqueue()
-	}
-	return nil
-}
-
 // writable implements trunkEnd. Who is next in line goes on in this round.
 func (g *gateway) writable(time.Duration) {}
 
-// ended implements trunkEnd. Clients that have sent nothing wait for another trunk. Those that are owed an answer
-// are reset: nobody knows what has become of their commands. All others get what has come for them.
+// ended implements trunkEnd. Clients wait for another trunk, if they can go on there.
 func (g *gateway) ended(now time.Duration, err error) {
 	l := g.loop
 	if n, ok := l.server.trunkEnds.Allow(); ok && !l.stopping {
@@ -198,34 +191,59 @@ func (g *gateway) ended(now time.Duration, err error) {
 	}
 	g.told <- g.welcomed
 	g.trunk, g.welcomed = nil, false
-	g.channels, g.free, g.line = make([]*forward, 1), nil, queue[*forward]{}
+	g.channels, g.free, g.line, g.barred = make([]*forward, 1), nil, queue[*forward]{}, queue[*forward]{}
 	g.known = knownGrants{}
 	g.dropStates()
+	l.effects.fence.Store(noFence)
+	g.part(now)
+	l.gnet.Wake()
+}
+
+// part has clients wait for another trunk. Those that are owed an answer that nobody can give them there are reset. Those
+// whose session is over, or has nothing more to do, get what has come for them.
+func (g *gateway) part(now time.Duration) {
 	for c, f := range g.forwards {
-		heard := f.channel != 0
 		f.channel, f.queued = 0, false
 		switch {
-		case c.phase == forwarded && !heard: // waits already
-		case c.phase == forwarded && f.sent == 0 && !f.half && !l.draining:
-			f.await(now)
-		case c.phase == forwarded && f.sent == f.answered && c.pendingInput() == 0:
-			c.enter(draining)
-			g.lost = append(g.lost, c)
+		case c.phase == forwarded && f.session == 0: // waits already
 		case c.phase == forwarded:
-			c.fail()
-			g.lost = append(g.lost, c)
+			g.partWith(f, now)
 		case c.closure == closing:
 			c.closure = closed
 			g.lost = append(g.lost, c)
 		}
 	}
-	l.gnet.Wake()
+}
+
+func (g *gateway) partWith(f *forward, now time.Duration) {
+	c := f.conn
+	all := f.owedNothing()
+	old := g.version < resumesSince
+	goesOn := f.pause()
+	switch {
+	case all && (c.intake >= finished || c.loop.draining), all && old && f.answered > 0:
+		c.enter(draining)
+		g.lost = append(g.lost, c)
+	case !goesOn || c.loop.draining || old && f.given() > 0:
+		g.end(f)
+	case old:
+		g.anew(f, now)
+	}
 }
 
 // turn does what is to be done beside reading, a bit of each kind.
 func (g *gateway) turn(now time.Duration) (did bool) {
 	if f := g.next(); f != nil {
 		f.goOn(now)
+		did = true
+	}
+	g.nameAll()
+	if g.canGoOn() {
+		g.pastFence()
+		did = true
+	}
+	if g.contact.next <= now {
+		g.tick(now)
 		did = true
 	}
 	if c := takeLast(&g.lost); c != nil {
@@ -236,7 +254,9 @@ func (g *gateway) turn(now time.Duration) (did bool) {
 }
 
 // hasWork tells whether turn would do something.
-func (g *gateway) hasWork() bool { return g != nil && (g.hasTurn() || len(g.lost) > 0) }
+func (g *gateway) hasWork(now time.Duration) bool {
+	return g != nil && (g.hasTurn() || len(g.lost) > 0 || g.canGoOn() || g.contact.next <= now)
+}
 
 // trunkLost goes on with a connection whose trunk has ended.
 func (c *conn) trunkLost(now time.Duration) {

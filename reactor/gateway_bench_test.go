@@ -38,7 +38,7 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 	here, there := g.pair()
 	g.leader = there
 	g.gateway.trunk = &trunkLine{loop: l, end: g.gateway, fd: int32(here), reader: trunk.NewReader(trunk.Leader)}
-	g.gateway.welcomed, g.number = true, 1
+	g.gateway.welcomed, g.gateway.named, g.number = true, true, 1
 	for range clients {
 		here, there := g.pair()
 		c := &conn{loop: l, fd: int32(here), phase: forwarded}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type fakeLeader struct {
 	t      testing.TB
 	dialed chan *fakeTrunk
+	number atomic.Uint32 // of the first loop
 	closed chan struct{} // with the test
 	pulses sync.WaitGroup
 }
@@ -36,6 +38,7 @@ func serveForwarded(t testing.TB, network string, h hooks, change func(*Config))
 
 func forwardTo(ts *testServer) *fakeLeader {
 	f := &fakeLeader{t: ts.t, dialed: make(chan *fakeTrunk), closed: make(chan struct{})}
+	f.number.Store(testNumber)
 	ts.t.Cleanup(func() {
 		close(f.closed)
 		f.pulses.Wait()
@@ -53,7 +56,7 @@ func (f *fakeLeader) dial(ctx context.Context, loop int) (TrunkConn, error) {
 	k := &fakeTrunk{Conn: here, t: f.t, loop: loop, reader: trunk.NewReader(trunk.Gateway)}
 	select {
 	case f.dialed <- k:
-		return TrunkConn{Conn: there, Number: uint32(testNumber + loop)}, nil
+		return TrunkConn{Conn: there, Number: f.number.Load() + uint32(loop)}, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-f.closed:
@@ -96,8 +99,13 @@ func (f *fakeLeader) accept() *fakeTrunk {
 // welcome is accept, and the leader takes clients.
 func (f *fakeLeader) welcome() *fakeTrunk {
 	f.t.Helper()
+	return f.welcomeAs(trunk.Welcome{Version: trunk.Version, Extensions: true, MaxJobSize: maxJob})
+}
+
+// welcomeAs is welcome by a leader that says what it is.
+func (f *fakeLeader) welcomeAs(w trunk.Welcome) *fakeTrunk {
+	f.t.Helper()
 	k := f.accept()
-	w := trunk.Welcome{Version: trunk.Version, Extensions: true, MaxJobSize: maxJob}
 	k.send(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
 	return k
 }
@@ -110,6 +118,7 @@ type fakeTrunk struct {
 	reader trunk.Reader
 	rest   []byte
 	buf    [64 << 10]byte
+	silent atomic.Bool // pings are not answered
 
 	mu     sync.Mutex
 	writer trunk.Writer // guarded by mu
@@ -166,7 +175,13 @@ func (k *fakeTrunk) nextUntil(end time.Time) (it trunk.Item, err error) {
 	_ = k.SetReadDeadline(end)
 	for {
 		var ok bool
-		if k.rest, ok, err = k.reader.Take(k.rest, &it); ok || err != nil {
+		if k.rest, ok, err = k.reader.Take(k.rest, &it); ok && it.Kind == trunk.KindPing {
+			if !k.silent.Load() {
+				k.send(trunk.Item{Kind: trunk.KindPong, Number: it.Number})
+			}
+			continue
+		}
+		if ok || err != nil {
 			return it, err
 		}
 		n, err := k.Read(k.buf[:])

@@ -42,11 +42,11 @@ func (q *inputQueue) len() int {
 // bytes are what waits. They are valid until the queue changes.
 func (q *inputQueue) bytes() []byte { return q.buf.B[q.at:] }
 
-// full tells that the client is not to be read for now.
-func (q *inputQueue) full() bool { return q.len() >= keepInput }
+// full tells that the client is not to be read for now. The first bytes, which were taken out before, do not count.
+func (q *inputQueue) full(again int) bool { return q.len()-again >= keepInput }
 
-// overflowed tells that the client has sent more than may be kept.
-func (q *inputQueue) overflowed() bool { return q.len() >= inputCap }
+// overflowed tells that the client has sent more than may be kept, but for the first bytes.
+func (q *inputQueue) overflowed(again int) bool { return q.len()-again >= inputCap }
 
 // add copies p to the end.
 func (q *inputQueue) add(p []byte, n *counts) {
@@ -62,7 +62,7 @@ func (q *inputQueue) add(p []byte, n *counts) {
 func (q *inputQueue) prepend(p []byte, n *counts) {
 	b := appendPooled(nil, p)
 	if q.buf != nil {
-		b.B = append(b.B, q.bytes()...)
+		b = appendPooled(b, q.bytes())
 		release(q.buf)
 	}
 	q.buf, q.at = b, 0

@@ -39,8 +39,8 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 		if len(want) > 0 && !bytes.Equal(q.bytes(), want) {
 			t.Fatal("other bytes wait than were added")
 		}
-		if q.full() != (len(want) >= keepInput) || q.overflowed() != (len(want) >= inputCap) {
-			t.Fatalf("%d bytes: full %t, overflowed %t", len(want), q.full(), q.overflowed())
+		if q.full(0) != (len(want) >= keepInput) || q.overflowed(0) != (len(want) >= inputCap) {
+			t.Fatalf("%d bytes: full %t, overflowed %t", len(want), q.full(0), q.overflowed(0))
 		}
 	}
 	if got := n.peakInput.Load(); got != int64(peak) {

@@ -70,6 +70,7 @@ type loop struct {
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 
+	effects  effects              // what the log tells a gateway
 	calls    mailbox[func(*loop)] // see call
 	arrivals mailbox[arrival]     // connections that were accepted on another loop
 }
@@ -86,6 +87,7 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 		l.granted = make(map[*conn]*engine.Grant)
 		l.unauthenticated.init(&s.cfg)
 	}
+	l.effects.fence.Store(noFence)
 	l.alarm = newAlarm(g.Wake, s.now)
 	return l, nil
 }
@@ -117,6 +119,9 @@ func (l *loop) call(f func(*loop)) {
 // takeMail takes what others have left, and makes the calls.
 func (l *loop) takeMail() {
 	l.arrivals.take()
+	if l.effects.full.Load() && l.gateway != nil {
+		l.gateway.takeEffects()
+	}
 	for l.calls.take(); !l.calls.empty(); {
 		l.calls.pop()(l)
 	}

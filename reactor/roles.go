@@ -121,10 +121,10 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	if len(head) > 0 {
 		c.backlog().in.prepend(head, &l.counts)
 	}
-	f := &forward{conn: c, grant: l.granted[c], session: d.ID(), answered: d.Offset()}
+	f := &forward{conn: c, grant: l.granted[c], session: d.ID(), sent: d.Offset(), answered: d.Offset()}
 	f.setInterests(d.Interests())
 	c.enter(forwarded)
-	l.gateway.forwards[c] = f
+	l.gateway.forwards[c], l.gateway.sessions[f.session] = f, f
 	f.asked = min(now, l.duration(d.WaitsSince()))
 	f.await(now)
 	if c.x != nil {

@@ -27,6 +27,7 @@ func bytesCost(n int) int { return n >> 10 }
 // Round implements gnetloop.Handler.
 func (l *loop) Round(woken bool) {
 	l.newRound()
+	l.gateway.look()
 	if woken {
 		l.wake()
 	}
@@ -194,12 +195,12 @@ func (l *loop) canAdmit() bool { return !l.arrivals.empty() && !l.held }
 // left tells whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork() || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.
 func (l *loop) askForDeadline() {
-	at := min(l.throttledAt(), l.trunks.tick)
+	at := min(l.throttledAt(), l.trunks.tick, l.gateway.nextLook())
 	if d := l.deadlines.first(); d != nil {
 		at = min(at, d.at)
 	}

@@ -127,6 +127,8 @@ type Server struct {
 	forwarding forwarding
 	dials      context.CancelFunc // ends what Forward has begun, nil for nothing; guarded by mu
 	widened    atomic.Int64       // bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free
+	term       atomic.Uint64      // the latest that is known of leaders to whom clients are forwarded
+	applied    atomic.Uint64      // see Applied
 	freed      chan struct{}      // tells a paused acceptor that a descriptor was closed
 
 	trunks    atomic.Uint32   // that were accepted; each comes to the next loop
@@ -157,6 +159,7 @@ type hooks struct {
 	loop        func() error                      // before a loop is made: its error is that of making it
 	copied      int64                             // instead of maxCopied
 	recorded    int64                             // instead of maxRecorded
+	boot        func() time.Duration              // the clock of contact, instead of bootTime
 	unwatched   bool                              // handshakes wait in a goroutine for their clients to begin
 	trunks      uint16                            // instead of trunk.Version
 }

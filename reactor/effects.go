@@ -1,0 +1,169 @@
+package reactor
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"trellis/binlog/journal"
+)
+
+// What a gateway's own log tells of the commands of its clients: should the leader change, it tells the next one what of
+// that has no answer yet.
+
+const (
+	// keepEffects is of how many effects a loop is not told at once.
+	keepEffects = 4 << 10
+	// maxEffects is how many may wait for a loop that does not take them.
+	maxEffects = 1 << 20
+)
+
+// effects are what the log has told for a loop of a gateway.
+type effects struct {
+	number atomic.Uint32 // with which the ids of the loop's sessions begin; 0 while there is none
+	fence  atomic.Uint64 // the index for which the loop waits; noFence for none
+	full   atomic.Bool   // there are enough for the loop to look at them
+
+	mu     sync.Mutex
+	posted []journal.Effect // guarded by mu
+	lost   bool             // there were more, of which nothing is known; guarded by mu
+
+	applied []journal.Effect // what was posted, as far as it may matter; of the loop's goroutine
+}
+
+const noFence = math.MaxUint64
+
+// Applied tells a server of an entry of the log that this member has applied, and of what it tells of commands, those
+// of others' clients included. Entries that have no effects may be left out, if the next one is not. One
+// goroutine may call it at a time.
+func (s *Server) Applied(index uint64, list []journal.Effect) {
+	for len(list) > 0 {
+		number := journal.NumberOf(list[0].Session)
+		n := slices.IndexFunc(list, func(e journal.Effect) bool { return journal.NumberOf(e.Session) != number })
+		if n < 0 {
+			n = len(list)
+		}
+		if l := s.loopOf(number); l != nil {
+			l.effects.post(l, list[:n])
+		}
+		list = list[n:]
+	}
+	s.applied.Store(index)
+	for _, l := range s.loops {
+		if l.effects.fence.Load() <= index {
+			l.gnet.Wake()
+		}
+	}
+}
+
+// EffectsLost tells a server that what follows in Applied is behind entries of which it was not told. What clients
+// were not answered by then does not go on under another leader.
+func (s *Server) EffectsLost() {
+	for _, l := range s.loops {
+		l.effects.lose()
+	}
+}
+
+// loopOf is the loop that forwards under a number, nil if none does.
+func (s *Server) loopOf(number uint32) *loop {
+	for _, l := range s.loops {
+		if l.effects.number.Load() == number && number != 0 {
+			return l
+		}
+	}
+	return nil
+}
+
+func (b *effects) post(l *loop, list []journal.Effect) {
+	b.mu.Lock()
+	had := len(b.posted)
+	b.posted = append(b.posted, list...)
+	n := len(b.posted)
+	b.mu.Unlock()
+	switch {
+	case n > maxEffects:
+		b.lose()
+	case n >= keepEffects && had < keepEffects:
+		b.full.Store(true)
+		l.gnet.Wake()
+	}
+}
+
+func (b *effects) lose() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.posted, b.lost = nil, true
+}
+
+// take takes what was posted. lost tells that there was more before it.
+func (b *effects) take() (list []journal.Effect, lost bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list, lost = b.posted, b.lost
+	b.posted, b.lost = nil, false
+	b.full.Store(false)
+	return list, lost
+}
+
+// takeEffects takes what the log has told of clients' commands, and keeps what is not answered.
+func (g *gateway) takeEffects() {
+	b := &g.loop.effects
+	list, lost := b.take()
+	if lost {
+		b.applied = nil
+		for _, f := range g.forwards {
+			f.effects = nil
+			f.lost = f.given()
+		}
+	}
+	b.applied = append(b.applied, list...)
+	b.applied = slices.DeleteFunc(b.applied, func(e journal.Effect) bool {
+		f := g.sessions[e.Session]
+		return f == nil || e.Offset <= f.answered
+	})
+}
+
+// shareEffects gives clients for whom nothing is executed now what the log has told of their commands.
+func (g *gateway) shareEffects() {
+	g.takeEffects()
+	b := &g.loop.effects
+	b.applied = slices.DeleteFunc(b.applied, func(e journal.Effect) bool {
+		f := g.sessions[e.Session]
+		waits := f.channel == 0 || f.barred
+		if waits {
+			f.effects = append(f.effects, e)
+		}
+		return waits
+	})
+	for _, f := range g.forwards {
+		slices.SortStableFunc(f.effects, func(a, b journal.Effect) int { return cmp.Compare(a.Offset, b.Offset) })
+	}
+}
+
+// dropEffects drops those of commands that are answered.
+func (f *forward) dropEffects() {
+	f.effects = slices.DeleteFunc(f.effects, func(e journal.Effect) bool { return e.Offset <= f.answered })
+	if len(f.effects) == 0 {
+		f.effects = nil
+	}
+}
+
+// given is how much of what the client has sent some leader may have executed.
+func (f *forward) given() uint64 { return f.sent + uint64(f.unanswered) }
+
+var errNumberGone = errors.New("the number of this loop is gone, and its sessions with it")
+
+// NumberGone tells a server that the log says that a number is gone with all its sessions. The clients that have them
+// are reset.
+func (s *Server) NumberGone(number uint32) {
+	if l := s.loopOf(number); l != nil {
+		l.call(func(l *loop) {
+			if g := l.gateway; g != nil && g.number == number {
+				g.giveUp(s.now(), errNumberGone)
+			}
+		})
+	}
+}
