@@ -1,0 +1,147 @@
+package reactor
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"trellis/reactor/internal/trunk"
+)
+
+// serveInContact is serveResumed with a clock for contact that stands still until it is put ahead.
+func serveInContact(t testing.TB) (ts *testServer, leader *fakeLeader, put func(time.Duration)) {
+	t.Helper()
+	var clock atomic.Int64
+	ts, leader = serveForwarded(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return time.Duration(clock.Load()) }}, func(*Config) {})
+	return ts, leader, func(by time.Duration) {
+		clock.Add(int64(by))
+		for range 2 { // each begins a round
+			ts.onLoops(func(*loop) {})
+		}
+	}
+}
+
+// untilContact waits until the leader has answered a ping of that time.
+func (ts *testServer) untilContact(k *fakeTrunk, at time.Duration) {
+	ts.t.Helper()
+	ts.until("a ping is answered", func() bool {
+		k.poll()
+		var last time.Duration
+		ts.onLoops(func(l *loop) { last = l.gateway.contact.last })
+		return last == at
+	})
+}
+
+// Only what the leader answers to pings counts, and what it was when they were sent.
+func TestAGatewayThatHasNoContactResetsItsClients(t *testing.T) {
+	t.Parallel()
+	for _, trunkEnds := range []bool{false, true} {
+		ts, leader, put := serveInContact(t)
+		k := leader.welcomeAs(second(1, 0))
+		_, _ = k.expectResumed()
+		c, silent := ts.dial(), ts.dial()
+		first := max(k.expectOpen(1).Session, k.expectOpen(2).Session)
+		c.send("use a\r\n")
+		k.expectInput(1, "use a\r\n")
+		put(leaderPatience - 1)
+		ts.untilContact(k, leaderPatience-1)
+		k.silent.Store(true)
+		put(leaderPatience - 1)
+		k.send(replies(1, 7, 0, "USING a\r\n"))
+		c.expect("USING a\r\n")
+		if trunkEnds {
+			k.Close()
+			ts.until("the trunk has ended", func() bool { n, _ := ts.Forwarding(); return n == 0 })
+		}
+		put(0)
+		if n := ts.sum(); n.Connections != 2 {
+			t.Fatalf("%d connections are left", n.Connections)
+		}
+		put(1)
+		c.expectReset("who has no contact with a leader")
+		if !trunkEnds {
+			k.expectEnd()
+		}
+		k = leader.welcomeAs(second(2, 0))
+		if sessions, _ := k.expectResumed(); len(sessions) != 0 {
+			t.Errorf("%+v go on", sessions)
+		}
+		put(0)
+		silent.send("use b\r\n")
+		for {
+			it, err := k.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if it.Kind == trunk.KindInput {
+				break
+			}
+		}
+		var ids []uint64
+		ts.onLoops(func(l *loop) {
+			for id := range l.gateway.sessions {
+				ids = append(ids, id)
+			}
+		})
+		if len(ids) != 1 || ids[0] <= first {
+			t.Errorf("the sessions are %v, behind %d", ids, first)
+		}
+	}
+}
+
+// Who waits for this member to apply what was executed for him waits for a while.
+func TestClientsWaitForTheFenceForAWhile(t *testing.T) {
+	t.Parallel()
+	ts, put := serveStopped(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) { c.Engine = nil })
+	leader := forwardTo(ts)
+	k := leader.welcomeAs(second(1, 0))
+	_, _ = k.expectResumed()
+	c := ts.dial()
+	k.expectOpen(1)
+	idle := ts.dial()
+	k.expectOpen(2)
+	c.send("use a\r\n")
+	k.expectInput(1, "use a\r\n")
+	k.Close()
+	k = leader.welcomeAs(second(2, 9))
+	_, channels := k.expectResumed()
+	ts.Applied(8, nil)
+	put(leaderPatience - 1)
+	idle.send("use b\r\n")
+	k.expectInput(channels[session(2)], "use b\r\n")
+	if n := ts.sum(); n.Connections != 2 {
+		t.Errorf("%d connections are left", n.Connections)
+	}
+	put(time.Second)
+	c.expectReset("who has waited for long")
+	k.expect(trunk.KindClose, channels[session(1)])
+	put(time.Hour)
+	k.send(replies(channels[session(2)], 7, 0, "USING b\r\n"))
+	idle.expect("USING b\r\n")
+}
+
+func TestContactIsWhenTheLastPingWasSentThatWasAnswered(t *testing.T) {
+	t.Parallel()
+	var k contact
+	k.begin(0)
+	for i := range uint32(maxPinged) {
+		if n, ok := k.ping(time.Duration(i + 1)); n != i+1 || !ok {
+			t.Fatalf("ping %d has the number %d, %v", i+1, n, ok)
+		}
+	}
+	if _, ok := k.ping(99); ok {
+		t.Error("there are more pings than may be")
+	}
+	for _, x := range []struct {
+		number uint32
+		last   time.Duration
+		err    error
+	}{{0, 0, nil}, {3, 3, nil}, {2, 3, errPong}, {3, 3, nil}, {maxPinged + 1, 3, errPong}, {maxPinged, maxPinged, nil}} {
+		if err := k.pong(x.number); err != x.err || k.last != x.last {
+			t.Errorf("behind %d, contact was at %d, %v", x.number, k.last, err)
+		}
+	}
+	if n, ok := k.ping(100); n != maxPinged+1 || !ok || k.pong(n) != nil || k.last != 100 {
+		t.Errorf("ping %d: contact was at %d", n, k.last)
+	}
+}
