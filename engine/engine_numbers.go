@@ -108,6 +108,9 @@ func (e *Engine) NumberOf(number uint32) (member, nonce uint64) {
 	return 0, 0
 }
 
+// NumberGone tells whether a number was given and is gone. Any goroutine may call it, also while a follower is fed.
+func (e *Engine) NumberGone(number uint32) bool { return e.numbers.gone(number) }
+
 // Numbers calls f for the numbers of loops that were given and are not gone, and then, with an
 // empty range, for the first that was never given. An error of f's ends it and is returned. Any
 // goroutine may call it, also while a follower is fed.

@@ -221,6 +221,18 @@ func (g *gateway) all() []uint32 {
 // id is the member's.
 func (g *gateway) id() uint64 { return uint64(g.member.node.Load().Status().Self) }
 
+// gone are the loops' numbers that are gone, as an engine knows.
+func (g *gateway) gone(e *engine.Engine) (list []uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range g.numbers {
+		if e.NumberGone(n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // askAgain has a leader asked for the numbers before the next dial: they may be gone.
 func (g *gateway) askAgain() {
 	g.mu.Lock()

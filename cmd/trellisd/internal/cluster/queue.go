@@ -60,7 +60,8 @@ type Queue struct {
 	// the node runs.
 	changed func()
 
-	holding sync.Mutex // held by Hold, and when a held server loses its engine
+	holding     sync.Mutex // held by Hold, and when a held server loses its engine
+	numbersTold bool       // numbers of loops may be gone; the applier's
 
 	mu             sync.Mutex
 	engine         *engine.Engine   // nil before the first standby
@@ -112,7 +113,7 @@ func (q *Queue) Standby(start int64) (replica.Standby, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.engine, q.follower, q.start = e, e.Follow(engine.Always), start
-	return q.follower, nil
+	return fed{q.follower, q}, nil
 }
 
 // discard gives all memory of the present engine back, if there is one.
@@ -383,11 +384,53 @@ func (q *Queue) Numbers(f func(*journal.Numbers) error) error {
 	return e.Numbers(f)
 }
 
-// Applied implements replica.Queue. Clients that are forwarded end with their leader: nobody asks for effects.
-func (q *Queue) Applied(uint64, []journal.Effect) {}
+// Applied implements replica.Queue.
+func (q *Queue) Applied(index uint64, effects []journal.Effect) {
+	c, e := q.clients()
+	if c == nil {
+		return
+	}
+	if q.numbersTold {
+		q.numbersTold = false
+		for _, n := range c.self.gone(e) {
+			c.server.NumberGone(n)
+		}
+	}
+	c.server.Applied(index, effects)
+}
 
 // EffectsLost implements replica.Queue.
-func (q *Queue) EffectsLost() {}
+func (q *Queue) EffectsLost() {
+	q.numbersTold = true
+	if c, _ := q.clients(); c != nil {
+		c.server.EffectsLost()
+	}
+}
+
+// clients are those of this node, whoever serves them, nil if there are none.
+func (q *Queue) clients() (*clients, *engine.Engine) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.service != nil:
+		return q.service.clients, q.engine
+	case q.gateway != nil:
+		return q.gateway, q.engine
+	}
+	return q.waiting, q.engine
+}
+
+// fed is an engine that is fed, which tells when numbers of loops may be gone. It is the applier's.
+type fed struct {
+	*engine.Follower
+	queue *Queue
+}
+
+// Numbers implements replica.Standby.
+func (f fed) Numbers(n *journal.Numbers) error {
+	f.queue.numbersTold = true
+	return f.Follower.Numbers(n)
+}
 
 // digestSlice is how many jobs are summed up before loops have their turn.
 const digestSlice = 1024
