@@ -54,7 +54,7 @@ const absence = 2 * second
 // origin is the command that a record tells of which is made now: the first record of a command
 // does. Nil stands for a session off the record.
 func (h *holder) origin() (o journal.Origin) {
-	if h != nil && !h.told {
+	if h != nil && !h.told && h.offset > 0 {
 		o = journal.Origin{Session: h.id, Offset: h.offset}
 	}
 	return o
@@ -65,7 +65,7 @@ func (h *holder) origin() (o journal.Origin) {
 func (sh *shard) recordHold(s *holder, j *job, ch *change, touch bool) (journal.Pos, error) {
 	h := journal.Hold{ID: j.ID, Session: s.id, End: sh.shared.wall(ch.at), Offset: s.offset, Reserves: ch.counters.reserves}
 	if touch {
-		if h.Touch = !s.told; !h.Touch {
+		if h.Touch = !s.told && s.offset > 0; !h.Touch {
 			h.Offset = 0
 		}
 	}
