@@ -101,13 +101,14 @@ func (a *acceptor) acceptOne(listener int) (drained bool, err error) {
 	return false, a.loop.admitOrLog(n)
 }
 
-// leastLoop is the loop with the fewest connections, preferred if it is one of several,
-// and counts one more for it.
+// leastLoop is the loop with the fewest connections of those that have a trunk, or else of all, preferred if
+// it is one of several, and counts one more for it.
 func (s *Server) leastLoop(preferred *loop) *loop {
-	least, fewest := preferred, preferred.members.Load()
+	least, fewest, forwards := preferred, preferred.members.Load(), preferred.forwarding.Load()
 	for _, l := range s.loops {
-		if n := l.members.Load(); n < fewest {
-			least, fewest = l, n
+		n, f := l.members.Load(), l.forwarding.Load()
+		if f == forwards && n < fewest || f && !forwards {
+			least, fewest, forwards = l, n, f
 		}
 	}
 	least.members.Add(1)

@@ -91,12 +91,17 @@ type forwarding struct {
 	since time.Duration // when there was one last; guarded by mu
 }
 
-// change counts loops that have a trunk.
-func (f *forwarding) change(by int, now time.Duration) {
+// forwards notes whether the loop has a trunk.
+func (l *loop) forwards(on bool, now time.Duration) {
+	l.forwarding.Store(on)
+	f := &l.server.forwarding
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.loops += by
-	f.since = now
+	if f.since = now; on {
+		f.loops++
+	} else {
+		f.loops--
+	}
 }
 
 // Forwarding tells how many loops of a server without an engine have a trunk to a leader, and if none has, for how

@@ -187,7 +187,7 @@ func (g *gateway) ended(now time.Duration, err error) {
 		l.server.log.Info("clients are not forwarded for now", "reason", err, "unreported", n)
 	}
 	if g.welcomed {
-		l.server.forwarding.change(-1, now)
+		l.forwards(false, now)
 	}
 	g.told <- g.welcomed
 	g.trunk, g.welcomed = nil, false

@@ -264,6 +264,20 @@ func TestAGatewayPassesOnWhatItsClientsAndTheLeaderSend(t *testing.T) {
 	})
 }
 
+// A client does not wait on a loop without a trunk while another one has one.
+func TestClientsComeToALoopWithATrunk(t *testing.T) {
+	t.Parallel()
+	directNetworks(t, func(t *testing.T, network string) {
+		ts, leader := serveForwarded(t, network, hooks{}, func(c *Config) { c.Loops = 3 })
+		k := leader.welcome()
+		ts.until("it forwards", func() bool { n, _ := ts.Forwarding(); return n == 1 })
+		for i := range uint32(5) {
+			ts.dial()
+			k.expectOpen(i + 1)
+		}
+	})
+}
+
 func TestAGatewayTellsOfClientsThatHalfCloseAndThatGo(t *testing.T) {
 	t.Parallel()
 	directNetworks(t, func(t *testing.T, network string) {

@@ -27,6 +27,8 @@ type loop struct {
 	mostOwed atomic.Int64 // bytes that the first in owed is owed; written by the loop
 	members  atomic.Int64 // connections that it has, or is about to have; written by anybody
 
+	forwarding atomic.Bool // has a trunk to a leader; written by the loop
+
 	// The replies of the commands that are being executed, or of the wait that is
 	// being ended. It is empty whenever another connection may be dealt with, so
 	// when serve is called.

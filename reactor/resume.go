@@ -38,7 +38,7 @@ func (g *gateway) begin(it *trunk.Item) error {
 	}
 	now := s.now()
 	g.welcomed, g.version, g.fence, g.fenced = true, w.Version, w.Fence, now
-	s.forwarding.change(1, now)
+	g.loop.forwards(true, now)
 	same := terms{maxJobSize: w.MaxJobSize, extensions: w.Extensions}
 	alike := g.before == nil || *g.before == same
 	g.before = &same
