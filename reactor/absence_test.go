@@ -18,15 +18,83 @@ type recording struct {
 	journal *barredJournal
 }
 
-// barredJournal is a holdingJournal whose barriers are records.
-type barredJournal struct{ *holdingJournal }
+// barredJournal is a holdingJournal whose barriers are records, and that keeps what records tell of commands.
+type barredJournal struct {
+	*holdingJournal
+	done []journal.Effect // guarded by mu
+}
 
-func (j barredJournal) Barrier() journal.Pos { return j.next() }
+func (j *barredJournal) Barrier() journal.Pos { return j.next() }
+
+// note keeps what a record tells of a command.
+func (j *barredJournal) note(o journal.Origin, id uint64, kind journal.EffectKind, state journal.State) {
+	if o.Offset != 0 {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.done = append(j.done, journal.Effect{Session: o.Session, Offset: o.Offset, ID: id, Kind: kind, State: state})
+	}
+}
+
+func (j *barredJournal) Put(r *journal.Record) (journal.Ticket, error) {
+	j.note(r.Origin, r.ID, journal.EffectPut, r.State)
+	return j.holdingJournal.Put(r)
+}
+
+func (j *barredJournal) Move(r *journal.Record, f journal.Former) (journal.Ticket, error) {
+	j.note(r.Origin, r.ID, journal.EffectPut, r.State)
+	return j.holdingJournal.Move(r, f)
+}
+
+func (j *barredJournal) Replace(r *journal.Record, f journal.Former) (journal.Ticket, error) {
+	j.note(r.Origin, r.ID, journal.EffectPut, r.State)
+	return j.holdingJournal.Replace(r, f)
+}
+
+func (j *barredJournal) Update(r *journal.Record) (journal.Pos, error) {
+	j.note(r.Origin, r.ID, journal.EffectUpdate, r.State)
+	return j.holdingJournal.Update(r)
+}
+
+func (j *barredJournal) EndHold(r *journal.Record) (journal.Pos, error) {
+	j.note(r.Origin, r.ID, journal.EffectUpdate, r.State)
+	return j.holdingJournal.EndHold(r)
+}
+
+func (j *barredJournal) DeleteFor(id uint64, f journal.Former, by journal.Origin) (journal.Pos, error) {
+	j.note(by, id, journal.EffectDelete, 0)
+	return j.holdingJournal.DeleteFor(id, f, by)
+}
+
+func (j *barredJournal) Set(s *journal.Setting) (journal.Pos, error) {
+	j.note(s.Origin, 0, journal.EffectSetting, 0)
+	return j.holdingJournal.Set(s)
+}
+
+func (j *barredJournal) Hold(h *journal.Hold) (journal.Pos, error) {
+	kind := journal.EffectHold
+	if h.Touch {
+		kind = journal.EffectTouch
+	}
+	j.note(journal.Origin{Session: h.Session, Offset: h.Offset}, h.ID, kind, 0)
+	return j.holdingJournal.Hold(h)
+}
+
+// effects are what the records of a session tell of its commands that end behind an offset.
+func (j *barredJournal) effects(session, behind uint64) (list []journal.Effect) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, x := range j.done {
+		if x.Session == session && x.Offset > behind {
+			list = append(list, x)
+		}
+	}
+	return list
+}
 
 // serveRecording serves with a journal that commits at once.
 func serveRecording(t testing.TB, loops int, h hooks) *recording {
 	t.Helper()
-	j := &barredJournal{&holdingJournal{fakeJournal: new(fakeJournal)}}
+	j := &barredJournal{holdingJournal: &holdingJournal{fakeJournal: new(fakeJournal)}}
 	j.atOnce.Store(true)
 	e, now := newJournaledEngine(t, j)
 	ts := serveConfig(t, "unix", h, nil, func(c *Config) {

@@ -50,6 +50,7 @@ type channel struct {
 
 	parted  bool // a part of a reply was made, and the rest was not
 	parts   bool // the session may go on over another trunk
+	resumes bool // the session is to go on
 	waits   bool // in trunk.waits
 	more    bool // the client has half-closed, and not all has come that it has sent before
 	leaving bool // the gateway ends
@@ -201,8 +202,16 @@ func (h *channel) input(now time.Duration, p []byte) error {
 	if len(p) > int(h.room) {
 		return h.trunk.misuse(h.number, "input beyond its credit")
 	}
+	if d := h.loop.decided[&h.conn]; d != nil && d.awaits {
+		return h.trunk.misuse(h.number, "input before the last of the effects")
+	}
 	h.room -= int32(len(p))
 	h.received += uint64(len(p))
+	if h.resumes {
+		h.loop.counts.bytesIn.Add(uint64(len(p)))
+		h.backlog().in.add(p, &h.loop.counts)
+		return nil
+	}
 	h.traffic(now, p)
 	h.giveCredit()
 	return nil
@@ -245,7 +254,7 @@ func (h *channel) halfClose(now time.Duration, flags uint8) error {
 	case h.intake >= finished && (ahead || !h.more):
 		return h.trunk.misuse(h.number, "a second half-close")
 	case h.phase == authenticating: // until commands are executed again
-		h.intake, h.more = finished, ahead
+		h.intake, h.more, h.leaving = finished, ahead, flags&trunk.Leaves != 0
 	case h.more:
 		h.more = false
 		h.conclude(now)

@@ -451,8 +451,9 @@ func (c *conn) closeSession(now time.Duration) {
 
 // gaveBack notes that the client has given back all that it had in the engine.
 func (c *conn) gaveBack() {
+	gave := c.closure == closed
 	c.closure = closed
-	if c.listener.channel() {
+	if !gave && c.listener.channel() {
 		c.channel().trunk.sessionEnded()
 	}
 }
@@ -519,6 +520,7 @@ func (c *conn) end(now time.Duration) {
 	delete(l.granted, c)
 	delete(l.detached, c)
 	delete(l.proxied, c)
+	c.forgetDecided()
 	c.forgetOutput()
 	c.forgetOwed()
 	if x := c.x; x != nil {

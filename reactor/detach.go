@@ -115,7 +115,7 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 
 // cutOff resets a connection whose client cannot go on with another engine.
 func (c *conn) cutOff(now time.Duration) {
-	c.closure = closed
+	c.gaveBack()
 	c.session = engine.Session{}
 	c.resetOnClose()
 	c.fail()

@@ -235,7 +235,11 @@
 // ends all its channels, one after the other in turn with everything else; but nothing is executed for
 // them from that moment on. If the gateway resumes sessions on another trunk, those that had no end before become
 // absent ([engine.Session.Part]); those of clients that have gone are closed, and so are all when the gateway itself
-// leaves. A ping is answered behind a barrier, so that the pong proves that this server led. A server that is to be
+// leaves. An absent session is resumed over another trunk, or at another leader, a few in each turn; those that are not
+// named when all are have ended. What its client has sent and has no answer to is sent again. Some of that may have been
+// executed: the log tells of what, by the place in the input where a command ends, and such a command is
+// answered and not executed (decided). Before the last of them, only commands are executed that can have no other result than they had, and
+// what a client has got of a reply goes on with the same bytes or not at all: whatever cannot be known resets the client. A ping is answered behind a barrier, so that the pong proves that this server led. A server that is to be
 // replaced tells such gateways to retire when they have all replies, and says no more. An idle channel costs less than 500 bytes with what the engine keeps.
 //
 // # Gateways

@@ -10,6 +10,11 @@ import (
 // Their replies are in loop.out, behind what was there before; if they were too
 // many, some have been written.
 func (c *conn) execute(now time.Duration, p []byte) (rest []byte) {
+	if l := c.loop; len(l.decided) > 0 {
+		if d := l.decided[c]; d != nil {
+			return c.executeDecided(d, now, p)
+		}
+	}
 	if r := c.session.Rate(); r != nil {
 		return c.executeMetered(r, now, p)
 	}
@@ -44,24 +49,14 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 			c.channel().made(&l.cmd, l.out.Buf[before:], outcome)
 		}
 		if outcome == engine.Wait {
-			c.enter(waiting)
-			c.command = l.cmd.Op
-			if c.takesLong() {
-				c.backlog().since = now
-			}
-			if len(p) == 0 {
-				c.decoder.Next(nil, &l.cmd) // gives back its memory
-			}
+			c.awaits(now, len(p) == 0)
 			return p, executed
 		}
 		if len(l.out.Buf) > before {
 			l.batch.add(l.cmd.Op)
 		}
 		if outcome == engine.Quit {
-			c.enter(draining)
-			if len(p) > 0 {
-				c.backlog().behindQuit = true
-			}
+			c.quits(len(p) > 0)
 			return nil, executed
 		}
 		if l.replyBytes() >= highWater && (!c.flush() || l.engine.Left() <= 0) {
@@ -73,6 +68,27 @@ func (c *conn) executeUpTo(most int, now time.Duration, p []byte) (rest []byte, 
 		if executed >= most && len(p) > 0 {
 			return p, executed
 		}
+	}
+}
+
+// awaits notes that the session waits in the command in l.cmd, behind which more has come unless it is the last.
+func (c *conn) awaits(now time.Duration, last bool) {
+	l := c.loop
+	c.enter(waiting)
+	c.command = l.cmd.Op
+	if c.takesLong() {
+		c.backlog().since = now
+	}
+	if last {
+		c.decoder.Next(nil, &l.cmd) // gives back its memory
+	}
+}
+
+// quits notes that the session has ended, perhaps with more that has come behind its last command.
+func (c *conn) quits(more bool) {
+	c.enter(draining)
+	if more {
+		c.backlog().behindQuit = true
 	}
 }
 

@@ -66,6 +66,10 @@ type leaderEnd struct {
 	retired  bool                 // the last item was said
 	said     trunk.Item           // the last item
 
+	resumes  map[uint32]resumePart // those of which more is to come, by channel
+	resumed  int                   // bytes of resumes and effects that are kept
+	attached bool                  // all sessions were named that go on
+
 	sessions int    // that have not ended, those of channels included that have
 	left     bool   // the gateway ends
 	leaves   func() // is told when it has left and sessions is 0; nil does nothing
@@ -107,7 +111,7 @@ func (s *Server) AcceptTrunk(c TrunkConn) error {
 func newLeaderEnd(l *loop, out trunkOutput, gateway string, number uint32) *leaderEnd {
 	return &leaderEnd{
 		loop: l, out: out, name: gateway, number: number, version: 1,
-		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart),
+		grants: make(map[uint32]grant), parts: make(map[uint32]grantPart), resumes: make(map[uint32]resumePart),
 	}
 }
 
@@ -160,6 +164,10 @@ func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
 		return e.grant(it)
 	case trunk.KindOpen:
 		return e.open(now, it)
+	case trunk.KindResume:
+		return e.resume(it)
+	case trunk.KindAttached:
+		return e.attach()
 	case trunk.KindPing:
 		e.ping(it.Number)
 		return nil
@@ -186,6 +194,8 @@ func (e *leaderEnd) take(now time.Duration, it *trunk.Item) error {
 	switch it.Kind {
 	case trunk.KindInput:
 		return h.input(now, it.Data)
+	case trunk.KindEffects:
+		return h.effects(it)
 	case trunk.KindCredit:
 		return h.takeCredit(it.Number)
 	case trunk.KindHalfClose:
@@ -229,18 +239,36 @@ func (e *leaderEnd) open(now time.Duration, it *trunk.Item) error {
 	case e.left:
 		return e.misuse(n, "an open behind leave")
 	case g == nil && it.Number != 0:
-		return e.misuse(n, fmt.Sprintf("no grant has the number %d", it.Number))
+		return e.misuse(n, noGrant(it.Number))
 	case journal.NumberOf(o.Session) != e.number || o.Session <= e.last:
 		return e.misuse(n, fmt.Sprintf("session %d is opened behind %d, by loop %d", o.Session, e.last, e.number))
-	case n < uint32(len(e.channels)) && e.channels[n] != nil:
+	case e.isOpen(n):
 		return e.misuse(n, "it is open")
 	}
 	e.last = o.Session
+	h := e.channel(n, g, &o)
+	if l.held {
+		h.postpone()
+		return nil
+	}
+	return h.begin(now)
+}
+
+func noGrant(number uint32) string { return fmt.Sprintf("no grant has the number %d", number) }
+
+// isOpen tells whether the gateway has opened a channel, and not closed it.
+func (e *leaderEnd) isOpen(n uint32) bool {
+	return n < uint32(len(e.channels)) && e.channels[n] != nil
+}
+
+// channel makes a channel for a client.
+func (e *leaderEnd) channel(n uint32, g *engine.Grant, o *trunk.Open) *channel {
+	l := e.loop
 	if n >= uint32(len(e.channels)) {
 		e.channels = slices.Grow(e.channels, int(n)+1-len(e.channels))[:n+1]
 	}
 	h := &channel{
-		trunk: e, grant: g, client: clientOf(&o), id: o.Session, number: n,
+		trunk: e, grant: g, client: clientOf(o), id: o.Session, number: n,
 		window: trunk.FirstCredit, room: trunk.FirstCredit, credit: trunk.FirstCredit,
 	}
 	e.channels[n] = h
@@ -248,11 +276,7 @@ func (e *leaderEnd) open(now time.Duration, it *trunk.Item) error {
 	l.members.Add(1)
 	h.loop, h.fd, h.listener = l, -1, channelListener
 	h.join()
-	if l.held {
-		h.postpone()
-		return nil
-	}
-	return h.begin(now)
+	return h
 }
 
 // writable implements trunkEnd: a channel that has waited for room goes on, and the next behind it.

@@ -59,11 +59,13 @@ type loop struct {
 	number    uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
 	sessions  uint64                     // that have had one of the ids
 	detached  map[*conn]*engine.Detached // sessions without an engine
+	decided   map[*conn]*decided         // sessions that go on, of whose input a part is decided
 	granted   map[*conn]*engine.Grant    // clients that are known; nil without access control
 	proxied   map[*conn]endpoint         // what proxies have told of their clients; nil before the first
 	acceptors map[int32]*acceptor        // those whose listeners are watched, by the number under which they are
 
-	trunks trunks
+	trunks      trunks
+	resumptions queue[resumption]
 
 	executing *conn // whose command the engine or the decoder is dealing with
 	serving   bool  // inside serve

@@ -141,6 +141,10 @@ func (l *loop) turn(now time.Duration) (did bool) {
 		l.admitNext()
 		did = true
 	}
+	if l.canResume() {
+		l.resumeNext(now)
+		did = true
+	}
 	if c := takeLast(&l.writable); c != nil {
 		c.takesOutput(now)
 		did = true
@@ -195,7 +199,7 @@ func (l *loop) canAdmit() bool { return !l.arrivals.empty() && !l.held }
 // left tells whether turn would do something.
 func (l *loop) left(now time.Duration) bool {
 	d := l.deadlines.first()
-	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
+	return l.canRun() || l.throttledAt() <= now || len(l.writable) > 0 || l.canAdmit() || l.canResume() || len(l.revoked) > 0 || len(l.unverified) > 0 || l.gateway.hasWork(now) || l.relief.Load() || l.trunks.left(now) || l.hasCommitted() || d != nil && d.at <= now
 }
 
 // askForDeadline sets the alarm for the first deadline.

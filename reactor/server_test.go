@@ -229,6 +229,8 @@ func (ts *testServer) sum() LoopStats {
 		sum.Refused += l.Refused
 		sum.Unserved += l.Unserved
 		sum.TrunkLost += l.TrunkLost
+		sum.Unknown += l.Unknown
+		sum.Misfits += l.Misfits
 		sum.Panics += l.Panics
 	}
 	return sum

@@ -25,6 +25,8 @@ type LoopStats struct {
 	Refused    uint64 // clients closed because they did not authenticate
 	Unserved   uint64 // clients of a gateway closed because there was no leader for too long
 	TrunkLost  uint64 // clients of a gateway closed because the trunk has ended on which they were forwarded
+	Unknown    uint64 // clients of gateways closed because it is not known what became of commands under another leader, or was told
+	Misfits    uint64 // the same, because the log tells of a command where none ends: there should be none
 	Panics     uint64 // clients closed because executing a command of theirs panicked
 }
 
@@ -85,6 +87,8 @@ func (s *Server) Stats() Stats {
 			Refused:       c.unauthorized.Load(),
 			Unserved:      c.unserved.Load(),
 			TrunkLost:     c.trunkLost.Load(),
+			Unknown:       c.unknown.Load(),
+			Misfits:       c.misfits.Load(),
 			Panics:        c.panics.Load(),
 		}
 	}
@@ -101,5 +105,6 @@ type counts struct {
 	overTotal                      atomic.Uint64
 	unauthorized, aged, unverified atomic.Uint64
 	unserved, trunkLost            atomic.Uint64
+	unknown, misfits               atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }
