@@ -81,6 +81,7 @@ func (l *loop) detach(copied *atomic.Int64) {
 // detachSession takes out of the connection what belongs to the engine. It reports false if the
 // client cannot go on.
 func (c *conn) detachSession(copied *atomic.Int64) bool {
+	l := c.loop
 	if x := c.x; x != nil {
 		if x.out.uncommitted() || c.phase == authenticating && x.throttled != nil || !c.copies(x.out.pinned, copied) {
 			return false
@@ -94,7 +95,7 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 		return false // its gateway's client goes on
 	case c.closure != open:
 		c.closure = closed // what it has not given back is ready in the next engine
-	case c.takesLong():
+	case c.takesLong() || l.decided[c] != nil:
 		return false
 	case c.phase < draining:
 		d, ok := c.session.Detach()
@@ -104,10 +105,10 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 		if !ok || !c.copies(d.Size(), copied) {
 			return false
 		}
-		if c.loop.detached == nil {
-			c.loop.detached = make(map[*conn]*engine.Detached)
+		if l.detached == nil {
+			l.detached = make(map[*conn]*engine.Detached)
 		}
-		c.loop.detached[c] = d
+		l.detached[c] = d
 	}
 	c.session = engine.Session{}
 	return true

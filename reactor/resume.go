@@ -126,6 +126,12 @@ func (f *forward) owedNothing() bool {
 // repeatable tells whether what the client has sent and has no answer to can be sent to another leader.
 func (f *forward) repeatable() bool { return f.answered >= f.lost && !f.mixed }
 
+// canGoOn tells whether what the log tells of the client's commands is of what it has sent, which can be sent again.
+func (f *forward) canGoOn() bool {
+	last := len(f.effects) - 1
+	return f.repeatable() && (last < 0 || f.effects[last].Offset <= f.given())
+}
+
 // resume has the client's session go on at the leader.
 func (f *forward) resume(now time.Duration) {
 	c := f.conn
@@ -180,8 +186,7 @@ func (g *gateway) pastFence() {
 	if c == nil || f.channel == 0 || c.phase != forwarded {
 		return
 	}
-	last := len(f.effects) - 1
-	if !f.repeatable() || last >= 0 && f.effects[last].Offset > f.given() {
+	if !f.canGoOn() {
 		g.end(f)
 		return
 	}

@@ -7,8 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/trunk"
 )
 
 // A server leads, with an engine, or forwards its clients, with a gateway in each loop, or waits, with neither,
@@ -84,6 +86,11 @@ var (
 	errDetached = errors.New("this server has no engine any more")
 )
 
+// terms are what the server lets clients do when it leads.
+func (s *Server) terms() terms {
+	return terms{maxJobSize: s.cfg.MaxJobSize, extensions: s.cfg.Extensions}
+}
+
 // endTrunks ends all trunks of the loop.
 func (l *loop) endTrunks(now time.Duration, why error) {
 	for _, t := range slices.Clone(l.trunks.list) {
@@ -99,7 +106,12 @@ func (l *loop) beginForwarding() {
 	}
 	now := l.server.now()
 	g := newGateway(l)
-	g.number, g.opened = l.number, l.sessions
+	g.number, g.opened, g.version = l.number, l.sessions, resumesSince
+	ours := l.server.terms()
+	g.before = &ours
+	g.contact.last = l.server.bootTime() // all is committed
+	g.contact.begin(now)
+	l.effects.number.Store(l.number)
 	l.gateway = g
 	for c, d := range l.detached {
 		if c.phase < draining && !c.goOnForwarded(d, now) {
@@ -121,16 +133,40 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	if len(head) > 0 {
 		c.backlog().in.prepend(head, &l.counts)
 	}
-	f := &forward{conn: c, grant: l.granted[c], session: d.ID(), sent: d.Offset(), answered: d.Offset()}
-	f.setInterests(d.Interests())
 	c.enter(forwarded)
-	l.gateway.forwards[c], l.gateway.sessions[f.session] = f, f
+	f := l.gateway.goesOn(c, d.ID(), d.Offset())
+	f.setInterests(d.Interests())
 	f.asked = min(now, l.duration(d.WaitsSince()))
-	f.await(now)
+	if id := d.Handed(); id != 0 { // the log tells of that as of what the wait has done
+		f.unanswered = len(head)
+		f.effects = []journal.Effect{{Session: f.session, Offset: f.given(), ID: id, Kind: journal.EffectHold}}
+	}
+	c.forgetLimits()
 	if c.x != nil {
 		c.conclude(now)
 	}
 	return true
+}
+
+// goesOn begins to forward a client whose session is on record, of whose input so much is answered.
+func (g *gateway) goesOn(c *conn, session, answered uint64) *forward {
+	f := &forward{
+		conn: c, grant: c.loop.granted[c], session: session, sent: answered, answered: answered,
+		room: trunk.FirstCredit, window: trunk.FirstCredit, credit: trunk.FirstCredit,
+	}
+	g.forwards[c], g.sessions[session] = f, f
+	return f
+}
+
+// forgetLimits takes the limits off the connection that are the leader's to set.
+func (c *conn) forgetLimits() {
+	if c.x != nil && c.x.retired == tooOld {
+		c.x.retired = notRetired
+	}
+	if d := c.deadline; d != nil && !d.ending && !c.retired() {
+		c.loop.deadlines.remove(d)
+		c.deadline = nil
+	}
 }
 
 // unexecuted is what the client has sent of a command that is not finished, and was taken out of its input. It
@@ -155,6 +191,14 @@ func (l *loop) endForwarding(now time.Duration) (list []*forward) {
 	}
 	l.held = true
 	l.endTrunks(now, errLeads)
+	g.shareEffects()
+	l.effects.fence.Store(noFence)
+	ours := l.server.terms()
+	for _, f := range g.forwards {
+		if f.conn.phase == forwarded && (!f.canGoOn() || f.unanswered > 0 && g.before != nil && *g.before != ours) {
+			g.end(f)
+		}
+	}
 	for c := takeLast(&g.lost); c != nil; c = takeLast(&g.lost) {
 		c.trunkLost(now)
 	}
@@ -164,7 +208,7 @@ func (l *loop) endForwarding(now time.Duration) (list []*forward) {
 			list = append(list, f)
 		}
 	}
-	slices.SortFunc(list, func(a, b *forward) int { return cmp.Compare(a.asked, b.asked) })
+	slices.SortFunc(list, func(a, b *forward) int { return cmp.Compare(a.waitsSince(), b.waitsSince()) })
 	l.number, l.sessions = g.number, g.opened
 	l.gateway = nil
 	return list
@@ -175,16 +219,13 @@ func (f *forward) goOnServed(now time.Duration) {
 	c := f.conn
 	l := c.loop
 	defer l.recovered()
-	if d := c.deadline; d != nil && !d.ending && !c.retired() {
-		l.deadlines.remove(d)
-		c.deadline = nil
-	}
+	c.forgetLimits()
 	if f.session == 0 {
 		if !c.openNow(f.grant, now) {
 			c.refuse(codec.ReplyOutOfMemory, now)
 			return
 		}
-	} else if err := f.restore(c, now); err != nil {
+	} else if !f.restore(c, now) {
 		c.cutOff(now)
 		return
 	}
@@ -199,24 +240,28 @@ func (f *forward) goOnServed(now time.Duration) {
 	}
 }
 
-// restore has the client's session, which a leader knew, go on in the loop's engine.
-func (f *forward) restore(c *conn, now time.Duration) error {
+// restore has the client's session, of which a leader has heard, go on in the loop's engine. This member has applied all
+// that was executed for it. It reports false if it cannot.
+func (f *forward) restore(c *conn, now time.Duration) bool {
 	l := c.loop
-	age := engine.Time(0)
+	age := time.Duration(0)
 	if c.pendingInput() > 0 {
-		age = engine.Time(now - f.asked)
+		age = max(0, now-f.asked)
 	}
-	d, err := engine.Absent(f.session, f.grant, f.interests(), age)
+	d, err := engine.Absent(f.session, f.grant, f.interests(), engine.Time(age))
 	if err != nil {
-		return err
+		return false
 	}
+	d.EndsAt(f.answered + uint64(c.pendingInput()))
 	l.executing = c
 	err = l.engine.GoOn(&c.session, d, 0, l.time(now))
 	l.executing = nil
-	if err == nil {
-		c.enter(serving)
+	if err != nil {
+		return false
 	}
-	return err
+	c.enter(serving)
+	c.decide(f.answered, f.effects, f.partial)
+	return true
 }
 
 // openNow opens the session of a client that no engine has heard of. It reports false if the client's account has

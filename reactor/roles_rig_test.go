@@ -125,16 +125,37 @@ type cluster struct {
 	tape    *tape
 	ahead   atomic.Int64
 	began   time.Time
+	stopped bool // the clock stands still but for ahead
 	engines atomic.Int64
+	servers []*testServer
 }
 
 func newCluster(t testing.TB) *cluster {
 	return &cluster{t: t, tape: newTape(), began: time.Now()}
 }
 
-// now is the clock of the servers' processes.
-func (k *cluster) now() engine.Time {
+// clock is that of the servers' processes.
+func (k *cluster) clock() engine.Time {
+	if k.stopped {
+		return engine.Time(time.Hour) + engine.Time(k.ahead.Load())
+	}
 	return engine.Time(time.Since(k.began)) + engine.Time(k.ahead.Load())
+}
+
+// settle waits until the loops of the servers have nothing to do.
+func (k *cluster) settle() {
+	for range 4 {
+		for _, ts := range k.servers {
+			ts.onLoops(func(*loop) {})
+		}
+	}
+}
+
+// stop ends the servers.
+func (k *cluster) stop() {
+	for _, ts := range k.servers {
+		ts.Abort()
+	}
 }
 
 // putAhead puts the clock ahead. The loops of the server look at it.
@@ -147,7 +168,7 @@ func (k *cluster) putAhead(ts *testServer, by time.Duration) {
 func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
 	k.t.Helper()
 	base := engine.Time(1000*time.Hour) * engine.Time(k.engines.Add(1)-1)
-	now := func() engine.Time { return base + k.now() }
+	now := func() engine.Time { return base + k.clock() }
 	e := engine.New(engine.Config{
 		MaxJobSize: maxJob, Journal: k.tape, Start: time.Unix(2e9, 0).Add(-time.Duration(base)),
 		Info: engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
@@ -177,10 +198,11 @@ func (k *cluster) server(network string, h hooks, change func(*Config)) *testSer
 	e, _ := k.engine() // the first one has the clock of the process
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = e, k.tape, 2, true
-		c.Now = k.now
+		c.Now = k.clock
 		change(c)
 	})
 	ts.engine = e
+	k.servers = append(k.servers, ts)
 	k.number(ts, e)
 	return ts
 }

@@ -40,6 +40,7 @@ func TestClientsKeepTheirJobsThroughRoles(t *testing.T) {
 			ts.untilSeenWaiting(5)
 			ts.until("all that was sent has come", func() bool { return ts.sum().BytesIn >= read+60_000+100 })
 
+			k.putAhead(ts, 50*time.Second)
 			k.resign(ts)
 			before := ts.sum().BytesIn
 			idle.send("list-tube-used\r\n")
@@ -79,7 +80,7 @@ func TestClientsKeepTheirJobsThroughRoles(t *testing.T) {
 			}
 			end.expect(fmt.Sprintf("FOUND %d 5\r\nabcde\r\n", id))
 			ts.untilSeenWaiting(4)
-			k.putAhead(ts, 296*time.Second)
+			k.putAhead(ts, 246*time.Second)
 			if p := soon.pending(); p != "" {
 				t.Errorf("%q was sent before the time is over", p)
 			}

@@ -1,0 +1,164 @@
+package reactor
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"trellis/engine/script"
+)
+
+// offRecord is what shows something that no other server knows: counters, pauses, the order of tubes,
+// whose turn it is among fair ones, and what is ahead of a client.
+var offRecord = regexp.MustCompile(`stats\r|stats-tube|stats-conn|list-connections|kick-connection|pause|list-tubes\r|fair:|weighted|drain|capabilities`)
+
+// discarded is a line of which a part is not kept: whose client is in the middle of it does not go on.
+var discarded = regexp.MustCompile(`x{300}`)
+
+// rolesTarget is a script.Target whose servers change their roles before clients do something.
+type rolesTarget struct {
+	t      *testing.T
+	loops  int
+	change func(*rolesServer)
+}
+
+// rolesServer is a script.Server. Its clock stands still but in Wait.
+type rolesServer struct {
+	k      *cluster
+	target *rolesTarget
+	ts     *testServer
+	sent   uint64
+}
+
+func (x *rolesTarget) Start(clients []script.Client, options ...string) (script.Server, error) {
+	if clients != nil || len(options) > 0 {
+		return nil, errors.ErrUnsupported
+	}
+	k := newCluster(x.t)
+	k.stopped = true
+	return &rolesServer{k: k, target: x, ts: k.server("unix", hooks{}, func(c *Config) { c.Loops = x.loops })}, nil
+}
+
+func (s *rolesServer) Open(string) (script.Conn, error) {
+	nc, err := net.Dial(s.ts.addr.Network(), s.ts.addr.String())
+	if err != nil {
+		return nil, err
+	}
+	s.ts.dialed.Add(1)
+	n := s.ts.dialed.Load()
+	s.ts.until("the client is there", func() bool { return s.ts.sum().Opened == n })
+	s.Settle()
+	return &rolesConn{Conn: nc, server: s}, nil
+}
+
+func (s *rolesServer) Wait(d time.Duration) {
+	s.Settle()
+	s.k.ahead.Add(int64(d))
+	s.Settle()
+}
+
+// Settle waits until all that was sent has come, and the loops have nothing to do.
+func (s *rolesServer) Settle() {
+	s.ts.until("all that was sent has come", func() bool {
+		n := s.ts.sum()
+		return n.BytesIn >= s.sent || n.Connections < int64(n.Opened) // what was sent to whoever has gone never comes
+	})
+	s.k.settle()
+}
+
+func (s *rolesServer) Drain(bool) error { return errors.ErrUnsupported }
+
+func (s *rolesServer) Stop() { s.k.stop() }
+
+// before is called before a client does something.
+func (s *rolesServer) before() {
+	s.Settle()
+	s.k.ahead.Add(int64(time.Microsecond)) // who comes first comes first
+	s.target.change(s)
+}
+
+type rolesConn struct {
+	net.Conn
+	server *rolesServer
+}
+
+func (c *rolesConn) Send(p []byte) error {
+	c.server.before()
+	c.server.sent += uint64(len(p))
+	_, err := c.Write(p)
+	return err
+}
+
+func (c *rolesConn) Receive() ([]byte, error) { return c.receive(testTimeout, script.ErrSilence) }
+
+func (c *rolesConn) Pending() ([]byte, error) {
+	c.server.Settle()
+	return c.receive(2*time.Millisecond, nil)
+}
+
+func (c *rolesConn) receive(within time.Duration, silence error) ([]byte, error) {
+	b := make([]byte, 64<<10)
+	_ = c.SetReadDeadline(time.Now().Add(within))
+	n, err := c.Read(b)
+	switch {
+	case n > 0:
+		return b[:n], nil
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, silence
+	}
+	return nil, cmp.Or(err, io.EOF)
+}
+
+func (c *rolesConn) HalfClose() error {
+	c.server.before()
+	return c.Conn.(*net.UnixConn).CloseWrite()
+}
+
+func (c *rolesConn) Close() error {
+	c.server.before()
+	return c.Conn.Close()
+}
+
+// playRoles plays one of so many scripts, or all of them in a proof.
+func playRoles(t *testing.T, every int, change func(*rolesServer)) {
+	t.Helper()
+	if proof {
+		every = 1
+	}
+	unsupported := 0
+	for i, c := range script.Corpus() {
+		if i%every != 0 || !c.Applies("trellis") || offRecord.Match(c.Input()) || discarded.Match(c.Input()) {
+			continue
+		}
+		target := &rolesTarget{t: t, loops: 1 + i%2, change: change}
+		switch err := script.Play(c, target, "trellis"); {
+		case errors.Is(err, errors.ErrUnsupported):
+			unsupported++
+		case err != nil:
+			t.Errorf("%s: %v", c.Name, err)
+		}
+	}
+}
+
+// Whatever clients do, their replies are the same if their server hands over and leads again before anybody
+// sends something.
+func TestScriptsOfAServerThatLeadsAgain(t *testing.T) {
+	t.Parallel()
+	changes := 0
+	playRoles(t, 9, func(s *rolesServer) {
+		changes++
+		s.k.resign(s.ts)
+		if changes%3 > 0 {
+			s.ts.Forward(noLeader)
+		}
+		s.k.lead(s.ts)
+	})
+	if changes < 100 {
+		t.Errorf("there were %d changes", changes)
+	}
+}
