@@ -38,7 +38,7 @@ type Config struct {
 	MaxJobSize uint32
 	// Extensions says that clients may use commands that beanstalkd does not have.
 	Extensions bool
-	// Loops is the number of event loops, at most 255; 0 means DefaultLoops().
+	// Loops is the number of event loops, at most MaxLoops; 0 means DefaultLoops().
 	Loops int
 	// MaxConnections is how many connections there may be at a time. One more is
 	// answered OUT_OF_MEMORY, the protocol's word for "try again later", and
@@ -85,8 +85,8 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// maxLoops is how many loops gnet can have.
-const maxLoops = 255
+// MaxLoops is how many loops a server can have, because of gnet.
+const MaxLoops = 255
 
 // DefaultLoops is the number of event loops where Config.Loops is 0: one for each
 // processor that the process may use, because a loop is busy with system calls most
@@ -178,8 +178,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	if cfg.Loops == 0 {
 		cfg.Loops = DefaultLoops()
 	}
-	if cfg.Loops < 0 || cfg.Loops > maxLoops {
-		return nil, fmt.Errorf("reactor: %d loops: want 1 to %d, or 0 for the default", cfg.Loops, maxLoops)
+	if cfg.Loops < 0 || cfg.Loops > MaxLoops {
+		return nil, fmt.Errorf("reactor: %d loops: want 1 to %d, or 0 for the default", cfg.Loops, MaxLoops)
 	}
 	if cfg.MaxConnections == 0 {
 		cfg.MaxConnections = DefaultMaxConnections()
@@ -221,6 +221,9 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	}
 	return s, nil
 }
+
+// Loops is how many event loops the server has.
+func (s *Server) Loops() int { return len(s.loops) }
 
 // now is the process's clock, by which loops have their own deadlines.
 func (s *Server) now() time.Duration { return time.Duration(s.cfg.Now()) }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -292,8 +291,5 @@ func (q *Queue) Forwarding() *Forwarding {
 		return nil
 	}
 	loops, _ := c.server.Forwarding()
-	return &Forwarding{Reactor: c.server, Addrs: c.addrs, Attached: loops == q.loops()}
+	return &Forwarding{Reactor: c.server, Addrs: c.addrs, Attached: loops == c.server.Loops()}
 }
-
-// loops is how many event loops a server has.
-func (q *Queue) loops() int { return cmp.Or(q.cfg.Reactor.Loops, reactor.DefaultLoops()) }

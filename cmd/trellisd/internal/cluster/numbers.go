@@ -13,6 +13,7 @@ import (
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
 	"trellis/engine"
+	"trellis/reactor"
 )
 
 // opNumbers is the request of a gateway for numbers of its loops, which a leader alone answers.
@@ -30,8 +31,6 @@ type numbersResponse struct {
 }
 
 const (
-	// maxLoops is how many loops a gateway can have.
-	maxLoops = 255
 	// numbersTimeout is how long a gateway waits for its numbers, and the leader until it serves, and for the end of
 	// the sessions of the gateway's process before.
 	numbersTimeout = 5 * time.Second
@@ -72,7 +71,7 @@ func (m *Member) giveNumbers(ctx context.Context, from wire.Caller, req []byte) 
 		return nil, fmt.Errorf("%s: %w", opNumbers, from.Member)
 	}
 	var r numbersRequest
-	if err := json.Unmarshal(req, &r); err != nil || r.Nonce == 0 || r.Loops < 1 || r.Loops > maxLoops {
+	if err := json.Unmarshal(req, &r); err != nil || r.Nonce == 0 || r.Loops < 1 || r.Loops > reactor.MaxLoops {
 		return nil, errors.New("a request for numbers that no gateway makes")
 	}
 	node := m.node.Load()
@@ -125,7 +124,7 @@ func (s *service) number(e *engine.Engine) {
 	for !s.numbered.Load() {
 		var given []uint32
 		err := s.unheld(func() (err error) {
-			given, _, err = e.GiveNumbers(g.id(), g.nonce, s.queue.loops())
+			given, _, err = e.GiveNumbers(g.id(), g.nonce, s.server.Loops())
 			return err
 		})
 		switch {

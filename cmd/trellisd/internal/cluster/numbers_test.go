@@ -9,6 +9,7 @@ import (
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
+	"trellis/reactor"
 )
 
 // A number is for the process of the member that has asked for it, and for nobody else.
@@ -65,7 +66,7 @@ func TestALeaderTakesTrunksOfNumbersThatItHasGiven(t *testing.T) {
 	for name, change := range map[string]func(*numbersRequest){
 		"no nonce":      func(q *numbersRequest) { q.Nonce = 0 },
 		"no loops":      func(q *numbersRequest) { q.Loops = 0 },
-		"many loops":    func(q *numbersRequest) { q.Loops = maxLoops + 1 },
+		"many loops":    func(q *numbersRequest) { q.Loops = reactor.MaxLoops + 1 },
 		"who is nobody": func(q *numbersRequest) { q.Member = 1 },
 	} {
 		q := good

@@ -206,7 +206,7 @@ func (q *Queue) newClients(e *engine.Engine, now func() engine.Time, l *replica.
 	if q.cfg.Serves != nil {
 		q.cfg.Serves(srv)
 	}
-	c := &clients{queue: q, server: srv, self: q.newGateway(q.loops())}
+	c := &clients{queue: q, server: srv, self: q.newGateway(srv.Loops())}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -335,7 +335,7 @@ func (q *Queue) living(ctx context.Context) *clients {
 		case s == nil && c == nil:
 			return nil
 		case s == nil:
-			if loops, _ := c.server.Forwarding(); loops == q.loops() {
+			if loops, _ := c.server.Forwarding(); loops == c.server.Loops() {
 				return c
 			}
 		}
