@@ -392,3 +392,21 @@ func TestRepliesAreSkipped(t *testing.T) {
 	p.do("delete 1\r\ndelete 2\r\n", "DELETED\r\nDELETED\r\n")
 	c.do("use a\r\n", "USING a\r\n")
 }
+
+// What a client of the server itself has sent to another leader may be decided, too.
+func TestTheInputOfAnOwnClientMayBeDecided(t *testing.T) {
+	t.Parallel()
+	plainNetworks(t, func(t *testing.T, network string) {
+		ts := serve(t, network, 1, hooks{})
+		c := ts.dial()
+		c.do("use a\r\n", "USING a\r\n")
+		const in = "use a\r\nput 0 0 9 1\r\nx\r\n"
+		ts.onLoops(func(l *loop) {
+			x := journal.Effect{Session: session(1), Offset: 100 + uint64(len(in)), ID: 77, Kind: journal.EffectPut, State: journal.Ready}
+			l.conns[0].decide(100, []journal.Effect{x}, uint32(len("USING a\r\nIN")))
+		})
+		c.send(in[:20])
+		c.send(in[20:])
+		c.do("put 0 0 9 1\r\ny\r\n", "SERTED 77\r\nINSERTED 1\r\n")
+	})
+}
