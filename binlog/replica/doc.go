@@ -168,8 +168,7 @@
 // A transfer (Transfer, and Remove of the leader): the queue stops executing (Queue.Hold),
 // all that it has executed is committed and given to the system as replies, and only then
 // raft tells the other member to campaign. So every client that takes its replies has
-// them, but for what the network holds up when the connection is reset: these clients do
-// not know what has become of their last commands, as after any other change of leader.
+// them, and nothing of them is uncommitted: the leadership is Settled, and the queue may have them go on.
 // If that one has not taken over within an election's time, it is told once more; then the
 // queue goes on in the same leadership.
 //
@@ -239,9 +238,14 @@
 // Those of a session on record are holds: who has the job, until when, and how often it was
 // reserved. They say what is, so they may come twice, and the last record of a job counts, whatever
 // was before. What does not fit is counted (engine.Engine.Contradictions) and ends no node: it is
-// applied when it is committed, and the reply has left. No session is on record yet but in tests;
-// the first entries of a leader end all holds that it finds. So when a leadership begins all
-// reservations have ended, those that a member of a later program has made as well.
+// applied when it is committed, and the reply has left. Sessions on record are those of clients that
+// other members forward, and, from a transfer on, of the leader's own. They outlive leaderships: the next
+// leader has what they hold, until it hears of them or their loop's number is gone.
+//
+// A record that a client's command makes names the command: the session, and where in its input it
+// ends. So a member learns from its own log what its clients' commands have done (Queue.Applied), once:
+// an entry that is applied anew, to a queue that is made again, tells nothing. What was executed before a fence
+// (Fence) is in the entries up to it, or nowhere.
 //
 // A snapshot has the hold behind its job, but none of a session whose end is on record: that
 // session gives back in turns, and if the record came before N, nothing in (N, M] would end the hold.

@@ -3,7 +3,7 @@ package trunk
 import "net/netip"
 
 // Version is the version of what is said on trunks.
-const Version = 1
+const Version = 2
 
 // Welcome is the leader's first item.
 type Welcome struct {

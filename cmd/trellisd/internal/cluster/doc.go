@@ -14,16 +14,15 @@
 //	Standby --> Serve --> Retire --> Standby --> ...
 //
 // A standby is an engine that is fed and has no clients: those of this member are forwarded. When the node becomes leader, the
-// same engine gets a journal and a reactor, and only then the clients' port is opened. When
-// leadership is lost the reactor is aborted and the engine discarded, because both have
-// seen what may never be committed; the node then begins a new standby. So a process makes
-// many engines and reactors, but never has two. The one exception is a leadership that is settled
-// (replica.Leadership.Settled): its reactor, with the port and the clients that have no jobs, waits
-// without an engine for the next leadership of this node, which alone votes.
+// same engine gets a journal and the member's reactor. When leadership is lost the engine is discarded, because it has
+// seen what may never be committed, and the reactor is aborted for the same reason; the node then begins a new standby. So a process
+// makes many engines and reactors, but never has two. The one exception is a leadership that is settled
+// (replica.Leadership.Settled): its reactor goes on, with the port and the clients. If it was handed over, it forwards them to the
+// next leader; if this node alone votes, they wait for its next leadership.
 //
 // The port that clients connect to is open while the node leads, and while it forwards clients. If
 // it cannot be opened, as another process has it, that is tried again, and after some
-// seconds leadership is handed over.
+// seconds leadership is handed over. A member that has reached no leader for 6 s closes it until it does.
 //
 // # Gateways
 //
@@ -31,13 +30,19 @@
 // at which all members know how (replica.VersionOfTrunks) and a leader is known. Each of its loops has
 // a trunk to the leader: a connection that wire begins, and that a loop of the leader's reactor
 // carries on. Before that the leader gives each loop a number, with which the ids of its sessions
-// begin; a reactor has numbers of its own, so that no id comes twice. The numbers of the process before, and of the reactor before, are
+// begin; a reactor has numbers of its own, so that no id comes twice, and keeps them while it leads.
+// The numbers of the process before, and of the reactor before, are
 // gone with that, when its trunks and its sessions have ended.
 //
-// When this node becomes leader, that reactor is aborted, and a new one opens the port, as behind an
-// election today; what its clients had reserved is ready. When it loses leadership, a new one forwards.
-// A loop's trunk ends when another leader is known. It is dialled again until there is one, and the
-// reactor says how long clients wait for that.
+// When this node becomes leader, that reactor gets its engine, and clients go on. A loop's trunk ends when another leader
+// is known, and it is dialled again until there is one: the reactor knows how sessions go on there. The leader takes a trunk when
+// nothing is under way any more for the sessions of the one before, and tells an index of the log behind all that was
+// (a fence): a gateway that has applied it knows what of its clients' commands was done. A leader that does not serve yet has gateways
+// wait. Members whose trunks are of version 1 know nothing of that: their clients end with the trunk, and what
+// these hold with it.
+//
+// A loop that has had no trunk for 8 s is gone, by record, and so is one that has left: what its clients had
+// reserved is ready, and none of its sessions comes back. It has reset them by then, or does when its own log says so.
 //
 // While the queue serves, each event loop and each of the engine's shards is asked every
 // 250 ms for a sign of life. When one gives none for 2 s the node steps down, and

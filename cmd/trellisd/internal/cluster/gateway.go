@@ -25,9 +25,9 @@ const (
 	// trunkless is how long a loop may lack one before the log says so. A change of leader takes less.
 	trunkless = 3 * time.Second
 	// trunkVersion is the version of what trunks carry.
-	trunkVersion = 1
-	// resumes tells whether clients go on under another leader, as trunks of version 2 let them.
-	resumes = trunkVersion >= 2
+	trunkVersion = 2
+	// resumesSince is the first version in which sessions go on at another leader.
+	resumesSince = 2
 )
 
 // reign is the time in which a member leads in one term, for one that does not.
@@ -70,7 +70,7 @@ func (m *Member) forward() {
 	if m.reignNow() != nil && m.node.Load().Status().Version >= replica.VersionOfTrunks {
 		m.cfg.Queue.forward()
 	}
-	if c := m.cfg.Queue.forwarded(); c != nil && resumes {
+	if c := m.cfg.Queue.forwarded(); c != nil && m.cfg.Queue.resumes() {
 		c.port()
 	}
 }
@@ -179,7 +179,7 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dials[loop]++
-	return wire.TrunkHello{Version: trunkVersion, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
+	return wire.TrunkHello{Version: g.member.cfg.Queue.trunks, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
 }
 
 // has tells whether a leader has said what the loops' numbers are.
@@ -257,7 +257,7 @@ func (q *Queue) forward() {
 			q.fail(err)
 			return
 		}
-	} else if !resumes {
+	} else if !q.resumes() {
 		return
 	}
 	q.gateway, q.waiting = c, nil
@@ -293,3 +293,6 @@ func (q *Queue) Forwarding() *Forwarding {
 	loops, _ := c.server.Forwarding()
 	return &Forwarding{Reactor: c.server, Addrs: c.addrs, Attached: loops == c.server.Loops()}
 }
+
+// resumes tells whether clients go on under another leader.
+func (q *Queue) resumes() bool { return q.trunks >= resumesSince }

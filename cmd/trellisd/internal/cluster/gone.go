@@ -108,7 +108,7 @@ func (s *service) watchGateways(e *engine.Engine) {
 			return
 		case <-ticker.C:
 			by = 1
-			if resumes && !s.numbered.Load() {
+			if s.queue.resumes() && !s.numbered.Load() {
 				s.number(e)
 			}
 		case <-s.absences.left:

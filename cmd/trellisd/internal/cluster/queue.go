@@ -42,7 +42,8 @@ type QueueConfig struct {
 // Queue is a node's jobs, and the clients that it serves while it leads: a
 // replica.Queue. Make one with NewQueue.
 type Queue struct {
-	cfg QueueConfig
+	cfg    QueueConfig
+	trunks uint16 // version of what trunks carry that it speaks; tests change it before the node runs
 
 	// handOver has another member lead. Set before the node runs.
 	handOver func(context.Context) error
@@ -99,7 +100,7 @@ func (q *Queue) Contradictions() uint64 {
 
 // NewQueue makes a queue without jobs.
 func NewQueue(cfg QueueConfig) *Queue {
-	return &Queue{cfg: cfg, changed: func() {}, news: make(chan struct{})}
+	return &Queue{cfg: cfg, trunks: trunkVersion, changed: func() {}, news: make(chan struct{})}
 }
 
 var errNoQueue = errors.New("this node has no jobs yet, or was about to lose them")
@@ -142,7 +143,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	base, began := engine.Time(l.Now()-q.start), time.Now()
 	now := func() engine.Time { return base + engine.Time(time.Since(began)) }
 	q.follower.RecordIn(l)
-	if resumes && l.TakesTrunks() {
+	if q.resumes() && l.TakesTrunks() {
 		q.follower.ServeOn(l.NextID(), now())
 	} else {
 		q.follower.Serve(l.NextID(), now())
@@ -152,7 +153,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	c, before := q.waiting, (*clients)(nil)
 	switch {
 	case c != nil:
-	case resumes:
+	case q.resumes():
 		c = q.gateway
 	default:
 		before = q.gateway // it has the port
@@ -180,7 +181,7 @@ func (q *Queue) Serve(l *replica.Leadership) error {
 	}
 	c.working.Go(func() {
 		before.reset()
-		if resumes {
+		if q.resumes() {
 			s.number(e)
 		}
 		c.open()
@@ -226,7 +227,7 @@ func (q *Queue) Retire(l *replica.Leadership) {
 	}
 	q.changed()
 	s.end()
-	if lives := l.Settled() && (!l.HandedOver() || resumes && l.TakesTrunks()); lives && q.detach(s) {
+	if lives := l.Settled() && (!l.HandedOver() || q.resumes() && l.TakesTrunks()); lives && q.detach(s) {
 		q.mu.Lock()
 		s.clients.leads.Store(false)
 		q.waiting = s.clients
@@ -271,7 +272,7 @@ func (q *Queue) Hold(on bool) {
 		q.hold(s, true)
 	}
 	s.server.Hold(on)
-	if on && resumes && s.leadership.TakesTrunks() {
+	if on && q.resumes() && s.leadership.TakesTrunks() {
 		s.server.Record()
 	}
 	if !on {

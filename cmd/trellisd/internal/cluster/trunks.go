@@ -87,10 +87,11 @@ func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) 
 	}
 	fence, err := s.endsBefore(k, e, h.Number)
 	if err == nil {
-		if h.Version < 2 {
+		version := min(h.Version, s.queue.trunks)
+		if version < resumesSince {
 			e.CloseAbsent(h.Number) // it cannot say that they are still there
 		}
-		c.Version, c.Term, c.Fence = h.Version, s.leadership.Term(), fence
+		c.Version, c.Term, c.Fence = version, s.leadership.Term(), fence
 		err = s.unheld(func() error {
 			_ = s.server.AcceptTrunk(c) // which tells of the end, from now on
 			return nil
