@@ -49,59 +49,15 @@ func (t *tape) effectsOn(session, offset uint64) (list []journal.Effect) {
 	return list
 }
 
-// again is what a client is told to whom nothing is known to have been told of in, which ends behind these effects.
-// It is false if the client cannot go on.
+// again has a client send something again, of which the log tells that it has done that. It is false if the client cannot
+// go on.
 func (c *simConn) again(in string, effects []journal.Effect, cut int) (answers []Answer, ok bool) {
-	now := c.sim.now
-	pieces := []string{in[:min(cut, len(in))], in[min(cut, len(in)):]}
-	for _, p := range pieces {
-		var cmd codec.Command
-		for b := []byte(p); !c.waiting; {
-			n, done := c.decoder.Next(b, &cmd)
-			b = b[n:]
-			c.offset += uint64(n)
-			if !done {
-				break
-			}
-			if len(effects) > 0 && effects[0].Offset < c.offset {
-				return answers, false
-			}
-			n = slices.IndexFunc(effects, func(e journal.Effect) bool { return e.Offset != c.offset })
-			if n < 0 {
-				n = len(effects)
-			}
-			outcome := Done
-			c.session.CommandEnds(c.offset)
-			if n > 0 {
-				var a Answer
-				a, outcome = c.session.Answer(now, &cmd, effects[:n], &c.out)
-				effects = effects[n:]
-				answers = append(answers, a)
-				if a == NoAnswer || a == NotDone && len(effects) > 0 {
-					return answers, false
-				}
-				if a == NotDone {
-					outcome = c.session.Execute(now, &cmd, &c.out)
-				}
-			} else if len(effects) > 0 && !c.session.Harmless(&cmd) {
-				return answers, false
-			} else {
-				outcome = c.session.Execute(now, &cmd, &c.out)
-			}
-			c.out.flatten()
-			switch outcome {
-			case Wait:
-				c.waiting = true
-				c.waits()
-				c.sim.Settle()
-			case Quit:
-				return answers, false
-			}
-		}
+	c.effects, c.answers = effects, nil
+	for _, p := range []string{in[:min(cut, len(in))], in[min(cut, len(in)):]} {
+		c.in = append(c.in, p...)
+		c.work()
 	}
-	c.loop.Wake()
-	c.sim.Settle()
-	return answers, len(effects) == 0
+	return c.answers, !c.unknown && len(c.effects) == 0
 }
 
 // lines are a client's lines, each with its end.

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unsafe"
 
+	"trellis/binlog/journal"
 	"trellis/codec"
 	"trellis/engine/script"
 )
@@ -266,6 +267,11 @@ type simConn struct {
 	eof     bool // the client will send no more
 	ended   bool
 	woken   int
+
+	effects []journal.Effect // what commands that it sends again have done
+	answers []Answer         // that these got
+	unknown bool             // it has ended because nobody knows what it would have been told
+	replied func()           // called when a command is finished; may be nil
 }
 
 // connOf is the connection of a session.
@@ -283,6 +289,7 @@ func (c *simConn) resume() {
 		return
 	}
 	c.waiting = false
+	c.finished(outcome)
 	c.work()
 }
 
@@ -306,30 +313,65 @@ func (c *simConn) work() {
 	var cmd codec.Command
 	for !c.waiting && !c.ended {
 		n, ok := c.decoder.Next(c.in, &cmd)
+		c.offset += uint64(n)
 		if !ok {
 			c.in = c.in[:0]
 			break
 		}
-		in := c.in
 		c.in = c.in[n:]
-		c.offset += uint64(n)
 		c.session.CommandEnds(c.offset)
-		outcome := c.session.Execute(c.sim.now, &cmd, &c.out)
+		outcome := c.execute(&cmd)
 		c.out.flatten()
-		switch outcome {
-		case Wait:
+		if outcome == Wait {
 			c.waiting = true
 			c.waits()
-		case Quit:
-			c.end()
+		} else {
+			c.finished(outcome)
 		}
-		_ = in
 	}
 	if c.eof && !c.waiting && !c.ended {
 		c.end()
 	}
 	c.loop.Wake()
 	c.sim.Settle()
+}
+
+// finished follows on a command that is.
+func (c *simConn) finished(outcome Outcome) {
+	if c.replied != nil {
+		c.replied()
+	}
+	if outcome == Quit {
+		c.end()
+	}
+}
+
+// execute executes a command, or answers it if it was done before.
+func (c *simConn) execute(cmd *codec.Command) Outcome {
+	if len(c.effects) == 0 {
+		return c.session.Execute(c.sim.now, cmd, &c.out)
+	}
+	n := slices.IndexFunc(c.effects, func(e journal.Effect) bool { return e.Offset > c.offset })
+	if n < 0 {
+		n = len(c.effects)
+	}
+	of := c.effects[:n]
+	c.effects = c.effects[n:]
+	if n == 0 {
+		if c.session.Harmless(cmd) {
+			return c.session.Execute(c.sim.now, cmd, &c.out)
+		}
+	} else if of[0].Offset == c.offset {
+		a, outcome := c.session.Answer(c.sim.now, cmd, of, &c.out)
+		switch c.answers = append(c.answers, a); {
+		case a == NotDone && len(c.effects) == 0:
+			return c.session.Execute(c.sim.now, cmd, &c.out)
+		case a == SameAnswer || a == OtherAnswer:
+			return outcome
+		}
+	}
+	c.unknown = true
+	return Quit
 }
 
 func (c *simConn) end() {
