@@ -178,6 +178,9 @@ func TestTheDirectoryStaysBelowTwiceTheLiveBytesAndTwoSegments(t *testing.T) {
 	}
 	for name, work := range workloads {
 		for level, policy := range levels {
+			if level != "interval" && !proof { // when what was written is synced changes little
+				continue
+			}
 			t.Run(name+", "+level, func(t *testing.T) {
 				t.Parallel()
 				c := newClientOf(t, Options{Sync: policy, SegmentSize: 64 << 10}, (*owner).openStill)

@@ -237,7 +237,7 @@ func TestACrashAtAnyCallOfAnImportOrASalvageLosesNothing(t *testing.T) {
 			}
 			o.log.Close()
 			want, calls := o.snapshot(), fs.Calls()
-			step := 7
+			step := 13
 			if proof {
 				step = 1
 			}
