@@ -405,13 +405,16 @@ func (a *applier) records() error {
 		if err := a.record(b); err != nil {
 			return fmt.Errorf("the standby refuses a record: %w", err)
 		}
-		if x, ok := record.EffectOf(b); ok && !a.again {
+		if x, ok := record.EffectOf(b); ok && !a.again && !planted.Has(planted.NoEffects) {
 			a.effects = append(a.effects, x)
 		}
 	}
 }
 
 func (a *applier) record(b []byte) error {
+	if planted.Has(planted.NoHolds) && record.KindOf(b) == record.Hold {
+		return nil
+	}
 	known, err := a.decoder.Tell(b, segment, a.standby)
 	if err == nil && !known {
 		err = diverged("the end of job %d, which is not there", record.Number(b))

@@ -31,6 +31,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		planted.NoRound:     {".", "TestARoundOfADeposedLeaderDoesNotCount"},
 		planted.EarlyAnswer: {".", "TestVotesAndAcknowledgementsLeaveWhenTheyAreOnDisk"},
 		planted.OldTerm:     {".", "TestAStandbyTakesEntriesOfTheTermOfTheirTermOnly"},
+		planted.NoEffects:   {".", "TestAnEntryTellsOfItsEffectsOnce"},
 		planted.WipedVotes:  {"./member", "TestAWipedNodeDoesNotComeBackAsItself"},
 	} {
 		if out, err := run("none", by.dir, by.test); err != nil {

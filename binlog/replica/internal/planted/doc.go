@@ -2,7 +2,8 @@
 // program that is built with the tag planted can be told to make one of them, so that tests
 // can show that they would find it. No other program has them.
 //
-// All are found within a process, and from outside, by what clients of three processes see.
+// All are found from outside, by what clients of three processes see, and all but NoHolds within a
+// process.
 //
 // OldTerm alone changes nothing: a leader proposes a batch once, and while it leads in the
 // batch's term, so that no entry has a batch of an old term. ProposedAgain breaks
@@ -27,6 +28,10 @@ const (
 	// WipedVotes: a node whose directory was emptied takes the identity of the member that
 	// it was, and votes.
 	WipedVotes Fault = "wiped-votes"
+	// NoHolds: a standby knows of no reservations.
+	NoHolds Fault = "no-holds"
+	// NoEffects: the queue does not hear what entries have done.
+	NoEffects Fault = "no-effects"
 
 	// NextWire is no mistake: the program speaks a later version of the protocol between members
 	// too, which has all bytes behind the handshake inverted.
