@@ -43,6 +43,9 @@ type testCluster struct {
 	launched []*process // for all nodes
 	crews    int        // that there were
 
+	deposed      map[*process]int // how often a test has had it lose leadership
+	disturbances []string         // that a test has noticed
+
 	program string   // that the nodes run; binary if it is ""
 	env     []string // of the nodes, beside the test's own
 }
@@ -100,7 +103,7 @@ func prepareCluster(t *testing.T) *testCluster {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
-	c := &testCluster{t: t, ctx: ctx, network: clustertest.NewNetwork()}
+	c := &testCluster{t: t, ctx: ctx, network: clustertest.NewNetwork(), deposed: map[*process]int{}}
 	t.Cleanup(c.network.Close)
 	return c
 }

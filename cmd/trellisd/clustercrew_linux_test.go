@@ -3,14 +3,15 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -53,7 +54,8 @@ func (c *testCluster) crew() *crew {
 	return w
 }
 
-// awaitServed waits until a member answers a client.
+// awaitServed waits until a member answers a client whose session outlives a change of leader: its
+// id begins with a number from the log.
 func (c *testCluster) awaitServed(n *clusterNode) {
 	c.t.Helper()
 	c.await(func() error {
@@ -62,17 +64,18 @@ func (c *testCluster) awaitServed(n *clusterNode) {
 			return err
 		}
 		defer conn.Close()
-		line, err := "", conn.SetDeadline(time.Now().Add(patience))
-		if err == nil {
-			_, err = io.WriteString(conn, "list-tube-used\r\n")
+		if err = conn.SetDeadline(time.Now().Add(patience)); err == nil {
+			_, err = io.WriteString(conn, "stats-conn\r\nquit\r\n")
 		}
-		if err == nil {
-			line, err = bufio.NewReader(conn).ReadString('\n')
+		stats, readErr := io.ReadAll(conn)
+		var id uint64
+		if _, of, ok := strings.Cut(string(stats), "\nid: "); ok {
+			_, _ = fmt.Sscan(of, &id)
 		}
-		if err == nil && line != "USING default\r\n" {
-			err = fmt.Errorf("%s says %q", n.name, line)
+		if id < 1<<40 {
+			return errors.Join(fmt.Errorf("%s says %q", n.name, stats), err, readErr)
 		}
-		return err
+		return nil
 	})
 }
 
@@ -84,17 +87,13 @@ func (w *crew) progress(commands int) {
 	}
 }
 
-// over ends the work and checks what everybody has seen. It returns the longest waits of each change.
-func (w *crew) over() (waits []time.Duration, err error) {
+// over ends the work and checks what everybody has seen.
+func (w *crew) over() error {
 	w.stop()
 	if err := errors.Join(<-w.done, w.Audit(w.c.ctx)); err != nil {
-		return nil, err
+		return err
 	}
-	w.c.agree()
-	for _, s := range w.spans {
-		waits = append(waits, w.Longest(s.from, s.to, s.posts...))
-	}
-	return waits, w.Check()
+	return w.Check()
 }
 
 // A change is something that happens to a leader or a gateway. Clients of all members that it is not
@@ -132,31 +131,107 @@ func (w *crew) without(do, end func(), members ...*clusterNode) {
 	}
 }
 
+// elects waits until one of these leads. It notes when that takes so long that gateways give up.
+func (w *crew) elects(among ...*clusterNode) {
+	w.c.t.Helper()
+	began := time.Now()
+	w.c.leader(among...)
+	if took := time.Since(began); took > longElection {
+		w.c.disturbances = append(w.c.disturbances, fmt.Sprintf("nobody led for %v", took))
+	}
+}
+
+// longElection is some seconds less than a gateway's patience.
+const longElection = 3 * time.Second
+
+var killOfTheLeader = change{"kill -9 of the leader", func(w *crew) {
+	n := w.c.leader()
+	w.without(func() {
+		w.c.stop(n)
+		w.elects(w.c.others(n)...)
+	}, func() { w.c.start(n) }, n)
+}}
+
 var killOfAGateway = change{"kill -9 of a gateway", func(w *crew) {
 	n := anyOf(w.c.others(w.c.leader()))
 	w.without(func() { w.c.stop(n) }, func() { w.c.start(n) }, n)
 }}
 
-// stopOfAGateway stops one for a while.
-func stopOfAGateway(d time.Duration) change {
-	return change{fmt.Sprintf("SIGSTOP of a gateway for %v", d), func(w *crew) {
-		n := anyOf(w.c.others(w.c.leader()))
+var transfer = change{"a transfer", func(w *crew) {
+	w.during(func() {
+		w.c.await(func() error { // again if the leader changes meanwhile
+			l := w.c.leader()
+			_, err := w.c.ask(l, fmt.Sprintf(`{"op":"transfer","to":%q}`, anyOf(w.c.others(l)).name))
+			return err
+		})
+	})
+}}
+
+// stopOf stops the leader, or another member, for a while.
+func stopOf(leads bool, d time.Duration) change {
+	name := "a gateway"
+	if leads {
+		name = "the leader"
+	}
+	return change{fmt.Sprintf("SIGSTOP of %s for %v", name, d), func(w *crew) {
+		n := w.c.leader()
+		if leads {
+			w.c.deposed[n.process]++
+		} else {
+			n = anyOf(w.c.others(n))
+		}
 		w.without(func() {
 			n.signal(syscall.SIGSTOP)
 			time.Sleep(d)
 			n.signal(syscall.SIGCONT)
-			w.progress(100)
+			w.elects()
 		}, func() {}, n)
 	}}
 }
 
-var aGatewayAlone = change{"a gateway is alone", func(w *crew) {
-	n := anyOf(w.c.others(w.c.leader()))
-	w.without(func() {
-		w.c.network.Isolate(n.name)
-		w.progress(100)
-	}, w.c.network.Heal, n)
-}}
+// partitionOf cuts a member off, in one of several ways, until others have a leader.
+func partitionOf(leads bool, name string, cut func(c *testCluster, n *clusterNode)) change {
+	return change{name, func(w *crew) {
+		n := w.c.leader()
+		if leads {
+			w.c.deposed[n.process]++
+		} else {
+			n = anyOf(w.c.others(n))
+		}
+		w.without(func() {
+			cut(w.c, n)
+			w.elects(w.c.others(n)...)
+		}, w.c.network.Heal, n)
+	}}
+}
+
+var partitions = []change{
+	partitionOf(true, "the leader is alone", func(c *testCluster, n *clusterNode) { c.network.Isolate(n.name) }),
+	partitionOf(false, "a gateway is alone", func(c *testCluster, n *clusterNode) { c.network.Isolate(n.name) }),
+	partitionOf(true, "the leader hears nobody", func(c *testCluster, n *clusterNode) {
+		for _, o := range c.others(n) {
+			c.network.Block(o.name, n.name)
+		}
+	}),
+	partitionOf(true, "nobody hears the leader", func(c *testCluster, n *clusterNode) {
+		for _, o := range c.others(n) {
+			c.network.Block(n.name, o.name)
+		}
+	}),
+	partitionOf(false, "a gateway hears nobody", func(c *testCluster, n *clusterNode) {
+		for _, o := range c.others(n) {
+			c.network.Block(o.name, n.name)
+		}
+	}),
+	{"connections between members are reset", func(w *crew) {
+		w.during(func() {
+			for range 5 {
+				w.c.network.Reset()
+				w.progress(20)
+			}
+		})
+	}},
+}
 
 // stall is a silence of a member that only a machine that does much else explains. It is shorter
 // than the silence that ends a trunk.
@@ -171,14 +246,14 @@ func (c *testCluster) meet(changes int, next func() change) {
 	for met := 0; met < changes; {
 		before := len(c.disturbed())
 		w := c.crew()
-		few := min(some, changes-met)
+		few, names := min(some, changes-met), []string(nil)
 		for range few {
 			ch := next()
-			c.t.Log(ch.name)
+			names = append(names, ch.name)
 			ch.do(w)
 		}
-		waits, err := w.over()
-		c.t.Log(w.Summary())
+		err := w.over()
+		c.t.Logf("%q: %s", names, w.Summary())
 		why := c.disturbed()[before:]
 		for _, b := range w.Broken() {
 			if b.Silent > stall {
@@ -193,8 +268,11 @@ func (c *testCluster) meet(changes int, next func() change) {
 		if err != nil {
 			c.t.Fatal(err)
 		}
+		c.agree()
 		met += few
-		all = append(all, waits...)
+		for _, s := range w.spans {
+			all = append(all, w.Longest(s.from, s.to, s.posts...))
+		}
 	}
 	c.t.Logf("longest wait of a command in each change: %s", summary(all))
 }
@@ -202,18 +280,21 @@ func (c *testCluster) meet(changes int, next func() change) {
 // disturbed tells which leaderships have ended without the test's doing.
 func (c *testCluster) disturbed() (why []string) {
 	for _, p := range c.launched {
+		meant := c.deposed[p]
 		for _, l := range p.log() {
 			var record struct{ Msg, Why, Reason string }
 			switch err := json.Unmarshal([]byte(l), &record); {
 			case err != nil:
 			case record.Msg == "this node does not lead any more" && record.Why != "it was handed over":
-				why = append(why, record.Why)
+				if meant--; meant < 0 {
+					why = append(why, record.Why)
+				}
 			case record.Msg == "no other member takes over":
 				why = append(why, record.Reason)
 			}
 		}
 	}
-	return why
+	return append(why, c.disturbances...)
 }
 
 // often is how many changes a test of them makes: some, or so many in make cluster, where nothing runs beside it.
@@ -228,8 +309,88 @@ func often(t *testing.T, some, long int) int {
 	return some
 }
 
+// Clients of members that survive keep their connections, jobs and places when the leader is killed.
+func TestClientsOfSurvivorsDoNotNoticeAKill(t *testing.T) {
+	n := often(t, 3, 100)
+	startCluster(t, 3).meet(n, func() change { return killOfTheLeader })
+}
+
 func TestClientsOfOthersDoNotNoticeAGatewayThatGoes(t *testing.T) {
-	all := []change{killOfAGateway, stopOfAGateway(time.Second), aGatewayAlone}
+	all := []change{killOfAGateway, stopOf(false, time.Second), partitions[1]}
 	turn := 0
 	startCluster(t, 3).meet(often(t, 3, 30), func() change { turn++; return all[turn%len(all)] })
+}
+
+// A transfer ends no connection at any member.
+func TestClientsDoNotNoticeATransfer(t *testing.T) {
+	n := often(t, 3, 100)
+	startCluster(t, 3).meet(n, func() change { return transfer })
+}
+
+func TestClientsOfOthersDoNotNoticeAStop(t *testing.T) {
+	all := []change{stopOf(true, time.Second), stopOf(false, time.Second), stopOf(true, 5*time.Second)}
+	n := often(t, len(all), 20)
+	if n > len(all) {
+		for _, d := range []time.Duration{time.Second, 5 * time.Second, 7 * time.Second, 20 * time.Second} {
+			all = append(all, stopOf(true, d), stopOf(false, d))
+		}
+	}
+	turn := 0
+	startCluster(t, 3).meet(n, func() change { turn++; return all[turn%len(all)] })
+}
+
+func TestClientsOfOthersDoNotNoticeAPartition(t *testing.T) {
+	n := often(t, len(partitions), 30)
+	turn := 0
+	startCluster(t, 3).meet(n, func() change { turn++; return partitions[turn%len(partitions)] })
+}
+
+// Two leaders are lost in a row, the second one while gateways attach to it, or soon after.
+func TestClientsOfSurvivorsDoNotNoticeTwoKills(t *testing.T) {
+	n := often(t, 1, 20)
+	startCluster(t, 5).meet(n, func() change {
+		return change{"kill -9 of two leaders", func(w *crew) {
+			c := w.c
+			first := c.leader()
+			second := first
+			w.without(func() {
+				c.stop(first)
+				w.elects(c.others(first)...)
+				second = c.leader(c.others(first)...)
+				w.posts[second].Goes()
+				time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond)))) // at any moment
+				c.stop(second)
+				w.elects(c.others(first, second)...)
+			}, func() {
+				c.start(first)
+				c.start(second)
+				c.awaitServed(second)
+				w.posts[second].Comes()
+			}, first)
+		}}
+	})
+}
+
+// The checks would notice: the next leader knows of no reservations, and hands out what is held.
+func TestAJobThatIsHeldByTwoIsFoundOut(t *testing.T) { plantedIsFoundOut(t, "no-holds") }
+
+// The checks would notice: gateways do not hear what was executed, and have it executed again.
+func TestACommandThatIsExecutedTwiceIsFoundOut(t *testing.T) { plantedIsFoundOut(t, "no-effects") }
+
+func plantedIsFoundOut(t *testing.T, fault string) {
+	t.Parallel()
+	if raceEnabled {
+		t.Skip("builds a program, and the race detector has nothing new to see in it")
+	}
+	c := prepareCluster(t)
+	c.program, c.env = plantedProgram(t), []string{"TRELLIS_PLANTED=" + fault}
+	for range 3 {
+		c.add(t.TempDir())
+	}
+	c.startAll()
+	foundOut(t, 30, func() error {
+		w := c.crew()
+		killOfTheLeader.do(w)
+		return w.over()
+	})
 }
