@@ -124,7 +124,8 @@ func TestAStandbyKnowsItsClients(t *testing.T) {
 	})
 }
 
-// A client of a standby that has sent something is reset when another member leads, and works on at once.
+// A client of a standby keeps its connection, its job and its place as a waiting worker when another member
+// leads.
 func TestClientsOfAStandbyGoOnWithTheNextLeader(t *testing.T) {
 	t.Parallel()
 	undisturbed(t, 3, func(t testing.TB, w *town) {
@@ -132,23 +133,14 @@ func TestClientsOfAStandbyGoOnWithTheNextLeader(t *testing.T) {
 		l := w.leader()
 		n := w.standbys(l)[0]
 		c := n.dial()
-		c.send("put 0 0 60 1", "x", "reserve")
-		c.want("INSERTED 1", "RESERVED 1 1", "x")
+		c.send("use t", "put 0 0 60 1", "x", "watch t", "reserve")
+		c.want("USING t", "INSERTED 1", "WATCHING 2", "RESERVED 1 1", "x")
+		waits := n.dial()
+		waits.send("watch t", "ignore default", "reserve")
+		waits.want("WATCHING 2", "WATCHING 1")
 		l.kill()
-		c.wantEOF()
-		w.eventually("the job is ready for a client of the same member", func() bool {
-			conn, err := net.DialTimeout("tcp", n.clients(), patience)
-			if err != nil {
-				return false
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(patience))
-			if _, err := fmt.Fprint(conn, "reserve-job 1\r\n"); err != nil {
-				return false
-			}
-			b := make([]byte, 100)
-			k, err := conn.Read(b)
-			return err == nil && strings.HasPrefix(string(b[:k]), "RESERVED 1 1")
-		})
+		c.send("touch 1", "put 0 0 60 1", "y", "list-tube-used", "delete 1")
+		c.want("TOUCHED", "INSERTED 2", "USING t", "DELETED")
+		waits.want("RESERVED 2 1", "y")
 	})
 }
