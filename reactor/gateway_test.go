@@ -96,10 +96,10 @@ func (f *fakeLeader) accept() *fakeTrunk {
 	}
 }
 
-// welcome is accept, and the leader takes clients.
+// welcome is accept, and the leader takes clients, whose sessions end with the trunk.
 func (f *fakeLeader) welcome() *fakeTrunk {
 	f.t.Helper()
-	return f.welcomeAs(trunk.Welcome{Version: trunk.Version, Extensions: true, MaxJobSize: maxJob})
+	return f.welcomeAs(trunk.Welcome{Version: 1, Extensions: true, MaxJobSize: maxJob})
 }
 
 // welcomeAs is welcome by a leader that says what it is.
@@ -480,7 +480,7 @@ func TestClientsWaitForATrunkForAWhile(t *testing.T) {
 
 		k := leader.accept()
 		put(leaderPatience / 2)
-		w := trunk.Welcome{Version: trunk.Version}
+		w := trunk.Welcome{Version: 1}
 		k.send(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
 		k.expectOpen(1)
 		k.expectOpen(2)
@@ -510,7 +510,7 @@ func TestClientsEndWithTheirTrunk(t *testing.T) {
 		{"gone", func(_ *testServer, k *fakeTrunk) { k.send(trunk.Item{Kind: trunk.KindGone}); k.expectEnd() }},
 		{"no item", func(_ *testServer, k *fakeTrunk) { _, _ = k.Write(make([]byte, 100)); k.expectEnd() }},
 		{"a second welcome", func(_ *testServer, k *fakeTrunk) {
-			w := trunk.Welcome{Version: trunk.Version}
+			w := trunk.Welcome{Version: 1}
 			k.send(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
 			k.expectEnd()
 		}},

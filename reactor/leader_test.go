@@ -947,7 +947,7 @@ func TestAGatewayIsServedOverAConnection(t *testing.T) {
 				t.Fatal(err)
 			}
 			w, err := trunk.ParseWelcome(it.Data)
-			if it.Kind != trunk.KindWelcome || err != nil || w != (trunk.Welcome{Version: trunk.Version, Extensions: true, MaxJobSize: maxJob}) {
+			if it.Kind != trunk.KindWelcome || err != nil || w != (trunk.Welcome{Version: 1, Extensions: true, MaxJobSize: maxJob}) {
 				t.Fatalf("got %s (%v)", show(it), err)
 			}
 			body := strings.Repeat("b", 50_000)
