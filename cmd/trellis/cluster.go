@@ -183,10 +183,9 @@ func transferCommand(f *clusterFlags) *cobra.Command {
 		Use:   "transfer [NAME]",
 		Short: "Have another member lead",
 		Long: `Have another member lead: the one that is named, or the one that has the most. Nothing that was acknowledged is lost
-and no reply is; clients have to connect anew, and all reservations end. It is refused, and nobody notices, while the other
-member has jobs to load: see "trellis cluster status --wait". Where one member alone votes, and none is named, that
-member makes its queue anew of what is on its disk, and leads again: clients wait meanwhile, and those that have reserved
-no job stay connected.`,
+and no reply is; clients keep their connections and what they have reserved, and wait meanwhile. It is refused, and nobody
+notices, while the other member has jobs to load: see "trellis cluster status --wait". Where one member alone votes, and none
+is named, that member makes its queue anew of what is on its disk, and leads again.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r := control.Request{Op: control.OpTransfer}
