@@ -127,11 +127,15 @@ type cluster struct {
 	began   time.Time
 	stopped bool // the clock stands still but for ahead
 	engines atomic.Int64
-	servers []*testServer
+	servers []*testServer // each is that of a member
+	leader  atomic.Pointer[testServer]
+	term    atomic.Uint64
+	numbers sync.Map // of a server's loops
+	told    map[*testServer]int
 }
 
 func newCluster(t testing.TB) *cluster {
-	return &cluster{t: t, tape: newTape(), began: time.Now()}
+	return &cluster{t: t, tape: newTape(), began: time.Now(), told: make(map[*testServer]int)}
 }
 
 // clock is that of the servers' processes.
@@ -195,6 +199,7 @@ func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
 // server starts a server that leads, whose loops have numbers.
 func (k *cluster) server(network string, h hooks, change func(*Config)) *testServer {
 	k.t.Helper()
+	h.trunks, h.boot = resumesSince, func() time.Duration { return time.Duration(k.clock()) }
 	e, _ := k.engine() // the first one has the clock of the process
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = e, k.tape, 2, true
@@ -204,17 +209,104 @@ func (k *cluster) server(network string, h hooks, change func(*Config)) *testSer
 	ts.engine = e
 	k.servers = append(k.servers, ts)
 	k.number(ts, e)
+	k.leader.Store(ts)
+	k.term.Add(1)
 	return ts
 }
 
-// number gives the loops of a server that leads their numbers.
-func (k *cluster) number(ts *testServer, e *engine.Engine) {
+// gateway starts a server that forwards its clients to whoever leads.
+func (k *cluster) gateway(network string, h hooks, change func(*Config)) *testServer {
 	k.t.Helper()
-	numbers, _, err := e.GiveNumbers(1, 1, len(ts.loops))
+	h.trunks, h.boot = resumesSince, func() time.Duration { return time.Duration(k.clock()) }
+	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
+		c.Engine, c.Journal, c.Loops, c.Extensions = nil, nil, 2, true
+		c.Now = k.clock
+		change(c)
+	})
+	ts.engine = nil
+	k.servers = append(k.servers, ts)
+	k.number(ts, k.leader.Load().engine)
+	k.forward(ts)
+	return ts
+}
+
+// forward has a server forward its clients to whoever leads.
+func (k *cluster) forward(ts *testServer) {
+	v, _ := k.numbers.Load(ts)
+	numbers := v.([]uint32)
+	ts.Forward(func(ctx context.Context, loop int) (TrunkConn, error) {
+		for {
+			leader := k.leader.Load()
+			if leader == nil || leader == ts {
+				select {
+				case <-ctx.Done():
+					return TrunkConn{}, ctx.Err()
+				case <-time.After(time.Millisecond):
+				}
+				continue
+			}
+			here, there, err := socketPair()
+			if err != nil {
+				return TrunkConn{}, err
+			}
+			n := numbers[loop]
+			fence := k.tape.recorded.Load()
+			return TrunkConn{Conn: here, Peer: "leader", Number: n}, leader.AcceptTrunk(TrunkConn{
+				Conn: there, Peer: "gateway", Number: n, Version: resumesSince, Term: k.term.Load(), Fence: fence,
+			})
+		}
+	})
+}
+
+// apply tells a server of what is on record.
+func (k *cluster) apply(ts *testServer) {
+	j := k.tape
+	j.mu.Lock()
+	effects, index := slices.Clone(j.effects[k.told[ts]:]), j.recorded.Load()
+	k.told[ts] = len(j.effects)
+	j.mu.Unlock()
+	ts.Applied(index, effects)
+}
+
+// number gives the loops of a server their numbers.
+func (k *cluster) number(ts *testServer, leader *engine.Engine) {
+	k.t.Helper()
+	member := uint64(len(k.servers))
+	numbers, _, err := leader.GiveNumbers(member, member, len(ts.loops))
 	if err != nil {
 		k.t.Fatal(err)
 	}
+	k.numbers.Store(ts, numbers)
 	ts.Number(numbers)
+}
+
+// handOver has a server lead in place of the one that does, which forwards its clients then.
+func (k *cluster) handOver(to *testServer) {
+	k.t.Helper()
+	from := k.leader.Load()
+	k.leader.Store(nil)
+	from.Hold(true)
+	from.Record()
+	k.tape.commit(from, k.tape.recorded.Load())
+	if err := from.Flush(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+	old := from.engine
+	if !from.Detach() {
+		k.t.Fatal("a held server does not go on without its engine")
+	}
+	from.engine = nil
+	old.Discard()
+	k.forward(from)
+	k.apply(to)
+	k.lead(to)
+	k.told[from] = len(k.tape.effects) // its clients are its own
+	k.tape.mu.Lock()
+	index := k.tape.recorded.Load()
+	k.tape.mu.Unlock()
+	from.Applied(index, nil)
+	k.term.Add(1)
+	k.leader.Store(to)
 }
 
 // resign has a server that leads go on without its engine, whose memory is anybody's afterwards.
@@ -243,4 +335,11 @@ func (k *cluster) lead(ts *testServer) {
 func noLeader(ctx context.Context, _ int) (TrunkConn, error) {
 	<-ctx.Done()
 	return TrunkConn{}, ctx.Err()
+}
+
+// lastID is the greatest id of a job.
+func (j *tape) lastID() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
 }

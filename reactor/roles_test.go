@@ -14,6 +14,7 @@ func TestClientsKeepTheirJobsThroughRoles(t *testing.T) {
 	for _, forwards := range []bool{false, true} {
 		directNetworks(t, func(t *testing.T, network string) {
 			k := newCluster(t)
+			k.stopped = true
 			ts := k.server(network, hooks{}, func(*Config) {})
 			big := strings.Repeat("b", 100_000)
 			add := func(send, expect string) *client {
@@ -99,4 +100,78 @@ func TestClientsKeepTheirJobsThroughRoles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a leader has executed for a gateway's clients, and what they were not answered, is answered by the gateway when
+// that leads itself: once.
+func TestAGatewayThatLeadsAnswersWhatWasExecuted(t *testing.T) {
+	t.Parallel()
+	directNetworks(t, func(t *testing.T, network string) {
+		k := newCluster(t)
+		k.stopped = true
+		leader := k.server("unix", hooks{}, func(*Config) {})
+		ts := k.gateway(network, hooks{}, func(*Config) {})
+		add := func(send, expect string) *client {
+			c := ts.dial()
+			c.do("list-tube-used\r\n", "USING default\r\n")
+			c.send(send)
+			c.expect(expect)
+			return c
+		}
+		setup := leader.dial()
+		for _, tube := range []string{"d", "r", "r", "b", "t", "w"} {
+			setup.do("use "+tube+"\r\n", "USING "+tube+"\r\n")
+			setup.put(tube)
+		}
+		producer := add("use p\r\n", "USING p\r\n")
+		deletes := add("watch d\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n"+reserved(1, "d"))
+		releases := add("watch r\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n"+reserved(2, "r"))
+		buries := add("watch b\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n"+reserved(4, "b"))
+		touches := add("watch t\r\nignore default\r\nreserve\r\n", "WATCHING 2\r\nWATCHING 1\r\n"+reserved(5, "t"))
+		waits := add("watch n\r\nignore default\r\nreserve-with-timeout 100\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+		half := add("use h\r\nput 0 0 9 10\r\n01234", "USING h\r\n")
+		reserves := add("watch w\r\nignore default\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+		leader.untilSeenWaiting(1)
+
+		j := k.tape
+		j.atOnce.Store(false)
+		had := j.recorded.Load()
+		producer.send("put 0 0 9 1\r\nx\r\n")
+		deletes.send("delete 1\r\n")
+		releases.send("release 2 5 0\r\nreserve\r\n")
+		buries.send("bury 4 7\r\n")
+		touches.send("touch 5\r\nlist-tube-used\r\n")
+		reserves.send("reserve\r\n")
+		j.untilRecorded(leader, had+7) // all of them, none of which is committed there
+		id := j.lastID()
+		k.leader.Store(nil)
+		leader.Abort()
+		j.atOnce.Store(true)
+		k.apply(ts)
+		k.putAhead(ts, 4*time.Second)
+		k.lead(ts)
+
+		producer.expect(fmt.Sprintf("INSERTED %d\r\n", id))
+		deletes.expect("DELETED\r\n")
+		releases.expect("RELEASED\r\n" + reserved(3, "r"))
+		buries.expect("BURIED\r\n")
+		touches.expect("TOUCHED\r\nUSING default\r\n")
+		reserves.expect(reserved(6, "w"))
+		half.send("56789\r\npeek-ready\r\n")
+		if _, err := fmt.Sscanf(half.line(), "INSERTED %d", &id); err != nil {
+			t.Fatal(err)
+		}
+		half.expect(fmt.Sprintf("FOUND %d 10\r\n0123456789\r\n", id))
+		n := ts.engine.Snapshot(0)
+		if n.Ready != 3 || n.Reserved != 3 || n.Buried != 1 {
+			t.Errorf("there are %d jobs ready, %d reserved, %d buried, want 3, 3 and 1", n.Ready, n.Reserved, n.Buried)
+		}
+		k.putAhead(ts, 95*time.Second)
+		if p := waits.pending(); p != "" {
+			t.Errorf("%q was sent before the time is over", p)
+		}
+		k.putAhead(ts, 2*time.Second)
+		waits.expect("TIMED_OUT\r\n")
+		reserves.do("delete 6\r\n", "DELETED\r\n")
+	})
 }
