@@ -819,19 +819,47 @@ func TestAnIdleChannelIsSmall(t *testing.T) {
 // Whatever a gateway says, it loses its trunk at worst, and nobody else notices.
 func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 	t.Parallel()
-	ts := extended(t, "unix", func(*Config) {})
+	r := serveRecording(t, 3, hooks{})
+	ts := r.testServer
 	c := ts.dial()
 	commands := []string{
 		"use a\r\n", "reserve\r\n", "reserve-with-timeout 0\r\n", "put 0 0 9 3\r\nab", "c\r\n", "put 0 0 9 20000\r\n",
 		strings.Repeat("y", 9000), "quit\r\n", "list-connections\r\n", "peek 1\r\n", "watch b\r\nignore b\r\n", "kick-connection " + fmt.Sprint(session(1)) + "\r\n", "delete 1\r\n", "list-tu",
 	}
 	for range some(200) {
-		s := ts.script(ts.loops[rand.IntN(len(ts.loops))])
+		s := r.gateway(ts.loops[rand.IntN(len(ts.loops))])
+		s.end.version -= uint16(rand.IntN(2))
 		last := uint64(0)
+		held := false
 		var err error
 		for i := 0; i < 300 && err == nil; i++ {
 			it := trunk.Item{Channel: 1 + rand.Uint32N(6)}
-			switch rand.IntN(12) {
+			switch rand.IntN(16) {
+			case 12:
+				last += rand.Uint64N(2)
+				it = resumesAs(it.Channel, last-rand.Uint64N(min(3, last+1)), func(x *trunk.Resume) {
+					x.Answered, x.Unanswered = rand.Uint64N(1<<rand.IntN(60)), rand.IntN(2) > 0
+					x.Age = time.Duration(rand.IntN(3)) * time.Second
+					if x.Unanswered {
+						x.Partial = rand.Uint32N(20)
+					}
+				})
+				if rand.IntN(5) == 0 {
+					it.Flags = trunk.More
+				}
+			case 13:
+				x := journal.Effect{Session: session(1), Offset: 1 + rand.Uint64N(1<<rand.IntN(60)), ID: 1 + rand.Uint64N(3), Kind: journal.EffectKind(3 + rand.IntN(3))}
+				it = effectsAre(it.Channel, x)
+				it.Flags = uint8(rand.IntN(2))
+			case 14:
+				it = bare([]trunk.Kind{trunk.KindPing, trunk.KindAttached, trunk.KindLeave}[min(2, rand.IntN(30)/14)], 0)
+			case 15:
+				if held = !held; rand.IntN(5) == 0 {
+					ts.Hold(held)
+				} else {
+					held = !held
+				}
+				continue
 			case 0, 1:
 				last += 1 + rand.Uint64N(2)
 				it = opens(it.Channel, last)
@@ -847,17 +875,23 @@ func TestALeaderTakesWhateverAGatewaySays(t *testing.T) {
 			default:
 				it = input(it.Channel, commands[rand.IntN(len(commands))])
 			}
-			if it.Kind != trunk.KindOpen && !s.channelIsOpen(it.Channel) && rand.IntN(20) > 0 {
+			if it.Kind != trunk.KindOpen && it.Kind != trunk.KindResume && it.Channel > 0 && !s.channelIsOpen(it.Channel) && rand.IntN(20) > 0 {
 				continue
 			}
 			err = s.tell(it)
-			if i%50 == 0 {
+			if i%50 == 0 && !held {
 				c.do("use c\r\n", "USING c\r\n")
 			}
+		}
+		if held {
+			ts.Hold(false)
 		}
 		if err == nil {
 			s.loop.call(func(l *loop) { s.end.ended(0, io.EOF) })
 		}
+		r.untilAbsent()
+		ts.engine.CloseAbsent(testNumber)
+		r.untilAbsent()
 	}
 	ts.until("all have gone", func() bool { return ts.sum().Connections == 1 })
 	if n := ts.sum().Panics; n != 0 {
