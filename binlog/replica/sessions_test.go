@@ -43,6 +43,8 @@ type office struct {
 	last     atomic.Uint64 // id that a client was told of
 	held     atomic.Int64  // jobs that were held when a leadership began
 	quiet    atomic.Bool   // no loop has its turn
+	resumes  bool          // sessions go on in the next leadership, and have one number
+	resumed  atomic.Int64  // sessions that have gone on with something reserved
 
 	mu     sync.Mutex
 	queues []*servedQueue
@@ -108,9 +110,10 @@ func (q *servedQueue) Serve(l *Leadership) error {
 	now := q.now()
 	q.office.held.Add(int64(q.engine.Snapshot(now).Reserved))
 	q.follower.RecordIn(l)
-	q.follower.Serve(l.NextID(), now)
-	if n := q.engine.Snapshot(now).Reserved; n != 0 {
-		q.office.t.Errorf("%d jobs are reserved when a leadership begins", n)
+	if q.office.resumes {
+		q.follower.ServeOn(l.NextID(), now)
+	} else if q.follower.Serve(l.NextID(), now); q.engine.Snapshot(now).Reserved != 0 {
+		q.office.t.Error("jobs are reserved when a leadership begins")
 	}
 	q.follower, q.clients, q.alarm = nil, map[*engine.Session]*recorded{}, engine.MaxTime
 	q.loop, q.number = q.engine.NewLoop(loopBell{q}), 0
@@ -204,10 +207,14 @@ type recorded struct {
 	out      engine.Output
 	offset   uint64
 	waits    bool // its reserve does
+
+	id    uint64           // of a session that goes on; 0 for none
+	wants engine.Interests // as of its last replies
 }
 
 // connect opens a session in a leadership. With mu held.
 func (k *recorded) connect(q *servedQueue, l *Leadership) error {
+	before := *k
 	*k = recorded{office: k.office, q: q, serving: l, session: new(engine.Session), onRecord: l.RecordsHolds()}
 	k.decoder = codec.Decoder{MaxJobSize: 1000, Extensions: true}
 	q.clients[k.session] = k
@@ -217,15 +224,45 @@ func (k *recorded) connect(q *servedQueue, l *Leadership) error {
 	}
 	if q.number == 0 {
 		// Of some members, each of which has been restarted.
-		n := k.office.nonce.Add(1)
+		n := uint64(1)
+		if !k.office.resumes {
+			n = k.office.nonce.Add(1)
+		}
 		given, _, err := q.engine.GiveNumbers(100+n%3, n, 1)
 		if err != nil {
 			return err
 		}
 		q.number = given[0]
 	}
+	if before.id != 0 && journal.NumberOf(before.id) == q.number {
+		k.id, k.offset, k.wants = before.id, before.offset, before.wants
+		return k.goOn(q)
+	}
 	id := uint64(q.number)<<(64-journal.NumberBits) | k.office.sessions.Add(1)
+	if k.office.resumes {
+		k.id = id
+	}
 	return q.loop.OpenAs(k.session, id, nil, q.now())
+}
+
+// goOn has the client's session go on. With mu held.
+func (k *recorded) goOn(q *servedQueue) error {
+	d, err := engine.Absent(k.id, nil, k.wants, 0)
+	if err != nil {
+		return err
+	}
+	now := q.now()
+	switch err := q.loop.GoOn(k.session, d, 0, now); {
+	case errors.Is(err, engine.ErrSessionID): // it is still being handed something
+		delete(q.clients, k.session)
+		k.serving = nil
+		return errReset
+	case err != nil:
+		return err
+	case k.session.Reserves(now):
+		k.office.resumed.Add(1)
+	}
+	return nil
 }
 
 // resume goes on with a command, unless the client has left.
@@ -237,8 +274,8 @@ func (k *recorded) resume(now engine.Time) {
 
 // say executes commands, unless the one before waits, and returns the replies when they are committed.
 func (k *recorded) say(q *servedQueue, commands string) (replies string, err error) {
-	if k.q != q {
-		k.leave()
+	if k.q != q && k.q != nil {
+		k.part()
 	}
 	err = q.execute(func(l *Leadership) (journal.Pos, error) {
 		if k.serving != l {
@@ -265,16 +302,29 @@ func (k *recorded) say(q *servedQueue, commands string) (replies string, err err
 		pos := k.out.Pos
 		replies = string(k.out.Buf)
 		k.out.Buf, k.out.Pos = nil, 0
+		if k.id != 0 {
+			k.wants = k.session.Interests()
+		}
 		return pos, nil
 	})
 	if err != nil {
-		k.leave()
+		k.part()
 	}
 	return replies, err
 }
 
+// part has the session leave the leadership, to go on if it may.
+func (k *recorded) part() {
+	id := k.id
+	k.end((*engine.Session).Part)
+	k.id = id
+}
+
 // leave closes the session, if its leadership goes on.
-func (k *recorded) leave() {
+func (k *recorded) leave() { k.end((*engine.Session).Close) }
+
+func (k *recorded) end(close func(*engine.Session, engine.Time) bool) {
+	k.id = 0
 	if k.serving == nil {
 		return
 	}
@@ -282,7 +332,7 @@ func (k *recorded) leave() {
 	defer k.q.mu.Unlock()
 	if k.q.serving == k.serving && k.q.leadership == k.serving {
 		delete(k.q.clients, k.session)
-		k.session.Close(k.q.now())
+		close(k.session, k.q.now())
 		k.q.woken = true
 	}
 	k.serving = nil
@@ -442,7 +492,19 @@ func (c *cluster) versionTwo() {
 // the leader has; and when a leadership begins, all of them end.
 func TestMembersHaveTheReservationsOnRecord(t *testing.T) {
 	t.Parallel()
+	membersHaveReservations(t, false)
+}
+
+// The same where sessions go on with what they hold: nothing contradicts itself then, either, and those that are not heard
+// of again end.
+func TestMembersHaveWhatSessionsHoldThatGoOn(t *testing.T) {
+	t.Parallel()
+	membersHaveReservations(t, true)
+}
+
+func membersHaveReservations(t *testing.T, resumes bool) {
 	c, o := newServedCluster(t, 3)
+	o.resumes = resumes
 	for _, p := range c.nodes {
 		p.bytes = 5000
 	}
@@ -477,10 +539,48 @@ func TestMembersHaveTheReservationsOnRecord(t *testing.T) {
 		o.returns(c, away, func() {})
 		c.wait(10)
 		stop()
+		if resumes && round == rounds-1 {
+			for _, k := range append(clients, holder) {
+				k.part()
+			}
+			c.eventually("what nobody holds any more is ready", o.nothingHeld(c))
+		}
 		c.eventually("a job is held on record", func() bool { return o.reserved(c, holder).Holds != 0 })
 	}
 	if o.held.Load() == 0 {
 		t.Error("no job was held when a leadership began")
+	}
+	if resumes && o.resumed.Load() == 0 {
+		t.Error("no session has gone on with a job")
+	}
+}
+
+// nothingHeld has whoever serves end the sessions that are absent, and tells whether nothing is reserved there.
+func (o *office) nothingHeld(c *cluster) func() bool {
+	return func() bool {
+		for _, p := range c.nodes {
+			q := p.served()
+			if q == nil {
+				continue
+			}
+			reserved := -1
+			err := q.execute(func(*Leadership) (journal.Pos, error) {
+				if q.number == 0 {
+					given, _, err := q.engine.GiveNumbers(101, 1, 1)
+					if err != nil {
+						return 0, err
+					}
+					q.number = given[0]
+				}
+				q.engine.CloseAbsent(q.number)
+				q.woken = true
+				q.run()
+				reserved = q.engine.Snapshot(q.now()).Reserved
+				return 0, nil
+			})
+			return err == nil && reserved == 0
+		}
+		return false
 	}
 }
 
