@@ -168,13 +168,18 @@ func (s *clients) accept(plain, tls []net.Listener) {
 	}
 }
 
-// served notes that a listener is not served any more.
+// served notes that a listener is not served any more. The last one may have been closed for want of a leader just before
+// this node became that.
 func (s *clients) served() {
 	q := s.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s.serves--; s.serves == 0 {
-		s.opens, s.addrs = false, nil
+	if s.serves--; s.serves > 0 {
+		return
+	}
+	s.opens, s.addrs = s.leads.Load() && s.ctx.Err() == nil, nil
+	if s.opens {
+		s.working.Go(s.listen)
 	}
 }
 

@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"log/slog"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"trellis/engine"
+)
+
+// A member that gives its port up because nobody leads may be elected at that moment: it has the port then.
+func TestALeaderHasThePortThatItWasAboutToGiveUp(t *testing.T) {
+	var opened atomic.Int32
+	q := NewQueue(QueueConfig{Log: slog.New(slog.DiscardHandler), Listen: func() (plain, tls []net.Listener, err error) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		opened.Add(1)
+		return []net.Listener{l}, nil, err
+	}})
+	q.newGateway = new(Member).newGateway
+	c, err := q.newClients(nil, func() engine.Time { return 0 }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.reset()
+	c.leads.Store(true)
+	c.open()
+	for end := time.Now().Add(time.Minute); opened.Load() < 2; time.Sleep(time.Millisecond) {
+		c.server.Unserve()
+		if time.Now().After(end) {
+			t.Fatal("a leader does not open its port again")
+		}
+	}
+}
