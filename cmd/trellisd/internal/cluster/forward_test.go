@@ -18,7 +18,7 @@ import (
 func (r *rig) addrs(i int) []net.Addr {
 	q := r.queues[i]
 	if s := q.Serving(); s != nil {
-		if now := q.serving(); now != nil && now.leadership.TakesTrunks() && !now.numbered.Load() {
+		if now := q.serving(); now != nil && q.resumes() && now.leadership.TakesTrunks() && !now.numbered.Load() {
 			return nil
 		}
 		return s.Addrs

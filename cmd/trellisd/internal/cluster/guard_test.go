@@ -33,6 +33,7 @@ type rig struct {
 	queues  []*Queue
 	hangs   []chan chan struct{} // a client's `stats` takes a gate from it, and waits for that
 	newest  []uint32             // version of entries that a member reads; 0 for that of the program
+	trunks  map[int]uint16       // version of what trunks carry that a member speaks, if it is not that of the program
 	runs    []*running           // nil of those that do not run
 }
 
@@ -57,7 +58,7 @@ func newCutRig(t *testing.T, size int) *rig {
 // newRigOf makes a cluster of members that read these versions of entries.
 func newRigOf(t *testing.T, cut bool, newest ...uint32) *rig {
 	t.Helper()
-	r := &rig{t: t, net: newNetwork(!cut), newest: newest}
+	r := &rig{t: t, net: newNetwork(!cut), newest: newest, trunks: map[int]uint16{}}
 	var listeners []net.Listener
 	for i := range newest {
 		l := listenLocally(t)
@@ -151,6 +152,9 @@ func (r *rig) start(i int, nodes []member.Node, l net.Listener) {
 		TLS: &tls.Config{Certificates: []tls.Certificate{tlstest.NewAuthority("test").Issue("localhost", nil)}},
 		Log: log,
 	})
+	if v := r.trunks[i]; v != 0 {
+		q.trunks = v
+	}
 	m, err := Open(Config{
 		Dir: r.dirs[i], Self: self, Nodes: nodes, Listener: l, Queue: q, Log: log, dial: r.net.dialer(self.Addr), newest: r.newest[i],
 	})
