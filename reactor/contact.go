@@ -104,7 +104,7 @@ func (g *gateway) tick(now time.Duration) {
 // giveUp resets the clients that may have something to lose, and forgets all sessions.
 func (g *gateway) giveUp(now time.Duration, why error) {
 	for _, f := range g.forwards {
-		if f.given() > 0 && g.version >= resumesSince {
+		if !f.untouched() && g.version >= resumesSince {
 			f.lost = f.given() + 1 // it does not go on
 		}
 	}

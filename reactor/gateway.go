@@ -224,7 +224,7 @@ func (g *gateway) partWith(f *forward, now time.Duration) {
 	case all && (c.intake >= finished || c.loop.draining), all && old && f.answered > 0:
 		c.enter(draining)
 		g.lost = append(g.lost, c)
-	case !goesOn || c.loop.draining || old && f.given() > 0:
+	case !goesOn || c.loop.draining || old && !f.untouched():
 		g.end(f)
 	case old:
 		g.anew(f, now)

@@ -45,7 +45,7 @@ func (g *gateway) begin(it *trunk.Item) error {
 	for _, f := range g.forwards {
 		switch {
 		case f.session == 0 || f.conn.phase != forwarded:
-		case g.version < resumesSince && f.given() == 0:
+		case g.version < resumesSince && f.untouched():
 			g.anew(f, now)
 		case g.version < resumesSince || journal.NumberOf(f.session) != g.number || !alike && f.unanswered > 0:
 			g.end(f)
@@ -122,6 +122,10 @@ func (f *forward) owedNothing() bool {
 	c := f.conn
 	return f.given() == f.answered && (c.x == nil || c.x.in.empty() && !c.x.in.rest)
 }
+
+// untouched tells whether the client's session is as a new one: it has sent nothing, here or to the server itself before that
+// forwarded it.
+func (f *forward) untouched() bool { return f.given() == 0 && f.wants == nil }
 
 // repeatable tells whether what the client has sent and has no answer to can be sent to another leader.
 func (f *forward) repeatable() bool { return f.answered >= f.lost && !f.mixed }
