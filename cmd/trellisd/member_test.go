@@ -336,10 +336,11 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 	for round := range rounds {
 		var working sync.WaitGroup
 		var at atomic.Int32 // workers at work
+		var over atomic.Bool
 		work := func(c *beanstalk.Conn, worker int) {
 			defer at.Add(-1)
 			defer c.Close()
-			for i := 0; ; i++ {
+			for i := 0; !over.Load(); i++ {
 				body := fmt.Sprintf("job %d of client %d in round %d", i, worker, round)
 				id, err := c.Put([]byte(body), 0, 0, time.Minute)
 				if err != nil {
@@ -383,6 +384,7 @@ func TestNothingAcknowledgedIsLostWhenTheLeaderIsKilled(t *testing.T) {
 			return len(there) > 100*(round+1)
 		})
 		l.kill()
+		over.Store(true) // for those at the other members, whose connections go on
 		working.Wait()
 		var c *beanstalk.Conn
 		// peek asks whoever leads until it is answered.
