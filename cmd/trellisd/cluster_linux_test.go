@@ -555,7 +555,7 @@ func TestAWipedNodeDoesNotVote(t *testing.T) {
 	}
 }
 
-// The crash test's books over a cluster whose leader is killed, stopped or cut off again
+// The crash test's books over a cluster whose leader is killed or stopped again
 // and again: what clients were told that it has, the next leader has.
 func TestNothingAcknowledgedIsLostByAClusterWhoseLeaderGoes(t *testing.T) {
 	t.Parallel()
@@ -563,7 +563,7 @@ func TestNothingAcknowledgedIsLostByAClusterWhoseLeaderGoes(t *testing.T) {
 	c := startCluster(t, 3)
 	c.awaitTags()
 	books := newCrash(t)
-	goes := []fault{faults[0], faults[3], faults[5]}
+	goes := []fault{faults[0], faults[3]} // a transfer ends no connection: see package clustertest's Crew
 	for began, round := time.Now(), 0; round < len(goes) || long == nil && time.Since(began) < limit; round++ {
 		s := c.audit(books)
 		f := goes[round%len(goes)]
