@@ -177,6 +177,10 @@ func (c *conn) lastRead(now time.Duration) {
 // server closed with that unread, the system would throw away replies that are still
 // on their way.
 func (c *conn) linger(now time.Duration) {
+	if c.phase == broken { // the peer was gone when it was told that the connection ends
+		c.end(now)
+		return
+	}
 	c.enter(lingering)
 	if err := unix.Shutdown(int(c.fd), unix.SHUT_WR); err != nil {
 		c.fail() // the peer is gone
