@@ -113,7 +113,12 @@ func (r *recording) gateway(l *loop) *trunkScript {
 
 // ends has the trunk end.
 func (s *trunkScript) ends() {
-	s.loop.call(func(l *loop) { s.end.ended(l.server.now(), io.EOF) })
+	ended := make(chan struct{})
+	s.loop.call(func(l *loop) {
+		defer close(ended)
+		s.end.ended(l.server.now(), io.EOF)
+	})
+	<-ended
 }
 
 // ended are the sessions whose ends are on record.
