@@ -146,6 +146,9 @@ func (k *cluster) clock() engine.Time {
 	return engine.Time(time.Since(k.began)) + engine.Time(k.ahead.Load())
 }
 
+// boot is the clock by which gateways lose contact: they never do.
+func (k *cluster) boot() time.Duration { return time.Hour }
+
 // settle waits until the loops of the servers have nothing to do.
 func (k *cluster) settle() {
 	for range 4 {
@@ -199,7 +202,7 @@ func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
 // server starts a server that leads, whose loops have numbers.
 func (k *cluster) server(network string, h hooks, change func(*Config)) *testServer {
 	k.t.Helper()
-	h.trunks, h.boot = resumesSince, func() time.Duration { return time.Duration(k.clock()) }
+	h.trunks, h.boot = resumesSince, k.boot
 	e, _ := k.engine() // the first one has the clock of the process
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = e, k.tape, 2, true
@@ -217,7 +220,7 @@ func (k *cluster) server(network string, h hooks, change func(*Config)) *testSer
 // gateway starts a server that forwards its clients to whoever leads.
 func (k *cluster) gateway(network string, h hooks, change func(*Config)) *testServer {
 	k.t.Helper()
-	h.trunks, h.boot = resumesSince, func() time.Duration { return time.Duration(k.clock()) }
+	h.trunks, h.boot = resumesSince, k.boot
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = nil, nil, 2, true
 		c.Now = k.clock
@@ -300,8 +303,8 @@ func (k *cluster) handOver(to *testServer) {
 	k.forward(from)
 	k.apply(to)
 	k.lead(to)
-	k.told[from] = len(k.tape.effects) // its clients are its own
 	k.tape.mu.Lock()
+	k.told[from] = len(k.tape.effects) // its clients are its own
 	index := k.tape.recorded.Load()
 	k.tape.mu.Unlock()
 	from.Applied(index, nil)
