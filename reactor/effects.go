@@ -32,6 +32,7 @@ type effects struct {
 	lost   bool             // there were more, of which nothing is known; guarded by mu
 
 	applied []journal.Effect // what was posted, as far as it may matter; of the loop's goroutine
+	spare   []journal.Effect // memory for posted, while that is looked at; of the loop's goroutine
 }
 
 const noFence = math.MaxUint64
@@ -98,13 +99,17 @@ func (b *effects) lose() {
 	b.posted, b.lost = nil, true
 }
 
-// take takes what was posted. lost tells that there was more before it.
+// take takes what was posted, until it is called again. lost tells that there was more before it.
 func (b *effects) take() (list []journal.Effect, lost bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list, lost = b.posted, b.lost
-	b.posted, b.lost = nil, false
+	b.posted, b.lost = b.spare, false
 	b.full.Store(false)
+	b.spare = nil
+	if cap(list) <= 2*keepEffects {
+		b.spare = list[:0]
+	}
 	return list, lost
 }
 
