@@ -29,9 +29,10 @@ DOCKERLINTER = dockerlinter@1.2.2
 
 DIRS     = $(wildcard bench binlog cmd codec engine reactor)
 packages = $(addprefix ./,$(addsuffix /...,$(1)))
-# The programs are tested as processes, in make test without the race detector. What takes longest is first.
+# The programs are tested as processes, in make test without the race detector. What takes longest is first, so that
+# nothing waits for it alone.
 PROGRAMS = cmd bench
-PARTS    = $(filter-out $(PROGRAMS),$(DIRS))
+PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 # Packages in which goroutines meet.
 RACY     = $(filter-out codec,$(DIRS))
 # With the race detector, everything takes some eight times as long: in make test, these do without it. Their tests
