@@ -189,7 +189,7 @@ func (s *sim) succeed(t *testing.T, record *tape) Time {
 		cfg.Start = time.Unix(0, 0)
 	}
 	cfg.Journal, cfg.Start = nil, cfg.Start.Add(-time.Duration(by))
-	e := New(cfg)
+	e := newEngine(cfg, placement)
 	f := e.Follow(Always)
 	f.Strict()
 	f.feed(t, record.entries)

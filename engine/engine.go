@@ -33,7 +33,10 @@ type Engine struct {
 }
 
 // New makes an engine at time 0.
-func New(cfg Config) *Engine {
+func New(cfg Config) *Engine { return newEngine(cfg, maphash.MakeSeed()) }
+
+// newEngine places tubes by seed.
+func newEngine(cfg Config, seed maphash.Seed) *Engine {
 	n := cfg.Shards
 	if n == 0 {
 		n = defaultShards
@@ -44,7 +47,7 @@ func New(cfg Config) *Engine {
 	if cfg.SegmentSize == 0 {
 		cfg.SegmentSize = 10 << 20
 	}
-	e := &Engine{shared: shared{cfg: cfg, seed: maphash.MakeSeed()}}
+	e := &Engine{shared: shared{cfg: cfg, seed: seed}}
 	e.recordIn(cfg.Journal)
 	e.ClockSet(cfg.Start)
 	for i := range n {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"hash/maphash"
 	"io"
 	"slices"
 	"strconv"
@@ -152,9 +153,13 @@ func newConfiguredSim(cfg Config, loops int) *sim {
 	return s
 }
 
+// placement has a tube in the same shard of all engines, for what is due at the same time in several shards comes in
+// their order.
+var placement = maphash.MakeSeed()
+
 // make makes the engine and its loops.
 func (s *sim) make(cfg Config, loops int) {
-	s.engine, s.loops = New(cfg), nil
+	s.engine, s.loops = newEngine(cfg, placement), nil
 	for range loops {
 		l := &simLoop{alarm: MaxTime}
 		l.Loop = s.engine.NewLoop(l)
