@@ -290,14 +290,16 @@ func TestNothingIsLostByClientsOfAnyMemberWhenLeadersChange(t *testing.T) {
 				break
 			}
 			if line == "TIMED_OUT\r\n" { // what a client held that is gone may yet come back
-				line, err = c.say("stats-tube default\r\n")
+				defer c.Close()
+				if line, err = c.say("stats-tube default\r\n"); err != nil {
+					return false
+				}
 				var n int
 				if _, err := fmt.Sscanf(line, "OK %d", &n); err != nil {
-					break
+					return false
 				}
 				b := make([]byte, n+2)
 				_, err = io.ReadFull(c.r, b)
-				_ = c.Close()
 				return err == nil && strings.Contains(string(b), "current-jobs-reserved: 0\n")
 			}
 			if id, body, err = c.body(line, "RESERVED %d %d"); err != nil {
