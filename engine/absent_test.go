@@ -129,6 +129,75 @@ func TestAWaitGoesOnForTheRestOfItsTime(t *testing.T) {
 	}
 }
 
+// Who has waited longest is served first, in whatever order clients go on.
+func TestAWaitGoesOnInItsPlace(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {2, 0, 1}} {
+		s, _ := numberedSim(t, 2)
+		var list [3]away
+		for i := range list {
+			c := s.open()
+			c.say("reserve")
+			list[i] = c.away()
+			s.Wait(time.Second)
+		}
+		late := s.open()
+		late.say("reserve")
+		s.Wait(time.Second)
+		for _, a := range list {
+			a.conn.leaves(t)
+		}
+		var back [4]*simConn
+		for _, i := range order {
+			a := list[i]
+			c, err := s.comesBack(a.was.ID(), plain, s.now-a.was.WaitsSince())
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.say("reserve")
+			back[i] = c
+		}
+		back[3] = late
+		producer := s.open()
+		for i, c := range back {
+			producer.say("put 0 0 9 1", "x")
+			if got, want := c.took(), fmt.Sprintf("RESERVED %d 1\r\nx\r\n", i+1); got != want {
+				t.Fatalf("in the order %v: client %d is told %q, want %q", order, i, got, want)
+			}
+		}
+		s.noErrors(t)
+	}
+}
+
+// To find the place of a wait that goes on costs no more because very many wait.
+func TestAWaitThatGoesOnPassesAFew(t *testing.T) {
+	s, _ := numberedSim(t, 1)
+	first := s.open()
+	first.say("reserve")
+	s.Wait(time.Second)
+	others := make([]*simConn, maxPassed+2)
+	for i := range others {
+		others[i] = s.open()
+		others[i].say("reserve")
+	}
+	s.Wait(time.Second)
+	a := first.away()
+	first.leaves(t)
+	back, err := s.comesBack(a.was.ID(), plain, s.now-a.was.WaitsSince())
+	if err != nil {
+		t.Fatal(err)
+	}
+	back.say("reserve")
+	want := []*simConn{others[0], others[1], back, others[2]}
+	producer := s.open()
+	for i, c := range want {
+		producer.say("put 0 0 9 1", "x")
+		if got, want := c.took(), fmt.Sprintf("RESERVED %d 1\r\nx\r\n", i+1); got != want {
+			t.Errorf("client %d in line is told %q, want %q", i, got, want)
+		}
+	}
+	s.noErrors(t)
+}
+
 // A job that is handed over while the session parts is that of the absent session.
 func TestAJobOnItsWayIsThatOfTheAbsentSession(t *testing.T) {
 	s, record := numberedSim(t, 2)

@@ -113,7 +113,6 @@ func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.counted(cmd, out)
-	age := Time(0)
 	if s.flags&(restricted|onRecord) != 0 {
 		if s.flags&restricted != 0 {
 			if outcome, denied := s.restrict(now, cmd, out); denied {
@@ -122,15 +121,15 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 		}
 		if s.flags&onRecord != 0 {
 			out.by = s.reserved.holder
-			if s.flags&isAged != 0 {
-				age, s.flags = now-s.wait.since, s.flags&^isAged
-			}
 		}
 	}
 	outcome := s.execute(now, cmd, out)
 	out.by = nil
-	if outcome == Wait && age > 0 && s.wait.task == nil {
-		s.wait.hasLasted(age, now)
+	if s.flags&isAged != 0 {
+		s.flags &^= isAged
+		if outcome == Wait && s.wait.task == nil {
+			s.wait.hasLasted(now)
+		}
 	}
 	s.executed(outcome, out)
 	return outcome
@@ -165,6 +164,7 @@ func (s *Session) Resume(now Time, out *Output) Outcome {
 	}
 	outcome := s.resume(now, out)
 	out.by = nil
+	s.flags &^= isAged
 	if outcome == Wait {
 		out.waits()
 	} else {

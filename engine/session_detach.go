@@ -179,6 +179,7 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 	if s.flags&isWaiting != 0 {
 		w := s.waiter()
 		w.until, w.since, w.batch = d.until, d.since+by, d.batch
+		s.flags |= isAged
 		if w.until != MaxTime {
 			w.until += by
 		}

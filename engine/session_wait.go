@@ -19,9 +19,16 @@ const (
 // startWaiting queues the session. The locks of all watched shards are held.
 func (s *Session) startWaiting(until, soon, now Time) {
 	w := s.waiter()
-	w.since, w.until, w.soon, w.verdict = now, until, soon, noVerdict
+	w.until, w.soon, w.verdict = until, soon, noVerdict
+	if s.flags&(isAged|isWaiting) == 0 {
+		w.since = now // otherwise it is the same wait as before
+	}
 	for i := range s.watched {
-		s.watched[i].enqueue()
+		if s.flags&isAged != 0 {
+			s.watched[i].enqueueAged()
+		} else {
+			s.watched[i].enqueue()
+		}
 	}
 	s.loop.counts.waiting.Add(1)
 	s.claimed.Store(claimWaiting)
@@ -35,11 +42,10 @@ func (w *wait) schedule(now Time) {
 	}
 }
 
-// hasLasted makes a wait that has just begun one that is so old.
-func (w *wait) hasLasted(age, now Time) {
-	w.since = now - age
+// hasLasted counts what the client has waited before as a part of a wait that has just begun.
+func (w *wait) hasLasted(now Time) {
 	if w.until != MaxTime {
-		w.until = max(w.until-age, now+1)
+		w.until = max(w.until-(now-w.since), now+1)
 		w.session.loop.wheel.Cancel(&w.timer)
 		w.schedule(now)
 	}
@@ -48,6 +54,9 @@ func (w *wait) hasLasted(age, now Time) {
 // WaitingSince is when the session's last wait for a job has begun, or its last reserve-batch
 // that found jobs at once and was not answered at once, because they were many.
 func (s *Session) WaitingSince() Time { return s.wait.since }
+
+// waitsSince implements waiter.
+func (s *Session) waitsSince() Time { return s.wait.since }
 
 // claim implements waiter.
 func (s *Session) claim() *reservationSet {
@@ -168,7 +177,7 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 		sh.unlock(&s.loop.locks)
 	}
 	// Its time to run ended before this loop came to say so, or somebody deleted it. If it
-	// waits on, that is the same wait, but now at the end of the queues.
+	// waits on, that is the same wait, but now at the end of the queues, unless it has begun in another engine.
 	since := w.since
 	var outcome Outcome
 	if w.batch > 0 {
@@ -176,7 +185,10 @@ func (s *Session) endWait(now Time, out *Output) Outcome {
 	} else {
 		outcome = s.reserve(now, w.until, out)
 	}
-	w.since = since
+	s.flags &^= isAged
+	if w.task != nil {
+		w.since = since
+	}
 	return outcome
 }
 

@@ -11,6 +11,8 @@ type waiter interface {
 	// depends on pos. Without an id there was no memory for that, and the waiter tries
 	// again.
 	deliver(sh *shard, id uint64, pos journal.Pos)
+	// waitsSince is when the wait began. It does not change while the client stands in queues.
+	waitsSince() Time
 }
 
 // A subscription is a client's interest in one tube. While the client waits, it stands
@@ -21,17 +23,38 @@ type subscription struct {
 	next, prev *subscription
 }
 
-func (w *subscription) enqueue() {
+func (w *subscription) enqueue() { w.enqueueBehind(w.tube.lastWaiting) }
+
+// enqueueBehind has the client stand behind another one, or first if that is nil.
+func (w *subscription) enqueueBehind(ahead *subscription) {
 	t := w.tube
-	w.next, w.prev = nil, t.lastWaiting
-	if t.lastWaiting != nil {
-		t.lastWaiting.next = w
+	behind := t.firstWaiting
+	if ahead != nil {
+		behind = ahead.next
+		ahead.next = w
 	} else {
 		t.firstWaiting = w
 	}
-	t.lastWaiting = w
+	if behind != nil {
+		behind.prev = w
+	} else {
+		t.lastWaiting = w
+	}
+	w.next, w.prev = behind, ahead
 	t.waiting++
 	t.awaitOpening()
+}
+
+// maxPassed is how many waiting clients are looked at to find the place of one that has waited before.
+const maxPassed = 64
+
+// enqueueAged is enqueue for a client that has waited before: it stands ahead of the last ones who began later.
+func (w *subscription) enqueueAged() {
+	since, ahead := w.waiter.waitsSince(), w.tube.lastWaiting
+	for n := 0; n < maxPassed && ahead != nil && ahead.waiter.waitsSince() > since; n++ {
+		ahead = ahead.prev
+	}
+	w.enqueueBehind(ahead)
 }
 
 // queued tells whether the session stands in the tube's queue.

@@ -121,21 +121,22 @@ func (j *tape) Numbers(n *journal.Numbers) (journal.Pos, error) {
 
 // cluster is the journal and the clock of servers, one of which leads at a time.
 type cluster struct {
-	t       testing.TB
-	tape    *tape
-	ahead   atomic.Int64
-	began   time.Time
-	stopped bool // the clock stands still but for ahead
-	engines atomic.Int64
-	servers []*testServer // each is that of a member
-	leader  atomic.Pointer[testServer]
-	term    atomic.Uint64
-	numbers sync.Map // of a server's loops
-	told    map[*testServer]int
+	t          testing.TB
+	tape       *tape
+	ahead      atomic.Int64
+	began      time.Time
+	stopped    bool // the clock stands still but for ahead, and no time to run is longer because of a change
+	maxJobSize uint32
+	engines    atomic.Int64
+	servers    []*testServer // each is that of a member
+	leader     atomic.Pointer[testServer]
+	term       atomic.Uint64
+	numbers    sync.Map // of a server's loops
+	told       map[*testServer]int
 }
 
 func newCluster(t testing.TB) *cluster {
-	return &cluster{t: t, tape: newTape(), began: time.Now(), told: make(map[*testServer]int)}
+	return &cluster{t: t, tape: newTape(), began: time.Now(), told: make(map[*testServer]int), maxJobSize: maxJob}
 }
 
 // clock is that of the servers' processes.
@@ -177,7 +178,7 @@ func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
 	base := engine.Time(1000*time.Hour) * engine.Time(k.engines.Add(1)-1)
 	now := func() engine.Time { return base + k.clock() }
 	e := engine.New(engine.Config{
-		MaxJobSize: maxJob, Journal: k.tape, Start: time.Unix(2e9, 0).Add(-time.Duration(base)),
+		MaxJobSize: k.maxJobSize, Journal: k.tape, Start: time.Unix(2e9, 0).Add(-time.Duration(base)),
 		Info: engine.Info{Usage: func() (u, s time.Duration) { return 0, 0 }},
 	})
 	f := e.Follow(engine.Always)
@@ -195,7 +196,11 @@ func (k *cluster) engine() (*engine.Engine, func() engine.Time) {
 		k.t.Errorf("%d records do not fit those before them", n)
 	}
 	f.RecordIn(j)
-	f.ServeOn(last+1, now())
+	at := now()
+	if k.stopped {
+		at -= engine.Time(2 * time.Second)
+	}
+	f.ServeOn(last+1, at)
 	return e, now
 }
 
@@ -206,7 +211,7 @@ func (k *cluster) server(network string, h hooks, change func(*Config)) *testSer
 	e, _ := k.engine() // the first one has the clock of the process
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = e, k.tape, 2, true
-		c.Now = k.clock
+		c.Now, c.MaxJobSize = k.clock, k.maxJobSize
 		change(c)
 	})
 	ts.engine = e
@@ -223,7 +228,7 @@ func (k *cluster) gateway(network string, h hooks, change func(*Config)) *testSe
 	h.trunks, h.boot = resumesSince, k.boot
 	ts := serveConfig(k.t, network, h, nil, func(c *Config) {
 		c.Engine, c.Journal, c.Loops, c.Extensions = nil, nil, 2, true
-		c.Now = k.clock
+		c.Now, c.MaxJobSize = k.clock, k.maxJobSize
 		change(c)
 	})
 	ts.engine = nil

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +18,17 @@ import (
 // whose turn it is among fair ones, and what is ahead of a client.
 var offRecord = regexp.MustCompile(`stats\r|stats-tube|stats-conn|list-connections|kick-connection|pause|list-tubes\r|fair:|weighted|drain|capabilities`)
 
-// discarded is a line of which a part is not kept: whose client is in the middle of it does not go on.
-var discarded = regexp.MustCompile(`x{300}`)
+// unkept are scripts that show what else only the server knows that did it.
+var unkept = map[string]bool{
+	// An id that a put took which made no job.
+	"put/the id is taken when the line has come":                                true,
+	"keys/a key is not free before the job's own seconds have passed":           true,
+	"keys/a job that is moved to where a tombstone holds its key takes the key": true,
+	"keys/a put that is not terminated takes no key":                            true,
+	"key-inputs/130 P idp:k;P5 idp:k;P idp:k;P":                                 true,
+	// Where a list went on of which the last job has gone.
+	"extension-inputs/43 list-jobs default ready;delete 1;list-jobs default ready 9 1": true,
+}
 
 // rolesTarget is a script.Target whose servers change their roles before clients do something.
 type rolesTarget struct {
@@ -41,7 +51,7 @@ func (x *rolesTarget) Start(clients []script.Client, options ...string) (script.
 		return nil, errors.ErrUnsupported
 	}
 	k := newCluster(x.t)
-	k.stopped = true
+	k.stopped, k.maxJobSize = true, 65535
 	return &rolesServer{k: k, target: x, ts: k.server("unix", hooks{}, func(c *Config) { c.Loops = x.loops })}, nil
 }
 
@@ -79,8 +89,50 @@ func (s *rolesServer) Stop() { s.k.stop() }
 // before is called before a client does something.
 func (s *rolesServer) before() {
 	s.Settle()
-	s.k.ahead.Add(int64(time.Microsecond)) // who comes first comes first
+	s.k.ahead.Add(int64(time.Millisecond)) // who comes first comes first
+	if s.discards() {
+		return // a client that is in the middle of what is not kept does not go on
+	}
 	s.target.change(s)
+	s.goneOn()
+}
+
+// discards tells whether a client is in the middle of a line, or a body, of which a part is not kept.
+func (s *rolesServer) discards() bool {
+	var found atomic.Bool
+	s.ts.onLoops(func(l *loop) {
+		for _, c := range l.conns {
+			if _, kept := c.decoder.Held(); !kept {
+				found.Store(true)
+			}
+		}
+	})
+	return found.Load()
+}
+
+// goneOn waits until all clients have gone on, and stand in queues where they did.
+func (s *rolesServer) goneOn() {
+	s.ts.until("all clients have gone on", func() bool {
+		var behind atomic.Bool
+		for _, ts := range s.k.servers {
+			ts.onLoops(func(l *loop) {
+				waits := !l.resumptions.empty()
+				for _, d := range l.decided {
+					waits = waits || d.awaits
+				}
+				if g := l.gateway; g != nil && s.k.leader.Load() != ts {
+					for c, f := range g.forwards {
+						waits = waits || c.phase == forwarded && (f.channel == 0 || f.barred || f.unanswered > 0)
+					}
+				}
+				if waits {
+					behind.Store(true)
+				}
+			})
+		}
+		return !behind.Load()
+	})
+	s.k.settle()
 }
 
 type rolesConn struct {
@@ -125,12 +177,19 @@ func (c *rolesConn) Close() error {
 	return c.Conn.Close()
 }
 
-// playRoles plays one of so many scripts. Of the others, some do not hold: waiting clients may change their order.
+// playRoles plays one of so many scripts, or all of them in a proof.
 func playRoles(t *testing.T, every int, change func(*rolesServer)) {
 	t.Helper()
+	if proof {
+		every = 1
+	}
 	unsupported := 0
+	skipped := 0
 	for i, c := range script.Corpus() {
-		if i%every != 0 || !c.Applies("trellis") || offRecord.Match(c.Input()) || discarded.Match(c.Input()) {
+		if unkept[c.Name] {
+			skipped++
+		}
+		if i%every != 0 || !c.Applies("trellis") || offRecord.Match(c.Input()) || unkept[c.Name] {
 			continue
 		}
 		target := &rolesTarget{t: t, loops: 1 + i%2, change: change}
@@ -140,6 +199,9 @@ func playRoles(t *testing.T, every int, change func(*rolesServer)) {
 		case err != nil:
 			t.Errorf("%s: %v", c.Name, err)
 		}
+	}
+	if skipped != len(unkept) {
+		t.Errorf("there are %d of %d scripts that are left out", skipped, len(unkept))
 	}
 }
 
