@@ -653,6 +653,26 @@ func TestAMemberThatIsDeadHasNoSpace(t *testing.T) {
 	}
 }
 
+// What members told in an earlier leadership counts no more: who led since then makes its queue anew, and would
+// not listen.
+func TestNothingIsHandedOverToWhoHasNotToldThatItCanLead(t *testing.T) {
+	h := newHand(t, 3)
+	c := h.consensus
+	for range 2 {
+		h.lead()
+		if to := c.best(0); to != 0 {
+			t.Errorf("%v has told nothing, and may lead", to)
+		}
+		h.beat(nil)
+		if to := c.best(0); to == 0 {
+			t.Error("nobody may lead, and both can")
+		}
+		h.deposed()
+		h.run()
+		h.sent = nil
+	}
+}
+
 // from is a message of member 2 in a term.
 func from2(kind raftpb.MessageType, term uint64) *raftpb.Message {
 	from, to := uint64(2), uint64(1)

@@ -39,6 +39,7 @@ func (c *consensus) lead(term uint64) {
 	c.leadership.began = c.tick
 	c.elections++
 	c.raisedVersion = 0
+	clear(c.reports) // of an earlier leadership: who led since then may make its queue anew
 	// What the leaders before have left in the log may change the members, as raft assumes too.
 	c.changeIndex = c.rn.Status().Progress[uint64(n.opts.Self)].Match
 	c.beginIndex = c.changeIndex + 2 // behind raft's own

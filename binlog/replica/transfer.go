@@ -203,14 +203,15 @@ func (n *Node) successor(ctx context.Context, to member.ID) (best member.ID, err
 	return best, err
 }
 
-// best returns the member that votes, answers, has loaded its jobs and has the most, of all or
-// of one; 0 if there is none.
+// best returns the member that votes, answers, has told that it has loaded its jobs and has the most, of
+// all or of one; 0 if there is none.
 func (c *consensus) best(of member.ID) (best member.ID) {
 	st := c.rn.Status()
 	for v := range st.Config.Voters.IDs() {
 		id := member.ID(v)
+		told, ok := c.reports[v]
 		switch {
-		case id == c.node.opts.Self || of != 0 && id != of || !c.alive(v) || c.reports[v].toLoad > 0:
+		case id == c.node.opts.Self || of != 0 && id != of || !c.alive(v) || !ok || told.toLoad > 0:
 		case best == 0 || st.Progress[v].Match > st.Progress[uint64(best)].Match:
 			best = id
 		}
