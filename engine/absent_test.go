@@ -426,6 +426,47 @@ func TestOwnClientsGoOnUnderTheNextLeaderWithTheirJobs(t *testing.T) {
 	}
 }
 
+// The first leader's first clients come before its loops have numbers.
+func TestASessionFromBeforeItsLoopHadANumberGoesOn(t *testing.T) {
+	s := newSim(100, 1)
+	record := &tape{file: newFile(nil)}
+	s.engine.recordIn(heldTape{record})
+	c, other := s.open(), s.open()
+	c.say("put 0 0 9 1", "x", "reserve")
+	s.loops[0].Number(3, 0)
+	late := s.open()
+	from := len(record.entries)
+	s.engine.Hold(true)
+	var room atomic.Int64
+	room.Store(1 << 20)
+	if !c.session.Record(&room, s.now) || !other.session.Record(&room, s.now) {
+		t.Fatal("they are not on record")
+	}
+	if got := record.since(from); got != "h1 by 2 at 0" {
+		t.Errorf("recorded %q", got)
+	}
+	for i, x := range []*simConn{late, c, other} {
+		if got, want := x.session.id, sessionID(3, uint64(i+1)); got != want || s.engine.roll.find(want) != &x.session {
+			t.Errorf("the session is %x, want %x, or nobody finds it", got, want)
+		}
+	}
+	was, ok := c.session.DetachRecorded()
+	if !ok {
+		t.Fatal("it does not go on")
+	}
+	for _, x := range s.conns {
+		x.ended = true
+	}
+	s.follows(t, record)
+	back, err := s.comesBack(was.ID(), was.Interests(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := back.say("delete 1"); got != "DELETED\r\n" {
+		t.Errorf("it goes on with %q", got)
+	}
+}
+
 // A session with a number is on record at most once, and one without stays off the record.
 func TestSessionsWithoutANumberAreNotPutOnRecord(t *testing.T) {
 	s := newSim(100, 1)
@@ -435,7 +476,7 @@ func TestSessionsWithoutANumberAreNotPutOnRecord(t *testing.T) {
 	var room atomic.Int64
 	room.Store(1 << 20)
 	if c.session.Record(&room, s.now) {
-		t.Error("a session from before its loop had a number is on record")
+		t.Error("a session of a loop without a number is on record")
 	}
 	s.engine.recordIn(withoutHolds{heldTape{&tape{file: newFile(nil)}}})
 	s.loops[0].Number(1, 0)

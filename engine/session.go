@@ -84,8 +84,7 @@ func (l *Loop) Open(s *Session, now Time) { l.open(s, l.engine.defaultTube, now)
 func (l *Loop) open(s *Session, t *tube, now Time) bool {
 	s.loop, s.opened = l, now
 	if s.id == 0 && l.number != 0 {
-		l.sessions++
-		s.id = uint64(l.number)<<(64-journal.NumberBits) | l.sessions
+		s.id = l.newID()
 	}
 	if !l.engine.roll.add(s) {
 		*s = Session{}

@@ -58,6 +58,12 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 // number, behind those of as many sessions as had one before.
 func (l *Loop) Number(number uint32, sessions uint64) { l.number, l.sessions = number, sessions }
 
+// newID is the id of the next session of the loop's number.
+func (l *Loop) newID() uint64 {
+	l.sessions++
+	return uint64(l.number)<<(64-journal.NumberBits) | l.sessions
+}
+
 // Sessions is how many sessions have had ids of the loop's number that the loop has given.
 func (l *Loop) Sessions() uint64 { return l.sessions }
 
@@ -74,16 +80,21 @@ func (l *Loop) openUnder(s *Session, id uint64, g *Grant, now Time) error {
 }
 
 // Record puts a session on record, under its id, with all that it has reserved, in an engine that is held (see
-// [Engine.Hold]): it is going on at another server. It reports false, and does nothing, if the id is of
-// no loop's number, the records take more bytes than room has, from which they are taken, or this server was
-// replaced.
+// [Engine.Hold]): it is going on at another server. One that was opened before its loop had a number gets another
+// id. It reports false, and leaves the session off the record, if the loop has no number, the records take more bytes than
+// room has, from which they are taken, or this server was replaced.
 func (s *Session) Record(room *atomic.Int64, now Time) bool {
 	e := s.loop.engine
 	if s.flags&onRecord != 0 {
 		return true
 	}
-	if e.holds == nil || !e.holds.RecordsHolds() || journal.NumberOf(s.id) == 0 {
+	if e.holds == nil || !e.holds.RecordsHolds() || journal.NumberOf(s.id) == 0 && s.loop.number == 0 {
 		return false
+	}
+	if journal.NumberOf(s.id) == 0 {
+		e.roll.remove(s)
+		s.id = s.loop.newID()
+		e.roll.add(s) // nobody else has the id
 	}
 	hs := s.reservationSet()
 	// Whoever has the lock of one of its shards finds all of it on record there, or nothing.
