@@ -126,6 +126,7 @@ func (h *channel) goOn(now time.Duration, was *engine.Detached) {
 		h.conclude(now)
 		return
 	}
+	l.counts.resumed.Add(1)
 	h.enter(serving)
 	h.limitLife(now)
 	h.session.Received(h.pendingInput())

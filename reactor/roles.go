@@ -259,6 +259,7 @@ func (f *forward) restore(c *conn, now time.Duration) bool {
 	if err != nil {
 		return false
 	}
+	l.counts.resumed.Add(1)
 	c.enter(serving)
 	c.decide(f.answered, f.effects, f.partial)
 	return true

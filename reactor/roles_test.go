@@ -173,5 +173,8 @@ func TestAGatewayThatLeadsAnswersWhatWasExecuted(t *testing.T) {
 		k.putAhead(ts, 2*time.Second)
 		waits.expect("TIMED_OUT\r\n")
 		reserves.do("delete 6\r\n", "DELETED\r\n")
+		if n := ts.sum().Resumed; n != 8 {
+			t.Errorf("%d sessions have gone on, want 8", n)
+		}
 	})
 }

@@ -231,6 +231,7 @@ func (ts *testServer) sum() LoopStats {
 		sum.TrunkLost += l.TrunkLost
 		sum.Unknown += l.Unknown
 		sum.Misfits += l.Misfits
+		sum.Resumed += l.Resumed
 		sum.Panics += l.Panics
 	}
 	return sum

@@ -27,6 +27,7 @@ type LoopStats struct {
 	TrunkLost  uint64 // clients of a gateway closed because the trunk has ended on which they were forwarded
 	Unknown    uint64 // clients of gateways closed because it is not known what became of commands under another leader, or was told
 	Misfits    uint64 // the same, because the log tells of a command where none ends: there should be none
+	Resumed    uint64 // sessions of clients, a gateway's or this server's own, that went on in this engine after another one
 	Panics     uint64 // clients closed because executing a command of theirs panicked
 }
 
@@ -89,6 +90,7 @@ func (s *Server) Stats() Stats {
 			TrunkLost:     c.trunkLost.Load(),
 			Unknown:       c.unknown.Load(),
 			Misfits:       c.misfits.Load(),
+			Resumed:       c.resumed.Load(),
 			Panics:        c.panics.Load(),
 		}
 	}
@@ -105,6 +107,6 @@ type counts struct {
 	overTotal                      atomic.Uint64
 	unauthorized, aged, unverified atomic.Uint64
 	unserved, trunkLost            atomic.Uint64
-	unknown, misfits               atomic.Uint64
+	unknown, misfits, resumed      atomic.Uint64
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }

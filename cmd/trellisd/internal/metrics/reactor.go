@@ -34,6 +34,8 @@ var reactorMetrics = list[*reactor.Stats]{
 			"output_timeout, no replies were taken for too long at the connection's end; "+
 			"no_descriptor, none was left to go on answering after the client had sent its last; "+
 			"no_leader, a standby knew of no leader for too long; leader_lost, a standby's connection with the leader has ended; "+
+			"unknown_answer, what a leader before had told a standby's client is not known; "+
+			"contradiction, the log told of commands that the client had not sent, which is a fault of the program; "+
 			"panic, executing a command failed.", by[*reactor.Stats]{
 			{"input_limit", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverLimit })},
 			{"output_limit", overLoops(func(l *reactor.LoopStats) uint64 { return l.OverOutput })},
@@ -45,6 +47,8 @@ var reactorMetrics = list[*reactor.Stats]{
 			{"no_descriptor", overLoops(func(l *reactor.LoopStats) uint64 { return l.Lacking })},
 			{"no_leader", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unserved })},
 			{"leader_lost", overLoops(func(l *reactor.LoopStats) uint64 { return l.TrunkLost })},
+			{"unknown_answer", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unknown })},
+			{"contradiction", overLoops(func(l *reactor.LoopStats) uint64 { return l.Misfits })},
 			{"panic", overLoops(func(l *reactor.LoopStats) uint64 { return l.Panics })},
 		}),
 }
@@ -57,6 +61,9 @@ var loopMetrics = list[*reactor.LoopStats]{
 		func(l *reactor.LoopStats) float64 { return float64(l.Ending) }, "loop"),
 	counter("beanstalkd_loop_connections_total", "Connections that were given to an event loop.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Opened) }, "loop"),
+	counter("beanstalkd_loop_resumed_sessions_total",
+		"Sessions that went on here under a new leader, with their clients and what those had reserved.",
+		func(l *reactor.LoopStats) float64 { return float64(l.Resumed) }, "loop"),
 	counter("beanstalkd_loop_received_bytes_total", "Bytes that an event loop has read from clients.",
 		func(l *reactor.LoopStats) float64 { return float64(l.BytesIn) }, "loop"),
 	counter("beanstalkd_loop_sent_bytes_total", "Bytes that an event loop has written to clients.",
