@@ -86,7 +86,7 @@ type gateway struct {
 
 	mu      sync.Mutex
 	numbers []uint32    // of each loop; 0 for one that has none
-	givenBy *reign      // whose leader has said last that they are
+	known   bool        // each loop has one, and no leader has refused any since
 	dials   []uint64    // of each loop
 	lacking []time.Time // since when each loop lacks a trunk; zero if it has one, or has told so
 }
@@ -169,12 +169,12 @@ func trunkConn(k *wire.Trunk, number uint32, until context.Context, ended func(e
 func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.TrunkHello, err error) {
 	g.asking.Lock()
 	defer g.asking.Unlock()
-	if !g.has(now) {
+	if !g.knowsNumbers() {
 		given, err := g.member.askNumbers(ctx, now.leader, g.nonce, len(g.dials))
 		if err != nil {
 			return h, err
 		}
-		g.take(given, now)
+		g.take(given)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,16 +182,16 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 	return wire.TrunkHello{Version: g.member.cfg.Queue.trunks, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
 }
 
-// has tells whether a leader has said what the loops' numbers are.
-func (g *gateway) has(now *reign) bool {
+// knowsNumbers tells whether the loops' numbers are known, and are in force as far as is known.
+func (g *gateway) knowsNumbers() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.givenBy == now
+	return g.known
 }
 
 // take gives the loops the numbers that a leader says are the server's. Each keeps its own unless that is gone:
 // ids of its sessions begin with it.
-func (g *gateway) take(given []uint32, by *reign) {
+func (g *gateway) take(given []uint32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	given = slices.Clone(given)
@@ -207,7 +207,7 @@ func (g *gateway) take(given []uint32, by *reign) {
 			g.numbers[i], given = given[0], given[1:]
 		}
 	}
-	g.givenBy = by
+	g.known = true
 }
 
 // all are the loops' numbers; 0 for one that has none.
@@ -236,7 +236,7 @@ func (g *gateway) gone(e *engine.Engine) (list []uint32) {
 func (g *gateway) askAgain() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.givenBy = nil
+	g.known = false
 }
 
 // forward has clients be forwarded, if this node does not lead and they are not already.

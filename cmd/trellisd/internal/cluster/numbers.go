@@ -129,7 +129,7 @@ func (s *service) number(e *engine.Engine) {
 		})
 		switch {
 		case err == nil:
-			g.take(given, nil)
+			g.take(given)
 			s.server.Number(g.all())
 			s.numbered.Store(true)
 		case errors.Is(err, engine.ErrNoHolds):
