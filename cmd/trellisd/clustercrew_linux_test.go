@@ -157,6 +157,27 @@ var killOfAGateway = change{"kill -9 of a gateway", func(w *crew) {
 	w.without(func() { w.c.stop(n) }, func() { w.c.start(n) }, n)
 }}
 
+// restartOf restarts the leader, or another member, as an upgrade does.
+func restartOf(leads bool) change {
+	name := "a gateway"
+	if leads {
+		name = "the leader"
+	}
+	return change{"a restart of " + name, func(w *crew) {
+		n := w.c.leader()
+		if !leads {
+			n = anyOf(w.c.others(n))
+		}
+		w.without(func() {
+			n.signal(syscall.SIGTERM)
+			n.wait()
+			w.c.network.Runs(n.name, "", 0)
+			n.process = nil
+			w.elects(w.c.others(n)...)
+		}, func() { w.c.start(n) }, n)
+	}}
+}
+
 var transfer = change{"a transfer", func(w *crew) {
 	w.during(func() {
 		w.c.await(func() error { // again if the leader changes meanwhile
@@ -317,8 +338,18 @@ func TestClientsOfSurvivorsDoNotNoticeAKill(t *testing.T) {
 
 func TestClientsOfOthersDoNotNoticeAGatewayThatGoes(t *testing.T) {
 	all := []change{killOfAGateway, stopOf(false, time.Second), partitions[1]}
-	turn := 0
-	startCluster(t, 3).meet(often(t, 3, 30), func() change { turn++; return all[turn%len(all)] })
+	startCluster(t, 3).meet(often(t, 3, 30), inTurn(all))
+}
+
+// inTurn returns one after the other, and begins again.
+func inTurn(all []change) func() change {
+	turn := -1
+	return func() change { turn++; return all[turn%len(all)] }
+}
+
+func TestClientsOfOthersDoNotNoticeARestart(t *testing.T) {
+	all := []change{restartOf(true), restartOf(false)}
+	startCluster(t, 3).meet(often(t, len(all), 20), inTurn(all))
 }
 
 // A transfer ends no connection at any member.
@@ -335,14 +366,12 @@ func TestClientsOfOthersDoNotNoticeAStop(t *testing.T) {
 			all = append(all, stopOf(true, d), stopOf(false, d))
 		}
 	}
-	turn := 0
-	startCluster(t, 3).meet(n, func() change { turn++; return all[turn%len(all)] })
+	startCluster(t, 3).meet(n, inTurn(all))
 }
 
 func TestClientsOfOthersDoNotNoticeAPartition(t *testing.T) {
 	n := often(t, len(partitions), 30)
-	turn := 0
-	startCluster(t, 3).meet(n, func() change { turn++; return partitions[turn%len(partitions)] })
+	startCluster(t, 3).meet(n, inTurn(partitions))
 }
 
 // Two leaders are lost in a row, the second one while gateways attach to it, or soon after.
