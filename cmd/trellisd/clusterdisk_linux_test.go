@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -157,47 +158,56 @@ func (n *clusterNode) logged(text string) (times int) {
 	return times
 }
 
+const (
+	// diskSize is what a member's disk has beyond what is used, unless that is full.
+	diskSize = 2 << 30
+	// full is what a member says that waits for space.
+	full = "the disk is full"
+)
+
+// startOnDisks starts a new cluster of nodes with disks of their own.
+func startOnDisks(t *testing.T, size int) *testCluster {
+	t.Helper()
+	var disks []string
+	for range size {
+		disks = append(disks, smallDisk(t, diskSize))
+	}
+	return startCluster(t, size, disks...)
+}
+
+// has gives a node's disk so many bytes beyond those that are used.
+func (n *clusterNode) has(t *testing.T, free int64) {
+	t.Helper()
+	resize(t, filepath.Dir(n.dir), free)
+}
+
 // A member with a full disk waits for space. A follower is waited for by nobody; a leader
 // steps down. With little space on most disks new jobs are refused, and what
 // there is can be worked on.
 func TestFullDisksOfMembers(t *testing.T) {
 	t.Parallel()
-	const size = 2 << 30
-	var disks []string
-	for range 3 {
-		disks = append(disks, smallDisk(t, size))
-	}
-	c := startCluster(t, 3, disks...)
-	disk := func(n *clusterNode) string {
-		for i, x := range c.nodes {
-			if x == n {
-				return disks[i]
-			}
-		}
-		panic("a node without a disk")
-	}
+	c := startOnDisks(t, 3)
 	p := &producer{c: c}
-	const full = "the disk is full"
 
 	l := c.leader()
 	f := anyOf(c.others(l))
-	resize(t, disk(f), 0)
+	f.has(t, 0)
 	p.until(func() error { return f.logs(full, 0) })
 	p.answered("INSERTED")
-	resize(t, disk(f), size)
+	f.has(t, diskSize)
 	c.agree()
 
 	l = c.leader()
 	before := l.logged(full)
-	resize(t, disk(l), 0)
+	l.has(t, 0)
 	p.until(func() error { return l.logs(full, before) })
 	c.leader(c.others(l)...)
 	p.answered("INSERTED")
-	resize(t, disk(l), size)
+	l.has(t, diskSize)
 	c.agree()
 
 	for _, n := range c.nodes[:2] {
-		resize(t, disk(n), 0)
+		n.has(t, 0)
 	}
 	c.await(func() error {
 		if slices.Contains(p.put(60_000, 20), "OUT_OF_MEMORY") {
@@ -221,7 +231,7 @@ func TestFullDisksOfMembers(t *testing.T) {
 		return nil
 	})
 	for _, n := range c.nodes[:2] {
-		resize(t, disk(n), size)
+		n.has(t, diskSize)
 	}
 	p.answered("INSERTED")
 	c.agree()
@@ -229,6 +239,38 @@ func TestFullDisksOfMembers(t *testing.T) {
 		t.Errorf("there are %d jobs, and %d were acknowledged and %d deleted", left, p.acked, deleted)
 	}
 	_ = p.conn.Close()
+}
+
+// fullDiskOf fills the disk of the leader, or of another member.
+func fullDiskOf(leads bool) change {
+	name := "a gateway"
+	if leads {
+		name = "the leader"
+	}
+	return change{"a full disk of " + name, func(w *crew) {
+		n := w.c.leader()
+		if leads {
+			w.c.deposed[n.process]++
+		} else {
+			n = anyOf(w.c.others(n))
+		}
+		p := &producer{c: w.c, at: anyOf(w.c.others(n))}
+		w.without(func() {
+			before := n.logged(full)
+			w.Full.Store(true)
+			n.has(w.c.t, 0)
+			p.until(func() error { return n.logs(full, before) })
+			w.elects(w.c.others(n)...)
+		}, func() { n.has(w.c.t, diskSize) }, n)
+		if p.conn != nil {
+			_ = p.conn.Close()
+		}
+	}}
+}
+
+func TestClientsOfOthersDoNotNoticeAFullDisk(t *testing.T) {
+	all := []change{fullDiskOf(true), fullDiskOf(false)}
+	startOnDisks(t, 3).meet(often(t, len(all), 10), inTurn(all))
 }
 
 // jobs is how many jobs a node has, when all have the same.

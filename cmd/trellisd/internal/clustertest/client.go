@@ -124,6 +124,9 @@ func (c *Client) Close() {
 // was executed is open.
 var ErrLost = errors.New("the connection was lost")
 
+// ErrNoRoom tells that a job that is there was left as it is, for want of room. That is no part of the history.
+var ErrNoRoom = errors.New("there is no room for what the command would change")
+
 // SetTube has the client use and watch another tube.
 func (c *Client) SetTube(tube string) error {
 	old := c.tube
@@ -380,6 +383,9 @@ func (c *Client) doAll(ops []Op, text string) error {
 			var w error
 			w, err = c.read(o)
 			wrong = errors.Join(wrong, w)
+			if w == ErrNoRoom {
+				continue
+			}
 		}
 		if err != nil {
 			o.Reply, o.Body, o.Stats = "", bodyIfPut(o), nil
@@ -438,6 +444,8 @@ func (c *Client) read(o *Op) (wrong, err error) {
 	switch {
 	case refused(o) && o.Verb != Put && (o.Reply == "NOT_FOUND") == (o.Verb != Reserve), o.Verb == Put && o.Reply == "OUT_OF_MEMORY":
 		return nil, nil
+	case o.Reply == "OUT_OF_MEMORY" && (o.Verb == Release || o.Verb == Bury || o.Verb == KickJob):
+		return ErrNoRoom, nil
 	case o.Reply != replies[o.Verb]:
 		return fmt.Errorf("the reply to %s is %q", o.Verb, line), nil
 	}

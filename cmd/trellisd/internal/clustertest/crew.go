@@ -21,6 +21,7 @@ type Crew struct {
 	Tube     string        // with this their tubes' names begin
 	Each     int           // of each kind, at each member
 	Pace     time.Duration // that a client rests between commands, about
+	Full     atomic.Bool   // disks are, so that changes may be refused
 
 	posts []*Post
 	pools [tubes]atomic.Int64 // jobs of a tube that are there, about
@@ -163,7 +164,7 @@ func (m *mate) run(act func(*mate, *rand.Rand) error) error {
 		switch {
 		case m.Lost() > lost:
 			m.noteLost(session, m.why)
-		case err != nil && !errors.Is(err, ErrLost):
+		case err != nil && !errors.Is(err, ErrLost) && !(m.crew.Full.Load() && errors.Is(err, ErrNoRoom)):
 			return fmt.Errorf("at %s, %w", m.at.Name, err)
 		default:
 			m.at.hears(m.crew.Recorder.now())
