@@ -314,8 +314,12 @@ func (f *forward) forget() {
 	c.loop.server.widened.Add(int64(trunk.FirstCredit - f.window))
 	f.dropKept(0)
 	f.dropWants()
-	delete(c.loop.gateway.forwards, c)
-	delete(c.loop.gateway.sessions, f.session)
+	g := c.loop.gateway
+	if len(g.states) > 0 {
+		g.endStates(f, func(*clientState) {}) // the replies do not reach it
+	}
+	delete(g.forwards, c)
+	delete(g.sessions, f.session)
 	f.conn = nil
 }
 

@@ -87,7 +87,10 @@ var errStates = errors.New("more states than commands were executed")
 
 // takeState takes what the client will have asked for when it has the next replies.
 func (g *gateway) takeState(f *forward, it *trunk.Item) error {
-	if len(g.states) >= maxStates {
+	switch {
+	case f.conn == nil:
+		return nil // it has gone
+	case len(g.states) >= maxStates:
 		return errStates
 	}
 	s := clientState{client: f, flags: it.Flags, number: it.Number}
@@ -99,13 +102,16 @@ func (g *gateway) takeState(f *forward, it *trunk.Item) error {
 }
 
 // settle makes true what was said of the client before its replies.
-func (g *gateway) settle(f *forward) {
+func (g *gateway) settle(f *forward) { g.endStates(f, f.settle) }
+
+// endStates calls f for what was said of a client, and forgets it.
+func (g *gateway) endStates(of *forward, f func(*clientState)) {
 	g.states = slices.DeleteFunc(g.states, func(s clientState) bool {
-		if s.client == f {
-			f.settle(&s)
+		if s.client == of {
+			f(&s)
 			g.dropState(&s)
 		}
-		return s.client == f
+		return s.client == of
 	})
 }
 
@@ -124,9 +130,6 @@ func (g *gateway) dropState(s *clientState) {
 }
 
 func (f *forward) settle(s *clientState) {
-	if f.conn == nil {
-		return // its names are given back
-	}
 	w, names := f.ownWants(), &f.conn.loop.gateway.names
 	switch s.flags {
 	case trunk.Uses:

@@ -118,6 +118,47 @@ func TestStatesCountWithTheRepliesBehindThem(t *testing.T) {
 	}
 }
 
+// What is said of clients that have gone, before it was known here or there, is not kept until the trunk ends.
+func TestStatesOfClientsThatHaveGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{false, true} {
+		ts, leader := serveResumed(t, "tcp", func(*Config) {})
+		k := leader.welcomeAs(second(1, 0))
+		_, _ = k.expectResumed()
+		look := func(what string, cond func(*gateway) bool) {
+			t.Helper()
+			ts.until(what, func() (is bool) {
+				ts.onLoops(func(l *loop) { is = cond(l.gateway) })
+				return is
+			})
+		}
+		for i := range 3 {
+			c := ts.dial()
+			k.expectOpen(1)
+			c.send("use a\r\n")
+			k.expectInput(1, "use a\r\n")
+			uses := state(1, trunk.Uses, fmt.Sprintf("a%d", i))
+			if before {
+				k.send(uses)
+				look("it is said", func(g *gateway) bool { return len(g.states) == 1 })
+			}
+			c.reset()
+			k.expect(trunk.KindClose, 1)
+			if !before {
+				k.send(uses)
+			}
+			k.send(replies(1, 7, 0, "USING a\r\n"), endOf(1, 7))
+			look("the channel is free", func(g *gateway) bool { return len(g.free) == 1 })
+		}
+		ts.onLoops(func(l *loop) {
+			g := l.gateway
+			if n := len(g.states); n != 0 || g.names.unused != len(g.names.all) {
+				t.Errorf("%d states are kept, and %d of %d names are not used", n, g.names.unused, len(g.names.all))
+			}
+		})
+	}
+}
+
 // Names that nobody uses any more are forgotten in time.
 func TestNamesOfTubesAreForgotten(t *testing.T) {
 	t.Parallel()
