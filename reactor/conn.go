@@ -402,18 +402,14 @@ func (c *conn) supervise() error {
 	if !c.inGnet {
 		return nil
 	}
-	again := 0
-	if f := c.forwarding(); f != nil {
-		again = f.unanswered
-	}
-	if x.in.overflowed(again) {
+	if x.in.overflowed() {
 		return errTooMuchInput
 	}
 	if l.server.hooks.unpaused {
 		return nil
 	}
 	// What a client sends behind its quit is read and thrown away.
-	full := x.in.full(again) || c.phase == forwarded && x.in.len() > again
+	full := x.in.full() || c.phase == forwarded && x.in.news() > 0
 	return c.pause(c.phase < draining && (c.stalled || x.throttled != nil || full || l.draining))
 }
 

@@ -24,6 +24,8 @@ const (
 type inputQueue struct {
 	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
 	at  int                        // where in buf the next command begins
+	// again is how many of the first bytes were taken out before, and have come back.
+	again int
 	// rest says that gnet has reported the end of the input without reading all that
 	// comes before it: the loop reads that itself.
 	rest bool
@@ -42,11 +44,15 @@ func (q *inputQueue) len() int {
 // bytes are what waits. They are valid until the queue changes.
 func (q *inputQueue) bytes() []byte { return q.buf.B[q.at:] }
 
-// full tells that the client is not to be read for now. The first bytes, which were taken out before, do not count.
-func (q *inputQueue) full(again int) bool { return q.len()-again >= keepInput }
+// news is how many bytes wait that were not taken out before. The others do not count: a body is as long as a put may
+// say.
+func (q *inputQueue) news() int { return q.len() - q.again }
 
-// overflowed tells that the client has sent more than may be kept, but for the first bytes.
-func (q *inputQueue) overflowed(again int) bool { return q.len()-again >= inputCap }
+// full tells that the client is not to be read for now.
+func (q *inputQueue) full() bool { return q.news() >= keepInput }
+
+// overflowed tells that the client has sent more than may be kept.
+func (q *inputQueue) overflowed() bool { return q.news() >= inputCap }
 
 // add copies p to the end.
 func (q *inputQueue) add(p []byte, n *counts) {
@@ -66,6 +72,7 @@ func (q *inputQueue) prepend(p []byte, n *counts) {
 		release(q.buf)
 	}
 	q.buf, q.at = b, 0
+	q.again += len(p)
 	n.addInput(len(p), len(b.B))
 }
 
@@ -78,6 +85,7 @@ func (q *inputQueue) adopt(b *bytebufferpool.ByteBuffer, n *counts) {
 // keepLast drops all but the last k bytes.
 func (q *inputQueue) keepLast(k int, n *counts) {
 	n.pendingInput.Add(int64(k - q.len()))
+	q.again = max(0, q.again-(q.len()-k))
 	q.at = len(q.buf.B) - k
 	if k == 0 {
 		release(q.buf)

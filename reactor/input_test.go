@@ -14,7 +14,7 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 	var n counts
 	r := rand.New(rand.NewPCG(1, 2))
 	var want []byte
-	next, peak := byte(0), 0
+	next, peak, again := byte(0), 0, 0
 	for range 2000 {
 		if len(want) == 0 || r.IntN(3) > 0 {
 			p := make([]byte, 1+r.IntN(3000))
@@ -29,8 +29,15 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 			}
 			want = append(want, p...)
 		} else {
-			want = want[r.IntN(len(want)+1):]
+			k := r.IntN(len(want) + 1)
+			out := bytes.Clone(want[:k])
+			want = want[k:]
 			q.keepLast(len(want), &n)
+			if again = max(0, again-k); r.IntN(4) == 0 {
+				q.prepend(out, &n)
+				want = append(out, want...)
+				again += k
+			}
 		}
 		peak = max(peak, len(want))
 		if q.len() != len(want) || q.empty() != (len(want) == 0) || n.pendingInput.Load() != int64(len(want)) {
@@ -39,8 +46,8 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 		if len(want) > 0 && !bytes.Equal(q.bytes(), want) {
 			t.Fatal("other bytes wait than were added")
 		}
-		if q.full(0) != (len(want) >= keepInput) || q.overflowed(0) != (len(want) >= inputCap) {
-			t.Fatalf("%d bytes: full %t, overflowed %t", len(want), q.full(0), q.overflowed(0))
+		if news := len(want) - again; q.news() != news || q.full() != (news >= keepInput) || q.overflowed() != (news >= inputCap) {
+			t.Fatalf("%d bytes, %d of them again: %d news, full %t, overflowed %t", len(want), again, q.news(), q.full(), q.overflowed())
 		}
 	}
 	if got := n.peakInput.Load(); got != int64(peak) {

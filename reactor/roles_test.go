@@ -178,3 +178,39 @@ func TestAGatewayThatLeadsAnswersWhatWasExecuted(t *testing.T) {
 		}
 	})
 }
+
+// Who is in the middle of a long body goes on with it, whichever way the role of its server changes.
+func TestALongBodyOutlivesRoles(t *testing.T) {
+	t.Parallel()
+	const most, size, first = 8 << 20, 7 << 20, 6 << 20 // the first part is longer than what may wait otherwise
+	body := strings.Repeat("b", size)
+	one := func(c *Config) { c.Loops = 1 }
+	for _, leads := range []bool{false, true} {
+		for _, network := range []string{"tcp", "tls"} {
+			k := newCluster(t)
+			k.stopped, k.maxJobSize = true, most
+			leader := k.server(network, hooks{}, one)
+			ts := k.gateway(network, hooks{}, one)
+			c := leader.dial()
+			if leads {
+				c = ts.dial()
+			}
+			c.do("use u\r\n", "USING u\r\n")
+			read := leader.sum().BytesIn
+			c.send(fmt.Sprintf("put 0 0 9 %d\r\n", size) + body[:first])
+			leader.until("it has come", func() bool { return leader.sum().BytesIn-read >= first })
+			if leads {
+				k.leader.Store(nil)
+				leader.Abort()
+				k.apply(ts)
+				k.lead(ts)
+			} else {
+				k.handOver(ts)
+			}
+			c.send(body[first:] + "\r\n")
+			if got := c.line(); !strings.HasPrefix(got, "INSERTED") {
+				t.Fatalf("got %q", got)
+			}
+		}
+	}
+}
