@@ -120,8 +120,10 @@ func (g *gateway) takeEffects() {
 	if lost {
 		b.applied = nil
 		for _, f := range g.forwards {
-			f.effects = nil
-			f.lost = f.given()
+			if !f.sure {
+				f.effects = nil
+				f.lost = f.given()
+			}
 		}
 	}
 	b.applied = append(b.applied, list...)

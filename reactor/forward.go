@@ -39,6 +39,7 @@ type forward struct {
 	half   bool // the leader knows that the client sends no more
 	closed bool // the leader knows that the client has gone
 	barred bool // the leader is to know the effects before it gets input
+	sure   bool // there are no other effects, whatever the log tells: nothing was sent since this server led
 	mixed  bool // how much of what came last is partial is not known
 }
 
@@ -108,6 +109,7 @@ func (c *conn) pass(now time.Duration, p []byte) {
 func (f *forward) send(p []byte) {
 	f.room -= len(p)
 	f.sent += uint64(len(p))
+	f.sure = false
 	f.keep(p)
 	f.say(trunk.KindInput, 0, p)
 }

@@ -161,7 +161,10 @@ func (f *forward) resume(now time.Duration) {
 		}
 		g.trunk.send(&it)
 	}
-	if f.barred {
+	switch {
+	case f.barred && f.sure:
+		f.tellEffects()
+	case f.barred:
 		g.barred.push(f)
 		g.loop.effects.fence.Store(g.fence)
 	}
@@ -194,6 +197,13 @@ func (g *gateway) pastFence() {
 		g.end(f)
 		return
 	}
+	f.tellEffects()
+	f.enqueue()
+}
+
+// tellEffects tells the leader what was executed of what the client has no answer to.
+func (f *forward) tellEffects() {
+	g := f.conn.loop.gateway
 	it := trunk.Item{Kind: trunk.KindEffects, Channel: f.channel, Data: g.data[:0]}
 	for i := range f.effects {
 		if len(it.Data)+trunk.EffectSize > trunk.MaxData {
@@ -205,5 +215,4 @@ func (g *gateway) pastFence() {
 	g.data, it.Flags = it.Data, trunk.Last
 	g.trunk.send(&it)
 	f.barred = false
-	f.enqueue()
 }

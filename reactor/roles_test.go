@@ -214,3 +214,36 @@ func TestALongBodyOutlivesRoles(t *testing.T) {
 		}
 	}
 }
+
+// Who was handed a job just before a server handed over is told by the next leader, however long the server then takes to
+// apply its log again.
+func TestAJobThatWasHandedOverWaitsForNoFence(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		k := newCluster(t)
+		k.stopped = true
+		ts := k.server("tcp", hooks{}, func(*Config) {})
+		other := k.gateway("unix", hooks{}, func(c *Config) { c.Loops = 1 })
+		waits, producer := ts.dialOn(0), ts.dialOn(1)
+		waits.send("reserve\r\n")
+		ts.untilSeenWaiting(1)
+
+		// One loop is held before the other, and does not tell what that hands over.
+		held := make(chan struct{})
+		ts.loops[0].call(func(l *loop) { l.held = true; close(held) })
+		<-held
+		id := producer.put("x")
+		k.leader.Store(nil)
+		k.resign(ts)
+		if lost {
+			ts.EffectsLost()
+		}
+		k.forward(ts)
+		k.apply(other)
+		k.lead(other)
+		k.term.Add(1)
+		k.leader.Store(other)
+		waits.expect(reserved(id, "x"))
+		waits.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
+	}
+}
