@@ -1,11 +1,13 @@
 package reactor
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/codec"
 	"trellis/engine"
 	"trellis/reactor/internal/trunk"
 )
@@ -92,7 +94,7 @@ func (c *conn) pass(now time.Duration, p []byte) {
 	if f.half {
 		return // the server is shut down, and has read the client for the last time
 	}
-	if f.sent == f.answered && c.pendingInput() == 0 {
+	if !f.hasAsked() {
 		f.asked = now
 	}
 	if f.channel != 0 && c.pendingInput() == 0 && len(p) <= min(f.room, trunk.MaxData) && l.gateway.takes(len(p)) {
@@ -104,6 +106,28 @@ func (c *conn) pass(now time.Duration, p []byte) {
 	if c.x != nil || l.draining {
 		c.conclude(now)
 	}
+}
+
+// hasAsked tells whether the client has sent a whole line that has no answer. Before that it waits for none.
+func (f *forward) hasAsked() bool {
+	c := f.conn
+	switch n := f.sent - f.answered + uint64(c.pendingInput()); {
+	case n == 0:
+		return false
+	case n > codec.MaxLine || f.kept == nil && f.sent > f.answered:
+		return true
+	}
+	return f.kept != nil && hasLine(f.kept.bytes()) || c.pendingInput() > 0 && hasLine(c.x.in.bytes())
+}
+
+func hasLine(b []byte) bool { return bytes.IndexByte(b, '\n') >= 0 }
+
+// age is for how long the client has waited for what comes next from a leader.
+func (f *forward) age(now time.Duration) time.Duration {
+	if !f.hasAsked() {
+		return 0
+	}
+	return max(0, now-f.asked)
 }
 
 func (f *forward) send(p []byte) {

@@ -148,10 +148,7 @@ func (f *forward) resume(now time.Duration) {
 	x := f.interests()
 	r := trunk.Resume{
 		Open: c.endpoint().open(f.session), Answered: f.answered, Partial: f.partial, Unanswered: f.barred,
-		Mode: x.Mode, Info: x.Info, Used: x.Used, Watched: x.Watched, Weights: x.Weights,
-	}
-	if c.pendingInput() > 0 {
-		r.Age = max(0, now-f.asked)
+		Age: f.age(now), Mode: x.Mode, Info: x.Info, Used: x.Used, Watched: x.Watched, Weights: x.Weights,
 	}
 	for len(r.Watched) > 0 {
 		g.data = r.Append(g.data[:0])

@@ -244,11 +244,7 @@ func (f *forward) goOnServed(now time.Duration) {
 // that was executed for it. It reports false if it cannot.
 func (f *forward) restore(c *conn, now time.Duration) bool {
 	l := c.loop
-	age := time.Duration(0)
-	if c.pendingInput() > 0 {
-		age = max(0, now-f.asked)
-	}
-	d, err := engine.Absent(f.session, f.grant, f.interests(), engine.Time(age))
+	d, err := engine.Absent(f.session, f.grant, f.interests(), engine.Time(f.age(now)))
 	if err != nil {
 		return false
 	}

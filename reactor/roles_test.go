@@ -247,3 +247,45 @@ func TestAJobThatWasHandedOverWaitsForNoFence(t *testing.T) {
 		waits.do(fmt.Sprintf("delete %d\r\n", id), "DELETED\r\n")
 	}
 }
+
+// A command whose line comes in two parts waits from when it has come, and not from when it has begun.
+func TestAWaitBeginsWhenItsLineHasCome(t *testing.T) {
+	t.Parallel()
+	for _, between := range []bool{true, false} { // whether the leader changes between the parts, or behind them
+		k := newCluster(t)
+		k.stopped = true
+		one := func(c *Config) { c.Loops = 1 }
+		leader, ts := k.server("unix", hooks{}, one), k.gateway("tcp", hooks{}, one)
+		c := ts.dial()
+		c.do("use u\r\n", "USING u\r\n")
+		send := func(to *testServer, s string) {
+			read := to.sum().BytesIn
+			c.send(s)
+			to.until("it has come", func() bool { return to.sum().BytesIn-read == uint64(len(s)) })
+		}
+		change := func() {
+			k.leader.Store(nil)
+			leader.Abort()
+			k.apply(ts)
+			k.lead(ts)
+		}
+		send(leader, "reserve-with-timeout 5")
+		k.ahead.Add(int64(4 * time.Second))
+		if between {
+			change()
+			k.ahead.Add(int64(4 * time.Second))
+			send(ts, "\r\n")
+		} else {
+			send(leader, "\r\n")
+			leader.untilSeenWaiting(1)
+			change()
+		}
+		ts.untilSeenWaiting(1)
+		k.putAhead(ts, 4*time.Second)
+		if p := c.pending(); p != "" {
+			t.Errorf("%q was sent before the time is over", p)
+		}
+		k.putAhead(ts, 2*time.Second)
+		c.expect("TIMED_OUT\r\n")
+	}
+}
