@@ -34,6 +34,7 @@ func (s *Server) Hold(on bool) {
 	switch {
 	case e == nil: // it stays held
 	case on:
+		s.heldSince.Store(int64(s.bootTime()))
 		s.onLoops(func(l *loop) { l.held = true })
 		e.Hold(true)
 		s.held.Store(true)

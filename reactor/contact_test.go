@@ -145,3 +145,29 @@ func TestContactIsWhenTheLastPingWasSentThatWasAnswered(t *testing.T) {
 		t.Errorf("ping %d: contact was at %d", n, k.last)
 	}
 }
+
+// A server that has led was in contact when it was held, however late it begins to forward its clients.
+func TestAServerThatHasLedWasInContactWhenItWasHeld(t *testing.T) {
+	t.Parallel()
+	for _, late := range []time.Duration{leaderPatience - 1, leaderPatience} {
+		k := newCluster(t)
+		var clock atomic.Int64
+		ts := k.server("tcp", hooks{}, func(c *Config) { c.Loops = 1 })
+		ts.hooks.boot = func() time.Duration { return time.Duration(clock.Load()) }
+		c := ts.dial()
+		c.do("use u\r\n", "USING u\r\n")
+		k.resign(ts)
+		clock.Add(int64(late))
+		ts.Forward(noLeader)
+		for range 2 { // each begins a round
+			ts.onLoops(func(*loop) {})
+		}
+		if late < leaderPatience {
+			if n := ts.sum().Connections; n != 1 {
+				t.Errorf("%d connections are left", n)
+			}
+			continue
+		}
+		c.expectReset("who has no contact with a leader")
+	}
+}

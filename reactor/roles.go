@@ -109,7 +109,7 @@ func (l *loop) beginForwarding() {
 	g.number, g.opened, g.version = l.number, l.sessions, resumesSince
 	ours := l.server.terms()
 	g.before = &ours
-	g.contact.last = l.server.bootTime() // all is committed
+	g.contact.last = time.Duration(l.server.heldSince.Load()) // it led then: what it had executed was committed later
 	g.contact.begin(now)
 	l.effects.number.Store(l.number)
 	l.gateway = g

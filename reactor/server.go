@@ -107,6 +107,7 @@ type Server struct {
 
 	engine    atomic.Pointer[engine.Engine] // nil while there is none
 	held      atomic.Bool                   // by Hold
+	heldSince atomic.Int64                  // when it was held last, by the clock of contact
 	aborting  atomic.Bool                   // nothing is executed or sent any more
 	aborted   chan struct{}                 // closed when aborting begins
 	abort     sync.Once
