@@ -167,9 +167,7 @@ func (c *conn) take(now time.Duration, p []byte) {
 			c.backlog().in.add(rest, &l.counts)
 		}
 	}
-	if l.server.cfg.BodyTimeout > 0 && c.decoder.InBody() {
-		c.limitBody(now)
-	}
+	c.limitBody(now)
 	if c.x != nil || c.phase >= draining || l.draining {
 		c.conclude(now)
 	}

@@ -88,12 +88,13 @@ func (c *conn) limitLife(now time.Duration) {
 	c.loop.deadlines.set(c.deadline, c.endsAt(now))
 }
 
-// limitBody gives the connection a deadline for the rest of a body, if Config.BodyTimeout sets
+// limitBody gives the connection a deadline for the rest of a body that has begun, if Config.BodyTimeout sets
 // one and nothing else ends the connection before.
 func (c *conn) limitBody(now time.Duration) {
-	at := now + c.loop.server.cfg.BodyTimeout
+	timeout := c.loop.server.cfg.BodyTimeout
+	at := now + timeout
 	switch {
-	case c.listener.own() || c.phase >= draining:
+	case timeout == 0 || !c.decoder.InBody() || c.listener.own() || c.phase >= draining:
 	case c.deadline == nil:
 		c.deadline = &deadline{conn: c, active: now, index: -1}
 		c.loop.deadlines.set(c.deadline, at)

@@ -146,6 +146,7 @@ func (c *conn) executePending(now time.Duration) {
 	}
 	rest := c.execute(now, x.in.bytes())
 	x.in.keepLast(len(rest), &c.loop.counts)
+	c.limitBody(now)
 	if c.listener.channel() {
 		c.channel().giveCredit()
 	}

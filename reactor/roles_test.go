@@ -289,3 +289,28 @@ func TestAWaitBeginsWhenItsLineHasCome(t *testing.T) {
 		c.expect("TIMED_OUT\r\n")
 	}
 }
+
+// A body that does not go on is not kept for ever, also if it has begun under another leader.
+func TestABodyThatHasBegunUnderAnotherLeaderIsLimited(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.stopped = true
+	limited := func(c *Config) { c.Loops, c.BodyTimeout = 1, 5*time.Second }
+	leader, ts := k.server("unix", hooks{}, limited), k.gateway("tcp", hooks{}, limited)
+	c := ts.dial()
+	c.do("use u\r\n", "USING u\r\n")
+	read := leader.sum().BytesIn
+	c.send("put 0 0 9 10\r\n01234")
+	leader.until("it has come", func() bool { return leader.sum().BytesIn-read >= 19 })
+	k.leader.Store(nil)
+	leader.Abort()
+	k.apply(ts)
+	k.lead(ts)
+	ts.until("it has gone on", func() bool { return ts.sum().PendingInput == 0 })
+	k.putAhead(ts, 4*time.Second)
+	if n := ts.sum().Connections; n != 1 {
+		t.Fatalf("%d connections are left", n)
+	}
+	k.putAhead(ts, 2*time.Second)
+	c.expectEOF()
+}
