@@ -31,6 +31,7 @@ func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, er
 	}
 	defer s.holds.Done()
 	s.held.Store(false)
+	s.forwarding.begin(s.now())
 	s.onLoops((*loop).beginForwarding)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +89,14 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 type forwarding struct {
 	mu    sync.Mutex
 	loops int           // that have a trunk; guarded by mu
-	since time.Duration // when there was one last; guarded by mu
+	since time.Duration // when there was one last, or the server began to forward; guarded by mu
+}
+
+// begin notes that no loop has a trunk yet, and why: until now the server has led, or there was nobody who did.
+func (f *forwarding) begin(now time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since = now
 }
 
 // forwards notes whether the loop has a trunk.

@@ -314,3 +314,21 @@ func TestABodyThatHasBegunUnderAnotherLeaderIsLimited(t *testing.T) {
 	k.putAhead(ts, 2*time.Second)
 	c.expectEOF()
 }
+
+// A server that has led for long is without a leader only since it forwards its clients: the port stays open.
+func TestAServerThatHasLedHasNoTrunkSinceItForwards(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.stopped = true
+	ts := k.server("unix", hooks{}, func(*Config) {})
+	for range 2 {
+		k.putAhead(ts, time.Hour)
+		k.resign(ts)
+		ts.Forward(noLeader)
+		k.ahead.Add(int64(time.Second))
+		if loops, without := ts.Forwarding(); loops != 0 || without != time.Second {
+			t.Errorf("it forwards on %d trunks, and does not since %v", loops, without)
+		}
+		k.lead(ts)
+	}
+}
