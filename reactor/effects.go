@@ -25,7 +25,7 @@ const (
 type effects struct {
 	number atomic.Uint32 // with which the ids of the loop's sessions begin; 0 while there is none
 	fence  atomic.Uint64 // the index for which the loop waits; noFence for none
-	full   atomic.Bool   // there are enough for the loop to look at them
+	full   atomic.Bool   // there are enough for the loop to look at them, or some were lost
 
 	mu     sync.Mutex
 	posted []journal.Effect // guarded by mu
@@ -64,7 +64,7 @@ func (s *Server) Applied(index uint64, list []journal.Effect) {
 // were not answered by then does not go on under another leader.
 func (s *Server) EffectsLost() {
 	for _, l := range s.loops {
-		l.effects.lose()
+		l.effects.lose(l)
 	}
 }
 
@@ -86,17 +86,20 @@ func (b *effects) post(l *loop, list []journal.Effect) {
 	b.mu.Unlock()
 	switch {
 	case n > maxEffects:
-		b.lose()
+		b.lose(l)
 	case n >= keepEffects && had < keepEffects:
 		b.full.Store(true)
 		l.gnet.Wake()
 	}
 }
 
-func (b *effects) lose() {
+// lose notes that there were more. The loop looks at that soon: what clients have not sent by then is not concerned.
+func (b *effects) lose(l *loop) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.posted, b.lost = nil, true
+	b.mu.Unlock()
+	b.full.Store(true)
+	l.gnet.Wake()
 }
 
 // take takes what was posted, until it is called again. lost tells that there was more before it.

@@ -368,6 +368,40 @@ func TestWhatCannotBeRepeatedIsReset(t *testing.T) {
 	}
 }
 
+// What is sent behind a snapshot goes on, however long it takes until there is another leader.
+func TestASnapshotEndsNobodyWhoSendsLater(t *testing.T) {
+	t.Parallel()
+	ts, leader := serveResumed(t, "tcp", func(*Config) {})
+	k := leader.welcomeAs(second(1, 0))
+	_, _ = k.expectResumed()
+	before, behind := ts.dial(), ts.dial()
+	k.expectOpen(1)
+	k.expectOpen(2)
+	before.send("reserve\r\n")
+	k.expectInput(1, "reserve\r\n")
+	ts.EffectsLost()
+	ts.Applied(1, nil)
+	ts.onLoops(func(*loop) {})
+	ts.onLoops(func(*loop) {})
+	behind.send("reserve\r\n")
+	k.expectInput(2, "reserve\r\n")
+	k.Close()
+	k = leader.welcomeAs(second(2, 2))
+	ts.Applied(2, nil)
+	before.expectReset("who has sent it before")
+	sessions, channels := k.expectResumed()
+	if _, ok := sessions[session(2)]; !ok {
+		t.Errorf("%+v go on", sessions)
+	}
+	n := channels[session(2)]
+	if list := k.expectEffects(n, session(2)); len(list) != 0 {
+		t.Errorf("the effects are %+v", list)
+	}
+	k.expectInput(n, "reserve\r\n")
+	k.send(replies(n, 9, 0, "RESERVED 1 0\r\n\r\n"))
+	behind.expect("RESERVED 1 0\r\n\r\n")
+}
+
 // A loop whose number is another one has no sessions any more.
 func TestSessionsEndWithTheirNumber(t *testing.T) {
 	t.Parallel()
