@@ -368,6 +368,27 @@ func TestWhatCannotBeRepeatedIsReset(t *testing.T) {
 	}
 }
 
+// A client that was told something without having asked is named as one that has no part of an answer: a leader takes no
+// other, and would end the trunk again and again.
+func TestWhoWasToldSomethingWithoutAskingGoesOn(t *testing.T) {
+	t.Parallel()
+	ts, leader := serveResumed(t, "tcp", func(*Config) {})
+	k := leader.welcomeAs(second(1, 0))
+	_, _ = k.expectResumed()
+	c := ts.dial()
+	k.expectOpen(1)
+	k.send(replies(1, 0, 0, "OUT_OF_MEMORY\r\n"))
+	c.expect("OUT_OF_MEMORY\r\n")
+	k.Close()
+	k = leader.welcomeAs(second(2, 0))
+	sessions, channels := k.expectResumed()
+	if r, ok := sessions[session(1)]; !ok || r.Partial != 0 || r.Unanswered {
+		t.Errorf("%+v go on", sessions)
+	}
+	c.send("quit\r\n")
+	k.expectInput(channels[session(1)], "quit\r\n")
+}
+
 // What is sent behind a snapshot goes on, however long it takes until there is another leader.
 func TestASnapshotEndsNobodyWhoSendsLater(t *testing.T) {
 	t.Parallel()
