@@ -65,7 +65,7 @@ release_env = GO='$(GO)' NFPM='$(GO) run $(NFPM)' COMMIT=$(shell git describe --
 
 # Peers live here and not in the system: see .ci/peers.
 CACHE = $(CURDIR)/.cache
-export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin
+export PATH := $(PATH):$(CACHE)/beanstalkd/usr/bin:$(CACHE)/prometheus/usr/bin:$(CACHE)/stunnel/usr/bin:$(CACHE)/haproxy/usr/sbin
 
 .PHONY: always run build test proof crash cluster soak scale vuln deb release try bench micro fmt clean peers-test peers-proof peers-bench check quick cross unit race fuzz
 .NOTPARALLEL:
