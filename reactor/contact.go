@@ -58,6 +58,12 @@ func (k *contact) pong(number uint32) error {
 	return nil
 }
 
+// inContact notes when the loop was in contact last.
+func (g *gateway) inContact(at time.Duration) {
+	g.contact.last = at
+	g.loop.counts.contact.Store(int64(at))
+}
+
 // look is called at the beginning of each round, before anything is said to clients: it ends them all if there was no contact
 // for too long.
 func (g *gateway) look() {
@@ -96,7 +102,7 @@ func (g *gateway) tick(now time.Duration) {
 	}
 	for !g.barred.empty() {
 		if f := g.barred.pop(); f.conn != nil && f.barred && f.conn.phase == forwarded {
-			g.end(f)
+			g.end(f, &g.loop.counts.lags)
 		}
 	}
 }
@@ -108,12 +114,14 @@ func (g *gateway) giveUp(now time.Duration, why error) {
 			f.lost = f.given() + 1 // it does not go on
 		}
 	}
+	g.givesUp = true
 	if g.trunk != nil {
 		g.trunk.fail(now, why)
 	} else {
 		g.part(now)
 		g.loop.gnet.Wake()
 	}
+	g.givesUp = false
 	for _, f := range g.forwards {
 		if f.session != 0 && f.conn.phase == forwarded {
 			g.anew(f, now)

@@ -54,11 +54,12 @@ func TestAGatewayThatHasNoContactResetsItsClients(t *testing.T) {
 			ts.until("the trunk has ended", func() bool { n, _ := ts.Forwarding(); return n == 0 })
 		}
 		put(0)
-		if n := ts.sum(); n.Connections != 2 {
-			t.Fatalf("%d connections are left", n.Connections)
+		if n := ts.sum(); n.Connections != 2 || n.Contact != leaderPatience-1 {
+			t.Fatalf("%d connections are left, %v behind the last contact", n.Connections, n.Contact)
 		}
 		put(1)
 		c.expectReset("who has no contact with a leader")
+		ts.until("it is counted", func() bool { return ts.sum().NoContact == 1 })
 		if !trunkEnds {
 			k.expectEnd()
 		}
@@ -103,17 +104,20 @@ func TestClientsWaitForTheFenceForAWhile(t *testing.T) {
 	c.send("use a\r\n")
 	k.expectInput(1, "use a\r\n")
 	k.Close()
+	ts.until("the trunk has ended", func() bool { n, _ := ts.Forwarding(); return n == 0 })
+	put(time.Minute)
 	k = leader.welcomeAs(second(2, 9))
 	_, channels := k.expectResumed()
 	ts.Applied(8, nil)
 	put(leaderPatience - 1)
 	idle.send("use b\r\n")
 	k.expectInput(channels[session(2)], "use b\r\n")
-	if n := ts.sum(); n.Connections != 2 {
-		t.Errorf("%d connections are left", n.Connections)
+	if n := ts.sum(); n.Connections != 2 || n.Attaches != 2 || n.Apart != time.Minute || ts.Fence() != 9 {
+		t.Errorf("%d connections are left, %d times attached, %v apart, up to %d", n.Connections, n.Attaches, n.Apart, ts.Fence())
 	}
 	put(time.Second)
 	c.expectReset("who has waited for long")
+	ts.until("it is counted", func() bool { return ts.sum().Lags == 1 })
 	k.expect(trunk.KindClose, channels[session(1)])
 	put(time.Hour)
 	k.send(replies(channels[session(2)], 7, 0, "USING b\r\n"))

@@ -127,8 +127,8 @@ func (c *conn) settle(d *decided, effects []journal.Effect, now time.Duration) (
 	l := c.loop
 	at := l.time(now)
 	last := len(d.effects) == 0
+	answer := engine.NotDone
 	if len(effects) > 0 {
-		var answer engine.Answer
 		answer, outcome = c.session.Answer(at, &l.cmd, effects, &l.out)
 		switch answer {
 		case engine.SameAnswer:
@@ -146,6 +146,8 @@ func (c *conn) settle(d *decided, effects []journal.Effect, now time.Duration) (
 	switch {
 	case outcome == engine.Wait && d.partial > 0, outcome == engine.Quit && !last:
 		known = false
+	case known && answer != engine.NotDone:
+		l.counts.repeated.Add(1)
 	}
 	return outcome, known
 }

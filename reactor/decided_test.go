@@ -419,5 +419,8 @@ func TestTheInputOfAnOwnClientMayBeDecided(t *testing.T) {
 		c.send(in[:20])
 		c.send(in[20:])
 		c.do("list-tube-used\r\n", "SERTED 77\r\nUSING a\r\n")
+		if n := ts.sum().Repeated; n != 1 {
+			t.Errorf("%d commands were answered by what the log told", n)
+		}
 	})
 }

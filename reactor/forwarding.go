@@ -3,6 +3,7 @@ package reactor
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trellis/reactor/internal/trunk"
@@ -88,6 +89,7 @@ func (l *loop) keepTrunk(ctx context.Context, dial func() (TrunkConn, error)) {
 // forwarding is whether a server without an engine forwards clients.
 type forwarding struct {
 	mu    sync.Mutex
+	fence atomic.Uint64 // of the trunk that came last
 	loops int           // that have a trunk; guarded by mu
 	since time.Duration // when there was one last, or the server began to forward; guarded by mu
 }
@@ -123,3 +125,6 @@ func (s *Server) Forwarding() (loops int, without time.Duration) {
 	}
 	return f.loops, without
 }
+
+// Fence is an index of the log: what was executed for the clients before the leader took them lies up to it.
+func (s *Server) Fence() uint64 { return s.forwarding.fence.Load() }

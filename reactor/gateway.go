@@ -3,6 +3,8 @@ package reactor
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"trellis/binlog/journal"
@@ -27,18 +29,26 @@ type gateway struct {
 	channels []*forward      // by number, nil for one that is free; the first is nobody's
 	free     []uint32        // numbers of channels
 	line     queue[*forward] // those who have something to say that has to wait for the trunk
-	lost     []*conn         // those who cannot go on
+	lost     []loss          // those who cannot go on
 	unnamed  int             // how many are first in line that the leader is to hear of before it has heard of all
 	named    bool            // it has heard of all
 	fence    uint64          // the index of the log up to which all is that was executed for sessions on earlier trunks
 	fenced   time.Duration   // when the leader said so
 	barred   queue[*forward] // those who wait until this member has applied that
 	contact  contact
+	parted   time.Duration // when the last trunk ended, or forwarding began
+	givesUp  bool          // the trunk ends because clients are given up
 	names    tubeNames
 	states   []clientState // that await the replies of their clients
 	unkept   []*keptInput  // unused
 	data     []byte        // room for that of an item
 	told     chan<- bool   // of the end of the trunk, with welcomed
+}
+
+// loss is a client that cannot go on, and where that is counted if it has not left by itself.
+type loss struct {
+	conn  *conn
+	count *atomic.Uint64
 }
 
 // smallInput is more than most clients send ahead.
@@ -90,7 +100,7 @@ func (g *gateway) open(f *forward) {
 		return
 	}
 	if len(g.sessions) == 0 {
-		g.contact.last = g.loop.server.bootTime() // nobody has anything to lose yet
+		g.inContact(g.loop.server.bootTime()) // nobody has anything to lose yet
 	}
 	c := f.conn
 	g.opened++
@@ -121,7 +131,7 @@ func (g *gateway) assign(f *forward) (grant uint32, ok bool) {
 		ok = false
 	}
 	if !ok {
-		g.end(f)
+		g.end(f, &g.loop.counts.trunkLost)
 	}
 	return grant, ok
 }
@@ -146,7 +156,9 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 	case trunk.KindWelcome:
 		return g.begin(it)
 	case trunk.KindPong:
-		return g.contact.pong(it.Number)
+		err := g.contact.pong(it.Number)
+		g.inContact(g.contact.last)
+		return err
 	case trunk.KindRetire:
 		return errRetired
 	case trunk.KindGone:
@@ -188,6 +200,7 @@ func (g *gateway) ended(now time.Duration, err error) {
 	}
 	if g.welcomed {
 		l.forwards(false, now)
+		g.parted = now
 	}
 	g.told <- g.welcomed
 	g.trunk, g.welcomed = nil, false
@@ -210,7 +223,7 @@ func (g *gateway) part(now time.Duration) {
 			g.partWith(f, now)
 		case c.closure == closing:
 			c.closure = closed
-			g.lost = append(g.lost, c)
+			g.lose(c, &c.loop.counts.trunkLost)
 		}
 	}
 }
@@ -220,12 +233,19 @@ func (g *gateway) partWith(f *forward, now time.Duration) {
 	all := f.owedNothing()
 	old := g.version < resumesSince
 	goesOn := f.pause()
+	count := &c.loop.counts.trunkLost
+	switch {
+	case g.givesUp:
+		count = &c.loop.counts.noContact
+	case !goesOn:
+		count = &c.loop.counts.unrepeated
+	}
 	switch {
 	case all && (c.intake >= finished || c.loop.draining), all && old && f.answered > 0:
 		c.enter(draining)
-		g.lost = append(g.lost, c)
+		g.lose(c, count)
 	case !goesOn || c.loop.draining || old && !f.untouched():
-		g.end(f)
+		g.end(f, count)
 	case old:
 		g.anew(f, now)
 	}
@@ -246,8 +266,7 @@ func (g *gateway) turn(now time.Duration) (did bool) {
 		g.tick(now)
 		did = true
 	}
-	if c := takeLast(&g.lost); c != nil {
-		c.trunkLost(now)
+	if g.endLost(now) {
 		did = true
 	}
 	return did
@@ -258,12 +277,33 @@ func (g *gateway) hasWork(now time.Duration) bool {
 	return g != nil && (g.hasTurn() || len(g.lost) > 0 || g.canGoOn() || g.contact.next <= now)
 }
 
+// lose has a connection be ended that cannot go on.
+func (g *gateway) lose(c *conn, count *atomic.Uint64) { g.lost = append(g.lost, loss{c, count}) }
+
+// end ends a client that cannot go on.
+func (g *gateway) end(f *forward, count *atomic.Uint64) {
+	f.conn.fail()
+	g.lose(f.conn, count)
+}
+
+// endLost goes on with one of the connections that cannot, if there is one.
+func (g *gateway) endLost(now time.Duration) bool {
+	n := len(g.lost)
+	if n == 0 {
+		return false
+	}
+	x := g.lost[n-1]
+	g.lost = slices.Delete(g.lost, n-1, n)
+	x.conn.trunkLost(now, x.count)
+	return true
+}
+
 // trunkLost goes on with a connection whose trunk has ended.
-func (c *conn) trunkLost(now time.Duration) {
+func (c *conn) trunkLost(now time.Duration, count *atomic.Uint64) {
 	defer c.loop.recovered()
 	c.loop.engine.Spend(connCost)
 	if c.closure == open {
-		c.loop.counts.trunkLost.Add(1)
+		count.Add(1)
 	}
 	if c.phase == broken {
 		c.resetOnClose()
@@ -288,8 +328,7 @@ func (g *gateway) finish(now time.Duration) {
 		switch {
 		case c.phase != forwarded:
 		case f.channel == 0:
-			c.fail()
-			g.lost = append(g.lost, c)
+			g.end(f, &g.loop.counts.trunkLost)
 		default:
 			f.enqueue()
 			c.conclude(now)

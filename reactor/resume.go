@@ -39,6 +39,9 @@ func (g *gateway) begin(it *trunk.Item) error {
 	now := s.now()
 	g.welcomed, g.version, g.fence, g.fenced = true, w.Version, w.Fence, now
 	g.loop.forwards(true, now)
+	s.forwarding.fence.Store(w.Fence)
+	g.loop.counts.attaches.Add(1)
+	g.loop.counts.apart.Add(int64(now - g.parted))
 	same := terms{maxJobSize: w.MaxJobSize, extensions: w.Extensions}
 	alike := g.before == nil || *g.before == same
 	g.before = &same
@@ -48,7 +51,7 @@ func (g *gateway) begin(it *trunk.Item) error {
 		case g.version < resumesSince && f.untouched():
 			g.anew(f, now)
 		case g.version < resumesSince || journal.NumberOf(f.session) != g.number || !alike && f.unanswered > 0:
-			g.end(f)
+			g.end(f, &g.loop.counts.trunkLost)
 		}
 	}
 	waiting := slices.Collect(maps.Values(g.forwards))
@@ -91,12 +94,6 @@ func (g *gateway) anew(f *forward, now time.Duration) {
 	delete(g.sessions, f.session)
 	f.session = 0
 	f.await(now)
-}
-
-// end ends a connection that cannot go on.
-func (g *gateway) end(f *forward) {
-	f.conn.fail()
-	g.lost = append(g.lost, f.conn)
 }
 
 // pause has a client whose trunk has ended wait for the next one. It reports false if it cannot go on there: nobody knows
@@ -194,7 +191,7 @@ func (g *gateway) pastFence() {
 		return
 	}
 	if !f.canGoOn() {
-		g.end(f)
+		g.end(f, &g.loop.counts.unrepeated)
 		return
 	}
 	f.tellEffects()

@@ -109,8 +109,9 @@ func (l *loop) beginForwarding() {
 	g.number, g.opened, g.version = l.number, l.sessions, resumesSince
 	ours := l.server.terms()
 	g.before = &ours
-	g.contact.last = time.Duration(l.server.heldSince.Load()) // it led then: what it had executed was committed later
+	g.inContact(time.Duration(l.server.heldSince.Load())) // it led then: what it had executed was committed later
 	g.contact.begin(now)
+	g.parted = now
 	l.effects.number.Store(l.number)
 	l.gateway = g
 	for c, d := range l.detached {
@@ -196,11 +197,10 @@ func (l *loop) endForwarding(now time.Duration) (list []*forward) {
 	ours := l.server.terms()
 	for _, f := range g.forwards {
 		if f.conn.phase == forwarded && (!f.canGoOn() || f.unanswered > 0 && g.before != nil && *g.before != ours) {
-			g.end(f)
+			g.end(f, &l.counts.unrepeated)
 		}
 	}
-	for c := takeLast(&g.lost); c != nil; c = takeLast(&g.lost) {
-		c.trunkLost(now)
+	for g.endLost(now) {
 	}
 	for c, f := range g.forwards {
 		if f.forget(); c.phase == forwarded {
@@ -211,6 +211,7 @@ func (l *loop) endForwarding(now time.Duration) (list []*forward) {
 	slices.SortFunc(list, func(a, b *forward) int { return cmp.Compare(a.waitsSince(), b.waitsSince()) })
 	l.number, l.sessions = g.number, g.opened
 	l.gateway = nil
+	l.counts.contact.Store(0)
 	return list
 }
 

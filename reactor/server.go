@@ -249,6 +249,7 @@ func (s *Server) startLoops() (err error) {
 			l.engine, l.journal = s.cfg.Engine.NewLoop(l), s.cfg.Journal
 		} else {
 			l.engine, l.gateway = new(engine.Loop), newGateway(l)
+			l.gateway.parted = s.now()
 		}
 		if err := l.gnet.Run(l); err != nil {
 			return err

@@ -229,6 +229,13 @@ func (ts *testServer) sum() LoopStats {
 		sum.Refused += l.Refused
 		sum.Unserved += l.Unserved
 		sum.TrunkLost += l.TrunkLost
+		sum.NoContact += l.NoContact
+		sum.Unrepeated += l.Unrepeated
+		sum.Lags += l.Lags
+		sum.Repeated += l.Repeated
+		sum.Attaches += l.Attaches
+		sum.Apart += l.Apart
+		sum.Contact = max(sum.Contact, l.Contact)
 		sum.Unknown += l.Unknown
 		sum.Misfits += l.Misfits
 		sum.Resumed += l.Resumed

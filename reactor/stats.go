@@ -1,6 +1,9 @@
 package reactor
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // LoopStats is what one event loop has done and holds.
 type LoopStats struct {
@@ -25,16 +28,25 @@ type LoopStats struct {
 	Refused    uint64 // clients closed because they did not authenticate
 	Unserved   uint64 // clients of a gateway closed because there was no leader for too long
 	TrunkLost  uint64 // clients of a gateway closed because the trunk has ended on which they were forwarded
+	NoContact  uint64 // the same, because there was no contact with a leader for too long, or their jobs were freed
+	Unrepeated uint64 // the same, because what they are owed an answer to, or have a part of one to, cannot be sent again
+	Lags       uint64 // the same, because this member did not apply for too long what was executed for them
 	Unknown    uint64 // clients of gateways closed because it is not known what became of commands under another leader, or was told
 	Misfits    uint64 // the same, because the log tells of a command where none ends: there should be none
 	Resumed    uint64 // sessions of clients, a gateway's or this server's own, that went on in this engine after another one
+	Repeated   uint64 // commands of these that were answered by what the log told of them
+	Attaches   uint64 // times that a leader took the clients of a gateway
 	Panics     uint64 // clients closed because executing a command of theirs panicked
+
+	Apart   time.Duration // that passed for a gateway until these times, without a leader
+	Contact time.Duration // since a gateway sent the last ping that was answered; negative if it has sent none, or is none
 }
 
 // Stats is a server's state at about one moment.
 type Stats struct {
 	Loops []LoopStats
 
+	Channels       int64  // clients of gateways
 	Accepted       uint64 // connections that were given to a loop
 	AcceptFailures uint64 // attempts to accept that failed, mostly for want of descriptors
 	AcceptPauses   uint64 // times that accepting paused for that
@@ -64,6 +76,7 @@ func (s *Server) Stats() Stats {
 	}
 	s.mu.Lock()
 	st.Listeners = s.listening.stats()
+	st.Channels = s.listening.counts[channelListener].open.Load()
 	s.mu.Unlock()
 	for i, l := range s.loops {
 		c := &l.counts
@@ -88,10 +101,20 @@ func (s *Server) Stats() Stats {
 			Refused:       c.unauthorized.Load(),
 			Unserved:      c.unserved.Load(),
 			TrunkLost:     c.trunkLost.Load(),
+			NoContact:     c.noContact.Load(),
+			Unrepeated:    c.unrepeated.Load(),
+			Lags:          c.lags.Load(),
 			Unknown:       c.unknown.Load(),
 			Misfits:       c.misfits.Load(),
 			Resumed:       c.resumed.Load(),
+			Repeated:      c.repeated.Load(),
+			Attaches:      c.attaches.Load(),
+			Apart:         time.Duration(c.apart.Load()),
+			Contact:       -1,
 			Panics:        c.panics.Load(),
+		}
+		if at := time.Duration(c.contact.Load()); at != 0 {
+			st.Loops[i].Contact = s.bootTime() - at
 		}
 	}
 	return st
@@ -108,5 +131,9 @@ type counts struct {
 	unauthorized, aged, unverified atomic.Uint64
 	unserved, trunkLost            atomic.Uint64
 	unknown, misfits, resumed      atomic.Uint64
+	noContact, unrepeated, lags    atomic.Uint64
+	repeated, attaches             atomic.Uint64
+	apart                          atomic.Int64
+	contact                        atomic.Int64 // by bootTime; 0 for none
 	peakInput, peakOutput          atomic.Int64 // of one connection
 }

@@ -93,6 +93,13 @@ func TestAMemberThatForwardsIsStartedAnew(t *testing.T) {
 	}
 	c.ended(t)
 	r.free(r.others(g)[0], "held")
+	gone := uint64(0)
+	for _, q := range r.queues {
+		gone += q.Gone()
+	}
+	if gone == 0 {
+		t.Error("no loop is counted as gone")
+	}
 	r.start(g, nil, listenLocally(t))
 	r.hold(g, "again")
 }

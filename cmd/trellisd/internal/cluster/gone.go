@@ -133,6 +133,9 @@ func (s *service) endNumber(e *engine.Engine, number uint32) {
 	member, _ := e.NumberOf(number)
 	err := s.unheld(func() error {
 		_, err := e.EndNumber(number)
+		if err == nil {
+			s.queue.gone++ // under the lock of unheld
+		}
 		return err
 	})
 	switch {

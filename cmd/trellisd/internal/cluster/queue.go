@@ -77,6 +77,7 @@ type Queue struct {
 	draining       bool             // leaderships to come begin in drain mode
 	leaderships    uint64           // that were served
 	contradictions uint64           // that the engines before this one have counted
+	gone           uint64           // loops of members whose clients' jobs it has freed
 }
 
 // Leaderships is how often the queue began to serve. Any goroutine may call it.
@@ -84,6 +85,13 @@ func (q *Queue) Leaderships() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.leaderships
+}
+
+// Gone is of how many loops of members the queue has freed what their clients held. Any goroutine may call it.
+func (q *Queue) Gone() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.gone
 }
 
 // Contradictions is how many records of reservations did not fit those before them, since the

@@ -12,6 +12,7 @@ import (
 type Cluster struct {
 	replica.Status
 	Leaderships    uint64 // times that this node began to lead
+	Gone           uint64 // event loops of members whose clients' jobs this one has freed as the leader
 	Contradictions uint64 // records of reservations that did not fit those before them
 	Ready          bool   // a client's command would be answered here now
 }
@@ -42,6 +43,9 @@ var clusterMetrics = list[*Cluster]{
 		func(s *Cluster) float64 { return float64(s.Term) }),
 	counter("beanstalkd_cluster_offices_total", "Times that this member began to serve clients.",
 		func(s *Cluster) float64 { return float64(s.Leaderships) }),
+	counter("beanstalkd_cluster_gone_loops_total",
+		"Event loops of members that had left, or were not heard of for 8 seconds, so that this leader freed the jobs of their clients.",
+		func(s *Cluster) float64 { return float64(s.Gone) }),
 	counter("beanstalkd_cluster_contradictions_total",
 		"Records of reservations that did not fit those before them, in what this member has applied. Each is a fault of the program.",
 		func(s *Cluster) float64 { return float64(s.Contradictions) }),

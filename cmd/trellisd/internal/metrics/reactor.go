@@ -13,6 +13,8 @@ var reactorMetrics = list[*reactor.Stats]{
 		func(s *reactor.Stats) float64 { return float64(s.Accepted) }),
 	gauge("beanstalkd_max_connections", "How many connections there may be.",
 		func(s *reactor.Stats) float64 { return float64(s.MaxConnections) }),
+	gauge("beanstalkd_forwarded_connections", "Connections of clients of a cluster's other members, for which this one, as their leader, executes commands.",
+		func(s *reactor.Stats) float64 { return float64(s.Channels) }),
 	counters("reason", "beanstalkd_refused_connections_total",
 		"Connections that were accepted and closed at once: limit, there were as many as there may be; "+
 			"error, giving it to an event loop failed; proxy, it came to a listener for proxies from elsewhere.", by[*reactor.Stats]{
@@ -34,6 +36,9 @@ var reactorMetrics = list[*reactor.Stats]{
 			"output_timeout, no replies were taken for too long at the connection's end; "+
 			"no_descriptor, none was left to go on answering after the client had sent its last; "+
 			"no_leader, a standby knew of no leader for too long; leader_lost, a standby's connection with the leader has ended; "+
+			"no_contact, a standby had no answer from a leader for 6 seconds, or its clients' jobs were freed; "+
+			"not_repeatable, what they had no answer to could not be sent to the next leader; "+
+			"lags, this standby had not applied for 6 seconds what was executed for them; "+
 			"unknown_answer, what a leader before had told a standby's client is not known; "+
 			"contradiction, the log told of commands that the client had not sent, which is a fault of the program; "+
 			"panic, executing a command failed.", by[*reactor.Stats]{
@@ -47,6 +52,9 @@ var reactorMetrics = list[*reactor.Stats]{
 			{"no_descriptor", overLoops(func(l *reactor.LoopStats) uint64 { return l.Lacking })},
 			{"no_leader", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unserved })},
 			{"leader_lost", overLoops(func(l *reactor.LoopStats) uint64 { return l.TrunkLost })},
+			{"no_contact", overLoops(func(l *reactor.LoopStats) uint64 { return l.NoContact })},
+			{"not_repeatable", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unrepeated })},
+			{"lags", overLoops(func(l *reactor.LoopStats) uint64 { return l.Lags })},
 			{"unknown_answer", overLoops(func(l *reactor.LoopStats) uint64 { return l.Unknown })},
 			{"contradiction", overLoops(func(l *reactor.LoopStats) uint64 { return l.Misfits })},
 			{"panic", overLoops(func(l *reactor.LoopStats) uint64 { return l.Panics })},
@@ -64,6 +72,16 @@ var loopMetrics = list[*reactor.LoopStats]{
 	counter("beanstalkd_loop_resumed_sessions_total",
 		"Sessions that went on here under a new leader, with their clients and what those had reserved.",
 		func(l *reactor.LoopStats) float64 { return float64(l.Resumed) }, "loop"),
+	counter("beanstalkd_loop_repeated_answers_total",
+		"Commands of these that were not executed, but answered by what the log tells of what they had done under the leader before.",
+		func(l *reactor.LoopStats) float64 { return float64(l.Repeated) }, "loop"),
+	counter("beanstalkd_loop_attaches_total", "Times that a leader took the clients of a standby's event loop.",
+		func(l *reactor.LoopStats) float64 { return float64(l.Attaches) }, "loop"),
+	counter("beanstalkd_loop_attach_seconds_total", "How long this event loop had no leader before these times.",
+		func(l *reactor.LoopStats) float64 { return l.Apart.Seconds() }, "loop"),
+	gauge("beanstalkd_loop_contact_age_seconds",
+		"Time since a standby's event loop sent the last ping that the leader has answered. After 6 seconds its clients are reset. Shown by standbys.",
+		func(l *reactor.LoopStats) float64 { return shownIf(l.Contact >= 0, l.Contact.Seconds()) }, "loop"),
 	counter("beanstalkd_loop_received_bytes_total", "Bytes that an event loop has read from clients.",
 		func(l *reactor.LoopStats) float64 { return float64(l.BytesIn) }, "loop"),
 	counter("beanstalkd_loop_sent_bytes_total", "Bytes that an event loop has written to clients.",

@@ -78,8 +78,8 @@ func (r *rig) wholeSources() Sources {
 	src := r.sources()
 	src.Serving = func() *Serving {
 		f := &fakeReactor{stats: reactor.Stats{
-			Loops:    []reactor.LoopStats{{Connections: 3, Ending: 1, BytesIn: 10, OverLimit: 1, Lacking: 1}, {Connections: 4, BytesOut: 20, OverLimit: 2, Unknown: 4, Misfits: 1, Resumed: 6}},
-			Accepted: 7, Refused: 1, RefusedOver: 2, MaxConnections: 1000,
+			Loops:    []reactor.LoopStats{{Connections: 3, Ending: 1, BytesIn: 10, OverLimit: 1, Lacking: 1, Contact: -1}, {Connections: 4, BytesOut: 20, OverLimit: 2, Unknown: 4, Misfits: 1, Resumed: 6, NoContact: 2, Unrepeated: 3, Lags: 5, Repeated: 7, Attaches: 2, Apart: 90 * time.Millisecond, Contact: 300 * time.Millisecond}},
+			Accepted: 7, Channels: 2, Refused: 1, RefusedOver: 2, MaxConnections: 1000,
 			Listeners: []reactor.ListenerStats{
 				{Addr: "127.0.0.1:11300", Connections: 1, Accepted: 4},
 				{Addr: "127.0.0.1:11300", Connections: 2, Accepted: 1}, // inherited
@@ -102,7 +102,7 @@ func (r *rig) wholeSources() Sources {
 	src.Limits = engine.Limits{Memory: 1 << 30, Tubes: 5000, Keys: 9000}
 	src.Cluster = func() *Cluster {
 		n1, n2 := member.Member{ID: 1, Name: "n1"}, member.Member{ID: 2, Name: "n2"}
-		return &Cluster{Leaderships: 3, Contradictions: 1, Ready: true, Status: replica.Status{
+		return &Cluster{Leaderships: 3, Gone: 2, Contradictions: 1, Ready: true, Status: replica.Status{
 			Self: 1, Leader: 1, Leads: true, Serves: true, Term: 7, Commit: 99, Applied: 98, Last: 100,
 			Snapshot: 50, SnapshotBytes: 5000, LogBytes: 10000, Stamp: 1_700_000_090e9, SnapshotStamp: 1_700_000_000e9,
 			SnapshotTook: 1500 * time.Millisecond, Free: 1 << 30, Uncommitted: 50 * time.Millisecond,
