@@ -46,7 +46,8 @@ func view() *control.View {
 	}
 	leader, standby, learner := status(1, 9138, 0xabc), status(2, 9138, 0xabc), status(4, 9138, 0xabc)
 	leader.Leads, leader.Serves, leader.Clients, leader.Connections = true, true, "10.0.0.1:11300", 12
-	standby.Clients, standby.Connections, standby.Unready = "10.0.0.2:11300", 1, "attaching"
+	contact := 0.34
+	standby.Clients, standby.Connections, standby.Contact, standby.Unready = "10.0.0.2:11300", 1, &contact, "attaching"
 	learner.SnapshotStamp = 0
 	learner.ToLoad = 57
 	v.Leader = leader

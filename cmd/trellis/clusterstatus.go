@@ -28,7 +28,10 @@ all of it and be loading its jobs, which takes a second for a million of them or
 command first waits until a member serves clients and no member that answers loads, and until the members that are named
 answer, have the log and have loaded. It gives up when that has not come nearer for twice --timeout. With --digest all members read all their jobs: if nothing
 changes meanwhile, equal digests prove that they have the same, and equal holds that the same clients have the same of them.
-(What is not on record does not count: reservations of the leader's own clients, and what clients do.)`,
+(What is not on record does not count: reservations of the leader's own clients, and what clients do.)
+
+CONTACT is how long ago a member that passes on what its clients send has sent the last ping that the leader has answered.
+After 6 seconds it resets its clients.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 && !wait {
 				return errors.New("names of members are for --wait")
@@ -125,6 +128,7 @@ type clusterMember struct {
 	SnapAge     *float64 `json:"snapshot_age_seconds,omitempty"` // from the snapshot to the last entry that the member has; nil if it has no snapshot
 	Clients     string   `json:"clients,omitempty"`              // where it serves them, as the leader or through it
 	Connections int64    `json:"connections,omitempty"`          // of clients to it
+	Contact     *float64 `json:"contact_age_seconds,omitempty"`  // since it sent the last ping that the leader has answered; nil if it passes on nothing
 	Unready     string   `json:"unready,omitempty"`              // why it would not answer a client's command now
 	Jobs        *uint64  `json:"jobs,omitempty"`
 	Digest      string   `json:"digest,omitempty"`
@@ -187,7 +191,7 @@ func (c *clusterMember) take(s *control.Status) {
 	c.Term, c.Committed, c.Applied, c.Last = s.Term, s.Commit, s.Applied, s.Last
 	c.ToLoad, c.Contradictions = s.ToLoad, s.Contradictions
 	c.LogBytes, c.Snapshot, c.SnapBytes, c.Clients = s.LogBytes, s.Snapshot, s.SnapshotBytes, s.Clients
-	c.Connections, c.Unready = s.Connections, s.Unready
+	c.Connections, c.Contact, c.Unready = s.Connections, s.Contact, s.Unready
 	if s.SnapshotStamp != 0 {
 		age := time.Duration(s.Stamp - s.SnapshotStamp).Seconds()
 		c.SnapAge = &age
@@ -215,7 +219,7 @@ func (s *clusterStatus) writeTable(w io.Writer) error {
 	tell(w, "cluster %s, term %d, %s", s.Cluster, s.Term, leader)
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := "NAME\tADDRESS\tROLE\tTERM\tAPPLIED\tBEHIND\tSNAPSHOT\tCLIENTS"
+	head := "NAME\tADDRESS\tROLE\tTERM\tAPPLIED\tBEHIND\tSNAPSHOT\tCLIENTS\tCONTACT"
 	if s.digest {
 		head += "\tJOBS\tDIGEST\tHOLDS"
 	}
@@ -235,7 +239,7 @@ func (s *clusterStatus) writeTable(w io.Writer) error {
 }
 
 func (c *clusterMember) row(digest bool) []string {
-	row := []string{c.Name, c.Addr, c.Role, "-", "-", "-", "-", "-"}
+	row := []string{c.Name, c.Addr, c.Role, "-", "-", "-", "-", "-", "-"}
 	if c.Behind != nil && c.Role != "leader" {
 		row[5] = fmt.Sprintf("%s, %s", operate.Counted(*c.Behind, "entry"), operate.Size(*c.BehindBytes))
 	}
@@ -252,6 +256,9 @@ func (c *clusterMember) row(digest bool) []string {
 			if c.Unready != "" {
 				row[7] += ", " + c.Unready
 			}
+		}
+		if c.Contact != nil {
+			row[8] = operate.Span(*c.Contact)
 		}
 	}
 	if !digest {

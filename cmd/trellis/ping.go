@@ -104,7 +104,7 @@ func ping(a *bench.Address, token string, deadline time.Time) error {
 
 // standbyStates are the beginnings of the reasons that a member gives for not being ready
 // when that is as it should be.
-var standbyStates = []string{"standby", "waiting for the other members", "no leader is known", "attaching"}
+var standbyStates = []string{"standby", "waiting for the other members", "no leader is known", "attaching", "catching up"}
 
 // standsBy asks a server for the reason why it does not serve clients. The error is nil if it is a member of a cluster.
 // addr is host:port, or https://host:port.

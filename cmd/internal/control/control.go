@@ -45,6 +45,7 @@ type Status struct {
 	Clients string           `json:"clients"` // where the node serves clients now, as the leader or through it; or ""
 	replica.Status
 	Connections int64           `json:"connections,omitempty"` // of clients to the node
+	Contact     *float64        `json:"contact,omitempty"`     // seconds since the node sent the last ping that the leader has answered; nil if it passes on nothing
 	Unready     string          `json:"unready,omitempty"`     // why the node would not answer a client's command now; "" if it would
 	Digest      *replica.Digest `json:"digest,omitempty"`      // of the jobs as of Applied, if it was asked for and could be taken
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"trellis/binlog/replica"
 	"trellis/binlog/replica/member"
@@ -128,7 +129,7 @@ func (m *Member) status(node *replica.Node) control.Status {
 	if q := m.cfg.Queue.Serving(); q != nil && s.Serves {
 		s.Clients, s.Connections = m.clientAddr(q.Addrs), connections(q.Reactor)
 	} else if f := m.cfg.Queue.Forwarding(); f != nil {
-		s.Clients, s.Connections = m.clientAddr(f.Addrs), connections(f.Reactor)
+		s.Clients, s.Connections, s.Contact = m.clientAddr(f.Addrs), connections(f.Reactor), contact(f.Reactor)
 	}
 	s.Unready = m.Unready()
 	return s
@@ -140,6 +141,19 @@ func connections(srv *reactor.Server) (n int64) {
 		n += l.Connections
 	}
 	return n
+}
+
+// contact is the age in seconds of a server's contact with the leader, that of the loop that has had none for longest; nil if none has any.
+func contact(srv *reactor.Server) (age *float64) {
+	longest := time.Duration(-1)
+	for _, l := range srv.Stats().Loops {
+		longest = max(longest, l.Contact)
+	}
+	if longest < 0 {
+		return nil
+	}
+	seconds := longest.Seconds()
+	return &seconds
 }
 
 // digestTries is how often a digest is taken anew because an entry was applied meanwhile.

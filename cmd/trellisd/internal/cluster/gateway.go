@@ -280,6 +280,7 @@ type Forwarding struct {
 	Reactor  *reactor.Server
 	Addrs    []net.Addr // that clients connect to; nil while there are none
 	Attached bool       // all event loops are connected with the leader
+	Fence    uint64     // the index of the log up to which the leader had committed then
 }
 
 // Forwarding tells how clients are forwarded, nil if they are not. Any goroutine may call it.
@@ -291,7 +292,7 @@ func (q *Queue) Forwarding() *Forwarding {
 		return nil
 	}
 	loops, _ := c.server.Forwarding()
-	return &Forwarding{Reactor: c.server, Addrs: c.addrs, Attached: loops == c.server.Loops()}
+	return &Forwarding{Reactor: c.server, Addrs: c.addrs, Attached: loops == c.server.Loops(), Fence: c.server.Fence()}
 }
 
 // resumes tells whether clients go on under another leader.

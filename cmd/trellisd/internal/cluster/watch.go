@@ -121,19 +121,23 @@ func (m *Member) Unready() string {
 		}
 		return why
 	}
-	return f.unready(m.node.Load().Status().Leader != 0, &m.answered, time.Now())
+	return f.unready(m.node.Load().Status(), &m.answered, time.Now())
 }
 
-// unready is Unready of a member that forwards its clients. answered is when it was ready last.
-func (f *Forwarding) unready(leader bool, answered *atomic.Int64, now time.Time) string {
+// unready is Unready of a member that forwards its clients. answered is when it was ready last. A member that was just
+// started is not ready before it has what the others had then, so that whoever restarts one after the other waits for that.
+func (f *Forwarding) unready(st replica.Status, answered *atomic.Int64, now time.Time) string {
+	leader := st.Leader != 0
 	switch {
 	case len(f.Addrs) == 0 && (f.Attached || leader):
 		return "opening the clients' port"
-	case f.Attached:
+	case f.Attached && st.Applied >= f.Fence:
 		answered.Store(now.UnixNano())
 		return ""
 	case len(f.Addrs) > 0 && now.Sub(time.Unix(0, answered.Load())) < readyPatience:
 		return ""
+	case f.Attached:
+		return "catching up"
 	case leader:
 		return "attaching"
 	}

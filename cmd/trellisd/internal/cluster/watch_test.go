@@ -5,10 +5,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"trellis/binlog/replica"
 )
 
 // A balancer that asks each second must not take all members out whenever a leader is chosen.
 func TestAMemberThatForwardsStaysReadyForAMomentWithoutALeader(t *testing.T) {
+	const applied = 7
 	var answered atomic.Int64
 	now := time.Unix(1_000_000, 0)
 	addrs := []net.Addr{&net.TCPAddr{}}
@@ -28,9 +31,16 @@ func TestAMemberThatForwardsStaysReadyForAMomentWithoutALeader(t *testing.T) {
 		{0, Forwarding{Addrs: addrs}, true, "attaching", "somebody leads again"},
 		{0, Forwarding{Addrs: addrs, Attached: true}, true, "", "it is attached again"},
 		{readyPatience - 1, Forwarding{Addrs: addrs}, true, "", "it was"},
+		{0, Forwarding{Addrs: addrs, Attached: true, Fence: applied + 1}, true, "", "likewise, and it lacks something"},
+		{1, Forwarding{Addrs: addrs, Attached: true, Fence: applied + 1}, true, "catching up", "it lacks that for long"},
+		{0, Forwarding{Addrs: addrs, Attached: true, Fence: applied}, true, "", "it has all"},
 	} {
 		now = now.Add(x.after)
-		if got := x.f.unready(x.leader, &answered, now); got != x.want {
+		st := replica.Status{Applied: applied}
+		if x.leader {
+			st.Leader = 1
+		}
+		if got := x.f.unready(st, &answered, now); got != x.want {
 			t.Errorf("%s: %q, want %q", x.whatever, got, x.want)
 		}
 	}
