@@ -60,6 +60,9 @@ func TestClientsWorkAtEveryMember(t *testing.T) {
 		}
 		list := own.data("list-connections")
 		for _, n := range others {
+			if _, page := httpGet(t, "http://"+n.http+"/server"); !strings.Contains(page, "the leader executes their commands") || !strings.Contains(page, "a ping that was sent") {
+				t.Errorf("%s shows %s", n.name, page)
+			}
 			if strings.Count(list, "via: \""+n.name+"\"") != 1 {
 				t.Errorf("not one client of %s is listed: %s", n.name, list)
 			}

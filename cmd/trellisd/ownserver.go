@@ -17,6 +17,7 @@ import (
 	"trellis/codec"
 	"trellis/engine"
 	"trellis/engine/histogram"
+	"trellis/reactor"
 )
 
 // ownServer is the server in this process: a [console.Local].
@@ -130,6 +131,12 @@ func (s *ownServer) Problems() (all []console.Problem) {
 		if c.Leader == 0 {
 			severe("/server", "No member of the cluster leads, as far as this one knows.")
 		}
+		if err := s.monitor.ready.Err(); err != nil && !c.Leads {
+			severe("/server", "Clients of this member are not answered: %v.", err)
+		}
+		if c.Contradictions > 0 {
+			severe("/server", "%s of reservations did not fit those before: this is a fault of the program.", operate.Counted(c.Contradictions, "record"))
+		}
 		for _, member := range c.Members {
 			if c.Leads && !member.Alive {
 				note("/server", "The member %s has not been heard of lately.", member.Name)
@@ -192,7 +199,12 @@ func (s *ownServer) Sections() (all []console.Section) {
 		section("Log", l)
 	}
 	if c := s.monitor.clusterStats(); c != nil {
-		section("Cluster", clusterLines(c))
+		l := clusterLines(c)
+		if f := s.monitor.forwarding(); f != nil {
+			st := f.Stats()
+			l = append(l, forwardingLines(&st)...)
+		}
+		section("Cluster", l)
 	}
 	return all
 }
@@ -312,6 +324,20 @@ func clusterLines(c *metrics.Cluster) (l lines) {
 			state = strconv.FormatUint(c.Last-min(c.Last, member.Match), 10) + " entries behind"
 		}
 		l.add(member.Name, "%s, %s", member.Addr, state)
+	}
+	return l
+}
+
+// forwardingLines are those of a member that passes on to the leader what its clients send.
+func forwardingLines(st *reactor.Stats) (l lines) {
+	clients, contact := int64(0), time.Duration(-1)
+	for i := range st.Loops {
+		clients += st.Loops[i].Connections
+		contact = max(contact, st.Loops[i].Contact)
+	}
+	l.add("Connections here", "%d, at most %d; the leader executes their commands", clients, st.MaxConnections)
+	if contact >= 0 {
+		l.add("The leader has answered", "a ping that was sent %s ago", operate.Duration(contact))
 	}
 	return l
 }
