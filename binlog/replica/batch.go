@@ -256,9 +256,7 @@ func (l *Leadership) finish() (due bool) {
 	l.units = l.units[:left]
 	l.inFlight -= n
 	l.committed.Store(uint64(pos))
-	if len(l.units) == 0 {
-		l.settled()
-	}
+	l.settled()
 	room := l.roomAsked && l.bytes <= maxUncommitted/2
 	l.roomAsked = l.roomAsked && !room
 	due = l.due()

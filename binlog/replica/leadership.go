@@ -54,7 +54,7 @@ type Leadership struct {
 	spaceLow  bool   // those who are alive and have room on their disks are no majority
 	roomAsked bool   // somebody has got ErrRoom
 	spare     [][]byte
-	idle      []chan struct{} // closed when there are no units, or the leadership is over
+	settlings []settling // of those who wait in settle
 }
 
 // Hooks are what a leadership calls. Those that are nil do nothing. They must not block.

@@ -125,3 +125,41 @@ func TestALeadershipThatGoesOnIsNotSettledLater(t *testing.T) {
 		t.Errorf("it is over: %v, and settled: %v", l.over.Load(), l.Settled())
 	}
 }
+
+// Gateways ask all the time whether this node still leads. Where the members are far from each other, one round or
+// another is always under way: a hand-over does not wait for those that begin behind it.
+func TestAHandOverDoesNotWaitForRoundsThatBeginMeanwhile(t *testing.T) {
+	n := &Node{inbox: newInbox()}
+	n.opts.Clock, n.opts.Observer = &testClock{}, nobody{}
+	l := newLeadership(1, 0, n)
+	round := func() journal.Pos {
+		pos := l.Barrier()
+		l.next()
+		return pos
+	}
+	before := round()
+	settled := make(chan error, 1)
+	go func() { settled <- l.settle(t.Context()) }()
+	for waits := false; !waits; {
+		l.mu.Lock()
+		waits = len(l.settlings) == 1
+		l.mu.Unlock()
+	}
+	select {
+	case err := <-settled:
+		t.Fatalf("it has not waited for the round before: %v", err)
+	default:
+	}
+	round()
+	l.confirm(before)
+	ctx, cancel := context.WithTimeout(t.Context(), waitTime)
+	defer cancel()
+	select {
+	case err := <-settled:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-ctx.Done():
+		t.Error("it waits for the round behind it")
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/replica/member"
 )
 
@@ -264,26 +265,30 @@ func (c *consensus) checkTransfer(st raft.BasicStatus) {
 	}
 }
 
-// settle waits until all that was appended is committed.
+// A settling is a wait for all up to a position.
+type settling struct {
+	pos  journal.Pos
+	done chan struct{} // closed when that is committed, or the leadership is over
+}
+
+// settle waits until all is committed that was appended before. Read rounds that others ask for meanwhile, of which
+// there may be one under way at any time, are not waited for.
 func (l *Leadership) settle(ctx context.Context) error {
 	l.mu.Lock()
 	if l.over.Load() {
 		l.mu.Unlock()
 		return ErrNotLeader
 	}
-	idle := make(chan struct{})
-	if len(l.units) == 0 {
-		close(idle)
-	} else {
-		l.idle = append(l.idle, idle)
-	}
+	w := settling{l.last, make(chan struct{})}
+	l.settlings = append(l.settlings, w)
+	l.settled()
 	l.mu.Unlock()
 	l.wake()
 	select {
-	case <-idle:
+	case <-w.done:
 	case <-ctx.Done():
 		l.mu.Lock()
-		l.idle = slices.DeleteFunc(l.idle, func(c chan struct{}) bool { return c == idle })
+		l.settlings = slices.DeleteFunc(l.settlings, func(o settling) bool { return o == w })
 		l.mu.Unlock()
 		return fmt.Errorf("what was executed is not committed: %w", ctx.Err())
 	}
@@ -293,11 +298,13 @@ func (l *Leadership) settle(ctx context.Context) error {
 	return nil
 }
 
-// settled wakes those who wait in settle: nothing is uncommitted, or the leadership is over.
-// With mu held.
+// settled wakes those in settle who need not wait any more. With mu held.
 func (l *Leadership) settled() {
-	for _, c := range l.idle {
-		close(c)
-	}
-	l.idle = nil
+	l.settlings = slices.DeleteFunc(l.settlings, func(w settling) bool {
+		done := l.over.Load() || w.pos <= l.Committed()
+		if done {
+			close(w.done)
+		}
+		return done
+	})
 }
