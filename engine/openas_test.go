@@ -199,6 +199,34 @@ func TestASessionIsNotOpenedUnderAnIdThatIsTaken(t *testing.T) {
 	}
 }
 
+// A client that goes on keeps its connection, although its account has got fewer, or others have come meanwhile.
+func TestASessionGoesOnHoweverManyItsAccountMayHave(t *testing.T) {
+	s, _ := numberedSim(t, 1)
+	account := NewAccount("a", AccountLimits{Connections: 1})
+	s.engine.setAccounts([]AccountTubes{{account, []string{"*"}}})
+	g := NewGrant("a", RightAll, []string{"*"}).In(account.Name())
+	l := s.loops[0]
+	var other, on, late Session
+	if err := l.OpenAs(&other, sessionID(1, 100), g, s.now); err != nil {
+		t.Fatal(err)
+	}
+	d, err := Absent(sessionID(1, 99), g, plain, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.GoOn(&on, d, 0, s.now); err != nil {
+		t.Errorf("it does not go on: %v", err)
+	}
+	other.Close(s.now)
+	if err := l.OpenAs(&late, sessionID(1, 101), g, s.now); !errors.Is(err, ErrConnections) {
+		t.Errorf("another one comes beside it: %v", err)
+	}
+	on.Close(s.now)
+	if err := l.OpenAs(&late, sessionID(1, 102), g, s.now); err != nil {
+		t.Errorf("when it has ended: %v", err)
+	}
+}
+
 // withoutHolds is a journal that is read by servers that do not know of reservations.
 type withoutHolds struct{ heldTape }
 

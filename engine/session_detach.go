@@ -129,8 +129,8 @@ func (s *Session) holds() bool {
 }
 
 // Attach opens a session on the loop in place of one that was detached. Times of the engine of then
-// are by so much less than those of this one. A session that waited is to be resumed. It opens none, and
-// returns false, if the client's account has as many connections as it may have.
+// are by so much less than those of this one. A session that waited is to be resumed. The client's account has it,
+// however many connections it may have. Attach opens none, and returns false, if there is one of its id.
 func (l *Loop) Attach(s *Session, d *Detached, by, now Time) bool {
 	return l.GoOn(s, d, by, now) == nil
 }
@@ -144,7 +144,7 @@ func (l *Loop) GoOn(s *Session, d *Detached, by, now Time) error {
 	case d.id != 0:
 		err = l.openAs(s, d.id, d.grant, true, now)
 	case d.grant != nil:
-		err = l.openGranted(s, d.grant, now)
+		err = l.openGranted(s, d.grant, true, now)
 	default:
 		l.Open(s, now)
 	}

@@ -135,12 +135,18 @@ func (g *Grant) shows(s *Session) bool {
 // they watch, need not know. It opens no session, and returns false, if the client's account
 // has as many connections as it may have.
 func (l *Loop) OpenGranted(s *Session, g *Grant, now Time) bool {
-	return l.openGranted(s, g, now) == nil
+	return l.openGranted(s, g, false, now) == nil
 }
 
-func (l *Loop) openGranted(s *Session, g *Grant, now Time) error {
+// openGranted is OpenGranted. A client that goes on had its connection before, and keeps it: meanwhile others may have
+// come, or the account may have got fewer.
+func (l *Loop) openGranted(s *Session, g *Grant, goesOn bool, now Time) error {
 	account := l.engine.accounts.Load().named(g.of)
-	if account != nil && !account.addConnection() {
+	switch {
+	case account == nil:
+	case goesOn:
+		account.connections.Add(1)
+	case !account.addConnection():
 		return ErrConnections
 	}
 	t := l.engine.defaultTube

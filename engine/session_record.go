@@ -35,7 +35,7 @@ func (l *Loop) openAs(s *Session, id uint64, g *Grant, again bool, now Time) (er
 			return err
 		}
 	}
-	if err := l.openUnder(s, id, g, now); err != nil {
+	if err := l.openUnder(s, id, g, again, now); err != nil {
 		if records {
 			l.engine.numbers.leave(id, held)
 		}
@@ -68,10 +68,10 @@ func (l *Loop) newID() uint64 {
 func (l *Loop) Sessions() uint64 { return l.sessions }
 
 // openUnder opens a session under an id, off the record.
-func (l *Loop) openUnder(s *Session, id uint64, g *Grant, now Time) error {
+func (l *Loop) openUnder(s *Session, id uint64, g *Grant, goesOn bool, now Time) error {
 	s.id = id
 	if g != nil {
-		return l.openGranted(s, g, now)
+		return l.openGranted(s, g, goesOn, now)
 	}
 	if !l.open(s, l.engine.defaultTube, now) {
 		return ErrSessionID
