@@ -157,17 +157,36 @@ var killOfAGateway = change{"kill -9 of a gateway", func(w *crew) {
 	w.without(func() { w.c.stop(n) }, func() { w.c.start(n) }, n)
 }}
 
+// whom says whom a change is about: the leader, or another member.
+func whom(leads bool) string {
+	if leads {
+		return "the leader"
+	}
+	return "a gateway"
+}
+
+// member is the leader, or another one.
+func (w *crew) member(leads bool) *clusterNode {
+	n := w.c.leader()
+	if !leads {
+		n = anyOf(w.c.others(n))
+	}
+	return n
+}
+
+// deposes is member for a change by which a leader may lose its leadership.
+func (w *crew) deposes(leads bool) *clusterNode {
+	n := w.member(leads)
+	if leads {
+		w.c.deposed[n.process]++
+	}
+	return n
+}
+
 // restartOf restarts the leader, or another member, as an upgrade does.
 func restartOf(leads bool) change {
-	name := "a gateway"
-	if leads {
-		name = "the leader"
-	}
-	return change{"a restart of " + name, func(w *crew) {
-		n := w.c.leader()
-		if !leads {
-			n = anyOf(w.c.others(n))
-		}
+	return change{"a restart of " + whom(leads), func(w *crew) {
+		n := w.member(leads)
 		w.without(func() {
 			n.signal(syscall.SIGTERM)
 			n.wait()
@@ -190,17 +209,8 @@ var transfer = change{"a transfer", func(w *crew) {
 
 // stopOf stops the leader, or another member, for a while.
 func stopOf(leads bool, d time.Duration) change {
-	name := "a gateway"
-	if leads {
-		name = "the leader"
-	}
-	return change{fmt.Sprintf("SIGSTOP of %s for %v", name, d), func(w *crew) {
-		n := w.c.leader()
-		if leads {
-			w.c.deposed[n.process]++
-		} else {
-			n = anyOf(w.c.others(n))
-		}
+	return change{fmt.Sprintf("SIGSTOP of %s for %v", whom(leads), d), func(w *crew) {
+		n := w.deposes(leads)
 		w.without(func() {
 			n.signal(syscall.SIGSTOP)
 			time.Sleep(d)
@@ -213,12 +223,7 @@ func stopOf(leads bool, d time.Duration) change {
 // partitionOf cuts a member off, in one of several ways, until others have a leader.
 func partitionOf(leads bool, name string, cut func(c *testCluster, n *clusterNode)) change {
 	return change{name, func(w *crew) {
-		n := w.c.leader()
-		if leads {
-			w.c.deposed[n.process]++
-		} else {
-			n = anyOf(w.c.others(n))
-		}
+		n := w.deposes(leads)
 		w.without(func() {
 			cut(w.c, n)
 			w.elects(w.c.others(n)...)

@@ -243,17 +243,8 @@ func TestFullDisksOfMembers(t *testing.T) {
 
 // fullDiskOf fills the disk of the leader, or of another member.
 func fullDiskOf(leads bool) change {
-	name := "a gateway"
-	if leads {
-		name = "the leader"
-	}
-	return change{"a full disk of " + name, func(w *crew) {
-		n := w.c.leader()
-		if leads {
-			w.c.deposed[n.process]++
-		} else {
-			n = anyOf(w.c.others(n))
-		}
+	return change{"a full disk of " + whom(leads), func(w *crew) {
+		n := w.deposes(leads)
 		p := &producer{c: w.c, at: anyOf(w.c.others(n))}
 		w.without(func() {
 			before := n.logged(full)
