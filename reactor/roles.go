@@ -138,8 +138,8 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	f := l.gateway.goesOn(c, d.ID(), d.Offset())
 	f.setInterests(d.Interests())
 	f.asked, f.sure = min(now, l.duration(d.WaitsSince())), true
+	f.unanswered = len(head) // where it ends, this server's terms have decided
 	if id := d.Handed(); id != 0 { // the log tells of that as of what the wait has done
-		f.unanswered = len(head)
 		f.effects = []journal.Effect{{Session: f.session, Offset: f.given(), ID: id, Kind: journal.EffectHold}}
 	}
 	c.forgetLimits()

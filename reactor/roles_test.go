@@ -332,3 +332,29 @@ func TestAServerThatHasLedHasNoTrunkSinceItForwards(t *testing.T) {
 		k.lead(ts)
 	}
 }
+
+// A put of which this server has taken the line is not sent to a leader that may take that for another one, and its body
+// for commands.
+func TestHalfAPutIsNotSentToALeaderWithOtherTerms(t *testing.T) {
+	t.Parallel()
+	for what, other := range map[string]func(*Config){
+		"extensions": func(c *Config) { c.Extensions = false },
+		"job size":   func(c *Config) { c.MaxJobSize = 10 },
+	} {
+		k := newCluster(t)
+		k.stopped = true
+		ts := k.server("unix", hooks{}, func(*Config) {})
+		next := k.gateway("unix", hooks{}, other)
+		victim, c, idle := ts.dial(), ts.dial(), ts.dial()
+		victim.put("victim")
+		idle.do("use u\r\n", "USING u\r\n")
+		read := ts.sum().BytesIn
+		const half = "put 0 0 9 18 idp:k\r\ndelete 1\r\n"
+		c.send(half)
+		ts.until("half has come", func() bool { return ts.sum().BytesIn-read == uint64(len(half)) })
+		k.handOver(next)
+		c.expectReset("whose body would be executed: " + what)
+		idle.do("list-tube-used\r\n", "USING u\r\n")
+		victim.do("peek 1\r\n", "FOUND 1 6\r\nvictim\r\n")
+	}
+}
