@@ -70,7 +70,10 @@ func (h *channel) begin(now time.Duration) error {
 	err := l.engine.OpenAs(&h.session, h.id, h.grant, l.time(now))
 	l.executing = nil
 	if err == engine.ErrConnections {
-		h.refuse(codec.ReplyOutOfMemory, now)
+		// In one item, whatever room there is: it is no part of an answer, which the gateway has to see.
+		h.say(trunk.Item{Kind: trunk.KindReplies, Data: []byte(codec.ReplyOutOfMemory)})
+		h.enter(draining)
+		h.conclude(now)
 		return nil
 	}
 	if err != nil {

@@ -42,7 +42,7 @@ type forward struct {
 	closed bool // the leader knows that the client has gone
 	barred bool // the leader is to know the effects before it gets input
 	sure   bool // there are no other effects, whatever the log tells: nothing was sent since this server led
-	mixed  bool // how much of what came last is partial is not known
+	mixed  bool // how much of what came last is partial is not known, or the client is refused
 }
 
 const (
@@ -271,8 +271,9 @@ func (f *forward) got(now time.Duration, answered uint64, it *trunk.Item) {
 	}
 	more := it.Flags&trunk.More != 0
 	if answered == 0 {
+		// Without the flag it answers nothing: it tells the client that it is refused, who has heard the end then.
 		n := uint64(f.partial) + uint64(len(it.Data))
-		f.partial, f.mixed = uint32(n), f.mixed || n > math.MaxUint32
+		f.partial, f.mixed = uint32(n), f.mixed || !more || n > math.MaxUint32
 		return
 	}
 	f.answered += answered

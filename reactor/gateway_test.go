@@ -561,8 +561,8 @@ func TestClientsEndWithTheirTrunk(t *testing.T) {
 			k.expectInput(1, "use b\r\n")
 			k.send(replies(1, 7, 0, "USING b\r\n"))
 			silent.expect("USING b\r\n")
-			if n := ts.sum(); n.TrunkLost+n.NoContact != 2 {
-				t.Errorf("%d and %d were ended", n.TrunkLost, n.NoContact)
+			if n := ts.sum(); n.TrunkLost+n.NoContact+n.Unrepeated != 2 {
+				t.Errorf("%d, %d and %d were ended", n.TrunkLost, n.NoContact, n.Unrepeated)
 			}
 		})
 	}

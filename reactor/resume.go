@@ -111,9 +111,6 @@ func (f *forward) pause() bool {
 	c.loop.server.widened.Add(int64(trunk.FirstCredit - f.window))
 	f.room, f.window, f.credit = trunk.FirstCredit, trunk.FirstCredit, trunk.FirstCredit
 	f.sent = f.answered
-	if f.unanswered == 0 {
-		f.partial = 0 // it was told something that answers nothing, as that it is refused
-	}
 	return f.repeatable()
 }
 

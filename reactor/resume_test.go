@@ -371,25 +371,33 @@ func TestWhatCannotBeRepeatedIsReset(t *testing.T) {
 	}
 }
 
-// A client that was told something without having asked is named as one that has no part of an answer: a leader takes no
-// other, and would end the trunk again and again.
-func TestWhoWasToldSomethingWithoutAskingGoesOn(t *testing.T) {
+// A client that was refused does not go on, also if it had sent a command: the next leader would take the refusal for a
+// part of the reply to that.
+func TestWhoWasRefusedDoesNotGoOn(t *testing.T) {
 	t.Parallel()
 	ts, leader := serveResumed(t, "tcp", func(*Config) {})
 	k := leader.welcomeAs(second(1, 0))
 	_, _ = k.expectResumed()
-	c := ts.dial()
-	k.expectOpen(1)
-	k.send(replies(1, 0, 0, "OUT_OF_MEMORY\r\n"))
-	c.expect("OUT_OF_MEMORY\r\n")
+	var clients [3]*client
+	for i := range clients {
+		clients[i] = ts.dial()
+		k.expectOpen(uint32(i + 1))
+	}
+	silent, asks, other := clients[0], clients[1], clients[2]
+	asks.send("list-tube-used\r\n")
+	k.expectInput(2, "list-tube-used\r\n")
+	k.send(replies(1, 0, 0, "OUT_OF_MEMORY\r\n"), replies(2, 0, 0, "OUT_OF_MEMORY\r\n"))
+	silent.expect("OUT_OF_MEMORY\r\n")
+	asks.expect("OUT_OF_MEMORY\r\n")
 	k.Close()
 	k = leader.welcomeAs(second(2, 0))
-	sessions, channels := k.expectResumed()
-	if r, ok := sessions[session(1)]; !ok || r.Partial != 0 || r.Unanswered {
+	if sessions, _ := k.expectResumed(); len(sessions) != 1 {
 		t.Errorf("%+v go on", sessions)
 	}
-	c.send("quit\r\n")
-	k.expectInput(channels[session(1)], "quit\r\n")
+	silent.expectReset("who was refused")
+	asks.expectReset("who was refused")
+	other.send("quit\r\n")
+	k.expect(trunk.KindInput, 1)
 }
 
 // What is sent behind a snapshot goes on, however long it takes until there is another leader.
@@ -506,12 +514,14 @@ func TestASessionWithManyTubesGoesOn(t *testing.T) {
 	ts, leader := serveResumed(t, "unix", func(*Config) {})
 	k := leader.welcomeAs(second(1, 0))
 	_, _ = k.expectResumed()
-	ts.dial()
+	c := ts.dial()
 	k.expectOpen(1)
+	c.send("x")
+	k.expectInput(1, "x")
 	for i := range 300 {
 		k.send(state(1, trunk.Watches, fmt.Sprintf("%d%s", i, strings.Repeat("t", 150))))
 	}
-	k.send(replies(1, 0, 0, "x"), bare(trunk.KindRetire, 0))
+	k.send(replies(1, 1, 0, "x"), bare(trunk.KindRetire, 0))
 	k.expectEnd()
 	k = leader.welcomeAs(second(2, 0))
 	if sessions, _ := k.expectResumed(); len(sessions[session(1)].Watched) != 301 {
