@@ -24,6 +24,7 @@ type fakeLeader struct {
 	number atomic.Uint32 // of the first loop
 	closed chan struct{} // with the test
 	pulses sync.WaitGroup
+	until  context.Context // of the trunks; nil for ever
 }
 
 // serveForwarded starts a gateway with one loop, and its leader.
@@ -56,7 +57,7 @@ func (f *fakeLeader) dial(ctx context.Context, loop int) (TrunkConn, error) {
 	k := &fakeTrunk{Conn: here, t: f.t, loop: loop, reader: trunk.NewReader(trunk.Gateway)}
 	select {
 	case f.dialed <- k:
-		return TrunkConn{Conn: there, Number: f.number.Load() + uint32(loop)}, nil
+		return TrunkConn{Conn: there, Number: f.number.Load() + uint32(loop), Until: f.until}, nil
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-f.closed:

@@ -1,6 +1,7 @@
 package reactor
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"reflect"
@@ -398,6 +399,42 @@ func TestWhoWasRefusedDoesNotGoOn(t *testing.T) {
 	asks.expectReset("who was refused")
 	other.send("quit\r\n")
 	k.expect(trunk.KindInput, 1)
+}
+
+// What a leader has said before it is parted with is true, and clients get it, although the loop has not read it by then.
+func TestClientsGetWhatHasComeOnATrunkThatEnds(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(*loop, *fakeTrunk, func()){
+		"another leads":        func(_ *loop, _ *fakeTrunk, another func()) { another() },
+		"this server leads":    func(l *loop, _ *fakeTrunk, _ func()) { l.endTrunks(l.server.now(), errLeads) },
+		"the leader has ended": func(l *loop, k *fakeTrunk, _ func()) { k.Close(); l.trunks.list[0].writer.Pulse(); l.trunks.list[0].soil() },
+	} {
+		ts, leader := serveResumed(t, "tcp", func(*Config) {})
+		until, another := context.WithCancel(t.Context())
+		leader.until = until
+		k := leader.welcomeAs(second(1, 0))
+		_, _ = k.expectResumed()
+		c := ts.dial()
+		k.expectOpen(1)
+		const in = "peek 1\r\nput 0 0 9 1\r\nx\r\n"
+		c.send(in)
+		k.expectInput(1, in)
+		ts.onLoops(func(l *loop) {
+			k.send(replies(1, 8, 0, "NOT_FOUND\r\n"), replies(1, len(in), 0, "INSERTED 7\r\n"), bare(trunk.KindRetire, 0))
+			end(l, k, another)
+			for posted := what != "another leads"; !posted; {
+				l.calls.mu.Lock()
+				posted = len(l.calls.posted) > 0
+				l.calls.mu.Unlock()
+			}
+		})
+		c.expect("NOT_FOUND\r\nINSERTED 7\r\n")
+		leader.until = nil
+		k = leader.welcomeAs(second(2, 0))
+		if sessions, _ := k.expectResumed(); len(sessions) != 1 || sessions[session(1)].Unanswered {
+			t.Errorf("%s: %+v go on", what, sessions)
+		}
+	}
 }
 
 // What is sent behind a snapshot goes on, however long it takes until there is another leader.

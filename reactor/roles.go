@@ -94,7 +94,7 @@ func (s *Server) terms() terms {
 // endTrunks ends all trunks of the loop.
 func (l *loop) endTrunks(now time.Duration, why error) {
 	for _, t := range slices.Clone(l.trunks.list) {
-		t.fail(now, why)
+		t.part(now, why)
 	}
 }
 

@@ -189,7 +189,7 @@ func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
 	l.trunks.tick = min(l.trunks.tick, now+trunkTick)
 	if ctx := c.Until; ctx != nil {
 		t.forget = context.AfterFunc(ctx, func() {
-			l.call(func(l *loop) { t.fail(l.server.now(), context.Cause(ctx)) })
+			l.call(func(l *loop) { t.part(l.server.now(), context.Cause(ctx)) })
 		})
 	}
 	if l.server.aborting.Load() {
@@ -360,7 +360,7 @@ func (t *trunkLine) flush(now time.Duration) {
 		}
 		switch {
 		case err != nil && err != unix.EAGAIN:
-			t.fail(now, fmt.Errorf("writing to it: %w", err))
+			t.part(now, fmt.Errorf("writing to it: %w", err))
 			return
 		case n < len(b):
 			if err := t.awaitOutput(); err != nil {
@@ -473,6 +473,26 @@ func (t *trunkLine) fail(now time.Duration, err error) {
 	err = fmt.Errorf("the trunk with %s has ended: %w", t.peer, err)
 	t.end.ended(now, err)
 	t.done(err)
+}
+
+// maxLate is how much is taken of what has come when a trunk is parted with: more than its two ends keep.
+const maxLate = 2 << 20
+
+// part ends the trunk because another one is to follow. What has come for the clients of a gateway is theirs: whatever comes
+// to pass afterwards, their leader told the truth when it sent that.
+func (t *trunkLine) part(now time.Duration, err error) {
+	if _, ok := t.end.(*gateway); ok && !t.closing {
+		p := make([]byte, readSize)
+		for taken := 0; !t.over && taken < maxLate; {
+			n, err := readFD(int(t.fd), p)
+			if n <= 0 || err != nil {
+				break
+			}
+			t.received(now, p[:n])
+			taken += n
+		}
+	}
+	t.fail(now, err)
 }
 
 func (ts *trunks) remove(t *trunkLine) {
