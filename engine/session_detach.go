@@ -21,6 +21,8 @@ type Detached struct {
 	batch        uint16
 	handed       uint64 // the job that has ended the wait, and of which the client was not told; 0 for none
 
+	again task // a command that waits for room in the journal, and is to be executed again; nil without one
+
 	incoming *incoming // a put whose body is arriving, or nil
 	arrived  []byte    // of that body; nothing if it is discarded
 }
@@ -46,14 +48,32 @@ func (d *Detached) Size() int { return len(d.arrived) }
 // session as it is, if the client has a job, or has had a part of a command executed whose rest
 // is to come, or is on record: it cannot go on.
 func (s *Session) Detach() (d *Detached, ok bool) {
-	return s.detachIf(s.flags&onRecord == 0 && (s.wait == nil || s.wait.task == nil) && !s.holds())
+	return s.detachIf(s.flags&onRecord == 0 && s.changedNothing() && !s.holds())
 }
+
+// changedNothing tells whether nothing has come yet of the command that the session waits in, if it does.
+func (s *Session) changedNothing() bool {
+	if s.wait == nil {
+		return true
+	}
+	switch s.wait.task.(type) {
+	case nil, *retry:
+		return true
+	case putting:
+		return s.incoming.ticket.Segment == 0
+	}
+	return false
+}
+
+// ending is a put that is done anew when all of its body has come.
+type ending struct{}
+
+func (ending) turn(s *Session, now Time, out *Output) Outcome { return s.putEnd(now, true, out) }
 
 // DetachRecorded is Detach for a session on record, which goes on with all that it holds, and with a job that was
 // handed over to it.
 func (s *Session) DetachRecorded() (d *Detached, ok bool) {
-	w := s.wait
-	if s.flags&onRecord == 0 || w != nil && w.task != nil {
+	if s.flags&onRecord == 0 || !s.changedNothing() {
 		return nil, false
 	}
 	handed := s.handedOver()
@@ -103,6 +123,12 @@ func (s *Session) detached() *Detached {
 	}
 	if s.flags&(isWaiting|isAged) != 0 {
 		d.until, d.since, d.batch = w.until, w.since, w.batch
+	}
+	if w != nil && w.task != nil {
+		d.again, d.flags = w.task, d.flags&^isWaiting
+		if _, ok := w.task.(putting); ok {
+			d.again = ending{}
+		}
 	}
 	if in := s.incoming; in != nil {
 		kept := *in
@@ -194,6 +220,10 @@ func (l *Loop) restore(s *Session, d *Detached, by, now Time) {
 			s.placeIncoming(now)
 			s.putChunk(now, d.arrived)
 		}
+	}
+	if d.again != nil {
+		s.flags |= isWaiting
+		s.waiter().task = d.again
 	}
 	if d.flags&isAged != 0 {
 		s.waiter().since = d.since + by

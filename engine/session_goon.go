@@ -69,9 +69,19 @@ func Absent(id uint64, g *Grant, x Interests, age Time) (*Detached, error) {
 // ID is that of a session on record, by which Absent tells another server of it. It is 0 for other sessions.
 func (d *Detached) ID() uint64 { return d.id }
 
-// Wait is the shortest command that means the session's wait for a job, since WaitsSince. It is nil if the
-// session does not wait.
+// Wait is the shortest command that means the one that the session waits in: a wait for a job, since WaitsSince, or one
+// that waits for room in the journal and has changed nothing. It is nil if the session does not wait, or the command is
+// not known any more.
 func (d *Detached) Wait() []byte {
+	switch t := d.again.(type) {
+	case *retry:
+		return t.line()
+	case ending:
+		if b, ok := d.Put(); ok {
+			return append(b, "\r\n"...)
+		}
+		return nil
+	}
 	limit := int64(0)
 	if d.until != MaxTime {
 		limit = int64((d.until - d.since) / second)
@@ -85,4 +95,21 @@ func (d *Detached) Wait() []byte {
 		return fmt.Appendf(nil, "reserve-with-timeout %d\r\n", limit)
 	}
 	return []byte("reserve\r\n")
+}
+
+// line is the command, nil if it takes more than a line.
+func (r *retry) line() []byte {
+	switch r.Op {
+	case codec.OpRelease:
+		return fmt.Appendf(nil, "release %d %d %d\r\n", r.ID, r.Pri, r.Delay)
+	case codec.OpBury:
+		return fmt.Appendf(nil, "bury %d %d\r\n", r.ID, r.Pri)
+	case codec.OpDelete:
+		return fmt.Appendf(nil, "delete %d\r\n", r.ID)
+	case codec.OpKickJob:
+		return fmt.Appendf(nil, "kick-job %d\r\n", r.ID)
+	case codec.OpReserveJob:
+		return fmt.Appendf(nil, "reserve-job %d\r\n", r.ID)
+	}
+	return nil
 }

@@ -18,7 +18,7 @@ const maxCopied = 64 << 20
 // Detach has a held server go on without its engine, which may be discarded when Detach returns: nothing
 // of it is left here. All that was executed has been committed. The server stays held until Attach.
 //
-// Clients that have no job, and wait for nothing but a job, do not notice; nor do those to whom
+// Clients that have no job, and wait for nothing but a job or for room in the journal, do not notice; nor do those to whom
 // nothing is left but to take what they are owed. All others are reset: their jobs are ready in
 // the next engine, and nobody knows what has become of a command of which a part was executed. So are
 // those for whom more would have to be copied than 64 MiB in all, and those who are owed what is not
@@ -95,8 +95,8 @@ func (c *conn) detachSession(copied *atomic.Int64) bool {
 		return false // its gateway's client goes on
 	case c.closure != open:
 		c.closure = closed // what it has not given back is ready in the next engine
-	case c.takesLong() || l.decided[c] != nil:
-		return false
+	case l.decided[c] != nil:
+		return false // where its commands end that are still to be answered is not kept
 	case c.phase < draining:
 		d, ok := c.session.Detach()
 		if !ok {

@@ -405,9 +405,13 @@ func TestWhoWasRefusedDoesNotGoOn(t *testing.T) {
 func TestClientsGetWhatHasComeOnATrunkThatEnds(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(*loop, *fakeTrunk, func()){
-		"another leads":        func(_ *loop, _ *fakeTrunk, another func()) { another() },
-		"this server leads":    func(l *loop, _ *fakeTrunk, _ func()) { l.endTrunks(l.server.now(), errLeads) },
-		"the leader has ended": func(l *loop, k *fakeTrunk, _ func()) { k.Close(); l.trunks.list[0].writer.Pulse(); l.trunks.list[0].soil() },
+		"another leads":     func(_ *loop, _ *fakeTrunk, another func()) { another() },
+		"this server leads": func(l *loop, _ *fakeTrunk, _ func()) { l.endTrunks(l.server.now(), errLeads) },
+		"the leader has ended": func(l *loop, k *fakeTrunk, _ func()) {
+			k.Close()
+			l.trunks.list[0].writer.Pulse()
+			l.trunks.list[0].soil()
+		},
 	} {
 		ts, leader := serveResumed(t, "tcp", func(*Config) {})
 		until, another := context.WithCancel(t.Context())

@@ -138,7 +138,7 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	f := l.gateway.goesOn(c, d.ID(), d.Offset())
 	f.setInterests(d.Interests())
 	f.asked, f.sure = min(now, l.duration(d.WaitsSince())), true
-	f.unanswered = len(head) // where it ends, this server's terms have decided
+	f.unanswered = len(head)       // where it ends, this server's terms have decided
 	if id := d.Handed(); id != 0 { // the log tells of that as of what the wait has done
 		f.effects = []journal.Effect{{Session: f.session, Offset: f.given(), ID: id, Kind: journal.EffectHold}}
 	}
@@ -171,7 +171,7 @@ func (c *conn) forgetLimits() {
 }
 
 // unexecuted is what the client has sent of a command that is not finished, and was taken out of its input. It
-// reports false if it is not known any more.
+// reports false if it is not known any more, as of a line that is too long, or of a body that is thrown away.
 func (c *conn) unexecuted(d *engine.Detached) (b []byte, ok bool) {
 	if c.phase == waiting {
 		b = d.Wait()

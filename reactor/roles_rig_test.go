@@ -16,6 +16,7 @@ import (
 // tape is a journal of several servers that keeps all that is recorded, so that an engine can be made of it.
 type tape struct {
 	*fakeJournal
+	cramped atomic.Bool // there is no room for what may wait for that
 
 	mu      sync.Mutex
 	entries []func(*engine.Follower) error // guarded by mu, as what follows
@@ -60,6 +61,9 @@ func (j *tape) full(r *journal.Record, kind journal.EffectKind) journal.Pos {
 }
 
 func (j *tape) Put(r *journal.Record) (journal.Ticket, error) {
+	if j.cramped.Load() {
+		return journal.Ticket{}, journal.ErrRoom
+	}
 	return journal.Ticket{Pos: j.full(r, journal.EffectPut), Segment: 1}, nil
 }
 
@@ -72,13 +76,18 @@ func (j *tape) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, err
 }
 
 func (j *tape) Update(r *journal.Record) (journal.Pos, error) {
+	if j.cramped.Load() {
+		return 0, journal.ErrRoom
+	}
+	return j.EndHold(r)
+}
+
+func (j *tape) EndHold(r *journal.Record) (journal.Pos, error) {
 	kept := copied(r)
 	return j.add(r.Origin, journal.Effect{ID: r.ID, Kind: journal.EffectUpdate, State: r.State}, func(f *engine.Follower) error {
 		return f.Update(&kept)
 	}), nil
 }
-
-func (j *tape) EndHold(r *journal.Record) (journal.Pos, error) { return j.Update(r) }
 
 func (j *tape) Delete(id uint64, former journal.Former) (journal.Pos, error) {
 	return j.DeleteFor(id, former, journal.Origin{})

@@ -358,3 +358,78 @@ func TestHalfAPutIsNotSentToALeaderWithOtherTerms(t *testing.T) {
 		victim.do("peek 1\r\n", "FOUND 1 6\r\nvictim\r\n")
 	}
 }
+
+// Commands that wait for room in the journal, and have changed nothing, are executed by whoever leads next.
+func TestWhoWaitsForRoomGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, forwards := range []bool{false, true} {
+		k := newCluster(t)
+		k.stopped = true
+		one := func(c *Config) { c.Loops = 1 }
+		ts, next := k.server("tcp", hooks{}, one), k.gateway("tcp", hooks{}, one)
+		large := strings.Repeat("l", 200_000)
+		var clients [6]*client
+		for i := range clients {
+			clients[i] = ts.dial()
+		}
+		for i, c := range clients[:4] { // a job of each: to be released, buried, kicked, and taken
+			c.do(fmt.Sprintf("use t%d\r\nwatch t%d\r\nignore default\r\n", i, i), fmt.Sprintf("USING t%d\r\nWATCHING 2\r\nWATCHING 1\r\n", i))
+			id := c.put("x")
+			c.do("reserve\r\n", reserved(id, "x"))
+			if i >= 2 {
+				c.do(fmt.Sprintf("bury %d 1\r\n", id), "BURIED\r\n")
+			}
+		}
+		clients[4].do("use k\r\n", "USING k\r\n")
+		k.tape.cramped.Store(true)
+		for i, s := range []string{
+			"release 1 5 7\r\n", "bury 2 9\r\nlist-tube-used\r\n", "kick-job 3\r\n", "reserve-job 4\r\ndelete 4\r\n",
+			"put 3 0 9 1 idp:k\r\nx\r\npeek-ready\r\n", "put 0 0 9 200000\r\n" + large + "\r\n",
+		} {
+			clients[i].send(s)
+		}
+		waits := func(ts *testServer) {
+			n := 0
+			ts.until("all wait", func() bool {
+				ts.onLoops(func(l *loop) {
+					n = 0
+					for _, c := range l.conns {
+						if c.phase == waiting {
+							n++
+						}
+					}
+				})
+				return n >= len(clients)-1 // a job that is taken need not be on record
+			})
+		}
+		waits(ts)
+		leader := ts
+		if forwards {
+			k.handOver(next)
+			leader = next
+		} else {
+			k.resign(ts)
+			k.lead(ts)
+			waits(ts)
+		}
+		k.tape.cramped.Store(false)
+		leader.engine.Room()
+		clients[0].expect("RELEASED\r\n")
+		clients[1].expect("BURIED\r\nUSING t1\r\n")
+		clients[2].expect("KICKED\r\n")
+		clients[3].expect(reserved(4, "x") + "DELETED\r\n")
+		var id, other int
+		if _, err := fmt.Sscanf(clients[4].line(), "INSERTED %d", &id); err != nil {
+			t.Fatal(err)
+		}
+		clients[4].expect(fmt.Sprintf("FOUND %d 1\r\nx\r\n", id))
+		if _, err := fmt.Sscanf(clients[5].line(), "INSERTED %d", &other); err != nil {
+			t.Fatal(err)
+		}
+		clients[4].send("put 3 0 9 1 idp:k\r\nx\r\n")
+		if got := clients[4].line(); !strings.HasPrefix(got, fmt.Sprintf("INSERTED %d READY", id)) {
+			t.Errorf("got %q", got)
+		}
+		clients[5].do(fmt.Sprintf("peek %d\r\n", other), fmt.Sprintf("FOUND %d 200000\r\n%s\r\n", other, large))
+	}
+}
