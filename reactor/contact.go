@@ -64,6 +64,14 @@ func (g *gateway) inContact(at time.Duration) {
 	g.loop.counts.contact.Store(int64(at))
 }
 
+// lastContact is when the loop was in contact with the leader of its trunk, or came to that, by the loop's clock.
+func (g *gateway) lastContact(now time.Duration) time.Duration {
+	if g.version < resumesSince {
+		return now // it sends no pings
+	}
+	return now - min(now-g.fenced, g.loop.server.bootTime()-g.contact.last)
+}
+
 // look is called at the beginning of each round, before anything is said to clients: it ends them all if there was no contact
 // for too long.
 func (g *gateway) look() {

@@ -175,3 +175,26 @@ func TestAServerThatHasLedWasInContactWhenItWasHeld(t *testing.T) {
 		c.expectReset("who has no contact with a leader")
 	}
 }
+
+// A server whose loops give up has had no leader since its last contact, and not since it gave up: nobody else is to come.
+func TestWhoGivesUpHasHadNoLeaderSinceTheLastContact(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	boot := func() time.Duration { return time.Duration(clock.Load()) }
+	ts, put := serveStopped(t, "tcp", hooks{trunks: resumesSince, boot: boot}, nil, func(c *Config) { c.Engine = nil })
+	leader := forwardTo(ts)
+	k := leader.welcomeAs(second(1, 0))
+	_, _ = k.expectResumed()
+	c := ts.dial()
+	k.expectOpen(1)
+	c.send("x")
+	k.expectInput(1, "x")
+	k.silent.Store(true)
+	clock.Add(int64(leaderPatience))
+	put(leaderPatience)
+	c.expectReset("who has no contact with a leader")
+	k.expectEnd()
+	if loops, without := ts.Forwarding(); loops != 0 || without != leaderPatience {
+		t.Errorf("it forwards on %d trunks, and does not since %v", loops, without)
+	}
+}

@@ -91,7 +91,7 @@ type forwarding struct {
 	mu    sync.Mutex
 	fence atomic.Uint64 // of the trunk that came last
 	loops int           // that have a trunk; guarded by mu
-	since time.Duration // when there was one last, or the server began to forward; guarded by mu
+	since time.Duration // when one was in contact last, or the server began to forward; guarded by mu
 }
 
 // begin notes that no loop has a trunk yet, and why: until now the server has led, or there was nobody who did.
@@ -101,13 +101,13 @@ func (f *forwarding) begin(now time.Duration) {
 	f.since = now
 }
 
-// forwards notes whether the loop has a trunk.
-func (l *loop) forwards(on bool, now time.Duration) {
+// forwards notes whether the loop has a trunk, and when it was in contact with a leader.
+func (l *loop) forwards(on bool, at time.Duration) {
 	l.forwarding.Store(on)
 	f := &l.server.forwarding
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.since = now; on {
+	if f.since = max(f.since, at); on {
 		f.loops++
 	} else {
 		f.loops--
@@ -115,7 +115,7 @@ func (l *loop) forwards(on bool, now time.Duration) {
 }
 
 // Forwarding tells how many loops of a server without an engine have a trunk to a leader, and if none has, for how
-// long. Any goroutine may call it.
+// long none was in contact with it. Any goroutine may call it.
 func (s *Server) Forwarding() (loops int, without time.Duration) {
 	f := &s.forwarding
 	f.mu.Lock()

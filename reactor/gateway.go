@@ -199,7 +199,7 @@ func (g *gateway) ended(now time.Duration, err error) {
 		l.server.log.Info("clients are not forwarded for now", "reason", err, "unreported", n)
 	}
 	if g.welcomed {
-		l.forwards(false, now)
+		l.forwards(false, g.lastContact(now))
 		g.parted = now
 	}
 	g.told <- g.welcomed
