@@ -198,3 +198,30 @@ func TestWhoGivesUpHasHadNoLeaderSinceTheLastContact(t *testing.T) {
 		t.Errorf("it forwards on %d trunks, and does not since %v", loops, without)
 	}
 }
+
+// Whatever the loop has to do, it looks first whether its clients are still in contact.
+func TestARoundBeginsWithALookAtTheContact(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	ts, leader := serveForwarded(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return time.Duration(clock.Load()) }}, func(*Config) {})
+	k := leader.welcomeAs(second(1, 0))
+	_, _ = k.expectResumed()
+	ts.dial()
+	k.expectOpen(1)
+	k.silent.Store(true)
+	ts.onLoops(func(*loop) {})
+	clock.Add(int64(leaderPatience))
+	ts.onLoops(func(l *loop) {
+		if n := len(l.gateway.sessions); n > 0 {
+			t.Errorf("the round has begun with %d sessions", n)
+		}
+	})
+}
+
+// A leader has others have the jobs of a loop that it has not heard for 8 seconds. The loop gives up well before that.
+func TestAGatewayGivesUpBeforeItsLeaderDoes(t *testing.T) {
+	t.Parallel()
+	if leaderPatience > 6*time.Second {
+		t.Errorf("it gives up after %v", leaderPatience)
+	}
+}

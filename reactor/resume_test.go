@@ -569,3 +569,43 @@ func TestASessionWithManyTubesGoesOn(t *testing.T) {
 		t.Errorf("it watches %d tubes", len(sessions[session(1)].Watched))
 	}
 }
+
+// Who has waited longest is named first, with how long it has waited: since it has asked, or since its last reply.
+func TestSessionsAreNamedByHowLongTheyHaveWaited(t *testing.T) {
+	t.Parallel()
+	ts, put := serveStopped(t, "tcp", hooks{trunks: resumesSince, boot: func() time.Duration { return 0 }}, nil, func(c *Config) { c.Engine = nil })
+	leader := forwardTo(ts)
+	k := leader.welcomeAs(second(1, 0))
+	_, _ = k.expectResumed()
+	const n = 8
+	var clients [n]*client
+	for i := range clients {
+		clients[i] = ts.dial()
+		k.expectOpen(uint32(i + 1))
+	}
+	const in = "use a\r\nreserve\r\n"
+	for i := n - 1; i >= 0; i-- { // the last comes first
+		clients[i].send(in)
+		k.expectInput(uint32(i+1), in)
+		put(time.Second)
+	}
+	k.send(replies(n, 7, 0, "USING a\r\n")) // it waits anew
+	clients[n-1].expect("USING a\r\n")
+	put(time.Second)
+	k.Close()
+	k = leader.welcomeAs(second(2, 0))
+	for i := range n {
+		it, err := k.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := trunk.ParseResume(it.Data)
+		want, age := session(uint64(n-1-i)), time.Duration(n-i)*time.Second
+		if i == n-1 {
+			want, age = session(n), time.Second
+		}
+		if err != nil || r.Session != want || r.Age != age {
+			t.Errorf("session %d is named with %v, want %d with %v: %v", r.Session, r.Age, want, age, err)
+		}
+	}
+}

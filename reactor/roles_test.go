@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"trellis/binlog/journal"
 )
 
 // Clients of a leader that hands over notice nothing, with jobs or without, whatever they are about, if it leads
@@ -431,5 +433,129 @@ func TestWhoWaitsForRoomGoesOn(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		clients[5].do(fmt.Sprintf("peek %d\r\n", other), fmt.Sprintf("FOUND %d 200000\r\n%s\r\n", other, large))
+	}
+}
+
+// A gateway that leads with other terms than the leader before ends those of whose commands that has had a part.
+func TestAGatewayThatLeadsOnOtherTermsResetsWhoIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.stopped = true
+	leader := k.server("unix", hooks{}, func(c *Config) { c.MaxJobSize = 100 })
+	ts := k.gateway("tcp", hooks{}, func(*Config) {})
+	c, idle := ts.dial(), ts.dial()
+	idle.do("use u\r\n", "USING u\r\n")
+	read := leader.sum().BytesIn
+	const half = "put 0 0 9 18\r\ndelete 1\r\n"
+	c.send(half)
+	leader.until("half has come", func() bool { return leader.sum().BytesIn-read == uint64(len(half)) })
+	k.leader.Store(nil)
+	leader.Abort()
+	k.apply(ts)
+	k.lead(ts)
+	c.expectReset("whose body may be executed")
+	idle.do("list-tube-used\r\n", "USING u\r\n")
+}
+
+// What a gateway's client held that has gone while nobody led is ready when the gateway leads.
+func TestAGatewayThatLeadsEndsTheSessionsOfWhoHasGone(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.stopped = true
+	leader := k.server("unix", hooks{}, func(*Config) {})
+	ts := k.gateway("tcp", hooks{}, func(c *Config) { c.Loops = 1 })
+	c, other := ts.dial(), ts.dial()
+	id := other.put("x")
+	c.do("reserve\r\n", reserved(id, "x"))
+	k.leader.Store(nil)
+	leader.Abort()
+	ts.until("there is no leader", func() bool { n, _ := ts.Forwarding(); return n == 0 })
+	c.reset()
+	ts.until("it has gone", func() bool { return ts.sum().Connections == 1 })
+	k.apply(ts)
+	k.lead(ts)
+	other.do("reserve\r\n", reserved(id, "x"))
+}
+
+// Who has sent commands of which the log tells, and goes on with another engine before they are answered, is reset: nothing
+// is executed twice.
+func TestWhoIsNotAnsweredYetDoesNotGoOnAgain(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	ts := k.server("tcp", hooks{}, func(c *Config) { c.Loops = 1 })
+	c := ts.dial()
+	c.do("use u\r\n", "USING u\r\n")
+	ts.onLoops(func(l *loop) {
+		x := journal.Effect{Session: session(1), Offset: 100, ID: 77, Kind: journal.EffectPut, State: journal.Ready}
+		l.conns[0].decide(80, []journal.Effect{x}, 0)
+	})
+	k.resign(ts)
+	k.lead(ts)
+	c.expectReset("of whose commands some are done")
+}
+
+// Half a body is copied when its server goes on with another engine, as far as there is room for such copies.
+func TestBodiesAreCopiedUpToALimit(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	ts := k.server("tcp", hooks{copied: 50_000}, func(c *Config) { c.Loops = 1 })
+	small := ts.dial()
+	read := ts.sum().BytesIn
+	half := "put 0 0 9 60000\r\n" + strings.Repeat("b", 40_000)
+	small.send(half)
+	ts.until("a half has come", func() bool { return ts.sum().BytesIn-read >= uint64(len(half)) })
+	large := ts.dial()
+	large.send(half)
+	ts.until("both have come", func() bool { return ts.sum().BytesIn-read >= uint64(2*len(half)) })
+	k.resign(ts)
+	k.lead(ts)
+	large.expectReset("whose body is one too many")
+	small.send(strings.Repeat("b", 20_000) + "\r\n")
+	if got := small.line(); !strings.HasPrefix(got, "INSERTED") {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A wait has lasted at the next leader as long as at those before.
+func TestAWaitLastsUnderTheNextLeader(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.stopped = true
+	leader := k.server("unix", hooks{}, func(*Config) {})
+	ts, next := k.gateway("tcp", hooks{}, func(*Config) {}), k.gateway("unix", hooks{}, func(*Config) {})
+	c := ts.dial()
+	c.do("use u\r\n", "USING u\r\n")
+	c.send("reserve-with-timeout 5\r\n")
+	leader.untilSeenWaiting(1)
+	k.ahead.Add(int64(4 * time.Second))
+	k.handOver(next)
+	k.apply(ts)
+	next.untilSeenWaiting(1)
+	if p := c.pending(); p != "" {
+		t.Errorf("%q was sent before the time is over", p)
+	}
+	k.putAhead(next, 2*time.Second)
+	c.expect("TIMED_OUT\r\n")
+}
+
+// A leader closes gateways' clients that do nothing for too long, unless they wait for a job.
+func TestIdleClientsOfGatewaysAreClosed(t *testing.T) {
+	t.Parallel()
+	k := newCluster(t)
+	k.stopped = true
+	leader := k.server("unix", hooks{}, func(c *Config) { c.IdleTimeout = 5 * time.Second })
+	ts := k.gateway("tcp", hooks{}, func(*Config) {})
+	c, waits := ts.dial(), ts.dial()
+	c.do("use u\r\n", "USING u\r\n")
+	waits.send("reserve\r\n")
+	leader.untilSeenWaiting(1)
+	k.putAhead(leader, 4*time.Second)
+	c.do("use v\r\n", "USING v\r\n")
+	k.putAhead(leader, 4*time.Second)
+	c.do("use w\r\n", "USING w\r\n")
+	k.putAhead(leader, 6*time.Second)
+	c.expectEOF()
+	if n := ts.sum().Connections; n != 1 {
+		t.Errorf("%d connections are left", n)
 	}
 }
