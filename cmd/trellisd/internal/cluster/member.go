@@ -52,7 +52,7 @@ type Member struct {
 	invited atomic.Bool                  // the group has not been heard yet
 	node    atomic.Pointer[replica.Node] // nil until the member belongs to a cluster
 	failed  chan error                   // has the first error that ends the member and does not come from the node
-	asked   time.Time                    // when watch has asked for the members last
+	asked   time.Time                    // when look has asked for the members last
 	leader  atomic.Pointer[leader]       // as it has told of itself, nil if nobody has
 	onState atomic.Pointer[func()]
 

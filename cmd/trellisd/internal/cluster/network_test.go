@@ -11,11 +11,12 @@ import (
 // links can be cut, or be silent in one direction. Members are known by their addresses.
 type network struct {
 	mu      sync.Mutex
-	targets map[string]string     // where a member listens now, by its address
-	cuts    map[link]bool         // nothing passes, and connections end
-	silent  map[link]bool         // nothing passes that way, and no end is seen
-	pairs   map[*[2]net.Conn]link // connections, by who has dialled whom
-	changed chan struct{}         // closed when a link changes
+	targets map[string]string        // where a member listens now, by its address
+	cuts    map[link]bool            // nothing passes, and connections end
+	silent  map[link]bool            // nothing passes that way, and no end is seen
+	hangs   map[string]chan struct{} // dials of these members wait for that, whatever their contexts say
+	pairs   map[*[2]net.Conn]link    // connections, by who has dialled whom
+	changed chan struct{}            // closed when a link changes
 	ended   bool
 	direct  bool // members dial each other: no link is ever cut
 }
@@ -24,7 +25,7 @@ type network struct {
 type link struct{ from, to string }
 
 func newNetwork(direct bool) *network {
-	return &network{direct: direct, targets: map[string]string{}, cuts: map[link]bool{}, silent: map[link]bool{}, pairs: map[*[2]net.Conn]link{}, changed: make(chan struct{})}
+	return &network{direct: direct, targets: map[string]string{}, cuts: map[link]bool{}, silent: map[link]bool{}, hangs: map[string]chan struct{}{}, pairs: map[*[2]net.Conn]link{}, changed: make(chan struct{})}
 }
 
 func (n *network) change(f func()) {
@@ -55,6 +56,16 @@ func (n *network) cut(a, b string) {
 
 // silence has nothing arrive any more that goes from one member to the other.
 func (n *network) silence(from, to string) { n.change(func() { n.silent[link{from, to}] = true }) }
+
+// hang has all dials of a member wait until they are released.
+func (n *network) hang(from string) (release func()) {
+	gate := make(chan struct{})
+	n.change(func() { n.hangs[from] = gate })
+	return sync.OnceFunc(func() {
+		n.change(func() { delete(n.hangs, from) })
+		close(gate)
+	})
+}
 
 // heal makes all links whole.
 func (n *network) heal() {
@@ -90,6 +101,12 @@ func (n *network) passable(ctx context.Context, l link) error {
 // dialer is what a member dials others with.
 func (n *network) dialer(from string) func(ctx context.Context, addr string) (net.Conn, error) {
 	return func(ctx context.Context, to string) (net.Conn, error) {
+		n.mu.Lock()
+		gate := n.hangs[from]
+		n.mu.Unlock()
+		if gate != nil {
+			<-gate
+		}
 		for _, l := range []link{{from, to}, {to, from}} {
 			if err := n.passable(ctx, l); err != nil {
 				return nil, err

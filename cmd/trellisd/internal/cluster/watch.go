@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,18 +24,28 @@ const (
 	askTimeout    = time.Second
 )
 
-// watch learns where the leader serves clients, so that this node can say it.
+// watch has clients be forwarded to whoever leads, and tells when this node's state changes. Others are asked beside
+// that: who is gone does not answer, and trunks of the leader before are to end at once.
 func (m *Member) watch(ctx context.Context) {
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	looking.Go(func() { often(ctx, func() { m.look(ctx) }) })
 	last := ""
-	for {
-		m.look(ctx)
+	often(ctx, func() {
 		m.forward()
 		if now := m.State() + m.Unready(); now != last {
 			last = now
 			m.changed()
 		}
+	})
+}
+
+// often calls f every watchInterval, until ctx ends.
+func often(ctx context.Context, f func()) {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		f()
 		select {
 		case <-ctx.Done():
 			return
@@ -43,7 +54,7 @@ func (m *Member) watch(ctx context.Context) {
 	}
 }
 
-// look asks the leader, unless it has told already.
+// look asks the leader where it serves clients, so that this node can say it, unless it has told already.
 func (m *Member) look(ctx context.Context) {
 	st := m.node.Load().Status()
 	known := m.leader.Load()

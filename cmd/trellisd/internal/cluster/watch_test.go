@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"trellis/binlog/replica"
+	"trellis/binlog/replica/entry"
+	"trellis/binlog/replica/wire"
 )
 
 // A balancer that asks each second must not take all members out whenever a leader is chosen.
@@ -43,5 +45,29 @@ func TestAMemberThatForwardsStaysReadyForAMomentWithoutALeader(t *testing.T) {
 		if got := x.f.unready(st, &answered, now); got != x.want {
 			t.Errorf("%s: %q, want %q", x.whatever, got, x.want)
 		}
+	}
+}
+
+// Trunks of a leader before end when another one leads, however long those do not answer who are asked where it serves.
+func TestAMemberKnowsWhoLeadsWhileNobodyAnswersIt(t *testing.T) {
+	old := uint32(entry.Newest - 1) // nobody forwards clients: no loop asks who leads
+	r := newRigOf(t, false, old, old, old)
+	l, _ := r.leader(-1)
+	g := r.others(l)[0]
+	defer r.net.hang(r.nodes[g].Addr)()
+	for range 2 { // it asks the first one, and hears of the next one meanwhile
+		var before uint64
+		r.eventually("another member leads", func() bool {
+			l, _ := r.leader(-1)
+			before = r.members[l].Status().Term
+			_, err := r.members[l].control(t.Context(), wire.Caller{}, []byte(`{"op":"transfer"}`), nil)
+			return err == nil
+		})
+		r.eventually("the member knows of it", func() bool {
+			m := r.members[g]
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.Status().Leads || m.reign != nil && m.reign.term > before
+		})
 	}
 }
