@@ -10,11 +10,14 @@ import (
 // A gateway's loop has been in contact with the leader when it sent the last ping that was answered: the leader led when it
 // answered that. Without contact it ends its clients before the leader has others have their jobs.
 
+// LeaderPatience is after what time without contact a gateway has reset its clients. What they held must not be free before.
+const LeaderPatience = 6 * time.Second
+
 const (
 	// pingPause is between two pings.
 	pingPause = 500 * time.Millisecond
 	// leaderPatience is how long a client waits until a leader hears of it, or goes on with it.
-	leaderPatience = 6 * time.Second
+	leaderPatience = LeaderPatience
 	// maxPinged is how many pings may be without an answer.
 	maxPinged = 32
 )

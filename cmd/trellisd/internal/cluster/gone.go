@@ -7,6 +7,7 @@ import (
 
 	"trellis/binlog/journal"
 	"trellis/engine"
+	"trellis/reactor"
 )
 
 // A leader has the numbers of gateways' loops be gone of which it has not heard for long: what their sessions hold is
@@ -16,8 +17,10 @@ import (
 const (
 	// gonePause is between two looks at the gateways.
 	gonePause = 250 * time.Millisecond
-	// goneTicks is how many of them there are without a trunk before a loop's number is gone: eight seconds.
-	goneTicks = 33
+	// goneSpare is how much longer than its gateway the leader waits: for clocks, and for a loop that is slow.
+	goneSpare = 2 * time.Second
+	// goneTicks is how many of them there are without a trunk before a loop's number is gone; the first may come at once.
+	goneTicks = 1 + int((reactor.LeaderPatience+goneSpare)/gonePause)
 )
 
 // absences is how long loops of gateways have had no trunk.
@@ -113,19 +116,24 @@ func (s *service) watchGateways(e *engine.Engine) {
 			}
 		case <-s.absences.left:
 		}
-		var numbers []uint32
-		_ = e.Numbers(func(x *journal.Numbers) error {
-			if x.Nonce != s.self.nonce { // this server's own sessions need no trunk
-				for i := range x.Count {
-					numbers = append(numbers, x.First+i)
-				}
-			}
-			return nil
-		})
-		for _, n := range s.absences.tick(numbers, by) {
+		for _, n := range s.absences.tick(numbersOfOthers(e, s.self.nonce), by) {
 			s.endNumber(e, n)
 		}
 	}
+}
+
+// numbersOfOthers are the numbers of loops that an engine knows, but for those of the server with this nonce: its own
+// sessions need no trunk.
+func numbersOfOthers(e *engine.Engine, nonce uint64) (numbers []uint32) {
+	_ = e.Numbers(func(x *journal.Numbers) error {
+		if x.Nonce != nonce {
+			for i := range x.Count {
+				numbers = append(numbers, x.First+i)
+			}
+		}
+		return nil
+	})
+	return numbers
 }
 
 // endNumber has a number be gone, or leaves that to the next look.

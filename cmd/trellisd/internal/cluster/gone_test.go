@@ -3,7 +3,40 @@ package cluster
 import (
 	"slices"
 	"testing"
+	"time"
+
+	"trellis/binlog/journal"
+	"trellis/engine"
+	"trellis/reactor"
 )
+
+// What clients of a gateway hold is free two seconds after it has reset them, and not before.
+func TestALoopIsGoneWhenItsGatewayHasGivenUp(t *testing.T) {
+	a := newAbsences()
+	a.began(1)
+	a.ended(1, false)
+	passed := time.Duration(0) // before the first tick
+	for ; a.tick([]uint32{1}, 1) == nil; passed += gonePause {
+	}
+	if spare := passed - reactor.LeaderPatience; spare < 2*time.Second || spare > 3*time.Second {
+		t.Errorf("a loop is gone %v after its gateway has given up", spare)
+	}
+}
+
+// The leader's own loops have no trunks, and are not gone.
+func TestALeadersOwnLoopsAreNeverGone(t *testing.T) {
+	e := engine.New(engine.Config{MaxJobSize: 1})
+	defer e.Discard()
+	f := e.Follow(engine.Always)
+	for _, n := range []journal.Numbers{{First: 1, Count: 2, Member: 1, Nonce: 7}, {First: 3, Count: 2, Member: 2, Nonce: 8}} {
+		if err := f.Numbers(&n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := numbersOfOthers(e, 7); !slices.Equal(got, []uint32{3, 4}) {
+		t.Errorf("for want of a trunk %v may be gone", got)
+	}
+}
 
 func TestALoopIsGoneWhenItHasHadNoTrunkForLong(t *testing.T) {
 	a := newAbsences()

@@ -183,16 +183,13 @@ func (s *clients) served() {
 	}
 }
 
-// gatewayPatience is for how long a gateway has clients without a trunk: then the server has reset them.
-const gatewayPatience = 6 * time.Second
-
 // port closes the clients' port when the server has given up: nobody is forwarded, and clients do well to try another
 // member. It opens it again when a loop is attached.
 func (s *clients) port() {
 	switch loops, without := s.server.Forwarding(); {
 	case loops > 0:
 		s.open()
-	case without >= gatewayPatience:
+	case without >= reactor.LeaderPatience:
 		s.server.Unserve()
 	}
 }
