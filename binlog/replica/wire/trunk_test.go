@@ -237,6 +237,27 @@ func TestANewerDialEndsTheTrunk(t *testing.T) {
 	}
 }
 
+// Numbers of a process before are gone when its trunks have ended, and not only have to.
+func TestTrunksOfAProcessBeforeEnd(t *testing.T) {
+	ns, l := trunkNodes(t, 2, setup{})
+	_, k := l.begin(ns[1], ns[0], loop(1, 1))
+	if err := ns[0].tr.EndTrunks(t.Context(), ns[1].self.ID, 9); err != nil || k.Context.Err() != nil {
+		t.Errorf("a process ends its own trunks: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := ns[0].tr.EndTrunks(ctx, ns[1].self.ID, 10); !errors.Is(err, context.Canceled) {
+		t.Errorf("a trunk that is still used has ended: %v", err)
+	}
+	if err := hasTo(t, k); err != errNewProcess {
+		t.Error(err)
+	}
+	k.finish()
+	if err := ns[0].tr.EndTrunks(t.Context(), ns[1].self.ID, 10); err != nil {
+		t.Error(err)
+	}
+}
+
 // Both ends have to end when the other member is removed, and when the transport is closed.
 func TestATrunkEndsWithTheMemberAndWithTheTransport(t *testing.T) {
 	ns, l := trunkNodes(t, 3, setup{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"trellis/binlog/journal"
 	"trellis/binlog/replica/entry"
 	"trellis/binlog/replica/member"
 	"trellis/binlog/replica/wire"
@@ -89,5 +90,33 @@ func TestAMemberWhoseNumbersAreGoneTakesOthers(t *testing.T) {
 	r.all()
 	for i := range r.members {
 		r.must(i, "use x\r\n", "USING x\r\n")
+	}
+}
+
+// A gateway that reads in the log that its numbers are gone resets its clients, whatever its trunks say.
+func TestClientsEndWithTheNumberOfTheirLoop(t *testing.T) {
+	r := newRig(t, 3)
+	var c *asideClient
+	r.eventually("a gateway's numbers are gone", func() bool { // again where another member leads by then
+		l, _ := r.leader(-1)
+		g := r.others(l)[0]
+		var err error
+		if c, _, err = r.try(g, false, "use x\r\n"); err != nil {
+			return false
+		}
+		s, f := r.queues[l].serving(), r.queues[g].forwarded()
+		if s == nil || f == nil {
+			return false
+		}
+		var pos journal.Pos
+		for _, n := range f.self.all() { // past the engine, which waits for the ends of their trunks
+			if pos, err = s.leadership.Numbers(&journal.Numbers{First: n, Count: 1}); err != nil {
+				return false
+			}
+		}
+		return s.await(s.ended, pos)
+	})
+	if got := c.ended(t); got != "" {
+		t.Errorf("the client is told %q", got)
 	}
 }

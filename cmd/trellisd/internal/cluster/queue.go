@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"trellis/binlog/journal"
@@ -61,8 +62,8 @@ type Queue struct {
 	// the node runs.
 	changed func()
 
-	holding     sync.Mutex // held by Hold, and when a held server loses its engine
-	numbersTold bool       // numbers of loops may be gone; the applier's
+	holding     sync.Mutex  // held by Hold, and when a held server loses its engine
+	numbersTold atomic.Bool // numbers of loops may be gone
 
 	mu             sync.Mutex
 	engine         *engine.Engine   // nil before the first standby
@@ -399,8 +400,7 @@ func (q *Queue) Applied(index uint64, effects []journal.Effect) {
 	if c == nil {
 		return
 	}
-	if q.numbersTold {
-		q.numbersTold = false
+	if q.numbersTold.Swap(false) {
 		for _, n := range c.self.gone(e) {
 			c.server.NumberGone(n)
 		}
@@ -410,7 +410,7 @@ func (q *Queue) Applied(index uint64, effects []journal.Effect) {
 
 // EffectsLost implements replica.Queue.
 func (q *Queue) EffectsLost() {
-	q.numbersTold = true
+	q.numbersTold.Store(true)
 	if c, _ := q.clients(); c != nil {
 		c.server.EffectsLost()
 	}
@@ -437,7 +437,7 @@ type fed struct {
 
 // Numbers implements replica.Standby.
 func (f fed) Numbers(n *journal.Numbers) error {
-	f.queue.numbersTold = true
+	f.queue.numbersTold.Store(true)
 	return f.Follower.Numbers(n)
 }
 

@@ -167,3 +167,35 @@ func (r *rig) kill(i int) {
 		r.t.Error(err)
 	}
 }
+
+// A snapshot does not tell which commands were executed: they are not taken for such as were not, and sent again.
+func TestClientsOfWhomASnapshotSaysNothingAreReset(t *testing.T) {
+	r := newRig(t, 3)
+	r.all()
+	var l, g int
+	var c *asideClient
+	r.eventually("a client of a gateway waits", func() bool {
+		l, _ = r.leader(-1)
+		g = r.others(l)[0]
+		var line string
+		var err error
+		if c, line, err = r.try(g, false, "watch x\r\nreserve\r\n"); err != nil || line != "WATCHING 2\r\n" {
+			return false
+		}
+		waits := 0
+		r.eventually("the leader knows of the client", func() bool {
+			s := r.queues[l].Serving()
+			if s == nil {
+				return true
+			}
+			waits = int(s.Engine.Snapshot(s.Now()).Waiting)
+			return waits > 0
+		})
+		return waits > 0
+	})
+	r.queues[g].EffectsLost()
+	r.transfer(l)
+	if got := c.ended(t); got != "" {
+		t.Errorf("the client is told %q", got)
+	}
+}

@@ -3,10 +3,12 @@ package cluster
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"trellis/binlog/replica"
+	"trellis/binlog/replica/wire"
 	"trellis/engine"
 )
 
@@ -84,4 +86,69 @@ func TestALoopKeepsItsNumber(t *testing.T) {
 			t.Fatalf("of %v the loops have %v, want %v", step.given, g.numbers, step.want)
 		}
 	}
+}
+
+// The fence of a trunk is taken when nothing is under way any more for sessions of its loop.
+func TestAFenceIsBehindWhatIsUnderWay(t *testing.T) {
+	r := newRig(t, 3)
+	r.eventually("a loop has a session", func() bool { // again where another member leads by then
+		l, _ := r.leader(-1)
+		g := r.others(l)[0]
+		c, _, err := r.try(g, false, "use x\r\n")
+		if c != nil {
+			defer c.Close()
+		}
+		s, e := r.queues[l].awaitService(t.Context())
+		f := r.queues[g].forwarded()
+		if err != nil || s == nil || f == nil {
+			return false
+		}
+		numbers := f.self.all()
+		i := slices.IndexFunc(numbers, e.NumberPresent)
+		if i < 0 {
+			return false
+		}
+		fenced := 0
+		q := &Queue{fence: func(context.Context, *replica.Leadership) (uint64, error) {
+			fenced++
+			if e.NumberPresent(numbers[i]) {
+				t.Error("the fence is taken before the session has ended")
+			}
+			return 7, nil
+		}}
+		began := &service{clients: &clients{queue: q}, leadership: s.leadership, ended: s.ended}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := began.endsBefore(&wire.Trunk{Context: ctx}, e, numbers[i]); err == nil {
+			t.Error("a trunk begins beside a session of the one before")
+		}
+		_ = c.Close()
+		fence, err := began.endsBefore(&wire.Trunk{Context: t.Context()}, e, numbers[i])
+		if err == nil && (fence != 7 || fenced != 1) {
+			t.Errorf("the fence is %d, and was taken %d times", fence, fenced)
+		}
+		return err == nil || t.Failed()
+	})
+}
+
+// A welcome names the entry up to which the leader has committed.
+func TestAWelcomeTellsOfTheFence(t *testing.T) {
+	r := newRig(t, 3)
+	r.all()
+	r.eventually("a gateway is welcomed anew", func() bool { // again where another member leads by then
+		l, _ := r.leader(-1)
+		g := r.others(l)[0]
+		if _, line, err := r.try(l, false, "put 0 0 9 1\r\nx\r\n"); err != nil || !strings.HasPrefix(line, "INSERTED ") {
+			return false
+		}
+		st := r.members[l].Status()
+		if err := r.members[l].transport.EndTrunks(t.Context(), r.members[g].Status().Self, 1); err != nil || !st.Leads {
+			return false
+		}
+		r.eventually("it knows of the fence", func() bool {
+			f := r.queues[g].Forwarding()
+			return f == nil || f.Attached && f.Fence >= st.Commit
+		})
+		return r.queues[g].Forwarding() != nil
+	})
 }
