@@ -117,6 +117,7 @@ var errNoQueue = errors.New("this node has no jobs yet, or was about to lose the
 // Standby implements replica.Queue.
 func (q *Queue) Standby(start int64) (replica.Standby, error) {
 	q.discard()
+	debug.FreeOSMemory() // what an engine had on the collected heap is garbage now, and this one is about to take as much
 	cfg := q.cfg.Engine
 	cfg.Start = time.Unix(0, start)
 	e := engine.New(cfg)
@@ -137,9 +138,6 @@ func (q *Queue) discard() {
 	q.mu.Unlock()
 	if e != nil {
 		e.Discard()
-		// What the engine had on the collected heap is garbage now, and the next one is
-		// about to take as much.
-		debug.FreeOSMemory()
 	}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"log/slog"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,5 +32,19 @@ func TestALeaderHasThePortThatItWasAboutToGiveUp(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("a leader does not open its port again")
 		}
+	}
+}
+
+// A node that ends has no engine to make room for, and little time.
+func TestANodeThatEndsMakesNoRoomForAnotherEngine(t *testing.T) {
+	r := newRig(t, 1)
+	r.leader(-1)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := r.stop(0); err != nil {
+		t.Error(err)
+	}
+	if runtime.ReadMemStats(&after); after.NumForcedGC != before.NumForcedGC {
+		t.Error("garbage is collected before the node ends")
 	}
 }
