@@ -160,7 +160,7 @@ func TestAMemberThatForwardsStopsInOrder(t *testing.T) {
 // Clients of all members put, reserve and delete while leaders change. No reply is wrong, no job is lost
 // that was acknowledged, and none comes again that was deleted.
 func TestNothingIsLostByClientsOfAnyMemberWhenLeadersChange(t *testing.T) {
-	r := newCutRig(t, 3)
+	r := newCutRig(t, 5)
 	var (
 		ending  = make(chan struct{})
 		clients sync.WaitGroup
@@ -168,7 +168,7 @@ func TestNothingIsLostByClientsOfAnyMemberWhenLeadersChange(t *testing.T) {
 		put     = map[uint64]string{}
 		deleted = map[uint64]bool{}
 		unknown = map[uint64]bool{} // deletes without a reply
-		replies [3]atomic.Int64     // of each member
+		replies [5]atomic.Int64     // of each member
 	)
 	serve := func(i int, c *asideClient) error {
 		for n := 0; ; n++ {
