@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -403,6 +405,98 @@ func TestClientsOfSurvivorsDoNotNoticeTwoKills(t *testing.T) {
 			}, first)
 		}}
 	})
+}
+
+// A gateway that was stopped until others have its clients' jobs resets them, before it passes on anything that has come
+// since: neither a reply, nor a command.
+func TestAGatewayThatWasStoppedForLongResetsItsClients(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	for _, n := range c.nodes {
+		c.awaitServed(n)
+	}
+	var g *clusterNode
+	var holds, waits *producer
+	var id, tube string    // of what the one holds, and where the other waits
+	c.await(func() error { // again if the leader changes meanwhile
+		g = anyOf(c.others(c.leader()))
+		holds, waits = &producer{c: c, at: g}, &producer{c: c, at: g}
+		got := strings.Fields(strings.Join(holds.ask("put 0 0 1000 1\r\nx"), ""))
+		if len(got) < 2 || got[0] != "INSERTED" {
+			return fmt.Errorf("a put is answered %q", got)
+		}
+		id, tube = got[1], "behind-"+got[1]
+		if got := holds.reply("reserve-job " + id); !strings.HasPrefix(got, "RESERVED ") {
+			return fmt.Errorf("a reserve is answered %q", got)
+		}
+		if got := waits.ask("watch "+tube, "ignore default"); len(got) < 2 {
+			return errors.New("who is about to wait was reset")
+		}
+		if _, err := io.WriteString(waits.conn, "reserve\r\n"); err != nil {
+			return err
+		}
+		for range 100 {
+			if strings.Contains(holds.reply("stats-tube "+tube), "current-waiting: 1\n") {
+				return nil
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		return errors.New("nobody waits")
+	})
+	g.signal(syscall.SIGSTOP)
+	c.await(g.stands)
+	if _, err := io.WriteString(holds.conn, "delete "+id+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	other := &producer{c: c, at: c.leader(c.others(g)...)}
+	c.await(func() error { // of the first one the gateway would tell its client
+		if got := other.ask("use "+tube, "put 0 0 1000 1\r\nx"); len(got) < 2 || !strings.HasPrefix(got[1], "INSERTED ") {
+			return fmt.Errorf("a put is answered %q", got)
+		}
+		return nil
+	})
+	for _, reserve := range []string{"reserve-with-timeout 1", "reserve-job " + id} {
+		c.await(func() error {
+			_ = other.ask("watch "+tube, "ignore default")
+			if got := other.reply(reserve); !strings.HasPrefix(got, "RESERVED ") {
+				return fmt.Errorf("%s is answered %q", reserve, got)
+			}
+			return nil
+		})
+	}
+	g.signal(syscall.SIGCONT)
+	for _, p := range []*producer{holds, waits} {
+		if err := p.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+			t.Error(err)
+		}
+		if got, err := io.ReadAll(p.in); len(got) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a client of the gateway is told %q, %v", got, err)
+		}
+	}
+	c.await(func() error {
+		got := other.reply("delete " + id)
+		if got != "DELETED" {
+			_ = other.reply("reserve-job " + id) // it was reset meanwhile
+			return fmt.Errorf("who has the job is told %q when it deletes it", got)
+		}
+		return nil
+	})
+	for _, n := range c.nodes {
+		c.awaitServed(n)
+	}
+	c.agree()
+}
+
+// stands tells whether all of a process has stopped, which it does some time after SIGSTOP.
+func (p *process) stands() error {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	for _, task := range tasks {
+		stat, readErr := os.ReadFile(task)
+		if err = errors.Join(err, readErr); err == nil && !bytes.Contains(stat, []byte(") T ")) {
+			err = fmt.Errorf("a thread goes on: %s", stat)
+		}
+	}
+	return err
 }
 
 // The checks would notice: the next leader knows of no reservations, and hands out what is held.
