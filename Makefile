@@ -3,7 +3,8 @@
 # make test    what whoever changes something wants to know in minutes; gets what it compares with
 # make proof   everything else that must hold; installs what it compares with
 # make crash   a server with a binlog is killed CRASH_KILLS times
-# make cluster three members meet kills, stops and partitions for CLUSTER (10m; a heal takes about two seconds)
+# make cluster three members meet kills, stops and partitions for CLUSTER (10m; a heal takes about two seconds), and are
+#              upgraded from EARLIER, a trellisd of an earlier version, if that is given
 # make soak    everything at once for SOAK (10m), and then nothing may be left
 # make scale   measure with very many jobs, connections, tubes: rows of a table
 # make vuln    look for known vulnerabilities in what is used; needs the network
@@ -46,6 +47,7 @@ CROSS    = linux/arm64 darwin/arm64 freebsd/amd64
 FUZZTIME = 3s
 CRASH_KILLS ?= 300
 CLUSTER    ?= 10m
+EARLIER    ?=
 SOAK       ?= 10m
 SCALE      ?= .
 MATRIX     ?= standard
@@ -144,6 +146,7 @@ crash:
 	$(call LONG,crash_test.go)
 
 cluster: export CLUSTER := $(CLUSTER)
+cluster: export TRELLIS_EARLIER := $(abspath $(EARLIER))
 cluster:
 	$(call LONG,cluster*_test.go member*_test.go)
 

@@ -499,6 +499,69 @@ func (p *process) stands() error {
 	return err
 }
 
+// earlierProgram is the environment variable with a trellisd of an earlier version.
+const earlierProgram = "TRELLIS_EARLIER"
+
+// Members of an earlier version are replaced one after the other while clients work, as an operator does it. From the
+// moment at which all are new, clients do not notice what clients of the new version do not notice.
+func TestMembersAreUpgradedFromAnEarlierProgram(t *testing.T) {
+	earlier := os.Getenv(earlierProgram)
+	if earlier == "" {
+		t.Skip(earlierProgram + " names no program of an earlier version")
+	}
+	t.Parallel()
+	c := prepareCluster(t)
+	c.program = earlier
+	for range 3 {
+		c.add(t.TempDir())
+	}
+	c.startAll()
+	w := c.work()
+	w.progress(300)
+	c.program = ""
+	old := c.leader()
+	for _, n := range c.others(old) {
+		c.upgrade(n)
+		w.progress(200)
+	}
+	c.await(func() error { // it may not lead by now
+		l := c.leader()
+		if l != old {
+			return nil
+		}
+		_, err := c.ask(l, fmt.Sprintf(`{"op":"transfer","to":%q}`, anyOf(c.others(l)).name))
+		return err
+	})
+	w.progress(200)
+	c.upgrade(old)
+	w.progress(300)
+	w.check()
+	c.meet(4, inTurn([]change{killOfTheLeader, transfer}))
+}
+
+// upgrade restarts a member, with the program that is to run from now on, and waits until it has what the others had.
+func (c *testCluster) upgrade(n *clusterNode) {
+	c.t.Helper()
+	n.signal(syscall.SIGTERM)
+	if code := n.wait(); code != exitOK {
+		c.t.Errorf("%s has ended with %d", n.name, code)
+	}
+	c.network.Runs(n.name, "", 0)
+	n.process = nil
+	l, err := c.status(c.leader(c.others(n)...))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.start(n)
+	c.await(func() error {
+		s, err := c.status(n)
+		if err == nil && s.Applied < l.Commit {
+			err = fmt.Errorf("%s has applied %d of %d", n.name, s.Applied, l.Commit)
+		}
+		return err
+	})
+}
+
 // The checks would notice: the next leader knows of no reservations, and hands out what is held.
 func TestAJobThatIsHeldByTwoIsFoundOut(t *testing.T) { plantedIsFoundOut(t, "no-holds") }
 
