@@ -11,7 +11,7 @@ const fencePause = time.Millisecond
 // Fence returns the index of an entry: what was executed in the leadership before the call is in entries
 // up to that one, or in none and never will be. A member that has applied it knows all of it, and hears at once that
 // it is committed. An error wraps ErrNotLeader, unless ctx has ended.
-func (n *Node) Fence(ctx context.Context, l *Leadership) (index uint64, err error) {
+func (n *Node) Fence(ctx context.Context, l *Leadership) (uint64, error) {
 	pos := l.Barrier()
 	l.Flush()
 	for l.Committed() < pos {
@@ -22,11 +22,15 @@ func (n *Node) Fence(ctx context.Context, l *Leadership) (index uint64, err erro
 			return 0, err
 		}
 	}
-	err = n.ask(ctx, func(c *consensus) (err error) {
+	var index uint64
+	err := n.ask(ctx, func(c *consensus) (err error) {
 		index, err = c.fence(l)
 		return err
 	})
-	return index, err
+	if err != nil {
+		return 0, err // without a look at index, which may yet be set
+	}
+	return index, nil
 }
 
 // fence is Fence when all that was executed is committed.

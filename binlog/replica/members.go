@@ -238,7 +238,7 @@ func (n *Node) poll(ctx context.Context, look func(c *consensus) (bool, error)) 
 			done, err = look(c)
 			return err
 		})
-		if done || err != nil {
+		if err != nil || done {
 			return err
 		}
 		if err := n.pause(ctx, pollTime); err != nil {

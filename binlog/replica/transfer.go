@@ -174,7 +174,8 @@ func (n *Node) leading() (*Leadership, error) {
 	return nil, ErrNotLeader
 }
 
-// ask has the raft goroutine run f, and returns its result. If ctx ends first, f may still run.
+// ask has the raft goroutine run f, and returns its result. If ctx ends first, f may still run: what it sets may be
+// read only if there is no error.
 func (n *Node) ask(ctx context.Context, f func(c *consensus) error) error {
 	done := make(chan error, 1)
 	n.inbox.call(func() { done <- f(n.consensus) })
@@ -190,9 +191,10 @@ func (n *Node) ask(ctx context.Context, f func(c *consensus) error) error {
 
 // successor returns who may take over: the member that is wanted, or the one that has
 // the most. It has an election's time to be heard.
-func (n *Node) successor(ctx context.Context, to member.ID) (best member.ID, err error) {
+func (n *Node) successor(ctx context.Context, to member.ID) (member.ID, error) {
 	var asked uint64
-	err = n.poll(ctx, func(c *consensus) (bool, error) {
+	var best member.ID
+	err := n.poll(ctx, func(c *consensus) (bool, error) {
 		if asked == 0 {
 			asked = c.tick
 		}
@@ -201,7 +203,10 @@ func (n *Node) successor(ctx context.Context, to member.ID) (best member.ID, err
 		}
 		return best != 0, nil
 	})
-	return best, err
+	if err != nil {
+		return 0, err
+	}
+	return best, nil
 }
 
 // best returns the member that votes, answers, has told that it has loaded its jobs and has the most, of
