@@ -10,14 +10,13 @@ import (
 // A gateway's loop has been in contact with the leader when it sent the last ping that was answered: the leader led when it
 // answered that. Without contact it ends its clients before the leader has others have their jobs.
 
-// LeaderPatience is after what time without contact a gateway has reset its clients. What they held must not be free before.
+// LeaderPatience is after what time without contact a gateway has reset its clients, and how long one waits until a leader hears
+// of it, or goes on with it. What they held must not be free before.
 const LeaderPatience = 6 * time.Second
 
 const (
 	// pingPause is between two pings.
 	pingPause = 500 * time.Millisecond
-	// leaderPatience is how long a client waits until a leader hears of it, or goes on with it.
-	leaderPatience = LeaderPatience
 	// maxPinged is how many pings may be without an answer.
 	maxPinged = 32
 )
@@ -83,7 +82,7 @@ func (g *gateway) look() {
 	}
 	defer g.loop.recovered()
 	s := g.loop.server
-	if s.bootTime()-g.contact.last >= leaderPatience {
+	if s.bootTime()-g.contact.last >= LeaderPatience {
 		g.giveUp(s.now(), errNoContact)
 	}
 }
@@ -108,7 +107,7 @@ func (g *gateway) tick(now time.Duration) {
 			g.trunk.send(&trunk.Item{Kind: trunk.KindPing, Number: n})
 		}
 	}
-	if now-g.fenced < leaderPatience {
+	if now-g.fenced < LeaderPatience {
 		return
 	}
 	for !g.barred.empty() {

@@ -43,10 +43,10 @@ func TestAGatewayThatHasNoContactResetsItsClients(t *testing.T) {
 		first := max(k.expectOpen(1).Session, k.expectOpen(2).Session)
 		c.send("use a\r\n")
 		k.expectInput(1, "use a\r\n")
-		put(leaderPatience - 1)
-		ts.untilContact(k, leaderPatience-1)
+		put(LeaderPatience - 1)
+		ts.untilContact(k, LeaderPatience-1)
 		k.silent.Store(true)
-		put(leaderPatience - 1)
+		put(LeaderPatience - 1)
 		k.send(replies(1, 7, 0, "USING a\r\n"))
 		c.expect("USING a\r\n")
 		if trunkEnds {
@@ -54,7 +54,7 @@ func TestAGatewayThatHasNoContactResetsItsClients(t *testing.T) {
 			ts.until("the trunk has ended", func() bool { n, _ := ts.Forwarding(); return n == 0 })
 		}
 		put(0)
-		if n := ts.sum(); n.Connections != 2 || n.Contact != leaderPatience-1 {
+		if n := ts.sum(); n.Connections != 2 || n.Contact != LeaderPatience-1 {
 			t.Fatalf("%d connections are left, %v behind the last contact", n.Connections, n.Contact)
 		}
 		put(1)
@@ -109,7 +109,7 @@ func TestClientsWaitForTheFenceForAWhile(t *testing.T) {
 	k = leader.welcomeAs(second(2, 9))
 	_, channels := k.expectResumed()
 	ts.Applied(8, nil)
-	put(leaderPatience - 1)
+	put(LeaderPatience - 1)
 	idle.send("use b\r\n")
 	k.expectInput(channels[session(2)], "use b\r\n")
 	if n := ts.sum(); n.Connections != 2 || n.Attaches != 2 || n.Apart != time.Minute || ts.Fence() != 9 {
@@ -153,7 +153,7 @@ func TestContactIsWhenTheLastPingWasSentThatWasAnswered(t *testing.T) {
 // A server that has led was in contact when it was held, however late it begins to forward its clients.
 func TestAServerThatHasLedWasInContactWhenItWasHeld(t *testing.T) {
 	t.Parallel()
-	for _, late := range []time.Duration{leaderPatience - 1, leaderPatience} {
+	for _, late := range []time.Duration{LeaderPatience - 1, LeaderPatience} {
 		k := newCluster(t)
 		var clock atomic.Int64
 		ts := k.server("tcp", hooks{}, func(c *Config) { c.Loops = 1 })
@@ -166,7 +166,7 @@ func TestAServerThatHasLedWasInContactWhenItWasHeld(t *testing.T) {
 		for range 2 { // each begins a round
 			ts.onLoops(func(*loop) {})
 		}
-		if late < leaderPatience {
+		if late < LeaderPatience {
 			if n := ts.sum().Connections; n != 1 {
 				t.Errorf("%d connections are left", n)
 			}
@@ -190,11 +190,11 @@ func TestWhoGivesUpHasHadNoLeaderSinceTheLastContact(t *testing.T) {
 	c.send("x")
 	k.expectInput(1, "x")
 	k.silent.Store(true)
-	clock.Add(int64(leaderPatience))
-	put(leaderPatience)
+	clock.Add(int64(LeaderPatience))
+	put(LeaderPatience)
 	c.expectReset("who has no contact with a leader")
 	k.expectEnd()
-	if loops, without := ts.Forwarding(); loops != 0 || without != leaderPatience {
+	if loops, without := ts.Forwarding(); loops != 0 || without != LeaderPatience {
 		t.Errorf("it forwards on %d trunks, and does not since %v", loops, without)
 	}
 }
@@ -210,7 +210,7 @@ func TestARoundBeginsWithALookAtTheContact(t *testing.T) {
 	k.expectOpen(1)
 	k.silent.Store(true)
 	ts.onLoops(func(*loop) {})
-	clock.Add(int64(leaderPatience))
+	clock.Add(int64(LeaderPatience))
 	ts.onLoops(func(l *loop) {
 		if n := len(l.gateway.sessions); n > 0 {
 			t.Errorf("the round has begun with %d sessions", n)
@@ -221,7 +221,7 @@ func TestARoundBeginsWithALookAtTheContact(t *testing.T) {
 // A leader has others have the jobs of a loop that it has not heard for 8 seconds. The loop gives up well before that.
 func TestAGatewayGivesUpBeforeItsLeaderDoes(t *testing.T) {
 	t.Parallel()
-	if leaderPatience > 6*time.Second {
-		t.Errorf("it gives up after %v", leaderPatience)
+	if LeaderPatience > 6*time.Second {
+		t.Errorf("it gives up after %v", LeaderPatience)
 	}
 }

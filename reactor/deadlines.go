@@ -138,7 +138,7 @@ func (c *conn) endsAt(now time.Duration) time.Duration {
 	case c.phase == lingering:
 		return d.active + s.hooks.linger
 	case c.awaitsTrunk():
-		return c.forwarding().since + leaderPatience
+		return c.forwarding().since + LeaderPatience
 	case d.ending && c.waits() && !c.sendable():
 		timeout := s.hooks.drain
 		return min(now+timeout, d.active+serverTimeouts*timeout)

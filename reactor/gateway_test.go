@@ -461,7 +461,7 @@ func TestClientsWaitForATrunkForAWhile(t *testing.T) {
 		half.send("use b\r\n")
 		half.closeWrite()
 		ts.until("they are there", func() bool { n := ts.sum(); return n.PendingInput == 14 && n.Ending == 1 })
-		put(leaderPatience - 2)
+		put(LeaderPatience - 2)
 		young := ts.dial()
 		young.send("use ")
 		ts.until("a third is there", func() bool { return ts.sum().PendingInput == 18 })
@@ -475,12 +475,12 @@ func TestClientsWaitForATrunkForAWhile(t *testing.T) {
 		old.expectReset("who has waited for long")
 		half.expectReset("who has waited for long, and sends no more")
 		ts.until("the others are left", func() bool { n := ts.sum(); return n.Unserved == 2 && n.Connections == 2 })
-		if n, without := ts.Forwarding(); n != 0 || without < leaderPatience {
+		if n, without := ts.Forwarding(); n != 0 || without < LeaderPatience {
 			t.Errorf("it forwards on %d trunks, and does not since %v", n, without)
 		}
 
 		k := leader.accept()
-		put(leaderPatience / 2)
+		put(LeaderPatience / 2)
 		w := trunk.Welcome{Version: 1}
 		k.send(trunk.Item{Kind: trunk.KindWelcome, Data: w.Append(nil)})
 		k.expectOpen(1)
