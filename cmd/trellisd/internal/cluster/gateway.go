@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// dialPause is between two attempts of a loop to begin a trunk.
+	// dialPause is between two attempts of a loop to begin a trunk. The first ones come sooner: a leader that has handed over
+	// refuses before the next one is known.
 	dialPause = 20 * time.Millisecond
 	// lookPause is between two looks whether somebody leads.
 	lookPause = 5 * time.Millisecond
@@ -103,13 +104,12 @@ func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error)
 	g.mu.Lock()
 	g.lacking[loop] = time.Now()
 	g.mu.Unlock()
-	for {
+	for pause := lookPause; ; pause = min(2*pause, dialPause) {
 		c, err := g.try(ctx, loop)
 		if err == nil {
 			return c, nil
 		}
 		g.tell(loop, err)
-		pause := dialPause
 		if errors.Is(err, errNoLeader) {
 			pause = lookPause
 		}
