@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -260,8 +261,11 @@ func fullDiskOf(leads bool) change {
 }
 
 func TestClientsOfOthersDoNotNoticeAFullDisk(t *testing.T) {
+	if os.Getenv(clusterTime) == "" {
+		t.Skip("writes gigabytes: make cluster runs it")
+	}
 	all := []change{fullDiskOf(true), fullDiskOf(false)}
-	startOnDisks(t, 3).meet(often(t, len(all), 10), inTurn(all))
+	startOnDisks(t, 3).meet(10, inTurn(all))
 }
 
 // jobs is how many jobs a node has, when all have the same.
