@@ -34,11 +34,10 @@ packages = $(addprefix ./,$(addsuffix /...,$(1)))
 # nothing waits for it alone.
 PROGRAMS = cmd bench
 PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
-# Packages in which goroutines meet.
-RACY     = $(filter-out codec,$(DIRS))
-# With the race detector, everything takes some eight times as long: in make test, these do without it. Their tests
+# With the race detector, everything takes some eight times as long: these do without it. Their tests
 # have one goroutine each, but for those of engine in CREWS.
 ALONE    = codec engine engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
+together = $(filter-out $(addprefix trellis/,$(ALONE)),$(shell $(GO) list $(call packages,$(1))))
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
@@ -116,7 +115,7 @@ quick unit: export TRELLIS_BIN = $(CURDIR)/bin
 quick unit: build
 
 quick:
-	$(RACE) $(filter-out $(addprefix trellis/,$(ALONE)),$(shell $(GO) list $(call packages,$(PARTS))))
+	$(RACE) $(call together,$(PARTS))
 	$(RACE) -run "$$(.ci/tests-of $(CREWS))" ./engine
 	$(TEST) $(call packages,$(PROGRAMS)) $(addprefix ./,$(ALONE))
 
@@ -133,7 +132,8 @@ unit:
 	$(TEST) -tags proof ./...
 
 race:
-	$(RACE) -tags proof $(call packages,$(RACY))
+	$(RACE) -tags proof $(call together,$(PROGRAMS) $(PARTS))
+	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine
 
 fuzz:
 	@GO='$(GO)' .ci/fuzz $(FUZZTIME) $(DIRS)
