@@ -91,7 +91,7 @@ func (m *absentModel) held(e *Engine) string {
 func TestAbsentSessionsAreWhatTheModelSays(t *testing.T) {
 	seeds, steps := uint64(20), 300
 	if proof {
-		seeds, steps = 1000, 500
+		seeds, steps = 400, 500
 	}
 	seen := map[string]int{}
 	for seed := range seeds {
