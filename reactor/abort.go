@@ -122,11 +122,11 @@ func (s *Server) Flush(ctx context.Context) error {
 		return nil
 	}
 	defer s.holds.Done()
+	// A loop makes its calls before it looks at what is committed and sends that: when
+	// it makes the second call, it has done so behind the first.
+	s.onLoops(func(*loop) {})
+	s.onLoops(func(*loop) {})
 	for {
-		// A loop makes its calls before it looks at what is committed and sends that: when
-		// it makes the second call, it has done so behind the first.
-		s.onLoops(func(*loop) {})
-		s.onLoops(func(*loop) {})
 		var pending atomic.Int64
 		s.onLoops(func(l *loop) { pending.Add(l.unflushed()) })
 		if pending.Load() == 0 {
