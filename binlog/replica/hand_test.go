@@ -242,10 +242,27 @@ func TestANodeThatIsDeposedDoesNotNameItselfAsTheLeader(t *testing.T) {
 	if s := h.Status(); !s.Leads || s.Leader != 1 || s.Term != l.term || s.Elections != 1 {
 		t.Fatalf("%+v", s)
 	}
+	other := h.OtherLeader()
+	h.consensus.onTick()
+	if isClosed(other) {
+		t.Error("another leader is told of, and there is none")
+	}
 	h.deposed()
 	h.consensus.observe()
+	if !isClosed(other) {
+		t.Error("who waits for another leader is not told")
+	}
 	if s := h.Status(); s.Leads || s.Leader != 2 || s.Term != l.term+1 || s.Depositions != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -253,8 +270,12 @@ func TestAFollowerNamesAnotherLeaderAtOnce(t *testing.T) {
 	h := newHand(t, 3)
 	h.consensus.onTick()
 	for term := uint64(4); term < 6; term++ {
+		other := h.OtherLeader()
 		h.Message(message(raftpb.MsgHeartbeat, term, 2))
 		h.run()
+		if !isClosed(other) {
+			t.Errorf("who waits for another leader is not told of that of term %d", term)
+		}
 		if s := h.Status(); s.Leader != 2 || s.Term != term {
 			t.Errorf("member %d leads in term %d, want 2 in term %d", s.Leader, s.Term, term)
 		}

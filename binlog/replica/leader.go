@@ -73,6 +73,7 @@ func (c *consensus) deposed(why string) {
 	c.depositions++
 	c.publish() // before the leadership is gone: Status must not take this node for the leader then
 	c.node.leadership.Store(nil)
+	c.node.leader.tell() // who was told by publish may have looked before
 	c.last = l.end()
 	clear(c.notices)
 	clear(c.commitSent)

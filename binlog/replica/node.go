@@ -41,6 +41,7 @@ type Node struct {
 
 	leadership atomic.Pointer[Leadership]
 	status     atomic.Pointer[raftStatus]
+	leader     news // when status names another leader or term
 
 	ticks <-chan time.Time // set before Run, by tests
 
@@ -59,7 +60,7 @@ const (
 // and of the snapshots. Run or Close follows.
 func Open(opts Options) (*Node, error) {
 	opts.setDefaults()
-	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), stopped: make(chan struct{})}
+	n := &Node{opts: opts, clock: newClusterClock(opts.Clock), inbox: newInbox(), leader: news{next: make(chan struct{})}, stopped: make(chan struct{})}
 	var err error
 	if n.store, err = openStore(opts.FS, filepath.Join(opts.Dir, snapshotsDir)); err != nil {
 		return nil, err

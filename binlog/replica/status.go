@@ -3,6 +3,7 @@ package replica
 import (
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -91,8 +92,33 @@ func (c *consensus) publish() {
 		p.match[id] = pr.Match
 		p.alive[id] = c.alive(id)
 	}
-	c.node.status.Store(p)
+	if was := c.node.status.Swap(p); was == nil || was.lead != p.lead || was.term != p.term {
+		c.node.leader.tell()
+	}
 }
+
+// news wakes those who wait for something to become true.
+type news struct {
+	mu   sync.Mutex
+	next chan struct{} // closed when it may have; guarded by mu
+}
+
+func (n *news) tell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.next)
+	n.next = make(chan struct{})
+}
+
+func (n *news) wait() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.next
+}
+
+// OtherLeader returns a channel that is closed when Status tells of another leader or term than before the call, or that
+// this node leads.
+func (n *Node) OtherLeader() <-chan struct{} { return n.leader.wait() }
 
 // alive tells whether a member was heard within an election's time.
 func (c *consensus) alive(id uint64) bool {

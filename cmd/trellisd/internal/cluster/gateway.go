@@ -18,11 +18,8 @@ import (
 )
 
 const (
-	// dialPause is between two attempts of a loop to begin a trunk. The first ones come sooner: a leader that has handed over
-	// refuses before the next one is known.
+	// dialPause is between two attempts of a loop to begin a trunk, unless another leader is known before.
 	dialPause = 20 * time.Millisecond
-	// lookPause is between two looks whether somebody leads.
-	lookPause = 5 * time.Millisecond
 	// trunkless is how long a loop may lack one before the log says so. A change of leader takes less.
 	trunkless = 3 * time.Second
 	// trunkVersion is the version of what trunks carry.
@@ -87,7 +84,8 @@ type gateway struct {
 
 	mu      sync.Mutex
 	numbers []uint32    // of each loop; 0 for one that has none
-	known   bool        // each loop has one, and no leader has refused any since
+	known   bool        // each loop has one
+	refused *reign      // whose leader has refused one since
 	dials   []uint64    // of each loop
 	lacking []time.Time // since when each loop lacks a trunk; zero if it has one, or has told so
 }
@@ -104,19 +102,18 @@ func (g *gateway) dial(ctx context.Context, loop int) (reactor.TrunkConn, error)
 	g.mu.Lock()
 	g.lacking[loop] = time.Now()
 	g.mu.Unlock()
-	for pause := lookPause; ; pause = min(2*pause, dialPause) {
+	for {
+		other := g.member.node.Load().OtherLeader()
 		c, err := g.try(ctx, loop)
 		if err == nil {
 			return c, nil
 		}
 		g.tell(loop, err)
-		if errors.Is(err, errNoLeader) {
-			pause = lookPause
-		}
 		select {
 		case <-ctx.Done():
 			return c, context.Cause(ctx)
-		case <-time.After(pause):
+		case <-other:
+		case <-time.After(dialPause):
 		}
 	}
 }
@@ -148,7 +145,7 @@ func (g *gateway) try(ctx context.Context, loop int) (reactor.TrunkConn, error) 
 	k, err := m.transport.DialTrunk(dialling, now.leader, h)
 	if err != nil {
 		if refused := (*wire.RemoteError)(nil); errors.As(err, &refused) {
-			g.askAgain()
+			g.askAgain(now)
 		}
 		return reactor.TrunkConn{}, err
 	}
@@ -169,7 +166,7 @@ func trunkConn(k *wire.Trunk, number uint32, until context.Context, ended func(e
 func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.TrunkHello, err error) {
 	g.asking.Lock()
 	defer g.asking.Unlock()
-	if !g.knowsNumbers() {
+	if !g.knowsNumbers(now) {
 		given, err := g.member.askNumbers(ctx, now.leader, g.nonce, len(g.dials))
 		if err != nil {
 			return h, err
@@ -182,11 +179,11 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 	return wire.TrunkHello{Version: g.member.cfg.Queue.trunks, Number: g.numbers[loop], Nonce: g.nonce, Count: g.dials[loop]}, nil
 }
 
-// knowsNumbers tells whether the loops' numbers are known, and are in force as far as is known.
-func (g *gateway) knowsNumbers() bool {
+// knowsNumbers tells whether the loops' numbers are known, and the leader of a reign has not refused one since.
+func (g *gateway) knowsNumbers(now *reign) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.known
+	return g.known && g.refused != now
 }
 
 // take gives the loops the numbers that a leader says are the server's. Each keeps its own unless that is gone:
@@ -207,7 +204,7 @@ func (g *gateway) take(given []uint32) {
 			g.numbers[i], given = given[0], given[1:]
 		}
 	}
-	g.known = true
+	g.known, g.refused = true, nil
 }
 
 // all are the loops' numbers; 0 for one that has none.
@@ -232,11 +229,12 @@ func (g *gateway) gone(e *engine.Engine) (list []uint32) {
 	return list
 }
 
-// askAgain has a leader asked for the numbers before the next dial: they may be gone.
-func (g *gateway) askAgain() {
+// askAgain has the leader of a reign be asked for the numbers before it is dialled again: they may be gone. It may
+// also not lead any more: then the next one is dialled.
+func (g *gateway) askAgain(now *reign) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.known = false
+	g.refused = now
 }
 
 // forward has clients be forwarded, if this node does not lead and they are not already.

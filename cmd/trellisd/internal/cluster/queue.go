@@ -315,8 +315,12 @@ func (q *Queue) Stop() {
 	q.stopping = true
 }
 
-// attachPatience is how long Shutdown waits until clients are connected with the leader that has taken over.
-const attachPatience = 2 * time.Second
+const (
+	// attachPatience is how long Shutdown waits until clients are connected with the leader that has taken over.
+	attachPatience = 2 * time.Second
+	// attachPause is between two looks.
+	attachPause = 5 * time.Millisecond
+)
 
 // Shutdown ends the service in order, while the node still leads, or while clients are forwarded to
 // another: clients get what they are owed until ctx ends. It does nothing without clients.
@@ -350,7 +354,7 @@ func (q *Queue) living(ctx context.Context) *clients {
 		select {
 		case <-ctx.Done():
 			return c
-		case <-time.After(lookPause):
+		case <-time.After(attachPause):
 		}
 	}
 }

@@ -88,6 +88,23 @@ func TestALoopKeepsItsNumber(t *testing.T) {
 	}
 }
 
+// A leader that has handed over refuses, too: the next one knows the numbers.
+func TestALeaderThatHasRefusedIsAskedForTheNumbersAndNoOther(t *testing.T) {
+	g := new(Member).newGateway(1)
+	old, next := new(reign), new(reign)
+	if g.knowsNumbers(old) {
+		t.Fatal("the numbers are known before a leader has given any")
+	}
+	g.take([]uint32{4})
+	g.askAgain(old)
+	if g.knowsNumbers(old) || !g.knowsNumbers(next) {
+		t.Errorf("the one that has refused: %v, the other: %v", !g.knowsNumbers(old), !g.knowsNumbers(next))
+	}
+	if g.take([]uint32{5}); !g.knowsNumbers(old) {
+		t.Error("numbers that were given anew are not known")
+	}
+}
+
 // The fence of a trunk is taken when nothing is under way any more for sessions of its loop.
 func TestAFenceIsBehindWhatIsUnderWay(t *testing.T) {
 	r := newRig(t, 3)

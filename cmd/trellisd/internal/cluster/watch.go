@@ -29,9 +29,9 @@ const (
 func (m *Member) watch(ctx context.Context) {
 	var looking sync.WaitGroup
 	defer looking.Wait()
-	looking.Go(func() { often(ctx, func() { m.look(ctx) }) })
+	looking.Go(func() { m.often(ctx, func() { m.look(ctx) }) })
 	last := ""
-	often(ctx, func() {
+	m.often(ctx, func() {
 		m.forward()
 		if now := m.State() + m.Unready(); now != last {
 			last = now
@@ -40,15 +40,17 @@ func (m *Member) watch(ctx context.Context) {
 	})
 }
 
-// often calls f every watchInterval, until ctx ends.
-func often(ctx context.Context, f func()) {
+// often calls f every watchInterval, and when another member leads, until ctx ends.
+func (m *Member) often(ctx context.Context, f func()) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	for {
+		other := m.node.Load().OtherLeader()
 		f()
 		select {
 		case <-ctx.Done():
 			return
+		case <-other:
 		case <-ticker.C:
 		}
 	}
