@@ -8,17 +8,13 @@ import (
 // fencePause is between two looks at what is committed.
 const fencePause = time.Millisecond
 
-// Fence returns the index of an entry: what was executed in the leadership before the call is in entries
-// up to that one, or in none and never will be. A member that has applied it knows all of it, and hears at once that
+// Fence returns the index of an entry: what was executed before the call is in entries up to that one, or in none
+// and never will be. executed tells whether that may be any of what was executed in the leadership; otherwise it waits
+// for no commit. A member that has applied the entry knows all of it, and hears at once that
 // it is committed. An error wraps ErrNotLeader, unless ctx has ended.
-func (n *Node) Fence(ctx context.Context, l *Leadership) (uint64, error) {
-	pos := l.Barrier()
-	l.Flush()
-	for l.Committed() < pos {
-		if l.over.Load() {
-			return 0, ErrNotLeader
-		}
-		if err := n.pause(ctx, fencePause); err != nil {
+func (n *Node) Fence(ctx context.Context, l *Leadership, executed bool) (uint64, error) {
+	if executed {
+		if err := n.executedCommitted(ctx, l); err != nil {
 			return 0, err
 		}
 	}
@@ -33,7 +29,22 @@ func (n *Node) Fence(ctx context.Context, l *Leadership) (uint64, error) {
 	return index, nil
 }
 
-// fence is Fence when all that was executed is committed.
+// executedCommitted waits until all is committed that was executed in a leadership.
+func (n *Node) executedCommitted(ctx context.Context, l *Leadership) error {
+	pos := l.Barrier()
+	l.Flush()
+	for l.Committed() < pos {
+		if l.over.Load() {
+			return ErrNotLeader
+		}
+		if err := n.pause(ctx, fencePause); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fence is Fence when all that matters is committed.
 func (c *consensus) fence(l *Leadership) (index uint64, err error) {
 	if c.leadership != l || l.over.Load() {
 		return 0, ErrNotLeader

@@ -249,7 +249,7 @@ func TestAMemberThatHasAppliedAFenceKnowsAllBeforeIt(t *testing.T) {
 			if _, err := l.Put(&journal.Record{ID: id, State: journal.Ready, TTR: 1, Tube: "default"}); err != nil {
 				return false
 			}
-			fence, err = n.Fence(t.Context(), l)
+			fence, err = n.Fence(t.Context(), l, true)
 			return err == nil
 		})
 		for _, p := range c.nodes {

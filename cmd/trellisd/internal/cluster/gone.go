@@ -33,6 +33,7 @@ type absences struct {
 // absence is that of a loop.
 type absence struct {
 	trunks int // that there are
+	had    bool
 	ticks  int // since the last one
 	left   bool
 }
@@ -51,11 +52,15 @@ func (a *absences) of(number uint32) *absence {
 	return x
 }
 
-// began notes a trunk of a loop.
-func (a *absences) began(number uint32) {
+// began notes a trunk of a loop, and tells whether it is the first one. The number is one of those of tick, unless it is gone.
+func (a *absences) began(number uint32) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.of(number).trunks++
+	x := a.of(number)
+	first = !x.had
+	x.had = true
+	x.trunks++
+	return first
 }
 
 // ended notes its end. The loop is gone if it has left.
@@ -73,10 +78,12 @@ func (a *absences) ended(number uint32, left bool) {
 	}
 }
 
-// tick lets time pass for the loops with these numbers, which are all that there are, and returns those that are gone.
-func (a *absences) tick(numbers []uint32, by int) (gone []uint32) {
+// tick lets time pass for the loops with the numbers that all returns, which are all that there are, and returns those
+// that are gone.
+func (a *absences) tick(all func() []uint32, by int) (gone []uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	numbers := all() // not before: a loop that has had a trunk is not to be forgotten
 	before := a.loops
 	a.loops = make(map[uint32]*absence, len(numbers))
 	for n, x := range before {
@@ -116,7 +123,7 @@ func (s *service) watchGateways(e *engine.Engine) {
 			}
 		case <-s.absences.left:
 		}
-		for _, n := range s.absences.tick(numbersOfOthers(e, s.self.nonce), by) {
+		for _, n := range s.absences.tick(func() []uint32 { return numbersOfOthers(e, s.self.nonce) }, by) {
 			s.endNumber(e, n)
 		}
 	}

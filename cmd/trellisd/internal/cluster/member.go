@@ -302,8 +302,8 @@ func (m *Member) leads() bool {
 }
 
 // fence is that of the node: see [replica.Node.Fence].
-func (m *Member) fence(ctx context.Context, l *replica.Leadership) (uint64, error) {
-	return m.node.Load().Fence(ctx, l)
+func (m *Member) fence(ctx context.Context, l *replica.Leadership, executed bool) (uint64, error) {
+	return m.node.Load().Fence(ctx, l, executed)
 }
 
 // handler is what the transport calls. Only Control is called before the transport knows

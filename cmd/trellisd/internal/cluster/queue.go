@@ -55,7 +55,7 @@ type Queue struct {
 	// leads tells whether the node was elected. Set before the node runs.
 	leads func() bool
 	// fence is that of the node. Set before the node runs.
-	fence func(context.Context, *replica.Leadership) (uint64, error)
+	fence func(ctx context.Context, l *replica.Leadership, executed bool) (uint64, error)
 	// newGateway makes what a new server of so many loops says of itself to leaders. Set before the node runs.
 	newGateway func(loops int) *gateway
 	// changed is called when Serving may tell something else. It must not block. Set before

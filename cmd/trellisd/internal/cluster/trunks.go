@@ -73,7 +73,7 @@ func (q *Queue) takeTrunk(ctx context.Context, from member.Member, h wire.TrunkH
 // takeTrunk has the server take a trunk when nothing is under way any more for sessions of the loop's trunk
 // before. All that was executed for them lies before the fence then.
 func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) {
-	s.absences.began(h.Number)
+	first := s.absences.began(h.Number)
 	var left atomic.Bool
 	until, end := context.WithCancelCause(k.Context)
 	c := trunkConn(k, h.Number, until, func(err error) {
@@ -85,7 +85,7 @@ func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) 
 		left.Store(true)
 		end(errLeft)
 	}
-	fence, err := s.endsBefore(k, e, h.Number)
+	fence, err := s.endsBefore(k, e, h.Number, first)
 	if err == nil {
 		version := min(h.Version, s.queue.trunks)
 		if version < resumesSince {
@@ -102,8 +102,9 @@ func (s *service) takeTrunk(k *wire.Trunk, e *engine.Engine, h wire.TrunkHello) 
 	}
 }
 
-// endsBefore waits until nothing is under way for sessions of a loop, and returns the fence behind all that was.
-func (s *service) endsBefore(k *wire.Trunk, e *engine.Engine, number uint32) (fence uint64, err error) {
+// endsBefore waits until nothing is under way for sessions of a loop, and returns the fence behind all that was: nothing
+// in this leadership, if it is the loop's first trunk in that.
+func (s *service) endsBefore(k *wire.Trunk, e *engine.Engine, number uint32, first bool) (fence uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(k.Context, trunkPatience, errUnderWay)
 	defer cancel()
 	defer context.AfterFunc(s.ended, cancel)()
@@ -114,5 +115,5 @@ func (s *service) endsBefore(k *wire.Trunk, e *engine.Engine, number uint32) (fe
 		case <-time.After(trunkPause):
 		}
 	}
-	return s.queue.fence(ctx, s.leadership)
+	return s.queue.fence(ctx, s.leadership, !first)
 }

@@ -126,8 +126,10 @@ func TestAFenceIsBehindWhatIsUnderWay(t *testing.T) {
 			return false
 		}
 		fenced := 0
-		q := &Queue{fence: func(context.Context, *replica.Leadership) (uint64, error) {
-			fenced++
+		q := &Queue{fence: func(_ context.Context, _ *replica.Leadership, executed bool) (uint64, error) {
+			if fenced++; !executed {
+				t.Error("the fence is not behind what the leadership has executed")
+			}
 			if e.NumberPresent(numbers[i]) {
 				t.Error("the fence is taken before the session has ended")
 			}
@@ -136,11 +138,11 @@ func TestAFenceIsBehindWhatIsUnderWay(t *testing.T) {
 		began := &service{clients: &clients{queue: q}, leadership: s.leadership, ended: s.ended}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := began.endsBefore(&wire.Trunk{Context: ctx}, e, numbers[i]); err == nil {
+		if _, err := began.endsBefore(&wire.Trunk{Context: ctx}, e, numbers[i], false); err == nil {
 			t.Error("a trunk begins beside a session of the one before")
 		}
 		_ = c.Close()
-		fence, err := began.endsBefore(&wire.Trunk{Context: t.Context()}, e, numbers[i])
+		fence, err := began.endsBefore(&wire.Trunk{Context: t.Context()}, e, numbers[i], false)
 		if err == nil && (fence != 7 || fenced != 1) {
 			t.Errorf("the fence is %d, and was taken %d times", fence, fenced)
 		}
