@@ -161,9 +161,6 @@ func (g *gateway) take(now time.Duration, it *trunk.Item) error {
 		return err
 	case trunk.KindRetire:
 		return errRetired
-	case trunk.KindGone:
-		g.giveUp(now, errNumberGone)
-		return nil
 	}
 	if it.Channel >= uint32(len(g.channels)) || g.channels[it.Channel] == nil {
 		return fmt.Errorf("%v for channel %d, which is not open", it.Kind, it.Channel)

@@ -508,7 +508,6 @@ func TestClientsEndWithTheirTrunk(t *testing.T) {
 	}{
 		{"closed", func(_ *testServer, k *fakeTrunk) { k.Close() }},
 		{"retired", func(_ *testServer, k *fakeTrunk) { k.send(trunk.Item{Kind: trunk.KindRetire}); k.expectEnd() }},
-		{"gone", func(_ *testServer, k *fakeTrunk) { k.send(trunk.Item{Kind: trunk.KindGone}); k.expectEnd() }},
 		{"no item", func(_ *testServer, k *fakeTrunk) { _, _ = k.Write(make([]byte, 100)); k.expectEnd() }},
 		{"a second welcome", func(_ *testServer, k *fakeTrunk) {
 			w := trunk.Welcome{Version: 1}

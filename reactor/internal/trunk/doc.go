@@ -58,7 +58,6 @@
 //	16 denied      a Denied
 //	17 pong        channel 0; the number of the ping
 //	18 retire      channel 0; no more commands are executed
-//	19 gone        channel 0; the gateway's number is gone, and its sessions with it
 //
 // # Resume
 //

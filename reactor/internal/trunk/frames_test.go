@@ -49,7 +49,6 @@ func samples(from Side) (list []Item) {
 		{Kind: KindDenied, Channel: 3, Data: denied.Append(nil)},
 		{Kind: KindPong},
 		{Kind: KindRetire},
-		{Kind: KindGone},
 	} {
 		if shapes[it.Kind].from&from != 0 {
 			list = append(list, it)

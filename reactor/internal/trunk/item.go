@@ -29,14 +29,13 @@ const (
 	KindDenied    Kind = 16
 	KindPong      Kind = 17
 	KindRetire    Kind = 18
-	KindGone      Kind = 19
-	kinds         Kind = 20
+	kinds         Kind = 19
 )
 
 var names = [kinds]string{
 	KindGrant: "grant", KindOpen: "open", KindResume: "resume", KindInput: "input", KindEffects: "effects",
 	KindCredit: "credit", KindHalfClose: "half-close", KindClose: "close", KindAttached: "attached", KindPing: "ping", KindLeave: "leave", KindWelcome: "welcome", KindReplies: "replies",
-	KindState: "state", KindEnd: "end", KindDenied: "denied", KindPong: "pong", KindRetire: "retire", KindGone: "gone",
+	KindState: "state", KindEnd: "end", KindDenied: "denied", KindPong: "pong", KindRetire: "retire",
 }
 
 func (k Kind) String() string {
@@ -127,7 +126,6 @@ var shapes = [kinds]shape{
 	KindDenied:    {from: Leader, channel: true, min: deniedHead, max: maxDenied},
 	KindPong:      {from: Leader, high: anyNumber},
 	KindRetire:    {from: Leader},
-	KindGone:      {from: Leader},
 }
 
 var le = binary.LittleEndian
