@@ -210,7 +210,7 @@ func playRoles(t *testing.T, every int, change func(*rolesServer)) {
 func TestScriptsOfAServerThatLeadsAgain(t *testing.T) {
 	t.Parallel()
 	changes := 0
-	playRoles(t, 45, func(s *rolesServer) {
+	playRoles(t, 90, func(s *rolesServer) {
 		changes++
 		s.k.resign(s.ts)
 		if changes%3 > 0 {
@@ -228,7 +228,7 @@ func TestScriptsOfAServerThatLeadsAgain(t *testing.T) {
 func TestScriptsOfServersThatHandOver(t *testing.T) {
 	t.Parallel()
 	changes := 0
-	playRoles(t, 45, func(s *rolesServer) {
+	playRoles(t, 90, func(s *rolesServer) {
 		changes++
 		if s.other == nil {
 			s.other = s.k.gateway("unix", hooks{}, func(c *Config) { c.Loops = s.target.loops })

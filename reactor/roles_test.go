@@ -187,8 +187,12 @@ func TestALongBodyOutlivesRoles(t *testing.T) {
 	const most, size, first = 8 << 20, 7 << 20, 6 << 20 // the first part is longer than what may wait otherwise
 	body := strings.Repeat("b", size)
 	one := func(c *Config) { c.Loops = 1 }
+	networks := []string{"tcp"}
+	if proof {
+		networks = append(networks, "tls")
+	}
 	for _, leads := range []bool{false, true} {
-		for _, network := range []string{"tcp", "tls"} {
+		for _, network := range networks {
 			k := newCluster(t)
 			k.stopped, k.maxJobSize = true, most
 			leader := k.server(network, hooks{}, one)
