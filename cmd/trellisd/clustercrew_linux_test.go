@@ -325,7 +325,8 @@ func (c *testCluster) disturbed() (why []string) {
 	return append(why, c.disturbances...)
 }
 
-// often is how many changes a test of them makes: some, or so many in make cluster, where nothing runs beside it.
+// often is how many changes a test of them makes: some, or so many in make cluster, where nothing runs beside it. It
+// may wait for other tests, so it comes before a cluster is started.
 func often(t *testing.T, some, long int) int {
 	if os.Getenv(clusterTime) != "" {
 		return long
@@ -345,7 +346,8 @@ func TestClientsOfSurvivorsDoNotNoticeAKill(t *testing.T) {
 
 func TestClientsOfOthersDoNotNoticeAGatewayThatGoes(t *testing.T) {
 	all := []change{killOfAGateway, stopOf(false, time.Second), partitions[1]}
-	startCluster(t, 3).meet(often(t, 3, 30), inTurn(all))
+	n := often(t, 3, 30)
+	startCluster(t, 3).meet(n, inTurn(all))
 }
 
 // inTurn returns one after the other, and begins again.
@@ -356,7 +358,8 @@ func inTurn(all []change) func() change {
 
 func TestClientsOfOthersDoNotNoticeARestart(t *testing.T) {
 	all := []change{restartOf(true), restartOf(false)}
-	startCluster(t, 3).meet(often(t, len(all), 20), inTurn(all))
+	n := often(t, len(all), 20)
+	startCluster(t, 3).meet(n, inTurn(all))
 }
 
 // A transfer ends no connection at any member.
