@@ -131,8 +131,12 @@ cross:
 unit:
 	$(TEST) -tags proof ./...
 
+# All tests of processes take longer than everything else with the race detector: of those that make test leaves out,
+# it sees the clients of members to which things happen.
 race:
-	$(RACE) -tags proof $(call together,$(PROGRAMS) $(PARTS))
+	$(RACE) -tags proof $(filter-out trellis/cmd/trellisd,$(call together,$(PROGRAMS) $(PARTS)))
+	$(RACE) ./cmd/trellisd
+	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd
 	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine
 
 fuzz:
