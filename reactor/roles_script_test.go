@@ -177,10 +177,13 @@ func (c *rolesConn) Close() error {
 	return c.Conn.Close()
 }
 
-// playRoles plays one of so many scripts, or all of them in a proof.
+// playRoles plays one of so many scripts, or all of them in a proof, but for one with the race detector.
 func playRoles(t *testing.T, every int, change func(*rolesServer)) {
 	t.Helper()
-	if proof {
+	switch {
+	case proof && raceEnabled:
+		every = 15
+	case proof:
 		every = 1
 	}
 	unsupported := 0

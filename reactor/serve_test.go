@@ -17,12 +17,15 @@ import (
 	"trellis/reactor/internal/trunk"
 )
 
-// some is how many of n repetitions, or of n seeds, there are outside of a proof.
+// some is how many of n repetitions, or of n seeds, there are outside of a proof, and in one with the race detector.
 func some(n int) int {
-	if proof {
-		return n
+	switch {
+	case !proof:
+		return max(1, n/10)
+	case raceEnabled:
+		return max(1, n/3)
 	}
-	return max(1, n/10)
+	return n
 }
 
 // networks runs a test over TCP, over a Unix socket, over TLS, through a gateway, and, in a proof, over trunks
