@@ -84,7 +84,6 @@ type gateway struct {
 
 	mu      sync.Mutex
 	numbers []uint32    // of each loop; 0 for one that has none
-	known   bool        // each loop has one
 	refused *reign      // whose leader has refused one since
 	dials   []uint64    // of each loop
 	lacking []time.Time // since when each loop lacks a trunk; zero if it has one, or has told so
@@ -183,7 +182,7 @@ func (g *gateway) hello(ctx context.Context, now *reign, loop int) (h wire.Trunk
 func (g *gateway) knowsNumbers(now *reign) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.known && g.refused != now
+	return !slices.Contains(g.numbers, 0) && g.refused != now
 }
 
 // take gives the loops the numbers that a leader says are the server's. Each keeps its own unless that is gone:
@@ -204,7 +203,7 @@ func (g *gateway) take(given []uint32) {
 			g.numbers[i], given = given[0], given[1:]
 		}
 	}
-	g.known, g.refused = true, nil
+	g.refused = nil
 }
 
 // all are the loops' numbers; 0 for one that has none.
