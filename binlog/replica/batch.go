@@ -33,24 +33,37 @@ func (l *Leadership) add(buf []byte) *unit {
 // room returns n bytes in the open batch, whose position is then o.last. If always is set,
 // it refuses them only when the leadership is over. The caller holds mu.
 func (l *Leadership) room(n int64, always bool) ([]byte, error) {
-	switch {
-	case l.over.Load():
-		return nil, journal.ErrFailed
-	case l.spaceLow && !always:
-		return nil, journal.ErrNoSpace
-	case l.bytes+n > maxUncommitted && l.bytes > 0 && !always:
-		l.roomAsked = true
-		return nil, journal.ErrRoom
+	if err := l.refuses(n, always); err != nil {
+		return nil, err
 	}
 	u := l.open(int(n))
 	at := len(u.buf)
 	u.buf = append(u.buf, make([]byte, n)...)
+	l.grew(u, n)
+	return u.buf[at:], nil
+}
+
+// refuses returns why there is no room for n bytes, nil if there is some. The caller holds mu.
+func (l *Leadership) refuses(n int64, always bool) error {
+	switch {
+	case l.over.Load():
+		return journal.ErrFailed
+	case l.spaceLow && !always:
+		return journal.ErrNoSpace
+	case l.bytes+n > maxUncommitted && l.bytes > 0 && !always:
+		l.roomAsked = true
+		return journal.ErrRoom
+	}
+	return nil
+}
+
+// grew notes that a batch holds another record, of n bytes. The caller holds mu.
+func (l *Leadership) grew(u *unit, n int64) {
 	l.bytes += n
 	l.written++
 	if len(u.buf) >= maxBatch {
 		l.wake()
 	}
-	return u.buf[at:], nil
 }
 
 // open returns the batch that takes the next record, of n bytes.
@@ -168,21 +181,26 @@ func (l *Leadership) due() bool {
 // The raft goroutine alone calls it, and sends what it got.
 func (l *Leadership) next() (data []byte, round journal.Pos) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	n, u := l.choose()
 	l.inFlight += n
 	switch {
 	case n == 0:
+		l.mu.Unlock()
 		return nil, 0
 	case u == nil:
-		return nil, l.units[l.inFlight-1].pos
+		round = l.units[l.inFlight-1].pos
+		l.mu.Unlock()
+		return nil, round
 	}
-	return l.seal(u), 0
+	h := l.header(u)
+	l.mu.Unlock()
+	h.Seal(u.buf) // nobody else touches it by now, and it may be long
+	return u.buf, 0
 }
 
-// seal makes a batch an entry's data. The header says that ids of earlier terms that are no
-// jobs by now never become jobs: standbys refuse such a job.
-func (l *Leadership) seal(u *unit) []byte {
+// header is that of a batch that becomes an entry. It says that ids of earlier terms that are no
+// jobs by now never become jobs: standbys refuse such a job. The caller holds mu.
+func (l *Leadership) header(u *unit) entry.Header {
 	l.sequence++
 	u.sequence, u.sealed = l.sequence, l.clock.Mono()
 	h := entry.Header{
@@ -195,8 +213,7 @@ func (l *Leadership) seal(u *unit) []byte {
 	if u.raise > 0 {
 		h.Kind, h.Version = entry.Raise, u.raise
 	}
-	h.Seal(u.buf)
-	return u.buf
+	return h
 }
 
 // begin is the data of the leadership's first entry.

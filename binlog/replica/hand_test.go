@@ -392,8 +392,10 @@ func TestMoreThanTheRoomIsRefusedUntilThereIsSome(t *testing.T) {
 	l.hooks.OnRoom = func() { asked++ }
 	put(t, l, 1, 10)
 	l.bytes += maxUncommitted // as if so much had been appended
-	if _, err := l.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t"}); !errors.Is(err, journal.ErrRoom) {
-		t.Fatalf("%v", err)
+	for _, body := range []int{0, maxBatch} {
+		if _, err := l.Put(&journal.Record{ID: 2, State: journal.Ready, Tube: "t", Body: make([]byte, body)}); !errors.Is(err, journal.ErrRoom) {
+			t.Fatalf("a body of %d bytes: %v", body, err)
+		}
 	}
 	if _, err := l.Delete(1, journal.Former{}); err != nil {
 		t.Errorf("a delete: %v", err)

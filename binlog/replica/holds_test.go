@@ -41,7 +41,9 @@ func TestHoldsStandInEntriesOfVersionTwoBehindTheRaise(t *testing.T) {
 		var r entry.Reader
 		l.mu.Lock()
 		u := l.units[len(kinds)]
-		head, err := r.Reset(l.seal(u))
+		h := l.header(u)
+		h.Seal(u.buf)
+		head, err := r.Reset(u.buf)
 		l.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)

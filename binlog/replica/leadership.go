@@ -87,6 +87,9 @@ func (l *Leadership) Attach(h Hooks) { l.hooks = h }
 // who are alive and have room on their disks are no majority, and journal.ErrFailed if the
 // leadership is lost: then nothing was recorded.
 func (l *Leadership) Put(r *journal.Record) (journal.Ticket, error) {
+	if r.Size() >= maxBatch {
+		return l.putLarge(r)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	b, err := l.room(r.Size(), r.State == journal.Deleted)
@@ -94,8 +97,33 @@ func (l *Leadership) Put(r *journal.Record) (journal.Ticket, error) {
 		return journal.Ticket{}, err
 	}
 	record.EncodeFull(b, entry.Salt, r)
+	return l.ticket(r), nil
+}
+
+// putLarge is Put of a record that has a batch for itself, which is made before anybody waits for mu.
+func (l *Leadership) putLarge(r *journal.Record) (journal.Ticket, error) {
+	n, always := r.Size(), r.State == journal.Deleted
+	l.mu.Lock()
+	err := l.refuses(n, always)
+	l.mu.Unlock()
+	if err != nil {
+		return journal.Ticket{}, err
+	}
+	b := make([]byte, entry.HeaderSize+n)
+	record.EncodeFull(b[entry.HeaderSize:], entry.Salt, r)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.refuses(n, always); err != nil {
+		return journal.Ticket{}, err
+	}
+	l.grew(l.add(b), n)
+	return l.ticket(r), nil
+}
+
+// ticket is that of a record that was added last. The caller holds mu.
+func (l *Leadership) ticket(r *journal.Record) journal.Ticket {
 	l.highest = max(l.highest, r.ID)
-	return journal.Ticket{Pos: l.last, Segment: segment}, nil
+	return journal.Ticket{Pos: l.last, Segment: segment}
 }
 
 // Move records all of a job again. Errors are those of Put.
