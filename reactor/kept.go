@@ -1,41 +1,54 @@
 package reactor
 
-import "github.com/valyala/bytebufferpool"
+import (
+	"slices"
+
+	"github.com/valyala/bytebufferpool"
+)
 
 const (
 	// smallKept is more than a worker sends that waits for a job.
 	smallKept = 56
+	// keptChunk is how long a chunk becomes. If a large body were kept in one piece, each growth would be a copy into
+	// fresh memory, for which the loop's other clients wait.
+	keptChunk = 64 << 10
 	// freeKept is how many bytes of a client are kept without being counted in Config.GatewayMemory.
 	freeKept = 16 << 10
-	// maxKept is how many unused keptInputs a gateway's loop keeps.
-	maxKept = 4096
+	// maxKept is how many unused keptInputs a gateway's loop keeps, and maxKeptChunks how many chunks fit into each
+	// of their lists.
+	maxKept       = 4096
+	maxKeptChunks = 8
 )
 
 // keptInput is what a client has sent to a leader and has no answer to, as far as that is kept: the next leader
 // gets it again. It is never empty.
 type keptInput struct {
-	large *bytebufferpool.ByteBuffer // nil while small is enough
-	at, n int                        // where in small or large it begins, and how long it is
-	small [smallKept]byte
+	chunks []*bytebufferpool.ByteBuffer // none while small is enough; none is empty
+	at, n  int                          // where in small or the first chunk it begins, and how long it is
+	small  [smallKept]byte
 }
 
+// bytes is a copy if there are several chunks. It is valid until the input changes.
 func (k *keptInput) bytes() []byte {
-	if k.large != nil {
-		return k.large.B[k.at:]
+	switch len(k.chunks) {
+	case 0:
+		return k.small[k.at : k.at+k.n]
+	case 1:
+		return k.chunks[0].B[k.at:]
 	}
-	return k.small[k.at : k.at+k.n]
+	all := make([]byte, 0, k.at+k.n)
+	for _, b := range k.chunks {
+		all = append(all, b.B...)
+	}
+	return all[k.at:]
 }
 
 // add copies p to the end.
 func (k *keptInput) add(p []byte) {
 	n := k.n + len(p)
 	switch {
-	case k.large != nil:
-		if b := k.large; k.at > len(b.B)/2 {
-			b.B = b.B[:copy(b.B, b.B[k.at:])]
-			k.at = 0
-		}
-		k.large = appendPooled(k.large, p)
+	case len(k.chunks) > 0:
+		k.append(p)
 	case k.at+n <= smallKept:
 		copy(k.small[k.at+k.n:], p)
 	case n <= smallKept:
@@ -43,10 +56,40 @@ func (k *keptInput) add(p []byte) {
 		copy(k.small[k.n:], p)
 		k.at = 0
 	default:
-		k.large = appendPooled(appendPooled(nil, k.bytes()), p)
+		k.chunks = append(k.chunks, appendPooled(appendPooled(nil, k.bytes()), p))
 		k.at = 0
 	}
 	k.n = n
+}
+
+// append copies p behind what is in chunks.
+func (k *keptInput) append(p []byte) {
+	last := &k.chunks[len(k.chunks)-1]
+	if len(k.chunks) == 1 && k.at > len((*last).B)/2 {
+		b := *last
+		b.B = b.B[:copy(b.B, b.B[k.at:])]
+		k.at = 0
+	}
+	if len((*last).B)+len(p) > keptChunk {
+		k.chunks = append(k.chunks, appendPooled(nil, p))
+		return
+	}
+	*last = appendPooled(*last, p)
+}
+
+// keepLast drops all but the last n bytes. There are more.
+func (k *keptInput) keepLast(n int) {
+	k.at, k.n = k.at+k.n-n, n
+	done := 0
+	for done < len(k.chunks) && (n == 0 || k.at >= len(k.chunks[done].B)) {
+		k.at -= len(k.chunks[done].B)
+		release(k.chunks[done])
+		done++
+	}
+	k.chunks = slices.Delete(k.chunks, 0, done)
+	if n == 0 {
+		k.at = 0
+	}
 }
 
 // beyond is how many of n bytes that are kept of a client are counted in Config.GatewayMemory.
@@ -84,14 +127,12 @@ func (f *forward) dropKept(n int) {
 	if less := beyond(k.n) - beyond(n); less > 0 {
 		g.loop.server.widened.Add(-less)
 	}
-	if n > 0 {
-		k.at, k.n = k.at+k.n-n, n
+	if k.keepLast(n); n > 0 {
 		return
 	}
-	if k.large != nil {
-		release(k.large)
+	if cap(k.chunks) > maxKeptChunks {
+		k.chunks = nil
 	}
-	k.large, k.at, k.n = nil, 0, 0
 	if f.kept = nil; len(g.unkept) < maxKept {
 		g.unkept = append(g.unkept, k)
 	}
