@@ -33,20 +33,21 @@ func ClusterMatrix() []Measurement {
 	}
 }
 
-// throughStandby is a load on a member that does not lead, between two on the leader. Its figure for the processor time that
-// the leader needs for a command is a multiple of that without the standby, and good up to cost.
+// throughStandby is a load on a member that does not lead, between two on the leader. Its figures for the processor time that
+// the leader and the third member need for a command are multiples of that without the standby, the former good up to cost.
 func throughStandby(conns, depth int, cost float64) Measurement {
 	cfg := matrixLoad("cycle", func(c *bench.Config) { c.Conns, c.Depth = conns, depth })
-	goal := target{valueBelow, cost}
+	goal, followers := target{valueBelow, cost}, target{valueBelow, 1.35}
 	return Measurement{
 		name: "cycle, " + connections(conns, depth) + ", through a standby",
 		figures: []figure{
 			rateFigure.figure,
 			{name: "CPU a command of the leader, through the standby / direct", unit: quantity.Multiple, atLeast: goal, aim: goal},
+			{name: "CPU a command of a follower, through another / direct", unit: quantity.Multiple, atLeast: followers, aim: followers},
 		},
 		measure: func(ctx context.Context, s *session) ([]float64, error) {
 			if !s.server.clustered() {
-				return []float64{0, 0}, nil
+				return []float64{0, 0, 0}, nil
 			}
 			if err := s.prepare(ctx, "", &cfg); err != nil {
 				return nil, err
@@ -59,11 +60,23 @@ func throughStandby(conns, depth int, cost float64) Measurement {
 			if err != nil {
 				return nil, err
 			}
-			r, times, err := s.between(ctx, cfg, cpuFigure.value, func() (*bench.RunResult, error) { return s.runOn(ctx, standby.addr, cfg) })
+			var used []int64 // by the third member, when recording of each run begins and when it ends
+			cfg.Sample = func() {
+				t, _ := host.CPU(s.others[1].cmd.Process.Pid)
+				used = append(used, t.Total)
+			}
+			runs, err := s.between(ctx, cfg, func() (*bench.RunResult, error) { return s.runOn(ctx, standby.addr, cfg) })
 			if err != nil {
 				return nil, err
 			}
-			return []float64{r.CommandRate, times}, nil
+			follower := func(r *bench.RunResult) float64 {
+				if len(used) != 2*len(runs) || r.Commands == 0 { // a server broke
+					return 0
+				}
+				i := 2 * slices.Index(runs[:], r)
+				return float64(used[i+1]-used[i]) / r.Commands
+			}
+			return []float64{runs[1].CommandRate, runs.times(cpuFigure.value), runs.times(follower)}, nil
 		},
 	}
 }

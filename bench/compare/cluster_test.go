@@ -99,7 +99,7 @@ func TestAStandbyIsLoadedThatServes(t *testing.T) {
 			return
 		}
 	}
-	if values, _ := measureQuickly(t, m, fakeCommand(t, "a", "")); values[0] != 0 || values[1] != 0 {
+	if values, _ := measureQuickly(t, m, fakeCommand(t, "a", "")); slices.Max(values) != 0 {
 		t.Errorf("a server alone: %v", values)
 	}
 }

@@ -120,32 +120,37 @@ func withAndWithout(name string, without, with bench.Config, m measured, goal ta
 			if err := s.prepare(ctx, "", &with); err != nil {
 				return nil, err
 			}
-			_, times, err := s.between(ctx, without, m.value, func() (*bench.RunResult, error) { return s.run(ctx, with) })
-			return []float64{times}, err
+			runs, err := s.between(ctx, without, func() (*bench.RunResult, error) { return s.run(ctx, with) })
+			if err != nil {
+				return nil, err
+			}
+			return []float64{runs.times(m.value)}, nil
 		},
 	}
 }
 
 // between makes a run between two runs of the load "without", so that the server is as warm for both and a drift cancels
-// out. times is the run's value as a multiple of the mean of the other two, 0 when that is not known.
-func (s *session) between(
-	ctx context.Context, without bench.Config, of value, run func() (*bench.RunResult, error),
-) (r *bench.RunResult, times float64, err error) {
-	before, err := s.run(ctx, without)
-	if err != nil {
-		return nil, 0, err
+// out.
+func (s *session) between(ctx context.Context, without bench.Config, run func() (*bench.RunResult, error)) (runs enclosed, err error) {
+	around := func() (*bench.RunResult, error) { return s.run(ctx, without) }
+	for i, run := range []func() (*bench.RunResult, error){around, run, around} {
+		if runs[i], err = run(); err != nil {
+			return runs, err
+		}
 	}
-	if r, err = run(); err != nil {
-		return nil, 0, err
+	return runs, nil
+}
+
+// enclosed are a run and those before and behind it.
+type enclosed [3]*bench.RunResult
+
+// times returns the value of the run in the middle as a multiple of the mean of the other two, 0 when that is not known.
+func (runs enclosed) times(of func(*bench.RunResult) float64) float64 {
+	before, r, after := of(runs[0]), of(runs[1]), of(runs[2])
+	if before <= 0 || after <= 0 {
+		return 0
 	}
-	after, err := s.run(ctx, without)
-	if err != nil {
-		return nil, 0, err
-	}
-	if of(before) > 0 && of(after) > 0 {
-		times = 2 * of(r) / (of(before) + of(after))
-	}
-	return r, times, nil
+	return 2 * r / (before + after)
 }
 
 // Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr and Runs

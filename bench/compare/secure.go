@@ -165,13 +165,13 @@ func secureCost(name string, cfg bench.Config, goal target) Measurement {
 			if err != nil {
 				return nil, err
 			}
-			r, times, err := s.between(ctx, cfg, cpuFigure.value, func() (*bench.RunResult, error) {
+			runs, err := s.between(ctx, cfg, func() (*bench.RunResult, error) {
 				return s.runSecure(ctx, cert.client(), over)
 			})
 			if err != nil {
 				return nil, err
 			}
-			return []float64{cpuFigure.value(r), times, rateFigure.value(r)}, nil
+			return []float64{cpuFigure.value(runs[1]), runs.times(cpuFigure.value), rateFigure.value(runs[1])}, nil
 		},
 	}
 }
