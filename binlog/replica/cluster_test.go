@@ -384,7 +384,7 @@ func (c *cluster) eventually(what string, ok func() bool) {
 	}
 }
 
-// leader waits until one of the nodes serves, and returns it.
+// leader waits until one of the nodes serves and says so, and returns it.
 func (c *cluster) leader(among ...*peer) (l *peer) {
 	c.t.Helper()
 	if len(among) == 0 {
@@ -392,7 +392,10 @@ func (c *cluster) leader(among ...*peer) (l *peer) {
 	}
 	c.eventually("a leader", func() bool {
 		for _, p := range among {
-			if p.running() != nil && p.queue.serves() {
+			if n := p.running(); n != nil && p.queue.serves() {
+				if _, err := n.leading(); err != nil { // it has still to be published
+					continue
+				}
 				l = p
 				return true
 			}
