@@ -30,12 +30,13 @@ DOCKERLINTER = dockerlinter@1.2.2
 
 DIRS     = $(wildcard bench binlog cmd codec engine reactor)
 packages = $(addprefix ./,$(addsuffix /...,$(1)))
-# The programs are tested as processes, in make test without the race detector. What takes longest is first, so that
-# nothing waits for it alone.
+# The programs are tested as processes. What takes longest is first, so that nothing waits for it alone.
 PROGRAMS = cmd bench
 PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
-# With the race detector, everything takes some eight times as long: these do without it. Their tests
-# have one goroutine each, but for those of engine in CREWS.
+# With the race detector, everything takes some eight times as long: make test looks for races only where most goroutines
+# meet for what that costs, make race everywhere but in ALONE, whose tests have one goroutine each, but for those of engine
+# in CREWS.
+RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
 together = $(filter-out $(addprefix trellis/,$(ALONE)),$(shell $(GO) list $(call packages,$(1))))
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/*_test.go)
@@ -115,9 +116,8 @@ quick unit: export TRELLIS_BIN = $(CURDIR)/bin
 quick unit: build
 
 quick:
-	$(RACE) $(call together,$(PARTS))
-	$(RACE) -run "$$(.ci/tests-of $(CREWS))" ./engine
-	$(TEST) $(call packages,$(PROGRAMS)) $(addprefix ./,$(ALONE))
+	$(TEST) -p 3 $(filter-out $(addprefix trellis/,$(RACED)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
+	$(RACE) $(addprefix ./,$(RACED))
 
 peers-test peers-proof peers-bench:
 	@GO='$(GO)' .ci/peers $(@:peers-%=%) '$(CACHE)'
