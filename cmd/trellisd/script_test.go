@@ -16,7 +16,7 @@ import (
 func TestTheServerBehavesAsTheCorpusSays(t *testing.T) {
 	stalls := watchStalls(t)
 	cases, several := script.Corpus(), []string{"3"}
-	if !proof { // reactor plays all of them to servers in its own process
+	if !proof { // all of them are played to the engine there, without sockets
 		cases = every(10, cases[5:])
 	}
 	if proof && !raceEnabled { // a server with one loop has no races worth the time
