@@ -1,6 +1,10 @@
 package reactor
 
-import "github.com/valyala/bytebufferpool"
+import (
+	"slices"
+
+	"github.com/valyala/bytebufferpool"
+)
 
 const (
 	// readSize is how much one read brings at most; gnet has one buffer of that
@@ -64,16 +68,20 @@ func (q *inputQueue) add(p []byte, n *counts) {
 	n.addInput(len(p), len(q.buf.B))
 }
 
-// prepend copies p, which was taken out, to the beginning.
-func (q *inputQueue) prepend(p []byte, n *counts) {
-	b := appendPooled(nil, p)
+// prepend copies the pieces of what was taken out, which may be a large body, to the beginning.
+func (q *inputQueue) prepend(n *counts, pieces ...[]byte) {
+	waits := q.len()
 	if q.buf != nil {
-		b = appendPooled(b, q.bytes())
+		pieces = append(slices.Clip(pieces), q.bytes())
+	}
+	b := &bytebufferpool.ByteBuffer{B: slices.Concat(pieces...)}
+	if q.buf != nil {
 		release(q.buf)
 	}
 	q.buf, q.at = b, 0
-	q.again += len(p)
-	n.addInput(len(p), len(b.B))
+	back := len(b.B) - waits
+	q.again += back
+	n.addInput(back, len(b.B))
 }
 
 // adopt makes a buffer, which is not empty, the contents of an empty queue.

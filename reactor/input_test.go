@@ -34,7 +34,8 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 			want = want[k:]
 			q.keepLast(len(want), &n)
 			if again = max(0, again-k); r.IntN(4) == 0 {
-				q.prepend(out, &n)
+				at := r.IntN(k + 1)
+				q.prepend(&n, out[:at], out[at:])
 				want = append(out, want...)
 				again += k
 			}

@@ -36,11 +36,20 @@ func (k *keptInput) bytes() []byte {
 	case 1:
 		return k.chunks[0].B[k.at:]
 	}
-	all := make([]byte, 0, k.at+k.n)
-	for _, b := range k.chunks {
-		all = append(all, b.B...)
+	return slices.Concat(k.pieces()...)
+}
+
+// pieces are the bytes as they lie there. They are valid until the input changes.
+func (k *keptInput) pieces() [][]byte {
+	if len(k.chunks) == 0 {
+		return [][]byte{k.bytes()}
 	}
-	return all[k.at:]
+	var all [][]byte
+	for _, b := range k.chunks {
+		all = append(all, b.B)
+	}
+	all[0] = all[0][k.at:]
+	return all
 }
 
 // add copies p to the end.
@@ -64,17 +73,17 @@ func (k *keptInput) add(p []byte) {
 
 // append copies p behind what is in chunks.
 func (k *keptInput) append(p []byte) {
-	last := &k.chunks[len(k.chunks)-1]
-	if len(k.chunks) == 1 && k.at > len((*last).B)/2 {
-		b := *last
+	last := len(k.chunks) - 1
+	b := k.chunks[last]
+	if last == 0 && k.at > len(b.B)/2 {
 		b.B = b.B[:copy(b.B, b.B[k.at:])]
 		k.at = 0
 	}
-	if len((*last).B)+len(p) > keptChunk {
+	if len(b.B)+len(p) > keptChunk {
 		k.chunks = append(k.chunks, appendPooled(nil, p))
 		return
 	}
-	*last = appendPooled(*last, p)
+	k.chunks[last] = appendPooled(b, p)
 }
 
 // keepLast drops all but the last n bytes. There are more.

@@ -25,11 +25,12 @@ func TestAGatewayKeepsWhatIsNotAnswered(t *testing.T) {
 	g := newLoneGateway(t, 1)
 	l, c, f, now := g.loop, g.conns[0], g.channels[1], g.loop.server.now()
 	r := rand.New(rand.NewPCG(1, 2))
-	sent := make([]byte, 2<<20)
+	sent := make([]byte, 4<<20)
 	for i := range sent {
 		sent[i] = byte(r.Uint32())
 	}
 	buf := make([]byte, 64<<10)
+	crossed := 0 // answers to the first of several chunks, but not to all of them
 	for answered, n := 0, 0; n < len(sent); {
 		more := min(1+r.IntN(1<<r.IntN(15)), len(sent)-n)
 		l.Round(false)
@@ -39,12 +40,18 @@ func TestAGatewayKeepsWhatIsNotAnswered(t *testing.T) {
 		l.EndRound()
 		drain(g.leader, buf)
 		n += more
-		if slow := n/(256<<10)%2 > 0; !slow && r.IntN(3) > 0 || slow && r.IntN(100) == 0 {
+		if slow := n/(256<<10)%2 > 0; !slow && r.IntN(3) > 0 || slow && r.IntN(50) == 0 {
 			answered += r.IntN(n - answered + 1)
 			if r.IntN(2) > 0 {
 				answered = n
 			}
-			g.tell(replies(1, answered, 0, "x"))
+			before := 0
+			if f.kept != nil {
+				before = len(f.kept.chunks)
+			}
+			if g.tell(replies(1, answered, 0, "x")); f.kept != nil && len(f.kept.chunks) < before {
+				crossed++
+			}
 		}
 		drain(g.clients[0], buf)
 		switch k := f.kept; {
@@ -55,6 +62,9 @@ func TestAGatewayKeepsWhatIsNotAnswered(t *testing.T) {
 		case l.server.widened.Load() != beyond(n-answered):
 			t.Fatalf("%d bytes are counted of %d", l.server.widened.Load(), n-answered)
 		}
+	}
+	if crossed == 0 {
+		t.Error("no answer went beyond a chunk")
 	}
 	g.tell(replies(1, len(sent), 0, "x"))
 	if f.kept != nil || len(g.unkept) != 1 || len(g.unkept[0].chunks) > 0 || l.server.widened.Load() != 0 {

@@ -104,7 +104,7 @@ func (f *forward) pause() bool {
 	if k := f.kept; k != nil {
 		f.unanswered += k.n
 		if f.repeatable() {
-			c.backlog().in.prepend(k.bytes(), &c.loop.counts)
+			c.backlog().in.prepend(&c.loop.counts, k.pieces()...)
 		}
 		f.dropKept(0)
 	}

@@ -132,7 +132,7 @@ func (c *conn) goOnForwarded(d *engine.Detached, now time.Duration) bool {
 	}
 	c.decoder.Release()
 	if len(head) > 0 {
-		c.backlog().in.prepend(head, &l.counts)
+		c.backlog().in.prepend(&l.counts, head)
 	}
 	c.enter(forwarded)
 	f := l.gateway.goesOn(c, d.ID(), d.Offset())
