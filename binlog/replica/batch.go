@@ -180,22 +180,30 @@ func (l *Leadership) due() bool {
 // next takes what is to be sent now: a batch, sealed, or a round's position, or neither.
 // The raft goroutine alone calls it, and sends what it got.
 func (l *Leadership) next() (data []byte, round journal.Pos) {
+	u, h := l.take()
+	switch {
+	case u == nil:
+		return nil, 0
+	case u.round():
+		return nil, u.pos
+	}
+	h.Seal(u.buf) // without mu: nobody else touches it by now, and it may be long
+	return u.buf, 0
+}
+
+// take takes the units that are to be sent now. It returns the last one, nil if there is none, and a batch's header.
+func (l *Leadership) take() (last *unit, h entry.Header) {
 	l.mu.Lock()
-	n, u := l.choose()
+	defer l.mu.Unlock()
+	n, batch := l.choose()
 	l.inFlight += n
 	switch {
 	case n == 0:
-		l.mu.Unlock()
-		return nil, 0
-	case u == nil:
-		round = l.units[l.inFlight-1].pos
-		l.mu.Unlock()
-		return nil, round
+		return nil, h
+	case batch == nil:
+		return l.units[l.inFlight-1], h
 	}
-	h := l.header(u)
-	l.mu.Unlock()
-	h.Seal(u.buf) // nobody else touches it by now, and it may be long
-	return u.buf, 0
+	return batch, l.header(batch)
 }
 
 // header is that of a batch that becomes an entry. It says that ids of earlier terms that are no
