@@ -62,15 +62,16 @@ func throughStandby(conns, depth int, cost float64) Measurement {
 			}
 			var used []int64 // by the third member, when recording of each run begins and when it ends
 			cfg.Sample = func() {
-				t, _ := host.CPU(s.others[1].cmd.Process.Pid)
-				used = append(used, t.Total)
+				if t, err := host.CPU(s.others[1].cmd.Process.Pid); err == nil {
+					used = append(used, t.Total)
+				}
 			}
 			runs, err := s.between(ctx, cfg, func() (*bench.RunResult, error) { return s.runOn(ctx, standby.addr, cfg) })
 			if err != nil {
 				return nil, err
 			}
 			follower := func(r *bench.RunResult) float64 {
-				if len(used) != 2*len(runs) || r.Commands == 0 { // a server broke
+				if len(used) != 2*len(runs) || r.Commands == 0 { // a server broke, or the system does not tell
 					return 0
 				}
 				i := 2 * slices.Index(runs[:], r)
