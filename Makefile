@@ -38,7 +38,7 @@ PARTS    = reactor $(filter-out reactor $(PROGRAMS),$(DIRS))
 # in CREWS.
 RACED    = binlog/replica binlog/replica/wire
 ALONE    = codec engine engine/internal/queue binlog/replica/entry binlog/replica/offline binlog/replica/snapshot
-together = $(filter-out $(addprefix trellis/,$(ALONE)),$(shell $(GO) list $(call packages,$(1))))
+without  = $(filter-out $(addprefix trellis/,$(1)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
 CREWS    = $(shell grep -lE 'newCrew|[.]Go.func|go func' engine/*_test.go)
 
 TARGETS  = linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 freebsd/amd64 freebsd/arm64
@@ -115,8 +115,9 @@ quick unit: export TRELLIS_BIN = $(CURDIR)/bin
 # Also where they are asked for alone, they test what the sources say.
 quick unit: build
 
+# Many tests wait for most of their time: three packages at once leave less of it unused.
 quick:
-	$(TEST) -p 3 $(filter-out $(addprefix trellis/,$(RACED)),$(shell $(GO) list $(call packages,$(PROGRAMS) $(PARTS))))
+	$(TEST) -p 3 $(call without,$(RACED))
 	$(RACE) $(addprefix ./,$(RACED))
 
 peers-test peers-proof peers-bench:
@@ -134,7 +135,7 @@ unit:
 # All tests of processes take longer than everything else with the race detector: of those that make test leaves out,
 # it sees the clients of members to which things happen.
 race:
-	$(RACE) -tags proof $(filter-out trellis/cmd/trellisd,$(call together,$(PROGRAMS) $(PARTS)))
+	$(RACE) -tags proof $(call without,$(ALONE) cmd/trellisd)
 	$(RACE) ./cmd/trellisd
 	$(RACE) -tags proof -run DoNotNotice ./cmd/trellisd
 	$(RACE) -tags proof -run "$$(.ci/tests-of $(CREWS))" ./engine
