@@ -65,6 +65,9 @@ func (s *Session) changedNothing() bool {
 	return false
 }
 
+// Begun tells whether the session waits in a command of which a part was executed.
+func (s *Session) Begun() bool { return !s.changedNothing() }
+
 // ending is a put that is done anew when all of its body has come.
 type ending struct{}
 

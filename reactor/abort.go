@@ -14,7 +14,8 @@ import (
 var errAborted = errors.New("reactor: the server was aborted")
 
 // Hold stops the execution of commands, or goes on with it. When Hold(true) returns, no
-// command executes on any loop, and none will until Hold(false) or Shutdown. Nor does the
+// command executes on any loop, and none will until Hold(false) or Shutdown. Commands of which a part was
+// executed are ended before, if they need no more than 200 ms. Nor does the
 // engine end waits or do what is due, whoever looks at it. All that is made up for afterwards: so
 // are the ends of sessions, and the answers to reserves of clients that half-close. What clients send
 // meanwhile is kept, up to the usual limits; connections wait to be taken in, and replies are sent
@@ -36,11 +37,45 @@ func (s *Server) Hold(on bool) {
 	case on:
 		s.heldSince.Store(int64(s.bootTime()))
 		s.onLoops(func(l *loop) { l.held = true })
+		s.finish()
 		e.Hold(true)
 		s.held.Store(true)
 	default:
 		s.release()
 	}
+}
+
+// finishTime is how long a Hold waits for commands of which a part was executed: nobody else could go on with them.
+const finishTime = 200 * time.Millisecond
+
+// finish has loops that are to be held end commands of which a part was executed, until there are none or
+// finishTime is over.
+func (s *Server) finish() {
+	for end := time.Now().Add(s.hooks.finish); ; time.Sleep(flushPause) {
+		late := time.Now().After(end)
+		var begun atomic.Int64
+		s.onLoops(func(l *loop) {
+			n := l.begun()
+			begun.Add(n)
+			l.finishing = n > 0 && !late
+		})
+		if late || begun.Load() == 0 || s.aborting.Load() {
+			return
+		}
+	}
+}
+
+// resumes tells whether commands that wait go on.
+func (l *loop) resumes() bool { return !l.held || l.finishing }
+
+// begun counts the commands of which a part was executed.
+func (l *loop) begun() (n int64) {
+	for _, c := range l.conns {
+		if c.phase == waiting && c.session.Begun() {
+			n++
+		}
+	}
+	return n
 }
 
 // release ends a Hold, if there is one.

@@ -128,7 +128,7 @@ func (c *conn) advance(now time.Duration) {
 			return
 		}
 	}
-	if c.x != nil && c.x.woken && c.x.throttled == nil && c.phase == waiting && !c.loop.held {
+	if c.x != nil && c.x.woken && c.x.throttled == nil && c.phase == waiting && c.loop.resumes() {
 		c.x.woken = false
 		c.resumeMetered(now)
 	}

@@ -71,6 +71,7 @@ type loop struct {
 	serving   bool  // inside serve
 	behind    bool  // serve has left something that is not the engine's
 	held      bool  // nothing is executed for now: see Server.Hold. It is so while there is no engine
+	finishing bool  // although held, what was executed in part goes on
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 

@@ -16,7 +16,8 @@ import (
 // tape is a journal of several servers that keeps all that is recorded, so that an engine can be made of it.
 type tape struct {
 	*fakeJournal
-	cramped atomic.Bool // there is no room for what may wait for that
+	cramped atomic.Bool  // there is no room for what may wait for that, or
+	room    atomic.Int64 // for so many of these records only
 
 	mu      sync.Mutex
 	entries []func(*engine.Follower) error // guarded by mu, as what follows
@@ -61,7 +62,7 @@ func (j *tape) full(r *journal.Record, kind journal.EffectKind) journal.Pos {
 }
 
 func (j *tape) Put(r *journal.Record) (journal.Ticket, error) {
-	if j.cramped.Load() {
+	if j.cramped.Load() && j.room.Add(-1) < 0 {
 		return journal.Ticket{}, journal.ErrRoom
 	}
 	return journal.Ticket{Pos: j.full(r, journal.EffectPut), Segment: 1}, nil
@@ -76,7 +77,7 @@ func (j *tape) Replace(r *journal.Record, _ journal.Former) (journal.Ticket, err
 }
 
 func (j *tape) Update(r *journal.Record) (journal.Pos, error) {
-	if j.cramped.Load() {
+	if j.cramped.Load() && j.room.Add(-1) < 0 {
 		return 0, journal.ErrRoom
 	}
 	return j.EndHold(r)

@@ -440,6 +440,62 @@ func TestWhoWaitsForRoomGoesOn(t *testing.T) {
 	}
 }
 
+// A command of which a part was executed is ended before its leader hands over.
+func TestCommandsThatHaveBegunEndBeforeAChangeOfRole(t *testing.T) {
+	t.Parallel()
+	const jobs = 3
+	begin := func(t *testing.T, finish time.Duration) (k *cluster, ts *testServer, kicks *client) {
+		k = newCluster(t)
+		k.stopped = true
+		ts = k.server("tcp", hooks{finish: finish}, func(c *Config) { c.Loops = 1 })
+		kicks = ts.dial()
+		for range jobs {
+			id := kicks.put("x")
+			kicks.do("reserve\r\n", reserved(id, "x"))
+			kicks.do(fmt.Sprintf("bury %d 0\r\n", id), "BURIED\r\n")
+		}
+		k.tape.room.Store(1)
+		k.tape.cramped.Store(true)
+		kicks.send("kick 9\r\nlist-tube-used\r\n")
+		ts.until("one is kicked", func() bool { return k.tape.room.Load() < 0 })
+		return k, ts, kicks
+	}
+	t.Run("with room", func(t *testing.T) {
+		k, ts, kicks := begin(t, time.Hour)
+		next := k.gateway("tcp", hooks{}, func(*Config) {})
+		waits := ts.dial()
+		waits.do("watch w\r\nignore default\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
+		waits.send("reserve\r\n")
+		ts.untilSeenWaiting(1)
+		e, given := ts.engine, make(chan struct{})
+		go func() {
+			defer close(given)
+			ts.until("the leader is being held", func() bool {
+				finishing := false
+				ts.onLoops(func(l *loop) { finishing = l.held && l.finishing })
+				return finishing
+			})
+			k.tape.cramped.Store(false)
+			e.Room()
+		}()
+		k.handOver(next)
+		<-given
+		kicks.expect(fmt.Sprintf("KICKED %d\r\nUSING default\r\n", jobs))
+		producer := next.dial()
+		producer.do("use w\r\n", "USING w\r\n")
+		waits.expect(reserved(producer.put("y"), "y"))
+	})
+	t.Run("never", func(t *testing.T) {
+		k, ts, kicks := begin(t, time.Millisecond)
+		other := ts.dial()
+		other.do("use o\r\n", "USING o\r\n")
+		k.resign(ts)
+		k.lead(ts)
+		kicks.expectReset("whose command was executed in part")
+		other.do("list-tube-used\r\n", "USING o\r\n")
+	})
+}
+
 // A gateway that leads with other terms than the leader before ends those of whose commands that has had a part.
 func TestAGatewayThatLeadsOnOtherTermsResetsWhoIsNotAnswered(t *testing.T) {
 	t.Parallel()

@@ -116,7 +116,7 @@ func (l *loop) serve(now time.Duration) {
 
 // nextSession is the connection of a session that can go on, nil if there is none.
 func (l *loop) nextSession(now time.Duration) *conn {
-	if l.held || l.gateway != nil {
+	if !l.resumes() || l.gateway != nil {
 		return nil
 	}
 	return connOf(l.engine.Next(l.time(now)))

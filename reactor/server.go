@@ -158,6 +158,7 @@ type hooks struct {
 	retire      time.Duration                     // instead of retirePause
 	accept      func() error                      // before a connection is accepted: its error is that of accepting
 	loop        func() error                      // before a loop is made: its error is that of making it
+	finish      time.Duration                     // instead of finishTime
 	copied      int64                             // instead of maxCopied
 	recorded    int64                             // instead of maxRecorded
 	boot        func() time.Duration              // the clock of contact, instead of bootTime
@@ -201,6 +202,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 	h.handshake = cmp.Or(h.handshake, handshakeTime)
 	h.alert = cmp.Or(h.alert, alertTime)
 	h.retire = cmp.Or(h.retire, retirePause)
+	h.finish = cmp.Or(h.finish, finishTime)
 	h.copied = cmp.Or(h.copied, maxCopied)
 	h.recorded = cmp.Or(h.recorded, maxRecorded)
 	s := &Server{
