@@ -33,18 +33,18 @@ func (l *Leadership) add(buf []byte) *unit {
 // room returns n bytes in the open batch, whose position is then o.last. If always is set,
 // it refuses them only when the leadership is over. The caller holds mu.
 func (l *Leadership) room(n int64, always bool) ([]byte, error) {
-	if err := l.refuses(n, always); err != nil {
+	if err := l.admit(n, always); err != nil {
 		return nil, err
 	}
 	u := l.open(int(n))
 	at := len(u.buf)
 	u.buf = append(u.buf, make([]byte, n)...)
-	l.grew(u, n)
+	l.grew(u)
 	return u.buf[at:], nil
 }
 
-// refuses returns why there is no room for n bytes, nil if there is some. The caller holds mu.
-func (l *Leadership) refuses(n int64, always bool) error {
+// admit counts a record of n bytes, or returns why there is no room for it. The caller holds mu.
+func (l *Leadership) admit(n int64, always bool) error {
 	switch {
 	case l.over.Load():
 		return journal.ErrFailed
@@ -54,12 +54,12 @@ func (l *Leadership) refuses(n int64, always bool) error {
 		l.roomAsked = true
 		return journal.ErrRoom
 	}
+	l.bytes += n
 	return nil
 }
 
-// grew notes that a batch holds another record, of n bytes. The caller holds mu.
-func (l *Leadership) grew(u *unit, n int64) {
-	l.bytes += n
+// grew notes that a batch holds another record. The caller holds mu.
+func (l *Leadership) grew(u *unit) {
 	l.written++
 	if len(u.buf) >= maxBatch {
 		l.wake()

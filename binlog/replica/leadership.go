@@ -47,7 +47,7 @@ type Leadership struct {
 	inFlight  int        // how many of them, the oldest ones, are on their way
 	last      journal.Pos
 	sequence  uint64 // of the last entry that was proposed
-	bytes     int64  // of records in units
+	bytes     int64  // of records that were admitted and are in no unit that has ended
 	version   uint16 // of entries: what the next unit may have
 	highest   uint64 // id that an entry or a record has named
 	written   uint64 // records, for Counters
@@ -100,11 +100,11 @@ func (l *Leadership) Put(r *journal.Record) (journal.Ticket, error) {
 	return l.ticket(r), nil
 }
 
-// putLarge is Put of a record that has a batch for itself, which is made before anybody waits for mu.
+// putLarge is Put of a record that has a batch for itself, which is made while nobody waits for mu.
 func (l *Leadership) putLarge(r *journal.Record) (journal.Ticket, error) {
-	n, always := r.Size(), r.State == journal.Deleted
+	n := r.Size()
 	l.mu.Lock()
-	err := l.refuses(n, always)
+	err := l.admit(n, r.State == journal.Deleted)
 	l.mu.Unlock()
 	if err != nil {
 		return journal.Ticket{}, err
@@ -113,10 +113,10 @@ func (l *Leadership) putLarge(r *journal.Record) (journal.Ticket, error) {
 	record.EncodeFull(b[entry.HeaderSize:], entry.Salt, r)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.refuses(n, always); err != nil {
-		return journal.Ticket{}, err
+	if l.over.Load() {
+		return journal.Ticket{}, journal.ErrFailed
 	}
-	l.grew(l.add(b), n)
+	l.grew(l.add(b))
 	return l.ticket(r), nil
 }
 
