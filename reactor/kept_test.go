@@ -138,3 +138,37 @@ func TestAGatewayKnowsHowMuchOfAnAnswerHasCome(t *testing.T) {
 		}
 	}
 }
+
+// What a client has no answer to comes before what it has sent since, when its trunk has ended.
+func TestWhatAGatewayHasKeptIsSentAgainInOrder(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []int{0, 1, keptChunk - 1, keptChunk, keptChunk + 1, 2*keptChunk + 1, 3*keptChunk - 1} {
+		g := newLoneGateway(t, 1)
+		f, n := g.channels[1], &g.loop.counts
+		sent := make([]byte, 3*keptChunk)
+		for i := range sent {
+			sent[i] = byte(i*i>>8 + i)
+		}
+		for at := 0; at < len(sent); at += 1 << 10 {
+			f.room = 1 << 10
+			f.send(sent[at : at+1<<10])
+		}
+		if len(f.kept.chunks) < 3 {
+			t.Fatalf("%d bytes lie in %d chunks", len(sent), len(f.kept.chunks))
+		}
+		if answered > 0 {
+			g.tell(replies(1, answered, 0, "x"))
+		}
+		x := f.conn.backlog()
+		x.in.add([]byte("since"), n)
+		if !f.pause() || f.kept != nil || f.sent != uint64(answered) || f.unanswered != len(sent)-answered {
+			t.Fatalf("%d bytes were sent, and %d are not answered", f.sent, f.unanswered)
+		}
+		if !bytes.Equal(x.in.bytes(), append(sent[answered:], "since"...)) {
+			t.Errorf("something else is sent again behind %d bytes", answered)
+		}
+		if got := g.loop.server.widened.Load(); got != 0 {
+			t.Errorf("%d bytes are counted as kept", got)
+		}
+	}
+}

@@ -70,13 +70,7 @@ func throughStandby(conns, depth int, cost float64) Measurement {
 			if err != nil {
 				return nil, err
 			}
-			follower := func(r *bench.RunResult) float64 {
-				if len(used) != 2*len(runs) || r.Commands == 0 { // a server broke, or the system does not tell
-					return 0
-				}
-				i := 2 * slices.Index(runs[:], r)
-				return float64(used[i+1]-used[i]) / r.Commands
-			}
+			follower := func(r *bench.RunResult) float64 { return runs.perCommand(r, used) }
 			return []float64{runs[1].CommandRate, runs.times(cpuFigure.value), runs.times(follower)}, nil
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"trellis/bench"
 	"trellis/bench/internal/host"
@@ -151,6 +152,16 @@ func (runs enclosed) times(of func(*bench.RunResult) float64) float64 {
 		return 0
 	}
 	return 2 * r / (before + after)
+}
+
+// perCommand returns what of something that was used was used for a command of one of the runs. used is how much that was when
+// recording of each run begins and when it ends; 0 is returned when it lacks some, or a run has no command.
+func (runs enclosed) perCommand(r *bench.RunResult, used []int64) float64 {
+	if len(used) != 2*len(runs) || r.Commands == 0 {
+		return 0
+	}
+	i := 2 * slices.Index(runs[:], r)
+	return float64(used[i+1]-used[i]) / r.Commands
 }
 
 // Load is one load on a freshly started server, with the figures that say what its scenario is about. cfg.Addr and Runs

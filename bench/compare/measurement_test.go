@@ -2,6 +2,7 @@ package compare
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"slices"
 	"testing"
@@ -86,5 +87,30 @@ func TestAnOpenLoopWithoutARateEndsNoComparison(t *testing.T) {
 	last := res.Rows[len(res.Rows)-1]
 	if lines := res.lines(); lines[2][2] != "cannot" || len(last.Cells[0].Values) != 1 {
 		t.Errorf("got %q", lines)
+	}
+}
+
+func TestARunBetweenTwoOthersIsAMultipleOfTheirMean(t *testing.T) {
+	for _, x := range []struct {
+		commands [3]float64
+		used     []int64
+		want     float64
+	}{
+		{[3]float64{10, 10, 10}, []int64{0, 100, 100, 400, 500, 600}, 3},
+		{[3]float64{10, 20, 10}, []int64{5, 105, 205, 605, 605, 805}, 4. / 3},
+		{[3]float64{10, 10, 10}, []int64{0, 100, 100, 100, 500, 600}, 0},
+		{[3]float64{10, 10, 10}, []int64{0, 0, 100, 400, 500, 600}, 0},
+		{[3]float64{10, 10, 0}, []int64{0, 100, 100, 400, 500, 600}, 0},
+		{[3]float64{10, 10, 10}, []int64{0, 100, 100, 400, 500}, 0},
+		{[3]float64{10, 10, 10}, nil, 0},
+	} {
+		var runs enclosed
+		for i, n := range x.commands {
+			runs[i] = &bench.RunResult{Summary: bench.Summary{Commands: n}}
+		}
+		got := runs.times(func(r *bench.RunResult) float64 { return runs.perCommand(r, x.used) })
+		if math.Abs(got-x.want) > 1e-9 {
+			t.Errorf("%v commands that used %d: got %v times, want %v", x.commands, x.used, got, x.want)
+		}
 	}
 }
