@@ -14,12 +14,14 @@ import (
 var errAborted = errors.New("reactor: the server was aborted")
 
 // Hold stops the execution of commands, or goes on with it. When Hold(true) returns, no
-// command executes on any loop, and none will until Hold(false) or Shutdown. Commands of which a part was
-// executed are ended before, if they need no more than 200 ms. Nor does the
+// command executes on any loop, and none will until Hold(false) or Shutdown. Nor does the
 // engine end waits or do what is due, whoever looks at it. All that is made up for afterwards: so
 // are the ends of sessions, and the answers to reserves of clients that half-close. What clients send
 // meanwhile is kept, up to the usual limits; connections wait to be taken in, and replies are sent
 // when they are committed.
+//
+// Hold(true) begins no more commands, and ends first those of which a part was executed. It waits 200 ms for that at most,
+// and not for clients that do not read.
 //
 // A server that is being shut down is not held. Hold(true) then returns when it has ended.
 // Calls of Hold must not overlap.
@@ -36,8 +38,7 @@ func (s *Server) Hold(on bool) {
 	case e == nil: // it stays held
 	case on:
 		s.heldSince.Store(int64(s.bootTime()))
-		s.onLoops(func(l *loop) { l.held = true })
-		s.finish()
+		s.holdLoops()
 		e.Hold(true)
 		s.held.Store(true)
 	default:
@@ -48,35 +49,37 @@ func (s *Server) Hold(on bool) {
 // finishTime is how long a Hold waits for commands of which a part was executed: nobody else could go on with them.
 const finishTime = 200 * time.Millisecond
 
-// finish has loops that are to be held end commands of which a part was executed, until there are none or
-// finishTime is over.
-func (s *Server) finish() {
+// holdLoops has the loops execute no new commands. It waits for the ends of commands of which a part was executed, but
+// not for longer than finishTime, nor for clients who do not read. Until then sessions that can go on do so on all loops:
+// some commands need several.
+func (s *Server) holdLoops() {
 	for end := time.Now().Add(s.hooks.finish); ; time.Sleep(flushPause) {
-		late := time.Now().After(end)
 		var begun atomic.Int64
-		s.onLoops(func(l *loop) {
-			n := l.begun()
-			begun.Add(n)
-			l.finishing = n > 0 && !late
-		})
-		if late || begun.Load() == 0 || s.aborting.Load() {
-			return
+		s.onLoops(func(l *loop) { begun.Add(int64(l.finish())) })
+		if begun.Load() == 0 || time.Now().After(end) || s.aborting.Load() {
+			break
 		}
 	}
+	s.onLoops(func(l *loop) { l.finishing, l.begun = false, nil })
 }
 
-// resumes tells whether commands that wait go on.
+// finish has the loop be held, but for what has begun by then, and returns how much of that is left.
+func (l *loop) finish() int {
+	if !l.held {
+		l.held, l.finishing, l.begun = true, true, slices.Clone(l.conns)
+	}
+	l.begun = slices.DeleteFunc(l.begun, func(c *conn) bool { return !c.canFinish() })
+	return len(l.begun)
+}
+
+// canFinish tells whether a part was executed of the command that the client waits for, and it depends on nobody else when
+// the rest is.
+func (c *conn) canFinish() bool {
+	return c.phase == waiting && c.session.Begun() && !c.stalled && (c.x == nil || c.x.throttled == nil)
+}
+
+// resumes tells whether sessions that wait go on.
 func (l *loop) resumes() bool { return !l.held || l.finishing }
-
-// begun counts the commands of which a part was executed.
-func (l *loop) begun() (n int64) {
-	for _, c := range l.conns {
-		if c.phase == waiting && c.session.Begun() {
-			n++
-		}
-	}
-	return n
-}
 
 // release ends a Hold, if there is one.
 func (s *Server) release() {

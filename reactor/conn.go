@@ -418,11 +418,11 @@ func (c *conn) closeSession(now time.Duration) {
 		c.closeChannel()
 		return
 	}
-	if c.closure == open && l.held {
+	if c.closure == open && !l.resumes() {
 		c.closure = postponed
 		c.postpone()
 	}
-	if c.closure > postponed || l.held {
+	if c.closure > postponed || !l.resumes() {
 		return
 	}
 	c.closure = closing

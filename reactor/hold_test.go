@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -83,4 +84,135 @@ func TestWhatEndsWhileTheServerIsHeldEndsAfterwards(t *testing.T) {
 func (ts *testServer) untilSeenWaiting(n int64) {
 	ts.t.Helper()
 	ts.until(fmt.Sprintf("%d clients wait", n), func() bool { return ts.engine.Snapshot(0).Waiting == n })
+}
+
+// finishes tells whether a server that is to be held waits for commands that have begun.
+func (ts *testServer) finishes() bool {
+	var n atomic.Int64
+	ts.onLoops(func(l *loop) {
+		if l.finishing {
+			n.Add(1)
+		}
+	})
+	return n.Load() == int64(len(ts.loops))
+}
+
+// begins tells whether so many clients wait in commands of which a part was executed.
+func (ts *testServer) begins(n int64) bool {
+	var begun atomic.Int64
+	ts.onLoops(func(l *loop) {
+		for _, c := range l.conns {
+			if c.phase == waiting && c.session.Begun() {
+				begun.Add(1)
+			}
+		}
+	})
+	return begun.Load() == n
+}
+
+// untilHeld waits until a Hold that is under way has ended.
+func (ts *testServer) untilHeld() {
+	ts.t.Helper()
+	ts.until("the server is held", ts.held.Load)
+	if ts.finishes() || !ts.begins(0) {
+		ts.t.Error("a command has begun and not ended")
+	}
+}
+
+// longTubes has a client watch many tubes, whose list takes several turns.
+func (c *client) longTubes() {
+	c.t.Helper()
+	var lines, replies strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&lines, "watch %s%d\r\n", strings.Repeat("t", 150), i)
+		fmt.Fprintf(&replies, "WATCHING %d\r\n", i+2)
+	}
+	c.do(lines.String(), replies.String())
+}
+
+// A long list whose parts wait for commits is ended before its server is held, and nothing behind it begins.
+func TestAListThatWaitsForACommitEndsBeforeTheServerIsHeld(t *testing.T) {
+	t.Parallel()
+	directNetworks(t, func(t *testing.T, network string) {
+		j := new(fakeJournal)
+		j.atOnce.Store(true)
+		ts := serveConfig(t, network, hooks{finish: time.Hour}, j, func(c *Config) { c.Loops, c.Extensions = 2, true })
+		asks := ts.dial()
+		asks.longTubes()
+		j.atOnce.Store(false)
+		asks.send("put 0 0 9 1\r\nx\r\nlist-tubes\r\nlist-tube-used\r\n")
+		ts.until("the list has begun", func() bool { return ts.begins(1) })
+		go ts.Hold(true)
+		ts.until("the list is waited for", ts.finishes)
+		j.atOnce.Store(true)
+		j.commit(ts, j.recorded.Load())
+		asks.expect("INSERTED 1\r\n")
+		if list := asks.data(); strings.Count(list, "\n- ttt") != 1000 {
+			t.Errorf("got a list of %d bytes", len(list))
+		}
+		ts.untilHeld()
+		if p := asks.pending(); p != "" {
+			t.Errorf("a held server has answered %q", p)
+		}
+		ts.Hold(true) // again: it stays as it is
+		ts.Hold(false)
+		asks.expect("USING default\r\n")
+	})
+}
+
+// A command that asks all loops ends, although one of them is held later than the others.
+func TestACommandOfAllLoopsEndsBeforeTheServerIsHeld(t *testing.T) {
+	t.Parallel()
+	ts := serveConfig(t, "tcp", hooks{finish: time.Hour}, nil, func(c *Config) { c.Loops, c.Extensions = 2, true })
+	asks, other := ts.dial(), ts.dial()
+	asks.do("use a\r\n", "USING a\r\n")
+	other.do("use b\r\n", "USING b\r\n")
+	late := make(chan struct{})
+	ts.loops[1].call(func(*loop) { <-late })
+	asks.send("list-connections\r\n")
+	other.send("list-connections\r\n")
+	asked := make(chan bool)
+	ts.until("one has begun", func() bool {
+		ts.loops[0].call(func(l *loop) {
+			begun := false
+			for _, c := range l.conns {
+				begun = begun || c.phase == waiting && c.session.Begun()
+			}
+			asked <- begun
+		})
+		return <-asked
+	})
+	go ts.Hold(true)
+	ts.until("the first loop is being held", func() bool {
+		ts.loops[0].call(func(l *loop) { asked <- l.finishing })
+		return <-asked
+	})
+	close(late)
+	ts.untilHeld()
+	ts.Hold(false)
+	for _, c := range []*client{asks, other} {
+		if list := c.data(); strings.Count(list, "  tube: ") != 2 {
+			t.Errorf("got %q", list)
+		}
+	}
+}
+
+// A client that does not read the rest of its list keeps nobody waiting.
+func TestAServerThatIsHeldDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
+	t.Parallel()
+	directNetworks(t, func(t *testing.T, network string) {
+		ts := serveConfig(t, network, hooks{finish: time.Hour}, nil, func(c *Config) { c.Loops = 1 })
+		asks := ts.dial()
+		asks.longTubes()
+		const most = 1000
+		for n := 1; !ts.begins(1) || ts.sum().Stalled == 0; n++ {
+			if n > most {
+				t.Fatal("its client has taken everything")
+			}
+			asks.send("list-tubes-watched\r\n")
+		}
+		go ts.Hold(true)
+		ts.until("the server is held", ts.held.Load)
+		ts.Hold(false)
+	})
 }

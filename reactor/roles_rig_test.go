@@ -16,8 +16,8 @@ import (
 // tape is a journal of several servers that keeps all that is recorded, so that an engine can be made of it.
 type tape struct {
 	*fakeJournal
-	cramped atomic.Bool  // there is no room for what may wait for that, or
-	room    atomic.Int64 // for so many of these records only
+	cramped atomic.Bool  // there is no room for what may wait for that
+	room    atomic.Int64 // how many of these records there is room for nevertheless
 
 	mu      sync.Mutex
 	entries []func(*engine.Follower) error // guarded by mu, as what follows

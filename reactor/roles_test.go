@@ -470,11 +470,9 @@ func TestCommandsThatHaveBegunEndBeforeAChangeOfRole(t *testing.T) {
 		e, given := ts.engine, make(chan struct{})
 		go func() {
 			defer close(given)
-			ts.until("the leader is being held", func() bool {
-				finishing := false
-				ts.onLoops(func(l *loop) { finishing = l.held && l.finishing })
-				return finishing
-			})
+			for !ts.finishes() {
+				time.Sleep(time.Millisecond)
+			}
 			k.tape.cramped.Store(false)
 			e.Room()
 		}()

@@ -154,8 +154,8 @@ func (runs enclosed) times(of func(*bench.RunResult) float64) float64 {
 	return 2 * r / (before + after)
 }
 
-// perCommand returns what of something that was used was used for a command of one of the runs. used is how much that was when
-// recording of each run begins and when it ends; 0 is returned when it lacks some, or a run has no command.
+// perCommand is how much of a resource a command of one of the runs has used. used is how much of it was used when
+// recording of each run began, and when it ended. It returns 0 if used lacks some, or the run has no commands.
 func (runs enclosed) perCommand(r *bench.RunResult, used []int64) float64 {
 	if len(used) != 2*len(runs) || r.Commands == 0 {
 		return 0
