@@ -2,7 +2,9 @@ package reactor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,7 +138,7 @@ func TestAListThatWaitsForACommitEndsBeforeTheServerIsHeld(t *testing.T) {
 	directNetworks(t, func(t *testing.T, network string) {
 		j := new(fakeJournal)
 		j.atOnce.Store(true)
-		ts := serveConfig(t, network, hooks{finish: time.Hour}, j, func(c *Config) { c.Loops, c.Extensions = 2, true })
+		ts := serveConfig(t, network, hooks{finish: 2 * testTimeout}, j, func(c *Config) { c.Loops, c.Extensions = 2, true })
 		asks := ts.dial()
 		asks.longTubes()
 		j.atOnce.Store(false)
@@ -163,35 +165,43 @@ func TestAListThatWaitsForACommitEndsBeforeTheServerIsHeld(t *testing.T) {
 // A command that asks all loops ends, although one of them is held later than the others.
 func TestACommandOfAllLoopsEndsBeforeTheServerIsHeld(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{finish: time.Hour}, nil, func(c *Config) { c.Loops, c.Extensions = 2, true })
-	asks, other := ts.dial(), ts.dial()
-	asks.do("use a\r\n", "USING a\r\n")
-	other.do("use b\r\n", "USING b\r\n")
-	late := make(chan struct{})
-	ts.loops[1].call(func(*loop) { <-late })
-	asks.send("list-connections\r\n")
-	other.send("list-connections\r\n")
+	ts := serveConfig(t, "tcp", hooks{finish: 2 * testTimeout}, nil, func(c *Config) { c.Loops, c.Extensions = 2, true })
+	first, second := ts.loops[0], ts.loops[1]
 	asked := make(chan bool)
-	ts.until("one has begun", func() bool {
-		ts.loops[0].call(func(l *loop) {
-			begun := false
-			for _, c := range l.conns {
-				begun = begun || c.phase == waiting && c.session.Begun()
-			}
-			asked <- begun
-		})
+	ask := func(l *loop, what func() bool) bool {
+		l.call(func(*loop) { asked <- what() })
 		return <-asked
+	}
+	hasClient := func(l *loop) bool { return ask(l, func() bool { return len(l.conns) > 0 }) }
+	var clients []*client
+	for !hasClient(first) || !hasClient(second) {
+		c := ts.dial()
+		c.do("use a\r\n", "USING a\r\n")
+		clients = append(clients, c)
+	}
+	hangs, late := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(late) })
+	defer release()
+	second.call(func(*loop) {
+		close(hangs)
+		<-late
+	})
+	<-hangs
+	for _, c := range clients {
+		c.send("list-connections\r\n")
+	}
+	ts.until("one has begun", func() bool {
+		return ask(first, func() bool {
+			return slices.ContainsFunc(first.conns, func(c *conn) bool { return c.phase == waiting && c.session.Begun() })
+		})
 	})
 	go ts.Hold(true)
-	ts.until("the first loop is being held", func() bool {
-		ts.loops[0].call(func(l *loop) { asked <- l.finishing })
-		return <-asked
-	})
-	close(late)
+	ts.until("the first loop is being held", func() bool { return ask(first, func() bool { return first.finishing }) })
+	release()
 	ts.untilHeld()
 	ts.Hold(false)
-	for _, c := range []*client{asks, other} {
-		if list := c.data(); strings.Count(list, "  tube: ") != 2 {
+	for _, c := range clients {
+		if list := c.data(); strings.Count(list, "  tube: a\n") != len(clients) {
 			t.Errorf("got %q", list)
 		}
 	}
@@ -201,7 +211,7 @@ func TestACommandOfAllLoopsEndsBeforeTheServerIsHeld(t *testing.T) {
 func TestAServerThatIsHeldDoesNotWaitForClientsThatDoNotRead(t *testing.T) {
 	t.Parallel()
 	directNetworks(t, func(t *testing.T, network string) {
-		ts := serveConfig(t, network, hooks{finish: time.Hour}, nil, func(c *Config) { c.Loops = 1 })
+		ts := serveConfig(t, network, hooks{finish: 2 * testTimeout}, nil, func(c *Config) { c.Loops = 1 })
 		asks := ts.dial()
 		asks.longTubes()
 		const most = 1000

@@ -461,7 +461,7 @@ func TestCommandsThatHaveBegunEndBeforeAChangeOfRole(t *testing.T) {
 		return k, ts, kicks
 	}
 	t.Run("with room", func(t *testing.T) {
-		k, ts, kicks := begin(t, time.Hour)
+		k, ts, kicks := begin(t, 2*testTimeout)
 		next := k.gateway("tcp", hooks{}, func(*Config) {})
 		waits := ts.dial()
 		waits.do("watch w\r\nignore default\r\n", "WATCHING 2\r\nWATCHING 1\r\n")
