@@ -70,6 +70,12 @@ func (l *loop) detach(copied *atomic.Int64) {
 			c.conclude(now)
 		}
 	}
+	for _, c := range l.postponed {
+		if c.phase == ended && c.closure == postponed { // it is in conns no more
+			c.gaveBack()
+			c.session = engine.Session{}
+		}
+	}
 	l.throttled = throttled{at: engine.MaxTime}
 	k.waiting, k.pongs, k.batches = queue[*conn]{}, queue[pong]{}, nil
 	k.pending.Store(false)

@@ -188,6 +188,25 @@ func TestWhoHasAJobIsResetWithItsEngine(t *testing.T) {
 	})
 }
 
+// Nothing is asked of an engine that is gone for a client that has left before.
+func TestWhoLeavesWhileAServerIsHeldHasLeftTheNextEngine(t *testing.T) {
+	t.Parallel()
+	ts, j := serveChanging(t, "tcp", hooks{}, func(*Config) {})
+	stays, leaves := ts.dial(), ts.dial()
+	id := stays.put("x")
+	leaves.do("reserve\r\n", reserved(id, "x"))
+	ts.Hold(true)
+	leaves.reset()
+	ts.until("it has left", func() bool { return ts.sum().Connections == 1 })
+	j.commit(ts, j.recorded.Load())
+	e, now := ts.detach(j)
+	ts.attach(e, now, j)
+	stays.do("reserve\r\n", reserved(id, "x"))
+	if n := ts.sum().Panics; n > 0 {
+		t.Errorf("%d commands have panicked", n)
+	}
+}
+
 // Replies that were not taken are sent from copies, and whoever would need too large ones is reset.
 func TestRepliesThatAreNotTakenOutliveTheEngine(t *testing.T) {
 	t.Parallel()
