@@ -65,7 +65,7 @@ func (s *Session) changedNothing() bool {
 	return false
 }
 
-// Begun tells whether the session waits in a command of which a part was executed.
+// Begun tells whether the session waits in a command of which a part may have been executed.
 func (s *Session) Begun() bool { return !s.changedNothing() }
 
 // ending is a put that is done anew when all of its body has come.

@@ -20,8 +20,8 @@ var errAborted = errors.New("reactor: the server was aborted")
 // meanwhile is kept, up to the usual limits; connections wait to be taken in, and replies are sent
 // when they are committed.
 //
-// Hold(true) begins no more commands, and ends first those of which a part was executed. It waits 200 ms for that at most,
-// and not for clients that do not read.
+// Hold(true) first waits until commands of which a part was executed have ended, for 200 ms at most, and not for clients
+// that have to read before. Until then what waits goes on, but nothing is executed that comes later.
 //
 // A server that is being shut down is not held. Hold(true) then returns when it has ended.
 // Calls of Hold must not overlap.
@@ -33,9 +33,8 @@ func (s *Server) Hold(on bool) {
 		return
 	}
 	defer s.holds.Done()
-	e := s.engine.Load()
-	switch {
-	case e == nil: // it stays held
+	switch e := s.engine.Load(); {
+	case e == nil, on && s.held.Load(): // it stays held
 	case on:
 		s.heldSince.Store(int64(s.bootTime()))
 		s.holdLoops()
@@ -46,35 +45,40 @@ func (s *Server) Hold(on bool) {
 	}
 }
 
-// finishTime is how long a Hold waits for commands of which a part was executed: nobody else could go on with them.
+// finishTime is how long a Hold waits for commands of which a part was executed. Nobody else could go on with them, but
+// all others wait meanwhile.
 const finishTime = 200 * time.Millisecond
 
-// holdLoops has the loops execute no new commands. It waits for the ends of commands of which a part was executed, but
-// not for longer than finishTime, nor for clients who do not read. Until then sessions that can go on do so on all loops:
-// some commands need several.
+// holdLoops has the loops execute nothing that comes from now on, and nothing at all when commands of which a part was
+// executed have ended, or finishTime is over. What waits goes on until then, on all loops: some commands need several.
 func (s *Server) holdLoops() {
-	for end := time.Now().Add(s.hooks.finish); ; time.Sleep(flushPause) {
-		var begun atomic.Int64
-		s.onLoops(func(l *loop) { begun.Add(int64(l.finish())) })
-		if begun.Load() == 0 || time.Now().After(end) || s.aborting.Load() {
-			break
+	end := time.Now().Add(s.hooks.finish)
+	for s.begun(true) > 0 || s.begun(false) > 0 { // something may begin while the loops hear that nothing is left
+		if time.Now().After(end) || s.aborting.Load() {
+			s.begun(false)
+			return
 		}
+		time.Sleep(flushPause)
 	}
-	s.onLoops(func(l *loop) { l.finishing, l.begun = false, nil })
 }
 
-// finish has the loop be held, but for what has begun by then, and returns how much of that is left.
-func (l *loop) finish() int {
-	if !l.held {
-		l.held, l.finishing, l.begun = true, true, slices.Clone(l.conns)
-	}
-	l.begun = slices.DeleteFunc(l.begun, func(c *conn) bool { return !c.canFinish() })
-	return len(l.begun)
+// begun has the loops be held, and what waits go on or not. It returns how many commands have begun.
+func (s *Server) begun(goOn bool) int64 {
+	var n atomic.Int64
+	s.onLoops(func(l *loop) {
+		l.held, l.finishing = true, goOn
+		for _, c := range l.conns {
+			if c.hasBegun() {
+				n.Add(1)
+			}
+		}
+	})
+	return n.Load()
 }
 
-// canFinish tells whether a part was executed of the command that the client waits for, and it depends on nobody else when
-// the rest is.
-func (c *conn) canFinish() bool {
+// hasBegun tells whether a part was executed of the command that the client waits for, and the rest need not wait until the
+// client reads, or has a right to more commands.
+func (c *conn) hasBegun() bool {
 	return c.phase == waiting && c.session.Begun() && !c.stalled && (c.x == nil || c.x.throttled == nil)
 }
 

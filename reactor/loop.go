@@ -67,14 +67,13 @@ type loop struct {
 	trunks      trunks
 	resumptions queue[resumption]
 
-	executing *conn   // whose command the engine or the decoder is dealing with
-	serving   bool    // inside serve
-	behind    bool    // serve has left something that is not the engine's
-	held      bool    // nothing is executed for now: see Server.Hold. It is so while there is no engine
-	finishing bool    // although held, sessions that wait go on, because some have begun
-	begun     []*conn // whose commands are waited for then
-	draining  bool    // Shutdown waits: each client is read at most once more
-	stopping  bool    // connections that end now are not waited for
+	executing *conn // whose command the engine or the decoder is dealing with
+	serving   bool  // inside serve
+	behind    bool  // serve has left something that is not the engine's
+	held      bool  // nothing is executed for now: see Server.Hold. It is so while there is no engine
+	finishing bool  // although held, what waits goes on: see holdLoops
+	draining  bool  // Shutdown waits: each client is read at most once more
+	stopping  bool  // connections that end now are not waited for
 
 	effects  effects              // what the log tells a gateway
 	calls    mailbox[func(*loop)] // see call
