@@ -66,6 +66,7 @@ func FuzzStatistics(f *testing.F) {
 	f.Add([]byte("---\n- id: 4\n  pri: 0\n- id: 5\n  time-left: 1\n"))
 	f.Add([]byte("---\nversion: \"1\"\nextensions:\n- drain\n- idp\n"))
 	f.Add([]byte("- a\n- \xff\n"))
+	f.Add([]byte("a: 4\r\r\nb: 4 \n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		for _, parse := range []func([]byte) (any, error){fields, stats, names, entries} {
 			v, err := parse(b)
