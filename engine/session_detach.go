@@ -48,25 +48,22 @@ func (d *Detached) Size() int { return len(d.arrived) }
 // session as it is, if the client has a job, or has had a part of a command executed whose rest
 // is to come, or is on record: it cannot go on.
 func (s *Session) Detach() (d *Detached, ok bool) {
-	return s.detachIf(s.flags&onRecord == 0 && s.changedNothing() && !s.holds())
-}
-
-// changedNothing tells whether nothing has come yet of the command that the session waits in, if it does.
-func (s *Session) changedNothing() bool {
-	if s.wait == nil {
-		return true
-	}
-	switch s.wait.task.(type) {
-	case nil, *retry:
-		return true
-	case putting:
-		return s.incoming.ticket.Segment == 0
-	}
-	return false
+	return s.detachIf(s.flags&onRecord == 0 && !s.Begun() && !s.holds())
 }
 
 // Begun tells whether the session waits in a command of which a part may have been executed.
-func (s *Session) Begun() bool { return !s.changedNothing() }
+func (s *Session) Begun() bool {
+	if s.wait == nil {
+		return false
+	}
+	switch s.wait.task.(type) {
+	case nil, *retry:
+		return false
+	case putting:
+		return s.incoming.ticket.Segment != 0
+	}
+	return true
+}
 
 // ending is a put that is done anew when all of its body has come.
 type ending struct{}
@@ -76,7 +73,7 @@ func (ending) turn(s *Session, now Time, out *Output) Outcome { return s.putEnd(
 // DetachRecorded is Detach for a session on record, which goes on with all that it holds, and with a job that was
 // handed over to it.
 func (s *Session) DetachRecorded() (d *Detached, ok bool) {
-	if s.flags&onRecord == 0 || !s.changedNothing() {
+	if s.flags&onRecord == 0 || s.Begun() {
 		return nil, false
 	}
 	handed := s.handedOver()

@@ -76,8 +76,8 @@ func (s *Server) begun(goOn bool) int64 {
 	return n.Load()
 }
 
-// hasBegun tells whether a part was executed of the command that the client waits for, and the rest need not wait until the
-// client reads, or has a right to more commands.
+// hasBegun tells whether the client waits for a command of which a part was executed, and the rest waits neither until the
+// client reads nor for its rate.
 func (c *conn) hasBegun() bool {
 	return c.phase == waiting && c.session.Begun() && !c.stalled && (c.x == nil || c.x.throttled == nil)
 }
@@ -150,7 +150,7 @@ func (s *Server) beginHold() bool {
 	return !s.closing
 }
 
-// flushPause is between two looks of Flush.
+// flushPause is between two looks of Flush, and of holdLoops.
 const flushPause = time.Millisecond
 
 // Flush waits until the system has every reply, those included that still wait for a

@@ -191,9 +191,9 @@
 //
 // A server that may be replaced by another one depends on more than its own journal: a
 // reply that tells of the queue's state waits for a position that proves that nobody had
-// taken over (engine.Session.Replied). When it is to hand over, Hold stops all execution: no
-// command, no deadline, no end of a session changes the engine, so that nothing is recorded behind what
-// is committed then. Replies go out as they are committed. When it has been replaced, Abort resets all
+// taken over (engine.Session.Replied). When it is to hand over, Hold gives commands that have begun a moment to end, and
+// then stops all execution: no command, no deadline, no end of a session changes the engine, so that nothing is recorded
+// behind what is committed then. Replies go out as they are committed. When it has been replaced, Abort resets all
 // connections: what was not sent by then may not be true.
 //
 // A server may outlive its engine, if all that was executed has been committed: Detach takes it away from

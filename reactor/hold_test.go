@@ -193,9 +193,7 @@ func TestACommandOfAllLoopsEndsBeforeTheServerIsHeld(t *testing.T) {
 		c.send("list-connections\r\n")
 	}
 	ts.until("one has begun", func() bool {
-		return ask(first, func() bool {
-			return slices.ContainsFunc(first.conns, func(c *conn) bool { return c.phase == waiting && c.session.Begun() })
-		})
+		return ask(first, func() bool { return slices.ContainsFunc(first.conns, (*conn).hasBegun) })
 	})
 	go ts.Hold(true)
 	ts.until("the first loop is being held", func() bool { return ask(first, func() bool { return first.finishing }) })
