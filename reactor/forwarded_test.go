@@ -63,6 +63,23 @@ func (ts *testServer) gatewayOver(connect func() (gateway, leader net.Conn, err 
 	}
 }
 
+func TestWhatTrunksCarryIsCounted(t *testing.T) {
+	t.Parallel()
+	ts := serve(t, "gateway", 1, hooks{})
+	c := ts.dial()
+	body := strings.Repeat("x", 10_000)
+	c.do(fmt.Sprintf("put 0 0 9 %d\r\n%s\r\n", len(body), body), "INSERTED 1\r\n")
+	if sum := ts.sum(); sum.TrunkIn < 10_000 || sum.TrunkOut == 0 || sum.TrunkOut >= 10_000 {
+		t.Errorf("a body has come, and %d bytes were read, %d written", sum.TrunkIn, sum.TrunkOut)
+	}
+	read := ts.sum().TrunkIn
+	c.do("reserve\r\n", fmt.Sprintf("RESERVED 1 %d\r\n%s\r\n", len(body), body))
+	ts.until("the body is counted", func() bool { return ts.sum().TrunkOut >= 10_000 })
+	if n := ts.sum().TrunkIn - read; n == 0 || n >= 10_000 {
+		t.Errorf("a reserve has come, and %d bytes were read", n)
+	}
+}
+
 // Replies that are small wait for none that are not, however many clients are sent those.
 func TestASmallReplyIsNotBehindManyLargeOnes(t *testing.T) {
 	t.Parallel()

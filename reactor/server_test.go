@@ -239,6 +239,8 @@ func (ts *testServer) sum() LoopStats {
 		sum.Unknown += l.Unknown
 		sum.Misfits += l.Misfits
 		sum.Resumed += l.Resumed
+		sum.TrunkIn += l.TrunkIn
+		sum.TrunkOut += l.TrunkOut
 		sum.Panics += l.Panics
 	}
 	return sum

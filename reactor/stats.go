@@ -16,6 +16,8 @@ type LoopStats struct {
 	Opened     uint64 // connections that were given to the loop
 	BytesIn    uint64
 	BytesOut   uint64
+	TrunkIn    uint64 // bytes read from trunks
+	TrunkOut   uint64 // bytes written to trunks
 	Stalls     uint64 // times that a connection became stalled
 	OverLimit  uint64 // clients closed because they sent more than may be kept for them
 	OverOutput uint64 // clients closed because they were owed more replies than may be kept for them
@@ -89,6 +91,8 @@ func (s *Server) Stats() Stats {
 			Opened:        c.opened.Load(),
 			BytesIn:       c.bytesIn.Load(),
 			BytesOut:      c.bytesOut.Load(),
+			TrunkIn:       c.trunkIn.Load(),
+			TrunkOut:      c.trunkOut.Load(),
 			Stalls:        c.stalls.Load(),
 			OverLimit:     c.overLimit.Load(),
 			OverOutput:    c.overOutput.Load(),
@@ -125,6 +129,7 @@ type counts struct {
 	connections, ending, stalled   atomic.Int64
 	pendingInput, pendingOutput    atomic.Int64
 	opened, bytesIn, bytesOut      atomic.Uint64
+	trunkIn, trunkOut              atomic.Uint64
 	stalls, overLimit, cut, panics atomic.Uint64
 	overOutput, idle, lacking      atomic.Uint64
 	overTotal                      atomic.Uint64

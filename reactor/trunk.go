@@ -276,6 +276,7 @@ func (t *trunkLine) received(now time.Duration, p []byte) {
 		return
 	}
 	t.heard = true
+	t.loop.counts.trunkIn.Add(uint64(len(p)))
 	if err := t.read(now, p); err != nil {
 		t.fail(now, err)
 	}
@@ -398,6 +399,7 @@ func (t *trunkLine) sendable() (b []byte, err error) {
 // sent notes that the socket has taken n bytes.
 func (t *trunkLine) sent(n int) {
 	t.moved = true
+	t.loop.counts.trunkOut.Add(uint64(n))
 	t.loop.engine.Spend(bytesCost(n))
 	if t.tls != nil {
 		t.tls.sent += n
