@@ -3,6 +3,7 @@ package replica
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -182,7 +183,7 @@ func (q *servedQueue) Numbers(f func(*journal.Numbers) error) error {
 }
 
 func (q *servedQueue) Digest(stamp int64) Digest {
-	d := journal.NewDigester(stamp, stamp)
+	d := journal.NewDigester(math.MaxInt64, stamp) // that a delay has ended, a leader alone knows
 	for from := uint64(1); from != 0; {
 		var err error
 		if from, err = q.Walk(from, 1000, d.Add); err != nil {
