@@ -543,6 +543,15 @@ func TestNothingExecutesAfterAbort(t *testing.T) {
 	ts.engine.Discard()
 }
 
+// liveBytes is how many bytes are alive, behind two collections of garbage: pools keep theirs over one.
+func liveBytes() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // A process makes and ends many servers, one after the other.
 func TestServersThatFollowEachOtherLeaveNothing(t *testing.T) {
 	descriptors := func() int {
@@ -551,13 +560,6 @@ func TestServersThatFollowEachOtherLeaveNothing(t *testing.T) {
 			t.Skip(err)
 		}
 		return len(list)
-	}
-	heap := func() int64 {
-		runtime.GC()
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
 	}
 	live := func() {
 		e, now := newEngine(t)
@@ -588,21 +590,21 @@ func TestServersThatFollowEachOtherLeaveNothing(t *testing.T) {
 	for range 3 {
 		live()
 	}
-	fds, goroutines, bytes := descriptors(), runtime.NumGoroutine(), heap()
+	fds, goroutines, bytes := descriptors(), runtime.NumGoroutine(), liveBytes()
 	const servers = 30
 	for range servers {
 		live()
 	}
 	const grows = servers / 2 * 128 << 10 // a server's loops alone have 128 KiB
 	settled := func() bool {
-		return descriptors() <= fds && runtime.NumGoroutine() <= goroutines && heap()-bytes <= grows
+		return descriptors() <= fds && runtime.NumGoroutine() <= goroutines && liveBytes()-bytes <= grows
 	}
 	for end := time.Now().Add(testTimeout); !settled() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if !settled() {
 		t.Errorf("%d descriptors and %d goroutines, before %d and %d; %d servers leave %d bytes",
-			descriptors(), runtime.NumGoroutine(), fds, goroutines, servers, heap()-bytes)
+			descriptors(), runtime.NumGoroutine(), fds, goroutines, servers, liveBytes()-bytes)
 	}
 }
 

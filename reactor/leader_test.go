@@ -800,22 +800,13 @@ func TestAnIdleChannelIsSmall(t *testing.T) {
 	s := ts.script(ts.loops[0])
 	s.say(opens(n+1, 1), input(n+1, "use a\r\n"))
 	s.expectReplies(n+1, "USING a\r\n")
-	memory := func() int64 {
-		var m runtime.MemStats
-		for range 3 {
-			runtime.GC()
-			time.Sleep(time.Millisecond)
-		}
-		runtime.ReadMemStats(&m)
-		return int64(m.HeapAlloc)
-	}
 	items := make([]trunk.Item, n)
 	for i := range items {
 		items[i] = opens(uint32(i+1), uint64(i+2))
 	}
-	before := memory()
+	before := liveBytes()
 	s.say(items...)
-	if each := (memory() - before) / n; each > 500 || each < 100 { // below that, the heap was not measured
+	if each := (liveBytes() - before) / n; each > 500 || each < 100 { // below that, the heap was not measured
 		t.Errorf("an idle channel takes %d bytes", each)
 	}
 	runtime.KeepAlive(items)
