@@ -5,10 +5,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/valyala/bytebufferpool"
-
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/buffer"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -46,7 +45,7 @@ type channel struct {
 	told     uint64 // what the gateway was told to be answered
 
 	// Items that tell of tubes that the client uses and watches, since the gateway was told; nil for none.
-	changes *bytebufferpool.ByteBuffer
+	changes *buffer.Buffer
 
 	parted  bool // a part of a reply was made, and the rest was not
 	parts   bool // the session may go on over another trunk
@@ -115,8 +114,8 @@ func (h *channel) made(cmd *codec.Command, reply []byte, outcome engine.Outcome)
 	default:
 		return
 	}
-	h.changes = appendPooled(h.changes, []byte{flags, byte(number), byte(number >> 8), byte(len(tube))})
-	h.changes = appendPooled(h.changes, tube)
+	h.changes = buffer.Append(h.changes, []byte{flags, byte(number), byte(number >> 8), byte(len(tube))})
+	h.changes = buffer.Append(h.changes, tube)
 }
 
 // madeMore notes what more a command was answered that waited.
@@ -139,7 +138,7 @@ func (h *channel) tellChanges() {
 
 func (h *channel) forgetChanges() {
 	if h.changes != nil {
-		release(h.changes)
+		buffer.Release(h.changes)
 		h.changes = nil
 	}
 }

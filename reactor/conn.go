@@ -64,7 +64,7 @@ func (c *conn) open(now time.Duration) {
 		return
 	}
 	if c.listener.tls() {
-		c.tls().transport.out = &l.tls
+		c.tls().wire.ReadWriter = &l.tls
 	}
 	switch {
 	case l.server.cfg.Access != nil && !c.listener.own():

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/valyala/bytebufferpool"
-
 	"trellis/engine"
+	"trellis/reactor/internal/buffer"
 )
 
 // maxCopied is how many bytes of replies that were not taken, and of bodies that have come in part,
@@ -149,7 +148,7 @@ func (q *outputQueue) unpin() {
 	}
 	b = append(b, q.buf.B[at:]...)
 	q.free()
-	q.buf = &bytebufferpool.ByteBuffer{B: b}
+	q.buf = &buffer.Buffer{B: b}
 }
 
 // attach has the loop, which is held, go on with an engine. Those who have waited longest come first.

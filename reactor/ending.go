@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"trellis/engine"
+	"trellis/reactor/internal/buffer"
 )
 
 const (
@@ -136,7 +137,7 @@ func (c *conn) readOn(now time.Duration) {
 		x.in.adopt(b, &c.loop.counts)
 	} else {
 		plain, err := c.tls().decrypt(b.B)
-		release(b)
+		buffer.Release(b)
 		x.in.rest = err == nil
 		if len(plain) > 0 {
 			x.in.add(plain, &c.loop.counts)
@@ -156,7 +157,7 @@ func (c *conn) lastRead(now time.Duration) {
 	if b == nil {
 		return
 	}
-	defer release(b)
+	defer buffer.Release(b)
 	l, rest := c.loop, b.B
 	if c.listener.tls() {
 		rest, _ = c.tls().decrypt(rest)

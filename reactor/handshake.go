@@ -55,8 +55,8 @@ func (h *handshake) run() {
 	var t *tlsConn
 	if h.by.tls != nil {
 		t = new(tlsConn)
-		t.transport.handshake = h
-		t.tls = tls.Server(&t.transport, h.by.tls)
+		t.wire.ReadWriter = h
+		t.tls = tls.Server(&t.wire, h.by.tls)
 	}
 	err := h.open()
 	if err == nil && h.awaitsProxy {
@@ -78,7 +78,7 @@ func (h *handshake) run() {
 		return
 	}
 	if t != nil {
-		t.transport.handshake = nil
+		t.wire.ReadWriter = nil
 		t.keepCertificates()
 	}
 	h.arrive(fd, t)
@@ -147,8 +147,8 @@ func (h *handshake) shake(t *tlsConn) (err error) {
 	return t.tls.Handshake()
 }
 
-// read reads for the tls.Conn.
-func (h *handshake) read(p []byte) (n int, err error) {
+// Read implements io.Reader for the tls.Conn.
+func (h *handshake) Read(p []byte) (n int, err error) {
 	if h.left == 0 {
 		// If reading failed, crypto/tls would not tell the client why. But it does
 		// object to what cannot be a record.
@@ -179,8 +179,8 @@ func (h *handshake) read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// write writes for the tls.Conn.
-func (h *handshake) write(p []byte) (n int, err error) {
+// Write implements io.Writer for the tls.Conn.
+func (h *handshake) Write(p []byte) (n int, err error) {
 	waited := h.raw.Write(h.whenReady(func(fd int) error {
 		for n < len(p) {
 			var m int

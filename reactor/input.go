@@ -3,7 +3,7 @@ package reactor
 import (
 	"slices"
 
-	"github.com/valyala/bytebufferpool"
+	"trellis/reactor/internal/buffer"
 )
 
 const (
@@ -26,8 +26,8 @@ const (
 // whatever was read, because that cannot be given back; full and overflowed tell
 // when to stop reading. Its zero value is empty and has no buffer.
 type inputQueue struct {
-	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
-	at  int                        // where in buf the next command begins
+	buf *buffer.Buffer // nil while the queue is empty
+	at  int            // where in buf the next command begins
 	// again is how many of the first bytes were taken out before, and have come back.
 	again int
 	// rest says that gnet has reported the end of the input without reading all that
@@ -64,7 +64,7 @@ func (q *inputQueue) add(p []byte, n *counts) {
 		q.buf.B = q.buf.B[:copy(q.buf.B, q.buf.B[q.at:])]
 		q.at = 0
 	}
-	q.buf = appendPooled(q.buf, p)
+	q.buf = buffer.Append(q.buf, p)
 	n.addInput(len(p), len(q.buf.B))
 }
 
@@ -74,9 +74,9 @@ func (q *inputQueue) prepend(n *counts, pieces ...[]byte) {
 	if q.buf != nil {
 		pieces = append(slices.Clip(pieces), q.bytes())
 	}
-	b := &bytebufferpool.ByteBuffer{B: slices.Concat(pieces...)}
+	b := &buffer.Buffer{B: slices.Concat(pieces...)}
 	if q.buf != nil {
-		release(q.buf)
+		buffer.Release(q.buf)
 	}
 	q.buf, q.at = b, 0
 	back := len(b.B) - waits
@@ -85,7 +85,7 @@ func (q *inputQueue) prepend(n *counts, pieces ...[]byte) {
 }
 
 // adopt makes a buffer, which is not empty, the contents of an empty queue.
-func (q *inputQueue) adopt(b *bytebufferpool.ByteBuffer, n *counts) {
+func (q *inputQueue) adopt(b *buffer.Buffer, n *counts) {
 	q.buf, q.at = b, 0
 	n.addInput(len(b.B), len(b.B))
 }
@@ -96,7 +96,7 @@ func (q *inputQueue) keepLast(k int, n *counts) {
 	q.again = max(0, q.again-(q.len()-k))
 	q.at = len(q.buf.B) - k
 	if k == 0 {
-		release(q.buf)
+		buffer.Release(q.buf)
 		q.buf, q.at = nil, 0
 	}
 }

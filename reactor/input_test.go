@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/valyala/bytebufferpool"
+	"trellis/reactor/internal/buffer"
 )
 
 func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
@@ -23,7 +23,7 @@ func TestAnInputQueueGivesBackWhatCameInOrder(t *testing.T) {
 				next++
 			}
 			if q.empty() && r.IntN(4) == 0 {
-				q.adopt(&bytebufferpool.ByteBuffer{B: bytes.Clone(p)}, &n)
+				q.adopt(&buffer.Buffer{B: bytes.Clone(p)}, &n)
 			} else {
 				q.add(p, &n)
 			}

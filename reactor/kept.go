@@ -3,7 +3,7 @@ package reactor
 import (
 	"slices"
 
-	"github.com/valyala/bytebufferpool"
+	"trellis/reactor/internal/buffer"
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 // keptInput is what a client has sent to a leader and has no answer to, as far as that is kept: the next leader
 // gets it again. It is never empty.
 type keptInput struct {
-	chunks []*bytebufferpool.ByteBuffer // none while small is enough; none is empty
-	at, n  int                          // where in small or the first chunk it begins, and how long it is
+	chunks []*buffer.Buffer // none while small is enough; none is empty
+	at, n  int              // where in small or the first chunk it begins, and how long it is
 	small  [smallKept]byte
 }
 
@@ -65,7 +65,7 @@ func (k *keptInput) add(p []byte) {
 		copy(k.small[k.n:], p)
 		k.at = 0
 	default:
-		k.chunks = append(k.chunks, appendPooled(appendPooled(nil, k.bytes()), p))
+		k.chunks = append(k.chunks, buffer.Append(buffer.Append(nil, k.bytes()), p))
 		k.at = 0
 	}
 	k.n = n
@@ -80,10 +80,10 @@ func (k *keptInput) append(p []byte) {
 		k.at = 0
 	}
 	if len(b.B)+len(p) > keptChunk {
-		k.chunks = append(k.chunks, appendPooled(nil, p))
+		k.chunks = append(k.chunks, buffer.Append(nil, p))
 		return
 	}
-	k.chunks[last] = appendPooled(b, p)
+	k.chunks[last] = buffer.Append(b, p)
 }
 
 // keepLast drops all but the last n bytes. There are more.
@@ -92,7 +92,7 @@ func (k *keptInput) keepLast(n int) {
 	done := 0
 	for done < len(k.chunks) && (n == 0 || k.at >= len(k.chunks[done].B)) {
 		k.at -= len(k.chunks[done].B)
-		release(k.chunks[done])
+		buffer.Release(k.chunks[done])
 		done++
 	}
 	k.chunks = slices.Delete(k.chunks, 0, done)

@@ -120,22 +120,3 @@ func TestClientThatCannotBePausedIsClosed(t *testing.T) {
 		})
 	}
 }
-
-// Small input behind a waiting reserve does not take a big buffer.
-func TestSmallPendingInputTakesASmallBuffer(t *testing.T) {
-	t.Parallel()
-	large := appendPooled(nil, make([]byte, 100_000))
-	release(large)
-	for range 100 {
-		b := appendPooled(nil, []byte("delete 1\r\n"))
-		if cap(b.B) > smallBuffer {
-			t.Fatalf("10 bytes lie in a buffer of %d", cap(b.B))
-		}
-	}
-	b := appendPooled(nil, make([]byte, 2000))
-	b = appendPooled(b, make([]byte, 100))
-	if len(b.B) != 2100 {
-		t.Fatalf("%d bytes", len(b.B))
-	}
-	release(b)
-}

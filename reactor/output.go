@@ -3,10 +3,9 @@ package reactor
 import (
 	"slices"
 
-	"github.com/valyala/bytebufferpool"
-
 	"trellis/binlog/journal"
 	"trellis/engine"
+	"trellis/reactor/internal/buffer"
 )
 
 // highWater is how many bytes of replies are collected before they are written
@@ -18,8 +17,8 @@ const highWater = 256 << 10
 // stay pinned in the engine until they have been written. Its zero value is empty
 // and has no buffer.
 type outputQueue struct {
-	buf *bytebufferpool.ByteBuffer // nil while the queue is empty
-	at  int                        // index in buf of the first byte that was not taken
+	buf *buffer.Buffer // nil while the queue is empty
+	at  int            // index in buf of the first byte that was not taken
 
 	bodies []engine.Body // At is an index in buf
 	begun  int           // how many bytes of the first body were taken
@@ -90,7 +89,7 @@ func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
 	if q.buf != nil {
 		base = len(q.buf.B)
 	}
-	q.buf = appendPooled(q.buf, b)
+	q.buf = buffer.Append(q.buf, b)
 	for _, body := range bodies {
 		body.At += base
 		q.bodies = append(q.bodies, body)
@@ -101,7 +100,7 @@ func (q *outputQueue) add(b []byte, bodies []engine.Body, n *counts) {
 
 // adopt makes b the contents of an empty queue, without a copy: nobody else may keep b.
 func (q *outputQueue) adopt(b []byte, n *counts) {
-	q.buf = &bytebufferpool.ByteBuffer{B: b}
+	q.buf = &buffer.Buffer{B: b}
 	n.addOutput(len(b), len(b))
 }
 
@@ -173,7 +172,7 @@ func (q *outputQueue) discard(n *counts) {
 
 func (q *outputQueue) free() {
 	releaseBodies(q.bodies)
-	release(q.buf)
+	buffer.Release(q.buf)
 	*q = outputQueue{}
 }
 

@@ -3,20 +3,18 @@ package reactor
 import (
 	"fmt"
 
-	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/buffer"
 )
 
 // read reads once what the socket has. It returns nil at the end of the input, and when
 // there is nothing, with an error then.
-func (c *conn) read() (*bytebufferpool.ByteBuffer, error) {
-	b := largeBuffers.Get()
-	if cap(b.B) < readSize {
-		b.B = make([]byte, readSize)
-	}
-	n, err := readFD(int(c.fd), b.B[:readSize])
+func (c *conn) read() (*buffer.Buffer, error) {
+	b := buffer.Get(readSize)
+	n, err := readFD(int(c.fd), b.B)
 	if n <= 0 {
-		release(b)
+		buffer.Release(b)
 		return nil, err
 	}
 	b.B = b.B[:n]

@@ -8,8 +8,10 @@ import (
 	"unique"
 	"unsafe"
 
-	"github.com/valyala/bytebufferpool"
 	"golang.org/x/sys/unix"
+
+	"trellis/reactor/internal/buffer"
+	"trellis/reactor/internal/tlsmem"
 )
 
 const (
@@ -33,17 +35,17 @@ const (
 // tlsConn is the connection of a client that speaks TLS, after the handshake. It
 // belongs to its loop's goroutine.
 type tlsConn struct {
-	conn      // the first field: see conn.tls
-	transport transport
+	conn             // the first field: see conn.tls
+	wire tlsmem.Wire // of tls
 	// The client's certificate and those behind it, in DER, one after the other; the zero Handle if
 	// it has none. Connections with the same share them.
 	certificates unique.Handle[string]
-	tls          *tls.Conn // over transport
+	tls          *tls.Conn
 
 	// Sealed bytes that the socket has not taken, from heldAt on; nil if there are
 	// none. The first inFlight bytes of the pending output are in them: they stay
 	// pending until held has left, so that the rest of the reactor need not know.
-	held     *bytebufferpool.ByteBuffer
+	held     *buffer.Buffer
 	heldAt   int
 	inFlight int
 
@@ -62,9 +64,9 @@ func (c *conn) tls() *tlsConn {
 // tlsBuffers are what a loop's connections share. They are empty, or their contents
 // of no meaning, whenever another connection may be dealt with.
 type tlsBuffers struct {
-	plain    []byte // what was decrypted; made when first needed
-	sealed   []byte // what is to be written
-	gathered []byte // pieces of replies that are sealed together
+	tlsmem.Memory        // of the connection that is dealt with
+	plain         []byte // what was decrypted; made when first needed
+	gathered      []byte // pieces of replies that are sealed together
 }
 
 // begin begins to serve a connection that is open. The handshake may have read the
@@ -145,21 +147,21 @@ func (t *tlsConn) decrypt(p []byte) (plain []byte, err error) {
 	if l.tls.plain == nil {
 		l.tls.plain = make([]byte, plainSize)
 	}
-	t.transport.in = p
+	l.tls.In = p
 	n := 0
 	for err == nil {
 		var m int
 		m, err = t.tls.Read(l.tls.plain[n:])
 		n += m
 	}
-	t.transport.in = nil
+	l.tls.In = nil
 	l.executing = nil
 	l.engine.Spend(cryptoCost * bytesCost(n))
-	if err == errNoInput {
+	if err == tlsmem.ErrNoInput {
 		err = nil
 	}
 	t.mute = t.mute || err != nil && err != io.EOF
-	if len(l.tls.sealed) > 0 {
+	if len(l.tls.Sealed) > 0 {
 		t.sendSealed()
 	}
 	return l.tls.plain[:n], err
@@ -169,14 +171,14 @@ func (t *tlsConn) decrypt(p []byte) (plain []byte, err error) {
 func (t *tlsConn) sendSealed() {
 	l := t.loop
 	if t.sendHeld() {
-		if n, _ := t.writeRaw(l.tls.sealed); n < len(l.tls.sealed) {
+		if n, _ := t.writeRaw(l.tls.Sealed); n < len(l.tls.Sealed) {
 			t.torn = n > 0
-			t.hold(l.tls.sealed[n:])
+			t.hold(l.tls.Sealed[n:])
 		}
 	} else {
-		t.hold(l.tls.sealed)
+		t.hold(l.tls.Sealed)
 	}
-	l.tls.sealed = l.tls.sealed[:0]
+	l.tls.Sealed = l.tls.Sealed[:0]
 }
 
 // hold keeps sealed bytes that the socket does not take.
@@ -186,7 +188,7 @@ func (t *tlsConn) hold(b []byte) {
 	case t.held != nil && len(t.held.B)-t.heldAt+len(b) > maxHeld:
 		t.fail()
 	default:
-		t.held = appendPooled(t.held, b)
+		t.held = buffer.Append(t.held, b)
 	}
 }
 
@@ -209,7 +211,7 @@ func (t *tlsConn) sendHeld() bool {
 
 func (t *tlsConn) discardHeld() {
 	if t.held != nil {
-		release(t.held)
+		buffer.Release(t.held)
 		t.held, t.heldAt, t.torn = nil, 0, false
 	}
 }
@@ -233,8 +235,8 @@ func (t *tlsConn) send(pieces [][]byte) (n int, ok bool) {
 			n += len(chunk) // nobody could read it
 			continue
 		}
-		sealed := l.tls.sealed
-		l.tls.sealed = sealed[:0]
+		sealed := l.tls.Sealed
+		l.tls.Sealed = sealed[:0]
 		taken, ok := t.writeRaw(sealed)
 		if !ok {
 			return n, false
@@ -260,7 +262,7 @@ func (t *tlsConn) seal(b []byte) bool {
 	l.engine.Spend(cryptoCost * bytesCost(len(b)))
 	if _, err := t.tls.Write(b); err != nil {
 		t.mute = true
-		l.tls.sealed = l.tls.sealed[:0]
+		l.tls.Sealed = l.tls.Sealed[:0]
 		return false
 	}
 	return true

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trellis/reactor/internal/tlsmem"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -107,10 +108,10 @@ type trunkLine struct {
 
 // trunkTLS is a trunk's TLS, over memory.
 type trunkTLS struct {
-	conn      *tls.Conn
-	transport transport
-	buffers   tlsBuffers
-	sent      int // how many bytes of buffers.sealed have been sent
+	conn   *tls.Conn
+	memory tlsmem.Memory
+	plain  []byte // what was decrypted; made when first needed
+	sent   int    // how many bytes of memory.Sealed have been sent
 }
 
 // trunks are the trunks of a loop.
@@ -139,8 +140,7 @@ func (s *Server) layTrunk(l *loop, c TrunkConn, from trunk.Side, end func(*trunk
 	t := &trunkLine{loop: l, peer: c.Peer, fd: int32(fd), reader: trunk.NewReader(from), done: c.ended}
 	if c.TLS != nil {
 		t.tls = &trunkTLS{conn: c.TLS}
-		t.tls.transport.out = &t.tls.buffers
-		c.Exchange(&t.tls.transport)
+		c.Exchange(&t.tls.memory)
 	}
 	l.call(func(l *loop) {
 		defer s.holds.Done()
@@ -224,7 +224,7 @@ func (t *trunkLine) room() int {
 func (t *trunkLine) pending() int {
 	n := t.writer.Len()
 	if t.tls != nil {
-		n += len(t.tls.buffers.sealed) - t.tls.sent
+		n += len(t.tls.memory.Sealed) - t.tls.sent
 	}
 	return n
 }
@@ -286,17 +286,17 @@ func (t *trunkLine) read(now time.Duration, p []byte) error {
 	if t.tls == nil {
 		return t.takeItems(now, p)
 	}
-	if len(t.tls.buffers.plain) == 0 {
-		t.tls.buffers.plain = make([]byte, readSize)
+	if len(t.tls.plain) == 0 {
+		t.tls.plain = make([]byte, readSize)
 	}
-	t.tls.transport.in = p
+	t.tls.memory.In = p
 	for {
 		n, err := t.decrypt()
-		if taken := t.takeItems(now, t.tls.buffers.plain[:n]); taken != nil {
+		if taken := t.takeItems(now, t.tls.plain[:n]); taken != nil {
 			return taken
 		}
 		switch {
-		case err == errNoInput:
+		case err == tlsmem.ErrNoInput:
 			return nil
 		case err == io.EOF:
 			return errOtherSide
@@ -309,8 +309,8 @@ func (t *trunkLine) read(now time.Duration, p []byte) error {
 // decrypt reads plain text. A panic in crypto/tls is an error of what has come.
 func (t *trunkLine) decrypt() (n int, err error) {
 	defer t.failed(&err)
-	n, err = t.tls.conn.Read(t.tls.buffers.plain)
-	if len(t.tls.buffers.sealed) > t.tls.sent {
+	n, err = t.tls.conn.Read(t.tls.plain)
+	if len(t.tls.memory.Sealed) > t.tls.sent {
 		t.soil() // it has something to say by itself
 	}
 	return n, err
@@ -382,8 +382,8 @@ func (t *trunkLine) sendable() (b []byte, err error) {
 	if s == nil {
 		return t.writer.Bytes(), nil
 	}
-	if len(s.buffers.sealed) == s.sent && t.writer.Len() > 0 {
-		s.buffers.sealed, s.sent = s.buffers.sealed[:0], 0
+	if len(s.memory.Sealed) == s.sent && t.writer.Len() > 0 {
+		s.memory.Sealed, s.sent = s.memory.Sealed[:0], 0
 		defer t.failed(&err)
 		chunk := t.writer.Bytes()
 		chunk = chunk[:min(len(chunk), sealChunk)]
@@ -393,7 +393,7 @@ func (t *trunkLine) sendable() (b []byte, err error) {
 		}
 		t.writer.Sent(len(chunk))
 	}
-	return s.buffers.sealed[s.sent:], nil
+	return s.memory.Sealed[s.sent:], nil
 }
 
 // sent notes that the socket has taken n bytes.
