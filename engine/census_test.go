@@ -464,6 +464,10 @@ func (c *census) tube(sh *shard, t *tube, want *jobCounts) {
 	if t.gate(); t.shut != shut {
 		c.failf("%s is shut until %d, by its reasons until %d", t.name, shut, t.shut)
 	}
+	plain := t.plain
+	if t.classify(); t.plain != plain {
+		c.failf("that %s is plain is %v, by its features %v", t.name, plain, t.plain)
+	}
 	if t.using != c.using[t] || t.watching != c.watched[t] {
 		c.failf("%s counts %d using and %d watching, has %d and %d", t.name, t.using, t.watching, c.using[t], c.watched[t])
 	}

@@ -104,8 +104,10 @@ func (s *Session) put(now Time, cmd *codec.Command, out *Output) Outcome {
 	in := incoming{
 		id: sh.lastID, pri: cmd.Pri, delay: cmd.Delay, ttr: cmd.TTR, size: cmd.Size, keys: keys, body: body, account: account, since: now,
 	}
-	in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry
-	s.setExpiry(&in)
+	if s.used.policy != nil {
+		in.timed = cmd.Tags != nil && cmd.Tags.HasExpiry
+		s.setExpiry(&in)
+	}
 	err = s.insert(sh, &in, out)
 	if errors.Is(err, journal.ErrRoom) {
 		in.bytes = sh.bodies.Bytes(body, cmd.Size)
@@ -136,10 +138,14 @@ func (s *Session) setExpiry(in *incoming) {
 // would be too much for the server or for the account of the tube, or others could not read
 // its record. It returns that account.
 func (s *Session) admit(size uint32, keys *journal.Keys) (account *tally, ok bool) {
+	account = s.used.account.Load()
+	if keys == nil && account == nil {
+		return nil, s.loop.charge(size, nil)
+	}
 	if keys != nil && keys.Terms != nil && !s.loop.engine.recordsAll() {
 		return nil, false
 	}
-	if account = s.used.account.Load(); account != nil && !account.admit(jobFootprint(size, keys)) {
+	if account != nil && !account.admit(jobFootprint(size, keys)) {
 		return nil, false
 	}
 	if !s.loop.charge(size, keys) {

@@ -7,7 +7,8 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	if sh == nil {
 		return Done
 	}
-	ch, what := sh.released(j, cmd)
+	var ch change
+	what := sh.released(j, cmd, &ch)
 	if sh.tubes[j.tube].buries(what) {
 		sh.unlock(&s.loop.locks)
 		return s.releaseDead(now, cmd, out)
@@ -17,12 +18,11 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 	return s.changed(sh, err, cmd, out, codec.ReplyReleased)
 }
 
-// released is what a release makes of a job.
-func (sh *shard) released(j *job, cmd *codec.Command) (change, fate) {
-	ch := sh.present(j)
+// released sets ch to what a release makes of a job.
+func (sh *shard) released(j *job, cmd *codec.Command, ch *change) fate {
+	*ch = sh.present(j)
 	ch.pri, ch.counters.delay = cmd.Pri, cmd.Delay
-	what := sh.failed(j, &ch, byRelease)
-	return ch, what
+	return sh.failed(j, ch, byRelease)
 }
 
 // changeReleased records and makes what released has told of a job that is not buried.
@@ -57,7 +57,8 @@ func (s *Session) releaseDead(now Time, cmd *codec.Command, out *Output) Outcome
 			s.unlockAll(locked)
 			return Done
 		}
-		ch, what := sh.released(j, cmd)
+		var ch change
+		what := sh.released(j, cmd, &ch)
 		var err error
 		if !sh.tubes[j.tube].buries(what) {
 			err = sh.changeReleased(r, j, &ch, what, out)

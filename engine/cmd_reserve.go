@@ -109,7 +109,11 @@ func (s *Session) reserveJob(now Time, cmd *codec.Command, out *Output) Outcome 
 
 // appendReserved appends the reply that hands out a job.
 func (s *Session) appendReserved(out *Output, sh *shard, j *job) {
-	out.Buf = s.appendReservedLine(out.Buf, sh, j)
+	if s.flags&isInformed == 0 {
+		out.Buf = codec.AppendReservedLine(out.Buf, j.ID, int(j.size))
+	} else {
+		out.Buf = s.appendReservedLine(out.Buf, sh, j)
+	}
 	out.appendBody(sh, j)
 }
 

@@ -63,11 +63,16 @@
 // floors apart. Commands over all jobs of a tube share a runner (cmd_bulk.go), and lists a
 // writer (cmd_list.go).
 //
-// A job's state changes by shard.apply alone, which takes a description of what the job will be
-// (shard_change.go): for commands, deadlines, recovery and standbys. Commands record the
-// description in the journal first. Whoever has made a job ready, or ended a reservation,
-// dispatches its tube before the lock is released: that hands ready jobs to waiters. Only touch,
-// raised priorities of jobs that are not ready, and the ends of jobs go another way.
+// A job's state changes by shard.requeue alone. Commands, deadlines, recovery and standbys call it by
+// shard.apply, which takes a description of what the job will be (shard_change.go). Commands record the
+// description in the journal first. Reservations, and delays that end, need no description. Whoever has
+// made a job ready, or ended a reservation, dispatches its tube before the lock is released: that hands
+// ready jobs to waiters. Only touch, raised priorities of jobs that are not ready, and the ends of jobs
+// go another way.
+//
+// Most jobs have no tags, and most tubes no setting and no fair keys. These are plain: one word of
+// the tube and one of the job say so, and what happens to a plain job asks for both once and looks at no
+// feature (shard_plain.go). A session's word is its flags: those in special make Execute do more than to execute.
 //
 // Job records lie in slabs outside the collected heap, refer to each other by
 // 32-bit index and hold no pointers; bodies lie in size classes (internal/arena). Every

@@ -8,9 +8,11 @@ import "trellis/binlog/journal"
 // Only the loop's goroutine may call it.
 func (l *Loop) charge(size uint32, keys *journal.Keys) bool {
 	limit := l.engine.cfg.Limits.Memory
-	if limit == 0 {
-		return true
-	}
+	return limit == 0 || l.chargeUpTo(limit, size, keys)
+}
+
+// chargeUpTo is charge where there is a limit.
+func (l *Loop) chargeUpTo(limit int64, size uint32, keys *journal.Keys) bool {
 	n := jobFootprint(size, keys)
 	if keys != nil && keys.Limited != "" {
 		more := limitedKeyFootprint(keys.Limited) + groupMemory

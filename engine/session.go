@@ -64,6 +64,8 @@ const (
 	parts      // it leaves what it has reserved to an absent session of its id
 	isGhost    // nobody carries it: it gives back what an absent session held
 	isAged     // its client has waited since wait.since for what it sends next
+
+	special = restricted | onRecord | isAged // other sessions just execute their commands
 )
 
 // A session's claim decides who ends its wait for a job. It is free, or the session
@@ -112,17 +114,30 @@ func (s *Session) Received(n int) { s.bytesIn += uint64(n) }
 // out. No command of the session may be unfinished.
 func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 	s.counted(cmd, out)
-	if s.flags&(restricted|onRecord) != 0 {
-		if s.flags&restricted != 0 {
-			if outcome, denied := s.restrict(now, cmd, out); denied {
-				return outcome
-			}
-		}
-		if s.flags&onRecord != 0 {
-			out.by = s.reserved.holder
+	var outcome Outcome
+	if s.flags&special == 0 {
+		outcome = s.execute(now, cmd, out)
+	} else {
+		var denied bool
+		if outcome, denied = s.executeSpecial(now, cmd, out); denied {
+			return outcome
 		}
 	}
-	outcome := s.execute(now, cmd, out)
+	s.executed(outcome, out)
+	return outcome
+}
+
+// executeSpecial is execute for a session that has one of the flags in special.
+func (s *Session) executeSpecial(now Time, cmd *codec.Command, out *Output) (outcome Outcome, denied bool) {
+	if s.flags&restricted != 0 {
+		if outcome, denied = s.restrict(now, cmd, out); denied {
+			return outcome, true
+		}
+	}
+	if s.flags&onRecord != 0 {
+		out.by = s.reserved.holder
+	}
+	outcome = s.execute(now, cmd, out)
 	out.by = nil
 	if s.flags&isAged != 0 {
 		s.flags &^= isAged
@@ -130,8 +145,7 @@ func (s *Session) Execute(now Time, cmd *codec.Command, out *Output) Outcome {
 			s.wait.hasLasted(now)
 		}
 	}
-	s.executed(outcome, out)
-	return outcome
+	return outcome, false
 }
 
 // counted counts a command that is executed.
@@ -235,8 +249,8 @@ func (s *Session) reservationSet() *reservationSet {
 
 // lockAll takes the locks of a set of shards, in order.
 func (s *Session) lockAll(set shardSet, now Time) {
-	for ; set != 0; set &= set - 1 {
-		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&s.loop.locks, now)
+	for l := s.loop; set != 0; set &= set - 1 {
+		l.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&l.locks, now)
 	}
 }
 

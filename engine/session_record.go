@@ -126,8 +126,8 @@ func (hs *reservationSet) record() bool {
 	for h := hs.first; h != nil; h = h.next {
 		for r := range h.jobs.All() {
 			j := h.shard.job(r)
-			ch := h.shard.present(j)
-			if _, err := h.shard.recordHold(hs.holder, j, &ch, true); err != nil {
+			reserves := h.shard.counters.At(j.counters).reserves
+			if _, err := h.shard.recordHold(hs.holder, j, j.at(), reserves, true); err != nil {
 				return false
 			}
 		}

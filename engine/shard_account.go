@@ -209,9 +209,9 @@ func (a *tally) addAll(tubes, jobs, keys, bytes int64) {
 // was admitted. The account of the tube may be another by now.
 func (t *tube) admitted(by *tally, bytes int64) {
 	t.memory += bytes
-	if a := t.account.Load(); a != by {
+	if t.account.Load() != by {
 		by.dismiss(bytes)
-		a.add(1, bytes)
+		t.account.Load().add(1, bytes)
 	}
 }
 

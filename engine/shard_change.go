@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/engine/internal/arena"
 	"trellis/engine/internal/ids"
 	"trellis/engine/internal/queue"
 )
 
 // A change is what a command, a deadline or the journal makes of a job: its state
 // and all that goes with it, as they are afterwards. Whatever happens to a job but
-// its end and a touch is a change, made by one function: [shard.apply].
+// its end and a touch is a change, made by one function: [shard.requeue].
 type change struct {
 	to state
 	// at is, of a job that becomes delayed, when it will be ready, MaxTime if it is held; of a buried
@@ -50,6 +51,11 @@ func (sh *shard) provide(j *job, ch *change) error {
 	if j.counters != 0 || ch.counters == (counters{}) {
 		return nil
 	}
+	return sh.makeCounters(j)
+}
+
+// makeCounters gives a job counters of 0.
+func (sh *shard) makeCounters(j *job) error {
 	r, err := sh.counters.Alloc()
 	if err != nil {
 		return err
@@ -59,63 +65,56 @@ func (sh *shard) provide(j *job, ch *change) error {
 	return nil
 }
 
-// apply makes a change for which provide has found memory: it takes the job out of
-// the queue of its old state, and puts it into that of the new one. Whoever makes a job
-// ready by it, or ends a reservation, also dispatches the tube, before the lock is released.
+// apply makes a change for which provide has found memory.
 func (sh *shard) apply(r ref, j *job, ch *change) {
-	from := j.state
-	t := sh.tubes[j.tube]
-	if t.fair != nil {
-		sh.prepareFair(t, j, ch.to)
-	}
-	sh.takeOut(j)
 	if j.counters != 0 {
 		*sh.counters.At(j.counters) = ch.counters
 	}
-	j.pri, j.state, j.At = ch.pri, ch.to, int64(ch.at)
-	sh.totals.in[ch.to]++
-	switch ch.to {
+	sh.requeue(r, j, ch.to, ch.at, ch.pri, ch.holder)
+}
+
+// requeue takes a job out of the queue of its old state, and puts it into that of the new one. Whoever makes
+// a job ready by it, or ends a reservation, also dispatches the tube, before the lock is released.
+func (sh *shard) requeue(r ref, j *job, to state, at Time, pri uint32, holder *reservationSet) {
+	from, t := j.state, sh.tubes[j.tube]
+	plain := j.plain(t)
+	if !plain {
+		sh.beforeChange(t, j, to)
+	}
+	sh.takeOut(j)
+	j.pri, j.state, j.At = pri, to, int64(at)
+	sh.totals.in[to]++
+	switch to {
 	case ready:
 		j.At = int64(sh.now)
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent++
 		}
-		switch {
-		case j.flags&isLimited != 0:
-			t.ready.PushWithheld(j.pri, &j.Links)
-			sh.pushLimited(t, r, j)
-		case t.fair != nil:
-			t.ready.PushWithheld(j.pri, &j.Links)
-			sh.offer(t, r, j)
-		default:
+		if plain {
 			t.ready.Push(sh.table, j.pri, r, &j.Links)
+		} else {
+			sh.pushReady(t, r, j)
 		}
 	case delayed:
-		t.delayed.Push(sh.table, ch.at.key(), r, &j.Links)
+		t.delayed.Push(sh.table, at.key(), r, &j.Links)
 		sh.arm(&t.timer, t.firstDelay())
 	case held:
 		sh.pushHeld(t, r, j)
 	case buried:
-		sh.buries = max(sh.buries, uint64(ch.at))
+		sh.buries = max(sh.buries, uint64(at))
 		t.buried.Push(sh.table, r, &j.Links)
 	case reserved:
-		h := sh.reservationsOf(ch.holder)
+		h := sh.reservationsOf(holder)
 		j.Next = h.index
 		t.reserved++
 		t.totals().busy -= sh.now.micros()
-		if t.limits != nil {
-			t.gate()
-		}
 		h.add(r, j)
-		if j.flags&isLimited != 0 {
-			sh.occupy(t, j)
+		if !plain {
+			sh.addReserved(t, j)
 		}
 	}
-	if j.flags&hasGroups != 0 && (from == held || from == buried || ch.to == buried) {
-		sh.regroup(j)
-	}
-	if j.flags&expires != 0 {
-		sh.awaitExpiry(j)
+	if !plain {
+		sh.afterChange(j, from)
 	}
 }
 
@@ -130,15 +129,10 @@ func (sh *shard) takeOut(j *job) {
 	t := sh.tubes[j.tube]
 	switch j.state {
 	case ready:
-		switch {
-		case j.flags&isLimited != 0:
-			t.ready.RemoveWithheld(j.pri, &j.Links)
-			sh.removeLimited(t, j)
-		case j.flags&isFair != 0:
-			t.ready.RemoveWithheld(j.pri, &j.Links)
-			sh.withdraw(t, j)
-		default:
+		if j.plain(t) {
 			t.ready.Remove(sh.table, j.pri, &j.Links)
+		} else {
+			sh.removeReady(t, j)
 		}
 		if j.pri < queue.UrgentBelow {
 			sh.totals.urgent--
@@ -153,14 +147,8 @@ func (sh *shard) takeOut(j *job) {
 		sh.reservations[j.Next].jobs.Remove(sh.table, &j.Links)
 		t.reserved--
 		t.total.busy += sh.now.micros()
-		if t.limits != nil {
-			t.gate()
-		}
-		if j.flags&isLimited != 0 {
-			sh.vacate(t, j)
-		}
-		if j.flags&isFair != 0 {
-			sh.vacateFair(t, j)
+		if !j.plain(t) {
+			sh.removeReserved(t, j)
 		}
 	default:
 		return // it is new
@@ -171,28 +159,27 @@ func (sh *shard) takeOut(j *job) {
 // makeReady makes a job ready because its delay, its time to run or its client's
 // connection has ended. That is not on record: after a restart it is so anyway.
 func (sh *shard) makeReady(r ref, j *job) {
-	ch := sh.present(j)
-	ch.to = ready
-	sh.apply(r, j, &ch)
+	sh.requeue(r, j, ready, 0, j.pri, nil)
 }
 
 // reserve gives a ready, delayed or buried job to a session, whose loop is the
 // caller's or that the caller has claimed. It fails when there is no memory. A reservation of a
 // session on record is on record up to pos; that of another is not, and pos is 0.
 func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, err error) {
-	ch := sh.present(j)
-	ch.to, ch.holder = reserved, to
-	ch.at = sh.now + seconds(j.ttr)
-	ch.counters.reserves++
-	ch.counters.order = to.made
-	if err := sh.provide(j, &ch); err != nil {
-		return 0, err
-	}
-	if to.holder != nil {
-		if pos, err = sh.recordHold(to.holder, j, &ch, false); err != nil {
+	if j.counters == 0 {
+		if err = sh.makeCounters(j); err != nil {
 			return 0, err
 		}
 	}
+	n, end := sh.counters.At(j.counters), sh.now+seconds(j.ttr)
+	if to.holder != nil {
+		if pos, err = sh.recordHold(to.holder, j, end, n.reserves+1, false); err != nil {
+			return 0, err
+		}
+	}
+	n.reserves++
+	n.order = to.made
+	to.made++
 	t := sh.tubes[j.tube]
 	if t.limits != nil {
 		t.limits.started(sh.now)
@@ -203,14 +190,13 @@ func (sh *shard) reserve(to *reservationSet, r ref, j *job) (pos journal.Pos, er
 		sh.totals.ready.Observe(time.Duration(sh.now-j.at()), 1)
 		total.wait += sh.now.micros() - j.at().micros()
 	}
-	to.made++
-	sh.apply(r, j, &ch)
+	sh.requeue(r, j, reserved, end, j.pri, to)
 	return pos, nil
 }
 
 // delete records the end of a job and frees it, but for the tombstone that it may leave.
 func (sh *shard) delete(r ref, j *job, out *Output) error {
-	if sh.leavesTombstone(j) {
+	if j.flags != 0 && sh.leavesTombstone(j) {
 		return sh.makeTombstone(r, j, out)
 	}
 	return sh.deleteEntirely(r, j, out)
@@ -233,7 +219,7 @@ func (sh *shard) free(r ref, j *job) {
 	sh.retired.Retire(&sh.shared.ids, j.ID)
 	sh.freeBody(j.body, j.size)
 	var k *keyed
-	n := jobFootprint(j.size, nil)
+	n := jobMemory + arena.Footprint(j.size)
 	if j.flags != 0 {
 		k = sh.keyedOf(j)
 		keys := k.keys()

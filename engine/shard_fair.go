@@ -96,6 +96,7 @@ func (t *tube) fairKeyOf(key string) *fairKey {
 func (sh *shard) joinFair(t *tube, key string) *fairKey {
 	if t.fair == nil {
 		t.fair = new(fairKeys)
+		t.classify()
 	}
 	k := t.fairKeyOf(key)
 	if k == nil {
@@ -223,6 +224,7 @@ func (sh *shard) prepareFair(t *tube, j *job, to state) {
 	f.last = nil
 	if f.jobs == 0 {
 		t.fair = nil
+		t.classify()
 		return
 	}
 	if j.flags&isFair != 0 {

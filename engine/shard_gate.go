@@ -87,6 +87,7 @@ func (sh *shard) putLimitsInForce(x *journal.Setting) {
 	}
 	if t := sh.byName[x.Tube]; t != nil {
 		t.limits = sh.limitsOf(x.Tube)
+		t.classify()
 		t.gate()
 		sh.dispatch(t)
 	}

@@ -60,10 +60,10 @@ func (h *holder) origin() (o journal.Origin) {
 	return o
 }
 
-// recordHold records that a session has a job, as ch says. A touch tells of its command if no
+// recordHold records that a session has a job, until when, and how often it was reserved then. A touch tells of its command if no
 // record has; any other hold does always, because a reserve-batch has many.
-func (sh *shard) recordHold(s *holder, j *job, ch *change, touch bool) (journal.Pos, error) {
-	h := journal.Hold{ID: j.ID, Session: s.id, End: sh.shared.wall(ch.at), Offset: s.offset, Reserves: ch.counters.reserves}
+func (sh *shard) recordHold(s *holder, j *job, end Time, reserves uint32, touch bool) (journal.Pos, error) {
+	h := journal.Hold{ID: j.ID, Session: s.id, End: sh.shared.wall(end), Offset: s.offset, Reserves: reserves}
 	if touch {
 		if h.Touch = !s.told && s.offset > 0; !h.Touch {
 			h.Offset = 0
@@ -82,9 +82,7 @@ func (sh *shard) recordHold(s *holder, j *job, ch *change, touch bool) (journal.
 // record if its session is.
 func (sh *shard) touch(h *reservations, r ref, j *job, end Time, out *Output) error {
 	if s := h.of.holder; s != nil {
-		ch := sh.present(j)
-		ch.at = end
-		pos, err := sh.recordHold(s, j, &ch, true)
+		pos, err := sh.recordHold(s, j, end, sh.counters.At(j.counters).reserves, true)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,11 @@ const creditPortion = 64 << 10
 // jobFootprint is the memory that a job with a body of size bytes is counted for. keys may
 // be nil.
 func jobFootprint(size uint32, keys *journal.Keys) int64 {
-	return jobMemory + arena.Footprint(size) + keysFootprint(keys)
+	n := jobMemory + arena.Footprint(size)
+	if keys != nil {
+		n += keysFootprint(keys)
+	}
+	return n
 }
 
 // spend takes n bytes out of a credit, if it has them.

@@ -36,7 +36,7 @@ func (t *tube) counts(by cause) bool {
 // job, but for a dead letter's place.
 func (sh *shard) failed(j *job, ch *change, by cause) fate {
 	t := sh.tubes[j.tube]
-	p, counts := t.policy, t.counts(by)
+	counts := t.counts(by)
 	switch by {
 	case byRelease:
 		ch.counters.releases++
@@ -47,13 +47,25 @@ func (sh *shard) failed(j *job, ch *change, by cause) fate {
 		ch.counters.attempts++
 	}
 	ch.to = ready
-	switch {
+	if !j.plain(t) {
+		if what := sh.judge(t, j, ch, by, counts); what != goesOn {
+			return what
+		}
+	}
+	if by == byRelease && ch.counters.delay > 0 {
+		ch.to, ch.at = delayed, sh.now+seconds(ch.counters.delay)
+	}
+	return goesOn
+}
+
+// judge is the part of failed for a job that is not plain: whether that goes on.
+func (sh *shard) judge(t *tube, j *job, ch *change, by cause, counts bool) fate {
+	switch p := t.policy; {
 	case counts && p != nil && p.Attempts > 0 && ch.counters.attempts >= p.Attempts:
 		return deadLetter
 	case sh.overdue(j):
 		return expired
-	case by == byRelease && ch.counters.delay > 0:
-		ch.to, ch.at = delayed, sh.now+seconds(ch.counters.delay)
+	case by == byRelease && ch.counters.delay > 0: // as its client wants
 	case counts && p != nil && p.RetryMin > 0:
 		d := backOff(p, j.ID, ch.counters.attempts)
 		ch.to, ch.at = delayed, sh.now+d

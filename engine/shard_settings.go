@@ -197,6 +197,7 @@ func (sh *shard) putInForce(x *journal.Setting) {
 	}
 	if t := sh.byName[x.Tube]; t != nil {
 		t.policy = sh.policy(x.Tube)
+		t.classify()
 	}
 	sh.putLimitsInForce(x)
 }

@@ -32,11 +32,8 @@ func (e *shared) lasting(keys *journal.Keys) Time {
 // noTube is the tube of a tombstone.
 const noTube = ^uint32(0)
 
-// leavesTombstone tells whether a job keeps its unique key when it is deleted.
+// leavesTombstone tells whether a job with keys keeps its unique key when it is deleted.
 func (sh *shard) leavesTombstone(j *job) bool {
-	if j.flags == 0 {
-		return false
-	}
 	k := sh.keyedOf(j)
 	return !k.lost && k.unique != "" && k.seconds > 0
 }

@@ -35,6 +35,7 @@ type tube struct {
 	shut        Time        // until when it hands out no jobs: see gate
 	pausedUntil Time        // 0 when no pause is in force
 	pause       uint32      // seconds, as last given, while a pause is in force
+	plain       bool        // see classify
 	timer       queue.Timer // fires no later than the first delay or the pause ends, or the tube opens for those who wait
 
 	puts, deletes, pauses uint64
@@ -129,6 +130,7 @@ func (sh *shard) tube(name []byte, asked bool) *tube {
 	t.timer.Owner = t
 	t.policy = sh.policy(t.name)
 	t.limits = sh.limitsOf(t.name)
+	t.classify()
 	t.gate()
 	if n := len(sh.freeTubes); n > 0 {
 		t.index = sh.freeTubes[n-1]

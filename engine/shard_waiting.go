@@ -83,6 +83,13 @@ func (w *subscription) dequeue() {
 // has waited longest first. What it does not come to, the tube's timer makes it
 // go on with.
 func (sh *shard) dispatch(t *tube) {
+	if t.firstWaiting != nil {
+		sh.handOver(t)
+	}
+}
+
+// handOver is dispatch for a tube at which somebody waits.
+func (sh *shard) handOver(t *tube) {
 	for t.firstWaiting != nil && !t.isShut() {
 		r := t.next()
 		if r == 0 {

@@ -46,10 +46,15 @@ func classSize(c int) int {
 
 // Footprint is the memory in bytes that a body of n bytes takes.
 func Footprint(n uint32) int64 {
-	switch {
-	case n == 0:
-		return 0
-	case n > largest:
+	if n <= fineTop {
+		return int64(n+fineStep-1) &^ (fineStep - 1)
+	}
+	return footprintOver(n)
+}
+
+// footprintOver is Footprint for a body of more than fineTop bytes.
+func footprintOver(n uint32) int64 {
+	if n > largest {
 		return int64(pageRound(int(n)))
 	}
 	return int64(classSize(class(n)))
