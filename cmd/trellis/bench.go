@@ -17,18 +17,14 @@ import (
 )
 
 func benchCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return commands(&cobra.Command{
 		Use:   "bench",
 		Short: "Put load on servers, check what they do, and measure them",
 		Long: `Put load on any server that speaks the beanstalkd protocol.
 
 Every job is checked: it must come back exactly once and intact. A lost, duplicated or
 corrupted job, and any error reply, is reported and makes the exit status 1.`,
-		Args: cobra.NoArgs, // so that a mistyped command is an error
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(runCommand(), compareCommand())
-	return cmd
+	}, runCommand(), compareCommand())
 }
 
 type loadFlags struct {

@@ -17,17 +17,13 @@ import (
 )
 
 func binlogCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return commands(&cobra.Command{
 		Use:   "binlog",
 		Short: "Check a server's binlog, show what is in it, take it over from beanstalkd or back",
 		Long: `Check a server's binlog, show what is in it, take over one of beanstalkd's, or write it for beanstalkd.
 
 DIR is what the server is given with -b. Only import changes what is in it.`,
-		Args: cobra.NoArgs, // so that a mistyped command is an error
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(verifyCommand(), dumpCommand(), importCommand(), exportCommand())
-	return cmd
+	}, verifyCommand(), dumpCommand(), importCommand(), exportCommand())
 }
 
 func verifyCommand() *cobra.Command {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 )
 
 func clearCommand() *cobra.Command {
-	var f serverFlags
 	var cl clearing
 	var state string
 	cmd := &cobra.Command{
@@ -29,31 +29,22 @@ On a terminal it shows what would be deleted, and asks; elsewhere it wants --yes
 A stock beanstalkd cannot delete reserved jobs: they stay, and the exit status is 4.
 
 JSON is an object with deleted, how many were; with --dry-run it has ready, reserved, delayed and buried instead, how many
-would be.
-
-` + exitHelp,
+would be.`,
 		Example: `  trellis clear mail --dry-run
   trellis clear mail --state buried --yes`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) (err error) {
 			cl.tube = args[0]
-			if err := client.CheckTube(cl.tube); err != nil {
-				return usageError(err)
-			}
-			var err error
-			if cl.states, err = oneOrAll(state); err != nil {
-				return err
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return cl.run(ctx, cmd, c, p) })
-		},
+			cl.states, err = oneOrAll(state)
+			return cmp.Or(client.CheckTube(cl.tube), err)
+		}),
 	}
 	cmd.Flags().StringVarP(&state, "state", "s", "", "only ready, reserved, delayed or buried ones")
 	cmd.Flags().BoolVarP(&cl.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&cl.dry, "dry-run", false, "only tell what would be deleted")
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
 	completeStates(cmd, client.States)
-	return cmd
+	return serverCommand(cmd, 1, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		return cl.run(ctx, cmd, c, p)
+	})
 }
 
 type clearing struct {

@@ -95,7 +95,7 @@ func (f *clusterFlags) client(log io.Writer) (*control.Client, error) {
 
 func clusterCommand() *cobra.Command {
 	f := new(clusterFlags)
-	cmd := &cobra.Command{
+	cmd := commands(&cobra.Command{
 		Use:   "cluster",
 		Short: "Look after a cluster: who leads, who belongs to it, backup and recovery",
 		Long: `Look after a cluster of trellisd servers: who leads, who belongs to it, backup and recovery.
@@ -107,14 +107,11 @@ environment too: TRELLIS_CLUSTER_NODE, TRELLIS_CLUSTER_CERT, TRELLIS_CLUSTER_KEY
 
 The exit status is 0 when it is done, 2 when the command line is wrong, 3 when nobody was reached, 4 when it was refused,
 130 after an interrupt, and 1 otherwise.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	f.add(cmd)
-	cmd.AddCommand(
+	},
 		statusCommand(f), addCommand(f), removeCommand(f), transferCommand(f),
 		backupCommand(f), initCommand(), recoverCommand(),
 	)
+	f.add(cmd)
 	for _, c := range append(cmd.Commands(), cmd) {
 		mistakesAreUsage(c)
 	}

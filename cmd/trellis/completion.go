@@ -84,9 +84,12 @@ func (f *serverFlags) beginning(ctx context.Context, begun string) (found []stri
 }
 
 func completeStates(cmd *cobra.Command, states []client.State) {
-	var words []string
+	complete(cmd, "state", wordsOf(states)...)
+}
+
+func wordsOf(states []client.State) (words []string) {
 	for _, s := range states {
 		words = append(words, string(s))
 	}
-	complete(cmd, "state", words...)
+	return words
 }

@@ -57,15 +57,18 @@ func (f *serverFlags) run(cmd *cobra.Command, do func(ctx context.Context, c *cl
 	return f.explain(c.Addr(), errors.Join(do(ctx, c, p), p.err()))
 }
 
-// serverCommand completes a command that needs no more than a server, which do asks. Its first arguments, so many, are tubes.
-func serverCommand(cmd *cobra.Command, tubes int, do func(ctx context.Context, c *client.Conn, p *printer, args []string) error) *cobra.Command {
+// serverCommand completes a command that needs no more than a server, which do asks. Its first arguments, so many, and those of
+// tubeFlags are tubes. What is wrong with the command line, cmd.Args says.
+func serverCommand(
+	cmd *cobra.Command, tubes int, do func(ctx context.Context, c *client.Conn, p *printer, args []string) error, tubeFlags ...string,
+) *cobra.Command {
 	var f serverFlags
 	cmd.Long += "\n\n" + exitHelp
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error { return do(ctx, c, p, args) })
 	}
 	f.register(cmd)
-	f.completeTubes(cmd, tubes)
+	f.completeTubes(cmd, tubes, tubeFlags...)
 	return cmd
 }
 

@@ -37,14 +37,11 @@ The server needs the extension list-jobs: a stock beanstalkd shows only the firs
   trellis export mail --state buried | jq -r .body`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			e := export{tube: args[0], seen: make(idSet), out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)}
-			err := client.CheckTube(e.tube)
-			var wrong error
-			e.states, wrong = parseStates(states)
-			err = errors.Join(err, wrong)
-			if err != nil {
+			of, err := parseStates(states)
+			if err := errors.Join(client.CheckTube(args[0]), err); err != nil {
 				return usageError(err)
 			}
+			e := export{tube: args[0], states: of, seen: make(idSet), out: bufio.NewWriterSize(cmd.OutOrStdout(), 64<<10)}
 			ctx := cmd.Context()
 			c, err := f.dial(ctx)
 			if err != nil {
@@ -71,8 +68,8 @@ type export struct {
 
 func (e *export) run(ctx context.Context, c *client.Conn, errs io.Writer) error {
 	progress := &progressLine{}
-	if f, ok := errs.(*os.File); ok && !isTerminal(os.Stdout) {
-		progress = newProgressLine(f)
+	if !isTerminal(os.Stdout) {
+		progress = newProgressLine(errs)
 	}
 	defer progress.clear()
 	if _, err := operate.StatsTube(ctx, c, e.tube); err != nil { // before a server that lacks list-jobs is told so

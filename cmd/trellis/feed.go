@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"trellis/cmd/internal/client"
@@ -15,10 +14,7 @@ import (
 
 // feed puts the jobs of a source, tells on errs which were refused, and says in the end how many there were.
 func feed(ctx context.Context, c *client.Conn, out *printer, errs io.Writer, maxBody uint64, source producer.Source) error {
-	progress := &progressLine{}
-	if f, ok := errs.(*os.File); ok {
-		progress = newProgressLine(f)
-	}
+	progress := newProgressLine(errs)
 	begun, shown := time.Now(), time.Now()
 	p := producer.Producer{
 		Conn: c, MaxBody: maxBody,

@@ -99,29 +99,19 @@ func withoutTo(do func(context.Context, *client.Conn, *operate.Jobs) (operate.Ou
 }
 
 func (j *jobCommand) command() *cobra.Command {
-	var f serverFlags
 	var s selection
 	var to string
 	cmd := &cobra.Command{
 		Use: j.use, Short: j.short, Example: j.example,
-		Long: fmt.Sprintf("%s\n\nJSON is an object with %s, how many were, and with ids not-found, the ids of the others.\n\n%s", j.long, j.done, exitHelp),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if j.to != "" {
-				err := client.CheckTube(to)
-				if to == "" {
-					err = errors.New("--to is missing: the tube that the jobs come into")
-				}
-				if err != nil {
-					return usageError(err)
-				}
+		Long: fmt.Sprintf("%s\n\nJSON is an object with %s, how many were, and with ids not-found, the ids of the others.", j.long, j.done),
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case j.to != "" && to == "":
+				return errors.New("--to is missing: the tube that the jobs come into")
+			case j.to != "" && client.CheckTube(to) != nil:
+				return client.CheckTube(to)
 			}
-			if err := s.parse(cmd, args, j.anyState); err != nil {
-				return err
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				o, err := j.do(ctx, c, &s.jobs, to)
-				return s.report(p, o, err, j.done, j.missing)
-			})
+			return s.parse(cmd, args, j.anyState)
 		},
 	}
 	tubes := []string{"tube"}
@@ -130,9 +120,10 @@ func (j *jobCommand) command() *cobra.Command {
 		tubes = append(tubes, "to")
 	}
 	s.register(cmd, j.states)
-	f.register(cmd)
-	f.completeTubes(cmd, 0, tubes...)
-	return cmd
+	return serverCommand(cmd, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		o, err := j.do(ctx, c, &s.jobs, to)
+		return s.report(p, o, err, j.done, j.missing)
+	}, tubes...)
 }
 
 // A selection is the flags and arguments that say which jobs a command is for.
@@ -155,10 +146,7 @@ func (s *selection) register(cmd *cobra.Command, states []client.State) {
 }
 
 func (s *selection) choices() string {
-	var words []string
-	for _, s := range s.states {
-		words = append(words, string(s))
-	}
+	words := wordsOf(s.states)
 	last := len(words) - 1
 	if last == 0 {
 		return words[0]
@@ -170,27 +158,27 @@ func (s *selection) choices() string {
 func (s *selection) parse(cmd *cobra.Command, args []string, canChoose bool) error {
 	if s.jobs.Tube == "" && !cmd.Flags().Changed("tube") {
 		if len(args) == 0 || s.state != "" || s.count != "" {
-			return usageError(errors.New("give the ids of jobs, or --tube with --state and --count"))
+			return errors.New("give the ids of jobs, or --tube with --state and --count")
 		}
 		for _, arg := range args {
 			id, err := parseID(arg)
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			s.jobs.IDs = append(s.jobs.IDs, id)
 		}
 		return nil
 	}
 	if err := client.CheckTube(s.jobs.Tube); err != nil {
-		return usageError(err)
+		return err
 	}
 	switch {
 	case len(args) > 0:
-		return usageError(errors.New("give either the ids of jobs or --tube"))
+		return errors.New("give either the ids of jobs or --tube")
 	case s.state == "" && !canChoose:
-		return usageError(fmt.Errorf("--tube needs --state: %s", s.choices()))
+		return fmt.Errorf("--tube needs --state: %s", s.choices())
 	case s.count == "":
-		return usageError(errors.New("--tube needs --count: a number, or all"))
+		return errors.New("--tube needs --count: a number, or all")
 	}
 	if s.state != "" {
 		of, err := client.ParseState(s.state)
@@ -198,14 +186,14 @@ func (s *selection) parse(cmd *cobra.Command, args []string, canChoose bool) err
 			err = fmt.Errorf("this cannot be done to %s jobs: give %s", of, s.choices())
 		}
 		if err != nil {
-			return usageError(fmt.Errorf("--state: %w", err))
+			return fmt.Errorf("--state: %w", err)
 		}
 		s.jobs.State = of
 	}
 	if s.jobs.Most = all; s.count != "all" {
 		n, err := strconv.ParseUint(s.count, 10, 64)
 		if err != nil || n == 0 {
-			return usageError(fmt.Errorf("--count is a number above 0, or all, and not %q", s.count))
+			return fmt.Errorf("--count is a number above 0, or all, and not %q", s.count)
 		}
 		s.jobs.Most = n
 	}
@@ -238,11 +226,11 @@ func oneOrAll(state string) ([]client.State, error) {
 	if state == "" {
 		return client.States, nil
 	}
-	states, err := parseStates([]string{state})
+	s, err := client.ParseState(state)
 	if err != nil {
-		err = usageError(fmt.Errorf("--state: %w", err))
+		err = fmt.Errorf("--state: %w", err)
 	}
-	return states, err
+	return []client.State{s}, err
 }
 
 // report writes an outcome. Done is what the jobs are now, such as "deleted"; missing says

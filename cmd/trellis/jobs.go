@@ -17,9 +17,8 @@ import (
 )
 
 func jobsCommand() *cobra.Command {
-	var f serverFlags
+	var j jobList
 	var state, grep string
-	var limit uint64
 	cmd := &cobra.Command{
 		Use:   "jobs TUBE",
 		Short: "List the jobs of a tube, without reserving any",
@@ -30,36 +29,25 @@ changes.
 jobs until --limit have been found; --grep '' shows all bodies.
 
 JSON has the keys of list-jobs, and state; with --grep also body, or body-base64 for one that is not UTF-8. A stock beanstalkd
-cannot list jobs; trellis peek shows its first ones.
-
-` + exitHelp,
+cannot list jobs; trellis peek shows its first ones.`,
 		Example: `  trellis jobs mail --state buried
   trellis jobs mail --grep '"user": *17\b' -o ndjson`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := client.CheckTube(args[0]); err != nil {
-				return usageError(err)
-			}
-			states, err := oneOrAll(state)
-			if err != nil {
-				return err
-			}
-			j := jobList{tube: args[0], states: states, limit: limit}
-			if cmd.Flags().Changed("grep") {
+		Args: cobra.MatchAll(cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) (err error) {
+			j.tube = args[0]
+			j.states, err = oneOrAll(state)
+			if err = cmp.Or(client.CheckTube(j.tube), err); err == nil && cmd.Flags().Changed("grep") {
 				if j.grep, err = regexp.Compile(grep); err != nil {
-					return usageError(fmt.Errorf("--grep: %w", err))
+					err = fmt.Errorf("--grep: %w", err)
 				}
 			}
-			return f.run(cmd, j.list)
-		},
+			return err
+		}),
 	}
 	cmd.Flags().StringVarP(&state, "state", "s", "", "only ready, reserved, delayed or buried ones")
-	cmd.Flags().Uint64VarP(&limit, "limit", "n", 100, "so many at most; 0: all")
+	cmd.Flags().Uint64VarP(&j.limit, "limit", "n", 100, "so many at most; 0: all")
 	cmd.Flags().StringVar(&grep, "grep", "", "only jobs whose bodies match this regular expression")
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
 	completeStates(cmd, client.States)
-	return cmd
+	return serverCommand(cmd, 1, j.list)
 }
 
 type jobList struct {
@@ -74,7 +62,7 @@ var errEnough = errors.New("enough was found")
 
 const excerpt = 60 // characters of a body in a table
 
-func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer) error {
+func (j *jobList) list(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
 	columns := []column{
 		{head: "ID", key: "id", right: true},
 		{head: "STATE", key: "state", style: func(v client.Value) style {
@@ -174,7 +162,7 @@ func bodyField(body []byte) client.Field {
 }
 
 func peekCommand() *cobra.Command {
-	var f serverFlags
+	var id uint64
 	var tube, state string
 	var raw bool
 	cmd := &cobra.Command{
@@ -186,56 +174,52 @@ Bodies are shown as text; what is no text, and what could control a terminal, is
 byte, and refuses to write such a body to a terminal.
 
 JSON has the keys of stats-job, and body, or body-base64 for one that is not UTF-8. A stock beanstalkd cannot show the first
-reserved job.
-
-` + exitHelp,
+reserved job.`,
 		Example: `  trellis peek 17
   trellis peek --tube mail --state buried
   trellis peek 17 --raw >body`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: cobra.MatchAll(cobra.MaximumNArgs(1), func(cmd *cobra.Command, args []string) (err error) {
 			if (len(args) == 1) == cmd.Flags().Changed("tube") {
-				return usageError(errors.New("give either the id of a job or --tube"))
+				return errors.New("give either the id of a job or --tube")
 			}
 			if len(args) == 1 {
-				id, err := parseID(args[0])
-				if err != nil {
-					return usageError(err)
-				}
-				return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-					job, err := c.Peek(ctx, id)
-					if errors.Is(err, client.ErrNotFound) {
-						err = noJob(id)
-					}
-					return showJob(ctx, c, p, job, err, raw)
-				})
+				id, err = parseID(args[0])
+				return err
 			}
-			s, err := client.ParseState(state)
-			if err := cmp.Or(err, client.CheckTube(tube)); err != nil {
-				return usageError(err)
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				job, err := c.PeekTube(ctx, tube, s)
-				if errors.Is(err, client.ErrNotFound) {
-					err = nothingFound(fmt.Errorf("there is no %s job in tube %q", s, tube))
-				}
-				return showJob(ctx, c, p, job, err, raw)
-			})
-		},
+			_, err = client.ParseState(state)
+			return cmp.Or(err, client.CheckTube(tube))
+		}),
 	}
 	cmd.Flags().StringVarP(&tube, "tube", "t", "", "the first job of this tube")
 	cmd.Flags().StringVarP(&state, "state", "s", "ready", "with --tube: of the ready, reserved, delayed or buried ones")
 	cmd.Flags().BoolVar(&raw, "raw", false, "only the body, byte for byte")
-	f.register(cmd)
-	f.completeTubes(cmd, 0, "tube")
 	completeStates(cmd, client.States)
-	return cmd
+	return serverCommand(cmd, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		job, err := peekAt(ctx, c, id, tube, client.State(state))
+		if err != nil {
+			return err
+		}
+		return showJob(ctx, c, p, &job, raw)
+	}, "tube")
 }
 
-func showJob(ctx context.Context, c *client.Conn, p *printer, job client.Job, err error, raw bool) error {
-	if err != nil {
-		return err
+// peekAt is the job with an id, or without one the first job of a tube in a state.
+func peekAt(ctx context.Context, c *client.Conn, id uint64, tube string, state client.State) (client.Job, error) {
+	if id != 0 {
+		job, err := c.Peek(ctx, id)
+		if errors.Is(err, client.ErrNotFound) {
+			err = noJob(id)
+		}
+		return job, err
 	}
+	job, err := c.PeekTube(ctx, tube, state)
+	if errors.Is(err, client.ErrNotFound) {
+		err = nothingFound(fmt.Errorf("there is no %s job in tube %q", state, tube))
+	}
+	return job, err
+}
+
+func showJob(ctx context.Context, c *client.Conn, p *printer, job *client.Job, raw bool) error {
 	if raw {
 		if p.terminal && !plain(string(job.Body)) {
 			return usageError(fmt.Errorf("the body of job %d could control the terminal: write it to a file, or leave out --raw", job.ID))

@@ -30,7 +30,7 @@ func run(ctx context.Context, cmd *cobra.Command) int {
 }
 
 func newCommand() *cobra.Command {
-	root := &cobra.Command{
+	root := commands(&cobra.Command{
 		Use:   "trellis",
 		Short: "Operate, measure and check servers that speak the beanstalkd protocol, and what they have on disk",
 		Long: `Operate, measure and check servers that speak the beanstalkd protocol, and what they have on disk.
@@ -46,11 +46,9 @@ units. What comes from a job or a server cannot control a terminal: it is escape
 
 For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 when a log is damaged.`,
 		Example:       examples,
-		Args:          cobra.NoArgs, // so that a mistyped command is an error
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}
+	})
 	mistakesAreUsage(root)
 	root.AddCommand(benchCommand(), binlogCommand(), clusterCommand(), pingCommand(), tokenCommand())
 	root.AddCommand(tubesCommand(), statsCommand(), connectionsCommand(), kickConnectionCommand(), accountsCommand(), groupCommand(), consoleCommand(), jobsCommand(), peekCommand())
@@ -62,6 +60,14 @@ For bench, binlog, ping and token it is 1 after any trouble, and for binlog 2 wh
 	root.AddCommand(putCommand(), exportJobsCommand(), importJobsCommand(), topCommand(), watchCommand(), workCommand(), cronCommand(), minderCommand())
 	root.AddCommand(buildCommands...)
 	return root
+}
+
+// commands completes a command that only has others below it: by itself it shows its help.
+func commands(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	cmd.Args = cobra.NoArgs // so that a mistyped command is an error
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(below...)
+	return cmd
 }
 
 // buildCommands are those that only the build has use for.

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"io"
 	"time"
 
 	"trellis/bench"
@@ -10,12 +10,12 @@ import (
 
 // A progressLine is one line on a terminal that is written again and again. On anything else it shows nothing.
 type progressLine struct {
-	out   *os.File // nil: not a terminal
+	out   io.Writer // nil: not a terminal
 	shown bool
 	last  bench.Progress
 }
 
-func newProgressLine(out *os.File) *progressLine {
+func newProgressLine(out io.Writer) *progressLine {
 	if !isTerminal(out) {
 		return &progressLine{}
 	}

@@ -57,37 +57,27 @@ func resumeCommand() *cobra.Command {
 // pausingCommand completes a command that pauses tubes. Key counts them in JSON; length makes of the arguments behind the tube
 // for how long they are paused, and what is said of them.
 func pausingCommand(key string, cmd *cobra.Command, length func(args []string) (seconds uint32, what string, err error)) *cobra.Command {
-	var f serverFlags
 	var every bool
-	cmd.Long += fmt.Sprintf("\n\nJSON is an object with %s, how many tubes were.\n\n%s", key, exitHelp)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		tube, rest, err := tubeOrAll(args, every)
-		if err != nil {
-			return err
+	var tube, what string
+	var seconds uint32
+	cmd.Long += fmt.Sprintf("\n\nJSON is an object with %s, how many tubes were.", key)
+	cmd.Args = func(_ *cobra.Command, args []string) (err error) {
+		if !every {
+			if len(args) == 0 {
+				return errors.New("give a tube, or --all")
+			}
+			tube, args = args[0], args[1:]
+			if err := client.CheckTube(tube); err != nil {
+				return err
+			}
 		}
-		seconds, what, err := length(rest)
-		if err != nil {
-			return usageError(err)
-		}
-		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-			return pauseTubes(ctx, c, p, tube, seconds, key, what)
-		})
+		seconds, what, err = length(args)
+		return err
 	}
 	cmd.Flags().BoolVar(&every, "all", false, "every tube")
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
-	return cmd
-}
-
-// tubeOrAll takes the tube from the arguments, unless it is every one: then it is "".
-func tubeOrAll(args []string, every bool) (tube string, rest []string, err error) {
-	if every {
-		return "", args, nil
-	}
-	if len(args) == 0 {
-		return "", nil, usageError(errors.New("give a tube, or --all"))
-	}
-	return args[0], args[1:], usageError(client.CheckTube(args[0]))
+	return serverCommand(cmd, 1, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		return pauseTubes(ctx, c, p, tube, seconds, key, what)
+	})
 }
 
 // pauseTubes pauses a tube, or all if it is "". Key counts them in JSON, and what tells it to
@@ -184,7 +174,7 @@ with the right admin. A stock beanstalkd does not have the command.`,
 }
 
 func deadLettersCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	cmd := commands(&cobra.Command{
 		Use:   "dlq",
 		Short: "Say where jobs go that fail again and again",
 		Long: `Say where jobs go that fail again and again: a job whose reservations have ended so many times by a release or a time-out is
@@ -193,11 +183,8 @@ buried in another tube, its dead-letter queue. A kick there gives it its attempt
 A stock beanstalkd does not have dead-letter queues.
 
 ` + exitHelp,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	}, listDeadLettersCommand(), setDeadLettersCommand(), unsetDeadLettersCommand())
 	mistakesAreUsage(cmd)
-	cmd.AddCommand(listDeadLettersCommand(), setDeadLettersCommand(), unsetDeadLettersCommand())
 	return cmd
 }
 
@@ -221,7 +208,8 @@ JSON has the keys of list-dlq.`,
 }
 
 func setDeadLettersCommand() *cobra.Command {
-	return settingDeadLetters(&cobra.Command{
+	var attempts uint32
+	return serverCommand(&cobra.Command{
 		Use:   "set TUBE ATTEMPTS DEAD-TUBE",
 		Short: "Give a tube a dead-letter queue",
 		Long: `Have jobs of TUBE that have failed ATTEMPTS times buried in DEAD-TUBE, which may be TUBE itself. It counts for jobs that are
@@ -229,49 +217,38 @@ there already, from their next failure on.
 
 JSON is an object with the keys of list-dlq.`,
 		Example: "  trellis dlq set mail 5 mail.failed",
-		Args:    cobra.ExactArgs(3),
-	}, 3)
+		Args: cobra.MatchAll(cobra.ExactArgs(3), func(_ *cobra.Command, args []string) error {
+			n, err := strconv.ParseUint(args[1], 10, 32)
+			if err != nil || n == 0 {
+				return fmt.Errorf("%q is not a number of attempts", args[1])
+			}
+			attempts = uint32(n)
+			return cmp.Or(client.CheckTube(args[0]), client.CheckTube(args[2]))
+		}),
+	}, 3, func(ctx context.Context, c *client.Conn, p *printer, args []string) error {
+		tube, dead := args[0], args[2]
+		if err := c.SetDeadLetters(ctx, tube, attempts, dead); err != nil {
+			return err
+		}
+		return p.result(fmt.Sprintf("jobs of tube %s go to %s after %s", tube, dead, operate.Counted(attempts, "attempt")),
+			client.Fields{text("tube", tube), number("max-attempts", attempts), text("dead-tube", dead)})
+	})
 }
 
 func unsetDeadLettersCommand() *cobra.Command {
-	return settingDeadLetters(&cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:   "unset TUBE",
 		Short: "Let jobs of a tube fail as often as they do",
 		Long: `Take a tube's dead-letter queue away. Jobs that are there stay there.
 
 JSON is an object with tube and max-attempts, 0.`,
 		Example: "  trellis dlq unset mail",
-		Args:    cobra.ExactArgs(1),
-	}, 1)
-}
-
-// settingDeadLetters completes a command whose so many arguments are a tube, attempts and a dead-letter queue, or the tube only.
-func settingDeadLetters(cmd *cobra.Command, tubes int) *cobra.Command {
-	var f serverFlags
-	cmd.Long += "\n\n" + exitHelp
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		tube, dead, attempts := args[0], args[0], uint64(0)
-		fields, sentence := client.Fields{text("tube", tube), number("max-attempts", 0)}, fmt.Sprintf("jobs of tube %s stay there", tube)
-		if len(args) == 3 {
-			var err error
-			if attempts, err = strconv.ParseUint(args[1], 10, 32); err != nil || attempts == 0 {
-				return usageError(fmt.Errorf("%q is not a number of attempts", args[1]))
-			}
-			dead = args[2]
-			fields = client.Fields{text("tube", tube), number("max-attempts", attempts), text("dead-tube", dead)}
-			sentence = fmt.Sprintf("jobs of tube %s go to %s after %s", tube, dead, operate.Counted(attempts, "attempt"))
+		Args:    cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error { return client.CheckTube(args[0]) }),
+	}, 1, func(ctx context.Context, c *client.Conn, p *printer, args []string) error {
+		tube := args[0]
+		if err := c.SetDeadLetters(ctx, tube, 0, tube); err != nil {
+			return err
 		}
-		if err := cmp.Or(client.CheckTube(tube), client.CheckTube(dead)); err != nil {
-			return usageError(err)
-		}
-		return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-			if err := c.SetDeadLetters(ctx, tube, uint32(attempts), dead); err != nil {
-				return err
-			}
-			return p.result(sentence, fields)
-		})
-	}
-	f.register(cmd)
-	f.completeTubes(cmd, tubes)
-	return cmd
+		return p.result(fmt.Sprintf("jobs of tube %s stay there", tube), client.Fields{text("tube", tube), number("max-attempts", 0)})
+	})
 }

@@ -15,7 +15,6 @@ import (
 )
 
 func statsCommand() *cobra.Command {
-	var f serverFlags
 	var tube string
 	var job uint64
 	cmd := &cobra.Command{
@@ -23,36 +22,29 @@ func statsCommand() *cobra.Command {
 		Short: "Show statistics of the server, of a tube or of a job",
 		Long: `Show statistics of the server, or with --tube of a tube, or with --job of a job.
 
-JSON has the keys of stats, stats-tube and stats-job. Tables show times and sizes with their units.
-
-` + exitHelp,
+JSON has the keys of stats, stats-tube and stats-job. Tables show times and sizes with their units.`,
 		Example: `  trellis stats
   trellis stats --tube mail -o json
   trellis stats --job 17`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("tube") && cmd.Flags().Changed("job") {
-				return usageError(errors.New("give either --tube or --job"))
+		Args: cobra.MatchAll(cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case cmd.Flags().Changed("tube") && cmd.Flags().Changed("job"):
+				return errors.New("give either --tube or --job")
+			case cmd.Flags().Changed("tube"):
+				return client.CheckTube(tube)
 			}
-			if cmd.Flags().Changed("tube") {
-				if err := client.CheckTube(tube); err != nil {
-					return usageError(err)
-				}
-			}
-			return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-				stats, err := statsOf(ctx, c, cmd, tube, job)
-				if err != nil {
-					return err
-				}
-				return p.object(stats)
-			})
-		},
+			return nil
+		}),
 	}
 	cmd.Flags().StringVarP(&tube, "tube", "t", "", "of this tube")
 	cmd.Flags().Uint64Var(&job, "job", 0, "of the job with this id")
-	f.register(cmd)
-	f.completeTubes(cmd, 0, "tube")
-	return cmd
+	return serverCommand(cmd, 0, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		stats, err := statsOf(ctx, c, cmd, tube, job)
+		if err != nil {
+			return err
+		}
+		return p.object(stats)
+	}, "tube")
 }
 
 func statsOf(ctx context.Context, c *client.Conn, cmd *cobra.Command, tube string, job uint64) (client.Fields, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,16 +24,12 @@ const tokenEnv = "TRELLIS_TOKEN_FILE"
 const tokenPrefix = "tr_"
 
 func tokenCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return commands(&cobra.Command{
 		Use:   "token",
 		Short: "Make tokens for clients of a server that has an authentication file",
 		Long: `Make tokens for clients of a server that has an authentication file: see trellisd --auth-file. A client sends the token, and the
 file has what the token can be checked by, its credential.`,
-		Args: cobra.NoArgs, // so that a mistyped command is an error
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newTokenCommand())
-	return cmd
+	}, newTokenCommand())
 }
 
 func newTokenCommand() *cobra.Command {
@@ -78,10 +75,7 @@ func writeToken(path, token string) error {
 		return err
 	}
 	_, err = io.WriteString(f, token+"\n")
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return errors.Join(err, f.Close())
 }
 
 const maxTokenFile = 4096

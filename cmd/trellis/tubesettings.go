@@ -60,74 +60,63 @@ func setPairs(s client.Fields) string {
 }
 
 func setTubeCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	return serverCommand(&cobra.Command{
 		Use:   "set TUBE KEY=VALUE...",
 		Short: "Change keys of a tube's setting",
 		Long: `Change keys of a tube's setting, at once and for all of its clients. Other keys stay as they are. The keys stand in trellisd(8)
 under set-tube.
 
-JSON is an object with tube and setting, the pairs that were given.
-
-` + exitHelp,
+JSON is an object with tube and setting, the pairs that were given.`,
 		Example: "  trellis settings set mail attempts=5 dead=mail.failed retry-min=10",
-		Args:    cobra.MinimumNArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
+		Args: cobra.MatchAll(cobra.MinimumNArgs(2), func(_ *cobra.Command, args []string) error {
 			for _, pair := range args[1:] {
 				if !codec.ValidPair(pair) {
-					return usageError(fmt.Errorf("%q is not a key of set-tube with a value that it may have", pair))
+					return fmt.Errorf("%q is not a key of set-tube with a value that it may have", pair)
 				}
 			}
-			return setTube(cmd, &f, args[0], args[1:]...)
-		},
-	}
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
-	return cmd
+			return checkSetting(args)
+		}),
+	}, 1, setTube)
 }
 
 func unsetTubeCommand() *cobra.Command {
-	var f serverFlags
-	cmd := &cobra.Command{
+	var pairs []string
+	return serverCommand(&cobra.Command{
 		Use:   "unset TUBE [KEY...]",
 		Short: "Give keys of a tube's setting, or all, the default",
 		Long: `Give keys of a tube's setting the default, or all of them.
 
-JSON is an object with tube and setting, the pairs of set-tube.
-
-` + exitHelp,
+JSON is an object with tube and setting, the pairs of set-tube.`,
 		Example: `  trellis settings unset mail rate burst
   trellis settings unset mail`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			pairs := []string{"none"}
+		Args: cobra.MatchAll(cobra.MinimumNArgs(1), func(_ *cobra.Command, args []string) error {
+			pairs = []string{args[0], "none"}
 			for i, key := range args[1:] {
 				pair := key + "="
 				if !codec.ValidPair(pair) {
-					return usageError(fmt.Errorf("%q is not a key of set-tube", key))
+					return fmt.Errorf("%q is not a key of set-tube", key)
 				}
-				pairs = append(pairs[:i], pair)
+				pairs = append(pairs[:i+1], pair)
 			}
-			return setTube(cmd, &f, args[0], pairs...)
-		},
-	}
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
-	return cmd
+			return checkSetting(pairs)
+		}),
+	}, 1, func(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
+		return setTube(ctx, c, p, pairs)
+	})
 }
 
-func setTube(cmd *cobra.Command, f *serverFlags, tube string, pairs ...string) error {
-	if err := client.CheckTube(tube); err != nil {
-		return usageError(err)
+// checkSetting checks the arguments of set-tube: a tube, and pairs.
+func checkSetting(args []string) error {
+	if len("set-tube \r\n")+len(strings.Join(args, " ")) > codec.MaxLine {
+		return errors.New("so many keys do not fit into a line: give some of them in another command")
 	}
-	setting := strings.Join(pairs, " ")
-	if len("set-tube  \r\n")+len(tube)+len(setting) > codec.MaxLine {
-		return usageError(errors.New("so many keys do not fit into a line: give some of them in another command"))
+	return client.CheckTube(args[0])
+}
+
+func setTube(ctx context.Context, c *client.Conn, p *printer, args []string) error {
+	tube, setting := args[0], strings.Join(args[1:], " ")
+	if err := c.SetTube(ctx, tube, args[1:]...); err != nil {
+		return err
 	}
-	return f.run(cmd, func(ctx context.Context, c *client.Conn, p *printer) error {
-		if err := c.SetTube(ctx, tube, pairs...); err != nil {
-			return err
-		}
-		return p.result(fmt.Sprintf("tube %s has %s now", tube, setting), client.Fields{text("tube", tube), text("setting", setting)})
-	})
+	return p.result(fmt.Sprintf("tube %s has %s now", tube, setting), client.Fields{text("tube", tube), text("setting", setting)})
 }

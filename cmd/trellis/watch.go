@@ -14,9 +14,8 @@ import (
 )
 
 func watchCommand() *cobra.Command {
-	var f serverFlags
+	var v watchView
 	var states []string
-	var interval time.Duration
 	cmd := &cobra.Command{
 		Use:   "watch TUBE",
 		Short: "Show the new jobs of a tube as they come, without reserving any",
@@ -27,33 +26,23 @@ that was there is not shown when it changes its state.
 
 JSON has the keys of list-jobs, state, and body or, if it is not UTF-8, body-base64.
 
-The server needs the extension list-jobs, which a stock beanstalkd does not have.
-
-` + exitHelp,
+The server needs the extension list-jobs, which a stock beanstalkd does not have.`,
 		Example: `  trellis watch mail
   trellis watch mail --state ready,delayed -o ndjson | jq -r .body`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			v := watchView{tube: args[0], interval: interval}
-			err := client.CheckTube(v.tube)
-			var wrong error
-			v.states, wrong = parseStates(states)
-			err = errors.Join(err, wrong)
-			if interval < time.Second/10 {
+		Args: cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) (err error) {
+			v.tube = args[0]
+			v.states, err = parseStates(states)
+			err = errors.Join(client.CheckTube(v.tube), err)
+			if v.interval < time.Second/10 {
 				err = errors.Join(err, errors.New("--interval is at least 0.1 s"))
 			}
-			if err != nil {
-				return usageError(err)
-			}
-			return f.run(cmd, v.run)
-		},
+			return err
+		}),
 	}
 	cmd.Flags().StringSliceVarP(&states, "state", "s", nil, "look only among ready, reserved, delayed or buried ones; several with commas")
-	cmd.Flags().DurationVarP(&interval, "interval", "i", time.Second, "time between two looks")
-	f.register(cmd)
-	f.completeTubes(cmd, 1)
+	cmd.Flags().DurationVarP(&v.interval, "interval", "i", time.Second, "time between two looks")
 	completeStates(cmd, client.States)
-	return cmd
+	return serverCommand(cmd, 1, v.run)
 }
 
 type watchView struct {
@@ -62,7 +51,7 @@ type watchView struct {
 	interval time.Duration
 }
 
-func (v *watchView) run(ctx context.Context, c *client.Conn, p *printer) error {
+func (v *watchView) run(ctx context.Context, c *client.Conn, p *printer, _ []string) error {
 	w, err := watch.Start(ctx, c, v.tube, v.states)
 	if err != nil {
 		return err
