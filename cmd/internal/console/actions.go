@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,8 +35,7 @@ func (l *actionLog) add(a action) action {
 	l.n++
 	a.Number = l.n
 	if len(l.last) == maxActions {
-		copy(l.last, l.last[1:])
-		l.last = l.last[:maxActions-1]
+		l.last = slices.Delete(l.last, 0, 1)
 	}
 	l.last = append(l.last, a)
 	return a
@@ -58,13 +58,7 @@ func (l *actionLog) get(number uint64) *action {
 func (l *actionLog) all() []action {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make([]action, 0, len(l.last))
-	for i := len(l.last) - 1; i >= 0; i-- {
-		all = append(all, l.last[i])
-	}
+	all := append([]action{}, l.last...)
+	slices.Reverse(all)
 	return all
-}
-
-func (c *Console) actionsPage(r *request) error {
-	return r.render("actions", "Actions", "actions", c.actions.all())
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"math"
@@ -43,11 +44,11 @@ var apiReads = []apiRead{
 		},
 	},
 	{
-		path: "/tubes/{tube}", read: readTube, id: "tube", answer: "Statistics",
+		path: "/tubes/{tube}", read: ofTube(statsTube), id: "tube", answer: "Statistics",
 		about: "Statistics of a tube, with the keys of the commands stats-tube and, where the server has it, stats-tube-x. jobs-to-do, for autoscalers, are its reserved jobs and, unless something holds them back, its ready ones.",
 	},
 	{
-		path: "/tubes/{tube}/settings", read: readSettings, id: "settings", answer: "Statistics",
+		path: "/tubes/{tube}/settings", read: ofTube(operate.SettingOfTube), id: "settings", answer: "Statistics",
 		about: "The setting of a tube, with the keys of the command list-settings, which it needs",
 	},
 	{
@@ -129,33 +130,31 @@ func readTubes(r *request) (any, error) {
 		return nil, err
 	}
 	rows, found := list.find(q)
-	v := apiTubes{Tubes: []client.Fields{}, Found: found, Total: list.tubes, Age: ageOf(list)}
+	age := math.Round(time.Since(list.at).Seconds()*10) / 10
+	v := apiTubes{Tubes: []client.Fields{}, Found: found, Total: list.tubes, Age: age}
 	for _, t := range rows {
 		v.Tubes = append(v.Tubes, t.Fields(operate.API))
 	}
 	return v, nil
 }
 
-func readTube(r *request) (any, error) {
-	name, err := r.tube()
-	if err != nil {
-		return nil, err
-	}
-	return asked(r, func(conn *client.Conn) (client.Fields, error) {
-		stats, err := operate.AllStatsTube(r.Context(), conn, name)
+// ofTube reads what question asks the server about the tube in the path.
+func ofTube(question func(context.Context, *client.Conn, string) (client.Fields, error)) func(*request) (any, error) {
+	return func(r *request) (any, error) {
+		name, err := r.tube()
 		if err != nil {
 			return nil, err
 		}
-		return append(stats, operate.JobsToDo(stats)), nil
-	})
+		return asked(r, func(conn *client.Conn) (client.Fields, error) { return question(r.Context(), conn, name) })
+	}
 }
 
-func readSettings(r *request) (any, error) {
-	name, err := r.tube()
+func statsTube(ctx context.Context, conn *client.Conn, name string) (client.Fields, error) {
+	stats, err := operate.AllStatsTube(ctx, conn, name)
 	if err != nil {
 		return nil, err
 	}
-	return asked(r, func(conn *client.Conn) (client.Fields, error) { return operate.SettingOfTube(r.Context(), conn, name) })
+	return append(stats, operate.JobsToDo(stats)), nil
 }
 
 type apiJobs struct {
@@ -225,5 +224,3 @@ type apiActions struct {
 }
 
 func readActions(r *request) (any, error) { return apiActions{r.c.actions.all()}, nil }
-
-func ageOf(l *tubeList) float64 { return math.Round(time.Since(l.at).Seconds()*10) / 10 }

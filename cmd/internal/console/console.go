@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"html/template"
 	"log/slog"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // requestTime is how long a request may take, the server's answers included. Tests have more.
@@ -79,17 +82,14 @@ type Console struct {
 	pages   map[string]*template.Template
 	handler http.Handler
 
-	downloads chan struct{} // has a token for each download under way
+	downloads *semaphore.Weighted
 }
 
 // New makes a console. It connects to the server when it has to.
 func New(cfg Config) *Console {
-	c := &Console{cfg: cfg, log: cfg.Log, downloads: make(chan struct{}, parallelDownloads)}
-	if c.log == nil {
-		c.log = slog.Default()
-	}
-	c.pool.init(cfg.Dial)
-	c.history.init()
+	c := &Console{cfg: cfg, log: cmp.Or(cfg.Log, slog.Default()), downloads: semaphore.NewWeighted(parallelDownloads)}
+	c.pool.dial, c.pool.inUse = cfg.Dial, semaphore.NewWeighted(maxConns)
+	c.history.tubes = make(map[string]*trend)
 	c.pages = c.parsePages()
 	c.handler = c.guard(c.routes())
 	return c
@@ -133,8 +133,8 @@ func (c *Console) routes() http.Handler {
 	get("/connections", c.connections)
 	get("/put", c.putForm)
 	get("/server", c.server)
-	get("/actions", c.actionsPage)
-	get("/", c.nowhere)
+	get("/actions", func(r *request) error { return r.render("actions", "Actions", "actions", c.actions.all()) })
+	get("/", func(*request) error { return errNoPage })
 	for _, ch := range changes {
 		mux.Handle("POST "+base+ch.path, c.form(ch))
 		mux.Handle("POST "+base+apiRoot+ch.api(), c.call(ch))

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -98,11 +97,17 @@ func fail(w http.ResponseWriter, r *http.Request, status int, why string) {
 
 // Errors of requests.
 var (
-	errNoPage       = errors.New("there is no such page")
-	errReadOnly     = errors.New("this console is read-only: it was not started with leave to change anything")
-	errNobody       = errors.New("nobody has proved to be somebody: changes need a name and a password, or a certificate")
-	errReader       = errors.New("you may look, and change nothing: an operator can name you in --console-writers")
-	errTooManyTubes = errors.New("the tubes are still being counted: try again in a moment")
-	errDownloads    = errors.New("too many downloads at a time: try again in a moment")
-	errTooBig       = errors.New("the body is too large to be shown here: read it with trellis peek --raw")
+	errNoPage       = &requestError{http.StatusNotFound, "there is no such page"}
+	errReadOnly     = forbidden("this console is read-only: it was not started with leave to change anything")
+	errNobody       = forbidden("nobody has proved to be somebody: changes need a name and a password, or a certificate")
+	errReader       = forbidden("you may look, and change nothing: an operator can name you in --console-writers")
+	errTooManyTubes = busy("the tubes are still being counted: try again in a moment")
+	errDownloads    = busy("too many downloads at a time: try again in a moment")
+	errTooBig       = &requestError{
+		http.StatusRequestEntityTooLarge, "the body is too large to be shown here: read it with trellis peek --raw",
+	}
 )
+
+func forbidden(why string) error { return &requestError{http.StatusForbidden, why} }
+
+func busy(why string) error { return &requestError{http.StatusServiceUnavailable, why} }

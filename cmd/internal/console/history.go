@@ -39,8 +39,6 @@ type trend struct {
 	lists  bool          // they are being listed
 }
 
-func (h *history) init() { h.tubes = make(map[string]*trend) }
-
 // add adds what was counted at a time.
 func (t *trend) add(now time.Time, n operate.Counts) {
 	rates := t.meter.Rates(now, n)

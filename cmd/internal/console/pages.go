@@ -454,9 +454,8 @@ func (n *nextJob) find(ctx context.Context, conn *client.Conn, tube string) erro
 		return nil
 	}
 	j, err := within(conn, func() (client.Job, error) { return conn.PeekTube(ctx, tube, n.State) })
-	lacks := (*client.LacksError)(nil)
 	switch {
-	case isGone(err), errors.As(err, &lacks), isRefused(err):
+	case isGone(err), isLacking(err), isRefused(err):
 		return nil
 	case err != nil:
 		return err
@@ -469,8 +468,13 @@ func (n *nextJob) find(ctx context.Context, conn *client.Conn, tube string) erro
 }
 
 func isRefused(err error) bool {
-	refused := (*client.RefusedError)(nil)
-	return errors.As(err, &refused)
+	_, refused := errors.AsType[*client.RefusedError](err)
+	return refused
+}
+
+func isLacking(err error) bool {
+	_, lacks := errors.AsType[*client.LacksError](err)
+	return lacks
 }
 
 func settingOf(settings []client.Fields, tube string) client.Fields {
@@ -534,10 +538,7 @@ func (c *Console) putForm(r *request) error {
 	if err := r.ask(r.known); err != nil {
 		return err
 	}
-	tube := r.URL.Query().Get("tube")
-	if tube == "" {
-		tube = "default"
-	}
+	tube := cmp.Or(r.URL.Query().Get("tube"), "default")
 	if client.CheckTube(tube) != nil {
 		return inputf("no tube can have that name")
 	}
@@ -549,12 +550,10 @@ func (c *Console) download(r *request) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case r.c.downloads <- struct{}{}:
-		defer func() { <-r.c.downloads }()
-	default:
+	if !c.downloads.TryAcquire(1) {
 		return errDownloads
 	}
+	defer c.downloads.Release(1)
 	j, err := asked(r, func(conn *client.Conn) (client.Job, error) { return peek(r.Context(), conn, id) })
 	if err != nil {
 		return err

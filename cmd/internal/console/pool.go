@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -18,8 +20,8 @@ const (
 
 // pool are the connections to a server. Any goroutine may use it.
 type pool struct {
-	dial func(context.Context) (*client.Conn, error)
-	free chan struct{} // a token for each connection that there may be
+	dial  func(context.Context) (*client.Conn, error)
+	inUse *semaphore.Weighted
 
 	mu     sync.Mutex
 	idle   []idleConn  // the one used last is the last; guarded by mu
@@ -32,21 +34,13 @@ type idleConn struct {
 	since time.Time
 }
 
-func (p *pool) init(dial func(context.Context) (*client.Conn, error)) {
-	p.dial = dial
-	p.free = make(chan struct{}, maxConns)
-	for range maxConns {
-		p.free <- struct{}{}
-	}
-}
-
 // with lends a connection to do, which must change nothing: if do fails on an idle connection,
 // which the server may have closed since, it is called again with a new one.
 func (p *pool) with(ctx context.Context, do func(*client.Conn) error) (err error) {
-	if err := p.acquire(ctx); err != nil {
+	if err := p.inUse.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer p.release()
+	defer p.inUse.Release(1)
 	for conn := p.take(); ; conn = nil {
 		fresh := conn == nil
 		if fresh {
@@ -68,10 +62,10 @@ func (p *pool) with(ctx context.Context, do func(*client.Conn) error) (err error
 // once lends a new connection to do, for what must not be done twice. If do fails, the
 // connection is closed, so that the server releases what it may have reserved.
 func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
-	if err := p.acquire(ctx); err != nil {
+	if err := p.inUse.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer p.release()
+	defer p.inUse.Release(1)
 	conn, err := p.connect(ctx)
 	if err != nil {
 		return err
@@ -84,18 +78,6 @@ func (p *pool) once(ctx context.Context, do func(*client.Conn) error) error {
 	return nil
 }
 
-// acquire waits until there may be one more connection in use.
-func (p *pool) acquire(ctx context.Context) error {
-	select {
-	case <-p.free:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (p *pool) release() { p.free <- struct{}{} }
-
 func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
 	conn, err := p.dial(ctx)
 	if err == nil {
@@ -105,8 +87,8 @@ func (p *pool) connect(ctx context.Context) (*client.Conn, error) {
 }
 
 func isConnError(err error) bool {
-	broken := (*client.ConnError)(nil)
-	return errors.As(err, &broken)
+	_, broken := errors.AsType[*client.ConnError](err)
+	return broken
 }
 
 func (p *pool) take() *client.Conn {

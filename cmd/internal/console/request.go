@@ -21,36 +21,34 @@ type request struct {
 	features client.Capabilities // of the server; set by known
 }
 
-type inputError struct{ text string }
+// requestError is why a request gets no other answer than a status.
+type requestError struct {
+	status int
+	text   string
+}
 
-func (e *inputError) Error() string { return e.text }
+func (e *requestError) Error() string { return e.text }
 
-func inputf(format string, args ...any) error { return &inputError{fmt.Sprintf(format, args...)} }
+func inputf(format string, args ...any) error {
+	return &requestError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
 
 // status is the HTTP status of the answer to a request that has failed with err.
 func status(err error) int {
-	var (
-		input   *inputError
-		lacks   *client.LacksError
-		refused *client.RefusedError
-	)
+	if e, ok := errors.AsType[*requestError](err); ok {
+		return e.status
+	}
 	switch {
-	case errors.As(err, &input), errors.Is(err, client.ErrLine):
+	case errors.Is(err, client.ErrLine):
 		return http.StatusBadRequest
-	case errors.Is(err, client.ErrNotFound), errors.Is(err, errNoPage):
+	case isGone(err):
 		return http.StatusNotFound
-	case errors.Is(err, errReadOnly), errors.Is(err, errNobody), errors.Is(err, errReader):
-		return http.StatusForbidden
-	case errors.Is(err, errTooBig):
-		return http.StatusRequestEntityTooLarge
-	case errors.As(err, &lacks):
+	case isLacking(err):
 		return http.StatusNotImplemented
-	case errors.As(err, &refused):
+	case isRefused(err):
 		return http.StatusConflict
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout
-	case errors.Is(err, errTooManyTubes), errors.Is(err, errDownloads):
-		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadGateway
 }
@@ -219,8 +217,6 @@ func (r *request) sorry(err error) {
 		http.Error(r.w, "this page cannot be shown", http.StatusInternalServerError)
 	}
 }
-
-func (c *Console) nowhere(*request) error { return errNoPage }
 
 // find leads to what somebody looks for: a job by its id, a group as put has it, or a tube.
 func (c *Console) find(r *request) error {
