@@ -1,10 +1,10 @@
 package client
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strconv"
 	"strings"
 )
@@ -104,26 +104,22 @@ var texts = map[string]bool{
 
 var errYAML = errors.New("not statistics of beanstalkd's kind")
 
-// A yamlReader reads the part of YAML that beanstalkd and Trellis write: after a line "---"
-// a list of scalars, a dictionary, or a list of dictionaries. Values are scalars or, in
-// brackets, lists of scalars. A scalar may be quoted; there are no escapes in quotes.
-type yamlReader struct{ rest []byte }
-
-func (y *yamlReader) line() (line string, ok bool) {
-	for len(y.rest) > 0 {
-		b, rest, _ := bytes.Cut(y.rest, []byte("\n"))
-		y.rest = rest
-		b = bytes.TrimSuffix(b, []byte("\r"))
-		if len(b) > 0 && string(b) != "---" {
-			return string(b), true
+// lines are those of the part of YAML that beanstalkd and Trellis write: after a line "---" a list of scalars, a dictionary, or
+// a list of dictionaries. Values are scalars or, in brackets, lists of scalars. A scalar may be quoted; there are no escapes in
+// quotes.
+func lines(body []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(string(body)) {
+			line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+			if line != "" && line != "---" && !yield(line) {
+				return
+			}
 		}
 	}
-	return "", false
 }
 
 func parseFields(body []byte) (f Fields, err error) {
-	y := yamlReader{rest: body}
-	for line, ok := y.line(); ok; line, ok = y.line() {
+	for line := range lines(body) {
 		field, err := parseField(line)
 		if err != nil {
 			return nil, err
@@ -145,8 +141,7 @@ func parseStats(body []byte) (Fields, error) {
 }
 
 func parseNames(body []byte) (names []string, err error) {
-	y := yamlReader{rest: body}
-	for line, ok := y.line(); ok; line, ok = y.line() {
+	for line := range lines(body) {
 		item, ok := strings.CutPrefix(line, "- ")
 		if !ok {
 			return nil, fmt.Errorf("%w: %q", errYAML, line)
@@ -157,8 +152,7 @@ func parseNames(body []byte) (names []string, err error) {
 }
 
 func parseEntries(body []byte) (entries []Fields, err error) {
-	y := yamlReader{rest: body}
-	for line, ok := y.line(); ok; line, ok = y.line() {
+	for line := range lines(body) {
 		if len(line) < 2 || line[:2] != "- " && (line[:2] != "  " || entries == nil) {
 			return nil, fmt.Errorf("%w: %q", errYAML, line)
 		}
@@ -178,9 +172,8 @@ func parseEntries(body []byte) (entries []Fields, err error) {
 // parseCapabilities reads a dictionary in which one value, the last, is a list on lines of
 // its own.
 func parseCapabilities(body []byte) (caps Capabilities, err error) {
-	y := yamlReader{rest: body}
 	list := ""
-	for line, ok := y.line(); ok; line, ok = y.line() {
+	for line := range lines(body) {
 		if item, ok := strings.CutPrefix(line, "- "); ok && list != "" {
 			if list == "extensions" {
 				caps.Extensions = append(caps.Extensions, unquote(item))

@@ -180,34 +180,40 @@ func (c *Client) Status(ctx context.Context, addr string, digest bool) (s Status
 		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, errors.New("it does not answer"))
 		defer cancel()
 	}
-	err = c.call(ctx, addr, Request{Op: OpStatus, Digest: digest}, nil, &s)
-	return s, err
+	return c.call(ctx, addr, Request{Op: OpStatus, Digest: digest}, nil)
 }
 
 // Backup has a member send a snapshot with all entries up to index at least, as
 // snapshot.Extract reads it. Without an error it is whole.
 func (c *Client) Backup(ctx context.Context, addr string, index uint64, w io.Writer) error {
-	var s Status
-	return c.call(ctx, addr, Request{Op: OpBackup, Index: index}, w, &s)
+	_, err := c.call(ctx, addr, Request{Op: OpBackup, Index: index}, w)
+	return err
 }
 
-func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer, response any) error {
+func (c *Client) call(ctx context.Context, addr string, r Request, w io.Writer) (s Status, err error) {
 	req, err := json.Marshal(r)
 	if err != nil {
-		return err
+		return s, err
 	}
 	resp, err := wire.Fetch(ctx, c.Wire, addr, req, w)
 	if err != nil {
-		return err
+		return s, err
 	}
-	if err := json.Unmarshal(resp, response); err != nil {
-		return fmt.Errorf("%s: not the answer of a member: %w", addr, err)
+	if err := json.Unmarshal(resp, &s); err != nil {
+		return s, fmt.Errorf("%s: not the answer of a member: %w", addr, err)
 	}
-	return nil
+	return s, nil
 }
 
-// lookPause is between two looks for a leader.
-const lookPause = 100 * time.Millisecond
+// pause is what comes between two looks for a leader. Its error is the cause of the context's end.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(100 * time.Millisecond):
+		return nil
+	}
+}
 
 // Lead sends a request to the leader, and to the next one if that has stopped being leader meanwhile. The request may have
 // been carried out although its reply was lost: done decides that from the present view and the leader that was asked; it
@@ -224,9 +230,8 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 			return v, nil
 		}
 		if l := v.Leader; l != nil && l.Serves {
-			var s Status
-			asked, said = l, c.call(ctx, l.Node.Addr, r, nil, &s)
-			if said == nil {
+			asked = l
+			if _, said = c.call(ctx, l.Node.Addr, r, nil); said == nil {
 				return c.Look(ctx, addrs, false)
 			}
 			if ctx.Err() != nil {
@@ -240,10 +245,8 @@ func (c *Client) Lead(ctx context.Context, addrs []string, r Request, done func(
 		if time.Now().After(end) {
 			return nil, errors.Join(ErrNoLeader, said)
 		}
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(lookPause):
+		if err := pause(ctx); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -312,10 +315,8 @@ func (c *Client) await(ctx context.Context, addrs []string, so func(v *View) (le
 		if time.Now().After(end) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(lookPause):
+		if err := pause(ctx); err != nil {
+			return err
 		}
 	}
 }
@@ -332,9 +333,6 @@ func (c *Client) Await(ctx context.Context, addr string) {
 		if _, err := member.Probe(ctx, call, addr); err == nil {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(lookPause):
-		}
+		_ = pause(ctx)
 	}
 }

@@ -110,16 +110,14 @@ func StatsTubes(ctx context.Context, c *client.Conn, tubes []string) ([]client.F
 
 // AllStatsTube is the answer to stats-tube with what stats-tube-x adds, where the server has that.
 func AllStatsTube(ctx context.Context, c *client.Conn, tube string) (client.Fields, error) {
-	stats, err := c.StatsTube(ctx, tube)
-	if err != nil {
+	all, err := AllStatsTubes(ctx, c, []string{tube})
+	switch {
+	case err != nil:
 		return nil, err
+	case all[0] == nil:
+		return nil, client.ErrNotFound
 	}
-	has, err := c.Has(ctx, "stats-tube-x")
-	if err != nil || !has {
-		return stats, err
-	}
-	more, err := c.StatsTubeX(ctx, tube)
-	return withMore(stats, more), err
+	return all[0], nil
 }
 
 // AllStatsTubes are those of AllStatsTube, of many tubes; nil for one that does not exist (any more).
@@ -133,21 +131,17 @@ func AllStatsTubes(ctx context.Context, c *client.Conn, tubes []string) ([]clien
 		return all, err
 	}
 	more, err := c.StatsTubesX(ctx, tubes)
-	for i, f := range all {
-		if f != nil {
-			all[i] = withMore(f, more[i])
+	for i, stats := range all {
+		if stats == nil {
+			continue
+		}
+		for _, f := range more[i] {
+			if _, ok := stats.Get(f.Key); !ok {
+				all[i] = append(all[i], f)
+			}
 		}
 	}
 	return all, err
-}
-
-func withMore(stats, more client.Fields) client.Fields {
-	for _, f := range more {
-		if _, ok := stats.Get(f.Key); !ok {
-			stats = append(stats, f)
-		}
-	}
-	return stats
 }
 
 // pause is what limits a paused tube, in the words of stats-tube-x.

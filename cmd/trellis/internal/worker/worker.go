@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"trellis/cmd/internal/client"
+
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -76,48 +78,36 @@ func Run(ctx context.Context, cfg Config) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	grace, kill := context.WithCancel(context.WithoutCancel(ctx))
 	defer kill()
 	w := &worker{cfg: cfg, grace: grace}
-	var failed error
-	var failing sync.Once
-	var slots sync.WaitGroup
+	slots, ctx := errgroup.WithContext(ctx)
 	for i := range cfg.Jobs {
 		var c *conn
 		if i == 0 {
 			c = first
 		}
-		slots.Go(func() {
-			if err := w.slot(ctx, c); err != nil {
-				failing.Do(func() { failed = err })
-				cancel()
-			}
-		})
+		slots.Go(func() error { return w.slot(ctx, c) })
 	}
-	slots.Go(func() {
+	slots.Go(func() error {
 		select {
 		case <-cfg.Minder.ended:
-			failing.Do(func() { failed = errMinder })
-			cancel()
+			return errMinder
 		case <-ctx.Done():
+			return nil
 		}
 	})
-	idle := make(chan struct{})
-	go func() {
-		slots.Wait()
-		close(idle)
-	}()
+	idle := make(chan error, 1)
+	go func() { idle <- slots.Wait() }()
 	<-ctx.Done()
 	w.printf("stopping: no job is begun any more, and commands may go on for %v", cfg.Grace)
 	select {
-	case <-idle:
+	case err = <-idle:
 	case <-time.After(cfg.Grace):
 		kill()
-		<-idle
+		err = <-idle
 	}
-	return Summary{w.deleted.Load(), w.released.Load(), w.buried.Load(), w.givenUp.Load()}, failed
+	return Summary{w.deleted.Load(), w.released.Load(), w.buried.Load(), w.givenUp.Load()}, err
 }
 
 // slot does one job after the other. c is its connection, nil if it has to connect. It returns an error if
