@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,12 +293,8 @@ func engineConfig(opt *options.Options, acc *accessControl, info engine.Info) en
 
 // reactorConfig is what the command line says of reactors.
 func reactorConfig(opt *options.Options, log *slog.Logger) reactor.Config {
-	loops := opt.Loops
-	if loops == 0 {
-		loops = reactor.DefaultLoops()
-	}
 	return reactor.Config{
-		Loops:      loops,
+		Loops:      cmp.Or(opt.Loops, reactor.DefaultLoops()),
 		Log:        log,
 		MaxJobSize: opt.MaxJobSize,
 		Extensions: !opt.NoExtensions,

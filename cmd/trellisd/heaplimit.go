@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"os"
@@ -63,13 +64,8 @@ func limitHeap(opt *options.Options) {
 	if opt.MaxMemory == 0 || os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	connections, tubes := opt.MaxConnections, opt.MaxTubes
-	if connections == 0 {
-		connections = reactor.DefaultMaxConnections()
-	}
-	if tubes == 0 {
-		tubes = options.DefaultMaxTubes
-	}
+	connections := cmp.Or(opt.MaxConnections, reactor.DefaultMaxConnections())
+	tubes := cmp.Or(opt.MaxTubes, options.DefaultMaxTubes)
 	others := heapOfServer + heapOfConnection*int64(connections) + heapOfTube*int64(tubes)
 	if opt.Cluster.Member() {
 		others += heapOfMember

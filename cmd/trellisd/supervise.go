@@ -28,22 +28,16 @@ var errDraining = errors.New("draining")
 func supervise(eng *engine.Engine, srv *reactor.Server, sock *sockets, certs *certificates, logFailed <-chan error, ready *web.Readiness, delay time.Duration, sigs *signals, log *slog.Logger) error {
 	sigs.serving.Store(true)
 	failed := make(chan error, len(sock.plain)+len(sock.tls))
-	for _, l := range sock.plain {
-		go func() {
-			if err := srv.Serve(l); err != nil {
-				failed <- err
-			}
-		}()
-	}
-	if certs != nil {
-		config := certs.Config()
-		for _, l := range sock.tls {
-			go func() {
-				if err := srv.ServeTLS(l, config); err != nil {
-					failed <- err
-				}
-			}()
+	serve := func(serve func() error) {
+		if err := serve(); err != nil {
+			failed <- err
 		}
+	}
+	for _, l := range sock.plain {
+		go serve(func() error { return srv.Serve(l) })
+	}
+	for _, l := range sock.tls { // there are none without certificates
+		go serve(func() error { return srv.ServeTLS(l, certs.Config()) })
 	}
 	ready.ReadyUnless(func() error {
 		if eng.Draining() {

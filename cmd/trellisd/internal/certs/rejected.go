@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -45,14 +46,9 @@ func (s *Store) acceptedUntil(g *generation, der string, now time.Time) (until t
 	if err != nil {
 		return until, fmt.Errorf("the certificate of %q: %w", subject(certificates[0]), err)
 	}
+	sooner := func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) }
 	for _, chain := range chains {
-		end := chain[0].NotAfter
-		for _, c := range chain[1:] {
-			if c.NotAfter.Before(end) {
-				end = c.NotAfter
-			}
-		}
-		if end.After(until) {
+		if end := slices.MinFunc(chain, sooner).NotAfter; end.After(until) {
 			until = end
 		}
 	}

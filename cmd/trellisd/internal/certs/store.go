@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"cmp"
 	"crypto/tls"
 	"log/slog"
 	"sync"
@@ -35,9 +36,7 @@ type Store struct {
 
 // New makes a store that has nothing yet: see Load.
 func New(files Files, policy Policy, log *slog.Logger) *Store {
-	if policy.MinVersion == 0 {
-		policy.MinVersion = tls.VersionTLS12
-	}
+	policy.MinVersion = cmp.Or(policy.MinVersion, tls.VersionTLS12)
 	s := &Store{files: files, policy: policy, log: log, now: time.Now, config: new(tls.Config)}
 	s.complete(s.config)
 	s.config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -16,6 +16,7 @@ import (
 
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 	"go.yaml.in/yaml/v3"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"trellis/cmd/trellisd/internal/reload"
@@ -32,8 +33,8 @@ type Protection struct {
 	http2    bool          // likewise
 	plain    bool          // the file asked for no TLS first
 
-	comparing sync.Mutex    // held while a password is compared, which costs processor time
-	guesses   chan struct{} // has a token for each request whose password is compared
+	comparing sync.Mutex          // held while a password is compared, which costs processor time
+	guesses   *semaphore.Weighted // held by each request whose password is compared
 
 	mu    sync.Mutex
 	seen  [sha256.Size]byte // of what was read last; guarded by mu
@@ -75,7 +76,7 @@ func (k kinds) lacks(later kinds) string {
 
 // Open reads a file for the first time. The error is one line.
 func Open(file string, log *slog.Logger) (*Protection, error) {
-	p := &Protection{file: file, guesses: make(chan struct{}, maxGuesses), outcomes: reload.Outcomes{What: "web-config-file", Log: log}}
+	p := &Protection{file: file, guesses: semaphore.NewWeighted(maxGuesses), outcomes: reload.Outcomes{What: "web-config-file", Log: log}}
 	text, err := os.ReadFile(file)
 	if err == nil {
 		p.seen = p.sum(text)

@@ -118,12 +118,10 @@ func (p *Protection) comparePassword(s *state, name, password string) error {
 	if found && right == sum {
 		return nil
 	}
-	select {
-	case p.guesses <- struct{}{}:
-		defer func() { <-p.guesses }()
-	default:
+	if !p.guesses.TryAcquire(1) {
 		return errGuesses
 	}
+	defer p.guesses.Release(1)
 	p.comparing.Lock()
 	err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password))
 	p.comparing.Unlock()
