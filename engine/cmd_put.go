@@ -168,7 +168,7 @@ func (s *Session) insert(sh *shard, in *incoming, out *Output) error {
 	}
 	record := in.job()
 	record.tube = t.index
-	r, j, err := sh.newJob(record)
+	r, j, err := sh.newJob(&record)
 	if err != nil {
 		return s.abort(sh, in, err)
 	}

@@ -20,8 +20,8 @@ func (s *Session) release(now Time, cmd *codec.Command, out *Output) Outcome {
 
 // released sets ch to what a release makes of a job.
 func (sh *shard) released(j *job, cmd *codec.Command, ch *change) fate {
-	*ch = sh.present(j)
-	ch.pri, ch.counters.delay = cmd.Pri, cmd.Delay
+	ch.pri, ch.counters = cmd.Pri, *sh.counters.At(j.counters)
+	ch.counters.delay = cmd.Delay
 	return sh.failed(j, ch, byRelease)
 }
 

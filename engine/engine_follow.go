@@ -122,7 +122,7 @@ func (f *Follower) insert(sh *shard, r *journal.Record, segment uint32) error {
 		return err
 	}
 	copy(sh.bodies.Bytes(body, uint32(len(r.Body))), r.Body)
-	ref, j, err := sh.newJob(job{
+	ref, j, err := sh.newJob(&job{
 		Links: queue.Links{ID: r.ID}, created: f.engine.sinceStart(r.Created), ttr: max(r.TTR, 1),
 		size: uint32(len(r.Body)), body: body, tube: sh.tube([]byte(r.Tube), false).index,
 	})
@@ -164,7 +164,7 @@ func (f *Follower) tombstone(r *journal.Record, segment uint32) (replaced journa
 	sh := f.engine.shardFor([]byte(r.Tube))
 	sh.lock(&f.locks, f.stamp)
 	defer sh.unlock(&f.locks)
-	ref, j, err = sh.newJob(job{Links: queue.Links{ID: r.ID}, segment: segment})
+	ref, j, err = sh.newJob(&job{Links: queue.Links{ID: r.ID}, segment: segment})
 	if err != nil {
 		return replaced, fmt.Errorf("tombstone of job %d: %w", r.ID, err)
 	}

@@ -25,8 +25,9 @@ func (q *fifo[T]) push(x T) {
 }
 
 func (q *fifo[T]) pop() T {
+	var none T
 	x := q.list[q.head]
-	clear(q.list[q.head : q.head+1])
+	q.list[q.head] = none
 	q.head++
 	switch {
 	case q.head < len(q.list):

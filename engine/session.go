@@ -249,8 +249,8 @@ func (s *Session) reservationSet() *reservationSet {
 
 // lockAll takes the locks of a set of shards, in order.
 func (s *Session) lockAll(set shardSet, now Time) {
-	for l := s.loop; set != 0; set &= set - 1 {
-		l.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&l.locks, now)
+	for ; set != 0; set &= set - 1 {
+		s.loop.engine.shards[bits.TrailingZeros16(uint16(set))].lock(&s.loop.locks, now)
 	}
 }
 

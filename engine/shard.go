@@ -144,18 +144,16 @@ func (sh *shard) unlock(c *lockSet) {
 	sh.by = nil
 	sh.mu.Unlock()
 	c.held &^= sh.self
-	if c.held != 0 {
-		return
-	}
-	if len(c.firings) > 0 {
-		c.fireGroups(sh.shared, now)
-	}
-	if len(c.wakers) > 0 {
-		c.wake()
+	if c.held == 0 && len(c.firings)+len(c.wakers) > 0 {
+		c.released(sh.shared, now)
 	}
 }
 
-func (c *lockSet) wake() {
+// released fires groups and wakes loops, after the last lock was released.
+func (c *lockSet) released(e *shared, now Time) {
+	if len(c.firings) > 0 {
+		c.fireGroups(e, now)
+	}
 	for i, w := range c.wakers {
 		c.wakers[i] = nil
 		w.Wake()

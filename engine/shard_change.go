@@ -242,7 +242,7 @@ func (sh *shard) free(r ref, j *job) {
 }
 
 // newJob makes the record of a job that stands nowhere yet, as a copy of j.
-func (sh *shard) newJob(j job) (ref, *job, error) {
+func (sh *shard) newJob(j *job) (ref, *job, error) {
 	r, err := sh.jobs.Alloc()
 	if err != nil {
 		return 0, nil, err
@@ -251,7 +251,7 @@ func (sh *shard) newJob(j job) (ref, *job, error) {
 		sh.jobs.Free(r)
 		return 0, nil, errTooManyJobs
 	}
-	*sh.job(r) = j
+	*sh.job(r) = *j
 	return r, sh.job(r), nil
 }
 

@@ -167,7 +167,7 @@ func (sh *shard) moveAway(r ref, j *job, t *tube, ch *change, keys journal.Keys,
 		return err
 	}
 	copy(to.bodies.Bytes(body, j.size), sh.body(j))
-	there, moved, err := to.newJob(job{
+	there, moved, err := to.newJob(&job{
 		Links: queue.Links{ID: j.ID}, created: j.created, ttr: j.ttr, size: j.size, body: body, tube: t.index,
 	})
 	if err != nil {

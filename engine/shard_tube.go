@@ -57,7 +57,7 @@ func (t *tube) candidate() ref {
 
 // jobs is the number of jobs in the tube, in any state.
 func (t *tube) jobs() int {
-	return t.ready.Len() + t.reserved + t.buried.Len() + t.countShown(delayed)
+	return t.ready.Len() + t.reserved + t.buried.Len() + t.delayed.Len() + t.count(held)
 }
 
 // firstDelay is when the first of the delayed jobs becomes ready, MaxTime if there is
@@ -146,7 +146,14 @@ func (sh *shard) tube(name []byte, asked bool) *tube {
 
 // removeIfUnused removes a tube that no session uses or watches and that has no job.
 func (sh *shard) removeIfUnused(t *tube) {
-	if t.using > 0 || t.watching > 0 || t.jobs() > 0 || t.name == defaultTube {
+	if t.using+t.watching == 0 {
+		sh.removeIfEmpty(t)
+	}
+}
+
+// removeIfEmpty is removeIfUnused for a tube that no session uses or watches.
+func (sh *shard) removeIfEmpty(t *tube) {
+	if t.jobs() > 0 || t.name == defaultTube {
 		return
 	}
 	sh.wheel.Cancel(&t.timer)

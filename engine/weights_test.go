@@ -18,7 +18,7 @@ func openTubes(n int) (watched []subscription) {
 	sh := newSim(100, 1).engine.defaultShard
 	for i := range n {
 		t := &tube{name: fmt.Sprint(i), shard: sh}
-		r, j, err := sh.newJob(job{state: ready})
+		r, j, err := sh.newJob(&job{state: ready})
 		if err != nil {
 			panic(err)
 		}

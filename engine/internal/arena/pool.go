@@ -13,7 +13,8 @@ type Ref = uint32
 // Pool hands out blocks of one size. Make one with [NewPool].
 type Pool struct {
 	size   uintptr // bytes in a block
-	shift  uint32  // a chunk has 1<<shift blocks
+	shift  uint32  // a chunk has 1<<shift blocks; less than 32
+	mask   uint32  // 1<<shift - 1
 	chunks []chunk
 	bases  []unsafe.Pointer // first byte of each chunk, nil where unmapped
 	low    int              // no chunk below this one has a free block, unmapped ones aside
@@ -43,7 +44,7 @@ func NewPool(size int) Pool {
 	if n > 8 {
 		shift = uint32(bits.Len32(n) - 1)
 	}
-	return Pool{size: uintptr(size), shift: shift, limit: math.MaxInt}
+	return Pool{size: uintptr(size), shift: shift, mask: 1<<shift - 1, limit: math.MaxInt}
 }
 
 // Live is the number of taken blocks.
@@ -58,7 +59,7 @@ func (p *Pool) Mapped() int64 { return p.mapped }
 func (p *Pool) Alloc() (Ref, error) {
 	for p.low < len(p.chunks) {
 		c := &p.chunks[p.low]
-		if c.mem != nil && c.live < 1<<p.shift {
+		if c.mem != nil && c.live <= p.mask {
 			return p.take(p.low), nil
 		}
 		p.low++
@@ -77,15 +78,15 @@ func (p *Pool) take(i int) Ref {
 		w++
 	}
 	c.hint = w
-	b := uint32(bits.TrailingZeros64(^c.taken[w]))
-	c.taken[w] |= 1 << b
+	free := ^c.taken[w]
+	c.taken[w] |= free & -free
 	if c.live == 0 {
 		p.empty--
 	}
 	c.live++
 	p.live++
 	p.peak = max(p.peak, p.live)
-	return uint32(i)<<p.shift + w<<6 + b + 1
+	return uint32(i)<<(p.shift&31) + w<<6 + uint32(bits.TrailingZeros64(free)) + 1
 }
 
 func (p *Pool) grow() (int, error) {
@@ -120,9 +121,9 @@ func (p *Pool) grow() (int, error) {
 // Free gives a block back. Freeing a block that is not taken is a broken
 // invariant of the caller and panics.
 func (p *Pool) Free(r Ref) {
-	i := int((r - 1) >> p.shift)
+	i := int((r - 1) >> (p.shift & 31))
 	c := &p.chunks[i]
-	b := (r - 1) & (1<<p.shift - 1)
+	b := (r - 1) & p.mask
 	w, bit := b>>6, uint64(1)<<(b&63)
 	if c.taken[w]&bit == 0 {
 		panic(fmt.Sprintf("arena: block %d of a pool of %d-byte blocks freed twice", r, p.size))
@@ -152,7 +153,7 @@ func (p *Pool) drop(i int) {
 // Pointer returns the first byte of a taken block.
 func (p *Pool) Pointer(r Ref) unsafe.Pointer {
 	r--
-	return unsafe.Add(p.bases[r>>p.shift], uintptr(r&(1<<p.shift-1))*p.size)
+	return unsafe.Add(p.bases[r>>(p.shift&31)], uintptr(r&p.mask)*p.size)
 }
 
 func (p *Pool) bytes(r Ref) []byte {
