@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 var errAborted = errors.New("reactor: the server was aborted")
@@ -207,40 +205,11 @@ func (s *Server) beginAbort() {
 		s.aborting.Store(true)
 		close(s.aborted)
 		s.stopAccepting()
-		s.disconnectListeners()
-		s.handshakes.giveUpAll()
+		s.acceptor.Abort()
 		for _, l := range s.loops {
 			l.call((*loop).resetAll)
 		}
 	})
-}
-
-// disconnectListeners has the system refuse clients, even if the loop that accepts them
-// hangs. It is no use on BSD, where a listener cannot be shut down.
-func (s *Server) disconnectListeners() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for a := range s.accepts {
-		_ = a.raw.Control(func(fd uintptr) { disconnectListener(int(fd)) }) // it may be closed already
-	}
-}
-
-// disconnectListener has the system refuse clients, and resets those that were not accepted
-// yet. TCP does so by itself, but a Unix socket keeps them until it is closed.
-func disconnectListener(listener int) {
-	if err := unix.Shutdown(listener, unix.SHUT_RDWR); err != nil {
-		return
-	}
-	for {
-		fd, err := acceptFD(listener)
-		switch err {
-		case nil:
-			_ = unix.Close(fd)
-		case unix.EINTR, unix.ECONNABORTED:
-		default:
-			return
-		}
-	}
 }
 
 // resetAll ends all connections of the loop. The server is being aborted.

@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"trellis/codec"
+	"trellis/reactor/internal/accept"
 )
 
 // counting returns hooks that count the commands that are executed.
@@ -356,60 +359,29 @@ func skipUnlessResetAtOnce(t *testing.T) {
 	}
 }
 
-// A handshake has a goroutine of its own, which waits for its client and for no loop.
-func TestAbortEndsHandshakesAlsoIfALoopHangs(t *testing.T) {
-	t.Parallel()
-	skipUnlessResetAtOnce(t)
-	ts := serveHanging(t, "tcp", 0)
-	ts.setTokens(1)
-	var g gatekeeper
-	addr := ts.serveTLS(g.guard(serverTLS()))
-	const begun, fresh = 4, 3
-	goOn := make(chan struct{})
-	served := pausingHandshakes(t, addr, begun, goOn)
-	ts.until("they were answered", func() bool { return g.hellos.Load() == begun && ts.idleTokens() == 1 })
-	ts.setTokens(0) // so that no more begin
-	connectAll(t, addr, fresh, nil)
-	ts.until("all were accepted", func() bool {
-		b, f, _ := ts.crowd()
-		return b == begun && f == fresh
-	})
-	ts.hang()
-	ts.abort()
-	ts.until("no handshake is under way", func() bool { return ts.Handshakes().Pending == 0 })
-	close(goOn)
-	for range begun {
-		if err := <-served; err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a client in its handshake sees %v", err)
-		}
-	}
-	ts.until("all have ended", func() bool { return ts.Handshakes().count(HandshakeStopped) == begun+fresh })
-	ts.goOn()
-}
-
 // What another loop has accepted, and the end of a handshake, may come late.
 func TestAConnectionThatComesToALoopAfterAbortIsEnded(t *testing.T) {
 	t.Parallel()
 	skipUnlessResetAtOnce(t)
 	ts := serveHanging(t, "tcp", 0)
-	var a *acceptor
-	ts.mu.Lock()
-	for a = range ts.accepts {
-	}
-	ts.mu.Unlock()
 	ts.hang()
 	ts.abort()
-	here, there, err := connectedPair()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := os.NewFile(uintptr(fds[0]), "client")
+	here, err := net.FileConn(file)
+	if err := errors.Join(err, file.Close(), unix.SetNonblock(fds[1], true)); err != nil {
+		t.Fatal(err)
+	}
 	defer here.Close()
-	if !ts.takeSlot() {
+	if !ts.acceptor.TakePlace() {
 		t.Fatal("there is no place")
 	}
 	sound := ts.loops[1-ts.hangs]
 	sound.members.Add(1)
-	sound.arrive(arrival{fd: there, by: a})
+	sound.Post(accept.Arrival{FD: fds[1]})
 	_ = here.SetDeadline(time.Now().Add(testTimeout))
 	if b, err := io.ReadAll(here); len(b) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("its client got %q and %v", b, err)

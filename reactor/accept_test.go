@@ -2,78 +2,12 @@ package reactor
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"trellis/codec"
 )
-
-// keepAlive are the options of a TCP socket that say how it is kept alive.
-var keepAlive = []int{keepIdle, unix.TCP_KEEPINTVL, unix.TCP_KEEPCNT}
-
-func TestAcceptedSocketsHaveTheirListenersTimings(t *testing.T) {
-	t.Parallel()
-	timings := []int{77, 33, 5}
-	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		return raw.Control(func(fd uintptr) {
-			for i, name := range keepAlive {
-				if err := unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, name, timings[i]); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}}
-	lc.KeepAlive = -1 // package net would set timings of its own on the listener
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const set = -1 // any number but 0
-	want := append([]int{set, set}, timings...)
-	got := make(chan []int, 1)
-	ts := serve(t, "tcp", 1, hooks{command: func(c *conn, _ *codec.Command) {
-		var values []int
-		for i, o := range []option{
-			{level: unix.IPPROTO_TCP, name: unix.TCP_NODELAY},
-			{level: unix.SOL_SOCKET, name: unix.SO_KEEPALIVE},
-			{level: unix.IPPROTO_TCP, name: keepAlive[0]},
-			{level: unix.IPPROTO_TCP, name: keepAlive[1]},
-			{level: unix.IPPROTO_TCP, name: keepAlive[2]},
-		} {
-			n, err := unix.GetsockoptInt(int(c.fd), o.level, o.name)
-			if err != nil {
-				t.Error(err)
-			}
-			if want[i] == set && n != 0 {
-				n = set
-			}
-			values = append(values, n)
-		}
-		flags, err := unix.FcntlInt(uintptr(c.fd), unix.F_GETFL, 0)
-		if err != nil || flags&unix.O_NONBLOCK == 0 {
-			t.Errorf("an accepted socket blocks: flags %#x, %v", flags, err)
-		}
-		if flags, err = unix.FcntlInt(uintptr(c.fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-			t.Errorf("an accepted socket is inherited: flags %#x, %v", flags, err)
-		}
-		got <- values
-	}})
-	early := dial(t, l.Addr()) // before the server has set anything
-	ts.serving.Go(func() { _ = ts.Serve(l) })
-	for _, c := range []*client{early, dial(t, l.Addr())} {
-		c.do("use a\r\n", "USING a\r\n")
-		if got := <-got; fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("TCP_NODELAY, SO_KEEPALIVE and timings are %v, want %v", got, want)
-		}
-	}
-}
 
 // Many connect at once, to several listeners. All are served, and the loops have
 // equally many of them.

@@ -45,7 +45,7 @@ func loneConfig(t testing.TB, j *fakeJournal, change func(*Config)) (c *conn, cl
 	}
 	c = &conn{loop: l, fd: int32(fds[0]), phase: serving}
 	c.decoder.MaxJobSize = maxJob
-	ts.open.Add(1)
+	ts.acceptor.TakePlace()
 	l.enlist(c)
 	l.engine.Open(&c.session, ts.cfg.Now())
 	t.Cleanup(func() { c.end(ts.now()) })

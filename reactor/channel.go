@@ -7,13 +7,14 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/buffer"
 	"trellis/reactor/internal/trunk"
 )
 
 const (
 	// channelListener is the number of the connections that are channels. Nobody listens for them.
-	channelListener = ownListener - 1
+	channelListener = listenerID(accept.NoListener)
 
 	// maxInputWindow is how far a window is raised for a client that sends more than the leader executes at once.
 	maxInputWindow = 128 << 10
@@ -31,7 +32,7 @@ type channel struct {
 
 	trunk  *leaderEnd
 	grant  *engine.Grant // nil for a client that may do everything
-	client endpoint
+	client accept.Endpoint
 	id     uint64 // of the session
 	number uint32 // of the channel
 

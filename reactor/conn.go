@@ -7,6 +7,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/accept"
 )
 
 // conn is one client's connection. It belongs to its loop's goroutine. Most clients
@@ -63,9 +64,6 @@ func (c *conn) open(now time.Duration) {
 		c.reset(now)
 		return
 	}
-	if c.listener.tls() {
-		c.tls().wire.ReadWriter = &l.tls
-	}
 	switch {
 	case l.server.cfg.Access != nil && !c.listener.own():
 		c.identify(now)
@@ -89,7 +87,6 @@ func (c *conn) join() {
 	c.decoder.Extensions = l.server.cfg.Extensions
 	l.counts.opened.Add(1)
 	l.counts.connections.Add(1)
-	l.server.listening.counts[c.listener].open.Add(1)
 }
 
 // Received implements gnetloop.Conn.
@@ -114,7 +111,7 @@ func (c *conn) Closing(err error) {
 		c.closing(now, err)
 	}
 	l.serve(now)
-	l.server.descriptorFreed()
+	l.server.acceptor.Freed()
 }
 
 // traffic takes what the client has sent. p is valid only during the call.
@@ -526,8 +523,12 @@ func (c *conn) end(now time.Duration) {
 		}
 	}
 	// Who counts connections finds nothing else of those that have gone.
-	l.server.listening.counts[c.listener].open.Add(-1)
-	l.freeSlot(c.listener)
+	l.members.Add(-1)
+	if c.listener.channel() {
+		l.server.channels.Add(-1)
+	} else {
+		l.server.acceptor.Closed(accept.ListenerID(c.listener))
+	}
 	counts.connections.Add(-1)
 	c.closeSocket()
 }

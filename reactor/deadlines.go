@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"math/rand/v2"
 	"time"
+
+	"trellis/reactor/internal/accept"
 )
 
 // deadline is when a connection ends unless its client does something: when it has
@@ -11,12 +13,12 @@ import (
 // and takes nothing. A connection has at most one.
 type deadline struct {
 	conn   *conn
-	at     time.Duration // when the loop looks at it: when the connection is to end, or earlier
-	active time.Duration // when the client last sent or took something
-	old    time.Duration // when the connection is to be retired, or once it is, to end in any case; 0 for never
-	source source        // of the client, while it has to authenticate
-	index  int32         // in deadlines, or -1
-	ending bool          // the connection is being ended, and counted so
+	at     time.Duration        // when the loop looks at it: when the connection is to end, or earlier
+	active time.Duration        // when the client last sent or took something
+	old    time.Duration        // when the connection is to be retired, or once it is, to end in any case; 0 for never
+	place  *accept.Place[*conn] // of the client, while it has to authenticate
+	index  int32                // in deadlines, or -1
+	ending bool                 // the connection is being ended, and counted so
 }
 
 // deadlines are those of a loop's connections, a heap by the time at which they

@@ -41,7 +41,7 @@ func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, er
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.dials = cancel
-	s.acceptors.Go(func() {
+	s.dialers.Go(func() {
 		select {
 		case <-s.done:
 			cancel()
@@ -49,7 +49,7 @@ func (s *Server) Forward(dial func(ctx context.Context, loop int) (TrunkConn, er
 		}
 	})
 	for i, l := range s.loops {
-		s.acceptors.Go(func() { l.keepTrunk(ctx, func() (TrunkConn, error) { return dial(ctx, i) }) })
+		s.dialers.Go(func() { l.keepTrunk(ctx, func() (TrunkConn, error) { return dial(ctx, i) }) })
 	}
 }
 

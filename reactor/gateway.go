@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"trellis/binlog/journal"
+	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/trunk"
 )
 
@@ -106,7 +107,7 @@ func (g *gateway) open(f *forward) {
 	g.opened++
 	f.session = uint64(g.number)<<(64-journal.NumberBits) | g.opened
 	g.sessions[f.session] = f
-	o := c.endpoint().open(f.session)
+	o := openOf(c.endpoint(), f.session)
 	g.data = o.Append(g.data[:0])
 	f.say(trunk.KindOpen, int(grant), g.data)
 	if d := c.deadline; d != nil && !d.ending && !c.retired() {
@@ -136,13 +137,13 @@ func (g *gateway) assign(f *forward) (grant uint32, ok bool) {
 	return grant, ok
 }
 
-// open is how the leader hears of a client that is there.
-func (e endpoint) open(session uint64) trunk.Open {
-	o := trunk.OpenOf(session, e.addr)
+// openOf is how a client at an endpoint is described to the leader.
+func openOf(e accept.Endpoint, session uint64) trunk.Open {
+	o := trunk.OpenOf(session, e.Addr)
 	switch {
-	case e.own:
+	case e.Own:
 		o.Network = trunk.NetworkOwn
-	case e.onUnix:
+	case e.Unix:
 		o.Network = trunk.NetworkUnix
 	}
 	return o

@@ -43,7 +43,7 @@ func newLoneGateway(t testing.TB, clients int) *loneGateway {
 		here, there := g.pair()
 		c := &conn{loop: l, fd: int32(here), phase: forwarded}
 		l.enlist(c)
-		ts.open.Add(1)
+		ts.acceptor.TakePlace()
 		c.forward(ts.now())
 		t.Cleanup(func() { c.end(ts.now()) })
 		g.conns, g.clients = append(g.conns, c), append(g.clients, there)

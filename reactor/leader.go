@@ -274,6 +274,7 @@ func (e *leaderEnd) channel(n uint32, g *engine.Grant, o *trunk.Open) *channel {
 	e.channels[n] = h
 	e.sessions++
 	l.members.Add(1)
+	l.server.channels.Add(1)
 	h.loop, h.fd, h.listener = l, -1, channelListener
 	h.join()
 	return h

@@ -8,6 +8,7 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
 )
 
@@ -46,7 +47,7 @@ type loop struct {
 	backlogs        []*backlog // unused
 	deadlines       deadlines
 	throttled       throttled
-	unauthenticated unauthenticated
+	unauthenticated *accept.Crowd[*conn] // nil without access control
 	owed            owed
 	revoked         []*conn         // whose clients may do nothing any more
 	unverified      []*conn         // whose clients' certificates are not accepted any more
@@ -55,14 +56,13 @@ type loop struct {
 	writable        []*conn         // whose clients take output again, perhaps
 	nextLook        time.Duration   // when the alarm was asked to go off for a deadline
 
-	gateway   *gateway                   // of a server that forwards its clients; nil otherwise
-	number    uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
-	sessions  uint64                     // that have had one of the ids
-	detached  map[*conn]*engine.Detached // sessions without an engine
-	decided   map[*conn]*decided         // sessions that go on, of whose input a part is decided
-	granted   map[*conn]*engine.Grant    // clients that are known; nil without access control
-	proxied   map[*conn]endpoint         // what proxies have told of their clients; nil before the first
-	acceptors map[int32]*acceptor        // those whose listeners are watched, by the number under which they are
+	gateway  *gateway                   // of a server that forwards its clients; nil otherwise
+	number   uint32                     // with which the ids of its sessions begin, for the next engine or gateway; 0 for none
+	sessions uint64                     // that have had one of the ids
+	detached map[*conn]*engine.Detached // sessions without an engine
+	decided  map[*conn]*decided         // sessions that go on, of whose input a part is decided
+	granted  map[*conn]*engine.Grant    // clients that are known; nil without access control
+	proxied  map[*conn]accept.Endpoint  // what proxies have told of their clients; nil before the first
 
 	trunks      trunks
 	resumptions queue[resumption]
@@ -75,9 +75,9 @@ type loop struct {
 	draining  bool  // Shutdown waits: each client is read at most once more
 	stopping  bool  // connections that end now are not waited for
 
-	effects  effects              // what the log tells a gateway
-	calls    mailbox[func(*loop)] // see call
-	arrivals mailbox[arrival]     // connections that were accepted on another loop
+	effects  effects                 // what the log tells a gateway
+	calls    mailbox[func(*loop)]    // see call
+	arrivals mailbox[accept.Arrival] // connections that were accepted on another loop
 }
 
 // newLoop returns a loop that the engine does not know yet.
@@ -87,10 +87,11 @@ func newLoop(s *Server, g *gnetloop.Loop) (*loop, error) {
 			return nil, err
 		}
 	}
-	l := &loop{server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, trunks: trunks{tick: never}, acceptors: make(map[int32]*acceptor), stalled: make(map[int32]*conn)}
+	l := &loop{server: s, gnet: g, nextLook: never, throttled: throttled{at: engine.MaxTime}, trunks: trunks{tick: never}, stalled: make(map[int32]*conn)}
 	if s.cfg.Access != nil {
 		l.granted = make(map[*conn]*engine.Grant)
-		l.unauthenticated.init(&s.cfg)
+		places := max(1, min(maxUnauthenticated, s.cfg.MaxConnections/4)/s.cfg.Loops)
+		l.unauthenticated = accept.NewCrowd[*conn](places, 1)
 	}
 	l.effects.fence.Store(noFence)
 	l.alarm = newAlarm(g.Wake, s.now)

@@ -28,7 +28,7 @@ func (c *conn) enter(p phase) {
 		panic(fmt.Sprintf("reactor: a connection that is %v becomes %v", c.phase, p))
 	}
 	if c.phase == authenticating && c.deadline != nil {
-		c.loop.unauthenticated.left(c.deadline)
+		c.loop.unauthenticated.Leave(c.deadline.place)
 	}
 	c.phase = p
 }

@@ -144,7 +144,7 @@ func (f *forward) resume(now time.Duration) {
 	f.barred = f.unanswered > 0 || len(f.effects) > 0
 	x := f.interests()
 	r := trunk.Resume{
-		Open: c.endpoint().open(f.session), Answered: f.answered, Partial: f.partial, Unanswered: f.barred,
+		Open: openOf(c.endpoint(), f.session), Answered: f.answered, Partial: f.partial, Unanswered: f.barred,
 		Age: f.age(now), Mode: x.Mode, Info: x.Info, Used: x.Used, Watched: x.Watched, Weights: x.Weights,
 	}
 	for len(r.Watched) > 0 {

@@ -54,7 +54,7 @@ func (c *conn) mayRetire(now time.Duration) bool {
 // hasInput tells whether the socket has input that was not read.
 func hasInput(fd int) bool {
 	var p [1]byte
-	n, _ := receive(fd, p[:], unix.MSG_PEEK)
+	n, _, _ := unix.Recvfrom(fd, p[:], unix.MSG_PEEK)
 	return n > 0
 }
 

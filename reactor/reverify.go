@@ -3,24 +3,9 @@ package reactor
 import (
 	"iter"
 	"maps"
-	"strings"
 	"sync"
 	"unique"
 )
-
-// keepCertificates keeps what is needed to verify the client's certificate again: crypto/tls's own
-// copies take several times as much, and are forgotten.
-func (t *tlsConn) keepCertificates() {
-	certificates := t.tls.ConnectionState().PeerCertificates
-	if len(certificates) == 0 {
-		return
-	}
-	var der strings.Builder
-	for _, c := range certificates {
-		der.Write(c.Raw)
-	}
-	t.certificates = unique.Make(der.String())
-}
 
 // Reverify has the certificates of clients verified again. rejected is called once, on the caller's
 // goroutine, with what different clients have sent in their handshakes: each a certificate and those

@@ -220,7 +220,7 @@ func TestAGatewayHasPlacesForThoseWhoHaveToAuthenticate(t *testing.T) {
 		gateway.dial().do("auth other\r\n", "AUTHENTICATED\r\n")
 	}
 	gateway.onLoops(func(l *loop) {
-		if n := l.unauthenticated.count; n != 0 {
+		if n := l.unauthenticated.Size(); n != 0 {
 			t.Errorf("%d places are taken", n)
 		}
 	})

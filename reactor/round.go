@@ -33,15 +33,12 @@ func (l *loop) Round(woken bool) {
 	}
 }
 
-// Reported implements gnetloop.Handler. The numbers of listeners are negative, those of TLS
-// handshakes are not.
+// Reported implements gnetloop.Handler. The numbers of handshakes are not negative.
 func (l *loop) Reported(number int32, input, ended bool) {
 	if number >= 0 {
 		l.engine.Spend(connCost)
-		l.server.handshakes.reported(number, ended)
-	} else if a := l.acceptors[number]; a != nil { // otherwise it is watched no longer
-		a.reported(input)
 	}
+	l.server.acceptor.Reported(number, input, ended)
 }
 
 func (l *loop) newRound() {

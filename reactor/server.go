@@ -15,13 +15,14 @@ import (
 
 	"trellis/codec"
 	"trellis/engine"
+	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/gnetloop"
 	"trellis/reactor/throttle"
 )
 
 // ErrClosed is what [Server.Serve], [Server.ServeTLS] and [Server.Connect] return once
 // the server is being shut down.
-var ErrClosed = errors.New("reactor: the server is shut down")
+var ErrClosed = accept.ErrClosed
 
 // Config is what a server needs.
 type Config struct {
@@ -97,10 +98,10 @@ func DefaultLoops() int { return min(runtime.GOMAXPROCS(0), 8) }
 // it keeps goroutines and descriptors until then. All methods may be called from any
 // goroutine; those that wait for the loops, not from a loop's own.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	hooks   hooks
-	extraFD extraFD // for connections that outlive gnet's descriptor
+	cfg      Config
+	log      *slog.Logger
+	hooks    hooks
+	acceptor *accept.Acceptor
 
 	gnet  []*gnetloop.Loop
 	loops []*loop // one for each of gnet; does not change after New
@@ -114,56 +115,47 @@ type Server struct {
 	holds     sync.WaitGroup // calls of Hold, Flush and Revoke; Add only with mu held and closing false
 	done      chan struct{}  // closed when shutting down begins
 	shutdown  sync.Once
-	stopped   chan struct{} // closed when it is complete
-	acceptors sync.WaitGroup
+	stopped   chan struct{}  // closed when it is complete
+	dialers   sync.WaitGroup // goroutines of Forward
 
-	mu        sync.Mutex
-	closing   bool                   // guarded by mu
-	listeners int                    // how many are or were served; guarded by mu
-	accepts   map[*acceptor]struct{} // those whose descriptors are open; guarded by mu
-	listening listenerTable
+	mu      sync.Mutex
+	closing bool // guarded by mu
 
-	handshakes handshakes
-	accepting  acceptStats
 	forwarding forwarding
 	dials      context.CancelFunc // ends what Forward has begun, nil for nothing; guarded by mu
 	widened    atomic.Int64       // bytes by which windows of forwarded clients were raised, and that are kept for them beyond what is free
 	term       atomic.Uint64      // the latest that is known of leaders to whom clients are forwarded
 	applied    atomic.Uint64      // see Applied
-	freed      chan struct{}      // tells a paused acceptor that a descriptor was closed
 
 	trunks    atomic.Uint32   // that were accepted; each comes to the next loop
-	open      atomic.Int64    // slots that are taken under MaxConnections
+	channels  atomic.Int64    // clients of gateways
 	unflushed atomic.Int64    // connections that are owed something: see conn.setUnflushed
 	flushed   chan struct{}   // tells Shutdown that unflushed may be zero
 	giveUp    <-chan struct{} // closed when Shutdown waits for nothing any more; set before the loops stop
 
-	panics, cuts, closes, idles, refusals, strangers, tokens throttle.Throttle
-	unverified, trunkEnds                                    throttle.Throttle
+	panics, cuts, closes, idles, tokens throttle.Throttle
+	unverified, trunkEnds               throttle.Throttle
 }
 
 // hooks let tests see and provoke what does not happen otherwise. Those that
 // are nil do nothing.
 type hooks struct {
-	fatal       func()                            // instead of ending the process
-	command     func(c *conn, cmd *codec.Command) // before a command is executed
-	round       func(*loop)                       // at the end of a round
-	busy        func() bool                       // tells that the engine was interrupted
-	unpaused    bool                              // reading cannot be paused
-	drain       time.Duration                     // instead of drainTimeout
-	linger      time.Duration                     // instead of lingerTime
-	handshake   time.Duration                     // instead of handshakeTime
-	alert       time.Duration                     // instead of alertTime
-	acceptPause time.Duration                     // instead of minAcceptPause
-	retire      time.Duration                     // instead of retirePause
-	accept      func() error                      // before a connection is accepted: its error is that of accepting
-	loop        func() error                      // before a loop is made: its error is that of making it
-	finish      time.Duration                     // instead of finishTime
-	copied      int64                             // instead of maxCopied
-	recorded    int64                             // instead of maxRecorded
-	boot        func() time.Duration              // the clock of contact, instead of bootTime
-	unwatched   bool                              // handshakes wait in a goroutine for their clients to begin
-	trunks      uint16                            // instead of trunk.Version
+	fatal     func()                            // instead of ending the process
+	command   func(c *conn, cmd *codec.Command) // before a command is executed
+	round     func(*loop)                       // at the end of a round
+	busy      func() bool                       // tells that the engine was interrupted
+	unpaused  bool                              // reading cannot be paused
+	drain     time.Duration                     // instead of drainTimeout
+	linger    time.Duration                     // instead of lingerTime
+	handshake time.Duration                     // instead of the acceptor's default
+	alert     time.Duration                     // instead of the acceptor's default
+	retire    time.Duration                     // instead of retirePause
+	loop      func() error                      // before a loop is made: its error is that of making it
+	finish    time.Duration                     // instead of finishTime
+	copied    int64                             // instead of maxCopied
+	recorded  int64                             // instead of maxRecorded
+	boot      func() time.Duration              // the clock of contact, instead of bootTime
+	trunks    uint16                            // instead of trunk.Version
 }
 
 // New starts a server's event loops. It serves nobody until [Server.Serve] is
@@ -197,10 +189,7 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		cfg.Log = slog.Default()
 	}
 	h.drain = cmp.Or(h.drain, drainTimeout)
-	h.acceptPause = cmp.Or(h.acceptPause, minAcceptPause)
 	h.linger = cmp.Or(h.linger, lingerTime)
-	h.handshake = cmp.Or(h.handshake, handshakeTime)
-	h.alert = cmp.Or(h.alert, alertTime)
 	h.retire = cmp.Or(h.retire, retirePause)
 	h.finish = cmp.Or(h.finish, finishTime)
 	h.copied = cmp.Or(h.copied, maxCopied)
@@ -212,12 +201,8 @@ func newServer(cfg Config, h hooks) (_ *Server, err error) {
 		aborted: make(chan struct{}),
 		done:    make(chan struct{}),
 		stopped: make(chan struct{}),
-		accepts: make(map[*acceptor]struct{}),
-		freed:   make(chan struct{}, 1),
 		flushed: make(chan struct{}, 1),
 	}
-	s.handshakes.init(cfg.MaxConnections, h.handshake, h.alert)
-	s.extraFD.hold() // tried again whenever it is needed
 	if err := s.startLoops(); err != nil {
 		s.endLoops()
 		return nil, fmt.Errorf("reactor: starting the event loops: %w", err)
@@ -243,6 +228,10 @@ func (s *Server) startLoops() (err error) {
 		}
 		s.loops = append(s.loops, l)
 	}
+	s.acceptor = accept.New(accept.Config{
+		Loops: acceptLoops(s.loops), MaxConnections: s.cfg.MaxConnections, ProxyFrom: s.cfg.ProxyFrom,
+		Handshake: s.hooks.handshake, Alert: s.hooks.alert, Log: s.log,
+	})
 	// The engine never forgets a loop, and leaves deadlines to it. So it hears of them now, when
 	// the server can no longer fail to start.
 	s.engine.Store(s.cfg.Engine)
@@ -272,9 +261,10 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 		s.stopAccepting()
 		// gnet takes no more connections once its loops have ended: it would
 		// wait for them for ever.
-		s.acceptors.Wait()
+		s.acceptor.Wait()
+		s.dialers.Wait()
 		s.holds.Wait()
-		s.handshakes.stop()
+		s.acceptor.EndHandshakes()
 		// Each client is read at most once more: one that never pauses would always be
 		// owed something. What a loop is executing counts in unflushed once this has run.
 		switch {
@@ -299,6 +289,7 @@ func (s *Server) Shutdown(ctx context.Context) (err error) {
 
 // stopAccepting makes Serve return.
 func (s *Server) stopAccepting() {
+	s.acceptor.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
@@ -352,7 +343,9 @@ func (s *Server) endLoops() {
 	for _, l := range s.loops {
 		l.alarm.stop()
 	}
-	s.extraFD.release()
+	if s.acceptor != nil {
+		s.acceptor.Close()
+	}
 }
 
 // die ends the process because its state may be broken.

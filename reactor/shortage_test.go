@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,31 +252,6 @@ func TestOutOfDescriptors(t *testing.T) {
 	s.in.Close()
 	if err := s.cmd.Wait(); err != nil {
 		t.Errorf("the server's end: %v", err)
-	}
-}
-
-func TestAcceptingGoesOnAsSoonAsAConnectionIsClosed(t *testing.T) {
-	t.Parallel()
-	var short atomic.Bool
-	ts := serve(t, "tcp", 1, hooks{acceptPause: time.Hour, accept: func() error {
-		if short.Load() {
-			return unix.EMFILE
-		}
-		return nil
-	}})
-	c := ts.dial()
-	for i := range uint64(3) {
-		c.do("use a\r\n", "USING a\r\n")
-		short.Store(true)
-		next := ts.dial()
-		ts.until("accepting has paused", func() bool { return ts.Stats().AcceptPaused == 1 })
-		if st := ts.Stats(); st.AcceptFailures != i+1 || st.AcceptPauses != i+1 || st.Accepted != i+1 {
-			t.Errorf("%+v", st)
-		}
-		short.Store(false)
-		c.Close()
-		next.do("use b\r\n", "USING b\r\n")
-		c = next
 	}
 }
 

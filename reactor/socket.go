@@ -76,7 +76,7 @@ func (c *conn) keep() error {
 	if c.listener.channel() {
 		return nil
 	}
-	fd, err := c.loop.server.extraFD.duplicate(int(c.fd))
+	fd, err := c.loop.server.acceptor.Duplicate(int(c.fd))
 	if err == nil {
 		c.forgetOutput()
 		c.fd = int32(fd)
@@ -111,7 +111,7 @@ func (c *conn) closeSocket() {
 	}
 	if c.intake == detached {
 		_ = unix.Close(int(c.fd))
-		l.server.descriptorFreed()
+		l.server.acceptor.Freed()
 	}
 	if c.inGnet {
 		l.gnet.Close(int(c.fd))

@@ -64,22 +64,20 @@ type Stats struct {
 // Stats returns the server's counters. Any goroutine may call it; it disturbs
 // nothing.
 func (s *Server) Stats() Stats {
-	a := &s.accepting
+	a := s.acceptor.Stats()
 	st := Stats{
 		Loops:          make([]LoopStats, len(s.loops)),
-		Accepted:       a.accepted.Load(),
-		AcceptFailures: a.failures.Load(),
-		AcceptPauses:   a.pauses.Load(),
-		AcceptPaused:   a.paused.Load(),
-		Refused:        a.refused.Load(),
-		RefusedOver:    a.over.Load(),
+		Accepted:       a.Accepted,
+		AcceptFailures: a.Failures,
+		AcceptPauses:   a.Pauses,
+		AcceptPaused:   a.Paused,
+		Refused:        a.Refused,
+		RefusedOver:    a.Over,
 		MaxConnections: s.cfg.MaxConnections,
-		Strangers:      a.strangers.Load(),
+		Channels:       s.channels.Load(),
+		Listeners:      a.Listeners,
+		Strangers:      a.Strangers,
 	}
-	s.mu.Lock()
-	st.Listeners = s.listening.stats()
-	st.Channels = s.listening.counts[channelListener].open.Load()
-	s.mu.Unlock()
 	for i, l := range s.loops {
 		c := &l.counts
 		st.Loops[i] = LoopStats{

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"trellis/reactor/internal/accept"
 	"trellis/reactor/internal/buffer"
 	"trellis/reactor/internal/tlsmem"
 )
@@ -26,7 +27,7 @@ const (
 
 	// plainSize is more than one call of decrypt can bring: what one read of a loop
 	// brings, and what the handshake has left.
-	plainSize = readSize + maxHandshakeInput + 16<<10
+	plainSize = readSize + accept.MaxInput + 16<<10
 
 	// cryptoCost is how much dearer a byte is to encrypt or decrypt than to copy.
 	cryptoCost = 3
@@ -35,8 +36,7 @@ const (
 // tlsConn is the connection of a client that speaks TLS, after the handshake. It
 // belongs to its loop's goroutine.
 type tlsConn struct {
-	conn             // the first field: see conn.tls
-	wire tlsmem.Wire // of tls
+	conn // the first field: see conn.tls
 	// The client's certificate and those behind it, in DER, one after the other; the zero Handle if
 	// it has none. Connections with the same share them.
 	certificates unique.Handle[string]
@@ -51,6 +51,12 @@ type tlsConn struct {
 
 	torn bool // the socket has taken a part of a record, and held begins with the rest
 	mute bool // the client has broken the protocol: no more can be sealed for it
+}
+
+// newTLS makes a connection whose handshake is done one of a loop.
+func newTLS(l *loop, n accept.Arrival) *tlsConn {
+	n.Wire.ReadWriter = &l.tls
+	return &tlsConn{tls: n.TLS, certificates: n.Certificates}
 }
 
 // tls is the connection that c is a part of. c must have come from a listener for

@@ -161,7 +161,7 @@ func (s *Server) takeDescriptor(c net.Conn) (fd int, err error) {
 	if err != nil {
 		return -1, err
 	}
-	if closed := raw.Control(func(old uintptr) { fd, err = s.extraFD.duplicate(int(old)) }); closed != nil {
+	if closed := raw.Control(func(old uintptr) { fd, err = s.acceptor.Duplicate(int(old)) }); closed != nil {
 		return -1, closed
 	}
 	return fd, err
@@ -174,7 +174,7 @@ func (t *trunkLine) begin(end trunkEnd, c *TrunkConn) {
 	now := l.server.now()
 	if end == nil {
 		_ = unix.Close(int(t.fd))
-		l.server.descriptorFreed()
+		l.server.acceptor.Freed()
 		t.done(errNoRole)
 		return
 	}
@@ -259,7 +259,7 @@ func (t *trunkLine) Closing(err error) {
 	}
 	t.fail(now, err)
 	l.serve(now)
-	l.server.descriptorFreed()
+	l.server.acceptor.Freed()
 }
 
 var (

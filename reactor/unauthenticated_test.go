@@ -2,6 +2,7 @@ package reactor
 
 import (
 	"io"
+	"net"
 	"slices"
 	"testing"
 )
@@ -37,8 +38,8 @@ func TestClientsThatAreSilentLeaveRoomForOthers(t *testing.T) {
 		t.Errorf("refused %v", got)
 	}
 	ts.onLoops(func(l *loop) {
-		if l.unauthenticated.count != 0 || len(l.unauthenticated.queue) > 2*l.unauthenticated.most {
-			t.Errorf("%d silent clients, %d in the queue", l.unauthenticated.count, len(l.unauthenticated.queue))
+		if n := l.unauthenticated.Size(); n != 0 {
+			t.Errorf("%d silent clients are left", n)
 		}
 	})
 }
@@ -81,4 +82,28 @@ func TestSilentClientsOfOtherLoopsMakeRoomToo(t *testing.T) {
 			t.Fatalf("got %q", line)
 		}
 	}
+}
+
+// dialFrom connects from an address of this machine.
+func dialFrom(t *testing.T, from string, to net.Addr) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial(to.Network(), to.String())
+	if err != nil {
+		t.Skipf("this machine has no address %s: %v", from, err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheToken(t *testing.T) {
+	t.Parallel()
+	ts, _ := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 1, 64 })
+	good := newClient(t, dialFrom(t, "127.0.0.2", ts.addr))
+	ts.until("it is there", func() bool { return ts.sum().Connections == 1 })
+	for range 100 {
+		ts.dial()
+	}
+	ts.until("all have come", func() bool { return ts.Stats().Accepted == 101 })
+	good.do("auth good\r\n", "AUTHENTICATED\r\n")
 }

@@ -26,3 +26,9 @@ func writeFD(fd int, b []byte) (n int, err error) {
 
 // writevFD writes what fd takes at once of pieces.
 func writevFD(fd int, pieces [][]byte) (n int, err error) { return unix.Writev(fd, pieces) }
+
+// unread reports whether a socket has, or may have, input that was not read.
+func unread(fd int) bool {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	return err != nil || n > 0
+}

@@ -1,4 +1,4 @@
-package reactor
+package accept
 
 import (
 	"bufio"
@@ -14,10 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Proxied is a listener for proxies that say in a header of the PROXY protocol, version 1 or 2,
-// whose connection they pass on. Serve and ServeTLS expect the header of each connection, before
-// TLS, and take what it says for the client's address. Over TCP they accept connections of
-// Config.ProxyFrom only.
+// Proxied is a listener for proxies that say in a header of the PROXY protocol, version 1 or 2, whose connection they
+// pass on. The header comes at the beginning of each connection, before TLS, and is taken for the client's address.
+// Over TCP, connections of Config.ProxyFrom only are accepted.
 type Proxied struct{ net.Listener }
 
 const (
@@ -66,26 +65,26 @@ func proxyHeaderSize(b []byte) (int, error) {
 
 // parseProxyHeader returns the client that a whole header names. It reports false if the
 // connection is the proxy's own, as its health checks are, or the proxy does not know.
-func parseProxyHeader(b []byte) (client endpoint, ok bool, err error) {
+func parseProxyHeader(b []byte) (client Endpoint, ok bool, err error) {
 	h, err := proxyproto.Read(bufio.NewReaderSize(bytes.NewReader(b), len(b)))
 	if err != nil {
-		return endpoint{}, false, fmt.Errorf("%w: %w", errNoProxy, err)
+		return Endpoint{}, false, fmt.Errorf("%w: %w", errNoProxy, err)
 	}
 	if h.Command.IsLocal() || h.TransportProtocol.IsUnspec() {
-		return endpoint{}, false, nil
+		return Endpoint{}, false, nil
 	}
 	switch a := h.SourceAddr.(type) {
 	case *net.TCPAddr:
 		addr := a.AddrPort()
-		return endpoint{addr: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}, true, nil
+		return Endpoint{Addr: netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}, true, nil
 	case *net.UnixAddr:
-		return endpoint{onUnix: true}, true, nil
+		return Endpoint{Unix: true}, true, nil
 	}
-	return endpoint{}, false, fmt.Errorf("%w: its client speaks %s", errNoProxy, h.SourceAddr.Network())
+	return Endpoint{}, false, fmt.Errorf("%w: its client speaks %s", errNoProxy, h.SourceAddr.Network())
 }
 
-// takeProxyHeader takes the header from the socket, and nothing behind it, if it is there as a
-// whole. p has room for it.
+// takeProxyHeader takes the header from the socket, and nothing behind it, if it is there as a whole. p has room for
+// it.
 func (h *handshake) takeProxyHeader(p []byte) (whole bool, err error) {
 	n, err := receive(h.fd, p[:maxProxyHeader], unix.MSG_PEEK)
 	switch {
@@ -108,46 +107,45 @@ func (h *handshake) takeProxyHeader(p []byte) (whole bool, err error) {
 		return false, err
 	}
 	if !ok {
-		client = endpointOf(h.fd)
+		client = PeerOf(h.fd)
 	}
 	h.client, h.awaitsProxy = client, false
 	return true, nil
 }
 
-// locate counts a handshake for the source that its PROXY header has told.
+// locate counts a handshake for the source that its PROXY header names.
 func (hs *handshakes) locate(h *handshake) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	if h.element != nil {
+	if h.place.Taken() {
 		hs.locateLocked(h)
 	}
 }
 
 func (hs *handshakes) locateLocked(h *handshake) {
-	hs.sources.remove(h.source)
-	h.source = h.client.source()
-	hs.sources.add(h.source)
+	h.source = h.client.Source()
+	hs.crowd.Move(h.place, h.source)
 }
 
-// allowed tells whether somebody may connect to the acceptor's listener. Who may not is
-// disconnected without a word.
-func (a *acceptor) allowed(fd int) bool {
-	if !a.proxied {
+// allowed reports whether somebody may connect to the listener. Who may not is disconnected without a word.
+func (l *listener) allowed(fd int) bool {
+	if !l.proxied {
 		return true
 	}
-	e := endpointOf(fd)
-	if e.onUnix {
+	e := PeerOf(fd)
+	if e.Unix {
 		return true
 	}
-	for _, p := range a.server.cfg.ProxyFrom {
-		if p.Contains(e.addr.Addr()) {
+	a := l.acceptor
+	for _, p := range a.cfg.ProxyFrom {
+		if p.Contains(e.Addr.Addr()) {
 			return true
 		}
 	}
-	a.server.accepting.strangers.Add(1)
-	if n, ok := a.server.strangers.Allow(); ok {
-		a.server.log.Warn("a connection to a listener for proxies comes from elsewhere; it is closed",
-			"listener", a.listener.Addr().String(), "peer", e.String(), "unreported", n)
+	a.counts.strangers.Add(1)
+	if n, ok := a.strangers.Allow(); ok {
+		a.log.Warn("a connection to a listener for proxies comes from elsewhere; it is closed",
+			"listener", l.socket.Addr().String(), "peer", e.String(), "unreported", n)
 	}
 	return false
 }

@@ -1,4 +1,4 @@
-package reactor
+package accept
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func (ts *testServer) partial() (n int) {
 	hs := &ts.handshakes
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	for _, h := range hs.watched.byNumber {
+	for _, h := range hs.silent.byNumber {
 		if h.watch.bytes > 1 {
 			n++
 		}
@@ -32,7 +32,7 @@ func (ts *testServer) partial() (n int) {
 }
 
 func TestASilentClientCostsNoGoroutineAndNoToken(t *testing.T) {
-	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
+	ts := serve(t, hooks{}, nil)
 	addr := ts.serveTLS(serverTLS())
 	dial(t, addr).do("use a\r\n", "USING a\r\n")
 	hello := helloOf(t)
@@ -42,7 +42,7 @@ func TestASilentClientCostsNoGoroutineAndNoToken(t *testing.T) {
 		connectAll(t, addr, each, hello[:part])
 	}
 	ts.until("what they have sent was looked at", func() bool { return ts.partial() == 3*each })
-	if begun, fresh, _ := ts.crowd(); begun != 0 || fresh != 4*each {
+	if begun, fresh, _ := ts.lines(); begun != 0 || fresh != 4*each {
 		t.Errorf("%d handshakes have begun, and %d have not", begun, fresh)
 	}
 	if more := runtime.NumGoroutine() - before; more >= each {
@@ -78,7 +78,7 @@ func (c *splitting) Write(p []byte) (int, error) {
 
 func TestAHelloThatComesInPiecesIsServedWhenItIsComplete(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
+	ts := serve(t, hooks{}, nil)
 	addr := ts.serveTLS(serverTLS())
 	long := addr.client.Clone()
 	for i := range 500 {
@@ -114,7 +114,7 @@ func TestAHelloThatComesInPiecesIsServedWhenItIsComplete(t *testing.T) {
 // The system can then not keep the whole hello for whoever waits for it.
 func TestAHelloIsServedThatIsBiggerThanTheSocketsBuffer(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
+	ts := serve(t, hooks{}, nil)
 	lc := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
 			if err := unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
@@ -126,7 +126,7 @@ func TestAHelloIsServedThatIsBiggerThanTheSocketsBuffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ts.serving.Go(func() { _ = ts.ServeTLS(l, serverTLS()) })
+	ts.listenOn(l, nil, serverTLS())
 	config := &tls.Config{RootCAs: pki().ca.Pool, ServerName: tlstest.Name}
 	for i := range 900 {
 		config.NextProtos = append(config.NextProtos, fmt.Sprintf("protocol-%05d", i))
@@ -137,7 +137,7 @@ func TestAHelloIsServedThatIsBiggerThanTheSocketsBuffer(t *testing.T) {
 // The descriptors of clients that are given up are soon those of others, on the same loop.
 func TestNobodyIsMistakenForASilentClientThatHadItsDescriptor(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections, c.Loops = 40, 1 })
+	ts := serve(t, hooks{}, func(c *Config) { c.MaxConnections = 40 })
 	addr := ts.serveTLS(serverTLS())
 	for range 30 {
 		var flood []net.Conn
@@ -218,7 +218,8 @@ func FuzzFirstRecord(f *testing.F) {
 		}
 		err := tls.Server(recorded{in: bytes.NewReader(b)}, config).Handshake()
 		var header tls.RecordHeaderError
-		refused := errors.As(err, &header) && header.Conn != nil && bytes.Equal(header.RecordHeader[:], b[:recordHeader]) // not a later record
+		refused := errors.As(err, &header) && header.Conn != nil &&
+			bytes.Equal(header.RecordHeader[:], b[:recordHeader]) // not a later record
 		if isNoTLS(b) != refused || refused && err.Error() != errNoTLS.Error() {
 			t.Errorf("%q is no TLS: %t; crypto/tls: %v", b, isNoTLS(b), err)
 		}

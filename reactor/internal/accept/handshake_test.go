@@ -1,4 +1,4 @@
-package reactor
+package accept
 
 import (
 	"bytes"
@@ -17,32 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"trellis/engine"
 	"trellis/reactor/tlstest"
 )
-
-// watchedOrNot runs a test with each of the ways in which the server learns that a client begins
-// its handshake.
-func watchedOrNot(t *testing.T, f func(t *testing.T, unwatched bool)) {
-	for name, unwatched := range map[string]bool{"a loop waits": false, "a goroutine waits": true} {
-		t.Run(name, func(t *testing.T) { f(t, unwatched) })
-	}
-}
-
-// mutualTLS is the configuration of a server that wants certificates of its clients.
-func mutualTLS() *tls.Config {
-	config := serverTLS()
-	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, pki().ca.Pool
-	return config
-}
-
-// as is a client's configuration with a certificate, which the client sends whatever
-// the server asks for. An empty one is none.
-func (a tlsAddr) as(c tls.Certificate) *tls.Config {
-	config := a.client.Clone()
-	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
-	return config
-}
 
 // refused returns the error that a client gets which sends a command behind the handshake:
 // over TLS 1.3 it may not know before that it was refused.
@@ -59,26 +35,9 @@ func refused(addr net.Addr, config *tls.Config) error {
 	return err
 }
 
-// untilHandshakes waits until no handshake is under way.
-func (ts *testServer) untilHandshakes() *HandshakeStats {
-	ts.t.Helper()
-	ts.until("no handshake is under way", func() bool {
-		return ts.Handshakes().Pending == 0 && ts.open.Load() == ts.sum().Connections
-	})
-	return ts.Handshakes()
-}
-
-// count is how many handshakes have ended with a result.
-func (st *HandshakeStats) count(r HandshakeResult) (n uint64) {
-	for _, k := range st.Took[r].Buckets {
-		n += k
-	}
-	return n
-}
-
 func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 2, hooks{alert: time.Hour})
+	ts := serveLoops(t, 2, hooks{}, func(c *Config) { c.Alert = time.Hour })
 	addr := ts.serveTLS(mutualTLS())
 	ca := pki().ca
 	huge := ca.Issue("huge", func(c *x509.Certificate) {
@@ -86,7 +45,7 @@ func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
 			c.DNSNames = append(c.DNSNames, fmt.Sprintf("%0100d.example", i))
 		}
 	})
-	times := 5 * some(5)
+	times := 25
 	n := 0
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for name, tt := range map[string]struct {
@@ -115,98 +74,12 @@ func TestARefusedClientAlwaysSeesTheAlert(t *testing.T) {
 		}
 	}
 	st := ts.untilHandshakes()
-	if got := st.count(HandshakeCertificate) + st.count(HandshakeProtocol); got != uint64(n) || st.count(HandshakeOK) != 0 {
+	got := st.count(HandshakeCertificate) + st.count(HandshakeProtocol)
+	if got != uint64(n) || st.count(HandshakeOK) != 0 {
 		t.Errorf("%d were refused, want %d", got, n)
 	}
 	good := tlsAddr{addr.Addr, addr.as(ca.Issue("client", nil))}
 	dial(t, good).do("use a\r\n", "USING a\r\n")
-}
-
-// certified is access control that knows clients by their certificates.
-type certified struct {
-	*doorkeeper
-	names chan string
-}
-
-func (d certified) Identify(p *Peer) *engine.Grant {
-	if p.TLS == nil || len(p.TLS.VerifiedChains) == 0 {
-		return nil
-	}
-	d.names <- p.TLS.VerifiedChains[0][0].DNSNames[0]
-	return d.all
-}
-
-func TestAClientIsKnownByItsCertificateAlsoWhenItsSessionIsResumed(t *testing.T) {
-	t.Parallel()
-	d := certified{newDoorkeeper(), make(chan string, 10)}
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = d })
-	config := mutualTLS()
-	config.ClientAuth = tls.VerifyClientCertIfGiven
-	addr := ts.serveTLS(config)
-	for _, name := range []string{"one", "two", "one"} {
-		client := addr.as(pki().ca.Issue(name, nil))
-		client.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-		for range 3 { // resumed from the second on
-			dial(t, tlsAddr{addr.Addr, client}).do("use a\r\n", "USING a\r\n")
-			if got := <-d.names; got != name {
-				t.Errorf("got %q, want %q", got, name)
-			}
-		}
-	}
-	c := dial(t, addr)
-	c.do("auth good\r\nuse a\r\n", "AUTHENTICATED\r\nUSING a\r\n")
-	for _, first := range []string{"stats\r\n", "use auth/bad\r\n", strings.Repeat("x", 300)} {
-		c = dial(t, addr)
-		c.do(first, "UNKNOWN_COMMAND\r\n")
-		c.expectEOF()
-	}
-	c = ts.dial()
-	c.do("stats\r\n", "UNKNOWN_COMMAND\r\n")
-	c.expectEOF()
-	known := dial(t, addr)
-	known.do("auth good\r\n", "AUTHENTICATED\r\n")
-	ts.Revoke(func(g *engine.Grant) bool { return g == d.all })
-	known.expectEOF()
-	if len(d.names) != 0 {
-		t.Error("a client without a certificate was identified")
-	}
-}
-
-// A certificate is big, and nobody needs it when it is known who has it.
-func TestCertificatesAreForgottenWhenTheirClientsAreKnown(t *testing.T) {
-	t.Parallel()
-	d := certified{newDoorkeeper(), make(chan string, 10)}
-	for name, access := range map[string]Access{"everybody is served": nil, "with access control": d} {
-		t.Run(name, func(t *testing.T) {
-			ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.Access = access })
-			config := mutualTLS()
-			config.ClientAuth = tls.VerifyClientCertIfGiven
-			var kept atomic.Int64
-			config.VerifyConnection = func(state tls.ConnectionState) error {
-				for _, c := range state.PeerCertificates {
-					kept.Add(1)
-					runtime.AddCleanup(c, func(int) { kept.Add(-1) }, 0)
-				}
-				return nil
-			}
-			addr := ts.serveTLS(config)
-			worker := addr.as(pki().ca.Issue("worker", nil))
-			worker.ClientSessionCache = tls.NewLRUClientSessionCache(1)
-			var clients []*client
-			for range 3 { // resumed from the second on
-				c := dial(t, tlsAddr{addr.Addr, worker})
-				c.do("use a\r\n", "USING a\r\n")
-				clients = append(clients, c)
-			}
-			ts.until("they are forgotten", func() bool {
-				runtime.GC()
-				return kept.Load() == 0
-			})
-			for _, c := range clients {
-				c.do("use b\r\n", "USING b\r\n")
-			}
-		})
-	}
 }
 
 // Whatever occupies the handshakes, a good client is served, and nothing is left in
@@ -228,7 +101,7 @@ func TestAFloodOfHandshakesLeavesRoomForAGoodClient(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 400 })
+			ts := serve(t, hooks{}, func(c *Config) { c.MaxConnections = 400 })
 			addr := ts.serveTLS(serverTLS())
 			established := dial(t, addr)
 			established.do("use a\r\n", "USING a\r\n") // until then, its handshake may not have ended for the server
@@ -258,7 +131,7 @@ func TestAFloodOfHandshakesLeavesRoomForAGoodClient(t *testing.T) {
 				ended += st.count(r)
 			}
 			// Those that were refused, or never accepted, have begun none.
-			if over := ts.Stats().RefusedOver; ended+over > n+2 || st.count(HandshakeOK) != 2 {
+			if over := ts.Stats().Over; ended+over > n+2 || st.count(HandshakeOK) != 2 {
 				t.Errorf("%d handshakes have ended, %d of them well; %d were refused", ended, st.count(HandshakeOK), over)
 			}
 			established.do("use c\r\n", "USING c\r\n")
@@ -304,11 +177,11 @@ func (g *gatekeeper) release() {
 
 // crowd is how many handshakes have begun, how many have not, and how many of those that
 // have wait for a token.
-func (ts *testServer) crowd() (begun, fresh, waiting int) {
+func (ts *testServer) lines() (begun, fresh, waiting int) {
 	hs := &ts.handshakes
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
-	return hs.begun.Len(), hs.fresh.Len(), len(hs.waiting)
+	return hs.crowd.Len(lineBegun), hs.crowd.Len(lineNew), len(hs.waiting)
 }
 
 // inLine is how many handshakes wait for a token to begin with.
@@ -384,7 +257,7 @@ func pausingHandshakes(t *testing.T, addr tlsAddr, n int, goOn chan struct{}) ch
 // descriptor; and whoever is served already goes on.
 func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
+	ts := serve(t, hooks{}, nil)
 	ts.setTokens(1)
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -396,10 +269,10 @@ func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 	const n = 60
 	connectAll(t, addr, n-1, helloOf(t))
 	ts.until("all were accepted", func() bool {
-		begun, fresh, _ := ts.crowd()
+		begun, fresh, _ := ts.lines()
 		return begun+fresh == n
 	})
-	if begun, _, _ := ts.crowd(); begun != 1 {
+	if begun, _, _ := ts.lines(); begun != 1 {
 		t.Errorf("%d handshakes have begun", begun)
 	}
 	established.do("use b\r\n", "USING b\r\n")
@@ -413,7 +286,7 @@ func TestAHandshakeBeginsOnlyWhenItMayCompute(t *testing.T) {
 // What a client was sent has cost something, and it may be about to answer.
 func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{handshake: time.Hour}, nil, func(c *Config) { c.MaxConnections = 80 })
+	ts := serve(t, hooks{}, func(c *Config) { c.MaxConnections = 80 })
 	ts.setTokens(1)
 	var g gatekeeper
 	addr := ts.serveTLS(g.guard(serverTLS()))
@@ -426,7 +299,7 @@ func TestAHandshakeThatHasBegunIsNotGivenUpForACrowdOfNewOnes(t *testing.T) {
 	const more = 100
 	connectAll(t, addr, more, nil)
 	ts.until("all were accepted", func() bool {
-		begun, fresh, _ := ts.crowd()
+		begun, fresh, _ := ts.lines()
 		return begun == 2 && fresh == 80/4-2 && ts.Handshakes().count(HandshakeCrowded) == more-(80/4-2)
 	})
 	g.release()
@@ -448,7 +321,7 @@ func (ts *testServer) idleTokens() int {
 // new ones never had a turn, those that dribble would keep them out.
 func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{handshake: time.Hour})
+	ts := serve(t, hooks{}, nil)
 	ts.setTokens(1)
 	var done []uint64 // how many handshakes had ended well when each of the new ones began; of the one that has the token
 	g := gatekeeper{passed: func() { done = append(done, ts.Handshakes().count(HandshakeOK)) }}
@@ -463,7 +336,7 @@ func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing
 	close(goOn)
 	connectAll(t, addr, fresh, helloOf(t))
 	ts.until("all others wait for it", func() bool {
-		_, _, waiting := ts.crowd()
+		_, _, waiting := ts.lines()
 		return ts.inLine() == fresh && waiting == begun
 	})
 	ts.handshakes.mu.Lock()
@@ -477,10 +350,10 @@ func TestHandshakesThatHaveBegunGoOnBeforeNewOnesButForEveryFifthTurn(t *testing
 		}
 	}
 	ts.until("all were answered", func() bool {
-		n, f, _ := ts.crowd()
+		n, f, _ := ts.lines()
 		return n == 1+fresh && f == 0 && ts.idleTokens() == 1
 	})
-	if want := []uint64{goingOn, 2 * goingOn, 2 * goingOn}; !slices.Equal(done, want) {
+	if want := []uint64{inRowMost, 2 * inRowMost, 2 * inRowMost}; !slices.Equal(done, want) {
 		t.Errorf("they began after %d others, want %d", done, want)
 	}
 }
@@ -504,7 +377,7 @@ func helloOf(t *testing.T) []byte {
 
 func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 	t.Parallel()
-	ts := serveConfig(t, "tcp", hooks{}, nil, func(c *Config) { c.MaxConnections = 4 })
+	ts := serve(t, hooks{}, func(c *Config) { c.MaxConnections = 4 })
 	addr := ts.serveTLS(serverTLS())
 	kept := []*client{ts.dial(), ts.dial(), ts.dial()}
 	for i, c := range kept {
@@ -515,7 +388,7 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	ts.until("it has the last place", func() bool { return ts.open.Load() == 4 })
+	ts.until("it has the last place", func() bool { return ts.Places() == 4 })
 	ts.until("a client gets the place", func() bool {
 		c, err := net.Dial("tcp", ts.addr.String())
 		if err != nil {
@@ -532,8 +405,8 @@ func TestASilentHandshakeIsGivenUpWhenNobodyElseHasAPlace(t *testing.T) {
 func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serve(t, "tcp", 2, hooks{unwatched: unwatched})
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serveLoops(t, 2, h, nil)
 		addr := ts.serveTLS(serverTLS())
 		for _, part := range []int{0, 1, len(hello) / 2, len(hello)} {
 			connectAll(t, addr, 5, hello[:part])
@@ -541,10 +414,10 @@ func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 		c := dial(t, addr)
 		c.do("use a\r\n", "USING a\r\n")
 		ts.until("all handshakes are under way", func() bool { return ts.Handshakes().Pending == 20 })
-		if err := <-ts.shutDown(t.Context()); err != nil {
-			t.Error(err)
+		ts.shutDown()
+		if b, err := io.ReadAll(c); len(b) > 0 || err != nil {
+			t.Errorf("got %q, %v, want the end", b, err)
 		}
-		c.expectEOF()
 		if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != 20 {
 			t.Errorf("%d are under way, %d were stopped", st.Pending, st.count(HandshakeStopped))
 		}
@@ -554,29 +427,62 @@ func TestShutdownEndsHandshakesWhereverTheyAre(t *testing.T) {
 func TestAbortEndsHandshakesWhereverTheyAre(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serve(t, "tcp", 2, hooks{unwatched: unwatched})
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serveLoops(t, 2, h, nil)
 		addr := ts.serveTLS(serverTLS())
 		parts := []int{0, 1, len(hello) / 2, len(hello)}
 		for _, part := range parts {
 			connectAll(t, addr, 5, hello[:part])
 		}
 		ts.until("all handshakes are under way", func() bool { return ts.Handshakes().Pending == 5*len(parts) })
-		ts.Abort()
-		if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != uint64(5*len(parts)) || ts.open.Load() != 0 {
-			t.Errorf("%d are under way, %d were stopped; %d connections are left", st.Pending, st.count(HandshakeStopped), ts.open.Load())
+		ts.abort()
+		if st := ts.Handshakes(); st.Pending != 0 || st.count(HandshakeStopped) != uint64(5*len(parts)) || ts.Places() != 0 {
+			t.Errorf("%d are under way, %d were stopped; %d connections are left",
+				st.Pending, st.count(HandshakeStopped), ts.Places())
 		}
 	})
+}
+
+// A handshake has a goroutine of its own, which waits for its client and for no loop.
+func TestAbortEndsHandshakesAlsoIfALoopHangs(t *testing.T) {
+	t.Parallel()
+	ts := serveLoops(t, 2, hooks{}, nil)
+	ts.setTokens(1)
+	var g gatekeeper
+	addr := ts.serveTLS(g.guard(serverTLS()))
+	const begun, fresh = 4, 3
+	goOn := make(chan struct{})
+	served := pausingHandshakes(t, addr, begun, goOn)
+	ts.until("they were answered", func() bool { return g.hellos.Load() == begun && ts.idleTokens() == 1 })
+	ts.setTokens(0) // so that no more begin
+	connectAll(t, addr, fresh, nil)
+	ts.until("all were accepted", func() bool {
+		b, f, _ := ts.lines()
+		return b == begun && f == fresh
+	})
+	goOnLoop := ts.loops[1].hang() // which watches the silent ones
+	ts.Abort()
+	ts.until("no handshake is under way", func() bool { return ts.Handshakes().Pending == 0 })
+	close(goOn)
+	for range begun {
+		if err := <-served; err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a client in its handshake sees %v", err)
+		}
+	}
+	ts.until("all have ended", func() bool { return ts.Handshakes().count(HandshakeStopped) == begun+fresh })
+	goOnLoop()
 }
 
 // Nobody keeps a handshake under way by sending a little now and then.
 func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	for name, first := range map[string][]byte{"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello} {
+	for name, first := range map[string][]byte{
+		"silent": nil, "half a hello": hello[:len(hello)/2], "a hello only": hello,
+	} {
 		t.Run(name, func(t *testing.T) {
-			watchedOrNot(t, func(t *testing.T, unwatched bool) {
-				ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, unwatched: unwatched})
+			watchedOrNot(t, func(t *testing.T, h hooks) {
+				ts := serve(t, h, func(c *Config) { c.Handshake = 20 * time.Millisecond })
 				addr := ts.serveTLS(serverTLS())
 				c, err := net.Dial("tcp", addr.String())
 				if err != nil {
@@ -604,8 +510,8 @@ func TestAHandshakeThatTakesTooLongEnds(t *testing.T) {
 func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serve(t, "tcp", 1, hooks{handshake: 20 * time.Millisecond, unwatched: unwatched})
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serve(t, h, func(c *Config) { c.Handshake = 20 * time.Millisecond })
 		ts.setTokens(0)
 		addr := ts.serveTLS(serverTLS())
 		var ended uint64
@@ -634,7 +540,7 @@ func TestAHandshakeThatCannotBeginInTimeEnds(t *testing.T) {
 // that wait in system calls count.
 func TestACrowdOfHandshakesLeavesHalfOfTheProcessorsWhateverGOMAXPROCSIs(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4*processors + 4))
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, hooks{}, nil)
 	if n := ts.idleTokens(); n != max(1, processors/2) {
 		t.Errorf("%d handshakes may compute at a time on %d processors", n, processors)
 	}
@@ -643,8 +549,8 @@ func TestACrowdOfHandshakesLeavesHalfOfTheProcessorsWhateverGOMAXPROCSIs(t *test
 // A good client is the newest, as it sends its hello at once.
 func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 	t.Parallel()
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, unwatched: unwatched}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serve(t, h, func(c *Config) { c.MaxConnections = 80 })
 		addr := ts.serveTLS(serverTLS())
 		const most, more = 80 / 4, 15
 		var conns []net.Conn
@@ -658,7 +564,8 @@ func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 			conns = append(conns, c)
 			ts.until("it is waited for", func() bool { // otherwise a newer one may be given up in its place
 				st := ts.Handshakes()
-				return st.Pending+int(st.count(HandshakeCrowded)) == i+1 && ts.inLine() == 0 && ts.idleTokens() == max(1, processors/2)
+				return st.Pending+int(st.count(HandshakeCrowded)) == i+1 && ts.inLine() == 0 &&
+					ts.idleTokens() == max(1, processors/2)
 			})
 		}
 		for _, c := range conns[:more] {
@@ -680,8 +587,8 @@ func TestOfSilentClientsTheOldestAreGivenUpForACrowd(t *testing.T) {
 func TestAClientThatClosesWhileItIsSilentIsForgottenAtOnce(t *testing.T) {
 	t.Parallel()
 	hello := helloOf(t)
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serve(t, "tcp", 1, hooks{handshake: time.Hour, unwatched: unwatched})
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serve(t, h, nil)
 		addr := ts.serveTLS(serverTLS())
 		n := uint64(0)
 		for name, end := range map[string]func(c *net.TCPConn) error{
@@ -725,8 +632,8 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 		"a record of no kind": {[]string{"\x17\x03\x03\x00\x05hello"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			watchedOrNot(t, func(t *testing.T, unwatched bool) {
-				ts := serve(t, "tcp", 1, hooks{unwatched: unwatched, alert: time.Hour})
+			watchedOrNot(t, func(t *testing.T, h hooks) {
+				ts := serve(t, h, func(c *Config) { c.Alert = time.Hour })
 				addr := ts.serveTLS(serverTLS())
 				nc, err := net.Dial("tcp", addr.String())
 				if err != nil {
@@ -752,7 +659,10 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 				if n := ts.untilHandshakes().count(HandshakeProtocol); n != 1 {
 					t.Errorf("%d handshakes have ended so, want 1:\n%s", n, ts.log.String())
 				}
-				for _, want := range []string{"result=protocol", "error=\"tls: first record does not look like a TLS handshake\"", "peer=" + nc.LocalAddr().String()} {
+				for _, want := range []string{
+					"result=protocol", "peer=" + nc.LocalAddr().String(),
+					"error=\"tls: first record does not look like a TLS handshake\"",
+				} {
 					if log := ts.log.String(); !strings.Contains(log, want) {
 						t.Errorf("no %s in the log:\n%s", want, log)
 					}
@@ -764,8 +674,8 @@ func TestAClientThatDoesNotSpeakTLSAlwaysSeesTheAlert(t *testing.T) {
 
 func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
 	t.Parallel()
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serveConfig(t, "tcp", hooks{handshake: time.Hour, unwatched: unwatched}, nil, func(c *Config) { c.MaxConnections, c.Loops = 80, 1 })
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serve(t, h, func(c *Config) { c.MaxConnections = 80 })
 		addr := ts.serveTLS(serverTLS())
 		const n = 60 // of which a third are given up for others
 		connectAll(t, addr, n, []byte("stats\r\n"))
@@ -796,7 +706,7 @@ func TestAClientThatWasToldThatItDoesNotSpeakTLSIsNotKept(t *testing.T) {
 // A client may send more in a handshake than it can need. It is cut off, and told so.
 func TestAHandshakeIsBounded(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{alert: time.Hour})
+	ts := serve(t, hooks{}, func(c *Config) { c.Alert = time.Hour })
 	addr := ts.serveTLS(serverTLS())
 	config := addr.client.Clone()
 	for i := range 2000 {
@@ -812,7 +722,7 @@ func TestAHandshakeIsBounded(t *testing.T) {
 
 func TestAFailedHandshakeIsLoggedWithThePeer(t *testing.T) {
 	t.Parallel()
-	ts := serve(t, "tcp", 1, hooks{})
+	ts := serve(t, hooks{}, nil)
 	addr := ts.serveTLS(mutualTLS())
 	nc, err := net.Dial("tcp", addr.String())
 	if err != nil {
@@ -824,7 +734,8 @@ func TestAFailedHandshakeIsLoggedWithThePeer(t *testing.T) {
 	_, _ = io.Copy(io.Discard, c)
 	want := "result=certificate"
 	ts.until("it was logged", func() bool { return strings.Contains(ts.log.String(), want) })
-	if log := ts.log.String(); !strings.Contains(log, "peer="+nc.LocalAddr().String()) || !strings.Contains(log, "listener="+addr.String()) {
+	log := ts.log.String()
+	if !strings.Contains(log, "peer="+nc.LocalAddr().String()) || !strings.Contains(log, "listener="+addr.String()) {
 		t.Errorf("the log:\n%s", log)
 	}
 }
@@ -838,7 +749,7 @@ func FuzzHandshake(f *testing.F) {
 	f.Add([]byte{21, 3, 3, 0, 2, 2, 80})
 	f.Add([]byte{0x80, 0x2e, 1, 0, 2})
 	f.Fuzz(func(t *testing.T, in []byte) {
-		ts := serve(t, "tcp", 1, hooks{})
+		ts := serve(t, hooks{}, nil)
 		addr := ts.serveTLS(mutualTLS())
 		c, err := net.Dial("tcp", addr.String())
 		if err != nil {

@@ -1,4 +1,4 @@
-package reactor
+package accept
 
 import "golang.org/x/sys/unix"
 

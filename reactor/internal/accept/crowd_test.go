@@ -1,4 +1,4 @@
-package reactor
+package accept
 
 import (
 	"crypto/tls"
@@ -20,22 +20,10 @@ func dialFrom(t *testing.T, from string, to net.Addr) net.Conn {
 	return c
 }
 
-func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheToken(t *testing.T) {
-	t.Parallel()
-	ts, _ := serveStopped(t, "tcp", hooks{}, nil, func(c *Config) { c.Access, c.Loops, c.MaxConnections = newDoorkeeper(), 1, 64 })
-	good := newClient(t, dialFrom(t, "127.0.0.2", ts.addr))
-	ts.until("it is there", func() bool { return ts.sum().Connections == 1 })
-	for range 100 {
-		ts.dial()
-	}
-	ts.until("all have come", func() bool { return ts.Stats().Accepted == 101 })
-	good.do("auth good\r\n", "AUTHENTICATED\r\n")
-}
-
 func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheHandshake(t *testing.T) {
 	t.Parallel()
-	watchedOrNot(t, func(t *testing.T, unwatched bool) {
-		ts := serveConfig(t, "tcp", hooks{unwatched: unwatched}, nil, func(c *Config) { c.Loops, c.MaxConnections = 1, 64 })
+	watchedOrNot(t, func(t *testing.T, h hooks) {
+		ts := serve(t, h, func(c *Config) { c.MaxConnections = 64 })
 		addr := ts.serveTLS(serverTLS())
 		quiet := dialFrom(t, "127.0.0.2", addr)
 		ts.until("it is there", func() bool { return ts.Handshakes().Pending == 1 })
@@ -45,19 +33,21 @@ func TestWhoeverFloodsFromOneAddressPushesOutNobodyElseBeforeTheHandshake(t *tes
 		if err := good.Handshake(); err != nil {
 			t.Fatal(err)
 		}
-		newClient(t, good).do("list-tube-used\r\n", "USING default\r\n")
+		newClient(t, good).do("use a\r\n", "USING a\r\n")
 	})
 }
 
 func TestASourceIsAnAddressOrWhatOneMachineCanHave(t *testing.T) {
-	of := func(s string) source { return sourceOf(netip.MustParseAddr(s)) }
+	of := func(s string) Source { return sourceOf(netip.MustParseAddr(s)) }
 	same := [][2]string{{"192.0.2.1", "::ffff:192.0.2.1"}, {"2001:db8:0:1::1", "2001:db8:0:1:ffff::2"}}
 	for _, a := range same {
 		if of(a[0]) != of(a[1]) {
 			t.Errorf("%s and %s are two sources", a[0], a[1])
 		}
 	}
-	other := [][2]string{{"192.0.2.1", "192.0.2.2"}, {"2001:db8:0:1::1", "2001:db8:0:2::1"}, {"192.0.2.1", "2001:db8:0:1::1"}}
+	other := [][2]string{
+		{"192.0.2.1", "192.0.2.2"}, {"2001:db8:0:1::1", "2001:db8:0:2::1"}, {"192.0.2.1", "2001:db8:0:1::1"},
+	}
 	for _, a := range other {
 		if of(a[0]) == of(a[1]) {
 			t.Errorf("%s and %s are one source", a[0], a[1])
@@ -66,11 +56,10 @@ func TestASourceIsAnAddressOrWhatOneMachineCanHave(t *testing.T) {
 }
 
 func TestTheHeaviestSourceIsKnownAfterAnyComingAndGoing(t *testing.T) {
-	var s sources
-	s.init(16)
-	counts := map[source]int{}
+	s := NewCrowd[int](16, 1)
+	counts := map[Source]int{}
 	for range 20000 {
-		from := source(rand.IntN(8))
+		from := Source(rand.IntN(8))
 		if counts[from] > 0 && rand.IntN(2) == 0 {
 			s.remove(from)
 			counts[from]--

@@ -1,6 +1,6 @@
 //go:build darwin || freebsd
 
-package reactor
+package accept
 
 import (
 	"syscall"
@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// optionsInherited tells that a connection begins with the options of its listener.
-// Here that differs between systems and options.
+// optionsInherited says that a connection begins with the options of its listener. Here that differs between systems
+// and options.
 const optionsInherited = false
 
-// prepareTCP returns the options that every connection is to have. Keep-
-// alive's timings are the listener's.
+// prepareTCP returns the options that every connection is to have. Keep-alive's timings are the listener's.
 func prepareTCP(listener int) ([]option, error) {
 	options := []option{
 		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
@@ -48,5 +47,15 @@ func acceptFD(listener int) (int, error) {
 	return fd, nil
 }
 
-// unread tells if a socket has, or may have, input that was not read.
-func unread(int) bool { return true }
+// receive reads what there is to be read. With MSG_PEEK it leaves it there.
+func receive(fd int, p []byte, flags int) (int, error) {
+	for {
+		n, _, err := unix.Recvfrom(fd, p, flags)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// acknowledge does nothing: the system has no means for it.
+func acknowledge(int) {}

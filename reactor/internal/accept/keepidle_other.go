@@ -1,6 +1,6 @@
 //go:build !darwin
 
-package reactor
+package accept
 
 import "golang.org/x/sys/unix"
 
